@@ -1,0 +1,174 @@
+package ipmisim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// DebianBMC is an ipmi_sim process; a script and three files are its chassis.
+type DebianBMC struct {
+	addr string
+	dir  string
+	stop func()
+}
+
+var _ BMC = (*DebianBMC)(nil)
+
+// ErrNoDebianSim says that the package openipmi is not installed.
+var ErrNoDebianSim = errors.New("ipmi_sim is not installed (Debian package openipmi)")
+
+// StartDebian starts an ipmi_sim in a directory of its own. It runs until Stop
+// or the end of ctx. It serves cipher suite 3 and no other.
+func StartDebian(ctx context.Context, o Options) (*DebianBMC, error) {
+	bin, err := exec.LookPath("ipmi_sim")
+	if err != nil {
+		return nil, ErrNoDebianSim
+	}
+	for _, s := range o.Suites {
+		if s != 3 {
+			return nil, fmt.Errorf("start ipmi_sim: it has cipher suite 3, not %d", s)
+		}
+	}
+	o, guid, err := o.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("start ipmi_sim: %w", err)
+	}
+	dir, err := os.MkdirTemp("", "ipmisim-")
+	if err != nil {
+		return nil, fmt.Errorf("start ipmi_sim: %w", err)
+	}
+	b := &DebianBMC{dir: dir}
+	if b.addr, err = freePort(o.Addr); err == nil {
+		err = writeFiles(dir, b.addr, o, guid)
+	}
+	if err == nil {
+		err = b.run(ctx, bin)
+	}
+	if err != nil {
+		_ = os.RemoveAll(dir) // the first error is the one to tell
+		return nil, fmt.Errorf("start ipmi_sim: %w", err)
+	}
+	if err := b.ready(ctx); err != nil {
+		b.Stop()
+		return nil, fmt.Errorf("start ipmi_sim: %w", err)
+	}
+	return b, nil
+}
+
+// freePort asks the kernel for a UDP port. ipmi_sim cannot report the port it
+// was given, so another process may take this one in between: ready tells.
+func freePort(addr string) (string, error) {
+	conn, err := net.ListenPacket("udp", addr)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	return conn.LocalAddr().String(), nil
+}
+
+func (b *DebianBMC) run(ctx context.Context, bin string) error {
+	ctx, cancel := context.WithCancel(ctx)
+	cmd := exec.CommandContext(ctx, bin, "-c", b.path("lan.conf"), "-f", b.path("sim.emu"), "-s", b.path("state"), "-n")
+	// A killed test must not leave simulators behind.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.WaitDelay = time.Second
+	log, err := os.Create(b.path("log"))
+	if err != nil {
+		cancel()
+		return err
+	}
+	defer log.Close()
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		cancel()
+		return err
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = cmd.Wait() // killed, always
+	}()
+	b.stop = sync.OnceFunc(func() {
+		cancel()
+		<-ended
+		_ = os.RemoveAll(b.dir) // a temporary directory; nothing depends on it
+	})
+	return nil
+}
+
+// authCapabilities is Get Channel Authentication Capabilities in IPMI 1.5
+// framing: the one question a BMC answers to anybody.
+const authCapabilities = "\x06\x00\xff\x07\x00\x00\x00\x00\x00\x00\x00\x00\x00\x09\x20\x18\xc8\x81\x00\x38\x8e\x04\xb5"
+
+// ready waits until the simulator answers.
+func (b *DebianBMC) ready(ctx context.Context) error {
+	conn, err := net.Dial("udp", b.addr)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	buf := make([]byte, 64)
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end) && ctx.Err() == nil; {
+		if _, err := conn.Write([]byte(authCapabilities)); err == nil {
+			_ = conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+			if _, err := conn.Read(buf); err == nil {
+				return nil
+			}
+		}
+		// A closed port answers at once; do not spin on it.
+		time.Sleep(10 * time.Millisecond)
+	}
+	log, _ := os.ReadFile(b.path("log")) // an unreadable log says nothing, which is what is shown
+	return fmt.Errorf("no answer on %s; it wrote: %s", b.addr, log)
+}
+
+func (b *DebianBMC) path(name string) string { return filepath.Join(b.dir, name) }
+
+// Addr is the host:port of the BMC.
+func (b *DebianBMC) Addr() string { return b.addr }
+
+// Power says whether the host is truly on.
+func (b *DebianBMC) Power() bool {
+	on, err := b.Source(context.Background())
+	return on || err != nil
+}
+
+// Source reads the file that is the host's power.
+func (b *DebianBMC) Source(ctx context.Context) (bool, error) {
+	text, err := os.ReadFile(b.path("power"))
+	if err != nil {
+		return false, fmt.Errorf("read power of simulated host: %w", err)
+	}
+	return string(text) != "0\n", ctx.Err()
+}
+
+// SetPower switches the host behind the BMC's back.
+func (b *DebianBMC) SetPower(on bool) error { return writePower(b.dir, on) }
+
+// IgnoreOff makes the BMC accept a power off and do nothing.
+func (b *DebianBMC) IgnoreOff(ignore bool) error { return b.flag("power.ignore-off", ignore) }
+
+// LieOff makes the BMC say off whatever the host is.
+func (b *DebianBMC) LieOff(lie bool) error { return b.flag("power.lie-off", lie) }
+
+// flag sets or clears a switch of chassis.sh.
+func (b *DebianBMC) flag(name string, set bool) error {
+	if set {
+		return os.WriteFile(b.path(name), nil, 0o600)
+	}
+	if err := os.Remove(b.path(name)); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// Stop ends the process and removes its directory.
+func (b *DebianBMC) Stop() { b.stop() }

@@ -1,0 +1,88 @@
+package ipmisim
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+)
+
+// chassisScript is the chassis of an ipmi_sim: it is run for every chassis
+// command as "chassis.sh FILE get power" or "chassis.sh FILE set NAME VALUE".
+const chassisScript = `#!/bin/sh
+file=$1 verb=$2 name=$3 value=$4
+case "$verb $name" in
+"get power")
+	if [ -e "$file.lie-off" ]; then echo power:0; else echo "power:$(cat "$file")"; fi ;;
+"set power")
+	if [ "$value" = 0 ] && [ -e "$file.ignore-off" ]; then exit 0; fi
+	echo "$value" >"$file.new" && mv "$file.new" "$file" ;;
+"set "*) ;;
+*) exit 1 ;;
+esac
+`
+
+const simEmu = `mc_setbmc 0x20
+mc_add 0x20 0 no-device-sdrs 0x23 9 8 0x9f 0x1291 0xf02
+sel_enable 0x20 1000 0x0a
+mc_enable 0x20
+`
+
+func lanConf(dir, addr string, o Options, guid [16]byte) (string, error) {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "", err
+	}
+	level := "admin"
+	if o.Operator {
+		level = "operator"
+	}
+	return fmt.Sprintf(`name "bmc"
+set_working_mc 0x20
+  startlan 1
+    addr %s %s
+    priv_limit admin
+    allowed_auths_user none md2 md5 straight
+    allowed_auths_operator none md2 md5 straight
+    allowed_auths_admin none md2 md5 straight
+    guid %x
+  endlan
+  chassis_control "%s %s"
+  user 2 true %q %q %s 10 none md2 md5 straight
+`, host, port, guid, filepath.Join(dir, "chassis.sh"), filepath.Join(dir, "power"), o.User, o.Password, level), nil
+}
+
+// writeFiles fills the directory of one simulator.
+func writeFiles(dir, addr string, o Options, guid [16]byte) error {
+	conf, err := lanConf(dir, addr, o, guid)
+	if err != nil {
+		return err
+	}
+	// ipmi_sim keeps users and more here, and refuses to start without it.
+	if err := os.Mkdir(filepath.Join(dir, "state"), 0o700); err != nil {
+		return err
+	}
+	for _, f := range []struct {
+		name, text string
+		mode       os.FileMode
+	}{{"lan.conf", conf, 0o600}, {"sim.emu", simEmu, 0o600}, {"chassis.sh", chassisScript, 0o700}} {
+		if err := os.WriteFile(filepath.Join(dir, f.name), []byte(f.text), f.mode); err != nil {
+			return err
+		}
+	}
+	return writePower(dir, !o.Off)
+}
+
+// writePower replaces the file that is the host's power in one step, because
+// the script may read it at any moment.
+func writePower(dir string, on bool) error {
+	text := "0\n"
+	if on {
+		text = "1\n"
+	}
+	tmp := filepath.Join(dir, "power.set")
+	if err := os.WriteFile(tmp, []byte(text), 0o600); err != nil {
+		return fmt.Errorf("set power of simulated host: %w", err)
+	}
+	return os.Rename(tmp, filepath.Join(dir, "power"))
+}

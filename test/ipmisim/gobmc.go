@@ -1,0 +1,183 @@
+package ipmisim
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+
+	"github.com/bougou/go-ipmi/pkg/bmc"
+	"github.com/bougou/go-ipmi/pkg/hal/mock"
+	"github.com/bougou/go-ipmi/pkg/handlers"
+	"github.com/bougou/go-ipmi/pkg/server"
+	"github.com/bougou/go-ipmi/pkg/transport/udp"
+	"github.com/bougou/go-ipmi/pkg/types"
+)
+
+// Command is one IPMI command as a BMC received it inside a session.
+type Command struct {
+	NetFn, Cmd byte
+	Data       []byte
+}
+
+// Reply replaces the BMC's own answer to a command.
+type Reply struct {
+	Code byte // completion code
+	Data []byte
+}
+
+// GoBMC is go-ipmi's BMC server in this process, with a chassis of ours.
+type GoBMC struct {
+	addr      string
+	host      *chassis
+	state     *bmc.BMC
+	intercept atomic.Pointer[func(Command) *Reply]
+	stop      func()
+}
+
+var _ BMC = (*GoBMC)(nil)
+
+// StartGo starts a BMC in this process. It runs until Stop or the end of ctx.
+func StartGo(ctx context.Context, o Options) (*GoBMC, error) {
+	o, guid, err := o.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("start BMC: %w", err)
+	}
+	suites, err := suiteIDs(o.Suites)
+	if err != nil {
+		return nil, fmt.Errorf("start BMC: %w", err)
+	}
+	addr, err := net.ResolveUDPAddr("udp", o.Addr)
+	if err != nil {
+		return nil, fmt.Errorf("start BMC: %w", err)
+	}
+	conn, err := net.ListenUDP("udp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("start BMC: %w", err)
+	}
+	b := &GoBMC{addr: conn.LocalAddr().String(), host: &chassis{on: !o.Off}}
+	b.state = bmc.New(bmc.DeviceInfo{DeviceID: 0x20, IPMIVersion: 0x20}, guid,
+		hardware{HAL: mock.New(), host: b.host}, bmc.WithCipherSuites(suites), bmc.WithV15Disabled())
+	if err := addAccount(b.state.Users, o); err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("start BMC: %w", err)
+	}
+	reg := handlers.NewRegistry()
+	reg.Use(b.middleware) // before the handlers: it is not applied to earlier ones
+	handlers.RegisterAllHandlers(reg)
+	b.serve(ctx, server.NewServer(b.state, udp.Wrap(conn), server.WithHandlerRegistry(reg)))
+	return b, nil
+}
+
+// serve runs srv until Stop or the end of ctx.
+func (b *GoBMC) serve(ctx context.Context, srv *server.Server) {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = srv.Serve(ctx) // ends with Close, and has nothing to tell then
+	}()
+	// Serve sees the end of ctx only between two datagrams; closing ends it now.
+	release := context.AfterFunc(ctx, func() { _ = srv.Close() })
+	b.stop = sync.OnceFunc(func() {
+		release()
+		_ = srv.Close()
+		<-ended
+	})
+}
+
+func suiteIDs(suites []int) ([]types.CipherSuiteID, error) {
+	var ids []types.CipherSuiteID
+	for _, s := range suites {
+		id := types.CipherSuiteID(s)
+		if s < 0 || s > 255 || !bmc.SupportedCipherSuite(id) {
+			return nil, fmt.Errorf("cipher suite %d is not one go-ipmi's server has", s)
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
+
+func addAccount(users *bmc.UserStore, o Options) error {
+	const lan = 1
+	u, err := users.Add(2, o.User)
+	if err != nil {
+		return fmt.Errorf("add user %s: %w", o.User, err)
+	}
+	u.SetPassword([]byte(o.Password))
+	u.Enabled = true
+	access := bmc.UserChannelAccess{Enabled: true, MaxPrivilege: bmc.PrivilegeLevelAdministrator}
+	if o.Operator {
+		access.MaxPrivilege = bmc.PrivilegeLevelOperator
+	}
+	u.ChannelAccess[lan] = access
+	return nil
+}
+
+// middleware lets Intercept see and answer commands.
+func (b *GoBMC) middleware(next handlers.Handler) handlers.Handler {
+	return handlers.HandlerFunc(func(ctx context.Context, h *handlers.HandlerContext, data []byte) ([]byte, types.CompletionCode, error) {
+		if fn := b.intercept.Load(); fn != nil {
+			c := Command{NetFn: uint8(h.Command.NetFn), Cmd: h.Command.ID, Data: append([]byte(nil), data...)}
+			if r := (*fn)(c); r != nil {
+				return r.Data, types.CompletionCode(r.Code), nil
+			}
+		}
+		return next.Handle(ctx, h, data)
+	})
+}
+
+// Intercept calls fn for each command; a Reply that is not nil is sent in place
+// of the BMC's own answer, and the command is not carried out. nil ends it.
+// fn is called from several goroutines.
+func (b *GoBMC) Intercept(fn func(Command) *Reply) {
+	if fn == nil {
+		b.intercept.Store(nil)
+		return
+	}
+	b.intercept.Store(&fn)
+}
+
+// Addr is the host:port of the BMC.
+func (b *GoBMC) Addr() string { return b.addr }
+
+// Sessions is how many sessions are open or being opened.
+func (b *GoBMC) Sessions() int { return b.state.Sessions.Count() }
+
+// Power says whether the host is truly on.
+func (b *GoBMC) Power() bool {
+	b.host.mu.Lock()
+	defer b.host.mu.Unlock()
+	return b.host.on
+}
+
+// Source is Power in the form a simulated kubelet asks.
+func (b *GoBMC) Source(ctx context.Context) (bool, error) { return b.Power(), ctx.Err() }
+
+// Counts are the chassis commands so far.
+func (b *GoBMC) Counts() Counts {
+	b.host.mu.Lock()
+	defer b.host.mu.Unlock()
+	return b.host.counts
+}
+
+// SetPower switches the host behind the BMC's back; it returns nil.
+func (b *GoBMC) SetPower(on bool) error {
+	b.host.change(func() { b.host.on = on })
+	return nil
+}
+
+// IgnoreOff makes the BMC accept a power off and do nothing; it returns nil.
+func (b *GoBMC) IgnoreOff(ignore bool) error {
+	b.host.change(func() { b.host.ignoreOff = ignore })
+	return nil
+}
+
+// LieOff makes the BMC say off whatever the host is; it returns nil.
+func (b *GoBMC) LieOff(lie bool) error {
+	b.host.change(func() { b.host.lieOff = lie })
+	return nil
+}
+
+// Stop ends the BMC and frees its port.
+func (b *GoBMC) Stop() { b.stop() }

@@ -1,0 +1,79 @@
+// Package ipmisim gives tests and the demo IPMI BMCs that speak the real
+// protocol on loopback, and hosts behind them that we control.
+//
+// Two peers that share nothing with our own client stand behind one small
+// interface: StartGo runs the BMC server of go-ipmi in this process (cipher
+// suites 3 and 17, cheap enough for a thousand), StartDebian runs ipmi_sim of
+// the Debian package openipmi as a process (suite 3 only). A Relay between
+// client and BMC drops, repeats, changes and forges datagrams.
+//
+// Nothing here depends on package testing, so that the demo can use it too.
+package ipmisim
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"strings"
+)
+
+// BMC is a simulated BMC with the host behind it.
+type BMC interface {
+	// Addr is the host:port that speaks RMCP+.
+	Addr() string
+	// Power says whether the host is truly on now, whatever the BMC claims. A
+	// state that cannot be told is on: an error must not look like a fence.
+	Power() bool
+	// Source is Power in the form a simulated kubelet asks.
+	Source(ctx context.Context) (on bool, err error)
+	// SetPower switches the host behind the BMC's back, as a human would.
+	SetPower(on bool) error
+	// IgnoreOff makes the BMC accept a power off and do nothing.
+	IgnoreOff(ignore bool) error
+	// LieOff makes the BMC say that the host is off, whatever it is.
+	LieOff(lie bool) error
+	// Stop ends the BMC; it may be called more than once.
+	Stop()
+}
+
+// Options describe a BMC. The zero value is a host that is on, behind a BMC
+// with the account admin, password secret, ADMINISTRATOR, and a random GUID.
+type Options struct {
+	// Addr is where to listen; empty lets the kernel choose on loopback.
+	Addr string
+	// User and Password are the one account.
+	User, Password string
+	// Operator limits the account to OPERATOR.
+	Operator bool
+	// UUID is the GUID as its bytes go over the wire: hex, dashes allowed.
+	UUID string
+	// Suites are the cipher suites served; empty is 3 and 17. ipmi_sim has only 3.
+	Suites []int
+	// Off starts the host powered off.
+	Off bool
+}
+
+// withDefaults fills what o leaves open, and returns the GUID's bytes.
+func (o Options) withDefaults() (Options, [16]byte, error) {
+	if o.Addr == "" {
+		o.Addr = "127.0.0.1:0"
+	}
+	if o.User == "" {
+		o.User = "admin"
+	}
+	if o.Password == "" {
+		o.Password = "secret"
+	}
+	var guid [16]byte
+	if o.UUID == "" {
+		rand.Read(guid[:]) // never fails, by its documentation
+		return o, guid, nil
+	}
+	b, err := hex.DecodeString(strings.ReplaceAll(o.UUID, "-", ""))
+	if err != nil || len(b) != len(guid) {
+		return o, guid, fmt.Errorf("UUID %q is not 16 bytes of hex", o.UUID)
+	}
+	copy(guid[:], b)
+	return o, guid, nil
+}
