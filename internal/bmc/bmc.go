@@ -1,0 +1,87 @@
+package bmc
+
+import (
+	"context"
+	"time"
+)
+
+// PowerState is what a BMC was read to say. The zero value is Unknown: a
+// failed read, a transitional text ("PoweringOff"), a null or an empty field.
+type PowerState uint8
+
+// The power states. There is no bool form: Unknown is never off.
+const (
+	Unknown PowerState = iota
+	On
+	Off
+)
+
+// String gives the word operators see.
+func (s PowerState) String() string {
+	switch s {
+	case On:
+		return "On"
+	case Off:
+		return "Off"
+	}
+	return "Unknown"
+}
+
+// Command is an absolute order to a BMC. There is no cycle, reset or soft
+// form, so sending one twice is harmless. // I3
+type Command uint8
+
+// The two commands: Off is ForceOff (Redfish) or chassis control 0 (IPMI).
+const (
+	CommandOff Command = iota + 1
+	CommandOn
+)
+
+// String gives the word operators see.
+func (c Command) String() string {
+	switch c {
+	case CommandOff:
+		return "off"
+	case CommandOn:
+		return "on"
+	}
+	return "no command"
+}
+
+// Reading is one answer of a BMC about its host.
+type Reading struct {
+	State PowerState
+	// Raw is the text or byte as the BMC gave it, at most 64 bytes, for people.
+	Raw string
+	// At is when the reply arrived, wall clock with the monotonic part kept.
+	At time.Time
+	// Session changes when the session, or the BMC behind it, restarted. Two
+	// readings with different values never support one proof.
+	Session uint64
+	// Identity is who answered, as far as the protocol told.
+	Identity Identity
+	// Fault names a control fault or an interlock; empty is none. It voids a proof.
+	Fault string
+}
+
+// Receipt says what became of a command. It is never a proof of anything.
+type Receipt struct {
+	// Already is true when the BMC refused because the host is in that state.
+	Already bool
+}
+
+// Power is one BMC. Every method honours ctx at once, bounds what it reads,
+// retries only inside ctx, and returns errors of type *Error. An
+// implementation may be used by one goroutine at a time.
+type Power interface {
+	// Read asks for the power state. A transitional or unintelligible answer is
+	// a Reading with State Unknown and Raw set, not an error.
+	Read(ctx context.Context) (Reading, error)
+	// Send gives an absolute command. nil means the BMC accepted it (or said
+	// that the host is already there), not that it happened. After an error
+	// with Sent Maybe the command may have been carried out.
+	Send(ctx context.Context, c Command) (Receipt, error)
+	// Close ends the session on the BMC, even when an earlier ctx had ended; it
+	// takes at most two seconds and may be called more than once.
+	Close(ctx context.Context) error
+}

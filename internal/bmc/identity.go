@@ -1,0 +1,92 @@
+package bmc
+
+import (
+	"encoding/hex"
+	"strings"
+)
+
+// Identity is who answered: the system UUID, as text or as the GUID's bytes in
+// hex, in whatever byte order the BMC uses.
+type Identity struct {
+	UUID   string
+	Serial string
+}
+
+// Equal says whether two readings name the same machine, to the letter.
+func (i Identity) Equal(o Identity) bool { return i == o }
+
+// UUIDsMatch says whether a and b are the same system UUID. Three byte orders
+// occur between SMBIOS, BMC and nodeInfo: as is, with the first three fields
+// swapped, and fully reversed. Placeholders never match, nor does anything
+// that is not 16 bytes of hex. // I8
+func UUIDsMatch(a, b string) bool {
+	x, ok := parseUUID(a)
+	if !ok || placeholder(x) {
+		return false
+	}
+	y, ok := parseUUID(b)
+	if !ok || placeholder(y) {
+		return false
+	}
+	return x == y || swapFields(x) == y || reverse(x) == y
+}
+
+// UsableUUID says whether s can identify a machine at all.
+func UsableUUID(s string) bool {
+	u, ok := parseUUID(s)
+	return ok && !placeholder(u)
+}
+
+func parseUUID(s string) (u [16]byte, ok bool) {
+	s = strings.ReplaceAll(strings.TrimSpace(s), "-", "")
+	if len(s) != 32 {
+		return u, false
+	}
+	_, err := hex.Decode(u[:], []byte(s))
+	return u, err == nil
+}
+
+// swapFields reverses the first three fields of the UUID: the mixed-endian
+// form of SMBIOS 2.6 and later.
+func swapFields(u [16]byte) [16]byte {
+	u[0], u[1], u[2], u[3] = u[3], u[2], u[1], u[0]
+	u[4], u[5] = u[5], u[4]
+	u[6], u[7] = u[7], u[6]
+	return u
+}
+
+func reverse(u [16]byte) [16]byte {
+	for i := range 8 {
+		u[i], u[15-i] = u[15-i], u[i]
+	}
+	return u
+}
+
+// vendorDefaults are UUIDs that boards ship with when nobody wrote a real one.
+var vendorDefaults = []string{
+	"03000200040005000006000700080009", // AMI default
+	"00020003000400050006000700080009", // the same, fields swapped
+	"12345678123456789012345678901234",
+	"12345678123412341234123456789abc",
+	"ffffffff00000000ffffffff00000000",
+}
+
+// placeholder says whether u is a value that many machines share: one byte
+// repeated, a counting pattern, or a vendor's default, in any byte order.
+func placeholder(u [16]byte) bool {
+	same, counting := true, true
+	for i := range u {
+		same = same && u[i] == u[0]
+		counting = counting && u[i] == byte(int(u[0])+i)
+	}
+	if same || counting {
+		return true
+	}
+	for _, s := range vendorDefaults {
+		d, _ := parseUUID(s) // constants: each is 16 bytes
+		if u == d || swapFields(u) == d || reverse(u) == d {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,58 @@
+package bmc
+
+import "time"
+
+// Proof collects readings until they prove that a host is off. The zero value,
+// with Spacing set, is an empty proof. It is a plain value, is never persisted,
+// and reads no clock: a restart proves again. // I1
+type Proof struct {
+	// Spacing is the least time between the two Off reads (DESIGN: 3 s).
+	Spacing time.Duration
+	// MaxAge is how old the newest Off read may be when it is used (I1: 5 s).
+	MaxAge time.Duration
+
+	first, last Reading
+}
+
+// Add takes one more reading and returns the grown proof. Anything that is not
+// a plain Off from the same identified session empties it: On, Unknown, a
+// fault, another session (the BMC restarted or reconnected), another identity.
+func (p Proof) Add(r Reading) Proof {
+	switch {
+	case r.State != Off || r.Fault != "":
+		return p.Reset()
+	case p.first.State != Off,
+		r.Session != p.first.Session,
+		!r.Identity.Equal(p.first.Identity),
+		r.At.Before(p.last.At): // a clock that ran backwards proves nothing
+		p.first, p.last = r, r
+	default:
+		p.last = r
+	}
+	return p
+}
+
+// Reset returns the proof without its readings.
+func (p Proof) Reset() Proof {
+	return Proof{Spacing: p.Spacing, MaxAge: p.MaxAge}
+}
+
+// Proven says whether, at now, the readings prove the host off: two Off at
+// least Spacing apart with nothing else between, the newest at most MaxAge old.
+func (p Proof) Proven(now time.Time) bool {
+	return p.first.State == Off &&
+		p.last.At.Sub(p.first.At) >= p.Spacing &&
+		now.Sub(p.last.At) <= p.MaxAge && !now.Before(p.last.At)
+}
+
+// Since is the time of the first Off read of this proof; zero without one.
+func (p Proof) Since() time.Time { return p.first.At }
+
+// NextRead is when the next reading is useful: now while nothing was read, at
+// the end of the spacing after a first Off.
+func (p Proof) NextRead(now time.Time) time.Time {
+	if p.first.State != Off {
+		return now
+	}
+	return p.first.At.Add(p.Spacing)
+}

@@ -1,0 +1,187 @@
+package remediate
+
+import (
+	"time"
+
+	"github.com/fenced/fenced/internal/bmc"
+)
+
+// held keeps a run that needs a human: before the isolation it brings the host
+// back and ends by itself once all is well; after it, or when the host stays
+// off on purpose, it only waits for an order.
+func held(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
+	before := r.Isolated.IsZero() && !r.LeaveOff
+	healthy := s.Power.State == bmc.On && s.Node.Ready == Yes && s.Node.UID == r.Target.NodeUID
+	// A FalseOff host stays frozen (I5); after a first cycle labels may be missing.
+	if !healthy || !before || r.Reason == "FalseOff" || r.Attempt > 1 {
+		r.HealthySince = time.Time{}
+	} else if r.HealthySince.IsZero() {
+		r.HealthySince = now
+	}
+	switch {
+	case r.Unfence != nil:
+		return unfenced(r, now)
+	case before && r.Target.BareMetalHost != "" && s.Hold == Yes:
+		return command(r, ReleaseHold, idlePoll, now)
+	case before && r.Touched && s.Power.State == bmc.Off && s.Identity != No:
+		return command(r, SendOn, resendHeldOn, now)
+	case !r.HealthySince.IsZero() && now.Sub(r.HealthySince) >= healthyFor:
+		return finish(r, Aborted, r.Reason, "the host is On and its Node Ready", now)
+	}
+	return r, Nothing, idlePoll
+}
+
+// unfenced carries out a person's order to bring the host back: without
+// isolation the cycle is abandoned, after it the run goes on at step 3.
+func unfenced(r Run, now time.Time) (Run, Action, time.Duration) {
+	note := "unfenced by " + r.Unfence.Actor + ": " + r.Unfence.Reason
+	r.Unfence, r.LeaveOff, r.OffOnly = nil, false, false
+	if r.Isolated.IsZero() && r.Attempt == 1 {
+		return abandon(r, "Unfenced", note, Aborted, now)
+	}
+	// A human vouches: the run's time starts over, and whatever Node stands
+	// there after a later attempt is the one to restore.
+	r.Reason, r.Note, r.Started, r.OnSeen = "", "", now, now
+	if r.Attempt > 1 {
+		r.Target.NodeUID, r.Target.BootID = "", ""
+	}
+	return enter(r, PowerOn, note, now)
+}
+
+// overtime ends a run whose whole time is over, with the host back on where
+// the Node was not isolated.
+func overtime(r Run, now time.Time) (Run, Action, time.Duration) {
+	const note = "the run took longer than power.runTimeout"
+	if r.Touched && r.Isolated.IsZero() {
+		return abandon(r, "RunTimeout", note, Held, now)
+	}
+	return hold(r, "RunTimeout", note, now)
+}
+
+// nextAttempt starts another power cycle, or the fallback when they are used up.
+func nextAttempt(r Run, why string, now time.Time) (Run, Action, time.Duration) {
+	if r.Attempt >= r.Limits.MaxAttempts {
+		r.Reason, r.Note = "AttemptsExhausted", why
+		return enter(r, Reprovision, why, now)
+	}
+	r.NotBefore = now.Add(r.Limits.MinPowerInterval << (r.Attempt - 1))
+	r.Attempt++
+	r.Touched, r.FoundOff, r.OffLease, r.NewNodeUID = false, false, nil, ""
+	r.Isolated, r.OnSeen = time.Time{}, time.Time{}
+	return enter(r, PowerOff, why, now)
+}
+
+// adopt makes the Node that stands now the target of a later attempt. The first
+// attempt keeps the UID it was decided on. // I2
+func adopt(r Run, s Seen) Run {
+	if r.Attempt > 1 && s.Node.Exists == Yes {
+		r.Target.NodeUID, r.Target.BootID = s.Node.UID, s.Node.BootID
+	}
+	return r
+}
+
+// offProven is the proof that step 2 needs. // I1
+func offProven(r Run, s Seen, now time.Time) bool {
+	return r.Touched && s.OffAccepted && s.Identity == Yes && s.Proof.Proven(now)
+}
+
+// quiet says whether the Lease stood still long enough after the first Off: a
+// Lease renewed shortly before it might be renewed again by a living host.
+func quiet(r Run, s Seen, now time.Time) bool {
+	if !s.Lease.Known || r.OffLease == nil {
+		return false
+	}
+	recent := s.Proof.Since().Sub(r.OffLease.RenewTime) < leaseRecent && r.OffLease.ResourceVersion != ""
+	return !recent || now.Sub(s.Proof.Since()) >= leaseQuiet
+}
+
+// alive says whether the Lease advanced since the first Off read. // I5
+func alive(r Run, s Seen) bool {
+	return r.OffLease != nil && s.Lease.Known && s.Lease.ResourceVersion != "" &&
+		s.Lease.ResourceVersion != r.OffLease.ResourceVersion
+}
+
+// powerReason is the reason code of a failed step 1: what the BMC last refused,
+// else fallback.
+func powerReason(s Seen, fallback string) string {
+	if s.PowerError != "" {
+		return "BMC" + string(s.PowerError)
+	}
+	return fallback
+}
+
+func readText(s Seen) string {
+	if s.PowerError != "" {
+		return "failed (" + string(s.PowerError) + ")"
+	}
+	if s.Power.State == bmc.Unknown {
+		return "Unknown (" + s.Power.Raw + ")"
+	}
+	return s.Power.State.String()
+}
+
+// untilRead waits for the moment at which another power read can help.
+func untilRead(s Seen, now time.Time) time.Duration {
+	return max(50*time.Millisecond, min(poll, s.Proof.NextRead(now).Sub(now)))
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// command gives a once per interval: the intent is in the record before the
+// engine acts. // I19
+func command(r Run, a Action, every time.Duration, now time.Time) (Run, Action, time.Duration) {
+	if r.Intent.Action == a && now.Sub(r.Intent.At) < every {
+		return r, Nothing, min(poll, every-now.Sub(r.Intent.At))
+	}
+	r.Intent = Intent{Action: a, At: now}
+	return r, a, 0
+}
+
+// enter goes to a step and writes the journal; note says why the one before was
+// left other than by reaching its goal.
+func enter(r Run, to Step, note string, now time.Time) (Run, Action, time.Duration) {
+	if n := len(r.Steps); n > 0 {
+		r.Steps[n-1].Ended, r.Steps[n-1].Note = now, note
+	}
+	r.Step, r.StepStarted, r.Intent = to, now, Intent{} // a command's interval belongs to one step
+	if !to.Ended() && to != Held {
+		r.Steps = append(r.Steps, Visit{Step: to, Attempt: r.Attempt, Started: now})
+	}
+	return r, Nothing, 0
+}
+
+func hold(r Run, reason, note string, now time.Time) (Run, Action, time.Duration) {
+	r.Reason, r.Note, r.Abandon, r.AbandonTo = reason, note, "", ""
+	return enter(r, Held, reason+": "+note, now)
+}
+
+func finish(r Run, end Step, reason, note string, now time.Time) (Run, Action, time.Duration) {
+	r.Reason, r.Note, r.Ended = reason, note, now
+	return enter(r, end, note, now)
+}
+
+// abandon goes back to On without isolation and then to the end named. A later
+// attempt has isolated a Node before, so it always ends with a human.
+func abandon(r Run, reason, note string, to Step, now time.Time) (Run, Action, time.Duration) {
+	if r.Attempt > 1 {
+		to = Held
+	}
+	r.Abandon, r.AbandonTo, r.Reason, r.Note, r.LeaveOff = reason, to, reason, note, false
+	return enter(r, PowerOn, reason+": "+note, now)
+}
+
+// Begin gives the record of a new run its first step.
+func Begin(r Run, now time.Time) Run {
+	r.Attempt, r.Started = 1, now
+	first := PowerOff
+	if r.Strategy == DeleteMachine {
+		first = Reprovision
+	}
+	r, _, _ = enter(r, first, "", now)
+	return r
+}

@@ -1,0 +1,177 @@
+package remediate
+
+import "time"
+
+// Step is where a run stands. The six steps come in order; Held is a run that
+// needs a human; Done, Aborted and Reprovisioned are the ends.
+type Step string
+
+// The steps and ends of a run.
+const (
+	PowerOff    Step = "PowerOff"
+	DeleteNode  Step = "DeleteNode"
+	PowerOn     Step = "PowerOn"
+	AwaitNode   Step = "AwaitNode"
+	RestoreNode Step = "RestoreNode"
+	Reprovision Step = "Reprovision"
+
+	Held          Step = "Held"
+	Done          Step = "Done"
+	Aborted       Step = "Aborted"
+	Reprovisioned Step = "Reprovisioned"
+)
+
+// Ended says whether nothing more will be done for this run.
+func (s Step) Ended() bool { return s == Done || s == Aborted || s == Reprovisioned }
+
+// Strategy is how the target is to be made safe.
+type Strategy string
+
+// The strategies of a run.
+const (
+	PowerCycle    Strategy = "PowerCycle"    // the six steps
+	DeleteMachine Strategy = "DeleteMachine" // step 6 alone, for pools without a BMC
+)
+
+// Isolation is what step 2 does to the Node of a host that is proven off.
+type Isolation string
+
+// The isolations.
+const (
+	IsolateDelete Isolation = "deleteNode"
+	IsolateTaint  Isolation = "outOfServiceTaint"
+)
+
+// Target is the Machine, Node and host of one run. UIDs and the boot ID are
+// those the decision was made on; names alone never authorise a write. // I2
+type Target struct {
+	Cluster    string `json:"cluster"`
+	Node       string `json:"node"`
+	NodeUID    string `json:"nodeUID,omitempty"`
+	BootID     string `json:"bootID,omitempty"`
+	SystemUUID string `json:"systemUUID,omitempty"`
+	Namespace  string `json:"machineNamespace,omitempty"`
+	Machine    string `json:"machine,omitempty"`
+	MachineUID string `json:"machineUID,omitempty"`
+	Host       string `json:"host,omitempty"` // bmc.Host.Name, "" for DeleteMachine
+	// BareMetalHost is namespace/name when Metal3 also owns this host's power;
+	// our hold must then stand on it before the host is switched off.
+	BareMetalHost string `json:"bareMetalHost,omitempty"`
+}
+
+// Limits are the times and counts of a run, copied from configuration and
+// check at its start so that a reload never changes a run in flight.
+type Limits struct {
+	OffDeadline      time.Duration `json:"offDeadline"`      // step 1
+	APITimeout       time.Duration `json:"apiTimeout"`       // API unreachable or forbidding in step 2
+	PodsGoneTimeout  time.Duration `json:"podsGoneTimeout"`  // wait before power-on
+	OnDeadline       time.Duration `json:"onDeadline"`       // step 3
+	ReadyTimeout     time.Duration `json:"readyTimeout"`     // On read to Ready=True, steps 4 and 5
+	RestoreTimeout   time.Duration `json:"restoreTimeout"`   // registration to labels read back
+	RunTimeout       time.Duration `json:"runTimeout"`       // whole run, then Held
+	MinPowerInterval time.Duration `json:"minPowerInterval"` // between two attempts, doubled each time
+	MaxAttempts      int           `json:"maxAttempts"`      // power cycles before step 6
+	PowerOnFoundOff  bool          `json:"powerOnFoundOff"`
+	Reprovision      bool          `json:"reprovision"` // step 6 allowed after power cycles
+}
+
+// Intent is the last command of a run. It is durable before the command is
+// given, so a restart knows what may have happened. // I19
+type Intent struct {
+	Action Action    `json:"action"`
+	At     time.Time `json:"at"`
+}
+
+// Visit is one stay in a step: the journal of a run, in order.
+type Visit struct {
+	Step    Step      `json:"step"`
+	Attempt int       `json:"attempt"`
+	Started time.Time `json:"started"`
+	Ended   time.Time `json:"ended,omitzero"`
+	Note    string    `json:"note,omitempty"`
+}
+
+// Order is what a person asked of this run.
+type Order struct {
+	Actor  string    `json:"actor"`
+	Reason string    `json:"reason"`
+	At     time.Time `json:"at"`
+}
+
+// Run is the durable record of one remediation. Only Next changes its course;
+// the engine adds Unfence when a person orders it.
+type Run struct {
+	ID      string `json:"id"`
+	Version uint64 `json:"-"` // compare-and-set version, kept by the store
+
+	Target       Target    `json:"target"`
+	Strategy     Strategy  `json:"strategy"`
+	Isolation    Isolation `json:"isolation"`
+	ControlPlane bool      `json:"controlPlane,omitempty"`
+	Limits       Limits    `json:"limits"`
+
+	Trigger string `json:"trigger"`           // why, for people
+	Check   string `json:"check,omitempty"`   // namespace/name of the check; "" for a manual fence
+	Manual  *Order `json:"manual,omitempty"`  // who fenced by hand
+	OffOnly bool   `json:"offOnly,omitempty"` // stop after step 2, Held OperatorOff
+	Unfence *Order `json:"unfence,omitempty"` // a person wants the host back
+
+	Step        Step      `json:"step"`
+	Attempt     int       `json:"attempt"`
+	Started     time.Time `json:"started"`
+	StepStarted time.Time `json:"stepStarted"`
+	Ended       time.Time `json:"ended,omitzero"`
+	Reason      string    `json:"reason,omitempty"` // CamelCase code of Held, Aborted or an abandoned cycle
+	Note        string    `json:"note,omitempty"`   // the sentence to Reason
+	Intent      Intent    `json:"intent"`
+	Steps       []Visit   `json:"steps"`
+
+	// Touched: the hold was set or Off was sent, so the host must be brought
+	// back On before this run may end.
+	Touched bool `json:"touched,omitempty"`
+	// FoundOff: the host read Off before our first command.
+	FoundOff bool `json:"foundOff,omitempty"`
+	// OffLease is the Lease at the first Off read; it must not advance while the
+	// host is believed off. // I5
+	OffLease *Lease `json:"offLease,omitempty"`
+	// NewNodeUID is the Node that registered after the power cycle.
+	NewNodeUID string `json:"newNodeUID,omitempty"`
+	// LeaveOff: a Held run whose host stays off on purpose.
+	LeaveOff bool `json:"leaveOff,omitempty"`
+	// Isolated is when the Node was seen gone (or tainted): past the point of no
+	// return.
+	Isolated time.Time `json:"isolated,omitzero"`
+	// Abandon is why a cycle goes back to On without isolation; AbandonTo is
+	// where it ends once the host is back.
+	Abandon   string `json:"abandon,omitempty"`
+	AbandonTo Step   `json:"abandonTo,omitempty"`
+	// APILost is since when the API could not be read or forbids.
+	APILost time.Time `json:"apiLost,omitzero"`
+	// OnSeen is the first On read of step 3: the clock of steps 4 and 5.
+	OnSeen time.Time `json:"onSeen,omitzero"`
+	// NotBefore delays the next attempt.
+	NotBefore time.Time `json:"notBefore,omitzero"`
+	// HealthySince is since when a Held run's host is On and its Node Ready.
+	HealthySince time.Time `json:"healthySince,omitzero"`
+}
+
+// Open says whether the run still owns its target. Held runs do. // I1, one open run per host
+func (r Run) Open() bool { return !r.Step.Ended() }
+
+// Deadline is when the current step's time is over; zero when it has none.
+func (r Run) Deadline() time.Time {
+	switch r.Step {
+	case PowerOff:
+		return r.StepStarted.Add(r.Limits.OffDeadline)
+	case DeleteNode:
+		if !r.APILost.IsZero() {
+			return r.APILost.Add(r.Limits.APITimeout)
+		}
+		return r.StepStarted.Add(r.Limits.APITimeout)
+	case PowerOn:
+		return r.StepStarted.Add(r.Limits.OnDeadline)
+	case AwaitNode, RestoreNode:
+		return r.OnSeen.Add(r.Limits.ReadyTimeout)
+	}
+	return time.Time{}
+}

@@ -1,0 +1,138 @@
+package remediate
+
+import (
+	"time"
+
+	"github.com/fenced/fenced/internal/bmc"
+)
+
+// Answer is what a read said to a question; the zero value is "could not tell".
+type Answer uint8
+
+// The answers.
+const (
+	CannotTell Answer = iota
+	No
+	Yes
+)
+
+// Ask turns a bool that was really read into an Answer.
+func Ask(b bool) Answer {
+	if b {
+		return Yes
+	}
+	return No
+}
+
+// APIState is how the cluster's API answered this look.
+type APIState uint8
+
+// The API states; the zero value is Unreachable.
+const (
+	APIUnreachable APIState = iota
+	APIReachable
+	APIForbidden
+)
+
+// Seen is everything one look found. All reads of it are uncached and belong
+// to this round; what could not be read stays at its zero value.
+type Seen struct {
+	// At is when the reads of the cluster began; step 1 and machine deletion
+	// want them no older than two seconds. // I4
+	At time.Time
+
+	Power bmc.Reading // State Unknown when the read failed
+	// PowerError is why the read failed, "" when it did not.
+	PowerError bmc.Kind
+	Proof      bmc.Proof
+	// OffAccepted: in this process the BMC accepted Off, before every reading
+	// in Proof. A restart forgets it and sends Off again. // I1
+	OffAccepted bool
+	// Identity: the BMC that answered is the one of this Node.
+	Identity Answer
+
+	API     APIState
+	Node    Node
+	Lease   Lease
+	Machine Machine
+	// Justified: the fresh Node and Machine, judged again, still ask for this
+	// run (a manual fence justifies itself). Why is the sentence to No. // I4
+	Justified Answer
+	Why       string
+	// Contested names another remediator or power owner at work; it is read
+	// afresh before steps 1 and 2. // I22
+	Contested Answer
+	Contender string
+
+	// Hold: our hold stands on the BareMetalHost. Only asked when the target
+	// has one.
+	Hold Answer
+	// PowerForbidden is why the power owner forbids switching off
+	// (disablePowerOff, online: false); "" = it does not.
+	PowerForbidden string
+	// Pods says whether no pod is bound to the Node's name any more. // I7
+	PodsGone Answer
+	// Backup is the durable copy of the Node, parsed back equal. // I21
+	Backup Backup
+	// Restored: every key of the backup that we own is on the Node, read back.
+	Restored Answer
+	// Paused: a person stopped everything. // I23
+	Paused bool
+}
+
+// Node is the target's Node as it is now.
+type Node struct {
+	Exists          Answer
+	UID             string
+	ResourceVersion string
+	BootID          string
+	SystemUUID      string
+	Deleting        bool
+	Ready           Answer // Yes = Ready is True
+	OutOfService    bool   // carries our out-of-service taint
+}
+
+// Lease is the Node's heartbeat. Known with an empty ResourceVersion means
+// that there is none.
+type Lease struct {
+	Known           bool      `json:"known"`
+	ResourceVersion string    `json:"resourceVersion"`
+	RenewTime       time.Time `json:"renewTime,omitzero"`
+}
+
+// Machine is the target's Machine as it is now.
+type Machine struct {
+	Exists   Answer
+	UID      string
+	Deleting bool
+	// Requested: it carries the lineage's remediation request annotation.
+	Requested bool
+	// Replaceable: a controller owns it, and its host may be reprovisioned (not
+	// externally provisioned, not a control plane). Why is the sentence to No.
+	Replaceable Answer
+	Why         string
+}
+
+// Backup names the Node object that was saved.
+type Backup struct {
+	UID             string
+	ResourceVersion string
+}
+
+// Action is one thing for the engine to do. The zero value is to do nothing.
+type Action string
+
+// The actions. SendOff, IsolateNode and DeleteTargetMachine can hurt; the
+// others are safe at any time.
+const (
+	Nothing             Action = ""
+	SetHold             Action = "SetHold"             // reboot.metal3.io/fenced on the BareMetalHost
+	ReleaseHold         Action = "ReleaseHold"         // remove it
+	SendOff             Action = "SendOff"             // ForceOff
+	SendOn              Action = "SendOn"              // On
+	BackupNode          Action = "BackupNode"          // fresh GET, save durably, read back
+	IsolateNode         Action = "IsolateNode"         // delete (or taint) with UID + resourceVersion of the backup
+	RestoreTargetNode   Action = "RestoreNode"         // merge the backup in, live value wins; drop our taint
+	ClearRequest        Action = "ClearRequest"        // remove the Machine's remediation request
+	DeleteTargetMachine Action = "DeleteTargetMachine" // with UID precondition
+)

@@ -1,0 +1,336 @@
+package remediate
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/fenced/fenced/internal/bmc"
+)
+
+// Times that are part of the safety argument and therefore not configurable.
+const (
+	freshFor     = 2 * time.Second  // age of the reads that justify step 1 // I4
+	leaseRecent  = 60 * time.Second // a Lease renewed this shortly before Off ...
+	leaseQuiet   = 15 * time.Second // ... must stand still this long after it // I5
+	dwell        = 5 * time.Second  // between proof and On: BMCs drop an On sent earlier
+	healthyFor   = 5 * time.Minute  // before a Held run ends by itself
+	poll         = time.Second      // between two looks
+	idlePoll     = 10 * time.Second // between two looks at a Held run
+	resendPower  = 10 * time.Second // between two equal power commands
+	resendWrite  = 2 * time.Second  // between two equal writes to the cluster
+	resendHeldOn = time.Minute      // between two On commands of a Held run
+)
+
+// Next is the whole of power remediation: from the durable record, what one
+// look found and the time, it says what the record becomes, the one thing to
+// do after that record is saved, and how long to wait before the next look.
+//
+// It is pure, and asking twice gives the same answer. Each step answers in
+// this order: is my goal already visible? is something untrue now that an
+// earlier step proved (then go back)? is my time over? else: my command, at
+// most once per interval.
+func Next(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
+	if r.Step.Ended() {
+		return r, Nothing, 0
+	}
+	r.Steps = slices.Clone(r.Steps) // the caller's record is not ours to change
+	switch {
+	case s.API == APIReachable:
+		if !r.APILost.IsZero() && r.Step == DeleteNode {
+			r.StepStarted = now // the step's time starts over, and Off is proven again
+		}
+		r.APILost = time.Time{}
+	case r.APILost.IsZero():
+		r.APILost = now
+	}
+	if now.Sub(r.Started) > r.Limits.RunTimeout && r.Abandon == "" && r.Step != Held {
+		return overtime(r, now)
+	}
+	switch r.Step {
+	case PowerOff:
+		return powerOff(r, s, now)
+	case DeleteNode:
+		return deleteNode(r, s, now)
+	case PowerOn:
+		return powerOn(r, s, now)
+	case AwaitNode:
+		return awaitNode(r, s, now)
+	case RestoreNode:
+		return restoreNode(r, s, now)
+	case Reprovision:
+		return reprovision(r, s, now)
+	}
+	return held(r, s, now)
+}
+
+// 1 PowerOff. Goal: Off, proven by two spaced reads of the identified BMC, and
+// no heartbeat since. Nothing was touched until the fresh reads justify it.
+func powerOff(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
+	if !r.Touched {
+		return beforeOff(r, s, now)
+	}
+	if r.OffLease == nil && s.Power.State == bmc.Off && s.Lease.Known {
+		r.OffLease = &s.Lease
+	} else if s.Power.State == bmc.On {
+		r.OffLease = nil
+		r = adopt(r, s)
+	}
+	switch {
+	case alive(r, s):
+		return hold(r, "FalseOff", "the Node's Lease was renewed although the BMC says Off", now)
+	case offProven(r, s, now) && quiet(r, s, now):
+		return enter(r, DeleteNode, "", now)
+	case s.Paused:
+		return abandon(r, "Paused", "paused before the Node was isolated", Aborted, now)
+	case r.Unfence != nil:
+		return unfenced(r, now)
+	case s.Contested == Yes:
+		return abandon(r, "Contested", s.Contender, Aborted, now)
+	case s.Identity == No:
+		return hold(r, "IdentityMismatch", "another machine's BMC answers now", now)
+	case s.PowerError == bmc.KindAuth || s.PowerError == bmc.KindPrivilege:
+		return hold(r, powerReason(s, ""), "the BMC refuses the account", now) // retrying locks it
+	case now.After(r.Deadline()):
+		return hold(r, powerReason(s, "PowerOffFailed"), "the host was not proven off in time; last read: "+readText(s), now)
+	case r.Target.BareMetalHost != "" && s.Hold == No:
+		return command(r, SetHold, resendWrite, now)
+	case r.Target.BareMetalHost != "" && s.Hold != Yes, s.Identity != Yes:
+		return r, Nothing, poll
+	case !s.OffAccepted:
+		return command(r, SendOff, poll, now)
+	case s.Power.State != bmc.Off:
+		return command(r, SendOff, resendPower, now)
+	}
+	return r, Nothing, untilRead(s, now)
+}
+
+// beforeOff is the part of step 1 in which nothing has been touched: any doubt
+// drops the run, and the next decision starts over. // I4, I8, I22
+func beforeOff(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
+	r = adopt(r, s)
+	again := r.Attempt > 1 // a later attempt is justified by the missed deadline of the one before
+	switch {
+	case again && s.Node.Ready == Yes:
+		r.OnSeen = now
+		return enter(r, AwaitNode, "the Node is Ready after all", now)
+	case s.Paused && !again:
+		return finish(r, Aborted, "Paused", "paused before anything was done", now)
+	case r.Unfence != nil && again:
+		return unfenced(r, now)
+	case r.Unfence != nil:
+		return finish(r, Aborted, "Unfenced", r.Unfence.Actor+": "+r.Unfence.Reason, now)
+	case s.Identity == No && !again:
+		return finish(r, Aborted, "IdentityMismatch", "the BMC belongs to another machine than the Node", now)
+	case s.Contested == Yes && !again:
+		return finish(r, Aborted, "Contested", s.Contender, now)
+	case s.PowerForbidden != "" && !again:
+		return finish(r, Aborted, "PowerForbidden", s.PowerForbidden, now)
+	case s.Node.Exists == Yes && s.Node.UID != r.Target.NodeUID:
+		return finish(r, Aborted, "TargetChanged", "the Node was replaced since the decision", now)
+	case s.Justified == No && !again:
+		return finish(r, Aborted, "Recovered", s.Why, now)
+	case now.Before(r.NotBefore):
+		return r, Nothing, min(idlePoll, r.NotBefore.Sub(now))
+	case now.After(later(r.Deadline(), r.NotBefore.Add(r.Limits.OffDeadline))):
+		return giveUp(r, s, now)
+	case s.Paused, s.API != APIReachable, s.Contested != No, s.Identity != Yes, s.PowerForbidden != "",
+		s.Node.Exists == CannotTell, s.Justified != Yes && !again, now.Sub(s.At) > freshFor:
+		return r, Nothing, poll
+	}
+	r.Touched, r.FoundOff = true, s.Power.State == bmc.Off
+	r.StepStarted = now
+	if r.Target.BareMetalHost != "" && s.Hold != Yes {
+		return command(r, SetHold, 0, now)
+	}
+	return command(r, SendOff, 0, now)
+}
+
+// giveUp ends an attempt that could not begin: the first is dropped, a later
+// one has a rebooted host behind it and waits for a human.
+func giveUp(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
+	reason, note := powerReason(s, "NotJudged"), "step 1 could not begin in time: the BMC or the API did not answer"
+	if r.Attempt > 1 {
+		return hold(r, reason, note, now)
+	}
+	return finish(r, Aborted, reason, note, now)
+}
+
+// 2 DeleteNode. Goal: the Node with the UID we decided on is gone (or carries
+// the out-of-service taint). The only step that cannot be undone. // I1, I2, I21
+func deleteNode(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
+	tainted := r.Isolation == IsolateTaint && s.Node.Exists == Yes && s.Node.OutOfService
+	switch {
+	case s.Node.Exists == Yes && s.Node.UID != r.Target.NodeUID:
+		r.Isolated = now
+		return hold(r, "FalseOff", "a Node of this name registered while its host was believed off", now)
+	case s.Node.Exists == No, tainted:
+		return isolated(r, now)
+	case alive(r, s):
+		return hold(r, "FalseOff", "the Node's Lease was renewed although the BMC says Off", now)
+	case s.Power.State == bmc.On:
+		r.OffLease = nil
+		return enter(r, PowerOff, "the host reads On again", now)
+	case s.Paused:
+		return abandon(r, "Paused", "paused before the Node was isolated", Aborted, now)
+	case r.Unfence != nil:
+		return unfenced(r, now)
+	case s.Contested == Yes:
+		return abandon(r, "Contested", s.Contender, Aborted, now)
+	case now.After(r.Deadline()):
+		return notIsolated(r, s, now)
+	case s.Node.Deleting, s.Node.Ready == Yes: // a finalizer, or a heartbeat not yet given up: wait
+		return r, Nothing, poll
+	case s.API != APIReachable, s.Node.Exists != Yes, s.Contested != No, !s.Lease.Known:
+		return r, Nothing, poll
+	case s.Backup != Backup{UID: s.Node.UID, ResourceVersion: s.Node.ResourceVersion}:
+		return command(r, BackupNode, 0, now)
+	case !offProven(r, s, now):
+		return r, Nothing, untilRead(s, now)
+	}
+	return command(r, IsolateNode, 0, now)
+}
+
+// isolated passes the point of no return, or stops there when that was asked.
+func isolated(r Run, now time.Time) (Run, Action, time.Duration) {
+	r.Isolated, r.LeaveOff = now, true
+	switch {
+	case r.OffOnly:
+		return hold(r, "OperatorOff", "fenced with --off-only; unfence brings it back", now)
+	case r.FoundOff && !r.Limits.PowerOnFoundOff:
+		return hold(r, "FoundOff", "the host was off before fenced came; unfence brings it back", now)
+	}
+	r.LeaveOff = false
+	return enter(r, PowerOn, "", now)
+}
+
+// notIsolated ends step 2 when its time is over: back to On, or, when the Node
+// is being deleted but a finalizer keeps it, Held with the host off, because a
+// kubelet started now would never register again.
+func notIsolated(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
+	switch {
+	case s.API == APIForbidden:
+		return abandon(r, "APIForbidden", "the API server forbids what step 2 needs", Held, now)
+	case s.API != APIReachable:
+		return abandon(r, "APIUnreachable", "the API server did not answer", Aborted, now)
+	case s.Node.Deleting:
+		r.LeaveOff = true
+		return hold(r, "NodeFinalizer", "a finalizer keeps the deleted Node", now)
+	case s.Node.Ready == Yes:
+		return abandon(r, "NodeStillReady", "the control plane still calls the Node Ready", Held, now)
+	}
+	return abandon(r, "IsolationFailed", "the Node could not be isolated; last power read: "+readText(s), Held, now)
+}
+
+// 3 PowerOn. Goal: hold released and the host read On. An abandoned cycle comes
+// here too, and ends when the Node is known not to have been deleted after all.
+func powerOn(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
+	bmh, commanded := r.Target.BareMetalHost != "", r.Intent.Action == SendOn || r.Intent.Action == ReleaseHold
+	believedOff := r.Abandon == "" && !commanded && r.OnSeen.IsZero() && s.Power.State != bmc.On
+	switch {
+	case s.Power.State == bmc.On && (!bmh || s.Hold == No):
+		return poweredOn(r, s, now)
+	case believedOff && (alive(r, s) || r.Isolation == IsolateDelete && s.Node.Exists == Yes):
+		return hold(r, "FalseOff", "the Node came back to life while its host was believed off", now)
+	case now.After(r.Deadline()) && s.Power.State != bmc.On && r.Abandon != "":
+		return hold(r, "PowerOnFailed", "given up ("+r.Abandon+"), and the host does not read On; last read: "+readText(s), now)
+	case now.After(r.Deadline()) && s.Power.State != bmc.On:
+		r.Reason, r.Note = "PowerOnFailed", "the host was not read On in time; last read: "+readText(s)
+		return enter(r, Reprovision, r.Note, now)
+	case now.Sub(r.StepStarted) < dwell && s.Power.State != bmc.On:
+		return r, Nothing, poll
+	case r.Abandon == "" && s.PodsGone != Yes && now.Sub(r.Isolated) < r.Limits.PodsGoneTimeout: // I7
+		return r, Nothing, poll
+	case bmh && s.Hold == Yes:
+		return command(r, ReleaseHold, resendWrite, now)
+	case s.Power.State == bmc.On || s.Identity == No: // waiting for the API; never command a stranger's BMC
+		return r, Nothing, poll
+	}
+	return command(r, SendOn, resendPower, now)
+}
+
+func poweredOn(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
+	sameNode := s.Node.Exists == Yes && s.Node.UID == r.Target.NodeUID && !s.Node.Deleting
+	switch {
+	case r.Abandon != "" && (s.Node.Exists == CannotTell || s.Node.Exists == Yes && s.Node.Deleting):
+		return r, Nothing, poll
+	case r.Abandon != "" && sameNode && r.AbandonTo == Held:
+		return hold(r, r.Reason, r.Note, now)
+	case r.Abandon != "" && sameNode:
+		return finish(r, Aborted, r.Reason, r.Note, now)
+	case r.Abandon != "": // the delete had gone through: go on from there
+		r.Isolated, r.Abandon, r.AbandonTo, r.Reason, r.Note = now, "", "", "", ""
+	}
+	r.OnSeen = now
+	return enter(r, AwaitNode, "", now)
+}
+
+// 4 AwaitNode. Goal: the host booted and registered: new UID, new boot ID, same
+// system UUID. Mere existence is not enough. // I6
+func awaitNode(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
+	n, t := s.Node, r.Target
+	registered := n.Exists == Yes && n.BootID != "" && (r.Isolation == IsolateTaint || n.UID != t.NodeUID)
+	switch {
+	case registered && n.SystemUUID != t.SystemUUID && t.SystemUUID != "":
+		return hold(r, "FalseOff", "the Node registered from another machine: systemUUID "+n.SystemUUID, now)
+	case registered && n.BootID != t.BootID:
+		r.NewNodeUID = n.UID
+		return enter(r, RestoreNode, "", now)
+	case registered && r.Isolation == IsolateDelete:
+		return hold(r, "FalseOff", "the Node registered again without a reboot: its host was never off", now)
+	case s.Power.State == bmc.Off:
+		return enter(r, PowerOn, "the host reads Off again", now)
+	case now.After(r.Deadline()):
+		return nextAttempt(r, "the Node did not register in time", now)
+	}
+	return r, Nothing, poll
+}
+
+// 5 RestoreNode. Goal: every saved label, annotation, taint and the cordon is
+// on the new Node, read back, and the Node is Ready. // I21
+func restoreNode(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
+	restored := s.Restored == Yes && !s.Node.OutOfService
+	switch {
+	case s.Node.Exists == No, s.Node.Exists == Yes && s.Node.UID != r.NewNodeUID:
+		return enter(r, AwaitNode, "the new Node went away", now)
+	case restored && s.Machine.Requested: // else the in-cluster judge counts it unhealthy for ever
+		return command(r, ClearRequest, resendWrite, now)
+	case restored && s.Node.Ready == Yes && (s.Machine.Exists != CannotTell || r.Target.Machine == ""):
+		return finish(r, Done, "", "", now)
+	case s.Power.State == bmc.Off:
+		return enter(r, PowerOn, "the host reads Off again", now)
+	case !restored && now.Sub(r.StepStarted) > r.Limits.RestoreTimeout:
+		return hold(r, "RestoreFailed", "labels, annotations or taints could not be read back", now)
+	case now.After(r.Deadline()) && restored:
+		return nextAttempt(r, "the Node was not Ready in time", now)
+	case s.Restored == No, s.Restored == Yes && s.Node.OutOfService:
+		return command(r, RestoreTargetNode, resendWrite, now)
+	}
+	return r, Nothing, poll
+}
+
+// 6 Reprovision. Goal: the Machine is deleted, so that its owner replaces it.
+// The fallback of a power cycle, and the whole of the DeleteMachine strategy. // I14
+func reprovision(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
+	m, alone := s.Machine, r.Strategy == DeleteMachine
+	may := m.Replaceable == Yes && !r.ControlPlane && (alone || r.Limits.Reprovision)
+	switch {
+	case r.Target.Machine != "" && (m.Exists == No || m.Exists == Yes && (m.Deleting || m.UID != r.Target.MachineUID)):
+		return finish(r, Reprovisioned, r.Reason, r.Note, now)
+	case alone && (s.Paused || r.Unfence != nil):
+		return finish(r, Aborted, "Paused", "paused before the Machine was deleted", now)
+	case alone && s.Contested == Yes:
+		return finish(r, Aborted, "Contested", s.Contender, now)
+	case alone && s.Justified == No:
+		return finish(r, Aborted, "Recovered", s.Why, now)
+	case alone && m.Replaceable == No:
+		return finish(r, Aborted, "NoController", m.Why, now)
+	case alone && now.Sub(r.StepStarted) > r.Limits.APITimeout:
+		return finish(r, Aborted, "APIUnreachable", "the Machine could not be deleted in time", now)
+	case !alone && (r.Target.Machine == "" || r.ControlPlane || !r.Limits.Reprovision || m.Replaceable == No):
+		return hold(r, cmp.Or(r.Reason, "AttemptsExhausted"), cmp.Or(m.Why, r.Note, "reprovisioning is not allowed here"), now)
+	case s.Paused, !may, m.Exists != Yes, alone && (s.Justified != Yes || s.Contested != No), now.Sub(s.At) > freshFor:
+		return r, Nothing, poll
+	}
+	return command(r, DeleteTargetMachine, resendWrite, now)
+}
