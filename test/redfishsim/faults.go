@@ -1,0 +1,77 @@
+package redfishsim
+
+import "time"
+
+// Faults are what the service does wrong. The zero value is an honest BMC.
+type Faults struct {
+	// Latency delays every answer, LoginLatency the answer to a login: the
+	// session exists before it is sent.
+	Latency, LoginLatency time.Duration
+	// Busy is how many of the next requests get 503; each counts it down.
+	Busy int
+	// RetryAfter is the header of those answers, as it is; empty is none.
+	RetryAfter string
+	// LoginStatus refuses logins with this HTTP status, when not 0.
+	LoginStatus int
+	// SessionLimit is how many sessions may be open; 0 is no limit.
+	SessionLimit int
+	// NoSessions is a service without sessions, in its root and for real.
+	NoSessions bool
+	// NoBasic refuses Basic authentication.
+	NoBasic bool
+	// HugeBody lets the answer about a system have this many bytes more.
+	HugeBody int
+	// RedirectTo answers requests about a system with 307 to this URL plus the path.
+	RedirectTo string
+	// Member replaces the URI of the first member of the collection.
+	Member string
+	// EchoCredentials puts the credentials of a request into error messages.
+	EchoCredentials bool
+}
+
+// Quirks are what the BMC does wrong about one system. The zero value is an
+// honest one that switches at once.
+type Quirks struct {
+	// Lag is how long a power change takes; PoweringOff or PoweringOn meanwhile.
+	Lag time.Duration
+	// IgnoreOff accepts a power off and does nothing, IgnoreOn a power on.
+	IgnoreOff, IgnoreOn bool
+	// LieOff says Off, whatever the host is.
+	LieOff bool
+	// SayPower is JSON to give as PowerState in place of the truth.
+	SayPower string
+	// UUID is claimed in place of the true one, when not empty.
+	UUID string
+	// ResetTypes are the allowed types; empty is a usual set.
+	ResetTypes []string
+	// ActionInfo lists the allowed types there and not beside the action;
+	// NoResetTypes lists them nowhere; NoReset offers no action at all.
+	ActionInfo, NoResetTypes, NoReset bool
+	// RefuseSame is the status when the host is in the wanted state already;
+	// 0 is plain success.
+	RefuseSame int
+	// RefuseReset is the status that answers every reset, when not 0.
+	RefuseReset int
+	// Task answers a reset with 202 and a task.
+	Task bool
+	// DropReset carries a reset out, and cuts the connection instead of answering.
+	DropReset bool
+	// HangReset carries a reset out, and does not answer for this long.
+	HangReset time.Duration
+	// ODataType replaces the type of the resource.
+	ODataType string
+}
+
+// Faults changes what the service does wrong, at once.
+func (s *Server) Faults(change func(*Faults)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(&s.faults)
+}
+
+// Quirks changes what the BMC does wrong about this system, at once.
+func (s *System) Quirks(change func(*Quirks)) {
+	s.srv.mu.Lock()
+	defer s.srv.mu.Unlock()
+	change(&s.quirks)
+}

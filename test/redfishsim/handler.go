@@ -1,0 +1,120 @@
+package redfishsim
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"time"
+)
+
+const (
+	rootURI     = "/redfish/v1"
+	systemsURI  = rootURI + "/Systems"
+	sessionsURI = rootURI + "/SessionService/Sessions"
+)
+
+// ServeHTTP is the service: faults of the service first, then who asks, then what.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	s.record(r)
+	f := s.faults
+	if f.Busy > 0 {
+		s.faults.Busy--
+	}
+	s.mu.Unlock()
+	pause(r, f.Latency)
+	if f.Busy > 0 {
+		if f.RetryAfter != "" {
+			w.Header().Set("Retry-After", f.RetryAfter)
+		}
+		s.fail(w, http.StatusServiceUnavailable, "ServiceTemporarilyUnavailable", "The service is starting.")
+		return
+	}
+	p := strings.TrimSuffix(r.URL.Path, "/")
+	switch {
+	case r.Method == http.MethodGet && p == rootURI:
+		s.root(w, f)
+		return
+	case r.Method == http.MethodPost && p == sessionsURI:
+		s.login(w, r)
+		return
+	case !s.authorised(r):
+		s.fail(w, http.StatusUnauthorized, "NoValidSession", "There is no valid session."+s.echo(r.Header.Get("Authorization")+r.Header.Get("X-Auth-Token")))
+		return
+	case r.Method == http.MethodDelete && strings.HasPrefix(p, sessionsURI+"/"):
+		s.logout(w, r)
+		return
+	case r.Method == http.MethodGet && p == systemsURI:
+		s.collection(w, f)
+		return
+	}
+	for _, sys := range s.systems {
+		if p == sys.URI() || strings.HasPrefix(p, sys.URI()+"/") {
+			sys.serve(w, r, f, strings.TrimPrefix(p, sys.URI()))
+			return
+		}
+	}
+	s.fail(w, http.StatusNotFound, "ResourceMissingAtURI", "There is no such resource.")
+}
+
+func (s *Server) root(w http.ResponseWriter, f Faults) {
+	root := map[string]any{
+		"@odata.id": rootURI + "/", "@odata.type": "#ServiceRoot.v1_15_0.ServiceRoot",
+		"Id": "RootService", "Name": "Root Service", "RedfishVersion": "1.15.0",
+		"Systems": link(systemsURI), "Links": map[string]any{},
+	}
+	if !f.NoSessions {
+		root["SessionService"] = link(rootURI + "/SessionService")
+		root["Links"] = map[string]any{"Sessions": link(sessionsURI)}
+	}
+	s.reply(w, http.StatusOK, root)
+}
+
+func (s *Server) collection(w http.ResponseWriter, f Faults) {
+	var members []any
+	for _, sys := range s.systems {
+		members = append(members, link(sys.URI()))
+	}
+	if f.Member != "" {
+		members[0] = link(f.Member)
+	}
+	s.reply(w, http.StatusOK, map[string]any{
+		"@odata.id": systemsURI, "@odata.type": "#ComputerSystemCollection.ComputerSystemCollection",
+		"Name": "Computer Systems", "Members": members, "Members@odata.count": len(members),
+	})
+}
+
+// reply sends v as JSON.
+func (s *Server) reply(w http.ResponseWriter, status int, v any) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic("redfishsim: an answer of our own does not marshal: " + err.Error())
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("OData-Version", "4.0")
+	w.WriteHeader(status)
+	_, _ = w.Write(b) // the client may be gone
+}
+
+// fail sends a Redfish error.
+func (s *Server) fail(w http.ResponseWriter, status int, id, text string) {
+	s.reply(w, status, map[string]any{"error": map[string]any{
+		"code": "Base.1.15.GeneralError", "message": "A general error has occurred.",
+		"@Message.ExtendedInfo": []any{map[string]any{"MessageId": "Base.1.15." + id, "Message": text}},
+	}})
+}
+
+func link(uri string) map[string]string { return map[string]string{"@odata.id": uri} }
+
+// pause waits for d, or until the client is gone or the service stopped.
+func pause(r *http.Request, d time.Duration) {
+	if d == 0 {
+		return
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-r.Context().Done():
+	}
+}

@@ -1,0 +1,73 @@
+package redfishsim
+
+import (
+	"crypto/rand"
+	"fmt"
+	"time"
+)
+
+// Options describe a service. The zero value is one host that is on, with a
+// random UUID, behind the account admin, password secret.
+type Options struct {
+	// Addr is where to listen; empty lets the kernel choose on loopback.
+	Addr string
+	// User and Password are the one account.
+	User, Password string
+	// UUID is that of the one system, when Systems is empty; empty is random.
+	UUID string
+	// Off starts that one system powered off.
+	Off bool
+	// Systems are the hosts behind the service, in the collection's order.
+	Systems []SystemOptions
+	// Latency delays every answer; Faults can change it later.
+	Latency time.Duration
+}
+
+// SystemOptions describe one host behind the service.
+type SystemOptions struct {
+	// ID is the last part of its URI; empty is its number, from 1.
+	ID string
+	// UUID is what it says it is; empty is random.
+	UUID string
+	// Serial is its serial number; empty is SN- and the ID.
+	Serial string
+	// Off starts it powered off.
+	Off bool
+}
+
+// withDefaults fills what o leaves open.
+func (o Options) withDefaults() Options {
+	if o.Addr == "" {
+		o.Addr = "127.0.0.1:0"
+	}
+	if o.User == "" {
+		o.User = "admin"
+	}
+	if o.Password == "" {
+		o.Password = "secret"
+	}
+	if len(o.Systems) == 0 {
+		o.Systems = []SystemOptions{{UUID: o.UUID, Off: o.Off}}
+	}
+	systems := make([]SystemOptions, len(o.Systems))
+	for i, s := range o.Systems {
+		if s.ID == "" {
+			s.ID = fmt.Sprint(i + 1)
+		}
+		if s.UUID == "" {
+			s.UUID = randomUUID()
+		}
+		if s.Serial == "" {
+			s.Serial = "SN-" + s.ID
+		}
+		systems[i] = s
+	}
+	o.Systems = systems
+	return o
+}
+
+func randomUUID() string {
+	var b [16]byte
+	rand.Read(b[:]) // never fails, by its documentation
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}

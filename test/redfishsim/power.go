@@ -1,0 +1,136 @@
+package redfishsim
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+const (
+	resetPath      = "/Actions/ComputerSystem.Reset"
+	actionInfoPath = "/ResetActionInfo"
+)
+
+var usualResetTypes = []string{"On", "ForceOff", "GracefulShutdown", "GracefulRestart", "ForceRestart"}
+
+// serve answers a request about one system; rest is the path below its URI.
+func (s *System) serve(w http.ResponseWriter, r *http.Request, f Faults, rest string) {
+	if f.RedirectTo != "" {
+		http.Redirect(w, r, f.RedirectTo+r.URL.Path, http.StatusTemporaryRedirect)
+		return
+	}
+	switch {
+	case r.Method == http.MethodGet && rest == "":
+		s.show(w, f)
+	case r.Method == http.MethodGet && rest == actionInfoPath:
+		s.actionInfo(w)
+	case r.Method == http.MethodPost && rest == resetPath:
+		s.reset(w, r)
+	default:
+		s.srv.fail(w, http.StatusNotFound, "ResourceMissingAtURI", "There is no such resource.")
+	}
+}
+
+func (s *System) show(w http.ResponseWriter, f Faults) {
+	s.srv.mu.Lock()
+	q := s.quirks
+	state := json.RawMessage(s.says())
+	s.srv.mu.Unlock()
+	system := map[string]any{
+		"@odata.id": s.URI(), "@odata.type": "#ComputerSystem.v1_20_0.ComputerSystem",
+		"Id": s.opts.ID, "Name": "System " + s.opts.ID, "SystemType": "Physical",
+		"UUID": s.opts.UUID, "SerialNumber": s.opts.Serial, "PowerState": state,
+		"Status": map[string]string{"State": "Enabled", "Health": "OK"},
+	}
+	if q.UUID != "" {
+		system["UUID"] = q.UUID
+	}
+	if q.ODataType != "" {
+		system["@odata.type"] = q.ODataType
+	}
+	if !q.NoReset {
+		reset := map[string]any{"target": s.URI() + resetPath}
+		switch {
+		case q.ActionInfo:
+			reset["@Redfish.ActionInfo"] = s.URI() + actionInfoPath
+		case !q.NoResetTypes:
+			reset["ResetType@Redfish.AllowableValues"] = q.resetTypes()
+		}
+		system["Actions"] = map[string]any{"#ComputerSystem.Reset": reset}
+	}
+	if f.HugeBody > 0 {
+		system["Description"] = strings.Repeat("x", f.HugeBody)
+	}
+	w.Header().Set("ETag", fmt.Sprintf(`W/"%x"`, state)) // changes with the state, so If-Match would race
+	s.srv.reply(w, http.StatusOK, system)
+}
+
+func (s *System) actionInfo(w http.ResponseWriter) {
+	s.srv.mu.Lock()
+	types := s.quirks.resetTypes()
+	s.srv.mu.Unlock()
+	s.srv.reply(w, http.StatusOK, map[string]any{
+		"@odata.id": s.URI() + actionInfoPath, "@odata.type": "#ActionInfo.v1_3_0.ActionInfo",
+		"Id": "ResetActionInfo", "Name": "Reset Action Info",
+		"Parameters": []any{map[string]any{"Name": "ResetType", "Required": true, "DataType": "String", "AllowableValues": types}},
+	})
+}
+
+func (q Quirks) resetTypes() []string {
+	if len(q.ResetTypes) > 0 {
+		return q.ResetTypes
+	}
+	return usualResetTypes
+}
+
+// reset answers the power action. A request with If-Match is refused, as some
+// firmware does for every action.
+func (s *System) reset(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(io.LimitReader(r.Body, 1<<16))
+	var ask struct{ ResetType string }
+	if err != nil || json.Unmarshal(body, &ask) != nil {
+		s.srv.fail(w, http.StatusBadRequest, "MalformedJSON", "The request body is not JSON.")
+		return
+	}
+	on, known := map[string]bool{"On": true, "ForceOn": true, "ForceOff": false}[ask.ResetType]
+
+	s.srv.mu.Lock()
+	q := s.quirks
+	s.settle()
+	same := s.on == on && s.due.IsZero()
+	accepted := known && slices.Contains(q.resetTypes(), ask.ResetType) && !q.NoReset &&
+		r.Header.Get("If-Match") == "" && q.RefuseReset == 0 && (!same || q.RefuseSame == 0)
+	if accepted {
+		s.command(on)
+	}
+	s.srv.mu.Unlock()
+
+	switch {
+	case accepted && q.DropReset:
+		panic(http.ErrAbortHandler) // net/http cuts the connection
+	case accepted:
+		pause(r, q.HangReset)
+		s.accept(w, q)
+	case r.Header.Get("If-Match") != "":
+		s.srv.fail(w, http.StatusPreconditionFailed, "PreconditionFailed", "The ETag does not match.")
+	case q.RefuseReset != 0:
+		s.srv.fail(w, q.RefuseReset, "GeneralError", "The action is refused."+s.srv.echo(r.Header.Get("X-Auth-Token")))
+	case same && q.RefuseSame != 0:
+		s.srv.fail(w, q.RefuseSame, "InvalidOperationForSystemState", "The system is in that state already.")
+	default:
+		s.srv.fail(w, http.StatusBadRequest, "ActionParameterNotSupported", "The reset type is not supported.")
+	}
+}
+
+func (s *System) accept(w http.ResponseWriter, q Quirks) {
+	if !q.Task {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	task := rootURI + "/TaskService/Tasks/1"
+	w.Header().Set("Location", task)
+	s.srv.reply(w, http.StatusAccepted, map[string]any{"@odata.id": task, "TaskState": "New"})
+}
