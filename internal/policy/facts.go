@@ -1,0 +1,110 @@
+package policy
+
+import "time"
+
+// Gate is one condition that must hold before the daemon acts, with what it
+// compared. `fencectl explain` prints the list.
+type Gate struct {
+	Name      string `json:"name"`
+	Pass      bool   `json:"pass"`
+	Reason    Reason `json:"reason,omitempty"`
+	Value     string `json:"value"`
+	Threshold string `json:"threshold"`
+	Source    string `json:"source"`
+	// Until is the earliest time at which the gate could pass, when that is known.
+	Until time.Time `json:"until,omitzero"`
+}
+
+// Limits are the configured thresholds of the guards; internal/config holds
+// their defaults.
+type Limits struct {
+	QuietPeriod        time.Duration
+	ViewMaxAge         time.Duration
+	ClockSkewMax       time.Duration
+	MinPowerInterval   time.Duration
+	MaxInFlight        int
+	MaxInFlightPercent int
+	MaxInFlightPerZone int
+	ZoneBreakerPercent int
+	ZoneBreakerMin     int
+	MaxFencesPerDay    int
+	ZoneKey            string
+}
+
+// The modes of a cluster.
+const (
+	ModeObserve  = "observe"
+	ModeEvaluate = "evaluate"
+	ModeRespond  = "respond"
+)
+
+// Facts are what the engine knows about one target and its surroundings at the
+// moment of asking. Texts say why and are empty when there is nothing to say.
+type Facts struct {
+	// Manual: a person ordered it. Such an order skips the clocks and rates.
+	Manual bool
+
+	Mode  string
+	Armed bool
+	// ForeignOwner names another instance that holds the cluster.
+	ForeignOwner string
+	Paused       string
+	Held         string
+
+	ViewSynced      bool
+	ViewAge         time.Duration
+	ClockSkew       time.Duration
+	QuietUntil      time.Time
+	ClusterNodes    int
+	ClusterNotReady int
+	InFlight        int
+	Zone            string
+	ZoneNodes       int
+	ZoneNotReady    int
+	ZoneInFlight    int
+
+	// OpenRun is the id of a run that is open on the Machine, Node or host.
+	OpenRun      string
+	ControlPlane bool
+	// Contested names the remediator that is alive.
+	Contested string
+	// OwnHost says what makes the target this daemon's own host.
+	OwnHost   string
+	Protected bool
+
+	// NeedsHost: the action is done over a BMC. Host names the one found;
+	// HostError and HostDetail say why none is usable.
+	NeedsHost  bool
+	Host       string
+	HostError  Reason
+	HostDetail string
+	// PowerOwner says whose wish about the host's power stands against ours.
+	PowerOwner string
+	Identity   IdentityFact
+
+	// NodeAlive: Ready is Unknown, but the Lease was seen moving.
+	NodeAlive    bool
+	LastRunEnded time.Time
+	RunsLastDay  int
+}
+
+// IdentityVerdict is the comparison of the BMC's UUID with the Node's.
+type IdentityVerdict string
+
+// The identity verdicts. Unread is not a refusal: step 1 reads and compares
+// before it sends anything.
+const (
+	IdentityUnread   IdentityVerdict = ""
+	IdentityMatches  IdentityVerdict = "match"
+	IdentityDiffers  IdentityVerdict = "mismatch"
+	IdentityUnproven IdentityVerdict = "unknown"
+)
+
+// IdentityFact is what is known about BMC and Node being the same machine.
+type IdentityFact struct {
+	// Mode is "required", "pinned" or "off".
+	Mode    string
+	BMC     string
+	Node    string
+	Verdict IdentityVerdict
+}

@@ -1,0 +1,109 @@
+package policy
+
+// Reason is a stable code that says why: of a verdict, of a refusal or of a
+// gate. Codes are never renamed; docs/policy.md has one row for each.
+type Reason string
+
+// Reasons of a verdict.
+const (
+	// NodeCondition: the Node has an unhealthy condition of the check.
+	NodeCondition Reason = "NodeCondition"
+	// NodeNotFound: the Machine names a Node that does not exist.
+	NodeNotFound Reason = "NodeNotFound"
+	// NodeStartupTimeout: the Machine has no Node for longer than the check allows.
+	NodeStartupTimeout Reason = "NodeStartupTimeout"
+	// MachineFailed: the Machine's phase is Failed.
+	MachineFailed Reason = "MachineFailed"
+	// UnderRemediation: someone has asked for this target's remediation, or a run is open on it.
+	UnderRemediation Reason = "UnderRemediation"
+	// StartupCheckDisabled: the Machine has no Node and the check's start-up timeout is 0.
+	StartupCheckDisabled Reason = "StartupCheckDisabled"
+	// Undecodable: the target's Node is there but could not be decoded.
+	Undecodable Reason = "Undecodable"
+)
+
+// Reasons of a verdict and of a refusal.
+const (
+	// Deleting: the Machine is being deleted.
+	Deleting Reason = "Deleting"
+	// Paused: the check, the cluster or the daemon is paused.
+	Paused Reason = "Paused"
+)
+
+// Refusals by the check and its lineage.
+const (
+	// InvalidCheck: the check cannot be evaluated.
+	InvalidCheck Reason = "InvalidCheck"
+	// CheckDisabled: the check refers to nothing that could remedy a target.
+	CheckDisabled Reason = "CheckDisabled"
+	// NotCovered: no check covers the Node.
+	NotCovered Reason = "NotCovered"
+	// NotUnhealthy: the check does not hold the target for unhealthy.
+	NotUnhealthy Reason = "NotUnhealthy"
+	// ShortCircuit: more targets are not healthy than the check's limit.
+	ShortCircuit Reason = "ShortCircuit"
+	// NoController: no controller would recreate the Machine if it were deleted.
+	NoController Reason = "NoController"
+	// ControlPlane: a control-plane Machine is not deleted.
+	ControlPlane Reason = "ControlPlane"
+	// AlreadyRequested: the remediation that the check asks for has been requested.
+	AlreadyRequested Reason = "AlreadyRequested"
+	// ControlPlaneBusy: another control-plane host is being remedied.
+	ControlPlaneBusy Reason = "ControlPlaneBusy"
+	// QuorumUnknown: nobody can say whether etcd survives the loss of this member.
+	QuorumUnknown Reason = "QuorumUnknown"
+	// Overlap: another check that covers the target is more restrictive.
+	Overlap Reason = "Overlap"
+	// NodeAlive: Ready is Unknown but the kubelet still renews its Lease.
+	NodeAlive Reason = "NodeAlive"
+)
+
+// Refusals by the daemon's guards.
+const (
+	// Observing: the cluster's mode does not let the daemon act on its own judgement.
+	Observing Reason = "Observing"
+	// NotOwner: another instance holds the cluster.
+	NotOwner Reason = "NotOwner"
+	// Hold: an operator holds this target.
+	Hold Reason = "Hold"
+	// NotSynced: the first full view of the cluster is not there yet.
+	NotSynced Reason = "NotSynced"
+	// ViewStale: the view of the cluster is too old.
+	ViewStale Reason = "ViewStale"
+	// ClockSkew: this host's clock and the API server's differ too much.
+	ClockSkew Reason = "ClockSkew"
+	// NoNodesVisible: the workload API shows no Node at all.
+	NoNodesVisible Reason = "NoNodesVisible"
+	// EverythingDown: every Node is not ready, so the daemon's own view is suspected.
+	EverythingDown Reason = "EverythingDown"
+	// QuietPeriod: too soon after a start, a reload, an unpause or an API outage.
+	QuietPeriod Reason = "QuietPeriod"
+	// Protected: the host is marked as never to be fenced automatically.
+	Protected Reason = "Protected"
+	// OwnHost: the target is the machine that this daemon runs on.
+	OwnHost Reason = "OwnHost"
+	// Contested: another remediator is alive and would act on the same target.
+	Contested Reason = "Contested"
+	// NoHost: no BMC is known for the target.
+	NoHost Reason = "NoHost"
+	// SecretMissing: the BMC's credentials cannot be found.
+	SecretMissing Reason = "SecretMissing"
+	// InvalidHost: the host's entry or BareMetalHost cannot be used.
+	InvalidHost Reason = "InvalidHost"
+	// PowerOwner: the host's owner forbids turning it off, or wants it off.
+	PowerOwner Reason = "PowerOwner"
+	// IdentityMismatch: the BMC belongs to another machine than the Node.
+	IdentityMismatch Reason = "IdentityMismatch"
+	// IdentityUnknown: nothing proves that BMC and Node are the same machine.
+	IdentityUnknown Reason = "IdentityUnknown"
+	// InFlightLimit: as many runs are open in the cluster as are allowed at once.
+	InFlightLimit Reason = "InFlightLimit"
+	// ZoneInFlight: as many runs are open in the zone as are allowed at once.
+	ZoneInFlight Reason = "ZoneInFlight"
+	// ZoneBreaker: so much of the zone is not ready that the zone is suspected.
+	ZoneBreaker Reason = "ZoneBreaker"
+	// PowerInterval: too soon after the last run on this host.
+	PowerInterval Reason = "PowerInterval"
+	// FencesPerDay: too many runs on this host within a day.
+	FencesPerDay Reason = "FencesPerDay"
+)
