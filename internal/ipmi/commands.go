@@ -1,0 +1,74 @@
+package ipmi
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/fenced/fenced/internal/bmc"
+)
+
+// Network functions and commands (appendix G).
+const (
+	netFnChassis = 0x00
+	netFnApp     = 0x06
+
+	cmdChassisStatus  = 0x01
+	cmdChassisControl = 0x02
+	cmdSetPrivilege   = 0x3b
+	cmdCloseSession   = 0x3c
+)
+
+// Privilege levels (table 13-11).
+var privileges = map[string]byte{"": 0x03, "OPERATOR": 0x03, "ADMINISTRATOR": 0x04}
+
+const (
+	codeOK           = 0x00
+	codePresentState = 0xd5
+)
+
+var chassisStatus = request{netFn: netFnChassis, cmd: cmdChassisStatus}
+
+// chassisControl is the request for c: power down (0) or power up (1), the only
+// two of Chassis Control that are absolute. // I3
+func chassisControl(c bmc.Command) (request, bool) {
+	r := request{netFn: netFnChassis, cmd: cmdChassisControl, privileged: true}
+	switch c {
+	case bmc.CommandOff:
+		r.data = []byte{0x00}
+	case bmc.CommandOn:
+		r.data = []byte{0x01}
+	default:
+		return request{}, false
+	}
+	return r, true
+}
+
+func setPrivilege(level byte) request {
+	return request{netFn: netFnApp, cmd: cmdSetPrivilege, data: []byte{level}}
+}
+
+// faults are the bits of the current power state that say that the chassis does
+// not obey (table 28-3, byte 2).
+var faults = []struct {
+	bit  byte
+	name string
+}{{0x10, "power control fault"}, {0x08, "main power fault"}, {0x04, "interlock"}, {0x02, "power overload"}}
+
+// readStatus is what Get Chassis Status says of power. A short answer is Unknown.
+func readStatus(data []byte) (state bmc.PowerState, raw, fault string) {
+	raw = fmt.Sprintf("chassis status 0x%x", data[:min(len(data), 4)])
+	if len(data) < 3 {
+		return bmc.Unknown, raw, ""
+	}
+	var names []string
+	for _, f := range faults {
+		if data[0]&f.bit != 0 {
+			names = append(names, f.name)
+		}
+	}
+	state = bmc.Off
+	if data[0]&0x01 != 0 {
+		state = bmc.On
+	}
+	return state, raw, strings.Join(names, ", ")
+}

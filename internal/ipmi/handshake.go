@@ -1,0 +1,139 @@
+package ipmi
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+)
+
+// A lost RAKP 1 is sent again this often; then the session id may be unknown.
+const rakp1Tries = 3
+
+// account is who asks for sessions, and how.
+type account struct {
+	user, password string
+	privilege      byte
+}
+
+// handshake opens a session over a socket of its own with one cipher suite
+// (section 13.15). On an error nothing is left behind as far as that is up to us.
+func handshake(ctx context.Context, addr string, a account, s suite) (*session, error) {
+	w, err := dial(ctx, addr)
+	if err != nil {
+		return nil, err
+	}
+	x := &exchange{suite: s, user: a.user, key: []byte(a.password), role: a.privilege | nameOnly}
+	rand.Read(x.consoleRnd[:])
+	x.consoleID = randomID()
+	sess, err := x.run(ctx, w)
+	if err != nil {
+		w.close()
+		return nil, err
+	}
+	sess.privilege = a.privilege
+	return sess, nil
+}
+
+// run exchanges the six messages. RAKP 3 is sent once: the BMC forgets the
+// handshake when it answers, so after a lost RAKP 4 all begins anew.
+func (x *exchange) run(ctx context.Context, w *wire) (*session, error) {
+	opening := step{name: "open session", request: payloadOpenRequest, response: payloadOpenResponse,
+		build: x.openRequest, take: x.takeOpen}
+	if err := x.ask(ctx, w, 0, opening); err != nil {
+		return nil, err
+	}
+	hello := step{name: "RAKP 1", request: payloadRAKP1, response: payloadRAKP2, build: x.rakp1, take: x.takeRAKP2}
+	if err := x.ask(ctx, w, rakp1Tries, hello); err != nil {
+		if errors.Is(err, errWrongPassword) {
+			// Says so to the BMC, which can then free the session at once.
+			w.tell(plain(payloadRAKP3, x.rakp3(randomTag(), 0x0f)))
+		}
+		return nil, err
+	}
+	sik, k1, k2 := x.keys()
+	seal, err := newSealer(x.suite, k1, k2)
+	if err != nil {
+		return nil, err
+	}
+	sess := &session{wire: w, seal: seal, consoleID: x.consoleID, bmcID: x.bmcID, guid: x.guid}
+	proof := step{name: "RAKP 3", request: payloadRAKP3, response: payloadRAKP4,
+		build: func(tag byte) []byte { return x.rakp3(tag, 0) },
+		take:  func(rest []byte) error { return x.checkRAKP4(rest, sik) }}
+	if err := x.ask(ctx, w, 1, proof); err != nil {
+		sess.abandon() // the BMC may hold it open, and has few
+		return nil, err
+	}
+	return sess, nil
+}
+
+// step is one message of the handshake and its answer.
+type step struct {
+	name              string
+	request, response byte
+	build             func(tag byte) []byte
+	take              func(rest []byte) error
+}
+
+// ask sends one message and takes its answer. Each try has a tag of its own, and
+// only the newest is answered to us: after a repeated RAKP 1 a BMC holds the
+// random number of its last answer, not of its first.
+func (x *exchange) ask(ctx context.Context, w *wire, tries int, s step) error {
+	var tag byte
+	var verdict error
+	build := func() []byte {
+		tag = nextTag(tag)
+		return plain(s.request, s.build(tag))
+	}
+	take := func(b []byte) bool {
+		p, err := parsePacket(b)
+		if err != nil || p.payloadType != s.response || p.sessionID != 0 {
+			return false
+		}
+		a, err := parseAnswer(p.payload)
+		if err != nil || !x.ours(a, tag) {
+			return false
+		}
+		if a.status != 0 {
+			verdict = &statusError{message: s.name, status: a.status}
+			return true
+		}
+		verdict = s.take(a.rest)
+		return !errors.Is(verdict, errMalformed)
+	}
+	if err := w.ask(ctx, tries, build, take); err != nil {
+		return err
+	}
+	return verdict
+}
+
+// plain is a datagram outside any session.
+func plain(payloadType byte, payload []byte) []byte {
+	return append(appendHeader(nil, payloadType, 0, 0, len(payload)), payload...)
+}
+
+func randomTag() byte {
+	var b [1]byte
+	rand.Read(b[:])
+	return b[0]
+}
+
+// nextTag is a random tag that differs from the last one.
+func nextTag(last byte) byte {
+	for {
+		if t := randomTag(); t != last {
+			return t
+		}
+	}
+}
+
+// randomID is a session id: not zero, which means none.
+func randomID() uint32 {
+	for {
+		var b [4]byte
+		rand.Read(b[:])
+		if v := binary.LittleEndian.Uint32(b[:]); v != 0 {
+			return v
+		}
+	}
+}

@@ -1,0 +1,166 @@
+package ipmi
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/sha1"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"hash"
+)
+
+// suite is a cipher suite (table 22-20): which HMAC authenticates the handshake
+// and how long the integrity codes are. Encryption is AES-CBC-128 in both.
+type suite struct {
+	id              int
+	auth, integrity byte // algorithm numbers
+	newHash         func() hash.Hash
+	codeLen         int
+}
+
+const cryptAES = 0x01
+
+// suites are the only ones ever offered: 0 to 2 have no confidentiality or no
+// authentication at all, and the rest are MD5 or xRC4.
+var suites = []suite{
+	{id: 17, auth: 0x03, integrity: 0x04, newHash: sha256.New, codeLen: 16},
+	{id: 3, auth: 0x01, integrity: 0x01, newHash: sha1.New, codeLen: 12},
+}
+
+func (s suite) hmac(key []byte, parts ...[]byte) []byte {
+	h := hmac.New(s.newHash, key)
+	for _, p := range parts {
+		h.Write(p)
+	}
+	return h.Sum(nil)
+}
+
+// exchange is what both sides know of one handshake (section 13.20 ff.). The
+// names in brackets are the specification's.
+type exchange struct {
+	suite      suite
+	user       string
+	key        []byte // the password [Kuid], which is [Kg] too: one-key login
+	role       byte   // privilege asked for, with the name-only bit [RoleM]
+	consoleID  uint32 // [SIDM]
+	bmcID      uint32 // [SIDC]
+	consoleRnd [16]byte
+	bmcRnd     [16]byte
+	guid       [16]byte // System GUID [GUIDC]
+}
+
+// nameOnly asks the BMC to find the account by its name alone, not by name and
+// privilege (table 13-11): the form every BMC knows.
+const nameOnly = 0x10
+
+var errMalformed = errors.New("malformed handshake message")
+
+func id(v uint32) []byte { return binary.LittleEndian.AppendUint32(nil, v) }
+
+// who is the part of every code that names the account.
+func (x *exchange) who() []byte {
+	return append([]byte{x.role, byte(len(x.user))}, x.user...)
+}
+
+// openRequest asks for a session. Privilege 0 is the highest the BMC allows;
+// what is used is asked for in RAKP 1.
+func (x *exchange) openRequest(tag byte) []byte {
+	b := append([]byte{tag, 0, 0, 0}, id(x.consoleID)...)
+	for kind, algorithm := range []byte{x.suite.auth, x.suite.integrity, cryptAES} {
+		b = append(b, byte(kind), 0, 0, 8, algorithm, 0, 0, 0)
+	}
+	return b
+}
+
+// answer is what the three handshake answers begin with.
+type answer struct {
+	tag, status byte
+	consoleID   uint32
+	rest        []byte
+}
+
+// parseAnswer reads the common head. A refusal may end after it, and ipmi_sim
+// ends it after the status.
+func parseAnswer(b []byte) (answer, error) {
+	switch {
+	case len(b) >= 2 && len(b) < 8 && b[1] != 0:
+		return answer{tag: b[0], status: b[1]}, nil
+	case len(b) < 8:
+		return answer{}, errMalformed
+	}
+	return answer{tag: b[0], status: b[1], consoleID: binary.LittleEndian.Uint32(b[4:]), rest: b[8:]}, nil
+}
+
+// ours says whether a is for this exchange and tag. A BMC that does not know
+// the session refuses with session id 0.
+func (x *exchange) ours(a answer, tag byte) bool {
+	return a.tag == tag && (a.consoleID == x.consoleID || a.status != 0 && a.consoleID == 0)
+}
+
+// takeOpen takes the session id from an Open Session Response. The algorithms
+// must be those that were asked for: a BMC that answers with others, such as
+// none, would make an unprotected session.
+func (x *exchange) takeOpen(rest []byte) error {
+	if len(rest) < 28 {
+		return errMalformed
+	}
+	for kind, algorithm := range []byte{x.suite.auth, x.suite.integrity, cryptAES} {
+		p := rest[4+8*kind:]
+		if p[0] != byte(kind) || p[3] != 8 || p[4]&0x3f != algorithm {
+			return errOtherAlgorithms
+		}
+	}
+	x.bmcID = binary.LittleEndian.Uint32(rest)
+	if x.bmcID == 0 {
+		return errMalformed
+	}
+	return nil
+}
+
+func (x *exchange) rakp1(tag byte) []byte {
+	b := append([]byte{tag, 0, 0, 0}, id(x.bmcID)...)
+	b = append(b, x.consoleRnd[:]...)
+	b = append(b, x.role, 0, 0, byte(len(x.user)))
+	return append(b, x.user...)
+}
+
+// takeRAKP2 takes the BMC's random number and GUID, if the code proves that the
+// BMC knows the password.
+func (x *exchange) takeRAKP2(rest []byte) error {
+	if len(rest) != 32+x.suite.newHash().Size() {
+		return errMalformed
+	}
+	copy(x.bmcRnd[:], rest)
+	copy(x.guid[:], rest[16:])
+	want := x.suite.hmac(x.key, id(x.consoleID), id(x.bmcID), x.consoleRnd[:], x.bmcRnd[:], x.guid[:], x.who())
+	if !hmac.Equal(want, rest[32:]) {
+		return errWrongPassword
+	}
+	return nil
+}
+
+func (x *exchange) rakp3(tag, status byte) []byte {
+	b := append([]byte{tag, status, 0, 0}, id(x.bmcID)...)
+	if status != 0 {
+		return b // a refusal carries no code
+	}
+	return append(b, x.suite.hmac(x.key, x.bmcRnd[:], id(x.consoleID), x.who())...)
+}
+
+// keys derives what the session is protected with: the session integrity key,
+// K1 for integrity and K2 for encryption (section 13.31 f.).
+func (x *exchange) keys() (sik, k1, k2 []byte) {
+	sik = x.suite.hmac(x.key, x.consoleRnd[:], x.bmcRnd[:], x.who())
+	constant := func(v byte) []byte { return bytes.Repeat([]byte{v}, 20) }
+	return sik, x.suite.hmac(sik, constant(1)), x.suite.hmac(sik, constant(2))
+}
+
+// checkRAKP4 says whether the BMC derived the same session key.
+func (x *exchange) checkRAKP4(rest, sik []byte) error {
+	want := x.suite.hmac(sik, x.consoleRnd[:], id(x.bmcID), x.guid[:])[:x.suite.codeLen]
+	if !hmac.Equal(want, rest) {
+		return errWrongKey
+	}
+	return nil
+}

@@ -1,0 +1,104 @@
+package ipmi
+
+import (
+	"errors"
+	"net"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/test/ipmisim"
+)
+
+const guid = "4c4c4544-0011-0000-8000-00000000cafe"
+
+// guidText is guid as a Reading shows it.
+const guidText = "4c4c4544001100008000" + "00000000cafe"
+
+// timing is generous: a test that waits for it in vain is wrong, not slow.
+var timing = bmc.Timing{ReadTimeout: 20 * time.Second, SendTimeout: 20 * time.Second}
+
+// missing skips where a Debian package is absent, except in CI.
+func missing(t *testing.T, why string) {
+	t.Helper()
+	if os.Getenv("CI") == "true" {
+		t.Fatal(why)
+	}
+	t.Skip(why)
+}
+
+func startGo(t *testing.T, o ipmisim.Options) *ipmisim.GoBMC {
+	t.Helper()
+	o.UUID = guid
+	b, err := ipmisim.StartGo(t.Context(), o)
+	require.NoError(t, err)
+	t.Cleanup(b.Stop)
+	return b
+}
+
+func startDebian(t *testing.T, o ipmisim.Options) *ipmisim.DebianBMC {
+	t.Helper()
+	o.UUID = guid
+	b, err := ipmisim.StartDebian(t.Context(), o)
+	if errors.Is(err, ipmisim.ErrNoDebianSim) {
+		missing(t, err.Error())
+	}
+	require.NoError(t, err)
+	t.Cleanup(b.Stop)
+	return b
+}
+
+// peer is one kind of BMC under test.
+type peer struct {
+	name  string
+	suite int
+	start func(*testing.T, ipmisim.Options) ipmisim.BMC
+}
+
+var peers = []peer{
+	{"go-ipmi suite 3", 3, func(t *testing.T, o ipmisim.Options) ipmisim.BMC {
+		o.Suites = []int{3}
+		return startGo(t, o)
+	}},
+	{"go-ipmi suite 17", 17, func(t *testing.T, o ipmisim.Options) ipmisim.BMC {
+		o.Suites = []int{17}
+		return startGo(t, o)
+	}},
+	{"ipmi_sim suite 3", 3, func(t *testing.T, o ipmisim.Options) ipmisim.BMC { return startDebian(t, o) }},
+}
+
+// hostAt is a host whose BMC is at addr, with the account of the simulators.
+func hostAt(t *testing.T, addr string) bmc.Host {
+	t.Helper()
+	name, port, err := net.SplitHostPort(addr)
+	require.NoError(t, err)
+	n, err := strconv.Atoi(port)
+	require.NoError(t, err)
+	return bmc.Host{
+		Name:     "test/worker-1",
+		Endpoint: bmc.Endpoint{Protocol: bmc.ProtocolIPMI, Host: name, Port: n, Privilege: "OPERATOR"},
+		Username: "admin",
+		Password: bmc.NewSecret("secret"),
+	}
+}
+
+// clientAt is a client of the BMC at addr that closes with the test.
+func clientAt(t *testing.T, addr string) *Client {
+	t.Helper()
+	c := New(hostAt(t, addr), timing)
+	t.Cleanup(c.drop)
+	return c
+}
+
+// relayTo is a relay to the BMC b.
+func relayTo(t *testing.T, b ipmisim.BMC) *ipmisim.Relay {
+	t.Helper()
+	r, err := ipmisim.StartRelay(b.Addr())
+	require.NoError(t, err)
+	t.Cleanup(r.Stop)
+	return r
+}

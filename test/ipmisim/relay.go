@@ -1,0 +1,184 @@
+package ipmisim
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+)
+
+// Payload types that a datagram through a Relay can have, without its flags.
+const (
+	PayloadIPMI         = 0x00
+	PayloadOpenRequest  = 0x10
+	PayloadOpenResponse = 0x11
+	PayloadRAKP1        = 0x12
+	PayloadRAKP2        = 0x13
+	PayloadRAKP3        = 0x14
+	PayloadRAKP4        = 0x15
+)
+
+// Datagram is one on its way through a Relay.
+type Datagram struct {
+	FromBMC bool
+	Data    []byte
+	client  netip.AddrPort
+}
+
+// Payload is the RMCP+ payload type, -1 for anything that is not RMCP+.
+func (d Datagram) Payload() int {
+	if len(d.Data) < 16 || d.Data[4] != 0x06 {
+		return -1
+	}
+	return int(d.Data[5] & 0x3f)
+}
+
+// With is a datagram in the same direction with other bytes.
+func (d Datagram) With(data []byte) Datagram {
+	d.Data = data
+	return d
+}
+
+// Reply is a datagram back to the sender of d, as a man in the middle forges it.
+func (d Datagram) Reply(data []byte) Datagram {
+	return Datagram{FromBMC: !d.FromBMC, Data: data, client: d.client}
+}
+
+// Relay stands between clients and one BMC, as a hostile or lossy network does.
+type Relay struct {
+	front  *net.UDPConn
+	target string
+
+	mu      sync.Mutex
+	filter  func(Datagram) []Datagram
+	seen    []Datagram
+	back    map[netip.AddrPort]net.Conn
+	stopped bool
+	wg      sync.WaitGroup
+}
+
+// StartRelay starts a relay to target that changes nothing yet.
+func StartRelay(target string) (*Relay, error) {
+	front, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:0")))
+	if err != nil {
+		return nil, fmt.Errorf("start relay: %w", err)
+	}
+	r := &Relay{front: front, target: target, back: map[netip.AddrPort]net.Conn{}}
+	r.wg.Add(1)
+	go r.fromClients()
+	return r, nil
+}
+
+// Addr is where clients find the BMC.
+func (r *Relay) Addr() string { return r.front.LocalAddr().String() }
+
+// Filter decides what becomes of each datagram: the ones fn returns are sent on,
+// in order, none if it is dropped. nil passes all. fn is called by one goroutine
+// at a time.
+func (r *Relay) Filter(fn func(Datagram) []Datagram) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.filter = fn
+}
+
+// Seen are the datagrams that reached the relay so far, before the filter.
+func (r *Relay) Seen() []Datagram {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]Datagram(nil), r.seen...)
+}
+
+// Asked is how many datagrams clients sent so far.
+func (r *Relay) Asked() int {
+	n := 0
+	for _, d := range r.Seen() {
+		if !d.FromBMC {
+			n++
+		}
+	}
+	return n
+}
+
+// Send sends d now, past the filter: for late and replayed datagrams.
+func (r *Relay) Send(d Datagram) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.send(d)
+}
+
+// Stop ends the relay; it may be called more than once.
+func (r *Relay) Stop() {
+	r.mu.Lock()
+	r.stopped = true
+	_ = r.front.Close()
+	for _, c := range r.back {
+		_ = c.Close()
+	}
+	r.mu.Unlock()
+	r.wg.Wait()
+}
+
+func (r *Relay) fromClients() {
+	defer r.wg.Done()
+	buf := make([]byte, 4096)
+	for {
+		n, client, err := r.front.ReadFromUDPAddrPort(buf)
+		if err != nil {
+			return // closed
+		}
+		r.pass(Datagram{Data: append([]byte(nil), buf[:n]...), client: client})
+	}
+}
+
+func (r *Relay) fromBMC(back net.Conn, client netip.AddrPort) {
+	defer r.wg.Done()
+	buf := make([]byte, 4096)
+	for {
+		n, err := back.Read(buf)
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			continue // the BMC's port is closed, perhaps only while it restarts
+		}
+		r.pass(Datagram{FromBMC: true, Data: append([]byte(nil), buf[:n]...), client: client})
+	}
+}
+
+// pass records d and sends on what the filter makes of it.
+func (r *Relay) pass(d Datagram) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seen = append(r.seen, d)
+	out := []Datagram{d}
+	if r.filter != nil {
+		out = r.filter(d)
+	}
+	for _, d := range out {
+		r.send(d)
+	}
+}
+
+// send puts d on the wire; a datagram that cannot be sent is lost, as on any
+// network. Each client has a socket of its own towards the BMC.
+func (r *Relay) send(d Datagram) {
+	if r.stopped {
+		return
+	}
+	if d.FromBMC {
+		_, _ = r.front.WriteToUDPAddrPort(d.Data, d.client)
+		return
+	}
+	back, ok := r.back[d.client]
+	if !ok {
+		var err error
+		if back, err = net.Dial("udp", r.target); err != nil {
+			return
+		}
+		r.back[d.client] = back
+		r.wg.Add(1)
+		go r.fromBMC(back, d.client)
+	}
+	_, _ = back.Write(d.Data)
+}
