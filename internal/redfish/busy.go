@@ -1,0 +1,76 @@
+package redfish
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+const (
+	firstPause    = 250 * time.Millisecond
+	maxPause      = 2 * time.Second
+	maxRetryAfter = 5 * time.Second
+)
+
+// persist sends req again while the BMC says that it is busy and ctx lasts; the
+// last answer is returned as it is. Repeating is harmless: reads, deletes, and
+// actions that are absolute. // I3
+// A login is not repeated, because Basic authentication may do without it.
+func (t *transport) persist(req *http.Request) (*http.Response, error) {
+	for pause := firstPause; ; pause = min(2*pause, maxPause) {
+		resp, err := t.once(req)
+		if err != nil || !isBusy(resp) {
+			return resp, err
+		}
+		if resp.StatusCode == http.StatusServiceUnavailable {
+			t.restart() // a BMC that starts answers so
+		}
+		if req.Method == http.MethodPost && !isAction(req) {
+			return resp, nil
+		}
+		if !wait(req.Context(), retryAfter(resp.Header.Get("Retry-After"), pause, time.Now())) {
+			return resp, nil
+		}
+		if req.GetBody != nil {
+			if req.Body, err = req.GetBody(); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+func isBusy(resp *http.Response) bool {
+	return resp.StatusCode == http.StatusServiceUnavailable || resp.StatusCode == http.StatusTooManyRequests
+}
+
+// retryAfter is how long to wait: what the header says, in seconds or as a
+// date, but not longer than maxRetryAfter; pause, with jitter, without one.
+func retryAfter(header string, pause time.Duration, now time.Time) time.Duration {
+	asked := time.Duration(-1)
+	if n, err := strconv.ParseUint(header, 10, 16); err == nil {
+		asked = time.Duration(n) * time.Second
+	} else if at, err := http.ParseTime(header); err == nil {
+		asked = at.Sub(now)
+	}
+	if asked <= 0 {
+		return pause + time.Duration((rand.Float64()-0.5)*0.4*float64(pause))
+	}
+	return min(asked, maxRetryAfter)
+}
+
+// wait sleeps for d. It gives up at once when ctx would end before.
+func wait(ctx context.Context, d time.Duration) bool {
+	if end, ok := ctx.Deadline(); ok && time.Until(end) <= d {
+		return false
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

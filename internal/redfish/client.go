@@ -1,0 +1,145 @@
+package redfish
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/stmcginnis/gofish"
+
+	"github.com/fenced/fenced/internal/bmc"
+)
+
+const (
+	dialTimeout   = 3 * time.Second
+	tlsTimeout    = 5 * time.Second
+	headerTimeout = 10 * time.Second
+	closeTimeout  = 2 * time.Second
+	maxHeader     = 64 << 10
+)
+
+// Client is one BMC's Redfish service. It implements bmc.Power.
+type Client struct {
+	host   bmc.Host
+	timing bmc.Timing
+	http   *http.Client
+	wire   *transport
+
+	// number is Reading.Session. It is atomic because an abandoned login still
+	// runs beside the next operation.
+	number atomic.Uint64
+	// late are abandoned logins; each channel closes when its session is deleted.
+	late []<-chan struct{}
+
+	auth         auth
+	basicRefused bool
+
+	uri        string  // of the system, once discovered
+	seen       *system // the last answer about it, for its reset action
+	seenNumber uint64  // the session number of that answer
+}
+
+var _ bmc.Power = (*Client)(nil)
+
+// numbers makes session numbers unique in the process: readings of two Clients
+// must not look like one session.
+var numbers atomic.Uint64
+
+// New prepares a Client; it sends nothing. The error names an unusable CA file
+// or pin.
+func New(h bmc.Host, t bmc.Timing) (*Client, error) {
+	c := &Client{host: h, timing: t}
+	conf, err := tlsConfig(h.TLS)
+	if err != nil {
+		return nil, c.fail("set up TLS", bmc.SentNo, err)
+	}
+	c.wire = &transport{
+		base: &http.Transport{
+			// No Proxy: the credentials go to the BMC and nowhere else.
+			DialContext:            (&net.Dialer{Timeout: dialTimeout}).DialContext,
+			TLSClientConfig:        conf,
+			TLSHandshakeTimeout:    tlsTimeout,
+			ResponseHeaderTimeout:  headerTimeout,
+			MaxResponseHeaderBytes: maxHeader,
+			MaxIdleConnsPerHost:    1,
+			IdleConnTimeout:        30 * time.Second,
+			DisableCompression:     true,
+		},
+		endpoint: h.Endpoint,
+		restart:  c.restarted,
+	}
+	c.http = &http.Client{Transport: c.wire, CheckRedirect: c.wire.checkRedirect}
+	return c, nil
+}
+
+// Requests is how many HTTP requests were sent so far.
+func (c *Client) Requests() int { return int(c.wire.sent.Load()) }
+
+// restarted gives what follows a new session number: readings from before and
+// after never support one proof. // I1
+func (c *Client) restarted() { c.number.Store(numbers.Add(1)) }
+
+// do runs fn with a client of the service that is logged in and bound to ctx.
+// A session that the BMC has forgotten is opened again, once.
+func (c *Client) do(ctx context.Context, fn func(*gofish.APIClient) error) error {
+	err := c.try(ctx, fn)
+	if statusOf(err) != http.StatusUnauthorized || c.auth.session == nil {
+		return err
+	}
+	c.auth = auth{}
+	return c.try(ctx, fn)
+}
+
+func (c *Client) try(ctx context.Context, fn func(*gofish.APIClient) error) error {
+	if err := c.authenticate(ctx); err != nil {
+		return err
+	}
+	api, err := c.connect(ctx, c.auth)
+	if err != nil {
+		return err
+	}
+	err = fn(api)
+	if c.auth.limited && statusOf(err) == http.StatusUnauthorized {
+		return c.refuseBasic(err)
+	}
+	return err
+}
+
+// connect gives a gofish client bound to ctx. Only the first one per Client
+// costs a request.
+func (c *Client) connect(ctx context.Context, a auth) (*gofish.APIClient, error) {
+	conf := gofish.ClientConfig{Endpoint: c.host.Endpoint.BaseURL(), HTTPClient: c.http, Session: a.session}
+	if a.basic {
+		conf.BasicAuth, conf.Username, conf.Password = true, c.host.Username, c.host.Password.Reveal()
+	}
+	api, err := gofish.ConnectContext(ctx, conf)
+	if statusOf(err) == http.StatusNotFound {
+		return nil, failf(bmc.KindProtocol, "there is no Redfish service: %w", err)
+	}
+	return api, err
+}
+
+// Close ends the session on the BMC, and those of logins that were abandoned.
+func (c *Client) Close(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	defer c.http.CloseIdleConnections()
+	var err error
+	if c.auth.session != nil {
+		err = c.endSession(ctx, c.auth.session)
+	}
+	c.auth = auth{}
+	for _, done := range c.late {
+		select {
+		case <-done:
+		case <-ctx.Done():
+		}
+	}
+	c.late = nil
+	if err != nil {
+		return c.fail("close session", bmc.SentNo, err)
+	}
+	return nil
+}

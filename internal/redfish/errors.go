@@ -1,0 +1,173 @@
+package redfish
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"syscall"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/stmcginnis/gofish/common"
+
+	"github.com/fenced/fenced/internal/bmc"
+)
+
+// maxText bounds what is shown of a text that a BMC made.
+const maxText = 300
+
+// kindError is a cause whose kind was known where it arose.
+type kindError struct {
+	kind bmc.Kind
+	err  error
+}
+
+func (e *kindError) Error() string { return e.err.Error() }
+func (e *kindError) Unwrap() error { return e.err }
+
+func failf(kind bmc.Kind, format string, args ...any) error {
+	return &kindError{kind: kind, err: fmt.Errorf(format, args...)}
+}
+
+// shown is a cause with the text that people may see of it.
+type shown struct {
+	text  string
+	cause error
+}
+
+func (e *shown) Error() string { return e.text }
+func (e *shown) Unwrap() error { return e.cause }
+
+// fail makes the typed error of an operation.
+func (c *Client) fail(op string, sent bmc.Sent, err error) error {
+	text := err.Error()
+	cause := err
+	if e := answerOf(err); e != nil {
+		// gofish's error holds the answer itself, which may repeat what we sent.
+		text = strings.ReplaceAll(text, e.Error(), answerText(e))
+		cause = nil
+	} else if e, ok := errors.AsType[*url.Error](err); ok {
+		text = strings.ReplaceAll(text, e.Error(), e.Err.Error()) // Addr says where
+	}
+	return &bmc.Error{
+		Kind: kindOf(err), Op: op, Addr: c.host.Endpoint.String(), Sent: sent,
+		Err: &shown{text: c.scrub(text), cause: cause},
+	}
+}
+
+// kindOf classes err. What is not understood breaks the protocol.
+func kindOf(err error) bmc.Kind {
+	if e, ok := errors.AsType[*kindError](err); ok {
+		return e.kind
+	}
+	if status := statusOf(err); status != 0 {
+		return kindOfStatus(status)
+	}
+	var timeout interface{ Timeout() bool }
+	_, certificate := errors.AsType[*tls.CertificateVerificationError](err)
+	_, network := errors.AsType[*net.OpError](err)
+	_, name := errors.AsType[*net.DNSError](err)
+	switch {
+	case certificate:
+		return bmc.KindTLS
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return bmc.KindRefused
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded),
+		errors.As(err, &timeout) && timeout.Timeout(), network, name,
+		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET):
+		return bmc.KindUnreachable
+	}
+	return bmc.KindProtocol
+}
+
+func kindOfStatus(status int) bmc.Kind {
+	switch status {
+	case http.StatusUnauthorized:
+		return bmc.KindAuth
+	case http.StatusForbidden:
+		return bmc.KindPrivilege
+	case http.StatusNotFound, http.StatusGone:
+		return bmc.KindIdentity
+	case http.StatusMethodNotAllowed, http.StatusNotImplemented:
+		return bmc.KindUnsupported
+	case http.StatusRequestTimeout, http.StatusConflict, http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		return bmc.KindBusy
+	}
+	return bmc.KindProtocol
+}
+
+// answerOf is the HTTP error that the BMC answered with; nil when there is none.
+func answerOf(err error) *common.Error {
+	if e, ok := errors.AsType[*common.Error](err); ok && e.HTTPReturnedStatusCode != 0 {
+		return e
+	}
+	return nil
+}
+
+// statusOf is the HTTP status of an error answer, 0 when there was none.
+func statusOf(err error) int {
+	if e := answerOf(err); e != nil {
+		return e.HTTPReturnedStatusCode
+	}
+	return 0
+}
+
+func answerText(e *common.Error) string {
+	message := e.Message
+	if len(e.ExtendedInfos) > 0 && e.ExtendedInfos[0].Message != "" {
+		message = e.ExtendedInfos[0].Message
+	}
+	text := fmt.Sprintf("HTTP %d %s", e.HTTPReturnedStatusCode, http.StatusText(e.HTTPReturnedStatusCode))
+	if message == "" {
+		return text
+	}
+	return text + ": " + message
+}
+
+// scrub makes text fit to show: no credentials, even when a BMC repeats them,
+// no control characters, and not long. // I25
+func (c *Client) scrub(text string) string {
+	password := c.host.Password.Reveal()
+	basic := base64.StdEncoding.EncodeToString([]byte(c.host.Username + ":" + password))
+	secrets := []string{basic, password, jsonText(password)}
+	if c.auth.session != nil {
+		secrets = append(secrets, c.auth.session.Token)
+	}
+	for _, s := range secrets {
+		if s != "" {
+			text = strings.ReplaceAll(text, s, "[redacted]")
+		}
+	}
+	return printable(text, maxText)
+}
+
+// jsonText is s as it stands between the quotes of the login we send.
+func jsonText(s string) string {
+	b, _ := json.Marshal(s) // a string always marshals
+	return string(b[1 : len(b)-1])
+}
+
+// printable is at most limit bytes of s, without control characters.
+func printable(s string, limit int) string {
+	s = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || r == utf8.RuneError {
+			return ' '
+		}
+		return r
+	}, s)
+	if len(s) <= limit {
+		return s
+	}
+	for limit > 0 && !utf8.RuneStart(s[limit]) {
+		limit--
+	}
+	return s[:limit]
+}

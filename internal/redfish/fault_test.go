@@ -1,0 +1,112 @@
+package redfish_test
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/test/redfishsim"
+)
+
+// A command whose answer is lost may have been carried out.
+func TestLostAnswerIsSentMaybe(t *testing.T) {
+	for name, tc := range map[string]struct {
+		quirks redfishsim.Quirks
+		warm   bool
+	}{
+		"connection cut": {redfishsim.Quirks{DropReset: true}, true},
+		"cut, cold":      {redfishsim.Quirks{DropReset: true}, false},
+		"no answer":      {redfishsim.Quirks{HangReset: 3 * time.Second}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sim := start(t, redfishsim.Options{})
+			tm := timing
+			tm.SendTimeout = 500 * time.Millisecond
+			c := open(t, hostOf(t, sim), tm)
+			var session uint64
+			if tc.warm {
+				session = read(t, c).Session
+			}
+			sim.Quirks(func(q *redfishsim.Quirks) { *q = tc.quirks })
+			_, err := c.Send(t.Context(), bmc.CommandOff)
+			e := failed(t, err, bmc.KindUnreachable)
+			assert.Equal(t, bmc.SentMaybe, e.Sent)
+			assert.Len(t, sim.System(0).Commands(), 1, "sent once: the reader decides what follows")
+			r := read(t, c)
+			assert.Equal(t, bmc.Off, r.State)
+			assert.NotEqual(t, session, r.Session, "a broken connection may be a restart")
+		})
+	}
+}
+
+func TestNobodyListens(t *testing.T) {
+	sim := start(t, redfishsim.Options{})
+	h := hostOf(t, sim)
+	h.Endpoint.Host, h.Endpoint.Port = closedPort(t)
+	c := open(t, h, timing)
+	_, err := c.Read(t.Context())
+	assert.True(t, failed(t, err, bmc.KindRefused).Retryable())
+	_, err = c.Send(t.Context(), bmc.CommandOff)
+	assert.Equal(t, bmc.SentNo, failed(t, err, bmc.KindRefused).Sent)
+}
+
+func TestSilentBMC(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0") // accepts in the kernel, never answers
+	require.NoError(t, err)
+	defer l.Close()
+	sim := start(t, redfishsim.Options{})
+	h := hostOf(t, sim)
+	h.Endpoint.Port = l.Addr().(*net.TCPAddr).Port
+	tm := timing
+	tm.ReadTimeout = 200 * time.Millisecond
+	c := open(t, h, tm)
+
+	began := time.Now()
+	_, err = c.Read(t.Context())
+	failed(t, err, bmc.KindUnreachable)
+	assert.Less(t, time.Since(began), 2*time.Second)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = c.Read(ctx)
+	failed(t, err, bmc.KindUnreachable)
+	assert.ErrorIs(t, err, context.Canceled)
+}
+
+func TestBusyIsAskedAgain(t *testing.T) {
+	sim, c := one(t)
+	first := read(t, c)
+	before := c.Requests()
+	sim.Faults(func(f *redfishsim.Faults) { f.Busy = 2 })
+	r := read(t, c)
+	assert.Equal(t, bmc.On, r.State)
+	assert.Equal(t, 3, c.Requests()-before)
+	assert.NotEqual(t, first.Session, r.Session, "503 may be a restart: the proof starts again")
+
+	sim.Faults(func(f *redfishsim.Faults) { f.Busy, f.RetryAfter = 1, "1" })
+	began := time.Now()
+	_, err := c.Send(t.Context(), bmc.CommandOff)
+	require.NoError(t, err)
+	assert.GreaterOrEqual(t, time.Since(began), time.Second, "Retry-After is honoured")
+	assert.Len(t, sim.System(0).Commands(), 1)
+}
+
+func TestBusyForTooLong(t *testing.T) {
+	sim := start(t, redfishsim.Options{})
+	tm := timing
+	tm.ReadTimeout = time.Second
+	c := open(t, hostOf(t, sim), tm)
+	sim.Faults(func(f *redfishsim.Faults) { f.Busy, f.RetryAfter = 1000, "3600" })
+	began := time.Now()
+	_, err := c.Read(t.Context())
+	failed(t, err, bmc.KindBusy)
+	assert.Less(t, time.Since(began), time.Second, "no use in waiting for longer than there is time")
+	assert.Contains(t, err.Error(), "The service is starting.")
+	sim.Faults(func(f *redfishsim.Faults) { f.Busy = 0 })
+	assert.Equal(t, bmc.On, read(t, c).State)
+}

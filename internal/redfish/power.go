@@ -1,0 +1,137 @@
+package redfish
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptrace"
+	"sync/atomic"
+	"time"
+
+	"github.com/stmcginnis/gofish"
+	"github.com/stmcginnis/gofish/redfish"
+
+	"github.com/fenced/fenced/internal/bmc"
+)
+
+// Read asks for the power state, and who answers, in one request.
+func (c *Client) Read(ctx context.Context) (bmc.Reading, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timing.ReadTimeout)
+	defer cancel()
+	r, err := c.read(ctx)
+	if err != nil {
+		return bmc.Reading{}, c.fail("read power state", bmc.SentNo, err)
+	}
+	return r, nil
+}
+
+func (c *Client) read(ctx context.Context) (bmc.Reading, error) {
+	var r bmc.Reading
+	err := c.do(ctx, func(api *gofish.APIClient) error {
+		s, err := c.system(api)
+		if err == nil {
+			r = s.reading(time.Now())
+		}
+		return err
+	})
+	r.Session = c.number.Load()
+	return r, err
+}
+
+// system reads the host's system.
+func (c *Client) system(api *gofish.APIClient) (*system, error) {
+	uri, err := c.systemURI(api)
+	if err != nil {
+		return nil, err
+	}
+	s, err := getSystem(api, uri)
+	if err != nil {
+		if statusOf(err) == http.StatusNotFound {
+			c.uri = "" // the next try looks afresh
+		}
+		return nil, err
+	}
+	c.seen, c.seenNumber = s, c.number.Load()
+	return s, nil
+}
+
+// Send gives an absolute power command. When the BMC refuses it as not fitting
+// the state, the state is read: a host that is there already is no failure.
+func (c *Client) Send(ctx context.Context, cmd bmc.Command) (bmc.Receipt, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timing.SendTimeout)
+	defer cancel()
+	sent, err := c.send(ctx, cmd)
+	if err == nil {
+		return bmc.Receipt{}, nil
+	}
+	if status := statusOf(err); sent == bmc.SentYes && (status == http.StatusConflict || status == http.StatusBadRequest) {
+		target, _ := want(cmd)
+		if r, readErr := c.read(ctx); readErr == nil && r.State == target {
+			return bmc.Receipt{Already: true}, nil
+		}
+	}
+	return bmc.Receipt{}, c.fail("send "+cmd.String(), sent, err)
+}
+
+func (c *Client) send(ctx context.Context, cmd bmc.Command) (bmc.Sent, error) {
+	sent := bmc.SentNo
+	err := c.do(ctx, func(api *gofish.APIClient) error {
+		sent = bmc.SentNo // a 401 let us here twice, and carried nothing out
+		s, err := c.resettable(api)
+		if err != nil {
+			return err
+		}
+		kind, err := s.reset.choose(cmd)
+		if err != nil {
+			return err
+		}
+		sent, err = c.post(ctx, s, kind)
+		return err
+	})
+	return sent, err
+}
+
+// resettable is the system with its allowed reset types: the one last read on
+// this session, so that a command after a read is one request.
+func (c *Client) resettable(api *gofish.APIClient) (*system, error) {
+	s := c.seen
+	if s == nil || c.seenNumber != c.number.Load() {
+		var err error
+		if s, err = c.system(api); err != nil {
+			return nil, err
+		}
+	}
+	if len(s.reset.Types) == 0 && s.reset.ActionInfo != "" {
+		types, err := actionInfo(api, s.reset.ActionInfo)
+		if err != nil {
+			return nil, err
+		}
+		s.reset.Types = types
+	}
+	return s, nil
+}
+
+// post sends the reset and says what can have come of it.
+func (c *Client) post(ctx context.Context, s *system, kind redfish.ResetType) (bmc.Sent, error) {
+	var connected atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
+	})
+	api, err := c.connect(ctx, c.auth)
+	if err != nil {
+		return bmc.SentNo, err
+	}
+	s.SetClient(api)
+	err = s.Post(s.reset.Target, struct{ ResetType redfish.ResetType }{kind})
+	if err == nil {
+		return bmc.SentYes, nil // 200, 201, 202 with a task, 204: accepted, no more
+	}
+	c.seen = nil // what was refused may have changed
+	status := statusOf(err)
+	switch {
+	case status >= 400 && status < 500:
+		return bmc.SentYes, err
+	case connected.Load():
+		return bmc.SentMaybe, err
+	}
+	return bmc.SentNo, err
+}

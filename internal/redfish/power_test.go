@@ -1,0 +1,184 @@
+package redfish_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/test/redfishsim"
+)
+
+func TestReadGivesStateAndIdentity(t *testing.T) {
+	sim, c := one(t)
+	before := time.Now()
+	r := read(t, c)
+	assert.Equal(t, bmc.On, r.State)
+	assert.Equal(t, "On", r.Raw)
+	assert.Equal(t, bmc.Identity{UUID: uuid1, Serial: "SN-1"}, r.Identity)
+	assert.NotZero(t, r.Session)
+	assert.Empty(t, r.Fault)
+	assert.False(t, r.At.Before(before))
+	assert.Equal(t, 3, c.Requests(), "cold: service root, login, system")
+
+	require.NoError(t, sim.SetPower(false))
+	again := read(t, c)
+	assert.Equal(t, bmc.Off, again.State)
+	assert.Equal(t, r.Session, again.Session)
+	assert.Equal(t, 4, c.Requests(), "warm: one request")
+	assert.Len(t, sim.Requests(), 4, "the service counts the same")
+}
+
+func TestOffAndOn(t *testing.T) {
+	sim, c := one(t)
+	read(t, c)
+	before := c.Requests()
+	receipt, err := c.Send(t.Context(), bmc.CommandOff)
+	require.NoError(t, err)
+	assert.False(t, receipt.Already)
+	assert.Equal(t, bmc.Off, read(t, c).State)
+	assert.Equal(t, 2, c.Requests()-before, "warm: off and confirm are one request each")
+	assert.False(t, sim.Power())
+
+	_, err = c.Send(t.Context(), bmc.CommandOn)
+	require.NoError(t, err)
+	assert.Equal(t, bmc.On, read(t, c).State)
+	for _, r := range sim.Requests() {
+		assert.Empty(t, r.IfMatch, "If-Match would race with the power state")
+	}
+}
+
+func TestColdOffReadsTheAllowedTypesFirst(t *testing.T) {
+	sim, c := one(t)
+	_, err := c.Send(t.Context(), bmc.CommandOff)
+	require.NoError(t, err)
+	assert.False(t, sim.Power())
+	assert.Equal(t, 4, c.Requests(), "service root, login, system, reset")
+}
+
+func TestProofOfOff(t *testing.T) {
+	_, c := one(t)
+	proof := bmc.Proof{Spacing: 20 * time.Millisecond, MaxAge: 5 * time.Second}
+	_, err := c.Send(t.Context(), bmc.CommandOff)
+	require.NoError(t, err)
+	proof = proof.Add(read(t, c))
+	assert.False(t, proof.Proven(time.Now()))
+	time.Sleep(25 * time.Millisecond)
+	proof = proof.Add(read(t, c))
+	assert.True(t, proof.Proven(time.Now()))
+}
+
+func TestStatesThatAreNotOff(t *testing.T) {
+	for say, raw := range map[string]string{
+		`"PoweringOff"`: "PoweringOff", `"PoweringOn"`: "PoweringOn", `"Paused"`: "Paused", `"off"`: "off",
+		`"Off "`: "Off ", `""`: "", `null`: "null", `0`: "0", `["Off"]`: `["Off"]`,
+	} {
+		t.Run(say, func(t *testing.T) {
+			sim, c := one(t)
+			sim.Quirks(func(q *redfishsim.Quirks) { q.SayPower = say })
+			r := read(t, c)
+			assert.Equal(t, bmc.Unknown, r.State)
+			assert.Equal(t, raw, r.Raw)
+		})
+	}
+}
+
+func TestLateOffIsUnknownMeanwhile(t *testing.T) {
+	sim, c := one(t)
+	sim.Quirks(func(q *redfishsim.Quirks) { q.Lag, q.Task = 300*time.Millisecond, true })
+	_, err := c.Send(t.Context(), bmc.CommandOff)
+	require.NoError(t, err, "202 with a task is accepted")
+	r := read(t, c)
+	assert.Equal(t, bmc.Unknown, r.State)
+	assert.Equal(t, "PoweringOff", r.Raw)
+	assert.Eventually(t, func() bool { return read(t, c).State == bmc.Off }, 5*time.Second, 50*time.Millisecond)
+	assert.False(t, sim.Power())
+}
+
+func TestAcceptedIsNotOff(t *testing.T) {
+	sim, c := one(t)
+	require.NoError(t, sim.IgnoreOff(true))
+	_, err := c.Send(t.Context(), bmc.CommandOff)
+	require.NoError(t, err)
+	assert.Equal(t, bmc.On, read(t, c).State)
+}
+
+func TestLyingBMCIsReadAsItSays(t *testing.T) {
+	sim, c := one(t)
+	require.NoError(t, sim.LieOff(true))
+	assert.Equal(t, bmc.Off, read(t, c).State)
+	assert.True(t, sim.Power(), "only the Node's Lease can tell (FalseOff)")
+}
+
+func TestAlreadyThere(t *testing.T) {
+	for _, status := range []int{http.StatusConflict, http.StatusBadRequest} {
+		t.Run(http.StatusText(status), func(t *testing.T) {
+			sim, c := one(t)
+			sim.Quirks(func(q *redfishsim.Quirks) { q.RefuseSame = status })
+			require.NoError(t, sim.SetPower(false))
+			receipt, err := c.Send(t.Context(), bmc.CommandOff)
+			require.NoError(t, err)
+			assert.True(t, receipt.Already)
+		})
+	}
+}
+
+func TestRefusedAndNotThere(t *testing.T) {
+	for status, kind := range map[int]bmc.Kind{
+		http.StatusConflict:            bmc.KindBusy,
+		http.StatusBadRequest:          bmc.KindProtocol,
+		http.StatusForbidden:           bmc.KindPrivilege,
+		http.StatusInternalServerError: bmc.KindProtocol,
+	} {
+		t.Run(http.StatusText(status), func(t *testing.T) {
+			sim, c := one(t)
+			sim.Quirks(func(q *redfishsim.Quirks) { q.RefuseReset = status })
+			_, err := c.Send(t.Context(), bmc.CommandOff)
+			e := failed(t, err, kind)
+			assert.Contains(t, err.Error(), "The action is refused.")
+			assert.Contains(t, err.Error(), "send off of https://")
+			want := bmc.SentYes
+			if status >= 500 {
+				want = bmc.SentMaybe
+			}
+			assert.Equal(t, want, e.Sent)
+		})
+	}
+}
+
+func TestResetTypes(t *testing.T) {
+	soft := []string{"On", "GracefulShutdown", "PushPowerButton"}
+	for name, tc := range map[string]struct {
+		quirks redfishsim.Quirks
+		cmd    bmc.Command
+		kind   bmc.Kind
+	}{
+		"listed in an ActionInfo":          {redfishsim.Quirks{ActionInfo: true}, bmc.CommandOff, ""},
+		"listed nowhere":                   {redfishsim.Quirks{NoResetTypes: true}, bmc.CommandOff, ""},
+		"only soft types":                  {redfishsim.Quirks{ResetTypes: soft}, bmc.CommandOff, bmc.KindUnsupported},
+		"only soft types in an ActionInfo": {redfishsim.Quirks{ResetTypes: soft, ActionInfo: true}, bmc.CommandOff, bmc.KindUnsupported},
+		"no reset at all":                  {redfishsim.Quirks{NoReset: true}, bmc.CommandOff, bmc.KindUnsupported},
+		"on by ForceOn":                    {redfishsim.Quirks{ResetTypes: []string{"ForceOn", "ForceOff"}}, bmc.CommandOn, ""},
+		"no command":                       {redfishsim.Quirks{}, bmc.Command(0), bmc.KindUnsupported},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sim, c := one(t)
+			sim.Quirks(func(q *redfishsim.Quirks) { *q = tc.quirks })
+			_, err := c.Send(t.Context(), tc.cmd)
+			if tc.kind == "" {
+				require.NoError(t, err)
+				assert.Equal(t, []bool{tc.cmd == bmc.CommandOn}, sim.System(0).Commands())
+				return
+			}
+			e := failed(t, err, tc.kind)
+			assert.Equal(t, bmc.SentNo, e.Sent)
+			assert.Empty(t, sim.System(0).Commands())
+			if len(tc.quirks.ResetTypes) > 0 {
+				assert.Contains(t, err.Error(), "PushPowerButton", "the error lists what is allowed")
+			}
+		})
+	}
+}

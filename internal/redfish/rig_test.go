@@ -1,0 +1,87 @@
+package redfish_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/redfish"
+	"github.com/fenced/fenced/test/redfishsim"
+)
+
+const uuid1 = "4c4c4544-0042-4810-8056-b4c04f4d3132"
+
+var timing = bmc.Timing{ReadTimeout: 5 * time.Second, SendTimeout: 10 * time.Second}
+
+// start runs a simulated service until the test ends.
+func start(t *testing.T, o redfishsim.Options) *redfishsim.Server {
+	t.Helper()
+	sim, err := redfishsim.Start(o)
+	require.NoError(t, err)
+	t.Cleanup(sim.Stop)
+	return sim
+}
+
+// hostOf is the inventory's entry for the first system of sim.
+func hostOf(t *testing.T, sim *redfishsim.Server) bmc.Host {
+	t.Helper()
+	e, err := bmc.ParseEndpoint(sim.BMCAddress())
+	require.NoError(t, err)
+	return bmc.Host{
+		Name: "prod/worker-1", Endpoint: e, Username: "admin", Password: bmc.NewSecret("secret"),
+		TLS: bmc.TLS{CA: sim.CAFile()},
+	}
+}
+
+// open gives a client of h that is closed when the test ends.
+func open(t *testing.T, h bmc.Host, tm bmc.Timing) *redfish.Client {
+	t.Helper()
+	c, err := redfish.New(h, tm)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close(context.Background()) })
+	return c
+}
+
+// one is a service with one system, and a client of it.
+func one(t *testing.T) (*redfishsim.Server, *redfish.Client) {
+	t.Helper()
+	sim := start(t, redfishsim.Options{UUID: uuid1})
+	return sim, open(t, hostOf(t, sim), timing)
+}
+
+func read(t *testing.T, c *redfish.Client) bmc.Reading {
+	t.Helper()
+	r, err := c.Read(t.Context())
+	require.NoError(t, err)
+	return r
+}
+
+// failed asserts that err is a typed error of this kind, and gives it.
+func failed(t *testing.T, err error, kind bmc.Kind) *bmc.Error {
+	t.Helper()
+	require.Error(t, err)
+	e, ok := errors.AsType[*bmc.Error](err)
+	require.True(t, ok, "%T is not a *bmc.Error", err)
+	assert.Equal(t, kind, e.Kind, "%v", err)
+	return e
+}
+
+// closedPort is an address on loopback where nothing listens.
+func closedPort(t *testing.T) (host string, port int) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	host, p, err := net.SplitHostPort(l.Addr().String())
+	require.NoError(t, err)
+	port, err = strconv.Atoi(p)
+	require.NoError(t, err)
+	return host, port
+}

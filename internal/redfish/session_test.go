@@ -1,0 +1,171 @@
+package redfish_test
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/redfish"
+	"github.com/fenced/fenced/test/redfishsim"
+)
+
+const sessions = "/redfish/v1/SessionService/Sessions"
+
+func TestOneSessionAndNoneAfterClose(t *testing.T) {
+	sim, c := one(t)
+	read(t, c)
+	read(t, c)
+	assert.Equal(t, 1, sim.OpenSessions())
+	assert.Equal(t, 1, sim.Count(http.MethodPost, sessions))
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.NoError(t, c.Close(ctx), "an ended context does not keep the session open")
+	assert.Zero(t, sim.OpenSessions())
+	assert.Equal(t, 1, sim.Count(http.MethodDelete, sessions))
+	require.NoError(t, c.Close(t.Context()))
+	assert.Equal(t, 1, sim.Count(http.MethodDelete, sessions), "closed once")
+}
+
+func TestNothingToCloseIsNoRequest(t *testing.T) {
+	sim, c := one(t)
+	require.NoError(t, c.Close(t.Context()))
+	assert.Empty(t, sim.Requests())
+}
+
+func TestSessionClosedAfterCancelledRead(t *testing.T) {
+	sim, c := one(t)
+	read(t, c)
+	sim.Faults(func(f *redfishsim.Faults) { f.Latency = 300 * time.Millisecond })
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := c.Read(ctx)
+	failed(t, err, bmc.KindUnreachable)
+	require.NoError(t, c.Close(ctx))
+	assert.Zero(t, sim.OpenSessions())
+}
+
+// gofish leaks a session on the BMC when a login is cancelled.
+func TestAbandonedLoginLeavesNoSession(t *testing.T) {
+	sim, c := one(t)
+	sim.Faults(func(f *redfishsim.Faults) { f.LoginLatency = 300 * time.Millisecond })
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	_, err := c.Read(ctx)
+	failed(t, err, bmc.KindUnreachable)
+	assert.Less(t, time.Since(began), 250*time.Millisecond, "the caller does not wait")
+	assert.Equal(t, 1, sim.OpenSessions())
+	require.NoError(t, c.Close(ctx))
+	assert.Zero(t, sim.OpenSessions(), "Close waits for the answer and deletes the session")
+}
+
+func TestExpiredSessionIsOpenedAgain(t *testing.T) {
+	sim, c := one(t)
+	first := read(t, c)
+	before := c.Requests()
+	sim.ExpireSessions()
+	r := read(t, c)
+	assert.Equal(t, bmc.On, r.State)
+	assert.NotEqual(t, first.Session, r.Session, "a new session starts a new proof")
+	assert.Equal(t, 3, c.Requests()-before, "401, login, system")
+
+	sim.ExpireSessions()
+	_, err := c.Send(t.Context(), bmc.CommandOff)
+	require.NoError(t, err)
+	assert.Len(t, sim.System(0).Commands(), 1)
+}
+
+func TestWrongPasswordIsTriedOnce(t *testing.T) {
+	sim := start(t, redfishsim.Options{})
+	h := hostOf(t, sim)
+	h.Password = bmc.NewSecret("wrong")
+	c := open(t, h, timing)
+	_, err := c.Read(t.Context())
+	assert.False(t, failed(t, err, bmc.KindAuth).Retryable())
+	assert.Equal(t, 2, c.Requests(), "service root, login; Basic would count towards a lockout")
+	_, err = c.Send(t.Context(), bmc.CommandOff)
+	assert.Equal(t, bmc.SentNo, failed(t, err, bmc.KindAuth).Sent)
+	assert.Equal(t, 3, c.Requests())
+	assert.True(t, sim.Power())
+}
+
+func TestPasswordChangedUnderASession(t *testing.T) {
+	sim, c := one(t)
+	read(t, c)
+	sim.SetPassword("other")
+	sim.ExpireSessions()
+	before := c.Requests()
+	_, err := c.Read(t.Context())
+	failed(t, err, bmc.KindAuth)
+	assert.Equal(t, 2, c.Requests()-before, "system, login")
+}
+
+func TestBasicWhereThereIsNoSession(t *testing.T) {
+	for name, faults := range map[string]redfishsim.Faults{
+		"service without sessions": {NoSessions: true},
+		"login not found":          {LoginStatus: http.StatusNotFound},
+		"login not allowed":        {LoginStatus: http.StatusMethodNotAllowed},
+		"login not implemented":    {LoginStatus: http.StatusNotImplemented},
+		"login unavailable":        {LoginStatus: http.StatusServiceUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sim, c := one(t)
+			sim.Faults(func(f *redfishsim.Faults) { *f = faults })
+			first := read(t, c)
+			assert.Equal(t, bmc.On, first.State)
+			_, err := c.Send(t.Context(), bmc.CommandOff)
+			require.NoError(t, err)
+			r := read(t, c)
+			assert.Equal(t, bmc.Off, r.State)
+			assert.Equal(t, first.Session, r.Session, "answers without a break are one session")
+			assert.LessOrEqual(t, sim.Count(http.MethodPost, sessions), 1)
+
+			sim.Faults(func(f *redfishsim.Faults) { f.Busy = 1 })
+			assert.NotEqual(t, r.Session, read(t, c).Session)
+		})
+	}
+}
+
+func TestSessionsUsedUp(t *testing.T) {
+	sim, first := one(t)
+	read(t, first)
+	sim.Faults(func(f *redfishsim.Faults) { f.SessionLimit = 1 })
+	second := open(t, hostOf(t, sim), timing)
+	assert.Equal(t, bmc.On, read(t, second).State, "by Basic")
+
+	sim.Faults(func(f *redfishsim.Faults) { f.NoBasic = true })
+	third := open(t, hostOf(t, sim), timing)
+	for range 3 {
+		_, err := third.Read(t.Context())
+		failed(t, err, bmc.KindSessions)
+	}
+	refused := 0
+	for _, r := range sim.Requests() {
+		if r.Auth == "basic" {
+			refused++
+		}
+	}
+	assert.Equal(t, 2, refused, "one good, one refused: the password is not tried again and again")
+
+	require.NoError(t, first.Close(t.Context()))
+	assert.Equal(t, bmc.On, read(t, third).State, "once there is room")
+}
+
+func TestSessionNumbersAreNotShared(t *testing.T) {
+	sim := start(t, redfishsim.Options{})
+	seen := map[uint64]bool{}
+	for range 3 {
+		c, err := redfish.New(hostOf(t, sim), timing)
+		require.NoError(t, err)
+		seen[read(t, c).Session] = true
+		require.NoError(t, c.Close(t.Context()))
+	}
+	assert.Len(t, seen, 3)
+	assert.Zero(t, sim.OpenSessions())
+}

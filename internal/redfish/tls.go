@@ -1,0 +1,67 @@
+package redfish
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/fenced/fenced/internal/bmc"
+)
+
+// tlsConfig is how the BMC's certificate is trusted: by its chain, or by its
+// public key alone when a pin is given without a CA, or by both.
+func tlsConfig(t bmc.TLS) (*tls.Config, error) {
+	conf := &tls.Config{MinVersion: tls.VersionTLS12}
+	if t.CA != "" {
+		pem, err := os.ReadFile(t.CA)
+		if err != nil {
+			return nil, failf(bmc.KindTLS, "read CA file: %w", err)
+		}
+		conf.RootCAs = x509.NewCertPool()
+		if !conf.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, failf(bmc.KindTLS, "CA file %s holds no PEM certificate", t.CA)
+		}
+	}
+	if t.PinSHA256 != "" {
+		pin, err := parsePin(t.PinSHA256)
+		if err != nil {
+			return nil, failf(bmc.KindTLS, "%w", err)
+		}
+		conf.VerifyConnection = func(cs tls.ConnectionState) error { return checkPin(cs, pin) }
+		conf.InsecureSkipVerify = t.CA == "" // the pin is the trust
+	}
+	if t.InsecureSkipVerify {
+		conf.InsecureSkipVerify = true // the host's entry says so; a pin still counts
+	}
+	return conf, nil
+}
+
+// parsePin reads a SHA-256 in hex, colons allowed, or in base64.
+func parsePin(s string) ([]byte, error) {
+	s = strings.TrimSpace(s)
+	if b, err := hex.DecodeString(strings.ReplaceAll(s, ":", "")); err == nil && len(b) == sha256.Size {
+		return b, nil
+	}
+	if b, err := base64.StdEncoding.DecodeString(s); err == nil && len(b) == sha256.Size {
+		return b, nil
+	}
+	return nil, fmt.Errorf("pin %q is not a SHA-256 in hex or base64", s)
+}
+
+// checkPin runs on every handshake, resumed or not.
+func checkPin(cs tls.ConnectionState, pin []byte) error {
+	if len(cs.PeerCertificates) == 0 {
+		return failf(bmc.KindTLS, "the BMC showed no certificate")
+	}
+	got := sha256.Sum256(cs.PeerCertificates[0].RawSubjectPublicKeyInfo)
+	if subtle.ConstantTimeCompare(got[:], pin) != 1 {
+		return failf(bmc.KindTLS, "the BMC's public key is %s, not the pinned one", hex.EncodeToString(got[:]))
+	}
+	return nil
+}

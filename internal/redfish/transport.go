@@ -1,0 +1,154 @@
+package redfish
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/stmcginnis/gofish/common"
+
+	"github.com/fenced/fenced/internal/bmc"
+)
+
+const (
+	maxBody      = 1 << 20
+	maxErrorBody = 64 << 10 // of an answer that is an error: text for people
+	maxRedirects = 3
+)
+
+// transport is the RoundTripper beneath gofish. It keeps requests on the BMC's
+// own host, bounds what is read, asks again when the BMC is busy, remembers the
+// service root, and counts.
+type transport struct {
+	base     http.RoundTripper
+	endpoint bmc.Endpoint
+	// restart is called at each sign that the BMC may have restarted.
+	restart func()
+	sent    atomic.Int64
+
+	mu   sync.Mutex
+	root []byte
+}
+
+// RoundTrip sends req, unless it goes elsewhere, and returns an answer that is
+// read whole: no error is left to find in the body.
+func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Body != nil {
+		defer req.Body.Close()
+	}
+	if err := t.foreign(req.URL); err != nil {
+		return nil, err
+	}
+	isRoot := req.Method == http.MethodGet && req.URL.Path == common.DefaultServiceRoot
+	if isRoot {
+		if b := t.remembered(); b != nil {
+			return answer(req, http.StatusOK, http.Header{}, b), nil
+		}
+	}
+	req = req.Clone(req.Context())
+	// gofish closes the connection after each request of a client that has its
+	// own HTTP client: one TLS handshake per request.
+	req.Close = false
+	if isAction(req) {
+		// The ETag changes with the power state, and some firmware refuses
+		// If-Match on every action: 412 in the middle of a fence.
+		req.Header.Del("If-Match")
+	}
+	resp, err := t.persist(req)
+	if err == nil && isRoot && resp.StatusCode == http.StatusOK {
+		t.remember(resp)
+	}
+	return resp, err
+}
+
+// once sends req and reads the answer.
+func (t *transport) once(req *http.Request) (*http.Response, error) {
+	t.sent.Add(1)
+	resp, err := t.base.RoundTrip(req)
+	if err != nil {
+		t.restart()
+		return nil, err
+	}
+	defer resp.Body.Close()
+	limit := int64(maxBody)
+	if resp.StatusCode >= http.StatusBadRequest {
+		limit = maxErrorBody
+	}
+	b, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
+	if err != nil {
+		t.restart()
+		return nil, fmt.Errorf("read answer: %w", err)
+	}
+	if int64(len(b)) > limit {
+		if limit == maxBody {
+			return nil, failf(bmc.KindProtocol, "the answer is larger than %d bytes", maxBody)
+		}
+		b = b[:limit]
+	}
+	return answer(req, resp.StatusCode, resp.Header, b), nil
+}
+
+func answer(req *http.Request, status int, h http.Header, body []byte) *http.Response {
+	return &http.Response{
+		Status: fmt.Sprintf("%d %s", status, http.StatusText(status)), StatusCode: status,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: h,
+		Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)), Request: req,
+	}
+}
+
+// foreign refuses a URL outside the configured scheme, host and port. BMCs give
+// links, action targets and redirects as text, and "@elsewhere/" pasted behind
+// our address is a URL on another host, with our session token. // I10
+func (t *transport) foreign(u *url.URL) error {
+	scheme, port := "https", "443"
+	if t.endpoint.Plain {
+		scheme, port = "http", "80"
+	}
+	if p := u.Port(); p != "" {
+		port = p
+	}
+	if u.Scheme == scheme && u.User == nil && strings.EqualFold(u.Hostname(), t.endpoint.Host) && port == fmt.Sprint(t.endpoint.Port) {
+		return nil
+	}
+	return failf(bmc.KindProtocol, "the BMC refers to another host, %q: not followed", u.Scheme+"://"+u.Host)
+}
+
+// checkRedirect follows reads on the BMC itself. A redirected POST could turn
+// into a GET, whose 200 would look like an accepted command.
+func (t *transport) checkRedirect(req *http.Request, via []*http.Request) error {
+	if err := t.foreign(req.URL); err != nil {
+		return err
+	}
+	if via[0].Method != http.MethodGet {
+		return failf(bmc.KindProtocol, "the BMC redirects a %s: not followed", via[0].Method)
+	}
+	if len(via) > maxRedirects {
+		return failf(bmc.KindProtocol, "the BMC redirects more than %d times", maxRedirects)
+	}
+	return nil
+}
+
+func isAction(req *http.Request) bool {
+	return req.Method == http.MethodPost && strings.Contains(req.URL.Path, "/Actions/")
+}
+
+func (t *transport) remembered() []byte {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.root
+}
+
+// remember keeps the service root: it does not change, and gofish asks for it
+// on every connect.
+func (t *transport) remember(resp *http.Response) {
+	b, _ := io.ReadAll(resp.Body) // from memory: cannot fail
+	resp.Body = io.NopCloser(bytes.NewReader(b))
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.root = b
+}
