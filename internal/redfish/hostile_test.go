@@ -1,0 +1,135 @@
+package redfish_test
+
+import (
+	"encoding/base64"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/test/redfishsim"
+)
+
+func TestRedirectOffHostIsRefused(t *testing.T) {
+	sim, c := one(t)
+	thief := start(t, redfishsim.Options{})
+	sim.Faults(func(f *redfishsim.Faults) { f.RedirectTo = thief.URL() })
+	_, err := c.Read(t.Context())
+	failed(t, err, bmc.KindProtocol)
+	assert.Contains(t, err.Error(), "another host")
+	assert.Empty(t, thief.Requests(), "the token is not shown elsewhere")
+}
+
+func TestRedirectOfACommandIsRefused(t *testing.T) {
+	sim, c := one(t)
+	read(t, c)
+	sim.Faults(func(f *redfishsim.Faults) { f.RedirectTo = sim.URL() + "/elsewhere" })
+	_, err := c.Send(t.Context(), bmc.CommandOff)
+	failed(t, err, bmc.KindProtocol)
+	assert.Zero(t, sim.Count("", "/elsewhere"))
+}
+
+// "@thief/" pasted behind https://bmc:443 is a URL on thief.
+func TestLinkOffHostIsRefused(t *testing.T) {
+	thief := start(t, redfishsim.Options{})
+	for _, member := range []string{"@" + thief.Addr() + "/redfish/v1/Systems/1", thief.URL() + "/redfish/v1/Systems/1"} {
+		sim := start(t, redfishsim.Options{})
+		sim.Faults(func(f *redfishsim.Faults) { f.Member = member })
+		h := hostOf(t, sim)
+		h.Endpoint.System = ""
+		_, err := open(t, h, timing).Read(t.Context())
+		failed(t, err, bmc.KindProtocol)
+		assert.Empty(t, thief.Requests())
+	}
+}
+
+func TestHugeBodyIsNotRead(t *testing.T) {
+	sim, c := one(t)
+	read(t, c)
+	sim.Faults(func(f *redfishsim.Faults) { f.HugeBody = 900 << 10 })
+	read(t, c) // large is fine
+	sim.Faults(func(f *redfishsim.Faults) { f.HugeBody = 2 << 20 })
+	_, err := c.Read(t.Context())
+	failed(t, err, bmc.KindProtocol)
+	assert.Contains(t, err.Error(), "larger than 1048576 bytes")
+}
+
+// I25: a canary in every credential, and a BMC that repeats what it was sent.
+func TestNoCredentialInErrors(t *testing.T) {
+	for _, password := range []string{"canary-0451", `canary "0451" <&>`} {
+		t.Run(password, func(t *testing.T) {
+			basic := base64.StdEncoding.EncodeToString([]byte("admin:" + password))
+			check := func(err error) {
+				t.Helper()
+				require.Error(t, err)
+				assert.Contains(t, err.Error(), "[redacted]", "the BMC did repeat it")
+				assert.NotContains(t, err.Error(), "0451")
+				assert.NotContains(t, err.Error(), basic)
+			}
+			sim := start(t, redfishsim.Options{Password: "other"})
+			sim.Faults(func(f *redfishsim.Faults) { f.EchoCredentials = true })
+			h := hostOf(t, sim)
+			h.Password = bmc.NewSecret(password)
+
+			_, err := open(t, h, timing).Read(t.Context())
+			check(err) // of the login
+			sim.Faults(func(f *redfishsim.Faults) { f.NoSessions = true })
+			_, err = open(t, h, timing).Read(t.Context())
+			check(err) // of Basic
+			sim.Faults(func(f *redfishsim.Faults) { f.NoSessions = false })
+
+			sim.SetPassword(password)
+			c := open(t, h, timing)
+			read(t, c)
+			sim.Quirks(func(q *redfishsim.Quirks) { q.RefuseReset = http.StatusForbidden })
+			_, err = c.Send(t.Context(), bmc.CommandOff)
+			check(err) // of the token
+		})
+	}
+}
+
+// answerWith is a BMC over plain HTTP that has sessions for all, and this
+// answer about everything else.
+func answerWith(t *testing.T, body string) bmc.Host {
+	t.Helper()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/redfish/v1/":
+			_, _ = w.Write([]byte(`{"Systems":{"@odata.id":"/redfish/v1/Systems"}}`))
+		default:
+			_, _ = w.Write([]byte(body))
+		}
+	}))
+	t.Cleanup(srv.Close)
+	e, err := bmc.ParseEndpoint("redfish+http://" + strings.TrimPrefix(srv.URL, "http://") + "/redfish/v1/Systems/1")
+	require.NoError(t, err)
+	return bmc.Host{Endpoint: e, Username: "admin", Password: bmc.NewSecret("secret")}
+}
+
+func TestAnswersThatAreNoSystem(t *testing.T) {
+	for _, body := range []string{`null`, `[]`, `"Off"`, `{"PowerState":"Off"`, ``, `<html>Off</html>`} {
+		t.Run(body, func(t *testing.T) {
+			c := open(t, answerWith(t, body), timing)
+			r, err := c.Read(t.Context())
+			require.Error(t, err)
+			assert.Equal(t, bmc.Unknown, r.State)
+		})
+	}
+	t.Run("bare", func(t *testing.T) {
+		r := read(t, open(t, answerWith(t, `{"powerstate":"Off"}`), timing))
+		assert.Equal(t, bmc.Unknown, r.State, "another name is another property")
+	})
+	t.Run("no service", func(t *testing.T) {
+		srv := httptest.NewServer(http.NotFoundHandler())
+		defer srv.Close()
+		e, err := bmc.ParseEndpoint("redfish+http://" + strings.TrimPrefix(srv.URL, "http://"))
+		require.NoError(t, err)
+		_, err = open(t, bmc.Host{Endpoint: e}, timing).Read(t.Context())
+		failed(t, err, bmc.KindProtocol)
+		assert.Contains(t, err.Error(), "no Redfish service")
+	})
+}

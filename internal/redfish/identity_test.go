@@ -1,0 +1,117 @@
+package redfish_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/test/redfishsim"
+)
+
+const (
+	uuid2 = "4c4c4544-0042-4810-8056-b4c04f4d3232"
+	uuid3 = "4c4c4544-0042-4810-8056-b4c04f4d3332"
+)
+
+// three is a service with three systems, and its host without a path.
+func three(t *testing.T) (*redfishsim.Server, bmc.Host) {
+	t.Helper()
+	sim := start(t, redfishsim.Options{Systems: []redfishsim.SystemOptions{
+		{ID: "Blade1", UUID: uuid1}, {ID: "Blade2", UUID: uuid2, Off: true}, {ID: "Blade3", UUID: uuid3},
+	}})
+	h := hostOf(t, sim)
+	h.Endpoint.System = ""
+	return sim, h
+}
+
+func TestWrongUUIDShows(t *testing.T) {
+	sim, c := one(t)
+	assert.Equal(t, uuid1, read(t, c).Identity.UUID)
+	sim.Quirks(func(q *redfishsim.Quirks) { q.UUID = uuid2 })
+	assert.Equal(t, uuid2, read(t, c).Identity.UUID, "read with every state, not remembered")
+}
+
+func TestOnlySystemIsFound(t *testing.T) {
+	sim := start(t, redfishsim.Options{UUID: uuid1})
+	h := hostOf(t, sim)
+	h.Endpoint.System = ""
+	c := open(t, h, timing)
+	assert.Equal(t, uuid1, read(t, c).Identity.UUID)
+	assert.Equal(t, 4, c.Requests(), "service root, login, collection, system")
+	read(t, c)
+	assert.Equal(t, 5, c.Requests(), "found once")
+}
+
+func TestThreeSystems(t *testing.T) {
+	t.Run("by path", func(t *testing.T) {
+		sim, h := three(t)
+		h.Endpoint.System = sim.System(1).URI()
+		r := read(t, open(t, h, timing))
+		assert.Equal(t, uuid2, r.Identity.UUID)
+		assert.Equal(t, bmc.Off, r.State)
+	})
+	t.Run("by pinned UUID", func(t *testing.T) {
+		sim, h := three(t)
+		h.PinnedUUID = "44454c4c-4200-1048-8056-b4c04f4d3232" // uuid2 with the first fields swapped
+		c := open(t, h, timing)
+		r := read(t, c)
+		assert.Equal(t, uuid2, r.Identity.UUID)
+		_, err := c.Send(t.Context(), bmc.CommandOn)
+		require.NoError(t, err)
+		assert.True(t, sim.System(1).Power())
+		assert.Equal(t, 1, sim.Count(http.MethodGet, "/redfish/v1/Systems/Blade3"), "found once")
+	})
+	t.Run("ambiguous", func(t *testing.T) {
+		sim, h := three(t)
+		c := open(t, h, timing)
+		_, err := c.Read(t.Context())
+		failed(t, err, bmc.KindIdentity)
+		for i := range 3 {
+			assert.Contains(t, err.Error(), sim.System(i).URI())
+		}
+		_, err = c.Send(t.Context(), bmc.CommandOff)
+		assert.Equal(t, bmc.SentNo, failed(t, err, bmc.KindIdentity).Sent)
+		assert.True(t, sim.System(0).Power() && sim.System(2).Power())
+	})
+	t.Run("none has the UUID", func(t *testing.T) {
+		_, h := three(t)
+		h.PinnedUUID = "11111111-2222-3333-4444-555555555555"
+		_, err := open(t, h, timing).Read(t.Context())
+		failed(t, err, bmc.KindIdentity)
+	})
+	t.Run("a placeholder is no pin", func(t *testing.T) {
+		_, h := three(t)
+		h.PinnedUUID = "00000000-0000-0000-0000-000000000000"
+		_, err := open(t, h, timing).Read(t.Context())
+		failed(t, err, bmc.KindIdentity)
+	})
+	t.Run("two claim the UUID", func(t *testing.T) {
+		sim, h := three(t)
+		h.PinnedUUID = uuid2
+		sim.System(2).Quirks(func(q *redfishsim.Quirks) { q.UUID = uuid2 })
+		_, err := open(t, h, timing).Read(t.Context())
+		failed(t, err, bmc.KindIdentity)
+		assert.Contains(t, err.Error(), "2 systems")
+	})
+}
+
+func TestUnknownSystem(t *testing.T) {
+	sim := start(t, redfishsim.Options{})
+	h := hostOf(t, sim)
+	h.Endpoint.System = "/redfish/v1/Systems/42"
+	c := open(t, h, timing)
+	_, err := c.Read(t.Context())
+	assert.False(t, failed(t, err, bmc.KindIdentity).Retryable())
+	_, err = c.Send(t.Context(), bmc.CommandOff)
+	assert.Equal(t, bmc.SentNo, failed(t, err, bmc.KindIdentity).Sent)
+}
+
+func TestChassisIsNoSystem(t *testing.T) {
+	sim, c := one(t)
+	sim.Quirks(func(q *redfishsim.Quirks) { q.ODataType = "#Chassis.v1_25_0.Chassis" })
+	_, err := c.Read(t.Context())
+	failed(t, err, bmc.KindIdentity)
+}
