@@ -1,0 +1,46 @@
+#!/bin/sh
+# Installs the peers that the tests talk to and that are not Go modules: ipmi_sim (package openipmi), ipmitool as a
+# second IPMI client, rpm to build and to look into packages. Says nothing and changes nothing when all is there.
+set -eu
+
+missing=
+need() { # need COMMAND PACKAGE
+	command -v "$1" >/dev/null 2>&1 || missing="$missing $2"
+}
+
+# Debian keeps some of these out of an ordinary user's PATH.
+PATH=$PATH:/usr/sbin:/sbin
+need ipmi_sim openipmi
+need ipmitool ipmitool
+need rpmbuild rpm
+[ -n "$missing" ] || exit 0
+
+if ! command -v apt-get >/dev/null 2>&1; then
+	echo "deps.sh: missing:$missing; this script knows only apt-get, install them by hand" >&2
+	exit 1
+fi
+sudo=
+if [ "$(id -u)" -ne 0 ]; then
+	if ! command -v sudo >/dev/null 2>&1; then
+		echo "deps.sh: missing:$missing; run this script as root (there is no sudo here)" >&2
+		exit 1
+	fi
+	sudo=sudo
+fi
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+install() {
+	# The words after $missing's are packages; the split is meant.
+	# shellcheck disable=SC2086
+	$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $missing >"$log" 2>&1
+}
+# Try without an update first: on a machine with fresh lists that saves the slower half.
+if ! install && ! { $sudo apt-get update >"$log" 2>&1 && install; }; then
+	cat "$log" >&2
+	echo "deps.sh: could not install:$missing" >&2
+	exit 1
+fi
+
+# The package starts a daemon for this machine's own BMC where there is one; the tests need only the simulator.
+echo "deps.sh: installed:$missing"
