@@ -1,0 +1,168 @@
+package state
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+type boltStore struct{ db *bolt.DB }
+
+// OpenBolt opens or makes the state file at path, readable by its owner only.
+// A file that another process holds is ErrLocked, one of a newer schema is
+// ErrFuture and stays as it is.
+func OpenBolt(path string) (Store, error) {
+	db, err := openFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("open state file %s: %w", path, err)
+	}
+	s := &boltStore{db: db}
+	if err := s.prepare(path); err != nil {
+		return nil, fmt.Errorf("open state file %s: %w", path, errors.Join(err, db.Close()))
+	}
+	if _, err := ID(context.Background(), s); err != nil {
+		return nil, fmt.Errorf("open state file %s: %w", path, errors.Join(err, db.Close()))
+	}
+	return s, nil
+}
+
+func (s *boltStore) Get(ctx context.Context, kind Kind, key string) (r Record, err error) {
+	err = s.view(ctx, kind, func(b *bolt.Bucket) error {
+		v := b.Get([]byte(key))
+		if v == nil {
+			return ErrNotFound
+		}
+		r, err = unpack(kind, key, v)
+		return err
+	})
+	if err != nil {
+		return Record{}, fmt.Errorf("get %s: %w", name(kind, key), err)
+	}
+	return r, nil
+}
+
+func (s *boltStore) Put(ctx context.Context, r Record) (version uint64, err error) {
+	if err := checkKey(r.Kind, r.Key); err != nil {
+		return 0, err
+	}
+	if len(r.Data) > MaxData {
+		return 0, fmt.Errorf("put %s: %d bytes are more than %d", name(r.Kind, r.Key), len(r.Data), MaxData)
+	}
+	err = s.update(ctx, r.Kind, func(tx *bolt.Tx, b *bolt.Bucket) error {
+		old, err := versionOf(b, r.Key)
+		switch {
+		case err != nil && !errors.Is(err, ErrNotFound):
+			return err
+		case r.Version == 0 && err == nil:
+			return ErrExists
+		case r.Version != old:
+			return ErrConflict
+		}
+		version, err = tx.Bucket(fileBucket).NextSequence()
+		if err != nil {
+			return err
+		}
+		return b.Put([]byte(r.Key), append(binary.BigEndian.AppendUint64(nil, version), r.Data...))
+	})
+	if err != nil {
+		return 0, fmt.Errorf("put %s: %w", name(r.Kind, r.Key), err)
+	}
+	return version, nil
+}
+
+func (s *boltStore) Delete(ctx context.Context, kind Kind, key string, version uint64) error {
+	err := s.update(ctx, kind, func(_ *bolt.Tx, b *bolt.Bucket) error {
+		old, err := versionOf(b, key)
+		if err != nil {
+			return err
+		}
+		if old != version {
+			return ErrConflict
+		}
+		return b.Delete([]byte(key))
+	})
+	if err != nil {
+		return fmt.Errorf("delete %s: %w", name(kind, key), err)
+	}
+	return nil
+}
+
+func (s *boltStore) List(ctx context.Context, kind Kind) (list []Record, err error) {
+	err = s.view(ctx, kind, func(b *bolt.Bucket) error {
+		return b.ForEach(func(k, v []byte) error {
+			r, err := unpack(kind, string(k), v)
+			list = append(list, r)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list %s records: %w", kind, err)
+	}
+	return list, nil
+}
+
+func (s *boltStore) Close() error { return s.db.Close() }
+
+func (s *boltStore) view(ctx context.Context, kind Kind, do func(*bolt.Bucket) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return s.db.View(func(tx *bolt.Tx) error {
+		b, err := bucket(tx, kind)
+		if err != nil {
+			return err
+		}
+		return do(b)
+	})
+}
+
+func (s *boltStore) update(ctx context.Context, kind Kind, do func(*bolt.Tx, *bolt.Bucket) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return s.db.Update(func(tx *bolt.Tx) error {
+		b, err := bucket(tx, kind)
+		if err != nil {
+			return err
+		}
+		return do(tx, b)
+	})
+}
+
+func bucket(tx *bolt.Tx, kind Kind) (*bolt.Bucket, error) {
+	if !slices.Contains(kinds, kind) {
+		return nil, errors.New("no such kind of record")
+	}
+	b := tx.Bucket([]byte(kind))
+	if b == nil {
+		return nil, errors.New("the file is damaged: it lacks this kind of record")
+	}
+	return b, nil
+}
+
+// unpack copies the data: bbolt's memory is valid only inside the transaction.
+func unpack(kind Kind, key string, v []byte) (Record, error) {
+	if len(v) < 8 {
+		return Record{}, fmt.Errorf("%s is damaged: %d bytes", name(kind, key), len(v))
+	}
+	return Record{
+		Kind: kind, Key: key,
+		Version: binary.BigEndian.Uint64(v),
+		Data:    append([]byte{}, v[8:]...),
+	}, nil
+}
+
+func versionOf(b *bolt.Bucket, key string) (uint64, error) {
+	v := b.Get([]byte(key))
+	if v == nil {
+		return 0, ErrNotFound
+	}
+	if len(v) < 8 {
+		return 0, fmt.Errorf("the stored value is damaged: %d bytes", len(v))
+	}
+	return binary.BigEndian.Uint64(v), nil
+}

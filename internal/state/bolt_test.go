@@ -1,0 +1,143 @@
+package state_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/state/statetest"
+)
+
+func TestBoltConformance(t *testing.T) { statetest.Run(t, state.OpenBolt) }
+
+func TestBoltHasOneHolder(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.db")
+	s, err := state.OpenBolt(path)
+	require.NoError(t, err)
+	_, err = state.OpenBolt(path)
+	require.ErrorIs(t, err, state.ErrLocked)
+	require.ErrorContains(t, err, path)
+	require.ErrorContains(t, err, "held by another fenced")
+	require.NoError(t, s.Close())
+	s, err = state.OpenBolt(path)
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+}
+
+func TestBoltFileIsPrivate(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.db")
+	for range 2 { // made, then found with a mode someone widened
+		s, err := state.OpenBolt(path)
+		require.NoError(t, err)
+		require.NoError(t, s.Close())
+		fi, err := os.Stat(path)
+		require.NoError(t, err)
+		require.Equal(t, os.FileMode(0o600), fi.Mode())
+		require.NoError(t, os.Chmod(path, 0o644))
+	}
+}
+
+func TestBoltIDsDiffer(t *testing.T) {
+	ids := map[string]bool{}
+	for range 3 {
+		s, err := state.OpenBolt(filepath.Join(t.TempDir(), "state.db"))
+		require.NoError(t, err)
+		id, err := state.ID(t.Context(), s)
+		require.NoError(t, err)
+		require.NoError(t, s.Close())
+		ids[id] = true
+	}
+	require.Len(t, ids, 3)
+}
+
+// edit changes a state file behind the store's back.
+func edit(t *testing.T, path string, do func(*bolt.Tx) error) {
+	db, err := bolt.Open(path, 0o600, nil)
+	require.NoError(t, err)
+	assert.NoError(t, db.Update(do))
+	require.NoError(t, db.Close())
+}
+
+func TestBoltRefusesOtherFiles(t *testing.T) {
+	setSchema := func(text string) func(*bolt.Tx) error {
+		return func(tx *bolt.Tx) error { return tx.Bucket([]byte("fenced")).Put([]byte("schema"), []byte(text)) }
+	}
+	t.Run("a newer schema", func(t *testing.T) {
+		err := refused(t, setSchema("2"))
+		require.ErrorIs(t, err, state.ErrFuture)
+		require.ErrorContains(t, err, "schema 2, this program knows 1")
+	})
+	t.Run("no number", func(t *testing.T) { require.ErrorContains(t, refused(t, setSchema("x")), "schema") })
+	t.Run("zero", func(t *testing.T) { require.ErrorContains(t, refused(t, setSchema("0")), "schema") })
+	t.Run("another program's", func(t *testing.T) {
+		err := refused(t, func(tx *bolt.Tx) error {
+			if _, err := tx.CreateBucket([]byte("photos")); err != nil {
+				return err
+			}
+			return tx.DeleteBucket([]byte("fenced"))
+		})
+		require.ErrorContains(t, err, "another program")
+	})
+	t.Run("a kind is missing", func(t *testing.T) {
+		require.Error(t, refused(t, func(tx *bolt.Tx) error { return tx.DeleteBucket([]byte("meta")) }))
+	})
+}
+
+// refused makes a state file, edits it, and returns the error of opening it
+// after checking that the attempt changed no byte.
+func refused(t *testing.T, do func(*bolt.Tx) error) error {
+	path := filepath.Join(t.TempDir(), "state.db")
+	s, err := state.OpenBolt(path)
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	edit(t, path, do)
+	before, err := os.ReadFile(path)
+	require.NoError(t, err)
+	_, openErr := state.OpenBolt(path)
+	require.Error(t, openErr)
+	require.ErrorContains(t, openErr, path)
+	after, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, before, after, "a refused file was written to")
+	return openErr
+}
+
+// A disk that lost the file's end, or holds something else under its name, is
+// an error with the path, never a crash.
+func TestBoltDamagedFile(t *testing.T) {
+	good := filepath.Join(t.TempDir(), "good.db")
+	s, err := state.OpenBolt(good)
+	require.NoError(t, err)
+	for i := range 50 {
+		_, err := s.Put(t.Context(), state.Record{Kind: state.KindRun, Key: fmt.Sprint(i), Data: make([]byte, 1000)})
+		require.NoError(t, err)
+	}
+	require.NoError(t, s.Close())
+	whole, err := os.ReadFile(good)
+	require.NoError(t, err)
+
+	garbage := make([]byte, len(whole))
+	for i := range garbage {
+		garbage[i] = byte(i * 7)
+	}
+	zeroed := append([]byte{}, whole...)
+	clear(zeroed[2*os.Getpagesize():])
+	for name, content := range map[string][]byte{
+		"a text": []byte("clusters: []\n"), "garbage": garbage,
+		"one page": whole[:os.Getpagesize()], "cut short": whole[:len(whole)/2], "zeroed": zeroed,
+	} {
+		path := filepath.Join(t.TempDir(), "state.db")
+		require.NoError(t, os.WriteFile(path, content, 0o600))
+		_, err := state.OpenBolt(path)
+		require.Error(t, err, name)
+		require.ErrorContains(t, err, path)
+	}
+	_, err = state.OpenBolt(filepath.Join(t.TempDir(), "none", "state.db"))
+	require.ErrorIs(t, err, os.ErrNotExist)
+}

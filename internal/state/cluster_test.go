@@ -1,0 +1,68 @@
+package state_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/state"
+)
+
+func TestClusters(t *testing.T) {
+	s, ctx := openStore(t), t.Context()
+	for _, name := range []string{"prod", state.AllClusters} {
+		c, err := state.LoadCluster(ctx, s, name)
+		require.NoError(t, err)
+		require.Equal(t, state.Cluster{Name: name}, c, "lost state is neither armed nor paused")
+		c.Armed, c.ArmedBy, c.ArmedAt = true, "uid 0", noon
+		c.Paused, c.PausedBy, c.PausedReason, c.PausedAt = true, "uid 1000", "network work on "+name, noon
+		saved, err := state.SaveCluster(ctx, s, c)
+		require.NoError(t, err)
+		got, err := state.LoadCluster(ctx, s, name)
+		require.NoError(t, err)
+		require.Equal(t, saved, got)
+		_, err = state.SaveCluster(ctx, s, c)
+		require.ErrorIs(t, err, state.ErrExists)
+	}
+	list, err := state.LoadClusters(ctx, s)
+	require.NoError(t, err)
+	require.Len(t, list, 2)
+	require.Equal(t, state.AllClusters, list[0].Name)
+
+	_, err = s.Put(ctx, state.Record{Kind: state.KindCluster, Key: "bad", Data: []byte(`{"v":2}`)})
+	require.NoError(t, err)
+	_, err = state.LoadCluster(ctx, s, "bad")
+	require.ErrorIs(t, err, state.ErrFuture, "unreadable is not the same as never armed")
+	list, err = state.LoadClusters(ctx, s)
+	require.ErrorIs(t, err, state.ErrFuture)
+	require.Len(t, list, 2)
+}
+
+// A cluster of that name would overwrite the order for all of them.
+func TestClusterNamedLikeTheKeyOfAll(t *testing.T) {
+	s := openStore(t)
+	_, err := state.SaveCluster(t.Context(), s, state.Cluster{Name: "*"})
+	require.ErrorContains(t, err, "reserved")
+	c, err := state.LoadCluster(t.Context(), s, state.AllClusters)
+	require.NoError(t, err)
+	require.Zero(t, c.Version)
+}
+
+func TestPins(t *testing.T) {
+	s, ctx := openStore(t), t.Context()
+	_, err := state.LoadPin(ctx, s, "prod/worker-3")
+	require.ErrorIs(t, err, state.ErrNotFound)
+	pin := state.Pin{Host: "prod/worker-3", Address: "ipmi://192.0.2.13:623", SystemUUID: "4c4c4544-0042-3510-8052-b4c04f4d3332", BMCUUID: "x", At: noon}
+	saved, err := state.SavePin(ctx, s, pin)
+	require.NoError(t, err)
+	_, err = state.SavePin(ctx, s, pin)
+	require.ErrorIs(t, err, state.ErrExists, "a pin is never replaced in silence") // I10
+	got, err := state.LoadPin(ctx, s, pin.Host)
+	require.NoError(t, err)
+	require.Equal(t, saved, got)
+	pins, err := state.LoadPins(ctx, s)
+	require.NoError(t, err)
+	require.Equal(t, []state.Pin{saved}, pins)
+	_, err = state.SavePin(ctx, s, state.Pin{})
+	require.Error(t, err)
+}

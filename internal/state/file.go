@@ -1,0 +1,104 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+)
+
+// schema is the layout of the file: one bucket per kind, values of eight bytes
+// of version and then the data, and the bucket "fenced" with the schema and,
+// as its sequence, the last version given out.
+const schema = 1
+
+var (
+	fileBucket = []byte("fenced")
+	schemaKey  = []byte("schema")
+)
+
+// lockTimeout is short on purpose: a second daemon must be told at once, and
+// the lock of one that crashed is gone with its process.
+const lockTimeout = 200 * time.Millisecond
+
+// openFile turns the panics that bbolt raises on a damaged file into errors:
+// an operator's disk is not a bug of ours.
+func openFile(path string) (db *bolt.DB, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			db, err = nil, fmt.Errorf("the file is damaged: %v", p)
+		}
+	}()
+	db, err = bolt.Open(path, 0o600, &bolt.Options{Timeout: lockTimeout})
+	if errors.Is(err, berrors.ErrTimeout) {
+		return nil, ErrLocked
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return db, nil
+}
+
+// prepare checks the schema, or lays it out in an empty file.
+func (s *boltStore) prepare(path string) error {
+	fresh := false
+	err := s.db.View(func(tx *bolt.Tx) error {
+		if fi, err := os.Stat(path); err != nil || fi.Size() < tx.Size() {
+			// Reading on would touch memory that no file stands behind.
+			return errors.Join(errors.New("the file is damaged: it was cut short"), err)
+		}
+		b := tx.Bucket(fileBucket)
+		if b == nil {
+			if k, _ := tx.Cursor().First(); k != nil {
+				return errors.New("this is the file of another program")
+			}
+			fresh = true
+			return nil
+		}
+		n, err := strconv.Atoi(string(b.Get(schemaKey)))
+		switch {
+		case err != nil || n < 1:
+			return fmt.Errorf("its schema %q is not a number", b.Get(schemaKey))
+		case n > schema:
+			return fmt.Errorf("schema %d, this program knows %d: %w; install that version again", n, schema, ErrFuture)
+		}
+		return nil
+	})
+	if err != nil || !fresh {
+		return err
+	}
+	if err := s.db.Update(layOut); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+func layOut(tx *bolt.Tx) error {
+	b, err := tx.CreateBucket(fileBucket)
+	if err != nil {
+		return err
+	}
+	for _, k := range kinds {
+		if _, err := tx.CreateBucket([]byte(k)); err != nil {
+			return err
+		}
+	}
+	return b.Put(schemaKey, []byte(strconv.Itoa(schema)))
+}
+
+// syncDir makes the new file's name durable; bbolt syncs only its content.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

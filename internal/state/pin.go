@@ -1,0 +1,60 @@
+package state
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Pin is the identity that one host and its BMC proved once. From then on a
+// BMC at another address, or with another UUID, is not that host's. // I10
+type Pin struct {
+	Host    string `json:"host"` // bmc.Host.Name
+	Version uint64 `json:"-"`
+
+	Address    string    `json:"address"`
+	SystemUUID string    `json:"systemUUID"`
+	BMCUUID    string    `json:"bmcUUID"`
+	At         time.Time `json:"at"`
+}
+
+// SavePin writes the pin durably and returns it with its new version.
+func SavePin(ctx context.Context, s Store, p Pin) (Pin, error) {
+	data, err := encode(p)
+	if err != nil {
+		return p, fmt.Errorf("save the pin of %s: %w", p.Host, err)
+	}
+	version, err := s.Put(ctx, Record{Kind: KindPin, Key: p.Host, Version: p.Version, Data: data})
+	if err != nil {
+		return p, fmt.Errorf("save the pin of %s: %w", p.Host, err)
+	}
+	p.Version = version
+	return p, nil
+}
+
+// LoadPin reads the pin of a host; ErrNotFound when it was never pinned.
+func LoadPin(ctx context.Context, s Store, host string) (Pin, error) {
+	r, err := s.Get(ctx, KindPin, host)
+	if err != nil {
+		return Pin{}, err
+	}
+	return decodePin(r)
+}
+
+// LoadPins reads all pins, beside an error that names each unreadable one.
+func LoadPins(ctx context.Context, s Store) ([]Pin, error) {
+	return load(ctx, s, KindPin, decodePin)
+}
+
+func decodePin(r Record) (Pin, error) {
+	var p Pin
+	err := decode(r.Data, &p)
+	if err == nil && p.Host != r.Key {
+		err = fmt.Errorf("it calls itself the pin of %q", p.Host)
+	}
+	if err != nil {
+		return Pin{}, fmt.Errorf("read %s: %w", name(KindPin, r.Key), err)
+	}
+	p.Version = r.Version
+	return p, nil
+}

@@ -1,0 +1,182 @@
+package state_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/state"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 123456789, time.UTC)
+
+func openStore(t *testing.T) state.Store {
+	s, err := state.OpenBolt(filepath.Join(t.TempDir(), "state.db"))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	return s
+}
+
+func aRun(id string) remediate.Run {
+	return remediate.Run{ID: id, Step: remediate.PowerOff, Strategy: remediate.PowerCycle, Started: noon}
+}
+
+func TestSaveRunComparesAndSets(t *testing.T) {
+	s, ctx := openStore(t), t.Context()
+	first, err := state.SaveRun(ctx, s, aRun("r1"))
+	require.NoError(t, err)
+	require.NotZero(t, first.Version)
+	_, err = state.SaveRun(ctx, s, aRun("r1"))
+	require.ErrorIs(t, err, state.ErrExists)
+
+	first.Step = remediate.DeleteNode
+	second, err := state.SaveRun(ctx, s, first)
+	require.NoError(t, err)
+	stale, err := state.SaveRun(ctx, s, first)
+	require.ErrorIs(t, err, state.ErrConflict)
+	require.ErrorContains(t, err, `"r1"`)
+	require.Equal(t, first.Version, stale.Version, "a failed save must not look like a saved run")
+
+	got, err := state.GetRun(ctx, s, "r1")
+	require.NoError(t, err)
+	require.Equal(t, second, got)
+	_, err = state.GetRun(ctx, s, "r2")
+	require.ErrorIs(t, err, state.ErrNotFound)
+}
+
+func TestSaveRunRefusesWhatCouldNotBeContinued(t *testing.T) {
+	s := openStore(t)
+	_, err := state.SaveRun(t.Context(), s, aRun(""))
+	require.Error(t, err)
+	run := aRun("r1")
+	run.Step = "Dance"
+	_, err = state.SaveRun(t.Context(), s, run)
+	require.ErrorContains(t, err, `unknown step "Dance"`)
+	runs, err := state.LoadRuns(t.Context(), s)
+	require.NoError(t, err)
+	require.Empty(t, runs)
+}
+
+// One bad record must not make fenced forget the other hosts.
+func TestLoadRunsReturnsTheGoodBesideTheBad(t *testing.T) {
+	for name, c := range map[string]struct {
+		data, want string
+		future     bool
+	}{
+		"a future version":  {data: `{"v":2,"step":{"n":1}}`, want: "version 2", future: true},
+		"an unknown field":  {data: `{"v":1,"data":{"id":"bad","step":"Held","mood":"sad"}}`, want: "mood"},
+		"an unknown step":   {data: `{"v":1,"data":{"id":"bad","step":"Dance"}}`, want: "Dance"},
+		"another's ID":      {data: `{"v":1,"data":{"id":"other","step":"Held"}}`, want: `"other"`},
+		"no JSON":           {data: `run`, want: "decode"},
+		"no version":        {data: `{"data":{"id":"bad","step":"Held"}}`, want: "no version"},
+		"no data":           {data: `{"v":1}`, want: "empty"},
+		"null":              {data: `{"v":1,"data":null}`, want: "empty"},
+		"more after it":     {data: `{"v":1,"data":{"id":"bad","step":"Held"}} {}`, want: "decode"},
+		"a stray outer key": {data: `{"v":1,"data":{"id":"bad","step":"Held"},"sum":1}`, want: "sum"},
+		"nothing":           {data: ``, want: "decode"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, ctx := openStore(t), t.Context()
+			for _, id := range []string{"a", "z"} {
+				_, err := state.SaveRun(ctx, s, aRun(id))
+				require.NoError(t, err)
+			}
+			v, err := s.Put(ctx, state.Record{Kind: state.KindRun, Key: "bad", Data: []byte(c.data)})
+			require.NoError(t, err)
+
+			runs, err := state.LoadRuns(ctx, s)
+			require.ErrorContains(t, err, `"bad"`)
+			require.ErrorContains(t, err, c.want)
+			if c.future {
+				require.ErrorIs(t, err, state.ErrFuture)
+			}
+			require.Len(t, runs, 2)
+			require.Equal(t, "a", runs[0].ID)
+			require.Equal(t, "z", runs[1].ID)
+
+			// It is neither pruned nor written over.
+			n, err := state.PruneRuns(ctx, s, noon.Add(1000*time.Hour))
+			require.Error(t, err)
+			require.Zero(t, n)
+			r, err := s.Get(ctx, state.KindRun, "bad")
+			require.NoError(t, err)
+			require.Equal(t, v, r.Version)
+			require.Equal(t, c.data, string(r.Data))
+		})
+	}
+}
+
+func TestPruneRunsKeepsOpenAndRecent(t *testing.T) {
+	s, ctx := openStore(t), t.Context()
+	save := func(id string, step remediate.Step, ended time.Time) {
+		run := aRun(id)
+		run.Step, run.Ended = step, ended
+		_, err := state.SaveRun(ctx, s, run)
+		require.NoError(t, err)
+	}
+	save("old-done", remediate.Done, noon.Add(-2*time.Hour))
+	save("old-aborted", remediate.Aborted, noon.Add(-2*time.Hour))
+	save("new-done", remediate.Done, noon)
+	save("held", remediate.Held, noon.Add(-2*time.Hour))
+	save("running", remediate.PowerOn, time.Time{})
+	save("ended-at-no-time", remediate.Done, time.Time{})
+	n, err := state.PruneRuns(ctx, s, noon)
+	require.NoError(t, err)
+	require.Equal(t, 2, n)
+	runs, err := state.LoadRuns(ctx, s)
+	require.NoError(t, err)
+	var ids []string
+	for _, run := range runs {
+		ids = append(ids, run.ID)
+	}
+	require.Equal(t, []string{"ended-at-no-time", "held", "new-done", "running"}, ids)
+}
+
+// Whatever a run holds, it comes back the same.
+func TestRunsComeBackAsTheyWere(t *testing.T) {
+	s := openStore(t)
+	n := 0
+	rapid.Check(t, func(t *rapid.T) {
+		n++
+		run := drawRun(t, fmt.Sprintf("r%d", n))
+		saved, err := state.SaveRun(t.Context(), s, run)
+		require.NoError(t, err)
+		got, err := state.GetRun(t.Context(), s, run.ID)
+		require.NoError(t, err)
+		require.Equal(t, saved, got)
+	})
+}
+
+func drawRun(t *rapid.T, id string) remediate.Run {
+	text := rapid.String()
+	when := rapid.Custom(func(t *rapid.T) time.Time {
+		return time.Unix(rapid.Int64Range(0, 4e9).Draw(t, "s"), rapid.Int64Range(0, 999999999).Draw(t, "ns")).UTC()
+	})
+	long := rapid.Map(rapid.Int64(), func(n int64) time.Duration { return time.Duration(n) })
+	run := remediate.Run{
+		ID:          id,
+		Target:      remediate.Target{Cluster: text.Draw(t, "cluster"), Node: text.Draw(t, "node"), BareMetalHost: text.Draw(t, "bmh")},
+		Isolation:   remediate.Isolation(rapid.SampledFrom([]string{"", "deleteNode", "outOfServiceTaint"}).Draw(t, "isolation")),
+		Limits:      remediate.Limits{OffDeadline: long.Draw(t, "off"), MaxAttempts: rapid.Int().Draw(t, "attempts"), Reprovision: rapid.Bool().Draw(t, "repro")},
+		Trigger:     text.Draw(t, "trigger"),
+		Step:        rapid.SampledFrom([]remediate.Step{remediate.PowerOff, remediate.RestoreNode, remediate.Held, remediate.Reprovisioned}).Draw(t, "step"),
+		Started:     when.Draw(t, "started"),
+		StepStarted: when.Draw(t, "stepStarted"),
+		Ended:       when.Draw(t, "ended"),
+		Touched:     rapid.Bool().Draw(t, "touched"),
+	}
+	run.Intent.At = when.Draw(t, "intent")
+	if rapid.Bool().Draw(t, "manual") {
+		run.Manual = &remediate.Order{Actor: text.Draw(t, "actor"), Reason: text.Draw(t, "reason"), At: when.Draw(t, "at")}
+	}
+	for range rapid.IntRange(0, 3).Draw(t, "visits") {
+		run.Steps = append(run.Steps, remediate.Visit{Step: remediate.PowerOn, Attempt: 1, Started: when.Draw(t, "v"), Note: text.Draw(t, "note")})
+	}
+	return run
+}

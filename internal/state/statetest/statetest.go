@@ -1,0 +1,234 @@
+// Package statetest is the conformance suite of state.Store: what every engine
+// must do, crashes included.
+package statetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/state"
+)
+
+// Open makes or opens the store that path names. What was put before a Close
+// or a crash must be there when the same path is opened again.
+type Open func(path string) (state.Store, error)
+
+// Run holds an engine to the contract. The test that calls it must do nothing
+// before: the suite runs that test again, in a process of its own, to kill it.
+func Run(t *testing.T, open Open) {
+	if path := writerPath(); path != "" {
+		writeUntilKilled(t, open, path)
+		return
+	}
+	t.Run("put and get", func(t *testing.T) { putAndGet(t, start(t, open)) })
+	t.Run("compare and set", func(t *testing.T) { compareAndSet(t, start(t, open)) })
+	t.Run("versions are never used twice", func(t *testing.T) { versions(t, start(t, open)) })
+	t.Run("delete", func(t *testing.T) { deletes(t, start(t, open)) })
+	t.Run("list in key order", func(t *testing.T) { lists(t, start(t, open)) })
+	t.Run("refused records", func(t *testing.T) { refusals(t, start(t, open)) })
+	t.Run("a context that is over", func(t *testing.T) { cancelled(t, start(t, open)) })
+	t.Run("one of many writers wins", func(t *testing.T) { race(t, start(t, open)) })
+	t.Run("reopen", func(t *testing.T) { reopen(t, open) })
+	t.Run("kill -9", func(t *testing.T) { crash(t, open) })
+}
+
+func start(t *testing.T, open Open) state.Store {
+	s, err := open(newPath(t))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	return s
+}
+
+func newPath(t *testing.T) string { return filepath.Join(t.TempDir(), "state.db") }
+
+func putAndGet(t *testing.T, s state.Store) {
+	ctx := t.Context()
+	_, err := s.Get(ctx, state.KindRun, "r1")
+	require.ErrorIs(t, err, state.ErrNotFound)
+
+	data := []byte("one")
+	v, err := s.Put(ctx, state.Record{Kind: state.KindRun, Key: "r1", Data: data})
+	require.NoError(t, err)
+	require.NotZero(t, v)
+	data[0] = 'X' // the store must not share the caller's bytes
+
+	r, err := s.Get(ctx, state.KindRun, "r1")
+	require.NoError(t, err)
+	require.Equal(t, state.Record{Kind: state.KindRun, Key: "r1", Version: v, Data: []byte("one")}, r)
+	r.Data[0] = 'Y' // nor give its own away
+	again, err := s.Get(ctx, state.KindRun, "r1")
+	require.NoError(t, err)
+	require.Equal(t, "one", string(again.Data))
+
+	_, err = s.Get(ctx, state.KindBackup, "r1")
+	require.ErrorIs(t, err, state.ErrNotFound, "kinds do not share keys")
+}
+
+func compareAndSet(t *testing.T, s state.Store) {
+	ctx := t.Context()
+	put := func(version uint64, data string) (uint64, error) {
+		return s.Put(ctx, state.Record{Kind: state.KindPin, Key: "h", Version: version, Data: []byte(data)})
+	}
+	_, err := put(7, "absent")
+	require.ErrorIs(t, err, state.ErrConflict, "a version of what is not there")
+	v1, err := put(0, "a")
+	require.NoError(t, err)
+	_, err = put(0, "b")
+	require.ErrorIs(t, err, state.ErrExists)
+	v2, err := put(v1, "c")
+	require.NoError(t, err)
+	require.Greater(t, v2, v1)
+	_, err = put(v1, "d")
+	require.ErrorIs(t, err, state.ErrConflict)
+	_, err = put(v2+1, "e")
+	require.ErrorIs(t, err, state.ErrConflict)
+
+	r, err := s.Get(ctx, state.KindPin, "h")
+	require.NoError(t, err)
+	require.Equal(t, "c", string(r.Data), "a refused put changes nothing")
+	require.Equal(t, v2, r.Version)
+}
+
+// versions: a writer that slept through a deletion and a new creation must not
+// find its old version valid again.
+func versions(t *testing.T, s state.Store) {
+	ctx := t.Context()
+	r := state.Record{Kind: state.KindRun, Key: "r", Data: []byte("x")}
+	v1, err := s.Put(ctx, r)
+	require.NoError(t, err)
+	require.NoError(t, s.Delete(ctx, r.Kind, r.Key, v1))
+	v2, err := s.Put(ctx, r)
+	require.NoError(t, err)
+	require.Greater(t, v2, v1)
+	r.Version = v1
+	_, err = s.Put(ctx, r)
+	require.ErrorIs(t, err, state.ErrConflict)
+}
+
+func deletes(t *testing.T, s state.Store) {
+	ctx := t.Context()
+	require.ErrorIs(t, s.Delete(ctx, state.KindRun, "r", 1), state.ErrNotFound)
+	v, err := s.Put(ctx, state.Record{Kind: state.KindRun, Key: "r"})
+	require.NoError(t, err)
+	require.ErrorIs(t, s.Delete(ctx, state.KindRun, "r", v+1), state.ErrConflict)
+	require.ErrorIs(t, s.Delete(ctx, state.KindRun, "r", 0), state.ErrConflict)
+	require.NoError(t, s.Delete(ctx, state.KindRun, "r", v))
+	_, err = s.Get(ctx, state.KindRun, "r")
+	require.ErrorIs(t, err, state.ErrNotFound)
+}
+
+func lists(t *testing.T, s state.Store) {
+	ctx := t.Context()
+	list, err := s.List(ctx, state.KindRun)
+	require.NoError(t, err)
+	require.Empty(t, list)
+	for _, key := range []string{"b", "a/2", "c", "a/10", "ä"} {
+		_, err := s.Put(ctx, state.Record{Kind: state.KindRun, Key: key, Data: []byte("of " + key)})
+		require.NoError(t, err)
+	}
+	list, err = s.List(ctx, state.KindRun)
+	require.NoError(t, err)
+	var keys []string
+	for _, r := range list {
+		keys = append(keys, r.Key)
+		require.Equal(t, "of "+r.Key, string(r.Data))
+		require.Equal(t, state.KindRun, r.Kind)
+		require.NotZero(t, r.Version)
+	}
+	require.Equal(t, []string{"a/10", "a/2", "b", "c", "ä"}, keys)
+	other, err := s.List(ctx, state.KindCluster)
+	require.NoError(t, err)
+	require.Empty(t, other)
+}
+
+func refusals(t *testing.T, s state.Store) {
+	for name, r := range map[string]state.Record{
+		"no key":       {Kind: state.KindRun},
+		"a long key":   {Kind: state.KindRun, Key: strings.Repeat("k", state.MaxKey+1)},
+		"unknown kind": {Kind: "nonsense", Key: "k"},
+		"no kind":      {Key: "k"},
+		"large data":   {Kind: state.KindRun, Key: "k", Data: make([]byte, state.MaxData+1)},
+	} {
+		_, err := s.Put(t.Context(), r)
+		require.Error(t, err, name)
+	}
+	_, err := s.List(t.Context(), "nonsense")
+	require.Error(t, err)
+	_, err = s.Put(t.Context(), state.Record{Kind: state.KindRun, Key: strings.Repeat("k", state.MaxKey), Data: make([]byte, state.MaxData)})
+	require.NoError(t, err, "the largest record")
+}
+
+func cancelled(t *testing.T, s state.Store) {
+	v, err := s.Put(t.Context(), state.Record{Kind: state.KindRun, Key: "r", Data: []byte("x")})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = s.Get(ctx, state.KindRun, "r")
+	require.ErrorIs(t, err, context.Canceled)
+	_, err = s.List(ctx, state.KindRun)
+	require.ErrorIs(t, err, context.Canceled)
+	_, err = s.Put(ctx, state.Record{Kind: state.KindRun, Key: "r", Version: v, Data: []byte("y")})
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, s.Delete(ctx, state.KindRun, "r", v), context.Canceled)
+	r, err := s.Get(t.Context(), state.KindRun, "r")
+	require.NoError(t, err)
+	require.Equal(t, "x", string(r.Data))
+}
+
+func race(t *testing.T, s state.Store) {
+	const writers = 8
+	errs := make([]error, writers)
+	var wg sync.WaitGroup
+	for i := range writers {
+		wg.Go(func() {
+			_, errs[i] = s.Put(t.Context(), state.Record{Kind: state.KindRun, Key: "r", Data: fmt.Append(nil, i)})
+		})
+	}
+	wg.Wait()
+	won := -1
+	for i, err := range errs {
+		if err == nil {
+			require.Equal(t, -1, won, "two writers won")
+			won = i
+			continue
+		}
+		require.True(t, errors.Is(err, state.ErrExists) || errors.Is(err, state.ErrConflict), err)
+	}
+	require.GreaterOrEqual(t, won, 0)
+	r, err := s.Get(t.Context(), state.KindRun, "r")
+	require.NoError(t, err)
+	require.Equal(t, fmt.Sprint(won), string(r.Data))
+}
+
+func reopen(t *testing.T, open Open) {
+	path := newPath(t)
+	s, err := open(path)
+	require.NoError(t, err)
+	id, err := state.ID(t.Context(), s)
+	require.NoError(t, err)
+	require.Len(t, id, 26)
+	v, err := s.Put(t.Context(), state.Record{Kind: state.KindRun, Key: "r", Data: []byte("x")})
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	require.NoError(t, s.Close(), "closing twice")
+	_, err = s.Get(t.Context(), state.KindRun, "r")
+	require.Error(t, err, "a closed store")
+
+	s, err = open(path)
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, s.Close()) }()
+	r, err := s.Get(t.Context(), state.KindRun, "r")
+	require.NoError(t, err)
+	require.Equal(t, state.Record{Kind: state.KindRun, Key: "r", Version: v, Data: []byte("x")}, r)
+	again, err := state.ID(t.Context(), s)
+	require.NoError(t, err)
+	require.Equal(t, id, again)
+}
