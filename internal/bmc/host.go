@@ -11,7 +11,10 @@ type Host struct {
 	Endpoint Endpoint
 	Username string
 	Password Secret
-	TLS      TLS
+	// Secret is "namespace/name" of the Kubernetes Secret that holds user name
+	// and password, when they come from there.
+	Secret string
+	TLS    TLS
 	// CipherSuites are the IPMI suites to try in order; empty is 17, then 3.
 	CipherSuites []int
 	// PinnedUUID is the system UUID an administrator enrolled; may be empty.

@@ -54,6 +54,9 @@ type Target struct {
 	Machine    string `json:"machine,omitempty"`
 	MachineUID string `json:"machineUID,omitempty"`
 	Host       string `json:"host,omitempty"` // bmc.Host.Name, "" for DeleteMachine
+	// Address is the BMC's address at the start; a run never follows a host that
+	// is pointed elsewhere meanwhile. // I10
+	Address string `json:"address,omitempty"`
 	// BareMetalHost is namespace/name when Metal3 also owns this host's power;
 	// our hold must then stand on it before the host is switched off.
 	BareMetalHost string `json:"bareMetalHost,omitempty"`

@@ -29,6 +29,8 @@ type Cluster struct {
 	PausedBy     string    `json:"pausedBy,omitempty"`
 	PausedReason string    `json:"pausedReason,omitempty"`
 	PausedAt     time.Time `json:"pausedAt,omitzero"`
+	// ResumedAt starts a quiet period.
+	ResumedAt time.Time `json:"resumedAt,omitzero"`
 }
 
 // SaveCluster writes the cluster durably and returns it with its new version.

@@ -1,0 +1,130 @@
+// Package internal_test checks the shape of the house: who may import whom, and
+// that the judging packages are pure. docs/architecture.md tells the story.
+package internal_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/fenced/fenced/"
+
+// rule is one row of the import table.
+type rule struct {
+	internal []string // packages below internal/ it may import
+	outside  []string // prefixes of other modules it may import
+}
+
+// table is docs/architecture.md's import table. A package that is not in it
+// fails the test, so a new wall is always a decision.
+var table = map[string]rule{
+	"internal/policy":    {nil, []string{"k8s.io/apimachinery/pkg/labels", "k8s.io/apimachinery/pkg/util/intstr"}},
+	"internal/remediate": {[]string{"bmc"}, nil},
+	"internal/bmc":       {nil, nil},
+	"internal/manifest":  {[]string{"policy"}, []string{"k8s.io/apimachinery/", "sigs.k8s.io/yaml", "go.yaml.in/yaml/"}},
+	"internal/ipmi":      {[]string{"bmc"}, nil},
+	"internal/redfish":   {[]string{"bmc"}, []string{"github.com/stmcginnis/gofish"}},
+	"internal/state":     {[]string{"remediate"}, []string{"go.etcd.io/bbolt"}},
+	"internal/k8swatch":  {[]string{"policy", "remediate", "manifest", "bmc"}, []string{"k8s.io/", "go.uber.org/zap"}},
+	"internal/config":    {[]string{"policy", "bmc", "manifest"}, []string{"github.com/spf13/viper", "go.yaml.in/yaml/"}},
+	"internal/engine":    {[]string{"policy", "remediate", "bmc", "state"}, []string{"golang.org/x/sync/errgroup"}},
+	"internal/api":       {[]string{"policy", "remediate"}, []string{"golang.org/x/sys/unix"}},
+	"cmd/fenced":         {[]string{"*"}, []string{"go.uber.org/zap", "github.com/coreos/go-systemd/", "github.com/prometheus/", "golang.org/x/sync/errgroup"}},
+	"cmd/fencectl":       {[]string{"api", "policy", "manifest", "config"}, []string{"github.com/spf13/cobra", "golang.org/x/term", "golang.org/x/sys/unix", "sigs.k8s.io/yaml"}},
+}
+
+// testHelpers are packages that only tests import; they answer to nobody's row.
+var testHelpers = []string{"internal/state/statetest"}
+
+func TestImportTable(t *testing.T) {
+	seen := map[string]bool{}
+	eachFile(t, func(dir string, f *ast.File, _ *token.FileSet) {
+		r, known := table[dir]
+		require.True(t, known, "package %s is not in the import table; add it there and to docs/architecture.md", dir)
+		seen[dir] = true
+		for _, spec := range f.Imports {
+			path, err := strconv.Unquote(spec.Path.Value)
+			require.NoError(t, err)
+			require.True(t, r.allows(path), "%s may not import %s", dir, path)
+		}
+	})
+	for dir := range table {
+		require.True(t, seen[dir], "the import table names %s, which does not exist", dir)
+	}
+}
+
+func (r rule) allows(path string) bool {
+	if own, ok := strings.CutPrefix(path, module+"internal/"); ok {
+		return slices.Contains(r.internal, own) || slices.Contains(r.internal, "*")
+	}
+	first, _, _ := strings.Cut(path, "/")
+	if !strings.Contains(first, ".") {
+		return true // standard library
+	}
+	return slices.ContainsFunc(r.outside, func(p string) bool { return strings.HasPrefix(path, p) })
+}
+
+// TestPurity: policy and remediate start no goroutine and read no clock, so
+// that the exhaustive search and the simulation run the shipped code.
+func TestPurity(t *testing.T) {
+	clock := []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick"}
+	found := 0
+	eachFile(t, func(dir string, f *ast.File, set *token.FileSet) {
+		if dir != "internal/policy" && dir != "internal/remediate" {
+			return
+		}
+		found++
+		ast.Inspect(f, func(n ast.Node) bool {
+			switch x := n.(type) {
+			case *ast.GoStmt:
+				t.Errorf("%s: a goroutine in a pure package", set.Position(x.Pos()))
+			case *ast.SelectorExpr:
+				if id, ok := x.X.(*ast.Ident); ok && id.Name == "time" && slices.Contains(clock, x.Sel.Name) {
+					t.Errorf("%s: time.%s in a pure package; take now as an argument", set.Position(x.Pos()), x.Sel.Name)
+				}
+			}
+			return true
+		})
+	})
+	require.Greater(t, found, 5, "the pure packages were not found")
+}
+
+// TestFileSizes: a file that nobody can hold in the head is where bugs live.
+func TestFileSizes(t *testing.T) {
+	eachFile(t, func(_ string, f *ast.File, set *token.FileSet) {
+		file := set.File(f.Pos())
+		require.LessOrEqual(t, file.LineCount(), 400, "%s has more than 400 lines; it holds two ideas", file.Name())
+	})
+}
+
+// eachFile parses every Go file of the product that is not a test.
+func eachFile(t *testing.T, visit func(dir string, f *ast.File, set *token.FileSet)) {
+	t.Helper()
+	for _, top := range []string{"internal", "cmd"} {
+		err := filepath.WalkDir(filepath.Join("..", top), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			dir := filepath.ToSlash(strings.TrimPrefix(filepath.Dir(path), ".."+string(filepath.Separator)))
+			if slices.Contains(testHelpers, dir) {
+				return nil
+			}
+			set := token.NewFileSet()
+			f, err := parser.ParseFile(set, path, nil, 0)
+			if err == nil {
+				visit(dir, f, set)
+			}
+			return err
+		})
+		require.NoError(t, err)
+	}
+}

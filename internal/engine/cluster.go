@@ -1,0 +1,136 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/state"
+)
+
+// cluster is what the engine knows about one cluster. Its mutex guards
+// everything below it; no I/O happens while it is held.
+type cluster struct {
+	e     *Engine
+	opt   ClusterOptions
+	spawn func(func(context.Context))
+	poke  chan struct{} // something changed that the watch does not show
+
+	mu       sync.Mutex
+	stored   state.Cluster
+	runs     map[string]remediate.Run // by ID, ended ones too
+	workers  map[string]*worker       // by run ID, open ones only
+	probes   map[string]*probe        // by target key
+	refused  map[string]policy.Reason // last refusal told, by target key
+	snapshot policy.Snapshot
+	report   policy.Report
+	judged   bool      // a report exists
+	quiet    time.Time // no new run before
+	viewBad  string
+	outage   time.Time // the recovery that quiet already reflects
+}
+
+func newCluster(ctx context.Context, e *Engine, o ClusterOptions) (*cluster, error) {
+	stored, err := state.LoadCluster(ctx, e.opt.Store, o.Name)
+	if err != nil {
+		return nil, fmt.Errorf("load the state of cluster %q: %w", o.Name, err)
+	}
+	c := &cluster{
+		e: e, opt: o, stored: stored, poke: make(chan struct{}, 1),
+		runs: map[string]remediate.Run{}, workers: map[string]*worker{},
+		probes: map[string]*probe{}, refused: map[string]policy.Reason{},
+	}
+	from := later(stored.ResumedAt, e.global.ResumedAt)
+	if stored.Version == 0 { // no state: nobody knows what went on before // I16
+		from = e.started
+	}
+	c.quiet = from.Add(e.opt.Guards.QuietPeriod)
+	return c, nil
+}
+
+func (c *cluster) emit(ev Event) {
+	ev.Cluster = c.opt.Name
+	c.e.opt.Events.Emit(ev)
+}
+
+// wake asks for a decision soon.
+func (c *cluster) wake() {
+	select {
+	case c.poke <- struct{}{}:
+	default:
+	}
+}
+
+func (c *cluster) openRuns() []remediate.Run {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var open []remediate.Run
+	for _, id := range slices.Sorted(maps.Keys(c.runs)) {
+		if c.runs[id].Open() {
+			open = append(open, c.runs[id])
+		}
+	}
+	return open
+}
+
+// save stores a run by compare-and-set and then makes it what others see. // I19
+func (c *cluster) save(ctx context.Context, r remediate.Run, a remediate.Action) (remediate.Run, error) {
+	failpoint("before", string(r.Step), string(a))
+	saved, err := state.SaveRun(ctx, c.e.opt.Store, r)
+	if err != nil {
+		return r, err
+	}
+	failpoint("after", string(r.Step), string(a))
+	c.mu.Lock()
+	c.runs[saved.ID] = saved
+	c.mu.Unlock()
+	return saved, nil
+}
+
+// openTargets names the open run of each Machine: policy counts such a target
+// as not healthy and asks for nothing more.
+func (c *cluster) openTargets() map[string]string {
+	open := map[string]string{}
+	for _, r := range c.openRuns() {
+		if r.Target.Machine != "" {
+			open[r.Target.Namespace+"/"+r.Target.Machine] = r.ID
+		}
+	}
+	return open
+}
+
+// change stores a change of the cluster's record; nothing changes in memory
+// when the store refuses.
+func (c *cluster) change(ctx context.Context, f func(*state.Cluster)) error {
+	c.mu.Lock()
+	next := c.stored
+	c.mu.Unlock()
+	f(&next)
+	saved, err := state.SaveCluster(ctx, c.e.opt.Store, next)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.stored = saved
+	c.quiet = later(c.quiet, saved.ResumedAt.Add(c.e.opt.Guards.QuietPeriod))
+	c.mu.Unlock()
+	c.wake()
+	return nil
+}
+
+// rememberSynced stores, once, that this cluster was seen whole: the next
+// start has state and needs no quiet period.
+func (c *cluster) rememberSynced(ctx context.Context, now time.Time) error {
+	c.mu.Lock()
+	known := c.stored.Version != 0 || now.Before(c.quiet)
+	c.mu.Unlock()
+	if known {
+		return nil
+	}
+	return c.change(ctx, func(*state.Cluster) {})
+}

@@ -1,0 +1,15 @@
+// Package engine does the world: for each cluster one goroutine decides, and
+// for each open run one goroutine looks, asks, saves and acts, until the run
+// ends. All judgement is elsewhere: internal/policy says whether a target may
+// be fenced, internal/remediate says what to do next.
+//
+//	decide.go   snapshot -> policy -> candidates -> probe -> start
+//	admit.go    the facts and the gates of one target; explain uses the same
+//	worker.go   look, ask, save, act: the loop of one run
+//	power.go    one BMC session: readings, proof of off, commands
+//	order.go    what people ask for: fence, unfence, pause, resume, arm
+//
+// The engine saves before it acts and does nothing when the save failed. // I19
+// It is started with everything it needs as values and small interfaces, and
+// stops between an action and the next look when its context ends.
+package engine

@@ -1,0 +1,189 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/state"
+)
+
+// Watch is the cached view of one cluster.
+type Watch interface {
+	Snapshot() policy.Snapshot
+	Changed() <-chan struct{}
+	View() View
+}
+
+// View is how good a cached view is.
+type View struct {
+	Synced bool
+	Age    time.Duration
+	// Since is when the first full view came after an outage; zero when there
+	// was none since the start.
+	Since   time.Time
+	Skew    time.Duration
+	Problem string
+}
+
+// Fresh is what one uncached look at the cluster found.
+type Fresh struct {
+	Seen    remediate.Seen // its cluster half
+	Node    *policy.Node
+	Machine *policy.Machine
+	Err     error
+}
+
+// Kube is the uncached reads and the few writes of one cluster. Every write
+// carries the UID it was decided on.
+type Kube interface {
+	Look(ctx context.Context, r remediate.Run, backups [][]byte) Fresh
+	Backup(ctx context.Context, t remediate.Target) ([]byte, remediate.Backup, error)
+	Act(ctx context.Context, r remediate.Run, a remediate.Action, backups [][]byte, b remediate.Backup) error
+	Credentials(ctx context.Context, namespace, name string) (string, bmc.Secret, error)
+}
+
+// Hosts is the inventory an administrator wrote. found is false for a Node
+// without an entry; an error means that the entry cannot be used.
+type Hosts interface {
+	Find(ctx context.Context, cluster, node string) (h bmc.Host, found bool, err error)
+}
+
+// Opener makes the Power of a host without talking to it.
+type Opener func(bmc.Host) (bmc.Power, error)
+
+// Refusal is a gate that forbids something: a stable reason and a sentence. The
+// implementations of Hosts and Kube return it as an error, too.
+type Refusal struct {
+	Reason  policy.Reason
+	Message string
+	Gates   []policy.Gate
+}
+
+func (r *Refusal) Error() string { return fmt.Sprintf("%s: %s", r.Reason, r.Message) }
+
+// ClusterOptions is one cluster to guard.
+type ClusterOptions struct {
+	Name         string
+	Mode         string
+	Reprovision  bool
+	Isolation    remediate.Isolation
+	IdentityMode string
+	Watch        Watch
+	Kube         Kube
+	// FileChecks are checks from policies.d.
+	FileChecks []policy.Check
+}
+
+// Options is everything the engine is built from.
+type Options struct {
+	Clusters     []ClusterOptions
+	Store        state.Store
+	Hosts        Hosts
+	Open         Opener
+	Own          Own
+	Guards       policy.Limits
+	Run          remediate.Limits // a check's start-up timeout may enlarge ReadyTimeout
+	ReadyTimeout time.Duration    // power.nodeReadyTimeout
+	Power        PowerTiming
+	Events       *Stream
+	Version      string
+}
+
+// Engine guards clusters. Make it with New; run it once.
+type Engine struct {
+	opt      Options
+	clusters map[string]*cluster
+	started  time.Time
+	beat     func() // tells the watchdog that decisions are made
+
+	mu     sync.Mutex
+	global state.Cluster // the pause of everything, under the empty name
+}
+
+// New loads what the store holds and prepares every cluster. It talks to no
+// cluster and no BMC.
+func New(ctx context.Context, opt Options) (*Engine, error) {
+	e := &Engine{opt: opt, clusters: map[string]*cluster{}, started: time.Now(), beat: func() {}}
+	var err error
+	if e.global, err = state.LoadCluster(ctx, opt.Store, state.AllClusters); err != nil {
+		return nil, err
+	}
+	runs, err := state.LoadRuns(ctx, opt.Store)
+	if err != nil {
+		return nil, fmt.Errorf("load runs: %w", err)
+	}
+	for _, o := range opt.Clusters {
+		c, err := newCluster(ctx, e, o)
+		if err != nil {
+			return nil, err
+		}
+		e.clusters[o.Name] = c
+	}
+	for _, r := range runs {
+		c := e.clusters[r.Target.Cluster]
+		if c == nil && r.Open() {
+			return nil, fmt.Errorf("run %s on %s is open in cluster %q, which the configuration no longer names; add it back until the run has ended", r.ID, r.Target.Node, r.Target.Cluster)
+		}
+		if c != nil {
+			c.runs[r.ID] = r
+		}
+	}
+	return e, nil
+}
+
+// Run resumes every open run and guards the clusters until ctx ends; beat is
+// called after every decision and at least every second. It returns after the
+// last worker has stopped at a save point.
+func (e *Engine) Run(ctx context.Context, beat func()) error {
+	e.beat = beat
+	g, ctx := errgroup.WithContext(ctx)
+	for _, c := range e.clusters {
+		c.spawn = func(f func(context.Context)) {
+			g.Go(func() error { f(ctx); return nil })
+		}
+		for _, r := range c.openRuns() {
+			c.startWorker(r, nil)
+		}
+		g.Go(func() error { return c.decideLoop(ctx) })
+	}
+	return g.Wait()
+}
+
+func (e *Engine) cluster(name string) (*cluster, error) {
+	if name == "" && len(e.clusters) == 1 {
+		for _, c := range e.clusters {
+			return c, nil
+		}
+	}
+	if c := e.clusters[name]; c != nil {
+		return c, nil
+	}
+	if name == "" {
+		return nil, &Refusal{Reason: "ClusterRequired", Message: "several clusters are configured; name one with --cluster"}
+	}
+	return nil, &Refusal{Reason: "NoSuchCluster", Message: fmt.Sprintf("no cluster %q is configured", name)}
+}
+
+// paused says why nothing new may be begun in c, "" when it may. // I23
+func (e *Engine) paused(c *cluster) string {
+	e.mu.Lock()
+	all := e.global
+	e.mu.Unlock()
+	c.mu.Lock()
+	one := c.stored
+	c.mu.Unlock()
+	switch {
+	case all.Paused:
+		return "everything is paused by " + all.PausedBy + ": " + all.PausedReason
+	case one.Paused:
+		return "the cluster is paused by " + one.PausedBy + ": " + one.PausedReason
+	}
+	return ""
+}

@@ -1,0 +1,94 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// Event is one thing that happened. Log, metrics and the control API are
+// subscribers of the one stream of them.
+type Event struct {
+	Seq     uint64
+	At      time.Time
+	Type    string // one of the Event* constants
+	Cluster string
+	Node    string
+	Run     string
+	Step    remediate.Step
+	Action  remediate.Action
+	Reason  string
+	Message string
+}
+
+// The types of event. Each is sent on transitions only.
+const (
+	EventStarted  = "Started"  // a run began
+	EventStep     = "Step"     // a run entered a step or an end
+	EventAction   = "Action"   // a run is about to act; the intent is saved
+	EventFailed   = "Failed"   // an action or a save failed; it is tried again
+	EventRefused  = "Refused"  // a gate forbids an action, for a new reason
+	EventOrder    = "Order"    // a person changed something
+	EventView     = "View"     // the view of a cluster became good or bad
+	EventInternal = "Internal" // the daemon itself
+)
+
+const ringSize = 2048
+
+// Stream keeps the newest events and lets readers follow.
+type Stream struct {
+	mu   sync.Mutex
+	ring []Event // at most ringSize, oldest first
+	seq  uint64
+	more chan struct{} // closed and replaced at each event
+	subs []func(Event)
+}
+
+// NewStream makes a stream; each subscriber is called in order with every
+// event, from the goroutine that emitted it, and must not block.
+func NewStream(subscribers ...func(Event)) *Stream {
+	return &Stream{more: make(chan struct{}), subs: subscribers}
+}
+
+// Emit adds an event.
+func (s *Stream) Emit(e Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seq++
+	e.Seq, e.At = s.seq, time.Now().UTC()
+	if len(s.ring) == ringSize {
+		s.ring = append(s.ring[:0], s.ring[1:]...)
+	}
+	s.ring = append(s.ring, e)
+	for _, f := range s.subs {
+		f(e)
+	}
+	close(s.more)
+	s.more = make(chan struct{})
+}
+
+// After gives the events kept with a higher sequence number, waiting for one
+// when there is none; an error only when ctx ends.
+func (s *Stream) After(ctx context.Context, seq uint64) ([]Event, error) {
+	for {
+		s.mu.Lock()
+		var out []Event
+		for _, e := range s.ring {
+			if e.Seq > seq {
+				out = append(out, e)
+			}
+		}
+		more := s.more
+		s.mu.Unlock()
+		if len(out) > 0 {
+			return out, nil
+		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,113 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/state"
+)
+
+func asRefusal(err error) (*Refusal, bool) { return errors.AsType[*Refusal](err) }
+
+// host finds the way to a target's power: the administrator's entry, else the
+// BareMetalHost of its Machine. Errors are *Refusal. // I10
+func (c *cluster) host(ctx context.Context, t remediate.Target) (bmc.Host, error) {
+	if t.Node != "" {
+		h, found, err := c.e.opt.Hosts.Find(ctx, c.opt.Name, t.Node)
+		if err != nil {
+			return h, &Refusal{Reason: hostErrorReason(err, policy.InvalidHost), Message: err.Error()}
+		}
+		if found && h.Password.Empty() && h.Secret != "" { // hosts.d entry with secret: NAMESPACE/NAME
+			h, err = c.withSecret(ctx, h, h.Secret)
+		}
+		if found {
+			return c.sameAddress(h, t, err)
+		}
+	}
+	b := c.bareMetalHost(t)
+	if b == nil {
+		return bmc.Host{}, &Refusal{Reason: policy.NoHost,
+			Message: fmt.Sprintf("no entry in hosts.d for Node %q and no BareMetalHost for Machine %q; add one", t.Node, t.Machine)}
+	}
+	ep, err := bmc.ParseEndpoint(b.Address)
+	if err != nil {
+		return bmc.Host{}, &Refusal{Reason: policy.InvalidHost, Message: "BareMetalHost " + b.Key() + ": " + err.Error()}
+	}
+	h := bmc.Host{
+		Name: c.opt.Name + "/" + b.Key(), Endpoint: ep, IdentityMode: c.opt.IdentityMode, Source: "BareMetalHost " + b.Key(),
+		TLS: bmc.TLS{InsecureSkipVerify: b.DisableCertificateVerification},
+	}
+	h, err = c.withSecret(ctx, h, b.Namespace+"/"+b.CredentialsName)
+	return c.sameAddress(h, t, err)
+}
+
+// sameAddress refuses a host that points elsewhere than when the run began.
+func (c *cluster) sameAddress(h bmc.Host, t remediate.Target, err error) (bmc.Host, error) {
+	if err == nil && t.Address != "" && t.Address != h.Endpoint.String() {
+		err = &Refusal{Reason: policy.InvalidHost,
+			Message: fmt.Sprintf("the BMC address of %s changed from %s to %s during the run", h.Source, t.Address, h.Endpoint)}
+	}
+	return h, err
+}
+
+// withSecret reads user and password from a Secret.
+func (c *cluster) withSecret(ctx context.Context, h bmc.Host, secret string) (bmc.Host, error) {
+	ns, name, _ := strings.Cut(secret, "/")
+	if ns == "" || name == "" {
+		return h, &Refusal{Reason: policy.SecretMissing, Message: h.Source + " names no Secret with its BMC's credentials"}
+	}
+	user, password, err := c.opt.Kube.Credentials(ctx, ns, name)
+	if err != nil {
+		return h, &Refusal{Reason: hostErrorReason(err, policy.SecretMissing), Message: h.Source + ": " + err.Error()}
+	}
+	h.Username, h.Password = user, password
+	return h, nil
+}
+
+func hostErrorReason(err error, fallback policy.Reason) policy.Reason {
+	if r, ok := asRefusal(err); ok {
+		return r.Reason
+	}
+	return fallback
+}
+
+// bareMetalHost finds the target's BareMetalHost in the view.
+func (c *cluster) bareMetalHost(t remediate.Target) *policy.Host {
+	snap := c.opt.Watch.Snapshot()
+	for i := range snap.Hosts {
+		if snap.Hosts[i].Key() == t.BareMetalHost {
+			return &snap.Hosts[i]
+		}
+	}
+	return nil
+}
+
+// pin is the UUID an earlier match stored for this host at this address.
+func (c *cluster) pin(ctx context.Context, h bmc.Host) string {
+	p, err := state.LoadPin(ctx, c.e.opt.Store, h.Name)
+	if err != nil || p.Address != h.Endpoint.String() {
+		return ""
+	}
+	return p.SystemUUID
+}
+
+// storePin remembers a match of Node and BMC, for a later run without a Node.
+// A failure costs only that.
+func (c *cluster) storePin(ctx context.Context, r remediate.Run) {
+	if r.Target.Host == "" || !bmc.UsableUUID(r.Target.SystemUUID) {
+		return
+	}
+	p, err := state.LoadPin(ctx, c.e.opt.Store, r.Target.Host)
+	if err == nil && p.SystemUUID == r.Target.SystemUUID && p.Address == r.Target.Address {
+		return
+	}
+	p.Host, p.Address, p.SystemUUID, p.At = r.Target.Host, r.Target.Address, r.Target.SystemUUID, r.Started
+	if _, err := state.SavePin(ctx, c.e.opt.Store, p); err != nil {
+		c.emit(Event{Type: EventFailed, Node: r.Target.Node, Run: r.ID, Message: "store the identity pin: " + err.Error()})
+	}
+}
