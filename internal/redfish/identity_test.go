@@ -87,6 +87,7 @@ func TestThreeSystems(t *testing.T) {
 		h.PinnedUUID = "00000000-0000-0000-0000-000000000000"
 		_, err := open(t, h, timing).Read(t.Context())
 		failed(t, err, bmc.KindIdentity)
+		assert.Contains(t, err.Error(), "pin a UUID")
 	})
 	t.Run("two claim the UUID", func(t *testing.T) {
 		sim, h := three(t)

@@ -30,6 +30,7 @@ func TestReadGivesStateAndIdentity(t *testing.T) {
 	assert.Equal(t, r.Session, again.Session)
 	assert.Equal(t, 4, c.Requests(), "warm: one request")
 	assert.Len(t, sim.Requests(), 4, "the service counts the same")
+	assert.Equal(t, 1, sim.Connections(), "one TLS handshake")
 }
 
 func TestOffAndOn(t *testing.T) {

@@ -169,3 +169,28 @@ func TestSessionNumbersAreNotShared(t *testing.T) {
 	assert.Len(t, seen, 3)
 	assert.Zero(t, sim.OpenSessions())
 }
+
+// What a BMC allowed before a restart is not what it allows after.
+func TestAllowedTypesAreReadAgainAfterARestart(t *testing.T) {
+	for name, restart := range map[string]func(*redfishsim.Server, *redfish.Client){
+		"session gone": func(sim *redfishsim.Server, _ *redfish.Client) { sim.ExpireSessions() },
+		"no answer": func(sim *redfishsim.Server, c *redfish.Client) {
+			sim.Faults(func(f *redfishsim.Faults) { f.Latency = 300 * time.Millisecond })
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			_, err := c.Read(ctx)
+			failed(t, err, bmc.KindUnreachable)
+			sim.Faults(func(f *redfishsim.Faults) { f.Latency = 0 })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sim, c := one(t)
+			read(t, c)
+			sim.Quirks(func(q *redfishsim.Quirks) { q.ResetTypes = []string{"On", "GracefulShutdown"} })
+			restart(sim, c)
+			_, err := c.Send(t.Context(), bmc.CommandOff)
+			failed(t, err, bmc.KindUnsupported)
+			assert.True(t, sim.Power())
+		})
+	}
+}

@@ -42,6 +42,13 @@ func (s *Server) Count(method, pathPrefix string) int {
 	return n
 }
 
+// Connections is how many TCP connections were accepted since the start.
+func (s *Server) Connections() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.conns
+}
+
 // record logs r. s.mu is held.
 func (s *Server) record(r *http.Request) {
 	auth := "none"

@@ -29,6 +29,7 @@ type Server struct {
 	sessions map[string]string // ID -> token
 	logins   int
 	requests []Request
+	conns    int
 }
 
 // Start runs a service until Stop.
@@ -69,6 +70,13 @@ func (s *Server) serve() error {
 		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{s.id.cert}, MinVersion: tls.VersionTLS12},
 		// Refused handshakes are what tests provoke, not news.
 		ErrorLog: log.New(io.Discard, "", 0),
+		ConnState: func(_ net.Conn, state http.ConnState) {
+			if state == http.StateNew {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				s.conns++
+			}
+		},
 		// BMCs speak HTTP/1.1, and a cut connection must cut one client only.
 		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){},
 	}
