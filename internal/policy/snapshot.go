@@ -12,6 +12,8 @@ type Snapshot struct {
 	// Leases is keyed by Node name.
 	Leases map[string]Lease
 	Hosts  []Host
+	// OpenRuns maps a Machine's "namespace/name" to the run that is open on it.
+	OpenRuns map[string]string
 	// Requests are the remediation requests that exist already.
 	Requests []ObjectKey
 	// Errors are the objects that could not be decoded.

@@ -1,0 +1,86 @@
+package policy
+
+import (
+	"fmt"
+	"time"
+)
+
+// Explain turns what the checks found about one Node into gates. Where several
+// checks cover it, the one that is closest to acting is explained. Together
+// with Guards this is the whole answer to "why is it fenced, or not".
+func Explain(r Report, node string) []Gate {
+	c, t := closest(&r, node)
+	if t == nil {
+		return []Gate{gate("check", false, NotCovered, "no check covers "+node, "covered by a check", "checks")}
+	}
+	source := "check " + key(c.Namespace, c.Name)
+	gates := []Gate{
+		gate("check", true, "", string(c.State), string(StateActive), source),
+		gate("verdict", t.Verdict == Unhealthy, NotUnhealthy, verdictText(t), string(Unhealthy), source).until(t.pendingUntil()),
+		gate("limit", c.Allowed, ShortCircuit, fmt.Sprintf("%d of %d not healthy", c.Expected-c.Healthy, c.Expected),
+			fmt.Sprintf("at most %d (%s)", c.MaxUnhealthy, c.Limit), source),
+	}
+	for _, reason := range t.Refusals {
+		if reason == ShortCircuit {
+			continue // it is the limit's gate
+		}
+		g := gate("target", false, reason, t.Message, string(t.Action), source)
+		if reason == NodeAlive {
+			g.Until = t.Due
+		}
+		gates = append(gates, g)
+	}
+	return gates
+}
+
+// Target finds what the checks found about one Node: the check that is closest
+// to acting on it. It is false when no check covers the Node.
+func (r *Report) Target(node string) (CheckReport, TargetReport, bool) {
+	c, t := closest(r, node)
+	if t == nil {
+		return CheckReport{}, TargetReport{}, false
+	}
+	return *c, *t, true
+}
+
+func closest(r *Report, node string) (check *CheckReport, target *TargetReport) {
+	for i := range r.Checks {
+		c := &r.Checks[i]
+		for j := range c.Targets {
+			t := &c.Targets[j]
+			if t.Node == node && node != "" && (target == nil || t.closerThan(target)) {
+				check, target = c, t
+			}
+		}
+	}
+	return check, target
+}
+
+// closerThan orders targets by how near they are to being acted on.
+func (t *TargetReport) closerThan(o *TargetReport) bool {
+	a, b := nearness[t.Verdict], nearness[o.Verdict]
+	switch {
+	case a != b:
+		return a > b
+	case t.Verdict == Pending:
+		return !t.Due.IsZero() && (o.Due.IsZero() || t.Due.Before(o.Due))
+	}
+	return len(t.Refusals) < len(o.Refusals)
+}
+
+var nearness = map[Verdict]int{Unhealthy: 4, Pending: 3, Indeterminate: 2, Healthy: 1}
+
+func verdictText(t *TargetReport) string {
+	if t.Message == "" {
+		return string(t.Verdict)
+	}
+	return fmt.Sprintf("%s: %s", t.Verdict, t.Message)
+}
+
+// pendingUntil is when the running clock ends; zero when none runs.
+func (t *TargetReport) pendingUntil() time.Time {
+	if t.Verdict != Pending {
+		return time.Time{}
+	}
+	return t.Due
+}

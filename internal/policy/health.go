@@ -1,0 +1,114 @@
+package policy
+
+import (
+	"fmt"
+	"time"
+)
+
+// judge applies the lineage's health rules to one target; the first that
+// matches wins. docs/policy.md has a row for each.
+func (t *TargetReport) judge(c *Check, m *Machine, n *Node, gone bool, now time.Time) {
+	switch {
+	case m.Phase == "Failed":
+		t.set(Unhealthy, MachineFailed, "the Machine's phase is Failed")
+	case m.NodeName == "":
+		t.judgeStartup(c, m, now)
+	case gone:
+		// No grace: the Machine had a Node, and someone removed it.
+		t.set(Unhealthy, NodeNotFound, fmt.Sprintf("Node %s does not exist", m.NodeName))
+	case n == nil:
+		t.set(Indeterminate, Undecodable, fmt.Sprintf("Node %s could not be decoded", m.NodeName))
+	case t.judgeConditions(c, n, now):
+	case m.Deleting:
+		t.set(Indeterminate, Deleting, "the Machine is being deleted")
+	case m.ExternalRemediationRequested:
+		// The lineage counts it as not healthy until the request is cleared, so
+		// that hosts in flight weigh on the limit.
+		t.set(Indeterminate, UnderRemediation, "the Machine's remediation has been requested")
+	default:
+		t.set(Healthy, "", "")
+	}
+}
+
+// judgeStartup judges a Machine that no Node has joined for yet. Its clock is
+// the last status write, not the Machine's age.
+func (t *TargetReport) judgeStartup(c *Check, m *Machine, now time.Time) {
+	switch {
+	case c.StartupTimeout == 0:
+		t.set(Indeterminate, StartupCheckDisabled, "no Node has joined, and nodeStartupTimeout is 0")
+	case m.LastUpdated.IsZero():
+		// Without a clock it can never time out; look again after a full timeout.
+		t.set(Pending, NodeStartupTimeout, "no Node has joined, and the Machine has no status.lastUpdated yet")
+		t.Timeout = c.StartupTimeout
+		t.RecheckAfterSeconds = wholeSeconds(c.StartupTimeout)
+	case expired(m.LastUpdated, c.StartupTimeout, now):
+		t.set(Unhealthy, NodeStartupTimeout, fmt.Sprintf("no Node has joined since %s, longer than %s",
+			stamp(m.LastUpdated), c.StartupTimeout))
+		t.Since, t.Timeout = m.LastUpdated, c.StartupTimeout
+	default:
+		t.set(Pending, NodeStartupTimeout, fmt.Sprintf("no Node has joined since %s, allowed for %s",
+			stamp(m.LastUpdated), c.StartupTimeout))
+		t.wait(m.LastUpdated, c.StartupTimeout, now)
+	}
+}
+
+// judgeConditions judges the Node by the check's conditions, any of which is
+// enough. It is false when none of them matches.
+func (t *TargetReport) judgeConditions(c *Check, n *Node, now time.Time) bool {
+	waiting := false
+	for _, u := range c.Conditions {
+		seen, ok := n.condition(u.Type)
+		if !ok || seen.Status != u.Status {
+			continue
+		}
+		since := seen.LastTransition
+		if expired(since, u.Timeout, now) {
+			t.Due, t.RecheckAfterSeconds = time.Time{}, 0
+			t.set(Unhealthy, NodeCondition, fmt.Sprintf("%s is %s since %s, longer than %s",
+				u.Type, u.Status, stamp(since), u.Timeout))
+			t.Since, t.Timeout = since, u.Timeout
+			return true
+		}
+		if !waiting || deadline(since, u.Timeout).Before(t.Due) {
+			t.set(Pending, NodeCondition, fmt.Sprintf("%s is %s since %s, allowed for %s",
+				u.Type, u.Status, stamp(since), u.Timeout))
+			t.wait(since, u.Timeout, now)
+		}
+		waiting = true
+	}
+	return waiting
+}
+
+func (t *TargetReport) set(v Verdict, r Reason, message string) {
+	t.Verdict, t.Reason, t.Message = v, r, message
+}
+
+// wait notes the running clock: to the instant for the daemon's timer, and
+// with the lineage's rounding for the report.
+func (t *TargetReport) wait(since time.Time, timeout time.Duration, now time.Time) {
+	t.Since, t.Timeout, t.Due = since, timeout, deadline(since, timeout)
+	t.RecheckAfterSeconds = int((since.Add(timeout).Sub(now) + time.Second) / time.Second)
+}
+
+// expired: a timeout is over strictly after its instant. A zero since is
+// infinitely old, one in the future extends the wait.
+func expired(since time.Time, timeout time.Duration, now time.Time) bool {
+	return since.IsZero() || since.Add(timeout).Before(now)
+}
+
+// deadline is the first instant at which expired holds.
+func deadline(since time.Time, timeout time.Duration) time.Time {
+	return since.Add(timeout + 1)
+}
+
+// wholeSeconds rounds up.
+func wholeSeconds(d time.Duration) int {
+	return int((d + time.Second - 1) / time.Second)
+}
+
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return "an unknown time"
+	}
+	return t.UTC().Format(time.RFC3339)
+}

@@ -1,0 +1,51 @@
+package policy
+
+// claim is one check's interest in a Machine.
+type claim struct {
+	check  *CheckReport
+	target *TargetReport
+}
+
+// refuseOverlaps settles what happens where several checks cover one Machine:
+// the most restrictive wins. A closed gate of any of them closes it for all,
+// and of two different actions the gentler one stands.
+func refuseOverlaps(r *Report) {
+	if len(r.Checks) < 2 {
+		return
+	}
+	claims := map[string][]claim{}
+	for i := range r.Checks {
+		c := &r.Checks[i]
+		for j := range c.Targets {
+			t := &c.Targets[j]
+			claims[t.Machine] = append(claims[t.Machine], claim{c, t})
+		}
+	}
+	for _, group := range claims {
+		if len(group) > 1 {
+			settle(group)
+		}
+	}
+}
+
+func settle(group []claim) {
+	gentlest, closed := severity[DeleteMachine], false
+	for _, g := range group {
+		closed = closed || !g.check.Allowed
+		if g.target.Action != None {
+			gentlest = min(gentlest, severity[g.target.Action])
+		}
+	}
+	for _, g := range group {
+		if g.target.Action == None {
+			continue
+		}
+		if closed && g.check.Allowed || severity[g.target.Action] > gentlest {
+			g.target.refuse(Overlap)
+		}
+	}
+}
+
+// severity orders the actions: a power cycle keeps the disks, a request leaves
+// the choice to another controller, a deletion is final.
+var severity = map[Action]int{PowerCycle: 1, CreateRequest: 2, DeleteMachine: 3}
