@@ -102,7 +102,7 @@ func replay(t *testing.T, suiteID int, datagrams []ipmisim.Datagram) {
 	assert.Equal(t, commands, replies)
 }
 
-func readSession(t *testing.T, path string) []ipmisim.Datagram {
+func readSession(t testing.TB, path string) []ipmisim.Datagram {
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
 	var all []ipmisim.Datagram

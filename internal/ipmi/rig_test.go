@@ -34,7 +34,7 @@ func missing(t *testing.T, why string) {
 func startGo(t *testing.T, o ipmisim.Options) *ipmisim.GoBMC {
 	t.Helper()
 	o.UUID = guid
-	b, err := ipmisim.StartGo(t.Context(), o)
+	b, err := again(o, func() (*ipmisim.GoBMC, error) { return ipmisim.StartGo(t.Context(), o) })
 	require.NoError(t, err)
 	t.Cleanup(b.Stop)
 	return b
@@ -43,13 +43,23 @@ func startGo(t *testing.T, o ipmisim.Options) *ipmisim.GoBMC {
 func startDebian(t *testing.T, o ipmisim.Options) *ipmisim.DebianBMC {
 	t.Helper()
 	o.UUID = guid
-	b, err := ipmisim.StartDebian(t.Context(), o)
+	b, err := again(o, func() (*ipmisim.DebianBMC, error) { return ipmisim.StartDebian(t.Context(), o) })
 	if errors.Is(err, ipmisim.ErrNoDebianSim) {
 		missing(t, err.Error())
 	}
 	require.NoError(t, err)
 	t.Cleanup(b.Stop)
 	return b
+}
+
+// again starts a BMC, if need be several times when its port is given: a client
+// of another test may have been given that port for a moment.
+func again[B any](o ipmisim.Options, start func() (B, error)) (b B, err error) {
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		if b, err = start(); err == nil || o.Addr == "" || time.Now().After(end) {
+			return b, err
+		}
+	}
 }
 
 // peer is one kind of BMC under test.

@@ -1,0 +1,188 @@
+package ipmi
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/test/ipmisim"
+)
+
+// silent is a BMC that never answers.
+func silent(t *testing.T) string {
+	t.Helper()
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn.LocalAddr().String()
+}
+
+// lasted asserts how long an operation took, give or take a busy machine.
+func lasted(t *testing.T, begun time.Time, want time.Duration) {
+	t.Helper()
+	took := time.Since(begun)
+	assert.GreaterOrEqual(t, took, want)
+	assert.Less(t, took, want+300*time.Millisecond)
+}
+
+func TestSilentBMCTakesTheDeadline(t *testing.T) {
+	t.Parallel()
+	h := hostAt(t, silent(t))
+	ctx, cancel := context.WithTimeout(t.Context(), 700*time.Millisecond)
+	defer cancel()
+	begun := time.Now()
+	_, err := New(h, timing).Read(ctx)
+	lasted(t, begun, 700*time.Millisecond)
+	assert.Equal(t, bmc.KindUnreachable, bmc.KindOf(err))
+	assert.ErrorIs(t, err, context.DeadlineExceeded)
+
+	begun = time.Now()
+	_, err = New(h, bmc.Timing{ReadTimeout: time.Minute, SendTimeout: 400 * time.Millisecond}).Send(t.Context(), bmc.CommandOff)
+	lasted(t, begun, 400*time.Millisecond)
+	var e *bmc.Error
+	require.ErrorAs(t, err, &e)
+	assert.Equal(t, bmc.SentNo, e.Sent, "no session was ever open")
+	assert.Equal(t, h.Endpoint.HostPort(), e.Addr)
+}
+
+func TestCancelIsHonouredAtOnce(t *testing.T) {
+	t.Parallel()
+	c := New(hostAt(t, silent(t)), timing)
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(150*time.Millisecond, cancel)
+	begun := time.Now()
+	_, err := c.Read(ctx)
+	lasted(t, begun, 150*time.Millisecond)
+	assert.ErrorIs(t, err, context.Canceled)
+
+	relay := relayTo(t, startGo(t, ipmisim.Options{}))
+	warm := clientAt(t, relay.Addr())
+	_, err = warm.Read(t.Context())
+	require.NoError(t, err)
+	asked := relay.Asked()
+	_, err = warm.Send(ctx, bmc.CommandOff)
+	assert.ErrorIs(t, err, context.Canceled)
+	assert.Equal(t, asked, relay.Asked(), "nothing is sent for a caller that has gone")
+	r, err := warm.Read(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, bmc.On, r.State)
+}
+
+func TestClosedPort(t *testing.T) {
+	t.Parallel()
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, conn.Close())
+	c := New(hostAt(t, conn.LocalAddr().String()), timing)
+	begun := time.Now()
+	_, err = c.Read(t.Context())
+	assert.Equal(t, bmc.KindRefused, bmc.KindOf(err), "%v", err)
+	assert.Less(t, time.Since(begun), time.Second)
+}
+
+func TestPortClosesUnderASession(t *testing.T) {
+	t.Parallel()
+	b := startGo(t, ipmisim.Options{})
+	c := clientAt(t, b.Addr())
+	before, err := c.Read(t.Context())
+	require.NoError(t, err)
+	b.Stop()
+	_, err = c.Read(t.Context())
+	assert.Equal(t, bmc.KindRefused, bmc.KindOf(err), "%v", err)
+
+	again := startGo(t, ipmisim.Options{Addr: b.Addr()})
+	after, err := c.Read(t.Context())
+	require.NoError(t, err)
+	assert.NotEqual(t, before.Session, after.Session, "a BMC that restarted voids a proof")
+	assert.Equal(t, 1, again.Counts().Status)
+}
+
+// TestBMCForgetsTheSession restarts the BMC between two reads, unnoticed.
+func TestBMCForgetsTheSession(t *testing.T) {
+	onPeers(t, ipmisim.Options{}, func(t *testing.T, p peer, b ipmisim.BMC) {
+		c := clientAt(t, b.Addr())
+		before, err := c.Read(t.Context())
+		require.NoError(t, err)
+		b.Stop()
+		p.start(t, ipmisim.Options{Addr: b.Addr()})
+		after, err := c.Read(t.Context())
+		require.NoError(t, err)
+		assert.NotEqual(t, before.Session, after.Session)
+		assert.Equal(t, before.Identity, after.Identity)
+	})
+}
+
+func TestSessionsOfTwoClientsDiffer(t *testing.T) {
+	b := startGo(t, ipmisim.Options{})
+	r1, err := clientAt(t, b.Addr()).Read(t.Context())
+	require.NoError(t, err)
+	r2, err := clientAt(t, b.Addr()).Read(t.Context())
+	require.NoError(t, err)
+	assert.NotEqual(t, r1.Session, r2.Session)
+}
+
+func TestIdleSessionIsReplaced(t *testing.T) {
+	b := startGo(t, ipmisim.Options{})
+	c := clientAt(t, b.Addr())
+	before, err := c.Read(t.Context())
+	require.NoError(t, err)
+	c.session.used = time.Now().Add(-idleLimit - time.Second)
+	after, err := c.Read(t.Context())
+	require.NoError(t, err)
+	assert.NotEqual(t, before.Session, after.Session)
+	assert.Eventually(t, func() bool { return b.Sessions() == 1 }, 2*time.Second, 5*time.Millisecond,
+		"the old one was closed on the BMC")
+}
+
+func TestNoSessionLeft(t *testing.T) {
+	b := startGo(t, ipmisim.Options{})
+	var first *Client
+	for range 4 { // as many as go-ipmi's server has
+		c := clientAt(t, b.Addr())
+		_, err := c.Read(t.Context())
+		require.NoError(t, err)
+		if first == nil {
+			first = c
+		}
+	}
+	c := clientAt(t, b.Addr())
+	_, err := c.Read(t.Context())
+	assert.Equal(t, bmc.KindSessions, bmc.KindOf(err), "%v", err)
+	var e *bmc.Error
+	require.True(t, errors.As(err, &e))
+	assert.True(t, e.Retryable())
+	require.NoError(t, first.Close(t.Context()))
+	_, err = c.Read(t.Context())
+	assert.NoError(t, err, "Close freed a session")
+}
+
+func TestCloseAfterTheCallerHasGone(t *testing.T) {
+	b := startGo(t, ipmisim.Options{})
+	c := clientAt(t, b.Addr())
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err := c.Read(ctx)
+	require.NoError(t, err)
+	require.Equal(t, 1, b.Sessions())
+	cancel()
+	require.NoError(t, c.Close(ctx))
+	assert.Eventually(t, func() bool { return b.Sessions() == 0 }, 2*time.Second, 5*time.Millisecond)
+}
+
+func TestCloseOfASilentBMC(t *testing.T) {
+	t.Parallel()
+	relay := relayTo(t, startGo(t, ipmisim.Options{}))
+	c := clientAt(t, relay.Addr())
+	_, err := c.Read(t.Context())
+	require.NoError(t, err)
+	relay.Filter(func(ipmisim.Datagram) []ipmisim.Datagram { return nil })
+	begun := time.Now()
+	assert.Equal(t, bmc.KindUnreachable, bmc.KindOf(c.Close(t.Context())))
+	assert.Less(t, time.Since(begun), 2300*time.Millisecond)
+	assert.NoError(t, c.Close(t.Context()), "nothing is left to close")
+}

@@ -1,0 +1,200 @@
+package ipmi
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/test/ipmisim"
+)
+
+// kinds are all datagrams that one cold power off is made of.
+var kinds = []struct {
+	name    string
+	payload int
+	fromBMC bool
+}{
+	{"open session request", ipmisim.PayloadOpenRequest, false},
+	{"open session response", ipmisim.PayloadOpenResponse, true},
+	{"RAKP 1", ipmisim.PayloadRAKP1, false},
+	{"RAKP 2", ipmisim.PayloadRAKP2, true},
+	{"RAKP 3", ipmisim.PayloadRAKP3, false},
+	{"RAKP 4", ipmisim.PayloadRAKP4, true},
+	{"command", ipmisim.PayloadIPMI, false},
+	{"reply", ipmisim.PayloadIPMI, true},
+}
+
+// onNetworks runs fn for each kind of datagram and each kind of BMC.
+func onNetworks(t *testing.T, fn func(t *testing.T, b ipmisim.BMC, r *ipmisim.Relay, is func(ipmisim.Datagram) bool)) {
+	for _, k := range kinds {
+		t.Run(k.name, func(t *testing.T) {
+			t.Parallel()
+			onPeers(t, ipmisim.Options{}, func(t *testing.T, _ peer, b ipmisim.BMC) {
+				fn(t, b, relayTo(t, b), func(d ipmisim.Datagram) bool {
+					return d.FromBMC == k.fromBMC && d.Payload() == k.payload
+				})
+			})
+		})
+	}
+}
+
+// offAndOn reads On, switches off, reads Off, and switches on again.
+func offAndOn(t *testing.T, c *Client, b ipmisim.BMC) {
+	t.Helper()
+	r, err := c.Read(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, bmc.On, r.State)
+	_, err = c.Send(t.Context(), bmc.CommandOff)
+	require.NoError(t, err)
+	require.False(t, b.Power())
+	r, err = c.Read(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, bmc.Off, r.State)
+	_, err = c.Send(t.Context(), bmc.CommandOn)
+	require.NoError(t, err)
+	require.True(t, b.Power())
+	require.NoError(t, c.Close(t.Context()))
+}
+
+func TestEachDatagramLostOnce(t *testing.T) {
+	onNetworks(t, func(t *testing.T, b ipmisim.BMC, r *ipmisim.Relay, is func(ipmisim.Datagram) bool) {
+		lost := false
+		r.Filter(func(d ipmisim.Datagram) []ipmisim.Datagram {
+			if !lost && is(d) {
+				lost = true
+				return nil
+			}
+			return []ipmisim.Datagram{d}
+		})
+		offAndOn(t, clientAt(t, r.Addr()), b)
+	})
+}
+
+func TestEachDatagramDoubledOnce(t *testing.T) {
+	onNetworks(t, func(t *testing.T, b ipmisim.BMC, r *ipmisim.Relay, is func(ipmisim.Datagram) bool) {
+		doubled := false
+		r.Filter(func(d ipmisim.Datagram) []ipmisim.Datagram {
+			if !doubled && is(d) {
+				doubled = true
+				return []ipmisim.Datagram{d, d}
+			}
+			return []ipmisim.Datagram{d}
+		})
+		offAndOn(t, clientAt(t, r.Addr()), b)
+	})
+}
+
+// TestEachDatagramLate holds the first datagram of a kind back until the next
+// of that kind has passed: it arrives out of order, when it is of no more use.
+func TestEachDatagramLate(t *testing.T) {
+	onNetworks(t, func(t *testing.T, b ipmisim.BMC, r *ipmisim.Relay, is func(ipmisim.Datagram) bool) {
+		var held *ipmisim.Datagram
+		done := false
+		r.Filter(func(d ipmisim.Datagram) []ipmisim.Datagram {
+			switch {
+			case done || !is(d):
+				return []ipmisim.Datagram{d}
+			case held == nil:
+				held = &d
+				return nil
+			}
+			done = true
+			return []ipmisim.Datagram{d, *held}
+		})
+		offAndOn(t, clientAt(t, r.Addr()), b)
+	})
+}
+
+func TestRoundTrips(t *testing.T) {
+	onPeers(t, ipmisim.Options{}, func(t *testing.T, p peer, b ipmisim.BMC) {
+		relay := relayTo(t, b)
+		h := hostAt(t, relay.Addr())
+		h.CipherSuites = []int{p.suite}
+		at := 0
+		expect := func(want int, what string) {
+			t.Helper()
+			assert.Equal(t, want, relay.Asked()-at, what)
+			at = relay.Asked()
+		}
+		read := func(c *Client) {
+			t.Helper()
+			_, err := c.Read(t.Context())
+			require.NoError(t, err)
+		}
+		off := func(c *Client) {
+			t.Helper()
+			_, err := c.Send(t.Context(), bmc.CommandOff)
+			require.NoError(t, err)
+		}
+		c := New(h, timing)
+		read(c)
+		expect(4, "status, cold")
+		read(c)
+		expect(1, "status, warm")
+		off(c)
+		read(c)
+		expect(3, "first off in a session raises the privilege, and one confirm")
+		off(c)
+		read(c)
+		expect(2, "off and one confirm, warm")
+		require.NoError(t, c.Close(t.Context()))
+		expect(1, "close")
+
+		c = New(h, timing)
+		off(c)
+		read(c)
+		expect(6, "off and one confirm, cold")
+		require.NoError(t, c.Close(t.Context()))
+	})
+}
+
+func TestRememberedSuite(t *testing.T) {
+	b := startGo(t, ipmisim.Options{Suites: []int{3}})
+	relay := relayTo(t, b)
+	c := clientAt(t, relay.Addr())
+	for _, want := range []int{5, 4} {
+		at := relay.Asked()
+		_, err := c.Read(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, want, relay.Asked()-at, "suite 17 is refused once only")
+		require.NoError(t, c.Close(t.Context()))
+		at = relay.Asked()
+		require.NoError(t, c.Close(t.Context()), "again")
+		assert.Equal(t, at, relay.Asked())
+	}
+}
+
+// TestLossyNetwork loses one datagram in ten each way, for eight hosts at once.
+func TestLossyNetwork(t *testing.T) {
+	var wg sync.WaitGroup
+	for host := range 8 {
+		b := startGo(t, ipmisim.Options{})
+		r := relayTo(t, b)
+		n := host
+		r.Filter(func(d ipmisim.Datagram) []ipmisim.Datagram {
+			if n++; n%10 == 0 {
+				return nil
+			}
+			return []ipmisim.Datagram{d}
+		})
+		wg.Go(func() {
+			c := New(hostAt(t, r.Addr()), bmc.Timing{ReadTimeout: 10 * time.Second, SendTimeout: 10 * time.Second})
+			defer c.drop()
+			for i := range 5 {
+				_, err := c.Send(t.Context(), bmc.CommandOff)
+				assert.NoError(t, err, fmt.Sprintf("host %d, round %d", host, i))
+				reading, err := c.Read(t.Context())
+				assert.NoError(t, err)
+				assert.Equal(t, bmc.Off, reading.State)
+				_, err = c.Send(t.Context(), bmc.CommandOn)
+				assert.NoError(t, err)
+			}
+		})
+	}
+	wg.Wait()
+}
