@@ -58,7 +58,7 @@ func (c *cluster) target(snap *policy.Snapshot, m *policy.Machine, n *policy.Nod
 	}
 	if m != nil {
 		t.Namespace, t.Machine, t.MachineUID = m.Namespace, m.Name, m.UID
-		if h, ok := policy.HostFor(*m, snap.Hosts); ok {
+		if h, err := policy.HostFor(*m, snap.Hosts); err == nil { // without one, hosts.d may know the way
 			t.BareMetalHost = h.Key()
 		}
 	}

@@ -166,9 +166,9 @@ func (e *Engine) cluster(name string) (*cluster, error) {
 		return c, nil
 	}
 	if name == "" {
-		return nil, &Refusal{Reason: "ClusterRequired", Message: "several clusters are configured; name one with --cluster"}
+		return nil, &Refusal{Reason: ClusterRequired, Message: "several clusters are configured; name one with --cluster"}
 	}
-	return nil, &Refusal{Reason: "NoSuchCluster", Message: fmt.Sprintf("no cluster %q is configured", name)}
+	return nil, &Refusal{Reason: NoSuchCluster, Message: fmt.Sprintf("no cluster %q is configured", name)}
 }
 
 // paused says why nothing new may be begun in c, "" when it may. // I23

@@ -93,11 +93,17 @@ func (c *cluster) manual(o Order) (applicant, error) {
 	return applicant{key: "manual|" + o.Node, draft: r, node: n}, nil
 }
 
-// NoSuchNode is the reason when an order names a Node nobody knows.
-const NoSuchNode policy.Reason = "NoSuchNode"
-
-// NoRun is the reason when an order needs an open run and there is none.
-const NoRun policy.Reason = "NoRun"
+// The reasons of orders that name something which is not there.
+const (
+	// NoSuchNode: an order names a Node nobody knows.
+	NoSuchNode policy.Reason = "NoSuchNode"
+	// NoSuchCluster: an order names a cluster that is not configured.
+	NoSuchCluster policy.Reason = "NoSuchCluster"
+	// ClusterRequired: several clusters are configured and none was named.
+	ClusterRequired policy.Reason = "ClusterRequired"
+	// NoRun: an order needs an open run and there is none.
+	NoRun policy.Reason = "NoRun"
+)
 
 func machineOf(snap *policy.Snapshot, node string) *policy.Machine {
 	for i := range snap.Machines {

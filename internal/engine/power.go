@@ -15,7 +15,7 @@ type PowerTiming struct {
 }
 
 const (
-	sendTimeout  = 10 * time.Second // one command
+	SendTimeout  = 10 * time.Second // one command
 	closeTimeout = 2 * time.Second  // ending a session
 	proofMaxAge  = 5 * time.Second  // I1
 )
@@ -50,7 +50,7 @@ func (s *session) read(ctx context.Context) (bmc.Reading, error) {
 
 // send gives a command. Readings from before it prove nothing about it.
 func (s *session) send(ctx context.Context, c bmc.Command) error {
-	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
+	ctx, cancel := context.WithTimeout(ctx, SendTimeout)
 	defer cancel()
 	_, err := s.power.Send(ctx, c)
 	s.proof = s.proof.Reset()

@@ -1,0 +1,27 @@
+package main
+
+import (
+	"context"
+
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/k8swatch"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// watch and kube are a cluster as the engine sees it: the names of k8swatch
+// turned into the engine's.
+type watch struct{ *k8swatch.Cluster }
+
+// View implements engine.Watch.
+func (w watch) View() engine.View {
+	v := w.Cluster.View()
+	return engine.View{Synced: v.Synced, Age: v.Age, Since: v.Since, Skew: v.Skew, Problem: v.Problem}
+}
+
+type kube struct{ *k8swatch.Cluster }
+
+// Look implements engine.Kube.
+func (k kube) Look(ctx context.Context, r remediate.Run, backups [][]byte) engine.Fresh {
+	l := k.Cluster.Look(ctx, r, backups)
+	return engine.Fresh{Seen: l.Seen, Node: l.FreshNode, Machine: l.FreshMachine, Err: l.Err}
+}

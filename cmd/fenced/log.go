@@ -1,0 +1,52 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/coreos/go-systemd/v22/journal"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/fenced/fenced/internal/engine"
+)
+
+// newLogger writes to stderr: without timestamps under the journal, which adds
+// its own, and with them elsewhere.
+func newLogger(level string) (*zap.Logger, error) {
+	lvl, err := zapcore.ParseLevel(level)
+	if err != nil {
+		return nil, fmt.Errorf("log level %q: %w", level, err)
+	}
+	enc := zap.NewProductionEncoderConfig()
+	enc.EncodeTime = zapcore.RFC3339NanoTimeEncoder
+	if in, err := journal.StderrIsJournalStream(); err == nil && in {
+		enc.TimeKey = zapcore.OmitKey
+	}
+	core := zapcore.NewCore(zapcore.NewJSONEncoder(enc), zapcore.Lock(os.Stderr), lvl)
+	return zap.New(core), nil
+}
+
+// logEvents is the log as a subscriber of the engine's events. The keys are
+// fixed: operators grep for them.
+func logEvents(log *zap.Logger) func(engine.Event) {
+	return func(e engine.Event) {
+		level := zapcore.InfoLevel
+		switch {
+		case e.Type == engine.EventFailed, e.Type == engine.EventView && e.Message != "":
+			level = zapcore.WarnLevel
+		case e.Type == engine.EventStep && string(e.Step) == "Held":
+			level = zapcore.ErrorLevel // a human is needed
+		}
+		fields := []zap.Field{zap.String("event", e.Type)}
+		for _, f := range []struct{ key, value string }{
+			{"cluster", e.Cluster}, {"node", e.Node}, {"run", e.Run}, {"step", string(e.Step)},
+			{"action", string(e.Action)}, {"reason", e.Reason},
+		} {
+			if f.value != "" {
+				fields = append(fields, zap.String(f.key, f.value))
+			}
+		}
+		log.Log(level, e.Message, fields...)
+	}
+}

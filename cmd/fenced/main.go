@@ -1,0 +1,87 @@
+// Command fenced is the daemon that power-fences dead Kubernetes nodes and
+// brings them back. It is started by systemd and driven with fencectl.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/fenced/fenced/internal/config"
+)
+
+// version is set by the linker.
+var version = "development"
+
+// The exit statuses, as design/cli.md of the project fixes them.
+const (
+	exitOK      = 0
+	exitRunTime = 1
+	exitUsage   = 2
+	exitConfig  = 78 // EX_CONFIG: systemd does not restart on it
+)
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+// settings collects repeated --set KEY=VALUE flags.
+type settings []string
+
+func (s *settings) String() string     { return strings.Join(*s, " ") }
+func (s *settings) Set(v string) error { *s = append(*s, v); return nil }
+
+func run(args []string, stdout, stderr io.Writer) int {
+	flags := flag.NewFlagSet("fenced", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	file := flags.String("config", config.DefaultFile, "configuration file; conf.d/*.yaml beside it is merged over it")
+	check := flags.Bool("check-config", false, "check the configuration files and exit")
+	flags.BoolVar(check, "t", false, "short for --check-config")
+	show := flags.Bool("version", false, "print the version and exit")
+	var set settings
+	flags.Var(&set, "set", "override one key, for example --set guards.quietPeriod=0s (repeatable)")
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return exitOK
+		}
+		return exitUsage
+	}
+	switch {
+	case flags.NArg() > 0:
+		fmt.Fprintf(stderr, "fenced: unexpected argument %q\nhint: fencectl is the tool for people; fenced takes only flags\n", flags.Arg(0))
+		return exitUsage
+	case *show:
+		fmt.Fprintln(stdout, "fenced", version)
+		return exitOK
+	}
+	if err := config.Check(*file, checkPolicies, set...); err != nil {
+		fmt.Fprintf(stderr, "fenced: %v\n", err)
+		return exitConfig
+	}
+	if *check {
+		fmt.Fprintln(stdout, "the configuration is good")
+		return exitOK
+	}
+	if err := serve(*file, set); err != nil {
+		fmt.Fprintf(stderr, "fenced: %v\n", err)
+		return exitRunTime
+	}
+	return exitOK
+}
+
+// serve runs the daemon until SIGTERM or SIGINT; a second signal ends it at
+// once.
+func serve(file string, set []string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	context.AfterFunc(ctx, stop) // the second signal finds the default action
+	d, err := build(ctx, file, set)
+	if err != nil {
+		return err
+	}
+	return d.run(ctx)
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// metrics is the numbers as a subscriber of the engine's events, and, at each
+// scrape, of its status. No label names a node: clusters are large.
+type metrics struct {
+	registry *prometheus.Registry
+	results  *prometheus.CounterVec
+	refusals *prometheus.CounterVec
+	failures *prometheus.CounterVec
+	engine   *engine.Engine // set before the first scrape
+	armed    *prometheus.Desc
+	paused   *prometheus.Desc
+	viewAge  *prometheus.Desc
+	inFlight *prometheus.Desc
+	held     *prometheus.Desc
+}
+
+func newMetrics(version string) *metrics {
+	m := &metrics{
+		registry: prometheus.NewRegistry(),
+		results: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fenced_remediations_total", Help: "Runs that ended or were held, by result and reason."}, []string{"cluster", "result", "reason"}),
+		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fenced_refusals_total", Help: "Targets that a gate began to refuse, by reason."}, []string{"cluster", "reason"}),
+		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fenced_failures_total", Help: "Actions and saves that failed and are tried again."}, []string{"cluster", "reason"}),
+		armed:    prometheus.NewDesc("fenced_armed", "1 when fenced acts on its own judgement.", []string{"cluster"}, nil),
+		paused:   prometheus.NewDesc("fenced_paused", "1 while a person paused the cluster.", []string{"cluster"}, nil),
+		viewAge:  prometheus.NewDesc("fenced_view_age_seconds", "Age of the view of the cluster.", []string{"cluster"}, nil),
+		inFlight: prometheus.NewDesc("fenced_remediations_in_flight", "Open runs by step.", []string{"cluster", "step"}, nil),
+		held:     prometheus.NewDesc("fenced_remediations_held", "Runs that need a human.", []string{"cluster"}, nil),
+	}
+	info := prometheus.NewGauge(prometheus.GaugeOpts{Name: "fenced_build_info", Help: "1, with the version as a label.",
+		ConstLabels: prometheus.Labels{"version": version}})
+	info.Set(1)
+	m.registry.MustRegister(m.results, m.refusals, m.failures, info, m)
+	return m
+}
+
+// observe counts an event.
+func (m *metrics) observe(e engine.Event) {
+	switch {
+	case e.Type == engine.EventStep && (e.Step.Ended() || e.Step == remediate.Held):
+		m.results.WithLabelValues(e.Cluster, string(e.Step), e.Reason).Inc()
+	case e.Type == engine.EventRefused:
+		m.refusals.WithLabelValues(e.Cluster, e.Reason).Inc()
+	case e.Type == engine.EventFailed:
+		m.failures.WithLabelValues(e.Cluster, e.Reason).Inc()
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{m.armed, m.paused, m.viewAge, m.inFlight, m.held} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *metrics) Collect(ch chan<- prometheus.Metric) {
+	for _, c := range m.engine.Status() {
+		gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, append([]string{c.Name}, labels...)...)
+		}
+		gauge(m.armed, boolGauge(c.Armed))
+		gauge(m.paused, boolGauge(c.Paused != ""))
+		gauge(m.viewAge, c.View.Age.Seconds())
+		steps, held := map[remediate.Step]float64{}, 0.0
+		for _, r := range c.Runs {
+			if r.Step == remediate.Held {
+				held++
+				continue
+			}
+			steps[r.Step]++
+		}
+		for step, n := range steps {
+			gauge(m.inFlight, n, string(step))
+		}
+		gauge(m.held, held)
+	}
+}
+
+func boolGauge(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// serve answers scrapes until ctx ends.
+func (m *metrics) serve(ctx context.Context, ln net.Listener) error {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 10 * time.Second}))
+	s := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 20 * time.Second, MaxHeaderBytes: 16 << 10}
+	stop := context.AfterFunc(ctx, func() { _ = s.Close() }) // a scrape cut short is no loss
+	defer stop()
+	if err := s.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve metrics: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"go.uber.org/zap"
+
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// notifier tells systemd how the daemon is: READY once, STATUS when its words
+// change, WATCHDOG from the deciding loop, so that a hung loop is noticed.
+type notifier struct {
+	log      *zap.Logger
+	every    time.Duration // 0 = no watchdog
+	lastBeat atomic.Int64
+	words    atomic.Value // string
+}
+
+func newNotifier(log *zap.Logger) *notifier {
+	every, err := daemon.SdWatchdogEnabled(false)
+	if err != nil {
+		log.Warn("the watchdog's interval cannot be read", zap.Error(err))
+	}
+	return &notifier{log: log, every: every / 3}
+}
+
+func (n *notifier) send(state string) {
+	if _, err := daemon.SdNotify(false, state); err != nil {
+		n.log.Warn("systemd cannot be notified", zap.Error(err))
+	}
+}
+
+// beat is called by the deciding loops. A ping goes out a third of the
+// interval after the one before.
+func (n *notifier) beat() {
+	now, last := time.Now().UnixNano(), n.lastBeat.Load()
+	if n.every > 0 && now-last >= int64(n.every) && n.lastBeat.CompareAndSwap(last, now) {
+		n.send(daemon.SdNotifyWatchdog)
+	}
+}
+
+// status sends the words that `systemctl status` shows, when they changed.
+func (n *notifier) status(clusters []engine.ClusterStatus) {
+	words := statusWords(clusters)
+	if old := n.words.Swap(words); old != words {
+		n.send("STATUS=" + words)
+	}
+}
+
+func statusWords(clusters []engine.ClusterStatus) string {
+	nodes, open, held, trouble := 0, 0, 0, ""
+	for _, c := range clusters {
+		nodes += len(c.Nodes)
+		for _, r := range c.Runs {
+			if r.Step == remediate.Held {
+				held++
+			} else {
+				open++
+			}
+		}
+		switch {
+		case c.ViewBad != "":
+			trouble = "; " + c.Name + ": " + c.ViewBad
+		case c.Paused != "":
+			trouble = "; " + c.Paused
+		case !c.Armed:
+			trouble = "; " + c.Name + " only observes"
+		}
+	}
+	return fmt.Sprintf("%d nodes watched, %d runs in flight, %d held%s", nodes, open, held, trouble)
+}

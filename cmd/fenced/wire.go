@@ -1,0 +1,233 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+
+	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/config"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/k8swatch"
+	"github.com/fenced/fenced/internal/manifest"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/state"
+)
+
+// fenced is the wired daemon: a list of tasks in one errgroup.
+type fenced struct {
+	cfg      config.Config
+	log      *zap.Logger
+	store    state.Store
+	events   *engine.Stream
+	engine   *engine.Engine
+	clusters []*k8swatch.Cluster
+	metrics  *metrics
+	notify   *notifier
+	control  net.Listener
+	scrape   net.Listener // nil when metrics are off
+}
+
+// build makes every part from the configuration. It takes the state file's
+// lock and the socket, and talks to nobody yet.
+func build(ctx context.Context, file string, set []string) (*fenced, error) {
+	cfg, err := config.Load(file, set...)
+	if err != nil {
+		return nil, err
+	}
+	d := &fenced{cfg: cfg}
+	if d.log, err = newLogger(cfg.Log.Level); err != nil {
+		return nil, err
+	}
+	entries, err := config.LoadHosts(cfg)
+	if err != nil {
+		return nil, err
+	}
+	checks, err := loadPolicies(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if d.store, err = state.OpenBolt(cfg.State.Path); err != nil {
+		return nil, err
+	}
+	d.metrics, d.notify = newMetrics(version), newNotifier(d.log)
+	d.events = engine.NewStream(logEvents(d.log), d.metrics.observe)
+	if err := d.buildEngine(ctx, entries, checks); err != nil {
+		return nil, errors.Join(err, d.store.Close())
+	}
+	if err := d.listen(); err != nil {
+		return nil, errors.Join(err, d.store.Close())
+	}
+	d.log.Info("configured", zap.String("version", version), zap.String("config", file),
+		zap.Strings("clusters", cfg.ClusterNames()), zap.String("hosts", describeHosts(entries)))
+	return d, nil
+}
+
+func (d *fenced) buildEngine(ctx context.Context, entries []config.HostEntry, checks []policy.Check) error {
+	g, p := d.cfg.Guards, d.cfg.Power
+	opt := engine.Options{
+		Store: d.store, Hosts: newHosts(entries), Events: d.events, Own: ownHost(d.log),
+		Open:  opener(bmc.Timing{ReadTimeout: p.ReadTimeout, SendTimeout: engine.SendTimeout}),
+		Power: engine.PowerTiming{ReadTimeout: p.ReadTimeout, OffReadSpacing: p.OffReadSpacing},
+		Guards: policy.Limits{
+			QuietPeriod: g.QuietPeriod, ViewMaxAge: g.ViewMaxAge, ClockSkewMax: g.ClockSkewMax, MinPowerInterval: g.MinPowerInterval,
+			MaxInFlight: g.MaxInFlight, MaxInFlightPercent: g.MaxInFlightPercent, MaxInFlightPerZone: g.MaxInFlightPerZone,
+			ZoneBreakerPercent: g.ZoneBreakerPercent, ZoneBreakerMin: g.ZoneBreakerMin, MaxFencesPerDay: g.MaxFencesPerDay, ZoneKey: g.ZoneKey,
+		},
+		Run: remediate.Limits{
+			OffDeadline: p.OffDeadline, APITimeout: p.APITimeout, PodsGoneTimeout: p.PodsGoneTimeout, OnDeadline: p.OnDeadline,
+			ReadyTimeout: p.NodeReadyTimeout, RestoreTimeout: p.RestoreTimeout, RunTimeout: p.RunTimeout,
+			MinPowerInterval: g.MinPowerInterval, MaxAttempts: g.MaxAttempts, PowerOnFoundOff: g.PowerOnFoundOff,
+		},
+	}
+	for _, c := range d.cfg.Clusters {
+		k, err := k8swatch.New(k8swatch.Config{Name: c.Name, Kubeconfig: c.Kubeconfig, Namespaces: c.Namespaces, FreshEvery: g.ViewMaxAge / 6}, d.log)
+		if err != nil {
+			return fmt.Errorf("cluster %s: %w", c.Name, err)
+		}
+		d.clusters = append(d.clusters, k)
+		opt.Clusters = append(opt.Clusters, engine.ClusterOptions{
+			Name: c.Name, Mode: c.Mode, Reprovision: c.Reprovision, Isolation: remediate.Isolation(d.cfg.Isolation),
+			IdentityMode: g.Identity, Watch: watch{k}, Kube: kube{k}, FileChecks: checksOf(checks, c.Name, len(d.cfg.Clusters)),
+		})
+	}
+	e, err := engine.New(ctx, opt)
+	if err != nil {
+		return err
+	}
+	d.engine, d.metrics.engine = e, e
+	return nil
+}
+
+// checksOf picks the checks from files that are meant for one cluster.
+func checksOf(all []policy.Check, cluster string, clusters int) []policy.Check {
+	var own []policy.Check
+	for _, c := range all {
+		if c.Cluster == cluster || c.Cluster == "" && clusters == 1 {
+			own = append(own, c)
+		}
+	}
+	return own
+}
+
+// listen opens the control socket and, unless they are off, the metrics.
+func (d *fenced) listen() error {
+	var err error
+	if d.control, err = api.Listen(d.cfg.Control.Socket, ""); err != nil {
+		return err
+	}
+	if d.cfg.Metrics.Listen == "" {
+		return nil
+	}
+	d.scrape, err = net.Listen("tcp", d.cfg.Metrics.Listen)
+	if err != nil {
+		return errors.Join(fmt.Errorf("listen for metrics: %w", err), d.control.Close())
+	}
+	return nil
+}
+
+// run starts every task and tells systemd that the daemon is ready. It returns
+// when all have stopped: after a signal each run stops at its next save point.
+func (d *fenced) run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for _, c := range d.clusters {
+		g.Go(func() error { return c.Run(ctx) })
+	}
+	g.Go(func() error { return d.engine.Run(ctx, d.notify.beat) })
+	server := api.NewServer(control{engine: d.engine, events: d.events, version: version}, apiRoles(d.cfg), d.log)
+	g.Go(func() error { return server.Serve(ctx, d.control) })
+	if d.scrape != nil {
+		g.Go(func() error { return d.metrics.serve(ctx, d.scrape) })
+	}
+	g.Go(func() error { return d.tell(ctx) })
+	d.notify.send(daemon.SdNotifyReady)
+	err := g.Wait()
+	return errors.Join(err, d.store.Close())
+}
+
+// tell keeps systemd's STATUS line true.
+func (d *fenced) tell(ctx context.Context) error {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		d.notify.status(d.engine.Status())
+		select {
+		case <-ctx.Done():
+			d.notify.send(daemon.SdNotifyStopping)
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+func apiRoles(c config.Config) api.Roles {
+	r := c.Control.Roles
+	return api.Roles{Viewer: r.Viewer, Operator: r.Operator, Admin: r.Admin}
+}
+
+// ownHost is what identifies this machine, so that it is never fenced. // I13
+func ownHost(log *zap.Logger) engine.Own {
+	var own engine.Own
+	id, err := os.ReadFile("/etc/machine-id")
+	if err != nil {
+		log.Warn("this host's machine-id cannot be read; only its addresses protect it from being fenced", zap.Error(err))
+	}
+	own.MachineID = strings.TrimSpace(string(id))
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		log.Warn("this host's addresses cannot be read; only its machine-id protects it from being fenced", zap.Error(err))
+	}
+	for _, a := range addrs {
+		if p, err := netip.ParsePrefix(a.String()); err == nil {
+			own.Addrs = append(own.Addrs, p.Addr())
+		}
+	}
+	return own
+}
+
+// loadPolicies reads the checks of policies.d; a missing directory holds none.
+func loadPolicies(cfg config.Config) ([]policy.Check, error) {
+	files, err := filepath.Glob(filepath.Join(cfg.Policies, "*.yaml"))
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", cfg.Policies, err)
+	}
+	var all []policy.Check
+	var errs []error
+	for _, f := range files {
+		data, err := os.ReadFile(f)
+		if err == nil {
+			var checks []policy.Check
+			checks, err = manifest.DecodePolicies(f, data)
+			all = append(all, checks...)
+		}
+		errs = append(errs, err)
+	}
+	for _, c := range all {
+		if c.Cluster != "" && !slices.Contains(cfg.ClusterNames(), c.Cluster) {
+			errs = append(errs, fmt.Errorf("%s: no cluster %q is configured", c.Source, c.Cluster))
+		}
+		if c.Cluster == "" && len(cfg.Clusters) > 1 {
+			errs = append(errs, fmt.Errorf("%s: several clusters are configured; name one with the annotation fenced.io/cluster", c.Source))
+		}
+	}
+	return all, errors.Join(errs...)
+}
+
+func checkPolicies(cfg config.Config) error {
+	_, err := loadPolicies(cfg)
+	return err
+}
