@@ -11,7 +11,8 @@ import (
 // off on purpose, it only waits for an order.
 func held(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	before := r.Isolated.IsZero() && !r.LeaveOff
-	healthy := s.Power.State == bmc.On && s.Node.Ready == Yes && s.Node.UID == r.Target.NodeUID
+	healthy := s.Power.State == bmc.On && s.Node.Ready == Yes && s.Node.UID == r.Target.NodeUID &&
+		!s.Node.Deleting && !s.Node.OutOfService && released(r, s)
 	// A FalseOff host stays frozen (I5); after a first cycle labels may be missing.
 	if !healthy || !before || r.Reason == "FalseOff" || r.Attempt > 1 {
 		r.HealthySince = time.Time{}
@@ -40,9 +41,10 @@ func unfenced(r Run, now time.Time) (Run, Action, time.Duration) {
 		return abandon(r, "Unfenced", note, Aborted, now)
 	}
 	// A human vouches: the run's time starts over, and whatever Node stands
-	// there after a later attempt is the one to restore.
+	// there after a later attempt or a FalseOff is the one to restore.
+	vouched := r.Attempt > 1 || r.Reason == "FalseOff"
 	r.Reason, r.Note, r.Started, r.OnSeen = "", "", now, now
-	if r.Attempt > 1 {
+	if vouched {
 		r.Target.NodeUID, r.Target.BootID = "", ""
 	}
 	return enter(r, PowerOn, note, now)
@@ -70,6 +72,35 @@ func nextAttempt(r Run, why string, now time.Time) (Run, Action, time.Duration) 
 	r.Isolated, r.OnSeen = time.Time{}, time.Time{}
 	return enter(r, PowerOff, why, now)
 }
+
+// answered notes that the API is back: step 2 starts its time over, and the
+// outage does not count in the wait for the Node, which could not be seen.
+func answered(r Run, now time.Time) Run {
+	switch r.Step {
+	case DeleteNode:
+		r.StepStarted = now
+	case AwaitNode, RestoreNode:
+		r.OnSeen = r.OnSeen.Add(now.Sub(later(r.APILost, r.OnSeen)))
+	}
+	r.APILost = time.Time{}
+	return r
+}
+
+// isolatedAfterAll takes an abandoned cycle up again when the isolation turns
+// out to have been done, its answer lost: the Node is gone, or carries our taint.
+func isolatedAfterAll(r Run, s Seen, now time.Time) Run {
+	gone := s.Node.Exists == No && r.Target.NodeUID != "" || s.Node.Exists == Yes && s.Node.UID != r.Target.NodeUID
+	tainted := r.Isolation == IsolateTaint && s.Node.OutOfService
+	if r.Abandon != "" && (gone || tainted) {
+		r.Isolated, r.Abandon, r.AbandonTo, r.Reason, r.Note = now, "", "", "", ""
+	}
+	return r
+}
+
+// owned says whether no other power owner may switch the host on: our hold
+// stands, or there is no other owner. released is the opposite.
+func owned(r Run, s Seen) bool    { return r.Target.BareMetalHost == "" || s.Hold == Yes }
+func released(r Run, s Seen) bool { return r.Target.BareMetalHost == "" || s.Hold == No }
 
 // adopt makes the Node that stands now the target of a later attempt. The first
 // attempt keeps the UID it was decided on. // I2
@@ -135,8 +166,8 @@ func later(a, b time.Time) time.Time {
 // command gives a once per interval: the intent is in the record before the
 // engine acts. // I19
 func command(r Run, a Action, every time.Duration, now time.Time) (Run, Action, time.Duration) {
-	if r.Intent.Action == a && now.Sub(r.Intent.At) < every {
-		return r, Nothing, min(poll, every-now.Sub(r.Intent.At))
+	if since := now.Sub(r.Intent.At); r.Intent.Action == a && since >= 0 && since < every { // < 0: the clock was set back
+		return r, Nothing, min(poll, every-since)
 	}
 	r.Intent = Intent{Action: a, At: now}
 	return r, a, 0

@@ -171,8 +171,8 @@ func (r Run) Deadline() time.Time {
 			return r.APILost.Add(r.Limits.APITimeout)
 		}
 		return r.StepStarted.Add(r.Limits.APITimeout)
-	case PowerOn:
-		return r.StepStarted.Add(r.Limits.OnDeadline)
+	case PowerOn: // On may have to wait for the pods first
+		return later(r.StepStarted, r.Isolated.Add(r.Limits.PodsGoneTimeout)).Add(r.Limits.OnDeadline)
 	case AwaitNode, RestoreNode:
 		return r.OnSeen.Add(r.Limits.ReadyTimeout)
 	}

@@ -36,11 +36,9 @@ func Next(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	}
 	r.Steps = slices.Clone(r.Steps) // the caller's record is not ours to change
 	switch {
+	case s.API == APIReachable && !r.APILost.IsZero():
+		r = answered(r, now)
 	case s.API == APIReachable:
-		if !r.APILost.IsZero() && r.Step == DeleteNode {
-			r.StepStarted = now // the step's time starts over, and Off is proven again
-		}
-		r.APILost = time.Time{}
 	case r.APILost.IsZero():
 		r.APILost = now
 	}
@@ -79,7 +77,7 @@ func powerOff(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	switch {
 	case alive(r, s):
 		return hold(r, "FalseOff", "the Node's Lease was renewed although the BMC says Off", now)
-	case offProven(r, s, now) && quiet(r, s, now):
+	case offProven(r, s, now) && quiet(r, s, now) && owned(r, s):
 		return enter(r, DeleteNode, "", now)
 	case s.Paused:
 		return abandon(r, "Paused", "paused before the Node was isolated", Aborted, now)
@@ -91,6 +89,8 @@ func powerOff(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 		return hold(r, "IdentityMismatch", "another machine's BMC answers now", now)
 	case s.PowerError == bmc.KindAuth || s.PowerError == bmc.KindPrivilege:
 		return hold(r, powerReason(s, ""), "the BMC refuses the account", now) // retrying locks it
+	case now.After(r.Deadline()) && s.API != APIReachable && offProven(r, s, now):
+		return notIsolated(r, s, now) // only the heartbeat is missing
 	case now.After(r.Deadline()):
 		return hold(r, powerReason(s, "PowerOffFailed"), "the host was not proven off in time; last read: "+readText(s), now)
 	case r.Target.BareMetalHost != "" && s.Hold == No:
@@ -108,7 +108,6 @@ func powerOff(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 // beforeOff is the part of step 1 in which nothing has been touched: any doubt
 // drops the run, and the next decision starts over. // I4, I8, I22
 func beforeOff(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
-	r = adopt(r, s)
 	again := r.Attempt > 1 // a later attempt is justified by the missed deadline of the one before
 	switch {
 	case again && s.Node.Ready == Yes:
@@ -126,7 +125,7 @@ func beforeOff(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 		return finish(r, Aborted, "Contested", s.Contender, now)
 	case s.PowerForbidden != "" && !again:
 		return finish(r, Aborted, "PowerForbidden", s.PowerForbidden, now)
-	case s.Node.Exists == Yes && s.Node.UID != r.Target.NodeUID:
+	case s.Node.Exists == Yes && s.Node.UID != r.Target.NodeUID && !again:
 		return finish(r, Aborted, "TargetChanged", "the Node was replaced since the decision", now)
 	case s.Justified == No && !again:
 		return finish(r, Aborted, "Recovered", s.Why, now)
@@ -138,6 +137,7 @@ func beforeOff(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 		s.Node.Exists == CannotTell, s.Justified != Yes && !again, now.Sub(s.At) > freshFor:
 		return r, Nothing, poll
 	}
+	r = adopt(r, s) // not earlier: step 4 compares a Node that is Ready after all with the old one
 	r.Touched, r.FoundOff = true, s.Power.State == bmc.Off
 	r.StepStarted = now
 	if r.Target.BareMetalHost != "" && s.Hold != Yes {
@@ -183,12 +183,15 @@ func deleteNode(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 		return r, Nothing, poll
 	case s.API != APIReachable, s.Node.Exists != Yes, s.Contested != No, !s.Lease.Known:
 		return r, Nothing, poll
+	case !s.OffAccepted, s.Hold == No && r.Target.BareMetalHost != "":
+		return enter(r, PowerOff, "Off must be sent and proven again: a restart or a lost hold", now)
 	case s.Backup != Backup{UID: s.Node.UID, ResourceVersion: s.Node.ResourceVersion}:
-		return command(r, BackupNode, 0, now)
-	case !offProven(r, s, now):
+		return command(r, BackupNode, poll, now)
+	case !offProven(r, s, now) || !owned(r, s):
 		return r, Nothing, untilRead(s, now)
 	}
-	return command(r, IsolateNode, 0, now)
+	r.Target.BootID = s.Node.BootID // it may have rebooted since the decision; step 4 wants a later boot // I6
+	return command(r, IsolateNode, poll, now)
 }
 
 // isolated passes the point of no return, or stops there when that was asked.
@@ -225,6 +228,7 @@ func notIsolated(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 // 3 PowerOn. Goal: hold released and the host read On. An abandoned cycle comes
 // here too, and ends when the Node is known not to have been deleted after all.
 func powerOn(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
+	r = isolatedAfterAll(r, s, now)
 	bmh, commanded := r.Target.BareMetalHost != "", r.Intent.Action == SendOn || r.Intent.Action == ReleaseHold
 	believedOff := r.Abandon == "" && !commanded && r.OnSeen.IsZero() && s.Power.State != bmc.On
 	switch {
@@ -250,16 +254,15 @@ func powerOn(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 }
 
 func poweredOn(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
-	sameNode := s.Node.Exists == Yes && s.Node.UID == r.Target.NodeUID && !s.Node.Deleting
 	switch {
+	case r.Abandon != "" && s.Node.Deleting && now.Sub(r.Started) > r.Limits.RunTimeout:
+		return hold(r, "NodeFinalizer", "a finalizer keeps the deleted Node; its host is On", now)
 	case r.Abandon != "" && (s.Node.Exists == CannotTell || s.Node.Exists == Yes && s.Node.Deleting):
 		return r, Nothing, poll
-	case r.Abandon != "" && sameNode && r.AbandonTo == Held:
+	case r.Abandon != "" && r.AbandonTo == Held:
 		return hold(r, r.Reason, r.Note, now)
-	case r.Abandon != "" && sameNode:
+	case r.Abandon != "":
 		return finish(r, Aborted, r.Reason, r.Note, now)
-	case r.Abandon != "": // the delete had gone through: go on from there
-		r.Isolated, r.Abandon, r.AbandonTo, r.Reason, r.Note = now, "", "", "", ""
 	}
 	r.OnSeen = now
 	return enter(r, AwaitNode, "", now)
@@ -269,21 +272,26 @@ func poweredOn(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 // system UUID. Mere existence is not enough. // I6
 func awaitNode(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	n, t := s.Node, r.Target
-	registered := n.Exists == Yes && n.BootID != "" && (r.Isolation == IsolateTaint || n.UID != t.NodeUID)
+	registered := registered(r, n)
 	switch {
 	case registered && n.SystemUUID != t.SystemUUID && t.SystemUUID != "":
 		return hold(r, "FalseOff", "the Node registered from another machine: systemUUID "+n.SystemUUID, now)
 	case registered && n.BootID != t.BootID:
 		r.NewNodeUID = n.UID
 		return enter(r, RestoreNode, "", now)
-	case registered && r.Isolation == IsolateDelete:
+	case registered && (r.Isolation == IsolateDelete || n.Ready == Yes):
 		return hold(r, "FalseOff", "the Node registered again without a reboot: its host was never off", now)
 	case s.Power.State == bmc.Off:
 		return enter(r, PowerOn, "the host reads Off again", now)
-	case now.After(r.Deadline()):
+	case now.After(r.Deadline()) && s.API == APIReachable:
 		return nextAttempt(r, "the Node did not register in time", now)
 	}
 	return r, Nothing, poll
+}
+
+// registered says whether the Node that stands now came after the isolation.
+func registered(r Run, n Node) bool {
+	return n.Exists == Yes && n.BootID != "" && (r.Isolation == IsolateTaint || n.UID != r.Target.NodeUID)
 }
 
 // 5 RestoreNode. Goal: every saved label, annotation, taint and the cordon is
@@ -314,10 +322,20 @@ func restoreNode(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 func reprovision(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	m, alone := s.Machine, r.Strategy == DeleteMachine
 	may := m.Replaceable == Yes && !r.ControlPlane && (alone || r.Limits.Reprovision)
+	back := !alone && registered(r, s.Node) && s.Node.BootID != r.Target.BootID && s.Node.Ready == Yes && !s.Node.Deleting
 	switch {
+	case !alone && r.Target.BareMetalHost != "" && s.Hold == Yes: // the next owner must be able to switch it on
+		return command(r, ReleaseHold, resendWrite, now)
 	case r.Target.Machine != "" && (m.Exists == No || m.Exists == Yes && (m.Deleting || m.UID != r.Target.MachineUID)):
 		return finish(r, Reprovisioned, r.Reason, r.Note, now)
-	case alone && (s.Paused || r.Unfence != nil):
+	case back: // never erase a host that works
+		r.OnSeen, r.Reason, r.Note = now, "", ""
+		return enter(r, AwaitNode, "the Node is Ready after all", now)
+	case alone && r.Unfence != nil:
+		return finish(r, Aborted, "Unfenced", r.Unfence.Actor+": "+r.Unfence.Reason, now)
+	case r.Unfence != nil:
+		return unfenced(r, now)
+	case alone && s.Paused:
 		return finish(r, Aborted, "Paused", "paused before the Machine was deleted", now)
 	case alone && s.Contested == Yes:
 		return finish(r, Aborted, "Contested", s.Contender, now)
