@@ -82,7 +82,7 @@ var peers = []peer{
 }
 
 // hostAt is a host whose BMC is at addr, with the account of the simulators.
-func hostAt(t *testing.T, addr string) bmc.Host {
+func hostAt(t testing.TB, addr string) bmc.Host {
 	t.Helper()
 	name, port, err := net.SplitHostPort(addr)
 	require.NoError(t, err)
