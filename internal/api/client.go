@@ -1,0 +1,177 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// DefaultSocket is where fenced listens unless configured otherwise.
+const DefaultSocket = "/run/fenced/fenced.sock"
+
+// maxAnswerBytes bounds an answer; the status of 100,000 nodes that all
+// deviate stays under it.
+const maxAnswerBytes = 64 << 20
+
+// Client talks to the fenced behind one socket.
+type Client struct {
+	socket string
+	http   *http.Client
+}
+
+// New makes a client; it connects with the first request.
+func New(socket string) *Client {
+	dialer := net.Dialer{Timeout: 5 * time.Second}
+	return &Client{socket: socket, http: &http.Client{
+		Transport: &http.Transport{
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return dialer.DialContext(ctx, "unix", socket)
+			},
+			ResponseHeaderTimeout: writeTimeout + 5*time.Second,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+// Reply is an answer, decoded and as it came.
+type Reply[T any] struct {
+	Value T
+	Body  []byte
+}
+
+// Status asks what fenced is and does.
+func (c *Client) Status(ctx context.Context) (Reply[Status], error) {
+	return ask[Status](ctx, c, http.MethodGet, "/v1/status", nil, nil)
+}
+
+// Explain asks why a node is, or is not, fenced. An empty cluster means the
+// only one.
+func (c *Client) Explain(ctx context.Context, cluster, node string) (Reply[Explanation], error) {
+	return ask[Explanation](ctx, c, http.MethodGet, nodePath(node, "explain"), inCluster(cluster), nil)
+}
+
+// NodeTimeline asks for the runs of a node.
+func (c *Client) NodeTimeline(ctx context.Context, cluster, node string) (Reply[Timeline], error) {
+	return ask[Timeline](ctx, c, http.MethodGet, nodePath(node, "timeline"), inCluster(cluster), nil)
+}
+
+// Runs asks for all runs that started at since or later; the zero time means
+// all that are kept.
+func (c *Client) Runs(ctx context.Context, cluster string, since time.Time) (Reply[Timeline], error) {
+	q := inCluster(cluster)
+	if !since.IsZero() {
+		q.Set("since", since.UTC().Format(time.RFC3339))
+	}
+	return ask[Timeline](ctx, c, http.MethodGet, "/v1/runs", q, nil)
+}
+
+// Run asks for one run: the timeline holds exactly it.
+func (c *Client) Run(ctx context.Context, id string) (Reply[Timeline], error) {
+	r, err := ask[Timeline](ctx, c, http.MethodGet, "/v1/runs/"+url.PathEscape(id), nil, nil)
+	if err == nil && len(r.Value.Runs) != 1 {
+		return r, fmt.Errorf("read run %s: fenced answered with %d runs", id, len(r.Value.Runs))
+	}
+	return r, err
+}
+
+// Do gives an order. Its Actor is ignored: the socket tells who we are.
+func (c *Client) Do(ctx context.Context, o Order) (Reply[OrderResult], error) {
+	path := "/v1/" + string(o.Verb)
+	if o.Node != "" {
+		path = nodePath(o.Node, string(o.Verb))
+	}
+	body, err := json.Marshal(o)
+	if err != nil {
+		return Reply[OrderResult]{}, fmt.Errorf("encode the order: %w", err)
+	}
+	return ask[OrderResult](ctx, c, http.MethodPost, path, inCluster(o.Cluster), body)
+}
+
+func nodePath(node, verb string) string { return "/v1/nodes/" + url.PathEscape(node) + "/" + verb }
+
+func inCluster(cluster string) url.Values {
+	q := url.Values{}
+	if cluster != "" {
+		q.Set("cluster", cluster)
+	}
+	return q
+}
+
+// ask makes one request and decodes its answer. All errors of the daemon come
+// back as *Error.
+func ask[T any](ctx context.Context, c *Client, method, path string, q url.Values, body []byte) (Reply[T], error) {
+	var r Reply[T]
+	resp, err := c.open(ctx, method, path, q, body)
+	if err != nil {
+		return r, err
+	}
+	r.Body, err = readAnswer(resp)
+	if err != nil {
+		return r, fmt.Errorf("read the answer of fenced at %s: %w", c.socket, err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return r, decodeError(resp.StatusCode, r.Body)
+	}
+	if err := json.Unmarshal(r.Body, &r.Value); err != nil {
+		return r, fmt.Errorf("read the answer of fenced at %s: %w", c.socket, err)
+	}
+	return r, nil
+}
+
+// open sends a request and gives the answer before its body is read.
+func (c *Client) open(ctx context.Context, method, path string, q url.Values, body []byte) (*http.Response, error) {
+	u := "http://fenced" + path
+	if len(q) > 0 {
+		u += "?" + q.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, method, u, bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("ask fenced: %w", err)
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := c.http.Do(req)
+	if err == nil {
+		return resp, nil
+	}
+	var cause *url.Error
+	if errors.As(err, &cause) {
+		err = cause.Err // its text names a URL that nobody typed
+	}
+	switch {
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("ask fenced at %s: %w", c.socket, ctx.Err())
+	case errors.Is(err, fs.ErrPermission):
+		return nil, &Error{Status: http.StatusForbidden, Code: CodeNotAuthorised,
+			Message: fmt.Sprintf("connect to %s: permission denied", c.socket),
+			Hint:    "the socket admits root and the members of its group (fenced)"}
+	}
+	return nil, fmt.Errorf("%w at %s: %w", ErrUnreachable, c.socket, err)
+}
+
+func readAnswer(resp *http.Response) ([]byte, error) {
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes+1))
+	if err == nil && len(body) > maxAnswerBytes {
+		err = fmt.Errorf("it is larger than %d bytes", maxAnswerBytes)
+	}
+	return body, err
+}
+
+func decodeError(status int, body []byte) error {
+	e := &Error{Status: status}
+	if err := json.Unmarshal(body, e); err != nil || e.Code == "" {
+		return &Error{Status: status, Code: CodeInternal,
+			Message: fmt.Sprintf("fenced answered with HTTP status %d and no reason", status)}
+	}
+	return e
+}

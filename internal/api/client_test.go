@@ -1,0 +1,133 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"log"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestEmptyListsAreNotNull(t *testing.T) {
+	path := serve(t, &fake{status: Status{Clusters: []ClusterStatus{{Name: "prod"}}}}, Roles{})
+	c := New(path)
+	st, err := c.Status(t.Context())
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"version":"","armed":false,"paused":false,"pausedReason":"","runs":[],
+		"clusters":[{"name":"prod","mode":"","owner":false,"epoch":0,"viewAgeSeconds":0,"nodes":0,"checks":[],"deviating":[]}]}`, string(st.Body))
+	tl, err := c.NodeTimeline(t.Context(), "", "n-1")
+	require.NoError(t, err)
+	assert.Equal(t, "{\"runs\":[]}\n", string(tl.Body))
+	ex, err := c.Explain(t.Context(), "prod", "n-1")
+	require.NoError(t, err)
+	assert.Equal(t, "prod", ex.Value.Cluster)
+	assert.Contains(t, string(ex.Body), `"gates":[]`)
+}
+
+func TestFiltersReachTheDaemon(t *testing.T) {
+	d := &fake{runs: Timeline{Runs: []RunRecord{{ID: "a/b"}}}}
+	c := New(serve(t, d, Roles{}))
+	since := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	_, err := c.Runs(t.Context(), "prod", since)
+	require.NoError(t, err)
+	assert.Equal(t, RunFilter{Cluster: "prod", Since: since}, d.filter)
+	_, err = c.NodeTimeline(t.Context(), "prod", "n 1?")
+	require.NoError(t, err)
+	assert.Equal(t, RunFilter{Cluster: "prod", Node: "n 1?"}, d.filter)
+	_, err = c.Run(t.Context(), "r&1")
+	require.NoError(t, err)
+	assert.Equal(t, RunFilter{ID: "r&1"}, d.filter)
+}
+
+func TestErrorsArriveTyped(t *testing.T) {
+	c := New(serve(t, &fake{err: Refused("NoHost", "n-1 has no BMC", "add it to hosts.d")}, Roles{}))
+	_, err := c.Do(t.Context(), Order{Verb: Fence, Node: "n-1", Reason: "test"})
+	var e *Error
+	require.ErrorAs(t, err, &e)
+	assert.Equal(t, Error{Status: http.StatusUnprocessableEntity, Code: "NoHost", Message: "n-1 has no BMC", Hint: "add it to hosts.d"}, *e)
+}
+
+func TestEventsArriveAsTheyHappen(t *testing.T) {
+	d := &fake{events: []Event{{Seq: 1, Type: "RunStarted"}, {Seq: 2, Type: "StepEntered", Step: "PowerOff"}, {Seq: 3, Type: "RunEnded"}}}
+	c := New(serve(t, d, Roles{}))
+	var got []uint64
+	for e, err := range c.Events(t.Context(), 1) { // the stream is still open when we leave
+		require.NoError(t, err)
+		if got = append(got, e.Seq); len(got) == 2 {
+			break
+		}
+	}
+	assert.Equal(t, []uint64{2, 3}, got)
+}
+
+func TestEventStreamEndsWithTheServer(t *testing.T) {
+	path := filepath.Join(shortDir(t), "s")
+	ln, err := Listen(path, "")
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	served := make(chan error, 1)
+	go func() {
+		served <- NewServer(&fake{events: []Event{{Seq: 1}}}, Roles{}, log.New(t.Output(), "", 0)).Serve(ctx, ln)
+	}()
+	var last error
+	for _, err := range New(path).Events(t.Context(), 0) {
+		if last = err; err == nil {
+			stop() // with the stream open
+		}
+	}
+	require.ErrorIs(t, last, ErrUnreachable)
+	require.NoError(t, <-served)
+	assert.NoFileExists(t, path)
+}
+
+func TestNobodyListens(t *testing.T) {
+	_, err := New(filepath.Join(shortDir(t), "s")).Status(t.Context())
+	require.ErrorIs(t, err, ErrUnreachable)
+	assert.NotContains(t, err.Error(), "http://")
+	for _, err := range New(filepath.Join(shortDir(t), "s")).Events(t.Context(), 0) {
+		require.ErrorIs(t, err, ErrUnreachable)
+	}
+}
+
+// A daemon of another version, or something else on the socket, must give an
+// error and never a crash or a zero value taken for truth.
+func TestForeignAnswers(t *testing.T) {
+	for _, tc := range []struct{ name, reply, want string }{
+		{"not HTTP", "hello\n", "not reachable"},
+		{"not JSON", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", "read the answer"},
+		{"error without a body", "HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n", "HTTP status 500"},
+		{"redirect", "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n", "HTTP status 302"},
+		{"two runs for one", "HTTP/1.1 200 OK\r\nContent-Length: 18\r\n\r\n{\"runs\":[{},{}]}  ", "2 runs"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			path := filepath.Join(shortDir(t), "s")
+			ln, err := Listen(path, "")
+			require.NoError(t, err)
+			defer ln.Close()
+			go func() {
+				if c, err := ln.Accept(); err == nil {
+					_, _ = c.Read(make([]byte, 4096)) // whatever was asked
+					_, _ = c.Write([]byte(tc.reply))  // the client's error is what is tested
+					_ = c.(*net.UnixConn).CloseWrite()
+				}
+			}()
+			_, err = New(path).Run(t.Context(), "r-1")
+			require.ErrorContains(t, err, tc.want)
+		})
+	}
+}
+
+func TestOrderBodyHidesRoute(t *testing.T) {
+	body, err := json.Marshal(Order{Verb: Fence, Cluster: "c", Node: "n", Actor: "a", Reason: "r"})
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"reason":"r"}`, string(body))
+	assert.True(t, strings.HasPrefix(nodePath("a/b", "fence"), "/v1/nodes/a%2Fb/"))
+}

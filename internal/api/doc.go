@@ -1,0 +1,34 @@
+// Package api is how people and scripts talk to a running fenced: HTTP with
+// JSON bodies on a unix socket. It holds the wire types, the server and the
+// client, and knows the daemon only through the Daemon interface.
+//
+// Routes, with the role that may use them (a higher role may too):
+//
+//	GET  /v1/status                                viewer
+//	GET  /v1/nodes/{node}/explain?cluster=         viewer
+//	GET  /v1/nodes/{node}/timeline?cluster=        viewer
+//	GET  /v1/runs?cluster=&since=RFC3339           viewer
+//	GET  /v1/runs/{id}                             viewer, a timeline of one run
+//	GET  /v1/events?after=SEQ                      viewer, NDJSON, never ends
+//	POST /v1/nodes/{node}/fence?cluster=           operator; admin with "yes"
+//	POST /v1/nodes/{node}/unfence?cluster=         operator
+//	POST /v1/pause?cluster=   /v1/resume?cluster=  operator
+//	POST /v1/arm?cluster=     /v1/disarm?cluster=  admin
+//
+// The body of a POST is {"reason", "offOnly", "yes", "dryRun"}; the reason is
+// mandatory and the actor is whoever the kernel says holds the other end of the
+// socket (SO_PEERCRED), never what the body says. An order that was accepted
+// is carried through even when its caller goes away.
+//
+// Every answer that is not 200 has the body {"code", "message", "hint"}:
+//
+//	400 BadRequest       the request cannot be understood, or has no reason
+//	403 NotAuthorised    the caller's role does not allow it
+//	404 NotFound         no such route, cluster, node or run
+//	405 MethodNotAllowed the route exists for another method
+//	409 Conflict         something else is going on there
+//	413 TooLarge         the body is larger than any order
+//	422                  refused by a gate; code is the gate's reason code
+//	500 Internal         fenced could not do it; the message says what
+//	504 Timeout          fenced had no answer in time
+package api

@@ -1,0 +1,103 @@
+package api
+
+import (
+	"context"
+	"iter"
+	"log"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// fake is a daemon that answers what it is told to and keeps the orders.
+type fake struct {
+	status  Status
+	explain Explanation
+	runs    Timeline
+	events  []Event
+	result  OrderResult
+	err     error
+
+	filter RunFilter
+	orders []Order
+	block  *block // of Do
+}
+
+// block makes one Do wait, and tells when it began and ended.
+type block struct{ began, until, ended chan struct{} }
+
+func (f *fake) Status(context.Context) (Status, error) { return f.status, f.err }
+
+func (f *fake) Explain(_ context.Context, cluster, node string) (Explanation, error) {
+	e := f.explain
+	e.Cluster, e.Node = cluster, node
+	return e, f.err
+}
+
+func (f *fake) Runs(_ context.Context, filter RunFilter) (Timeline, error) {
+	f.filter = filter
+	return f.runs, f.err
+}
+
+func (f *fake) Do(ctx context.Context, o Order) (OrderResult, error) {
+	if f.block != nil {
+		close(f.block.began)
+		<-f.block.until
+		defer close(f.block.ended)
+	}
+	if ctx.Err() != nil {
+		return OrderResult{}, ctx.Err()
+	}
+	f.orders = append(f.orders, o)
+	return f.result, f.err
+}
+
+func (f *fake) Events(ctx context.Context, after uint64) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		for _, e := range f.events {
+			if e.Seq > after && !yield(e, nil) {
+				return
+			}
+		}
+		<-ctx.Done()
+	}
+}
+
+// serve runs a server on a socket and gives the socket's path.
+func serve(t *testing.T, d Daemon, roles Roles) string {
+	t.Helper()
+	path := filepath.Join(shortDir(t), "s")
+	ln, err := Listen(path, "")
+	require.NoError(t, err)
+	serveOn(t, ln, d, roles)
+	return path
+}
+
+func serveOn(t *testing.T, ln net.Listener, d Daemon, roles Roles) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- NewServer(d, roles, log.New(t.Output(), "", 0)).Serve(ctx, ln) }()
+	t.Cleanup(func() {
+		cancel()
+		select {
+		case err := <-done:
+			require.NoError(t, err)
+		case <-time.After(10 * time.Second):
+			t.Error("the server did not stop")
+		}
+	})
+}
+
+// shortDir is a directory whose path fits a socket address.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "fenced")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	return dir
+}

@@ -1,0 +1,169 @@
+package api
+
+import (
+	"net"
+	"os"
+	"os/user"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestListenMode(t *testing.T) {
+	path := filepath.Join(shortDir(t), "s")
+	ln, err := Listen(path, "")
+	require.NoError(t, err)
+	info, err := os.Lstat(path)
+	require.NoError(t, err)
+	assert.Equal(t, os.ModeSocket|0o660, info.Mode())
+	require.NoError(t, ln.Close())
+	assert.NoFileExists(t, path)
+}
+
+func TestListenUnknownGroup(t *testing.T) {
+	path := filepath.Join(shortDir(t), "s")
+	_, err := Listen(path, "no-such-group-here")
+	require.ErrorContains(t, err, "find the group")
+	assert.NoFileExists(t, path)
+}
+
+func TestListenReplacesOnlyADeadSocket(t *testing.T) {
+	t.Run("dead", func(t *testing.T) {
+		path := filepath.Join(shortDir(t), "s")
+		dead, err := net.ListenUnix("unix", &net.UnixAddr{Name: path})
+		require.NoError(t, err)
+		dead.SetUnlinkOnClose(false)
+		require.NoError(t, dead.Close())
+		require.FileExists(t, path)
+		ln, err := Listen(path, "")
+		require.NoError(t, err)
+		require.NoError(t, ln.Close())
+	})
+	t.Run("alive", func(t *testing.T) {
+		path := filepath.Join(shortDir(t), "s")
+		alive, err := Listen(path, "")
+		require.NoError(t, err)
+		defer alive.Close()
+		_, err = Listen(path, "")
+		require.ErrorContains(t, err, "another fenced answers there")
+		c, err := net.Dial("unix", path)
+		require.NoError(t, err, "the first one must go on")
+		require.NoError(t, c.Close())
+	})
+	t.Run("a file", func(t *testing.T) {
+		path := filepath.Join(shortDir(t), "s")
+		require.NoError(t, os.WriteFile(path, []byte("precious"), 0o600))
+		_, err := Listen(path, "")
+		require.ErrorContains(t, err, "is not a socket")
+		assert.FileExists(t, path)
+	})
+	t.Run("a link to a file", func(t *testing.T) {
+		dir := shortDir(t)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "f"), nil, 0o600))
+		require.NoError(t, os.Symlink("f", filepath.Join(dir, "s")))
+		_, err := Listen(filepath.Join(dir, "s"), "")
+		require.ErrorContains(t, err, "is not a socket")
+	})
+}
+
+// TestPeerOfAnotherUser connects as another user and must be known, and
+// judged, as that user.
+func TestPeerOfAnotherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can become another user")
+	}
+	nobody, err := user.Lookup("nobody")
+	if err != nil {
+		t.Skipf("there is no other user: %v", err)
+	}
+	group, err := user.LookupGroupId(nobody.Gid)
+	require.NoError(t, err)
+	dir := shortDir(t)
+	require.NoError(t, os.Chmod(dir, 0o755))
+	path := filepath.Join(dir, "s")
+	ln, err := Listen(path, group.Name)
+	require.NoError(t, err)
+	serveOn(t, ln, &fake{}, Roles{Viewer: []string{"group:" + group.Name}})
+
+	get := func(request string) string {
+		c := dialAs(t, nobody, path)
+		defer c.Close()
+		require.NoError(t, c.SetDeadline(time.Now().Add(5*time.Second)))
+		_, err := c.Write([]byte(request + "Connection: close\r\n\r\n"))
+		require.NoError(t, err)
+		buf := make([]byte, 4096)
+		n, err := c.Read(buf)
+		require.NoError(t, err)
+		return string(buf[:n])
+	}
+	assert.Contains(t, get("GET /v1/status HTTP/1.1\r\nHost: f\r\n"), "200 OK")
+	reply := get("POST /v1/arm HTTP/1.1\r\nHost: f\r\nContent-Length: 0\r\n")
+	assert.Contains(t, reply, "403 Forbidden")
+	assert.Contains(t, reply, "nobody (uid "+nobody.Uid+") may not POST /v1/arm")
+}
+
+// dialAs connects from a thread that has become the user. The thread is never
+// given back: it ends with its goroutine.
+func dialAs(t *testing.T, u *user.User, path string) net.Conn {
+	t.Helper()
+	uid, err := strconv.Atoi(u.Uid)
+	require.NoError(t, err)
+	gid, err := strconv.Atoi(u.Gid)
+	require.NoError(t, err)
+	type result struct {
+		fd  int
+		err error
+	}
+	dialed := make(chan result, 1)
+	go func() {
+		runtime.LockOSThread()
+		if _, _, e := syscall.RawSyscall(syscall.SYS_SETRESGID, uintptr(gid), uintptr(gid), uintptr(gid)); e != 0 {
+			dialed <- result{err: e}
+			return
+		}
+		if _, _, e := syscall.RawSyscall(syscall.SYS_SETRESUID, uintptr(uid), uintptr(uid), uintptr(uid)); e != 0 {
+			dialed <- result{err: e}
+			return
+		}
+		fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+		if err == nil {
+			err = syscall.Connect(fd, &syscall.SockaddrUnix{Name: path})
+		}
+		dialed <- result{fd: fd, err: err}
+	}()
+	r := <-dialed
+	require.NoError(t, r.err)
+	f := os.NewFile(uintptr(r.fd), path)
+	defer f.Close()
+	c, err := net.FileConn(f)
+	require.NoError(t, err)
+	return c
+}
+
+func TestOneUserCannotTakeAllConnections(t *testing.T) {
+	path := serve(t, &fake{}, Roles{})
+	var held []net.Conn
+	defer func() {
+		for _, c := range held {
+			_ = c.Close() // some were closed by the server
+		}
+	}()
+	for range maxConnsPerUser {
+		c, err := net.Dial("unix", path)
+		require.NoError(t, err)
+		held = append(held, c)
+	}
+	_, err := New(path).Status(t.Context())
+	require.ErrorIs(t, err, ErrUnreachable)
+	require.NoError(t, held[0].Close())
+	require.Eventually(t, func() bool {
+		_, err := New(path).Status(t.Context())
+		return err == nil
+	}, 5*time.Second, 10*time.Millisecond, "a closed connection gives its place back")
+}

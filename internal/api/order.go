@@ -1,0 +1,68 @@
+package api
+
+import (
+	"context"
+	"iter"
+	"time"
+)
+
+// Verb is what an order asks for.
+type Verb string
+
+// The verbs of orders.
+const (
+	Fence   Verb = "fence"
+	Unfence Verb = "unfence"
+	Pause   Verb = "pause"
+	Resume  Verb = "resume"
+	Arm     Verb = "arm"
+	Disarm  Verb = "disarm"
+)
+
+// Order is what a person asks of the daemon. The fields without a JSON name
+// come from the route and from the socket's peer, never from the body.
+type Order struct {
+	Verb    Verb   `json:"-"`
+	Cluster string `json:"-"` // "" = the only one, or all for pause and arm
+	Node    string `json:"-"`
+	Actor   string `json:"-"`
+
+	Reason  string `json:"reason"`
+	OffOnly bool   `json:"offOnly,omitempty"` // fence: stay Off and Held
+	Yes     bool   `json:"yes,omitempty"`     // fence: nobody typed the node's name
+	DryRun  bool   `json:"dryRun,omitempty"`  // fence: only say what would be done
+}
+
+// OrderResult is an order that was accepted, or what a dry run found.
+type OrderResult struct {
+	Run     string `json:"run,omitempty"`
+	Joined  bool   `json:"joined,omitempty"` // an equal run was already going
+	Message string `json:"message"`
+	// Effect is what the order does to the world, one sentence each.
+	Effect []string `json:"effect,omitempty"`
+	// Gates are those that were asked; in a dry run they may not all pass.
+	Gates []Gate `json:"gates,omitempty"`
+}
+
+// RunFilter selects runs; empty fields select all.
+type RunFilter struct {
+	ID      string
+	Cluster string
+	Node    string
+	Since   time.Time // runs that started then or later
+}
+
+// Daemon is what the server asks. Errors of type *Error are given to the
+// caller as they are; any other is Internal.
+type Daemon interface {
+	Status(ctx context.Context) (Status, error)
+	Explain(ctx context.Context, cluster, node string) (Explanation, error)
+	// Runs gives the selected runs, open and ended, oldest first.
+	Runs(ctx context.Context, f RunFilter) (Timeline, error)
+	// Do gives an order. It returns once the order is durable, not once it is
+	// carried out.
+	Do(ctx context.Context, o Order) (OrderResult, error)
+	// Events yields the kept events whose Seq is greater than after, then each
+	// new one as it happens, until ctx is done.
+	Events(ctx context.Context, after uint64) iter.Seq2[Event, error]
+}

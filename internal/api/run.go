@@ -1,0 +1,131 @@
+package api
+
+import (
+	"time"
+
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// RunStatus is one open run in a Status.
+type RunStatus struct {
+	ID       string    `json:"id"`
+	Cluster  string    `json:"cluster"`
+	Node     string    `json:"node"`
+	Machine  string    `json:"machine"` // namespace/name
+	Step     string    `json:"step"`
+	Attempt  int       `json:"attempt"`
+	Started  time.Time `json:"started"`
+	Deadline time.Time `json:"deadline,omitzero"` // of the step
+	Reason   string    `json:"reason"`
+	Note     string    `json:"note,omitempty"` // the sentence to Reason
+}
+
+// Timeline is runs with their steps, oldest first.
+type Timeline struct {
+	Runs []RunRecord `json:"runs"`
+}
+
+// The results of a run.
+const (
+	ResultRunning       = "Running"
+	ResultDone          = "Done"
+	ResultHeld          = "Held"
+	ResultAborted       = "Aborted"
+	ResultReprovisioned = "Reprovisioned"
+)
+
+// RunRecord is one run, open or ended, as a timeline shows it.
+type RunRecord struct {
+	ID      string       `json:"id"`
+	Cluster string       `json:"cluster"`
+	Node    string       `json:"node"`
+	Machine string       `json:"machine"` // namespace/name
+	Trigger string       `json:"trigger"`
+	Actor   string       `json:"actor,omitempty"` // who fenced by hand
+	Result  string       `json:"result"`
+	Reason  string       `json:"reason"` // stable code when Held or Aborted
+	Note    string       `json:"note,omitempty"`
+	Started time.Time    `json:"started"`
+	Ended   time.Time    `json:"ended,omitzero"`
+	Steps   []StepRecord `json:"steps"`
+}
+
+// StepRecord is one stay in one of the six steps.
+type StepRecord struct {
+	Step    string    `json:"step"`
+	Attempt int       `json:"attempt"`
+	Started time.Time `json:"started"`
+	Ended   time.Time `json:"ended,omitzero"`
+	Note    string    `json:"note"`
+}
+
+// StatusOfRun gives the line of an open run in a Status.
+func StatusOfRun(r remediate.Run) RunStatus {
+	return RunStatus{
+		ID: r.ID, Cluster: r.Target.Cluster, Node: r.Target.Node, Machine: machineOf(r.Target),
+		Step: string(r.Step), Attempt: r.Attempt, Started: r.Started, Deadline: r.Deadline(),
+		Reason: r.Reason, Note: r.Note,
+	}
+}
+
+// FromRun gives the record of a run for a timeline.
+func FromRun(r remediate.Run) RunRecord {
+	rec := RunRecord{
+		ID: r.ID, Cluster: r.Target.Cluster, Node: r.Target.Node, Machine: machineOf(r.Target),
+		Trigger: r.Trigger, Result: resultOf(r.Step), Reason: r.Reason, Note: r.Note,
+		Started: r.Started, Ended: r.Ended, Steps: []StepRecord{},
+	}
+	if r.Manual != nil {
+		rec.Actor = r.Manual.Actor
+	}
+	for _, v := range r.Steps {
+		// The journal also notes stays in Held and the ends; a timeline shows
+		// the six steps, and the result says the rest.
+		if StepNumber(string(v.Step)) > 0 {
+			rec.Steps = append(rec.Steps, StepRecord{
+				Step: string(v.Step), Attempt: v.Attempt, Started: v.Started, Ended: v.Ended, Note: v.Note,
+			})
+		}
+	}
+	return rec
+}
+
+// StepNumber is the place of a step among the six, 0 for anything else.
+func StepNumber(step string) int {
+	switch remediate.Step(step) {
+	case remediate.PowerOff:
+		return 1
+	case remediate.DeleteNode:
+		return 2
+	case remediate.PowerOn:
+		return 3
+	case remediate.AwaitNode:
+		return 4
+	case remediate.RestoreNode:
+		return 5
+	case remediate.Reprovision:
+		return 6
+	}
+	return 0
+}
+
+func resultOf(s remediate.Step) string {
+	switch s {
+	case remediate.Done:
+		return ResultDone
+	case remediate.Held:
+		return ResultHeld
+	case remediate.Aborted:
+		return ResultAborted
+	case remediate.Reprovisioned:
+		return ResultReprovisioned
+	}
+	return ResultRunning
+}
+
+func machineOf(t remediate.Target) string {
+	if t.Machine == "" {
+		return ""
+	}
+	return t.Namespace + "/" + t.Machine
+}

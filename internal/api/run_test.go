@@ -1,0 +1,86 @@
+package api
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var at = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func TestFromRun(t *testing.T) {
+	run := remediate.Run{
+		ID: "r-1", Target: remediate.Target{Cluster: "prod", Node: "n-1", Namespace: "ns", Machine: "m-1"},
+		Trigger: "Ready is Unknown", Step: remediate.Held, Reason: "PowerOffFailed", Note: "the BMC reads On",
+		Started: at, Manual: &remediate.Order{Actor: "olaf (uid 4002)"},
+		Steps: []remediate.Visit{
+			{Step: remediate.PowerOff, Attempt: 1, Started: at, Ended: at.Add(time.Minute), Note: "deadline"},
+			{Step: remediate.Held, Attempt: 1, Started: at.Add(time.Minute)},
+		},
+	}
+	body, err := json.Marshal(FromRun(run))
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"id":"r-1","cluster":"prod","node":"n-1","machine":"ns/m-1","trigger":"Ready is Unknown",
+		"actor":"olaf (uid 4002)","result":"Held","reason":"PowerOffFailed","note":"the BMC reads On","started":"2026-01-01T00:00:00Z",
+		"steps":[{"step":"PowerOff","attempt":1,"started":"2026-01-01T00:00:00Z","ended":"2026-01-01T00:01:00Z","note":"deadline"}]}`, string(body))
+}
+
+func TestResultOfEveryStep(t *testing.T) {
+	want := map[remediate.Step]string{
+		remediate.PowerOff: "Running", remediate.DeleteNode: "Running", remediate.PowerOn: "Running",
+		remediate.AwaitNode: "Running", remediate.RestoreNode: "Running", remediate.Reprovision: "Running",
+		remediate.Held: "Held", remediate.Done: "Done", remediate.Aborted: "Aborted", remediate.Reprovisioned: "Reprovisioned",
+	}
+	for step, result := range want {
+		assert.Equal(t, result, FromRun(remediate.Run{Step: step}).Result)
+		assert.Equal(t, result == "Running", StepNumber(string(step)) > 0, step)
+	}
+}
+
+func TestStatusOfRun(t *testing.T) {
+	body, err := json.Marshal(StatusOfRun(remediate.Run{
+		ID: "r-1", Target: remediate.Target{Cluster: "prod", Node: "n-1"}, Step: remediate.PowerOff, Attempt: 1,
+		Started: at, StepStarted: at, Limits: remediate.Limits{OffDeadline: time.Minute},
+	}))
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"id":"r-1","cluster":"prod","node":"n-1","machine":"","step":"PowerOff","attempt":1,
+		"started":"2026-01-01T00:00:00Z","deadline":"2026-01-01T00:01:00Z","reason":""}`, string(body))
+}
+
+func TestDegraded(t *testing.T) {
+	check := func(c CheckStatus) []ClusterStatus {
+		c.Namespace, c.Name = "ns", "w"
+		return []ClusterStatus{{Name: "prod", Checks: []CheckStatus{c}}}
+	}
+	for _, tc := range []struct {
+		name   string
+		status Status
+		want   string
+	}{
+		{"all is well", Status{Armed: true, Clusters: check(CheckStatus{State: "Active", Allowed: true})}, ""},
+		{"a paused check is somebody's wish", Status{Armed: true, Clusters: check(CheckStatus{State: "Paused"})}, ""},
+		{"a standby is not ill", Status{Armed: true, Clusters: []ClusterStatus{{Name: "prod"}}}, ""},
+		{"a run in flight is its job", Status{Armed: true, Runs: []RunStatus{{Step: "PowerOff"}}}, ""},
+		{"not armed", Status{}, "not armed"},
+		{"paused", Status{Armed: true, Paused: true, PausedReason: "storm"}, "paused: storm"},
+		{"cluster paused", Status{Armed: true, Clusters: []ClusterStatus{{Name: "prod", Paused: true, PausedReason: "storm"}}}, "cluster prod is paused: storm"},
+		{"view", Status{Armed: true, Clusters: []ClusterStatus{{Name: "prod", Problem: "view is 90s old"}}}, "cluster prod: view is 90s old"},
+		{"short-circuit", Status{Armed: true, Clusters: check(CheckStatus{State: "Active", Healthy: 1, Expected: 5})}, "short-circuited: 1 of 5"},
+		{"invalid check", Status{Armed: true, Clusters: check(CheckStatus{State: "Invalid", Message: "foo10m"})}, "is invalid: foo10m"},
+		{"held", Status{Armed: true, Runs: []RunStatus{{ID: "r", Node: "n", Step: "Held", Reason: "FoundOff"}}}, "run r of n is held: FoundOff"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			why := tc.status.Degraded()
+			if tc.want == "" {
+				assert.Empty(t, why)
+				return
+			}
+			require.Len(t, why, 1)
+			assert.Contains(t, why[0], tc.want)
+		})
+	}
+}

@@ -1,0 +1,191 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os/user"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// request asks the handler as a peer, without a socket.
+func request(t *testing.T, d Daemon, roles Roles, p Peer, method, target, body string) (int, string) {
+	t.Helper()
+	h := NewServer(d, roles, log.New(t.Output(), "", 0)).handler()
+	srv := httptest.NewUnstartedServer(h)
+	srv.Config.ConnContext = func(ctx context.Context, _ net.Conn) context.Context { return withPeer(ctx, p) }
+	srv.Start()
+	defer srv.Close()
+	req, err := http.NewRequestWithContext(t.Context(), method, srv.URL+target, strings.NewReader(body))
+	require.NoError(t, err)
+	resp, err := srv.Client().Do(req)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	if resp.StatusCode != http.StatusOK {
+		assert.Equal(t, "application/json", resp.Header.Get("Content-Type"))
+	}
+	return resp.StatusCode, string(text)
+}
+
+var (
+	root   = Peer{UID: 0, User: "root"}
+	viewer = Peer{UID: 4001, User: "vera", Groups: []string{"fenced"}}
+	oper   = Peer{UID: 4002, User: "olaf"}
+	admin  = Peer{UID: 4003, User: "anna", Groups: []string{"wheel"}}
+	other  = Peer{UID: 4004, User: "otto", Groups: []string{"users"}}
+	roles  = Roles{Viewer: []string{"group:fenced"}, Operator: []string{"user:olaf"}, Admin: []string{"group:wheel"}}
+)
+
+func TestEveryRouteNeedsItsRole(t *testing.T) {
+	const ok = `{"reason":"test"}`
+	routes := []struct {
+		method, target, body string
+		need                 Role
+	}{
+		{"GET", "/v1/status", "", Viewer},
+		{"GET", "/v1/nodes/n-1/explain", "", Viewer},
+		{"GET", "/v1/nodes/n-1/timeline", "", Viewer},
+		{"GET", "/v1/runs", "", Viewer},
+		{"GET", "/v1/runs/r-1", "", Viewer},
+		{"POST", "/v1/nodes/n-1/fence", ok, Operator},
+		{"POST", "/v1/nodes/n-1/fence", `{"reason":"test","dryRun":true}`, Operator},
+		{"POST", "/v1/nodes/n-1/fence", `{"reason":"test","yes":true}`, Admin},
+		{"POST", "/v1/nodes/n-1/unfence", ok, Operator},
+		{"POST", "/v1/pause", ok, Operator},
+		{"POST", "/v1/resume", ok, Operator},
+		{"POST", "/v1/arm", ok, Admin},
+		{"POST", "/v1/disarm", ok, Admin},
+	}
+	peers := map[Role]Peer{Nobody: other, Viewer: viewer, Operator: oper, Admin: admin}
+	for _, rt := range routes {
+		for role, p := range peers {
+			t.Run(fmt.Sprintf("%s %s %s as %s", rt.method, rt.target, rt.body, role), func(t *testing.T) {
+				d := &fake{runs: Timeline{Runs: []RunRecord{{ID: "r-1"}}}}
+				code, body := request(t, d, roles, p, rt.method, rt.target, rt.body)
+				if role >= rt.need {
+					assert.Equal(t, http.StatusOK, code, body)
+					return
+				}
+				assert.Equal(t, http.StatusForbidden, code)
+				assert.Contains(t, body, `"code":"NotAuthorised"`)
+				assert.Contains(t, body, rt.need.String())
+				assert.Empty(t, d.orders)
+			})
+		}
+	}
+}
+
+func TestRoleOfPeer(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		roles Roles
+		peer  Peer
+		want  Role
+	}{
+		{"root needs no entry", Roles{}, root, Admin},
+		{"a stranger is nobody", roles, other, Nobody},
+		{"the highest role wins", Roles{Viewer: []string{"user:olaf"}, Operator: []string{"user:olaf"}}, oper, Operator},
+		{"a user is not a group of that name", Roles{Admin: []string{"group:olaf"}}, oper, Nobody},
+		{"a group is not a user of that name", Roles{Admin: []string{"user:wheel"}}, admin, Nobody},
+		{"an entry without a kind gives nothing", Roles{Admin: []string{"olaf", ":olaf"}}, oper, Nobody},
+		{"an empty name does not match a nameless user", Roles{Admin: []string{"user:"}}, Peer{UID: 4005}, Nobody},
+		{"no peer is nobody", roles, peerFrom(context.Background()), Nobody},
+	} {
+		t.Run(tc.name, func(t *testing.T) { assert.Equal(t, tc.want, tc.roles.Of(tc.peer)) })
+	}
+}
+
+func TestOrderCarriesRouteAndPeer(t *testing.T) {
+	d := &fake{result: OrderResult{Run: "r-7", Joined: true, Message: "joined"}}
+	code, body := request(t, d, roles, oper, "POST", "/v1/nodes/n%2d1/fence?cluster=prod", `{"reason":" disk \n","offOnly":true}`)
+	assert.Equal(t, http.StatusOK, code)
+	assert.JSONEq(t, `{"run":"r-7","joined":true,"message":"joined"}`, body)
+	assert.Equal(t, []Order{{Verb: Fence, Cluster: "prod", Node: "n-1", Actor: "olaf (uid 4002)", Reason: "disk", OffOnly: true}}, d.orders)
+}
+
+func TestBadRequests(t *testing.T) {
+	for _, tc := range []struct {
+		name, method, target, body string
+		status                     int
+		want                       string
+	}{
+		{"no body", "POST", "/v1/pause", "", 400, "an order needs a reason"},
+		{"no reason", "POST", "/v1/pause", "{}", 400, "an order needs a reason"},
+		{"blank reason", "POST", "/v1/pause", `{"reason":" \t"}`, 400, "an order needs a reason"},
+		{"terminal escape in the reason", "POST", "/v1/pause", `{"reason":"a\u001b[2Jb"}`, 400, "control characters"},
+		{"long reason", "POST", "/v1/pause", `{"reason":"` + strings.Repeat("x", maxReason+1) + `"}`, 400, "longer than"},
+		{"actor in the body", "POST", "/v1/pause", `{"reason":"a","actor":"root"}`, 400, "unknown field"},
+		{"two values", "POST", "/v1/pause", `{"reason":"a"} {}`, 400, "more than one"},
+		{"not JSON", "POST", "/v1/pause", `reason=a`, 400, "read the order"},
+		{"wrong type", "POST", "/v1/pause", `{"reason":1}`, 400, "read the order"},
+		{"dry run of a pause", "POST", "/v1/pause", `{"reason":"a","dryRun":true}`, 400, "a reason only"},
+		{"oversized", "POST", "/v1/pause", `{"reason":"` + strings.Repeat("x", maxBodyBytes) + `"}`, 413, "TooLarge"},
+		{"oversized trailer", "POST", "/v1/pause", `{"reason":"a"}` + strings.Repeat(" ", maxBodyBytes), 413, "TooLarge"},
+		{"unknown route", "GET", "/v1/plan", "", 404, `no route \"/v1/plan\"`},
+		{"unclean path", "GET", "/v1//status", "", 404, "no route"},
+		{"node with a slash", "GET", "/v1/nodes/a%2Fb/explain", "", 200, ""},
+		{"wrong method", "GET", "/v1/nodes/n-1/fence", "", 405, "this route takes POST"},
+		{"wrong method", "DELETE", "/v1/status", "", 405, "this route takes GET"},
+		{"since is not a time", "GET", "/v1/runs?since=yesterday", "", 400, "since="},
+		{"after is not a number", "GET", "/v1/events?after=-1", "", 400, "after="},
+		{"no such run", "GET", "/v1/runs/r-9", "", 404, `no run \"r-9\"`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			d := &fake{}
+			code, body := request(t, d, roles, root, tc.method, tc.target, tc.body)
+			assert.Equal(t, tc.status, code, body)
+			assert.Contains(t, body, tc.want)
+			assert.Empty(t, d.orders)
+		})
+	}
+}
+
+func TestErrorsOfTheDaemon(t *testing.T) {
+	for _, tc := range []struct {
+		err    error
+		status int
+		body   string
+	}{
+		{Refused("ZoneBreaker", "zone a is down", "wait"), 422, `{"code":"ZoneBreaker","message":"zone a is down","hint":"wait"}`},
+		{fmt.Errorf("judge: %w", Conflict("busy", "")), 409, `{"code":"Conflict","message":"busy","hint":""}`},
+		{fmt.Errorf("read BMC: %w", context.DeadlineExceeded), 504, `{"code":"Timeout","message":"read BMC: context deadline exceeded","hint":""}`},
+		{errors.New("disk full"), 500, `{"code":"Internal","message":"disk full","hint":"see the journal: journalctl -u fenced"}`},
+	} {
+		code, body := request(t, &fake{err: tc.err}, roles, root, "POST", "/v1/pause", `{"reason":"a"}`)
+		assert.Equal(t, tc.status, code)
+		assert.JSONEq(t, tc.body, body)
+	}
+}
+
+func TestAnOrderOutlivesItsCaller(t *testing.T) {
+	d := &fake{block: &block{make(chan struct{}), make(chan struct{}), make(chan struct{})}}
+	path := serve(t, d, Roles{})
+	ctx, cancel := context.WithCancel(t.Context())
+	gone := make(chan error, 1)
+	go func() {
+		_, err := New(path).Do(ctx, Order{Verb: Pause, Reason: "storm"})
+		gone <- err
+	}()
+	<-d.block.began
+	cancel()
+	require.ErrorIs(t, <-gone, context.Canceled)
+	time.Sleep(50 * time.Millisecond) // for the server to notice
+	close(d.block.until)
+	<-d.block.ended
+	me, err := user.Current()
+	require.NoError(t, err)
+	require.Len(t, d.orders, 1)
+	assert.Contains(t, d.orders[0].Actor, me.Username)
+}

@@ -1,0 +1,132 @@
+package api
+
+import (
+	"fmt"
+	"time"
+)
+
+// Status is what fenced is and does at this moment.
+type Status struct {
+	Version      string          `json:"version"`
+	Armed        bool            `json:"armed"`
+	Paused       bool            `json:"paused"`
+	PausedReason string          `json:"pausedReason"`
+	Clusters     []ClusterStatus `json:"clusters"`
+	Runs         []RunStatus     `json:"runs"` // open runs only, Held ones too
+}
+
+// ClusterStatus is one cluster as fenced sees it.
+type ClusterStatus struct {
+	Name           string  `json:"name"`
+	Mode           string  `json:"mode"`
+	Owner          bool    `json:"owner"` // this instance may act on it
+	Epoch          uint64  `json:"epoch"`
+	ViewAgeSeconds float64 `json:"viewAgeSeconds"`
+	// Problem is why nothing is decided for this cluster although it is armed:
+	// a stale view, a foreign owner. Empty means none.
+	Problem      string        `json:"problem,omitempty"`
+	Paused       bool          `json:"paused,omitempty"`
+	PausedReason string        `json:"pausedReason,omitempty"`
+	Nodes        int           `json:"nodes"`
+	Checks       []CheckStatus `json:"checks"`
+	// Deviating are the targets that are not plainly healthy.
+	Deviating []TargetStatus `json:"deviating"`
+}
+
+// CheckStatus is one health check: its counts and whether its limit allows
+// remediation.
+type CheckStatus struct {
+	Kind                string `json:"kind"`
+	Namespace           string `json:"namespace"`
+	Name                string `json:"name"`
+	State               string `json:"state,omitempty"` // Active, Paused, Disabled, Invalid
+	Message             string `json:"message,omitempty"`
+	Expected            int    `json:"expected"`
+	Healthy             int    `json:"healthy"`
+	Allowed             bool   `json:"allowed"`
+	RemediationsAllowed int    `json:"remediationsAllowed"`
+}
+
+// TargetStatus is one target that deviates, and why.
+type TargetStatus struct {
+	Node    string    `json:"node"`
+	Machine string    `json:"machine"`
+	Verdict string    `json:"verdict"`
+	Reason  string    `json:"reason"`
+	Message string    `json:"message,omitempty"`
+	Since   time.Time `json:"since,omitzero"`
+}
+
+// Degraded says in sentences why this fenced does not do, or may not be doing,
+// its whole job; empty when it does. `fencectl status` exits 2 on any.
+func (s Status) Degraded() []string {
+	var why []string
+	add := func(format string, args ...any) { why = append(why, fmt.Sprintf(format, args...)) }
+	if !s.Armed {
+		add("not armed: nothing is fenced automatically")
+	}
+	if s.Paused {
+		add("paused: %s", s.PausedReason)
+	}
+	for _, c := range s.Clusters {
+		if c.Paused {
+			add("cluster %s is paused: %s", c.Name, c.PausedReason)
+		}
+		if c.Problem != "" {
+			add("cluster %s: %s", c.Name, c.Problem)
+		}
+		for _, k := range c.Checks {
+			switch {
+			case k.State == "Invalid":
+				add("check %s/%s in %s is invalid: %s", k.Namespace, k.Name, c.Name, k.Message)
+			case !k.Allowed && (k.State == "" || k.State == "Active"):
+				add("check %s/%s in %s is short-circuited: %d of %d healthy", k.Namespace, k.Name, c.Name, k.Healthy, k.Expected)
+			}
+		}
+	}
+	for _, r := range s.Runs {
+		if r.Step == "Held" {
+			add("run %s of %s is held: %s", r.ID, r.Node, r.Reason)
+		}
+	}
+	return why
+}
+
+// Explanation is why a node is, or is not, fenced now: the gates in the order
+// in which they are asked.
+type Explanation struct {
+	Cluster string `json:"cluster"`
+	Node    string `json:"node"`
+	Verdict string `json:"verdict"`
+	// Refused is the reason code of the first gate that does not pass.
+	Refused string `json:"refused"`
+	Message string `json:"message"`
+	// Earliest is when it could be fenced if nothing else changes.
+	Earliest time.Time  `json:"earliest,omitzero"`
+	Run      *RunRecord `json:"run,omitempty"` // the open run, if there is one
+	Gates    []Gate     `json:"gates"`
+}
+
+// Gate is one condition that must hold before a target is touched.
+type Gate struct {
+	Name      string    `json:"name"`
+	Pass      bool      `json:"pass"`
+	Reason    string    `json:"reason,omitempty"` // stable code when it does not pass
+	Value     string    `json:"value"`
+	Threshold string    `json:"threshold"`
+	Source    string    `json:"source"`
+	Until     time.Time `json:"until,omitzero"` // earliest it could pass
+}
+
+// Event is one thing that happened, in the order it happened.
+type Event struct {
+	Seq     uint64    `json:"seq"`
+	At      time.Time `json:"at"`
+	Cluster string    `json:"cluster,omitempty"`
+	Node    string    `json:"node,omitempty"`
+	Run     string    `json:"run,omitempty"`
+	Type    string    `json:"type"`
+	Step    string    `json:"step,omitempty"`
+	Reason  string    `json:"reason,omitempty"`
+	Message string    `json:"message,omitempty"`
+}
