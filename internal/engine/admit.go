@@ -84,7 +84,7 @@ func (c *cluster) facts(a applicant, p *probe, now time.Time) policy.Facts {
 		Manual: a.draft.Manual != nil, Mode: c.opt.Mode, Paused: c.e.paused(c),
 		ViewSynced: v.Synced, ViewAge: v.Age, ClockSkew: v.Skew,
 		ControlPlane: a.draft.ControlPlane, Protected: a.protected,
-		NeedsHost: a.draft.Strategy == remediate.PowerCycle, Host: a.draft.Target.BareMetalHost,
+		NeedsHost: a.draft.Strategy == remediate.PowerCycle, Host: cmp.Or(a.draft.Target.BareMetalHost, "not looked up yet"),
 	}
 	if a.node != nil {
 		f.OwnHost = c.e.opt.Own.Is(a.node)

@@ -1,0 +1,162 @@
+package engine_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// bubble runs a test in virtual time over a store in a real directory.
+func bubble(t *testing.T, f func(t *testing.T, w *world, store *failingStore)) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		store := &failingStore{Store: openStore(t, dir)}
+		t.Cleanup(func() { require.NoError(t, store.Close()) })
+		f(t, newWorld(), store)
+	})
+}
+
+func only(t *testing.T, e *engine.Engine) remediate.Run {
+	t.Helper()
+	runs := e.Runs("c")
+	if len(runs) != 1 {
+		x, err := e.Explain(t.Context(), "c", "n-1")
+		require.NoError(t, err)
+		require.Len(t, runs, 1, "gates: %+v", x.Gates)
+	}
+	return runs[0]
+}
+
+func gate(t *testing.T, e *engine.Engine, reason policy.Reason) policy.Gate {
+	t.Helper()
+	x, err := e.Explain(t.Context(), "c", "n-1")
+	require.NoError(t, err)
+	for _, g := range x.Gates {
+		if g.Reason == reason {
+			return g
+		}
+	}
+	require.Failf(t, "no such gate", "%s is not among %+v", reason, x.Gates)
+	return policy.Gate{}
+}
+
+func TestUnknownNodeIsFencedAndComesBack(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(59 * time.Second)
+		require.Zero(t, w.count(bmc.CommandOff), "inside the timeout nothing is sent")
+		time.Sleep(5 * time.Minute)
+		r := only(t, e)
+		assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
+		assert.Equal(t, 1, w.deleted())
+		assert.Equal(t, 1, w.count(bmc.CommandOff))
+		assert.True(t, w.restored)
+		stop()
+	})
+}
+
+// A record that is not durable authorises nothing. // I19
+func TestNothingIsDoneWhileTheStoreRefuses(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e, events, stop := start(t, w, store, nil)
+		time.Sleep(30 * time.Second)
+		store.set(true)
+		time.Sleep(10 * time.Minute)
+		require.Empty(t, w.commands)
+		require.Zero(t, w.deleted())
+		all, err := events.After(t.Context(), 0)
+		require.NoError(t, err)
+		require.Condition(t, func() bool {
+			for _, ev := range all {
+				if ev.Type == engine.EventFailed {
+					return true
+				}
+			}
+			return false
+		}, "the refusal of the store was not told")
+		store.set(false)
+		time.Sleep(5 * time.Minute)
+		assert.Equal(t, remediate.Done, only(t, e).Step, "the run starts once the store works")
+		stop()
+	})
+}
+
+// A stop at any moment and a start with the same store end like an
+// undisturbed run. // I20
+func TestStopAndStartAtAnyMomentReachTheSameEnd(t *testing.T) {
+	for _, at := range []time.Duration{61, 63, 66, 70, 76, 82, 88, 95, 105} {
+		bubble(t, func(t *testing.T, w *world, store *failingStore) {
+			_, _, stop := start(t, w, store, nil)
+			time.Sleep(at * time.Second)
+			stop()
+			e, _, stop := start(t, w, store, nil)
+			time.Sleep(10 * time.Minute)
+			r := only(t, e)
+			assert.Equal(t, remediate.Done, r.Step, "stopped after %ds: %s %s", at, r.Reason, r.Note)
+			assert.Equal(t, 1, w.deleted(), "stopped after %ds", at)
+			stop()
+		})
+	}
+}
+
+func TestRefusalsHaveReasonsAndTouchNothing(t *testing.T) {
+	cases := map[policy.Reason]func(*world, *engine.Options){
+		policy.IdentityMismatch: func(w *world, _ *engine.Options) { w.bmcUUID = "4c4c4544-0042-3510-8054-b4c04f4d9999" },
+		policy.IdentityUnknown:  func(w *world, _ *engine.Options) { w.bmcUUID = "" },
+		"BMCAuth": func(w *world, _ *engine.Options) {
+			w.readErr = &bmc.Error{Kind: bmc.KindAuth, Op: "open session", Err: errors.New("refused")}
+		},
+		policy.Contested:   func(w *world, _ *engine.Options) { w.contested = remediate.Yes },
+		policy.PowerOwner:  func(w *world, _ *engine.Options) { w.forbidden = "disablePowerOff" },
+		policy.Observing:   func(_ *world, o *engine.Options) { o.Clusters[0].Mode = policy.ModeObserve },
+		policy.QuietPeriod: func(_ *world, o *engine.Options) { o.Guards.QuietPeriod = time.Hour },
+	}
+	for reason, change := range cases {
+		t.Run(string(reason), func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world, store *failingStore) {
+				e, _, stop := start(t, w, store, func(o *engine.Options) { change(w, o) })
+				time.Sleep(10 * time.Minute)
+				assert.False(t, gate(t, e, reason).Pass)
+				assert.Empty(t, e.Runs("c"))
+				assert.Empty(t, w.commands)
+				stop()
+			})
+		})
+	}
+}
+
+func TestBMCThatNeverTurnsOffIsHeldAndNothingIsDeleted(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.ignoreOff = true
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(4 * time.Minute)
+		r := only(t, e)
+		assert.Equal(t, remediate.Held, r.Step)
+		assert.Equal(t, "PowerOffFailed", r.Reason)
+		assert.Zero(t, w.deleted())
+		gate(t, e, policy.UnderRemediation)
+		stop()
+	})
+}
+
+func TestMovingLeaseWhileOffIsFalseOff(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.leaseAlive = true
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(4 * time.Minute)
+		r := only(t, e)
+		assert.Equal(t, remediate.Held, r.Step)
+		assert.Equal(t, "FalseOff", r.Reason)
+		assert.Zero(t, w.deleted())
+		stop()
+	})
+}

@@ -1,0 +1,108 @@
+package engine_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+var byHand = engine.Order{Cluster: "c", Node: "n-1", Actor: "ada (uid 1000)", Reason: "smoke"}
+
+func TestFenceOffOnlyStaysOffUntilUnfence(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.check.Paused = true // only people act here
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(time.Second)
+		o := byHand
+		o.OffOnly = true
+		out, err := e.Fence(t.Context(), o)
+		require.NoError(t, err)
+		again, err := e.Fence(t.Context(), o)
+		require.NoError(t, err)
+		assert.Equal(t, engine.Outcome{Run: out.Run, Joined: true}, again)
+		time.Sleep(10 * time.Minute)
+		r := only(t, e)
+		assert.Equal(t, remediate.Held, r.Step)
+		assert.Equal(t, "OperatorOff", r.Reason)
+		assert.Zero(t, w.count(bmc.CommandOn))
+
+		_, err = e.Unfence(t.Context(), byHand)
+		require.NoError(t, err)
+		time.Sleep(10 * time.Minute)
+		assert.Equal(t, remediate.Done, only(t, e).Step)
+		assert.Equal(t, 1, w.deleted())
+		stop()
+	})
+}
+
+func TestDryRunAndRefusedFenceTouchNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.check.Paused = true
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(time.Second)
+		o := byHand
+		o.DryRun = true
+		out, err := e.Fence(t.Context(), o)
+		require.NoError(t, err)
+		assert.NotEmpty(t, out.Gates)
+
+		w.mu.Lock()
+		w.contested = remediate.Yes
+		w.mu.Unlock()
+		_, err = e.Fence(t.Context(), byHand)
+		var refusal *engine.Refusal
+		require.ErrorAs(t, err, &refusal)
+		assert.Equal(t, policy.Contested, refusal.Reason, "a rival binds people too")
+		o = byHand
+		o.Node = "no-such-node"
+		_, err = e.Fence(t.Context(), o)
+		require.ErrorAs(t, err, &refusal)
+		assert.Equal(t, engine.NoSuchNode, refusal.Reason)
+		assert.Empty(t, w.commands)
+		assert.Empty(t, e.Runs(""))
+		stop()
+	})
+}
+
+// A pause before the Node is isolated takes the power-off back. // I23
+func TestPauseTakesBackWhatCanBeTakenBack(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(62 * time.Second)
+		require.Equal(t, 1, w.count(bmc.CommandOff))
+		require.NoError(t, e.Pause(t.Context(), engine.Order{Actor: "ada", Reason: "stop"}))
+		time.Sleep(time.Minute)
+		r := only(t, e)
+		assert.Equal(t, remediate.Aborted, r.Step)
+		assert.Equal(t, "Paused", r.Reason)
+		assert.Zero(t, w.deleted())
+		assert.True(t, w.on)
+		stop()
+
+		e, _, stop = start(t, w, store, nil)
+		time.Sleep(5 * time.Minute)
+		assert.Len(t, e.Runs("c"), 1, "the pause survives a restart")
+		stop()
+	})
+}
+
+func TestArmingAnObservingClusterActsAndDisarmingStops(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		observe := func(o *engine.Options) { o.Clusters[0].Mode = policy.ModeObserve }
+		e, _, stop := start(t, w, store, observe)
+		time.Sleep(2 * time.Minute)
+		require.Empty(t, e.Runs("c"))
+		require.NoError(t, e.Arm(t.Context(), byHand, true))
+		time.Sleep(time.Second)
+		require.Len(t, e.Runs("c"), 1)
+		require.NoError(t, e.Arm(t.Context(), byHand, false))
+		stop()
+	})
+}
