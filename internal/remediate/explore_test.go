@@ -1,0 +1,75 @@
+package remediate
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	crashes = []fault{crashBeforeSave, crashAfterSave, crashAfterAct}
+	engine  = []fault{crashBeforeSave, crashAfterSave, crashAfterAct, saveFails, saveAnswerLost, actFails, answerLost}
+	power   = []fault{lostPower, newSession, lie, foreignOn, foreignOff, reregister, deaf}
+	cluster = []fault{lostAPI, slowLook, conflict, replaced}
+)
+
+func join(lists ...[]fault) (out []fault) {
+	for _, l := range lists {
+		out = append(out, l...)
+	}
+	return out
+}
+
+// variants are the searches: each a world, and what may go wrong in it.
+var variants = []variant{
+	{name: "delete, everything three times", states: 215_900, faults: join(engine, power, cluster), budget: 3, want: "Done"},
+	{name: "delete, power three times", states: 130_500, faults: join(crashes, power), budget: 3, want: "Done"},
+	{name: "delete, engine three times", states: 44_300, faults: join(engine, []fault{conflict, foreignOn}), budget: 3, want: "Done"},
+	{name: "taint", states: 15_000, isolation: IsolateTaint, faults: join(engine, power, cluster), budget: 2, want: "Done"},
+	{name: "Metal3", states: 7_900, bmh: true, faults: join(engine, power, cluster), budget: 2, want: "Done"},
+	{name: "sick, not dead", states: 42_600, sick: true, faults: join(engine, power, cluster), budget: 2, want: "Done"},
+	{name: "a long lie", states: 20_400, lieFor: 100, faults: join(crashes, power), budget: 2, want: "Done"},
+	{name: "a long lie about a sick host", states: 44_900, sick: true, lieFor: 100, faults: join(crashes, power), budget: 2, want: "Done"},
+	{name: "pods stay", states: 11_800, podsStay: true, faults: join(engine, power), budget: 2, want: "Done"},
+	{name: "found off", states: 13_800, foundOff: true, faults: join(engine, power, cluster), budget: 2, want: "Done"},
+	{name: "found off, stays off", states: 8_800, foundOff: true, stayOff: true, faults: join(engine, power, []fault{unfenceOrder}), budget: 2, want: "Held FoundOff"},
+	{name: "off only", states: 9_300, offOnly: true, faults: join(engine, power, []fault{unfenceOrder}), budget: 2, want: "Held OperatorOff"},
+	{name: "API away", states: 91_900, faults: join(crashes, []fault{outageShort, outageLong, outageEver, answerLost, foreignOn}), budget: 2, runTimeout: 4 * time.Minute, want: "Done"},
+	{name: "API away, taint, Metal3", states: 69_900, isolation: IsolateTaint, bmh: true, faults: join(crashes, []fault{outageShort, outageLong, outageEver, answerLost}), budget: 2, runTimeout: 4 * time.Minute, want: "Done"},
+	{name: "API forbids", states: 4_000, forbidden: true, faults: join(crashes, []fault{lostPower, foreignOff}), budget: 2, want: "Aborted APIForbidden"},
+	{name: "API forbids, Metal3", states: 12_200, forbidden: true, bmh: true, faults: crashes, budget: 2, want: "Held PowerOnFailed"},
+	{name: "people", states: 23_100, faults: join(crashes, []fault{pause, resume, unfenceOrder, lostAPI, answerLost}), budget: 3, runTimeout: 4 * time.Minute, want: "Done"},
+	{name: "people, taint, Metal3", states: 3_400, isolation: IsolateTaint, bmh: true, faults: join(crashes, []fault{pause, resume, unfenceOrder, answerLost}), budget: 2, runTimeout: 4 * time.Minute, want: "Done"},
+	{name: "second attempt", states: 2_600, badBoots: 1, maxAttempts: 2, faults: join(engine, power, cluster, []fault{unfenceOrder}), budget: 1, want: "Done"},
+	{name: "second attempt, taint", states: 2_200, isolation: IsolateTaint, badBoots: 1, maxAttempts: 2, faults: join(engine, power, []fault{unfenceOrder}), budget: 1, want: "Done"},
+	{name: "attempts used up", states: 8_700, badBoots: 9, maxAttempts: 2, faults: join(engine, power, []fault{pause, unfenceOrder}), budget: 1, runTimeout: 5 * time.Minute, want: "Reprovisioned AttemptsExhausted"},
+	{name: "attempts used up, no fallback", states: 22_200, badBoots: 9, noReplace: true, faults: join(engine, power), budget: 2, want: "Held AttemptsExhausted"},
+	{name: "never off", states: 23_400, ignoresOff: true, faults: join(engine, power, cluster), budget: 2, want: "Held PowerOffFailed"},
+	{name: "never off, Metal3 off", states: 4_400, ignoresOff: true, bmh: true, faults: join(engine, power), budget: 2, want: "Done"},
+	{name: "never on", states: 13_500, ignoresOn: true, faults: join(engine, []fault{lostPower, foreignOn}), budget: 2, want: "Reprovisioned PowerOnFailed"},
+	{name: "never on, no fallback", states: 21_200, ignoresOn: true, noReplace: true, faults: join(engine, power), budget: 2, want: "Held PowerOnFailed"},
+	{name: "finalizer", states: 13_100, finalizer: 5, faults: join(engine, power), budget: 2, want: "Done"},
+	{name: "finalizer for ever", states: 30_000, finalizer: -1, faults: join(crashes, []fault{lie, foreignOn, outageLong}), budget: 2, runTimeout: 4 * time.Minute, want: "Held NodeFinalizer"},
+	{name: "delete the Machine", states: 1_600, deleteOnly: true, faults: join(engine, cluster, []fault{pause, outageLong, outageEver, unfenceOrder}), budget: 3, want: "Reprovisioned"},
+	{name: "delete the Machine, no owner", states: 9, deleteOnly: true, noReplace: true, faults: engine, budget: 2, want: "Aborted NoController"},
+}
+
+// TestExplore searches everything that the faults of each variant can do to a
+// run, and checks the invariants on every transition.
+func TestExplore(t *testing.T) {
+	for _, v := range variants {
+		t.Run(v.name, func(t *testing.T) {
+			t.Parallel()
+			start := time.Now()
+			x := explore(v, Next)
+			took := time.Since(start)
+			t.Logf("%d states, %d questions in %v: %.0f states/s", len(x.nodes), x.asked, took.Round(time.Millisecond), float64(len(x.nodes))/took.Seconds())
+			require.Empty(t, strings.Join(x.found, "\n"))
+			assert.GreaterOrEqual(t, len(x.nodes), v.states, "the search has shrunk")
+			assert.Equal(t, v.want, x.nodes[0].settled, "the end without faults")
+		})
+	}
+}

@@ -1,0 +1,241 @@
+package remediate
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fenced/fenced/internal/bmc"
+)
+
+// onAnswer judges one answer of Next against the truth. r is the record that
+// was asked about and r2 the answer, which is saved before a is done.
+func (v variant) onAnswer(st state, w world, r, r2 Run, s Seen, a Action, now time.Time) []string {
+	var bad []string
+	fail := func(format string, args ...any) { bad = append(bad, fmt.Sprintf(format, args...)) }
+	switch a { // I3
+	case Nothing, SetHold, ReleaseHold, SendOff, SendOn, BackupNode, IsolateNode, RestoreTargetNode, ClearRequest, DeleteTargetMachine:
+	default:
+		fail("I3: %q is no absolute action", a)
+	}
+	if a != Nothing && r2.Intent != (Intent{Action: a, At: now}) {
+		fail("I19: %s is given, and the record to be saved before it says %q", a, r2.Intent.Action)
+	}
+	switch a {
+	case SendOff:
+		bad = append(bad, v.onOff(r, s, now)...)
+	case IsolateNode:
+		bad = append(bad, v.onIsolate(w, r, s)...)
+	case SendOn:
+		if r2.Abandon == "" && w.isolatedAt >= 0 && !w.podsGone(v) && w.now-w.isolatedAt < int(r.Limits.PodsGoneTimeout/time.Second) {
+			fail("I7: On %d s after the isolation, with pods bound", w.now-w.isolatedAt)
+		}
+	case DeleteTargetMachine:
+		if s.Machine.Replaceable != Yes || s.Paused || s.Machine.UID != r.Target.MachineUID {
+			fail("I14: the Machine is deleted although that is not allowed")
+		}
+		if w.on && w.ready && w.bootID > 1 && w.uid != 0 {
+			fail("the Machine of a Node that is back and Ready is deleted")
+		}
+	}
+	if r.Step == AwaitNode && r2.Step == RestoreNode && w.isolatedBoot != 0 && !w.ordered { // a person may vouch for any Node
+		if w.bootID == w.isolatedBoot || v.isolation != IsolateTaint && w.uid == w.isolatedUID {
+			fail("I6: accepted a Node that did not register anew")
+		}
+	}
+	return bad
+}
+
+// onOff: nothing is switched off against what the reads of this look said.
+func (v variant) onOff(r Run, s Seen, now time.Time) (bad []string) {
+	switch {
+	case s.Identity != Yes:
+		bad = append(bad, "I8: Off to a BMC whose identity was not read")
+	case s.Paused:
+		bad = append(bad, "I23: Off while paused")
+	case r.Unfence != nil:
+		bad = append(bad, "Off although a person wants the host back")
+	case !r.Touched && now.Sub(s.At) > freshFor:
+		bad = append(bad, "I4: Off on old reads")
+	case !r.Touched && r.Attempt == 1 && s.Justified != Yes:
+		bad = append(bad, "I4: Off without a fresh reason")
+	case v.bmh && s.Hold != Yes:
+		bad = append(bad, "Off without a hold: Metal3 would switch the host on again")
+	}
+	return bad
+}
+
+// onIsolate is the invariant that everything is there for.
+func (v variant) onIsolate(w world, r Run, s Seen) (bad []string) {
+	fail := func(format string, args ...any) { bad = append(bad, fmt.Sprintf(format, args...)) }
+	switch {
+	case !w.ack:
+		fail("I1: isolated without an acknowledged Off in this process")
+	case w.first < 0 || w.last-w.first < 3:
+		fail("I1: isolated without two Off reads three seconds apart")
+	case w.now-w.last > 5:
+		fail("I1: isolated on a read %d s old", w.now-w.last)
+	case s.Identity != Yes:
+		fail("I1: isolated on a session without identity")
+	case w.on && !w.lied && !w.sincePower:
+		fail("I1: isolated while the host is on")
+	}
+	if r.Attempt == 1 && r.Target.NodeUID != uid(1) {
+		fail("I2: the target became %s", r.Target.NodeUID)
+	}
+	if s.Node.UID != r.Target.NodeUID {
+		fail("I2: isolates %s instead of %s", s.Node.UID, r.Target.NodeUID)
+	}
+	if w.backupUID == 0 || uid(w.backupUID) != s.Node.UID || versions[w.backupRV] != s.Node.ResourceVersion {
+		fail("I21: isolated without a backup of exactly this object")
+	}
+	if s.Paused {
+		fail("I23: isolated while paused")
+	}
+	if v.bmh && s.Hold != Yes {
+		fail("isolated while Metal3 may switch the host on")
+	}
+	return bad
+}
+
+// onEnd judges the world that an ended run leaves behind.
+func (v variant) onEnd(st state) (bad []string) {
+	r, w := st.rec, st.w
+	fail := func(format string, args ...any) {
+		bad = append(bad, fmt.Sprintf("%s %s: ", r.Step, r.Reason)+fmt.Sprintf(format, args...))
+	}
+	if w.hold {
+		fail("the hold stands on the BareMetalHost")
+	}
+	if r.Step == Reprovisioned {
+		if !w.machineGone {
+			fail("the Machine is there")
+		}
+		return bad // the host is its next owner's
+	}
+	if !w.on && w.byUs { // I20
+		fail("the host is off, and we switched it off")
+	}
+	if w.oos {
+		fail("our taint is on the Node")
+	}
+	if r.Step == Done {
+		switch {
+		case !w.labels: // I21
+			fail("the labels are not back")
+		case w.requested:
+			fail("the request is on the Machine")
+		case w.uid == 0:
+			fail("there is no Node")
+		}
+	}
+	if r.Step == Aborted && !w.labels && st.crash && !w.ordered {
+		fail("the labels are lost")
+	}
+	return bad
+}
+
+// onRest judges a Held run that has come to rest: what must not be off for
+// ever was switched on.
+func (v variant) onRest(st state) string {
+	r, w := st.rec, st.w
+	switch {
+	case r.Step != Held || v.ignoresOn || v.bmh && v.forbidden || w.apiDown > 0 || w.lied || !r.Isolated.IsZero() || r.LeaveOff:
+		return ""
+	case w.byUs && !w.on:
+		return "I20: Held " + r.Reason + ": the Node was not isolated, and the host stays off"
+	case w.hold:
+		return "Held " + r.Reason + ": the hold stays on the BareMetalHost"
+	}
+	return ""
+}
+
+// longest is more than any run may take without faults, the time to be healthy
+// in Held included.
+const longest = 1200
+
+// settle follows every state without further faults to its end: there is one
+// (L1), and a crash does not change which (I20).
+func (x *explorer) settle() {
+	for i := range x.nodes {
+		x.follow(int32(i))
+	}
+	for i := range x.nodes {
+		n := x.nodes[i]
+		switch {
+		case n.settled == "endless":
+			x.check(int32(i), none, "L1: the run never ends")
+		case n.distance > longest:
+			x.check(int32(i), none, fmt.Sprintf("L1: %d s to the end", n.distance))
+		case n.crash && n.settled != x.nodes[0].settled:
+			x.check(int32(i), none, fmt.Sprintf("I20: ends %q after a crash, and %q without", n.settled, x.nodes[0].settled))
+		}
+		if len(x.found) >= stopAfter {
+			return
+		}
+	}
+}
+
+func (x *explorer) follow(i int32) {
+	var path []int32
+	on := map[int32]int{}
+	for x.nodes[i].settled == "" {
+		n := &x.nodes[i]
+		if n.end.Ended() {
+			n.settled = result(n.end, n.reason)
+			break
+		}
+		if at, again := on[i]; again {
+			x.circle(path[at:])
+			break
+		}
+		on[i] = len(path)
+		path = append(path, i)
+		i = n.fine
+	}
+	for j := len(path) - 1; j >= 0; j-- {
+		n := &x.nodes[path[j]]
+		if n.settled == "" {
+			to := x.nodes[n.fine]
+			n.settled, n.distance = to.settled, to.distance+int(n.seconds)
+		}
+	}
+}
+
+// circle settles states that come round for ever: good for Held and for a run
+// that waits for the API with its host on, and for nothing else.
+func (x *explorer) circle(ids []int32) {
+	held, excused, rest := true, true, x.nodes[ids[0]].rest
+	for _, id := range ids {
+		if x.nodes[id].rest == "" {
+			rest = ""
+		}
+		held = held && x.nodes[id].end == Held
+		excused = excused && x.nodes[id].excused
+	}
+	if rest != "" {
+		x.check(ids[0], none, rest)
+	}
+	for _, id := range ids {
+		n := &x.nodes[id]
+		switch {
+		case held:
+			n.settled = result(Held, n.reason)
+		case excused:
+			n.settled = "waits for the API"
+		default:
+			n.settled = "endless"
+		}
+	}
+}
+
+func result(s Step, reason string) string {
+	if reason == "" {
+		return string(s)
+	}
+	return string(s) + " " + reason
+}
+
+// provenBy is a proof that no BMC gave, for the broken forms of Next.
+func provenBy(at time.Time) bmc.Proof {
+	return bmc.Proof{MaxAge: time.Hour}.Add(bmc.Reading{State: bmc.Off, At: at})
+}

@@ -1,0 +1,140 @@
+package remediate
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// flat is a Run without its journal and pointers, so that == compares it.
+type flat struct {
+	target                               Target
+	step, abandonTo                      Step
+	reason, note, abandon, newUID, lease string
+	renew                                time.Time
+	attempt, journal                     int
+	stepStarted, ended, isolated         time.Time
+	apiLost, onSeen, notBefore, healthy  time.Time
+	started                              time.Time
+	intent                               Intent
+	last                                 Visit
+	touched, foundOff, leaveOff          bool
+	offLease, unfence, offOnly           bool
+}
+
+// flatten must know every field that Next may change; TestFlattenKnowsTheRun
+// fails when one is added.
+func flatten(r Run) flat {
+	f := flat{
+		target: r.Target, step: r.Step, abandonTo: r.AbandonTo, reason: r.Reason, note: r.Note, abandon: r.Abandon,
+		newUID: r.NewNodeUID, attempt: r.Attempt, journal: len(r.Steps), stepStarted: r.StepStarted, ended: r.Ended,
+		isolated: r.Isolated, apiLost: r.APILost, onSeen: r.OnSeen, notBefore: r.NotBefore, healthy: r.HealthySince,
+		started: r.Started, intent: r.Intent, touched: r.Touched, foundOff: r.FoundOff, leaveOff: r.LeaveOff,
+		offLease: r.OffLease != nil, unfence: r.Unfence != nil, offOnly: r.OffOnly,
+	}
+	if r.OffLease != nil {
+		f.lease, f.renew = r.OffLease.ResourceVersion, r.OffLease.RenewTime
+	}
+	if n := len(r.Steps); n > 0 {
+		f.last = r.Steps[n-1]
+	}
+	return f
+}
+
+func TestFlattenKnowsTheRun(t *testing.T) {
+	require.Equal(t, 33, reflect.TypeFor[Run]().NumField(),
+		"Run has another number of fields: teach flatten and keyOf the new one, then change this number")
+}
+
+// key is a state with its times relative to now, cut where nothing depends on
+// them any more, so that the search is finite.
+type key struct {
+	step, abandonTo            Step
+	action                     Action
+	reason, abandon            string
+	nodeUID, bootID, newUID    string
+	attempt, left              int8
+	flags                      uint64
+	ages                       [16]int16
+	bits                       [8]int8
+	backup, offLease, isolated int8
+}
+
+func keyOf(v variant, st state) key {
+	r, w := st.rec, st.w
+	k := key{
+		step: r.Step, abandonTo: r.AbandonTo, action: r.Intent.Action, reason: r.Reason, abandon: r.Abandon,
+		nodeUID: r.Target.NodeUID, bootID: r.Target.BootID, newUID: r.NewNodeUID, attempt: int8(r.Attempt), left: st.left,
+	}
+	for i, b := range []bool{
+		r.Touched, r.FoundOff, r.LeaveOff, r.Unfence != nil, r.OffOnly,
+		w.on, w.hung, w.ready, w.oos, w.labels, w.hold, w.requested, w.machineGone, w.paused, w.ordered,
+		w.accepted, w.ack, w.sincePower, w.lied, w.byUs, st.crash,
+	} {
+		if b {
+			k.flags |= 1 << i
+		}
+	}
+	if r.Step.Ended() {
+		return k // nothing follows
+	}
+	k.bits = [8]int8{w.boots, w.uid, w.bootID, w.lastUID, w.isolatedBoot, w.isolatedUID, int8(w.badBoots), int8(w.lieFor)}
+	if w.backupUID != 0 {
+		k.backup = 1
+		if w.backupUID == w.uid && w.backupRV == w.rv {
+			k.backup = 2
+		}
+	}
+	k.ages = [16]int16{
+		age(r.StepStarted, w.now, 70), age(r.Intent.At, w.now, 61), age(r.Isolated, w.now, 40), age(r.APILost, w.now, 70),
+		age(r.OnSeen, w.now, 70), age(r.NotBefore, w.now, 70), age(r.HealthySince, w.now, 301),
+		noted(w.first, w.now), noted(w.last, w.now), noted(w.isolatedAt, w.now), cut(w.deleting), cut(w.apiDown), 0, 0, 0, 0,
+	}
+	if v.bmh && !w.on {
+		k.ages[12] = int16(min(w.offFor, bmoDelay))
+	}
+	switch {
+	case !w.on || w.hung:
+		k.ages[13] = -int16(min(w.downFor, lostAfter))
+	case w.upFor < bootDelay+readyDelay+1:
+		k.ages[13] = int16(w.upFor)
+	default:
+		k.ages[13] = int16(10 + (w.upFor-bootDelay)%renewEvery)
+	}
+	switch {
+	case r.OffLease == nil:
+		k.ages[14] = int16(min(w.now-w.renewed, 80))
+	case r.OffLease.ResourceVersion == versions[w.leaseRV]:
+		k.offLease, k.ages[14] = 1, age(r.OffLease.RenewTime, w.now, 80)
+	default:
+		k.offLease = 2
+	}
+	if v.runTimeout != 0 && r.Step != Held {
+		k.ages[15] = age(r.Started, w.now, int(v.runTimeout/time.Second)+1)
+	}
+	return k
+}
+
+// age is how long ago t was, at most limit; a time to come is negative.
+func age(t time.Time, now, limit int) int16 {
+	if t.IsZero() {
+		return -9999
+	}
+	return int16(min(now-int(t.Unix()-epoch.Unix()), limit))
+}
+
+func noted(at, now int) int16 {
+	if at < 0 {
+		return -1
+	}
+	return int16(min(now-at, 30))
+}
+
+func cut(n int) int16 {
+	if n >= never {
+		return 9999
+	}
+	return int16(n)
+}

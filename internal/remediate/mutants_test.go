@@ -1,0 +1,164 @@
+package remediate
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/fenced/fenced/internal/bmc"
+)
+
+// mutant is Next with one thing broken that the search must notice.
+type mutant struct {
+	name   string
+	want   string // the violation, by its beginning
+	in     variant
+	broken nextFunc
+}
+
+func basic(faults ...fault) variant { return variant{name: "m", faults: faults, budget: 2} }
+
+// seeing is Next behind a lie about what was seen.
+func seeing(lie func(Run, *Seen, time.Time)) nextFunc {
+	return func(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
+		lie(r, &s, now)
+		return Next(r, s, now)
+	}
+}
+
+// saying is Next whose answer is spoilt; r is the record before.
+func saying(spoil func(r Run, s Seen, r2 *Run, a *Action, now time.Time)) nextFunc {
+	return func(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
+		r2, a, wait := Next(r, s, now)
+		spoil(r, s, &r2, &a, now)
+		return r2, a, wait
+	}
+}
+
+var mutants = []mutant{
+	{"takes one read for the proof", "I1: isolated without two Off reads", basic(), seeing(func(_ Run, s *Seen, _ time.Time) {
+		if s.Power.State == bmc.Off {
+			s.Proof = provenBy(s.Power.At)
+		}
+	})},
+	{"overlooks an On read", "I1: isolated", basic(foreignOn), seeing(func(r Run, s *Seen, _ time.Time) {
+		if s.Power.State == bmc.On && r.Touched {
+			s.Power.State, s.Proof = bmc.Off, provenBy(s.Power.At)
+		}
+	})},
+	{"takes an old proof", "I1: isolated on a read", basic(slowLook), seeing(func(_ Run, s *Seen, now time.Time) {
+		if s.Proof.Proven(s.At) {
+			s.Proof = provenBy(now)
+		}
+	})},
+	{"believes in an Off before the crash", "I1: isolated without an acknowledged Off", basic(crashAfterSave), seeing(func(_ Run, s *Seen, _ time.Time) {
+		s.OffAccepted = true
+	})},
+	{"believes in an Off nobody acknowledged", "I1: isolated without an acknowledged Off", basic(answerLost), seeing(func(r Run, s *Seen, _ time.Time) {
+		s.OffAccepted = r.Touched
+	})},
+	{"adopts whatever Node stands there", "I2: the target became", basic(replaced), saying(func(_ Run, s Seen, r2 *Run, _ *Action, _ time.Time) {
+		if r2.Touched && s.Node.Exists == Yes {
+			r2.Target.NodeUID = s.Node.UID
+		}
+	})},
+	{"cycles", "I3", basic(), saying(func(_ Run, _ Seen, _ *Run, a *Action, _ time.Time) {
+		if *a == SendOff {
+			*a = "Cycle"
+		}
+	})},
+	{"acts on old reads", "I4: Off on old reads", basic(slowLook), seeing(func(_ Run, s *Seen, now time.Time) { s.At = now })},
+	{"switches off what recovered", "I4: Off without a fresh reason", variant{name: "m", faults: []fault{lostAPI}, budget: 1}, seeing(func(_ Run, s *Seen, _ time.Time) {
+		s.Justified, s.API, s.Contested = Yes, APIReachable, No
+		s.Node.Exists = Yes
+		s.Node.UID = uid(1)
+	})},
+	{"accepts the old boot", "I6", variant{name: "m", isolation: IsolateTaint}, seeing(func(r Run, s *Seen, _ time.Time) {
+		if r.Step == AwaitNode {
+			s.Node.BootID = "x"
+		}
+	})},
+	{"does not wait for the pods", "I7", variant{name: "m", podsStay: true}, seeing(func(_ Run, s *Seen, _ time.Time) { s.PodsGone = Yes })},
+	{"acts without an intent", "I19", basic(), saying(func(r Run, _ Seen, r2 *Run, _ *Action, _ time.Time) { r2.Intent = r.Intent })},
+	{"never sends Off again after a restart", "I20: ends", basic(crashAfterSave), saying(func(r Run, s Seen, r2 *Run, a *Action, _ time.Time) {
+		if r.Step == DeleteNode && r2.Step == PowerOff && s.Power.State != bmc.On {
+			*r2 = r
+		}
+	})},
+	{"gives up with the host off", "Aborted", basic(pause), saying(func(_ Run, _ Seen, r2 *Run, _ *Action, now time.Time) {
+		if r2.Abandon != "" {
+			*r2, _, _ = finish(*r2, Aborted, "Paused", "", now)
+		}
+	})},
+	{"leaves a Held host off", "I20: Held", variant{name: "m", faults: []fault{unfenceOrder}, budget: 1, sick: true}, saying(func(r Run, _ Seen, r2 *Run, a *Action, now time.Time) {
+		if r.Step == PowerOff && r.OffLease != nil && r2.Step == PowerOff {
+			*r2, _, _ = hold(r, "PowerOffFailed", "", now)
+			*a = Nothing
+		}
+		if r.Step == Held {
+			*r2, *a = r, Nothing
+		}
+	})},
+	{"leaves the hold behind", "Aborted Paused: the hold stands", variant{name: "m", bmh: true, faults: []fault{pause}, budget: 1}, seeing(func(r Run, s *Seen, _ time.Time) {
+		if r.Step == PowerOn {
+			s.Hold, s.Power.State = No, bmc.On
+		}
+	})},
+	{"isolates without a hold", "Off without a hold", variant{name: "m", bmh: true}, seeing(func(_ Run, s *Seen, _ time.Time) { s.Hold = Yes })},
+	{"takes no backup", "I21: isolated without a backup", basic(), seeing(func(_ Run, s *Seen, _ time.Time) {
+		s.Backup = Backup{UID: s.Node.UID, ResourceVersion: s.Node.ResourceVersion}
+	})},
+	{"takes an old backup", "I21: isolated without a backup", basic(conflict), seeing(func(_ Run, s *Seen, _ time.Time) {
+		if s.Backup.UID == s.Node.UID {
+			s.Backup.ResourceVersion = s.Node.ResourceVersion
+		}
+	})},
+	{"does not read the labels back", "Done : the labels are not back", basic(), seeing(func(r Run, s *Seen, _ time.Time) {
+		if r.Step == RestoreNode {
+			s.Restored = Yes
+		}
+	})},
+	{"leaves the taint", "Done : our taint", variant{name: "m", isolation: IsolateTaint}, seeing(func(r Run, s *Seen, _ time.Time) {
+		if r.Step == RestoreNode {
+			s.Node.OutOfService = false
+		}
+	})},
+	{"works through a pause", "I23", basic(pause), seeing(func(_ Run, s *Seen, _ time.Time) { s.Paused = false })},
+	{"deletes the Machine of a Ready Node", "the Machine of a Node that is back", variant{name: "m", lieFor: 100, faults: []fault{lie}, budget: 1}, seeing(func(r Run, s *Seen, _ time.Time) {
+		if r.Step == Reprovision {
+			s.Node.Ready = No
+		}
+	})},
+	{"waits for ever", "L1", basic(), saying(func(r Run, _ Seen, r2 *Run, _ *Action, now time.Time) {
+		if r.Step == AwaitNode && r2.Step != AwaitNode {
+			*r2 = r
+		}
+		r2.StepStarted = now
+	})},
+	{"is not pure", "asked twice", basic(), func() nextFunc {
+		n := 0
+		return func(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
+			n++
+			r2, a, _ := Next(r, s, now)
+			return r2, a, time.Duration(n)
+		}
+	}()},
+	{"writes into the caller's journal", "Next changed the record", basic(), func(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
+		r.Steps[0].Note = now.String()
+		return Next(r, s, now)
+	}},
+}
+
+// TestExploreNoticesMutants shows that the search can fail: every planted bug
+// is found, and is found as what it is.
+func TestExploreNoticesMutants(t *testing.T) {
+	for _, m := range mutants {
+		t.Run(m.name, func(t *testing.T) {
+			x := explore(m.in, m.broken)
+			found := strings.Join(x.found, "\n")
+			assert.Contains(t, found, "m: "+m.want)
+		})
+	}
+}

@@ -1,0 +1,319 @@
+package remediate
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// fault is one thing that goes wrong, or one order that arrives, in a round.
+type fault uint8
+
+const (
+	none fault = iota
+
+	// Before the look.
+	lostPower    // the power read gets no answer
+	lostAPI      // the reads of the cluster get none
+	slowLook     // six seconds pass between the look and the answer
+	newSession   // the BMC restarted: another session
+	lie          // the BMC says Off for a while, whatever is true
+	foreignOn    // someone else switches the host on
+	foreignOff   // or off
+	reregister   // a living kubelet registers its Node again, without a reboot
+	replaced     // someone deletes the Node and makes another of that name
+	outageShort  // the API is gone for 5 s
+	outageLong   // for longer than its limit
+	outageEver   // for ever
+	pause        // a person stops everything
+	resume       // and starts it again
+	unfenceOrder // a person wants the host back
+
+	// Between answer and act.
+	saveFails       // the record is not saved
+	saveAnswerLost  // it is, but the engine believes it is not
+	crashBeforeSave // the process dies
+	crashAfterSave
+	crashAfterAct
+	actFails   // the write is not done
+	answerLost // it is, but nobody hears of it
+	deaf       // the BMC accepts the command and does nothing
+	conflict   // the Node changes just before the write
+)
+
+var faultNames = [...]string{"-", "lostPower", "lostAPI", "slowLook", "newSession", "lie", "foreignOn", "foreignOff", "reregister", "replaced",
+	"outageShort", "outageLong", "outageEver", "pause", "resume", "unfence", "saveFails", "saveAnswerLost",
+	"crashBeforeSave", "crashAfterSave", "crashAfterAct", "actFails", "answerLost", "deaf", "conflict"}
+
+func (f fault) early() bool { return f < saveFails }
+
+func (f fault) crash() bool { return f >= crashBeforeSave && f <= crashAfterAct }
+
+// state is one point of the search: the record as saved, the world with the
+// process's memory, and how many faults may still come.
+type state struct {
+	rec   Run
+	w     world
+	left  int8
+	crash bool // every fault so far was a crash
+}
+
+// nextFunc is Next, or a broken form of it.
+type nextFunc func(Run, Seen, time.Time) (Run, Action, time.Duration)
+
+// node is what the search remembers of a state it has left behind.
+type node struct {
+	parent   int32
+	fine     int32 // the state after a round without a fault; -1 = none
+	seconds  int16 // what that round takes
+	pre      fault
+	post     fault
+	crash    bool
+	end      Step
+	reason   string
+	excused  bool // stays open on purpose while the API is gone
+	settled  string
+	rest     string // what is wrong if the run stays here for ever
+	distance int
+}
+
+// explorer is one breadth-first search.
+type explorer struct {
+	v     variant
+	next  nextFunc
+	seen  map[key]int32
+	nodes []node
+	found []string // violations, with how they came about
+	asked int
+}
+
+// stopAfter is how many violations are enough to know.
+const stopAfter = 3
+
+// explore visits every state that the variant's faults can reach and returns
+// the search with what it found.
+func explore(v variant, next nextFunc) *explorer {
+	x := &explorer{v: v, next: next, seen: map[key]int32{}}
+	front := []state{{rec: v.run(), w: v.world(), left: int8(v.budget), crash: true}}
+	x.seen[keyOf(v, front[0])] = 0
+	x.nodes = append(x.nodes, node{parent: -1, fine: -1, end: front[0].rec.Step, crash: true})
+	for at := int32(0); len(front) > 0 && len(x.found) < stopAfter; {
+		var more []state
+		for _, st := range front {
+			if !st.rec.Step.Ended() {
+				more = x.rounds(st, at, more)
+			}
+			at++
+		}
+		front = more
+	}
+	if len(x.found) < stopAfter {
+		x.settle()
+	}
+	return x
+}
+
+// rounds takes one state through one round, once per combination of faults.
+func (x *explorer) rounds(st state, at int32, more []state) []state {
+	for _, pre := range x.choices(st, true) {
+		if len(x.found) >= stopAfter {
+			return more
+		}
+		w := st.w
+		r := x.v.strike(&w, st.rec, pre)
+		s := w.look(x.v, r, pre == lostPower, pre == lostAPI)
+		if pre == slowLook {
+			for range 6 {
+				w.tick(x.v)
+			}
+		}
+		now := clock(w.now)
+		r2, a, wait := x.ask(r, s, now, at, pre)
+		changed := flatten(r2) != flatten(r)
+		x.check(at, pre, x.v.onAnswer(st, w, r, r2, s, a, now)...)
+		mid := state{rec: r, w: w, left: st.left, crash: st.crash && pre == none}
+		if pre != none {
+			mid.left--
+		}
+		for _, post := range x.choices(mid, false) {
+			if !applies(post, changed, a) {
+				continue
+			}
+			to := x.finish(mid, r2, a, post)
+			sec := max(1, int((wait+time.Second-1)/time.Second))
+			for range sec {
+				to.w.tick(x.v)
+			}
+			more = x.add(at, to, pre, post, sec, more)
+		}
+	}
+	return more
+}
+
+// ask puts the question twice, and checks that Next is pure.
+func (x *explorer) ask(r Run, s Seen, now time.Time, at int32, pre fault) (Run, Action, time.Duration) {
+	x.asked++
+	before := flatten(r)
+	steps := slices.Clone(r.Steps)
+	r2, a, wait := x.next(r, s, now)
+	r3, b, wait3 := x.next(r, s, now)
+	if flatten(r2) != flatten(r3) || a != b || wait != wait3 {
+		x.check(at, pre, "asked twice, Next answered differently")
+	}
+	if flatten(r) != before || !slices.Equal(r.Steps, steps) {
+		x.check(at, pre, "Next changed the record it was given")
+	}
+	if n := len(r2.Steps); n > 1 { // the journal has no say; keep the search small
+		r2.Steps = r2.Steps[n-1:]
+	}
+	return r2, a, wait
+}
+
+// choices are the faults that may come now.
+func (x *explorer) choices(st state, early bool) []fault {
+	out := []fault{none}
+	if st.left <= 0 {
+		return out
+	}
+	for _, f := range x.v.faults {
+		switch {
+		case f.early() != early,
+			f == foreignOn && st.w.on, f == foreignOff && !st.w.on,
+			f == lie && (!st.w.on || st.w.lieFor > 0),
+			f == pause && st.w.paused, f == resume && !st.w.paused,
+			f == reregister && (st.w.uid != 0 || !st.w.kubeletRuns()),
+			f == replaced && (st.w.uid == 0 || st.w.deleting > 0),
+			f == unfenceOrder && st.w.ordered,
+			f >= outageShort && f <= outageEver && st.w.apiDown > 0:
+			continue
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+// strike lets an early fault happen.
+func (v variant) strike(w *world, r Run, f fault) Run {
+	switch f {
+	case newSession:
+		w.session++
+		w.first, w.last = -1, -1 // the proof learns it from the next reading
+	case lie:
+		w.lieFor = cmp.Or(v.lieFor, 5)
+	case foreignOn, foreignOff:
+		w.power(f == foreignOn)
+	case reregister:
+		w.register()
+	case replaced:
+		w.lastUID++
+		w.uid = w.lastUID
+		w.rv++
+	case outageShort:
+		w.apiDown = 5
+	case outageLong:
+		w.apiDown = 20
+	case outageEver:
+		w.apiDown = never
+	case pause, resume:
+		w.paused = f == pause
+	case unfenceOrder:
+		w.ordered = true
+		r.Unfence = &Order{Actor: "a", Reason: "b"} // the engine adds it to the saved record
+	}
+	return r
+}
+
+// applies says whether a late fault makes a difference after this answer.
+func applies(f fault, changed bool, a Action) bool {
+	switch f {
+	case none, crashBeforeSave:
+		return true
+	case saveFails, saveAnswerLost, crashAfterSave:
+		return changed
+	case deaf:
+		return a == SendOff || a == SendOn
+	case conflict:
+		return a == IsolateNode || a == BackupNode
+	}
+	return a != Nothing
+}
+
+// finish saves and acts as the engine does, with one fault at most.
+func (x *explorer) finish(st state, r Run, a Action, f fault) state {
+	if f != none {
+		st.left--
+		st.crash = st.crash && f.crash()
+	}
+	if f == saveFails || f == crashBeforeSave {
+		if f == crashBeforeSave {
+			st.w.forget()
+		}
+		return st // nothing is done when the save failed
+	}
+	st.rec = r
+	if f == conflict {
+		st.w.rv++
+	}
+	switch f {
+	case saveAnswerLost, actFails:
+	case crashAfterSave:
+		st.w.forget()
+	default:
+		st.w.act(x.v, r, a, f == deaf)
+	}
+	switch {
+	case f == actFails && (a == SendOff || a == SendOn), f == answerLost && a == SendOff:
+		st.w.resetProof()
+		st.w.accepted, st.w.ack = false, false
+	case f == crashAfterAct:
+		st.w.forget()
+	}
+	return st
+}
+
+// add takes in the state after a round.
+func (x *explorer) add(from int32, st state, pre, post fault, sec int, more []state) []state {
+	k := keyOf(x.v, st)
+	id, known := x.seen[k]
+	if !known {
+		id = int32(len(x.nodes))
+		x.seen[k] = id
+		x.nodes = append(x.nodes, node{
+			parent: from, fine: -1, pre: pre, post: post, crash: st.crash, end: st.rec.Step, reason: st.rec.Reason,
+			excused: st.rec.Abandon != "" && st.w.apiDown >= never && st.w.on,
+		})
+		more = append(more, st)
+		if st.rec.Step.Ended() {
+			x.check(id, none, x.v.onEnd(st)...)
+		}
+		x.nodes[id].rest = x.v.onRest(st)
+	}
+	if pre == none && post == none {
+		x.nodes[from].fine, x.nodes[from].seconds = id, int16(sec)
+	}
+	return more
+}
+
+// check records violations with the faults that led there.
+func (x *explorer) check(at int32, pre fault, broken ...string) {
+	for _, b := range broken {
+		x.found = append(x.found, fmt.Sprintf("%s: %s\n%s", x.v.name, b, x.path(at, pre)))
+	}
+}
+
+// path tells how a state was reached: one line per run of equal rounds.
+func (x *explorer) path(at int32, pre fault) string {
+	var lines []string
+	for i := at; i >= 0; i = x.nodes[i].parent {
+		n := x.nodes[i]
+		lines = append(lines, fmt.Sprintf("    %-11s %s", n.end, strings.Trim(faultNames[n.pre]+" "+faultNames[n.post], "- ")))
+	}
+	slices.Reverse(lines)
+	lines = slices.Compact(lines)
+	if pre != none {
+		lines = append(lines, "    then "+faultNames[pre])
+	}
+	return strings.Join(lines, "\n")
+}

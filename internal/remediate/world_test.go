@@ -1,0 +1,377 @@
+package remediate
+
+import (
+	"time"
+
+	"github.com/fenced/fenced/internal/bmc"
+)
+
+// variant is one configuration of the search: what the world is like and what
+// may go wrong in it. Its zero value is a hung host whose Node is deleted.
+type variant struct {
+	name   string
+	faults []fault // what may go wrong, each at any round
+	budget int     // how many of them in one path
+	states int     // the search must visit so many
+	want   string  // the end without faults: "Done", "Held PowerOffFailed"
+
+	isolation   Isolation
+	bmh         bool // Metal3 also owns the power
+	foundOff    bool
+	stayOff     bool // powerOnFoundOff: false
+	offOnly     bool
+	deleteOnly  bool // the DeleteMachine strategy
+	sick        bool // the kubelet lives and renews the Lease
+	noReplace   bool // step 6 is not allowed
+	badBoots    int  // how many power cycles do not bring the kubelet back
+	ignoresOff  bool
+	ignoresOn   bool
+	podsStay    bool
+	lieFor      int // seconds that one lie lasts, 0: 5
+	finalizer   int // seconds that a finalizer keeps the Node, -1 for ever
+	forbidden   bool
+	runTimeout  time.Duration // 0: out of the picture
+	maxAttempts int
+}
+
+const never = 1 << 20 // seconds
+
+func (v variant) run() Run {
+	l := Limits{
+		OffDeadline: 60 * time.Second, APITimeout: 12 * time.Second, PodsGoneTimeout: 8 * time.Second,
+		OnDeadline: 45 * time.Second, ReadyTimeout: 25 * time.Second, RestoreTimeout: 8 * time.Second,
+		RunTimeout: never * time.Second, MinPowerInterval: 10 * time.Second, MaxAttempts: 1,
+		PowerOnFoundOff: !v.stayOff, Reprovision: !v.noReplace,
+	}
+	if v.runTimeout != 0 {
+		l.RunTimeout = v.runTimeout
+	}
+	if v.maxAttempts != 0 {
+		l.MaxAttempts = v.maxAttempts
+	}
+	r := Run{
+		ID: "r", Isolation: IsolateDelete, Strategy: PowerCycle, Limits: l, OffOnly: v.offOnly,
+		Target: Target{Node: "n", NodeUID: uid(1), BootID: boot(1), SystemUUID: "s", Machine: "m", MachineUID: "mu", Host: "h"},
+	}
+	if v.isolation != "" {
+		r.Isolation = v.isolation
+	}
+	if v.bmh {
+		r.Target.BareMetalHost = "ns/h"
+	}
+	if v.deleteOnly {
+		r.Strategy, r.Target.Host = DeleteMachine, ""
+	}
+	return Begin(r, clock(0))
+}
+
+var epoch = time.Unix(1_800_000_000, 0).UTC()
+
+func clock(s int) time.Time { return epoch.Add(time.Duration(s) * time.Second) }
+
+// Names are cut from constants, so that a look allocates nothing.
+const digits = "u0u1u2u3u4u5u6u7u8u9b0b1b2b3b4b5b6b7b8b9"
+
+func uid(n int8) string  { return digits[2*n : 2*n+2] }
+func boot(n int8) string { return digits[20+2*n : 20+2*n+2] }
+
+var versions = func() (s [256]string) {
+	for i := range s {
+		s[i] = string([]byte{'v', byte('0' + i/100), byte('0' + i/10%10), byte('0' + i%10)})
+	}
+	return s
+}()
+
+// world is the truth: the host, its BMC, the cluster, and the memory of the
+// process, which a crash loses. It is a plain value.
+type world struct {
+	now int // seconds
+
+	on, hung bool // hung: the host is on, its kubelet does not run
+	offFor   int
+	upFor    int // since the power came on, the kubelet's clock
+	downFor  int // since the kubelet stopped
+	boots    int8
+	lieFor   int // the BMC says Off for so long
+	badBoots int
+
+	uid, bootID, lastUID      int8 // of the Node; uid 0 = there is none
+	rv, leaseRV               uint8
+	renewed                   int
+	ready, oos, labels        bool
+	deleting                  int // 0 = no, else seconds until it is gone
+	isolatedAt                int // truth of I7; -1 = not yet
+	isolatedBoot, isolatedUID int8
+	hold, requested           bool
+	machineGone               bool
+	backupUID                 int8
+	backupRV                  uint8
+	apiDown                   int
+	paused, ordered           bool // ordered: the one unfence was given
+
+	// Memory of the process.
+	accepted bool
+	session  uint64
+	proof    bmc.Proof
+
+	// The oracle's own notes, made from the truth and never shown to Next.
+	ack         bool // Off was acknowledged in this process ...
+	first, last int  // ... and then read Off at, without anything else between; -1
+	sincePower  bool // the truth changed behind the last read
+	lied        bool
+	byUs        bool // the host is off because we switched it off
+}
+
+const (
+	bootDelay  = 3 // power to registration
+	readyDelay = 2 // registration to Ready
+	renewEvery = 10
+	lostAfter  = 4 // kubelet stopped to Ready=Unknown
+	podsAfter  = 6
+	bmoDelay   = 3 // Metal3 sees that a host it wants on is off
+)
+
+func (v variant) world() world {
+	w := world{
+		on: !v.foundOff, hung: !v.sick, boots: 1, upFor: 1000, downFor: 100, badBoots: v.badBoots,
+		uid: 1, bootID: 1, lastUID: 1, labels: true, isolatedAt: -1, renewed: -100, requested: true,
+	}
+	if v.sick {
+		w.renewed, w.downFor = 0, 0
+	}
+	if v.deleteOnly {
+		w.requested = false
+	}
+	w.forget()
+	return w
+}
+
+// forget is what a crash does.
+func (w *world) forget() {
+	w.accepted, w.ack = false, false
+	w.resetProof()
+	w.session++
+}
+
+func (w *world) resetProof() {
+	w.proof = bmc.Proof{Spacing: 3 * time.Second, MaxAge: 5 * time.Second}
+	w.first, w.last = -1, -1
+}
+
+func (w *world) power(on bool) {
+	if w.on == on {
+		return
+	}
+	w.on, w.sincePower, w.byUs = on, true, false
+	w.offFor, w.upFor = 0, 0
+	if on {
+		w.hung = w.badBoots > 0
+		w.badBoots = max(0, w.badBoots-1)
+	} else {
+		w.downFor = 0
+	}
+}
+
+// readPower is one answer of the BMC, and the oracle's note of it.
+func (w *world) readPower(lost bool) (bmc.Reading, bmc.Kind) {
+	r := bmc.Reading{At: clock(w.now), Session: w.session}
+	kind := bmc.Kind("")
+	switch {
+	case lost:
+		kind = bmc.KindUnreachable
+	case w.lieFor > 0 || !w.on:
+		r.State = bmc.Off
+		w.lied = w.lied || w.on
+	default:
+		r.State = bmc.On
+	}
+	w.proof = w.proof.Add(r)
+	switch {
+	case r.State != bmc.Off:
+		w.first, w.last = -1, -1
+	case w.first < 0:
+		w.first, w.last = w.now, w.now
+	default:
+		w.last = w.now
+	}
+	if !lost {
+		w.sincePower = false
+	}
+	return r, kind
+}
+
+// look is what the engine does before it asks.
+func (w *world) look(v variant, r Run, lostPower, lostAPI bool) Seen {
+	s := Seen{At: clock(w.now), OffAccepted: w.accepted, Paused: w.paused}
+	if !v.deleteOnly {
+		s.Power, s.PowerError = w.readPower(lostPower)
+		s.Proof = w.proof
+		if !lostPower {
+			s.Identity = Yes
+		}
+	}
+	if w.backupUID != 0 {
+		s.Backup = Backup{UID: uid(w.backupUID), ResourceVersion: versions[w.backupRV]}
+	}
+	if lostAPI || w.apiDown > 0 {
+		return s
+	}
+	s.API = APIReachable
+	if v.forbidden && r.Step != PowerOff {
+		s.API = APIForbidden
+	}
+	s.Justified, s.Contested = Ask(w.uid == 0 || !w.ready), No
+	s.Hold, s.PodsGone = Ask(w.hold), Ask(w.podsGone(v))
+	s.Lease = Lease{Known: true, ResourceVersion: versions[w.leaseRV], RenewTime: clock(w.renewed)}
+	s.Machine = Machine{Exists: Ask(!w.machineGone), UID: "mu", Requested: w.requested, Replaceable: Ask(!v.noReplace)}
+	s.Node.Exists = Ask(w.uid != 0)
+	if w.uid != 0 {
+		s.Node = Node{Exists: Yes, UID: uid(w.uid), ResourceVersion: versions[w.rv], BootID: boot(w.bootID),
+			SystemUUID: "s", Deleting: w.deleting > 0, Ready: Ask(w.ready), OutOfService: w.oos}
+		s.Restored = Ask(w.labels)
+	}
+	return s
+}
+
+func (w *world) podsGone(v variant) bool {
+	return !v.podsStay && w.isolatedAt >= 0 && w.now-w.isolatedAt >= podsAfter
+}
+
+// act does one action to the world; deaf is a BMC that accepts and does nothing.
+func (w *world) act(v variant, r Run, a Action, deaf bool) {
+	switch a {
+	case SendOff:
+		w.resetProof()
+		w.accepted, w.ack = true, true
+		if w.on && !deaf && !v.ignoresOff {
+			w.power(false)
+			w.byUs = true
+		}
+		return
+	case SendOn:
+		w.resetProof()
+		w.accepted, w.ack = false, false
+		if !deaf && !v.ignoresOn {
+			w.power(true)
+		}
+		return
+	}
+	if w.apiDown > 0 || v.forbidden && r.Step != PowerOff {
+		return
+	}
+	switch a {
+	case SetHold:
+		w.hold = true
+	case ReleaseHold:
+		w.hold = false
+	case BackupNode:
+		w.backupUID, w.backupRV = w.uid, w.rv
+	case IsolateNode:
+		w.isolate(v, r)
+	case RestoreTargetNode:
+		if w.uid != 0 {
+			w.labels, w.oos = true, false
+			w.rv++
+		}
+	case ClearRequest:
+		w.requested = false
+	case DeleteTargetMachine:
+		w.machineGone = true
+	}
+}
+
+func (w *world) isolate(v variant, r Run) {
+	if w.uid == 0 || uid(w.uid) != r.Target.NodeUID || w.uid != w.backupUID || w.rv != w.backupRV || w.deleting > 0 {
+		return // the preconditions of the write do not hold
+	}
+	w.rv++
+	w.isolatedBoot, w.isolatedUID = w.bootID, w.uid
+	switch {
+	case r.Isolation == IsolateTaint:
+		w.oos, w.isolatedAt = true, w.now
+	case v.finalizer != 0:
+		w.deleting = v.finalizer
+		if v.finalizer < 0 {
+			w.deleting = never
+		}
+	default:
+		w.removeNode()
+	}
+}
+
+func (w *world) removeNode() {
+	w.uid, w.bootID, w.ready, w.oos, w.deleting, w.isolatedAt = 0, 0, false, false, 0, w.now
+}
+
+// tick lets one second pass.
+func (w *world) tick(v variant) {
+	w.now++
+	w.lieFor, w.apiDown = max(0, w.lieFor-1), countdown(w.apiDown)
+	if w.deleting = countdown(w.deleting); w.deleting == 1 {
+		w.removeNode()
+	}
+	if v.bmh {
+		w.metal3()
+	}
+	if w.on {
+		w.upFor++
+	} else {
+		w.offFor++
+	}
+	if !w.on || w.hung {
+		w.downFor++
+		if w.ready && w.downFor >= lostAfter {
+			w.ready = false
+			w.rv++
+		}
+		return
+	}
+	w.kubelet(v)
+}
+
+func countdown(n int) int {
+	if n >= never {
+		return n
+	}
+	return max(0, n-1)
+}
+
+// metal3 keeps the host off while a hold stands and on while none does.
+func (w *world) metal3() {
+	switch {
+	case w.hold && w.on:
+		w.power(false)
+		w.byUs = true
+	case !w.hold && !w.on && w.offFor >= bmoDelay:
+		w.power(true)
+	}
+}
+
+// kubelet registers once per boot, then renews its Lease.
+func (w *world) kubelet(v variant) {
+	w.downFor = 0
+	switch {
+	case w.upFor == bootDelay && w.deleting == 0:
+		w.boots++
+		w.register()
+	case w.upFor == bootDelay+readyDelay && w.uid != 0 && w.deleting == 0 && (!v.sick || w.boots > 1):
+		w.ready = true
+		w.rv++
+	}
+	if w.upFor >= bootDelay && (w.upFor-bootDelay)%renewEvery == 0 {
+		w.leaseRV++
+		w.renewed = w.now
+	}
+}
+
+func (w *world) kubeletRuns() bool { return w.on && !w.hung && w.upFor > bootDelay }
+
+// register makes the Node, or renews it, under the boot that runs.
+func (w *world) register() {
+	if w.uid == 0 {
+		w.lastUID++
+		w.uid, w.labels = w.lastUID, false
+	}
+	w.bootID, w.isolatedAt = w.boots, -1
+	w.rv++
+}
