@@ -1,0 +1,181 @@
+package manifest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+
+	"github.com/fenced/fenced/internal/policy"
+)
+
+// ErrUnreadable means that nothing at all could be read from an input.
+var ErrUnreadable = errors.New("nothing could be read")
+
+// Objects gathers the objects of any number of inputs.
+type Objects struct {
+	order []id
+	found map[id]*entry
+	// lost are the documents and items that could not be told apart.
+	lost []policy.ObjectError
+	// lostKeys are what those may have been.
+	lostKeys []policy.ObjectKey
+}
+
+// id tells objects apart.
+type id struct{ apiVersion, kind, namespace, name string }
+
+func (i id) key() policy.ObjectKey {
+	return policy.ObjectKey{Kind: i.kind, Namespace: i.namespace, Name: i.name}
+}
+
+// String names the object for people.
+func (i id) String() string {
+	name := i.name
+	if name == "" {
+		name = "(no name)"
+	}
+	if i.namespace != "" {
+		name = i.namespace + "/" + name
+	}
+	return i.kind + " " + name
+}
+
+// entry is one object as it was read.
+type entry struct {
+	fields   map[string]any
+	source   string
+	conflict string // where another object of the same name was read
+}
+
+// Decode reads one whole input; name is the file's, for messages.
+func Decode(name string, data []byte) (*Objects, error) {
+	o := &Objects{}
+	return o, o.Add(name, data)
+}
+
+// Read reads one input up to the bound of its size.
+func (o *Objects) Read(name string, r io.Reader) error {
+	data, err := io.ReadAll(io.LimitReader(r, maxInput+1))
+	if err != nil {
+		return fmt.Errorf("read %s: %w", name, err)
+	}
+	if len(data) > maxInput {
+		return fmt.Errorf("read %s: it is larger than %d MiB: %w", name, maxInput>>20, ErrUnreadable)
+	}
+	return o.Add(name, data)
+}
+
+// Add decodes one input. Parts that do not parse are remembered; the error is
+// for an input of which nothing could be read.
+func (o *Objects) Add(name string, data []byte) error {
+	docs, errs := documents(data)
+	if len(docs) == 0 {
+		if len(errs) == 0 {
+			errs = append(errs, errors.New("it is empty"))
+		}
+		return fmt.Errorf("decode %s: %w: %w", name, ErrUnreadable, errors.Join(errs...))
+	}
+	for _, err := range errs {
+		o.lose(name, policy.ObjectKey{}, err)
+	}
+	for _, d := range docs {
+		source := fmt.Sprintf("%s:%d", name, d.line)
+		fields, ok := d.value.(map[string]any)
+		if !ok {
+			o.lose(source, policy.ObjectKey{}, fmt.Errorf("%s is not a Kubernetes object", show(d.value)))
+			continue
+		}
+		o.add(fields, source)
+	}
+	return nil
+}
+
+// lose remembers something that was there and could not be read.
+func (o *Objects) lose(object string, key policy.ObjectKey, err error) {
+	o.lost = append(o.lost, policy.ObjectError{Object: object, Message: err.Error()})
+	o.lostKeys = append(o.lostKeys, key)
+}
+
+// add keeps one object, or each object of a list.
+func (o *Objects) add(fields map[string]any, source string) {
+	i := idOf(fields)
+	if i.kind == "" || i.apiVersion == "" {
+		o.lose(source, policy.ObjectKey{}, errors.New("apiVersion or kind is missing"))
+		return
+	}
+	if items, ok := fields["items"]; ok && strings.HasSuffix(i.kind, "List") {
+		o.addList(i, items, source)
+		return
+	}
+	if !relevant(i) {
+		return
+	}
+	if i.name == "" {
+		o.addNameless(i, fields, source)
+		return
+	}
+	o.keep(i, fields, source)
+}
+
+// keep remembers one object. The same object may come twice, from overlapping
+// dumps, as long as it says the same.
+func (o *Objects) keep(i id, fields map[string]any, source string) {
+	before := o.found[i]
+	if before == nil {
+		if o.found == nil {
+			o.found = map[id]*entry{}
+		}
+		o.order = append(o.order, i)
+		o.found[i] = &entry{fields: fields, source: source}
+		return
+	}
+	if !reflect.DeepEqual(before.fields, fields) {
+		before.conflict = source
+	}
+}
+
+// addNameless remembers an object that cannot be told apart from others of its
+// kind. A check stays, as Invalid, under the place where it stands.
+func (o *Objects) addNameless(i id, fields map[string]any, source string) {
+	if c := classify(i); c == check || c == unjudged {
+		i.name = source
+		o.keep(i, fields, source)
+		return
+	}
+	o.lose(i.String(), i.key(), fmt.Errorf("%s: metadata.name is missing", source))
+}
+
+func (o *Objects) addList(i id, items any, source string) {
+	list, ok := items.([]any)
+	if !ok && items != nil {
+		o.lose(source, policy.ObjectKey{}, fmt.Errorf("items: %s is not a list", show(items)))
+		return
+	}
+	for n, item := range list {
+		at := fmt.Sprintf("%s items[%d]", source, n)
+		fields, ok := item.(map[string]any)
+		if !ok {
+			o.lose(at, policy.ObjectKey{}, fmt.Errorf("%s is not a Kubernetes object", show(item)))
+			continue
+		}
+		o.add(typed(fields, i), at)
+	}
+}
+
+// typed gives an item of a typed list (NodeList) the type that it leaves out.
+func typed(fields map[string]any, list id) map[string]any {
+	kind := strings.TrimSuffix(list.kind, "List")
+	if kind == "" || fields["kind"] != nil || fields["apiVersion"] != nil {
+		return fields
+	}
+	return read(fields).with("kind", kind).with("apiVersion", list.apiVersion).fields
+}
+
+// idOf reads what names an object, as far as it can be read.
+func idOf(fields map[string]any) id {
+	o := read(fields)
+	meta := o.child("metadata")
+	return id{o.text("apiVersion"), o.text("kind"), meta.text("namespace"), meta.text("name")}
+}

@@ -1,0 +1,230 @@
+package manifest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Bounds on one input: what a cluster of thousands of Nodes needs, and far
+// below what would hurt.
+const (
+	maxInput = 256 << 20
+	maxDepth = 100
+	// maxValues bounds what aliases may expand to.
+	maxValues = 20_000_000
+)
+
+// document is one top-level value of an input and the line it begins on.
+type document struct {
+	value any
+	line  int
+}
+
+// documents splits and parses an input. A document that does not parse is an
+// error by itself; the others are still read.
+func documents(data []byte) (docs []document, errs []error) {
+	for _, part := range split(data) {
+		found, err := parseJSON(part)
+		if err != nil {
+			found, err = parseYAML(part)
+		}
+		docs = append(docs, found...)
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return docs, errs
+}
+
+// part is the text between two document markers.
+type part struct {
+	text []byte
+	line int // of its first byte, counted from 1
+}
+
+// split cuts at the lines that begin with "---". YAML's own reader would stop
+// at the first broken document and take the rest for absent.
+func split(data []byte) []part {
+	var parts []part
+	current := part{line: 1}
+	start := 0
+	for at, line := 0, 1; at < len(data); line++ {
+		end := len(data)
+		if i := bytes.IndexByte(data[at:], '\n'); i >= 0 {
+			end = at + i + 1
+		}
+		if marker(data[at:end]) && at > start {
+			current.text = data[start:at]
+			parts = append(parts, current)
+			current, start = part{line: line}, at
+		}
+		at = end
+	}
+	current.text = data[start:]
+	return append(parts, current)
+}
+
+func marker(line []byte) bool {
+	rest, ok := bytes.CutPrefix(line, []byte("---"))
+	return ok && (len(rest) == 0 || bytes.IndexByte([]byte(" \t\r\n"), rest[0]) >= 0)
+}
+
+// parseJSON is the fast way for what is JSON throughout.
+func parseJSON(p part) ([]document, error) {
+	if text := bytes.TrimLeft(p.text, " \t\r\n"); len(text) == 0 || text[0] != '{' {
+		return nil, errors.New("not JSON")
+	}
+	d := json.NewDecoder(bytes.NewReader(p.text))
+	d.UseNumber()
+	var docs []document
+	for {
+		var v map[string]any
+		line := p.line + bytes.Count(p.text[:d.InputOffset()], []byte("\n"))
+		switch err := d.Decode(&v); {
+		case errors.Is(err, io.EOF):
+			return docs, nil
+		case err != nil:
+			return nil, err
+		}
+		docs = append(docs, document{value: numbers(v), line: line})
+	}
+}
+
+// numbers turns JSON's numbers into int64, or float64 when they are not whole.
+func numbers(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for key, value := range v {
+			v[key] = numbers(value)
+		}
+	case []any:
+		for i, value := range v {
+			v[i] = numbers(value)
+		}
+	case json.Number:
+		return number(v.String())
+	}
+	return v
+}
+
+// number is an int64 if it fits, else a float64, else the text.
+func number(s string) any {
+	if i, err := strconv.ParseInt(s, 10, 64); err == nil {
+		return i
+	}
+	if f, err := strconv.ParseFloat(s, 64); err == nil {
+		return f
+	}
+	return s
+}
+
+// parseYAML reads one part, which may hold several documents ended by "...".
+func parseYAML(p part) ([]document, error) {
+	nodes, err := yamlNodes(p)
+	var docs []document
+	for _, n := range nodes {
+		w := &walker{left: maxValues, line: p.line - 1}
+		v, walkErr := w.value(n, 0)
+		if walkErr != nil {
+			return docs, walkErr
+		}
+		docs = append(docs, document{value: v, line: n.Line + p.line - 1})
+	}
+	return docs, err
+}
+
+// yamlNodes parses the documents of a part, empty ones left out.
+func yamlNodes(p part) ([]*yaml.Node, error) {
+	d := yaml.NewDecoder(bytes.NewReader(p.text))
+	var nodes []*yaml.Node
+	for {
+		var n yaml.Node
+		switch err := d.Decode(&n); {
+		case errors.Is(err, io.EOF):
+			return nodes, nil
+		case err != nil:
+			return nodes, fmt.Errorf("document at line %d: %w", p.line, err)
+		}
+		if len(n.Content) == 1 && n.Content[0].ShortTag() != "!!null" {
+			nodes = append(nodes, n.Content[0])
+		}
+	}
+}
+
+// walker turns YAML nodes into the values that JSON would give. It expands
+// aliases itself, because an input may be made to explode.
+type walker struct {
+	left int // values that may still be made
+	line int // lines before the part
+}
+
+func (w *walker) value(n *yaml.Node, depth int) (any, error) {
+	w.left--
+	if w.left < 0 || depth > maxDepth {
+		return nil, fmt.Errorf("line %d: nested too deeply, or too many values", n.Line+w.line)
+	}
+	switch n.Kind {
+	case yaml.AliasNode:
+		return w.value(n.Alias, depth+1)
+	case yaml.MappingNode:
+		return w.mapping(n, depth)
+	case yaml.SequenceNode:
+		list := make([]any, 0, len(n.Content))
+		for _, item := range n.Content {
+			v, err := w.value(item, depth+1)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, v)
+		}
+		return list, nil
+	}
+	return scalar(n), nil
+}
+
+func (w *walker) mapping(n *yaml.Node, depth int) (any, error) {
+	m := make(map[string]any, len(n.Content)/2)
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		name := n.Content[i]
+		if name.Kind != yaml.ScalarNode {
+			return nil, fmt.Errorf("line %d: a key must be one word", name.Line+w.line)
+		}
+		if _, ok := m[name.Value]; ok {
+			return nil, fmt.Errorf("line %d: key %s occurs twice", name.Line+w.line, name.Value)
+		}
+		v, err := w.value(n.Content[i+1], depth+1)
+		if err != nil {
+			return nil, err
+		}
+		m[name.Value] = v
+	}
+	return m, nil
+}
+
+// scalar keeps times as they are written: in JSON they are texts.
+func scalar(n *yaml.Node) any {
+	switch n.ShortTag() {
+	case "!!null":
+		return nil
+	case "!!bool":
+		var b bool
+		if n.Decode(&b) == nil {
+			return b
+		}
+	case "!!int":
+		var i int64
+		if n.Decode(&i) == nil {
+			return i
+		}
+		return number(n.Value)
+	case "!!float":
+		return number(n.Value)
+	}
+	return n.Value
+}

@@ -1,0 +1,40 @@
+package manifest
+
+import "github.com/fenced/fenced/internal/policy"
+
+// Node decodes a core/v1 Node.
+func Node(fields map[string]any) (policy.Node, error) {
+	o := read(fields)
+	meta, spec, status := o.child("metadata"), o.child("spec"), o.child("status")
+	info := status.child("nodeInfo")
+	n := policy.Node{
+		Labels: meta.textMap("labels"), Annotations: meta.textMap("annotations"),
+		Deleting:      !meta.time("deletionTimestamp").IsZero(),
+		Unschedulable: spec.flag("unschedulable"),
+		ProviderID:    spec.text("providerID"),
+		SystemUUID:    info.text("systemUUID"), BootID: info.text("bootID"), MachineID: info.text("machineID"),
+	}
+	_, n.Name, n.UID, n.ResourceVersion = identify(meta, false)
+	for _, c := range status.children("conditions") {
+		n.Conditions = append(n.Conditions, policy.Condition{
+			Type: c.text("type"), Status: c.text("status"), LastTransition: c.time("lastTransitionTime"),
+		})
+	}
+	for _, t := range spec.children("taints") {
+		n.Taints = append(n.Taints, policy.Taint{Key: t.text("key"), Value: t.text("value"), Effect: t.text("effect")})
+	}
+	for _, a := range status.children("addresses") {
+		n.Addresses = append(n.Addresses, a.text("address"))
+	}
+	n.ControlPlane = policy.ControlPlaneNode(n.Labels)
+	return n, o.err()
+}
+
+// Lease decodes the heartbeat of a kubelet: a coordination.k8s.io/v1 Lease
+// named after its Node.
+func Lease(fields map[string]any) (node string, l policy.Lease, err error) {
+	o := read(fields)
+	_, node, _, l.ResourceVersion = identify(o.child("metadata"), true)
+	l.RenewTime = o.child("spec").time("renewTime")
+	return node, l, o.err()
+}

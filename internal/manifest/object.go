@@ -1,0 +1,160 @@
+package manifest
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// object reads the fields of one JSON object. A field that is absent or null
+// gives a zero value; one of the wrong type is an error, kept in errs with its
+// path. The zero object has no fields.
+type object struct {
+	fields map[string]any
+	path   string
+	errs   *[]error
+}
+
+// read starts reading at the top of a document.
+func read(fields map[string]any) object {
+	return object{fields: fields, errs: &[]error{}}
+}
+
+// err is what was wrong so far, in the order of reading.
+func (o object) err() error { return errors.Join(*o.errs...) }
+
+func (o object) at(name string) string {
+	if o.path == "" {
+		return name
+	}
+	return o.path + "." + name
+}
+
+// fail keeps an error about the field at path.
+func (o object) fail(path, format string, args ...any) {
+	*o.errs = append(*o.errs, fmt.Errorf("%s: %s", path, fmt.Sprintf(format, args...)))
+}
+
+func (o object) has(name string) bool { return o.fields[name] != nil }
+
+// get reads a field as a T; want describes a T for people.
+func get[T any](o object, name, want string) (value T, ok bool) {
+	raw := o.fields[name]
+	if raw == nil {
+		return value, false
+	}
+	value, ok = raw.(T)
+	if !ok {
+		o.fail(o.at(name), "%s is not %s", show(raw), want)
+	}
+	return value, ok
+}
+
+func (o object) text(name string) string {
+	s, _ := get[string](o, name, "a text")
+	return s
+}
+
+func (o object) flag(name string) bool {
+	b, _ := get[bool](o, name, "true or false")
+	return b
+}
+
+// time reads an RFC 3339 time; null is the zero time, as in the API.
+func (o object) time(name string) time.Time {
+	s, ok := get[string](o, name, "a time")
+	if !ok {
+		return time.Time{}
+	}
+	t, err := time.Parse(time.RFC3339, s)
+	if err != nil {
+		o.fail(o.at(name), "%q is not a time", s)
+	}
+	return t
+}
+
+// duration reads a Go duration. A negative one would mean "at once" to whoever
+// computes with it, so it is an error.
+func (o object) duration(name string) time.Duration {
+	s, ok := get[string](o, name, "a duration")
+	if !ok {
+		return 0
+	}
+	d, err := time.ParseDuration(s)
+	switch {
+	case err != nil:
+		o.fail(o.at(name), "%q is not a duration", s)
+	case d < 0:
+		o.fail(o.at(name), "%q is negative", s)
+	}
+	return d
+}
+
+// child reads an object; absent is an object without fields.
+func (o object) child(name string) object {
+	m, _ := get[map[string]any](o, name, "an object")
+	return object{fields: m, path: o.at(name), errs: o.errs}
+}
+
+// children reads a list of objects.
+func (o object) children(name string) []object {
+	raw, _ := get[[]any](o, name, "a list")
+	list := make([]object, 0, len(raw))
+	for i, item := range raw {
+		path := fmt.Sprintf("%s[%d]", o.at(name), i)
+		m, ok := item.(map[string]any)
+		if !ok {
+			o.fail(path, "%s is not an object", show(item))
+			continue
+		}
+		list = append(list, object{fields: m, path: path, errs: o.errs})
+	}
+	return list
+}
+
+// texts reads a list of texts.
+func (o object) texts(name string) []string {
+	raw, _ := get[[]any](o, name, "a list")
+	list := make([]string, 0, len(raw))
+	for i, item := range raw {
+		s, ok := item.(string)
+		if !ok {
+			o.fail(fmt.Sprintf("%s[%d]", o.at(name), i), "%s is not a text", show(item))
+			continue
+		}
+		list = append(list, s)
+	}
+	return list
+}
+
+// textMap reads labels or annotations.
+func (o object) textMap(name string) map[string]string {
+	raw, ok := get[map[string]any](o, name, "an object")
+	if !ok || len(raw) == 0 {
+		return nil
+	}
+	m := make(map[string]string, len(raw))
+	for key, value := range raw {
+		s, ok := value.(string)
+		if !ok && value != nil {
+			o.fail(o.at(name), "the value of %s, %s, is not a text; write it in quotes", key, show(value))
+			continue
+		}
+		m[key] = s
+	}
+	return m
+}
+
+// show prints a wrong value in few words.
+func show(v any) string {
+	switch v := v.(type) {
+	case string:
+		return strconv.Quote(v)
+	case map[string]any:
+		return "an object"
+	case []any:
+		return "a list"
+	}
+	return fmt.Sprint(v)
+}

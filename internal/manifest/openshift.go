@@ -1,0 +1,180 @@
+package manifest
+
+import (
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/fenced/fenced/internal/policy"
+)
+
+// Keys of the OpenShift and Metal3 lineage.
+const (
+	// RemediationAnnotation on a Machine asks for its host to be power-cycled.
+	RemediationAnnotation = "host.metal3.io/external-remediation"
+	strategyAnnotation    = "machine.openshift.io/remediation-strategy"
+	strategyPowerCycle    = "external-baremetal"
+	pausedAnnotation      = "cluster.x-k8s.io/paused"
+	clusterAnnotation     = "fenced.io/cluster"
+)
+
+// defaultStartupTimeout is the lineage's when the field is absent.
+const defaultStartupTimeout = "10m"
+
+// Machine decodes a machine.openshift.io/v1beta1 Machine.
+func Machine(fields map[string]any) (policy.Machine, error) {
+	o := read(fields)
+	meta, spec, status := o.child("metadata"), o.child("spec"), o.child("status")
+	m := policy.Machine{
+		Labels:          meta.textMap("labels"),
+		Annotations:     meta.textMap("annotations"),
+		Phase:           status.text("phase"),
+		Deleting:        !meta.time("deletionTimestamp").IsZero(),
+		LastUpdated:     status.time("lastUpdated"),
+		ProviderID:      spec.text("providerID"),
+		ControllerOwner: controllerOwner(meta),
+	}
+	m.Namespace, m.Name, m.UID, m.ResourceVersion = identify(meta, true)
+	if status.has("nodeRef") {
+		ref := status.child("nodeRef")
+		if m.NodeName = ref.text("name"); m.NodeName == "" {
+			ref.fail(ref.at("name"), "is missing")
+		}
+	}
+	_, m.ExternalRemediationRequested = m.Annotations[RemediationAnnotation]
+	m.ControlPlane = policy.ControlPlaneMachine(m.Labels, m.ControllerOwner)
+	return m, o.err()
+}
+
+// MachineHealthCheck decodes a machine.openshift.io/v1beta1 MachineHealthCheck.
+// It always gives a check: whatever is wrong makes it Invalid.
+func MachineHealthCheck(fields map[string]any) policy.Check {
+	o := read(fields)
+	c := checkIdentity(o)
+	spec := o.child("spec")
+	c.Selector = selector(spec.child("selector"))
+	c.Conditions = unhealthyConditions(spec)
+	if !spec.has("nodeStartupTimeout") {
+		spec = spec.with("nodeStartupTimeout", defaultStartupTimeout)
+	}
+	c.StartupTimeout = spec.duration("nodeStartupTimeout")
+	c.MaxUnhealthy = intOrText(spec, "maxUnhealthy")
+	c.Strategy = policy.DeleteMachines
+	if c.Annotations[strategyAnnotation] == strategyPowerCycle {
+		c.Strategy = policy.PowerCycleHosts
+	}
+	if spec.has("remediationTemplate") {
+		c.Strategy = policy.CreateRequests
+		c.Template = template(spec.child("remediationTemplate"))
+		if c.Template.Kind == "" || c.Template.Name == "" {
+			c.Disabled = "spec.remediationTemplate names no template"
+		}
+	}
+	// The key counts, whatever its value: even "false" pauses.
+	_, c.Paused = c.Annotations[pausedAnnotation]
+	c.Invalid = invalid(o)
+	return c
+}
+
+// UnjudgedCheck decodes only the identity of a check that this version does not
+// judge, so that it is reported and not forgotten.
+func UnjudgedCheck(fields map[string]any) policy.Check {
+	o := read(fields)
+	c := checkIdentity(o)
+	c.Invalid = invalid(o)
+	return c
+}
+
+func checkIdentity(o object) policy.Check {
+	meta := o.child("metadata")
+	c := policy.Check{
+		Kind: o.text("kind"), APIVersion: o.text("apiVersion"),
+		Annotations: meta.textMap("annotations"), Source: "cluster",
+	}
+	c.Namespace, c.Name, c.UID, c.ResourceVersion = identify(meta, c.Kind == policy.MachineHealthCheckKind)
+	c.Cluster = c.Annotations[clusterAnnotation]
+	return c
+}
+
+// invalid is what makes the check unjudgeable, on one line.
+func invalid(o object) string {
+	text := ""
+	for i, err := range *o.errs {
+		if i > 0 {
+			text += "; "
+		}
+		text += err.Error()
+	}
+	return text
+}
+
+// identify reads what names an object; namespaced kinds need a namespace.
+func identify(meta object, namespaced bool) (namespace, name, uid, version string) {
+	namespace, name = meta.text("namespace"), meta.text("name")
+	if name == "" {
+		meta.fail(meta.at("name"), "is missing")
+	}
+	if namespaced && namespace == "" {
+		meta.fail(meta.at("namespace"), "is missing")
+	}
+	return namespace, name, meta.text("uid"), meta.text("resourceVersion")
+}
+
+// controllerOwner is the owner that recreates the object, of any kind.
+func controllerOwner(meta object) policy.Owner {
+	for _, ref := range meta.children("ownerReferences") {
+		if ref.flag("controller") {
+			return policy.Owner{Kind: ref.text("kind"), Name: ref.text("name"), UID: ref.text("uid")}
+		}
+	}
+	return policy.Owner{}
+}
+
+func template(o object) *policy.Template {
+	return &policy.Template{
+		APIVersion: o.text("apiVersion"), Kind: o.text("kind"),
+		Namespace: o.text("namespace"), Name: o.text("name"),
+	}
+}
+
+// intOrText reads an IntOrString; policy knows what the text may be.
+func intOrText(o object, name string) *intstr.IntOrString {
+	switch v := o.fields[name].(type) {
+	case nil:
+	case string:
+		return &intstr.IntOrString{Type: intstr.String, StrVal: v}
+	case int64:
+		if int64(int32(v)) == v {
+			return &intstr.IntOrString{Type: intstr.Int, IntVal: int32(v)}
+		}
+		o.fail(o.at(name), "%d is too large", v)
+	default:
+		o.fail(o.at(name), "%s is neither a whole number nor a percentage", show(v))
+	}
+	return nil
+}
+
+// with is o with one field set.
+func (o object) with(name string, value any) object {
+	fields := map[string]any{name: value}
+	for k, v := range o.fields {
+		if k != name {
+			fields[k] = v
+		}
+	}
+	return object{fields: fields, path: o.path, errs: o.errs}
+}
+
+func unhealthyConditions(spec object) []policy.UnhealthyCondition {
+	var list []policy.UnhealthyCondition
+	for _, o := range spec.children("unhealthyConditions") {
+		for _, name := range []string{"type", "status", "timeout"} {
+			// A timeout that is missing must not mean "at once".
+			if !o.has(name) {
+				o.fail(o.at(name), "is missing")
+			}
+		}
+		list = append(list, policy.UnhealthyCondition{
+			Type: o.text("type"), Status: o.text("status"), Timeout: o.duration("timeout"),
+		})
+	}
+	return list
+}

@@ -1,0 +1,99 @@
+package manifest
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// schema says which keys a mapping may have. A nil schema means that the value
+// is not looked into; a list has its items' schema.
+type schema map[string]schema
+
+// checkSchema is an OpenShift MachineHealthCheck. What the API server writes
+// (metadata, status) is not checked, so that a check may be saved from a
+// cluster as it is.
+var checkSchema = schema{
+	"apiVersion": nil, "kind": nil, "metadata": nil, "status": nil,
+	"spec": {
+		"selector": {
+			"matchLabels":      nil,
+			"matchExpressions": {"key": nil, "operator": nil, "values": nil},
+		},
+		"unhealthyConditions": {"type": nil, "status": nil, "timeout": nil},
+		"maxUnhealthy":        nil,
+		"nodeStartupTimeout":  nil,
+		"remediationTemplate": {
+			"apiVersion": nil, "kind": nil, "namespace": nil, "name": nil,
+			"uid": nil, "resourceVersion": nil, "fieldPath": nil,
+		},
+	},
+}
+
+// unknownKeys reports each key of n that the schema does not have.
+func (s schema) unknownKeys(n *yaml.Node, path string, report func(line int, path, text string)) {
+	n = target(n)
+	switch n.Kind {
+	case yaml.SequenceNode:
+		for i, item := range n.Content {
+			s.unknownKeys(item, fmt.Sprintf("%s[%d]", path, i), report)
+		}
+	case yaml.MappingNode:
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			name := n.Content[i]
+			at := strings.TrimPrefix(path+"."+name.Value, ".")
+			below, ok := s[name.Value]
+			if !ok {
+				report(name.Line, at, "unknown key")
+				continue
+			}
+			if below != nil {
+				below.unknownKeys(n.Content[i+1], at, report)
+			}
+		}
+	}
+}
+
+var step = regexp.MustCompile(`[^.\[\]]+`)
+
+// lineOf finds the line of a field such as "spec.unhealthyConditions[0].type",
+// or of its nearest parent that is there.
+func lineOf(n *yaml.Node, path string) int {
+	n = target(n)
+	line := n.Line
+	for _, name := range step.FindAllString(path, -1) {
+		key, value := descend(n, name)
+		if value == nil {
+			break
+		}
+		line, n = key.Line, target(value)
+	}
+	return line
+}
+
+func descend(n *yaml.Node, name string) (key, value *yaml.Node) {
+	if n.Kind == yaml.SequenceNode {
+		i, err := strconv.Atoi(name)
+		if err != nil || i >= len(n.Content) {
+			return nil, nil
+		}
+		return n.Content[i], n.Content[i]
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == name {
+			return n.Content[i], n.Content[i+1]
+		}
+	}
+	return nil, nil
+}
+
+// target is what an alias stands for.
+func target(n *yaml.Node) *yaml.Node {
+	if n.Kind == yaml.AliasNode {
+		return n.Alias
+	}
+	return n
+}

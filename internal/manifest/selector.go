@@ -1,0 +1,26 @@
+package manifest
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// selector reads a label selector; an absent or empty one matches everything,
+// as the lineage has it. One that does not parse matches nothing.
+func selector(o object) labels.Selector {
+	before := len(*o.errs)
+	parsed := metav1.LabelSelector{MatchLabels: o.textMap("matchLabels")}
+	for _, e := range o.children("matchExpressions") {
+		parsed.MatchExpressions = append(parsed.MatchExpressions, metav1.LabelSelectorRequirement{
+			Key: e.text("key"), Operator: metav1.LabelSelectorOperator(e.text("operator")), Values: e.texts("values"),
+		})
+	}
+	s, err := metav1.LabelSelectorAsSelector(&parsed)
+	if err != nil {
+		o.fail(o.path, "%s", err)
+	}
+	if len(*o.errs) > before {
+		return labels.Nothing()
+	}
+	return s
+}

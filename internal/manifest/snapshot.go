@@ -1,0 +1,149 @@
+package manifest
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/fenced/fenced/internal/policy"
+)
+
+// API groups of what is read.
+const (
+	groupMachine  = "machine.openshift.io"
+	groupHost     = "metal3.io"
+	groupCluster  = "cluster.x-k8s.io"
+	groupMedik8s  = "remediation.medik8s.io"
+	groupFenced   = "fenced.io"
+	leaseVersion  = "coordination.k8s.io/v1"
+	leaseSpace    = "kube-node-lease"
+	hostVersion   = groupHost + "/v1alpha1"
+	requestSuffix = "Remediation"
+)
+
+// class is what an object is to us.
+type class int
+
+const (
+	ignored class = iota
+	machine
+	check
+	unjudged
+	node
+	lease
+	host
+	request
+	wrongVersion
+)
+
+// classify says what an object is. Kinds that fenced does not know are ignored;
+// checks that it does not judge are not.
+func classify(i id) class {
+	group, _, _ := strings.Cut(i.apiVersion, "/")
+	switch {
+	case i.apiVersion == "v1" && i.kind == "Node":
+		return node
+	case i.apiVersion == leaseVersion && i.kind == "Lease" && i.namespace == leaseSpace:
+		return lease
+	case i.apiVersion == hostVersion && i.kind == "BareMetalHost":
+		return host
+	case i.apiVersion == policy.OpenShiftMachineAPI && i.kind == "Machine":
+		return machine
+	case i.apiVersion == policy.OpenShiftMachineAPI && i.kind == policy.MachineHealthCheckKind:
+		return check
+	case group == groupMachine && i.kind == "Machine", group == groupHost && i.kind == "BareMetalHost":
+		return wrongVersion
+	case i.kind == policy.MachineHealthCheckKind && (group == groupMachine || group == groupCluster),
+		i.kind == "NodeHealthCheck" && group == groupMedik8s, group == groupFenced && i.kind != "FencedRemediation":
+		return unjudged
+	case strings.HasSuffix(i.kind, requestSuffix):
+		return request
+	}
+	return ignored
+}
+
+func relevant(i id) bool { return classify(i) != ignored }
+
+// Snapshot turns everything gathered into policy's values.
+func (o *Objects) Snapshot() policy.Snapshot {
+	s := policy.Snapshot{
+		Nodes:     map[string]*policy.Node{},
+		Leases:    map[string]policy.Lease{},
+		Errors:    append([]policy.ObjectError{}, o.lost...),
+		Undecoded: append([]policy.ObjectKey{}, o.lostKeys...),
+	}
+	for _, i := range o.order {
+		e := o.found[i]
+		err := e.into(&s, i)
+		if err == nil {
+			continue
+		}
+		s.Errors = append(s.Errors, policy.ObjectError{Object: i.String(), Message: strings.ReplaceAll(err.Error(), "\n", "; ")})
+		s.Undecoded = append(s.Undecoded, i.key())
+	}
+	return s
+}
+
+// into decodes one object into the snapshot. An object that was read twice with
+// different contents is not judged: nobody can say which of them is true.
+func (e *entry) into(s *policy.Snapshot, i id) error {
+	var err error
+	if e.conflict != "" {
+		err = fmt.Errorf("is in %s and, with other contents, in %s", e.source, e.conflict)
+	}
+	switch classify(i) {
+	case check, unjudged:
+		s.Checks = append(s.Checks, e.check(i, err))
+		return nil
+	case wrongVersion:
+		return errors.Join(err, fmt.Errorf("this version does not read %s", i.apiVersion))
+	case request:
+		s.Requests = append(s.Requests, i.key())
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return e.decode(s, i)
+}
+
+func (e *entry) check(i id, err error) policy.Check {
+	decode := UnjudgedCheck
+	if classify(i) == check {
+		decode = MachineHealthCheck
+	}
+	c := decode(e.fields)
+	c.Source = e.source
+	if err != nil {
+		c.Invalid = err.Error()
+	}
+	return c
+}
+
+func (e *entry) decode(s *policy.Snapshot, i id) error {
+	switch classify(i) {
+	case machine:
+		m, err := Machine(e.fields)
+		if err == nil {
+			s.Machines = append(s.Machines, m)
+		}
+		return err
+	case node:
+		n, err := Node(e.fields)
+		if err == nil {
+			s.Nodes[n.Name] = &n
+		}
+		return err
+	case lease:
+		name, l, err := Lease(e.fields)
+		if err == nil {
+			s.Leases[name] = l
+		}
+		return err
+	}
+	h, err := BareMetalHost(e.fields)
+	if err == nil {
+		s.Hosts = append(s.Hosts, h)
+	}
+	return err
+}
