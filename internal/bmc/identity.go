@@ -31,6 +31,21 @@ func UUIDsMatch(a, b string) bool {
 	return x == y || swapFields(x) == y || reverse(x) == y
 }
 
+// UUIDForms gives the texts, in hex, that UUIDsMatch takes for s, first s
+// itself; none when s cannot identify a machine. An index by them finds
+// duplicates. // I9
+func UUIDForms(s string) []string {
+	u, ok := parseUUID(s)
+	if !ok || placeholder(u) {
+		return nil
+	}
+	var forms []string
+	for _, f := range [][16]byte{u, swapFields(u), reverse(u)} {
+		forms = append(forms, hex.EncodeToString(f[:]))
+	}
+	return forms
+}
+
 // UsableUUID says whether s can identify a machine at all.
 func UsableUUID(s string) bool {
 	u, ok := parseUUID(s)

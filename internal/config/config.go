@@ -1,0 +1,145 @@
+package config
+
+import (
+	"path/filepath"
+	"time"
+)
+
+// DefaultFile is where the daemon looks without --config.
+const DefaultFile = "/etc/fenced/fenced.yaml"
+
+// The words of Cluster.Mode.
+const (
+	ModeObserve  = "observe"  // judge and explain, never act
+	ModeEvaluate = "evaluate" // judge the checks and act
+)
+
+// The words of Guards.ControlPlane.
+const (
+	ControlPlaneQuorum = "quorum" // one at a time, with quorum to spare
+	ControlPlaneNever  = "never"
+)
+
+// IsolationAuto lets Config.ControlPlaneIsolation follow the kind of cluster;
+// its other words are those of remediate.Isolation.
+const IsolationAuto = "auto"
+
+// Config is fenced.yaml with every default filled in and every path absolute.
+type Config struct {
+	File string `yaml:"-"` // the main file
+
+	Clusters              []Cluster `yaml:"clusters"`
+	Hosts                 string    `yaml:"hosts" is:"path"`
+	Policies              string    `yaml:"policies" is:"path"`
+	State                 State     `yaml:"state"`
+	Control               Control   `yaml:"control"`
+	Metrics               Metrics   `yaml:"metrics"`
+	Log                   Log       `yaml:"log"`
+	Guards                Guards    `yaml:"guards"`
+	Power                 Power     `yaml:"power"`
+	Isolation             string    `yaml:"isolation" is:"deleteNode|outOfServiceTaint"`
+	ControlPlaneIsolation string    `yaml:"controlPlaneIsolation" is:"auto|deleteNode|outOfServiceTaint"`
+}
+
+// Cluster is one cluster to watch.
+type Cluster struct {
+	Name        string     `yaml:"name" is:"clusterName" empty:"no"`
+	Kubeconfig  string     `yaml:"kubeconfig" is:"path" empty:"no"`
+	Management  Management `yaml:"management"`
+	Mode        string     `yaml:"mode" is:"observe|evaluate" later:"respond"`
+	Namespaces  []string   `yaml:"namespaces" is:"namespace"`
+	Reprovision bool       `yaml:"reprovision"`
+}
+
+// Management is where a Cluster API keeps Machines and checks; an empty
+// Kubeconfig means the cluster itself.
+type Management struct {
+	Kubeconfig  string `yaml:"kubeconfig" is:"path"`
+	Namespace   string `yaml:"namespace" is:"namespace"`
+	ClusterName string `yaml:"clusterName"`
+}
+
+// State says where the daemon keeps its records.
+type State struct {
+	Engine string `yaml:"engine" is:"bbolt" later:"etcd"`
+	Path   string `yaml:"path" is:"path" empty:"no"`
+	Etcd   Etcd   `yaml:"etcd"`
+}
+
+// Etcd is the external store for several daemons.
+type Etcd struct {
+	Endpoints []string `yaml:"endpoints"`
+	CA        string   `yaml:"ca" is:"path"`
+	Cert      string   `yaml:"cert" is:"path"`
+	Key       string   `yaml:"key" is:"path"`
+	Prefix    string   `yaml:"prefix"`
+}
+
+// Control is the socket of fencectl and who may do what there.
+type Control struct {
+	Socket string `yaml:"socket" is:"socket" empty:"no"`
+	Roles  Roles  `yaml:"roles"`
+}
+
+// Roles lists principals, to be read by ParsePrincipal.
+type Roles struct {
+	Viewer   []string `yaml:"viewer" is:"principal"`
+	Operator []string `yaml:"operator" is:"principal"`
+	Admin    []string `yaml:"admin" is:"principal"`
+}
+
+// Metrics is where metrics are served; an empty Listen is nowhere.
+type Metrics struct {
+	Listen string `yaml:"listen" is:"listen"`
+}
+
+// Log is how much is logged.
+type Log struct {
+	Level string `yaml:"level" is:"debug|info|warn|error"`
+}
+
+// Guards hold a remediation back; see docs/safety.md.
+type Guards struct {
+	QuietPeriod                time.Duration `yaml:"quietPeriod" is:"notNegative"`
+	MaxInFlight                int           `yaml:"maxInFlight" is:"positive"`
+	MaxInFlightPercent         int           `yaml:"maxInFlightPercent" is:"percent"`
+	MaxInFlightPerZone         int           `yaml:"maxInFlightPerZone" is:"positive"`
+	ZoneKey                    string        `yaml:"zoneKey" is:"labelKey" empty:"no"`
+	ZoneBreakerPercent         int           `yaml:"zoneBreakerPercent" is:"percent"`
+	ZoneBreakerMin             int           `yaml:"zoneBreakerMin" is:"positive"`
+	MinPowerInterval           time.Duration `yaml:"minPowerInterval" is:"notNegative"`
+	MaxAttempts                int           `yaml:"maxAttempts" is:"positive"`
+	MaxFencesPerDay            int           `yaml:"maxFencesPerDay" is:"positive"`
+	ViewMaxAge                 time.Duration `yaml:"viewMaxAge" is:"positive"`
+	ClockSkewMax               time.Duration `yaml:"clockSkewMax" is:"positive"`
+	ControlPlane               string        `yaml:"controlPlane" is:"quorum|never"`
+	ExternalEtcd               bool          `yaml:"externalEtcd"`
+	PowerOnFoundOff            bool          `yaml:"powerOnFoundOff"`
+	DeleteControlPlaneMachines bool          `yaml:"deleteControlPlaneMachines"`
+	Identity                   string        `yaml:"identity" is:"required|pinned|off"`
+}
+
+// Power holds the deadlines of a run.
+type Power struct {
+	ReadTimeout      time.Duration `yaml:"readTimeout" is:"positive"`
+	OffDeadline      time.Duration `yaml:"offDeadline" is:"positive"`
+	OffReadSpacing   time.Duration `yaml:"offReadSpacing" is:"positive"`
+	OnDeadline       time.Duration `yaml:"onDeadline" is:"positive"`
+	APITimeout       time.Duration `yaml:"apiTimeout" is:"positive"`
+	PodsGoneTimeout  time.Duration `yaml:"podsGoneTimeout" is:"notNegative"`
+	RestoreTimeout   time.Duration `yaml:"restoreTimeout" is:"positive"`
+	RunTimeout       time.Duration `yaml:"runTimeout" is:"positive"`
+	NodeReadyTimeout time.Duration `yaml:"nodeReadyTimeout" is:"positive"`
+}
+
+// ClusterNames gives the clusters in the order of the file.
+func (c Config) ClusterNames() []string {
+	names := make([]string, 0, len(c.Clusters))
+	for _, cl := range c.Clusters {
+		names = append(names, cl.Name)
+	}
+	return names
+}
+
+// ConfDir is the directory whose files are laid over the main file.
+func (c Config) ConfDir() string { return filepath.Join(filepath.Dir(c.File), "conf.d") }

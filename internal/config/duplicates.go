@@ -1,0 +1,76 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/fenced/fenced/internal/bmc"
+)
+
+// duplicates finds entries that name one Node, one BMC or one UUID twice:
+// fencing either would switch off the wrong host for one of them. // I9
+func duplicates(hosts []HostEntry) (errs []error) {
+	names, uuids, bmcs := map[string]string{}, map[string]string{}, map[string]map[string]string{}
+	for _, e := range hosts {
+		if first, ok := names[e.Name]; ok {
+			errs = append(errs, fmt.Errorf("%s: node %s of cluster %s is also at %s", e.Source, e.Node, e.Cluster, first))
+		}
+		names[e.Name] = e.Source
+		if first, ok := sameBMC(bmcs, e); ok {
+			errs = append(errs, fmt.Errorf("%s: the BMC %s of node %s is also at %s", e.Source, e.Endpoint, e.Node, first))
+		}
+		if first, ok := sameUUID(uuids, e); ok {
+			errs = append(errs, fmt.Errorf("%s: the UUID %s of node %s is also at %s", e.Source, e.PinnedUUID, e.Node, first))
+		}
+	}
+	return errs
+}
+
+// sameBMC looks the entry's BMC up and notes it. One Redfish service may serve
+// several systems, but then every entry must say which.
+func sameBMC(seen map[string]map[string]string, e HostEntry) (first string, ok bool) {
+	where, system := bmcKey(e.Endpoint), e.Endpoint.System
+	systems := seen[where]
+	if systems == nil {
+		systems = map[string]string{}
+		seen[where] = systems
+	}
+	first, ok = systems[system]
+	if !ok && system != "" {
+		first, ok = systems[""]
+	}
+	if !ok && system == "" {
+		for _, first = range systems {
+			ok = true
+			break
+		}
+	}
+	systems[system] = e.Source
+	return first, ok
+}
+
+// bmcKey is one text for all ways to write a BMC's address. A BMC is the same
+// behind each standard port; another port may be another BMC.
+func bmcKey(e bmc.Endpoint) string {
+	host := strings.ToLower(e.Host)
+	if ip, err := netip.ParseAddr(host); err == nil {
+		host = ip.Unmap().String()
+	}
+	switch e.Port {
+	case 623, 443, 80:
+		return host
+	}
+	return fmt.Sprintf("%s port %d", host, e.Port)
+}
+
+// sameUUID looks the pinned UUID up in the byte orders in which it would match.
+func sameUUID(seen map[string]string, e HostEntry) (first string, ok bool) {
+	for i, form := range bmc.UUIDForms(e.PinnedUUID) {
+		if i == 0 {
+			first, ok = seen[form]
+		}
+		seen[form] = e.Source
+	}
+	return first, ok
+}

@@ -1,0 +1,61 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"reflect"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Load reads the main file and the conf.d beside it, lays environment
+// (FENCED_GUARDS_QUIETPERIOD=0s) and then overrides ("guards.quietPeriod=0s",
+// from the command line) over them, and checks the whole. Its error joins every
+// problem there is, each naming file, line and key.
+func Load(file string, overrides ...string) (Config, error) {
+	file, err := filepath.Abs(file)
+	if err != nil {
+		return Config{}, fmt.Errorf("load configuration: %w", err)
+	}
+	l := newLayers()
+	if err := l.addFile(file); err != nil {
+		return Config{}, err // without the main file all else is noise
+	}
+	more, err := listFiles(Config{File: file}.ConfDir())
+	l.fail(err)
+	for _, f := range more {
+		l.fail(l.addFile(f))
+	}
+	l.addEnvironment()
+	for _, o := range overrides {
+		l.fail(l.addOverride(o))
+	}
+	c := l.merge()
+	c.File = file
+	errs := append(l.errs, verify(c, l.origin)...)
+	if len(errs) > 0 {
+		return Config{}, errors.Join(errs...)
+	}
+	return c, nil
+}
+
+// readConfig reads one file strictly. What it does not say is left at its
+// default; lines tells what it says, and where, and is nil for a file that is
+// not YAML or no mapping.
+func readConfig(file string, data []byte) (c Config, lines map[string]string, errs []error) {
+	c = Default()
+	root, err := parseYAML(file, data)
+	if err != nil {
+		return c, nil, []error{err}
+	}
+	r := reader{file: file, dir: filepath.Dir(file), lines: map[string]string{}}
+	if root == nil {
+		return c, r.lines, nil
+	}
+	r.mapping(root, "", reflect.ValueOf(&c).Elem())
+	if root.Kind != yaml.MappingNode {
+		return c, nil, r.errs
+	}
+	return c, r.lines, r.errs
+}

@@ -1,0 +1,116 @@
+package config
+
+import (
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const configs = "../../configs/"
+
+// configs/fenced.yaml is the reference: it has every key, with its default.
+func TestReferenceFileIsComplete(t *testing.T) {
+	file := configs + "fenced.yaml"
+	data, err := os.ReadFile(file)
+	require.NoError(t, err)
+	c, lines, errs := readConfig(file, data)
+	require.Empty(t, errs)
+	byDefault := Default()
+	want := leaves(&byDefault)
+	require.Greater(t, len(want), 40)
+	for i, got := range leaves(&c) {
+		require.NotEmpty(t, lines[got.key], "the reference lacks %s", got.key)
+		if got.key == "clusters" {
+			continue
+		}
+		// An empty list is written [] and nil by default.
+		if got.value.Kind() == reflect.Slice && got.value.Len() == 0 && want[i].value.Len() == 0 {
+			continue
+		}
+		require.Equal(t, want[i].value.Interface(), got.value.Interface(), got.key)
+	}
+
+	require.Len(t, c.Clusters, 1)
+	var cl Cluster
+	cl.setDefaults()
+	cl.Name, cl.Kubeconfig, cl.Namespaces = "prod", "/etc/fenced/prod.kubeconfig", []string{}
+	require.Equal(t, cl, c.Clusters[0])
+	requireKeys(t, lines, "clusters[0]", reflect.TypeFor[Cluster]())
+	_, err = Load(file)
+	require.NoError(t, err)
+}
+
+// requireKeys checks that every key of a type occurs under prefix.
+func requireKeys(t *testing.T, lines map[string]string, prefix string, typ reflect.Type) {
+	for f := range typ.Fields() {
+		key := join(prefix, f.Tag.Get("yaml"))
+		if f.Tag.Get("yaml") == "-" {
+			continue
+		}
+		require.NotEmpty(t, lines[key], "the reference lacks %s", key)
+		if f.Type.Kind() == reflect.Struct {
+			requireKeys(t, lines, key, f.Type)
+		}
+	}
+}
+
+func TestHostsExample(t *testing.T) {
+	c, err := Load(configs+"fenced.yaml", "hosts="+configs+"hosts.d")
+	require.NoError(t, err)
+	hosts, err := LoadHosts(c)
+	require.NoError(t, err)
+	require.Len(t, hosts, 2)
+	require.Equal(t, "prod/worker-3", hosts[0].Name)
+	require.Equal(t, []int{17, 3}, hosts[0].CipherSuites)
+	require.Equal(t, "worker-4-bmc", hosts[1].SecretName)
+
+	file := configs + "hosts.d/example.yaml"
+	data, err := os.ReadFile(file)
+	require.NoError(t, err)
+	root, err := parseYAML(file, data)
+	require.NoError(t, err)
+	var f hostsFile
+	r := reader{file: file, lines: map[string]string{}}
+	r.mapping(root, "", reflect.ValueOf(&f).Elem())
+	require.Empty(t, r.errs)
+	// Of bmc and levels, and of the three sources of a password, an entry has one.
+	for _, key := range []string{"levels", "bmc.credential", "bmc.secret"} {
+		r.lines["hosts[0]."+key] = "elsewhere"
+	}
+	requireKeys(t, r.lines, "hosts[0]", reflect.TypeFor[hostYAML]())
+	require.NotEmpty(t, r.lines["hosts[1].levels"])
+	require.NotEmpty(t, r.lines["hosts[1].levels[0].devices[0].secret"])
+	require.Contains(t, string(data), "credential: NAME")
+}
+
+// Every name of a check in a tag must be in its table, or the first file that
+// uses the key would crash the daemon.
+func TestTagsNameKnownChecks(t *testing.T) {
+	var walk func(reflect.Type)
+	walk = func(typ reflect.Type) {
+		for f := range typ.Fields() {
+			leaf := f.Type
+			if leaf.Kind() == reflect.Slice {
+				leaf = leaf.Elem()
+			}
+			is := f.Tag.Get("is")
+			switch {
+			case leaf.Kind() == reflect.Struct:
+				walk(leaf)
+			case is == "":
+			case leaf.Kind() == reflect.String:
+				// A single word that is no check is an enumeration of one.
+				if is != "bbolt" && !strings.Contains(is, "|") {
+					require.Contains(t, textChecks, is, f.Name)
+				}
+			default:
+				require.Contains(t, numberChecks, is, f.Name)
+			}
+		}
+	}
+	walk(reflect.TypeFor[Config]())
+	walk(reflect.TypeFor[hostsFile]())
+}

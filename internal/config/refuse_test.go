@@ -1,0 +1,102 @@
+package config
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Each text makes exactly the errors that are listed, with line and key.
+func TestLoadRefuses(t *testing.T) {
+	for _, c := range []struct{ name, text, want string }{
+		{"an unknown key", oneCluster + "guards:\n  quietPeroid: 1s\n", `:3: guards.quietPeroid: unknown key (did you mean quietPeriod?)`},
+		{"a key in another case", oneCluster + "Hosts: /x\n", `:2: Hosts: unknown key (did you mean hosts?)`},
+		{"an unknown key in a list", "clusters:\n- name: a\n  kubeconfig: k\n  colour: red\n", `:4: clusters[0].colour: unknown key`},
+		{"a deep unknown key", "clusters:\n- {name: a, kubeconfig: k, management: {x: 1}}\n", `:2: clusters[0].management.x: unknown key`},
+		{"a Go field that is no key", oneCluster + "\"-\": x\n", `:2: -: unknown key`},
+		{"a duplicate key", oneCluster + "log: {level: info}\nlog: {level: warn}\n", `:3: log: duplicate key, first on line 2`},
+		{"a duplicate below", oneCluster + "guards:\n  maxAttempts: 1\n  maxAttempts: 2\n", `:4: guards.maxAttempts: duplicate key, first on line 3`},
+		{"a duration without a unit", oneCluster + "guards: {quietPeriod: 300}\n", `:2: guards.quietPeriod: "300" is not a duration`},
+		{"a negative duration", oneCluster + "guards: {quietPeriod: -1s}\n", `:2: guards.quietPeriod: must be 0 or more`},
+		{"a zero deadline", oneCluster + "power: {offDeadline: 0s, offReadSpacing: 1ns}\n", `:2: power.offDeadline: must be more than 0`},
+		{"a fraction", oneCluster + "guards: {maxInFlight: 1.5}\n", `:2: guards.maxInFlight: "1.5" is not a whole number`},
+		{"hex", oneCluster + "guards: {maxInFlight: 0x10}\n", `:2: guards.maxInFlight: "0x10" is not a whole number`},
+		{"a quoted number", oneCluster + "guards: {maxInFlight: \"5\"}\n", `:2: guards.maxInFlight: "5" is not a whole number`},
+		{"no slot", oneCluster + "guards: {maxInFlight: 0}\n", `:2: guards.maxInFlight: must be more than 0`},
+		{"101 %", oneCluster + "guards: {maxInFlightPercent: 101}\n", `:2: guards.maxInFlightPercent: must be a percentage from 1 to 100`},
+		{"yes", oneCluster + "guards: {externalEtcd: yes}\n", `:2: guards.externalEtcd: "yes" is not true or false`},
+		{"a number for text", "clusters:\n- {name: 7, kubeconfig: k}\n", `:2: clusters[0].name: 7 is not text; quote it: "7"`},
+		{"a list for text", oneCluster + "hosts: [a]\n", `:2: hosts: text is needed here, not a list`},
+		{"keys for text", oneCluster + "hosts: {a: b}\n", `:2: hosts: text is needed here, not keys with values`},
+		{"text for a list", oneCluster + "control: {roles: {admin: user:a}}\n", `:2: control.roles.admin: a list is needed here, not "user:a"`},
+		{"text for keys", oneCluster + "guards: none\n", `:2: guards: keys with values is needed here, not "none"`},
+		{"nothing for text", oneCluster + "hosts:\n", `:2: hosts: text is needed here, not nothing`},
+		{"an empty element", "clusters:\n- {name: a, kubeconfig: k}\n-\n", `:3: clusters[1]: the element is empty`},
+		{"a list for the file", "- a\n", `:1: the file: keys with values is needed here, not a list`},
+		{"an alias", "clusters: [{name: &a prod, kubeconfig: *a}]\n", `:1: clusters[0].kubeconfig: aliases are not supported`},
+		{"a merge key", "clusters:\n- &a {name: prod, kubeconfig: k}\n- {<<: *a, name: b, kubeconfig: k}\n", `:3: clusters[1].<<: unknown key`},
+		{"a key of many words", oneCluster + "? [a, b]\n: c\n", `:2: : a key must be one word`},
+		{"a second document", oneCluster + "---\nhosts: x\n", `:2: a second document begins here`},
+		{"no YAML", oneCluster + "hosts: \"x\n", `:2: found unexpected end of stream`},
+		{"a tab", oneCluster + "log:\n\tlevel: info\n", `:3: found character that cannot start any token`},
+
+		{"mode respond", "clusters:\n- {name: a, kubeconfig: k, mode: respond}\n", `:2: clusters[0].mode: respond is not supported by this version; use observe or evaluate`},
+		{"an unknown mode", "clusters:\n- {name: a, kubeconfig: k, mode: on}\n", `:2: clusters[0].mode: "on" is not known; use observe, evaluate`},
+		{"engine etcd", oneCluster + "state: {engine: etcd}\n", `:2: state.engine: etcd is not supported by this version; use bbolt`},
+		{"an unknown engine", oneCluster + "state: {engine: sqlite}\n", `:2: state.engine: "sqlite" is not known`},
+		{"isolation", oneCluster + "isolation: auto\n", `:2: isolation: "auto" is not known; use deleteNode, outOfServiceTaint`},
+		{"identity", oneCluster + "guards: {identity: maybe}\n", `:2: guards.identity: "maybe" is not known`},
+		{"log level", oneCluster + "log: {level: loud}\n", `:2: log.level: "loud" is not known; use debug, info, warn, error`},
+		{"listen", oneCluster + "metrics: {listen: localhost}\n", `:2: metrics.listen: "localhost" is not HOST:PORT`},
+		{"port", oneCluster + "metrics: {listen: \"localhost:70000\"}\n", `:2: metrics.listen: "70000" is not a port`},
+		{"role", oneCluster + "control: {roles: {admin: [user:a, robot:b]}}\n", `:2: control.roles.admin[1]: "robot:b" is not user:NAME or group:NAME`},
+		{"socket", oneCluster + "control: {socket: /" + strings.Repeat("s", 107) + "}\n", `:2: control.socket: the path of a socket has at most 107 bytes`},
+		{"no socket", oneCluster + "control: {socket: \"\"}\n", `:2: control.socket: must not be empty`},
+		{"no state file", oneCluster + "state: {path: \"\"}\n", `:2: state.path: must not be empty`},
+		{"hosts that are not there", oneCluster + "hosts: nowhere\n", `:2: hosts: there is no directory`},
+		{"policies that are a file", oneCluster + "policies: fenced.yaml\n", `fenced.yaml is not a directory`},
+		{"a cluster's name with a slash", "clusters: [{name: a/b, kubeconfig: k}]\n", `:1: clusters[0].name: "a/b" must be letters`},
+		{"a namespace", "clusters: [{name: a, kubeconfig: k, namespaces: [A_b]}]\n", `:1: clusters[0].namespaces[0]: "A_b" is not the name of a namespace`},
+		{"a cluster twice", "clusters:\n- {name: a, kubeconfig: k}\n- {name: a, kubeconfig: l}\n", `:3: clusters[1].name: the name a is taken at FILE:2`},
+		{"a cluster without a name", "clusters:\n- {kubeconfig: k}\n", `:2: clusters[0]: name is missing`},
+		{"a cluster without a kubeconfig", "clusters:\n- {name: a}\n", `:2: clusters[0]: kubeconfig is missing`},
+		{"an empty kubeconfig", "clusters:\n- {name: a, kubeconfig: \"\"}\n", `:2: clusters[0].kubeconfig: must not be empty`},
+		{"no clusters", "clusters: []\n", `:1: clusters: at least one is needed`},
+		{"nothing", "", `FILE: clusters: at least one is needed`},
+		{"spacing and deadline", oneCluster + "power: {offReadSpacing: 60s}\n", `:2: power.offReadSpacing: 1m0s must be less than power.offDeadline, which is 1m0s`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			file := writeMain(t, c.text)
+			_, err := Load(file)
+			require.Error(t, err)
+			require.ErrorContains(t, err, strings.ReplaceAll(c.want, "FILE", file))
+			require.ErrorContains(t, err, file)
+			require.NotContains(t, err.Error(), "\n", "one mistake, one error")
+		})
+	}
+}
+
+func TestLoadReportsEverythingAtOnce(t *testing.T) {
+	file := write(t, map[string]string{
+		"fenced.yaml":   "clusters:\n- {name: a, kubeconfig: k}\n- {name: a, kubeconfig: k, mode: x}\nlog: {levle: info}\n",
+		"conf.d/a.yaml": "guards:\n  quietPeriod: 1\n  maxInFlight: no\n",
+		"conf.d/b.yaml": "guards: [\n",
+		"conf.d/c.yaml": "hosts: /nowhere/at/all\n",
+	})
+	_, err := Load(file)
+	dir := filepath.Dir(file)
+	for _, want := range []string{
+		file + ":3: clusters[1].mode:",
+		file + ":4: log.levle: unknown key (did you mean level?)",
+		filepath.Join(dir, "conf.d/a.yaml") + ":2: guards.quietPeriod:",
+		filepath.Join(dir, "conf.d/a.yaml") + ":3: guards.maxInFlight:",
+		filepath.Join(dir, "conf.d/b.yaml") + ":",
+		filepath.Join(dir, "conf.d/c.yaml") + ":1: hosts: there is no directory",
+		file + ":3: clusters[1].name: the name a is taken at " + file + ":2",
+	} {
+		require.ErrorContains(t, err, want)
+	}
+	require.Len(t, strings.Split(err.Error(), "\n"), 7)
+}

@@ -1,0 +1,81 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+)
+
+// verify finds what no single value shows. origin says where a key was set.
+func verify(c Config, origin func(key string) string) []error {
+	v := verifier{c: c, origin: origin}
+	v.clusters()
+	v.less("power.offReadSpacing", c.Power.OffReadSpacing, "power.offDeadline", c.Power.OffDeadline)
+	v.less("power.offDeadline", c.Power.OffDeadline, "power.runTimeout", c.Power.RunTimeout)
+	v.less("power.onDeadline", c.Power.OnDeadline, "power.runTimeout", c.Power.RunTimeout)
+	v.directory("hosts", c.Hosts, Default().Hosts)
+	v.directory("policies", c.Policies, Default().Policies)
+	return v.errs
+}
+
+type verifier struct {
+	c      Config
+	origin func(key string) string
+	errs   []error
+}
+
+func (v *verifier) fail(key, format string, args ...any) {
+	v.errs = append(v.errs, fmt.Errorf("%s: %s: %s", v.origin(key), key, fmt.Sprintf(format, args...)))
+}
+
+func (v *verifier) clusters() {
+	if len(v.c.Clusters) == 0 {
+		where := v.origin("clusters")
+		if where == "default" {
+			where = v.c.File
+		}
+		v.errs = append(v.errs, fmt.Errorf("%s: clusters: at least one is needed", where))
+	}
+	first := map[string]string{}
+	for i, cl := range v.c.Clusters {
+		at := fmt.Sprintf("clusters[%d]", i)
+		v.required(at, "name")
+		v.required(at, "kubeconfig")
+		key := at + ".name"
+		if where, ok := first[cl.Name]; ok && cl.Name != "" {
+			v.fail(key, "the name %s is taken at %s", cl.Name, where)
+			continue
+		}
+		first[cl.Name] = v.origin(key)
+	}
+}
+
+// required finds a key that does not occur in the element. One with a bad value
+// was reported when it was read, as was an element that is empty.
+func (v *verifier) required(element, name string) {
+	if v.origin(element) != "default" && v.origin(element+"."+name) == "default" {
+		v.fail(element, "%s is missing", name)
+	}
+}
+
+func (v *verifier) less(key string, d time.Duration, than string, limit time.Duration) {
+	if d >= limit {
+		v.fail(key, "%s must be less than %s, which is %s", d, than, limit)
+	}
+}
+
+// directory: a default directory may be missing, one that somebody wrote is a
+// slip of the pen if it is.
+func (v *verifier) directory(key, dir, byDefault string) {
+	if dir == "" || dir == byDefault {
+		return
+	}
+	fi, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		v.fail(key, "there is no directory %s", dir)
+	case err == nil && !fi.IsDir():
+		v.fail(key, "%s is not a directory", dir)
+	}
+}
