@@ -26,8 +26,6 @@ func join(lists ...[]fault) (out []fault) {
 // variants are the searches: each a world, and what may go wrong in it.
 var variants = []variant{
 	{name: "delete, everything three times", states: 215_900, faults: join(engine, power, cluster), budget: 3, want: "Done"},
-	{name: "delete, power three times", states: 130_500, faults: join(crashes, power), budget: 3, want: "Done"},
-	{name: "delete, engine three times", states: 44_300, faults: join(engine, []fault{conflict, foreignOn}), budget: 3, want: "Done"},
 	{name: "taint", states: 15_000, isolation: IsolateTaint, faults: join(engine, power, cluster), budget: 2, want: "Done"},
 	{name: "Metal3", states: 7_900, bmh: true, faults: join(engine, power, cluster), budget: 2, want: "Done"},
 	{name: "sick, not dead", states: 42_600, sick: true, faults: join(engine, power, cluster), budget: 2, want: "Done"},
@@ -52,7 +50,7 @@ var variants = []variant{
 	{name: "never on", states: 13_500, ignoresOn: true, faults: join(engine, []fault{lostPower, foreignOn}), budget: 2, want: "Reprovisioned PowerOnFailed"},
 	{name: "never on, no fallback", states: 21_200, ignoresOn: true, noReplace: true, faults: join(engine, power), budget: 2, want: "Held PowerOnFailed"},
 	{name: "finalizer", states: 13_100, finalizer: 5, faults: join(engine, power), budget: 2, want: "Done"},
-	{name: "finalizer for ever", states: 30_000, finalizer: -1, faults: join(crashes, []fault{lie, foreignOn, outageLong}), budget: 2, runTimeout: 4 * time.Minute, want: "Held NodeFinalizer"},
+	{name: "finalizer for ever", states: 109_000, finalizer: -1, faults: join(crashes, []fault{lie, foreignOn, outageLong}), budget: 2, runTimeout: 4 * time.Minute, want: "Held NodeFinalizer"},
 	{name: "delete the Machine", states: 1_600, deleteOnly: true, faults: join(engine, cluster, []fault{pause, outageLong, outageEver, unfenceOrder}), budget: 3, want: "Reprovisioned"},
 	{name: "delete the Machine, no owner", states: 9, deleteOnly: true, noReplace: true, faults: engine, budget: 2, want: "Aborted NoController"},
 }
@@ -62,7 +60,6 @@ var variants = []variant{
 func TestExplore(t *testing.T) {
 	for _, v := range variants {
 		t.Run(v.name, func(t *testing.T) {
-			t.Parallel()
 			start := time.Now()
 			x := explore(v, Next)
 			took := time.Since(start)

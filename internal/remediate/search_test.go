@@ -3,6 +3,7 @@ package remediate
 import (
 	"cmp"
 	"fmt"
+	"hash/maphash"
 	"slices"
 	"strings"
 	"time"
@@ -83,7 +84,8 @@ type node struct {
 type explorer struct {
 	v     variant
 	next  nextFunc
-	seen  map[key]int32
+	seed  maphash.Seed
+	seen  map[uint64]int32 // by hash: one in 10^9 that two of a million states share one
 	nodes []node
 	found []string // violations, with how they came about
 	asked int
@@ -95,9 +97,9 @@ const stopAfter = 3
 // explore visits every state that the variant's faults can reach and returns
 // the search with what it found.
 func explore(v variant, next nextFunc) *explorer {
-	x := &explorer{v: v, next: next, seen: map[key]int32{}}
+	x := &explorer{v: v, next: next, seed: maphash.MakeSeed(), seen: map[uint64]int32{}}
 	front := []state{{rec: v.run(), w: v.world(), left: int8(v.budget), crash: true}}
-	x.seen[keyOf(v, front[0])] = 0
+	x.seen[maphash.Comparable(x.seed, keyOf(v, front[0]))] = 0
 	x.nodes = append(x.nodes, node{parent: -1, fine: -1, end: front[0].rec.Step, crash: true})
 	for at := int32(0); len(front) > 0 && len(x.found) < stopAfter; {
 		var more []state
@@ -275,7 +277,7 @@ func (x *explorer) finish(st state, r Run, a Action, f fault) state {
 
 // add takes in the state after a round.
 func (x *explorer) add(from int32, st state, pre, post fault, sec int, more []state) []state {
-	k := keyOf(x.v, st)
+	k := maphash.Comparable(x.seed, keyOf(x.v, st))
 	id, known := x.seen[k]
 	if !known {
 		id = int32(len(x.nodes))
