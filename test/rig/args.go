@@ -1,0 +1,95 @@
+package rig
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// auditPolicy keeps one line for each write, with the request's body (its
+// preconditions) for a deletion; reads and heartbeats would bury them.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: None
+  verbs: [get, list, watch]
+- level: None
+  resources: [{group: coordination.k8s.io, resources: [leases]}]
+  namespaces: [kube-node-lease]
+- level: Request
+  verbs: [delete, deletecollection]
+- level: Metadata
+`
+
+// controllers of the controller manager that run. Node health, taints and pods
+// of lost Nodes are what fenced lives among; the rest makes namespaces and pods
+// usable. Nothing here deletes a Node: that needs the cloud node controller.
+var controllers = []string{
+	"node-lifecycle-controller",
+	"taint-eviction-controller",
+	"pod-garbage-collector-controller",
+	"garbage-collector-controller",
+	"namespace-controller",
+	"serviceaccount-controller",
+}
+
+func (c *ControlPlane) etcdArgs() []string {
+	client, peer := "http://"+c.etcdPort.address(), "http://"+c.peerPort.address()
+	return []string{
+		"--data-dir=" + filepath.Join(c.dir, "etcd"),
+		"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
+		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer,
+		"--initial-cluster=default=" + peer,
+		"--socket-reuse-port",
+		"--log-level=warn",
+		// The data goes away with us, and a kill keeps what the kernel has.
+		"--unsafe-no-fsync",
+	}
+}
+
+func (c *ControlPlane) apiServerArgs() []string {
+	return []string{
+		"--etcd-servers=http://" + c.etcdPort.address(),
+		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1",
+		fmt.Sprintf("--secure-port=%d", c.apiPort.number), "--permit-port-sharing",
+		"--tls-cert-file=" + c.file("server.crt"), "--tls-private-key-file=" + c.file("server.key"),
+		"--client-ca-file=" + c.file("ca.crt"),
+		// Node keeps each kubelet to its own Node, RBAC keeps fenced to its role.
+		"--authorization-mode=Node,RBAC",
+		"--audit-policy-file=" + c.file("audit-policy.yaml"), "--audit-log-path=" + c.file("audit.log"),
+		"--service-account-issuer=https://kubernetes.default.svc",
+		"--service-account-key-file=" + c.file("sa.crt"), "--service-account-signing-key-file=" + c.file("sa.key"),
+		"--service-cluster-ip-range=10.96.0.0/24",
+		"--endpoint-reconciler-type=none", // loopback is no valid endpoint, it would only log
+		"--profiling=false",
+	}
+}
+
+func (c *ControlPlane) controllerManagerArgs(kubeconfig string, o Options) []string {
+	return []string{
+		"--kubeconfig=" + kubeconfig,
+		"--bind-address=127.0.0.1",
+		fmt.Sprintf("--secure-port=%d", c.managerPort.number), "--permit-port-sharing",
+		"--tls-cert-file=" + c.file("server.crt"), "--tls-private-key-file=" + c.file("server.key"),
+		"--leader-elect=false",
+		"--controllers=" + strings.Join(controllers, ","),
+		"--node-monitor-period=" + (time.Second / 2).String(),
+		"--node-monitor-grace-period=" + o.GracePeriod.String(),
+		"--node-startup-grace-period=" + max(o.GracePeriod, 10*time.Second).String(),
+		"--service-account-private-key-file=" + c.file("sa.key"), "--root-ca-file=" + c.file("ca.crt"),
+		"--kube-api-qps=200", "--kube-api-burst=400",
+		"--profiling=false",
+	}
+}
+
+func (c *ControlPlane) file(name string) string { return filepath.Join(c.dir, name) }
+
+func (c *ControlPlane) writeAuditPolicy() error {
+	if err := os.WriteFile(c.file("audit-policy.yaml"), []byte(auditPolicy), 0o600); err != nil {
+		return fmt.Errorf("write the audit policy: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,141 @@
+package rig
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const kubernetesVersion = "v1.36.3"
+
+// The order is that of the build: the quickest first shows that things work.
+var programs = []struct{ name, pkg, takes string }{
+	{"etcd", "go.etcd.io/etcd/server/v3", "half a minute"},
+	{"kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", "3 to 5 minutes"},
+	{"kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager", "a minute"},
+}
+
+// The true version goes in: an API server that says v0.0.0-master turns
+// features on and off by the wrong release.
+const linkFlags = "-s -w" +
+	" -X k8s.io/component-base/version.gitVersion=" + kubernetesVersion +
+	" -X k8s.io/component-base/version.gitMajor=1" +
+	" -X k8s.io/component-base/version.gitMinor=36" +
+	" -X k8s.io/client-go/pkg/version.gitVersion=" + kubernetesVersion
+
+// Binaries returns the directory that holds etcd, kube-apiserver and
+// kube-controller-manager, building them first if this version of them was
+// never built by this user. Progress goes to progress, which may be io.Discard.
+// Several processes may ask at once: one builds, the others wait.
+func Binaries(ctx context.Context, progress io.Writer) (string, error) {
+	root, err := Root()
+	if err != nil {
+		return "", err
+	}
+	module := filepath.Join(root, "test", "controlplane")
+	key, err := buildKey(ctx, module)
+	if err != nil {
+		return "", err
+	}
+	user, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("find a place to keep the control plane's programs: %w", err)
+	}
+	cache := filepath.Join(user, "fenced-test", "controlplane")
+	dir := filepath.Join(cache, kubernetesVersion+"-"+key)
+	if built(dir) {
+		return dir, nil
+	}
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return "", fmt.Errorf("make the cache of the control plane's programs: %w", err)
+	}
+	unlock, err := lock(ctx, dir+".lock", progress)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if built(dir) { // by whoever held the lock before us
+		return dir, nil
+	}
+	return dir, buildAll(ctx, module, dir, progress)
+}
+
+func built(dir string) bool {
+	_, err := os.Stat(dir)
+	return err == nil // buildAll renames a complete directory into place
+}
+
+// buildKey changes with anything that changes the programs.
+func buildKey(ctx context.Context, module string) (string, error) {
+	h := sha256.New()
+	for _, name := range []string{"go.mod", "go.sum"} {
+		b, err := os.ReadFile(filepath.Join(module, name))
+		if err != nil {
+			return "", fmt.Errorf("read the control plane's module: %w", err)
+		}
+		h.Write(b)
+	}
+	cmd := exec.CommandContext(ctx, "go", "env", "GOVERSION", "GOOS", "GOARCH")
+	cmd.Dir = module
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("ask go for its version: %w", err)
+	}
+	h.Write(out)
+	h.Write([]byte(linkFlags))
+	return hex.EncodeToString(h.Sum(nil))[:12], nil
+}
+
+func buildAll(ctx context.Context, module, dir string, progress io.Writer) error {
+	_ = os.RemoveAll(dir + ".tmp") // left by a build that was killed; we hold the lock
+	if err := os.Mkdir(dir+".tmp", 0o755); err != nil {
+		return fmt.Errorf("make a build directory: %w", err)
+	}
+	fmt.Fprintf(progress, "building the control plane once, about 5 minutes on 2 cores, into %s\n", dir)
+	for i, p := range programs {
+		what := fmt.Sprintf("%s (%d/%d)", p.name, i+1, len(programs))
+		fmt.Fprintf(progress, "building %s, about %s\n", what, p.takes)
+		start := time.Now()
+		stop := heartbeat(progress, what, start)
+		err := buildOne(ctx, module, filepath.Join(dir+".tmp", p.name), p.pkg)
+		stop()
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(progress, "built %s in %s\n", what, time.Since(start).Round(time.Second))
+	}
+	if err := os.Rename(dir+".tmp", dir); err != nil {
+		return fmt.Errorf("put the built control plane in place: %w", err)
+	}
+	return nil
+}
+
+func buildOne(ctx context.Context, module, out, pkg string) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-mod=readonly", "-trimpath", "-ldflags", linkFlags, "-o", out, pkg)
+	cmd.Dir = module
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false", "GOWORK=off")
+	// A group of its own, so that a cancelled build takes its compilers along.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = 5 * time.Second
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("build %s: %w\n%s", pkg, err, lastLines(said.String(), 20))
+	}
+	return nil
+}
+
+func lastLines(s string, n int) string {
+	lines := strings.Split(strings.TrimRight(s, "\n"), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}

@@ -1,0 +1,67 @@
+package rig
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// StrategyAnnotation on a MachineHealthCheck, with BareMetalStrategy as its
+// value, asks for a power cycle in place of a deletion.
+const (
+	StrategyAnnotation = "machine.openshift.io/remediation-strategy"
+	BareMetalStrategy  = "external-baremetal"
+)
+
+// Check is a MachineHealthCheck to create. Values go to the API server as they
+// are, bad ones too; an empty one is left out.
+type Check struct {
+	Name string
+	// Strategy is the value of StrategyAnnotation.
+	Strategy string
+	// Match are the labels of its Machines; empty selects all, as the API says.
+	Match      map[string]string
+	Conditions []UnhealthyCondition
+	// MaxUnhealthy is a string ("40%") or an int64.
+	MaxUnhealthy       any
+	NodeStartupTimeout string
+	Annotations        map[string]string
+}
+
+// UnhealthyCondition is one entry of a check.
+type UnhealthyCondition struct{ Type, Status, Timeout string }
+
+// NotReadyFor are the two entries that nearly every check has.
+func NotReadyFor(timeout string) []UnhealthyCondition {
+	return []UnhealthyCondition{{"Ready", "Unknown", timeout}, {"Ready", "False", timeout}}
+}
+
+// CreateCheck creates a MachineHealthCheck.
+func (c *ControlPlane) CreateCheck(ctx context.Context, k Check) (*unstructured.Unstructured, error) {
+	obj := object("machine.openshift.io/v1beta1", "MachineHealthCheck", k.Name, nil, k.Annotations)
+	if k.Strategy != "" {
+		annotations := obj.GetAnnotations()
+		annotations[StrategyAnnotation] = k.Strategy
+		obj.SetAnnotations(annotations)
+	}
+	labels := map[string]any{}
+	for key, value := range k.Match {
+		labels[key] = value
+	}
+	spec := map[string]any{"selector": map[string]any{"matchLabels": labels}}
+	if len(k.Conditions) > 0 {
+		var conditions []any
+		for _, u := range k.Conditions {
+			conditions = append(conditions, map[string]any{"type": u.Type, "status": u.Status, "timeout": u.Timeout})
+		}
+		spec["unhealthyConditions"] = conditions
+	}
+	if k.MaxUnhealthy != nil {
+		spec["maxUnhealthy"] = k.MaxUnhealthy
+	}
+	if k.NodeStartupTimeout != "" {
+		spec["nodeStartupTimeout"] = k.NodeStartupTimeout
+	}
+	obj.Object["spec"] = spec
+	return c.createWithStatus(ctx, CheckResource, obj, nil)
+}

@@ -1,0 +1,178 @@
+package rig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/restmapper"
+)
+
+// Options of a control plane; the zero value is good.
+type Options struct {
+	// GracePeriod is how long after the last heartbeat the controller manager
+	// sets Ready=Unknown; 4 s if zero, while kubelets renew every second.
+	GracePeriod time.Duration
+	// Progress is told of a first build; io.Discard if nil.
+	Progress io.Writer
+	// Bare leaves out the CRDs, the namespace and fenced's rights.
+	Bare bool
+}
+
+// ControlPlane is a running etcd, kube-apiserver and kube-controller-manager.
+type ControlPlane struct {
+	dir, bin string
+	opts     Options
+	ca       *authority
+
+	etcdPort, peerPort, apiPort, managerPort *port
+
+	mu                 sync.Mutex // guards the processes; tests stop and start them
+	etcd, api, manager *process
+
+	client  kubernetes.Interface
+	dynamic dynamic.Interface
+	mapper  *restmapper.DeferredDiscoveryRESTMapper
+}
+
+// Start brings up a control plane with the CRDs, the machine namespace and the
+// rights of fenced in it. On error everything is stopped again, and the error
+// carries the end of the log of the program that did not start.
+func Start(ctx context.Context, o Options) (*ControlPlane, error) {
+	if o.GracePeriod == 0 {
+		o.GracePeriod = 4 * time.Second
+	}
+	if o.Progress == nil {
+		o.Progress = io.Discard
+	}
+	bin, err := Binaries(ctx, o.Progress)
+	if err != nil {
+		return nil, err
+	}
+	c := &ControlPlane{bin: bin, opts: o}
+	if err := c.start(ctx); err != nil {
+		c.Stop()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *ControlPlane) start(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	if err := c.prepare(); err != nil {
+		return err
+	}
+	if err := c.startEtcd(ctx); err != nil {
+		return err
+	}
+	if err := c.StartAPIServer(ctx); err != nil {
+		return err
+	}
+	if err := c.connect(); err != nil {
+		return err
+	}
+	if err := c.startManager(ctx); err != nil {
+		return err
+	}
+	if c.opts.Bare {
+		return nil
+	}
+	if err := c.InstallCRDs(ctx); err != nil {
+		return err
+	}
+	if err := c.CreateNamespace(ctx, Namespace); err != nil {
+		return err
+	}
+	return c.ApplyRBAC(ctx)
+}
+
+// prepare makes all that the programs read, and reserves their ports.
+func (c *ControlPlane) prepare() (err error) {
+	if c.dir, err = os.MkdirTemp("", "fenced-rig-"); err != nil {
+		return fmt.Errorf("make the control plane's directory: %w", err)
+	}
+	for _, p := range []**port{&c.etcdPort, &c.peerPort, &c.apiPort, &c.managerPort} {
+		if *p, err = reservePort(); err != nil {
+			return err
+		}
+	}
+	if c.ca, err = newAuthority(); err != nil {
+		return err
+	}
+	if err := c.ca.writePKI(c.dir); err != nil {
+		return err
+	}
+	return c.writeAuditPolicy()
+}
+
+// connect makes the administrator's clients.
+func (c *ControlPlane) connect() error {
+	cfg, err := c.RESTConfig("rig", AdminGroup)
+	if err != nil {
+		return err
+	}
+	if c.client, err = kubernetes.NewForConfig(cfg); err != nil {
+		return fmt.Errorf("make the administrator's client: %w", err)
+	}
+	if c.dynamic, err = dynamic.NewForConfig(cfg); err != nil {
+		return fmt.Errorf("make the administrator's dynamic client: %w", err)
+	}
+	c.mapper = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(c.client.Discovery()))
+	return nil
+}
+
+// URL is where the API server listens.
+func (c *ControlPlane) URL() string { return "https://" + c.apiPort.address() }
+
+// Dir holds the logs (etcd.log, kube-apiserver.log, kube-controller-manager.log,
+// audit.log) until Stop.
+func (c *ControlPlane) Dir() string { return c.dir }
+
+// Client is the administrator's typed client.
+func (c *ControlPlane) Client() kubernetes.Interface { return c.client }
+
+// Dynamic is the administrator's client for custom resources.
+func (c *ControlPlane) Dynamic() dynamic.Interface { return c.dynamic }
+
+// Stop ends the three programs and removes all they wrote. It may be called
+// twice, and after a failed start.
+func (c *ControlPlane) Stop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range []*process{c.manager, c.api, c.etcd} {
+		p.kill()
+	}
+	for _, p := range []**port{&c.etcdPort, &c.peerPort, &c.apiPort, &c.managerPort} {
+		(*p).release()
+		*p = nil
+	}
+	if c.dir != "" {
+		_ = os.RemoveAll(c.dir) // left-overs in the temporary directory harm nobody
+	}
+}
+
+// Died is the error of a program that ended without being asked to, or nil.
+func (c *ControlPlane) Died() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var errs []error
+	for _, p := range []*process{c.etcd, c.api, c.manager} {
+		if p != nil {
+			errs = append(errs, p.died())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (c *ControlPlane) run(name string, args []string) (*process, error) {
+	return startProcess(c.dir, filepath.Join(c.bin, name), args)
+}

@@ -1,0 +1,70 @@
+package rig
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// FencedUser is the user that configs/rbac.yaml binds fenced's rights to.
+const FencedUser = "fenced"
+
+// AdminGroup may do everything; members are for the tests' own hands.
+const AdminGroup = "system:masters"
+
+// RESTConfig is a client configuration for a user of any name in any groups,
+// without a rate limit of its own.
+func (c *ControlPlane) RESTConfig(user string, groups ...string) (*rest.Config, error) {
+	p, err := c.ca.user(user, groups)
+	if err != nil {
+		return nil, err
+	}
+	return &rest.Config{
+		Host:      c.URL(),
+		UserAgent: "rig/" + user,
+		QPS:       -1,
+		TLSClientConfig: rest.TLSClientConfig{
+			CAData: c.ca.pem, CertData: p.cert, KeyData: p.key,
+		},
+	}, nil
+}
+
+// Kubeconfig writes a kubeconfig file for a user of any name in any groups, and
+// returns its path. It is gone with the control plane.
+func (c *ControlPlane) Kubeconfig(user string, groups ...string) (string, error) {
+	p, err := c.ca.user(user, groups)
+	if err != nil {
+		return "", err
+	}
+	k := clientcmdapi.NewConfig()
+	k.Clusters["test"] = &clientcmdapi.Cluster{Server: c.URL(), CertificateAuthorityData: c.ca.pem}
+	k.AuthInfos["user"] = &clientcmdapi.AuthInfo{ClientCertificateData: p.cert, ClientKeyData: p.key}
+	k.Contexts["test"] = &clientcmdapi.Context{Cluster: "test", AuthInfo: "user"}
+	k.CurrentContext = "test"
+	f, err := os.CreateTemp(c.dir, "kubeconfig-*.yaml")
+	if err != nil {
+		return "", fmt.Errorf("make a kubeconfig for %s: %w", user, err)
+	}
+	if err := f.Close(); err != nil {
+		return "", fmt.Errorf("make a kubeconfig for %s: %w", user, err)
+	}
+	if err := clientcmd.WriteToFile(*k, f.Name()); err != nil {
+		return "", fmt.Errorf("write a kubeconfig for %s: %w", user, err)
+	}
+	return filepath.Clean(f.Name()), nil
+}
+
+// KubeletClient signs in as the kubelet of a node, which the Node authorizer
+// keeps to its own Node and Lease; the audit log shows system:node:NAME.
+func (c *ControlPlane) KubeletClient(node string) (kubernetes.Interface, error) {
+	cfg, err := c.RESTConfig("system:node:"+node, "system:nodes")
+	if err != nil {
+		return nil, err
+	}
+	return kubernetes.NewForConfig(cfg)
+}

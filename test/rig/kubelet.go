@@ -1,0 +1,125 @@
+package rig
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+)
+
+// KubeletOptions describe one simulated host and the kubelet on it.
+type KubeletOptions struct {
+	NodeName   string
+	SystemUUID string // what the host's firmware, and so its BMC, calls itself
+	Address    string // InternalIP; 192.0.2.1 if empty
+	ProviderID string
+	// Labels are the --node-labels: set when the kubelet creates the Node, and
+	// left alone on a Node that exists.
+	Labels map[string]string
+	// Power tells whether the host has power, truly: the simulator's own state,
+	// not what its BMC claims. An error leaves things as they are.
+	Power func(context.Context) (on bool, err error)
+	// BootDelay is the time from power to a running kubelet; 1 s if zero.
+	BootDelay time.Duration
+	// LeaseEvery is the time between two heartbeats; 1 s if zero.
+	LeaseEvery time.Duration
+}
+
+// Kubelet is a simulated host. It follows its power: without power it is
+// nothing and remembers nothing; with power it boots and behaves like a kubelet.
+type Kubelet struct {
+	opts   KubeletOptions
+	client kubernetes.Interface
+
+	mu     sync.Mutex
+	zombie bool
+	boot   *boot // nil while there is no power
+}
+
+const powerPoll = 100 * time.Millisecond
+
+// NewKubelet makes a host; Run brings it to life. The client should be
+// ControlPlane.KubeletClient's.
+func NewKubelet(client kubernetes.Interface, o KubeletOptions) *Kubelet {
+	if o.BootDelay == 0 {
+		o.BootDelay = time.Second
+	}
+	if o.LeaseEvery == 0 {
+		o.LeaseEvery = time.Second
+	}
+	o.Address = orElse(o.Address, "192.0.2.1")
+	return &Kubelet{opts: o, client: client}
+}
+
+// Run follows the host's power until ctx ends, and returns when the last
+// request of the kubelet has ended.
+func (k *Kubelet) Run(ctx context.Context) error {
+	if k.opts.Power == nil {
+		return errors.New("run a simulated kubelet: no Power function")
+	}
+	tick := time.NewTicker(powerPoll)
+	defer tick.Stop()
+	defer k.powerOff()
+	for {
+		if on, err := k.opts.Power(ctx); err == nil {
+			k.follow(ctx, on)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+func (k *Kubelet) follow(ctx context.Context, on bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch on = on || k.zombie; {
+	case on && k.boot == nil:
+		k.boot = startBoot(ctx, k.client, k.opts)
+	case !on && k.boot != nil:
+		k.boot.stop()
+		k.boot = nil
+	}
+}
+
+func (k *Kubelet) powerOff() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.boot != nil {
+		k.boot.stop()
+		k.boot = nil
+	}
+}
+
+// Hang freezes the host's kernel: no more heartbeats, while the power stays on.
+// Only losing power ends it; the next boot is a healthy one. A host without
+// power cannot hang.
+func (k *Kubelet) Hang() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.boot != nil {
+		k.boot.stop() // and it stays, so that nothing boots while the power is on
+	}
+}
+
+// SetZombie makes the host ignore that its power is off: a BMC that lies, or
+// one that is not this host's. It goes on with its heartbeats.
+func (k *Kubelet) SetZombie(on bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.zombie = on
+}
+
+// BootID is that of the present boot; empty while there is no power.
+func (k *Kubelet) BootID() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.boot == nil {
+		return ""
+	}
+	return k.boot.bootID
+}

@@ -1,0 +1,124 @@
+package rig
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Node is a Node to create without a kubelet: nobody renews its Lease, so the
+// controller manager will call it Unknown.
+type Node struct {
+	Name                string
+	SystemUUID          string
+	BootID              string
+	Ready               corev1.ConditionStatus // True if empty
+	Labels, Annotations map[string]string
+	Taints              []corev1.Taint
+	Unschedulable       bool
+}
+
+// CreateNode creates a Node that no kubelet stands behind.
+func (c *ControlPlane) CreateNode(ctx context.Context, n Node) (*corev1.Node, error) {
+	ready := n.Ready
+	if ready == "" {
+		ready = corev1.ConditionTrue
+	}
+	now := metav1.Now()
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.Labels, Annotations: n.Annotations},
+		Spec:       corev1.NodeSpec{Taints: n.Taints, Unschedulable: n.Unschedulable},
+		Status: corev1.NodeStatus{
+			NodeInfo: corev1.NodeSystemInfo{SystemUUID: n.SystemUUID, BootID: n.BootID},
+			Conditions: []corev1.NodeCondition{{
+				Type: corev1.NodeReady, Status: ready, Reason: "Rig", LastHeartbeatTime: now, LastTransitionTime: now,
+			}},
+		},
+	}
+	node, err := c.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("create Node %s: %w", n.Name, err)
+	}
+	return node, nil
+}
+
+// Lease is a Lease to create or to renew by hand: another instance of fenced, or
+// a leader election of a controller.
+type Lease struct {
+	Namespace, Name, Holder string
+	Duration                time.Duration
+	Renewed                 time.Time // now if zero
+}
+
+// PutLease creates a Lease or overwrites the one that is there.
+func (c *ControlPlane) PutLease(ctx context.Context, l Lease) error {
+	if l.Renewed.IsZero() {
+		l.Renewed = time.Now()
+	}
+	renewed, seconds := metav1.NewMicroTime(l.Renewed), int32(l.Duration/time.Second)
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: l.Namespace, Name: l.Name},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: &l.Holder, LeaseDurationSeconds: &seconds, RenewTime: &renewed, AcquireTime: &renewed,
+		},
+	}
+	client := c.client.CoordinationV1().Leases(l.Namespace)
+	_, err := client.Create(ctx, lease, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		_, err = client.Update(ctx, lease, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		return fmt.Errorf("put Lease %s/%s: %w", l.Namespace, l.Name, err)
+	}
+	return nil
+}
+
+// WaitNode polls until ok is true of the Node, which is nil while it does not
+// exist. The error tells what was seen last.
+func (c *ControlPlane) WaitNode(ctx context.Context, name string, ok func(*corev1.Node) bool) (*corev1.Node, error) {
+	var last string
+	for {
+		node, err := c.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		switch {
+		case err == nil:
+			last = fmt.Sprintf("UID %s, boot ID %s, Ready=%s", node.UID, node.Status.NodeInfo.BootID, ReadyStatus(node))
+		case apierrors.IsNotFound(err):
+			node, last = nil, "no such Node"
+		default:
+			last = err.Error()
+		}
+		if (err == nil || apierrors.IsNotFound(err)) && ok(node) {
+			return node, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("wait for Node %s: %w; last seen: %s", name, ctx.Err(), last)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// ReadyStatus is the status of the Ready condition; empty for no Node or none.
+func ReadyStatus(n *corev1.Node) corev1.ConditionStatus {
+	if cond := readyOf(n); cond != nil {
+		return cond.Status
+	}
+	return ""
+}
+
+func readyOf(n *corev1.Node) *corev1.NodeCondition {
+	if n == nil {
+		return nil
+	}
+	for i := range n.Status.Conditions {
+		if n.Status.Conditions[i].Type == corev1.NodeReady {
+			return &n.Status.Conditions[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,100 @@
+package rig
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+)
+
+// process is one program of the control plane.
+type process struct {
+	name string
+	cmd  *exec.Cmd
+	log  string        // the file that holds all it ever said
+	done chan struct{} // closed when it ended
+	want atomic.Bool   // we ended it ourselves
+}
+
+// startProcess runs program with args. Its output is appended to name.log in
+// dir, so that a restarted API server has one log.
+func startProcess(dir, program string, args []string) (*process, error) {
+	p := &process{name: filepath.Base(program), done: make(chan struct{})}
+	p.log = filepath.Join(dir, p.name+".log")
+	f, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open the log of %s: %w", p.name, err)
+	}
+	defer f.Close() // the child has its own copy
+	p.cmd = exec.Command(program, args...)
+	p.cmd.Dir = dir
+	p.cmd.Stdout, p.cmd.Stderr = f, f
+	// The kernel ends the child with us, even when a test is killed. Setpgid
+	// keeps an operator's Ctrl-C for us, so that we end things in order.
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	if err := p.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", p.name, err)
+	}
+	go func() {
+		_ = p.cmd.Wait() // how it ended is in its log; that it ended is what we need
+		close(p.done)
+	}()
+	return p, nil
+}
+
+// kill ends the process and waits for its end. SIGKILL on purpose: the data is
+// thrown away, an API server takes up to a minute to end politely, and for one
+// that "goes away" in a test a crash is the harder case.
+func (p *process) kill() {
+	if p == nil {
+		return
+	}
+	p.want.Store(true)
+	_ = p.cmd.Process.Kill() // an error says only that it is gone already
+	<-p.done
+}
+
+func (p *process) signal(s syscall.Signal) error {
+	if err := p.cmd.Process.Signal(s); err != nil {
+		return fmt.Errorf("send %s to %s: %w", s, p.name, err)
+	}
+	return nil
+}
+
+// died tells whether the process ended by itself, with the end of its log.
+func (p *process) died() error {
+	select {
+	case <-p.done:
+		if p.want.Load() {
+			return nil
+		}
+		return fmt.Errorf("%s ended (%s)%s", p.name, p.cmd.ProcessState, p.tail())
+	default:
+		return nil
+	}
+}
+
+// tail is the end of the log, to go behind an error.
+func (p *process) tail() string {
+	b, err := readEnd(p.log, 16<<10)
+	if err != nil {
+		return ""
+	}
+	return "; the end of its log:\n" + lastLines(string(b), 25)
+}
+
+func readEnd(path string, limit int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if _, err := f.Seek(-limit, io.SeekEnd); err != nil && !errors.Is(err, syscall.EINVAL) {
+		return nil, err // EINVAL: the file is shorter, read it from its start
+	}
+	return io.ReadAll(io.LimitReader(f, limit))
+}
