@@ -238,6 +238,8 @@ func powerOn(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 		return hold(r, "FalseOff", "the Node came back to life while its host was believed off", now)
 	case now.After(r.Deadline()) && s.Power.State != bmc.On && r.Abandon != "":
 		return hold(r, "PowerOnFailed", "given up ("+r.Abandon+"), and the host does not read On; last read: "+readText(s), now)
+	case now.After(r.Deadline()) && r.AbandonTo == Held && s.API == APIForbidden: // the hold cannot be removed: a human can
+		return hold(r, r.Reason, r.Note, now)
 	case now.After(r.Deadline()) && s.Power.State != bmc.On:
 		r.Reason, r.Note = "PowerOnFailed", "the host was not read On in time; last read: "+readText(s)
 		return enter(r, Reprovision, r.Note, now)

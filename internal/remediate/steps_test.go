@@ -1,0 +1,134 @@
+package remediate
+
+import (
+	"testing"
+	"time"
+
+	"github.com/fenced/fenced/internal/bmc"
+)
+
+const (
+	sec    = time.Second
+	minute = time.Minute
+)
+
+func TestBeforePowerOff(t *testing.T) {
+	play(t, []scene{
+		{"a fresh reason sends Off", PowerOff, 0, fresh, PowerOff, SendOff, ""},
+		{"Metal3 gets the hold first", PowerOff, 0, func(r *Run, s *Seen) { fresh(r, s); metal3(r, s, No) }, PowerOff, SetHold, ""},
+		{"a hold that stands is not set again", PowerOff, 0, func(r *Run, s *Seen) { fresh(r, s); metal3(r, s, Yes) }, PowerOff, SendOff, ""},
+		{"recovered: dropped", PowerOff, 0, func(r *Run, s *Seen) { fresh(r, s); s.Justified = No }, Aborted, Nothing, "Recovered"},
+		{"cannot tell: waits", PowerOff, 0, func(r *Run, s *Seen) { fresh(r, s); s.Justified = CannotTell }, PowerOff, Nothing, ""},
+		{"reads two seconds old are fresh", PowerOff, 0, func(r *Run, s *Seen) { fresh(r, s); s.At = ago(2 * sec) }, PowerOff, SendOff, ""},
+		{"older reads are not", PowerOff, 0, func(r *Run, s *Seen) { fresh(r, s); s.At = ago(2*sec + 1) }, PowerOff, Nothing, ""},
+		{"paused: dropped", PowerOff, 0, func(r *Run, s *Seen) { fresh(r, s); s.Paused = true }, Aborted, Nothing, "Paused"},
+		{"unfenced: dropped", PowerOff, 0, func(r *Run, s *Seen) { fresh(r, s); unfence(r) }, Aborted, Nothing, "Unfenced"},
+		{"another machine's BMC: dropped", PowerOff, 0, func(r *Run, s *Seen) { fresh(r, s); s.Identity = No }, Aborted, Nothing, "IdentityMismatch"},
+		{"identity unknown: waits", PowerOff, 0, func(r *Run, s *Seen) { fresh(r, s); s.Identity = CannotTell }, PowerOff, Nothing, ""},
+		{"contested: dropped", PowerOff, 0, func(r *Run, s *Seen) { fresh(r, s); s.Contested = Yes }, Aborted, Nothing, "Contested"},
+		{"contest unknown: waits", PowerOff, 0, func(r *Run, s *Seen) { fresh(r, s); s.Contested = CannotTell }, PowerOff, Nothing, ""},
+		{"forbidden by the power owner: dropped", PowerOff, 0, func(r *Run, s *Seen) { fresh(r, s); s.PowerForbidden = "disablePowerOff" }, Aborted, Nothing, "PowerForbidden"},
+		{"another Node: dropped", PowerOff, 0, func(r *Run, s *Seen) { fresh(r, s); s.Node.UID = "u2" }, Aborted, Nothing, "TargetChanged"},
+		{"no Node: goes on", PowerOff, 0, func(r *Run, s *Seen) { fresh(r, s); s.Node = Node{Exists: No} }, PowerOff, SendOff, ""},
+		{"Node unknown: waits", PowerOff, 0, func(r *Run, s *Seen) { fresh(r, s); s.Node = Node{} }, PowerOff, Nothing, ""},
+		{"API gone: waits", PowerOff, 0, func(r *Run, s *Seen) { fresh(r, s); noAPI(s) }, PowerOff, Nothing, ""},
+		{"API forbids: waits", PowerOff, 0, func(r *Run, s *Seen) { fresh(r, s); s.API = APIForbidden }, PowerOff, Nothing, ""},
+		{"could not begin in time: dropped", PowerOff, 61 * sec, func(r *Run, s *Seen) { fresh(r, s); noAPI(s) }, Aborted, Nothing, "NotJudged"},
+		{"BMC not reached in time: dropped, says why", PowerOff, 61 * sec, func(r *Run, s *Seen) { fresh(r, s); unread(s, bmc.KindUnreachable) }, Aborted, Nothing, "BMCUnreachable"},
+	})
+}
+
+func TestSecondAttempt(t *testing.T) {
+	play(t, []scene{
+		{"waits for its back-off", PowerOff, 0, func(r *Run, s *Seen) { again(r, s); r.NotBefore = noon.Add(1) }, PowerOff, Nothing, ""},
+		{"begins after it", PowerOff, 0, func(r *Run, s *Seen) { again(r, s); r.NotBefore = noon }, PowerOff, SendOff, ""},
+		{"needs no reason but the missed deadline", PowerOff, 0, func(r *Run, s *Seen) { again(r, s); s.Justified = CannotTell }, PowerOff, SendOff, ""},
+		{"takes the Node that registered", PowerOff, 0, func(r *Run, s *Seen) { again(r, s); s.Node.UID = "u2" }, PowerOff, SendOff, ""},
+		{"a Node that is Ready after all is restored", PowerOff, 0, func(r *Run, s *Seen) { again(r, s); s.Node.UID, s.Node.Ready = "u2", Yes }, AwaitNode, Nothing, ""},
+		{"paused: waits", PowerOff, 0, func(r *Run, s *Seen) { again(r, s); s.Paused = true }, PowerOff, Nothing, ""},
+		{"contested: waits", PowerOff, 0, func(r *Run, s *Seen) { again(r, s); s.Contested = Yes }, PowerOff, Nothing, ""},
+		{"forbidden by the power owner: waits", PowerOff, 0, func(r *Run, s *Seen) { again(r, s); s.PowerForbidden = "online: false" }, PowerOff, Nothing, ""},
+		{"another machine's BMC: waits", PowerOff, 0, func(r *Run, s *Seen) { again(r, s); s.Identity = No }, PowerOff, Nothing, ""},
+		{"could not begin in time: a human", PowerOff, 61 * sec, func(r *Run, s *Seen) { again(r, s); noAPI(s) }, Held, Nothing, "NotJudged"},
+		{"the time to begin counts from the back-off", PowerOff, 4 * minute, func(r *Run, s *Seen) { again(r, s); noAPI(s); r.NotBefore = ago(59 * sec) }, PowerOff, Nothing, ""},
+		{"unfenced: on, and whatever Node stands there", PowerOff, 0, func(r *Run, s *Seen) { again(r, s); unfence(r) }, PowerOn, Nothing, ""},
+		{"an abandoned one ends with a human", PowerOff, sec, func(r *Run, s *Seen) { r.Attempt, s.Proof = 2, proof(bmc.Off); s.Paused = true }, PowerOn, Nothing, "Paused"},
+	})
+}
+
+func TestPowerOff(t *testing.T) {
+	one := func(s *Seen) { s.Proof = proof(bmc.Off, 0) }
+	recent := func(r *Run, since time.Duration) { r.OffLease.RenewTime = ago(since + 59*sec) }
+	play(t, []scene{
+		{"proven off: on to step 2", PowerOff, 4 * sec, nil, DeleteNode, Nothing, ""},
+		{"one Off read is no proof", PowerOff, 4 * sec, func(r *Run, s *Seen) { one(s) }, PowerOff, Nothing, ""},
+		{"an On read sends Off again", PowerOff, 12 * sec, func(r *Run, s *Seen) { on(s) }, PowerOff, SendOff, ""},
+		{"but not within ten seconds", PowerOff, 12 * sec, func(r *Run, s *Seen) { on(s); r.Intent = Intent{SendOff, ago(9 * sec)} }, PowerOff, Nothing, ""},
+		{"a clock set back does not hinder it", PowerOff, 12 * sec, func(r *Run, s *Seen) { on(s); r.Intent = Intent{SendOff, noon.Add(time.Hour)} }, PowerOff, SendOff, ""},
+		{"a restart sends Off again", PowerOff, 12 * sec, func(r *Run, s *Seen) { s.OffAccepted = false }, PowerOff, SendOff, ""},
+		{"Off without identity is not sent", PowerOff, 12 * sec, func(r *Run, s *Seen) { on(s); s.Identity = CannotTell }, PowerOff, Nothing, ""},
+		{"another machine's BMC: a human", PowerOff, 12 * sec, func(r *Run, s *Seen) { on(s); s.Identity = No }, Held, Nothing, "IdentityMismatch"},
+		{"password refused: a human at once", PowerOff, sec, func(r *Run, s *Seen) { unread(s, bmc.KindAuth) }, Held, Nothing, "BMCAuth"},
+		{"privilege refused: a human at once", PowerOff, sec, func(r *Run, s *Seen) { unread(s, bmc.KindPrivilege) }, Held, Nothing, "BMCPrivilege"},
+		{"never off: a human", PowerOff, minute + 1, func(r *Run, s *Seen) { on(s) }, Held, Nothing, "PowerOffFailed"},
+		{"not yet at the deadline", PowerOff, minute, func(r *Run, s *Seen) { on(s) }, PowerOff, SendOff, ""},
+		{"never read: a human, and why", PowerOff, minute + 1, func(r *Run, s *Seen) { unread(s, bmc.KindUnreachable) }, Held, Nothing, "BMCUnreachable"},
+		{"the Lease moved: FalseOff", PowerOff, 4 * sec, func(r *Run, s *Seen) { s.Lease.ResourceVersion = "v2" }, Held, Nothing, "FalseOff"},
+		{"the Lease is gone: fine", PowerOff, 4 * sec, func(r *Run, s *Seen) { s.Lease.ResourceVersion = "" }, DeleteNode, Nothing, ""},
+		{"the Lease cannot be read: waits", PowerOff, 4 * sec, func(r *Run, s *Seen) { s.Lease.Known = false }, PowerOff, Nothing, ""},
+		{"there never was a Lease", PowerOff, 4 * sec, func(r *Run, s *Seen) { r.OffLease.ResourceVersion, s.Lease.ResourceVersion = "", ""; recent(r, 3*sec) }, DeleteNode, Nothing, ""},
+		{"a Lease renewed 59 s before waits 15 s", PowerOff, 4 * sec, func(r *Run, s *Seen) { recent(r, 3*sec) }, PowerOff, Nothing, ""},
+		{"and then goes on", PowerOff, 16 * sec, func(r *Run, s *Seen) { recent(r, 15*sec); s.Proof = proof(bmc.Off, 15*sec, 0) }, DeleteNode, Nothing, ""},
+		{"a Lease renewed 60 s before does not wait", PowerOff, 4 * sec, func(r *Run, s *Seen) { r.OffLease.RenewTime = ago(63 * sec) }, DeleteNode, Nothing, ""},
+		{"proven, but the hold was taken away", PowerOff, 4 * sec, func(r *Run, s *Seen) { metal3(r, s, No) }, PowerOff, SetHold, ""},
+		{"proven, but the hold cannot be read", PowerOff, 4 * sec, func(r *Run, s *Seen) { metal3(r, s, CannotTell) }, PowerOff, Nothing, ""},
+		{"paused: back to On", PowerOff, sec, func(r *Run, s *Seen) { one(s); s.Paused = true }, PowerOn, Nothing, "Paused"},
+		{"unfenced: back to On", PowerOff, sec, func(r *Run, s *Seen) { one(s); unfence(r) }, PowerOn, Nothing, "Unfenced"},
+		{"contested: back to On", PowerOff, sec, func(r *Run, s *Seen) { one(s); s.Contested = Yes }, PowerOn, Nothing, "Contested"},
+		{"off, but the API is gone: back to On", PowerOff, minute + 1, func(r *Run, s *Seen) { noAPI(s) }, PowerOn, Nothing, "APIUnreachable"},
+		{"never off, and the API is gone: a human", PowerOff, minute + 1, func(r *Run, s *Seen) { noAPI(s); on(s) }, Held, Nothing, "PowerOffFailed"},
+		{"recovered after Off: completes", PowerOff, sec, func(r *Run, s *Seen) { on(s); s.Justified = No }, PowerOff, SendOff, ""},
+		{"over the whole time: back to On", PowerOff, sec, func(r *Run, s *Seen) { r.Started = ago(2*time.Hour + 1) }, PowerOn, Nothing, "RunTimeout"},
+	})
+}
+
+func TestDeleteNode(t *testing.T) {
+	late := func(r *Run, s *Seen) { noAPI(s); r.APILost = ago(2*minute + 1) }
+	play(t, []scene{
+		{"backed up and proven: deleted", DeleteNode, sec, nil, DeleteNode, IsolateNode, ""},
+		{"no backup: saved first", DeleteNode, sec, func(r *Run, s *Seen) { s.Backup = Backup{} }, DeleteNode, BackupNode, ""},
+		{"a conflict saves again", DeleteNode, sec, func(r *Run, s *Seen) { s.Node.ResourceVersion = "2"; r.Intent = Intent{IsolateNode, ago(sec)} }, DeleteNode, BackupNode, ""},
+		{"a backup of another Node does not count", DeleteNode, sec, func(r *Run, s *Seen) { s.Backup.UID = "u0" }, DeleteNode, BackupNode, ""},
+		{"gone: on to step 3", DeleteNode, sec, func(r *Run, s *Seen) { s.Node = Node{Exists: No} }, PowerOn, Nothing, ""},
+		{"tainted: on to step 3", DeleteNode, sec, func(r *Run, s *Seen) { taint(r); s.Node.OutOfService = true }, PowerOn, Nothing, ""},
+		{"a taint isolates nothing that is to be deleted", DeleteNode, sec, func(r *Run, s *Seen) { s.Node.OutOfService = true }, DeleteNode, IsolateNode, ""},
+		{"the proof is six seconds old", DeleteNode, sec, func(r *Run, s *Seen) { s.Proof = proof(bmc.Off, 9*sec, 6*sec) }, DeleteNode, Nothing, ""},
+		{"identity not read", DeleteNode, sec, func(r *Run, s *Seen) { s.Identity = CannotTell }, DeleteNode, Nothing, ""},
+		{"an On read goes back to step 1", DeleteNode, sec, func(r *Run, s *Seen) { on(s) }, PowerOff, Nothing, ""},
+		{"a restart goes back to step 1", DeleteNode, sec, func(r *Run, s *Seen) { s.OffAccepted = false }, PowerOff, Nothing, ""},
+		{"a lost hold goes back to step 1", DeleteNode, sec, func(r *Run, s *Seen) { metal3(r, s, No) }, PowerOff, Nothing, ""},
+		{"a hold that cannot be read waits", DeleteNode, sec, func(r *Run, s *Seen) { metal3(r, s, CannotTell) }, DeleteNode, Nothing, ""},
+		{"another Node of that name: FalseOff", DeleteNode, sec, func(r *Run, s *Seen) { s.Node.UID = "u2" }, Held, Nothing, "FalseOff"},
+		{"the Lease moved: FalseOff", DeleteNode, sec, func(r *Run, s *Seen) { s.Lease.ResourceVersion = "v2" }, Held, Nothing, "FalseOff"},
+		{"the Lease cannot be read", DeleteNode, sec, func(r *Run, s *Seen) { s.Lease.Known = false }, DeleteNode, Nothing, ""},
+		{"contest cannot be read", DeleteNode, sec, func(r *Run, s *Seen) { s.Contested = CannotTell }, DeleteNode, Nothing, ""},
+		{"contested: back to On", DeleteNode, sec, func(r *Run, s *Seen) { s.Contested = Yes }, PowerOn, Nothing, "Contested"},
+		{"paused: back to On", DeleteNode, sec, func(r *Run, s *Seen) { s.Paused = true }, PowerOn, Nothing, "Paused"},
+		{"unfenced: back to On", DeleteNode, sec, func(r *Run, s *Seen) { unfence(r) }, PowerOn, Nothing, "Unfenced"},
+		{"still Ready: waits", DeleteNode, sec, func(r *Run, s *Seen) { s.Node.Ready = Yes }, DeleteNode, Nothing, ""},
+		{"still Ready too long: back to On", DeleteNode, 2*minute + 1, func(r *Run, s *Seen) { s.Node.Ready = Yes }, PowerOn, Nothing, "NodeStillReady"},
+		{"API gone: waits", DeleteNode, sec, func(r *Run, s *Seen) { noAPI(s) }, DeleteNode, Nothing, ""},
+		{"API gone 120 s: back to On", DeleteNode, 3 * minute, late, PowerOn, Nothing, "APIUnreachable"},
+		{"the time counts from the loss", DeleteNode, 3 * minute, func(r *Run, s *Seen) { late(r, s); r.APILost = ago(2 * minute) }, DeleteNode, Nothing, ""},
+		{"API back: the time starts over", DeleteNode, 3 * minute, func(r *Run, s *Seen) { r.APILost = ago(minute) }, DeleteNode, IsolateNode, ""},
+		{"API forbids 120 s: back to On", DeleteNode, 3 * minute, func(r *Run, s *Seen) { late(r, s); s.API = APIForbidden }, PowerOn, Nothing, "APIForbidden"},
+		{"a finalizer: waits", DeleteNode, sec, func(r *Run, s *Seen) { s.Node.Deleting = true }, DeleteNode, Nothing, ""},
+		{"a finalizer for ever: a human, and off", DeleteNode, 2*minute + 1, func(r *Run, s *Seen) { s.Node.Deleting = true }, Held, Nothing, "NodeFinalizer"},
+		{"never isolated: back to On", DeleteNode, 2*minute + 1, nil, PowerOn, Nothing, "IsolationFailed"},
+		{"off only: a human", DeleteNode, sec, func(r *Run, s *Seen) { r.OffOnly = true; s.Node = Node{Exists: No} }, Held, Nothing, "OperatorOff"},
+		{"found off, to stay off: a human", DeleteNode, sec, func(r *Run, s *Seen) {
+			r.FoundOff, r.Limits.PowerOnFoundOff, s.Node = true, false, Node{Exists: No}
+		}, Held, Nothing, "FoundOff"},
+		{"found off: on to step 3", DeleteNode, sec, func(r *Run, s *Seen) { r.FoundOff, s.Node = true, Node{Exists: No} }, PowerOn, Nothing, ""},
+	})
+}
