@@ -47,6 +47,29 @@ func (c *ControlPlane) CreateNode(ctx context.Context, n Node) (*corev1.Node, er
 	return node, nil
 }
 
+// CreatePod creates a pod of one container that is bound to a Node; no kubelet
+// runs it. When the Node is gone the controller manager collects it, 40 to 60 s
+// later.
+func (c *ControlPlane) CreatePod(ctx context.Context, namespace, name, node string) error {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: corev1.PodSpec{
+			NodeName:                     node,
+			AutomountServiceAccountToken: new(bool),
+			Containers:                   []corev1.Container{{Name: "main", Image: "example.com/none"}},
+		},
+	}
+	for { // the namespace's service account comes a moment after the namespace
+		_, err := c.client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
+		if err == nil {
+			return nil
+		}
+		if !apierrors.IsForbidden(err) || !sleep(ctx, 100*time.Millisecond) {
+			return fmt.Errorf("create Pod %s/%s: %w", namespace, name, err)
+		}
+	}
+}
+
 // Lease is a Lease to create or to renew by hand: another instance of fenced, or
 // a leader election of a controller.
 type Lease struct {

@@ -33,8 +33,9 @@ func startProcess(dir, program string, args []string) (*process, error) {
 	p.cmd = exec.Command(program, args...)
 	p.cmd.Dir = dir
 	p.cmd.Stdout, p.cmd.Stderr = f, f
-	// The kernel ends the child with us, even when a test is killed. Setpgid
-	// keeps an operator's Ctrl-C for us, so that we end things in order.
+	// The kernel ends the child with us, even when a test is killed: strictly,
+	// with the thread that started it, and Go ends a thread only when a goroutine
+	// locked to it returns. Setpgid keeps an operator's Ctrl-C for us.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", p.name, err)

@@ -1,0 +1,165 @@
+package rig_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fenced/fenced/test/rig"
+	"github.com/fenced/fenced/test/rig/rigtest"
+)
+
+// power is a host's power switch.
+type power struct{ on atomic.Bool }
+
+func (p *power) state(context.Context) (bool, error) { return p.on.Load(), nil }
+
+func switchedOn() *power {
+	p := &power{}
+	p.on.Store(true)
+	return p
+}
+
+func options(name string, p *power) rig.KubeletOptions {
+	return rig.KubeletOptions{
+		NodeName: name, SystemUUID: "4c4c4544-0044-4210-8031-c4c04f4d3132", Power: p.state,
+		BootDelay: 200 * time.Millisecond, Labels: map[string]string{"zone": "a"},
+	}
+}
+
+func ready(n *corev1.Node) bool { return rig.ReadyStatus(n) == corev1.ConditionTrue }
+
+func gone(n *corev1.Node) bool { return n == nil }
+
+func heartbeat(t *testing.T, c *rig.ControlPlane, node string) time.Time {
+	t.Helper()
+	l, err := c.Client().CoordinationV1().Leases("kube-node-lease").Get(t.Context(), node, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return time.Time{}
+	}
+	require.NoError(t, err)
+	return l.Spec.RenewTime.Time
+}
+
+func TestOnlyTheControllerManagerSetsUnknown(t *testing.T) {
+	c, ctx := rigtest.Shared(t), rigtest.Context(t, 60*time.Second)
+	k := rigtest.RunKubelet(t, c, options("hangs", switchedOn()))
+	before, err := c.WaitNode(ctx, "hangs", ready)
+	require.NoError(t, err)
+	assert.Equal(t, k.BootID(), before.Status.NodeInfo.BootID)
+	assert.Equal(t, "a", before.Labels["zone"])
+
+	k.Hang()
+	start := time.Now()
+	node, err := c.WaitNode(ctx, "hangs", func(n *corev1.Node) bool {
+		return rig.ReadyStatus(n) == corev1.ConditionUnknown
+	})
+	require.NoError(t, err)
+	t.Logf("Ready=Unknown %s after the hang", time.Since(start).Round(100*time.Millisecond))
+	assert.Less(t, time.Since(start), 10*time.Second)
+	for _, cond := range node.Status.Conditions {
+		if cond.Type == corev1.NodeReady {
+			assert.Equal(t, "NodeStatusUnknown", cond.Reason, "the reason that node-lifecycle gives")
+		}
+	}
+	assert.Equal(t, before.UID, node.UID)
+}
+
+func TestNodeDeletedWhileOffComesBackAsAnother(t *testing.T) {
+	c, ctx := rigtest.Shared(t), rigtest.Context(t, 60*time.Second)
+	p := switchedOn()
+	k := rigtest.RunKubelet(t, c, options("cycled", p))
+	before, err := c.WaitNode(ctx, "cycled", ready)
+	require.NoError(t, err)
+
+	k.Hang()
+	p.on.Store(false)
+	require.Eventually(t, func() bool { return k.BootID() == "" }, 5*time.Second, 20*time.Millisecond)
+	rv := before.ResourceVersion
+	stale := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: ptr(types.UID("another"))}}
+	require.True(t, apierrors.IsConflict(c.Client().CoreV1().Nodes().Delete(ctx, "cycled", stale)))
+	require.NoError(t, c.Client().CoreV1().Nodes().Delete(ctx, "cycled",
+		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &before.UID}}))
+	p.on.Store(true)
+
+	after, err := c.WaitNode(ctx, "cycled", ready)
+	require.NoError(t, err)
+	assert.NotEqual(t, before.UID, after.UID)
+	assert.NotEqual(t, rv, after.ResourceVersion)
+	assert.NotEqual(t, before.Status.NodeInfo.BootID, after.Status.NodeInfo.BootID)
+	assert.Equal(t, before.Status.NodeInfo.SystemUUID, after.Status.NodeInfo.SystemUUID)
+	assert.Equal(t, before.Status.NodeInfo.MachineID, after.Status.NodeInfo.MachineID)
+
+	deletions, err := c.NodeDeletions("cycled")
+	require.NoError(t, err)
+	require.Len(t, deletions, 1, "the refused deletion does not count, and nobody else deleted it")
+	assert.Equal(t, "rig", deletions[0].User)
+	assert.Equal(t, string(before.UID), deletions[0].UID)
+	assert.WithinDuration(t, time.Now(), deletions[0].Done, time.Minute)
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func TestRebootKeepsTheNodeAndItsCordon(t *testing.T) {
+	c, ctx := rigtest.Shared(t), rigtest.Context(t, 60*time.Second)
+	p := switchedOn()
+	k := rigtest.RunKubelet(t, c, options("reboots", p))
+	before, err := c.WaitNode(ctx, "reboots", ready)
+	require.NoError(t, err)
+	cordon := []byte(`{"spec":{"unschedulable":true},"metadata":{"labels":{"zone":"b"}}}`)
+	_, err = c.Client().CoreV1().Nodes().Patch(ctx, "reboots", types.MergePatchType, cordon, metav1.PatchOptions{})
+	require.NoError(t, err)
+
+	p.on.Store(false)
+	require.Eventually(t, func() bool { return k.BootID() == "" }, 5*time.Second, 20*time.Millisecond)
+	p.on.Store(true)
+	after, err := c.WaitNode(ctx, "reboots", func(n *corev1.Node) bool {
+		return ready(n) && n.Status.NodeInfo.BootID != before.Status.NodeInfo.BootID
+	})
+	require.NoError(t, err)
+	assert.Equal(t, before.UID, after.UID)
+	assert.True(t, after.Spec.Unschedulable)
+	assert.Equal(t, "b", after.Labels["zone"], "--node-labels are for the creation only")
+}
+
+func TestRunningKubeletNeverRegistersAgain(t *testing.T) {
+	c, ctx := rigtest.Shared(t), rigtest.Context(t, 60*time.Second)
+	k := rigtest.RunKubelet(t, c, options("deleted", switchedOn()))
+	_, err := c.WaitNode(ctx, "deleted", ready)
+	require.NoError(t, err)
+	require.NoError(t, c.Client().CoreV1().Nodes().Delete(ctx, "deleted", metav1.DeleteOptions{}))
+	_, err = c.WaitNode(ctx, "deleted", gone)
+	require.NoError(t, err)
+
+	time.Sleep(3 * time.Second) // three heartbeats: long enough to register, were it wrong
+	_, err = c.Client().CoreV1().Nodes().Get(ctx, "deleted", metav1.GetOptions{})
+	assert.True(t, apierrors.IsNotFound(err), "got %v", err)
+	assert.NotEmpty(t, k.BootID())
+}
+
+func TestZombieRenewsWithoutPower(t *testing.T) {
+	c, ctx := rigtest.Shared(t), rigtest.Context(t, 60*time.Second)
+	p := switchedOn()
+	k := rigtest.RunKubelet(t, c, options("zombie", p))
+	_, err := c.WaitNode(ctx, "zombie", ready)
+	require.NoError(t, err)
+	k.SetZombie(true)
+	p.on.Store(false)
+	at := heartbeat(t, c, "zombie")
+	require.Eventually(t, func() bool { return heartbeat(t, c, "zombie").After(at.Add(2 * time.Second)) },
+		10*time.Second, 100*time.Millisecond, "a zombie goes on")
+
+	k.SetZombie(false)
+	require.Eventually(t, func() bool { return k.BootID() == "" }, 5*time.Second, 20*time.Millisecond)
+	at = heartbeat(t, c, "zombie")
+	time.Sleep(2500 * time.Millisecond)
+	assert.Equal(t, at, heartbeat(t, c, "zombie"), "without power there is no heartbeat")
+}
