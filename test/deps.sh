@@ -42,5 +42,4 @@ if ! install && ! { $sudo apt-get update >"$log" 2>&1 && install; }; then
 	exit 1
 fi
 
-# The package starts a daemon for this machine's own BMC where there is one; the tests need only the simulator.
 echo "deps.sh: installed:$missing"

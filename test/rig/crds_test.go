@@ -50,7 +50,7 @@ func TestCheckSchemaHasTheHolesOfRealClusters(t *testing.T) {
 
 func TestCheckDefaultsAreThoseOfTheAPI(t *testing.T) {
 	c, ctx := rigtest.Shared(t), rigtest.Context(t, 30*time.Second)
-	made, err := c.CreateCheck(ctx, rig.Check{Name: "defaults", Strategy: rig.BareMetalStrategy})
+	made, err := c.CreateCheck(ctx, rig.Check{Name: rigtest.Name("defaults"), Strategy: rig.BareMetalStrategy})
 	require.NoError(t, err)
 	assert.Equal(t, "10m", field(made, "spec", "nodeStartupTimeout"))
 	assert.Equal(t, "100%", field(made, "spec", "maxUnhealthy"))
@@ -64,10 +64,11 @@ func field(obj *unstructured.Unstructured, path ...string) any {
 
 func TestMachineWithHostAndOwner(t *testing.T) {
 	c, ctx := rigtest.Shared(t), rigtest.Context(t, 30*time.Second)
-	set, err := c.CreateMachineSet(ctx, "pool")
+	pool, machine, host := rigtest.Name("pool"), rigtest.Name("machine"), rigtest.Name("host")
+	set, err := c.CreateMachineSet(ctx, pool)
 	require.NoError(t, err)
 	m, err := c.CreateMachine(ctx, rig.Machine{
-		Name: "pool-1", MachineSet: "pool", Host: "host-1", NodeName: "node-1", Labels: map[string]string{"pool": "metal"},
+		Name: machine, MachineSet: pool, Host: host, NodeName: "node-1", Labels: map[string]string{"pool": "metal"},
 	})
 	require.NoError(t, err)
 	require.Len(t, m.GetOwnerReferences(), 1)
@@ -75,27 +76,27 @@ func TestMachineWithHostAndOwner(t *testing.T) {
 	assert.True(t, *m.GetOwnerReferences()[0].Controller)
 	assert.Equal(t, "Running", field(m, "status", "phase"))
 	assert.Equal(t, "node-1", field(m, "status", "nodeRef", "name"))
-	assert.Equal(t, "baremetalhost:///openshift-machine-api/host-1", field(m, "spec", "providerID"))
+	assert.Equal(t, "baremetalhost:///openshift-machine-api/"+host, field(m, "spec", "providerID"))
 	assert.Equal(t, "worker", m.GetLabels()["machine.openshift.io/cluster-api-machine-role"])
 	assert.Equal(t, "metal", m.GetLabels()["pool"])
 
 	h, err := c.CreateHost(ctx, rig.Host{
-		Name: "host-1", Address: "ipmi://192.0.2.9", User: "admin", Password: "secret", Machine: "pool-1", DisablePowerOff: true,
+		Name: host, Address: "ipmi://192.0.2.9", User: "admin", Password: "secret", Machine: machine, DisablePowerOff: true,
 	})
 	require.NoError(t, err)
 	assert.Equal(t, true, field(h, "status", "poweredOn"))
 	assert.Equal(t, "provisioned", field(h, "status", "provisioning", "state"))
 	assert.Equal(t, true, field(h, "spec", "disablePowerOff"), "an unknown field would have been pruned")
-	assert.Equal(t, "pool-1", field(h, "spec", "consumerRef", "name"))
+	assert.Equal(t, machine, field(h, "spec", "consumerRef", "name"))
 
-	require.NoError(t, c.SetStatus(ctx, rig.HostResource, "host-1", map[string]any{"poweredOn": false}))
+	require.NoError(t, c.SetStatus(ctx, rig.HostResource, host, map[string]any{"poweredOn": false}))
 	value := ""
-	require.NoError(t, c.Annotate(ctx, rig.MachineResource, "pool-1", "host.metal3.io/external-remediation", &value))
-	h, err = c.Dynamic().Resource(rig.HostResource).Namespace(rig.Namespace).Get(ctx, "host-1", metav1.GetOptions{})
+	require.NoError(t, c.Annotate(ctx, rig.MachineResource, machine, "host.metal3.io/external-remediation", &value))
+	h, err = c.Dynamic().Resource(rig.HostResource).Namespace(rig.Namespace).Get(ctx, host, metav1.GetOptions{})
 	require.NoError(t, err)
 	assert.Equal(t, false, field(h, "status", "poweredOn"))
-	m, err = c.Dynamic().Resource(rig.MachineResource).Namespace(rig.Namespace).Get(ctx, "pool-1", metav1.GetOptions{})
+	m, err = c.Dynamic().Resource(rig.MachineResource).Namespace(rig.Namespace).Get(ctx, machine, metav1.GetOptions{})
 	require.NoError(t, err)
 	assert.Contains(t, m.GetAnnotations(), "host.metal3.io/external-remediation")
-	require.NoError(t, c.Annotate(ctx, rig.MachineResource, "pool-1", "host.metal3.io/external-remediation", nil))
+	require.NoError(t, c.Annotate(ctx, rig.MachineResource, machine, "host.metal3.io/external-remediation", nil))
 }

@@ -51,15 +51,16 @@ func heartbeat(t *testing.T, c *rig.ControlPlane, node string) time.Time {
 
 func TestOnlyTheControllerManagerSetsUnknown(t *testing.T) {
 	c, ctx := rigtest.Shared(t), rigtest.Context(t, 60*time.Second)
-	k := rigtest.RunKubelet(t, c, options("hangs", switchedOn()))
-	before, err := c.WaitNode(ctx, "hangs", ready)
+	name := rigtest.Name("hangs")
+	k := rigtest.RunKubelet(t, c, options(name, switchedOn()))
+	before, err := c.WaitNode(ctx, name, ready)
 	require.NoError(t, err)
 	assert.Equal(t, k.BootID(), before.Status.NodeInfo.BootID)
 	assert.Equal(t, "a", before.Labels["zone"])
 
 	k.Hang()
 	start := time.Now()
-	node, err := c.WaitNode(ctx, "hangs", func(n *corev1.Node) bool {
+	node, err := c.WaitNode(ctx, name, func(n *corev1.Node) bool {
 		return rig.ReadyStatus(n) == corev1.ConditionUnknown
 	})
 	require.NoError(t, err)
@@ -75,9 +76,10 @@ func TestOnlyTheControllerManagerSetsUnknown(t *testing.T) {
 
 func TestNodeDeletedWhileOffComesBackAsAnother(t *testing.T) {
 	c, ctx := rigtest.Shared(t), rigtest.Context(t, 60*time.Second)
+	name := rigtest.Name("cycled")
 	p := switchedOn()
-	k := rigtest.RunKubelet(t, c, options("cycled", p))
-	before, err := c.WaitNode(ctx, "cycled", ready)
+	k := rigtest.RunKubelet(t, c, options(name, p))
+	before, err := c.WaitNode(ctx, name, ready)
 	require.NoError(t, err)
 
 	k.Hang()
@@ -85,12 +87,12 @@ func TestNodeDeletedWhileOffComesBackAsAnother(t *testing.T) {
 	require.Eventually(t, func() bool { return k.BootID() == "" }, 5*time.Second, 20*time.Millisecond)
 	rv := before.ResourceVersion
 	stale := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: ptr(types.UID("another"))}}
-	require.True(t, apierrors.IsConflict(c.Client().CoreV1().Nodes().Delete(ctx, "cycled", stale)))
-	require.NoError(t, c.Client().CoreV1().Nodes().Delete(ctx, "cycled",
+	require.True(t, apierrors.IsConflict(c.Client().CoreV1().Nodes().Delete(ctx, name, stale)))
+	require.NoError(t, c.Client().CoreV1().Nodes().Delete(ctx, name,
 		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &before.UID}}))
 	p.on.Store(true)
 
-	after, err := c.WaitNode(ctx, "cycled", ready)
+	after, err := c.WaitNode(ctx, name, ready)
 	require.NoError(t, err)
 	assert.NotEqual(t, before.UID, after.UID)
 	assert.NotEqual(t, rv, after.ResourceVersion)
@@ -98,7 +100,7 @@ func TestNodeDeletedWhileOffComesBackAsAnother(t *testing.T) {
 	assert.Equal(t, before.Status.NodeInfo.SystemUUID, after.Status.NodeInfo.SystemUUID)
 	assert.Equal(t, before.Status.NodeInfo.MachineID, after.Status.NodeInfo.MachineID)
 
-	deletions, err := c.NodeDeletions("cycled")
+	deletions, err := c.NodeDeletions(name)
 	require.NoError(t, err)
 	require.Len(t, deletions, 1, "the refused deletion does not count, and nobody else deleted it")
 	assert.Equal(t, "rig", deletions[0].User)
@@ -110,18 +112,19 @@ func ptr[T any](v T) *T { return &v }
 
 func TestRebootKeepsTheNodeAndItsCordon(t *testing.T) {
 	c, ctx := rigtest.Shared(t), rigtest.Context(t, 60*time.Second)
+	name := rigtest.Name("reboots")
 	p := switchedOn()
-	k := rigtest.RunKubelet(t, c, options("reboots", p))
-	before, err := c.WaitNode(ctx, "reboots", ready)
+	k := rigtest.RunKubelet(t, c, options(name, p))
+	before, err := c.WaitNode(ctx, name, ready)
 	require.NoError(t, err)
 	cordon := []byte(`{"spec":{"unschedulable":true},"metadata":{"labels":{"zone":"b"}}}`)
-	_, err = c.Client().CoreV1().Nodes().Patch(ctx, "reboots", types.MergePatchType, cordon, metav1.PatchOptions{})
+	_, err = c.Client().CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, cordon, metav1.PatchOptions{})
 	require.NoError(t, err)
 
 	p.on.Store(false)
 	require.Eventually(t, func() bool { return k.BootID() == "" }, 5*time.Second, 20*time.Millisecond)
 	p.on.Store(true)
-	after, err := c.WaitNode(ctx, "reboots", func(n *corev1.Node) bool {
+	after, err := c.WaitNode(ctx, name, func(n *corev1.Node) bool {
 		return ready(n) && n.Status.NodeInfo.BootID != before.Status.NodeInfo.BootID
 	})
 	require.NoError(t, err)
@@ -132,34 +135,36 @@ func TestRebootKeepsTheNodeAndItsCordon(t *testing.T) {
 
 func TestRunningKubeletNeverRegistersAgain(t *testing.T) {
 	c, ctx := rigtest.Shared(t), rigtest.Context(t, 60*time.Second)
-	k := rigtest.RunKubelet(t, c, options("deleted", switchedOn()))
-	_, err := c.WaitNode(ctx, "deleted", ready)
+	name := rigtest.Name("deleted")
+	k := rigtest.RunKubelet(t, c, options(name, switchedOn()))
+	_, err := c.WaitNode(ctx, name, ready)
 	require.NoError(t, err)
-	require.NoError(t, c.Client().CoreV1().Nodes().Delete(ctx, "deleted", metav1.DeleteOptions{}))
-	_, err = c.WaitNode(ctx, "deleted", gone)
+	require.NoError(t, c.Client().CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{}))
+	_, err = c.WaitNode(ctx, name, gone)
 	require.NoError(t, err)
 
 	time.Sleep(3 * time.Second) // three heartbeats: long enough to register, were it wrong
-	_, err = c.Client().CoreV1().Nodes().Get(ctx, "deleted", metav1.GetOptions{})
+	_, err = c.Client().CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	assert.True(t, apierrors.IsNotFound(err), "got %v", err)
 	assert.NotEmpty(t, k.BootID())
 }
 
 func TestZombieRenewsWithoutPower(t *testing.T) {
 	c, ctx := rigtest.Shared(t), rigtest.Context(t, 60*time.Second)
+	name := rigtest.Name("zombie")
 	p := switchedOn()
-	k := rigtest.RunKubelet(t, c, options("zombie", p))
-	_, err := c.WaitNode(ctx, "zombie", ready)
+	k := rigtest.RunKubelet(t, c, options(name, p))
+	_, err := c.WaitNode(ctx, name, ready)
 	require.NoError(t, err)
 	k.SetZombie(true)
 	p.on.Store(false)
-	at := heartbeat(t, c, "zombie")
-	require.Eventually(t, func() bool { return heartbeat(t, c, "zombie").After(at.Add(2 * time.Second)) },
+	at := heartbeat(t, c, name)
+	require.Eventually(t, func() bool { return heartbeat(t, c, name).After(at.Add(2 * time.Second)) },
 		10*time.Second, 100*time.Millisecond, "a zombie goes on")
 
 	k.SetZombie(false)
 	require.Eventually(t, func() bool { return k.BootID() == "" }, 5*time.Second, 20*time.Millisecond)
-	at = heartbeat(t, c, "zombie")
+	at = heartbeat(t, c, name)
 	time.Sleep(2500 * time.Millisecond)
-	assert.Equal(t, at, heartbeat(t, c, "zombie"), "without power there is no heartbeat")
+	assert.Equal(t, at, heartbeat(t, c, name), "without power there is no heartbeat")
 }

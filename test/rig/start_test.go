@@ -27,7 +27,8 @@ func TestServerSaysItsTrueVersion(t *testing.T) {
 
 func TestFencedHasItsRoleAndNoMore(t *testing.T) {
 	c, ctx := rigtest.Shared(t), rigtest.Context(t, 30*time.Second)
-	require.NoError(t, c.CreateSecret(ctx, "role-secret", map[string]string{"username": "u"}))
+	secret := rigtest.Name("role")
+	require.NoError(t, c.CreateSecret(ctx, secret, map[string]string{"username": "u"}))
 	path, err := c.Kubeconfig(rig.FencedUser)
 	require.NoError(t, err)
 	cfg, err := clientcmd.BuildConfigFromFlags("", path)
@@ -37,7 +38,7 @@ func TestFencedHasItsRoleAndNoMore(t *testing.T) {
 
 	_, err = fenced.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	assert.NoError(t, err, "Nodes are what it watches")
-	_, err = fenced.CoreV1().Secrets(rig.Namespace).Get(ctx, "role-secret", metav1.GetOptions{})
+	_, err = fenced.CoreV1().Secrets(rig.Namespace).Get(ctx, secret, metav1.GetOptions{})
 	assert.NoError(t, err, "a Secret is read by its name")
 	_, err = fenced.CoreV1().Secrets(rig.Namespace).List(ctx, metav1.ListOptions{})
 	assert.True(t, apierrors.IsForbidden(err), "Secrets are never listed: %v", err)

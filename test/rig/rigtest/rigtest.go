@@ -1,11 +1,13 @@
 // Package rigtest gives a test binary one shared control plane. Tests share it,
-// so each names its own objects.
+// so each names its own objects, with Name.
 package rigtest
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -76,6 +78,12 @@ func start(t *testing.T, o rig.Options) *rig.ControlPlane {
 	require.NoError(t, err)
 	return c
 }
+
+var names atomic.Int64
+
+// Name is base with a number that no other call got, so that tests which share a
+// control plane stay apart, also when -count runs one of them twice.
+func Name(base string) string { return fmt.Sprintf("%s-%d", base, names.Add(1)) }
 
 // RunKubelet runs a simulated kubelet, signed in as one, until the test ends.
 func RunKubelet(t *testing.T, c *rig.ControlPlane, o rig.KubeletOptions) *rig.Kubelet {
