@@ -1,0 +1,197 @@
+// Package docs_test keeps the documents true: what they name exists, and what
+// exists and an operator can meet is named.
+package docs_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// documents reads every Markdown file for people, by path from here.
+func documents(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, pattern := range []string{"../*.md", "*.md", "adr/*.md"} {
+		files, err := filepath.Glob(pattern)
+		require.NoError(t, err)
+		for _, file := range files {
+			data, err := os.ReadFile(file)
+			require.NoError(t, err)
+			all[file] = string(data)
+		}
+	}
+	require.Greater(t, len(all), 8, "the documents were not found")
+	return all
+}
+
+// walk parses every Go file of the project that keep wants.
+func walk(t *testing.T, keep func(path string) bool, visit func(*ast.File)) {
+	t.Helper()
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (d.Name() == ".git" || d.Name() == "vendor") {
+			return filepath.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(path, ".go") || !keep(path) {
+			return nil
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+		if err == nil {
+			visit(f)
+		}
+		return err
+	})
+	require.NoError(t, err)
+}
+
+// TestNamedTestsExist: a guard that was renamed away guards nothing.
+func TestNamedTestsExist(t *testing.T) {
+	exists := map[string]bool{}
+	walk(t, func(path string) bool { return strings.HasSuffix(path, "_test.go") }, func(f *ast.File) {
+		for _, d := range f.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok {
+				exists[fn.Name.Name] = true
+			}
+		}
+	})
+	named := 0
+	for file, text := range documents(t) {
+		for _, name := range regexp.MustCompile(`\b(?:Test|Fuzz)[A-Z]\w+`).FindAllString(text, -1) {
+			named++
+			assert.True(t, exists[name], "%s names %s, which is no test", file, name)
+		}
+	}
+	require.Greater(t, named, 50, "the names of tests were not found")
+}
+
+// TestEveryInvariantHasARow: each is guarded, or says which issue will.
+func TestEveryInvariantHasARow(t *testing.T) {
+	text := documents(t)["safety.md"]
+	var want []string
+	for i := range 26 {
+		want = append(want, "I"+strconv.Itoa(i+1))
+	}
+	for _, name := range append(want, "L1", "L2", "L3", "L4") {
+		row := regexp.MustCompile(`(?m)^\| ` + name + ` \|.*$`).FindString(text)
+		require.NotEmpty(t, row, "safety.md has no row %s", name)
+		assert.Regexp(t, "`Test|not yet: issue \"", row)
+	}
+}
+
+// TestReasonsAreExplained: a code that `fencectl explain` can show is in a
+// document that says what to do.
+func TestReasonsAreExplained(t *testing.T) {
+	all := documents(t)
+	text := all["operations.md"] + all["six-steps.md"]
+	reasons := literals(t, "../internal/policy/reason.go")
+	reasons = append(reasons, literals(t, "../internal/remediate/steps.go")...)
+	reasons = append(reasons, literals(t, "../internal/remediate/course.go")...)
+	for _, kind := range literals(t, "../internal/bmc/error.go") {
+		reasons = append(reasons, "BMC"+kind)
+	}
+	require.Greater(t, len(reasons), 50, "the reasons were not found")
+	for _, reason := range reasons {
+		assert.Contains(t, text, "`"+reason+"`", "no operator is told what to do")
+	}
+}
+
+// literals are the strings in a file that have the form of a reason code.
+func literals(t *testing.T, file string) []string {
+	t.Helper()
+	f, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+	require.NoError(t, err)
+	code := regexp.MustCompile(`^[A-Z][a-z]+\w+$|^(?:TLS|API)\w*$`)
+	var found []string
+	ast.Inspect(f, func(n ast.Node) bool {
+		if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+			if s, err := strconv.Unquote(lit.Value); err == nil && code.MatchString(s) {
+				found = append(found, s)
+			}
+		}
+		return true
+	})
+	return found
+}
+
+// TestLinksResolve: every relative link leads to a file, and to a heading
+// where it names one.
+func TestLinksResolve(t *testing.T) {
+	all := documents(t)
+	found := 0
+	for file, text := range all {
+		for _, m := range regexp.MustCompile(`\]\(([^)\s]+)\)`).FindAllStringSubmatch(text, -1) {
+			path, heading, _ := strings.Cut(m[1], "#")
+			if strings.Contains(path, "://") {
+				continue
+			}
+			found++
+			target := filepath.Join(filepath.Dir(file), path)
+			if !assert.FileExists(t, target, "%s links to %s", file, m[1]) || heading == "" {
+				continue
+			}
+			assert.Contains(t, anchors(all[target]), heading, "%s links to %s", file, m[1])
+		}
+	}
+	require.Greater(t, found, 15, "the links were not found")
+}
+
+func anchors(text string) []string {
+	var list []string
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(text, -1) {
+		words := regexp.MustCompile(`[^a-z0-9 -]`).ReplaceAllString(strings.ToLower(m[1]), "")
+		list = append(list, strings.ReplaceAll(words, " ", "-"))
+	}
+	return list
+}
+
+// TestManPagesAreComplete: every key of the reference configuration, and every
+// verb of fencectl, is in its page.
+func TestManPagesAreComplete(t *testing.T) {
+	page := func(name string) string {
+		data, err := os.ReadFile("man/" + name)
+		require.NoError(t, err)
+		return string(data)
+	}
+	reference, err := os.ReadFile("../configs/fenced.yaml")
+	require.NoError(t, err)
+	for _, m := range regexp.MustCompile(`(?m)^(?:  )?(\w+):`).FindAllStringSubmatch(string(reference), -1) {
+		assert.Regexp(t, `\b`+m[1]+`\b`, page("fenced.yaml.5"))
+	}
+	verbs := 0
+	walk(t, func(path string) bool {
+		return strings.HasPrefix(path, "../cmd/fencectl/") && !strings.HasSuffix(path, "_test.go")
+	}, func(f *ast.File) {
+		ast.Inspect(f, func(n ast.Node) bool {
+			kv, ok := n.(*ast.KeyValueExpr)
+			if !ok {
+				return true
+			}
+			key, isIdent := kv.Key.(*ast.Ident)
+			lit, isLit := kv.Value.(*ast.BasicLit)
+			if isIdent && isLit && key.Name == "Use" {
+				use, err := strconv.Unquote(lit.Value)
+				require.NoError(t, err)
+				verb, _, _ := strings.Cut(use, " ")
+				verbs++
+				if verb != "fencectl" {
+					assert.Regexp(t, `Ic (\w+ , )?`+verb+`\b`, page("fencectl.8"))
+				}
+			}
+			return true
+		})
+	})
+	require.Greater(t, verbs, 5, "the verbs were not found")
+}

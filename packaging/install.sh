@@ -1,0 +1,56 @@
+#!/bin/sh
+# Installs what `make build` left in bin/: install.sh DESTDIR PREFIX. The RPM is made with it, too. It needs no root
+# below a DESTDIR, and creates no user: systemd-sysusers and systemd-tmpfiles do, from the files installed here.
+# FENCECTL names a fencectl that runs on this machine when bin/ was built for another.
+set -eu
+umask 022
+dest=$1 prefix=${2:-/usr}
+cd "$(dirname "$0")/.."
+fencectl=${FENCECTL:-bin/fencectl}
+
+put() { # put MODE SOURCE TARGET
+	mkdir -p "$dest${3%/*}"
+	install -m "$1" "$2" "$dest$3"
+}
+
+put 0755 bin/fenced "$prefix/libexec/fenced/fenced"
+put 0755 bin/fencectl "$prefix/bin/fencectl"
+ln -sf ../libexec/fenced/fenced "$dest$prefix/bin/fenced" # a link: see the comment in fenced.service
+put 0644 packaging/systemd/fenced.service "$prefix/lib/systemd/system/fenced.service"
+if [ "$prefix" != /usr ]; then
+	sed -i "s|=/usr/libexec/|=$prefix/libexec/|" "$dest$prefix/lib/systemd/system/fenced.service"
+fi
+put 0644 packaging/systemd/90-fenced.preset "$prefix/lib/systemd/system-preset/90-fenced.preset"
+put 0644 packaging/systemd/fenced.sysusers "$prefix/lib/sysusers.d/fenced.conf"
+put 0644 packaging/systemd/fenced.tmpfiles "$prefix/lib/tmpfiles.d/fenced.conf"
+
+# An administrator's file is never written over.
+config=/etc/fenced/fenced.yaml
+[ ! -e "$dest$config" ] || config=$config.new
+put 0640 configs/fenced.yaml "$config"
+for d in conf.d hosts.d policies.d credentials; do
+	install -d -m 0750 "$dest/etc/fenced/$d"
+done
+chmod 0750 "$dest/etc/fenced"
+
+for page in fenced.8 fencectl.8 fenced.yaml.5; do
+	put 0644 "docs/man/$page" "$prefix/share/man/man${page##*.}/$page"
+done
+doc=$prefix/share/doc/fenced
+for f in README.md CHANGELOG.md docs/operations.md docs/policy.md docs/safety.md docs/six-steps.md; do
+	put 0644 "$f" "$doc/$f"
+done
+for f in rbac.yaml hosts.d/example.yaml policies.d/example.yaml; do
+	put 0644 "configs/$f" "$doc/examples/$f"
+done
+
+complete() { # complete SHELL TARGET
+	mkdir -p "$dest${2%/*}"
+	"$fencectl" completion "$1" >"$dest$2"
+	chmod 0644 "$dest$2"
+}
+complete bash "$prefix/share/bash-completion/completions/fencectl"
+complete zsh "$prefix/share/zsh/site-functions/_fencectl"
+complete fish "$prefix/share/fish/vendor_completions.d/fencectl.fish"
+
+[ -n "$dest" ] || echo "install.sh: now run: systemd-sysusers && systemd-tmpfiles --create && systemctl daemon-reload" >&2

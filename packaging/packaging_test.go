@@ -1,0 +1,115 @@
+// Package packaging_test builds the RPM and looks at it from outside, as the
+// administrator's tools do: rpm, sh, systemd-analyze.
+package packaging_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// scratch holds the one RPM that all tests look at.
+var scratch string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "fenced-packaging")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	scratch = dir
+	code := m.Run()
+	if err := os.RemoveAll(dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	os.Exit(code)
+}
+
+// need skips the test where a tool of Debian is missing, but never in CI.
+func need(t *testing.T, tool, pkg string) {
+	t.Helper()
+	if _, err := exec.LookPath(tool); err == nil {
+		return
+	}
+	require.NotEqual(t, "true", os.Getenv("CI"), "%s is missing; install the package %s", tool, pkg)
+	t.Skipf("%s is missing; install the package %s", tool, pkg)
+}
+
+// output runs a tool and returns what it prints; whatever it says on stderr is
+// an error, because systemd-analyze exits 0 on unknown keys.
+func output(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	cmd := exec.Command(name, args...)
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	err := cmd.Run()
+	require.NoError(t, err, "%s: %s%s", name, stdout.String(), stderr.String())
+	require.Empty(t, stderr.String(), name)
+	return stdout.String()
+}
+
+// buildRPM runs a checkout's build script and returns the binary RPM.
+func buildRPM(checkout, out string) (string, error) {
+	cmd := exec.Command(filepath.Join(checkout, "packaging/rpm/build.sh"), "0.1.0", out)
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w: %s", err, text)
+	}
+	found, err := filepath.Glob(filepath.Join(out, "fenced-0.1.0-1*.[!s]*.rpm"))
+	if err == nil && len(found) != 1 {
+		err = fmt.Errorf("one binary RPM was expected, not %q", found)
+	}
+	if err != nil {
+		return "", err
+	}
+	return found[0], nil
+}
+
+var builtRPM = sync.OnceValues(func() (string, error) { return buildRPM("..", filepath.Join(scratch, "dist")) })
+
+// rpmFile is the RPM of this tree, built once.
+func rpmFile(t *testing.T) string {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("building an RPM is not short")
+	}
+	need(t, "rpmbuild", "rpm")
+	path, err := builtRPM()
+	require.NoError(t, err)
+	return path
+}
+
+var unpacked = sync.OnceValues(func() (string, error) {
+	path, err := builtRPM()
+	if err != nil {
+		return "", err
+	}
+	root := filepath.Join(scratch, "root")
+	if err := os.Mkdir(root, 0o755); err != nil {
+		return "", err
+	}
+	cmd := exec.Command("sh", "-c", `rpm2archive - <"$1" | tar -xzf - -C "$2"`, "sh", path, root)
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("unpack %s: %w: %s", path, err, text)
+	}
+	return root, nil
+})
+
+// rpmRoot is a directory with the RPM's files.
+func rpmRoot(t *testing.T) string {
+	t.Helper()
+	rpmFile(t)
+	need(t, "rpm2archive", "rpm2cpio")
+	root, err := unpacked()
+	require.NoError(t, err)
+	return root
+}
+
+func lines(s string) []string { return strings.Split(strings.TrimSpace(s), "\n") }

@@ -1,0 +1,48 @@
+#!/bin/bash
+# Builds the binary and the source RPM: [RPM_TARGET=aarch64] build.sh VERSION OUTDIR. The same tree gives the same
+# bytes, whatever the checkout's path, the user, the umask and the time zone. It takes the files that git tracks, with
+# the content they have now, and vendors the modules into the build directory, never into the tree.
+set -euo pipefail
+umask 022
+export LC_ALL=C TZ=UTC
+
+die() { echo "build.sh: $*" >&2; exit 1; }
+
+[ $# -eq 2 ] || die "usage: build.sh VERSION OUTDIR"
+version=$1 out=$(realpath -m "$2")
+[[ $version =~ ^[0-9A-Za-z._+~^]+$ ]] || die "the version '$version' is none that rpm can order; use letters, digits and . _ + ~ ^"
+command -v rpmbuild >/dev/null || die "rpmbuild is missing; install the package rpm (Debian) or rpm-build (Fedora, RHEL)"
+command -v go >/dev/null || die "go is missing"
+cd "$(dirname "$0")/../.."
+
+# The expanded spec goes into the source RPM, so the directory must always have the same name.
+top=/var/tmp/fenced-rpmbuild
+[ -d "$top" ] || mkdir -m 0700 "$top"
+[ -O "$top" ] && [ ! -L "$top" ] || die "$top belongs to another user; remove it"
+exec 9<"$top"
+flock -w 900 9 || die "another build has held $top for 15 minutes"
+clean() { find "$top" -mindepth 1 -delete; }
+trap clean EXIT
+clean
+mkdir -p "$top"/{SOURCES,SPECS,BUILD,RPMS,SRPMS} "$out"
+
+# The command line is the only place from where git takes this permission for a checkout of another user.
+tracked() { git -c safe.directory="$PWD" ls-files -z | while IFS= read -r -d '' f; do [ ! -f "$f" ] || printf '%s\0' "$f"; done; }
+src=$top/fenced-$version
+mkdir "$src"
+tracked | tar --null --files-from=- -cf - | tar -xf - -C "$src" --no-same-permissions
+[ -e "$src/go.mod" ] || die "git knows no files here; run it in a checkout"
+(cd "$src" && go mod vendor)
+
+# rpm takes noon of the newest change as the time of everything.
+day=$(sed -n '/^%changelog/{n;s/^\* \(.* [0-9]\{4\}\) .*/\1/p;}' packaging/rpm/fenced.spec)
+SOURCE_DATE_EPOCH=$(date -d "$day 12:00" +%s)
+export SOURCE_DATE_EPOCH
+tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -C "$top" -cf - "fenced-$version" |
+	gzip -n >"$top/SOURCES/fenced-$version.tar.gz"
+install -m 0644 packaging/rpm/fenced.spec "$top/SPECS/"
+touch -d "@$SOURCE_DATE_EPOCH" "$top"/SPECS/* "$top"/SOURCES/*
+
+rpmbuild --quiet --define "_topdir $top" --define "fenced_version $version" --define "_binary_payload w6.xzdio" \
+	--target "${RPM_TARGET:-$(uname -m)}" -ba "$top/SPECS/fenced.spec"
+find "$top/RPMS" "$top/SRPMS" -name '*.rpm' -exec cp -v {} "$out/" \;

@@ -1,0 +1,126 @@
+package packaging_test
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// packaged is every path of the RPM: mode, owner, group, flags (c config, n
+// noreplace, d documentation, l licence). /usr/bin/fenced is a link and
+// /usr/sbin/fenced does not exist: the SELinux policy of RHEL and Fedora gives
+// regular files of these names to another program.
+const packaged = `
+drwxr-x--- root fenced - /etc/fenced
+drwxr-x--- root fenced - /etc/fenced/conf.d
+drwxr-x--- root fenced - /etc/fenced/credentials
+-rw-r----- root fenced cn /etc/fenced/fenced.yaml
+drwxr-x--- root fenced - /etc/fenced/hosts.d
+drwxr-x--- root fenced - /etc/fenced/policies.d
+-rwxr-xr-x root root - /usr/bin/fencectl
+lrwxrwxrwx root root - /usr/bin/fenced
+-rw-r--r-- root root - /usr/lib/systemd/system-preset/90-fenced.preset
+-rw-r--r-- root root - /usr/lib/systemd/system/fenced.service
+-rw-r--r-- root root - /usr/lib/sysusers.d/fenced.conf
+-rw-r--r-- root root - /usr/lib/tmpfiles.d/fenced.conf
+drwxr-xr-x root root - /usr/libexec/fenced
+-rwxr-xr-x root root - /usr/libexec/fenced/fenced
+-rw-r--r-- root root - /usr/share/bash-completion/completions/fencectl
+drwxr-xr-x root root d /usr/share/doc/fenced
+-rw-r--r-- root root d /usr/share/doc/fenced/CHANGELOG.md
+-rw-r--r-- root root d /usr/share/doc/fenced/README.md
+drwxr-xr-x root root d /usr/share/doc/fenced/docs
+-rw-r--r-- root root d /usr/share/doc/fenced/docs/operations.md
+-rw-r--r-- root root d /usr/share/doc/fenced/docs/policy.md
+-rw-r--r-- root root d /usr/share/doc/fenced/docs/safety.md
+-rw-r--r-- root root d /usr/share/doc/fenced/docs/six-steps.md
+drwxr-xr-x root root d /usr/share/doc/fenced/examples
+drwxr-xr-x root root d /usr/share/doc/fenced/examples/hosts.d
+-rw-r--r-- root root d /usr/share/doc/fenced/examples/hosts.d/example.yaml
+drwxr-xr-x root root d /usr/share/doc/fenced/examples/policies.d
+-rw-r--r-- root root d /usr/share/doc/fenced/examples/policies.d/example.yaml
+-rw-r--r-- root root d /usr/share/doc/fenced/examples/rbac.yaml
+-rw-r--r-- root root - /usr/share/fish/vendor_completions.d/fencectl.fish
+drwxr-xr-x root root - /usr/share/licenses/fenced
+-rw-r--r-- root root l /usr/share/licenses/fenced/LICENSE
+-rw-r--r-- root root d /usr/share/man/man5/fenced.yaml.5
+-rw-r--r-- root root d /usr/share/man/man8/fencectl.8
+-rw-r--r-- root root d /usr/share/man/man8/fenced.8
+-rw-r--r-- root root - /usr/share/zsh/site-functions/_fencectl
+drwx------ fenced fenced - /var/lib/fenced
+`
+
+func TestRPMHoldsExactlyTheseFiles(t *testing.T) {
+	got := output(t, "rpm", "-qp", "--qf", `[%{FILEMODES:perms} %{FILEUSERNAME} %{FILEGROUPNAME} -%{FILEFLAGS:fflags} %{FILENAMES}\n]`, rpmFile(t))
+	got = regexp.MustCompile(` -([a-z]+) `).ReplaceAllString(got, " $1 ")
+	require.Equal(t, lines(packaged), lines(got))
+}
+
+func TestRPMScriptlets(t *testing.T) {
+	rpm := rpmFile(t)
+	scripts := map[string][]string{ // what each must do; see the spec for why
+		"PREIN":  {"systemd-sysusers", "useradd -r"},
+		"POSTIN": {"--no-reload preset fenced.service", "daemon-reload"},
+		"PREUN":  {"disable --now fenced.service"},
+		"POSTUN": {"try-restart fenced.service"},
+	}
+	for tag, wants := range scripts {
+		script := output(t, "rpm", "-qp", "--qf", "%{"+tag+"}", rpm)
+		for _, want := range wants {
+			require.Contains(t, script, want, tag)
+		}
+		require.NotRegexp(t, `systemctl (--now )?(enable|start|restart)`, script, "%s starts what no administrator started", tag)
+		file := filepath.Join(t.TempDir(), tag)
+		require.NoError(t, os.WriteFile(file, []byte(script), 0o600))
+		output(t, "sh", "-n", file)
+	}
+}
+
+func TestPackagedProgramsRun(t *testing.T) {
+	root := rpmRoot(t)
+	require.Equal(t, "fenced 0.1.0\n", output(t, filepath.Join(root, "usr/libexec/fenced/fenced"), "--version"))
+	require.Contains(t, output(t, filepath.Join(root, "usr/bin/fencectl"), "version"), "0.1.0")
+	link, err := os.Readlink(filepath.Join(root, "usr/bin/fenced"))
+	require.NoError(t, err)
+	require.Equal(t, "../libexec/fenced/fenced", link)
+	bash := filepath.Join(root, "usr/share/bash-completion/completions/fencectl")
+	output(t, "bash", "-n", bash)
+	data, err := os.ReadFile(bash)
+	require.NoError(t, err)
+	require.Contains(t, string(data), "complete -o default")
+}
+
+// TestRPMIsReproducible builds another checkout, at another path, umask and
+// time zone. It costs a second build, so only CI does it.
+func TestRPMIsReproducible(t *testing.T) {
+	if os.Getenv("CI") != "true" {
+		t.Skip("a second build; set CI=true to run it")
+	}
+	first := rpmFile(t)
+	checkout := filepath.Join(t.TempDir(), "other")
+	sh(t, `mkdir "$1" && cd .. && git -c safe.directory="$PWD" ls-files -z | xargs -0 cp --parents -t "$1" &&
+		cd "$1" && git init -q && git add -A`, checkout)
+	t.Setenv("TZ", "Asia/Kathmandu")
+	second, err := buildRPM(checkout, filepath.Join(t.TempDir(), "dist"))
+	require.NoError(t, err)
+	require.Equal(t, sum(t, first), sum(t, second), "two builds differ")
+}
+
+func sh(t *testing.T, script string, args ...string) {
+	t.Helper()
+	text, err := exec.Command("bash", append([]string{"-c", "umask 077; " + script, "sh"}, args...)...).CombinedOutput()
+	require.NoError(t, err, "%s", text)
+}
+
+func sum(t *testing.T, file string) string {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	require.NoError(t, err)
+	return fmt.Sprintf("%x", sha256.Sum256(data))
+}

@@ -1,0 +1,74 @@
+package packaging_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// maxExposure is in tenths, as systemd-analyze's --threshold takes it.
+const maxExposure = "15"
+
+// TestUnitIsUnderstood: systemd only warns of keys and values it does not
+// know, and then runs the daemon without what they were for.
+func TestUnitIsUnderstood(t *testing.T) {
+	need(t, "systemd-analyze", "systemd")
+	output(t, "systemd-analyze", "verify", "--man=no", "--root="+rpmRoot(t), "fenced.service")
+}
+
+func TestUnitIsConfined(t *testing.T) {
+	need(t, "systemd-analyze", "systemd")
+	output(t, "systemd-analyze", "security", "--offline=true", "--threshold="+maxExposure, "--no-pager", "systemd/fenced.service")
+}
+
+// TestSysusersAndTmpfiles: the files that rpm does not run on every host say
+// the same as the package does.
+func TestSysusersAndTmpfiles(t *testing.T) {
+	need(t, "systemd-sysusers", "systemd")
+	need(t, "systemd-tmpfiles", "systemd")
+	root := t.TempDir()
+	for _, dir := range []string{"etc", "usr/lib/sysusers.d", "usr/lib/tmpfiles.d"} {
+		require.NoError(t, os.MkdirAll(filepath.Join(root, dir), 0o755))
+	}
+	sh(t, `cp systemd/fenced.sysusers "$1/usr/lib/sysusers.d/fenced.conf" && cp systemd/fenced.tmpfiles "$1/usr/lib/tmpfiles.d/fenced.conf"`, root)
+	text, err := exec.Command("systemd-sysusers", "--root="+root, "--dry-run").CombinedOutput()
+	require.NoError(t, err, "%s", text)
+	require.Contains(t, string(text), "fenced")
+	if os.Geteuid() != 0 {
+		t.Skip("only root can create the user and its directories")
+	}
+	text, err = exec.Command("systemd-sysusers", "--root="+root).CombinedOutput()
+	require.NoError(t, err, "%s", text)
+	text, err = exec.Command("systemd-tmpfiles", "--root="+root, "--create", "--prefix=/etc").CombinedOutput()
+	require.NoError(t, err, "%s", text)
+	info, err := os.Stat(filepath.Join(root, "etc/fenced/credentials"))
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o750), info.Mode().Perm())
+}
+
+// TestInstallKeepsTheConfiguration: `make install` again never writes over
+// what an administrator wrote, and the unit follows the prefix.
+func TestInstallKeepsTheConfiguration(t *testing.T) {
+	tree, dest := t.TempDir(), t.TempDir()
+	sh(t, `cd .. && cp -r --parents packaging/install.sh packaging/systemd configs docs README.md CHANGELOG.md "$1" && cd "$1" && mkdir bin &&
+		printf '#!/bin/sh\necho "$2"\n' >bin/fencectl && chmod 755 bin/fencectl && cp bin/fencectl bin/fenced`, tree)
+	install := filepath.Join(tree, "packaging/install.sh")
+	sh(t, `"$1" "$2" /opt/fenced && echo mine >"$2/etc/fenced/fenced.yaml" && "$1" "$2" /opt/fenced`, install, dest)
+
+	mine, err := os.ReadFile(filepath.Join(dest, "etc/fenced/fenced.yaml"))
+	require.NoError(t, err)
+	require.Equal(t, "mine\n", string(mine))
+	require.FileExists(t, filepath.Join(dest, "etc/fenced/fenced.yaml.new"))
+	unit, err := os.ReadFile(filepath.Join(dest, "opt/fenced/lib/systemd/system/fenced.service"))
+	require.NoError(t, err)
+	require.Contains(t, string(unit), "\nExecStart=/opt/fenced/libexec/fenced/fenced\n")
+	info, err := os.Stat(filepath.Join(dest, "etc/fenced/credentials"))
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o750), info.Mode().Perm())
+	completion, err := os.ReadFile(filepath.Join(dest, "opt/fenced/share/zsh/site-functions/_fencectl"))
+	require.NoError(t, err)
+	require.Equal(t, "zsh\n", string(completion))
+}
