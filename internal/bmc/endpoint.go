@@ -66,22 +66,19 @@ func ParseEndpoint(address string) (Endpoint, error) {
 	if address == "" {
 		return Endpoint{}, fmt.Errorf("BMC address is empty; write for example ipmi://192.0.2.13 or redfish://192.0.2.13/redfish/v1/Systems/1")
 	}
-	if !strings.Contains(address, "://") {
-		address = "ipmi://" + strings.TrimPrefix(address, "ipmi:")
-	}
-	u, err := url.Parse(address)
-	if err != nil {
+	u, err := url.Parse(withScheme(address))
+	if err != nil || u.Opaque != "" {
 		// url.Error repeats the text; user information must not be shown.
 		return Endpoint{}, fmt.Errorf("BMC address does not parse as a URL; write SCHEME://HOST[:PORT][/PATH]")
 	}
 	scheme, transport, _ := strings.Cut(u.Scheme, "+")
 	proto, ok := schemes[scheme]
 	if !ok {
-		return Endpoint{}, fmt.Errorf("BMC address %s: unknown scheme %q; ipmi and redfish (with the variants of Metal3) are known", u.Redacted(), u.Scheme)
+		return Endpoint{}, fmt.Errorf("BMC address %s: unknown scheme %q; ipmi and redfish (with the variants of Metal3) are known", shown(u), u.Scheme)
 	}
 	e := Endpoint{Protocol: proto, Host: u.Hostname(), Privilege: "OPERATOR"}
 	if !validHost(e.Host) {
-		return Endpoint{}, fmt.Errorf("BMC address %s: %q is neither an IP address nor a DNS name", u.Redacted(), e.Host)
+		return Endpoint{}, fmt.Errorf("BMC address %s: %q is neither an IP address nor a DNS name", shown(u), e.Host)
 	}
 	if err := e.setTransport(transport, u); err != nil {
 		return Endpoint{}, err
@@ -89,10 +86,28 @@ func ParseEndpoint(address string) (Endpoint, error) {
 	return e, nil
 }
 
+// withScheme completes the short forms: a bare host is IPMI, and a known scheme
+// may lack its slashes.
+func withScheme(address string) string {
+	scheme, rest, _ := strings.Cut(address, ":")
+	name, _, _ := strings.Cut(scheme, "+")
+	switch _, known := schemes[strings.ToLower(name)]; {
+	case strings.HasPrefix(rest, "//"):
+		return address
+	case known && rest != "":
+		return scheme + "://" + rest
+	}
+	return "ipmi://" + address
+}
+
+// shown is an address without user information and query, which may hold a
+// password.
+func shown(u *url.URL) string { return u.Scheme + "://" + u.Host + u.Path }
+
 func (e *Endpoint) setTransport(transport string, u *url.URL) error {
 	if e.Protocol == ProtocolIPMI {
 		if transport != "" {
-			return fmt.Errorf("BMC address %s: ipmi has no +%s form", u.Redacted(), transport)
+			return fmt.Errorf("BMC address %s: ipmi has no +%s form", shown(u), transport)
 		}
 		e.Port = 623
 		if p := u.Query().Get("privilegelevel"); p != "" {
@@ -101,7 +116,7 @@ func (e *Endpoint) setTransport(transport string, u *url.URL) error {
 		switch e.Privilege {
 		case "OPERATOR", "ADMINISTRATOR":
 		default:
-			return fmt.Errorf("BMC address %s: privilegelevel must be OPERATOR or ADMINISTRATOR: less cannot switch power", u.Redacted())
+			return fmt.Errorf("BMC address %s: privilegelevel must be OPERATOR or ADMINISTRATOR: less cannot switch power", shown(u))
 		}
 	} else {
 		switch transport {
@@ -110,7 +125,7 @@ func (e *Endpoint) setTransport(transport string, u *url.URL) error {
 		case "http":
 			e.Port, e.Plain = 80, true
 		default:
-			return fmt.Errorf("BMC address %s: +%s is neither +http nor +https", u.Redacted(), transport)
+			return fmt.Errorf("BMC address %s: +%s is neither +http nor +https", shown(u), transport)
 		}
 		switch p := strings.TrimSuffix(u.Path, "/"); p {
 		case "", "/redfish/v1":
@@ -121,7 +136,7 @@ func (e *Endpoint) setTransport(transport string, u *url.URL) error {
 	if s := u.Port(); s != "" {
 		n, err := strconv.ParseUint(s, 10, 16)
 		if err != nil || n == 0 {
-			return fmt.Errorf("BMC address %s: port %s is not between 1 and 65535", u.Redacted(), s)
+			return fmt.Errorf("BMC address %s: port %s is not between 1 and 65535", shown(u), s)
 		}
 		e.Port = int(n)
 	}

@@ -89,19 +89,25 @@ var vendorDefaults = []string{
 // placeholder says whether u is a value that many machines share: one byte
 // repeated, a counting pattern, or a vendor's default, in any byte order.
 func placeholder(u [16]byte) bool {
-	same, counting := true, true
-	for i := range u {
-		same = same && u[i] == u[0]
-		counting = counting && u[i] == byte(int(u[0])+i)
-	}
-	if same || counting {
-		return true
-	}
-	for _, s := range vendorDefaults {
-		d, _ := parseUUID(s) // constants: each is 16 bytes
-		if u == d || swapFields(u) == d || reverse(u) == d {
+	for _, form := range [][16]byte{u, swapFields(u), reverse(u)} {
+		if counts(form, 0) || counts(form, 1) {
 			return true
+		}
+		for _, s := range vendorDefaults {
+			if d, _ := parseUUID(s); form == d { // constants: each is 16 bytes
+				return true
+			}
 		}
 	}
 	return false
+}
+
+// counts says whether each byte of u is the one before plus step.
+func counts(u [16]byte, step byte) bool {
+	for i := 1; i < len(u); i++ {
+		if u[i] != u[i-1]+step {
+			return false
+		}
+	}
+	return true
 }

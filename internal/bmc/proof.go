@@ -40,7 +40,7 @@ func (p Proof) Reset() Proof {
 // Proven says whether, at now, the readings prove the host off: two Off at
 // least Spacing apart with nothing else between, the newest at most MaxAge old.
 func (p Proof) Proven(now time.Time) bool {
-	return p.first.State == Off &&
+	return p.first.State == Off && p.Spacing > 0 && // one read is never a proof
 		p.last.At.Sub(p.first.At) >= p.Spacing &&
 		now.Sub(p.last.At) <= p.MaxAge && !now.Before(p.last.At)
 }

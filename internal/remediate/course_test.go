@@ -197,6 +197,24 @@ func TestNextAttempt(t *testing.T) {
 	assert.True(t, got.Isolated.IsZero() && got.OnSeen.IsZero())
 }
 
+func TestReadyAfterAllHasItsWholeTime(t *testing.T) {
+	r, s := begin(PowerOff, 0)
+	again(&r, &s)
+	s.Node = Node{Exists: Yes, UID: "u2", BootID: "b2", SystemUUID: "s", Ready: Yes}
+	r, _, _ = Next(r, s, noon)
+	assert.Equal(t, noon, r.OnSeen)
+	r, _, _ = Next(r, s, noon)
+	assert.Equal(t, RestoreNode, r.Step, "not the next attempt")
+	assert.Equal(t, "u2", r.NewNodeUID)
+}
+
+func TestOnReadForgetsTheLease(t *testing.T) {
+	r, s := begin(DeleteNode, sec)
+	on(&s)
+	r, _, _ = Next(r, s, noon)
+	assert.Nil(t, r.OffLease, "a host that is on may renew its Lease")
+}
+
 func TestIsolationNotesTheBootThatItEnds(t *testing.T) {
 	r, s := begin(DeleteNode, sec)
 	s.Node.BootID = "b9"

@@ -237,5 +237,6 @@ func result(s Step, reason string) string {
 
 // provenBy is a proof that no BMC gave, for the broken forms of Next.
 func provenBy(at time.Time) bmc.Proof {
-	return bmc.Proof{MaxAge: time.Hour}.Add(bmc.Reading{State: bmc.Off, At: at})
+	off := func(at time.Time) bmc.Reading { return bmc.Reading{State: bmc.Off, At: at} }
+	return bmc.Proof{Spacing: 1, MaxAge: time.Hour}.Add(off(at.Add(-1))).Add(off(at))
 }

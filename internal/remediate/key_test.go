@@ -51,15 +51,15 @@ func TestFlattenKnowsTheRun(t *testing.T) {
 // key is a state with its times relative to now, cut where nothing depends on
 // them any more, so that the search is finite.
 type key struct {
-	step, abandonTo            Step
-	action                     Action
-	reason, abandon            string
-	nodeUID, bootID, newUID    string
-	attempt, left              int8
-	flags                      uint64
-	ages                       [16]int16
-	bits                       [8]int8
-	backup, offLease, isolated int8
+	step, abandonTo         Step
+	action                  Action
+	reason, abandon         string
+	nodeUID, bootID, newUID string
+	attempt, left           int8
+	flags                   uint64
+	ages                    [16]int16
+	bits                    [8]int8
+	backup, offLease        int8
 }
 
 func keyOf(v variant, st state) key {

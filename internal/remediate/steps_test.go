@@ -29,6 +29,7 @@ func TestBeforePowerOff(t *testing.T) {
 		{"contest unknown: waits", PowerOff, 0, func(r *Run, s *Seen) { fresh(r, s); s.Contested = CannotTell }, PowerOff, Nothing, ""},
 		{"forbidden by the power owner: dropped", PowerOff, 0, func(r *Run, s *Seen) { fresh(r, s); s.PowerForbidden = "disablePowerOff" }, Aborted, Nothing, "PowerForbidden"},
 		{"another Node: dropped", PowerOff, 0, func(r *Run, s *Seen) { fresh(r, s); s.Node.UID = "u2" }, Aborted, Nothing, "TargetChanged"},
+		{"Ready, but sick in another way", PowerOff, 0, func(r *Run, s *Seen) { fresh(r, s); s.Node.Ready = Yes }, PowerOff, SendOff, ""},
 		{"no Node: goes on", PowerOff, 0, func(r *Run, s *Seen) { fresh(r, s); s.Node = Node{Exists: No} }, PowerOff, SendOff, ""},
 		{"Node unknown: waits", PowerOff, 0, func(r *Run, s *Seen) { fresh(r, s); s.Node = Node{} }, PowerOff, Nothing, ""},
 		{"API gone: waits", PowerOff, 0, func(r *Run, s *Seen) { fresh(r, s); noAPI(s) }, PowerOff, Nothing, ""},
@@ -87,6 +88,7 @@ func TestPowerOff(t *testing.T) {
 		{"contested: back to On", PowerOff, sec, func(r *Run, s *Seen) { one(s); s.Contested = Yes }, PowerOn, Nothing, "Contested"},
 		{"off, but the API is gone: back to On", PowerOff, minute + 1, func(r *Run, s *Seen) { noAPI(s) }, PowerOn, Nothing, "APIUnreachable"},
 		{"never off, and the API is gone: a human", PowerOff, minute + 1, func(r *Run, s *Seen) { noAPI(s); on(s) }, Held, Nothing, "PowerOffFailed"},
+		{"off, but the Lease too recent at the deadline: a human", PowerOff, minute + 1, func(r *Run, s *Seen) { recent(r, 3*sec) }, Held, Nothing, "PowerOffFailed"},
 		{"recovered after Off: completes", PowerOff, sec, func(r *Run, s *Seen) { on(s); s.Justified = No }, PowerOff, SendOff, ""},
 		{"over the whole time: back to On", PowerOff, sec, func(r *Run, s *Seen) { r.Started = ago(2*time.Hour + 1) }, PowerOn, Nothing, "RunTimeout"},
 	})
@@ -117,6 +119,7 @@ func TestDeleteNode(t *testing.T) {
 		{"unfenced: back to On", DeleteNode, sec, func(r *Run, s *Seen) { unfence(r) }, PowerOn, Nothing, "Unfenced"},
 		{"still Ready: waits", DeleteNode, sec, func(r *Run, s *Seen) { s.Node.Ready = Yes }, DeleteNode, Nothing, ""},
 		{"still Ready too long: back to On", DeleteNode, 2*minute + 1, func(r *Run, s *Seen) { s.Node.Ready = Yes }, PowerOn, Nothing, "NodeStillReady"},
+		{"the Node cannot be read: waits", DeleteNode, sec, func(r *Run, s *Seen) { s.Node, s.Backup = Node{}, Backup{} }, DeleteNode, Nothing, ""},
 		{"API gone: waits", DeleteNode, sec, func(r *Run, s *Seen) { noAPI(s) }, DeleteNode, Nothing, ""},
 		{"API gone 120 s: back to On", DeleteNode, 3 * minute, late, PowerOn, Nothing, "APIUnreachable"},
 		{"the time counts from the loss", DeleteNode, 3 * minute, func(r *Run, s *Seen) { late(r, s); r.APILost = ago(2 * minute) }, DeleteNode, Nothing, ""},

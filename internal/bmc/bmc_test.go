@@ -1,0 +1,40 @@
+package bmc
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestZeroPowerStateIsUnknown(t *testing.T) {
+	var s PowerState
+	assert.Equal(t, Unknown, s)
+	assert.Equal(t, "Unknown", s.String())
+	assert.Equal(t, "On", On.String())
+	assert.Equal(t, "Off", Off.String())
+	assert.Equal(t, "Unknown", PowerState(9).String())
+}
+
+func TestCommandsAreAbsolute(t *testing.T) { // I3
+	assert.Equal(t, "off", CommandOff.String())
+	assert.Equal(t, "on", CommandOn.String())
+	assert.Equal(t, "no command", Command(0).String())
+}
+
+func TestErrors(t *testing.T) {
+	cause := errors.New("i/o timeout")
+	err := &Error{Kind: KindUnreachable, Op: "read power state", Addr: "192.0.2.13:623", Err: cause}
+	assert.Equal(t, "read power state of 192.0.2.13:623: i/o timeout", err.Error())
+	assert.ErrorIs(t, err, cause)
+	assert.Equal(t, KindUnreachable, KindOf(fmt.Errorf("look: %w", err)))
+	assert.Equal(t, KindProtocol, KindOf(cause), "an error without a kind broke the contract")
+	assert.Equal(t, Kind(""), KindOf(nil))
+	for kind, want := range map[Kind]bool{
+		KindUnreachable: true, KindRefused: true, KindSessions: true, KindBusy: true, KindProtocol: true,
+		KindAuth: false, KindPrivilege: false, KindUnsupported: false, KindIdentity: false, KindTLS: false,
+	} {
+		assert.Equal(t, want, (&Error{Kind: kind}).Retryable(), string(kind))
+	}
+}
