@@ -8,6 +8,6 @@
 // nobody takes it for absent; an undecodable check stays, as Invalid.
 //
 // Functions named after a kind (Machine, Node, ...) take the content of one
-// object; Objects gathers whole files; Policies reads policies.d, where unknown
-// keys are errors too.
+// object; Objects gathers whole files; DecodePolicies reads policies.d, where
+// unknown keys are errors too.
 package manifest

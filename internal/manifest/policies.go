@@ -10,10 +10,10 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 )
 
-// Policies decodes one file of policies.d. An unknown key, a bad value or a
+// DecodePolicies decodes one file of policies.d. An unknown key, a bad value or a
 // kind that this version does not judge is an error that names file, line and
 // field; all errors of the file are reported at once.
-func Policies(file string, data []byte) ([]policy.Check, error) {
+func DecodePolicies(file string, data []byte) ([]policy.Check, error) {
 	f := policyFile{name: file, first: map[string]int{}}
 	for _, p := range split(data) {
 		nodes, err := yamlNodes(p)

@@ -6,7 +6,7 @@ import (
 )
 
 // selector reads a label selector; an absent or empty one matches everything,
-// as the lineage has it. One that does not parse matches nothing.
+// as the lineage has it. One that does not parse is nil.
 func selector(o object) labels.Selector {
 	before := len(*o.errs)
 	parsed := metav1.LabelSelector{MatchLabels: o.textMap("matchLabels")}
@@ -20,7 +20,7 @@ func selector(o object) labels.Selector {
 		o.fail(o.path, "%s", err)
 	}
 	if len(*o.errs) > before {
-		return labels.Nothing()
+		return nil
 	}
 	return s
 }

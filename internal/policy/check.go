@@ -35,7 +35,8 @@ type Check struct {
 	UID, ResourceVersion string
 	Annotations          map[string]string
 
-	// Selector picks Machines of the check's own namespace; nil picks none.
+	// Selector picks Machines of the check's own namespace. Nil picks none: it
+	// could not be read.
 	Selector   labels.Selector
 	Conditions []UnhealthyCondition
 	// StartupTimeout is how long a Machine may be without a Node; 0 switches

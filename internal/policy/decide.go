@@ -40,6 +40,10 @@ func decideCheck(c *Check, v *view, now time.Time) CheckReport {
 		Limit: limitText(c.MaxUnhealthy), Targets: []TargetReport{}, UID: c.UID, Source: c.Source,
 	}
 	if r.State, r.Message = c.State(); r.State != StateActive {
+		r.unread, r.idle = c.Selector == nil, map[string]bool{}
+		for _, m := range v.selected(c) {
+			r.idle[m.NodeName] = true
+		}
 		return r
 	}
 	for _, m := range v.selected(c) {

@@ -11,7 +11,7 @@ import (
 func Explain(r Report, node string) []Gate {
 	c, t := closest(&r, node)
 	if t == nil {
-		return []Gate{gate("check", false, NotCovered, "no check covers "+node, "covered by a check", "checks")}
+		return explainUncovered(&r, node)
 	}
 	source := "check " + key(c.Namespace, c.Name)
 	gates := []Gate{
@@ -21,14 +21,34 @@ func Explain(r Report, node string) []Gate {
 			fmt.Sprintf("at most %d (%s)", c.MaxUnhealthy, c.Limit), source),
 	}
 	for _, reason := range t.Refusals {
-		if reason == ShortCircuit {
-			continue // it is the limit's gate
+		switch {
+		case reason == ShortCircuit: // it is the limit's gate
+		case reason == AlreadyRequested && t.Action == PowerCycle:
+			// The daemon is the one that carries the request out.
+			gates = append(gates, gate("request", true, "", "made on the Machine", "made or not", source))
+		case reason == NodeAlive:
+			gates = append(gates, gate("target", false, reason, t.Message, string(t.Action), source).until(t.Due))
+		default:
+			gates = append(gates, gate("target", false, reason, t.Message, string(t.Action), source))
 		}
-		g := gate("target", false, reason, t.Message, string(t.Action), source)
-		if reason == NodeAlive {
-			g.Until = t.Due
+	}
+	return gates
+}
+
+// explainUncovered says why no check judges the Node: there is none, or it is
+// paused, disabled or invalid.
+func explainUncovered(r *Report, node string) []Gate {
+	var gates []Gate
+	for i := range r.Checks {
+		c := &r.Checks[i]
+		if c.State == StateActive || !c.unread && !c.idle[node] {
+			continue
 		}
-		gates = append(gates, g)
+		gates = append(gates, gate("check", false, stateReason(c.State), fmt.Sprintf("%s: %s", c.State, c.Message),
+			string(StateActive), "check "+key(c.Namespace, c.Name)))
+	}
+	if len(gates) == 0 {
+		gates = append(gates, gate("check", false, NotCovered, "no check covers "+node, "covered by a check", "checks"))
 	}
 	return gates
 }

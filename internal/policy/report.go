@@ -43,6 +43,10 @@ type CheckReport struct {
 
 	UID    string `json:"-"`
 	Source string `json:"-"`
+	// idle are the Nodes that the check would cover if it were evaluated; nil
+	// with unread set when not even its selector could be read.
+	idle   map[string]bool
+	unread bool
 }
 
 // Verdict is what a check thinks of one target.

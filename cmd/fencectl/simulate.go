@@ -1,0 +1,107 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fenced/fenced/internal/manifest"
+	"github.com/fenced/fenced/internal/policy"
+)
+
+const simulateLong = `Judge saved Kubernetes objects by the policy of the daemon, with no cluster and no
+daemon:
+
+  kubectl get mhc,machines.machine.openshift.io,nodes -A -o yaml > cluster.yaml
+  fencectl simulate --objects cluster.yaml
+
+The exit status is 0 when nothing would be done, 2 when something would be, and 1
+when the input could not be read at all.`
+
+// simulateOptions are the command line of simulate.
+type simulateOptions struct {
+	objects []string
+	at      string
+	output  string
+}
+
+func newSimulateCommand() *cobra.Command {
+	var o simulateOptions
+	cmd := &cobra.Command{
+		Use:   "simulate --objects FILE",
+		Short: "Judge saved Kubernetes objects, offline",
+		Long:  simulateLong,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usageError(fmt.Errorf("simulate takes no argument %q", args[0]), "fencectl simulate --objects "+args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return simulate(cmd, o)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringArrayVar(&o.objects, "objects", nil, "file of YAML or JSON objects, - for standard input; may be repeated")
+	flags.StringVar(&o.at, "at", "", "the time to judge at, RFC 3339 (default: now)")
+	flags.StringVarP(&o.output, "output", "o", "table", "table or json")
+	return cmd
+}
+
+func simulate(cmd *cobra.Command, o simulateOptions) error {
+	at, err := o.check()
+	if err != nil {
+		return err
+	}
+	var objects manifest.Objects
+	for _, name := range o.objects {
+		if err := readObjects(&objects, name, cmd.InOrStdin()); err != nil {
+			return &exitError{code: exitFailure, err: err}
+		}
+	}
+	report := policy.Decide(objects.Snapshot(), at)
+	print := printReport
+	if o.output == "json" {
+		print = printReportJSON
+	}
+	if err := print(cmd.OutOrStdout(), &report); err != nil {
+		return &exitError{code: exitFailure, err: fmt.Errorf("print the report: %w", err)}
+	}
+	if report.Acts() {
+		return &exitError{code: exitDegraded}
+	}
+	return nil
+}
+
+// check refuses a wrong command line; it gives the one sampled now.
+func (o *simulateOptions) check() (time.Time, error) {
+	if len(o.objects) == 0 {
+		return time.Time{}, usageError(errors.New("no objects to judge"), "fencectl simulate --objects FILE")
+	}
+	if o.output != "table" && o.output != "json" {
+		return time.Time{}, usageError(fmt.Errorf("unknown output %q", o.output), "use -o table or -o json")
+	}
+	if o.at == "" {
+		return time.Now(), nil
+	}
+	at, err := time.Parse(time.RFC3339, o.at)
+	if err != nil {
+		return time.Time{}, usageError(fmt.Errorf("--at: %q is not an RFC 3339 time", o.at), "--at 2026-01-31T12:00:00Z")
+	}
+	return at, nil
+}
+
+func readObjects(objects *manifest.Objects, name string, stdin io.Reader) error {
+	if name == "-" {
+		return objects.Read("standard input", stdin)
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return fmt.Errorf("read objects: %w", err)
+	}
+	return errors.Join(objects.Read(name, f), f.Close())
+}
