@@ -1,0 +1,199 @@
+package k8swatch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/manifest"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// maxBackup is more than the API server lets a Node be.
+const maxBackup = 3 << 20
+
+// What can be wrong with a Secret.
+var (
+	ErrSecretMissing    = errors.New("the Secret does not exist")
+	ErrSecretIncomplete = errors.New("the Secret has no username or no password")
+)
+
+// Backup reads the whole Node afresh, as JSON and with fields this program
+// does not know. // I21
+func (c *Cluster) Backup(ctx context.Context, t remediate.Target) ([]byte, remediate.Backup, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	data, err := c.api().typed.CoreV1().RESTClient().Get().Resource("nodes").Name(t.Node).
+		SetHeader("Accept", "application/json").DoRaw(ctx)
+	if err != nil {
+		return nil, remediate.Backup{}, fmt.Errorf("read Node %s: %w", t.Node, err)
+	}
+	if len(data) > maxBackup {
+		return nil, remediate.Backup{}, fmt.Errorf("read Node %s: %d bytes are more than a Node can have", t.Node, len(data))
+	}
+	var n corev1.Node
+	if err := json.Unmarshal(data, &n); err != nil {
+		return nil, remediate.Backup{}, fmt.Errorf("read Node %s: %w", t.Node, err)
+	}
+	if n.Kind != "Node" || n.Name != t.Node || n.UID == "" || n.ResourceVersion == "" {
+		return nil, remediate.Backup{}, fmt.Errorf("read Node %s: the answer is another object", t.Node)
+	}
+	return data, remediate.Backup{UID: string(n.UID), ResourceVersion: n.ResourceVersion}, nil
+}
+
+// Act does one write of a run. Each is bound to the UID, and where it matters
+// the resourceVersion, that was decided on; what is already so is a success. // I2
+func (c *Cluster) Act(ctx context.Context, run remediate.Run, a remediate.Action, backups [][]byte, b remediate.Backup) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	api := c.api()
+	switch a {
+	case remediate.SetHold:
+		return api.annotateHost(ctx, run.Target.BareMetalHost, holdValue)
+	case remediate.ReleaseHold:
+		return api.annotateHost(ctx, run.Target.BareMetalHost, nil)
+	case remediate.IsolateNode:
+		if b.UID == "" || b.UID != run.Target.NodeUID || b.ResourceVersion == "" {
+			return fmt.Errorf("isolate Node %s: no backup of the Node that was decided on", run.Target.Node)
+		}
+		if run.Isolation == remediate.IsolateTaint {
+			return api.taint(ctx, run.Target.Node, b)
+		}
+		return api.deleteNode(ctx, run.Target.Node, b)
+	case remediate.RestoreTargetNode:
+		return api.restore(ctx, run, backups)
+	case remediate.ClearRequest:
+		return api.clearRequest(ctx, run.Target)
+	case remediate.DeleteTargetMachine:
+		return api.deleteMachine(ctx, run.Target)
+	}
+	return fmt.Errorf("action %s is not one of the cluster", a)
+}
+
+// annotateHost sets our hold, or removes it with a nil value.
+func (cl *clients) annotateHost(ctx context.Context, key string, value any) error {
+	ns, name, _ := strings.Cut(key, "/")
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{holdKey: value}}})
+	if err != nil {
+		return err
+	}
+	_, err = cl.dynamic.Resource(hostGVR).Namespace(ns).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+	if value == nil && apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("annotate BareMetalHost %s with %s: %w", key, holdKey, err)
+	}
+	return nil
+}
+
+func (cl *clients) deleteNode(ctx context.Context, name string, b remediate.Backup) error {
+	uid := types.UID(b.UID)
+	err := cl.typed.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &b.ResourceVersion},
+	})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("delete Node %s: %w", name, err)
+	}
+	return nil
+}
+
+func (cl *clients) taint(ctx context.Context, name string, b remediate.Backup) error {
+	n, err := cl.typed.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("taint Node %s: %w", name, err)
+	}
+	if string(n.UID) != b.UID || n.ResourceVersion != b.ResourceVersion {
+		return fmt.Errorf("taint Node %s: it changed since it was saved", name)
+	}
+	if hasTaint(n.Spec.Taints, outOfService) {
+		return nil
+	}
+	return cl.patchNode(ctx, n, change{taints: append(n.Spec.Taints, outOfService)}, "taint")
+}
+
+func (cl *clients) patchNode(ctx context.Context, n *corev1.Node, ch change, verb string) error {
+	patch, err := ch.patch(n)
+	if err == nil {
+		_, err = cl.typed.CoreV1().Nodes().Patch(ctx, n.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	}
+	if err != nil {
+		return fmt.Errorf("%s Node %s: %w", verb, n.Name, err)
+	}
+	return nil
+}
+
+// restore gives the new Node back what the old one had. A conflict is an
+// error; the next look finds what is still missing.
+func (cl *clients) restore(ctx context.Context, run remediate.Run, backups [][]byte) error {
+	s, err := mergeBackups(backups)
+	if err != nil {
+		return err
+	}
+	n, err := cl.typed.CoreV1().Nodes().Get(ctx, run.Target.Node, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("restore Node %s: %w", run.Target.Node, err)
+	}
+	if string(n.UID) != run.NewNodeUID {
+		return fmt.Errorf("restore Node %s: it is another Node than the one that registered", run.Target.Node)
+	}
+	ch := missing(s, n, run.Isolation)
+	if ch.empty() {
+		return nil
+	}
+	return cl.patchNode(ctx, n, ch, "restore")
+}
+
+func (cl *clients) clearRequest(ctx context.Context, t remediate.Target) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": t.MachineUID, "annotations": map[string]any{manifest.RemediationAnnotation: nil},
+	}})
+	if err != nil {
+		return err
+	}
+	_, err = cl.dynamic.Resource(machineGVR).Namespace(t.Namespace).Patch(ctx, t.Machine, types.MergePatchType, patch, metav1.PatchOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("remove %s from Machine %s/%s: %w", manifest.RemediationAnnotation, t.Namespace, t.Machine, err)
+	}
+	return nil
+}
+
+func (cl *clients) deleteMachine(ctx context.Context, t remediate.Target) error {
+	if t.MachineUID == "" {
+		return fmt.Errorf("delete Machine %s/%s: its UID is not known", t.Namespace, t.Machine)
+	}
+	uid := types.UID(t.MachineUID)
+	err := cl.dynamic.Resource(machineGVR).Namespace(t.Namespace).Delete(ctx, t.Machine,
+		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("delete Machine %s/%s: %w", t.Namespace, t.Machine, err)
+	}
+	return nil
+}
+
+// Credentials reads user name and password of a BMC. White space around them
+// is cut off, as Metal3 does.
+func (c *Cluster) Credentials(ctx context.Context, namespace, name string) (string, bmc.Secret, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	s, err := c.api().typed.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return "", bmc.Secret{}, fmt.Errorf("read Secret %s/%s: %w", namespace, name, ErrSecretMissing)
+	}
+	if err != nil {
+		return "", bmc.Secret{}, fmt.Errorf("read Secret %s/%s: %w", namespace, name, err)
+	}
+	user, password := strings.TrimSpace(string(s.Data["username"])), strings.TrimSpace(string(s.Data["password"]))
+	if user == "" || password == "" {
+		return "", bmc.Secret{}, fmt.Errorf("read Secret %s/%s: %w", namespace, name, ErrSecretIncomplete)
+	}
+	return user, bmc.NewSecret(password), nil
+}

@@ -1,0 +1,136 @@
+package k8swatch
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// outOfService is the taint that tells Kubernetes a Node is safely down:
+// its pods are deleted and its volumes detached at once.
+var outOfService = corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute}
+
+// ownedKeys are labels and annotations that the kubelet or a controller writes
+// on the Node itself. A saved value would only be stale. Sources: the kubelet's
+// initialNode and its reconcilers (hostname, os, arch, provided-node-ip,
+// controller-managed-attach-detach), the CSI plugin manager (csi nodeid), the
+// TTL controller (ttl).
+var ownedKeys = []string{
+	"kubernetes.io/hostname", "kubernetes.io/os", "kubernetes.io/arch", "beta.kubernetes.io/os", "beta.kubernetes.io/arch",
+	"volumes.kubernetes.io/controller-managed-attach-detach", "alpha.kubernetes.io/provided-node-ip",
+	"csi.volume.kubernetes.io/nodeid", "node.alpha.kubernetes.io/ttl",
+}
+
+// saved is what a run's backups say the Node should carry.
+type saved struct {
+	labels, annotations map[string]string
+	taints              []corev1.Taint
+	unschedulable       bool
+}
+
+// mergeBackups joins the saved Nodes of one run, oldest first: a Node that was
+// saved in a later attempt may lack what an earlier one had, and where both
+// have a key the newer value holds.
+func mergeBackups(backups [][]byte) (saved, error) {
+	s := saved{labels: map[string]string{}, annotations: map[string]string{}}
+	for _, b := range backups {
+		var n corev1.Node
+		if err := json.Unmarshal(b, &n); err != nil {
+			return saved{}, fmt.Errorf("read the backup of the Node: %w", err)
+		}
+		keep(s.labels, n.Labels)
+		keep(s.annotations, n.Annotations)
+		s.unschedulable = n.Spec.Unschedulable
+		for _, t := range n.Spec.Taints {
+			if !controllerTaint(t) && !hasTaint(s.taints, t) {
+				s.taints = append(s.taints, t)
+			}
+		}
+	}
+	return s, nil
+}
+
+func keep(into, from map[string]string) {
+	for k, v := range from {
+		if !slices.Contains(ownedKeys, k) {
+			into[k] = v
+		}
+	}
+}
+
+// controllerTaint says whether the node lifecycle controller or the scheduler's
+// helpers own a taint: they say how the Node was, not what its owner wants.
+func controllerTaint(t corev1.Taint) bool {
+	return strings.HasPrefix(t.Key, "node.kubernetes.io/") || strings.HasPrefix(t.Key, "node.cloudprovider.kubernetes.io/")
+}
+
+func hasTaint(list []corev1.Taint, t corev1.Taint) bool {
+	return slices.ContainsFunc(list, func(o corev1.Taint) bool { return o.MatchTaint(&t) })
+}
+
+// change is what a live Node lacks of what was saved.
+type change struct {
+	labels, annotations map[string]string
+	taints              []corev1.Taint // the whole new list; nil = leave it
+	cordon              bool
+}
+
+func (c change) empty() bool {
+	return len(c.labels) == 0 && len(c.annotations) == 0 && c.taints == nil && !c.cordon
+}
+
+// missing compares the live Node with what was saved: an existing value always
+// wins. In taint mode our own taint is to go. The same function says that
+// nothing is left to do. // I21
+func missing(s saved, n *corev1.Node, isolation remediate.Isolation) change {
+	c := change{labels: absent(s.labels, n.Labels), annotations: absent(s.annotations, n.Annotations)}
+	c.cordon = s.unschedulable && !n.Spec.Unschedulable
+	taints := slices.Clone(n.Spec.Taints)
+	for _, t := range s.taints {
+		if !hasTaint(taints, t) {
+			taints = append(taints, t)
+		}
+	}
+	if isolation == remediate.IsolateTaint {
+		taints = slices.DeleteFunc(taints, func(t corev1.Taint) bool { return t.MatchTaint(&outOfService) })
+	}
+	if len(taints) != len(n.Spec.Taints) {
+		c.taints = append([]corev1.Taint{}, taints...) // never nil: an empty list is a change, too
+	}
+	return c
+}
+
+func absent(want, have map[string]string) map[string]string {
+	out := map[string]string{}
+	for k, v := range want {
+		if _, ok := have[k]; !ok {
+			out[k] = v
+		}
+	}
+	return out
+}
+
+// patch is the change as a JSON merge patch that only applies to this very
+// version of this very Node. // I2
+func (c change) patch(n *corev1.Node) ([]byte, error) {
+	meta := map[string]any{"uid": n.UID, "resourceVersion": n.ResourceVersion}
+	if len(c.labels) > 0 {
+		meta["labels"] = c.labels
+	}
+	if len(c.annotations) > 0 {
+		meta["annotations"] = c.annotations
+	}
+	spec := map[string]any{}
+	if c.taints != nil {
+		spec["taints"] = c.taints
+	}
+	if c.cordon {
+		spec["unschedulable"] = true
+	}
+	return json.Marshal(map[string]any{"metadata": meta, "spec": spec})
+}
