@@ -74,13 +74,14 @@ func nextAttempt(r Run, why string, now time.Time) (Run, Action, time.Duration) 
 }
 
 // answered notes that the API is back: step 2 starts its time over, and the
-// outage does not count in the wait for the Node, which could not be seen.
+// outage does not count in steps 4 and 5, which could not see the Node.
 func answered(r Run, now time.Time) Run {
 	switch r.Step {
 	case DeleteNode:
 		r.StepStarted = now
 	case AwaitNode, RestoreNode:
 		r.OnSeen = r.OnSeen.Add(now.Sub(later(r.APILost, r.OnSeen)))
+		r.StepStarted = r.StepStarted.Add(now.Sub(later(r.APILost, r.StepStarted)))
 	}
 	r.APILost = time.Time{}
 	return r

@@ -26,7 +26,8 @@ func TestPowerOn(t *testing.T) {
 		{"a hold that cannot be read does not keep it off", PowerOn, 10 * sec, func(r *Run, s *Seen) { metal3(r, s, CannotTell) }, PowerOn, SendOn, ""},
 		{"never to another machine's BMC", PowerOn, 10 * sec, func(r *Run, s *Seen) { s.Identity = No }, PowerOn, Nothing, ""},
 		{"read On: on to step 4", PowerOn, 10 * sec, func(r *Run, s *Seen) { on(s) }, AwaitNode, Nothing, ""},
-		{"read On under a hold: released first", PowerOn, 10 * sec, func(r *Run, s *Seen) { on(s); metal3(r, s, Yes) }, PowerOn, ReleaseHold, ""},
+		{"read On under a hold, late: released all the same", PowerOn, time.Hour, func(r *Run, s *Seen) { on(s); metal3(r, s, Yes) }, PowerOn, ReleaseHold, ""},
+		{"read On under a hold: released first", PowerOn, sec, func(r *Run, s *Seen) { on(s); metal3(r, s, Yes) }, PowerOn, ReleaseHold, ""},
 		{"read On, the hold unknown: waits", PowerOn, 10 * sec, func(r *Run, s *Seen) { on(s); metal3(r, s, CannotTell) }, PowerOn, Nothing, ""},
 		{"never on: step 6", PowerOn, 375 * sec, func(r *Run, s *Seen) { r.Isolated = ago(370*sec + 1) }, Reprovision, Nothing, "PowerOnFailed"},
 		{"the time counts from the pods", PowerOn, 370 * sec, nil, PowerOn, SendOn, ""},
@@ -40,7 +41,8 @@ func TestPowerOn(t *testing.T) {
 		}, PowerOn, SendOn, ""},
 		{"in a second power-on it may", PowerOn, minute, func(r *Run, s *Seen) { s.Lease.ResourceVersion, r.OnSeen = "v2", ago(minute) }, PowerOn, SendOn, ""},
 		{"paused after the isolation: completes", PowerOn, 10 * sec, func(r *Run, s *Seen) { s.Paused = true }, PowerOn, SendOn, ""},
-		{"over the whole time: a human", PowerOn, sec, func(r *Run, s *Seen) { r.Started = ago(2*time.Hour + 1) }, Held, Nothing, "RunTimeout"},
+		{"over the whole time: On all the same", PowerOn, 10 * sec, func(r *Run, s *Seen) { r.Started = ago(2*time.Hour + 1) }, PowerOn, SendOn, ""},
+		{"over the whole time, and On: a human", PowerOn, 10 * sec, func(r *Run, s *Seen) { on(s); r.Started = ago(2*time.Hour + 1) }, Held, Nothing, "RunTimeout"},
 		{"given up: On without waiting for pods", PowerOn, 10 * sec, func(r *Run, s *Seen) { abandoned(r, s, Aborted); s.PodsGone = No }, PowerOn, SendOn, "Paused"},
 		{"given up and On: the end", PowerOn, 10 * sec, func(r *Run, s *Seen) { abandoned(r, s, Aborted); on(s) }, Aborted, Nothing, "Paused"},
 		{"given up and On: a human where that is said", PowerOn, 10 * sec, func(r *Run, s *Seen) { abandoned(r, s, Held); on(s) }, Held, Nothing, "Paused"},
@@ -106,6 +108,8 @@ func TestRestoreNode(t *testing.T) {
 		{"not Ready in time: the next attempt", RestoreNode, 10*minute + 1, func(r *Run, s *Seen) { s.Node.Ready = No }, PowerOff, Nothing, ""},
 		{"not Ready in time, none left: step 6", RestoreNode, 10*minute + 1, func(r *Run, s *Seen) { s.Node.Ready, r.Attempt = No, 2 }, Reprovision, Nothing, "AttemptsExhausted"},
 		{"cannot be restored: a human", RestoreNode, minute + 1, func(r *Run, s *Seen) { s.Restored = No }, Held, Nothing, "RestoreFailed"},
+		{"cannot be read: waits", RestoreNode, 2 * minute, func(r *Run, s *Seen) { noAPI(s); r.APILost = ago(minute) }, RestoreNode, Nothing, ""},
+		{"that time does not count", RestoreNode, 2 * minute, func(r *Run, s *Seen) { s.Restored, r.APILost = No, ago(90*sec) }, RestoreNode, RestoreTargetNode, ""},
 		{"the Node went away: back to step 4", RestoreNode, sec, func(r *Run, s *Seen) { s.Node = Node{Exists: No} }, AwaitNode, Nothing, ""},
 		{"another Node: back to step 4", RestoreNode, sec, func(r *Run, s *Seen) { s.Node.UID = "u3" }, AwaitNode, Nothing, ""},
 		{"the Node cannot be read: waits", RestoreNode, sec, func(r *Run, s *Seen) { noAPI(s) }, RestoreNode, Nothing, ""},
@@ -213,6 +217,14 @@ func TestOnReadForgetsTheLease(t *testing.T) {
 	on(&s)
 	r, _, _ = Next(r, s, noon)
 	assert.Nil(t, r.OffLease, "a host that is on may renew its Lease")
+}
+
+func TestIsolatedIsNotedForTheSteps(t *testing.T) {
+	r, s := begin(DeleteNode, sec)
+	s.Node = Node{Exists: No}
+	r, _, _ = Next(r, s, noon)
+	assert.Equal(t, noon, r.Isolated, "the clock of the pods")
+	assert.False(t, r.LeaveOff, "a later attempt that is Held must be powered on")
 }
 
 func TestIsolationNotesTheBootThatItEnds(t *testing.T) {

@@ -42,7 +42,9 @@ func Next(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	case r.APILost.IsZero():
 		r.APILost = now
 	}
-	if now.Sub(r.Started) > r.Limits.RunTimeout && r.Abandon == "" && r.Step != Held {
+	late := now.Sub(r.Started) > r.Limits.RunTimeout
+	comingOn := r.Step == PowerOn && s.Power.State != bmc.On // has its own deadline: no host is left off for being late
+	if late && !comingOn && r.Abandon == "" && r.Step != Held {
 		return overtime(r, now)
 	}
 	switch r.Step {
@@ -309,7 +311,7 @@ func restoreNode(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 		return finish(r, Done, "", "", now)
 	case s.Power.State == bmc.Off:
 		return enter(r, PowerOn, "the host reads Off again", now)
-	case !restored && now.Sub(r.StepStarted) > r.Limits.RestoreTimeout:
+	case !restored && s.API == APIReachable && now.Sub(r.StepStarted) > r.Limits.RestoreTimeout:
 		return hold(r, "RestoreFailed", "labels, annotations or taints could not be read back", now)
 	case now.After(r.Deadline()) && restored:
 		return nextAttempt(r, "the Node was not Ready in time", now)

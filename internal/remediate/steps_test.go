@@ -132,6 +132,7 @@ func TestDeleteNode(t *testing.T) {
 		{"found off, to stay off: a human", DeleteNode, sec, func(r *Run, s *Seen) {
 			r.FoundOff, r.Limits.PowerOnFoundOff, s.Node = true, false, Node{Exists: No}
 		}, Held, Nothing, "FoundOff"},
+		{"not found off: on to step 3", DeleteNode, sec, func(r *Run, s *Seen) { r.Limits.PowerOnFoundOff, s.Node = false, Node{Exists: No} }, PowerOn, Nothing, ""},
 		{"found off: on to step 3", DeleteNode, sec, func(r *Run, s *Seen) { r.FoundOff, s.Node = true, Node{Exists: No} }, PowerOn, Nothing, ""},
 	})
 }
