@@ -69,7 +69,7 @@ func (c control) Explain(ctx context.Context, cluster, node string) (api.Explana
 	if err != nil {
 		return api.Explanation{}, apiError(err)
 	}
-	out := api.Explanation{Cluster: x.Cluster, Node: x.Node, Verdict: "would be fenced", Earliest: x.Earliest, Gates: gates(x.Gates)}
+	out := api.Explanation{Cluster: x.Cluster, Node: x.Node, Verdict: "would be fenced", Earliest: x.Earliest, Gates: x.Gates}
 	for _, g := range x.Gates {
 		if !g.Pass {
 			out.Verdict, out.Refused, out.Message = "not fenced", string(g.Reason), g.Name+": "+g.Value
@@ -88,15 +88,6 @@ func (c control) Explain(ctx context.Context, cluster, node string) (api.Explana
 		out.Refused = x.Run.Reason
 	}
 	return out, nil
-}
-
-func gates(in []policy.Gate) []api.Gate {
-	out := make([]api.Gate, 0, len(in))
-	for _, g := range in {
-		out = append(out, api.Gate{Name: g.Name, Pass: g.Pass, Reason: string(g.Reason), Value: g.Value,
-			Threshold: g.Threshold, Source: g.Source, Until: g.Until})
-	}
-	return out
 }
 
 func (c control) Runs(_ context.Context, f api.RunFilter) (api.Timeline, error) {
@@ -130,7 +121,7 @@ func (c control) Do(ctx context.Context, o api.Order) (api.OrderResult, error) {
 	default:
 		err = fmt.Errorf("no verb %q", o.Verb)
 	}
-	res := api.OrderResult{Run: out.Run, Joined: out.Joined, Message: message, Gates: gates(out.Gates)}
+	res := api.OrderResult{Run: out.Run, Joined: out.Joined, Message: message, Gates: out.Gates}
 	if o.Verb == api.Fence {
 		res.Effect = effect(o)
 	}
