@@ -36,6 +36,7 @@ chmod 0750 "$dest/etc/fenced"
 for page in fenced.8 fencectl.8 fenced.yaml.5; do
 	put 0644 "docs/man/$page" "$prefix/share/man/man${page##*.}/$page"
 done
+put 0644 LICENSE "$prefix/share/licenses/fenced/LICENSE"
 doc=$prefix/share/doc/fenced
 for f in README.md CHANGELOG.md docs/operations.md docs/policy.md docs/safety.md docs/six-steps.md; do
 	put 0644 "$f" "$doc/$f"

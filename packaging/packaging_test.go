@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -56,25 +57,38 @@ func output(t *testing.T, name string, args ...string) string {
 	return stdout.String()
 }
 
-// buildRPM runs a checkout's build script and returns the binary RPM.
-func buildRPM(checkout, out string) (string, error) {
+// buildRPM runs a checkout's build script.
+func buildRPM(checkout, out string) error {
 	cmd := exec.Command(filepath.Join(checkout, "packaging/rpm/build.sh"), "0.1.0", out)
 	if text, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w: %s", err, text)
+		return fmt.Errorf("%w: %s", err, text)
 	}
-	found, err := filepath.Glob(filepath.Join(out, "fenced-0.1.0-1*.[!s]*.rpm"))
-	if err == nil && len(found) != 1 {
-		err = fmt.Errorf("one binary RPM was expected, not %q", found)
+	return nil
+}
+
+// binaryRPM finds the one RPM in a directory that is no source.
+func binaryRPM(dir string) (string, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "fenced-0.1.0-1*.rpm"))
+	files = slices.DeleteFunc(files, func(f string) bool { return strings.HasSuffix(f, ".src.rpm") })
+	if err == nil && len(files) != 1 {
+		err = fmt.Errorf("one binary RPM was expected, not %q", files)
 	}
 	if err != nil {
 		return "", err
 	}
-	return found[0], nil
+	return files[0], nil
 }
 
-var builtRPM = sync.OnceValues(func() (string, error) { return buildRPM("..", filepath.Join(scratch, "dist")) })
+// builtRPM is the RPM of this tree, built once.
+var builtRPM = sync.OnceValues(func() (string, error) {
+	dist := filepath.Join(scratch, "dist")
+	if err := buildRPM("..", dist); err != nil {
+		return "", err
+	}
+	return binaryRPM(dist)
+})
 
-// rpmFile is the RPM of this tree, built once.
+// rpmFile is the path of that RPM.
 func rpmFile(t *testing.T) string {
 	t.Helper()
 	if testing.Short() {

@@ -30,7 +30,7 @@ mkdir -p "$top"/{SOURCES,SPECS,BUILD,RPMS,SRPMS} "$out"
 tracked() { git -c safe.directory="$PWD" ls-files -z | while IFS= read -r -d '' f; do [ ! -f "$f" ] || printf '%s\0' "$f"; done; }
 src=$top/fenced-$version
 mkdir "$src"
-tracked | tar --null --files-from=- -cf - | tar -xf - -C "$src" --no-same-permissions
+tracked | tar --null --files-from=- -cf - | tar -xf - -C "$src"
 [ -e "$src/go.mod" ] || die "git knows no files here; run it in a checkout"
 (cd "$src" && go mod vendor)
 
@@ -38,7 +38,7 @@ tracked | tar --null --files-from=- -cf - | tar -xf - -C "$src" --no-same-permis
 day=$(sed -n '/^%changelog/{n;s/^\* \(.* [0-9]\{4\}\) .*/\1/p;}' packaging/rpm/fenced.spec)
 SOURCE_DATE_EPOCH=$(date -d "$day 12:00" +%s)
 export SOURCE_DATE_EPOCH
-tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -C "$top" -cf - "fenced-$version" |
+tar --sort=name --owner=0 --group=0 --numeric-owner --mode=u+rwX,go=rX --mtime="@$SOURCE_DATE_EPOCH" -C "$top" -cf - "fenced-$version" |
 	gzip -n >"$top/SOURCES/fenced-$version.tar.gz"
 install -m 0644 packaging/rpm/fenced.spec "$top/SPECS/"
 touch -d "@$SOURCE_DATE_EPOCH" "$top"/SPECS/* "$top"/SOURCES/*
