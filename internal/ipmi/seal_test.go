@@ -103,8 +103,13 @@ func TestReplyToAnotherQuestion(t *testing.T) {
 	require.NoError(t, err)
 	_, err = chassisStatus.decodeReply(good, 6)
 	assert.Error(t, err, "another sequence number")
-	_, err = setPrivilege(3).decodeReply(good, 5)
-	assert.Error(t, err, "another command")
+	for at, what := range map[int]string{1: "another network function", 5: "another command"} {
+		other := append([]byte(nil), good...)
+		other[at] += 4
+		other[2], other[len(other)-1] = checksum(other[:2]), checksum(other[3:len(other)-1])
+		_, err = chassisStatus.decodeReply(other, 5)
+		assert.Error(t, err, what)
+	}
 	for i := range good {
 		bad := append([]byte(nil), good...)
 		bad[i] ^= 0x40
