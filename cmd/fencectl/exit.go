@@ -1,6 +1,13 @@
 package main
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/fenced/fenced/internal/api"
+)
 
 // Exit statuses: a contract with scripts.
 const (
@@ -35,4 +42,50 @@ func (e *exitError) Unwrap() error { return e.err }
 // usageError is a wrong command line and how to write it.
 func usageError(err error, hint ...string) *exitError {
 	return &exitError{code: exitUsage, err: err, hint: hint}
+}
+
+// failed gives the exit of an answer of the daemon that is not a success; what
+// says what was asked of it.
+func failed(what string, err error) error {
+	if errors.Is(err, api.ErrUnreachable) {
+		return &exitError{code: exitUnreachable, err: fmt.Errorf("%s: %w", what, err),
+			hint: []string{"is it running? systemctl status fenced", "another socket is named with --socket"}}
+	}
+	e, ok := errors.AsType[*api.Error](err)
+	if !ok {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	exit := &exitError{code: exitFailure, err: fmt.Errorf("%s: %w", what, err)}
+	if e.Hint != "" {
+		exit.hint = []string{e.Hint}
+	}
+	switch e.Status {
+	case http.StatusForbidden:
+		exit.code = exitNotAuthorised
+	case http.StatusConflict:
+		exit.code = exitConflict
+	case http.StatusUnprocessableEntity:
+		exit.code = exitRefused
+		exit.err = fmt.Errorf("%s: refused (%s): %w", what, e.Code, err)
+	}
+	return exit
+}
+
+// report prints an error the one way this program does and gives its exit
+// status.
+func report(w io.Writer, err error) int {
+	if err == nil {
+		return exitOK
+	}
+	exit, ok := errors.AsType[*exitError](err)
+	if !ok {
+		exit = &exitError{code: exitFailure, err: err}
+	}
+	if exit.err != nil {
+		fmt.Fprintf(w, "fencectl: %s\n", clean(err.Error()))
+	}
+	for _, hint := range exit.hint {
+		fmt.Fprintf(w, "hint: %s\n", clean(hint))
+	}
+	return exit.code
 }

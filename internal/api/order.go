@@ -4,6 +4,8 @@ import (
 	"context"
 	"iter"
 	"time"
+
+	"github.com/fenced/fenced/internal/policy"
 )
 
 // Verb is what an order asks for.
@@ -41,7 +43,7 @@ type OrderResult struct {
 	// Effect is what the order does to the world, one sentence each.
 	Effect []string `json:"effect,omitempty"`
 	// Gates are those that were asked; in a dry run they may not all pass.
-	Gates []Gate `json:"gates,omitempty"`
+	Gates []policy.Gate `json:"gates,omitempty"`
 }
 
 // RunFilter selects runs; empty fields select all.

@@ -3,6 +3,8 @@ package api
 import (
 	"fmt"
 	"time"
+
+	"github.com/fenced/fenced/internal/policy"
 )
 
 // Status is what fenced is and does at this moment.
@@ -102,20 +104,9 @@ type Explanation struct {
 	Refused string `json:"refused"`
 	Message string `json:"message"`
 	// Earliest is when it could be fenced if nothing else changes.
-	Earliest time.Time  `json:"earliest,omitzero"`
-	Run      *RunRecord `json:"run,omitempty"` // the open run, if there is one
-	Gates    []Gate     `json:"gates"`
-}
-
-// Gate is one condition that must hold before a target is touched.
-type Gate struct {
-	Name      string    `json:"name"`
-	Pass      bool      `json:"pass"`
-	Reason    string    `json:"reason,omitempty"` // stable code when it does not pass
-	Value     string    `json:"value"`
-	Threshold string    `json:"threshold"`
-	Source    string    `json:"source"`
-	Until     time.Time `json:"until,omitzero"` // earliest it could pass
+	Earliest time.Time     `json:"earliest,omitzero"`
+	Run      *RunRecord    `json:"run,omitempty"` // the open run, if there is one
+	Gates    []policy.Gate `json:"gates"`
 }
 
 // Event is one thing that happened, in the order it happened.

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/fenced/fenced/internal/api"
+)
+
+// scripted is a daemon that answers from a fixture.
+type scripted struct {
+	StatusIs  api.Status      `json:"status"`
+	ExplainIs api.Explanation `json:"explain"`
+	History   []api.RunRecord `json:"history"`
+	// Frames are what reading the run of Result gives, one after the other.
+	Frames []api.RunRecord `json:"frames"`
+	Result api.OrderResult `json:"result"`
+	DryRun api.OrderResult `json:"dryRun"`
+	Error  struct {
+		Status int `json:"status"`
+		api.Error
+	} `json:"error"`
+
+	mu     sync.Mutex
+	seen   int       // frames given
+	orders *os.File  // a line for each order
+	wake   chan bool // an event for each frame
+}
+
+func (d *scripted) fault() error {
+	if d.Error.Status == 0 {
+		return nil
+	}
+	e := d.Error.Error
+	e.Status = d.Error.Status
+	return &e
+}
+
+// Status gives the fixture's status.
+func (d *scripted) Status(context.Context) (api.Status, error) { return d.StatusIs, d.fault() }
+
+// Explain gives the fixture's explanation.
+func (d *scripted) Explain(context.Context, string, string) (api.Explanation, error) {
+	return d.ExplainIs, d.fault()
+}
+
+// Runs gives the history, or the next frame of a run.
+func (d *scripted) Runs(_ context.Context, f api.RunFilter) (api.Timeline, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if f.ID != "" && len(d.Frames) > 0 && f.ID == d.Frames[0].ID {
+		frame := d.Frames[min(d.seen, len(d.Frames)-1)]
+		d.seen++
+		select {
+		case d.wake <- true:
+		default:
+		}
+		return api.Timeline{Runs: []api.RunRecord{frame}}, nil
+	}
+	var tl api.Timeline
+	for _, r := range d.History {
+		if (f.ID == "" || f.ID == r.ID) && (f.Node == "" || f.Node == r.Node) && !r.Started.Before(f.Since) {
+			tl.Runs = append(tl.Runs, r)
+		}
+	}
+	return tl, d.fault()
+}
+
+// Do notes the order.
+func (d *scripted) Do(_ context.Context, o api.Order) (api.OrderResult, error) {
+	fmt.Fprintf(d.orders, "%s cluster=%s node=%s reason=%q offOnly=%t yes=%t dryRun=%t\n",
+		o.Verb, o.Cluster, o.Node, o.Reason, o.OffOnly, o.Yes, o.DryRun)
+	if o.DryRun {
+		return d.DryRun, d.fault()
+	}
+	return d.Result, d.fault()
+}
+
+// Events tells that a frame was read.
+func (d *scripted) Events(ctx context.Context, _ uint64) iter.Seq2[api.Event, error] {
+	return func(yield func(api.Event, error) bool) {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-d.wake:
+				if !yield(api.Event{Run: d.Result.Run, Type: "StepEntered"}, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// startDaemon serves the fixture on a socket; orders are written to a file.
+func startDaemon(fixture []byte, socket, orders string) (stop func() error, err error) {
+	d := &scripted{wake: make(chan bool, 1)}
+	dec := json.NewDecoder(bytes.NewReader(fixture))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(d); err != nil {
+		return nil, fmt.Errorf("decode the fixture: %w", err)
+	}
+	if d.orders, err = os.Create(orders); err != nil {
+		return nil, err
+	}
+	ln, err := api.Listen(socket, "")
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() {
+		served <- api.NewServer(d, api.Roles{}, log.New(os.Stderr, "daemon: ", 0)).Serve(ctx, ln)
+	}()
+	return func() error {
+		cancel()
+		err := <-served
+		return errors.Join(err, d.orders.Close())
+	}, nil
+}
+
+// startRaw serves fixed bytes for every request: a daemon of another version.
+func startRaw(body []byte, socket string) (stop func() error, err error) {
+	ln, err := net.Listen("unix", socket)
+	if err != nil {
+		return nil, err
+	}
+	srv := &http.Server{ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write(body) // the client's view of it is what is tested
+	})}
+	go func() { _ = srv.Serve(ln) }() // ends with Close
+	return srv.Close, nil
+}

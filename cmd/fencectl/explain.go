@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/spf13/cobra"
+)
+
+func newExplainCommand(c *cli) *cobra.Command {
+	return &cobra.Command{
+		Use:   "explain NODE",
+		Short: "show every gate between a node and its being fenced",
+		Long: `Show every gate between a node and its being fenced, in the order in which fenced
+asks them: what it is now, what it would have to be, and where that comes from.
+It changes nothing. The exit status is 0 whatever the verdict.`,
+		Args: wants("NODE"),
+		RunE: func(cmd *cobra.Command, args []string) error { return c.explain(cmd.Context(), args[0]) },
+	}
+}
+
+func (c *cli) explain(ctx context.Context, node string) error {
+	rep, err := c.client().Explain(ctx, c.cluster, node)
+	if err != nil {
+		return failed("explain "+node, err)
+	}
+	return c.print(rep.Body, func() error { return c.printExplanation(rep.Value, time.Now()) })
+}
+
+func (c *cli) printExplanation(e api.Explanation, now time.Time) error {
+	p := c.painter(c.out)
+	fmt.Fprintf(c.out, "%s in %s: %s%s\n", clean(e.Node), clean(e.Cluster), clean(e.Verdict), note(e.Message))
+	if e.Refused != "" {
+		fmt.Fprintf(c.out, "%s %s\n", p.paint(yellow, "refused:"), clean(e.Refused))
+	}
+	if !e.Earliest.IsZero() {
+		fmt.Fprintf(c.out, "earliest: %s (in %s), if nothing else changes\n", clock(e.Earliest), span(e.Earliest.Sub(now)))
+	}
+	if e.Run != nil {
+		fmt.Fprintf(c.out, "run: %s %s%s\n", clean(e.Run.ID), clean(e.Run.Result), note(e.Run.Reason))
+	}
+	return gateTable(e.Gates).write(c.out, p, "GATES")
+}
+
+func gateTable(gates []policy.Gate) *table {
+	t := newTable("GATE", "PASS", "REASON", "VALUE", "THRESHOLD", "SOURCE", "UNTIL")
+	for _, g := range gates {
+		pass := cell{text: "yes", color: green}
+		if !g.Pass {
+			pass = cell{text: "no", color: red}
+		}
+		t.add(g.Name, pass, orDash(string(g.Reason)), orDash(g.Value), orDash(g.Threshold), orDash(g.Source), clock(g.Until))
+	}
+	return t
+}

@@ -1,0 +1,139 @@
+// Command fencectl is how people drive fenced: what it sees, why it does or
+// does not fence, and orders to it, over the daemon's unix socket. It needs no
+// cluster and no BMC of its own; simulate, version and completion need no
+// daemon either.
+//
+// The exit statuses and the JSON of -o json are a contract with scripts. An
+// error is one line on stderr, `fencectl: WHAT`, followed by `hint:` lines.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/fenced/fenced/internal/api"
+	"github.com/spf13/cobra"
+)
+
+// version is set when the program is linked.
+var version = "devel"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+func run(ctx context.Context, args []string, in *os.File, out, errs io.Writer) int {
+	root := newRoot(&cli{in: in, out: out, errs: errs})
+	root.SetArgs(args)
+	root.SetIn(in)
+	root.SetOut(out)
+	root.SetErr(errs)
+	return report(errs, root.ExecuteContext(ctx))
+}
+
+// cli is what every verb shares: the streams and the common flags.
+type cli struct {
+	in   *os.File
+	out  io.Writer
+	errs io.Writer
+
+	socket  string
+	cluster string
+	output  string
+	noColor bool
+}
+
+func (c *cli) client() *api.Client { return api.New(c.socket) }
+
+func newRoot(c *cli) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "fencectl VERB",
+		Short:         "drive fenced: see, explain and order the fencing of nodes",
+		SilenceErrors: true, // report prints them
+		SilenceUsage:  true,
+		Args:          cobra.ArbitraryArgs, // RunE names the unknown verb
+		RunE:          noVerb,
+	}
+	root.SuggestionsMinimumDistance = 2 // cobra sets it only where it names the unknown verb
+	flags := root.PersistentFlags()
+	flags.StringVar(&c.socket, "socket", api.DefaultSocket, "control socket of fenced")
+	flags.StringVar(&c.cluster, "cluster", "", "cluster of the node, when fenced serves several")
+	flags.StringVarP(&c.output, "output", "o", "table", "table, json or yaml (status: wide too)")
+	flags.BoolVar(&c.noColor, "no-color", false, "no colours, as with NO_COLOR set")
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usageError(err, cmd.CommandPath()+" --help")
+	})
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return c.checkOutput(cmd) }
+	root.AddCommand(
+		newStatusCommand(c), newExplainCommand(c), newTimelineCommand(c), newHistoryCommand(c),
+		newFenceCommand(c), newUnfenceCommand(c), newPauseCommand(c), newResumeCommand(c),
+		newArmCommand(c), newDisarmCommand(c), newSimulateCommand(), newVersionCommand(c),
+	)
+	root.InitDefaultCompletionCmd()
+	wrongArgsAreUsage(root)
+	return root
+}
+
+// wrongArgsAreUsage gives the exit status of usage to what cobra's own
+// validators say, here and in all verbs below.
+func wrongArgsAreUsage(cmd *cobra.Command) {
+	if valid := cmd.Args; valid != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			err := valid(cmd, args)
+			if _, ok := errors.AsType[*exitError](err); ok || err == nil {
+				return err
+			}
+			return usageError(err, cmd.CommandPath()+" --help")
+		}
+	}
+	for _, verb := range cmd.Commands() {
+		wrongArgsAreUsage(verb)
+	}
+}
+
+func noVerb(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return usageError(errors.New("no verb given"), "fencectl --help")
+	}
+	hint := []string{"fencectl --help"}
+	for _, like := range cmd.SuggestionsFor(args[0]) {
+		hint = append(hint, "did you mean: fencectl "+like)
+	}
+	return usageError(fmt.Errorf("unknown verb %q", args[0]), hint...)
+}
+
+// checkOutput refuses an output form that the verb does not have.
+func (c *cli) checkOutput(cmd *cobra.Command) error {
+	switch c.output {
+	case "table", "json", "yaml":
+		return nil
+	case "wide":
+		if cmd.Name() == "status" {
+			return nil
+		}
+	}
+	return usageError(fmt.Errorf("%s has no output form %q", cmd.CommandPath(), c.output), "-o table, -o json or -o yaml")
+}
+
+// wants makes a verb take exactly the named arguments.
+func wants(names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == len(names) {
+			return nil
+		}
+		what := "no argument"
+		if len(names) > 0 {
+			what = strings.Join(names, " ")
+		}
+		return usageError(fmt.Errorf("%s takes %s", cmd.Name(), what), strings.Join(append([]string{cmd.CommandPath()}, names...), " "))
+	}
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+
+	"github.com/fenced/fenced/internal/api"
+	"github.com/spf13/cobra"
+)
+
+func newPauseCommand(c *cli) *cobra.Command {
+	return newSwitchCommand(c, api.Pause, "stop deciding and acting",
+		`Stop deciding and acting, in one cluster or in all. Runs in flight stay where
+they are at their next save point; a host that was switched off is not forgotten.`)
+}
+
+func newResumeCommand(c *cli) *cobra.Command {
+	return newSwitchCommand(c, api.Resume, "go on after a pause",
+		`Go on after a pause. New fencing begins after the quiet period.`)
+}
+
+func newArmCommand(c *cli) *cobra.Command {
+	return newSwitchCommand(c, api.Arm, "let a cluster in mode observe be acted on (admin)",
+		`Raise a cluster in mode observe to evaluate: from now on fenced acts. The order is
+stored; a daemon that lost its state observes again.`)
+}
+
+func newDisarmCommand(c *cli) *cobra.Command {
+	return newSwitchCommand(c, api.Disarm, "take arm back (admin)",
+		`Take arm back: fenced judges and explains, and does not act.`)
+}
+
+// newSwitchCommand makes a verb that orders something of a cluster, or of all,
+// and has nothing to wait for.
+func newSwitchCommand(c *cli, v api.Verb, short, long string) *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use:   string(v) + " --reason WHY [--cluster NAME]",
+		Short: short,
+		Long:  long,
+		Args:  wants(),
+		RunE:  func(cmd *cobra.Command, _ []string) error { return c.order(cmd.Context(), v, reason) },
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the records (mandatory)")
+	return cmd
+}
+
+func (c *cli) order(ctx context.Context, v api.Verb, reason string) error {
+	if err := needReason(reason, "fencectl "+string(v)); err != nil {
+		return err
+	}
+	rep, err := c.client().Do(ctx, api.Order{Verb: v, Cluster: c.cluster, Reason: reason})
+	if err != nil {
+		return failed(string(v), err)
+	}
+	return c.print(rep.Body, func() error { return c.printResult(rep.Value) })
+}

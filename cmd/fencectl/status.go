@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fenced/fenced/internal/api"
+	"github.com/spf13/cobra"
+)
+
+// statusInterval is how often `status -w` looks when nothing happens.
+const statusInterval = 2 * time.Second
+
+func newStatusCommand(c *cli) *cobra.Command {
+	var watch bool
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "show whether fenced is armed, what deviates and what is in flight",
+		Long: `Show whether fenced is armed, what deviates and what is in flight.
+
+The exit status is 2 when fenced is degraded: it is not armed, it or a cluster
+is paused, a cluster is not judged (a stale view, another owner), a check is
+invalid or short-circuited, or a run is Held and needs a human.`,
+		Args: wants(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if watch {
+				return c.watchStatus(cmd.Context())
+			}
+			return c.status(cmd.Context())
+		},
+	}
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show it again whenever something happens")
+	return cmd
+}
+
+func (c *cli) status(ctx context.Context) error {
+	rep, err := c.client().Status(ctx)
+	if err != nil {
+		return failed("read the status", err)
+	}
+	st := rep.Value
+	if err := c.print(rep.Body, func() error { return c.printStatus(st, time.Now()) }); err != nil {
+		return err
+	}
+	if len(st.Degraded()) > 0 {
+		return &exitError{code: exitDegraded}
+	}
+	return nil
+}
+
+// watchStatus ends with the exit status of what it showed last.
+func (c *cli) watchStatus(ctx context.Context) error {
+	wake := changes(ctx, c.client(), func(api.Event) bool { return true })
+	for {
+		if c.output != "json" && c.output != "yaml" && isTerminal(c.out) {
+			fmt.Fprint(c.out, "\x1b[H\x1b[2J")
+		}
+		last := c.status(context.WithoutCancel(ctx))
+		if exit, ok := errors.AsType[*exitError](last); last != nil && (!ok || exit.code != exitDegraded) {
+			return last
+		}
+		if !await(ctx, wake, statusInterval) {
+			return last
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fenced/fenced/internal/api"
+)
+
+func (c *cli) printStatus(st api.Status, now time.Time) error {
+	p := c.painter(c.out)
+	fmt.Fprintf(c.out, "fenced %s: %s\n", clean(st.Version), headline(st, p))
+	for _, why := range st.Degraded() {
+		fmt.Fprintf(c.out, "%s %s\n", p.paint(yellow, "degraded:"), clean(why))
+	}
+	for _, t := range []struct {
+		title string
+		table *table
+	}{
+		{"CLUSTERS", clusterTable(st)},
+		{"CHECKS", c.checkTable(st)},
+		{"DEVIATING", c.targetTable(st, now)},
+		{"RUNS", c.runTable(st, now)},
+	} {
+		if err := t.table.write(c.out, p, t.title); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func headline(st api.Status, p painter) string {
+	switch {
+	case st.Paused:
+		return p.paint(yellow, "paused")
+	case !st.Armed:
+		return p.paint(yellow, "not armed")
+	}
+	return p.paint(green, "armed")
+}
+
+func clusterTable(st api.Status) *table {
+	t := newTable("CLUSTER", "MODE", "OWNER", "EPOCH", "VIEW AGE", "NODES", "DEVIATING")
+	for _, k := range st.Clusters {
+		t.add(k.Name, k.Mode, yesNo(k.Owner), k.Epoch, span(time.Duration(k.ViewAgeSeconds*float64(time.Second))), k.Nodes, len(k.Deviating))
+	}
+	return t
+}
+
+// checkTable is shown with -o wide; without it degraded checks have their line
+// at the top.
+func (c *cli) checkTable(st api.Status) *table {
+	t := newTable("CLUSTER", "KIND", "CHECK", "STATE", "HEALTHY", "EXPECTED", "ALLOWED", "ROOM")
+	if c.output != "wide" {
+		return t
+	}
+	for _, k := range st.Clusters {
+		for _, check := range k.Checks {
+			t.add(k.Name, check.Kind, check.Namespace+"/"+check.Name, orDash(check.State), check.Healthy, check.Expected,
+				yesNo(check.Allowed), check.RemediationsAllowed)
+		}
+	}
+	return t
+}
+
+func (c *cli) targetTable(st api.Status, now time.Time) *table {
+	if c.output == "wide" {
+		t := newTable("CLUSTER", "NODE", "MACHINE", "VERDICT", "REASON", "FOR", "MESSAGE")
+		for _, k := range st.Clusters {
+			for _, d := range k.Deviating {
+				t.add(k.Name, orDash(d.Node), orDash(d.Machine), verdict(d.Verdict), d.Reason, age(d.Since, now), d.Message)
+			}
+		}
+		return t
+	}
+	t := newTable("CLUSTER", "NODE", "VERDICT", "REASON", "FOR")
+	for _, k := range st.Clusters {
+		for _, d := range k.Deviating {
+			name := d.Node
+			if name == "" {
+				name = d.Machine
+			}
+			t.add(k.Name, name, verdict(d.Verdict), d.Reason, age(d.Since, now))
+		}
+	}
+	return t
+}
+
+func (c *cli) runTable(st api.Status, now time.Time) *table {
+	t := newTable("RUN", "CLUSTER", "NODE", "STEP", "ATTEMPT", "AGE", "LEFT", "REASON")
+	if c.output == "wide" {
+		t.head = append(t.head, "MACHINE", "NOTE")
+	}
+	for _, r := range st.Runs {
+		left := "-"
+		if !r.Deadline.IsZero() {
+			left = span(r.Deadline.Sub(now))
+		}
+		row := []any{r.ID, r.Cluster, r.Node, stepCell(r.Step), r.Attempt, age(r.Started, now), left, orDash(r.Reason)}
+		if c.output == "wide" {
+			row = append(row, orDash(r.Machine), orDash(r.Note))
+		}
+		t.add(row...)
+	}
+	return t
+}
+
+func stepCell(step string) cell {
+	if n := api.StepNumber(step); n > 0 {
+		return cell{text: fmt.Sprintf("%d/6 %s", n, step), color: yellow}
+	}
+	return cell{text: step, color: red}
+}
+
+func verdict(v string) cell {
+	if v == "Unhealthy" {
+		return cell{text: v, color: red}
+	}
+	return cell{text: v, color: yellow}
+}
+
+func age(since, now time.Time) string {
+	if since.IsZero() {
+		return "-"
+	}
+	return span(now.Sub(since))
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}

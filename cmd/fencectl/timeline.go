@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/fenced/fenced/internal/api"
+	"github.com/spf13/cobra"
+)
+
+func newTimelineCommand(c *cli) *cobra.Command {
+	return &cobra.Command{
+		Use:   "timeline NODE|RUN",
+		Short: "show the runs of a node, or one run, step by step",
+		Args:  wants("NODE|RUN"),
+		RunE:  func(cmd *cobra.Command, args []string) error { return c.timeline(cmd.Context(), args[0]) },
+	}
+}
+
+// timeline takes the name for a run's and, when there is no such run, for a
+// node's.
+func (c *cli) timeline(ctx context.Context, name string) error {
+	client := c.client()
+	rep, err := client.Run(ctx, name)
+	if e, ok := errors.AsType[*api.Error](err); ok && e.Status == http.StatusNotFound {
+		rep, err = client.NodeTimeline(ctx, c.cluster, name)
+	}
+	if err != nil {
+		return failed("read the timeline of "+name, err)
+	}
+	return c.print(rep.Body, func() error {
+		if len(rep.Value.Runs) == 0 {
+			_, err := fmt.Fprintf(c.out, "no run of %s\n", clean(name))
+			return err
+		}
+		for i, r := range rep.Value.Runs {
+			if i > 0 {
+				fmt.Fprintln(c.out)
+			}
+			if err := c.printRun(r, time.Now()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (c *cli) printRun(r api.RunRecord, now time.Time) error {
+	p := c.painter(c.out)
+	fmt.Fprintf(c.out, "run %s: %s in %s", clean(r.ID), clean(r.Node), clean(r.Cluster))
+	if r.Machine != "" {
+		fmt.Fprintf(c.out, " (%s)", clean(r.Machine))
+	}
+	fmt.Fprintf(c.out, "\n  trigger: %s\n", clean(r.Trigger))
+	if r.Actor != "" {
+		fmt.Fprintf(c.out, "  ordered by %s\n", clean(r.Actor))
+	}
+	end := r.Ended
+	if end.IsZero() {
+		end = now
+	}
+	reason := ""
+	if r.Reason != "" {
+		reason = " (" + clean(r.Reason) + ")"
+	}
+	result := p.paint(resultColor(r.Result), clean(r.Result))
+	fmt.Fprintf(c.out, "  result: %s%s, started %s, took %s%s\n", result, reason, clock(r.Started), span(end.Sub(r.Started)), note(r.Note))
+	t := newTable("  STEP", "ATTEMPT", "STARTED", "TOOK", "NOTE")
+	for _, s := range r.Steps {
+		end := s.Ended
+		if end.IsZero() {
+			end = now
+		}
+		t.add(fmt.Sprintf("  %d/6 %s", api.StepNumber(s.Step), s.Step), s.Attempt, clock(s.Started), span(end.Sub(s.Started)), s.Note)
+	}
+	return t.write(c.out, p, "")
+}
+
+func resultColor(result string) color {
+	switch result {
+	case api.ResultDone, api.ResultReprovisioned:
+		return green
+	case api.ResultHeld:
+		return red
+	}
+	return yellow
+}

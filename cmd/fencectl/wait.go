@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fenced/fenced/internal/api"
+	"github.com/spf13/cobra"
+)
+
+// reasonOperatorOff is why a run is Held after `fence --off-only`.
+const reasonOperatorOff = "OperatorOff"
+
+// heldGrace is how long a Held run is given to take up an unfence order.
+const heldGrace = 30 * time.Second
+
+// waiting is the flags of a verb that can wait for its run.
+type waiting struct {
+	wait    bool
+	timeout time.Duration
+}
+
+func (w *waiting) flags(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&w.wait, "wait", false, "show the six steps as they happen, until the run ends")
+	cmd.Flags().DurationVar(&w.timeout, "timeout", 0, "stop waiting after this time (exit 6); the run goes on")
+}
+
+func (w *waiting) check() error {
+	if w.timeout < 0 || w.timeout > 0 && !w.wait {
+		return usageError(errors.New("--timeout is a time to --wait"), "--wait --timeout 10m")
+	}
+	return nil
+}
+
+// accepted shows an order's result and, if asked, waits for the run.
+func (c *cli) accepted(ctx context.Context, w waiting, rep api.Reply[api.OrderResult], g *goal) error {
+	if !w.wait || rep.Value.Run == "" {
+		return c.print(rep.Body, func() error { return c.printResult(rep.Value) })
+	}
+	quiet := c.output != "table" // only the body of the ended run
+	if !quiet {
+		if err := c.printResult(rep.Value); err != nil {
+			return err
+		}
+	}
+	if w.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, w.timeout)
+		defer cancel()
+	}
+	screen := c.newLive()
+	end, err := c.follow(ctx, rep.Value.Run, func(r api.RunRecord) bool {
+		if !quiet {
+			screen.show(r, time.Now())
+		}
+		return g.over(r, time.Now())
+	})
+	if err != nil {
+		return err
+	}
+	run := end.Value.Runs[0]
+	if err := c.print(end.Body, func() error { return c.printEnd(run) }); err != nil {
+		return err
+	}
+	return g.exit(run)
+}
+
+func (c *cli) printResult(r api.OrderResult) error {
+	line := r.Message
+	if r.Run != "" {
+		line += " (run " + r.Run + ")"
+	}
+	if r.Joined {
+		line += ", joining what is under way"
+	}
+	_, err := fmt.Fprintln(c.out, clean(line))
+	return err
+}
+
+func (c *cli) printEnd(r api.RunRecord) error {
+	line := fmt.Sprintf("%s: %s", r.Node, r.Result)
+	if r.Reason != "" {
+		line += " (" + r.Reason + ")"
+	}
+	if !r.Ended.IsZero() {
+		line += " after " + span(r.Ended.Sub(r.Started))
+	}
+	_, err := fmt.Fprintln(c.out, clean(line)+note(r.Note))
+	return err
+}
+
+// goal is what an order wants of its run.
+type goal struct {
+	offOnly bool // Held with the host off
+	unfence bool // an abort is as good as Done
+
+	// held is the run as it was first seen after an unfence, while it is still
+	// Held from before.
+	held  *api.RunRecord
+	since time.Time
+}
+
+// over says whether nothing more is to be waited for.
+func (g *goal) over(r api.RunRecord, now time.Time) bool {
+	switch r.Result {
+	case api.ResultRunning:
+		return false
+	case api.ResultHeld:
+		if !g.unfence {
+			return true
+		}
+		if g.held == nil {
+			g.held, g.since = &r, now
+		}
+		before := len(g.held.Steps) == len(r.Steps)
+		return !before || now.Sub(g.since) > heldGrace
+	}
+	return true
+}
+
+// exit gives the exit status of a run that is over.
+func (g *goal) exit(r api.RunRecord) error {
+	switch {
+	case r.Result == api.ResultHeld && g.offOnly && r.Reason == reasonOperatorOff:
+		return nil
+	case r.Result == api.ResultHeld:
+		return &exitError{code: exitFailure, err: fmt.Errorf("run %s is held (%s): %s", r.ID, r.Reason, r.Note),
+			hint: []string{"fencectl explain " + r.Node, "fencectl timeline " + r.ID}}
+	case r.Result == api.ResultAborted && !g.unfence:
+		return &exitError{code: exitRefused, err: fmt.Errorf("run %s was aborted (%s): %s", r.ID, r.Reason, r.Note),
+			hint: []string{"fencectl explain " + r.Node}}
+	}
+	return nil
+}
