@@ -148,7 +148,7 @@ func (d *fenced) run(ctx context.Context) error {
 		g.Go(func() error { return c.Run(ctx) })
 	}
 	g.Go(func() error { return d.engine.Run(ctx, d.notify.beat) })
-	server := api.NewServer(control{engine: d.engine, events: d.events, version: version}, apiRoles(d.cfg), d.log)
+	server := api.NewServer(control{engine: d.engine, events: d.events, version: version}, apiRoles(d.cfg), zap.NewStdLog(d.log.Named("control")))
 	g.Go(func() error { return server.Serve(ctx, d.control) })
 	if d.scrape != nil {
 		g.Go(func() error { return d.metrics.serve(ctx, d.scrape) })
