@@ -153,6 +153,7 @@ func (e *Engine) Run(ctx context.Context, beat func()) error {
 		}
 		g.Go(func() error { return c.decideLoop(ctx) })
 	}
+	g.Go(func() error { return e.prune(ctx) })
 	return g.Wait()
 }
 

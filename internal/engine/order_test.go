@@ -11,6 +11,7 @@ import (
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/state"
 )
 
 var byHand = engine.Order{Cluster: "c", Node: "n-1", Actor: "ada (uid 1000)", Reason: "smoke"}
@@ -104,5 +105,34 @@ func TestArmingAnObservingClusterActsAndDisarmingStops(t *testing.T) {
 		require.Len(t, e.Runs("c"), 1)
 		require.NoError(t, e.Arm(t.Context(), byHand, false))
 		stop()
+	})
+}
+
+// What has ended is forgotten in time; the backup goes a week after its run. // I21
+func TestOldRunsAndBackupsArePruned(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(10 * time.Minute)
+		r := only(t, e)
+		require.Equal(t, remediate.Done, r.Step)
+		stop()
+		left := func(after time.Duration) (backups, runs int) {
+			time.Sleep(after)
+			e, _, stop := start(t, w, store, nil)
+			time.Sleep(time.Second)
+			stop()
+			saved, err := state.Backups(t.Context(), store, r.ID)
+			require.NoError(t, err)
+			stored, err := state.LoadRuns(t.Context(), store)
+			require.NoError(t, err)
+			require.Len(t, e.Runs("c"), len(stored))
+			return len(saved), len(stored)
+		}
+		backups, runs := left(6 * 24 * time.Hour)
+		assert.Equal(t, []int{1, 1}, []int{backups, runs}, "kept for seven days")
+		backups, runs = left(2 * 24 * time.Hour)
+		assert.Equal(t, []int{0, 1}, []int{backups, runs}, "the run is history for ninety")
+		backups, runs = left(90 * 24 * time.Hour)
+		assert.Equal(t, []int{0, 0}, []int{backups, runs})
 	})
 }
