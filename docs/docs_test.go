@@ -77,6 +77,19 @@ func TestNamedTestsExist(t *testing.T) {
 	require.Greater(t, named, 50, "the names of tests were not found")
 }
 
+// TestNamedCasesExist: each row of the decision table is backed by its cases.
+func TestNamedCasesExist(t *testing.T) {
+	row := regexp.MustCompile("(?m)^\\|.*\\|([^|]*)\\|$")
+	named := 0
+	for _, m := range row.FindAllStringSubmatch(documents(t)["policy.md"], -1) {
+		for _, name := range regexp.MustCompile("`([a-z0-9]+-[a-z0-9-]+)`").FindAllStringSubmatch(m[1], -1) {
+			named++
+			assert.FileExists(t, "../internal/policy/testdata/"+name[1]+".txtar")
+		}
+	}
+	require.Greater(t, named, 50, "the names of cases were not found")
+}
+
 // TestEveryInvariantHasARow: each is guarded, or says which issue will.
 func TestEveryInvariantHasARow(t *testing.T) {
 	text := documents(t)["safety.md"]
