@@ -12,6 +12,7 @@ const (
 	beatEvery  = time.Second
 	probeRetry = 30 * time.Second // after a probe that a gate refused
 	probeFresh = 2 * time.Second  // age of the probe a run starts on // I4
+	rerunAfter = 10 * time.Second // between two runs on one target, whatever the guards say
 )
 
 // decideLoop is the one deciding goroutine of a cluster. It runs when the view
@@ -25,6 +26,7 @@ func (c *cluster) decideLoop(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
+			c.forget(nil) // ends the sessions of probes
 			return nil
 		case <-beat.C:
 			c.e.beat()
@@ -125,28 +127,18 @@ func (c *cluster) consider(ctx context.Context, check *policy.CheckReport, t *po
 		c.refuse(a, g)
 		return g.Until
 	}
-	if a.draft.Strategy == remediate.DeleteMachine {
-		c.begin(ctx, a.draft, nil)
-		return time.Time{}
+	if again := c.lastEnded(a).Add(rerunAfter); now.Before(again) {
+		return again
 	}
-	c.mu.Lock()
-	p := c.probes[a.key]
-	if p == nil || !p.running && now.Sub(p.at) > probeRetry {
-		p = &probe{running: true}
-		c.probes[a.key] = p
-		c.mu.Unlock()
-		c.spawn(func(ctx context.Context) { c.runProbe(ctx, a) })
-		return time.Time{}
-	}
-	c.mu.Unlock()
-	if p.running {
-		return time.Time{}
+	p := c.probed(a, now)
+	if p == nil {
+		return time.Time{} // it wakes the loop when it is done
 	}
 	g, refused := firstFailing(policy.Guards(c.e.opt.Guards, c.facts(a, p, now), now))
 	switch {
 	case refused:
 		c.refuse(a, g)
-		return earliest(g.Until, p.at.Add(probeRetry+time.Millisecond))
+		return earliest(g.Until, p.retryAt())
 	case now.Sub(p.at) > probeFresh:
 		c.dropProbe(a.key)
 		c.wake() // probe again at once
@@ -157,6 +149,45 @@ func (c *cluster) consider(ctx context.Context, check *policy.CheckReport, t *po
 	c.dropProbe(a.key)
 	c.begin(ctx, p.draft, s)
 	return time.Time{}
+}
+
+// probed gives the finished probe of a candidate. When there is none, or it is
+// due again, it starts one and gives nil.
+func (c *cluster) probed(a applicant, now time.Time) *probe {
+	c.mu.Lock()
+	p := c.probes[a.key]
+	if p != nil && (p.running || now.Before(p.retryAt())) {
+		c.mu.Unlock()
+		if p.running {
+			return nil
+		}
+		return p
+	}
+	next := &probe{running: true}
+	if p != nil {
+		next.lease = p.lease
+	}
+	c.probes[a.key] = next
+	c.mu.Unlock()
+	if p != nil {
+		c.endProbe(p)
+	}
+	c.spawn(func(ctx context.Context) { c.runProbe(ctx, a) })
+	return nil
+}
+
+// lastEnded is when the newest run on this target ended: one that was dropped
+// at once must not be begun again at once.
+func (c *cluster) lastEnded(a applicant) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var last time.Time
+	for _, r := range c.runs {
+		if !r.Open() && sameTarget(r.Target, a.draft.Target) {
+			last = later(last, r.Ended)
+		}
+	}
+	return last
 }
 
 // begin starts a run; one that cannot be started was told of and is asked for

@@ -17,6 +17,7 @@ type PowerTiming struct {
 const (
 	SendTimeout  = 10 * time.Second // one command
 	closeTimeout = 2 * time.Second  // ending a session
+	accountPause = 5 * time.Minute  // after a BMC refused the account
 	proofMaxAge  = 5 * time.Second  // I1
 )
 
@@ -29,6 +30,10 @@ type session struct {
 	timing   PowerTiming
 	proof    bmc.Proof
 	accepted bool
+	// barred is until when the BMC is not asked, because it refused the account
+	// with refusal: asking again would lock it.
+	barred  time.Time
+	refusal error
 }
 
 func newSession(h bmc.Host, p bmc.Power, t PowerTiming) *session {
@@ -38,6 +43,9 @@ func newSession(h bmc.Host, p bmc.Power, t PowerTiming) *session {
 // read asks for the power state. A failed read is an Unknown reading, which
 // voids the proof like any other that is not Off.
 func (s *session) read(ctx context.Context) (bmc.Reading, error) {
+	if time.Now().Before(s.barred) {
+		return bmc.Reading{At: time.Now()}, s.refusal // the proof was voided when it was refused
+	}
 	ctx, cancel := context.WithTimeout(ctx, s.timing.ReadTimeout)
 	defer cancel()
 	r, err := s.power.Read(ctx)
@@ -45,7 +53,15 @@ func (s *session) read(ctx context.Context) (bmc.Reading, error) {
 		r = bmc.Reading{At: time.Now()}
 	}
 	s.proof = s.proof.Add(r)
+	if accountRefused(err) {
+		s.barred, s.refusal = time.Now().Add(accountPause), err
+	}
 	return r, err
+}
+
+func accountRefused(err error) bool {
+	k := bmc.KindOf(err)
+	return k == bmc.KindAuth || k == bmc.KindPrivilege
 }
 
 // send gives a command. Readings from before it prove nothing about it.

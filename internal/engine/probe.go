@@ -20,6 +20,7 @@ type probe struct {
 
 	hostError  policy.Reason
 	hostDetail string
+	barred     bool // the BMC refused the account; asking again soon would lock it
 	identity   policy.IdentityFact
 	contested  string
 	powerOwner string
@@ -36,6 +37,10 @@ func (c *cluster) runProbe(ctx context.Context, a applicant) {
 	}
 	c.mu.Unlock()
 	p := c.look1(ctx, a.draft, before)
+	if ctx.Err() != nil && p.session != nil { // the daemon stops: nobody will take it
+		p.session.close(ctx)
+		return
+	}
 	c.mu.Lock()
 	c.probes[a.key] = p
 	c.mu.Unlock()
@@ -47,27 +52,14 @@ func (c *cluster) runProbe(ctx context.Context, a applicant) {
 func (c *cluster) look1(ctx context.Context, draft remediate.Run, before remediate.Lease) *probe {
 	p := &probe{draft: draft}
 	defer func() { p.at = time.Now() }()
-	h, err := c.host(ctx, draft.Target)
-	if err != nil {
-		p.refuseHost(err)
-		return p
+	if draft.Strategy == remediate.PowerCycle {
+		if err := c.look1Power(ctx, p); err != nil {
+			p.hostError, p.hostDetail = hostReason(err), err.Error()
+			p.barred = accountRefused(err)
+			return p
+		}
 	}
-	p.draft.Target.Host, p.draft.Target.Address = h.Name, h.Endpoint.String()
-	pw, err := c.e.opt.Open(h)
-	if err != nil {
-		p.refuseHost(err)
-		return p
-	}
-	p.session = newSession(h, pw, c.e.opt.Power)
-	r, err := p.session.read(ctx)
-	if err != nil {
-		p.refuseHost(err)
-		return p
-	}
-	p.identity = policy.IdentityFact{Mode: h.IdentityMode, BMC: r.Identity.UUID, Node: draft.Target.SystemUUID,
-		Verdict: verdict(identify(h, r.Identity, draft.Target.SystemUUID, c.pin(ctx, h), draft.Manual != nil))}
-
-	fresh := c.opt.Kube.Look(ctx, draft, nil)
+	fresh := c.opt.Kube.Look(ctx, p.draft, nil)
 	p.lease = fresh.Seen.Lease
 	p.powerOwner = fresh.Seen.PowerForbidden
 	switch fresh.Seen.Contested {
@@ -81,6 +73,36 @@ func (c *cluster) look1(ctx context.Context, draft remediate.Run, before remedia
 	}
 	p.nodeAlive = nodeAlive(fresh.Node, fresh.Seen.Lease, before)
 	return p
+}
+
+// look1Power finds the host, opens its BMC and compares identities.
+func (c *cluster) look1Power(ctx context.Context, p *probe) error {
+	h, err := c.host(ctx, p.draft.Target)
+	if err != nil {
+		return err
+	}
+	p.draft.Target.Host, p.draft.Target.Address = h.Name, h.Endpoint.String()
+	pw, err := c.e.opt.Open(h)
+	if err != nil {
+		return err
+	}
+	p.session = newSession(h, pw, c.e.opt.Power)
+	r, err := p.session.read(ctx)
+	if err != nil {
+		return err
+	}
+	t := p.draft.Target
+	p.identity = policy.IdentityFact{Mode: h.IdentityMode, BMC: r.Identity.UUID, Node: t.SystemUUID,
+		Verdict: verdict(identify(h, r.Identity, t.SystemUUID, c.pin(ctx, h), p.draft.Manual != nil))}
+	return nil
+}
+
+// retryAt is when a refused probe is made again.
+func (p *probe) retryAt() time.Time {
+	if p.barred {
+		return p.at.Add(accountPause)
+	}
+	return p.at.Add(probeRetry)
 }
 
 // nodeAlive says whether a Node whose Ready is Unknown still has a moving
@@ -99,10 +121,6 @@ func nodeAlive(n *policy.Node, l, before remediate.Lease) bool {
 	return false
 }
 
-func (p *probe) refuseHost(err error) {
-	p.hostError, p.hostDetail = hostReason(err), err.Error()
-}
-
 func verdict(a remediate.Answer) policy.IdentityVerdict {
 	switch a {
 	case remediate.Yes:
@@ -119,14 +137,20 @@ func (c *cluster) dropProbe(key string) {
 	p := c.probes[key]
 	delete(c.probes, key)
 	c.mu.Unlock()
-	if p != nil && p.session != nil {
-		s := p.session
+	if p != nil {
+		c.endProbe(p)
+	}
+}
+
+// endProbe ends the session of a probe that nobody can reach any more.
+func (c *cluster) endProbe(p *probe) {
+	if s := p.session; s != nil {
 		p.session = nil
 		c.spawn(s.close)
 	}
 }
 
-// reasonOf turns a BMC's error into a reason code.
+// hostReason is the reason code of a host that cannot be used.
 func hostReason(err error) policy.Reason {
 	if r, ok := asRefusal(err); ok {
 		return r.Reason

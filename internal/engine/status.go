@@ -92,7 +92,7 @@ func (c *cluster) unprobed(ctx context.Context, draft remediate.Run) *probe {
 	p := &probe{draft: draft}
 	h, err := c.host(ctx, draft.Target)
 	if err != nil {
-		p.refuseHost(err)
+		p.hostError, p.hostDetail = hostReason(err), err.Error()
 		return p
 	}
 	p.draft.Target.Host = h.Name
