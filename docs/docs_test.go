@@ -79,7 +79,7 @@ func TestNamedTestsExist(t *testing.T) {
 
 // TestNamedCasesExist: each row of the decision table is backed by its cases.
 func TestNamedCasesExist(t *testing.T) {
-	row := regexp.MustCompile("(?m)^\\|.*\\|([^|]*)\\|$")
+	row := regexp.MustCompile(`(?m)^\|.*\|([^|]*)\|$`)
 	named := 0
 	for _, m := range row.FindAllStringSubmatch(documents(t)["policy.md"], -1) {
 		for _, name := range regexp.MustCompile("`([a-z0-9]+-[a-z0-9-]+)`").FindAllStringSubmatch(m[1], -1) {

@@ -26,6 +26,14 @@ func TestUnitIsConfined(t *testing.T) {
 	output(t, "systemd-analyze", "security", "--offline=true", "--threshold="+maxExposure, "--no-pager", "systemd/fenced.service")
 }
 
+// TestUnitLetsTheDaemonKnowItsHost: without netlink the daemon cannot list its
+// own addresses, and the guard against fencing itself is half blind. // I13
+func TestUnitLetsTheDaemonKnowItsHost(t *testing.T) {
+	unit, err := os.ReadFile("systemd/fenced.service")
+	require.NoError(t, err)
+	require.Regexp(t, `(?m)^RestrictAddressFamilies=.*\bAF_NETLINK\b`, string(unit))
+}
+
 // TestSysusersAndTmpfiles: the files that rpm does not run on every host say
 // the same as the package does.
 func TestSysusersAndTmpfiles(t *testing.T) {
