@@ -76,7 +76,7 @@ func newRoot(c *cli) *cobra.Command {
 	root.AddCommand(
 		newStatusCommand(c), newExplainCommand(c), newTimelineCommand(c), newHistoryCommand(c),
 		newFenceCommand(c), newUnfenceCommand(c), newPauseCommand(c), newResumeCommand(c),
-		newArmCommand(c), newDisarmCommand(c), newSimulateCommand(), newVersionCommand(c),
+		newArmCommand(c), newDisarmCommand(c), newSimulateCommand(c), newVersionCommand(c),
 	)
 	root.InitDefaultCompletionCmd()
 	wrongArgsAreUsage(root)

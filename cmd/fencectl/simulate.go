@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -26,50 +27,41 @@ when the input could not be read at all.`
 type simulateOptions struct {
 	objects []string
 	at      string
-	output  string
 }
 
-func newSimulateCommand() *cobra.Command {
+func newSimulateCommand(c *cli) *cobra.Command {
 	var o simulateOptions
 	cmd := &cobra.Command{
 		Use:   "simulate --objects FILE",
-		Short: "Judge saved Kubernetes objects, offline",
+		Short: "judge saved Kubernetes objects, offline",
 		Long:  simulateLong,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usageError(fmt.Errorf("simulate takes no argument %q", args[0]), "fencectl simulate --objects "+args[0])
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return simulate(cmd, o)
-		},
+		Args:  wants(),
+		RunE:  func(*cobra.Command, []string) error { return c.simulate(o) },
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVar(&o.objects, "objects", nil, "file of YAML or JSON objects, - for standard input; may be repeated")
 	flags.StringVar(&o.at, "at", "", "the time to judge at, RFC 3339 (default: now)")
-	flags.StringVarP(&o.output, "output", "o", "table", "table or json")
 	return cmd
 }
 
-func simulate(cmd *cobra.Command, o simulateOptions) error {
+func (c *cli) simulate(o simulateOptions) error {
 	at, err := o.check()
 	if err != nil {
 		return err
 	}
 	var objects manifest.Objects
 	for _, name := range o.objects {
-		if err := readObjects(&objects, name, cmd.InOrStdin()); err != nil {
-			return &exitError{code: exitFailure, err: err}
+		if err := readObjects(&objects, name, c.in); err != nil {
+			return err
 		}
 	}
 	report := policy.Decide(objects.Snapshot(), at)
-	print := printReport
-	if o.output == "json" {
-		print = printReportJSON
+	body, err := json.MarshalIndent(report, "", "  ")
+	if err != nil {
+		return fmt.Errorf("print the report: %w", err)
 	}
-	if err := print(cmd.OutOrStdout(), &report); err != nil {
-		return &exitError{code: exitFailure, err: fmt.Errorf("print the report: %w", err)}
+	if err := c.print(append(body, '\n'), func() error { return c.printReport(&report) }); err != nil {
+		return fmt.Errorf("print the report: %w", err)
 	}
 	if report.Acts() {
 		return &exitError{code: exitDegraded}
@@ -80,17 +72,14 @@ func simulate(cmd *cobra.Command, o simulateOptions) error {
 // check refuses a wrong command line; it gives the one sampled now.
 func (o *simulateOptions) check() (time.Time, error) {
 	if len(o.objects) == 0 {
-		return time.Time{}, usageError(errors.New("no objects to judge"), "fencectl simulate --objects FILE")
-	}
-	if o.output != "table" && o.output != "json" {
-		return time.Time{}, usageError(fmt.Errorf("unknown output %q", o.output), "use -o table or -o json")
+		return time.Time{}, usageError(errors.New("simulate: no objects to judge"), "fencectl simulate --objects FILE")
 	}
 	if o.at == "" {
 		return time.Now(), nil
 	}
 	at, err := time.Parse(time.RFC3339, o.at)
 	if err != nil {
-		return time.Time{}, usageError(fmt.Errorf("--at: %q is not an RFC 3339 time", o.at), "--at 2026-01-31T12:00:00Z")
+		return time.Time{}, usageError(fmt.Errorf("simulate: --at %q is not an RFC 3339 time", o.at), "--at 2026-01-31T12:00:00Z")
 	}
 	return at, nil
 }

@@ -1,114 +1,87 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
-	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
-	"unicode"
 
 	"github.com/fenced/fenced/internal/policy"
 )
 
-func printReportJSON(w io.Writer, r *policy.Report) error {
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	return e.Encode(r)
-}
-
-// printReport prints the same content for people: one block per check.
-func printReport(w io.Writer, r *policy.Report) error {
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "judged at %s\n", r.At.Format(time.RFC3339))
+// printReport prints the report for people: one block per check.
+func (c *cli) printReport(r *policy.Report) error {
+	if _, err := fmt.Fprintf(c.out, "judged at %s\n", clock(r.At)); err != nil {
+		return err
+	}
 	if len(r.Checks) == 0 {
-		fmt.Fprintln(&b, "\nno health check among the objects")
+		fmt.Fprintln(c.out, "\nno health check among the objects")
 	}
 	for i := range r.Checks {
-		printCheck(&b, &r.Checks[i])
+		if err := c.printCheck(&r.Checks[i]); err != nil {
+			return err
+		}
 	}
-	if len(r.Errors) > 0 {
-		fmt.Fprintln(&b, "\nnot judged:")
-	}
+	errors := newTable("OBJECT", "WHY")
 	for _, e := range r.Errors {
-		fmt.Fprintf(&b, "  %s: %s\n", printable(e.Object), printable(e.Message))
+		errors.add(e.Object, e.Message)
 	}
-	_, err := b.WriteTo(w)
-	return err
+	return errors.write(c.out, c.painter(c.out), "not judged:")
 }
 
-func printCheck(b *bytes.Buffer, c *policy.CheckReport) {
-	name := c.Name
-	if c.Namespace != "" {
-		name = c.Namespace + "/" + c.Name
+func (c *cli) printCheck(r *policy.CheckReport) error {
+	name := r.Name
+	if r.Namespace != "" {
+		name = r.Namespace + "/" + r.Name
 	}
-	fmt.Fprintf(b, "\n%s %s (%s): %s\n", printable(c.Kind), printable(name), printable(c.APIVersion), c.State)
-	if c.Message != "" {
-		fmt.Fprintf(b, "  %s\n", printable(c.Message))
+	title := fmt.Sprintf("%s %s (%s): %s", r.Kind, name, r.APIVersion, r.State)
+	if r.Message != "" {
+		title += ", " + r.Message
 	}
-	if c.State != policy.StateActive {
-		return
+	if _, err := fmt.Fprintf(c.out, "\n%s\n", clean(title)); err != nil {
+		return err
 	}
-	fmt.Fprintf(b, "  healthy %d of %d, limit %s (%d), remediation %s, %d more allowed%s\n",
-		c.Healthy, c.Expected, printable(c.Limit), c.MaxUnhealthy, openOrClosed(c.Allowed), c.RemediationsAllowed, again(c.RecheckAfterSeconds))
-	if len(c.Targets) == 0 {
-		return
+	if r.State != policy.StateActive {
+		return nil
 	}
-	// tabwriter writes to a buffer here and cannot fail.
-	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "  MACHINE\tNODE\tVERDICT\tREASON\tACTION\tREFUSED BY\tLOOK AGAIN\tMESSAGE")
-	for i := range c.Targets {
-		fmt.Fprintln(t, "  "+targetRow(&c.Targets[i]))
+	gate := "stopped"
+	if r.Allowed {
+		gate = "allowed"
 	}
-	_ = t.Flush()
+	_, err := fmt.Fprintf(c.out, "healthy %d of %d, limit %s (%d): remediation %s, room for %d more%s\n", r.Healthy, r.Expected,
+		clean(r.Limit), r.MaxUnhealthy, gate, r.RemediationsAllowed, lookAgain(r.RecheckAfterSeconds, ", look again in "))
+	if err != nil {
+		return err
+	}
+	targets := newTable("MACHINE", "NODE", "VERDICT", "REASON", "ACTION", "REFUSED BY", "LOOK AGAIN", "MESSAGE")
+	for i := range r.Targets {
+		t := &r.Targets[i]
+		refusals := make([]string, len(t.Refusals))
+		for j, reason := range t.Refusals {
+			refusals[j] = string(reason)
+		}
+		targets.add(t.Machine, orDash(t.Node), verdictCell(t), orDash(string(t.Reason)), t.Action,
+			orDash(strings.Join(refusals, ",")), orDash(lookAgain(t.RecheckAfterSeconds, "")), orDash(t.Message))
+	}
+	return targets.write(c.out, c.painter(c.out), "")
 }
 
-func targetRow(t *policy.TargetReport) string {
-	refusals := make([]string, len(t.Refusals))
-	for i, r := range t.Refusals {
-		refusals[i] = string(r)
+func verdictCell(t *policy.TargetReport) cell {
+	c := cell{text: string(t.Verdict)}
+	switch t.Verdict {
+	case policy.Healthy:
+		c.color = green
+	case policy.Unhealthy:
+		c.color = red
+	case policy.Pending, policy.Indeterminate:
+		c.color = yellow
 	}
-	again := ""
-	if t.RecheckAfterSeconds > 0 {
-		again = (time.Duration(t.RecheckAfterSeconds) * time.Second).String()
-	}
-	row := []string{t.Machine, t.Node, string(t.Verdict), string(t.Reason), string(t.Action), strings.Join(refusals, ","), again, t.Message}
-	for i, cell := range row {
-		row[i] = dash(printable(cell))
-	}
-	return strings.Join(row, "\t")
+	return c
 }
 
-func openOrClosed(allowed bool) string {
-	if allowed {
-		return "allowed"
-	}
-	return "stopped"
-}
-
-func again(seconds int) string {
+// lookAgain is empty when no clock runs.
+func lookAgain(seconds int, before string) string {
 	if seconds == 0 {
 		return ""
 	}
-	return fmt.Sprintf(", look again in %s", time.Duration(seconds)*time.Second)
-}
-
-func dash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
-}
-
-// printable keeps what came from a file from steering the terminal.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return '?'
-	}, s)
+	return before + (time.Duration(seconds) * time.Second).String()
 }

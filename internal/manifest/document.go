@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strconv"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -149,12 +151,32 @@ func yamlNodes(p part) ([]*yaml.Node, error) {
 		case errors.Is(err, io.EOF):
 			return nodes, nil
 		case err != nil:
-			return nodes, fmt.Errorf("document at line %d: %w", p.line, err)
+			return nodes, p.explain(err)
 		}
 		if len(n.Content) == 1 && n.Content[0].ShortTag() != "!!null" {
 			nodes = append(nodes, n.Content[0])
 		}
 	}
+}
+
+// lineError is what is wrong on one line of an input.
+type lineError struct {
+	line int
+	text string
+}
+
+func (e *lineError) Error() string { return fmt.Sprintf("line %d: %s", e.line, e.text) }
+
+var parserError = regexp.MustCompile(`^yaml: line (\d+): (.*)$`)
+
+// explain makes the line in the parser's error one of the input: the parser
+// counts from the part's first line.
+func (p part) explain(err error) error {
+	if m := parserError.FindStringSubmatch(err.Error()); m != nil {
+		line, _ := strconv.Atoi(m[1]) // digits only
+		return &lineError{p.line - 1 + line, m[2]}
+	}
+	return &lineError{p.line, strings.TrimPrefix(err.Error(), "yaml: ")}
 }
 
 // walker turns YAML nodes into the values that JSON would give. It expands
@@ -167,7 +189,7 @@ type walker struct {
 func (w *walker) value(n *yaml.Node, depth int) (any, error) {
 	w.left--
 	if w.left < 0 || depth > maxDepth {
-		return nil, fmt.Errorf("line %d: nested too deeply, or too many values", n.Line+w.line)
+		return nil, &lineError{n.Line + w.line, "nested too deeply, or too many values"}
 	}
 	switch n.Kind {
 	case yaml.AliasNode:
@@ -193,10 +215,10 @@ func (w *walker) mapping(n *yaml.Node, depth int) (any, error) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		name := n.Content[i]
 		if name.Kind != yaml.ScalarNode {
-			return nil, fmt.Errorf("line %d: a key must be one word", name.Line+w.line)
+			return nil, &lineError{name.Line + w.line, "a key must be one word"}
 		}
 		if _, ok := m[name.Value]; ok {
-			return nil, fmt.Errorf("line %d: key %s occurs twice", name.Line+w.line, name.Value)
+			return nil, &lineError{name.Line + w.line, fmt.Sprintf("key %s occurs twice", name.Value)}
 		}
 		v, err := w.value(n.Content[i+1], depth+1)
 		if err != nil {

@@ -21,7 +21,7 @@ func DecodePolicies(file string, data []byte) ([]policy.Check, error) {
 			f.document(n, p.line-1)
 		}
 		if err != nil {
-			f.errs = append(f.errs, fmt.Errorf("%s: %w", file, err))
+			f.failed(err)
 		}
 	}
 	if err := errors.Join(f.errs...); err != nil {
@@ -42,13 +42,22 @@ func (f *policyFile) fail(line int, format string, args ...any) {
 	f.errs = append(f.errs, fmt.Errorf("%s:%d: %s", f.name, line, fmt.Sprintf(format, args...)))
 }
 
+// failed keeps an error of the parser.
+func (f *policyFile) failed(err error) {
+	if e, ok := errors.AsType[*lineError](err); ok {
+		f.fail(e.line, "%s", e.text)
+		return
+	}
+	f.errs = append(f.errs, fmt.Errorf("%s: %w", f.name, err))
+}
+
 // document reads one object, or each of a list; before is the number of lines
 // that stand before its part of the file.
 func (f *policyFile) document(n *yaml.Node, before int) {
 	w := &walker{left: maxValues, line: before}
 	value, err := w.value(n, 0)
 	if err != nil {
-		f.errs = append(f.errs, fmt.Errorf("%s: %w", f.name, err))
+		f.failed(err)
 		return
 	}
 	fields, ok := value.(map[string]any)
