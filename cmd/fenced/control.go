@@ -82,7 +82,8 @@ func (c control) Explain(ctx context.Context, cluster, node string) (api.Explana
 	rec := api.FromRun(*x.Run)
 	out.Run = &rec
 	if x.Run.Open() {
-		out.Verdict, out.Message = "run "+x.Run.ID+" is open, step "+string(x.Run.Step), x.Run.Note
+		out.Verdict, out.Refused = "run "+x.Run.ID+" is open, step "+string(x.Run.Step), string(policy.UnderRemediation)
+		out.Message = x.Run.Note
 	}
 	if x.Run.Step == remediate.Held { // what keeps the node is why the run is held
 		out.Refused = x.Run.Reason

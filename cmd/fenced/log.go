@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 
@@ -27,6 +28,19 @@ func newLogger(level string) (*zap.Logger, error) {
 	return zap.New(core), nil
 }
 
+// words is the message of an event that needs no sentence.
+func words(e engine.Event) string {
+	switch e.Type {
+	case engine.EventAction:
+		return "action " + string(e.Action)
+	case engine.EventStep:
+		return "step " + string(e.Step)
+	case engine.EventView:
+		return "the view of the cluster is good"
+	}
+	return e.Type
+}
+
 // logEvents is the log as a subscriber of the engine's events. The keys are
 // fixed: operators grep for them.
 func logEvents(log *zap.Logger) func(engine.Event) {
@@ -47,6 +61,6 @@ func logEvents(log *zap.Logger) func(engine.Event) {
 				fields = append(fields, zap.String(f.key, f.value))
 			}
 		}
-		log.Log(level, e.Message, fields...)
+		log.Log(level, cmp.Or(e.Message, words(e)), fields...)
 	}
 }
