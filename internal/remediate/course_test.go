@@ -46,6 +46,8 @@ func TestPowerOn(t *testing.T) {
 		{"given up: On without waiting for pods", PowerOn, 10 * sec, func(r *Run, s *Seen) { abandoned(r, s, Aborted); s.PodsGone = No }, PowerOn, SendOn, "Paused"},
 		{"given up and On: the end", PowerOn, 10 * sec, func(r *Run, s *Seen) { abandoned(r, s, Aborted); on(s) }, Aborted, Nothing, "Paused"},
 		{"given up and On: a human where that is said", PowerOn, 10 * sec, func(r *Run, s *Seen) { abandoned(r, s, Held); on(s) }, Held, Nothing, "Paused"},
+		{"given up, late, and On: the end", PowerOn, 3 * time.Hour, func(r *Run, s *Seen) { abandoned(r, s, Aborted); on(s) }, Aborted, Nothing, "Paused"},
+		{"read On, the Node not read: on to step 4", PowerOn, 10 * sec, func(r *Run, s *Seen) { on(s); noAPI(s) }, AwaitNode, Nothing, ""},
 		{"given up, the Node not read: stays open", PowerOn, time.Hour, func(r *Run, s *Seen) { abandoned(r, s, Aborted); on(s); noAPI(s) }, PowerOn, Nothing, "Paused"},
 		{"given up, the Node still going: stays open", PowerOn, time.Hour, func(r *Run, s *Seen) { abandoned(r, s, Aborted); on(s); s.Node.Deleting = true }, PowerOn, Nothing, "Paused"},
 		{"given up, a finalizer for ever: a human", PowerOn, 2 * time.Hour, func(r *Run, s *Seen) { abandoned(r, s, Aborted); on(s); s.Node.Deleting = true }, Held, Nothing, "NodeFinalizer"},
@@ -99,6 +101,8 @@ func TestRestoreNode(t *testing.T) {
 	play(t, []scene{
 		{"restored and Ready: Done", RestoreNode, sec, nil, Done, Nothing, ""},
 		{"not restored: restored, before Ready", RestoreNode, sec, func(r *Run, s *Seen) { s.Restored, s.Node.Ready = No, No }, RestoreNode, RestoreTargetNode, ""},
+		{"restored before the request is cleared", RestoreNode, sec, func(r *Run, s *Seen) { s.Restored, s.Machine.Requested = No, true }, RestoreNode, RestoreTargetNode, ""},
+		{"registered late: restored all the same", RestoreNode, sec, func(r *Run, s *Seen) { s.Restored, r.OnSeen = No, ago(11*minute) }, RestoreNode, RestoreTargetNode, ""},
 		{"our taint is removed", RestoreNode, sec, func(r *Run, s *Seen) { s.Node.OutOfService = true }, RestoreNode, RestoreTargetNode, ""},
 		{"written again after two seconds", RestoreNode, sec, func(r *Run, s *Seen) { s.Restored = No; r.Intent = Intent{RestoreTargetNode, ago(sec)} }, RestoreNode, Nothing, ""},
 		{"the request is cleared before the end", RestoreNode, sec, func(r *Run, s *Seen) { s.Machine.Requested = true }, RestoreNode, ClearRequest, ""},
@@ -127,10 +131,12 @@ func TestReprovision(t *testing.T) {
 		{"not allowed: a human", Reprovision, sec, func(r *Run, s *Seen) { r.Limits.Reprovision, r.Reason = false, "PowerOnFailed" }, Held, Nothing, "PowerOnFailed"},
 		{"not replaceable: a human", Reprovision, sec, func(r *Run, s *Seen) { s.Machine.Replaceable = No }, Held, Nothing, "AttemptsExhausted"},
 		{"a control plane: a human", Reprovision, sec, func(r *Run, s *Seen) { r.ControlPlane = true }, Held, Nothing, "AttemptsExhausted"},
-		{"no Machine: a human", Reprovision, sec, func(r *Run, s *Seen) { r.Target.Machine = "" }, Held, Nothing, "AttemptsExhausted"},
+		{"no Machine: a human", Reprovision, sec, func(r *Run, s *Seen) { r.Target.Machine, s.Machine = "", Machine{Exists: No} }, Held, Nothing, "AttemptsExhausted"},
 		{"replaceable unknown: waits", Reprovision, sec, func(r *Run, s *Seen) { s.Machine.Replaceable = CannotTell }, Reprovision, Nothing, ""},
 		{"old reads: waits", Reprovision, sec, func(r *Run, s *Seen) { s.At = ago(2*sec + 1) }, Reprovision, Nothing, ""},
 		{"paused: waits", Reprovision, sec, func(r *Run, s *Seen) { s.Paused = true }, Reprovision, Nothing, ""},
+		{"contested: waits", Reprovision, sec, func(r *Run, s *Seen) { s.Contested = Yes }, Reprovision, Nothing, ""},
+		{"no hold: the Machine is deleted", Reprovision, sec, func(r *Run, s *Seen) { metal3(r, s, No) }, Reprovision, DeleteTargetMachine, ""},
 		{"unfenced: back to step 3", Reprovision, sec, func(r *Run, s *Seen) { unfence(r) }, PowerOn, Nothing, ""},
 		{"our hold is released first", Reprovision, sec, func(r *Run, s *Seen) { metal3(r, s, Yes) }, Reprovision, ReleaseHold, ""},
 		{"the Node is Ready after all: restored", Reprovision, sec, func(r *Run, s *Seen) {
@@ -160,6 +166,7 @@ func TestHeld(t *testing.T) {
 		{"not what we never touched", Held, minute, func(r *Run, s *Seen) { off(s); r.Touched = false }, Held, Nothing, "PowerOffFailed"},
 		{"the hold is released first", Held, minute, func(r *Run, s *Seen) { off(s); metal3(r, s, Yes) }, Held, ReleaseHold, "PowerOffFailed"},
 		{"after the isolation: waits", Held, minute, func(r *Run, s *Seen) { off(s); r.Isolated = ago(minute) }, Held, Nothing, "PowerOffFailed"},
+		{"off on purpose: the hold stays", Held, minute, func(r *Run, s *Seen) { off(s); metal3(r, s, Yes); r.LeaveOff = true }, Held, Nothing, "PowerOffFailed"},
 		{"off on purpose: waits", Held, minute, func(r *Run, s *Seen) { off(s); r.LeaveOff = true }, Held, Nothing, "PowerOffFailed"},
 		{"healthy for five minutes: the end", Held, time.Hour, func(r *Run, s *Seen) { healthy(r) }, Aborted, Nothing, "PowerOffFailed"},
 		{"not earlier", Held, time.Hour, func(r *Run, s *Seen) { r.HealthySince = ago(5*minute - 1) }, Held, Nothing, "PowerOffFailed"},
@@ -183,6 +190,7 @@ func TestUnfenceFromHeld(t *testing.T) {
 	r.Isolated, r.LeaveOff, r.OffOnly, r.Reason = ago(minute), true, true, "OperatorOff"
 	got, _, _ := Next(r, s, noon)
 	assert.Equal(t, noon, got.Started, "the whole time starts over")
+	assert.Equal(t, noon, got.OnSeen, "a Node that stands there is no FalseOff")
 	assert.False(t, got.LeaveOff || got.OffOnly || got.Unfence != nil, "the order is carried out once")
 	assert.Equal(t, "u1", got.Target.NodeUID, "the first attempt keeps its Node")
 
@@ -193,7 +201,7 @@ func TestUnfenceFromHeld(t *testing.T) {
 
 func TestNextAttempt(t *testing.T) {
 	r, s := begin(AwaitNode, 11*minute)
-	r.Limits.MaxAttempts, r.Attempt, s.Node = 3, 2, Node{Exists: No}
+	r.Limits.MaxAttempts, r.Attempt, r.FoundOff, s.Node = 3, 2, true, Node{Exists: No}
 	got, _, _ := Next(r, s, noon)
 	assert.Equal(t, 3, got.Attempt)
 	assert.Equal(t, noon.Add(6*minute), got.NotBefore, "the back-off doubles")
@@ -212,6 +220,67 @@ func TestReadyAfterAllHasItsWholeTime(t *testing.T) {
 	assert.Equal(t, "u2", r.NewNodeUID)
 }
 
+func TestReprovisionGivesTheNodeItsWholeTime(t *testing.T) {
+	r, s := begin(Reprovision, sec)
+	r.OnSeen, s.Node = ago(time.Hour), Node{Exists: Yes, UID: "u2", BootID: "b2", SystemUUID: "s", Ready: Yes}
+	r, _, _ = Next(r, s, noon)
+	assert.Equal(t, noon, r.OnSeen)
+}
+
+func TestLaterAttemptAdoptsItsNode(t *testing.T) {
+	r, s := begin(PowerOff, 0)
+	again(&r, &s)
+	s.Node.UID, s.Node.BootID = "u2", "b2"
+	got, action, _ := Next(r, s, noon)
+	assert.Equal(t, SendOff, action)
+	assert.Equal(t, "u2 b2", got.Target.NodeUID+" "+got.Target.BootID)
+
+	s.Node = Node{Exists: No}
+	got, _, _ = Next(r, s, noon)
+	assert.Equal(t, "u1 b1", got.Target.NodeUID+" "+got.Target.BootID, "there is nothing to adopt")
+
+	r, s = begin(PowerOff, sec)
+	on(&s)
+	s.Node.UID = "u2"
+	got, _, _ = Next(r, s, noon)
+	assert.Equal(t, "u1", got.Target.NodeUID, "I2: the first attempt keeps the UID it was decided on")
+}
+
+func TestHeldForgetsWhatWasGivenUp(t *testing.T) {
+	r, s := begin(PowerOn, 6*minute)
+	r.Isolated, r.Abandon, r.AbandonTo, r.Reason = time.Time{}, "Paused", Aborted, "Paused"
+	s.Node = Node{Exists: Yes, UID: "u1"}
+	visits := len(r.Steps)
+	got, _, _ := Next(r, s, noon)
+	assert.Equal(t, Held, got.Step)
+	assert.Empty(t, got.Abandon+string(got.AbandonTo))
+	assert.Contains(t, got.Note, "given up (Paused)")
+	assert.Len(t, got.Steps, visits, "Held is no step")
+
+	s.Node = Node{Exists: No}
+	r.AbandonTo = Held
+	got, _, _ = Next(r, s, noon)
+	assert.Empty(t, got.Abandon+string(got.AbandonTo)+got.Note, "isolated after all: nothing is given up")
+	assert.Equal(t, noon, got.Isolated)
+}
+
+func TestNotesSayWhatWasRead(t *testing.T) {
+	r, s := begin(PowerOff, minute+1)
+	for _, c := range []struct {
+		power bmc.Reading
+		kind  bmc.Kind
+		want  string
+	}{
+		{bmc.Reading{State: bmc.On}, "", "last read: On"},
+		{bmc.Reading{Raw: "PoweringOff"}, "", "last read: Unknown (PoweringOff)"},
+		{bmc.Reading{}, bmc.KindBusy, "last read: failed (Busy)"},
+	} {
+		s.Power, s.PowerError, s.Proof = c.power, c.kind, proof(bmc.Off)
+		got, _, _ := Next(r, s, noon)
+		assert.Contains(t, got.Note, c.want)
+	}
+}
+
 func TestOnReadForgetsTheLease(t *testing.T) {
 	r, s := begin(DeleteNode, sec)
 	on(&s)
@@ -225,6 +294,7 @@ func TestIsolatedIsNotedForTheSteps(t *testing.T) {
 	r, _, _ = Next(r, s, noon)
 	assert.Equal(t, noon, r.Isolated, "the clock of the pods")
 	assert.False(t, r.LeaveOff, "a later attempt that is Held must be powered on")
+	assert.Zero(t, r.Intent, "the interval of a command belongs to one step")
 }
 
 func TestIsolationNotesTheBootThatItEnds(t *testing.T) {

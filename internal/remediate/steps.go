@@ -351,7 +351,7 @@ func reprovision(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 		return finish(r, Aborted, "APIUnreachable", "the Machine could not be deleted in time", now)
 	case !alone && (r.Target.Machine == "" || r.ControlPlane || !r.Limits.Reprovision || m.Replaceable == No):
 		return hold(r, cmp.Or(r.Reason, "AttemptsExhausted"), cmp.Or(m.Why, r.Note, "reprovisioning is not allowed here"), now)
-	case s.Paused, !may, m.Exists != Yes, alone && (s.Justified != Yes || s.Contested != No), now.Sub(s.At) > freshFor:
+	case s.Paused, s.Contested == Yes, !may, m.Exists != Yes, alone && (s.Justified != Yes || s.Contested != No), now.Sub(s.At) > freshFor:
 		return r, Nothing, poll
 	}
 	return command(r, DeleteTargetMachine, resendWrite, now)

@@ -53,6 +53,7 @@ func TestSecondAttempt(t *testing.T) {
 		{"could not begin in time: a human", PowerOff, 61 * sec, func(r *Run, s *Seen) { again(r, s); noAPI(s) }, Held, Nothing, "NotJudged"},
 		{"the time to begin counts from the back-off", PowerOff, 4 * minute, func(r *Run, s *Seen) { again(r, s); noAPI(s); r.NotBefore = ago(59 * sec) }, PowerOff, Nothing, ""},
 		{"unfenced: on, and whatever Node stands there", PowerOff, 0, func(r *Run, s *Seen) { again(r, s); unfence(r) }, PowerOn, Nothing, ""},
+		{"over the whole time, untouched: a human", PowerOff, 0, func(r *Run, s *Seen) { again(r, s); r.Started = ago(2*time.Hour + 1) }, Held, Nothing, "RunTimeout"},
 		{"an abandoned one ends with a human", PowerOff, sec, func(r *Run, s *Seen) { r.Attempt, s.Proof = 2, proof(bmc.Off); s.Paused = true }, PowerOn, Nothing, "Paused"},
 	})
 }
