@@ -1,0 +1,121 @@
+package policy_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/fenced/fenced/internal/policy"
+)
+
+func powerCheck(name string) policy.Check {
+	return policy.Check{
+		Kind: policy.MachineHealthCheckKind, APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: name,
+		Selector: labels.Everything(), StartupTimeout: 10 * time.Minute, Strategy: policy.PowerCycleHosts,
+		Conditions: []policy.UnhealthyCondition{{Type: "Ready", Status: "Unknown", Timeout: time.Minute}},
+	}
+}
+
+// sickWorld is one Machine whose Node has been Unknown for so long.
+func sickWorld(ago time.Duration, checks ...policy.Check) policy.Snapshot {
+	return policy.Snapshot{
+		Checks:   checks,
+		Machines: []policy.Machine{{Namespace: "ns", Name: "m-1", UID: "mu", NodeName: "n-1"}},
+		Nodes: map[string]*policy.Node{"n-1": {Name: "n-1", UID: "nu", Conditions: []policy.Condition{
+			{Type: "Ready", Status: "Unknown", LastTransition: epoch.Add(-ago)}}}},
+	}
+}
+
+func explain(s policy.Snapshot, node string) []policy.Reason {
+	return policy.Refusals(policy.Explain(policy.Decide(s, epoch), node))
+}
+
+func TestExplainActs(t *testing.T) {
+	s := sickWorld(time.Hour, powerCheck("c"))
+	assert.Empty(t, explain(s, "n-1"))
+	s.Machines[0].ExternalRemediationRequested = true
+	assert.Empty(t, explain(s, "n-1"), "the daemon carries the request out")
+}
+
+func TestExplainRefusals(t *testing.T) {
+	zero := intstr.FromInt32(0)
+	stopped := powerCheck("c")
+	stopped.MaxUnhealthy = &zero
+	assert.Equal(t, []policy.Reason{policy.ShortCircuit}, explain(sickWorld(time.Hour, stopped), "n-1"), "once, as the limit's gate")
+
+	s := sickWorld(time.Hour, powerCheck("c"))
+	s.Machines[0].ControlPlane, s.Machines[0].Deleting = true, true
+	assert.Equal(t, []policy.Reason{policy.Deleting, policy.QuorumUnknown}, explain(s, "n-1"))
+}
+
+func TestExplainWaits(t *testing.T) {
+	s := sickWorld(40*time.Second, powerCheck("c"))
+	gates := policy.Explain(policy.Decide(s, epoch), "n-1")
+	assert.Equal(t, []policy.Reason{policy.NotUnhealthy}, policy.Refusals(gates))
+	at, ok := policy.Earliest(gates, epoch)
+	require.True(t, ok)
+	assert.Equal(t, epoch.Add(20*time.Second+1), at, "to the instant")
+
+	s = sickWorld(time.Hour, powerCheck("c"))
+	s.Leases = map[string]policy.Lease{"n-1": {RenewTime: epoch.Add(-10 * time.Second)}}
+	gates = policy.Explain(policy.Decide(s, epoch), "n-1")
+	assert.Equal(t, []policy.Reason{policy.NodeAlive}, policy.Refusals(gates))
+	at, ok = policy.Earliest(gates, epoch)
+	require.True(t, ok)
+	assert.Equal(t, epoch.Add(50*time.Second), at)
+}
+
+func TestExplainUnjudged(t *testing.T) {
+	broken := powerCheck("broken")
+	broken.Invalid = `spec.nodeStartupTimeout: "-5m" is negative`
+	unread := powerCheck("unread")
+	unread.Selector, unread.Invalid = nil, "spec.selector: what"
+	paused := powerCheck("paused")
+	paused.Paused = true
+	elsewhere := powerCheck("elsewhere")
+	elsewhere.Namespace, elsewhere.Invalid = "other", "x"
+
+	assert.Equal(t, []policy.Reason{policy.NotCovered}, explain(sickWorld(time.Hour), "n-1"))
+	assert.Equal(t, []policy.Reason{policy.NotCovered}, explain(sickWorld(time.Hour, elsewhere), "n-1"))
+	assert.Equal(t, []policy.Reason{policy.NotCovered}, explain(sickWorld(time.Hour, powerCheck("c")), "n-9"))
+	assert.Equal(t, []policy.Reason{policy.InvalidCheck}, explain(sickWorld(time.Hour, broken), "n-1"))
+	assert.Equal(t, []policy.Reason{policy.InvalidCheck}, explain(sickWorld(time.Hour, unread), "n-1"), "it may cover the Node")
+	assert.Equal(t, []policy.Reason{policy.Paused}, explain(sickWorld(time.Hour, paused), "n-1"))
+	assert.Empty(t, explain(sickWorld(time.Hour, broken, powerCheck("c")), "n-1"), "another check judges it")
+}
+
+func TestExplainNearest(t *testing.T) {
+	slow := powerCheck("a-slow")
+	slow.Conditions[0].Timeout = 2 * time.Hour
+	r := policy.Decide(sickWorld(time.Hour, slow, powerCheck("b-fast")), epoch)
+	c, target, ok := r.Target("n-1")
+	require.True(t, ok)
+	assert.Equal(t, "b-fast", c.Name)
+	assert.Equal(t, "check ns/b-fast: Ready is Unknown since 2025-12-31T23:00:00Z, longer than 1m0s", target.Trigger)
+	assert.Equal(t, "mu", target.MachineUID)
+	assert.Equal(t, "nu", target.NodeUID)
+	assert.Equal(t, epoch.Add(-time.Hour), target.Since)
+	_, _, ok = r.Target("")
+	assert.False(t, ok, "no Node is not a Node's name")
+
+	s := sickWorld(time.Hour, powerCheck("c"))
+	s.OpenRuns = map[string]string{"ns/m-1": "r1"}
+	assert.Equal(t, []policy.Reason{policy.NotUnhealthy}, explain(s, "n-1"), "a run is open on it")
+}
+
+// TestJudgeUnjudged: the last look before an action honours a pause.
+func TestJudgeUnjudged(t *testing.T) {
+	s := sickWorld(time.Hour)
+	c := powerCheck("c")
+	c.Paused = true
+	got := policy.Judge(c, s.Machines[0], s.Nodes["n-1"], false, epoch)
+	assert.Equal(t, policy.Skipped, got.Verdict)
+	assert.Equal(t, policy.Paused, got.Reason)
+	assert.Equal(t, policy.None, got.Action)
+	got = policy.Judge(powerCheck("c"), s.Machines[0], nil, false, epoch)
+	assert.Equal(t, policy.Indeterminate, got.Verdict, "a Node nobody could read is not gone")
+}

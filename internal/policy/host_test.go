@@ -1,0 +1,58 @@
+package policy_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/policy"
+)
+
+func TestHostFor(t *testing.T) {
+	hosts := []policy.Host{
+		{Namespace: "ns", Name: "h-1", UID: "u-1"},
+		{Namespace: "ns", Name: "h-2", UID: "u-2"},
+		{Namespace: "other", Name: "h-1", UID: "u-3"},
+	}
+	annotated := map[string]string{"metal3.io/BareMetalHost": "ns/h-2"}
+	for name, c := range map[string]struct {
+		machine policy.Machine
+		uid     string // of the host found
+		err     string
+	}{
+		"providerID":                {policy.Machine{ProviderID: "baremetalhost:///ns/h-1"}, "u-1", ""},
+		"providerID with uid":       {policy.Machine{ProviderID: "baremetalhost:///other/h-1/u-3"}, "u-3", ""},
+		"providerID wins":           {policy.Machine{ProviderID: "baremetalhost:///ns/h-1", Annotations: annotated}, "u-1", ""},
+		"annotation":                {policy.Machine{Annotations: annotated}, "u-2", ""},
+		"host was replaced":         {policy.Machine{ProviderID: "baremetalhost:///ns/h-1/u-9", Annotations: annotated}, "", "uid u-1, not u-9"},
+		"host is gone":              {policy.Machine{ProviderID: "baremetalhost:///ns/h-9"}, "", "ns/h-9 does not exist"},
+		"cloud":                     {policy.Machine{ProviderID: "aws:///eu-1/i-1"}, "", `"aws:///eu-1/i-1" names no BareMetalHost`},
+		"providerID without name":   {policy.Machine{ProviderID: "baremetalhost:///ns"}, "", "names no BareMetalHost"},
+		"providerID with more":      {policy.Machine{ProviderID: "baremetalhost:///ns/a/b/c"}, "", "names no BareMetalHost"},
+		"nothing":                   {policy.Machine{}, "", "neither a providerID nor the annotation"},
+		"annotation without slash":  {policy.Machine{Annotations: map[string]string{"metal3.io/BareMetalHost": "h-1"}}, "", "is not namespace/name"},
+		"annotation with two slash": {policy.Machine{Annotations: map[string]string{"metal3.io/BareMetalHost": "ns/h-1/x"}}, "", "is not namespace/name"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, err := policy.HostFor(c.machine, hosts)
+			if c.err != "" {
+				require.ErrorContains(t, err, c.err)
+				return
+			}
+			require.NoError(t, err)
+			assert.Equal(t, c.uid, h.UID)
+		})
+	}
+}
+
+func TestControlPlane(t *testing.T) {
+	role := "machine.openshift.io/cluster-api-machine-role"
+	assert.True(t, policy.ControlPlaneMachine(map[string]string{role: "master"}, policy.Owner{}))
+	assert.True(t, policy.ControlPlaneMachine(map[string]string{role: "control-plane"}, policy.Owner{}))
+	assert.True(t, policy.ControlPlaneMachine(nil, policy.Owner{Kind: "ControlPlaneMachineSet"}))
+	assert.False(t, policy.ControlPlaneMachine(map[string]string{role: "worker"}, policy.Owner{Kind: "MachineSet"}))
+	assert.True(t, policy.ControlPlaneNode(map[string]string{"node-role.kubernetes.io/master": ""}))
+	assert.True(t, policy.ControlPlaneNode(map[string]string{"node-role.kubernetes.io/control-plane": ""}))
+	assert.False(t, policy.ControlPlaneNode(map[string]string{"node-role.kubernetes.io/worker": ""}))
+}
