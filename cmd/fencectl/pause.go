@@ -9,8 +9,9 @@ import (
 
 func newPauseCommand(c *cli) *cobra.Command {
 	return newSwitchCommand(c, api.Pause, "stop deciding and acting",
-		`Stop deciding and acting, in one cluster or in all. Runs in flight stay where
-they are at their next save point; a host that was switched off is not forgotten.`)
+		`Begin nothing new, in one cluster or in all, and take back what can be taken
+back: a run whose Node is not isolated yet powers its host on again and ends
+Aborted; one whose Node is isolated completes, so that no host stays off.`)
 }
 
 func newResumeCommand(c *cli) *cobra.Command {

@@ -68,6 +68,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	if err := serve(*file, set); err != nil {
 		fmt.Fprintf(stderr, "fenced: %v\n", err)
+		if _, ok := errors.AsType[configError](err); ok {
+			return exitConfig
+		}
 		return exitRunTime
 	}
 	return exitOK

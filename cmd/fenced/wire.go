@@ -97,7 +97,7 @@ func (d *fenced) buildEngine(ctx context.Context, entries []config.HostEntry, ch
 	for _, c := range d.cfg.Clusters {
 		k, err := k8swatch.New(k8swatch.Config{Name: c.Name, Kubeconfig: c.Kubeconfig, Namespaces: c.Namespaces, FreshEvery: g.ViewMaxAge / 6}, d.log)
 		if err != nil {
-			return fmt.Errorf("cluster %s: %w", c.Name, err)
+			return configError{fmt.Errorf("cluster %s: %w", c.Name, err)}
 		}
 		d.clusters = append(d.clusters, k)
 		opt.Clusters = append(opt.Clusters, engine.ClusterOptions{
@@ -112,6 +112,11 @@ func (d *fenced) buildEngine(ctx context.Context, entries []config.HostEntry, ch
 	d.engine, d.metrics.engine = e, e
 	return nil
 }
+
+// configError is a problem that another start cannot cure: exit status 78.
+type configError struct{ error }
+
+func (e configError) Unwrap() error { return e.error }
 
 // checksOf picks the checks from files that are meant for one cluster.
 func checksOf(all []policy.Check, cluster string, clusters int) []policy.Check {

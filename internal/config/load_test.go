@@ -40,7 +40,7 @@ func TestLoadFillsInDefaults(t *testing.T) {
 func TestLoadResolvesPathsFromTheFileThatSaysThem(t *testing.T) {
 	file := write(t, map[string]string{
 		"fenced.yaml": oneCluster + "state: {path: lib/state.db}\ncontrol: {socket: run/s}\nhosts: hosts\npolicies: /\n",
-		"conf.d/a.yaml": "clusters: [{name: x, kubeconfig: ../kc, management: {kubeconfig: m}}]\n" +
+		"conf.d/a.yaml": "clusters: [{name: x, kubeconfig: ../kc}]\n" +
 			"state: {etcd: {ca: ca.pem}}\n",
 		"hosts/a.yaml": "",
 	})
@@ -52,7 +52,6 @@ func TestLoadResolvesPathsFromTheFileThatSaysThem(t *testing.T) {
 	require.Equal(t, filepath.Join(dir, "hosts"), c.Hosts)
 	require.Equal(t, "/", c.Policies)
 	require.Equal(t, filepath.Join(dir, "kc"), c.Clusters[0].Kubeconfig)
-	require.Equal(t, filepath.Join(dir, "conf.d/m"), c.Clusters[0].Management.Kubeconfig)
 	require.Equal(t, filepath.Join(dir, "conf.d/ca.pem"), c.State.Etcd.CA)
 
 	t.Chdir(dir)

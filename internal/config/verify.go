@@ -42,6 +42,9 @@ func (v *verifier) clusters() {
 		at := fmt.Sprintf("clusters[%d]", i)
 		v.required(at, "name")
 		v.required(at, "kubeconfig")
+		if cl.Management != (Management{}) { // ignoring it would watch the wrong API
+			v.fail(at+".management", "a management API of its own is not supported by this version; leave it out")
+		}
 		key := at + ".name"
 		if where, ok := first[cl.Name]; ok && cl.Name != "" {
 			v.fail(key, "the name %s is taken at %s", cl.Name, where)

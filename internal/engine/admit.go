@@ -46,7 +46,6 @@ func (c *cluster) applicant(check *policy.CheckReport, t *policy.TargetReport) a
 func (c *cluster) baseRun() remediate.Run {
 	r := remediate.Run{Isolation: c.opt.Isolation, Limits: c.e.opt.Run}
 	r.Limits.Reprovision = c.opt.Reprovision
-	r.Limits.ReadyTimeout = c.e.opt.ReadyTimeout
 	return r
 }
 

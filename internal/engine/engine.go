@@ -83,17 +83,16 @@ type ClusterOptions struct {
 
 // Options is everything the engine is built from.
 type Options struct {
-	Clusters     []ClusterOptions
-	Store        state.Store
-	Hosts        Hosts
-	Open         Opener
-	Own          Own
-	Guards       policy.Limits
-	Run          remediate.Limits // a check's start-up timeout may enlarge ReadyTimeout
-	ReadyTimeout time.Duration    // power.nodeReadyTimeout
-	Power        PowerTiming
-	Events       *Stream
-	Version      string
+	Clusters []ClusterOptions
+	Store    state.Store
+	Hosts    Hosts
+	Open     Opener
+	Own      Own
+	Guards   policy.Limits
+	Run      remediate.Limits // a check's start-up timeout may enlarge ReadyTimeout
+	Power    PowerTiming
+	Events   *Stream
+	Version  string
 }
 
 // Engine guards clusters. Make it with New; run it once.

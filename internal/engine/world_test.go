@@ -241,9 +241,9 @@ func start(t *testing.T, w *world, store state.Store, change func(*engine.Option
 		Guards: policy.Limits{ViewMaxAge: time.Minute, ClockSkewMax: time.Minute, MaxInFlight: 5, MaxInFlightPercent: 100,
 			MaxInFlightPerZone: 1, ZoneBreakerPercent: 55, ZoneBreakerMin: 3, MaxFencesPerDay: 10},
 		Run: remediate.Limits{OffDeadline: time.Minute, APITimeout: 2 * time.Minute, PodsGoneTimeout: time.Minute, OnDeadline: 3 * time.Minute,
-			RestoreTimeout: 10 * time.Minute, RunTimeout: 2 * time.Hour, MinPowerInterval: time.Minute, MaxAttempts: 3, PowerOnFoundOff: true},
-		ReadyTimeout: 10 * time.Minute,
-		Power:        engine.PowerTiming{ReadTimeout: 5 * time.Second, OffReadSpacing: 3 * time.Second},
+			RestoreTimeout: 10 * time.Minute, RunTimeout: 2 * time.Hour, MinPowerInterval: time.Minute, MaxAttempts: 3, PowerOnFoundOff: true,
+			ReadyTimeout: 10 * time.Minute},
+		Power: engine.PowerTiming{ReadTimeout: 5 * time.Second, OffReadSpacing: 3 * time.Second},
 	}
 	if change != nil {
 		change(&opt)
