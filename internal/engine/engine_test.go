@@ -160,3 +160,43 @@ func TestMovingLeaseWhileOffIsFalseOff(t *testing.T) {
 		stop()
 	})
 }
+
+// As many runs as the limit allows, and the slot is free again at registration. // I11
+func TestInFlightLimitHoldsBackTheSecondNode(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Guards.MaxInFlight = 0 })
+		time.Sleep(63 * time.Second)
+		require.Len(t, e.Runs("c"), 1, "at least one is always allowed")
+		w.mu.Lock()
+		w.othersDown = true
+		w.mu.Unlock()
+		time.Sleep(2 * time.Second)
+		require.Len(t, e.Runs("c"), 1)
+		x, err := e.Explain(t.Context(), "c", "other-0")
+		require.NoError(t, err)
+		reasons := map[policy.Reason]bool{}
+		for _, g := range x.Gates {
+			reasons[g.Reason] = true
+		}
+		assert.True(t, reasons[policy.InFlightLimit], "%+v", x.Gates)
+		stop()
+	})
+}
+
+// A host whose BMC address changes while a run is open is not followed. // I10
+func TestRunDoesNotFollowAHostThatIsPointedElsewhere(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		_, _, stop := start(t, w, store, nil)
+		time.Sleep(62 * time.Second)
+		stop()
+		require.Equal(t, 1, w.count(bmc.CommandOff))
+		w.host.Endpoint.Host = "192.0.2.66"
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(10 * time.Minute)
+		r := only(t, e)
+		assert.Equal(t, remediate.Held, r.Step)
+		assert.Zero(t, w.deleted())
+		assert.Len(t, w.commands, 1, "nothing is sent to the new address")
+		stop()
+	})
+}

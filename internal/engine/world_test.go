@@ -49,12 +49,16 @@ type world struct {
 	leaseAlive bool // the Lease moves although the BMC says Off
 	forbidden  string
 	machines   int // further healthy machines
+	othersDown bool
+	host       *bmc.Host // the inventory's entry of n-1
 }
 
 func newWorld() *world {
 	return &world{
 		on: true, exists: true, ready: "Unknown", since: time.Now(), uid: 1, rv: 1, boot: 1, lease: 1,
 		changed: make(chan struct{}, 1), bmcUUID: hostUUID, contested: remediate.No, machines: 3,
+		host: &bmc.Host{Name: "c/n-1", IdentityMode: "required", Source: "hosts.d",
+			Endpoint: bmc.Endpoint{Protocol: bmc.ProtocolIPMI, Host: "192.0.2.1", Port: 623}},
 		check: policy.Check{
 			Kind: policy.MachineHealthCheckKind, APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: "workers",
 			Selector: labels.Everything(), Strategy: policy.PowerCycleHosts,
@@ -93,7 +97,7 @@ func (w *world) node() *policy.Node {
 	if !w.exists {
 		return nil
 	}
-	return &policy.Node{Name: "n-1", UID: fmt.Sprint("uid-", w.uid), BootID: fmt.Sprint("boot-", w.boot), SystemUUID: hostUUID,
+	return &policy.Node{Name: "n-1", UID: fmt.Sprint("uid-", w.uid), BootID: fmt.Sprint("boot-", w.boot), SystemUUID: hostUUID, MachineID: "machine-n-1",
 		Conditions: []policy.Condition{{Type: "Ready", Status: w.ready, LastTransition: w.since}}}
 }
 
@@ -112,7 +116,11 @@ func (w *world) Snapshot() policy.Snapshot {
 	for i := range w.machines {
 		name := fmt.Sprint("other-", i)
 		s.Machines = append(s.Machines, w.machine(name, name))
-		s.Nodes[name] = &policy.Node{Name: name, UID: name, Conditions: []policy.Condition{{Type: "Ready", Status: "True"}}}
+		ready := policy.Condition{Type: "Ready", Status: "True"}
+		if w.othersDown && i == 0 {
+			ready.Status = "Unknown" // for ever: no transition time
+		}
+		s.Nodes[name] = &policy.Node{Name: name, UID: name, Conditions: []policy.Condition{ready}}
 	}
 	return s
 }
@@ -174,8 +182,10 @@ func (w *world) Credentials(context.Context, string, string) (string, bmc.Secret
 
 // Find implements engine.Hosts.
 func (w *world) Find(_ context.Context, _, node string) (bmc.Host, bool, error) {
-	e := bmc.Endpoint{Protocol: bmc.ProtocolIPMI, Host: "192.0.2.1", Port: 623}
-	return bmc.Host{Name: "c/" + node, Endpoint: e, IdentityMode: "required", Source: "hosts.d"}, node == "n-1", nil
+	if w.host == nil || node != "n-1" {
+		return bmc.Host{}, false, nil
+	}
+	return *w.host, true, nil
 }
 
 // power is the BMC of n-1.
