@@ -281,6 +281,32 @@ func TestNotesSayWhatWasRead(t *testing.T) {
 	}
 }
 
+func TestFirstCommandStartsTheTime(t *testing.T) {
+	r, s := begin(PowerOff, 50*sec)
+	fresh(&r, &s)
+	s.Power.State = bmc.Off
+	r, _, _ = Next(r, s, noon)
+	assert.Equal(t, noon, r.StepStarted)
+	assert.True(t, r.Touched && r.FoundOff)
+	assert.Nil(t, r.OffLease, "the Lease is noted after Off was sent")
+}
+
+func TestFirstOffReadNotesTheLease(t *testing.T) { // I5
+	r, s := begin(PowerOff, sec)
+	r.OffLease = nil
+	got, _, _ := Next(r, s, noon)
+	assert.Equal(t, &s.Lease, got.OffLease)
+
+	s.Lease.Known = false
+	got, _, _ = Next(r, s, noon)
+	assert.Nil(t, got.OffLease, "not read")
+
+	s.Lease.Known = true
+	unread(&s, bmc.KindUnreachable)
+	got, _, _ = Next(r, s, noon)
+	assert.Nil(t, got.OffLease, "a host that may be on may renew its Lease")
+}
+
 func TestOnReadForgetsTheLease(t *testing.T) {
 	r, s := begin(DeleteNode, sec)
 	on(&s)
