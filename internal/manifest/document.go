@@ -18,8 +18,8 @@ import (
 const (
 	maxInput = 256 << 20
 	maxDepth = 100
-	// maxValues bounds what aliases may expand to.
-	maxValues = 20_000_000
+	// maxAliased bounds what aliases may expand to, beyond what is written out.
+	maxAliased = 1_000_000
 )
 
 // document is one top-level value of an input and the line it begins on.
@@ -126,12 +126,12 @@ func number(s string) any {
 	return s
 }
 
-// parseYAML reads one part, which may hold several documents ended by "...".
+// parseYAML reads one part.
 func parseYAML(p part) ([]document, error) {
 	nodes, err := yamlNodes(p)
 	var docs []document
 	for _, n := range nodes {
-		w := &walker{left: maxValues, line: p.line - 1}
+		w := &walker{left: maxAliased + len(p.text), line: p.line - 1}
 		v, walkErr := w.value(n, 0)
 		if walkErr != nil {
 			return docs, walkErr
@@ -141,7 +141,8 @@ func parseYAML(p part) ([]document, error) {
 	return docs, err
 }
 
-// yamlNodes parses the documents of a part, empty ones left out.
+// yamlNodes parses the document of a part, unless it is empty, and notices what
+// stands behind its end.
 func yamlNodes(p part) ([]*yaml.Node, error) {
 	d := yaml.NewDecoder(bytes.NewReader(p.text))
 	var nodes []*yaml.Node

@@ -42,19 +42,16 @@ func (f *policyFile) fail(line int, format string, args ...any) {
 	f.errs = append(f.errs, fmt.Errorf("%s:%d: %s", f.name, line, fmt.Sprintf(format, args...)))
 }
 
-// failed keeps an error of the parser.
+// failed keeps an error of the parser, which gives no other kind.
 func (f *policyFile) failed(err error) {
-	if e, ok := errors.AsType[*lineError](err); ok {
-		f.fail(e.line, "%s", e.text)
-		return
-	}
-	f.errs = append(f.errs, fmt.Errorf("%s: %w", f.name, err))
+	e, _ := errors.AsType[*lineError](err)
+	f.fail(e.line, "%s", e.text)
 }
 
 // document reads one object, or each of a list; before is the number of lines
 // that stand before its part of the file.
 func (f *policyFile) document(n *yaml.Node, before int) {
-	w := &walker{left: maxValues, line: before}
+	w := &walker{left: maxAliased, line: before}
 	value, err := w.value(n, 0)
 	if err != nil {
 		f.failed(err)

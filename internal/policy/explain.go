@@ -53,16 +53,7 @@ func explainUncovered(r *Report, node string) []Gate {
 	return gates
 }
 
-// Target finds what the checks found about one Node: the check that is closest
-// to acting on it. It is false when no check covers the Node.
-func (r *Report) Target(node string) (CheckReport, TargetReport, bool) {
-	c, t := closest(r, node)
-	if t == nil {
-		return CheckReport{}, TargetReport{}, false
-	}
-	return *c, *t, true
-}
-
+// closest is the check that is nearest to acting on a Node, and its target.
 func closest(r *Report, node string) (check *CheckReport, target *TargetReport) {
 	for i := range r.Checks {
 		c := &r.Checks[i]

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -31,7 +30,7 @@ func sickWorld(ago time.Duration, checks ...policy.Check) policy.Snapshot {
 }
 
 func explain(s policy.Snapshot, node string) []policy.Reason {
-	return policy.Refusals(policy.Explain(policy.Decide(s, epoch), node))
+	return refusals(policy.Explain(policy.Decide(s, epoch), node))
 }
 
 func TestExplainActs(t *testing.T) {
@@ -55,18 +54,14 @@ func TestExplainRefusals(t *testing.T) {
 func TestExplainWaits(t *testing.T) {
 	s := sickWorld(40*time.Second, powerCheck("c"))
 	gates := policy.Explain(policy.Decide(s, epoch), "n-1")
-	assert.Equal(t, []policy.Reason{policy.NotUnhealthy}, policy.Refusals(gates))
-	at, ok := policy.Earliest(gates, epoch)
-	require.True(t, ok)
-	assert.Equal(t, epoch.Add(20*time.Second+1), at, "to the instant")
+	assert.Equal(t, []policy.Reason{policy.NotUnhealthy}, refusals(gates))
+	assert.Equal(t, epoch.Add(20*time.Second+1), gates[1].Until, "to the instant")
 
 	s = sickWorld(time.Hour, powerCheck("c"))
 	s.Leases = map[string]policy.Lease{"n-1": {RenewTime: epoch.Add(-10 * time.Second)}}
 	gates = policy.Explain(policy.Decide(s, epoch), "n-1")
-	assert.Equal(t, []policy.Reason{policy.NodeAlive}, policy.Refusals(gates))
-	at, ok = policy.Earliest(gates, epoch)
-	require.True(t, ok)
-	assert.Equal(t, epoch.Add(50*time.Second), at)
+	assert.Equal(t, []policy.Reason{policy.NodeAlive}, refusals(gates))
+	assert.Equal(t, epoch.Add(50*time.Second), gates[3].Until)
 }
 
 func TestExplainUnjudged(t *testing.T) {
@@ -91,17 +86,28 @@ func TestExplainUnjudged(t *testing.T) {
 func TestExplainNearest(t *testing.T) {
 	slow := powerCheck("a-slow")
 	slow.Conditions[0].Timeout = 2 * time.Hour
-	r := policy.Decide(sickWorld(time.Hour, slow, powerCheck("b-fast")), epoch)
-	c, target, ok := r.Target("n-1")
-	require.True(t, ok)
-	assert.Equal(t, "b-fast", c.Name)
-	assert.Equal(t, "check ns/b-fast: Ready is Unknown since 2025-12-31T23:00:00Z, longer than 1m0s", target.Trigger)
+	s := sickWorld(time.Hour, slow, powerCheck("b-fast"))
+	assert.Equal(t, "check ns/b-fast", policy.Explain(policy.Decide(s, epoch), "n-1")[0].Source, "the one that acts")
+	slower := powerCheck("b-slower")
+	slower.Conditions[0].Timeout = 3 * time.Hour
+	s = sickWorld(time.Hour, slower, slow)
+	assert.Equal(t, "check ns/a-slow", policy.Explain(policy.Decide(s, epoch), "n-1")[0].Source, "the one that waits less")
+}
+
+func TestJudgeDetail(t *testing.T) {
+	s := sickWorld(time.Hour, powerCheck("c"))
+	r := policy.Decide(s, epoch)
+	assert.True(t, r.Acts())
+	target := r.Checks[0].Targets[0]
+	assert.Equal(t, "check ns/c: Ready is Unknown since 2025-12-31T23:00:00Z, longer than 1m0s", target.Trigger)
 	assert.Equal(t, "mu", target.MachineUID)
 	assert.Equal(t, "nu", target.NodeUID)
 	assert.Equal(t, epoch.Add(-time.Hour), target.Since)
-	_, _, ok = r.Target("")
-	assert.False(t, ok, "no Node is not a Node's name")
+	assert.Equal(t, time.Minute, target.Timeout)
+	assert.Equal(t, 10*time.Minute, target.StartupTimeout)
+}
 
+func TestOpenRun(t *testing.T) {
 	s := sickWorld(time.Hour, powerCheck("c"))
 	s.OpenRuns = map[string]string{"ns/m-1": "r1"}
 	assert.Equal(t, []policy.Reason{policy.NotUnhealthy}, explain(s, "n-1"), "a run is open on it")

@@ -26,38 +26,6 @@ func Guards(l Limits, f Facts, now time.Time) []Gate {
 	return gates
 }
 
-// Passed says whether every gate holds.
-func Passed(gates []Gate) bool { return len(Refusals(gates)) == 0 }
-
-// Refusals lists the reasons of the gates that do not hold, in their order.
-func Refusals(gates []Gate) []Reason {
-	var list []Reason
-	for _, g := range gates {
-		if !g.Pass {
-			list = append(list, g.Reason)
-		}
-	}
-	return list
-}
-
-// Earliest is when all gates could hold: the latest Until of those that do not.
-// It is false when one of them has no known end.
-func Earliest(gates []Gate, now time.Time) (time.Time, bool) {
-	at := now
-	for _, g := range gates {
-		if g.Pass {
-			continue
-		}
-		if g.Until.IsZero() {
-			return time.Time{}, false
-		}
-		if g.Until.After(at) {
-			at = g.Until
-		}
-	}
-	return at, true
-}
-
 // waivable are the gates that an order by a person passes: a person has looked,
 // and answers for it.
 var waivable = map[Reason]bool{

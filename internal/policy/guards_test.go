@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"github.com/fenced/fenced/internal/policy"
@@ -26,6 +25,16 @@ func fit() policy.Facts {
 		Zone: "a", ZoneNodes: 10, ZoneNotReady: 1, NeedsHost: true, Host: "prod/n-1",
 		Identity: policy.IdentityFact{Mode: "required", Verdict: policy.IdentityMatches},
 	}
+}
+
+// refusals lists the reasons of the gates that do not hold, in their order.
+func refusals(gates []policy.Gate) (list []policy.Reason) {
+	for _, g := range gates {
+		if !g.Pass {
+			list = append(list, g.Reason)
+		}
+	}
+	return list
 }
 
 // objections is one way to fail for each guard.
@@ -68,8 +77,7 @@ var objections = []struct {
 
 func TestGuardsPass(t *testing.T) {
 	gates := policy.Guards(limits(), fit(), epoch)
-	assert.Empty(t, policy.Refusals(gates))
-	assert.True(t, policy.Passed(gates))
+	assert.Empty(t, refusals(gates))
 	for _, g := range gates {
 		assert.Empty(t, g.Reason, g.Name)
 		assert.NotEmpty(t, g.Value, g.Name)
@@ -83,9 +91,9 @@ func TestGuardsRefuse(t *testing.T) {
 		t.Run(o.name, func(t *testing.T) {
 			f := fit()
 			o.spoil(&f)
-			assert.Equal(t, []policy.Reason{o.want}, policy.Refusals(policy.Guards(limits(), f, epoch)))
+			assert.Equal(t, []policy.Reason{o.want}, refusals(policy.Guards(limits(), f, epoch)))
 			f.Manual = true
-			assert.Equal(t, o.waived, policy.Passed(policy.Guards(limits(), f, epoch)), "ordered by a person")
+			assert.Equal(t, o.waived, len(refusals(policy.Guards(limits(), f, epoch))) == 0, "ordered by a person")
 		})
 	}
 }
@@ -114,7 +122,7 @@ func TestGuardsLimits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := fit()
 			spoil(&f)
-			assert.Empty(t, policy.Refusals(policy.Guards(limits(), f, epoch)))
+			assert.Empty(t, refusals(policy.Guards(limits(), f, epoch)))
 		})
 	}
 }
@@ -124,26 +132,27 @@ func TestInFlightShare(t *testing.T) {
 		f := fit()
 		f.ClusterNodes, f.ClusterNotReady = c.nodes, 0
 		f.InFlight = c.limit - 1
-		assert.True(t, policy.Passed(policy.Guards(limits(), f, epoch)), "%d of %d nodes", f.InFlight, c.nodes)
+		assert.True(t, len(refusals(policy.Guards(limits(), f, epoch))) == 0, "%d of %d nodes", f.InFlight, c.nodes)
 		f.InFlight = c.limit
-		assert.Equal(t, []policy.Reason{policy.InFlightLimit}, policy.Refusals(policy.Guards(limits(), f, epoch)), "%d of %d nodes", f.InFlight, c.nodes)
+		assert.Equal(t, []policy.Reason{policy.InFlightLimit}, refusals(policy.Guards(limits(), f, epoch)), "%d of %d nodes", f.InFlight, c.nodes)
 	}
 }
 
-func TestEarliest(t *testing.T) {
+func TestUntil(t *testing.T) {
 	f := fit()
-	f.QuietUntil, f.LastRunEnded = epoch.Add(time.Minute), epoch.Add(-time.Minute)
-	at, ok := policy.Earliest(policy.Guards(limits(), f, epoch), epoch)
-	require.True(t, ok)
-	assert.Equal(t, epoch.Add(2*time.Minute), at, "the later of the two")
-
-	f.Held = "disk"
-	_, ok = policy.Earliest(policy.Guards(limits(), f, epoch), epoch)
-	assert.False(t, ok, "nobody knows when a hold ends")
-
-	at, ok = policy.Earliest(policy.Guards(limits(), fit(), epoch), epoch)
-	assert.True(t, ok)
-	assert.Equal(t, epoch, at)
+	f.QuietUntil, f.LastRunEnded, f.Held = epoch.Add(time.Minute), epoch.Add(-time.Minute), "disk"
+	until := map[policy.Reason]time.Time{}
+	for _, g := range policy.Guards(limits(), f, epoch) {
+		if g.Pass {
+			assert.Zero(t, g.Until, g.Name)
+			continue
+		}
+		until[g.Reason] = g.Until
+	}
+	assert.Equal(t, map[policy.Reason]time.Time{
+		policy.QuietPeriod: epoch.Add(time.Minute), policy.PowerInterval: epoch.Add(2 * time.Minute),
+		policy.Hold: {}, // nobody knows when a hold ends
+	}, until)
 }
 
 // TestLawGuards: one more objection never opens a gate.
@@ -164,6 +173,6 @@ func TestLawGuards(t *testing.T) {
 			t.Skip("replaces another")
 		}
 		objection.spoil(&more)
-		assert.Subset(t, policy.Refusals(policy.Guards(limits(), more, epoch)), policy.Refusals(policy.Guards(limits(), f, epoch)))
+		assert.Subset(t, refusals(policy.Guards(limits(), more, epoch)), refusals(policy.Guards(limits(), f, epoch)))
 	})
 }

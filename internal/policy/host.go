@@ -14,7 +14,7 @@ const (
 // the controller that provisioned it wrote that, else by annotation. The error
 // says what was looked for.
 func HostFor(m Machine, hosts []Host) (Host, error) {
-	namespace, name, uid, err := HostRef(m)
+	namespace, name, uid, err := hostRef(m)
 	if err != nil {
 		return Host{}, err
 	}
@@ -30,8 +30,8 @@ func HostFor(m Machine, hosts []Host) (Host, error) {
 	return Host{}, fmt.Errorf("BareMetalHost %s/%s does not exist", namespace, name)
 }
 
-// HostRef is the BareMetalHost that a Machine names; uid may be empty.
-func HostRef(m Machine) (namespace, name, uid string, err error) {
+// hostRef is the BareMetalHost that a Machine names; uid may be empty.
+func hostRef(m Machine) (namespace, name, uid string, err error) {
 	if m.ProviderID != "" {
 		rest, ok := strings.CutPrefix(m.ProviderID, hostScheme)
 		parts := strings.Split(rest, "/")

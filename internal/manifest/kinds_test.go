@@ -1,0 +1,162 @@
+package manifest_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/policy"
+)
+
+var stamp = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// TestMachine reads every field, as the API server writes it.
+func TestMachine(t *testing.T) {
+	s := snapshot(t, `
+apiVersion: machine.openshift.io/v1beta1
+kind: Machine
+metadata:
+  namespace: ns
+  name: m-1
+  uid: u-1
+  resourceVersion: "42"
+  deletionTimestamp: 2026-01-02T03:04:05Z
+  labels: {machine.openshift.io/cluster-api-machine-role: master}
+  annotations: {host.metal3.io/external-remediation: "", metal3.io/BareMetalHost: ns/h}
+  ownerReferences:
+  - {apiVersion: v1, kind: Other, name: o, uid: ou}
+  - {apiVersion: v1, kind: MachineSet, name: ms, uid: mu, controller: true}
+spec: {providerID: "baremetalhost:///ns/h/u", unknownToUs: {a: 1}}
+status:
+  phase: Running
+  lastUpdated: "2026-01-02T03:04:05Z"
+  nodeRef: {kind: Node, name: n-1, uid: nu}
+`)
+	require.Empty(t, s.Errors)
+	assert.Equal(t, []policy.Machine{{
+		Namespace: "ns", Name: "m-1", UID: "u-1", ResourceVersion: "42", Deleting: true,
+		Labels:      map[string]string{"machine.openshift.io/cluster-api-machine-role": "master"},
+		Annotations: map[string]string{"host.metal3.io/external-remediation": "", "metal3.io/BareMetalHost": "ns/h"},
+		Phase:       "Running", NodeName: "n-1", LastUpdated: stamp, ProviderID: "baremetalhost:///ns/h/u",
+		ControllerOwner: policy.Owner{Kind: "MachineSet", Name: "ms", UID: "mu"},
+		ControlPlane:    true, ExternalRemediationRequested: true,
+	}}, s.Machines)
+}
+
+func TestNodeAndLease(t *testing.T) {
+	s := snapshot(t, `
+apiVersion: v1
+kind: Node
+metadata:
+  name: n-1
+  uid: u
+  resourceVersion: "7"
+  labels: {node-role.kubernetes.io/master: ""}
+  annotations: {a: b}
+  creationTimestamp: null
+spec:
+  providerID: p
+  unschedulable: true
+  taints: [{key: k, value: v, effect: NoSchedule, timeAdded: "2026-01-02T03:04:05Z"}]
+status:
+  addresses: [{type: InternalIP, address: 192.0.2.1}, {type: Hostname, address: n-1}]
+  conditions:
+  - {type: Ready, status: "True", lastTransitionTime: "2026-01-02T03:04:05Z", lastHeartbeatTime: "2026-01-02T03:04:05Z"}
+  - {type: DiskPressure, status: "False", lastTransitionTime: null}
+  nodeInfo: {systemUUID: s, bootID: b, machineID: m}
+---
+apiVersion: coordination.k8s.io/v1
+kind: Lease
+metadata: {namespace: kube-node-lease, name: n-1, resourceVersion: "9"}
+spec: {renewTime: "2026-01-02T03:04:05.000000Z", leaseDurationSeconds: 40}
+---
+apiVersion: coordination.k8s.io/v1
+kind: Lease
+metadata: {namespace: kube-system, name: n-2}
+`)
+	require.Empty(t, s.Errors)
+	assert.Equal(t, map[string]*policy.Node{"n-1": {
+		Name: "n-1", UID: "u", ResourceVersion: "7", ControlPlane: true,
+		Labels: map[string]string{"node-role.kubernetes.io/master": ""}, Annotations: map[string]string{"a": "b"},
+		ProviderID: "p", Unschedulable: true, SystemUUID: "s", BootID: "b", MachineID: "m",
+		Addresses:  []string{"192.0.2.1", "n-1"},
+		Taints:     []policy.Taint{{Key: "k", Value: "v", Effect: "NoSchedule"}},
+		Conditions: []policy.Condition{{Type: "Ready", Status: "True", LastTransition: stamp}, {Type: "DiskPressure", Status: "False"}},
+	}}, s.Nodes)
+	assert.Equal(t, map[string]policy.Lease{"n-1": {ResourceVersion: "9", RenewTime: stamp}}, s.Leases)
+}
+
+func TestBareMetalHost(t *testing.T) {
+	s := snapshot(t, `
+apiVersion: metal3.io/v1alpha1
+kind: BareMetalHost
+metadata:
+  namespace: ns
+  name: h
+  uid: u
+  annotations:
+    reboot.metal3.io/fenced: '{"mode":"hard"}'
+    baremetalhost.metal3.io/detached: ""
+    baremetalhost.metal3.io/status: long
+spec:
+  online: true
+  externallyProvisioned: true
+  disablePowerOff: true
+  bmc: {address: "ipmi://192.0.2.1", credentialsName: c, disableCertificateVerification: true}
+  consumerRef: {kind: Machine, namespace: ns, name: m-1}
+status: {poweredOn: true, provisioning: {state: provisioned}}
+`)
+	require.Empty(t, s.Errors)
+	assert.Equal(t, []policy.Host{{
+		Namespace: "ns", Name: "h", UID: "u", Address: "ipmi://192.0.2.1", CredentialsName: "c",
+		DisableCertificateVerification: true, DisablePowerOff: true, Online: true, ExternallyProvisioned: true,
+		ConsumerRef: "ns/m-1", PoweredOn: true, ProvisioningState: "provisioned",
+		Annotations: map[string]string{"reboot.metal3.io/fenced": `{"mode":"hard"}`, "baremetalhost.metal3.io/detached": ""},
+	}}, s.Hosts)
+}
+
+func TestRequests(t *testing.T) {
+	s := snapshot(t, `
+{apiVersion: fenced.io/v1alpha1, kind: FencedRemediation, metadata: {namespace: ns, name: m-1}}
+---
+{apiVersion: infrastructure.cluster.x-k8s.io/v1beta1, kind: Metal3Remediation, metadata: {namespace: ns, name: m-2}}
+`)
+	assert.Equal(t, []policy.ObjectKey{
+		{Kind: "FencedRemediation", Namespace: "ns", Name: "m-1"}, {Kind: "Metal3Remediation", Namespace: "ns", Name: "m-2"},
+	}, s.Requests)
+}
+
+// TestChecksStay: a check that cannot be decoded, even without a name, or that
+// this version does not judge, is Invalid and not forgotten.
+func TestChecksStay(t *testing.T) {
+	for name, c := range map[string]struct{ text, want string }{
+		"spec is a text":     {"{apiVersion: machine.openshift.io/v1beta1, kind: MachineHealthCheck, metadata: {namespace: ns, name: c}, spec: x}", `spec: "x" is not an object`},
+		"no name":            {"{apiVersion: machine.openshift.io/v1beta1, kind: MachineHealthCheck, metadata: {namespace: ns}}", "metadata.name: is missing"},
+		"no namespace":       {"{apiVersion: machine.openshift.io/v1beta1, kind: MachineHealthCheck, metadata: {name: c}}", "metadata.namespace: is missing"},
+		"metadata is a list": {"{apiVersion: machine.openshift.io/v1beta1, kind: MachineHealthCheck, metadata: [x]}", "metadata: a list is not an object"},
+		"bad annotation":     {"{apiVersion: machine.openshift.io/v1beta1, kind: MachineHealthCheck, metadata: {namespace: ns, name: c, annotations: {cluster.x-k8s.io/paused: true}}}", "metadata.annotations: the value of cluster.x-k8s.io/paused, true, is not a text"},
+		"other version":      {"{apiVersion: machine.openshift.io/v2, kind: MachineHealthCheck, metadata: {namespace: ns, name: c}}", "does not judge machine.openshift.io/v2"},
+		"Cluster API":        {"{apiVersion: cluster.x-k8s.io/v1beta2, kind: MachineHealthCheck, metadata: {namespace: ns, name: c}}", "does not judge cluster.x-k8s.io/v1beta2"},
+		"our budget":         {"{apiVersion: fenced.io/v1alpha1, kind: DisruptionBudget, metadata: {name: c}}", "does not judge fenced.io/v1alpha1"},
+		"condition is text":  {"{apiVersion: machine.openshift.io/v1beta1, kind: MachineHealthCheck, metadata: {namespace: ns, name: c}, spec: {unhealthyConditions: [Ready]}}", `spec.unhealthyConditions[0]: "Ready" is not an object`},
+		"several mistakes":   {`{apiVersion: machine.openshift.io/v1beta1, kind: MachineHealthCheck, metadata: {namespace: ns, name: c}, spec: {nodeStartupTimeout: -5m, selector: {matchExpressions: [{key: a, operator: In, values: [1]}]}}}`, `spec.selector.matchExpressions[0].values[0]: 1 is not a text`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := policy.Decide(snapshot(t, c.text), stamp)
+			require.Len(t, r.Checks, 1)
+			assert.Equal(t, policy.StateInvalid, r.Checks[0].State)
+			assert.Contains(t, r.Checks[0].Message, c.want)
+			assert.False(t, r.Checks[0].Allowed)
+			assert.Empty(t, r.Errors)
+		})
+	}
+	two := snapshot(t, `
+{apiVersion: machine.openshift.io/v1beta1, kind: MachineHealthCheck, metadata: {namespace: ns, name: c}, spec: {maxUnhealthy: 1}}
+---
+{apiVersion: machine.openshift.io/v1beta1, kind: MachineHealthCheck, metadata: {namespace: ns, name: c}, spec: {maxUnhealthy: 2}}
+`)
+	require.Len(t, two.Checks, 1)
+	assert.Equal(t, "is in in.yaml:2 and, with other contents, in in.yaml:4", two.Checks[0].Invalid)
+}

@@ -1,0 +1,94 @@
+package manifest_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/manifest"
+	"github.com/fenced/fenced/internal/policy"
+)
+
+const policyFile = `# two checks
+apiVersion: machine.openshift.io/v1beta1
+kind: MachineHealthCheck
+metadata:
+  namespace: mapi
+  name: workers
+  annotations: {fenced.io/cluster: prod, machine.openshift.io/remediation-strategy: external-baremetal}
+spec:
+  selector: {matchLabels: {role: worker}}
+  unhealthyConditions:
+  - {type: Ready, status: Unknown, timeout: 300s}
+  maxUnhealthy: 40%
+  nodeStartupTimeout: 20m
+status: {expectedMachines: 3}
+---
+apiVersion: v1
+kind: List
+items:
+- apiVersion: machine.openshift.io/v1beta1
+  kind: MachineHealthCheck
+  metadata: {namespace: mapi, name: infra}
+  spec: {}
+`
+
+func TestDecodePolicies(t *testing.T) {
+	checks, err := manifest.DecodePolicies("10.yaml", []byte(policyFile))
+	require.NoError(t, err)
+	require.Len(t, checks, 2)
+	c := checks[0]
+	assert.Equal(t, "mapi/workers", c.Key())
+	assert.Equal(t, "prod", c.Cluster)
+	assert.Equal(t, "10.yaml:2", c.Source)
+	assert.Equal(t, policy.PowerCycleHosts, c.Strategy)
+	assert.Equal(t, "role=worker", c.Selector.String())
+	assert.Equal(t, []policy.UnhealthyCondition{{Type: "Ready", Status: "Unknown", Timeout: 5 * time.Minute}}, c.Conditions)
+	assert.Equal(t, "40%", c.MaxUnhealthy.String())
+	assert.Equal(t, 20*time.Minute, c.StartupTimeout)
+	assert.Equal(t, "10.yaml:19", checks[1].Source)
+	assert.Equal(t, policy.DeleteMachines, checks[1].Strategy)
+	assert.Equal(t, 10*time.Minute, checks[1].StartupTimeout)
+
+	checks, err = manifest.DecodePolicies("empty.yaml", []byte("# nothing yet\n"))
+	require.NoError(t, err)
+	assert.Empty(t, checks)
+}
+
+func TestDecodePoliciesRefuses(t *testing.T) {
+	const head = "apiVersion: machine.openshift.io/v1beta1\nkind: MachineHealthCheck\nmetadata: {namespace: ns, name: c}\n"
+	for name, c := range map[string]struct {
+		text string
+		want []string
+	}{
+		"typing error":      {head + "spec:\n  maxUnhealhty: 1\n", []string{"f.yaml:5: spec.maxUnhealhty: unknown key"}},
+		"unknown on top":    {head + "specs: {}\n", []string{"f.yaml:4: specs: unknown key"}},
+		"unknown in a list": {head + "spec:\n  unhealthyConditions:\n  - type: Ready\n    status: Unknown\n    timeout: 5m\n    grace: 1m\n", []string{"f.yaml:9: spec.unhealthyConditions[0].grace: unknown key"}},
+		"bad duration":      {head + "spec:\n  selector: {}\n  nodeStartupTimeout: foo10m\n", []string{`f.yaml:6: spec.nodeStartupTimeout: "foo10m" is not a duration`}},
+		"bad limit":         {head + "spec:\n  maxUnhealthy: abc\n", []string{`f.yaml:5: spec.maxUnhealthy: "abc" is neither`}},
+		"missing timeout":   {head + "spec:\n  unhealthyConditions:\n  - type: Ready\n    status: Unknown\n", []string{"f.yaml:6: spec.unhealthyConditions[0].timeout: is missing"}},
+		"all at once":       {head + "spec:\n  maxUnhealhty: 1\n  nodeStartupTimeout: -5m\n---\n{}\n", []string{"f.yaml:5: ", `f.yaml:6: spec.nodeStartupTimeout: "-5m" is negative`, "f.yaml:8: (missing) (missing) is not a policy"}},
+		"no name":           {"apiVersion: machine.openshift.io/v1beta1\nkind: MachineHealthCheck\nmetadata:\n  namespace: ns\n", []string{"f.yaml:3: metadata.name: is missing"}},
+		"no template":       {head + "spec:\n  remediationTemplate: {kind: XTemplate}\n", []string{"f.yaml:4: spec.remediationTemplate names no template"}},
+		"twice":             {head + "---\n" + head, []string{"f.yaml:5: MachineHealthCheck ns/c is on line 1 already"}},
+		"twice a key":       {head + "spec: {}\nspec: {}\n", []string{"f.yaml:5: key spec occurs twice"}},
+		"no YAML":           {"a: b: c\n", []string{"f.yaml:1: mapping values are not allowed"}},
+		"second is no YAML": {head + "---\na: b: c\n", []string{"f.yaml:5: mapping values are not allowed"}},
+		"a word":            {"hello\n", []string{`f.yaml:1: "hello" is not a policy`}},
+		"another kind":      {"apiVersion: v1\nkind: Node\nmetadata: {name: n}\n", []string{"f.yaml:1: v1 Node is not a policy"}},
+		"FencePolicy":       {"\napiVersion: fenced.io/v1alpha1\nkind: FencePolicy\nmetadata: {name: x}\n", []string{"f.yaml:2: fenced.io/v1alpha1 FencePolicy is not supported by this version"}},
+		"NodeHealthCheck":   {"apiVersion: remediation.medik8s.io/v1alpha1\nkind: NodeHealthCheck\nmetadata: {name: x}\n", []string{"NodeHealthCheck is not supported by this version"}},
+		"Cluster API":       {"apiVersion: cluster.x-k8s.io/v1beta2\nkind: MachineHealthCheck\nmetadata: {name: x}\n", []string{"f.yaml:1: cluster.x-k8s.io/v1beta2 MachineHealthCheck is not supported by this version"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			checks, err := manifest.DecodePolicies("f.yaml", []byte(c.text))
+			require.Error(t, err)
+			assert.Empty(t, checks, "a file with an error gives nothing")
+			for _, want := range c.want {
+				assert.ErrorContains(t, err, want)
+			}
+		})
+	}
+}
