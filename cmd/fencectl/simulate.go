@@ -35,8 +35,13 @@ func newSimulateCommand(c *cli) *cobra.Command {
 		Use:   "simulate --objects FILE",
 		Short: "judge saved Kubernetes objects, offline",
 		Long:  simulateLong,
-		Args:  wants(),
-		RunE:  func(*cobra.Command, []string) error { return c.simulate(o) },
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usageError(fmt.Errorf("simulate takes no argument %q", args[0]), "fencectl simulate --objects "+args[0])
+			}
+			return nil
+		},
+		RunE: func(*cobra.Command, []string) error { return c.simulate(o) },
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVar(&o.objects, "objects", nil, "file of YAML or JSON objects, - for standard input; may be repeated")
