@@ -40,7 +40,7 @@ lint: fmt-check ## gofmt, go vet, staticcheck with all checks
 fuzz: ## every fuzz target for $(FUZZTIME)
 	@set -e; for pkg in $$($(GO) list ./cmd/... ./internal/...); do \
 	  for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
-	    echo "== $$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$pkg; done; done
+	    echo "== $$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$pkg; done; done
 
 sim: ## the exhaustive search over the six steps, widened
 	FENCED_SEARCH=wide $(GO) test -run 'Explore|Search' -v -count=1 -timeout 60m ./internal/remediate

@@ -76,6 +76,7 @@ func (cl *clients) listWatch(s *store) *cache.ListWatch {
 	note := func(err error) {
 		switch {
 		case err == nil:
+			s.fail("")
 		case apierrors.IsNotFound(err) && !s.gvr.Empty():
 			s.absent()
 		default:
