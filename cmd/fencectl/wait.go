@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/fenced/fenced/internal/api"
@@ -69,11 +70,8 @@ func (c *cli) accepted(ctx context.Context, w waiting, rep api.Reply[api.OrderRe
 
 func (c *cli) printResult(r api.OrderResult) error {
 	line := r.Message
-	if r.Run != "" {
+	if !strings.Contains(line, r.Run) {
 		line += " (run " + r.Run + ")"
-	}
-	if r.Joined {
-		line += ", joining what is under way"
 	}
 	_, err := fmt.Fprintln(c.out, clean(line))
 	return err

@@ -39,7 +39,7 @@ type Order struct {
 type OrderResult struct {
 	Run     string `json:"run,omitempty"`
 	Joined  bool   `json:"joined,omitempty"` // an equal run was already going
-	Message string `json:"message"`
+	Message string `json:"message"`          // the outcome as a sentence
 	// Effect is what the order does to the world, one sentence each.
 	Effect []string `json:"effect,omitempty"`
 	// Gates are those that were asked; in a dry run they may not all pass.

@@ -67,6 +67,8 @@ func TestDegraded(t *testing.T) {
 		{"a run in flight is its job", Status{Armed: true, Runs: []RunStatus{{Step: "PowerOff"}}}, ""},
 		{"not armed", Status{}, "not armed"},
 		{"paused", Status{Armed: true, Paused: true, PausedReason: "storm"}, "paused: storm"},
+		{"a pause of all is told once", Status{Armed: true, Paused: true, PausedReason: "storm",
+			Clusters: []ClusterStatus{{Name: "prod", Paused: true, PausedReason: "storm"}}}, "paused: storm"},
 		{"cluster paused", Status{Armed: true, Clusters: []ClusterStatus{{Name: "prod", Paused: true, PausedReason: "storm"}}}, "cluster prod is paused: storm"},
 		{"view", Status{Armed: true, Clusters: []ClusterStatus{{Name: "prod", Problem: "view is 90s old"}}}, "cluster prod: view is 90s old"},
 		{"short-circuit", Status{Armed: true, Clusters: check(CheckStatus{State: "Active", Healthy: 1, Expected: 5})}, "short-circuited: 1 of 5"},

@@ -71,7 +71,7 @@ func (s Status) Degraded() []string {
 		add("paused: %s", s.PausedReason)
 	}
 	for _, c := range s.Clusters {
-		if c.Paused {
+		if c.Paused && !s.Paused {
 			add("cluster %s is paused: %s", c.Name, c.PausedReason)
 		}
 		if c.Problem != "" {
