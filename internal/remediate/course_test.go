@@ -68,6 +68,13 @@ func TestPowerOn(t *testing.T) {
 			r.Target.NodeUID, s.Node = "", Node{Exists: No}
 		}, Aborted, Nothing, "Paused"},
 		{"given up, and never on: a human", PowerOn, 301 * sec, func(r *Run, s *Seen) { abandoned(r, s, Aborted) }, Held, Nothing, "PowerOnFailed"},
+		{"given up, late, the hold stands: released", PowerOn, 301 * sec, func(r *Run, s *Seen) { abandoned(r, s, Held); metal3(r, s, Yes); on(s) }, PowerOn, ReleaseHold, "Paused"},
+		{"given up, forbidden, to be Aborted: stays open", PowerOn, 301 * sec, func(r *Run, s *Seen) {
+			abandoned(r, s, Aborted)
+			metal3(r, s, CannotTell)
+			on(s)
+			s.API = APIForbidden
+		}, PowerOn, Nothing, "Paused"},
 		{"given up, forbidden for ever: a human", PowerOn, 301 * sec, func(r *Run, s *Seen) {
 			abandoned(r, s, Held)
 			metal3(r, s, Yes)
@@ -321,6 +328,13 @@ func TestIsolatedIsNotedForTheSteps(t *testing.T) {
 	assert.Equal(t, noon, r.Isolated, "the clock of the pods")
 	assert.False(t, r.LeaveOff, "a later attempt that is Held must be powered on")
 	assert.Zero(t, r.Intent, "the interval of a command belongs to one step")
+}
+
+func TestOffOnlyStaysOff(t *testing.T) {
+	r, s := begin(DeleteNode, sec)
+	r.OffOnly, s.Node = true, Node{Exists: No}
+	r, _, _ = Next(r, s, noon)
+	assert.True(t, r.LeaveOff)
 }
 
 func TestIsolationNotesTheBootThatItEnds(t *testing.T) {

@@ -302,10 +302,13 @@ func registered(r Run, n Node) bool {
 // on the new Node, read back, and the Node is Ready. // I21
 func restoreNode(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	restored := s.Restored == Yes && !s.Node.OutOfService
+	requested := s.Machine.Requested && s.Machine.UID == r.Target.MachineUID
 	switch {
 	case s.Node.Exists == No, s.Node.Exists == Yes && s.Node.UID != r.NewNodeUID:
 		return enter(r, AwaitNode, "the new Node went away", now)
-	case restored && s.Machine.Requested: // else the in-cluster judge counts it unhealthy for ever
+	case restored && s.Node.Ready == Yes && now.After(r.Deadline()): // a host that works is never cycled for an annotation
+		return finish(r, Done, "RequestNotCleared", "the remediation request could not be taken off the Machine", now)
+	case restored && requested: // else the in-cluster judge counts it unhealthy for ever
 		return command(r, ClearRequest, resendWrite, now)
 	case restored && s.Node.Ready == Yes && (s.Machine.Exists != CannotTell || r.Target.Machine == ""):
 		return finish(r, Done, "", "", now)
