@@ -32,7 +32,7 @@ func (c *cli) explain(ctx context.Context, node string) error {
 
 func (c *cli) printExplanation(e api.Explanation, now time.Time) error {
 	p := c.painter(c.out)
-	fmt.Fprintf(c.out, "%s in %s: %s%s\n", clean(e.Node), clean(e.Cluster), clean(e.Verdict), note(e.Message))
+	fmt.Fprintf(c.out, "%s in %s: %s%s\n", clean(e.Node), clean(e.Cluster), orDash(clean(e.Verdict)), note(e.Message))
 	if e.Refused != "" {
 		fmt.Fprintf(c.out, "%s %s\n", p.paint(yellow, "refused:"), clean(e.Refused))
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 
 	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/engine"
@@ -43,6 +44,7 @@ func (c control) Status(context.Context) (api.Status, error) {
 
 func clusterStatus(cs engine.ClusterStatus) api.ClusterStatus {
 	out := api.ClusterStatus{
+		// The state file's lock makes this the only instance, and the first epoch the last.
 		Name: cs.Name, Mode: cs.Mode, Owner: true, Epoch: 1, ViewAgeSeconds: cs.View.Age.Seconds(), Problem: cs.ViewBad,
 		Paused: cs.Paused != "", PausedReason: cs.Paused, Nodes: len(cs.Nodes),
 		Checks: []api.CheckStatus{}, Deviating: []api.TargetStatus{},
@@ -69,10 +71,10 @@ func (c control) Explain(ctx context.Context, cluster, node string) (api.Explana
 	if err != nil {
 		return api.Explanation{}, apiError(err)
 	}
-	out := api.Explanation{Cluster: x.Cluster, Node: x.Node, Verdict: "would be fenced", Earliest: x.Earliest, Gates: x.Gates}
+	out := api.Explanation{Cluster: x.Cluster, Node: x.Node, Verdict: string(x.Verdict), Message: "it would be fenced now", Earliest: x.Earliest, Gates: x.Gates}
 	for _, g := range x.Gates {
 		if !g.Pass {
-			out.Verdict, out.Refused, out.Message = "not fenced", string(g.Reason), g.Name+": "+g.Value
+			out.Refused, out.Message = string(g.Reason), g.Name+": "+g.Value
 			break
 		}
 	}
@@ -82,8 +84,8 @@ func (c control) Explain(ctx context.Context, cluster, node string) (api.Explana
 	rec := api.FromRun(*x.Run)
 	out.Run = &rec
 	if x.Run.Open() {
-		out.Verdict, out.Refused = "run "+x.Run.ID+" is open, step "+string(x.Run.Step), string(policy.UnderRemediation)
-		out.Message = x.Run.Note
+		out.Refused = string(policy.UnderRemediation)
+		out.Message = strings.TrimSuffix("run "+x.Run.ID+" is open, step "+string(x.Run.Step)+": "+x.Run.Note, ": ")
 	}
 	if x.Run.Step == remediate.Held { // what keeps the node is why the run is held
 		out.Refused = x.Run.Reason

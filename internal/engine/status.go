@@ -45,6 +45,7 @@ func (e *Engine) Status() []ClusterStatus {
 // Explanation is why a Node is, or is not, fenced.
 type Explanation struct {
 	Cluster, Node string
+	Verdict       policy.Verdict // Unhealthy if any check says so; "" when none covers the Node
 	Gates         []policy.Gate
 	Run           *remediate.Run // the open one, else the newest that ended
 	Earliest      time.Time      // when the last failing gate could pass; zero when unknown
@@ -80,10 +81,22 @@ func (e *Engine) Explain(ctx context.Context, cluster, node string) (Explanation
 	if p == nil {
 		p = c.unprobed(ctx, a.draft)
 	}
+	x.Verdict = verdictOn(&report, node)
 	now := time.Now()
 	x.Gates = append(policy.Explain(report, node), policy.Guards(c.e.opt.Guards, c.facts(a, p, now), now)...)
 	x.Earliest = whenOpen(x.Gates)
 	return x, nil
+}
+
+func verdictOn(r *policy.Report, node string) (v policy.Verdict) {
+	for i := range r.Checks {
+		for j := range r.Checks[i].Targets {
+			if t := &r.Checks[i].Targets[j]; t.Node == node && v != policy.Unhealthy {
+				v = t.Verdict
+			}
+		}
+	}
+	return v
 }
 
 // unprobed is what can be said about a host without asking its BMC: whether
