@@ -43,7 +43,7 @@ fuzz: ## every fuzz target for $(FUZZTIME)
 	    echo "== $$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$pkg; done; done
 
 sim: ## the exhaustive search over the six steps, widened
-	FENCED_SEARCH=wide $(GO) test -run 'Explore|Search' -v -count=1 -timeout 60m ./internal/remediate
+	FENCED_SEARCH=wide $(GO) test -run '^TestExplore$$' -v -count=1 -timeout 60m ./internal/remediate
 
 bench: ## Go benchmarks of the product, with allocation counts
 	$(GO) test -run '^$$' -bench . -benchmem ./internal/...

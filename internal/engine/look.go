@@ -69,14 +69,15 @@ func (w *worker) open(ctx context.Context) error {
 	return nil
 }
 
-// backups gives the saved Nodes of this run, and which one is the newest.
+// backups gives the saved Nodes of this run, and which one is the newest; nil
+// when they could not be read, which is not the same as none.
 func (w *worker) backups(ctx context.Context) ([][]byte, remediate.Backup) {
 	saved, err := state.Backups(ctx, w.c.e.opt.Store, w.run.ID)
 	if err != nil {
 		w.emit(Event{Type: EventFailed, Message: "read the backups of the Node: " + err.Error()})
 		return nil, remediate.Backup{}
 	}
-	var all [][]byte
+	all := make([][]byte, 0, len(saved))
 	var last remediate.Backup
 	for _, b := range saved {
 		all = append(all, b.Node)

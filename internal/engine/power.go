@@ -71,6 +71,9 @@ func (s *session) send(ctx context.Context, c bmc.Command) error {
 	_, err := s.power.Send(ctx, c)
 	s.proof = s.proof.Reset()
 	s.accepted = c == bmc.CommandOff && err == nil
+	if accountRefused(err) { // the next look shows it
+		s.barred, s.refusal = time.Now().Add(accountPause), err
+	}
 	return err
 }
 

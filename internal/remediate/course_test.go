@@ -113,6 +113,8 @@ func TestRestoreNode(t *testing.T) {
 		{"our taint is removed", RestoreNode, sec, func(r *Run, s *Seen) { s.Node.OutOfService = true }, RestoreNode, RestoreTargetNode, ""},
 		{"written again after two seconds", RestoreNode, sec, func(r *Run, s *Seen) { s.Restored = No; r.Intent = Intent{RestoreTargetNode, ago(sec)} }, RestoreNode, Nothing, ""},
 		{"the request is cleared before the end", RestoreNode, sec, func(r *Run, s *Seen) { s.Machine.Requested = true }, RestoreNode, ClearRequest, ""},
+		{"another Machine's request is not ours", RestoreNode, sec, func(r *Run, s *Seen) { s.Machine.Requested, s.Machine.UID = true, "m9" }, Done, Nothing, ""},
+		{"a request that cannot be cleared cycles nothing", RestoreNode, 10*minute + 1, func(r *Run, s *Seen) { s.Machine.Requested = true }, Done, Nothing, "RequestNotCleared"},
 		{"a Machine that cannot be read waits", RestoreNode, sec, func(r *Run, s *Seen) { s.Machine = Machine{} }, RestoreNode, Nothing, ""},
 		{"a Machine that never was does not", RestoreNode, sec, func(r *Run, s *Seen) { s.Machine, r.Target.Machine = Machine{}, "" }, Done, Nothing, ""},
 		{"restored, not Ready: waits", RestoreNode, sec, func(r *Run, s *Seen) { s.Node.Ready = No }, RestoreNode, Nothing, ""},

@@ -1,6 +1,7 @@
 package remediate
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -60,6 +61,9 @@ var variants = []variant{
 func TestExplore(t *testing.T) {
 	for _, v := range variants {
 		t.Run(v.name, func(t *testing.T) {
+			if os.Getenv("FENCED_SEARCH") == "wide" { // make sim: one fault more in every world
+				v.budget, v.wide = v.budget+1, true
+			}
 			start := time.Now()
 			x := explore(v, Next)
 			took := time.Since(start)
