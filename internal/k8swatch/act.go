@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -17,8 +16,8 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// maxBackup is more than the API server lets a Node be.
-const maxBackup = 3 << 20
+// maxBackup is the size of the largest request that etcd takes by default.
+const maxBackup = 3 << 19
 
 // What can be wrong with a Secret.
 var (
@@ -42,6 +41,9 @@ func (c *Cluster) Backup(ctx context.Context, t remediate.Target) ([]byte, remed
 	var n corev1.Node
 	if err := json.Unmarshal(data, &n); err != nil {
 		return nil, remediate.Backup{}, fmt.Errorf("read Node %s: %w", t.Node, err)
+	}
+	if t.NodeUID != "" && string(n.UID) != t.NodeUID { // I2
+		return nil, remediate.Backup{}, fmt.Errorf("read Node %s: it is another Node than the one that was decided on", t.Node)
 	}
 	if n.Kind != "Node" || n.Name != t.Node || n.UID == "" || n.ResourceVersion == "" {
 		return nil, remediate.Backup{}, fmt.Errorf("read Node %s: the answer is another object", t.Node)
@@ -86,7 +88,7 @@ func (cl *clients) annotateHost(ctx context.Context, key string, value any) erro
 		return err
 	}
 	_, err = cl.dynamic.Resource(hostGVR).Namespace(ns).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
-	if value == nil && apierrors.IsNotFound(err) {
+	if value == nil && gone(err, name) {
 		return nil
 	}
 	if err != nil {
@@ -100,7 +102,7 @@ func (cl *clients) deleteNode(ctx context.Context, name string, b remediate.Back
 	err := cl.typed.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &b.ResourceVersion},
 	})
-	if err != nil && !apierrors.IsNotFound(err) {
+	if err != nil && !gone(err, name) {
 		return fmt.Errorf("delete Node %s: %w", name, err)
 	}
 	return nil
@@ -153,6 +155,9 @@ func (cl *clients) restore(ctx context.Context, run remediate.Run, backups [][]b
 }
 
 func (cl *clients) clearRequest(ctx context.Context, t remediate.Target) error {
+	if t.MachineUID == "" {
+		return fmt.Errorf("change Machine %s/%s: its UID is not known", t.Namespace, t.Machine)
+	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": t.MachineUID, "annotations": map[string]any{manifest.RemediationAnnotation: nil},
 	}})
@@ -160,7 +165,7 @@ func (cl *clients) clearRequest(ctx context.Context, t remediate.Target) error {
 		return err
 	}
 	_, err = cl.dynamic.Resource(machineGVR).Namespace(t.Namespace).Patch(ctx, t.Machine, types.MergePatchType, patch, metav1.PatchOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
+	if err != nil && !gone(err, t.Machine) {
 		return fmt.Errorf("remove %s from Machine %s/%s: %w", manifest.RemediationAnnotation, t.Namespace, t.Machine, err)
 	}
 	return nil
@@ -173,7 +178,7 @@ func (cl *clients) deleteMachine(ctx context.Context, t remediate.Target) error 
 	uid := types.UID(t.MachineUID)
 	err := cl.dynamic.Resource(machineGVR).Namespace(t.Namespace).Delete(ctx, t.Machine,
 		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
-	if err != nil && !apierrors.IsNotFound(err) {
+	if err != nil && !gone(err, t.Machine) {
 		return fmt.Errorf("delete Machine %s/%s: %w", t.Namespace, t.Machine, err)
 	}
 	return nil
@@ -185,7 +190,7 @@ func (c *Cluster) Credentials(ctx context.Context, namespace, name string) (stri
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	s, err := c.api().typed.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
+	if gone(err, name) {
 		return "", bmc.Secret{}, fmt.Errorf("read Secret %s/%s: %w", namespace, name, ErrSecretMissing)
 	}
 	if err != nil {

@@ -38,6 +38,7 @@ type Cluster struct {
 	cfg     Config
 	log     *zap.Logger
 	changed chan struct{}
+	listed  chan struct{} // a full list came: keepFresh asks at once
 	fresh   freshness
 
 	mu      sync.Mutex
@@ -60,7 +61,11 @@ type fileStamp struct {
 
 // New reads the kubeconfig and prepares the view. It talks to nobody.
 func New(cfg Config, log *zap.Logger) (*Cluster, error) {
-	c := &Cluster{cfg: cfg, log: log.Named("k8swatch").With(zap.String("cluster", cfg.Name)), changed: make(chan struct{}, 1)}
+	c := &Cluster{cfg: cfg, log: log.Named("k8swatch").With(zap.String("cluster", cfg.Name)),
+		changed: make(chan struct{}, 1), listed: make(chan struct{}, 1)}
+	if cfg.Kubeconfig == "" { // client-go would take the pod it runs in, or localhost
+		return nil, fmt.Errorf("cluster %q names no kubeconfig", cfg.Name)
+	}
 	if cfg.FreshEvery <= 0 {
 		return nil, errors.New("the interval of freshness checks must be positive")
 	}
@@ -68,7 +73,7 @@ func New(cfg Config, log *zap.Logger) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.clients, c.stores = cl, newStores(cfg.Namespaces, c.notify)
+	c.clients, c.stores = cl, c.newStores(cfg.Namespaces)
 	return c, nil
 }
 
@@ -83,7 +88,7 @@ func (c *Cluster) connect() (*clients, error) {
 		return nil, fmt.Errorf("read kubeconfig %s: %w", c.cfg.Kubeconfig, err)
 	}
 	base.QPS, base.Burst, base.UserAgent = qps, burst, "fenced"
-	base.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &dateReader{next: rt, fresh: &c.fresh} })
+	base.Wrap(func(rt http.RoundTripper) http.RoundTripper { return guarded{rt} })
 	hc, err := rest.HTTPClientFor(base)
 	if err != nil {
 		return nil, fmt.Errorf("use kubeconfig %s: %w", c.cfg.Kubeconfig, err)
@@ -120,6 +125,9 @@ func (c *Cluster) api() *clients {
 // Run keeps the view until ctx ends. It survives outages of the API, CRDs that
 // are missing, come or go, and a kubeconfig that is replaced.
 func (c *Cluster) Run(ctx context.Context) error {
+	c.fresh.mu.Lock()
+	c.fresh.start = time.Now()
+	c.fresh.mu.Unlock()
 	for ctx.Err() == nil {
 		watching, stop := context.WithCancel(ctx)
 		var g sync.WaitGroup

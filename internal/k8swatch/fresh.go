@@ -3,7 +3,6 @@ package k8swatch
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"sync"
 	"time"
 
@@ -15,215 +14,167 @@ import (
 // View is how far the cached view can be believed.
 type View struct {
 	Synced bool
-	// Age is how long ago every kind of the cache was seen to be as new as the
-	// API itself.
+	// Age is how long ago every kind of the cache was last proven to be as new as
+	// the API itself.
 	Age time.Duration
 	// Since is when the view was whole again after an outage of more than a
 	// minute, or after the API had gone back in time; zero when neither was.
 	Since   time.Time
-	Skew    time.Duration // this host's clock minus the API server's
+	Skew    time.Duration // the API server's clock minus this host's
 	Problem string
 }
 
-// freshness is what the checks against the API found. // I16
+// freshness is what the reads past every cache have proven. // I16
 type freshness struct {
-	mu      sync.Mutex
-	good    time.Time // last check that every kind passed; zero = none yet
-	since   time.Time
+	mu    sync.Mutex
+	start time.Time // the view is waited for since then
+	good  time.Time // when the whole view was last proven; zero = never
+	since time.Time
+	// rewound: the API went back in time, and the view is not whole again yet.
+	rewound bool
 	skew    time.Duration
-	problem string
 }
-
-const catchUp = 5 * time.Second // a watch event may be under way this long
 
 // View says how good the view is now.
 func (c *Cluster) View() View {
-	v := View{Synced: true}
-	for _, s := range c.stores {
-		s.mu.Lock()
-		v.Synced = v.Synced && s.synced
-		if s.problem != "" {
-			v.Problem = "watch " + s.kind + ": " + s.problem
-		}
-		s.mu.Unlock()
-	}
+	whole, problem := c.proven()
 	c.fresh.mu.Lock()
 	defer c.fresh.mu.Unlock()
-	v.Synced = v.Synced && !c.fresh.good.IsZero()
-	v.Since, v.Skew = c.fresh.since, c.fresh.skew
-	if !c.fresh.good.IsZero() {
-		v.Age = time.Since(c.fresh.good)
+	v := View{Synced: !whole.IsZero(), Since: c.fresh.since, Skew: c.fresh.skew, Problem: problem}
+	if !v.Synced {
+		whole = c.fresh.start
 	}
-	if c.fresh.problem != "" {
-		v.Problem = c.fresh.problem
+	if !whole.IsZero() {
+		v.Age = max(0, time.Since(whole))
 	}
 	return v
 }
 
-// keepFresh compares the cache with the API until ctx ends. When the API went
-// back in time it starts the watches over.
-func (c *Cluster) keepFresh(ctx context.Context, restart func()) {
-	tick := time.NewTicker(min(c.cfg.FreshEvery, 100*time.Millisecond))
+// proven is when the worst kind was last proven fresh, zero when one never was,
+// and what is wrong.
+func (c *Cluster) proven() (oldest time.Time, problem string) {
+	for i, s := range c.stores {
+		at, wrong := s.state()
+		if i == 0 || at.Before(oldest) {
+			oldest = at
+		}
+		if problem == "" && wrong != "" {
+			problem = "watch " + s.kind + ": " + wrong
+		}
+	}
+	return oldest, problem
+}
+
+// keepFresh asks the API server in a fixed rhythm, and after each full list,
+// how far it has come. When it went back in time, the watches start over.
+func (c *Cluster) keepFresh(ctx context.Context, startOver func()) {
+	tick := time.NewTicker(c.cfg.FreshEvery)
 	defer tick.Stop()
 	for {
-		back, err := c.compare(ctx)
-		if ctx.Err() != nil {
-			return
-		}
-		c.fresh.note(err, back)
-		if back {
+		if c.askAll(ctx) {
 			c.log.Warn("the API went back in time; everything is listed again")
-			for _, s := range c.stores {
-				s.mu.Lock()
-				s.synced = false
-				s.mu.Unlock()
-			}
-			restart()
+			c.rewind()
+			startOver()
 			return
-		}
-		c.notify()
-		if err == nil {
-			tick.Reset(c.cfg.FreshEvery)
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+		case <-c.listed:
 		}
 	}
 }
 
-// note records one comparison.
-func (f *freshness) note(err error, back bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	now := time.Now()
-	switch {
-	case back:
-		f.since, f.problem = now, "the API went back in time"
-	case err != nil:
-		f.problem = err.Error()
-	default:
-		if !f.good.IsZero() && now.Sub(f.good) > outageAfter {
-			f.since = now
-		}
-		f.good, f.problem = now, ""
+// askAll asks about every kind at once, so that one that hangs delays no other.
+func (c *Cluster) askAll(ctx context.Context) (back bool) {
+	backs := make([]bool, len(c.stores))
+	var g sync.WaitGroup
+	for i, s := range c.stores {
+		g.Go(func() { backs[i] = c.ask(ctx, s) })
 	}
-}
-
-// compare reads one object of each kind past every cache; the view must hold it
-// at that version or a later one, soon. back says that the API showed an older
-// version than the view has.
-func (c *Cluster) compare(ctx context.Context) (back bool, err error) {
-	for _, s := range c.stores {
-		if !s.ready() {
-			return false, fmt.Errorf("the first list of %s has not come yet", s.kind)
-		}
-		back, err = c.compareKind(ctx, s)
-		if back || err != nil {
-			return back, err
-		}
+	g.Wait()
+	for _, b := range backs {
+		back = back || b
 	}
-	return false, nil
+	return back && ctx.Err() == nil
 }
 
-func (s *store) ready() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.synced
-}
-
-func (c *Cluster) compareKind(ctx context.Context, s *store) (back bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout+catchUp)
+// ask reads one object of a kind past every cache. What counts is the version
+// of the list around it, which is where the API server stood: a view that
+// reaches it is proven to be as new as this read. back says that the API stands
+// at an older version than the view.
+func (c *Cluster) ask(ctx context.Context, s *store) (back bool) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
+	ctx, clock := withClock(ctx)
+	before := s.version()
+	sent := time.Now()
 	list, err := c.api().list(ctx, s, metav1.ListOptions{Limit: 1}) // no resourceVersion: a quorum read
 	if apierrors.IsNotFound(err) && !s.gvr.Empty() {
-		return false, nil // the kind is not installed
-	}
-	if err != nil {
-		return false, fmt.Errorf("read one %s: %w", s.kind, err)
-	}
-	items, err := meta.ExtractList(list)
-	if err != nil || len(items) == 0 {
-		return false, err
-	}
-	_, want, err := s.entry(items[0])
-	if err != nil {
-		return false, err
-	}
-	for {
-		have, ok := s.find(want.key.Namespace, want.key.Name)
-		switch {
-		case ok && have.uid == want.uid && have.revision == want.revision:
-			return false, nil
-		case ok && have.uid == want.uid && have.revision > want.revision:
-			return c.goneBack(ctx, s, want)
-		}
-		if !sleep(ctx, 20*time.Millisecond) {
-			return false, fmt.Errorf("the view does not show version %d of %s %s, which the API has", want.revision, s.kind, want.key.Name)
-		}
-		// The object may have been deleted or replaced since; ask again.
-		if list, err := c.api().list(ctx, s, metav1.ListOptions{Limit: 1}); err == nil {
-			if items, err := meta.ExtractList(list); err == nil && len(items) == 0 {
-				return false, nil
-			} else if err == nil {
-				if _, e, err := s.entry(items[0]); err == nil {
-					want = e
-				}
-			}
-		}
-	}
-}
-
-// goneBack makes sure: the view may simply have got a newer version between the
-// API's read and ours.
-func (c *Cluster) goneBack(ctx context.Context, s *store, first entry) (bool, error) {
-	list, err := c.api().list(ctx, s, metav1.ListOptions{Limit: 1})
-	if err != nil {
-		return false, fmt.Errorf("read one %s: %w", s.kind, err)
-	}
-	items, err := meta.ExtractList(list)
-	if err != nil || len(items) == 0 {
-		return false, err
-	}
-	_, again, err := s.entry(items[0])
-	if err != nil || again.key != first.key || again.uid != first.uid {
-		return false, err
-	}
-	have, ok := s.find(again.key.Namespace, again.key.Name)
-	return ok && have.uid == again.uid && again.revision == first.revision && have.revision > again.revision, nil
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
+		s.absent(sent)
+		c.settle(time.Now())
 		return false
-	case <-t.C:
+	}
+	var at uint64
+	if err == nil {
+		at, err = listRevision(list)
+	}
+	if err != nil {
+		if ctx.Err() != context.Canceled {
+			s.fail(fmt.Sprintf("read one %s: %s", s.kind, err))
+		}
+		return false
+	}
+	c.fresh.mu.Lock()
+	c.fresh.skew = clock.skew(sent, time.Now())
+	c.fresh.mu.Unlock()
+	if at < before {
 		return true
 	}
+	s.ask(asked{sent, at})
+	c.settle(time.Now())
+	return false
 }
 
-// dateReader reads the API server's clock off its answers.
-type dateReader struct {
-	next  http.RoundTripper
-	fresh *freshness
-}
-
-// RoundTrip implements http.RoundTripper.
-func (d *dateReader) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := d.next.RoundTrip(r)
+func listRevision(list any) (uint64, error) {
+	m, err := meta.ListAccessor(list)
 	if err != nil {
-		return resp, err
+		return 0, err
 	}
-	if at, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
-		d.fresh.mu.Lock()
-		d.fresh.skew = time.Since(at.Add(500 * time.Millisecond)).Round(time.Second) // the header is cut to seconds
-		d.fresh.mu.Unlock()
-	}
-	return resp, nil
+	return revision(m.GetResourceVersion())
 }
 
-// WrappedRoundTripper lets client-go find the transport beneath.
-func (d *dateReader) WrappedRoundTripper() http.RoundTripper { return d.next }
+// settle notes what is proven by now, and the end of an outage.
+func (c *Cluster) settle(now time.Time) {
+	whole, _ := c.proven()
+	f := &c.fresh
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if whole.IsZero() || !whole.After(f.good) {
+		return
+	}
+	first, last := f.good.IsZero(), f.good
+	if first {
+		last = f.start
+	}
+	if now.Sub(last) > outageAfter || f.rewound {
+		f.since, f.rewound = now, false
+		first = true
+	}
+	f.good = whole
+	if first { // there is something to judge now
+		c.notify()
+	}
+}
+
+// rewind forgets what was proven: it belongs to another history, for instance
+// that of an etcd before it was restored from a backup.
+func (c *Cluster) rewind() {
+	for _, s := range c.stores {
+		s.rewind()
+	}
+	c.fresh.mu.Lock()
+	defer c.fresh.mu.Unlock()
+	c.fresh.good, c.fresh.start, c.fresh.rewound = time.Time{}, time.Now(), true
+}

@@ -5,12 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 
@@ -19,23 +16,11 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// Where leader Leases of rival remediators live, and what they are called.
-// Sources: cluster-api-provider-baremetal and machine-api-operator, the
-// LeaderElectionID of their managers.
-const (
-	machineAPINamespace = "openshift-machine-api"
-	powerCycleLeader    = "controller-leader-election-capbm"
-	deletingLeader      = "cluster-api-provider-healthcheck-leader"
-	nodeLeases          = "kube-node-lease"
-)
+// nodeLeases is where kubelets keep their heartbeats.
+const nodeLeases = "kube-node-lease"
 
-// holdKey is our request that the power owner keeps the host off; it is itself
-// a hard power-off.
-const (
-	rebootKey = "reboot.metal3.io"
-	holdKey   = rebootKey + "/fenced"
-	holdValue = `{"mode":"hard"}`
-)
+// podsPage is more pods than a kubelet runs.
+const podsPage = 500
 
 // Look is one uncached look at the objects of a run.
 type Look struct {
@@ -47,23 +32,25 @@ type Look struct {
 
 // looker gathers the parts of one look, which are read in parallel.
 type looker struct {
-	c    *Cluster
-	api  *clients
-	run  remediate.Run
-	live *corev1.Node
+	api *clients
+	run remediate.Run
 
-	mu   sync.Mutex
+	mu   sync.Mutex // guards errs and who contests; each other field has one writer
 	errs []error
 	look Look
+	live *corev1.Node
+	// external: the host is externally provisioned. The Machine is read at the
+	// same time, so this waits here for replaceable.
+	external bool
 }
 
 // Look reads Node, Lease, Machine, BareMetalHost, pods and the rival's leader
-// Lease of a run, past every cache. What cannot be read stays unknown; 404 is
-// an answer.
+// Lease of a run, past every cache. What cannot be read stays unknown; a 404 of
+// the API server is an answer. Backups that are nil could not be read.
 func (c *Cluster) Look(ctx context.Context, run remediate.Run, backups [][]byte) Look {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	l := &looker{c: c, api: c.api(), run: run}
+	l := &looker{api: c.api(), run: run}
 	var g sync.WaitGroup
 	for _, read := range []func(context.Context) error{l.node, l.lease, l.machine, l.host, l.rival, l.pods} {
 		g.Go(func() {
@@ -84,25 +71,13 @@ func (c *Cluster) Look(ctx context.Context, run remediate.Run, backups [][]byte)
 	return l.look
 }
 
-// apiState condenses what went wrong: a refusal of the API is another case
-// than its silence.
-func apiState(errs []error) remediate.APIState {
-	switch {
-	case len(errs) == 0:
-		return remediate.APIReachable
-	case slices.ContainsFunc(errs, func(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) }):
-		return remediate.APIForbidden
-	}
-	return remediate.APIUnreachable
-}
-
 func (l *looker) node(ctx context.Context) error {
 	if l.run.Target.Node == "" {
 		l.look.Seen.Node.Exists = remediate.No
 		return nil
 	}
 	n, err := l.api.typed.CoreV1().Nodes().Get(ctx, l.run.Target.Node, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
+	if gone(err, l.run.Target.Node) {
 		l.look.Seen.Node.Exists = remediate.No
 		return nil
 	}
@@ -124,7 +99,7 @@ func (l *looker) lease(ctx context.Context) error {
 		return nil
 	}
 	lease, err := l.api.typed.CoordinationV1().Leases(nodeLeases).Get(ctx, l.run.Target.Node, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
+	if gone(err, l.run.Target.Node) {
 		l.look.Seen.Lease.Known = true
 		return nil
 	}
@@ -145,7 +120,7 @@ func (l *looker) machine(ctx context.Context) error {
 		return nil
 	}
 	u, err := l.api.dynamic.Resource(machineGVR).Namespace(t.Namespace).Get(ctx, t.Machine, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
+	if gone(err, t.Machine) {
 		l.look.Seen.Machine.Exists = remediate.No
 		return nil
 	}
@@ -161,106 +136,20 @@ func (l *looker) machine(ctx context.Context) error {
 	return nil
 }
 
-// host reads whether our hold stands, and what else is asked of the host.
-func (l *looker) host(ctx context.Context) error {
-	key := l.run.Target.BareMetalHost
-	if key == "" {
-		l.look.Seen.Hold = remediate.No
-		return nil
-	}
-	h, err := l.api.bareMetalHost(ctx, key)
-	if apierrors.IsNotFound(err) {
-		l.look.Seen.Hold, l.look.Seen.PowerForbidden = remediate.No, "BareMetalHost "+key+" does not exist any more"
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("read BareMetalHost %s: %w", key, err)
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	_, held := h.Annotations[holdKey]
-	l.look.Seen.Hold = remediate.Ask(held)
-	switch {
-	case h.DisablePowerOff:
-		l.look.Seen.PowerForbidden = "BareMetalHost " + key + " has disablePowerOff: true"
-	case !h.Online:
-		l.look.Seen.PowerForbidden = "BareMetalHost " + key + " has online: false; its owner wants it off"
-	}
-	for k := range h.Annotations {
-		if k != holdKey && strings.HasPrefix(k, rebootKey) {
-			l.contest("BareMetalHost " + key + " carries the power request " + k)
-		}
-	}
-	if h.ExternallyProvisioned {
-		l.look.Seen.Machine.Why = "its BareMetalHost is externally provisioned"
-	}
-	return nil
-}
-
-func (cl *clients) bareMetalHost(ctx context.Context, key string) (policy.Host, error) {
-	ns, name, _ := strings.Cut(key, "/")
-	u, err := cl.dynamic.Resource(hostGVR).Namespace(ns).Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return policy.Host{}, err
-	}
-	return manifest.BareMetalHost(u.Object)
-}
-
-// rival reads whether the controller that would do the same is alive: its
-// leader Lease is unexpired. Without a Machine there is none. // I22
-func (l *looker) rival(ctx context.Context) error {
-	name := powerCycleLeader
-	switch {
-	case l.run.Target.Machine == "":
-		l.answer(remediate.No)
-		return nil
-	case l.run.Strategy == remediate.DeleteMachine:
-		name = deletingLeader
-	}
-	lease, err := l.api.typed.CoordinationV1().Leases(machineAPINamespace).Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		l.answer(remediate.No)
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("read Lease %s/%s: %w", machineAPINamespace, name, err)
-	}
-	s := lease.Spec
-	if s.HolderIdentity == nil || *s.HolderIdentity == "" || s.RenewTime == nil || s.LeaseDurationSeconds == nil {
-		l.answer(remediate.No)
-		return nil
-	}
-	l.answer(remediate.No)
-	if time.Now().Before(s.RenewTime.Add(time.Duration(*s.LeaseDurationSeconds) * time.Second)) {
-		l.mu.Lock()
-		l.contest(*s.HolderIdentity + " holds the leader Lease " + name)
-		l.mu.Unlock()
-	}
-	return nil
-}
-
-// answer notes that rivals could be read; one found elsewhere stands.
-func (l *looker) answer(a remediate.Answer) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.look.Seen.Contested == remediate.CannotTell {
-		l.look.Seen.Contested = a
-	}
-}
-
-// contest notes a rival; l.mu is held.
-func (l *looker) contest(who string) {
-	l.look.Seen.Contested, l.look.Seen.Contender = remediate.Yes, who
-}
-
-// pods asks whether pods are still bound to the Node's name. Mirror pods do not
-// count: they are the API's shadow of static pods and go with the kubelet. // I7
+// pods asks whether pods that may run are still bound to the Node's name. Mirror
+// pods do not count: they are the API's shadow of static pods and go with the
+// kubelet. // I7
 func (l *looker) pods(ctx context.Context) error {
 	if l.run.Step != remediate.PowerOn || l.run.Abandon != "" || l.run.Target.Node == "" {
 		return nil // nobody asks
 	}
 	list, err := l.api.typed.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", l.run.Target.Node).String(), Limit: 500,
+		FieldSelector: fields.AndSelectors(
+			fields.OneTermEqualSelector("spec.nodeName", l.run.Target.Node),
+			fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
+			fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
+		).String(),
+		Limit: podsPage,
 	})
 	if err != nil {
 		return fmt.Errorf("list the pods of Node %s: %w", l.run.Target.Node, err)
@@ -273,10 +162,14 @@ func (l *looker) pods(ctx context.Context) error {
 	return nil
 }
 
-// restored compares the live Node with the backups.
+// restored compares the live Node with the backups. A store that could not be
+// read must not look like a run that saved nothing. // I21
 func (l *looker) restored(backups [][]byte) error {
+	if backups == nil || l.live == nil {
+		return nil
+	}
 	s, err := mergeBackups(backups)
-	if err != nil || l.live == nil {
+	if err != nil {
 		return err
 	}
 	l.look.Seen.Restored = remediate.Ask(missing(s, l.live, l.run.Isolation).empty())
@@ -289,7 +182,8 @@ func (l *looker) replaceable() {
 	switch {
 	case m == nil:
 		return
-	case s.Why != "": // the host's
+	case l.external:
+		s.Why = "its BareMetalHost is externally provisioned"
 	case m.ControlPlane || l.look.FreshNode != nil && l.look.FreshNode.ControlPlane:
 		s.Why = "it is a control-plane Machine"
 	case m.ControllerOwner == policy.Owner{}:

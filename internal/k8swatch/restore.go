@@ -33,9 +33,9 @@ type saved struct {
 	unschedulable       bool
 }
 
-// mergeBackups joins the saved Nodes of one run, oldest first: a Node that was
-// saved in a later attempt may lack what an earlier one had, and where both
-// have a key the newer value holds.
+// mergeBackups joins the saved Nodes of one run, oldest first. A Node that was
+// saved in a later attempt may not have been restored yet, so what it lacks
+// comes from the earlier ones; where both have a key the newer value holds.
 func mergeBackups(backups [][]byte) (saved, error) {
 	s := saved{labels: map[string]string{}, annotations: map[string]string{}}
 	for _, b := range backups {
@@ -45,11 +45,13 @@ func mergeBackups(backups [][]byte) (saved, error) {
 		}
 		keep(s.labels, n.Labels)
 		keep(s.annotations, n.Annotations)
-		s.unschedulable = n.Spec.Unschedulable
+		s.unschedulable = s.unschedulable || n.Spec.Unschedulable
 		for _, t := range n.Spec.Taints {
-			if !controllerTaint(t) && !hasTaint(s.taints, t) {
-				s.taints = append(s.taints, t)
+			if controllerTaint(t) {
+				continue
 			}
+			s.taints = slices.DeleteFunc(s.taints, func(older corev1.Taint) bool { return older.MatchTaint(&t) })
+			s.taints = append(s.taints, t)
 		}
 	}
 	return s, nil

@@ -2,11 +2,16 @@ package k8swatch
 
 import (
 	"fmt"
+	"reflect"
 	"strconv"
 	"sync"
+	"time"
+
+	"go.uber.org/zap"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/fenced/fenced/internal/policy"
@@ -19,13 +24,20 @@ type store struct {
 	gvr       schema.GroupVersionResource // empty for Nodes
 	namespace string
 	convert   func(any) (any, error) // to a value of internal/policy
-	changed   func()
+	log       *zap.Logger
+	changed   func() // there is something new to judge
+	listed    func() // a full list came
+	moved     func() // more may be proven than before
 
 	mu      sync.Mutex
 	items   map[string]entry
-	synced  bool // a full list came, or the kind is not installed
-	version uint64
-	problem string // why the last list or watch failed, "" when it did not
+	edits   uint64 // counts what changed items
+	synced  bool   // a full list came, or the kind is not installed
+	reached uint64 // the resourceVersion up to which everything is in
+	asked   []asked
+	proven  time.Time // the newest read that items are known to be as new as
+	problem string    // why the last request failed; "" when proven since
+	stream  watch.Interface
 }
 
 // entry is one object: value is nil when it could not be decoded, and err says
@@ -69,14 +81,41 @@ func revision(rv string) (uint64, error) {
 // Add implements cache.ReflectorStore.
 func (s *store) Add(obj any) error { return s.Update(obj) }
 
-// Update implements cache.ReflectorStore.
+// Update implements cache.ReflectorStore. A status that was only confirmed must
+// not make a large cluster be judged again.
 func (s *store) Update(obj any) error {
 	key, e, err := s.entry(obj)
 	if err != nil {
 		return err
 	}
-	s.edit(func() { s.items[key] = e })
+	s.mu.Lock()
+	old, had := s.items[key]
+	s.items[key] = e
+	same := had && tellsNothingNew(old, e)
+	if !same {
+		s.edits++
+	}
+	s.mu.Unlock()
+	if !same {
+		s.changed()
+	}
 	return nil
+}
+
+// tellsNothingNew compares all that is kept of an object, except a Node's
+// resourceVersion: reads past the cache give the one that writes need.
+func tellsNothingNew(old, e entry) bool {
+	if old.err != nil || e.err != nil {
+		return old.err != nil && e.err != nil && old.err.Error() == e.err.Error()
+	}
+	before, ok := old.value.(*policy.Node)
+	after, also := e.value.(*policy.Node)
+	if !ok || !also {
+		return reflect.DeepEqual(old.value, e.value)
+	}
+	n := *before
+	n.ResourceVersion = after.ResourceVersion
+	return reflect.DeepEqual(n, *after)
 }
 
 // Delete implements cache.ReflectorStore.
@@ -88,12 +127,16 @@ func (s *store) Delete(obj any) error {
 	if err != nil {
 		return err
 	}
-	s.edit(func() { delete(s.items, key) })
+	s.mu.Lock()
+	delete(s.items, key)
+	s.edits++
+	s.mu.Unlock()
+	s.changed()
 	return nil
 }
 
 // Replace implements cache.ReflectorStore: it is a full list.
-func (s *store) Replace(list []any, _ string) error {
+func (s *store) Replace(list []any, version string) error {
 	items := make(map[string]entry, len(list))
 	for _, obj := range list {
 		key, e, err := s.entry(obj)
@@ -102,44 +145,24 @@ func (s *store) Replace(list []any, _ string) error {
 		}
 		items[key] = e
 	}
-	s.edit(func() { s.items, s.synced, s.problem = items, true, "" })
+	at, err := revision(version)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.items, s.synced, s.reached = items, true, at
+	s.edits++
+	s.settle()
+	s.endStream()
+	s.mu.Unlock()
+	s.changed()
+	s.moved()
+	s.listed()
 	return nil
 }
 
 // Resync implements cache.ReflectorStore; there is nothing to resync.
 func (s *store) Resync() error { return nil }
-
-// absent notes that the cluster does not have this kind.
-func (s *store) absent() {
-	s.mu.Lock()
-	known := s.synced && len(s.items) == 0
-	s.mu.Unlock()
-	if !known {
-		s.edit(func() { s.items, s.synced, s.problem = map[string]entry{}, true, "" })
-	}
-}
-
-func (s *store) fail(problem string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.problem = problem
-}
-
-func (s *store) edit(f func()) {
-	s.mu.Lock()
-	f()
-	s.version++
-	s.mu.Unlock()
-	s.changed()
-}
-
-// find gives the cached entry of one object.
-func (s *store) find(namespace, name string) (entry, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e, ok := s.items[namespace+"/"+name]
-	return e, ok
-}
 
 // cachedSnapshot is the last snapshot built, and of which versions.
 type cachedSnapshot struct {
@@ -156,7 +179,7 @@ func (c *Cluster) Snapshot() policy.Snapshot {
 	versions := make([]uint64, len(c.stores))
 	for i, s := range c.stores {
 		s.mu.Lock()
-		versions[i] = s.version
+		versions[i] = s.edits
 		s.mu.Unlock()
 		fresh = fresh && c.cached.versions[i] == versions[i]
 	}

@@ -1,0 +1,145 @@
+package k8swatch
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// listAll gives every store a full list at this version, proven at that time.
+func listAll(t require.TestingT, c *Cluster, version uint64, at time.Time) {
+	for _, s := range c.stores {
+		require.NoError(t, s.Replace(nil, strconv.FormatUint(version, 10)))
+		s.ask(asked{at, version})
+	}
+	c.settle(at)
+}
+
+func TestViewIsProvenByReachingWhatWasRead(t *testing.T) { // I16
+	c, now := offline(), time.Now()
+	assert.False(t, c.View().Synced)
+	listAll(t, c, 10, now)
+	require.True(t, c.View().Synced)
+
+	nodes := c.storeOf("Node")
+	nodes.ask(asked{now.Add(time.Second), 12})
+	at, _ := nodes.state()
+	assert.Equal(t, now, at, "the API is at 12, the view still at 10")
+	nodes.UpdateResourceVersion("11")
+	at, _ = nodes.state()
+	assert.Equal(t, now, at)
+	nodes.UpdateResourceVersion("12")
+	at, _ = nodes.state()
+	assert.Equal(t, now.Add(time.Second), at, "a bookmark is enough")
+}
+
+func TestOneStuckKindMakesTheViewOld(t *testing.T) { // I16
+	c, long := offline(), time.Now().Add(-40*time.Second)
+	listAll(t, c, 10, long)
+	for _, s := range c.stores {
+		s.ask(asked{time.Now(), 50})
+		if s.kind != "Machine" {
+			s.UpdateResourceVersion("50")
+		}
+	}
+	assert.GreaterOrEqual(t, c.View().Age, 40*time.Second)
+	c.storeOf("Machine").UpdateResourceVersion("50")
+	assert.Less(t, c.View().Age, 10*time.Second)
+}
+
+func TestListAloneProvesNothing(t *testing.T) {
+	c := offline()
+	for _, s := range c.stores {
+		require.NoError(t, s.Replace(nil, "10"))
+	}
+	assert.False(t, c.View().Synced, "a list may come from a stale cache of the API server")
+}
+
+func TestSinceIsTheEndOfAnOutage(t *testing.T) {
+	c, start := offline(), time.Now().Add(-time.Hour)
+	c.fresh.start = start
+	listAll(t, c, 10, start.Add(time.Second))
+	assert.True(t, c.View().Since.IsZero(), "a start is no outage")
+
+	short := start.Add(50 * time.Second)
+	listAll(t, c, 11, short)
+	assert.True(t, c.View().Since.IsZero(), "nor is a short one")
+
+	back := short.Add(outageAfter + time.Second)
+	listAll(t, c, 12, back)
+	assert.Equal(t, back, c.View().Since)
+}
+
+func TestStartDuringAnOutageCounts(t *testing.T) {
+	c, start := offline(), time.Now().Add(-time.Hour)
+	c.fresh.start = start
+	listAll(t, c, 10, start.Add(outageAfter+time.Second))
+	assert.False(t, c.View().Since.IsZero())
+}
+
+func TestHistoryThatWentBackIsForgotten(t *testing.T) {
+	c, at := offline(), time.Now()
+	c.fresh.start = at
+	listAll(t, c, 10, at)
+	c.rewind()
+	v := c.View()
+	assert.False(t, v.Synced)
+	assert.Contains(t, v.Problem, "back in time")
+	assert.True(t, v.Since.IsZero(), "it is not whole yet")
+	listAll(t, c, 3, at.Add(time.Second))
+	assert.True(t, c.View().Synced)
+	assert.Equal(t, at.Add(time.Second), c.View().Since, "a quiet period follows")
+}
+
+func TestProblemEndsWithTheNextProof(t *testing.T) {
+	c, at := offline(), time.Now()
+	listAll(t, c, 10, at)
+	c.storeOf("Node").fail("connection refused")
+	assert.Contains(t, c.View().Problem, "watch Node: connection refused")
+	c.storeOf("Node").ask(asked{at.Add(time.Second), 10})
+	assert.Empty(t, c.View().Problem)
+}
+
+// Whatever the order of reads and events, the view is never called fresher
+// than the newest read whose version it has reached.
+func TestProofLaw(t *testing.T) {
+	start := time.Now()
+	rapid.Check(t, func(t *rapid.T) {
+		s := offline().storeOf("Node")
+		require.NoError(t, s.Replace(nil, "1"))
+		var api, have uint64 = 1, 1
+		type read struct{ at, version uint64 }
+		var reads []read
+		for i := range rapid.Uint64Range(1, 3*maxAsked).Draw(t, "steps") {
+			switch rapid.SampledFrom([]string{"write", "read", "event"}).Draw(t, "step") {
+			case "write":
+				api++
+			case "read":
+				reads = append(reads, read{i + 1, api})
+				s.ask(asked{start.Add(time.Duration(i+1) * time.Second), api})
+			case "event":
+				have = rapid.Uint64Range(have, api).Draw(t, "version")
+				s.UpdateResourceVersion(strconv.FormatUint(have, 10))
+			}
+			var best uint64
+			for _, r := range reads {
+				if r.version <= have {
+					best = max(best, r.at)
+				}
+			}
+			proven, _ := s.state()
+			if best == 0 {
+				assert.True(t, proven.IsZero())
+			} else {
+				assert.False(t, proven.After(start.Add(time.Duration(best)*time.Second)))
+				if len(reads) <= maxAsked {
+					assert.Equal(t, start.Add(time.Duration(best)*time.Second), proven)
+				}
+			}
+		}
+	})
+}

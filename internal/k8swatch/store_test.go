@@ -1,0 +1,135 @@
+package k8swatch
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/fenced/fenced/internal/policy"
+)
+
+// offline is a Cluster that nobody connected: its stores are filled by hand.
+func offline(namespaces ...string) *Cluster {
+	c := &Cluster{cfg: Config{Namespaces: namespaces}, log: zap.NewNop(), changed: make(chan struct{}, 1), listed: make(chan struct{}, 1)}
+	c.stores = c.newStores(namespaces)
+	return c
+}
+
+func (c *Cluster) storeOf(kind string) *store {
+	for _, s := range c.stores {
+		if s.kind == kind {
+			return s
+		}
+	}
+	return nil
+}
+
+func told(c *Cluster) bool {
+	select {
+	case <-c.Changed():
+		return true
+	default:
+		return false
+	}
+}
+
+func apiNode(name, version string, ready corev1.ConditionStatus) *corev1.Node {
+	n := &corev1.Node{}
+	n.Name, n.UID, n.ResourceVersion = name, "uid-"+"1", version
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}
+	return n
+}
+
+func apiObject(kind, name, version string, spec map[string]any) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "machine.openshift.io/v1beta1", "kind": kind, "spec": spec,
+		"metadata": map[string]any{"namespace": "ns", "name": name, "uid": "u-" + name, "resourceVersion": version},
+	}}
+}
+
+func TestOnlyNewsIsTold(t *testing.T) {
+	c := offline()
+	s := c.storeOf("Node")
+	require.NoError(t, s.Add(apiNode("a", "1", "True")))
+	assert.True(t, told(c), "a new Node")
+	require.NoError(t, s.Update(apiNode("a", "2", "True")))
+	assert.False(t, told(c), "a status that was only confirmed")
+	require.NoError(t, s.Update(apiNode("a", "3", "Unknown")))
+	assert.True(t, told(c), "another condition")
+	before := c.Snapshot()
+	require.NoError(t, s.Delete(apiNode("a", "4", "Unknown")))
+	assert.True(t, told(c), "a deletion")
+	assert.Empty(t, c.Snapshot().Nodes)
+	assert.Contains(t, before.Nodes, "a", "a snapshot that was given away does not change")
+}
+
+func TestUndecodableIsNeitherJudgedNorAbsent(t *testing.T) {
+	c := offline()
+	machines := c.storeOf("Machine")
+	require.NoError(t, machines.Add(apiObject("Machine", "good", "1", nil)))
+	bad := apiObject("Machine", "bad", "1", map[string]any{"providerID": int64(7)})
+	require.NoError(t, machines.Add(bad))
+	snap := c.Snapshot()
+	require.Len(t, snap.Machines, 1)
+	assert.Equal(t, []policy.ObjectKey{{Kind: "Machine", Namespace: "ns", Name: "bad"}}, snap.Undecoded)
+	require.Len(t, snap.Errors, 1)
+	assert.Equal(t, "Machine ns/bad", snap.Errors[0].Object)
+
+	told(c)
+	require.NoError(t, machines.Update(bad))
+	assert.False(t, told(c), "the same mistake again")
+	require.NoError(t, machines.Update(apiObject("Machine", "bad", "2", nil)))
+	assert.True(t, told(c), "a mistake mended")
+	assert.Empty(t, c.Snapshot().Undecoded)
+}
+
+func TestInvalidCheckHidesNoOther(t *testing.T) { // I18
+	c := offline()
+	s := c.storeOf("MachineHealthCheck")
+	require.NoError(t, s.Replace([]any{
+		apiObject("MachineHealthCheck", "bad", "1", map[string]any{"nodeStartupTimeout": "foo10m"}),
+		apiObject("MachineHealthCheck", "good", "1", map[string]any{"nodeStartupTimeout": "5m"}),
+	}, "9"))
+	invalid := map[string]bool{}
+	for _, check := range c.Snapshot().Checks {
+		invalid[check.Name] = check.Invalid != ""
+	}
+	assert.Equal(t, map[string]bool{"bad": true, "good": false}, invalid)
+}
+
+func TestKindThatIsNotInstalledIsEmpty(t *testing.T) {
+	c := offline()
+	s := c.storeOf("BareMetalHost")
+	require.NoError(t, s.Replace([]any{apiObject("BareMetalHost", "h", "1", nil)}, "3"))
+	require.Len(t, c.Snapshot().Hosts, 1)
+	told(c)
+	s.absent(time.Now())
+	assert.True(t, told(c))
+	assert.Empty(t, c.Snapshot().Hosts)
+	s.absent(time.Now())
+	assert.False(t, told(c), "still not installed")
+}
+
+func TestNamespacesHaveTheirOwnStores(t *testing.T) {
+	c := offline("a", "b")
+	assert.Len(t, c.stores, 1+2*3, "Nodes once, the other kinds per namespace")
+}
+
+func TestListAsAStreamIsNotWatchedForLong(t *testing.T) { // I16
+	s := offline().storeOf("Node")
+	w := watch.NewFake()
+	s.streamed(w)
+	require.NoError(t, s.Replace(nil, "5"))
+	select {
+	case <-w.ResultChan():
+	case <-time.After(watchBeyond + 3*time.Second):
+		t.Fatal("the streamed list goes on as a watch without bookmarks")
+	}
+	assert.True(t, w.IsStopped())
+}

@@ -1,0 +1,91 @@
+package k8swatch
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+)
+
+// maxBody is the largest answer that is read; a page of 500 Nodes is under
+// 10 MB. Watches are streams, bounded frame by frame by their decoder.
+const maxBody = 64 << 20
+
+var errBodyTooLarge = errors.New("the API server's answer is too large")
+
+// guarded is the transport under every client: it bounds what is read and
+// notes the server's clock for those who asked.
+type guarded struct{ next http.RoundTripper }
+
+func (g guarded) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := g.next.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	if clock, ok := r.Context().Value(clockKey{}).(*serverClock); ok {
+		clock.read(resp.Header.Get("Date"))
+	}
+	if r.URL.Query().Get("watch") == "" {
+		resp.Body = &boundedBody{ReadCloser: resp.Body, left: maxBody}
+	}
+	return resp, nil
+}
+
+// WrappedRoundTripper lets client-go find the transport beneath.
+func (g guarded) WrappedRoundTripper() http.RoundTripper { return g.next }
+
+// boundedBody fails, rather than ending early, when there is too much: a cut
+// list must not look complete.
+type boundedBody struct {
+	io.ReadCloser
+	left int64
+}
+
+func (b *boundedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		return 0, errBodyTooLarge
+	}
+	return n, err
+}
+
+type clockKey struct{}
+
+// serverClock is the Date of one answer; it has whole seconds.
+type serverClock struct{ date time.Time }
+
+// withClock gives a context whose request's answer sets the clock.
+func withClock(ctx context.Context) (context.Context, *serverClock) {
+	clock := &serverClock{}
+	return context.WithValue(ctx, clockKey{}, clock), clock
+}
+
+func (c *serverClock) read(header string) {
+	if t, err := http.ParseTime(header); err == nil {
+		c.date = t
+	}
+}
+
+// now is the server's time, at most a second early; fallback without an answer.
+func (c *serverClock) now(fallback time.Time) time.Time {
+	if c.date.IsZero() {
+		return fallback
+	}
+	return c.date
+}
+
+// skew is how far the server's clock is surely ahead of ours (behind:
+// negative), for a request sent and answered at these times. What whole seconds
+// and the way of the request explain is no skew.
+func (c *serverClock) skew(sent, answered time.Time) time.Duration {
+	switch {
+	case c.date.IsZero():
+		return 0
+	case c.date.After(answered):
+		return c.date.Sub(answered)
+	case c.date.Add(time.Second).Before(sent):
+		return c.date.Add(time.Second).Sub(sent)
+	}
+	return 0
+}

@@ -1,0 +1,53 @@
+package k8swatch
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+)
+
+var _ cache.TransformingStore = (*store)(nil)
+
+// Transformer implements cache.TransformingStore: it trims objects while a list
+// is still streaming in, before any of them is converted.
+func (s *store) Transformer() cache.TransformFunc { return trim }
+
+// trim drops, in place, what no rule ever reads and what makes up most of an
+// object's size.
+func trim(object any) (any, error) {
+	switch o := object.(type) {
+	case *corev1.Node:
+		o.ManagedFields, o.Annotations = nil, nil
+		o.Status.Images, o.Status.VolumesAttached, o.Status.VolumesInUse = nil, nil, nil
+	case *unstructured.Unstructured:
+		for _, path := range [][]string{
+			{"metadata", "managedFields"},
+			{"metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration"},
+			{"spec", "providerSpec"}, {"status", "providerStatus"}, // of Machines
+			{"status", "hardware"}, {"status", "operationHistory"}, // of BareMetalHosts
+		} {
+			unstructured.RemoveNestedField(o.Object, path...)
+		}
+	}
+	return object, nil
+}
+
+// streamed remembers the watch that a list is streaming in on.
+func (s *store) streamed(w watch.Interface) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stream = w
+}
+
+// endStream ends, soon, the watch on which the list came in: it would go on as
+// a long one, with a bookmark only every minute. A watch that ends before its
+// first second is taken for an error by the reflector. s.mu is held.
+func (s *store) endStream() {
+	if w := s.stream; w != nil {
+		s.stream = nil
+		time.AfterFunc(watchBeyond, w.Stop)
+	}
+}

@@ -1,0 +1,104 @@
+package k8swatch
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/test/rig"
+	"github.com/fenced/fenced/test/rig/rigtest"
+)
+
+func check(s policy.Snapshot, name string) *policy.Check {
+	for i := range s.Checks {
+		if s.Checks[i].Name == name {
+			return &s.Checks[i]
+		}
+	}
+	return nil
+}
+
+func TestWatchFollowsTheCluster(t *testing.T) {
+	c, ctx := rigtest.Shared(t), rigtest.Context(t, time.Minute)
+	k := watching(t, c)
+	node, machine := rigtest.Name("follow-node"), rigtest.Name("follow-machine")
+	host, set := rigtest.Name("follow-host"), rigtest.Name("follow-set")
+	_, err := c.CreateNode(ctx, rig.Node{Name: node, SystemUUID: "su", Labels: map[string]string{"a": "1"}})
+	require.NoError(t, err)
+	_, err = c.CreateMachineSet(ctx, set)
+	require.NoError(t, err)
+	_, err = c.CreateHost(ctx, rig.Host{Name: host, Address: "ipmi://192.0.2.1", User: "u", Password: "p", Machine: machine})
+	require.NoError(t, err)
+	_, err = c.CreateMachine(ctx, rig.Machine{Name: machine, MachineSet: set, Host: host, NodeName: node})
+	require.NoError(t, err)
+
+	until(t, 10*time.Second, "everything is seen", func() bool {
+		s := k.Snapshot()
+		for i := range s.Machines {
+			if s.Machines[i].Name == machine && s.Machines[i].NodeName == node && s.Nodes[node] != nil {
+				h, err := policy.HostFor(s.Machines[i], s.Hosts)
+				return err == nil && h.Name == host && s.Machines[i].ControllerOwner.Name == set
+			}
+		}
+		return false
+	})
+	n := k.Snapshot().Nodes[node]
+	assert.Equal(t, "1", n.Labels["a"])
+	assert.Equal(t, "su", n.SystemUUID)
+
+	require.NoError(t, c.Client().CoreV1().Nodes().Delete(ctx, node, metav1.DeleteOptions{}))
+	until(t, 10*time.Second, "the deletion is seen", func() bool { return k.Snapshot().Nodes[node] == nil })
+}
+
+func TestUndecodableCheckHidesNoOther(t *testing.T) { // I18
+	c, ctx := rigtest.Shared(t), rigtest.Context(t, time.Minute)
+	k := watching(t, c)
+	good, bad := rigtest.Name("check-good"), rigtest.Name("check-bad")
+	for name, startup := range map[string]string{good: "10m", bad: "foo10m"} {
+		_, err := c.CreateCheck(ctx, rig.Check{Name: name, Match: map[string]string{"none": name},
+			Conditions: rig.NotReadyFor("300s"), NodeStartupTimeout: startup})
+		require.NoError(t, err, "the API server lets it in")
+	}
+	until(t, 10*time.Second, "both are seen", func() bool {
+		return check(k.Snapshot(), good) != nil && check(k.Snapshot(), bad) != nil
+	})
+	assert.Empty(t, check(k.Snapshot(), good).Invalid)
+	assert.Contains(t, check(k.Snapshot(), bad).Invalid, "foo10m")
+}
+
+// Bookmarks prove an idle cluster's view again and again. // I16
+func TestIdleViewStaysFresh(t *testing.T) {
+	k := watching(t, rigtest.Shared(t))
+	time.Sleep(2 * watchBeyond) // past the end of the streamed lists
+	end := time.Now().Add(8 * time.Second)
+	var worst time.Duration
+	for time.Now().Before(end) {
+		worst = max(worst, k.View().Age)
+		time.Sleep(50 * time.Millisecond)
+	}
+	assert.Less(t, worst, 5*time.Second, "with a read every second")
+	assert.LessOrEqual(t, k.View().Skew.Abs(), time.Second)
+	assert.Empty(t, k.View().Problem)
+	t.Logf("the oldest view was %s old", worst)
+}
+
+func TestKindsThatAreNotInstalled(t *testing.T) {
+	c, ctx := rigtest.Own(t, rig.Options{Bare: true}), rigtest.Context(t, time.Minute)
+	path, err := c.Kubeconfig("root", rig.AdminGroup)
+	require.NoError(t, err)
+	k := run(t, path)
+	until(t, 20*time.Second, "a view without Machines", func() bool { return k.View().Synced })
+	assert.Empty(t, k.Snapshot().Checks)
+	assert.Empty(t, k.View().Problem, "a missing kind is no problem")
+
+	require.NoError(t, c.CreateNamespace(ctx, rig.Namespace))
+	require.NoError(t, c.InstallCRDs(ctx))
+	_, err = c.CreateCheck(ctx, rig.Check{Name: "late", Conditions: rig.NotReadyFor("300s")})
+	require.NoError(t, err)
+	until(t, 20*time.Second, "the check appears", func() bool { return check(k.Snapshot(), "late") != nil })
+	until(t, 20*time.Second, "and is proven", func() bool { return k.View().Age < 5*time.Second })
+}
