@@ -1,0 +1,140 @@
+// Package e2e runs the built fenced and fencectl as processes against a real
+// API server and BMCs that speak the real protocols.
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/test/rig"
+	"github.com/fenced/fenced/test/scene"
+)
+
+// builds makes the programs once for all tests of this binary.
+var (
+	programsDir string
+	builds      = sync.OnceValues(func() (scene.Programs, error) {
+		return scene.Build(context.Background(), programsDir, true)
+	})
+)
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "fenced-e2e-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	programsDir = dir
+	code := m.Run()
+	_ = os.RemoveAll(dir) // left-overs in the temporary directory harm nobody
+	os.Exit(code)
+}
+
+// set puts a scene on stage until the test ends. When the test fails it shows
+// the log of its fenced.
+func set(t *testing.T, o scene.Options) *scene.Scene {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a control plane, which -short leaves out")
+	}
+	var err error
+	o.Programs, err = builds()
+	require.NoError(t, err)
+	if o.GracePeriod == 0 {
+		o.GracePeriod = 6 * time.Second // other packages' tests share the two cores
+	}
+	o.Progress = os.Stderr
+	s, err := scene.New(t.Context(), o)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the end of fenced's log:\n%s", s.LogTail(60))
+		}
+		assert.NoError(t, s.Died())
+		s.Stop()
+	})
+	return s
+}
+
+// within is a context for a part of a test.
+func within(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// awaitRun polls the newest run of a node until ok; polls that fail are
+// repeated, because the daemon may be restarting.
+func awaitRun(ctx context.Context, t *testing.T, s *scene.Scene, node string, ok func(api.RunRecord) bool) api.RunRecord {
+	t.Helper()
+	var last api.RunRecord
+	var lastErr error
+	for ctx.Err() == nil {
+		runs, err := s.Timeline(ctx, node)
+		if lastErr = err; err == nil && len(runs) > 0 {
+			last = runs[len(runs)-1]
+			if ok(last) {
+				return last
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+	require.Failf(t, "no such run", "of %s; the last one seen: %+v; last error: %v", node, last, lastErr)
+	return last
+}
+
+func result(want string) func(api.RunRecord) bool {
+	return func(r api.RunRecord) bool { return r.Result == want }
+}
+
+// requireBack checks that a Node is another than before, and has all it wore.
+func requireBack(ctx context.Context, t *testing.T, s *scene.Scene, w *scene.Worker) {
+	t.Helper()
+	n, err := s.Cluster.WaitNode(ctx, w.Name, scene.IsReady)
+	require.NoError(t, err)
+	assert.NotEqual(t, w.Registered.UID, n.UID, "a new Node registered")
+	assert.NotEqual(t, w.Registered.Status.NodeInfo.BootID, n.Status.NodeInfo.BootID)
+	assert.Empty(t, w.Undressed(n), "all that the Node wore is back")
+}
+
+// requireOneDeletion gives the one deletion of a Node in the audit log.
+func requireOneDeletion(t *testing.T, s *scene.Scene, w *scene.Worker) rig.Deletion {
+	t.Helper()
+	d, err := s.Cluster.NodeDeletions(w.Name)
+	require.NoError(t, err)
+	require.Len(t, d, 1, "deletions of Node %s in the API server's audit log", w.Name)
+	assert.Equal(t, rig.FencedUser, d[0].User)
+	assert.Equal(t, string(w.Registered.UID), d[0].UID, "the UID precondition")
+	assert.NotEmpty(t, d[0].ResourceVersion, "the resourceVersion precondition")
+	return d[0]
+}
+
+func requireNoDeletion(t *testing.T, s *scene.Scene, w *scene.Worker) {
+	t.Helper()
+	d, err := s.Cluster.NodeDeletions(w.Name)
+	require.NoError(t, err)
+	require.Empty(t, d, "deletions of Node %s in the API server's audit log", w.Name)
+}
+
+// untouched checks that a worker that nothing happened to is the same as before.
+func untouched(ctx context.Context, t *testing.T, s *scene.Scene, w *scene.Worker) {
+	t.Helper()
+	n, err := s.Cluster.WaitNode(ctx, w.Name, func(n *corev1.Node) bool { return n != nil })
+	require.NoError(t, err)
+	assert.Equal(t, w.Registered.UID, n.UID)
+	assert.Empty(t, w.Undressed(n))
+	requireNoDeletion(t, s, w)
+}

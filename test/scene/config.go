@@ -1,0 +1,98 @@
+package scene
+
+import (
+	"fmt"
+	"os"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/fenced/fenced/test/rig"
+)
+
+// ClusterName is the cluster's name in fenced.yaml.
+const ClusterName = "scene"
+
+// The times are short so that a play is; what is not here has its default.
+const configuration = `clusters:
+  - {name: %s, kubeconfig: %s, mode: evaluate}
+hosts: hosts.d
+policies: policies.d
+state: {path: state.db}
+control: {socket: %s}
+metrics: {listen: ""}
+guards:
+  quietPeriod: 0s
+  minPowerInterval: 1s
+  maxInFlight: 50
+  maxInFlightPercent: 100
+  viewMaxAge: 12s
+  maxFencesPerDay: 50
+power:
+  offDeadline: 40s
+  onDeadline: 30s
+  podsGoneTimeout: 3s
+  nodeReadyTimeout: 60s
+`
+
+// writeConfig writes fenced.yaml, hosts.d and an empty policies.d.
+func (s *Scene) writeConfig() error {
+	kubeconfig, err := s.Cluster.Kubeconfig(rig.FencedUser)
+	if err != nil {
+		return err
+	}
+	for _, dir := range []string{"hosts.d", "policies.d"} {
+		if err := os.Mkdir(s.path(dir), 0o700); err != nil {
+			return fmt.Errorf("make %s: %w", dir, err)
+		}
+	}
+	text := fmt.Sprintf(configuration, ClusterName, kubeconfig, s.Socket())
+	if err := os.WriteFile(s.Config(), []byte(text), 0o600); err != nil {
+		return fmt.Errorf("write the configuration: %w", err)
+	}
+	return s.writeHosts()
+}
+
+// writeHosts lists the BMCs that no BareMetalHost describes.
+func (s *Scene) writeHosts() error {
+	var hosts []any
+	for _, w := range s.Workers {
+		if w.BMC == nil || w.Metal3 || w.Unlisted {
+			continue
+		}
+		secret := s.path(w.Name + ".password")
+		if err := os.WriteFile(secret, []byte(w.told()+"\n"), 0o600); err != nil {
+			return fmt.Errorf("write the password of %s: %w", w.Name, err)
+		}
+		device := map[string]any{"address": w.address(), "username": User, "passwordFile": secret}
+		if w.Service != nil {
+			device["tls"] = map[string]any{"ca": w.Service.CAFile()}
+		}
+		if w.Protocol == IPMISim { // it has no other; asking for 17 first would cost the time-out of its silence
+			device["cipherSuites"] = []int{3}
+		}
+		hosts = append(hosts, map[string]any{"node": w.Name, "bmc": device})
+	}
+	text, err := yaml.Marshal(map[string]any{"hosts": hosts})
+	if err != nil {
+		return fmt.Errorf("encode hosts.d: %w", err)
+	}
+	if err := os.WriteFile(s.path("hosts.d/hosts.yaml"), text, 0o600); err != nil {
+		return fmt.Errorf("write hosts.d: %w", err)
+	}
+	return nil
+}
+
+// Config is the path of fenced.yaml.
+func (s *Scene) Config() string { return s.path("fenced.yaml") }
+
+// Socket is the control socket of the scene's fenced.
+func (s *Scene) Socket() string { return s.path("fenced.sock") }
+
+// flags are those of the daemon.
+func (s *Scene) flags() []string {
+	args := []string{"--config", s.Config()}
+	for _, kv := range s.opts.Set {
+		args = append(args, "--set", kv)
+	}
+	return args
+}

@@ -1,0 +1,14 @@
+// Package scene puts a whole fencing on stage: a real control plane, workers
+// with simulated hosts behind real BMC protocols, and the built fenced and
+// fencectl as processes. The end-to-end tests and the demo play on it.
+//
+//	programs.go  builds fenced and fencectl, with or without failpoints
+//	scene.go     New: control plane, workers, objects, fenced.yaml
+//	worker.go    one worker: BMC, kubelet, Node, Machine, way to its power
+//	metal.go     the BMCs, and when each was first asked
+//	config.go    fenced.yaml and hosts.d with times that suit a test
+//	daemon.go    fenced as a process: start, TERM, KILL, log
+//	fencectl.go  fencectl as a process: output and exit status
+//
+// Nothing here depends on package testing, so that the demo can use it too.
+package scene

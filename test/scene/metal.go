@@ -1,0 +1,108 @@
+package scene
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/fenced/fenced/test/ipmisim"
+	"github.com/fenced/fenced/test/redfishsim"
+)
+
+// Protocol is how a worker's BMC speaks.
+type Protocol string
+
+// The protocols, and who speaks them.
+const (
+	IPMI    Protocol = "ipmi"     // go-ipmi's BMC server, in this process
+	IPMISim Protocol = "ipmi_sim" // Debian's ipmi_sim, as a process
+	Redfish Protocol = "redfish"  // over TLS, in this process
+)
+
+// The one account of every BMC.
+const (
+	User     = "fence"
+	Password = "the-right-one"
+)
+
+// metal is a worker's BMC and how fenced reaches it.
+type metal struct {
+	BMC ipmisim.BMC // nil for a worker without one
+	// Service is the BMC when it speaks Redfish.
+	Service *redfishsim.Server
+
+	relay *ipmisim.Relay
+	asked atomic.Int64 // when the first datagram of a client came; Unix nanoseconds
+}
+
+// startBMC starts the simulator; its UUID is what it says of the host.
+func (m *metal) startBMC(life context.Context, p Protocol, uuid string) (err error) {
+	o := ipmisim.Options{User: User, Password: Password, UUID: uuid}
+	switch p {
+	case "":
+		return nil
+	case Redfish:
+		m.Service, err = redfishsim.Start(redfishsim.Options{User: User, Password: Password, UUID: uuid})
+		m.BMC = m.Service
+		return err
+	case IPMI:
+		m.BMC, err = ipmisim.StartGo(life, o)
+	case IPMISim:
+		m.BMC, err = ipmisim.StartDebian(life, o)
+	default:
+		err = fmt.Errorf("no BMC speaks %q", p)
+	}
+	if err != nil {
+		return err
+	}
+	if m.relay, err = ipmisim.StartRelay(m.BMC.Addr()); err != nil {
+		return err
+	}
+	m.relay.Filter(func(d ipmisim.Datagram) []ipmisim.Datagram {
+		if !d.FromBMC {
+			m.asked.CompareAndSwap(0, time.Now().UnixNano())
+		}
+		return []ipmisim.Datagram{d}
+	})
+	return nil
+}
+
+func (m *metal) stopBMC() {
+	if m.relay != nil {
+		m.relay.Stop()
+	}
+	if m.BMC != nil {
+		m.BMC.Stop()
+	}
+}
+
+// address is what fenced is told.
+func (m *metal) address() string {
+	if m.Service != nil {
+		return m.Service.BMCAddress()
+	}
+	return "ipmi://" + m.relay.Addr()
+}
+
+// FirstAsked is when fenced first said something to the BMC; zero if never.
+func (m *metal) FirstAsked() time.Time {
+	if m.Service != nil {
+		if r := m.Service.Requests(); len(r) > 0 {
+			return r[0].At
+		}
+		return time.Time{}
+	}
+	if at := m.asked.Load(); at != 0 {
+		return time.Unix(0, at)
+	}
+	return time.Time{}
+}
+
+func newUUID() string {
+	var b [16]byte
+	rand.Read(b[:]) // never fails, by its documentation
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}

@@ -1,0 +1,162 @@
+package scene
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/fenced/fenced/test/rig"
+)
+
+// MetalPool is the pool of a worker that names none, and what Metal selects.
+const MetalPool = "metal"
+
+// poolLabel is on every Machine, for the selectors of checks.
+const poolLabel = "scene/pool"
+
+const machineSet = "workers"
+
+// Options say what stands on stage.
+type Options struct {
+	Workers []Spec
+	// Checks are the MachineHealthChecks; none is Metal("2s").
+	Checks []rig.Check
+	// Set are keys of fenced.yaml, KEY=VALUE, over the ones a scene has.
+	Set []string
+	// Programs were built by Build.
+	Programs Programs
+	// GracePeriod is the controller manager's, before it calls a Node Unknown.
+	GracePeriod time.Duration
+	// BootDelay is the time from power to a running kubelet; 1 s if zero.
+	BootDelay time.Duration
+	// Progress is told of a first build; io.Discard if nil.
+	Progress io.Writer
+}
+
+// Metal is the check of all bare-metal workers: Ready Unknown or False for as
+// long as timeout asks for a power cycle.
+func Metal(timeout string) rig.Check {
+	return rig.Check{
+		Name: "workers", Strategy: rig.BareMetalStrategy, Match: Pool(MetalPool), Conditions: rig.NotReadyFor(timeout),
+	}
+}
+
+// Pool is the selector of the Machines of one pool.
+func Pool(name string) map[string]string { return map[string]string{poolLabel: name} }
+
+// Scene is a control plane with workers, and the place where a fenced runs.
+type Scene struct {
+	Cluster *rig.ControlPlane
+	Workers []*Worker
+
+	opts Options
+	dir  string
+	stop context.CancelFunc
+	wg   sync.WaitGroup // kubelets
+
+	mu      sync.Mutex
+	daemons []*Daemon
+}
+
+// New starts the control plane and the workers, waits until each Node is Ready,
+// dresses it, and creates the Machines, hosts and checks. No fenced runs yet.
+// On error everything is stopped again.
+func New(ctx context.Context, o Options) (*Scene, error) {
+	if len(o.Checks) == 0 {
+		o.Checks = []rig.Check{Metal("2s")}
+	}
+	s := &Scene{opts: o}
+	var err error
+	if s.dir, err = os.MkdirTemp("", "fenced-scene-"); err != nil {
+		return nil, fmt.Errorf("make the directory of the scene: %w", err)
+	}
+	var life context.Context
+	life, s.stop = context.WithCancel(context.Background()) // the scene outlives ctx, until Stop
+	if err := s.build(ctx, life); err != nil {
+		s.Stop()
+		return nil, fmt.Errorf("set the scene: %w", err)
+	}
+	return s, nil
+}
+
+func (s *Scene) build(ctx, life context.Context) (err error) {
+	s.Cluster, err = rig.Start(ctx, rig.Options{GracePeriod: s.opts.GracePeriod, Progress: s.opts.Progress})
+	if err != nil {
+		return err
+	}
+	if _, err := s.Cluster.CreateMachineSet(ctx, machineSet); err != nil {
+		return err
+	}
+	for i, spec := range s.opts.Workers {
+		w, err := s.start(life, spec, i)
+		if err != nil {
+			return err
+		}
+		s.Workers = append(s.Workers, w)
+	}
+	for _, w := range s.Workers {
+		if err := s.enrol(ctx, w); err != nil {
+			return err
+		}
+	}
+	for _, k := range s.opts.Checks {
+		if _, err := s.Cluster.CreateCheck(ctx, k); err != nil {
+			return err
+		}
+	}
+	return s.writeConfig()
+}
+
+// Worker finds a worker by its name.
+func (s *Scene) Worker(name string) *Worker {
+	for _, w := range s.Workers {
+		if w.Name == name {
+			return w
+		}
+	}
+	panic("scene: no worker is called " + name) // a slip in the play
+}
+
+// Stop ends the daemons, the workers and the control plane, and removes what
+// they wrote. It may be called twice.
+func (s *Scene) Stop() {
+	s.mu.Lock()
+	running := s.daemons
+	s.mu.Unlock()
+	for _, d := range running {
+		d.Kill()
+	}
+	s.stop()
+	s.wg.Wait()
+	for _, w := range s.Workers {
+		w.stopBMC()
+	}
+	if s.Cluster != nil {
+		s.Cluster.Stop()
+	}
+	_ = os.RemoveAll(s.dir) // left-overs in the temporary directory harm nobody
+}
+
+// Died is the error of a part that ended without being asked to, or nil.
+func (s *Scene) Died() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	errs := []error{s.Cluster.Died()}
+	for _, d := range s.daemons {
+		select {
+		case <-d.done:
+			if !d.wanted.Load() {
+				errs = append(errs, fmt.Errorf("fenced ended (%s)", d.cmd.ProcessState))
+			}
+		default:
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (s *Scene) path(name string) string { return filepath.Join(s.dir, name) }

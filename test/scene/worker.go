@@ -1,0 +1,167 @@
+package scene
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fenced/fenced/test/rig"
+)
+
+// Spec describes one worker. The zero value, with a name, is a cloud instance:
+// a Node and a Machine without a BMC.
+type Spec struct {
+	Name string
+	// Protocol is that of the BMC; empty is no BMC.
+	Protocol Protocol
+	// Metal3 tells fenced of the BMC by a BareMetalHost and its Secret, in place
+	// of an entry in hosts.d.
+	Metal3 bool
+	// Unlisted tells fenced nothing of the BMC.
+	Unlisted bool
+	// NoSecret leaves out the Secret that the BareMetalHost names.
+	NoSecret bool
+	// WrongPassword gives fenced another password than the BMC has.
+	WrongPassword bool
+	// OtherUUID makes the BMC that of another machine than the Node's.
+	OtherUUID bool
+	// Pool is the label of the Machine; MetalPool if empty.
+	Pool string
+	// Orphan has no controller that would replace its Machine.
+	Orphan bool
+	// Role is that of the Machine; "worker" if empty.
+	Role string
+}
+
+// Worker is a simulated host with its BMC, its Node and its Machine, which all
+// have its name.
+type Worker struct {
+	Spec
+	metal
+	UUID    string // what the Node says of itself
+	Kubelet *rig.Kubelet
+	// Registered is the Node as it stood when it was dressed.
+	Registered *corev1.Node
+}
+
+// What dress puts on every Node, besides a cordon, after its registration: no
+// kubelet would bring it back.
+const (
+	WornLabel      = "scene/rack"
+	WornAnnotation = "scene/owner"
+	WornTaint      = "scene/dedicated"
+)
+
+// start powers a worker up.
+func (s *Scene) start(life context.Context, spec Spec, number int) (*Worker, error) {
+	if spec.Pool == "" {
+		spec.Pool = MetalPool
+	}
+	w := &Worker{Spec: spec, UUID: newUUID()}
+	uuid := w.UUID
+	if spec.OtherUUID {
+		uuid = newUUID()
+	}
+	if err := w.startBMC(life, spec.Protocol, uuid); err != nil {
+		return nil, err
+	}
+	client, err := s.Cluster.KubeletClient(spec.Name)
+	if err != nil {
+		w.stopBMC()
+		return nil, err
+	}
+	o := rig.KubeletOptions{
+		NodeName: spec.Name, SystemUUID: w.UUID, Labels: map[string]string{"scene/zone": "a"}, BootDelay: s.opts.BootDelay,
+		Address: fmt.Sprintf("192.0.2.%d", 10+number), // for documentation: never an address of this machine
+		Power:   func(context.Context) (bool, error) { return true, nil },
+	}
+	if w.BMC != nil {
+		o.Power = w.BMC.Source
+	}
+	w.Kubelet = rig.NewKubelet(client, o)
+	s.wg.Go(func() { _ = w.Kubelet.Run(life) }) // its only error is a missing Power
+	return w, nil
+}
+
+// enrol waits for the Node, dresses it and creates the objects about it.
+func (s *Scene) enrol(ctx context.Context, w *Worker) error {
+	if _, err := s.Cluster.WaitNode(ctx, w.Name, IsReady); err != nil {
+		return err
+	}
+	if err := s.dress(ctx, w); err != nil {
+		return err
+	}
+	m := rig.Machine{Name: w.Name, Role: w.Role, NodeName: w.Name, Labels: Pool(w.Pool)}
+	if !w.Orphan {
+		m.MachineSet = machineSet
+	}
+	if w.Metal3 {
+		m.Host = w.Name
+		h := rig.Host{Name: w.Name, Address: w.address(), Machine: w.Name, SkipVerify: true}
+		if !w.NoSecret {
+			h.User, h.Password = User, w.told()
+		}
+		if _, err := s.Cluster.CreateHost(ctx, h); err != nil {
+			return err
+		}
+	}
+	_, err := s.Cluster.CreateMachine(ctx, m)
+	return err
+}
+
+// told is the password that fenced gets.
+func (w *Worker) told() string {
+	if w.WrongPassword {
+		return "the-wrong-one"
+	}
+	return Password
+}
+
+func (s *Scene) dress(ctx context.Context, w *Worker) error {
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{
+			"labels":      map[string]any{WornLabel: w.Name},
+			"annotations": map[string]any{WornAnnotation: "team of " + w.Name},
+		},
+		"spec": map[string]any{
+			"unschedulable": true,
+			"taints":        []any{map[string]any{"key": WornTaint, "value": w.Name, "effect": "NoSchedule"}},
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("dress Node %s: %w", w.Name, err)
+	}
+	w.Registered, err = s.Cluster.Client().CoreV1().Nodes().Patch(ctx, w.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	if err != nil {
+		return fmt.Errorf("dress Node %s: %w", w.Name, err)
+	}
+	return nil
+}
+
+// Undressed is what a Node lacks of what its predecessor wore; empty is nothing.
+func (w *Worker) Undressed(n *corev1.Node) []string {
+	var lacks []string
+	if n.Labels[WornLabel] != w.Name {
+		lacks = append(lacks, "label "+WornLabel)
+	}
+	if n.Annotations[WornAnnotation] != "team of "+w.Name {
+		lacks = append(lacks, "annotation "+WornAnnotation)
+	}
+	if !n.Spec.Unschedulable {
+		lacks = append(lacks, "the cordon")
+	}
+	worn := corev1.Taint{Key: WornTaint, Value: w.Name, Effect: corev1.TaintEffectNoSchedule}
+	for _, t := range n.Spec.Taints {
+		if t.MatchTaint(&worn) && t.Value == worn.Value {
+			return lacks
+		}
+	}
+	return append(lacks, "taint "+WornTaint)
+}
+
+// IsReady says whether a Node is there and Ready.
+func IsReady(n *corev1.Node) bool { return rig.ReadyStatus(n) == corev1.ConditionTrue }
