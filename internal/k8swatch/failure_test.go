@@ -44,7 +44,7 @@ func TestErrorPageIsNoAnswer(t *testing.T) { // I2
 		"html":           func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<html>no such site</html>", 404) },
 		"no such path":   func(w http.ResponseWriter, r *http.Request) { http.NotFound(w, r) },
 		"another object": func(w http.ResponseWriter, _ *http.Request) { status(w, 404, "NotFound", "else") },
-		"redirect":       func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", 302) },
+		"redirect":       func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) },
 	}
 	for name, page := range pages {
 		t.Run(name, func(t *testing.T) {

@@ -92,19 +92,30 @@ func (c change) empty() bool {
 func missing(s saved, n *corev1.Node, isolation remediate.Isolation) change {
 	c := change{labels: absent(s.labels, n.Labels), annotations: absent(s.annotations, n.Annotations)}
 	c.cordon = s.unschedulable && !n.Spec.Unschedulable
-	taints := slices.Clone(n.Spec.Taints)
-	for _, t := range s.taints {
-		if !hasTaint(taints, t) {
-			taints = append(taints, t)
+	c.taints = missingTaints(s.taints, n.Spec.Taints, isolation)
+	return c
+}
+
+// missingTaints is the whole list of taints that the Node should have; nil when
+// it has it.
+func missingTaints(want, have []corev1.Taint, isolation remediate.Isolation) []corev1.Taint {
+	list, changed := []corev1.Taint{}, false // not nil: an empty list is a change, too
+	for _, t := range have {
+		if isolation == remediate.IsolateTaint && t.MatchTaint(&outOfService) {
+			changed = true
+			continue
+		}
+		list = append(list, t)
+	}
+	for _, t := range want {
+		if !hasTaint(list, t) {
+			list, changed = append(list, t), true
 		}
 	}
-	if isolation == remediate.IsolateTaint {
-		taints = slices.DeleteFunc(taints, func(t corev1.Taint) bool { return t.MatchTaint(&outOfService) })
+	if !changed {
+		return nil
 	}
-	if len(taints) != len(n.Spec.Taints) {
-		c.taints = append([]corev1.Taint{}, taints...) // never nil: an empty list is a change, too
-	}
-	return c
+	return list
 }
 
 func absent(want, have map[string]string) map[string]string {

@@ -15,12 +15,17 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(rigtest.Main(m)) }
 
-// dial is a Cluster with the rights that the product ships.
+// dial is a Cluster with the rights that the product ships; nobody runs it.
 func dial(t *testing.T, c *rig.ControlPlane) *Cluster {
 	t.Helper()
 	path, err := c.Kubeconfig(rig.FencedUser)
 	require.NoError(t, err)
-	k, err := New(Config{Name: "rig", Kubeconfig: path, FreshEvery: time.Second}, zap.NewNop())
+	return connected(t, path)
+}
+
+func connected(t *testing.T, kubeconfig string) *Cluster {
+	t.Helper()
+	k, err := New(Config{Name: "rig", Kubeconfig: kubeconfig, FreshEvery: time.Second}, zap.NewNop())
 	require.NoError(t, err)
 	return k
 }
@@ -38,8 +43,7 @@ func watching(t *testing.T, c *rig.ControlPlane) *Cluster {
 // run runs a Cluster until the test ends.
 func run(t *testing.T, kubeconfig string) *Cluster {
 	t.Helper()
-	k, err := New(Config{Name: "rig", Kubeconfig: kubeconfig, FreshEvery: time.Second}, zap.NewNop())
-	require.NoError(t, err)
+	k := connected(t, kubeconfig)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- k.Run(ctx) }()

@@ -93,7 +93,11 @@ func (c *ControlPlane) PutLease(ctx context.Context, l Lease) error {
 	client := c.client.CoordinationV1().Leases(l.Namespace)
 	_, err := client.Create(ctx, lease, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
-		_, err = client.Update(ctx, lease, metav1.UpdateOptions{})
+		var old *coordinationv1.Lease
+		if old, err = client.Get(ctx, l.Name, metav1.GetOptions{}); err == nil {
+			lease.ResourceVersion = old.ResourceVersion // Leases take no update without it
+			_, err = client.Update(ctx, lease, metav1.UpdateOptions{})
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("put Lease %s/%s: %w", l.Namespace, l.Name, err)

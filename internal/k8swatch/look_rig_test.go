@@ -1,0 +1,143 @@
+package k8swatch
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/rig"
+	"github.com/fenced/fenced/test/rig/rigtest"
+)
+
+// bareMetal creates a Node, its Machine of a MachineSet and its BareMetalHost,
+// and the run that targets them.
+func bareMetal(t *testing.T, c *rig.ControlPlane, h rig.Host, n rig.Node) remediate.Run {
+	t.Helper()
+	ctx := rigtest.Context(t, 30*time.Second)
+	set, machine := rigtest.Name("set"), rigtest.Name("machine")
+	n.Name, h.Name, h.Machine = rigtest.Name("node"), rigtest.Name("host"), machine
+	h.Address = "ipmi://192.0.2.1"
+	_, err := c.CreateMachineSet(ctx, set)
+	require.NoError(t, err)
+	_, err = c.CreateHost(ctx, h)
+	require.NoError(t, err)
+	m, err := c.CreateMachine(ctx, rig.Machine{Name: machine, MachineSet: set, Host: h.Name, NodeName: n.Name})
+	require.NoError(t, err)
+	node, err := c.CreateNode(ctx, n)
+	require.NoError(t, err)
+	return remediate.Run{
+		Strategy: remediate.PowerCycle, Isolation: remediate.IsolateDelete, Step: remediate.PowerOff,
+		Target: remediate.Target{Node: n.Name, NodeUID: string(node.UID), Namespace: rig.Namespace, Machine: machine,
+			MachineUID: string(m.GetUID()), BareMetalHost: rig.Namespace + "/" + h.Name},
+	}
+}
+
+func hostName(r remediate.Run) string { return r.Target.BareMetalHost[len(rig.Namespace)+1:] }
+
+func look(t *testing.T, k *Cluster, r remediate.Run, backups ...[]byte) Look {
+	t.Helper()
+	if backups == nil {
+		backups = [][]byte{}
+	}
+	l := k.Look(t.Context(), r, backups)
+	require.NoError(t, l.Err)
+	require.Equal(t, remediate.APIReachable, l.Seen.API)
+	return l
+}
+
+func TestLookSeesTheTarget(t *testing.T) {
+	c, ctx := rigtest.Shared(t), rigtest.Context(t, time.Minute)
+	k := dial(t, c)
+	r := bareMetal(t, c, rig.Host{}, rig.Node{SystemUUID: "su", BootID: "b1"})
+	require.NoError(t, c.PutLease(ctx, rig.Lease{Namespace: "kube-node-lease", Name: r.Target.Node, Holder: r.Target.Node, Duration: 40 * time.Second}))
+
+	first := look(t, k, r)
+	s := first.Seen
+	assert.Equal(t, remediate.Node{Exists: remediate.Yes, UID: r.Target.NodeUID, ResourceVersion: s.Node.ResourceVersion,
+		BootID: "b1", SystemUUID: "su", Ready: remediate.Yes}, s.Node)
+	assert.Equal(t, remediate.Machine{Exists: remediate.Yes, UID: r.Target.MachineUID, Replaceable: remediate.Yes}, s.Machine)
+	assert.True(t, s.Lease.Known)
+	assert.NotEmpty(t, s.Lease.ResourceVersion)
+	assert.Equal(t, remediate.No, s.Contested)
+	assert.Equal(t, remediate.No, s.Hold)
+	assert.Empty(t, s.PowerForbidden)
+	require.NotNil(t, first.FreshNode)
+	require.NotNil(t, first.FreshMachine)
+
+	require.NoError(t, c.PutLease(ctx, rig.Lease{Namespace: "kube-node-lease", Name: r.Target.Node, Holder: r.Target.Node, Duration: 40 * time.Second}))
+	assert.NotEqual(t, s.Lease.ResourceVersion, look(t, k, r).Seen.Lease.ResourceVersion, "a renewal is seen at once")
+}
+
+func TestLookSeesWhoseHostItIs(t *testing.T) {
+	c, ctx := rigtest.Shared(t), rigtest.Context(t, time.Minute)
+	k := dial(t, c)
+	forbidden := map[string]rig.Host{"disablePowerOff: true": {DisablePowerOff: true}, "online: false": {Offline: true}}
+	for why, h := range forbidden {
+		assert.Contains(t, look(t, k, bareMetal(t, c, h, rig.Node{})).Seen.PowerForbidden, why)
+	}
+
+	external := bareMetal(t, c, rig.Host{ExternallyProvisioned: true}, rig.Node{})
+	for range 30 { // Machine and host are read at the same time
+		m := look(t, k, external).Seen.Machine
+		require.Equal(t, remediate.No, m.Replaceable, "deleting this Machine would wipe the host")
+		require.Contains(t, m.Why, "externally provisioned")
+	}
+
+	stolen := bareMetal(t, c, rig.Host{}, rig.Node{})
+	other := bareMetal(t, c, rig.Host{}, rig.Node{})
+	stolen.Target.BareMetalHost = other.Target.BareMetalHost
+	assert.Contains(t, look(t, k, stolen).Seen.PowerForbidden, "belongs to Machine "+rig.Namespace+"/"+other.Target.Machine)
+
+	foreign := bareMetal(t, c, rig.Host{}, rig.Node{})
+	hard := `{"mode":"hard"}`
+	require.NoError(t, c.Annotate(ctx, rig.HostResource, hostName(foreign), "reboot.metal3.io/capbm-requested-power-off", &hard))
+	s := look(t, k, foreign).Seen
+	assert.Equal(t, remediate.Yes, s.Contested)
+	assert.Contains(t, s.Contender, "capbm-requested-power-off")
+}
+
+func TestLookSeesRivals(t *testing.T) { // I22
+	c, ctx := rigtest.Own(t, rig.Options{}), rigtest.Context(t, time.Minute) // its Leases would stop the other tests
+	k := dial(t, c)
+	r := bareMetal(t, c, rig.Host{}, rig.Node{})
+	deletes := r
+	deletes.Strategy = remediate.DeleteMachine
+	for name, run := range map[string]remediate.Run{powerCycleLeader: r, deletingLeader: deletes} {
+		require.Equal(t, remediate.No, look(t, k, run).Seen.Contested, name)
+		lease := rig.Lease{Namespace: rig.Namespace, Name: name, Holder: "pod-x", Duration: 5 * time.Minute}
+		require.NoError(t, c.PutLease(ctx, lease))
+		s := look(t, k, run).Seen
+		assert.Equal(t, remediate.Yes, s.Contested, name)
+		assert.Contains(t, s.Contender, "pod-x")
+		lease.Renewed = time.Now().Add(-10 * time.Minute)
+		require.NoError(t, c.PutLease(ctx, lease))
+		assert.Equal(t, remediate.No, look(t, k, run).Seen.Contested, "an expired leader is dead")
+	}
+}
+
+func TestLookSeesPods(t *testing.T) { // I7
+	c, ctx := rigtest.Shared(t), rigtest.Context(t, time.Minute)
+	k := dial(t, c)
+	r := bareMetal(t, c, rig.Host{}, rig.Node{})
+	assert.Equal(t, remediate.CannotTell, look(t, k, r).Seen.PodsGone, "nobody asks before step 3")
+	r.Step = remediate.PowerOn
+	assert.Equal(t, remediate.Yes, look(t, k, r).Seen.PodsGone)
+	require.NoError(t, c.CreateNamespace(ctx, "pods"))
+	require.NoError(t, c.CreatePod(ctx, "pods", rigtest.Name("pod"), r.Target.Node))
+	assert.Equal(t, remediate.No, look(t, k, r).Seen.PodsGone)
+}
+
+func TestLookWithoutRights(t *testing.T) {
+	c := rigtest.Shared(t)
+	r := bareMetal(t, c, rig.Host{}, rig.Node{})
+	path, err := c.Kubeconfig("stranger")
+	require.NoError(t, err)
+	l := connected(t, path).Look(context.Background(), r, nil)
+	assert.Equal(t, remediate.APIForbidden, l.Seen.API)
+	assert.Equal(t, remediate.CannotTell, l.Seen.Node.Exists)
+	assert.ErrorContains(t, l.Err, "forbidden")
+}
