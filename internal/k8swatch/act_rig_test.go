@@ -16,6 +16,17 @@ import (
 	"github.com/fenced/fenced/test/rig/rigtest"
 )
 
+// isolate saves and isolates the Node, again while controllers still change it.
+func isolate(t *testing.T, k *Cluster, r remediate.Run) (data []byte, b remediate.Backup) {
+	t.Helper()
+	until(t, 10*time.Second, "isolated as saved", func() (ok bool) {
+		var err error
+		data, b, err = k.Backup(t.Context(), r.Target)
+		return err == nil && k.Act(t.Context(), r, remediate.IsolateNode, nil, b) == nil
+	})
+	return data, b
+}
+
 func TestNodeIsDeletedOnlyAsSaved(t *testing.T) { // I2
 	c, ctx := rigtest.Shared(t), rigtest.Context(t, time.Minute)
 	k := dial(t, c)
@@ -37,9 +48,7 @@ func TestNodeIsDeletedOnlyAsSaved(t *testing.T) { // I2
 	require.NoError(t, err)
 	require.Empty(t, deletions)
 
-	_, b, err = k.Backup(ctx, r.Target)
-	require.NoError(t, err)
-	require.NoError(t, k.Act(ctx, r, remediate.IsolateNode, nil, b))
+	_, b = isolate(t, k, r)
 	require.NoError(t, k.Act(ctx, r, remediate.IsolateNode, nil, b), "already gone is a success")
 	assert.Equal(t, remediate.No, look(t, k, r).Seen.Node.Exists)
 	deletions, err = c.NodeDeletions(r.Target.Node)
@@ -57,9 +66,7 @@ func TestNodeGetsBackWhatItHad(t *testing.T) { // I21
 		Annotations: map[string]string{"machineconfiguration.openshift.io/state": "Done", "csi.volume.kubernetes.io/nodeid": "{}"},
 		Taints:      []corev1.Taint{gpu}, Unschedulable: true,
 	})
-	backup, b, err := k.Backup(ctx, r.Target)
-	require.NoError(t, err)
-	require.NoError(t, k.Act(ctx, r, remediate.IsolateNode, nil, b))
+	backup, b := isolate(t, k, r)
 	fresh, err := c.CreateNode(ctx, rig.Node{Name: r.Target.Node, Labels: map[string]string{"zone": "b"}})
 	require.NoError(t, err)
 
@@ -90,13 +97,7 @@ func TestTaintInPlaceOfDeletion(t *testing.T) {
 	k := dial(t, c)
 	r := bareMetal(t, c, rig.Host{}, rig.Node{})
 	r.Isolation = remediate.IsolateTaint
-	var backup []byte
-	until(t, 10*time.Second, "tainted as saved", func() bool { // controllers change a new Node, too
-		var b remediate.Backup
-		var err error
-		backup, b, err = k.Backup(ctx, r.Target)
-		return err == nil && k.Act(ctx, r, remediate.IsolateNode, nil, b) == nil
-	})
+	backup, _ := isolate(t, k, r)
 	assert.True(t, look(t, k, r, backup).Seen.Node.OutOfService)
 	assert.Equal(t, remediate.No, look(t, k, r, backup).Seen.Restored, "our taint is still there")
 	r.NewNodeUID = r.Target.NodeUID

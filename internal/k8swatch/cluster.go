@@ -21,13 +21,13 @@ type Config struct {
 	Name       string
 	Kubeconfig string   // re-read when the file changes
 	Namespaces []string // where Machines, checks and BareMetalHosts live; empty = all
-	// FreshEvery is how often the view is compared with the API.
+	// FreshEvery is how often the view is compared with the API, and the
+	// kubeconfig with what was read of it.
 	FreshEvery time.Duration
 }
 
 const (
-	requestTimeout = 5 * time.Second // one uncached read or write
-	rereadEvery    = 10 * time.Second
+	requestTimeout = 5 * time.Second  // one uncached read or write
 	outageAfter    = 60 * time.Second // a longer blindness ends in a quiet period // I16
 	qps, burst     = 200, 400
 )
@@ -143,7 +143,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 // untilReplaced returns when ctx ends or the kubeconfig was replaced by one
 // that can be used.
 func (c *Cluster) untilReplaced(ctx context.Context) {
-	tick := time.NewTicker(rereadEvery)
+	tick := time.NewTicker(c.cfg.FreshEvery)
 	defer tick.Stop()
 	for {
 		select {

@@ -143,6 +143,30 @@ func TestBadKubeconfig(t *testing.T) {
 	}
 }
 
+func TestChangedKubeconfigIsTakenUp(t *testing.T) {
+	var before, after atomic.Int32
+	answer := func(n *atomic.Int32) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { n.Add(1); status(w, 503, "ServiceUnavailable", "") }
+	}
+	c := served(t, answer(&before))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	until(t, 10*time.Second, "the first server is asked", func() bool { return before.Load() > 0 })
+
+	require.NoError(t, os.WriteFile(c.cfg.Kubeconfig, []byte("{"), 0o600))
+	asked := before.Load()
+	until(t, 10*time.Second, "a broken file changes nothing", func() bool { return before.Load() > asked+4 })
+	second := httptest.NewServer(answer(&after))
+	defer second.Close()
+	text, err := os.ReadFile(kubeconfigFor(t, second.URL))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(c.cfg.Kubeconfig, text, 0o600))
+	until(t, 10*time.Second, "the second server is asked", func() bool { return after.Load() > 0 })
+	cancel()
+	require.NoError(t, <-done)
+}
+
 func TestActRefusesWithoutTheUIDDecidedOn(t *testing.T) { // I2
 	var requests atomic.Int32
 	c := served(t, func(w http.ResponseWriter, _ *http.Request) { requests.Add(1); status(w, 500, "InternalError", "") })

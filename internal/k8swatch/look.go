@@ -62,8 +62,10 @@ func (c *Cluster) Look(ctx context.Context, run remediate.Run, backups [][]byte)
 		})
 	}
 	g.Wait()
-	if err := l.restored(backups); err != nil {
-		l.errs = append(l.errs, err)
+	for _, err := range []error{l.joined(ctx), l.restored(backups)} {
+		if err != nil {
+			l.errs = append(l.errs, err)
+		}
 	}
 	l.replaceable()
 	l.look.Err = errors.Join(l.errs...)
@@ -73,8 +75,7 @@ func (c *Cluster) Look(ctx context.Context, run remediate.Run, backups [][]byte)
 
 func (l *looker) node(ctx context.Context) error {
 	if l.run.Target.Node == "" {
-		l.look.Seen.Node.Exists = remediate.No
-		return nil
+		return nil // joined reads it, once the Machine is known
 	}
 	n, err := l.api.typed.CoreV1().Nodes().Get(ctx, l.run.Target.Node, metav1.GetOptions{})
 	if gone(err, l.run.Target.Node) {
@@ -89,6 +90,22 @@ func (l *looker) node(ctx context.Context) error {
 		Exists: remediate.Yes, UID: string(n.UID), ResourceVersion: n.ResourceVersion,
 		BootID: n.Status.NodeInfo.BootID, SystemUUID: n.Status.NodeInfo.SystemUUID,
 		Deleting: n.DeletionTimestamp != nil, Ready: remediate.Ask(l.look.FreshNode.Ready()), OutOfService: hasTaint(n.Spec.Taints, outOfService),
+	}
+	return nil
+}
+
+// joined reads the Node of a target that had none when the decision was made: a
+// Machine whose Node has registered since must not be judged as one without. // I4
+func (l *looker) joined(ctx context.Context) error {
+	m := l.look.FreshMachine
+	switch {
+	case l.run.Target.Node != "":
+		return nil
+	case m != nil && m.NodeName != "":
+		l.run.Target.Node = m.NodeName
+		return l.node(ctx)
+	case l.look.Seen.Machine.Exists != remediate.CannotTell:
+		l.look.Seen.Node.Exists = remediate.No
 	}
 	return nil
 }

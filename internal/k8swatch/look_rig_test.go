@@ -100,6 +100,21 @@ func TestLookSeesWhoseHostItIs(t *testing.T) {
 	assert.Contains(t, s.Contender, "capbm-requested-power-off")
 }
 
+func TestLookSeesANodeThatJoinedLate(t *testing.T) { // I4
+	c, ctx := rigtest.Shared(t), rigtest.Context(t, time.Minute)
+	k := dial(t, c)
+	r := bareMetal(t, c, rig.Host{}, rig.Node{})
+	node := r.Target.Node
+	r.Target.Node, r.Target.NodeUID = "", "" // the Machine had no Node at the decision
+	l := look(t, k, r)
+	assert.Equal(t, remediate.Yes, l.Seen.Node.Exists)
+	require.NotNil(t, l.FreshNode, "without it the Machine would be judged as if its Node were gone")
+	assert.Equal(t, node, l.FreshNode.Name)
+
+	require.NoError(t, c.SetStatus(ctx, rig.MachineResource, r.Target.Machine, map[string]any{"nodeRef": nil}))
+	assert.Equal(t, remediate.No, look(t, k, r).Seen.Node.Exists)
+}
+
 func TestLookSeesRivals(t *testing.T) { // I22
 	c, ctx := rigtest.Own(t, rig.Options{}), rigtest.Context(t, time.Minute) // its Leases would stop the other tests
 	k := dial(t, c)
