@@ -43,6 +43,7 @@ type Fresh struct {
 // Kube is the uncached reads and the few writes of one cluster. Every write
 // carries the UID it was decided on.
 type Kube interface {
+	// Look takes the Nodes saved for this run; nil = they could not be read.
 	Look(ctx context.Context, r remediate.Run, backups [][]byte) Fresh
 	Backup(ctx context.Context, t remediate.Target) ([]byte, remediate.Backup, error)
 	Act(ctx context.Context, r remediate.Run, a remediate.Action, backups [][]byte, b remediate.Backup) error
