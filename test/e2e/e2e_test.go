@@ -138,3 +138,5 @@ func untouched(ctx context.Context, t *testing.T, s *scene.Scene, w *scene.Worke
 	assert.Empty(t, w.Undressed(n))
 	requireNoDeletion(t, s, w)
 }
+
+func unknown(n *corev1.Node) bool { return rig.ReadyStatus(n) == corev1.ConditionUnknown }

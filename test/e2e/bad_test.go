@@ -1,0 +1,133 @@
+package e2e
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/test/ipmisim"
+	"github.com/fenced/fenced/test/rig"
+	"github.com/fenced/fenced/test/scene"
+)
+
+// bad is a worker with something wrong about it, and the reason code that
+// explain gives when it hangs.
+var bad = []struct {
+	scene.Spec
+	reason string
+	held   bool // a run was begun and needs a human
+}{
+	{Spec: scene.Spec{Name: "no-host", Protocol: scene.IPMI, Unlisted: true}, reason: "NoHost"},
+	{Spec: scene.Spec{Name: "no-secret", Protocol: scene.Redfish, Metal3: true, NoSecret: true}, reason: "SecretMissing"},
+	{Spec: scene.Spec{Name: "wrong-password", Protocol: scene.IPMI, WrongPassword: true}, reason: "BMCAuth"},
+	{Spec: scene.Spec{Name: "wrong-password-2", Protocol: scene.Redfish, Metal3: true, WrongPassword: true}, reason: "BMCAuth"},
+	{Spec: scene.Spec{Name: "stranger", Protocol: scene.IPMI, Metal3: true, OtherUUID: true}, reason: "IdentityMismatch"},
+	{Spec: scene.Spec{Name: "stranger-2", Protocol: scene.Redfish, OtherUUID: true}, reason: "IdentityMismatch"},
+	{Spec: scene.Spec{Name: "negative", Protocol: scene.IPMI, Pool: "negative"}, reason: "InvalidCheck"},
+	{Spec: scene.Spec{Name: "garbled", Protocol: scene.IPMI, Pool: "garbled"}, reason: "InvalidCheck"},
+	{Spec: scene.Spec{Name: "stays-on", Protocol: scene.IPMI, Metal3: true}, reason: "PowerOffFailed", held: true},
+	{Spec: scene.Spec{Name: "zombie", Protocol: scene.IPMI}, reason: "FalseOff", held: true},
+}
+
+// Whatever is wrong, there is a reason code for it, no Node is deleted and no
+// host is left off.
+func TestBadInputDeletesNothing(t *testing.T) {
+	t.Parallel()
+	o := scene.Options{
+		Set: []string{"power.offDeadline=12s"},
+		Checks: []rig.Check{
+			scene.Metal("2s"),
+			invalid("negative", "-5m"),
+			invalid("garbled", "foo10m"),
+		},
+		Workers: []scene.Spec{{Name: "healthy", Protocol: scene.IPMI}}, // or everything is down
+	}
+	for _, b := range bad {
+		o.Workers = append(o.Workers, b.Spec)
+	}
+	s := set(t, o)
+	ctx := within(t, 2*time.Minute)
+	require.NoError(t, s.Worker("stays-on").BMC.IgnoreOff(true))
+	require.NoError(t, s.Worker("zombie").BMC.IgnoreOff(true))
+	require.NoError(t, s.Worker("zombie").BMC.LieOff(true))
+	_, err := s.StartDaemon(ctx)
+	require.NoError(t, err)
+	for _, b := range bad {
+		s.Worker(b.Name).Kubelet.Hang()
+	}
+	renewOnceOff(ctx, t, s, s.Worker("zombie"))
+
+	for _, b := range bad {
+		w := s.Worker(b.Name)
+		x := awaitRefusal(ctx, t, s, b.Name, b.reason)
+		if b.held {
+			require.NotNil(t, x.Run, b.Name)
+			assert.Equal(t, api.ResultHeld, x.Run.Result)
+			assert.Equal(t, b.reason, x.Run.Reason)
+		} else {
+			assert.Nil(t, x.Run, "%s: a run was begun", b.Name)
+			assert.True(t, refuses(x, b.reason), "%s: the gates are %+v", b.Name, x.Gates)
+		}
+		assert.True(t, w.BMC.Power(), "%s is on", b.Name)
+	}
+	for _, b := range bad {
+		untouched(ctx, t, s, s.Worker(b.Name))
+	}
+	st, err := s.Status(ctx)
+	require.NoError(t, err)
+	assert.NotEmpty(t, st.Degraded())
+}
+
+// invalid is a check of a pool with a start-up timeout that is none.
+func invalid(pool, startup string) rig.Check {
+	k := scene.Metal("2s")
+	k.Name, k.Match, k.NodeStartupTimeout = pool, scene.Pool(pool), startup
+	return k
+}
+
+// renewOnceOff renews the Lease of a host once fenced has sent Off to its BMC:
+// the kubelet lives although the BMC says that the host is off.
+func renewOnceOff(ctx context.Context, t *testing.T, s *scene.Scene, w *scene.Worker) {
+	t.Helper()
+	b, ok := w.BMC.(*ipmisim.GoBMC)
+	require.True(t, ok)
+	require.Eventually(t, func() bool { return b.Counts().Off > 0 }, 40*time.Second, 50*time.Millisecond, "Off was sent to %s", w.Name)
+	time.Sleep(1500 * time.Millisecond) // the run reads Off, and the Lease as it stands
+	require.NoError(t, s.Cluster.PutLease(ctx, rig.Lease{
+		Namespace: "kube-node-lease", Name: w.Name, Holder: w.Name, Duration: 40 * time.Second,
+	}))
+}
+
+// awaitRefusal waits until explain gives a reason for a node.
+func awaitRefusal(ctx context.Context, t *testing.T, s *scene.Scene, node, reason string) api.Explanation {
+	t.Helper()
+	var last api.Explanation
+	for ctx.Err() == nil {
+		x, err := s.Explain(ctx, node)
+		require.NoError(t, err)
+		if last = x; x.Refused == reason {
+			return x
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+	require.Failf(t, "no such refusal", "%s of %s; the last one: %+v", reason, node, last)
+	return last
+}
+
+// refuses says whether a gate is closed for a reason.
+func refuses(x api.Explanation, reason string) bool {
+	for _, g := range x.Gates {
+		if !g.Pass && g.Reason == policy.Reason(reason) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,81 @@
+package e2e
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fenced/fenced/test/rig"
+	"github.com/fenced/fenced/test/scene"
+)
+
+// pool is a check that deletes the unhealthy Machines of a pool.
+func pool(name string, maxUnhealthy any) rig.Check {
+	return rig.Check{Name: name, Match: scene.Pool(name), Conditions: rig.NotReadyFor("2s"), MaxUnhealthy: maxUnhealthy}
+}
+
+// Pools without the bare-metal annotation: a Machine that a controller replaces
+// is deleted, no other is, and beyond maxUnhealthy neither is anything deleted
+// nor a host powered off.
+func TestCloudPoolDeletesMachines(t *testing.T) {
+	t.Parallel()
+	metal := scene.Metal("2s")
+	metal.Name, metal.Match, metal.MaxUnhealthy = "storm-metal", scene.Pool("storm-metal"), "40%"
+	s := set(t, scene.Options{
+		Checks: []rig.Check{pool("cloud", nil), pool("storm-cloud", int64(1)), metal},
+		Workers: []scene.Spec{
+			{Name: "owned", Pool: "cloud"}, {Name: "orphan", Pool: "cloud", Orphan: true},
+			{Name: "master", Pool: "cloud", Role: "master"}, {Name: "well", Pool: "cloud"},
+			{Name: "cloud-1", Pool: "storm-cloud"}, {Name: "cloud-2", Pool: "storm-cloud"}, {Name: "cloud-3", Pool: "storm-cloud"},
+			{Name: "metal-1", Pool: "storm-metal", Protocol: scene.IPMI}, {Name: "metal-2", Pool: "storm-metal", Protocol: scene.Redfish},
+			{Name: "metal-3", Pool: "storm-metal", Protocol: scene.IPMI},
+		},
+	})
+	ctx := within(t, 90*time.Second)
+	machine, err := s.Cluster.Dynamic().Resource(rig.MachineResource).Namespace(rig.Namespace).Get(ctx, "owned", metav1.GetOptions{})
+	require.NoError(t, err)
+	for _, name := range []string{"owned", "orphan", "master", "cloud-1", "cloud-2", "metal-1", "metal-2"} {
+		s.Worker(name).Kubelet.Hang()
+	}
+	// fenced comes last, so that it never sees a storm begin with its first host.
+	for _, name := range []string{"cloud-1", "cloud-2", "metal-1", "metal-2"} {
+		_, err := s.Cluster.WaitNode(ctx, name, unknown)
+		require.NoError(t, err)
+	}
+	_, err = s.StartDaemon(ctx)
+	require.NoError(t, err)
+
+	require.Eventually(t, func() bool {
+		d, err := s.Cluster.Deletions("machines", "owned")
+		return err == nil && len(d) > 0
+	}, 30*time.Second, 100*time.Millisecond, "the Machine that a controller owns is deleted")
+	for name, reason := range map[string]string{
+		"orphan": "NoController", "master": "ControlPlane",
+		"cloud-1": "ShortCircuit", "cloud-2": "ShortCircuit", "metal-1": "ShortCircuit", "metal-2": "ShortCircuit",
+	} {
+		awaitRefusal(ctx, t, s, name, reason)
+	}
+	time.Sleep(3 * time.Second) // what should not happen has time to
+
+	d, err := s.Cluster.Deletions("machines", "owned")
+	require.NoError(t, err)
+	require.Len(t, d, 1)
+	assert.Equal(t, rig.FencedUser, d[0].User)
+	assert.Equal(t, string(machine.GetUID()), d[0].UID, "the UID precondition")
+	for _, w := range s.Workers {
+		requireNoDeletion(t, s, w)
+		if w.Name == "owned" {
+			continue
+		}
+		d, err := s.Cluster.Deletions("machines", w.Name)
+		require.NoError(t, err)
+		assert.Empty(t, d, "deletions of Machine %s", w.Name)
+		if w.BMC != nil {
+			assert.True(t, w.BMC.Power(), "%s is on", w.Name)
+			assert.Zero(t, w.FirstAsked(), "the BMC of %s was not even asked", w.Name)
+		}
+	}
+}

@@ -1,0 +1,98 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/test/scene"
+)
+
+// The API server goes away while the host is off and the Node still stands. The
+// host is powered on again without it, and nothing is deleted when it is back.
+func TestAPIServerLostWhileOff(t *testing.T) {
+	t.Run("during step 1", func(t *testing.T) {
+		t.Parallel()
+		s, w := outageScene(t)
+		_, err := s.StartDaemon(t.Context())
+		require.NoError(t, err)
+		w.Kubelet.Hang()
+		awaitOff(t, w)
+		s.Cluster.StopAPIServer()
+		requireAbortedOnceBack(t, s, w)
+	})
+	// Here fenced itself dies too, right after it saved that step 2 begins.
+	t.Run("between steps 1 and 2", func(t *testing.T) {
+		t.Parallel()
+		s, w := outageScene(t)
+		programs, err := builds()
+		require.NoError(t, err)
+		d, err := s.Launch(programs.Failpoints, "FENCED_FAILPOINTS="+onlyPoint(t, "after-DeleteNode-"))
+		require.NoError(t, err)
+		w.Kubelet.Hang()
+		_, err = d.Wait(within(t, time.Minute))
+		require.NoError(t, err)
+		require.True(t, d.Killed())
+		require.False(t, w.BMC.Power())
+		s.Cluster.StopAPIServer()
+		_, err = s.StartDaemon(t.Context())
+		require.NoError(t, err)
+		requireAbortedOnceBack(t, s, w)
+	})
+}
+
+func outageScene(t *testing.T) (*scene.Scene, *scene.Worker) {
+	t.Helper()
+	s := set(t, scene.Options{
+		Set:     []string{"power.apiTimeout=10s", "power.offDeadline=20s"},
+		Workers: []scene.Spec{{Name: "cut-off", Protocol: scene.Redfish}, {Name: "healthy", Protocol: scene.IPMI}},
+	})
+	return s, s.Worker("cut-off")
+}
+
+func awaitOff(t *testing.T, w *scene.Worker) {
+	t.Helper()
+	require.Eventually(t, func() bool { return !w.BMC.Power() }, 40*time.Second, 20*time.Millisecond, "%s is off", w.Name)
+}
+
+func requireAbortedOnceBack(t *testing.T, s *scene.Scene, w *scene.Worker) {
+	t.Helper()
+	ctx := within(t, 90*time.Second)
+	require.Eventually(t, w.BMC.Power, 50*time.Second, 50*time.Millisecond, "the host is powered on while the API server is away")
+	r := awaitRun(ctx, t, s, w.Name, func(api.RunRecord) bool { return true })
+	assert.Equal(t, api.ResultRunning, r.Result, "open until the Node was read again")
+
+	require.NoError(t, s.Cluster.StartAPIServer(ctx))
+	r = awaitRun(ctx, t, s, w.Name, func(r api.RunRecord) bool { return !r.Ended.IsZero() })
+	assert.Equal(t, api.ResultAborted, r.Result)
+	assert.Equal(t, "APIUnreachable", r.Reason)
+	_, err := s.Cluster.WaitNode(ctx, w.Name, scene.IsReady)
+	require.NoError(t, err)
+	untouched(ctx, t, s, w)
+	untouched(ctx, t, s, s.Worker("healthy"))
+}
+
+// onlyPoint is a directory of markers in which all failpoints but one have been
+// passed.
+func onlyPoint(t *testing.T, point string) string {
+	t.Helper()
+	dir := t.TempDir()
+	steps := "PowerOff DeleteNode PowerOn AwaitNode RestoreNode Reprovision Held Done Aborted"
+	actions := "SetHold ReleaseHold SendOff SendOn BackupNode IsolateNode RestoreNode ClearRequest"
+	for _, when := range []string{"before", "after", "acted"} {
+		for step := range strings.FieldsSeq(steps) {
+			for _, action := range append(strings.Fields(actions), "") {
+				if name := when + "-" + step + "-" + action; name != point {
+					require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+				}
+			}
+		}
+	}
+	return dir
+}
