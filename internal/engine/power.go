@@ -93,7 +93,10 @@ func identify(h bmc.Host, got bmc.Identity, nodeUUID, pin string, manual bool) r
 	}
 	switch h.IdentityMode {
 	case identityOff:
-		return map[bool]remediate.Answer{true: remediate.Yes}[manual]
+		if manual { // a person answers for it
+			return remediate.Yes
+		}
+		return remediate.CannotTell
 	case identityPinned:
 		nodeUUID = ""
 		pin = h.PinnedUUID
