@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -90,17 +91,28 @@ func invalid(pool, startup string) rig.Check {
 	return k
 }
 
-// renewOnceOff renews the Lease of a host once fenced has sent Off to its BMC:
-// the kubelet lives although the BMC says that the host is off.
+// renewOnceOff renews the Lease of a host again and again once fenced has sent
+// Off to its BMC: the kubelet lives although the BMC says that the host is off.
 func renewOnceOff(ctx context.Context, t *testing.T, s *scene.Scene, w *scene.Worker) {
 	t.Helper()
 	b, ok := w.BMC.(*ipmisim.GoBMC)
 	require.True(t, ok)
 	require.Eventually(t, func() bool { return b.Counts().Off > 0 }, 40*time.Second, 50*time.Millisecond, "Off was sent to %s", w.Name)
-	time.Sleep(1500 * time.Millisecond) // the run reads Off, and the Lease as it stands
-	require.NoError(t, s.Cluster.PutLease(ctx, rig.Lease{
-		Namespace: "kube-node-lease", Name: w.Name, Holder: w.Name, Duration: 40 * time.Second,
-	}))
+	ctx, cancel := context.WithCancel(ctx)
+	var done sync.WaitGroup
+	done.Go(func() {
+		for ctx.Err() == nil {
+			err := s.Cluster.PutLease(ctx, rig.Lease{
+				Namespace: "kube-node-lease", Name: w.Name, Holder: w.Name, Duration: 40 * time.Second,
+			})
+			assert.True(t, err == nil || ctx.Err() != nil, "renew the Lease: %v", err)
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Second):
+			}
+		}
+	})
+	t.Cleanup(func() { cancel(); done.Wait() })
 }
 
 // awaitRefusal waits until explain gives a reason for a node.
