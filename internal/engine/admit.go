@@ -85,10 +85,13 @@ func (c *cluster) facts(a applicant, p *probe, now time.Time) policy.Facts {
 		ControlPlane: a.draft.ControlPlane, Protected: a.protected,
 		NeedsHost: a.draft.Strategy == remediate.PowerCycle, Host: cmp.Or(a.draft.Target.BareMetalHost, "not looked up yet"),
 	}
-	if a.node != nil {
-		f.OwnHost = c.e.opt.Own.Is(a.node)
+	uuid := a.draft.Target.SystemUUID
+	if p != nil && uuid == "" {
+		uuid = p.identity.BMC
 	}
+	f.OwnHost = c.ownHost(a.node, uuid)
 	if p != nil {
+		a.draft.Target = p.draft.Target // now with host and address
 		f.Host = p.draft.Target.Host
 		f.HostError, f.HostDetail = p.hostError, p.hostDetail
 		f.Identity, f.Contested, f.PowerOwner, f.NodeAlive = p.identity, p.contested, p.powerOwner, p.nodeAlive
@@ -96,6 +99,7 @@ func (c *cluster) facts(a applicant, p *probe, now time.Time) policy.Facts {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f.Armed, f.QuietUntil = c.stored.Armed, c.quiet
+	f.UUIDTwin = c.twin(a.draft.Target.Node, uuid)
 	c.countNodes(a, &f)
 	c.countRuns(a, &f, now)
 	return f
@@ -150,6 +154,7 @@ func sameTarget(a, b remediate.Target) bool {
 	return a.Node != "" && a.Node == b.Node ||
 		a.Machine != "" && a.Namespace == b.Namespace && a.Machine == b.Machine ||
 		a.Host != "" && a.Host == b.Host ||
+		a.Address != "" && a.Address == b.Address || // one BMC under two names
 		a.BareMetalHost != "" && a.BareMetalHost == b.BareMetalHost
 }
 

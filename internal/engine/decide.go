@@ -54,6 +54,8 @@ func (c *cluster) watchView(now time.Time) {
 		bad = "not synced yet; " + v.Problem
 	case v.Age > c.e.opt.Guards.ViewMaxAge:
 		bad = "the view is " + v.Age.Round(time.Second).String() + " old; " + v.Problem
+	case v.Skew.Abs() > c.e.opt.Guards.ClockSkewMax:
+		bad = "this clock and the API server's differ by " + v.Skew.Abs().String()
 	}
 	c.mu.Lock()
 	changed := (bad == "") != (c.viewBad == "")
@@ -84,6 +86,7 @@ func (c *cluster) decide(ctx context.Context, now time.Time) time.Time {
 	c.mu.Lock()
 	c.snapshot, c.report, c.judged = snap, rep, true
 	c.mu.Unlock()
+	c.rememberOwn(ctx, &snap)
 	if err := c.rememberSynced(ctx, now); err != nil {
 		c.emit(Event{Type: EventFailed, Message: "save the state of the cluster: " + err.Error()})
 	}

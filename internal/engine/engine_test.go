@@ -200,3 +200,43 @@ func TestRunDoesNotFollowAHostThatIsPointedElsewhere(t *testing.T) {
 		stop()
 	})
 }
+
+// This daemon's own host is known by its UUID even when its Node is gone. // I13
+func TestOwnHostIsKnownWithoutItsNode(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		own := func(o *engine.Options) { o.Own = engine.Own{MachineID: "machine-n-1"} }
+		w.ready = "True"
+		_, _, stop := start(t, w, store, own)
+		time.Sleep(time.Second)
+		stop()
+		w.exists, w.host.PinnedUUID = false, hostUUID
+		e, _, stop := start(t, w, store, own)
+		time.Sleep(time.Minute)
+		assert.Empty(t, e.Runs("c"))
+		assert.Empty(t, w.commands)
+		gate(t, e, policy.OwnHost)
+		stop()
+	})
+}
+
+// A password that is mended is taken up by the run that was refused.
+func TestMendedCredentialsAreTakenUp(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(62 * time.Second)
+		require.Equal(t, 1, w.count(bmc.CommandOff))
+		w.mu.Lock()
+		w.readErr = &bmc.Error{Kind: bmc.KindAuth, Op: "open session", Err: errors.New("refused")}
+		w.mu.Unlock()
+		time.Sleep(time.Minute)
+		require.Equal(t, "BMCAuth", only(t, e).Reason)
+		require.Zero(t, w.count(bmc.CommandOn), "a BMC that refused the account is spared")
+		w.mu.Lock()
+		w.readErr = nil
+		w.mu.Unlock()
+		time.Sleep(6 * time.Minute)
+		assert.NotZero(t, w.count(bmc.CommandOn), "the host is back on")
+		assert.Zero(t, w.deleted())
+		stop()
+	})
+}

@@ -38,6 +38,9 @@ func (w *worker) lookPower(ctx context.Context) (seen remediate.Seen) {
 	if w.run.Strategy != remediate.PowerCycle {
 		return seen
 	}
+	if s := w.session; s != nil && s.refusal != nil && time.Now().After(s.barred) {
+		w.dropSession(ctx) // the credentials may have been mended meanwhile
+	}
 	if w.session == nil {
 		if err := w.open(ctx); err != nil {
 			w.emit(Event{Type: EventFailed, Reason: string(hostReason(err)), Message: err.Error()})
@@ -53,6 +56,11 @@ func (w *worker) lookPower(ctx context.Context) (seen remediate.Seen) {
 	}
 	seen.Proof, seen.OffAccepted = w.session.proof, w.session.accepted
 	return seen
+}
+
+func (w *worker) dropSession(ctx context.Context) {
+	w.session.close(ctx)
+	w.session = nil
 }
 
 // open finds the host again after a restart and opens its BMC.

@@ -66,6 +66,9 @@ func accountRefused(err error) bool {
 
 // send gives a command. Readings from before it prove nothing about it.
 func (s *session) send(ctx context.Context, c bmc.Command) error {
+	if time.Now().Before(s.barred) {
+		return s.refusal
+	}
 	ctx, cancel := context.WithTimeout(ctx, SendTimeout)
 	defer cancel()
 	_, err := s.power.Send(ctx, c)

@@ -110,6 +110,9 @@ func lastNote(r remediate.Run) string {
 
 // act performs one action. Its outcome is not believed: the next look sees it.
 func (w *worker) act(ctx context.Context, a remediate.Action, seen remediate.Seen, backups [][]byte, b remediate.Backup) {
+	if hurts(a) && w.c.e.paused(w.c) != "" { // a pause binds the very next write // I23
+		return
+	}
 	w.emit(Event{Type: EventAction, Action: a})
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), actTimeout)
 	defer cancel()
@@ -134,6 +137,15 @@ func (w *worker) act(ctx context.Context, a remediate.Action, seen remediate.See
 	if err != nil {
 		w.emit(Event{Type: EventFailed, Action: a, Reason: failureReason(seen, err), Message: err.Error()})
 	}
+}
+
+// hurts says whether an action takes something away; the others bring back.
+func hurts(a remediate.Action) bool {
+	switch a {
+	case remediate.SetHold, remediate.SendOff, remediate.IsolateNode, remediate.DeleteTargetMachine:
+		return true
+	}
+	return false
 }
 
 func (w *worker) send(ctx context.Context, c bmc.Command) error {
@@ -162,6 +174,9 @@ func (w *worker) pause(ctx context.Context, wait time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	case o := <-w.orders:
+		if w.session != nil && w.session.refusal != nil {
+			w.dropSession(ctx) // the person may have mended the credentials
+		}
 		next := w.run
 		next.Unfence = &o.unfence
 		saved, err := w.c.save(ctx, next, remediate.Nothing)

@@ -50,6 +50,7 @@ type world struct {
 	forbidden  string
 	machines   int // further healthy machines
 	othersDown bool
+	twin       bool      // another Node shows the UUID of n-1's host
 	host       *bmc.Host // the inventory's entry of n-1
 }
 
@@ -120,7 +121,11 @@ func (w *world) Snapshot() policy.Snapshot {
 		if w.othersDown && i == 0 {
 			ready.Status = "Unknown" // for ever: no transition time
 		}
-		s.Nodes[name] = &policy.Node{Name: name, UID: name, Conditions: []policy.Condition{ready}}
+		n := &policy.Node{Name: name, UID: name, Conditions: []policy.Condition{ready}}
+		if w.twin && i == 0 {
+			n.SystemUUID = hostUUID
+		}
+		s.Nodes[name] = n
 	}
 	return s
 }

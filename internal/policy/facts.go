@@ -68,6 +68,8 @@ type Facts struct {
 	ControlPlane bool
 	// Contested names the remediator that is alive.
 	Contested string
+	// UUIDTwin names another Node with the same system UUID: they are one host.
+	UUIDTwin string
 	// OwnHost says what makes the target this daemon's own host.
 	OwnHost   string
 	Protected bool

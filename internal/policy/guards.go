@@ -114,8 +114,9 @@ func targetGuards(f Facts) []Gate {
 		absent("hold", Hold, f.Held, "fencectl hold"),
 		absent("openRun", UnderRemediation, f.OpenRun, "state"),
 		absent("protected", Protected, protected, "hosts.d"),
-		absent("ownHost", OwnHost, f.OwnHost, "this host"), // I13
-		absent("nodeAlive", NodeAlive, alive, "Lease"),     // I4
+		absent("ownHost", OwnHost, f.OwnHost, "this host"),       // I13
+		absent("uniqueUUID", DuplicateUUID, f.UUIDTwin, "Nodes"), // I9
+		absent("nodeAlive", NodeAlive, alive, "Lease"),           // I4
 		absent("contested", Contested, f.Contested, "leader Lease"),
 		absent("quorum", QuorumUnknown, quorum, "guards.controlPlane"), // I12
 	}

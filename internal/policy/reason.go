@@ -80,6 +80,8 @@ const (
 	QuietPeriod Reason = "QuietPeriod"
 	// Protected: the host is marked as never to be fenced automatically.
 	Protected Reason = "Protected"
+	// DuplicateUUID: another Node has the same system UUID, so power would hit both.
+	DuplicateUUID Reason = "DuplicateUUID"
 	// OwnHost: the target is the machine that this daemon runs on.
 	OwnHost Reason = "OwnHost"
 	// Contested: another remediator is alive and would act on the same target.

@@ -152,9 +152,20 @@ func readText(s Seen) string {
 	return s.Power.State.String()
 }
 
-// untilRead waits for the moment at which another power read can help.
+// untilRead waits for the moment at which another power read can help; when the
+// spacing is over, something else is waited for.
 func untilRead(s Seen, now time.Time) time.Duration {
-	return max(50*time.Millisecond, min(poll, s.Proof.NextRead(now).Sub(now)))
+	d := s.Proof.NextRead(now).Sub(now)
+	if d <= 0 {
+		return poll
+	}
+	return max(50*time.Millisecond, min(poll, d))
+}
+
+// nothingDone says whether a first attempt's hold or Off has not taken effect:
+// until then the run needs the justification it began with. // I4
+func nothingDone(r Run, s Seen) bool {
+	return r.Attempt == 1 && !s.OffAccepted && s.Power.State == bmc.On && (r.Target.BareMetalHost == "" || s.Hold == No)
 }
 
 func later(a, b time.Time) time.Time {

@@ -137,6 +137,7 @@ func TestReprovision(t *testing.T) {
 		{"gone: the end", Reprovision, sec, func(r *Run, s *Seen) { s.Machine = Machine{Exists: No} }, Reprovisioned, Nothing, ""},
 		{"going: the end", Reprovision, sec, func(r *Run, s *Seen) { s.Machine.Deleting = true }, Reprovisioned, Nothing, ""},
 		{"another of that name: the end", Reprovision, sec, func(r *Run, s *Seen) { s.Machine.UID = "x" }, Reprovisioned, Nothing, ""},
+		{"our hold cannot be read: waits", Reprovision, sec, func(r *Run, s *Seen) { metal3(r, s, CannotTell); s.Machine.Exists = No }, Reprovision, Nothing, ""},
 		{"not allowed: a human", Reprovision, sec, func(r *Run, s *Seen) { r.Limits.Reprovision, r.Reason = false, "PowerOnFailed" }, Held, Nothing, "PowerOnFailed"},
 		{"not replaceable: a human", Reprovision, sec, func(r *Run, s *Seen) { s.Machine.Replaceable = No }, Held, Nothing, "AttemptsExhausted"},
 		{"a control plane: a human", Reprovision, sec, func(r *Run, s *Seen) { r.ControlPlane = true }, Held, Nothing, "AttemptsExhausted"},

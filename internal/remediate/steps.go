@@ -95,6 +95,12 @@ func powerOff(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 		return notIsolated(r, s, now) // only the heartbeat is missing
 	case now.After(r.Deadline()):
 		return hold(r, powerReason(s, "PowerOffFailed"), "the host was not proven off in time; last read: "+readText(s), now)
+	case nothingDone(r, s) && s.Justified == No: // the hold or Off failed, and meanwhile it recovered // I4
+		return abandon(r, "Recovered", s.Why, Aborted, now)
+	case nothingDone(r, s) && s.PowerForbidden != "":
+		return abandon(r, "PowerForbidden", s.PowerForbidden, Aborted, now)
+	case nothingDone(r, s) && (s.Justified != Yes || s.API != APIReachable || s.Contested != No || now.Sub(s.At) > freshFor):
+		return r, Nothing, poll
 	case r.Target.BareMetalHost != "" && s.Hold == No:
 		return command(r, SetHold, resendWrite, now)
 	case r.Target.BareMetalHost != "" && s.Hold != Yes, s.Identity != Yes:
@@ -333,6 +339,8 @@ func reprovision(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	switch {
 	case !alone && r.Target.BareMetalHost != "" && s.Hold == Yes: // the next owner must be able to switch it on
 		return command(r, ReleaseHold, resendWrite, now)
+	case !alone && r.Target.BareMetalHost != "" && s.Hold == CannotTell: // no end with our hold perhaps left behind
+		return r, Nothing, poll
 	case r.Target.Machine != "" && (m.Exists == No || m.Exists == Yes && (m.Deleting || m.UID != r.Target.MachineUID)):
 		return finish(r, Reprovisioned, r.Reason, r.Note, now)
 	case back: // never erase a host that works
