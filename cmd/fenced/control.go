@@ -71,7 +71,7 @@ func (c control) Explain(ctx context.Context, cluster, node string) (api.Explana
 	if err != nil {
 		return api.Explanation{}, apiError(err)
 	}
-	out := api.Explanation{Cluster: x.Cluster, Node: x.Node, Verdict: string(x.Verdict), Message: "it would be fenced now", Earliest: x.Earliest, Gates: x.Gates}
+	out := api.Explanation{Cluster: x.Cluster, Node: x.Node, Verdict: string(x.Verdict), Message: "no gate known so far forbids it", Earliest: x.Earliest, Gates: x.Gates}
 	for _, g := range x.Gates {
 		if !g.Pass {
 			out.Refused, out.Message = string(g.Reason), g.Name+": "+g.Value

@@ -66,6 +66,11 @@ func (e *Engine) Explain(ctx context.Context, cluster, node string) (Explanation
 	x := Explanation{Cluster: c.opt.Name, Node: node}
 	c.mu.Lock()
 	report := c.report
+	c.mu.Unlock()
+	if check, t := askedFor(&report, node); t != nil {
+		a = c.applicant(check, t) // the very one that the deciding loop asks about
+	}
+	c.mu.Lock()
 	for _, r := range c.runs {
 		if r.Target.Node == node && (x.Run == nil || r.Open() || !x.Run.Open() && r.ID > x.Run.ID) {
 			x.Run = &r
@@ -88,6 +93,18 @@ func (e *Engine) Explain(ctx context.Context, cluster, node string) (Explanation
 	return x, nil
 }
 
+// askedFor is the target of a check that asks for an action on the Node.
+func askedFor(r *policy.Report, node string) (*policy.CheckReport, *policy.TargetReport) {
+	for i := range r.Checks {
+		for j := range r.Checks[i].Targets {
+			if t := &r.Checks[i].Targets[j]; t.Node == node && t.Action != policy.None {
+				return &r.Checks[i], t
+			}
+		}
+	}
+	return nil, nil
+}
+
 func verdictOn(r *policy.Report, node string) (v policy.Verdict) {
 	for i := range r.Checks {
 		for j := range r.Checks[i].Targets {
@@ -103,6 +120,9 @@ func verdictOn(r *policy.Report, node string) (v policy.Verdict) {
 // there is one, and whether its credentials can be had.
 func (c *cluster) unprobed(ctx context.Context, draft remediate.Run) *probe {
 	p := &probe{draft: draft}
+	if draft.Strategy != remediate.PowerCycle {
+		return p
+	}
 	h, err := c.host(ctx, draft.Target)
 	if err != nil {
 		p.hostError, p.hostDetail = hostReason(err), err.Error()
