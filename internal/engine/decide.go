@@ -167,8 +167,9 @@ func (c *cluster) probed(a applicant, now time.Time) *probe {
 		return p
 	}
 	next := &probe{running: true}
-	if p != nil {
-		next.lease = p.lease
+	if p != nil { // what is known stays visible while it is asked again
+		*next = *p
+		next.running, next.session = true, nil
 	}
 	c.probes[a.key] = next
 	c.mu.Unlock()

@@ -93,7 +93,6 @@ type Options struct {
 	Run      remediate.Limits // a check's start-up timeout may enlarge ReadyTimeout
 	Power    PowerTiming
 	Events   *Stream
-	Version  string
 }
 
 // Engine guards clusters. Make it with New; run it once.

@@ -18,7 +18,6 @@ type ClusterStatus struct {
 	Paused     string // why, "" when it is not
 	View       View
 	ViewBad    string
-	Quiet      time.Time
 	Nodes      []*policy.Node // by name; read only
 	Report     policy.Report
 	Runs       []remediate.Run // open ones, by ID
@@ -32,7 +31,7 @@ func (e *Engine) Status() []ClusterStatus {
 		s := ClusterStatus{Name: name, Mode: c.opt.Mode, Paused: e.paused(c), View: c.opt.Watch.View(), Runs: c.openRuns()}
 		c.mu.Lock()
 		s.Armed = c.opt.Mode == policy.ModeEvaluate || c.stored.Armed
-		s.ViewBad, s.Quiet, s.Report = c.viewBad, c.quiet, c.report
+		s.ViewBad, s.Report = c.viewBad, c.report
 		for _, n := range slices.Sorted(maps.Keys(c.snapshot.Nodes)) {
 			s.Nodes = append(s.Nodes, c.snapshot.Nodes[n])
 		}
@@ -78,7 +77,7 @@ func (e *Engine) Explain(ctx context.Context, cluster, node string) (Explanation
 	}
 	var p *probe
 	for k, each := range c.probes {
-		if strings.HasSuffix(k, "|"+node) && !each.running {
+		if strings.HasSuffix(k, "|"+node) && !each.at.IsZero() {
 			p = each
 		}
 	}

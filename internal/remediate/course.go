@@ -165,7 +165,7 @@ func untilRead(s Seen, now time.Time) time.Duration {
 // nothingDone says whether a first attempt's hold or Off has not taken effect:
 // until then the run needs the justification it began with. // I4
 func nothingDone(r Run, s Seen) bool {
-	return r.Attempt == 1 && !s.OffAccepted && s.Power.State == bmc.On && (r.Target.BareMetalHost == "" || s.Hold == No)
+	return r.Attempt == 1 && !s.OffAccepted && s.Power.State != bmc.Off && released(r, s)
 }
 
 func later(a, b time.Time) time.Time {

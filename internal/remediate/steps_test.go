@@ -93,6 +93,7 @@ func TestPowerOff(t *testing.T) {
 		{"never off, and the API is gone: a human", PowerOff, minute + 1, func(r *Run, s *Seen) { noAPI(s); on(s) }, Held, Nothing, "PowerOffFailed"},
 		{"off, but the Lease too recent at the deadline: a human", PowerOff, minute + 1, func(r *Run, s *Seen) { recent(r, 3*sec) }, Held, Nothing, "PowerOffFailed"},
 		{"recovered before Off was taken: dropped", PowerOff, sec, func(r *Run, s *Seen) { on(s); s.OffAccepted, s.Justified = false, No }, PowerOn, Nothing, "Recovered"},
+		{"recovered behind a BMC that does not answer: dropped", PowerOff, sec, func(r *Run, s *Seen) { unread(s, bmc.KindUnreachable); s.OffAccepted, s.Justified = false, No }, PowerOn, Nothing, "Recovered"},
 		{"forbidden before Off was taken: dropped", PowerOff, sec, func(r *Run, s *Seen) { on(s); s.OffAccepted, s.PowerForbidden = false, "online: false" }, PowerOn, Nothing, "PowerForbidden"},
 		{"cannot tell before Off was taken: waits", PowerOff, 12 * sec, func(r *Run, s *Seen) { on(s); s.OffAccepted, s.Justified = false, CannotTell }, PowerOff, Nothing, ""},
 		{"recovered after Off: completes", PowerOff, sec, func(r *Run, s *Seen) { on(s); s.Justified = No }, PowerOff, SendOff, ""},
