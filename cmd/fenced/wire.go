@@ -122,7 +122,7 @@ func (e configError) Unwrap() error { return e.error }
 func checksOf(all []policy.Check, cluster string, clusters int) []policy.Check {
 	var own []policy.Check
 	for _, c := range all {
-		if c.Cluster == cluster || c.Cluster == "" && clusters == 1 {
+		if len(c.Clusters) == 0 && clusters == 1 || slices.Contains(c.Clusters, cluster) {
 			own = append(own, c)
 		}
 	}
@@ -222,10 +222,12 @@ func loadPolicies(cfg config.Config) ([]policy.Check, error) {
 		errs = append(errs, err)
 	}
 	for _, c := range all {
-		if c.Cluster != "" && !slices.Contains(cfg.ClusterNames(), c.Cluster) {
-			errs = append(errs, fmt.Errorf("%s: no cluster %q is configured", c.Source, c.Cluster))
+		for _, cluster := range c.Clusters {
+			if !slices.Contains(cfg.ClusterNames(), cluster) {
+				errs = append(errs, fmt.Errorf("%s: no cluster %q is configured", c.Source, cluster))
+			}
 		}
-		if c.Cluster == "" && len(cfg.Clusters) > 1 {
+		if len(c.Clusters) == 0 && len(cfg.Clusters) > 1 {
 			errs = append(errs, fmt.Errorf("%s: several clusters are configured; name one with the annotation fenced.io/cluster", c.Source))
 		}
 	}

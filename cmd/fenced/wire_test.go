@@ -23,7 +23,7 @@ func TestShippedPolicyExampleIsGood(t *testing.T) {
 }
 
 func TestFileChecksGoToTheirCluster(t *testing.T) {
-	all := []policy.Check{{Name: "any"}, {Name: "a", Cluster: "a"}, {Name: "b", Cluster: "b"}}
+	all := []policy.Check{{Name: "any"}, {Name: "a", Clusters: []string{"a"}}, {Name: "b", Clusters: []string{"b"}}}
 	names := func(cluster string, clusters int) (out []string) {
 		for _, c := range checksOf(all, cluster, clusters) {
 			out = append(out, c.Name)

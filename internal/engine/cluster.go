@@ -92,14 +92,16 @@ func (c *cluster) save(ctx context.Context, r remediate.Run, a remediate.Action)
 	return saved, nil
 }
 
-// openTargets names the open run of each Machine: policy counts such a target
-// as not healthy and asks for nothing more.
-func (c *cluster) openTargets() map[string]string {
-	open := map[string]string{}
+// openTargets names the open runs: policy counts their targets as not healthy
+// and asks for nothing more.
+func (c *cluster) openTargets() []policy.OpenRun {
+	var open []policy.OpenRun
 	for _, r := range c.openRuns() {
+		o := policy.OpenRun{ID: r.ID, Node: r.Target.Node}
 		if r.Target.Machine != "" {
-			open[r.Target.Namespace+"/"+r.Target.Machine] = r.ID
+			o.Machine = r.Target.Namespace + "/" + r.Target.Machine
 		}
+		open = append(open, o)
 	}
 	return open
 }

@@ -115,7 +115,7 @@ func (w *worker) justified(f Fresh, now time.Time) (remediate.Answer, string) {
 	case check.Paused || check.Invalid != "" || check.Disabled != "":
 		return remediate.No, "the check is paused or cannot be evaluated"
 	}
-	t := policy.Judge(*check, *f.Machine, f.Node, f.Node == nil, now)
+	t := policy.Judge(check, policy.Surroundings{}, policy.Subject{Machine: f.Machine, Node: f.Node, Gone: f.Node == nil && f.Seen.Node.Exists == remediate.No}, now)
 	if t.Verdict == policy.Unhealthy {
 		return remediate.Yes, ""
 	}

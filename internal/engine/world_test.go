@@ -103,7 +103,7 @@ func (w *world) node() *policy.Node {
 }
 
 func (w *world) machine(name, node string) policy.Machine {
-	return policy.Machine{Namespace: "ns", Name: name, UID: "m-" + name, NodeName: node, Phase: "Running"}
+	return policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: name, UID: "m-" + name, NodeName: node, Phase: "Running"}
 }
 
 // Snapshot implements engine.Watch.

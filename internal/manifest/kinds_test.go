@@ -36,7 +36,8 @@ status:
 `)
 	require.Empty(t, s.Errors)
 	assert.Equal(t, []policy.Machine{{
-		Namespace: "ns", Name: "m-1", UID: "u-1", ResourceVersion: "42", Deleting: true,
+		APIVersion: policy.OpenShiftMachineAPI,
+		Namespace:  "ns", Name: "m-1", UID: "u-1", ResourceVersion: "42", Deleting: true,
 		Labels:      map[string]string{"machine.openshift.io/cluster-api-machine-role": "master"},
 		Annotations: map[string]string{"host.metal3.io/external-remediation": "", "metal3.io/BareMetalHost": "ns/h"},
 		Phase:       "Running", NodeName: "n-1", LastUpdated: stamp, ProviderID: "baremetalhost:///ns/h/u",
@@ -123,8 +124,9 @@ func TestRequests(t *testing.T) {
 ---
 {apiVersion: infrastructure.cluster.x-k8s.io/v1beta1, kind: Metal3Remediation, metadata: {namespace: ns, name: m-2}}
 `)
-	assert.Equal(t, []policy.ObjectKey{
-		{Kind: "FencedRemediation", Namespace: "ns", Name: "m-1"}, {Kind: "Metal3Remediation", Namespace: "ns", Name: "m-2"},
+	assert.Equal(t, []policy.Request{
+		{APIVersion: "fenced.io/v1alpha1", Kind: "FencedRemediation", Namespace: "ns", Name: "m-1"},
+		{APIVersion: "infrastructure.cluster.x-k8s.io/v1beta1", Kind: "Metal3Remediation", Namespace: "ns", Name: "m-2"},
 	}, s.Requests)
 }
 

@@ -15,11 +15,7 @@ func Node(fields map[string]any) (policy.Node, error) {
 		SystemUUID:    info.text("systemUUID"), BootID: info.text("bootID"), MachineID: info.text("machineID"),
 	}
 	_, n.Name, n.UID, n.ResourceVersion = identify(meta, false)
-	for _, c := range status.children("conditions") {
-		n.Conditions = append(n.Conditions, policy.Condition{
-			Type: c.text("type"), Status: c.text("status"), LastTransition: c.time("lastTransitionTime"),
-		})
-	}
+	n.Conditions = conditions(status)
 	for _, t := range spec.children("taints") {
 		n.Taints = append(n.Taints, policy.Taint{Key: t.text("key"), Value: t.text("value"), Effect: t.text("effect")})
 	}
@@ -28,6 +24,24 @@ func Node(fields map[string]any) (policy.Node, error) {
 	}
 	n.ControlPlane = policy.ControlPlaneNode(n.Labels)
 	return n, o.err()
+}
+
+// EtcdPod decodes the Pod of an etcd member; member is false for other Pods.
+// OpenShift labels it app=etcd, kubeadm and RKE2 component=etcd.
+func EtcdPod(fields map[string]any) (p policy.EtcdPod, member bool, err error) {
+	o := read(fields)
+	meta := o.child("metadata")
+	p.Namespace, p.Name, _, _ = identify(meta, true)
+	labels := meta.textMap("labels")
+	member = p.Namespace == etcdSpace && (labels["app"] == "etcd" || labels["k8s-app"] == "etcd" || labels["etcd"] == "true") ||
+		p.Namespace == systemSpace && labels["component"] == "etcd"
+	p.Node = o.child("spec").text("nodeName")
+	for _, c := range o.child("status").children("conditions") {
+		if c.text("type") == "Ready" {
+			p.Ready = c.text("status") == "True"
+		}
+	}
+	return p, member, o.err()
 }
 
 // Lease decodes the heartbeat of a kubelet: a coordination.k8s.io/v1 Lease

@@ -24,6 +24,8 @@ func Machine(fields map[string]any) (policy.Machine, error) {
 	o := read(fields)
 	meta, spec, status := o.child("metadata"), o.child("spec"), o.child("status")
 	m := policy.Machine{
+		APIVersion:      o.text("apiVersion"),
+		Created:         meta.time("creationTimestamp"),
 		Labels:          meta.textMap("labels"),
 		Annotations:     meta.textMap("annotations"),
 		Phase:           status.text("phase"),
@@ -90,7 +92,9 @@ func checkIdentity(o object) policy.Check {
 		Annotations: meta.textMap("annotations"), Source: "cluster",
 	}
 	c.Namespace, c.Name, c.UID, c.ResourceVersion = identify(meta, c.Kind == policy.MachineHealthCheckKind)
-	c.Cluster = c.Annotations[clusterAnnotation]
+	if cluster := c.Annotations[clusterAnnotation]; cluster != "" {
+		c.Clusters = []string{cluster}
+	}
 	return c
 }
 

@@ -41,7 +41,7 @@ func TestDecodePolicies(t *testing.T) {
 	require.Len(t, checks, 2)
 	c := checks[0]
 	assert.Equal(t, "mapi/workers", c.Key())
-	assert.Equal(t, "prod", c.Cluster)
+	assert.Equal(t, []string{"prod"}, c.Clusters)
 	assert.Equal(t, "10.yaml:2", c.Source)
 	assert.Equal(t, policy.PowerCycleHosts, c.Strategy)
 	assert.Equal(t, "role=worker", c.Selector.String())

@@ -17,6 +17,8 @@ const (
 	groupFenced   = "fenced.io"
 	leaseVersion  = "coordination.k8s.io/v1"
 	leaseSpace    = "kube-node-lease"
+	etcdSpace     = "openshift-etcd"
+	systemSpace   = "kube-system"
 	hostVersion   = groupHost + "/v1alpha1"
 	requestSuffix = "Remediation"
 )
@@ -33,6 +35,7 @@ const (
 	lease
 	host
 	request
+	etcdPod
 	wrongVersion
 )
 
@@ -45,6 +48,8 @@ func classify(i id) class {
 		return node
 	case i.apiVersion == leaseVersion && i.kind == "Lease" && i.namespace == leaseSpace:
 		return lease
+	case i.apiVersion == "v1" && i.kind == "Pod" && (i.namespace == etcdSpace || i.namespace == systemSpace):
+		return etcdPod
 	case i.apiVersion == hostVersion && i.kind == "BareMetalHost":
 		return host
 	case i.apiVersion == policy.OpenShiftMachineAPI && i.kind == "Machine":
@@ -71,6 +76,7 @@ func (o *Objects) Snapshot() policy.Snapshot {
 		Leases:    map[string]policy.Lease{},
 		Errors:    append([]policy.ObjectError{}, o.lost...),
 		Undecoded: append([]policy.ObjectKey{}, o.lostKeys...),
+		Rules:     policy.Rules{NodesStandIn: true},
 	}
 	for _, i := range o.order {
 		e := o.found[i]
@@ -98,8 +104,9 @@ func (e *entry) into(s *policy.Snapshot, i id) error {
 	case wrongVersion:
 		return errors.Join(err, fmt.Errorf("this version does not read %s", i.apiVersion))
 	case request:
-		s.Requests = append(s.Requests, i.key())
-		return nil
+		q, err := Request(e.fields)
+		s.Requests = append(s.Requests, q)
+		return err
 	}
 	if err != nil {
 		return err
@@ -132,6 +139,12 @@ func (e *entry) decode(s *policy.Snapshot, i id) error {
 		n, err := Node(e.fields)
 		if err == nil {
 			s.Nodes[n.Name] = &n
+		}
+		return err
+	case etcdPod:
+		p, member, err := EtcdPod(e.fields)
+		if err == nil && member {
+			s.Etcd = append(s.Etcd, p)
 		}
 		return err
 	case lease:

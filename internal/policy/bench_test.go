@@ -14,7 +14,7 @@ func BenchmarkDecide(b *testing.B) {
 		s := policy.Snapshot{Checks: []policy.Check{powerCheck("c")}, Nodes: map[string]*policy.Node{}}
 		for i := range size {
 			name := fmt.Sprintf("n-%d", i)
-			s.Machines = append(s.Machines, policy.Machine{Namespace: "ns", Name: "m-" + name, NodeName: name})
+			s.Machines = append(s.Machines, policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: "m-" + name, NodeName: name})
 			ready := policy.Condition{Type: "Ready", Status: "True", LastTransition: epoch.Add(-time.Hour)}
 			if i%100 == 0 {
 				ready.Status = "Unknown"

@@ -1,58 +1,161 @@
 package policy
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+)
 
-// oneControlPlaneHost lets at most one control-plane host be power-cycled at a
-// time: the one already in flight, or else the first by name. // I12
-func oneControlPlaneHost(r *Report, v *view) {
-	holder := v.controlPlaneInFlight()
+// Member is one etcd member: healthy means that its Pod is Ready on a Ready Node.
+type Member struct {
+	Node    string
+	Healthy bool
+}
+
+// Quorum says whether etcd survives the loss of the member on a Node; an empty
+// reason means that it does. The target counts as a member even if none was
+// seen on it. // I12
+func Quorum(members []Member, node string, rules Rules) (Reason, string) {
+	switch {
+	case rules.ControlPlaneNever:
+		return ControlPlane, "guards.controlPlane is never"
+	case rules.ExternalEtcd:
+		return "", "etcd runs elsewhere"
+	case len(members) == 0:
+		return QuorumUnknown, "no etcd member is seen"
+	}
+	size, others := 0, 0
+	seen := map[string]bool{}
+	for _, m := range members {
+		if !seen[m.Node] {
+			seen[m.Node] = true
+			size++
+		}
+		if m.Node != node && m.Healthy {
+			others++
+		}
+	}
+	if !seen[node] {
+		size++
+	}
+	need := size/2 + 1
+	message := fmt.Sprintf("%d of %d members are healthy without it, %d are needed", others, size, need)
+	if others < need {
+		return QuorumLost, message
+	}
+	return "", message
+}
+
+// members are the etcd members that the tables show; false when one of them
+// may be among what could not be decoded.
+func (w *tables) members() ([]Member, bool) {
+	if w.unreadEtcd > 0 || w.unreadAny > 0 {
+		return nil, false
+	}
+	var list []Member
+	for _, p := range w.etcd {
+		n := w.nodes[p.Node]
+		list = append(list, Member{Node: p.Node, Healthy: p.Ready && n != nil && n.Ready()})
+	}
+	if len(list) == 0 && w.rules.NodesStandIn {
+		list = w.standIns()
+	}
+	return list, true
+}
+
+// standIns are the Nodes of control-plane hosts in place of their etcd members.
+func (w *tables) standIns() []Member {
+	var list []Member
+	for _, n := range w.nodes {
+		role := slices.ContainsFunc(w.byNode[n.Name], func(m *Machine) bool { return m.ControlPlane })
+		if n.ControlPlane || role {
+			list = append(list, Member{Node: n.Name, Healthy: n.Ready()})
+		}
+	}
+	return list
+}
+
+// guardControlPlane lets at most one control-plane host be remedied at a time,
+// and none whose loss etcd would not survive. // I12
+func (w *tables) guardControlPlane(r *Report) {
 	var waiting []*TargetReport
 	for i := range r.Checks {
 		for j := range r.Checks[i].Targets {
-			t := &r.Checks[i].Targets[j]
-			if t.ControlPlane && t.Action == PowerCycle {
+			if t := &r.Checks[i].Targets[j]; t.ControlPlane && (t.Action == PowerCycle || t.Action == CreateRequest) {
 				waiting = append(waiting, t)
 			}
 		}
 	}
+	if len(waiting) == 0 {
+		return
+	}
+	members, known := w.members()
+	for _, t := range waiting {
+		reason, _ := Quorum(members, t.Node, w.rules)
+		if !known && reason != ControlPlane {
+			reason = QuorumUnknown
+		}
+		if reason != "" {
+			t.refuse(reason)
+		}
+	}
+	holder := w.controlPlaneInFlight()
 	if len(holder) == 0 {
 		if first := firstInLine(waiting); first != "" {
 			holder = map[string]bool{first: true}
 		}
 	}
 	for _, t := range waiting {
-		if len(holder) > 1 || len(holder) == 1 && !holder[t.Machine] {
+		if len(holder) > 1 || len(holder) == 1 && !holder[t.subject()] {
 			t.refuse(ControlPlaneBusy)
 		}
 	}
 }
 
-// controlPlaneInFlight lists the control-plane Machines that are being remedied
+// controlPlaneInFlight lists the control-plane targets that are being remedied
 // or whose remediation has been requested.
-func (v *view) controlPlaneInFlight() map[string]bool {
+func (w *tables) controlPlaneInFlight() map[string]bool {
 	busy := map[string]bool{}
-	for i := range v.Machines {
-		m := &v.Machines[i]
-		n := v.Nodes[m.NodeName]
-		if !m.ControlPlane && (n == nil || !n.ControlPlane) {
-			continue
+	for _, m := range w.machines {
+		n := w.nodes[m.NodeName]
+		if (m.ControlPlane || n != nil && n.ControlPlane) && (m.ExternalRemediationRequested || w.runs["Machine "+m.Key()].ID != "") {
+			busy[subjectName(m.NodeName, m.Key())] = true
 		}
-		if m.ExternalRemediationRequested || v.OpenRuns[m.Key()] != "" {
-			busy[m.Key()] = true
+	}
+	for _, n := range w.nodes {
+		if n.ControlPlane && w.runs["Node "+n.Name].ID != "" {
+			busy[n.Name] = true
+		}
+	}
+	for _, list := range w.requests {
+		for _, q := range list {
+			if q.ControlPlane {
+				busy[q.about()] = true
+			}
 		}
 	}
 	return busy
 }
 
-// firstInLine is the first Machine by name that nothing but its quorum holds
+// firstInLine is the first target by name that nothing but its quorum holds
 // back; a target that is refused anyway must not block the others.
 func firstInLine(waiting []*TargetReport) string {
 	first := ""
 	for _, t := range waiting {
-		refused := slices.ContainsFunc(t.Refusals, func(r Reason) bool { return r != QuorumUnknown })
-		if !refused && (first == "" || t.Machine < first) {
-			first = t.Machine
+		refused := slices.ContainsFunc(t.Refusals, func(r Reason) bool { return r != QuorumUnknown && r != QuorumLost })
+		if !refused && (first == "" || t.subject() < first) {
+			first = t.subject()
 		}
 	}
 	return first
+}
+
+// subject names what is remedied, the same under every check: the Node, or the
+// Machine while it has none.
+func (t *TargetReport) subject() string { return subjectName(t.Node, t.Machine) }
+
+func subjectName(node, machine string) string {
+	if node != "" {
+		return node
+	}
+	return machine
 }

@@ -2,7 +2,6 @@ package policy
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -14,18 +13,22 @@ const recheckCap = 3600
 
 // Decide judges every check of the snapshot at one instant. The order of the
 // rules is the order of the lines: each check by itself, then what one check
-// does to another, then the control plane as a whole.
+// does to another, the budgets that span them, and the control plane as a whole.
+//
+// It is the plain reference: the Ledger gives the same answer and does not
+// judge everything again for each event.
 func Decide(s Snapshot, now time.Time) Report {
 	now = now.UTC()
-	v := newView(&s)
+	w := tablesOf(&s)
 	r := Report{At: now, Checks: make([]CheckReport, 0, len(s.Checks)), Errors: []ObjectError{}}
 	for i := range s.Checks {
-		r.Checks = append(r.Checks, decideCheck(&s.Checks[i], v, now))
+		r.Checks = append(r.Checks, w.decideCheck(&s.Checks[i], now))
 	}
 	slices.SortFunc(r.Checks, byName)
-	refuseOverlaps(&r)
-	oneControlPlaneHost(&r, v)
-
+	for i := range s.Budgets {
+		r.Budgets = append(r.Budgets, w.countBudget(&s.Budgets[i]))
+	}
+	w.acrossChecks(&r, s.Budgets)
 	r.Errors = append(r.Errors, s.Errors...)
 	slices.SortFunc(r.Errors, func(a, b ObjectError) int {
 		return cmp.Or(strings.Compare(a.Object, b.Object), strings.Compare(a.Message, b.Message))
@@ -34,73 +37,85 @@ func Decide(s Snapshot, now time.Time) Report {
 }
 
 // decideCheck judges one check as if it were alone in the cluster.
-func decideCheck(c *Check, v *view, now time.Time) CheckReport {
-	r := CheckReport{
-		Kind: c.Kind, APIVersion: c.APIVersion, Namespace: c.Namespace, Name: c.Name,
-		Limit: limitText(c.MaxUnhealthy), Targets: []TargetReport{}, UID: c.UID, Source: c.Source,
-	}
-	if r.State, r.Message = c.State(); r.State != StateActive {
-		r.unread, r.idle = c.Selector == nil, map[string]bool{}
-		for _, m := range v.selected(c) {
-			r.idle[m.NodeName] = true
+func (w *tables) decideCheck(c *Check, now time.Time) CheckReport {
+	a := w.surroundings(c)
+	st := settingOf(c, a, now)
+	r := newCheckReport(c, &st)
+	healthy := 0
+	subjects := w.selected(c)
+	for i := range subjects {
+		x := &subjects[i]
+		if st.state != StateActive {
+			r.idle[x.nodeName()] = true
+			continue
 		}
-		return r
-	}
-	for _, m := range v.selected(c) {
-		r.Targets = append(r.Targets, v.judge(c, m, now))
-	}
-	count(&r, c)
-	for i := range r.Targets {
-		if t := &r.Targets[i]; t.Action != None && !r.Allowed {
-			t.Refusals = slices.Insert(t.Refusals, 0, ShortCircuit)
+		t := judge(c, a, &st, x, now)
+		if t.Verdict == Healthy {
+			healthy++
 		}
+		r.Targets = append(r.Targets, t)
 	}
+	r.conclude(c, &st, counted(r.Targets), healthy, now)
 	return r
 }
 
-// count fills in the counters, the gate and the next look. Whatever is not
-// healthy counts against the limit: also targets that are still inside their
-// timeout, that are being deleted, or that are being remedied.
-func count(r *CheckReport, c *Check) {
-	r.Expected = len(r.Targets)
-	for i := range r.Targets {
-		t := &r.Targets[i]
-		if t.Verdict == Healthy {
-			r.Healthy++
-		}
-		if s := t.RecheckAfterSeconds; s > 0 && (r.RecheckAfterSeconds == 0 || s < r.RecheckAfterSeconds) {
-			r.RecheckAfterSeconds = min(s, recheckCap)
+// counted is how many targets the check's limit is about.
+func counted(targets []TargetReport) (n int) {
+	for i := range targets {
+		if targets[i].Verdict != Skipped {
+			n++
 		}
 	}
-	limit, _ := parseLimit(c.MaxUnhealthy) // State has seen that it parses
-	r.MaxUnhealthy = limit.of(r.Expected)
-	unhealthy := r.Expected - r.Healthy
-	r.Allowed = unhealthy <= r.MaxUnhealthy
-	r.RemediationsAllowed = max(0, r.MaxUnhealthy-unhealthy)
-	if !r.Allowed {
-		r.Message = fmt.Sprintf("%d of %d targets are not healthy, more than maxUnhealthy %s (%d)",
-			unhealthy, r.Expected, r.Limit, r.MaxUnhealthy)
+	return n
+}
+
+func newCheckReport(c *Check, st *setting) CheckReport {
+	return CheckReport{
+		Kind: c.Kind, APIVersion: c.APIVersion, Namespace: c.Namespace, Name: c.Name,
+		State: st.state, Message: st.message, Targets: []TargetReport{}, UID: c.UID, Source: c.Source,
+		unread: c.Selector == nil, idle: map[string]bool{}, pets: c.Strategy == CountOnly, Limit: c.limitText(), Due: st.due,
 	}
 }
 
-// State says whether the check can be evaluated, and if not, why.
-func (c *Check) State() (State, string) {
-	switch {
-	case !c.Judged():
-		return StateInvalid, fmt.Sprintf("this version does not judge %s %s", c.APIVersion, c.Kind)
-	case c.Invalid != "":
-		return StateInvalid, c.Invalid
+// conclude fills in the counters, the gate and the next look, once the targets
+// are judged. Whatever is not healthy counts against the limit: also targets
+// that are still inside their timeout, that are being deleted, or that are
+// being remedied.
+func (r *CheckReport) conclude(c *Check, st *setting, expected, healthy int, now time.Time) {
+	if st.state != StateActive {
+		return
 	}
-	if _, err := parseLimit(c.MaxUnhealthy); err != nil {
-		return StateInvalid, err.Error()
+	y := c.tally(expected, healthy)
+	if y.invalid != "" {
+		r.State, r.Message, r.Targets = StateInvalid, y.invalid, []TargetReport{}
+		return
 	}
-	switch {
-	case c.Paused:
-		return StatePaused, "the check is paused"
-	case c.Disabled != "":
-		return StateDisabled, c.Disabled
+	r.Expected, r.Healthy = expected, healthy
+	r.MaxUnhealthy, r.MinUnhealthy = y.max, y.min
+	r.Allowed, r.RemediationsAllowed, r.Message = y.allowed, y.more, y.message
+	if !y.allowed {
+		r.gate = append(r.gate, y.reason)
 	}
-	return StateActive, ""
+	r.gate = append(r.gate, st.refusals...)
+	for i := range r.Targets {
+		t := &r.Targets[i]
+		if s := t.RecheckAfterSeconds; s > 0 && (r.RecheckAfterSeconds == 0 || s < r.RecheckAfterSeconds) {
+			r.RecheckAfterSeconds = s
+		}
+		if t.Action != None {
+			t.Refusals = slices.Concat(r.gate, t.Refusals)
+		}
+	}
+	if c.lineage() == openShift {
+		r.RecheckAfterSeconds = min(r.RecheckAfterSeconds, recheckCap)
+	}
+}
+
+// acrossChecks adds the refusals that no check shows by itself.
+func (w *tables) acrossChecks(r *Report, budgets []DisruptionBudget) {
+	refuseOverlaps(r)
+	w.refuseBudgets(r, budgets)
+	w.guardControlPlane(r)
 }
 
 // byName orders checks for people, whatever order they came in.

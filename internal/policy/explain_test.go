@@ -23,7 +23,7 @@ func powerCheck(name string) policy.Check {
 func sickWorld(ago time.Duration, checks ...policy.Check) policy.Snapshot {
 	return policy.Snapshot{
 		Checks:   checks,
-		Machines: []policy.Machine{{Namespace: "ns", Name: "m-1", UID: "mu", NodeName: "n-1"}},
+		Machines: []policy.Machine{{APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: "m-1", UID: "mu", NodeName: "n-1"}},
 		Nodes: map[string]*policy.Node{"n-1": {Name: "n-1", UID: "nu", Conditions: []policy.Condition{
 			{Type: "Ready", Status: "Unknown", LastTransition: epoch.Add(-ago)}}}},
 	}
@@ -109,7 +109,7 @@ func TestJudgeDetail(t *testing.T) {
 
 func TestOpenRun(t *testing.T) {
 	s := sickWorld(time.Hour, powerCheck("c"))
-	s.OpenRuns = map[string]string{"ns/m-1": "r1"}
+	s.OpenRuns = []policy.OpenRun{{ID: "r1", Machine: "ns/m-1", Node: "n-1"}}
 	assert.Equal(t, []policy.Reason{policy.NotUnhealthy}, explain(s, "n-1"), "a run is open on it")
 }
 
@@ -118,10 +118,11 @@ func TestJudgeUnjudged(t *testing.T) {
 	s := sickWorld(time.Hour)
 	c := powerCheck("c")
 	c.Paused = true
-	got := policy.Judge(c, s.Machines[0], s.Nodes["n-1"], false, epoch)
+	got := policy.Judge(&c, policy.Surroundings{}, policy.Subject{Machine: &s.Machines[0], Node: s.Nodes["n-1"]}, epoch)
 	assert.Equal(t, policy.Skipped, got.Verdict)
 	assert.Equal(t, policy.Paused, got.Reason)
 	assert.Equal(t, policy.None, got.Action)
-	got = policy.Judge(powerCheck("c"), s.Machines[0], nil, false, epoch)
+	c = powerCheck("c")
+	got = policy.Judge(&c, policy.Surroundings{}, policy.Subject{Machine: &s.Machines[0]}, epoch)
 	assert.Equal(t, policy.Indeterminate, got.Verdict, "a Node nobody could read is not gone")
 }

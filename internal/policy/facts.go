@@ -66,6 +66,11 @@ type Facts struct {
 	// OpenRun is the id of a run that is open on the Machine, Node or host.
 	OpenRun      string
 	ControlPlane bool
+	// QuorumHolds: etcd survives the loss of this control-plane member, by an
+	// uncached read. Else QuorumReason and QuorumDetail say why not. // I12
+	QuorumHolds  bool
+	QuorumReason Reason
+	QuorumDetail string
 	// Contested names the remediator that is alive.
 	Contested string
 	// UUIDTwin names another Node with the same system UUID: they are one host.

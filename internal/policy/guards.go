@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"time"
@@ -106,10 +107,6 @@ func targetGuards(f Facts) []Gate {
 	if f.NodeAlive {
 		alive = "Ready is Unknown, but the Lease moves"
 	}
-	quorum := ""
-	if f.ControlPlane {
-		quorum = "control-plane member; etcd's health is not known"
-	}
 	return []Gate{
 		absent("hold", Hold, f.Held, "fencectl hold"),
 		absent("openRun", UnderRemediation, f.OpenRun, "state"),
@@ -118,8 +115,17 @@ func targetGuards(f Facts) []Gate {
 		absent("uniqueUUID", DuplicateUUID, f.UUIDTwin, "Nodes"), // I9
 		absent("nodeAlive", NodeAlive, alive, "Lease"),           // I4
 		absent("contested", Contested, f.Contested, "leader Lease"),
-		absent("quorum", QuorumUnknown, quorum, "guards.controlPlane"), // I12
+		quorumGuard(f),
 	}
+}
+
+// quorumGuard asks whether etcd survives the loss of a control-plane host. // I12
+func quorumGuard(f Facts) Gate {
+	if !f.ControlPlane {
+		return gate("quorum", true, "", "not a control-plane host", "none", "guards.controlPlane")
+	}
+	return gate("quorum", f.QuorumHolds, cmp.Or(f.QuorumReason, QuorumUnknown), cmp.Or(f.QuorumDetail, "etcd's health is not known"),
+		"a quorum without it", "guards.controlPlane")
 }
 
 // hostGuards ask whether there is a BMC, and whether it is the right one. They

@@ -19,7 +19,7 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // drawSnapshot makes a small world in which every rule can fire.
 func drawSnapshot(t *rapid.T) policy.Snapshot {
 	s := policy.Snapshot{
-		Nodes: map[string]*policy.Node{}, Leases: map[string]policy.Lease{}, OpenRuns: map[string]string{},
+		Nodes: map[string]*policy.Node{}, Leases: map[string]policy.Lease{},
 	}
 	for i := range rapid.IntRange(1, 3).Draw(t, "checks") {
 		s.Checks = append(s.Checks, drawCheck(t, i))
@@ -32,7 +32,7 @@ func drawSnapshot(t *rapid.T) policy.Snapshot {
 			s.Nodes[n.Name] = &n
 		}
 		if rapid.IntRange(0, 9).Draw(t, "run") == 0 {
-			s.OpenRuns[m.Key()] = "r1"
+			s.OpenRuns = append(s.OpenRuns, policy.OpenRun{ID: "r1", Machine: m.Key(), Node: m.NodeName})
 		}
 		if rapid.Bool().Draw(t, "lease") {
 			s.Leases[m.NodeName] = policy.Lease{RenewTime: drawTime(t, "renew")}
@@ -63,7 +63,8 @@ func drawCheck(t *rapid.T, i int) policy.Check {
 
 func drawMachine(t *rapid.T, i int) policy.Machine {
 	m := policy.Machine{
-		Namespace: "ns", Name: fmt.Sprintf("m-%d", i),
+		APIVersion: policy.OpenShiftMachineAPI,
+		Namespace:  "ns", Name: fmt.Sprintf("m-%d", i),
 		Labels:                       map[string]string{"rack": rapid.SampledFrom([]string{"r1", "r2"}).Draw(t, "rack")},
 		Phase:                        rapid.SampledFrom([]string{"Running", "Running", "Running", "Failed"}).Draw(t, "phase"),
 		Deleting:                     rapid.IntRange(0, 5).Draw(t, "deleting") == 0,
@@ -180,7 +181,7 @@ func TestLawJudge(t *testing.T) {
 				i := slices.IndexFunc(s.Machines, func(m policy.Machine) bool { return m.Key() == want.Machine })
 				m := s.Machines[i]
 				n := s.Nodes[m.NodeName]
-				got := policy.Judge(c, m, n, n == nil, epoch)
+				got := policy.Judge(&c, policy.Surroundings{}, policy.Subject{Machine: &m, Node: n, Gone: n == nil && m.NodeName != ""}, epoch)
 				assert.Equal(t, want.Verdict, got.Verdict)
 				assert.Equal(t, want.Action, got.Action)
 				assert.Subset(t, want.Refusals, got.Refusals)

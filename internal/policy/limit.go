@@ -43,10 +43,40 @@ func (l limit) of(expected int) int {
 	return int(min(max(0, math.Floor(float64(l.value)*float64(expected)/100)), math.MaxInt32))
 }
 
+// parseLimits says what is wrong with the check's limits.
+func (c *Check) parseLimits() error {
+	_, err := parseLimit(c.MaxUnhealthy)
+	return err
+}
+
+// tally is what a check's counters come to.
+type tally struct {
+	limit    string // as written
+	max, min int    // as numbers of targets
+	allowed  bool
+	more     int    // remediations that the limit still allows
+	reason   Reason // why it is not allowed
+	message  string
+	invalid  string // why the limit cannot be applied to these counters
+}
+
+// tally applies the check's limit, in its lineage's way, to the counters.
+func (c *Check) tally(expected, healthy int) tally {
+	parsed, _ := parseLimit(c.MaxUnhealthy) // settingOf has seen that it parses
+	y := tally{limit: c.limitText(), max: parsed.of(expected)}
+	unhealthy := expected - healthy
+	y.allowed, y.more = unhealthy <= y.max, max(0, y.max-unhealthy)
+	if !y.allowed {
+		y.reason = ShortCircuit
+		y.message = fmt.Sprintf("%d of %d targets are not healthy, more than maxUnhealthy %s (%d)", unhealthy, expected, y.limit, y.max)
+	}
+	return y
+}
+
 // limitText is the limit as its author wrote it, or the documented default.
-func limitText(raw *intstr.IntOrString) string {
-	if raw == nil {
+func (c *Check) limitText() string {
+	if c.MaxUnhealthy == nil {
 		return "100%"
 	}
-	return raw.String()
+	return c.MaxUnhealthy.String()
 }

@@ -1,14 +1,15 @@
 package policy
 
-// claim is one check's interest in a Machine.
+// claim is one check's interest in a target.
 type claim struct {
 	check  *CheckReport
 	target *TargetReport
 }
 
-// refuseOverlaps settles what happens where several checks cover one Machine:
-// the most restrictive wins. A closed gate of any of them closes it for all,
-// and of two different actions the gentler one stands.
+// refuseOverlaps settles what happens where several checks cover one target:
+// the most restrictive wins. A closed gate of any of them closes it for all, a
+// check that only counts forbids every action, and of two different actions
+// the gentler one stands.
 func refuseOverlaps(r *Report) {
 	if len(r.Checks) < 2 {
 		return
@@ -18,7 +19,7 @@ func refuseOverlaps(r *Report) {
 		c := &r.Checks[i]
 		for j := range c.Targets {
 			t := &c.Targets[j]
-			claims[t.Machine] = append(claims[t.Machine], claim{c, t})
+			claims[t.subject()] = append(claims[t.subject()], claim{c, t})
 		}
 	}
 	for _, group := range claims {
@@ -29,9 +30,10 @@ func refuseOverlaps(r *Report) {
 }
 
 func settle(group []claim) {
-	gentlest, closed := severity[DeleteMachine], false
+	gentlest, closed, pet := severity[DeleteMachine], false, false
 	for _, g := range group {
 		closed = closed || !g.check.Allowed
+		pet = pet || g.check.pets
 		if g.target.Action != None {
 			gentlest = min(gentlest, severity[g.target.Action])
 		}
@@ -40,12 +42,13 @@ func settle(group []claim) {
 		if g.target.Action == None {
 			continue
 		}
-		if closed && g.check.Allowed || severity[g.target.Action] > gentlest {
+		if pet || closed && g.check.Allowed || severity[g.target.Action] > gentlest {
 			g.target.refuse(Overlap)
 		}
 	}
 }
 
 // severity orders the actions: a power cycle keeps the disks, a request leaves
-// the choice to another controller, a deletion is final.
-var severity = map[Action]int{PowerCycle: 1, CreateRequest: 2, DeleteMachine: 3}
+// the choice to another controller, an owner has brakes of its own, a deletion
+// is final.
+var severity = map[Action]int{PowerCycle: 1, CreateRequest: 2, MarkOwner: 3, DeleteMachine: 4}

@@ -18,6 +18,16 @@ const (
 	UnderRemediation Reason = "UnderRemediation"
 	// StartupCheckDisabled: the Machine has no Node and the check's start-up timeout is 0.
 	StartupCheckDisabled Reason = "StartupCheckDisabled"
+	// MachineCondition: the Machine has an unhealthy condition of the check.
+	MachineCondition Reason = "MachineCondition"
+	// RemediateRequested: someone asked for the remediation by annotation.
+	RemediateRequested Reason = "RemediateRequested"
+	// SkipRequested: the Machine asks not to be remedied.
+	SkipRequested Reason = "SkipRequested"
+	// Excluded: the Node's label excludes it from remediation.
+	Excluded Reason = "Excluded"
+	// NotReadyForChecks: the cluster is still being set up.
+	NotReadyForChecks Reason = "NotReadyForChecks"
 	// Undecodable: the target's Node is there but could not be decoded.
 	Undecodable Reason = "Undecodable"
 )
@@ -42,6 +52,18 @@ const (
 	NotUnhealthy Reason = "NotUnhealthy"
 	// ShortCircuit: more targets are not healthy than the check's limit.
 	ShortCircuit Reason = "ShortCircuit"
+	// OutOfRange: the number of unhealthy targets is outside the check's range.
+	OutOfRange Reason = "OutOfRange"
+	// ClusterUpgrading: the whole cluster is being upgraded.
+	ClusterUpgrading Reason = "ClusterUpgrading"
+	// PauseRequested: someone listed a reason in the check's pauseRequests.
+	PauseRequested Reason = "PauseRequested"
+	// StormCooldown: the limit was exceeded until a short while ago.
+	StormCooldown Reason = "StormCooldown"
+	// NoTemplateLeft: every rung of the escalation has been tried.
+	NoTemplateLeft Reason = "NoTemplateLeft"
+	// Budget: too many Nodes of a disruption budget are unavailable.
+	Budget Reason = "Budget"
 	// NoController: no controller would recreate the Machine if it were deleted.
 	NoController Reason = "NoController"
 	// ControlPlane: a control-plane Machine is not deleted.
@@ -52,6 +74,8 @@ const (
 	ControlPlaneBusy Reason = "ControlPlaneBusy"
 	// QuorumUnknown: nobody can say whether etcd survives the loss of this member.
 	QuorumUnknown Reason = "QuorumUnknown"
+	// QuorumLost: etcd would lose its quorum with this member.
+	QuorumLost Reason = "QuorumLost"
 	// Overlap: another check that covers the target is more restrictive.
 	Overlap Reason = "Overlap"
 	// NodeAlive: Ready is Unknown but the kubelet still renews its Lease.

@@ -8,6 +8,19 @@ type Report struct {
 	At     time.Time     `json:"at"`
 	Checks []CheckReport `json:"checks"`
 	Errors []ObjectError `json:"errors"`
+	// Budgets are the DisruptionBudgets and how much of them is used.
+	Budgets []BudgetReport `json:"budgets,omitempty"`
+}
+
+// BudgetReport is what one DisruptionBudget found.
+type BudgetReport struct {
+	Name  string `json:"name"`
+	State State  `json:"state"`
+	// Message says why it is Invalid.
+	Message        string `json:"message"`
+	Nodes          int    `json:"nodes"`
+	Unavailable    int    `json:"unavailable"`
+	MaxUnavailable int    `json:"maxUnavailable"`
 }
 
 // State is whether a check was evaluated.
@@ -43,6 +56,14 @@ type CheckReport struct {
 
 	UID    string `json:"-"`
 	Source string `json:"-"`
+	// Storm is what has to be remembered of the check until it is judged again.
+	Storm Storm `json:"-"`
+	// Due is when time alone changes something about the check as a whole.
+	Due time.Time `json:"-"`
+	// gate are the refusals of the check as a whole: its limit first.
+	gate []Reason
+	// pets: the check counts its targets and forbids every remedy.
+	pets bool
 	// idle are the Nodes that the check would cover if it were evaluated; nil
 	// with unread set when not even its selector could be read.
 	idle   map[string]bool
@@ -71,6 +92,7 @@ const (
 	PowerCycle    Action = "PowerCycle"
 	DeleteMachine Action = "DeleteMachine"
 	CreateRequest Action = "CreateRequest"
+	MarkOwner     Action = "MarkOwner"
 )
 
 // TargetReport is what a check found about one target.
@@ -84,6 +106,8 @@ type TargetReport struct {
 	Action              Action   `json:"action"`
 	Refusals            []Reason `json:"refusals"`
 
+	// MachineAPIVersion is the lineage of the Machine.
+	MachineAPIVersion string `json:"-"`
 	// MachineUID, MachineResourceVersion and NodeUID are what was judged; the
 	// actions carry them as preconditions. // I2
 	MachineUID             string `json:"-"`
@@ -112,6 +136,9 @@ func (t *TargetReport) Acts() bool { return t.Action != None && len(t.Refusals) 
 func (r *Report) NextCheck() (time.Time, bool) {
 	var next time.Time
 	for i := range r.Checks {
+		if due := r.Checks[i].Due; !due.IsZero() && (next.IsZero() || due.Before(next)) {
+			next = due
+		}
 		for j := range r.Checks[i].Targets {
 			due := r.Checks[i].Targets[j].Due
 			if !due.IsZero() && (next.IsZero() || due.Before(next)) {

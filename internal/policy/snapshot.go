@@ -6,21 +6,103 @@ import "time"
 // may be shared between snapshots.
 type Snapshot struct {
 	Checks   []Check
+	Budgets  []DisruptionBudget
 	Machines []Machine
 	// Nodes is keyed by name.
 	Nodes map[string]*Node
 	// Leases is keyed by Node name.
 	Leases map[string]Lease
 	Hosts  []Host
-	// OpenRuns maps a Machine's "namespace/name" to the run that is open on it.
-	OpenRuns map[string]string
+	// Clusters are the Cluster API's Cluster objects.
+	Clusters []Cluster
 	// Requests are the remediation requests that exist already.
-	Requests []ObjectKey
+	Requests []Request
+	// Etcd are the Pods of etcd members.
+	Etcd []EtcdPod
+	// Upgrading says why the whole cluster is being upgraded; "" when it is not.
+	Upgrading string
+	// OpenRuns are the runs that have not ended.
+	OpenRuns []OpenRun
+	// ReadsOff names the Nodes whose BMC has just been read Off twice.
+	ReadsOff map[string]bool
+	// Rules is what the administrator decided for all checks.
+	Rules Rules
 	// Errors are the objects that could not be decoded.
 	Errors []ObjectError
 	// Undecoded holds the keys of those objects, so that none is ever taken for
 	// absent. An empty Name or Kind stands for any.
 	Undecoded []ObjectKey
+}
+
+// Rules is what an administrator decides for all checks of a cluster. The zero
+// value is the strictest.
+type Rules struct {
+	// ControlPlaneNever: no control-plane host is ever power-cycled.
+	ControlPlaneNever bool
+	// ExternalEtcd: etcd does not run on the control-plane Nodes.
+	ExternalEtcd bool
+	// NodesStandIn: without any etcd Pod, a control-plane Node that is Ready
+	// stands for a healthy member. Only for saved objects, never for a live cluster.
+	NodesStandIn bool
+	// DeleteControlPlaneMachines: also a control-plane Machine may be deleted,
+	// if a controller that recreates it owns it.
+	DeleteControlPlaneMachines bool
+	// ClusterRequired: a Cluster API check without its Cluster object is not
+	// judged. Saved objects may come without it.
+	ClusterRequired bool
+	// Instance is this daemon's name in the annotation fenced.io/evaluator; empty
+	// accepts any.
+	Instance string
+	// ZoneKey is the label that tells in which zone a Node is.
+	ZoneKey string
+}
+
+// OpenRun is a run that has not ended; it may lack a Machine or a Node.
+type OpenRun struct {
+	ID      string
+	Machine string // "namespace/name"
+	Node    string
+}
+
+// Cluster is what policy needs of a cluster.x-k8s.io Cluster. A condition that
+// does not hold has a zero time.
+type Cluster struct {
+	Namespace, Name          string
+	Paused                   bool
+	ControlPlaneInitialized  bool
+	ControlPlaneSince        time.Time
+	InfrastructureReady      bool
+	InfrastructureReadySince time.Time
+}
+
+// Request is a remediation request: an object that asks some remediator to
+// repair one target.
+type Request struct {
+	APIVersion, Kind, Namespace, Name string
+	UID                               string
+	// Owners are the UIDs of everything that owns it.
+	Owners []string
+	// NodeName is the Node of a medik8s request; empty for the others.
+	NodeName string
+	// TemplateName is the template that it was made from, when it says so.
+	TemplateName string
+	Created      time.Time
+	Deleting     bool
+	// ControlPlane: it is about a control-plane Node.
+	ControlPlane bool
+	// TimedOut is when its check gave up on it; zero when it did not.
+	TimedOut time.Time
+	// HealthyDelaySince is when the check began to wait after the recovery.
+	HealthyDelaySince time.Time
+	// Conditions are its status conditions.
+	Conditions []Condition
+}
+
+// EtcdPod is the Pod of one etcd member.
+type EtcdPod struct {
+	Namespace, Name string
+	Node            string
+	Ready           bool
 }
 
 // ObjectKey names one object.
@@ -34,8 +116,10 @@ type ObjectError struct {
 	Message string `json:"message"`
 }
 
-// Machine is what policy needs of a machine.openshift.io Machine.
+// Machine is what policy needs of a Machine of either lineage.
 type Machine struct {
+	// APIVersion tells the lineages apart.
+	APIVersion           string
 	Namespace, Name      string
 	UID, ResourceVersion string
 	Labels               map[string]string
@@ -45,7 +129,9 @@ type Machine struct {
 	Deleting bool
 	// NodeName is status.nodeRef.name; empty while no Node has joined.
 	NodeName string
-	// LastUpdated is the last status write, the clock of the start-up check.
+	// Created is the creation time.
+	Created time.Time
+	// LastUpdated is the last status write, OpenShift's clock of the start-up check.
 	LastUpdated time.Time
 	ProviderID  string
 	// ControllerOwner is the owner that recreates the Machine.
@@ -54,7 +140,22 @@ type Machine struct {
 	// ExternalRemediationRequested: the Machine carries the annotation
 	// host.metal3.io/external-remediation.
 	ExternalRemediationRequested bool
+
+	// ClusterName is the Cluster API's label of the cluster.
+	ClusterName string
+	// Conditions are the Cluster API's, in the shape of v1beta2.
+	Conditions []Condition
+	// InfrastructureReadySince is when its infrastructure became ready; zero if not.
+	InfrastructureReadySince time.Time
+	// OwnerRemediated is the status of that condition; empty when it is absent.
+	OwnerRemediated string
+	// Paused, SkipRemediation and RemediateRequested are the Cluster API's
+	// annotations, whatever their values.
+	Paused, SkipRemediation, RemediateRequested bool
 }
+
+// Group is the API group of the Machine.
+func (m *Machine) Group() string { return group(m.APIVersion) }
 
 // Key is "namespace/name".
 func (m *Machine) Key() string { return key(m.Namespace, m.Name) }
@@ -96,7 +197,7 @@ func (n *Node) condition(kind string) (Condition, bool) {
 	return Condition{}, false
 }
 
-// Condition is one condition of a Node. A zero LastTransition is taken for
+// Condition is one condition of an object. A zero LastTransition is taken for
 // infinitely old, as the lineages do.
 type Condition struct {
 	Type, Status   string
@@ -151,5 +252,13 @@ func ControlPlaneMachine(labels map[string]string, owner Owner) bool {
 	case "master", "control-plane":
 		return true
 	}
-	return owner.Kind == "ControlPlaneMachineSet"
+	if _, ok := labels["cluster.x-k8s.io/control-plane"]; ok {
+		return true
+	}
+	return owner.recreatesControlPlane()
+}
+
+// recreatesControlPlane says whether the owner replaces control-plane Machines.
+func (o Owner) recreatesControlPlane() bool {
+	return o.Kind == "ControlPlaneMachineSet" || o.Kind == "KubeadmControlPlane"
 }

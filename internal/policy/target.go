@@ -1,73 +1,168 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Judge judges one target by itself: health, action, and the refusals that the
+// Subject is one target as the rules see it: a Machine with its Node, a
+// Machine without one, or a Node that no Machine claims.
+type Subject struct {
+	Machine *Machine
+	Node    *Node
+	// Gone: the Node that the Machine names is known not to exist. A nil Node
+	// without it means that nothing is known about the Node.
+	Gone bool
+	// Requests are remediation requests with the target's name, of any kind.
+	Requests []*Request
+	// Run is the run that is open on the target.
+	Run string
+	// Lease is the kubelet's; the zero value when it is not known.
+	Lease Lease
+	// ReadsOff: the BMC has just been read Off twice.
+	ReadsOff bool
+}
+
+func (x *Subject) nodeName() string {
+	switch {
+	case x.Node != nil:
+		return x.Node.Name
+	case x.Machine != nil:
+		return x.Machine.NodeName
+	}
+	return ""
+}
+
+func (x *Subject) machineKey() string {
+	if x.Machine == nil {
+		return ""
+	}
+	return x.Machine.Key()
+}
+
+func (x *Subject) controlPlane() bool {
+	return x.Machine != nil && x.Machine.ControlPlane || x.Node != nil && x.Node.ControlPlane
+}
+
+func (x *Subject) deleting() bool { return x.Machine != nil && x.Machine.Deleting }
+
+// bySubject orders targets for people, whatever order they came in.
+func bySubject(a, b Subject) int {
+	if a.Machine != nil && b.Machine != nil {
+		return cmp.Or(byMachine(a.Machine, b.Machine), strings.Compare(a.nodeName(), b.nodeName()))
+	}
+	return cmp.Or(strings.Compare(a.machineKey(), b.machineKey()), strings.Compare(a.nodeName(), b.nodeName()))
+}
+
+// Judge judges one target by itself: health, action, and the refusals that its
 // Machine and its Node show. The engine asks it again with a fresh uncached
 // read just before it acts. // I4
-//
-// gone means that the Node is known not to exist; n nil without gone means that
-// nothing is known about it.
-func Judge(c Check, m Machine, n *Node, gone bool, now time.Time) TargetReport {
-	t := TargetReport{
-		Machine: m.Key(), Node: m.NodeName, Action: None, Refusals: []Reason{},
-		MachineUID: m.UID, MachineResourceVersion: m.ResourceVersion,
-		ControlPlane:   m.ControlPlane || n != nil && n.ControlPlane,
-		StartupTimeout: c.StartupTimeout,
-	}
-	if n != nil {
-		t.NodeUID = n.UID
-	}
-	if state, message := c.State(); state != StateActive {
-		t.set(Skipped, stateReason(state), message)
+func Judge(c *Check, a Surroundings, x Subject, now time.Time) TargetReport {
+	st := settingOf(c, a, now)
+	if st.state != StateActive {
+		t := newTarget(c, &x)
+		t.set(Skipped, stateReason(st.state), st.message)
 		return t
 	}
-	t.judge(&c, &m, n, gone, now)
-	if t.Verdict == Unhealthy {
-		t.Trigger = fmt.Sprintf("check %s: %s", c.Key(), t.Message)
-		t.Action = c.action(&m)
-		t.refuseTarget(&m)
+	return judge(c, a, &st, &x, now)
+}
+
+func newTarget(c *Check, x *Subject) TargetReport {
+	t := TargetReport{
+		Machine: x.machineKey(), Node: x.nodeName(), Action: None, Refusals: []Reason{},
+		ControlPlane: x.controlPlane(), StartupTimeout: c.StartupTimeout,
+	}
+	if m := x.Machine; m != nil {
+		t.MachineAPIVersion, t.MachineUID, t.MachineResourceVersion = m.APIVersion, m.UID, m.ResourceVersion
+	}
+	if x.Node != nil {
+		t.NodeUID = x.Node.UID
 	}
 	return t
 }
 
-// action is what the check asks for about an unhealthy Machine.
-func (c *Check) action(m *Machine) Action {
+// judge judges a target of a check that is evaluated.
+func judge(c *Check, a Surroundings, st *setting, x *Subject, now time.Time) TargetReport {
+	t := newTarget(c, x)
+	switch c.lineage() {
+	case openShift:
+		t.judgeOpenShift(c, x, now)
+	}
+	if x.Run != "" {
+		return t.underRemediation("run " + x.Run + " is open on it")
+	}
+	if t.Verdict == Unhealthy {
+		t.Trigger = fmt.Sprintf("check %s: %s", c.Key(), t.Message)
+		t.Action = c.action(x)
+		t.refuseTarget(c, a.Rules, x)
+		t.refuseAlive(x, now)
+	}
+	return t
+}
+
+// action is what the check asks for about an unhealthy target.
+func (c *Check) action(x *Subject) Action {
+	failed := c.lineage() == openShift && x.Machine.Phase == "Failed"
 	switch {
 	case c.Strategy == CreateRequests:
 		return CreateRequest // a template wins over everything
-	case c.Strategy == PowerCycleHosts && m.Phase != "Failed":
+	case c.Strategy == PowerCycleHosts && !failed:
 		return PowerCycle
+	case c.Strategy == MarkOwners:
+		return MarkOwner
+	case c.Strategy == CountOnly:
+		return None
 	}
 	return DeleteMachine // a reboot cannot help a Failed Machine
 }
 
-// refuseTarget adds the refusals that one Machine shows by itself.
-func (t *TargetReport) refuseTarget(m *Machine) {
-	if m.Deleting {
+// refuseTarget adds the refusals that one target shows by itself.
+func (t *TargetReport) refuseTarget(c *Check, rules Rules, x *Subject) {
+	if t.Action == None {
+		return
+	}
+	if x.deleting() {
 		t.refuse(Deleting)
 	}
 	switch t.Action {
 	case DeleteMachine:
-		if m.ControllerOwner == (Owner{}) {
-			t.refuse(NoController)
-		}
-		if t.ControlPlane {
-			t.refuse(ControlPlane)
-		}
+		t.refuseDeletion(rules, x.Machine)
 	case PowerCycle:
-		if m.ExternalRemediationRequested {
+		if x.Machine != nil && x.Machine.ExternalRemediationRequested {
 			t.refuse(AlreadyRequested)
 		}
-		if t.ControlPlane {
-			t.refuse(QuorumUnknown) // I12
+	case CreateRequest:
+		if c.requested(x) {
+			t.refuse(AlreadyRequested)
 		}
 	}
+}
+
+// refuseDeletion: a Machine is only deleted when a controller makes a new one,
+// and a control-plane Machine only when the administrator said so, too.
+func (t *TargetReport) refuseDeletion(rules Rules, m *Machine) {
+	if m == nil || m.ControllerOwner == (Owner{}) {
+		t.refuse(NoController)
+	}
+	if t.ControlPlane && !(rules.DeleteControlPlaneMachines && m != nil && m.ControllerOwner.recreatesControlPlane()) {
+		t.refuse(ControlPlane)
+	}
+}
+
+// requested says whether the request that the check would make exists.
+func (c *Check) requested(x *Subject) bool {
+	if c.Template == nil || x.Machine == nil {
+		return false
+	}
+	kind := strings.TrimSuffix(c.Template.Kind, "Template")
+	return slices.ContainsFunc(x.Requests, func(r *Request) bool {
+		return r.Kind == kind && r.Namespace == x.Machine.Namespace && r.Name == x.Machine.Name
+	})
 }
 
 func (t *TargetReport) refuse(r Reason) {
@@ -90,29 +185,20 @@ const leaseFresh = 60 * time.Second
 
 // refuseAlive refuses a Node whose Ready is Unknown while its kubelet still
 // renews the Lease: it runs, only its status does not get through. // I4
-func (t *TargetReport) refuseAlive(n *Node, lease Lease, now time.Time) {
-	if n == nil || t.Reason != NodeCondition {
+func (t *TargetReport) refuseAlive(x *Subject, now time.Time) {
+	if x.Node == nil || t.Reason != NodeCondition || t.Action == None {
 		return
 	}
-	ready, ok := n.condition("Ready")
-	if !ok || ready.Status != "Unknown" || !lease.RenewTime.After(ready.LastTransition) {
+	ready, ok := x.Node.condition("Ready")
+	if !ok || ready.Status != "Unknown" || !x.Lease.RenewTime.After(ready.LastTransition) {
 		return
 	}
-	still := lease.RenewTime.Add(leaseFresh)
+	still := x.Lease.RenewTime.Add(leaseFresh)
 	if !now.Before(still) {
 		return
 	}
 	t.refuse(NodeAlive)
-	t.Due, t.RecheckAfterSeconds = still, wholeSeconds(still.Sub(now))
-}
-
-// request names the remediation request that the check would make.
-func (c *Check) request(m *Machine) ObjectKey {
-	if c.Template == nil {
-		return ObjectKey{}
-	}
-	kind := strings.TrimSuffix(c.Template.Kind, "Template")
-	return ObjectKey{Kind: kind, Namespace: m.Namespace, Name: m.Name}
+	t.waitUntil(still, now)
 }
 
 func stateReason(s State) Reason {
@@ -124,3 +210,5 @@ func stateReason(s State) Reason {
 	}
 	return InvalidCheck
 }
+
+func set(l map[string]string) labels.Labels { return labels.Set(l) }

@@ -5,15 +5,16 @@ import (
 	"time"
 )
 
-// judge applies the lineage's health rules to one target; the first that
-// matches wins. docs/policy.md has a row for each.
-func (t *TargetReport) judge(c *Check, m *Machine, n *Node, gone bool, now time.Time) {
+// judgeOpenShift applies the OpenShift lineage's health rules to one target; the
+// first that matches wins. docs/policy.md has a row for each.
+func (t *TargetReport) judgeOpenShift(c *Check, x *Subject, now time.Time) {
+	m, n := x.Machine, x.Node
 	switch {
 	case m.Phase == "Failed":
 		t.set(Unhealthy, MachineFailed, "the Machine's phase is Failed")
 	case m.NodeName == "":
 		t.judgeStartup(c, m, now)
-	case gone:
+	case x.Gone:
 		// No grace: the Machine had a Node, and someone removed it.
 		t.set(Unhealthy, NodeNotFound, fmt.Sprintf("Node %s does not exist", m.NodeName))
 	case n == nil:
@@ -86,8 +87,18 @@ func (t *TargetReport) set(v Verdict, r Reason, message string) {
 // wait notes the running clock: to the instant for the daemon's timer, and
 // with the lineage's rounding for the report.
 func (t *TargetReport) wait(since time.Time, timeout time.Duration, now time.Time) {
-	t.Since, t.Timeout, t.Due = since, timeout, deadline(since, timeout)
-	t.RecheckAfterSeconds = int((since.Add(timeout).Sub(now) + time.Second) / time.Second)
+	t.Since, t.Timeout = since, timeout
+	t.waitUntil(deadline(since, timeout), now)
+}
+
+// waitUntil notes that nothing but time is missing until due.
+func (t *TargetReport) waitUntil(due, now time.Time) {
+	t.Due, t.RecheckAfterSeconds = due, recheck(due, now)
+}
+
+// recheck is a wait in whole seconds as the lineages round it: timeout - elapsed + 1 s.
+func recheck(due, now time.Time) int {
+	return int((due.Sub(now) - 1 + time.Second) / time.Second)
 }
 
 // expired: a timeout is over strictly after its instant. A zero since is

@@ -1,0 +1,57 @@
+package policy
+
+import (
+	"fmt"
+	"time"
+)
+
+// Surroundings is what a check depends on besides its targets.
+type Surroundings struct {
+	Rules Rules
+	// Cluster is the Cluster API's; nil when it is not known.
+	Cluster *Cluster
+	// Upgrading says why the whole cluster is being upgraded.
+	Upgrading string
+	// MachineChecks are the OpenShift checks of the same cluster.
+	MachineChecks map[CheckID]*Check
+}
+
+// setting is whether, and how, a check is evaluated at one instant.
+type setting struct {
+	state   State
+	message string
+	// refusals forbid all actions of the check at once.
+	refusals []Reason
+	// due is when time alone changes any of this; zero is never.
+	due time.Time
+	// exempt is a Node condition whose bearers another check looks after.
+	exempt string
+}
+
+// settingOf says whether a check can be evaluated, and if not, why. What it
+// looks at is the same for all of its targets.
+func settingOf(c *Check, a Surroundings, now time.Time) setting {
+	switch {
+	case c.lineage() == unknownLineage:
+		return setting{state: StateInvalid, message: fmt.Sprintf("this version does not judge %s %s", c.APIVersion, c.Kind)}
+	case c.Invalid != "":
+		return setting{state: StateInvalid, message: c.Invalid}
+	}
+	if err := c.parseLimits(); err != nil {
+		return setting{state: StateInvalid, message: err.Error()}
+	}
+	switch {
+	case c.Paused:
+		return setting{state: StatePaused, message: "the check is paused"}
+	case c.Disabled != "":
+		return setting{state: StateDisabled, message: c.Disabled}
+	}
+	return setting{state: StateActive}
+}
+
+// State says whether the check can be evaluated by what it says itself, at no
+// particular time.
+func (c *Check) State() (State, string) {
+	s := settingOf(c, Surroundings{}, time.Time{})
+	return s.state, s.message
+}

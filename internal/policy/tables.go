@@ -1,0 +1,206 @@
+package policy
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// machineID tells Machines apart: both lineages may have one of the same name.
+type machineID struct{ group, namespace, name string }
+
+func (m *Machine) id() machineID { return machineID{m.Group(), m.Namespace, m.Name} }
+
+// tables are the objects of a cluster with the indexes that judging needs.
+// Decide fills them once; the Ledger keeps them.
+type tables struct {
+	rules     Rules
+	upgrading string
+	nodes     map[string]*Node
+	machines  map[machineID]*Machine
+	// byNode lists the Machines that name a Node, by id.
+	byNode   map[string][]*Machine
+	leases   map[string]Lease
+	clusters map[string]*Cluster
+	// requests lists the remediation requests by the name of their Machine or Node.
+	requests map[string][]*Request
+	etcd     map[ObjectKey]*EtcdPod
+	runs     map[string]OpenRun // by Machine, and by Node
+	readsOff map[string]bool
+	// machineChecks are the OpenShift checks, which rival a NodeHealthCheck.
+	machineChecks map[CheckID]*Check
+	undecoded     map[ObjectKey]bool
+	unreadAny     int // how many undecoded objects may be any Node
+	unreadEtcd    int // how many may be an etcd Pod
+}
+
+func newTables(rules Rules) *tables {
+	return &tables{
+		rules: rules, nodes: map[string]*Node{}, machines: map[machineID]*Machine{}, byNode: map[string][]*Machine{},
+		leases: map[string]Lease{}, clusters: map[string]*Cluster{}, requests: map[string][]*Request{},
+		etcd: map[ObjectKey]*EtcdPod{}, runs: map[string]OpenRun{}, readsOff: map[string]bool{},
+		machineChecks: map[CheckID]*Check{}, undecoded: map[ObjectKey]bool{},
+	}
+}
+
+// tablesOf indexes a snapshot.
+func tablesOf(s *Snapshot) *tables {
+	w := newTables(s.Rules)
+	w.upgrading, w.nodes, w.readsOff = s.Upgrading, s.Nodes, s.ReadsOff
+	if s.Leases != nil {
+		w.leases = s.Leases
+	}
+	for i := range s.Machines {
+		w.putMachine(&s.Machines[i])
+	}
+	for i := range s.Clusters {
+		c := &s.Clusters[i]
+		w.clusters[key(c.Namespace, c.Name)] = c
+	}
+	for i := range s.Requests {
+		w.putRequest(&s.Requests[i])
+	}
+	for i := range s.Etcd {
+		p := &s.Etcd[i]
+		w.etcd[ObjectKey{"Pod", p.Namespace, p.Name}] = p
+	}
+	for _, r := range s.OpenRuns {
+		w.putRun(r)
+	}
+	for i := range s.Checks {
+		w.putMachineCheck(&s.Checks[i])
+	}
+	for _, k := range s.Undecoded {
+		w.putUndecoded(k)
+	}
+	return w
+}
+
+func (w *tables) putMachine(m *Machine) {
+	w.machines[m.id()] = m
+	if m.NodeName == "" {
+		return
+	}
+	list := w.byNode[m.NodeName]
+	at, _ := slices.BinarySearchFunc(list, m, byMachine)
+	w.byNode[m.NodeName] = slices.Insert(list, at, m)
+}
+
+// byMachine orders Machines for people, whatever order they came in.
+func byMachine(a, b *Machine) int {
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name), strings.Compare(a.Group(), b.Group()))
+}
+
+func (w *tables) putRequest(r *Request) {
+	w.requests[r.about()] = append(w.requests[r.about()], r)
+}
+
+// about is the name of the target that a request is for: its Node if it says
+// so, else the object has its Machine's name.
+func (r *Request) about() string { return cmp.Or(r.NodeName, r.Name) }
+
+func (w *tables) putRun(r OpenRun) {
+	if r.Machine != "" {
+		w.runs["Machine "+r.Machine] = r
+	}
+	if r.Node != "" {
+		w.runs["Node "+r.Node] = r
+	}
+}
+
+func (w *tables) putMachineCheck(c *Check) {
+	if c.lineage() == openShift {
+		w.machineChecks[c.ID()] = c
+	}
+}
+
+func (w *tables) putUndecoded(k ObjectKey) {
+	w.undecoded[k] = true
+	if k.Kind == "" || k.Kind == "Node" && k.Name == "" {
+		w.unreadAny++
+	}
+	if k.Kind == "" || k.Kind == "Pod" {
+		w.unreadEtcd++
+	}
+}
+
+// gone says whether a Node is known not to exist. One that could not be
+// decoded is there; we just cannot say how it is.
+func (w *tables) gone(node string) bool {
+	return w.nodes[node] == nil && w.unreadAny == 0 && !w.undecoded[ObjectKey{Kind: "Node", Name: node}]
+}
+
+// covers says whether a check that selects Machines covers this one.
+func (c *Check) covers(m *Machine) bool {
+	switch {
+	case c.Selector == nil || c.SelectsNodes:
+		return false
+	case c.lineage() == fenced: // it knows no namespace, and either lineage
+		return c.Selector.Matches(set(m.Labels))
+	}
+	return m.Namespace == c.Namespace && m.Group() == group(c.APIVersion) && c.Selector.Matches(set(m.Labels))
+}
+
+// coversNode says whether a check that selects Nodes covers this one.
+func (c *Check) coversNode(n *Node) bool {
+	return c.SelectsNodes && c.Selector != nil && c.Selector.Matches(set(n.Labels))
+}
+
+// selected lists the targets that a check covers, by Machine and Node.
+func (w *tables) selected(c *Check) []Subject {
+	var list []Subject
+	if c.SelectsNodes {
+		for _, n := range w.nodes {
+			if c.coversNode(n) {
+				list = append(list, w.nodeSubject(n))
+			}
+		}
+	} else {
+		for _, m := range w.machines {
+			if c.covers(m) {
+				list = append(list, w.machineSubject(m))
+			}
+		}
+	}
+	slices.SortFunc(list, bySubject)
+	return list
+}
+
+// machineSubject is a target of a check that selects Machines.
+func (w *tables) machineSubject(m *Machine) Subject {
+	x := Subject{Machine: m, Requests: w.requests[m.Name], Run: w.runs["Machine "+m.Key()].ID}
+	if m.NodeName != "" {
+		x.Node, x.Gone = w.nodes[m.NodeName], w.gone(m.NodeName)
+		w.addNode(&x, m.NodeName)
+	}
+	return x
+}
+
+// nodeSubject is a target of a check that selects Nodes. A Node that several
+// Machines claim is the first one's.
+func (w *tables) nodeSubject(n *Node) Subject {
+	x := Subject{Node: n, Requests: w.requests[n.Name]}
+	if list := w.byNode[n.Name]; len(list) > 0 {
+		x.Machine = list[0]
+		x.Run = w.runs["Machine "+list[0].Key()].ID
+	}
+	w.addNode(&x, n.Name)
+	return x
+}
+
+func (w *tables) addNode(x *Subject, node string) {
+	x.Run = cmp.Or(x.Run, w.runs["Node "+node].ID)
+	x.Lease, x.ReadsOff = w.leases[node], w.readsOff[node]
+}
+
+// surroundings is what a check is judged amid.
+func (w *tables) surroundings(c *Check) Surroundings {
+	a := Surroundings{Rules: w.rules}
+	switch c.lineage() {
+	case clusterAPI:
+		a.Cluster = w.clusters[key(c.Namespace, c.ClusterName)]
+	case medik8s:
+		a.Upgrading, a.MachineChecks = w.upgrading, w.machineChecks
+	}
+	return a
+}
