@@ -25,6 +25,9 @@ type Options struct {
 	Progress io.Writer
 	// Bare leaves out the CRDs, the namespace and fenced's rights.
 	Bare bool
+	// NoManager leaves out the controller manager: nobody but the caller then
+	// writes the status of a Node.
+	NoManager bool
 }
 
 // ControlPlane is a running etcd, kube-apiserver and kube-controller-manager.
@@ -80,8 +83,10 @@ func (c *ControlPlane) start(ctx context.Context) error {
 	if err := c.connect(); err != nil {
 		return err
 	}
-	if err := c.startManager(ctx); err != nil {
-		return err
+	if !c.opts.NoManager {
+		if err := c.startManager(ctx); err != nil {
+			return err
+		}
 	}
 	if c.opts.Bare {
 		return nil
