@@ -28,6 +28,9 @@ const IsolationAuto = "auto"
 type Config struct {
 	File string `yaml:"-"` // the main file
 
+	// Instance names this daemon where several might act: in the annotation
+	// fenced.io/evaluator. Empty is the host's name.
+	Instance              string    `yaml:"instance" is:"clusterName"`
 	Clusters              []Cluster `yaml:"clusters"`
 	Hosts                 string    `yaml:"hosts" is:"path"`
 	Policies              string    `yaml:"policies" is:"path"`
@@ -52,7 +55,8 @@ type Cluster struct {
 }
 
 // Management is where a Cluster API keeps Machines and checks; an empty
-// Kubeconfig means the cluster itself.
+// Kubeconfig means the cluster itself. ClusterName picks one of the clusters
+// that the Cluster API manages there.
 type Management struct {
 	Kubeconfig  string `yaml:"kubeconfig" is:"path"`
 	Namespace   string `yaml:"namespace" is:"namespace"`

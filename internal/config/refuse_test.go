@@ -42,6 +42,8 @@ func TestLoadRefuses(t *testing.T) {
 		{"no YAML", oneCluster + "hosts: \"x\n", `:2: found unexpected end of stream`},
 		{"a tab", oneCluster + "log:\n\tlevel: info\n", `:3: found character that cannot start any token`},
 
+		{"a management API without a cluster", "clusters:\n- {name: a, kubeconfig: k, management: {kubeconfig: m}}\n", `:2: clusters[0].management: clusterName is missing`},
+		{"an instance with a space", oneCluster + "instance: a b\n", `:2: instance: "a b" must be letters`},
 		{"mode respond", "clusters:\n- {name: a, kubeconfig: k, mode: respond}\n", `:2: clusters[0].mode: respond is not supported by this version; use observe or evaluate`},
 		{"an unknown mode", "clusters:\n- {name: a, kubeconfig: k, mode: on}\n", `:2: clusters[0].mode: "on" is not known; use observe, evaluate`},
 		{"engine etcd", oneCluster + "state: {engine: etcd}\n", `:2: state.engine: etcd is not supported by this version; use bbolt`},

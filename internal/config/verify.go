@@ -42,8 +42,8 @@ func (v *verifier) clusters() {
 		at := fmt.Sprintf("clusters[%d]", i)
 		v.required(at, "name")
 		v.required(at, "kubeconfig")
-		if cl.Management != (Management{}) { // ignoring it would watch the wrong API
-			v.fail(at+".management", "a management API of its own is not supported by this version; leave it out")
+		if cl.Management.Kubeconfig != "" && cl.Management.ClusterName == "" { // it may manage many: whose Machines are they?
+			v.fail(at+".management", "clusterName is missing: it says which of the clusters managed there this one is")
 		}
 		key := at + ".name"
 		if where, ok := first[cl.Name]; ok && cl.Name != "" {
