@@ -21,6 +21,8 @@ import (
 type scripted struct {
 	StatusIs  api.Status      `json:"status"`
 	ExplainIs api.Explanation `json:"explain"`
+	PlanIs    api.Plan        `json:"plan"`
+	CoversIs  api.Coverage    `json:"coverage"`
 	History   []api.RunRecord `json:"history"`
 	// Frames are what reading the run of Result gives, one after the other.
 	Frames []api.RunRecord `json:"frames"`
@@ -52,6 +54,14 @@ func (d *scripted) Status(context.Context) (api.Status, error) { return d.Status
 // Explain gives the fixture's explanation.
 func (d *scripted) Explain(context.Context, string, string) (api.Explanation, error) {
 	return d.ExplainIs, d.fault()
+}
+
+// Plan gives the fixture's plan.
+func (d *scripted) Plan(context.Context, string) (api.Plan, error) { return d.PlanIs, d.fault() }
+
+// Coverage gives the fixture's coverage.
+func (d *scripted) Coverage(context.Context, string) (api.Coverage, error) {
+	return d.CoversIs, d.fault()
 }
 
 // Runs gives the history, or the next frame of a run.

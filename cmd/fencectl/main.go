@@ -74,9 +74,9 @@ func newRoot(c *cli) *cobra.Command {
 	})
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return c.checkOutput(cmd) }
 	root.AddCommand(
-		newStatusCommand(c), newExplainCommand(c), newTimelineCommand(c), newHistoryCommand(c),
+		newStatusCommand(c), newExplainCommand(c), newPlanCommand(c), newTimelineCommand(c), newHistoryCommand(c),
 		newFenceCommand(c), newUnfenceCommand(c), newPauseCommand(c), newResumeCommand(c),
-		newArmCommand(c), newDisarmCommand(c), newSimulateCommand(c), newVersionCommand(c),
+		newArmCommand(c), newDisarmCommand(c), newSimulateCommand(c), newCheckConfigCommand(c), newVersionCommand(c),
 	)
 	root.InitDefaultCompletionCmd()
 	wrongArgsAreUsage(root)

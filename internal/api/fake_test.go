@@ -17,6 +17,8 @@ import (
 type fake struct {
 	status  Status
 	explain Explanation
+	plan    Plan
+	covers  Coverage
 	runs    Timeline
 	events  []Event
 	result  OrderResult
@@ -37,6 +39,10 @@ func (f *fake) Explain(_ context.Context, cluster, node string) (Explanation, er
 	e.Cluster, e.Node = cluster, node
 	return e, f.err
 }
+
+func (f *fake) Plan(context.Context, string) (Plan, error) { return f.plan, f.err }
+
+func (f *fake) Coverage(context.Context, string) (Coverage, error) { return f.covers, f.err }
 
 func (f *fake) Runs(_ context.Context, filter RunFilter) (Timeline, error) {
 	f.filter = filter

@@ -59,6 +59,10 @@ type RunFilter struct {
 type Daemon interface {
 	Status(ctx context.Context) (Status, error)
 	Explain(ctx context.Context, cluster, node string) (Explanation, error)
+	// Plan gives what would be done now; an empty cluster means all.
+	Plan(ctx context.Context, cluster string) (Plan, error)
+	// Coverage gives what each check covers; an empty cluster means all.
+	Coverage(ctx context.Context, cluster string) (Coverage, error)
 	// Runs gives the selected runs, open and ended, oldest first.
 	Runs(ctx context.Context, f RunFilter) (Timeline, error)
 	// Do gives an order. It returns once the order is durable, not once it is

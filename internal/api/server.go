@@ -91,6 +91,8 @@ func (s *Server) handler() http.Handler {
 	get("/v1/status", s.status)
 	get("/v1/nodes/{node}/explain", s.explain)
 	get("/v1/nodes/{node}/timeline", s.nodeTimeline)
+	get("/v1/plan", s.plan)
+	get("/v1/check-config", s.coverage)
 	get("/v1/runs", s.runs)
 	get("/v1/runs/{id}", s.run)
 	route(http.MethodGet, "/v1/events", Viewer, http.HandlerFunc(s.events))

@@ -133,7 +133,7 @@ func TestBadRequests(t *testing.T) {
 		{"dry run of a pause", "POST", "/v1/pause", `{"reason":"a","dryRun":true}`, 400, "a reason only"},
 		{"oversized", "POST", "/v1/pause", `{"reason":"` + strings.Repeat("x", maxBodyBytes) + `"}`, 413, "TooLarge"},
 		{"oversized trailer", "POST", "/v1/pause", `{"reason":"a"}` + strings.Repeat(" ", maxBodyBytes), 413, "TooLarge"},
-		{"unknown route", "GET", "/v1/plan", "", 404, `no route \"/v1/plan\"`},
+		{"unknown route", "GET", "/v1/poem", "", 404, `no route \"/v1/poem\"`},
 		{"unclean path", "GET", "/v1//status", "", 404, "no route"},
 		{"node with a slash", "GET", "/v1/nodes/a%2Fb/explain", "", 200, ""},
 		{"wrong method", "GET", "/v1/nodes/n-1/fence", "", 405, "this route takes POST"},

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/fenced/fenced/internal/api"
+	"github.com/spf13/cobra"
+)
+
+func newPlanCommand(c *cli) *cobra.Command {
+	return &cobra.Command{
+		Use:   "plan",
+		Short: "show what fenced would do now, and what keeps it from the rest",
+		Long: `Show what the checks ask for, in the order in which fenced would do it, each with
+the gate that keeps fenced from it, if there is one. It changes nothing.
+
+The exit status is 2 when something would be done now, else 0.`,
+		Args: wants(),
+		RunE: func(cmd *cobra.Command, _ []string) error { return c.plan(cmd.Context()) },
+	}
+}
+
+func (c *cli) plan(ctx context.Context) error {
+	rep, err := c.client().Plan(ctx, c.cluster)
+	if err != nil {
+		return failed("read the plan", err)
+	}
+	if err := c.print(rep.Body, func() error { return c.printPlan(rep.Value) }); err != nil {
+		return err
+	}
+	if rep.Value.Acts() {
+		return &exitError{code: exitDegraded}
+	}
+	return nil
+}
+
+func (c *cli) printPlan(plan api.Plan) error {
+	p := c.painter(c.out)
+	t := newTable("CLUSTER", "#", "NODE", "MACHINE", "ACTION", "CHECK", "LIMITED BY", "VALUE", "THRESHOLD", "EARLIEST", "WHY")
+	for _, cl := range plan.Clusters {
+		for _, a := range cl.Actions {
+			limit, value, threshold := cell{text: "-", color: green}, "-", "-"
+			if a.Refused != "" {
+				limit = cell{text: a.Refused, color: yellow}
+			}
+			if a.Gate != nil {
+				value, threshold = orDash(a.Gate.Value), orDash(a.Gate.Threshold)
+			}
+			t.add(cl.Cluster, fmt.Sprint(a.Order), orDash(a.Node), orDash(a.Machine), a.Action, a.Check, limit, value, threshold, clock(a.Earliest), orDash(a.Message))
+		}
+	}
+	if len(t.rows) == 0 {
+		_, err := fmt.Fprintln(c.out, "no check asks for anything")
+		return err
+	}
+	return t.write(c.out, p, "")
+}

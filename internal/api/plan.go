@@ -1,0 +1,128 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/fenced/fenced/internal/policy"
+)
+
+// Plan is what fenced would do now, in the order in which it would.
+type Plan struct {
+	Clusters []ClusterPlan `json:"clusters"`
+}
+
+// ClusterPlan is the plan of one cluster.
+type ClusterPlan struct {
+	Cluster string          `json:"cluster"`
+	Actions []PlannedAction `json:"actions"`
+}
+
+// PlannedAction is what a check asks for about one target.
+type PlannedAction struct {
+	Order   int    `json:"order"` // from 1
+	Check   string `json:"check"` // kind and name
+	Machine string `json:"machine"`
+	Node    string `json:"node"`
+	Action  string `json:"action"`
+	Message string `json:"message"` // what the check saw
+	// Refused is the reason code of the gate that limits; empty means that it
+	// would be done.
+	Refused string       `json:"refused"`
+	Gate    *policy.Gate `json:"gate,omitempty"`
+	// Earliest is when it could be done if nothing else changes.
+	Earliest time.Time `json:"earliest,omitzero"`
+}
+
+// Acts says whether anything would be done now.
+func (p Plan) Acts() bool {
+	for _, c := range p.Clusters {
+		for _, a := range c.Actions {
+			if a.Refused == "" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Coverage is what each check covers on the live clusters, and what is odd
+// about it.
+type Coverage struct {
+	Clusters []ClusterCoverage `json:"clusters"`
+}
+
+// ClusterCoverage is the coverage of one cluster.
+type ClusterCoverage struct {
+	Cluster string `json:"cluster"`
+	// Problem is why the cluster cannot be read well enough to tell.
+	Problem string          `json:"problem,omitempty"`
+	Checks  []CheckCoverage `json:"checks"`
+	// Uncovered are Nodes that no check covers.
+	Uncovered []string `json:"uncovered"`
+}
+
+// CheckCoverage is one check.
+type CheckCoverage struct {
+	Kind         string    `json:"kind"`
+	Namespace    string    `json:"namespace"`
+	Name         string    `json:"name"`
+	Source       string    `json:"source"` // "cluster", or file:line
+	State        string    `json:"state"`
+	Targets      int       `json:"targets"`
+	Limit        string    `json:"limit"`
+	MaxUnhealthy int       `json:"maxUnhealthy"`
+	Findings     []Finding `json:"findings"`
+}
+
+// Finding is something about a check that its author may not have meant.
+type Finding struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+// Findings counts what was found in all clusters, problems too.
+func (c Coverage) Findings() (n int) {
+	for _, cl := range c.Clusters {
+		if cl.Problem != "" {
+			n++
+		}
+		for _, k := range cl.Checks {
+			n += len(k.Findings)
+		}
+	}
+	return n
+}
+
+func (s *Server) plan(ctx context.Context, r *http.Request) (any, error) {
+	p, err := s.daemon.Plan(ctx, r.URL.Query().Get("cluster"))
+	p.Clusters = orEmpty(p.Clusters)
+	for i := range p.Clusters {
+		p.Clusters[i].Actions = orEmpty(p.Clusters[i].Actions)
+	}
+	return p, err
+}
+
+func (s *Server) coverage(ctx context.Context, r *http.Request) (any, error) {
+	c, err := s.daemon.Coverage(ctx, r.URL.Query().Get("cluster"))
+	c.Clusters = orEmpty(c.Clusters)
+	for i := range c.Clusters {
+		cl := &c.Clusters[i]
+		cl.Checks, cl.Uncovered = orEmpty(cl.Checks), orEmpty(cl.Uncovered)
+		for j := range cl.Checks {
+			cl.Checks[j].Findings = orEmpty(cl.Checks[j].Findings)
+		}
+	}
+	return c, err
+}
+
+// Plan asks what would be done now. An empty cluster means all.
+func (c *Client) Plan(ctx context.Context, cluster string) (Reply[Plan], error) {
+	return ask[Plan](ctx, c, http.MethodGet, "/v1/plan", inCluster(cluster), nil)
+}
+
+// Coverage asks what each check covers. An empty cluster means all.
+func (c *Client) Coverage(ctx context.Context, cluster string) (Reply[Coverage], error) {
+	return ask[Coverage](ctx, c, http.MethodGet, "/v1/check-config", inCluster(cluster), nil)
+}
