@@ -103,7 +103,7 @@ func (r *CheckReport) conclude(c *Check, st *setting, expected, healthy int, now
 			r.RecheckAfterSeconds = s
 		}
 		if t.Action != None {
-			t.Refusals = slices.Concat(r.gate, t.Refusals)
+			t.Refusals = append(append([]Reason{}, r.gate...), t.Refusals...) // never null in JSON
 		}
 	}
 	if c.lineage() == openShift {
