@@ -77,7 +77,7 @@ func (c *cluster) manual(o Order) (applicant, error) {
 	judged, snap := c.judged, c.snapshot
 	c.mu.Unlock()
 	if !judged {
-		return applicant{}, &Refusal{Reason: policy.NotSynced, Message: "the cluster has not been seen whole yet"}
+		return applicant{}, errNotJudged()
 	}
 	n := snap.Nodes[o.Node]
 	m := machineOf(&snap, o.Node)

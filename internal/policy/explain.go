@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -13,27 +14,129 @@ func Explain(r Report, node string) []Gate {
 	if t == nil {
 		return explainUncovered(&r, node)
 	}
-	source := "check " + key(c.Namespace, c.Name)
+	return ExplainTarget(&r, c, t)
+}
+
+// ExplainTarget turns what one check of a report found about one of its targets
+// into gates, the check's own first.
+func ExplainTarget(r *Report, c *CheckReport, t *TargetReport) []Gate {
+	source := c.source()
 	gates := []Gate{
 		gate("check", true, "", string(c.State), string(StateActive), source),
 		gate("verdict", t.Verdict == Unhealthy, NotUnhealthy, verdictText(t), string(Unhealthy), source).until(t.pendingUntil()),
-		gate("limit", c.Allowed, ShortCircuit, fmt.Sprintf("%d of %d not healthy", c.Expected-c.Healthy, c.Expected),
-			fmt.Sprintf("at most %d (%s)", c.MaxUnhealthy, c.Limit), source),
+		c.limitGate(),
 	}
 	for _, reason := range t.Refusals {
+		gates = append(gates, r.refusalGates(c, t, reason)...)
+	}
+	return gates
+}
+
+// limitGate is the check's own limit on how much may be unhealthy.
+func (c *CheckReport) limitGate() Gate {
+	reason, threshold := ShortCircuit, fmt.Sprintf("at most %d (%s)", c.MaxUnhealthy, c.Limit)
+	if slices.Contains(c.gate, OutOfRange) {
+		reason = OutOfRange
+	}
+	if c.MinUnhealthy > 0 {
+		threshold = fmt.Sprintf("%d to %d (%s)", c.MinUnhealthy, c.MaxUnhealthy, c.Limit)
+	}
+	return gate("limit", c.Allowed, reason, fmt.Sprintf("%d of %d not healthy", c.Expected-c.Healthy, c.Expected), threshold, c.source())
+}
+
+// refusalGates are the gates that one refusal stands for, with the numbers or the
+// name behind it.
+func (r *Report) refusalGates(c *CheckReport, t *TargetReport, reason Reason) []Gate {
+	closed := func(name, value, threshold string) Gate {
+		return gate(name, false, reason, value, threshold, c.source())
+	}
+	switch reason {
+	case ShortCircuit, OutOfRange:
+		return nil // the limit's gate
+	case AlreadyRequested:
+		if t.Action == PowerCycle { // the daemon is the one that carries the request out
+			return []Gate{gate("request", true, "", "made on the Machine", "made or not", c.source())}
+		}
+		return []Gate{closed("request", "made already", "not made yet")}
+	case Budget:
+		if gates := r.budgetGates(); len(gates) > 0 {
+			return gates
+		}
+	case Overlap:
+		if gates := r.overlapGates(c, t); len(gates) > 0 {
+			return gates
+		}
+	case StormCooldown:
+		return []Gate{closed("storm", "too many targets were unhealthy until a short while ago", "the cooldown is over").until(c.Due)}
+	case ClusterUpgrading:
+		return []Gate{closed("upgrade", orNone(c.Message), "no upgrade")}
+	case PauseRequested:
+		return []Gate{closed("pauseRequests", orNone(c.Message), "none")}
+	case QuorumLost, QuorumUnknown:
+		return []Gate{closed("etcd", quorumText[reason], "a quorum without it")}
+	case ControlPlaneBusy:
+		return []Gate{closed("controlPlane", "another control-plane host is, or will be, remedied first", "one at a time")}
+	}
+	return []Gate{closed("target", t.Message, string(t.Action)).until(t.Due)}
+}
+
+var quorumText = map[Reason]string{
+	QuorumLost:    "etcd would lose its quorum",
+	QuorumUnknown: "no etcd member is seen, or one of them cannot be read",
+}
+
+// budgetGates are the budgets that are used up, or cannot be evaluated.
+func (r *Report) budgetGates() []Gate {
+	var gates []Gate
+	for i := range r.Budgets {
+		b := &r.Budgets[i]
+		source := DisruptionBudgetKind + " " + b.Name
 		switch {
-		case reason == ShortCircuit: // it is the limit's gate
-		case reason == AlreadyRequested && t.Action == PowerCycle:
-			// The daemon is the one that carries the request out.
-			gates = append(gates, gate("request", true, "", "made on the Machine", "made or not", source))
-		case reason == NodeAlive:
-			gates = append(gates, gate("target", false, reason, t.Message, string(t.Action), source).until(t.Due))
-		default:
-			gates = append(gates, gate("target", false, reason, t.Message, string(t.Action), source))
+		case b.State != StateActive:
+			gates = append(gates, gate("budget", false, Budget, fmt.Sprintf("%s: %s", b.State, b.Message), string(StateActive), source))
+		case b.Unavailable > b.MaxUnavailable:
+			gates = append(gates, gate("budget", false, Budget, share(b.Unavailable, b.Nodes)+" unavailable",
+				fmt.Sprintf("at most %d", b.MaxUnavailable), source))
 		}
 	}
 	return gates
 }
+
+// overlapGates name the checks that hold a target back from c.
+func (r *Report) overlapGates(c *CheckReport, t *TargetReport) []Gate {
+	var gates []Gate
+	for i := range r.Checks {
+		o := &r.Checks[i]
+		if o == c {
+			continue
+		}
+		for j := range o.Targets {
+			if why := o.restrains(&o.Targets[j], t); why != "" {
+				gates = append(gates, gate("overlap", false, Overlap, why, "no stricter check", o.source()))
+			}
+		}
+	}
+	return gates
+}
+
+// restrains says how what o found about a target holds back another check, "" if
+// it does not.
+func (c *CheckReport) restrains(o, t *TargetReport) string {
+	switch {
+	case o.subject() != t.subject():
+		return ""
+	case c.pets:
+		return "this check only counts"
+	case !c.Allowed:
+		return "the limit of this check is exceeded"
+	case o.Action != None && severity[o.Action] < severity[t.Action]:
+		return fmt.Sprintf("this check asks for %s, which is gentler than %s", o.Action, t.Action)
+	}
+	return ""
+}
+
+// source names the check in a gate.
+func (c *CheckReport) source() string { return "check " + key(c.Namespace, c.Name) }
 
 // explainUncovered says why no check judges the Node: there is none, or it is
 // paused, disabled or invalid.
@@ -45,7 +148,7 @@ func explainUncovered(r *Report, node string) []Gate {
 			continue
 		}
 		gates = append(gates, gate("check", false, stateReason(c.State), fmt.Sprintf("%s: %s", c.State, c.Message),
-			string(StateActive), "check "+key(c.Namespace, c.Name)))
+			string(StateActive), c.source()).until(c.Due))
 	}
 	if len(gates) == 0 {
 		gates = append(gates, gate("check", false, NotCovered, "no check covers "+node, "covered by a check", "checks"))
