@@ -1,11 +1,12 @@
-// Package crds holds the CustomResourceDefinitions of the clusters that fenced works for, as the real clusters
-// have them: machine.openshift.io from OpenShift's API module, metal3.io from the operator's. generate.sh makes
-// them anew.
+// Package crds holds the CustomResourceDefinitions of the clusters that fenced works for, one directory for what a
+// cluster has or has not: OpenShift's Machines, the bare-metal operator's hosts, Cluster API at one version or the
+// other. generate.sh makes them anew from the modules that define them, except those of medik8s and of
+// metal3-remediation, which are written by hand.
 package crds
 
 import "embed"
 
-// Files are the manifests, one CustomResourceDefinition each.
+// Files are the manifests, one CustomResourceDefinition each, in the directory of their set.
 //
-//go:embed *.yaml
+//go:embed */*.yaml
 var Files embed.FS

@@ -1,0 +1,81 @@
+// Command oneversion reads a CustomResourceDefinition on standard input and writes it with one version only, which is
+// served and stored, and without descriptions. A definition of two versions needs a conversion webhook, and the tests
+// have none: without one the API server renames an object from version to version and prunes the fields of the other
+// shape. Descriptions are most of the text, and no API server reads them.
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"sigs.k8s.io/yaml"
+)
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: oneversion VERSION <definition >definition")
+		os.Exit(2)
+	}
+	if err := run(os.Args[1], os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "oneversion:", err)
+		os.Exit(1)
+	}
+}
+
+func run(version string, in io.Reader, out io.Writer) error {
+	text, err := io.ReadAll(in)
+	if err != nil {
+		return fmt.Errorf("read the definition: %w", err)
+	}
+	text, err = oneVersion(text, version)
+	if err != nil {
+		return err
+	}
+	if _, err := out.Write(text); err != nil {
+		return fmt.Errorf("write the definition: %w", err)
+	}
+	return nil
+}
+
+func oneVersion(definition []byte, version string) ([]byte, error) {
+	var crd map[string]any
+	if err := yaml.Unmarshal(definition, &crd); err != nil {
+		return nil, fmt.Errorf("decode the definition: %w", err)
+	}
+	spec, _ := crd["spec"].(map[string]any)
+	versions, _ := spec["versions"].([]any)
+	var kept map[string]any
+	for _, v := range versions {
+		if v, _ := v.(map[string]any); v["name"] == version {
+			kept = v
+		}
+	}
+	if kept == nil {
+		return nil, fmt.Errorf("the definition has no version %s", version)
+	}
+	kept["served"], kept["storage"] = true, true
+	delete(kept, "deprecated")
+	delete(kept, "deprecationWarning")
+	dropDescriptions(kept)
+	spec["versions"] = []any{kept}
+	delete(spec, "conversion")
+	return yaml.Marshal(crd)
+}
+
+// dropDescriptions spares a property of that name: it is an object, a description is a string.
+func dropDescriptions(v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		if _, ok := v["description"].(string); ok {
+			delete(v, "description")
+		}
+		for _, inner := range v {
+			dropDescriptions(inner)
+		}
+	case []any:
+		for _, inner := range v {
+			dropDescriptions(inner)
+		}
+	}
+}
