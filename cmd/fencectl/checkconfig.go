@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/fenced/fenced/internal/api"
 	"github.com/spf13/cobra"
@@ -15,10 +14,10 @@ func newCheckConfigCommand(c *cli) *cobra.Command {
 		Short: "show what each check covers on the live clusters, and what is odd about it",
 		Long: `Ask the running fenced what each check covers: those of the clusters and those of
 policies.d. It names checks that cover nothing or overlap, percentages that come
-to 0, rules that can never fire, and Nodes that no check covers. It changes
-nothing. For the files alone, without a running fenced: fenced -t.
+to 0, and rules that can never decide. It changes nothing. For the files alone,
+without a running fenced: fenced -t.
 
-The exit status is 2 when there is a finding, else 0.`,
+The exit status is 2 when a check, or a rule of one, has no effect, else 0.`,
 		Args: wants(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.checkConfig(cmd.Context()) },
 	}
@@ -32,14 +31,11 @@ func (c *cli) checkConfig(ctx context.Context) error {
 	if err := c.print(rep.Body, func() error { return c.printCoverage(rep.Value) }); err != nil {
 		return err
 	}
-	if rep.Value.Findings() > 0 {
+	if rep.Value.Warnings() > 0 {
 		return &exitError{code: exitDegraded}
 	}
 	return nil
 }
-
-// maxUncovered is how many uncovered Nodes a table names.
-const maxUncovered = 10
 
 func (c *cli) printCoverage(v api.Coverage) error {
 	p := c.painter(c.out)
@@ -53,21 +49,19 @@ func (c *cli) printCoverage(v api.Coverage) error {
 			name := checkName(k.Kind, k.Namespace, k.Name)
 			t.add(cl.Cluster, name, k.State, fmt.Sprint(k.Targets), fmt.Sprintf("%s = %d", k.Limit, k.MaxUnhealthy), k.Source)
 			for _, f := range k.Findings {
-				found.add(name, cell{text: f.Code, color: yellow}, f.Message)
+				mark := cell{text: f.Code}
+				if f.Warning {
+					mark.color = yellow
+				}
+				found.add(name, mark, f.Message)
+			}
+			for _, o := range k.Overlaps {
+				found.add(name, "Overlap", fmt.Sprintf("%d of its targets are covered by %s, too; the more restrictive check wins", o.Targets, o.Check))
 			}
 		}
 	}
 	if err := t.write(c.out, p, "CHECKS"); err != nil {
 		return err
-	}
-	for _, cl := range v.Clusters {
-		if n := len(cl.Uncovered); n > 0 {
-			names := strings.Join(cl.Uncovered[:min(n, maxUncovered)], ", ")
-			if n > maxUncovered {
-				names += ", ..."
-			}
-			fmt.Fprintf(c.out, "\n%d Nodes of %s are covered by no check: %s\n", n, clean(cl.Cluster), clean(names))
-		}
 	}
 	return found.write(c.out, p, "FINDINGS")
 }

@@ -59,8 +59,6 @@ type ClusterCoverage struct {
 	// Problem is why the cluster cannot be read well enough to tell.
 	Problem string          `json:"problem,omitempty"`
 	Checks  []CheckCoverage `json:"checks"`
-	// Uncovered are Nodes that no check covers.
-	Uncovered []string `json:"uncovered"`
 }
 
 // CheckCoverage is one check.
@@ -73,23 +71,38 @@ type CheckCoverage struct {
 	Targets      int       `json:"targets"`
 	Limit        string    `json:"limit"`
 	MaxUnhealthy int       `json:"maxUnhealthy"`
+	Message      string    `json:"message,omitempty"`
+	Overlaps     []Overlap `json:"overlaps"`
 	Findings     []Finding `json:"findings"`
+}
+
+// Overlap is how many targets another check covers, too.
+type Overlap struct {
+	Check   string `json:"check"` // kind and name
+	Targets int    `json:"targets"`
 }
 
 // Finding is something about a check that its author may not have meant.
 type Finding struct {
+	// Warning: the check, or a rule of it, has no effect.
+	Warning bool   `json:"warning"`
 	Code    string `json:"code"`
 	Message string `json:"message"`
 }
 
-// Findings counts what was found in all clusters, problems too.
-func (c Coverage) Findings() (n int) {
+// Warnings counts the findings that need a hand, and the clusters that could not
+// be read.
+func (c Coverage) Warnings() (n int) {
 	for _, cl := range c.Clusters {
 		if cl.Problem != "" {
 			n++
 		}
 		for _, k := range cl.Checks {
-			n += len(k.Findings)
+			for _, f := range k.Findings {
+				if f.Warning {
+					n++
+				}
+			}
 		}
 	}
 	return n
@@ -109,9 +122,10 @@ func (s *Server) coverage(ctx context.Context, r *http.Request) (any, error) {
 	c.Clusters = orEmpty(c.Clusters)
 	for i := range c.Clusters {
 		cl := &c.Clusters[i]
-		cl.Checks, cl.Uncovered = orEmpty(cl.Checks), orEmpty(cl.Uncovered)
+		cl.Checks = orEmpty(cl.Checks)
 		for j := range cl.Checks {
-			cl.Checks[j].Findings = orEmpty(cl.Checks[j].Findings)
+			k := &cl.Checks[j]
+			k.Findings, k.Overlaps = orEmpty(k.Findings), orEmpty(k.Overlaps)
 		}
 	}
 	return c, err
