@@ -7,10 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,13 +19,7 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
-
-	"github.com/fenced/fenced/test/crds"
 )
-
-var crdResource = schema.GroupVersionResource{
-	Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
-}
 
 // Apply creates or updates every document of a YAML file, as the administrator
 // would with kubectl. An object without a namespace goes into Namespace.
@@ -37,14 +29,21 @@ func (c *ControlPlane) Apply(ctx context.Context, manifest []byte) error {
 		return err
 	}
 	for _, obj := range objs {
-		client, err := c.clientFor(obj)
-		if err != nil {
+		if err := c.apply(ctx, obj); err != nil {
 			return err
 		}
-		opts := metav1.ApplyOptions{FieldManager: "rig", Force: true}
-		if _, err := client.Apply(ctx, obj.GetName(), obj, opts); err != nil {
-			return fmt.Errorf("apply %s %s: %w", obj.GetKind(), obj.GetName(), err)
-		}
+	}
+	return nil
+}
+
+func (c *ControlPlane) apply(ctx context.Context, obj *unstructured.Unstructured) error {
+	client, err := c.clientFor(obj)
+	if err != nil {
+		return err
+	}
+	opts := metav1.ApplyOptions{FieldManager: "rig", Force: true}
+	if _, err := client.Apply(ctx, obj.GetName(), obj, opts); err != nil {
+		return fmt.Errorf("apply %s %s: %w", obj.GetKind(), obj.GetName(), err)
 	}
 	return nil
 }
@@ -85,57 +84,16 @@ func (c *ControlPlane) clientFor(obj *unstructured.Unstructured) (dynamic.Resour
 	return c.dynamic.Resource(m.Resource).Namespace(obj.GetNamespace()), nil
 }
 
-// InstallCRDs installs the definitions of machine.openshift.io and metal3.io and
-// waits until the API server serves them.
-func (c *ControlPlane) InstallCRDs(ctx context.Context) error {
-	names, err := fs.Glob(crds.Files, "*.yaml")
+// clientOf is for the objects of a resource in Namespace, or for all of them if
+// the resource knows no namespaces.
+func (c *ControlPlane) clientOf(r schema.GroupVersionResource) (dynamic.ResourceInterface, error) {
+	gvk, err := c.mapper.KindFor(r)
 	if err != nil {
-		return fmt.Errorf("list the CRDs: %w", err)
+		return nil, fmt.Errorf("find the kind of %s: %w", r, err)
 	}
-	for _, name := range names {
-		manifest, err := crds.Files.ReadFile(name)
-		if err != nil {
-			return fmt.Errorf("read the CRD %s: %w", name, err)
-		}
-		if err := c.Apply(ctx, manifest); err != nil {
-			return fmt.Errorf("install %s: %w", name, err)
-		}
-	}
-	for {
-		pending, err := c.pendingCRD(ctx)
-		if err != nil {
-			return err
-		}
-		if pending == "" {
-			c.mapper.Reset()
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait for CRD %s to be established: %w", pending, ctx.Err())
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
-}
-
-// pendingCRD names a CRD that is not served yet; empty if all are.
-func (c *ControlPlane) pendingCRD(ctx context.Context) (string, error) {
-	list, err := c.dynamic.Resource(crdResource).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return "", fmt.Errorf("list the CRDs: %w", err)
-	}
-	for _, crd := range list.Items {
-		conditions, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
-		served := false
-		for _, cond := range conditions {
-			m, _ := cond.(map[string]any)
-			served = served || m["type"] == "Established" && m["status"] == "True"
-		}
-		if !served {
-			return crd.GetName(), nil
-		}
-	}
-	return "", nil
+	obj := &unstructured.Unstructured{}
+	obj.SetGroupVersionKind(gvk)
+	return c.clientFor(obj)
 }
 
 // ApplyRBAC gives FencedUser the rights of configs/rbac.yaml, which is what the

@@ -44,17 +44,9 @@ func (c *ControlPlane) CreateCheck(ctx context.Context, k Check) (*unstructured.
 		annotations[StrategyAnnotation] = k.Strategy
 		obj.SetAnnotations(annotations)
 	}
-	labels := map[string]any{}
-	for key, value := range k.Match {
-		labels[key] = value
-	}
-	spec := map[string]any{"selector": map[string]any{"matchLabels": labels}}
+	spec := map[string]any{"selector": matchLabels(k.Match)}
 	if len(k.Conditions) > 0 {
-		var conditions []any
-		for _, u := range k.Conditions {
-			conditions = append(conditions, map[string]any{"type": u.Type, "status": u.Status, "timeout": u.Timeout})
-		}
-		spec["unhealthyConditions"] = conditions
+		spec["unhealthyConditions"] = unhealthyConditions(k.Conditions, "timeout")
 	}
 	if k.MaxUnhealthy != nil {
 		spec["maxUnhealthy"] = k.MaxUnhealthy
@@ -63,5 +55,5 @@ func (c *ControlPlane) CreateCheck(ctx context.Context, k Check) (*unstructured.
 		spec["nodeStartupTimeout"] = k.NodeStartupTimeout
 	}
 	obj.Object["spec"] = spec
-	return c.createWithStatus(ctx, CheckResource, obj, nil)
+	return c.createWithStatus(ctx, obj, nil)
 }

@@ -23,6 +23,8 @@ type Options struct {
 	GracePeriod time.Duration
 	// Progress is told of a first build; io.Discard if nil.
 	Progress io.Writer
+	// CRDs are the sets to install: OpenShift and Metal3 if nil, none if empty.
+	CRDs []CRDs
 	// Bare leaves out the CRDs, the namespace and fenced's rights.
 	Bare bool
 	// NoManager leaves out the controller manager: nobody but the caller then
@@ -55,6 +57,9 @@ func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 	}
 	if o.Progress == nil {
 		o.Progress = io.Discard
+	}
+	if _, err := definitions(o.CRDs); err != nil {
+		return nil, err
 	}
 	bin, err := Binaries(ctx, o.Progress)
 	if err != nil {
@@ -91,7 +96,7 @@ func (c *ControlPlane) start(ctx context.Context) error {
 	if c.opts.Bare {
 		return nil
 	}
-	if err := c.InstallCRDs(ctx); err != nil {
+	if err := c.InstallCRDs(ctx, c.opts.CRDs...); err != nil {
 		return err
 	}
 	if err := c.CreateNamespace(ctx, Namespace); err != nil {

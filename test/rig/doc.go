@@ -6,7 +6,10 @@
 //
 //	Binaries  finds or builds the three programs; `go run ./test/rig/warm` does only that
 //	Start     etcd + API server (RBAC, audit log, true TLS) + controller manager, about 5 s
-//	Create*   Machines, MachineSets, checks, BareMetalHosts, Nodes, Leases as real clusters have them
+//	StartAll  several at once: a management API and a workload API
+//	CRDs      what is installed: OpenShift on bare metal unless Options say otherwise
+//	Create*   Machines, MachineSets, checks, BareMetalHosts, Nodes, Leases as real clusters have them;
+//	          those called CAPI are of Cluster API, in the shape of the one version that is served
 //	Kubelet   one simulated host: registers its Node when its BMC says On, renews its Lease, can hang
 //	Deletions what the API server's own audit log says was deleted, by whom and when
 //

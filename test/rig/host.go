@@ -53,7 +53,7 @@ func (c *ControlPlane) CreateHost(ctx context.Context, h Host) (*unstructured.Un
 		}
 	}
 	obj.Object["spec"] = spec
-	return c.createWithStatus(ctx, HostResource, obj, map[string]any{
+	return c.createWithStatus(ctx, obj, map[string]any{
 		"poweredOn": !h.Offline, "operationalStatus": "OK", "errorCount": int64(0), "errorMessage": "",
 		"provisioning": map[string]any{"ID": "", "state": orElse(h.State, "provisioned")},
 	})

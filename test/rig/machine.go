@@ -60,7 +60,7 @@ func (c *ControlPlane) CreateMachine(ctx context.Context, m Machine) (*unstructu
 			return nil, fmt.Errorf("find the owner of Machine %s: %w", m.Name, err)
 		}
 		setDefault(obj, setLabel, m.MachineSet)
-		obj.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(set, set.GroupVersionKind())})
+		obj.SetOwnerReferences(controllerRef(set))
 	}
 	spec := map[string]any{}
 	if m.Host != "" {
@@ -80,7 +80,7 @@ func (c *ControlPlane) CreateMachine(ctx context.Context, m Machine) (*unstructu
 	if m.NodeName != "" {
 		status["nodeRef"] = map[string]any{"kind": "Node", "name": m.NodeName}
 	}
-	return c.createWithStatus(ctx, MachineResource, obj, status)
+	return c.createWithStatus(ctx, obj, status)
 }
 
 // CreateMachineSet creates a MachineSet that owns nothing yet. No controller
@@ -93,26 +93,5 @@ func (c *ControlPlane) CreateMachineSet(ctx context.Context, name string) (*unst
 		"selector": map[string]any{"matchLabels": labels},
 		"template": map[string]any{"metadata": map[string]any{"labels": labels}, "spec": map[string]any{}},
 	}
-	return c.createWithStatus(ctx, MachineSetResource, obj, nil)
-}
-
-// createWithStatus creates obj and then writes its status, which the API server
-// drops from a create.
-func (c *ControlPlane) createWithStatus(ctx context.Context, r schema.GroupVersionResource, obj *unstructured.Unstructured,
-	status map[string]any,
-) (*unstructured.Unstructured, error) {
-	client := c.dynamic.Resource(r).Namespace(Namespace)
-	made, err := client.Create(ctx, obj, metav1.CreateOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("create %s %s: %w", obj.GetKind(), obj.GetName(), err)
-	}
-	if status == nil {
-		return made, nil
-	}
-	made.Object["status"] = status
-	made, err = client.UpdateStatus(ctx, made, metav1.UpdateOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("write the status of %s %s: %w", obj.GetKind(), obj.GetName(), err)
-	}
-	return made, nil
+	return c.createWithStatus(ctx, obj, nil)
 }

@@ -45,12 +45,37 @@ func orElse(s, other string) string {
 	return s
 }
 
-// Annotate sets an annotation of an object in Namespace; a nil value removes it.
+// createWithStatus creates obj and then writes its status, which the API server
+// drops from a create.
+func (c *ControlPlane) createWithStatus(ctx context.Context, obj *unstructured.Unstructured, status map[string]any,
+) (*unstructured.Unstructured, error) {
+	client, err := c.clientFor(obj)
+	if err != nil {
+		return nil, err
+	}
+	made, err := client.Create(ctx, obj, metav1.CreateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("create %s %s: %w", obj.GetKind(), obj.GetName(), err)
+	}
+	if status == nil {
+		return made, nil
+	}
+	made.Object["status"] = status
+	made, err = client.UpdateStatus(ctx, made, metav1.UpdateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("write the status of %s %s: %w", obj.GetKind(), obj.GetName(), err)
+	}
+	return made, nil
+}
+
+// Annotate sets an annotation of an object in Namespace, or of one that has no
+// namespace; a nil value removes it.
 func (c *ControlPlane) Annotate(ctx context.Context, r schema.GroupVersionResource, name, key string, value *string) error {
 	return c.merge(ctx, r, name, map[string]any{"metadata": map[string]any{"annotations": map[string]any{key: value}}})
 }
 
-// SetStatus merges fields into the status of an object in Namespace.
+// SetStatus merges fields into the status of an object in Namespace, or of one
+// that has no namespace.
 func (c *ControlPlane) SetStatus(ctx context.Context, r schema.GroupVersionResource, name string, fields map[string]any) error {
 	return c.merge(ctx, r, name, map[string]any{"status": fields}, "status")
 }
@@ -60,7 +85,10 @@ func (c *ControlPlane) merge(ctx context.Context, r schema.GroupVersionResource,
 	if err != nil {
 		return fmt.Errorf("encode a change of %s %s: %w", r.Resource, name, err)
 	}
-	client := c.dynamic.Resource(r).Namespace(Namespace)
+	client, err := c.clientOf(r)
+	if err != nil {
+		return err
+	}
 	if _, err := client.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}, sub...); err != nil {
 		return fmt.Errorf("change %s %s: %w", r.Resource, name, err)
 	}

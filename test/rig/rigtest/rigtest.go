@@ -1,11 +1,13 @@
-// Package rigtest gives a test binary one shared control plane. Tests share it,
-// so each names its own objects, with Name.
+// Package rigtest gives a test binary shared control planes, one for each choice
+// of CRDs. Tests share them, so each names its own objects, with Name.
 package rigtest
 
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,54 +20,106 @@ import (
 
 var (
 	mu     sync.Mutex
-	shared *rig.ControlPlane
+	shared = map[string]*rig.ControlPlane{} // by key of its CRDs
 )
 
-// Main is for TestMain: it runs the tests and stops the control plane that they
-// used, if any did.
+// Main is for TestMain: it runs the tests and stops the control planes that they
+// used.
 //
 //	func TestMain(m *testing.M) { os.Exit(rigtest.Main(m)) }
 func Main(m *testing.M) int {
 	defer func() {
-		if shared != nil {
-			shared.Stop()
+		for _, c := range shared {
+			c.Stop()
 		}
 	}()
 	return m.Run()
 }
 
-// Shared returns the control plane of this test binary, started for the first
-// test that asks. A binary that asks needs Main. With -short the test is skipped.
-func Shared(t *testing.T) *rig.ControlPlane {
+// Shared returns this test binary's control plane with these sets of CRDs, those
+// of OpenShift on bare metal if none is named, started for the first test that
+// asks. A binary that asks needs Main. With -short the test is skipped.
+func Shared(t *testing.T, sets ...rig.CRDs) *rig.ControlPlane {
+	t.Helper()
+	return several(t, rig.Options{CRDs: sets})[0]
+}
+
+// Apart returns two shared control planes: a management API with these sets of
+// CRDs, and a workload API with none. Tests of both versions of Cluster API share
+// the workload API.
+func Apart(t *testing.T, sets ...rig.CRDs) (management, workload *rig.ControlPlane) {
+	t.Helper()
+	both := several(t, rig.Options{CRDs: sets}, rig.Options{CRDs: []rig.CRDs{}})
+	return both[0], both[1]
+}
+
+// OwnApart starts two control planes for one test, at once: one that stops the
+// API server of either side.
+func OwnApart(t *testing.T, management, workload rig.Options) (*rig.ControlPlane, *rig.ControlPlane) {
+	t.Helper()
+	skipShort(t)
+	both := start(t, management, workload)
+	t.Cleanup(both[0].Stop)
+	t.Cleanup(both[1].Stop)
+	return both[0], both[1]
+}
+
+// several are the shared control planes of these options; those that do not run
+// yet are started at once.
+func several(t *testing.T, options ...rig.Options) []*rig.ControlPlane {
+	t.Helper()
+	skipShort(t)
+	mu.Lock()
+	defer mu.Unlock()
+	missing := map[string]rig.Options{}
+	for _, o := range options {
+		if shared[key(o)] == nil {
+			missing[key(o)] = o
+		}
+	}
+	keys := slices.Sorted(maps.Keys(missing))
+	var wanted []rig.Options
+	for _, k := range keys {
+		wanted = append(wanted, missing[k])
+	}
+	for i, c := range start(t, wanted...) {
+		shared[keys[i]] = c
+	}
+	var found []*rig.ControlPlane
+	for _, o := range options {
+		c := shared[key(o)]
+		require.NoError(t, c.Died(), "the shared control plane")
+		found = append(found, c)
+	}
+	return found
+}
+
+// key tells the default sets, which are nil, from none.
+func key(o rig.Options) string { return fmt.Sprintf("%#v", o.CRDs) }
+
+func skipShort(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("needs a control plane, which -short leaves out")
 	}
-	mu.Lock()
-	defer mu.Unlock()
-	if shared == nil {
-		shared = start(t, rig.Options{})
-	}
-	require.NoError(t, shared.Died(), "the shared control plane")
-	return shared
 }
 
 // Own starts a control plane for one test: one that stops the API server, or
 // that must be empty.
 func Own(t *testing.T, o rig.Options) *rig.ControlPlane {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("needs a control plane, which -short leaves out")
-	}
-	c := start(t, o)
+	skipShort(t)
+	c := start(t, o)[0]
 	t.Cleanup(c.Stop)
 	return c
 }
 
-func start(t *testing.T, o rig.Options) *rig.ControlPlane {
+func start(t *testing.T, options ...rig.Options) []*rig.ControlPlane {
 	t.Helper()
-	if o.Progress == nil {
-		o.Progress = os.Stderr // t.Log shows only at the end, and a first build takes minutes
+	for i := range options {
+		if options[i].Progress == nil {
+			options[i].Progress = os.Stderr // t.Log shows only at the end, and a first build takes minutes
+		}
 	}
 	// Building takes minutes on a slow machine; the test's own deadline is the limit.
 	ctx := t.Context()
@@ -74,9 +128,9 @@ func start(t *testing.T, o rig.Options) *rig.ControlPlane {
 		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-10*time.Second))
 		defer cancel()
 	}
-	c, err := rig.Start(ctx, o)
+	planes, err := rig.StartAll(ctx, options...)
 	require.NoError(t, err)
-	return c
+	return planes
 }
 
 var names atomic.Int64

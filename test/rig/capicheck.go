@@ -1,0 +1,158 @@
+package rig
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// CAPICheck is a MachineHealthCheck of Cluster API to create, in the words of
+// v1beta1; a field that is empty is left out.
+type CAPICheck struct {
+	Name, Cluster string
+	// Match are the labels of its Machines; those of the cluster if nil.
+	Match map[string]string
+	// Conditions are of Nodes, MachineConditions of Machines.
+	Conditions, MachineConditions []UnhealthyCondition
+	NodeStartupTimeout            string
+	// MaxUnhealthy is a string ("40%") or an int64.
+	MaxUnhealthy   any
+	UnhealthyRange string
+	// Template is the template of an external remediation.
+	Template    TemplateRef
+	Annotations map[string]string
+}
+
+// TemplateRef names the template of an external remediation in Namespace; none
+// if it is the zero value.
+type TemplateRef struct{ APIVersion, Kind, Name string }
+
+func (r TemplateRef) object() map[string]any {
+	return map[string]any{"apiVersion": r.APIVersion, "kind": r.Kind, "name": r.Name, "namespace": Namespace}
+}
+
+// CreateCAPICheck creates a MachineHealthCheck in the shape of the served
+// version. In v1beta1 its values go to the API server as they are, bad ones too;
+// for v1beta2 durations become whole seconds, as the conversion has it.
+func (c *ControlPlane) CreateCAPICheck(ctx context.Context, k CAPICheck) (*unstructured.Unstructured, error) {
+	v, err := c.capi()
+	if err != nil {
+		return nil, err
+	}
+	obj := v.object("MachineHealthCheck", k.Name, nil, k.Annotations)
+	setDefault(obj, capiClusterLabel, k.Cluster)
+	match := k.Match
+	if match == nil {
+		match = map[string]string{capiClusterLabel: k.Cluster}
+	}
+	spec := map[string]any{"clusterName": k.Cluster, "selector": matchLabels(match)}
+	if v == "v1beta1" {
+		k.v1beta1(spec)
+	} else if err := k.v1beta2(spec); err != nil {
+		return nil, err
+	}
+	obj.Object["spec"] = spec
+	return c.createWithStatus(ctx, obj, nil)
+}
+
+func matchLabels(labels map[string]string) map[string]any {
+	m := map[string]any{}
+	for key, value := range labels {
+		m[key] = value
+	}
+	return map[string]any{"matchLabels": m}
+}
+
+func (k CAPICheck) v1beta1(spec map[string]any) {
+	if len(k.Conditions) > 0 {
+		spec["unhealthyConditions"] = unhealthyConditions(k.Conditions, "timeout")
+	}
+	if len(k.MachineConditions) > 0 {
+		spec["unhealthyMachineConditions"] = unhealthyConditions(k.MachineConditions, "timeout")
+	}
+	if k.NodeStartupTimeout != "" {
+		spec["nodeStartupTimeout"] = k.NodeStartupTimeout
+	}
+	if k.MaxUnhealthy != nil {
+		spec["maxUnhealthy"] = k.MaxUnhealthy
+	}
+	if k.UnhealthyRange != "" {
+		spec["unhealthyRange"] = k.UnhealthyRange
+	}
+	if k.Template != (TemplateRef{}) {
+		spec["remediationTemplate"] = k.Template.object()
+	}
+}
+
+// unhealthyConditions are entries whose duration has the given name.
+func unhealthyConditions(conditions []UnhealthyCondition, duration string) []any {
+	var list []any
+	for _, u := range conditions {
+		list = append(list, map[string]any{"type": u.Type, "status": u.Status, duration: u.Timeout})
+	}
+	return list
+}
+
+// v1beta2 has no empty checks, remediation or triggerIf.
+func (k CAPICheck) v1beta2(spec map[string]any) error {
+	checks, remediation, trigger := map[string]any{}, map[string]any{}, map[string]any{}
+	var err error
+	if len(k.Conditions) > 0 {
+		if checks["unhealthyNodeConditions"], err = inSeconds(k.Conditions); err != nil {
+			return err
+		}
+	}
+	if len(k.MachineConditions) > 0 {
+		if checks["unhealthyMachineConditions"], err = inSeconds(k.MachineConditions); err != nil {
+			return err
+		}
+	}
+	if k.NodeStartupTimeout != "" {
+		if checks["nodeStartupTimeoutSeconds"], err = wholeSeconds(k.NodeStartupTimeout); err != nil {
+			return err
+		}
+	}
+	if k.MaxUnhealthy != nil {
+		trigger["unhealthyLessThanOrEqualTo"] = k.MaxUnhealthy
+	}
+	if k.UnhealthyRange != "" {
+		trigger["unhealthyInRange"] = k.UnhealthyRange
+	}
+	if k.Template != (TemplateRef{}) {
+		ref := k.Template.object()
+		delete(ref, "namespace") // it is the check's own
+		remediation["templateRef"] = ref
+	}
+	put(remediation, "triggerIf", trigger)
+	put(spec, "remediation", remediation)
+	put(spec, "checks", checks)
+	return nil
+}
+
+func put(into map[string]any, key string, value map[string]any) {
+	if len(value) > 0 {
+		into[key] = value
+	}
+}
+
+func inSeconds(conditions []UnhealthyCondition) ([]any, error) {
+	var list []any
+	for _, u := range conditions {
+		seconds, err := wholeSeconds(u.Timeout)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, map[string]any{"type": u.Type, "status": u.Status, "timeoutSeconds": seconds})
+	}
+	return list, nil
+}
+
+func wholeSeconds(duration string) (int64, error) {
+	d, err := time.ParseDuration(duration)
+	if err != nil {
+		return 0, fmt.Errorf("write %q in seconds: %w", duration, err)
+	}
+	return int64(d / time.Second), nil
+}

@@ -1,0 +1,169 @@
+package rig
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fenced/fenced/test/crds"
+)
+
+// CRDs is a set of definitions that a real cluster has or has not: a directory
+// of test/crds.
+type CRDs string
+
+// The sets. A control plane has one version of Cluster API or none: two versions
+// need a conversion webhook, which belongs to Cluster API's own controllers.
+const (
+	OpenShift         CRDs = "openshift"           // machine.openshift.io
+	Metal3            CRDs = "metal3"              // metal3.io: BareMetalHost
+	ClusterVersions   CRDs = "openshift-config"    // config.openshift.io: ClusterVersion
+	CAPIv1beta1       CRDs = "cluster-api-v1beta1" // cluster.x-k8s.io and KubeadmControlPlane
+	CAPIv1beta2       CRDs = "cluster-api-v1beta2"
+	Medik8s           CRDs = "medik8s"            // remediation.medik8s.io: NodeHealthCheck
+	Metal3Remediation CRDs = "metal3-remediation" // requests and templates of an external remediation
+)
+
+// defaultCRDs are those of an OpenShift cluster on bare metal.
+var defaultCRDs = []CRDs{OpenShift, Metal3}
+
+var crdResource = schema.GroupVersionResource{
+	Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
+}
+
+// definitions are the objects of the sets; of the default ones if none is named.
+func definitions(sets []CRDs) ([]*unstructured.Unstructured, error) {
+	if sets == nil {
+		sets = defaultCRDs
+	}
+	var found []*unstructured.Unstructured
+	for _, set := range sets {
+		names, err := fs.Glob(crds.Files, path.Join(string(set), "*.yaml"))
+		if err != nil {
+			return nil, fmt.Errorf("list the CRDs of %s: %w", set, err)
+		}
+		if len(names) == 0 {
+			return nil, fmt.Errorf("there is no set of CRDs %q", set)
+		}
+		for _, name := range names {
+			manifest, err := crds.Files.ReadFile(name)
+			if err != nil {
+				return nil, fmt.Errorf("read the CRD %s: %w", name, err)
+			}
+			objs, err := documents(manifest)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+			found = append(found, objs...)
+		}
+	}
+	return found, nil
+}
+
+// InstallCRDs installs sets of definitions, OpenShift and Metal3 if none is
+// named, and waits until the API server serves them.
+func (c *ControlPlane) InstallCRDs(ctx context.Context, sets ...CRDs) error {
+	defs, err := definitions(sets)
+	if err != nil {
+		return err
+	}
+	for _, def := range defs {
+		if err := c.apply(ctx, def); err != nil {
+			return err
+		}
+	}
+	for _, def := range defs {
+		if err := wait(ctx, "CRD "+def.GetName()+" to be served", func() (bool, error) { return c.serves(ctx, def) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// RemoveCRDs removes sets of definitions with all objects of those kinds, and
+// waits until they are gone.
+func (c *ControlPlane) RemoveCRDs(ctx context.Context, sets ...CRDs) error {
+	defs, err := definitions(sets)
+	if err != nil {
+		return err
+	}
+	for _, def := range defs {
+		err := c.dynamic.Resource(crdResource).Delete(ctx, def.GetName(), metav1.DeleteOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("remove CRD %s: %w", def.GetName(), err)
+		}
+	}
+	for _, def := range defs {
+		if err := wait(ctx, "CRD "+def.GetName()+" to be gone", func() (bool, error) { return c.lacks(ctx, def) }); err != nil {
+			return err
+		}
+	}
+	c.mapper.Reset() // it remembers what was served before
+	return nil
+}
+
+// serves is true once discovery shows the kind: clients and our mapper learn of
+// it there, a moment after the definition says Established.
+func (c *ControlPlane) serves(ctx context.Context, def *unstructured.Unstructured) (bool, error) {
+	crd, err := c.dynamic.Resource(crdResource).Get(ctx, def.GetName(), metav1.GetOptions{})
+	if err != nil || !established(crd) {
+		return false, err
+	}
+	group, _, _ := unstructured.NestedString(def.Object, "spec", "group")
+	kind, _, _ := unstructured.NestedString(def.Object, "spec", "names", "kind")
+	c.mapper.Reset()
+	_, err = c.mapper.RESTMapping(schema.GroupKind{Group: group, Kind: kind}, versionOf(def))
+	if meta.IsNoMatchError(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// versionOf is the first version of a definition; those of the sets have one.
+func versionOf(def *unstructured.Unstructured) string {
+	versions, _, _ := unstructured.NestedSlice(def.Object, "spec", "versions")
+	first, _ := versions[0].(map[string]any)
+	name, _ := first["name"].(string)
+	return name
+}
+
+func (c *ControlPlane) lacks(ctx context.Context, def *unstructured.Unstructured) (bool, error) {
+	_, err := c.dynamic.Resource(crdResource).Get(ctx, def.GetName(), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	return false, err
+}
+
+// wait polls until done is true; its error ends the wait.
+func wait(ctx context.Context, what string, done func() (bool, error)) error {
+	for {
+		ok, err := done()
+		if err != nil {
+			return fmt.Errorf("wait for %s: %w", what, err)
+		}
+		if ok {
+			return nil
+		}
+		if !sleep(ctx, 50*time.Millisecond) {
+			return fmt.Errorf("wait for %s: %w", what, ctx.Err())
+		}
+	}
+}
+
+func established(crd *unstructured.Unstructured) bool {
+	conditions, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
+	return slices.ContainsFunc(conditions, func(cond any) bool {
+		m, _ := cond.(map[string]any)
+		return m["type"] == "Established" && m["status"] == "True"
+	})
+}

@@ -1,0 +1,76 @@
+package rig_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/fenced/fenced/test/rig"
+	"github.com/fenced/fenced/test/rig/rigtest"
+)
+
+func TestManagementAndWorkloadAreApart(t *testing.T) {
+	management, workload := rigtest.Apart(t, rig.CAPIv1beta2, rig.Metal3Remediation)
+	ctx := rigtest.Context(t, 30*time.Second)
+	assert.NotEqual(t, management.URL(), workload.URL())
+	assert.NotEqual(t, management.Dir(), workload.Dir())
+	node := rigtest.Name("node")
+	_, err := workload.CreateNode(ctx, rig.Node{Name: node})
+	require.NoError(t, err)
+
+	for c, wants := range map[*rig.ControlPlane]bool{management: false, workload: true} {
+		path, err := c.Kubeconfig(rig.FencedUser)
+		require.NoError(t, err)
+		cfg, err := clientcmd.BuildConfigFromFlags("", path)
+		require.NoError(t, err)
+		fenced, err := kubernetes.NewForConfig(cfg)
+		require.NoError(t, err)
+		_, err = fenced.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+		if wants {
+			assert.NoError(t, err, "fenced has its rights on the workload API")
+		} else {
+			assert.True(t, apierrors.IsNotFound(err), "it may look there, and there is no such Node: %v", err)
+		}
+		_, err = fenced.CoreV1().Secrets(rig.Namespace).List(ctx, metav1.ListOptions{})
+		assert.True(t, apierrors.IsForbidden(err), "and has its role on either, and no more: %v", err)
+	}
+
+	machines := rig.CAPIResource("v1beta2", "machines")
+	_, err = workload.Dynamic().Resource(machines).List(ctx, metav1.ListOptions{})
+	assert.True(t, apierrors.IsNotFound(err), "a workload API knows no Machines: %v", err)
+	mixed, err := management.RESTConfig(rig.FencedUser)
+	require.NoError(t, err)
+	mixed.Host = workload.URL()
+	stranger, err := kubernetes.NewForConfig(mixed)
+	require.NoError(t, err)
+	_, err = stranger.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	require.ErrorContains(t, err, "certificate signed by unknown authority")
+	mixed.TLSClientConfig.CAData, mixed.TLSClientConfig.Insecure = nil, true
+	stranger, err = kubernetes.NewForConfig(mixed)
+	require.NoError(t, err)
+	_, err = stranger.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	assert.True(t, apierrors.IsUnauthorized(err), "got %v", err)
+}
+
+func TestOneSideGoesAway(t *testing.T) {
+	management, workload := rigtest.OwnApart(t, rig.Options{CRDs: []rig.CRDs{rig.CAPIv1beta2}}, rig.Options{Bare: true})
+	ctx := rigtest.Context(t, 30*time.Second)
+	workload.StopAPIServer()
+	_, err := workload.CreateNode(ctx, rig.Node{Name: "node"})
+	require.ErrorContains(t, err, "connection refused")
+	_, err = management.CreateCAPICluster(ctx, rig.CAPICluster{Name: "blue"})
+	require.NoError(t, err, "the other side does not notice")
+}
+
+func TestOneThatDoesNotStartStopsTheOthers(t *testing.T) {
+	begun := time.Now()
+	_, err := rig.StartAll(t.Context(), rig.Options{Bare: true}, rig.Options{CRDs: []rig.CRDs{"nothing"}})
+	require.ErrorContains(t, err, `no set of CRDs "nothing"`)
+	assert.Less(t, time.Since(begun), 20*time.Second, "the good one is not waited for")
+}
