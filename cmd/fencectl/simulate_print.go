@@ -21,6 +21,13 @@ func (c *cli) printReport(r *policy.Report) error {
 			return err
 		}
 	}
+	budgets := newTable("BUDGET", "STATE", "UNAVAILABLE", "OF NODES", "ALLOWED", "MESSAGE")
+	for _, b := range r.Budgets {
+		budgets.add(b.Name, b.State, b.Unavailable, b.Nodes, b.MaxUnavailable, orDash(b.Message))
+	}
+	if err := budgets.write(c.out, c.painter(c.out), "disruption budgets:"); err != nil {
+		return err
+	}
 	errors := newTable("OBJECT", "WHY")
 	for _, e := range r.Errors {
 		errors.add(e.Object, e.Message)
@@ -29,11 +36,7 @@ func (c *cli) printReport(r *policy.Report) error {
 }
 
 func (c *cli) printCheck(r *policy.CheckReport) error {
-	name := r.Name
-	if r.Namespace != "" {
-		name = r.Namespace + "/" + r.Name
-	}
-	title := fmt.Sprintf("%s %s (%s): %s", r.Kind, name, r.APIVersion, r.State)
+	title := fmt.Sprintf("%s (%s): %s", checkName(r.Kind, r.Namespace, r.Name), r.APIVersion, r.State)
 	if r.Message != "" {
 		title += ", " + r.Message
 	}
@@ -47,8 +50,12 @@ func (c *cli) printCheck(r *policy.CheckReport) error {
 	if r.Allowed {
 		gate = "allowed"
 	}
-	_, err := fmt.Fprintf(c.out, "healthy %d of %d, limit %s (%d): remediation %s, room for %d more%s\n", r.Healthy, r.Expected,
-		clean(r.Limit), r.MaxUnhealthy, gate, r.RemediationsAllowed, lookAgain(r.RecheckAfterSeconds, ", look again in "))
+	limit := fmt.Sprint(r.MaxUnhealthy)
+	if r.MinUnhealthy > 0 {
+		limit = fmt.Sprintf("%d to %d", r.MinUnhealthy, r.MaxUnhealthy)
+	}
+	_, err := fmt.Fprintf(c.out, "healthy %d of %d, limit %s (%s): remediation %s, room for %d more%s\n", r.Healthy, r.Expected,
+		clean(r.Limit), limit, gate, r.RemediationsAllowed, lookAgain(r.RecheckAfterSeconds, ", look again in "))
 	if err != nil {
 		return err
 	}
@@ -59,7 +66,7 @@ func (c *cli) printCheck(r *policy.CheckReport) error {
 		for j, reason := range t.Refusals {
 			refusals[j] = string(reason)
 		}
-		targets.add(t.Machine, orDash(t.Node), verdictCell(t), orDash(string(t.Reason)), t.Action,
+		targets.add(orDash(t.Machine), orDash(t.Node), verdictCell(t), orDash(string(t.Reason)), t.Action,
 			orDash(strings.Join(refusals, ",")), orDash(lookAgain(t.RecheckAfterSeconds, "")), orDash(t.Message))
 	}
 	return targets.write(c.out, c.painter(c.out), "")

@@ -50,13 +50,13 @@ func clusterTable(st api.Status) *table {
 // checkTable is shown with -o wide; without it degraded checks have their line
 // at the top.
 func (c *cli) checkTable(st api.Status) *table {
-	t := newTable("CLUSTER", "KIND", "CHECK", "STATE", "HEALTHY", "EXPECTED", "ALLOWED", "ROOM")
+	t := newTable("CLUSTER", "CHECK", "STATE", "HEALTHY", "EXPECTED", "ALLOWED", "ROOM")
 	if c.output != "wide" {
 		return t
 	}
 	for _, k := range st.Clusters {
 		for _, check := range k.Checks {
-			t.add(k.Name, check.Kind, check.Namespace+"/"+check.Name, orDash(check.State), check.Healthy, check.Expected,
+			t.add(k.Name, checkName(check.Kind, check.Namespace, check.Name), orDash(check.State), check.Healthy, check.Expected,
 				yesNo(check.Allowed), check.RemediationsAllowed)
 		}
 	}

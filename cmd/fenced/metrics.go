@@ -28,7 +28,13 @@ type metrics struct {
 	viewAge  *prometheus.Desc
 	inFlight *prometheus.Desc
 	held     *prometheus.Desc
+	expected *prometheus.Desc
+	healthy  *prometheus.Desc
+	allowed  *prometheus.Desc
 }
+
+// checkLabels tell checks apart; a scrape in which two are the same is refused whole.
+var checkLabels = []string{"cluster", "kind", "api_version", "namespace", "name", "source"}
 
 func newMetrics(version string) *metrics {
 	m := &metrics{
@@ -44,6 +50,9 @@ func newMetrics(version string) *metrics {
 		viewAge:  prometheus.NewDesc("fenced_view_age_seconds", "Age of the view of the cluster.", []string{"cluster"}, nil),
 		inFlight: prometheus.NewDesc("fenced_remediations_in_flight", "Open runs by step.", []string{"cluster", "step"}, nil),
 		held:     prometheus.NewDesc("fenced_remediations_held", "Runs that need a human.", []string{"cluster"}, nil),
+		expected: prometheus.NewDesc("fenced_check_targets", "Targets that a check counts.", checkLabels, nil),
+		healthy:  prometheus.NewDesc("fenced_check_healthy", "Healthy targets of a check.", checkLabels, nil),
+		allowed:  prometheus.NewDesc("fenced_check_allowed", "1 while a check's own limit allows remediation.", checkLabels, nil),
 	}
 	info := prometheus.NewGauge(prometheus.GaugeOpts{Name: "fenced_build_info", Help: "1, with the version as a label.",
 		ConstLabels: prometheus.Labels{"version": version}})
@@ -66,7 +75,7 @@ func (m *metrics) observe(e engine.Event) {
 
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.armed, m.paused, m.viewAge, m.inFlight, m.held} {
+	for _, d := range []*prometheus.Desc{m.armed, m.paused, m.viewAge, m.inFlight, m.held, m.expected, m.healthy, m.allowed} {
 		ch <- d
 	}
 }
@@ -92,6 +101,13 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 			gauge(m.inFlight, n, string(step))
 		}
 		gauge(m.held, held)
+		for i := range c.Report.Checks {
+			k := &c.Report.Checks[i]
+			labels := []string{k.Kind, k.APIVersion, k.Namespace, k.Name, k.Source}
+			gauge(m.expected, float64(k.Expected), labels...)
+			gauge(m.healthy, float64(k.Healthy), labels...)
+			gauge(m.allowed, boolGauge(k.Allowed), labels...)
+		}
 	}
 }
 

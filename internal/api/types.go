@@ -2,6 +2,7 @@ package api
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/fenced/fenced/internal/policy"
@@ -49,6 +50,11 @@ type CheckStatus struct {
 	RemediationsAllowed int    `json:"remediationsAllowed"`
 }
 
+// title names the check for people; those of Nodes have no namespace.
+func (k *CheckStatus) title() string {
+	return "check " + strings.TrimPrefix(k.Namespace+"/"+k.Name, "/")
+}
+
 // TargetStatus is one target that deviates, and why.
 type TargetStatus struct {
 	Node    string    `json:"node"`
@@ -80,9 +86,9 @@ func (s Status) Degraded() []string {
 		for _, k := range c.Checks {
 			switch {
 			case k.State == "Invalid":
-				add("check %s/%s in %s is invalid: %s", k.Namespace, k.Name, c.Name, k.Message)
+				add("%s in %s is invalid: %s", k.title(), c.Name, k.Message)
 			case !k.Allowed && (k.State == "" || k.State == "Active"):
-				add("check %s/%s in %s is short-circuited: %d of %d healthy", k.Namespace, k.Name, c.Name, k.Healthy, k.Expected)
+				add("%s in %s is short-circuited: %d of %d healthy", k.title(), c.Name, k.Healthy, k.Expected)
 			}
 		}
 	}
