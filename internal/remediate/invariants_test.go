@@ -33,6 +33,9 @@ func (v variant) onAnswer(st state, w world, r, r2 Run, s Seen, a Action, now ti
 		if s.Machine.Replaceable != Yes || s.Paused || s.Machine.UID != r.Target.MachineUID {
 			fail("I14: the Machine is deleted although that is not allowed")
 		}
+		if r.ControlPlane && (r.Strategy != DeleteMachine || !r.Limits.ReplaceControlPlane) {
+			fail("I14: the Machine of a control-plane member is replaced")
+		}
 		if w.on && w.ready && w.bootID > 1 && w.uid != 0 {
 			fail("the Machine of a Node that is back and Ready is deleted")
 		}
@@ -107,7 +110,7 @@ func (v variant) onEnd(st state) (bad []string) {
 		fail("the hold stands on the BareMetalHost")
 	}
 	if r.Step == Reprovisioned {
-		if !w.machineGone {
+		if !w.machineGone && !w.marked {
 			fail("the Machine is there")
 		}
 		return bad // the host is its next owner's

@@ -44,7 +44,7 @@ func flatten(r Run) flat {
 }
 
 func TestFlattenKnowsTheRun(t *testing.T) {
-	require.Equal(t, 33, reflect.TypeFor[Run]().NumField(),
+	require.Equal(t, 34, reflect.TypeFor[Run]().NumField(),
 		"Run has another number of fields: teach flatten and keyOf the new one, then change this number")
 }
 
@@ -71,7 +71,7 @@ func keyOf(v variant, st state) key {
 	for i, b := range []bool{
 		r.Touched, r.FoundOff, r.LeaveOff, r.Unfence != nil, r.OffOnly,
 		w.on, w.hung, w.ready, w.oos, w.labels, w.hold, w.requested, w.machineGone, w.paused, w.ordered,
-		w.accepted, w.ack, w.sincePower, w.lied, w.byUs, st.crash,
+		w.accepted, w.ack, w.sincePower, w.lied, w.byUs, st.crash, w.marked,
 	} {
 		if b {
 			k.flags |= 1 << i

@@ -131,6 +131,15 @@ var mutants = []mutant{
 			s.Node.Ready = No
 		}
 	})},
+	{"replaces a control plane's Machine", "I14: the Machine of a control-plane", variant{name: "m", deleteOnly: true, control: true}, func(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
+		r.ControlPlane = false
+		r2, a, wait := Next(r, s, now)
+		r2.ControlPlane = true
+		return r2, a, wait
+	}},
+	{"believes that the Machine is marked", "Reprovisioned : the Machine is there", variant{name: "m", deleteOnly: true, marks: true, faults: []fault{actFails}, budget: 1}, seeing(func(r Run, s *Seen, _ time.Time) {
+		s.Machine.Marked = r.Intent.Action == DeleteTargetMachine
+	})},
 	{"waits for ever", "L1", basic(), saying(func(r Run, _ Seen, r2 *Run, _ *Action, now time.Time) {
 		if r.Step == AwaitNode && r2.Step != AwaitNode {
 			*r2 = r

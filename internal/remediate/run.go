@@ -30,7 +30,7 @@ type Strategy string
 // The strategies of a run.
 const (
 	PowerCycle    Strategy = "PowerCycle"    // the six steps
-	DeleteMachine Strategy = "DeleteMachine" // step 6 alone, for pools without a BMC
+	DeleteMachine Strategy = "DeleteMachine" // step 6 alone, where the Machine is to be replaced
 )
 
 // Isolation is what step 2 does to the Node of a host that is proven off.
@@ -53,6 +53,9 @@ type Target struct {
 	Namespace  string `json:"machineNamespace,omitempty"`
 	Machine    string `json:"machine,omitempty"`
 	MachineUID string `json:"machineUID,omitempty"`
+	// MachineAPI is the apiVersion of the Machine; "" in older records, which only
+	// knew one. It decides how step 6 makes the owner replace it.
+	MachineAPI string `json:"machineAPI,omitempty"`
 	Host       string `json:"host,omitempty"` // bmc.Host.Name, "" for DeleteMachine
 	// Address is the BMC's address at the start; a run never follows a host that
 	// is pointed elsewhere meanwhile. // I10
@@ -76,6 +79,9 @@ type Limits struct {
 	MaxAttempts      int           `json:"maxAttempts"`      // power cycles before step 6
 	PowerOnFoundOff  bool          `json:"powerOnFoundOff"`
 	Reprovision      bool          `json:"reprovision"` // step 6 allowed after power cycles
+	// ReplaceControlPlane: the DeleteMachine strategy may be used on a
+	// control-plane Machine, whose owner then makes a new one.
+	ReplaceControlPlane bool `json:"replaceControlPlane,omitempty"`
 }
 
 // Intent is the last command of a run. It is durable before the command is
@@ -115,6 +121,7 @@ type Run struct {
 
 	Trigger string `json:"trigger"`           // why, for people
 	Check   string `json:"check,omitempty"`   // namespace/name of the check; "" for a manual fence
+	CheckID string `json:"checkID,omitempty"` // tells checks of all kinds apart; "" in older records
 	Manual  *Order `json:"manual,omitempty"`  // who fenced by hand
 	OffOnly bool   `json:"offOnly,omitempty"` // stop after step 2, Held OperatorOff
 	Unfence *Order `json:"unfence,omitempty"` // a person wants the host back

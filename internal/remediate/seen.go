@@ -107,8 +107,11 @@ type Machine struct {
 	Deleting bool
 	// Requested: it carries the lineage's remediation request annotation.
 	Requested bool
-	// Replaceable: a controller owns it, and its host may be reprovisioned (not
-	// externally provisioned, not a control plane). Why is the sentence to No.
+	// Marked: it is handed over to its owner already (OwnerRemediated is False).
+	Marked bool
+	// Replaceable: a controller owns it that makes a new one, and its host may be
+	// reprovisioned (not externally provisioned, and a control plane only where
+	// the run's limits allow that). Why is the sentence to No.
 	Replaceable Answer
 	Why         string
 }
@@ -134,5 +137,5 @@ const (
 	IsolateNode         Action = "IsolateNode"         // delete (or taint) with UID + resourceVersion of the backup
 	RestoreTargetNode   Action = "RestoreNode"         // merge the backup in, live value wins; drop our taint
 	ClearRequest        Action = "ClearRequest"        // remove the Machine's remediation request
-	DeleteTargetMachine Action = "DeleteTargetMachine" // with UID precondition
+	DeleteTargetMachine Action = "DeleteTargetMachine" // or mark it for its owner, as its lineage does; with UID precondition
 )

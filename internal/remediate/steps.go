@@ -330,18 +330,20 @@ func restoreNode(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	return r, Nothing, poll
 }
 
-// 6 Reprovision. Goal: the Machine is deleted, so that its owner replaces it.
-// The fallback of a power cycle, and the whole of the DeleteMachine strategy. // I14
+// 6 Reprovision. Goal: the Machine is deleted, or handed over to its owner by
+// condition, so that it is replaced. The fallback of a power cycle, and the whole
+// of the DeleteMachine strategy. // I14
 func reprovision(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	m, alone := s.Machine, r.Strategy == DeleteMachine
-	may := m.Replaceable == Yes && !r.ControlPlane && (alone || r.Limits.Reprovision)
+	controlPlane := r.ControlPlane && !(alone && r.Limits.ReplaceControlPlane)
+	may := m.Replaceable == Yes && !controlPlane && (alone || r.Limits.Reprovision)
 	back := !alone && registered(r, s.Node) && s.Node.BootID != r.Target.BootID && s.Node.Ready == Yes && !s.Node.Deleting
 	switch {
 	case !alone && r.Target.BareMetalHost != "" && s.Hold == Yes: // the next owner must be able to switch it on
 		return command(r, ReleaseHold, resendWrite, now)
 	case !alone && r.Target.BareMetalHost != "" && s.Hold == CannotTell: // no end with our hold perhaps left behind
 		return r, Nothing, poll
-	case r.Target.Machine != "" && (m.Exists == No || m.Exists == Yes && (m.Deleting || m.UID != r.Target.MachineUID)):
+	case r.Target.Machine != "" && (m.Exists == No || m.Exists == Yes && (m.Deleting || m.Marked || m.UID != r.Target.MachineUID)):
 		return finish(r, Reprovisioned, r.Reason, r.Note, now)
 	case back: // never erase a host that works
 		r.OnSeen, r.Reason, r.Note = now, "", ""
@@ -356,6 +358,8 @@ func reprovision(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 		return finish(r, Aborted, "Contested", s.Contender, now)
 	case alone && s.Justified == No:
 		return finish(r, Aborted, "Recovered", s.Why, now)
+	case alone && controlPlane:
+		return finish(r, Aborted, "ControlPlane", "a control-plane Machine is not replaced here", now)
 	case alone && m.Replaceable == No:
 		return finish(r, Aborted, "NoController", m.Why, now)
 	case alone && now.Sub(r.StepStarted) > r.Limits.APITimeout:

@@ -25,6 +25,9 @@ type variant struct {
 	stayOff     bool // powerOnFoundOff: false
 	offOnly     bool
 	deleteOnly  bool // the DeleteMachine strategy
+	marks       bool // the Machine is handed over by condition, not deleted
+	control     bool // it carries a control-plane member
+	mayReplace  bool // ... which may be replaced
 	sick        bool // the kubelet lives and renews the Lease
 	noReplace   bool // step 6 is not allowed
 	badBoots    int  // how many power cycles do not bring the kubelet back
@@ -66,6 +69,7 @@ func (v variant) run() Run {
 	if v.deleteOnly {
 		r.Strategy, r.Target.Host = DeleteMachine, ""
 	}
+	r.ControlPlane, r.Limits.ReplaceControlPlane = v.control, v.mayReplace
 	return Begin(r, clock(0))
 }
 
@@ -107,7 +111,7 @@ type world struct {
 	isolatedAt                int // truth of I7; -1 = not yet
 	isolatedBoot, isolatedUID int8
 	hold, requested           bool
-	machineGone               bool
+	machineGone, marked       bool
 	backupUID                 int8
 	backupRV                  uint8
 	apiDown                   int
@@ -227,7 +231,7 @@ func (w *world) look(v variant, r Run, lostPower, lostAPI bool) Seen {
 	s.Justified, s.Contested = Ask(w.uid == 0 || !w.ready), No
 	s.Hold, s.PodsGone = Ask(w.hold), Ask(w.podsGone(v))
 	s.Lease = Lease{Known: true, ResourceVersion: versions[w.leaseRV], RenewTime: clock(w.renewed)}
-	s.Machine = Machine{Exists: Ask(!w.machineGone), UID: "mu", Requested: w.requested, Replaceable: Ask(!v.noReplace)}
+	s.Machine = Machine{Exists: Ask(!w.machineGone), UID: "mu", Requested: w.requested, Marked: w.marked, Replaceable: Ask(!v.noReplace)}
 	s.Node.Exists = Ask(w.uid != 0)
 	if w.uid != 0 {
 		s.Node = Node{Exists: Yes, UID: uid(w.uid), ResourceVersion: versions[w.rv], BootID: boot(w.bootID),
@@ -280,7 +284,7 @@ func (w *world) act(v variant, r Run, a Action, deaf bool) {
 	case ClearRequest:
 		w.requested = false
 	case DeleteTargetMachine:
-		w.machineGone = true
+		w.machineGone, w.marked = !v.marks, v.marks
 	}
 }
 
