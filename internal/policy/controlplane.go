@@ -23,19 +23,16 @@ func Quorum(members []Member, node string, rules Rules) (Reason, string) {
 	case len(members) == 0:
 		return QuorumUnknown, "no etcd member is seen"
 	}
-	size, others := 0, 0
-	seen := map[string]bool{}
+	healthy := map[string]bool{node: false} // by Node; of several Pods there each must be
 	for _, m := range members {
-		if !seen[m.Node] {
-			seen[m.Node] = true
-			size++
-		}
-		if m.Node != node && m.Healthy {
+		before, seen := healthy[m.Node]
+		healthy[m.Node] = m.Healthy && (before || !seen)
+	}
+	size, others := len(healthy), 0
+	for name, well := range healthy {
+		if well && name != node {
 			others++
 		}
-	}
-	if !seen[node] {
-		size++
 	}
 	need := size/2 + 1
 	message := fmt.Sprintf("%d of %d members are healthy without it, %d are needed", others, size, need)
