@@ -5,51 +5,79 @@ import (
 	"strings"
 )
 
+// How a Machine names its BareMetalHost: OpenShift's provider writes
+// baremetalhost:///NAMESPACE/NAME/UID, the Cluster API's metal3://NAMESPACE/NAME/MACHINE,
+// and before that metal3://UID.
 const (
-	hostScheme     = "baremetalhost:///"
-	hostAnnotation = "metal3.io/BareMetalHost"
+	openShiftScheme = "baremetalhost:///"
+	metal3Scheme    = "metal3://"
+	hostAnnotation  = "metal3.io/BareMetalHost"
 )
 
 // HostFor finds the BareMetalHost of a Machine: by providerID first, because
 // the controller that provisioned it wrote that, else by annotation. The error
 // says what was looked for.
 func HostFor(m Machine, hosts []Host) (Host, error) {
-	namespace, name, uid, err := hostRef(m)
+	ref, err := hostRefOf(m)
 	if err != nil {
 		return Host{}, err
 	}
 	for _, h := range hosts {
-		if h.Namespace != namespace || h.Name != name {
+		switch {
+		case ref.name == "" && h.UID == ref.uid:
+			return h, nil
+		case ref.name == "" || h.Namespace != ref.namespace || h.Name != ref.name:
 			continue
-		}
-		if uid != "" && h.UID != uid {
-			return Host{}, fmt.Errorf("BareMetalHost %s/%s is another one than the Machine's: uid %s, not %s", namespace, name, h.UID, uid)
+		case ref.uid != "" && h.UID != ref.uid:
+			return Host{}, fmt.Errorf("BareMetalHost %s/%s is another one than the Machine's: uid %s, not %s", ref.namespace, ref.name, h.UID, ref.uid)
 		}
 		return h, nil
 	}
-	return Host{}, fmt.Errorf("BareMetalHost %s/%s does not exist", namespace, name)
+	return Host{}, fmt.Errorf("BareMetalHost %s does not exist", ref)
 }
 
-// hostRef is the BareMetalHost that a Machine names; uid may be empty.
-func hostRef(m Machine) (namespace, name, uid string, err error) {
+// hostRef is the BareMetalHost that a Machine names: by name, by UID, or both.
+type hostRef struct{ namespace, name, uid string }
+
+func (r hostRef) String() string {
+	if r.name == "" {
+		return "with uid " + r.uid
+	}
+	return r.namespace + "/" + r.name
+}
+
+func hostRefOf(m Machine) (hostRef, error) {
 	if m.ProviderID != "" {
-		rest, ok := strings.CutPrefix(m.ProviderID, hostScheme)
-		parts := strings.Split(rest, "/")
-		if !ok || len(parts) < 2 || len(parts) > 3 || parts[0] == "" || parts[1] == "" {
-			return "", "", "", fmt.Errorf("the Machine's providerID %q names no BareMetalHost", m.ProviderID)
-		}
-		if len(parts) == 3 {
-			uid = parts[2]
-		}
-		return parts[0], parts[1], uid, nil
+		return parseProviderID(m.ProviderID)
 	}
 	ref := m.Annotations[hostAnnotation]
 	if ref == "" {
-		return "", "", "", fmt.Errorf("the Machine has neither a providerID nor the annotation %s", hostAnnotation)
+		return hostRef{}, fmt.Errorf("the Machine has neither a providerID nor the annotation %s", hostAnnotation)
 	}
 	namespace, name, ok := strings.Cut(ref, "/")
 	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
-		return "", "", "", fmt.Errorf("the annotation %s: %q is not namespace/name", hostAnnotation, ref)
+		return hostRef{}, fmt.Errorf("the annotation %s: %q is not namespace/name", hostAnnotation, ref)
 	}
-	return namespace, name, "", nil
+	return hostRef{namespace: namespace, name: name}, nil
+}
+
+func parseProviderID(id string) (hostRef, error) {
+	if rest, ok := strings.CutPrefix(id, openShiftScheme); ok {
+		parts := strings.Split(rest, "/")
+		switch {
+		case len(parts) == 2 && parts[0] != "" && parts[1] != "":
+			return hostRef{namespace: parts[0], name: parts[1]}, nil
+		case len(parts) == 3 && parts[0] != "" && parts[1] != "":
+			return hostRef{namespace: parts[0], name: parts[1], uid: parts[2]}, nil
+		}
+	} else if rest, ok := strings.CutPrefix(id, metal3Scheme); ok {
+		parts := strings.Split(rest, "/")
+		switch {
+		case len(parts) == 1 && parts[0] != "":
+			return hostRef{uid: parts[0]}, nil
+		case len(parts) == 3 && parts[0] != "" && parts[1] != "":
+			return hostRef{namespace: parts[0], name: parts[1]}, nil
+		}
+	}
+	return hostRef{}, fmt.Errorf("the Machine's providerID %q names no BareMetalHost", id)
 }
