@@ -29,9 +29,9 @@ type tables struct {
 	readsOff map[string]bool
 	// machineChecks are the OpenShift checks, which rival a NodeHealthCheck.
 	machineChecks map[CheckID]*Check
-	undecoded     map[ObjectKey]bool
-	unreadAny     int // how many undecoded objects may be any Node
-	unreadEtcd    int // how many may be an etcd Pod
+	undecoded     map[ObjectKey]int // how many objects with this key
+	unreadAny     int               // how many undecoded objects may be any Node
+	unreadEtcd    int               // how many may be an etcd Pod
 }
 
 func newTables(rules Rules) *tables {
@@ -39,7 +39,7 @@ func newTables(rules Rules) *tables {
 		rules: rules, nodes: map[string]*Node{}, machines: map[machineID]*Machine{}, byNode: map[string][]*Machine{},
 		leases: map[string]Lease{}, clusters: map[string]*Cluster{}, requests: map[string][]*Request{},
 		etcd: map[ObjectKey]*EtcdPod{}, runs: map[string]OpenRun{}, readsOff: map[string]bool{},
-		machineChecks: map[CheckID]*Check{}, undecoded: map[ObjectKey]bool{},
+		machineChecks: map[CheckID]*Check{}, undecoded: map[ObjectKey]int{},
 	}
 }
 
@@ -78,12 +78,33 @@ func tablesOf(s *Snapshot) *tables {
 
 func (w *tables) putMachine(m *Machine) {
 	w.machines[m.id()] = m
-	if m.NodeName == "" {
-		return
+	if m.NodeName != "" {
+		w.byNode[m.NodeName] = insert(w.byNode[m.NodeName], m, byMachine)
 	}
-	list := w.byNode[m.NodeName]
-	at, _ := slices.BinarySearchFunc(list, m, byMachine)
-	w.byNode[m.NodeName] = slices.Insert(list, at, m)
+}
+
+func (w *tables) dropMachine(m *Machine) {
+	delete(w.machines, m.id())
+	drop(w.byNode, m.NodeName, m)
+}
+
+// insert puts a value where the order wants it.
+func insert[T any](list []T, v T, order func(a, b T) int) []T {
+	at, _ := slices.BinarySearchFunc(list, v, order)
+	return slices.Insert(list, at, v)
+}
+
+// drop takes a value out of one of the lists of an index.
+func drop[V comparable](index map[string][]V, name string, v V) {
+	list := index[name]
+	at := slices.Index(list, v)
+	switch {
+	case at < 0:
+	case len(list) == 1:
+		delete(index, name)
+	default: // a new list: somebody may hold the old one
+		index[name] = slices.Concat(list[:at], list[at+1:])
+	}
 }
 
 // byMachine orders Machines for people, whatever order they came in.
@@ -92,7 +113,13 @@ func byMachine(a, b *Machine) int {
 }
 
 func (w *tables) putRequest(r *Request) {
-	w.requests[r.about()] = append(w.requests[r.about()], r)
+	w.requests[r.about()] = insert(slices.Clone(w.requests[r.about()]), r, byRequest)
+}
+
+// byRequest orders requests for people, whatever order they came in.
+func byRequest(a, b *Request) int {
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name),
+		strings.Compare(a.Kind, b.Kind), strings.Compare(a.APIVersion, b.APIVersion))
 }
 
 // about is the name of the target that a request is for: its Node if it says
@@ -114,20 +141,26 @@ func (w *tables) putMachineCheck(c *Check) {
 	}
 }
 
-func (w *tables) putUndecoded(k ObjectKey) {
-	w.undecoded[k] = true
+func (w *tables) putUndecoded(k ObjectKey) { w.countUndecoded(k, 1) }
+
+func (w *tables) dropUndecoded(k ObjectKey) { w.countUndecoded(k, -1) }
+
+func (w *tables) countUndecoded(k ObjectKey, by int) {
+	if w.undecoded[k] += by; w.undecoded[k] == 0 {
+		delete(w.undecoded, k)
+	}
 	if k.Kind == "" || k.Kind == "Node" && k.Name == "" {
-		w.unreadAny++
+		w.unreadAny += by
 	}
 	if k.Kind == "" || k.Kind == "Pod" {
-		w.unreadEtcd++
+		w.unreadEtcd += by
 	}
 }
 
 // gone says whether a Node is known not to exist. One that could not be
 // decoded is there; we just cannot say how it is.
 func (w *tables) gone(node string) bool {
-	return w.nodes[node] == nil && w.unreadAny == 0 && !w.undecoded[ObjectKey{Kind: "Node", Name: node}]
+	return w.nodes[node] == nil && w.unreadAny == 0 && w.undecoded[ObjectKey{Kind: "Node", Name: node}] == 0
 }
 
 // covers says whether a check that selects Machines covers this one.
