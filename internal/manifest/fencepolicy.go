@@ -1,0 +1,223 @@
+package manifest
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/fenced/fenced/internal/policy"
+)
+
+// FencePolicy decodes a fenced.io/v1alpha1 FencePolicy. It always gives a check:
+// whatever is wrong, and be it an unknown key, makes it Invalid.
+func FencePolicy(fields map[string]any) policy.Check {
+	o := read(fields)
+	c := checkIdentity(o)
+	spec := ownSpec(o, "nodeSelector", "machineSelector", "unhealthyConditions", "nodeStartupTimeout", "limit", "strategy",
+		"isolation", "maxAttempts", "deadlines", "zoneKey", "maintenanceWindows", "shortenOnEvidence")
+	c.Clusters = clusters(spec, c.Clusters)
+	c.Selector, c.SelectsNodes = ownSelector(spec)
+	c.Strategy = policy.Strategy(spec.choice("strategy",
+		string(policy.PowerCycleHosts), string(policy.DeleteMachines), string(policy.CountOnly)))
+	c.Conditions = ownConditions(spec)
+	if len(c.Conditions) == 0 && c.SelectsNodes && c.Strategy != policy.CountOnly {
+		spec.fail(spec.at("unhealthyConditions"), "lists none, so that no Node would ever be unhealthy")
+	}
+	if !spec.has("nodeStartupTimeout") && !c.SelectsNodes {
+		spec = spec.with("nodeStartupTimeout", defaultStartupTimeout)
+	}
+	c.StartupTimeout = spec.duration("nodeStartupTimeout")
+	c.MaxUnhealthy, c.UnhealthyRange = ownLimit(spec)
+	if spec.has("isolation") {
+		c.Isolation = spec.choice("isolation", "deleteNode", "outOfServiceTaint")
+	}
+	c.MaxAttempts = spec.whole("maxAttempts", 1, 10)
+	c.Deadlines = deadlines(spec.child("deadlines"))
+	c.ZoneKey = labelKey(spec, "zoneKey")
+	c.Windows = windows(spec)
+	c.ShortenOnEvidence = spec.flag("shortenOnEvidence")
+	c.Invalid = invalid(o)
+	return c
+}
+
+// DisruptionBudget decodes a fenced.io/v1alpha1 DisruptionBudget. It always
+// gives a budget: whatever is wrong makes it Invalid.
+func DisruptionBudget(fields map[string]any) policy.DisruptionBudget {
+	o := read(fields)
+	id := checkIdentity(o)
+	spec := ownSpec(o, "nodeSelector", "maxUnavailable")
+	spec.need("nodeSelector", "maxUnavailable")
+	b := policy.DisruptionBudget{Name: id.Name, Clusters: clusters(spec, id.Clusters), Source: id.Source}
+	// An empty selector is every Node here: a budget only ever forbids.
+	if spec.has("nodeSelector") {
+		b.Selector = strictSelector(spec.child("nodeSelector"))
+	}
+	if n := number32(spec, "maxUnavailable", "a percentage"); n != nil {
+		b.MaxUnavailable = *n
+	}
+	b.Invalid = invalid(o)
+	return b
+}
+
+// ownSpec checks what all of fenced's own documents have in common.
+func ownSpec(o object, keys ...string) object {
+	o.only("apiVersion", "kind", "metadata", "spec")
+	meta := o.child("metadata")
+	meta.only("name", "labels", "annotations")
+	if name := meta.text("name"); name != "" {
+		for _, text := range validation.IsDNS1123Subdomain(name) {
+			meta.fail(meta.at("name"), "%q is no name: %s", name, strings.ReplaceAll(text, ";", ","))
+		}
+	}
+	o.need("spec")
+	spec := o.child("spec")
+	spec.only(append(keys, "clusters")...)
+	return spec
+}
+
+// clusters reads which clusters a document is for; annotated are those that the
+// annotation names.
+func clusters(spec object, annotated []string) []string {
+	list := spec.texts("clusters")
+	seen := map[string]bool{}
+	for i, name := range list {
+		at := fmt.Sprintf("%s[%d]", spec.at("clusters"), i)
+		switch {
+		case name == "":
+			spec.fail(at, "is empty")
+		case seen[name]:
+			spec.fail(at, "%q is there already", name)
+		}
+		seen[name] = true
+	}
+	switch {
+	case len(list) == 0:
+		return annotated
+	case len(annotated) > 0:
+		spec.fail(spec.at("clusters"), "the annotation %s names a cluster, too", clusterAnnotation)
+	}
+	return list
+}
+
+// ownSelector reads which targets a FencePolicy is about. // I18
+func ownSelector(spec object) (s labels.Selector, nodes bool) {
+	nodes = spec.has("nodeSelector")
+	name := "machineSelector"
+	if nodes {
+		name = "nodeSelector"
+	}
+	switch {
+	case nodes && spec.has("machineSelector"):
+		spec.fail(spec.path, "nodeSelector and machineSelector exclude each other")
+		return nil, nodes
+	case !spec.has(name):
+		spec.fail(spec.path, "nodeSelector or machineSelector is missing")
+		return nil, nodes
+	}
+	at := spec.child(name)
+	s = strictSelector(at)
+	if s != nil && s.Empty() {
+		at.fail(at.path, "is empty, it must say which targets are meant")
+		s = nil
+	}
+	return s, nodes
+}
+
+func strictSelector(o object) labels.Selector {
+	before := len(*o.errs)
+	o.only("matchLabels", "matchExpressions")
+	o.child("matchLabels").onlyValues()
+	for _, e := range o.children("matchExpressions") {
+		e.only("key", "operator", "values")
+		e.need("key", "operator")
+	}
+	if len(*o.errs) > before {
+		return nil
+	}
+	return selector(o)
+}
+
+func ownConditions(spec object) []policy.UnhealthyCondition {
+	var list []policy.UnhealthyCondition
+	first := map[[2]string]string{}
+	for _, o := range spec.children("unhealthyConditions") {
+		o.only("type", "status", "timeout")
+		o.need("type", "status", "timeout")
+		u := policy.UnhealthyCondition{
+			Type: o.text("type"), Status: o.choice("status", "Unknown", "False", "True"), Timeout: o.duration("timeout"),
+		}
+		if o.has("type") && u.Type == "" {
+			o.fail(o.at("type"), "is empty")
+		}
+		pair := [2]string{u.Type, u.Status}
+		if at := first[pair]; at != "" {
+			o.fail(o.path, "%s with status %s is in %s already", u.Type, u.Status, at)
+		}
+		first[pair] = o.path
+		list = append(list, u)
+	}
+	return list
+}
+
+var (
+	limitNumber = regexp.MustCompile(`^[0-9]{1,9}$`)
+	limitRange  = regexp.MustCompile(`^\[([0-9]{1,9})-([0-9]{1,9})\]$`)
+)
+
+// ownLimit reads a number, a percentage or a range; absent is none of them.
+func ownLimit(spec object) (limit *intstr.IntOrString, bounds string) {
+	text, _ := spec.fields["limit"].(string)
+	m := limitRange.FindStringSubmatch(text)
+	if m == nil {
+		return number32(spec, "limit", `a percentage, nor a range like "[1-3]"`), ""
+	}
+	low, _ := strconv.Atoi(m[1]) // digits only
+	high, _ := strconv.Atoi(m[2])
+	if low > high {
+		spec.fail(spec.at("limit"), "%q ends before it begins", text)
+	}
+	return nil, text
+}
+
+// number32 reads a number that is not negative, or a percentage up to 100.
+func number32(spec object, name, orElse string) *intstr.IntOrString {
+	n := intOrText(spec, name)
+	if n == nil {
+		return nil
+	}
+	digits, percent := strings.CutSuffix(n.StrVal, "%")
+	value, err := strconv.Atoi(digits)
+	switch {
+	case n.Type == intstr.Int && n.IntVal < 0:
+		spec.fail(spec.at(name), "%d is negative", n.IntVal)
+	case n.Type == intstr.Int:
+	case err != nil || !limitNumber.MatchString(digits):
+		spec.fail(spec.at(name), "%q is neither a whole number nor %s", n.StrVal, orElse)
+	case percent && value > 100:
+		spec.fail(spec.at(name), "%q is more than all", n.StrVal)
+	}
+	return n
+}
+
+func deadlines(o object) policy.Deadlines {
+	o.only("powerOff", "powerOn", "nodeReady", "run")
+	return policy.Deadlines{
+		PowerOff: o.span("powerOff"), PowerOn: o.span("powerOn"), NodeReady: o.span("nodeReady"), Run: o.span("run"),
+	}
+}
+
+func labelKey(spec object, name string) string {
+	s, ok := get[string](spec, name, "a text")
+	if !ok {
+		return ""
+	}
+	for _, text := range validation.IsQualifiedName(s) {
+		spec.fail(spec.at(name), "%q is no label key: %s", s, strings.ReplaceAll(text, ";", ","))
+	}
+	return s
+}
