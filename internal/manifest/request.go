@@ -38,7 +38,7 @@ func Request(fields map[string]any) (policy.Request, error) {
 	q.HealthyDelaySince = instant(meta, annotations, requestHealthyDelay)
 	q.Namespace, q.Name, q.UID, _ = identify(meta, false)
 	for _, ref := range meta.children("ownerReferences") {
-		q.Owners = append(q.Owners, ref.text("uid"))
+		q.Owners = append(q.Owners, policy.Owner{Kind: ref.text("kind"), Name: ref.text("name"), UID: ref.text("uid")})
 	}
 	q.Conditions = conditions(o.child("status"))
 	return q, o.err()

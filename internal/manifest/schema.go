@@ -7,11 +7,19 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/fenced/fenced/internal/policy"
 )
 
 // schema says which keys a mapping may have. A nil schema means that the value
 // is not looked into; a list has its items' schema.
 type schema map[string]schema
+
+// schemas are those of the kinds that an API server knows.
+var schemas = map[[2]string]schema{
+	{policy.OpenShiftMachineAPI, policy.MachineHealthCheckKind}: checkSchema,
+	{policy.Medik8sAPI, policy.NodeHealthCheckKind}:             nodeCheckSchema,
+}
 
 // checkSchema is an OpenShift MachineHealthCheck. What the API server writes
 // (metadata, status) is not checked, so that a check may be saved from a

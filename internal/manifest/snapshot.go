@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -30,12 +31,14 @@ const (
 	ignored class = iota
 	machine
 	check
+	budget
 	unjudged
 	node
 	lease
 	host
 	request
 	etcdPod
+	upgrade
 	wrongVersion
 )
 
@@ -56,6 +59,14 @@ func classify(i id) class {
 		return machine
 	case i.apiVersion == policy.OpenShiftMachineAPI && i.kind == policy.MachineHealthCheckKind:
 		return check
+	case i.apiVersion == policy.Medik8sAPI && i.kind == policy.NodeHealthCheckKind:
+		return check
+	case i.apiVersion == clusterVersionAPI && i.kind == clusterVersionKind:
+		return upgrade
+	case i.apiVersion == policy.FencedAPI && i.kind == policy.FencePolicyKind:
+		return check
+	case i.apiVersion == policy.FencedAPI && i.kind == policy.DisruptionBudgetKind:
+		return budget
 	case group == groupMachine && i.kind == "Machine", group == groupHost && i.kind == "BareMetalHost":
 		return wrongVersion
 	case i.kind == policy.MachineHealthCheckKind && (group == groupMachine || group == groupCluster),
@@ -101,6 +112,16 @@ func (e *entry) into(s *policy.Snapshot, i id) error {
 	case check, unjudged:
 		s.Checks = append(s.Checks, e.check(i, err))
 		return nil
+	case budget:
+		s.Budgets = append(s.Budgets, e.budget(err))
+		return nil
+	case upgrade:
+		u, bad := ClusterVersion(e.fields)
+		if err != nil { // any of the two may be true
+			u.Why = cmp.Or(u.Why, i.String()+" "+err.Error())
+		}
+		s.Upgrading = cmp.Or(s.Upgrading, u.Why)
+		return errors.Join(err, bad)
 	case wrongVersion:
 		return errors.Join(err, fmt.Errorf("this version does not read %s", i.apiVersion))
 	case request:
@@ -115,16 +136,34 @@ func (e *entry) into(s *policy.Snapshot, i id) error {
 }
 
 func (e *entry) check(i id, err error) policy.Check {
-	decode := UnjudgedCheck
-	if classify(i) == check {
-		decode = MachineHealthCheck
-	}
-	c := decode(e.fields)
+	c := checkDecoder(i)(e.fields)
 	c.Source = e.source
 	if err != nil {
 		c.Invalid = err.Error()
 	}
 	return c
+}
+
+// checkDecoder is what decodes a check: each lineage has its own.
+func checkDecoder(i id) func(map[string]any) policy.Check {
+	switch {
+	case classify(i) == unjudged:
+		return UnjudgedCheck
+	case i.kind == policy.FencePolicyKind:
+		return FencePolicy
+	case i.kind == policy.NodeHealthCheckKind:
+		return NodeHealthCheck
+	}
+	return MachineHealthCheck
+}
+
+func (e *entry) budget(err error) policy.DisruptionBudget {
+	b := DisruptionBudget(e.fields)
+	b.Source = e.source
+	if err != nil {
+		b.Invalid = err.Error()
+	}
+	return b
 }
 
 func (e *entry) decode(s *policy.Snapshot, i id) error {

@@ -37,6 +37,10 @@ const (
 // lineages says which rules belong to which kind of check.
 var lineages = map[[2]string]lineage{
 	{OpenShiftMachineAPI, MachineHealthCheckKind}: openShift,
+	{ClusterAPIV1Beta1, MachineHealthCheckKind}:   clusterAPI,
+	{ClusterAPIV1Beta2, MachineHealthCheckKind}:   clusterAPI,
+	{Medik8sAPI, NodeHealthCheckKind}:             medik8s,
+	{FencedAPI, FencePolicyKind}:                  fenced,
 }
 
 // Strategy is how a check wants its unhealthy targets remedied.
@@ -98,6 +102,9 @@ type Check struct {
 	// StormCooldown is how long nothing new begins after the limit was exceeded.
 	StormCooldown time.Duration
 	Storm         Storm
+	// Tried is what was requested for each Node that is not healthy again, as the
+	// check's own status has it.
+	Tried map[string][]Attempt
 
 	// Isolation, MaxAttempts and Deadlines override the configuration; zero does not.
 	Isolation   string
@@ -138,6 +145,14 @@ type Escalation struct {
 	Template Template
 	Order    int
 	Timeout  time.Duration
+}
+
+// Attempt is one request that a check has made, as its status remembers it.
+type Attempt struct {
+	APIVersion, Kind, TemplateName string
+	Started                        time.Time
+	// TimedOut is when the check gave up on it; zero when it did not.
+	TimedOut time.Time
 }
 
 // Window is a span of time that comes again and again.

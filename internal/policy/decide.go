@@ -41,7 +41,7 @@ func (w *tables) decideCheck(c *Check, now time.Time) CheckReport {
 	a := w.surroundings(c)
 	st := settingOf(c, a, now)
 	r := newCheckReport(c, &st)
-	healthy := 0
+	var n count
 	subjects := w.selected(c)
 	for i := range subjects {
 		x := &subjects[i]
@@ -50,30 +50,39 @@ func (w *tables) decideCheck(c *Check, now time.Time) CheckReport {
 			continue
 		}
 		t := judge(c, a, &st, x, now)
-		if t.Verdict == Healthy {
-			healthy++
-		}
+		n.add(&t)
 		r.Targets = append(r.Targets, t)
 	}
-	r.conclude(c, &st, counted(r.Targets), healthy, now)
+	r.conclude(c, &st, n, now)
 	return r
 }
 
-// counted is how many targets the check's limit is about.
-func counted(targets []TargetReport) (n int) {
-	for i := range targets {
-		if targets[i].Verdict != Skipped {
-			n++
-		}
+// count is what the targets of a check come to.
+type count struct {
+	// expected are those that the check's limit is about.
+	expected, healthy int
+	// sick are past a timeout, whether or not the check would have them remedied.
+	sick int
+}
+
+// add counts one target.
+func (n *count) add(t *TargetReport) {
+	if t.Verdict != Skipped {
+		n.expected++
 	}
-	return n
+	if t.Verdict == Healthy {
+		n.healthy++
+	}
+	if t.Verdict == Unhealthy || t.Reason == Excluded {
+		n.sick++
+	}
 }
 
 func newCheckReport(c *Check, st *setting) CheckReport {
 	return CheckReport{
 		Kind: c.Kind, APIVersion: c.APIVersion, Namespace: c.Namespace, Name: c.Name,
 		State: st.state, Message: st.message, Targets: []TargetReport{}, UID: c.UID, Source: c.Source,
-		unread: c.Selector == nil, idle: map[string]bool{}, pets: c.Strategy == CountOnly, Limit: c.limitText(), Due: st.due,
+		unread: c.Selector == nil, idle: map[string]bool{}, pets: c.Strategy == CountOnly, Limit: c.limitText(), Due: st.due, Storm: c.Storm,
 	}
 }
 
@@ -81,22 +90,23 @@ func newCheckReport(c *Check, st *setting) CheckReport {
 // are judged. Whatever is not healthy counts against the limit: also targets
 // that are still inside their timeout, that are being deleted, or that are
 // being remedied.
-func (r *CheckReport) conclude(c *Check, st *setting, expected, healthy int, now time.Time) {
+func (r *CheckReport) conclude(c *Check, st *setting, n count, now time.Time) {
 	if st.state != StateActive {
 		return
 	}
-	y := c.tally(expected, healthy)
+	y := c.tally(n.expected, n.healthy)
 	if y.invalid != "" {
-		r.State, r.Message, r.Targets = StateInvalid, y.invalid, []TargetReport{}
+		r.invalidate(y.invalid)
 		return
 	}
-	r.Expected, r.Healthy = expected, healthy
+	r.Expected, r.Healthy = n.expected, n.healthy
 	r.MaxUnhealthy, r.MinUnhealthy = y.max, y.min
-	r.Allowed, r.RemediationsAllowed, r.Message = y.allowed, y.more, y.message
+	r.Allowed, r.RemediationsAllowed, r.Message = y.allowed, y.more, cmp.Or(y.message, st.message)
 	if !y.allowed {
 		r.gate = append(r.gate, y.reason)
 	}
 	r.gate = append(r.gate, st.refusals...)
+	r.weather(c, st, y.allowed, n.sick > 0, now)
 	for i := range r.Targets {
 		t := &r.Targets[i]
 		if s := t.RecheckAfterSeconds; s > 0 && (r.RecheckAfterSeconds == 0 || s < r.RecheckAfterSeconds) {
@@ -109,6 +119,15 @@ func (r *CheckReport) conclude(c *Check, st *setting, expected, healthy int, now
 	if c.lineage() == openShift {
 		r.RecheckAfterSeconds = min(r.RecheckAfterSeconds, recheckCap)
 	}
+}
+
+// invalidate takes back what was judged: the check's limit cannot be applied
+// to the targets that it has.
+func (r *CheckReport) invalidate(why string) {
+	for i := range r.Targets {
+		r.idle[r.Targets[i].Node] = true
+	}
+	r.State, r.Message, r.Targets = StateInvalid, why, []TargetReport{}
 }
 
 // acrossChecks adds the refusals that no check shows by itself.

@@ -45,6 +45,16 @@ func (l limit) of(expected int) int {
 
 // parseLimits says what is wrong with the check's limits.
 func (c *Check) parseLimits() error {
+	switch c.lineage() {
+	case clusterAPI:
+		_, _, err := c.parseClusterAPILimits()
+		return err
+	case medik8s:
+		_, err := c.quota()
+		return err
+	case fenced:
+		return c.parsePolicyLimit()
+	}
 	_, err := parseLimit(c.MaxUnhealthy)
 	return err
 }
@@ -62,6 +72,14 @@ type tally struct {
 
 // tally applies the check's limit, in its lineage's way, to the counters.
 func (c *Check) tally(expected, healthy int) tally {
+	switch c.lineage() {
+	case clusterAPI:
+		return c.tallyClusterAPI(expected, healthy)
+	case medik8s:
+		return c.tallyMedik8s(expected, healthy)
+	case fenced:
+		return c.tallyFencePolicy(expected, healthy)
+	}
 	parsed, _ := parseLimit(c.MaxUnhealthy) // settingOf has seen that it parses
 	y := tally{limit: c.limitText(), max: parsed.of(expected)}
 	unhealthy := expected - healthy
@@ -75,6 +93,12 @@ func (c *Check) tally(expected, healthy int) tally {
 
 // limitText is the limit as its author wrote it, or the documented default.
 func (c *Check) limitText() string {
+	switch {
+	case c.lineage() == medik8s:
+		return c.limitTextMedik8s()
+	case c.UnhealthyRange != "":
+		return c.UnhealthyRange
+	}
 	if c.MaxUnhealthy == nil {
 		return "100%"
 	}

@@ -124,6 +124,9 @@ type TargetReport struct {
 	// refusal. The daemon's timer fires then; RecheckAfterSeconds is the same
 	// with the lineage's rounding. Zero: no clock runs.
 	Due time.Time `json:"-"`
+	// Template is what a NodeHealthCheck's request is to be made from; nil for
+	// every other action, and when none is left.
+	Template *Template `json:"-"`
 	// Trigger is the sentence that history shows: which check, and what it saw.
 	Trigger string `json:"-"`
 }

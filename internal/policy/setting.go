@@ -10,6 +10,8 @@ type Surroundings struct {
 	Rules Rules
 	// Cluster is the Cluster API's; nil when it is not known.
 	Cluster *Cluster
+	// ClusterUnread: it is not known because it could not be decoded.
+	ClusterUnread bool
 	// Upgrading says why the whole cluster is being upgraded.
 	Upgrading string
 	// MachineChecks are the OpenShift checks of the same cluster.
@@ -41,10 +43,16 @@ func settingOf(c *Check, a Surroundings, now time.Time) setting {
 		return setting{state: StateInvalid, message: err.Error()}
 	}
 	switch {
+	case c.lineage() == clusterAPI:
+		return c.settingClusterAPI(a)
 	case c.Paused:
 		return setting{state: StatePaused, message: "the check is paused"}
 	case c.Disabled != "":
 		return setting{state: StateDisabled, message: c.Disabled}
+	case c.lineage() == medik8s:
+		return c.settingMedik8s(a)
+	case len(c.Windows) > 0:
+		return c.settingWindows(now)
 	}
 	return setting{state: StateActive}
 }

@@ -80,8 +80,8 @@ type Cluster struct {
 type Request struct {
 	APIVersion, Kind, Namespace, Name string
 	UID                               string
-	// Owners are the UIDs of everything that owns it.
-	Owners []string
+	// Owners is everything that owns it.
+	Owners []Owner
 	// NodeName is the Node of a medik8s request; empty for the others.
 	NodeName string
 	// TemplateName is the template that it was made from, when it says so.
@@ -160,7 +160,7 @@ func (m *Machine) Group() string { return group(m.APIVersion) }
 // Key is "namespace/name".
 func (m *Machine) Key() string { return key(m.Namespace, m.Name) }
 
-// Owner is a controller owner reference; the zero value is none.
+// Owner is an owner reference; the zero value is none.
 type Owner struct {
 	Kind, Name, UID string
 }

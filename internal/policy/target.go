@@ -92,6 +92,12 @@ func judge(c *Check, a Surroundings, st *setting, x *Subject, now time.Time) Tar
 	switch c.lineage() {
 	case openShift:
 		t.judgeOpenShift(c, x, now)
+	case clusterAPI:
+		t.judgeClusterAPI(c, a.Cluster, x, now)
+	case medik8s:
+		t.judgeMedik8s(c, st, x, now)
+	case fenced:
+		t.judgeFencePolicy(c, x, now)
 	}
 	if x.Run != "" {
 		return t.underRemediation("run " + x.Run + " is open on it")
@@ -101,6 +107,9 @@ func judge(c *Check, a Surroundings, st *setting, x *Subject, now time.Time) Tar
 		t.Action = c.action(x)
 		t.refuseTarget(c, a.Rules, x)
 		t.refuseAlive(x, now)
+		if c.lineage() == medik8s {
+			t.escalate(c, x, now)
+		}
 	}
 	return t
 }
@@ -136,6 +145,8 @@ func (t *TargetReport) refuseTarget(c *Check, rules Rules, x *Subject) {
 		if x.Machine != nil && x.Machine.ExternalRemediationRequested {
 			t.refuse(AlreadyRequested)
 		}
+	case MarkOwner:
+		t.refuseHandOver(x.Machine)
 	case CreateRequest:
 		if c.requested(x) {
 			t.refuse(AlreadyRequested)

@@ -1,0 +1,91 @@
+package policy
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// defaultMinHealthy is the documented one, for a check without any limit.
+const defaultMinHealthy = 51
+
+// quota is the limit of a NodeHealthCheck: how many Nodes must be healthy, or
+// how many may be not healthy.
+type quota struct {
+	field string
+	limit limit
+}
+
+var wholePercent = regexp.MustCompile(`^(100|[0-9]{1,2})%$`)
+
+// quota reads whichever limit the check has. A text without a percent sign is
+// no limit in this lineage.
+func (c *Check) quota() (quota, error) {
+	q := quota{field: "minHealthy", limit: limit{value: defaultMinHealthy, percent: true}}
+	raw := c.MinHealthy
+	switch {
+	case raw != nil && c.MaxUnhealthy != nil:
+		return q, fmt.Errorf("spec.minHealthy: %s stands beside spec.maxUnhealthy %s, and only one of them may be", raw.String(), c.MaxUnhealthy.String())
+	case raw == nil && c.MaxUnhealthy == nil:
+		return q, nil
+	case raw == nil:
+		q.field, raw = "maxUnhealthy", c.MaxUnhealthy
+	}
+	if raw.Type == intstr.Int {
+		q.limit = limit{value: int(raw.IntVal)}
+		if raw.IntVal < 0 {
+			return q, fmt.Errorf("spec.%s: %d is negative", q.field, raw.IntVal)
+		}
+		return q, nil
+	}
+	if !wholePercent.MatchString(raw.StrVal) {
+		return q, fmt.Errorf("spec.%s: %q is neither a whole number nor a percentage up to 100%%", q.field, raw.StrVal)
+	}
+	value, err := strconv.Atoi(strings.TrimSuffix(raw.StrVal, "%"))
+	q.limit = limit{value: value, percent: true}
+	return q, err
+}
+
+// up is the limit as a number of expected targets; percentages are rounded up,
+// unlike in every other lineage.
+func (l limit) up(expected int) int {
+	if !l.percent {
+		return l.value
+	}
+	return (l.value*expected + 99) / 100
+}
+
+// tallyMedik8s remedies while at least so many Nodes are healthy.
+func (c *Check) tallyMedik8s(expected, healthy int) tally {
+	q, _ := c.quota() // settingOf has seen that it parses
+	y := tally{limit: c.limitText()}
+	least := q.limit.up(expected)
+	if q.field == "maxUnhealthy" {
+		if least > expected {
+			y.invalid = fmt.Sprintf("spec.maxUnhealthy: %s is more than the %d Nodes that are selected", y.limit, expected)
+			return y
+		}
+		least = expected - least
+	}
+	y.max = expected - least
+	y.allowed, y.more = healthy >= least, max(0, healthy-least)
+	if !y.allowed {
+		y.reason = ShortCircuit
+		y.message = fmt.Sprintf("%d of %d Nodes are healthy, fewer than the %d that %s %s asks for", healthy, expected, least, q.field, y.limit)
+	}
+	return y
+}
+
+// limitTextMedik8s is the limit as its author wrote it, or the documented default.
+func (c *Check) limitTextMedik8s() string {
+	switch {
+	case c.MinHealthy != nil:
+		return c.MinHealthy.String()
+	case c.MaxUnhealthy != nil:
+		return c.MaxUnhealthy.String()
+	}
+	return fmt.Sprintf("%d%%", defaultMinHealthy)
+}
