@@ -19,9 +19,12 @@ const (
 // defaultStartupTimeout is the lineage's when the field is absent.
 const defaultStartupTimeout = "10m"
 
-// Machine decodes a machine.openshift.io/v1beta1 Machine.
+// Machine decodes a Machine of either lineage.
 func Machine(fields map[string]any) (policy.Machine, error) {
 	o := read(fields)
+	if isClusterAPI(o.text("apiVersion")) {
+		return clusterMachine(o)
+	}
 	meta, spec, status := o.child("metadata"), o.child("spec"), o.child("status")
 	m := policy.Machine{
 		APIVersion:      o.text("apiVersion"),
@@ -46,10 +49,13 @@ func Machine(fields map[string]any) (policy.Machine, error) {
 	return m, o.err()
 }
 
-// MachineHealthCheck decodes a machine.openshift.io/v1beta1 MachineHealthCheck.
-// It always gives a check: whatever is wrong makes it Invalid.
+// MachineHealthCheck decodes a MachineHealthCheck of either lineage. It always
+// gives a check: whatever is wrong makes it Invalid.
 func MachineHealthCheck(fields map[string]any) policy.Check {
 	o := read(fields)
+	if isClusterAPI(o.text("apiVersion")) {
+		return clusterHealthCheck(o)
+	}
 	c := checkIdentity(o)
 	spec := o.child("spec")
 	c.Selector = selector(spec.child("selector"))

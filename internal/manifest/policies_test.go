@@ -80,7 +80,7 @@ func TestDecodePoliciesRefuses(t *testing.T) {
 		"another kind":      {"apiVersion: v1\nkind: Node\nmetadata: {name: n}\n", []string{"f.yaml:1: v1 Node is not a policy"}},
 		"FencePolicy":       {"\napiVersion: fenced.io/v1alpha1\nkind: FencePolicy\nmetadata: {name: x}\n", []string{"f.yaml:2: fenced.io/v1alpha1 FencePolicy is not supported by this version"}},
 		"NodeHealthCheck":   {"apiVersion: remediation.medik8s.io/v1alpha1\nkind: NodeHealthCheck\nmetadata: {name: x}\n", []string{"NodeHealthCheck is not supported by this version"}},
-		"Cluster API":       {"apiVersion: cluster.x-k8s.io/v1beta2\nkind: MachineHealthCheck\nmetadata: {name: x}\n", []string{"f.yaml:1: cluster.x-k8s.io/v1beta2 MachineHealthCheck is not supported by this version"}},
+		"Cluster API":       {"apiVersion: cluster.x-k8s.io/v1alpha4\nkind: MachineHealthCheck\nmetadata: {name: x}\n", []string{"f.yaml:1: cluster.x-k8s.io/v1alpha4 MachineHealthCheck is not supported by this version"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			checks, err := manifest.DecodePolicies("f.yaml", []byte(c.text))

@@ -18,6 +18,8 @@ type schema map[string]schema
 // schemas are those of the kinds that an API server knows.
 var schemas = map[[2]string]schema{
 	{policy.OpenShiftMachineAPI, policy.MachineHealthCheckKind}: checkSchema,
+	{policy.ClusterAPIV1Beta1, policy.MachineHealthCheckKind}:   clusterCheckV1Beta1,
+	{policy.ClusterAPIV1Beta2, policy.MachineHealthCheckKind}:   clusterCheckV1Beta2,
 	{policy.Medik8sAPI, policy.NodeHealthCheckKind}:             nodeCheckSchema,
 }
 

@@ -38,6 +38,7 @@ const (
 	host
 	request
 	etcdPod
+	cluster
 	upgrade
 	wrongVersion
 )
@@ -67,6 +68,14 @@ func classify(i id) class {
 		return check
 	case i.apiVersion == policy.FencedAPI && i.kind == policy.DisruptionBudgetKind:
 		return budget
+	case isClusterAPI(i.apiVersion) && i.kind == "Machine":
+		return machine
+	case isClusterAPI(i.apiVersion) && i.kind == policy.MachineHealthCheckKind:
+		return check
+	case isClusterAPI(i.apiVersion) && i.kind == "Cluster":
+		return cluster
+	case group == groupCluster && (i.kind == "Machine" || i.kind == "Cluster"):
+		return wrongVersion
 	case group == groupMachine && i.kind == "Machine", group == groupHost && i.kind == "BareMetalHost":
 		return wrongVersion
 	case i.kind == policy.MachineHealthCheckKind && (group == groupMachine || group == groupCluster),
@@ -178,6 +187,12 @@ func (e *entry) decode(s *policy.Snapshot, i id) error {
 		n, err := Node(e.fields)
 		if err == nil {
 			s.Nodes[n.Name] = &n
+		}
+		return err
+	case cluster:
+		c, err := Cluster(e.fields)
+		if err == nil {
+			s.Clusters = append(s.Clusters, c)
 		}
 		return err
 	case etcdPod:

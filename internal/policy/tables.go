@@ -231,7 +231,7 @@ func (w *tables) surroundings(c *Check) Surroundings {
 	a := Surroundings{Rules: w.rules}
 	switch c.lineage() {
 	case clusterAPI:
-		a.Cluster = w.clusters[key(c.Namespace, c.ClusterName)]
+		a.Cluster, a.ClusterUnread = w.clusterOf(c)
 	case medik8s:
 		a.Upgrading, a.MachineChecks = w.upgrading, w.machineChecks
 	}

@@ -197,7 +197,7 @@ const leaseFresh = 60 * time.Second
 // refuseAlive refuses a Node whose Ready is Unknown while its kubelet still
 // renews the Lease: it runs, only its status does not get through. // I4
 func (t *TargetReport) refuseAlive(x *Subject, now time.Time) {
-	if x.Node == nil || t.Reason != NodeCondition || t.Action == None {
+	if x.Node == nil || t.Action == None || !t.Reason.readsHealth() {
 		return
 	}
 	ready, ok := x.Node.condition("Ready")

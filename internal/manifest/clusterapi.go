@@ -1,0 +1,116 @@
+package manifest
+
+import (
+	"time"
+
+	"github.com/fenced/fenced/internal/policy"
+)
+
+// Keys of the Cluster API.
+const (
+	clusterNameLabel    = "cluster.x-k8s.io/cluster-name"
+	skipAnnotation      = "cluster.x-k8s.io/skip-remediation"
+	remediateAnnotation = "cluster.x-k8s.io/remediate-machine"
+	// evaluatorAnnotation on a paused check names the instance that judges it.
+	evaluatorAnnotation = "fenced.io/evaluator"
+
+	controlPlaneInitialized = "ControlPlaneInitialized"
+	infrastructureReady     = "InfrastructureReady"
+	ownerRemediated         = "OwnerRemediated"
+)
+
+// isClusterAPI says whether this version reads objects of that apiVersion.
+func isClusterAPI(apiVersion string) bool {
+	return apiVersion == policy.ClusterAPIV1Beta1 || apiVersion == policy.ClusterAPIV1Beta2
+}
+
+// Cluster decodes a cluster.x-k8s.io Cluster of v1beta1 or v1beta2. A condition
+// decides; only where it is absent does the field that says the same count.
+func Cluster(fields map[string]any) (policy.Cluster, error) {
+	o := read(fields)
+	status := o.child("status")
+	c := policy.Cluster{Paused: o.child("spec").flag("paused")}
+	c.Namespace, c.Name, _, _ = identify(o.child("metadata"), true)
+	old := o.text("apiVersion") == policy.ClusterAPIV1Beta1
+	seen := clusterConditions(status, old)
+	initialization := status.child("initialization")
+	initialized, provisioned := initialization.flag("controlPlaneInitialized"), initialization.flag("infrastructureProvisioned")
+	if old {
+		initialized, provisioned = status.flag("controlPlaneReady"), status.flag("infrastructureReady")
+	}
+	c.ControlPlaneInitialized, c.ControlPlaneSince = seen.holds(controlPlaneInitialized, initialized)
+	c.InfrastructureReady, c.InfrastructureReadySince = seen.holds(infrastructureReady, provisioned)
+	return c, o.err()
+}
+
+// clusterMachine decodes a cluster.x-k8s.io Machine of v1beta1 or v1beta2.
+func clusterMachine(o object) (policy.Machine, error) {
+	meta, status := o.child("metadata"), o.child("status")
+	seen := clusterConditions(status, o.text("apiVersion") == policy.ClusterAPIV1Beta1)
+	m := policy.Machine{
+		APIVersion:      o.text("apiVersion"),
+		Created:         meta.time("creationTimestamp"),
+		Labels:          meta.textMap("labels"),
+		Annotations:     meta.textMap("annotations"),
+		Phase:           status.text("phase"),
+		Deleting:        !meta.time("deletionTimestamp").IsZero(),
+		NodeName:        status.child("nodeRef").text("name"), // without a name it is no reference
+		ProviderID:      o.child("spec").text("providerID"),
+		ControllerOwner: controllerOwner(meta),
+		Conditions:      seen.current,
+		OwnerRemediated: seen.status(ownerRemediated),
+	}
+	m.Namespace, m.Name, m.UID, m.ResourceVersion = identify(meta, true)
+	m.ClusterName = m.Labels[clusterNameLabel]
+	m.ControlPlane = policy.ControlPlaneMachine(m.Labels, m.ControllerOwner)
+	_, m.InfrastructureReadySince = seen.holds(infrastructureReady, false)
+	_, m.Paused = m.Annotations[pausedAnnotation]
+	_, m.SkipRemediation = m.Annotations[skipAnnotation]
+	_, m.RemediateRequested = m.Annotations[remediateAnnotation]
+	return m, o.err()
+}
+
+// conditionLists are the conditions of a Cluster API object. Owners and checks
+// go by the list that v1beta2 introduced; a core older than that writes only
+// the old one.
+type conditionLists struct {
+	current, old []policy.Condition
+}
+
+func clusterConditions(status object, old bool) conditionLists {
+	if old {
+		return conditionLists{current: conditions(status.child("v1beta2")), old: conditions(status)}
+	}
+	return conditionLists{current: conditions(status)}
+}
+
+// find is a condition of the current list, or else of the old one.
+func (l conditionLists) find(kind string) (policy.Condition, bool) {
+	for _, list := range [][]policy.Condition{l.current, l.old} {
+		for _, c := range list {
+			if c.Type == kind {
+				return c, true
+			}
+		}
+	}
+	return policy.Condition{}, false
+}
+
+// status is the condition's, or empty when it is absent.
+func (l conditionLists) status(kind string) string {
+	c, _ := l.find(kind)
+	return c.Status
+}
+
+// holds says whether a condition is True, and since when; fallback is the answer
+// when it is absent.
+func (l conditionLists) holds(kind string, fallback bool) (bool, time.Time) {
+	c, ok := l.find(kind)
+	switch {
+	case !ok:
+		return fallback, time.Time{}
+	case c.Status != "True":
+		return false, time.Time{}
+	}
+	return true, c.LastTransition
+}
