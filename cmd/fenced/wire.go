@@ -215,9 +215,12 @@ func loadPolicies(cfg config.Config) ([]policy.Check, error) {
 	for _, f := range files {
 		data, err := os.ReadFile(f)
 		if err == nil {
-			var checks []policy.Check
-			checks, err = manifest.DecodePolicies(f, data)
-			all = append(all, checks...)
+			var found manifest.Policies
+			found, err = manifest.DecodePolicies(f, data)
+			all = append(all, found.Checks...)
+			for _, b := range found.Budgets { // never drop a limit in silence
+				errs = append(errs, fmt.Errorf("%s: %s is not supported by this version", b.Source, policy.DisruptionBudgetKind))
+			}
 		}
 		errs = append(errs, err)
 	}

@@ -139,7 +139,7 @@ func (o *Objects) keep(i id, fields map[string]any, source string) {
 // addNameless remembers an object that cannot be told apart from others of its
 // kind. A check stays, as Invalid, under the place where it stands.
 func (o *Objects) addNameless(i id, fields map[string]any, source string) {
-	if c := classify(i); c == check || c == unjudged {
+	if c := classify(i); c == check || c == unjudged || c == budget {
 		i.name = source
 		o.keep(i, fields, source)
 		return

@@ -54,12 +54,15 @@ func FuzzDecode(f *testing.F) {
 func FuzzDecodePolicies(f *testing.F) {
 	f.Add([]byte(policyFile))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		checks, err := manifest.DecodePolicies("in", data)
+		found, err := manifest.DecodePolicies("in", data)
 		if err != nil {
-			assert.Empty(t, checks)
+			assert.Empty(t, found)
 			return
 		}
-		for _, c := range checks {
+		for _, b := range found.Budgets {
+			assert.Empty(t, b.Invalid)
+		}
+		for _, c := range found.Checks {
 			state, message := c.State()
 			assert.Contains(t, []policy.State{policy.StateActive, policy.StatePaused}, state, message)
 		}

@@ -10,11 +10,17 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 )
 
+// Policies is what a file of policies.d holds.
+type Policies struct {
+	Checks  []policy.Check
+	Budgets []policy.DisruptionBudget
+}
+
 // DecodePolicies decodes one file of policies.d. An unknown key, a bad value or a
 // kind that this version does not judge is an error that names file, line and
 // field; all errors of the file are reported at once.
-func DecodePolicies(file string, data []byte) ([]policy.Check, error) {
-	f := policyFile{name: file, first: map[string]int{}}
+func DecodePolicies(file string, data []byte) (Policies, error) {
+	f := policyFile{name: file, first: map[id]int{}}
 	for _, p := range split(data) {
 		nodes, err := yamlNodes(p)
 		for _, n := range nodes {
@@ -25,17 +31,17 @@ func DecodePolicies(file string, data []byte) ([]policy.Check, error) {
 		}
 	}
 	if err := errors.Join(f.errs...); err != nil {
-		return nil, err
+		return Policies{}, err
 	}
-	return f.checks, nil
+	return f.found, nil
 }
 
 // policyFile gathers what one file holds.
 type policyFile struct {
-	name   string
-	first  map[string]int // line of each check, by its key
-	checks []policy.Check
-	errs   []error
+	name  string
+	first map[id]int // line of each document
+	found Policies
+	errs  []error
 }
 
 func (f *policyFile) fail(line int, format string, args ...any) {
@@ -73,7 +79,9 @@ func (f *policyFile) document(n *yaml.Node, before int) {
 	}
 	switch classify(i) {
 	case check:
-		f.check(n, before, fields)
+		f.check(n, before, i, fields)
+	case budget:
+		f.budget(n, before, i, fields)
 	case unjudged:
 		f.fail(n.Line+before, "%s %s is not supported by this version", i.apiVersion, i.kind)
 	default:
@@ -81,27 +89,56 @@ func (f *policyFile) document(n *yaml.Node, before int) {
 	}
 }
 
-func (f *policyFile) check(n *yaml.Node, before int, fields map[string]any) {
+func (f *policyFile) check(n *yaml.Node, before int, i id, fields map[string]any) {
 	good := len(f.errs)
-	checkSchema.unknownKeys(n, "", func(line int, path, text string) {
-		f.fail(line+before, "%s: %s", path, text)
-	})
-	c := MachineHealthCheck(fields)
+	if known := schemas[[2]string{i.apiVersion, i.kind}]; known != nil { // our own kinds look for themselves
+		known.unknownKeys(n, "", func(line int, path, text string) {
+			f.fail(line+before, "%s: %s", path, text)
+		})
+	}
+	c := checkDecoder(i)(fields)
 	if state, message := c.State(); state == policy.StateInvalid || state == policy.StateDisabled {
-		for _, text := range strings.Split(message, "; ") {
-			path, _, _ := strings.Cut(text, ": ")
-			f.fail(lineOf(n, path)+before, "%s", text)
-		}
+		f.refuse(n, before, message)
 	}
-	line := n.Line + before
-	if first, ok := f.first[c.Key()]; ok {
-		f.fail(line, "%s %s is on line %d already", c.Kind, c.Key(), first)
-	}
-	f.first[c.Key()] = line
+	f.once(n, before, i)
 	if len(f.errs) == good {
-		c.Source = fmt.Sprintf("%s:%d", f.name, line)
-		f.checks = append(f.checks, c)
+		c.Source = f.source(n, before)
+		f.found.Checks = append(f.found.Checks, c)
 	}
+}
+
+func (f *policyFile) budget(n *yaml.Node, before int, i id, fields map[string]any) {
+	good := len(f.errs)
+	b := DisruptionBudget(fields)
+	if b.Invalid != "" {
+		f.refuse(n, before, b.Invalid)
+	}
+	f.once(n, before, i)
+	if len(f.errs) == good {
+		b.Source = f.source(n, before)
+		f.found.Budgets = append(f.found.Budgets, b)
+	}
+}
+
+// refuse reports each thing that is wrong with a document on its own line.
+func (f *policyFile) refuse(n *yaml.Node, before int, message string) {
+	for _, text := range strings.Split(message, "; ") {
+		path, _, _ := strings.Cut(text, ": ")
+		f.fail(lineOf(n, path)+before, "%s", text)
+	}
+}
+
+// once reports a document that the file has twice.
+func (f *policyFile) once(n *yaml.Node, before int, i id) {
+	if first, ok := f.first[i]; ok {
+		f.fail(n.Line+before, "%s is on line %d already", i, first)
+		return
+	}
+	f.first[i] = n.Line + before
+}
+
+func (f *policyFile) source(n *yaml.Node, before int) string {
+	return fmt.Sprintf("%s:%d", f.name, n.Line+before)
 }
 
 func orMissing(s string) string {

@@ -36,8 +36,9 @@ items:
 `
 
 func TestDecodePolicies(t *testing.T) {
-	checks, err := manifest.DecodePolicies("10.yaml", []byte(policyFile))
+	found, err := manifest.DecodePolicies("10.yaml", []byte(policyFile))
 	require.NoError(t, err)
+	checks := found.Checks
 	require.Len(t, checks, 2)
 	c := checks[0]
 	assert.Equal(t, "mapi/workers", c.Key())
@@ -52,9 +53,9 @@ func TestDecodePolicies(t *testing.T) {
 	assert.Equal(t, policy.DeleteMachines, checks[1].Strategy)
 	assert.Equal(t, 10*time.Minute, checks[1].StartupTimeout)
 
-	checks, err = manifest.DecodePolicies("empty.yaml", []byte("# nothing yet\n"))
+	found, err = manifest.DecodePolicies("empty.yaml", []byte("# nothing yet\n"))
 	require.NoError(t, err)
-	assert.Empty(t, checks)
+	assert.Empty(t, found)
 }
 
 func TestDecodePoliciesRefuses(t *testing.T) {
@@ -78,14 +79,14 @@ func TestDecodePoliciesRefuses(t *testing.T) {
 		"second is no YAML": {head + "---\na: b: c\n", []string{"f.yaml:5: mapping values are not allowed"}},
 		"a word":            {"hello\n", []string{`f.yaml:1: "hello" is not a policy`}},
 		"another kind":      {"apiVersion: v1\nkind: Node\nmetadata: {name: n}\n", []string{"f.yaml:1: v1 Node is not a policy"}},
-		"FencePolicy":       {"\napiVersion: fenced.io/v1alpha1\nkind: FencePolicy\nmetadata: {name: x}\n", []string{"f.yaml:2: fenced.io/v1alpha1 FencePolicy is not supported by this version"}},
-		"NodeHealthCheck":   {"apiVersion: remediation.medik8s.io/v1alpha1\nkind: NodeHealthCheck\nmetadata: {name: x}\n", []string{"NodeHealthCheck is not supported by this version"}},
+		"FencePolicy to be": {"\napiVersion: fenced.io/v1\nkind: FencePolicy\nmetadata: {name: x}\n", []string{"f.yaml:2: fenced.io/v1 FencePolicy is not supported by this version"}},
+		"NodeHealthCheck":   {"apiVersion: remediation.medik8s.io/v1beta1\nkind: NodeHealthCheck\nmetadata: {name: x}\n", []string{"NodeHealthCheck is not supported by this version"}},
 		"Cluster API":       {"apiVersion: cluster.x-k8s.io/v1alpha4\nkind: MachineHealthCheck\nmetadata: {name: x}\n", []string{"f.yaml:1: cluster.x-k8s.io/v1alpha4 MachineHealthCheck is not supported by this version"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			checks, err := manifest.DecodePolicies("f.yaml", []byte(c.text))
+			found, err := manifest.DecodePolicies("f.yaml", []byte(c.text))
 			require.Error(t, err)
-			assert.Empty(t, checks, "a file with an error gives nothing")
+			assert.Empty(t, found, "a file with an error gives nothing")
 			for _, want := range c.want {
 				assert.ErrorContains(t, err, want)
 			}

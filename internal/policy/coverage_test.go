@@ -93,6 +93,6 @@ func TestExplainNamesBudgetAndOverlap(t *testing.T) {
 	}
 	assert.Equal(t, "check ns/power", found[policy.Overlap].Source)
 	assert.Equal(t, "1 of 1 unavailable", found[policy.Budget].Value)
-	assert.Equal(t, "at most 0", found[policy.Budget].Threshold)
+	assert.Equal(t, "at most 0 (0)", found[policy.Budget].Threshold)
 	assert.Equal(t, "DisruptionBudget rack", found[policy.Budget].Source)
 }

@@ -59,9 +59,7 @@ func (r *Report) refusalGates(c *CheckReport, t *TargetReport, reason Reason) []
 		}
 		return []Gate{closed("request", "made already", "not made yet")}
 	case Budget:
-		if gates := r.budgetGates(); len(gates) > 0 {
-			return gates
-		}
+		return t.budgets
 	case Overlap:
 		if gates := r.overlapGates(c, t); len(gates) > 0 {
 			return gates
@@ -83,23 +81,6 @@ func (r *Report) refusalGates(c *CheckReport, t *TargetReport, reason Reason) []
 var quorumText = map[Reason]string{
 	QuorumLost:    "etcd would lose its quorum",
 	QuorumUnknown: "no etcd member is seen, or one of them cannot be read",
-}
-
-// budgetGates are the budgets that are used up, or cannot be evaluated.
-func (r *Report) budgetGates() []Gate {
-	var gates []Gate
-	for i := range r.Budgets {
-		b := &r.Budgets[i]
-		source := DisruptionBudgetKind + " " + b.Name
-		switch {
-		case b.State != StateActive:
-			gates = append(gates, gate("budget", false, Budget, fmt.Sprintf("%s: %s", b.State, b.Message), string(StateActive), source))
-		case b.Unavailable > b.MaxUnavailable:
-			gates = append(gates, gate("budget", false, Budget, share(b.Unavailable, b.Nodes)+" unavailable",
-				fmt.Sprintf("at most %d", b.MaxUnavailable), source))
-		}
-	}
-	return gates
 }
 
 // overlapGates name the checks that hold a target back from c.

@@ -21,6 +21,8 @@ type BudgetReport struct {
 	Nodes          int    `json:"nodes"`
 	Unavailable    int    `json:"unavailable"`
 	MaxUnavailable int    `json:"maxUnavailable"`
+	// Limit is maxUnavailable as written.
+	Limit string `json:"limit"`
 }
 
 // State is whether a check was evaluated.
@@ -127,6 +129,8 @@ type TargetReport struct {
 	// Template is what a NodeHealthCheck's request is to be made from; nil for
 	// every other action, and when none is left.
 	Template *Template `json:"-"`
+	// budgets are the DisruptionBudgets behind the refusal Budget.
+	budgets []Gate
 	// Trigger is the sentence that history shows: which check, and what it saw.
 	Trigger string `json:"-"`
 }

@@ -1,0 +1,119 @@
+package policy
+
+import (
+	"fmt"
+	"time"
+)
+
+// judgeFencePolicy applies fenced's own health rules to one target, a Machine or
+// a Node; the first that matches wins. docs/policy.md has a row for each.
+func (t *TargetReport) judgeFencePolicy(c *Check, x *Subject, now time.Time) {
+	m, n := x.Machine, x.Node
+	switch {
+	case m != nil && m.Paused:
+		t.set(Skipped, Paused, "the Machine is paused")
+	case m != nil && m.SkipRemediation:
+		t.set(Skipped, SkipRequested, "the Machine asks not to be remedied")
+	case n == nil && m.NodeName != "" && !x.Gone:
+		t.set(Indeterminate, Undecodable, fmt.Sprintf("Node %s could not be decoded", m.NodeName))
+	case n == nil && m.NodeName == "" && c.StartupTimeout == 0:
+		t.set(Indeterminate, StartupCheckDisabled, "no Node has joined, and nodeStartupTimeout is 0")
+	case n == nil && m.NodeName == "" && m.startupClock().IsZero():
+		// Without a clock it can never time out; look again after a full timeout.
+		t.set(Pending, NodeStartupTimeout, "no Node has joined, and nothing says since when it could have")
+		t.Timeout, t.RecheckAfterSeconds = c.StartupTimeout, wholeSeconds(c.StartupTimeout)
+	case t.judgeClocks(c, c.objections(x), now):
+		t.shorten(c, x)
+		t.refuseInHand(c, x)
+	case m != nil && m.Deleting:
+		t.set(Indeterminate, Deleting, "the Machine is being deleted")
+	case n.Deleting:
+		t.set(Indeterminate, Deleting, "the Node is being deleted")
+	case m != nil && m.ExternalRemediationRequested:
+		t.set(Indeterminate, UnderRemediation, "the Machine's remediation has been requested")
+	default:
+		t.set(Healthy, "", "")
+	}
+}
+
+// objections lists what a FencePolicy finds wrong with a target.
+func (c *Check) objections(x *Subject) []finding {
+	switch {
+	case x.Node != nil:
+		return matching(nil, NodeCondition, "", c.Conditions, x.Node.Conditions)
+	case x.Gone:
+		// No grace: the Machine had a Node, and someone removed it.
+		return []finding{{reason: NodeNotFound, what: fmt.Sprintf("Node %s does not exist", x.Machine.NodeName), atOnce: true}}
+	}
+	return []finding{{reason: NodeStartupTimeout, what: "no Node has joined", since: x.Machine.startupClock(), timeout: c.StartupTimeout}}
+}
+
+// startupClock is the latest moment that is known from which a Node could have
+// joined.
+func (m *Machine) startupClock() time.Time {
+	if m.LastUpdated.After(m.Created) {
+		return m.LastUpdated
+	}
+	return m.Created
+}
+
+// shorten ends the wait for a host that is off already: nothing is gained by
+// letting its timeout run out, if the policy says so.
+func (t *TargetReport) shorten(c *Check, x *Subject) {
+	if !c.ShortenOnEvidence || !x.ReadsOff || t.Verdict != Pending {
+		return
+	}
+	t.set(Unhealthy, t.Reason, t.Message+", but the BMC reads Off twice")
+	t.Due, t.RecheckAfterSeconds = time.Time{}, 0
+}
+
+// refuseInHand refuses what somebody is taking away already. A Node that is being
+// deleted would keep its host off: a kubelet that is started does not register
+// anew before the last finalizer is gone.
+func (t *TargetReport) refuseInHand(c *Check, x *Subject) {
+	if t.Verdict != Unhealthy || c.Strategy == CountOnly {
+		return
+	}
+	if x.Node != nil && x.Node.Deleting {
+		t.refuse(Deleting)
+	}
+	if m := x.Machine; m != nil && c.Strategy == DeleteMachines && m.OwnerRemediated != "" && m.OwnerRemediated != "True" {
+		t.refuse(AlreadyRequested) // its owner was told
+	}
+}
+
+// parsePolicyLimit says what is wrong with a FencePolicy's limit.
+func (c *Check) parsePolicyLimit() error {
+	if c.UnhealthyRange != "" {
+		if _, err := parseRange(c.UnhealthyRange); err != nil {
+			return fmt.Errorf("spec.limit: %w", err)
+		}
+		return nil
+	}
+	if _, err := parseLimit(c.MaxUnhealthy); err != nil {
+		return fmt.Errorf("spec.limit: %q is neither a whole number nor a percentage", c.MaxUnhealthy.String())
+	}
+	return nil
+}
+
+// tallyFencePolicy applies a FencePolicy's limit; settingOf has seen that it
+// parses.
+func (c *Check) tallyFencePolicy(expected, healthy int) tally {
+	y := tally{limit: c.limitText(), reason: ShortCircuit}
+	unhealthy, beyond := expected-healthy, "more than"
+	if c.UnhealthyRange != "" {
+		span, _ := parseRange(c.UnhealthyRange)
+		y.min, y.max, y.reason, beyond = span[0], span[1], OutOfRange, "outside"
+	} else {
+		l, _ := parseLimit(c.MaxUnhealthy)
+		y.max = l.of(expected)
+	}
+	y.allowed = y.min <= unhealthy && unhealthy <= y.max
+	if y.allowed {
+		y.more = y.max - unhealthy
+		y.reason = ""
+	} else {
+		y.message = fmt.Sprintf("%d of %d targets are not healthy, %s limit %s", unhealthy, expected, beyond, y.limit)
+	}
+	return y
+}
