@@ -112,14 +112,20 @@ func (w *tables) guardControlPlane(r *Report) {
 // or whose remediation has been requested.
 func (w *tables) controlPlaneInFlight() map[string]bool {
 	busy := map[string]bool{}
-	for _, m := range w.machines {
+	hold := func(m *Machine) {
 		n := w.nodes[m.NodeName]
-		if (m.ControlPlane || n != nil && n.ControlPlane) && (m.ExternalRemediationRequested || w.runs["Machine "+m.Key()].ID != "") {
+		if m.ControlPlane || n != nil && n.ControlPlane {
 			busy[subjectName(m.NodeName, m.Key())] = true
 		}
 	}
-	for _, n := range w.nodes {
-		if n.ControlPlane && w.runs["Node "+n.Name].ID != "" {
+	for _, m := range w.asked {
+		hold(m)
+	}
+	for _, r := range w.runs {
+		for _, m := range w.machinesOf(r) {
+			hold(m)
+		}
+		if n := w.nodes[r.Node]; n != nil && n.ControlPlane {
 			busy[n.Name] = true
 		}
 	}

@@ -24,16 +24,24 @@ func Decide(s Snapshot, now time.Time) Report {
 	for i := range s.Checks {
 		r.Checks = append(r.Checks, w.decideCheck(&s.Checks[i], now))
 	}
-	slices.SortFunc(r.Checks, byName)
 	for i := range s.Budgets {
 		r.Budgets = append(r.Budgets, w.countBudget(&s.Budgets[i]))
 	}
-	w.acrossChecks(&r, s.Budgets)
 	r.Errors = append(r.Errors, s.Errors...)
+	w.finish(&r, s.Budgets)
+	return r
+}
+
+// finish puts the report in order and adds the refusals that no check shows by
+// itself.
+func (w *tables) finish(r *Report, budgets []DisruptionBudget) {
+	slices.SortFunc(r.Checks, byName)
 	slices.SortFunc(r.Errors, func(a, b ObjectError) int {
 		return cmp.Or(strings.Compare(a.Object, b.Object), strings.Compare(a.Message, b.Message))
 	})
-	return r
+	refuseOverlaps(r)
+	w.refuseBudgets(r, budgets)
+	w.guardControlPlane(r)
 }
 
 // decideCheck judges one check as if it were alone in the cluster.
@@ -63,18 +71,33 @@ type count struct {
 	expected, healthy int
 	// sick are past a timeout, whether or not the check would have them remedied.
 	sick int
+	// recheck is the shortest of their waits in seconds; 0 is none.
+	recheck int
 }
 
 // add counts one target.
 func (n *count) add(t *TargetReport) {
+	n.weigh(t, 1)
+	n.wait(t.RecheckAfterSeconds)
+}
+
+// weigh adds one target to the numbers, or takes it out of them.
+func (n *count) weigh(t *TargetReport, by int) {
 	if t.Verdict != Skipped {
-		n.expected++
+		n.expected += by
 	}
 	if t.Verdict == Healthy {
-		n.healthy++
+		n.healthy += by
 	}
 	if t.Verdict == Unhealthy || t.Reason == Excluded {
-		n.sick++
+		n.sick += by
+	}
+}
+
+// wait notes a wait in seconds; 0 is none.
+func (n *count) wait(seconds int) {
+	if seconds > 0 && (n.recheck == 0 || seconds < n.recheck) {
+		n.recheck = seconds
 	}
 }
 
@@ -107,12 +130,10 @@ func (r *CheckReport) conclude(c *Check, st *setting, n count, now time.Time) {
 	}
 	r.gate = append(r.gate, st.refusals...)
 	r.weather(c, st, y.allowed, n.sick > 0, now)
+	n.wait(r.RecheckAfterSeconds)
+	r.RecheckAfterSeconds = n.recheck
 	for i := range r.Targets {
-		t := &r.Targets[i]
-		if s := t.RecheckAfterSeconds; s > 0 && (r.RecheckAfterSeconds == 0 || s < r.RecheckAfterSeconds) {
-			r.RecheckAfterSeconds = s
-		}
-		if t.Action != None {
+		if t := &r.Targets[i]; t.Action != None {
 			t.Refusals = append(append([]Reason{}, r.gate...), t.Refusals...) // never null in JSON
 		}
 	}
@@ -128,13 +149,6 @@ func (r *CheckReport) invalidate(why string) {
 		r.idle[r.Targets[i].Node] = true
 	}
 	r.State, r.Message, r.Targets = StateInvalid, why, []TargetReport{}
-}
-
-// acrossChecks adds the refusals that no check shows by itself.
-func (w *tables) acrossChecks(r *Report, budgets []DisruptionBudget) {
-	refuseOverlaps(r)
-	w.refuseBudgets(r, budgets)
-	w.guardControlPlane(r)
 }
 
 // byName orders checks for people, whatever order they came in.

@@ -52,9 +52,6 @@ func (l *Ledger) Node(name string) *Node { return l.w.nodes[name] }
 // Nodes goes through the Nodes, in no order.
 func (l *Ledger) Nodes() iter.Seq[*Node] { return maps.Values(l.w.nodes) }
 
-// machineGroups are the API groups whose Machines are read.
-var machineGroups = []string{group(OpenShiftMachineAPI), group(ClusterAPIV1Beta2)}
-
 // Machine gives the Machine of this name, or nil; OpenShift's where both
 // lineages have one.
 func (l *Ledger) Machine(namespace, name string) *Machine {

@@ -18,6 +18,8 @@ type tables struct {
 	upgrading string
 	nodes     map[string]*Node
 	machines  map[machineID]*Machine
+	// asked are the Machines whose remediation has been requested.
+	asked map[machineID]*Machine
 	// byNode lists the Machines that name a Node, by id.
 	byNode   map[string][]*Machine
 	leases   map[string]Lease
@@ -36,7 +38,7 @@ type tables struct {
 
 func newTables(rules Rules) *tables {
 	return &tables{
-		rules: rules, nodes: map[string]*Node{}, machines: map[machineID]*Machine{}, byNode: map[string][]*Machine{},
+		rules: rules, nodes: map[string]*Node{}, machines: map[machineID]*Machine{}, asked: map[machineID]*Machine{}, byNode: map[string][]*Machine{},
 		leases: map[string]Lease{}, clusters: map[string]*Cluster{}, requests: map[string][]*Request{},
 		etcd: map[ObjectKey]*EtcdPod{}, runs: map[string]OpenRun{}, readsOff: map[string]bool{},
 		machineChecks: map[CheckID]*Check{}, undecoded: map[ObjectKey]int{},
@@ -78,6 +80,9 @@ func tablesOf(s *Snapshot) *tables {
 
 func (w *tables) putMachine(m *Machine) {
 	w.machines[m.id()] = m
+	if m.ExternalRemediationRequested {
+		w.asked[m.id()] = m
+	}
 	if m.NodeName != "" {
 		w.byNode[m.NodeName] = insert(w.byNode[m.NodeName], m, byMachine)
 	}
@@ -85,6 +90,7 @@ func (w *tables) putMachine(m *Machine) {
 
 func (w *tables) dropMachine(m *Machine) {
 	delete(w.machines, m.id())
+	delete(w.asked, m.id())
 	drop(w.byNode, m.NodeName, m)
 }
 
@@ -134,6 +140,24 @@ func (w *tables) putRun(r OpenRun) {
 		w.runs["Node "+r.Node] = r
 	}
 }
+
+// machinesOf lists the Machines that a run may be about: its record does not
+// say of which lineage.
+func (w *tables) machinesOf(r OpenRun) (list []*Machine) {
+	namespace, name, ok := strings.Cut(r.Machine, "/")
+	if !ok {
+		namespace, name = "", r.Machine
+	}
+	for _, g := range machineGroups {
+		if m := w.machines[machineID{g, namespace, name}]; m != nil {
+			list = append(list, m)
+		}
+	}
+	return list
+}
+
+// machineGroups are the API groups whose Machines are read.
+var machineGroups = []string{group(OpenShiftMachineAPI), group(ClusterAPIV1Beta2)}
 
 func (w *tables) putMachineCheck(c *Check) {
 	if c.lineage() == openShift {
