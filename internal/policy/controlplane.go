@@ -131,7 +131,8 @@ func (w *tables) controlPlaneInFlight() map[string]bool {
 	}
 	for _, list := range w.requests {
 		for _, q := range list {
-			if q.ControlPlane {
+			n := w.nodes[q.about()] // what a person or an old operator made has no label
+			if q.ControlPlane || n != nil && n.ControlPlane {
 				busy[q.about()] = true
 			}
 		}

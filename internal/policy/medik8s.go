@@ -104,7 +104,7 @@ func (t *TargetReport) judgeRecovered(c *Check, n *Node, own []*Request, now tim
 	_, confirmed := n.Annotations[confirmAnnotation]
 	message := fmt.Sprintf("the Node has recovered; %s %s", own[0].Kind, own[0].key())
 	switch {
-	case c.HealthyDelay == 0 || confirmed || known && !now.Before(until):
+	case c.HealthyDelay == 0 || confirmed || known && now.After(until):
 		message += " still exists"
 	case c.HealthyDelay < 0:
 		message += " stays until a person confirms with the annotation " + confirmAnnotation
@@ -112,7 +112,7 @@ func (t *TargetReport) judgeRecovered(c *Check, n *Node, own []*Request, now tim
 		message += fmt.Sprintf(" stays for healthyDelay %s", c.HealthyDelay)
 	default:
 		message += fmt.Sprintf(" stays until %s, healthyDelay %s", stamp(until), c.HealthyDelay)
-		t.waitUntil(until, now)
+		t.waitUntil(until.Add(1), now)
 	}
 	t.set(Indeterminate, UnderRemediation, message)
 }

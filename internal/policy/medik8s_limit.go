@@ -72,9 +72,13 @@ func (c *Check) tallyMedik8s(expected, healthy int) tally {
 	}
 	y.max = expected - least
 	y.allowed, y.more = healthy >= least, max(0, healthy-least)
-	if !y.allowed {
-		y.reason = ShortCircuit
-		y.message = fmt.Sprintf("%d of %d Nodes are healthy, fewer than the %d that %s %s asks for", healthy, expected, least, q.field, y.limit)
+	if y.allowed {
+		return y
+	}
+	y.reason = ShortCircuit
+	y.message = fmt.Sprintf("%d of %d Nodes are healthy, fewer than minHealthy %s (%d)", healthy, expected, y.limit, least)
+	if q.field == "maxUnhealthy" {
+		y.message = fmt.Sprintf("%d of %d Nodes are not healthy, more than maxUnhealthy %s (%d)", expected-healthy, expected, y.limit, y.max)
 	}
 	return y
 }

@@ -40,14 +40,18 @@ func (t *TargetReport) escalate(c *Check, x *Subject, now time.Time) {
 			continue
 		}
 		t.Template = &rung.Template
-		if made != nil {
+		switch {
+		case made != nil:
 			t.refuse(AlreadyRequested)
 			t.Message += fmt.Sprintf("; %s %s has been made", made.Kind, made.key())
 			t.waitAtMost(ends, now)
+		case c.Template == nil:
+			t.Message += fmt.Sprintf("; next is %s %s", rung.Template.Kind, key(rung.Template.Namespace, rung.Template.Name))
 		}
 		return
 	}
 	t.refuse(NoTemplateLeft)
+	t.Message += "; every template was tried"
 }
 
 // over says whether this rung was tried in vain: its request timed out or
