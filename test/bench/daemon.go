@@ -21,9 +21,9 @@ const (
 )
 
 const (
-	startTime  = time.Minute           // from the start of a program until it has judged
-	startPoll  = 10 * time.Millisecond // also how exactly the start is known
-	clusterKey = "bench"
+	startTime   = time.Minute           // from the start of a program until it has judged
+	startPoll   = 20 * time.Millisecond // also how exactly the start is known
+	clusterName = "bench"
 )
 
 // What is not here has its default: also the guards that nothing here meets.
@@ -116,7 +116,7 @@ func (b *bench) writeConfig() error {
 	if err != nil {
 		return fmt.Errorf("encode hosts.d: %w", err)
 	}
-	text := fmt.Sprintf(configuration, clusterKey, kubeconfig, b.path("fenced.sock"), 2*b.Samples+1)
+	text := fmt.Sprintf(configuration, clusterName, kubeconfig, b.path("fenced.sock"), 2*b.Samples+1)
 	files := map[string][]byte{"fenced.yaml": []byte(text), "hosts.d/hosts.yaml": hosts, "password": []byte(password)}
 	for _, dir := range []string{"hosts.d", "policies.d"} {
 		if err := os.Mkdir(b.path(dir), 0o700); err != nil {

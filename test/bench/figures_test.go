@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"net"
 	"os"
 	"strings"
 	"testing"
@@ -99,6 +100,21 @@ func TestDecoyAddresses(t *testing.T) {
 		require.True(t, strings.HasPrefix(a, "ipmi://127."), a)
 		seen[a] = true
 	}
+}
+
+// What asks any healthy host's BMC is counted, and makes Measure fail.
+func TestDecoyCounts(t *testing.T) {
+	d, err := startDecoy(t.Context())
+	require.NoError(t, err)
+	defer d.stop()
+	for _, number := range []int{0, 4999} {
+		conn, err := net.Dial("udp", strings.TrimPrefix(d.address(number), "ipmi://"))
+		require.NoError(t, err)
+		_, err = conn.Write([]byte("are you on?"))
+		require.NoError(t, err)
+		require.NoError(t, conn.Close())
+	}
+	require.Eventually(t, func() bool { return d.asked.Load() == 2 }, 5*time.Second, 10*time.Millisecond)
 }
 
 const benchOutput = `goos: linux
