@@ -40,6 +40,10 @@ func FencePolicy(fields map[string]any) policy.Check {
 	c.Deadlines = deadlines(spec.child("deadlines"))
 	c.ZoneKey = labelKey(spec, "zoneKey")
 	c.Windows = windows(spec)
+	if len(c.Windows) > 0 && c.Strategy == policy.CountOnly {
+		// Paused, it would protect its pets from no other check.
+		spec.fail(spec.at("maintenanceWindows"), "cannot be with strategy None, which never acts")
+	}
 	c.ShortenOnEvidence = spec.flag("shortenOnEvidence")
 	c.Invalid = invalid(o)
 	return c

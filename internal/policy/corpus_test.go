@@ -48,7 +48,16 @@ func loadCase(t *testing.T, archive *txtar.Archive) (policy.Snapshot, time.Time)
 	require.NoError(t, err)
 	objects, err := manifest.Decode("objects.yaml", part(t, archive, "objects.yaml").Data)
 	require.NoError(t, err)
-	return objects.Snapshot(), at
+	snapshot := objects.Snapshot()
+	snapshot.ReadsOff = map[string]bool{}
+	for _, f := range archive.Files {
+		if f.Name == "reads-off" { // what no object says
+			for node := range strings.FieldsSeq(string(f.Data)) {
+				snapshot.ReadsOff[node] = true
+			}
+		}
+	}
+	return snapshot, at
 }
 
 func caseOutput(t *testing.T, archive *txtar.Archive) string {
@@ -77,6 +86,9 @@ func summary(r policy.Report) string {
 			fmt.Fprintf(&b, " healthy=%d/%d limit=%s=%d allowed=%t more=%d recheck=%d",
 				c.Healthy, c.Expected, c.Limit, c.MaxUnhealthy, c.Allowed, c.RemediationsAllowed, c.RecheckAfterSeconds)
 		}
+		if c.Kind == policy.FencePolicyKind && !c.Due.IsZero() {
+			fmt.Fprintf(&b, " due=%s", c.Due.Format(time.RFC3339))
+		}
 		fmt.Fprintln(&b, note(c.Message))
 		for _, t := range c.Targets {
 			reason := t.Reason
@@ -86,6 +98,13 @@ func summary(r policy.Report) string {
 			fmt.Fprintf(&b, "  %s node=%s %s %s %s %v recheck=%d%s\n",
 				t.Machine, t.Node, t.Verdict, reason, t.Action, t.Refusals, t.RecheckAfterSeconds, note(t.Message))
 		}
+	}
+	for _, d := range r.Budgets {
+		fmt.Fprintf(&b, "%s %s %s", policy.DisruptionBudgetKind, d.Name, d.State)
+		if d.State == policy.StateActive {
+			fmt.Fprintf(&b, " unavailable=%d/%d limit=%s=%d", d.Unavailable, d.Nodes, d.Limit, d.MaxUnavailable)
+		}
+		fmt.Fprintln(&b, note(d.Message))
 	}
 	for _, e := range r.Errors {
 		fmt.Fprintf(&b, "error %s%s\n", e.Object, note(e.Message))
