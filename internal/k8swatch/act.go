@@ -30,7 +30,7 @@ var (
 func (c *Cluster) Backup(ctx context.Context, t remediate.Target) ([]byte, remediate.Backup, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	data, err := c.api().typed.CoreV1().RESTClient().Get().Resource("nodes").Name(t.Node).
+	data, err := c.work.api().typed.CoreV1().RESTClient().Get().Resource("nodes").Name(t.Node).
 		SetHeader("Accept", "application/json").DoRaw(ctx)
 	if err != nil {
 		return nil, remediate.Backup{}, fmt.Errorf("read Node %s: %w", t.Node, err)
@@ -56,12 +56,12 @@ func (c *Cluster) Backup(ctx context.Context, t remediate.Target) ([]byte, remed
 func (c *Cluster) Act(ctx context.Context, run remediate.Run, a remediate.Action, backups [][]byte, b remediate.Backup) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	api := c.api()
+	api, manage := c.work.api(), c.manage.api()
 	switch a {
 	case remediate.SetHold:
-		return api.annotateHost(ctx, run.Target.BareMetalHost, holdValue)
+		return manage.annotateHost(ctx, run.Target.BareMetalHost, holdValue)
 	case remediate.ReleaseHold:
-		return api.annotateHost(ctx, run.Target.BareMetalHost, nil)
+		return manage.annotateHost(ctx, run.Target.BareMetalHost, nil)
 	case remediate.IsolateNode:
 		if b.UID == "" || b.UID != run.Target.NodeUID || b.ResourceVersion == "" {
 			return fmt.Errorf("isolate Node %s: no backup of the Node that was decided on", run.Target.Node)
@@ -75,6 +75,9 @@ func (c *Cluster) Act(ctx context.Context, run remediate.Run, a remediate.Action
 	case remediate.ClearRequest:
 		return api.clearRequest(ctx, run.Target)
 	case remediate.DeleteTargetMachine:
+		if groupOf(run.Target.MachineAPI) == clusterGroup {
+			return c.mark(ctx, run)
+		}
 		return api.deleteMachine(ctx, run.Target)
 	}
 	return fmt.Errorf("action %s is not one of the cluster", a)
@@ -189,7 +192,7 @@ func (cl *clients) deleteMachine(ctx context.Context, t remediate.Target) error 
 func (c *Cluster) Credentials(ctx context.Context, namespace, name string) (string, bmc.Secret, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	s, err := c.api().typed.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
+	s, err := c.manage.api().typed.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
 	if gone(err, name) {
 		return "", bmc.Secret{}, fmt.Errorf("read Secret %s/%s: %w", namespace, name, ErrSecretMissing)
 	}

@@ -6,10 +6,12 @@ import (
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
+
+// outageAfter is how long a blindness is that ends in a quiet period. // I16
+const outageAfter = 60 * time.Second
 
 // View is how far the cached view can be believed.
 type View struct {
@@ -32,7 +34,13 @@ type freshness struct {
 	since time.Time
 	// rewound: the API went back in time, and the view is not whole again yet.
 	rewound bool
-	skew    time.Duration
+}
+
+// begin notes since when the view is waited for.
+func (f *freshness) begin(now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.start = now
 }
 
 // View says how good the view is now.
@@ -40,7 +48,7 @@ func (c *Cluster) View() View {
 	whole, problem := c.proven()
 	c.fresh.mu.Lock()
 	defer c.fresh.mu.Unlock()
-	v := View{Synced: !whole.IsZero(), Since: c.fresh.since, Skew: c.fresh.skew, Problem: problem}
+	v := View{Synced: !whole.IsZero(), Since: c.fresh.since, Skew: c.skew(), Problem: problem}
 	if !v.Synced {
 		whole = c.fresh.start
 	}
@@ -50,16 +58,35 @@ func (c *Cluster) View() View {
 	return v
 }
 
-// proven is when the worst kind was last proven fresh, zero when one never was,
-// and what is wrong.
-func (c *Cluster) proven() (oldest time.Time, problem string) {
-	for i, s := range c.stores {
-		at, wrong := s.state()
-		if i == 0 || at.Before(oldest) {
-			oldest = at
+// skew is the clock that is farthest from ours.
+func (c *Cluster) skew() (worst time.Duration) {
+	for _, s := range c.sides() {
+		s.mu.Lock()
+		if s.skew.Abs() > worst.Abs() {
+			worst = s.skew
 		}
-		if problem == "" && wrong != "" {
-			problem = "watch " + s.kind + ": " + wrong
+		s.mu.Unlock()
+	}
+	return worst
+}
+
+// proven is when the worst kind was last proven fresh, zero when one never was,
+// and what is wrong. Requests count once they were read; until then the checks
+// that name them are not judged.
+func (c *Cluster) proven() (oldest time.Time, problem string) {
+	first := true
+	for _, side := range c.sides() {
+		for _, s := range side.watched() {
+			at, wrong := s.state()
+			if s.request && at.IsZero() {
+				continue
+			}
+			if first || at.Before(oldest) {
+				oldest, first = at, false
+			}
+			if problem == "" && wrong != "" {
+				problem = "watch " + s.kind + ": " + wrong
+			}
 		}
 	}
 	return oldest, problem
@@ -67,13 +94,13 @@ func (c *Cluster) proven() (oldest time.Time, problem string) {
 
 // keepFresh asks the API server in a fixed rhythm, and after each full list,
 // how far it has come. When it went back in time, the watches start over.
-func (c *Cluster) keepFresh(ctx context.Context, startOver func()) {
-	tick := time.NewTicker(c.cfg.FreshEvery)
+func (s *side) keepFresh(ctx context.Context, startOver func()) {
+	tick := time.NewTicker(s.c.cfg.FreshEvery)
 	defer tick.Stop()
 	for {
-		if c.askAll(ctx) {
-			c.log.Warn("the API went back in time; everything is listed again")
-			c.rewind()
+		if s.askAll(ctx) {
+			s.log.Warn("the API went back in time; everything is listed again")
+			s.rewind()
 			startOver()
 			return
 		}
@@ -81,17 +108,18 @@ func (c *Cluster) keepFresh(ctx context.Context, startOver func()) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-		case <-c.listed:
+		case <-s.listed:
 		}
 	}
 }
 
 // askAll asks about every kind at once, so that one that hangs delays no other.
-func (c *Cluster) askAll(ctx context.Context) (back bool) {
-	backs := make([]bool, len(c.stores))
+func (s *side) askAll(ctx context.Context) (back bool) {
+	stores := s.watched()
+	backs := make([]bool, len(stores))
 	var g sync.WaitGroup
-	for i, s := range c.stores {
-		g.Go(func() { backs[i] = c.ask(ctx, s) })
+	for i, st := range stores {
+		g.Go(func() { backs[i] = s.ask(ctx, st) })
 	}
 	g.Wait()
 	for _, b := range backs {
@@ -104,36 +132,29 @@ func (c *Cluster) askAll(ctx context.Context) (back bool) {
 // of the list around it, which is where the API server stood: a view that
 // reaches it is proven to be as new as this read. back says that the API stands
 // at an older version than the view.
-func (c *Cluster) ask(ctx context.Context, s *store) (back bool) {
+func (s *side) ask(ctx context.Context, st *store) (back bool) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	ctx, clock := withClock(ctx)
-	before := s.version()
+	before := st.version()
 	sent := time.Now()
-	list, err := c.api().list(ctx, s, metav1.ListOptions{Limit: 1}) // no resourceVersion: a quorum read
-	if apierrors.IsNotFound(err) && !s.gvr.Empty() {
-		s.absent(sent)
-		c.settle(time.Now())
-		return false
-	}
-	var at uint64
-	if err == nil {
-		at, err = listRevision(list)
-	}
+	list, err := st.list(ctx, s.api(), metav1.ListOptions{Limit: 1}) // no resourceVersion: a quorum read
 	if err != nil {
-		if ctx.Err() != context.Canceled {
-			s.fail(fmt.Sprintf("read one %s: %s", s.kind, err))
-		}
 		return false
 	}
-	c.fresh.mu.Lock()
-	c.fresh.skew = clock.skew(sent, time.Now())
-	c.fresh.mu.Unlock()
+	at, err := listRevision(list)
+	if err != nil {
+		st.fail(fmt.Sprintf("read one %s: %s", st.kind, err))
+		return false
+	}
+	s.mu.Lock()
+	s.skew = clock.skew(sent, time.Now())
+	s.mu.Unlock()
 	if at < before {
 		return true
 	}
-	s.ask(asked{sent, at})
-	c.settle(time.Now())
+	st.ask(asked{sent, at})
+	st.moved()
 	return false
 }
 
@@ -170,11 +191,12 @@ func (c *Cluster) settle(now time.Time) {
 
 // rewind forgets what was proven: it belongs to another history, for instance
 // that of an etcd before it was restored from a backup.
-func (c *Cluster) rewind() {
-	for _, s := range c.stores {
-		s.rewind()
+func (s *side) rewind() {
+	for _, st := range s.watched() {
+		st.rewind()
 	}
-	c.fresh.mu.Lock()
-	defer c.fresh.mu.Unlock()
-	c.fresh.good, c.fresh.start, c.fresh.rewound = time.Time{}, time.Now(), true
+	f := &s.c.fresh
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.good, f.start, f.rewound = time.Time{}, time.Now(), true
 }

@@ -27,7 +27,7 @@ func (l *looker) host(ctx context.Context) error {
 		l.look.Seen.Hold = remediate.No
 		return nil
 	}
-	h, err := l.api.bareMetalHost(ctx, key)
+	h, err := l.manage.bareMetalHost(ctx, key)
 	if _, name, _ := strings.Cut(key, "/"); gone(err, name) {
 		l.look.Seen.Hold, l.look.Seen.PowerForbidden = remediate.No, "BareMetalHost "+key+" does not exist any more"
 		return nil

@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 
-	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -27,13 +26,21 @@ type Look struct {
 	Seen         remediate.Seen // its cluster half
 	FreshNode    *policy.Node   // nil when it does not exist or was not read
 	FreshMachine *policy.Machine
+	// Cluster is the Cluster API's of the Machine; nil when there is none.
+	Cluster *policy.Cluster
+	// Members are the members of etcd, read for a control-plane target; only with
+	// MembersKnown can their absence be believed. // I12
+	Members      []policy.Member
+	MembersKnown bool
+	Lease        policy.Lease
 	Err          error // everything that could not be read
 }
 
 // looker gathers the parts of one look, which are read in parallel.
 type looker struct {
-	api *clients
-	run remediate.Run
+	c            *Cluster
+	work, manage *clients
+	run          remediate.Run
 
 	mu   sync.Mutex // guards errs and who contests; each other field has one writer
 	errs []error
@@ -50,34 +57,39 @@ type looker struct {
 func (c *Cluster) Look(ctx context.Context, run remediate.Run, backups [][]byte) Look {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	l := &looker{api: c.api(), run: run}
+	l := &looker{c: c, work: c.work.api(), manage: c.manage.api(), run: run}
 	var g sync.WaitGroup
-	for _, read := range []func(context.Context) error{l.node, l.lease, l.machine, l.host, l.rival, l.pods} {
-		g.Go(func() {
-			if err := read(ctx); err != nil {
-				l.mu.Lock()
-				l.errs = append(l.errs, err)
-				l.mu.Unlock()
-			}
-		})
+	for _, read := range []func(context.Context) error{l.node, l.lease, l.machine, l.host, l.pods, l.members} {
+		g.Go(func() { l.failed(read(ctx)) })
 	}
 	g.Wait()
-	for _, err := range []error{l.joined(ctx), l.restored(backups)} {
-		if err != nil {
-			l.errs = append(l.errs, err)
-		}
+	l.failed(l.joined(ctx))
+	l.failed(l.restored(backups))
+	for _, read := range []func(context.Context) error{l.cluster, l.rivals} { // they need the Machine
+		g.Go(func() { l.failed(read(ctx)) })
 	}
+	g.Wait()
 	l.replaceable()
 	l.look.Err = errors.Join(l.errs...)
 	l.look.Seen.API = apiState(l.errs)
 	return l.look
 }
 
+// failed notes what could not be read.
+func (l *looker) failed(err error) {
+	if err == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.errs = append(l.errs, err)
+}
+
 func (l *looker) node(ctx context.Context) error {
 	if l.run.Target.Node == "" {
 		return nil // joined reads it, once the Machine is known
 	}
-	n, err := l.api.typed.CoreV1().Nodes().Get(ctx, l.run.Target.Node, metav1.GetOptions{})
+	n, err := l.work.typed.CoreV1().Nodes().Get(ctx, l.run.Target.Node, metav1.GetOptions{})
 	if gone(err, l.run.Target.Node) {
 		l.look.Seen.Node.Exists = remediate.No
 		return nil
@@ -115,7 +127,7 @@ func (l *looker) lease(ctx context.Context) error {
 		l.look.Seen.Lease.Known = true
 		return nil
 	}
-	lease, err := l.api.typed.CoordinationV1().Leases(nodeLeases).Get(ctx, l.run.Target.Node, metav1.GetOptions{})
+	lease, err := l.work.typed.CoordinationV1().Leases(nodeLeases).Get(ctx, l.run.Target.Node, metav1.GetOptions{})
 	if gone(err, l.run.Target.Node) {
 		l.look.Seen.Lease.Known = true
 		return nil
@@ -127,29 +139,7 @@ func (l *looker) lease(ctx context.Context) error {
 	if lease.Spec.RenewTime != nil {
 		l.look.Seen.Lease.RenewTime = lease.Spec.RenewTime.Time
 	}
-	return nil
-}
-
-func (l *looker) machine(ctx context.Context) error {
-	t := l.run.Target
-	if t.Machine == "" {
-		l.look.Seen.Machine.Exists = remediate.No
-		return nil
-	}
-	u, err := l.api.dynamic.Resource(machineGVR).Namespace(t.Namespace).Get(ctx, t.Machine, metav1.GetOptions{})
-	if gone(err, t.Machine) {
-		l.look.Seen.Machine.Exists = remediate.No
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("read Machine %s/%s: %w", t.Namespace, t.Machine, err)
-	}
-	m, err := manifest.Machine(u.Object)
-	if err != nil {
-		return fmt.Errorf("read Machine %s/%s: %w", t.Namespace, t.Machine, err)
-	}
-	l.look.FreshMachine = &m
-	l.look.Seen.Machine = remediate.Machine{Exists: remediate.Yes, UID: m.UID, Deleting: m.Deleting, Requested: m.ExternalRemediationRequested}
+	l.look.Lease = policy.Lease{ResourceVersion: lease.ResourceVersion, RenewTime: l.look.Seen.Lease.RenewTime}
 	return nil
 }
 
@@ -160,7 +150,7 @@ func (l *looker) pods(ctx context.Context) error {
 	if l.run.Step != remediate.PowerOn || l.run.Abandon != "" || l.run.Target.Node == "" {
 		return nil // nobody asks
 	}
-	list, err := l.api.typed.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
+	list, err := l.work.typed.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.AndSelectors(
 			fields.OneTermEqualSelector("spec.nodeName", l.run.Target.Node),
 			fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
@@ -191,23 +181,4 @@ func (l *looker) restored(backups [][]byte) error {
 	}
 	l.look.Seen.Restored = remediate.Ask(missing(s, l.live, l.run.Isolation).empty())
 	return nil
-}
-
-// replaceable says whether deleting the Machine makes a controller replace it. // I14
-func (l *looker) replaceable() {
-	m, s := l.look.FreshMachine, &l.look.Seen.Machine
-	switch {
-	case m == nil:
-		return
-	case l.external:
-		s.Why = "its BareMetalHost is externally provisioned"
-	case m.ControlPlane || l.look.FreshNode != nil && l.look.FreshNode.ControlPlane:
-		s.Why = "it is a control-plane Machine"
-	case m.ControllerOwner == policy.Owner{}:
-		s.Why = "no controller owns it, so nothing would replace it"
-	}
-	s.Replaceable = remediate.Ask(s.Why == "")
-	if l.run.Target.BareMetalHost != "" && l.look.Seen.Hold == remediate.CannotTell {
-		s.Replaceable = remediate.CannotTell
-	}
 }

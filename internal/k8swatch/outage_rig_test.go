@@ -20,12 +20,12 @@ func TestViewGrowsOldInAnOutageAndReturns(t *testing.T) {
 	_, err := c.CreateNode(ctx, rig.Node{Name: "before"})
 	require.NoError(t, err)
 	k := watching(t, c)
-	until(t, 10*time.Second, "the Node is seen", func() bool { return k.Snapshot().Nodes["before"] != nil })
+	until(t, 10*time.Second, "the Node is seen", func() bool { return seen(k).node("before") != nil })
 
 	c.StopAPIServer()
 	until(t, 20*time.Second, "the view is old", func() bool { return k.View().Age > 6*time.Second })
 	assert.NotEmpty(t, k.View().Problem)
-	assert.Contains(t, k.Snapshot().Nodes, "before", "what is old is still there")
+	assert.NotNil(t, seen(k).node("before"), "what is old is still there")
 	l := k.Look(ctx, remediate.Run{Target: remediate.Target{Node: "before"}}, nil)
 	assert.Equal(t, remediate.APIUnreachable, l.Seen.API)
 	assert.Equal(t, remediate.CannotTell, l.Seen.Node.Exists)
@@ -34,7 +34,7 @@ func TestViewGrowsOldInAnOutageAndReturns(t *testing.T) {
 	_, err = c.CreateNode(ctx, rig.Node{Name: "after"})
 	require.NoError(t, err)
 	until(t, 30*time.Second, "the view is back", func() bool {
-		return k.Snapshot().Nodes["after"] != nil && k.View().Age < 3*time.Second && k.View().Problem == ""
+		return seen(k).node("after") != nil && k.View().Age < 3*time.Second && k.View().Problem == ""
 	})
 
 	require.NoError(t, c.FreezeAPIServer())

@@ -80,16 +80,16 @@ func (s *store) state() (proven time.Time, problem string) {
 // answer, and as fresh as any.
 func (s *store) absent(asked time.Time) {
 	s.mu.Lock()
-	if had := len(s.items) > 0; had || !s.synced {
-		s.items = map[string]entry{}
-		s.edits++
-		defer s.changed()
-	}
+	news := s.clear() || !s.synced
 	s.synced, s.reached, s.asked, s.problem = true, 0, nil, ""
 	if asked.After(s.proven) {
 		s.proven = asked
 	}
 	s.mu.Unlock()
+	if news {
+		s.tell()
+	}
+	s.moved()
 }
 
 // rewind forgets how fresh the content is, not the content.

@@ -12,7 +12,7 @@ import (
 
 // listAll gives every store a full list at this version, proven at that time.
 func listAll(t require.TestingT, c *Cluster, version uint64, at time.Time) {
-	for _, s := range c.stores {
+	for _, s := range c.allStores() {
 		require.NoError(t, s.Replace(nil, strconv.FormatUint(version, 10)))
 		s.ask(asked{at, version})
 	}
@@ -40,20 +40,22 @@ func TestViewIsProvenByReachingWhatWasRead(t *testing.T) { // I16
 func TestOneStuckKindMakesTheViewOld(t *testing.T) { // I16
 	c, long := offline(), time.Now().Add(-40*time.Second)
 	listAll(t, c, 10, long)
-	for _, s := range c.stores {
+	for _, s := range c.allStores() {
 		s.ask(asked{time.Now(), 50})
 		if s.kind != "Machine" {
 			s.UpdateResourceVersion("50")
 		}
 	}
 	assert.GreaterOrEqual(t, c.View().Age, 40*time.Second)
-	c.storeOf("Machine").UpdateResourceVersion("50")
+	for _, s := range c.allStores() {
+		s.UpdateResourceVersion("50")
+	}
 	assert.Less(t, c.View().Age, 10*time.Second)
 }
 
 func TestListAloneProvesNothing(t *testing.T) {
 	c := offline()
-	for _, s := range c.stores {
+	for _, s := range c.allStores() {
 		require.NoError(t, s.Replace(nil, "10"))
 	}
 	assert.False(t, c.View().Synced, "a list may come from a stale cache of the API server")
@@ -85,7 +87,7 @@ func TestHistoryThatWentBackIsForgotten(t *testing.T) {
 	c, at := offline(), time.Now()
 	c.fresh.start = at
 	listAll(t, c, 10, at)
-	c.rewind()
+	c.work.rewind()
 	v := c.View()
 	assert.False(t, v.Synced)
 	assert.Contains(t, v.Problem, "back in time")

@@ -1,6 +1,7 @@
 package k8swatch
 
 import (
+	"context"
 	"fmt"
 	"reflect"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
@@ -18,20 +20,22 @@ import (
 )
 
 // store holds one kind of one namespace (or of all) as plain values; whatever
-// policy does not need is dropped as objects come in.
+// policy does not need is dropped as objects come in. What changed goes into
+// the cluster's journal.
 type store struct {
-	kind      string
-	gvr       schema.GroupVersionResource // empty for Nodes
-	namespace string
-	convert   func(any) (any, error) // to a value of internal/policy
-	log       *zap.Logger
-	changed   func() // there is something new to judge
-	listed    func() // a full list came
-	moved     func() // more may be proven than before
+	source
+	side    *side
+	convert func(any) (any, error) // to a pointer to a value of internal/policy
+	// keep says whether a value is of our cluster; nil keeps all.
+	keep func(any) bool
+	log  *zap.Logger
+	stop context.CancelFunc // guarded by the side's mutex
 
-	mu      sync.Mutex
-	items   map[string]entry
-	edits   uint64 // counts what changed items
+	mu sync.Mutex
+	// gvr is where the kind is served now; without a resource that has to be found out.
+	gvr     schema.GroupVersionResource
+	items   map[objectName]entry
+	closed  bool
 	synced  bool   // a full list came, or the kind is not installed
 	reached uint64 // the resourceVersion up to which everything is in
 	asked   []asked
@@ -40,32 +44,37 @@ type store struct {
 	stream  watch.Interface
 }
 
+type objectName struct{ namespace, name string }
+
 // entry is one object: value is nil when it could not be decoded, and err says
 // why; it is then neither judged nor taken for absent.
 type entry struct {
-	key      policy.ObjectKey
-	uid      string
-	revision uint64
-	value    any
-	err      error
+	id    policy.ObjectID
+	value any
+	err   error
 }
 
 var _ cache.ReflectorStore = (*store)(nil)
 
-func (s *store) entry(obj any) (string, entry, error) {
+// entry decodes an object; ours is false when it belongs to another cluster.
+func (s *store) entry(obj any) (name objectName, e entry, ours bool, err error) {
 	m, err := meta.Accessor(obj)
 	if err != nil {
-		return "", entry{}, fmt.Errorf("an object of kind %s without metadata: %w", s.kind, err)
+		return name, e, false, fmt.Errorf("an object of kind %s without metadata: %w", s.kind, err)
 	}
-	e := entry{key: policy.ObjectKey{Kind: s.kind, Namespace: m.GetNamespace(), Name: m.GetName()}, uid: string(m.GetUID())}
-	e.revision, err = revision(m.GetResourceVersion())
-	if err == nil {
+	name = objectName{m.GetNamespace(), m.GetName()}
+	e.id = policy.ObjectID{APIVersion: "v1", Kind: s.kind, Namespace: name.namespace, Name: name.name}
+	if u, ok := obj.(*unstructured.Unstructured); ok {
+		e.id.APIVersion = intern(u.GetAPIVersion())
+	}
+	if _, err = revision(m.GetResourceVersion()); err == nil {
 		e.value, err = s.convert(obj)
 	}
 	if err != nil {
 		e.value, e.err = nil, err
+		return name, e, true, nil
 	}
-	return e.key.Namespace + "/" + e.key.Name, e, nil
+	return name, e, s.keep == nil || s.keep(e.value), nil
 }
 
 // revision compares resourceVersions, which Kubernetes documents as decimal
@@ -81,41 +90,62 @@ func revision(rv string) (uint64, error) {
 // Add implements cache.ReflectorStore.
 func (s *store) Add(obj any) error { return s.Update(obj) }
 
-// Update implements cache.ReflectorStore. A status that was only confirmed must
-// not make a large cluster be judged again.
+// Update implements cache.ReflectorStore.
 func (s *store) Update(obj any) error {
-	key, e, err := s.entry(obj)
+	name, e, ours, err := s.entry(obj)
 	if err != nil {
 		return err
 	}
-	s.mu.Lock()
-	old, had := s.items[key]
-	s.items[key] = e
-	same := had && tellsNothingNew(old, e)
-	if !same {
-		s.edits++
+	if !ours {
+		s.remove(name)
+		return nil
 	}
+	s.mu.Lock()
+	news := s.put(name, e)
 	s.mu.Unlock()
-	if !same {
-		s.changed()
+	if news {
+		s.tell()
 	}
 	return nil
 }
 
-// tellsNothingNew compares all that is kept of an object, except a Node's
-// resourceVersion: reads past the cache give the one that writes need.
+// put keeps an object and journals it. One that was only confirmed keeps its
+// old value, which others share. s.mu is held.
+func (s *store) put(name objectName, e entry) (news bool) {
+	old, had := s.items[name]
+	if s.closed || had && old.id == e.id && tellsNothingNew(old, e) {
+		return false
+	}
+	if had && old.id != e.id { // the kind is served at another version now
+		s.side.c.journal.add(policy.Change{ID: old.id})
+	}
+	s.items[name] = e
+	s.side.c.journal.add(policy.Change{ID: e.id, Value: e.value, Err: e.err})
+	return true
+}
+
+// tellsNothingNew compares all that is kept of an object, except its
+// resourceVersion: reads past the cache give the one that writes need, and a
+// status that was only confirmed must not make anything be judged again.
 func tellsNothingNew(old, e entry) bool {
 	if old.err != nil || e.err != nil {
 		return old.err != nil && e.err != nil && old.err.Error() == e.err.Error()
 	}
-	before, ok := old.value.(*policy.Node)
-	after, also := e.value.(*policy.Node)
-	if !ok || !also {
-		return reflect.DeepEqual(old.value, e.value)
+	switch after := e.value.(type) {
+	case *policy.Node:
+		before := *old.value.(*policy.Node)
+		before.ResourceVersion = after.ResourceVersion
+		return reflect.DeepEqual(before, *after)
+	case *policy.Machine:
+		before := *old.value.(*policy.Machine)
+		before.ResourceVersion = after.ResourceVersion
+		return reflect.DeepEqual(before, *after)
+	case *policy.Check:
+		before := *old.value.(*policy.Check)
+		before.ResourceVersion = after.ResourceVersion
+		return reflect.DeepEqual(before, *after)
 	}
-	n := *before
-	n.ResourceVersion = after.ResourceVersion
-	return reflect.DeepEqual(n, *after)
+	return reflect.DeepEqual(old.value, e.value)
 }
 
 // Delete implements cache.ReflectorStore.
@@ -123,96 +153,114 @@ func (s *store) Delete(obj any) error {
 	if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = gone.Obj
 	}
-	key, _, err := s.entry(obj)
+	m, err := meta.Accessor(obj)
 	if err != nil {
-		return err
+		return fmt.Errorf("a deleted object of kind %s without metadata: %w", s.kind, err)
 	}
-	s.mu.Lock()
-	delete(s.items, key)
-	s.edits++
-	s.mu.Unlock()
-	s.changed()
+	s.remove(objectName{m.GetNamespace(), m.GetName()})
 	return nil
 }
 
-// Replace implements cache.ReflectorStore: it is a full list.
-func (s *store) Replace(list []any, version string) error {
-	items := make(map[string]entry, len(list))
-	for _, obj := range list {
-		key, e, err := s.entry(obj)
-		if err != nil {
-			return err
-		}
-		items[key] = e
+func (s *store) remove(name objectName) {
+	s.mu.Lock()
+	old, had := s.items[name]
+	if had {
+		delete(s.items, name)
+		s.side.c.journal.add(policy.Change{ID: old.id})
 	}
+	s.mu.Unlock()
+	if had {
+		s.tell()
+	}
+}
+
+// Replace implements cache.ReflectorStore: it is a full list. What it lacks is
+// gone, and only what differs is news.
+func (s *store) Replace(list []any, version string) error {
 	at, err := revision(version)
 	if err != nil {
 		return err
 	}
+	items := make(map[objectName]entry, len(list))
+	for _, obj := range list {
+		name, e, ours, err := s.entry(obj)
+		if err != nil {
+			return err
+		}
+		if ours {
+			items[name] = e
+		}
+	}
 	s.mu.Lock()
-	s.items, s.synced, s.reached = items, true, at
-	s.edits++
+	news := !s.synced
+	for name, old := range s.items {
+		if _, still := items[name]; !still {
+			delete(s.items, name)
+			s.side.c.journal.add(policy.Change{ID: old.id})
+			news = true
+		}
+	}
+	for name, e := range items {
+		news = s.put(name, e) || news
+	}
+	s.synced, s.reached = true, at
 	s.settle()
 	s.endStream()
 	s.mu.Unlock()
-	s.changed()
+	if news {
+		s.tell()
+	}
 	s.moved()
-	s.listed()
+	signal(s.side.listed)
 	return nil
+}
+
+// clear removes every object; s.mu is held.
+func (s *store) clear() (had bool) {
+	for name, old := range s.items {
+		delete(s.items, name)
+		s.side.c.journal.add(policy.Change{ID: old.id})
+		had = true
+	}
+	return had
+}
+
+// close ends the store: what still comes in is ignored.
+func (s *store) close() {
+	s.mu.Lock()
+	had := s.clear()
+	s.closed = true
+	s.mu.Unlock()
+	if had {
+		s.tell()
+	}
+}
+
+// again journals everything once more.
+func (s *store) again() {
+	s.mu.Lock()
+	for _, e := range s.items {
+		s.side.c.journal.add(policy.Change{ID: e.id, Value: e.value, Err: e.err})
+	}
+	s.mu.Unlock()
+	s.tell()
+}
+
+// tell says that there is something new to judge.
+func (s *store) tell() {
+	if s.checks {
+		signal(s.side.c.requests.moved)
+	}
+	s.side.c.notify()
+}
+
+// moved says that more may be proven than before.
+func (s *store) moved() {
+	if s.request {
+		signal(s.side.c.requests.moved)
+	}
+	s.side.c.settle(time.Now())
 }
 
 // Resync implements cache.ReflectorStore; there is nothing to resync.
 func (s *store) Resync() error { return nil }
-
-// cachedSnapshot is the last snapshot built, and of which versions.
-type cachedSnapshot struct {
-	versions []uint64
-	snapshot policy.Snapshot
-}
-
-// Snapshot gives the view as plain values. It is built anew only when something
-// changed, and never written afterwards.
-func (c *Cluster) Snapshot() policy.Snapshot {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	fresh := len(c.cached.versions) == len(c.stores)
-	versions := make([]uint64, len(c.stores))
-	for i, s := range c.stores {
-		s.mu.Lock()
-		versions[i] = s.edits
-		s.mu.Unlock()
-		fresh = fresh && c.cached.versions[i] == versions[i]
-	}
-	if !fresh {
-		c.cached = cachedSnapshot{versions: versions, snapshot: c.build()}
-	}
-	return c.cached.snapshot
-}
-
-func (c *Cluster) build() policy.Snapshot {
-	snap := policy.Snapshot{Nodes: map[string]*policy.Node{}}
-	for _, s := range c.stores {
-		s.mu.Lock()
-		for _, e := range s.items {
-			addTo(&snap, e)
-		}
-		s.mu.Unlock()
-	}
-	return snap
-}
-
-func addTo(snap *policy.Snapshot, e entry) {
-	switch v := e.value.(type) {
-	case *policy.Node:
-		snap.Nodes[v.Name] = v
-	case policy.Machine:
-		snap.Machines = append(snap.Machines, v)
-	case policy.Check:
-		snap.Checks = append(snap.Checks, v)
-	case policy.Host:
-		snap.Hosts = append(snap.Hosts, v)
-	default:
-		snap.Undecoded = append(snap.Undecoded, e.key)
-		snap.Errors = append(snap.Errors, policy.ObjectError{Object: e.key.Kind + " " + e.key.Namespace + "/" + e.key.Name, Message: e.err.Error()})
-	}
-}

@@ -16,13 +16,20 @@ import (
 
 // offline is a Cluster that nobody connected: its stores are filled by hand.
 func offline(namespaces ...string) *Cluster {
-	c := &Cluster{cfg: Config{Namespaces: namespaces}, log: zap.NewNop(), changed: make(chan struct{}, 1), listed: make(chan struct{}, 1)}
-	c.stores = c.newStores(namespaces)
-	return c
+	return newCluster(Config{Namespaces: namespaces}, zap.NewNop())
 }
 
+func (c *Cluster) allStores() []*store {
+	var all []*store
+	for _, s := range c.sides() {
+		all = append(all, s.watched()...)
+	}
+	return all
+}
+
+// storeOf is the first store of a kind: OpenShift's of those that both lineages have.
 func (c *Cluster) storeOf(kind string) *store {
-	for _, s := range c.stores {
+	for _, s := range c.allStores() {
 		if s.kind == kind {
 			return s
 		}
@@ -62,11 +69,11 @@ func TestOnlyNewsIsTold(t *testing.T) {
 	assert.False(t, told(c), "a status that was only confirmed")
 	require.NoError(t, s.Update(apiNode("a", "3", "Unknown")))
 	assert.True(t, told(c), "another condition")
-	before := c.Snapshot()
+	assert.Equal(t, "Unknown", seen(c).node("a").Conditions[0].Status)
 	require.NoError(t, s.Delete(apiNode("a", "4", "Unknown")))
 	assert.True(t, told(c), "a deletion")
-	assert.Empty(t, c.Snapshot().Nodes)
-	assert.Contains(t, before.Nodes, "a", "a snapshot that was given away does not change")
+	assert.Equal(t, []policy.Change{{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: "a"}}}, c.Changes())
+	assert.Empty(t, c.Changes(), "each is given once")
 }
 
 func TestUndecodableIsNeitherJudgedNorAbsent(t *testing.T) {
@@ -75,18 +82,18 @@ func TestUndecodableIsNeitherJudgedNorAbsent(t *testing.T) {
 	require.NoError(t, machines.Add(apiObject("Machine", "good", "1", nil)))
 	bad := apiObject("Machine", "bad", "1", map[string]any{"providerID": int64(7)})
 	require.NoError(t, machines.Add(bad))
-	snap := c.Snapshot()
-	require.Len(t, snap.Machines, 1)
-	assert.Equal(t, []policy.ObjectKey{{Kind: "Machine", Namespace: "ns", Name: "bad"}}, snap.Undecoded)
-	require.Len(t, snap.Errors, 1)
-	assert.Equal(t, "Machine ns/bad", snap.Errors[0].Object)
+	id := policy.ObjectID{APIVersion: policy.OpenShiftMachineAPI, Kind: "Machine", Namespace: "ns", Name: "bad"}
+	v := seen(c)
+	require.NotNil(t, v.machine("good"))
+	require.Nil(t, v[id].Value)
+	assert.ErrorContains(t, v[id].Err, "providerID")
 
 	told(c)
 	require.NoError(t, machines.Update(bad))
 	assert.False(t, told(c), "the same mistake again")
 	require.NoError(t, machines.Update(apiObject("Machine", "bad", "2", nil)))
 	assert.True(t, told(c), "a mistake mended")
-	assert.Empty(t, c.Snapshot().Undecoded)
+	assert.NotNil(t, seen(c).machine("bad"))
 }
 
 func TestInvalidCheckHidesNoOther(t *testing.T) { // I18
@@ -96,29 +103,27 @@ func TestInvalidCheckHidesNoOther(t *testing.T) { // I18
 		apiObject("MachineHealthCheck", "bad", "1", map[string]any{"nodeStartupTimeout": "foo10m"}),
 		apiObject("MachineHealthCheck", "good", "1", map[string]any{"nodeStartupTimeout": "5m"}),
 	}, "9"))
-	invalid := map[string]bool{}
-	for _, check := range c.Snapshot().Checks {
-		invalid[check.Name] = check.Invalid != ""
-	}
-	assert.Equal(t, map[string]bool{"bad": true, "good": false}, invalid)
+	v := seen(c)
+	assert.NotEmpty(t, v.check("bad").Invalid)
+	assert.Empty(t, v.check("good").Invalid)
 }
 
 func TestKindThatIsNotInstalledIsEmpty(t *testing.T) {
 	c := offline()
 	s := c.storeOf("BareMetalHost")
 	require.NoError(t, s.Replace([]any{apiObject("BareMetalHost", "h", "1", nil)}, "3"))
-	require.Len(t, c.Snapshot().Hosts, 1)
+	require.Len(t, seen(c).hosts(), 1)
 	told(c)
 	s.absent(time.Now())
 	assert.True(t, told(c))
-	assert.Empty(t, c.Snapshot().Hosts)
+	assert.Empty(t, seen(c).hosts())
 	s.absent(time.Now())
 	assert.False(t, told(c), "still not installed")
 }
 
 func TestNamespacesHaveTheirOwnStores(t *testing.T) {
 	c := offline("a", "b")
-	assert.Len(t, c.stores, 1+2*3, "Nodes once, the other kinds per namespace")
+	assert.Len(t, c.allStores(), 5+2*6, "what knows no namespace once, the other kinds per namespace")
 }
 
 func TestListAsAStreamIsNotWatchedForLong(t *testing.T) { // I16

@@ -1,6 +1,8 @@
 package k8swatch
 
 import (
+	"maps"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -8,6 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 )
+
+// upgradeKeys begin the annotations in which OpenShift says which configuration
+// a Node has and which it shall have.
+const upgradeKeys = "machineconfiguration.openshift.io/"
 
 var _ cache.TransformingStore = (*store)(nil)
 
@@ -20,14 +26,21 @@ func (s *store) Transformer() cache.TransformFunc { return trim }
 func trim(object any) (any, error) {
 	switch o := object.(type) {
 	case *corev1.Node:
-		o.ManagedFields, o.Annotations = nil, nil
+		o.ManagedFields = nil
+		maps.DeleteFunc(o.Annotations, func(key, _ string) bool {
+			return !strings.HasPrefix(key, medik8sGroup+"/") && !strings.HasPrefix(key, upgradeKeys)
+		})
 		o.Status.Images, o.Status.VolumesAttached, o.Status.VolumesInUse = nil, nil, nil
+	case *corev1.Pod:
+		o.ManagedFields, o.Annotations = nil, nil
+		o.Spec.Containers, o.Spec.Volumes = nil, nil
 	case *unstructured.Unstructured:
 		for _, path := range [][]string{
 			{"metadata", "managedFields"},
 			{"metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration"},
 			{"spec", "providerSpec"}, {"status", "providerStatus"}, // of Machines
 			{"status", "hardware"}, {"status", "operationHistory"}, // of BareMetalHosts
+			{"status", "history"}, {"status", "availableUpdates"}, // of ClusterVersions
 		} {
 			unstructured.RemoveNestedField(o.Object, path...)
 		}

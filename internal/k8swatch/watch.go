@@ -3,7 +3,6 @@ package k8swatch
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -17,55 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
-
-	"github.com/fenced/fenced/internal/manifest"
-	"github.com/fenced/fenced/internal/policy"
 )
-
-// The kinds that are not built into Kubernetes. Each may be missing.
-var (
-	machineGVR = schema.GroupVersionResource{Group: "machine.openshift.io", Version: "v1beta1", Resource: "machines"}
-	checkGVR   = schema.GroupVersionResource{Group: "machine.openshift.io", Version: "v1beta1", Resource: "machinehealthchecks"}
-	hostGVR    = schema.GroupVersionResource{Group: "metal3.io", Version: "v1alpha1", Resource: "baremetalhosts"}
-)
-
-// newStores makes the stores of a cluster, Nodes first.
-func (c *Cluster) newStores(namespaces []string) []*store {
-	if len(namespaces) == 0 {
-		namespaces = []string{metav1.NamespaceAll}
-	}
-	stores := []*store{{kind: "Node", convert: convertNode}}
-	for _, ns := range namespaces {
-		stores = append(stores,
-			&store{kind: "Machine", gvr: machineGVR, namespace: ns, convert: decoded(manifest.Machine)},
-			&store{kind: "MachineHealthCheck", gvr: checkGVR, namespace: ns,
-				convert: decoded(func(f map[string]any) (policy.Check, error) { return manifest.MachineHealthCheck(f), nil })},
-			&store{kind: "BareMetalHost", gvr: hostGVR, namespace: ns, convert: decoded(manifest.BareMetalHost)})
-	}
-	for _, s := range stores {
-		s.items, s.log = map[string]entry{}, c.log
-		s.changed, s.moved = c.notify, func() { c.settle(time.Now()) }
-		s.listed = func() {
-			select {
-			case c.listed <- struct{}{}:
-			default: // it is known already
-			}
-		}
-	}
-	return stores
-}
-
-// decoded makes a store's converter from one of manifest's decoders, the same
-// that read files.
-func decoded[T any](decode func(map[string]any) (T, error)) func(any) (any, error) {
-	return func(obj any) (any, error) {
-		u, ok := obj.(*unstructured.Unstructured)
-		if !ok {
-			return nil, fmt.Errorf("a %T came from a dynamic watch", obj)
-		}
-		return decode(u.Object)
-	}
-}
 
 const (
 	pageSize = 500 // of lists that the API server cannot stream
@@ -78,47 +29,33 @@ const (
 	watchBeyond = 2 * time.Second
 )
 
-// startReflectors lists and watches every kind until ctx ends.
-func (c *Cluster) startReflectors(ctx context.Context, g *sync.WaitGroup) {
-	ctx = klog.NewContext(ctx, klog.Logger{}) // the stores keep what matters of the errors
-	cl := c.api()
-	for _, s := range c.stores {
-		var expected any = &unstructured.Unstructured{}
-		if s.gvr.Empty() {
-			expected = &corev1.Node{}
-		}
-		r := cache.NewReflectorWithOptions(cl.listWatch(s, c.cfg.FreshEvery), expected, s, cache.ReflectorOptions{
-			Name: c.cfg.Name + "/" + s.kind, Logger: &klog.Logger{},
-			Backoff: &wait.Backoff{Duration: retryMin, Factor: 2, Jitter: 0.5, Steps: 6, Cap: retryMax},
-		})
-		r.WatchListPageSize = pageSize
-		g.Go(func() { r.RunWithContext(ctx) })
+// watch lists and watches a store's kind until ctx ends.
+func (s *store) watch(ctx context.Context, cl *clients, g *sync.WaitGroup) {
+	ctx = klog.NewContext(ctx, klog.Logger{}) // the store keeps what matters of the errors
+	var expected any = &unstructured.Unstructured{}
+	switch {
+	case s.pods():
+		expected = &corev1.Pod{}
+	case s.builtIn():
+		expected = &corev1.Node{}
 	}
+	r := cache.NewReflectorWithOptions(s.listWatch(cl), expected, s, cache.ReflectorOptions{
+		Name: s.side.c.cfg.Name + "/" + s.kind, Logger: &klog.Logger{},
+		Backoff: &wait.Backoff{Duration: retryMin, Factor: 2, Jitter: 0.5, Steps: 6, Cap: retryMax},
+	})
+	r.WatchListPageSize = pageSize
+	g.Go(func() { r.RunWithContext(ctx) })
 }
 
-// listWatch lists and watches a store's kind and notes how that goes. A kind
-// that is not installed is an empty kind; the reflector goes on asking.
-func (cl *clients) listWatch(s *store, freshEvery time.Duration) *cache.ListWatch {
-	turn := int64((freshEvery + watchBeyond).Round(time.Second).Seconds())
-	note := func(err error, asked time.Time) {
-		switch {
-		case err == nil, errors.Is(err, context.Canceled):
-		case apierrors.IsNotFound(err) && !s.gvr.Empty():
-			s.absent(asked)
-			s.moved()
-		default:
-			s.fail(err.Error())
-		}
-	}
+// listWatch lists and watches a store's kind and notes how that goes.
+func (s *store) listWatch(cl *clients) *cache.ListWatch {
+	turn := int64((s.side.c.cfg.FreshEvery + watchBeyond).Round(time.Second).Seconds())
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			if o.ResourceVersion == "0" { // the API server's own cache, whole and of any age
 				o.ResourceVersion = ""
 			}
-			asked := time.Now()
-			list, err := cl.list(ctx, s, o)
-			note(err, asked)
-			return list, err
+			return s.list(ctx, cl, o)
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			streams := o.SendInitialEvents != nil && *o.SendInitialEvents
@@ -126,8 +63,12 @@ func (cl *clients) listWatch(s *store, freshEvery time.Duration) *cache.ListWatc
 				o.TimeoutSeconds = &turn
 			}
 			asked := time.Now()
-			w, err := cl.watch(ctx, s, o)
-			note(err, asked)
+			gvr, err := s.at(ctx)
+			var w watch.Interface
+			if err == nil {
+				w, err = cl.watch(ctx, &s.source, gvr, o)
+			}
+			s.note(ctx, err, asked)
 			if streams && err == nil {
 				s.streamed(w)
 			}
@@ -136,16 +77,61 @@ func (cl *clients) listWatch(s *store, freshEvery time.Duration) *cache.ListWatc
 	}
 }
 
-func (cl *clients) watch(ctx context.Context, s *store, o metav1.ListOptions) (watch.Interface, error) {
-	if s.gvr.Empty() {
-		return cl.typed.CoreV1().Nodes().Watch(ctx, o)
+// list reads the kind where it is served, and notes how that went.
+func (s *store) list(ctx context.Context, cl *clients, o metav1.ListOptions) (runtime.Object, error) {
+	asked := time.Now()
+	gvr, err := s.at(ctx)
+	var list runtime.Object
+	if err == nil {
+		list, err = cl.list(ctx, &s.source, gvr, o)
 	}
-	return cl.dynamic.Resource(s.gvr).Namespace(s.namespace).Watch(ctx, o)
+	s.note(ctx, err, asked)
+	return list, err
 }
 
-func (cl *clients) list(ctx context.Context, s *store, o metav1.ListOptions) (runtime.Object, error) {
-	if s.gvr.Empty() {
-		return cl.typed.CoreV1().Nodes().List(ctx, o)
+// at is where the kind is served, as far as is known.
+func (s *store) at(ctx context.Context) (schema.GroupVersionResource, error) {
+	s.mu.Lock()
+	gvr := s.gvr
+	s.mu.Unlock()
+	if s.builtIn() || gvr.Resource != "" {
+		return gvr, nil
 	}
-	return cl.dynamic.Resource(s.gvr).Namespace(s.namespace).List(ctx, o)
+	gvr, err := s.side.find(ctx, &s.source)
+	if err == nil {
+		s.mu.Lock()
+		s.gvr = gvr
+		s.mu.Unlock()
+	}
+	return gvr, err
+}
+
+// note keeps how a request went. A kind that discovery does not know is an
+// empty kind; one that moved to another version is read there from now on.
+func (s *store) note(ctx context.Context, err error, asked time.Time) {
+	switch {
+	case err == nil, ctx.Err() == context.Canceled:
+		return
+	case errors.Is(err, errNotInstalled):
+		s.absent(asked)
+		return
+	case s.builtIn() || !apierrors.IsNotFound(err):
+		s.fail(err.Error())
+		return
+	}
+	was, _ := s.at(ctx)
+	now, find := s.side.find(ctx, &s.source)
+	switch {
+	case errors.Is(find, errNotInstalled):
+		s.absent(asked)
+	case find != nil && ctx.Err() != context.Canceled:
+		s.fail(find.Error())
+	case find == nil && now == was:
+		s.fail(was.String() + " is listed by the API, but not served") // it is just coming, or going
+	case find == nil:
+		s.mu.Lock()
+		s.gvr = now
+		s.mu.Unlock()
+		s.fail("the kind has moved from " + was.Version + " to " + now.Version)
+	}
 }

@@ -13,15 +13,6 @@ import (
 	"github.com/fenced/fenced/test/rig/rigtest"
 )
 
-func check(s policy.Snapshot, name string) *policy.Check {
-	for i := range s.Checks {
-		if s.Checks[i].Name == name {
-			return &s.Checks[i]
-		}
-	}
-	return nil
-}
-
 func TestWatchFollowsTheCluster(t *testing.T) {
 	c, ctx := rigtest.Shared(t), rigtest.Context(t, time.Minute)
 	k := watching(t, c)
@@ -37,21 +28,20 @@ func TestWatchFollowsTheCluster(t *testing.T) {
 	require.NoError(t, err)
 
 	until(t, 10*time.Second, "everything is seen", func() bool {
-		s := k.Snapshot()
-		for i := range s.Machines {
-			if s.Machines[i].Name == machine && s.Machines[i].NodeName == node && s.Nodes[node] != nil {
-				h, err := policy.HostFor(s.Machines[i], s.Hosts)
-				return err == nil && h.Name == host && s.Machines[i].ControllerOwner.Name == set
-			}
+		v := seen(k)
+		m := v.machine(machine)
+		if m == nil || m.NodeName != node || v.node(node) == nil {
+			return false
 		}
-		return false
+		h, err := policy.HostFor(*m, v.hosts())
+		return err == nil && h.Name == host && m.ControllerOwner.Name == set
 	})
-	n := k.Snapshot().Nodes[node]
+	n := seen(k).node(node)
 	assert.Equal(t, "1", n.Labels["a"])
 	assert.Equal(t, "su", n.SystemUUID)
 
 	require.NoError(t, c.Client().CoreV1().Nodes().Delete(ctx, node, metav1.DeleteOptions{}))
-	until(t, 10*time.Second, "the deletion is seen", func() bool { return k.Snapshot().Nodes[node] == nil })
+	until(t, 10*time.Second, "the deletion is seen", func() bool { return seen(k).node(node) == nil })
 }
 
 func TestUndecodableCheckHidesNoOther(t *testing.T) { // I18
@@ -64,10 +54,10 @@ func TestUndecodableCheckHidesNoOther(t *testing.T) { // I18
 		require.NoError(t, err, "the API server lets it in")
 	}
 	until(t, 10*time.Second, "both are seen", func() bool {
-		return check(k.Snapshot(), good) != nil && check(k.Snapshot(), bad) != nil
+		return seen(k).check(good) != nil && seen(k).check(bad) != nil
 	})
-	assert.Empty(t, check(k.Snapshot(), good).Invalid)
-	assert.Contains(t, check(k.Snapshot(), bad).Invalid, "foo10m")
+	assert.Empty(t, seen(k).check(good).Invalid)
+	assert.Contains(t, seen(k).check(bad).Invalid, "foo10m")
 }
 
 // Bookmarks prove an idle cluster's view again and again. // I16
@@ -92,13 +82,13 @@ func TestKindsThatAreNotInstalled(t *testing.T) {
 	require.NoError(t, err)
 	k := run(t, path)
 	until(t, 20*time.Second, "a view without Machines", func() bool { return k.View().Synced })
-	assert.Empty(t, k.Snapshot().Checks)
+	assert.Empty(t, seen(k))
 	assert.Empty(t, k.View().Problem, "a missing kind is no problem")
 
 	require.NoError(t, c.CreateNamespace(ctx, rig.Namespace))
 	require.NoError(t, c.InstallCRDs(ctx))
 	_, err = c.CreateCheck(ctx, rig.Check{Name: "late", Conditions: rig.NotReadyFor("300s")})
 	require.NoError(t, err)
-	until(t, 20*time.Second, "the check appears", func() bool { return check(k.Snapshot(), "late") != nil })
+	until(t, 20*time.Second, "the check appears", func() bool { return seen(k).check("late") != nil })
 	until(t, 20*time.Second, "and is proven", func() bool { return k.View().Age < 5*time.Second })
 }

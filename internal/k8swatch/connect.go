@@ -1,0 +1,69 @@
+package k8swatch
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"time"
+
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+const (
+	requestTimeout = 5 * time.Second // one uncached read or write
+	qps, burst     = 200, 400
+)
+
+// clients are the connections made from one reading of a kubeconfig.
+type clients struct {
+	typed   kubernetes.Interface // protobuf
+	dynamic dynamic.Interface
+	file    fileStamp
+}
+
+type fileStamp struct {
+	size int64
+	mod  time.Time
+}
+
+// connect makes clients from a kubeconfig as it is now.
+func connect(kubeconfig string) (*clients, error) {
+	stamp, err := stampOf(kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("read kubeconfig %s: %w", kubeconfig, err)
+	}
+	base, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("read kubeconfig %s: %w", kubeconfig, err)
+	}
+	base.QPS, base.Burst, base.UserAgent = qps, burst, "fenced"
+	base.Wrap(func(rt http.RoundTripper) http.RoundTripper { return guarded{rt} })
+	hc, err := rest.HTTPClientFor(base)
+	if err != nil {
+		return nil, fmt.Errorf("use kubeconfig %s: %w", kubeconfig, err)
+	}
+	// An API server does not redirect; following would hand our token to whoever is named.
+	hc.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	proto := rest.CopyConfig(base)
+	proto.ContentType, proto.AcceptContentTypes = "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf,application/json"
+	typed, err := kubernetes.NewForConfigAndClient(proto, hc)
+	if err != nil {
+		return nil, fmt.Errorf("use kubeconfig %s: %w", kubeconfig, err)
+	}
+	dyn, err := dynamic.NewForConfigAndClient(base, hc)
+	if err != nil {
+		return nil, fmt.Errorf("use kubeconfig %s: %w", kubeconfig, err)
+	}
+	return &clients{typed: typed, dynamic: dyn, file: stamp}, nil
+}
+
+func stampOf(file string) (fileStamp, error) {
+	fi, err := os.Stat(file)
+	if err != nil {
+		return fileStamp{}, err
+	}
+	return fileStamp{size: fi.Size(), mod: fi.ModTime()}, nil
+}

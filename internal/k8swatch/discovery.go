@@ -1,0 +1,111 @@
+package k8swatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// errNotInstalled: no version of the API serves a kind. It is an answer.
+var errNotInstalled = errors.New("the kind is not installed")
+
+// discoveryFor is how long an answer about an API group is believed. It is only
+// asked for when a kind is not where it was.
+const discoveryFor = 2 * time.Second
+
+// discovery remembers what one API server said about its API groups.
+type discovery struct {
+	mu     sync.Mutex
+	groups map[string]groupAnswer
+}
+
+type groupAnswer struct {
+	at time.Time
+	// versions are in the server's order of preference; none: the group is not there.
+	versions []metav1.APIResourceList
+	err      error
+}
+
+// find says where a kind is served: at the best version that can be read. A
+// kind that is served, but at none of those, is an error and never absent.
+func (s *side) find(ctx context.Context, want *source) (schema.GroupVersionResource, error) {
+	a := s.discover(ctx, want.group)
+	if a.err != nil {
+		return schema.GroupVersionResource{}, a.err
+	}
+	var at []schema.GroupVersionResource
+	for i := range a.versions {
+		for _, r := range a.versions[i].APIResources {
+			if r.Kind == want.kind && !strings.Contains(r.Name, "/") && (want.resource == "" || r.Name == want.resource) {
+				_, version, _ := strings.Cut(a.versions[i].GroupVersion, "/")
+				at = append(at, schema.GroupVersionResource{Group: want.group, Version: version, Resource: r.Name})
+			}
+		}
+	}
+	for _, v := range want.versions {
+		if i := slices.IndexFunc(at, func(r schema.GroupVersionResource) bool { return r.Version == v }); i >= 0 {
+			return at[i], nil
+		}
+	}
+	switch {
+	case len(at) == 0:
+		return schema.GroupVersionResource{}, errNotInstalled
+	case want.request: // nothing but metadata and conditions is read of it
+		return at[0], nil
+	}
+	return schema.GroupVersionResource{}, fmt.Errorf("%s is served at %s only, which this version does not read", at[0].GroupResource(), at[0].Version)
+}
+
+// discover asks which versions and kinds an API group has.
+func (s *side) discover(ctx context.Context, group string) groupAnswer {
+	s.discovery.mu.Lock()
+	defer s.discovery.mu.Unlock()
+	if a, ok := s.discovery.groups[group]; ok && time.Since(a.at) < discoveryFor {
+		return a
+	}
+	if s.discovery.groups == nil {
+		s.discovery.groups = map[string]groupAnswer{}
+	}
+	a := s.api().discover(ctx, group)
+	a.at = time.Now()
+	if ctx.Err() == nil { // the end of one caller says nothing to the others
+		s.discovery.groups[group] = a
+	}
+	return a
+}
+
+func (cl *clients) discover(ctx context.Context, group string) (a groupAnswer) {
+	var g metav1.APIGroup
+	if err := cl.document(ctx, "/apis/"+group, &g); err != nil {
+		if apierrors.IsNotFound(err) {
+			return a
+		}
+		a.err = fmt.Errorf("read the versions of %s: %w", group, err)
+		return a
+	}
+	for _, v := range g.Versions {
+		var list metav1.APIResourceList
+		err := cl.document(ctx, "/apis/"+v.GroupVersion, &list)
+		if err != nil && !apierrors.IsNotFound(err) { // gone meanwhile
+			a.err = fmt.Errorf("read the kinds of %s: %w", v.GroupVersion, err)
+			return a
+		}
+		a.versions = append(a.versions, list)
+	}
+	return a
+}
+
+func (cl *clients) document(ctx context.Context, path string, into runtime.Object) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	return cl.typed.Discovery().RESTClient().Get().AbsPath(path).Do(ctx).Into(into)
+}

@@ -1,0 +1,44 @@
+package k8swatch
+
+import (
+	"sync"
+
+	"github.com/fenced/fenced/internal/policy"
+)
+
+// journal gathers what changed until somebody asks: of each object only the
+// last state, so that it never outgrows the cluster.
+type journal struct {
+	mu      sync.Mutex
+	pending map[policy.ObjectID]policy.Change
+}
+
+func (j *journal) add(ch policy.Change) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.pending == nil {
+		j.pending = map[policy.ObjectID]policy.Change{}
+	}
+	j.pending[ch.ID] = ch
+}
+
+// drain gives the changes, removals first: an object that came back under
+// another version of its kind must not be removed after it was added.
+func (j *journal) drain() []policy.Change {
+	j.mu.Lock()
+	pending := j.pending
+	j.pending = nil
+	j.mu.Unlock()
+	list := make([]policy.Change, 0, len(pending))
+	for _, ch := range pending {
+		if ch.Value == nil && ch.Err == nil {
+			list = append(list, ch)
+		}
+	}
+	for _, ch := range pending {
+		if ch.Value != nil || ch.Err != nil {
+			list = append(list, ch)
+		}
+	}
+	return list
+}

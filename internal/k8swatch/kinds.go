@@ -1,0 +1,154 @@
+package k8swatch
+
+import (
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fenced/fenced/internal/manifest"
+	"github.com/fenced/fenced/internal/policy"
+)
+
+// The API groups whose kinds are watched or written.
+const (
+	machineGroup = "machine.openshift.io"
+	clusterGroup = "cluster.x-k8s.io"
+	hostGroup    = "metal3.io"
+	medik8sGroup = "remediation.medik8s.io"
+	configGroup  = "config.openshift.io"
+	fencedGroup  = "fenced.io"
+)
+
+// Where the kinds are served that have but one version.
+var (
+	machineGVR   = schema.GroupVersionResource{Group: machineGroup, Version: "v1beta1", Resource: "machines"}
+	checkGVR     = schema.GroupVersionResource{Group: machineGroup, Version: "v1beta1", Resource: "machinehealthchecks"}
+	hostGVR      = schema.GroupVersionResource{Group: hostGroup, Version: "v1alpha1", Resource: "baremetalhosts"}
+	nodeCheckGVR = schema.GroupVersionResource{Group: medik8sGroup, Version: "v1alpha1", Resource: "nodehealthchecks"}
+	upgradeGVR   = schema.GroupVersionResource{Group: configGroup, Version: "v1", Resource: "clusterversions"}
+)
+
+// clusterVersions are those of the Cluster API that are read, the best first.
+var clusterVersions = []string{"v1beta2", "v1beta1"}
+
+const clusterLabel = "cluster.x-k8s.io/cluster-name"
+
+// etcdPods are where the Pods of etcd members run and how they are labelled: by
+// OpenShift, and by kubeadm and RKE2.
+var etcdPods = []source{
+	{kind: "Pod", namespace: "openshift-etcd", labels: "app=etcd"},
+	{kind: "Pod", namespace: metav1.NamespaceSystem, labels: "component=etcd"},
+}
+
+// addStores makes the stores of everything that is always watched. What runs
+// in the cluster itself is on the workload API, and so is OpenShift's Machine
+// API: on a management API it would speak of that cluster's own Nodes.
+func (c *Cluster) addStores() {
+	c.work.add(&store{source: source{kind: "Node"}, convert: convertNode})
+	for _, pods := range etcdPods {
+		c.work.add(&store{source: pods, convert: convertPod})
+	}
+	c.work.add(custom(nodeCheckGVR, policy.NodeHealthCheckKind, source{checks: true}, check(manifest.NodeHealthCheck)))
+	c.work.add(custom(upgradeGVR, "ClusterVersion", source{fields: "metadata.name=version"}, convertUpgrade))
+	for _, ns := range orAll(c.cfg.Namespaces) {
+		in := source{namespace: ns}
+		c.work.add(custom(machineGVR, "Machine", in, convertMachine(manifest.Machine)))
+		c.work.add(custom(checkGVR, policy.MachineHealthCheckKind, source{namespace: ns, checks: true}, check(manifest.MachineHealthCheck)))
+	}
+	for _, ns := range c.managed() {
+		c.manage.add(custom(hostGVR, "BareMetalHost", source{namespace: ns}, decoded(manifest.BareMetalHost)))
+		c.addClusterAPI(ns)
+	}
+}
+
+// addClusterAPI makes the stores of the Cluster API, of one Cluster if one is
+// named.
+func (c *Cluster) addClusterAPI(namespace string) {
+	machines, clusters := source{namespace: namespace}, source{namespace: namespace}
+	var ours func(any) bool
+	if name := c.cfg.Management.ClusterName; name != "" {
+		machines.labels, clusters.fields = clusterLabel+"="+name, "metadata.name="+name
+		ours = func(v any) bool {
+			check := v.(*policy.Check)
+			return check.ClusterName == name || check.ClusterName == "" // unreadable: it stays, as Invalid
+		}
+	}
+	checks := custom(clusterGVR("machinehealthchecks"), policy.MachineHealthCheckKind,
+		source{namespace: namespace, checks: true}, check(manifest.MachineHealthCheck))
+	checks.keep = ours
+	c.manage.add(custom(clusterGVR("machines"), "Machine", machines, convertMachine(manifest.Machine)))
+	c.manage.add(checks)
+	c.manage.add(custom(clusterGVR("clusters"), "Cluster", clusters, decoded(manifest.Cluster)))
+}
+
+// custom is the store of a kind that may be missing. It is looked for where it
+// is expected; only when it is not there is discovery asked.
+func custom(gvr schema.GroupVersionResource, kind string, s source, convert func(any) (any, error)) *store {
+	s.kind, s.group, s.resource, s.versions = kind, gvr.Group, gvr.Resource, []string{gvr.Version}
+	if gvr.Group == clusterGroup {
+		s.versions = clusterVersions
+	}
+	return &store{source: s, gvr: gvr, convert: convert}
+}
+
+func clusterGVR(resource string) schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: clusterGroup, Version: clusterVersions[0], Resource: resource}
+}
+
+// managed are the namespaces of the management API.
+func (c *Cluster) managed() []string {
+	if ns := c.cfg.Management.Namespace; ns != "" {
+		return []string{ns}
+	}
+	return orAll(c.cfg.Namespaces)
+}
+
+func orAll(namespaces []string) []string {
+	if len(namespaces) == 0 {
+		return []string{metav1.NamespaceAll}
+	}
+	return namespaces
+}
+
+// decoded makes a store's converter from one of manifest's decoders, the same
+// that read files.
+func decoded[T any](decode func(map[string]any) (T, error)) func(any) (any, error) {
+	return func(obj any) (any, error) {
+		u, ok := obj.(*unstructured.Unstructured)
+		if !ok {
+			return nil, fmt.Errorf("a %T came from a dynamic watch", obj)
+		}
+		v, err := decode(u.Object)
+		if err != nil {
+			return nil, err
+		}
+		return &v, nil
+	}
+}
+
+// convertUpgrade decodes a ClusterVersion. One that cannot be read says so as
+// if it were an upgrade.
+func convertUpgrade(obj any) (any, error) {
+	return decoded(func(fields map[string]any) (policy.Upgrade, error) {
+		u, _ := manifest.ClusterVersion(fields)
+		return u, nil
+	})(obj)
+}
+
+// check is decoded for checks, which are never undecodable, but Invalid.
+func check(decode func(map[string]any) policy.Check) func(any) (any, error) {
+	return decoded(func(fields map[string]any) (policy.Check, error) { return decode(fields), nil })
+}
+
+// sideOf is where the objects of an API version live.
+func (c *Cluster) sideOf(apiVersion string) *side {
+	group, _, _ := strings.Cut(apiVersion, "/")
+	switch group {
+	case clusterGroup, hostGroup:
+		return c.manage
+	}
+	return c.work
+}

@@ -1,0 +1,81 @@
+package k8swatch
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// The conditions by which the Cluster API's checks hand a Machine to its owner:
+// the owner replaces one that has both, and False.
+const (
+	checkSucceeded  = "HealthCheckSucceeded"
+	ownerRemediated = "OwnerRemediated"
+	waiting         = "WaitingForRemediation"
+	judgedUnhealthy = "FencedJudgedUnhealthy"
+)
+
+// marked says whether the owner of a Machine has been asked to replace it: it
+// reads the list of metav1 conditions.
+func marked(u *unstructured.Unstructured) bool {
+	list := shapeOf(u.GetAPIVersion()).read(u, standard)
+	return list.status(checkSucceeded) == "False" && list.status(ownerRemediated) == "False"
+}
+
+// mark hands a Machine of the Cluster API to its owner, which has brakes of its
+// own, instead of deleting it. It is bound to the version that was read with
+// the UID that was decided on. // I2
+func (c *Cluster) mark(ctx context.Context, run remediate.Run) error {
+	t := run.Target
+	if t.MachineUID == "" {
+		return fmt.Errorf("mark Machine %s/%s: its UID is not known", t.Namespace, t.Machine)
+	}
+	api := c.machines(t)
+	u, err := api.Get(ctx, t.Machine, metav1.GetOptions{})
+	switch {
+	case gone(err, t.Machine):
+		return nil
+	case err != nil:
+		return fmt.Errorf("mark Machine %s/%s: %w", t.Namespace, t.Machine, err)
+	case string(u.GetUID()) != t.MachineUID:
+		return fmt.Errorf("mark Machine %s/%s: it is another Machine than the one that was decided on", t.Namespace, t.Machine)
+	case u.GetDeletionTimestamp() != nil || marked(u):
+		return nil
+	}
+	patch, err := markPatch(u, run.Trigger, time.Now())
+	if err == nil {
+		_, err = api.Patch(ctx, t.Machine, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+	}
+	if err != nil {
+		return fmt.Errorf("mark Machine %s/%s: %w", t.Namespace, t.Machine, err)
+	}
+	return nil
+}
+
+// markPatch sets both conditions in both lists.
+func markPatch(u *unstructured.Unstructured, why string, now time.Time) ([]byte, error) {
+	shape := shapeOf(u.GetAPIVersion())
+	status := map[string]any{}
+	for _, which := range []flavour{standard, severe} {
+		list := shape.read(u, which)
+		list = list.with(which, condition{kind: checkSucceeded, status: "False", severity: "Warning", reason: judgedUnhealthy, message: why}, now)
+		list = list.with(which, condition{kind: ownerRemediated, status: "False", severity: "Warning", reason: waiting}, now)
+		shape.write(status, which, list)
+	}
+	return statusPatch(u, status)
+}
+
+// statusPatch changes fields of the status of exactly the object that was read.
+func statusPatch(u *unstructured.Unstructured, status map[string]any) ([]byte, error) {
+	return json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": u.GetUID(), "resourceVersion": u.GetResourceVersion()},
+		"status":   status,
+	})
+}

@@ -1,0 +1,219 @@
+package k8swatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fenced/fenced/internal/manifest"
+	"github.com/fenced/fenced/internal/policy"
+)
+
+// maxRequestKinds bounds how many kinds the authors of checks make us watch.
+const maxRequestKinds = 16
+
+// requestKind is a kind of remediation requests on one API server.
+type requestKind struct {
+	side *side
+	kind schema.GroupKind
+}
+
+// requestKinds are those kinds of remediation requests that checks' templates
+// name; they are watched only while a check does.
+type requestKinds struct {
+	moved chan struct{} // a check changed, or a store of requests was proven
+
+	mu     sync.Mutex
+	stores map[requestKind]*store
+	ready  map[schema.GroupKind]bool
+}
+
+func (r *requestKinds) init() {
+	r.moved = make(chan struct{}, 1)
+	r.stores, r.ready = map[requestKind]*store{}, map[schema.GroupKind]bool{}
+}
+
+// keepRequests watches the kinds that checks name, until ctx ends.
+func (c *Cluster) keepRequests(ctx context.Context) {
+	for {
+		if c.adjustRequests() {
+			for _, s := range c.sides() {
+				for _, st := range s.watched() {
+					if st.checks {
+						st.again()
+					}
+				}
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.requests.moved:
+		}
+	}
+}
+
+// adjustRequests begins and ends watches as checks come and go. news says that
+// a check can be judged now that could not before, or the other way round.
+func (c *Cluster) adjustRequests() (news bool) {
+	wanted := c.templates()
+	r := &c.requests
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for k, st := range r.stores {
+		if _, still := wanted[k]; !still {
+			k.side.drop(st)
+			delete(r.stores, k)
+		}
+	}
+	ready := map[schema.GroupKind]bool{}
+	for k, version := range wanted {
+		st := r.stores[k]
+		if st == nil && len(r.stores) < maxRequestKinds {
+			st = &store{convert: decoded(manifest.Request),
+				source: source{kind: k.kind.Kind, group: k.kind.Group, versions: []string{version}, request: true}}
+			r.stores[k] = st
+			k.side.add(st)
+		}
+		if st != nil {
+			at, _ := st.state()
+			other, twice := ready[k.kind] // of the other API
+			ready[k.kind] = !at.IsZero() && (!twice || other)
+		}
+	}
+	for kind, yes := range ready {
+		news = news || yes != r.ready[kind]
+	}
+	r.ready = ready
+	return news
+}
+
+// templates are the kinds of requests that the checks of the view and those
+// from files name, each with the version of a template.
+func (c *Cluster) templates() map[requestKind]string {
+	wanted := map[requestKind]string{}
+	note := func(check *policy.Check, on *side) {
+		for _, t := range templatesOf(check) {
+			if kind, version := requestOf(t); kind.Group != "" {
+				wanted[requestKind{on, kind}] = version
+			}
+		}
+	}
+	for _, s := range c.sides() {
+		for _, st := range s.watched() {
+			if st.checks {
+				st.eachCheck(func(check *policy.Check) { note(check, s) })
+			}
+		}
+	}
+	for i := range c.cfg.Checks {
+		note(&c.cfg.Checks[i], c.sideOf(c.cfg.Checks[i].APIVersion))
+	}
+	return wanted
+}
+
+func (s *store) eachCheck(visit func(*policy.Check)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.items {
+		if check, ok := e.value.(*policy.Check); ok {
+			visit(check)
+		}
+	}
+}
+
+func templatesOf(c *policy.Check) []policy.Template {
+	var list []policy.Template
+	if c.Template != nil {
+		list = append(list, *c.Template)
+	}
+	for _, e := range c.Escalation {
+		list = append(list, e.Template)
+	}
+	return list
+}
+
+// requestOf is the kind of requests that a template makes.
+func requestOf(t policy.Template) (schema.GroupKind, string) {
+	gv, err := schema.ParseGroupVersion(t.APIVersion)
+	kind, isTemplate := strings.CutSuffix(t.Kind, "Template")
+	if err != nil || !isTemplate || kind == "" {
+		return schema.GroupKind{}, ""
+	}
+	return schema.GroupKind{Group: gv.Group, Kind: kind}, gv.Version
+}
+
+// gate makes a check Invalid while its requests cannot be read: a target whose
+// remediation has been requested must not be taken for one without.
+func (r *requestKinds) gate(check *policy.Check) *policy.Check {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, t := range templatesOf(check) {
+		kind, _ := requestOf(t)
+		if kind.Group == "" || check.Invalid != "" || r.ready[kind] {
+			continue
+		}
+		gated := *check
+		gated.Invalid = fmt.Sprintf("the remediation requests of kind %s have not been read: %s", kind, r.why(kind))
+		return &gated
+	}
+	return check
+}
+
+// why says what keeps a kind from being read; r.mu is held.
+func (r *requestKinds) why(kind schema.GroupKind) string {
+	why := "not yet"
+	if len(r.stores) >= maxRequestKinds {
+		why = fmt.Sprintf("checks name more than %d kinds", maxRequestKinds)
+	}
+	for k, st := range r.stores {
+		if k.kind != kind {
+			continue
+		}
+		why = "not yet"
+		if _, problem := st.state(); problem != "" {
+			why = problem
+		}
+	}
+	return why
+}
+
+// watched are the stores of requests now.
+func (r *requestKinds) watched() []*store {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Collect(maps.Values(r.stores))
+}
+
+// listNow reads all requests of a store past the cache.
+func (s *store) listNow(ctx context.Context) ([]unstructured.Unstructured, error) {
+	gvr, err := s.at(ctx)
+	if errors.Is(err, errNotInstalled) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	list, err := s.side.api().dynamic.Resource(gvr).List(ctx, metav1.ListOptions{Limit: pageSize})
+	if apierrors.IsNotFound(err) { // its definition went
+		if _, err := s.side.find(ctx, &s.source); errors.Is(err, errNotInstalled) {
+			return nil, nil
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if list.GetContinue() != "" {
+		return nil, fmt.Errorf("there are more than %d", pageSize)
+	}
+	return list.Items, nil
+}

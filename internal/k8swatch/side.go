@@ -1,0 +1,119 @@
+package k8swatch
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// side is one API server of a cluster, with the kinds that are watched there.
+type side struct {
+	c          *Cluster
+	name       string
+	kubeconfig string
+	log        *zap.Logger
+	listed     chan struct{} // a full list came: keepFresh asks at once
+	discovery  discovery
+
+	mu      sync.Mutex
+	clients *clients
+	stores  []*store
+	// begin starts the watch of a store; nil while nobody watches.
+	begin func(*store)
+	skew  time.Duration // this API server's clock minus ours
+}
+
+func newSide(c *Cluster, name, kubeconfig string) *side {
+	return &side{c: c, name: name, kubeconfig: kubeconfig, log: c.log.With(zap.String("api", name)), listed: make(chan struct{}, 1)}
+}
+
+func (s *side) api() *clients {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.clients
+}
+
+// watched are the stores of this side now.
+func (s *side) watched() []*store {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.stores)
+}
+
+// add watches one kind more.
+func (s *side) add(st *store) {
+	st.side, st.log, st.items = s, s.log, map[objectName]entry{}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stores = append(s.stores, st)
+	if s.begin != nil {
+		s.begin(st)
+	}
+}
+
+// drop watches a kind no more; its objects are gone from the view.
+func (s *side) drop(st *store) {
+	s.mu.Lock()
+	s.stores = slices.DeleteFunc(s.stores, func(o *store) bool { return o == st })
+	if st.stop != nil {
+		st.stop()
+	}
+	s.mu.Unlock()
+	st.close()
+}
+
+// run watches until ctx ends, again from the start when the kubeconfig was
+// replaced or the API went back in time.
+func (s *side) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		watching, stop := context.WithCancel(ctx)
+		var g sync.WaitGroup
+		s.mu.Lock()
+		s.begin = func(st *store) {
+			var one context.Context
+			one, st.stop = context.WithCancel(watching)
+			st.watch(one, s.clients, &g)
+		}
+		for _, st := range s.stores {
+			s.begin(st)
+		}
+		s.mu.Unlock()
+		g.Go(func() { s.keepFresh(watching, stop) })
+		s.untilReplaced(watching)
+		s.mu.Lock()
+		s.begin = nil
+		s.mu.Unlock()
+		stop()
+		g.Wait()
+	}
+}
+
+// untilReplaced returns when ctx ends or the kubeconfig was replaced by one
+// that can be used.
+func (s *side) untilReplaced(ctx context.Context) {
+	tick := time.NewTicker(s.c.cfg.FreshEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if stamp, err := stampOf(s.kubeconfig); err != nil || stamp == s.api().file {
+			continue // a file in the middle of being replaced is looked at again
+		}
+		cl, err := connect(s.kubeconfig)
+		if err != nil {
+			s.log.Warn("the changed kubeconfig cannot be used; the old one stays", zap.Error(err))
+			continue
+		}
+		s.mu.Lock()
+		s.clients = cl
+		s.mu.Unlock()
+		s.log.Info("the kubeconfig was read again")
+		return
+	}
+}
