@@ -53,6 +53,7 @@ func FuzzDecode(f *testing.F) {
 
 func FuzzDecodePolicies(f *testing.F) {
 	f.Add([]byte(policyFile))
+	f.Add([]byte(nodeCheckFile))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		found, err := manifest.DecodePolicies("in", data)
 		if err != nil {
