@@ -30,7 +30,11 @@ func (c control) Status(context.Context) (api.Status, error) {
 			paused++
 			s.PausedReason = cs.Paused
 		}
-		s.Clusters = append(s.Clusters, clusterStatus(cs))
+		found, err := c.engine.Report(cs.Name)
+		if err != nil { // not seen whole yet, which the cluster's problem says
+			found = policy.Report{}
+		}
+		s.Clusters = append(s.Clusters, clusterStatus(cs, found))
 		for _, r := range cs.Runs {
 			s.Runs = append(s.Runs, api.StatusOfRun(r))
 		}
@@ -42,15 +46,15 @@ func (c control) Status(context.Context) (api.Status, error) {
 	return s, nil
 }
 
-func clusterStatus(cs engine.ClusterStatus) api.ClusterStatus {
+func clusterStatus(cs engine.ClusterStatus, found policy.Report) api.ClusterStatus {
 	out := api.ClusterStatus{
 		// The state file's lock makes this the only instance, and the first epoch the last.
 		Name: cs.Name, Mode: cs.Mode, Owner: true, Epoch: 1, ViewAgeSeconds: cs.View.Age.Seconds(), Problem: cs.ViewBad,
-		Paused: cs.Paused != "", PausedReason: cs.Paused, Nodes: len(cs.Nodes),
+		Paused: cs.Paused != "", PausedReason: cs.Paused, Nodes: cs.Nodes,
 		Checks: []api.CheckStatus{}, Deviating: []api.TargetStatus{},
 	}
-	for i := range cs.Report.Checks {
-		k := &cs.Report.Checks[i]
+	for i := range found.Checks {
+		k := &found.Checks[i]
 		out.Checks = append(out.Checks, api.CheckStatus{
 			Kind: k.Kind, Namespace: k.Namespace, Name: k.Name, State: string(k.State), Message: k.Message,
 			Expected: k.Expected, Healthy: k.Healthy, Allowed: k.Allowed, RemediationsAllowed: k.RemediationsAllowed,

@@ -101,8 +101,8 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 			gauge(m.inFlight, n, string(step))
 		}
 		gauge(m.held, held)
-		for i := range c.Report.Checks {
-			k := &c.Report.Checks[i]
+		for i := range c.Checks {
+			k := &c.Checks[i]
 			labels := []string{k.Kind, k.APIVersion, k.Namespace, k.Name, k.Source}
 			gauge(m.expected, float64(k.Expected), labels...)
 			gauge(m.healthy, float64(k.Healthy), labels...)

@@ -55,7 +55,7 @@ func (n *notifier) status(clusters []engine.ClusterStatus) {
 func statusWords(clusters []engine.ClusterStatus) string {
 	nodes, open, held, trouble := 0, 0, 0, ""
 	for _, c := range clusters {
-		nodes += len(c.Nodes)
+		nodes += c.Nodes
 		for _, r := range c.Runs {
 			if r.Step == remediate.Held {
 				held++

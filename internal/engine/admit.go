@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/fenced/fenced/internal/policy"
@@ -18,28 +19,93 @@ type applicant struct {
 	key   string
 	draft remediate.Run
 	node  *policy.Node
+	// zoneKey is the check's own; empty for the cluster's.
+	zoneKey string
 	// protected: the administrator's entry says never automatically.
 	protected bool
 }
 
 func targetKey(t *policy.TargetReport) string { return t.Machine + "|" + t.Node }
 
-// applicant drafts the run of one target of a check.
-func (c *cluster) applicant(check *policy.CheckReport, t *policy.TargetReport) applicant {
-	snap := c.lastSnapshot()
+// check gives a check as the ledger has it now, or nil.
+func (c *cluster) check(id policy.CheckID) *policy.Check {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ledger.Check(id)
+}
+
+// applicant drafts the run of one target of a check; false when the target has
+// changed since it was judged.
+func (c *cluster) applicant(check *policy.Check, t *policy.TargetReport) (applicant, bool) {
+	c.mu.Lock()
+	n, m := c.ledger.Node(t.Node), c.machine(t)
+	if (t.Machine != "") != (m != nil) {
+		c.mu.Unlock()
+		return applicant{}, false
+	}
 	r := c.baseRun()
-	r.Strategy = remediate.Strategy(t.Action)
-	r.ControlPlane = t.ControlPlane
-	r.Trigger, r.Check = t.Trigger, check.Namespace+"/"+check.Name
+	r.Target = c.target(m, n, t.Node)
+	c.mu.Unlock()
+	r.Strategy, r.ControlPlane = strategyOf(check, t), t.ControlPlane
+	r.Trigger, r.Check, r.CheckID = t.Trigger, check.Key(), checkID(check.ID())
+	r.Limits.ReplaceControlPlane = t.Action == policy.MarkOwner || c.opt.Rules.DeleteControlPlaneMachines
 	r.Limits.ReadyTimeout = max(r.Limits.ReadyTimeout, t.StartupTimeout)
-	for i := range snap.Machines {
-		if m := &snap.Machines[i]; m.Key() == t.Machine && m.UID == t.MachineUID {
-			r.Target = c.target(&snap, m, snap.Nodes[t.Node], t.Node)
+	c.override(&r, check)
+	return applicant{key: targetKey(t), draft: r, node: n, zoneKey: check.ZoneKey, protected: c.protected(t.Node)}, true
+}
+
+// override lets a check change the limits and the isolation of its own runs.
+func (c *cluster) override(r *remediate.Run, check *policy.Check) {
+	d, l := check.Deadlines, &r.Limits
+	l.OffDeadline, l.OnDeadline = cmp.Or(d.PowerOff, l.OffDeadline), cmp.Or(d.PowerOn, l.OnDeadline)
+	l.ReadyTimeout, l.RunTimeout = cmp.Or(d.NodeReady, l.ReadyTimeout), cmp.Or(d.Run, l.RunTimeout)
+	l.MaxAttempts = cmp.Or(check.MaxAttempts, l.MaxAttempts)
+	r.Isolation = cmp.Or(remediate.Isolation(check.Isolation), r.Isolation)
+	if r.ControlPlane {
+		r.Isolation = c.controlPlaneIsolation(r.Target, check)
+	}
+}
+
+// controlPlaneIsolation: to delete the Node of a k3s or RKE2 server removes its
+// etcd member, so that is done only where the operator or the kind of cluster
+// says so. A check may ask for the taint, never for the deletion.
+func (c *cluster) controlPlaneIsolation(t remediate.Target, check *policy.Check) remediate.Isolation {
+	openShift := t.MachineAPI == policy.OpenShiftMachineAPI
+	if check != nil {
+		openShift = openShift || check.APIVersion == policy.OpenShiftMachineAPI
+		if check.Isolation == string(remediate.IsolateTaint) {
+			return remediate.IsolateTaint
 		}
 	}
-	a := applicant{key: targetKey(t), draft: r, node: snap.Nodes[t.Node]}
-	a.protected = c.protected(t.Node)
-	return a
+	switch {
+	case c.opt.ControlPlaneIsolation != "":
+		return c.opt.ControlPlaneIsolation
+	case openShift:
+		return remediate.IsolateDelete
+	}
+	return remediate.IsolateTaint
+}
+
+// checkID tells checks of all kinds apart, whatever version of their API they
+// are read in and wherever in a file they stand.
+func checkID(id policy.CheckID) string {
+	group, _, _ := strings.Cut(id.APIVersion, "/")
+	text := id.Kind + "." + group + " " + strings.TrimPrefix(id.Namespace+"/"+id.Name, "/")
+	if at := strings.LastIndex(id.Source, ":"); at > 0 {
+		text += " in " + id.Source[:at]
+	}
+	return text
+}
+
+// machine finds the very Machine that was judged. c.mu is held.
+func (c *cluster) machine(t *policy.TargetReport) *policy.Machine {
+	ns, name, _ := strings.Cut(t.Machine, "/")
+	for _, m := range []*policy.Machine{c.ledger.Machine(ns, name), c.ledger.MachineOf(t.Node)} {
+		if m != nil && m.Key() == t.Machine && m.UID == t.MachineUID {
+			return m
+		}
+	}
+	return nil
 }
 
 // baseRun is a draft with everything that does not depend on the target.
@@ -49,104 +115,24 @@ func (c *cluster) baseRun() remediate.Run {
 	return r
 }
 
-// target names the objects of a run with the UIDs they have now. // I2
-func (c *cluster) target(snap *policy.Snapshot, m *policy.Machine, n *policy.Node, nodeName string) remediate.Target {
+// target names the objects of a run with the UIDs they have now. c.mu is held. // I2
+func (c *cluster) target(m *policy.Machine, n *policy.Node, nodeName string) remediate.Target {
 	t := remediate.Target{Cluster: c.opt.Name, Node: nodeName}
 	if n != nil {
 		t.NodeUID, t.BootID, t.SystemUUID = n.UID, n.BootID, n.SystemUUID
 	}
 	if m != nil {
-		t.Namespace, t.Machine, t.MachineUID = m.Namespace, m.Name, m.UID
-		if h, err := policy.HostFor(*m, snap.Hosts); err == nil { // without one, hosts.d may know the way
+		t.Namespace, t.Machine, t.MachineUID, t.MachineAPI = m.Namespace, m.Name, m.UID, m.APIVersion
+		if h, err := c.ledger.HostOf(m); err == nil { // without one, hosts.d may know the way
 			t.BareMetalHost = h.Key()
 		}
 	}
 	return t
 }
 
-func (c *cluster) lastSnapshot() policy.Snapshot {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.snapshot
-}
-
 func (c *cluster) protected(node string) bool {
 	h, found, err := c.e.opt.Hosts.Find(context.Background(), c.opt.Name, node)
 	return found && err == nil && h.Protected
-}
-
-// facts gathers what the guards ask about. Without a probe they stand as if
-// BMC and contenders had nothing against it.
-func (c *cluster) facts(a applicant, p *probe, now time.Time) policy.Facts {
-	v := c.opt.Watch.View()
-	f := policy.Facts{
-		Manual: a.draft.Manual != nil, Mode: c.opt.Mode, Paused: c.e.paused(c),
-		ViewSynced: v.Synced, ViewAge: v.Age, ClockSkew: v.Skew,
-		ControlPlane: a.draft.ControlPlane, Protected: a.protected,
-		NeedsHost: a.draft.Strategy == remediate.PowerCycle, Host: cmp.Or(a.draft.Target.BareMetalHost, "not looked up yet"),
-	}
-	uuid := a.draft.Target.SystemUUID
-	if p != nil && uuid == "" {
-		uuid = p.identity.BMC
-	}
-	f.OwnHost = c.ownHost(a.node, uuid)
-	if p != nil {
-		a.draft.Target = p.draft.Target // now with host and address
-		f.Host = p.draft.Target.Host
-		f.HostError, f.HostDetail = p.hostError, p.hostDetail
-		f.Identity, f.Contested, f.PowerOwner, f.NodeAlive = p.identity, p.contested, p.powerOwner, p.nodeAlive
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	f.Armed, f.QuietUntil = c.stored.Armed, c.quiet
-	f.UUIDTwin = c.twin(a.draft.Target.Node, uuid)
-	c.countNodes(a, &f)
-	c.countRuns(a, &f, now)
-	return f
-}
-
-// countNodes fills the everything-down and zone facts; c.mu is held.
-func (c *cluster) countNodes(a applicant, f *policy.Facts) {
-	zoneKey := c.e.opt.Guards.ZoneKey
-	if a.node != nil {
-		f.Zone = a.node.Labels[zoneKey]
-	}
-	for _, n := range c.snapshot.Nodes {
-		f.ClusterNodes++
-		inZone := f.Zone != "" && n.Labels[zoneKey] == f.Zone
-		if inZone {
-			f.ZoneNodes++
-		}
-		if !n.Ready() {
-			f.ClusterNotReady++
-			if inZone {
-				f.ZoneNotReady++
-			}
-		}
-	}
-}
-
-// countRuns fills the facts about runs; c.mu is held.
-func (c *cluster) countRuns(a applicant, f *policy.Facts, now time.Time) {
-	for _, r := range c.runs {
-		if sameTarget(r.Target, a.draft.Target) {
-			if r.Open() {
-				f.OpenRun = r.ID
-			} else if r.Strategy == remediate.PowerCycle && r.Touched {
-				f.LastRunEnded = later(f.LastRunEnded, r.Ended)
-			}
-			if r.Strategy == remediate.PowerCycle && r.Touched && now.Sub(r.Started) < 24*time.Hour {
-				f.RunsLastDay++
-			}
-		}
-		if !r.Open() || r.Step == remediate.Held || r.Step == remediate.RestoreNode {
-			continue // the slot is free at registration or Held
-		}
-		f.InFlight++
-		if n := c.snapshot.Nodes[r.Target.Node]; f.Zone != "" && (n == nil || n.Labels[c.e.opt.Guards.ZoneKey] == f.Zone) {
-			f.ZoneInFlight++ // a Node that is gone counts in every zone
-		}
-	}
 }
 
 // sameTarget says whether two targets share a Machine, a Node or a host.
@@ -171,12 +157,13 @@ func (c *cluster) start(ctx context.Context, draft remediate.Run, s *session) (r
 			return r, &Refusal{Reason: policy.UnderRemediation, Message: "run " + o.ID + " is open on the same target"}
 		}
 	}
-	c.runs[r.ID] = r // reserves the target; taken back when the store refuses
+	c.runs[r.ID], c.moved = r, true // reserves the target; taken back when the store refuses
 	c.mu.Unlock()
 	saved, err := c.save(ctx, r, remediate.Nothing)
 	if err != nil {
 		c.mu.Lock()
 		delete(c.runs, r.ID)
+		c.moved = true
 		c.mu.Unlock()
 		c.emit(Event{Type: EventFailed, Node: r.Target.Node, Message: "save a new run: " + err.Error()})
 		return r, err

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -20,6 +21,7 @@ type cluster struct {
 	opt   ClusterOptions
 	spawn func(func(context.Context))
 	poke  chan struct{} // something changed that the watch does not show
+	news  chan struct{} // there may be something to tell about the checks
 
 	mu       sync.Mutex
 	stored   state.Cluster
@@ -27,24 +29,31 @@ type cluster struct {
 	workers  map[string]*worker       // by run ID, open ones only
 	probes   map[string]*probe        // by target key
 	refused  map[string]policy.Reason // last refusal told, by target key
-	snapshot policy.Snapshot
-	report   policy.Report
-	judged   bool      // a report exists
-	quiet    time.Time // no new run before
+	ledger   *policy.Ledger
+	storms   map[policy.CheckID]policy.Storm
+	evidence map[string]*evidence // by Node
+	sought   time.Time            // when targets were last searched for evidence
+	moved    bool                 // runs changed since the ledger was told
+	judged   bool                 // the ledger has seen the cluster whole
+	quiet    time.Time            // no new run before
 	viewBad  string
 	outage   time.Time // the recovery that quiet already reflects
 }
 
 func newCluster(ctx context.Context, e *Engine, o ClusterOptions) (*cluster, error) {
+	o.Rules.ClusterRequired, o.Rules.NodesStandIn = true, false // this is a live cluster
+	o.Rules.ZoneKey = cmp.Or(o.Rules.ZoneKey, e.opt.Guards.ZoneKey)
 	stored, err := state.LoadCluster(ctx, e.opt.Store, o.Name)
 	if err != nil {
 		return nil, fmt.Errorf("load the state of cluster %q: %w", o.Name, err)
 	}
 	c := &cluster{
-		e: e, opt: o, stored: stored, poke: make(chan struct{}, 1),
+		e: e, opt: o, stored: stored, poke: make(chan struct{}, 1), news: make(chan struct{}, 1),
 		runs: map[string]remediate.Run{}, workers: map[string]*worker{},
 		probes: map[string]*probe{}, refused: map[string]policy.Reason{},
+		ledger: policy.NewLedger(o.Rules), storms: map[policy.CheckID]policy.Storm{}, moved: true, evidence: map[string]*evidence{},
 	}
+	c.ledger.Apply(e.started, fromFiles(o)...)
 	from := later(stored.ResumedAt, e.global.ResumedAt)
 	if stored.Version == 0 { // no state: nobody knows what went on before // I16
 		from = e.started
@@ -87,23 +96,9 @@ func (c *cluster) save(ctx context.Context, r remediate.Run, a remediate.Action)
 	}
 	failpoint("after", string(r.Step), string(a))
 	c.mu.Lock()
-	c.runs[saved.ID] = saved
+	c.runs[saved.ID], c.moved = saved, true
 	c.mu.Unlock()
 	return saved, nil
-}
-
-// openTargets names the open runs: policy counts their targets as not healthy
-// and asks for nothing more.
-func (c *cluster) openTargets() []policy.OpenRun {
-	var open []policy.OpenRun
-	for _, r := range c.openRuns() {
-		o := policy.OpenRun{ID: r.ID, Node: r.Target.Node}
-		if r.Target.Machine != "" {
-			o.Machine = r.Target.Namespace + "/" + r.Target.Machine
-		}
-		open = append(open, o)
-	}
-	return open
 }
 
 // change stores a change of the cluster's record; nothing changes in memory

@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"cmp"
 	"context"
+	"strings"
 	"time"
 
 	"github.com/fenced/fenced/internal/policy"
@@ -13,6 +15,7 @@ const (
 	probeRetry = 30 * time.Second // after a probe that a gate refused
 	probeFresh = 2 * time.Second  // age of the probe a run starts on // I4
 	rerunAfter = 10 * time.Second // between two runs on one target, whatever the guards say
+	askEvery   = 5 * time.Second  // between two looks at a gate that does not say when it could hold
 )
 
 // decideLoop is the one deciding goroutine of a cluster. It runs when the view
@@ -23,7 +26,9 @@ func (c *cluster) decideLoop(ctx context.Context) error {
 	defer timer.Stop()
 	beat := time.NewTicker(beatEvery)
 	defer beat.Stop()
+	var due time.Time // of the candidates, when they were last asked about
 	for {
+		ask := true
 		select {
 		case <-ctx.Done():
 			c.forget(nil) // ends the sessions of probes
@@ -34,12 +39,14 @@ func (c *cluster) decideLoop(ctx context.Context) error {
 			continue
 		case <-timer.C:
 		case <-c.opt.Watch.Changed():
+			ask = false // unless it moved something
 		case <-c.poke:
 		}
-		due := c.decide(ctx, time.Now())
+		var next time.Time
+		next, due = c.decide(ctx, time.Now(), ask, due)
 		timer.Stop()
-		if !due.IsZero() {
-			timer.Reset(max(time.Millisecond, time.Until(due)))
+		if !next.IsZero() {
+			timer.Reset(max(time.Millisecond, time.Until(next)))
 		}
 	}
 }
@@ -72,35 +79,45 @@ func (c *cluster) watchView(now time.Time) {
 	}
 }
 
-// decide judges the whole snapshot and moves every candidate one step nearer
-// to a run. It returns when time alone could change something; zero = never.
-func (c *cluster) decide(ctx context.Context, now time.Time) time.Time {
+// decide takes what changed into the ledger and, when that may matter or it is
+// asked to, moves every candidate one step nearer to a run. due is when the
+// candidates are to be asked about again, and next when time alone could change
+// something; zero = never.
+func (c *cluster) decide(ctx context.Context, now time.Time, ask bool, due time.Time) (next, candidates time.Time) {
 	c.watchView(now)
-	if !c.opt.Watch.View().Synced { // nothing is judged before the first full view
-		return time.Time{}
+	if !c.opt.Watch.View().Synced { // a Node that such a view lacks is not known to be gone
+		return time.Time{}, due
 	}
-	snap := c.opt.Watch.Snapshot()
-	snap.Checks = append(snap.Checks[:len(snap.Checks):len(snap.Checks)], c.opt.FileChecks...)
-	snap.OpenRuns = c.openTargets()
-	rep := policy.Decide(snap, now)
-	c.mu.Lock()
-	c.snapshot, c.report, c.judged = snap, rep, true
-	c.mu.Unlock()
-	c.rememberOwn(ctx, &snap)
+	moved, next := c.follow(ctx, now)
 	if err := c.rememberSynced(ctx, now); err != nil {
 		c.emit(Event{Type: EventFailed, Message: "save the state of the cluster: " + err.Error()})
 	}
+	if moved || ask {
+		due = earliest(c.askAll(ctx, now), c.seekEvidence(now))
+		c.tell()
+	}
+	return earliest(next, due), due
+}
 
-	due, _ := rep.NextCheck()
+// askAll asks about every target that a check wants remedied, in the order of
+// the report.
+func (c *cluster) askAll(ctx context.Context, now time.Time) (due time.Time) {
+	c.mu.Lock()
+	acting := c.ledger.Acting(now)
+	c.mu.Unlock()
 	live := map[string]bool{}
-	for i := range rep.Checks {
-		for j := range rep.Checks[i].Targets {
-			t := &rep.Checks[i].Targets[j]
-			if !acts(t) {
+	for i := range acting {
+		check := c.check(acting[i].ID())
+		if check == nil {
+			continue
+		}
+		for j := range acting[i].Targets {
+			t := &acting[i].Targets[j]
+			if !acts(check, t) {
 				continue
 			}
 			live[targetKey(t)] = true
-			due = earliest(due, c.consider(ctx, &rep.Checks[i], t, now))
+			due = earliest(due, c.consider(ctx, check, t, now))
 		}
 	}
 	c.forget(live)
@@ -110,8 +127,8 @@ func (c *cluster) decide(ctx context.Context, now time.Time) time.Time {
 // acts says whether the check asks for something that fenced does. A request
 // that the in-cluster judge has already written on the Machine is no obstacle
 // to a power cycle: fenced is the one that carries it out.
-func acts(t *policy.TargetReport) bool {
-	if t.Action != policy.PowerCycle && t.Action != policy.DeleteMachine {
+func acts(check *policy.Check, t *policy.TargetReport) bool {
+	if strategyOf(check, t) == "" {
 		return false
 	}
 	for _, r := range t.Refusals {
@@ -122,13 +139,48 @@ func acts(t *policy.TargetReport) bool {
 	return true
 }
 
+// strategyOf is how fenced itself does what a check asks for, "" when others do
+// it. A request from fenced's own template needs no object: it is a power cycle.
+func strategyOf(check *policy.Check, t *policy.TargetReport) remediate.Strategy {
+	switch t.Action {
+	case policy.PowerCycle:
+		return remediate.PowerCycle
+	case policy.DeleteMachine, policy.MarkOwner:
+		return remediate.DeleteMachine
+	case policy.CreateRequest:
+		if own(check, t) {
+			return remediate.PowerCycle
+		}
+	}
+	return ""
+}
+
+// own says whether the request would be made from fenced's own template.
+func own(check *policy.Check, t *policy.TargetReport) bool {
+	template := cmp.Or(t.Template, check.Template)
+	if template == nil {
+		return false
+	}
+	group, _, _ := strings.Cut(template.APIVersion, "/")
+	return group == ownGroup && template.Kind == ownTemplate
+}
+
+// The template whose requests fenced carries out itself.
+const (
+	ownGroup    = "fenced.io"
+	ownTemplate = "FencedRemediationTemplate"
+)
+
 // consider asks the gates about one candidate: the cheap ones, then a probe of
 // BMC and cluster, then all of them, then it starts the run.
-func (c *cluster) consider(ctx context.Context, check *policy.CheckReport, t *policy.TargetReport, now time.Time) time.Time {
-	a := c.applicant(check, t)
+func (c *cluster) consider(ctx context.Context, check *policy.Check, t *policy.TargetReport, now time.Time) time.Time {
+	a, ok := c.applicant(check, t)
+	if !ok {
+		return time.Time{}
+	}
 	if g, ok := firstFailing(policy.Guards(c.e.opt.Guards, c.facts(a, nil, now), now)); ok {
 		c.refuse(a, g)
-		return g.Until
+		return askedAgain(g, now)
 	}
 	if again := c.lastEnded(a).Add(rerunAfter); now.Before(again) {
 		return again
@@ -141,7 +193,7 @@ func (c *cluster) consider(ctx context.Context, check *policy.CheckReport, t *po
 	switch {
 	case refused:
 		c.refuse(a, g)
-		return earliest(g.Until, p.retryAt())
+		return earliest(askedAgain(g, now), p.retryAt())
 	case now.Sub(p.at) > probeFresh:
 		c.dropProbe(a.key)
 		c.wake() // probe again at once
@@ -150,8 +202,22 @@ func (c *cluster) consider(ctx context.Context, check *policy.CheckReport, t *po
 	s := p.session
 	p.session = nil
 	c.dropProbe(a.key)
-	c.begin(ctx, p.draft, s)
+	if _, err := c.start(ctx, p.draft, s); err != nil { // it was told of
+		if s != nil {
+			s.close(ctx)
+		}
+		return now.Add(askEvery)
+	}
 	return time.Time{}
+}
+
+// askedAgain is when a gate that does not hold is asked again: much of what gates
+// look at does not show in the checks. // L4
+func askedAgain(g policy.Gate, now time.Time) time.Time {
+	if g.Until.After(now) {
+		return g.Until
+	}
+	return now.Add(askEvery)
 }
 
 // probed gives the finished probe of a candidate. When there is none, or it is
@@ -192,14 +258,6 @@ func (c *cluster) lastEnded(a applicant) time.Time {
 		}
 	}
 	return last
-}
-
-// begin starts a run; one that cannot be started was told of and is asked for
-// again by the next decision.
-func (c *cluster) begin(ctx context.Context, draft remediate.Run, s *session) {
-	if _, err := c.start(ctx, draft, s); err != nil && s != nil {
-		s.close(ctx)
-	}
 }
 
 // refuse tells of a refusal once per target and reason.

@@ -16,7 +16,8 @@ import (
 
 // Watch is the cached view of one cluster.
 type Watch interface {
-	Snapshot() policy.Snapshot
+	// Changes is everything that came, changed or went since the last call.
+	Changes() []policy.Change
 	Changed() <-chan struct{}
 	View() View
 }
@@ -37,7 +38,15 @@ type Fresh struct {
 	Seen    remediate.Seen // its cluster half
 	Node    *policy.Node
 	Machine *policy.Machine
-	Err     error
+	// Cluster is the Cluster API's, where the Machine has one.
+	Cluster *policy.Cluster
+	// Members are the etcd members, read for control-plane runs. Unless
+	// MembersKnown, nothing is known about them. // I12
+	Members      []policy.Member
+	MembersKnown bool
+	// Lease is the kubelet's, as policy wants it.
+	Lease policy.Lease
+	Err   error
 }
 
 // Kube is the uncached reads and the few writes of one cluster. Every write
@@ -78,8 +87,15 @@ type ClusterOptions struct {
 	IdentityMode string
 	Watch        Watch
 	Kube         Kube
-	// FileChecks are checks from policies.d.
-	FileChecks []policy.Check
+	Checks       Checks // nil: nothing is told there
+	// FileChecks and FileBudgets are from policies.d.
+	FileChecks  []policy.Check
+	FileBudgets []policy.DisruptionBudget
+	// Rules is what the administrator decided for all checks.
+	Rules policy.Rules
+	// ControlPlaneIsolation is that of control-plane hosts: one of remediate's, or
+	// empty for what fits the cluster.
+	ControlPlaneIsolation remediate.Isolation
 }
 
 // Options is everything the engine is built from.
@@ -151,6 +167,10 @@ func (e *Engine) Run(ctx context.Context, beat func()) error {
 			c.startWorker(r, nil)
 		}
 		g.Go(func() error { return c.decideLoop(ctx) })
+		if c.opt.Checks != nil {
+			t := &teller{c: c, told: map[policy.CheckID]told{}, judges: map[string]judged{}}
+			g.Go(func() error { return t.loop(ctx) })
+		}
 	}
 	g.Go(func() error { return e.prune(ctx) })
 	return g.Wait()

@@ -78,13 +78,10 @@ func hostErrorReason(err error, fallback policy.Reason) policy.Reason {
 
 // bareMetalHost finds the target's BareMetalHost in the view.
 func (c *cluster) bareMetalHost(t remediate.Target) *policy.Host {
-	snap := c.opt.Watch.Snapshot()
-	for i := range snap.Hosts {
-		if snap.Hosts[i].Key() == t.BareMetalHost {
-			return &snap.Hosts[i]
-		}
-	}
-	return nil
+	ns, name, _ := strings.Cut(t.BareMetalHost, "/")
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ledger.Host(ns, name)
 }
 
 // pin is the UUID an earlier match stored for this host at this address.

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -29,7 +30,10 @@ func (w *worker) look(ctx context.Context) (remediate.Seen, [][]byte, remediate.
 	seen.Proof, seen.OffAccepted = power.Proof, power.OffAccepted
 	seen.Backup = last
 	seen.Paused = w.c.e.paused(w.c) != ""
-	seen.Justified, seen.Why = w.justified(fresh, at)
+	seen.Justified, seen.Why = w.justified(fresh, seen, at)
+	if w.run.ControlPlane {
+		seen.Quorum, seen.QuorumWhy = w.quorum(fresh)
+	}
 	return seen, backups, last
 }
 
@@ -94,48 +98,76 @@ func (w *worker) backups(ctx context.Context) ([][]byte, remediate.Backup) {
 	return all, last
 }
 
-// justified judges the fresh objects with the check's own rules. A person's
-// order justifies itself. // I4
-func (w *worker) justified(f Fresh, now time.Time) (remediate.Answer, string) {
-	if w.run.Manual != nil {
+// quorum asks afresh whether etcd survives the loss of the host; what cannot be
+// read is no answer. // I12
+func (w *worker) quorum(f Fresh) (remediate.Answer, string) {
+	reason, why := w.c.quorum(w.run, f)
+	switch reason {
+	case "":
 		return remediate.Yes, ""
-	}
-	if f.Seen.Machine.Exists == remediate.CannotTell || f.Seen.Node.Exists == remediate.CannotTell && w.run.Target.Node != "" {
+	case policy.QuorumUnknown:
 		return remediate.CannotTell, ""
 	}
-	if f.Machine == nil || f.Machine.UID != w.run.Target.MachineUID {
+	return remediate.No, why
+}
+
+// justified judges the fresh objects with the check's own rules. A person's
+// order justifies itself. // I4
+func (w *worker) justified(f Fresh, seen remediate.Seen, now time.Time) (remediate.Answer, string) {
+	t := w.run.Target
+	switch {
+	case w.run.Manual != nil:
+		return remediate.Yes, ""
+	case t.Machine != "" && seen.Machine.Exists == remediate.CannotTell, t.Node != "" && seen.Node.Exists == remediate.CannotTell:
+		return remediate.CannotTell, ""
+	case t.Machine != "" && (f.Machine == nil || f.Machine.UID != t.MachineUID):
 		return remediate.No, "the Machine is gone or was replaced"
+	case t.Machine == "" && f.Node == nil:
+		return remediate.No, "the Node is gone"
 	}
-	check, synced := w.check()
+	check, a, synced := w.check()
 	switch {
 	case !synced:
 		return remediate.CannotTell, ""
 	case check == nil:
 		return remediate.No, "the check is gone"
-	case check.Paused || check.Invalid != "" || check.Disabled != "":
-		return remediate.No, "the check is paused or cannot be evaluated"
 	}
-	t := policy.Judge(check, policy.Surroundings{}, policy.Subject{Machine: f.Machine, Node: f.Node, Gone: f.Node == nil && f.Seen.Node.Exists == remediate.No}, now)
-	if t.Verdict == policy.Unhealthy {
-		return remediate.Yes, ""
+	if check.ClusterName != "" { // else nothing of the Cluster API is asked
+		if f.Cluster == nil && a.Cluster != nil {
+			return remediate.CannotTell, ""
+		}
+		a.Cluster = f.Cluster
 	}
-	return remediate.No, "the target is " + string(t.Verdict) + " now: " + t.Message
+	found := policy.Judge(check, a, policy.Subject{
+		Machine: f.Machine, Node: f.Node, Gone: f.Node == nil && seen.Node.Exists == remediate.No, Lease: f.Lease,
+		ReadsOff: seen.Power.State == bmc.Off && seen.Identity == remediate.Yes,
+	}, now)
+	switch {
+	case found.Verdict != policy.Unhealthy:
+		return remediate.No, "the target is " + string(found.Verdict) + " now: " + found.Message
+	case slices.Contains(found.Refusals, policy.NodeAlive):
+		return remediate.No, "the kubelet renews its Lease"
+	}
+	return remediate.Yes, ""
 }
 
-// check finds the run's check in the present view.
-func (w *worker) check() (*policy.Check, bool) {
+// check finds the run's check in the present view, and what it is judged amid.
+func (w *worker) check() (*policy.Check, policy.Surroundings, bool) {
 	if !w.c.opt.Watch.View().Synced {
-		return nil, false
+		return nil, policy.Surroundings{}, false
 	}
-	snap := w.c.opt.Watch.Snapshot()
-	for _, list := range [][]policy.Check{snap.Checks, w.c.opt.FileChecks} {
-		for i := range list {
-			if list[i].Namespace+"/"+list[i].Name == w.run.Check {
-				return &list[i], true
-			}
+	w.c.mu.Lock()
+	defer w.c.mu.Unlock()
+	if !w.c.judged { // after a start the ledger knows only the checks from files
+		return nil, policy.Surroundings{}, false
+	}
+	for _, r := range w.c.ledger.Counters() {
+		c := w.c.ledger.Check(r.ID())
+		if c != nil && (checkID(c.ID()) == w.run.CheckID || w.run.CheckID == "" && c.Key() == w.run.Check) {
+			return c, w.c.ledger.Surroundings(c), true
 		}
 	}
-	return nil, true
+	return nil, policy.Surroundings{}, true
 }
 
 func failureReason(seen remediate.Seen, err error) string {

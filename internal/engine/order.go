@@ -74,20 +74,21 @@ func refusalOf(g policy.Gate, gates []policy.Gate) *Refusal {
 // manual drafts the run that a person ordered.
 func (c *cluster) manual(o Order) (applicant, error) {
 	c.mu.Lock()
-	judged, snap := c.judged, c.snapshot
-	c.mu.Unlock()
-	if !judged {
+	defer c.mu.Unlock()
+	if !c.judged {
 		return applicant{}, errNotJudged()
 	}
-	n := snap.Nodes[o.Node]
-	m := machineOf(&snap, o.Node)
+	n, m := c.ledger.Node(o.Node), c.ledger.MachineOf(o.Node)
 	if n == nil && m == nil {
 		return applicant{}, &Refusal{Reason: NoSuchNode, Message: "no Node and no Machine's node is called " + o.Node}
 	}
 	r := c.baseRun()
 	r.Strategy, r.OffOnly = remediate.PowerCycle, o.OffOnly
-	r.Target = c.target(&snap, m, n, o.Node)
+	r.Target = c.target(m, n, o.Node)
 	r.ControlPlane = n != nil && n.ControlPlane || m != nil && m.ControlPlane
+	if r.ControlPlane {
+		r.Isolation = c.controlPlaneIsolation(r.Target, nil)
+	}
 	r.Manual = &remediate.Order{Actor: o.Actor, Reason: o.Reason, At: time.Now().UTC()}
 	r.Trigger = "manual fence by " + o.Actor + ": " + o.Reason
 	return applicant{key: "manual|" + o.Node, draft: r, node: n}, nil
@@ -104,15 +105,6 @@ const (
 	// NoRun: an order needs an open run and there is none.
 	NoRun policy.Reason = "NoRun"
 )
-
-func machineOf(snap *policy.Snapshot, node string) *policy.Machine {
-	for i := range snap.Machines {
-		if snap.Machines[i].NodeName == node {
-			return &snap.Machines[i]
-		}
-	}
-	return nil
-}
 
 // Unfence brings the host of an open run back: an abort before the Node was
 // isolated, power-on after it. It returns when the order is durable.

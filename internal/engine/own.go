@@ -52,32 +52,29 @@ func (c *cluster) ownHost(n *policy.Node, uuid string) string {
 }
 
 // rememberOwn keeps this host's system UUID as soon as its Node is seen.
-func (c *cluster) rememberOwn(ctx context.Context, snap *policy.Snapshot) {
-	for _, n := range snap.Nodes {
-		if !bmc.UsableUUID(n.SystemUUID) || c.e.opt.Own.Is(n) == "" {
+func (c *cluster) rememberOwn(ctx context.Context, changes []policy.Change) {
+	for i := range changes {
+		n, ok := changes[i].Value.(*policy.Node)
+		if !ok || n == nil || !bmc.UsableUUID(n.SystemUUID) || c.e.opt.Own.Is(n) == "" {
 			continue
 		}
 		p, err := state.LoadPin(ctx, c.e.opt.Store, ownPin)
 		if err == nil && p.SystemUUID == n.SystemUUID {
-			return
+			continue
 		}
 		p.Host, p.SystemUUID = ownPin, n.SystemUUID
 		if _, err := state.SavePin(ctx, c.e.opt.Store, p); err != nil {
 			c.emit(Event{Type: EventFailed, Node: n.Name, Message: "remember this host's system UUID: " + err.Error()})
 		}
-		return
 	}
 }
 
-// twin names another Node with this system UUID: a host that registered under
-// a second name. c.mu is held. // I9
+// twin names another Node with this system UUID, in any byte order: a host that
+// registered under a second name. c.mu is held. // I9
 func (c *cluster) twin(node, uuid string) string {
-	if !bmc.UsableUUID(uuid) {
-		return ""
-	}
-	for _, n := range c.snapshot.Nodes {
-		if n.Name != node && bmc.UUIDsMatch(n.SystemUUID, uuid) {
-			return "Node " + n.Name + " has the same system UUID"
+	for _, form := range bmc.UUIDForms(uuid) {
+		if other := c.ledger.Twin(node, form); other != "" {
+			return "Node " + other + " has the same system UUID"
 		}
 	}
 	return ""

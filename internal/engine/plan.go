@@ -34,33 +34,43 @@ func (e *Engine) Plan(ctx context.Context, cluster string) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
+	now := time.Now()
 	c.mu.Lock()
-	report, judged := c.report, c.judged
+	judged := c.judged
+	var acting policy.Report
+	if judged {
+		acting.Checks = c.ledger.Acting(now)
+	}
 	c.mu.Unlock()
 	if !judged {
 		return Plan{}, errNotJudged()
 	}
-	now := time.Now()
 	p := Plan{Cluster: c.opt.Name, At: now.UTC()}
-	for i := range report.Checks {
-		check := &report.Checks[i]
+	for i := range acting.Checks {
+		check := &acting.Checks[i]
+		full := c.check(check.ID())
 		for j := range check.Targets {
-			if t := &check.Targets[j]; t.Action != policy.None {
-				p.Items = append(p.Items, c.planned(ctx, &report, check, t, now))
+			if full != nil {
+				p.Items = append(p.Items, c.planned(ctx, full, &acting, check, &check.Targets[j], now)...)
 			}
 		}
 	}
 	return p, nil
 }
 
-func (c *cluster) planned(ctx context.Context, r *policy.Report, check *policy.CheckReport, t *policy.TargetReport, now time.Time) Planned {
-	a := c.applicant(check, t)
-	gates := append(policy.ExplainTarget(r, check, t), policy.Guards(c.e.opt.Guards, c.facts(a, c.unprobed(ctx, a.draft), now), now)...)
+// planned asks the gates about one target; none if it has changed since.
+func (c *cluster) planned(ctx context.Context, full *policy.Check, r *policy.Report, check *policy.CheckReport, t *policy.TargetReport, now time.Time) []Planned {
+	a, ok := c.applicant(full, t)
+	if !ok {
+		return nil
+	}
+	gates := append(policy.ExplainTarget(r, check, t), executor(full, t)...)
+	gates = append(gates, policy.Guards(c.e.opt.Guards, c.facts(a, c.unprobed(ctx, a.draft), now), now)...)
 	item := Planned{Check: check.ID(), Machine: t.Machine, Node: t.Node, Action: t.Action, Trigger: t.Trigger, Earliest: whenOpen(gates)}
 	if g, refused := firstFailing(gates); refused {
 		item.Gate = &g
 	}
-	return item
+	return []Planned{item}
 }
 
 func errNotJudged() error {
@@ -78,5 +88,6 @@ func (e *Engine) Coverage(cluster string) ([]policy.Coverage, error) {
 	if !c.judged {
 		return nil, errNotJudged()
 	}
-	return policy.Cover(c.report, c.snapshot.Checks, c.snapshot.Budgets), nil
+	snap := c.ledger.Snapshot()
+	return policy.Cover(c.ledger.Report(time.Now()), snap.Checks, snap.Budgets), nil
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -26,6 +27,10 @@ type probe struct {
 	powerOwner string
 	nodeAlive  bool
 	lease      remediate.Lease
+	// controlPlane: the fresh Node or Machine says so, whatever the view says.
+	controlPlane bool
+	quorum       policy.Reason // why etcd would not survive; "" when it would
+	quorumDetail string
 }
 
 // runProbe fills the probe of a candidate and asks for a decision.
@@ -72,8 +77,32 @@ func (c *cluster) look1(ctx context.Context, draft remediate.Run, before remedia
 		}
 	}
 	p.nodeAlive = nodeAlive(fresh.Node, fresh.Seen.Lease, before)
+	p.controlPlane = draft.ControlPlane || fresh.Node != nil && fresh.Node.ControlPlane || fresh.Machine != nil && fresh.Machine.ControlPlane
+	if p.controlPlane {
+		p.quorum, p.quorumDetail = c.quorum(draft, fresh)
+	}
 	return p
 }
+
+// quorum says why etcd would not survive the loss of a control-plane host, by
+// members read just now; "" when it would. An owner that is only told to replace
+// its Machine guards its own quorum. // I12
+func (c *cluster) quorum(r remediate.Run, f Fresh) (policy.Reason, string) {
+	if r.Strategy == remediate.DeleteMachine && marks(r.Target) {
+		return "", "the Machine's owner keeps the quorum"
+	}
+	reason, detail := policy.Quorum(f.Members, r.Target.Node, c.opt.Rules)
+	if !f.MembersKnown && reason != policy.ControlPlane && !c.opt.Rules.ExternalEtcd {
+		return policy.QuorumUnknown, "the etcd members cannot be read"
+	}
+	return reason, detail
+}
+
+// marks says whether the Machine is handed over to its owner by condition instead
+// of being deleted.
+func marks(t remediate.Target) bool { return strings.HasPrefix(t.MachineAPI, clusterAPIGroup) }
+
+const clusterAPIGroup = "cluster.x-k8s.io/"
 
 // look1Power finds the host, opens its BMC and compares identities.
 func (c *cluster) look1Power(ctx context.Context, p *probe) error {

@@ -52,7 +52,7 @@ func (c *cluster) dropEnded(before time.Time) {
 	defer c.mu.Unlock()
 	for id, r := range c.runs {
 		if !r.Open() && r.Ended.Before(before) {
-			delete(c.runs, id)
+			delete(c.runs, id) // it had ended: nothing changes for the checks
 		}
 	}
 }

@@ -41,6 +41,7 @@ type world struct {
 	offAt    time.Time
 	check    policy.Check
 	changed  chan struct{}
+	told     map[policy.ObjectID]any // by the last Changes
 
 	bmcUUID    string
 	readErr    error
@@ -106,10 +107,43 @@ func (w *world) machine(name, node string) policy.Machine {
 	return policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: name, UID: "m-" + name, NodeName: node, Phase: "Running"}
 }
 
-// Snapshot implements engine.Watch.
-func (w *world) Snapshot() policy.Snapshot {
+// Changes implements engine.Watch: it tells of everything, and of what went.
+func (w *world) Changes() []policy.Change {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	var list []policy.Change
+	now := w.objects()
+	for id := range w.told {
+		if now[id] == nil {
+			list = append(list, policy.Change{ID: id})
+		}
+	}
+	for id, v := range now {
+		list = append(list, policy.Change{ID: id, Value: v})
+	}
+	w.told = now
+	return list
+}
+
+// objects is everything that the cluster shows now.
+func (w *world) objects() map[policy.ObjectID]any {
+	all := map[policy.ObjectID]any{}
+	s := w.snapshot()
+	for i := range s.Checks {
+		c := &s.Checks[i]
+		all[policy.ObjectID{APIVersion: c.APIVersion, Kind: c.Kind, Namespace: c.Namespace, Name: c.Name}] = c
+	}
+	for i := range s.Machines {
+		m := &s.Machines[i]
+		all[policy.ObjectID{APIVersion: m.APIVersion, Kind: "Machine", Namespace: m.Namespace, Name: m.Name}] = m
+	}
+	for name, n := range s.Nodes {
+		all[policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: name}] = n
+	}
+	return all
+}
+
+func (w *world) snapshot() policy.Snapshot {
 	s := policy.Snapshot{Checks: []policy.Check{w.check}, Nodes: map[string]*policy.Node{}, Machines: []policy.Machine{w.machine("m-1", "n-1")}}
 	if n := w.node(); n != nil {
 		s.Nodes["n-1"] = n

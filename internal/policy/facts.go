@@ -57,11 +57,13 @@ type Facts struct {
 	QuietUntil      time.Time
 	ClusterNodes    int
 	ClusterNotReady int
-	InFlight        int
-	Zone            string
-	ZoneNodes       int
-	ZoneNotReady    int
-	ZoneInFlight    int
+	// NodesElsewhere says why the Nodes that are seen are not this cluster's.
+	NodesElsewhere string
+	InFlight       int
+	Zone           string
+	ZoneNodes      int
+	ZoneNotReady   int
+	ZoneInFlight   int
 
 	// OpenRun is the id of a run that is open on the Machine, Node or host.
 	OpenRun      string

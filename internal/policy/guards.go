@@ -80,12 +80,22 @@ func viewGuards(l Limits, f Facts, now time.Time) []Gate {
 		gate("viewSynced", f.ViewSynced, NotSynced, strconv.FormatBool(f.ViewSynced), "true", "watch"),
 		gate("viewAge", f.ViewAge <= l.ViewMaxAge, ViewStale, f.ViewAge.String(), l.ViewMaxAge.String(), "guards.viewMaxAge"),
 		gate("clockSkew", f.ClockSkew.Abs() <= l.ClockSkewMax, ClockSkew, f.ClockSkew.String(), l.ClockSkewMax.String(), "guards.clockSkewMax"),
-		gate("nodesVisible", f.ClusterNodes > 0, NoNodesVisible, count1(f.ClusterNodes, "Node"), "at least 1", "watch"),
+		visibleGuard(f),
 		gate("everythingDown", f.ClusterNodes < 2 || f.ClusterNotReady < f.ClusterNodes, EverythingDown,
 			share(f.ClusterNotReady, f.ClusterNodes)+" not ready", "not all", "watch"),
 		gate("quietPeriod", !now.Before(f.QuietUntil), QuietPeriod, quiet(f.QuietUntil, now), l.QuietPeriod.String(),
 			"guards.quietPeriod").until(f.QuietUntil),
 	}
+}
+
+// visibleGuard asks whether the workload API shows this cluster's Nodes at all:
+// pointed at another one, every Node would be missing.
+func visibleGuard(f Facts) Gate {
+	value := count1(f.ClusterNodes, "Node")
+	if f.NodesElsewhere != "" {
+		value += "; " + f.NodesElsewhere
+	}
+	return gate("nodesVisible", f.ClusterNodes > 0 && f.NodesElsewhere == "", NoNodesVisible, value, "at least 1 of this cluster", "watch")
 }
 
 func modeGuard(f Facts) Gate {

@@ -36,6 +36,26 @@ func HostFor(m Machine, hosts []Host) (Host, error) {
 	return Host{}, fmt.Errorf("BareMetalHost %s does not exist", ref)
 }
 
+// HostOf finds the BareMetalHost of a Machine among those of the ledger.
+func (l *Ledger) HostOf(m *Machine) (Host, error) {
+	ref, err := hostRefOf(*m)
+	if err != nil {
+		return Host{}, err
+	}
+	var found []Host
+	if h := l.Host(ref.namespace, ref.name); h != nil {
+		found = append(found, *h)
+	}
+	if ref.name == "" {
+		for h := range l.Hosts() {
+			if h.UID == ref.uid {
+				found = append(found, *h)
+			}
+		}
+	}
+	return HostFor(*m, found)
+}
+
 // hostRef is the BareMetalHost that a Machine names: by name, by UID, or both.
 type hostRef struct{ namespace, name, uid string }
 

@@ -84,6 +84,8 @@ const (
 
 // Refusals by the daemon's guards.
 const (
+	// Delegated: the check leaves the remedy to another controller.
+	Delegated Reason = "Delegated"
 	// Observing: the cluster's mode does not let the daemon act on its own judgement.
 	Observing Reason = "Observing"
 	// NotOwner: another instance holds the cluster.
@@ -96,7 +98,7 @@ const (
 	ViewStale Reason = "ViewStale"
 	// ClockSkew: this host's clock and the API server's differ too much.
 	ClockSkew Reason = "ClockSkew"
-	// NoNodesVisible: the workload API shows no Node at all.
+	// NoNodesVisible: the workload API shows no Node at all, or none of this cluster's.
 	NoNodesVisible Reason = "NoNodesVisible"
 	// EverythingDown: every Node is not ready, so the daemon's own view is suspected.
 	EverythingDown Reason = "EverythingDown"

@@ -162,6 +162,10 @@ func untilRead(s Seen, now time.Time) time.Duration {
 	return max(50*time.Millisecond, min(poll, d))
 }
 
+// noQuorum: nobody has said that etcd survives the loss of this control-plane
+// host. // I12
+func noQuorum(r Run, s Seen) bool { return r.ControlPlane && s.Quorum != Yes }
+
 // nothingDone says whether a first attempt's hold or Off has not taken effect:
 // until then the run needs the justification it began with. // I4
 func nothingDone(r Run, s Seen) bool {

@@ -161,7 +161,10 @@ func TestReprovision(t *testing.T) {
 		{"alone: unfenced", Reprovision, sec, func(r *Run, s *Seen) { alone(r, s); unfence(r) }, Aborted, Nothing, "Unfenced"},
 		{"alone: no controller", Reprovision, sec, func(r *Run, s *Seen) { alone(r, s); s.Machine.Replaceable = No }, Aborted, Nothing, "NoController"},
 		{"alone: never a control plane", Reprovision, sec, func(r *Run, s *Seen) { alone(r, s); r.ControlPlane = true }, Aborted, Nothing, "ControlPlane"},
-		{"alone: a control plane that may be replaced", Reprovision, sec, func(r *Run, s *Seen) { alone(r, s); r.ControlPlane, r.Limits.ReplaceControlPlane = true, true }, Reprovision, DeleteTargetMachine, ""},
+		{"alone: a control plane that may be replaced", Reprovision, sec, func(r *Run, s *Seen) {
+			alone(r, s)
+			r.ControlPlane, r.Limits.ReplaceControlPlane, s.Quorum = true, true, Yes
+		}, Reprovision, DeleteTargetMachine, ""},
 		{"marked: done", Reprovision, sec, func(r *Run, s *Seen) { alone(r, s); s.Machine.Marked = true }, Reprovisioned, Nothing, ""},
 		{"alone: API gone too long", Reprovision, 2*minute + 1, func(r *Run, s *Seen) { alone(r, s); noAPI(s) }, Aborted, Nothing, "APIUnreachable"},
 		{"alone: needs no fallback allowed", Reprovision, sec, func(r *Run, s *Seen) { alone(r, s); r.Limits.Reprovision = false }, Reprovision, DeleteTargetMachine, ""},

@@ -54,10 +54,11 @@ var variants = []variant{
 	{name: "finalizer for ever", states: 109_000, finalizer: -1, faults: join(crashes, []fault{lie, foreignOn, outageLong}), budget: 2, runTimeout: 4 * time.Minute, want: "Held NodeFinalizer"},
 	{name: "delete the Machine", states: 1_600, deleteOnly: true, faults: join(engine, cluster, []fault{pause, outageLong, outageEver, unfenceOrder}), budget: 3, want: "Reprovisioned"},
 	{name: "mark the Machine", states: 1_600, deleteOnly: true, marks: true, faults: join(engine, cluster, []fault{pause, outageLong, outageEver, unfenceOrder}), budget: 3, want: "Reprovisioned"},
-	{name: "mark a control plane's Machine", states: 90, deleteOnly: true, marks: true, control: true, mayReplace: true, faults: join(engine, cluster, []fault{pause}), budget: 2, want: "Reprovisioned"},
+	{name: "mark a control plane's Machine", states: 90, deleteOnly: true, marks: true, control: true, mayReplace: true, faults: join(engine, cluster, []fault{pause, memberLost, memberBack}), budget: 2, want: "Reprovisioned"},
+	{name: "control plane", states: 10_000, isolation: IsolateTaint, control: true, faults: join(engine, power, cluster, []fault{memberLost, memberBack}), budget: 2, want: "Done"},
 	{name: "delete a control plane's Machine", states: 10, deleteOnly: true, control: true, faults: join(engine, cluster), budget: 2, want: "Aborted ControlPlane"},
 	{name: "attempts used up, marked", states: 8_000, marks: true, badBoots: 9, maxAttempts: 2, faults: join(engine, power, []fault{pause, unfenceOrder}), budget: 1, runTimeout: 5 * time.Minute, want: "Reprovisioned AttemptsExhausted"},
-	{name: "attempts used up, control plane", states: 2_000, control: true, mayReplace: true, badBoots: 9, maxAttempts: 1, faults: join(engine, power), budget: 1, want: "Held AttemptsExhausted"},
+	{name: "attempts used up, control plane", states: 2_000, control: true, mayReplace: true, badBoots: 9, maxAttempts: 2, faults: join(engine, power, []fault{memberLost, memberBack}), budget: 1, want: "Held AttemptsExhausted"},
 	{name: "delete the Machine, no owner", states: 9, deleteOnly: true, noReplace: true, faults: engine, budget: 2, want: "Aborted NoController"},
 }
 

@@ -36,6 +36,9 @@ func (v variant) onAnswer(st state, w world, r, r2 Run, s Seen, a Action, now ti
 		if r.ControlPlane && (r.Strategy != DeleteMachine || !r.Limits.ReplaceControlPlane) {
 			fail("I14: the Machine of a control-plane member is replaced")
 		}
+		if r.ControlPlane && s.Quorum != Yes {
+			fail("I12: a Machine is replaced without a quorum to spare")
+		}
 		if w.on && w.ready && w.bootID > 1 && w.uid != 0 {
 			fail("the Machine of a Node that is back and Ready is deleted")
 		}
@@ -61,6 +64,8 @@ func (v variant) onOff(r Run, s Seen, now time.Time) (bad []string) {
 		bad = append(bad, "I4: Off on old reads")
 	case !r.Touched && r.Attempt == 1 && s.Justified != Yes:
 		bad = append(bad, "I4: Off without a fresh reason")
+	case !r.Touched && r.ControlPlane && s.Quorum != Yes:
+		bad = append(bad, "I12: Off without a quorum to spare")
 	case v.bmh && s.Hold != Yes:
 		bad = append(bad, "Off without a hold: Metal3 would switch the host on again")
 	}

@@ -71,7 +71,7 @@ func keyOf(v variant, st state) key {
 	for i, b := range []bool{
 		r.Touched, r.FoundOff, r.LeaveOff, r.Unfence != nil, r.OffOnly,
 		w.on, w.hung, w.ready, w.oos, w.labels, w.hold, w.requested, w.machineGone, w.paused, w.ordered,
-		w.accepted, w.ack, w.sincePower, w.lied, w.byUs, st.crash, w.marked,
+		w.accepted, w.ack, w.sincePower, w.lied, w.byUs, st.crash, w.marked, w.noQuorum,
 	} {
 		if b {
 			k.flags |= 1 << i

@@ -131,6 +131,10 @@ var mutants = []mutant{
 			s.Node.Ready = No
 		}
 	})},
+	{"forgets the quorum", "I12: Off", variant{name: "m", control: true, faults: []fault{memberLost}, budget: 1}, seeing(func(_ Run, s *Seen, _ time.Time) { s.Quorum = Yes })},
+	{"forgets the quorum of a Machine", "I12: a Machine", variant{name: "m", deleteOnly: true, control: true, mayReplace: true, faults: []fault{memberLost}, budget: 1}, seeing(func(_ Run, s *Seen, _ time.Time) {
+		s.Quorum = Yes
+	})},
 	{"replaces a control plane's Machine", "I14: the Machine of a control-plane", variant{name: "m", deleteOnly: true, control: true}, func(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 		r.ControlPlane = false
 		r2, a, wait := Next(r, s, now)

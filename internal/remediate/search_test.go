@@ -31,6 +31,8 @@ const (
 	pause        // a person stops everything
 	resume       // and starts it again
 	unfenceOrder // a person wants the host back
+	memberLost   // another etcd member is lost
+	memberBack   // and comes back
 
 	// Between answer and act.
 	saveFails       // the record is not saved
@@ -45,7 +47,7 @@ const (
 )
 
 var faultNames = [...]string{"-", "lostPower", "lostAPI", "slowLook", "newSession", "lie", "foreignOn", "foreignOff", "reregister", "replaced",
-	"outageShort", "outageLong", "outageEver", "pause", "resume", "unfence", "saveFails", "saveAnswerLost",
+	"outageShort", "outageLong", "outageEver", "pause", "resume", "unfence", "memberLost", "memberBack", "saveFails", "saveAnswerLost",
 	"crashBeforeSave", "crashAfterSave", "crashAfterAct", "actFails", "answerLost", "deaf", "conflict"}
 
 func (f fault) early() bool { return f < saveFails }
@@ -188,6 +190,7 @@ func (x *explorer) choices(st state, early bool) []fault {
 			f == reregister && (st.w.uid != 0 || !st.w.kubeletRuns()),
 			f == replaced && (st.w.uid == 0 || st.w.deleting > 0),
 			f == unfenceOrder && st.w.ordered,
+			f == memberLost && st.w.noQuorum, f == memberBack && !st.w.noQuorum,
 			f >= outageShort && f <= outageEver && st.w.apiDown > 0:
 			continue
 		}
@@ -220,6 +223,8 @@ func (v variant) strike(w *world, r Run, f fault) Run {
 		w.apiDown = never
 	case pause, resume:
 		w.paused = f == pause
+	case memberLost, memberBack:
+		w.noQuorum = f == memberLost
 	case unfenceOrder:
 		w.ordered = true
 		r.Unfence = &Order{Actor: "a", Reason: "b"} // the engine adds it to the saved record

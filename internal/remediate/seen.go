@@ -59,6 +59,10 @@ type Seen struct {
 	// run (a manual fence justifies itself). Why is the sentence to No. // I4
 	Justified Answer
 	Why       string
+	// Quorum: etcd survives the loss of this control-plane host. Asked only about
+	// control planes. QuorumWhy is the sentence to No. // I12
+	Quorum    Answer
+	QuorumWhy string
 	// Contested names another remediator or power owner at work; it is read
 	// afresh before steps 1 and 2. // I22
 	Contested Answer

@@ -99,7 +99,9 @@ func powerOff(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 		return abandon(r, "Recovered", s.Why, Aborted, now)
 	case nothingDone(r, s) && s.PowerForbidden != "":
 		return abandon(r, "PowerForbidden", s.PowerForbidden, Aborted, now)
-	case nothingDone(r, s) && (s.Justified != Yes || s.API != APIReachable || s.Contested != No || now.Sub(s.At) > freshFor):
+	case nothingDone(r, s) && r.ControlPlane && s.Quorum == No:
+		return abandon(r, "QuorumLost", s.QuorumWhy, Aborted, now)
+	case nothingDone(r, s) && (s.Justified != Yes || s.API != APIReachable || s.Contested != No || noQuorum(r, s) || now.Sub(s.At) > freshFor):
 		return r, Nothing, poll
 	case r.Target.BareMetalHost != "" && s.Hold == No:
 		return command(r, SetHold, resendWrite, now)
@@ -137,12 +139,14 @@ func beforeOff(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 		return finish(r, Aborted, "TargetChanged", "the Node was replaced since the decision", now)
 	case s.Justified == No && !again:
 		return finish(r, Aborted, "Recovered", s.Why, now)
+	case r.ControlPlane && s.Quorum == No && !again:
+		return finish(r, Aborted, "QuorumLost", s.QuorumWhy, now)
 	case now.Before(r.NotBefore):
 		return r, Nothing, min(idlePoll, r.NotBefore.Sub(now))
 	case now.After(later(r.Deadline(), r.NotBefore.Add(r.Limits.OffDeadline))):
 		return giveUp(r, s, now)
 	case s.Paused, s.API != APIReachable, s.Contested != No, s.Identity != Yes, s.PowerForbidden != "",
-		s.Node.Exists == CannotTell, s.Justified != Yes && !again, now.Sub(s.At) > freshFor:
+		s.Node.Exists == CannotTell, s.Justified != Yes && !again, noQuorum(r, s), now.Sub(s.At) > freshFor:
 		return r, Nothing, poll
 	}
 	r = adopt(r, s) // not earlier: step 4 compares a Node that is Ready after all with the old one
@@ -358,6 +362,8 @@ func reprovision(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 		return finish(r, Aborted, "Contested", s.Contender, now)
 	case alone && s.Justified == No:
 		return finish(r, Aborted, "Recovered", s.Why, now)
+	case alone && r.ControlPlane && s.Quorum == No:
+		return finish(r, Aborted, "QuorumLost", s.QuorumWhy, now)
 	case alone && controlPlane:
 		return finish(r, Aborted, "ControlPlane", "a control-plane Machine is not replaced here", now)
 	case alone && m.Replaceable == No:
@@ -366,7 +372,7 @@ func reprovision(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 		return finish(r, Aborted, "APIUnreachable", "the Machine could not be deleted in time", now)
 	case !alone && (r.Target.Machine == "" || r.ControlPlane || !r.Limits.Reprovision || m.Replaceable == No):
 		return hold(r, cmp.Or(r.Reason, "AttemptsExhausted"), cmp.Or(m.Why, r.Note, "reprovisioning is not allowed here"), now)
-	case s.Paused, s.Contested == Yes, !may, m.Exists != Yes, alone && (s.Justified != Yes || s.Contested != No), now.Sub(s.At) > freshFor:
+	case s.Paused, s.Contested == Yes, !may, m.Exists != Yes, alone && (s.Justified != Yes || s.Contested != No || noQuorum(r, s)), now.Sub(s.At) > freshFor:
 		return r, Nothing, poll
 	}
 	return command(r, DeleteTargetMachine, resendWrite, now)

@@ -116,6 +116,7 @@ type world struct {
 	backupRV                  uint8
 	apiDown                   int
 	paused, ordered           bool // ordered: the one unfence was given
+	noQuorum                  bool // etcd would not survive the loss of the host
 
 	// Memory of the process.
 	accepted bool
@@ -229,6 +230,9 @@ func (w *world) look(v variant, r Run, lostPower, lostAPI bool) Seen {
 		s.API = APIForbidden
 	}
 	s.Justified, s.Contested = Ask(w.uid == 0 || !w.ready), No
+	if v.control {
+		s.Quorum = Ask(!w.noQuorum)
+	}
 	s.Hold, s.PodsGone = Ask(w.hold), Ask(w.podsGone(v))
 	s.Lease = Lease{Known: true, ResourceVersion: versions[w.leaseRV], RenewTime: clock(w.renewed)}
 	s.Machine = Machine{Exists: Ask(!w.machineGone), UID: "mu", Requested: w.requested, Marked: w.marked, Replaceable: Ask(!v.noReplace)}

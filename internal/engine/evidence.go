@@ -1,0 +1,179 @@
+package engine
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+const (
+	evidenceEvery  = 15 * time.Second // between two looks at one BMC
+	evidenceMaxAge = 30 * time.Second // older readings prove nothing
+	evidenceAtOnce = 8                // BMCs that are looked at together
+	evidenceTime   = 20 * time.Second // one look, both readings
+	evidencePause  = time.Second      // between two searches for targets
+)
+
+// evidence is what the BMC of one Node said, while a check waits that would act
+// at once on a host that is off.
+type evidence struct {
+	running bool
+	off     bool      // read twice
+	at      time.Time // of the newest reading
+	next    time.Time // not asked again before
+}
+
+// seekEvidence asks the BMCs of the targets that a check waits for, if the check
+// would not wait for a host that reads Off. It says when to seek again.
+func (c *cluster) seekEvidence(now time.Time) (due time.Time) {
+	act := c.e.paused(c) == ""
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	checks := c.shortening()
+	if len(checks) == 0 && len(c.evidence) == 0 {
+		return time.Time{}
+	}
+	if again := c.sought.Add(evidencePause); now.Before(again) {
+		return again
+	}
+	c.sought = now
+	wanted := map[string]remediate.Run{}
+	if act && c.armed() {
+		wanted = c.waiting(checks, now)
+	}
+	c.dropEvidence(wanted, now)
+	busy := 0
+	for _, ev := range c.evidence {
+		if ev.running {
+			busy++
+		}
+	}
+	for _, node := range slices.Sorted(maps.Keys(wanted)) {
+		ev := c.evidence[node]
+		switch {
+		case ev != nil && ev.running:
+			continue
+		case ev != nil && now.Before(ev.next):
+			due = earliest(due, ev.next)
+			continue
+		case busy == evidenceAtOnce:
+			return earliest(due, now.Add(evidencePause))
+		case ev == nil:
+			ev = &evidence{}
+			c.evidence[node] = ev
+		}
+		busy++
+		ev.running = true
+		draft := wanted[node]
+		c.spawn(func(ctx context.Context) { c.readEvidence(ctx, draft) })
+	}
+	return due
+}
+
+// shortening are the checks that evidence may shorten. c.mu is held.
+func (c *cluster) shortening() map[policy.CheckID]bool {
+	var list map[policy.CheckID]bool
+	for _, r := range c.ledger.Counters() {
+		if check := c.ledger.Check(r.ID()); check != nil && check.ShortenOnEvidence && r.State == policy.StateActive {
+			if list == nil {
+				list = map[policy.CheckID]bool{}
+			}
+			list[r.ID()] = true
+		}
+	}
+	return list
+}
+
+// waiting drafts a run for each target that is waited for, or that is only sick
+// because of what its BMC said. c.mu is held.
+func (c *cluster) waiting(checks map[policy.CheckID]bool, now time.Time) map[string]remediate.Run {
+	wanted := map[string]remediate.Run{}
+	if len(checks) == 0 {
+		return wanted
+	}
+	report := c.ledger.Report(now)
+	for i := range report.Checks {
+		if !checks[report.Checks[i].ID()] {
+			continue
+		}
+		for j := range report.Checks[i].Targets {
+			t := &report.Checks[i].Targets[j]
+			ev := c.evidence[t.Node]
+			if t.Node == "" || t.Verdict != policy.Pending && (t.Verdict != policy.Unhealthy || ev == nil) {
+				continue
+			}
+			wanted[t.Node] = remediate.Run{Target: c.target(c.machine(t), c.ledger.Node(t.Node), t.Node)}
+		}
+	}
+	return wanted
+}
+
+// dropEvidence forgets what nobody waits for any more, and what has become old.
+// c.mu is held.
+func (c *cluster) dropEvidence(wanted map[string]remediate.Run, now time.Time) {
+	for node, ev := range c.evidence {
+		_, still := wanted[node]
+		if ev.off && (!still || now.Sub(ev.at) > evidenceMaxAge) {
+			ev.off = false
+			c.ledger.SetReadsOff(now, node, false)
+			c.wake()
+		}
+		if !still {
+			delete(c.evidence, node)
+		}
+	}
+}
+
+// readEvidence looks at one BMC and tells the ledger whether the host is off.
+func (c *cluster) readEvidence(ctx context.Context, draft remediate.Run) {
+	off, barred := c.readsOff(ctx, draft)
+	now := time.Now()
+	c.mu.Lock()
+	if ev := c.evidence[draft.Target.Node]; ev != nil {
+		ev.running, ev.off, ev.at, ev.next = false, off, now, now.Add(evidenceEvery)
+		if barred { // asking again soon would lock the account
+			ev.next = now.Add(accountPause)
+		}
+		c.ledger.SetReadsOff(now, draft.Target.Node, off)
+	}
+	c.mu.Unlock()
+	c.wake()
+}
+
+// readsOff says whether two spaced readings of the identified BMC say Off, the
+// same proof that a run needs after its command. // I1, I8
+func (c *cluster) readsOff(ctx context.Context, draft remediate.Run) (off, barred bool) {
+	ctx, cancel := context.WithTimeout(ctx, evidenceTime)
+	defer cancel()
+	h, err := c.host(ctx, draft.Target)
+	if err != nil {
+		return false, false
+	}
+	p, err := c.e.opt.Open(h)
+	if err != nil {
+		return false, false
+	}
+	s := newSession(h, p, c.e.opt.Power)
+	defer s.close(ctx)
+	for ctx.Err() == nil {
+		r, err := s.read(ctx)
+		switch {
+		case err != nil:
+			return false, accountRefused(err)
+		case r.State != bmc.Off, identify(h, r.Identity, draft.Target.SystemUUID, c.pin(ctx, h), false) != remediate.Yes:
+			return false, false
+		case s.proof.Proven(time.Now()):
+			return true, false
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Until(s.proof.NextRead(time.Now()))):
+		}
+	}
+	return false, false
+}

@@ -1,0 +1,110 @@
+package engine
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// facts gathers what the guards ask about. Without a probe they stand as if
+// BMC, contenders and etcd had nothing against it.
+func (c *cluster) facts(a applicant, p *probe, now time.Time) policy.Facts {
+	v := c.opt.Watch.View()
+	f := policy.Facts{
+		Manual: a.draft.Manual != nil, Mode: c.opt.Mode, Paused: c.e.paused(c),
+		ViewSynced: v.Synced, ViewAge: v.Age, ClockSkew: v.Skew, Protected: a.protected,
+		ControlPlane: a.draft.ControlPlane, QuorumHolds: true, QuorumDetail: "etcd is asked just before",
+		NeedsHost: a.draft.Strategy == remediate.PowerCycle, Host: cmp.Or(a.draft.Target.BareMetalHost, "not looked up yet"),
+	}
+	uuid := a.draft.Target.SystemUUID
+	if p != nil && uuid == "" {
+		uuid = p.identity.BMC
+	}
+	f.OwnHost = c.ownHost(a.node, uuid)
+	if p != nil {
+		a.draft.Target = p.draft.Target // now with host and address
+		f.Host = p.draft.Target.Host
+		f.HostError, f.HostDetail = p.hostError, p.hostDetail
+		f.Identity, f.Contested, f.PowerOwner, f.NodeAlive = p.identity, p.contested, p.powerOwner, p.nodeAlive
+		f.ControlPlane = f.ControlPlane || p.controlPlane
+		f.QuorumHolds, f.QuorumReason, f.QuorumDetail = p.quorum == "", p.quorum, p.quorumDetail
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f.Armed, f.QuietUntil = c.stored.Armed, c.quiet
+	f.UUIDTwin = c.twin(a.draft.Target.Node, uuid)
+	c.countNodes(a, &f)
+	c.countRuns(a, &f, now)
+	return f
+}
+
+// countNodes fills the everything-down and zone facts; c.mu is held.
+func (c *cluster) countNodes(a applicant, f *policy.Facts) {
+	if a.node != nil {
+		f.Zone = a.node.Labels[c.zoneKey(a)]
+	}
+	fleet := c.fleet(c.zoneKey(a), f.Zone)
+	f.ClusterNodes, f.ClusterNotReady = fleet.Nodes, fleet.NotReady
+	f.ZoneNodes, f.ZoneNotReady = fleet.ZoneNodes, fleet.ZoneNotReady
+	if a.node == nil && a.draft.Target.Machine != "" && a.draft.Target.Node != "" && !c.anyMachineHasItsNode() {
+		f.NodesElsewhere = "no Machine's Node is among them"
+	}
+}
+
+func (c *cluster) zoneKey(a applicant) string { return cmp.Or(a.zoneKey, c.e.opt.Guards.ZoneKey) }
+
+// fleet counts Nodes. The ledger knows the zones of one key; those of a check's
+// own key are counted here, for the few candidates that such a check has.
+func (c *cluster) fleet(key, zone string) policy.Fleet {
+	if zone == "" || key == c.opt.Rules.ZoneKey {
+		return c.ledger.Fleet(zone)
+	}
+	f := c.ledger.Fleet("")
+	for n := range c.ledger.Nodes() {
+		if n.Labels[key] != zone {
+			continue
+		}
+		f.ZoneNodes++
+		if !n.Ready() {
+			f.ZoneNotReady++
+		}
+	}
+	return f
+}
+
+// anyMachineHasItsNode says whether Machines and Nodes are of one cluster: when
+// every Machine's Node is missing, the view is of another cluster's Nodes. Where
+// all is well the first Node answers.
+func (c *cluster) anyMachineHasItsNode() bool {
+	for n := range c.ledger.Nodes() {
+		if c.ledger.MachineOf(n.Name) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// countRuns fills the facts about runs; c.mu is held.
+func (c *cluster) countRuns(a applicant, f *policy.Facts, now time.Time) {
+	for _, r := range c.runs {
+		if sameTarget(r.Target, a.draft.Target) {
+			if r.Open() {
+				f.OpenRun = r.ID
+			} else if r.Strategy == remediate.PowerCycle && r.Touched {
+				f.LastRunEnded = later(f.LastRunEnded, r.Ended)
+			}
+			if r.Strategy == remediate.PowerCycle && r.Touched && now.Sub(r.Started) < 24*time.Hour {
+				f.RunsLastDay++
+			}
+		}
+		if !r.Open() || r.Step == remediate.Held || r.Step == remediate.RestoreNode {
+			continue // the slot is free at registration or Held
+		}
+		f.InFlight++
+		if n := c.ledger.Node(r.Target.Node); f.Zone != "" && (n == nil || n.Labels[c.zoneKey(a)] == f.Zone) {
+			f.ZoneInFlight++ // a Node that is gone counts in every zone
+		}
+	}
+}

@@ -1,0 +1,102 @@
+package engine
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/fenced/fenced/internal/policy"
+)
+
+// fromFiles are the checks and budgets of policies.d as the ledger takes them.
+func fromFiles(o ClusterOptions) []policy.Change {
+	var list []policy.Change
+	for i := range o.FileChecks {
+		c := &o.FileChecks[i]
+		list = append(list, policy.Change{ID: checkObject(c), Value: c})
+	}
+	for i := range o.FileBudgets {
+		b := &o.FileBudgets[i]
+		list = append(list, policy.Change{Value: b,
+			ID: policy.ObjectID{APIVersion: policy.FencedAPI, Kind: policy.DisruptionBudgetKind, Name: b.Name}})
+	}
+	return list
+}
+
+func checkObject(c *policy.Check) policy.ObjectID {
+	return policy.ObjectID{APIVersion: c.APIVersion, Kind: c.Kind, Namespace: c.Namespace, Name: c.Name}
+}
+
+// follow brings the ledger up to date with the view, the open runs and the
+// time. It says whether anything may have to be done differently, and when time
+// alone could change something; zero = never.
+func (c *cluster) follow(ctx context.Context, now time.Time) (moved bool, due time.Time) {
+	changes := c.opt.Watch.Changes()
+	c.mu.Lock()
+	before := c.ledger.Version()
+	for i := range changes {
+		c.keepStorm(&changes[i])
+	}
+	c.ledger.Apply(now, changes...)
+	if c.moved {
+		c.ledger.SetRuns(now, c.openTargets())
+		c.moved = false
+	}
+	c.ledger.Advance(now)
+	if moved = c.ledger.Version() != before || !c.judged; moved {
+		c.rememberStorms(now)
+	}
+	c.judged = true
+	due, _ = c.ledger.Next()
+	c.mu.Unlock()
+	c.rememberOwn(ctx, changes)
+	return moved, due
+}
+
+// openTargets names the open runs: policy counts their targets as not healthy
+// and asks for nothing more. c.mu is held.
+func (c *cluster) openTargets() []policy.OpenRun {
+	var open []policy.OpenRun
+	for _, id := range slices.Sorted(maps.Keys(c.runs)) {
+		r := c.runs[id]
+		if !r.Open() {
+			continue
+		}
+		o := policy.OpenRun{ID: r.ID, Node: r.Target.Node}
+		if r.Target.Machine != "" {
+			o.Machine = r.Target.Namespace + "/" + r.Target.Machine
+		}
+		open = append(open, o)
+	}
+	return open
+}
+
+// keepStorm gives a check that was read again what was remembered of its storm.
+// c.mu is held.
+func (c *cluster) keepStorm(ch *policy.Change) {
+	check, ok := ch.Value.(*policy.Check)
+	if !ok || check == nil {
+		return
+	}
+	if storm, ok := c.storms[check.ID()]; ok {
+		with := *check
+		with.Storm = storm
+		ch.Value = &with
+	}
+}
+
+// rememberStorms feeds what the checks found of their storms back to them: the
+// end of a storm is only known by having seen it. c.mu is held.
+func (c *cluster) rememberStorms(now time.Time) {
+	for _, r := range c.ledger.Counters() {
+		check := c.ledger.Check(r.ID())
+		if check == nil || check.Storm == r.Storm {
+			continue
+		}
+		with := *check
+		with.Storm = r.Storm
+		c.storms[r.ID()] = r.Storm
+		c.ledger.Apply(now, policy.Change{ID: checkObject(check), Value: &with})
+	}
+}

@@ -1,0 +1,178 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// Checks is where the checks of one cluster live: what fenced found is told
+// there as the lineage's own controller would.
+type Checks interface {
+	// Judged says whether the controller that judges checks of this kind in the
+	// cluster is alive, by a read past every cache.
+	Judged(ctx context.Context, id policy.CheckID) (remediate.Answer, error)
+	// WriteStatus changes what differs in the status of one check.
+	WriteStatus(ctx context.Context, r policy.CheckReport) error
+	// Record adds one Kubernetes Event to a check.
+	Record(ctx context.Context, r policy.CheckReport, warning bool, reason, message string) error
+}
+
+const (
+	tellEvery   = time.Second      // between two writes to one check
+	tellRetry   = 10 * time.Second // after one that failed
+	judgedFresh = 15 * time.Second // age of the answer whether a judge is alive
+)
+
+// The reasons of Events on a check, as the lineages call them.
+const (
+	remediationRestricted = "RemediationRestricted"
+	remediationAllowed    = "RemediationAllowed"
+)
+
+// teller writes back what the checks found. It has a goroutine of its own, so
+// that a slow API never delays a decision.
+type teller struct {
+	c      *cluster
+	told   map[policy.CheckID]told
+	judges map[string]judged
+}
+
+// told is what was last written about one check.
+type told struct {
+	status  status
+	next    time.Time // no write before
+	seen    bool
+	allowed bool
+}
+
+// status is what a write-back tells.
+type status struct {
+	uid, message                 string
+	expected, healthy, max, more int
+	allowed                      bool
+}
+
+type judged struct {
+	alive remediate.Answer
+	at    time.Time
+}
+
+// tell asks the teller to look for news.
+func (c *cluster) tell() {
+	select {
+	case c.news <- struct{}{}:
+	default:
+	}
+}
+
+func (t *teller) loop(ctx context.Context) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.c.news:
+		case <-timer.C:
+		}
+		timer.Stop()
+		if due := t.round(ctx, time.Now()); !due.IsZero() {
+			timer.Reset(max(time.Millisecond, time.Until(due)))
+		}
+	}
+}
+
+// round tells what is new. It returns when there is more to tell.
+func (t *teller) round(ctx context.Context, now time.Time) (due time.Time) {
+	if t.c.e.paused(t.c) != "" {
+		return time.Time{} // the end of a pause is told
+	}
+	t.c.mu.Lock()
+	var found []policy.CheckReport
+	if t.c.judged && t.c.armed() {
+		found = t.c.ledger.Counters()
+	}
+	t.c.mu.Unlock()
+	for i := range found {
+		if ctx.Err() != nil {
+			return time.Time{}
+		}
+		r := &found[i]
+		last := t.told[r.ID()]
+		is := status{r.UID, r.Message, r.Expected, r.Healthy, r.MaxUnhealthy, r.RemediationsAllowed, r.Allowed}
+		switch {
+		case r.State != policy.StateActive || r.Kind != policy.MachineHealthCheckKind || r.UID == "": // from a file
+		case last.status == is:
+		case now.Before(last.next):
+			due = earliest(due, last.next)
+		case !t.ours(ctx, r.ID(), now):
+			due = earliest(due, now.Add(judgedFresh))
+		default:
+			t.told[r.ID()] = t.write(ctx, r, is, last, now)
+			due = earliest(due, t.told[r.ID()].next)
+		}
+	}
+	return due
+}
+
+// ours says whether nobody in the cluster judges this check: the controller is
+// not alive, or the check was handed over to this instance.
+func (t *teller) ours(ctx context.Context, id policy.CheckID, now time.Time) bool {
+	check := t.c.check(id)
+	if check == nil {
+		return false
+	}
+	if check.Paused && check.Evaluator != "" { // an evaluated check that is paused is ours
+		return true
+	}
+	kind := check.APIVersion + " " + check.Kind
+	j, ok := t.judges[kind]
+	if !ok || now.Sub(j.at) >= judgedFresh {
+		alive, err := t.c.opt.Checks.Judged(ctx, id)
+		if err != nil {
+			alive = remediate.CannotTell
+		}
+		j = judged{alive, now}
+		t.judges[kind] = j
+	}
+	return j.alive == remediate.No
+}
+
+// write tells one check's status, and an Event when its limit was passed.
+func (t *teller) write(ctx context.Context, r *policy.CheckReport, is status, last told, now time.Time) told {
+	next := told{status: is, next: now.Add(tellEvery), seen: true, allowed: r.Allowed}
+	full := t.c.withTargets(*r, now)
+	err := t.c.opt.Checks.WriteStatus(ctx, full)
+	if err == nil && last.seen && last.allowed != r.Allowed {
+		reason, message := remediationAllowed, "not more targets are unhealthy than the limit allows"
+		if !r.Allowed {
+			reason, message = remediationRestricted, r.Message
+		}
+		err = t.c.opt.Checks.Record(ctx, full, !r.Allowed, reason, message)
+	}
+	if err != nil && ctx.Err() == nil {
+		t.c.emit(Event{Type: EventFailed, Message: "tell what check " + r.Namespace + "/" + r.Name + " found: " + err.Error()})
+		last.next = now.Add(tellRetry)
+		return last
+	}
+	return next
+}
+
+// withTargets adds the targets, for the one lineage whose status names them.
+func (c *cluster) withTargets(r policy.CheckReport, now time.Time) policy.CheckReport {
+	if r.APIVersion == policy.OpenShiftMachineAPI {
+		return r
+	}
+	c.mu.Lock()
+	all := c.ledger.Report(now)
+	c.mu.Unlock()
+	for i := range all.Checks {
+		if all.Checks[i].ID() == r.ID() {
+			return all.Checks[i]
+		}
+	}
+	return r
+}
