@@ -1,0 +1,251 @@
+package manifest_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/fenced/fenced/internal/manifest"
+	"github.com/fenced/fenced/internal/policy"
+)
+
+const ownKinds = `apiVersion: fenced.io/v1alpha1
+kind: FencePolicy
+metadata: {name: racks}
+spec:
+  clusters: [prod, lab]
+  nodeSelector: {matchLabels: {rack: r1}, matchExpressions: [{key: pool, operator: In, values: [a, b]}]}
+  unhealthyConditions:
+  - {type: Ready, status: Unknown, timeout: 60s}
+  - {type: Disk, status: "True", timeout: 1h}
+  nodeStartupTimeout: 30m
+  limit: 40%
+  strategy: DeleteMachine
+  isolation: outOfServiceTaint
+  maxAttempts: 5
+  deadlines: {powerOff: 1m, powerOn: 2m, nodeReady: 3m, run: 4h}
+  zoneKey: example.com/rack
+  maintenanceWindows:
+  - {schedule: "0 2 * * 6", duration: 4h, action: Pause}
+  shortenOnEvidence: true
+---
+apiVersion: fenced.io/v1alpha1
+kind: DisruptionBudget
+metadata: {name: racks, annotations: {fenced.io/cluster: prod}}
+spec: {nodeSelector: {}, maxUnavailable: 10%}
+`
+
+func TestFencePolicyEveryKey(t *testing.T) {
+	found, err := manifest.DecodePolicies("own.yaml", []byte(ownKinds))
+	require.NoError(t, err)
+	require.Len(t, found.Checks, 1)
+	c := found.Checks[0]
+	assert.Equal(t, "racks", c.Key())
+	assert.Equal(t, "own.yaml:1", c.Source)
+	assert.Equal(t, []string{"prod", "lab"}, c.Clusters)
+	assert.True(t, c.SelectsNodes)
+	assert.Equal(t, "pool in (a,b),rack=r1", c.Selector.String())
+	assert.Equal(t, []policy.UnhealthyCondition{
+		{Type: "Ready", Status: "Unknown", Timeout: time.Minute}, {Type: "Disk", Status: "True", Timeout: time.Hour},
+	}, c.Conditions)
+	assert.Equal(t, 30*time.Minute, c.StartupTimeout)
+	assert.Equal(t, "40%", c.MaxUnhealthy.String())
+	assert.Equal(t, policy.DeleteMachines, c.Strategy)
+	assert.Equal(t, "outOfServiceTaint", c.Isolation)
+	assert.Equal(t, 5, c.MaxAttempts)
+	assert.Equal(t, policy.Deadlines{PowerOff: time.Minute, PowerOn: 2 * time.Minute, NodeReady: 3 * time.Minute, Run: 4 * time.Hour}, c.Deadlines)
+	assert.Equal(t, "example.com/rack", c.ZoneKey)
+	assert.True(t, c.ShortenOnEvidence)
+	require.Len(t, c.Windows, 1)
+	w := c.Windows[0]
+	assert.Equal(t, "0 2 * * 6", w.Text)
+	assert.Equal(t, 4*time.Hour, w.Duration)
+	assert.Equal(t, "Pause", w.Action)
+	assert.Equal(t, time.Date(2026, 1, 3, 2, 0, 0, 0, time.UTC), w.Starts.Next(stamp))
+
+	require.Len(t, found.Budgets, 1)
+	b := found.Budgets[0]
+	assert.Equal(t, "racks", b.Name)
+	assert.Equal(t, "own.yaml:21", b.Source)
+	assert.Equal(t, []string{"prod"}, b.Clusters)
+	assert.True(t, b.Selector.Empty(), "an empty selector is every Node")
+	assert.Equal(t, intstr.FromString("10%"), b.MaxUnavailable)
+}
+
+func TestFencePolicyDefaults(t *testing.T) {
+	found, err := manifest.DecodePolicies("own.yaml", []byte(ownDocument("machineSelector: {matchLabels: {rack: r1}}")))
+	require.NoError(t, err)
+	c := found.Checks[0]
+	assert.False(t, c.SelectsNodes)
+	assert.Equal(t, policy.PowerCycleHosts, c.Strategy)
+	assert.Equal(t, 10*time.Minute, c.StartupTimeout)
+	assert.Nil(t, c.MaxUnhealthy)
+	assert.Zero(t, c.UnhealthyRange)
+	assert.Zero(t, c.Isolation, "the configuration's")
+	assert.Zero(t, c.MaxAttempts)
+	assert.Zero(t, c.Deadlines)
+	assert.Zero(t, c.ZoneKey)
+	assert.False(t, c.ShortenOnEvidence)
+}
+
+// ownDocument is a FencePolicy with these lines as its spec.
+func ownDocument(lines ...string) string {
+	return "apiVersion: fenced.io/v1alpha1\nkind: FencePolicy\nmetadata: {name: racks}\nspec:\n  " + strings.Join(lines, "\n  ") + "\n"
+}
+
+// on is a FencePolicy that is good but for these lines, which begin on line 7.
+func on(lines ...string) string {
+	return ownDocument(append([]string{
+		"nodeSelector: {matchLabels: {rack: r1}}",
+		"unhealthyConditions: [{type: Ready, status: Unknown, timeout: 60s}]",
+	}, lines...)...)
+}
+
+func budgetOf(spec string) string {
+	return "apiVersion: fenced.io/v1alpha1\nkind: DisruptionBudget\nmetadata: {name: zone-a}\nspec: {" + spec + "}\n"
+}
+
+// TestOwnKindsNameLineAndField: a file with several mistakes tells of each.
+func TestOwnKindsNameLineAndField(t *testing.T) {
+	text := on("limit: some", "deadlines:", "  powerOff: 0s", "  powerUp: 5s", "maintenanceWindows:", "- schedule: 0 2 * * 6", "  duration: 200h") +
+		"---\n" + budgetOf("nodeSelector: {}, maxUnavailable: -1") + "---\n" + on() + "---\n" + on()
+	found, err := manifest.DecodePolicies("f.yaml", []byte(text))
+	require.Error(t, err)
+	assert.Empty(t, found)
+	for _, want := range []string{
+		`f.yaml:7: spec.limit: "some" is neither a whole number nor a percentage, nor a range like "[1-3]"`,
+		`f.yaml:9: spec.deadlines.powerOff: "0s" must be longer than nothing`,
+		`f.yaml:10: spec.deadlines.powerUp: unknown key`,
+		`f.yaml:13: spec.maintenanceWindows[0].duration: "200h" is longer than 7 days`,
+		`f.yaml:18: spec.maxUnavailable: -1 is negative`,
+		`f.yaml:20: FencePolicy racks is on line 1 already`,
+		`f.yaml:27: FencePolicy racks is on line 1 already`,
+	} {
+		assert.ErrorContains(t, err, want)
+	}
+	assert.Equal(t, 7, strings.Count(err.Error(), "f.yaml:"), "%s", err)
+}
+
+// TestOwnKindsValues: decoder and published schema agree on every row.
+func TestOwnKindsValues(t *testing.T) {
+	s := published(t)
+	try := func(good bool, document string) {
+		t.Helper()
+		_, err := manifest.DecodePolicies("f.yaml", []byte(document))
+		documents := ownDocuments(t, []byte(document))
+		require.Len(t, documents, 1)
+		invalid := validate(t, s, documents[0])
+		assert.Equal(t, good, err == nil, "decoder: %v\n%s", err, document)
+		assert.Equal(t, good, invalid == nil, "schema: %v\n%s", invalid, document)
+	}
+	for key, values := range map[string][2][]string{
+		"limit":              {{"0", "7", `"7"`, "0%", "100%", `"[0-0]"`, `"[1-30]"`}, {"-1", "1.5", `"1.5%"`, "101%", `"-1"`, `"[1-]"`, `"[1-2)"`, `"1-2"`, `" 7"`, `""`, "true", "[1, 3]", "~"}},
+		"nodeStartupTimeout": {{"0s", "90s", "1h30m", "1.5h", `"0"`}, {"90", "-5s", "5 m", `""`, "5d", "~"}},
+		"strategy":           {{"PowerCycle", "DeleteMachine", "None"}, {"powerCycle", "Reboot", `""`, "~", "1"}},
+		"isolation":          {{"deleteNode", "outOfServiceTaint"}, {"auto", `""`, "true"}},
+		"maxAttempts":        {{"1", "10"}, {"0", "11", "-1", `"3"`, "2.5", "~"}},
+		"deadlines":          {{"{}", "{run: 2h}", "{powerOff: 1s, powerOn: 1s, nodeReady: 1s, run: 1s}"}, {"{run: 0s}", "{run: ~}", "{off: 1s}", "[]", "5m"}},
+		"zoneKey":            {{"zone", "topology.kubernetes.io/zone"}, {`""`, "a/b/c", "-x", "Example.com/zone", "7", "~"}},
+		"shortenOnEvidence":  {{"true", "false"}, {`"true"`, "yes please", "1", "~"}},
+		"clusters":           {{"[]", "[prod]", "[a, b]"}, {"prod", `[""]`, "[a, a]", "[1]", "~"}},
+		"maintenanceWindows": {
+			{
+				"[]", `[{schedule: "0 2 * * 6", duration: 168h}]`, `[{schedule: "*/5 0-4,22 1 JAN-MAR mon", duration: 1s, action: Pause}]`,
+				`[{schedule: "CRON_TZ=America/New_York 0 2 * * ?", duration: 1m}]`,
+			},
+			{
+				"{}", "[x]", "[{}]", `[{schedule: "0 2 * * 6"}]`, "[{duration: 1h}]", `[{schedule: "0 2 * * 6", duration: 0s}]`,
+				`[{schedule: "0 2 * *", duration: 1h}]`, `[{schedule: "@daily", duration: 1h}]`, `[{schedule: "", duration: 1h}]`,
+				`[{schedule: "TZ=UTC 0 2 * * 6", duration: 1h}]`, `[{schedule: "CRON_TZ=Local 0 2 * * 6", duration: 1h}]`,
+				`[{schedule: "0 2 * * 6", duration: 1h, action: Drain}]`, `[{schedule: "0 2 * * 6", duration: 1h, zone: UTC}]`,
+			},
+		},
+		"unknown": {nil, []string{"1"}},
+	} {
+		for i, list := range values {
+			for _, value := range list {
+				try(i == 0, on(fmt.Sprintf("%s: %s", key, value)))
+			}
+		}
+	}
+	conditions := "unhealthyConditions: [{type: Ready, status: Unknown, timeout: 60s}]"
+	for selector, good := range map[string]bool{
+		"nodeSelector: {matchLabels: {a: b}}":                                              true,
+		"nodeSelector: {matchLabels: {example.com/a: \"\"}}":                               true,
+		"machineSelector: {matchExpressions: [{key: a, operator: Exists}]}":                true,
+		"machineSelector: {matchExpressions: [{key: a, operator: Exists, values: []}]}":    true,
+		"machineSelector: {matchExpressions: [{key: a, operator: NotIn, values: [x, y]}]}": true,
+		"nodeSelector: {}":                                                              false,
+		"machineSelector: {}":                                                           false,
+		"nodeSelector: ~":                                                               false,
+		"nodeSelector: {matchLabels: {}}":                                               false,
+		"nodeSelector: {matchLabels: {a: 1}}":                                           false,
+		"nodeSelector: {matchLabels: {a: ~}}":                                           false,
+		"nodeSelector: {matchLabels: {a: -b-}}":                                         false,
+		"nodeSelector: {matchLabels: {-a: b}}":                                          false,
+		"nodeSelector: {matchLabel: {a: b}}":                                            false,
+		"nodeSelector: {matchExpressions: [{key: a, operator: in, values: [x]}]}":       false,
+		"nodeSelector: {matchExpressions: [{key: a, operator: In, values: []}]}":        false,
+		"nodeSelector: {matchExpressions: [{key: a, operator: In}]}":                    false,
+		"nodeSelector: {matchExpressions: [{key: a, operator: Exists, values: [x]}]}":   false,
+		"nodeSelector: {matchExpressions: [{operator: Exists}]}":                        false,
+		"nodeSelector: {matchLabels: {a: b}}\n  machineSelector: {matchLabels: {a: b}}": false,
+		"nodeSelector: {matchLabels: {a: b}}\n  machineSelector: {}":                    false,
+		"clusters: [prod]":                                                              false,
+	} {
+		try(good, ownDocument(selector, conditions))
+	}
+	nodes := "nodeSelector: {matchLabels: {a: b}}"
+	for lines, good := range map[string]bool{
+		nodes:                                              false,
+		nodes + "\n  strategy: None":                       true,
+		nodes + "\n  unhealthyConditions: []":              false,
+		nodes + "\n  unhealthyConditions: {}":              false,
+		nodes + "\n  unhealthyConditions: [Ready]":         false,
+		nodes + "\n  unhealthyConditions: [{type: Ready}]": false,
+		"machineSelector: {matchLabels: {a: b}}":           true,
+		nodes + "\n  unhealthyConditions: [{type: Ready, status: true, timeout: 1m}]":             false,
+		nodes + "\n  unhealthyConditions: [{type: \"\", status: Unknown, timeout: 1m}]":           false,
+		nodes + "\n  unhealthyConditions: [{type: Ready, status: Unknown, timeout: 1m, for: 1}]":  false,
+		nodes + "\n  strategy: None\n  maintenanceWindows: [{schedule: 0 2 * * 6, duration: 1h}]": false,
+	} {
+		try(good, ownDocument(lines))
+	}
+	for spec, good := range map[string]bool{
+		"nodeSelector: {}, maxUnavailable: 5":                      true,
+		"nodeSelector: {matchLabels: {a: b}}, maxUnavailable: 20%": true,
+		"clusters: [prod], nodeSelector: {}, maxUnavailable: 0":    true,
+		"nodeSelector: {}":                                          false,
+		"maxUnavailable: 5":                                         false,
+		"nodeSelector: {}, maxUnavailable: ~":                       false,
+		"nodeSelector: {}, maxUnavailable: 101%":                    false,
+		"nodeSelector: {}, maxUnavailable: -1":                      false,
+		"nodeSelector: {}, maxUnavailable: '[1-2]'":                 false,
+		"nodeSelector: {a: b}, maxUnavailable: 5":                   false,
+		"nodeSelector: {}, maxUnavailable: 5, strategy: None":       false,
+		"machineSelector: {matchLabels: {a: b}}, maxUnavailable: 5": false,
+	} {
+		try(good, budgetOf(spec))
+	}
+	for meta, good := range map[string]bool{
+		"{name: racks, labels: {a: b}, annotations: {a: b}}": true,
+		"{name: racks.example.com}":                          true,
+		"{}":                                                 false,
+		"{name: ''}":                                         false,
+		"{name: Racks}":                                      false,
+		"{name: a/b}":                                        false,
+		"{name: racks, namespace: x}":                        false,
+		"{name: racks, annotations: {a: 1}}":                 false,
+		"x":                                                  false,
+	} {
+		try(good, strings.Replace(on(), "{name: racks}", meta, 1))
+	}
+	try(true, strings.Replace(on(), "{name: racks}", "{name: racks, annotations: {fenced.io/cluster: prod}}", 1))
+	try(false, strings.Replace(on("clusters: [prod]"), "{name: racks}", "{name: racks, annotations: {fenced.io/cluster: prod}}", 1))
+	try(false, on()+"status: {}\n")
+}
