@@ -30,6 +30,13 @@ func (i id) key() policy.ObjectKey {
 	return policy.ObjectKey{Kind: i.kind, Namespace: i.namespace, Name: i.name}
 }
 
+// anyVersion is the object in whichever version of its API: two dumps may show
+// it in two, and then nobody can say which is true.
+func (i id) anyVersion() id {
+	i.apiVersion, _, _ = strings.Cut(i.apiVersion, "/")
+	return i
+}
+
 // String names the object for people.
 func (i id) String() string {
 	name := i.name
@@ -122,13 +129,14 @@ func (o *Objects) add(fields map[string]any, source string) {
 // keep remembers one object. The same object may come twice, from overlapping
 // dumps, as long as it says the same.
 func (o *Objects) keep(i id, fields map[string]any, source string) {
-	before := o.found[i]
+	same := i.anyVersion()
+	before := o.found[same]
 	if before == nil {
 		if o.found == nil {
 			o.found = map[id]*entry{}
 		}
 		o.order = append(o.order, i)
-		o.found[i] = &entry{fields: fields, source: source}
+		o.found[same] = &entry{fields: fields, source: source}
 		return
 	}
 	if !reflect.DeepEqual(before.fields, fields) {

@@ -99,7 +99,7 @@ func (o *Objects) Snapshot() policy.Snapshot {
 		Rules:     policy.Rules{NodesStandIn: true},
 	}
 	for _, i := range o.order {
-		e := o.found[i]
+		e := o.found[i.anyVersion()]
 		err := e.into(&s, i)
 		if err == nil {
 			continue
