@@ -57,7 +57,7 @@ func build(ctx context.Context, file string, set []string) (*fenced, error) {
 	if err != nil {
 		return nil, err
 	}
-	checks, err := loadPolicies(cfg)
+	policies, err := loadPolicies(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func build(ctx context.Context, file string, set []string) (*fenced, error) {
 	}
 	d.metrics, d.notify = newMetrics(version), newNotifier(d.log)
 	d.events = engine.NewStream(logEvents(d.log), d.metrics.observe)
-	if err := d.buildEngine(ctx, entries, checks); err != nil {
+	if err := d.buildEngine(ctx, entries, policies); err != nil {
 		return nil, errors.Join(err, d.store.Close())
 	}
 	if err := d.listen(); err != nil {
@@ -77,7 +77,7 @@ func build(ctx context.Context, file string, set []string) (*fenced, error) {
 	return d, nil
 }
 
-func (d *fenced) buildEngine(ctx context.Context, entries []config.HostEntry, checks []policy.Check) error {
+func (d *fenced) buildEngine(ctx context.Context, entries []config.HostEntry, policies manifest.Policies) error {
 	g, p := d.cfg.Guards, d.cfg.Power
 	opt := engine.Options{
 		Store: d.store, Hosts: newHosts(entries), Events: d.events, Own: ownHost(d.log),
@@ -102,7 +102,8 @@ func (d *fenced) buildEngine(ctx context.Context, entries []config.HostEntry, ch
 		d.clusters = append(d.clusters, k)
 		opt.Clusters = append(opt.Clusters, engine.ClusterOptions{
 			Name: c.Name, Mode: c.Mode, Reprovision: c.Reprovision, Isolation: remediate.Isolation(d.cfg.Isolation),
-			IdentityMode: g.Identity, Watch: watch{k}, Kube: kube{k}, FileChecks: checksOf(checks, c.Name, len(d.cfg.Clusters)),
+			IdentityMode: g.Identity, Watch: watch{k}, Kube: kube{k}, FileChecks: checksOf(policies.Checks, c.Name, len(d.cfg.Clusters)),
+			FileBudgets: budgetsOf(policies.Budgets, c.Name, len(d.cfg.Clusters)),
 		})
 	}
 	e, err := engine.New(ctx, opt)
@@ -122,11 +123,28 @@ func (e configError) Unwrap() error { return e.error }
 func checksOf(all []policy.Check, cluster string, clusters int) []policy.Check {
 	var own []policy.Check
 	for _, c := range all {
-		if len(c.Clusters) == 0 && clusters == 1 || slices.Contains(c.Clusters, cluster) {
+		if meant(c.Clusters, cluster, clusters) {
 			own = append(own, c)
 		}
 	}
 	return own
+}
+
+// budgetsOf picks the budgets that are meant for one cluster.
+func budgetsOf(all []policy.DisruptionBudget, cluster string, clusters int) []policy.DisruptionBudget {
+	var own []policy.DisruptionBudget
+	for _, b := range all {
+		if meant(b.Clusters, cluster, clusters) {
+			own = append(own, b)
+		}
+	}
+	return own
+}
+
+// meant says whether a document that names these clusters is for one of them; it
+// may name none only while there is no choice.
+func meant(named []string, cluster string, clusters int) bool {
+	return len(named) == 0 && clusters == 1 || slices.Contains(named, cluster)
 }
 
 // listen opens the control socket and, unless they are off, the metrics.
@@ -204,37 +222,59 @@ func ownHost(log *zap.Logger) engine.Own {
 	return own
 }
 
-// loadPolicies reads the checks of policies.d; a missing directory holds none.
-func loadPolicies(cfg config.Config) ([]policy.Check, error) {
+// loadPolicies reads the checks and budgets of policies.d; a missing directory
+// holds none.
+func loadPolicies(cfg config.Config) (manifest.Policies, error) {
+	var all manifest.Policies
 	files, err := filepath.Glob(filepath.Join(cfg.Policies, "*.yaml"))
 	if err != nil {
-		return nil, fmt.Errorf("list %s: %w", cfg.Policies, err)
+		return all, fmt.Errorf("list %s: %w", cfg.Policies, err)
 	}
-	var all []policy.Check
 	var errs []error
 	for _, f := range files {
 		data, err := os.ReadFile(f)
 		if err == nil {
 			var found manifest.Policies
 			found, err = manifest.DecodePolicies(f, data)
-			all = append(all, found.Checks...)
-			for _, b := range found.Budgets { // never drop a limit in silence
-				errs = append(errs, fmt.Errorf("%s: %s is not supported by this version", b.Source, policy.DisruptionBudgetKind))
-			}
+			all.Checks = append(all.Checks, found.Checks...)
+			all.Budgets = append(all.Budgets, found.Budgets...)
 		}
 		errs = append(errs, err)
 	}
-	for _, c := range all {
-		for _, cluster := range c.Clusters {
-			if !slices.Contains(cfg.ClusterNames(), cluster) {
-				errs = append(errs, fmt.Errorf("%s: no cluster %q is configured", c.Source, cluster))
-			}
+	first := map[policy.CheckID]string{}
+	examine := func(id policy.CheckID, clusters []string) {
+		errs = append(errs, placed(cfg, id.Source, clusters))
+		source := id.Source
+		id.Source = ""
+		if before := first[id]; before != "" {
+			errs = append(errs, fmt.Errorf("%s: %s %s is in %s already", source, id.Kind, id.Name, before))
+			return
 		}
-		if len(c.Clusters) == 0 && len(cfg.Clusters) > 1 {
-			errs = append(errs, fmt.Errorf("%s: several clusters are configured; name one with the annotation fenced.io/cluster", c.Source))
-		}
+		first[id] = source
+	}
+	for i := range all.Checks {
+		examine(all.Checks[i].ID(), all.Checks[i].Clusters)
+	}
+	for i := range all.Budgets {
+		b := &all.Budgets[i]
+		examine(policy.CheckID{Kind: policy.DisruptionBudgetKind, Name: b.Name, Source: b.Source}, b.Clusters)
 	}
 	return all, errors.Join(errs...)
+}
+
+// placed says what is wrong with the clusters that a document of policies.d is
+// for.
+func placed(cfg config.Config, source string, clusters []string) error {
+	var errs []error
+	for _, cluster := range clusters {
+		if !slices.Contains(cfg.ClusterNames(), cluster) {
+			errs = append(errs, fmt.Errorf("%s: no cluster %q is configured", source, cluster))
+		}
+	}
+	if len(clusters) == 0 && len(cfg.Clusters) > 1 {
+		errs = append(errs, fmt.Errorf("%s: several clusters are configured; name one with the annotation fenced.io/cluster, or spec.clusters of fenced's own kinds", source))
+	}
+	return errors.Join(errs...)
 }
 
 func checkPolicies(cfg config.Config) error {

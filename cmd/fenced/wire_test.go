@@ -1,6 +1,9 @@
 package main
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -12,14 +15,29 @@ import (
 
 // The policy file that the package ships as an example is one that fenced takes.
 func TestShippedPolicyExampleIsGood(t *testing.T) {
-	checks, err := loadPolicies(config.Config{Policies: "../../configs/policies.d", Clusters: []config.Cluster{{Name: "prod"}}})
+	found, err := loadPolicies(config.Config{Policies: "../../configs/policies.d", Clusters: []config.Cluster{{Name: "prod"}}})
 	require.NoError(t, err)
-	require.NotEmpty(t, checks)
-	for _, c := range checks {
+	require.NotEmpty(t, found.Budgets)
+	require.NotEmpty(t, found.Checks)
+	for _, c := range found.Checks {
 		state, why := c.State()
 		assert.Equal(t, policy.StateActive, state, "%s: %s", c.Source, why)
 		assert.Equal(t, policy.PowerCycleHosts, c.Strategy, c.Source)
 	}
+}
+
+// What stands in two files, or is for a cluster that is not there, is an error.
+func TestPoliciesAreOnceAndPlaced(t *testing.T) {
+	dir := t.TempDir()
+	const budget = "apiVersion: fenced.io/v1alpha1\nkind: DisruptionBudget\nmetadata: {name: b}\nspec: {clusters: [%s], nodeSelector: {}, maxUnavailable: 1}\n"
+	for file, clusters := range map[string]string{"1.yaml": "a", "2.yaml": "c", "3.yaml": ""} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, file), fmt.Appendf(nil, budget, clusters), 0o600))
+	}
+	_, err := loadPolicies(config.Config{Policies: dir, Clusters: []config.Cluster{{Name: "a"}, {Name: "b"}}})
+	require.Error(t, err)
+	assert.ErrorContains(t, err, "2.yaml:1: DisruptionBudget b is in "+filepath.Join(dir, "1.yaml")+":1 already")
+	assert.ErrorContains(t, err, `2.yaml:1: no cluster "c" is configured`)
+	assert.ErrorContains(t, err, "3.yaml:1: several clusters are configured")
 }
 
 func TestFileChecksGoToTheirCluster(t *testing.T) {
@@ -32,4 +50,8 @@ func TestFileChecksGoToTheirCluster(t *testing.T) {
 	}
 	assert.Equal(t, []string{"any", "a"}, names("a", 1))
 	assert.Equal(t, []string{"b"}, names("b", 2), "with several clusters a check must name its own")
+
+	budgets := []policy.DisruptionBudget{{Name: "any"}, {Name: "b", Clusters: []string{"b"}}}
+	assert.Equal(t, budgets[:1], budgetsOf(budgets, "a", 1))
+	assert.Equal(t, budgets[1:], budgetsOf(budgets, "b", 2))
 }
