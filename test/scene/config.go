@@ -9,12 +9,17 @@ import (
 	"github.com/fenced/fenced/test/rig"
 )
 
-// ClusterName is the cluster's name in fenced.yaml.
+// ClusterName is the cluster's name in fenced.yaml, and that of the Cluster API's
+// Cluster.
 const ClusterName = "scene"
 
+// Instance is what fenced is called there.
+const Instance = "prompter"
+
 // The times are short so that a play is; what is not here has its default.
-const configuration = `clusters:
-  - {name: %s, kubeconfig: %s, mode: evaluate}
+const configuration = `instance: %s
+clusters:
+  - {name: %s, kubeconfig: %s, management: {kubeconfig: "%s", namespace: "%s", clusterName: "%s"}, mode: evaluate}
 hosts: hosts.d
 policies: policies.d
 state: {path: state.db}
@@ -34,18 +39,30 @@ power:
   nodeReadyTimeout: 60s
 `
 
-// writeConfig writes fenced.yaml, hosts.d and an empty policies.d.
+// writeConfig writes fenced.yaml, hosts.d and policies.d.
 func (s *Scene) writeConfig() error {
-	kubeconfig, err := s.Cluster.Kubeconfig(rig.FencedUser)
-	if err != nil {
-		return err
-	}
 	for _, dir := range []string{"hosts.d", "policies.d"} {
 		if err := os.Mkdir(s.path(dir), 0o700); err != nil {
 			return fmt.Errorf("make %s: %w", dir, err)
 		}
 	}
-	text := fmt.Sprintf(configuration, ClusterName, kubeconfig, s.Socket())
+	for name, text := range s.opts.Policies {
+		if err := os.WriteFile(s.path("policies.d/"+name), []byte(text), 0o600); err != nil {
+			return fmt.Errorf("write policies.d: %w", err)
+		}
+	}
+	kubeconfig, err := s.Cluster.Kubeconfig(rig.FencedUser)
+	if err != nil {
+		return err
+	}
+	var management, namespace, cluster string
+	if s.opts.Machines == ClusterAPI {
+		namespace, cluster = rig.Namespace, ClusterName
+		if management, err = s.Management.Kubeconfig(rig.FencedUser); err != nil {
+			return err
+		}
+	}
+	text := fmt.Sprintf(configuration, Instance, ClusterName, kubeconfig, management, namespace, cluster, s.Socket())
 	if err := os.WriteFile(s.Config(), []byte(text), 0o600); err != nil {
 		return fmt.Errorf("write the configuration: %w", err)
 	}

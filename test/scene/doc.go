@@ -3,8 +3,10 @@
 // fencectl as processes. The end-to-end tests and the demo play on it.
 //
 //	programs.go  builds fenced and fencectl, with or without failpoints
-//	scene.go     New: control plane, workers, objects, fenced.yaml
-//	worker.go    one worker: BMC, kubelet, Node, Machine, way to its power
+//	scene.go     New: control planes, workers, objects, fenced.yaml
+//	worker.go    one worker: BMC, kubelet, Node, way to its power
+//	machine.go   Machines of each kind, what owns them, and the checks on them
+//	etcd.go      the etcd member of a control-plane worker, as a static Pod
 //	metal.go     the BMCs, and when each was first asked
 //	config.go    fenced.yaml and hosts.d with times that suit a test
 //	daemon.go    fenced as a process: start, TERM, KILL, log

@@ -47,6 +47,16 @@ func (s *Scene) Timeline(ctx context.Context, node string) ([]api.RunRecord, err
 	return t.Runs, err
 }
 
+// Plan is `fencectl plan -o json`.
+func (s *Scene) Plan(ctx context.Context) (api.Plan, error) {
+	return answer[api.Plan](ctx, s, "plan")
+}
+
+// Coverage is `fencectl check-config -o json`.
+func (s *Scene) Coverage(ctx context.Context) (api.Coverage, error) {
+	return answer[api.Coverage](ctx, s, "check-config")
+}
+
 // answer decodes the JSON of a verb that only looks. The exit status of a
 // degraded daemon is no error of the question.
 func answer[T any](ctx context.Context, s *Scene, args ...string) (v T, err error) {

@@ -16,16 +16,29 @@ import (
 // MetalPool is the pool of a worker that names none, and what Metal selects.
 const MetalPool = "metal"
 
-// poolLabel is on every Machine, for the selectors of checks.
+// poolLabel is on every Machine and on its Node, for the selectors of checks.
 const poolLabel = "scene/pool"
-
-const machineSet = "workers"
 
 // Options say what stands on stage.
 type Options struct {
 	Workers []Spec
-	// Checks are the MachineHealthChecks; none is Metal("2s").
+	// Machines says what the workers' Machines are; OpenShift's if empty.
+	Machines Machines
+	// CRDs are the sets that the Machines and the checks need; rig's own choice
+	// if nil.
+	CRDs []rig.CRDs
+	// Apart puts the Nodes on an API server of their own, without any CRDs.
+	Apart bool
+	// Checks are OpenShift's MachineHealthChecks; none is Metal("2s") where the
+	// Machines are OpenShift's.
 	Checks []rig.Check
+	// ClusterChecks are the MachineHealthChecks of the Cluster API; they are of
+	// the Cluster ClusterName.
+	ClusterChecks []rig.CAPICheck
+	// NodeChecks are NodeHealthChecks.
+	NodeChecks []rig.NodeCheck
+	// Policies are the files of policies.d, by name.
+	Policies map[string]string
 	// Set are keys of fenced.yaml, KEY=VALUE, over the ones a scene has.
 	Set []string
 	// Programs were built by Build.
@@ -46,13 +59,17 @@ func Metal(timeout string) rig.Check {
 	}
 }
 
-// Pool is the selector of the Machines of one pool.
+// Pool is the selector of the Machines, and of the Nodes, of one pool.
 func Pool(name string) map[string]string { return map[string]string{poolLabel: name} }
 
 // Scene is a control plane with workers, and the place where a fenced runs.
 type Scene struct {
+	// Cluster is the workload API, with the Nodes.
 	Cluster *rig.ControlPlane
-	Workers []*Worker
+	// Management is the API with Machines, checks and hosts: Cluster, unless they
+	// are Apart.
+	Management *rig.ControlPlane
+	Workers    []*Worker
 
 	opts Options
 	dir  string
@@ -67,7 +84,7 @@ type Scene struct {
 // dresses it, and creates the Machines, hosts and checks. No fenced runs yet.
 // On error everything is stopped again.
 func New(ctx context.Context, o Options) (*Scene, error) {
-	if len(o.Checks) == 0 {
+	if len(o.Checks) == 0 && o.Machines == OpenShift {
 		o.Checks = []rig.Check{Metal("2s")}
 	}
 	s := &Scene{opts: o}
@@ -85,11 +102,10 @@ func New(ctx context.Context, o Options) (*Scene, error) {
 }
 
 func (s *Scene) build(ctx, life context.Context) (err error) {
-	s.Cluster, err = rig.Start(ctx, rig.Options{GracePeriod: s.opts.GracePeriod, Progress: s.opts.Progress})
-	if err != nil {
+	if err := s.startAPIs(ctx); err != nil {
 		return err
 	}
-	if _, err := s.Cluster.CreateMachineSet(ctx, machineSet); err != nil {
+	if err := s.createOwners(ctx); err != nil {
 		return err
 	}
 	for i, spec := range s.opts.Workers {
@@ -103,13 +119,34 @@ func (s *Scene) build(ctx, life context.Context) (err error) {
 		if err := s.enrol(ctx, w); err != nil {
 			return err
 		}
-	}
-	for _, k := range s.opts.Checks {
-		if _, err := s.Cluster.CreateCheck(ctx, k); err != nil {
-			return err
+		if w.Etcd {
+			if err := s.runEtcd(ctx, life, w); err != nil {
+				return err
+			}
 		}
 	}
+	if err := s.createChecks(ctx); err != nil {
+		return err
+	}
 	return s.writeConfig()
+}
+
+// startAPIs starts one control plane for everything, or two.
+func (s *Scene) startAPIs(ctx context.Context) error {
+	wanted := []rig.Options{{CRDs: s.opts.CRDs}}
+	if s.opts.Apart {
+		wanted = append(wanted, rig.Options{CRDs: []rig.CRDs{}})
+		wanted[0].NoManager = true // it has no Nodes that somebody would have to judge
+	}
+	for i := range wanted {
+		wanted[i].GracePeriod, wanted[i].Progress = s.opts.GracePeriod, s.opts.Progress
+	}
+	planes, err := rig.StartAll(ctx, wanted...)
+	if err != nil {
+		return err
+	}
+	s.Management, s.Cluster = planes[0], planes[len(planes)-1]
+	return nil
 }
 
 // Worker finds a worker by its name.
@@ -136,8 +173,8 @@ func (s *Scene) Stop() {
 	for _, w := range s.Workers {
 		w.stopBMC()
 	}
-	if s.Cluster != nil {
-		s.Cluster.Stop()
+	for _, c := range s.planes() {
+		c.Stop()
 	}
 	_ = os.RemoveAll(s.dir) // left-overs in the temporary directory harm nobody
 }
@@ -146,7 +183,10 @@ func (s *Scene) Stop() {
 func (s *Scene) Died() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	errs := []error{s.Cluster.Died()}
+	var errs []error
+	for _, c := range s.planes() {
+		errs = append(errs, c.Died())
+	}
 	for _, d := range s.daemons {
 		select {
 		case <-d.done:
@@ -157,6 +197,17 @@ func (s *Scene) Died() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// planes are the control planes that run, each once.
+func (s *Scene) planes() []*rig.ControlPlane {
+	switch {
+	case s.Cluster == nil:
+		return nil
+	case s.Management == s.Cluster:
+		return []*rig.ControlPlane{s.Cluster}
+	}
+	return []*rig.ControlPlane{s.Cluster, s.Management}
 }
 
 func (s *Scene) path(name string) string { return filepath.Join(s.dir, name) }

@@ -33,8 +33,15 @@ type Spec struct {
 	Pool string
 	// Orphan has no controller that would replace its Machine.
 	Orphan bool
-	// Role is that of the Machine; "worker" if empty.
+	// Role is that of the Machine; "worker" if empty. A Node of role ControlPlane
+	// says so itself, too.
 	Role string
+	// Etcd gives a control-plane host an etcd member.
+	Etcd bool
+	// Stranger is a Node that no Machine claims.
+	Stranger bool
+	// NoNode is a host whose Node is on a cluster that is not on stage.
+	NoNode bool
 }
 
 // Worker is a simulated host with its BMC, its Node and its Machine, which all
@@ -69,13 +76,20 @@ func (s *Scene) start(life context.Context, spec Spec, number int) (*Worker, err
 	if err := w.startBMC(life, spec.Protocol, uuid); err != nil {
 		return nil, err
 	}
+	if spec.NoNode {
+		return w, nil
+	}
 	client, err := s.Cluster.KubeletClient(spec.Name)
 	if err != nil {
 		w.stopBMC()
 		return nil, err
 	}
+	labels := map[string]string{"scene/zone": "a", poolLabel: spec.Pool}
+	if spec.Role == ControlPlane {
+		labels["node-role.kubernetes.io/control-plane"] = ""
+	}
 	o := rig.KubeletOptions{
-		NodeName: spec.Name, SystemUUID: w.UUID, Labels: map[string]string{"scene/zone": "a"}, BootDelay: s.opts.BootDelay,
+		NodeName: spec.Name, SystemUUID: w.UUID, Labels: labels, BootDelay: s.opts.BootDelay,
 		Address: fmt.Sprintf("192.0.2.%d", 10+number), // for documentation: never an address of this machine
 		Power:   func(context.Context) (bool, error) { return true, nil },
 	}
@@ -89,28 +103,23 @@ func (s *Scene) start(life context.Context, spec Spec, number int) (*Worker, err
 
 // enrol waits for the Node, dresses it and creates the objects about it.
 func (s *Scene) enrol(ctx context.Context, w *Worker) error {
-	if _, err := s.Cluster.WaitNode(ctx, w.Name, IsReady); err != nil {
-		return err
-	}
-	if err := s.dress(ctx, w); err != nil {
-		return err
-	}
-	m := rig.Machine{Name: w.Name, Role: w.Role, NodeName: w.Name, Labels: Pool(w.Pool)}
-	if !w.Orphan {
-		m.MachineSet = machineSet
-	}
-	if w.Metal3 {
-		m.Host = w.Name
-		h := rig.Host{Name: w.Name, Address: w.address(), Machine: w.Name, SkipVerify: true}
-		if !w.NoSecret {
-			h.User, h.Password = User, w.told()
+	if !w.NoNode {
+		if _, err := s.Cluster.WaitNode(ctx, w.Name, IsReady); err != nil {
+			return err
 		}
-		if _, err := s.Cluster.CreateHost(ctx, h); err != nil {
+		if err := s.dress(ctx, w); err != nil {
 			return err
 		}
 	}
-	_, err := s.Cluster.CreateMachine(ctx, m)
-	return err
+	if w.Metal3 {
+		if err := s.createHost(ctx, w); err != nil {
+			return err
+		}
+	}
+	if w.Stranger {
+		return nil
+	}
+	return s.createMachine(ctx, w)
 }
 
 // told is the password that fenced gets.
