@@ -22,8 +22,7 @@ func (t *TargetReport) judgeFencePolicy(c *Check, x *Subject, now time.Time) {
 		// Without a clock it can never time out; look again after a full timeout.
 		t.set(Pending, NodeStartupTimeout, "no Node has joined, and nothing says since when it could have")
 		t.Timeout, t.RecheckAfterSeconds = c.StartupTimeout, wholeSeconds(c.StartupTimeout)
-	case t.judgeClocks(c, c.objections(x), now):
-		t.shorten(c, x)
+	case t.judgeClocks(c, c.shorten(x, c.objections(x)), now):
 		t.refuseInHand(c, x)
 	case m != nil && m.Deleting:
 		t.set(Indeterminate, Deleting, "the Machine is being deleted")
@@ -58,13 +57,18 @@ func (m *Machine) startupClock() time.Time {
 }
 
 // shorten ends the wait for a host that is off already: nothing is gained by
-// letting its timeout run out, if the policy says so.
-func (t *TargetReport) shorten(c *Check, x *Subject) {
-	if !c.ShortenOnEvidence || !x.ReadsOff || t.Verdict != Pending {
-		return
+// letting its timeout run out, if the policy says so. What it says is the same
+// before and after the timeout, so that no clock runs.
+func (c *Check) shorten(x *Subject, list []finding) []finding {
+	if !c.ShortenOnEvidence || !x.ReadsOff {
+		return list
 	}
-	t.set(Unhealthy, t.Reason, t.Message+", but the BMC reads Off twice")
-	t.Due, t.RecheckAfterSeconds = time.Time{}, 0
+	for i := range list {
+		if f := &list[i]; !f.atOnce {
+			f.what, f.atOnce = fmt.Sprintf("%s since %s, and the BMC reads Off twice", f.what, stamp(f.since)), true
+		}
+	}
+	return list
 }
 
 // refuseInHand refuses what somebody is taking away already. A Node that is being
