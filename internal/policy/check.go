@@ -222,3 +222,12 @@ func key(namespace, name string) string {
 	}
 	return namespace + "/" + name
 }
+
+// splitKey takes a key apart again.
+func splitKey(key string) (namespace, name string) {
+	namespace, name, ok := strings.Cut(key, "/")
+	if !ok {
+		return "", key
+	}
+	return namespace, name
+}

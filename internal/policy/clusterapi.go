@@ -192,6 +192,9 @@ func (t *TargetReport) judgeClocks(c *Check, list []finding, now time.Time) bool
 	case first != nil:
 		t.set(Unhealthy, first.reason, strings.Join(over, "; "))
 		t.Since, t.Timeout = first.since, first.timeout
+		if next != nil {
+			t.again = deadline(next.since, next.timeout)
+		}
 	case next != nil:
 		t.set(Pending, next.reason, fmt.Sprintf("%s since %s, allowed for %s", next.what, stamp(next.since), next.timeout))
 		t.wait(next.since, next.timeout, now)

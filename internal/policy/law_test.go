@@ -162,7 +162,7 @@ func TestLawNextCheck(t *testing.T) {
 func verdicts(r policy.Report) (list []string) {
 	for _, c := range r.Checks {
 		for _, t := range c.Targets {
-			list = append(list, fmt.Sprint(c.Name, t.Machine, t.Verdict, t.Refusals))
+			list = append(list, fmt.Sprint(c.Name, t.Machine, t.Verdict, t.Reason, t.Message, t.Refusals))
 		}
 	}
 	return list

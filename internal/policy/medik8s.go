@@ -79,7 +79,7 @@ func (t *TargetReport) judgeMedik8s(c *Check, st *setting, x *Subject, now time.
 			t.exclude(n)
 			return
 		}
-		t.Since, t.Timeout = time.Time{}, 0 // the MachineHealthCheck looks after it
+		t.Since, t.Timeout, t.again = time.Time{}, 0, time.Time{} // the MachineHealthCheck looks after it
 	}
 	if own := c.ownRequests(x); len(own) > 0 {
 		t.judgeRecovered(c, n, own, now)

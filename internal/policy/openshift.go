@@ -64,7 +64,8 @@ func (t *TargetReport) judgeConditions(c *Check, n *Node, now time.Time) bool {
 		}
 		since := seen.LastTransition
 		if expired(since, u.Timeout, now) {
-			t.Due, t.RecheckAfterSeconds = time.Time{}, 0
+			// An earlier rule decides as soon as its own time is over.
+			t.again, t.Due, t.RecheckAfterSeconds = t.Due, time.Time{}, 0
 			t.set(Unhealthy, NodeCondition, fmt.Sprintf("%s is %s since %s, longer than %s",
 				u.Type, u.Status, stamp(since), u.Timeout))
 			t.Since, t.Timeout = since, u.Timeout

@@ -126,6 +126,9 @@ type TargetReport struct {
 	// refusal. The daemon's timer fires then; RecheckAfterSeconds is the same
 	// with the lineage's rounding. Zero: no clock runs.
 	Due time.Time `json:"-"`
+	// again is the first instant at which time alone changes the reason only: one
+	// more rule matches a target that is Unhealthy already.
+	again time.Time
 	// Template is what a NodeHealthCheck's request is to be made from; nil for
 	// every other action, and when none is left.
 	Template *Template `json:"-"`
@@ -143,17 +146,24 @@ func (t *TargetReport) Acts() bool { return t.Action != None && len(t.Refusals) 
 func (r *Report) NextCheck() (time.Time, bool) {
 	var next time.Time
 	for i := range r.Checks {
-		if due := r.Checks[i].Due; !due.IsZero() && (next.IsZero() || due.Before(next)) {
-			next = due
-		}
-		for j := range r.Checks[i].Targets {
-			due := r.Checks[i].Targets[j].Due
-			if !due.IsZero() && (next.IsZero() || due.Before(next)) {
-				next = due
-			}
+		c := &r.Checks[i]
+		next = sooner(next, c.Due)
+		for j := range c.Targets {
+			next = sooner(next, c.Targets[j].wake())
 		}
 	}
 	return next, !next.IsZero()
+}
+
+// wake is when time alone changes anything about the target; zero is never.
+func (t *TargetReport) wake() time.Time { return sooner(t.Due, t.again) }
+
+// sooner is the earlier of two instants; a zero one is never.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // Acts says whether anything would be done now.

@@ -144,10 +144,7 @@ func (w *tables) putRun(r OpenRun) {
 // machinesOf lists the Machines that a run may be about: its record does not
 // say of which lineage.
 func (w *tables) machinesOf(r OpenRun) (list []*Machine) {
-	namespace, name, ok := strings.Cut(r.Machine, "/")
-	if !ok {
-		namespace, name = "", r.Machine
-	}
+	namespace, name := splitKey(r.Machine)
 	for _, g := range machineGroups {
 		if m := w.machines[machineID{g, namespace, name}]; m != nil {
 			list = append(list, m)
