@@ -5,19 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"sync"
-	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
-	"github.com/fenced/fenced/internal/state"
 )
 
 const hostUUID = "4c4c4544-0042-3510-8054-b4c04f4d3132"
@@ -51,14 +47,27 @@ type world struct {
 	forbidden  string
 	machines   int // further healthy machines
 	othersDown bool
+	unsynced   bool
+	foreign    bool      // the Nodes are another cluster's
 	twin       bool      // another Node shows the UUID of n-1's host
 	host       *bmc.Host // the inventory's entry of n-1
+
+	machineAPI   string // of the Machines; empty: there are none
+	marked       int    // how often m-1 was handed over to its owner
+	controlPlane bool
+	members      []policy.Member // as a look past the cache sees them
+	etcd         []policy.EtcdPod
+	owner        policy.Owner
+	looks        int
+	onLook       func(looks int) // w.mu is held
+	reads        int             // of the BMC
 }
 
 func newWorld() *world {
 	return &world{
 		on: true, exists: true, ready: "Unknown", since: time.Now(), uid: 1, rv: 1, boot: 1, lease: 1,
 		changed: make(chan struct{}, 1), bmcUUID: hostUUID, contested: remediate.No, machines: 3,
+		machineAPI: policy.OpenShiftMachineAPI,
 		host: &bmc.Host{Name: "c/n-1", IdentityMode: "required", Source: "hosts.d",
 			Endpoint: bmc.Endpoint{Protocol: bmc.ProtocolIPMI, Host: "192.0.2.1", Port: 623}},
 		check: policy.Check{
@@ -95,16 +104,23 @@ func (w *world) tick(ctx context.Context) {
 	}
 }
 
+var rack = map[string]string{"rack": "r1"}
+
 func (w *world) node() *policy.Node {
 	if !w.exists {
 		return nil
 	}
-	return &policy.Node{Name: "n-1", UID: fmt.Sprint("uid-", w.uid), BootID: fmt.Sprint("boot-", w.boot), SystemUUID: hostUUID, MachineID: "machine-n-1",
+	return &policy.Node{Name: "n-1", UID: fmt.Sprint("uid-", w.uid), BootID: fmt.Sprint("boot-", w.boot), SystemUUID: hostUUID, MachineID: "machine-n-1", ControlPlane: w.controlPlane, Labels: rack,
 		Conditions: []policy.Condition{{Type: "Ready", Status: w.ready, LastTransition: w.since}}}
 }
 
 func (w *world) machine(name, node string) policy.Machine {
-	return policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: name, UID: "m-" + name, NodeName: node, Phase: "Running"}
+	told := ""
+	if w.marked > 0 && name == "m-1" {
+		told = "False"
+	}
+	return policy.Machine{OwnerRemediated: told, APIVersion: w.machineAPI, Namespace: "ns", Name: name, UID: "m-" + name, NodeName: node, Phase: "Running",
+		ControlPlane: w.controlPlane && name == "m-1", ControllerOwner: w.owner, ClusterName: "c"}
 }
 
 // Changes implements engine.Watch: it tells of everything, and of what went.
@@ -133,7 +149,17 @@ func (w *world) objects() map[policy.ObjectID]any {
 		c := &s.Checks[i]
 		all[policy.ObjectID{APIVersion: c.APIVersion, Kind: c.Kind, Namespace: c.Namespace, Name: c.Name}] = c
 	}
+	for i := range s.Etcd {
+		p := &s.Etcd[i]
+		all[policy.ObjectID{APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name}] = p
+	}
+	if w.machineAPI == policy.ClusterAPIV1Beta2 {
+		all[policy.ObjectID{APIVersion: w.machineAPI, Kind: "Cluster", Namespace: "ns", Name: "c"}] = w.cluster()
+	}
 	for i := range s.Machines {
+		if w.machineAPI == "" {
+			break
+		}
 		m := &s.Machines[i]
 		all[policy.ObjectID{APIVersion: m.APIVersion, Kind: "Machine", Namespace: m.Namespace, Name: m.Name}] = m
 	}
@@ -144,18 +170,21 @@ func (w *world) objects() map[policy.ObjectID]any {
 }
 
 func (w *world) snapshot() policy.Snapshot {
-	s := policy.Snapshot{Checks: []policy.Check{w.check}, Nodes: map[string]*policy.Node{}, Machines: []policy.Machine{w.machine("m-1", "n-1")}}
+	s := policy.Snapshot{Checks: []policy.Check{w.check}, Etcd: w.etcd, Nodes: map[string]*policy.Node{}, Machines: []policy.Machine{w.machine("m-1", "n-1")}}
 	if n := w.node(); n != nil {
 		s.Nodes["n-1"] = n
 	}
 	for i := range w.machines {
 		name := fmt.Sprint("other-", i)
 		s.Machines = append(s.Machines, w.machine(name, name))
+		if w.foreign {
+			name = "foreign-" + name
+		}
 		ready := policy.Condition{Type: "Ready", Status: "True"}
 		if w.othersDown && i == 0 {
 			ready.Status = "Unknown" // for ever: no transition time
 		}
-		n := &policy.Node{Name: name, UID: name, Conditions: []policy.Condition{ready}}
+		n := &policy.Node{Name: name, UID: name, Conditions: []policy.Condition{ready}, Labels: rack}
 		if w.twin && i == 0 {
 			n.SystemUUID = hostUUID
 		}
@@ -165,25 +194,44 @@ func (w *world) snapshot() policy.Snapshot {
 }
 
 func (w *world) Changed() <-chan struct{} { return w.changed }
-func (w *world) View() engine.View        { return engine.View{Synced: true} }
+
+func (w *world) View() engine.View {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return engine.View{Synced: !w.unsynced}
+}
 
 // Look implements engine.Kube.
 func (w *world) Look(context.Context, remediate.Run, [][]byte) engine.Fresh {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.looks++
+	if w.onLook != nil {
+		w.onLook(w.looks)
+	}
 	m := w.machine("m-1", "n-1")
-	f := engine.Fresh{Node: w.node(), Machine: &m, Seen: remediate.Seen{
+	f := engine.Fresh{Node: w.node(), Machine: &m, Cluster: w.cluster(), Members: w.members, MembersKnown: w.members != nil, Seen: remediate.Seen{
 		API: remediate.APIReachable, Contested: w.contested, Contender: "someone", PowerForbidden: w.forbidden,
 		PodsGone: remediate.Yes, Restored: remediate.Ask(w.restored),
-		Lease:   remediate.Lease{Known: true, ResourceVersion: fmt.Sprint(w.lease), RenewTime: w.since.Add(-time.Hour)},
-		Machine: remediate.Machine{Exists: remediate.Yes, UID: m.UID, Replaceable: remediate.No, Why: "no controller owns it"},
-		Node:    remediate.Node{Exists: remediate.Ask(w.exists)},
+		Lease: remediate.Lease{Known: true, ResourceVersion: fmt.Sprint(w.lease), RenewTime: w.since.Add(-time.Hour)},
+		Machine: remediate.Machine{Exists: remediate.Yes, UID: m.UID, Marked: w.marked > 0,
+			Replaceable: remediate.Ask(w.owner != policy.Owner{}), Why: "no controller owns it"},
+		Node: remediate.Node{Exists: remediate.Ask(w.exists)},
 	}}
+	if w.machineAPI == "" {
+		f.Machine, f.Seen.Machine = nil, remediate.Machine{Exists: remediate.No}
+	}
 	if n := f.Node; n != nil {
 		f.Seen.Node = remediate.Node{Exists: remediate.Yes, UID: n.UID, ResourceVersion: fmt.Sprint(w.rv), BootID: n.BootID,
 			SystemUUID: n.SystemUUID, Ready: remediate.Ask(w.ready == "True")}
 	}
 	return f
+}
+
+func (w *world) cluster() *policy.Cluster {
+	ago := time.Now().Add(-24 * time.Hour)
+	return &policy.Cluster{Namespace: "ns", Name: "c", ControlPlaneInitialized: true, ControlPlaneSince: ago,
+		InfrastructureReady: true, InfrastructureReadySince: ago}
 }
 
 func (w *world) Backup(context.Context, remediate.Target) ([]byte, remediate.Backup, error) {
@@ -209,6 +257,11 @@ func (w *world) Act(_ context.Context, r remediate.Run, a remediate.Action, back
 		w.deletes++
 	case remediate.RestoreTargetNode:
 		w.restored = true
+	case remediate.DeleteTargetMachine:
+		if r.Target.MachineAPI != policy.ClusterAPIV1Beta2 {
+			return fmt.Errorf("a Machine of %s is deleted", r.Target.MachineAPI)
+		}
+		w.marked++
 	default:
 		return fmt.Errorf("unexpected action %s in step %s", a, r.Step)
 	}
@@ -233,6 +286,7 @@ type power struct{ w *world }
 func (p power) Read(context.Context) (bmc.Reading, error) {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
+	p.w.reads++
 	if p.w.readErr != nil {
 		return bmc.Reading{}, p.w.readErr
 	}
@@ -257,86 +311,3 @@ func (p power) Send(_ context.Context, c bmc.Command) (bmc.Receipt, error) {
 }
 
 func (p power) Close(context.Context) error { return nil }
-
-// failingStore is a store that refuses every write while it is told to.
-type failingStore struct {
-	state.Store
-	mu   sync.Mutex
-	fail bool
-}
-
-func (s *failingStore) Put(ctx context.Context, r state.Record) (uint64, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.fail {
-		return 0, errors.New("disk full")
-	}
-	return s.Store.Put(ctx, r)
-}
-
-func (s *failingStore) set(fail bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.fail = fail
-}
-
-// start runs an engine over the world until the test's bubble ends it.
-func start(t *testing.T, w *world, store state.Store, change func(*engine.Options)) (*engine.Engine, *engine.Stream, func()) {
-	t.Helper()
-	events := engine.NewStream()
-	opt := engine.Options{
-		Store: store, Hosts: w, Open: func(bmc.Host) (bmc.Power, error) { return power{w}, nil }, Events: events,
-		Clusters: []engine.ClusterOptions{{Name: "c", Mode: policy.ModeEvaluate, Isolation: remediate.IsolateDelete, IdentityMode: "required", Watch: w, Kube: w}},
-		Guards: policy.Limits{ViewMaxAge: time.Minute, ClockSkewMax: time.Minute, MaxInFlight: 5, MaxInFlightPercent: 100,
-			MaxInFlightPerZone: 1, ZoneBreakerPercent: 55, ZoneBreakerMin: 3, MaxFencesPerDay: 10},
-		Run: remediate.Limits{OffDeadline: time.Minute, APITimeout: 2 * time.Minute, PodsGoneTimeout: time.Minute, OnDeadline: 3 * time.Minute,
-			RestoreTimeout: 10 * time.Minute, RunTimeout: 2 * time.Hour, MinPowerInterval: time.Minute, MaxAttempts: 3, PowerOnFoundOff: true,
-			ReadyTimeout: 10 * time.Minute},
-		Power: engine.PowerTiming{ReadTimeout: 5 * time.Second, OffReadSpacing: 3 * time.Second},
-	}
-	if change != nil {
-		change(&opt)
-	}
-	e, err := engine.New(t.Context(), opt)
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- e.Run(ctx, func() {}) }()
-	ticking := make(chan struct{})
-	go func() { w.tick(ctx); close(ticking) }()
-	var once sync.Once
-	stop := func() {
-		once.Do(func() {
-			cancel()
-			require.NoError(t, <-done)
-			<-ticking
-		})
-	}
-	t.Cleanup(stop)
-	return e, events, stop
-}
-
-func openStore(t *testing.T, dir string) state.Store {
-	t.Helper()
-	s, err := state.OpenBolt(filepath.Join(dir, "state.db"))
-	require.NoError(t, err)
-	return s
-}
-
-func (w *world) count(c bmc.Command) int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	n := 0
-	for _, each := range w.commands {
-		if each == c {
-			n++
-		}
-	}
-	return n
-}
-
-func (w *world) deleted() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.deletes
-}

@@ -1,0 +1,94 @@
+package engine_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// patient is a policy that waits an hour, unless the BMC reads Off.
+func patient() policy.Check {
+	p := nodePolicy()
+	p.Conditions[0].Timeout, p.ShortenOnEvidence = time.Hour, true
+	return p
+}
+
+func TestHostThatReadsOffIsNotWaitedFor(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.on, w.offAt = false, time.Now()
+		e, _, stop := start(t, w, store, withPolicy(w, patient()))
+		time.Sleep(6 * time.Minute)
+		r := only(t, e)
+		assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
+		assert.True(t, r.FoundOff)
+		stop()
+	})
+}
+
+// Reading a BMC is paced, and On shortens nothing.
+func TestHostThatReadsOnIsWaitedFor(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e, _, stop := start(t, w, store, withPolicy(w, patient()))
+		time.Sleep(10 * time.Minute)
+		assert.Empty(t, e.Runs("c"))
+		w.mu.Lock()
+		reads := w.reads
+		w.mu.Unlock()
+		assert.InDelta(t, 41, reads, 2, "one look each 15 s")
+		stop()
+	})
+}
+
+// Readings get old: a BMC that falls silent proves nothing any more.
+func TestOldEvidenceIsForgotten(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.on, w.offAt = false, time.Now()
+		w.contested = remediate.Yes // keeps the run from being begun
+		e, _, stop := start(t, w, store, withPolicy(w, patient()))
+		verdict := func() policy.Verdict {
+			x, err := e.Explain(t.Context(), "c", "n-1")
+			require.NoError(t, err)
+			return x.Verdict
+		}
+		time.Sleep(10 * time.Minute)
+		require.Equal(t, policy.Unhealthy, verdict(), "read again and again")
+		w.mu.Lock()
+		w.readErr = &bmc.Error{Kind: bmc.KindUnreachable, Op: "read", Err: errors.New("silence")}
+		w.mu.Unlock()
+		time.Sleep(20 * time.Second)
+		assert.Equal(t, policy.Pending, verdict())
+		assert.Empty(t, e.Runs("c"))
+		stop()
+	})
+}
+
+// Another machine's BMC is no evidence, and an observer asks no BMC. // I8
+func TestEvidenceNeedsIdentityAndLeave(t *testing.T) {
+	cases := map[string]func(*world, *engine.Options){
+		"identity":  func(w *world, _ *engine.Options) { w.bmcUUID = "4c4c4544-0042-3510-8054-b4c04f4d9999" },
+		"observing": func(_ *world, o *engine.Options) { o.Clusters[0].Mode = policy.ModeObserve },
+	}
+	for name, change := range cases {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world, store *failingStore) {
+				w.on, w.offAt = false, time.Now()
+				e, _, stop := start(t, w, store, func(o *engine.Options) {
+					withPolicy(w, patient())(o)
+					change(w, o)
+				})
+				time.Sleep(10 * time.Minute)
+				assert.Empty(t, e.Runs("c"))
+				assert.Equal(t, name == "observing", w.reads == 0)
+				stop()
+			})
+		})
+	}
+}

@@ -1,0 +1,101 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/state"
+)
+
+// failingStore is a store that refuses every write while it is told to.
+type failingStore struct {
+	state.Store
+	mu   sync.Mutex
+	fail bool
+}
+
+func (s *failingStore) Put(ctx context.Context, r state.Record) (uint64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fail {
+		return 0, errors.New("disk full")
+	}
+	return s.Store.Put(ctx, r)
+}
+
+func (s *failingStore) set(fail bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fail = fail
+}
+
+// start runs an engine over the world until the test's bubble ends it.
+func start(t *testing.T, w *world, store state.Store, change func(*engine.Options)) (*engine.Engine, *engine.Stream, func()) {
+	t.Helper()
+	events := engine.NewStream()
+	opt := engine.Options{
+		Store: store, Hosts: w, Open: func(bmc.Host) (bmc.Power, error) { return power{w}, nil }, Events: events,
+		Clusters: []engine.ClusterOptions{{Name: "c", Mode: policy.ModeEvaluate, Isolation: remediate.IsolateDelete, IdentityMode: "required", Watch: w, Kube: w}},
+		Guards: policy.Limits{ViewMaxAge: time.Minute, ClockSkewMax: time.Minute, MaxInFlight: 5, MaxInFlightPercent: 100,
+			MaxInFlightPerZone: 1, ZoneBreakerPercent: 55, ZoneBreakerMin: 3, MaxFencesPerDay: 10},
+		Run: remediate.Limits{OffDeadline: time.Minute, APITimeout: 2 * time.Minute, PodsGoneTimeout: time.Minute, OnDeadline: 3 * time.Minute,
+			RestoreTimeout: 10 * time.Minute, RunTimeout: 2 * time.Hour, MinPowerInterval: time.Minute, MaxAttempts: 3, PowerOnFoundOff: true,
+			ReadyTimeout: 10 * time.Minute},
+		Power: engine.PowerTiming{ReadTimeout: 5 * time.Second, OffReadSpacing: 3 * time.Second},
+	}
+	if change != nil {
+		change(&opt)
+	}
+	e, err := engine.New(t.Context(), opt)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- e.Run(ctx, func() {}) }()
+	ticking := make(chan struct{})
+	go func() { w.tick(ctx); close(ticking) }()
+	var once sync.Once
+	stop := func() {
+		once.Do(func() {
+			cancel()
+			require.NoError(t, <-done)
+			<-ticking
+		})
+	}
+	t.Cleanup(stop)
+	return e, events, stop
+}
+
+func openStore(t *testing.T, dir string) state.Store {
+	t.Helper()
+	s, err := state.OpenBolt(filepath.Join(dir, "state.db"))
+	require.NoError(t, err)
+	return s
+}
+
+func (w *world) count(c bmc.Command) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := 0
+	for _, each := range w.commands {
+		if each == c {
+			n++
+		}
+	}
+	return n
+}
+
+func (w *world) deleted() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.deletes
+}

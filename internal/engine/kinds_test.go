@@ -1,0 +1,263 @@
+package engine_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// nodePolicy is a FencePolicy over all Nodes.
+func nodePolicy() policy.Check {
+	return policy.Check{
+		Kind: policy.FencePolicyKind, APIVersion: policy.FencedAPI, Name: "nodes", Selector: labels.Everything(), SelectsNodes: true,
+		Strategy: policy.PowerCycleHosts, Source: "policies.d/a.yaml:3",
+		Conditions: []policy.UnhealthyCondition{{Type: "Ready", Status: "Unknown", Timeout: time.Minute}},
+	}
+}
+
+// withPolicy puts a policy from a file in the place of the cluster's check.
+func withPolicy(w *world, p policy.Check) func(*engine.Options) {
+	w.check.Paused = true
+	return func(o *engine.Options) { o.Clusters[0].FileChecks = []policy.Check{p} }
+}
+
+// handOver is a Cluster API check without a template, which this daemon judges.
+func handOver(w *world) {
+	w.machineAPI, w.owner = policy.ClusterAPIV1Beta2, policy.Owner{Kind: "MachineSet", Name: "s", UID: "u"}
+	w.check.APIVersion, w.check.ClusterName, w.check.Strategy = policy.ClusterAPIV1Beta2, "c", policy.MarkOwners
+	w.check.Paused, w.check.Evaluator = true, "here"
+}
+
+// A check may also change the limits of its own runs.
+func TestNodeWithoutMachineIsFenced(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.machineAPI = ""
+		p := nodePolicy()
+		p.MaxAttempts, p.Deadlines.PowerOff = 7, 50*time.Second
+		e, _, stop := start(t, w, store, withPolicy(w, p))
+		time.Sleep(6 * time.Minute)
+		r := only(t, e)
+		assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
+		assert.Equal(t, 1, w.deleted())
+		assert.Empty(t, r.Target.Machine)
+		assert.Equal(t, "nodes", r.Check)
+		assert.Equal(t, "FencePolicy.fenced.io nodes in policies.d/a.yaml", r.CheckID, "not by line: files are edited")
+		assert.Equal(t, 7, r.Limits.MaxAttempts)
+		assert.Equal(t, 50*time.Second, r.Limits.OffDeadline)
+		stop()
+	})
+}
+
+// The same check read from a file with more lines above is still the run's.
+func TestRunKnowsItsCheckAfterAnEdit(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.ignoreOff = true // nothing takes effect, so each look must still justify it
+		p := nodePolicy()
+		_, _, stop := start(t, w, store, withPolicy(w, p))
+		time.Sleep(62 * time.Second)
+		stop()
+		p.Source = "policies.d/a.yaml:30"
+		e, _, stop := start(t, w, store, withPolicy(w, p))
+		time.Sleep(time.Second)
+		assert.True(t, only(t, e).Open())
+		stop()
+	})
+}
+
+func TestMachineIsHandedOverToItsOwner(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		handOver(w)
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(2 * time.Minute)
+		r := only(t, e)
+		assert.Equal(t, remediate.Reprovisioned, r.Step, "%s: %s", r.Reason, r.Note)
+		assert.Equal(t, 1, w.marked)
+		assert.Empty(t, w.commands)
+		assert.Zero(t, w.deleted())
+		stop()
+	})
+}
+
+// While the lineage's own manager lives, the mark is its business. // I22
+func TestMachineIsNotHandedOverBesideAManagerThatLives(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		handOver(w)
+		w.contested = remediate.Yes
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(2 * time.Minute)
+		assert.Empty(t, e.Runs("c"))
+		assert.Zero(t, w.marked)
+		gate(t, e, policy.Contested)
+		stop()
+	})
+}
+
+func TestRequestIsLeftToItsTemplatesController(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.check.Strategy = policy.CreateRequests
+		w.check.Template = &policy.Template{APIVersion: "infrastructure.cluster.x-k8s.io/v1beta1", Kind: "Metal3RemediationTemplate", Namespace: "ns", Name: "t"}
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(2 * time.Minute)
+		assert.Empty(t, e.Runs("c"))
+		gate(t, e, policy.Delegated)
+		stop()
+	})
+}
+
+func TestOwnTemplateIsCarriedOutAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.check.Strategy = policy.CreateRequests
+		w.check.Template = &policy.Template{APIVersion: "fenced.io/v1alpha1", Kind: "FencedRemediationTemplate", Namespace: "ns", Name: "t"}
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(6 * time.Minute)
+		assert.Equal(t, remediate.Done, only(t, e).Step)
+		stop()
+	})
+}
+
+// An exhausted budget holds everything back, and explain shows its numbers.
+func TestBudgetHoldsBack(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e, _, stop := start(t, w, store, func(o *engine.Options) {
+			o.Clusters[0].FileBudgets = []policy.DisruptionBudget{{Name: "all", Selector: labels.Everything(), MaxUnavailable: intstr.FromInt32(0)}}
+		})
+		time.Sleep(2 * time.Minute)
+		assert.Empty(t, e.Runs("c"))
+		assert.Equal(t, "DisruptionBudget all", gate(t, e, policy.Budget).Source)
+		stop()
+	})
+}
+
+// every starts a window at a fixed rhythm.
+type every time.Duration
+
+func (d every) Next(t time.Time) time.Time {
+	return t.Truncate(time.Duration(d)).Add(time.Duration(d))
+}
+
+// The end of a window needs no event.
+func TestMaintenanceWindowPausesUntilItsEnd(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		p := nodePolicy()
+		p.Windows = []policy.Window{{Text: "@daily", Starts: every(24 * time.Hour), Duration: 4 * time.Hour, Action: "Pause"}}
+		e, _, stop := start(t, w, store, withPolicy(w, p))
+		time.Sleep(4*time.Hour - time.Second) // the bubble's clock begins at midnight
+		require.Empty(t, e.Runs("c"))
+		assert.Equal(t, time.Date(2000, 1, 1, 4, 0, 0, 0, time.UTC), gate(t, e, policy.Paused).Until.UTC())
+		time.Sleep(3 * time.Second)
+		assert.Len(t, e.Runs("c"), 1)
+		stop()
+	})
+}
+
+// A cooldown is known by having seen the storm, also when the check is read again.
+func TestStormIsRemembered(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		one := intstr.FromInt32(1)
+		w.check = policy.Check{
+			Kind: policy.NodeHealthCheckKind, APIVersion: policy.Medik8sAPI, Name: "nhc", Selector: labels.Everything(), SelectsNodes: true,
+			Strategy: policy.CreateRequests, MaxUnhealthy: &one, StormCooldown: time.Hour,
+			Template:   &policy.Template{APIVersion: "fenced.io/v1alpha1", Kind: "FencedRemediationTemplate", Name: "t"},
+			Conditions: []policy.UnhealthyCondition{{Type: "Ready", Status: "Unknown", Timeout: time.Minute}},
+		}
+		w.machineAPI, w.othersDown = "", true
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(2 * time.Minute)
+		gate(t, e, policy.ShortCircuit)
+		w.mu.Lock()
+		w.othersDown = false
+		w.mu.Unlock()
+		time.Sleep(30 * time.Minute)
+		assert.Empty(t, e.Runs("c"))
+		gate(t, e, policy.StormCooldown)
+		time.Sleep(31 * time.Minute)
+		assert.NotEmpty(t, e.Runs("c"), "the end of the cooldown needs no event")
+		stop()
+	})
+}
+
+// The view of another cluster's Nodes lacks every Machine's Node. // I16
+func TestForeignNodesAreNotThisClustersAbsence(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.exists, w.foreign, w.host.PinnedUUID = false, true, hostUUID
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(10 * time.Minute)
+		assert.Empty(t, e.Runs("c"))
+		assert.Empty(t, w.commands)
+		gate(t, e, policy.NoNodesVisible)
+		stop()
+	})
+}
+
+// controlPlaneOf makes n-1 a control-plane host among three members.
+func controlPlaneOf(w *world, healthy bool) {
+	w.controlPlane = true
+	for _, node := range []string{"n-1", "other-0", "other-1"} {
+		w.etcd = append(w.etcd, policy.EtcdPod{Namespace: "openshift-etcd", Name: "etcd-" + node, Node: node, Ready: node != "n-1"})
+		w.members = append(w.members, policy.Member{Node: node, Healthy: node != "n-1" && (healthy || node != "other-0")})
+	}
+}
+
+func TestControlPlaneIsFencedWithAQuorumToSpare(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		controlPlaneOf(w, true)
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(6 * time.Minute)
+		r := only(t, e)
+		assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
+		assert.True(t, r.ControlPlane)
+		assert.Equal(t, remediate.IsolateDelete, r.Isolation, "OpenShift keeps etcd members apart from Nodes")
+		stop()
+	})
+}
+
+// What a look past the cache says about etcd decides. // I12
+func TestControlPlaneWithoutQuorumIsLeftAlone(t *testing.T) {
+	for _, unknown := range []bool{false, true} {
+		bubble(t, func(t *testing.T, w *world, store *failingStore) {
+			controlPlaneOf(w, false)
+			reason := policy.QuorumLost
+			if unknown {
+				w.members, reason = nil, policy.QuorumUnknown
+			}
+			e, _, stop := start(t, w, store, nil)
+			time.Sleep(10 * time.Minute)
+			assert.Empty(t, e.Runs("c"))
+			assert.Empty(t, w.commands)
+			gate(t, e, reason)
+			_, err := e.Fence(t.Context(), byHand)
+			var refusal *engine.Refusal
+			require.ErrorAs(t, err, &refusal, "people are bound, too")
+			assert.Equal(t, reason, refusal.Reason)
+			stop()
+		})
+	}
+}
+
+// A member that is lost between the probe and step 1 drops the run. // I12
+func TestQuorumLostAfterTheProbeDropsTheRun(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		controlPlaneOf(w, true)
+		w.onLook = func(looks int) {
+			if looks == 2 {
+				w.members[1].Healthy = false
+			}
+		}
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(65 * time.Second)
+		r := only(t, e)
+		assert.Equal(t, remediate.Aborted, r.Step)
+		assert.Equal(t, "QuorumLost", r.Reason)
+		assert.Zero(t, w.count(bmc.CommandOff))
+		stop()
+	})
+}

@@ -1,0 +1,117 @@
+package engine_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+func TestPlanNamesWhatLimits(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.othersDown, w.contested = true, remediate.Yes // only a probe shows the rival
+		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Mode = policy.ModeObserve })
+		_, err := e.Plan(t.Context(), "c")
+		var refusal *engine.Refusal
+		require.ErrorAs(t, err, &refusal)
+		assert.Equal(t, policy.NotSynced, refusal.Reason, "nothing was seen yet")
+		time.Sleep(2 * time.Minute)
+		p, err := e.Plan(t.Context(), "c")
+		require.NoError(t, err)
+		require.Len(t, p.Items, 2)
+		assert.Equal(t, []string{"n-1", "other-0"}, []string{p.Items[0].Node, p.Items[1].Node}, "in the order of the report")
+		assert.Equal(t, policy.Observing, p.Items[0].Gate.Reason)
+		assert.Zero(t, w.reads, "a plan asks no BMC")
+		require.NoError(t, e.Arm(t.Context(), engine.Order{Cluster: "c", Actor: "ada", Reason: "go"}, true))
+		p, err = e.Plan(t.Context(), "c")
+		require.NoError(t, err)
+		assert.Nil(t, p.Items[0].Gate, "it would be begun now")
+		assert.Equal(t, policy.NoHost, p.Items[1].Gate.Reason)
+		stop()
+	})
+}
+
+func TestCoverageOfTheLiveCluster(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		p, little := nodePolicy(), intstr.FromString("20%")
+		p.MaxUnhealthy = &little
+		e, _, stop := start(t, w, store, withPolicy(w, p))
+		time.Sleep(time.Second)
+		all, err := e.Coverage("c")
+		require.NoError(t, err)
+		require.Len(t, all, 2)
+		assert.Equal(t, policy.FencePolicyKind, all[0].Check.Kind)
+		assert.Equal(t, 4, all[0].Targets)
+		assert.Equal(t, policy.FoundLimitIsZero, all[0].Findings[0].Code)
+		assert.Equal(t, policy.FoundNotEvaluated, all[1].Findings[0].Code)
+		stop()
+	})
+}
+
+// A view that is not whole tells nothing about what it lacks. // I16
+func TestUnsyncedViewIsNotJudged(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.ready = "True"
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(time.Second)
+		w.mu.Lock()
+		w.unsynced, w.exists, w.host.PinnedUUID = true, false, hostUUID
+		w.mu.Unlock()
+		time.Sleep(time.Minute)
+		x, err := e.Explain(t.Context(), "c", "n-1")
+		require.NoError(t, err)
+		assert.Equal(t, policy.Healthy, x.Verdict, "as last seen")
+		assert.Empty(t, w.commands)
+		w.mu.Lock()
+		w.unsynced = false
+		w.mu.Unlock()
+		time.Sleep(5 * time.Second)
+		assert.Len(t, e.Runs("c"), 1)
+		stop()
+	})
+}
+
+// A check's own zone key decides what its targets' zone is.
+func TestBreakerCountsByTheChecksOwnZoneKey(t *testing.T) {
+	for _, key := range []string{"rack", ""} {
+		bubble(t, func(t *testing.T, w *world, store *failingStore) {
+			w.othersDown = true
+			p := nodePolicy()
+			p.ZoneKey = key
+			e, _, stop := start(t, w, store, func(o *engine.Options) {
+				withPolicy(w, p)(o)
+				o.Guards.ZoneBreakerPercent, o.Guards.ZoneBreakerMin = 50, 2
+			})
+			time.Sleep(2 * time.Minute)
+			if key == "" {
+				assert.NotEmpty(t, e.Runs("c"))
+			} else {
+				assert.Empty(t, e.Runs("c"))
+				assert.Equal(t, "2 of 4 of zone r1 not ready", gate(t, e, policy.ZoneBreaker).Value)
+			}
+			stop()
+		})
+	}
+}
+
+// One event never costs a look at everything: only the ledger judges.
+func TestEngineNeverJudgesEverything(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		require.NoError(t, err)
+		if !strings.HasSuffix(f, "_test.go") {
+			assert.NotContains(t, string(text), "policy.Decide(", f)
+		}
+	}
+}

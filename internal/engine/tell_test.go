@@ -1,0 +1,145 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// board is where the checks live: it keeps what it is told.
+type board struct {
+	mu       sync.Mutex
+	alive    remediate.Answer
+	refuses  bool
+	hangs    bool
+	written  []policy.CheckReport
+	recorded []string
+	asked    int
+}
+
+func (b *board) Judged(context.Context, policy.CheckID) (remediate.Answer, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.asked++
+	return b.alive, nil
+}
+
+func (b *board) WriteStatus(ctx context.Context, r policy.CheckReport) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.hangs {
+		b.mu.Unlock()
+		<-ctx.Done()
+		b.mu.Lock()
+		return ctx.Err()
+	}
+	b.written = append(b.written, r)
+	if b.refuses {
+		return errors.New("forbidden")
+	}
+	return nil
+}
+
+func (b *board) Record(_ context.Context, _ policy.CheckReport, warning bool, reason, _ string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if warning {
+		reason = "!" + reason
+	}
+	b.recorded = append(b.recorded, reason)
+	return nil
+}
+
+// told gives what was told so far.
+func (b *board) told() (written []policy.CheckReport, recorded []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.written), slices.Clone(b.recorded)
+}
+
+// calm is a world in which nothing is wrong and one unhealthy Node is too many.
+func calm(w *world, b *board) func(*engine.Options) {
+	zero := intstr.FromInt32(0)
+	w.ready, w.check.MaxUnhealthy, w.check.UID, w.check.Source = "True", &zero, "check-uid", "cluster"
+	return func(o *engine.Options) { o.Clusters[0].Checks = b }
+}
+
+func (w *world) setOthersDown(down bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.othersDown = down
+}
+
+func TestStatusIsWrittenOnChangeOnly(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		b := &board{alive: remediate.No}
+		_, _, stop := start(t, w, store, calm(w, b))
+		time.Sleep(10 * time.Minute)
+		written, recorded := b.told()
+		assert.Len(t, written, 1)
+		assert.Empty(t, recorded, "a start is no transition")
+		w.setOthersDown(true)
+		time.Sleep(10 * time.Minute)
+		written, recorded = b.told()
+		assert.Len(t, written, 2)
+		assert.Equal(t, []int{4, 3}, []int{written[1].Expected, written[1].Healthy})
+		assert.Equal(t, []string{"!RemediationRestricted"}, recorded)
+		w.setOthersDown(false)
+		time.Sleep(10 * time.Minute)
+		stop()
+		assert.Equal(t, []string{"!RemediationRestricted", "RemediationAllowed"}, b.recorded)
+	})
+}
+
+// A status belongs to the judge that lives, and an observer writes nothing.
+func TestStatusIsLeftToTheJudgeThatLives(t *testing.T) {
+	cases := map[string]func(*board, *engine.Options){
+		"alive":    func(b *board, _ *engine.Options) { b.alive = remediate.Yes },
+		"unknown":  func(b *board, _ *engine.Options) { b.alive = remediate.CannotTell },
+		"observer": func(_ *board, o *engine.Options) { o.Clusters[0].Mode = policy.ModeObserve },
+	}
+	for name, change := range cases {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world, store *failingStore) {
+				b := &board{alive: remediate.No}
+				_, _, stop := start(t, w, store, func(o *engine.Options) { calm(w, b)(o); change(b, o) })
+				w.setOthersDown(true)
+				time.Sleep(5 * time.Minute)
+				stop()
+				assert.Empty(t, b.written)
+				assert.LessOrEqual(t, b.asked, 21, "one question each 15 s")
+			})
+		})
+	}
+}
+
+// An API that refuses or hangs is asked again in peace, and delays no decision.
+func TestTellingNeverDelaysADecision(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		b := &board{alive: remediate.No, hangs: true}
+		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Checks = b })
+		w.mu.Lock()
+		w.check.UID, w.check.Source = "check-uid", "cluster"
+		w.mu.Unlock()
+		time.Sleep(5 * time.Minute)
+		assert.Equal(t, remediate.Done, only(t, e).Step)
+		stop()
+	})
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		b := &board{alive: remediate.No, refuses: true}
+		_, _, stop := start(t, w, store, calm(w, b))
+		time.Sleep(5 * time.Minute)
+		stop()
+		assert.InDelta(t, 30, len(b.written), 2, "one attempt each 10 s")
+	})
+}
