@@ -1,11 +1,13 @@
 package k8swatch
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
@@ -37,7 +39,7 @@ func (l *looker) host(ctx context.Context) error {
 	}
 	_, held := h.Annotations[holdKey]
 	l.look.Seen.Hold = remediate.Ask(held)
-	l.look.Seen.PowerForbidden = forbidden(h, l.run.Target)
+	l.owned = &h
 	for k := range h.Annotations {
 		// Whatever its mode, the bare-metal operator keeps the host off for it.
 		if k == rebootKey || strings.HasPrefix(k, rebootKey+"/") && k != holdKey {
@@ -48,19 +50,38 @@ func (l *looker) host(ctx context.Context) error {
 	return nil
 }
 
+// powerOwner asks whether the owner of the host's power lets us switch it off.
+func (l *looker) powerOwner() {
+	if l.owned != nil {
+		l.look.Seen.PowerForbidden = forbidden(*l.owned, l.run.Target, l.consumer)
+	}
+}
+
 // forbidden is why the owner of the host's power does not want us to switch it
-// off, or "".
-func forbidden(h policy.Host, t remediate.Target) string {
-	machine := t.Namespace + "/" + t.Machine
+// off, or "". The consumer is what stands in the host's consumerRef when it is
+// the target's.
+func forbidden(h policy.Host, t remediate.Target, consumer string) string {
 	switch {
 	case h.DisablePowerOff:
 		return "BareMetalHost " + h.Key() + " has disablePowerOff: true"
 	case !h.Online:
 		return "BareMetalHost " + h.Key() + " has online: false; its owner wants it off"
-	case h.ConsumerRef != "" && t.Machine != "" && h.ConsumerRef != machine: // I8
-		return "BareMetalHost " + h.Key() + " belongs to Machine " + h.ConsumerRef + ", not to " + machine
+	case h.ConsumerRef != "" && t.Machine != "" && h.ConsumerRef != consumer: // I8
+		return "BareMetalHost " + h.Key() + " belongs to " + h.ConsumerRef + ", not to " + consumer
 	}
 	return ""
+}
+
+// consumerOf is what the host of a Machine names as its consumer: OpenShift's
+// the Machine, the Cluster API's its infrastructure Machine.
+func consumerOf(u *unstructured.Unstructured) string {
+	if groupOf(u.GetAPIVersion()) != clusterGroup {
+		return u.GetNamespace() + "/" + u.GetName()
+	}
+	ref, _, _ := unstructured.NestedMap(u.Object, "spec", "infrastructureRef")
+	name, _ := ref["name"].(string)
+	namespace, _ := ref["namespace"].(string) // v1beta2 has none: it is the Machine's
+	return cmp.Or(namespace, u.GetNamespace()) + "/" + name
 }
 
 func (cl *clients) bareMetalHost(ctx context.Context, key string) (policy.Host, error) {

@@ -49,6 +49,9 @@ type looker struct {
 	// external: the host is externally provisioned. The Machine is read at the
 	// same time, so this waits here for replaceable.
 	external bool
+	// owned is the target's BareMetalHost, consumer what its consumerRef should be.
+	owned    *policy.Host
+	consumer string
 }
 
 // Look reads Node, Lease, Machine, BareMetalHost, pods and the rival's leader
@@ -57,7 +60,7 @@ type looker struct {
 func (c *Cluster) Look(ctx context.Context, run remediate.Run, backups [][]byte) Look {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	l := &looker{c: c, work: c.work.api(), manage: c.manage.api(), run: run}
+	l := &looker{c: c, work: c.work.api(), manage: c.manage.api(), run: run, consumer: run.Target.Namespace + "/" + run.Target.Machine}
 	var g sync.WaitGroup
 	for _, read := range []func(context.Context) error{l.node, l.lease, l.machine, l.host, l.pods, l.members} {
 		g.Go(func() { l.failed(read(ctx)) })
@@ -69,6 +72,7 @@ func (c *Cluster) Look(ctx context.Context, run remediate.Run, backups [][]byte)
 		g.Go(func() { l.failed(read(ctx)) })
 	}
 	g.Wait()
+	l.powerOwner()
 	l.replaceable()
 	l.look.Err = errors.Join(l.errs...)
 	l.look.Seen.API = apiState(l.errs)

@@ -90,7 +90,7 @@ func TestLookSeesWhoseHostItIs(t *testing.T) {
 	stolen := bareMetal(t, c, rig.Host{}, rig.Node{})
 	other := bareMetal(t, c, rig.Host{}, rig.Node{})
 	stolen.Target.BareMetalHost = other.Target.BareMetalHost
-	assert.Contains(t, look(t, k, stolen).Seen.PowerForbidden, "belongs to Machine "+rig.Namespace+"/"+other.Target.Machine)
+	assert.Contains(t, look(t, k, stolen).Seen.PowerForbidden, "belongs to "+rig.Namespace+"/"+other.Target.Machine)
 
 	foreign := bareMetal(t, c, rig.Host{}, rig.Node{})
 	hard := `{"mode":"hard"}`

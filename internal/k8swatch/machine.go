@@ -64,7 +64,7 @@ func (l *looker) machine(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read Machine %s/%s: %w", t.Namespace, t.Machine, err)
 	}
-	l.look.FreshMachine = &m
+	l.look.FreshMachine, l.consumer = &m, consumerOf(u)
 	l.look.Seen.Machine = remediate.Machine{Exists: remediate.Yes, UID: m.UID, Deleting: m.Deleting,
 		Requested: m.ExternalRemediationRequested, Marked: m.Group() == clusterGroup && marked(u)}
 	return nil

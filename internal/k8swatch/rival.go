@@ -3,6 +3,7 @@ package k8swatch
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -91,8 +92,7 @@ func (l *looker) managerActs(ctx context.Context) (bool, error) {
 	}
 	for i := range list.Items {
 		check := manifest.MachineHealthCheck(list.Items[i].Object)
-		covers := check.Selector == nil || check.Selector.Matches(labels.Set(m.Labels))
-		if covers && !check.Paused && check.Template == nil {
+		if l.covers(&check) && !check.Paused && check.Template == nil {
 			return true, nil
 		}
 	}
@@ -165,6 +165,12 @@ func (l *looker) requested(ctx context.Context) (string, error) {
 		if st.group == fencedGroup {
 			continue // we are the one who is asked
 		}
+		if at, why := st.state(); at.IsZero() { // never read: only those must wait whom it may be about
+			if l.concerns(st) {
+				return fmt.Sprintf("a check makes requests of kind %s for it, which cannot be read: %s", st.kind, why), nil
+			}
+			continue
+		}
 		list, err := st.listNow(ctx)
 		if err != nil {
 			return "", fmt.Errorf("list the requests of kind %s: %w", st.kind, err)
@@ -177,6 +183,35 @@ func (l *looker) requested(ctx context.Context) (string, error) {
 		}
 	}
 	return "", nil
+}
+
+// concerns says whether a check that makes such requests covers the target.
+func (l *looker) concerns(requests *store) (yes bool) {
+	for _, st := range requests.side.watched() {
+		if !st.checks {
+			continue
+		}
+		st.eachCheck(func(c *policy.Check) {
+			names := slices.ContainsFunc(templatesOf(c), func(t policy.Template) bool {
+				kind, _ := requestOf(t)
+				return kind.Group == requests.group && kind.Kind == requests.kind
+			})
+			yes = yes || names && l.covers(c)
+		})
+	}
+	return yes
+}
+
+// covers says whether a check covers the target as it is now.
+func (l *looker) covers(c *policy.Check) bool {
+	m, n := l.look.FreshMachine, l.look.FreshNode
+	switch {
+	case c.Selector == nil:
+		return true
+	case c.SelectsNodes:
+		return n != nil && c.Selector.Matches(labels.Set(n.Labels))
+	}
+	return m != nil && m.Namespace == c.Namespace && m.Group() == groupOf(c.APIVersion) && c.Selector.Matches(labels.Set(m.Labels))
 }
 
 // requestFor: a request is for the Node that it names, for the Machine that owns

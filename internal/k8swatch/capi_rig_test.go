@@ -1,0 +1,258 @@
+package k8swatch
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/rig"
+	"github.com/fenced/fenced/test/rig/rigtest"
+)
+
+// capiVersions are the versions of the Cluster API, each on a management API of
+// its own.
+var capiVersions = map[string]rig.CRDs{"v1beta1": rig.CAPIv1beta1, "v1beta2": rig.CAPIv1beta2}
+
+// blue is one Cluster on a management API with a Machine whose Node is on the
+// workload API.
+type blue struct {
+	manage, work           *rig.ControlPlane
+	version                string
+	cluster, machine, node string
+	host                   string
+	run                    remediate.Run
+}
+
+// inBothVersions runs a test against either version. fenced has on each API
+// only that part of its rights which configs/rbac.yaml has for it.
+func inBothVersions(t *testing.T, test func(t *testing.T, b *blue)) {
+	for version, set := range capiVersions {
+		t.Run(version, func(t *testing.T) {
+			b := &blue{version: version}
+			b.manage, b.work = rigtest.Apart(t, set, rig.Metal3)
+			forget(t, b.manage, "fenced")
+			forget(t, b.work, "fenced-management")
+			b.create(t)
+			test(t, b)
+		})
+	}
+}
+
+// forget takes one part of fenced's rights away.
+func forget(t *testing.T, c *rig.ControlPlane, role string) {
+	t.Helper()
+	err := c.Client().RbacV1().ClusterRoleBindings().DeleteCollection(t.Context(), metav1.DeleteOptions{},
+		metav1.ListOptions{FieldSelector: "metadata.name=" + role})
+	require.NoError(t, err)
+}
+
+func (b *blue) create(t *testing.T) {
+	t.Helper()
+	ctx := rigtest.Context(t, 30*time.Second)
+	b.cluster, b.machine, b.node, b.host = rigtest.Name("blue"), rigtest.Name("capi-machine"), rigtest.Name("capi-node"), rigtest.Name("capi-host")
+	set := rigtest.Name("capi-set")
+	_, err := b.manage.CreateCAPICluster(ctx, rig.CAPICluster{Name: b.cluster})
+	require.NoError(t, err)
+	_, err = b.manage.CreateCAPIMachineSet(ctx, b.cluster, set)
+	require.NoError(t, err)
+	_, err = b.manage.CreateHost(ctx, rig.Host{Name: b.host, Address: "ipmi://192.0.2.1", User: "u", Password: "hush", Machine: b.machine})
+	require.NoError(t, err)
+	m, err := b.manage.CreateCAPIMachine(ctx, rig.CAPIMachine{Name: b.machine, Cluster: b.cluster, MachineSet: set, Host: b.host, NodeName: b.node})
+	require.NoError(t, err)
+	n, err := b.work.CreateNode(ctx, rig.Node{Name: b.node})
+	require.NoError(t, err)
+	b.run = remediate.Run{
+		Strategy: remediate.PowerCycle, Step: remediate.PowerOff, Trigger: "Ready is Unknown",
+		Target: remediate.Target{Node: b.node, NodeUID: string(n.UID), Namespace: rig.Namespace, Machine: b.machine,
+			MachineUID: string(m.GetUID()), MachineAPI: m.GetAPIVersion(), BareMetalHost: rig.Namespace + "/" + b.host},
+	}
+}
+
+// config reaches the cluster over both APIs.
+func (b *blue) config(t *testing.T) Config {
+	t.Helper()
+	work, err := b.work.Kubeconfig(rig.FencedUser)
+	require.NoError(t, err)
+	manage, err := b.manage.Kubeconfig(rig.FencedUser)
+	require.NoError(t, err)
+	return Config{Name: b.cluster, Kubeconfig: work, FreshEvery: time.Second,
+		Management: ManagementConfig{Kubeconfig: manage, Namespace: rig.Namespace, ClusterName: b.cluster}}
+}
+
+// watched runs a Cluster until the test ends, and waits for its first view.
+func watched(t *testing.T, cfg Config) *Cluster {
+	t.Helper()
+	k, err := New(cfg, zap.NewNop())
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- k.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		require.NoError(t, <-done)
+	})
+	until(t, 20*time.Second, "the first view", func() bool { return k.View().Synced })
+	return k
+}
+
+func TestClusterAPIApart(t *testing.T) {
+	inBothVersions(t, func(t *testing.T, b *blue) {
+		ctx := rigtest.Context(t, time.Minute)
+		other, stranger, check, foreign := rigtest.Name("green"), rigtest.Name("green-machine"), rigtest.Name("blue-check"), rigtest.Name("green-check")
+		_, err := b.manage.CreateCAPICluster(ctx, rig.CAPICluster{Name: other})
+		require.NoError(t, err)
+		_, err = b.manage.CreateCAPIMachine(ctx, rig.CAPIMachine{Name: stranger, Cluster: other})
+		require.NoError(t, err)
+		for name, of := range map[string]string{check: b.cluster, foreign: other} {
+			_, err := b.manage.CreateCAPICheck(ctx, rig.CAPICheck{Name: name, Cluster: of, Conditions: rig.NotReadyFor("300s"), MaxUnhealthy: "40%"})
+			require.NoError(t, err)
+		}
+		k := watched(t, b.config(t))
+		v := seen(k)
+		require.NotNil(t, v.machine(b.machine))
+		assert.Equal(t, "cluster.x-k8s.io/"+b.version, v.machine(b.machine).APIVersion)
+		assert.Equal(t, b.node, v.machine(b.machine).NodeName)
+		assert.NotNil(t, v.node(b.node), "from the workload API")
+		require.NotNil(t, v.check(check))
+		assert.Empty(t, v.check(check).Invalid)
+		assert.Len(t, v.check(check).Conditions, 2)
+		require.NotNil(t, find[policy.Cluster](v, "Cluster", b.cluster))
+		assert.True(t, find[policy.Cluster](v, "Cluster", b.cluster).ControlPlaneInitialized)
+		h, err := policy.HostFor(*v.machine(b.machine), v.hosts())
+		require.NoError(t, err)
+		assert.Equal(t, b.host, h.Name)
+		_, password, err := k.Credentials(ctx, rig.Namespace, h.CredentialsName)
+		require.NoError(t, err)
+		assert.Equal(t, "hush", password.Reveal())
+
+		assert.Nil(t, v.machine(stranger), "of another Cluster")
+		assert.Nil(t, v.check(foreign), "of another Cluster")
+		assert.Nil(t, find[policy.Cluster](v, "Cluster", other))
+	})
+}
+
+// With the two APIs mixed up, Machines name Nodes that are nowhere. That is for
+// the engine to refuse as NoNodesVisible; the view must not call it an error of
+// its own, nor hide the Machines.
+func TestMixedUpAPIsShowMachinesWithoutTheirNodes(t *testing.T) {
+	inBothVersions(t, func(t *testing.T, b *blue) {
+		admin, err := b.manage.Kubeconfig("root", rig.AdminGroup)
+		require.NoError(t, err)
+		cfg := b.config(t)
+		cfg.Kubeconfig = admin // the management API in place of the workload API
+		v := seen(watched(t, cfg))
+		require.NotNil(t, v.machine(b.machine))
+		assert.Nil(t, v.node(b.node))
+	})
+}
+
+func TestMarkInPlaceOfDeletion(t *testing.T) {
+	inBothVersions(t, func(t *testing.T, b *blue) {
+		ctx := rigtest.Context(t, time.Minute)
+		k, err := New(b.config(t), zap.NewNop())
+		require.NoError(t, err)
+		k.manage.watched() // nothing is watched: the version is found when it is needed
+		servedAt(k, b.version)
+		l := look(t, k, b.run)
+		assert.Equal(t, remediate.Machine{Exists: remediate.Yes, UID: b.run.Target.MachineUID, Replaceable: remediate.Yes}, l.Seen.Machine)
+		require.NotNil(t, l.Cluster)
+		assert.True(t, l.Cluster.InfrastructureReady)
+		assert.Empty(t, l.Seen.PowerForbidden, "the host's consumer is the infrastructure Machine")
+
+		wrong := b.run
+		wrong.Target.MachineUID = "00000000-0000-0000-0000-000000000000"
+		require.Error(t, k.Act(ctx, wrong, remediate.DeleteTargetMachine, nil, remediate.Backup{}), "another Machine of this name") // I2
+		require.False(t, look(t, k, b.run).Seen.Machine.Marked)
+		for range 2 {
+			require.NoError(t, k.Act(ctx, b.run, remediate.DeleteTargetMachine, nil, remediate.Backup{}))
+			s := look(t, k, b.run).Seen.Machine
+			require.True(t, s.Marked)
+			require.Equal(t, remediate.Yes, s.Exists, "its owner deletes it")
+		}
+		u, err := b.manage.Dynamic().Resource(rig.CAPIResource(b.version, "machines")).Namespace(rig.Namespace).Get(ctx, b.machine, metav1.GetOptions{})
+		require.NoError(t, err)
+		for which := range shapeOf(u.GetAPIVersion()) {
+			list := shapeOf(u.GetAPIVersion()).read(u, which)
+			assert.Equal(t, "False", list.status("HealthCheckSucceeded"))
+			assert.Equal(t, "False", list.status("OwnerRemediated"))
+			assert.Equal(t, "True", list.status("InfrastructureReady"), "what others wrote stays")
+			_, cond := list.find("OwnerRemediated")
+			assert.Equal(t, "WaitingForRemediation", cond["reason"])
+			assert.Equal(t, which == severe, cond["severity"] != nil)
+		}
+	})
+}
+
+// servedAt makes a Cluster that does not run know where the Cluster API is.
+func servedAt(k *Cluster, version string) {
+	for _, s := range k.manage.watched() {
+		if s.group == clusterGroup {
+			s.gvr.Version = version
+		}
+	}
+}
+
+func TestClusterAPIManagerIsARival(t *testing.T) { // I22
+	inBothVersions(t, func(t *testing.T, b *blue) {
+		ctx := rigtest.Context(t, time.Minute)
+		k, err := New(b.config(t), zap.NewNop())
+		require.NoError(t, err)
+		servedAt(k, b.version)
+		require.NoError(t, b.manage.CreateNamespace(ctx, clusterAPINamespace))
+		require.NoError(t, b.manage.PutLease(ctx, rig.Lease{Namespace: clusterAPINamespace, Name: clusterAPILeader, Holder: "capi-1", Duration: 5 * time.Minute}))
+		assert.Equal(t, remediate.No, look(t, k, b.run).Seen.Contested, "no check of the manager's covers the Machine")
+
+		name := rigtest.Name("rival-check")
+		_, err = b.manage.CreateCAPICheck(ctx, rig.CAPICheck{Name: name, Cluster: b.cluster, Conditions: rig.NotReadyFor("300s")})
+		require.NoError(t, err)
+		s := look(t, k, b.run).Seen
+		assert.Equal(t, remediate.Yes, s.Contested)
+		assert.Contains(t, s.Contender, "capi-1")
+		paused := "true"
+		require.NoError(t, b.manage.Annotate(ctx, rig.CAPIResource(b.version, "machinehealthchecks"), name, "cluster.x-k8s.io/paused", &paused))
+		assert.Equal(t, remediate.No, look(t, k, b.run).Seen.Contested, "paused, the manager leaves it to us")
+		require.NoError(t, b.manage.Annotate(ctx, rig.CAPIResource(b.version, "machinehealthchecks"), name, "cluster.x-k8s.io/paused", nil))
+		require.NoError(t, b.manage.PutLease(ctx, rig.Lease{Namespace: clusterAPINamespace, Name: clusterAPILeader, Holder: "capi-1",
+			Duration: 5 * time.Minute, Renewed: time.Now().Add(-time.Hour)}))
+		assert.Equal(t, remediate.No, look(t, k, b.run).Seen.Contested, "an expired leader is dead")
+	})
+}
+
+func TestStatusOfAClusterAPICheck(t *testing.T) {
+	inBothVersions(t, func(t *testing.T, b *blue) {
+		ctx := rigtest.Context(t, time.Minute)
+		k, err := New(b.config(t), zap.NewNop())
+		require.NoError(t, err)
+		servedAt(k, b.version)
+		name := rigtest.Name("told-check")
+		made, err := b.manage.CreateCAPICheck(ctx, rig.CAPICheck{Name: name, Cluster: b.cluster, Conditions: rig.NotReadyFor("300s")})
+		require.NoError(t, err)
+		read := func() *unstructured.Unstructured {
+			u, err := b.manage.Dynamic().Resource(rig.CAPIResource(b.version, "machinehealthchecks")).Namespace(rig.Namespace).Get(ctx, name, metav1.GetOptions{})
+			require.NoError(t, err)
+			return u
+		}
+		r := policy.CheckReport{
+			Kind: policy.MachineHealthCheckKind, APIVersion: made.GetAPIVersion(), Namespace: rig.Namespace, Name: name, UID: string(made.GetUID()),
+			Source: "cluster", State: policy.StateActive, Expected: 2, Healthy: 1, Message: "1 of 2 targets are not healthy",
+			Targets: []policy.TargetReport{{Machine: rig.Namespace + "/b"}, {Machine: rig.Namespace + "/a", Verdict: policy.Healthy}, {Verdict: policy.Skipped}},
+		}
+		checkStatusWrites(t, k, r, read, func(u *unstructured.Unstructured, allowed string) {
+			for which := range shapeOf(u.GetAPIVersion()) {
+				assert.Equal(t, allowed, shapeOf(u.GetAPIVersion()).read(u, which).status("RemediationAllowed"))
+			}
+			targets, _, err := unstructured.NestedStringSlice(u.Object, "status", "targets")
+			require.NoError(t, err)
+			assert.Equal(t, []string{"a", "b"}, targets)
+		})
+		checkEvent(t, b.manage, k, r)
+	})
+}

@@ -1,0 +1,127 @@
+package k8swatch
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/rig"
+	"github.com/fenced/fenced/test/rig/rigtest"
+)
+
+// okd is OpenShift with medik8s' operators.
+func okd(t *testing.T) *rig.ControlPlane {
+	t.Helper()
+	return rigtest.Shared(t, rig.OpenShift, rig.Metal3, rig.Medik8s, rig.ClusterVersions, rig.Metal3Remediation)
+}
+
+func nodeCheck(t *testing.T, c *rig.ControlPlane, template rig.TemplateRef) string {
+	t.Helper()
+	name := rigtest.Name("nhc")
+	_, err := c.CreateNodeCheck(t.Context(), rig.NodeCheck{Name: name, Match: map[string]string{"pool": name}, MinHealthy: "51%", Template: template})
+	require.NoError(t, err)
+	return name
+}
+
+func TestNodeHealthCheckAndItsRequests(t *testing.T) {
+	c, ctx := okd(t), rigtest.Context(t, time.Minute)
+	r := bareMetal(t, c, rig.Host{}, rig.Node{})
+	k := watching(t, c)
+	good := nodeCheck(t, c, rig.RemediationTemplate("reboot"))
+	strange := nodeCheck(t, c, rig.TemplateRef{APIVersion: "apps/v1", Kind: "DeploymentTemplate", Name: "x"})
+	absent := nodeCheck(t, c, rig.TemplateRef{APIVersion: "example.com/v1", Kind: "NoneTemplate", Name: "x"})
+	until(t, 20*time.Second, "what can be read is judged", func() bool {
+		v := seen(k)
+		return v.check(good) != nil && v.check(good).Invalid == "" && v.check(absent) != nil && v.check(absent).Invalid == "" &&
+			v.check(strange) != nil && v.check(strange).Invalid != ""
+	})
+	assert.Contains(t, seen(k).check(strange).Invalid, "Deployment")
+	assert.Less(t, k.View().Age, 5*time.Second, "requests that cannot be read hold up nobody else")
+
+	machine, err := c.Dynamic().Resource(rig.MachineResource).Namespace(rig.Namespace).Get(ctx, r.Target.Machine, metav1.GetOptions{})
+	require.NoError(t, err)
+	require.Equal(t, remediate.No, look(t, k, r).Seen.Contested)
+	_, err = c.CreateRemediation(ctx, machine, "reboot")
+	require.NoError(t, err)
+	until(t, 10*time.Second, "the request is seen", func() bool {
+		return find[policy.Request](seen(k), "Metal3Remediation", r.Target.Machine) != nil
+	})
+	s := look(t, k, r).Seen
+	assert.Equal(t, remediate.Yes, s.Contested, "I22")
+	assert.Contains(t, s.Contender, "Metal3Remediation")
+
+	target := bareMetal(t, c, rig.Host{}, rig.Node{Labels: map[string]string{"pool": strange}})
+	s = look(t, k, target).Seen
+	assert.Equal(t, remediate.Yes, s.Contested, "whether somebody is asked to repair it cannot be read")
+	assert.Contains(t, s.Contender, "forbidden")
+
+	for _, name := range []string{good, strange, absent} {
+		require.NoError(t, c.Dynamic().Resource(rig.NodeCheckResource).Delete(ctx, name, metav1.DeleteOptions{}))
+	}
+	until(t, 10*time.Second, "no check names the kind any more", func() bool {
+		return find[policy.Request](seen(k), "Metal3Remediation", r.Target.Machine) == nil
+	})
+}
+
+func TestNodeLeaseOfMedik8sIsARival(t *testing.T) { // I22
+	c, ctx := okd(t), rigtest.Context(t, time.Minute)
+	k := dial(t, c)
+	r := bareMetal(t, c, rig.Host{}, rig.Node{})
+	require.NoError(t, c.CreateNamespace(ctx, medik8sLeases))
+	hold := func(holder string) remediate.Seen {
+		require.NoError(t, c.PutLease(ctx, rig.Lease{Namespace: medik8sLeases, Name: "node-" + r.Target.Node, Holder: holder, Duration: 5 * time.Minute}))
+		return look(t, k, r).Seen
+	}
+	assert.Equal(t, remediate.Yes, hold("node-maintenance").Contested)
+	assert.Contains(t, hold("NodeHealthCheck-gone").Contender, "NodeHealthCheck-gone")
+	theirs := nodeCheck(t, c, rig.RemediationTemplate("reboot"))
+	assert.Equal(t, remediate.Yes, hold("NodeHealthCheck-"+theirs).Contested)
+	ours := nodeCheck(t, c, rig.TemplateRef{APIVersion: "fenced.io/v1alpha1", Kind: "FencedRemediationTemplate", Name: "x"})
+	assert.Equal(t, remediate.No, hold("NodeHealthCheck-"+ours).Contested, "it asks us to do it")
+}
+
+func TestUpgradeIsSeen(t *testing.T) {
+	c, ctx := okd(t), rigtest.Context(t, time.Minute)
+	k := watching(t, c)
+	for _, progressing := range []bool{true, false} {
+		require.NoError(t, c.PutClusterVersion(ctx, progressing))
+		until(t, 10*time.Second, "the upgrade begins and ends", func() bool {
+			u := find[policy.Upgrade](seen(k), "ClusterVersion", "version")
+			return u != nil && (u.Why != "") == progressing
+		})
+	}
+}
+
+func TestEtcdMembers(t *testing.T) { // I12
+	c, ctx := okd(t), rigtest.Context(t, time.Minute)
+	k := watching(t, c)
+	r := bareMetal(t, c, rig.Host{}, rig.Node{})
+	assert.False(t, look(t, k, r).MembersKnown, "nobody asks about a worker")
+	r.ControlPlane = true
+	before := look(t, k, r)
+	require.True(t, before.MembersKnown)
+
+	require.NoError(t, c.CreatePod(ctx, metav1.NamespaceSystem, "etcd-"+r.Target.Node, r.Target.Node))
+	pods := c.Client().CoreV1().Pods(metav1.NamespaceSystem)
+	patch := func(text string, sub ...string) {
+		_, err := pods.Patch(ctx, "etcd-"+r.Target.Node, types.MergePatchType, []byte(text), metav1.PatchOptions{}, sub...)
+		require.NoError(t, err)
+	}
+	patch(`{"metadata":{"labels":{"component":"etcd"}}}`)
+	assert.Equal(t, append(before.Members, policy.Member{Node: r.Target.Node}), look(t, k, r).Members, "not Ready yet")
+	patch(`{"status":{"conditions":[{"type":"`+string(corev1.PodReady)+`","status":"True"}]}}`, "status")
+	assert.Contains(t, look(t, k, r).Members, policy.Member{Node: r.Target.Node, Healthy: true})
+	until(t, 10*time.Second, "the member is watched, too", func() bool {
+		p := find[policy.EtcdPod](seen(k), "Pod", "etcd-"+r.Target.Node)
+		return p != nil && p.Ready && p.Node == r.Target.Node
+	})
+	require.NoError(t, c.Client().CoreV1().Nodes().Delete(ctx, r.Target.Node, metav1.DeleteOptions{}))
+	assert.Contains(t, look(t, k, r).Members, policy.Member{Node: r.Target.Node}, "a Pod on a Node that is gone is no healthy member")
+}

@@ -1,0 +1,95 @@
+package k8swatch
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/test/rig"
+	"github.com/fenced/fenced/test/rig/rigtest"
+)
+
+// checkStatusWrites: what is written stands there, and the same again is no write.
+func checkStatusWrites(t *testing.T, k *Cluster, r policy.CheckReport, read func() *unstructured.Unstructured,
+	also func(u *unstructured.Unstructured, allowed string),
+) {
+	t.Helper()
+	ctx := rigtest.Context(t, 30*time.Second)
+	require.NoError(t, k.WriteStatus(ctx, r))
+	blocked := read()
+	for name, want := range map[string]int64{"expectedMachines": 2, "currentHealthy": 1, "remediationsAllowed": 0} {
+		got, found, err := unstructured.NestedInt64(blocked.Object, "status", name)
+		require.NoError(t, err)
+		assert.True(t, found, name)
+		assert.Equal(t, want, got, name)
+	}
+	also(blocked, "False")
+	require.NoError(t, k.WriteStatus(ctx, r))
+	assert.Equal(t, blocked.GetResourceVersion(), read().GetResourceVersion(), "nothing changed, nothing is written")
+
+	r.Allowed, r.Message, r.Healthy, r.RemediationsAllowed = true, "", 2, 2
+	for name, change := range map[string]func(*policy.CheckReport){
+		"a file's":       func(r *policy.CheckReport) { r.Source = "policies.d/a.yaml:1" },
+		"paused":         func(r *policy.CheckReport) { r.State = policy.StatePaused },
+		"of another one": func(r *policy.CheckReport) { r.UID = "00000000-0000-0000-0000-000000000000" },
+	} {
+		not := r
+		change(&not)
+		require.NoError(t, k.WriteStatus(ctx, not), name)
+		require.Equal(t, blocked.GetResourceVersion(), read().GetResourceVersion(), name)
+	}
+	require.NoError(t, k.WriteStatus(ctx, r))
+	also(read(), "True")
+}
+
+func checkEvent(t *testing.T, c *rig.ControlPlane, k *Cluster, r policy.CheckReport) {
+	t.Helper()
+	ctx := rigtest.Context(t, 30*time.Second)
+	require.NoError(t, k.Record(ctx, r, true, "RemediationRestricted", strings.Repeat("ä", maxEventMessage)))
+	fromFile := r
+	fromFile.Source = "policies.d/a.yaml:1"
+	require.NoError(t, k.Record(ctx, fromFile, true, "RemediationRestricted", "nobody would find it"))
+	list, err := c.Client().CoreV1().Events(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + r.Name})
+	require.NoError(t, err)
+	require.Len(t, list.Items, 1)
+	e := list.Items[0]
+	assert.Equal(t, "Warning", e.Type)
+	assert.Equal(t, "RemediationRestricted", e.Reason)
+	assert.Equal(t, r.UID, string(e.InvolvedObject.UID))
+	assert.Len(t, e.Message, maxEventMessage)
+}
+
+func TestStatusOfAnOpenShiftCheck(t *testing.T) {
+	c, ctx := rigtest.Shared(t), rigtest.Context(t, time.Minute)
+	k := dial(t, c)
+	name := rigtest.Name("told-check")
+	made, err := c.CreateCheck(ctx, rig.Check{Name: name, Match: map[string]string{"none": name}, Conditions: rig.NotReadyFor("300s")})
+	require.NoError(t, err)
+	read := func() *unstructured.Unstructured {
+		u, err := c.Dynamic().Resource(rig.CheckResource).Namespace(rig.Namespace).Get(ctx, name, metav1.GetOptions{})
+		require.NoError(t, err)
+		return u
+	}
+	r := policy.CheckReport{
+		Kind: policy.MachineHealthCheckKind, APIVersion: policy.OpenShiftMachineAPI, Namespace: rig.Namespace, Name: name,
+		UID: string(made.GetUID()), Source: "cluster", State: policy.StateActive, Expected: 2, Healthy: 1, Message: "1 of 2",
+	}
+	checkStatusWrites(t, k, r, read, func(u *unstructured.Unstructured, allowed string) {
+		_, cond := shapeOf(u.GetAPIVersion()).read(u, severe).find("RemediationAllowed")
+		require.Equal(t, allowed, cond["status"])
+		if allowed == "True" {
+			assert.NotContains(t, cond, "reason")
+			assert.NotContains(t, cond, "severity")
+			return
+		}
+		assert.Equal(t, "TooManyUnhealthy", cond["reason"])
+		assert.Equal(t, "Warning", cond["severity"])
+	})
+	checkEvent(t, c, k, r)
+}
