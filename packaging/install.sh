@@ -33,7 +33,7 @@ for d in conf.d hosts.d policies.d credentials; do
 done
 chmod 0750 "$dest/etc/fenced"
 
-for page in fenced.8 fencectl.8 fenced.yaml.5; do
+for page in fenced.8 fencectl.8 fenced.yaml.5 fenced-policy.5; do
 	put 0644 "docs/man/$page" "$prefix/share/man/man${page##*.}/$page"
 done
 put 0644 LICENSE "$prefix/share/licenses/fenced/LICENSE"
@@ -41,7 +41,7 @@ doc=$prefix/share/doc/fenced
 for f in README.md CHANGELOG.md docs/operations.md docs/policy.md docs/safety.md docs/six-steps.md; do
 	put 0644 "$f" "$doc/$f"
 done
-for f in rbac.yaml hosts.d/example.yaml policies.d/example.yaml; do
+for f in rbac.yaml hosts.d/example.yaml policies.d/example.yaml policies.d/fencepolicy.yaml fenced-policy.schema.json; do
 	put 0644 "configs/$f" "$doc/examples/$f"
 done
 

@@ -41,14 +41,17 @@ drwxr-xr-x root root - /usr/share/doc/fenced/docs
 -rw-r--r-- root root d /usr/share/doc/fenced/docs/safety.md
 -rw-r--r-- root root d /usr/share/doc/fenced/docs/six-steps.md
 drwxr-xr-x root root - /usr/share/doc/fenced/examples
+-rw-r--r-- root root d /usr/share/doc/fenced/examples/fenced-policy.schema.json
 drwxr-xr-x root root - /usr/share/doc/fenced/examples/hosts.d
 -rw-r--r-- root root d /usr/share/doc/fenced/examples/hosts.d/example.yaml
 drwxr-xr-x root root - /usr/share/doc/fenced/examples/policies.d
 -rw-r--r-- root root d /usr/share/doc/fenced/examples/policies.d/example.yaml
+-rw-r--r-- root root d /usr/share/doc/fenced/examples/policies.d/fencepolicy.yaml
 -rw-r--r-- root root d /usr/share/doc/fenced/examples/rbac.yaml
 -rw-r--r-- root root - /usr/share/fish/vendor_completions.d/fencectl.fish
 drwxr-xr-x root root - /usr/share/licenses/fenced
 -rw-r--r-- root root l /usr/share/licenses/fenced/LICENSE
+-rw-r--r-- root root d /usr/share/man/man5/fenced-policy.5
 -rw-r--r-- root root d /usr/share/man/man5/fenced.yaml.5
 -rw-r--r-- root root d /usr/share/man/man8/fencectl.8
 -rw-r--r-- root root d /usr/share/man/man8/fenced.8

@@ -75,6 +75,38 @@ func TestShippedPoliciesAreGood(t *testing.T) {
 	assert.Equal(t, map[string]int{policy.MachineHealthCheckKind: 1, policy.FencePolicyKind: 1, "validated": 2}, kinds)
 }
 
+// TestManPageNamesEveryKey of the schema.
+func TestManPageNamesEveryKey(t *testing.T) {
+	page, err := os.ReadFile("../../docs/man/fenced-policy.5")
+	require.NoError(t, err)
+	data, err := os.ReadFile(schemaFile)
+	require.NoError(t, err)
+	var schema any
+	require.NoError(t, json.Unmarshal(data, &schema))
+	keys := 0
+	var walk func(any)
+	walk = func(v any) {
+		m, _ := v.(map[string]any)
+		properties, _ := m["properties"].(map[string]any)
+		for key := range properties {
+			keys++
+			if key != "kind" && key != "spec" && key != "fenced.io/cluster" { // which are not keys in a list of the page
+				assert.Regexp(t, `(?m)^\.(It|Pq)? ?Ic .*\b`+key+`\b`, string(page))
+			}
+		}
+		for _, below := range m {
+			walk(below)
+			if list, ok := below.([]any); ok {
+				for _, item := range list {
+					walk(item)
+				}
+			}
+		}
+	}
+	walk(schema)
+	assert.Greater(t, keys, 30)
+}
+
 // beyondSchema are the cases of the corpus that only the daemon refuses: no
 // schema can compute.
 var beyondSchema = map[string]bool{
