@@ -94,16 +94,30 @@ func (d *fenced) buildEngine(ctx context.Context, entries []config.HostEntry, po
 			MinPowerInterval: g.MinPowerInterval, MaxAttempts: g.MaxAttempts, PowerOnFoundOff: g.PowerOnFoundOff,
 		},
 	}
+	instance, err := instanceName(d.cfg)
+	if err != nil {
+		return err
+	}
 	for _, c := range d.cfg.Clusters {
-		k, err := k8swatch.New(k8swatch.Config{Name: c.Name, Kubeconfig: c.Kubeconfig, Namespaces: c.Namespaces, FreshEvery: g.ViewMaxAge / 6}, d.log)
+		checks := checksOf(policies.Checks, c.Name, len(d.cfg.Clusters))
+		k, err := k8swatch.New(k8swatch.Config{
+			Name: c.Name, Kubeconfig: c.Kubeconfig, Namespaces: c.Namespaces, FreshEvery: g.ViewMaxAge / 6,
+			Management:                 k8swatch.ManagementConfig(c.Management),
+			DeleteControlPlaneMachines: g.DeleteControlPlaneMachines, Checks: checks,
+		}, d.log)
 		if err != nil {
 			return configError{fmt.Errorf("cluster %s: %w", c.Name, err)}
 		}
 		d.clusters = append(d.clusters, k)
 		opt.Clusters = append(opt.Clusters, engine.ClusterOptions{
 			Name: c.Name, Mode: c.Mode, Reprovision: c.Reprovision, Isolation: remediate.Isolation(d.cfg.Isolation),
-			IdentityMode: g.Identity, Watch: watch{k}, Kube: kube{k}, FileChecks: checksOf(policies.Checks, c.Name, len(d.cfg.Clusters)),
+			IdentityMode: g.Identity, Watch: watch{k}, Kube: kube{k}, Checks: k, FileChecks: checks,
 			FileBudgets: budgetsOf(policies.Budgets, c.Name, len(d.cfg.Clusters)),
+			Rules: policy.Rules{
+				ControlPlaneNever: g.ControlPlane == config.ControlPlaneNever, ExternalEtcd: g.ExternalEtcd,
+				DeleteControlPlaneMachines: g.DeleteControlPlaneMachines, Instance: instance, ZoneKey: g.ZoneKey,
+			},
+			ControlPlaneIsolation: controlPlaneIsolation(d.cfg.ControlPlaneIsolation),
 		})
 	}
 	e, err := engine.New(ctx, opt)
@@ -112,6 +126,27 @@ func (d *fenced) buildEngine(ctx context.Context, entries []config.HostEntry, po
 	}
 	d.engine, d.metrics.engine = e, e
 	return nil
+}
+
+// instanceName is this daemon's name in the annotation fenced.io/evaluator. It is
+// never empty: that would take any name for ours.
+func instanceName(c config.Config) (string, error) {
+	if c.Instance != "" {
+		return c.Instance, nil
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("read the host's name; set instance instead: %w", err)
+	}
+	return name, nil
+}
+
+// controlPlaneIsolation is the configured one; auto is the engine's choice.
+func controlPlaneIsolation(text string) remediate.Isolation {
+	if text == config.IsolationAuto {
+		return ""
+	}
+	return remediate.Isolation(text)
 }
 
 // configError is a problem that another start cannot cure: exit status 78.
