@@ -53,6 +53,8 @@ func FuzzDecode(f *testing.F) {
 
 func FuzzDecodePolicies(f *testing.F) {
 	f.Add([]byte(policyFile))
+	f.Add([]byte(ownKinds))
+	f.Add([]byte(on(`maintenanceWindows: [{schedule: "CRON_TZ=UTC", duration: 1h}]`)))
 	f.Add([]byte(nodeCheckFile))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		found, err := manifest.DecodePolicies("in", data)
