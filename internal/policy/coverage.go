@@ -41,7 +41,6 @@ const (
 	FoundSelectsNothing  = "SelectsNothing"
 	FoundLimitIsZero     = "LimitIsZero"
 	FoundUnreachableRule = "UnreachableRule"
-	FoundIgnoredField    = "IgnoredField"
 )
 
 // Cover says what each check and budget of a report covers, in the report's
@@ -120,9 +119,6 @@ func (v *Coverage) examine(c *Check) {
 	}
 	v.examineRules("unhealthyConditions", c.Conditions)
 	v.examineRules("unhealthyMachineConditions", c.MachineConditions)
-	if c.SelectsNodes && c.lineage() == fenced && c.StartupTimeout > 0 {
-		v.find(true, FoundIgnoredField, "nodeStartupTimeout has no effect with a nodeSelector: a Node that never joined cannot be selected")
-	}
 }
 
 // examineRules finds the conditions that another one of the same type and
