@@ -34,6 +34,7 @@ type cluster struct {
 	evidence map[string]*evidence // by Node
 	sought   time.Time            // when targets were last searched for evidence
 	moved    bool                 // runs changed since the ledger was told
+	seen     uint64               // version of the ledger that the candidates were asked about
 	judged   bool                 // the ledger has seen the cluster whole
 	quiet    time.Time            // no new run before
 	viewBad  string

@@ -44,7 +44,7 @@ func (c *cluster) seekEvidence(now time.Time) (due time.Time) {
 	c.sought = now
 	wanted := map[string]remediate.Run{}
 	if act && c.armed() {
-		wanted = c.waiting(checks, now)
+		wanted = c.waiting(checks)
 	}
 	c.dropEvidence(wanted, now)
 	busy := 0
@@ -76,14 +76,11 @@ func (c *cluster) seekEvidence(now time.Time) (due time.Time) {
 }
 
 // shortening are the checks that evidence may shorten. c.mu is held.
-func (c *cluster) shortening() map[policy.CheckID]bool {
-	var list map[policy.CheckID]bool
+func (c *cluster) shortening() []policy.CheckID {
+	var list []policy.CheckID
 	for _, r := range c.ledger.Counters() {
-		if check := c.ledger.Check(r.ID()); check != nil && check.ShortenOnEvidence && r.State == policy.StateActive {
-			if list == nil {
-				list = map[policy.CheckID]bool{}
-			}
-			list[r.ID()] = true
+		if check := c.ledger.Check(r.ID()); check != nil && check.ShortenOnEvidence {
+			list = append(list, r.ID())
 		}
 	}
 	return list
@@ -91,23 +88,14 @@ func (c *cluster) shortening() map[policy.CheckID]bool {
 
 // waiting drafts a run for each target that is waited for, or that is only sick
 // because of what its BMC said. c.mu is held.
-func (c *cluster) waiting(checks map[policy.CheckID]bool, now time.Time) map[string]remediate.Run {
+func (c *cluster) waiting(checks []policy.CheckID) map[string]remediate.Run {
 	wanted := map[string]remediate.Run{}
-	if len(checks) == 0 {
-		return wanted
-	}
-	report := c.ledger.Report(now)
-	for i := range report.Checks {
-		if !checks[report.Checks[i].ID()] {
-			continue
-		}
-		for j := range report.Checks[i].Targets {
-			t := &report.Checks[i].Targets[j]
-			ev := c.evidence[t.Node]
-			if t.Node == "" || t.Verdict != policy.Pending && (t.Verdict != policy.Unhealthy || ev == nil) {
+	for _, id := range checks {
+		for _, t := range c.ledger.Waiting(id) {
+			if t.Node == "" || t.Verdict != policy.Pending && (t.Verdict != policy.Unhealthy || c.evidence[t.Node] == nil) {
 				continue
 			}
-			wanted[t.Node] = remediate.Run{Target: c.target(c.machine(t), c.ledger.Node(t.Node), t.Node)}
+			wanted[t.Node] = remediate.Run{Target: c.target(c.machine(&t), c.ledger.Node(t.Node), t.Node)}
 		}
 	}
 	return wanted

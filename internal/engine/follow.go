@@ -34,7 +34,6 @@ func checkObject(c *policy.Check) policy.ObjectID {
 func (c *cluster) follow(ctx context.Context, now time.Time) (moved bool, due time.Time) {
 	changes := c.opt.Watch.Changes()
 	c.mu.Lock()
-	before := c.ledger.Version()
 	for i := range changes {
 		c.keepStorm(&changes[i])
 	}
@@ -44,10 +43,10 @@ func (c *cluster) follow(ctx context.Context, now time.Time) (moved bool, due ti
 		c.moved = false
 	}
 	c.ledger.Advance(now)
-	if moved = c.ledger.Version() != before || !c.judged; moved {
+	if moved = c.ledger.Version() != c.seen || !c.judged; moved {
 		c.rememberStorms(now)
 	}
-	c.judged = true
+	c.judged, c.seen = true, c.ledger.Version() // others let time pass in the ledger, too
 	due, _ = c.ledger.Next()
 	c.mu.Unlock()
 	c.rememberOwn(ctx, changes)

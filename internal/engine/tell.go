@@ -167,12 +167,9 @@ func (c *cluster) withTargets(r policy.CheckReport, now time.Time) policy.CheckR
 		return r
 	}
 	c.mu.Lock()
-	all := c.ledger.Report(now)
-	c.mu.Unlock()
-	for i := range all.Checks {
-		if all.Checks[i].ID() == r.ID() {
-			return all.Checks[i]
-		}
+	defer c.mu.Unlock()
+	if full, ok := c.ledger.CheckReport(r.ID(), now); ok {
+		return full
 	}
 	return r
 }

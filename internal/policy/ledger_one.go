@@ -1,0 +1,46 @@
+package policy
+
+import "time"
+
+// CheckReport is what one check found about all of its targets, by itself: what
+// other checks, budgets and the control plane refuse is not in it.
+func (l *Ledger) CheckReport(id CheckID, now time.Time) (CheckReport, bool) {
+	now = l.settle(now)
+	c := l.entry(id)
+	if c == nil {
+		return CheckReport{}, false
+	}
+	return l.checkReport(c, c.targets, now), true
+}
+
+// Waiting lists the targets of one check whose clock runs, and those whose host
+// has just been read Off, in no order. Its cost does not grow with the others.
+func (l *Ledger) Waiting(id CheckID) []TargetReport {
+	c := l.entry(id)
+	if c == nil || c.st.state != StateActive {
+		return nil
+	}
+	var list []TargetReport
+	for _, e := range c.clocks {
+		if !l.w.readsOff[e.node] {
+			list = append(list, e.report.at(l.now))
+		}
+	}
+	for node := range l.w.readsOff {
+		for _, e := range l.onNode[node] {
+			if e.check == c && e.report != nil {
+				list = append(list, e.report.at(l.now))
+			}
+		}
+	}
+	return list
+}
+
+// entry is the check with this ID, or nil.
+func (l *Ledger) entry(id CheckID) *checkEntry {
+	c := l.checks[keyOf(ObjectID{APIVersion: id.APIVersion, Kind: id.Kind, Namespace: id.Namespace, Name: id.Name}, id.Source)]
+	if c == nil || c.check.ID() != id {
+		return nil
+	}
+	return c
+}
