@@ -20,7 +20,8 @@ func (id ObjectID) Key() ObjectKey { return ObjectKey{id.Kind, id.Namespace, id.
 type Change struct {
 	ID ObjectID
 	// Value is the object: a *Node, *Machine, *Check, *DisruptionBudget, *Cluster,
-	// *Request, *EtcdPod, *Lease, *Host or *Upgrade. Nil without Err: it is gone.
+	// *Request, *EtcdPod, *Lease, *Host or *Upgrade. Nil without Err: it is gone
+	// from the cluster; what came from a file stays.
 	Value any
 	// Err: the object is there and could not be decoded. It is not judged, and
 	// never taken for absent. A Value beside it is what could be read of it.

@@ -22,7 +22,7 @@ func (l *Ledger) Waiting(id CheckID) []TargetReport {
 	}
 	var list []TargetReport
 	for _, e := range c.clocks {
-		if !l.w.readsOff[e.node] {
+		if !e.report.Due.IsZero() && !l.w.readsOff[e.node] {
 			list = append(list, e.report.at(l.now))
 		}
 	}

@@ -15,8 +15,13 @@ func (l *Ledger) Snapshot() Snapshot {
 		Nodes: maps.Clone(l.w.nodes), Leases: maps.Clone(l.w.leases), ReadsOff: maps.Clone(l.w.readsOff),
 		Upgrading: l.w.upgrading, OpenRuns: slices.Clone(l.runs), Rules: l.w.rules,
 	}
-	s.Checks = listOf(l.checks, func(a, b *Check) int { return a.ID().compare(b.ID()) })
-	s.Budgets = listOf(l.budgets, byBudget)
+	for _, c := range l.checks {
+		s.Checks = append(s.Checks, *c.check)
+	}
+	slices.SortFunc(s.Checks, func(a, b Check) int { return a.ID().compare(b.ID()) })
+	for _, b := range l.budgetList() {
+		s.Budgets = append(s.Budgets, *b.budget)
+	}
 	s.Machines = listOf(l.w.machines, byMachine)
 	s.Hosts = listOf(l.hosts, func(a, b *Host) int { return strings.Compare(a.Key(), b.Key()) })
 	s.Clusters = listOf(l.w.clusters, func(a, b *Cluster) int {
@@ -33,8 +38,11 @@ func (l *Ledger) Snapshot() Snapshot {
 	return s
 }
 
-func byBudget(a, b *DisruptionBudget) int {
-	return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Source, b.Source))
+// budgetList lists the budgets, in an order of their own.
+func (l *Ledger) budgetList() []*budgetEntry {
+	return slices.SortedFunc(maps.Values(l.budgets), func(a, b *budgetEntry) int {
+		return cmp.Or(strings.Compare(a.budget.Name, b.budget.Name), strings.Compare(a.budget.Source, b.budget.Source))
+	})
 }
 
 // listOf copies the values of a map, in an order of their own.
@@ -74,12 +82,9 @@ func (l *Ledger) MachineOf(node string) *Machine {
 
 // Check gives the check with this ID, or nil.
 func (l *Ledger) Check(id CheckID) *Check {
-	k := checkKey{group: group(id.APIVersion), kind: id.Kind, namespace: id.Namespace, name: id.Name}
-	if id.Source != "cluster" {
-		k.source = id.Source
-	}
-	if c := l.checks[k]; c != nil && c.ID() == id {
-		return c
+	e := l.checks[keyOf(ObjectID{id.APIVersion, id.Kind, id.Namespace, id.Name}, id.Source)]
+	if e != nil && e.check.ID() == id {
+		return e.check
 	}
 	return nil
 }
@@ -106,32 +111,26 @@ type Fleet struct {
 	ZoneNodes, ZoneNotReady int
 }
 
+func (f *Fleet) weigh(n *Node, by int) {
+	f.Nodes += by
+	if !n.Ready() {
+		f.NotReady += by
+	}
+}
+
 // Fleet counts the Nodes of the cluster and those of one zone.
 func (l *Ledger) Fleet(zone string) Fleet {
-	var f Fleet
-	for _, n := range l.w.nodes {
-		f.Nodes++
-		in := zone != "" && n.Labels[l.w.rules.ZoneKey] == zone
-		if in {
-			f.ZoneNodes++
-		}
-		if !n.Ready() {
-			f.NotReady++
-			if in {
-				f.ZoneNotReady++
-			}
-		}
-	}
-	return f
+	in := l.zones[zone]
+	return Fleet{l.fleet.Nodes, l.fleet.NotReady, in.Nodes, in.NotReady}
 }
 
 // Twin names another Node with the same system UUID, or nothing. Which texts
 // stand for the same UUID in other byte orders is the caller's knowledge. // I9
 func (l *Ledger) Twin(node, systemUUID string) string {
 	twin := ""
-	for _, n := range l.w.nodes {
-		if n.Name != node && plainUUID(n.SystemUUID) == plainUUID(systemUUID) && (twin == "" || n.Name < twin) {
-			twin = n.Name
+	for _, name := range l.twins[plainUUID(systemUUID)] {
+		if name != node && (twin == "" || name < twin) {
+			twin = name
 		}
 	}
 	return twin

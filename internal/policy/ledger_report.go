@@ -1,46 +1,157 @@
 package policy
 
 import (
+	"maps"
 	"slices"
 	"time"
 )
 
 // Report is what Decide finds in the Snapshot.
-func (l *Ledger) Report(now time.Time) Report { return Decide(l.Snapshot(), now) }
-
-// Next is the first instant at which time alone changes something.
-func (l *Ledger) Next() (time.Time, bool) {
-	r := l.Report(l.now)
-	return r.NextCheck()
+func (l *Ledger) Report(now time.Time) Report {
+	all := map[*checkEntry][]*targetEntry{}
+	now = l.settle(now)
+	for _, c := range l.checks {
+		all[c] = c.targets
+	}
+	return l.report(all, now)
 }
 
 // Acting gives the checks that ask for something, with the targets that they
 // ask it for only, refused or not.
 func (l *Ledger) Acting(now time.Time) []CheckReport {
-	r := l.Report(now)
+	now = l.settle(now)
+	r := l.report(l.involved(""), now)
 	for i := range r.Checks {
 		r.Checks[i].Targets = slices.DeleteFunc(r.Checks[i].Targets, func(t TargetReport) bool { return t.Action == None })
 	}
 	return slices.DeleteFunc(r.Checks, func(c CheckReport) bool { return len(c.Targets) == 0 })
 }
 
-// Counters gives every check without its targets.
-func (l *Ledger) Counters() []CheckReport {
-	r := l.Report(l.now)
-	for i := range r.Checks {
-		r.Checks[i].Targets = []TargetReport{}
-	}
-	return r.Checks
-}
-
 // OnNode is the report restricted to one Node: the checks that judge it, or
 // would if they were evaluated, with that target only.
 func (l *Ledger) OnNode(node string, now time.Time) Report {
-	r := l.Report(now)
+	now = l.settle(now)
+	r := l.report(l.involved(node), now)
 	r.restrict(node)
 	return r
 }
 
+// Counters gives every check without its targets, as of the last event.
+func (l *Ledger) Counters() []CheckReport {
+	list := make([]CheckReport, 0, len(l.checks))
+	for _, c := range l.checks {
+		list = append(list, c.report([]TargetReport{}, map[string]bool{}, l.now))
+	}
+	slices.SortFunc(list, byName)
+	return list
+}
+
+// involved lists the targets that a check asks something for, those that speak
+// about the same subjects, and those on one Node.
+func (l *Ledger) involved(node string) map[*checkEntry][]*targetEntry {
+	some := map[*checkEntry][]*targetEntry{}
+	seen := map[string]bool{}
+	take := func(subject string) {
+		if seen[subject] {
+			return
+		}
+		seen[subject] = true
+		for _, e := range l.about(subject) {
+			some[e.check] = append(some[e.check], e)
+		}
+	}
+	for e := range l.acting {
+		take(e.subject())
+	}
+	if node == "" {
+		return some
+	}
+	take(node)
+	for _, c := range l.checks {
+		if _, ok := some[c]; !ok {
+			some[c] = nil // a check that is not evaluated speaks about the Node, too
+		}
+	}
+	return some
+}
+
+// about lists the targets with this name across checks.
+func (l *Ledger) about(subject string) []*targetEntry {
+	_, name := splitKey(subject)
+	var list []*targetEntry
+	for _, e := range l.onNode[subject] {
+		list = append(list, e)
+	}
+	for _, e := range l.onMachine[name] {
+		if e.node != subject && e.subject() == subject {
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+// report makes a report of some targets. It holds for each of them what the
+// report of all does, if some are all that are involved.
+func (l *Ledger) report(some map[*checkEntry][]*targetEntry, now time.Time) Report {
+	r := Report{At: now, Checks: make([]CheckReport, 0, len(some)), Errors: []ObjectError{}}
+	for c, list := range some {
+		r.Checks = append(r.Checks, l.checkReport(c, list, now))
+	}
+	budgets := make([]DisruptionBudget, 0, len(l.budgets))
+	for _, b := range l.budgetList() {
+		budgets = append(budgets, *b.budget)
+		r.Budgets = append(r.Budgets, b.n.report(b.budget, l.w.unseenNodes()))
+	}
+	r.Errors = slices.AppendSeq(r.Errors, maps.Values(l.errors))
+	l.w.finish(&r, budgets)
+	return r
+}
+
+// checkReport is the report of a check with some of its targets.
+func (l *Ledger) checkReport(c *checkEntry, list []*targetEntry, now time.Time) CheckReport {
+	type place struct {
+		Subject
+		entry *targetEntry
+	}
+	places := make([]place, 0, len(list))
+	for _, e := range list {
+		places = append(places, place{l.subjectOf(e), e})
+	}
+	slices.SortFunc(places, func(a, b place) int { return bySubject(a.Subject, b.Subject) })
+	targets := make([]TargetReport, 0, len(list))
+	idle := map[string]bool{}
+	for i := range places {
+		x, e := &places[i].Subject, places[i].entry
+		switch {
+		case c.st.state != StateActive:
+			idle[x.nodeName()] = true
+		case e.report == nil:
+			targets = append(targets, judge(c.check, c.around, &c.st, x, now))
+		default:
+			targets = append(targets, e.report.at(now))
+		}
+	}
+	return c.report(targets, idle, now)
+}
+
+// report is the check's with these targets; its numbers are those of all.
+func (c *checkEntry) report(targets []TargetReport, idle map[string]bool, now time.Time) CheckReport {
+	r := newCheckReport(c.check, &c.st)
+	r.Targets, r.idle = targets, idle
+	r.conclude(c.check, &c.st, c.count(now), now)
+	return r
+}
+
+// at is the same finding a while later, before it is due.
+func (t *TargetReport) at(now time.Time) TargetReport {
+	later := *t
+	if !t.Due.IsZero() {
+		later.RecheckAfterSeconds = recheck(t.Due, now)
+	}
+	return later
+}
+
+// restrict leaves only what is about one Node.
 func (r *Report) restrict(node string) {
 	for i := range r.Checks {
 		c := &r.Checks[i]

@@ -186,7 +186,7 @@ func (t *TargetReport) refuse(r Reason) {
 func (t TargetReport) underRemediation(why string) TargetReport {
 	t.set(Indeterminate, UnderRemediation, why)
 	t.Action, t.Refusals = None, []Reason{}
-	t.RecheckAfterSeconds, t.Due, t.again = 0, time.Time{}, time.Time{}
+	t.RecheckAfterSeconds, t.Due, t.again, t.Since, t.Timeout = 0, time.Time{}, time.Time{}, time.Time{}, 0
 	return t
 }
 

@@ -1,0 +1,96 @@
+package policy
+
+import (
+	"container/heap"
+	"time"
+)
+
+// clockHeap orders the targets of a check whose clocks run by when these end.
+type clockHeap []*targetEntry
+
+func (h clockHeap) Len() int { return len(h) }
+
+func (h clockHeap) Less(i, j int) bool { return h[i].report.wake().Before(h[j].report.wake()) }
+
+func (h clockHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].clock, h[j].clock = int32(i), int32(j)
+}
+
+// Push implements heap.Interface.
+func (h *clockHeap) Push(x any) {
+	e := x.(*targetEntry)
+	e.clock = int32(len(*h))
+	*h = append(*h, e)
+}
+
+// Pop implements heap.Interface.
+func (h *clockHeap) Pop() any {
+	last := len(*h) - 1
+	e := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	e.clock = noClock
+	return e
+}
+
+// due is the earliest Due below a place of the heap, or one that was found
+// before. It goes no deeper than the targets whose reason changes sooner.
+func (h clockHeap) due(at int, found time.Time) time.Time {
+	if at >= len(h) || !found.IsZero() && !h[at].report.wake().Before(found) {
+		return found
+	}
+	found = sooner(found, h[at].report.Due)
+	return h.due(2*at+2, h.due(2*at+1, found))
+}
+
+// setClock puts a target where its clock belongs in the heap, or takes it out.
+func (c *checkEntry) setClock(e *targetEntry) {
+	runs := e.report != nil && !e.report.wake().IsZero()
+	switch {
+	case runs && e.clock == noClock:
+		heap.Push(&c.clocks, e)
+	case runs:
+		heap.Fix(&c.clocks, int(e.clock))
+	case e.clock != noClock:
+		heap.Remove(&c.clocks, int(e.clock))
+	}
+}
+
+// wait counts a target that waits without a clock, or takes it out.
+func (c *checkEntry) wait(t *TargetReport, by int) {
+	if t == nil || t.RecheckAfterSeconds == 0 || !t.Due.IsZero() {
+		return
+	}
+	if c.waits == nil {
+		c.waits = map[int]int{}
+	}
+	if c.waits[t.RecheckAfterSeconds] += by; c.waits[t.RecheckAfterSeconds] == 0 {
+		delete(c.waits, t.RecheckAfterSeconds)
+	}
+}
+
+// count is what the check's targets come to at an instant.
+func (c *checkEntry) count(now time.Time) count {
+	n := c.n
+	if due := c.clocks.due(0, time.Time{}); !due.IsZero() {
+		n.wait(recheck(due, now))
+	}
+	for seconds := range c.waits {
+		n.wait(seconds)
+	}
+	return n
+}
+
+// nextDue is when time alone changes something about the check or its targets;
+// zero is never.
+func (c *checkEntry) nextDue(now time.Time) time.Time {
+	if c.recount {
+		r := c.report(nil, nil, now)
+		c.due, c.recount = r.Due, false
+	}
+	if len(c.clocks) == 0 {
+		return c.due
+	}
+	return sooner(c.due, c.clocks[0].report.wake())
+}

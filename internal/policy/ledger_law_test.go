@@ -1,0 +1,352 @@
+package policy
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// model is what a ledger should hold, kept in the plainest way.
+type model struct {
+	rules    Rules
+	objects  map[ObjectID]any    // by kind and API group, not version
+	files    map[CheckID]any     // what came from files stays
+	broken   map[ObjectID]string // what could not be decoded, and why
+	runs     []OpenRun
+	readsOff map[string]bool
+}
+
+func newModel(rules Rules) *model {
+	return &model{rules, map[ObjectID]any{}, map[CheckID]any{}, map[ObjectID]string{}, nil, map[string]bool{}}
+}
+
+func (m *model) apply(c Change) {
+	delete(m.broken, c.ID)
+	if c.Err != nil {
+		m.broken[c.ID] = strings.ReplaceAll(c.Err.Error(), "\n", "; ")
+	}
+	if source := sourceOf(c.Value); source != "" {
+		m.files[CheckID{c.ID.Kind, group(c.ID.APIVersion), c.ID.Namespace, c.ID.Name, source}] = c.Value
+		return
+	}
+	id := c.ID
+	switch id.Kind {
+	case "Machine", MachineHealthCheckKind: // the same object in any version
+		id.APIVersion = group(id.APIVersion)
+		if old, ok := m.objects[id]; ok && c.Value == nil && apiVersion(old) != c.ID.APIVersion {
+			return
+		}
+	}
+	delete(m.objects, id)
+	if c.Value != nil {
+		m.objects[id] = c.Value
+	}
+}
+
+// sourceOf is the file that an object came from.
+func sourceOf(v any) string {
+	switch v := v.(type) {
+	case *Check:
+		return strings.TrimPrefix(v.Source, "cluster")
+	case *DisruptionBudget:
+		return v.Source
+	}
+	return ""
+}
+
+func apiVersion(v any) string {
+	if c, ok := v.(*Check); ok {
+		return c.APIVersion
+	}
+	return v.(*Machine).APIVersion
+}
+
+// snapshot lists everything in no order.
+func (m *model) snapshot() Snapshot {
+	s := Snapshot{Nodes: map[string]*Node{}, Leases: map[string]Lease{}, Rules: m.rules, OpenRuns: m.runs, ReadsOff: m.readsOff}
+	for id, v := range m.objects {
+		switch v := v.(type) {
+		case *Node:
+			s.Nodes[v.Name] = v
+		case *Machine:
+			s.Machines = append(s.Machines, *v)
+		case *Check:
+			s.Checks = append(s.Checks, *v)
+		case *Request:
+			s.Requests = append(s.Requests, *v)
+		case *Lease:
+			s.Leases[id.Name] = *v
+		case *Cluster:
+			s.Clusters = append(s.Clusters, *v)
+		case *EtcdPod:
+			s.Etcd = append(s.Etcd, *v)
+		case *Host:
+			s.Hosts = append(s.Hosts, *v)
+		case *Upgrade:
+			s.Upgrading = v.Why
+		}
+	}
+	for _, v := range m.files {
+		switch v := v.(type) {
+		case *Check:
+			s.Checks = append(s.Checks, *v)
+		case *DisruptionBudget:
+			s.Budgets = append(s.Budgets, *v)
+		}
+	}
+	for id, message := range m.broken {
+		s.Undecoded = append(s.Undecoded, id.Key())
+		s.Errors = append(s.Errors, ObjectError{id.String(), message})
+	}
+	slices.SortFunc(s.Budgets, func(a, b DisruptionBudget) int { return strings.Compare(a.Name+a.Source, b.Name+b.Source) })
+	return s
+}
+
+// trial is a ledger beside its model.
+type trial struct {
+	*model
+	l       *Ledger
+	now     time.Time
+	version uint64
+	last    string // the report without clocks, at version; "" is unknown
+	due     time.Time
+}
+
+// timeless is a report without anything that only follows the clock.
+func timeless(r Report) string {
+	r.At = time.Time{}
+	for i := range r.Checks {
+		c := &r.Checks[i]
+		c.RecheckAfterSeconds = 0
+		for j := range c.Targets {
+			t := &c.Targets[j]
+			t.RecheckAfterSeconds, t.MachineResourceVersion, t.MachineAPIVersion = 0, "", ""
+			if t.Template != nil { // by value, not by address
+				t.Trigger += fmt.Sprintf("%+v", *t.Template)
+				t.Template = nil
+			}
+		}
+	}
+	return fmt.Sprintf("%+v", r)
+}
+
+// check compares everything that the ledger says with the reference.
+func (w *trial) check(t *rapid.T) {
+	s := w.snapshot()
+	want := Decide(s, w.now)
+	require.Equal(t, want, Decide(w.l.Snapshot(), w.now), "the snapshot is another one")
+	require.Equal(t, want, w.l.Report(w.now))
+	w.checkParts(t, s)
+	w.checkVersion(t, s)
+	w.checkNext(t, s)
+	w.checkReading(t, s)
+}
+
+// checkParts: what is told of a part is what the whole report says of it.
+func (w *trial) checkParts(t *rapid.T, s Snapshot) {
+	acting := []CheckReport{}
+	for _, c := range Decide(s, w.now).Checks {
+		c.Targets = slices.DeleteFunc(c.Targets, func(t TargetReport) bool { return t.Action == None })
+		if len(c.Targets) > 0 {
+			acting = append(acting, c)
+		}
+	}
+	require.Equal(t, acting, w.l.Acting(w.now))
+	for _, node := range append(worldNodes, "gone") {
+		part := Decide(s, w.now)
+		part.restrict(node)
+		require.Equal(t, part, w.l.OnNode(node, w.now), node)
+	}
+	counters := Decide(s, w.now).Checks
+	for i := range counters {
+		counters[i].Targets, counters[i].idle = []TargetReport{}, map[string]bool{}
+	}
+	require.Equal(t, counters, w.l.Counters())
+}
+
+func (w *trial) checkVersion(t *rapid.T, s Snapshot) {
+	r := Decide(s, w.now)
+	if slices.ContainsFunc(r.Checks, unremembered(s)) {
+		w.last = "" // what is said of the storm changes with every look
+		return
+	}
+	now := timeless(r)
+	if w.last != "" && w.l.Version() == w.version {
+		require.Equal(t, w.last, now, "the report changed, the version did not")
+	}
+	w.version, w.last = w.l.Version(), now
+}
+
+// checkNext: time alone changes nothing before the instant that Next gives.
+func (w *trial) checkNext(t *rapid.T, s Snapshot) {
+	before := Decide(s, w.now)
+	next, ok := w.l.Next()
+	if due, any := before.NextCheck(); any {
+		require.True(t, ok)
+		require.False(t, next.After(due), "%s is later than %s", next, due)
+	}
+	if slices.ContainsFunc(before.Checks, unremembered(s)) {
+		return // its message names the instant at which the storm was found to be over
+	}
+	if !ok {
+		next = w.now.Add(10000 * time.Hour)
+	}
+	require.True(t, next.After(w.now))
+	require.Equal(t, timeless(before), timeless(Decide(s, next.Add(-1))), "something changed before %s", next)
+}
+
+// unremembered finds checks whose storm has not been fed back to them.
+func unremembered(s Snapshot) func(CheckReport) bool {
+	known := map[CheckID]Storm{}
+	for i := range s.Checks {
+		known[s.Checks[i].ID()] = s.Checks[i].Storm
+	}
+	return func(c CheckReport) bool { return c.Storm != known[c.ID()] }
+}
+
+// checkReading compares the look-ups with a search.
+func (w *trial) checkReading(t *rapid.T, s Snapshot) {
+	require.Len(t, s.Nodes, len(slices.Collect(w.l.Nodes())))
+	require.Len(t, s.Hosts, len(slices.Collect(w.l.Hosts())))
+	f := Fleet{}
+	for _, n := range s.Nodes {
+		f.weigh(n, 1)
+		require.Same(t, n, w.l.Node(n.Name))
+	}
+	for _, zone := range []string{"", "z1", "z2"} {
+		in := Fleet{}
+		for _, n := range s.Nodes {
+			if zone != "" && n.Labels["zone"] == zone {
+				in.weigh(n, 1)
+			}
+		}
+		require.Equal(t, Fleet{f.Nodes, f.NotReady, in.Nodes, in.NotReady}, w.l.Fleet(zone))
+	}
+	twins := []string{""}
+	for _, n := range s.Nodes {
+		if n.Name != "n-0" && plainUUID(n.SystemUUID) == "aabb" {
+			twins = append(twins, n.Name)
+		}
+	}
+	require.Contains(t, twins, w.l.Twin("n-0", "aa-BB"))
+	require.Equal(t, len(twins) > 1, w.l.Twin("n-0", "aa-BB") != "")
+	for i := range s.Machines {
+		require.NotNil(t, w.l.Machine(s.Machines[i].Namespace, s.Machines[i].Name))
+	}
+	for i := range s.Checks {
+		require.Equal(t, &s.Checks[i], w.l.Check(s.Checks[i].ID()))
+	}
+}
+
+func (w *trial) apply(changes ...Change) {
+	for _, c := range changes {
+		w.model.apply(c)
+	}
+	w.l.Apply(w.now, changes...)
+}
+
+func (w *trial) changes(t *rapid.T) {
+	list := []Change{}
+	for range rapid.IntRange(1, 6).Draw(t, "changes") {
+		list = append(list, drawChange(t, w.now))
+	}
+	w.apply(list...)
+}
+
+// again applies an object that is there already, as it is or as a copy.
+func (w *trial) again(t *rapid.T) {
+	names := slices.SortedFunc(maps.Keys(w.objects), func(a, b ObjectID) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+	if len(names) == 0 {
+		t.Skip("nothing is there")
+	}
+	id := of(t, "object", names...)
+	switch v := w.objects[id].(type) {
+	case *Node:
+		w.apply(Change{ID: id, Value: v})
+	case *Machine:
+		w.apply(Change{ID: ObjectID{v.APIVersion, id.Kind, id.Namespace, id.Name}, Value: new(*v)})
+	case *Check:
+		w.apply(Change{ID: ObjectID{v.APIVersion, id.Kind, id.Namespace, id.Name}, Value: new(*v)})
+	default:
+		w.apply(Change{ID: id, Value: v})
+	}
+}
+
+func (w *trial) setRuns(t *rapid.T) {
+	w.runs = nil
+	for i := range rapid.IntRange(0, 3).Draw(t, "runs") {
+		r := OpenRun{ID: fmt.Sprintf("r-%d", i)}
+		if odds(t, "a Machine", 2) {
+			r.Machine = key(of(t, "namespace", "a", "b"), of(t, "machine", worldMachines...))
+		}
+		if odds(t, "a Node", 2) {
+			r.Node = of(t, "node", append([]string{"gone"}, worldNodes...)...)
+		}
+		w.runs = append(w.runs, r)
+	}
+	w.l.SetRuns(w.now, w.runs)
+}
+
+func (w *trial) setReadsOff(t *rapid.T) {
+	node, off := of(t, "node", worldNodes...), rapid.Bool().Draw(t, "off")
+	delete(w.readsOff, node)
+	if off {
+		w.readsOff[node] = true
+	}
+	w.l.SetReadsOff(w.now, node, off)
+}
+
+// remember feeds the storms back, as the daemon does.
+func (w *trial) remember(*rapid.T) {
+	for _, r := range w.l.Counters() {
+		if c := w.l.Check(r.ID()); c.Storm != r.Storm {
+			next := *c
+			next.Storm = r.Storm
+			w.apply(Change{ID: ObjectID{c.APIVersion, c.Kind, c.Namespace, c.Name}, Value: &next})
+		}
+	}
+}
+
+func (w *trial) advance(t *rapid.T) {
+	next, ok := w.l.Next()
+	switch rapid.IntRange(0, 5).Draw(t, "how far") {
+	case 0, 1, 2:
+		if !ok {
+			t.Skip("no clock runs")
+		}
+		w.now = next
+	case 3:
+		w.now = w.now.Add(of(t, "step", 0, 1, time.Second, 59*time.Second, time.Minute))
+	case 4:
+		w.now = w.now.Add(of(t, "hours", time.Hour, 30*time.Hour))
+	default:
+		w.now = w.now.Add(-of(t, "back", 2*time.Second, time.Minute, time.Hour))
+	}
+	if odds(t, "at once", 2) {
+		w.l.Advance(w.now)
+	}
+}
+
+// TestLedger: after every event the ledger says what Decide says.
+func TestLedger(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rules := Rules{
+			ZoneKey: "zone", NodesStandIn: rapid.Bool().Draw(t, "stand in"), ExternalEtcd: rapid.Bool().Draw(t, "external"),
+			ClusterRequired: rapid.Bool().Draw(t, "required"), Instance: of(t, "instance", "", "me"),
+			DeleteControlPlaneMachines: rapid.Bool().Draw(t, "delete"),
+		}
+		w := &trial{model: newModel(rules), l: NewLedger(rules), now: ledgerEpoch}
+		w.last = timeless(Decide(w.snapshot(), w.now))
+		w.changes(t)
+		t.Repeat(map[string]func(*rapid.T){
+			"": w.check, "changes": w.changes, "more changes": w.changes, "again": w.again, "runs": w.setRuns,
+			"readsOff": w.setReadsOff, "remember": w.remember, "advance": w.advance, "advance more": w.advance,
+		})
+	})
+}

@@ -1,0 +1,222 @@
+package policy
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+)
+
+func (l *Ledger) setNode(id ObjectID, n *Node) {
+	old := l.w.nodes[id.Name]
+	if old == nil && n == nil {
+		return
+	}
+	same := old != nil && n != nil && old.like(n)
+	if !same {
+		l.countNode(old, -1)
+	}
+	delete(l.w.nodes, id.Name)
+	if n != nil {
+		l.w.nodes[id.Name] = n
+	}
+	l.touchNode(id.Name)
+	if same {
+		return
+	}
+	l.countNode(n, 1)
+	for _, c := range l.checks {
+		if c.check.SelectsNodes {
+			e := l.nodeTarget(c, id.Name)
+			l.recover(c, e, n != nil && c.check.coversNode(n), nil, id.Name)
+		}
+	}
+	l.version++
+}
+
+// like says whether two versions of a Node are the same to everything but the
+// health rules.
+func (n *Node) like(o *Node) bool {
+	return n.UID == o.UID && n.SystemUUID == o.SystemUUID && n.BootID == o.BootID && n.MachineID == o.MachineID &&
+		n.ProviderID == o.ProviderID && n.ControlPlane == o.ControlPlane && n.Deleting == o.Deleting &&
+		n.Ready() == o.Ready() && maps.Equal(n.Labels, o.Labels) && slices.Equal(n.Addresses, o.Addresses)
+}
+
+// recover makes something a target of a check, or ends that; e is the target
+// that there is, or nil.
+func (l *Ledger) recover(c *checkEntry, e *targetEntry, covered bool, m *Machine, node string) {
+	switch {
+	case e == nil && covered:
+		l.add(c, m, node)
+	case e != nil && !covered:
+		l.remove(e)
+	}
+}
+
+func (l *Ledger) nodeTarget(c *checkEntry, node string) *targetEntry {
+	return find(l.onNode[node], func(e *targetEntry) bool { return e.check == c && e.machine == nil })
+}
+
+func (l *Ledger) machineTarget(c *checkEntry, m *Machine) *targetEntry {
+	return find(l.onMachine[m.Name], func(e *targetEntry) bool { return e.check == c && e.machine == m })
+}
+
+func find(list []*targetEntry, is func(*targetEntry) bool) *targetEntry {
+	if i := slices.IndexFunc(list, is); i >= 0 {
+		return list[i]
+	}
+	return nil
+}
+
+func (l *Ledger) setMachine(id ObjectID, m *Machine) {
+	old := l.w.machines[machineID{group(id.APIVersion), id.Namespace, id.Name}]
+	if m == nil && (old == nil || old.APIVersion != id.APIVersion) {
+		return // it is not there, or lives on in another version of the API
+	}
+	if old != nil {
+		l.w.dropMachine(old)
+		l.touchNode(old.NodeName)
+	}
+	if m != nil {
+		l.w.putMachine(m)
+	}
+	for _, c := range l.checks {
+		var e *targetEntry
+		if old != nil {
+			e = l.machineTarget(c, old)
+		}
+		if e != nil && m != nil {
+			e.machine = m
+			l.move(e, m.NodeName)
+		}
+		if c.check.SelectsNodes {
+			continue
+		}
+		switch {
+		case m == nil:
+			l.recover(c, e, false, nil, "")
+		case old == nil || !maps.Equal(old.Labels, m.Labels):
+			l.recover(c, e, c.check.covers(m), m, m.NodeName)
+		}
+	}
+	if m != nil {
+		l.touchMachine(m.Name)
+		l.touchNode(m.NodeName)
+	}
+	if old == nil || m == nil || !old.like(m) {
+		l.version++
+	}
+}
+
+// like says whether two versions of a Machine are the same to everything but
+// the health rules.
+func (m *Machine) like(o *Machine) bool {
+	return m.UID == o.UID && m.Phase == o.Phase && m.Deleting == o.Deleting && m.NodeName == o.NodeName &&
+		m.ProviderID == o.ProviderID && m.ControllerOwner == o.ControllerOwner && m.ControlPlane == o.ControlPlane &&
+		m.ExternalRemediationRequested == o.ExternalRemediationRequested && maps.Equal(m.Annotations, o.Annotations)
+}
+
+func (l *Ledger) setCluster(id ObjectID, c *Cluster) {
+	name := key(id.Namespace, id.Name)
+	delete(l.w.clusters, name)
+	if c != nil {
+		l.w.clusters[name] = c
+	}
+	l.stale = true
+}
+
+func (l *Ledger) setEtcdPod(id ObjectID, p *EtcdPod) {
+	delete(l.w.etcd, id.Key())
+	if p != nil {
+		l.w.etcd[id.Key()] = p
+	}
+	l.version++
+}
+
+func (l *Ledger) setLease(id ObjectID, v *Lease) {
+	delete(l.w.leases, id.Name)
+	if v != nil {
+		l.w.leases[id.Name] = *v
+	}
+	l.touchNode(id.Name)
+}
+
+func (l *Ledger) setHost(id ObjectID, h *Host) {
+	name := key(id.Namespace, id.Name)
+	if !reflect.DeepEqual(l.hosts[name], h) {
+		l.version++
+	}
+	delete(l.hosts, name)
+	if h != nil {
+		l.hosts[name] = h
+	}
+}
+
+func (l *Ledger) setUpgrade(id ObjectID, u *Upgrade) {
+	switch {
+	case u != nil:
+		l.upgradeOf, l.w.upgrading = id, u.Why
+	case l.upgradeOf == id:
+		l.w.upgrading = ""
+	}
+	l.stale = true
+}
+
+func (l *Ledger) setRequest(id ObjectID, r *Request) {
+	old := l.requests[id]
+	if old != nil {
+		delete(l.requests, id)
+		drop(l.w.requests, old.about(), old)
+		l.touchAbout(old)
+	}
+	if r != nil {
+		l.requests[id] = r
+		l.w.putRequest(r)
+		l.touchAbout(r)
+	}
+	if old != nil || r != nil {
+		l.version++
+	}
+}
+
+// touchAbout marks the targets that a request may be for.
+func (l *Ledger) touchAbout(r *Request) {
+	l.touchMachine(r.about())
+	l.touchNode(r.about())
+}
+
+// replaceRuns marks the targets of every run that began, ended or changed.
+func (l *Ledger) replaceRuns(runs []OpenRun) {
+	old := l.w.runs
+	fresh := newTables(l.w.rules)
+	for _, r := range runs {
+		fresh.putRun(r)
+	}
+	changed := map[OpenRun]bool{}
+	for k, r := range old {
+		if fresh.runs[k] != r {
+			changed[r] = true
+		}
+	}
+	for k, r := range fresh.runs {
+		if old[k] != r {
+			changed[r] = true
+		}
+	}
+	nodes := map[string]bool{}
+	for r := range changed {
+		nodes[r.Node] = true
+		for _, m := range l.w.machinesOf(r) {
+			l.touchMachine(m.Name)
+			l.touchNode(m.NodeName)
+		}
+	}
+	for name := range nodes {
+		l.touchNode(name)
+		l.countNode(l.w.nodes[name], -1)
+	}
+	l.runs, l.w.runs = slices.Clone(runs), fresh.runs
+	for name := range nodes {
+		l.countNode(l.w.nodes[name], 1)
+	}
+	l.version++
+}

@@ -1,0 +1,221 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"pgregory.net/rapid"
+)
+
+var ledgerEpoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// The names are few, so that everything meets everything.
+var (
+	worldNodes    = []string{"n-0", "n-1", "n-2", "n-3", "m-1"}
+	worldMachines = []string{"m-0", "m-1", "m-2", "n-1"}
+	worldLabels   = []labels.Set{nil, {"rack": "r1"}, {"rack": "r2", "zone": "z1"}, {"rack": "r1", "zone": "z2", excludeLabel: "true"}}
+	worldSelector = []labels.Selector{labels.Everything(), labels.Everything(), labels.SelectorFromSet(labels.Set{"rack": "r1"}), labels.Nothing(), nil}
+	worldTemplate = Template{APIVersion: "remediation.example/v1", Kind: "FixTemplate", Namespace: "a", Name: "fix"}
+)
+
+// of draws one of the values.
+func of[T any](t *rapid.T, label string, values ...T) T {
+	return rapid.SampledFrom(values).Draw(t, label)
+}
+
+// odds is true once in n.
+func odds(t *rapid.T, label string, n int) bool { return rapid.IntRange(1, n).Draw(t, label) == n }
+
+// around draws an instant near now; sometimes none.
+func around(t *rapid.T, label string, now time.Time) time.Time {
+	ago := of(t, label, -2*time.Minute, 0, time.Second, 59*time.Second, time.Minute, 61*time.Second, 10*time.Minute, time.Hour, 0)
+	if ago == 0 && odds(t, label+" none", 3) {
+		return time.Time{}
+	}
+	return now.Add(-ago)
+}
+
+func drawWorldCheck(t *rapid.T, now time.Time) *Check {
+	c := &Check{Namespace: of(t, "namespace", "a", "a", "b"), Name: of(t, "name", "c-0", "c-1"), UID: "u", Source: "cluster",
+		ResourceVersion: fmt.Sprint(rapid.IntRange(0, 3).Draw(t, "version")),
+		Selector:        of(t, "selector", worldSelector...), Paused: odds(t, "paused", 8)}
+	switch of(t, "lineage", openShift, clusterAPI, medik8s, fenced, unknownLineage) {
+	case openShift:
+		c.APIVersion, c.Kind = OpenShiftMachineAPI, MachineHealthCheckKind
+		c.Strategy = of(t, "strategy", DeleteMachines, PowerCycleHosts, PowerCycleHosts, CreateRequests)
+	case clusterAPI:
+		c.APIVersion, c.Kind = of(t, "api", ClusterAPIV1Beta1, ClusterAPIV1Beta2), MachineHealthCheckKind
+		c.Strategy, c.ClusterName = of(t, "strategy", MarkOwners, CreateRequests), "k"
+		c.MachineConditions = []UnhealthyCondition{{"Sound", "False", time.Minute}}
+		c.UnhealthyRange, c.Evaluator = of(t, "range", "", "", "[1-2]"), of(t, "evaluator", "", "me")
+	case medik8s:
+		c.APIVersion, c.Kind, c.Namespace, c.SelectsNodes, c.Strategy = Medik8sAPI, NodeHealthCheckKind, "", true, CreateRequests
+		drawMedik8s(t, c, now)
+	case fenced:
+		c.APIVersion, c.Kind, c.Namespace = FencedAPI, FencePolicyKind, ""
+		c.Source, c.SelectsNodes = of(t, "source", "p.yaml:1", "p.yaml:9"), rapid.Bool().Draw(t, "nodes")
+		c.Strategy = of(t, "strategy", PowerCycleHosts, DeleteMachines, CountOnly)
+		c.UnhealthyRange, c.ShortenOnEvidence = of(t, "range", "", "", "[0-2]"), rapid.Bool().Draw(t, "shorten")
+		if odds(t, "windows", 3) {
+			c.Windows = []Window{{Text: "hourly", Starts: hourly{}, Duration: 20 * time.Minute, Action: "Pause"}}
+		}
+	default:
+		c.APIVersion, c.Kind = "machine.openshift.io/v2", MachineHealthCheckKind
+	}
+	if odds(t, "file", 5) {
+		c.Source = "p.yaml:5"
+	}
+	if c.Strategy == CreateRequests && c.Escalation == nil {
+		c.Template = &worldTemplate
+	}
+	drawRules(t, c)
+	return c
+}
+
+func drawRules(t *rapid.T, c *Check) {
+	c.Conditions = []UnhealthyCondition{{"Ready", "Unknown", time.Minute}, {"Ready", "False", 10 * time.Minute}}
+	if odds(t, "terminating", 8) {
+		c.Conditions = []UnhealthyCondition{{terminating, "True", 0}}
+	}
+	c.StartupTimeout = of(t, "startup", 0, 10*time.Minute)
+	if limit := of(t, "limit", "", "", "100%", "0", "1", "40%", "150%", "-1", "x"); limit != "" {
+		c.MaxUnhealthy = new(intstr.Parse(limit))
+	}
+	if odds(t, "invalid", 12) {
+		c.Invalid = "spec.x: is wrong"
+	}
+	if odds(t, "disabled", 12) {
+		c.Disabled = "no template"
+	}
+}
+
+func drawMedik8s(t *rapid.T, c *Check, now time.Time) {
+	if odds(t, "minHealthy", 2) {
+		c.MinHealthy = new(intstr.FromString(of(t, "min", "0%", "40%", "51%")))
+	}
+	if odds(t, "pauseRequests", 8) {
+		c.PauseRequests = []string{"upgrade"}
+	}
+	c.HealthyDelay = of(t, "delay", 0, -1, 10*time.Minute)
+	c.StormCooldown = of(t, "cooldown", 0, 0, 5*time.Minute)
+	if odds(t, "escalates", 2) {
+		c.Escalation = []Escalation{{worldTemplate, 1, time.Minute}, {Template{"remediation.example/v1", "OtherTemplate", "a", "o"}, 2, time.Hour}}
+		if odds(t, "tried", 3) {
+			c.Tried = map[string][]Attempt{"n-0": {{APIVersion: "remediation.example/v1", Kind: "Fix", TemplateName: "fix", Started: around(t, "started", now)}}}
+		}
+	}
+}
+
+// hourly is a schedule.
+type hourly struct{}
+
+// Next is the next full hour.
+func (hourly) Next(t time.Time) time.Time { return t.Truncate(time.Hour).Add(time.Hour) }
+
+func drawWorldMachine(t *rapid.T, now time.Time) *Machine {
+	m := &Machine{
+		APIVersion: of(t, "api", OpenShiftMachineAPI, ClusterAPIV1Beta1, ClusterAPIV1Beta2),
+		Namespace:  of(t, "namespace", "a", "a", "b"), Name: of(t, "name", worldMachines...),
+		UID: of(t, "uid", "u1", "u2"), ResourceVersion: fmt.Sprint(rapid.IntRange(0, 9).Draw(t, "version")),
+		Labels: of(t, "labels", worldLabels...), Phase: of(t, "phase", "Running", "Running", "Failed"), Deleting: odds(t, "deleting", 6),
+		NodeName: of(t, "node", append([]string{"", "gone"}, worldNodes...)...), Created: around(t, "created", now), LastUpdated: around(t, "updated", now),
+		ControlPlane: odds(t, "role", 3), ExternalRemediationRequested: odds(t, "requested", 6), ClusterName: "k",
+		Conditions:      []Condition{{"Sound", of(t, "sound", "True", "True", "False"), around(t, "since", now)}},
+		OwnerRemediated: of(t, "remediated", "", "", "False"), Paused: odds(t, "paused", 8), SkipRemediation: odds(t, "skip", 8),
+		RemediateRequested: odds(t, "remediate", 8), InfrastructureReadySince: around(t, "infrastructure", now),
+	}
+	if odds(t, "owned", 2) {
+		m.ControllerOwner = Owner{Kind: of(t, "owner", "MachineSet", "KubeadmControlPlane"), Name: "o", UID: "o"}
+	}
+	return m
+}
+
+func drawWorldNode(t *rapid.T, now time.Time) *Node {
+	n := &Node{
+		Name: of(t, "name", worldNodes...), UID: of(t, "uid", "u1", "u2"), Labels: of(t, "labels", worldLabels...),
+		ResourceVersion: fmt.Sprint(rapid.IntRange(0, 9).Draw(t, "version")), SystemUUID: of(t, "uuid", "", "AA-bb", "aabb", "cc"),
+		ControlPlane: odds(t, "role", 3), Deleting: odds(t, "deleting", 8),
+		Conditions: []Condition{{"Ready", of(t, "ready", "True", "Unknown", "Unknown", "False"), around(t, "since", now)}},
+	}
+	if odds(t, "terminating", 6) {
+		n.Conditions = append(n.Conditions, Condition{terminating, "True", around(t, "terminating since", now)})
+	}
+	if odds(t, "confirmed", 6) {
+		n.Annotations = map[string]string{confirmAnnotation: ""}
+	}
+	return n
+}
+
+func drawWorldRequest(t *rapid.T, now time.Time) *Request {
+	r := &Request{
+		APIVersion: "remediation.example/v1", Kind: of(t, "kind", "Fix", "Fix", "Other"), Namespace: of(t, "namespace", "a", "b"),
+		Name: of(t, "name", append(worldMachines, worldNodes...)...), NodeName: of(t, "node", append([]string{"", ""}, worldNodes...)...),
+		TemplateName: of(t, "template", "", "fix", "o"), Created: around(t, "created", now), ControlPlane: odds(t, "role", 6),
+	}
+	if odds(t, "owned", 2) {
+		r.Owners = []Owner{{Kind: NodeHealthCheckKind, Name: of(t, "owner", "c-0", "c-1"), UID: "u"}}
+	}
+	if odds(t, "timed out", 5) {
+		r.TimedOut = now
+	}
+	if odds(t, "recovered", 3) {
+		r.HealthyDelaySince = around(t, "recovered since", now)
+	}
+	return r
+}
+
+// drawObject draws one object of any kind, with the name that a change has.
+func drawObject(t *rapid.T, now time.Time) (ObjectID, any) {
+	switch of(t, "kind", "Node", "Node", "Machine", "Machine", "Check", "Request", "Lease", "Cluster", "Budget", "Pod", "Host", "Upgrade") {
+	case "Node":
+		n := drawWorldNode(t, now)
+		return ObjectID{"v1", "Node", "", n.Name}, n
+	case "Machine":
+		m := drawWorldMachine(t, now)
+		return ObjectID{m.APIVersion, "Machine", m.Namespace, m.Name}, m
+	case "Check":
+		c := drawWorldCheck(t, now)
+		return ObjectID{c.APIVersion, c.Kind, c.Namespace, c.Name}, c
+	case "Request":
+		r := drawWorldRequest(t, now)
+		return ObjectID{r.APIVersion, r.Kind, r.Namespace, r.Name}, r
+	case "Lease":
+		return ObjectID{"coordination.k8s.io/v1", "Lease", "kube-node-lease", of(t, "name", worldNodes...)}, &Lease{RenewTime: around(t, "renewed", now)}
+	case "Cluster":
+		c := &Cluster{Namespace: "a", Name: "k", Paused: odds(t, "paused", 5), ControlPlaneInitialized: !odds(t, "new", 4),
+			InfrastructureReady: !odds(t, "bare", 4), ControlPlaneSince: around(t, "since", now)}
+		return ObjectID{ClusterAPIV1Beta2, "Cluster", "a", "k"}, c
+	case "Budget":
+		b := &DisruptionBudget{Name: of(t, "name", "b-0", "b-1"), Selector: of(t, "selector", worldSelector...),
+			MaxUnavailable: intstr.Parse(of(t, "max", "0", "1", "2", "50%", "x")), Source: of(t, "source", "p.yaml:3", "p.yaml:7")}
+		if odds(t, "invalid", 6) {
+			b.Invalid = "wrong"
+		}
+		return ObjectID{FencedAPI, DisruptionBudgetKind, "", b.Name}, b
+	case "Pod":
+		p := &EtcdPod{"kube-system", of(t, "name", "e-0", "e-1", "e-2"), of(t, "node", worldNodes...), !odds(t, "sick", 3)}
+		return ObjectID{"v1", "Pod", p.Namespace, p.Name}, p
+	case "Host":
+		h := &Host{Namespace: "a", Name: of(t, "name", "h-0", "h-1"), Online: rapid.Bool().Draw(t, "online")}
+		return ObjectID{"metal3.io/v1alpha1", "BareMetalHost", h.Namespace, h.Name}, h
+	}
+	return ObjectID{"config.openshift.io/v1", "ClusterVersion", "", "version"}, &Upgrade{Why: of(t, "why", "", "it is Progressing")}
+}
+
+// drawChange draws an object that came or changed, went, or could not be read.
+func drawChange(t *rapid.T, now time.Time) Change {
+	id, value := drawObject(t, now)
+	switch rapid.IntRange(0, 9).Draw(t, "change") {
+	case 0, 1:
+		return Change{ID: id}
+	case 2:
+		if odds(t, "no name", 8) {
+			id.Name = ""
+		}
+		return Change{ID: id, Err: errors.New(of(t, "error", "one", "two\nthree"))}
+	}
+	return Change{ID: id, Value: value}
+}
