@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"k8s.io/klog/v2"
 
 	"github.com/fenced/fenced/internal/policy"
 )
@@ -95,6 +96,7 @@ func (c *Cluster) sides() []*side {
 // Run keeps the view until ctx ends. It survives outages of the API, CRDs that
 // are missing, come or go, and a kubeconfig that is replaced.
 func (c *Cluster) Run(ctx context.Context) error {
+	ctx = klog.NewContext(ctx, klog.Logger{}) // the stores keep what matters of client-go's errors
 	c.fresh.begin(time.Now())
 	var g sync.WaitGroup
 	for _, s := range c.sides() {

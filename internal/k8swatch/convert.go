@@ -2,9 +2,12 @@ package k8swatch
 
 import (
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
 )
 
@@ -20,7 +23,7 @@ func convertNode(obj any) (any, error) {
 
 func policyNode(n *corev1.Node) *policy.Node {
 	out := &policy.Node{
-		Name: n.Name, UID: string(n.UID), ResourceVersion: n.ResourceVersion, Labels: internMap(n.Labels), Annotations: internMap(n.Annotations),
+		Name: n.Name, UID: string(n.UID), ResourceVersion: n.ResourceVersion, Labels: internMap(n.Labels), Annotations: ruled(n.Annotations),
 		Unschedulable: n.Spec.Unschedulable, Deleting: n.DeletionTimestamp != nil, ProviderID: n.Spec.ProviderID,
 		SystemUUID: n.Status.NodeInfo.SystemUUID, BootID: n.Status.NodeInfo.BootID, MachineID: n.Status.NodeInfo.MachineID,
 		ControlPlane: policy.ControlPlaneNode(n.Labels),
@@ -61,7 +64,7 @@ func etcdPod(p *corev1.Pod) *policy.EtcdPod {
 
 // convertMachine makes the converter of Machines from one of manifest's decoders.
 func convertMachine(decode func(map[string]any) (policy.Machine, error)) func(any) (any, error) {
-	return decoded(func(fields map[string]any) (policy.Machine, error) {
+	return from(func(fields map[string]any) (policy.Machine, error) {
 		m, err := decode(fields)
 		m.APIVersion, m.Phase, m.Namespace = intern(m.APIVersion), intern(m.Phase), intern(m.Namespace)
 		m.Labels, m.Annotations = internMap(m.Labels), internMap(m.Annotations)
@@ -70,4 +73,49 @@ func convertMachine(decode func(map[string]any) (policy.Machine, error)) func(an
 		}
 		return m, err
 	})
+}
+
+// ruled keeps the few annotations of a Node that a rule reads: medik8s', and
+// those in which OpenShift says which configuration it has and shall have.
+func ruled(annotations map[string]string) map[string]string {
+	var kept map[string]string
+	for k, v := range annotations {
+		if strings.HasPrefix(k, medik8sGroup+"/") || strings.HasPrefix(k, "machineconfiguration.openshift.io/") {
+			if kept == nil {
+				kept = map[string]string{}
+			}
+			kept[intern(k)] = intern(v)
+		}
+	}
+	return kept
+}
+
+// from makes a store's converter from one of manifest's decoders, the same
+// that read files.
+func from[T any](decode func(map[string]any) (T, error)) func(any) (any, error) {
+	return func(obj any) (any, error) {
+		u, ok := obj.(*unstructured.Unstructured)
+		if !ok {
+			return nil, fmt.Errorf("a %T came from a dynamic watch", obj)
+		}
+		v, err := decode(u.Object)
+		if err != nil {
+			return nil, err
+		}
+		return &v, nil
+	}
+}
+
+// convertUpgrade decodes a ClusterVersion. One that cannot be read says so as
+// if it were an upgrade.
+func convertUpgrade(obj any) (any, error) {
+	return from(func(fields map[string]any) (policy.Upgrade, error) {
+		u, _ := manifest.ClusterVersion(fields)
+		return u, nil
+	})(obj)
+}
+
+// check is from for checks, which are never undecodable, but Invalid.
+func check(decode func(map[string]any) policy.Check) func(any) (any, error) {
+	return from(func(fields map[string]any) (policy.Check, error) { return decode(fields), nil })
 }

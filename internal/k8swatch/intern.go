@@ -31,13 +31,19 @@ func intern(s string) string {
 	return s
 }
 
-// internMap shares keys and values of labels.
+// lastApplied is kubectl's copy of a whole object.
+const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+
+// internMap shares keys and values of labels or annotations.
 func internMap(m map[string]string) map[string]string {
 	if len(m) == 0 {
 		return nil
 	}
 	shared := make(map[string]string, len(m))
 	for k, v := range m {
+		if k == lastApplied {
+			continue
+		}
 		shared[intern(k)] = intern(v)
 	}
 	return shared

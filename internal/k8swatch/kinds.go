@@ -1,11 +1,9 @@
 package k8swatch
 
 import (
-	"fmt"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fenced/fenced/internal/manifest"
@@ -59,7 +57,7 @@ func (c *Cluster) addStores() {
 		c.work.add(custom(checkGVR, policy.MachineHealthCheckKind, source{namespace: ns, checks: true}, check(manifest.MachineHealthCheck)))
 	}
 	for _, ns := range c.managed() {
-		c.manage.add(custom(hostGVR, "BareMetalHost", source{namespace: ns}, decoded(manifest.BareMetalHost)))
+		c.manage.add(custom(hostGVR, "BareMetalHost", source{namespace: ns}, from(manifest.BareMetalHost)))
 		c.addClusterAPI(ns)
 	}
 }
@@ -81,7 +79,7 @@ func (c *Cluster) addClusterAPI(namespace string) {
 	checks.keep = ours
 	c.manage.add(custom(clusterGVR("machines"), "Machine", machines, convertMachine(manifest.Machine)))
 	c.manage.add(checks)
-	c.manage.add(custom(clusterGVR("clusters"), "Cluster", clusters, decoded(manifest.Cluster)))
+	c.manage.add(custom(clusterGVR("clusters"), "Cluster", clusters, from(manifest.Cluster)))
 }
 
 // custom is the store of a kind that may be missing. It is looked for where it
@@ -111,36 +109,6 @@ func orAll(namespaces []string) []string {
 		return []string{metav1.NamespaceAll}
 	}
 	return namespaces
-}
-
-// decoded makes a store's converter from one of manifest's decoders, the same
-// that read files.
-func decoded[T any](decode func(map[string]any) (T, error)) func(any) (any, error) {
-	return func(obj any) (any, error) {
-		u, ok := obj.(*unstructured.Unstructured)
-		if !ok {
-			return nil, fmt.Errorf("a %T came from a dynamic watch", obj)
-		}
-		v, err := decode(u.Object)
-		if err != nil {
-			return nil, err
-		}
-		return &v, nil
-	}
-}
-
-// convertUpgrade decodes a ClusterVersion. One that cannot be read says so as
-// if it were an upgrade.
-func convertUpgrade(obj any) (any, error) {
-	return decoded(func(fields map[string]any) (policy.Upgrade, error) {
-		u, _ := manifest.ClusterVersion(fields)
-		return u, nil
-	})(obj)
-}
-
-// check is decoded for checks, which are never undecodable, but Invalid.
-func check(decode func(map[string]any) policy.Check) func(any) (any, error) {
-	return decoded(func(fields map[string]any) (policy.Check, error) { return decode(fields), nil })
 }
 
 // sideOf is where the objects of an API version live.

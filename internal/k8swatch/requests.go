@@ -79,8 +79,8 @@ func (c *Cluster) adjustRequests() (news bool) {
 	for k, version := range wanted {
 		st := r.stores[k]
 		if st == nil && len(r.stores) < maxRequestKinds {
-			st = &store{convert: decoded(manifest.Request),
-				source: source{kind: k.kind.Kind, group: k.kind.Group, versions: []string{version}, request: true}}
+			st = &store{convert: from(manifest.Request), source: source{kind: k.kind.Kind, group: k.kind.Group,
+				versions: []string{version}, namespace: c.requestsIn(k.side), request: true}}
 			r.stores[k] = st
 			k.side.add(st)
 		}
@@ -95,6 +95,15 @@ func (c *Cluster) adjustRequests() (news bool) {
 	}
 	r.ready = ready
 	return news
+}
+
+// requestsIn is where requests are looked for: the Cluster API's are beside
+// their Machines, medik8s' where their author put the template.
+func (c *Cluster) requestsIn(s *side) string {
+	if s == c.work {
+		return metav1.NamespaceAll
+	}
+	return c.cfg.Management.Namespace
 }
 
 // templates are the kinds of requests that the checks of the view and those
@@ -203,7 +212,7 @@ func (s *store) listNow(ctx context.Context) ([]unstructured.Unstructured, error
 	if err != nil {
 		return nil, err
 	}
-	list, err := s.side.api().dynamic.Resource(gvr).List(ctx, metav1.ListOptions{Limit: pageSize})
+	list, err := s.side.api().dynamic.Resource(gvr).Namespace(s.namespace).List(ctx, metav1.ListOptions{Limit: pageSize})
 	if apierrors.IsNotFound(err) { // its definition went
 		if _, err := s.side.find(ctx, &s.source); errors.Is(err, errNotInstalled) {
 			return nil, nil

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
@@ -56,25 +57,49 @@ type entry struct {
 
 var _ cache.ReflectorStore = (*store)(nil)
 
-// entry decodes an object; ours is false when it belongs to another cluster.
-func (s *store) entry(obj any) (name objectName, e entry, ours bool, err error) {
+// decoded is an object on its way into a store.
+type decoded struct {
+	metav1.ObjectMeta // only what names it
+	entry
+	ours bool // false: it belongs to another cluster
+}
+
+func (d *decoded) name() objectName { return objectName{d.Namespace, d.Name} }
+
+// Transformer implements cache.TransformingStore: objects are decoded while a
+// list is still streaming in, so that the whole of it is never in memory.
+func (s *store) Transformer() cache.TransformFunc {
+	return func(obj any) (any, error) { return s.decode(obj) }
+}
+
+var _ cache.TransformingStore = (*store)(nil)
+
+// decode keeps of an object what policy needs. One that cannot be decoded is
+// there all the same.
+func (s *store) decode(obj any) (*decoded, error) {
+	if d, ok := obj.(*decoded); ok {
+		return d, nil
+	}
 	m, err := meta.Accessor(obj)
 	if err != nil {
-		return name, e, false, fmt.Errorf("an object of kind %s without metadata: %w", s.kind, err)
+		return nil, fmt.Errorf("an object of kind %s without metadata: %w", s.kind, err)
 	}
-	name = objectName{m.GetNamespace(), m.GetName()}
-	e.id = policy.ObjectID{APIVersion: "v1", Kind: s.kind, Namespace: name.namespace, Name: name.name}
+	d := &decoded{ours: true}
+	d.Namespace, d.Name = intern(m.GetNamespace()), m.GetName()
+	d.id = policy.ObjectID{APIVersion: "v1", Kind: s.kind, Namespace: d.Namespace, Name: d.Name}
 	if u, ok := obj.(*unstructured.Unstructured); ok {
-		e.id.APIVersion = intern(u.GetAPIVersion())
+		d.id.APIVersion = intern(u.GetAPIVersion())
 	}
 	if _, err = revision(m.GetResourceVersion()); err == nil {
-		e.value, err = s.convert(obj)
+		d.value, err = s.convert(obj)
 	}
-	if err != nil {
-		e.value, e.err = nil, err
-		return name, e, true, nil
+	switch {
+	case err != nil:
+		d.value, d.err = nil, err
+	case s.keep != nil:
+		d.ours = s.keep(d.value)
 	}
-	return name, e, s.keep == nil || s.keep(e.value), nil
+	return d, nil
 }
 
 // revision compares resourceVersions, which Kubernetes documents as decimal
@@ -92,16 +117,16 @@ func (s *store) Add(obj any) error { return s.Update(obj) }
 
 // Update implements cache.ReflectorStore.
 func (s *store) Update(obj any) error {
-	name, e, ours, err := s.entry(obj)
+	d, err := s.decode(obj)
 	if err != nil {
 		return err
 	}
-	if !ours {
-		s.remove(name)
+	if !d.ours {
+		s.remove(d.name())
 		return nil
 	}
 	s.mu.Lock()
-	news := s.put(name, e)
+	news := s.put(d.name(), d.entry)
 	s.mu.Unlock()
 	if news {
 		s.tell()
@@ -183,12 +208,12 @@ func (s *store) Replace(list []any, version string) error {
 	}
 	items := make(map[objectName]entry, len(list))
 	for _, obj := range list {
-		name, e, ours, err := s.entry(obj)
+		d, err := s.decode(obj)
 		if err != nil {
 			return err
 		}
-		if ours {
-			items[name] = e
+		if d.ours {
+			items[d.name()] = d.entry
 		}
 	}
 	s.mu.Lock()

@@ -31,7 +31,6 @@ const (
 
 // watch lists and watches a store's kind until ctx ends.
 func (s *store) watch(ctx context.Context, cl *clients, g *sync.WaitGroup) {
-	ctx = klog.NewContext(ctx, klog.Logger{}) // the store keeps what matters of the errors
 	var expected any = &unstructured.Unstructured{}
 	switch {
 	case s.pods():
@@ -133,5 +132,22 @@ func (s *store) note(ctx context.Context, err error, asked time.Time) {
 		s.gvr = now
 		s.mu.Unlock()
 		s.fail("the kind has moved from " + was.Version + " to " + now.Version)
+	}
+}
+
+// streamed remembers the watch that a list is streaming in on.
+func (s *store) streamed(w watch.Interface) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stream = w
+}
+
+// endStream ends, soon, the watch on which the list came in: it would go on as
+// a long one, with a bookmark only every minute. A watch that ends before its
+// first second is taken for an error by the reflector. s.mu is held.
+func (s *store) endStream() {
+	if w := s.stream; w != nil {
+		s.stream = nil
+		time.AfterFunc(watchBeyond, w.Stop)
 	}
 }

@@ -1,0 +1,100 @@
+package k8swatch
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// machinesAt serves Machines of the Cluster API at one version, and discovery
+// that names these versions.
+func machinesAt(served string, listed ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		version, isVersion := strings.CutPrefix(r.URL.Path, "/apis/cluster.x-k8s.io/")
+		switch {
+		case strings.HasSuffix(r.URL.Path, served+"/machines") && served != "":
+			fmt.Fprintf(w, `{"kind":"MachineList","apiVersion":"cluster.x-k8s.io/%s","metadata":{"resourceVersion":"7"},"items":[]}`, served)
+		case isVersion && !strings.Contains(version, "/"):
+			fmt.Fprintf(w, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"cluster.x-k8s.io/%s","resources":[
+				{"name":"machines/status","kind":"Machine"},{"name":"machines","kind":"Machine","namespaced":true}]}`, version)
+		case r.URL.Path == "/apis/cluster.x-k8s.io" && len(listed) > 0:
+			var versions []string
+			for _, v := range listed {
+				versions = append(versions, fmt.Sprintf(`{"groupVersion":"cluster.x-k8s.io/%s","version":%q}`, v, v))
+			}
+			fmt.Fprintf(w, `{"kind":"APIGroup","apiVersion":"v1","name":"cluster.x-k8s.io","versions":[%s]}`, strings.Join(versions, ","))
+		default:
+			http.NotFound(w, r)
+		}
+	}
+}
+
+func clusterMachines(c *Cluster) *store {
+	for _, s := range c.allStores() {
+		if s.group == clusterGroup && s.kind == "Machine" {
+			return s
+		}
+	}
+	return nil
+}
+
+func TestServedVersionIsFollowed(t *testing.T) {
+	s := clusterMachines(served(t, machinesAt("v1beta1", "v1beta1")))
+	_, err := s.list(t.Context(), s.side.api(), metav1.ListOptions{Limit: 1})
+	require.Error(t, err, "it was expected at v1beta2")
+	assert.False(t, s.synced, "a kind that moved is not absent")
+	list, err := s.list(t.Context(), s.side.api(), metav1.ListOptions{Limit: 1})
+	require.NoError(t, err)
+	at, err := listRevision(list)
+	require.NoError(t, err)
+	assert.EqualValues(t, 7, at)
+}
+
+// A version that this program does not know is never taken for absent: the
+// Machines are there, and nobody here can read them.
+func TestUnknownVersionIsNotAbsent(t *testing.T) {
+	s := clusterMachines(served(t, machinesAt("v1beta9", "v1beta9")))
+	_, err := s.list(t.Context(), s.side.api(), metav1.ListOptions{Limit: 1})
+	require.Error(t, err)
+	proven, problem := s.state()
+	assert.True(t, proven.IsZero())
+	assert.Contains(t, problem, "v1beta9")
+}
+
+func TestListedButNotServedIsNotAbsent(t *testing.T) {
+	s := clusterMachines(served(t, machinesAt("", "v1beta2")))
+	_, err := s.list(t.Context(), s.side.api(), metav1.ListOptions{Limit: 1})
+	require.Error(t, err)
+	proven, problem := s.state()
+	assert.True(t, proven.IsZero(), "discovery lags behind; it may be coming or going")
+	assert.Contains(t, problem, "not served")
+}
+
+func TestDiscoveryThatFailsSaysNothing(t *testing.T) {
+	s := clusterMachines(served(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/apis/cluster.x-k8s.io" {
+			status(w, 503, "ServiceUnavailable", "")
+			return
+		}
+		http.NotFound(w, r)
+	}))
+	_, err := s.list(t.Context(), s.side.api(), metav1.ListOptions{Limit: 1})
+	require.Error(t, err)
+	proven, _ := s.state()
+	assert.True(t, proven.IsZero())
+}
+
+func TestKindUnknownToDiscoveryIsAbsent(t *testing.T) {
+	s := clusterMachines(served(t, machinesAt("")))
+	_, err := s.list(t.Context(), s.side.api(), metav1.ListOptions{Limit: 1})
+	require.Error(t, err)
+	proven, problem := s.state()
+	assert.False(t, proven.IsZero())
+	assert.Empty(t, problem)
+}
