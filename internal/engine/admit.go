@@ -152,9 +152,16 @@ func (c *cluster) start(ctx context.Context, draft remediate.Run, s *session) (r
 	r := remediate.Begin(draft, now)
 	c.mu.Lock()
 	for _, o := range c.runs {
-		if o.Open() && sameTarget(o.Target, r.Target) {
+		if !o.Open() {
+			continue
+		}
+		if sameTarget(o.Target, r.Target) {
 			c.mu.Unlock()
 			return r, &Refusal{Reason: policy.UnderRemediation, Message: "run " + o.ID + " is open on the same target"}
+		}
+		if o.ControlPlane && r.ControlPlane { // I12
+			c.mu.Unlock()
+			return r, &Refusal{Reason: policy.ControlPlaneBusy, Message: "run " + o.ID + " is open on another control-plane host"}
 		}
 	}
 	c.runs[r.ID], c.moved = r, true // reserves the target; taken back when the store refuses

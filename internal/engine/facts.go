@@ -89,6 +89,9 @@ func (c *cluster) anyMachineHasItsNode() bool {
 // countRuns fills the facts about runs; c.mu is held.
 func (c *cluster) countRuns(a applicant, f *policy.Facts, now time.Time) {
 	for _, r := range c.runs {
+		if r.Open() && r.ControlPlane && f.ControlPlane && !sameTarget(r.Target, a.draft.Target) {
+			f.ControlPlaneRun = r.ID // Held ones, too
+		}
 		if sameTarget(r.Target, a.draft.Target) {
 			if r.Open() {
 				f.OpenRun = r.ID

@@ -261,3 +261,36 @@ func TestQuorumLostAfterTheProbeDropsTheRun(t *testing.T) {
 		stop()
 	})
 }
+
+// One control-plane host at a time, whoever asks. // I12
+func TestSecondControlPlaneHostIsRefused(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		controlPlaneOf(w, true)
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(65 * time.Second)
+		require.True(t, only(t, e).Open())
+		o := byHand
+		o.Node = "other-1"
+		_, err := e.Fence(t.Context(), o)
+		var refusal *engine.Refusal
+		require.ErrorAs(t, err, &refusal)
+		assert.Equal(t, policy.ControlPlaneBusy, refusal.Reason)
+		stop()
+	})
+}
+
+// A target that the check does not select any more is left alone. // I4
+func TestTargetThatIsSelectedNoMoreIsLeftAlone(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		p := nodePolicy()
+		p.Selector = labels.SelectorFromSet(rack)
+		w.onLook = func(looks int) { w.unlabelled = looks >= 2 }
+		e, _, stop := start(t, w, store, withPolicy(w, p))
+		time.Sleep(65 * time.Second)
+		r := only(t, e)
+		assert.Equal(t, remediate.Aborted, r.Step)
+		assert.Contains(t, r.Note, "select")
+		assert.Empty(t, w.commands)
+		stop()
+	})
+}

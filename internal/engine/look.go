@@ -131,6 +131,8 @@ func (w *worker) justified(f Fresh, seen remediate.Seen, now time.Time) (remedia
 		return remediate.CannotTell, ""
 	case check == nil:
 		return remediate.No, "the check is gone"
+	case !check.Covers(f.Machine, f.Node):
+		return remediate.No, "the check does not select it any more"
 	}
 	if check.ClusterName != "" { // else nothing of the Cluster API is asked
 		if f.Cluster == nil && a.Cluster != nil {

@@ -18,12 +18,15 @@ import (
 
 func TestPlanNamesWhatLimits(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.othersDown, w.contested = true, remediate.Yes // only a probe shows the rival
+		w.unsynced, w.othersDown, w.contested = true, true, remediate.Yes // only a probe shows the rival
 		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Mode = policy.ModeObserve })
 		_, err := e.Plan(t.Context(), "c")
 		var refusal *engine.Refusal
 		require.ErrorAs(t, err, &refusal)
 		assert.Equal(t, policy.NotSynced, refusal.Reason, "nothing was seen yet")
+		w.mu.Lock()
+		w.unsynced = false
+		w.mu.Unlock()
 		time.Sleep(2 * time.Minute)
 		p, err := e.Plan(t.Context(), "c")
 		require.NoError(t, err)

@@ -48,6 +48,7 @@ type world struct {
 	machines   int // further healthy machines
 	othersDown bool
 	unsynced   bool
+	unlabelled bool      // n-1 carries no label
 	foreign    bool      // the Nodes are another cluster's
 	twin       bool      // another Node shows the UUID of n-1's host
 	host       *bmc.Host // the inventory's entry of n-1
@@ -110,7 +111,11 @@ func (w *world) node() *policy.Node {
 	if !w.exists {
 		return nil
 	}
-	return &policy.Node{Name: "n-1", UID: fmt.Sprint("uid-", w.uid), BootID: fmt.Sprint("boot-", w.boot), SystemUUID: hostUUID, MachineID: "machine-n-1", ControlPlane: w.controlPlane, Labels: rack,
+	labels := rack
+	if w.unlabelled {
+		labels = nil
+	}
+	return &policy.Node{Name: "n-1", UID: fmt.Sprint("uid-", w.uid), BootID: fmt.Sprint("boot-", w.boot), SystemUUID: hostUUID, MachineID: "machine-n-1", ControlPlane: w.controlPlane, Labels: labels,
 		Conditions: []policy.Condition{{Type: "Ready", Status: w.ready, LastTransition: w.since}}}
 }
 
@@ -184,7 +189,7 @@ func (w *world) snapshot() policy.Snapshot {
 		if w.othersDown && i == 0 {
 			ready.Status = "Unknown" // for ever: no transition time
 		}
-		n := &policy.Node{Name: name, UID: name, Conditions: []policy.Condition{ready}, Labels: rack}
+		n := &policy.Node{Name: name, UID: name, Conditions: []policy.Condition{ready}, Labels: rack, ControlPlane: w.controlPlane}
 		if w.twin && i == 0 {
 			n.SystemUUID = hostUUID
 		}

@@ -152,6 +152,15 @@ func (r *Report) coverBudget(b *DisruptionBudget, at int) Coverage {
 	return v
 }
 
+// Covers says whether the check selects a target with this Machine and this Node,
+// either of which may be nil.
+func (c *Check) Covers(m *Machine, n *Node) bool {
+	if c.SelectsNodes {
+		return n != nil && c.coversNode(n)
+	}
+	return m != nil && c.covers(m)
+}
+
 // ID names the check of the report.
 func (r *CheckReport) ID() CheckID {
 	return CheckID{r.Kind, r.APIVersion, r.Namespace, r.Name, r.Source}

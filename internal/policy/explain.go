@@ -33,15 +33,15 @@ func ExplainTarget(r *Report, c *CheckReport, t *TargetReport) []Gate {
 }
 
 // limitGate is the check's own limit on how much may be unhealthy.
-func (c *CheckReport) limitGate() Gate {
-	reason, threshold := ShortCircuit, fmt.Sprintf("at most %d (%s)", c.MaxUnhealthy, c.Limit)
-	if slices.Contains(c.gate, OutOfRange) {
+func (r *CheckReport) limitGate() Gate {
+	reason, threshold := ShortCircuit, fmt.Sprintf("at most %d (%s)", r.MaxUnhealthy, r.Limit)
+	if slices.Contains(r.gate, OutOfRange) {
 		reason = OutOfRange
 	}
-	if c.MinUnhealthy > 0 {
-		threshold = fmt.Sprintf("%d to %d (%s)", c.MinUnhealthy, c.MaxUnhealthy, c.Limit)
+	if r.MinUnhealthy > 0 {
+		threshold = fmt.Sprintf("%d to %d (%s)", r.MinUnhealthy, r.MaxUnhealthy, r.Limit)
 	}
-	return gate("limit", c.Allowed, reason, fmt.Sprintf("%d of %d not healthy", c.Expected-c.Healthy, c.Expected), threshold, c.source())
+	return gate("limit", r.Allowed, reason, fmt.Sprintf("%d of %d not healthy", r.Expected-r.Healthy, r.Expected), threshold, r.source())
 }
 
 // refusalGates are the gates that one refusal stands for, with the numbers or the
@@ -102,13 +102,13 @@ func (r *Report) overlapGates(c *CheckReport, t *TargetReport) []Gate {
 
 // restrains says how what o found about a target holds back another check, "" if
 // it does not.
-func (c *CheckReport) restrains(o, t *TargetReport) string {
+func (r *CheckReport) restrains(o, t *TargetReport) string {
 	switch {
 	case o.subject() != t.subject():
 		return ""
-	case c.pets:
+	case r.pets:
 		return "this check only counts"
-	case !c.Allowed:
+	case !r.Allowed:
 		return "the limit of this check is exceeded"
 	case o.Action != None && severity[o.Action] < severity[t.Action]:
 		return fmt.Sprintf("this check asks for %s, which is gentler than %s", o.Action, t.Action)
@@ -117,7 +117,7 @@ func (c *CheckReport) restrains(o, t *TargetReport) string {
 }
 
 // source names the check in a gate.
-func (c *CheckReport) source() string { return "check " + key(c.Namespace, c.Name) }
+func (r *CheckReport) source() string { return "check " + key(r.Namespace, r.Name) }
 
 // explainUncovered says why no check judges the Node: there is none, or it is
 // paused, disabled or invalid.

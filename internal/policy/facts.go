@@ -73,6 +73,8 @@ type Facts struct {
 	QuorumHolds  bool
 	QuorumReason Reason
 	QuorumDetail string
+	// ControlPlaneRun is a run that is open on another control-plane host.
+	ControlPlaneRun string
 	// Contested names the remediator that is alive.
 	Contested string
 	// UUIDTwin names another Node with the same system UUID: they are one host.

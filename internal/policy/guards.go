@@ -125,6 +125,7 @@ func targetGuards(f Facts) []Gate {
 		absent("uniqueUUID", DuplicateUUID, f.UUIDTwin, "Nodes"), // I9
 		absent("nodeAlive", NodeAlive, alive, "Lease"),           // I4
 		absent("contested", Contested, f.Contested, "leader Lease"),
+		absent("controlPlane", ControlPlaneBusy, f.ControlPlaneRun, "state"), // I12
 		quorumGuard(f),
 	}
 }
