@@ -3,11 +3,15 @@
 // ends. All judgement is elsewhere: internal/policy says whether a target may
 // be fenced, internal/remediate says what to do next.
 //
-//	decide.go   snapshot -> policy -> candidates -> probe -> start
-//	admit.go    the facts and the gates of one target; explain uses the same
-//	worker.go   look, ask, save, act: the loop of one run
-//	power.go    one BMC session: readings, proof of off, commands
-//	order.go    what people ask for: fence, unfence, pause, resume, arm
+//	follow.go    changes, open runs and time -> policy.Ledger
+//	decide.go    what the checks ask for -> candidates -> probe -> start
+//	admit.go     the run that a target would become
+//	facts.go     what the guards ask about it; explain and plan use the same
+//	evidence.go  BMCs that read Off shorten a wait, where a check says so
+//	worker.go    look, ask, save, act: the loop of one run
+//	power.go     one BMC session: readings, proof of off, commands
+//	order.go     what people ask for: fence, unfence, pause, resume, arm
+//	tell.go      what was found goes back to the checks in the cluster
 //
 // The engine saves before it acts and does nothing when the save failed. // I19
 // It is started with everything it needs as values and small interfaces, and
