@@ -115,22 +115,23 @@ func renewOnceOff(ctx context.Context, t *testing.T, s *scene.Scene, w *scene.Wo
 	t.Cleanup(func() { cancel(); done.Wait() })
 }
 
-// awaitRefusal waits until explain gives a reason for a node.
+// awaitRefusal waits until explain gives a reason for a node; questions that are
+// refused are repeated, because the daemon may not have seen the cluster yet.
 func awaitRefusal(ctx context.Context, t *testing.T, s *scene.Scene, node, reason string) api.Explanation {
 	t.Helper()
 	var last api.Explanation
+	var lastErr error
 	for ctx.Err() == nil {
-		x, err := s.Explain(ctx, node)
-		require.NoError(t, err)
-		if last = x; x.Refused == reason {
-			return x
+		last, lastErr = s.Explain(ctx, node)
+		if lastErr == nil && last.Refused == reason {
+			return last
 		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
-	require.Failf(t, "no such refusal", "%s of %s; the last one: %+v", reason, node, last)
+	require.Failf(t, "no such refusal", "%s of %s; the last one: %+v; last error: %v", reason, node, last, lastErr)
 	return last
 }
 

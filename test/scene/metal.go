@@ -86,6 +86,12 @@ func (m *metal) address() string {
 	return "ipmi://" + m.relay.Addr()
 }
 
+// Silence makes an IPMI BMC answer nobody any more, as one whose network cable is
+// pulled.
+func (m *metal) Silence() {
+	m.relay.Filter(func(ipmisim.Datagram) []ipmisim.Datagram { return nil })
+}
+
 // FirstAsked is when fenced first said something to the BMC; zero if never.
 func (m *metal) FirstAsked() time.Time {
 	if m.Service != nil {

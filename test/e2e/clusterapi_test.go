@@ -1,0 +1,218 @@
+package e2e
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/test/rig"
+	"github.com/fenced/fenced/test/scene"
+)
+
+// ownTemplate is of the kind whose requests fenced carries out itself; no such
+// object need exist.
+var ownTemplate = rig.TemplateRef{APIVersion: "fenced.io/v1alpha1", Kind: "FencedRemediationTemplate", Name: "power"}
+
+// handedOver is a check of the bare-metal workers whose own controller is told
+// to leave it to this fenced.
+func handedOver() rig.CAPICheck {
+	return rig.CAPICheck{
+		Name: "metal", Match: scene.Pool(scene.MetalPool), Conditions: rig.NotReadyFor("2s"), Template: ownTemplate,
+		Annotations: map[string]string{"cluster.x-k8s.io/paused": "", "fenced.io/evaluator": scene.Instance},
+	}
+}
+
+// unhanded is a check of a pool that hands Machines to their owners.
+func unhanded(pool string) rig.CAPICheck {
+	return rig.CAPICheck{Name: pool, Match: scene.Pool(pool), Conditions: rig.NotReadyFor("2s")}
+}
+
+// The Cluster API with Machines, checks and hosts on a management API and the
+// Nodes on another: a host is fenced by power, and its Node is deleted where it
+// is. Meanwhile the Cluster API's own manager is alive, and what it would do
+// itself is left to it; once it is gone, fenced marks those Machines, once, and
+// deletes none.
+func TestClusterAPIOnTwoAPIs(t *testing.T) {
+	for version, set := range map[string]rig.CRDs{"v1beta1": rig.CAPIv1beta1, "v1beta2": rig.CAPIv1beta2} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			clusterAPI(t, version, set)
+		})
+	}
+}
+
+func clusterAPI(t *testing.T, version string, set rig.CRDs) {
+	s := clusterAPIScene(t, set, scene.Options{
+		Apart: true, ClusterChecks: []rig.CAPICheck{handedOver(), unhanded("cloud"), unhanded("control-plane")},
+		Workers: []scene.Spec{
+			{Name: "hung", Protocol: scene.IPMI, Metal3: true}, {Name: "healthy", Protocol: scene.Redfish, Metal3: true},
+			{Name: "cloud-1", Pool: "cloud"}, {Name: "master-1", Pool: "control-plane", Role: scene.ControlPlane},
+		},
+	})
+	ctx := within(t, 3*time.Minute)
+	require.NoError(t, s.Management.CreateNamespace(ctx, "capi-system"))
+	manager := rig.Lease{Namespace: "capi-system", Name: "controller-leader-election-capi", Holder: "manager-0", Duration: 10 * time.Minute}
+	require.NoError(t, s.Management.PutLease(ctx, manager))
+	_, err := s.StartDaemon(ctx)
+	require.NoError(t, err)
+	for _, name := range []string{"hung", "cloud-1", "master-1"} {
+		s.Worker(name).Kubelet.Hang()
+	}
+
+	w := s.Worker("hung")
+	r := awaitRun(ctx, t, s, w.Name, result(api.ResultDone))
+	assert.Equal(t, stages, stepsOf(r))
+	requireBack(ctx, t, s, w)
+	requireOneDeletion(t, s, w)
+	for _, other := range s.Workers {
+		d, err := s.Management.NodeDeletions(other.Name)
+		require.NoError(t, err)
+		assert.Empty(t, d, "deletions of Node %s on the management API", other.Name)
+	}
+	host, err := s.Management.Dynamic().Resource(rig.HostResource).Namespace(rig.Namespace).Get(ctx, w.Name, metav1.GetOptions{})
+	require.NoError(t, err)
+	assert.NotContains(t, host.GetAnnotations(), "reboot.metal3.io/fenced", "the host is not held off")
+	requireNotAsked(ctx, t, s, "healthy")
+
+	for _, name := range []string{"cloud-1", "master-1"} {
+		x := awaitRefusal(ctx, t, s, name, "Contested")
+		assert.Equal(t, "Unhealthy", x.Verdict)
+		_, value, _, _ := gateOf(t, x, "Contested")
+		assert.Contains(t, value, manager.Holder)
+	}
+	require.Empty(t, writes(t, s.Management, "machines"), "the manager is alive")
+	requireCounters(ctx, t, s, version)
+
+	manager.Renewed = time.Now().Add(-time.Hour)
+	require.NoError(t, s.Management.PutLease(ctx, manager))
+	for _, name := range []string{"cloud-1", "master-1"} {
+		awaitMarked(ctx, t, s, version, name)
+		awaitRefusal(ctx, t, s, name, "AlreadyRequested")
+	}
+	time.Sleep(3 * time.Second) // what should not happen again has time to
+	requireMarkedOnce(t, s)
+}
+
+// clusterAPIScene is set for a scene of the Cluster API.
+func clusterAPIScene(t *testing.T, version rig.CRDs, o scene.Options) *scene.Scene {
+	t.Helper()
+	o.Machines, o.CRDs = scene.ClusterAPI, []rig.CRDs{version, rig.Metal3}
+	return set(t, o)
+}
+
+// lists are where a version keeps its two lists of conditions.
+func lists(version string) [][]string {
+	if version == "v1beta1" {
+		return [][]string{{"status", "conditions"}, {"status", "v1beta2", "conditions"}}
+	}
+	return [][]string{{"status", "deprecated", "v1beta1", "conditions"}, {"status", "conditions"}}
+}
+
+// conditionIn is the status of a condition in one list; empty is none.
+func conditionIn(obj *unstructured.Unstructured, kind string, path ...string) string {
+	list, _, _ := unstructured.NestedSlice(obj.Object, path...)
+	for _, item := range list {
+		if m, _ := item.(map[string]any); m["type"] == kind {
+			status, _ := m["status"].(string)
+			return status
+		}
+	}
+	return ""
+}
+
+func ofClusterAPI(ctx context.Context, t *testing.T, s *scene.Scene, version, plural, name string) *unstructured.Unstructured {
+	t.Helper()
+	obj, err := s.Management.Dynamic().Resource(rig.CAPIResource(version, plural)).Namespace(rig.Namespace).Get(ctx, name, metav1.GetOptions{})
+	require.NoError(t, err)
+	return obj
+}
+
+// awaitMarked waits until a Machine asks its owner to replace it, in both lists.
+func awaitMarked(ctx context.Context, t *testing.T, s *scene.Scene, version, name string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		m := ofClusterAPI(ctx, t, s, version, "machines", name)
+		for _, path := range lists(version) {
+			if conditionIn(m, "HealthCheckSucceeded", path...) != "False" || conditionIn(m, "OwnerRemediated", path...) != "False" {
+				return false
+			}
+		}
+		return true
+	}, time.Minute, 200*time.Millisecond, "Machine %s is marked", name)
+}
+
+// requireMarkedOnce checks what the management API's own audit log says about
+// the Machines.
+func requireMarkedOnce(t *testing.T, s *scene.Scene) {
+	t.Helper()
+	assert.ElementsMatch(t, []write{
+		{"patch", "machines", "status", "cloud-1"}, {"patch", "machines", "status", "master-1"},
+	}, writes(t, s.Management, "machines"))
+	for _, w := range s.Workers {
+		d, err := s.Management.Deletions("machines", w.Name)
+		require.NoError(t, err)
+		assert.Empty(t, d, "deletions of Machine %s", w.Name)
+	}
+}
+
+// requireCounters checks that only the check that was handed over has a status
+// while the manager lives, and that it is right.
+func requireCounters(ctx context.Context, t *testing.T, s *scene.Scene, version string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		k := ofClusterAPI(ctx, t, s, version, "machinehealthchecks", "metal")
+		expected, _, _ := unstructured.NestedInt64(k.Object, "status", "expectedMachines")
+		healthy, _, _ := unstructured.NestedInt64(k.Object, "status", "currentHealthy")
+		targets, _, _ := unstructured.NestedStringSlice(k.Object, "status", "targets")
+		return expected == 2 && healthy == 2 && assert.ObjectsAreEqual([]string{"healthy", "hung"}, targets) &&
+			conditionIn(k, "RemediationAllowed", "status", "conditions") == "True"
+	}, 20*time.Second, 200*time.Millisecond, "the status of the check that was handed over")
+	k := ofClusterAPI(ctx, t, s, version, "machinehealthchecks", "cloud")
+	assert.NotContains(t, k.Object, "status", "that of a check that the manager judges")
+}
+
+// Where the kubeconfig of the workload API leads to another cluster, one that has
+// Nodes, none of the Machines has one there. That is not taken for the loss of
+// all of them.
+func TestNodesOfAnotherCluster(t *testing.T) {
+	t.Parallel()
+	s := clusterAPIScene(t, rig.CAPIv1beta2, scene.Options{
+		ClusterChecks: []rig.CAPICheck{handedOver(), unhanded("cloud")},
+		Workers: []scene.Spec{
+			{Name: "elsewhere-1", Protocol: scene.IPMI, Metal3: true, NoNode: true},
+			{Name: "elsewhere-2", Protocol: scene.Redfish, Metal3: true, NoNode: true},
+			{Name: "elsewhere-3", Pool: "cloud", NoNode: true},
+			{Name: "stranger", Protocol: scene.IPMI, Stranger: true}, {Name: "stranger-2", Stranger: true},
+		},
+	})
+	ctx := within(t, time.Minute)
+	_, err := s.StartDaemon(ctx)
+	require.NoError(t, err)
+	for _, w := range s.Workers[:3] {
+		x := awaitRefusal(ctx, t, s, w.Name, "NoNodesVisible")
+		assert.Equal(t, "Unhealthy", x.Verdict)
+		name, value, _, _ := gateOf(t, x, "NoNodesVisible")
+		assert.Equal(t, "nodesVisible", name)
+		assert.Contains(t, value, "2 Nodes")
+		planned(ctx, t, s, w.Name, "NoNodesVisible", 0)
+	}
+	refused := fencectl(ctx, t, s, 3, "fence", "elsewhere-1", "--yes", "--reason", "test")
+	assert.Contains(t, refused.Stderr, "NoNodesVisible", "for people, too")
+	time.Sleep(3 * time.Second) // what should not happen has time to
+
+	for _, name := range []string{"elsewhere-1", "elsewhere-2"} {
+		assert.True(t, s.Worker(name).BMC.Power(), "%s is on", name)
+		assert.Zero(t, s.Worker(name).FirstAsked(), "the BMC of %s was asked", name)
+	}
+	requireNotAsked(ctx, t, s, "stranger")
+	untouched(ctx, t, s, s.Worker("stranger-2"))
+	for _, resource := range []string{"nodes", "machines", "baremetalhosts"} {
+		assert.Empty(t, writes(t, s.Management, resource))
+	}
+}
