@@ -3,7 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
-	"slices"
+	"fmt"
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -142,15 +142,29 @@ func (w *worker) justified(f Fresh, seen remediate.Seen, now time.Time) (remedia
 	}
 	found := policy.Judge(check, a, policy.Subject{
 		Machine: f.Machine, Node: f.Node, Gone: f.Node == nil && seen.Node.Exists == remediate.No, Lease: f.Lease,
-		ReadsOff: seen.Power.State == bmc.Off && seen.Identity == remediate.Yes,
+		Requests: w.requests(check), ReadsOff: seen.Power.State == bmc.Off && seen.Identity == remediate.Yes,
 	}, now)
 	switch {
 	case found.Verdict != policy.Unhealthy:
 		return remediate.No, "the target is " + string(found.Verdict) + " now: " + found.Message
-	case slices.Contains(found.Refusals, policy.NodeAlive):
-		return remediate.No, "the kubelet renews its Lease"
+	case strategyOf(check, &found) != w.run.Strategy:
+		return remediate.No, "the check asks for something else now"
+	case !acts(check, &found):
+		return remediate.No, fmt.Sprintf("refused now: %v", found.Refusals)
 	}
 	return remediate.Yes, ""
+}
+
+// requests are those for the run's target, under the name that the check knows
+// it by.
+func (w *worker) requests(check *policy.Check) []*policy.Request {
+	name := w.run.Target.Machine
+	if check.SelectsNodes {
+		name = w.run.Target.Node
+	}
+	w.c.mu.Lock()
+	defer w.c.mu.Unlock()
+	return w.c.ledger.Requests(name)
 }
 
 // check finds the run's check in the present view, and what it is judged amid.

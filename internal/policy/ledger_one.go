@@ -36,6 +36,9 @@ func (l *Ledger) Waiting(id CheckID) []TargetReport {
 	return list
 }
 
+// Requests are the remediation requests for the Machine or Node of this name.
+func (l *Ledger) Requests(target string) []*Request { return l.w.requests[target] }
+
 // entry is the check with this ID, or nil.
 func (l *Ledger) entry(id CheckID) *checkEntry {
 	c := l.checks[keyOf(ObjectID{APIVersion: id.APIVersion, Kind: id.Kind, Namespace: id.Namespace, Name: id.Name}, id.Source)]

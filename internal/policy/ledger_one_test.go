@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/fenced/fenced/internal/policy"
 )
@@ -56,4 +57,17 @@ func TestWaitingListsWhatTimeDecides(t *testing.T) {
 	assert.ElementsMatch(t, []string{"n-1", "n-2"}, nodes(), "each once")
 	p.Paused = true
 	assert.Empty(t, ledgerOf(policy.Snapshot{Checks: []policy.Check{p}, Machines: s.Machines, Nodes: s.Nodes}).Waiting(p.ID()))
+}
+
+// Just before acting, a pause of the check as a whole counts, too.
+func TestJudgeHeedsAPauseThatCameMeanwhile(t *testing.T) {
+	c := policy.Check{
+		Kind: policy.NodeHealthCheckKind, APIVersion: policy.Medik8sAPI, Name: "c", Selector: labels.Everything(), SelectsNodes: true,
+		Strategy: policy.CreateRequests, Template: &policy.Template{APIVersion: "a/v1", Kind: "ATemplate", Name: "t"},
+		Conditions: []policy.UnhealthyCondition{{Type: "Ready", Status: "Unknown", Timeout: time.Minute}},
+	}
+	x := policy.Subject{Node: sickWorld(time.Hour).Nodes["n-1"]}
+	assert.Empty(t, policy.Judge(&c, policy.Surroundings{}, x, epoch).Refusals)
+	c.PauseRequests = []string{"maintenance"}
+	assert.Equal(t, []policy.Reason{policy.PauseRequested}, policy.Judge(&c, policy.Surroundings{}, x, epoch).Refusals)
 }

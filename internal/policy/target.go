@@ -69,7 +69,13 @@ func Judge(c *Check, a Surroundings, x Subject, now time.Time) TargetReport {
 		t.set(Skipped, stateReason(st.state), st.message)
 		return t
 	}
-	return judge(c, a, &st, &x, now)
+	t := judge(c, a, &st, &x, now)
+	if t.Action != None { // a pause or an upgrade that came meanwhile counts
+		for _, r := range st.refusals {
+			t.refuse(r)
+		}
+	}
+	return t
 }
 
 func newTarget(c *Check, x *Subject) TargetReport {
