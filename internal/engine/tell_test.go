@@ -143,3 +143,17 @@ func TestTellingNeverDelaysADecision(t *testing.T) {
 		assert.InDelta(t, 30, len(b.written), 2, "one attempt each 10 s")
 	})
 }
+
+// A check that was handed over is told about although the manager lives.
+func TestStatusOfACheckThatWasHandedOver(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		b := &board{alive: remediate.Yes}
+		_, _, stop := start(t, w, store, func(o *engine.Options) { calm(w, b)(o); handOver(w) })
+		time.Sleep(time.Minute)
+		stop()
+		if assert.Len(t, b.written, 1) {
+			assert.Len(t, b.written[0].Targets, 4, "this lineage's status names the targets")
+		}
+		assert.Zero(t, b.asked)
+	})
+}
