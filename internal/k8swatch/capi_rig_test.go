@@ -216,6 +216,9 @@ func TestClusterAPIManagerIsARival(t *testing.T) { // I22
 		s := look(t, k, b.run).Seen
 		assert.Equal(t, remediate.Yes, s.Contested)
 		assert.Contains(t, s.Contender, "capi-1")
+		alive, err := k.Judged(ctx, policy.CheckID{Kind: policy.MachineHealthCheckKind, APIVersion: b.run.Target.MachineAPI})
+		require.NoError(t, err)
+		assert.Equal(t, remediate.Yes, alive)
 		paused := "true"
 		require.NoError(t, b.manage.Annotate(ctx, rig.CAPIResource(b.version, "machinehealthchecks"), name, "cluster.x-k8s.io/paused", &paused))
 		assert.Equal(t, remediate.No, look(t, k, b.run).Seen.Contested, "paused, the manager leaves it to us")

@@ -2,13 +2,20 @@
 // plain values of internal/policy and internal/remediate inside. No other
 // package of the product imports client-go.
 //
-//	cluster.go  the clients of one cluster, and its life
-//	store.go    one kind's objects as plain values
-//	watch.go    the reflectors, and what is trimmed away
-//	fresh.go    is the view as new as the API says it should be? // I16
-//	look.go     the uncached reads of one run's round
-//	act.go      the writes, each bound to UID and resourceVersion // I2
-//	restore.go  which labels, annotations and taints come back
+//	cluster.go    one cluster: the workload API, and a management API if apart
+//	side.go       one API server: its clients and its watches
+//	kinds.go      what is watched, and where
+//	discovery.go  at which version a kind is served
+//	requests.go   the kinds of requests that checks' templates name
+//	store.go      one kind's objects as plain values
+//	journal.go    what changed since somebody asked
+//	fresh.go      is the view as new as the API says it should be? // I16
+//	look.go       the uncached reads of one run's round
+//	rival.go      who else is alive and would act // I22
+//	act.go        the writes, each bound to UID and resourceVersion // I2
+//	mark.go       handing a Cluster API Machine to its owner
+//	status.go     what a check's own controller would write into its status
+//	restore.go    which labels, annotations and taints come back
 //
 // The cache is only for deciding whether to look closer. Everything that
 // justifies a write is read afresh.

@@ -85,11 +85,19 @@ func (c *Cluster) proven() (oldest time.Time, problem string) {
 				oldest, first = at, false
 			}
 			if problem == "" && wrong != "" {
-				problem = "watch " + s.kind + ": " + wrong
+				problem = "watch " + s.kind + c.on(side) + ": " + wrong
 			}
 		}
 	}
 	return oldest, problem
+}
+
+// on names an API server where there are two.
+func (c *Cluster) on(s *side) string {
+	if c.work == c.manage {
+		return ""
+	}
+	return " on the " + s.name + " API"
 }
 
 // keepFresh asks the API server in a fixed rhythm, and after each full list,

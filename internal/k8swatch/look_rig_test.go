@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/rig/rigtest"
@@ -121,6 +122,13 @@ func TestLookSeesRivals(t *testing.T) { // I22
 	r := bareMetal(t, c, rig.Host{}, rig.Node{})
 	deletes := r
 	deletes.Strategy = remediate.DeleteMachine
+	judged := func(want remediate.Answer) {
+		t.Helper()
+		got, err := k.Judged(ctx, policy.CheckID{Kind: policy.MachineHealthCheckKind, APIVersion: policy.OpenShiftMachineAPI})
+		require.NoError(t, err)
+		assert.Equal(t, want, got)
+	}
+	judged(remediate.No)
 	for name, run := range map[string]remediate.Run{powerCycleLeader: r, deletingLeader: deletes} {
 		require.Equal(t, remediate.No, look(t, k, run).Seen.Contested, name)
 		lease := rig.Lease{Namespace: rig.Namespace, Name: name, Holder: "pod-x", Duration: 5 * time.Minute}
@@ -128,6 +136,7 @@ func TestLookSeesRivals(t *testing.T) { // I22
 		s := look(t, k, run).Seen
 		assert.Equal(t, remediate.Yes, s.Contested, name)
 		assert.Contains(t, s.Contender, "pod-x")
+		judged(remediate.Ask(name == deletingLeader))
 		lease.Renewed = time.Now().Add(-10 * time.Minute)
 		require.NoError(t, c.PutLease(ctx, lease))
 		assert.Equal(t, remediate.No, look(t, k, run).Seen.Contested, "an expired leader is dead")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 	"pgregory.net/rapid"
 )
 
@@ -51,6 +52,34 @@ func TestOneStuckKindMakesTheViewOld(t *testing.T) { // I16
 		s.UpdateResourceVersion("50")
 	}
 	assert.Less(t, c.View().Age, 10*time.Second)
+}
+
+// Both APIs must be fresh: a management API that is not read hides Machines, a
+// workload API that is not read hides Nodes.
+func TestEitherAPIMakesTheViewOld(t *testing.T) { // I16
+	for _, stuck := range []string{"workload", "management"} {
+		c := newCluster(Config{Kubeconfig: "work", Management: ManagementConfig{Kubeconfig: "manage"}}, zap.NewNop())
+		listAll(t, c, 10, time.Now().Add(-40*time.Second))
+		for _, side := range c.sides() {
+			for _, s := range side.watched() {
+				s.ask(asked{time.Now(), 50})
+				if side.name != stuck {
+					s.UpdateResourceVersion("50")
+				}
+			}
+		}
+		assert.GreaterOrEqual(t, c.View().Age, 40*time.Second, stuck)
+		for _, side := range c.sides() {
+			if side.name == stuck {
+				side.watched()[0].fail("connection refused")
+				assert.Contains(t, c.View().Problem, "on the "+stuck+" API: connection refused")
+				side.skew = -7 * time.Second
+				assert.Equal(t, -7*time.Second, c.View().Skew, "the worst clock counts")
+				side.rewind()
+			}
+		}
+		assert.False(t, c.View().Synced, "one history that is another makes the whole view new")
+	}
 }
 
 func TestListAloneProvesNothing(t *testing.T) {
