@@ -13,6 +13,7 @@ import (
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/state"
 )
 
 // nodePolicy is a FencePolicy over all Nodes.
@@ -57,20 +58,30 @@ func TestNodeWithoutMachineIsFenced(t *testing.T) {
 	})
 }
 
-// The same check read from a file with more lines above is still the run's.
-func TestRunKnowsItsCheckAfterAnEdit(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.ignoreOff = true // nothing takes effect, so each look must still justify it
-		p := nodePolicy()
-		_, _, stop := start(t, w, store, withPolicy(w, p))
-		time.Sleep(62 * time.Second)
-		stop()
-		p.Source = "policies.d/a.yaml:30"
-		e, _, stop := start(t, w, store, withPolicy(w, p))
-		time.Sleep(time.Second)
-		assert.True(t, only(t, e).Open())
-		stop()
-	})
+// The same check read from a file with more lines above is still the run's, and
+// so it is for a record that an older version wrote.
+func TestRunKnowsItsCheckAfterARestart(t *testing.T) {
+	for _, old := range []bool{false, true} {
+		bubble(t, func(t *testing.T, w *world, store *failingStore) {
+			w.ignoreOff = true // nothing takes effect, so each look must still justify it
+			p := nodePolicy()
+			_, _, stop := start(t, w, store, withPolicy(w, p))
+			time.Sleep(62 * time.Second)
+			stop()
+			p.Source = "policies.d/a.yaml:30"
+			if old {
+				runs, err := state.LoadRuns(t.Context(), store)
+				require.NoError(t, err)
+				runs[0].CheckID = ""
+				_, err = state.SaveRun(t.Context(), store, runs[0])
+				require.NoError(t, err)
+			}
+			e, _, stop := start(t, w, store, withPolicy(w, p))
+			time.Sleep(5 * time.Second)
+			assert.Equal(t, remediate.PowerOff, only(t, e).Step, only(t, e).Note)
+			stop()
+		})
+	}
 }
 
 func TestMachineIsHandedOverToItsOwner(t *testing.T) {
