@@ -36,7 +36,7 @@ type Config struct {
 type ManagementConfig struct {
 	Kubeconfig  string // empty = the workload API has them
 	Namespace   string // empty = Config.Namespaces
-	ClusterName string // restricts to one Cluster; empty = all
+	ClusterName string // restricts to one Cluster; empty = the only one
 }
 
 // Cluster is the view of one cluster and the door for writes to it. Make it
@@ -51,6 +51,7 @@ type Cluster struct {
 	work, manage *side
 	requests     requestKinds
 	fresh        freshness
+	barred       bool // of the Cluster API nothing is judged; only Changes knows
 }
 
 // New reads the kubeconfigs and prepares the view. It talks to nobody.
@@ -111,10 +112,19 @@ func (c *Cluster) Run(ctx context.Context) error {
 func (c *Cluster) Changed() <-chan struct{} { return c.changed }
 
 // Changes gives every object that came, changed or went since the last call,
-// each once, and removals first. After a start that is everything.
+// each once, and removals first. After a start that is everything. It is for
+// one caller.
 func (c *Cluster) Changes() []policy.Change {
+	why := c.mixed()
+	if (why != "") != c.barred {
+		c.barred = why != ""
+		c.tellAgain()
+	}
 	list := c.journal.drain()
 	for i := range list {
+		if c.barred {
+			bar(&list[i], why)
+		}
 		if check, ok := list[i].Value.(*policy.Check); ok {
 			list[i].Value = c.requests.gate(check)
 		}

@@ -9,6 +9,7 @@
 //	requests.go   the kinds of requests that checks' templates name
 //	store.go      one kind's objects as plain values
 //	journal.go    what changed since somebody asked
+//	mixed.go      several Clusters, and the Nodes of one
 //	fresh.go      is the view as new as the API says it should be? // I16
 //	look.go       the uncached reads of one run's round
 //	rival.go      who else is alive and would act // I22

@@ -86,3 +86,42 @@ func TestMoveToAnotherVersion(t *testing.T) {
 	assert.Equal(t, policy.Change{ID: policy.ObjectID{APIVersion: policy.ClusterAPIV1Beta1, Kind: "Machine", Namespace: "ns", Name: "m"}}, changes[0])
 	assert.Equal(t, policy.ClusterAPIV1Beta2, changes[1].ID.APIVersion)
 }
+
+// Two Clusters on one API: which of their Machines are the Nodes that we see?
+func TestSeveralClustersAreNotJudged(t *testing.T) {
+	c := offline()
+	store := func(kind string) *store {
+		for _, s := range c.allStores() {
+			if s.group == clusterGroup && s.kind == kind {
+				return s
+			}
+		}
+		return nil
+	}
+	object := func(kind, name string, spec map[string]any) *unstructured.Unstructured {
+		u := apiObject(kind, name, "1", spec)
+		u.SetAPIVersion(policy.ClusterAPIV1Beta2)
+		return u
+	}
+	check := map[string]any{"clusterName": "blue", "selector": map[string]any{"matchLabels": map[string]any{"a": "b"}}}
+	require.NoError(t, store("Machine").Add(object("Machine", "m", nil)))
+	require.NoError(t, store("MachineHealthCheck").Add(object("MachineHealthCheck", "k", check)))
+	require.NoError(t, store("Cluster").Add(object("Cluster", "blue", nil)))
+	require.NoError(t, c.storeOf("Machine").Add(apiObject("Machine", "openshift", "1", nil)))
+	assert.NotNil(t, seen(c).machine("m"))
+	assert.Empty(t, seen(c).check("k").Invalid)
+
+	require.NoError(t, store("Cluster").Add(object("Cluster", "green", nil)))
+	v := seen(c)
+	assert.Nil(t, v.machine("m"))
+	assert.ErrorContains(t, v[policy.ObjectID{APIVersion: policy.ClusterAPIV1Beta2, Kind: "Machine", Namespace: "ns", Name: "m"}].Err, "management.clusterName")
+	assert.Contains(t, v.check("k").Invalid, "ns/blue and ns/green")
+	assert.NotNil(t, v.machine("openshift"), "whose Nodes those are is no question")
+	require.NoError(t, store("Machine").Add(object("Machine", "late", nil)))
+	assert.Nil(t, seen(c).machine("late"))
+
+	require.NoError(t, store("Cluster").Delete(object("Cluster", "green", nil)))
+	assert.NotNil(t, seen(c).machine("m"))
+	assert.NotNil(t, seen(c).machine("late"))
+	assert.Empty(t, seen(c).check("k").Invalid)
+}
