@@ -140,14 +140,16 @@ func (w *tables) controlPlaneInFlight() map[string]bool {
 	return busy
 }
 
-// firstInLine is the first target by name that nothing but its quorum holds
-// back; a target that is refused anyway must not block the others.
+// firstInLine is the first target by name that nothing holds back, or else that
+// only its quorum holds back; a target that is refused anyway must not block
+// the others.
 func firstInLine(waiting []*TargetReport) string {
-	first := ""
+	first, free := "", false
 	for _, t := range waiting {
 		refused := slices.ContainsFunc(t.Refusals, func(r Reason) bool { return r != QuorumUnknown && r != QuorumLost })
-		if !refused && (first == "" || t.subject() < first) {
-			first = t.subject()
+		open := len(t.Refusals) == 0
+		if !refused && (first == "" || open && !free || open == free && t.subject() < first) {
+			first, free = t.subject(), open
 		}
 	}
 	return first

@@ -106,6 +106,7 @@ func newCheckReport(c *Check, st *setting) CheckReport {
 		Kind: c.Kind, APIVersion: c.APIVersion, Namespace: c.Namespace, Name: c.Name,
 		State: st.state, Message: st.message, Targets: []TargetReport{}, UID: c.UID, Source: c.Source,
 		unread: c.Selector == nil, idle: map[string]bool{}, pets: c.Strategy == CountOnly, Limit: c.limitText(), Due: st.due, Storm: c.Storm,
+		minHealthy: c.lineage() == medik8s && c.MaxUnhealthy == nil,
 	}
 }
 

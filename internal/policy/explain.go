@@ -34,7 +34,7 @@ func ExplainTarget(r *Report, c *CheckReport, t *TargetReport) []Gate {
 
 // limitGate is the check's own limit on how much may be unhealthy.
 func (r *CheckReport) limitGate() Gate {
-	reason, threshold := ShortCircuit, fmt.Sprintf("at most %d (%s)", r.MaxUnhealthy, r.Limit)
+	reason, threshold := ShortCircuit, fmt.Sprintf("at most %d (%s)", r.MaxUnhealthy, r.limitName())
 	if slices.Contains(r.gate, OutOfRange) {
 		reason = OutOfRange
 	}
@@ -42,6 +42,15 @@ func (r *CheckReport) limitGate() Gate {
 		threshold = fmt.Sprintf("%d to %d (%s)", r.MinUnhealthy, r.MaxUnhealthy, r.Limit)
 	}
 	return gate("limit", r.Allowed, reason, fmt.Sprintf("%d of %d not healthy", r.Expected-r.Healthy, r.Expected), threshold, r.source())
+}
+
+// limitName is the limit with the name of its field where a percentage alone
+// would mislead: minHealthy is about the healthy.
+func (r *CheckReport) limitName() string {
+	if r.minHealthy {
+		return "minHealthy " + r.Limit
+	}
+	return r.Limit
 }
 
 // refusalGates are the gates that one refusal stands for, with the numbers or the
@@ -75,7 +84,19 @@ func (r *Report) refusalGates(c *CheckReport, t *TargetReport, reason Reason) []
 	case ControlPlaneBusy:
 		return []Gate{closed("controlPlane", "another control-plane host is, or will be, remedied first", "one at a time")}
 	}
+	if text, ok := targetText[reason]; ok {
+		return []Gate{closed(text.gate, text.value, text.threshold).until(t.Due)}
+	}
 	return []Gate{closed("target", t.Message, string(t.Action)).until(t.Due)}
+}
+
+// targetText says what one target shows against its own remedy.
+var targetText = map[Reason]struct{ gate, value, threshold string }{
+	Deleting:       {"deleting", "the Machine or Node is being deleted", "not being deleted"},
+	NoController:   {"owner", "no controller owns the Machine", "a controller that recreates it"},
+	ControlPlane:   {"controlPlane", "a control-plane host", "allowed by guards.controlPlane or guards.deleteControlPlaneMachines, and owned by what recreates it"},
+	NodeAlive:      {"lease", "Ready is Unknown, but the kubelet renews its Lease", "still for 60s"},
+	NoTemplateLeft: {"escalation", "every rung has been tried", "a template that is left"},
 }
 
 var quorumText = map[Reason]string{
@@ -110,8 +131,12 @@ func (r *CheckReport) restrains(o, t *TargetReport) string {
 		return "this check only counts"
 	case !r.Allowed:
 		return "the limit of this check is exceeded"
+	case claim{r, o}.asked():
+		return "this check has asked another remediator already"
 	case o.Action != None && severity[o.Action] < severity[t.Action]:
 		return fmt.Sprintf("this check asks for %s, which is gentler than %s", o.Action, t.Action)
+	case o.Action == CreateRequest && t.Action == CreateRequest:
+		return "this check asks first"
 	}
 	return ""
 }

@@ -1,5 +1,7 @@
 package policy
 
+import "slices"
+
 // claim is one check's interest in a target.
 type claim struct {
 	check  *CheckReport
@@ -27,10 +29,11 @@ func refuseOverlaps(r *Report) {
 }
 
 func settle(group []claim) {
-	gentlest, closed, pet := severity[DeleteMachine], false, false
+	gentlest, closed, pet, asked := severity[DeleteMachine], false, false, false
 	for _, g := range group {
 		closed = closed || !g.check.Allowed
 		pet = pet || g.check.pets
+		asked = asked || g.asked()
 		if g.target.Action != None {
 			gentlest = min(gentlest, severity[g.target.Action])
 		}
@@ -39,9 +42,32 @@ func settle(group []claim) {
 		if g.target.Action == None {
 			continue
 		}
-		if pet || closed && g.check.Allowed || severity[g.target.Action] > gentlest {
+		if pet || closed && g.check.Allowed || asked && !g.asked() || severity[g.target.Action] > gentlest {
 			g.target.refuse(Overlap)
 		}
+	}
+	oneRequest(group)
+}
+
+// asked: the check has handed the target to another remediator already, which
+// may be at work. // I22
+func (g claim) asked() bool {
+	return g.target.Action != PowerCycle && slices.Contains(g.target.Refusals, AlreadyRequested)
+}
+
+// oneRequest lets only the first of several NodeHealthChecks ask for the
+// remediation of a Node: two remediators must not work on it at once. The other
+// lineages name a request after its Machine, so a second one finds the first.
+func oneRequest(group []claim) {
+	taken := false
+	for _, g := range group {
+		if g.check.Kind != NodeHealthCheckKind || g.target.Action != CreateRequest || len(g.target.Refusals) > 0 {
+			continue
+		}
+		if taken {
+			g.target.refuse(Overlap)
+		}
+		taken = true
 	}
 }
 

@@ -64,6 +64,8 @@ type CheckReport struct {
 	Due time.Time `json:"-"`
 	// gate are the refusals of the check as a whole: its limit first.
 	gate []Reason
+	// minHealthy: Limit is about the healthy.
+	minHealthy bool
 	// pets: the check counts its targets and forbids every remedy.
 	pets bool
 	// idle are the Nodes that the check would cover if it were evaluated; nil
