@@ -56,6 +56,14 @@ func (l *Ledger) HostOf(m *Machine) (Host, error) {
 	return HostFor(*m, found)
 }
 
+// NamesHost says whether a Machine names a BareMetalHost, readably or not: then
+// another owner of the host's power has to be asked, and none to be found there
+// is no leave. A providerID of any other infrastructure names none.
+func (m *Machine) NamesHost() bool {
+	return strings.HasPrefix(m.ProviderID, "baremetalhost:") || strings.HasPrefix(m.ProviderID, "metal3:") ||
+		m.Annotations[hostAnnotation] != ""
+}
+
 // hostRef is the BareMetalHost that a Machine names: by name, by UID, or both.
 type hostRef struct{ namespace, name, uid string }
 

@@ -51,6 +51,18 @@ func TestHostFor(t *testing.T) {
 	}
 }
 
+// A name that leads nowhere is still a name.
+func TestNamesHost(t *testing.T) {
+	annotated := map[string]string{"metal3.io/BareMetalHost": "h-1"}
+	for id, names := range map[string]bool{
+		"": false, "aws:///eu-1/i-1": false, "k3s://n-1": false,
+		"baremetalhost:///ns/h-1": true, "baremetalhost:///ns": true, "metal3://ns/h-1": true,
+	} {
+		assert.Equal(t, names, (&policy.Machine{ProviderID: id}).NamesHost(), id)
+		assert.True(t, (&policy.Machine{ProviderID: id, Annotations: annotated}).NamesHost(), id)
+	}
+}
+
 func TestControlPlane(t *testing.T) {
 	role := "machine.openshift.io/cluster-api-machine-role"
 	assert.True(t, policy.ControlPlaneMachine(map[string]string{role: "master"}, policy.Owner{}))

@@ -47,3 +47,9 @@ func (l *Ledger) entry(id CheckID) *checkEntry {
 	}
 	return c
 }
+
+// MachineIn gives the Machine of this name that is of the lineage of apiVersion,
+// or nil.
+func (l *Ledger) MachineIn(apiVersion, namespace, name string) *Machine {
+	return l.w.machines[machineID{group(apiVersion), namespace, name}]
+}

@@ -71,3 +71,14 @@ func TestJudgeHeedsAPauseThatCameMeanwhile(t *testing.T) {
 	c.PauseRequests = []string{"maintenance"}
 	assert.Equal(t, []policy.Reason{policy.PauseRequested}, policy.Judge(&c, policy.Surroundings{}, x, epoch).Refusals)
 }
+
+// Both lineages may have a Machine of one name.
+func TestMachineInTellsLineagesApart(t *testing.T) {
+	l := ledgerOf(policy.Snapshot{Machines: []policy.Machine{
+		{APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: "m", UID: "a"},
+		{APIVersion: policy.ClusterAPIV1Beta2, Namespace: "ns", Name: "m", UID: "b"},
+	}})
+	assert.Equal(t, "a", l.MachineIn(policy.OpenShiftMachineAPI, "ns", "m").UID)
+	assert.Equal(t, "b", l.MachineIn(policy.ClusterAPIV1Beta1, "ns", "m").UID, "whatever version it was read in")
+	assert.Nil(t, l.MachineIn(policy.ClusterAPIV1Beta2, "ns", "n"))
+}
