@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,6 +20,9 @@ daemon:
 
   kubectl get mhc,machines.machine.openshift.io,nodes -A -o yaml > cluster.yaml
   fencectl simulate --objects cluster.yaml
+
+Policies of files that are meant for other clusters are judged, too, unless
+--cluster names one.
 
 The exit status is 0 when nothing would be done, 2 when something would be, and 1
 when the input could not be read at all.`
@@ -54,13 +58,14 @@ func (c *cli) simulate(o simulateOptions) error {
 	if err != nil {
 		return err
 	}
-	var objects manifest.Objects
-	for _, name := range o.objects {
-		if err := readObjects(&objects, name, c.in); err != nil {
-			return err
-		}
+	snapshot, err := readAll(o.objects, c.in)
+	if err != nil {
+		return err
 	}
-	report := policy.Decide(objects.Snapshot(), at)
+	if c.cluster != "" {
+		forCluster(&snapshot, c.cluster)
+	}
+	report := policy.Decide(snapshot, at)
 	body, err := json.MarshalIndent(report, "", "  ")
 	if err != nil {
 		return fmt.Errorf("print the report: %w", err)
@@ -87,6 +92,34 @@ func (o *simulateOptions) check() (time.Time, error) {
 		return time.Time{}, usageError(fmt.Errorf("simulate: --at %q is not an RFC 3339 time", o.at), "--at 2026-01-31T12:00:00Z")
 	}
 	return at, nil
+}
+
+// readAll reads every input. One of which nothing can be read is among the
+// report's errors, unless there is no other.
+func readAll(names []string, stdin io.Reader) (policy.Snapshot, error) {
+	var objects manifest.Objects
+	var unreadable []error
+	for _, name := range names {
+		err := readObjects(&objects, name, stdin)
+		if err != nil && !errors.Is(err, manifest.ErrUnreadable) {
+			return policy.Snapshot{}, err
+		}
+		if err != nil {
+			unreadable = append(unreadable, err)
+		}
+	}
+	if len(unreadable) == len(names) {
+		return policy.Snapshot{}, errors.Join(unreadable...)
+	}
+	return objects.Snapshot(), nil
+}
+
+// forCluster leaves out the policies of files that are meant for other clusters.
+func forCluster(s *policy.Snapshot, cluster string) {
+	s.Checks = slices.DeleteFunc(s.Checks, func(c policy.Check) bool { return !c.In(cluster) })
+	s.Budgets = slices.DeleteFunc(s.Budgets, func(b policy.DisruptionBudget) bool {
+		return len(b.Clusters) > 0 && !slices.Contains(b.Clusters, cluster)
+	})
 }
 
 func readObjects(objects *manifest.Objects, name string, stdin io.Reader) error {

@@ -166,7 +166,7 @@ status:
 		Namespace: "ns", Name: "c", Paused: true, ControlPlaneInitialized: true, ControlPlaneSince: since, InfrastructureReady: true,
 	}}, s.Clusters)
 	require.Len(t, s.Errors, 1)
-	assert.Equal(t, "metadata.namespace: is missing; status.conditions: an object is not a list", s.Errors[0].Message)
+	assert.Equal(t, "status.conditions: an object is not a list", s.Errors[0].Message)
 }
 
 func TestClusterAPIPolicyFile(t *testing.T) {

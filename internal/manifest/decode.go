@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"reflect"
 	"strings"
 
@@ -75,14 +76,16 @@ func (o *Objects) Read(name string, r io.Reader) error {
 }
 
 // Add decodes one input. Parts that do not parse are remembered; the error is
-// for an input of which nothing could be read.
+// for an input of which nothing could be read, which is remembered, too.
 func (o *Objects) Add(name string, data []byte) error {
 	docs, errs := documents(data)
 	if len(docs) == 0 {
 		if len(errs) == 0 {
 			errs = append(errs, errors.New("it is empty"))
 		}
-		return fmt.Errorf("decode %s: %w: %w", name, ErrUnreadable, errors.Join(errs...))
+		err := errors.Join(errs...)
+		o.lose(name, policy.ObjectKey{}, err)
+		return fmt.Errorf("decode %s: %w: %w", name, ErrUnreadable, err)
 	}
 	for _, err := range errs {
 		o.lose(name, policy.ObjectKey{}, err)
@@ -119,11 +122,39 @@ func (o *Objects) add(fields map[string]any, source string) {
 	if !relevant(i) {
 		return
 	}
+	if i.namespace == "" && namespaced(i) {
+		fields, i.namespace = inDefault(fields), defaultNamespace
+	}
 	if i.name == "" {
 		o.addNameless(i, fields, source)
 		return
 	}
 	o.keep(i, fields, source)
+}
+
+// defaultNamespace is where kubectl creates an object that names no namespace.
+// Objects from a cluster always do; those of a book or a repository may not.
+const defaultNamespace = "default"
+
+func namespaced(i id) bool {
+	switch classify(i) {
+	case machine, cluster, host:
+		return true
+	case check, unjudged:
+		return i.kind == policy.MachineHealthCheckKind
+	}
+	return false
+}
+
+// inDefault is the object with that namespace; what was read stays as it is.
+func inDefault(fields map[string]any) map[string]any {
+	meta, ok := fields["metadata"].(map[string]any)
+	if !ok || meta["namespace"] != nil && meta["namespace"] != "" {
+		return fields
+	}
+	meta = maps.Clone(meta)
+	meta["namespace"] = defaultNamespace
+	return read(fields).with("metadata", meta).fields
 }
 
 // keep remembers one object. The same object may come twice, from overlapping

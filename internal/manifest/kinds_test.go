@@ -1,12 +1,14 @@
 package manifest_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
 )
 
@@ -136,7 +138,6 @@ func TestChecksStay(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"spec is a text":      {"{apiVersion: machine.openshift.io/v1beta1, kind: MachineHealthCheck, metadata: {namespace: ns, name: c}, spec: x}", `spec: "x" is not an object`},
 		"no name":             {"{apiVersion: machine.openshift.io/v1beta1, kind: MachineHealthCheck, metadata: {namespace: ns}}", "metadata.name: is missing"},
-		"no namespace":        {"{apiVersion: machine.openshift.io/v1beta1, kind: MachineHealthCheck, metadata: {name: c}}", "metadata.namespace: is missing"},
 		"metadata is a list":  {"{apiVersion: machine.openshift.io/v1beta1, kind: MachineHealthCheck, metadata: [x]}", "metadata: a list is not an object"},
 		"bad annotation":      {"{apiVersion: machine.openshift.io/v1beta1, kind: MachineHealthCheck, metadata: {namespace: ns, name: c, annotations: {cluster.x-k8s.io/paused: true}}}", "metadata.annotations: the value of cluster.x-k8s.io/paused, true, is not a text"},
 		"other version":       {"{apiVersion: machine.openshift.io/v2, kind: MachineHealthCheck, metadata: {namespace: ns, name: c}}", "does not judge machine.openshift.io/v2"},
@@ -161,4 +162,33 @@ func TestChecksStay(t *testing.T) {
 `)
 	require.Len(t, two.Checks, 1)
 	assert.Equal(t, "is in in.yaml:2 and, with other contents, in in.yaml:4", two.Checks[0].Invalid)
+}
+
+// TestNoNamespaceIsDefault: an object from a book names no namespace, and kubectl
+// would create it in "default". A policy file must say where it is meant for.
+func TestNoNamespaceIsDefault(t *testing.T) {
+	const text = `
+{apiVersion: machine.openshift.io/v1beta1, kind: MachineHealthCheck, metadata: {name: c}, spec: {selector: {}}}
+---
+{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, metadata: {name: m}}
+---
+{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, metadata: {namespace: "", name: k}}
+`
+	s := snapshot(t, text)
+	require.Empty(t, s.Errors)
+	assert.Equal(t, "default/c", s.Checks[0].Key())
+	state, why := s.Checks[0].State()
+	assert.Equal(t, policy.StateActive, state, why)
+	assert.Equal(t, "default/m", s.Machines[0].Key())
+	assert.Equal(t, "default", s.Clusters[0].Namespace)
+	_, err := manifest.DecodePolicies("p.yaml", []byte(text[:strings.Index(text, "---")]))
+	assert.ErrorContains(t, err, "metadata.namespace: is missing")
+}
+
+// TestTemplateOfFencedIsNoCheck: templates are assumed to exist, their kinds are
+// not read.
+func TestTemplateOfFencedIsNoCheck(t *testing.T) {
+	s := snapshot(t, "{apiVersion: fenced.io/v1alpha1, kind: FencedRemediationTemplate, metadata: {namespace: ns, name: t}}")
+	assert.Empty(t, s.Checks)
+	assert.Empty(t, s.Errors)
 }

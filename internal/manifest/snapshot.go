@@ -22,6 +22,7 @@ const (
 	systemSpace   = "kube-system"
 	hostVersion   = groupHost + "/v1alpha1"
 	requestSuffix = "Remediation"
+	ownRequest    = "FencedRemediation"
 )
 
 // class is what an object is to us.
@@ -79,7 +80,8 @@ func classify(i id) class {
 	case group == groupMachine && i.kind == "Machine", group == groupHost && i.kind == "BareMetalHost":
 		return wrongVersion
 	case i.kind == policy.MachineHealthCheckKind && (group == groupMachine || group == groupCluster),
-		i.kind == "NodeHealthCheck" && group == groupMedik8s, group == groupFenced && i.kind != "FencedRemediation":
+		i.kind == "NodeHealthCheck" && group == groupMedik8s,
+		group == groupFenced && i.kind != ownRequest && i.kind != ownRequest+"Template":
 		return unjudged
 	case strings.HasSuffix(i.kind, requestSuffix):
 		return request
