@@ -62,7 +62,7 @@ func (c *cluster) openTargets() []policy.OpenRun {
 		if !r.Open() {
 			continue
 		}
-		o := policy.OpenRun{ID: r.ID, Node: r.Target.Node}
+		o := policy.OpenRun{ID: r.ID, Node: r.Target.Node, ControlPlane: r.ControlPlane}
 		if r.Target.Machine != "" {
 			o.Machine = r.Target.Namespace + "/" + r.Target.Machine
 		}

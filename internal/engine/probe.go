@@ -91,7 +91,10 @@ func (c *cluster) quorum(r remediate.Run, f Fresh) (policy.Reason, string) {
 	if r.Strategy == remediate.DeleteMachine && marks(r.Target) {
 		return "", "the Machine's owner keeps the quorum"
 	}
-	reason, detail := policy.Quorum(f.Members, r.Target.Node, c.opt.Rules)
+	c.mu.Lock()
+	size := c.ledger.ControlPlaneSize()
+	c.mu.Unlock()
+	reason, detail := policy.Quorum(f.Members, r.Target.Node, size, c.opt.Rules)
 	if !f.MembersKnown && reason != policy.ControlPlane && !c.opt.Rules.ExternalEtcd {
 		return policy.QuorumUnknown, "the etcd members cannot be read"
 	}

@@ -1,75 +1,6 @@
 package policy
 
-import (
-	"fmt"
-	"slices"
-)
-
-// Member is one etcd member: healthy means that its Pod is Ready on a Ready Node.
-type Member struct {
-	Node    string
-	Healthy bool
-}
-
-// Quorum says whether etcd survives the loss of the member on a Node; an empty
-// reason means that it does. The target counts as a member even if none was
-// seen on it. // I12
-func Quorum(members []Member, node string, rules Rules) (Reason, string) {
-	switch {
-	case rules.ControlPlaneNever:
-		return ControlPlane, "guards.controlPlane is never"
-	case rules.ExternalEtcd:
-		return "", "etcd runs elsewhere"
-	case len(members) == 0:
-		return QuorumUnknown, "no etcd member is seen"
-	}
-	healthy := map[string]bool{node: false} // by Node; of several Pods there each must be
-	for _, m := range members {
-		before, seen := healthy[m.Node]
-		healthy[m.Node] = m.Healthy && (before || !seen)
-	}
-	size, others := len(healthy), 0
-	for name, well := range healthy {
-		if well && name != node {
-			others++
-		}
-	}
-	need := size/2 + 1
-	message := fmt.Sprintf("%d of %d members are healthy without it, %d are needed", others, size, need)
-	if others < need {
-		return QuorumLost, message
-	}
-	return "", message
-}
-
-// members are the etcd members that the tables show; false when one of them
-// may be among what could not be decoded.
-func (w *tables) members() ([]Member, bool) {
-	if w.unreadEtcd > 0 || w.unreadAny > 0 {
-		return nil, false
-	}
-	var list []Member
-	for _, p := range w.etcd {
-		n := w.nodes[p.Node]
-		list = append(list, Member{Node: p.Node, Healthy: p.Ready && n != nil && n.Ready()})
-	}
-	if len(list) == 0 && w.rules.NodesStandIn {
-		list = w.standIns()
-	}
-	return list, true
-}
-
-// standIns are the Nodes of control-plane hosts in place of their etcd members.
-func (w *tables) standIns() []Member {
-	var list []Member
-	for _, n := range w.nodes {
-		role := slices.ContainsFunc(w.byNode[n.Name], func(m *Machine) bool { return m.ControlPlane })
-		if n.ControlPlane || role {
-			list = append(list, Member{Node: n.Name, Healthy: n.Ready()})
-		}
-	}
-	return list
-}
+import "slices"
 
 // guardControlPlane lets at most one control-plane host be remedied at a time,
 // and none whose loss etcd would not survive. // I12
@@ -86,8 +17,9 @@ func (w *tables) guardControlPlane(r *Report) {
 		return
 	}
 	members, known := w.members()
+	size := w.controlPlaneSize()
 	for _, t := range waiting {
-		reason, _ := Quorum(members, t.Node, w.rules)
+		reason, _ := Quorum(members, t.Node, size, w.rules)
 		if !known && reason != ControlPlane {
 			reason = QuorumUnknown
 		}

@@ -36,8 +36,21 @@ func (l *Ledger) touchUndecoded(k ObjectKey) {
 		l.touchNode(k.Name)
 	case k.Kind == "Node" || k.Kind == "":
 		l.full = true
+	case k.Kind == "Machine":
+		l.touchNodeTargets()
 	}
 	l.stale = true
+}
+
+// touchNodeTargets marks every target that is a Node without a Machine.
+func (l *Ledger) touchNodeTargets() {
+	for _, c := range l.checks {
+		for _, e := range c.targets {
+			if e.machine == nil && len(l.w.byNode[e.node]) == 0 {
+				l.touch(e)
+			}
+		}
+	}
 }
 
 // put replaces one object; a nil value takes it away. It gives the error back,

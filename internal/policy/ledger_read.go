@@ -71,9 +71,13 @@ func (l *Ledger) Machine(namespace, name string) *Machine {
 	return nil
 }
 
-// MachineOf gives the Machine that names this Node, or nil: the first one where
-// several do.
+// MachineOf gives the Machine that names this Node, or nil. Where several do, or
+// none, ask for the Doubt.
 func (l *Ledger) MachineOf(node string) *Machine {
+	if n := l.w.nodes[node]; n != nil {
+		m, _ := l.w.machineOf(n)
+		return m
+	}
 	if list := l.w.byNode[node]; len(list) > 0 {
 		return list[0]
 	}

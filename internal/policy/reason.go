@@ -28,8 +28,11 @@ const (
 	Excluded Reason = "Excluded"
 	// NotReadyForChecks: the cluster is still being set up.
 	NotReadyForChecks Reason = "NotReadyForChecks"
-	// Undecodable: the target's Node is there but could not be decoded.
+	// Undecodable: the target's Node is there but could not be decoded, or a Machine
+	// that may be the Node's.
 	Undecodable Reason = "Undecodable"
+	// NodeMismatch: the Machine names a Node that another Machine or another host has.
+	NodeMismatch Reason = "NodeMismatch"
 )
 
 // Reasons of a verdict and of a refusal.

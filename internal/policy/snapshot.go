@@ -62,6 +62,9 @@ type OpenRun struct {
 	ID      string
 	Machine string // "namespace/name"
 	Node    string
+	// ControlPlane: it is about a control-plane host, even when neither its Machine
+	// nor its Node is there to say so.
+	ControlPlane bool
 }
 
 // Cluster is what policy needs of a cluster.x-k8s.io Cluster. A condition that

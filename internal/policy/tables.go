@@ -30,10 +30,11 @@ type tables struct {
 	runs     map[string]OpenRun // by Machine, and by Node
 	readsOff map[string]bool
 	// machineChecks are the OpenShift checks, which rival a NodeHealthCheck.
-	machineChecks map[CheckID]*Check
-	undecoded     map[ObjectKey]int // how many objects with this key
-	unreadAny     int               // how many undecoded objects may be any Node
-	unreadEtcd    int               // how many may be an etcd Pod
+	machineChecks  map[CheckID]*Check
+	undecoded      map[ObjectKey]int // how many objects with this key
+	unreadAny      int               // how many undecoded objects may be any Node
+	unreadMachines int               // how many may be a Machine
+	unreadEtcd     int               // how many may be an etcd Pod
 }
 
 func newTables(rules Rules) *tables {
@@ -173,6 +174,9 @@ func (w *tables) countUndecoded(k ObjectKey, by int) {
 	if k.Kind == "" || k.Kind == "Node" && k.Name == "" {
 		w.unreadAny += by
 	}
+	if k.Kind == "" || k.Kind == "Machine" {
+		w.unreadMachines += by
+	}
 	if k.Kind == "" || k.Kind == "Pod" {
 		w.unreadEtcd += by
 	}
@@ -226,17 +230,16 @@ func (w *tables) machineSubject(m *Machine) Subject {
 	if m.NodeName != "" {
 		x.Node, x.Gone = w.nodes[m.NodeName], w.gone(m.NodeName)
 		w.addNode(&x, m.NodeName)
+		x.Doubt = w.doubt(m)
 	}
 	return x
 }
 
-// nodeSubject is a target of a check that selects Nodes. A Node that several
-// Machines claim is the first one's.
+// nodeSubject is a target of a check that selects Nodes.
 func (w *tables) nodeSubject(n *Node) Subject {
 	x := Subject{Node: n, Requests: w.requests[n.Name]}
-	if list := w.byNode[n.Name]; len(list) > 0 {
-		x.Machine = list[0]
-		x.Run = w.runs["Machine "+list[0].Key()].ID
+	if x.Machine, x.Doubt = w.machineOf(n); x.Machine != nil {
+		x.Run = w.runs["Machine "+x.Machine.Key()].ID
 	}
 	w.addNode(&x, n.Name)
 	return x

@@ -26,6 +26,8 @@ type Subject struct {
 	Lease Lease
 	// ReadsOff: the BMC has just been read Off twice.
 	ReadsOff bool
+	// Doubt is why the Machine and the Node may not belong together.
+	Doubt Doubt
 }
 
 func (x *Subject) nodeName() string {
@@ -47,6 +49,15 @@ func (x *Subject) machineKey() string {
 
 func (x *Subject) controlPlane() bool {
 	return x.Machine != nil && x.Machine.ControlPlane || x.Node != nil && x.Node.ControlPlane
+}
+
+// doubt compares what is before us, which may be fresher than what the rest of
+// the doubt comes from.
+func (x *Subject) doubt() Doubt {
+	if d := mismatch(x.Machine, x.Node); d != (Doubt{}) {
+		return d
+	}
+	return x.Doubt
 }
 
 func (x *Subject) deleting() bool { return x.Machine != nil && x.Machine.Deleting }
@@ -106,7 +117,11 @@ func judge(c *Check, a Surroundings, st *setting, x *Subject, now time.Time) Tar
 		t.judgeFencePolicy(c, x, now)
 	}
 	if x.Run != "" {
-		return t.underRemediation("run " + x.Run + " is open on it")
+		return t.leave(UnderRemediation, "run "+x.Run+" is open on it")
+	}
+	// A Machine that asks to be left alone does so whatever its Node is.
+	if d := x.doubt(); d != (Doubt{}) && t.Verdict != Indeterminate && (t.Verdict != Skipped || c.SelectsNodes) {
+		return t.leave(d.Reason, d.Message)
 	}
 	if t.Verdict == Unhealthy {
 		t.Trigger = fmt.Sprintf("check %s: %s", c.Key(), t.Message)
@@ -188,9 +203,9 @@ func (t *TargetReport) refuse(r Reason) {
 	}
 }
 
-// underRemediation replaces the verdict: until the run ends, nobody judges.
-func (t TargetReport) underRemediation(why string) TargetReport {
-	t.set(Indeterminate, UnderRemediation, why)
+// leave replaces the verdict: nobody judges the target as long as this holds.
+func (t TargetReport) leave(reason Reason, why string) TargetReport {
+	t.set(Indeterminate, reason, why)
 	t.Action, t.Refusals = None, []Reason{}
 	t.RecheckAfterSeconds, t.Due, t.again, t.Since, t.Timeout = 0, time.Time{}, time.Time{}, time.Time{}, 0
 	return t

@@ -1,0 +1,114 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Member is one etcd member: healthy means that its Pod is Ready on a Ready Node.
+type Member struct {
+	Node    string
+	Healthy bool
+}
+
+// Quorum says whether etcd survives the loss of the member on a Node; an empty
+// reason means that it does. The target counts as a member even if none was seen
+// on it. A member whose Node is gone is seen nowhere and counts in etcd all the
+// same, so there are taken to be atLeast so many. // I12
+func Quorum(members []Member, node string, atLeast int, rules Rules) (Reason, string) {
+	switch {
+	case rules.ControlPlaneNever:
+		return ControlPlane, "guards.controlPlane is never"
+	case rules.ExternalEtcd:
+		return "", "etcd runs elsewhere"
+	case len(members) == 0:
+		return QuorumUnknown, "no etcd member is seen"
+	}
+	healthy := map[string]bool{node: false} // by Node; of several Pods there each must be
+	for _, m := range members {
+		before, seen := healthy[m.Node]
+		healthy[m.Node] = m.Healthy && (before || !seen)
+	}
+	size, others := max(len(healthy), atLeast), 0
+	for name, well := range healthy {
+		if well && name != node {
+			others++
+		}
+	}
+	need := size/2 + 1
+	message := fmt.Sprintf("%d of %d members are healthy without it, %d are needed", others, size, need)
+	if others < need {
+		return QuorumLost, message
+	}
+	return "", message
+}
+
+// members are the etcd members that the tables show; false when one of them
+// may be among what could not be decoded.
+func (w *tables) members() ([]Member, bool) {
+	if w.unreadEtcd > 0 || w.unreadAny > 0 {
+		return nil, false
+	}
+	var list []Member
+	for _, p := range w.etcd {
+		n := w.nodes[p.Node]
+		list = append(list, Member{Node: p.Node, Healthy: p.Ready && n != nil && n.Ready()})
+	}
+	if len(list) == 0 && w.rules.NodesStandIn {
+		list = w.standIns()
+	}
+	return list, true
+}
+
+// controlPlaneSize is how many control-plane hosts there are, by whatever shows
+// most of them: their Machines, or their Nodes with those that a run has removed.
+func (w *tables) controlPlaneSize() int {
+	machines := map[string]map[string]bool{} // by cluster: the Nodes are of one
+	for _, m := range w.machines {
+		if n := w.nodes[m.NodeName]; !m.ControlPlane && (n == nil || !n.ControlPlane) {
+			continue
+		}
+		in := key(m.Namespace, m.ClusterName)
+		if machines[in] == nil {
+			machines[in] = map[string]bool{}
+		}
+		machines[in][subjectName(m.NodeName, m.Key())] = true // both lineages may have it
+	}
+	nodes := map[string]bool{}
+	for _, n := range w.nodes {
+		if w.controlPlaneNode(n) {
+			nodes[n.Name] = true
+		}
+	}
+	for _, r := range w.runs {
+		if r.ControlPlane && r.Node != "" {
+			nodes[r.Node] = true
+		}
+	}
+	size := len(nodes)
+	for _, list := range machines {
+		size = max(size, len(list))
+	}
+	return size
+}
+
+// ControlPlaneSize is how many control-plane hosts there are known to be, for
+// Quorum.
+func (l *Ledger) ControlPlaneSize() int { return l.w.controlPlaneSize() }
+
+// standIns are the Nodes of control-plane hosts in place of their etcd members.
+func (w *tables) standIns() []Member {
+	var list []Member
+	for _, n := range w.nodes {
+		if w.controlPlaneNode(n) {
+			list = append(list, Member{Node: n.Name, Healthy: n.Ready()})
+		}
+	}
+	return list
+}
+
+// controlPlaneNode says whether a Node is a control-plane host by its own role or
+// by its Machine's.
+func (w *tables) controlPlaneNode(n *Node) bool {
+	return n.ControlPlane || slices.ContainsFunc(w.byNode[n.Name], func(m *Machine) bool { return m.ControlPlane })
+}
