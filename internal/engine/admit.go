@@ -23,6 +23,8 @@ type applicant struct {
 	zoneKey string
 	// protected: the administrator's entry says never automatically.
 	protected bool
+	// hostLost says why the BareMetalHost that the Machine names is not found.
+	hostLost string
 }
 
 func targetKey(t *policy.TargetReport) string { return t.Machine + "|" + t.Node }
@@ -45,13 +47,14 @@ func (c *cluster) applicant(check *policy.Check, t *policy.TargetReport) (applic
 	}
 	r := c.baseRun()
 	r.Target = c.target(m, n, t.Node)
+	lost := c.hostLost(m)
 	c.mu.Unlock()
 	r.Strategy, r.ControlPlane = strategyOf(check, t), t.ControlPlane
 	r.Trigger, r.Check, r.CheckID = t.Trigger, check.Key(), checkID(check.ID())
 	r.Limits.ReplaceControlPlane = t.Action == policy.MarkOwner || c.opt.Rules.DeleteControlPlaneMachines
 	r.Limits.ReadyTimeout = max(r.Limits.ReadyTimeout, t.StartupTimeout)
 	c.override(&r, check)
-	return applicant{key: targetKey(t), draft: r, node: n, zoneKey: check.ZoneKey, protected: c.protected(t.Node)}, true
+	return applicant{key: targetKey(t), draft: r, node: n, zoneKey: check.ZoneKey, protected: c.protected(t.Node), hostLost: lost}, true
 }
 
 // override lets a check change the limits and the isolation of its own runs.
@@ -100,12 +103,11 @@ func checkID(id policy.CheckID) string {
 // machine finds the very Machine that was judged. c.mu is held.
 func (c *cluster) machine(t *policy.TargetReport) *policy.Machine {
 	ns, name, _ := strings.Cut(t.Machine, "/")
-	for _, m := range []*policy.Machine{c.ledger.Machine(ns, name), c.ledger.MachineOf(t.Node)} {
-		if m != nil && m.Key() == t.Machine && m.UID == t.MachineUID {
-			return m
-		}
+	m := c.ledger.MachineIn(t.MachineAPIVersion, ns, name)
+	if m == nil || m.UID != t.MachineUID {
+		return nil
 	}
-	return nil
+	return m
 }
 
 // baseRun is a draft with everything that does not depend on the target.
@@ -123,11 +125,24 @@ func (c *cluster) target(m *policy.Machine, n *policy.Node, nodeName string) rem
 	}
 	if m != nil {
 		t.Namespace, t.Machine, t.MachineUID, t.MachineAPI = m.Namespace, m.Name, m.UID, m.APIVersion
-		if h, err := c.ledger.HostOf(m); err == nil { // without one, hosts.d may know the way
+		if h, err := c.ledger.HostOf(m); err == nil { // where none is named, hosts.d may know the way
 			t.BareMetalHost = h.Key()
 		}
 	}
 	return t
+}
+
+// hostLost says why the BareMetalHost that a Machine names is not found; "" when
+// it is, or none is named. Its owner could neither be asked nor told to keep
+// still, whatever hosts.d knows. c.mu is held. // I22
+func (c *cluster) hostLost(m *policy.Machine) string {
+	if m == nil || !m.NamesHost() {
+		return ""
+	}
+	if _, err := c.ledger.HostOf(m); err != nil {
+		return "Machine " + m.Key() + ": " + err.Error()
+	}
+	return ""
 }
 
 func (c *cluster) protected(node string) bool {

@@ -30,7 +30,7 @@ type cluster struct {
 	probes   map[string]*probe        // by target key
 	refused  map[string]policy.Reason // last refusal told, by target key
 	ledger   *policy.Ledger
-	storms   map[policy.CheckID]policy.Storm
+	storms   map[checkKey]policy.Storm
 	evidence map[string]*evidence // by Node
 	sought   time.Time            // when targets were last searched for evidence
 	moved    bool                 // runs changed since the ledger was told
@@ -52,7 +52,7 @@ func newCluster(ctx context.Context, e *Engine, o ClusterOptions) (*cluster, err
 		e: e, opt: o, stored: stored, poke: make(chan struct{}, 1), news: make(chan struct{}, 1),
 		runs: map[string]remediate.Run{}, workers: map[string]*worker{},
 		probes: map[string]*probe{}, refused: map[string]policy.Reason{},
-		ledger: policy.NewLedger(o.Rules), storms: map[policy.CheckID]policy.Storm{}, moved: true, evidence: map[string]*evidence{},
+		ledger: policy.NewLedger(o.Rules), storms: map[checkKey]policy.Storm{}, moved: true, evidence: map[string]*evidence{},
 	}
 	c.ledger.Apply(e.started, fromFiles(o)...)
 	from := later(stored.ResumedAt, e.global.ResumedAt)

@@ -14,7 +14,6 @@ const (
 	beatEvery  = time.Second
 	probeRetry = 30 * time.Second // after a probe that a gate refused
 	probeFresh = 2 * time.Second  // age of the probe a run starts on // I4
-	rerunAfter = 10 * time.Second // between two runs on one target, whatever the guards say
 	askEvery   = 5 * time.Second  // between two looks at a gate that does not say when it could hold
 )
 
@@ -182,8 +181,9 @@ func (c *cluster) consider(ctx context.Context, check *policy.Check, t *policy.T
 		c.refuse(a, g)
 		return askedAgain(g, now)
 	}
-	if again := c.lastEnded(a).Add(rerunAfter); now.Before(again) {
-		return again
+	if g, ok := firstFailing(c.backOff(a, now)); ok {
+		c.refuse(a, g)
+		return askedAgain(g, now)
 	}
 	p := c.probed(a, now)
 	if p == nil {
@@ -194,7 +194,7 @@ func (c *cluster) consider(ctx context.Context, check *policy.Check, t *policy.T
 	case refused:
 		c.refuse(a, g)
 		return earliest(askedAgain(g, now), p.retryAt())
-	case now.Sub(p.at) > probeFresh:
+	case now.Sub(p.at) > probeFresh, !sameDraft(p.draft, a.draft):
 		c.dropProbe(a.key)
 		c.wake() // probe again at once
 		return time.Time{}
@@ -202,7 +202,7 @@ func (c *cluster) consider(ctx context.Context, check *policy.Check, t *policy.T
 	s := p.session
 	p.session = nil
 	c.dropProbe(a.key)
-	if _, err := c.start(ctx, p.draft, s); err != nil { // it was told of
+	if _, err := c.start(ctx, c.completed(p, check), s); err != nil { // it was told of
 		if s != nil {
 			s.close(ctx)
 		}
@@ -244,20 +244,6 @@ func (c *cluster) probed(a applicant, now time.Time) *probe {
 	}
 	c.spawn(func(ctx context.Context) { c.runProbe(ctx, a) })
 	return nil
-}
-
-// lastEnded is when the newest run on this target ended: one that was dropped
-// at once must not be begun again at once.
-func (c *cluster) lastEnded(a applicant) time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var last time.Time
-	for _, r := range c.runs {
-		if !r.Open() && sameTarget(r.Target, a.draft.Target) {
-			last = later(last, r.Ended)
-		}
-	}
-	return last
 }
 
 // refuse tells of a refusal once per target and reason.

@@ -168,7 +168,7 @@ func (e *Engine) Run(ctx context.Context, beat func()) error {
 		}
 		g.Go(func() error { return c.decideLoop(ctx) })
 		if c.opt.Checks != nil {
-			t := &teller{c: c, told: map[policy.CheckID]told{}, judges: map[string]judged{}}
+			t := &teller{c: c, told: map[checkKey]told{}, judges: map[string]judged{}}
 			g.Go(func() error { return t.loop(ctx) })
 		}
 	}

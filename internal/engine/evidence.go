@@ -1,9 +1,11 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -53,7 +55,7 @@ func (c *cluster) seekEvidence(now time.Time) (due time.Time) {
 			busy++
 		}
 	}
-	for _, node := range slices.Sorted(maps.Keys(wanted)) {
+	for _, node := range c.byTurn(wanted) {
 		ev := c.evidence[node]
 		switch {
 		case ev != nil && ev.running:
@@ -70,9 +72,23 @@ func (c *cluster) seekEvidence(now time.Time) (due time.Time) {
 		busy++
 		ev.running = true
 		draft := wanted[node]
-		c.spawn(func(ctx context.Context) { c.readEvidence(ctx, draft) })
+		c.spawn(func(ctx context.Context) { c.readEvidence(ctx, draft, ev) })
 	}
 	return due
+}
+
+// byTurn puts first who waits longest to be asked, so that no name is always
+// served before another. c.mu is held.
+func (c *cluster) byTurn(wanted map[string]remediate.Run) []string {
+	turn := func(node string) time.Time {
+		if ev := c.evidence[node]; ev != nil {
+			return ev.next
+		}
+		return time.Time{}
+	}
+	return slices.SortedFunc(maps.Keys(wanted), func(a, b string) int {
+		return cmp.Or(turn(a).Compare(turn(b)), strings.Compare(a, b))
+	})
 }
 
 // shortening are the checks that evidence may shorten. c.mu is held.
@@ -117,12 +133,13 @@ func (c *cluster) dropEvidence(wanted map[string]remediate.Run, now time.Time) {
 	}
 }
 
-// readEvidence looks at one BMC and tells the ledger whether the host is off.
-func (c *cluster) readEvidence(ctx context.Context, draft remediate.Run) {
+// readEvidence looks at one BMC and tells the ledger whether the host is off,
+// unless nobody waited for that any more.
+func (c *cluster) readEvidence(ctx context.Context, draft remediate.Run, ev *evidence) {
 	off, barred := c.readsOff(ctx, draft)
 	now := time.Now()
 	c.mu.Lock()
-	if ev := c.evidence[draft.Target.Node]; ev != nil {
+	if c.evidence[draft.Target.Node] == ev {
 		ev.running, ev.off, ev.at, ev.next = false, off, now, now.Add(evidenceEvery)
 		if barred { // asking again soon would lock the account
 			ev.next = now.Add(accountPause)

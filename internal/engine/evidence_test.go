@@ -92,3 +92,18 @@ func TestEvidenceNeedsIdentityAndLeave(t *testing.T) {
 		})
 	}
 }
+
+// However many hosts are waited for, each gets its turn.
+func TestEvidenceIsSoughtInTurn(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		crowd := inCrowd(w, 200)
+		_, _, stop := start(t, w, store, func(o *engine.Options) {
+			withPolicy(w, patient())(o)
+			crowd.options(o)
+		})
+		time.Sleep(time.Minute)
+		nodes, _ := crowd.counted()
+		assert.Equal(t, 201, nodes)
+		stop()
+	})
+}

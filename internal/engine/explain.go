@@ -46,6 +46,7 @@ func (e *Engine) Explain(ctx context.Context, cluster, node string) (Explanation
 		p = c.unprobed(ctx, a.draft)
 	}
 	x.Gates = append(x.Gates, policy.Guards(e.opt.Guards, c.facts(a, p, now), now)...)
+	x.Gates = append(x.Gates, c.backOff(a, now)...)
 	x.Earliest = whenOpen(x.Gates)
 	return x, nil
 }

@@ -31,6 +31,9 @@ func (c *cluster) facts(a applicant, p *probe, now time.Time) policy.Facts {
 		f.ControlPlane = f.ControlPlane || p.controlPlane
 		f.QuorumHolds, f.QuorumReason, f.QuorumDetail = p.quorum == "", p.quorum, p.quorumDetail
 	}
+	if a.hostLost != "" {
+		f.HostError, f.HostDetail = policy.InvalidHost, a.hostLost
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f.Armed, f.QuietUntil = c.stored.Armed, c.quiet

@@ -70,32 +70,3 @@ func (c *cluster) openTargets() []policy.OpenRun {
 	}
 	return open
 }
-
-// keepStorm gives a check that was read again what was remembered of its storm.
-// c.mu is held.
-func (c *cluster) keepStorm(ch *policy.Change) {
-	check, ok := ch.Value.(*policy.Check)
-	if !ok || check == nil {
-		return
-	}
-	if storm, ok := c.storms[check.ID()]; ok {
-		with := *check
-		with.Storm = storm
-		ch.Value = &with
-	}
-}
-
-// rememberStorms feeds what the checks found of their storms back to them: the
-// end of a storm is only known by having seen it. c.mu is held.
-func (c *cluster) rememberStorms(now time.Time) {
-	for _, r := range c.ledger.Counters() {
-		check := c.ledger.Check(r.ID())
-		if check == nil || check.Storm == r.Storm {
-			continue
-		}
-		with := *check
-		with.Storm = r.Storm
-		c.storms[r.ID()] = r.Storm
-		c.ledger.Apply(now, policy.Change{ID: checkObject(check), Value: &with})
-	}
-}

@@ -64,11 +64,16 @@ func TestRunKnowsItsCheckAfterARestart(t *testing.T) {
 	for _, old := range []bool{false, true} {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {
 			w.ignoreOff = true // nothing takes effect, so each look must still justify it
-			p := nodePolicy()
-			_, _, stop := start(t, w, store, withPolicy(w, p))
+			p, change := nodePolicy(), func(*engine.Options) {}
+			if !old { // the check of an older record is the cluster's own
+				change = withPolicy(w, p)
+			}
+			_, _, stop := start(t, w, store, change)
 			time.Sleep(62 * time.Second)
 			stop()
-			p.Source = "policies.d/a.yaml:30"
+			if p.Source = "policies.d/a.yaml:30"; !old {
+				change = withPolicy(w, p)
+			}
 			if old {
 				runs, err := state.LoadRuns(t.Context(), store)
 				require.NoError(t, err)
@@ -76,12 +81,31 @@ func TestRunKnowsItsCheckAfterARestart(t *testing.T) {
 				_, err = state.SaveRun(t.Context(), store, runs[0])
 				require.NoError(t, err)
 			}
-			e, _, stop := start(t, w, store, withPolicy(w, p))
+			e, _, stop := start(t, w, store, change)
 			time.Sleep(5 * time.Second)
 			assert.Equal(t, remediate.PowerOff, only(t, e).Step, only(t, e).Note)
 			stop()
 		})
 	}
+}
+
+// An older record names no kind: no other check that has the name is its own.
+func TestOlderRecordIsNoOtherKindsRun(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		p := nodePolicy()
+		older := remediate.Begin(remediate.Run{ID: "r1", Check: p.Key(), Strategy: remediate.PowerCycle, Isolation: remediate.IsolateDelete,
+			Target: remediate.Target{Cluster: "c", Node: "n-1", NodeUID: "uid-1", BootID: "boot-1", SystemUUID: hostUUID, Host: "c/n-1"},
+			Limits: remediate.Limits{OffDeadline: time.Minute, RunTimeout: 2 * time.Hour, APITimeout: time.Hour}}, time.Now())
+		_, err := state.SaveRun(t.Context(), store, older)
+		require.NoError(t, err)
+		w.since = time.Now().Add(-time.Hour)
+		e, _, stop := start(t, w, store, withPolicy(w, p))
+		time.Sleep(5 * time.Second)
+		assert.Equal(t, remediate.Aborted, only(t, e).Step)
+		assert.Contains(t, only(t, e).Note, "the check is gone")
+		assert.Empty(t, w.commands)
+		stop()
+	})
 }
 
 func TestMachineIsHandedOverToItsOwner(t *testing.T) {
@@ -166,32 +190,6 @@ func TestMaintenanceWindowPausesUntilItsEnd(t *testing.T) {
 		assert.Equal(t, time.Date(2000, 1, 1, 4, 0, 0, 0, time.UTC), gate(t, e, policy.Paused).Until.UTC())
 		time.Sleep(3 * time.Second)
 		assert.Len(t, e.Runs("c"), 1)
-		stop()
-	})
-}
-
-// A cooldown is known by having seen the storm, also when the check is read again.
-func TestStormIsRemembered(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		one := intstr.FromInt32(1)
-		w.check = policy.Check{
-			Kind: policy.NodeHealthCheckKind, APIVersion: policy.Medik8sAPI, Name: "nhc", Selector: labels.Everything(), SelectsNodes: true,
-			Strategy: policy.CreateRequests, MaxUnhealthy: &one, StormCooldown: time.Hour,
-			Template:   &policy.Template{APIVersion: "fenced.io/v1alpha1", Kind: "FencedRemediationTemplate", Name: "t"},
-			Conditions: []policy.UnhealthyCondition{{Type: "Ready", Status: "Unknown", Timeout: time.Minute}},
-		}
-		w.machineAPI, w.othersDown = "", true
-		e, _, stop := start(t, w, store, nil)
-		time.Sleep(2 * time.Minute)
-		gate(t, e, policy.ShortCircuit)
-		w.mu.Lock()
-		w.othersDown = false
-		w.mu.Unlock()
-		time.Sleep(30 * time.Minute)
-		assert.Empty(t, e.Runs("c"))
-		gate(t, e, policy.StormCooldown)
-		time.Sleep(31 * time.Minute)
-		assert.NotEmpty(t, e.Runs("c"), "the end of the cooldown needs no event")
 		stop()
 	})
 }

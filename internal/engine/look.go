@@ -179,11 +179,20 @@ func (w *worker) check() (*policy.Check, policy.Surroundings, bool) {
 	}
 	for _, r := range w.c.ledger.Counters() {
 		c := w.c.ledger.Check(r.ID())
-		if c != nil && (checkID(c.ID()) == w.run.CheckID || w.run.CheckID == "" && c.Key() == w.run.Check) {
+		if c != nil && w.asked(c) {
 			return c, w.c.ledger.Surroundings(c), true
 		}
 	}
 	return nil, policy.Surroundings{}, true
+}
+
+// asked says whether a check is the run's. Older records, which name no kind, are
+// from a version that knew only OpenShift's.
+func (w *worker) asked(c *policy.Check) bool {
+	if w.run.CheckID == "" {
+		return c.APIVersion == policy.OpenShiftMachineAPI && c.Key() == w.run.Check
+	}
+	return checkID(c.ID()) == w.run.CheckID
 }
 
 func failureReason(seen remediate.Seen, err error) string {

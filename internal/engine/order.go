@@ -60,7 +60,7 @@ func (e *Engine) Fence(ctx context.Context, o Order) (Outcome, error) {
 		return Outcome{Gates: gates}, nil
 	}
 	c.emit(Event{Type: EventOrder, Node: o.Node, Message: o.Actor + " fences: " + o.Reason})
-	r, err := c.start(ctx, p.draft, p.session)
+	r, err := c.start(ctx, c.completed(p, nil), p.session)
 	if err != nil && p.session != nil {
 		p.session.close(ctx)
 	}
@@ -91,7 +91,7 @@ func (c *cluster) manual(o Order) (applicant, error) {
 	}
 	r.Manual = &remediate.Order{Actor: o.Actor, Reason: o.Reason, At: time.Now().UTC()}
 	r.Trigger = "manual fence by " + o.Actor + ": " + o.Reason
-	return applicant{key: "manual|" + o.Node, draft: r, node: n}, nil
+	return applicant{key: "manual|" + o.Node, draft: r, node: n, hostLost: c.hostLost(m)}, nil
 }
 
 // The reasons of orders that name something which is not there.

@@ -27,6 +27,10 @@ type Planned struct {
 	Earliest time.Time
 }
 
+// planInFull is for how many targets a plan also looks up host, credentials and
+// etcd; beyond that nothing would begin at once anyway.
+const planInFull = 50
+
 // Plan asks the gates about every target that a check wants remedied. It reads
 // no BMC: what only a probe can tell is not in it.
 func (e *Engine) Plan(ctx context.Context, cluster string) (Plan, error) {
@@ -45,27 +49,33 @@ func (e *Engine) Plan(ctx context.Context, cluster string) (Plan, error) {
 	if !judged {
 		return Plan{}, errNotJudged()
 	}
-	p := Plan{Cluster: c.opt.Name, At: now.UTC()}
+	p, lookups := Plan{Cluster: c.opt.Name, At: now.UTC()}, planInFull
 	for i := range acting.Checks {
 		check := &acting.Checks[i]
 		full := c.check(check.ID())
 		for j := range check.Targets {
 			if full != nil {
-				p.Items = append(p.Items, c.planned(ctx, full, &acting, check, &check.Targets[j], now)...)
+				p.Items = append(p.Items, c.planned(ctx, full, &acting, check, &check.Targets[j], now, &lookups)...)
 			}
 		}
 	}
 	return p, nil
 }
 
-// planned asks the gates about one target; none if it has changed since.
-func (c *cluster) planned(ctx context.Context, full *policy.Check, r *policy.Report, check *policy.CheckReport, t *policy.TargetReport, now time.Time) []Planned {
+// planned asks the gates about one target; none if it has changed since. Only
+// where the cheap ones hold is anything looked up, while lookups are left.
+func (c *cluster) planned(ctx context.Context, full *policy.Check, r *policy.Report, check *policy.CheckReport, t *policy.TargetReport, now time.Time, lookups *int) []Planned {
 	a, ok := c.applicant(full, t)
 	if !ok {
 		return nil
 	}
 	gates := append(policy.ExplainTarget(r, check, t), executor(full, t)...)
-	gates = append(gates, policy.Guards(c.e.opt.Guards, c.facts(a, c.unprobed(ctx, a.draft), now), now)...)
+	guards := policy.Guards(c.e.opt.Guards, c.facts(a, nil, now), now)
+	if _, refused := firstFailing(append(gates, guards...)); !refused && *lookups > 0 {
+		*lookups--
+		guards = policy.Guards(c.e.opt.Guards, c.facts(a, c.unprobed(ctx, a.draft), now), now)
+	}
+	gates = append(append(gates, guards...), c.backOff(a, now)...)
 	item := Planned{Check: check.ID(), Machine: t.Machine, Node: t.Node, Action: t.Action, Trigger: t.Trigger, Earliest: whenOpen(gates)}
 	if g, refused := firstFailing(gates); refused {
 		item.Gate = &g

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -117,4 +118,25 @@ func TestEngineNeverJudgesEverything(t *testing.T) {
 			assert.NotContains(t, string(text), "policy.Decide(", f)
 		}
 	}
+}
+
+// A plan of a large outage looks up no more than can begin soon.
+func TestPlanOfALargeOutageLooksUpLittle(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		crowd := inCrowd(w, 80)
+		e, _, stop := start(t, w, store, func(o *engine.Options) {
+			withPolicy(w, nodePolicy())(o)
+			crowd.options(o)
+			o.Guards.MaxInFlight = 100
+		})
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		_, before := crowd.counted()
+		p, err := e.Plan(t.Context(), "c")
+		require.NoError(t, err)
+		assert.Len(t, p.Items, 81)
+		_, after := crowd.counted()
+		assert.Equal(t, 50, after-before)
+		stop()
+	})
 }

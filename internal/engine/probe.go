@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"reflect"
 	"strings"
 	"time"
 
@@ -84,6 +85,22 @@ func (c *cluster) look1(ctx context.Context, draft remediate.Run, before remedia
 	return p
 }
 
+// completed is the run that begins on a probe: its draft with host and address,
+// and with the role that only the fresh objects show. // I12
+func (c *cluster) completed(p *probe, check *policy.Check) remediate.Run {
+	r := p.draft
+	if p.controlPlane && !r.ControlPlane {
+		r.ControlPlane, r.Isolation = true, c.controlPlaneIsolation(r.Target, check)
+	}
+	return r
+}
+
+// sameDraft says whether a run would still be made from what was probed.
+func sameDraft(probed, now remediate.Run) bool {
+	probed.Target.Host, probed.Target.Address = now.Target.Host, now.Target.Address
+	return reflect.DeepEqual(probed, now)
+}
+
 // quorum says why etcd would not survive the loss of a control-plane host, by
 // members read just now; "" when it would. An owner that is only told to replace
 // its Machine guards its own quorum. // I12
@@ -138,16 +155,18 @@ func (p *probe) retryAt() time.Time {
 }
 
 // nodeAlive says whether a Node whose Ready is Unknown still has a moving
-// Lease: renewed after the condition turned, and, if it was looked at before,
-// moved since. // I4
+// Lease: moved since it was looked at before, whatever the host's clock says, or,
+// at the first look, renewed after the condition turned. // I4
 func nodeAlive(n *policy.Node, l, before remediate.Lease) bool {
 	if n == nil || !l.Known || l.ResourceVersion == "" {
 		return false
 	}
 	for _, c := range n.Conditions {
 		if c.Type == "Ready" && c.Status == "Unknown" {
-			moved := before.ResourceVersion == "" || before.ResourceVersion != l.ResourceVersion
-			return moved && l.RenewTime.After(c.LastTransition)
+			if before.ResourceVersion != "" {
+				return before.ResourceVersion != l.ResourceVersion
+			}
+			return l.RenewTime.After(c.LastTransition)
 		}
 	}
 	return false

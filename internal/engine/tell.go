@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"github.com/fenced/fenced/internal/policy"
@@ -22,7 +23,8 @@ type Checks interface {
 
 const (
 	tellEvery   = time.Second      // between two writes to one check
-	tellRetry   = 10 * time.Second // after one that failed
+	tellRetry   = 10 * time.Second // after one that failed, doubled each time
+	tellSlowest = 5 * time.Minute
 	judgedFresh = 15 * time.Second // age of the answer whether a judge is alive
 )
 
@@ -36,7 +38,7 @@ const (
 // that a slow API never delays a decision.
 type teller struct {
 	c      *cluster
-	told   map[policy.CheckID]told
+	told   map[checkKey]told
 	judges map[string]judged
 }
 
@@ -46,6 +48,8 @@ type told struct {
 	next    time.Time // no write before
 	seen    bool
 	allowed bool
+	// failed is how long the next attempt is put off; zero when the last one went well.
+	failed time.Duration
 }
 
 // status is what a write-back tells.
@@ -92,16 +96,22 @@ func (t *teller) round(ctx context.Context, now time.Time) (due time.Time) {
 	}
 	t.c.mu.Lock()
 	var found []policy.CheckReport
-	if t.c.judged && t.c.armed() {
+	judged, armed := t.c.judged, t.c.armed()
+	if judged {
 		found = t.c.ledger.Counters()
 	}
 	t.c.mu.Unlock()
+	t.forget(found)
+	if !armed {
+		return time.Time{}
+	}
 	for i := range found {
 		if ctx.Err() != nil {
 			return time.Time{}
 		}
 		r := &found[i]
-		last := t.told[r.ID()]
+		key := checkKey{r.ID(), r.UID}
+		last := t.told[key]
 		is := status{r.UID, r.Message, r.Expected, r.Healthy, r.MaxUnhealthy, r.RemediationsAllowed, r.Allowed}
 		switch {
 		case r.State != policy.StateActive || r.Kind != policy.MachineHealthCheckKind || r.UID == "": // from a file
@@ -111,11 +121,20 @@ func (t *teller) round(ctx context.Context, now time.Time) (due time.Time) {
 		case !t.ours(ctx, r.ID(), now):
 			due = earliest(due, now.Add(judgedFresh))
 		default:
-			t.told[r.ID()] = t.write(ctx, r, is, last, now)
-			due = earliest(due, t.told[r.ID()].next)
+			t.told[key] = t.write(ctx, r, is, last, now)
+			due = earliest(due, t.told[key].next)
 		}
 	}
 	return due
+}
+
+// forget drops what was told about checks that are gone.
+func (t *teller) forget(found []policy.CheckReport) {
+	there := map[checkKey]bool{}
+	for i := range found {
+		there[checkKey{found[i].ID(), found[i].UID}] = true
+	}
+	maps.DeleteFunc(t.told, func(k checkKey, _ told) bool { return !there[k] })
 }
 
 // ours says whether nobody in the cluster judges this check: the controller is
@@ -154,8 +173,11 @@ func (t *teller) write(ctx context.Context, r *policy.CheckReport, is status, la
 		err = t.c.opt.Checks.Record(ctx, full, !r.Allowed, reason, message)
 	}
 	if err != nil && ctx.Err() == nil {
-		t.c.emit(Event{Type: EventFailed, Message: "tell what check " + r.Namespace + "/" + r.Name + " found: " + err.Error()})
-		last.next = now.Add(tellRetry)
+		if last.failed == 0 { // told once, until it goes well again
+			t.c.emit(Event{Type: EventFailed, Message: "tell what check " + r.Namespace + "/" + r.Name + " found: " + err.Error()})
+		}
+		last.failed = min(max(2*last.failed, tellRetry), tellSlowest)
+		last.next = now.Add(last.failed)
 		return last
 	}
 	return next

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/fenced/fenced/internal/engine"
@@ -137,10 +138,14 @@ func TestTellingNeverDelaysADecision(t *testing.T) {
 	})
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		b := &board{alive: remediate.No, refuses: true}
-		_, _, stop := start(t, w, store, calm(w, b))
+		_, events, stop := start(t, w, store, calm(w, b))
 		time.Sleep(5 * time.Minute)
 		stop()
-		assert.InDelta(t, 30, len(b.written), 2, "one attempt each 10 s")
+		assert.Len(t, b.written, 5, "after 0, 10, 30, 70 and 150 s")
+		all, err := events.After(t.Context(), 0)
+		require.NoError(t, err)
+		failed := slices.DeleteFunc(all, func(ev engine.Event) bool { return ev.Type != engine.EventFailed })
+		assert.Len(t, failed, 1, "told once")
 	})
 }
 
@@ -155,5 +160,22 @@ func TestStatusOfACheckThatWasHandedOver(t *testing.T) {
 			assert.Len(t, b.written[0].Targets, 4, "this lineage's status names the targets")
 		}
 		assert.Zero(t, b.asked)
+	})
+}
+
+// A check that is made anew is another one: nothing was said about it yet.
+func TestStatusOfACheckThatIsMadeAnewIsNoTransition(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		b := &board{alive: remediate.No}
+		_, _, stop := start(t, w, store, calm(w, b))
+		w.setOthersDown(true)
+		time.Sleep(time.Minute)
+		w.mu.Lock()
+		w.check.UID, w.check.MaxUnhealthy = "another", nil
+		w.mu.Unlock()
+		time.Sleep(time.Minute)
+		stop()
+		assert.Empty(t, b.recorded)
+		assert.Equal(t, "another", b.written[len(b.written)-1].UID)
 	})
 }

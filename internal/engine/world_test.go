@@ -189,7 +189,7 @@ func (w *world) snapshot() policy.Snapshot {
 		if w.othersDown && i == 0 {
 			ready.Status = "Unknown" // for ever: no transition time
 		}
-		n := &policy.Node{Name: name, UID: name, Conditions: []policy.Condition{ready}, Labels: rack, ControlPlane: w.controlPlane}
+		n := &policy.Node{Name: name, UID: name, Conditions: []policy.Condition{ready}, Labels: rack, ControlPlane: w.controlPlane && i < 2}
 		if w.twin && i == 0 {
 			n.SystemUUID = hostUUID
 		}

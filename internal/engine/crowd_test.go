@@ -1,0 +1,105 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// seenThrough is the world with its changes passed through a function.
+type seenThrough struct {
+	*world
+	change func([]policy.Change) []policy.Change
+}
+
+func (s seenThrough) Changes() []policy.Change { return s.change(s.world.Changes()) }
+
+// through lets the engine see the world by a function.
+func through(w *world, change func([]policy.Change) []policy.Change) func(*engine.Options) {
+	return func(o *engine.Options) { o.Clusters[0].Watch = seenThrough{w, change} }
+}
+
+// eachMachine changes what is seen of every Machine.
+func eachMachine(w *world, change func(*policy.Change, *policy.Machine)) func(*engine.Options) {
+	return through(w, func(list []policy.Change) []policy.Change {
+		for i := range list {
+			if m, ok := list[i].Value.(*policy.Machine); ok {
+				change(&list[i], m)
+			}
+		}
+		return list
+	})
+}
+
+// lookingAt is the world with its fresh looks passed through a function.
+type lookingAt struct {
+	*world
+	change func(*engine.Fresh)
+}
+
+func (l lookingAt) Look(ctx context.Context, r remediate.Run, backups [][]byte) engine.Fresh {
+	f := l.world.Look(ctx, r, backups)
+	l.change(&f)
+	return f
+}
+
+// crowd adds silent Nodes to the world. The inventory has a host for each whose
+// password is in a Secret, and counts who asks for it.
+type crowd struct {
+	*world
+	size int
+	mu   sync.Mutex
+	told bool
+	// asked counts look-ups by Node, secrets those that went on to the Secret.
+	asked   map[string]int
+	secrets int
+}
+
+func inCrowd(w *world, size int) *crowd { return &crowd{world: w, size: size, asked: map[string]int{}} }
+
+func (c *crowd) options(o *engine.Options) {
+	o.Clusters[0].Watch, o.Clusters[0].Kube, o.Hosts = c, c, c
+}
+
+func (c *crowd) Changes() []policy.Change {
+	list := c.world.Changes()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range c.size {
+		if c.told {
+			break
+		}
+		name := fmt.Sprintf("silent-%03d", i)
+		list = append(list, policy.Change{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: name}, Value: &policy.Node{
+			Name: name, UID: name, Conditions: []policy.Condition{{Type: "Ready", Status: "Unknown", LastTransition: time.Now()}}}})
+	}
+	c.told = true
+	return list
+}
+
+func (c *crowd) Find(_ context.Context, _, node string) (bmc.Host, bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asked[node]++
+	return bmc.Host{Name: "c/" + node, Source: "hosts.d", Secret: "ns/" + node}, true, nil
+}
+
+func (c *crowd) Credentials(context.Context, string, string) (string, bmc.Secret, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.secrets++
+	return "", bmc.Secret{}, errors.New("no such Secret")
+}
+
+func (c *crowd) counted() (nodes, secrets int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.asked), c.secrets
+}

@@ -1,0 +1,48 @@
+package engine_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/policy"
+)
+
+// A Machine that names a BareMetalHost which is not to be found: hosts.d knows the
+// way to the power, but nobody can ask its owner or tell it to keep still. // I22
+func TestHostThatIsNamedAndNotFoundIsLeftAlone(t *testing.T) {
+	named := map[string]func(*policy.Machine){
+		"gone":       func(m *policy.Machine) { m.ProviderID = "baremetalhost:///ns/h-1/u-1" },
+		"unreadable": func(m *policy.Machine) { m.ProviderID = "metal3://ns/h-1" },
+		"annotated":  func(m *policy.Machine) { m.Annotations = map[string]string{"metal3.io/BareMetalHost": "ns/h-1"} },
+	}
+	for name, change := range named {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world, store *failingStore) {
+				e, _, stop := start(t, w, store, eachMachine(w, func(_ *policy.Change, m *policy.Machine) { change(m) }))
+				time.Sleep(5 * time.Minute)
+				assert.Empty(t, e.Runs("c"))
+				assert.False(t, gate(t, e, policy.InvalidHost).Pass)
+				_, err := e.Fence(t.Context(), byHand)
+				var refusal *engine.Refusal
+				require.ErrorAs(t, err, &refusal, "people are bound, too")
+				assert.Equal(t, policy.InvalidHost, refusal.Reason)
+				assert.Zero(t, w.reads, "its BMC is not even asked")
+				stop()
+			})
+		})
+	}
+}
+
+// Another infrastructure's providerID names no BareMetalHost.
+func TestHostOfAnotherInfrastructureIsFencedByTheInventory(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e, _, stop := start(t, w, store, eachMachine(w, func(_ *policy.Change, m *policy.Machine) { m.ProviderID = "k3s://n-1" }))
+		time.Sleep(65 * time.Second)
+		assert.Len(t, e.Runs("c"), 1)
+		stop()
+	})
+}

@@ -1,0 +1,32 @@
+package engine
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// noHosts is an inventory that cannot be read.
+type noHosts struct{}
+
+func (noHosts) Find(context.Context, string, string) (bmc.Host, bool, error) {
+	return bmc.Host{}, false, context.DeadlineExceeded
+}
+
+// A look that ends after nobody waited for it any more says nothing to those who
+// wait anew.
+func TestLateEvidenceIsNobodys(t *testing.T) {
+	old, fresh := &evidence{running: true}, &evidence{running: true, off: true}
+	c := &cluster{e: &Engine{opt: Options{Hosts: noHosts{}}}, ledger: policy.NewLedger(policy.Rules{}),
+		evidence: map[string]*evidence{"n-1": fresh}, poke: make(chan struct{}, 1)}
+	draft := remediate.Run{Target: remediate.Target{Node: "n-1"}}
+	c.readEvidence(t.Context(), draft, old)
+	assert.True(t, fresh.running && fresh.off)
+	c.readEvidence(t.Context(), draft, fresh)
+	assert.False(t, fresh.running || fresh.off)
+}

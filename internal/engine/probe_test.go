@@ -1,0 +1,98 @@
+package engine_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// A check that changes while its target is probed gets a run of what it asks now.
+func TestRunIsBegunAsTheCheckAsksNow(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.owner = policy.Owner{Kind: "MachineSet", Name: "s", UID: "u"}
+		w.onLook = func(looks int) {
+			if looks == 1 {
+				w.check.Strategy = policy.DeleteMachines
+			}
+		}
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(62 * time.Second)
+		assert.Equal(t, remediate.DeleteMachine, only(t, e).Strategy)
+		assert.Zero(t, w.count(bmc.CommandOff))
+		stop()
+	})
+}
+
+// A role that only the fresh Node shows is the run's role. // I12
+func TestRoleThatTheViewLacksIsTheRunsRole(t *testing.T) {
+	role := func(f *engine.Fresh) {
+		if f.Node != nil {
+			f.Node.ControlPlane = true
+		}
+	}
+	for _, manual := range []bool{false, true} {
+		bubble(t, func(t *testing.T, w *world, store *failingStore) {
+			w.check.Paused = manual
+			e, _, stop := start(t, w, store, func(o *engine.Options) {
+				o.Clusters[0].Kube = lookingAt{w, role}
+				o.Clusters[0].Rules.ExternalEtcd, o.Clusters[0].ControlPlaneIsolation = true, remediate.IsolateTaint
+			})
+			time.Sleep(62 * time.Second)
+			if manual {
+				_, err := e.Fence(t.Context(), byHand)
+				require.NoError(t, err)
+			}
+			r := only(t, e)
+			assert.True(t, r.ControlPlane)
+			assert.Equal(t, remediate.IsolateTaint, r.Isolation, "its Node is an etcd member elsewhere")
+			stop()
+		})
+	}
+}
+
+// A Lease that moves is alive, also one whose host's clock stands in the past. // I4
+func TestLeaseThatMovesIsAliveWhateverItsClock(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.contested, w.leaseAlive = remediate.Yes, true
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(2 * time.Minute)
+		gate(t, e, policy.Contested)
+		assert.False(t, gate(t, e, policy.NodeAlive).Pass)
+		w.mu.Lock()
+		w.contested = remediate.No
+		w.mu.Unlock()
+		time.Sleep(2 * time.Minute)
+		assert.Empty(t, e.Runs("c"))
+		stop()
+	})
+}
+
+// Machines of both lineages may have one name.
+func TestMachineIsFoundInItsOwnLineage(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		handOver(w)
+		w.check.StartupTimeout, w.check.MachineConditions = time.Minute, nil
+		other := policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: "m-1", UID: "another", NodeName: "elsewhere"}
+		e, _, stop := start(t, w, store, through(w, func(list []policy.Change) []policy.Change {
+			for i := range list {
+				if m, ok := list[i].Value.(*policy.Machine); ok && m.Name == "m-1" {
+					m.NodeName = ""
+				}
+			}
+			return append(list, policy.Change{ID: policy.ObjectID{APIVersion: other.APIVersion, Kind: "Machine", Namespace: "ns", Name: "m-1"}, Value: &other})
+		}))
+		time.Sleep(2 * time.Minute)
+		runs := e.Runs("c")
+		require.NotEmpty(t, runs)
+		assert.True(t, strings.HasPrefix(runs[0].Target.MachineAPI, "cluster.x-k8s.io/"))
+		stop()
+	})
+}

@@ -1,0 +1,81 @@
+package engine_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/fenced/fenced/internal/policy"
+)
+
+// stormy makes the world's check a NodeHealthCheck that waits after a storm, in
+// the middle of one.
+func stormy(w *world) {
+	one := intstr.FromInt32(1)
+	w.check = policy.Check{
+		Kind: policy.NodeHealthCheckKind, APIVersion: policy.Medik8sAPI, Name: "nhc", UID: "nhc-uid", Selector: labels.Everything(), SelectsNodes: true,
+		Strategy: policy.CreateRequests, MaxUnhealthy: &one, StormCooldown: time.Hour,
+		Template:   &policy.Template{APIVersion: "fenced.io/v1alpha1", Kind: "FencedRemediationTemplate", Name: "t"},
+		Conditions: []policy.UnhealthyCondition{{Type: "Ready", Status: "Unknown", Timeout: time.Minute}},
+	}
+	w.machineAPI, w.othersDown = "", true
+}
+
+// A cooldown is known by having seen the storm, also when the check is read again.
+func TestStormIsRemembered(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		stormy(w)
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(2 * time.Minute)
+		gate(t, e, policy.ShortCircuit)
+		w.setOthersDown(false)
+		time.Sleep(30 * time.Minute)
+		assert.Empty(t, e.Runs("c"))
+		gate(t, e, policy.StormCooldown)
+		time.Sleep(31 * time.Minute)
+		assert.NotEmpty(t, e.Runs("c"), "the end of the cooldown needs no event")
+		stop()
+	})
+}
+
+// After a start nobody knows of storms: there may just have been one.
+func TestStormIsNotForgottenByARestart(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		stormy(w)
+		_, _, stop := start(t, w, store, nil)
+		time.Sleep(2 * time.Minute)
+		w.setOthersDown(false)
+		time.Sleep(time.Minute)
+		stop()
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(59 * time.Minute)
+		assert.Empty(t, e.Runs("c"))
+		gate(t, e, policy.StormCooldown)
+		time.Sleep(2 * time.Minute)
+		assert.NotEmpty(t, e.Runs("c"))
+		stop()
+	})
+}
+
+// A check that is made anew under an old name begins without its storm.
+func TestStormGoesWithItsCheck(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		stormy(w)
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(2 * time.Hour)
+		w.mu.Lock()
+		w.othersDown = false
+		w.mu.Unlock()
+		time.Sleep(time.Minute)
+		gate(t, e, policy.StormCooldown)
+		w.mu.Lock()
+		w.check.UID = "another"
+		w.mu.Unlock()
+		time.Sleep(5 * time.Second)
+		assert.NotEmpty(t, e.Runs("c"), "the daemon has watched for longer than the cooldown")
+		stop()
+	})
+}
