@@ -1,5 +1,7 @@
 package policy
 
+import "slices"
+
 // ObjectID names one object of a cluster.
 type ObjectID struct {
 	APIVersion, Kind, Namespace, Name string
@@ -14,7 +16,27 @@ func (id ObjectID) String() string {
 }
 
 // Key is what Snapshot.Undecoded holds for the object.
-func (id ObjectID) Key() ObjectKey { return ObjectKey{id.Kind, id.Namespace, id.Name} }
+func (id ObjectID) Key() ObjectKey { return ObjectKey{id.kind(), id.Namespace, id.Name} }
+
+// kindGroups are the API groups of the kinds that are read, the core one by its version. An object of another
+// group may have a kind of the same name: a remediation request of whatever kind
+// the author of a check has chosen.
+var kindGroups = map[string][]string{
+	"Node": {"v1"}, "Pod": {"v1"}, "Lease": {"coordination.k8s.io"},
+	"Machine": machineGroups, MachineHealthCheckKind: machineGroups, "Cluster": {group(ClusterAPIV1Beta2)},
+	NodeHealthCheckKind: {group(Medik8sAPI)}, FencePolicyKind: {group(FencedAPI)}, DisruptionBudgetKind: {group(FencedAPI)},
+	"BareMetalHost": {"metal3.io"}, "ClusterVersion": {"config.openshift.io"},
+}
+
+// kind is the kind, with the API group where it is not the one that is read by
+// this name. Without an apiVersion it may be.
+func (id ObjectID) kind() string {
+	groups, ours := kindGroups[id.Kind]
+	if !ours || id.APIVersion == "" || slices.Contains(groups, group(id.APIVersion)) {
+		return id.Kind
+	}
+	return id.Kind + "." + group(id.APIVersion)
+}
 
 // Change is one object that came, changed or went.
 type Change struct {

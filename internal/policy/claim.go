@@ -87,6 +87,8 @@ func sameProvider(a, b string) bool {
 // has none when m is nil.
 func (l *Ledger) Doubt(m *Machine, n *Node) Doubt {
 	switch {
+	case m == nil && n == nil && l.w.unreadMachines > 0:
+		return Doubt{Undecodable, "a Machine could not be decoded, and it may be the target's"}
 	case m == nil && n == nil:
 		return Doubt{}
 	case m == nil:

@@ -8,7 +8,7 @@ func (w *tables) guardControlPlane(r *Report) {
 	var waiting []*TargetReport
 	for i := range r.Checks {
 		for j := range r.Checks[i].Targets {
-			if t := &r.Checks[i].Targets[j]; t.ControlPlane && (t.Action == PowerCycle || t.Action == CreateRequest) {
+			if t := &r.Checks[i].Targets[j]; t.ControlPlane && w.takesMember(t.Action) {
 				waiting = append(waiting, t)
 			}
 		}
@@ -40,8 +40,15 @@ func (w *tables) guardControlPlane(r *Report) {
 	}
 }
 
+// takesMember says whether the action takes an etcd member away and nobody else
+// looks after the quorum. A deletion that the administrator has not allowed for
+// control planes is refused anyway.
+func (w *tables) takesMember(a Action) bool {
+	return a == PowerCycle || a == CreateRequest || a == DeleteMachine && w.rules.DeleteControlPlaneMachines
+}
+
 // controlPlaneInFlight lists the control-plane targets that are being remedied
-// or whose remediation has been requested.
+// or replaced, or whose remediation has been requested.
 func (w *tables) controlPlaneInFlight() map[string]bool {
 	busy := map[string]bool{}
 	hold := func(m *Machine) {
@@ -50,10 +57,13 @@ func (w *tables) controlPlaneInFlight() map[string]bool {
 			busy[subjectName(m.NodeName, m.Key())] = true
 		}
 	}
-	for _, m := range w.asked {
+	for _, m := range w.inHand {
 		hold(m)
 	}
 	for _, r := range w.runs {
+		if r.ControlPlane { // its Node may be away, by our own doing
+			busy[subjectName(r.Node, r.Machine)] = true
+		}
 		for _, m := range w.machinesOf(r) {
 			hold(m)
 		}

@@ -24,7 +24,7 @@ func HostFor(m Machine, hosts []Host) (Host, error) {
 	}
 	for _, h := range hosts {
 		switch {
-		case ref.name == "" && h.UID == ref.uid:
+		case ref.name == "" && h.UID == ref.uid && (ref.namespace == "" || h.Namespace == ref.namespace):
 			return h, nil
 		case ref.name == "" || h.Namespace != ref.namespace || h.Name != ref.name:
 			continue
@@ -75,6 +75,21 @@ func (r hostRef) String() string {
 }
 
 func hostRefOf(m Machine) (hostRef, error) {
+	ref, err := namedHost(m)
+	if err == nil && m.Group() == group(ClusterAPIV1Beta2) {
+		// Whoever may write such a Machine need not be trusted with the hosts of
+		// other namespaces: the Cluster API keeps both in one.
+		if ref.namespace == "" {
+			ref.namespace = m.Namespace
+		}
+		if ref.namespace != m.Namespace {
+			return hostRef{}, fmt.Errorf("BareMetalHost %s is in another namespace than its Machine", ref)
+		}
+	}
+	return ref, err
+}
+
+func namedHost(m Machine) (hostRef, error) {
 	if m.ProviderID != "" {
 		return parseProviderID(m.ProviderID)
 	}

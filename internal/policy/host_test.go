@@ -51,6 +51,40 @@ func TestHostFor(t *testing.T) {
 	}
 }
 
+// A tenant's Machine of the Cluster API names the host of another namespace.
+func TestHostForStaysInItsNamespace(t *testing.T) {
+	hosts := []policy.Host{{Namespace: "victim", Name: "h", UID: "u-1"}, {Namespace: "tenant", Name: "own", UID: "u-2"}}
+	l := policy.NewLedger(policy.Rules{})
+	for i := range hosts {
+		h := &hosts[i]
+		l.Apply(epoch, policy.Change{ID: policy.ObjectID{APIVersion: "metal3.io/v1alpha1", Kind: "BareMetalHost", Namespace: h.Namespace, Name: h.Name}, Value: h})
+	}
+	machine := policy.Machine{APIVersion: policy.ClusterAPIV1Beta1, Namespace: "tenant", Name: "m"}
+	for id, want := range map[string]string{
+		"metal3://victim/h/x":   "BareMetalHost victim/h is in another namespace than its Machine",
+		"metal3://u-1":          "BareMetalHost with uid u-1 does not exist",
+		"metal3://tenant/own/m": "",
+		"metal3://u-2":          "",
+	} {
+		machine.ProviderID = id
+		for _, find := range []func() (policy.Host, error){
+			func() (policy.Host, error) { return policy.HostFor(machine, hosts) },
+			func() (policy.Host, error) { return l.HostOf(&machine) },
+		} {
+			h, err := find()
+			if want != "" {
+				require.EqualError(t, err, want)
+				continue
+			}
+			require.NoError(t, err, id)
+			assert.Equal(t, "u-2", h.UID)
+		}
+	}
+	machine.ProviderID, machine.Annotations = "", map[string]string{"metal3.io/BareMetalHost": "victim/h"}
+	_, err := policy.HostFor(machine, hosts)
+	require.Error(t, err)
+}
+
 // A name that leads nowhere is still a name.
 func TestNamesHost(t *testing.T) {
 	annotated := map[string]string{"metal3.io/BareMetalHost": "h-1"}

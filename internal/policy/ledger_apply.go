@@ -56,8 +56,17 @@ func (l *Ledger) touchNodeTargets() {
 // put replaces one object; a nil value takes it away. It gives the error back,
 // or one of its own when the value is not what the kind says.
 func (l *Ledger) put(id ObjectID, value any, err error) error {
+	switch _, request := value.(*Request); {
+	case request, value == nil && err == nil && l.requests[id] != nil:
+		// Whoever writes a check names the kind of its requests; by no such name may
+		// anything else be replaced, or be taken away.
+		hand(id, value, l.setRequest)
+		return err
+	case err != nil && l.requests[id] != nil:
+		l.setRequest(id, nil)
+	}
 	ok := true
-	switch id.Kind {
+	switch id.kind() {
 	case "Node":
 		ok = hand(id, value, l.setNode)
 	case "Machine":

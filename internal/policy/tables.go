@@ -18,8 +18,9 @@ type tables struct {
 	upgrading string
 	nodes     map[string]*Node
 	machines  map[machineID]*Machine
-	// asked are the Machines whose remediation has been requested.
-	asked map[machineID]*Machine
+	// inHand are the Machines whose remediation has been requested, and those that
+	// are being deleted.
+	inHand map[machineID]*Machine
 	// byNode lists the Machines that name a Node, by id.
 	byNode   map[string][]*Machine
 	leases   map[string]Lease
@@ -39,7 +40,7 @@ type tables struct {
 
 func newTables(rules Rules) *tables {
 	return &tables{
-		rules: rules, nodes: map[string]*Node{}, machines: map[machineID]*Machine{}, asked: map[machineID]*Machine{}, byNode: map[string][]*Machine{},
+		rules: rules, nodes: map[string]*Node{}, machines: map[machineID]*Machine{}, inHand: map[machineID]*Machine{}, byNode: map[string][]*Machine{},
 		leases: map[string]Lease{}, clusters: map[string]*Cluster{}, requests: map[string][]*Request{},
 		etcd: map[ObjectKey]*EtcdPod{}, runs: map[string]OpenRun{}, readsOff: map[string]bool{},
 		machineChecks: map[CheckID]*Check{}, undecoded: map[ObjectKey]int{},
@@ -81,8 +82,8 @@ func tablesOf(s *Snapshot) *tables {
 
 func (w *tables) putMachine(m *Machine) {
 	w.machines[m.id()] = m
-	if m.ExternalRemediationRequested {
-		w.asked[m.id()] = m
+	if m.ExternalRemediationRequested || m.Deleting {
+		w.inHand[m.id()] = m
 	}
 	if m.NodeName != "" {
 		w.byNode[m.NodeName] = insert(w.byNode[m.NodeName], m, byMachine)
@@ -91,7 +92,7 @@ func (w *tables) putMachine(m *Machine) {
 
 func (w *tables) dropMachine(m *Machine) {
 	delete(w.machines, m.id())
-	delete(w.asked, m.id())
+	delete(w.inHand, m.id())
 	drop(w.byNode, m.NodeName, m)
 }
 

@@ -1,0 +1,146 @@
+package policy
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// nodePolicy power-cycles every Node that is silent for a minute.
+func nodePolicy() *Check {
+	return &Check{Kind: FencePolicyKind, APIVersion: FencedAPI, Name: "p", Selector: labels.Everything(), SelectsNodes: true, Strategy: PowerCycleHosts,
+		Conditions: []UnhealthyCondition{{Type: "Ready", Status: "Unknown", Timeout: time.Minute}}}
+}
+
+func silentNode(name string) *Node {
+	return &Node{Name: name, UID: name, Conditions: []Condition{{Type: "Ready", Status: "Unknown", LastTransition: ledgerEpoch.Add(-time.Hour)}}}
+}
+
+func put(value any) Change {
+	switch v := value.(type) {
+	case *Check:
+		return Change{ID: ObjectID{v.APIVersion, v.Kind, v.Namespace, v.Name}, Value: v}
+	case *Node:
+		return Change{ID: ObjectID{"v1", "Node", "", v.Name}, Value: v}
+	case *Machine:
+		return Change{ID: ObjectID{v.APIVersion, "Machine", v.Namespace, v.Name}, Value: v}
+	}
+	panic("of no kind")
+}
+
+// acts lists the targets that would be acted on, as the ledger and Decide say.
+func acts(t *testing.T, l *Ledger) (list []string) {
+	t.Helper()
+	require.Equal(t, Decide(l.Snapshot(), ledgerEpoch), l.Report(ledgerEpoch))
+	for _, c := range l.Acting(ledgerEpoch) {
+		for _, x := range c.Targets {
+			if x.Acts() {
+				list = append(list, subjectName(x.Node, x.Machine)+" "+x.Machine)
+			}
+		}
+	}
+	return list
+}
+
+// The paused Machine of a Node turns unreadable: it is not absent, and neither is
+// what nobody can tell the kind of.
+func TestUnreadMachineIsNotAbsent(t *testing.T) {
+	m := &Machine{APIVersion: OpenShiftMachineAPI, Namespace: "ns", Name: "m", UID: "u", NodeName: "n", Paused: true}
+	id := put(m).ID
+	l := NewLedger(Rules{})
+	l.Apply(ledgerEpoch, put(nodePolicy()), put(silentNode("n")), put(m))
+	require.Empty(t, acts(t, l), "the Machine is paused")
+	l.Apply(ledgerEpoch, Change{ID: id, Err: errors.New("spec.providerID is a number")})
+	require.Empty(t, acts(t, l))
+	x := l.Report(ledgerEpoch).Checks[0].Targets[0]
+	assert.Equal(t, Undecodable, x.Reason)
+	assert.Equal(t, Undecodable, l.Doubt(nil, l.Node("n")).Reason)
+	assert.Equal(t, Undecodable, l.Doubt(nil, nil).Reason)
+	l.Apply(ledgerEpoch, Change{ID: id})
+	assert.Equal(t, []string{"n "}, acts(t, l), "now it is gone")
+	assert.Zero(t, l.Doubt(nil, l.Node("n")))
+	l.Apply(ledgerEpoch, Change{ID: ObjectID{Name: "x"}, Err: errors.New("it has no kind")})
+	assert.Empty(t, acts(t, l))
+}
+
+// A Node that a Machine claims needs no other Machine to be read.
+func TestUnreadMachineSparesTheOthers(t *testing.T) {
+	l := NewLedger(Rules{})
+	l.Apply(ledgerEpoch, put(nodePolicy()), put(silentNode("n")), put(&Machine{APIVersion: OpenShiftMachineAPI, Namespace: "ns", Name: "m", NodeName: "n"}),
+		Change{ID: ObjectID{OpenShiftMachineAPI, "Machine", "ns", "o"}, Err: errors.New("x")})
+	assert.Equal(t, []string{"n ns/m"}, acts(t, l))
+}
+
+// A Node of another cluster has the name that a Machine gives. // I4
+func TestNodeOfTheSameName(t *testing.T) {
+	c := &Check{Kind: MachineHealthCheckKind, APIVersion: ClusterAPIV1Beta2, Namespace: "ns", Name: "c", ClusterName: "c", Selector: labels.Everything(),
+		Strategy: MarkOwners, Conditions: nodePolicy().Conditions}
+	n := silentNode("n")
+	n.ProviderID = "metal3://other/host-7/n"
+	m := &Machine{APIVersion: ClusterAPIV1Beta2, Namespace: "ns", Name: "m", UID: "u", NodeName: "n", ProviderID: "metal3://ns/host-1/m", ClusterName: "c"}
+	l := NewLedger(Rules{})
+	l.Apply(ledgerEpoch, put(c), put(n), put(m))
+	require.Empty(t, acts(t, l))
+	assert.Equal(t, NodeMismatch, l.Doubt(m, n).Reason)
+	fresh := Judge(c, Surroundings{}, Subject{Machine: m, Node: n}, ledgerEpoch)
+	assert.Equal(t, NodeMismatch, fresh.Reason, "the engine asks with fresh objects")
+	assert.Equal(t, None, fresh.Action)
+
+	same := *n
+	same.ProviderID, same.UID = m.ProviderID, "registered anew"
+	l.Apply(ledgerEpoch, put(&same))
+	assert.Equal(t, []string{"n ns/m"}, acts(t, l))
+}
+
+// Two Machines name one Node: only the one whose host it is may be touched.
+func TestOneNodeOfTwoMachines(t *testing.T) {
+	own := Owner{Kind: "MachineSet", Name: "s", UID: "u"}
+	wrong := &Machine{APIVersion: OpenShiftMachineAPI, Namespace: "ns", Name: "a-wrong", NodeName: "n", ProviderID: "baremetalhost:///ns/h1/1", ControllerOwner: own}
+	right := &Machine{APIVersion: OpenShiftMachineAPI, Namespace: "ns", Name: "b-right", NodeName: "n", ProviderID: "baremetalhost:///ns/h2/2", ControllerOwner: own}
+	nodes := nodePolicy()
+	nodes.Strategy = DeleteMachines
+	machines := *nodes
+	machines.Name, machines.SelectsNodes = "m", false
+	for _, c := range []*Check{nodes, &machines} {
+		for providerID, want := range map[string][]string{
+			"baremetalhost:///ns/h2/2": {"n ns/b-right"},
+			"baremetalhost:///ns/h2":   {"n ns/b-right"}, // as it was once written
+			"baremetalhost:///ns/h3/3": nil,
+			"":                         nil,
+		} {
+			l := NewLedger(Rules{})
+			n := silentNode("n")
+			n.ProviderID = providerID
+			l.Apply(ledgerEpoch, put(c), put(n), put(wrong), put(right))
+			assert.Equal(t, want, acts(t, l), "%s %s", c.Name, providerID)
+			if want == nil {
+				assert.Equal(t, NodeMismatch, l.Doubt(l.MachineOf("n"), n).Reason)
+			} else {
+				assert.Same(t, right, l.MachineOf("n"))
+			}
+		}
+	}
+}
+
+// The Node is gone, and nobody can say any more whose it was.
+func TestGoneNodeOfTwoMachines(t *testing.T) {
+	c := nodePolicy()
+	c.SelectsNodes = false
+	a := &Machine{APIVersion: OpenShiftMachineAPI, Namespace: "ns", Name: "a", NodeName: "n", ProviderID: "baremetalhost:///ns/h1"}
+	b := &Machine{APIVersion: OpenShiftMachineAPI, Namespace: "ns", Name: "b", NodeName: "n"}
+	l := NewLedger(Rules{})
+	l.Apply(ledgerEpoch, put(c), put(a))
+	require.Equal(t, []string{"n ns/a"}, acts(t, l))
+	l.Apply(ledgerEpoch, put(b))
+	require.Empty(t, acts(t, l))
+	l.Apply(ledgerEpoch, Change{ID: put(b).ID})
+	require.Equal(t, []string{"n ns/a"}, acts(t, l))
+	twin := *a
+	twin.APIVersion = ClusterAPIV1Beta2
+	l.Apply(ledgerEpoch, put(&twin))
+	assert.Len(t, acts(t, l), 2, "one Machine that both lineages show")
+}
