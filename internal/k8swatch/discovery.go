@@ -83,12 +83,25 @@ func (s *side) discover(ctx context.Context, group string) groupAnswer {
 	return a
 }
 
+// unserved says whether an error of a request may mean that the API does not
+// serve the kind at all: rights are asked for before that is looked up, so
+// without them a kind that is not there answers 403.
+func unserved(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) }
+
+// lacks says whether the API is known not to serve a kind.
+func (s *side) lacks(ctx context.Context, kind *source) bool {
+	_, err := s.find(ctx, kind)
+	return errors.Is(err, errNotInstalled)
+}
+
 func (cl *clients) discover(ctx context.Context, group string) (a groupAnswer) {
 	var g metav1.APIGroup
-	if err := cl.document(ctx, "/apis/"+group, &g); err != nil {
-		if apierrors.IsNotFound(err) {
-			return a
-		}
+	err := cl.document(ctx, "/apis/"+group, &g)
+	if apierrors.IsNotFound(err) {
+		a.err = cl.unlisted(ctx, group)
+		return a
+	}
+	if err != nil {
 		a.err = fmt.Errorf("read the versions of %s: %w", group, err)
 		return a
 	}
@@ -102,6 +115,19 @@ func (cl *clients) discover(ctx context.Context, group string) (a groupAnswer) {
 		a.versions = append(a.versions, list)
 	}
 	return a
+}
+
+// unlisted makes sure that an API group is not there: the 404 alone may be of a
+// proxy, and is a plain page even when it is the API server's.
+func (cl *clients) unlisted(ctx context.Context, group string) error {
+	var all metav1.APIGroupList
+	if err := cl.document(ctx, "/apis", &all); err != nil {
+		return fmt.Errorf("read the API groups: %w", err)
+	}
+	if slices.ContainsFunc(all.Groups, func(g metav1.APIGroup) bool { return g.Name == group }) {
+		return fmt.Errorf("%s is listed by the API, but not served", group)
+	}
+	return nil
 }
 
 func (cl *clients) document(ctx context.Context, path string, into runtime.Object) error {

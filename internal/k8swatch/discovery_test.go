@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -29,10 +30,23 @@ func machinesAt(served string, listed ...string) http.HandlerFunc {
 				versions = append(versions, fmt.Sprintf(`{"groupVersion":"cluster.x-k8s.io/%s","version":%q}`, v, v))
 			}
 			fmt.Fprintf(w, `{"kind":"APIGroup","apiVersion":"v1","name":"cluster.x-k8s.io","versions":[%s]}`, strings.Join(versions, ","))
+		case r.URL.Path == "/apis":
+			fmt.Fprint(w, noGroups)
 		default:
 			http.NotFound(w, r)
 		}
 	}
+}
+
+const noGroups = `{"kind":"APIGroupList","apiVersion":"v1","groups":[{"name":"apps"}]}`
+
+// listed gives how a list of Machines of the Cluster API went.
+func listed(t *testing.T, h http.HandlerFunc) (proven time.Time, problem string) {
+	t.Helper()
+	s := clusterMachines(served(t, h))
+	_, err := s.list(t.Context(), s.side.api(), metav1.ListOptions{Limit: 1})
+	require.Error(t, err)
+	return s.state()
 }
 
 func clusterMachines(c *Cluster) *store {
@@ -88,6 +102,58 @@ func TestDiscoveryThatFailsSaysNothing(t *testing.T) {
 	require.Error(t, err)
 	proven, _ := s.state()
 	assert.True(t, proven.IsZero())
+}
+
+// The rights of an older release, and a kind that is not installed.
+func TestForbiddenKindThatIsNotInstalledIsAbsent(t *testing.T) {
+	forbid := func(then http.HandlerFunc) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			if strings.HasSuffix(r.URL.Path, "/machines") {
+				status(w, 403, "Forbidden", "")
+				return
+			}
+			then(w, r)
+		}
+	}
+	proven, problem := listed(t, forbid(machinesAt("")))
+	assert.False(t, proven.IsZero(), problem)
+	assert.Empty(t, problem)
+
+	for why, then := range map[string]http.HandlerFunc{
+		"it is installed":             machinesAt("v1beta2", "v1beta2"),
+		"discovery is forbidden, too": func(w http.ResponseWriter, _ *http.Request) { status(w, 403, "Forbidden", "") },
+		"discovery is somebody's 404": http.NotFound,
+		"the API lists the group itself": func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/apis" {
+				http.NotFound(w, r)
+				return
+			}
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, strings.Replace(noGroups, "apps", clusterGroup, 1))
+		},
+	} {
+		proven, problem := listed(t, forbid(then))
+		assert.True(t, proven.IsZero(), why)
+		assert.NotEmpty(t, problem, why)
+	}
+}
+
+// A proxy whose backend is away must not look like an API without Machines.
+func TestErrorPagesOfAProxyAreNoAbsence(t *testing.T) { // I16
+	for _, page := range []http.HandlerFunc{
+		http.NotFound,
+		func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/apis" {
+				fmt.Fprint(w, "<html>welcome</html>")
+				return
+			}
+			http.NotFound(w, r)
+		},
+	} {
+		proven, problem := listed(t, page)
+		assert.True(t, proven.IsZero())
+		assert.Contains(t, problem, "API groups")
+	}
 }
 
 func TestKindUnknownToDiscoveryIsAbsent(t *testing.T) {

@@ -12,7 +12,9 @@
 //	mixed.go      several Clusters, and the Nodes of one
 //	fresh.go      is the view as new as the API says it should be? // I16
 //	look.go       the uncached reads of one run's round
-//	rival.go      who else is alive and would act // I22
+//	rival.go      who else acts already, or would // I22
+//	leader.go     which of the other controllers are alive
+//	judge.go      who writes the status of a check
 //	act.go        the writes, each bound to UID and resourceVersion // I2
 //	mark.go       handing a Cluster API Machine to its owner
 //	status.go     what a check's own controller would write into its status

@@ -20,7 +20,8 @@ type View struct {
 	// the API itself.
 	Age time.Duration
 	// Since is when the view was whole again after an outage of more than a
-	// minute, or after the API had gone back in time; zero when neither was.
+	// minute, or after the API had gone back in time or lost a kind; zero when
+	// none of that was.
 	Since   time.Time
 	Skew    time.Duration // the API server's clock minus this host's
 	Problem string
@@ -32,8 +33,17 @@ type freshness struct {
 	start time.Time // the view is waited for since then
 	good  time.Time // when the whole view was last proven; zero = never
 	since time.Time
-	// rewound: the API went back in time, and the view is not whole again yet.
+	// rewound: the API went back in time, or lost a kind, and the view is not whole
+	// again yet.
 	rewound bool
+}
+
+// disturb makes the view one that has just come back, until it is proven whole
+// again.
+func (f *freshness) disturb(now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.since, f.rewound = now, true
 }
 
 // begin notes since when the view is waited for.

@@ -52,9 +52,26 @@ func (l *looker) host(ctx context.Context) error {
 
 // powerOwner asks whether the owner of the host's power lets us switch it off.
 func (l *looker) powerOwner() {
-	if l.owned != nil {
-		l.look.Seen.PowerForbidden = forbidden(*l.owned, l.run.Target, l.consumer)
+	if l.owned == nil {
+		return
 	}
+	why := misplaced(*l.owned, l.run.Target, l.c.manage != l.c.work)
+	l.look.Seen.PowerForbidden = cmp.Or(why, forbidden(*l.owned, l.run.Target, l.consumer))
+}
+
+// misplaced is why a host of the name that a Machine gives cannot be the
+// Machine's, or "": the Cluster API keeps both in one namespace, and on a
+// management API apart are no hosts of OpenShift Machines. // I8
+func misplaced(h policy.Host, t remediate.Target, apart bool) string {
+	switch ofCluster := groupOf(t.MachineAPI) == clusterGroup; {
+	case t.Machine == "":
+		return ""
+	case ofCluster && h.Namespace != t.Namespace:
+		return "BareMetalHost " + h.Key() + " is in another namespace than Machine " + t.Namespace + "/" + t.Machine
+	case !ofCluster && apart:
+		return "BareMetalHost " + h.Key() + " is on the management API, and Machine " + t.Namespace + "/" + t.Machine + " is not"
+	}
+	return ""
 }
 
 // forbidden is why the owner of the host's power does not want us to switch it
@@ -73,15 +90,16 @@ func forbidden(h policy.Host, t remediate.Target, consumer string) string {
 }
 
 // consumerOf is what the host of a Machine names as its consumer: OpenShift's
-// the Machine, the Cluster API's its infrastructure Machine.
+// the Machine, the Cluster API's its infrastructure Machine. That one is always
+// beside its Machine, whatever namespace the reference of v1beta1 has: a tenant
+// may write there what he likes. // I8
 func consumerOf(u *unstructured.Unstructured) string {
 	if groupOf(u.GetAPIVersion()) != clusterGroup {
 		return u.GetNamespace() + "/" + u.GetName()
 	}
 	ref, _, _ := unstructured.NestedMap(u.Object, "spec", "infrastructureRef")
 	name, _ := ref["name"].(string)
-	namespace, _ := ref["namespace"].(string) // v1beta2 has none: it is the Machine's
-	return cmp.Or(namespace, u.GetNamespace()) + "/" + name
+	return u.GetNamespace() + "/" + name
 }
 
 func (cl *clients) bareMetalHost(ctx context.Context, key string) (policy.Host, error) {

@@ -18,7 +18,7 @@ func (c *Cluster) Judged(ctx context.Context, id policy.CheckID) (remediate.Answ
 	case machineGroup:
 		who, err = holder(ctx, c.work.api(), machineAPINamespace, deletingLeader)
 	case clusterGroup:
-		who, err = holder(ctx, c.manage.api(), clusterAPINamespace, clusterAPILeader)
+		who, err = clusterManager(ctx, c.manage.api())
 	default:
 		return remediate.Yes, nil
 	}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
@@ -141,6 +143,33 @@ func TestLookSeesRivals(t *testing.T) { // I22
 		require.NoError(t, c.PutLease(ctx, lease))
 		assert.Equal(t, remediate.No, look(t, k, run).Seen.Contested, "an expired leader is dead")
 	}
+}
+
+// A policy power-cycles a Node whose Machine another check deletes, and that
+// check's controller is alive.
+func TestLookSeesTheRivalsOfOtherChecks(t *testing.T) { // I22
+	c, ctx := rigtest.Shared(t), rigtest.Context(t, time.Minute)
+	k := dial(t, c)
+	r := bareMetal(t, c, rig.Host{}, rig.Node{})
+	machines := c.Dynamic().Resource(rig.MachineResource).Namespace(rig.Namespace)
+	_, err := machines.Patch(ctx, r.Target.Machine, types.MergePatchType, []byte(`{"metadata":{"labels":{"only":"`+r.Target.Machine+`"}}}`), metav1.PatchOptions{})
+	require.NoError(t, err)
+	require.NoError(t, c.PutLease(ctx, rig.Lease{Namespace: rig.Namespace, Name: deletingLeader, Holder: "pod-y", Duration: time.Minute}))
+	t.Cleanup(func() { // it would stop other tests
+		err := c.Client().CoordinationV1().Leases(rig.Namespace).Delete(context.Background(), deletingLeader, metav1.DeleteOptions{})
+		assert.NoError(t, err)
+	})
+	require.Equal(t, remediate.No, look(t, k, r).Seen.Contested, "no check that deletes covers the Machine")
+
+	check := rig.Check{Name: rigtest.Name("deletes"), Match: map[string]string{"only": r.Target.Machine}, Conditions: rig.NotReadyFor("300s")}
+	_, err = c.CreateCheck(ctx, check)
+	require.NoError(t, err)
+	s := look(t, k, r).Seen
+	assert.Equal(t, remediate.Yes, s.Contested)
+	assert.Contains(t, s.Contender, "pod-y holds the Lease "+deletingLeader)
+	paused := ""
+	require.NoError(t, c.Annotate(ctx, rig.CheckResource, check.Name, "cluster.x-k8s.io/paused", &paused))
+	assert.Equal(t, remediate.No, look(t, k, r).Seen.Contested, "paused, it does nothing")
 }
 
 func TestLookSeesPods(t *testing.T) { // I7

@@ -1,6 +1,7 @@
 package k8swatch
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -35,14 +36,17 @@ func TestNodeHealthCheckAndItsRequests(t *testing.T) {
 	r := bareMetal(t, c, rig.Host{}, rig.Node{})
 	k := watching(t, c)
 	good := nodeCheck(t, c, rig.RemediationTemplate("reboot"))
+	forbidden := rig.RemediationTemplate("x") // of a kind that is installed, and that fenced may not read
+	forbidden.Kind += "Template"
+	secret := nodeCheck(t, c, forbidden)
 	strange := nodeCheck(t, c, rig.TemplateRef{APIVersion: "apps/v1", Kind: "DeploymentTemplate", Name: "x"})
 	absent := nodeCheck(t, c, rig.TemplateRef{APIVersion: "example.com/v1", Kind: "NoneTemplate", Name: "x"})
 	until(t, 20*time.Second, "what can be read is judged", func() bool {
 		v := seen(k)
 		return v.check(good) != nil && v.check(good).Invalid == "" && v.check(absent) != nil && v.check(absent).Invalid == "" &&
-			v.check(strange) != nil && v.check(strange).Invalid != ""
+			v.check(secret) != nil && strings.Contains(v.check(secret).Invalid, "forbidden") && v.check(strange) != nil
 	})
-	assert.Contains(t, seen(k).check(strange).Invalid, "Deployment")
+	assert.Contains(t, seen(k).check(strange).Invalid, "from which no remediator makes requests")
 	assert.Less(t, k.View().Age, 5*time.Second, "requests that cannot be read hold up nobody else")
 
 	machine, err := c.Dynamic().Resource(rig.MachineResource).Namespace(rig.Namespace).Get(ctx, r.Target.Machine, metav1.GetOptions{})
@@ -57,12 +61,12 @@ func TestNodeHealthCheckAndItsRequests(t *testing.T) {
 	assert.Equal(t, remediate.Yes, s.Contested, "I22")
 	assert.Contains(t, s.Contender, "Metal3Remediation")
 
-	target := bareMetal(t, c, rig.Host{}, rig.Node{Labels: map[string]string{"pool": strange}})
-	s = look(t, k, target).Seen
-	assert.Equal(t, remediate.Yes, s.Contested, "whether somebody is asked to repair it cannot be read")
-	assert.Contains(t, s.Contender, "forbidden")
-
-	for _, name := range []string{good, strange, absent} {
+	for check, why := range map[string]string{secret: "forbidden", strange: "which are not read"} {
+		s = look(t, k, bareMetal(t, c, rig.Host{}, rig.Node{Labels: map[string]string{"pool": check}})).Seen
+		assert.Equal(t, remediate.Yes, s.Contested, "whether somebody is asked to repair it cannot be read")
+		assert.Contains(t, s.Contender, why)
+	}
+	for _, name := range []string{good, secret, strange, absent} {
 		require.NoError(t, c.Dynamic().Resource(rig.NodeCheckResource).Delete(ctx, name, metav1.DeleteOptions{}))
 	}
 	until(t, 10*time.Second, "no check names the kind any more", func() bool {
@@ -85,6 +89,8 @@ func TestNodeLeaseOfMedik8sIsARival(t *testing.T) { // I22
 	assert.Equal(t, remediate.Yes, hold("NodeHealthCheck-"+theirs).Contested)
 	ours := nodeCheck(t, c, rig.TemplateRef{APIVersion: "fenced.io/v1alpha1", Kind: "FencedRemediationTemplate", Name: "x"})
 	assert.Equal(t, remediate.No, hold("NodeHealthCheck-"+ours).Contested, "it asks us to do it")
+	nobody := nodeCheck(t, c, rig.TemplateRef{})
+	assert.Equal(t, remediate.Yes, hold("NodeHealthCheck-"+nobody).Contested, "whom it asks is not known")
 }
 
 func TestUpgradeIsSeen(t *testing.T) {

@@ -77,9 +77,13 @@ func (s *store) state() (proven time.Time, problem string) {
 }
 
 // absent notes that the cluster did not have this kind when it was asked: an
-// answer, and as fresh as any.
+// answer, and as fresh as any. Where it was served until then, nothing is begun
+// for a while: somebody may be at work on the API. // I16
 func (s *store) absent(asked time.Time) {
 	s.mu.Lock()
+	if s.reached > 0 || len(s.items) > 0 {
+		s.side.c.fresh.disturb(time.Now()) // before anybody is told of what is gone
+	}
 	news := s.clear() || !s.synced
 	s.synced, s.reached, s.asked, s.problem = true, 0, nil, ""
 	if asked.After(s.proven) {

@@ -126,6 +126,41 @@ func TestHistoryThatWentBackIsForgotten(t *testing.T) {
 	assert.Equal(t, at.Add(time.Second), c.View().Since, "a quiet period follows")
 }
 
+// All objects of a kind at once: that is a definition which is being replaced as
+// often as one that is done with.
+func TestKindThatVanishesIsFollowedByQuiet(t *testing.T) { // I16
+	for _, had := range []bool{true, false} {
+		c, at := offline(), time.Now()
+		c.fresh.begin(at)
+		listAll(t, c, 10, at)
+		machines := c.storeOf("Machine")
+		if had {
+			require.NoError(t, machines.Add(apiObject("Machine", "m", "11", nil)))
+		}
+		c.storeOf("BareMetalHost").absent(at) // with its last object gone
+		require.False(t, c.View().Since.IsZero(), "before anybody is told")
+		listAll(t, c, 12, at.Add(time.Second))
+		before := c.View().Since
+		require.Equal(t, at.Add(time.Second), before, "until the view is whole again")
+
+		machines.absent(at.Add(time.Second))
+		after := c.View().Since
+		assert.True(t, after.After(at), had)
+		machines.absent(at.Add(2 * time.Second))
+		assert.Equal(t, after, c.View().Since, "what stays away disturbs once")
+	}
+}
+
+func TestKindThatNeverWasIsNotMissed(t *testing.T) {
+	c, at := offline(), time.Now()
+	c.fresh.begin(at)
+	for _, s := range c.allStores() {
+		s.absent(at)
+	}
+	assert.True(t, c.View().Synced)
+	assert.True(t, c.View().Since.IsZero())
+}
+
 func TestProblemEndsWithTheNextProof(t *testing.T) {
 	c, at := offline(), time.Now()
 	listAll(t, c, 10, at)

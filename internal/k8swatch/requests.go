@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -151,29 +150,59 @@ func templatesOf(c *policy.Check) []policy.Template {
 	return list
 }
 
-// requestOf is the kind of requests that a template makes.
+// requestOf is the kind of requests that a template makes; none for a template
+// of a kind that is no remediator's.
 func requestOf(t policy.Template) (schema.GroupKind, string) {
 	gv, err := schema.ParseGroupVersion(t.APIVersion)
-	kind, isTemplate := strings.CutSuffix(t.Kind, "Template")
-	if err != nil || !isTemplate || kind == "" {
+	name, isTemplate := strings.CutSuffix(t.Kind, "Template")
+	kind := schema.GroupKind{Group: gv.Group, Kind: name}
+	if err != nil || !isTemplate || name == "" || !remediates(kind) {
 		return schema.GroupKind{}, ""
 	}
-	return schema.GroupKind{Group: gv.Group, Kind: kind}, gv.Version
+	return kind, gv.Version
+}
+
+// remediates says whether a kind can be one of remediation requests. What
+// Kubernetes itself and the groups that we know have is something else: a Machine
+// must not come and go from the view as somebody's request.
+func remediates(kind schema.GroupKind) bool {
+	switch kind.Group {
+	case machineGroup, clusterGroup, hostGroup, medik8sGroup, configGroup:
+		return false
+	case fencedGroup:
+		return kind.Kind == "FencedRemediation"
+	}
+	return strings.Contains(kind.Group, ".") && !strings.HasSuffix(kind.Group, ".k8s.io")
+}
+
+// strange is a template of a check that is no remediator's; nil if there is none.
+func strange(c *policy.Check) *policy.Template {
+	for _, t := range templatesOf(c) {
+		if kind, _ := requestOf(t); kind.Group == "" && c.Disabled == "" {
+			return &t
+		}
+	}
+	return nil
 }
 
 // gate makes a check Invalid while its requests cannot be read: a target whose
 // remediation has been requested must not be taken for one without.
 func (r *requestKinds) gate(check *policy.Check) *policy.Check {
+	if check.Invalid != "" {
+		return check
+	}
+	gated := *check
+	if t := strange(check); t != nil {
+		gated.Invalid = fmt.Sprintf("its template is a %s of %s, from which no remediator makes requests", t.Kind, t.APIVersion)
+		return &gated
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, t := range templatesOf(check) {
-		kind, _ := requestOf(t)
-		if kind.Group == "" || check.Invalid != "" || r.ready[kind] {
-			continue
+		if kind, _ := requestOf(t); kind.Group != "" && !r.ready[kind] {
+			gated.Invalid = fmt.Sprintf("the remediation requests of kind %s have not been read: %s", kind, r.why(kind))
+			return &gated
 		}
-		gated := *check
-		gated.Invalid = fmt.Sprintf("the remediation requests of kind %s have not been read: %s", kind, r.why(kind))
-		return &gated
 	}
 	return check
 }
@@ -213,12 +242,10 @@ func (s *store) listNow(ctx context.Context) ([]unstructured.Unstructured, error
 		return nil, err
 	}
 	list, err := s.side.api().dynamic.Resource(gvr).Namespace(s.namespace).List(ctx, metav1.ListOptions{Limit: pageSize})
-	if apierrors.IsNotFound(err) { // its definition went
-		if _, err := s.side.find(ctx, &s.source); errors.Is(err, errNotInstalled) {
-			return nil, nil
-		}
-	}
-	if err != nil {
+	switch {
+	case unserved(err) && s.side.lacks(ctx, &s.source): // its definition went
+		return nil, nil
+	case err != nil:
 		return nil, err
 	}
 	if list.GetContinue() != "" {

@@ -6,9 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -17,17 +15,10 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// Where Leases of rival remediators live, and what they are called. Sources:
-// the LeaderElectionID of the managers of cluster-api-provider-baremetal,
-// machine-api-operator and cluster-api; medik8s' lease library.
+// Where medik8s' Leases on Nodes live, and who holds them.
 const (
-	machineAPINamespace = "openshift-machine-api"
-	powerCycleLeader    = "controller-leader-election-capbm"
-	deletingLeader      = "cluster-api-provider-healthcheck-leader"
-	clusterAPINamespace = "capi-system"
-	clusterAPILeader    = "controller-leader-election-capi"
-	medik8sLeases       = "medik8s-leases"
-	medik8sHolder       = "NodeHealthCheck-"
+	medik8sLeases = "medik8s-leases"
+	medik8sHolder = "NodeHealthCheck-"
 )
 
 // rivals reads whether somebody else who is alive would act on the target, or
@@ -57,48 +48,6 @@ func (l *looker) rivals(ctx context.Context) error {
 	return nil
 }
 
-// leader names the controller that would do the same to the Machine, if its
-// leader Lease is unexpired. Without a Machine there is none.
-func (l *looker) leader(ctx context.Context) (string, error) {
-	t := l.run.Target
-	switch {
-	case t.Machine == "":
-		return "", nil
-	case groupOf(t.MachineAPI) == clusterGroup:
-		if acts, err := l.managerActs(ctx); err != nil || !acts {
-			return "", err
-		}
-		return holder(ctx, l.manage, clusterAPINamespace, clusterAPILeader)
-	case l.run.Strategy == remediate.DeleteMachine:
-		return holder(ctx, l.work, machineAPINamespace, deletingLeader)
-	}
-	return holder(ctx, l.work, machineAPINamespace, powerCycleLeader)
-}
-
-// managerActs says whether the Cluster API's own manager would mark the
-// Machine: a check without a template covers it and is not paused. One that is
-// paused is ours, if it was handed over, or nobody's.
-func (l *looker) managerActs(ctx context.Context) (bool, error) {
-	m := l.look.FreshMachine
-	if m == nil {
-		return false, nil
-	}
-	list, err := l.c.clusterResource("machinehealthchecks", m.Namespace).List(ctx, metav1.ListOptions{Limit: pageSize})
-	if err != nil {
-		return false, fmt.Errorf("list the MachineHealthChecks of %s: %w", m.Namespace, err)
-	}
-	if list.GetContinue() != "" {
-		return false, fmt.Errorf("list the MachineHealthChecks of %s: there are more than %d", m.Namespace, pageSize)
-	}
-	for i := range list.Items {
-		check := manifest.MachineHealthCheck(list.Items[i].Object)
-		if l.covers(&check) && !check.Paused && check.Template == nil {
-			return true, nil
-		}
-	}
-	return false, nil
-}
-
 // nodeLease names who holds medik8s' Lease on the Node.
 func (l *looker) nodeLease(ctx context.Context) (string, error) {
 	if l.run.Target.Node == "" {
@@ -117,50 +66,26 @@ func (l *looker) nodeLease(ctx context.Context) (string, error) {
 		return who, nil // whoever it is, it holds the Lease
 	}
 	c := manifest.NodeHealthCheck(u.Object)
-	for _, t := range templatesOf(&c) {
-		if groupOf(t.APIVersion) != fencedGroup {
-			return who, nil
-		}
+	if !asksUs(&c) {
+		return who, nil
 	}
-	return "", nil // it asks us to do it
+	return "", nil
 }
 
-// holder names who holds a Lease now, in a sentence; "" is nobody.
-func holder(ctx context.Context, cl *clients, namespace, name string) (string, error) {
-	ctx, clock := withClock(ctx)
-	lease, err := cl.typed.CoordinationV1().Leases(namespace).Get(ctx, name, metav1.GetOptions{})
-	if gone(err, name) {
-		return "", nil
-	}
-	if err != nil {
-		return "", fmt.Errorf("read Lease %s/%s: %w", namespace, name, err)
-	}
-	switch alive, who := held(lease.Spec, clock.now(time.Now())); alive {
-	case remediate.No:
-		return "", nil
-	case remediate.Yes:
-		return who + " holds the Lease " + name, nil
-	}
-	return "", fmt.Errorf("read Lease %s/%s: it has a holder, but no time", namespace, name)
-}
-
-// held says whether somebody holds a Lease at the API server's time, to which
-// the holder's clock is kept. A leader that stepped down leaves no holder.
-func held(s coordinationv1.LeaseSpec, now time.Time) (remediate.Answer, string) {
-	switch {
-	case s.HolderIdentity == nil || *s.HolderIdentity == "":
-		return remediate.No, ""
-	case s.RenewTime == nil || s.LeaseDurationSeconds == nil:
-		return remediate.CannotTell, ""
-	}
-	expires := s.RenewTime.Add(time.Duration(*s.LeaseDurationSeconds) * time.Second)
-	return remediate.Ask(now.Before(expires)), *s.HolderIdentity
+// asksUs says whether fenced is the one who carries out all requests of a check.
+func asksUs(c *policy.Check) bool {
+	all := templatesOf(c)
+	others := slices.ContainsFunc(all, func(t policy.Template) bool { return groupOf(t.APIVersion) != fencedGroup })
+	return len(all) > 0 && !others
 }
 
 // requested names a remediation request for the target that another remediator
 // carries out. Any that exists counts, also one that is being deleted: its
 // remediator may keep the host off until it is through.
 func (l *looker) requested(ctx context.Context) (string, error) {
+	if who := l.strangelyRequested(); who != "" {
+		return who, nil
+	}
 	for _, st := range l.c.requests.watched() {
 		if st.group == fencedGroup {
 			continue // we are the one who is asked
@@ -185,21 +110,41 @@ func (l *looker) requested(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-// concerns says whether a check that makes such requests covers the target.
-func (l *looker) concerns(requests *store) (yes bool) {
-	for _, st := range requests.side.watched() {
-		if !st.checks {
-			continue
-		}
-		st.eachCheck(func(c *policy.Check) {
-			names := slices.ContainsFunc(templatesOf(c), func(t policy.Template) bool {
-				kind, _ := requestOf(t)
-				return kind.Group == requests.group && kind.Kind == requests.kind
-			})
-			yes = yes || names && l.covers(c)
+// strangelyRequested names a check that covers the target and whose requests are
+// never read.
+func (l *looker) strangelyRequested() (who string) {
+	for _, s := range l.c.sides() {
+		l.eachCovering(s, func(c *policy.Check) {
+			if t := strange(c); t != nil {
+				who = fmt.Sprintf("%s %s makes requests from a %s for it, which are not read", c.Kind, c.Key(), t.Kind)
+			}
 		})
 	}
+	return who
+}
+
+// concerns says whether a check that makes such requests covers the target.
+func (l *looker) concerns(requests *store) (yes bool) {
+	l.eachCovering(requests.side, func(c *policy.Check) {
+		yes = yes || slices.ContainsFunc(templatesOf(c), func(t policy.Template) bool {
+			kind, _ := requestOf(t)
+			return kind.Group == requests.group && kind.Kind == requests.kind
+		})
+	})
 	return yes
+}
+
+// eachCovering visits the watched checks of one API that cover the target.
+func (l *looker) eachCovering(s *side, visit func(*policy.Check)) {
+	for _, st := range s.watched() {
+		if st.checks {
+			st.eachCheck(func(c *policy.Check) {
+				if l.covers(c) {
+					visit(c)
+				}
+			})
+		}
+	}
 }
 
 // covers says whether a check covers the target as it is now.

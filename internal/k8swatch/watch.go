@@ -106,12 +106,16 @@ func (s *store) at(ctx context.Context) (schema.GroupVersionResource, error) {
 }
 
 // note keeps how a request went. A kind that discovery does not know is an
-// empty kind; one that moved to another version is read there from now on.
+// empty kind, also for who has no right to it; one that moved to another version
+// is read there from now on.
 func (s *store) note(ctx context.Context, err error, asked time.Time) {
 	switch {
 	case err == nil, ctx.Err() == context.Canceled:
 		return
 	case errors.Is(err, errNotInstalled):
+		s.absent(asked)
+		return
+	case !s.builtIn() && apierrors.IsForbidden(err) && s.side.lacks(ctx, &s.source):
 		s.absent(asked)
 		return
 	case s.builtIn() || !apierrors.IsNotFound(err):

@@ -1,12 +1,15 @@
 package k8swatch
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/test/rig"
@@ -107,4 +110,42 @@ func TestKindsComeAndGo(t *testing.T) {
 	}
 	until(t, 20*time.Second, "the view is whole without it", func() bool { return k.View().Age < 5*time.Second && k.View().Problem == "" })
 	assert.NotNil(t, seen(k).check("late"))
+}
+
+// Rights of an older release: kinds that they do not name are forbidden, whether
+// they are installed or not.
+func TestKindsWithoutRights(t *testing.T) {
+	c, ctx := rigtest.Shared(t), rigtest.Context(t, time.Minute)
+	user := rigtest.Name("old-fenced")
+	read := []string{"get", "list", "watch"}
+	_, err := c.Client().RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"nodes", "pods"}, Verbs: read},
+		{APIGroups: []string{hostGroup}, Resources: []string{"baremetalhosts"}, Verbs: read},
+		{APIGroups: []string{machineGroup}, Resources: []string{"machines"}, Verbs: read},
+	}}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	_, err = c.Client().RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: user},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	path, err := c.Kubeconfig(user)
+	require.NoError(t, err)
+	k := run(t, path)
+	unread := func() (kinds []string) {
+		for _, s := range k.work.watched() {
+			if at, _ := s.state(); at.IsZero() {
+				kinds = append(kinds, s.group+"/"+s.kind)
+			}
+		}
+		return kinds
+	}
+	installed := []string{machineGroup + "/" + policy.MachineHealthCheckKind}
+	until(t, 20*time.Second, "what is not installed is empty", func() bool { return slices.Equal(unread(), installed) })
+	assert.False(t, k.View().Synced, "what is installed is not")
+	assert.Contains(t, k.View().Problem, "forbidden")
+
+	_, err = c.Client().RbacV1().ClusterRoles().Patch(ctx, user, types.JSONPatchType,
+		[]byte(`[{"op":"add","path":"/rules/2/resources/-","value":"machinehealthchecks"}]`), metav1.PatchOptions{})
+	require.NoError(t, err)
+	until(t, 20*time.Second, "the right helps at once", func() bool { return k.View().Synced })
 }

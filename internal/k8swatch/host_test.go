@@ -1,0 +1,52 @@
+package k8swatch
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"go.uber.org/zap"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// A tenant writes the infrastructureRef of its Machine; the hosts are others'.
+func TestConsumerIsBesideItsMachine(t *testing.T) { // I8
+	of := func(apiVersion string) *unstructured.Unstructured {
+		u := apiObject("Machine", "m", "1", map[string]any{"infrastructureRef": map[string]any{"namespace": "victim", "name": "m3m"}})
+		u.SetAPIVersion(apiVersion)
+		return u
+	}
+	assert.Equal(t, "ns/m3m", consumerOf(of(policy.ClusterAPIV1Beta1)))
+	assert.Equal(t, "ns/m3m", consumerOf(of(policy.ClusterAPIV1Beta2)))
+	assert.Equal(t, "ns/m", consumerOf(of(policy.OpenShiftMachineAPI)))
+}
+
+func TestHostInTheWrongPlaceIsForbidden(t *testing.T) { // I8
+	one := newCluster(Config{Kubeconfig: "work"}, zap.NewNop())
+	apart := newCluster(Config{Kubeconfig: "work", Management: ManagementConfig{Kubeconfig: "manage"}}, zap.NewNop())
+	for name, c := range map[string]struct {
+		c               *Cluster
+		machineAPI, why string
+		namespace       string // of the host
+	}{
+		"OpenShift's":                       {one, policy.OpenShiftMachineAPI, "", "ns"},
+		"OpenShift's elsewhere":             {one, policy.OpenShiftMachineAPI, "", "hosts"},
+		"OpenShift's of an old record":      {one, "", "", "ns"},
+		"OpenShift's, a hub's host":         {apart, policy.OpenShiftMachineAPI, "is on the management API", "ns"},
+		"OpenShift's of an old record, hub": {apart, "", "is on the management API", "ns"},
+		"the Cluster API's":                 {apart, policy.ClusterAPIV1Beta2, "", "ns"},
+		"the Cluster API's, one API":        {one, policy.ClusterAPIV1Beta1, "", "ns"},
+		"the Cluster API's, a victim's":     {apart, policy.ClusterAPIV1Beta2, "in another namespace than Machine ns/m", "victim"},
+	} {
+		l := &looker{c: c.c, owned: &policy.Host{Namespace: c.namespace, Name: "h", Online: true},
+			run: remediate.Run{Target: remediate.Target{Namespace: "ns", Machine: "m", MachineAPI: c.machineAPI, BareMetalHost: c.namespace + "/h"}}}
+		l.powerOwner()
+		if c.why == "" {
+			assert.Empty(t, l.look.Seen.PowerForbidden, name)
+		} else {
+			assert.Contains(t, l.look.Seen.PowerForbidden, c.why, name)
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package k8swatch
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/rig"
+	"github.com/fenced/fenced/test/rig/rigtest"
+)
+
+// Each lineage's judge is asked on the API where it runs, with no more rights
+// than fenced has there.
+func TestJudgedAsksWhoJudges(t *testing.T) {
+	ctx := rigtest.Context(t, time.Minute)
+	manage, work := rigtest.Apart(t, rig.CAPIv1beta2, rig.Metal3)
+	forget(t, manage, "fenced")
+	forget(t, work, "fenced-management")
+	k, err := New((&blue{manage: manage, work: work, cluster: "judged"}).config(t), zap.NewNop())
+	require.NoError(t, err)
+	for _, c := range []struct {
+		id              policy.CheckID
+		at              *rig.ControlPlane
+		namespace, name string
+	}{
+		{policy.CheckID{Kind: policy.MachineHealthCheckKind, APIVersion: policy.OpenShiftMachineAPI}, work, machineAPINamespace, deletingLeader},
+		{policy.CheckID{Kind: policy.MachineHealthCheckKind, APIVersion: policy.ClusterAPIV1Beta1}, manage, rigtest.Name("wherever-capi-runs"), clusterAPILeader},
+		{policy.CheckID{Kind: policy.MachineHealthCheckKind, APIVersion: policy.ClusterAPIV1Beta2}, manage, rigtest.Name("wherever-capi-runs"), clusterAPILeader},
+	} {
+		judged := func(want remediate.Answer, when string) {
+			t.Helper()
+			got, err := k.Judged(ctx, c.id)
+			assert.Equal(t, want == remediate.CannotTell, err != nil, err)
+			assert.Equal(t, want, got, c.id.APIVersion+" "+when)
+		}
+		require.NoError(t, c.at.CreateNamespace(ctx, c.namespace))
+		judged(remediate.No, "without a Lease")
+		lease := rig.Lease{Namespace: c.namespace, Name: c.name, Holder: "judge-1", Duration: time.Minute}
+		require.NoError(t, c.at.PutLease(ctx, lease))
+		judged(remediate.Yes, "while its leader lives")
+		lease.Renewed = time.Now().Add(-time.Hour)
+		require.NoError(t, c.at.PutLease(ctx, lease))
+		judged(remediate.No, "when its leader is dead")
+
+		leases := c.at.Client().CoordinationV1().Leases(c.namespace)
+		timeless, err := leases.Get(ctx, c.name, metav1.GetOptions{})
+		require.NoError(t, err)
+		timeless.Spec.RenewTime = nil
+		_, err = leases.Update(ctx, timeless, metav1.UpdateOptions{})
+		require.NoError(t, err)
+		judged(remediate.CannotTell, "with a holder and no time")
+		require.NoError(t, leases.Delete(ctx, c.name, metav1.DeleteOptions{}))
+	}
+	for kind, api := range map[string]string{policy.NodeHealthCheckKind: policy.Medik8sAPI, policy.FencePolicyKind: policy.FencedAPI} {
+		got, err := k.Judged(ctx, policy.CheckID{Kind: kind, APIVersion: api})
+		require.NoError(t, err)
+		assert.Equal(t, remediate.Yes, got, "nobody here writes the status of a "+kind)
+	}
+}

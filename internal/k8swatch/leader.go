@@ -1,0 +1,170 @@
+package k8swatch
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+
+	"github.com/fenced/fenced/internal/manifest"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// What the leader Leases of rival controllers are called, and where OpenShift's
+// live. Sources: the LeaderElectionID of the managers of
+// cluster-api-provider-baremetal, machine-api-operator and cluster-api.
+const (
+	machineAPINamespace = "openshift-machine-api"
+	powerCycleLeader    = "controller-leader-election-capbm"
+	deletingLeader      = "cluster-api-provider-healthcheck-leader"
+	clusterAPILeader    = "controller-leader-election-capi"
+)
+
+// leader names a controller that would act on the Machine, if its leader Lease
+// is unexpired. Without a Machine there is none.
+func (l *looker) leader(ctx context.Context) (string, error) {
+	t := l.run.Target
+	if t.Machine == "" {
+		return "", nil
+	}
+	checks, err := l.covering(ctx)
+	if err != nil {
+		return "", err
+	}
+	if groupOf(t.MachineAPI) == clusterGroup {
+		for i := range checks {
+			if checks[i].Template == nil { // its manager marks the Machine
+				return clusterManager(ctx, l.manage)
+			}
+		}
+		return "", nil
+	}
+	var found []string
+	for _, name := range machineLeaders(l.run.Strategy, checks) {
+		who, err := holder(ctx, l.work, machineAPINamespace, name)
+		if err != nil {
+			return "", err
+		}
+		if who != "" {
+			found = append(found, who)
+		}
+	}
+	return strings.Join(found, "; "), nil
+}
+
+// machineLeaders are the controllers of OpenShift's Machine API that would act
+// on a Machine: whoever does the same as the run, and whoever does what a check
+// that covers the Machine asks for, whichever check the run is of. Who judges a
+// check that power-cycles only annotates the Machine.
+func machineLeaders(s remediate.Strategy, checks []policy.Check) (names []string) {
+	deletes, cycles := s == remediate.DeleteMachine, s != remediate.DeleteMachine
+	for i := range checks {
+		switch c := &checks[i]; {
+		case c.Strategy == policy.PowerCycleHosts:
+			cycles = true
+		case !asksUs(c):
+			deletes = true
+		}
+	}
+	if cycles {
+		names = append(names, powerCycleLeader)
+	}
+	if deletes {
+		names = append(names, deletingLeader)
+	}
+	return names
+}
+
+// covering reads, past the cache, the MachineHealthChecks that cover the target
+// and are not paused: what is paused is ours, if it was handed over, or nobody's.
+func (l *looker) covering(ctx context.Context) ([]policy.Check, error) {
+	m, t := l.look.FreshMachine, l.run.Target
+	switch {
+	case m == nil && l.look.Seen.Machine.Exists == remediate.CannotTell:
+		return nil, fmt.Errorf("find the checks of Machine %s/%s: it could not be read", t.Namespace, t.Machine)
+	case m == nil:
+		return nil, nil
+	}
+	at, gvr := l.c.work, checkGVR
+	if m.Group() == clusterGroup {
+		at, gvr = l.c.manage, l.c.served("machinehealthchecks")
+	}
+	list, err := at.api().dynamic.Resource(gvr).Namespace(m.Namespace).List(ctx, metav1.ListOptions{Limit: pageSize})
+	switch {
+	case unserved(err) && at.lacks(ctx, &source{kind: policy.MachineHealthCheckKind, group: gvr.Group, resource: gvr.Resource}):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("list the MachineHealthChecks of %s: %w", m.Namespace, err)
+	case list.GetContinue() != "":
+		return nil, fmt.Errorf("list the MachineHealthChecks of %s: there are more than %d", m.Namespace, pageSize)
+	}
+	var found []policy.Check
+	for i := range list.Items {
+		if c := manifest.MachineHealthCheck(list.Items[i].Object); l.covers(&c) && !c.Paused {
+			found = append(found, c)
+		}
+	}
+	return found, nil
+}
+
+// clusterManager names who leads the Cluster API's own manager. It runs in a
+// namespace of the administrator's choice.
+func clusterManager(ctx context.Context, cl *clients) (string, error) {
+	ctx, clock := withClock(ctx)
+	list, err := cl.typed.CoordinationV1().Leases(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("metadata.name", clusterAPILeader).String(), Limit: pageSize,
+	})
+	if err != nil {
+		return "", fmt.Errorf("list the Leases %s: %w", clusterAPILeader, err)
+	}
+	if list.Continue != "" {
+		return "", fmt.Errorf("list the Leases %s: there are more than %d", clusterAPILeader, pageSize)
+	}
+	for i := range list.Items {
+		if who, err := holding(&list.Items[i], clock.now(time.Now())); err != nil || who != "" {
+			return who, err
+		}
+	}
+	return "", nil
+}
+
+// holder names who holds a Lease now, in a sentence; "" is nobody.
+func holder(ctx context.Context, cl *clients, namespace, name string) (string, error) {
+	ctx, clock := withClock(ctx)
+	lease, err := cl.typed.CoordinationV1().Leases(namespace).Get(ctx, name, metav1.GetOptions{})
+	if gone(err, name) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read Lease %s/%s: %w", namespace, name, err)
+	}
+	return holding(lease, clock.now(time.Now()))
+}
+
+func holding(l *coordinationv1.Lease, now time.Time) (string, error) {
+	switch alive, who := held(l.Spec, now); alive {
+	case remediate.No:
+		return "", nil
+	case remediate.Yes:
+		return who + " holds the Lease " + l.Name, nil
+	}
+	return "", fmt.Errorf("read Lease %s/%s: it has a holder, but no time", l.Namespace, l.Name)
+}
+
+// held says whether somebody holds a Lease at the API server's time, to which
+// the holder's clock is kept. A leader that stepped down leaves no holder.
+func held(s coordinationv1.LeaseSpec, now time.Time) (remediate.Answer, string) {
+	switch {
+	case s.HolderIdentity == nil || *s.HolderIdentity == "":
+		return remediate.No, ""
+	case s.RenewTime == nil || s.LeaseDurationSeconds == nil:
+		return remediate.CannotTell, ""
+	}
+	expires := s.RenewTime.Add(time.Duration(*s.LeaseDurationSeconds) * time.Second)
+	return remediate.Ask(now.Before(expires)), *s.HolderIdentity
+}

@@ -1,0 +1,84 @@
+package k8swatch
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// checkWith is an OpenShift check of the Machines labelled a=b.
+func checkWith(apiVersion, kind string) *unstructured.Unstructured {
+	return apiObject("MachineHealthCheck", "k", "1", map[string]any{
+		"selector":            map[string]any{"matchLabels": map[string]any{"a": "b"}},
+		"remediationTemplate": map[string]any{"apiVersion": apiVersion, "kind": kind, "name": "x", "namespace": "ns"},
+	})
+}
+
+func TestOnlyKindsOfRemediatorsAreRequests(t *testing.T) {
+	for template, want := range map[[2]string]string{
+		{"self-node-remediation.medik8s.io/v1alpha1", "SelfNodeRemediationTemplate"}: "SelfNodeRemediation",
+		{"infrastructure.cluster.x-k8s.io/v1beta1", "Metal3RemediationTemplate"}:     "Metal3Remediation",
+		{"fenced.io/v1alpha1", "FencedRemediationTemplate"}:                          "FencedRemediation",
+		{"example.com/v1", "NodeTemplate"}:                                           "Node", // of another group than ours
+		{"machine.openshift.io/v1beta1", "MachineTemplate"}:                          "",
+		{"cluster.x-k8s.io/v1beta2", "MachineTemplate"}:                              "",
+		{"cluster.x-k8s.io/v1beta1", "ClusterTemplate"}:                              "",
+		{"metal3.io/v1alpha1", "BareMetalHostTemplate"}:                              "",
+		{"remediation.medik8s.io/v1alpha1", "NodeHealthCheckTemplate"}:               "",
+		{"config.openshift.io/v1", "ClusterVersionTemplate"}:                         "",
+		{"fenced.io/v1alpha1", "FencePolicyTemplate"}:                                "",
+		{"v1", "NodeTemplate"}:                                                       "",
+		{"apps/v1", "DeploymentTemplate"}:                                            "",
+		{"coordination.k8s.io/v1", "LeaseTemplate"}:                                  "",
+		{"example.com/v1", "Template"}:                                               "",
+		{"example.com/v1", "Reboot"}:                                                 "",
+		{"a/b/c", "RebootTemplate"}:                                                  "",
+	} {
+		kind, _ := requestOf(policy.Template{APIVersion: template[0], Kind: template[1]})
+		assert.Equal(t, want, kind.Kind, template)
+	}
+}
+
+// The author of a check must not take Machines out of the view by calling them
+// requests.
+func TestTemplateErasesNoMachine(t *testing.T) {
+	c, l := offline(), policy.NewLedger(policy.Rules{})
+	m, bad := apiObject("Machine", "m", "1", nil), checkWith(policy.OpenShiftMachineAPI, "MachineTemplate")
+	apply := func() { l.Apply(time.Now(), c.Changes()...) }
+	require.NoError(t, c.storeOf("Machine").Replace([]any{m.DeepCopy()}, "5"))
+	require.NoError(t, c.storeOf("MachineHealthCheck").Add(bad))
+	c.adjustRequests()
+	apply()
+	assert.NotNil(t, l.Machine("ns", "m"))
+	assert.Empty(t, c.requests.watched())
+	k := l.Check(policy.CheckID{Kind: policy.MachineHealthCheckKind, APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: "k", Source: "cluster"})
+	require.NotNil(t, k)
+	assert.Contains(t, k.Invalid, "MachineTemplate of "+policy.OpenShiftMachineAPI)
+
+	require.NoError(t, c.storeOf("MachineHealthCheck").Delete(bad))
+	c.adjustRequests()
+	apply()
+	assert.NotNil(t, l.Machine("ns", "m"), "after the check went")
+}
+
+// Whether somebody is asked to repair the target cannot be known then.
+func TestTargetOfAStrangeTemplateIsContested(t *testing.T) { // I22
+	c := offline()
+	require.NoError(t, c.storeOf("MachineHealthCheck").Add(checkWith("apps/v1", "DeploymentTemplate")))
+	l := &looker{c: c, run: remediate.Run{Target: remediate.Target{Machine: "m", Namespace: "ns"}}}
+	l.look.FreshMachine = &policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: "m", Labels: labels.Set{"a": "b"}}
+	who, err := l.requested(t.Context())
+	require.NoError(t, err)
+	assert.Contains(t, who, "MachineHealthCheck ns/k makes requests from a DeploymentTemplate")
+	l.look.FreshMachine.Labels = nil
+	who, err = l.requested(t.Context())
+	require.NoError(t, err)
+	assert.Empty(t, who, "the check covers other Machines")
+}
