@@ -2,7 +2,6 @@ package policy
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -115,7 +114,6 @@ type trial struct {
 	now     time.Time
 	version uint64
 	last    string // the report without clocks, at version; "" is unknown
-	due     time.Time
 }
 
 // timeless is a report without anything that only follows the clock.
@@ -244,95 +242,6 @@ func (w *trial) checkReading(t *rapid.T, s Snapshot) {
 	}
 }
 
-func (w *trial) apply(changes ...Change) {
-	for _, c := range changes {
-		w.model.apply(c)
-	}
-	w.l.Apply(w.now, changes...)
-}
-
-func (w *trial) changes(t *rapid.T) {
-	list := []Change{}
-	for range rapid.IntRange(1, 6).Draw(t, "changes") {
-		list = append(list, drawChange(t, w.now))
-	}
-	w.apply(list...)
-}
-
-// again applies an object that is there already, as it is or as a copy.
-func (w *trial) again(t *rapid.T) {
-	names := slices.SortedFunc(maps.Keys(w.objects), func(a, b ObjectID) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
-	if len(names) == 0 {
-		t.Skip("nothing is there")
-	}
-	id := of(t, "object", names...)
-	switch v := w.objects[id].(type) {
-	case *Node:
-		w.apply(Change{ID: id, Value: v})
-	case *Machine:
-		w.apply(Change{ID: ObjectID{v.APIVersion, id.Kind, id.Namespace, id.Name}, Value: new(*v)})
-	case *Check:
-		w.apply(Change{ID: ObjectID{v.APIVersion, id.Kind, id.Namespace, id.Name}, Value: new(*v)})
-	default:
-		w.apply(Change{ID: id, Value: v})
-	}
-}
-
-func (w *trial) setRuns(t *rapid.T) {
-	w.runs = nil
-	for i := range rapid.IntRange(0, 3).Draw(t, "runs") {
-		r := OpenRun{ID: fmt.Sprintf("r-%d", i)}
-		if odds(t, "a Machine", 2) {
-			r.Machine = key(of(t, "namespace", "a", "b"), of(t, "machine", worldMachines...))
-		}
-		if odds(t, "a Node", 2) {
-			r.Node = of(t, "node", append([]string{"gone"}, worldNodes...)...)
-		}
-		w.runs = append(w.runs, r)
-	}
-	w.l.SetRuns(w.now, w.runs)
-}
-
-func (w *trial) setReadsOff(t *rapid.T) {
-	node, off := of(t, "node", worldNodes...), rapid.Bool().Draw(t, "off")
-	delete(w.readsOff, node)
-	if off {
-		w.readsOff[node] = true
-	}
-	w.l.SetReadsOff(w.now, node, off)
-}
-
-// remember feeds the storms back, as the daemon does.
-func (w *trial) remember(*rapid.T) {
-	for _, r := range w.l.Counters() {
-		if c := w.l.Check(r.ID()); c.Storm != r.Storm {
-			next := *c
-			next.Storm = r.Storm
-			w.apply(Change{ID: ObjectID{c.APIVersion, c.Kind, c.Namespace, c.Name}, Value: &next})
-		}
-	}
-}
-
-func (w *trial) advance(t *rapid.T) {
-	next, ok := w.l.Next()
-	switch rapid.IntRange(0, 5).Draw(t, "how far") {
-	case 0, 1, 2:
-		if !ok {
-			t.Skip("no clock runs")
-		}
-		w.now = next
-	case 3:
-		w.now = w.now.Add(of(t, "step", 0, 1, time.Second, 59*time.Second, time.Minute))
-	case 4:
-		w.now = w.now.Add(of(t, "hours", time.Hour, 30*time.Hour))
-	default:
-		w.now = w.now.Add(-of(t, "back", 2*time.Second, time.Minute, time.Hour))
-	}
-	if odds(t, "at once", 2) {
-		w.l.Advance(w.now)
-	}
-}
-
 // TestLedger: after every event the ledger says what Decide says.
 func TestLedger(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -344,8 +253,11 @@ func TestLedger(t *testing.T) {
 		w := &trial{model: newModel(rules), l: NewLedger(rules), now: ledgerEpoch}
 		w.last = timeless(Decide(w.snapshot(), w.now))
 		w.changes(t)
+		if rapid.Bool().Draw(t, "populated") {
+			w.populate(t)
+		}
 		t.Repeat(map[string]func(*rapid.T){
-			"": w.check, "changes": w.changes, "more changes": w.changes, "again": w.again, "runs": w.setRuns,
+			"": w.check, "edit": w.edit, "changes": w.changes, "more changes": w.changes, "again": w.again, "runs": w.setRuns,
 			"readsOff": w.setReadsOff, "remember": w.remember, "advance": w.advance, "advance more": w.advance,
 		})
 	})

@@ -78,10 +78,7 @@ func (l *Ledger) involved(node string) map[*checkEntry][]*targetEntry {
 // about lists the targets with this name across checks.
 func (l *Ledger) about(subject string) []*targetEntry {
 	_, name := splitKey(subject)
-	var list []*targetEntry
-	for _, e := range l.onNode[subject] {
-		list = append(list, e)
-	}
+	list := slices.Clone(l.onNode[subject])
 	for _, e := range l.onMachine[name] {
 		if e.node != subject && e.subject() == subject {
 			list = append(list, e)

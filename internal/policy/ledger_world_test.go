@@ -14,11 +14,12 @@ var ledgerEpoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // The names are few, so that everything meets everything.
 var (
-	worldNodes    = []string{"n-0", "n-1", "n-2", "n-3", "m-1"}
-	worldMachines = []string{"m-0", "m-1", "m-2", "n-1"}
-	worldLabels   = []labels.Set{nil, {"rack": "r1"}, {"rack": "r2", "zone": "z1"}, {"rack": "r1", "zone": "z2", excludeLabel: "true"}}
-	worldSelector = []labels.Selector{labels.Everything(), labels.Everything(), labels.SelectorFromSet(labels.Set{"rack": "r1"}), labels.Nothing(), nil}
-	worldTemplate = Template{APIVersion: "remediation.example/v1", Kind: "FixTemplate", Namespace: "a", Name: "fix"}
+	worldNodes     = []string{"n-0", "n-1", "n-2", "n-3", "m-1"}
+	worldMachines  = []string{"m-0", "m-1", "m-2", "n-1"}
+	worldLabels    = []labels.Set{nil, {"rack": "r1"}, {"rack": "r2", "zone": "z1"}, {"rack": "r1", "zone": "z2", excludeLabel: "true"}}
+	worldSelector  = []labels.Selector{labels.Everything(), labels.Everything(), labels.Everything(), labels.Everything(), labels.SelectorFromSet(labels.Set{"rack": "r1"}), labels.Nothing(), nil}
+	worldProviders = []string{"", "", "", "p://1", "p://2"}
+	worldTemplate  = Template{APIVersion: "remediation.example/v1", Kind: "FixTemplate", Namespace: "a", Name: "fix"}
 )
 
 // of draws one of the values.
@@ -41,8 +42,8 @@ func around(t *rapid.T, label string, now time.Time) time.Time {
 func drawWorldCheck(t *rapid.T, now time.Time) *Check {
 	c := &Check{Namespace: of(t, "namespace", "a", "a", "b"), Name: of(t, "name", "c-0", "c-1"), UID: "u", Source: "cluster",
 		ResourceVersion: fmt.Sprint(rapid.IntRange(0, 3).Draw(t, "version")),
-		Selector:        of(t, "selector", worldSelector...), Paused: odds(t, "paused", 8)}
-	switch of(t, "lineage", openShift, clusterAPI, medik8s, fenced, unknownLineage) {
+		Selector:        of(t, "selector", worldSelector...), Paused: odds(t, "paused", 12)}
+	switch of(t, "lineage", openShift, clusterAPI, medik8s, fenced, openShift, clusterAPI, medik8s, fenced, unknownLineage) {
 	case openShift:
 		c.APIVersion, c.Kind = OpenShiftMachineAPI, MachineHealthCheckKind
 		c.Strategy = of(t, "strategy", DeleteMachines, PowerCycleHosts, PowerCycleHosts, CreateRequests)
@@ -81,7 +82,7 @@ func drawRules(t *rapid.T, c *Check) {
 		c.Conditions = []UnhealthyCondition{{terminating, "True", 0}}
 	}
 	c.StartupTimeout = of(t, "startup", 0, 10*time.Minute)
-	if limit := of(t, "limit", "", "", "100%", "0", "1", "40%", "150%", "-1", "x"); limit != "" {
+	if limit := of(t, "limit", "", "", "", "100%", "100%", "0", "1", "40%", "150%", "-1", "x"); limit != "" {
 		c.MaxUnhealthy = new(intstr.Parse(limit))
 	}
 	if odds(t, "invalid", 12) {
@@ -119,15 +120,15 @@ func drawWorldMachine(t *rapid.T, now time.Time) *Machine {
 	m := &Machine{
 		APIVersion: of(t, "api", OpenShiftMachineAPI, ClusterAPIV1Beta1, ClusterAPIV1Beta2),
 		Namespace:  of(t, "namespace", "a", "a", "b"), Name: of(t, "name", worldMachines...),
-		UID: of(t, "uid", "u1", "u2"), ResourceVersion: fmt.Sprint(rapid.IntRange(0, 9).Draw(t, "version")),
+		UID: of(t, "uid", "u1", "u2"), ResourceVersion: fmt.Sprint(rapid.IntRange(0, 9).Draw(t, "version")), ProviderID: of(t, "provider", worldProviders...),
 		Labels: of(t, "labels", worldLabels...), Phase: of(t, "phase", "Running", "Running", "Failed"), Deleting: odds(t, "deleting", 6),
 		NodeName: of(t, "node", append([]string{"", "gone"}, worldNodes...)...), Created: around(t, "created", now), LastUpdated: around(t, "updated", now),
-		ControlPlane: odds(t, "role", 3), ExternalRemediationRequested: odds(t, "requested", 6), ClusterName: "k",
+		ControlPlane: odds(t, "role", 2), ExternalRemediationRequested: odds(t, "requested", 6), ClusterName: "k",
 		Conditions:      []Condition{{"Sound", of(t, "sound", "True", "True", "False"), around(t, "since", now)}},
 		OwnerRemediated: of(t, "remediated", "", "", "False"), Paused: odds(t, "paused", 8), SkipRemediation: odds(t, "skip", 8),
 		RemediateRequested: odds(t, "remediate", 8), InfrastructureReadySince: around(t, "infrastructure", now),
 	}
-	if odds(t, "owned", 2) {
+	if !odds(t, "orphan", 4) {
 		m.ControllerOwner = Owner{Kind: of(t, "owner", "MachineSet", "KubeadmControlPlane"), Name: "o", UID: "o"}
 	}
 	return m
@@ -137,8 +138,9 @@ func drawWorldNode(t *rapid.T, now time.Time) *Node {
 	n := &Node{
 		Name: of(t, "name", worldNodes...), UID: of(t, "uid", "u1", "u2"), Labels: of(t, "labels", worldLabels...),
 		ResourceVersion: fmt.Sprint(rapid.IntRange(0, 9).Draw(t, "version")), SystemUUID: of(t, "uuid", "", "AA-bb", "aabb", "cc"),
-		ControlPlane: odds(t, "role", 3), Deleting: odds(t, "deleting", 8),
-		Conditions: []Condition{{"Ready", of(t, "ready", "True", "Unknown", "Unknown", "False"), around(t, "since", now)}},
+		ProviderID:   of(t, "provider", worldProviders...),
+		ControlPlane: odds(t, "role", 2), Deleting: odds(t, "deleting", 8),
+		Conditions: []Condition{{"Ready", of(t, "ready", "True", "True", "True", "Unknown", "Unknown", "False"), around(t, "since", now)}},
 	}
 	if odds(t, "terminating", 6) {
 		n.Conditions = append(n.Conditions, Condition{terminating, "True", around(t, "terminating since", now)})
@@ -167,9 +169,11 @@ func drawWorldRequest(t *rapid.T, now time.Time) *Request {
 	return r
 }
 
-// drawObject draws one object of any kind, with the name that a change has.
-func drawObject(t *rapid.T, now time.Time) (ObjectID, any) {
-	switch of(t, "kind", "Node", "Node", "Machine", "Machine", "Check", "Request", "Lease", "Cluster", "Budget", "Pod", "Host", "Upgrade") {
+var worldKinds = []string{"Node", "Node", "Machine", "Machine", "Check", "Request", "Lease", "Cluster", "Budget", "Pod", "Host", "Upgrade"}
+
+// drawOf draws one object of a kind, with the name that a change has.
+func drawOf(t *rapid.T, kind string, now time.Time) (ObjectID, any) {
+	switch kind {
 	case "Node":
 		n := drawWorldNode(t, now)
 		return ObjectID{"v1", "Node", "", n.Name}, n
@@ -190,7 +194,7 @@ func drawObject(t *rapid.T, now time.Time) (ObjectID, any) {
 		return ObjectID{ClusterAPIV1Beta2, "Cluster", "a", "k"}, c
 	case "Budget":
 		b := &DisruptionBudget{Name: of(t, "name", "b-0", "b-1"), Selector: of(t, "selector", worldSelector...),
-			MaxUnavailable: intstr.Parse(of(t, "max", "0", "1", "2", "50%", "x")), Source: of(t, "source", "p.yaml:3", "p.yaml:7")}
+			MaxUnavailable: intstr.Parse(of(t, "max", "0", "1", "3", "50%", "100%", "x")), Source: of(t, "source", "p.yaml:3", "p.yaml:7")}
 		if odds(t, "invalid", 6) {
 			b.Invalid = "wrong"
 		}
@@ -205,9 +209,20 @@ func drawObject(t *rapid.T, now time.Time) (ObjectID, any) {
 	return ObjectID{"config.openshift.io/v1", "ClusterVersion", "", "version"}, &Upgrade{Why: of(t, "why", "", "it is Progressing")}
 }
 
+// drawCluster draws objects that make a whole cluster.
+func drawCluster(t *rapid.T, now time.Time) []Change {
+	list := []Change{}
+	for _, kind := range []string{"Check", "Check", "Check", "Node", "Node", "Node", "Node", "Node", "Machine", "Machine", "Machine", "Machine",
+		"Machine", "Request", "Cluster", "Lease"} {
+		id, value := drawOf(t, kind, now)
+		list = append(list, Change{ID: id, Value: value})
+	}
+	return list
+}
+
 // drawChange draws an object that came or changed, went, or could not be read.
 func drawChange(t *rapid.T, now time.Time) Change {
-	id, value := drawObject(t, now)
+	id, value := drawOf(t, of(t, "kind", worldKinds...), now)
 	switch rapid.IntRange(0, 9).Draw(t, "change") {
 	case 0, 1:
 		return Change{ID: id}

@@ -42,5 +42,5 @@ func (r *CheckReport) weather(c *Check, st *setting, allowed, sick bool, now tim
 	r.Message = fmt.Sprintf("more Nodes than allowed were not healthy until %s; nothing new begins before %s, stormCooldownDuration %s",
 		stamp(r.Storm.CooldownSince), stamp(quiet), c.StormCooldown)
 	// Over at the very instant, unlike a timeout; the lineage adds a second all the same.
-	r.Due, r.RecheckAfterSeconds = quiet, recheck(quiet.Add(1), now)
+	r.Due, r.RecheckAfterSeconds = sooner(r.Due, quiet), recheck(quiet.Add(1), now)
 }
