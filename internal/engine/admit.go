@@ -25,6 +25,8 @@ type applicant struct {
 	protected bool
 	// hostLost says why the BareMetalHost that the Machine names is not found.
 	hostLost string
+	// doubt is why the Node may be another Machine's; checks know it by themselves.
+	doubt policy.Doubt
 }
 
 func targetKey(t *policy.TargetReport) string { return t.Machine + "|" + t.Node }

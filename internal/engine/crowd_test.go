@@ -60,6 +60,7 @@ type crowd struct {
 	// asked counts look-ups by Node, secrets those that went on to the Secret.
 	asked   map[string]int
 	secrets int
+	hangs   bool // look-ups of Secrets
 }
 
 func inCrowd(w *world, size int) *crowd { return &crowd{world: w, size: size, asked: map[string]int{}} }
@@ -91,10 +92,15 @@ func (c *crowd) Find(_ context.Context, _, node string) (bmc.Host, bool, error) 
 	return bmc.Host{Name: "c/" + node, Source: "hosts.d", Secret: "ns/" + node}, true, nil
 }
 
-func (c *crowd) Credentials(context.Context, string, string) (string, bmc.Secret, error) {
+func (c *crowd) Credentials(ctx context.Context, _, _ string) (string, bmc.Secret, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.secrets++
+	if c.hangs {
+		c.mu.Unlock()
+		<-ctx.Done()
+		c.mu.Lock()
+	}
 	return "", bmc.Secret{}, errors.New("no such Secret")
 }
 

@@ -41,6 +41,7 @@ func (e *Engine) Explain(ctx context.Context, cluster, node string) (Explanation
 		}
 		x.Gates = append(x.Gates, executor(check, t)...)
 	}
+	x.Gates = append(x.Gates, claim(a)...)
 	p := c.known(&x)
 	if p == nil {
 		p = c.unprobed(ctx, a.draft)

@@ -93,6 +93,7 @@ func TestRunKnowsItsCheckAfterARestart(t *testing.T) {
 func TestOlderRecordIsNoOtherKindsRun(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p := nodePolicy()
+		w.machineAPI = ""
 		older := remediate.Begin(remediate.Run{ID: "r1", Check: p.Key(), Strategy: remediate.PowerCycle, Isolation: remediate.IsolateDelete,
 			Target: remediate.Target{Cluster: "c", Node: "n-1", NodeUID: "uid-1", BootID: "boot-1", SystemUUID: hostUUID, Host: "c/n-1"},
 			Limits: remediate.Limits{OffDeadline: time.Minute, RunTimeout: 2 * time.Hour, APITimeout: time.Hour}}, time.Now())
@@ -250,6 +251,23 @@ func TestControlPlaneWithoutQuorumIsLeftAlone(t *testing.T) {
 			stop()
 		})
 	}
+}
+
+// Members that a fresh look does not show any more, because their Nodes are gone,
+// still count in etcd. // I12
+func TestMembersThatAreGoneShrinkNoQuorum(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		controlPlaneOf(w, true)
+		w.machines = 4
+		for _, node := range []string{"other-2", "other-3"} { // of five, three are seen afresh
+			w.etcd = append(w.etcd, policy.EtcdPod{Namespace: "openshift-etcd", Name: "etcd-" + node, Node: node, Ready: true})
+		}
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(2 * time.Minute)
+		assert.Empty(t, e.Runs("c"))
+		assert.Equal(t, "2 of 5 members are healthy without it, 3 are needed", gate(t, e, policy.QuorumLost).Value)
+		stop()
+	})
 }
 
 // A member that is lost between the probe and step 1 drops the run. // I12

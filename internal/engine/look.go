@@ -126,9 +126,12 @@ func (w *worker) justified(f Fresh, seen remediate.Seen, now time.Time) (remedia
 		return remediate.No, "the Node is gone"
 	}
 	check, a, synced := w.check()
+	doubt, claimed := w.claimed(f)
 	switch {
 	case !synced:
 		return remediate.CannotTell, ""
+	case claimed != "":
+		return remediate.No, "Machine " + claimed + " has claimed the Node since"
 	case check == nil:
 		return remediate.No, "the check is gone"
 	case !check.Covers(f.Machine, f.Node):
@@ -142,7 +145,7 @@ func (w *worker) justified(f Fresh, seen remediate.Seen, now time.Time) (remedia
 	}
 	found := policy.Judge(check, a, policy.Subject{
 		Machine: f.Machine, Node: f.Node, Gone: f.Node == nil && seen.Node.Exists == remediate.No, Lease: f.Lease,
-		Requests: w.requests(check), ReadsOff: seen.Power.State == bmc.Off && seen.Identity == remediate.Yes,
+		Doubt: doubt, Requests: w.requests(check), ReadsOff: seen.Power.State == bmc.Off && seen.Identity == remediate.Yes,
 	}, now)
 	switch {
 	case found.Verdict != policy.Unhealthy:
@@ -153,6 +156,17 @@ func (w *worker) justified(f Fresh, seen remediate.Seen, now time.Time) (remedia
 		return remediate.No, fmt.Sprintf("refused now: %v", found.Refusals)
 	}
 	return remediate.Yes, ""
+}
+
+// claimed says whether the fresh Machine and Node may not belong together, and
+// which Machine has turned up for the Node of a run that has none.
+func (w *worker) claimed(f Fresh) (doubt policy.Doubt, by string) {
+	w.c.mu.Lock()
+	defer w.c.mu.Unlock()
+	if m := w.c.ledger.MachineOf(w.run.Target.Node); m != nil && w.run.Target.Machine == "" {
+		by = m.Key()
+	}
+	return w.c.ledger.Doubt(f.Machine, f.Node), by
 }
 
 // requests are those for the run's target, under the name that the check knows

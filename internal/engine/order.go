@@ -42,13 +42,16 @@ func (e *Engine) Fence(ctx context.Context, o Order) (Outcome, error) {
 		}
 	}
 	now := time.Now()
-	gates := policy.Guards(e.opt.Guards, c.facts(a, nil, now), now)
+	gates := append(claim(a), policy.Guards(e.opt.Guards, c.facts(a, nil, now), now)...)
 	if g, refused := firstFailing(gates); refused {
 		return Outcome{Gates: gates}, refusalOf(g, gates)
 	}
 	p := c.look1(ctx, a.draft, remediate.Lease{})
 	now = time.Now()
-	gates = policy.Guards(e.opt.Guards, c.facts(a, p, now), now)
+	if again, err := c.manual(o); err == nil { // the look took its time
+		a.doubt, a.hostLost = again.doubt, again.hostLost
+	}
+	gates = append(claim(a), policy.Guards(e.opt.Guards, c.facts(a, p, now), now)...)
 	g, refused := firstFailing(gates)
 	if (refused || o.DryRun) && p.session != nil {
 		p.session.close(ctx)
@@ -91,7 +94,16 @@ func (c *cluster) manual(o Order) (applicant, error) {
 	}
 	r.Manual = &remediate.Order{Actor: o.Actor, Reason: o.Reason, At: time.Now().UTC()}
 	r.Trigger = "manual fence by " + o.Actor + ": " + o.Reason
-	return applicant{key: "manual|" + o.Node, draft: r, node: n, hostLost: c.hostLost(m)}, nil
+	return applicant{key: "manual|" + o.Node, draft: r, node: n, hostLost: c.hostLost(m), doubt: c.ledger.Doubt(m, n)}, nil
+}
+
+// claim is a gate for a Node of which nobody can say whose it is: the Machine that
+// would ask to be left alone may not be the one that is seen. None without a doubt.
+func claim(a applicant) []policy.Gate {
+	if a.doubt == (policy.Doubt{}) {
+		return nil
+	}
+	return []policy.Gate{{Name: "claim", Reason: a.doubt.Reason, Value: a.doubt.Message, Threshold: "a Machine of its own, or none", Source: "watch"}}
 }
 
 // The reasons of orders that name something which is not there.

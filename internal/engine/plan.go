@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/fenced/fenced/internal/policy"
@@ -27,12 +28,12 @@ type Planned struct {
 	Earliest time.Time
 }
 
-// planInFull is for how many targets a plan also looks up host, credentials and
-// etcd; beyond that nothing would begin at once anyway.
-const planInFull = 50
+// planLookups is for how many targets that were not probed yet a plan looks up
+// host, credentials and etcd; beyond that nothing would begin at once anyway.
+const planLookups = 50
 
 // Plan asks the gates about every target that a check wants remedied. It reads
-// no BMC: what only a probe can tell is not in it.
+// no BMC: what only a probe can tell is in it once the daemon has probed.
 func (e *Engine) Plan(ctx context.Context, cluster string) (Plan, error) {
 	c, err := e.cluster(cluster)
 	if err != nil {
@@ -49,7 +50,7 @@ func (e *Engine) Plan(ctx context.Context, cluster string) (Plan, error) {
 	if !judged {
 		return Plan{}, errNotJudged()
 	}
-	p, lookups := Plan{Cluster: c.opt.Name, At: now.UTC()}, planInFull
+	p, lookups := Plan{Cluster: c.opt.Name, At: now.UTC()}, planLookups
 	for i := range acting.Checks {
 		check := &acting.Checks[i]
 		full := c.check(check.ID())
@@ -70,17 +71,28 @@ func (c *cluster) planned(ctx context.Context, full *policy.Check, r *policy.Rep
 		return nil
 	}
 	gates := append(policy.ExplainTarget(r, check, t), executor(full, t)...)
-	guards := policy.Guards(c.e.opt.Guards, c.facts(a, nil, now), now)
-	if _, refused := firstFailing(append(gates, guards...)); !refused && *lookups > 0 {
+	p := c.lastProbe(a.key)
+	guards := policy.Guards(c.e.opt.Guards, c.facts(a, p, now), now)
+	if _, refused := firstFailing(slices.Concat(gates, guards)); p == nil && !refused && *lookups > 0 {
 		*lookups--
 		guards = policy.Guards(c.e.opt.Guards, c.facts(a, c.unprobed(ctx, a.draft), now), now)
 	}
-	gates = append(append(gates, guards...), c.backOff(a, now)...)
+	gates = slices.Concat(gates, guards, c.backOff(a, now))
 	item := Planned{Check: check.ID(), Machine: t.Machine, Node: t.Node, Action: t.Action, Trigger: t.Trigger, Earliest: whenOpen(gates)}
 	if g, refused := firstFailing(gates); refused {
 		item.Gate = &g
 	}
 	return []Planned{item}
+}
+
+// lastProbe is what the last probe of a candidate found; nil before there was one.
+func (c *cluster) lastProbe(key string) *probe {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p := c.probes[key]; p != nil && !p.at.IsZero() {
+		return p
+	}
+	return nil
 }
 
 func errNotJudged() error {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -189,13 +190,18 @@ func (w *world) snapshot() policy.Snapshot {
 		if w.othersDown && i == 0 {
 			ready.Status = "Unknown" // for ever: no transition time
 		}
-		n := &policy.Node{Name: name, UID: name, Conditions: []policy.Condition{ready}, Labels: rack, ControlPlane: w.controlPlane && i < 2}
+		n := &policy.Node{Name: name, UID: name, Conditions: []policy.Condition{ready}, Labels: rack, ControlPlane: w.controlPlane && w.etcdOn(name)}
 		if w.twin && i == 0 {
 			n.SystemUUID = hostUUID
 		}
 		s.Nodes[name] = n
 	}
 	return s
+}
+
+// etcdOn says whether an etcd member runs on a Node.
+func (w *world) etcdOn(node string) bool {
+	return slices.ContainsFunc(w.etcd, func(p policy.EtcdPod) bool { return p.Node == node })
 }
 
 func (w *world) Changed() <-chan struct{} { return w.changed }

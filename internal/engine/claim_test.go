@@ -1,0 +1,122 @@
+package engine_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+func refusedByHand(t *testing.T, e *engine.Engine, reason policy.Reason) {
+	t.Helper()
+	_, err := e.Fence(t.Context(), byHand)
+	var refusal *engine.Refusal
+	require.ErrorAs(t, err, &refusal, "people are bound, too")
+	assert.Equal(t, reason, refusal.Reason)
+	assert.False(t, gate(t, e, reason).Pass, "and explain shows it")
+}
+
+// A Machine that cannot be read may be paused, and may be this Node's.
+func TestMachineThatCannotBeReadIsNotAbsent(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		policies := withPolicy(w, nodePolicy())
+		unreadable := eachMachine(w, func(ch *policy.Change, m *policy.Machine) {
+			if m.Name == "m-1" {
+				ch.Value, ch.Err = nil, errors.New("spec.providerID is a number")
+			}
+		})
+		e, _, stop := start(t, w, store, func(o *engine.Options) { policies(o); unreadable(o) })
+		time.Sleep(2 * time.Minute)
+		assert.Empty(t, e.Runs("c"))
+		refusedByHand(t, e, policy.Undecodable)
+		assert.Empty(t, w.commands)
+		stop()
+	})
+}
+
+// A Node of the same name is another one's when the providerIDs differ.
+func TestNodeOfAnotherHostIsLeftAlone(t *testing.T) {
+	elsewhere := func(list []policy.Change) []policy.Change {
+		for i := range list {
+			switch v := list[i].Value.(type) {
+			case *policy.Machine:
+				v.ProviderID = "k3s://a/" + v.NodeName
+			case *policy.Node:
+				v.ProviderID = "k3s://b/" + v.Name
+			}
+		}
+		return list
+	}
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e, _, stop := start(t, w, store, through(w, elsewhere))
+		time.Sleep(2 * time.Minute)
+		assert.Empty(t, e.Runs("c"))
+		refusedByHand(t, e, policy.NodeMismatch)
+		assert.Empty(t, w.commands)
+		stop()
+	})
+}
+
+// silentAtFirst keeps a run from its first command until the test lets it go on.
+func silentAtFirst(w *world) (answer func()) {
+	w.onLook = func(looks int) {
+		if looks == 1 {
+			w.readErr = errors.New("no answer yet")
+		}
+	}
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.readErr = nil
+	}
+}
+
+// The fresh objects must belong together, whatever the view showed. // I4
+func TestFreshNodeOfAnotherHostDropsTheRun(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		answer := silentAtFirst(w)
+		e, _, stop := start(t, w, store, func(o *engine.Options) {
+			o.Clusters[0].Kube = lookingAt{w, func(f *engine.Fresh) {
+				if w.looks > 1 && f.Node != nil && f.Machine != nil {
+					f.Machine.ProviderID, f.Node.ProviderID = "k3s://a/n-1", "k3s://b/n-1"
+				}
+			}}
+		})
+		time.Sleep(65 * time.Second)
+		answer()
+		time.Sleep(5 * time.Second)
+		r := only(t, e)
+		assert.Equal(t, remediate.Aborted, r.Step)
+		assert.Contains(t, r.Note, "providerID")
+		assert.Empty(t, w.commands)
+		stop()
+	})
+}
+
+// A Node that gets a Machine after its run began is that Machine's business.
+func TestMachineThatTurnsUpDropsTheRunOfItsNode(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		answer := silentAtFirst(w)
+		w.machineAPI = ""
+		e, _, stop := start(t, w, store, withPolicy(w, nodePolicy()))
+		time.Sleep(65 * time.Second)
+		require.Len(t, e.Runs("c"), 1)
+		w.mu.Lock()
+		w.machineAPI = policy.OpenShiftMachineAPI
+		w.mu.Unlock()
+		time.Sleep(3 * time.Second)
+		answer()
+		time.Sleep(2 * time.Second)
+		r := e.Runs("c")[len(e.Runs("c"))-1]
+		assert.Equal(t, remediate.Aborted, r.Step)
+		assert.Contains(t, r.Note, "Machine ns/m-1 has claimed the Node")
+		assert.Empty(t, w.commands)
+		stop()
+	})
+}
