@@ -35,12 +35,16 @@ func (w *trial) populate(t *rapid.T) { w.apply(drawCluster(t, w.now)...) }
 // again applies an object that is there already, as it is or as a copy; takes it
 // away; or says that it cannot be decoded any more.
 func (w *trial) again(t *rapid.T) {
-	names := slices.SortedFunc(maps.Keys(w.objects), func(a, b ObjectID) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+	all := maps.Clone(w.objects)
+	for id, r := range w.requests {
+		all[id] = r
+	}
+	names := slices.SortedFunc(maps.Keys(all), func(a, b ObjectID) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 	if len(names) == 0 {
 		t.Skip("nothing is there")
 	}
 	id := of(t, "object", names...)
-	c := Change{ID: id, Value: w.objects[id]}
+	c := Change{ID: id, Value: all[id]}
 	switch v := c.Value.(type) {
 	case *Machine:
 		c.ID.APIVersion, c.Value = v.APIVersion, new(*v)
@@ -88,7 +92,7 @@ func (w *trial) edit(t *rapid.T) {
 func (w *trial) setRuns(t *rapid.T) {
 	w.runs = nil
 	for i := range rapid.IntRange(0, 3).Draw(t, "runs") {
-		r := OpenRun{ID: fmt.Sprintf("r-%d", i)}
+		r := OpenRun{ID: fmt.Sprintf("r-%d", i), ControlPlane: odds(t, "role", 4)}
 		if odds(t, "a Machine", 2) {
 			r.Machine = key(of(t, "namespace", "a", "b"), of(t, "machine", worldMachines...))
 		}

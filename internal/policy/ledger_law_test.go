@@ -14,7 +14,8 @@ import (
 // model is what a ledger should hold, kept in the plainest way.
 type model struct {
 	rules    Rules
-	objects  map[ObjectID]any    // by kind and API group, not version
+	objects  map[ObjectID]any // by kind and API group, not version
+	requests map[ObjectID]*Request
 	files    map[CheckID]any     // what came from files stays
 	broken   map[ObjectID]string // what could not be decoded, and why
 	runs     []OpenRun
@@ -22,13 +23,24 @@ type model struct {
 }
 
 func newModel(rules Rules) *model {
-	return &model{rules, map[ObjectID]any{}, map[CheckID]any{}, map[ObjectID]string{}, nil, map[string]bool{}}
+	return &model{rules, map[ObjectID]any{}, map[ObjectID]*Request{}, map[CheckID]any{}, map[ObjectID]string{}, nil, map[string]bool{}}
 }
 
 func (m *model) apply(c Change) {
 	delete(m.broken, c.ID)
 	if c.Err != nil {
 		m.broken[c.ID] = strings.ReplaceAll(c.Err.Error(), "\n", "; ")
+	}
+	request, known := c.Value.(*Request)
+	switch {
+	case known:
+		m.requests[c.ID] = request
+		return
+	case c.Value == nil && m.requests[c.ID] != nil:
+		delete(m.requests, c.ID)
+		if c.Err == nil {
+			return // a request may have the kind and name of something else
+		}
 	}
 	if source := sourceOf(c.Value); source != "" {
 		m.files[CheckID{c.ID.Kind, group(c.ID.APIVersion), c.ID.Namespace, c.ID.Name, source}] = c.Value
@@ -77,8 +89,6 @@ func (m *model) snapshot() Snapshot {
 			s.Machines = append(s.Machines, *v)
 		case *Check:
 			s.Checks = append(s.Checks, *v)
-		case *Request:
-			s.Requests = append(s.Requests, *v)
 		case *Lease:
 			s.Leases[id.Name] = *v
 		case *Cluster:
@@ -90,6 +100,9 @@ func (m *model) snapshot() Snapshot {
 		case *Upgrade:
 			s.Upgrading = v.Why
 		}
+	}
+	for _, r := range m.requests {
+		s.Requests = append(s.Requests, *r)
 	}
 	for _, v := range m.files {
 		switch v := v.(type) {

@@ -8,16 +8,16 @@ import (
 
 func (l *Ledger) setNode(id ObjectID, n *Node) {
 	old := l.w.nodes[id.Name]
-	if old == nil && n == nil {
+	if old == nil && n == nil || id.Namespace != "" { // a Node has no namespace
 		return
 	}
 	same := old != nil && n != nil && old.like(n)
 	if !same {
 		l.countNode(old, -1)
 	}
-	delete(l.w.nodes, id.Name)
+	l.w.dropNode(id.Name)
 	if n != nil {
-		l.w.nodes[id.Name] = n
+		l.w.putNode(n)
 	}
 	l.touchNode(id.Name)
 	if same {

@@ -157,6 +157,9 @@ func drawWorldRequest(t *rapid.T, now time.Time) *Request {
 		Name: of(t, "name", append(worldMachines, worldNodes...)...), NodeName: of(t, "node", append([]string{"", ""}, worldNodes...)...),
 		TemplateName: of(t, "template", "", "fix", "o"), Created: around(t, "created", now), ControlPlane: odds(t, "role", 6),
 	}
+	if odds(t, "strange", 8) { // its kind is the choice of a check's author
+		r.APIVersion, r.Kind = of(t, "api", OpenShiftMachineAPI, "v1", "example.com/v1"), of(t, "kind", "Machine", "Node", "Cluster")
+	}
 	if odds(t, "owned", 2) {
 		r.Owners = []Owner{{Kind: NodeHealthCheckKind, Name: of(t, "owner", "c-0", "c-1"), UID: "u"}}
 	}

@@ -2,7 +2,7 @@ package policy
 
 import (
 	"fmt"
-	"slices"
+	"maps"
 )
 
 // Member is one etcd member: healthy means that its Pod is Ready on a Ready Node.
@@ -64,21 +64,24 @@ func (w *tables) members() ([]Member, bool) {
 // most of them: their Machines, or their Nodes with those that a run has removed.
 func (w *tables) controlPlaneSize() int {
 	machines := map[string]map[string]bool{} // by cluster: the Nodes are of one
-	for _, m := range w.machines {
-		if n := w.nodes[m.NodeName]; !m.ControlPlane && (n == nil || !n.ControlPlane) {
-			continue
-		}
+	note := func(m *Machine) {
 		in := key(m.Namespace, m.ClusterName)
 		if machines[in] == nil {
 			machines[in] = map[string]bool{}
 		}
 		machines[in][subjectName(m.NodeName, m.Key())] = true // both lineages may have it
 	}
-	nodes := map[string]bool{}
-	for _, n := range w.nodes {
-		if w.controlPlaneNode(n) {
-			nodes[n.Name] = true
+	for _, m := range w.masterMachines {
+		note(m)
+	}
+	for name := range w.masters {
+		for _, m := range w.byNode[name] {
+			note(m)
 		}
+	}
+	nodes := map[string]bool{}
+	for name := range w.controlPlaneNodes() {
+		nodes[name] = true
 	}
 	for _, r := range w.runs {
 		if r.ControlPlane && r.Node != "" {
@@ -99,16 +102,20 @@ func (l *Ledger) ControlPlaneSize() int { return l.w.controlPlaneSize() }
 // standIns are the Nodes of control-plane hosts in place of their etcd members.
 func (w *tables) standIns() []Member {
 	var list []Member
-	for _, n := range w.nodes {
-		if w.controlPlaneNode(n) {
-			list = append(list, Member{Node: n.Name, Healthy: n.Ready()})
-		}
+	for _, n := range w.controlPlaneNodes() {
+		list = append(list, Member{Node: n.Name, Healthy: n.Ready()})
 	}
 	return list
 }
 
-// controlPlaneNode says whether a Node is a control-plane host by its own role or
-// by its Machine's.
-func (w *tables) controlPlaneNode(n *Node) bool {
-	return n.ControlPlane || slices.ContainsFunc(w.byNode[n.Name], func(m *Machine) bool { return m.ControlPlane })
+// controlPlaneNodes are the Nodes of control-plane hosts, by their own role or by
+// their Machine's.
+func (w *tables) controlPlaneNodes() map[string]*Node {
+	all := maps.Clone(w.masters)
+	for _, m := range w.masterMachines {
+		if n := w.nodes[m.NodeName]; n != nil {
+			all[n.Name] = n
+		}
+	}
+	return all
 }

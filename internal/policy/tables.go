@@ -21,6 +21,9 @@ type tables struct {
 	// inHand are the Machines whose remediation has been requested, and those that
 	// are being deleted.
 	inHand map[machineID]*Machine
+	// masters are the Nodes and Machines with the role of a control plane.
+	masters        map[string]*Node
+	masterMachines map[machineID]*Machine
 	// byNode lists the Machines that name a Node, by id.
 	byNode   map[string][]*Machine
 	leases   map[string]Lease
@@ -40,7 +43,8 @@ type tables struct {
 
 func newTables(rules Rules) *tables {
 	return &tables{
-		rules: rules, nodes: map[string]*Node{}, machines: map[machineID]*Machine{}, inHand: map[machineID]*Machine{}, byNode: map[string][]*Machine{},
+		rules: rules, nodes: map[string]*Node{}, machines: map[machineID]*Machine{}, inHand: map[machineID]*Machine{},
+		masters: map[string]*Node{}, masterMachines: map[machineID]*Machine{}, byNode: map[string][]*Machine{},
 		leases: map[string]Lease{}, clusters: map[string]*Cluster{}, requests: map[string][]*Request{},
 		etcd: map[ObjectKey]*EtcdPod{}, runs: map[string]OpenRun{}, readsOff: map[string]bool{},
 		machineChecks: map[CheckID]*Check{}, undecoded: map[ObjectKey]int{},
@@ -51,6 +55,9 @@ func newTables(rules Rules) *tables {
 func tablesOf(s *Snapshot) *tables {
 	w := newTables(s.Rules)
 	w.upgrading, w.nodes, w.readsOff = s.Upgrading, s.Nodes, s.ReadsOff
+	for _, n := range w.nodes {
+		w.noteNode(n)
+	}
 	if s.Leases != nil {
 		w.leases = s.Leases
 	}
@@ -80,8 +87,28 @@ func tablesOf(s *Snapshot) *tables {
 	return w
 }
 
+func (w *tables) putNode(n *Node) {
+	w.nodes[n.Name] = n
+	w.noteNode(n)
+}
+
+// noteNode keeps the indexes of Nodes.
+func (w *tables) noteNode(n *Node) {
+	if n.ControlPlane {
+		w.masters[n.Name] = n
+	}
+}
+
+func (w *tables) dropNode(name string) {
+	delete(w.nodes, name)
+	delete(w.masters, name)
+}
+
 func (w *tables) putMachine(m *Machine) {
 	w.machines[m.id()] = m
+	if m.ControlPlane {
+		w.masterMachines[m.id()] = m
+	}
 	if m.ExternalRemediationRequested || m.Deleting {
 		w.inHand[m.id()] = m
 	}
@@ -93,6 +120,7 @@ func (w *tables) putMachine(m *Machine) {
 func (w *tables) dropMachine(m *Machine) {
 	delete(w.machines, m.id())
 	delete(w.inHand, m.id())
+	delete(w.masterMachines, m.id())
 	drop(w.byNode, m.NodeName, m)
 }
 
