@@ -75,6 +75,16 @@ func convertMachine(decode func(map[string]any) (policy.Machine, error)) func(an
 	})
 }
 
+// convertHost makes the converter of BareMetalHosts, of a management API that is
+// apart or not.
+func convertHost(apart bool) func(any) (any, error) {
+	return from(func(fields map[string]any) (policy.Host, error) {
+		h, err := manifest.BareMetalHost(fields)
+		h.Apart = apart
+		return h, err
+	})
+}
+
 // ruled keeps the few annotations of a Node that a rule reads: medik8s', and
 // those in which OpenShift says which configuration it has and shall have.
 func ruled(annotations map[string]string) map[string]string {

@@ -2,14 +2,32 @@ package k8swatch
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
+
+// An OpenShift Machine is of the cluster itself; a host of the same name may be on
+// the management API, and is another one.
+func TestHubHasNoHostsOfOpenShiftMachines(t *testing.T) {
+	host, machine := apiObject("BareMetalHost", "h", "1", nil), apiObject("Machine", "m", "1", map[string]any{"providerID": "baremetalhost:///ns/h"})
+	host.SetAPIVersion("metal3.io/v1alpha1")
+	for manage, found := range map[string]bool{"": true, "manage": false} {
+		c, l := newCluster(Config{Kubeconfig: "work", Management: ManagementConfig{Kubeconfig: manage}}, zap.NewNop()), policy.NewLedger(policy.Rules{})
+		require.NoError(t, c.storeOf("BareMetalHost").Add(host.DeepCopy()))
+		require.NoError(t, c.storeOf("Machine").Add(machine.DeepCopy()))
+		l.Apply(time.Now(), c.Changes()...)
+		require.True(t, l.Machine("ns", "m").NamesHost())
+		_, err := l.HostOf(l.Machine("ns", "m"))
+		assert.Equal(t, found, err == nil, err)
+	}
+}
 
 // A tenant writes the infrastructureRef of its Machine; the hosts are others'.
 func TestConsumerIsBesideItsMachine(t *testing.T) { // I8

@@ -57,7 +57,7 @@ func (c *Cluster) addStores() {
 		c.work.add(custom(checkGVR, policy.MachineHealthCheckKind, source{namespace: ns, checks: true}, check(manifest.MachineHealthCheck)))
 	}
 	for _, ns := range c.managed() {
-		c.manage.add(custom(hostGVR, "BareMetalHost", source{namespace: ns}, from(manifest.BareMetalHost)))
+		c.manage.add(custom(hostGVR, "BareMetalHost", source{namespace: ns}, convertHost(c.manage != c.work)))
 		c.addClusterAPI(ns)
 	}
 }

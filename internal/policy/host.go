@@ -24,12 +24,12 @@ func HostFor(m Machine, hosts []Host) (Host, error) {
 	}
 	for _, h := range hosts {
 		switch {
-		case ref.name == "" && h.UID == ref.uid && (ref.namespace == "" || h.Namespace == ref.namespace):
-			return h, nil
-		case ref.name == "" || h.Namespace != ref.namespace || h.Name != ref.name:
+		case !ref.means(&h):
 			continue
 		case ref.uid != "" && h.UID != ref.uid:
 			return Host{}, fmt.Errorf("BareMetalHost %s/%s is another one than the Machine's: uid %s, not %s", ref.namespace, ref.name, h.UID, ref.uid)
+		case h.Apart && m.Group() == group(OpenShiftMachineAPI):
+			return Host{}, fmt.Errorf("BareMetalHost %s is on the management API, and the Machine is not", ref)
 		}
 		return h, nil
 	}
@@ -66,6 +66,15 @@ func (m *Machine) NamesHost() bool {
 
 // hostRef is the BareMetalHost that a Machine names: by name, by UID, or both.
 type hostRef struct{ namespace, name, uid string }
+
+// means says whether a host is the one of that name or, if only that is given,
+// of that UID.
+func (r hostRef) means(h *Host) bool {
+	if r.name == "" {
+		return h.UID == r.uid && (r.namespace == "" || h.Namespace == r.namespace)
+	}
+	return h.Namespace == r.namespace && h.Name == r.name
+}
 
 func (r hostRef) String() string {
 	if r.name == "" {

@@ -14,6 +14,7 @@ func TestHostFor(t *testing.T) {
 		{Namespace: "ns", Name: "h-1", UID: "u-1"},
 		{Namespace: "ns", Name: "h-2", UID: "u-2"},
 		{Namespace: "other", Name: "h-1", UID: "u-3"},
+		{Namespace: "ns", Name: "h-3", UID: "u-4", Apart: true},
 	}
 	annotated := map[string]string{"metal3.io/BareMetalHost": "ns/h-2"}
 	for name, c := range map[string]struct {
@@ -21,23 +22,26 @@ func TestHostFor(t *testing.T) {
 		uid     string // of the host found
 		err     string
 	}{
-		"providerID":                {policy.Machine{ProviderID: "baremetalhost:///ns/h-1"}, "u-1", ""},
-		"providerID with uid":       {policy.Machine{ProviderID: "baremetalhost:///other/h-1/u-3"}, "u-3", ""},
-		"providerID wins":           {policy.Machine{ProviderID: "baremetalhost:///ns/h-1", Annotations: annotated}, "u-1", ""},
-		"annotation":                {policy.Machine{Annotations: annotated}, "u-2", ""},
-		"metal3":                    {policy.Machine{ProviderID: "metal3://ns/h-1/m3m"}, "u-1", ""},
-		"metal3 by uid":             {policy.Machine{ProviderID: "metal3://u-3"}, "u-3", ""},
-		"metal3 unknown uid":        {policy.Machine{ProviderID: "metal3://u-9"}, "", "BareMetalHost with uid u-9 does not exist"},
-		"metal3 two parts":          {policy.Machine{ProviderID: "metal3://ns/h-1"}, "", "names no BareMetalHost"},
-		"metal3 empty":              {policy.Machine{ProviderID: "metal3://"}, "", "names no BareMetalHost"},
-		"host was replaced":         {policy.Machine{ProviderID: "baremetalhost:///ns/h-1/u-9", Annotations: annotated}, "", "uid u-1, not u-9"},
-		"host is gone":              {policy.Machine{ProviderID: "baremetalhost:///ns/h-9"}, "", "ns/h-9 does not exist"},
-		"cloud":                     {policy.Machine{ProviderID: "aws:///eu-1/i-1"}, "", `"aws:///eu-1/i-1" names no BareMetalHost`},
-		"providerID without name":   {policy.Machine{ProviderID: "baremetalhost:///ns"}, "", "names no BareMetalHost"},
-		"providerID with more":      {policy.Machine{ProviderID: "baremetalhost:///ns/a/b/c"}, "", "names no BareMetalHost"},
-		"nothing":                   {policy.Machine{}, "", "neither a providerID nor the annotation"},
-		"annotation without slash":  {policy.Machine{Annotations: map[string]string{"metal3.io/BareMetalHost": "h-1"}}, "", "is not namespace/name"},
-		"annotation with two slash": {policy.Machine{Annotations: map[string]string{"metal3.io/BareMetalHost": "ns/h-1/x"}}, "", "is not namespace/name"},
+		"providerID":                       {policy.Machine{ProviderID: "baremetalhost:///ns/h-1"}, "u-1", ""},
+		"providerID with uid":              {policy.Machine{ProviderID: "baremetalhost:///other/h-1/u-3"}, "u-3", ""},
+		"providerID wins":                  {policy.Machine{ProviderID: "baremetalhost:///ns/h-1", Annotations: annotated}, "u-1", ""},
+		"annotation":                       {policy.Machine{Annotations: annotated}, "u-2", ""},
+		"metal3":                           {policy.Machine{ProviderID: "metal3://ns/h-1/m3m"}, "u-1", ""},
+		"metal3 by uid":                    {policy.Machine{ProviderID: "metal3://u-3"}, "u-3", ""},
+		"metal3 unknown uid":               {policy.Machine{ProviderID: "metal3://u-9"}, "", "BareMetalHost with uid u-9 does not exist"},
+		"metal3 two parts":                 {policy.Machine{ProviderID: "metal3://ns/h-1"}, "", "names no BareMetalHost"},
+		"metal3 empty":                     {policy.Machine{ProviderID: "metal3://"}, "", "names no BareMetalHost"},
+		"host was replaced":                {policy.Machine{ProviderID: "baremetalhost:///ns/h-1/u-9", Annotations: annotated}, "", "uid u-1, not u-9"},
+		"OpenShift's, a hub's host":        {policy.Machine{APIVersion: policy.OpenShiftMachineAPI, ProviderID: "baremetalhost:///ns/h-3"}, "", "ns/h-3 is on the management API"},
+		"OpenShift's, a hub's host by uid": {policy.Machine{APIVersion: policy.OpenShiftMachineAPI, ProviderID: "metal3://u-4"}, "", "is on the management API"},
+		"the Cluster API's, on its hub":    {policy.Machine{APIVersion: policy.ClusterAPIV1Beta2, Namespace: "ns", ProviderID: "metal3://ns/h-3/m3m"}, "u-4", ""},
+		"host is gone":                     {policy.Machine{ProviderID: "baremetalhost:///ns/h-9"}, "", "ns/h-9 does not exist"},
+		"cloud":                            {policy.Machine{ProviderID: "aws:///eu-1/i-1"}, "", `"aws:///eu-1/i-1" names no BareMetalHost`},
+		"providerID without name":          {policy.Machine{ProviderID: "baremetalhost:///ns"}, "", "names no BareMetalHost"},
+		"providerID with more":             {policy.Machine{ProviderID: "baremetalhost:///ns/a/b/c"}, "", "names no BareMetalHost"},
+		"nothing":                          {policy.Machine{}, "", "neither a providerID nor the annotation"},
+		"annotation without slash":         {policy.Machine{Annotations: map[string]string{"metal3.io/BareMetalHost": "h-1"}}, "", "is not namespace/name"},
+		"annotation with two slash":        {policy.Machine{Annotations: map[string]string{"metal3.io/BareMetalHost": "ns/h-1/x"}}, "", "is not namespace/name"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, err := policy.HostFor(c.machine, hosts)

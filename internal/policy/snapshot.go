@@ -221,8 +221,10 @@ type Lease struct {
 // Host is what policy and the engine need of a BareMetalHost.
 type Host struct {
 	Namespace, Name, UID string
-	Address              string
-	CredentialsName      string
+	// Apart: it is on a management API of its own, where no Machine of OpenShift is.
+	Apart           bool
+	Address         string
+	CredentialsName string
 	// DisableCertificateVerification skips TLS verification of the BMC.
 	DisableCertificateVerification bool
 	// DisablePowerOff: the host's owner forbids turning it off.
