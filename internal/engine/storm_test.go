@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/policy"
 )
 
@@ -76,6 +78,58 @@ func TestStormGoesWithItsCheck(t *testing.T) {
 		w.mu.Unlock()
 		time.Sleep(5 * time.Second)
 		assert.NotEmpty(t, e.Runs("c"), "the daemon has watched for longer than the cooldown")
+		stop()
+	})
+}
+
+// blinded is the world whose checks cannot be seen for a while.
+type blinded struct {
+	*world
+	mu    sync.Mutex
+	blind bool
+	since time.Time // the end of the outage
+}
+
+func (b *blinded) Changes() []policy.Change {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	list := b.world.Changes()
+	for i := range list {
+		if _, ok := list[i].Value.(*policy.Check); ok && b.blind {
+			list[i].Value = nil
+		}
+	}
+	return list
+}
+
+func (b *blinded) View() engine.View {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	v := b.world.View()
+	v.Since = b.since
+	return v
+}
+
+// A kind that vanished takes what was remembered of its checks with it: when it is
+// back there may just have been a storm.
+func TestStormMayHaveBeenWhileNobodyLooked(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		stormy(w)
+		b := &blinded{world: w}
+		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Watch = b })
+		time.Sleep(3 * time.Hour)
+		b.mu.Lock()
+		b.blind = true
+		b.mu.Unlock()
+		time.Sleep(2 * time.Second)
+		w.setOthersDown(false)
+		b.mu.Lock()
+		b.blind, b.since = false, time.Now()
+		b.mu.Unlock()
+		time.Sleep(59 * time.Minute)
+		assert.Empty(t, e.Runs("c"))
+		time.Sleep(2 * time.Minute)
+		assert.NotEmpty(t, e.Runs("c"))
 		stop()
 	})
 }
