@@ -45,6 +45,11 @@ func FencePolicy(fields map[string]any) policy.Check {
 		spec.fail(spec.at("maintenanceWindows"), "cannot be with strategy None, which never acts")
 	}
 	c.ShortenOnEvidence = spec.flag("shortenOnEvidence")
+	if c.ShortenOnEvidence && c.Strategy == policy.DeleteMachines {
+		// A host that is off is no proof that it will stay so, and no run that
+		// deletes asks a BMC again before it acts.
+		spec.fail(spec.at("shortenOnEvidence"), "cannot be with strategy DeleteMachine, which asks no BMC")
+	}
 	c.Invalid = invalid(o)
 	return c
 }

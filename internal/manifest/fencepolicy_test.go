@@ -25,7 +25,7 @@ spec:
   - {type: Disk, status: "True", timeout: 1h}
   nodeStartupTimeout: 30m
   limit: 40%
-  strategy: DeleteMachine
+  strategy: PowerCycle
   isolation: outOfServiceTaint
   maxAttempts: 5
   deadlines: {powerOff: 1m, powerOn: 2m, nodeReady: 3m, run: 4h}
@@ -55,7 +55,7 @@ func TestFencePolicyEveryKey(t *testing.T) {
 	}, c.Conditions)
 	assert.Equal(t, 30*time.Minute, c.StartupTimeout)
 	assert.Equal(t, "40%", c.MaxUnhealthy.String())
-	assert.Equal(t, policy.DeleteMachines, c.Strategy)
+	assert.Equal(t, policy.PowerCycleHosts, c.Strategy)
 	assert.Equal(t, "outOfServiceTaint", c.Isolation)
 	assert.Equal(t, 5, c.MaxAttempts)
 	assert.Equal(t, policy.Deadlines{PowerOff: time.Minute, PowerOn: 2 * time.Minute, NodeReady: 3 * time.Minute, Run: 4 * time.Hour}, c.Deadlines)
@@ -202,17 +202,21 @@ func TestOwnKindsValues(t *testing.T) {
 	}
 	nodes := "nodeSelector: {matchLabels: {a: b}}"
 	for lines, good := range map[string]bool{
-		nodes:                                              false,
-		nodes + "\n  strategy: None":                       true,
-		nodes + "\n  unhealthyConditions: []":              false,
-		nodes + "\n  unhealthyConditions: {}":              false,
-		nodes + "\n  unhealthyConditions: [Ready]":         false,
-		nodes + "\n  unhealthyConditions: [{type: Ready}]": false,
-		"machineSelector: {matchLabels: {a: b}}":           true,
-		nodes + "\n  unhealthyConditions: [{type: Ready, status: true, timeout: 1m}]":             false,
-		nodes + "\n  unhealthyConditions: [{type: \"\", status: Unknown, timeout: 1m}]":           false,
-		nodes + "\n  unhealthyConditions: [{type: Ready, status: Unknown, timeout: 1m, for: 1}]":  false,
-		nodes + "\n  strategy: None\n  maintenanceWindows: [{schedule: 0 2 * * 6, duration: 1h}]": false,
+		nodes:                                                               false,
+		nodes + "\n  strategy: None":                                        true,
+		nodes + "\n  unhealthyConditions: []":                               false,
+		nodes + "\n  unhealthyConditions: {}":                               false,
+		nodes + "\n  unhealthyConditions: [Ready]":                          false,
+		nodes + "\n  unhealthyConditions: [{type: Ready}]":                  false,
+		"machineSelector: {matchLabels: {a: b}}":                            true,
+		"machineSelector: {matchLabels: {a: b}}\n  shortenOnEvidence: true": true,
+		"machineSelector: {matchLabels: {a: b}}\n  strategy: DeleteMachine\n  shortenOnEvidence: true":  false,
+		"machineSelector: {matchLabels: {a: b}}\n  strategy: DeleteMachine\n  shortenOnEvidence: false": true,
+		"machineSelector: {matchLabels: {a: b}}\n  strategy: None\n  shortenOnEvidence: true":           true,
+		nodes + "\n  unhealthyConditions: [{type: Ready, status: true, timeout: 1m}]":                   false,
+		nodes + "\n  unhealthyConditions: [{type: \"\", status: Unknown, timeout: 1m}]":                 false,
+		nodes + "\n  unhealthyConditions: [{type: Ready, status: Unknown, timeout: 1m, for: 1}]":        false,
+		nodes + "\n  strategy: None\n  maintenanceWindows: [{schedule: 0 2 * * 6, duration: 1h}]":       false,
 	} {
 		try(good, ownDocument(lines))
 	}
