@@ -76,7 +76,6 @@ func TestLost(t *testing.T) {
 		"item is no object":  {"{apiVersion: v1, kind: List, items: [x]}", "in.yaml:1 items[0]", `"x" is not a Kubernetes object`, anything},
 		"no name":            {"{apiVersion: v1, kind: Node}", "Node (no name)", "in.yaml:1: metadata.name is missing", policy.ObjectKey{Kind: "Node"}},
 		"other version":      {"{apiVersion: machine.openshift.io/v1, kind: Machine, metadata: {namespace: a, name: m}}", "Machine a/m", "this version does not read machine.openshift.io/v1", policy.ObjectKey{Kind: "Machine", Namespace: "a", Name: "m"}},
-		"machine elsewhere":  {"{apiVersion: machine.openshift.io/v1beta1, kind: Machine, metadata: {name: m}}", "Machine m", "metadata.namespace: is missing", policy.ObjectKey{Kind: "Machine", Name: "m"}},
 		"nodeRef is empty":   {"{apiVersion: machine.openshift.io/v1beta1, kind: Machine, metadata: {namespace: a, name: m}, status: {nodeRef: {}}}", "Machine a/m", "status.nodeRef.name: is missing", policy.ObjectKey{Kind: "Machine", Namespace: "a", Name: "m"}},
 		"label is a boolean": {"{apiVersion: v1, kind: Node, metadata: {name: n, labels: {a: true}}}", "Node n", "metadata.labels: the value of a, true, is not a text", policy.ObjectKey{Kind: "Node", Name: "n"}},
 		"host flag is text":  {`{apiVersion: metal3.io/v1alpha1, kind: BareMetalHost, metadata: {namespace: a, name: h}, spec: {online: "yes"}}`, "BareMetalHost a/h", `spec.online: "yes" is not true or false`, policy.ObjectKey{Kind: "BareMetalHost", Namespace: "a", Name: "h"}},
