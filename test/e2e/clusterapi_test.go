@@ -39,6 +39,7 @@ func unhanded(pool string) rig.CAPICheck {
 // itself is left to it; once it is gone, fenced marks those Machines, once, and
 // deletes none.
 func TestClusterAPIOnTwoAPIs(t *testing.T) {
+	t.Parallel()
 	for version, set := range map[string]rig.CRDs{"v1beta1": rig.CAPIv1beta1, "v1beta2": rig.CAPIv1beta2} {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
@@ -85,6 +86,7 @@ func clusterAPI(t *testing.T, version string, set rig.CRDs) {
 		assert.Equal(t, "Unhealthy", x.Verdict)
 		_, value, _, _ := gateOf(t, x, "Contested")
 		assert.Contains(t, value, manager.Holder)
+		planned(ctx, t, s, name, "Contested", 0)
 	}
 	require.Empty(t, writes(t, s.Management, "machines"), "the manager is alive")
 	requireCounters(ctx, t, s, version)

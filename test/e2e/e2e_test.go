@@ -4,8 +4,10 @@ package e2e
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -34,9 +36,24 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	programsDir = dir
+	playTogether(4)
 	code := m.Run()
 	_ = os.RemoveAll(dir) // left-overs in the temporary directory harm nobody
 	os.Exit(code)
+}
+
+// playTogether lets more tests run at once than there are cores, unless the
+// command line says how many: a scene waits far more than it computes.
+func playTogether(scenes int) {
+	flag.Parse()
+	chosen := false
+	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
+	if chosen {
+		return
+	}
+	if err := flag.Set("test.parallel", strconv.Itoa(scenes)); err != nil {
+		panic(err) // the testing package has had this flag for ever
+	}
 }
 
 // set puts a scene on stage until the test ends. When the test fails it shows

@@ -17,6 +17,7 @@ import (
 // The API server goes away while the host is off and the Node still stands. The
 // host is powered on again without it, and nothing is deleted when it is back.
 func TestAPIServerLostWhileOff(t *testing.T) {
+	t.Parallel()
 	t.Run("during step 1", func(t *testing.T) {
 		t.Parallel()
 		s, w := outageScene(t)

@@ -21,6 +21,7 @@ import (
 // each of its actions, ends where one ends that lives: one deletion, by the API
 // server's own account, and never while the BMC tells anybody that the host is on.
 func TestFencedSurvivesKillAtEverySave(t *testing.T) {
+	t.Parallel()
 	for _, p := range []scene.Protocol{scene.IPMISim, scene.Redfish} {
 		t.Run(string(p), func(t *testing.T) {
 			t.Parallel()
