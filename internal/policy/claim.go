@@ -48,12 +48,13 @@ func (w *tables) doubt(m *Machine) Doubt {
 	if m.NodeName == "" || len(list) < 2 {
 		return Doubt{}
 	}
-	if n := w.nodes[m.NodeName]; n != nil && sameProvider(m.ProviderID, n.ProviderID) {
-		return Doubt{}
-	}
+	n := w.nodes[m.NodeName]
+	proven := n != nil && sameProvider(m.ProviderID, n.ProviderID)
 	for _, o := range list {
-		// Both lineages may show one Machine.
-		if o.id() != m.id() && !sameProvider(o.ProviderID, m.ProviderID) {
+		same := sameProvider(o.ProviderID, m.ProviderID)
+		switch {
+		case o.id() == m.id(), same && o.Group() != m.Group(): // both lineages may show one Machine
+		case same || !proven:
 			return disputed(m.NodeName, m, o)
 		}
 	}

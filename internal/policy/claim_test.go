@@ -126,6 +126,27 @@ func TestOneNodeOfTwoMachines(t *testing.T) {
 	}
 }
 
+// Both lineages may show one Machine; within one lineage no two are one.
+func TestOneNodeOfTwoMachinesAlike(t *testing.T) {
+	a := &Machine{APIVersion: OpenShiftMachineAPI, Namespace: "ns", Name: "a", NodeName: "n", ProviderID: "baremetalhost:///ns/h1/1"}
+	b := *a
+	b.Name = "b"
+	n := silentNode("n")
+	n.ProviderID = a.ProviderID
+	c := nodePolicy()
+	c.SelectsNodes = false
+	nodes := nodePolicy()
+	nodes.Name = "nodes"
+	l := NewLedger(Rules{})
+	l.Apply(ledgerEpoch, put(c), put(nodes), put(n), put(a), put(&b))
+	require.Empty(t, acts(t, l))
+	assert.Equal(t, NodeMismatch, l.Doubt(a, n).Reason)
+	other := b
+	other.APIVersion = ClusterAPIV1Beta2
+	l.Apply(ledgerEpoch, Change{ID: put(&b).ID}, put(&other))
+	assert.Equal(t, []string{"n ns/a", "n ns/b"}, acts(t, l), "by the check that selects Machines")
+}
+
 // The Node is gone, and nobody can say any more whose it was.
 func TestGoneNodeOfTwoMachines(t *testing.T) {
 	c := nodePolicy()
