@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
@@ -14,9 +15,12 @@ import (
 func TestLawsDoubtfulIsLeftAlone(t *testing.T) {
 	found := map[Reason]bool{}
 	rapid.Check(t, func(t *rapid.T) {
-		w := &trial{model: newModel(Rules{NodesStandIn: true}), l: NewLedger(Rules{NodesStandIn: true}), now: ledgerEpoch}
+		rules := Rules{NodesStandIn: true}
+		w := &trial{model: newModel(rules), l: NewLedger(rules), now: ledgerEpoch}
 		w.populate(t)
-		w.changes(t)
+		if odds(t, "unread", 2) {
+			w.apply(Change{ID: ObjectID{OpenShiftMachineAPI, "Machine", "a", of(t, "unread", worldMachines...)}, Err: errors.New("it is broken")})
+		}
 		for _, c := range w.l.Report(w.now).Checks {
 			for _, x := range c.Targets {
 				namespace, name := splitKey(x.Machine)
@@ -36,9 +40,13 @@ func TestLawsDoubtfulIsLeftAlone(t *testing.T) {
 // TestLawsOneMoreDoubt: another Machine that claims a Node, or one that cannot be
 // read, lets nobody act on what was left alone before.
 func TestLawsOneMoreDoubt(t *testing.T) {
-	fewer := false
+	acted := false
 	rapid.Check(t, func(t *rapid.T) {
-		s := drawWorld(t)
+		m := newModel(Rules{NodesStandIn: true})
+		for _, c := range drawCluster(t, ledgerEpoch) {
+			m.apply(c)
+		}
+		s := m.snapshot()
 		before := Decide(s, ledgerEpoch)
 		if odds(t, "unread", 2) {
 			s.Undecoded = append(s.Undecoded, ObjectKey{Kind: of(t, "kind", "", "Machine"), Namespace: "a", Name: "unread"})
@@ -48,7 +56,7 @@ func TestLawsOneMoreDoubt(t *testing.T) {
 		}
 		after := Decide(s, ledgerEpoch)
 		require.Empty(t, newlyActing(before, after))
-		fewer = fewer || len(newlyActing(after, before)) > 0
+		acted = acted || before.Acts()
 	})
-	require.True(t, fewer, "the law was never put to the test")
+	require.True(t, acted, "the law was never put to the test")
 }

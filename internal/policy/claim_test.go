@@ -165,3 +165,20 @@ func TestGoneNodeOfTwoMachines(t *testing.T) {
 	l.Apply(ledgerEpoch, put(&twin))
 	assert.Len(t, acts(t, l), 2, "one Machine that both lineages show")
 }
+
+// A doubt does not come and go with the clocks of the check.
+func TestDoubtDoesNotFollowTheClock(t *testing.T) {
+	c := &Check{Kind: NodeHealthCheckKind, APIVersion: Medik8sAPI, Name: "c", UID: "u", Selector: labels.Everything(), SelectsNodes: true,
+		Strategy: CreateRequests, Template: &worldTemplate, Conditions: []UnhealthyCondition{{"Ready", "Unknown", 2 * time.Hour}}}
+	rival := &Check{Kind: MachineHealthCheckKind, APIVersion: OpenShiftMachineAPI, Namespace: "ns", Name: "spot", Selector: labels.Everything(),
+		Conditions: []UnhealthyCondition{{terminating, "True", 0}}}
+	n := silentNode("n")
+	n.Conditions = append(n.Conditions, Condition{Type: terminating, Status: "False"})
+	q := &Request{APIVersion: "remediation.example/v1", Kind: "Fix", Namespace: "a", Name: "n", Owners: []Owner{{Kind: NodeHealthCheckKind, Name: "c", UID: "u"}}}
+	l := NewLedger(Rules{})
+	l.Apply(ledgerEpoch, put(c), put(rival), put(n), Change{ID: ObjectID{q.APIVersion, q.Kind, q.Namespace, q.Name}, Value: q},
+		Change{ID: ObjectID{OpenShiftMachineAPI, "Machine", "ns", "m"}, Err: errors.New("x")})
+	for _, now := range []time.Time{ledgerEpoch, ledgerEpoch.Add(3 * time.Hour)} {
+		assert.Equal(t, Undecodable, Decide(l.Snapshot(), now).Checks[0].Targets[0].Reason, now)
+	}
+}

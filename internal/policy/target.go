@@ -119,9 +119,9 @@ func judge(c *Check, a Surroundings, st *setting, x *Subject, now time.Time) Tar
 	if x.Run != "" {
 		return t.leave(UnderRemediation, "run "+x.Run+" is open on it")
 	}
-	// A Machine that asks to be left alone does so whatever its Node is.
-	// One that is left alone for its label may be only for as long as it is sick.
-	left := t.Verdict == Indeterminate && t.Reason != Excluded || t.Verdict == Skipped && !c.SelectsNodes
+	// A Machine that asks to be left alone does so whatever its Node is. Any other
+	// reason to leave it may come and go with time, and the doubt does not.
+	left := t.Reason == Undecodable || t.Verdict == Skipped && !c.SelectsNodes
 	if d := x.doubt(); d != (Doubt{}) && !left {
 		return t.leave(d.Reason, d.Message)
 	}
