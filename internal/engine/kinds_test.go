@@ -184,7 +184,7 @@ func (d every) Next(t time.Time) time.Time {
 func TestMaintenanceWindowPausesUntilItsEnd(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p := nodePolicy()
-		p.Windows = []policy.Window{{Text: "@daily", Starts: every(24 * time.Hour), Duration: 4 * time.Hour, Action: "Pause"}}
+		p.Windows = []policy.Window{{Text: "@daily", Starts: every(24 * time.Hour), Duration: 4 * time.Hour}}
 		e, _, stop := start(t, w, store, withPolicy(w, p))
 		time.Sleep(4*time.Hour - time.Second) // the bubble's clock begins at midnight
 		require.Empty(t, e.Runs("c"))

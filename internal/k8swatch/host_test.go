@@ -23,8 +23,8 @@ func TestHubHasNoHostsOfOpenShiftMachines(t *testing.T) {
 		require.NoError(t, c.storeOf("BareMetalHost").Add(host.DeepCopy()))
 		require.NoError(t, c.storeOf("Machine").Add(machine.DeepCopy()))
 		l.Apply(time.Now(), c.Changes()...)
-		require.True(t, l.Machine("ns", "m").NamesHost())
-		_, err := l.HostOf(l.Machine("ns", "m"))
+		require.True(t, l.MachineIn(policy.OpenShiftMachineAPI, "ns", "m").NamesHost())
+		_, err := l.HostOf(l.MachineIn(policy.OpenShiftMachineAPI, "ns", "m"))
 		assert.Equal(t, found, err == nil, err)
 	}
 }

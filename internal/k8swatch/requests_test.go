@@ -56,7 +56,7 @@ func TestTemplateErasesNoMachine(t *testing.T) {
 	require.NoError(t, c.storeOf("MachineHealthCheck").Add(bad))
 	c.adjustRequests()
 	apply()
-	assert.NotNil(t, l.Machine("ns", "m"))
+	assert.NotNil(t, l.MachineIn(policy.OpenShiftMachineAPI, "ns", "m"))
 	assert.Empty(t, c.requests.watched())
 	k := l.Check(policy.CheckID{Kind: policy.MachineHealthCheckKind, APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: "k", Source: "cluster"})
 	require.NotNil(t, k)
@@ -65,7 +65,7 @@ func TestTemplateErasesNoMachine(t *testing.T) {
 	require.NoError(t, c.storeOf("MachineHealthCheck").Delete(bad))
 	c.adjustRequests()
 	apply()
-	assert.NotNil(t, l.Machine("ns", "m"), "after the check went")
+	assert.NotNil(t, l.MachineIn(policy.OpenShiftMachineAPI, "ns", "m"), "after the check went")
 }
 
 // Whether somebody is asked to repair the target cannot be known then.

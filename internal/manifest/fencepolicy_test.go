@@ -65,7 +65,6 @@ func TestFencePolicyEveryKey(t *testing.T) {
 	w := c.Windows[0]
 	assert.Equal(t, "0 2 * * 6", w.Text)
 	assert.Equal(t, 4*time.Hour, w.Duration)
-	assert.Equal(t, "Pause", w.Action)
 	assert.Equal(t, time.Date(2026, 1, 3, 2, 0, 0, 0, time.UTC), w.Starts.Next(stamp))
 
 	require.Len(t, found.Budgets, 1)

@@ -20,7 +20,8 @@ func windows(spec object) []policy.Window {
 	for _, o := range spec.children("maintenanceWindows") {
 		o.only("schedule", "duration", "action")
 		o.need("schedule", "duration")
-		w := policy.Window{Text: o.text("schedule"), Duration: o.span("duration"), Action: o.choice("action", "Pause")}
+		o.choice("action", "Pause") // all that a window does
+		w := policy.Window{Text: o.text("schedule"), Duration: o.span("duration")}
 		if w.Duration > maxWindow {
 			o.fail(o.at("duration"), "%q is longer than 7 days", o.text("duration"))
 		}

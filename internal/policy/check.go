@@ -67,7 +67,6 @@ type Check struct {
 	Kind, APIVersion     string
 	Namespace, Name      string
 	UID, ResourceVersion string
-	Generation           int64
 	Annotations          map[string]string
 
 	// Selector picks Machines of the check's own namespace, or Nodes. Nil picks
@@ -155,15 +154,14 @@ type Attempt struct {
 	TimedOut time.Time
 }
 
-// Window is a span of time that comes again and again.
+// Window is a span of time that comes again and again, in which the check is
+// paused.
 type Window struct {
 	// Text is the schedule as written.
 	Text string
 	// Starts gives the first start after an instant.
 	Starts   interface{ Next(time.Time) time.Time }
 	Duration time.Duration
-	// Action is what happens inside: Pause.
-	Action string
 }
 
 // DisruptionBudget allows at most so many of its Nodes to be unavailable,

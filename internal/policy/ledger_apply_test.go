@@ -19,8 +19,8 @@ func TestRequestsReplaceNothing(t *testing.T) {
 		all := func(what string) {
 			require.Empty(t, acts(t, l), "%s %v", what, id)
 			require.NotNil(t, l.Node("n"), "%s %v", what, id)
-			require.NotNil(t, l.Machine("ns", "m"), "%s %v", what, id)
-			require.NotNil(t, l.Cluster("ns", "k"), "%s %v", what, id)
+			require.NotNil(t, l.MachineIn(OpenShiftMachineAPI, "ns", "m"), "%s %v", what, id)
+			require.NotNil(t, l.w.clusters["ns/k"], "%s %v", what, id)
 		}
 		l.Apply(ledgerEpoch, Change{ID: id, Value: &Request{APIVersion: id.APIVersion, Kind: id.Kind, Namespace: id.Namespace, Name: id.Name}})
 		require.Len(t, l.Snapshot().Requests, 1)
@@ -54,7 +54,7 @@ func TestUnreadObjectBesideItsRequest(t *testing.T) {
 	l := NewLedger(Rules{})
 	l.Apply(ledgerEpoch, put(m), Change{ID: put(m).ID, Value: &Request{APIVersion: m.APIVersion, Kind: "Machine", Namespace: "ns", Name: "m"}})
 	l.Apply(ledgerEpoch, Change{ID: put(m).ID, Err: errors.New("x")})
-	assert.Nil(t, l.Machine("ns", "m"))
+	assert.Nil(t, l.MachineIn(OpenShiftMachineAPI, "ns", "m"))
 	assert.Empty(t, l.Snapshot().Requests)
 	assert.Equal(t, []ObjectKey{{"Machine", "ns", "m"}}, l.Snapshot().Undecoded)
 }

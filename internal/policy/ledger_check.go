@@ -104,6 +104,6 @@ func (l *Ledger) countNode(n *Node, by int) {
 	case by > 0:
 		l.twins[uuid] = append(l.twins[uuid], n.Name)
 	default:
-		unlist(l.twins, uuid, n.Name)
+		drop(l.twins, uuid, n.Name)
 	}
 }

@@ -201,9 +201,9 @@ func (l *Ledger) remove(e *targetEntry) {
 	c.targets[len(c.targets)-1] = nil
 	c.targets = c.targets[:len(c.targets)-1]
 	if e.machine != nil {
-		unlist(l.onMachine, e.machine.Name, e)
+		drop(l.onMachine, e.machine.Name, e)
 	}
-	unlist(l.onNode, e.node, e)
+	drop(l.onNode, e.node, e)
 	e.gone = true
 	c.recount = true
 	l.version++
@@ -214,22 +214,10 @@ func (l *Ledger) move(e *targetEntry, node string) {
 	if e.node == node {
 		return
 	}
-	unlist(l.onNode, e.node, e)
+	drop(l.onNode, e.node, e)
 	e.node = node
 	if node != "" {
 		l.onNode[node] = append(l.onNode[node], e)
-	}
-}
-
-func unlist[V comparable](index map[string][]V, name string, v V) {
-	list := index[name]
-	at := slices.Index(list, v)
-	switch {
-	case at < 0:
-	case len(list) == 1:
-		delete(index, name)
-	default:
-		index[name] = slices.Delete(list, at, at+1)
 	}
 }
 

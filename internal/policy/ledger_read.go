@@ -60,17 +60,6 @@ func (l *Ledger) Node(name string) *Node { return l.w.nodes[name] }
 // Nodes goes through the Nodes, in no order.
 func (l *Ledger) Nodes() iter.Seq[*Node] { return maps.Values(l.w.nodes) }
 
-// Machine gives the Machine of this name, or nil; OpenShift's where both
-// lineages have one.
-func (l *Ledger) Machine(namespace, name string) *Machine {
-	for _, g := range machineGroups {
-		if m := l.w.machines[machineID{g, namespace, name}]; m != nil {
-			return m
-		}
-	}
-	return nil
-}
-
 // MachineOf gives the Machine that names this Node, or nil. Where several do, or
 // none, ask for the Doubt.
 func (l *Ledger) MachineOf(node string) *Machine {
@@ -86,9 +75,8 @@ func (l *Ledger) MachineOf(node string) *Machine {
 
 // Check gives the check with this ID, or nil.
 func (l *Ledger) Check(id CheckID) *Check {
-	e := l.checks[keyOf(ObjectID{id.APIVersion, id.Kind, id.Namespace, id.Name}, id.Source)]
-	if e != nil && e.check.ID() == id {
-		return e.check
+	if c := l.entry(id); c != nil {
+		return c.check
 	}
 	return nil
 }
@@ -98,9 +86,6 @@ func (l *Ledger) Host(namespace, name string) *Host { return l.hosts[key(namespa
 
 // Hosts goes through the BareMetalHosts, in no order.
 func (l *Ledger) Hosts() iter.Seq[*Host] { return maps.Values(l.hosts) }
-
-// Cluster gives the Cluster API's Cluster of this name, or nil.
-func (l *Ledger) Cluster(namespace, name string) *Cluster { return l.w.clusters[key(namespace, name)] }
 
 // Surroundings is what a check is judged amid now; it does not change later.
 func (l *Ledger) Surroundings(c *Check) Surroundings {

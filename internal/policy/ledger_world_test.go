@@ -61,7 +61,7 @@ func drawWorldCheck(t *rapid.T, now time.Time) *Check {
 		c.Strategy = of(t, "strategy", PowerCycleHosts, DeleteMachines, CountOnly)
 		c.UnhealthyRange, c.ShortenOnEvidence = of(t, "range", "", "", "[0-2]"), rapid.Bool().Draw(t, "shorten")
 		if odds(t, "windows", 3) {
-			c.Windows = []Window{{Text: "hourly", Starts: hourly{}, Duration: 20 * time.Minute, Action: "Pause"}}
+			c.Windows = []Window{{Text: "hourly", Starts: hourly{}, Duration: 20 * time.Minute}}
 		}
 	default:
 		c.APIVersion, c.Kind = "machine.openshift.io/v2", MachineHealthCheckKind

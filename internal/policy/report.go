@@ -112,12 +112,11 @@ type TargetReport struct {
 
 	// MachineAPIVersion is the lineage of the Machine.
 	MachineAPIVersion string `json:"-"`
-	// MachineUID, MachineResourceVersion and NodeUID are what was judged; the
-	// actions carry them as preconditions. // I2
-	MachineUID             string `json:"-"`
-	MachineResourceVersion string `json:"-"`
-	NodeUID                string `json:"-"`
-	ControlPlane           bool   `json:"-"`
+	// MachineUID and NodeUID are what was judged; the actions carry them as
+	// preconditions. // I2
+	MachineUID   string `json:"-"`
+	NodeUID      string `json:"-"`
+	ControlPlane bool   `json:"-"`
 	// Since is when the matching condition, or the wait for a Node, began; zero
 	// when no clock is involved.
 	Since time.Time `json:"-"`

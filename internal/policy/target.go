@@ -95,7 +95,7 @@ func newTarget(c *Check, x *Subject) TargetReport {
 		ControlPlane: x.controlPlane(), StartupTimeout: c.StartupTimeout,
 	}
 	if m := x.Machine; m != nil {
-		t.MachineAPIVersion, t.MachineUID, t.MachineResourceVersion = m.APIVersion, m.UID, m.ResourceVersion
+		t.MachineAPIVersion, t.MachineUID = m.APIVersion, m.UID
 	}
 	if x.Node != nil {
 		t.NodeUID = x.Node.UID

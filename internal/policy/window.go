@@ -16,9 +16,7 @@ func (c *Check) settingWindows(now time.Time) setting {
 	for i := range c.Windows {
 		w := &c.Windows[i]
 		began, edge := w.around(now)
-		if !edge.IsZero() && (st.due.IsZero() || edge.Before(st.due)) {
-			st.due = edge
-		}
+		st.due = sooner(st.due, edge)
 		if !began.IsZero() && st.state == StateActive {
 			st.state = StatePaused
 			st.message = fmt.Sprintf("in the maintenance window %q of %s that began at %s", w.Text, w.Duration, stamp(began))
