@@ -27,7 +27,7 @@ func TestLedgerTrialCanFail(t *testing.T) {
 
 // notices says whether the comparison sees what the ledger was not told.
 func notices(t *rapid.T, kind string) bool {
-	w := &trial{model: newModel(Rules{NodesStandIn: true}), l: NewLedger(Rules{NodesStandIn: true}), now: ledgerEpoch}
+	w := newTrial(Rules{NodesStandIn: true})
 	w.populate(t)
 	at := w.now
 	switch kind {
