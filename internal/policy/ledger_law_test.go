@@ -143,7 +143,7 @@ func timeless(r Report) string {
 		c.RecheckAfterSeconds = 0
 		for j := range c.Targets {
 			t := &c.Targets[j]
-			t.RecheckAfterSeconds, t.MachineResourceVersion, t.MachineAPIVersion = 0, "", ""
+			t.RecheckAfterSeconds, t.MachineAPIVersion = 0, ""
 			if t.Template != nil { // by value, not by address
 				t.Trigger += fmt.Sprintf("%+v", *t.Template)
 				t.Template = nil
@@ -256,7 +256,8 @@ func (w *trial) checkReading(t require.TestingT, s Snapshot) {
 	require.Contains(t, twins, w.l.Twin("n-0", "aa-BB"))
 	require.Equal(t, len(twins) > 1, w.l.Twin("n-0", "aa-BB") != "")
 	for i := range s.Machines {
-		require.NotNil(t, w.l.Machine(s.Machines[i].Namespace, s.Machines[i].Name))
+		m := &s.Machines[i]
+		require.Equal(t, m, w.l.MachineIn(m.APIVersion, m.Namespace, m.Name))
 	}
 	for i := range s.Checks {
 		require.Equal(t, &s.Checks[i], w.l.Check(s.Checks[i].ID()))
