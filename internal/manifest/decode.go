@@ -57,12 +57,6 @@ type entry struct {
 	conflict string // where another object of the same name was read
 }
 
-// Decode reads one whole input; name is the file's, for messages.
-func Decode(name string, data []byte) (*Objects, error) {
-	o := &Objects{}
-	return o, o.Add(name, data)
-}
-
 // Read reads one input up to the bound of its size.
 func (o *Objects) Read(name string, r io.Reader) error {
 	data, err := io.ReadAll(io.LimitReader(r, maxInput+1))

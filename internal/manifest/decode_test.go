@@ -15,8 +15,8 @@ import (
 
 func snapshot(t *testing.T, text string) policy.Snapshot {
 	t.Helper()
-	o, err := manifest.Decode("in.yaml", []byte(text))
-	require.NoError(t, err)
+	var o manifest.Objects
+	require.NoError(t, o.Add("in.yaml", []byte(text)))
 	return o.Snapshot()
 }
 
@@ -94,7 +94,7 @@ func TestLost(t *testing.T) {
 func TestUnreadable(t *testing.T) {
 	for name, text := range map[string]string{"empty": "", "comments": "# a\n---\n# b\n", "broken": "{", "only markers": "---\n---\n"} {
 		t.Run(name, func(t *testing.T) {
-			_, err := manifest.Decode("in.yaml", []byte(text))
+			err := new(manifest.Objects).Add("in.yaml", []byte(text))
 			require.ErrorIs(t, err, manifest.ErrUnreadable)
 			assert.ErrorContains(t, err, "decode in.yaml: ")
 		})
@@ -107,7 +107,7 @@ func TestUnreadable(t *testing.T) {
 func TestBombs(t *testing.T) {
 	begun := time.Now()
 	deep := strings.Repeat("[", 5000) + strings.Repeat("]", 5000)
-	_, err := manifest.Decode("in.yaml", []byte(deep))
+	err := new(manifest.Objects).Add("in.yaml", []byte(deep))
 	require.ErrorContains(t, err, "nested too deeply")
 
 	laughs := "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
@@ -115,7 +115,7 @@ func TestBombs(t *testing.T) {
 		a, b := string(rune('0'+i)), string(rune('1'+i))
 		laughs += "a" + b + ": &a" + b + " [" + strings.Repeat("*a"+a+", ", 9) + "*a" + a + "]\n"
 	}
-	_, err = manifest.Decode("in.yaml", []byte(laughs))
+	err = new(manifest.Objects).Add("in.yaml", []byte(laughs))
 	require.ErrorContains(t, err, "too many values")
 	assert.Less(t, time.Since(begun), time.Minute)
 }

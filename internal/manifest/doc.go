@@ -1,6 +1,7 @@
 // Package manifest turns Kubernetes objects into policy's values. It is the one
 // decoder for the daemon's watches, for files in policies.d and for `fencectl
-// simulate`, so that the same object means the same everywhere.
+// simulate`, so that the same object means the same everywhere. Only Nodes and
+// Pods, of which there are many, come to the watches typed.
 //
 // It is strict about values and lenient about keys that others own: a field
 // that fenced reads and that is not what it should be makes the object

@@ -27,8 +27,8 @@ func FuzzDecode(f *testing.F) {
 	}
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		o, err := manifest.Decode("in", data)
-		if err != nil {
+		var o manifest.Objects
+		if err := o.Add("in", data); err != nil {
 			assert.ErrorIs(t, err, manifest.ErrUnreadable)
 			return
 		}

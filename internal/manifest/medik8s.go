@@ -93,19 +93,7 @@ func nodeConditions(spec object) []policy.UnhealthyCondition {
 			map[string]any{"type": "Ready", "status": "Unknown", "duration": medik8sDuration},
 		})
 	}
-	var list []policy.UnhealthyCondition
-	for _, o := range spec.children("unhealthyConditions") {
-		for _, name := range []string{"type", "status", "duration"} {
-			// A duration that is missing must not mean "at once".
-			if !o.has(name) {
-				o.fail(o.at(name), "is missing")
-			}
-		}
-		list = append(list, policy.UnhealthyCondition{
-			Type: o.text("type"), Status: o.text("status"), Timeout: o.duration("duration"),
-		})
-	}
-	return list
+	return unhealthyConditions(spec, "duration")
 }
 
 // signedDuration reads a duration that may be negative.

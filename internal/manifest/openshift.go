@@ -59,7 +59,7 @@ func MachineHealthCheck(fields map[string]any) policy.Check {
 	c := checkIdentity(o)
 	spec := o.child("spec")
 	c.Selector = selector(spec.child("selector"))
-	c.Conditions = unhealthyConditions(spec)
+	c.Conditions = unhealthyConditions(spec, "timeout")
 	if !spec.has("nodeStartupTimeout") {
 		spec = spec.with("nodeStartupTimeout", defaultStartupTimeout)
 	}
@@ -82,9 +82,9 @@ func MachineHealthCheck(fields map[string]any) policy.Check {
 	return c
 }
 
-// UnjudgedCheck decodes only the identity of a check that this version does not
+// unjudgedCheck decodes only the identity of a check that this version does not
 // judge, so that it is reported and not forgotten.
-func UnjudgedCheck(fields map[string]any) policy.Check {
+func unjudgedCheck(fields map[string]any) policy.Check {
 	o := read(fields)
 	c := checkIdentity(o)
 	c.Invalid = invalid(o)
@@ -173,17 +173,19 @@ func (o object) with(name string, value any) object {
 	return object{fields: fields, path: o.path, errs: o.errs}
 }
 
-func unhealthyConditions(spec object) []policy.UnhealthyCondition {
+// unhealthyConditions reads the list of that name; timeout is what its lineage
+// calls the time.
+func unhealthyConditions(spec object, timeout string) []policy.UnhealthyCondition {
 	var list []policy.UnhealthyCondition
 	for _, o := range spec.children("unhealthyConditions") {
-		for _, name := range []string{"type", "status", "timeout"} {
+		for _, name := range []string{"type", "status", timeout} {
 			// A timeout that is missing must not mean "at once".
 			if !o.has(name) {
 				o.fail(o.at(name), "is missing")
 			}
 		}
 		list = append(list, policy.UnhealthyCondition{
-			Type: o.text("type"), Status: o.text("status"), Timeout: o.duration("timeout"),
+			Type: o.text("type"), Status: o.text("status"), Timeout: o.duration(timeout),
 		})
 	}
 	return list

@@ -159,7 +159,7 @@ func (e *entry) check(i id, err error) policy.Check {
 func checkDecoder(i id) func(map[string]any) policy.Check {
 	switch {
 	case classify(i) == unjudged:
-		return UnjudgedCheck
+		return unjudgedCheck
 	case i.kind == policy.FencePolicyKind:
 		return FencePolicy
 	case i.kind == policy.NodeHealthCheckKind:

@@ -46,8 +46,8 @@ func loadCase(t *testing.T, archive *txtar.Archive) (policy.Snapshot, time.Time)
 	t.Helper()
 	at, err := time.Parse(time.RFC3339, strings.TrimSpace(string(part(t, archive, "at").Data)))
 	require.NoError(t, err)
-	objects, err := manifest.Decode("objects.yaml", part(t, archive, "objects.yaml").Data)
-	require.NoError(t, err)
+	var objects manifest.Objects
+	require.NoError(t, objects.Add("objects.yaml", part(t, archive, "objects.yaml").Data))
 	snapshot := objects.Snapshot()
 	snapshot.ReadsOff = map[string]bool{}
 	for _, f := range archive.Files {
