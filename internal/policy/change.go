@@ -18,9 +18,9 @@ func (id ObjectID) String() string {
 // Key is what Snapshot.Undecoded holds for the object.
 func (id ObjectID) Key() ObjectKey { return ObjectKey{id.kind(), id.Namespace, id.Name} }
 
-// kindGroups are the API groups of the kinds that are read, the core one by its version. An object of another
-// group may have a kind of the same name: a remediation request of whatever kind
-// the author of a check has chosen.
+// kindGroups are the API groups of the kinds that are read, the core one by its
+// version. An object of another group may have a kind of the same name: a
+// remediation request of whatever kind the author of a check has chosen.
 var kindGroups = map[string][]string{
 	"Node": {"v1"}, "Pod": {"v1"}, "Lease": {"coordination.k8s.io"},
 	"Machine": machineGroups, MachineHealthCheckKind: machineGroups, "Cluster": {group(ClusterAPIV1Beta2)},
