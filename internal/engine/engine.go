@@ -73,7 +73,6 @@ type Opener func(bmc.Host) (bmc.Power, error)
 type Refusal struct {
 	Reason  policy.Reason
 	Message string
-	Gates   []policy.Gate
 }
 
 func (r *Refusal) Error() string { return fmt.Sprintf("%s: %s", r.Reason, r.Message) }

@@ -21,12 +21,12 @@ type Order struct {
 // Outcome is what became of an order.
 type Outcome struct {
 	Run    string
-	Joined bool // an equal run was open already
-	Gates  []policy.Gate
+	Joined bool          // an equal run was open already
+	Gates  []policy.Gate // all that were asked, also beside a *Refusal
 }
 
 // Fence begins a run on one Node. It skips the check's limit, the clocks and
-// the rates, and no other gate; a refusal is a *Refusal with all gates.
+// the rates, and no other gate; a refusal is a *Refusal.
 func (e *Engine) Fence(ctx context.Context, o Order) (Outcome, error) {
 	c, err := e.cluster(o.Cluster)
 	if err != nil {
@@ -44,7 +44,7 @@ func (e *Engine) Fence(ctx context.Context, o Order) (Outcome, error) {
 	now := time.Now()
 	gates := append(claim(a), policy.Guards(e.opt.Guards, c.facts(a, nil, now), now)...)
 	if g, refused := firstFailing(gates); refused {
-		return Outcome{Gates: gates}, refusalOf(g, gates)
+		return Outcome{Gates: gates}, refusalOf(g)
 	}
 	p := c.look1(ctx, a.draft, remediate.Lease{})
 	now = time.Now()
@@ -58,7 +58,7 @@ func (e *Engine) Fence(ctx context.Context, o Order) (Outcome, error) {
 	}
 	switch {
 	case refused:
-		return Outcome{Gates: gates}, refusalOf(g, gates)
+		return Outcome{Gates: gates}, refusalOf(g)
 	case o.DryRun:
 		return Outcome{Gates: gates}, nil
 	}
@@ -70,8 +70,8 @@ func (e *Engine) Fence(ctx context.Context, o Order) (Outcome, error) {
 	return Outcome{Run: r.ID, Gates: gates}, err
 }
 
-func refusalOf(g policy.Gate, gates []policy.Gate) *Refusal {
-	return &Refusal{Reason: g.Reason, Message: g.Name + ": " + g.Value + " (needs " + g.Threshold + ")", Gates: gates}
+func refusalOf(g policy.Gate) *Refusal {
+	return &Refusal{Reason: g.Reason, Message: g.Name + ": " + g.Value + " (needs " + g.Threshold + ")"}
 }
 
 // manual drafts the run that a person ordered.

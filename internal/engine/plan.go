@@ -12,7 +12,6 @@ import (
 // would begin.
 type Plan struct {
 	Cluster string
-	At      time.Time
 	Items   []Planned
 }
 
@@ -50,7 +49,7 @@ func (e *Engine) Plan(ctx context.Context, cluster string) (Plan, error) {
 	if !judged {
 		return Plan{}, errNotJudged()
 	}
-	p, lookups := Plan{Cluster: c.opt.Name, At: now.UTC()}, planLookups
+	p, lookups := Plan{Cluster: c.opt.Name}, planLookups
 	for i := range acting.Checks {
 		check := &acting.Checks[i]
 		full := c.check(check.ID())
