@@ -6,7 +6,7 @@ import "time"
 // with Spacing set, is an empty proof. It is a plain value, is never persisted,
 // and reads no clock: a restart proves again. // I1
 type Proof struct {
-	// Spacing is the least time between the two Off reads (DESIGN: 3 s).
+	// Spacing is the least time between the two Off reads (I1: 3 s).
 	Spacing time.Duration
 	// MaxAge is how old the newest Off read may be when it is used (I1: 5 s).
 	MaxAge time.Duration

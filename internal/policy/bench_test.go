@@ -109,7 +109,7 @@ func perEvent(b *testing.B, events func(i int) policy.Change, do func(l *policy.
 }
 
 // BenchmarkLedgerNodeUpdate is a heartbeat: a new version of a Node in which
-// nothing has changed. DESIGN section 10 allows 20 us.
+// nothing has changed. docs/performance.md allows 20 us.
 func BenchmarkLedgerNodeUpdate(b *testing.B) {
 	perEvent(b, func(i int) policy.Change {
 		n := *benchNode(i/100*100, "True", epoch.Add(-time.Hour))
