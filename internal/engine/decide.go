@@ -3,7 +3,6 @@ package engine
 import (
 	"cmp"
 	"context"
-	"strings"
 	"time"
 
 	"github.com/fenced/fenced/internal/policy"
@@ -157,18 +156,8 @@ func strategyOf(check *policy.Check, t *policy.TargetReport) remediate.Strategy 
 // own says whether the request would be made from fenced's own template.
 func own(check *policy.Check, t *policy.TargetReport) bool {
 	template := cmp.Or(t.Template, check.Template)
-	if template == nil {
-		return false
-	}
-	group, _, _ := strings.Cut(template.APIVersion, "/")
-	return group == ownGroup && template.Kind == ownTemplate
+	return template != nil && template.Own()
 }
-
-// The template whose requests fenced carries out itself.
-const (
-	ownGroup    = "fenced.io"
-	ownTemplate = "FencedRemediationTemplate"
-)
 
 // consider asks the gates about one candidate: the cheap ones, then a probe of
 // BMC and cluster, then all of them, then it starts the run.

@@ -96,7 +96,7 @@ func executor(check *policy.Check, t *policy.TargetReport) []policy.Gate {
 	}
 	return []policy.Gate{{
 		Name: "executor", Reason: policy.Delegated, Value: "the check's template leaves the remedy to another controller",
-		Threshold: "a template of " + ownGroup + ", or none", Source: "check " + check.Key(),
+		Threshold: "a template of fenced.io, or none", Source: "check " + check.Key(),
 	}}
 }
 

@@ -170,7 +170,7 @@ func remediates(kind schema.GroupKind) bool {
 	case machineGroup, clusterGroup, hostGroup, medik8sGroup, configGroup:
 		return false
 	case fencedGroup:
-		return kind.Kind == "FencedRemediation"
+		return kind.Kind == policy.FencedRemediationKind
 	}
 	return strings.Contains(kind.Group, ".") && !strings.HasSuffix(kind.Group, ".k8s.io")
 }

@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
@@ -75,7 +74,7 @@ func (l *looker) nodeLease(ctx context.Context) (string, error) {
 // asksUs says whether fenced is the one who carries out all requests of a check.
 func asksUs(c *policy.Check) bool {
 	all := templatesOf(c)
-	others := slices.ContainsFunc(all, func(t policy.Template) bool { return groupOf(t.APIVersion) != fencedGroup })
+	others := slices.ContainsFunc(all, func(t policy.Template) bool { return !t.Own() })
 	return len(all) > 0 && !others
 }
 
@@ -147,16 +146,10 @@ func (l *looker) eachCovering(s *side, visit func(*policy.Check)) {
 	}
 }
 
-// covers says whether a check covers the target as it is now.
+// covers says whether a check covers the target as it is now; one whose selector
+// could not be read may.
 func (l *looker) covers(c *policy.Check) bool {
-	m, n := l.look.FreshMachine, l.look.FreshNode
-	switch {
-	case c.Selector == nil:
-		return true
-	case c.SelectsNodes:
-		return n != nil && c.Selector.Matches(labels.Set(n.Labels))
-	}
-	return m != nil && m.Namespace == c.Namespace && m.Group() == groupOf(c.APIVersion) && c.Selector.Matches(labels.Set(m.Labels))
+	return c.Selector == nil || c.Covers(l.look.FreshMachine, l.look.FreshNode)
 }
 
 // requestFor: a request is for the Node that it names, for the Machine that owns

@@ -22,7 +22,6 @@ const (
 	systemSpace   = "kube-system"
 	hostVersion   = groupHost + "/v1alpha1"
 	requestSuffix = "Remediation"
-	ownRequest    = "FencedRemediation"
 )
 
 // class is what an object is to us.
@@ -81,7 +80,7 @@ func classify(i id) class {
 		return wrongVersion
 	case i.kind == policy.MachineHealthCheckKind && (group == groupMachine || group == groupCluster),
 		i.kind == "NodeHealthCheck" && group == groupMedik8s,
-		group == groupFenced && i.kind != ownRequest && i.kind != ownRequest+"Template":
+		group == groupFenced && i.kind != policy.FencedRemediationKind && i.kind != policy.FencedRemediationKind+"Template":
 		return unjudged
 	case strings.HasSuffix(i.kind, requestSuffix):
 		return request

@@ -15,6 +15,7 @@ const (
 	NodeHealthCheckKind    = "NodeHealthCheck"
 	FencePolicyKind        = "FencePolicy"
 	DisruptionBudgetKind   = "DisruptionBudget"
+	FencedRemediationKind  = "FencedRemediation"
 
 	OpenShiftMachineAPI = "machine.openshift.io/v1beta1"
 	ClusterAPIV1Beta1   = "cluster.x-k8s.io/v1beta1"
@@ -185,6 +186,12 @@ type UnhealthyCondition struct {
 // Template points to the object from which remediation requests are made.
 type Template struct {
 	APIVersion, Kind, Namespace, Name string
+}
+
+// Own says whether fenced itself carries out the requests that are made from the
+// template.
+func (p *Template) Own() bool {
+	return group(p.APIVersion) == group(FencedAPI) && p.Kind == FencedRemediationKind+"Template"
 }
 
 // Key names the check for people and for maps: "namespace/name".
