@@ -24,7 +24,7 @@ func convertNode(obj any) (any, error) {
 func policyNode(n *corev1.Node) *policy.Node {
 	out := &policy.Node{
 		Name: n.Name, UID: string(n.UID), ResourceVersion: n.ResourceVersion, Labels: internMap(n.Labels), Annotations: ruled(n.Annotations),
-		Unschedulable: n.Spec.Unschedulable, Deleting: n.DeletionTimestamp != nil, ProviderID: n.Spec.ProviderID,
+		Deleting: n.DeletionTimestamp != nil, ProviderID: n.Spec.ProviderID,
 		SystemUUID: n.Status.NodeInfo.SystemUUID, BootID: n.Status.NodeInfo.BootID, MachineID: n.Status.NodeInfo.MachineID,
 		ControlPlane: policy.ControlPlaneNode(n.Labels),
 	}
@@ -33,9 +33,6 @@ func policyNode(n *corev1.Node) *policy.Node {
 		out.Conditions = append(out.Conditions, policy.Condition{
 			Type: intern(string(c.Type)), Status: intern(string(c.Status)), LastTransition: c.LastTransitionTime.Time,
 		})
-	}
-	for _, t := range n.Spec.Taints {
-		out.Taints = append(out.Taints, policy.Taint{Key: intern(t.Key), Value: intern(t.Value), Effect: intern(string(t.Effect))})
 	}
 	for _, a := range n.Status.Addresses {
 		out.Addresses = append(out.Addresses, a.Address)

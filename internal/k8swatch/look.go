@@ -143,7 +143,7 @@ func (l *looker) lease(ctx context.Context) error {
 	if lease.Spec.RenewTime != nil {
 		l.look.Seen.Lease.RenewTime = lease.Spec.RenewTime.Time
 	}
-	l.look.Lease = policy.Lease{ResourceVersion: lease.ResourceVersion, RenewTime: l.look.Seen.Lease.RenewTime}
+	l.look.Lease = policy.Lease{RenewTime: l.look.Seen.Lease.RenewTime}
 	return nil
 }
 

@@ -9,7 +9,7 @@ import (
 // BareMetalHost decodes a metal3.io/v1alpha1 BareMetalHost.
 func BareMetalHost(fields map[string]any) (policy.Host, error) {
 	o := read(fields)
-	meta, spec, status := o.child("metadata"), o.child("spec"), o.child("status")
+	meta, spec := o.child("metadata"), o.child("spec")
 	bmc := spec.child("bmc")
 	h := policy.Host{
 		Address: bmc.text("address"), CredentialsName: bmc.text("credentialsName"),
@@ -17,8 +17,6 @@ func BareMetalHost(fields map[string]any) (policy.Host, error) {
 		DisablePowerOff:                spec.flag("disablePowerOff"),
 		Online:                         spec.flag("online"),
 		ExternallyProvisioned:          spec.flag("externallyProvisioned"),
-		PoweredOn:                      status.flag("poweredOn"),
-		ProvisioningState:              status.child("provisioning").text("state"),
 		Annotations:                    powerAnnotations(meta.textMap("annotations")),
 	}
 	h.Namespace, h.Name, h.UID, _ = identify(meta, true)

@@ -83,12 +83,11 @@ metadata: {namespace: kube-system, name: n-2}
 	assert.Equal(t, map[string]*policy.Node{"n-1": {
 		Name: "n-1", UID: "u", ResourceVersion: "7", ControlPlane: true,
 		Labels: map[string]string{"node-role.kubernetes.io/master": ""}, Annotations: map[string]string{"a": "b"},
-		ProviderID: "p", Unschedulable: true, SystemUUID: "s", BootID: "b", MachineID: "m",
+		ProviderID: "p", SystemUUID: "s", BootID: "b", MachineID: "m",
 		Addresses:  []string{"192.0.2.1", "n-1"},
-		Taints:     []policy.Taint{{Key: "k", Value: "v", Effect: "NoSchedule"}},
 		Conditions: []policy.Condition{{Type: "Ready", Status: "True", LastTransition: stamp}, {Type: "DiskPressure", Status: "False"}},
 	}}, s.Nodes)
-	assert.Equal(t, map[string]policy.Lease{"n-1": {ResourceVersion: "9", RenewTime: stamp}}, s.Leases)
+	assert.Equal(t, map[string]policy.Lease{"n-1": {RenewTime: stamp}}, s.Leases)
 }
 
 func TestBareMetalHost(t *testing.T) {
@@ -109,13 +108,12 @@ spec:
   disablePowerOff: true
   bmc: {address: "ipmi://192.0.2.1", credentialsName: c, disableCertificateVerification: true}
   consumerRef: {kind: Machine, namespace: ns, name: m-1}
-status: {poweredOn: true, provisioning: {state: provisioned}}
 `)
 	require.Empty(t, s.Errors)
 	assert.Equal(t, []policy.Host{{
 		Namespace: "ns", Name: "h", UID: "u", Address: "ipmi://192.0.2.1", CredentialsName: "c",
 		DisableCertificateVerification: true, DisablePowerOff: true, Online: true, ExternallyProvisioned: true,
-		ConsumerRef: "ns/m-1", PoweredOn: true, ProvisioningState: "provisioned",
+		ConsumerRef: "ns/m-1",
 		Annotations: map[string]string{"reboot.metal3.io/fenced": `{"mode":"hard"}`, "baremetalhost.metal3.io/detached": ""},
 	}}, s.Hosts)
 }

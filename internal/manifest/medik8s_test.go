@@ -127,11 +127,11 @@ status:
 `)
 	require.Empty(t, s.Errors)
 	assert.Equal(t, []policy.Request{{
-		APIVersion: "self-node-remediation.medik8s.io/v1alpha1", Kind: "SelfNodeRemediation", Namespace: "medik8s", Name: "n-1-x7k2p", UID: "r",
+		APIVersion: "self-node-remediation.medik8s.io/v1alpha1", Kind: "SelfNodeRemediation", Namespace: "medik8s", Name: "n-1-x7k2p",
 		Owners: []policy.Owner{
 			{Kind: policy.NodeHealthCheckKind, Name: "workers", UID: "u"}, {Kind: "Machine", Name: "m-1", UID: "mu"},
 		},
-		NodeName: "n-1", TemplateName: "snr", Created: stamp, Deleting: true, ControlPlane: true, TimedOut: stamp, HealthyDelaySince: stamp,
+		NodeName: "n-1", TemplateName: "snr", Created: stamp, ControlPlane: true, TimedOut: stamp, HealthyDelaySince: stamp,
 		Conditions: []policy.Condition{{Type: "Succeeded", Status: "Unknown", LastTransition: stamp}},
 	}}, s.Requests)
 }

@@ -9,16 +9,12 @@ func Node(fields map[string]any) (policy.Node, error) {
 	info := status.child("nodeInfo")
 	n := policy.Node{
 		Labels: meta.textMap("labels"), Annotations: meta.textMap("annotations"),
-		Deleting:      !meta.time("deletionTimestamp").IsZero(),
-		Unschedulable: spec.flag("unschedulable"),
-		ProviderID:    spec.text("providerID"),
-		SystemUUID:    info.text("systemUUID"), BootID: info.text("bootID"), MachineID: info.text("machineID"),
+		Deleting:   !meta.time("deletionTimestamp").IsZero(),
+		ProviderID: spec.text("providerID"),
+		SystemUUID: info.text("systemUUID"), BootID: info.text("bootID"), MachineID: info.text("machineID"),
 	}
 	_, n.Name, n.UID, n.ResourceVersion = identify(meta, false)
 	n.Conditions = conditions(status)
-	for _, t := range spec.children("taints") {
-		n.Taints = append(n.Taints, policy.Taint{Key: t.text("key"), Value: t.text("value"), Effect: t.text("effect")})
-	}
 	for _, a := range status.children("addresses") {
 		n.Addresses = append(n.Addresses, a.text("address"))
 	}
@@ -48,7 +44,7 @@ func EtcdPod(fields map[string]any) (p policy.EtcdPod, member bool, err error) {
 // named after its Node.
 func Lease(fields map[string]any) (node string, l policy.Lease, err error) {
 	o := read(fields)
-	_, node, _, l.ResourceVersion = identify(o.child("metadata"), true)
+	_, node, _, _ = identify(o.child("metadata"), true)
 	l.RenewTime = o.child("spec").time("renewTime")
 	return node, l, o.err()
 }

@@ -28,7 +28,6 @@ func Request(fields map[string]any) (policy.Request, error) {
 		NodeName:     annotations[requestNode],
 		TemplateName: annotations[requestTemplate],
 		Created:      meta.time("creationTimestamp"),
-		Deleting:     !meta.time("deletionTimestamp").IsZero(),
 	}
 	if q.TemplateName == "" {
 		q.TemplateName = annotations[clonedFrom]
@@ -36,7 +35,7 @@ func Request(fields map[string]any) (policy.Request, error) {
 	_, q.ControlPlane = meta.textMap("labels")[requestControlPlane]
 	q.TimedOut = instant(meta, annotations, requestTimedOut)
 	q.HealthyDelaySince = instant(meta, annotations, requestHealthyDelay)
-	q.Namespace, q.Name, q.UID, _ = identify(meta, false)
+	q.Namespace, q.Name, _, _ = identify(meta, false)
 	for _, ref := range meta.children("ownerReferences") {
 		q.Owners = append(q.Owners, policy.Owner{Kind: ref.text("kind"), Name: ref.text("name"), UID: ref.text("uid")})
 	}

@@ -82,7 +82,6 @@ type Cluster struct {
 // repair one target.
 type Request struct {
 	APIVersion, Kind, Namespace, Name string
-	UID                               string
 	// Owners is everything that owns it.
 	Owners []Owner
 	// NodeName is the Node of a medik8s request; empty for the others.
@@ -90,7 +89,6 @@ type Request struct {
 	// TemplateName is the template that it was made from, when it says so.
 	TemplateName string
 	Created      time.Time
-	Deleting     bool
 	// ControlPlane: it is about a control-plane Node.
 	ControlPlane bool
 	// TimedOut is when its check gave up on it; zero when it did not.
@@ -174,8 +172,6 @@ type Node struct {
 	UID, ResourceVersion string
 	Labels, Annotations  map[string]string
 	Conditions           []Condition
-	Taints               []Taint
-	Unschedulable        bool
 	Deleting             bool
 	ProviderID           string
 	SystemUUID           string
@@ -207,15 +203,9 @@ type Condition struct {
 	LastTransition time.Time
 }
 
-// Taint is one taint of a Node.
-type Taint struct {
-	Key, Value, Effect string
-}
-
 // Lease is the heartbeat of one kubelet.
 type Lease struct {
-	ResourceVersion string
-	RenewTime       time.Time
+	RenewTime time.Time
 }
 
 // Host is what policy and the engine need of a BareMetalHost.
@@ -232,9 +222,7 @@ type Host struct {
 	Online                bool
 	ExternallyProvisioned bool
 	// ConsumerRef is the "namespace/name" of the Machine on this host.
-	ConsumerRef       string
-	PoweredOn         bool
-	ProvisioningState string
+	ConsumerRef string
 	// Annotations holds the keys that concern power: reboot.*, detached, paused.
 	Annotations map[string]string
 }
