@@ -3,10 +3,12 @@ package k8swatch
 import (
 	"context"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
 	"go.uber.org/zap"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // side is one API server of a cluster, with the kinds that are watched there.
@@ -34,6 +36,20 @@ func (s *side) api() *clients {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.clients
+}
+
+// notOlder are the options of a list that is at least as new as what the view
+// has of a kind; without a view, as new as can be.
+func (s *side) notOlder(kind, group, namespace string) metav1.ListOptions {
+	o := metav1.ListOptions{Limit: pageSize}
+	for _, st := range s.watched() {
+		if st.kind == kind && st.group == group && (st.namespace == "" || st.namespace == namespace) {
+			if v := st.version(); v > 0 {
+				o.ResourceVersion, o.ResourceVersionMatch = strconv.FormatUint(v, 10), metav1.ResourceVersionMatchNotOlderThan
+			}
+		}
+	}
+	return o
 }
 
 // watched are the stores of this side now.
