@@ -81,11 +81,11 @@ func TestIdleViewStaysFresh(t *testing.T) {
 
 // Definitions appear, vanish, and come back at another version.
 func TestKindsComeAndGo(t *testing.T) {
-	c, ctx := rigtest.Own(t, rig.Options{Bare: true, NoManager: true}), rigtest.Context(t, 2*time.Minute)
+	c, ctx := rigtest.Own(t, rig.Options{Bare: true, NoManager: true}), rigtest.Context(t, 5*time.Minute)
 	path, err := c.Kubeconfig("root", rig.AdminGroup)
 	require.NoError(t, err)
 	k := run(t, path)
-	until(t, 20*time.Second, "a view without Machines", func() bool { return k.View().Synced })
+	until(t, time.Minute, "a view without Machines", func() bool { return k.View().Synced })
 	assert.Empty(t, seen(k))
 	assert.Empty(t, k.View().Problem, "a missing kind is no problem")
 
@@ -93,22 +93,22 @@ func TestKindsComeAndGo(t *testing.T) {
 	require.NoError(t, c.InstallCRDs(ctx))
 	_, err = c.CreateCheck(ctx, rig.Check{Name: "late", Conditions: rig.NotReadyFor("300s")})
 	require.NoError(t, err)
-	until(t, 20*time.Second, "the check appears", func() bool { return seen(k).check("late") != nil })
-	until(t, 20*time.Second, "and is proven", func() bool { return k.View().Age < 5*time.Second })
+	until(t, time.Minute, "the check appears", func() bool { return seen(k).check("late") != nil })
+	until(t, time.Minute, "and is proven", func() bool { return k.View().Age < 5*time.Second })
 
 	for version, set := range map[string]rig.CRDs{"v1beta1": rig.CAPIv1beta1, "v1beta2": rig.CAPIv1beta2} {
 		require.NoError(t, c.InstallCRDs(ctx, set))
 		_, err = c.CreateCAPIMachine(ctx, rig.CAPIMachine{Name: "m", Cluster: "blue"})
 		require.NoError(t, err)
-		until(t, 20*time.Second, "the Machine appears at "+version, func() bool {
+		until(t, time.Minute, "the Machine appears at "+version, func() bool {
 			m := seen(k).machine("m")
 			return m != nil && m.APIVersion == "cluster.x-k8s.io/"+version
 		})
-		until(t, 20*time.Second, "and is proven", func() bool { return k.View().Synced && k.View().Age < 5*time.Second && k.View().Problem == "" })
+		until(t, time.Minute, "and is proven", func() bool { return k.View().Synced && k.View().Age < 5*time.Second && k.View().Problem == "" })
 		require.NoError(t, c.RemoveCRDs(ctx, set))
-		until(t, 20*time.Second, "the Machine vanishes", func() bool { return seen(k).machine("m") == nil })
+		until(t, time.Minute, "the Machine vanishes", func() bool { return seen(k).machine("m") == nil })
 	}
-	until(t, 20*time.Second, "the view is whole without it", func() bool { return k.View().Age < 5*time.Second && k.View().Problem == "" })
+	until(t, time.Minute, "the view is whole without it", func() bool { return k.View().Age < 5*time.Second && k.View().Problem == "" })
 	assert.NotNil(t, seen(k).check("late"))
 }
 
