@@ -23,7 +23,8 @@ func Node(fields map[string]any) (policy.Node, error) {
 }
 
 // EtcdPod decodes the Pod of an etcd member; member is false for other Pods.
-// OpenShift labels it app=etcd, kubeadm and RKE2 component=etcd.
+// kubeadm and RKE2 label it component=etcd. OpenShift gives it three labels, of
+// which any will do in saved objects; the daemon asks its API for app=etcd.
 func EtcdPod(fields map[string]any) (p policy.EtcdPod, member bool, err error) {
 	o := read(fields)
 	meta := o.child("metadata")
