@@ -15,7 +15,7 @@ func BareMetalHost(fields map[string]any) (policy.Host, error) {
 		Address: bmc.text("address"), CredentialsName: bmc.text("credentialsName"),
 		DisableCertificateVerification: bmc.flag("disableCertificateVerification"),
 		DisablePowerOff:                spec.flag("disablePowerOff"),
-		Online:                         spec.flag("online"),
+		Online:                         !spec.has("online") || spec.flag("online"), // the API always has it
 		ExternallyProvisioned:          spec.flag("externallyProvisioned"),
 		Annotations:                    powerAnnotations(meta.textMap("annotations")),
 	}

@@ -96,6 +96,7 @@ var targetText = map[Reason]struct{ gate, value, threshold string }{
 	NoController:   {"owner", "no controller owns the Machine", "a controller that recreates it"},
 	ControlPlane:   {"controlPlane", "a control-plane host", "allowed by guards.controlPlane or guards.deleteControlPlaneMachines, and owned by what recreates it"},
 	NodeAlive:      {"lease", "Ready is Unknown, but the kubelet renews its Lease", "still for 60s"},
+	PowerOwner:     {"powerOwner", "the BareMetalHost has disablePowerOff: true or online: false", "a host that may be turned off"},
 	NoTemplateLeft: {"escalation", "every rung has been tried", "a template that is left"},
 }
 

@@ -37,23 +37,47 @@ func HostFor(m Machine, hosts []Host) (Host, error) {
 }
 
 // HostOf finds the BareMetalHost of a Machine among those of the ledger.
-func (l *Ledger) HostOf(m *Machine) (Host, error) {
+func (l *Ledger) HostOf(m *Machine) (Host, error) { return l.w.hostOf(m) }
+
+func (w *tables) hostOf(m *Machine) (Host, error) {
 	ref, err := hostRefOf(*m)
 	if err != nil {
 		return Host{}, err
 	}
 	var found []Host
-	if h := l.Host(ref.namespace, ref.name); h != nil {
+	if h := w.hosts[key(ref.namespace, ref.name)]; h != nil {
 		found = append(found, *h)
 	}
 	if ref.name == "" {
-		for h := range l.Hosts() {
+		for _, h := range w.hosts {
 			if h.UID == ref.uid {
 				found = append(found, *h)
 			}
 		}
 	}
 	return HostFor(*m, found)
+}
+
+// refusePowerOwners refuses to switch a host whose owner forbids it, or wants it
+// off. A host that cannot be found says nothing here; the daemon looks again,
+// past every cache.
+func (w *tables) refusePowerOwners(r *Report) {
+	for i := range r.Checks {
+		for j := range r.Checks[i].Targets {
+			t := &r.Checks[i].Targets[j]
+			if t.Action != PowerCycle || t.Machine == "" {
+				continue
+			}
+			namespace, name, _ := strings.Cut(t.Machine, "/")
+			m := w.machines[machineID{group(t.MachineAPIVersion), namespace, name}]
+			if m == nil {
+				continue
+			}
+			if h, err := w.hostOf(m); err == nil && (h.DisablePowerOff || !h.Online) {
+				t.refuse(PowerOwner)
+			}
+		}
+	}
 }
 
 // NamesHost says whether a Machine names a BareMetalHost, readably or not: then

@@ -16,7 +16,6 @@ type Ledger struct {
 	w        *tables
 	checks   map[checkKey]*checkEntry
 	budgets  map[checkKey]*budgetEntry
-	hosts    map[string]*Host
 	requests map[ObjectID]*Request
 	// upgradeOf is the ClusterVersion that says whether the cluster is upgraded.
 	upgradeOf ObjectID
@@ -61,7 +60,7 @@ func keyOf(id ObjectID, source string) checkKey {
 func NewLedger(rules Rules) *Ledger {
 	return &Ledger{
 		w: newTables(rules), checks: map[checkKey]*checkEntry{}, budgets: map[checkKey]*budgetEntry{},
-		hosts: map[string]*Host{}, requests: map[ObjectID]*Request{}, errors: map[ObjectID]ObjectError{},
+		requests: map[ObjectID]*Request{}, errors: map[ObjectID]ObjectError{},
 		onMachine: map[string][]*targetEntry{}, onNode: map[string][]*targetEntry{},
 		acting: map[*targetEntry]bool{}, zones: map[string]Fleet{}, twins: map[string][]string{},
 	}

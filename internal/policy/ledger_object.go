@@ -142,12 +142,12 @@ func (l *Ledger) setLease(id ObjectID, v *Lease) {
 
 func (l *Ledger) setHost(id ObjectID, h *Host) {
 	name := key(id.Namespace, id.Name)
-	if !reflect.DeepEqual(l.hosts[name], h) {
+	if !reflect.DeepEqual(l.w.hosts[name], h) {
 		l.version++
 	}
-	delete(l.hosts, name)
+	delete(l.w.hosts, name)
 	if h != nil {
-		l.hosts[name] = h
+		l.w.hosts[name] = h
 	}
 }
 

@@ -23,7 +23,7 @@ func (l *Ledger) Snapshot() Snapshot {
 		s.Budgets = append(s.Budgets, *b.budget)
 	}
 	s.Machines = listOf(l.w.machines, byMachine)
-	s.Hosts = listOf(l.hosts, func(a, b *Host) int { return strings.Compare(a.Key(), b.Key()) })
+	s.Hosts = listOf(l.w.hosts, func(a, b *Host) int { return strings.Compare(a.Key(), b.Key()) })
 	s.Clusters = listOf(l.w.clusters, func(a, b *Cluster) int {
 		return strings.Compare(key(a.Namespace, a.Name), key(b.Namespace, b.Name))
 	})
@@ -82,10 +82,10 @@ func (l *Ledger) Check(id CheckID) *Check {
 }
 
 // Host gives the BareMetalHost of this name, or nil.
-func (l *Ledger) Host(namespace, name string) *Host { return l.hosts[key(namespace, name)] }
+func (l *Ledger) Host(namespace, name string) *Host { return l.w.hosts[key(namespace, name)] }
 
 // Hosts goes through the BareMetalHosts, in no order.
-func (l *Ledger) Hosts() iter.Seq[*Host] { return maps.Values(l.hosts) }
+func (l *Ledger) Hosts() iter.Seq[*Host] { return maps.Values(l.w.hosts) }
 
 // Surroundings is what a check is judged amid now; it does not change later.
 func (l *Ledger) Surroundings(c *Check) Surroundings {

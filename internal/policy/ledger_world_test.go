@@ -128,6 +128,9 @@ func drawWorldMachine(t *rapid.T, now time.Time) *Machine {
 		OwnerRemediated: of(t, "remediated", "", "", "False"), Paused: odds(t, "paused", 8), SkipRemediation: odds(t, "skip", 8),
 		RemediateRequested: odds(t, "remediate", 8), InfrastructureReadySince: around(t, "infrastructure", now),
 	}
+	if odds(t, "host", 2) {
+		m.Annotations = map[string]string{hostAnnotation: of(t, "host name", "a/h-0", "a/h-1", "a/h-9")}
+	}
 	if !odds(t, "orphan", 4) {
 		m.ControllerOwner = Owner{Kind: of(t, "owner", "MachineSet", "KubeadmControlPlane"), Name: "o", UID: "o"}
 	}

@@ -28,6 +28,7 @@ type tables struct {
 	byNode   map[string][]*Machine
 	leases   map[string]Lease
 	clusters map[string]*Cluster
+	hosts    map[string]*Host
 	// requests lists the remediation requests by the name of their Machine or Node.
 	requests map[string][]*Request
 	etcd     map[ObjectKey]*EtcdPod
@@ -45,7 +46,7 @@ func newTables(rules Rules) *tables {
 	return &tables{
 		rules: rules, nodes: map[string]*Node{}, machines: map[machineID]*Machine{}, inHand: map[machineID]*Machine{},
 		masters: map[string]*Node{}, masterMachines: map[machineID]*Machine{}, byNode: map[string][]*Machine{},
-		leases: map[string]Lease{}, clusters: map[string]*Cluster{}, requests: map[string][]*Request{},
+		leases: map[string]Lease{}, clusters: map[string]*Cluster{}, hosts: map[string]*Host{}, requests: map[string][]*Request{},
 		etcd: map[ObjectKey]*EtcdPod{}, runs: map[string]OpenRun{}, readsOff: map[string]bool{},
 		machineChecks: map[CheckID]*Check{}, undecoded: map[ObjectKey]int{},
 	}
@@ -67,6 +68,10 @@ func tablesOf(s *Snapshot) *tables {
 	for i := range s.Clusters {
 		c := &s.Clusters[i]
 		w.clusters[key(c.Namespace, c.Name)] = c
+	}
+	for i := range s.Hosts {
+		h := &s.Hosts[i]
+		w.hosts[h.Key()] = h
 	}
 	for i := range s.Requests {
 		w.putRequest(&s.Requests[i])
