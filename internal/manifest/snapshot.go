@@ -123,7 +123,11 @@ func (e *entry) into(s *policy.Snapshot, i id) error {
 		s.Checks = append(s.Checks, e.check(i, err))
 		return nil
 	case budget:
-		s.Budgets = append(s.Budgets, e.budget(err))
+		b := e.budget(err)
+		s.Budgets = append(s.Budgets, b)
+		if b.Invalid != "" { // it is not forgotten: it refuses what it may cover
+			s.Errors = append(s.Errors, policy.ObjectError{Object: i.String(), Message: b.Invalid})
+		}
 		return nil
 	case upgrade:
 		u, bad := ClusterVersion(e.fields)
