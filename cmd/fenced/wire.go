@@ -7,8 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -154,34 +152,6 @@ type configError struct{ error }
 
 func (e configError) Unwrap() error { return e.error }
 
-// checksOf picks the checks from files that are meant for one cluster.
-func checksOf(all []policy.Check, cluster string, clusters int) []policy.Check {
-	var own []policy.Check
-	for _, c := range all {
-		if meant(c.Clusters, cluster, clusters) {
-			own = append(own, c)
-		}
-	}
-	return own
-}
-
-// budgetsOf picks the budgets that are meant for one cluster.
-func budgetsOf(all []policy.DisruptionBudget, cluster string, clusters int) []policy.DisruptionBudget {
-	var own []policy.DisruptionBudget
-	for _, b := range all {
-		if meant(b.Clusters, cluster, clusters) {
-			own = append(own, b)
-		}
-	}
-	return own
-}
-
-// meant says whether a document that names these clusters is for one of them; it
-// may name none only while there is no choice.
-func meant(named []string, cluster string, clusters int) bool {
-	return len(named) == 0 && clusters == 1 || slices.Contains(named, cluster)
-}
-
 // listen opens the control socket and, unless they are off, the metrics.
 func (d *fenced) listen() error {
 	var err error
@@ -255,64 +225,4 @@ func ownHost(log *zap.Logger) engine.Own {
 		}
 	}
 	return own
-}
-
-// loadPolicies reads the checks and budgets of policies.d; a missing directory
-// holds none.
-func loadPolicies(cfg config.Config) (manifest.Policies, error) {
-	var all manifest.Policies
-	files, err := filepath.Glob(filepath.Join(cfg.Policies, "*.yaml"))
-	if err != nil {
-		return all, fmt.Errorf("list %s: %w", cfg.Policies, err)
-	}
-	var errs []error
-	for _, f := range files {
-		data, err := os.ReadFile(f)
-		if err == nil {
-			var found manifest.Policies
-			found, err = manifest.DecodePolicies(f, data)
-			all.Checks = append(all.Checks, found.Checks...)
-			all.Budgets = append(all.Budgets, found.Budgets...)
-		}
-		errs = append(errs, err)
-	}
-	first := map[policy.CheckID]string{}
-	examine := func(id policy.CheckID, clusters []string) {
-		errs = append(errs, placed(cfg, id.Source, clusters))
-		source := id.Source
-		id.Source = ""
-		if before := first[id]; before != "" {
-			errs = append(errs, fmt.Errorf("%s: %s %s is in %s already", source, id.Kind, id.Name, before))
-			return
-		}
-		first[id] = source
-	}
-	for i := range all.Checks {
-		examine(all.Checks[i].ID(), all.Checks[i].Clusters)
-	}
-	for i := range all.Budgets {
-		b := &all.Budgets[i]
-		examine(policy.CheckID{Kind: policy.DisruptionBudgetKind, Name: b.Name, Source: b.Source}, b.Clusters)
-	}
-	return all, errors.Join(errs...)
-}
-
-// placed says what is wrong with the clusters that a document of policies.d is
-// for.
-func placed(cfg config.Config, source string, clusters []string) error {
-	var errs []error
-	for _, cluster := range clusters {
-		if !slices.Contains(cfg.ClusterNames(), cluster) {
-			errs = append(errs, fmt.Errorf("%s: no cluster %q is configured", source, cluster))
-		}
-	}
-	if len(clusters) == 0 && len(cfg.Clusters) > 1 {
-		errs = append(errs, fmt.Errorf("%s: several clusters are configured; name one with the annotation fenced.io/cluster, or spec.clusters of fenced's own kinds", source))
-	}
-	return errors.Join(errs...)
-}
-
-func checkPolicies(cfg config.Config) error {
-	_, err := loadPolicies(cfg)
-	return err
 }
