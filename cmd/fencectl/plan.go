@@ -15,7 +15,8 @@ func newPlanCommand(c *cli) *cobra.Command {
 		Long: `Show what the checks ask for, in the order in which fenced would do it, each with
 the gate that keeps fenced from it, if there is one. It changes nothing.
 
-The exit status is 2 when something would be done now, else 0.`,
+The exit status is 2 when something would be done now, or a cluster cannot be
+judged; else 0.`,
 		Args: wants(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.plan(cmd.Context()) },
 	}
@@ -29,7 +30,7 @@ func (c *cli) plan(ctx context.Context) error {
 	if err := c.print(rep.Body, func() error { return c.printPlan(rep.Value) }); err != nil {
 		return err
 	}
-	if rep.Value.Acts() {
+	if rep.Value.Acts() || rep.Value.Problems() > 0 {
 		return &exitError{code: exitDegraded}
 	}
 	return nil
@@ -39,6 +40,9 @@ func (c *cli) printPlan(plan api.Plan) error {
 	p := c.painter(c.out)
 	t := newTable("CLUSTER", "#", "NODE", "MACHINE", "ACTION", "CHECK", "LIMITED BY", "VALUE", "THRESHOLD", "EARLIEST", "WHY")
 	for _, cl := range plan.Clusters {
+		if cl.Problem != "" {
+			fmt.Fprintf(c.out, "%s cluster %s: %s\n", p.paint(yellow, "not judged:"), clean(cl.Cluster), clean(cl.Problem))
+		}
 		for _, a := range cl.Actions {
 			limit, value, threshold := cell{text: "-", color: green}, "-", "-"
 			if a.Refused != "" {
@@ -50,7 +54,7 @@ func (c *cli) printPlan(plan api.Plan) error {
 			t.add(cl.Cluster, fmt.Sprint(a.Order), orDash(a.Node), orDash(a.Machine), a.Action, a.Check, limit, value, threshold, clock(a.Earliest), orDash(a.Message))
 		}
 	}
-	if len(t.rows) == 0 {
+	if len(t.rows) == 0 && plan.Problems() == 0 {
 		_, err := fmt.Fprintln(c.out, "no check asks for anything")
 		return err
 	}

@@ -20,15 +20,19 @@ func (c control) clusterNames(cluster string) []string {
 	return names
 }
 
-// Plan implements api.Daemon.
+// Plan implements api.Daemon. A cluster that has not been seen whole has a
+// problem; the others are told all the same.
 func (c control) Plan(ctx context.Context, cluster string) (api.Plan, error) {
 	var out api.Plan
 	for _, name := range c.clusterNames(cluster) {
 		p, err := c.engine.Plan(ctx, name)
-		if err != nil {
+		if cluster != "" && err != nil {
 			return api.Plan{}, apiError(err)
 		}
-		cl := api.ClusterPlan{Cluster: p.Cluster}
+		cl := api.ClusterPlan{Cluster: name}
+		if err != nil {
+			cl.Problem = err.Error()
+		}
 		for i, item := range p.Items {
 			a := api.PlannedAction{
 				Order: i + 1, Check: checkName(item.Check), Machine: item.Machine, Node: item.Node, Action: string(item.Action),

@@ -15,7 +15,9 @@ type Plan struct {
 
 // ClusterPlan is the plan of one cluster.
 type ClusterPlan struct {
-	Cluster string          `json:"cluster"`
+	Cluster string `json:"cluster"`
+	// Problem is why nothing can be said about the cluster now.
+	Problem string          `json:"problem,omitempty"`
 	Actions []PlannedAction `json:"actions"`
 }
 
@@ -33,6 +35,16 @@ type PlannedAction struct {
 	Gate    *policy.Gate `json:"gate,omitempty"`
 	// Earliest is when it could be done if nothing else changes.
 	Earliest time.Time `json:"earliest,omitzero"`
+}
+
+// Problems counts the clusters about which nothing can be said.
+func (p Plan) Problems() (n int) {
+	for _, c := range p.Clusters {
+		if c.Problem != "" {
+			n++
+		}
+	}
+	return n
 }
 
 // Acts says whether anything would be done now.
