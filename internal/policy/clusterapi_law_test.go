@@ -85,30 +85,6 @@ func drawClusterMachine(t *rapid.T, i int) policy.Machine {
 	return m
 }
 
-func TestClusterAPIOrder(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		s := drawClusterWorld(t)
-		before := policy.Decide(s, epoch)
-		s.Machines = rapid.Permutation(s.Machines).Draw(t, "machines'")
-		s.Checks = rapid.Permutation(s.Checks).Draw(t, "checks'")
-		assert.Equal(t, before, policy.Decide(s, epoch), "the order of objects never matters")
-	})
-}
-
-func TestClusterAPINextCheck(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		s := drawClusterWorld(t)
-		r := policy.Decide(s, epoch)
-		next, ok := r.NextCheck()
-		if !ok {
-			t.Skip("no clock runs")
-		}
-		assert.True(t, next.After(epoch))
-		assert.Equal(t, verdicts(r), verdicts(policy.Decide(s, next.Add(-1))), "something changed before %s", next)
-		assert.NotEqual(t, verdicts(r), verdicts(policy.Decide(s, next)), "nothing changed at %s", next)
-	})
-}
-
 // TestClusterAPIOneMoreUnhealthy: without a range, whatever makes one more
 // target unhealthy opens no gate.
 func TestClusterAPIOneMoreUnhealthy(t *testing.T) {

@@ -92,21 +92,26 @@ func drawTime(t *rapid.T, label string) time.Time {
 	return epoch.Add(-ago)
 }
 
-func TestLawTwice(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		s := drawSnapshot(t)
-		assert.Equal(t, policy.Decide(s, epoch), policy.Decide(s, epoch), "asking again changes nothing")
-	})
+// worlds are small clusters of one lineage each; law_world_test.go mixes them.
+var worlds = map[string]func(*rapid.T) policy.Snapshot{
+	"OpenShift": drawSnapshot, "Cluster API": drawClusterWorld, "medik8s": drawNodes,
 }
 
+// TestLawOrder: asking again changes nothing, nor does the order of objects.
 func TestLawOrder(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		s := drawSnapshot(t)
-		before := policy.Decide(s, epoch)
-		s.Machines = rapid.Permutation(s.Machines).Draw(t, "machines'")
-		s.Checks = rapid.Permutation(s.Checks).Draw(t, "checks'")
-		assert.Equal(t, before, policy.Decide(s, epoch), "the order of objects never matters")
-	})
+	for name, draw := range worlds {
+		t.Run(name, func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) {
+				s := draw(t)
+				before := policy.Decide(s, epoch)
+				assert.Equal(t, before, policy.Decide(s, epoch), "asking again changes nothing")
+				s.Machines = rapid.Permutation(s.Machines).Draw(t, "machines'")
+				s.Checks = rapid.Permutation(s.Checks).Draw(t, "checks'")
+				s.Requests = rapid.Permutation(s.Requests).Draw(t, "requests'")
+				assert.Equal(t, before, policy.Decide(s, epoch), "the order of objects never matters")
+			})
+		})
+	}
 }
 
 // TestLawOneMoreUnhealthy makes one healthy target unhealthy: no gate opens,
@@ -142,27 +147,31 @@ func TestLawOneMoreUnhealthy(t *testing.T) {
 	})
 }
 
-// TestLawNextCheck: before the next check nothing changes by time alone, and at
-// it something does.
+// TestLawNextCheck: before the next check nothing changes by time alone, neither
+// a verdict nor a word, and at it something does.
 func TestLawNextCheck(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		s := drawSnapshot(t)
-		r := policy.Decide(s, epoch)
-		next, ok := r.NextCheck()
-		if !ok {
-			t.Skip("no clock runs")
-		}
-		assert.True(t, next.After(epoch))
-		just := policy.Decide(s, next.Add(-1))
-		assert.Equal(t, verdicts(r), verdicts(just), "something changed before %s", next)
-		assert.NotEqual(t, verdicts(r), verdicts(policy.Decide(s, next)), "nothing changed at %s", next)
-	})
+	for name, draw := range worlds {
+		t.Run(name, func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) {
+				s := draw(t)
+				r := policy.Decide(s, epoch)
+				next, ok := r.NextCheck()
+				if !ok {
+					t.Skip("no clock runs")
+				}
+				assert.True(t, next.After(epoch))
+				assert.Equal(t, verdicts(r), verdicts(policy.Decide(s, next.Add(-1))), "something changed before %s", next)
+				assert.NotEqual(t, verdicts(r), verdicts(policy.Decide(s, next)), "nothing changed at %s", next)
+			})
+		})
+	}
 }
 
 func verdicts(r policy.Report) (list []string) {
 	for _, c := range r.Checks {
+		list = append(list, c.Message, fmt.Sprint(c.Storm))
 		for _, t := range c.Targets {
-			list = append(list, fmt.Sprint(c.Name, t.Machine, t.Verdict, t.Reason, t.Message, t.Refusals))
+			list = append(list, fmt.Sprint(c.Name, t.Machine, t.Node, t.Verdict, t.Reason, t.Message, t.Refusals, t.Template))
 		}
 	}
 	return list

@@ -213,17 +213,6 @@ func TestLawNodeNeverActs(t *testing.T) {
 	require.True(t, acted, "the law was never put to the test")
 }
 
-// TestLawNodeOrder: the order of checks and requests never matters.
-func TestLawNodeOrder(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		s := drawNodes(t)
-		before := policy.Decide(s, epoch)
-		s.Checks = rapid.Permutation(s.Checks).Draw(t, "checks'")
-		s.Requests = rapid.Permutation(s.Requests).Draw(t, "requests'")
-		assert.Equal(t, before, policy.Decide(s, epoch))
-	})
-}
-
 // TestLawNodeOneMoreUnhealthy makes one healthy Node sick: no gate opens, and
 // nothing is done about another Node because of it.
 func TestLawNodeOneMoreUnhealthy(t *testing.T) {
@@ -250,31 +239,6 @@ func TestLawNodeOneMoreUnhealthy(t *testing.T) {
 				}
 			}
 		}
-	})
-}
-
-// TestLawNodeDue: before the next check nothing changes by time alone, neither a
-// verdict nor a word, and at it something does.
-func TestLawNodeDue(t *testing.T) {
-	words := func(r policy.Report) (list []string) {
-		for _, c := range r.Checks {
-			list = append(list, c.Message, fmt.Sprint(c.Storm))
-			for _, x := range c.Targets {
-				list = append(list, fmt.Sprint(c.Name, x.Node, x.Verdict, x.Refusals, x.Message, x.Template))
-			}
-		}
-		return list
-	}
-	rapid.Check(t, func(t *rapid.T) {
-		s := drawNodes(t)
-		r := policy.Decide(s, epoch)
-		next, ok := r.NextCheck()
-		if !ok {
-			t.Skip("no clock runs")
-		}
-		assert.True(t, next.After(epoch))
-		assert.Equal(t, words(r), words(policy.Decide(s, next.Add(-1))), "something changed before %s", next)
-		assert.NotEqual(t, words(r), words(policy.Decide(s, next)), "nothing changed at %s", next)
 	})
 }
 
