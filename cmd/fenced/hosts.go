@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -33,29 +32,28 @@ func (h hosts) Find(_ context.Context, cluster, node string) (bmc.Host, bool, er
 	if !ok {
 		return bmc.Host{}, false, nil
 	}
-	if e.SecretName != "" {
-		e.Secret = e.SecretNamespace + "/" + e.SecretName
-		return e.Host, true, nil
+	host := e.ReadPasswords()
+	for _, l := range host.Levels {
+		for i, d := range l.Devices {
+			if d.Unusable != nil {
+				l.Devices[i].Unusable = &engine.Refusal{Reason: policy.SecretMissing, Message: d.Unusable.Error()}
+			}
+		}
 	}
-	password, err := e.ReadPassword()
-	if err != nil {
-		return e.Host, true, &engine.Refusal{Reason: policy.SecretMissing, Message: err.Error()}
-	}
-	e.Password = password
-	return e.Host, true, nil
+	return host, true, nil
 }
 
-// opener picks the driver of a host by its address.
-func opener(t bmc.Timing) engine.Opener {
-	return func(h bmc.Host) (bmc.Power, error) {
-		switch h.Endpoint.Protocol {
-		case bmc.ProtocolIPMI:
-			return ipmi.New(h, t), nil
-		case bmc.ProtocolRedfish:
-			return redfish.New(h, t)
+// opener gives a device to its driver.
+func opener(t bmc.Timing) bmc.Opener {
+	return func(d bmc.Device) (bmc.Power, error) {
+		switch d.Driver {
+		case bmc.DriverIPMI:
+			return ipmi.New(d, t), nil
+		case bmc.DriverRedfish:
+			return redfish.New(d, t)
 		}
-		return nil, &bmc.Error{Kind: bmc.KindUnsupported, Op: "open", Addr: h.Endpoint.String(),
-			Err: errors.New("no driver for this kind of address")}
+		return nil, &bmc.Error{Kind: bmc.KindUnsupported, Op: "open", Addr: d.String(),
+			Err: fmt.Errorf("there is no driver %q", d.Driver)}
 	}
 }
 

@@ -62,6 +62,11 @@ type Reading struct {
 	Identity Identity
 	// Fault names a control fault or an interlock; empty is none. It voids a proof.
 	Fault string
+	// Parts are the readings of the devices of a level that has several, in their
+	// order. State is then Off only if each reads Off, and On if any does.
+	Parts []Reading
+	// Partial: some device of the level reads On and another does not.
+	Partial bool
 }
 
 // Receipt says what became of a command. It is never a proof of anything.
@@ -69,6 +74,9 @@ type Receipt struct {
 	// Already is true when the BMC refused because the host is in that state.
 	Already bool
 }
+
+// Opener makes the Power of a device without talking to it.
+type Opener func(Device) (Power, error)
 
 // Power is one BMC. Every method honours ctx at once, bounds what it reads,
 // retries only inside ctx, and returns errors of type *Error. An

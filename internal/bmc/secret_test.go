@@ -18,7 +18,7 @@ type hidden struct{ password Secret }
 
 func TestSecretNeverPrints(t *testing.T) { // I25
 	s := NewSecret(canary)
-	host := Host{Name: "h", Password: s}
+	host := Host{Name: "h", Levels: []Level{{Devices: []Device{{Password: s}}}}}
 	for _, v := range []any{s, &s, []Secret{s}, map[string]Secret{"k": s}, map[Secret]int{s: 1}, host, &host, hidden{s}, &hidden{s}} {
 		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%t", "%o", "%p", "%20s", "%w"} {
 			text := fmt.Sprintf(verb, v)
@@ -34,7 +34,7 @@ func TestSecretNeverMarshals(t *testing.T) { // I25
 	v := struct {
 		Password Secret `json:"password" yaml:"password"`
 		Host     Host   `json:"host" yaml:"host"`
-	}{NewSecret(canary), Host{Password: NewSecret(canary)}}
+	}{NewSecret(canary), Host{Levels: []Level{{Devices: []Device{{Password: NewSecret(canary)}}}}}}
 	j, err := json.Marshal(v)
 	require.NoError(t, err)
 	y, err := yaml.Marshal(v)
@@ -52,7 +52,7 @@ func TestSecretNeverLogs(t *testing.T) { // I25
 	} {
 		log := zap.New(zapcore.NewCore(enc, zapcore.AddSync(&out), zap.DebugLevel))
 		s := NewSecret(canary)
-		log.Info("m", zap.Any("a", s), zap.Stringer("b", s), zap.Any("c", Host{Password: s}), zap.Any("d", hidden{s}), zap.Reflect("e", &s))
+		log.Info("m", zap.Any("a", s), zap.Stringer("b", s), zap.Any("c", Device{Password: s}), zap.Any("d", hidden{s}), zap.Reflect("e", &s))
 		log.Sugar().Infof("%v %+v", s, hidden{s})
 		log.Sugar().Infow("m", "k", s)
 	}

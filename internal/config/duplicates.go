@@ -2,8 +2,6 @@ package config
 
 import (
 	"fmt"
-	"net/netip"
-	"strings"
 
 	"github.com/fenced/fenced/internal/bmc"
 )
@@ -17,8 +15,12 @@ func duplicates(hosts []HostEntry) (errs []error) {
 			errs = append(errs, fmt.Errorf("%s: node %s of cluster %s is also at %s", e.Source, e.Node, e.Cluster, first))
 		}
 		names[e.Name] = e.Source
-		if first, ok := sameBMC(bmcs, e); ok {
-			errs = append(errs, fmt.Errorf("%s: the BMC %s of node %s is also at %s", e.Source, e.Endpoint, e.Node, first))
+		for _, l := range e.Levels {
+			for _, d := range l.Devices {
+				if first, ok := sameDevice(bmcs, e, d); ok {
+					errs = append(errs, fmt.Errorf("%s: the BMC %s of node %s is also at %s", e.Source, d, e.Node, first))
+				}
+			}
 		}
 		if first, ok := sameUUID(uuids, e); ok {
 			errs = append(errs, fmt.Errorf("%s: the UUID %s of node %s is also at %s", e.Source, e.PinnedUUID, e.Node, first))
@@ -27,10 +29,10 @@ func duplicates(hosts []HostEntry) (errs []error) {
 	return errs
 }
 
-// sameBMC looks the entry's BMC up and notes it. One Redfish service may serve
-// several systems, but then every entry must say which.
-func sameBMC(seen map[string]map[string]string, e HostEntry) (first string, ok bool) {
-	where, system := bmcKey(e.Endpoint), e.Endpoint.System
+// sameDevice looks a device of the entry up and notes it. One service may serve
+// several systems or outlets, but then every entry must say which.
+func sameDevice(seen map[string]map[string]string, e HostEntry, d bmc.Device) (first string, ok bool) {
+	where, system := d.Service(), d.Part()
 	systems := seen[where]
 	if systems == nil {
 		systems = map[string]string{}
@@ -48,20 +50,6 @@ func sameBMC(seen map[string]map[string]string, e HostEntry) (first string, ok b
 	}
 	systems[system] = e.Source
 	return first, ok
-}
-
-// bmcKey is one text for all ways to write a BMC's address. A BMC is the same
-// behind each standard port; another port may be another BMC.
-func bmcKey(e bmc.Endpoint) string {
-	host := strings.ToLower(e.Host)
-	if ip, err := netip.ParseAddr(host); err == nil {
-		host = ip.Unmap().String()
-	}
-	switch e.Port {
-	case 623, 443, 80:
-		return host
-	}
-	return fmt.Sprintf("%s port %d", host, e.Port)
 }
 
 // sameUUID looks the pinned UUID up in the byte orders in which it would match.

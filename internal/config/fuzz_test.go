@@ -77,10 +77,11 @@ func FuzzReadHosts(f *testing.F) {
 		for _, e := range hosts {
 			require.Equal(t, "prod/"+e.Node, e.Name)
 			require.NotEmpty(t, e.Node)
-			require.NotEmpty(t, e.Endpoint.Host)
+			d, p := e.Levels[0].Devices[0], e.Passwords[0][0]
+			require.NotEmpty(t, d.Endpoint.Host)
 			require.Contains(t, []string{"required", "pinned", "off"}, e.IdentityMode)
 			sources := 0
-			for _, s := range []string{e.PasswordFile, e.Credential, e.SecretName} {
+			for _, s := range []string{p.File, p.Credential, d.Secret} {
 				if s != "" {
 					sources++
 				}

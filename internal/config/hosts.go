@@ -11,18 +11,21 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 )
 
-// HostEntry is one host of hosts.d: a way to its power without the password,
-// and where the password is. Exactly one of PasswordFile, Credential and
-// SecretName is set.
+// HostEntry is one host of hosts.d: the ways to its power without the passwords,
+// and where the passwords are.
 type HostEntry struct {
 	bmc.Host
 	Node    string
 	Cluster string
+	// Passwords stand beside Levels, one for each device.
+	Passwords [][]PasswordSource
+}
 
-	PasswordFile    string
-	Credential      string // of systemd
-	SecretNamespace string
-	SecretName      string
+// PasswordSource is where the password of one device is. Both are empty when a
+// Secret of the cluster holds it; bmc.Device names that.
+type PasswordSource struct {
+	File       string
+	Credential string // of systemd
 }
 
 // hostsFile is the schema of a file in hosts.d.
@@ -145,7 +148,10 @@ func (r *reader) host(c Config, key string, y hostYAML) HostEntry {
 		e.IdentityMode = c.Guards.Identity
 	}
 	if d, at, ok := r.oneDevice(key, y); ok {
-		r.device(&e, at, d)
+		device, password := r.device(at, d)
+		device.SystemUUID = e.PinnedUUID
+		e.Levels = []bmc.Level{{Devices: []bmc.Device{device}}}
+		e.Passwords = [][]PasswordSource{{password}}
 	}
 	return e
 }

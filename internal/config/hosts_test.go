@@ -53,26 +53,29 @@ hosts:
 	a, c, b := hosts[0], hosts[1], hosts[2]
 	require.Equal(t, HostEntry{
 		Host: bmc.Host{
-			Name:         "prod/worker-3.example.com",
-			Endpoint:     bmc.Endpoint{Protocol: bmc.ProtocolRedfish, Host: "192.0.2.13", Port: 443, System: "/redfish/v1/Systems/1", Privilege: "OPERATOR"},
-			Username:     "0007",
-			TLS:          bmc.TLS{CA: filepath.Join(dir, "ca.pem")},
+			Name: "prod/worker-3.example.com",
+			Levels: []bmc.Level{{Devices: []bmc.Device{{
+				Driver:     bmc.DriverRedfish,
+				Endpoint:   bmc.Endpoint{Protocol: bmc.ProtocolRedfish, Host: "192.0.2.13", Port: 443, System: "/redfish/v1/Systems/1", Privilege: "OPERATOR"},
+				Username:   "0007",
+				TLS:        bmc.TLS{CA: filepath.Join(dir, "ca.pem")},
+				SystemUUID: "4c4c4544-0042-3510-8052-b4c04f4d3332",
+			}}}},
 			PinnedUUID:   "4c4c4544-0042-3510-8052-b4c04f4d3332",
 			IdentityMode: "pinned",
 			Protected:    true,
 			Source:       filepath.Join(dir, "10-a.yaml") + ":3",
 		},
 		Node: "worker-3.example.com", Cluster: "prod",
-		PasswordFile: filepath.Join(filepath.Dir(dir), "pw"),
+		Passwords: [][]PasswordSource{{{File: filepath.Join(filepath.Dir(dir), "pw")}}},
 	}, a)
 	require.Equal(t, "prod/c", c.Name, "the only cluster is the default")
 	require.Equal(t, "required", c.IdentityMode, "as guards.identity")
-	require.Equal(t, "c-bmc", c.Credential)
-	require.Equal(t, "[2001:db8::1]:1623", c.Endpoint.HostPort())
-	require.Equal(t, []int{3}, b.CipherSuites)
-	require.Equal(t, "ns", b.SecretNamespace)
-	require.Equal(t, "s", b.SecretName)
-	require.Empty(t, b.Username, "the Secret holds it")
+	require.Equal(t, "c-bmc", c.Passwords[0][0].Credential)
+	require.Equal(t, "[2001:db8::1]:1623", c.Levels[0].Devices[0].Endpoint.HostPort())
+	require.Equal(t, []int{3}, b.Levels[0].Devices[0].CipherSuites)
+	require.Equal(t, "ns/s", b.Levels[0].Devices[0].Secret)
+	require.Empty(t, b.Levels[0].Devices[0].Username, "the Secret holds it")
 }
 
 func TestLoadHostsWithoutADirectory(t *testing.T) {

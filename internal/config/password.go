@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -15,31 +16,38 @@ import (
 // dozen bytes.
 const maxPassword = 4096
 
-// ErrNoPassword marks an entry whose password is in a Secret of its cluster,
-// which only the daemon can read.
-var ErrNoPassword = errors.New("the password is in a Secret")
-
-// ReadPassword reads the password from its file or systemd credential. It is
-// read at each use, so that a rotated file needs no restart; a credential is
-// what systemd gave at the start.
-func (e HostEntry) ReadPassword() (bmc.Secret, error) {
-	path := e.PasswordFile
-	switch {
-	case e.SecretName != "":
-		return bmc.Secret{}, fmt.Errorf("%s: read the password of %s: %w", e.Source, e.Name, ErrNoPassword)
-	case e.Credential != "":
-		dir := os.Getenv("CREDENTIALS_DIRECTORY")
-		if dir == "" {
-			return bmc.Secret{}, fmt.Errorf("%s: read credential %s: systemd gave this process none; add LoadCredential=%s:PATH to the unit",
-				e.Source, e.Credential, e.Credential)
+// ReadPasswords returns the host with the passwords that stand in files and
+// systemd credentials. They are read at each use, so that a rotated file needs
+// no restart; a credential is what systemd gave at the start. A device whose
+// password cannot be read is Unusable; the others serve without it.
+func (e HostEntry) ReadPasswords() bmc.Host {
+	h := e.Host
+	h.Levels = make([]bmc.Level, len(e.Levels))
+	for i, l := range e.Levels {
+		h.Levels[i].Devices = slices.Clone(l.Devices)
+		for j, d := range l.Devices {
+			if d.Secret != "" {
+				continue // only the cluster's API can give it
+			}
+			password, err := e.Passwords[i][j].read()
+			if err != nil {
+				err = fmt.Errorf("%s: read the password of %s: %w", e.Source, e.Name, err)
+			}
+			h.Levels[i].Devices[j].Password, h.Levels[i].Devices[j].Unusable = password, err
 		}
-		path = filepath.Join(dir, e.Credential)
 	}
-	secret, err := readSecret(path)
-	if err != nil {
-		return bmc.Secret{}, fmt.Errorf("%s: read the password of %s: %w", e.Source, e.Name, err)
+	return h
+}
+
+func (s PasswordSource) read() (bmc.Secret, error) {
+	if s.Credential == "" {
+		return readSecret(s.File)
 	}
-	return secret, nil
+	dir := os.Getenv("CREDENTIALS_DIRECTORY")
+	if dir == "" {
+		return bmc.Secret{}, fmt.Errorf("systemd gave this process no credential %[1]s; add LoadCredential=%[1]s:PATH to the unit", s.Credential)
+	}
+	return readSecret(filepath.Join(dir, s.Credential))
 }
 
 // readSecret names only the path in its errors, never what is in the file. // I25

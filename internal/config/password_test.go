@@ -22,15 +22,15 @@ func passwordFile(t *testing.T, text string, mode os.FileMode) string {
 
 func TestReadPassword(t *testing.T) {
 	for _, mode := range []os.FileMode{0o400, 0o600, 0o640} {
-		e := HostEntry{PasswordFile: passwordFile(t, "  s3 cret\n", mode)}
-		secret, err := e.ReadPassword()
+		e := entryWith(PasswordSource{File: passwordFile(t, "  s3 cret\n", mode)})
+		secret, err := readPassword(e)
 		require.NoError(t, err)
 		require.Equal(t, "s3 cret", secret.Reveal(), "outer whitespace is trimmed, inner is not")
 		require.NotContains(t, fmt.Sprintf("%v %+v %#v", secret, secret, secret), "s3") // I25
 	}
-	e := HostEntry{PasswordFile: passwordFile(t, "one", 0o600)}
-	require.NoError(t, os.WriteFile(e.PasswordFile, []byte("two"), 0o600))
-	secret, err := e.ReadPassword()
+	e := entryWith(PasswordSource{File: passwordFile(t, "one", 0o600)})
+	require.NoError(t, os.WriteFile(e.Passwords[0][0].File, []byte("two"), 0o600))
+	secret, err := readPassword(e)
 	require.NoError(t, err)
 	require.Equal(t, "two", secret.Reveal(), "read at each use")
 }
@@ -47,8 +47,8 @@ func TestReadPasswordRefuses(t *testing.T) {
 		{"a directory", t.TempDir(), "/"},
 		{"a pipe that nobody writes", fifo, "not a regular file"},
 	} {
-		e := HostEntry{Host: bmc.Host{Name: "prod/a", Source: "hosts.d/a.yaml:3"}, PasswordFile: c.path}
-		secret, err := e.ReadPassword()
+		e := entryWith(PasswordSource{File: c.path})
+		secret, err := readPassword(e)
 		require.ErrorContains(t, err, c.want, c.name)
 		require.ErrorContains(t, err, "hosts.d/a.yaml:3: read the password of prod/a", c.name)
 		require.NotContains(t, err.Error(), "canary", c.name) // I25
@@ -57,21 +57,37 @@ func TestReadPasswordRefuses(t *testing.T) {
 }
 
 func TestReadPasswordFromACredential(t *testing.T) {
-	e := HostEntry{Host: bmc.Host{Name: "prod/a", Source: "hosts.d/a.yaml:3"}, Credential: "a-bmc"}
+	e := entryWith(PasswordSource{Credential: "a-bmc"})
 	t.Setenv("CREDENTIALS_DIRECTORY", "")
-	_, err := e.ReadPassword()
+	_, err := readPassword(e)
 	require.ErrorContains(t, err, "add LoadCredential=a-bmc:PATH to the unit")
 	dir := t.TempDir()
 	t.Setenv("CREDENTIALS_DIRECTORY", dir)
-	_, err = e.ReadPassword()
+	_, err = readPassword(e)
 	require.ErrorIs(t, err, os.ErrNotExist)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "a-bmc"), []byte("s3cret"), 0o400))
-	secret, err := e.ReadPassword()
+	secret, err := readPassword(e)
 	require.NoError(t, err)
 	require.Equal(t, "s3cret", secret.Reveal())
 }
 
-func TestReadPasswordLeavesSecretsToTheDaemon(t *testing.T) {
-	_, err := HostEntry{SecretNamespace: "ns", SecretName: "s"}.ReadPassword()
-	require.ErrorIs(t, err, ErrNoPassword)
+func TestReadPasswordsLeavesSecretsToTheDaemon(t *testing.T) {
+	h := entryWith(PasswordSource{})
+	h.Levels[0].Devices[0].Secret = "ns/s"
+	d := h.ReadPasswords().Levels[0].Devices[0]
+	require.NoError(t, d.Unusable)
+	require.True(t, d.Password.Empty())
+}
+
+// entryWith is an entry of one device with that password.
+func entryWith(p PasswordSource) HostEntry {
+	return HostEntry{
+		Host:      bmc.Host{Name: "prod/a", Source: "hosts.d/a.yaml:3", Levels: []bmc.Level{{Devices: []bmc.Device{{}}}}},
+		Passwords: [][]PasswordSource{{p}},
+	}
+}
+
+func readPassword(e HostEntry) (bmc.Secret, error) {
+	d := e.ReadPasswords().Levels[0].Devices[0]
+	return d.Password, d.Unusable
 }

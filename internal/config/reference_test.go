@@ -64,8 +64,8 @@ func TestHostsExample(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, hosts, 2)
 	require.Equal(t, "prod/worker-3", hosts[0].Name)
-	require.Equal(t, []int{17, 3}, hosts[0].CipherSuites)
-	require.Equal(t, "worker-4-bmc", hosts[1].SecretName)
+	require.Equal(t, []int{17, 3}, hosts[0].Levels[0].Devices[0].CipherSuites)
+	require.Equal(t, "openshift-machine-api/worker-4-bmc", hosts[1].Levels[0].Devices[0].Secret)
 
 	file := configs + "hosts.d/example.yaml"
 	data, err := os.ReadFile(file)

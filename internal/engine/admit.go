@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -158,7 +159,15 @@ func sameTarget(a, b remediate.Target) bool {
 		a.Machine != "" && a.Namespace == b.Namespace && a.Machine == b.Machine ||
 		a.Host != "" && a.Host == b.Host ||
 		a.Address != "" && a.Address == b.Address || // one BMC under two names
+		shareDevice(a, b) ||
 		a.BareMetalHost != "" && a.BareMetalHost == b.BareMetalHost
+}
+
+func shareDevice(a, b remediate.Target) bool {
+	theirs := strings.Split(b.Devices, "\n")
+	return a.Devices != "" && slices.ContainsFunc(strings.Split(a.Devices, "\n"), func(key string) bool {
+		return slices.Contains(theirs, key)
+	})
 }
 
 // start makes a draft an open run and gives it a worker; s may be nil. One

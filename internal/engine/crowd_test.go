@@ -89,7 +89,7 @@ func (c *crowd) Find(_ context.Context, _, node string) (bmc.Host, bool, error) 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.asked[node]++
-	return bmc.Host{Name: "c/" + node, Source: "hosts.d", Secret: "ns/" + node}, true, nil
+	return bmc.Host{Name: "c/" + node, Source: "hosts.d", Levels: []bmc.Level{{Devices: []bmc.Device{{Driver: bmc.DriverIPMI, Secret: "ns/" + node}}}}}, true, nil
 }
 
 func (c *crowd) Credentials(ctx context.Context, _, _ string) (string, bmc.Secret, error) {

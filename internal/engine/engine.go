@@ -65,9 +65,6 @@ type Hosts interface {
 	Find(ctx context.Context, cluster, node string) (h bmc.Host, found bool, err error)
 }
 
-// Opener makes the Power of a host without talking to it.
-type Opener func(bmc.Host) (bmc.Power, error)
-
 // Refusal is a gate that forbids something: a stable reason and a sentence. The
 // implementations of Hosts and Kube return it as an error, too.
 type Refusal struct {
@@ -102,7 +99,7 @@ type Options struct {
 	Clusters []ClusterOptions
 	Store    state.Store
 	Hosts    Hosts
-	Open     Opener
+	Open     bmc.Opener
 	Own      Own
 	Guards   policy.Limits
 	Run      remediate.Limits // a check's start-up timeout may enlarge ReadyTimeout

@@ -190,7 +190,7 @@ func TestRunDoesNotFollowAHostThatIsPointedElsewhere(t *testing.T) {
 		time.Sleep(62 * time.Second)
 		stop()
 		require.Equal(t, 1, w.count(bmc.CommandOff))
-		w.host.Endpoint.Host = "192.0.2.66"
+		w.host.Levels[0].Devices[0].Endpoint.Host = "192.0.2.66"
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(10 * time.Minute)
 		r := only(t, e)

@@ -159,7 +159,7 @@ func (c *cluster) readsOff(ctx context.Context, draft remediate.Run) (off, barre
 	if err != nil {
 		return false, false
 	}
-	p, err := c.e.opt.Open(h)
+	p, err := bmc.OpenLevel(c.e.opt.Open, h, 0)
 	if err != nil {
 		return false, false
 	}

@@ -44,7 +44,7 @@ func start(t *testing.T, w *world, store state.Store, change func(*engine.Option
 	t.Helper()
 	events := engine.NewStream()
 	opt := engine.Options{
-		Store: store, Hosts: w, Open: func(bmc.Host) (bmc.Power, error) { return power{w}, nil }, Events: events,
+		Store: store, Hosts: w, Open: func(bmc.Device) (bmc.Power, error) { return power{w}, nil }, Events: events,
 		Clusters: []engine.ClusterOptions{{Name: "c", Mode: policy.ModeEvaluate, Isolation: remediate.IsolateDelete, IdentityMode: "required", Watch: w, Kube: w}},
 		Guards: policy.Limits{ViewMaxAge: time.Minute, ClockSkewMax: time.Minute, MaxInFlight: 5, MaxInFlightPercent: 100,
 			MaxInFlightPerZone: 1, ZoneBreakerPercent: 55, ZoneBreakerMin: 3, MaxFencesPerDay: 10},

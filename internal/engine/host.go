@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -22,11 +23,8 @@ func (c *cluster) host(ctx context.Context, t remediate.Target) (bmc.Host, error
 		if err != nil {
 			return h, &Refusal{Reason: hostErrorReason(err, policy.InvalidHost), Message: err.Error()}
 		}
-		if found && h.Password.Empty() && h.Secret != "" { // hosts.d entry with secret: NAMESPACE/NAME
-			h, err = c.withSecret(ctx, h, h.Secret)
-		}
 		if found {
-			return c.sameAddress(h, t, err)
+			return c.sameAddress(c.withSecrets(ctx, h), t)
 		}
 	}
 	b := c.bareMetalHost(t)
@@ -38,35 +36,54 @@ func (c *cluster) host(ctx context.Context, t remediate.Target) (bmc.Host, error
 	if err != nil {
 		return bmc.Host{}, &Refusal{Reason: policy.InvalidHost, Message: "BareMetalHost " + b.Key() + ": " + err.Error()}
 	}
-	h := bmc.Host{
-		Name: c.opt.Name + "/" + b.Key(), Endpoint: ep, IdentityMode: c.opt.IdentityMode, Source: "BareMetalHost " + b.Key(),
-		TLS: bmc.TLS{InsecureSkipVerify: b.DisableCertificateVerification},
+	d := bmc.Device{
+		Driver: bmc.Driver(ep.Protocol), Endpoint: ep, TLS: bmc.TLS{InsecureSkipVerify: b.DisableCertificateVerification},
+		Secret: b.Namespace + "/" + b.CredentialsName,
 	}
-	h, err = c.withSecret(ctx, h, b.Namespace+"/"+b.CredentialsName)
-	return c.sameAddress(h, t, err)
+	return c.sameAddress(c.withSecrets(ctx, bmc.Host{
+		Name: c.opt.Name + "/" + b.Key(), IdentityMode: c.opt.IdentityMode, Source: "BareMetalHost " + b.Key(),
+		Levels: []bmc.Level{{Devices: []bmc.Device{d}}},
+	}), t)
 }
 
 // sameAddress refuses a host that points elsewhere than when the run began.
-func (c *cluster) sameAddress(h bmc.Host, t remediate.Target, err error) (bmc.Host, error) {
-	if err == nil && t.Address != "" && t.Address != h.Endpoint.String() {
-		err = &Refusal{Reason: policy.InvalidHost,
-			Message: fmt.Sprintf("the BMC address of %s changed from %s to %s during the run", h.Source, t.Address, h.Endpoint)}
+func (c *cluster) sameAddress(h bmc.Host, t remediate.Target) (bmc.Host, error) {
+	if t.Address != "" && t.Address != h.Address() {
+		return h, &Refusal{Reason: policy.InvalidHost,
+			Message: fmt.Sprintf("the BMC address of %s changed from %s to %s during the run", h.Source, t.Address, h.Address())}
 	}
-	return h, err
+	return h, nil
 }
 
-// withSecret reads user and password from a Secret.
-func (c *cluster) withSecret(ctx context.Context, h bmc.Host, secret string) (bmc.Host, error) {
-	ns, name, _ := strings.Cut(secret, "/")
+// withSecrets reads users and passwords from the Secrets that devices name. A
+// device whose Secret cannot be read is Unusable; the others serve without it.
+func (c *cluster) withSecrets(ctx context.Context, h bmc.Host) bmc.Host {
+	levels := make([]bmc.Level, len(h.Levels))
+	for i, l := range h.Levels {
+		levels[i].Devices = slices.Clone(l.Devices)
+		for j := range levels[i].Devices {
+			if d := &levels[i].Devices[j]; d.Secret != "" && d.Password.Empty() {
+				c.withSecret(ctx, h.Source, d)
+			}
+		}
+	}
+	h.Levels = levels
+	return h
+}
+
+// withSecret reads one device's user and password.
+func (c *cluster) withSecret(ctx context.Context, source string, d *bmc.Device) {
+	ns, name, _ := strings.Cut(d.Secret, "/")
 	if ns == "" || name == "" {
-		return h, &Refusal{Reason: policy.SecretMissing, Message: h.Source + " names no Secret with its BMC's credentials"}
+		d.Unusable = &Refusal{Reason: policy.SecretMissing, Message: source + " names no Secret with its BMC's credentials"}
+		return
 	}
 	user, password, err := c.opt.Kube.Credentials(ctx, ns, name)
 	if err != nil {
-		return h, &Refusal{Reason: hostErrorReason(err, policy.SecretMissing), Message: h.Source + ": " + err.Error()}
+		d.Unusable = &Refusal{Reason: hostErrorReason(err, policy.SecretMissing), Message: source + ": " + err.Error()}
+		return
 	}
-	h.Username, h.Password = user, password
-	return h, nil
+	d.Username, d.Password = user, password
 }
 
 func hostErrorReason(err error, fallback policy.Reason) policy.Reason {
@@ -87,7 +104,7 @@ func (c *cluster) bareMetalHost(t remediate.Target) *policy.Host {
 // pin is the UUID an earlier match stored for this host at this address.
 func (c *cluster) pin(ctx context.Context, h bmc.Host) string {
 	p, err := state.LoadPin(ctx, c.e.opt.Store, h.Name)
-	if err != nil || p.Address != h.Endpoint.String() {
+	if err != nil || p.Address != h.Address() {
 		return ""
 	}
 	return p.SystemUUID

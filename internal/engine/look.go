@@ -73,7 +73,7 @@ func (w *worker) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p, err := w.c.e.opt.Open(h)
+	p, err := bmc.OpenLevel(w.c.e.opt.Open, h, w.run.Level)
 	if err != nil {
 		return err
 	}

@@ -97,7 +97,7 @@ func (c *cluster) completed(p *probe, check *policy.Check) remediate.Run {
 
 // sameDraft says whether a run would still be made from what was probed.
 func sameDraft(probed, now remediate.Run) bool {
-	probed.Target.Host, probed.Target.Address = now.Target.Host, now.Target.Address
+	probed.Target.Host, probed.Target.Address, probed.Target.Devices = now.Target.Host, now.Target.Address, now.Target.Devices
 	return reflect.DeepEqual(probed, now)
 }
 
@@ -130,8 +130,8 @@ func (c *cluster) look1Power(ctx context.Context, p *probe) error {
 	if err != nil {
 		return err
 	}
-	p.draft.Target.Host, p.draft.Target.Address = h.Name, h.Endpoint.String()
-	pw, err := c.e.opt.Open(h)
+	p.draft.Target.Host, p.draft.Target.Address, p.draft.Target.Devices = h.Name, h.Address(), strings.Join(h.Keys(), "\n")
+	pw, err := bmc.OpenLevel(c.e.opt.Open, h, 0)
 	if err != nil {
 		return err
 	}

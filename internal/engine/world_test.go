@@ -71,7 +71,8 @@ func newWorld() *world {
 		changed: make(chan struct{}, 1), bmcUUID: hostUUID, contested: remediate.No, machines: 3,
 		machineAPI: policy.OpenShiftMachineAPI,
 		host: &bmc.Host{Name: "c/n-1", IdentityMode: "required", Source: "hosts.d",
-			Endpoint: bmc.Endpoint{Protocol: bmc.ProtocolIPMI, Host: "192.0.2.1", Port: 623}},
+			Levels: []bmc.Level{{Devices: []bmc.Device{{
+				Driver: bmc.DriverIPMI, Endpoint: bmc.Endpoint{Protocol: bmc.ProtocolIPMI, Host: "192.0.2.1", Port: 623}}}}}},
 		check: policy.Check{
 			Kind: policy.MachineHealthCheckKind, APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: "workers",
 			Selector: labels.Everything(), Strategy: policy.PowerCycleHosts,

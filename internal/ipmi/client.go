@@ -40,24 +40,24 @@ var errUnfit = errors.New("not possible over IPMI")
 // different sessions can look alike. // I1
 var serials atomic.Uint64
 
-// New returns a client for the BMC of h. It does not dial; a host that IPMI
+// New returns a client for the BMC d. It does not dial; one that IPMI
 // cannot drive is reported by every operation.
-func New(h bmc.Host, t bmc.Timing) *Client {
-	level, known := privileges[h.Endpoint.Privilege]
+func New(d bmc.Device, t bmc.Timing) *Client {
+	level, known := privileges[d.Endpoint.Privilege]
 	c := &Client{
-		addr:    h.Endpoint.HostPort(),
-		account: account{user: h.Username, password: h.Password.Reveal(), privilege: level},
+		addr:    d.Endpoint.HostPort(),
+		account: account{user: d.Username, password: d.Password.Reveal(), privilege: level},
 		timing:  t,
 	}
 	var suitesErr error
-	c.suites, suitesErr = chooseSuites(h.CipherSuites)
+	c.suites, suitesErr = chooseSuites(d.CipherSuites)
 	switch {
 	case len(c.account.password) > maxPassword:
 		c.unfit = fmt.Errorf("%w: the password is longer than the %d bytes IPMI 2.0 allows", errUnfit, maxPassword)
 	case len(c.account.user) > maxUser:
 		c.unfit = fmt.Errorf("%w: user name %q is longer than %d bytes", errUnfit, c.account.user, maxUser)
 	case !known:
-		c.unfit = fmt.Errorf("%w: privilege %q is neither OPERATOR nor ADMINISTRATOR", errUnfit, h.Endpoint.Privilege)
+		c.unfit = fmt.Errorf("%w: privilege %q is neither OPERATOR nor ADMINISTRATOR", errUnfit, d.Endpoint.Privilege)
 	case suitesErr != nil:
 		c.unfit = suitesErr
 	}

@@ -143,11 +143,11 @@ func TestLongestCredentials(t *testing.T) {
 }
 
 func TestHostsThatIPMICannotDrive(t *testing.T) {
-	for name, change := range map[string]func(*bmc.Host){
-		"password too long":  func(h *bmc.Host) { h.Password = bmc.NewSecret("twenty-one-bytes-long") },
-		"user name too long": func(h *bmc.Host) { h.Username = "seventeen-bytes-a" },
-		"suite 0":            func(h *bmc.Host) { h.CipherSuites = []int{17, 0} },
-		"odd privilege":      func(h *bmc.Host) { h.Endpoint.Privilege = "USER" },
+	for name, change := range map[string]func(*bmc.Device){
+		"password too long":  func(h *bmc.Device) { h.Password = bmc.NewSecret("twenty-one-bytes-long") },
+		"user name too long": func(h *bmc.Device) { h.Username = "seventeen-bytes-a" },
+		"suite 0":            func(h *bmc.Device) { h.CipherSuites = []int{17, 0} },
+		"odd privilege":      func(h *bmc.Device) { h.Endpoint.Privilege = "USER" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			relay := relayTo(t, startGo(t, ipmisim.Options{}))

@@ -82,14 +82,14 @@ var peers = []peer{
 }
 
 // hostAt is a host whose BMC is at addr, with the account of the simulators.
-func hostAt(t testing.TB, addr string) bmc.Host {
+func hostAt(t testing.TB, addr string) bmc.Device {
 	t.Helper()
 	name, port, err := net.SplitHostPort(addr)
 	require.NoError(t, err)
 	n, err := strconv.Atoi(port)
 	require.NoError(t, err)
-	return bmc.Host{
-		Name:     "test/worker-1",
+	return bmc.Device{
+		Driver:   bmc.DriverIPMI,
 		Endpoint: bmc.Endpoint{Protocol: bmc.ProtocolIPMI, Host: name, Port: n, Privilege: "OPERATOR"},
 		Username: "admin",
 		Password: bmc.NewSecret("secret"),

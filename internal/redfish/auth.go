@@ -114,7 +114,7 @@ func (c *Client) createSession(ctx context.Context, uri string) (*gofish.Session
 	if err != nil {
 		return nil, err
 	}
-	token, err := redfish.CreateSession(api, uri, c.host.Username, c.host.Password.Reveal())
+	token, err := redfish.CreateSession(api, uri, c.device.Username, c.device.Password.Reveal())
 	if err != nil {
 		return nil, err
 	}

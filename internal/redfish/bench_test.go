@@ -18,7 +18,7 @@ func BenchmarkRead(b *testing.B) {
 	defer sim.Stop()
 	e, err := bmc.ParseEndpoint(sim.BMCAddress())
 	require.NoError(b, err)
-	h := bmc.Host{Endpoint: e, Username: "admin", Password: bmc.NewSecret("secret"), TLS: bmc.TLS{CA: sim.CAFile()}}
+	h := bmc.Device{Endpoint: e, Username: "admin", Password: bmc.NewSecret("secret"), TLS: bmc.TLS{CA: sim.CAFile()}}
 	run := func(b *testing.B, each func(*redfish.Client)) {
 		c, err := redfish.New(h, timing)
 		require.NoError(b, err)

@@ -22,7 +22,7 @@ const (
 
 // Client is one BMC's Redfish service. It implements bmc.Power.
 type Client struct {
-	host   bmc.Host
+	device bmc.Device
 	timing bmc.Timing
 	http   *http.Client
 	wire   *transport
@@ -49,9 +49,9 @@ var numbers atomic.Uint64
 
 // New prepares a Client; it sends nothing. The error names an unusable CA file
 // or pin.
-func New(h bmc.Host, t bmc.Timing) (*Client, error) {
-	c := &Client{host: h, timing: t}
-	conf, err := tlsConfig(h.TLS)
+func New(d bmc.Device, t bmc.Timing) (*Client, error) {
+	c := &Client{device: d, timing: t}
+	conf, err := tlsConfig(d.TLS)
 	if err != nil {
 		return nil, c.fail("set up TLS", bmc.SentNo, err)
 	}
@@ -67,7 +67,7 @@ func New(h bmc.Host, t bmc.Timing) (*Client, error) {
 			IdleConnTimeout:        30 * time.Second,
 			DisableCompression:     true,
 		},
-		endpoint: h.Endpoint,
+		endpoint: d.Endpoint,
 		restart:  c.restarted,
 	}
 	c.http = &http.Client{Transport: c.wire, CheckRedirect: c.wire.checkRedirect}
@@ -110,9 +110,9 @@ func (c *Client) try(ctx context.Context, fn func(*gofish.APIClient) error) erro
 // connect gives a gofish client bound to ctx. Only the first one per Client
 // costs a request.
 func (c *Client) connect(ctx context.Context, a auth) (*gofish.APIClient, error) {
-	conf := gofish.ClientConfig{Endpoint: c.host.Endpoint.BaseURL(), HTTPClient: c.http, Session: a.session}
+	conf := gofish.ClientConfig{Endpoint: c.device.Endpoint.BaseURL(), HTTPClient: c.http, Session: a.session}
 	if a.basic {
-		conf.BasicAuth, conf.Username, conf.Password = true, c.host.Username, c.host.Password.Reveal()
+		conf.BasicAuth, conf.Username, conf.Password = true, c.device.Username, c.device.Password.Reveal()
 	}
 	api, err := gofish.ConnectContext(ctx, conf)
 	if statusOf(err) == http.StatusNotFound {

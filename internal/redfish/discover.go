@@ -40,8 +40,8 @@ func rootLinks(api *gofish.APIClient) (links, error) {
 // of the collection, else the one with the pinned UUID. Never by position: the
 // order is the BMC's whim. // I8
 func (c *Client) systemURI(api *gofish.APIClient) (string, error) {
-	if c.host.Endpoint.System != "" {
-		return c.host.Endpoint.System, nil
+	if c.device.Endpoint.System != "" {
+		return c.device.Endpoint.System, nil
 	}
 	if c.uri != "" {
 		return c.uri, nil
@@ -55,7 +55,7 @@ func (c *Client) systemURI(api *gofish.APIClient) (string, error) {
 		return "", failf(bmc.KindIdentity, "the service has no system")
 	case len(members) == 1:
 		c.uri = members[0]
-	case !bmc.UsableUUID(c.host.PinnedUUID):
+	case !bmc.UsableUUID(c.device.SystemUUID):
 		return "", failf(bmc.KindIdentity, "the service has %d systems (%s): put the path of one into the address, or pin a UUID", len(members), names(members))
 	default:
 		if c.uri, err = c.byUUID(api, members); err != nil {
@@ -74,7 +74,7 @@ func (c *Client) byUUID(api *gofish.APIClient, members []string) (string, error)
 		if err != nil {
 			return "", err
 		}
-		if bmc.UUIDsMatch(s.identity.UUID, c.host.PinnedUUID) {
+		if bmc.UUIDsMatch(s.identity.UUID, c.device.SystemUUID) {
 			found = append(found, uri)
 		}
 	}
@@ -82,9 +82,9 @@ func (c *Client) byUUID(api *gofish.APIClient, members []string) (string, error)
 	case 1:
 		return found[0], nil
 	case 0:
-		return "", failf(bmc.KindIdentity, "none of the service's %d systems (%s) has the UUID %s", len(members), names(members), c.host.PinnedUUID)
+		return "", failf(bmc.KindIdentity, "none of the service's %d systems (%s) has the UUID %s", len(members), names(members), c.device.SystemUUID)
 	}
-	return "", failf(bmc.KindIdentity, "%d systems (%s) claim the UUID %s", len(found), names(found), c.host.PinnedUUID)
+	return "", failf(bmc.KindIdentity, "%d systems (%s) claim the UUID %s", len(found), names(found), c.device.SystemUUID)
 }
 
 // systems lists the URIs of all systems of the service.

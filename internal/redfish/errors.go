@@ -58,7 +58,7 @@ func (c *Client) fail(op string, sent bmc.Sent, err error) error {
 		text = strings.ReplaceAll(text, e.Error(), e.Err.Error()) // Addr says where
 	}
 	return &bmc.Error{
-		Kind: kindOf(err), Op: op, Addr: c.host.Endpoint.String(), Sent: sent,
+		Kind: kindOf(err), Op: op, Addr: c.device.Endpoint.String(), Sent: sent,
 		Err: &shown{text: c.scrub(text), cause: cause},
 	}
 }
@@ -135,8 +135,8 @@ func answerText(e *common.Error) string {
 // scrub makes text fit to show: no credentials, even when a BMC repeats them,
 // no control characters, and not long. // I25
 func (c *Client) scrub(text string) string {
-	password := c.host.Password.Reveal()
-	basic := base64.StdEncoding.EncodeToString([]byte(c.host.Username + ":" + password))
+	password := c.device.Password.Reveal()
+	basic := base64.StdEncoding.EncodeToString([]byte(c.device.Username + ":" + password))
 	secrets := []string{basic, password, jsonText(password)}
 	if c.auth.session != nil {
 		secrets = append(secrets, c.auth.session.Token)

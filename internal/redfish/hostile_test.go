@@ -94,7 +94,7 @@ func TestNoCredentialInErrors(t *testing.T) {
 
 // answerWith is a BMC over plain HTTP that has sessions for all, and this
 // answer about everything else.
-func answerWith(t *testing.T, body string) bmc.Host {
+func answerWith(t *testing.T, body string) bmc.Device {
 	t.Helper()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -107,7 +107,7 @@ func answerWith(t *testing.T, body string) bmc.Host {
 	t.Cleanup(srv.Close)
 	e, err := bmc.ParseEndpoint("redfish+http://" + strings.TrimPrefix(srv.URL, "http://") + "/redfish/v1/Systems/1")
 	require.NoError(t, err)
-	return bmc.Host{Endpoint: e, Username: "admin", Password: bmc.NewSecret("secret")}
+	return bmc.Device{Endpoint: e, Username: "admin", Password: bmc.NewSecret("secret")}
 }
 
 func TestAnswersThatAreNoSystem(t *testing.T) {
@@ -128,7 +128,7 @@ func TestAnswersThatAreNoSystem(t *testing.T) {
 		defer srv.Close()
 		e, err := bmc.ParseEndpoint("redfish+http://" + strings.TrimPrefix(srv.URL, "http://"))
 		require.NoError(t, err)
-		_, err = open(t, bmc.Host{Endpoint: e}, timing).Read(t.Context())
+		_, err = open(t, bmc.Device{Endpoint: e}, timing).Read(t.Context())
 		failed(t, err, bmc.KindProtocol)
 		assert.Contains(t, err.Error(), "no Redfish service")
 	})

@@ -17,7 +17,7 @@ const (
 )
 
 // three is a service with three systems, and its host without a path.
-func three(t *testing.T) (*redfishsim.Server, bmc.Host) {
+func three(t *testing.T) (*redfishsim.Server, bmc.Device) {
 	t.Helper()
 	sim := start(t, redfishsim.Options{Systems: []redfishsim.SystemOptions{
 		{ID: "Blade1", UUID: uuid1}, {ID: "Blade2", UUID: uuid2, Off: true}, {ID: "Blade3", UUID: uuid3},
@@ -55,7 +55,7 @@ func TestThreeSystems(t *testing.T) {
 	})
 	t.Run("by pinned UUID", func(t *testing.T) {
 		sim, h := three(t)
-		h.PinnedUUID = "44454c4c-4200-1048-8056-b4c04f4d3232" // uuid2 with the first fields swapped
+		h.SystemUUID = "44454c4c-4200-1048-8056-b4c04f4d3232" // uuid2 with the first fields swapped
 		c := open(t, h, timing)
 		r := read(t, c)
 		assert.Equal(t, uuid2, r.Identity.UUID)
@@ -78,20 +78,20 @@ func TestThreeSystems(t *testing.T) {
 	})
 	t.Run("none has the UUID", func(t *testing.T) {
 		_, h := three(t)
-		h.PinnedUUID = "11111111-2222-3333-4444-555555555555"
+		h.SystemUUID = "11111111-2222-3333-4444-555555555555"
 		_, err := open(t, h, timing).Read(t.Context())
 		failed(t, err, bmc.KindIdentity)
 	})
 	t.Run("a placeholder is no pin", func(t *testing.T) {
 		_, h := three(t)
-		h.PinnedUUID = "00000000-0000-0000-0000-000000000000"
+		h.SystemUUID = "00000000-0000-0000-0000-000000000000"
 		_, err := open(t, h, timing).Read(t.Context())
 		failed(t, err, bmc.KindIdentity)
 		assert.Contains(t, err.Error(), "pin a UUID")
 	})
 	t.Run("two claim the UUID", func(t *testing.T) {
 		sim, h := three(t)
-		h.PinnedUUID = uuid2
+		h.SystemUUID = uuid2
 		sim.System(2).Quirks(func(q *redfishsim.Quirks) { q.UUID = uuid2 })
 		_, err := open(t, h, timing).Read(t.Context())
 		failed(t, err, bmc.KindIdentity)

@@ -30,18 +30,18 @@ func start(t *testing.T, o redfishsim.Options) *redfishsim.Server {
 }
 
 // hostOf is the inventory's entry for the first system of sim.
-func hostOf(t *testing.T, sim *redfishsim.Server) bmc.Host {
+func hostOf(t *testing.T, sim *redfishsim.Server) bmc.Device {
 	t.Helper()
 	e, err := bmc.ParseEndpoint(sim.BMCAddress())
 	require.NoError(t, err)
-	return bmc.Host{
-		Name: "prod/worker-1", Endpoint: e, Username: "admin", Password: bmc.NewSecret("secret"),
+	return bmc.Device{
+		Driver: bmc.DriverRedfish, Endpoint: e, Username: "admin", Password: bmc.NewSecret("secret"),
 		TLS: bmc.TLS{CA: sim.CAFile()},
 	}
 }
 
 // open gives a client of h that is closed when the test ends.
-func open(t *testing.T, h bmc.Host, tm bmc.Timing) *redfish.Client {
+func open(t *testing.T, h bmc.Device, tm bmc.Timing) *redfish.Client {
 	t.Helper()
 	c, err := redfish.New(h, tm)
 	require.NoError(t, err)

@@ -60,6 +60,9 @@ type Target struct {
 	// Address is the BMC's address at the start; a run never follows a host that
 	// is pointed elsewhere meanwhile. // I10
 	Address string `json:"address,omitempty"`
+	// Devices names every device that can switch the host, one to a line
+	// (bmc.Host.Keys); empty in older records, which have Address alone.
+	Devices string `json:"devices,omitempty"`
 	// BareMetalHost is namespace/name when Metal3 also owns this host's power;
 	// our hold must then stand on it before the host is switched off.
 	BareMetalHost string `json:"bareMetalHost,omitempty"`
@@ -77,6 +80,7 @@ type Limits struct {
 	RunTimeout       time.Duration `json:"runTimeout"`       // whole run, then Held
 	MinPowerInterval time.Duration `json:"minPowerInterval"` // between two attempts, doubled each time
 	MaxAttempts      int           `json:"maxAttempts"`      // power cycles before step 6
+	Levels           int           `json:"levels,omitempty"` // power levels of the host; 0 in older records is 1
 	PowerOnFoundOff  bool          `json:"powerOnFoundOff"`
 	Reprovision      bool          `json:"reprovision"` // step 6 allowed after power cycles
 	// ReplaceControlPlane: the DeleteMachine strategy may be used on a
@@ -136,6 +140,9 @@ type Run struct {
 	Intent      Intent    `json:"intent"`
 	Steps       []Visit   `json:"steps"`
 
+	// Level is the power level that is used, from 0. Each one below it was tried
+	// before and may have been given an Off.
+	Level int `json:"level,omitempty"`
 	// Touched: the hold was set or Off was sent, so the host must be brought
 	// back On before this run may end.
 	Touched bool `json:"touched,omitempty"`

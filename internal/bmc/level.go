@@ -1,0 +1,207 @@
+package bmc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// witnessTimeout bounds a look at a level below the one in use, which is mostly
+// dead by then: the proof of the level in use must not grow old meanwhile.
+const witnessTimeout = 2 * time.Second
+
+// OpenLevel makes one Power of all devices of a host's level, and of the levels
+// below it as witnesses: an outlet that reads Off proves nothing while the BMC
+// still reads On. // I1
+func OpenLevel(open Opener, h Host, level int) (Power, error) {
+	if level < 0 || level >= len(h.Levels) || len(h.Levels[level].Devices) == 0 {
+		return nil, &Error{Kind: KindUnsupported, Op: "open", Addr: h.Name, Err: fmt.Errorf("the host has no power level %d", level+1)}
+	}
+	l := &levelPower{}
+	for _, d := range h.Levels[level].Devices {
+		p, err := openDevice(open, d)
+		if err != nil {
+			return nil, err
+		}
+		l.devices = append(l.devices, p)
+	}
+	for i := range level {
+		for _, d := range h.Levels[i].Devices {
+			if p, err := openDevice(open, d); err == nil { // one that cannot be opened has nothing to say
+				l.witnesses = append(l.witnesses, witness{Power: p, name: d.String()})
+			}
+		}
+	}
+	if len(l.devices) == 1 && len(l.witnesses) == 0 {
+		return l.devices[0], nil
+	}
+	return l, nil
+}
+
+func openDevice(open Opener, d Device) (Power, error) {
+	if d.Unusable != nil {
+		return nil, d.Unusable
+	}
+	return open(d)
+}
+
+// levelPower is several devices that switch one host.
+type levelPower struct {
+	devices   []Power
+	witnesses []witness
+
+	sessions []uint64 // of the devices at the last reading
+	serial   uint64   // changes with any of them
+}
+
+// witness is a device of a lower level, which is only read.
+type witness struct {
+	Power
+	name string
+}
+
+// serials numbers the sessions of all levels: no two readings from different
+// ones look alike. The top bit keeps them apart from those of single devices.
+var serials atomic.Uint64
+
+const levelSerial = 1 << 63
+
+// Read asks all devices at once. One that cannot be read makes the whole
+// unreadable; a level is Off when each device of it is.
+func (l *levelPower) Read(ctx context.Context) (Reading, error) {
+	var saw string
+	var wait sync.WaitGroup
+	wait.Go(func() { saw = l.readWitnesses(ctx) })
+	parts := make([]Reading, len(l.devices))
+	errs := each(l.devices, func(i int, p Power) (err error) {
+		parts[i], err = p.Read(ctx)
+		return err
+	})
+	wait.Wait()
+	if err := first(errs); err != nil {
+		return Reading{}, err
+	}
+	r := l.together(parts)
+	if saw != "" && r.State == Off {
+		r.State, r.Raw = On, saw
+	}
+	return r, nil
+}
+
+// together makes one reading of those of all devices.
+func (l *levelPower) together(parts []Reading) Reading {
+	r := Reading{At: parts[0].At}
+	var on, off int
+	var raws, uuids, serialNumbers, faults []string
+	var sessions []uint64
+	for _, p := range parts {
+		switch p.State {
+		case On:
+			on++
+		case Off:
+			off++
+		}
+		if p.At.Before(r.At) { // as old as its oldest part
+			r.At = p.At
+		}
+		if p.Fault != "" {
+			faults = append(faults, p.Fault)
+		}
+		raws, sessions = append(raws, p.Raw), append(sessions, p.Session)
+		uuids, serialNumbers = append(uuids, p.Identity.UUID), append(serialNumbers, p.Identity.Serial)
+	}
+	switch {
+	case off == len(parts):
+		r.State = Off
+	case on > 0: // one outlet feeds the whole host
+		r.State, r.Partial = On, on < len(parts)
+	}
+	if !slices.Equal(sessions, l.sessions) {
+		l.sessions, l.serial = sessions, serials.Add(1)|levelSerial
+	}
+	r.Session, r.Fault, r.Raw = l.serial, strings.Join(faults, ", "), strings.Join(raws, " + ")
+	if len(r.Raw) > maxRaw {
+		r.Raw = r.Raw[:maxRaw]
+	}
+	if len(parts) == 1 {
+		r.Identity = parts[0].Identity
+		return r
+	}
+	r.Identity = Identity{UUID: strings.Join(uuids, "+"), Serial: strings.Join(serialNumbers, "+")}
+	r.Parts = parts
+	return r
+}
+
+// maxRaw bounds Reading.Raw, in bytes.
+const maxRaw = 64
+
+// readWitnesses says which lower level reads On; "" when none does. One that
+// does not answer is what a cut of its mains looks like.
+func (l *levelPower) readWitnesses(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, witnessTimeout)
+	defer cancel()
+	said := make([]string, len(l.witnesses))
+	var wait sync.WaitGroup
+	for i, w := range l.witnesses {
+		wait.Go(func() {
+			if r, err := w.Read(ctx); err == nil && r.State == On {
+				said[i] = w.name + " reads On"
+			}
+		})
+	}
+	wait.Wait()
+	for _, s := range said {
+		if s != "" {
+			return s
+		}
+	}
+	return ""
+}
+
+// Send gives the command to all devices at once; each must accept it.
+func (l *levelPower) Send(ctx context.Context, c Command) (Receipt, error) {
+	receipts := make([]Receipt, len(l.devices))
+	errs := each(l.devices, func(i int, p Power) (err error) {
+		receipts[i], err = p.Send(ctx, c)
+		return err
+	})
+	if err := first(errs); err != nil {
+		return Receipt{}, err
+	}
+	already := !slices.ContainsFunc(receipts, func(r Receipt) bool { return !r.Already })
+	return Receipt{Already: already}, nil
+}
+
+// Close ends the sessions with all devices and witnesses.
+func (l *levelPower) Close(ctx context.Context) error {
+	all := slices.Clone(l.devices)
+	for _, w := range l.witnesses {
+		all = append(all, w.Power)
+	}
+	return errors.Join(each(all, func(_ int, p Power) error { return p.Close(ctx) })...)
+}
+
+// each runs f for all devices at once and gives their errors in order.
+func each(devices []Power, f func(int, Power) error) []error {
+	errs := make([]error, len(devices))
+	var wait sync.WaitGroup
+	for i, p := range devices {
+		wait.Go(func() { errs[i] = f(i, p) })
+	}
+	wait.Wait()
+	return errs
+}
+
+func first(errs []error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
