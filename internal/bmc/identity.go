@@ -76,38 +76,3 @@ func reverse(u [16]byte) [16]byte {
 	}
 	return u
 }
-
-// vendorDefaults are UUIDs that boards ship with when nobody wrote a real one.
-var vendorDefaults = []string{
-	"03000200040005000006000700080009", // AMI default
-	"00020003000400050006000700080009", // the same, fields swapped
-	"12345678123456789012345678901234",
-	"12345678123412341234123456789abc",
-	"ffffffff00000000ffffffff00000000",
-}
-
-// placeholder says whether u is a value that many machines share: one byte
-// repeated, a counting pattern, or a vendor's default, in any byte order.
-func placeholder(u [16]byte) bool {
-	for _, form := range [][16]byte{u, swapFields(u), reverse(u)} {
-		if counts(form, 0) || counts(form, 1) {
-			return true
-		}
-		for _, s := range vendorDefaults {
-			if d, _ := parseUUID(s); form == d { // constants: each is 16 bytes
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// counts says whether each byte of u is the one before plus step.
-func counts(u [16]byte, step byte) bool {
-	for i := 1; i < len(u); i++ {
-		if u[i] != u[i-1]+step {
-			return false
-		}
-	}
-	return true
-}

@@ -52,12 +52,27 @@ func TestPlaceholdersIdentifyNothing(t *testing.T) {
 		"00020003-0004-0005-0006-000700080009",
 		"12345678-1234-5678-9012-345678901234",
 		"12345678-1234-1234-1234-123456789abc",
+		"12345678-1234-5678-90ab-cddeefaabbcc",
+		"fefefefe-fefe-fefe-fefe-fefefefefefe",
+		"88888888-8888-8888-8888-878888888888",
+		"00000000-0000-0000-0000-000000000001",
+		"ffffffff-0000-0000-ffff-ffff00000000",
+		"4c4c4544-00c1-ffff-ffff-ffffffffffff",
+		"4c4c4544-0000-2010-8020-80c04f202020", // Dell, no service tag
+		"44454c4c-0000-1020-8020-80c04f202020", // the same, fields swapped
+		"537b004d-68b0-b59f-1410-8d5300b3b56a", // 6ab5b300-..., reversed
 	} {
 		assert.False(t, UsableUUID(s), s)
 		assert.False(t, UUIDsMatch(s, s), s)
 		assert.Empty(t, UUIDForms(s), s)
 	}
-	assert.True(t, UsableUUID(asIs))
+	for _, s := range []string{
+		asIs,
+		"00000000-0000-0000-0000-002590c7c0ab", // Supermicro: zeros and the MAC address
+		"76006b9c-c49c-0000-0000-000000000000", // ASRock: the MAC address and zeros
+	} {
+		assert.True(t, UsableUUID(s), s)
+	}
 }
 
 // TestUUIDLaw: exactly the three forms of a usable UUID match it, and UUIDForms

@@ -1,0 +1,74 @@
+package bmc
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// SerialsMatch compares two serial numbers of a host, the second factor of its
+// identity. known is false when either is missing or a placeholder that many
+// machines share: then nothing is known, and match is false. // I8
+func SerialsMatch(a, b string) (match, known bool) {
+	x, y := normalSerial(a), normalSerial(b)
+	if !realSerial(x) || !realSerial(y) {
+		return false, false
+	}
+	return x == y, true
+}
+
+// UsableSerial says whether s can identify a machine at all.
+func UsableSerial(s string) bool { return realSerial(normalSerial(s)) }
+
+// normalSerial drops case, blanks and what cannot be printed.
+func normalSerial(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsSpace(r) || !unicode.IsPrint(r) {
+			return -1
+		}
+		return unicode.ToLower(r)
+	}, s)
+}
+
+// sharedSerials are what firmware shows when nobody wrote a serial number, lower
+// case and without blanks.
+var sharedSerials = []string{
+	"n/a", "none", "null", "(null)", "(nullstring)", "empty", "invalid", "unknow", "unknown", "unspecified",
+	"notspecified", "notapplicable", "notavailable", "notpresent", "notset", "notsettable", "notdefined", "undefined", "default",
+	"eval", "iatpass", "systemserialnumb", "oem_serial", "tulipcomputers", "sys-9876543210", "sn-123456fvgv3i0b8o5n6n7k",
+	"123456789000", "123456789abcdef", "0123456789abcdef", "12345abcde", "abcdefghij",
+}
+
+// sharedWords are parts that no real serial number has.
+var sharedWords = []string{"tobefilled", "filledbyo", "defaultstring", "default_string", "serialnumber", "serial_number", "o.e.m"}
+
+// leastSerial is the length of the shortest serial number that is believed.
+const leastSerial = 4
+
+// realSerial says whether s, already normal, is a machine's own: not a
+// placeholder, not one character repeated, not counted up.
+func realSerial(s string) bool {
+	if len(s) < leastSerial || slices.Contains(sharedSerials, s) {
+		return false
+	}
+	for _, word := range sharedWords {
+		if strings.Contains(s, word) {
+			return false
+		}
+	}
+	for _, prefix := range []string{"sys-", "sn-", "mb-"} {
+		s = strings.TrimPrefix(s, prefix)
+	}
+	s = strings.Trim(s, "-_./:*#?")
+	return len(s) >= leastSerial && strings.Count(s, s[:1]) != len(s) && !countsUp(s)
+}
+
+// countsUp says whether s is digits of which each follows the one before.
+func countsUp(s string) bool {
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' || i > 0 && s[i] != '0'+(s[i-1]-'0'+1)%10 {
+			return false
+		}
+	}
+	return true
+}
