@@ -3,6 +3,7 @@ package ipmisim
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/bougou/go-ipmi/pkg/hal"
 	"github.com/bougou/go-ipmi/pkg/hal/mock"
@@ -16,6 +17,9 @@ type chassis struct {
 	on        bool
 	ignoreOff bool
 	lieOff    bool
+	lateOff   time.Duration
+	backOn    time.Duration
+	orders    int // commands so far; one that came later overrules a delayed change
 	counts    Counts
 }
 
@@ -36,6 +40,7 @@ func (c *chassis) PowerState(context.Context) (bool, error) {
 func (c *chassis) SetPower(_ context.Context, on bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.orders++
 	if on {
 		c.counts.On++
 		c.on = true
@@ -43,9 +48,33 @@ func (c *chassis) SetPower(_ context.Context, on bool) error {
 	}
 	c.counts.Off++
 	if !c.ignoreOff {
-		c.on = false
+		c.in(c.lateOff, c.goOff)
 	}
 	return nil
+}
+
+// goOff switches the host off, to come on again when it is one that does.
+func (c *chassis) goOff() {
+	c.on = false
+	if c.backOn > 0 {
+		c.in(c.backOn, func() { c.on = true })
+	}
+}
+
+// in runs fn after d, under the lock, unless another command came meanwhile.
+func (c *chassis) in(d time.Duration, fn func()) {
+	if d == 0 {
+		fn()
+		return
+	}
+	order := c.orders
+	time.AfterFunc(d, func() {
+		c.change(func() {
+			if c.orders == order {
+				fn()
+			}
+		})
+	})
 }
 
 // change runs fn on the chassis under its lock.

@@ -15,9 +15,13 @@ import (
 
 // DebianBMC is an ipmi_sim process; a script and three files are its chassis.
 type DebianBMC struct {
-	addr string
-	dir  string
-	stop func()
+	addr  string
+	dir   string
+	start func() error // a new process
+
+	mu      sync.Mutex
+	process *os.Process
+	kill    func() // ends the process, and waits for it
 }
 
 var _ BMC = (*DebianBMC)(nil)
@@ -45,18 +49,15 @@ func StartDebian(ctx context.Context, o Options) (*DebianBMC, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start ipmi_sim: %w", err)
 	}
-	b := &DebianBMC{dir: dir}
+	b := &DebianBMC{dir: dir, kill: func() {}}
+	b.start = func() error { return b.run(ctx, bin) }
 	if b.addr, err = freePort(o.Addr); err == nil {
 		err = writeFiles(dir, b.addr, o, guid)
 	}
 	if err == nil {
-		err = b.run(ctx, bin)
+		err = b.start()
 	}
 	if err != nil {
-		_ = os.RemoveAll(dir) // the first error is the one to tell
-		return nil, fmt.Errorf("start ipmi_sim: %w", err)
-	}
-	if err := b.ready(ctx); err != nil {
 		b.Stop()
 		return nil, fmt.Errorf("start ipmi_sim: %w", err)
 	}
@@ -74,9 +75,10 @@ func freePort(addr string) (string, error) {
 	return conn.LocalAddr().String(), nil
 }
 
+// run starts the process and waits until it answers.
 func (b *DebianBMC) run(ctx context.Context, bin string) error {
-	ctx, cancel := context.WithCancel(ctx)
-	cmd := exec.CommandContext(ctx, bin, "-c", b.path("lan.conf"), "-f", b.path("sim.emu"), "-s", b.path("state"), "-n")
+	life, cancel := context.WithCancel(ctx)
+	cmd := exec.CommandContext(life, bin, "-c", b.path("lan.conf"), "-f", b.path("sim.emu"), "-s", b.path("state"), "-n")
 	// A killed test must not leave simulators behind.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	cmd.WaitDelay = time.Second
@@ -96,12 +98,11 @@ func (b *DebianBMC) run(ctx context.Context, bin string) error {
 		defer close(ended)
 		_ = cmd.Wait() // killed, always
 	}()
-	b.stop = sync.OnceFunc(func() {
+	b.process, b.kill = cmd.Process, func() {
 		cancel()
 		<-ended
-		_ = os.RemoveAll(b.dir) // a temporary directory; nothing depends on it
-	})
-	return nil
+	}
+	return b.ready(ctx)
 }
 
 // authCapabilities is Get Channel Authentication Capabilities in IPMI 1.5
@@ -153,22 +154,10 @@ func (b *DebianBMC) Source(ctx context.Context) (bool, error) {
 // SetPower switches the host behind the BMC's back.
 func (b *DebianBMC) SetPower(on bool) error { return writePower(b.dir, on) }
 
-// IgnoreOff makes the BMC accept a power off and do nothing.
-func (b *DebianBMC) IgnoreOff(ignore bool) error { return b.flag("power.ignore-off", ignore) }
-
-// LieOff makes the BMC say off whatever the host is.
-func (b *DebianBMC) LieOff(lie bool) error { return b.flag("power.lie-off", lie) }
-
-// flag sets or clears a switch of chassis.sh.
-func (b *DebianBMC) flag(name string, set bool) error {
-	if set {
-		return os.WriteFile(b.path(name), nil, 0o600)
-	}
-	if err := os.Remove(b.path(name)); !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return nil
-}
-
 // Stop ends the process and removes its directory.
-func (b *DebianBMC) Stop() { b.stop() }
+func (b *DebianBMC) Stop() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.kill()
+	_ = os.RemoveAll(b.dir) // a temporary directory; nothing depends on it
+}

@@ -9,14 +9,34 @@ import (
 
 // chassisScript is the chassis of an ipmi_sim: it is run for every chassis
 // command as "chassis.sh FILE get power" or "chassis.sh FILE set NAME VALUE".
+//
+// A change that comes late waits in the background, holding nothing of the
+// simulator's, and is dropped when another order came meanwhile.
 const chassisScript = `#!/bin/sh
 file=$1 verb=$2 name=$3 value=$4
+put() {
+	read -r order <"$file.order"
+	if [ "$order" = $$ ]; then echo "$1" >"$file.new" && mv "$file.new" "$file"; fi
+}
+back() {
+	if [ -e "$file.back-on" ]; then sleep "$(cat "$file.back-on")"; put 1; fi
+}
+late() {
+	sleep "$(cat "$file.late-off")"; put 0; back
+}
 case "$verb $name" in
 "get power")
 	if [ -e "$file.lie-off" ]; then echo power:0; else echo "power:$(cat "$file")"; fi ;;
 "set power")
 	if [ "$value" = 0 ] && [ -e "$file.ignore-off" ]; then exit 0; fi
-	echo "$value" >"$file.new" && mv "$file.new" "$file" ;;
+	echo $$ >"$file.order"
+	if [ "$value" = 1 ]; then put 1; exit 0; fi
+	if [ -e "$file.late-off" ]; then
+		late </dev/null >/dev/null 2>&1 &
+	else
+		put 0
+		back </dev/null >/dev/null 2>&1 &
+	fi ;;
 "set "*) ;;
 *) exit 1 ;;
 esac
@@ -79,6 +99,10 @@ func writePower(dir string, on bool) error {
 	text := "0\n"
 	if on {
 		text = "1\n"
+	}
+	// No order's number: what an order still wants to do later is void.
+	if err := os.WriteFile(filepath.Join(dir, "power.order"), []byte("0\n"), 0o600); err != nil {
+		return fmt.Errorf("set power of simulated host: %w", err)
 	}
 	tmp := filepath.Join(dir, "power.set")
 	if err := os.WriteFile(tmp, []byte(text), 0o600); err != nil {

@@ -31,6 +31,7 @@ type Reply struct {
 type GoBMC struct {
 	addr      string
 	host      *chassis
+	conn      *faultyConn
 	state     *bmc.BMC
 	intercept atomic.Pointer[func(Command) *Reply]
 	stop      func()
@@ -63,10 +64,11 @@ func StartGo(ctx context.Context, o Options) (*GoBMC, error) {
 		conn.Close()
 		return nil, fmt.Errorf("start BMC: %w", err)
 	}
+	b.conn = &faultyConn{PacketConn: udp.Wrap(conn), state: b.state}
 	reg := handlers.NewRegistry()
 	reg.Use(b.middleware) // before the handlers: it is not applied to earlier ones
 	handlers.RegisterAllHandlers(reg)
-	b.serve(ctx, server.NewServer(b.state, udp.Wrap(conn), server.WithHandlerRegistry(reg)))
+	b.serve(ctx, server.NewServer(b.state, b.conn, server.WithHandlerRegistry(reg)))
 	return b, nil
 }
 
@@ -163,7 +165,10 @@ func (b *GoBMC) Counts() Counts {
 
 // SetPower switches the host behind the BMC's back; it returns nil.
 func (b *GoBMC) SetPower(on bool) error {
-	b.host.change(func() { b.host.on = on })
+	b.host.change(func() {
+		b.host.orders++
+		b.host.on = on
+	})
 	return nil
 }
 

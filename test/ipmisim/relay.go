@@ -52,7 +52,9 @@ type Relay struct {
 
 	mu      sync.Mutex
 	filter  func(Datagram) []Datagram
+	network *network
 	seen    []Datagram
+	asked   int // datagrams of clients
 	back    map[netip.AddrPort]net.Conn
 	stopped bool
 	wg      sync.WaitGroup
@@ -89,15 +91,19 @@ func (r *Relay) Seen() []Datagram {
 	return append([]Datagram(nil), r.seen...)
 }
 
-// Asked is how many datagrams clients sent so far.
+// Asked is how many datagrams clients sent so far. Without loss each is one
+// round trip, because a client waits for the answer before it sends the next.
 func (r *Relay) Asked() int {
-	n := 0
-	for _, d := range r.Seen() {
-		if !d.FromBMC {
-			n++
-		}
-	}
-	return n
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.asked
+}
+
+// Answered is how many datagrams the BMC sent so far.
+func (r *Relay) Answered() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.seen) - r.asked
 }
 
 // Send sends d now, past the filter: for late and replayed datagrams.
@@ -151,12 +157,15 @@ func (r *Relay) pass(d Datagram) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.seen = append(r.seen, d)
+	if !d.FromBMC {
+		r.asked++
+	}
 	out := []Datagram{d}
 	if r.filter != nil {
 		out = r.filter(d)
 	}
 	for _, d := range out {
-		r.send(d)
+		r.carry(d)
 	}
 }
 

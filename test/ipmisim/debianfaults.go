@@ -1,0 +1,61 @@
+package ipmisim
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+)
+
+var _ Faults = (*DebianBMC)(nil)
+
+// IgnoreOff makes the BMC accept a power off and do nothing.
+func (b *DebianBMC) IgnoreOff(ignore bool) error { return b.flag("power.ignore-off", ignore, "") }
+
+// LieOff makes the BMC say off whatever the host is.
+func (b *DebianBMC) LieOff(lie bool) error { return b.flag("power.lie-off", lie, "") }
+
+// LateOff makes the host go off d after the command.
+func (b *DebianBMC) LateOff(d time.Duration) error {
+	return b.flag("power.late-off", d > 0, seconds(d))
+}
+
+// BackOn makes the host come on again d after it went off.
+func (b *DebianBMC) BackOn(d time.Duration) error { return b.flag("power.back-on", d > 0, seconds(d)) }
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%.3f\n", d.Seconds()) }
+
+// flag sets or clears a switch of chassis.sh.
+func (b *DebianBMC) flag(name string, set bool, text string) error {
+	if set {
+		return os.WriteFile(b.path(name), []byte(text), 0o600)
+	}
+	if err := os.Remove(b.path(name)); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// Hang stops the process where it is, or lets it go on; what came meanwhile is
+// answered then.
+func (b *DebianBMC) Hang(hang bool) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	signal := syscall.SIGCONT
+	if hang {
+		signal = syscall.SIGSTOP
+	}
+	return b.process.Signal(signal)
+}
+
+// Restart ends the process and starts another at the same address.
+func (b *DebianBMC) Restart() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.kill()
+	if err := b.start(); err != nil {
+		return fmt.Errorf("restart ipmi_sim: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,101 @@
+package ipmisim_test
+
+import (
+	"context"
+	"net"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/test/ipmisim"
+)
+
+// onBoth runs fn against each kind of BMC.
+func onBoth(t *testing.T, fn func(*testing.T, ipmisim.Faults)) {
+	t.Run("go-ipmi", func(t *testing.T) {
+		t.Parallel()
+		fn(t, startGo(t, ipmisim.Options{Suites: []int{3}}))
+	})
+	t.Run("ipmi_sim", func(t *testing.T) {
+		t.Parallel()
+		fn(t, startDebian(t, ipmisim.Options{}))
+	})
+}
+
+// powerOff orders off, which the BMC accepts.
+func powerOff(t *testing.T, b ipmisim.BMC) { ipmitool(t, b, "3", "chassis", "power", "off") }
+
+func status(t *testing.T, b ipmisim.BMC) string {
+	t.Helper()
+	return ipmitool(t, b, "3", "chassis", "power", "status")
+}
+
+// answers says whether the BMC answers within half a second.
+func answers(t *testing.T, b ipmisim.BMC) bool {
+	t.Helper()
+	host, port, err := net.SplitHostPort(b.Addr())
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	return exec.CommandContext(ctx, "ipmitool", "-I", "lan", "-H", host, "-p", port, "-A", "NONE", "channel", "authcap", "14", "2").Run() == nil
+}
+
+func TestOffComesLate(t *testing.T) {
+	onBoth(t, func(t *testing.T, b ipmisim.Faults) {
+		require.NoError(t, b.LateOff(1500*time.Millisecond))
+		powerOff(t, b)
+		assert.True(t, b.Power(), "accepted is not off")
+		assert.Equal(t, "Chassis Power is on", status(t, b), "and the BMC does not lie")
+		assert.Eventually(t, func() bool { return !b.Power() }, 5*time.Second, 10*time.Millisecond)
+	})
+}
+
+func TestANewOrderOverrulesALateOne(t *testing.T) {
+	onBoth(t, func(t *testing.T, b ipmisim.Faults) {
+		require.NoError(t, b.LateOff(500*time.Millisecond))
+		powerOff(t, b)
+		require.NoError(t, b.SetPower(true))
+		time.Sleep(700 * time.Millisecond)
+		assert.True(t, b.Power())
+	})
+}
+
+func TestHostComesBackByItself(t *testing.T) {
+	onBoth(t, func(t *testing.T, b ipmisim.Faults) {
+		require.NoError(t, b.BackOn(1500*time.Millisecond))
+		powerOff(t, b)
+		assert.False(t, b.Power())
+		assert.Eventually(t, b.Power, 5*time.Second, 10*time.Millisecond)
+		assert.Equal(t, "Chassis Power is on", status(t, b))
+	})
+}
+
+func TestHangAndGoOn(t *testing.T) {
+	onBoth(t, func(t *testing.T, b ipmisim.Faults) {
+		status(t, b) // or skips without ipmitool
+		require.NoError(t, b.Hang(true))
+		assert.False(t, answers(t, b))
+		require.NoError(t, b.Hang(false))
+		assert.Equal(t, "Chassis Power is on", status(t, b))
+	})
+}
+
+func TestRestartKeepsTheHost(t *testing.T) {
+	onBoth(t, func(t *testing.T, b ipmisim.Faults) {
+		powerOff(t, b)
+		require.NoError(t, b.Restart())
+		assert.False(t, b.Power())
+		assert.Equal(t, "Chassis Power is off", status(t, b))
+	})
+}
+
+func TestSessionsAreExhaustedAndFreed(t *testing.T) {
+	b := startGo(t, ipmisim.Options{})
+	require.NoError(t, b.Exhaust())
+	assert.Equal(t, 4, b.Sessions())
+	require.NoError(t, b.Restart())
+	assert.Zero(t, b.Sessions())
+}
