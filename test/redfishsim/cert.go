@@ -23,7 +23,7 @@ type identity struct {
 	spki  string // SHA-256 of the leaf's SubjectPublicKeyInfo, hex
 }
 
-func newIdentity() (identity, error) {
+func newIdentity(until time.Time) (identity, error) {
 	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return identity{}, fmt.Errorf("make CA key: %w", err)
@@ -32,10 +32,10 @@ func newIdentity() (identity, error) {
 	if err != nil {
 		return identity{}, fmt.Errorf("make service key: %w", err)
 	}
-	now := time.Now()
+	began := until.Add(-365 * 24 * time.Hour)
 	ca := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "Redfish simulator CA"},
-		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(24 * time.Hour),
+		NotBefore: began, NotAfter: until,
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	leaf := &x509.Certificate{

@@ -7,6 +7,27 @@ type Faults struct {
 	// Latency delays every answer, LoginLatency the answer to a login: the
 	// session exists before it is sent.
 	Latency, LoginLatency time.Duration
+	// RTT is the round-trip time of the network, for connections made from now
+	// on: TCP, TLS and each request take one.
+	RTT time.Duration
+	// HalfOpen lets the kernel accept connections that nobody ever reads, and
+	// answers nothing on those that exist.
+	HalfOpen bool
+	// Hang takes requests, and never answers.
+	Hang bool
+	// CutAnswers cuts the connection in the middle of each answer.
+	CutAnswers bool
+	// CloseConnections announces the end of the connection with each answer.
+	CloseConnections bool
+	// KeepSessions lets sessions survive a restart, as OpenBMC does.
+	KeepSessions bool
+	// Unauthorized is how many of the next requests are refused with 401,
+	// whatever they carry; logins and the service root are not counted.
+	Unauthorized int
+	// ClockSkew is how far the BMC's clock is ahead.
+	ClockSkew time.Duration
+	// NoManager is a service without managers.
+	NoManager bool
 	// Busy is how many of the next requests get 503; each counts it down.
 	Busy int
 	// RetryAfter is the header of those answers, as it is; empty is none.
@@ -34,6 +55,11 @@ type Faults struct {
 type Quirks struct {
 	// Lag is how long a power change takes; PoweringOff or PoweringOn meanwhile.
 	Lag time.Duration
+	// Early says On or Off at once, while the change takes Lag; a power on in
+	// that window is accepted and dropped.
+	Early bool
+	// OffThenOn says Off for this long after a power off, which was not done at all.
+	OffThenOn time.Duration
 	// IgnoreOff accepts a power off and does nothing, IgnoreOn a power on.
 	IgnoreOff, IgnoreOn bool
 	// LieOff says Off, whatever the host is.

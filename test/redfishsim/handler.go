@@ -3,6 +3,7 @@ package redfishsim
 import (
 	"encoding/json"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -18,12 +19,20 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	s.record(r)
 	f := s.faults
+	busy := f.Busy > 0 || s.booting()
 	if f.Busy > 0 {
 		s.faults.Busy--
 	}
 	s.mu.Unlock()
-	pause(r, f.Latency)
-	if f.Busy > 0 {
+	if f.Hang || f.HalfOpen {
+		s.pause(r, time.Hour)
+		panic(http.ErrAbortHandler)
+	}
+	s.pause(r, f.Latency)
+	if f.CloseConnections {
+		w.Header().Set("Connection", "close")
+	}
+	if busy {
 		if f.RetryAfter != "" {
 			w.Header().Set("Retry-After", f.RetryAfter)
 		}
@@ -34,18 +43,26 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodGet && p == rootURI:
 		s.root(w, f)
-		return
 	case r.Method == http.MethodPost && p == sessionsURI:
 		s.login(w, r)
-		return
 	case !s.authorised(r):
 		s.fail(w, http.StatusUnauthorized, "NoValidSession", "There is no valid session."+s.echo(r.Header.Get("Authorization")+r.Header.Get("X-Auth-Token")))
-		return
+	default:
+		s.route(w, r, f, p)
+	}
+}
+
+// route answers a request of someone known.
+func (s *Server) route(w http.ResponseWriter, r *http.Request, f Faults, p string) {
+	switch {
 	case r.Method == http.MethodDelete && strings.HasPrefix(p, sessionsURI+"/"):
 		s.logout(w, r)
 		return
 	case r.Method == http.MethodGet && p == systemsURI:
 		s.collection(w, f)
+		return
+	case p == managersURI || strings.HasPrefix(p, managersURI+"/"):
+		s.serveManager(w, r, f, strings.TrimPrefix(p, managersURI))
 		return
 	}
 	for _, sys := range s.systems {
@@ -54,7 +71,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	s.fail(w, http.StatusNotFound, "ResourceMissingAtURI", "There is no such resource.")
+	s.missing(w)
 }
 
 func (s *Server) root(w http.ResponseWriter, f Faults) {
@@ -62,6 +79,9 @@ func (s *Server) root(w http.ResponseWriter, f Faults) {
 		"@odata.id": rootURI + "/", "@odata.type": "#ServiceRoot.v1_15_0.ServiceRoot",
 		"Id": "RootService", "Name": "Root Service", "RedfishVersion": "1.15.0",
 		"Systems": link(systemsURI), "Links": map[string]any{},
+	}
+	if !f.NoManager {
+		root["Managers"] = link(managersURI)
 	}
 	if !f.NoSessions {
 		root["SessionService"] = link(rootURI + "/SessionService")
@@ -92,8 +112,23 @@ func (s *Server) reply(w http.ResponseWriter, status int, v any) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("OData-Version", "4.0")
+	s.mu.Lock()
+	cut := s.faults.CutAnswers
+	s.mu.Unlock()
+	if cut {
+		w.Header().Set("Content-Length", strconv.Itoa(len(b)))
+		b = b[:len(b)/2]
+	}
 	w.WriteHeader(status)
 	_, _ = w.Write(b) // the client may be gone
+	if cut {
+		_ = http.NewResponseController(w).Flush() // else not even half would leave
+		panic(http.ErrAbortHandler)               // net/http cuts the connection
+	}
+}
+
+func (s *Server) missing(w http.ResponseWriter) {
+	s.fail(w, http.StatusNotFound, "ResourceMissingAtURI", "There is no such resource.")
 }
 
 // fail sends a Redfish error.
@@ -107,7 +142,7 @@ func (s *Server) fail(w http.ResponseWriter, status int, id, text string) {
 func link(uri string) map[string]string { return map[string]string{"@odata.id": uri} }
 
 // pause waits for d, or until the client is gone or the service stopped.
-func pause(r *http.Request, d time.Duration) {
+func (s *Server) pause(r *http.Request, d time.Duration) {
 	if d == 0 {
 		return
 	}
@@ -116,5 +151,6 @@ func pause(r *http.Request, d time.Duration) {
 	select {
 	case <-t.C:
 	case <-r.Context().Done():
+	case <-s.stopped:
 	}
 }

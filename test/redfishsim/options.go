@@ -2,6 +2,7 @@ package redfishsim
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
 	"fmt"
 	"time"
 )
@@ -19,6 +20,10 @@ type Options struct {
 	Off bool
 	// Systems are the hosts behind the service, in the collection's order.
 	Systems []SystemOptions
+	// Model and Firmware are what the BMC says it is itself.
+	Model, Firmware string
+	// CertificateUntil is the end of its certificate; zero is a day from now.
+	CertificateUntil time.Time
 	// Latency delays every answer; Faults can change it later.
 	Latency time.Duration
 }
@@ -31,6 +36,10 @@ type SystemOptions struct {
 	UUID string
 	// Serial is its serial number; empty is SN- and the ID.
 	Serial string
+	// MACs are those of its network interfaces; empty is one, made from its UUID.
+	MACs []string
+	// RestorePolicy is its PowerRestorePolicy; empty is LastState.
+	RestorePolicy string
 	// Off starts it powered off.
 	Off bool
 }
@@ -46,6 +55,15 @@ func (o Options) withDefaults() Options {
 	if o.Password == "" {
 		o.Password = "secret"
 	}
+	if o.Model == "" {
+		o.Model = "SimBMC"
+	}
+	if o.Firmware == "" {
+		o.Firmware = "1.0.0"
+	}
+	if o.CertificateUntil.IsZero() {
+		o.CertificateUntil = time.Now().Add(24 * time.Hour)
+	}
 	if len(o.Systems) == 0 {
 		o.Systems = []SystemOptions{{UUID: o.UUID, Off: o.Off}}
 	}
@@ -60,6 +78,12 @@ func (o Options) withDefaults() Options {
 		if s.Serial == "" {
 			s.Serial = "SN-" + s.ID
 		}
+		if len(s.MACs) == 0 {
+			s.MACs = []string{macOf(s.UUID)}
+		}
+		if s.RestorePolicy == "" {
+			s.RestorePolicy = "LastState"
+		}
 		systems[i] = s
 	}
 	o.Systems = systems
@@ -70,4 +94,10 @@ func randomUUID() string {
 	var b [16]byte
 	rand.Read(b[:]) // never fails, by its documentation
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// macOf is a locally administered address that is as unique as the UUID.
+func macOf(uuid string) string {
+	sum := sha256.Sum256([]byte(uuid))
+	return fmt.Sprintf("02:%02X:%02X:%02X:%02X:%02X", sum[0], sum[1], sum[2], sum[3], sum[4])
 }

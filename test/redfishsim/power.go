@@ -27,10 +27,12 @@ func (s *System) serve(w http.ResponseWriter, r *http.Request, f Faults, rest st
 		s.show(w, f)
 	case r.Method == http.MethodGet && rest == actionInfoPath:
 		s.actionInfo(w)
+	case r.Method == http.MethodGet && (rest == nicsPath || strings.HasPrefix(rest, nicsPath+"/")):
+		s.nics(w, strings.TrimPrefix(rest, nicsPath))
 	case r.Method == http.MethodPost && rest == resetPath:
 		s.reset(w, r)
 	default:
-		s.srv.fail(w, http.StatusNotFound, "ResourceMissingAtURI", "There is no such resource.")
+		s.srv.missing(w)
 	}
 }
 
@@ -43,7 +45,12 @@ func (s *System) show(w http.ResponseWriter, f Faults) {
 		"@odata.id": s.URI(), "@odata.type": "#ComputerSystem.v1_20_0.ComputerSystem",
 		"Id": s.opts.ID, "Name": "System " + s.opts.ID, "SystemType": "Physical",
 		"UUID": s.opts.UUID, "SerialNumber": s.opts.Serial, "PowerState": state,
-		"Status": map[string]string{"State": "Enabled", "Health": "OK"},
+		"Status":       map[string]string{"State": "Enabled", "Health": "OK"},
+		"Manufacturer": "Simulated", "Model": "Host", "PowerRestorePolicy": s.opts.RestorePolicy,
+		"EthernetInterfaces": link(s.URI() + nicsPath),
+	}
+	if !f.NoManager {
+		system["Links"] = map[string]any{"ManagedBy": []any{link(managerURI)}}
 	}
 	if q.UUID != "" {
 		system["UUID"] = q.UUID
@@ -112,7 +119,7 @@ func (s *System) reset(w http.ResponseWriter, r *http.Request) {
 	case accepted && q.DropReset:
 		panic(http.ErrAbortHandler) // net/http cuts the connection
 	case accepted:
-		pause(r, q.HangReset)
+		s.srv.pause(r, q.HangReset)
 		s.accept(w, q)
 	case r.Header.Get("If-Match") != "":
 		s.srv.fail(w, http.StatusPreconditionFailed, "PreconditionFailed", "The ETag does not match.")

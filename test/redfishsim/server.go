@@ -23,6 +23,7 @@ type Server struct {
 	addr    string
 	systems []*System
 	stop    func()
+	stopped chan struct{}
 
 	mu       sync.Mutex
 	faults   Faults
@@ -30,12 +31,15 @@ type Server struct {
 	logins   int
 	requests []Request
 	conns    int
+	open     map[net.Conn]bool
+	held     []net.Conn // accepted, never to be answered
+	booted   time.Time
 }
 
 // Start runs a service until Stop.
 func Start(o Options) (*Server, error) {
 	o = o.withDefaults()
-	id, err := newIdentity()
+	id, err := newIdentity(o.CertificateUntil)
 	if err != nil {
 		return nil, fmt.Errorf("start Redfish simulator: %w", err)
 	}
@@ -43,7 +47,10 @@ func Start(o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start Redfish simulator: %w", err)
 	}
-	s := &Server{opts: o, id: id, dir: dir, sessions: map[string]string{}}
+	s := &Server{
+		opts: o, id: id, dir: dir, sessions: map[string]string{}, stopped: make(chan struct{}),
+		open: map[net.Conn]bool{}, booted: time.Now(),
+	}
 	s.faults.Latency = o.Latency
 	for _, so := range o.Systems {
 		s.systems = append(s.systems, &System{srv: s, opts: so, on: !so.Off})
@@ -70,11 +77,9 @@ func (s *Server) serve() error {
 		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{s.id.cert}, MinVersion: tls.VersionTLS12},
 		// Refused handshakes are what tests provoke, not news.
 		ErrorLog: log.New(io.Discard, "", 0),
-		ConnState: func(_ net.Conn, state http.ConnState) {
-			if state == http.StateNew {
-				s.mu.Lock()
-				defer s.mu.Unlock()
-				s.conns++
+		ConnState: func(c net.Conn, state http.ConnState) {
+			if state == http.StateNew || state == http.StateClosed {
+				s.track(c, state == http.StateNew)
 			}
 		},
 		// BMCs speak HTTP/1.1, and a cut connection must cut one client only.
@@ -83,12 +88,16 @@ func (s *Server) serve() error {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = s.http.ServeTLS(l, "", "") // ends with ErrServerClosed, by Stop
+		_ = s.http.ServeTLS(&listener{l, s}, "", "") // ends with ErrServerClosed, by Stop
 	}()
 	s.stop = sync.OnceFunc(func() {
+		close(s.stopped)
 		_ = s.http.Close()      // only reports listeners closed twice
 		_ = os.RemoveAll(s.dir) // a stray directory harms nobody
 		<-done
+		for _, c := range s.held { // nobody adds to them any more
+			_ = c.Close()
+		}
 	})
 	return nil
 }

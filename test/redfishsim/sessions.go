@@ -35,6 +35,10 @@ func (s *Server) SetPassword(password string) {
 func (s *Server) authorised(r *http.Request) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.faults.Unauthorized > 0 {
+		s.faults.Unauthorized--
+		return false
+	}
 	if token := r.Header.Get("X-Auth-Token"); token != "" {
 		for _, t := range s.sessions {
 			if same(t, token) {
@@ -70,16 +74,16 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	case f.SessionLimit > 0 && open >= f.SessionLimit:
 		s.fail(w, http.StatusServiceUnavailable, "SessionLimitExceeded", "The session limit was reached.")
 	default:
-		id, token := s.open()
-		pause(r, f.LoginLatency)
+		id, token := s.newSession()
+		s.pause(r, f.LoginLatency)
 		w.Header().Set("X-Auth-Token", token)
 		w.Header().Set("Location", sessionsURI+"/"+id)
 		s.reply(w, http.StatusCreated, map[string]any{"@odata.id": sessionsURI + "/" + id, "Id": id, "UserName": ask.UserName})
 	}
 }
 
-// open makes a session.
-func (s *Server) open() (id, token string) {
+// newSession makes a session.
+func (s *Server) newSession() (id, token string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.logins++

@@ -12,6 +12,7 @@ type System struct {
 	on      bool
 	due     time.Time // when a change under way is done; zero is none
 	dueOn   bool
+	lieEnds time.Time // when Quirks.OffThenOn is over
 	changes []bool
 }
 
@@ -67,29 +68,37 @@ func (s *System) settle() {
 func (s *System) command(on bool) {
 	s.settle()
 	s.changes = append(s.changes, on)
-	if on && s.quirks.IgnoreOn || !on && s.quirks.IgnoreOff {
-		return
-	}
-	if s.quirks.Lag == 0 || s.on == on {
+	q := s.quirks
+	switch {
+	case on && q.IgnoreOn || !on && q.IgnoreOff:
+	case q.Early && !s.due.IsZero(): // the window in which a command is lost
+	case !on && q.OffThenOn > 0:
+		s.lieEnds = time.Now().Add(q.OffThenOn)
+	case q.Lag == 0 || s.on == on:
 		s.on, s.due = on, time.Time{}
-		return
+	default:
+		s.due, s.dueOn = time.Now().Add(q.Lag), on
 	}
-	s.due, s.dueOn = time.Now().Add(s.quirks.Lag), on
 }
 
 // says is PowerState as the BMC gives it, in JSON. srv.mu is held.
 func (s *System) says() string {
 	s.settle()
+	q := s.quirks
+	on, changing := s.on, !s.due.IsZero()
 	switch {
-	case s.quirks.SayPower != "":
-		return s.quirks.SayPower
-	case s.quirks.LieOff:
-		return `"Off"`
-	case !s.due.IsZero() && s.dueOn:
+	case q.SayPower != "":
+		return q.SayPower
+	case q.LieOff || time.Now().Before(s.lieEnds):
+		on = false
+	case changing && q.Early:
+		on = s.dueOn
+	case changing && s.dueOn:
 		return `"PoweringOn"`
-	case !s.due.IsZero():
+	case changing:
 		return `"PoweringOff"`
-	case s.on:
+	}
+	if on {
 		return `"On"`
 	}
 	return `"Off"`

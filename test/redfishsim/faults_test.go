@@ -1,0 +1,174 @@
+package redfishsim
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// get asks for the system within d, and gives the error of the exchange.
+func (c caller) get(d time.Duration) (status int, err error) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), d)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.sim.URL()+c.sim.System(0).URI(), nil)
+	require.NoError(c.t, err)
+	req.SetBasicAuth("admin", "secret")
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	_, err = io.ReadAll(resp.Body)
+	return resp.StatusCode, err
+}
+
+func TestHalfOpen(t *testing.T) {
+	sim, c := start(t, Options{})
+	assert.Equal(t, "On", c.state())
+	sim.Faults(func(f *Faults) { f.HalfOpen = true })
+	_, err := c.get(100 * time.Millisecond)
+	require.ErrorIs(t, err, context.DeadlineExceeded, "on a connection that exists")
+
+	raw, err := net.Dial("tcp", sim.Addr())
+	require.NoError(t, err, "the kernel accepts")
+	defer raw.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, tls.Client(raw, &tls.Config{InsecureSkipVerify: true}).HandshakeContext(ctx), context.DeadlineExceeded)
+}
+
+func TestHangAfterTLS(t *testing.T) {
+	sim, c := start(t, Options{})
+	sim.Faults(func(f *Faults) { f.Hang = true })
+	_, err := c.get(200 * time.Millisecond)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	assert.Equal(t, 1, sim.Connections(), "TLS stands")
+	assert.Len(t, sim.Requests(), 1, "the request arrived")
+	sim.Faults(func(f *Faults) { f.Hang = false })
+	status, err := c.get(5 * time.Second)
+	require.NoError(t, err)
+	assert.Equal(t, http.StatusOK, status)
+}
+
+func TestAnswerCutInTheMiddle(t *testing.T) {
+	sim, c := start(t, Options{})
+	sim.Faults(func(f *Faults) { f.CutAnswers = true })
+	status, err := c.get(5 * time.Second)
+	assert.Equal(t, http.StatusOK, status, "the head came")
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+}
+
+func TestRestart(t *testing.T) {
+	sim, c := start(t, Options{})
+	_, _ = c.do(http.MethodPost, sessionsURI, `{"UserName":"admin","Password":"secret"}`)
+	require.Equal(t, 1, sim.OpenSessions())
+	sim.Restart(300 * time.Millisecond)
+	assert.Zero(t, sim.OpenSessions())
+	status, err := c.get(5 * time.Second)
+	require.NoError(t, err)
+	assert.Equal(t, http.StatusServiceUnavailable, status)
+	assert.Equal(t, 2, sim.Connections(), "the first was cut")
+	assert.Eventually(t, func() bool {
+		status, err := c.get(5 * time.Second)
+		return err == nil && status == http.StatusOK
+	}, 5*time.Second, 20*time.Millisecond)
+
+	sim.Faults(func(f *Faults) { f.KeepSessions = true })
+	_, _ = c.do(http.MethodPost, sessionsURI, `{"UserName":"admin","Password":"secret"}`)
+	sim.Restart(0)
+	assert.Equal(t, 1, sim.OpenSessions())
+}
+
+// A cold request over TLS 1.3 takes three round trips, a warm one takes one.
+func TestRoundTripTime(t *testing.T) {
+	const rtt = 100 * time.Millisecond
+	sim, c := start(t, Options{})
+	sim.Faults(func(f *Faults) { f.RTT = rtt })
+	took := func() time.Duration {
+		began := time.Now()
+		_, err := c.get(5 * time.Second)
+		require.NoError(t, err)
+		return time.Since(began)
+	}
+	cold, warm := took(), took()
+	assert.GreaterOrEqual(t, cold, 3*rtt)
+	assert.Less(t, cold, 4*rtt)
+	assert.GreaterOrEqual(t, warm, rtt)
+	assert.Less(t, warm, 2*rtt)
+}
+
+func TestStopEndsWhatHangs(t *testing.T) {
+	sim, c := start(t, Options{})
+	sim.Faults(func(f *Faults) { f.Hang, f.RTT = true, 10*time.Millisecond })
+	done := make(chan error)
+	go func() {
+		_, err := c.get(30 * time.Second)
+		done <- err
+	}()
+	require.Eventually(t, func() bool { return len(sim.Requests()) == 1 }, 5*time.Second, 5*time.Millisecond)
+	sim.Stop()
+	select {
+	case err := <-done:
+		require.Error(t, err)
+		assert.False(t, errors.Is(err, context.DeadlineExceeded))
+	case <-time.After(5 * time.Second):
+		t.Fatal("the connection outlives the service")
+	}
+}
+
+func TestUnauthorized(t *testing.T) {
+	sim, c := start(t, Options{})
+	sim.Faults(func(f *Faults) { f.Unauthorized = 1 })
+	status, err := c.get(5 * time.Second)
+	require.NoError(t, err)
+	assert.Equal(t, http.StatusUnauthorized, status)
+	assert.Equal(t, "On", c.state())
+}
+
+func TestEarlyOff(t *testing.T) {
+	sim, c := start(t, Options{})
+	sim.Quirks(func(q *Quirks) { q.Lag, q.Early = 300*time.Millisecond, true })
+	assert.Equal(t, http.StatusNoContent, c.reset("ForceOff"))
+	assert.Equal(t, "Off", c.state())
+	assert.True(t, sim.Power(), "not yet")
+	assert.Equal(t, http.StatusNoContent, c.reset("On"), "accepted, and dropped")
+	assert.Eventually(t, func() bool { return !sim.Power() }, 5*time.Second, 20*time.Millisecond)
+	assert.Equal(t, "Off", c.state())
+}
+
+func TestOffThenOn(t *testing.T) {
+	sim, c := start(t, Options{})
+	sim.Quirks(func(q *Quirks) { q.OffThenOn = 200 * time.Millisecond })
+	assert.Equal(t, http.StatusNoContent, c.reset("ForceOff"))
+	assert.Equal(t, "Off", c.state())
+	assert.True(t, sim.Power(), "a lie")
+	assert.Eventually(t, func() bool { return c.state() == "On" }, 5*time.Second, 20*time.Millisecond)
+}
+
+func TestManagerAndInterfaces(t *testing.T) {
+	sim, c := start(t, Options{Model: "Super BMC", Firmware: "2.7", Systems: []SystemOptions{{MACs: []string{"02:00:00:00:00:01", "02:00:00:00:00:02"}}}})
+	_, system := c.do(http.MethodGet, sim.System(0).URI(), "")
+	assert.Equal(t, map[string]any{"ManagedBy": []any{map[string]any{"@odata.id": managerURI}}}, system["Links"])
+	_, manager := c.do(http.MethodGet, managerURI, "")
+	assert.Equal(t, "Super BMC", manager["Model"])
+	assert.Equal(t, "2.7", manager["FirmwareVersion"])
+	_, all := c.do(http.MethodGet, sim.System(0).URI()+nicsPath, "")
+	assert.Len(t, all["Members"], 2)
+	_, second := c.do(http.MethodGet, sim.System(0).URI()+nicsPath+"/2", "")
+	assert.Equal(t, "02:00:00:00:00:02", second["MACAddress"])
+	resp, _ := c.do(http.MethodGet, sim.System(0).URI()+nicsPath+"/3", "")
+	assert.Equal(t, http.StatusNotFound, resp.StatusCode)
+
+	sim.Faults(func(f *Faults) { f.NoManager = true })
+	resp, _ = c.do(http.MethodGet, managersURI, "")
+	assert.Equal(t, http.StatusNotFound, resp.StatusCode)
+}
