@@ -14,7 +14,8 @@ type flat struct {
 	step, abandonTo                      Step
 	reason, note, abandon, newUID, lease string
 	renew                                time.Time
-	attempt, level, journal              int
+	attempt, level, offLevel, journal    int
+	proof                                ProofKind
 	stepStarted, ended, isolated         time.Time
 	apiLost, onSeen, notBefore, healthy  time.Time
 	started                              time.Time
@@ -29,7 +30,7 @@ type flat struct {
 func flatten(r Run) flat {
 	f := flat{
 		target: r.Target, step: r.Step, abandonTo: r.AbandonTo, reason: r.Reason, note: r.Note, abandon: r.Abandon,
-		newUID: r.NewNodeUID, attempt: r.Attempt, level: r.Level, journal: len(r.Steps), stepStarted: r.StepStarted, ended: r.Ended,
+		newUID: r.NewNodeUID, attempt: r.Attempt, level: r.Level, offLevel: r.OffLevel, proof: r.Proof, journal: len(r.Steps), stepStarted: r.StepStarted, ended: r.Ended,
 		isolated: r.Isolated, apiLost: r.APILost, onSeen: r.OnSeen, notBefore: r.NotBefore, healthy: r.HealthySince,
 		started: r.Started, intent: r.Intent, touched: r.Touched, foundOff: r.FoundOff, leaveOff: r.LeaveOff,
 		offLease: r.OffLease != nil, unfence: r.Unfence != nil, offOnly: r.OffOnly,
@@ -44,7 +45,7 @@ func flatten(r Run) flat {
 }
 
 func TestFlattenKnowsTheRun(t *testing.T) {
-	require.Equal(t, 35, reflect.TypeFor[Run]().NumField(),
+	require.Equal(t, 37, reflect.TypeFor[Run]().NumField(),
 		"Run has another number of fields: teach flatten and keyOf the new one, then change this number")
 }
 

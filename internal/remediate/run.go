@@ -42,6 +42,15 @@ const (
 	IsolateTaint  Isolation = "outOfServiceTaint"
 )
 
+// ProofKind is what an Off is known from.
+type ProofKind string
+
+// The kinds of proof.
+const (
+	ProofBMC    ProofKind = "BMC"    // the host's own BMC, which tells whose it is
+	ProofDevice ProofKind = "Device" // enrolled devices that do not: outlets, agents
+)
+
 // Target is the Machine, Node and host of one run. UIDs and the boot ID are
 // those the decision was made on; names alone never authorise a write. // I2
 type Target struct {
@@ -133,16 +142,21 @@ type Run struct {
 	Step        Step      `json:"step"`
 	Attempt     int       `json:"attempt"`
 	Started     time.Time `json:"started"`
-	StepStarted time.Time `json:"stepStarted"`
+	StepStarted time.Time `json:"stepStarted"` // of the step, or of its present level
 	Ended       time.Time `json:"ended,omitzero"`
 	Reason      string    `json:"reason,omitempty"` // CamelCase code of Held, Aborted or an abandoned cycle
 	Note        string    `json:"note,omitempty"`   // the sentence to Reason
 	Intent      Intent    `json:"intent"`
 	Steps       []Visit   `json:"steps"`
 
-	// Level is the power level that is used, from 0. Each one below it was tried
-	// before and may have been given an Off.
+	// Level is the power level that is used, from 0: step 1 goes up when one
+	// fails, the way back to On goes down to 0.
 	Level int `json:"level,omitempty"`
+	// OffLevel is the highest level that was given an Off in this attempt. The way
+	// back begins there: each level down from it may be off because of us.
+	OffLevel int `json:"offLevel,omitempty"`
+	// Proof is what proved the host off; "" until something has.
+	Proof ProofKind `json:"proof,omitempty"`
 	// Touched: the hold was set or Off was sent, so the host must be brought
 	// back On before this run may end.
 	Touched bool `json:"touched,omitempty"`

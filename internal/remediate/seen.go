@@ -41,14 +41,23 @@ type Seen struct {
 	// want them no older than two seconds. // I4
 	At time.Time
 
-	Power bmc.Reading // State Unknown when the read failed
-	// PowerError is why the read failed, "" when it did not.
+	// Level is the power level that was asked: Power to Identity are its alone.
+	// Whoever looks opens the run's level anew when that has changed; what was
+	// read of another level counts as not read. // I1
+	Level int
+	// Devices are those of the level, for notes: "pdu-a#7 + pdu-b#7".
+	Devices string
+	// ProofKind is what an Off read twice at this level is worth.
+	ProofKind ProofKind
+	Power     bmc.Reading // State Unknown when the read failed
+	// PowerError is why the read failed, or the level could not be opened; "" when
+	// neither did.
 	PowerError bmc.Kind
 	Proof      bmc.Proof
-	// OffAccepted: in this process the BMC accepted Off, before every reading
+	// OffAccepted: in this process the level accepted Off, before every reading
 	// in Proof. A restart forgets it and sends Off again. // I1
 	OffAccepted bool
-	// Identity: the BMC that answered is the one of this Node.
+	// Identity: what answered is the power of this Node.
 	Identity Answer
 
 	API     APIState
