@@ -42,6 +42,9 @@ type Device struct {
 	// its own; neither user name nor password nor address is among them.
 	Agent      string
 	Parameters map[string]string
+	// SecretParameters are those of the agent's parameters that are secret beside
+	// the password, like an SNMP community.
+	SecretParameters map[string]Secret
 
 	Username string
 	Password Secret

@@ -3,7 +3,6 @@ package bmc
 import (
 	"fmt"
 	"net"
-	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
@@ -18,29 +17,47 @@ const (
 	ProtocolRedfish Protocol = "redfish"
 )
 
+// The IPMI session privileges that can switch power.
+const (
+	privilegeOperator      = "OPERATOR"
+	privilegeAdministrator = "ADMINISTRATOR"
+)
+
+// maxAddress bounds an address, in bytes.
+const maxAddress = 2048
+
 // Endpoint is a parsed BMC address.
 type Endpoint struct {
 	Protocol Protocol
 	Host     string // DNS name or IP without brackets
-	Port     int    // 623 for IPMI, 443 or 80 for Redfish unless given
+	Port     int    // 623 for IPMI, 443 or 80 for Redfish unless given; 0 only for a fence agent: its own default
 	Plain    bool   // Redfish over http
-	System   string // Redfish path of the ComputerSystem; empty = discover the one
+	System   string // Redfish path of the ComputerSystem, escaped as in a URL; empty = discover the one
 	// Privilege is the IPMI session privilege asked for: OPERATOR unless
 	// privilegelevel= says otherwise.
 	Privilege string
 }
 
 // String gives the address for people and logs, without any secret.
+// ParseEndpoint reads it back to the same Endpoint.
 func (e Endpoint) String() string {
-	hp := e.HostPort()
 	if e.Protocol == ProtocolRedfish {
 		return e.BaseURL() + e.System
 	}
-	return string(e.Protocol) + "://" + hp
+	text := string(e.Protocol) + "://" + e.HostPort()
+	if e.Privilege == privilegeAdministrator {
+		text += "?privilegelevel=" + privilegeAdministrator
+	}
+	return text
 }
 
-// HostPort is the address to dial.
-func (e Endpoint) HostPort() string { return net.JoinHostPort(e.Host, strconv.Itoa(e.Port)) }
+// HostPort is the address to dial; without a port, only the host.
+func (e Endpoint) HostPort() string {
+	if e.Port == 0 {
+		return e.Host
+	}
+	return net.JoinHostPort(e.Host, strconv.Itoa(e.Port))
+}
 
 // BaseURL is the scheme and authority of a Redfish service.
 func (e Endpoint) BaseURL() string {
@@ -50,116 +67,120 @@ func (e Endpoint) BaseURL() string {
 	return "https://" + e.HostPort()
 }
 
-// schemes maps the address schemes of Metal3 (research: baremetal-operator
-// pkg/hardwareutils/bmc) to the protocol that drives power behind them.
-var schemes = map[string]Protocol{
-	"ipmi": ProtocolIPMI, "libvirt": ProtocolIPMI,
-	"redfish": ProtocolRedfish, "redfish-virtualmedia": ProtocolRedfish, "redfish-uefihttp": ProtocolRedfish,
-	"ilo5-redfish": ProtocolRedfish, "ilo5-virtualmedia": ProtocolRedfish,
-	"idrac-redfish": ProtocolRedfish, "idrac-virtualmedia": ProtocolRedfish,
-}
-
-// ParseEndpoint reads a BMC address as Metal3 writes it. Errors name the
-// address and what would mend it.
+// ParseEndpoint reads a BMC address in every form that Metal3 has or had. Errors
+// name the address, without user information and query, and what would mend it.
 func ParseEndpoint(address string) (Endpoint, error) {
 	address = strings.TrimSpace(address)
-	if address == "" {
+	switch {
+	case address == "":
 		return Endpoint{}, fmt.Errorf("BMC address is empty; write for example ipmi://192.0.2.13 or redfish://192.0.2.13/redfish/v1/Systems/1")
+	case len(address) > maxAddress:
+		return Endpoint{}, fmt.Errorf("BMC address %s: it is longer than %d bytes", shown(address), maxAddress)
 	}
-	u, err := url.Parse(withScheme(address))
-	if err != nil || u.Opaque != "" {
-		// url.Error repeats the text; user information must not be shown.
-		return Endpoint{}, fmt.Errorf("BMC address does not parse as a URL; write SCHEME://HOST[:PORT][/PATH]")
-	}
-	scheme, transport, _ := strings.Cut(u.Scheme, "+")
-	proto, ok := schemes[scheme]
-	if !ok {
-		return Endpoint{}, fmt.Errorf("BMC address %s: unknown scheme %q; ipmi and redfish (with the variants of Metal3) are known", shown(u), u.Scheme)
-	}
-	e := Endpoint{Protocol: proto, Host: u.Hostname(), Privilege: "OPERATOR"}
-	if !validHost(e.Host) {
-		return Endpoint{}, fmt.Errorf("BMC address %s: %q is neither an IP address nor a DNS name", shown(u), e.Host)
-	}
-	if err := e.setTransport(transport, u); err != nil {
+	full, err := withScheme(address)
+	if err != nil {
 		return Endpoint{}, err
+	}
+	// What url.Error says repeats the text, with its user information.
+	u, err := url.Parse(full)
+	if err != nil || u.Opaque != "" {
+		return Endpoint{}, fmt.Errorf("BMC address %s does not parse as a URL; write SCHEME://HOST[:PORT][/PATH], an IPv6 address in brackets", shown(full))
+	}
+	e, err := endpointOf(u)
+	if err != nil {
+		return Endpoint{}, fmt.Errorf("BMC address %s: %w", shown(full), err)
 	}
 	return e, nil
 }
 
-// withScheme completes the short forms: a bare host is IPMI, and a known scheme
-// may lack its slashes.
-func withScheme(address string) string {
-	scheme, rest, _ := strings.Cut(address, ":")
-	name, _, _ := strings.Cut(scheme, "+")
-	switch _, known := schemes[strings.ToLower(name)]; {
-	case strings.HasPrefix(rest, "//"):
-		return address
-	case known && rest != "":
-		return scheme + "://" + rest
+// endpointOf reads the parts of a URL; its errors do not name the address.
+func endpointOf(u *url.URL) (e Endpoint, err error) {
+	s, transport, ok := knownScheme(u.Scheme)
+	if !ok {
+		return e, fmt.Errorf("%s", unknownScheme(u.Scheme))
 	}
-	return "ipmi://" + address
-}
-
-// shown is an address without user information and query, which may hold a
-// password.
-func shown(u *url.URL) string { return u.Scheme + "://" + u.Host + u.Path }
-
-func (e *Endpoint) setTransport(transport string, u *url.URL) error {
-	if e.Protocol == ProtocolIPMI {
+	e = Endpoint{Protocol: s.protocol, Host: u.Hostname(), Privilege: privilegeOperator}
+	if err := checkHost(e.Host); err != nil {
+		return e, err
+	}
+	if s.protocol == ProtocolIPMI {
 		if transport != "" {
-			return fmt.Errorf("BMC address %s: ipmi has no +%s form", shown(u), transport)
+			return e, fmt.Errorf("ipmi has no +%s form; leave +%[1]s out", transport)
 		}
 		e.Port = 623
-		if p := u.Query().Get("privilegelevel"); p != "" {
-			e.Privilege = strings.ToUpper(p)
-		}
-		switch e.Privilege {
-		case "OPERATOR", "ADMINISTRATOR":
-		default:
-			return fmt.Errorf("BMC address %s: privilegelevel must be OPERATOR or ADMINISTRATOR: less cannot switch power", shown(u))
+		if e.Privilege, err = privilege(u.Query()); err != nil {
+			return e, err
 		}
 	} else {
-		switch transport {
-		case "", "https":
-			e.Port = 443
-		case "http":
-			e.Port, e.Plain = 80, true
-		default:
-			return fmt.Errorf("BMC address %s: +%s is neither +http nor +https", shown(u), transport)
+		if e.Port, e.Plain, err = webPort(transport); err != nil {
+			return e, err
 		}
-		switch p := strings.TrimSuffix(u.Path, "/"); p {
-		case "", "/redfish/v1":
-		default:
-			e.System = p
+		if e.System, err = systemPath(u, s); err != nil {
+			return e, err
 		}
 	}
-	if s := u.Port(); s != "" {
-		n, err := strconv.ParseUint(s, 10, 16)
-		if err != nil || n == 0 {
-			return fmt.Errorf("BMC address %s: port %s is not between 1 and 65535", shown(u), s)
-		}
-		e.Port = int(n)
+	port, err := parsePort(u.Port())
+	if port != 0 && !s.portIsOther {
+		e.Port = port
 	}
-	return nil
+	return e, err
 }
 
-// validHost accepts IPs and DNS names by RFC 1123.
-func validHost(h string) bool {
-	if _, err := netip.ParseAddr(h); err == nil {
-		return true
+func webPort(transport string) (port int, plain bool, err error) {
+	switch transport {
+	case "", "https":
+		return 443, false, nil
+	case "http":
+		return 80, true, nil
 	}
-	if h == "" || len(h) > 253 {
-		return false
-	}
-	for label := range strings.SplitSeq(h, ".") {
-		if label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' {
-			return false
+	return 0, false, fmt.Errorf("+%s is neither +http nor +https", clean(transport))
+}
+
+// privilege reads privilegelevel=, in any case; other keys belong to others.
+func privilege(query url.Values) (string, error) {
+	found := privilegeOperator
+	for key, values := range query {
+		if !strings.EqualFold(key, "privilegelevel") {
+			continue
 		}
-		for _, c := range label {
-			if c != '-' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') {
-				return false
+		for _, v := range values {
+			switch strings.ToUpper(v) {
+			case privilegeOperator:
+			case privilegeAdministrator:
+				found = privilegeAdministrator
+			default:
+				return "", fmt.Errorf("privilegelevel must be OPERATOR or ADMINISTRATOR: less cannot switch power")
 			}
 		}
 	}
-	return true
+	return found, nil
+}
+
+// systemPath is the path of the system as the address writes it; "" leaves the
+// system to discovery.
+func systemPath(u *url.URL, s scheme) (string, error) {
+	path := strings.TrimRight(u.EscapedPath(), "/")
+	switch {
+	case path == "", path == "/redfish", path == "/redfish/v1", path == "/redfish/v1/Systems":
+		return "", nil
+	case s.pathIsOther && !strings.HasPrefix(path, "/redfish/v1/Systems/"):
+		return "", nil
+	case strings.Contains(path, "@"): // a user information with a slash in it ends up here
+		return "", fmt.Errorf("an @ in the path; write it %%40, and no user or password in an address")
+	case strings.Contains(path, "//"), strings.Contains(path+"/", "/./"), strings.Contains(path+"/", "/../"):
+		return "", fmt.Errorf("the path is not the @odata.id of a system; write for example /redfish/v1/Systems/1")
+	}
+	return path, nil
+}
+
+// parsePort reads a port; an empty text is 0.
+func parsePort(text string) (int, error) {
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(text, 10, 16)
+	if err != nil || n == 0 {
+		return 0, fmt.Errorf("port %s is not between 1 and 65535", shown(text))
+	}
+	return int(n), nil
 }

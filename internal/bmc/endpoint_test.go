@@ -9,50 +9,76 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+func ipmiAt(host string, port int) Endpoint {
+	return Endpoint{Protocol: ProtocolIPMI, Host: host, Port: port, Privilege: "OPERATOR"}
+}
+
+func redfishAt(host string, port int, system string) Endpoint {
+	return Endpoint{Protocol: ProtocolRedfish, Host: host, Port: port, System: system, Privilege: "OPERATOR"}
+}
+
+func plain(e Endpoint) Endpoint { e.Plain = true; return e }
+func admin(e Endpoint) Endpoint { e.Privilege = "ADMINISTRATOR"; return e }
+
+const system1 = "/redfish/v1/Systems/1"
+
 func TestParseEndpoint(t *testing.T) {
-	ipmi := func(host string, port int) Endpoint {
-		return Endpoint{Protocol: ProtocolIPMI, Host: host, Port: port, Privilege: "OPERATOR"}
-	}
-	redfish := func(host string, port int, system string) Endpoint {
-		return Endpoint{Protocol: ProtocolRedfish, Host: host, Port: port, System: system, Privilege: "OPERATOR"}
-	}
-	plain := func(e Endpoint) Endpoint { e.Plain = true; return e }
-	admin := func(e Endpoint) Endpoint { e.Privilege = "ADMINISTRATOR"; return e }
-	const system = "/redfish/v1/Systems/1"
+	const idracSystem = "/redfish/v1/Systems/System.Embedded.1"
 	for _, c := range []struct {
 		address string
 		want    Endpoint
 		text    string
 	}{
-		{"192.0.2.13", ipmi("192.0.2.13", 623), "ipmi://192.0.2.13:623"},
-		{"192.0.2.13:6230", ipmi("192.0.2.13", 6230), "ipmi://192.0.2.13:6230"},
-		{"bmc.example.org", ipmi("bmc.example.org", 623), "ipmi://bmc.example.org:623"},
-		{"[2001:db8::1]:624", ipmi("2001:db8::1", 624), "ipmi://[2001:db8::1]:624"},
-		{"ipmi:192.0.2.13", ipmi("192.0.2.13", 623), "ipmi://192.0.2.13:623"},
-		{"ipmi:192.0.2.13:624", ipmi("192.0.2.13", 624), "ipmi://192.0.2.13:624"},
-		{"ipmi://192.0.2.13", ipmi("192.0.2.13", 623), "ipmi://192.0.2.13:623"},
-		{"  ipmi://192.0.2.13:624\n", ipmi("192.0.2.13", 624), "ipmi://192.0.2.13:624"},
-		{"ipmi://[2001:db8::1]", ipmi("2001:db8::1", 623), "ipmi://[2001:db8::1]:623"},
-		{"ipmi://h?privilegelevel=administrator", admin(ipmi("h", 623)), "ipmi://h:623"},
-		{"libvirt://192.0.2.13:6230", ipmi("192.0.2.13", 6230), "ipmi://192.0.2.13:6230"},
-		{"redfish:192.0.2.13", redfish("192.0.2.13", 443, ""), "https://192.0.2.13:443"},
-		{"redfish://192.0.2.13", redfish("192.0.2.13", 443, ""), "https://192.0.2.13:443"},
-		{"redfish://192.0.2.13/", redfish("192.0.2.13", 443, ""), "https://192.0.2.13:443"},
-		{"redfish://192.0.2.13/redfish/v1", redfish("192.0.2.13", 443, ""), "https://192.0.2.13:443"},
-		{"redfish://192.0.2.13/redfish/v1/", redfish("192.0.2.13", 443, ""), "https://192.0.2.13:443"},
-		{"redfish://192.0.2.13:8443" + system, redfish("192.0.2.13", 8443, system), "https://192.0.2.13:8443" + system},
-		{"redfish://192.0.2.13" + system + "/", redfish("192.0.2.13", 443, system), "https://192.0.2.13:443" + system},
-		{"redfish+https://h" + system, redfish("h", 443, system), "https://h:443" + system},
-		{"redfish+http://h:8000" + system, plain(redfish("h", 8000, system)), "http://h:8000" + system},
-		{"redfish+http://h", plain(redfish("h", 80, "")), "http://h:80"},
-		{"REDFISH://h", redfish("h", 443, ""), "https://h:443"},
-		{"redfish-virtualmedia://h" + system, redfish("h", 443, system), "https://h:443" + system},
-		{"redfish-uefihttp+http://h" + system, plain(redfish("h", 80, system)), "http://h:80" + system},
-		{"ilo5-redfish://h" + system, redfish("h", 443, system), "https://h:443" + system},
-		{"ilo5-virtualmedia://h" + system, redfish("h", 443, system), "https://h:443" + system},
-		{"idrac-redfish://h/redfish/v1/Systems/System.Embedded.1", redfish("h", 443, "/redfish/v1/Systems/System.Embedded.1"), "https://h:443/redfish/v1/Systems/System.Embedded.1"},
-		{"idrac-virtualmedia://h" + system, redfish("h", 443, system), "https://h:443" + system},
-		{"redfish://ann:secret@h" + system, redfish("h", 443, system), "https://h:443" + system},
+		{"192.0.2.13", ipmiAt("192.0.2.13", 623), "ipmi://192.0.2.13:623"},
+		{"192.0.2.13:6230", ipmiAt("192.0.2.13", 6230), "ipmi://192.0.2.13:6230"},
+		{"192.0.2.13:", ipmiAt("192.0.2.13", 623), "ipmi://192.0.2.13:623"},
+		{"bmc1", ipmiAt("bmc1", 623), "ipmi://bmc1:623"},
+		{"bmc.example.org", ipmiAt("bmc.example.org", 623), "ipmi://bmc.example.org:623"},
+		{"[2001:db8::1]:624", ipmiAt("2001:db8::1", 624), "ipmi://[2001:db8::1]:624"},
+		{"[2001:db8::1]", ipmiAt("2001:db8::1", 623), "ipmi://[2001:db8::1]:623"},
+		{"ipmi:192.0.2.13", ipmiAt("192.0.2.13", 623), "ipmi://192.0.2.13:623"},
+		{"ipmi:192.0.2.13:624", ipmiAt("192.0.2.13", 624), "ipmi://192.0.2.13:624"},
+		{"ipmi:bmc1:624", ipmiAt("bmc1", 624), "ipmi://bmc1:624"},
+		{"ipmi:[2001:db8::1]:624", ipmiAt("2001:db8::1", 624), "ipmi://[2001:db8::1]:624"},
+		{"ipmi://192.0.2.13", ipmiAt("192.0.2.13", 623), "ipmi://192.0.2.13:623"},
+		{"  ipmi://192.0.2.13:624\n", ipmiAt("192.0.2.13", 624), "ipmi://192.0.2.13:624"},
+		{"ipmi://[2001:db8::1]", ipmiAt("2001:db8::1", 623), "ipmi://[2001:db8::1]:623"},
+		{"ipmi://192.0.2.13/redfish/v1/Systems/1", ipmiAt("192.0.2.13", 623), "ipmi://192.0.2.13:623"},
+		{"IPMI://h:65535", ipmiAt("h", 65535), "ipmi://h:65535"},
+		{"ipmi://h:1", ipmiAt("h", 1), "ipmi://h:1"},
+		{"ipmi://h?privilegelevel=administrator", admin(ipmiAt("h", 623)), "ipmi://h:623?privilegelevel=ADMINISTRATOR"},
+		{"ipmi://h?PrivilegeLevel=Operator&x=y", ipmiAt("h", 623), "ipmi://h:623"},
+		{"ipmi:h:624?privilegelevel=ADMINISTRATOR", admin(ipmiAt("h", 624)), "ipmi://h:624?privilegelevel=ADMINISTRATOR"},
+		{"h?privilegelevel=ADMINISTRATOR", admin(ipmiAt("h", 623)), "ipmi://h:623?privilegelevel=ADMINISTRATOR"},
+		{"libvirt://192.0.2.13:6230", ipmiAt("192.0.2.13", 6230), "ipmi://192.0.2.13:6230"},
+		{"libvirt://192.0.2.13?privilegelevel=ADMINISTRATOR", admin(ipmiAt("192.0.2.13", 623)), "ipmi://192.0.2.13:623?privilegelevel=ADMINISTRATOR"},
+
+		{"redfish:192.0.2.13", redfishAt("192.0.2.13", 443, ""), "https://192.0.2.13:443"},
+		{"redfish:192.0.2.13:8443" + system1, redfishAt("192.0.2.13", 8443, system1), "https://192.0.2.13:8443" + system1},
+		{"redfish+http:h" + system1, plain(redfishAt("h", 80, system1)), "http://h:80" + system1},
+		{"redfish://192.0.2.13/", redfishAt("192.0.2.13", 443, ""), "https://192.0.2.13:443"},
+		{"redfish://192.0.2.13/redfish/v1", redfishAt("192.0.2.13", 443, ""), "https://192.0.2.13:443"},
+		{"redfish://192.0.2.13/redfish/v1/", redfishAt("192.0.2.13", 443, ""), "https://192.0.2.13:443"},
+		{"redfish://192.0.2.13/redfish/v1/Systems/", redfishAt("192.0.2.13", 443, ""), "https://192.0.2.13:443"},
+		{"redfish://192.0.2.13" + system1 + "/", redfishAt("192.0.2.13", 443, system1), "https://192.0.2.13:443" + system1},
+		{"redfish://[2001:db8::1]" + system1, redfishAt("2001:db8::1", 443, system1), "https://[2001:db8::1]:443" + system1},
+		{"redfish://h/redfish/v1/Systems/a%2Fb%20c", redfishAt("h", 443, "/redfish/v1/Systems/a%2Fb%20c"), "https://h:443/redfish/v1/Systems/a%2Fb%20c"},
+		{"redfish://h/Redfish/V1/systems/é", redfishAt("h", 443, "/Redfish/V1/systems/%C3%A9"), "https://h:443/Redfish/V1/systems/%C3%A9"},
+		{"redfish://h" + system1 + "?x=y#z", redfishAt("h", 443, system1), "https://h:443" + system1},
+		{"redfish-uefihttp://h/verbatim/Path", redfishAt("h", 443, "/verbatim/Path"), "https://h:443/verbatim/Path"},
+		{"idrac-redfish://h" + idracSystem, redfishAt("h", 443, idracSystem), "https://h:443" + idracSystem},
+		{"redfish://ann:secret@h" + system1, redfishAt("h", 443, system1), "https://h:443" + system1},
+		{"https://h" + system1, redfishAt("h", 443, system1), "https://h:443" + system1},
+		{"http://h:8000", plain(redfishAt("h", 8000, "")), "http://h:8000"},
+
+		// Of what Metal3 removed, only a path that is a system is taken for one.
+		{"idrac://h:8443/wsman", redfishAt("h", 8443, ""), "https://h:8443"},
+		{"idrac://h" + idracSystem, redfishAt("h", 443, idracSystem), "https://h:443" + idracSystem},
+		{"ibmc://h/redfish/v1/Systems/1/", redfishAt("h", 443, system1), "https://h:443" + system1},
+		{"ilo5://h/json/login", redfishAt("h", 443, ""), "https://h:443"},
+		// The port is that of SCCI, power went over IPMI.
+		{"irmc://h:8443", ipmiAt("h", 623), "ipmi://h:623"},
+		{"irmc://h", ipmiAt("h", 623), "ipmi://h:623"},
 	} {
 		t.Run(c.address, func(t *testing.T) {
 			e, err := ParseEndpoint(c.address)
@@ -63,79 +89,103 @@ func TestParseEndpoint(t *testing.T) {
 	}
 }
 
+// Each scheme that Metal3 has or had, with each transport.
+func TestParseEndpointSchemes(t *testing.T) {
+	for _, name := range []string{
+		"redfish", "redfish-virtualmedia", "redfish-uefihttp", "ilo5-redfish", "ilo5-virtualmedia", "idrac-redfish", "idrac-virtualmedia",
+		"idrac", "ibmc", "ilo4", "ilo4-virtualmedia", "ilo5",
+	} {
+		for transport, want := range map[string]Endpoint{
+			"": redfishAt("h", 443, system1), "+https": redfishAt("h", 443, system1), "+http": plain(redfishAt("h", 80, system1)),
+			"+HTTPS": redfishAt("h", 443, system1),
+		} {
+			for _, slashes := range []string{"://", ":"} {
+				e, err := ParseEndpoint(name + transport + slashes + "h" + system1)
+				require.NoError(t, err, name+transport)
+				require.Equal(t, want, e, name+transport)
+			}
+		}
+		_, err := ParseEndpoint(name + "+ssh://h")
+		require.ErrorContains(t, err, "+ssh is neither +http nor +https")
+	}
+	for _, name := range []string{"ipmi", "libvirt", "irmc"} {
+		e, err := ParseEndpoint(strings.ToUpper(name) + "://h")
+		require.NoError(t, err)
+		require.Equal(t, ipmiAt("h", 623), e, name)
+		for _, transport := range []string{"+http", "+https"} {
+			_, err := ParseEndpoint(name + transport + "://h")
+			require.ErrorContains(t, err, "no "+transport+" form; leave "+transport+" out")
+		}
+	}
+}
+
 func TestParseEndpointRefuses(t *testing.T) {
-	for _, c := range []struct{ address, says string }{
-		{"", "is empty"},
-		{" \t\n", "is empty"},
-		{"snmp://h", `unknown scheme "snmp"`},
-		{"idrac://h", `unknown scheme "idrac"`},
-		{"ibmc://h", `unknown scheme "ibmc"`},
-		{"ipmi+https://h", "no +https form"},
-		{"redfish+ssh://h", "neither +http nor +https"},
-		{"ipmi://", "neither an IP address nor a DNS name"},
-		{"redfish:///redfish/v1/Systems/1", "neither an IP address nor a DNS name"},
-		{"ipmi://host-", "neither an IP address nor a DNS name"},
-		{"ipmi://-host", "neither an IP address nor a DNS name"},
-		{"ipmi://ho_st", "neither an IP address nor a DNS name"},
-		{"ipmi://a..b", "neither an IP address nor a DNS name"},
-		{"ipmi://" + strings.Repeat("a", 64), "neither an IP address nor a DNS name"},
-		{"ipmi://" + strings.Repeat("a.", 126) + "aa", "neither an IP address nor a DNS name"},
-		{"ipmi://h:0", "not between 1 and 65535"},
-		{"ipmi://h:65536", "not between 1 and 65535"},
-		{"ipmi://h:x", "does not parse"},
-		{"http://%zz", "does not parse"},
-		{"ipmi://h?privilegelevel=USER", "privilegelevel must be"},
+	for _, c := range []struct{ address, shows, says string }{
+		{"", "", "is empty; write for example"},
+		{" \t\n", "", "is empty"},
+		{"snmp://h", "snmp://h", `unknown scheme "snmp"; write ipmi://HOST or redfish://`},
+		{"snmp:h", "snmp:h", `unknown scheme "snmp"`},
+		{"redfish2://h/x?y=z", "redfish2://h/x:", `unknown scheme "redfish2"`},
+		{"http+https://h", "http+https://h", "unknown scheme"},
+		{"bmc1:623", "bmc1:623", "a name with a port needs a scheme; write ipmi://bmc1:623"},
+		{"bmc.example.org:623", "bmc.example.org:623", "write ipmi://bmc.example.org:623"},
+		{"2001:db8::1", "2001:db8::1", "stands in brackets; write ipmi://[2001:db8::1]"},
+		{"ipmi://2001:db8::1", "ipmi://2001:db8::1", "is not an IP address; one of IPv6 stands in brackets"},
+		{"ipmi://[fe80::1%25eth0]", "ipmi://[fe80::1%25eth0]", `the zone "eth0"`},
+		{"[fe80::1%25eth0]:623", "ipmi://[fe80::1%25eth0]:623", `the zone "eth0"`},
+		{"ipmi://[fe80::1%eth0]", "ipmi://[fe80::1%eth0]", "does not parse"},
+		{"ipmi://[192.0.2.1", "ipmi://[192.0.2.1", "does not parse"},
+		{"redfish+ssh://h", "redfish+ssh://h", "neither +http nor +https"},
+		{"ipmi://", "ipmi://", "neither an IP address nor a DNS name"},
+		{"ipmi:", "ipmi:", "neither an IP address nor a DNS name"},
+		{"redfish:///redfish/v1/Systems/1", "redfish:///redfish/v1/Systems/1", "neither an IP address nor a DNS name"},
+		{"//h", "ipmi:////h", "neither an IP address nor a DNS name"},
+		{"ipmi://host-", "ipmi://host-", "neither an IP address nor a DNS name"},
+		{"ipmi://-host", "ipmi://-host", "neither an IP address nor a DNS name"},
+		{"ipmi://ho_st", "ipmi://ho_st", "neither an IP address nor a DNS name"},
+		{"ipmi://a..b", "ipmi://a..b", "neither an IP address nor a DNS name"},
+		{"ipmi://bmc.example.org.", "ipmi://bmc.example.org.", "neither an IP address nor a DNS name"},
+		{"ipmi://192.0.2.256", "ipmi://192.0.2.256", "neither an IP address nor a DNS name"},
+		{"192.0.02.1", "ipmi://192.0.02.1", "neither an IP address nor a DNS name"},
+		{"ipmi://" + strings.Repeat("a", 64), "ipmi://aaa", "neither an IP address nor a DNS name"},
+		{"ipmi://" + strings.Repeat("a.", 126) + "aa", "ipmi://a.a", "neither an IP address nor a DNS name"},
+		{"ipmi://" + strings.Repeat("a", 3000), "ipmi://aaa", "longer than 2048 bytes"},
+		{"0.0.0.0", "ipmi://0.0.0.0", "is not the address of one machine"},
+		{"ipmi://[::]", "ipmi://[::]", "is not the address of one machine"},
+		{"ipmi://224.0.0.1", "ipmi://224.0.0.1", "is not the address of one machine"},
+		{"ipmi://255.255.255.255", "ipmi://255.255.255.255", "is not the address of one machine"},
+		{"ipmi://h:0", "ipmi://h:0", "port 0 is not between 1 and 65535"},
+		{"192.0.2.1:65536", "ipmi://192.0.2.1:65536", "port 65536 is not between 1 and 65535"},
+		{"irmc://h:0", "irmc://h:0", "port 0 is not between"},
+		{"ipmi://h:x", "ipmi://h:x", "does not parse"},
+		{"http://%zz", "http://%zz", "does not parse"},
+		{"ipmi://h x", "ipmi://h x", "does not parse"},
+		{"ipmi://h?privilegelevel=USER", "ipmi://h:", "privilegelevel must be OPERATOR or ADMINISTRATOR"},
+		{"ipmi://h?privilegelevel=", "ipmi://h:", "privilegelevel must be"},
+		{"ipmi://h?privilegelevel=ADMINISTRATOR&PRIVILEGELEVEL=x", "ipmi://h:", "privilegelevel must be"},
+		{"redfish://h/a/../b", "redfish://h/a/../b", "not the @odata.id of a system"},
+		{"redfish://h//x/y", "redfish://h//x/y", "not the @odata.id of a system"},
 	} {
 		t.Run(c.address, func(t *testing.T) {
 			_, err := ParseEndpoint(c.address)
 			require.ErrorContains(t, err, c.says)
+			require.ErrorContains(t, err, "BMC address "+strings.TrimPrefix(c.shows, "BMC address "))
+			require.Less(t, len(err.Error()), 1000)
 		})
-	}
-}
-
-// canary is a password that must not come out of anything.
-const canary = "hunter2hunter2"
-
-func TestEndpointHidesUserInformation(t *testing.T) {
-	for _, address := range []string{
-		"redfish://ann:" + canary + "@h/redfish/v1/Systems/1",
-		"redfish://" + canary + "@h",
-		"ipmi://ann:" + canary + "@h?privilegelevel=USER",
-		"ipmi://h?privilegelevel=USER&password=" + canary,
-		"snmp://ann:" + canary + "@h",
-		"snmp:ann:" + canary + "@h://",
-		"ipmi:ann:" + canary + "@h",
-		"redfish:ann:" + canary + "@h",
-		"ipmi://ann:" + canary + "@h:99999",
-		"ipmi://ann:" + canary + "%@h",
-		"ipmi://ann:" + canary + "@ho_st",
-	} {
-		e, err := ParseEndpoint(address)
-		assert.NotContains(t, e.String()+e.BaseURL()+e.HostPort(), canary, address)
-		if err != nil {
-			assert.NotContains(t, err.Error(), canary, address)
-		}
 	}
 }
 
 // FuzzParseEndpoint: no address panics, what parses can be dialled and read
 // again to the same, and a user information never comes out.
 func FuzzParseEndpoint(f *testing.F) {
-	for _, s := range []string{"192.0.2.13", "[::1]:623", "ipmi:h:1", "redfish+http://h:80/redfish/v1/Systems/1?x=y#z", "a:b@c", "://", "ipmi://%41"} {
+	for _, s := range []string{
+		"192.0.2.13", "[::1]:623", "ipmi:h:1", "redfish+http://h:80/redfish/v1/Systems/1?x=y#z", "a:b@c", "://", "ipmi://%41",
+		"irmc://h:8443", "idrac://h/wsman", "[fe80::1%25eth0]", "bmc1:623", "redfish://h/%2f/%zz", "ipmi://h?privilegelevel=administrator", "https://h/a%3Fb;c",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, address string) {
-		e, err := ParseEndpoint(address)
-		if err != nil {
-			return
-		}
-		_, _, err = net.SplitHostPort(e.HostPort())
-		require.NoError(t, err)
-		require.Positive(t, e.Port)
-		require.True(t, validHost(e.Host))
-		require.Contains(t, []string{"OPERATOR", "ADMINISTRATOR"}, e.Privilege)
-
-		if scheme, rest, ok := strings.Cut(address, "://"); ok && !strings.ContainsAny(scheme, ":/?#") {
+		if scheme, rest, ok := strings.Cut(address, "://"); ok && !strings.ContainsAny(scheme, "@:/?#") {
 			with, err := ParseEndpoint(scheme + "://ann:" + canary + "@" + rest)
 			if err == nil {
 				require.NotContains(t, with.String(), canary)
@@ -143,5 +193,20 @@ func FuzzParseEndpoint(f *testing.F) {
 				require.NotContains(t, err.Error(), canary)
 			}
 		}
+		e, err := ParseEndpoint(address)
+		if err != nil {
+			require.Contains(t, err.Error(), "BMC address ")
+			return
+		}
+		_, _, err = net.SplitHostPort(e.HostPort())
+		require.NoError(t, err)
+		require.Positive(t, e.Port)
+		require.True(t, validHost(e.Host))
+		require.Contains(t, []string{"OPERATOR", "ADMINISTRATOR"}, e.Privilege)
+		require.NotContains(t, e.String(), "@")
+
+		again, err := ParseEndpoint(e.String())
+		require.NoError(t, err, e.String())
+		require.Equal(t, e, again)
 	})
 }

@@ -1,0 +1,111 @@
+package bmc
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+)
+
+// ParseAgentAddress reads the address of a device that a fence agent drives:
+// HOST, HOST:PORT or [IPv6]:PORT. Without a port the agent uses its own.
+func ParseAgentAddress(address string) (Endpoint, error) {
+	host, port := strings.TrimSpace(address), ""
+	if h, p, err := net.SplitHostPort(host); err == nil {
+		if host, port = h, p; port == "" {
+			return Endpoint{}, fmt.Errorf("address %s: the port is missing after the colon", shown(address))
+		}
+	} else if strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]") {
+		host = host[1 : len(host)-1]
+	}
+	if err := checkHost(host); err != nil {
+		return Endpoint{}, fmt.Errorf("address %s: %w; write HOST or HOST:PORT", shown(address), err)
+	}
+	n, err := parsePort(port)
+	if err != nil {
+		return Endpoint{}, fmt.Errorf("address %s: %w", shown(address), err)
+	}
+	return Endpoint{Host: host, Port: n}, nil
+}
+
+// checkHost accepts the address of one machine, and DNS names by RFC 1123.
+func checkHost(h string) error {
+	ip, err := netip.ParseAddr(h)
+	switch {
+	case err != nil && strings.Contains(h, ":"):
+		return fmt.Errorf("%q is not an IP address; one of IPv6 stands in brackets", shown(h))
+	case err != nil && !validHost(h):
+		return fmt.Errorf("%q is neither an IP address nor a DNS name", shown(h))
+	case err != nil:
+		return nil
+	case ip.Zone() != "":
+		return fmt.Errorf("the zone %q of the IPv6 address means something on one host only; give the BMC an address that is routed", clean(ip.Zone()))
+	case ip.IsUnspecified() || ip.IsMulticast() || ip == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
+		return fmt.Errorf("%s is not the address of one machine", ip)
+	}
+	return nil
+}
+
+// validHost accepts IP addresses and DNS names. A name that ends in a number is
+// neither: it is an IPv4 address with a slip of the pen.
+func validHost(h string) bool {
+	if isAddr(h) {
+		return true
+	}
+	if h == "" || len(h) > 253 {
+		return false
+	}
+	numeric := false
+	for label := range strings.SplitSeq(h, ".") {
+		if label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' {
+			return false
+		}
+		numeric = true
+		for _, c := range label {
+			switch {
+			case c >= '0' && c <= '9':
+			case c == '-', c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z':
+				numeric = false
+			default:
+				return false
+			}
+		}
+	}
+	return !numeric
+}
+
+// maxShown bounds what an error repeats of an address.
+const maxShown = 200
+
+// shown is an address for errors: without user information, query and
+// fragment, which may hold a password, also when it does not parse.
+func shown(address string) string {
+	scheme, rest, ok := strings.Cut(address, "://")
+	if ok && !strings.ContainsAny(scheme, "@:/?#") {
+		scheme += "://"
+	} else {
+		scheme, rest = "", address
+	}
+	at := strings.LastIndex(rest, "@")
+	if end := strings.IndexAny(rest, "?#"); end >= 0 {
+		if at > end { // which of them belongs to a password?
+			return clean(scheme + "...")
+		}
+		rest = rest[:end]
+	}
+	return clean(scheme + rest[at+1:])
+}
+
+// clean makes a foreign text printable and short.
+func clean(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r == '\ufffd' {
+			return '?'
+		}
+		return r
+	}, text)
+	if len(text) > maxShown {
+		text = strings.ToValidUTF8(text[:maxShown], "") + "..."
+	}
+	return text
+}
