@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/fenced/fenced/internal/policy"
@@ -20,11 +21,27 @@ func BareMetalHost(fields map[string]any) (policy.Host, error) {
 		Annotations:                    powerAnnotations(meta.textMap("annotations")),
 	}
 	h.Namespace, h.Name, h.UID, _ = identify(meta, true)
+	h.Serial, h.MACs = hardware(o, spec)
 	if spec.has("consumerRef") {
 		ref := spec.child("consumerRef")
 		h.ConsumerRef = ref.text("namespace") + "/" + ref.text("name")
 	}
 	return h, o.err()
+}
+
+// hardware reads what was found out about the machine itself. A controller wrote
+// the status for itself: what cannot be read there is not known.
+func hardware(o, spec object) (serial string, macs []string) {
+	if mac := spec.text("bootMACAddress"); mac != "" {
+		macs = append(macs, mac)
+	}
+	found := read(o.child("status").fields).child("hardware")
+	for _, nic := range found.children("nics") {
+		if mac := nic.text("mac"); mac != "" && !slices.Contains(macs, mac) {
+			macs = append(macs, mac)
+		}
+	}
+	return found.child("systemVendor").text("serialNumber"), macs
 }
 
 // powerAnnotations keeps what others have to say about the host's power.

@@ -108,6 +108,11 @@ spec:
   disablePowerOff: true
   bmc: {address: "ipmi://192.0.2.1", credentialsName: c, disableCertificateVerification: true}
   consumerRef: {kind: Machine, namespace: ns, name: m-1}
+  bootMACAddress: 00:1b:21:00:00:01
+status:
+  hardware:
+    systemVendor: {manufacturer: Dell Inc., serialNumber: ABC1234}
+    nics: [{name: eno1, mac: 00:1b:21:00:00:01, ip: fe80::1}, {name: eno1, mac: 00:1b:21:00:00:01, ip: 192.0.2.7}, {mac: 00:1b:21:00:00:02}, {mac: 7}]
 `)
 	require.Empty(t, s.Errors)
 	assert.Equal(t, []policy.Host{{
@@ -115,6 +120,7 @@ spec:
 		DisableCertificateVerification: true, DisablePowerOff: true, Online: true, ExternallyProvisioned: true,
 		ConsumerRef: "ns/m-1",
 		Annotations: map[string]string{"reboot.metal3.io/fenced": `{"mode":"hard"}`, "baremetalhost.metal3.io/detached": ""},
+		Serial:      "ABC1234", MACs: []string{"00:1b:21:00:00:01", "00:1b:21:00:00:02"},
 	}}, s.Hosts)
 }
 

@@ -79,6 +79,12 @@ type Facts struct {
 	Contested string
 	// UUIDTwin names another Node with the same system UUID: they are one host.
 	UUIDTwin string
+	// Frozen says whose BMC said Off about a host that lived; FrozenReason is Frozen
+	// for this host's own, ClassFrozen for others of its model and firmware. // I5
+	Frozen       string
+	FrozenReason Reason
+	// Duplicate names the other host that leads to the same machine. // I9
+	Duplicate string
 	// OwnHost says what makes the target this daemon's own host.
 	OwnHost   string
 	Protected bool
@@ -109,6 +115,9 @@ const (
 	IdentityMatches  IdentityVerdict = "match"
 	IdentityDiffers  IdentityVerdict = "mismatch"
 	IdentityUnproven IdentityVerdict = "unknown"
+	// IdentityNotEnrolled: the device tells no identity, or only a person's word
+	// counts, and nobody has enrolled it.
+	IdentityNotEnrolled IdentityVerdict = "not enrolled"
 )
 
 // IdentityFact is what is known about BMC and Node being the same machine.

@@ -121,9 +121,10 @@ func targetGuards(f Facts) []Gate {
 		absent("hold", Hold, f.Held, "fencectl hold"),
 		absent("openRun", UnderRemediation, f.OpenRun, "state"),
 		absent("protected", Protected, protected, "hosts.d"),
-		absent("ownHost", OwnHost, f.OwnHost, "this host"),       // I13
-		absent("uniqueUUID", DuplicateUUID, f.UUIDTwin, "Nodes"), // I9
-		absent("nodeAlive", NodeAlive, alive, "Lease"),           // I4
+		absent("ownHost", OwnHost, f.OwnHost, "this host"),                        // I13
+		absent("uniqueUUID", DuplicateUUID, f.UUIDTwin, "Nodes"),                  // I9
+		absent("frozen", cmp.Or(f.FrozenReason, Frozen), f.Frozen, "a false Off"), // I5
+		absent("nodeAlive", NodeAlive, alive, "Lease"),                            // I4
 		absent("contested", Contested, f.Contested, "leader Lease"),
 		absent("controlPlane", ControlPlaneBusy, f.ControlPlaneRun, "state"), // I12
 		quorumGuard(f),
@@ -154,6 +155,7 @@ func hostGuards(f Facts) []Gate {
 	}
 	return []Gate{
 		host,
+		absent("uniqueHost", DuplicateHost, f.Duplicate, "inventory and BMCs"), // I9
 		absent("powerOwner", PowerOwner, f.PowerOwner, "BareMetalHost"),
 		identityGuard(f),
 	}
@@ -171,6 +173,8 @@ func identityGuard(f Facts) Gate {
 		g.Value = "not compared"
 	case i.Verdict == IdentityDiffers:
 		g.Pass, g.Reason, g.Value = false, IdentityMismatch, fmt.Sprintf("BMC %s, Node %s", i.BMC, i.Node)
+	case i.Verdict == IdentityNotEnrolled:
+		g.Pass, g.Reason, g.Value = false, NotEnrolled, "nobody has enrolled it (fencectl bmc enroll)"
 	case i.Verdict == IdentityUnproven:
 		g.Pass, g.Reason, g.Value = false, IdentityUnknown, fmt.Sprintf("BMC %s, Node %s", orNone(i.BMC), orNone(i.Node))
 	case i.Verdict == IdentityMatches:

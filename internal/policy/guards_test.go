@@ -59,6 +59,11 @@ var objections = []struct {
 	{"open run", func(f *policy.Facts) { f.OpenRun = "r1" }, policy.UnderRemediation, false},
 	{"protected", func(f *policy.Facts) { f.Protected = true }, policy.Protected, true},
 	{"own host", func(f *policy.Facts) { f.OwnHost = "machine id" }, policy.OwnHost, false},
+	{"frozen", func(f *policy.Facts) { f.Frozen = "run r1" }, policy.Frozen, false},
+	{"class frozen", func(f *policy.Facts) { f.Frozen, f.FrozenReason = "two hosts", policy.ClassFrozen }, policy.ClassFrozen, false},
+	{"duplicate host", func(f *policy.Facts) { f.Duplicate = "prod/n-2" }, policy.DuplicateHost, false},
+	{"address changed", func(f *policy.Facts) { f.HostError, f.HostDetail = policy.AddressChanged, "ns/h" }, policy.AddressChanged, false},
+	{"not enrolled", func(f *policy.Facts) { f.Identity.Verdict = policy.IdentityNotEnrolled }, policy.NotEnrolled, false},
 	{"node alive", func(f *policy.Facts) { f.NodeAlive = true }, policy.NodeAlive, true},
 	{"contested", func(f *policy.Facts) { f.Contested = "capbm" }, policy.Contested, false},
 	{"control plane", func(f *policy.Facts) { f.ControlPlane = true }, policy.QuorumUnknown, false},
@@ -167,9 +172,10 @@ func TestLawGuards(t *testing.T) {
 		}
 		more := f
 		objection := rapid.SampledFrom(objections).Draw(t, "more")
-		// Modes and host errors replace each other and are no objection more.
+		// Modes, host errors, freezes and identities replace each other and are no objection more.
 		switch objection.want {
-		case policy.Observing, policy.SecretMissing, policy.NoHost, policy.IdentityMismatch, policy.IdentityUnknown, policy.NoNodesVisible, policy.EverythingDown:
+		case policy.Observing, policy.SecretMissing, policy.NoHost, policy.IdentityMismatch, policy.IdentityUnknown, policy.NoNodesVisible, policy.EverythingDown,
+			policy.NotEnrolled, policy.AddressChanged, policy.Frozen, policy.ClassFrozen:
 			t.Skip("replaces another")
 		}
 		objection.spoil(&more)

@@ -60,6 +60,9 @@ func (l *Ledger) Node(name string) *Node { return l.w.nodes[name] }
 // Nodes goes through the Nodes, in no order.
 func (l *Ledger) Nodes() iter.Seq[*Node] { return maps.Values(l.w.nodes) }
 
+// Machines goes through the Machines, in no order.
+func (l *Ledger) Machines() iter.Seq[*Machine] { return maps.Values(l.w.machines) }
+
 // MachineOf gives the Machine that names this Node, or nil. Where several do, or
 // none, ask for the Doubt.
 func (l *Ledger) MachineOf(node string) *Machine {

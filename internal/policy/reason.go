@@ -121,6 +121,17 @@ const (
 	SecretMissing Reason = "SecretMissing"
 	// InvalidHost: the host's entry or BareMetalHost cannot be used.
 	InvalidHost Reason = "InvalidHost"
+	// Frozen: the host was seen alive while its BMC said Off.
+	Frozen Reason = "Frozen"
+	// ClassFrozen: BMCs of this model and firmware said Off about living hosts.
+	ClassFrozen Reason = "ClassFrozen"
+	// DuplicateHost: two hosts of the inventory lead to one BMC or one machine.
+	DuplicateHost Reason = "DuplicateHost"
+	// AddressChanged: the BareMetalHost was pointed at another BMC than the one that
+	// was known to be its own.
+	AddressChanged Reason = "AddressChanged"
+	// NotEnrolled: nobody has vouched that the device switches this host.
+	NotEnrolled Reason = "NotEnrolled"
 	// PowerOwner: the host's owner forbids turning it off, or wants it off.
 	PowerOwner Reason = "PowerOwner"
 	// IdentityMismatch: the BMC belongs to another machine than the Node.

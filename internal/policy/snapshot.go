@@ -225,6 +225,10 @@ type Host struct {
 	ConsumerRef string
 	// Annotations holds the keys that concern power: reboot.*, detached, paused.
 	Annotations map[string]string
+	// Serial and MACs are the hardware's, as the inspection and the inventory tell
+	// them: the second factor of the host's identity. // I8
+	Serial string
+	MACs   []string
 }
 
 // Key is "namespace/name".

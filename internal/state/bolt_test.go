@@ -69,9 +69,9 @@ func TestBoltRefusesOtherFiles(t *testing.T) {
 		return func(tx *bolt.Tx) error { return tx.Bucket([]byte("fenced")).Put([]byte("schema"), []byte(text)) }
 	}
 	t.Run("a newer schema", func(t *testing.T) {
-		err := refused(t, setSchema("2"))
+		err := refused(t, setSchema("3"))
 		require.ErrorIs(t, err, state.ErrFuture)
-		require.ErrorContains(t, err, "schema 2, this program knows 1")
+		require.ErrorContains(t, err, "schema 3, this program knows 2")
 	})
 	t.Run("no number", func(t *testing.T) { require.ErrorContains(t, refused(t, setSchema("x")), "schema") })
 	t.Run("zero", func(t *testing.T) { require.ErrorContains(t, refused(t, setSchema("0")), "schema") })
@@ -87,6 +87,32 @@ func TestBoltRefusesOtherFiles(t *testing.T) {
 	t.Run("a kind is missing", func(t *testing.T) {
 		require.Error(t, refused(t, func(tx *bolt.Tx) error { return tx.DeleteBucket([]byte("meta")) }))
 	})
+}
+
+// A file of the version before freezes is taken over with all it holds.
+func TestBoltTakesOverAnOlderSchema(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.db")
+	s, err := state.OpenBolt(path)
+	require.NoError(t, err)
+	pin, err := state.SavePin(t.Context(), s, state.Pin{Host: "prod/n"})
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	edit(t, path, func(tx *bolt.Tx) error {
+		if err := tx.DeleteBucket([]byte("freeze")); err != nil {
+			return err
+		}
+		return tx.Bucket([]byte("fenced")).Put([]byte("schema"), []byte("1"))
+	})
+	for range 2 {
+		s, err = state.OpenBolt(path)
+		require.NoError(t, err)
+		got, err := state.LoadPin(t.Context(), s, "prod/n")
+		require.NoError(t, err)
+		require.Equal(t, pin, got)
+		_, err = state.LoadFreezes(t.Context(), s)
+		require.NoError(t, err)
+		require.NoError(t, s.Close())
+	}
 }
 
 // refused makes a state file, edits it, and returns the error of opening it

@@ -14,8 +14,9 @@ import (
 
 // schema is the layout of the file: one bucket per kind, values of eight bytes
 // of version and then the data, and the bucket "fenced" with the schema and,
-// as its sequence, the last version given out.
-const schema = 1
+// as its sequence, the last version given out. Schema 1 had no freezes; a fenced
+// that knows none would act on a frozen host, so it must refuse the file.
+const schema = 2
 
 var (
 	fileBucket = []byte("fenced")
@@ -47,9 +48,9 @@ func openFile(path string) (db *bolt.DB, err error) {
 	return db, nil
 }
 
-// prepare checks the schema, or lays it out in an empty file.
+// prepare checks the schema, and lays it out in an empty file or an older one.
 func (s *boltStore) prepare(path string) error {
-	fresh := false
+	var change func(*bolt.Tx) error
 	err := s.db.View(func(tx *bolt.Tx) error {
 		if fi, err := os.Stat(path); err != nil || fi.Size() < tx.Size() {
 			// Reading on would touch memory that no file stands behind.
@@ -60,7 +61,7 @@ func (s *boltStore) prepare(path string) error {
 			if k, _ := tx.Cursor().First(); k != nil {
 				return errors.New("this is the file of another program")
 			}
-			fresh = true
+			change = layOut
 			return nil
 		}
 		n, err := strconv.Atoi(string(b.Get(schemaKey)))
@@ -70,28 +71,36 @@ func (s *boltStore) prepare(path string) error {
 		case n > schema:
 			return fmt.Errorf("schema %d, this program knows %d: %w; install that version again", n, schema, ErrFuture)
 		}
+		if n < schema {
+			change = func(tx *bolt.Tx) error { return addKinds(tx, KindFreeze) }
+		}
 		return nil
 	})
-	if err != nil || !fresh {
+	if err != nil || change == nil {
 		return err
 	}
-	if err := s.db.Update(layOut); err != nil {
+	if err := s.db.Update(change); err != nil {
 		return err
 	}
 	return syncDir(filepath.Dir(path))
 }
 
+// layOut makes what an empty file lacks.
 func layOut(tx *bolt.Tx) error {
-	b, err := tx.CreateBucket(fileBucket)
-	if err != nil {
+	if _, err := tx.CreateBucket(fileBucket); err != nil {
 		return err
 	}
-	for _, k := range kinds {
+	return addKinds(tx, kinds...)
+}
+
+// addKinds makes the buckets of kinds and notes the schema that has them.
+func addKinds(tx *bolt.Tx, add ...Kind) error {
+	for _, k := range add {
 		if _, err := tx.CreateBucket([]byte(k)); err != nil {
 			return err
 		}
 	}
-	return b.Put(schemaKey, []byte(strconv.Itoa(schema)))
+	return tx.Bucket(fileBucket).Put(schemaKey, []byte(strconv.Itoa(schema)))
 }
 
 // syncDir makes the new file's name durable; bbolt syncs only its content.

@@ -12,10 +12,18 @@ type Pin struct {
 	Host    string `json:"host"` // bmc.Host.Name
 	Version uint64 `json:"-"`
 
-	Address    string    `json:"address"`
+	Address string `json:"address"`
+	// Devices names every device that can switch the host, one to a line
+	// (bmc.Host.Keys); empty in older records, which have Address alone.
+	Devices    string    `json:"devices,omitempty"`
 	SystemUUID string    `json:"systemUUID"`
-	BMCUUID    string    `json:"bmcUUID"`
+	BMCUUID    string    `json:"bmcUUID"` // as the BMC wrote it; the byte order may differ
+	Serial     string    `json:"serial,omitempty"`
+	Class      string    `json:"class,omitempty"` // bmc.Description.Class
 	At         time.Time `json:"at"`
+	// EnrolledBy is the person who vouched for it; empty when it was pinned by a
+	// match while the host was healthy.
+	EnrolledBy string `json:"enrolledBy,omitempty"`
 }
 
 // SavePin writes the pin durably and returns it with its new version.

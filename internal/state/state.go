@@ -15,10 +15,11 @@ const (
 	KindBackup  Kind = "backup"  // the Nodes saved for one run, keyed by the run's ID
 	KindCluster Kind = "cluster" // armed and paused, keyed by the cluster's name
 	KindPin     Kind = "pin"     // an enrolled identity, keyed by the host's name
+	KindFreeze  Kind = "freeze"  // a BMC that said Off falsely, keyed by the run that found out
 	KindMeta    Kind = "meta"    // what a store knows about itself
 )
 
-var kinds = []Kind{KindRun, KindBackup, KindCluster, KindPin, KindMeta}
+var kinds = []Kind{KindRun, KindBackup, KindCluster, KindPin, KindFreeze, KindMeta}
 
 // Limits of a record. An object of Kubernetes is at most 1.5 MiB in etcd; its
 // JSON in base64, twice, still fits.

@@ -68,8 +68,12 @@ func putAndGet(t *testing.T, s state.Store) {
 	require.NoError(t, err)
 	require.Equal(t, "one", string(again.Data))
 
-	_, err = s.Get(ctx, state.KindBackup, "r1")
-	require.ErrorIs(t, err, state.ErrNotFound, "kinds do not share keys")
+	for _, kind := range []state.Kind{state.KindBackup, state.KindCluster, state.KindPin, state.KindFreeze, state.KindMeta} {
+		_, err = s.Get(ctx, kind, "r1")
+		require.ErrorIs(t, err, state.ErrNotFound, "kinds do not share keys")
+		_, err = s.Put(ctx, state.Record{Kind: kind, Key: "r1"})
+		require.NoError(t, err, "%s", kind)
+	}
 }
 
 func compareAndSet(t *testing.T, s state.Store) {
