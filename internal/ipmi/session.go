@@ -26,6 +26,7 @@ type session struct {
 	raised           bool // privilege was set; a session starts at USER
 	sequence         uint32
 	rqSeq            byte
+	owed             uint64 // bit n: a reply to a command with rqSeq n may still come
 	window           window
 	used             time.Time // when the BMC last answered
 	serial           uint64    // differs between any two sessions of this process
@@ -35,12 +36,21 @@ type session struct {
 // datagram. A repeated command has a new session sequence number and a new
 // initialisation vector, because a BMC drops duplicates, but the same rqSeq.
 func (s *session) command(ctx context.Context, r request, sent func()) (reply, error) {
-	s.rqSeq = (s.rqSeq + 1) & 0x3f
+	if !s.number() {
+		return reply{}, errSilent
+	}
 	var answer reply
+	tries, answered := 0, 0
 	build := func() []byte {
 		sent()
+		tries++
 		return s.datagram(r)
 	}
+	defer func() {
+		if tries > answered {
+			s.owed |= 1 << s.rqSeq
+		}
+	}()
 	take := func(b []byte) bool {
 		message, n, err := s.seal.open(b, s.consoleID)
 		if err != nil || !s.window.take(n) {
@@ -52,8 +62,22 @@ func (s *session) command(ctx context.Context, r request, sent func()) (reply, e
 	if err := s.ask(ctx, commandTries, build, take); err != nil {
 		return reply{}, err
 	}
+	answered = 1
 	s.used = time.Now()
 	return answer, nil
+}
+
+// number picks the rqSeq of the next command. There are only 64, and a reply
+// that was held back tells nothing of its age: a number to which one may still
+// come is not used again, or an old Off could answer a new question. // I1
+func (s *session) number() bool {
+	for range 64 {
+		s.rqSeq = (s.rqSeq + 1) & 0x3f
+		if s.owed>>s.rqSeq&1 == 0 {
+			return true
+		}
+	}
+	return false // the caller opens another session
 }
 
 // datagram seals r for its next try.
