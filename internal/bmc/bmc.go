@@ -55,6 +55,9 @@ type Reading struct {
 	Raw string
 	// At is when the reply arrived, wall clock with the monotonic part kept.
 	At time.Time
+	// Took is how long the device took to answer, the set-up of a session included
+	// and the wait for its turn not; zero where nobody measured.
+	Took time.Duration
 	// Session changes when the session, or the BMC behind it, restarted. Two
 	// readings with different values never support one proof.
 	Session uint64

@@ -1,0 +1,170 @@
+package bmc
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Actors lets everybody in the process use the same BMCs: each service is asked
+// by one at a time, whatever systems or outlets stand behind it, and those who
+// use one device with one account share one client, so one session. Services do
+// not wait for each other.
+//
+// Urgent users go first, in the order they came. A patient operation in flight
+// is cancelled when an urgent one waits, and starts only when the service was
+// quiet for a while; an urgent user paces itself by its polls. // bmc.md 7.5
+type Actors struct {
+	open Opener
+
+	mu       sync.Mutex // of everything below, and of all services and clients
+	services map[string]*service
+}
+
+// closeTimeout bounds the end of a session on the BMC, and the wait for it.
+const closeTimeout = 2 * time.Second
+
+// NewActors makes the actors of the BMCs that open opens. It is called without
+// a lock held, once for all users of a device.
+func NewActors(open Opener) *Actors {
+	return &Actors{open: open, services: map[string]*service{}}
+}
+
+// Urgent opens for runs, probes and people. The Power may be used by several
+// goroutines; it is a Describer and an Auditor too, but to describe or audit is
+// patient for everybody.
+func (a *Actors) Urgent() Opener {
+	return func(d Device) (Power, error) { return a.acquire(d, true) }
+}
+
+// Patient opens for health checks, which only read: Send is refused.
+func (a *Actors) Patient() Opener {
+	return func(d Device) (Power, error) { return a.acquire(d, false) }
+}
+
+// acquire gives one user a handle of the client for d.
+func (a *Actors) acquire(d Device, urgent bool) (Power, error) {
+	if d.Unusable != nil {
+		return nil, d.Unusable
+	}
+	a.mu.Lock()
+	s := a.services[d.Service()]
+	if s == nil {
+		s = &service{actors: a, name: d.Service()}
+		a.services[s.name] = s
+	}
+	c := s.client(d)
+	a.mu.Unlock()
+	c.once.Do(func() { c.power, c.err = a.open(d) })
+	if c.err != nil {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		s.forget(c)
+		s.next()
+		return nil, c.err
+	}
+	return &handle{service: s, client: c, urgent: urgent}, nil
+}
+
+// client is one Power, shared by the users of one device with one account.
+type client struct {
+	device Device
+	once   sync.Once
+	power  Power
+	err    error
+	users  int
+	close  *operation // queued, when the last user went
+}
+
+// sameClient says whether one client serves both: all that leads to the device,
+// what is trusted there, and the account.
+func sameClient(a, b Device) bool {
+	return a.Driver == b.Driver && a.Endpoint == b.Endpoint && a.Provider == b.Provider &&
+		a.Agent == b.Agent && maps.Equal(a.Parameters, b.Parameters) && a.TLS == b.TLS &&
+		slices.Equal(a.CipherSuites, b.CipherSuites) && a.SystemUUID == b.SystemUUID && a.Username == b.Username &&
+		subtle.ConstantTimeCompare([]byte(a.Password.Reveal()), []byte(b.Password.Reveal())) == 1
+}
+
+// handle is one user's hold on a shared client.
+type handle struct {
+	service *service
+	client  *client
+	urgent  bool
+	closed  bool
+}
+
+var (
+	_ Power     = (*handle)(nil)
+	_ Describer = (*handle)(nil)
+	_ Auditor   = (*handle)(nil)
+)
+
+// Read asks for the power state.
+func (h *handle) Read(ctx context.Context) (Reading, error) {
+	op := &operation{name: "read power state", handle: h, urgent: h.urgent}
+	return ask(ctx, op, func(ctx context.Context, p Power) (Reading, error) {
+		start := time.Now()
+		r, err := p.Read(ctx)
+		r.Took = time.Since(start)
+		return r, err
+	})
+}
+
+// Send gives an absolute command.
+func (h *handle) Send(ctx context.Context, c Command) (Receipt, error) {
+	op := &operation{name: "send " + c.String(), handle: h, urgent: h.urgent, commands: true}
+	if !h.urgent {
+		return Receipt{}, op.fail(KindUnsupported, SentNo, errors.New("a health check only reads"))
+	}
+	return ask(ctx, op, func(ctx context.Context, p Power) (Receipt, error) { return p.Send(ctx, c) })
+}
+
+// Describe forwards to the client, if that can.
+func (h *handle) Describe(ctx context.Context) (Description, error) {
+	op := &operation{name: "describe", handle: h}
+	d, able := h.client.power.(Describer)
+	if !able {
+		return Description{}, op.fail(KindUnsupported, SentNo, errors.New("its driver cannot describe it"))
+	}
+	return ask(ctx, op, func(ctx context.Context, _ Power) (Description, error) { return d.Describe(ctx) })
+}
+
+// Audit forwards to the client, if that can.
+func (h *handle) Audit(ctx context.Context) ([]Finding, error) {
+	op := &operation{name: "audit", handle: h}
+	d, able := h.client.power.(Auditor)
+	if !able {
+		return nil, op.fail(KindUnsupported, SentNo, errors.New("its driver cannot audit it"))
+	}
+	return ask(ctx, op, func(ctx context.Context, _ Power) ([]Finding, error) { return d.Audit(ctx) })
+}
+
+// Close ends this use. The last user's ends the session on the BMC, when what is
+// in flight there has ended; who cannot wait for that leaves it to the actor.
+func (h *handle) Close(ctx context.Context) error {
+	a := h.service.actors
+	a.mu.Lock()
+	if h.closed {
+		a.mu.Unlock()
+		return nil
+	}
+	h.closed = true
+	op := h.service.release(h)
+	a.mu.Unlock()
+	if op == nil {
+		return nil // others use it
+	}
+	timer := time.NewTimer(closeTimeout)
+	defer timer.Stop()
+	select {
+	case <-op.done:
+		return op.closeErr
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+	return nil
+}

@@ -1,0 +1,91 @@
+package bmc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// ErrInUse marks the error of an operation that was not carried out, or not to
+// its end, because others use the BMC. It says nothing against the BMC.
+var ErrInUse = errors.New("the BMC is in use")
+
+var errClosed = errors.New("used after it was closed")
+
+// grace is for a Power that ends an operation when its ctx ends, as it must:
+// it tells best what is known then. One that does not is waited for no longer.
+const grace = 100 * time.Millisecond
+
+// operation is one use of a client.
+type operation struct {
+	name     string
+	handle   *handle
+	urgent   bool
+	commands bool // it may change the power state
+	closes   bool
+	caller   context.Context // of the one call that waits for it
+	run      func(context.Context)
+	done     chan struct{} // closed when it has ended
+
+	started  time.Time
+	cancel   context.CancelFunc
+	yielded  bool // cancelled for an urgent one
+	dropped  bool // its handle was closed before its turn
+	closeErr error
+}
+
+// ask queues op, waits for its turn and carries it out by f.
+func ask[T any](ctx context.Context, op *operation, f func(context.Context, Power) (T, error)) (T, error) {
+	type answer struct {
+		value T
+		err   error
+	}
+	var none T
+	got := make(chan answer, 1) // op may end when nobody waits any more
+	op.caller = ctx
+	op.run = func(ctx context.Context) {
+		value, err := f(ctx, op.handle.client.power)
+		got <- answer{value, err}
+	}
+	if err := op.handle.service.submit(op); err != nil {
+		return none, err
+	}
+	select {
+	case <-op.done:
+	case <-ctx.Done():
+		if err := op.handle.service.leave(op); err != nil {
+			return none, err
+		}
+	}
+	if op.dropped {
+		return none, op.fail(KindUnsupported, SentNo, errClosed)
+	}
+	a := <-got
+	if a.err != nil && op.yielded {
+		return none, op.fail(KindBusy, SentNo, fmt.Errorf("%w: gave way to a more urgent use", ErrInUse))
+	}
+	return a.value, a.err
+}
+
+// fail is the error of an operation that the actor itself ends.
+func (o *operation) fail(k Kind, sent Sent, err error) error {
+	return &Error{Kind: k, Op: o.name, Addr: o.handle.client.device.String(), Sent: sent, Err: err}
+}
+
+// busy is why op did not get its turn while r was running.
+func (o *operation) busy(r *operation) error {
+	ended := o.caller.Err()
+	switch {
+	case r == nil:
+		return o.fail(KindBusy, SentNo, fmt.Errorf("%w: it was asked a moment ago: %w", ErrInUse, ended))
+	case r.hangs():
+		return o.fail(KindUnreachable, SentNo, fmt.Errorf("%q hangs there for %s: %w", r.name, time.Since(r.started).Round(time.Second), ended))
+	}
+	return o.fail(KindBusy, SentNo, fmt.Errorf("%w: %q is under way: %w", ErrInUse, r.name, ended))
+}
+
+// hangs says whether o, which is running, should have returned.
+func (o *operation) hangs() bool {
+	return o.yielded || o.caller.Err() != nil || o.closes && time.Since(o.started) > closeTimeout+grace
+}

@@ -1,0 +1,217 @@
+package bmc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestStuckPower: a driver that ignores its ctx costs one goroutine, and others
+// their own deadlines; what they wanted is not done behind their backs.
+func TestStuckPower(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newYard()
+		stuck := make(chan struct{})
+		y.send = func(context.Context, Device, Command) (Receipt, error) {
+			<-stuck
+			return Receipt{}, nil
+		}
+		a := NewActors(y.open)
+		p, q := opened(t, a.Urgent(), deviceAt("a")), opened(t, a.Urgent(), deviceAt("a"))
+		good := opened(t, a.Urgent(), deviceAt("b"))
+		start := time.Now()
+		_, err := p.Send(within(t, 10*time.Second), CommandOff)
+		assert.Equal(t, 10*time.Second+grace, time.Since(start))
+		e, ok := errors.AsType[*Error](err)
+		require.True(t, ok)
+		assert.Equal(t, KindUnreachable, e.Kind)
+		assert.Equal(t, SentMaybe, e.Sent, "it may be sent yet") // I2
+
+		before := runtime.NumGoroutine()
+		for range 100 {
+			start = time.Now()
+			_, err = q.Read(within(t, time.Second))
+			assert.Equal(t, time.Second, time.Since(start))
+			assert.Equal(t, KindUnreachable, KindOf(err))
+			assert.NotErrorIs(t, err, ErrInUse, "a BMC that hangs is not dependable")
+			assert.ErrorContains(t, err, `"send off" hangs there`)
+			require.NoError(t, errOf(good.Read(t.Context())), "another service is not delayed")
+		}
+		synctest.Wait()
+		assert.LessOrEqual(t, runtime.NumGoroutine(), before)
+
+		start = time.Now()
+		require.NoError(t, p.Close(t.Context()))
+		require.NoError(t, q.Close(t.Context()))
+		assert.LessOrEqual(t, time.Since(start), 2*closeTimeout, "left to the actor")
+		close(stuck)
+		require.NoError(t, good.Close(t.Context()))
+		quiet(t, a)
+		n, closed := y.sessions()
+		assert.Equal(t, n, closed, "every session was ended, late but surely")
+	})
+}
+
+// TestStuckServiceKeepsLittle: users that come and go at a hung BMC leave one
+// client and one goroutine there.
+func TestStuckServiceKeepsLittle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newYard()
+		stuck := make(chan struct{})
+		y.read = func(context.Context, Device) (Reading, error) { <-stuck; return Reading{}, nil }
+		a := NewActors(y.open)
+		for range 200 {
+			p := opened(t, a.Patient(), deviceAt("a"))
+			require.Error(t, errOf(p.Read(within(t, time.Second))))
+			require.NoError(t, p.Close(t.Context()))
+		}
+		n, _ := y.sessions()
+		assert.Equal(t, 1, n)
+		a.mu.Lock()
+		s := a.services["a"]
+		assert.Len(t, s.clients, 1)
+		assert.Len(t, s.closing, 1)
+		assert.Empty(t, s.patient)
+		a.mu.Unlock()
+		assert.Equal(t, []string{"read a"}, y.did())
+		close(stuck)
+		quiet(t, a)
+	})
+}
+
+// TestClosesAfterWhatIsInFlight: the session ends when the last user's reading
+// has, and a user who comes before that goes on with it.
+func TestClosesAfterWhatIsInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newYard()
+		y.read = takes(time.Second)
+		a := NewActors(y.open)
+		p := opened(t, a.Urgent(), deviceAt("a"))
+		go func() { _, _ = p.Read(t.Context()) }()
+		synctest.Wait()
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.NoError(t, p.Close(ended), "who has no time leaves it to the actor")
+		q := opened(t, a.Urgent(), deviceAt("a"))
+		require.NoError(t, errOf(q.Read(t.Context())))
+		assert.Equal(t, []string{"read a", "read a"}, y.did())
+		go func() { _, _ = q.Read(t.Context()) }()
+		synctest.Wait()
+		start := time.Now()
+		require.NoError(t, q.Close(t.Context()))
+		assert.Equal(t, time.Second, time.Since(start))
+		assert.Equal(t, []string{"read a", "read a", "read a", "close a"}, y.did())
+		quiet(t, a)
+	})
+}
+
+// TestThousandHungBMCs: 1,000 BMCs that never answer, and ten that do, through
+// the same actors. Nobody waits for another, and nothing is left. // issue 4, 10
+func TestThousandHungBMCs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const hung, good, rounds = 1000, 10, 30
+		y := newYard()
+		y.read = func(ctx context.Context, d Device) (Reading, error) {
+			if d.Username == "hung" {
+				<-ctx.Done()
+				return Reading{}, &Error{Kind: KindUnreachable, Err: ctx.Err()}
+			}
+			return takes(10*time.Millisecond)(ctx, d)
+		}
+		a := NewActors(y.open)
+		before := runtime.NumGoroutine()
+		var wait sync.WaitGroup
+		for i := range hung {
+			d := deviceAt(fmt.Sprint("hung-", i))
+			d.Username = "hung"
+			for _, open := range []Opener{a.Urgent(), a.Patient()} {
+				p := opened(t, open, d)
+				wait.Go(func() {
+					for range 3 {
+						assert.Error(t, errOf(p.Read(within(t, 5*time.Second))))
+					}
+					assert.NoError(t, p.Close(t.Context()))
+				})
+			}
+		}
+		synctest.Wait()
+		for i := range good {
+			p := opened(t, a.Urgent(), deviceAt(fmt.Sprint("good-", i)))
+			wait.Go(func() {
+				for range rounds {
+					start := time.Now()
+					assert.NoError(t, errOf(p.Read(within(t, 5*time.Second))))
+					assert.Equal(t, 10*time.Millisecond, time.Since(start))
+				}
+				assert.NoError(t, p.Close(t.Context()))
+			})
+		}
+		wait.Wait()
+		quiet(t, a)
+		assert.Equal(t, before, runtime.NumGoroutine())
+		n, closed := y.sessions()
+		assert.Equal(t, []int{hung + good, hung + good}, []int{n, closed})
+	})
+}
+
+// TestTenThousandServices: none is remembered when its users are gone.
+func TestTenThousandServices(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := NewActors(newYard().open)
+		for i := range 10_000 {
+			p := opened(t, a.Patient(), deviceAt(fmt.Sprint("host-", i)))
+			require.NoError(t, errOf(p.Read(t.Context())))
+			require.NoError(t, p.Close(t.Context()))
+		}
+		quiet(t, a)
+	})
+}
+
+// TestActorsAtRandom: many users of few BMCs at once, some impatient. The fake
+// panics when a closed client is used.
+func TestActorsAtRandom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newYard()
+		y.read = func(ctx context.Context, d Device) (Reading, error) { return takes(rand.N(50*time.Millisecond))(ctx, d) }
+		a := NewActors(y.open)
+		var wait sync.WaitGroup
+		for i := range 60 {
+			wait.Go(func() {
+				for range 30 {
+					d := deviceAt(fmt.Sprint("host-", i%3))
+					d.Endpoint.System = fmt.Sprint(i % 2)
+					open := a.Urgent()
+					if i%4 == 0 {
+						open = a.Patient()
+					}
+					p, err := open(d)
+					if !assert.NoError(t, err) {
+						return
+					}
+					for range rand.N(3) {
+						_, _ = p.Read(within(t, rand.N(200*time.Millisecond)+1))
+						_, _ = p.Send(within(t, rand.N(200*time.Millisecond)+1), CommandOn)
+					}
+					assert.NoError(t, p.Close(within(t, rand.N(100*time.Millisecond)+1)))
+					time.Sleep(rand.N(time.Second))
+				}
+			})
+		}
+		wait.Wait()
+		quiet(t, a)
+		for service, n := range y.most {
+			assert.Equal(t, 1, n, "%s was asked by several at once", service)
+		}
+		n, closed := y.sessions()
+		assert.Equal(t, n, closed)
+	})
+}
