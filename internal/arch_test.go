@@ -33,6 +33,7 @@ var table = map[string]rule{
 	"internal/manifest":  {[]string{"policy"}, []string{"k8s.io/apimachinery/", "sigs.k8s.io/yaml", "go.yaml.in/yaml/", "github.com/robfig/cron/"}},
 	"internal/ipmi":      {[]string{"bmc"}, nil},
 	"internal/redfish":   {[]string{"bmc"}, []string{"github.com/stmcginnis/gofish"}},
+	"internal/bmclib":    {[]string{"bmc"}, []string{"github.com/bmc-toolbox/bmclib/", "github.com/go-logr/logr"}},
 	"internal/state":     {[]string{"remediate"}, []string{"go.etcd.io/bbolt"}},
 	"internal/k8swatch":  {[]string{"policy", "remediate", "manifest", "bmc"}, []string{"k8s.io/", "go.uber.org/zap"}},
 	"internal/config":    {[]string{"policy", "bmc", "manifest"}, []string{"github.com/spf13/viper", "go.yaml.in/yaml/"}},

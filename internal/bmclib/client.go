@@ -1,0 +1,258 @@
+package bmclib
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/fenced/fenced/internal/bmc"
+)
+
+const (
+	closeTimeout = 2 * time.Second
+	// lateReturn is how long after the end of its context a provider may take to
+	// come back before it is left alone with what it holds.
+	lateReturn = 200 * time.Millisecond
+)
+
+// Client is one BMC behind a provider of bmclib. It implements bmc.Power.
+type Client struct {
+	device bmc.Device
+	timing bmc.Timing
+	kind   kind
+	build  func() (provider, *guard, error)
+
+	provider provider // nil until opened, and after a failure
+	guard    *guard   // beneath it; nil for ipmitool
+	sent     bmc.Sent // of the last operation, as the guard saw it
+	session  uint64
+}
+
+var (
+	_ bmc.Power   = (*Client)(nil)
+	_ bmc.Auditor = (*Client)(nil)
+)
+
+// sessions makes session numbers unique in the process.
+var sessions atomic.Uint64
+
+// New prepares a Client; it sends nothing. It refuses what bmclib cannot do
+// safely, with a sentence.
+func New(d bmc.Device, t bmc.Timing) (bmc.Power, error) {
+	return newClient(d, t, systemDirs)
+}
+
+func newClient(d bmc.Device, t bmc.Timing, dirs []string) (*Client, error) {
+	c := &Client{device: d, timing: t}
+	var err error
+	if c.kind, err = choose(d); err != nil {
+		return nil, c.refuse(err)
+	}
+	c.build = func() (provider, *guard, error) {
+		p, err := newIpmitool(d, dirs)
+		return p, nil, err
+	}
+	if c.kind.protocol == bmc.ProtocolRedfish {
+		if os.Getenv("DEBUG_BMCLIB") != "" { // it would print every request, logins too // I25
+			return nil, c.refuse(errors.New("the environment has DEBUG_BMCLIB, which lets bmclib print passwords; take it out"))
+		}
+		conf, err := tlsConfig(d.TLS)
+		if err != nil {
+			return nil, &bmc.Error{Kind: bmc.KindTLS, Op: "open", Addr: d.String(), Err: err}
+		}
+		c.build = func() (provider, *guard, error) {
+			g := newGuard(d, c.kind.name, conf)
+			return c.kind.build(d, g.client), g, nil
+		}
+	}
+	if _, _, err := c.build(); err != nil {
+		return nil, c.refuse(err)
+	}
+	return c, nil
+}
+
+func (c *Client) refuse(err error) error {
+	return &bmc.Error{Kind: bmc.KindUnsupported, Op: "open", Addr: c.device.String(), Err: err}
+}
+
+// Read asks for the power state. Only the provider's two exact texts are On and
+// Off; any other is Unknown.
+func (c *Client) Read(ctx context.Context) (bmc.Reading, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timing.ReadTimeout)
+	defer cancel()
+	r, err := c.read(ctx)
+	if err != nil {
+		return bmc.Reading{}, c.fail(ctx, "read power state", bmc.SentNo, err)
+	}
+	return r, nil
+}
+
+func (c *Client) read(ctx context.Context) (bmc.Reading, error) {
+	var r bmc.Reading
+	err := c.do(ctx, func(p provider) error {
+		text, err := p.PowerStateGet(ctx)
+		r.State, r.Raw = c.kind.parse(text)
+		return err
+	})
+	if err != nil {
+		return bmc.Reading{}, err
+	}
+	r.At, r.Session = time.Now(), c.session
+	if c.guard != nil {
+		r.Identity = c.guard.identity()
+		if u := r.Identity.UUID; c.device.SystemUUID != "" && bmc.UsableUUID(u) && !bmc.UUIDsMatch(u, c.device.SystemUUID) {
+			return bmc.Reading{}, &kindError{bmc.KindIdentity, fmt.Errorf("the BMC answers for the system %s, not for %s", u, c.device.SystemUUID)}
+		}
+	}
+	return r, nil
+}
+
+// Send gives an absolute power command.
+func (c *Client) Send(ctx context.Context, cmd bmc.Command) (bmc.Receipt, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timing.SendTimeout)
+	defer cancel()
+	receipt, sent, err := c.send(ctx, cmd)
+	if err != nil {
+		return bmc.Receipt{}, c.fail(ctx, "send "+cmd.String(), sent, err)
+	}
+	return receipt, nil
+}
+
+func (c *Client) send(ctx context.Context, cmd bmc.Command) (bmc.Receipt, bmc.Sent, error) {
+	// The system that will be switched is looked at first: bmclib picks it anew
+	// with every command. // I8
+	r, err := c.read(ctx)
+	if err != nil {
+		return bmc.Receipt{}, bmc.SentNo, err
+	}
+	if c.kind.skips && cmd == bmc.CommandOff {
+		switch r.State {
+		case bmc.Off: // bmclib sends nothing then, and there is no way to make it
+			return bmc.Receipt{Already: true}, bmc.SentNo, nil
+		case bmc.Unknown:
+			return bmc.Receipt{}, bmc.SentNo, fmt.Errorf("the power state reads %q, which bmclib takes for off: it would not send the command", r.Raw)
+		}
+	}
+	err = c.do(ctx, func(p provider) error {
+		ok, err := p.PowerSet(ctx, cmd.String())
+		if err == nil && !ok {
+			err = errors.New("the provider says that it did not switch, and not why")
+		}
+		return err
+	})
+	sent := bmc.SentMaybe
+	if c.guard != nil {
+		sent = c.sent
+	}
+	return bmc.Receipt{Already: err == nil && sent == bmc.SentNo}, sent, err
+}
+
+// do runs f with an open provider. A failure ends the session: what follows logs
+// in anew, and its readings support no older proof.
+func (c *Client) do(ctx context.Context, f func(provider) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	opened := c.provider != nil
+	err := c.attempt(ctx, f)
+	if opened && err != nil && kindOf(err) == bmc.KindAuth {
+		// The BMC forgot the session; only a login can say that the account is refused.
+		err = c.attempt(ctx, f)
+	}
+	return err
+}
+
+func (c *Client) attempt(ctx context.Context, f func(provider) error) error {
+	open := c.provider == nil
+	if open {
+		p, g, err := c.build()
+		if err != nil {
+			return err
+		}
+		c.provider, c.guard, c.session = p, g, sessions.Add(1)
+	}
+	p, g := c.provider, c.guard
+	if g != nil {
+		g.begin(ctx)
+	}
+	done := make(chan error, 1)
+	go func() {
+		if open && g != nil { // ipmitool has no session: its Open would be one status more
+			if err := p.Open(ctx); err != nil {
+				done <- err
+				return
+			}
+		}
+		done <- f(p)
+	}()
+	err := within(ctx, done)
+	if g != nil {
+		c.sent = g.sent()
+	}
+	if err == nil {
+		return nil
+	}
+	c.provider = nil
+	if g != nil {
+		cause := g.cause(err)
+		go logout(ctx, p, g, done, errors.Is(err, errLate))
+		err = cause
+	}
+	return err
+}
+
+var errLate = errors.New("the provider did not come back in time")
+
+// within waits for done until shortly after the end of ctx.
+func within(ctx context.Context, done <-chan error) error {
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(lateReturn):
+		return errors.Join(errLate, ctx.Err())
+	}
+}
+
+// logout frees the BMC's session of a provider that failed, once it is back.
+func logout(ctx context.Context, p provider, g *guard, done <-chan error, late bool) {
+	if late {
+		<-done
+	}
+	end(ctx, p, g)
+}
+
+// end logs out, whatever became of ctx.
+func end(ctx context.Context, p provider, g *guard) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	g.begin(ctx)
+	_ = p.Close(ctx) // a session that cannot be ended ends by the BMC's own timeout
+	g.transport.CloseIdleConnections()
+}
+
+// Close ends the session on the BMC.
+func (c *Client) Close(ctx context.Context) error {
+	p, g := c.provider, c.guard
+	c.provider, c.guard = nil, nil
+	if p != nil && g != nil {
+		end(ctx, p, g)
+	}
+	return nil
+}
+
+// Audit says whether the BMC's certificate is checked.
+func (c *Client) Audit(context.Context) ([]bmc.Finding, error) {
+	if c.kind.protocol == bmc.ProtocolRedfish && (c.device.Endpoint.Plain || c.device.TLS.InsecureSkipVerify) {
+		return []bmc.Finding{{Code: bmc.FindingCertificateTrust,
+			Message: "the BMC's certificate is not checked; give tls.ca, or use the native driver with tls.pinSHA256"}}, nil
+	}
+	return nil, nil
+}

@@ -1,0 +1,189 @@
+package bmclib
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fenced/fenced/internal/bmc"
+)
+
+const (
+	dialTimeout   = 3 * time.Second
+	tlsTimeout    = 5 * time.Second
+	headerTimeout = 10 * time.Second
+	maxHeader     = 64 << 10
+	maxBody       = 1 << 20
+)
+
+// guard is the transport beneath a provider. It binds every request to the
+// context of the operation, keeps it on the BMC and on the configured system,
+// bounds the answer, and remembers what the provider does not tell.
+type guard struct {
+	endpoint  bmc.Endpoint
+	provider  string
+	transport *http.Transport
+	client    *http.Client
+
+	mu       sync.Mutex
+	ctx      context.Context
+	err      error // of the last request that got no answer
+	status   int   // of the last answer that was an error
+	switched bmc.Sent
+	who      bmc.Identity
+}
+
+func newGuard(d bmc.Device, provider string, conf *tls.Config) *guard {
+	g := &guard{endpoint: d.Endpoint, provider: provider, transport: &http.Transport{
+		// No Proxy: the credentials go to the BMC and nowhere else.
+		DialContext:            (&net.Dialer{Timeout: dialTimeout}).DialContext,
+		TLSClientConfig:        conf,
+		TLSHandshakeTimeout:    tlsTimeout,
+		ResponseHeaderTimeout:  headerTimeout,
+		MaxResponseHeaderBytes: maxHeader,
+		MaxIdleConnsPerHost:    1,
+		IdleConnTimeout:        30 * time.Second,
+		DisableCompression:     true,
+	}}
+	jar, _ := cookiejar.New(nil) // fails never, by its source
+	g.client = &http.Client{Transport: g, Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return errors.New("the BMC redirects: not followed") // a redirected POST could look accepted
+	}}
+	return g
+}
+
+// begin binds what follows to ctx. The providers know contexts only as a
+// timeout that they compute at login.
+func (g *guard) begin(ctx context.Context) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.ctx, g.err, g.status, g.switched, g.who = ctx, nil, 0, bmc.SentNo, bmc.Identity{}
+	g.client.Timeout = 0
+}
+
+// RoundTrip sends req, unless it leads elsewhere, and reads the whole answer.
+func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Body != nil {
+		defer req.Body.Close()
+	}
+	resp, err := g.send(req)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case err != nil:
+		g.err = err
+		return nil, err
+	case resp.StatusCode >= http.StatusBadRequest:
+		g.status = resp.StatusCode
+	}
+	if switches(req) && resp.StatusCode < http.StatusInternalServerError {
+		g.switched = bmc.SentYes // it arrived, and was taken or refused
+	}
+	return resp, nil
+}
+
+func (g *guard) send(req *http.Request) (*http.Response, error) {
+	if err := g.foreign(req.URL); err != nil {
+		return nil, err
+	}
+	g.mu.Lock()
+	ctx := g.ctx
+	if switches(req) {
+		g.switched = bmc.SentMaybe
+	}
+	g.mu.Unlock()
+	req = req.Clone(ctx)
+	req.Close = false // one handshake for all requests
+	if switches(req) {
+		req.Header.Del("If-Match") // some firmware refuses it on every action
+	}
+	resp, err := g.transport.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read answer: %w", err)
+	case len(body) > maxBody:
+		return nil, &kindError{bmc.KindProtocol, fmt.Errorf("the answer is larger than %d bytes", maxBody)}
+	}
+	if resp.StatusCode == http.StatusOK && req.Method == http.MethodGet {
+		if err := g.look(req.URL.Path, body); err != nil {
+			return nil, err
+		}
+	}
+	resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	return resp, nil
+}
+
+// switches says whether req can change the power.
+func switches(req *http.Request) bool {
+	return req.Method == http.MethodPost && (strings.Contains(req.URL.Path, "/Actions/") || strings.Contains(req.URL.Path, "/api/actions/"))
+}
+
+// foreign refuses what leads off the BMC, and off the configured system: a
+// provider takes the only system of the service, whichever it is that day. // I8 // I10
+func (g *guard) foreign(u *url.URL) error {
+	scheme, port := "https", "443"
+	if g.endpoint.Plain {
+		scheme, port = "http", "80"
+	}
+	if p := u.Port(); p != "" {
+		port = p
+	}
+	if u.Scheme != scheme || u.User != nil || !strings.EqualFold(u.Hostname(), g.endpoint.Host) || port != fmt.Sprint(g.endpoint.Port) {
+		return &kindError{bmc.KindProtocol, fmt.Errorf("the way leads to another service, %q: not followed", u.Scheme+"://"+u.Host)}
+	}
+	system := g.endpoint.System
+	if system == "" {
+		return nil
+	}
+	asked := path.Clean(u.Path)
+	collection := path.Dir(system) + "/"
+	if strings.HasPrefix(asked, collection) && asked != system && !strings.HasPrefix(asked, system+"/") {
+		return &kindError{bmc.KindIdentity, fmt.Errorf("the service has the system %s, which is not the configured %s; "+
+			"bmclib cannot choose between several, so use the native driver", asked, system)}
+	}
+	return nil
+}
+
+// sent says what became of the command since begin.
+func (g *guard) sent() bmc.Sent {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.switched
+}
+
+// identity is who the last answer was about.
+func (g *guard) identity() bmc.Identity {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.who
+}
+
+// cause is the reason behind a provider's error, where it was seen on the wire:
+// the providers pass text on.
+func (g *guard) cause(err error) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.err != nil:
+		return g.err
+	case g.status != 0:
+		return &kindError{kindOfStatus(g.status), fmt.Errorf("the BMC answered HTTP %d %s", g.status, http.StatusText(g.status))}
+	}
+	return err
+}

@@ -1,0 +1,195 @@
+package bmclib
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/test/redfishsim"
+)
+
+func TestGofishSwitchesTheHost(t *testing.T) {
+	sim, d := redfishBMC(t, redfishsim.Options{UUID: uuid})
+	c := open(t, d)
+	first := read(t, c)
+	assert.Equal(t, bmc.On, first.State)
+	assert.Equal(t, uuid, first.Identity.UUID, "told along with the state")
+	assert.Equal(t, "SN-1", first.Identity.Serial)
+
+	r, err := c.Send(t.Context(), bmc.CommandOff)
+	require.NoError(t, err)
+	assert.False(t, r.Already)
+	assert.False(t, sim.Power())
+	second := read(t, c)
+	assert.Equal(t, bmc.Off, second.State)
+	assert.Equal(t, first.Session, second.Session)
+	r, err = c.Send(t.Context(), bmc.CommandOff)
+	require.NoError(t, err)
+	assert.True(t, r.Already)
+	_, err = c.Send(t.Context(), bmc.CommandOn)
+	require.NoError(t, err)
+	assert.True(t, sim.Power())
+	assert.Equal(t, 1, sim.OpenSessions())
+	require.NoError(t, c.Close(t.Context()))
+	assert.Zero(t, sim.OpenSessions())
+}
+
+func TestOnlyExactWords(t *testing.T) {
+	sim, d := redfishBMC(t, redfishsim.Options{UUID: uuid})
+	c := open(t, d)
+	for _, text := range []string{`"PoweringOff"`, `null`, `""`, `"off"`, `"OFF"`, `"Offline"`, `"Paused"`} {
+		sim.Quirks(func(q *redfishsim.Quirks) { q.SayPower = text })
+		r, err := c.Read(t.Context())
+		if err == nil {
+			assert.Equal(t, bmc.Unknown, r.State, text)
+		}
+	}
+}
+
+// gofish makes one session per client; a failure or a forgotten session begins
+// another, and its readings support no older proof.
+func TestForgottenSessionIsNotARefusedAccount(t *testing.T) {
+	sim, d := redfishBMC(t, redfishsim.Options{UUID: uuid})
+	c := open(t, d)
+	first := read(t, c)
+	sim.ExpireSessions()
+	second := read(t, c)
+	assert.NotEqual(t, first.Session, second.Session)
+
+	sim.SetPassword("changed")
+	sim.ExpireSessions()
+	_, err := c.Read(t.Context())
+	failed(t, err, bmc.KindAuth)
+}
+
+func TestWrongPassword(t *testing.T) {
+	sim, d := redfishBMC(t, redfishsim.Options{})
+	sim.Faults(func(f *redfishsim.Faults) { f.EchoCredentials = true })
+	d.Password = bmc.NewSecret("wrong-secret")
+	_, err := open(t, d).Read(t.Context())
+	failed(t, err, bmc.KindAuth)
+}
+
+func TestCertificateIsVerified(t *testing.T) {
+	_, d := redfishBMC(t, redfishsim.Options{})
+	d.TLS.CA = ""
+	_, err := open(t, d).Read(t.Context())
+	failed(t, err, bmc.KindTLS)
+
+	d.TLS.InsecureSkipVerify = true
+	c := open(t, d)
+	assert.Equal(t, bmc.On, read(t, c).State, "the entry says so")
+	findings, err := c.Audit(t.Context())
+	require.NoError(t, err)
+	require.Len(t, findings, 1)
+	assert.Equal(t, bmc.FindingCertificateTrust, findings[0].Code)
+}
+
+// The service has one system, and not the one of the address: a blade was pulled.
+func TestAnotherSystemIsRefused(t *testing.T) {
+	sim, d := redfishBMC(t, redfishsim.Options{Systems: []redfishsim.SystemOptions{{ID: "2"}}})
+	d.Endpoint.System = "/redfish/v1/Systems/1"
+	c := open(t, d)
+	_, err := c.Read(t.Context())
+	failed(t, err, bmc.KindIdentity)
+	_, err = c.Send(t.Context(), bmc.CommandOff)
+	assert.Equal(t, bmc.SentNo, failed(t, err, bmc.KindIdentity).Sent)
+	assert.True(t, sim.Power())
+}
+
+func TestSeveralSystemsAreRefused(t *testing.T) {
+	sim, d := redfishBMC(t, redfishsim.Options{Systems: []redfishsim.SystemOptions{{}, {}, {}}})
+	for _, system := range []string{"", "/redfish/v1/Systems/1"} {
+		d.Endpoint.System = system
+		_, err := open(t, d).Send(t.Context(), bmc.CommandOff)
+		assert.Equal(t, bmc.SentNo, failed(t, err, bmc.KindIdentity).Sent)
+	}
+	for i := range 3 {
+		assert.True(t, sim.System(i).Power())
+	}
+}
+
+func TestAnotherUUIDIsRefused(t *testing.T) {
+	sim, d := redfishBMC(t, redfishsim.Options{UUID: uuid})
+	d.SystemUUID = "4c4c4544-0042-4810-8056-b4c04f4d9999"
+	_, err := open(t, d).Send(t.Context(), bmc.CommandOff)
+	assert.Equal(t, bmc.SentNo, failed(t, err, bmc.KindIdentity).Sent)
+	assert.True(t, sim.Power())
+}
+
+func TestWhatBecameOfTheCommand(t *testing.T) {
+	for name, c := range map[string]struct {
+		quirk func(*redfishsim.Quirks)
+		kind  bmc.Kind
+		sent  bmc.Sent
+	}{
+		"refused":       {func(q *redfishsim.Quirks) { q.RefuseReset = http.StatusForbidden }, bmc.KindPrivilege, bmc.SentYes},
+		"broken inside": {func(q *redfishsim.Quirks) { q.RefuseReset = http.StatusInternalServerError }, bmc.KindProtocol, bmc.SentMaybe},
+		"cut off":       {func(q *redfishsim.Quirks) { q.DropReset = true }, bmc.KindUnreachable, bmc.SentMaybe},
+		"no ForceOff":   {func(q *redfishsim.Quirks) { q.ResetTypes = []string{"On", "GracefulShutdown"} }, bmc.KindUnsupported, bmc.SentNo},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sim, d := redfishBMC(t, redfishsim.Options{})
+			sim.Quirks(c.quirk)
+			_, err := open(t, d).Send(t.Context(), bmc.CommandOff)
+			assert.Equal(t, c.sent, failed(t, err, c.kind).Sent)
+		})
+	}
+}
+
+func TestHangingBMCIsLeftAtOnce(t *testing.T) {
+	sim, d := redfishBMC(t, redfishsim.Options{})
+	c := open(t, d)
+	read(t, c)
+	sim.Quirks(func(q *redfishsim.Quirks) { q.HangReset = 30 * time.Second })
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	begin := time.Now()
+	_, err := c.Send(ctx, bmc.CommandOff)
+	assert.Equal(t, bmc.SentMaybe, failed(t, err, bmc.KindUnreachable).Sent)
+	assert.Less(t, time.Since(begin), 5*time.Second)
+	assert.Equal(t, bmc.Off, read(t, c).State, "a new session tells")
+}
+
+func TestHostileAnswers(t *testing.T) {
+	for name, fault := range map[string]func(*redfishsim.Faults){
+		"huge":      func(f *redfishsim.Faults) { f.HugeBody = 8 << 20 },
+		"redirect":  func(f *redfishsim.Faults) { f.RedirectTo = "http://127.0.0.1:1" },
+		"elsewhere": func(f *redfishsim.Faults) { f.Member = "@127.0.0.2/redfish/v1/Systems/1" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			sim, d := redfishBMC(t, redfishsim.Options{})
+			sim.Faults(fault)
+			d.Endpoint.System = ""
+			_, err := open(t, d).Read(t.Context())
+			failed(t, err, bmc.KindProtocol)
+		})
+	}
+}
+
+func TestForeign(t *testing.T) {
+	g := &guard{endpoint: bmc.Endpoint{Host: "bmc.example", Port: 443, System: "/redfish/v1/Systems/1"}}
+	for address, ok := range map[string]bool{
+		"https://bmc.example/redfish/v1/Systems":             true,
+		"https://bmc.example/redfish/v1/Systems/":            true,
+		"https://BMC.example:443/redfish/v1/Systems/1":       true,
+		"https://bmc.example/redfish/v1/Systems/1/Actions/x": true,
+		"https://bmc.example/redfish/v1/Systems/10":          false,
+		"https://bmc.example/redfish/v1/Systems/1/../2":      false,
+		"https://bmc.example/redfish/v1/Systems//2":          false,
+		"http://bmc.example/redfish/v1":                      false,
+		"https://bmc.example:8443/redfish/v1":                false,
+		"https://a@bmc.example/redfish/v1":                   false,
+		"https://other.example/redfish/v1":                   false,
+	} {
+		u, err := url.Parse(address)
+		require.NoError(t, err)
+		assert.Equal(t, ok, g.foreign(u) == nil, address)
+	}
+}
