@@ -17,7 +17,7 @@ const witnessTimeout = 2 * time.Second
 
 // OpenLevel makes one Power of all devices of a host's level, and of the levels
 // below it as witnesses: an outlet that reads Off proves nothing while the BMC
-// still reads On. // I1
+// still reads On. The only device of the first level is its own Power. // I1
 func OpenLevel(open Opener, h Host, level int) (Power, error) {
 	if level < 0 || level >= len(h.Levels) || len(h.Levels[level].Devices) == 0 {
 		return nil, &Error{Kind: KindUnsupported, Op: "open", Addr: h.Name, Err: fmt.Errorf("the host has no power level %d", level+1)}
@@ -26,6 +26,7 @@ func OpenLevel(open Opener, h Host, level int) (Power, error) {
 	for _, d := range h.Levels[level].Devices {
 		p, err := openDevice(open, d)
 		if err != nil {
+			_ = l.Close(context.Background()) // nothing was asked of them yet
 			return nil, err
 		}
 		l.devices = append(l.devices, p)
@@ -33,7 +34,7 @@ func OpenLevel(open Opener, h Host, level int) (Power, error) {
 	for i := range level {
 		for _, d := range h.Levels[i].Devices {
 			if p, err := openDevice(open, d); err == nil { // one that cannot be opened has nothing to say
-				l.witnesses = append(l.witnesses, witness{Power: p, name: d.String()})
+				l.witnesses = append(l.witnesses, &witness{Power: p, name: d.String()})
 			}
 		}
 	}
@@ -53,7 +54,7 @@ func openDevice(open Opener, d Device) (Power, error) {
 // levelPower is several devices that switch one host.
 type levelPower struct {
 	devices   []Power
-	witnesses []witness
+	witnesses []*witness
 
 	sessions []uint64 // of the devices at the last reading
 	serial   uint64   // changes with any of them
@@ -63,6 +64,8 @@ type levelPower struct {
 type witness struct {
 	Power
 	name string
+	// refused: it does not take the account; asking again would lock that.
+	refused bool
 }
 
 // serials numbers the sessions of all levels: no two readings from different
@@ -71,24 +74,27 @@ var serials atomic.Uint64
 
 const levelSerial = 1 << 63
 
-// Read asks all devices at once. One that cannot be read makes the whole
-// unreadable; a level is Off when each device of it is.
+// Read asks all devices at once. A level is Off when each device of it is, and On
+// when one is, since one outlet feeds the whole host; else one that cannot be
+// read makes the whole unreadable.
 func (l *levelPower) Read(ctx context.Context) (Reading, error) {
 	var saw string
 	var wait sync.WaitGroup
 	wait.Go(func() { saw = l.readWitnesses(ctx) })
 	parts := make([]Reading, len(l.devices))
 	errs := each(l.devices, func(i int, p Power) (err error) {
-		parts[i], err = p.Read(ctx)
+		if parts[i], err = p.Read(ctx); err != nil {
+			parts[i] = Reading{At: time.Now()} // whatever came with the error: Unknown
+		}
 		return err
 	})
 	wait.Wait()
-	if err := first(errs); err != nil {
+	r := l.together(parts)
+	if err := worst(errs); err != nil && (r.State != On || final(err)) {
 		return Reading{}, err
 	}
-	r := l.together(parts)
 	if saw != "" && r.State == Off {
-		r.State, r.Raw = On, saw
+		r.State, r.Raw = On, bounded(saw)
 	}
 	return r, nil
 }
@@ -109,6 +115,7 @@ func (l *levelPower) together(parts []Reading) Reading {
 		if p.At.Before(r.At) { // as old as its oldest part
 			r.At = p.At
 		}
+		r.Took = max(r.Took, p.Took)
 		if p.Fault != "" {
 			faults = append(faults, p.Fault)
 		}
@@ -124,10 +131,7 @@ func (l *levelPower) together(parts []Reading) Reading {
 	if !slices.Equal(sessions, l.sessions) {
 		l.sessions, l.serial = sessions, serials.Add(1)|levelSerial
 	}
-	r.Session, r.Fault, r.Raw = l.serial, strings.Join(faults, ", "), strings.Join(raws, " + ")
-	if len(r.Raw) > maxRaw {
-		r.Raw = r.Raw[:maxRaw]
-	}
+	r.Session, r.Fault, r.Raw = l.serial, strings.Join(faults, ", "), bounded(strings.Join(raws, " + "))
 	if len(parts) == 1 {
 		r.Identity = parts[0].Identity
 		return r
@@ -140,6 +144,13 @@ func (l *levelPower) together(parts []Reading) Reading {
 // maxRaw bounds Reading.Raw, in bytes.
 const maxRaw = 64
 
+func bounded(raw string) string {
+	if len(raw) > maxRaw {
+		raw = strings.ToValidUTF8(raw[:maxRaw], "")
+	}
+	return raw
+}
+
 // readWitnesses says which lower level reads On; "" when none does. One that
 // does not answer is what a cut of its mains looks like.
 func (l *levelPower) readWitnesses(ctx context.Context) string {
@@ -148,8 +159,13 @@ func (l *levelPower) readWitnesses(ctx context.Context) string {
 	said := make([]string, len(l.witnesses))
 	var wait sync.WaitGroup
 	for i, w := range l.witnesses {
+		if w.refused {
+			continue
+		}
 		wait.Go(func() {
-			if r, err := w.Read(ctx); err == nil && r.State == On {
+			r, err := w.Read(ctx)
+			w.refused = final(err)
+			if err == nil && r.State == On {
 				said[i] = w.name + " reads On"
 			}
 		})
@@ -170,11 +186,38 @@ func (l *levelPower) Send(ctx context.Context, c Command) (Receipt, error) {
 		receipts[i], err = p.Send(ctx, c)
 		return err
 	})
-	if err := first(errs); err != nil {
-		return Receipt{}, err
+	if err := worst(errs); err != nil {
+		return Receipt{}, together(err, errs)
 	}
 	already := !slices.ContainsFunc(receipts, func(r Receipt) bool { return !r.Already })
 	return Receipt{Already: already}, nil
+}
+
+// together is err, one of errs, with what is known about the command's arrival at
+// all devices: where one took it and another did not, maybe. // I2
+func together(err error, errs []error) error {
+	sent := sentOf(errs[0])
+	for _, e := range errs[1:] {
+		if sentOf(e) != sent {
+			sent = SentMaybe
+		}
+	}
+	whole := Error{Kind: KindOf(err), Op: "send", Addr: "a power level", Sent: sent, Err: err}
+	if e, ok := errors.AsType[*Error](err); ok {
+		whole.Op, whole.Addr, whole.Err = e.Op, e.Addr, e.Err
+	}
+	return &whole
+}
+
+// sentOf is what err tells about a command; nil is a command that was accepted.
+func sentOf(err error) Sent {
+	if err == nil {
+		return SentYes
+	}
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Sent
+	}
+	return SentMaybe
 }
 
 // Close ends the sessions with all devices and witnesses.
@@ -197,11 +240,23 @@ func each(devices []Power, f func(int, Power) error) []error {
 	return errs
 }
 
-func first(errs []error) error {
+// worst is the error that says most: one that no repetition mends, else the
+// first; nil when there is none.
+func worst(errs []error) error {
+	var found error
 	for _, err := range errs {
-		if err != nil {
+		if final(err) {
 			return err
 		}
+		if found == nil {
+			found = err
+		}
 	}
-	return nil
+	return found
+}
+
+// final says whether asking again cannot help, and may lock an account.
+func final(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && !e.Retryable()
 }

@@ -11,7 +11,10 @@ import (
 // off on purpose, it only waits for an order.
 func held(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	before := r.Isolated.IsZero() && !r.LeaveOff
-	healthy := s.Power.State == bmc.On && s.Node.Ready == Yes && s.Node.UID == r.Target.NodeUID &&
+	if before && r.Touched {
+		r = heldLevel(r, s, now)
+	}
+	healthy := s.Power.State == bmc.On && s.Level == 0 && r.Level == 0 && s.Node.Ready == Yes && s.Node.UID == r.Target.NodeUID &&
 		!s.Node.Deleting && !s.Node.OutOfService && released(r, s)
 	// A FalseOff host stays frozen (I5); after a first cycle labels may be missing.
 	if !healthy || !before || r.Reason == "FalseOff" || r.Attempt > 1 {
@@ -24,7 +27,9 @@ func held(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 		return unfenced(r, now)
 	case before && r.Target.BareMetalHost != "" && s.Hold == Yes:
 		return command(r, ReleaseHold, idlePoll, now)
-	case before && r.Touched && s.Power.State == bmc.Off && s.Identity != No:
+	case r.Level != s.Level: // another look, at that level
+		return r, Nothing, poll
+	case before && r.Touched && (s.Power.State == bmc.Off || s.Power.Partial || s.Power.State == bmc.On && !told(r)) && s.Identity != No:
 		return command(r, SendOn, resendHeldOn, now)
 	case !r.HealthySince.IsZero() && now.Sub(r.HealthySince) >= healthyFor:
 		return finish(r, Aborted, r.Reason, "the host is On and its Node Ready", now)
@@ -69,7 +74,7 @@ func nextAttempt(r Run, why string, now time.Time) (Run, Action, time.Duration) 
 	r.NotBefore = now.Add(r.Limits.MinPowerInterval << (r.Attempt - 1))
 	r.Attempt++
 	r.Touched, r.FoundOff, r.OffLease, r.NewNodeUID = false, false, nil, ""
-	r.Isolated, r.OnSeen = time.Time{}, time.Time{}
+	r.Isolated, r.OnSeen, r.Level, r.OffLevel = time.Time{}, time.Time{}, 0, 0
 	return enter(r, PowerOff, why, now)
 }
 
@@ -166,8 +171,8 @@ func untilRead(s Seen, now time.Time) time.Duration {
 // host. // I12
 func noQuorum(r Run, s Seen) bool { return r.ControlPlane && s.Quorum != Yes }
 
-// nothingDone says whether a first attempt's hold or Off has not taken effect:
-// until then the run needs the justification it began with. // I4
+// nothingDone says whether a first attempt's hold or Off has not taken effect at
+// this level: until then the run needs the justification it began with. // I4
 func nothingDone(r Run, s Seen) bool {
 	return r.Attempt == 1 && !s.OffAccepted && s.Power.State != bmc.Off && released(r, s)
 }
@@ -196,6 +201,9 @@ func enter(r Run, to Step, note string, now time.Time) (Run, Action, time.Durati
 		r.Steps[n-1].Ended, r.Steps[n-1].Note = now, note
 	}
 	r.Step, r.StepStarted, r.Intent = to, now, Intent{} // a command's interval belongs to one step
+	if to == PowerOn || to == Held {
+		r.Level = r.OffLevel // all levels from there down are taken back // I20
+	}
 	if !to.Ended() && to != Held {
 		r.Steps = append(r.Steps, Visit{Step: to, Attempt: r.Attempt, Started: now})
 	}

@@ -20,6 +20,8 @@ const (
 	resendPower  = 10 * time.Second // between two equal power commands
 	resendWrite  = 2 * time.Second  // between two equal writes to the cluster
 	resendHeldOn = time.Minute      // between two On commands of a Held run
+	lowerWait    = 2 * time.Minute  // for a level below the one that cut the host off: a BMC boots with its mains
+	heldWait     = 5 * time.Minute  // for a level of a Held run that does not answer: BMCs lock accounts
 )
 
 // Next is the whole of power remediation: from the durable record, what one
@@ -35,6 +37,7 @@ func Next(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 		return r, Nothing, 0
 	}
 	r.Steps = slices.Clone(r.Steps) // the caller's record is not ours to change
+	s = ofLevel(r, s)
 	switch {
 	case s.API == APIReachable && !r.APILost.IsZero():
 		r = answered(r, now)
@@ -43,7 +46,8 @@ func Next(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 		r.APILost = now
 	}
 	late := now.Sub(r.Started) > r.Limits.RunTimeout
-	comingOn := r.Step == PowerOn && s.Power.State != bmc.On // has its own deadline: no host is left off for being late
+	// Coming on has its own deadline: no host is left off for being late.
+	comingOn := r.Step == PowerOn && (s.Power.State != bmc.On || s.Power.Partial || r.Level > 0)
 	if late && !comingOn && r.Abandon == "" && r.Step != Held {
 		return overtime(r, now)
 	}
@@ -80,7 +84,7 @@ func powerOff(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	case alive(r, s):
 		return hold(r, "FalseOff", "the Node's Lease was renewed although the BMC says Off", now)
 	case offProven(r, s, now) && quiet(r, s, now) && owned(r, s):
-		return enter(r, DeleteNode, "", now)
+		return proven(r, s, now)
 	case s.Paused:
 		return abandon(r, "Paused", "paused before the Node was isolated", Aborted, now)
 	case r.Unfence != nil:
@@ -89,12 +93,14 @@ func powerOff(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 		return abandon(r, "Contested", s.Contender, Aborted, now)
 	case s.Identity == No:
 		return hold(r, "IdentityMismatch", "another machine's BMC answers now", now)
-	case s.PowerError == bmc.KindAuth || s.PowerError == bmc.KindPrivilege:
-		return hold(r, powerReason(s, ""), "the BMC refuses the account", now) // retrying locks it
+	case accountRefused(s):
+		return levelFailed(r, s, powerReason(s, ""), "the BMC refuses the account", now) // retrying locks it
+	case hopeless(s) && hasNext(r):
+		return raise(r, s, "it cannot do what is needed", now)
 	case now.After(r.Deadline()) && s.API != APIReachable && offProven(r, s, now):
 		return notIsolated(r, s, now) // only the heartbeat is missing
 	case now.After(r.Deadline()):
-		return hold(r, powerReason(s, "PowerOffFailed"), "the host was not proven off in time; last read: "+readText(s), now)
+		return levelFailed(r, s, powerReason(s, "PowerOffFailed"), "the host was not proven off in time; last read: "+readText(s), now)
 	case nothingDone(r, s) && s.Justified == No: // the hold or Off failed, and meanwhile it recovered // I4
 		return abandon(r, "Recovered", s.Why, Aborted, now)
 	case nothingDone(r, s) && s.PowerForbidden != "":
@@ -108,9 +114,9 @@ func powerOff(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	case r.Target.BareMetalHost != "" && s.Hold != Yes, s.Identity != Yes:
 		return r, Nothing, poll
 	case !s.OffAccepted:
-		return command(r, SendOff, poll, now)
+		return sendOff(r, poll, now)
 	case s.Power.State != bmc.Off:
-		return command(r, SendOff, resendPower, now)
+		return sendOff(r, resendPower, now)
 	}
 	return r, Nothing, untilRead(s, now)
 }
@@ -143,6 +149,8 @@ func beforeOff(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 		return finish(r, Aborted, "QuorumLost", s.QuorumWhy, now)
 	case now.Before(r.NotBefore):
 		return r, Nothing, min(idlePoll, r.NotBefore.Sub(now))
+	case hopeless(s) && hasNext(r):
+		return raise(r, s, "not usable ("+string(s.PowerError)+")", now)
 	case now.After(later(r.Deadline(), r.NotBefore.Add(r.Limits.OffDeadline))):
 		return giveUp(r, s, now)
 	case s.Paused, s.API != APIReachable, s.Contested != No, s.Identity != Yes, s.PowerForbidden != "",
@@ -155,14 +163,17 @@ func beforeOff(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	if r.Target.BareMetalHost != "" && s.Hold != Yes {
 		return command(r, SetHold, 0, now)
 	}
-	return command(r, SendOff, 0, now)
+	return sendOff(r, 0, now)
 }
 
-// giveUp ends an attempt that could not begin: the first is dropped, a later
-// one has a rebooted host behind it and waits for a human.
+// giveUp ends an attempt that could not begin at any level: the first is dropped,
+// a later one has a rebooted host behind it and waits for a human.
 func giveUp(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	reason, note := powerReason(s, "NotJudged"), "step 1 could not begin in time: the BMC or the API did not answer"
-	if r.Attempt > 1 {
+	switch {
+	case s.PowerError != "" && hasNext(r):
+		return raise(r, s, "no answer ("+string(s.PowerError)+")", now)
+	case r.Attempt > 1:
 		return hold(r, reason, note, now)
 	}
 	return finish(r, Aborted, reason, note, now)
@@ -237,49 +248,56 @@ func notIsolated(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	return abandon(r, "IsolationFailed", "the Node could not be isolated; last power read: "+readText(s), Held, now)
 }
 
-// 3 PowerOn. Goal: hold released and the host read On. An abandoned cycle comes
-// here too, and ends when the Node is known not to have been deleted after all.
+// 3 PowerOn. Goal: hold released and the host read On, at the level that cut it
+// off and at each below it. An abandoned cycle comes here too, and ends when the
+// Node is known not to have been deleted after all.
 func powerOn(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	r = isolatedAfterAll(r, s, now)
 	bmh, commanded := r.Target.BareMetalHost != "", r.Intent.Action == SendOn || r.Intent.Action == ReleaseHold
-	believedOff := r.Abandon == "" && !commanded && r.OnSeen.IsZero() && s.Power.State != bmc.On
+	believedOff := r.Abandon == "" && !commanded && r.OnSeen.IsZero() && s.Power.State != bmc.On && !lowered(r)
+	on, note := levelOn(r, s, now)
+	late := now.After(r.Deadline())
 	switch {
-	case s.Power.State == bmc.On && (!bmh || s.Hold == No):
-		return poweredOn(r, s, now)
+	case on && r.Level > 0:
+		return lower(r, s, note, now)
+	case on && (!bmh || s.Hold == No):
+		return poweredOn(r, s, note, now)
 	case believedOff && (alive(r, s) || r.Isolation == IsolateDelete && s.Node.Exists == Yes):
 		return hold(r, "FalseOff", "the Node came back to life while its host was believed off", now)
-	case now.After(r.Deadline()) && s.Power.State != bmc.On && r.Abandon != "":
+	case late && !on && r.Abandon != "":
 		return hold(r, "PowerOnFailed", "given up ("+r.Abandon+"), and the host does not read On; last read: "+readText(s), now)
-	case now.After(r.Deadline()) && r.AbandonTo == Held && s.API == APIForbidden: // the hold cannot be removed: a human can
+	case late && r.AbandonTo == Held && s.API == APIForbidden: // the hold cannot be removed: a human can
 		return hold(r, r.Reason, r.Note, now)
-	case now.After(r.Deadline()) && s.Power.State != bmc.On:
+	case late && !on:
 		r.Reason, r.Note = "PowerOnFailed", "the host was not read On in time; last read: "+readText(s)
 		return enter(r, Reprovision, r.Note, now)
-	case now.Sub(r.StepStarted) < dwell && s.Power.State != bmc.On:
+	case now.Sub(r.StepStarted) < dwell && !on:
 		return r, Nothing, poll
 	case r.Abandon == "" && s.PodsGone != Yes && now.Sub(r.Isolated) < r.Limits.PodsGoneTimeout: // I7
 		return r, Nothing, poll
 	case bmh && s.Hold == Yes:
 		return command(r, ReleaseHold, resendWrite, now)
-	case s.Power.State == bmc.On || s.Identity == No: // waiting for the API; never command a stranger's BMC
+	case on || s.Identity == No: // waiting for the API; never command a stranger's BMC
+		return r, Nothing, poll
+	case lowered(r) && silent(s): // its BMC boots, or died with its mains
 		return r, Nothing, poll
 	}
 	return command(r, SendOn, resendPower, now)
 }
 
-func poweredOn(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
+func poweredOn(r Run, s Seen, note string, now time.Time) (Run, Action, time.Duration) {
 	switch {
 	case r.Abandon != "" && s.Node.Deleting && now.Sub(r.Started) > r.Limits.RunTimeout:
 		return hold(r, "NodeFinalizer", "a finalizer keeps the deleted Node; its host is On", now)
 	case r.Abandon != "" && (s.Node.Exists == CannotTell || s.Node.Exists == Yes && s.Node.Deleting):
 		return r, Nothing, poll
 	case r.Abandon != "" && r.AbandonTo == Held:
-		return hold(r, r.Reason, r.Note, now)
+		return hold(r, r.Reason, besides(r.Note, note), now)
 	case r.Abandon != "":
-		return finish(r, Aborted, r.Reason, r.Note, now)
+		return finish(r, Aborted, r.Reason, besides(r.Note, note), now)
 	}
 	r.OnSeen = now
-	return enter(r, AwaitNode, "", now)
+	return enter(r, AwaitNode, note, now)
 }
 
 // 4 AwaitNode. Goal: the host booted and registered: new UID, new boot ID, same

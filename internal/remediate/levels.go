@@ -1,0 +1,141 @@
+package remediate
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/fenced/fenced/internal/bmc"
+)
+
+// ofLevel is the look without what was read of another level than the run's: no
+// proof is made of two. // I1
+func ofLevel(r Run, s Seen) Seen {
+	if s.Level != r.Level {
+		s.Power, s.PowerError, s.Identity = bmc.Reading{}, "", CannotTell
+		s.Proof, s.OffAccepted, s.Devices, s.ProofKind = s.Proof.Reset(), false, "", ""
+	}
+	return s
+}
+
+// hasNext says whether there is a power level above the present one.
+func hasNext(r Run) bool { return r.Level+1 < r.Limits.Levels }
+
+// hopeless says whether asking the level again cannot help: it refuses the account,
+// which more attempts would lock, or cannot do what is needed.
+func hopeless(s Seen) bool {
+	return accountRefused(s) || s.PowerError == bmc.KindUnsupported
+}
+
+func accountRefused(s Seen) bool {
+	return s.PowerError == bmc.KindAuth || s.PowerError == bmc.KindPrivilege
+}
+
+// levelFailed ends the present level of step 1: the next one is tried, and
+// without one a human is needed. A level that has proven the host off did its
+// part, and another cannot do more.
+func levelFailed(r Run, s Seen, reason, note string, now time.Time) (Run, Action, time.Duration) {
+	if !hasNext(r) || offProven(r, s, now) {
+		return hold(r, reason, note, now)
+	}
+	return raise(r, s, note, now)
+}
+
+// raise goes to the next level, where everything is proven anew: the engine
+// opens another session, and the Lease counts from that level's first Off. // I1
+func raise(r Run, s Seen, why string, now time.Time) (Run, Action, time.Duration) {
+	note := levelName(r, s) + ": " + why + "; on to the next level"
+	r.Level++
+	r.OffLease = nil
+	return enter(r, PowerOff, note, now)
+}
+
+// sendOff notes the level first: the way back to On begins there. // I20
+func sendOff(r Run, every time.Duration, now time.Time) (Run, Action, time.Duration) {
+	r.OffLevel = r.Level
+	return command(r, SendOff, every, now)
+}
+
+// proven enters step 2, and notes what it rests on where that is not the BMC.
+func proven(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
+	r.Proof = cmp.Or(s.ProofKind, ProofBMC)
+	note := ""
+	if r.Level > 0 || r.Proof != ProofBMC {
+		note = "proven off by " + levelName(r, s)
+	}
+	return enter(r, DeleteNode, note, now)
+}
+
+// levelOn says whether the present level has done its part of the way back, and
+// what is to be noted about that. The level that cut the host off must read On;
+// one below it that never answered may have died with its mains.
+func levelOn(r Run, s Seen, now time.Time) (on bool, note string) {
+	switch {
+	case lowered(r) && silent(s):
+		if r.Intent.Action != SendOn && now.Sub(r.StepStarted) >= min(lowerWait, r.Limits.OnDeadline) {
+			return true, levelName(r, s) + " does not answer since the one above it reads On: passed over"
+		}
+		return false, ""
+	case s.Power.State == bmc.On && !s.Power.Partial:
+		return told(r), ""
+	case s.Power.State == bmc.On && !now.Before(r.Deadline().Add(-r.Limits.OnDeadline/2)): // one outlet feeds the whole host
+		return true, levelName(r, s) + " reads On only in part: " + s.Power.Raw
+	}
+	return false, ""
+}
+
+// told says whether On was sent to a level above the first that was given an Off:
+// an outlet may read On and still switch off late. // I20
+func told(r Run) bool { return r.Level == 0 || lowered(r) || r.Intent.Action == SendOn }
+
+// lowered says whether the present level is below the one that cut the host off,
+// so that one above it reads On already.
+func lowered(r Run) bool { return r.Level < r.OffLevel }
+
+// silent says whether the level does not answer for the target's host.
+func silent(s Seen) bool { return s.Power.State == bmc.Unknown || s.Identity == No }
+
+// lower goes on the way back to the next level below, with its whole time.
+func lower(r Run, s Seen, note string, now time.Time) (Run, Action, time.Duration) {
+	level := r.Level - 1
+	r, a, wait := enter(r, PowerOn, cmp.Or(note, levelName(r, s)+" reads On"), now)
+	r.Level = level
+	return r, a, wait
+}
+
+// heldLevel walks through the levels of a Held run whose host must be On: down
+// from one that reads On, and on from one that does not answer, round and round.
+func heldLevel(r Run, s Seen, now time.Time) Run {
+	since, to := now.Sub(r.StepStarted), r.Level
+	on := s.Power.State == bmc.On && told(r) && (!s.Power.Partial || since >= r.Limits.OnDeadline/2)
+	if on || silent(s) && since >= heldWait {
+		to--
+	}
+	switch {
+	case to < 0 && on:
+		to = 0
+	case to < 0:
+		to = r.OffLevel
+	}
+	if to != r.Level {
+		r.Level, r.StepStarted, r.Intent = to, now, Intent{}
+	}
+	return r
+}
+
+// levelName names the level for people, who count from 1.
+func levelName(r Run, s Seen) string {
+	name := fmt.Sprintf("power level %d", r.Level+1)
+	if s.Devices != "" {
+		name += " (" + s.Devices + ")"
+	}
+	return name
+}
+
+// besides adds what else is to be noted to the sentence of an end.
+func besides(sentence, note string) string {
+	if note == "" {
+		return sentence
+	}
+	return sentence + "; " + note
+}

@@ -1,0 +1,234 @@
+package remediate
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/fenced/fenced/internal/bmc"
+)
+
+// at puts a scene on one of two power levels; off is the highest that was given
+// an Off.
+func at(r *Run, s *Seen, level, off int) {
+	r.Limits.Levels, r.Level, s.Level, r.OffLevel = 2, level, level, off
+}
+
+// levelScene is a scene with the power level that is expected.
+type levelScene struct {
+	scene
+	level int
+}
+
+func playLevels(t *testing.T, scenes []levelScene) {
+	for _, c := range scenes {
+		t.Run(string(c.in)+": "+c.name, func(t *testing.T) { assert.Equal(t, c.level, c.ask(t).Level, "level") })
+	}
+}
+
+func TestLevelsGoUp(t *testing.T) {
+	playLevels(t, []levelScene{
+		{scene{"never off: the next level", PowerOff, minute + 1, func(r *Run, s *Seen) { at(r, s, 0, 0); on(s) }, PowerOff, Nothing, ""}, 1},
+		{scene{"never off at the last: a human", PowerOff, minute + 1, func(r *Run, s *Seen) { at(r, s, 1, 1); on(s) }, Held, Nothing, "PowerOffFailed"}, 1},
+		{scene{"password refused: the next level at once", PowerOff, sec, func(r *Run, s *Seen) { at(r, s, 0, 0); unread(s, bmc.KindAuth) }, PowerOff, Nothing, ""}, 1},
+		{scene{"password refused at the last: a human", PowerOff, sec, func(r *Run, s *Seen) { at(r, s, 1, 0); unread(s, bmc.KindAuth) }, Held, Nothing, "BMCAuth"}, 0},
+		{scene{"unsupported: the next level at once", PowerOff, sec, func(r *Run, s *Seen) { at(r, s, 0, 0); unread(s, bmc.KindUnsupported) }, PowerOff, Nothing, ""}, 1},
+		{scene{"unsupported at the last: has its time", PowerOff, sec, func(r *Run, s *Seen) { at(r, s, 1, 0); unread(s, bmc.KindUnsupported) }, PowerOff, Nothing, ""}, 1},
+		{scene{"another machine answers: never the next level", PowerOff, sec, func(r *Run, s *Seen) { at(r, s, 0, 0); on(s); s.Identity = No }, Held, Nothing, "IdentityMismatch"}, 0},
+		{scene{"paused: no further level", PowerOff, minute + 1, func(r *Run, s *Seen) { at(r, s, 0, 0); on(s); s.Paused = true }, PowerOn, Nothing, "Paused"}, 0},
+		{scene{"proven off, only the heartbeat is missing: no further level", PowerOff, minute + 1, func(r *Run, s *Seen) {
+			at(r, s, 0, 0)
+			r.OffLease.RenewTime = ago(62 * sec)
+		}, Held, Nothing, "PowerOffFailed"}, 0},
+		{scene{"a further level needs the reason afresh", PowerOff, sec, func(r *Run, s *Seen) { at(r, s, 1, 0); on(s); s.OffAccepted, s.Justified = false, No }, PowerOn, Nothing, "Recovered"}, 0},
+		{scene{"and Off of its own", PowerOff, sec, func(r *Run, s *Seen) { at(r, s, 1, 0); on(s); s.OffAccepted = false }, PowerOff, SendOff, ""}, 1},
+		{scene{"what another level read proves nothing", PowerOff, 4 * sec, func(r *Run, s *Seen) { at(r, s, 1, 1); s.Level = 0 }, PowerOff, Nothing, ""}, 1},
+		{scene{"proven off at the second level", PowerOff, 4 * sec, func(r *Run, s *Seen) { at(r, s, 1, 1) }, DeleteNode, Nothing, ""}, 1},
+		{scene{"On again in step 2: the same level", DeleteNode, sec, func(r *Run, s *Seen) { at(r, s, 1, 1); on(s) }, PowerOff, Nothing, ""}, 1},
+		{scene{"untouched, no answer in time: the next level", PowerOff, 61 * sec, func(r *Run, s *Seen) { at(r, s, 0, 0); fresh(r, s); unread(s, bmc.KindUnreachable) }, PowerOff, Nothing, ""}, 1},
+		{scene{"untouched, no answer yet: waits", PowerOff, minute, func(r *Run, s *Seen) { at(r, s, 0, 0); fresh(r, s); unread(s, bmc.KindUnreachable) }, PowerOff, Nothing, ""}, 0},
+		{scene{"untouched, password refused: the next level at once", PowerOff, sec, func(r *Run, s *Seen) { at(r, s, 0, 0); fresh(r, s); unread(s, bmc.KindAuth) }, PowerOff, Nothing, ""}, 1},
+		{scene{"untouched, no answer at the last: dropped", PowerOff, 61 * sec, func(r *Run, s *Seen) { at(r, s, 1, 0); fresh(r, s); unread(s, bmc.KindUnreachable) }, Aborted, Nothing, "BMCUnreachable"}, 1},
+		{scene{"untouched, the API is gone: no level mends that", PowerOff, 61 * sec, func(r *Run, s *Seen) { at(r, s, 0, 0); fresh(r, s); noAPI(s) }, Aborted, Nothing, "NotJudged"}, 0},
+		{scene{"a run may begin at the second level", PowerOff, 0, func(r *Run, s *Seen) { at(r, s, 1, 0); fresh(r, s) }, PowerOff, SendOff, ""}, 1},
+		{scene{"the account is not asked again before the back-off is over", PowerOff, sec, func(r *Run, s *Seen) {
+			at(r, s, 0, 0)
+			again(r, s)
+			unread(s, bmc.KindAuth)
+			r.NotBefore = noon.Add(1)
+		}, PowerOff, Nothing, ""}, 0},
+	})
+}
+
+func TestTheNextLevelStartsAnew(t *testing.T) {
+	r, s := begin(PowerOff, minute+1)
+	at(&r, &s, 0, 0)
+	on(&s)
+	s.Devices = "ipmi://10.0.0.1"
+	got, _, wait := Next(r, s, noon)
+	assert.Equal(t, 1, got.Level)
+	assert.Equal(t, noon, got.StepStarted, "offDeadline is per level")
+	assert.Nil(t, got.OffLease, "the Lease counts from this level's first Off")
+	assert.Zero(t, got.Intent, "the interval of a command belongs to one level")
+	assert.Zero(t, wait)
+	assert.Contains(t, got.Steps[0].Note, "power level 1 (ipmi://10.0.0.1): the host was not proven off in time")
+	assert.Equal(t, Visit{Step: PowerOff, Attempt: 1, Started: noon}, got.Steps[1])
+
+	got, action, _ := Next(got, s, noon)
+	assert.Equal(t, Nothing, action, "what was read of the first level says nothing of the second")
+	s.Level, s.OffAccepted = 1, false
+	got, action, _ = Next(got, s, noon)
+	assert.Equal(t, SendOff, action)
+	assert.Equal(t, 1, got.OffLevel, "saved before the command is given") // I19, I20
+}
+
+func TestProofIsNoted(t *testing.T) {
+	r, s := begin(PowerOff, 4*sec)
+	got, _, _ := Next(r, s, noon)
+	assert.Equal(t, ProofBMC, got.Proof)
+	assert.Empty(t, got.Steps[0].Note)
+
+	at(&r, &s, 1, 1)
+	s.ProofKind, s.Devices = ProofDevice, "pdu-a#7 + pdu-b#7"
+	got, _, _ = Next(r, s, noon)
+	assert.Equal(t, ProofDevice, got.Proof)
+	assert.Equal(t, "proven off by power level 2 (pdu-a#7 + pdu-b#7)", got.Steps[0].Note)
+}
+
+func TestLevelsGoDown(t *testing.T) {
+	told := func(r *Run) { r.Intent = Intent{SendOn, ago(sec)} }
+	second := func(r *Run, s *Seen) { at(r, s, 1, 1); on(s); told(r) }
+	below := func(r *Run, s *Seen) { at(r, s, 0, 1) }
+	playLevels(t, []levelScene{
+		{scene{"the level in use gets On first", PowerOn, 10 * sec, func(r *Run, s *Seen) { at(r, s, 1, 1) }, PowerOn, SendOn, ""}, 1},
+		{scene{"also if it reads On: an outlet may switch late", PowerOn, 10 * sec, func(r *Run, s *Seen) { at(r, s, 1, 1); on(s) }, PowerOn, SendOn, ""}, 1},
+		{scene{"never to another machine's outlet", PowerOn, 10 * sec, func(r *Run, s *Seen) { at(r, s, 1, 1); on(s); s.Identity = No }, PowerOn, Nothing, ""}, 1},
+		{scene{"one outlet still off: On again", PowerOn, 100 * sec, func(r *Run, s *Seen) { second(r, s); s.Power.Partial = true; r.Intent.At = ago(10 * sec) }, PowerOn, SendOn, ""}, 1},
+		{scene{"a level below that reads Off gets On", PowerOn, 10 * sec, below, PowerOn, SendOn, ""}, 0},
+		{scene{"five seconds after its mains, not earlier", PowerOn, 5*sec - 1, below, PowerOn, Nothing, ""}, 0},
+		{scene{"one below that does not answer gets nothing", PowerOn, minute, func(r *Run, s *Seen) { below(r, s); unread(s, bmc.KindUnreachable) }, PowerOn, Nothing, ""}, 0},
+		{scene{"for two minutes", PowerOn, 2*minute - 1, func(r *Run, s *Seen) { below(r, s); unread(s, bmc.KindUnreachable) }, PowerOn, Nothing, ""}, 0},
+		{scene{"then it is passed over", PowerOn, 2 * minute, func(r *Run, s *Seen) { below(r, s); unread(s, bmc.KindUnreachable) }, AwaitNode, Nothing, ""}, 0},
+		{scene{"not with our hold on the BareMetalHost", PowerOn, 2 * minute, func(r *Run, s *Seen) { below(r, s); unread(s, bmc.KindUnreachable); metal3(r, s, Yes) }, PowerOn, ReleaseHold, ""}, 0},
+		{scene{"one that answered and got On is not passed over", PowerOn, 3 * minute, func(r *Run, s *Seen) { below(r, s); unread(s, bmc.KindUnreachable); told(r) }, PowerOn, Nothing, ""}, 0},
+		{scene{"another machine's BMC there is no answer", PowerOn, minute, func(r *Run, s *Seen) { below(r, s); on(s); s.Identity = No }, PowerOn, Nothing, ""}, 0},
+		{scene{"and is passed over too", PowerOn, 2 * minute, func(r *Run, s *Seen) { below(r, s); on(s); s.Identity = No }, AwaitNode, Nothing, ""}, 0},
+		{scene{"the level in use is never passed over", PowerOn, 2 * minute, func(r *Run, s *Seen) { at(r, s, 1, 1); unread(s, bmc.KindUnreachable) }, PowerOn, SendOn, ""}, 1},
+		{scene{"it is waited for, and then step 6", PowerOn, 375 * sec, func(r *Run, s *Seen) { at(r, s, 1, 1); r.Isolated = ago(370*sec + 1) }, Reprovision, Nothing, "PowerOnFailed"}, 1},
+		{scene{"all read On: on to step 4", PowerOn, 10 * sec, func(r *Run, s *Seen) { below(r, s); on(s) }, AwaitNode, Nothing, ""}, 0},
+		{scene{"a host that boots already is no FalseOff", PowerOn, sec, func(r *Run, s *Seen) { below(r, s); s.Node = Node{Exists: Yes, UID: "u2"} }, PowerOn, Nothing, ""}, 0},
+		{scene{"over the whole time, on its way down: completes", PowerOn, 10 * sec, func(r *Run, s *Seen) { second(r, s); r.Started = ago(3 * time.Hour) }, PowerOn, Nothing, ""}, 0},
+		{scene{"reads Off again: back to step 3", AwaitNode, sec, func(r *Run, s *Seen) { at(r, s, 0, 1); s.Node, s.Power.State = Node{Exists: No}, bmc.Off }, PowerOn, Nothing, ""}, 1},
+	})
+}
+
+func TestTheWayDown(t *testing.T) {
+	r, s := begin(PowerOn, 100*sec)
+	at(&r, &s, 1, 1)
+	on(&s)
+	r.Intent, s.Devices = Intent{SendOn, ago(sec)}, "pdu-a#7"
+	got, action, wait := Next(r, s, noon)
+	assert.Equal(t, 0, got.Level)
+	assert.Equal(t, 1, got.OffLevel, "the level that cut the host off is remembered")
+	assert.Equal(t, noon, got.StepStarted, "the next level has its whole time")
+	assert.Zero(t, got.Intent)
+	assert.Equal(t, Nothing, action)
+	assert.Zero(t, wait)
+	assert.Equal(t, "power level 2 (pdu-a#7) reads On", got.Steps[0].Note)
+
+	got.StepStarted, s.Level = ago(2*minute), 0
+	unread(&s, bmc.KindUnreachable)
+	got, _, _ = Next(got, s, noon)
+	assert.Equal(t, AwaitNode, got.Step)
+	assert.Contains(t, got.Steps[1].Note, "does not answer since the one above it reads On")
+
+	s.Power.State, s.PowerError, s.Identity, s.Node = bmc.Off, "", Yes, Node{Exists: No}
+	got, _, _ = Next(got, s, noon)
+	assert.Equal(t, PowerOn, got.Step)
+	assert.Equal(t, 1, got.Level, "what reads Off again is brought back from the top")
+
+	s.Level, s.Power.State, s.Power.Partial, s.Power.Raw = 1, bmc.On, true, "on + off"
+	got.StepStarted, got.Isolated = ago(150*sec), ago(time.Hour)
+	got, _, _ = Next(got, s, noon)
+	assert.Equal(t, 0, got.Level, "one outlet feeds the whole host")
+	assert.Contains(t, got.Steps[len(got.Steps)-2].Note, "reads On only in part: on + off")
+}
+
+func TestGivenUpAtTheSecondLevel(t *testing.T) {
+	r, s := begin(PowerOff, sec)
+	at(&r, &s, 1, 1)
+	s.Paused, s.Proof = true, proof(bmc.Off)
+	r, _, _ = Next(r, s, noon)
+	assert.Equal(t, 1, r.Level, "the way back begins where Off was sent")
+
+	r, s = begin(PowerOff, sec)
+	at(&r, &s, 1, 0)
+	unread(&s, bmc.KindAuth)
+	r, _, _ = Next(r, s, noon)
+	assert.Equal(t, Held, r.Step)
+	assert.Equal(t, 0, r.Level, "a level that took no Off has nothing to be taken back")
+
+	r, s = begin(PowerOn, 2*minute)
+	at(&r, &s, 0, 1)
+	unread(&s, bmc.KindUnreachable)
+	r.Isolated, r.Abandon, r.AbandonTo, r.Reason, r.Note = time.Time{}, "Paused", Aborted, "Paused", "paused"
+	s.Node = Node{Exists: Yes, UID: "u1", Ready: No}
+	r, _, _ = Next(r, s, noon)
+	assert.Equal(t, Aborted, r.Step)
+	assert.Contains(t, r.Note, "paused; power level 1 does not answer")
+}
+
+func TestLaterAttemptStartsAtTheFirstLevel(t *testing.T) {
+	r, s := begin(AwaitNode, 11*minute)
+	at(&r, &s, 0, 1)
+	s.Node = Node{Exists: No}
+	got, _, _ := Next(r, s, noon)
+	assert.Equal(t, 2, got.Attempt)
+	assert.Equal(t, 0, got.Level+got.OffLevel)
+}
+
+func TestHeldWalksThroughTheLevels(t *testing.T) {
+	off := func(s *Seen) { s.Power.State, s.Node.Ready = bmc.Off, No }
+	play(t, []scene{
+		{"the level that was given Off gets On", Held, minute, func(r *Run, s *Seen) { at(r, s, 1, 1); off(s) }, Held, SendOn, "PowerOffFailed"},
+		{"one outlet still off: On", Held, minute, func(r *Run, s *Seen) { at(r, s, 1, 1); s.Power.Partial = true }, Held, SendOn, "PowerOffFailed"},
+		{"On once, also if it reads On", Held, minute, func(r *Run, s *Seen) { at(r, s, 1, 1) }, Held, SendOn, "PowerOffFailed"},
+		{"nothing to one that does not answer", Held, minute, func(r *Run, s *Seen) { at(r, s, 1, 1); unread(s, bmc.KindAuth) }, Held, Nothing, "PowerOffFailed"},
+		{"nothing to a level that was not asked", Held, minute, func(r *Run, s *Seen) { at(r, s, 1, 1); off(s); s.Level = 0 }, Held, Nothing, "PowerOffFailed"},
+		{"healthy only where the first level reads On", Held, time.Hour, func(r *Run, s *Seen) {
+			at(r, s, 1, 1)
+			r.HealthySince, r.Intent = ago(5*minute), Intent{SendOn, ago(sec)}
+		}, Held, Nothing, "PowerOffFailed"},
+		{"healthy there: the end", Held, time.Hour, func(r *Run, s *Seen) { at(r, s, 0, 1); r.HealthySince = ago(5 * minute) }, Aborted, Nothing, "PowerOffFailed"},
+	})
+	for _, c := range []struct {
+		name       string
+		level, off int
+		since      time.Duration
+		change     func(r *Run, s *Seen)
+		to         int
+	}{
+		{"reads On: down", 1, 1, sec, func(r *Run, s *Seen) { r.Intent.Action = SendOn }, 0},
+		{"not before On was sent", 1, 1, sec, func(r *Run, s *Seen) {}, 1},
+		{"reads Off: stays", 1, 1, time.Hour, func(r *Run, s *Seen) { off(s) }, 1},
+		{"partly On: stays", 1, 1, 149 * sec, func(r *Run, s *Seen) { r.Intent.Action, s.Power.Partial = SendOn, true }, 1},
+		{"partly On for long: down", 1, 1, 150 * sec, func(r *Run, s *Seen) { r.Intent.Action, s.Power.Partial = SendOn, true }, 0},
+		{"no answer: stays", 1, 1, 5*minute - 1, func(r *Run, s *Seen) { unread(s, bmc.KindAuth) }, 1},
+		{"no answer for five minutes: down", 1, 1, 5 * minute, func(r *Run, s *Seen) { unread(s, bmc.KindAuth) }, 0},
+		{"no answer at the first: back to the top", 0, 1, 5 * minute, func(r *Run, s *Seen) { unread(s, bmc.KindUnreachable) }, 1},
+		{"On at the first: stays", 0, 1, time.Hour, func(r *Run, s *Seen) {}, 0},
+		{"only one level: stays", 0, 0, time.Hour, func(r *Run, s *Seen) { unread(s, bmc.KindUnreachable) }, 0},
+		{"untouched: stays", 1, 1, time.Hour, func(r *Run, s *Seen) { r.Touched = false; unread(s, bmc.KindUnreachable) }, 1},
+		{"off on purpose: stays", 1, 1, time.Hour, func(r *Run, s *Seen) { r.LeaveOff = true; unread(s, bmc.KindUnreachable) }, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r, s := begin(Held, c.since)
+			at(&r, &s, c.level, c.off)
+			c.change(&r, &s)
+			got, _, _ := Next(r, s, noon)
+			assert.Equal(t, c.to, got.Level)
+			assert.Len(t, got.Steps, len(r.Steps), "the walk is no journal")
+		})
+	}
+}
