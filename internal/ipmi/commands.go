@@ -11,11 +11,19 @@ import (
 const (
 	netFnChassis = 0x00
 	netFnApp     = 0x06
+	netFnStorage = 0x0a
 
+	cmdDeviceID       = 0x01 // App
 	cmdChassisStatus  = 0x01
 	cmdChassisControl = 0x02
 	cmdSetPrivilege   = 0x3b
 	cmdCloseSession   = 0x3c
+
+	cmdFRUInfo  = 0x10 // Storage
+	cmdFRURead  = 0x11
+	cmdSELInfo  = 0x40
+	cmdSELEntry = 0x43
+	cmdSELTime  = 0x48
 )
 
 // Privilege levels (table 13-11).

@@ -43,9 +43,6 @@ func statusText(s byte) string {
 	return "handshake refused"
 }
 
-// algorithms says whether another cipher suite may be accepted.
-func (e *statusError) algorithms() bool { return e.kind() == bmc.KindUnsupported }
-
 func (e *statusError) kind() bmc.Kind {
 	switch e.status {
 	case 0x01, 0x0b:

@@ -23,10 +23,7 @@ func handshake(ctx context.Context, addr string, a account, s suite) (*session, 
 	if err != nil {
 		return nil, err
 	}
-	x := &exchange{suite: s, user: a.user, key: []byte(a.password), role: a.privilege | nameOnly}
-	rand.Read(x.consoleRnd[:])
-	x.consoleID = randomID()
-	sess, err := x.run(ctx, w)
+	sess, err := newExchange(a, s).run(ctx, w)
 	if err != nil {
 		w.close()
 		return nil, err
@@ -35,19 +32,21 @@ func handshake(ctx context.Context, addr string, a account, s suite) (*session, 
 	return sess, nil
 }
 
+func newExchange(a account, s suite) *exchange {
+	x := &exchange{suite: s, user: a.user, key: []byte(a.password), role: a.privilege | nameOnly, consoleID: randomID()}
+	rand.Read(x.consoleRnd[:])
+	return x
+}
+
 // run exchanges the six messages. RAKP 3 is sent once: the BMC forgets the
 // handshake when it answers, so after a lost RAKP 4 all begins anew.
 func (x *exchange) run(ctx context.Context, w *wire) (*session, error) {
-	opening := step{name: "open session", request: payloadOpenRequest, response: payloadOpenResponse,
-		build: x.openRequest, take: x.takeOpen}
-	if err := x.ask(ctx, w, 0, opening); err != nil {
+	if err := x.ask(ctx, w, 0, x.opening()); err != nil {
 		return nil, err
 	}
-	hello := step{name: "RAKP 1", request: payloadRAKP1, response: payloadRAKP2, build: x.rakp1, take: x.takeRAKP2}
-	if err := x.ask(ctx, w, rakp1Tries, hello); err != nil {
+	if err := x.ask(ctx, w, rakp1Tries, x.hello()); err != nil {
 		if errors.Is(err, errWrongPassword) {
-			// Says so to the BMC, which can then free the session at once.
-			w.tell(plain(payloadRAKP3, x.rakp3(randomTag(), 0x0f)))
+			x.breakOff(w)
 		}
 		return nil, err
 	}
@@ -66,6 +65,19 @@ func (x *exchange) run(ctx context.Context, w *wire) (*session, error) {
 	}
 	return sess, nil
 }
+
+func (x *exchange) opening() step {
+	return step{name: "open session", request: payloadOpenRequest, response: payloadOpenResponse,
+		build: x.openRequest, take: x.takeOpen}
+}
+
+func (x *exchange) hello() step {
+	return step{name: "RAKP 1", request: payloadRAKP1, response: payloadRAKP2, build: x.rakp1, take: x.takeRAKP2}
+}
+
+// breakOff tells the BMC that its RAKP 2 will not do, so that it can free the
+// session at once.
+func (x *exchange) breakOff(w *wire) { w.tell(plain(payloadRAKP3, x.rakp3(randomTag(), 0x0f))) }
 
 // step is one message of the handshake and its answer.
 type step struct {

@@ -139,12 +139,18 @@ func (c *Client) open(ctx context.Context) (*session, error) {
 			c.suites[0], c.suites[i] = c.suites[i], c.suites[0]
 			return s, nil
 		}
-		var refusal *statusError
-		if !errors.Is(err, errOtherAlgorithms) && (!errors.As(err, &refusal) || !refusal.algorithms()) {
+		if !otherSuite(err) {
 			return nil, err
 		}
 	}
 	return nil, err
+}
+
+// otherSuite says whether another cipher suite may be accepted where this one led
+// to err.
+func otherSuite(err error) bool {
+	var refusal *statusError
+	return errors.Is(err, errOtherAlgorithms) || errors.As(err, &refusal) && refusal.kind() == bmc.KindUnsupported
 }
 
 // settle ends a session that no longer works: the BMC closed its port. An

@@ -28,6 +28,9 @@ var suites = []suite{
 	{id: 3, auth: 0x01, integrity: 0x01, newHash: sha1.New, codeLen: 12},
 }
 
+// algorithms are the numbers of those that authenticate, protect and encrypt.
+func (s suite) algorithms() [3]byte { return [3]byte{s.auth, s.integrity, cryptAES} }
+
 func (s suite) hmac(key []byte, parts ...[]byte) []byte {
 	h := hmac.New(s.newHash, key)
 	for _, p := range parts {
@@ -66,8 +69,12 @@ func (x *exchange) who() []byte {
 // openRequest asks for a session. Privilege 0 is the highest the BMC allows;
 // what is used is asked for in RAKP 1.
 func (x *exchange) openRequest(tag byte) []byte {
-	b := append([]byte{tag, 0, 0, 0}, id(x.consoleID)...)
-	for kind, algorithm := range []byte{x.suite.auth, x.suite.integrity, cryptAES} {
+	return openRequest(tag, x.consoleID, x.suite.algorithms())
+}
+
+func openRequest(tag byte, consoleID uint32, algorithms [3]byte) []byte {
+	b := append([]byte{tag, 0, 0, 0}, id(consoleID)...)
+	for kind, algorithm := range algorithms {
 		b = append(b, byte(kind), 0, 0, 8, algorithm, 0, 0, 0)
 	}
 	return b
@@ -102,20 +109,25 @@ func (x *exchange) ours(a answer, tag byte) bool {
 // must be those that were asked for: a BMC that answers with others, such as
 // none, would make an unprotected session.
 func (x *exchange) takeOpen(rest []byte) error {
+	var err error
+	x.bmcID, err = takeOpen(rest, x.suite.algorithms())
+	return err
+}
+
+func takeOpen(rest []byte, algorithms [3]byte) (bmcID uint32, err error) {
 	if len(rest) < 28 {
-		return errMalformed
+		return 0, errMalformed
 	}
-	for kind, algorithm := range []byte{x.suite.auth, x.suite.integrity, cryptAES} {
+	for kind, algorithm := range algorithms {
 		p := rest[4+8*kind:]
 		if p[0] != byte(kind) || p[3] != 8 || p[4]&0x3f != algorithm {
-			return errOtherAlgorithms
+			return 0, errOtherAlgorithms
 		}
 	}
-	x.bmcID = binary.LittleEndian.Uint32(rest)
-	if x.bmcID == 0 {
-		return errMalformed
+	if bmcID = binary.LittleEndian.Uint32(rest); bmcID == 0 {
+		return 0, errMalformed
 	}
-	return nil
+	return bmcID, nil
 }
 
 func (x *exchange) rakp1(tag byte) []byte {

@@ -57,6 +57,10 @@ func lanConf(dir, addr string, o Options, guid [16]byte) (string, error) {
 	if o.Operator {
 		level = "operator"
 	}
+	nullUser := ""
+	if o.NullUser {
+		nullUser = `user 1 true "" "" operator 10 none md2 md5 straight`
+	}
 	return fmt.Sprintf(`name "bmc"
 set_working_mc 0x20
   startlan 1
@@ -69,7 +73,8 @@ set_working_mc 0x20
   endlan
   chassis_control "%s %s"
   user 2 true %q %q %s 10 none md2 md5 straight
-`, host, port, guid, filepath.Join(dir, "chassis.sh"), filepath.Join(dir, "power"), o.User, o.Password, level), nil
+  %s
+`, host, port, guid, filepath.Join(dir, "chassis.sh"), filepath.Join(dir, "power"), o.User, o.Password, level, nullUser), nil
 }
 
 // writeFiles fills the directory of one simulator.

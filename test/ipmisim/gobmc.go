@@ -101,18 +101,27 @@ func suiteIDs(suites []int) ([]types.CipherSuiteID, error) {
 }
 
 func addAccount(users *bmc.UserStore, o Options) error {
-	const lan = 1
-	u, err := users.Add(2, o.User)
-	if err != nil {
-		return fmt.Errorf("add user %s: %w", o.User, err)
-	}
-	u.SetPassword([]byte(o.Password))
-	u.Enabled = true
-	access := bmc.UserChannelAccess{Enabled: true, MaxPrivilege: bmc.PrivilegeLevelAdministrator}
+	level := bmc.PrivilegeLevelAdministrator
 	if o.Operator {
-		access.MaxPrivilege = bmc.PrivilegeLevelOperator
+		level = bmc.PrivilegeLevelOperator
 	}
-	u.ChannelAccess[lan] = access
+	if o.NullUser {
+		if err := addUser(users, 1, "", "", bmc.PrivilegeLevelOperator); err != nil {
+			return err
+		}
+	}
+	return addUser(users, 2, o.User, o.Password, level)
+}
+
+func addUser(users *bmc.UserStore, number uint8, name, password string, level bmc.PrivilegeLevel) error {
+	const lan = 1
+	u, err := users.Add(number, name)
+	if err != nil {
+		return fmt.Errorf("add user %q: %w", name, err)
+	}
+	u.SetPassword([]byte(password))
+	u.Enabled = true
+	u.ChannelAccess[lan] = bmc.UserChannelAccess{Enabled: true, MaxPrivilege: level}
 	return nil
 }
 

@@ -46,6 +46,8 @@ type Options struct {
 	User, Password string
 	// Operator limits the account to OPERATOR.
 	Operator bool
+	// NullUser adds an account without a name and without a password.
+	NullUser bool
 	// UUID is the GUID as its bytes go over the wire: hex, dashes allowed.
 	UUID string
 	// Suites are the cipher suites served; empty is 3 and 17. ipmi_sim has only 3.

@@ -1,0 +1,70 @@
+package ipmi
+
+import (
+	"context"
+	"time"
+
+	"github.com/fenced/fenced/internal/bmc"
+)
+
+var _ bmc.Describer = (*Client)(nil)
+
+// Describe asks who the BMC is, for the host's serial number, and what the BMC's
+// clock and log say; a USER may read all of it. Of these only who the BMC is must
+// be told by every BMC.
+func (c *Client) Describe(ctx context.Context) (bmc.Description, error) {
+	const name = "describe"
+	var d bmc.Description
+	status, err := c.query(ctx, chassisStatus)
+	if err != nil {
+		return bmc.Description{}, c.explain(name, bmc.SentNo, err)
+	}
+	if status.code == codeOK {
+		d.RestorePolicy = restorePolicy(status.data)
+	}
+	who, err := c.query(ctx, deviceID)
+	if err != nil {
+		return bmc.Description{}, c.explain(name, bmc.SentNo, err)
+	}
+	if who.code == codeOK {
+		readDeviceID(who.data, &d)
+	}
+	c.describeMore(ctx, &d)
+	if err := ctx.Err(); err != nil {
+		return bmc.Description{}, c.explain(name, bmc.SentNo, err)
+	}
+	return d, nil
+}
+
+// describeMore asks what a BMC may tell, for as long as two reads may take. After
+// a command that was not answered nothing more is asked.
+func (c *Client) describeMore(ctx context.Context, d *bmc.Description) {
+	ctx, cancel := context.WithTimeout(ctx, 2*c.timing.ReadTimeout)
+	defer cancel()
+	silent := false
+	ask := func(r request) (reply, bool) {
+		if silent {
+			return reply{}, false
+		}
+		answer, err := c.query(ctx, r)
+		silent = err != nil
+		return answer, err == nil && answer.code == codeOK
+	}
+	d.Serial = fru{ask}.serial()
+	if answer, ok := ask(selTime); ok {
+		if d.Clock = readSELTime(answer.data); !d.Clock.IsZero() {
+			d.ClockAt = time.Now()
+		}
+	}
+	if answer, ok := ask(selInfo); ok {
+		d.PowerEvents = powerEvents(selCount(answer.data), ask)
+	}
+}
+
+// query asks one thing, within the time that a read may take.
+func (c *Client) query(ctx context.Context, r request) (reply, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timing.ReadTimeout)
+	defer cancel()
+	op := &operation{client: c}
+	return op.do(ctx, r)
+}
