@@ -38,6 +38,7 @@ var table = map[string]rule{
 	"internal/k8swatch":  {[]string{"policy", "remediate", "manifest", "bmc"}, []string{"k8s.io/", "go.uber.org/zap"}},
 	"internal/config":    {[]string{"policy", "bmc", "manifest"}, []string{"github.com/spf13/viper", "go.yaml.in/yaml/"}},
 	"internal/engine":    {[]string{"policy", "remediate", "bmc", "state"}, []string{"golang.org/x/sync/errgroup"}},
+	"internal/sweep":     {[]string{"bmc", "engine", "policy"}, nil},
 	"internal/api":       {[]string{"policy", "remediate"}, []string{"golang.org/x/sys/unix"}},
 	"cmd/fenced":         {[]string{"*"}, []string{"go.uber.org/zap", "github.com/coreos/go-systemd/", "github.com/prometheus/", "golang.org/x/sync/errgroup"}},
 	"cmd/fencectl":       {[]string{"api", "policy", "manifest", "config"}, []string{"github.com/spf13/cobra", "golang.org/x/term", "golang.org/x/sys/unix", "sigs.k8s.io/yaml"}},

@@ -1,0 +1,115 @@
+package sweep
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
+)
+
+// deviceID is a device's place among those of its host.
+type deviceID struct{ level, device int }
+
+// wish is what a look asks beyond the power state.
+type wish struct{ describe, audit bool }
+
+// answer is what one look found.
+type answer struct {
+	engine.Checked
+	// described and audited say that it was asked for and answered, or refused
+	// with describeErr and auditErr.
+	described, audited    bool
+	describeErr, auditErr error
+	findings              []bmc.Finding
+	// abandoned: the look made way for a run, or nobody waits for it any more. It
+	// says nothing about the device.
+	abandoned bool
+}
+
+// closeTimeout bounds the end of a session.
+const closeTimeout = 2 * time.Second
+
+func answerOf(subject engine.Subject, id deviceID) answer {
+	return answer{Checked: engine.Checked{Subject: subject, Level: id.level, Device: id.device, At: time.Now()}}
+}
+
+func (a *answer) device() bmc.Device { return a.Subject.Host.Levels[a.Level].Devices[a.Device] }
+
+// ask looks at one device: it reads, and ends its session. Each thing that is
+// asked has the read timeout for itself, and nothing is asked of a device that
+// does not tell its power state.
+func (s *Sweep) ask(ctx context.Context, open bmc.Opener, subject engine.Subject, id deviceID, what wish) answer {
+	a := answerOf(subject, id)
+	d := a.device()
+	if d.Unusable != nil {
+		a.Err = d.Unusable
+		return a
+	}
+	p, err := open(d)
+	if err != nil {
+		a.Err = err
+		return a
+	}
+	defer func() {
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+		defer cancel()
+		_ = p.Close(end) // a session left behind is the BMC's to time out
+	}()
+	began := time.Now()
+	a.Err = s.bounded(ctx, func(ctx context.Context) (err error) {
+		a.Reading, err = p.Read(ctx)
+		return err
+	})
+	a.At, a.Latency = time.Now(), cmp.Or(a.Reading.Took, time.Since(began)) // without the wait for others
+	if a.abandoned = gaveWay(ctx, a.Err); a.Err != nil || a.abandoned {
+		return a
+	}
+	a.Identity = s.opt.Engine.Identify(ctx, subject, id.level, id.device, a.Reading)
+	if what.describe {
+		s.describe(ctx, p, &a)
+	}
+	if what.audit {
+		s.audit(ctx, p, &a)
+	}
+	return a
+}
+
+// describe asks what answers there. A device that does not say is no worse for it.
+func (s *Sweep) describe(ctx context.Context, p bmc.Power, a *answer) {
+	if d, ok := p.(bmc.Describer); ok {
+		a.describeErr = s.bounded(ctx, func(ctx context.Context) (err error) {
+			a.Description, err = d.Describe(ctx)
+			return err
+		})
+	}
+	a.described = !gaveWay(ctx, a.describeErr)
+}
+
+// audit looks for weaknesses. One that could not be finished must not read like
+// one that found nothing.
+func (s *Sweep) audit(ctx context.Context, p bmc.Power, a *answer) {
+	if d, ok := p.(bmc.Auditor); ok {
+		a.auditErr = s.bounded(ctx, func(ctx context.Context) (err error) {
+			a.findings, err = d.Audit(ctx)
+			return err
+		})
+	}
+	if bmc.KindOf(a.auditErr) == bmc.KindUnsupported {
+		a.auditErr = nil
+	}
+	a.audited = !gaveWay(ctx, a.auditErr)
+}
+
+func (s *Sweep) bounded(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, s.opt.ReadTimeout)
+	defer cancel()
+	return f(ctx)
+}
+
+// gaveWay says whether a look was ended for reasons that are not the device's.
+func gaveWay(ctx context.Context, err error) bool {
+	return err != nil && (errors.Is(err, bmc.ErrInUse) || ctx.Err() != nil)
+}

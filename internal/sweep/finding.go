@@ -1,0 +1,94 @@
+package sweep
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/policy"
+)
+
+const (
+	clockTolerance    = 5 * time.Minute
+	certificateNotice = 30 * 24 * time.Hour
+)
+
+// weaknesses is everything that is known to be weak about a device: what its last
+// audit found, and what the sweep sees by itself; one for each code.
+func (e *entry) weaknesses(twin string, now time.Time) []bmc.Finding {
+	all := slices.Clone(e.findings)
+	add := func(code bmc.FindingCode, format string, args ...any) {
+		if !slices.ContainsFunc(all, func(f bmc.Finding) bool { return f.Code == code }) {
+			all = append(all, bmc.Finding{Code: code, Message: fmt.Sprintf(format, args...)})
+		}
+	}
+	if e.last.Err == nil && !e.last.At.IsZero() {
+		e.weakIdentity(add)
+	}
+	if twin != "" {
+		add(bmc.FindingDuplicate, "it is the same machine or outlet as %s: correct the inventory", twin)
+	}
+	e.weakSettings(add)
+	e.weakDescription(add, now)
+	return all
+}
+
+type adder func(code bmc.FindingCode, format string, args ...any)
+
+// weakIdentity is what is doubtful about who answered. // I8
+func (e *entry) weakIdentity(add adder) {
+	switch {
+	case e.last.Identity == policy.IdentityDiffers:
+		add(bmc.FindingIdentity, "another machine than the Node's answers (%s): correct the address", orNone(e.last.Reading.Identity.UUID))
+	case e.last.Identity == policy.IdentityMatches:
+	case !e.device().Identifies():
+		add(bmc.FindingNotEnrolled, "the device does not tell whose power it switches: fencectl bmc enroll, after a look at the cabling")
+	case e.subject.Node != "": // without a Node there is nothing to compare with
+		add(bmc.FindingIdentity, "nothing proves that it is the Node's (it tells %s): pin the UUID in hosts.d, or fencectl bmc enroll",
+			orNone(e.last.Reading.Identity.UUID))
+	}
+}
+
+// weakSettings is what the configuration alone shows.
+func (e *entry) weakSettings(add adder) {
+	d := e.device()
+	if why := weakPassword(d); why != "" && d.Unusable == nil {
+		add(bmc.FindingDefaultPassword, "%s: set another on the BMC, then in the inventory", why)
+	}
+	if d.Assurance() == bmc.AssuranceLower {
+		add(bmc.FindingLowerAssurance, "driver %s cannot refuse a forged answer: use driver ipmi or redfish where the BMC allows", d.Driver)
+	}
+	if d.Driver == bmc.DriverFenceAgent || d.Endpoint.Protocol != bmc.ProtocolRedfish {
+		return
+	}
+	switch {
+	case d.Endpoint.Plain:
+		add(bmc.FindingCertificateTrust, "it is asked over http, and the password goes in the clear: use https")
+	case d.TLS.InsecureSkipVerify && d.TLS.PinSHA256 == "":
+		add(bmc.FindingCertificateTrust, "its certificate is neither verified nor pinned: set tls.ca or tls.pinSHA256")
+	}
+}
+
+// weakDescription is what the device tells about itself.
+func (e *entry) weakDescription(add adder, now time.Time) {
+	t := e.description
+	if !t.Clock.IsZero() && !t.ClockAt.IsZero() {
+		if off := t.Clock.Sub(t.ClockAt); off.Abs() > clockTolerance {
+			add(bmc.FindingClock, "its clock is off by %s, so its log cannot be trusted: set up time synchronisation", off.Round(time.Second))
+		}
+	}
+	if t.RestorePolicy == "always-on" || t.RestorePolicy == "previous" {
+		add(bmc.FindingRestorePolicy, "its power restore policy is %s: a fenced host can start when mains power returns; set always-off", t.RestorePolicy)
+	}
+	if until := t.CertificateUntil; !until.IsZero() && until.Before(now.Add(certificateNotice)) {
+		add(bmc.FindingCertificateExpired, "its certificate ends, or ended, at %s: renew it", until.UTC().Format(time.RFC3339))
+	}
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "no UUID"
+	}
+	return s
+}

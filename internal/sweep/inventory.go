@@ -1,0 +1,92 @@
+package sweep
+
+import (
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/policy"
+)
+
+// adopt makes the inventory what it is now. A host that has no BMC, as in a
+// cloud, is none of the sweep's business.
+func (s *Sweep) adopt(all []engine.Subject, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unusable = nil
+	there := map[hostID]bool{}
+	for _, subject := range all {
+		switch r, refused := errors.AsType[*engine.Refusal](subject.Err); {
+		case subject.Err == nil:
+			there[idOf(subject)] = true
+			s.adoptOne(subject, now)
+		case !refused || r.Reason != policy.NoHost:
+			s.unusable = append(s.unusable, subject)
+		}
+	}
+	for id, list := range s.hosts {
+		if !there[id] {
+			drop(list)
+			delete(s.hosts, id)
+		}
+	}
+	s.plan.forget(now)
+	s.forgetAccounts(now)
+}
+
+func idOf(subject engine.Subject) hostID {
+	return hostID{subject.Cluster, subject.Host.Name, subject.Node}
+}
+
+// adoptOne keeps what is known about the devices of a host that are still the
+// same, and plans looks at the others, spread over the interval. The caller holds
+// mu.
+func (s *Sweep) adoptOne(subject engine.Subject, now time.Time) []*entry {
+	known := map[deviceID]*entry{}
+	for _, e := range s.hosts[idOf(subject)] {
+		known[e.id] = e
+	}
+	var list []*entry
+	for i, l := range subject.Host.Levels {
+		for j, d := range l.Devices {
+			id := deviceID{level: i, device: j}
+			e := known[id]
+			if e == nil || !sameDevice(e.device(), d) {
+				e = &entry{id: id, service: d.Service(), place: -1, auditDue: now.Add(rand.N(firstAudit))}
+				if s.opt.Every > 0 {
+					s.plan.add(e, now.Add(rand.N(s.opt.Every)))
+				}
+			} else {
+				delete(known, id)
+				s.newCredentials(e, d, now)
+			}
+			e.subject = subject
+			list = append(list, e)
+		}
+	}
+	for _, e := range known {
+		e.gone = true
+	}
+	s.hosts[idOf(subject)] = list
+	return list
+}
+
+// newCredentials asks soon whether a mended account is accepted.
+func (s *Sweep) newCredentials(e *entry, d bmc.Device, now time.Time) {
+	if old := e.device(); old.Username != d.Username || old.Password.Reveal() != d.Password.Reveal() {
+		s.plan.hasten(e, now)
+	}
+}
+
+// sameDevice says whether what is known about one device holds for the other.
+func sameDevice(a, b bmc.Device) bool {
+	return a.Driver == b.Driver && a.String() == b.String() && a.Key() == b.Key()
+}
+
+func drop(list []*entry) {
+	for _, e := range list {
+		e.gone = true
+	}
+}

@@ -1,0 +1,155 @@
+package sweep
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/policy"
+)
+
+const (
+	// dependableFailures is how many looks in a row may fail, less one, before a
+	// device is called not dependable.
+	dependableFailures = 3
+	// slowest is the longest pause between looks at a device that keeps failing.
+	slowest = 10 * time.Minute
+
+	describeEvery = time.Hour
+	auditEvery    = 24 * time.Hour
+	firstAudit    = time.Hour // the first one comes within
+	keptLatencies = 20
+)
+
+// EventBMC is the type of the events of the sweep. A device that is not
+// dependable has a Reason, one that is again has none.
+const EventBMC = "BMC"
+
+// entry is one device of the inventory: when it is asked, and what was found.
+// Everything is guarded by Sweep.mu.
+type entry struct {
+	id      deviceID
+	service string // bmc.Device.Service
+	subject engine.Subject
+
+	due   time.Time
+	place int  // in the heap of what is due later; -1 when it is not there
+	asked bool // it is being asked as one that failed last time
+	gone  bool // the inventory does not have it any more
+
+	last      answer // the newest look; its At is zero before the first
+	failures  int    // in a row
+	told      bool   // that it is not dependable
+	lastGood  time.Time
+	latencies []time.Duration // of the newest good looks, oldest first
+
+	description bmc.Description
+	describedAt time.Time
+	describedOf bmc.Identity // who told it
+
+	findings []bmc.Finding // of the newest audit
+	audited  time.Time
+	auditErr error
+	auditDue time.Time
+}
+
+func (e *entry) device() bmc.Device { return e.subject.Host.Levels[e.id.level].Devices[e.id.device] }
+
+func (e *entry) suspect() bool { return e.failures > 0 }
+
+// wants is what the next look asks: what changes rarely is asked rarely.
+func (e *entry) wants(now time.Time) wish {
+	stale := e.describedAt.IsZero() || now.Sub(e.describedAt) >= describeEvery
+	return wish{describe: stale, audit: !now.Before(e.auditDue)}
+}
+
+// pause is how long the device is left alone. One that keeps failing is asked
+// less and less often, so that dead ones do not take the slots.
+func (e *entry) pause(every time.Duration) time.Duration {
+	p := every
+	for i := dependableFailures; i < e.failures && p < slowest; i++ {
+		p *= 2
+	}
+	return max(every, min(p, slowest))
+}
+
+// record adds a look. It gives the event when the device stops or begins to be
+// dependable.
+func (e *entry) record(a answer) *engine.Event {
+	e.last = a
+	if why, _ := failure(a); why != "" {
+		e.failures++
+		if accountRefused(a.Err) { // not tried three times to make sure: BMCs lock accounts
+			e.failures = max(e.failures, dependableFailures)
+		}
+		e.describedAt = time.Time{} // it may come back as another
+	} else {
+		e.good(a)
+	}
+	if a.audited {
+		e.findings, e.auditErr, e.audited, e.auditDue = a.findings, a.auditErr, a.At, a.At.Add(auditEvery)
+	}
+	return e.news()
+}
+
+func (e *entry) good(a answer) {
+	e.failures, e.lastGood = 0, a.At
+	e.latencies = append(e.latencies, a.Latency)
+	if n := len(e.latencies); n > keptLatencies {
+		e.latencies = slices.Delete(e.latencies, 0, n-keptLatencies)
+	}
+	switch {
+	case a.described:
+		if a.describeErr == nil { // what it told before is better than nothing
+			e.description = a.Description
+		}
+		e.describedAt, e.describedOf = a.At, a.Reading.Identity
+	case !e.describedOf.Equal(a.Reading.Identity):
+		e.describedAt = time.Time{} // it is another: asked at the next look
+	}
+}
+
+// news is the event that is due, if one is.
+func (e *entry) news() *engine.Event {
+	bad := e.failures >= dependableFailures
+	if bad == e.told {
+		return nil
+	}
+	e.told = bad
+	ev := &engine.Event{Type: EventBMC, Cluster: e.subject.Cluster, Node: e.subject.Node}
+	if !bad {
+		ev.Message = fmt.Sprintf("BMC %s of %s is dependable again", e.device(), e.subject.Host.Name)
+		return ev
+	}
+	reason, why := failure(e.last)
+	ev.Reason = string(reason)
+	ev.Message = fmt.Sprintf("BMC %s of %s is not dependable: %s", e.device(), e.subject.Host.Name, why)
+	return ev
+}
+
+// BMCFault is the reason of a device that answers, and reports a fault that no
+// proof of Off can stand beside.
+const BMCFault policy.Reason = "BMCFault"
+
+// failure is why a fence could not rely on what a look found; "" when it could.
+func failure(a answer) (policy.Reason, string) {
+	switch {
+	case a.Err != nil:
+		return reasonOf(a.Err), a.Err.Error()
+	case a.Identity == policy.IdentityDiffers:
+		return policy.IdentityMismatch, "another machine than the Node's answers"
+	case a.Reading.Fault != "":
+		return BMCFault, "it reports " + a.Reading.Fault + ": no Off of it can be proven"
+	}
+	return "", ""
+}
+
+func reasonOf(err error) policy.Reason {
+	if r, ok := errors.AsType[*engine.Refusal](err); ok {
+		return r.Reason
+	}
+	return policy.Reason("BMC" + string(bmc.KindOf(err)))
+}

@@ -1,0 +1,176 @@
+package sweep
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/policy"
+)
+
+// State is what the newest look at a device came to.
+type State string
+
+// The states.
+const (
+	StateUnchecked State = "unchecked" // not asked yet
+	StateOK        State = "ok"
+	StateFailed    State = "failed"   // no answer that a fence could use
+	StateMismatch  State = "mismatch" // another machine answers
+	StateUnproven  State = "unproven" // it answers, and nothing proves whose it is
+)
+
+// Result is what is known about one device, for people.
+type Result struct {
+	Cluster string
+	Node    string // empty for a host that no Node uses
+	Host    string // empty when the inventory's entry cannot be used
+	Source  string
+
+	Level, Device int    // from 0
+	Address       string // without any secret
+	Driver        bmc.Driver
+	Assurance     bmc.Assurance
+
+	State State
+	// Dependable is false when a fence would likely fail here.
+	Dependable bool
+	Reason     policy.Reason // why the newest look failed
+	Problem    string
+	Power      bmc.PowerState
+	Raw        string
+	Identity   policy.IdentityVerdict
+	UUID       string // as the device tells it
+	Serial     string
+
+	Latency, LatencyP95 time.Duration // of the newest good look, and of the last 20
+	Checked, LastGood   time.Time
+	Next                time.Time // when it is asked again; zero while it is being asked
+	Failures            int       // in a row
+	Description         bmc.Description
+	Findings            []bmc.Finding
+	Audited             time.Time
+	AuditProblem        string // why the newest audit could not be finished
+}
+
+// Results gives every device of one cluster, or with no name of all, sorted.
+func (s *Sweep) Results(cluster string) []Result {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, same := time.Now(), twins(s.hosts)
+	var out []Result
+	for id, list := range s.hosts {
+		if cluster != "" && id.cluster != cluster {
+			continue
+		}
+		for _, e := range list {
+			out = append(out, e.result(same[e], now))
+		}
+	}
+	for _, u := range s.unusable {
+		if cluster == "" || u.Cluster == cluster {
+			out = append(out, unusable(u))
+		}
+	}
+	slices.SortFunc(out, func(a, b Result) int {
+		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Node, b.Node), cmp.Compare(a.Host, b.Host),
+			cmp.Compare(a.Level, b.Level), cmp.Compare(a.Device, b.Device), cmp.Compare(a.Problem, b.Problem))
+	})
+	return out
+}
+
+// resultsOf gives the devices of one host.
+func (s *Sweep) resultsOf(list []*entry) []Result {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, same := time.Now(), twins(s.hosts)
+	out := make([]Result, 0, len(list))
+	for _, e := range list {
+		out = append(out, e.result(same[e], now))
+	}
+	return out
+}
+
+func unusable(u engine.Subject) Result {
+	return Result{Cluster: u.Cluster, Node: u.Node, State: StateFailed, Reason: reasonOf(u.Err), Problem: u.Err.Error()}
+}
+
+func (e *entry) result(twin string, now time.Time) Result {
+	h, d := e.subject.Host, e.device()
+	r := Result{
+		Cluster: e.subject.Cluster, Node: e.subject.Node, Host: h.Name, Source: h.Source,
+		Level: e.id.level, Device: e.id.device, Address: d.String(), Driver: d.Driver, Assurance: d.Assurance(),
+		State: e.state(), Dependable: e.failures < dependableFailures,
+		Power: e.last.Reading.State, Raw: e.last.Reading.Raw, Identity: e.last.Identity,
+		UUID: e.last.Reading.Identity.UUID, Serial: cmp.Or(e.last.Reading.Identity.Serial, e.description.Serial),
+		LatencyP95: percentile95(e.latencies), Checked: e.last.At, LastGood: e.lastGood, Failures: e.failures,
+		Description: e.description, Findings: e.weaknesses(twin, now), Audited: e.audited,
+	}
+	if !e.last.At.IsZero() {
+		r.Reason, r.Problem = failure(e.last)
+	}
+	if n := len(e.latencies); n > 0 {
+		r.Latency = e.latencies[n-1]
+	}
+	if e.place >= 0 {
+		r.Next = e.due
+	}
+	if e.auditErr != nil {
+		r.AuditProblem = e.auditErr.Error()
+	}
+	return r
+}
+
+func (e *entry) state() State {
+	why, _ := failure(e.last)
+	switch {
+	case e.last.At.IsZero():
+		return StateUnchecked
+	case why == policy.IdentityMismatch:
+		return StateMismatch
+	case why != "":
+		return StateFailed
+	case e.last.Identity == policy.IdentityMatches:
+		return StateOK
+	}
+	return StateUnproven
+}
+
+// percentile95 is the latency that 19 of 20 looks do not exceed.
+func percentile95(all []time.Duration) time.Duration {
+	if len(all) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(all))
+	return sorted[int(math.Ceil(0.95*float64(len(sorted))))-1]
+}
+
+// Group is what devices are counted by.
+type Group struct {
+	Cluster string
+	Driver  bmc.Driver
+	State   State
+}
+
+// Tally counts the devices, and those by cluster that are not dependable, a host
+// without any usable device among them.
+func (s *Sweep) Tally() (devices map[Group]int, notDependable map[string]int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	devices, notDependable = map[Group]int{}, map[string]int{}
+	for id, list := range s.hosts {
+		for _, e := range list {
+			devices[Group{id.cluster, e.device().Driver, e.state()}]++
+			if e.failures >= dependableFailures {
+				notDependable[id.cluster]++
+			}
+		}
+	}
+	for _, u := range s.unusable {
+		notDependable[u.Cluster]++
+	}
+	return devices, notDependable
+}

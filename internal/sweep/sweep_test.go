@@ -1,0 +1,187 @@
+package sweep
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/policy"
+)
+
+func TestEveryDeviceIsAskedEachInterval(t *testing.T) {
+	w := newWorld()
+	for n := range 200 {
+		w.host(n)
+	}
+	w.run(t, func(t *testing.T) {
+		w.wait(30 * time.Second)
+		asked := 0
+		for _, m := range w.machines {
+			asked += len(m.reads)
+		}
+		assert.InDelta(t, 100, asked, 40, "the looks are spread over the interval")
+		w.wait(10*time.Minute - 30*time.Second)
+		for name, m := range w.machines {
+			assert.GreaterOrEqual(t, len(m.reads), 8, name)
+			assert.LessOrEqual(t, len(m.reads), 10, name)
+			assert.Equal(t, m.busy, m.open, "%s has a session left", name)
+		}
+		r := w.result(t, 7)
+		assert.Equal(t, StateOK, r.State)
+		assert.True(t, r.Dependable)
+		assert.Equal(t, bmc.On, r.Power)
+		assert.Equal(t, 10*time.Millisecond, r.Latency)
+		assert.True(t, r.Next.After(time.Now()))
+	})
+	assert.Empty(t, w.events)
+	assert.Len(t, w.checked, w.measured, "each look is told and measured")
+	assert.NotZero(t, w.measured)
+}
+
+// Most BMCs hang: what is worst for the rest.
+func TestHungDevicesDelayNobody(t *testing.T) {
+	w := newWorld()
+	for n := range 1100 {
+		w.host(n).hangs = n%11 != 0
+	}
+	w.run(t, func(t *testing.T) {
+		w.wait(time.Hour)
+	})
+	dead := 0
+	for name, m := range w.machines {
+		if m.hangs {
+			dead += len(m.reads)
+			continue
+		}
+		require.NotEmpty(t, m.reads, name)
+		for i := 3; i < len(m.reads); i++ { // the first looks are at 1,100 unknown ones
+			gap := m.reads[i].Sub(m.reads[i-1])
+			require.Less(t, gap, every+every/5+time.Second, "%s look %d", name, i)
+		}
+	}
+	assert.LessOrEqual(t, w.most, AtOnce)
+	assert.Less(t, dead/1000, 15, "dead ones are asked less and less often")
+	failed := 0
+	for _, e := range w.events {
+		assert.Equal(t, "BMCUnreachable", e.Reason)
+		failed++
+	}
+	assert.Equal(t, 1000, failed, "each dead one is told once")
+}
+
+func TestThreeFailuresAreToldOnce(t *testing.T) {
+	w := newWorld()
+	m := w.host(1)
+	m.err = failing(bmc.KindRefused)
+	w.run(t, func(t *testing.T) {
+		w.wait(2*every + every/4)
+		require.Empty(t, w.events)
+		assert.True(t, w.result(t, 1).Dependable)
+		assert.Equal(t, StateFailed, w.result(t, 1).State)
+		w.wait(2 * every)
+		require.Len(t, w.events, 1)
+		assert.Equal(t, EventBMC, w.events[0].Type)
+		assert.Equal(t, "BMCRefused", w.events[0].Reason)
+		assert.Equal(t, "n-1", w.events[0].Node)
+		assert.Contains(t, w.events[0].Message, "ipmi://bmc-1:623")
+		assert.False(t, w.result(t, 1).Dependable)
+		w.wait(time.Hour)
+		require.Len(t, w.events, 1)
+		_, bad := w.sweep.Tally()
+		assert.Equal(t, 1, bad["prod"])
+
+		w.change(func() { m.err = nil })
+		w.wait(slowest + slowest/5)
+		require.Len(t, w.events, 2)
+		assert.Empty(t, w.events[1].Reason)
+		assert.True(t, w.result(t, 1).Dependable)
+		groups, bad := w.sweep.Tally()
+		assert.Empty(t, bad)
+		assert.Equal(t, map[Group]int{{"prod", bmc.DriverIPMI, StateOK}: 1}, groups)
+	})
+}
+
+func TestAnotherMachineAndAFaultAreFailures(t *testing.T) {
+	w := newWorld()
+	w.host(1).uuid = "4c4c4544-0042-3510-8052-000000000001"
+	w.host(2).fault = "control fault"
+	w.run(t, func(t *testing.T) {
+		w.wait(5 * every)
+		assert.Equal(t, StateMismatch, w.result(t, 1).State)
+		assert.Equal(t, policy.IdentityMismatch, w.result(t, 1).Reason)
+		assert.Equal(t, StateFailed, w.result(t, 2).State)
+		assert.Equal(t, BMCFault, w.result(t, 2).Reason)
+		require.Len(t, w.events, 2)
+	})
+}
+
+func TestARunIsGivenWay(t *testing.T) {
+	w := newWorld()
+	m := w.host(1)
+	m.err = fmt.Errorf("read: %w", bmc.ErrInUse)
+	w.run(t, func(t *testing.T) {
+		w.wait(10 * every)
+		r := w.result(t, 1)
+		assert.Zero(t, r.Failures, "a BMC that a run uses is not a dead one")
+		assert.Equal(t, StateUnchecked, r.State)
+		assert.Empty(t, w.events)
+		w.change(func() { m.err = nil })
+		w.wait(2 * yieldPause)
+		assert.Equal(t, StateOK, w.result(t, 1).State, "it is asked again soon")
+	})
+}
+
+func TestInventoryChanges(t *testing.T) {
+	w := newWorld()
+	m := w.host(1)
+	w.host(2)
+	w.run(t, func(t *testing.T) {
+		w.wait(3 * every)
+		w.change(func() {
+			w.subjects = w.subjects[:1]
+			moved := w.subjects[0]
+			d := moved.Host.Levels[0].Devices[0]
+			d.Endpoint.Host = "bmc-9"
+			moved.Host.Levels = []bmc.Level{{Devices: []bmc.Device{d}}}
+			w.subjects[0] = moved
+			w.machines["bmc-9"] = &machine{uuid: m.uuid}
+			w.subjects = append(w.subjects,
+				engine.Subject{Cluster: "prod", Node: "n-3", Err: &engine.Refusal{Reason: policy.InvalidHost, Message: "no such scheme"}},
+				engine.Subject{Cluster: "prod", Node: "n-4", Err: &engine.Refusal{Reason: policy.NoHost, Message: "a cloud"}})
+		})
+		w.wait(3 * every)
+		before := len(m.reads)
+		w.wait(3 * every)
+		assert.Len(t, m.reads, before, "the old address is left alone")
+		assert.Len(t, w.sweep.plan.later, 1)
+		assert.Equal(t, "ipmi://bmc-9:623", w.result(t, 1).Address)
+		assert.Equal(t, StateOK, w.result(t, 1).State)
+		all := w.sweep.Results("")
+		require.Len(t, all, 2, "a Node without any BMC is none of ours")
+		assert.Equal(t, policy.InvalidHost, all[1].Reason)
+		assert.False(t, all[1].Dependable)
+		assert.Empty(t, w.sweep.Results("other"))
+		_, bad := w.sweep.Tally()
+		assert.Equal(t, 1, bad["prod"])
+	})
+}
+
+func TestWithoutAnIntervalNothingIsSwept(t *testing.T) {
+	w := newWorld()
+	m := w.host(1)
+	w.runEvery(t, 0, func(t *testing.T) {
+		w.wait(3 * time.Hour)
+		assert.Empty(t, m.reads)
+		assert.Equal(t, StateUnchecked, w.result(t, 1).State)
+		got, err := w.sweep.Test(t.Context(), "", "n-1")
+		require.NoError(t, err)
+		assert.Equal(t, StateOK, got[0].State)
+		w.wait(3 * time.Hour)
+		assert.Len(t, m.reads, 1)
+	})
+}
