@@ -4,36 +4,33 @@ import (
 	"encoding/json"
 	"net/http"
 
-	"github.com/stmcginnis/gofish/common"
+	"github.com/stmcginnis/gofish"
 	"github.com/stmcginnis/gofish/redfish"
-
-	"github.com/fenced/fenced/internal/bmc"
 )
 
 // actionInfo reads the allowed reset types of a system that lists them in a
 // resource of their own; gofish v0.20 knows no such type.
-func actionInfo(api common.Client, uri string) ([]redfish.ResetType, error) {
-	resp, err := api.Get(uri)
+func actionInfo(api *gofish.APIClient, uri string) ([]redfish.ResetType, error) {
+	o, _, err := fetch(api, uri)
 	if statusOf(err) == http.StatusNotFound {
 		return nil, nil // a dangling link lists nothing
 	}
 	if err != nil {
 		return nil, err
 	}
-	defer resp.Body.Close()
-	var info struct {
-		Parameters []struct {
-			Name            string
-			AllowableValues []redfish.ResetType
+	return listedTypes(o), nil
+}
+
+// listedTypes are the values that an ActionInfo allows for ResetType.
+func listedTypes(o object) []redfish.ResetType {
+	var parameters []object
+	if json.Unmarshal(o["Parameters"], &parameters) != nil {
+		return nil
+	}
+	for _, p := range parameters {
+		if p.exact("Name") == "ResetType" {
+			return resetTypes(p["AllowableValues"])
 		}
 	}
-	if err := json.NewDecoder(resp.Body).Decode(&info); err != nil {
-		return nil, failf(bmc.KindProtocol, "read allowed reset types at %s: %w", uri, err)
-	}
-	for _, p := range info.Parameters {
-		if p.Name == "ResetType" {
-			return p.AllowableValues, nil
-		}
-	}
-	return nil, nil
+	return nil
 }

@@ -2,12 +2,14 @@ package redfish
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
 	"github.com/stmcginnis/gofish"
-	"github.com/stmcginnis/gofish/redfish"
 
 	"github.com/fenced/fenced/internal/bmc"
 )
@@ -38,34 +40,71 @@ func (c *Client) authenticate(ctx context.Context) error {
 	if c.auth.settled(c.number.Load()) {
 		return nil
 	}
-	api, err := c.connect(ctx, auth{})
-	if err != nil {
-		return err
-	}
-	links, err := rootLinks(api)
-	if err != nil {
-		return err
-	}
-	next := auth{basic: true}
-	if links.Sessions != "" {
-		session, err := c.login(ctx, links.Sessions)
-		switch {
-		case err == nil && session.Token != "":
-			next = auth{session: session}
-			c.basicRefused = false
-		case err != nil && !hasNoSessions(err) && !sessionsUsedUp(err):
-			return loginError(err)
-		case err != nil:
-			next.limited = sessionsUsedUp(err)
-		}
-		if next.limited && c.basicRefused {
-			return failf(bmc.KindSessions, "no session left, and Basic authentication is refused: %w", err)
-		}
+	session, err := c.openSession(ctx)
+	next := auth{session: session, basic: session == nil}
+	switch {
+	case session != nil:
+		c.basicRefused = false
+	case err != nil && !sessionsUsedUp(err):
+		return loginError(err)
+	case err != nil && c.basicRefused:
+		return failf(bmc.KindSessions, "no session left, and Basic authentication is refused: %w", err)
+	default:
+		next.limited = err != nil
 	}
 	c.restarted()
 	next.number = c.number.Load()
 	c.auth = next
 	return nil
+}
+
+// openSession logs in where the service takes logins. No session and no error
+// is a service that has none to give.
+func (c *Client) openSession(ctx context.Context) (*gofish.Session, error) {
+	if c.logins == "" && c.links == nil {
+		session, err := c.login(ctx, standardSessions)
+		if session != nil {
+			c.logins = standardSessions
+		}
+		if session != nil || sessionsUsedUp(err) || err != nil && !misplaced(err) {
+			return session, err
+		}
+		// The service root tells, without credentials, whether the refusal came from
+		// the place of logins, or only from there being none at this path.
+		api, rootErr := c.connect(ctx, auth{})
+		if rootErr != nil {
+			return nil, rootErr
+		}
+		l, rootErr := c.serviceLinks(api)
+		if rootErr != nil {
+			return nil, rootErr
+		}
+		if strings.TrimSuffix(l.sessions, "/") == standardSessions && !errors.Is(err, errRedirected) {
+			return nil, unlessNoSessions(err)
+		}
+	}
+	if c.logins == "" {
+		c.logins = c.links.sessions
+	}
+	if c.logins == "" {
+		return nil, nil
+	}
+	session, err := c.login(ctx, c.logins)
+	return session, unlessNoSessions(err)
+}
+
+// misplaced says whether a login at a path that is only usual may have failed
+// because this service takes logins elsewhere, or nowhere.
+func misplaced(err error) bool {
+	return errors.Is(err, errRedirected) || statusOf(err) >= 400 && statusOf(err) < 500 || hasNoSessions(err)
+}
+
+// unlessNoSessions is err, but nil where it says that the service has no sessions.
+func unlessNoSessions(err error) error {
+	if hasNoSessions(err) {
+		return nil
+	}
+	return err
 }
 
 // refuseBasic takes note that Basic is no way around a lack of sessions, so
@@ -93,10 +132,8 @@ func (c *Client) login(ctx context.Context, uri string) (*gofish.Session, error)
 		select {
 		case answers <- answer{session, err}:
 		case <-ctx.Done():
-			if err == nil {
-				end, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
-				defer cancel()
-				_ = c.endSession(end, session) // nobody is left to tell; the BMC's idle timeout remains
+			if session != nil {
+				c.abandon(ctx, session)
 			}
 		}
 	}()
@@ -109,20 +146,46 @@ func (c *Client) login(ctx context.Context, uri string) (*gofish.Session, error)
 	}
 }
 
+// createSession asks for a session at uri; nil is a service that gave no token.
+// gofish would not find the name of one that stands in the body only.
 func (c *Client) createSession(ctx context.Context, uri string) (*gofish.Session, error) {
 	api, err := c.connect(ctx, auth{})
 	if err != nil {
 		return nil, err
 	}
-	token, err := redfish.CreateSession(api, uri, c.device.Username, c.device.Password.Reveal())
+	resp, err := api.Post(uri, struct{ UserName, Password string }{c.device.Username, c.device.Password.Reveal()})
 	if err != nil {
 		return nil, err
 	}
-	return &gofish.Session{ID: token.Session, Token: token.Token}, nil
+	defer resp.Body.Close()
+	token := resp.Header.Get("X-Auth-Token")
+	if token == "" {
+		return nil, nil
+	}
+	var body object
+	_ = json.NewDecoder(resp.Body).Decode(&body) // some send none
+	id := body.uri()
+	if l, err := url.Parse(resp.Header.Get("Location")); err == nil && strings.HasPrefix(l.Path, "/") {
+		id = l.RequestURI() // some name their own host in it, others another
+	}
+	return &gofish.Session{ID: id, Token: token}, nil
+}
+
+// abandon ends sessions when nobody is left to tell of a failure; then the
+// BMC's idle timeout remains.
+func (c *Client) abandon(ctx context.Context, sessions ...*gofish.Session) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	for _, s := range sessions {
+		_ = c.endSession(ctx, s)
+	}
 }
 
 // endSession deletes a session. One that is gone already is as good.
 func (c *Client) endSession(ctx context.Context, s *gofish.Session) error {
+	if s.ID == "" {
+		return nil // it has no name to be ended by
+	}
 	api, err := c.connect(ctx, auth{session: s})
 	if err != nil {
 		return err

@@ -20,7 +20,8 @@ const (
 	maxHeader     = 64 << 10
 )
 
-// Client is one BMC's Redfish service. It implements bmc.Power.
+// Client is one BMC's Redfish service. It implements bmc.Power, bmc.Describer
+// and bmc.Auditor.
 type Client struct {
 	device bmc.Device
 	timing bmc.Timing
@@ -36,12 +37,19 @@ type Client struct {
 	auth         auth
 	basicRefused bool
 
+	links      *links  // of the service root, once it was read
+	logins     string  // where the service takes logins, once known
 	uri        string  // of the system, once discovered
+	byUUID     bool    // it was found by its UUID, and must keep it
 	seen       *system // the last answer about it, for its reset action
 	seenNumber uint64  // the session number of that answer
 }
 
-var _ bmc.Power = (*Client)(nil)
+var (
+	_ bmc.Power     = (*Client)(nil)
+	_ bmc.Describer = (*Client)(nil)
+	_ bmc.Auditor   = (*Client)(nil)
+)
 
 // numbers makes session numbers unique in the process: readings of two Clients
 // must not look like one session.
@@ -88,8 +96,15 @@ func (c *Client) do(ctx context.Context, fn func(*gofish.APIClient) error) error
 	if statusOf(err) != http.StatusUnauthorized || c.auth.session == nil {
 		return err
 	}
+	refused := c.auth.session
 	c.auth = auth{}
-	return c.try(ctx, fn)
+	err = c.try(ctx, fn)
+	if statusOf(err) == http.StatusUnauthorized && c.auth.session != nil {
+		// It refuses sessions that it has just given. It has few of them.
+		c.abandon(ctx, refused, c.auth.session)
+		c.auth = auth{}
+	}
+	return err
 }
 
 func (c *Client) try(ctx context.Context, fn func(*gofish.APIClient) error) error {
@@ -105,20 +120,6 @@ func (c *Client) try(ctx context.Context, fn func(*gofish.APIClient) error) erro
 		return c.refuseBasic(err)
 	}
 	return err
-}
-
-// connect gives a gofish client bound to ctx. Only the first one per Client
-// costs a request.
-func (c *Client) connect(ctx context.Context, a auth) (*gofish.APIClient, error) {
-	conf := gofish.ClientConfig{Endpoint: c.device.Endpoint.BaseURL(), HTTPClient: c.http, Session: a.session}
-	if a.basic {
-		conf.BasicAuth, conf.Username, conf.Password = true, c.device.Username, c.device.Password.Reveal()
-	}
-	api, err := gofish.ConnectContext(ctx, conf)
-	if statusOf(err) == http.StatusNotFound {
-		return nil, failf(bmc.KindProtocol, "there is no Redfish service: %w", err)
-	}
-	return api, err
 }
 
 // Close ends the session on the BMC, and those of logins that were abandoned.

@@ -30,10 +30,11 @@ func FuzzSystem(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		var s system
-		if json.Unmarshal(b, &s) != nil {
+		var o object
+		if json.Unmarshal(b, &o) != nil || o == nil {
 			return
 		}
+		s := asSystem("/s", o)
 		r := s.reading(time.Now())
 		var plain map[string]any
 		require.NoError(t, json.Unmarshal(b, &plain))
@@ -56,8 +57,8 @@ func TestChooseIsNeverSoftOrCycling(t *testing.T) {
 		redfish.PowerCycleResetType, redfish.NmiResetType, "", "forceoff",
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		r := resetAction{Target: "/reset", Types: rapid.SliceOf(rapid.SampledFrom(known)).Draw(t, "types")}
-		listed := func(k redfish.ResetType) bool { return len(r.Types) == 0 || slices.Contains(r.Types, k) }
+		r := resetAction{target: "/reset", types: rapid.SliceOf(rapid.SampledFrom(known)).Draw(t, "types")}
+		listed := func(k redfish.ResetType) bool { return len(r.types) == 0 || slices.Contains(r.types, k) }
 		off, err := r.choose(bmc.CommandOff)
 		assert.Equal(t, listed(redfish.ForceOffResetType), err == nil)
 		if err == nil {

@@ -1,73 +1,77 @@
 package redfish
 
 import (
-	"encoding/json"
+	"errors"
+	"net/http"
 	"strings"
 
 	"github.com/stmcginnis/gofish"
-	"github.com/stmcginnis/gofish/common"
 
 	"github.com/fenced/fenced/internal/bmc"
 )
 
-const (
-	maxSystems = 64 // a service with more needs the URI in the address
-	maxPages   = 16
-	maxNamed   = 8 // in an error
-)
-
-// links are what we follow from the service root; gofish keeps them to itself.
-type links struct{ Sessions, Systems string }
-
-// rootLinks reads the remembered service root.
-func rootLinks(api *gofish.APIClient) (links, error) {
-	resp, err := api.Get(common.DefaultServiceRoot)
-	if err != nil {
-		return links{}, err
-	}
-	defer resp.Body.Close()
-	var root struct {
-		Systems common.Link
-		Links   struct{ Sessions common.Link }
-	}
-	if err := json.NewDecoder(resp.Body).Decode(&root); err != nil {
-		return links{}, failf(bmc.KindProtocol, "read service root: %w", err)
-	}
-	return links{Sessions: root.Links.Sessions.String(), Systems: root.Systems.String()}, nil
-}
+const maxNamed = 8 // in an error
 
 // systemURI is where the host's system is: as configured, else the only member
 // of the collection, else the one with the pinned UUID. Never by position: the
 // order is the BMC's whim. // I8
 func (c *Client) systemURI(api *gofish.APIClient) (string, error) {
-	if c.device.Endpoint.System != "" {
-		return c.device.Endpoint.System, nil
-	}
 	if c.uri != "" {
 		return c.uri, nil
 	}
-	members, err := systems(api)
+	if c.device.Endpoint.System != "" {
+		return c.device.Endpoint.System, nil
+	}
+	all, err := c.systems(api)
 	if err != nil {
 		return "", err
 	}
 	switch {
-	case len(members) == 0:
+	case len(all) == 0:
 		return "", failf(bmc.KindIdentity, "the service has no system")
-	case len(members) == 1:
-		c.uri = members[0]
+	case len(all) == 1:
+		c.uri = all[0]
 	case !bmc.UsableUUID(c.device.SystemUUID):
-		return "", failf(bmc.KindIdentity, "the service has %d systems (%s): put the path of one into the address, or pin a UUID", len(members), names(members))
+		return "", failf(bmc.KindIdentity, "the service has %d systems (%s): put the path of one into the address, or pin a UUID", len(all), names(all))
 	default:
-		if c.uri, err = c.byUUID(api, members); err != nil {
+		if c.uri, err = c.pinned(api, all); err != nil {
 			return "", err
 		}
+		c.byUUID = true
 	}
 	return c.uri, nil
 }
 
-// byUUID finds the one member with the pinned UUID. All are read, because two
+// system reads the host's system.
+func (c *Client) system(api *gofish.APIClient) (*system, error) {
+	uri, err := c.systemURI(api)
+	if err != nil {
+		return nil, err
+	}
+	s, err := getSystem(api, uri)
+	if statusOf(err) == http.StatusNotFound {
+		c.forgetSystem()
+	}
+	if err != nil {
+		return nil, err
+	}
+	if c.byUUID && !bmc.UUIDsMatch(s.identity.UUID, c.device.SystemUUID) {
+		c.forgetSystem()
+		return nil, failf(bmc.KindIdentity, "%s had the UUID %s and now has %q", uri, c.device.SystemUUID, s.identity.UUID)
+	}
+	if s.uri == uri+"/" { // the BMC redirects to it, each time
+		c.uri = s.uri
+	}
+	c.seen, c.seenNumber = s, c.number.Load()
+	return s, nil
+}
+
+// forgetSystem lets the next try look for the system afresh.
+func (c *Client) forgetSystem() { c.uri, c.byUUID, c.seen = "", false, nil }
+
+// pinned finds the one member with the pinned UUID. All are read, because two
 // that claim it are none.
-func (c *Client) byUUID(api *gofish.APIClient, members []string) (string, error) {
+func (c *Client) pinned(api *gofish.APIClient, members []string) (string, error) {
 	var found []string
 	for _, uri := range members {
 		s, err := getSystem(api, uri)
@@ -88,30 +92,22 @@ func (c *Client) byUUID(api *gofish.APIClient, members []string) (string, error)
 }
 
 // systems lists the URIs of all systems of the service.
-func systems(api *gofish.APIClient) ([]string, error) {
-	root, err := rootLinks(api)
+func (c *Client) systems(api *gofish.APIClient) ([]string, error) {
+	root, err := c.serviceLinks(api)
 	if err != nil {
 		return nil, err
 	}
-	if root.Systems == "" {
+	if root.systems == "" {
 		return nil, failf(bmc.KindIdentity, "the service has no systems")
 	}
-	var members []string
-	next := root.Systems
-	for range maxPages {
-		page, err := common.GetCollection(api, next)
-		if err != nil {
-			return nil, err
-		}
-		members = append(members, page.ItemLinks...)
-		if len(members) > maxSystems {
-			break
-		}
-		if next = page.MembersNextLink; next == "" {
-			return members, nil
-		}
+	all, err := members(func(uri string) (object, error) {
+		page, _, err := fetch(api, uri)
+		return page, err
+	}, root.systems)
+	if errors.Is(err, errTooMany) {
+		return nil, failf(bmc.KindIdentity, "the service has more than %d systems: put the path of one into the address", maxMembers)
 	}
-	return nil, failf(bmc.KindIdentity, "the service has more than %d systems: put the path of one into the address", maxSystems)
+	return all, err
 }
 
 func names(uris []string) string {

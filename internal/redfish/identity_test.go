@@ -40,7 +40,7 @@ func TestOnlySystemIsFound(t *testing.T) {
 	h.Endpoint.System = ""
 	c := open(t, h, timing)
 	assert.Equal(t, uuid1, read(t, c).Identity.UUID)
-	assert.Equal(t, 4, c.Requests(), "service root, login, collection, system")
+	assert.Equal(t, 4, c.Requests(), "login, service root, collection, system")
 	read(t, c)
 	assert.Equal(t, 5, c.Requests(), "found once")
 }

@@ -37,23 +37,6 @@ func (c *Client) read(ctx context.Context) (bmc.Reading, error) {
 	return r, err
 }
 
-// system reads the host's system.
-func (c *Client) system(api *gofish.APIClient) (*system, error) {
-	uri, err := c.systemURI(api)
-	if err != nil {
-		return nil, err
-	}
-	s, err := getSystem(api, uri)
-	if err != nil {
-		if statusOf(err) == http.StatusNotFound {
-			c.uri = "" // the next try looks afresh
-		}
-		return nil, err
-	}
-	c.seen, c.seenNumber = s, c.number.Load()
-	return s, nil
-}
-
 // Send gives an absolute power command. When the BMC refuses it as not fitting
 // the state, the state is read: a host that is there already is no failure.
 func (c *Client) Send(ctx context.Context, cmd bmc.Command) (bmc.Receipt, error) {
@@ -100,12 +83,12 @@ func (c *Client) resettable(api *gofish.APIClient) (*system, error) {
 			return nil, err
 		}
 	}
-	if len(s.reset.Types) == 0 && s.reset.ActionInfo != "" {
-		types, err := actionInfo(api, s.reset.ActionInfo)
+	if len(s.reset.types) == 0 && s.reset.info != "" {
+		types, err := actionInfo(api, s.reset.info)
 		if err != nil {
 			return nil, err
 		}
-		s.reset.Types = types
+		s.reset.types = types
 	}
 	return s, nil
 }
@@ -120,9 +103,11 @@ func (c *Client) post(ctx context.Context, s *system, kind redfish.ResetType) (b
 	if err != nil {
 		return bmc.SentNo, err
 	}
-	s.SetClient(api)
-	err = s.Post(s.reset.Target, struct{ ResetType redfish.ResetType }{kind})
+	// No If-Match: the ETag changes with the power state, and some firmware refuses
+	// it on every action: 412 in the middle of a fence.
+	resp, err := api.Post(s.reset.target, struct{ ResetType redfish.ResetType }{kind})
 	if err == nil {
+		resp.Body.Close()
 		return bmc.SentYes, nil // 200, 201, 202 with a task, 204: accepted, no more
 	}
 	c.seen = nil // what was refused may have changed

@@ -22,14 +22,14 @@ func TestReadGivesStateAndIdentity(t *testing.T) {
 	assert.NotZero(t, r.Session)
 	assert.Empty(t, r.Fault)
 	assert.False(t, r.At.Before(before))
-	assert.Equal(t, 3, c.Requests(), "cold: service root, login, system")
+	assert.Equal(t, 2, c.Requests(), "cold: login, system")
 
 	require.NoError(t, sim.SetPower(false))
 	again := read(t, c)
 	assert.Equal(t, bmc.Off, again.State)
 	assert.Equal(t, r.Session, again.Session)
-	assert.Equal(t, 4, c.Requests(), "warm: one request")
-	assert.Len(t, sim.Requests(), 4, "the service counts the same")
+	assert.Equal(t, 3, c.Requests(), "warm: one request")
+	assert.Len(t, sim.Requests(), 3, "the service counts the same")
 	assert.Equal(t, 1, sim.Connections(), "one TLS handshake")
 }
 
@@ -57,7 +57,7 @@ func TestColdOffReadsTheAllowedTypesFirst(t *testing.T) {
 	_, err := c.Send(t.Context(), bmc.CommandOff)
 	require.NoError(t, err)
 	assert.False(t, sim.Power())
-	assert.Equal(t, 4, c.Requests(), "service root, login, system, reset")
+	assert.Equal(t, 3, c.Requests(), "login, system, reset")
 }
 
 func TestProofOfOff(t *testing.T) {

@@ -89,7 +89,7 @@ func TestWrongPasswordIsTriedOnce(t *testing.T) {
 	c := open(t, h, timing)
 	_, err := c.Read(t.Context())
 	assert.False(t, failed(t, err, bmc.KindAuth).Retryable())
-	assert.Equal(t, 2, c.Requests(), "service root, login; Basic would count towards a lockout")
+	assert.Equal(t, 2, c.Requests(), "login, service root; Basic would count towards a lockout")
 	_, err = c.Send(t.Context(), bmc.CommandOff)
 	assert.Equal(t, bmc.SentNo, failed(t, err, bmc.KindAuth).Sent)
 	assert.Equal(t, 3, c.Requests())

@@ -2,11 +2,10 @@ package redfish
 
 import (
 	"encoding/json"
-	"fmt"
 	"strings"
 	"time"
 
-	"github.com/stmcginnis/gofish/common"
+	"github.com/stmcginnis/gofish"
 	"github.com/stmcginnis/gofish/redfish"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -17,13 +16,10 @@ const (
 	maxIdentity = 128 // of a UUID or serial number as text
 )
 
-// system is what we use of a ComputerSystem. It is not gofish's own type: that
-// one refuses the whole answer when any of a hundred fields we never look at
-// has another type than the schema says, and BMCs do that.
+// system is what we use of a ComputerSystem.
 type system struct {
-	common.Entity
-	// kind is the resource's type, like #ComputerSystem.v1_20_0.ComputerSystem.
-	kind     string
+	uri      string // where it answered, after redirects
+	object          // the whole answer, for Describe
 	state    bmc.PowerState
 	raw      string
 	identity bmc.Identity
@@ -32,32 +28,38 @@ type system struct {
 
 // resetAction is the power action of a system as it offers it.
 type resetAction struct {
-	Target     string              `json:"target"`
-	ActionInfo string              `json:"@Redfish.ActionInfo"`
-	Types      []redfish.ResetType `json:"ResetType@Redfish.AllowableValues"`
+	target string
+	info   string // where the allowed types are listed, if not beside the action
+	types  []redfish.ResetType
 }
 
-// UnmarshalJSON reads the few fields by their exact names; encoding/json alone
-// would also take "POWERSTATE". Only what is no JSON object is an error.
-func (s *system) UnmarshalJSON(b []byte) error {
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(b, &fields); err != nil {
-		return err
+// asSystem reads the few properties we use.
+func asSystem(uri string, o object) *system {
+	s := &system{uri: uri, object: o}
+	s.state, s.raw = powerState(o["PowerState"])
+	s.identity = bmc.Identity{UUID: o.text("UUID"), Serial: serial(o)}
+	action := o.object("Actions").object("#ComputerSystem.Reset")
+	s.reset = resetAction{target: action.exact("target"), info: action.exact("@Redfish.ActionInfo")}
+	s.reset.types = resetTypes(action["ResetType@Redfish.AllowableValues"])
+	return s
+}
+
+// serial is the number that the host's own firmware tells its operating system.
+// Dell's SerialNumber is that of the main board; the service tag is the SKU.
+func serial(o object) string {
+	if tag := o.text("SKU"); tag != "" && strings.HasPrefix(o.text("Manufacturer"), "Dell") {
+		return tag
 	}
-	if fields == nil {
-		return fmt.Errorf("the answer is null, not a resource")
+	return o.text("SerialNumber")
+}
+
+// resetTypes reads a list of allowed types; none for what is no such list.
+func resetTypes(b json.RawMessage) []redfish.ResetType {
+	var types []redfish.ResetType
+	if json.Unmarshal(b, &types) != nil {
+		return nil
 	}
-	s.kind = text(fields["@odata.type"])
-	s.state, s.raw = powerState(fields["PowerState"])
-	s.identity = bmc.Identity{UUID: text(fields["UUID"]), Serial: text(fields["SerialNumber"])}
-	s.reset = resetAction{}
-	var actions struct {
-		Reset resetAction `json:"#ComputerSystem.Reset"`
-	}
-	if json.Unmarshal(fields["Actions"], &actions) == nil { // else: offers no action we can use
-		s.reset = actions.Reset
-	}
-	return nil
+	return types
 }
 
 // powerState takes exactly "On" and "Off". Transitions, null, a missing field
@@ -77,15 +79,6 @@ func powerState(b json.RawMessage) (bmc.PowerState, string) {
 	return bmc.Unknown, raw
 }
 
-// text is a JSON string, empty for anything else.
-func text(b json.RawMessage) string {
-	var s string
-	if json.Unmarshal(b, &s) != nil {
-		return ""
-	}
-	return printable(s, maxIdentity)
-}
-
 // reading is the system's answer, which arrived now.
 func (s *system) reading(now time.Time) bmc.Reading {
 	return bmc.Reading{State: s.state, Raw: s.raw, At: now, Identity: s.identity}
@@ -93,15 +86,15 @@ func (s *system) reading(now time.Time) bmc.Reading {
 
 // getSystem reads one system. A chassis has a PowerState too, but it is not the
 // host's.
-func getSystem(api common.Client, uri string) (*system, error) {
-	var s system
-	if err := s.Get(api, uri, &s); err != nil {
+func getSystem(api *gofish.APIClient, uri string) (*system, error) {
+	o, resp, err := fetch(api, uri)
+	if err != nil {
 		return nil, err
 	}
-	if s.kind != "" && !strings.HasPrefix(s.kind, "#ComputerSystem.") {
-		return nil, failf(bmc.KindIdentity, "%s is a %q, not a ComputerSystem", uri, s.kind)
+	if kind := o.text("@odata.type"); kind != "" && !strings.HasPrefix(kind, "#ComputerSystem.") {
+		return nil, failf(bmc.KindIdentity, "%s is a %q, not a ComputerSystem", uri, kind)
 	}
-	return &s, nil
+	return asSystem(resp.Request.URL.Path, o), nil
 }
 
 // want is the power state that cmd leads to, and the reset types that do it, the
@@ -123,18 +116,18 @@ func (r resetAction) choose(cmd bmc.Command) (redfish.ResetType, error) {
 	if len(types) == 0 {
 		return "", failf(bmc.KindUnsupported, "%v is not a power command", cmd)
 	}
-	if r.Target == "" {
+	if r.target == "" {
 		return "", failf(bmc.KindUnsupported, "the system offers no reset action")
 	}
-	if len(r.Types) == 0 {
+	if len(r.types) == 0 {
 		return types[0], nil
 	}
 	for _, t := range types {
-		for _, allowed := range r.Types {
+		for _, allowed := range r.types {
 			if t == allowed {
 				return t, nil
 			}
 		}
 	}
-	return "", failf(bmc.KindUnsupported, "the system does not allow %s, only %q", types[0], r.Types)
+	return "", failf(bmc.KindUnsupported, "the system does not allow %s, only %q", types[0], r.types)
 }

@@ -2,15 +2,16 @@ package redfish
 
 import (
 	"bytes"
+	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strings"
-	"sync"
 	"sync/atomic"
-
-	"github.com/stmcginnis/gofish/common"
+	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
 )
@@ -22,17 +23,16 @@ const (
 )
 
 // transport is the RoundTripper beneath gofish. It keeps requests on the BMC's
-// own host, bounds what is read, asks again when the BMC is busy, remembers the
-// service root, and counts.
+// own host, bounds what is read, asks again when the BMC is busy, notices its
+// restarts, and counts.
 type transport struct {
 	base     http.RoundTripper
 	endpoint bmc.Endpoint
 	// restart is called at each sign that the BMC may have restarted.
 	restart func()
+	seen    sightings
 	sent    atomic.Int64
-
-	mu   sync.Mutex
-	root []byte
+	shown   atomic.Pointer[x509.Certificate] // what the BMC showed last
 }
 
 // RoundTrip sends req, unless it goes elsewhere, and returns an answer that is
@@ -44,32 +44,21 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err := t.foreign(req.URL); err != nil {
 		return nil, err
 	}
-	isRoot := req.Method == http.MethodGet && req.URL.Path == common.DefaultServiceRoot
-	if isRoot {
-		if b := t.remembered(); b != nil {
-			return answer(req, http.StatusOK, http.Header{}, b), nil
-		}
-	}
 	req = req.Clone(req.Context())
 	// gofish closes the connection after each request of a client that has its
 	// own HTTP client: one TLS handshake per request.
 	req.Close = false
-	if isAction(req) {
-		// The ETag changes with the power state, and some firmware refuses
-		// If-Match on every action: 412 in the middle of a fence.
-		req.Header.Del("If-Match")
-	}
-	resp, err := t.persist(req)
-	if err == nil && isRoot && resp.StatusCode == http.StatusOK {
-		t.remember(resp)
-	}
-	return resp, err
+	return t.persist(req)
 }
 
 // once sends req and reads the answer.
 func (t *transport) once(req *http.Request) (*http.Response, error) {
 	t.sent.Add(1)
-	resp, err := t.base.RoundTrip(req)
+	var fresh atomic.Bool
+	traced := req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
+		GotConn: func(conn httptrace.GotConnInfo) { fresh.Store(!conn.Reused) },
+	}))
+	resp, err := t.base.RoundTrip(traced)
 	if err != nil {
 		t.restart()
 		return nil, err
@@ -89,6 +78,12 @@ func (t *transport) once(req *http.Request) (*http.Response, error) {
 			return nil, failf(bmc.KindProtocol, "the answer is larger than %d bytes", maxBody)
 		}
 		b = b[:limit]
+	}
+	if resp.TLS != nil && len(resp.TLS.PeerCertificates) > 0 {
+		t.shown.Store(resp.TLS.PeerCertificates[0])
+	}
+	if t.seen.restarted(fresh.Load(), isBasic(req), resp.Close, time.Now()) {
+		t.restart()
 	}
 	return answer(req, resp.StatusCode, resp.Header, b), nil
 }
@@ -118,12 +113,15 @@ func (t *transport) foreign(u *url.URL) error {
 	return failf(bmc.KindProtocol, "the BMC refers to another host, %q: not followed", u.Scheme+"://"+u.Host)
 }
 
+// errRedirected marks the error of a command that was redirected.
+var errRedirected = errors.New("not followed")
+
 // checkRedirect follows reads only (RoundTrip keeps them on the BMC itself). A
 // redirected POST could turn into a GET, whose 200 would look like an accepted
 // command.
 func (t *transport) checkRedirect(req *http.Request, via []*http.Request) error {
 	if via[0].Method != http.MethodGet {
-		return failf(bmc.KindProtocol, "the BMC redirects a %s: not followed", via[0].Method)
+		return failf(bmc.KindProtocol, "the BMC redirects a %s: %w", via[0].Method, errRedirected)
 	}
 	if len(via) > maxRedirects {
 		return failf(bmc.KindProtocol, "the BMC redirects more than %d times", maxRedirects)
@@ -133,20 +131,4 @@ func (t *transport) checkRedirect(req *http.Request, via []*http.Request) error 
 
 func isAction(req *http.Request) bool {
 	return req.Method == http.MethodPost && strings.Contains(req.URL.Path, "/Actions/")
-}
-
-func (t *transport) remembered() []byte {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.root
-}
-
-// remember keeps the service root: it does not change, and gofish asks for it
-// on every connect.
-func (t *transport) remember(resp *http.Response) {
-	b, _ := io.ReadAll(resp.Body) // from memory: cannot fail
-	resp.Body = io.NopCloser(bytes.NewReader(b))
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.root = b
 }

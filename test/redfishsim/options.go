@@ -96,8 +96,9 @@ func randomUUID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// macOf is a locally administered address that is as unique as the UUID.
+// macOf is an address that is as unique as the UUID, in a range that no maker
+// of network interfaces uses.
 func macOf(uuid string) string {
 	sum := sha256.Sum256([]byte(uuid))
-	return fmt.Sprintf("02:%02X:%02X:%02X:%02X:%02X", sum[0], sum[1], sum[2], sum[3], sum[4])
+	return fmt.Sprintf("AC:DE:48:%02X:%02X:%02X", sum[0], sum[1], sum[2])
 }

@@ -1,0 +1,185 @@
+package redfish
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/stmcginnis/gofish"
+
+	"github.com/fenced/fenced/internal/bmc"
+)
+
+const (
+	describeTimeout = 30 * time.Second
+	// maxDescribe bounds the requests of one description, a login and the service
+	// root not counted.
+	maxDescribe = 22
+	maxManagers = 4
+	maxNICs     = 16
+)
+
+// Describe tells what answers there. Only the system must be readable; what a
+// service does not tell, or not in time, stays empty.
+func (c *Client) Describe(ctx context.Context) (bmc.Description, error) {
+	own, cancel := context.WithTimeout(ctx, describeTimeout)
+	defer cancel()
+	var d bmc.Description
+	err := c.do(own, func(api *gofish.APIClient) error {
+		s, err := c.system(api)
+		if err != nil {
+			return err
+		}
+		d = c.survey(own, s)
+		return nil
+	})
+	if err == nil {
+		err = ctx.Err() // a part must not pass for the whole
+	}
+	if err != nil {
+		return bmc.Description{}, c.fail("describe", bmc.SentNo, err)
+	}
+	return d, nil
+}
+
+// survey is one walk through what a service tells of a system.
+type survey struct {
+	c    *Client
+	left int // requests
+}
+
+func (c *Client) survey(ctx context.Context, s *system) bmc.Description {
+	v := &survey{c: c, left: maxDescribe}
+	d := bmc.Description{
+		Manufacturer: s.text("Manufacturer"), Serial: s.identity.Serial,
+		RestorePolicy: restorePolicy(s.text("PowerRestorePolicy")),
+	}
+	v.manager(ctx, s, &d)
+	if d.Model == "" && d.Firmware != "" {
+		d.Model = s.text("Model") // iLO 4 names itself in its firmware only
+	}
+	d.MACs = v.macs(ctx, s.link("EthernetInterfaces"))
+	if leaf := c.wire.shown.Load(); leaf != nil {
+		d.CertificateUntil = leaf.NotAfter
+	}
+	return d
+}
+
+// get reads one resource, in at most the time of a power reading.
+func (v *survey) get(ctx context.Context, uri string) (object, http.Header, error) {
+	if v.left == 0 {
+		return nil, nil, errTooMany
+	}
+	v.left--
+	ctx, cancel := context.WithTimeout(ctx, v.c.timing.ReadTimeout)
+	defer cancel()
+	api, err := v.c.connect(ctx, v.c.auth)
+	if err != nil {
+		return nil, nil, err
+	}
+	o, resp, err := fetch(api, uri)
+	if err != nil {
+		return nil, nil, err
+	}
+	return o, resp.Header, nil
+}
+
+func (v *survey) list(ctx context.Context, uri string) ([]string, error) {
+	return members(func(uri string) (object, error) {
+		o, _, err := v.get(ctx, uri)
+		return o, err
+	}, uri)
+}
+
+// manager adds what the system's BMC tells of itself: its model and firmware,
+// which lie together or not at all, and its clock. // I5
+func (v *survey) manager(ctx context.Context, s *system, d *bmc.Description) {
+	uris, err := s.object.object("Links").links("ManagedBy")
+	if err != nil || len(uris) == 0 {
+		uris = v.onlyManager(ctx)
+	}
+	for _, uri := range uris[:min(len(uris), maxManagers)] {
+		o, header, err := v.get(ctx, uri)
+		if err != nil {
+			continue
+		}
+		if kind := o.text("ManagerType"); len(uris) > 1 && kind != "BMC" {
+			continue // of an enclosure or a rack
+		}
+		d.Model, d.Firmware = o.text("Model"), o.text("FirmwareVersion")
+		if d.Manufacturer == "" {
+			d.Manufacturer = o.text("Manufacturer")
+		}
+		d.Clock, d.ClockAt = clock(o, header), time.Now()
+		if d.Clock.IsZero() {
+			d.ClockAt = time.Time{}
+		}
+		return
+	}
+}
+
+// onlyManager is the manager of a service with a single one.
+func (v *survey) onlyManager(ctx context.Context) []string {
+	api, err := v.c.connect(ctx, v.c.auth)
+	if err != nil {
+		return nil
+	}
+	root, err := v.c.serviceLinks(api)
+	if err != nil || root.managers == "" {
+		return nil
+	}
+	all, err := v.list(ctx, root.managers)
+	if err != nil || len(all) != 1 {
+		return nil
+	}
+	return all
+}
+
+// clock is the BMC's time, as its manager or its web server tells it.
+func clock(o object, header http.Header) time.Time {
+	if at, err := time.Parse(time.RFC3339, o.text("DateTime")); err == nil {
+		return at
+	}
+	at, _ := http.ParseTime(header.Get("Date")) // zero when there is none
+	return at
+}
+
+// macs are the addresses of the host's network interfaces that identify it.
+func (v *survey) macs(ctx context.Context, uri string) []string {
+	if uri == "" {
+		return nil
+	}
+	uris, err := v.list(ctx, uri)
+	if err != nil {
+		return nil
+	}
+	var macs []string
+	for _, uri := range uris[:min(len(uris), maxNICs)] {
+		o, _, err := v.get(ctx, uri)
+		if err != nil {
+			continue
+		}
+		for _, name := range []string{"PermanentMACAddress", "MACAddress"} {
+			if mac, ok := bmc.NormalizeMAC(o.text(name)); ok {
+				macs = append(macs, mac)
+				break
+			}
+		}
+	}
+	slices.Sort(macs)
+	return slices.Compact(macs)
+}
+
+// restorePolicy is Redfish's PowerRestorePolicy in our words.
+func restorePolicy(s string) string {
+	switch s {
+	case "AlwaysOn":
+		return "always-on"
+	case "AlwaysOff":
+		return "always-off"
+	case "LastState":
+		return "previous"
+	}
+	return ""
+}

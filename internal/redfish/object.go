@@ -1,0 +1,128 @@
+package redfish
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/stmcginnis/gofish"
+
+	"github.com/fenced/fenced/internal/bmc"
+)
+
+// maxURI bounds a link that we follow.
+const maxURI = 1024
+
+// object is a resource as a BMC gave it. Properties are found by their exact
+// names (encoding/json alone would also take "POWERSTATE") and one of an
+// unexpected type is as good as missing: gofish's own types refuse the whole
+// answer when any of a hundred fields we never look at is not as the schema
+// says, and BMCs do that.
+type object map[string]json.RawMessage
+
+// fetch reads the resource at uri.
+func fetch(api *gofish.APIClient, uri string) (object, *http.Response, error) {
+	resp, err := api.Get(uri)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer resp.Body.Close()
+	var o object
+	if err := json.NewDecoder(resp.Body).Decode(&o); err != nil {
+		return nil, nil, failf(bmc.KindProtocol, "read %s: %w", printable(uri, maxURI), err)
+	}
+	if o == nil {
+		return nil, nil, failf(bmc.KindProtocol, "read %s: the answer is null, not a resource", printable(uri, maxURI))
+	}
+	return o, resp, nil
+}
+
+// text is a property that is a string, trimmed; empty for anything else.
+func (o object) text(name string) string {
+	return strings.TrimSpace(printable(o.exact(name), maxIdentity))
+}
+
+// exact is a property that is a string, as it is; empty for anything else.
+func (o object) exact(name string) string {
+	var s string
+	if json.Unmarshal(o[name], &s) != nil {
+		return ""
+	}
+	return s
+}
+
+// object is a property that is an object; nil, in which nothing is found, for
+// anything else.
+func (o object) object(name string) object {
+	var inner object
+	if json.Unmarshal(o[name], &inner) != nil {
+		return nil
+	}
+	return inner
+}
+
+// link is a property that refers to another resource; empty for anything else.
+func (o object) link(name string) string { return o.object(name).uri() }
+
+// uri is where o refers to: a path of the service, or nothing.
+func (o object) uri() string {
+	s := o.exact("@odata.id")
+	if len(s) > maxURI || !strings.HasPrefix(s, "/") {
+		return ""
+	}
+	return s
+}
+
+// links is a property that refers to several resources. One that is no list of
+// links is an error: what is left out of it could be the one that is meant.
+func (o object) links(name string) ([]string, error) {
+	var items []object
+	if err := json.Unmarshal(o[name], &items); err != nil {
+		return nil, failf(bmc.KindProtocol, "%s is no list of links", name)
+	}
+	var uris []string
+	for _, item := range items {
+		uri := item.uri()
+		if uri == "" {
+			return nil, failf(bmc.KindProtocol, "%s holds %q, which is no link to a resource of the service", name, printable(item.exact("@odata.id"), maxIdentity))
+		}
+		uris = append(uris, uri)
+	}
+	return uris, nil
+}
+
+const (
+	maxMembers = 64 // a service with more systems needs the URI in the address
+	maxPages   = 16
+)
+
+// errTooMany says that a collection is larger than we read.
+var errTooMany = errors.New("too many members")
+
+// members lists the whole collection that begins at uri.
+func members(get func(uri string) (object, error), uri string) ([]string, error) {
+	var all []string
+	for range maxPages {
+		page, err := get(uri)
+		if err != nil {
+			return nil, err
+		}
+		uris, err := page.links("Members")
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, uris...)
+		if len(all) > maxMembers {
+			return nil, errTooMany
+		}
+		if uri = page.exact("Members@odata.nextLink"); uri == "" {
+			var count int
+			if json.Unmarshal(page["Members@odata.count"], &count) == nil && count > len(all) {
+				return nil, failf(bmc.KindProtocol, "the collection counts %d members and lists %d", count, len(all))
+			}
+			return all, nil
+		}
+	}
+	return nil, errTooMany
+}

@@ -1,0 +1,148 @@
+package redfish_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+)
+
+// vendor is what one maker's documentation shows of its service: the resources
+// are in testdata/vendor, how it answers is here.
+type vendor struct {
+	name string
+	// slashes redirects a path without its slash at the end.
+	slashes bool
+	// accepts and refuses are the status of a reset that changes the state, and of
+	// one that would not; refuses 0 accepts that too.
+	accepts, refuses int
+	// changing are what PowerState says in between.
+	changing []string
+
+	identity bmc.Identity
+	class    string
+	restore  string
+	macs     []string
+}
+
+var vendors = []vendor{
+	{
+		name: "idrac9", accepts: http.StatusNoContent, refuses: http.StatusConflict, changing: []string{"PoweringOff"},
+		identity: bmc.Identity{UUID: "4c4c4544-0054-5310-8054-b4c04f313233", Serial: "TSTAG01"},
+		class:    "dell inc. 15g monolithic 7.10.30.00", restore: "previous",
+		macs: []string{"b0:7b:25:1a:2b:01", "b0:7b:25:1a:2b:02"},
+	},
+	{
+		name: "idrac10", accepts: http.StatusNoContent, refuses: http.StatusConflict, changing: []string{"PoweringOff"},
+		identity: bmc.Identity{UUID: "4c4c4544-0054-5310-8054-b4c04f363738", Serial: "TSTAG10"},
+		class:    "dell inc. 17g monolithic 1.20.25.00", restore: "previous",
+		macs: []string{"d0:8e:79:3c:4d:01", "d0:8e:79:3c:4d:02"},
+	},
+	{
+		name: "ilo5", slashes: true, accepts: http.StatusOK, refuses: http.StatusBadRequest, changing: []string{"Reset", "Unknown"},
+		identity: bmc.Identity{UUID: "35384350-3834-5453-5430-303030303130", Serial: "TST0000010"},
+		class:    "hpe ilo 5 ilo 5 v3.09",
+		macs:     []string{"94:40:c9:5e:6f:a0", "94:40:c9:5e:6f:a1"},
+	},
+	{
+		name: "ilo6", slashes: true, accepts: http.StatusOK, refuses: http.StatusBadRequest, changing: []string{"PoweringOff"},
+		identity: bmc.Identity{UUID: "35384350-3834-5453-5430-303030303131", Serial: "TST0000011"},
+		class:    "hpe ilo 6 ilo 6 v1.66", restore: "always-on",
+		macs: []string{"5c:ed:8c:7a:8b:a0", "5c:ed:8c:7a:8b:a1"},
+	},
+	{
+		name: "xcc", accepts: http.StatusNoContent, changing: []string{"PoweringOff", "null"},
+		identity: bmc.Identity{UUID: "AB12CD34-0000-11EC-8000-0A94EF000001", Serial: "J30TEST1"},
+		class:    "lenovo lenovo xclarity controller tgbt56a 5.10 2024-01-10", restore: "always-off",
+		macs: []string{"38:68:dd:9e:af:01", "38:68:dd:9e:af:02"}, // not the one over USB
+	},
+	{
+		name: "supermicro", accepts: http.StatusOK, changing: []string{"PoweringOff"},
+		identity: bmc.Identity{UUID: "00000000-0000-0000-0000-AC1F6B000001"}, // the serial number is blank
+		class:    "supermicro aspeed 01.04.08", restore: "previous",
+		macs: []string{"ac:1f:6b:00:00:01"},
+	},
+	{
+		name: "openbmc", accepts: http.StatusOK, changing: []string{"PoweringOff"},
+		identity: bmc.Identity{UUID: "7d2f9c3a-5b6e-4f10-9a8b-1c2d3e4f5a6b", Serial: "TB0042X7"},
+		class:    "test boards openbmc 2.16.0-dev-114-g0a1b2c3d", restore: "always-off",
+	},
+}
+
+func TestVendorsPower(t *testing.T) {
+	for _, v := range vendors {
+		t.Run(v.name, func(t *testing.T) {
+			s := serveVendor(t, v)
+			c := open(t, s.device(t), timing)
+
+			r := read(t, c)
+			assert.Equal(t, bmc.On, r.State)
+			assert.Equal(t, v.identity, r.Identity)
+			s.say(`"Off"`)
+			assert.Equal(t, bmc.Off, read(t, c).State)
+			for _, word := range v.changing {
+				said := `"` + word + `"`
+				if word == "null" {
+					said = word
+				}
+				s.say(said)
+				r = read(t, c)
+				assert.Equal(t, bmc.Unknown, r.State)
+				assert.Equal(t, word, r.Raw)
+			}
+			s.say("")
+
+			receipt, err := c.Send(t.Context(), bmc.CommandOff)
+			require.NoError(t, err)
+			assert.False(t, receipt.Already)
+			assert.Equal(t, bmc.Off, read(t, c).State)
+			receipt, err = c.Send(t.Context(), bmc.CommandOff)
+			require.NoError(t, err, "already off is no failure")
+			assert.Equal(t, v.refuses != 0, receipt.Already)
+			_, err = c.Send(t.Context(), bmc.CommandOn)
+			require.NoError(t, err)
+			assert.Equal(t, bmc.On, read(t, c).State)
+			for _, kind := range s.resets() {
+				assert.Contains(t, []string{"ForceOff", "On"}, kind)
+			}
+		})
+	}
+}
+
+func TestVendorsDescription(t *testing.T) {
+	for _, v := range vendors {
+		t.Run(v.name, func(t *testing.T) {
+			s := serveVendor(t, v)
+			d, err := open(t, s.device(t), timing).Describe(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, v.class, d.Class())
+			assert.Equal(t, v.identity.Serial, d.Serial)
+			assert.Equal(t, v.macs, d.MACs)
+			assert.Equal(t, v.restore, d.RestorePolicy)
+			assert.True(t, d.Clock.Equal(time.Date(2026, 3, 2, 14, 15, 30, 0, time.UTC)), "%v", d.Clock)
+			assert.WithinDuration(t, time.Now(), d.ClockAt, time.Minute)
+			assert.True(t, d.CertificateUntil.After(time.Now()))
+		})
+	}
+}
+
+// A redirect on each read would double the requests of a proof.
+func TestSlashAtTheEndIsLearned(t *testing.T) {
+	for _, v := range vendors {
+		if !v.slashes {
+			continue
+		}
+		s := serveVendor(t, v)
+		d := s.device(t)
+		d.Endpoint.System = "/redfish/v1/Systems/1"
+		c := open(t, d, timing)
+		read(t, c)
+		before := c.Requests()
+		read(t, c)
+		assert.Equal(t, 1, c.Requests()-before)
+	}
+}
