@@ -25,6 +25,16 @@ func newHosts(list []config.HostEntry) hosts {
 	return h
 }
 
+// List implements engine.Hosts.
+func (h hosts) List(cluster string) (nodes []string) {
+	for k := range h {
+		if k.cluster == cluster {
+			nodes = append(nodes, k.node)
+		}
+	}
+	return nodes
+}
+
 // Find implements engine.Hosts. A password that only the cluster's API can give
 // is left to the engine.
 func (h hosts) Find(_ context.Context, cluster, node string) (bmc.Host, bool, error) {

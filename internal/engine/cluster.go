@@ -31,12 +31,13 @@ type cluster struct {
 	refused  map[string]policy.Reason // last refusal told, by target key
 	ledger   *policy.Ledger
 	storms   map[checkKey]policy.Storm
-	evidence map[string]*evidence // by Node
-	sought   time.Time            // when targets were last searched for evidence
-	moved    bool                 // runs changed since the ledger was told
-	seen     uint64               // version of the ledger that the candidates were asked about
-	judged   bool                 // the ledger has seen the cluster whole
-	quiet    time.Time            // no new run before
+	evidence map[string]*evidence  // by Node
+	secrets  map[string]remembered // by namespace/name
+	sought   time.Time             // when targets were last searched for evidence
+	moved    bool                  // runs changed since the ledger was told
+	seen     uint64                // version of the ledger that the candidates were asked about
+	judged   bool                  // the ledger has seen the cluster whole
+	quiet    time.Time             // no new run before
 	viewBad  string
 	outage   time.Time // the recovery that quiet already reflects
 }
@@ -53,6 +54,7 @@ func newCluster(ctx context.Context, e *Engine, o ClusterOptions) (*cluster, err
 		runs: map[string]remediate.Run{}, workers: map[string]*worker{},
 		probes: map[string]*probe{}, refused: map[string]policy.Reason{},
 		ledger: policy.NewLedger(o.Rules), storms: map[checkKey]policy.Storm{}, moved: true, evidence: map[string]*evidence{},
+		secrets: map[string]remembered{},
 	}
 	c.ledger.Apply(e.started, fromFiles(o)...)
 	from := later(stored.ResumedAt, e.global.ResumedAt)
@@ -91,6 +93,9 @@ func (c *cluster) openRuns() []remediate.Run {
 // save stores a run by compare-and-set and then makes it what others see. // I19
 func (c *cluster) save(ctx context.Context, r remediate.Run, a remediate.Action) (remediate.Run, error) {
 	failpoint("before", string(r.Step), string(a))
+	if err := c.freeze(ctx, r); err != nil {
+		return r, err
+	}
 	saved, err := state.SaveRun(ctx, c.e.opt.Store, r)
 	if err != nil {
 		return r, err

@@ -62,6 +62,8 @@ type Kube interface {
 // Hosts is the inventory an administrator wrote. found is false for a Node
 // without an entry; an error means that the entry cannot be used.
 type Hosts interface {
+	// List names the Nodes of a cluster that have an entry.
+	List(cluster string) []string
 	Find(ctx context.Context, cluster, node string) (h bmc.Host, found bool, err error)
 }
 
@@ -111,6 +113,9 @@ type Options struct {
 type Engine struct {
 	opt      Options
 	clusters map[string]*cluster
+	index    *index
+	freezes  *freezes
+	own      *ownHost
 	started  time.Time
 	beat     func() // tells the watchdog that decisions are made
 
@@ -121,7 +126,8 @@ type Engine struct {
 // New loads what the store holds and prepares every cluster. It talks to no
 // cluster and no BMC.
 func New(ctx context.Context, opt Options) (*Engine, error) {
-	e := &Engine{opt: opt, clusters: map[string]*cluster{}, started: time.Now(), beat: func() {}}
+	e := &Engine{opt: opt, clusters: map[string]*cluster{}, index: newIndex(), started: time.Now(), beat: func() {}}
+	e.own = &ownHost{Own: opt.Own, found: map[string]resolved{}}
 	var err error
 	if e.global, err = state.LoadCluster(ctx, opt.Store, state.AllClusters); err != nil {
 		return nil, err
@@ -136,6 +142,10 @@ func New(ctx context.Context, opt Options) (*Engine, error) {
 			return nil, err
 		}
 		e.clusters[o.Name] = c
+		e.declare(ctx, o.Name)
+	}
+	if e.freezes, err = loadFreezes(ctx, opt.Store, runs); err != nil {
+		return nil, err
 	}
 	for _, r := range runs {
 		c := e.clusters[r.Target.Cluster]
@@ -147,6 +157,15 @@ func New(ctx context.Context, opt Options) (*Engine, error) {
 		}
 	}
 	return e, nil
+}
+
+// declare indexes the administrator's hosts of a cluster.
+func (e *Engine) declare(ctx context.Context, cluster string) {
+	for _, node := range e.opt.Hosts.List(cluster) {
+		if h, found, err := e.opt.Hosts.Find(ctx, cluster, node); found && err == nil { // else it is refused for that
+			e.index.put(indexed{name: h.Name, source: h.Source, devices: places(h)})
+		}
+	}
 }
 
 // Run resumes every open run and guards the clusters until ctx ends; beat is

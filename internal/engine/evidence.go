@@ -150,27 +150,33 @@ func (c *cluster) readEvidence(ctx context.Context, draft remediate.Run, ev *evi
 	c.wake()
 }
 
+// strict says whether every device of a level refuses forged answers and tells
+// whose it is.
+func strict(l bmc.Level) bool {
+	return !slices.ContainsFunc(l.Devices, func(d bmc.Device) bool { return d.Assurance() != bmc.AssuranceStrict })
+}
+
 // readsOff says whether two spaced readings of the identified BMC say Off, the
 // same proof that a run needs after its command. // I1, I8
 func (c *cluster) readsOff(ctx context.Context, draft remediate.Run) (off, barred bool) {
 	ctx, cancel := context.WithTimeout(ctx, evidenceTime)
 	defer cancel()
-	h, err := c.host(ctx, draft.Target)
-	if err != nil {
+	h, err := c.newHost(ctx, draft.Target)
+	if err != nil || !strict(h.Levels[0]) { // what others say shortens no wait
 		return false, false
 	}
 	p, err := bmc.OpenLevel(c.e.opt.Open, h, 0)
 	if err != nil {
 		return false, false
 	}
-	s := newSession(h, p, c.e.opt.Power)
+	s := newSession(h, 0, p, c.e.opt.Power)
 	defer s.close(ctx)
 	for ctx.Err() == nil {
 		r, err := s.read(ctx)
 		switch {
 		case err != nil:
 			return false, accountRefused(err)
-		case r.State != bmc.Off, identify(h, r.Identity, draft.Target.SystemUUID, c.pin(ctx, h), false) != remediate.Yes:
+		case r.State != bmc.Off, identify(h, 0, r, c.claims(ctx, h, draft.Target, false)) != policy.IdentityMatches:
 			return false, false
 		case s.proof.Proven(time.Now()):
 			return true, false

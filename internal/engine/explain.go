@@ -121,7 +121,7 @@ func (c *cluster) unprobed(ctx context.Context, draft remediate.Run) *probe {
 	if draft.Strategy != remediate.PowerCycle {
 		return p
 	}
-	h, err := c.host(ctx, draft.Target)
+	h, err := c.newHost(ctx, draft.Target)
 	if err != nil {
 		p.hostError, p.hostDetail = hostReason(err), err.Error()
 		return p

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"context"
 	"time"
 
 	"github.com/fenced/fenced/internal/policy"
@@ -22,7 +23,11 @@ func (c *cluster) facts(a applicant, p *probe, now time.Time) policy.Facts {
 	if p != nil && uuid == "" {
 		uuid = p.identity.BMC
 	}
-	f.OwnHost = c.ownHost(a.node, uuid)
+	told := ""
+	if p != nil {
+		told = p.identity.BMC
+	}
+	f.OwnHost = c.ownHost(a.node, a.draft.Target, uuid, told)
 	if p != nil {
 		a.draft.Target = p.draft.Target // now with host and address
 		f.Host = p.draft.Target.Host
@@ -34,6 +39,8 @@ func (c *cluster) facts(a applicant, p *probe, now time.Time) policy.Facts {
 	if a.hostLost != "" {
 		f.HostError, f.HostDetail = policy.InvalidHost, a.hostLost
 	}
+	f.FrozenReason, f.Frozen = c.frozen(context.Background(), a.draft.Target)
+	f.Duplicate = c.e.index.twin(names(c.opt.Name, a.draft.Target.Node, a.draft.Target.BareMetalHost)...)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f.Armed, f.QuietUntil = c.stored.Armed, c.quiet

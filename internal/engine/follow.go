@@ -49,6 +49,7 @@ func (c *cluster) follow(ctx context.Context, now time.Time) (moved bool, due ti
 	c.judged, c.seen = true, c.ledger.Version() // others let time pass in the ledger, too
 	due, _ = c.ledger.Next()
 	c.mu.Unlock()
+	c.e.index.follow(c.opt.Name, changes, c.hostOf)
 	c.rememberOwn(ctx, changes)
 	return moved, due
 }

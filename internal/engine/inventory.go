@@ -1,16 +1,23 @@
 package engine
 
 import (
+	"cmp"
+	"context"
+	"slices"
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
 )
 
 // Subject is one host of the inventory as a health check of its BMCs needs it.
 type Subject struct {
 	Cluster string
 	Node    string // empty for a BareMetalHost that no Node uses
+	// BareMetalHost is "namespace/name" where there is one, also beside an entry of
+	// hosts.d.
+	BareMetalHost string
 	// Host has its credentials filled in. It is empty when Err is not nil.
 	Host bmc.Host
 	// Err is a *Refusal that says why the host cannot be used.
@@ -38,4 +45,156 @@ type Checked struct {
 	Description bmc.Description
 	// Identity is what Engine.Identify made of the reading.
 	Identity policy.IdentityVerdict
+}
+
+// device is the one that was checked; false when the indexes name none.
+func (c Checked) device() (bmc.Device, bool) {
+	levels := c.Subject.Host.Levels
+	if c.Level < 0 || c.Level >= len(levels) || c.Device < 0 || c.Device >= len(levels[c.Level].Devices) {
+		return bmc.Device{}, false
+	}
+	return levels[c.Level].Devices[c.Device], true
+}
+
+// Inventory lists every host of every cluster that is judged, those of hosts.d
+// and the BareMetalHosts, each way to one host once. It reads passwords and, where
+// they are not remembered, Secrets.
+func (e *Engine) Inventory(ctx context.Context) []Subject {
+	var all []Subject
+	for _, c := range e.clusters {
+		all = append(all, c.inventory(ctx)...)
+	}
+	slices.SortFunc(all, func(a, b Subject) int {
+		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Node, b.Node), cmp.Compare(a.BareMetalHost, b.BareMetalHost))
+	})
+	return all
+}
+
+// SubjectOf is the host of one Node. An error is a *Refusal: nobody knows the
+// Node, or it has no host; why a host cannot be used is in Subject.Err.
+func (e *Engine) SubjectOf(ctx context.Context, cluster, node string) (Subject, error) {
+	c, err := e.cluster(cluster)
+	if err != nil {
+		return Subject{}, err
+	}
+	t, known := c.targetOn(node)
+	if _, listed, err := e.opt.Hosts.Find(ctx, c.opt.Name, node); !known && !listed && err == nil {
+		return Subject{}, &Refusal{Reason: NoSuchNode, Message: "no Node, no Machine's node and no entry of hosts.d is called " + node}
+	}
+	s := c.subject(ctx, t)
+	if r, ok := asRefusal(s.Err); ok && r.Reason == policy.NoHost {
+		return Subject{}, r
+	}
+	return s, nil
+}
+
+// targetOn names the objects of one Node as a run would; false when neither a
+// Node nor a Machine's node is called so.
+func (c *cluster) targetOn(node string) (remediate.Target, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n, m := c.ledger.Node(node), c.ledger.MachineOf(node)
+	return c.target(m, n, node), n != nil || m != nil
+}
+
+// inventory lists the hosts of one cluster; none before it was seen whole, for
+// nobody knows yet which BareMetalHost is whose.
+func (c *cluster) inventory(ctx context.Context) (all []Subject) {
+	c.mu.Lock()
+	judged := c.judged
+	var machines []*policy.Machine
+	var hosts []string
+	if judged {
+		machines = slices.Collect(c.ledger.Machines())
+		for h := range c.ledger.Hosts() {
+			hosts = append(hosts, h.Key())
+		}
+	}
+	c.mu.Unlock()
+	if !judged {
+		return nil
+	}
+	nodes := c.e.opt.Hosts.List(c.opt.Name)
+	used := map[string]bool{}
+	for _, m := range machines {
+		if key := c.bareMetalHostOf(m); key != "" && m.NodeName != "" {
+			used[key] = true
+			nodes = append(nodes, m.NodeName)
+		}
+	}
+	slices.Sort(nodes)
+	for _, node := range slices.Compact(nodes) {
+		t, _ := c.targetOn(node)
+		if s := c.subject(ctx, t); s.Host.Name != "" || s.Err != nil {
+			all = append(all, s)
+		}
+	}
+	for _, key := range hosts {
+		if !used[key] {
+			all = append(all, c.subject(ctx, remediate.Target{Cluster: c.opt.Name, BareMetalHost: key}))
+		}
+	}
+	return all
+}
+
+// bareMetalHostOf is the BareMetalHost that a Machine names, "" when there is none.
+func (c *cluster) bareMetalHostOf(m *policy.Machine) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !m.NamesHost() {
+		return ""
+	}
+	h, err := c.ledger.HostOf(m)
+	if err != nil {
+		return ""
+	}
+	return h.Key()
+}
+
+// subject finds the host of a target, of which only Node, BareMetalHost and
+// system UUID matter.
+func (c *cluster) subject(ctx context.Context, t remediate.Target) Subject {
+	s := Subject{Cluster: c.opt.Name, Node: t.Node, BareMetalHost: t.BareMetalHost, SystemUUID: t.SystemUUID}
+	if s.Host, s.Err = c.rememberedHost(ctx, t); s.Err != nil {
+		s.Host = bmc.Host{}
+	}
+	if b := c.bareMetalHost(t); b != nil {
+		s.Serial, s.MACs = b.Serial, b.MACs
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := c.ledger.Node(t.Node)
+	s.Healthy = n != nil && n.Ready()
+	for _, r := range c.runs {
+		if r.Open() && sameTarget(r.Target, t) { // its host is being switched
+			s.Healthy = false
+		}
+	}
+	return s
+}
+
+// Identify compares who answered at one device with whom the subject is said to be.
+func (e *Engine) Identify(ctx context.Context, s Subject, level, device int, r bmc.Reading) policy.IdentityVerdict {
+	c, err := e.cluster(s.Cluster)
+	d, ok := Checked{Subject: s, Level: level, Device: device}.device()
+	if err != nil || !ok {
+		return policy.IdentityUnproven
+	}
+	return identifyDevice(s.Host, d, r.Identity, c.claims(ctx, s.Host, s.target(), false))
+}
+
+// target is the subject as far as finding its host goes.
+func (s Subject) target() remediate.Target {
+	return remediate.Target{Cluster: s.Cluster, Node: s.Node, BareMetalHost: s.BareMetalHost, SystemUUID: s.SystemUUID}
+}
+
+// names are those under which the subject's host is indexed; a Node may have a
+// BareMetalHost and an entry of hosts.d.
+func names(cluster, node, bareMetalHost string) (list []string) {
+	for _, name := range []string{node, bareMetalHost} {
+		if name != "" {
+			list = append(list, cluster+"/"+name)
+		}
+	}
+	return list
 }

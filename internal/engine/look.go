@@ -26,8 +26,12 @@ func (w *worker) look(ctx context.Context) (remediate.Seen, [][]byte, remediate.
 	fresh := w.c.opt.Kube.Look(ctx, w.run, backups)
 	seen := fresh.Seen
 	seen.At = at
+	seen.Level, seen.Devices, seen.ProofKind = power.Level, power.Devices, power.ProofKind
 	seen.Power, seen.PowerError, seen.Identity = power.Power, power.PowerError, power.Identity
 	seen.Proof, seen.OffAccepted = power.Proof, power.OffAccepted
+	if _, frozen := w.c.frozen(ctx, w.run.Target); frozen != "" { // I5
+		seen.PowerForbidden = frozen
+	}
 	seen.Backup = last
 	seen.Paused = w.c.e.paused(w.c) != ""
 	seen.Justified, seen.Why = w.justified(fresh, seen, at)
@@ -35,50 +39,6 @@ func (w *worker) look(ctx context.Context) (remediate.Seen, [][]byte, remediate.
 		seen.Quorum, seen.QuorumWhy = w.quorum(fresh)
 	}
 	return seen, backups, last
-}
-
-// lookPower reads the BMC; the session is opened when there is none yet.
-func (w *worker) lookPower(ctx context.Context) (seen remediate.Seen) {
-	if w.run.Strategy != remediate.PowerCycle {
-		return seen
-	}
-	if s := w.session; s != nil && s.refusal != nil && time.Now().After(s.barred) {
-		w.dropSession(ctx) // the credentials may have been mended meanwhile
-	}
-	if w.session == nil {
-		if err := w.open(ctx); err != nil {
-			w.emit(Event{Type: EventFailed, Reason: string(hostReason(err)), Message: err.Error()})
-			seen.PowerError = bmc.KindOf(err)
-			return seen
-		}
-	}
-	r, err := w.session.read(ctx)
-	seen.Power, seen.PowerError = r, bmc.KindOf(err)
-	if err == nil {
-		t := w.run.Target
-		seen.Identity = identify(w.session.host, r.Identity, t.SystemUUID, w.c.pin(ctx, w.session.host), w.run.Manual != nil)
-	}
-	seen.Proof, seen.OffAccepted = w.session.proof, w.session.accepted
-	return seen
-}
-
-func (w *worker) dropSession(ctx context.Context) {
-	w.session.close(ctx)
-	w.session = nil
-}
-
-// open finds the host again after a restart and opens its BMC.
-func (w *worker) open(ctx context.Context) error {
-	h, err := w.c.host(ctx, w.run.Target)
-	if err != nil {
-		return err
-	}
-	p, err := bmc.OpenLevel(w.c.e.opt.Open, h, w.run.Level)
-	if err != nil {
-		return err
-	}
-	w.session = newSession(h, p, w.c.e.opt.Power)
-	return nil
 }
 
 // backups gives the saved Nodes of this run, and which one is the newest; nil

@@ -46,7 +46,12 @@ func (e *Engine) Fence(ctx context.Context, o Order) (Outcome, error) {
 	if g, refused := firstFailing(gates); refused {
 		return Outcome{Gates: gates}, refusalOf(g)
 	}
-	p := c.look1(ctx, a.draft, remediate.Lease{})
+	p := c.look1(ctx, a.draft, nil)
+	for range p.levels { // a person does not wait for the next probe
+		if p.untried() {
+			p = c.look1(ctx, a.draft, p)
+		}
+	}
 	now = time.Now()
 	if again, err := c.manual(o); err == nil { // the look took its time
 		a.doubt, a.hostLost = again.doubt, again.hostLost

@@ -2,10 +2,15 @@ package engine
 
 import (
 	"context"
+	"net"
 	"net/netip"
+	"slices"
+	"sync"
+	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 )
 
@@ -13,6 +18,13 @@ import (
 type Own struct {
 	MachineID string
 	Addrs     []netip.Addr // of this host's interfaces
+	// UUIDs are the system UUID that firmware shows and the GUID of the BMC of
+	// this host, in whatever byte order.
+	UUIDs    []string
+	BMCAddrs []netip.Addr // of this host's BMC
+	BMCMACs  []string
+	// Lookup resolves names of BMCs; nil asks the system's resolver.
+	Lookup func(ctx context.Context, name string) ([]netip.Addr, error)
 }
 
 // Is says why a Node is this host, "" when it is not. // I13
@@ -20,15 +32,104 @@ func (o Own) Is(n *policy.Node) string {
 	if o.MachineID != "" && n.MachineID == o.MachineID {
 		return "the Node's machineID is this host's /etc/machine-id"
 	}
+	if why := o.HasUUID(n.SystemUUID); why != "" {
+		return why
+	}
 	for _, a := range n.Addresses {
 		ip, err := netip.ParseAddr(a)
 		if err != nil {
 			continue // a host name
 		}
-		for _, own := range o.Addrs {
-			if own.Unmap() == ip.Unmap() {
-				return "the Node's address " + a + " is this host's"
-			}
+		if contains(o.Addrs, ip) {
+			return "the Node's address " + a + " is this host's"
+		}
+	}
+	return ""
+}
+
+// HasUUID says why a system UUID is this host's, "" when it is not. // I13
+func (o Own) HasUUID(uuid string) string {
+	for _, own := range o.UUIDs {
+		if bmc.UUIDsMatch(own, uuid) {
+			return "the system UUID " + uuid + " is this host's"
+		}
+	}
+	return ""
+}
+
+func contains(list []netip.Addr, ip netip.Addr) bool {
+	return slices.ContainsFunc(list, func(o netip.Addr) bool { return o.Unmap().WithZone("") == ip.Unmap().WithZone("") })
+}
+
+const (
+	lookupEvery = 10 * time.Minute
+	lookupTime  = 2 * time.Second
+)
+
+// ownHost is Own with the addresses that BMCs' names were found to have. Names are
+// resolved by health checks and never while something is decided.
+type ownHost struct {
+	Own
+	mu    sync.Mutex
+	found map[string]resolved
+}
+
+type resolved struct {
+	addrs []netip.Addr
+	next  time.Time // not asked again before
+}
+
+// resolve looks up the name of a device, where that may tell something.
+func (o *ownHost) resolve(ctx context.Context, d bmc.Device) {
+	name := d.Endpoint.Host
+	if _, err := netip.ParseAddr(name); err == nil || name == "" || len(o.BMCAddrs)+len(o.Addrs) == 0 {
+		return
+	}
+	now := time.Now()
+	o.mu.Lock()
+	r := o.found[name]
+	due := !now.Before(r.next)
+	o.mu.Unlock()
+	if !due {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookupTime)
+	defer cancel()
+	lookup := o.Lookup
+	if lookup == nil {
+		lookup = func(ctx context.Context, name string) ([]netip.Addr, error) {
+			return net.DefaultResolver.LookupNetIP(ctx, "ip", name)
+		}
+	}
+	if addrs, err := lookup(ctx, name); err == nil { // what was found before stands
+		r.addrs = addrs
+	}
+	r.next = now.Add(lookupEvery)
+	o.mu.Lock()
+	o.found[name] = r
+	o.mu.Unlock()
+}
+
+// addrs are those of a device, as far as they are known.
+func (o *ownHost) addrs(host string) []netip.Addr {
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return []netip.Addr{ip}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.found[host].addrs
+}
+
+// isDevice says why a device is the BMC of this host. An address of the host
+// itself tells that, too, for a BMC that shares the interface; another port there
+// is another thing, like a simulator for virtual machines.
+func (o *ownHost) isDevice(p place) string {
+	for _, ip := range o.addrs(p.host) {
+		switch {
+		case contains(o.BMCAddrs, ip):
+			return p.text + " is this host's own BMC"
+		case p.standard && !ip.IsLoopback() && contains(o.Addrs, ip):
+			return p.text + " is this host's own address"
 		}
 	}
 	return ""
@@ -38,15 +139,38 @@ func (o Own) Is(n *policy.Node) string {
 const ownPin = "this host"
 
 // ownHost says why a target is this host. Its Node may be gone: then the system
-// UUID that the Node once showed still tells. // I13
-func (c *cluster) ownHost(n *policy.Node, uuid string) string {
+// UUID that the Node once showed still tells, and so does its BMC. // I13
+func (c *cluster) ownHost(n *policy.Node, t remediate.Target, uuids ...string) string {
+	own := c.e.own
 	if n != nil {
-		if why := c.e.opt.Own.Is(n); why != "" {
+		if why := own.Is(n); why != "" {
 			return why
 		}
 	}
-	if p, err := state.LoadPin(context.Background(), c.e.opt.Store, ownPin); err == nil && bmc.UUIDsMatch(p.SystemUUID, uuid) {
-		return "the system UUID is that of this host's own Node"
+	p, err := state.LoadPin(context.Background(), c.e.opt.Store, ownPin)
+	for _, uuid := range append(uuids, t.SystemUUID) {
+		if why := own.HasUUID(uuid); why != "" {
+			return why
+		}
+		if err == nil && bmc.UUIDsMatch(p.SystemUUID, uuid) {
+			return "the system UUID is that of this host's own Node"
+		}
+	}
+	for _, host := range names(t.Cluster, t.Node, t.BareMetalHost) {
+		devices, told, macs := c.e.index.of(host)
+		for _, d := range devices {
+			if why := own.isDevice(d); why != "" {
+				return why
+			}
+		}
+		for _, uuid := range told {
+			if why := own.HasUUID(uuid); why != "" {
+				return why
+			}
+		}
+		if match, _ := bmc.MACsMatch(own.BMCMACs, macs); match {
+			return "a MAC address of " + host + " is that of this host's own BMC"
+		}
 	}
 	return ""
 }

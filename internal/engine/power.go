@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
-	"github.com/fenced/fenced/internal/remediate"
 )
 
 // PowerTiming bounds what is asked of a BMC.
@@ -13,6 +12,12 @@ type PowerTiming struct {
 	ReadTimeout    time.Duration
 	OffReadSpacing time.Duration
 }
+
+// Programs and libraries of others start, log in and wait by themselves.
+const (
+	AgentReadTimeout = 20 * time.Second
+	AgentSendTimeout = 40 * time.Second
+)
 
 const (
 	SendTimeout  = 10 * time.Second // one command
@@ -26,8 +31,10 @@ const (
 // restart proves again. One goroutine uses it at a time. // I1
 type session struct {
 	host     bmc.Host
+	level    int
 	power    bmc.Power
-	timing   PowerTiming
+	readTime time.Duration
+	sendTime time.Duration
 	proof    bmc.Proof
 	accepted bool
 	// barred is until when the BMC is not asked, because it refused the account
@@ -36,8 +43,12 @@ type session struct {
 	refusal error
 }
 
-func newSession(h bmc.Host, p bmc.Power, t PowerTiming) *session {
-	return &session{host: h, power: p, timing: t, proof: bmc.Proof{Spacing: t.OffReadSpacing, MaxAge: proofMaxAge}}
+func newSession(h bmc.Host, level int, p bmc.Power, t PowerTiming) *session {
+	read, send := t.ReadTimeout, SendTimeout
+	if !strict(h.Levels[level]) {
+		read, send = max(read, AgentReadTimeout), AgentSendTimeout
+	}
+	return &session{host: h, level: level, power: p, readTime: read, sendTime: send, proof: bmc.Proof{Spacing: t.OffReadSpacing, MaxAge: proofMaxAge}}
 }
 
 // read asks for the power state. A failed read is an Unknown reading, which
@@ -46,7 +57,7 @@ func (s *session) read(ctx context.Context) (bmc.Reading, error) {
 	if time.Now().Before(s.barred) {
 		return bmc.Reading{At: time.Now()}, s.refusal // the proof was voided when it was refused
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.timing.ReadTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.readTime)
 	defer cancel()
 	r, err := s.power.Read(ctx)
 	if err != nil {
@@ -69,7 +80,7 @@ func (s *session) send(ctx context.Context, c bmc.Command) error {
 	if time.Now().Before(s.barred) {
 		return s.refusal
 	}
-	ctx, cancel := context.WithTimeout(ctx, SendTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.sendTime)
 	defer cancel()
 	_, err := s.power.Send(ctx, c)
 	s.proof = s.proof.Reset()
@@ -85,40 +96,3 @@ func (s *session) close(ctx context.Context) {
 	defer cancel()
 	_ = s.power.Close(ctx) // a session left behind is the BMC's to time out
 }
-
-// identify compares who answered with whom the Node says it runs on. // I8
-//
-// required: the Node's system UUID decides; only without one does a pin.
-// pinned: only a pin does. off: nothing is compared, for manual fences alone.
-func identify(h bmc.Host, got bmc.Identity, nodeUUID, pin string, manual bool) remediate.Answer {
-	if h.PinnedUUID != "" {
-		pin = h.PinnedUUID
-	}
-	switch h.IdentityMode {
-	case identityOff:
-		if manual { // a person answers for it
-			return remediate.Yes
-		}
-		return remediate.CannotTell
-	case identityPinned:
-		nodeUUID = ""
-		pin = h.PinnedUUID
-	}
-	if h.PinnedUUID != "" && bmc.UsableUUID(got.UUID) && !bmc.UUIDsMatch(got.UUID, h.PinnedUUID) {
-		return remediate.No
-	}
-	want := nodeUUID
-	if !bmc.UsableUUID(want) {
-		want = pin
-	}
-	if !bmc.UsableUUID(got.UUID) || !bmc.UsableUUID(want) {
-		return remediate.CannotTell
-	}
-	return remediate.Ask(bmc.UUIDsMatch(got.UUID, want))
-}
-
-// The identity modes of guards.identity.
-const (
-	identityPinned = "pinned"
-	identityOff    = "off"
-)

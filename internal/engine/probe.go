@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,10 +20,10 @@ type probe struct {
 	at      time.Time
 	draft   remediate.Run
 	session *session
+	levels  []levelState
 
 	hostError  policy.Reason
 	hostDetail string
-	barred     bool // the BMC refused the account; asking again soon would lock it
 	identity   policy.IdentityFact
 	contested  string
 	powerOwner string
@@ -37,10 +38,7 @@ type probe struct {
 // runProbe fills the probe of a candidate and asks for a decision.
 func (c *cluster) runProbe(ctx context.Context, a applicant) {
 	c.mu.Lock()
-	var before remediate.Lease
-	if p := c.probes[a.key]; p != nil {
-		before = p.lease
-	}
+	before := c.probes[a.key]
 	c.mu.Unlock()
 	p := c.look1(ctx, a.draft, before)
 	if ctx.Err() != nil && p.session != nil { // the daemon stops: nobody will take it
@@ -54,14 +52,19 @@ func (c *cluster) runProbe(ctx context.Context, a applicant) {
 }
 
 // look1 is the first look at a target: BMC first, then the cluster, so that
-// the Lease is younger than the power reading.
-func (c *cluster) look1(ctx context.Context, draft remediate.Run, before remediate.Lease) *probe {
+// the Lease is younger than the power reading. before is what the last probe
+// found; nil for the first.
+func (c *cluster) look1(ctx context.Context, draft remediate.Run, before *probe) *probe {
 	p := &probe{draft: draft}
+	var lease remediate.Lease
+	if before != nil {
+		p.levels, lease = slices.Clone(before.levels), before.lease
+		p.lease = lease // until it is read again
+	}
 	defer func() { p.at = time.Now() }()
 	if draft.Strategy == remediate.PowerCycle {
 		if err := c.look1Power(ctx, p); err != nil {
 			p.hostError, p.hostDetail = hostReason(err), err.Error()
-			p.barred = accountRefused(err)
 			return p
 		}
 	}
@@ -77,7 +80,7 @@ func (c *cluster) look1(ctx context.Context, draft remediate.Run, before remedia
 			p.contested += ": " + fresh.Err.Error()
 		}
 	}
-	p.nodeAlive = nodeAlive(fresh.Node, fresh.Seen.Lease, before)
+	p.nodeAlive = nodeAlive(fresh.Node, fresh.Seen.Lease, lease)
 	p.controlPlane = draft.ControlPlane || fresh.Node != nil && fresh.Node.ControlPlane || fresh.Machine != nil && fresh.Machine.ControlPlane
 	if p.controlPlane {
 		p.quorum, p.quorumDetail = c.quorum(draft, fresh)
@@ -98,6 +101,7 @@ func (c *cluster) completed(p *probe, check *policy.Check) remediate.Run {
 // sameDraft says whether a run would still be made from what was probed.
 func sameDraft(probed, now remediate.Run) bool {
 	probed.Target.Host, probed.Target.Address, probed.Target.Devices = now.Target.Host, now.Target.Address, now.Target.Devices
+	probed.Level, probed.Limits.Levels = now.Level, now.Limits.Levels
 	return reflect.DeepEqual(probed, now)
 }
 
@@ -124,34 +128,13 @@ func marks(t remediate.Target) bool { return strings.HasPrefix(t.MachineAPI, clu
 
 const clusterAPIGroup = "cluster.x-k8s.io/"
 
-// look1Power finds the host, opens its BMC and compares identities.
-func (c *cluster) look1Power(ctx context.Context, p *probe) error {
-	h, err := c.host(ctx, p.draft.Target)
-	if err != nil {
-		return err
-	}
-	p.draft.Target.Host, p.draft.Target.Address, p.draft.Target.Devices = h.Name, h.Address(), strings.Join(h.Keys(), "\n")
-	pw, err := bmc.OpenLevel(c.e.opt.Open, h, 0)
-	if err != nil {
-		return err
-	}
-	p.session = newSession(h, pw, c.e.opt.Power)
-	r, err := p.session.read(ctx)
-	if err != nil {
-		return err
-	}
-	t := p.draft.Target
-	p.identity = policy.IdentityFact{Mode: h.IdentityMode, BMC: r.Identity.UUID, Node: t.SystemUUID,
-		Verdict: verdict(identify(h, r.Identity, t.SystemUUID, c.pin(ctx, h), p.draft.Manual != nil))}
-	return nil
-}
-
 // retryAt is when a refused probe is made again.
 func (p *probe) retryAt() time.Time {
-	if p.barred {
-		return p.at.Add(accountPause)
+	again := p.at.Add(probeRetry)
+	if len(p.levels) == 1 { // where there are others, only this one is left out
+		again = later(again, p.levels[0].barred)
 	}
-	return p.at.Add(probeRetry)
+	return again
 }
 
 // nodeAlive says whether a Node whose Ready is Unknown still has a moving
@@ -170,16 +153,6 @@ func nodeAlive(n *policy.Node, l, before remediate.Lease) bool {
 		}
 	}
 	return false
-}
-
-func verdict(a remediate.Answer) policy.IdentityVerdict {
-	switch a {
-	case remediate.Yes:
-		return policy.IdentityMatches
-	case remediate.No:
-		return policy.IdentityDiffers
-	}
-	return policy.IdentityUnproven
 }
 
 // dropProbe forgets a probe and ends its session.

@@ -31,16 +31,22 @@ func (e *Engine) prune(ctx context.Context) error {
 }
 
 func (e *Engine) pruneOnce(ctx context.Context, now time.Time) {
-	open := map[string]bool{}
+	open, known := map[string]bool{}, map[string]bool{}
 	for _, c := range e.clusters {
 		for _, r := range c.openRuns() {
 			open[r.ID] = true
 		}
 		c.dropEnded(now.Add(-keepRuns))
+		for _, r := range e.Runs(c.opt.Name) {
+			known[r.ID] = true
+		}
 	}
 	_, err := state.PruneBackups(ctx, e.opt.Store, now.Add(-keepBackups), func(run string) bool { return open[run] })
 	if err == nil {
 		_, err = state.PruneRuns(ctx, e.opt.Store, now.Add(-keepRuns))
+	}
+	if err == nil {
+		err = e.freezes.prune(ctx, e.opt.Store, func(run string) bool { return known[run] })
 	}
 	if err != nil && ctx.Err() == nil {
 		e.opt.Events.Emit(Event{Type: EventInternal, Message: "prune old records: " + err.Error()})

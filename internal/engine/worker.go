@@ -13,7 +13,7 @@ import (
 const (
 	actTimeout  = 15 * time.Second // one action, command and answer
 	saveRetry   = time.Second
-	lookTimeout = 20 * time.Second
+	lookTimeout = AgentReadTimeout + 10*time.Second
 )
 
 // worker drives one open run. Only its own goroutine touches run and session.
@@ -22,6 +22,7 @@ type worker struct {
 	id      string
 	run     remediate.Run
 	session *session
+	bars    map[int]bar   // by power level
 	orders  chan order    // of people
 	gone    chan struct{} // closed when the loop has ended
 }
@@ -33,7 +34,7 @@ type order struct {
 }
 
 func (c *cluster) startWorker(r remediate.Run, s *session) {
-	w := &worker{c: c, id: r.ID, run: r, session: s, orders: make(chan order), gone: make(chan struct{})}
+	w := &worker{c: c, id: r.ID, run: r, session: s, bars: map[int]bar{}, orders: make(chan order), gone: make(chan struct{})}
 	c.mu.Lock()
 	c.workers[r.ID] = w
 	c.mu.Unlock()
@@ -113,8 +114,11 @@ func (w *worker) act(ctx context.Context, a remediate.Action, seen remediate.See
 	if hurts(a) && w.c.e.paused(w.c) != "" { // a pause binds the very next write // I23
 		return
 	}
+	if _, frozen := w.c.frozen(ctx, w.run.Target); hurts(a) && frozen != "" { // I5
+		return
+	}
 	w.emit(Event{Type: EventAction, Action: a})
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), actTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.actTime())
 	defer cancel()
 	var err error
 	switch a {
@@ -137,6 +141,14 @@ func (w *worker) act(ctx context.Context, a remediate.Action, seen remediate.See
 	if err != nil {
 		w.emit(Event{Type: EventFailed, Action: a, Reason: failureReason(seen, err), Message: err.Error()})
 	}
+}
+
+// actTime bounds one action.
+func (w *worker) actTime() time.Duration {
+	if w.session == nil {
+		return actTimeout
+	}
+	return max(actTimeout, w.session.sendTime+closeTimeout)
 }
 
 // hurts says whether an action takes something away; the others bring back.
@@ -175,8 +187,9 @@ func (w *worker) pause(ctx context.Context, wait time.Duration) bool {
 		return false
 	case o := <-w.orders:
 		if w.session != nil && w.session.refusal != nil {
-			w.dropSession(ctx) // the person may have mended the credentials
+			w.dropSession(ctx)
 		}
+		clear(w.bars) // the person may have mended the credentials
 		next := w.run
 		next.Unfence = &o.unfence
 		saved, err := w.c.save(ctx, next, remediate.Nothing)

@@ -284,6 +284,14 @@ func (w *world) Credentials(context.Context, string, string) (string, bmc.Secret
 	return "", bmc.Secret{}, errors.New("no Secrets here")
 }
 
+// List implements engine.Hosts.
+func (w *world) List(string) []string {
+	if w.host == nil {
+		return nil
+	}
+	return []string{"n-1"}
+}
+
 // Find implements engine.Hosts.
 func (w *world) Find(_ context.Context, _, node string) (bmc.Host, bool, error) {
 	if w.host == nil || node != "n-1" {

@@ -1,0 +1,174 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/state"
+)
+
+// Enrollment is what a person vouched for, or would with DryRun.
+type Enrollment struct {
+	Pin     state.Pin
+	Devices []EnrolledDevice // the levels in order
+}
+
+// EnrolledDevice is one device of an enrolled host and what it said.
+type EnrolledDevice struct {
+	Level    int
+	Device   string
+	Driver   bmc.Driver
+	Power    bmc.PowerState
+	UUID     string
+	Serial   string
+	Identity policy.IdentityVerdict
+}
+
+// Enroll stores a person's word that the devices of a Node's host, as they are
+// now, switch that very machine. Each is read at once: what tells an identity must
+// match, and none may contradict. A refusal is a *Refusal. // I8, I10
+func (e *Engine) Enroll(ctx context.Context, o Order) (Enrollment, error) {
+	c, err := e.cluster(o.Cluster)
+	if err != nil {
+		return Enrollment{}, err
+	}
+	t, _ := c.targetOn(o.Node)
+	s, err := e.SubjectOf(ctx, c.opt.Name, o.Node)
+	if err == nil && s.Err == nil {
+		s.Host, s.Err = c.host(ctx, t) // with the credentials of now
+	}
+	if err != nil || s.Err != nil {
+		return Enrollment{}, cmpError(err, s.Err)
+	}
+	if err := c.enrollable(s); err != nil {
+		return Enrollment{}, err
+	}
+	old, _, err := e.pin(ctx, s.Host.Name)
+	if err != nil {
+		return Enrollment{}, fmt.Errorf("read the pin of %s: %w", s.Host.Name, err)
+	}
+	x := Enrollment{Pin: state.Pin{
+		Host: s.Host.Name, Version: old.Version, Address: s.Host.Address(), Devices: devicesOf(s.Host),
+		SystemUUID: machineUUID(s), Class: e.index.class(s.Host.Name), At: time.Now().UTC(), EnrolledBy: o.Actor,
+	}}
+	for i, l := range s.Host.Levels {
+		for j := range l.Devices {
+			d, err := c.enrollDevice(ctx, s, i, j)
+			if err != nil {
+				return Enrollment{}, err
+			}
+			if x.Devices = append(x.Devices, d); x.Pin.BMCUUID == "" {
+				x.Pin.BMCUUID, x.Pin.Serial = d.UUID, d.Serial
+			}
+		}
+	}
+	if o.DryRun {
+		return x, nil
+	}
+	if x.Pin, err = state.SavePin(ctx, e.opt.Store, x.Pin); err != nil {
+		return Enrollment{}, err
+	}
+	c.emit(Event{Type: EventOrder, Node: o.Node, Message: o.Actor + " enrolls " + s.Host.Address() + ": " + o.Reason})
+	c.wake()
+	return x, nil
+}
+
+func cmpError(a, b error) error {
+	if a != nil {
+		return a
+	}
+	return b
+}
+
+// enrollable refuses a subject of which nobody can say which machine it is, or
+// that is there twice.
+func (c *cluster) enrollable(s Subject) error {
+	if !bmc.UsableUUID(machineUUID(s)) {
+		return &Refusal{Reason: policy.IdentityUnknown,
+			Message: "Node " + s.Node + " shows no system UUID, and none is pinned in hosts.d; there is nothing to enroll for"}
+	}
+	if why := c.e.index.twin(names(s.Cluster, s.Node, s.BareMetalHost)...); why != "" {
+		return &Refusal{Reason: policy.DuplicateHost, Message: why}
+	}
+	return nil
+}
+
+// machineUUID is whose host a subject is: the Node's system UUID, else the one
+// that an administrator wrote down.
+func machineUUID(s Subject) string {
+	if bmc.UsableUUID(s.SystemUUID) {
+		return s.SystemUUID
+	}
+	return s.Host.PinnedUUID
+}
+
+// enrollDevice reads one device and holds it against the machine.
+func (c *cluster) enrollDevice(ctx context.Context, s Subject, level, device int) (EnrolledDevice, error) {
+	d := s.Host.Levels[level].Devices[device]
+	r, err := c.readOnce(ctx, d)
+	if err != nil {
+		return EnrolledDevice{}, &Refusal{Reason: hostReason(err), Message: d.String() + " could not be read: " + err.Error()}
+	}
+	x := EnrolledDevice{Level: level, Device: d.String(), Driver: d.Driver, Power: r.State, Identity: policy.IdentityNotEnrolled}
+	if d.Identifies() {
+		h := s.Host
+		if h.IdentityMode != identityPinned || h.PinnedUUID == "" {
+			h.IdentityMode = "" // compared with the machine, whatever is asked later
+		}
+		x.UUID, x.Serial = r.Identity.UUID, r.Identity.Serial
+		x.Identity = identifyDevice(h, d, r.Identity, claims{node: machineUUID(s)})
+		if x.Identity != policy.IdentityMatches {
+			return x, &Refusal{Reason: refusedIdentity(x.Identity),
+				Message: fmt.Sprintf("%s says it is %q, and %s is %q", d, r.Identity.UUID, s.Node, machineUUID(s))}
+		}
+	}
+	if s.Healthy && r.State == bmc.Off {
+		return x, &Refusal{Reason: policy.IdentityMismatch, Message: d.String() + " reads Off while its Node is Ready: it switches something else"}
+	}
+	return x, nil
+}
+
+func refusedIdentity(v policy.IdentityVerdict) policy.Reason {
+	if v == policy.IdentityDiffers {
+		return policy.IdentityMismatch
+	}
+	return policy.IdentityUnknown
+}
+
+// readOnce opens a device, reads it, and ends its session.
+func (c *cluster) readOnce(ctx context.Context, d bmc.Device) (bmc.Reading, error) {
+	one := bmc.Host{Name: d.String(), Levels: []bmc.Level{{Devices: []bmc.Device{d}}}}
+	p, err := bmc.OpenLevel(c.e.opt.Open, one, 0)
+	if err != nil {
+		return bmc.Reading{}, err
+	}
+	s := newSession(one, 0, p, c.e.opt.Power)
+	defer s.close(ctx)
+	return s.read(ctx)
+}
+
+// Release ends the freeze of a Node's host, on the word of a person who knows why
+// its BMC said Off falsely. // I5
+func (e *Engine) Release(ctx context.Context, o Order) error {
+	c, err := e.cluster(o.Cluster)
+	if err != nil {
+		return err
+	}
+	released, err := e.freezes.release(ctx, e.opt.Store, o, c.opt.Name)
+	for _, f := range released {
+		c.emit(Event{Type: EventOrder, Node: f.Node, Run: f.RunID, Message: o.Actor + " releases " + f.Host + ": " + o.Reason})
+	}
+	if err == nil && len(released) == 0 {
+		return &Refusal{Reason: NotFrozen, Message: "no freeze stands on " + o.Node}
+	}
+	for _, each := range e.clusters {
+		each.wake()
+	}
+	return err
+}
+
+// NotFrozen: an order would release a host that is not frozen.
+const NotFrozen policy.Reason = "NotFrozen"

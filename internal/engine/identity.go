@@ -1,0 +1,181 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/state"
+)
+
+// The identity modes of guards.identity.
+const (
+	identityPinned = "pinned"
+	identityOff    = "off"
+)
+
+// claims is what is known about the identity of a host before its devices are
+// asked: they must bear it out. // I8
+type claims struct {
+	node   string    // the Node's system UUID; empty without a Node
+	serial string    // the hardware's, where a BareMetalHost tells it
+	pin    state.Pin // zero unless it is about the very devices of the host
+	manual bool
+}
+
+// identify compares who answered at a level with whom its host is said to be:
+// each device must be the one. // I8
+func identify(h bmc.Host, level int, r bmc.Reading, k claims) policy.IdentityVerdict {
+	parts := r.Parts
+	if len(parts) == 0 {
+		parts = []bmc.Reading{r}
+	}
+	if level < 0 || level >= len(h.Levels) || len(parts) != len(h.Levels[level].Devices) {
+		return policy.IdentityUnproven
+	}
+	all := policy.IdentityMatches
+	for i, d := range h.Levels[level].Devices {
+		all = worse(all, identifyDevice(h, d, parts[i].Identity, k))
+	}
+	return all
+}
+
+// identifyDevice is identify for one device.
+//
+// required: the Node's system UUID decides; only without one does a pin.
+// pinned: only what a person has vouched for does. off: nothing is compared,
+// for manual fences alone.
+func identifyDevice(h bmc.Host, d bmc.Device, got bmc.Identity, k claims) policy.IdentityVerdict {
+	switch {
+	case h.IdentityMode == identityOff && k.manual: // a person answers for it
+		return policy.IdentityMatches
+	case h.IdentityMode == identityOff:
+		return policy.IdentityUnproven
+	case !d.Identifies():
+		return enrolled(k)
+	}
+	vouched := h.PinnedUUID
+	if vouched == "" && k.pin.EnrolledBy != "" {
+		vouched = k.pin.SystemUUID
+	}
+	want := k.node
+	switch {
+	case h.IdentityMode == identityPinned && vouched == "":
+		return policy.IdentityNotEnrolled
+	case h.IdentityMode == identityPinned:
+		want = vouched
+	case !bmc.UsableUUID(want) && vouched != "":
+		want = vouched
+	case !bmc.UsableUUID(want):
+		want = k.pin.SystemUUID
+	}
+	switch {
+	case !bmc.UsableUUID(got.UUID):
+		return policy.IdentityUnproven
+	case bmc.UsableUUID(vouched) && !bmc.UUIDsMatch(got.UUID, vouched), otherSerial(got, k):
+		return policy.IdentityDiffers
+	case !bmc.UsableUUID(want):
+		return policy.IdentityUnproven
+	case !bmc.UUIDsMatch(got.UUID, want):
+		return policy.IdentityDiffers
+	}
+	return policy.IdentityMatches
+}
+
+// enrolled is the verdict on a device that tells no identity: a person must have
+// vouched for it, and for no other machine than the Node's. // I8
+func enrolled(k claims) policy.IdentityVerdict {
+	switch {
+	case k.pin.EnrolledBy == "" || !bmc.UsableUUID(k.pin.SystemUUID),
+		bmc.UsableUUID(k.node) && !bmc.UUIDsMatch(k.pin.SystemUUID, k.node):
+		return policy.IdentityNotEnrolled
+	}
+	return policy.IdentityMatches
+}
+
+// otherSerial says whether the second factor contradicts: the serial number that
+// this very UUID had before, else the one that a BareMetalHost tells. A person
+// who enrolled the host has seen the latter. // I8
+func otherSerial(got bmc.Identity, k claims) bool {
+	if bmc.UUIDsMatch(got.UUID, k.pin.SystemUUID) {
+		if match, known := bmc.SerialsMatch(got.Serial, k.pin.Serial); known {
+			return !match
+		}
+	}
+	match, known := bmc.SerialsMatch(got.Serial, k.serial)
+	return known && !match && k.pin.EnrolledBy == ""
+}
+
+// worse is the verdict on two devices of one host.
+func worse(a, b policy.IdentityVerdict) policy.IdentityVerdict {
+	for _, v := range []policy.IdentityVerdict{policy.IdentityDiffers, policy.IdentityUnproven, policy.IdentityNotEnrolled} {
+		if a == v || b == v {
+			return v
+		}
+	}
+	return policy.IdentityMatches
+}
+
+func answer(v policy.IdentityVerdict) remediate.Answer {
+	switch v {
+	case policy.IdentityMatches:
+		return remediate.Yes
+	case policy.IdentityDiffers:
+		return remediate.No
+	}
+	return remediate.CannotTell
+}
+
+// claims gathers what is known about the identity of a target's host.
+func (c *cluster) claims(ctx context.Context, h bmc.Host, t remediate.Target, manual bool) claims {
+	k := claims{node: t.SystemUUID, manual: manual}
+	if b := c.bareMetalHost(t); b != nil {
+		k.serial = b.Serial
+	}
+	if p, found, err := c.e.pin(ctx, h.Name); err == nil && found && pinnedHere(p, h) {
+		k.pin = p
+	}
+	return k
+}
+
+// pin is the identity that was stored for a host.
+func (e *Engine) pin(ctx context.Context, host string) (p state.Pin, found bool, err error) {
+	p, err = state.LoadPin(ctx, e.opt.Store, host)
+	if errors.Is(err, state.ErrNotFound) {
+		return state.Pin{Host: host}, false, nil
+	}
+	return p, err == nil, err
+}
+
+// pinnedHere says whether a pin is about the very devices that the host has now.
+func pinnedHere(p state.Pin, h bmc.Host) bool {
+	if p.Devices == "" { // an older record
+		return p.Address == h.Address()
+	}
+	return p.Devices == devicesOf(h)
+}
+
+// devicesOf names every device of a host, one to a line.
+func devicesOf(h bmc.Host) string { return strings.Join(h.Keys(), "\n") }
+
+// pointedElsewhere refuses a BareMetalHost whose BMC is not at the address where
+// it was pinned: whoever may write that object need not be trusted with the
+// power of any host. hosts.d is the administrator's own. // I10
+func (c *cluster) pointedElsewhere(ctx context.Context, h bmc.Host, bareMetalHost string) *Refusal {
+	if bareMetalHost == "" || h.Name != c.opt.Name+"/"+bareMetalHost {
+		return nil
+	}
+	p, found, err := c.e.pin(ctx, h.Name)
+	switch {
+	case err != nil:
+		return &Refusal{Reason: policy.InvalidHost, Message: "where " + h.Source + " was pinned cannot be read: " + err.Error()}
+	case !found || pinnedHere(p, h):
+		return nil
+	}
+	return &Refusal{Reason: policy.AddressChanged,
+		Message: fmt.Sprintf("%s was pinned at %s and is now at %s; if that is right, enroll it again", h.Source, p.Address, h.Address())}
+}

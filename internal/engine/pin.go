@@ -1,0 +1,121 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/state"
+)
+
+// Checked takes in what a health check found: what must be unique is indexed, and
+// the identity of a healthy host is pinned for the day on which its Node cannot
+// say any more who it is. // I9, I10
+func (e *Engine) Checked(ctx context.Context, k Checked) {
+	c, err := e.cluster(k.Subject.Cluster)
+	d, ok := k.device()
+	if err != nil || !ok || k.Subject.Err != nil {
+		return
+	}
+	e.own.resolve(ctx, d)
+	if accountRefused(k.Err) { // the Secret may have been mended
+		c.forgetSecret(d)
+	}
+	if k.Err != nil {
+		return
+	}
+	told := deviceTold{macs: k.Description.MACs, class: k.Description.Class()}
+	if d.Identifies() {
+		told.uuid = k.Reading.Identity.UUID
+	}
+	e.index.tell(k.Subject.Host.Name, d.Key(), told)
+	match, known := bmc.MACsMatch(k.Subject.MACs, k.Description.MACs)
+	otherMACs := known && !match
+	if !k.Subject.Healthy || k.Identity != policy.IdentityMatches || otherMACs || k.Level != 0 || k.Device != 0 {
+		return // the first device tells for all
+	}
+	if err := c.pinHealthy(ctx, k, d); err != nil && ctx.Err() == nil {
+		c.emit(Event{Type: EventFailed, Node: k.Subject.Node, Message: "store the identity pin: " + err.Error()})
+	}
+}
+
+// pinHealthy stores the match of a healthy Node and the first device of its host,
+// when something of it is new.
+func (c *cluster) pinHealthy(ctx context.Context, k Checked, d bmc.Device) error {
+	s, h := k.Subject, k.Subject.Host
+	if !bmc.UsableUUID(s.SystemUUID) || c.quarantined(s) {
+		return nil
+	}
+	old, found, err := c.e.pin(ctx, h.Name)
+	if err != nil {
+		return err
+	}
+	if found && !pinnedHere(old, h) && s.fromBareMetalHost() {
+		return nil // only a person may follow it to another address // I10
+	}
+	next := old
+	if found && !pinnedHere(old, h) {
+		next = state.Pin{Host: h.Name, Version: old.Version} // nobody has vouched for these devices
+	}
+	next.Address, next.Devices, next.SystemUUID = h.Address(), devicesOf(h), s.SystemUUID
+	if class := c.e.index.class(h.Name); class != "" {
+		next.Class = class
+	}
+	if d.Identifies() {
+		next.BMCUUID = k.Reading.Identity.UUID
+		if bmc.UsableSerial(k.Reading.Identity.Serial) {
+			next.Serial = k.Reading.Identity.Serial
+		}
+	}
+	if next.EnrolledBy != "" { // a person's word stands; only what was not asked then is added
+		next.SystemUUID, next.BMCUUID = old.SystemUUID, old.BMCUUID
+	}
+	return c.savePin(ctx, old, next, k.At)
+}
+
+// fromBareMetalHost says whether the subject's power is that of a BareMetalHost,
+// not of an entry of hosts.d.
+func (s Subject) fromBareMetalHost() bool {
+	return s.BareMetalHost != "" && s.Host.Name == s.Cluster+"/"+s.BareMetalHost
+}
+
+// savePin stores what differs from the old pin; one that another goroutine has
+// just written stays as that wrote it.
+func (c *cluster) savePin(ctx context.Context, old, next state.Pin, at time.Time) error {
+	if next.At = old.At; next == old {
+		return nil
+	}
+	next.At = at.UTC()
+	_, err := state.SavePin(ctx, c.e.opt.Store, next)
+	if errors.Is(err, state.ErrConflict) || errors.Is(err, state.ErrExists) {
+		return nil
+	}
+	return err
+}
+
+// storePin remembers the match of Node and BMC that a run has proven, for a later
+// run without a Node. A failure costs only that.
+func (c *cluster) storePin(ctx context.Context, r remediate.Run) {
+	t := r.Target
+	if t.Host == "" || !bmc.UsableUUID(t.SystemUUID) {
+		return
+	}
+	old, found, err := c.e.pin(ctx, t.Host)
+	if err == nil && found && (old.EnrolledBy != "" || t.BareMetalHost != "" && old.Devices != "" && old.Devices != t.Devices) {
+		return
+	}
+	next := old
+	next.Host, next.Address, next.Devices, next.SystemUUID = t.Host, t.Address, t.Devices, t.SystemUUID
+	if old.Devices != t.Devices {
+		next.Serial, next.BMCUUID = "", ""
+	}
+	if err == nil {
+		err = c.savePin(ctx, old, next, time.Now())
+	}
+	if err != nil {
+		c.emit(Event{Type: EventFailed, Node: t.Node, Run: r.ID, Message: "store the identity pin: " + err.Error()})
+	}
+}

@@ -1,0 +1,85 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/policy"
+)
+
+// failedTwice: a level that does not answer is passed over for the next only
+// when it did not in two probes in a row.
+const failedTwice = 2
+
+// levelState is what the probes of a target found about one power level.
+type levelState struct {
+	failed int       // in a row
+	barred time.Time // until then it is not asked: it refused the account
+	err    error     // the last failure
+}
+
+// look1Power finds the host and its first power level that answers, and compares
+// identities there: an answer of another machine is refused, and no further level
+// is tried.
+func (c *cluster) look1Power(ctx context.Context, p *probe) error {
+	h, err := c.newHost(ctx, p.draft.Target)
+	if err != nil {
+		return err
+	}
+	t := &p.draft.Target
+	t.Host, t.Address, t.Devices = h.Name, h.Address(), devicesOf(h)
+	p.draft.Limits.Levels = len(h.Levels)
+	if len(p.levels) != len(h.Levels) {
+		p.levels = make([]levelState, len(h.Levels))
+	}
+	p.identity = policy.IdentityFact{Mode: h.IdentityMode, Node: t.SystemUUID}
+	for i := range h.Levels {
+		l := &p.levels[i]
+		if time.Now().Before(l.barred) {
+			continue
+		}
+		r, s, err := c.readLevel(ctx, h, i)
+		if err == nil {
+			l.failed, l.err = 0, nil
+			p.draft.Level, p.session = i, s
+			p.identity.BMC = r.Identity.UUID
+			p.identity.Verdict = identify(h, i, r, c.claims(ctx, h, *t, p.draft.Manual != nil))
+			return nil
+		}
+		l.failed, l.err = l.failed+1, err
+		switch {
+		case accountRefused(err): // asking again would lock it
+			l.barred = time.Now().Add(accountPause)
+		case l.failed < failedTwice:
+			return err
+		}
+	}
+	return p.levels[0].err
+}
+
+// readLevel opens one level and reads it; the session is the caller's when there
+// is no error.
+func (c *cluster) readLevel(ctx context.Context, h bmc.Host, level int) (bmc.Reading, *session, error) {
+	pw, err := bmc.OpenLevel(c.e.opt.Open, h, level)
+	if err != nil {
+		return bmc.Reading{}, nil, err
+	}
+	s := newSession(h, level, pw, c.e.opt.Power)
+	r, err := s.read(ctx)
+	if err != nil {
+		s.close(ctx)
+		return bmc.Reading{}, nil, err
+	}
+	return r, s, nil
+}
+
+// untried says whether another probe could pass over a level that failed for the
+// first time and reach a further one.
+func (p *probe) untried() bool {
+	if p.hostError == "" || len(p.levels) < 2 {
+		return false
+	}
+	return slices.ContainsFunc(p.levels, func(l levelState) bool { return l.failed == 0 })
+}

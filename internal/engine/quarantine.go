@@ -1,0 +1,60 @@
+package engine
+
+import (
+	"context"
+	"slices"
+
+	"github.com/fenced/fenced/internal/policy"
+)
+
+// Quarantine lists what forbids to switch a subject off whatever its Node does:
+// its host cannot be used, was pointed elsewhere, is frozen, is there twice, was
+// never enrolled, or is this daemon's own.
+func (e *Engine) Quarantine(ctx context.Context, s Subject) (list []Refusal) {
+	c, err := e.cluster(s.Cluster)
+	if err != nil {
+		return nil
+	}
+	add := func(r policy.Reason, why string) {
+		if why != "" {
+			list = append(list, Refusal{Reason: r, Message: why})
+		}
+	}
+	if r, ok := asRefusal(s.Err); ok {
+		list = append(list, *r)
+	}
+	if r := c.pointedElsewhere(ctx, s.Host, s.BareMetalHost); r != nil {
+		list = append(list, *r)
+	}
+	t := s.target()
+	reason, why := c.frozen(ctx, t)
+	add(reason, why)
+	add(policy.DuplicateHost, e.index.twin(names(s.Cluster, s.Node, s.BareMetalHost)...))
+	if s.Err == nil && c.unenrolled(ctx, s) {
+		add(policy.NotEnrolled, "nobody has vouched that "+s.Host.Address()+" switches this host")
+	}
+	c.mu.Lock()
+	n := c.ledger.Node(s.Node)
+	c.mu.Unlock()
+	add(policy.OwnHost, c.ownHost(n, t, s.SystemUUID))
+	return list
+}
+
+// unenrolled says whether some device of the subject tells no identity and nobody
+// has vouched for it.
+func (c *cluster) unenrolled(ctx context.Context, s Subject) bool {
+	k := c.claims(ctx, s.Host, s.target(), false)
+	for _, l := range s.Host.Levels {
+		for _, d := range l.Devices {
+			if !d.Identifies() && s.Host.IdentityMode != identityOff && enrolled(k) == policy.IdentityNotEnrolled {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// quarantined says whether a subject's answers must not be pinned.
+func (c *cluster) quarantined(s Subject) bool {
+	return slices.ContainsFunc(c.e.Quarantine(context.Background(), s), func(r Refusal) bool { return r.Reason != policy.NotEnrolled })
+}
