@@ -1,6 +1,7 @@
 package bmc
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -129,10 +130,12 @@ func (d Device) Key() string {
 }
 
 // plug is the outlet or machine that a fence agent switches. Agents call it
-// plug; port is the older name of the same parameter.
+// plug; port is the older name of the same parameter. Some address machines by
+// uuid, and some chain several devices, which they write SWITCH:PLUG, too.
 func (d Device) plug() string {
-	if p := d.Parameters["plug"]; p != "" {
-		return p
+	p := cmp.Or(d.Parameters["plug"], d.Parameters["port"], d.Parameters["uuid"])
+	if s := d.Parameters["switch"]; s != "" && p != "" {
+		p = s + ":" + p
 	}
-	return d.Parameters["port"]
+	return p
 }

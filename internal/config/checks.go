@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
 )
@@ -23,6 +24,10 @@ var (
 		"notNegative": atLeast(0, "0 or more"),
 		"percent": func(n int64) error {
 			return must(n >= 1 && n <= 100, "must be a percentage from 1 to 100")
+		},
+		"watchdogTimeout": between(30*time.Second, 10*time.Minute),
+		"sweepInterval": func(n int64) error {
+			return must(n == 0 || n >= int64(10*time.Second), "must be 10s or more, or 0 for no sweep")
 		},
 		"cipherSuite": func(n int64) error {
 			return must(n == 17 || n == 3, "only the cipher suites 17 and 3 are safe and supported")
@@ -37,7 +42,8 @@ var (
 		"nodeName":    matches(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`, "is not the name of a Node"),
 		"labelKey":    matches(`^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`, "is not the key of a label"),
 		"principal":   func(s string) error { _, err := ParsePrincipal(s); return err },
-		"address":     func(s string) error { _, err := bmc.ParseEndpoint(s); return err },
+		"agent":       matches(`^fence_[a-z0-9_]{1,58}$`, "is not the name of a fence agent, as fence_apc_snmp"),
+		"parameter":   checkParameter,
 		"secretRef":   matches(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?/[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`, "must be NAMESPACE/NAME of a Secret"),
 		"credential":  matches(`^[A-Za-z0-9_][A-Za-z0-9_.@:-]{0,254}$`, "must be the name of a systemd credential, not a path"),
 		"uuid": func(s string) error {
@@ -86,6 +92,12 @@ func atLeast(least int64, words string) func(int64) error {
 	return func(n int64) error { return must(n >= least, "must be "+words) }
 }
 
+func between(least, most time.Duration) func(int64) error {
+	return func(n int64) error {
+		return must(n >= int64(least) && n <= int64(most), fmt.Sprintf("must be from %s to %s", least, most))
+	}
+}
+
 func matches(pattern, otherwise string) func(string) error {
 	re := regexp.MustCompile(pattern)
 	return func(s string) error { return must(re.MatchString(s), fmt.Sprintf("%q %s", s, otherwise)) }
@@ -104,6 +116,15 @@ func checkListen(address string) error {
 	}
 	_, err = strconv.ParseUint(port, 10, 16)
 	return must(err == nil, fmt.Sprintf("%q is not a port from 0 to 65535", port))
+}
+
+// parameterName is what the fence agents call their parameters.
+var parameterName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,63}$`)
+
+// checkParameter: an agent reads its parameters as lines of NAME=VALUE.
+func checkParameter(s string) error {
+	printable := !strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c == 0x7f })
+	return must(printable && len(s) <= 1024, "must be one line of at most 1024 bytes")
 }
 
 func checkPin(pin string) error {

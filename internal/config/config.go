@@ -40,6 +40,8 @@ type Config struct {
 	Log                   Log       `yaml:"log"`
 	Guards                Guards    `yaml:"guards"`
 	Power                 Power     `yaml:"power"`
+	Sweep                 Sweep     `yaml:"sweep"`
+	Watchdog              Watchdog  `yaml:"watchdog"`
 	Isolation             string    `yaml:"isolation" is:"deleteNode|outOfServiceTaint"`
 	ControlPlaneIsolation string    `yaml:"controlPlaneIsolation" is:"auto|deleteNode|outOfServiceTaint"`
 }
@@ -134,6 +136,19 @@ type Power struct {
 	RestoreTimeout   time.Duration `yaml:"restoreTimeout" is:"positive"`
 	RunTimeout       time.Duration `yaml:"runTimeout" is:"positive"`
 	NodeReadyTimeout time.Duration `yaml:"nodeReadyTimeout" is:"positive"`
+}
+
+// Sweep is the health check of all BMCs; an Interval of 0 is none.
+type Sweep struct {
+	Interval time.Duration `yaml:"interval" is:"sweepInterval"`
+}
+
+// Watchdog is that of this host's own BMC, which powers the host down when the
+// daemon hangs while it may fence. Device is the N of /dev/ipmiN.
+type Watchdog struct {
+	Enabled bool          `yaml:"enabled"`
+	Timeout time.Duration `yaml:"timeout" is:"watchdogTimeout"`
+	Device  int           `yaml:"device" is:"notNegative"`
 }
 
 // ClusterNames gives the clusters in the order of the file.

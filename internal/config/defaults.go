@@ -39,6 +39,8 @@ func Default() Config {
 			RunTimeout:       2 * time.Hour,
 			NodeReadyTimeout: 20 * time.Minute,
 		},
+		Sweep:                 Sweep{Interval: 60 * time.Second},
+		Watchdog:              Watchdog{Timeout: 60 * time.Second},
 		Isolation:             "deleteNode",
 		ControlPlaneIsolation: IsolationAuto,
 	}

@@ -1,40 +1,95 @@
 package config
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/fenced/fenced/internal/bmc"
 )
 
+// maxIPMIUser is the longest user name that IPMI 2.0 carries, in bytes.
+const maxIPMIUser = 16
+
+// providers are those of bmclib that can be asked for, by the protocol of the
+// address; the first is the default.
+var providers = map[bmc.Protocol][]string{
+	bmc.ProtocolIPMI:    {"ipmitool"},
+	bmc.ProtocolRedfish: {"gofish", "dell", "openbmc", "asrockrack"},
+}
+
 // device reads one device of the file.
-func (r *reader) device(key string, d deviceYAML) (device bmc.Device, password PasswordSource) {
-	if d.Address == "" {
-		r.fail(d.Line, key, "address is missing")
-		return device, password
-	}
-	endpoint, err := bmc.ParseEndpoint(d.Address)
-	if err != nil {
-		r.fail(d.Line, key+".address", "%v", err)
-		return device, password
-	}
-	if want := bmc.Protocol(d.Driver); d.Driver != "" && d.Driver != "auto" && want != endpoint.Protocol {
-		r.fail(d.Line, key+".driver", "%s does not fit the address %s; write %s://...", d.Driver, endpoint, d.Driver)
-	}
-	device = bmc.Device{
-		Driver: bmc.Driver(endpoint.Protocol), Endpoint: endpoint, Username: d.Username, Secret: d.Secret, CipherSuites: d.CipherSuites,
+func (r *reader) device(key string, d deviceYAML) (bmc.Device, PasswordSource) {
+	device := bmc.Device{
+		Driver: bmc.Driver(d.Driver), Username: d.Username, Secret: d.Secret, CipherSuites: d.CipherSuites,
 		TLS: bmc.TLS{CA: d.TLS.CA, PinSHA256: d.TLS.PinSHA256, InsecureSkipVerify: d.TLS.InsecureSkipVerify},
 	}
-	password = PasswordSource{File: d.PasswordFile, Credential: d.Credential}
-	sources := 0
-	for _, s := range []string{d.PasswordFile, d.Credential, d.Secret} {
-		if s != "" {
-			sources++
+	if device.Driver == bmc.DriverFenceAgent {
+		r.agent(key, d, &device)
+	} else {
+		r.service(key, d, &device)
+	}
+	return device, r.password(key, d)
+}
+
+// service reads a device that has an address of Metal3.
+func (r *reader) service(key string, d deviceYAML, device *bmc.Device) {
+	if d.Agent != "" || len(d.Parameters) > 0 || len(d.SecretParameters) > 0 {
+		r.refuse(d.Line, key, "agent, parameters and secretParameters are for driver fence-agent; write driver: fence-agent")
+	}
+	if d.Address == "" {
+		r.refuse(d.Line, key, "address is missing")
+		return
+	}
+	var err error
+	if device.Endpoint, err = bmc.ParseEndpoint(d.Address); err != nil {
+		r.refuse(d.Line, key+".address", "%v", err)
+		return
+	}
+	protocol := device.Endpoint.Protocol
+	switch device.Driver {
+	case "", "auto":
+		device.Driver = bmc.Driver(protocol)
+	case bmc.DriverIPMI, bmc.DriverRedfish:
+		if device.Driver != bmc.Driver(protocol) {
+			r.refuse(d.Line, key+".driver", "%s does not fit the address %s; write %s://...", d.Driver, device.Endpoint, d.Driver)
+		}
+	case bmc.DriverBMCLib:
+		r.provider(key, d, device)
+	}
+	if d.Provider != "" && device.Driver != bmc.DriverBMCLib {
+		r.refuse(d.Line, key+".provider", "is for driver bmclib; write driver: bmclib")
+	}
+	if len(d.Username) > maxIPMIUser && protocol == bmc.ProtocolIPMI {
+		r.refuse(d.Line, key+".username", "is longer than the %d bytes of IPMI", maxIPMIUser)
+	}
+}
+
+// provider reads which provider of bmclib is used.
+func (r *reader) provider(key string, d deviceYAML, device *bmc.Device) {
+	known := providers[device.Endpoint.Protocol]
+	if device.Provider = d.Provider; d.Provider == "" {
+		device.Provider = known[0]
+	}
+	if !slices.Contains(known, device.Provider) {
+		r.refuse(d.Line, key+".provider", "%q cannot drive the address %s; use %s%s", d.Provider, device.Endpoint,
+			strings.Join(known, ", "), didYouMean(d.Provider, known))
+	}
+}
+
+// password reads where user name and password are. Some agents need neither.
+func (r *reader) password(key string, d deviceYAML) PasswordSource {
+	given := 0
+	for _, source := range []string{d.PasswordFile, d.Credential, d.Secret} {
+		if source != "" {
+			given++
 		}
 	}
-	if sources != 1 {
-		r.fail(d.Line, key, "needs one of passwordFile, credential and secret, not %d of them", sources)
+	optional := d.Driver == string(bmc.DriverFenceAgent)
+	switch {
+	case given > 1, given == 0 && !optional:
+		r.refuse(d.Line, key, "needs one of passwordFile, credential and secret, not %d of them", given)
+	case d.Username == "" && d.Secret == "" && !optional: // a Secret holds the user name too
+		r.refuse(d.Line, key, "username is missing")
 	}
-	// A Secret holds the user name too.
-	if d.Username == "" && d.Secret == "" {
-		r.fail(d.Line, key, "username is missing")
-	}
-	return device, password
+	return PasswordSource{File: d.PasswordFile, Credential: d.Credential, Parameters: d.SecretParameters}
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/fenced/fenced/internal/bmc"
 )
@@ -9,16 +10,16 @@ import (
 // duplicates finds entries that name one Node, one BMC or one UUID twice:
 // fencing either would switch off the wrong host for one of them. // I9
 func duplicates(hosts []HostEntry) (errs []error) {
-	names, uuids, bmcs := map[string]string{}, map[string]string{}, map[string]map[string]string{}
-	for _, e := range hosts {
+	names, uuids, devices := map[string]string{}, map[string]string{}, devices{}
+	for i, e := range hosts {
 		if first, ok := names[e.Name]; ok {
 			errs = append(errs, fmt.Errorf("%s: node %s of cluster %s is also at %s", e.Source, e.Node, e.Cluster, first))
 		}
 		names[e.Name] = e.Source
 		for _, l := range e.Levels {
 			for _, d := range l.Devices {
-				if first, ok := sameDevice(bmcs, e, d); ok {
-					errs = append(errs, fmt.Errorf("%s: the BMC %s of node %s is also at %s", e.Source, d, e.Node, first))
+				if first, ok := devices.taken(i, d); ok {
+					errs = append(errs, fmt.Errorf("%s: %s of node %s is also at %s", e.Source, describe(d), e.Node, hosts[first].Source))
 				}
 			}
 		}
@@ -29,27 +30,71 @@ func duplicates(hosts []HostEntry) (errs []error) {
 	return errs
 }
 
-// sameDevice looks a device of the entry up and notes it. One service may serve
-// several systems or outlets, but then every entry must say which.
-func sameDevice(seen map[string]map[string]string, e HostEntry, d bmc.Device) (first string, ok bool) {
-	where, system := d.Service(), d.Part()
-	systems := seen[where]
-	if systems == nil {
-		systems = map[string]string{}
-		seen[where] = systems
+func describe(d bmc.Device) string {
+	switch {
+	case d.Driver != bmc.DriverFenceAgent:
+		return "the BMC " + d.String()
+	case d.Part() == "":
+		return "the device " + d.String() + ", without a plug,"
 	}
-	first, ok = systems[system]
-	if !ok && system != "" {
-		first, ok = systems[""]
+	return "the outlet " + d.String()
+}
+
+// devices tells which entry, by its number, has which part of which service.
+type devices map[string]map[string]int
+
+// taken looks a device of an entry up and notes it. One service may serve
+// several systems or outlets, but then every entry must say which; one entry may
+// reach a device in several ways.
+func (seen devices) taken(entry int, d bmc.Device) (first int, ok bool) {
+	where, which := service(d), part(d)
+	parts := seen[where]
+	if parts == nil {
+		parts = map[string]int{}
+		seen[where] = parts
 	}
-	if !ok && system == "" {
-		for _, first = range systems {
-			ok = true
-			break
+	for _, p := range []string{which, ""} {
+		if first, ok = parts[p]; ok && first != entry {
+			return first, true
 		}
 	}
-	systems[system] = e.Source
-	return first, ok
+	if which == "" {
+		for _, first = range parts {
+			if first != entry {
+				return first, true
+			}
+		}
+	}
+	parts[which] = entry
+	return 0, false
+}
+
+// overlap says whether two devices may switch the same thing.
+func overlap(a, b bmc.Device) bool {
+	return service(a) == service(b) && (part(a) == part(b) || part(a) == "" || part(b) == "")
+}
+
+// service is bmc.Device.Service across the drivers: a PDU is one behind each
+// agent, and a BMC is the same to an agent as to the others.
+func service(d bmc.Device) string {
+	if d.Driver != bmc.DriverFenceAgent {
+		return d.Service()
+	}
+	if d.Endpoint.Host == "" {
+		return d.Agent
+	}
+	d.Driver = bmc.DriverRedfish
+	switch d.Endpoint.Port {
+	case 0, 22, 23, 161: // the agent's own, SSH, Telnet, SNMP
+		d.Endpoint.Port = 443
+	}
+	return d.Service()
+}
+
+// part is the last word of bmc.Device.Part: agents name a system by that alone.
+func part(d bmc.Device) string {
+	text := d.Part()
+	return text[strings.LastIndex(text, "/")+1:]
 }
 
 // sameUUID looks the pinned UUID up in the byte orders in which it would match.

@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/fenced/fenced/internal/bmc"
 )
 
 // accepted checks what was read without an error against an independent
@@ -23,6 +25,9 @@ func accepted(t *testing.T, data []byte, typ reflect.Type) {
 func onlyKnownKeys(t *testing.T, value any, typ reflect.Type) {
 	switch v := value.(type) {
 	case map[string]any:
+		if typ.Kind() == reflect.Map { // the keys of others
+			return
+		}
 		for name, inner := range v {
 			require.True(t, slices.Contains(keysOf(typ), name), "the unknown key %q was accepted", name)
 			field, _ := fieldOf(typ, name)
@@ -61,7 +66,8 @@ func FuzzReadConfig(f *testing.F) {
 func FuzzReadHosts(f *testing.F) {
 	example, err := os.ReadFile(configs + "hosts.d/example.yaml")
 	require.NoError(f, err)
-	for _, seed := range []string{string(example), "hosts: [{node: a, bmc: {address: x, secret: a/b}}]\n", "hosts: [&a {}, *a]\n"} {
+	for _, seed := range []string{string(example), "hosts: [{node: a, bmc: {address: x, secret: a/b}}]\n", "hosts: [&a {}, *a]\n",
+		"hosts: [{node: a, levels: [{devices: [{driver: fence-agent, agent: fence_apc, address: pdu:23, parameters: {plug: 3}}]}]}]\n"} {
 		f.Add([]byte(seed))
 	}
 	c := Default()
@@ -77,16 +83,40 @@ func FuzzReadHosts(f *testing.F) {
 		for _, e := range hosts {
 			require.Equal(t, "prod/"+e.Node, e.Name)
 			require.NotEmpty(t, e.Node)
-			d, p := e.Levels[0].Devices[0], e.Passwords[0][0]
-			require.NotEmpty(t, d.Endpoint.Host)
 			require.Contains(t, []string{"required", "pinned", "off"}, e.IdentityMode)
-			sources := 0
-			for _, s := range []string{p.File, p.Credential, d.Secret} {
-				if s != "" {
-					sources++
+			require.NotEmpty(t, e.Levels)
+			require.Len(t, e.Passwords, len(e.Levels))
+			for i, l := range e.Levels {
+				require.NotEmpty(t, l.Devices)
+				for j, d := range l.Devices {
+					soundDevice(t, d, e.Passwords[i][j])
 				}
 			}
-			require.Equal(t, 1, sources, "one source of the password")
 		}
 	})
+}
+
+// soundDevice checks what the drivers rely on.
+func soundDevice(t *testing.T, d bmc.Device, p PasswordSource) {
+	sources := 0
+	for _, s := range []string{p.File, p.Credential, d.Secret} {
+		if s != "" {
+			sources++
+		}
+	}
+	require.Contains(t, []bmc.Driver{bmc.DriverIPMI, bmc.DriverRedfish, bmc.DriverBMCLib, bmc.DriverFenceAgent}, d.Driver)
+	if d.Driver == bmc.DriverFenceAgent {
+		require.Regexp(t, `^fence_[a-z0-9_]+$`, d.Agent)
+		require.LessOrEqual(t, sources, 1)
+		for name, value := range d.Parameters {
+			require.NotContains(t, name+value, "\n", "a line of its own on the agent's stdin")
+			require.NotContains(t, []string{"ip", "action", "password", "missing_as_off"}, name)
+		}
+		return
+	}
+	require.NotEmpty(t, d.Endpoint.Host)
+	require.Equal(t, 1, sources, "one source of the password")
+	if d.Driver != bmc.DriverBMCLib {
+		require.EqualValues(t, d.Endpoint.Protocol, d.Driver)
+	}
 }

@@ -21,11 +21,14 @@ type HostEntry struct {
 	Passwords [][]PasswordSource
 }
 
-// PasswordSource is where the password of one device is. Both are empty when a
-// Secret of the cluster holds it; bmc.Device names that.
+// PasswordSource is where the password of one device is. Both File and
+// Credential are empty when a Secret of the cluster holds it, which bmc.Device
+// names, and for a fence agent that needs none.
 type PasswordSource struct {
 	File       string
 	Credential string // of systemd
+	// Parameters are the files of an agent's secret parameters.
+	Parameters map[string]string
 }
 
 // hostsFile is the schema of a file in hosts.d.
@@ -54,14 +57,21 @@ type levelYAML struct {
 type deviceYAML struct {
 	Line int `yaml:"-"` // 0 = the entry has none
 
-	Address      string  `yaml:"address" is:"address" empty:"no"`
+	Address      string  `yaml:"address" empty:"no"` // its form depends on the driver
 	Username     string  `yaml:"username"`
 	PasswordFile string  `yaml:"passwordFile" is:"path"`
 	Credential   string  `yaml:"credential" is:"credential"`
 	Secret       string  `yaml:"secret" is:"secretRef"`
-	Driver       string  `yaml:"driver" is:"auto|ipmi|redfish" later:"bmclib|fence-agent"`
+	Driver       string  `yaml:"driver" is:"auto|ipmi|redfish|bmclib|fence-agent"`
 	CipherSuites []int   `yaml:"cipherSuites" is:"cipherSuite"`
 	TLS          tlsYAML `yaml:"tls"`
+
+	Provider string `yaml:"provider"` // bmclib
+
+	// fence-agent
+	Agent            string            `yaml:"agent" is:"agent"`
+	Parameters       map[string]string `yaml:"parameters" is:"parameter"`
+	SecretParameters map[string]string `yaml:"secretParameters" is:"path" empty:"no"`
 }
 
 type tlsYAML struct {
@@ -106,7 +116,7 @@ func readHosts(c Config, file string, data []byte) ([]HostEntry, []error) {
 		return nil, nil
 	}
 	var f hostsFile
-	r := reader{file: file, dir: filepath.Dir(file)}
+	r := reader{file: file, dir: filepath.Dir(file), root: root}
 	r.mapping(root, "", reflect.ValueOf(&f).Elem())
 	if len(r.errs) > 0 {
 		return nil, r.errs
@@ -126,16 +136,16 @@ func readHosts(c Config, file string, data []byte) ([]HostEntry, []error) {
 func (r *reader) host(c Config, key string, y hostYAML) HostEntry {
 	e := HostEntry{Node: y.Node, Cluster: y.Cluster}
 	if y.Node == "" {
-		r.fail(y.Line, key, "node is missing")
+		r.refuse(y.Line, key, "node is missing")
 	}
 	names := c.ClusterNames()
 	switch {
 	case y.Cluster == "" && len(names) == 1:
 		e.Cluster = names[0]
 	case y.Cluster == "":
-		r.fail(y.Line, key, "cluster is missing; there are several: %s", strings.Join(names, ", "))
+		r.refuse(y.Line, key, "cluster is missing; there are several: %s", strings.Join(names, ", "))
 	case !slices.Contains(names, y.Cluster):
-		r.fail(y.Line, key+".cluster", "there is no cluster %q in %s%s", y.Cluster, c.File, didYouMean(y.Cluster, names))
+		r.refuse(y.Line, key+".cluster", "there is no cluster %q in %s%s", y.Cluster, c.File, didYouMean(y.Cluster, names))
 	}
 	e.Host = bmc.Host{
 		Name:         e.Cluster + "/" + e.Node,
@@ -147,32 +157,6 @@ func (r *reader) host(c Config, key string, y hostYAML) HostEntry {
 	if e.IdentityMode == "" {
 		e.IdentityMode = c.Guards.Identity
 	}
-	if d, at, ok := r.oneDevice(key, y); ok {
-		device, password := r.device(at, d)
-		device.SystemUUID = e.PinnedUUID
-		e.Levels = []bmc.Level{{Devices: []bmc.Device{device}}}
-		e.Passwords = [][]PasswordSource{{password}}
-	}
+	e.Levels, e.Passwords = r.levels(key, y)
 	return e
-}
-
-// oneDevice picks the device of bmc, or of levels while that has only one.
-func (r *reader) oneDevice(key string, y hostYAML) (d deviceYAML, at string, ok bool) {
-	switch {
-	case y.BMC.Line != 0 && len(y.Levels) > 0:
-		r.fail(y.Line, key, "has both bmc and levels; bmc is short for one level with one device")
-	case y.BMC.Line != 0:
-		return y.BMC, key + ".bmc", true
-	case len(y.Levels) == 0:
-		r.fail(y.Line, key, "bmc is missing")
-	case len(y.Levels) > 1:
-		r.fail(y.Levels[1].Line, key+".levels", "a second power level is not supported by this version")
-	case len(y.Levels[0].Devices) == 0:
-		r.fail(y.Levels[0].Line, key+".levels[0]", "devices is missing")
-	case len(y.Levels[0].Devices) > 1:
-		r.fail(y.Levels[0].Devices[1].Line, key+".levels[0].devices", "a second device is not supported by this version")
-	default:
-		return y.Levels[0].Devices[0], key + ".levels[0].devices[0]", true
-	}
-	return d, "", false
 }

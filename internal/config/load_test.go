@@ -142,8 +142,9 @@ func TestLoadWithoutTheFile(t *testing.T) {
 
 // Tests and the demo shorten these to nothing.
 func TestLoadZeroes(t *testing.T) {
-	c, err := Load(writeMain(t, oneCluster+"guards: {quietPeriod: 0, minPowerInterval: 0s}\npower: {podsGoneTimeout: 0s, offReadSpacing: 1ms}\n"))
+	c, err := Load(writeMain(t, oneCluster+"guards: {quietPeriod: 0, minPowerInterval: 0s}\npower: {podsGoneTimeout: 0s, offReadSpacing: 1ms}\nsweep: {interval: 0s}\n"))
 	require.NoError(t, err)
+	require.Zero(t, c.Sweep.Interval)
 	require.Zero(t, c.Guards.QuietPeriod)
 	require.Zero(t, c.Guards.MinPowerInterval)
 	require.Zero(t, c.Power.PodsGoneTimeout)

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +17,9 @@ import (
 // dozen bytes.
 const maxPassword = 4096
 
+// maxIPMIPassword is the longest that IPMI 2.0 carries; a BMC would cut the rest.
+const maxIPMIPassword = 20
+
 // ReadPasswords returns the host with the passwords that stand in files and
 // systemd credentials. They are read at each use, so that a rotated file needs
 // no restart; a credential is what systemd gave at the start. A device whose
@@ -26,17 +30,38 @@ func (e HostEntry) ReadPasswords() bmc.Host {
 	for i, l := range e.Levels {
 		h.Levels[i].Devices = slices.Clone(l.Devices)
 		for j, d := range l.Devices {
-			if d.Secret != "" {
-				continue // only the cluster's API can give it
+			if err := e.Passwords[i][j].into(&d); err != nil {
+				d.Unusable = fmt.Errorf("%s: read the password of %s: %w", e.Source, e.Name, err)
 			}
-			password, err := e.Passwords[i][j].read()
-			if err != nil {
-				err = fmt.Errorf("%s: read the password of %s: %w", e.Source, e.Name, err)
-			}
-			h.Levels[i].Devices[j].Password, h.Levels[i].Devices[j].Unusable = password, err
+			h.Levels[i].Devices[j] = d
 		}
 	}
 	return h
+}
+
+// into reads what the device needs. A Secret only the cluster's API can give.
+func (s PasswordSource) into(d *bmc.Device) error {
+	if s.File != "" || s.Credential != "" {
+		password, err := s.read()
+		if err != nil {
+			return err
+		}
+		if n := len(password.Reveal()); n > maxIPMIPassword && d.Endpoint.Protocol == bmc.ProtocolIPMI {
+			return fmt.Errorf("it has %d bytes, and IPMI 2.0 takes %d: set a shorter one at the BMC", n, maxIPMIPassword)
+		}
+		d.Password = password
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Parameters)) {
+		value, err := readSecret(s.Parameters[name])
+		if err != nil {
+			return fmt.Errorf("parameter %s: %w", name, err)
+		}
+		if d.SecretParameters == nil {
+			d.SecretParameters = map[string]bmc.Secret{}
+		}
+		d.SecretParameters[name] = value
+	}
+	return nil
 }
 
 func (s PasswordSource) read() (bmc.Secret, error) {

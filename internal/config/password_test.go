@@ -71,6 +71,42 @@ func TestReadPasswordFromACredential(t *testing.T) {
 	require.Equal(t, "s3cret", secret.Reveal())
 }
 
+// A longer one would be cut at one end and not at the other, or refused there.
+func TestPasswordsOfIPMIAreShort(t *testing.T) {
+	for n, want := range map[int]string{20: "", 21: "it has 21 bytes, and IPMI 2.0 takes 20"} {
+		e := entryWith(PasswordSource{File: passwordFile(t, strings.Repeat("c", n)+"\n", 0o600)})
+		d := &e.Levels[0].Devices[0]
+		require.NoError(t, e.ReadPasswords().Levels[0].Devices[0].Unusable, "another protocol takes it")
+		for _, d.Driver = range []bmc.Driver{bmc.DriverIPMI, bmc.DriverBMCLib} {
+			d.Endpoint.Protocol = bmc.ProtocolIPMI
+			secret, err := readPassword(e)
+			if want == "" {
+				require.NoError(t, err)
+				require.False(t, secret.Empty())
+				continue
+			}
+			require.ErrorContains(t, err, "hosts.d/a.yaml:3: read the password of prod/a: "+want)
+			require.NotContains(t, err.Error(), "ccc") // I25
+			require.True(t, secret.Empty())
+		}
+	}
+}
+
+func TestReadSecretParameters(t *testing.T) {
+	good, open := passwordFile(t, "canary\n", 0o640), passwordFile(t, "canary", 0o644)
+	d := entryWith(PasswordSource{Parameters: map[string]string{"community": good}}).ReadPasswords().Levels[0].Devices[0]
+	require.NoError(t, d.Unusable, "an agent may need no password")
+	require.Equal(t, "canary", d.SecretParameters["community"].Reveal())
+	require.NotContains(t, fmt.Sprintf("%v %+v %#v", d, d, d), "canary") // I25
+	require.True(t, d.Password.Empty())
+
+	e := entryWith(PasswordSource{Parameters: map[string]string{"community": open}})
+	d = e.ReadPasswords().Levels[0].Devices[0]
+	require.ErrorContains(t, d.Unusable, "parameter community: "+open+" is open to everyone")
+	require.NoError(t, e.Levels[0].Devices[0].Unusable, "the entry is read anew each time")
+	require.Empty(t, e.Levels[0].Devices[0].SecretParameters)
+}
+
 func TestReadPasswordsLeavesSecretsToTheDaemon(t *testing.T) {
 	h := entryWith(PasswordSource{})
 	h.Levels[0].Devices[0].Secret = "ns/s"

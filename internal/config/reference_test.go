@@ -62,10 +62,13 @@ func TestHostsExample(t *testing.T) {
 	require.NoError(t, err)
 	hosts, err := LoadHosts(c)
 	require.NoError(t, err)
-	require.Len(t, hosts, 2)
+	require.Len(t, hosts, 4)
 	require.Equal(t, "prod/worker-3", hosts[0].Name)
 	require.Equal(t, []int{17, 3}, hosts[0].Levels[0].Devices[0].CipherSuites)
 	require.Equal(t, "openshift-machine-api/worker-4-bmc", hosts[1].Levels[0].Devices[0].Secret)
+	require.Equal(t, "https://192.0.2.15:443/redfish/v1/Systems/1, then fence_apc_snmp://pdu-a.example.org#7 + fence_apc_snmp://pdu-b.example.org#7",
+		hosts[2].Address())
+	require.Equal(t, "ipmi://192.0.2.16:623, then bmclib+ipmi://192.0.2.16:623", hosts[3].Address())
 
 	file := configs + "hosts.d/example.yaml"
 	data, err := os.ReadFile(file)
@@ -76,14 +79,17 @@ func TestHostsExample(t *testing.T) {
 	r := reader{file: file, lines: map[string]string{}}
 	r.mapping(root, "", reflect.ValueOf(&f).Elem())
 	require.Empty(t, r.errs)
-	// Of bmc and levels, and of the three sources of a password, an entry has one.
-	for _, key := range []string{"levels", "bmc.credential", "bmc.secret"} {
-		r.lines["hosts[0]."+key] = "elsewhere"
+	// Of bmc and levels, and of the three sources of a password, an entry has one;
+	// some keys are of one driver alone.
+	for key, elsewhere := range map[string]string{
+		"levels": "hosts[1].levels", "bmc.secret": "hosts[1].levels[0].devices[0].secret", "bmc.credential": "hosts[2].levels[0].devices[0].credential",
+		"bmc.agent": "hosts[2].levels[1].devices[0].agent", "bmc.parameters": "hosts[2].levels[1].devices[0].parameters",
+		"bmc.secretParameters": "hosts[2].levels[1].devices[0].secretParameters", "bmc.provider": "hosts[3].levels[1].devices[0].provider",
+	} {
+		require.NotEmpty(t, r.lines[elsewhere], elsewhere)
+		r.lines["hosts[0]."+key] = r.lines[elsewhere]
 	}
 	requireKeys(t, r.lines, "hosts[0]", reflect.TypeFor[hostYAML]())
-	require.NotEmpty(t, r.lines["hosts[1].levels"])
-	require.NotEmpty(t, r.lines["hosts[1].levels[0].devices[0].secret"])
-	require.Contains(t, string(data), "credential: NAME")
 }
 
 // Every name of a check in a tag must be in its table, or the first file that
@@ -93,7 +99,7 @@ func TestTagsNameKnownChecks(t *testing.T) {
 	walk = func(typ reflect.Type) {
 		for f := range typ.Fields() {
 			leaf := f.Type
-			if leaf.Kind() == reflect.Slice {
+			if leaf.Kind() == reflect.Slice || leaf.Kind() == reflect.Map {
 				leaf = leaf.Elem()
 			}
 			is := f.Tag.Get("is")

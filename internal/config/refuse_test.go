@@ -67,6 +67,11 @@ func TestLoadRefuses(t *testing.T) {
 		{"an empty kubeconfig", "clusters:\n- {name: a, kubeconfig: \"\"}\n", `:2: clusters[0].kubeconfig: must not be empty`},
 		{"no clusters", "clusters: []\n", `:1: clusters: at least one is needed`},
 		{"nothing", "", `FILE: clusters: at least one is needed`},
+		{"a short watchdog", oneCluster + "watchdog: {timeout: 29s}\n", `:2: watchdog.timeout: must be from 30s to 10m0s`},
+		{"a long watchdog", oneCluster + "watchdog: {timeout: 601s}\n", `:2: watchdog.timeout: must be from 30s to 10m0s`},
+		{"a watchdog without a device", oneCluster + "watchdog: {device: -1}\n", `:2: watchdog.device: must be 0 or more`},
+		{"a fast sweep", oneCluster + "sweep: {interval: 9s}\n", `:2: sweep.interval: must be 10s or more, or 0 for no sweep`},
+		{"a sweep backwards", oneCluster + "sweep: {interval: -10s}\n", `:2: sweep.interval: must be 10s or more`},
 		{"spacing and deadline", oneCluster + "power: {offReadSpacing: 60s}\n", `:2: power.offReadSpacing: 1m0s must be less than power.offDeadline, which is 1m0s`},
 	} {
 		t.Run(c.name, func(t *testing.T) {

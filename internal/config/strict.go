@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,13 +16,50 @@ type reader struct {
 	dir  string // what relative paths start from
 	// lines notes file:line of each key that occurs; nil when nobody asks.
 	lines map[string]string
-	errs  []error
+	// root is what refuse looks keys up in; may be nil.
+	root *yaml.Node
+	errs []error
 }
 
 func (r *reader) at(line int) string { return fmt.Sprintf("%s:%d", r.file, line) }
 
 func (r *reader) fail(line int, key, format string, args ...any) {
 	r.errs = append(r.errs, fmt.Errorf("%s: %s: %s", r.at(line), key, fmt.Sprintf(format, args...)))
+}
+
+// refuse is fail on the line of the key, and on the given one where the key
+// does not stand.
+func (r *reader) refuse(line int, key, format string, args ...any) {
+	if n := lineOf(r.root, key); n > 0 {
+		line = n
+	}
+	r.fail(line, key, format, args...)
+}
+
+// lineOf finds a key like hosts[2].bmc.address beneath n; 0 = it is not there.
+func lineOf(n *yaml.Node, key string) int {
+	line := 0
+	for _, name := range strings.FieldsFunc(key, func(c rune) bool { return c == '.' || c == '[' }) {
+		var next *yaml.Node
+		switch {
+		case n == nil:
+		case n.Kind == yaml.MappingNode:
+			for i := 0; i+1 < len(n.Content); i += 2 {
+				if n.Content[i].Value == name {
+					line, next = n.Content[i].Line, n.Content[i+1]
+				}
+			}
+		case n.Kind == yaml.SequenceNode:
+			if i, err := strconv.Atoi(strings.TrimSuffix(name, "]")); err == nil && i < len(n.Content) {
+				line, next = n.Content[i].Line, n.Content[i]
+			}
+		}
+		if next == nil {
+			return 0
+		}
+		n = next
+	}
+	return line
 }
 
 func (r *reader) note(key string, line int) {
@@ -68,12 +106,14 @@ func (r *reader) value(n *yaml.Node, key string, v reflect.Value, tag reflect.St
 	switch {
 	case n.Kind == yaml.AliasNode:
 		r.fail(n.Line, key, "aliases are not supported; write the value out")
-	case (kind == reflect.Struct || kind == reflect.Slice) && n.ShortTag() == "!!null":
+	case (kind == reflect.Struct || kind == reflect.Slice || kind == reflect.Map) && n.ShortTag() == "!!null":
 		// A heading with nothing under it sets nothing.
 	case kind == reflect.Struct:
 		r.mapping(n, key, v)
 	case kind == reflect.Slice:
 		r.list(n, key, v, tag)
+	case kind == reflect.Map:
+		r.words(n, key, v, tag)
 	default:
 		r.scalar(n, key, v, tag)
 	}
@@ -98,6 +138,35 @@ func (r *reader) list(n *yaml.Node, key string, v reflect.Value, tag reflect.Str
 		r.value(item, full, element, tag)
 	}
 	v.Set(list)
+}
+
+// words reads a mapping whose keys others define. A value may be any scalar: an
+// outlet is often a number.
+func (r *reader) words(n *yaml.Node, key string, v reflect.Value, tag reflect.StructTag) {
+	if n.Kind != yaml.MappingNode {
+		r.wrongKind(n, key, "keys with values")
+		return
+	}
+	words := reflect.MakeMap(v.Type())
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		name, item := n.Content[i], n.Content[i+1]
+		full, word := key+"."+name.Value, reflect.New(v.Type().Elem()).Elem()
+		switch {
+		case name.Kind != yaml.ScalarNode || !parameterName.MatchString(name.Value):
+			r.fail(name.Line, key, "%q is not the name of a parameter", name.Value)
+		case words.MapIndex(reflect.ValueOf(name.Value)).IsValid():
+			r.fail(name.Line, full, "duplicate key")
+		case item.Kind != yaml.ScalarNode || item.ShortTag() == "!!null":
+			r.wrongKind(item, full, "text")
+		default:
+			r.note(full, name.Line)
+			if err := setText(word, item.Value, tag, r.dir); err != nil {
+				r.fail(item.Line, full, "%v", err)
+			}
+			words.SetMapIndex(reflect.ValueOf(name.Value), word)
+		}
+	}
+	v.Set(words)
 }
 
 var durationType = reflect.TypeFor[time.Duration]()
