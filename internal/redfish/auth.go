@@ -52,7 +52,9 @@ func (c *Client) authenticate(ctx context.Context) error {
 	default:
 		next.limited = err != nil
 	}
-	c.restarted()
+	if !c.auth.basic || !next.basic { // Basic is settled anew because the number changed
+		c.restarted()
+	}
 	next.number = c.number.Load()
 	c.auth = next
 	return nil

@@ -1,0 +1,161 @@
+package redfish_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/test/redfishsim"
+)
+
+func TestDescribe(t *testing.T) {
+	until := time.Now().Add(90 * 24 * time.Hour).Truncate(time.Second)
+	sim := start(t, redfishsim.Options{
+		Model: "SimBMC 3", Firmware: "3.1.4", CertificateUntil: until,
+		Systems: []redfishsim.SystemOptions{{UUID: uuid1, Serial: "AB12CD", RestorePolicy: "AlwaysOn",
+			MACs: []string{"AC:DE:48:00:00:02", "ac-de-48-00-00-01", "02:00:00:00:00:09", "AC:DE:48:00:00:02"}}},
+	})
+	sim.Faults(func(f *redfishsim.Faults) { f.ClockSkew = 10 * time.Minute })
+	c := open(t, hostOf(t, sim), timing)
+	d, err := c.Describe(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, "simulated simbmc 3 3.1.4", d.Class())
+	assert.Equal(t, "AB12CD", d.Serial)
+	assert.Equal(t, []string{"ac:de:48:00:00:01", "ac:de:48:00:00:02"}, d.MACs, "those that identify a machine, once each")
+	assert.Equal(t, "always-on", d.RestorePolicy)
+	assert.WithinDuration(t, time.Now().Add(10*time.Minute), d.Clock, 5*time.Second)
+	assert.WithinDuration(t, time.Now(), d.ClockAt, 5*time.Second)
+	assert.True(t, until.Equal(d.CertificateUntil), "%v", d.CertificateUntil)
+	assert.Equal(t, 8, c.Requests(), "login, system, manager, collection, four interfaces")
+	assert.Zero(t, sim.Count(http.MethodPost, sim.System(0).URI()), "it reads only")
+	assert.Equal(t, 1, sim.OpenSessions(), "one session for all")
+}
+
+func TestDescribeIsBounded(t *testing.T) {
+	var macs []string
+	for i := range 60 {
+		macs = append(macs, fmt.Sprintf("AC:DE:48:00:01:%02x", i))
+	}
+	sim := start(t, redfishsim.Options{Systems: []redfishsim.SystemOptions{{MACs: macs}}})
+	c := open(t, hostOf(t, sim), timing)
+	d, err := c.Describe(t.Context())
+	require.NoError(t, err)
+	assert.Len(t, d.MACs, 16)
+	assert.LessOrEqual(t, c.Requests(), 24)
+}
+
+func TestDescribeWithoutAManager(t *testing.T) {
+	sim, c := one(t)
+	sim.Faults(func(f *redfishsim.Faults) { f.NoManager = true })
+	d, err := c.Describe(t.Context())
+	require.NoError(t, err)
+	assert.Empty(t, d.Class(), "a class that is not known freezes nobody")
+	assert.Equal(t, "SN-1", d.Serial)
+	assert.Len(t, d.MACs, 1)
+	assert.Zero(t, d.Clock)
+	assert.Zero(t, d.ClockAt)
+}
+
+func TestDescribeNeedsTheSystem(t *testing.T) {
+	sim, c := one(t)
+	sim.Quirks(func(q *redfishsim.Quirks) { q.ODataType = "#Chassis.v1_25_0.Chassis" })
+	_, err := c.Describe(t.Context())
+	failed(t, err, bmc.KindIdentity)
+}
+
+// A patient user is interrupted by an urgent one: what it saw so far is not all.
+func TestDescribeInterrupted(t *testing.T) {
+	sim, c := one(t)
+	sim.Faults(func(f *redfishsim.Faults) { f.Latency = 60 * time.Millisecond })
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	d, err := c.Describe(ctx)
+	failed(t, err, bmc.KindUnreachable)
+	assert.Equal(t, bmc.Description{}, d)
+}
+
+// edited is a maker's service with its resources changed.
+func edited(t *testing.T, change func(resources map[string]map[string]any)) bmc.Device {
+	t.Helper()
+	s := serveVendor(t, vendors[len(vendors)-1]) // OpenBMC
+	change(s.resources)
+	return s.device(t)
+}
+
+func TestDescribeIgnoresWhatIsNotAsTheSchemaSays(t *testing.T) {
+	for _, wrong := range []any{nil, 7, "x", []any{}, []any{7}, map[string]any{}, map[string]any{"@odata.id": 7},
+		[]any{map[string]any{"@odata.id": "@elsewhere/"}}} {
+		t.Run(fmt.Sprint(wrong), func(t *testing.T) {
+			d := edited(t, func(r map[string]map[string]any) {
+				for _, name := range []string{"Manufacturer", "PowerRestorePolicy", "EthernetInterfaces", "Links"} {
+					r["/redfish/v1/Systems/system"][name] = wrong
+				}
+				for _, name := range []string{"Model", "FirmwareVersion", "DateTime", "ManagerType"} {
+					r["/redfish/v1/Managers/bmc"][name] = wrong
+				}
+			})
+			got, err := open(t, d, timing).Describe(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, "TB0042X7", got.Serial)
+			assert.Empty(t, got.RestorePolicy)
+			assert.Empty(t, got.MACs)
+		})
+	}
+}
+
+func TestWhichManager(t *testing.T) {
+	const bmcURI, enclosure = "/redfish/v1/Managers/bmc", "/redfish/v1/Managers/enclosure"
+	links := func(uris ...string) map[string]any {
+		all := []any{}
+		for _, u := range uris {
+			all = append(all, map[string]any{"@odata.id": u})
+		}
+		return map[string]any{"ManagedBy": all, "Members": all}
+	}
+	for name, tc := range map[string]struct {
+		managedBy, managers []string
+		model               string
+	}{
+		"the one that is linked":         {[]string{bmcURI}, nil, "OpenBmc"},
+		"the BMC, not the enclosure":     {[]string{enclosure, bmcURI}, nil, "OpenBmc"},
+		"the only one of the service":    {nil, []string{bmcURI}, "OpenBmc"},
+		"none of two that are not told":  {nil, []string{bmcURI, enclosure}, ""},
+		"none that cannot be read":       {[]string{"/redfish/v1/Managers/gone"}, nil, ""},
+		"the linked one, whatever it is": {[]string{enclosure}, nil, "Chassis Manager"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := edited(t, func(r map[string]map[string]any) {
+				r[enclosure] = map[string]any{"ManagerType": "EnclosureManager", "Model": "Chassis Manager"}
+				r["/redfish/v1/Systems/system"]["Links"] = links(tc.managedBy...)
+				r["/redfish/v1/Managers"] = links(tc.managers...)
+			})
+			got, err := open(t, d, timing).Describe(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, tc.model, got.Model)
+		})
+	}
+}
+
+func TestClockOfTheWebServer(t *testing.T) {
+	d := edited(t, func(r map[string]map[string]any) { delete(r["/redfish/v1/Managers/bmc"], "DateTime") })
+	got, err := open(t, d, timing).Describe(t.Context())
+	require.NoError(t, err)
+	assert.WithinDuration(t, time.Now(), got.Clock, 5*time.Second)
+}
+
+// iLO 4 names itself in its firmware only.
+func TestBMCWithoutAModelIsOfItsSystem(t *testing.T) {
+	d := edited(t, func(r map[string]map[string]any) {
+		delete(r["/redfish/v1/Managers/bmc"], "Model")
+		r["/redfish/v1/Managers/bmc"]["FirmwareVersion"] = "iLO 4 v2.55"
+	})
+	got, err := open(t, d, timing).Describe(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, "test boards tb-2s ilo 4 v2.55", got.Class())
+}

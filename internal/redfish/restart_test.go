@@ -1,0 +1,96 @@
+package redfish_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/test/redfishsim"
+)
+
+// I1: readings from before and after a restart of the BMC never support one proof.
+func TestRestartChangesTheSession(t *testing.T) {
+	for name, tc := range map[string]struct {
+		faults redfishsim.Faults
+		down   time.Duration
+	}{
+		"sessions forgotten":        {redfishsim.Faults{}, 0},
+		"sessions forgotten, 503":   {redfishsim.Faults{}, 300 * time.Millisecond},
+		"sessions kept, 503":        {redfishsim.Faults{KeepSessions: true}, 300 * time.Millisecond},
+		"Basic, 503":                {redfishsim.Faults{NoSessions: true}, 300 * time.Millisecond},
+		"Basic, and back at once":   {redfishsim.Faults{NoSessions: true}, 0},
+		"no room, and back at once": {redfishsim.Faults{LoginStatus: http.StatusServiceUnavailable}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sim := start(t, redfishsim.Options{Off: true})
+			sim.Faults(func(f *redfishsim.Faults) { *f = tc.faults })
+			c := open(t, hostOf(t, sim), timing)
+			proof := bmc.Proof{Spacing: time.Nanosecond, MaxAge: time.Minute}
+			first := read(t, c)
+			assert.Equal(t, first.Session, read(t, c).Session)
+			sim.Restart(tc.down)
+			after := read(t, c)
+			assert.NotEqual(t, first.Session, after.Session)
+			assert.False(t, proof.Add(first).Add(after).Proven(time.Now()))
+			after = read(t, c) // where there is no room, a login is tried again, and its 503 is one more sign
+			again := read(t, c)
+			assert.Equal(t, after.Session, again.Session, "and then is stable")
+			assert.True(t, proof.Add(after).Add(again).Proven(time.Now()))
+		})
+	}
+}
+
+// A service that ends each connection must still be provable off.
+func TestConnectionPerAnswerIsNoRestart(t *testing.T) {
+	for name, faults := range map[string]redfishsim.Faults{
+		"session": {CloseConnections: true},
+		"Basic":   {CloseConnections: true, NoSessions: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sim, c := one(t)
+			sim.Faults(func(f *redfishsim.Faults) { *f = faults })
+			first := read(t, c)
+			before := sim.Connections()
+			assert.Equal(t, first.Session, read(t, c).Session)
+			assert.Greater(t, sim.Connections(), before)
+		})
+	}
+}
+
+// The network and the BMC fail in ways that are neither an answer nor a refusal.
+func TestBrokenAnswers(t *testing.T) {
+	for name, fault := range map[string]func(*redfishsim.Faults){
+		"half-open TCP":     func(f *redfishsim.Faults) { f.HalfOpen = true },
+		"hang after TLS":    func(f *redfishsim.Faults) { f.Hang = true },
+		"cut in mid-answer": func(f *redfishsim.Faults) { f.CutAnswers = true },
+	} {
+		for _, warm := range []bool{true, false} {
+			t.Run(name, func(t *testing.T) {
+				sim := start(t, redfishsim.Options{})
+				tm := timing
+				tm.ReadTimeout = 300 * time.Millisecond
+				c := open(t, hostOf(t, sim), tm)
+				var session uint64
+				if warm {
+					session = read(t, c).Session
+				}
+				sim.Faults(fault)
+				began := time.Now()
+				r, err := c.Read(t.Context())
+				assert.True(t, failed(t, err, bmc.KindUnreachable).Retryable())
+				assert.Equal(t, bmc.Reading{}, r)
+				assert.Less(t, time.Since(began), 2*time.Second)
+				sim.Faults(func(f *redfishsim.Faults) { *f = redfishsim.Faults{} })
+				r = read(t, c)
+				assert.Equal(t, bmc.On, r.State)
+				assert.NotEqual(t, session, r.Session)
+				require.NoError(t, c.Close(t.Context()))
+				assert.Eventually(t, func() bool { return name == "cut in mid-answer" || sim.OpenSessions() == 0 }, 3*time.Second, 10*time.Millisecond)
+			})
+		}
+	}
+}
