@@ -1,0 +1,154 @@
+package fenceagent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/fenced/fenced/internal/bmc"
+)
+
+// Client is one outlet behind a fence agent. It implements bmc.Power.
+type Client struct {
+	device bmc.Device
+	timing bmc.Timing
+	places places
+	// session never changes: each run of an agent is a session of its own, and a
+	// restart of the device between two cannot be seen.
+	session uint64
+}
+
+var (
+	_ bmc.Power     = (*Client)(nil)
+	_ bmc.Describer = (*Client)(nil)
+)
+
+// sessions makes session numbers unique in the process.
+var sessions atomic.Uint64
+
+// New prepares a Client; it runs nothing. It refuses an agent that is not
+// installed, or that others than root could have changed.
+func New(d bmc.Device, t bmc.Timing) (bmc.Power, error) { return newClient(d, t, system) }
+
+func newClient(d bmc.Device, t bmc.Timing, p places) (*Client, error) {
+	c := &Client{device: d, timing: t, places: p, session: sessions.Add(1)}
+	if d.TLS != (bmc.TLS{}) {
+		return nil, c.fail("open", bmc.SentNo, unsupported("a fence agent does not know the entry's tls; use the agent's own parameters, like ssl_insecure"))
+	}
+	if _, err := p.find(d.Agent); err != nil {
+		return nil, c.fail("open", bmc.SentNo, unsupported("%w", err))
+	}
+	return c, nil
+}
+
+// Read runs the agent's status.
+func (c *Client) Read(ctx context.Context) (bmc.Reading, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timing.ReadTimeout)
+	defer cancel()
+	end, _, err := c.act(ctx, "status")
+	if err == nil && end.code != 0 && end.code != 2 {
+		err = c.complain(end)
+	}
+	if err != nil {
+		return bmc.Reading{}, c.fail("read power state", bmc.SentNo, err)
+	}
+	r := bmc.Reading{At: time.Now(), Session: c.session}
+	r.State, r.Raw = status(end)
+	return r, nil
+}
+
+// status reads a status that ended with 0 or 2. On and Off need the exit status
+// and the words to agree; only the words for On may be missing. // I1
+func status(end ending) (bmc.PowerState, string) {
+	words := said(end.stdout)
+	raw := words
+	if raw == "" {
+		raw = fmt.Sprintf("exit status %d, no word about the status", end.code)
+	}
+	raw = printable(raw, maxRaw)
+	switch {
+	case end.code == 2 && words == "STATUS: OFF":
+		return bmc.Off, raw
+	case end.code == 0 && (words == "" || words == "STATUS: ON"):
+		return bmc.On, raw
+	}
+	return bmc.Unknown, raw
+}
+
+// said is the one line "Status: ..." of the output, in capitals; two of them are
+// both shown, and equal neither word.
+func said(stdout []byte) string {
+	var words []string
+	for line := range strings.Lines(string(stdout)) {
+		if s := strings.ToUpper(strings.TrimSpace(line)); strings.HasPrefix(s, "STATUS:") {
+			words = append(words, s)
+		}
+	}
+	return strings.Join(words, "; ")
+}
+
+// Send runs the agent's on or off.
+func (c *Client) Send(ctx context.Context, cmd bmc.Command) (bmc.Receipt, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timing.SendTimeout)
+	defer cancel()
+	op := "send " + cmd.String()
+	if cmd != bmc.CommandOff && cmd != bmc.CommandOn {
+		return bmc.Receipt{}, c.fail(op, bmc.SentNo, unsupported("there is no such command"))
+	}
+	end, sent, err := c.act(ctx, cmd.String())
+	if err == nil && end.code != 0 {
+		err = c.complain(end)
+	}
+	if err != nil {
+		return bmc.Receipt{}, c.fail(op, sent, err)
+	}
+	already := lastLine(end.stdout) == "Success: Already "+strings.ToUpper(cmd.String())
+	return bmc.Receipt{Already: already}, nil
+}
+
+// act runs one action of the agent. An agent that was started may have switched.
+func (c *Client) act(ctx context.Context, action string) (ending, bmc.Sent, error) {
+	f, m, err := c.agent(ctx)
+	if err != nil {
+		return ending{}, bmc.SentNo, err
+	}
+	stdin, err := input(c.device, m, action)
+	if err != nil {
+		return ending{}, bmc.SentNo, unsupported("%w", err)
+	}
+	end, err := run(ctx, command{path: f.path, stdin: stdin, limit: maxOutput})
+	if _, never := errors.AsType[*startError](err); never {
+		return ending{}, bmc.SentNo, err
+	}
+	return end, bmc.SentMaybe, err
+}
+
+// agent finds the agent anew, so that an update is taken up, with its metadata.
+func (c *Client) agent(ctx context.Context) (file, metadata, error) {
+	f, err := c.places.find(c.device.Agent)
+	if err != nil {
+		return f, metadata{}, unsupported("%w", err)
+	}
+	m, err := shelf.read(ctx, f)
+	if err != nil && ctx.Err() == nil {
+		err = unsupported("%w", err)
+	}
+	return f, m, err
+}
+
+// Describe gives the agent as the model: agents lie together or not at all.
+func (c *Client) Describe(ctx context.Context) (bmc.Description, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timing.ReadTimeout)
+	defer cancel()
+	_, m, err := c.agent(ctx)
+	if err != nil {
+		return bmc.Description{}, c.fail("describe", bmc.SentNo, err)
+	}
+	return bmc.Description{Model: c.device.Agent, Firmware: printable(m.Version, maxRaw)}, nil
+}
+
+// Close has nothing to end: no agent outlives its operation.
+func (c *Client) Close(context.Context) error { return nil }

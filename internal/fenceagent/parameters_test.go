@@ -1,0 +1,122 @@
+package fenceagent
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+)
+
+func known(names ...string) metadata {
+	var m metadata
+	for _, n := range names {
+		p := parameter{Name: n}
+		if n == "plug_separator" {
+			p.Content.Default = ","
+		}
+		m.Parameters = append(m.Parameters, p)
+	}
+	return m
+}
+
+func TestInputUsesTheAgentsNames(t *testing.T) {
+	d := device()
+	d.Endpoint.Port = 8443
+	text, err := input(d, known("ip", "ipaddr", "ipport", "login", "username", "passwd", "password", "plug"), "off")
+	require.NoError(t, err)
+	assert.Equal(t, "action=off\nip=192.0.2.1\nipport=8443\npassword=c4nary-secret\nplug=7\nusername=admin\n", string(text))
+
+	d.Endpoint.Port, d.Parameters = 0, map[string]string{"port": "7"}
+	text, err = input(d, known("ipaddr", "login", "passwd", "port"), "status")
+	require.NoError(t, err)
+	assert.Equal(t, "action=status\nipaddr=192.0.2.1\nlogin=admin\npasswd=c4nary-secret\nport=7\n", string(text))
+}
+
+func TestInputRefuses(t *testing.T) {
+	m := known("ip", "username", "password", "plug", "port", "community", "missing_as_off", "plug_separator", "debug_file")
+	for name, c := range map[string]struct {
+		change func(*bmc.Device)
+		why    string
+	}{
+		"an action":             {func(d *bmc.Device) { d.Parameters["action"] = "reboot" }, "fenced says what to do"},
+		"an option":             {func(d *bmc.Device) { d.Parameters["option"] = "reboot" }, "fenced says what to do"},
+		"a password":            {func(d *bmc.Device) { d.Parameters["password"] = "x" }, "passwordFile"},
+		"a debug file":          {func(d *bmc.Device) { d.Parameters["debug_file"] = "/x" }, "passwords to a file"},
+		"an unknown name":       {func(d *bmc.Device) { d.Parameters["frobnicate"] = "x" }, "-o metadata"},
+		"a near name":           {func(d *bmc.Device) { d.Parameters["Communit-y"] = "x" }, "near are community"},
+		"missing as off":        {func(d *bmc.Device) { d.Parameters["missing_as_off"] = "1" }, "proves nothing"},
+		"two outlets":           {func(d *bmc.Device) { d.Parameters["plug"] = "1,2" }, "several outlets"},
+		"two outlets, own sign": {func(d *bmc.Device) { d.Parameters["plug"], d.Parameters["plug_separator"] = "1:2", ":" }, "several outlets"},
+		"plug and port":         {func(d *bmc.Device) { d.Parameters["port"] = "8" }, "the same parameter"},
+		"a line break":          {func(d *bmc.Device) { d.Parameters["plug"] = "1\naction=on" }, "control character"},
+		"a NUL":                 {func(d *bmc.Device) { d.Parameters["plug"] = "1\x00" }, "control character"},
+		"a break in a password": {func(d *bmc.Device) { d.Password = bmc.NewSecret("a\nplug=2") }, "control character"},
+		"a space at the end":    {func(d *bmc.Device) { d.Password = bmc.NewSecret("a ") }, "space"},
+		"quotes":                {func(d *bmc.Device) { d.Password = bmc.NewSecret(`"a"`) }, "quotes"},
+		"a port":                {func(d *bmc.Device) { d.Endpoint.Port = 1 }, "takes no port"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := device()
+			c.change(&d)
+			_, err := input(d, m, "off")
+			require.ErrorContains(t, err, c.why)
+			assert.NotContains(t, err.Error(), "action=on")
+		})
+	}
+	_, err := input(device(), known("plug"), "off")
+	assert.ErrorContains(t, err, "takes no address")
+}
+
+func TestFind(t *testing.T) {
+	p := raw(t, "#!/bin/sh\n")
+	dir := p.dirs[0]
+	path := filepath.Join(dir, "fence_test")
+	f, err := p.find("fence_test")
+	require.NoError(t, err)
+	assert.Equal(t, path, f.path)
+
+	for _, name := range []string{"", "fence_", "fence_Test", "../fence_test", "fence_test;", "ipmitool", "fence_test/../x"} {
+		_, err := p.find(name)
+		assert.ErrorContains(t, err, "not the name", name)
+	}
+	_, err = p.find("fence_none")
+	assert.ErrorContains(t, err, "install the package")
+
+	require.NoError(t, os.Symlink("fence_test", filepath.Join(dir, "fence_alias")))
+	alias, err := p.find("fence_alias")
+	require.NoError(t, err)
+	assert.Equal(t, path, alias.resolved)
+	assert.NotEqual(t, f, alias, "some agents look at their name")
+
+	require.NoError(t, os.Chmod(path, 0o775))
+	_, err = p.find("fence_alias")
+	assert.ErrorContains(t, err, "written by others")
+	require.NoError(t, os.Chmod(path, 0o644))
+	_, err = p.find("fence_test")
+	assert.ErrorContains(t, err, "not an executable")
+	require.NoError(t, os.Chmod(path, 0o755))
+	require.NoError(t, os.Chmod(dir, 0o777))
+	_, err = p.find("fence_test")
+	assert.ErrorContains(t, err, "written by others")
+}
+
+func TestOwnerOfAgents(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can give a file away")
+	}
+	p := raw(t, "#!/bin/sh\n")
+	require.NoError(t, os.Chown(filepath.Join(p.dirs[0], "fence_test"), 12345, -1))
+	_, err := p.find("fence_test")
+	assert.ErrorContains(t, err, "not to root")
+}
+
+func TestEntriesTLSIsRefused(t *testing.T) {
+	d := device()
+	d.TLS.InsecureSkipVerify = true
+	_, err := newClient(d, timing, raw(t, "#!/bin/sh\n"))
+	assert.Contains(t, failed(t, err, bmc.KindUnsupported).Error(), "ssl_insecure")
+}
