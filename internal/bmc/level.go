@@ -90,7 +90,7 @@ func (l *levelPower) Read(ctx context.Context) (Reading, error) {
 	})
 	wait.Wait()
 	r := l.together(parts)
-	if err := worst(errs); err != nil && (r.State != On || final(err)) {
+	if err := worst(errs); err != nil && (r.State != On || accountRefused(err)) {
 		return Reading{}, err
 	}
 	if saw != "" && r.State == Off {
@@ -152,7 +152,7 @@ func bounded(raw string) string {
 }
 
 // readWitnesses says which lower level reads On; "" when none does. One that
-// does not answer is what a cut of its mains looks like.
+// does not answer is what a cut of its mains looks like, so it says nothing.
 func (l *levelPower) readWitnesses(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, witnessTimeout)
 	defer cancel()
@@ -164,7 +164,7 @@ func (l *levelPower) readWitnesses(ctx context.Context) string {
 		}
 		wait.Go(func() {
 			r, err := w.Read(ctx)
-			w.refused = final(err)
+			w.refused = accountRefused(err)
 			if err == nil && r.State == On {
 				said[i] = w.name + " reads On"
 			}
@@ -240,12 +240,12 @@ func each(devices []Power, f func(int, Power) error) []error {
 	return errs
 }
 
-// worst is the error that says most: one that no repetition mends, else the
-// first; nil when there is none.
+// worst is the error that says most: a refused account, which no repetition
+// mends, else the first; nil when there is none.
 func worst(errs []error) error {
 	var found error
 	for _, err := range errs {
-		if final(err) {
+		if accountRefused(err) {
 			return err
 		}
 		if found == nil {
@@ -255,8 +255,8 @@ func worst(errs []error) error {
 	return found
 }
 
-// final says whether asking again cannot help, and may lock an account.
-func final(err error) bool {
-	e, ok := errors.AsType[*Error](err)
-	return ok && !e.Retryable()
+// accountRefused says whether asking again may lock the account.
+func accountRefused(err error) bool {
+	k := KindOf(err)
+	return k == KindAuth || k == KindPrivilege
 }

@@ -39,14 +39,15 @@ func (p Proof) Reset() Proof {
 
 // Proven says whether, at now, the readings prove the host off: two Off at
 // least Spacing apart with nothing else between, the newest at most MaxAge old.
+// Of a level, that holds for each device.
 func (p Proof) Proven(now time.Time) bool {
 	return p.first.State == Off && p.Spacing > 0 && // one read is never a proof
-		p.last.At.Sub(p.first.At) >= p.Spacing &&
+		p.last.At.Sub(newest(p.first)) >= p.Spacing &&
 		now.Sub(p.last.At) <= p.MaxAge && !now.Before(p.last.At)
 }
 
 // Since is the time of the first Off read of this proof; zero without one.
-func (p Proof) Since() time.Time { return p.first.At }
+func (p Proof) Since() time.Time { return newest(p.first) }
 
 // NextRead is when the next reading is useful: now while nothing was read, at
 // the end of the spacing after a first Off.
@@ -54,5 +55,17 @@ func (p Proof) NextRead(now time.Time) time.Time {
 	if p.first.State != Off {
 		return now
 	}
-	return p.first.At.Add(p.Spacing)
+	return newest(p.first).Add(p.Spacing)
+}
+
+// newest is when the last device of a level answered. A reading's own time is that
+// of the first, so between two readings each device has the spacing to itself.
+func newest(r Reading) time.Time {
+	at := r.At
+	for _, part := range r.Parts {
+		if part.At.After(at) {
+			at = part.At
+		}
+	}
+	return at
 }

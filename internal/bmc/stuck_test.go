@@ -181,7 +181,9 @@ func TestTenThousandServices(t *testing.T) {
 func TestActorsAtRandom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		y := newYard()
-		y.read = func(ctx context.Context, d Device) (Reading, error) { return takes(rand.N(50*time.Millisecond))(ctx, d) }
+		y.read = func(ctx context.Context, d Device) (Reading, error) {
+			return takes(rand.N(50*time.Millisecond))(ctx, d)
+		}
 		a := NewActors(y.open)
 		var wait sync.WaitGroup
 		for i := range 60 {

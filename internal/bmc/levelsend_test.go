@@ -1,0 +1,181 @@
+package bmc
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+func refuses(k Kind, s Sent) *outlet {
+	return &outlet{refusal: &Error{Kind: k, Op: "send off", Addr: "fake", Sent: s, Err: errors.New("x")}}
+}
+
+// TestLevelSend: a level has accepted when each device has, and what one of them
+// may have done is never told as not done. // I2
+func TestLevelSend(t *testing.T) {
+	took, already := func() *outlet { return &outlet{} }, func() *outlet { return &outlet{receipt: Receipt{Already: true}} }
+	untyped := func() *outlet { return &outlet{refusal: errors.New("untyped")} }
+	for _, c := range []struct {
+		name    string
+		devices []*outlet
+		already bool
+		kind    Kind
+		sent    Sent
+	}{
+		{"both accept", []*outlet{took(), took()}, false, "", 0},
+		{"both are there already", []*outlet{already(), already()}, true, "", 0},
+		{"one is there already", []*outlet{already(), took()}, false, "", 0},
+		{"one accepts, one refuses", []*outlet{took(), refuses(KindBusy, SentNo)}, false, KindBusy, SentMaybe},
+		{"one refuses, one accepts", []*outlet{refuses(KindBusy, SentNo), took()}, false, KindBusy, SentMaybe},
+		{"one accepts, one was told and refuses", []*outlet{took(), refuses(KindBusy, SentYes)}, false, KindBusy, SentYes},
+		{"neither was reached", []*outlet{refuses(KindUnreachable, SentNo), refuses(KindRefused, SentNo)}, false, KindUnreachable, SentNo},
+		{"one may have been reached", []*outlet{refuses(KindUnreachable, SentNo), refuses(KindUnreachable, SentMaybe)}, false, KindUnreachable, SentMaybe},
+		{"the refused account is told first", []*outlet{refuses(KindUnreachable, SentNo), refuses(KindAuth, SentNo)}, false, KindAuth, SentNo},
+		{"an untyped error", []*outlet{untyped(), untyped()}, false, KindProtocol, SentMaybe},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			witness := &outlet{}
+			receipt, err := newRack([]*outlet{witness}, c.devices).level(t).Send(t.Context(), CommandOff)
+			assert.Equal(t, c.already, receipt.Already)
+			assert.Equal(t, c.kind, KindOf(err))
+			if err != nil {
+				e, ok := errors.AsType[*Error](err)
+				require.True(t, ok)
+				assert.Equal(t, c.sent, e.Sent)
+			}
+			for _, o := range c.devices {
+				assert.Equal(t, []Command{CommandOff}, o.sent, "each is told, whatever another says")
+			}
+			assert.Empty(t, witness.sent, "a witness is only read")
+		})
+	}
+}
+
+func TestOpenLevel(t *testing.T) {
+	bmc, left, right := says(On), says(On), says(On)
+	rack := newRack([]*outlet{bmc}, []*outlet{left, right})
+	p, err := OpenLevel(rack.open, rack.host, 0)
+	require.NoError(t, err)
+	assert.Same(t, bmc, p, "one device and no witness is itself")
+	for _, n := range []int{-1, 2} {
+		_, err = OpenLevel(rack.open, rack.host, n)
+		assert.Equal(t, KindUnsupported, KindOf(err))
+	}
+
+	p, err = OpenLevel(rack.open, rack.host, 1)
+	require.NoError(t, err)
+	require.NoError(t, p.Close(t.Context()))
+	assert.Equal(t, []int{1, 1, 1}, []int{bmc.closed, left.closed, right.closed}, "the witness too")
+
+	rack.host.Levels[0].Devices[0].Unusable = errors.New("no password file")
+	_, err = OpenLevel(rack.open, rack.host, 0)
+	require.EqualError(t, err, "no password file")
+	p, err = OpenLevel(rack.open, rack.host, 1)
+	require.NoError(t, err, "a witness that cannot be opened stands in nobody's way")
+	assert.Equal(t, On, readState(t, p))
+
+	rack.host.Levels[1].Devices[1].Endpoint.Host = "elsewhere"
+	_, err = OpenLevel(rack.open, rack.host, 1)
+	assert.Equal(t, KindTLS, KindOf(err))
+	assert.Equal(t, 2, left.closed, "what was opened before is closed")
+}
+
+func readState(t *testing.T, p Power) PowerState {
+	t.Helper()
+	r, err := p.Read(t.Context())
+	require.NoError(t, err)
+	return r.State
+}
+
+// TestLevelLaw: Off is read only when each device was read Off and no witness On;
+// a proof follows only from such readings.
+func TestLevelLaw(t *testing.T) {
+	answer := rapid.Custom(func(t *rapid.T) *outlet {
+		if rapid.IntRange(0, 9).Draw(t, "fails") == 0 {
+			return fails(rapid.SampledFrom([]Kind{KindUnreachable, KindAuth, KindTLS}).Draw(t, "kind"))
+		}
+		o := says(rapid.SampledFrom([]PowerState{Off, Off, Off, On, Unknown}).Draw(t, "state"))
+		o.reading.At = noon.Add(time.Duration(rapid.IntRange(0, 3).Draw(t, "at")) * time.Second)
+		return o
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		witnesses := rapid.SliceOfN(answer, 0, 2).Draw(t, "witnesses")
+		devices := rapid.SliceOfN(answer, 1, 3).Draw(t, "devices")
+		levels := [][]*outlet{devices}
+		if len(witnesses) > 0 {
+			levels = [][]*outlet{witnesses, devices}
+		}
+		rack := newRack(levels...)
+		p, err := OpenLevel(rack.open, rack.host, len(levels)-1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := p.Read(t.Context())
+		off := true
+		for _, o := range devices {
+			off = off && o.err == nil && o.reading.State == Off
+		}
+		for _, o := range witnesses {
+			off = off && (o.err != nil || o.reading.State != On)
+		}
+		if got := err == nil && r.State == Off; got != off {
+			t.Fatalf("read Off: %v, is off: %v (%+v, %v)", got, off, r, err)
+		}
+		if err != nil && len(devices) > 1 && (r.State != Unknown || len(r.Parts) > 0) {
+			t.Fatalf("an error with a reading: %+v", r)
+		}
+	})
+}
+
+// TestLevelProofLaw: each device of a proven level read Off twice, the spacing
+// apart, and last within the age, however its answers were delayed.
+func TestLevelProofLaw(t *testing.T) {
+	proven := 0
+	rapid.Check(t, func(t *rapid.T) {
+		rack := newRack([]*outlet{says(Off), says(Off)})
+		p, err := OpenLevel(rack.open, rack.host, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		proof, now := empty(), noon
+		var answers [2][]time.Time // of plain Off readings without a break
+		for range rapid.IntRange(2, 5).Draw(t, "readings") {
+			now = now.Add(rapid.SampledFrom([]time.Duration{0, time.Second, 3 * time.Second}).Draw(t, "pause"))
+			end := now
+			broken := rapid.IntRange(0, 9).Draw(t, "breaks") == 0
+			for i := range 2 {
+				o := rack.outlets[fmt.Sprintf("l0-d%d", i)]
+				o.reading.State = Off
+				o.reading.At = now.Add(time.Duration(rapid.IntRange(0, 2).Draw(t, "delay")) * time.Second)
+				if end.Before(o.reading.At) {
+					end = o.reading.At
+				}
+				answers[i] = append(answers[i], o.reading.At)
+			}
+			if broken {
+				rack.outlets["l0-d1"].reading.State = Unknown
+				answers = [2][]time.Time{}
+			}
+			r, err := p.Read(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			proof, now = proof.Add(r), end
+		}
+		if !proof.Proven(now) {
+			return
+		}
+		proven++
+		for i, at := range answers {
+			if n := len(at); n < 2 || at[n-1].Sub(at[0]) < 3*time.Second || now.Sub(at[n-1]) > 5*time.Second {
+				t.Fatalf("device %d is not proven off at %v by %v", i, now, at)
+			}
+		}
+	})
+	assert.Positive(t, proven, "the law was never put to the test")
+}
