@@ -44,6 +44,9 @@ done
 for f in rbac.yaml hosts.d/example.yaml policies.d/example.yaml policies.d/fencepolicy.yaml fenced-policy.schema.json; do
 	put 0644 "configs/$f" "$doc/examples/$f"
 done
+for f in fenced-local-ipmi.conf 60-fenced-ipmi.rules; do
+	put 0644 "packaging/local-ipmi/$f" "$doc/examples/local-ipmi/$f"
+done
 
 complete() { # complete SHELL TARGET
 	mkdir -p "$dest${2%/*}"

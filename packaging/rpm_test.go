@@ -44,6 +44,9 @@ drwxr-xr-x root root - /usr/share/doc/fenced/examples
 -rw-r--r-- root root d /usr/share/doc/fenced/examples/fenced-policy.schema.json
 drwxr-xr-x root root - /usr/share/doc/fenced/examples/hosts.d
 -rw-r--r-- root root d /usr/share/doc/fenced/examples/hosts.d/example.yaml
+drwxr-xr-x root root - /usr/share/doc/fenced/examples/local-ipmi
+-rw-r--r-- root root d /usr/share/doc/fenced/examples/local-ipmi/60-fenced-ipmi.rules
+-rw-r--r-- root root d /usr/share/doc/fenced/examples/local-ipmi/fenced-local-ipmi.conf
 drwxr-xr-x root root - /usr/share/doc/fenced/examples/policies.d
 -rw-r--r-- root root d /usr/share/doc/fenced/examples/policies.d/example.yaml
 -rw-r--r-- root root d /usr/share/doc/fenced/examples/policies.d/fencepolicy.yaml
@@ -63,6 +66,15 @@ func TestRPMHoldsExactlyTheseFiles(t *testing.T) {
 	got := output(t, "rpm", "-qp", "--qf", `[%{FILEMODES:perms} %{FILEUSERNAME} %{FILEGROUPNAME} -%{FILEFLAGS:fflags} %{FILENAMES}\n]`, rpmFile(t))
 	got = regexp.MustCompile(` -([a-z]+) `).ReplaceAllString(got, " $1 ")
 	require.Equal(t, lines(packaged), lines(got))
+}
+
+// TestRPMNeedsNoDriver: what a few hosts' drivers run is offered, never
+// installed with the daemon against the administrator's will.
+func TestRPMNeedsNoDriver(t *testing.T) {
+	rpm := rpmFile(t)
+	require.Equal(t, "ipmitool\n", output(t, "rpm", "-qp", "--recommends", rpm))
+	require.Equal(t, "fence-agents-all\n", output(t, "rpm", "-qp", "--suggests", rpm))
+	require.NotRegexp(t, "ipmitool|fence-agents", output(t, "rpm", "-qp", "--requires", rpm))
 }
 
 func TestRPMScriptlets(t *testing.T) {

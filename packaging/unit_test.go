@@ -34,6 +34,31 @@ func TestUnitLetsTheDaemonKnowItsHost(t *testing.T) {
 	require.Regexp(t, `(?m)^RestrictAddressFamilies=.*\bAF_NETLINK\b`, string(unit))
 }
 
+// TestUnitLetsDriversRunPrograms: ipmitool and fence agents are programs of other
+// packages, and talk to devices by themselves.
+func TestUnitLetsDriversRunPrograms(t *testing.T) {
+	unit, err := os.ReadFile("systemd/fenced.service")
+	require.NoError(t, err)
+	require.NotRegexp(t, `(?m)^(NoExecPaths|ExecPaths|RootDirectory|RootImage|InaccessiblePaths|PrivateNetwork)=`, string(unit))
+	require.NotRegexp(t, `(?m)^Environment=.*\bPATH=`, string(unit), "agents get a PATH of their own")
+}
+
+// TestLocalIPMIDropIn: it opens the one device and nothing else.
+func TestLocalIPMIDropIn(t *testing.T) {
+	need(t, "systemd-analyze", "systemd")
+	dir := t.TempDir()
+	sh(t, `cp systemd/fenced.service "$1" && mkdir "$1/fenced.service.d" && cp local-ipmi/fenced-local-ipmi.conf "$1/fenced.service.d/"`, dir)
+	t.Setenv("SYSTEMD_UNIT_PATH", dir+":")
+	report := output(t, "systemd-analyze", "security", "--offline=true", "--threshold="+maxExposure, "--no-pager", filepath.Join(dir, "fenced.service"))
+	// ProtectClock= adds the first.
+	require.Contains(t, report, "Service has a device ACL with some special devices: char-rtc:r /dev/ipmi0:rw ")
+	require.Regexp(t, `PrivateDevices= +Service potentially has access`, report)
+
+	rule, err := os.ReadFile("local-ipmi/60-fenced-ipmi.rules")
+	require.NoError(t, err)
+	require.Regexp(t, `(?m)^KERNEL=="ipmi0", SUBSYSTEM=="ipmi", GROUP="fenced", MODE="0660"$`, string(rule))
+}
+
 // TestSysusersAndTmpfiles: the files that rpm does not run on every host say
 // the same as the package does.
 func TestSysusersAndTmpfiles(t *testing.T) {
@@ -63,7 +88,7 @@ func TestSysusersAndTmpfiles(t *testing.T) {
 // what an administrator wrote, and the unit follows the prefix.
 func TestInstallKeepsTheConfiguration(t *testing.T) {
 	tree, dest := t.TempDir(), t.TempDir()
-	sh(t, `cd .. && cp -r --parents packaging/install.sh packaging/systemd configs docs README.md CHANGELOG.md LICENSE "$1" && cd "$1" && mkdir bin &&
+	sh(t, `cd .. && cp -r --parents packaging/install.sh packaging/systemd packaging/local-ipmi configs docs README.md CHANGELOG.md LICENSE "$1" && cd "$1" && mkdir bin &&
 		printf '#!/bin/sh\necho "$2"\n' >bin/fencectl && chmod 755 bin/fencectl && cp bin/fencectl bin/fenced`, tree)
 	install := filepath.Join(tree, "packaging/install.sh")
 	sh(t, `"$1" "$2" /opt/fenced && echo mine >"$2/etc/fenced/fenced.yaml" && "$1" "$2" /opt/fenced`, install, dest)
