@@ -80,10 +80,8 @@ func (c *Client) complain(end ending) error {
 // them, without control characters, and not long. // I25
 func (c *Client) scrub(text string) string {
 	secrets := []string{c.device.Password.Reveal()}
-	for name, value := range c.device.Parameters {
-		if secretive(name) {
-			secrets = append(secrets, value)
-		}
+	for _, s := range c.device.SecretParameters {
+		secrets = append(secrets, s.Reveal())
 	}
 	for _, s := range secrets {
 		if s != "" {
@@ -91,16 +89,6 @@ func (c *Client) scrub(text string) string {
 		}
 	}
 	return printable(text, maxText)
-}
-
-// secretive says whether a parameter of this name may hold a secret.
-func secretive(name string) bool {
-	for _, word := range []string{"passw", "community", "secret", "token", "key", "_kg", "auth"} {
-		if strings.Contains(name, word) {
-			return true
-		}
-	}
-	return false
 }
 
 // printable is at most limit bytes of s, without control characters.

@@ -17,7 +17,8 @@ var ours = map[string]string{
 	"ip": "write it as the address", "ipaddr": "write it as the address", "ipport": "write it with the address",
 	"username": "write it as username", "login": "write it as username",
 	"password": "write it as passwordFile", "passwd": "write it as passwordFile",
-	"debug": "it would write passwords to a file", "debug_file": "it would write passwords to a file",
+	"port_as_ip": "it would make the plug another address",
+	"debug":      "it would write passwords to a file", "debug_file": "it would write passwords to a file",
 }
 
 // picks are the agents that choose a machine by its position when they are not
@@ -70,27 +71,44 @@ func own(d bmc.Device, m metadata, values map[string]string) error {
 	return nil
 }
 
-// given adds the parameters of the administrator.
+// given adds the parameters of the administrator, those that are secret among them.
 func given(d bmc.Device, m metadata, values map[string]string) error {
-	for name, value := range d.Parameters {
-		if why, ok := ours[name]; ok {
-			return fmt.Errorf("parameter %s of %s cannot be set: %s", name, d.Agent, why)
+	all := maps.Clone(d.Parameters)
+	if all == nil {
+		all = map[string]string{}
+	}
+	for name, secret := range d.SecretParameters {
+		all[name] = secret.Reveal()
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if err := allowed(d, m, name, all[name]); err != nil {
+			return err
 		}
-		if _, ok := m.parameter(name); !ok {
-			if near := m.near(name); len(near) > 0 {
-				return fmt.Errorf("%s has no parameter %q; near are %s", d.Agent, name, strings.Join(near, ", "))
-			}
-			return fmt.Errorf("%s has no parameter %q; `%s -o metadata` lists them", d.Agent, name, d.Agent)
-		}
-		if name == "missing_as_off" && !slices.Contains([]string{"0", "no", "off", "false"}, strings.ToLower(value)) {
-			return fmt.Errorf("parameter missing_as_off of %s makes off of an outlet that is not there: it proves nothing", d.Agent) // I1
-		}
-		values[name] = value
+		values[name] = all[name]
 	}
 	if must := picks[d.Agent]; must != "" && values[must] == "" {
 		return fmt.Errorf("%s without %s takes a machine by its position; set the parameter %s", d.Agent, must, must)
 	}
 	return onePlug(d, m)
+}
+
+// allowed refuses a parameter that the agent does not know, or that would change
+// what fenced asks it. Agents take dashes and underscores for the same.
+func allowed(d bmc.Device, m metadata, name, value string) error {
+	plain := strings.ReplaceAll(name, "-", "_")
+	if why, ok := ours[plain]; ok {
+		return fmt.Errorf("parameter %s of %s cannot be set: %s", name, d.Agent, why)
+	}
+	if plain == "missing_as_off" && !slices.Contains([]string{"0", "no", "off", "false"}, strings.ToLower(value)) {
+		return fmt.Errorf("parameter %s of %s makes off of an outlet that is not there: it proves nothing", name, d.Agent) // I1
+	}
+	if _, ok := m.parameter(name); ok {
+		return nil
+	}
+	if near := m.near(name); len(near) > 0 {
+		return fmt.Errorf("%s has no parameter %q; near are %s", d.Agent, name, strings.Join(near, ", "))
+	}
+	return fmt.Errorf("%s has no parameter %q; `%s -o metadata` lists them", d.Agent, name, d.Agent)
 }
 
 // onePlug refuses several outlets in one device: which of them two hosts share

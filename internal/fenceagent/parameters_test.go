@@ -30,10 +30,11 @@ func TestInputUsesTheAgentsNames(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "action=off\nip=192.0.2.1\nipport=8443\npassword=c4nary-secret\nplug=7\nusername=admin\n", string(text))
 
+	d.SecretParameters = map[string]bmc.Secret{"community": bmc.NewSecret("c0mmunity-secret")}
 	d.Endpoint.Port, d.Parameters = 0, map[string]string{"port": "7"}
-	text, err = input(d, known("ipaddr", "login", "passwd", "port"), "status")
+	text, err = input(d, known("ipaddr", "login", "passwd", "port", "community"), "status")
 	require.NoError(t, err)
-	assert.Equal(t, "action=status\nipaddr=192.0.2.1\nlogin=admin\npasswd=c4nary-secret\nport=7\n", string(text))
+	assert.Equal(t, "action=status\ncommunity=c0mmunity-secret\nipaddr=192.0.2.1\nlogin=admin\npasswd=c4nary-secret\nport=7\n", string(text))
 }
 
 func TestInputRefuses(t *testing.T) {
@@ -42,13 +43,17 @@ func TestInputRefuses(t *testing.T) {
 		change func(*bmc.Device)
 		why    string
 	}{
-		"an action":             {func(d *bmc.Device) { d.Parameters["action"] = "reboot" }, "fenced says what to do"},
-		"an option":             {func(d *bmc.Device) { d.Parameters["option"] = "reboot" }, "fenced says what to do"},
-		"a password":            {func(d *bmc.Device) { d.Parameters["password"] = "x" }, "passwordFile"},
-		"a debug file":          {func(d *bmc.Device) { d.Parameters["debug_file"] = "/x" }, "passwords to a file"},
-		"an unknown name":       {func(d *bmc.Device) { d.Parameters["frobnicate"] = "x" }, "-o metadata"},
-		"a near name":           {func(d *bmc.Device) { d.Parameters["Communit-y"] = "x" }, "near are community"},
-		"missing as off":        {func(d *bmc.Device) { d.Parameters["missing_as_off"] = "1" }, "proves nothing"},
+		"an action":       {func(d *bmc.Device) { d.Parameters["action"] = "reboot" }, "fenced says what to do"},
+		"an option":       {func(d *bmc.Device) { d.Parameters["option"] = "reboot" }, "fenced says what to do"},
+		"a password":      {func(d *bmc.Device) { d.Parameters["password"] = "x" }, "passwordFile"},
+		"a debug file":    {func(d *bmc.Device) { d.Parameters["debug_file"] = "/x" }, "passwords to a file"},
+		"an unknown name": {func(d *bmc.Device) { d.Parameters["frobnicate"] = "x" }, "-o metadata"},
+		"a near name":     {func(d *bmc.Device) { d.Parameters["Communit-y"] = "x" }, "near are community"},
+		"missing as off":  {func(d *bmc.Device) { d.Parameters["missing_as_off"] = "1" }, "proves nothing"},
+		"missing-as-off":  {func(d *bmc.Device) { d.Parameters["missing-as-off"] = "yes" }, "proves nothing"},
+		"an action in secret": {func(d *bmc.Device) {
+			d.SecretParameters = map[string]bmc.Secret{"action": bmc.NewSecret("reboot")}
+		}, "fenced says what to do"},
 		"two outlets":           {func(d *bmc.Device) { d.Parameters["plug"] = "1,2" }, "several outlets"},
 		"two outlets, own sign": {func(d *bmc.Device) { d.Parameters["plug"], d.Parameters["plug_separator"] = "1:2", ":" }, "several outlets"},
 		"plug and port":         {func(d *bmc.Device) { d.Parameters["port"] = "8" }, "the same parameter"},

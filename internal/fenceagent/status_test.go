@@ -54,7 +54,7 @@ func TestComplaints(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := device()
-			d.Parameters["community"] = "c0mmunity-secret"
+			d.SecretParameters = map[string]bmc.Secret{"community": bmc.NewSecret("c0mmunity-secret")}
 			d.Password = bmc.NewSecret("c4nary-secret")
 			cl := client(t, agent(t, c.body), d)
 			_, err := cl.Read(t.Context())
