@@ -115,6 +115,7 @@ func TestActorsNewClient(t *testing.T) {
 		"system":     func(d *Device) { d.Endpoint.System = "/redfish/v1/Systems/2" },
 		"UUID":       func(d *Device) { d.SystemUUID = asIs },
 		"parameters": func(d *Device) { d.Parameters = map[string]string{"plug": "2"} },
+		"secrets":    func(d *Device) { d.SecretParameters = map[string]Secret{"community": NewSecret("other")} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			y := newYard()
