@@ -11,10 +11,11 @@ var deviceID = request{netFn: netFnApp, cmd: cmdDeviceID}
 
 // manufacturers are the IANA enterprise numbers of those whose BMCs are common.
 var manufacturers = map[uint32]string{
-	2: "IBM", 11: "HPE", 42: "Sun", 119: "NEC", 343: "Intel", 674: "Dell", 2011: "Huawei", 4163: "Foxconn",
-	5771: "Cisco", 6653: "Tyan", 7154: "ipmi_sim", 7244: "Quanta", 10297: "Advantech", 10368: "Fujitsu",
-	10876: "Supermicro", 15370: "Giga-Byte", 19046: "Lenovo", 20974: "AMI", 37945: "Inspur", 40092: "Wiwynn",
-	47196: "HPE", 47488: "Supermicro", 49622: "OpenBMC", 49769: "ASRock Rack",
+	2: "IBM", 11: "HPE", 42: "Sun", 119: "NEC", 343: "Intel", 674: "Dell", 2011: "Huawei", 4753: "MontaVista",
+	5771: "Cisco", 6653: "Tyan", 7244: "Quanta", 10297: "Advantech", 10368: "Fujitsu", 10876: "Supermicro",
+	11129: "Google", 15370: "Gigabyte", 17084: "Foxconn", 19046: "Lenovo", 20301: "IBM", 20974: "AMI",
+	22238: "Foxconn", 25506: "H3C", 37945: "Inspur", 40092: "Wiwynn", 47196: "HPE", 47488: "Supermicro",
+	49622: "ASRock Rack", 49769: "Yadro", 49871: "OpenBMC",
 }
 
 // readDeviceID is who the BMC is (table 20-2). The four auxiliary bytes of the

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
 )
 
 // seeds adds every recorded datagram to the corpus.
@@ -62,5 +64,31 @@ func FuzzReply(f *testing.F) {
 		state, raw, _ := readStatus(r.data)
 		require.LessOrEqual(t, len(raw), 64)
 		require.Equal(t, len(r.data) >= 3, state != 0)
+	})
+}
+
+// FuzzDescribe feeds what a BMC may tell about itself: it stays bounded and
+// printable.
+func FuzzDescribe(f *testing.F) {
+	f.Add(inventory(nil, nil, nil, area(productFields, latin("A"), latin("B"), latin("C"), latin("D"), latin("E"))))
+	f.Add(make([]byte, 18))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var d bmc.Description
+		readDeviceID(b, &d)
+		d.Serial = fru{giving(b, fruChunk)}.serial()
+		d.Clock = readSELTime(b)
+		asked := 0
+		d.PowerEvents = powerEvents(selCount(b), func(request) (reply, bool) {
+			asked++
+			return reply{data: b}, len(b) > 0
+		})
+		require.LessOrEqual(t, asked, selSearched)
+		require.LessOrEqual(t, len(d.PowerEvents), selTold)
+		for _, text := range []string{d.Manufacturer, d.Model, d.Firmware, d.Serial} {
+			require.LessOrEqual(t, len(text), 126) // 63 bytes of packed text
+			for _, c := range text {
+				require.True(t, c >= ' ' && c <= '~', "%q", text)
+			}
+		}
 	})
 }

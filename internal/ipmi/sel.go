@@ -102,11 +102,12 @@ func powerEvent(record []byte) (e bmc.PowerEvent, ok bool) {
 func powerEvents(count int, ask func(request) (reply, bool)) []bmc.PowerEvent {
 	var events []bmc.PowerEvent
 	next := uint16(selNewest)
-	for range min(count, selSearched) {
+	for asked := 0; asked < selSearched && count > 0; asked++ {
 		answer, ok := ask(selEntry(next))
 		id, record, whole := selRecord(answer.data)
 		switch {
 		case ok && whole && (next == selNewest || id == next):
+			count--
 			if e, about := powerEvent(record); about {
 				events = append(events, e)
 			}

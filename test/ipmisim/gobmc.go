@@ -39,6 +39,9 @@ type GoBMC struct {
 
 var _ BMC = (*GoBMC)(nil)
 
+// device is what the BMC says of itself: Dell's product 256 with firmware 2.85.
+var device = bmc.DeviceInfo{DeviceID: 0x20, IPMIVersion: 0x20, FirmwareMajor: 2, FirmwareMinor: 0x85, ManufacturerID: 674, ProductID: 256}
+
 // StartGo starts a BMC in this process. It runs until Stop or the end of ctx.
 func StartGo(ctx context.Context, o Options) (*GoBMC, error) {
 	o, guid, err := o.withDefaults()
@@ -58,7 +61,7 @@ func StartGo(ctx context.Context, o Options) (*GoBMC, error) {
 		return nil, fmt.Errorf("start BMC: %w", err)
 	}
 	b := &GoBMC{addr: conn.LocalAddr().String(), host: &chassis{on: !o.Off}}
-	b.state = bmc.New(bmc.DeviceInfo{DeviceID: 0x20, IPMIVersion: 0x20}, guid,
+	b.state = bmc.New(device, guid,
 		hardware{HAL: mock.New(), host: b.host}, bmc.WithCipherSuites(suites), bmc.WithV15Disabled())
 	if err := addAccount(b.state.Users, o); err != nil {
 		conn.Close()
