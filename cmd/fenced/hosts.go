@@ -3,10 +3,15 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/bmclib"
+	"github.com/fenced/fenced/internal/bmclib"
 	"github.com/fenced/fenced/internal/config"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/fenceagent"
+	"github.com/fenced/fenced/internal/fenceagent"
 	"github.com/fenced/fenced/internal/ipmi"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/redfish"
@@ -25,13 +30,14 @@ func newHosts(list []config.HostEntry) hosts {
 	return h
 }
 
-// List implements engine.Hosts.
+// List implements engine.Hosts, in name order.
 func (h hosts) List(cluster string) (nodes []string) {
 	for k := range h {
 		if k.cluster == cluster {
 			nodes = append(nodes, k.node)
 		}
 	}
+	slices.Sort(nodes)
 	return nodes
 }
 
@@ -61,6 +67,10 @@ func opener(t bmc.Timing) bmc.Opener {
 			return ipmi.New(d, t), nil
 		case bmc.DriverRedfish:
 			return redfish.New(d, t)
+		case bmc.DriverBMCLib:
+			return bmclib.New(d, t)
+		case bmc.DriverFenceAgent:
+			return fenceagent.New(d, t)
 		}
 		return nil, &bmc.Error{Kind: bmc.KindUnsupported, Op: "open", Addr: d.String(),
 			Err: fmt.Errorf("there is no driver %q", d.Driver)}

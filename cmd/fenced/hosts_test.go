@@ -1,0 +1,102 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/bmclib"
+	"github.com/fenced/fenced/internal/config"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/fenceagent"
+	"github.com/fenced/fenced/internal/ipmi"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/redfish"
+)
+
+// Each driver that hosts.d knows leads to its own code; one that it does not
+// know is refused and never taken for another.
+func TestOpener(t *testing.T) {
+	open := opener(bmc.Timing{ReadTimeout: time.Second, SendTimeout: time.Second})
+	at := func(address string) bmc.Endpoint {
+		e, err := bmc.ParseEndpoint(address)
+		require.NoError(t, err)
+		return e
+	}
+	for _, c := range []struct {
+		device bmc.Device
+		want   bmc.Power
+	}{
+		{bmc.Device{Driver: bmc.DriverIPMI, Endpoint: at("ipmi://127.0.0.1")}, &ipmi.Client{}},
+		{bmc.Device{Driver: bmc.DriverRedfish, Endpoint: at("redfish://127.0.0.1")}, &redfish.Client{}},
+		{bmc.Device{Driver: bmc.DriverBMCLib, Endpoint: at("redfish://127.0.0.1"), Provider: "gofish"}, &bmclib.Client{}},
+	} {
+		p, err := open(c.device)
+		require.NoError(t, err, c.device.Driver)
+		require.IsType(t, c.want, p)
+		require.NoError(t, p.Close(t.Context()))
+	}
+
+	// Whether it is installed or not, it is asked for as a fence agent.
+	p, err := open(bmc.Device{Driver: bmc.DriverFenceAgent, Agent: "fence_no_such_agent"})
+	require.ErrorContains(t, err, "the fence agent fence_no_such_agent is not installed")
+	require.Nil(t, p)
+	if _, err := os.Stat("/usr/sbin/fence_ipmilan"); err == nil {
+		p, err := open(bmc.Device{Driver: bmc.DriverFenceAgent, Agent: "fence_ipmilan"})
+		require.NoError(t, err)
+		require.IsType(t, &fenceagent.Client{}, p)
+	}
+
+	for _, driver := range []bmc.Driver{"", "auto", "ilo"} {
+		_, err := open(bmc.Device{Driver: driver, Endpoint: at("ipmi://127.0.0.1")})
+		require.Equal(t, bmc.KindUnsupported, bmc.KindOf(err), driver)
+	}
+}
+
+func TestHosts(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "pw"), []byte("s3cret"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "long"), []byte("a-password-of-28-bytes-is-it"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(`hosts:
+- {node: b, cluster: prod, bmc: {address: 192.0.2.1, username: u, passwordFile: pw}}
+- node: a
+  cluster: prod
+  levels:
+  - devices: [{address: 192.0.2.2, username: u, passwordFile: long}]
+  - devices: [{driver: fence-agent, agent: fence_apc, address: pdu, parameters: {plug: 1}, passwordFile: pw, username: u}]
+- {node: a, cluster: lab, bmc: {address: 192.0.2.3, username: u, passwordFile: gone}}
+`), 0o600))
+	c := config.Default()
+	c.Hosts, c.Clusters = dir, []config.Cluster{{Name: "prod"}, {Name: "lab"}}
+	entries, err := config.LoadHosts(c)
+	require.NoError(t, err)
+	var h engine.Hosts = newHosts(entries)
+
+	require.Equal(t, []string{"a", "b"}, h.List("prod"))
+	require.Equal(t, []string{"a"}, h.List("lab"))
+	require.Empty(t, h.List("other"))
+
+	_, found, err := h.Find(t.Context(), "other", "a")
+	require.NoError(t, err)
+	require.False(t, found)
+
+	host, found, err := h.Find(t.Context(), "prod", "a")
+	require.NoError(t, err)
+	require.True(t, found)
+	refusal, ok := errors.AsType[*engine.Refusal](host.Levels[0].Devices[0].Unusable)
+	require.True(t, ok, "what the engine can say why")
+	require.Equal(t, policy.SecretMissing, refusal.Reason)
+	require.Contains(t, refusal.Message, "it has 28 bytes, and IPMI 2.0 takes 20")
+	second := host.Levels[1].Devices[0]
+	require.NoError(t, second.Unusable, "one device that cannot be used leaves the others")
+	require.Equal(t, "s3cret", second.Password.Reveal())
+
+	host, _, err = h.Find(t.Context(), "lab", "a")
+	require.NoError(t, err)
+	require.ErrorContains(t, host.Levels[0].Devices[0].Unusable, "no such file")
+}
