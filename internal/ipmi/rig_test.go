@@ -88,9 +88,14 @@ func hostAt(t testing.TB, addr string) bmc.Device {
 	require.NoError(t, err)
 	n, err := strconv.Atoi(port)
 	require.NoError(t, err)
+	return simulated(name, n)
+}
+
+// simulated is the BMC of a simulator.
+func simulated(host string, port int) bmc.Device {
 	return bmc.Device{
 		Driver:   bmc.DriverIPMI,
-		Endpoint: bmc.Endpoint{Protocol: bmc.ProtocolIPMI, Host: name, Port: n, Privilege: "OPERATOR"},
+		Endpoint: bmc.Endpoint{Protocol: bmc.ProtocolIPMI, Host: host, Port: port, Privilege: "OPERATOR"},
 		Username: "admin",
 		Password: bmc.NewSecret("secret"),
 	}
