@@ -1,53 +1,19 @@
 package redfish
 
 import (
-	"encoding/json"
 	"errors"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/stmcginnis/gofish/redfish"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"github.com/fenced/fenced/internal/bmc"
 )
-
-// FuzzSystem feeds the decoder anything: Off is only ever the exact word in the
-// exact place, and what is kept is bounded text.
-func FuzzSystem(f *testing.F) {
-	for _, s := range []string{
-		`{"@odata.type":"#ComputerSystem.v1_20_0.ComputerSystem","PowerState":"Off","UUID":"u","SerialNumber":"s"}`,
-		`{"PowerState":"PoweringOff"}`, `{"PowerState":null}`, `{"PowerState":["Off"]}`, `{"POWERSTATE":"Off"}`, `null`, `[]`,
-		`{"Actions":{"#ComputerSystem.Reset":{"target":"/x","ResetType@Redfish.AllowableValues":["ForceOff"]}}}`,
-		`{"Actions":{"#ComputerSystem.Reset":{"target":7}}}`, `{"UUID":5,"SerialNumber":{}}`,
-	} {
-		f.Add([]byte(s))
-	}
-	f.Fuzz(func(t *testing.T, b []byte) {
-		var o object
-		if json.Unmarshal(b, &o) != nil || o == nil {
-			return
-		}
-		s := asSystem("/s", o)
-		r := s.reading(time.Now())
-		var plain map[string]any
-		require.NoError(t, json.Unmarshal(b, &plain))
-		assert.Equal(t, plain["PowerState"] == "Off", r.State == bmc.Off)
-		assert.Equal(t, plain["PowerState"] == "On", r.State == bmc.On)
-		assert.LessOrEqual(t, len(r.Raw), maxRaw)
-		assert.LessOrEqual(t, len(r.Identity.UUID), maxIdentity)
-		assert.True(t, utf8.ValidString(r.Raw))
-		if kind, err := s.reset.choose(bmc.CommandOff); err == nil {
-			assert.Equal(t, redfish.ForceOffResetType, kind)
-		}
-	})
-}
 
 // I3: whatever a system allows, off is ForceOff or nothing, on is On or ForceOn.
 func TestChooseIsNeverSoftOrCycling(t *testing.T) {

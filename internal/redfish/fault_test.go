@@ -3,6 +3,10 @@ package redfish_test
 import (
 	"context"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -109,4 +113,30 @@ func TestBusyForTooLong(t *testing.T) {
 	assert.Contains(t, err.Error(), "The service is starting.")
 	sim.Faults(func(f *redfishsim.Faults) { f.Busy = 0 })
 	assert.Equal(t, bmc.On, read(t, c).State)
+}
+
+// 429 is no restart: the proof goes on.
+func TestTooManyRequests(t *testing.T) {
+	var refuse atomic.Int64
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Method == http.MethodPost:
+			w.Header().Set("X-Auth-Token", "token")
+			w.WriteHeader(http.StatusCreated)
+		case refuse.Add(-1) >= 0:
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(http.StatusTooManyRequests)
+		default:
+			_, _ = w.Write([]byte(`{"PowerState":"Off"}`))
+		}
+	}))
+	defer srv.Close()
+	e, err := bmc.ParseEndpoint("redfish+http://" + strings.TrimPrefix(srv.URL, "http://") + "/redfish/v1/Systems/1")
+	require.NoError(t, err)
+	c := open(t, bmc.Device{Endpoint: e, Username: "admin", Password: bmc.NewSecret("secret")}, timing)
+	first := read(t, c)
+	refuse.Store(1)
+	began := time.Now()
+	assert.Equal(t, first.Session, read(t, c).Session)
+	assert.GreaterOrEqual(t, time.Since(began), time.Second, "Retry-After is honoured")
 }

@@ -116,3 +116,50 @@ func TestChassisIsNoSystem(t *testing.T) {
 	_, err := c.Read(t.Context())
 	failed(t, err, bmc.KindIdentity)
 }
+
+// A blade that moved takes its UUID along: its old slot is not the host.
+func TestSystemFoundByUUIDMustKeepIt(t *testing.T) {
+	sim, d := three(t)
+	d.SystemUUID = uuid2
+	c := open(t, d, timing)
+	assert.Equal(t, uuid2, read(t, c).Identity.UUID)
+	sim.System(1).Quirks(func(q *redfishsim.Quirks) { q.UUID = uuid3 })
+	sim.System(2).Quirks(func(q *redfishsim.Quirks) { q.UUID = uuid2 })
+	_, err := c.Read(t.Context())
+	failed(t, err, bmc.KindIdentity)
+	_, err = c.Send(t.Context(), bmc.CommandOff)
+	require.NoError(t, err, "looked for afresh")
+	assert.False(t, sim.System(2).Power())
+	assert.Empty(t, sim.System(1).Commands())
+}
+
+// A list of systems that is not whole could leave one that is not the host.
+func TestHalfAListOfSystemsIsNone(t *testing.T) {
+	const only = "/redfish/v1/Systems/system"
+	link := map[string]any{"@odata.id": only}
+	for name, list := range map[string]map[string]any{
+		"a member without a link":  {"Members": []any{link, map[string]any{}}},
+		"a member of another kind": {"Members": []any{link, 7}},
+		"a link to elsewhere":      {"Members": []any{link, map[string]any{"@odata.id": "@elsewhere/"}}},
+		"fewer than it counts":     {"Members": []any{link}, "Members@odata.count": 2},
+		"no list":                  {"Members": link},
+		"a list without an end":    {"Members": []any{}, "Members@odata.nextLink": "/redfish/v1/Systems"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := edited(t, func(r map[string]map[string]any) { r["/redfish/v1/Systems"] = list })
+			_, err := open(t, d, timing).Send(t.Context(), bmc.CommandOff)
+			require.Error(t, err)
+			assert.Contains(t, []bmc.Kind{bmc.KindProtocol, bmc.KindIdentity}, bmc.KindOf(err))
+		})
+	}
+}
+
+func TestSecondPageOfSystems(t *testing.T) {
+	d := edited(t, func(r map[string]map[string]any) {
+		r["/redfish/v1/Systems"]["Members@odata.nextLink"] = "/redfish/v1/Systems/2"
+		r["/redfish/v1/Systems/2"] = map[string]any{"Members": []any{map[string]any{"@odata.id": "/redfish/v1/Systems/other"}}}
+	})
+	_, err := open(t, d, timing).Read(t.Context())
+	failed(t, err, bmc.KindIdentity)
+	assert.Contains(t, err.Error(), "2 systems")
+}

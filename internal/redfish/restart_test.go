@@ -1,6 +1,7 @@
 package redfish_test
 
 import (
+	"fmt"
 	"net/http"
 	"testing"
 	"time"
@@ -69,7 +70,7 @@ func TestBrokenAnswers(t *testing.T) {
 		"cut in mid-answer": func(f *redfishsim.Faults) { f.CutAnswers = true },
 	} {
 		for _, warm := range []bool{true, false} {
-			t.Run(name, func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s, warm %t", name, warm), func(t *testing.T) {
 				sim := start(t, redfishsim.Options{})
 				tm := timing
 				tm.ReadTimeout = 300 * time.Millisecond

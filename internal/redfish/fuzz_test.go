@@ -1,0 +1,149 @@
+package redfish
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/stmcginnis/gofish/redfish"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+)
+
+// seed adds every maker's file of this name, and texts.
+func seed(f *testing.F, name string, texts ...string) {
+	f.Helper()
+	paths, err := filepath.Glob(filepath.Join("testdata", "vendor", "*", name+".json"))
+	require.NoError(f, err)
+	require.NotEmpty(f, paths)
+	for _, p := range paths {
+		b, err := os.ReadFile(p)
+		require.NoError(f, err)
+		f.Add(b)
+	}
+	for _, s := range texts {
+		f.Add([]byte(s))
+	}
+}
+
+// decoded is b as a resource, and as encoding/json reads it; false is neither.
+func decoded(t *testing.T, b []byte) (object, map[string]any, bool) {
+	var o object
+	if json.Unmarshal(b, &o) != nil || o == nil {
+		return nil, nil, false
+	}
+	var plain map[string]any
+	require.NoError(t, json.Unmarshal(b, &plain))
+	return o, plain, true
+}
+
+// FuzzSystem feeds the decoder anything: Off is only ever the exact word in the
+// exact place, and what is kept is bounded text.
+func FuzzSystem(f *testing.F) {
+	seed(f, "system",
+		`{"@odata.type":"#ComputerSystem.v1_20_0.ComputerSystem","PowerState":"Off","UUID":"u","SerialNumber":"s"}`,
+		`{"PowerState":"PoweringOff"}`, `{"PowerState":null}`, `{"PowerState":["Off"]}`, `{"POWERSTATE":"Off"}`, `null`, `[]`,
+		`{"Actions":{"#ComputerSystem.Reset":{"target":"/x","ResetType@Redfish.AllowableValues":["ForceOff"]}}}`,
+		`{"Actions":{"#ComputerSystem.Reset":{"target":7}}}`, `{"UUID":5,"SerialNumber":{}}`,
+	)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		o, plain, ok := decoded(t, b)
+		if !ok {
+			return
+		}
+		s := asSystem("/s", o)
+		r := s.reading(time.Now())
+		assert.Equal(t, plain["PowerState"] == "Off", r.State == bmc.Off)
+		assert.Equal(t, plain["PowerState"] == "On", r.State == bmc.On)
+		assert.LessOrEqual(t, len(r.Raw), maxRaw)
+		assert.LessOrEqual(t, len(r.Identity.UUID), maxIdentity)
+		assert.True(t, utf8.ValidString(r.Raw))
+		assert.True(t, utf8.ValidString(r.Identity.Serial))
+		if kind, err := s.reset.choose(bmc.CommandOff); err == nil {
+			assert.Equal(t, redfish.ForceOffResetType, kind)
+		}
+	})
+}
+
+// FuzzActionInfo feeds the decoder anything: what it allows stands in the answer.
+func FuzzActionInfo(f *testing.F) {
+	seed(f, "actioninfo",
+		`{"Parameters":[{"Name":"ResetType","AllowableValues":["ForceOff",7]}]}`, `{"Parameters":{}}`, `{"Parameters":[null,7]}`,
+		`{"Parameters":[{"Name":"Other","AllowableValues":["ForceOff"]}]}`, `{"parameters":[{"Name":"ResetType"}]}`)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		o, plain, ok := decoded(t, b)
+		if !ok {
+			return
+		}
+		for _, kind := range listedTypes(o) {
+			found := false
+			for _, p := range plain["Parameters"].([]any) {
+				p, _ := p.(map[string]any)
+				values, _ := p["AllowableValues"].([]any)
+				found = found || p["Name"] == "ResetType" && (slices.Contains(values, any(string(kind))) || slices.Contains(values, nil))
+			}
+			assert.True(t, found, "%q", kind)
+		}
+	})
+}
+
+// FuzzCollection feeds the decoder anything: it gives every member or an error.
+func FuzzCollection(f *testing.F) {
+	seed(f, "systems",
+		`{"Members":[{"@odata.id":"/a"},{"@odata.id":"@elsewhere/"}]}`, `{"Members":[{}]}`, `{"Members":[7]}`, `{"Members":null}`, `{}`,
+		`{"Members":[{"@odata.id":"/a"}],"Members@odata.count":2}`, `{"Members":[],"Members@odata.nextLink":"/again"}`)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		o, plain, ok := decoded(t, b)
+		if !ok {
+			return
+		}
+		pages := 0
+		all, err := members(func(string) (object, error) {
+			pages++
+			return o, nil
+		}, "/x")
+		assert.LessOrEqual(t, pages, maxPages)
+		if err != nil {
+			return
+		}
+		listed, _ := plain["Members"].([]any)
+		assert.Len(t, all, len(listed))
+		assert.LessOrEqual(t, len(all), maxMembers)
+		for _, uri := range all {
+			assert.True(t, strings.HasPrefix(uri, "/"))
+			assert.LessOrEqual(t, len(uri), maxURI)
+		}
+	})
+}
+
+// FuzzManager feeds what is told of a BMC anything: what is kept is bounded,
+// printable text.
+func FuzzManager(f *testing.F) {
+	seed(f, "manager", `{"Model":7,"DateTime":"soon"}`, `{"Model":"a\u0000b","FirmwareVersion":"\n"}`, `{"Links":{"ManagedBy":[{"@odata.id":"/m"}]}}`)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		o, _, ok := decoded(t, b)
+		if !ok {
+			return
+		}
+		for _, name := range []string{"Model", "FirmwareVersion", "Manufacturer", "DateTime", "SerialNumber"} {
+			s := o.text(name)
+			assert.LessOrEqual(t, len(s), maxIdentity)
+			assert.True(t, utf8.ValidString(s))
+			assert.False(t, strings.ContainsFunc(s, unicode.IsControl))
+		}
+		clock(o, http.Header{})
+		_, err := o.object("Links").links("ManagedBy")
+		var typed *kindError
+		assert.True(t, err == nil || errors.As(err, &typed))
+	})
+}
