@@ -7,10 +7,8 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/bmclib"
-	"github.com/fenced/fenced/internal/bmclib"
 	"github.com/fenced/fenced/internal/config"
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/fenceagent"
 	"github.com/fenced/fenced/internal/fenceagent"
 	"github.com/fenced/fenced/internal/ipmi"
 	"github.com/fenced/fenced/internal/policy"
