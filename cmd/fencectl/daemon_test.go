@@ -23,6 +23,8 @@ type scripted struct {
 	ExplainIs api.Explanation `json:"explain"`
 	PlanIs    api.Plan        `json:"plan"`
 	CoversIs  api.Coverage    `json:"coverage"`
+	BMCsAre   api.BMCs        `json:"bmcs"`
+	LookIs    api.BMCs        `json:"look"`
 	History   []api.RunRecord `json:"history"`
 	// Frames are what reading the run of Result gives, one after the other.
 	Frames []api.RunRecord `json:"frames"`
@@ -62,6 +64,15 @@ func (d *scripted) Plan(context.Context, string) (api.Plan, error) { return d.Pl
 // Coverage gives the fixture's coverage.
 func (d *scripted) Coverage(context.Context, string) (api.Coverage, error) {
 	return d.CoversIs, d.fault()
+}
+
+// BMCs gives the fixture's devices.
+func (d *scripted) BMCs(context.Context, string) (api.BMCs, error) { return d.BMCsAre, d.fault() }
+
+// LookAtBMCs notes the order and gives what the fixture's look finds.
+func (d *scripted) LookAtBMCs(_ context.Context, o api.Order) (api.BMCs, error) {
+	fmt.Fprintf(d.orders, "%s cluster=%s node=%s\n", o.Verb, o.Cluster, o.Node)
+	return d.LookIs, d.fault()
 }
 
 // Runs gives the history, or the next frame of a run.

@@ -67,7 +67,7 @@ func newRoot(c *cli) *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.StringVar(&c.socket, "socket", api.DefaultSocket, "control socket of fenced")
 	flags.StringVar(&c.cluster, "cluster", "", "cluster of the node, when fenced serves several")
-	flags.StringVarP(&c.output, "output", "o", "table", "table, json or yaml (status: wide too)")
+	flags.StringVarP(&c.output, "output", "o", "table", "table, json or yaml (status, bmc list: wide too)")
 	flags.BoolVar(&c.noColor, "no-color", false, "no colours, as with NO_COLOR set")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError(err, cmd.CommandPath()+" --help")
@@ -75,7 +75,7 @@ func newRoot(c *cli) *cobra.Command {
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return c.checkOutput(cmd) }
 	root.AddCommand(
 		newStatusCommand(c), newExplainCommand(c), newPlanCommand(c), newTimelineCommand(c), newHistoryCommand(c),
-		newFenceCommand(c), newUnfenceCommand(c), newPauseCommand(c), newResumeCommand(c),
+		newFenceCommand(c), newUnfenceCommand(c), newBMCCommand(c), newPauseCommand(c), newResumeCommand(c),
 		newArmCommand(c), newDisarmCommand(c), newSimulateCommand(c), newCheckConfigCommand(c), newVersionCommand(c),
 	)
 	root.InitDefaultCompletionCmd()
@@ -117,7 +117,7 @@ func (c *cli) checkOutput(cmd *cobra.Command) error {
 	case "table", "json", "yaml":
 		return nil
 	case "wide":
-		if cmd.Name() == "status" {
+		if cmd.Name() == "status" || cmd.Name() == "list" || cmd.Name() == "test" {
 			return nil
 		}
 	}

@@ -12,11 +12,13 @@ import (
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/sweep"
 )
 
 // control is the engine as the control socket sees it: it only translates.
 type control struct {
 	engine  *engine.Engine
+	sweep   *sweep.Sweep
 	events  *engine.Stream
 	version string
 }
@@ -123,6 +125,11 @@ func (c control) Do(ctx context.Context, o api.Order) (api.OrderResult, error) {
 		err = c.engine.Pause(ctx, order)
 	case api.Resume:
 		err = c.engine.Resume(ctx, order)
+	case api.EnrollBMC:
+		return c.enroll(ctx, order)
+	case api.ReleaseBMC:
+		err = c.engine.Release(ctx, order)
+		message = o.Node + " and BMCs like its own may be used again"
 	case api.Arm, api.Disarm:
 		err = c.engine.Arm(ctx, order, o.Verb == api.Arm)
 	default:
@@ -198,6 +205,8 @@ func apiError(err error) error {
 		return api.BadRequest(r.Message, "add --cluster NAME")
 	case engine.NoRun, policy.UnderRemediation:
 		return api.Conflict(r.Message, "see fencectl status for the open runs")
+	case engine.NotFrozen:
+		return api.Conflict(r.Message, "fencectl bmc list shows what is refused, and why")
 	}
 	return api.Refused(string(r.Reason), r.Message, "see fencectl explain for every gate")
 }

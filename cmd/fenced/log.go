@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/sweep"
 )
 
 // newLogger writes to stderr: without timestamps under the journal, which adds
@@ -47,7 +48,7 @@ func logEvents(log *zap.Logger) func(engine.Event) {
 	return func(e engine.Event) {
 		level := zapcore.InfoLevel
 		switch {
-		case e.Type == engine.EventFailed, e.Type == engine.EventView && e.Message != "":
+		case e.Type == engine.EventFailed, e.Type == engine.EventView && e.Message != "", e.Type == sweep.EventBMC && e.Reason != "":
 			level = zapcore.WarnLevel
 		case e.Type == engine.EventStep && string(e.Step) == "Held":
 			level = zapcore.ErrorLevel // a human is needed

@@ -11,8 +11,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/sweep"
 )
 
 // metrics is the numbers as a subscriber of the engine's events, and, at each
@@ -22,7 +24,9 @@ type metrics struct {
 	results  *prometheus.CounterVec
 	refusals *prometheus.CounterVec
 	failures *prometheus.CounterVec
+	reads    *prometheus.HistogramVec
 	engine   *engine.Engine // set before the first scrape
+	sweep    *sweep.Sweep   // set before the first scrape
 	armed    *prometheus.Desc
 	paused   *prometheus.Desc
 	viewAge  *prometheus.Desc
@@ -31,6 +35,8 @@ type metrics struct {
 	expected *prometheus.Desc
 	healthy  *prometheus.Desc
 	allowed  *prometheus.Desc
+	devices  *prometheus.Desc
+	doubtful *prometheus.Desc
 }
 
 // checkLabels tell checks apart; a scrape in which two are the same is refused whole.
@@ -45,6 +51,9 @@ func newMetrics(version string) *metrics {
 			Name: "fenced_refusals_total", Help: "Targets that a gate began to refuse, by reason."}, []string{"cluster", "reason"}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fenced_failures_total", Help: "Actions and saves that failed and are tried again."}, []string{"cluster", "reason"}),
+		reads: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "fenced_bmc_read_seconds", Help: "Time of a power reading by the health check, session set-up included.",
+			Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}}, []string{"driver"}),
 		armed:    prometheus.NewDesc("fenced_armed", "1 when fenced acts on its own judgement.", []string{"cluster"}, nil),
 		paused:   prometheus.NewDesc("fenced_paused", "1 while a person paused the cluster.", []string{"cluster"}, nil),
 		viewAge:  prometheus.NewDesc("fenced_view_age_seconds", "Age of the view of the cluster.", []string{"cluster"}, nil),
@@ -53,11 +62,13 @@ func newMetrics(version string) *metrics {
 		expected: prometheus.NewDesc("fenced_check_targets", "Targets that a check counts.", checkLabels, nil),
 		healthy:  prometheus.NewDesc("fenced_check_healthy", "Healthy targets of a check.", checkLabels, nil),
 		allowed:  prometheus.NewDesc("fenced_check_allowed", "1 while a check's own limit allows remediation.", checkLabels, nil),
+		devices:  prometheus.NewDesc("fenced_bmc_devices", "BMCs and outlets by what the newest look came to.", []string{"cluster", "driver", "state"}, nil),
+		doubtful: prometheus.NewDesc("fenced_bmc_not_dependable", "BMCs and outlets that a fence could not rely on.", []string{"cluster"}, nil),
 	}
 	info := prometheus.NewGauge(prometheus.GaugeOpts{Name: "fenced_build_info", Help: "1, with the version as a label.",
 		ConstLabels: prometheus.Labels{"version": version}})
 	info.Set(1)
-	m.registry.MustRegister(m.results, m.refusals, m.failures, info, m)
+	m.registry.MustRegister(m.results, m.refusals, m.failures, m.reads, info, m)
 	return m
 }
 
@@ -73,15 +84,24 @@ func (m *metrics) observe(e engine.Event) {
 	}
 }
 
+// measured counts the time of a good look at a device.
+func (m *metrics) measured(d bmc.Driver, took time.Duration) {
+	m.reads.WithLabelValues(string(d)).Observe(took.Seconds())
+}
+
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.armed, m.paused, m.viewAge, m.inFlight, m.held, m.expected, m.healthy, m.allowed} {
+	for _, d := range []*prometheus.Desc{m.armed, m.paused, m.viewAge, m.inFlight, m.held, m.expected, m.healthy, m.allowed, m.devices, m.doubtful} {
 		ch <- d
 	}
 }
 
 // Collect implements prometheus.Collector.
 func (m *metrics) Collect(ch chan<- prometheus.Metric) {
+	devices, doubtful := m.sweep.Tally()
+	for g, n := range devices {
+		ch <- prometheus.MustNewConstMetric(m.devices, prometheus.GaugeValue, float64(n), g.Cluster, string(g.Driver), string(g.State))
+	}
 	for _, c := range m.engine.Status() {
 		gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, append([]string{c.Name}, labels...)...)
@@ -89,6 +109,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		gauge(m.armed, boolGauge(c.Armed))
 		gauge(m.paused, boolGauge(c.Paused != ""))
 		gauge(m.viewAge, c.View.Age.Seconds())
+		gauge(m.doubtful, float64(doubtful[c.Name]))
 		steps, held := map[remediate.Step]float64{}, 0.0
 		for _, r := range c.Runs {
 			if r.Step == remediate.Held {

@@ -24,6 +24,7 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/sweep"
 )
 
 // fenced is the wired daemon: a list of tasks in one errgroup.
@@ -33,6 +34,7 @@ type fenced struct {
 	store    state.Store
 	events   *engine.Stream
 	engine   *engine.Engine
+	sweep    *sweep.Sweep
 	clusters []*k8swatch.Cluster
 	metrics  *metrics
 	notify   *notifier
@@ -77,9 +79,10 @@ func build(ctx context.Context, file string, set []string) (*fenced, error) {
 
 func (d *fenced) buildEngine(ctx context.Context, entries []config.HostEntry, policies manifest.Policies) error {
 	g, p := d.cfg.Guards, d.cfg.Power
+	actors := bmc.NewActors(opener(bmc.Timing{ReadTimeout: p.ReadTimeout, SendTimeout: engine.SendTimeout}))
 	opt := engine.Options{
 		Store: d.store, Hosts: newHosts(entries), Events: d.events, Own: ownHost(d.log),
-		Open:  opener(bmc.Timing{ReadTimeout: p.ReadTimeout, SendTimeout: engine.SendTimeout}),
+		Open:  actors.Urgent(),
 		Power: engine.PowerTiming{ReadTimeout: p.ReadTimeout, OffReadSpacing: p.OffReadSpacing},
 		Guards: policy.Limits{
 			QuietPeriod: g.QuietPeriod, ViewMaxAge: g.ViewMaxAge, ClockSkewMax: g.ClockSkewMax, MinPowerInterval: g.MinPowerInterval,
@@ -122,7 +125,11 @@ func (d *fenced) buildEngine(ctx context.Context, entries []config.HostEntry, po
 	if err != nil {
 		return err
 	}
-	d.engine, d.metrics.engine = e, e
+	d.sweep = sweep.New(sweep.Options{
+		Engine: e, Open: actors.Patient(), Urgent: actors.Urgent(), Every: d.cfg.Sweep.Interval, ReadTimeout: p.ReadTimeout,
+		AtOnce: sweep.AtOnce, Tell: d.events.Emit, Measured: d.metrics.measured,
+	})
+	d.engine, d.metrics.engine, d.metrics.sweep = e, e, d.sweep
 	return nil
 }
 
@@ -176,7 +183,8 @@ func (d *fenced) run(ctx context.Context) error {
 		g.Go(func() error { return c.Run(ctx) })
 	}
 	g.Go(func() error { return d.engine.Run(ctx, d.notify.beat) })
-	server := api.NewServer(control{engine: d.engine, events: d.events, version: version}, apiRoles(d.cfg), zap.NewStdLog(d.log.Named("control")))
+	g.Go(func() error { return d.sweep.Run(ctx) })
+	server := api.NewServer(control{engine: d.engine, sweep: d.sweep, events: d.events, version: version}, apiRoles(d.cfg), zap.NewStdLog(d.log.Named("control")))
 	g.Go(func() error { return server.Serve(ctx, d.control) })
 	if d.scrape != nil {
 		g.Go(func() error { return d.metrics.serve(ctx, d.scrape) })

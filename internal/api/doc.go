@@ -7,16 +7,23 @@
 //	GET  /v1/status                                viewer
 //	GET  /v1/nodes/{node}/explain?cluster=         viewer
 //	GET  /v1/nodes/{node}/timeline?cluster=        viewer
+//	GET  /v1/plan?cluster=                         viewer
+//	GET  /v1/check-config?cluster=                 viewer
+//	GET  /v1/bmcs?cluster=                         viewer
 //	GET  /v1/runs?cluster=&since=RFC3339           viewer
 //	GET  /v1/runs/{id}                             viewer, a timeline of one run
 //	GET  /v1/events?after=SEQ                      viewer, NDJSON, never ends
 //	POST /v1/nodes/{node}/fence?cluster=           operator; admin with "yes"
 //	POST /v1/nodes/{node}/unfence?cluster=         operator
+//	POST /v1/nodes/{node}/bmc/test?cluster=        operator; looks at the devices now
+//	POST /v1/nodes/{node}/bmc/audit?cluster=       operator; and for weaknesses
+//	POST /v1/nodes/{node}/bmc/enroll?cluster=      admin
+//	POST /v1/nodes/{node}/bmc/release?cluster=     admin
 //	POST /v1/pause?cluster=   /v1/resume?cluster=  operator
 //	POST /v1/arm?cluster=     /v1/disarm?cluster=  admin
 //
 // The body of a POST is {"reason", "offOnly", "yes", "dryRun"}; the reason is
-// mandatory and the actor is whoever the kernel says holds the other end of the
+// mandatory, except for bmc/test and bmc/audit, and the actor is whoever the kernel says holds the other end of the
 // socket (SO_PEERCRED), never what the body says. An order that was accepted
 // is carried through even when its caller goes away.
 //

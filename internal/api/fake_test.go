@@ -20,6 +20,7 @@ type fake struct {
 	plan    Plan
 	covers  Coverage
 	runs    Timeline
+	bmcs    BMCs
 	events  []Event
 	result  OrderResult
 	err     error
@@ -43,6 +44,16 @@ func (f *fake) Explain(_ context.Context, cluster, node string) (Explanation, er
 func (f *fake) Plan(context.Context, string) (Plan, error) { return f.plan, f.err }
 
 func (f *fake) Coverage(context.Context, string) (Coverage, error) { return f.covers, f.err }
+
+func (f *fake) BMCs(_ context.Context, cluster string) (BMCs, error) {
+	f.filter.Cluster = cluster
+	return f.bmcs, f.err
+}
+
+func (f *fake) LookAtBMCs(_ context.Context, o Order) (BMCs, error) {
+	f.orders = append(f.orders, o)
+	return f.bmcs, f.err
+}
 
 func (f *fake) Runs(_ context.Context, filter RunFilter) (Timeline, error) {
 	f.filter = filter

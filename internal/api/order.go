@@ -19,6 +19,11 @@ const (
 	Resume  Verb = "resume"
 	Arm     Verb = "arm"
 	Disarm  Verb = "disarm"
+
+	TestBMC    Verb = "bmc/test"    // look at a host's devices now
+	AuditBMC   Verb = "bmc/audit"   // the same, and look for weaknesses
+	EnrollBMC  Verb = "bmc/enroll"  // what answers there now is the Node's
+	ReleaseBMC Verb = "bmc/release" // a BMC that lied may be used again
 )
 
 // Order is what a person asks of the daemon. The fields without a JSON name
@@ -32,7 +37,7 @@ type Order struct {
 	Reason  string `json:"reason"`
 	OffOnly bool   `json:"offOnly,omitempty"` // fence: stay Off and Held
 	Yes     bool   `json:"yes,omitempty"`     // fence: nobody typed the node's name
-	DryRun  bool   `json:"dryRun,omitempty"`  // fence: only say what would be done
+	DryRun  bool   `json:"dryRun,omitempty"`  // fence, enroll: only say what would be done
 }
 
 // OrderResult is an order that was accepted, or what a dry run found.
@@ -65,6 +70,11 @@ type Daemon interface {
 	Coverage(ctx context.Context, cluster string) (Coverage, error)
 	// Runs gives the selected runs, open and ended, oldest first.
 	Runs(ctx context.Context, f RunFilter) (Timeline, error)
+	// BMCs gives what is known about the devices that switch power; an empty cluster
+	// means all.
+	BMCs(ctx context.Context, cluster string) (BMCs, error)
+	// LookAtBMCs looks at those of one Node's host now.
+	LookAtBMCs(ctx context.Context, o Order) (BMCs, error)
 	// Do gives an order. It returns once the order is durable, not once it is
 	// carried out.
 	Do(ctx context.Context, o Order) (OrderResult, error)

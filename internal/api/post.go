@@ -21,8 +21,8 @@ func (s *Server) order(v Verb) answer {
 		if err != nil {
 			return nil, err
 		}
-		if v != Fence && (o.OffOnly || o.Yes || o.DryRun) {
-			return nil, BadRequest(fmt.Sprintf("%s takes a reason only", v), "")
+		if err := v.takes(o); err != nil {
+			return nil, err
 		}
 		if o.Yes {
 			// The typed node name is the operator's safeguard; only an admin
@@ -41,7 +41,27 @@ func (s *Server) order(v Verb) answer {
 	}
 }
 
+// takes refuses what an order of this verb cannot say.
+func (v Verb) takes(o Order) error {
+	switch {
+	case v == Fence, v == EnrollBMC && !o.OffOnly && !o.Yes:
+		return nil
+	case o.OffOnly || o.Yes || o.DryRun:
+		return BadRequest(fmt.Sprintf("%s takes a reason only", v), "")
+	}
+	return nil
+}
+
+// readOrder reads an order, which has a reason.
 func readOrder(r *http.Request) (Order, error) {
+	o, err := readBody(r)
+	if err != nil {
+		return o, err
+	}
+	return o, checkReason(o.Reason)
+}
+
+func readBody(r *http.Request) (Order, error) {
 	var o Order
 	dec := json.NewDecoder(http.MaxBytesReader(nil, r.Body, maxBodyBytes))
 	dec.DisallowUnknownFields()
@@ -61,7 +81,7 @@ func readOrder(r *http.Request) (Order, error) {
 		return Order{}, BadRequest(fmt.Sprintf("read the order: %v", err), "")
 	}
 	o.Reason = strings.TrimSpace(o.Reason)
-	return o, checkReason(o.Reason)
+	return o, nil
 }
 
 // checkReason wants a sentence for the audit log that is safe to show on a

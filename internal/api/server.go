@@ -93,6 +93,7 @@ func (s *Server) handler() http.Handler {
 	get("/v1/nodes/{node}/timeline", s.nodeTimeline)
 	get("/v1/plan", s.plan)
 	get("/v1/check-config", s.coverage)
+	get("/v1/bmcs", s.bmcs)
 	get("/v1/runs", s.runs)
 	get("/v1/runs/{id}", s.run)
 	route(http.MethodGet, "/v1/events", Viewer, http.HandlerFunc(s.events))
@@ -102,6 +103,10 @@ func (s *Server) handler() http.Handler {
 	post("/v1/resume", Operator, Resume)
 	post("/v1/arm", Admin, Arm)
 	post("/v1/disarm", Admin, Disarm)
+	route(http.MethodPost, "/v1/nodes/{node}/bmc/test", Operator, s.reply(s.look(TestBMC)))
+	route(http.MethodPost, "/v1/nodes/{node}/bmc/audit", Operator, s.reply(s.look(AuditBMC)))
+	post("/v1/nodes/{node}/bmc/enroll", Admin, EnrollBMC)
+	post("/v1/nodes/{node}/bmc/release", Admin, ReleaseBMC)
 	mux.HandleFunc("/", notFound)
 	return tidy(mux)
 }

@@ -42,6 +42,9 @@ func TestWeaknesses(t *testing.T) {
 		"not enrolled": {func(e *entry, d *bmc.Device) {
 			d.Driver, d.Password, e.last.Identity = bmc.DriverFenceAgent, bmc.Secret{}, policy.IdentityUnproven
 		}, "", []bmc.FindingCode{bmc.FindingNotEnrolled, bmc.FindingLowerAssurance}},
+		"nobody vouched": {func(e *entry, d *bmc.Device) {
+			d.Driver, e.last.Identity = bmc.DriverFenceAgent, policy.IdentityNotEnrolled
+		}, "", []bmc.FindingCode{bmc.FindingNotEnrolled, bmc.FindingLowerAssurance}},
 		"another machine": {func(e *entry, _ *bmc.Device) { e.last.Identity = policy.IdentityDiffers }, "", []bmc.FindingCode{bmc.FindingIdentity}},
 		"no identity":     {func(e *entry, _ *bmc.Device) { e.last.Identity = policy.IdentityUnproven }, "", []bmc.FindingCode{bmc.FindingIdentity}},
 		"no answer":       {func(e *entry, _ *bmc.Device) { e.last.Identity, e.last.Err = "", assert.AnError }, "", nil},
@@ -85,7 +88,8 @@ func TestNoFindingOrResultHoldsAPassword(t *testing.T) { // I25
 		}
 	}
 	e := looked(func(_ *entry, d *bmc.Device) { d.Password = bmc.NewSecret("hunter2hunter2") })
-	assert.NotContains(t, fmt.Sprintf("%+v %#v", e.result("", noon), e.result("", noon)), "hunter2hunter2")
+	shown := e.result("", noon)
+	assert.NotContains(t, fmt.Sprintf("%+v %#v", shown, shown), "hunter2hunter2")
 }
 
 func TestTwins(t *testing.T) {

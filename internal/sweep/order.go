@@ -50,7 +50,7 @@ func (s *Sweep) order(ctx context.Context, cluster, node string, what wish) ([]R
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	return s.answered(list, answers), nil
+	return s.answered(ctx, list, answers), nil
 }
 
 // byService groups devices by what must be asked by one at a time: they would
@@ -80,8 +80,8 @@ func (s *Sweep) ordered(ctx context.Context, e *entry, a answer) {
 
 // answered gives what is known now. What could not be asked now says so: an old
 // answer must not be taken for the one that was ordered.
-func (s *Sweep) answered(list []*entry, answers []answer) []Result {
-	out := s.resultsOf(list)
+func (s *Sweep) answered(ctx context.Context, list []*entry, answers []answer) []Result {
+	out := s.resultsOf(ctx, list)
 	for i, a := range answers {
 		if a.abandoned {
 			out[i].Reason, out[i].Problem = reasonOf(a.Err), a.Err.Error()

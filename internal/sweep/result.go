@@ -2,6 +2,7 @@ package sweep
 
 import (
 	"cmp"
+	"context"
 	"math"
 	"slices"
 	"time"
@@ -28,7 +29,7 @@ type Result struct {
 	Cluster string
 	Node    string // empty for a host that no Node uses
 	Host    string // empty when the inventory's entry cannot be used
-	Source  string
+	Source  string // where its entry stands
 
 	Level, Device int    // from 0
 	Address       string // without any secret
@@ -54,14 +55,27 @@ type Result struct {
 	Findings            []bmc.Finding
 	Audited             time.Time
 	AuditProblem        string // why the newest audit could not be finished
+	// Refused is why the engine would not switch the host, whatever its BMC says.
+	Refused []engine.Refusal
+
+	subject engine.Subject
 }
 
 // Results gives every device of one cluster, or with no name of all, sorted.
-func (s *Sweep) Results(cluster string) []Result {
+func (s *Sweep) Results(ctx context.Context, cluster string) []Result {
+	out := s.collect(cluster)
+	s.refused(ctx, out)
+	slices.SortFunc(out, func(a, b Result) int {
+		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Node, b.Node), cmp.Compare(a.Host, b.Host),
+			cmp.Compare(a.Level, b.Level), cmp.Compare(a.Device, b.Device), cmp.Compare(a.Problem, b.Problem))
+	})
+	return out
+}
+
+func (s *Sweep) collect(cluster string) (out []Result) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now, same := time.Now(), twins(s.hosts)
-	var out []Result
 	for id, list := range s.hosts {
 		if cluster != "" && id.cluster != cluster {
 			continue
@@ -75,27 +89,41 @@ func (s *Sweep) Results(cluster string) []Result {
 			out = append(out, unusable(u))
 		}
 	}
-	slices.SortFunc(out, func(a, b Result) int {
-		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Node, b.Node), cmp.Compare(a.Host, b.Host),
-			cmp.Compare(a.Level, b.Level), cmp.Compare(a.Device, b.Device), cmp.Compare(a.Problem, b.Problem))
-	})
 	return out
 }
 
 // resultsOf gives the devices of one host.
-func (s *Sweep) resultsOf(list []*entry) []Result {
+func (s *Sweep) resultsOf(ctx context.Context, list []*entry) []Result {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	now, same := time.Now(), twins(s.hosts)
 	out := make([]Result, 0, len(list))
 	for _, e := range list {
 		out = append(out, e.result(same[e], now))
 	}
+	s.mu.Unlock()
+	s.refused(ctx, out)
 	return out
 }
 
+// refused asks the engine about each host once. One that cannot be used says why
+// already.
+func (s *Sweep) refused(ctx context.Context, list []Result) {
+	told := map[hostID][]engine.Refusal{}
+	for i := range list {
+		r := &list[i]
+		if r.Host == "" {
+			continue
+		}
+		id := idOf(r.subject)
+		if _, ok := told[id]; !ok {
+			told[id] = s.opt.Engine.Quarantine(ctx, r.subject)
+		}
+		r.Refused = told[id]
+	}
+}
+
 func unusable(u engine.Subject) Result {
-	return Result{Cluster: u.Cluster, Node: u.Node, State: StateFailed, Reason: reasonOf(u.Err), Problem: u.Err.Error()}
+	return Result{Cluster: u.Cluster, Node: u.Node, Source: u.BareMetalHost, State: StateFailed, Reason: reasonOf(u.Err), Problem: u.Err.Error()}
 }
 
 func (e *entry) result(twin string, now time.Time) Result {
@@ -108,6 +136,7 @@ func (e *entry) result(twin string, now time.Time) Result {
 		UUID: e.last.Reading.Identity.UUID, Serial: cmp.Or(e.last.Reading.Identity.Serial, e.description.Serial),
 		LatencyP95: percentile95(e.latencies), Checked: e.last.At, LastGood: e.lastGood, Failures: e.failures,
 		Description: e.description, Findings: e.weaknesses(twin, now), Audited: e.audited,
+		subject: e.subject,
 	}
 	if !e.last.At.IsZero() {
 		r.Reason, r.Problem = failure(e.last)

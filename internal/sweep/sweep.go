@@ -19,6 +19,8 @@ type Engine interface {
 	SubjectOf(ctx context.Context, cluster, node string) (engine.Subject, error)
 	// Identify says whether the machine that answered is the Node's.
 	Identify(ctx context.Context, s engine.Subject, level, device int, r bmc.Reading) policy.IdentityVerdict
+	// Quarantine is why the host would not be switched, whatever its BMC says.
+	Quarantine(ctx context.Context, s engine.Subject) []engine.Refusal
 	// Checked is told of every look.
 	Checked(ctx context.Context, c engine.Checked)
 }

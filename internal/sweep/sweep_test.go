@@ -110,12 +110,15 @@ func TestAnotherMachineAndAFaultAreFailures(t *testing.T) {
 	w := newWorld()
 	w.host(1).uuid = "4c4c4544-0042-3510-8052-000000000001"
 	w.host(2).fault = "control fault"
+	w.frozen = "n-2"
 	w.run(t, func(t *testing.T) {
 		w.wait(5 * every)
 		assert.Equal(t, StateMismatch, w.result(t, 1).State)
 		assert.Equal(t, policy.IdentityMismatch, w.result(t, 1).Reason)
 		assert.Equal(t, StateFailed, w.result(t, 2).State)
 		assert.Equal(t, BMCFault, w.result(t, 2).Reason)
+		assert.Empty(t, w.result(t, 1).Refused)
+		assert.Equal(t, policy.Frozen, w.result(t, 2).Refused[0].Reason)
 		require.Len(t, w.events, 2)
 	})
 }
@@ -161,11 +164,11 @@ func TestInventoryChanges(t *testing.T) {
 		assert.Len(t, w.sweep.plan.later, 1)
 		assert.Equal(t, "ipmi://bmc-9:623", w.result(t, 1).Address)
 		assert.Equal(t, StateOK, w.result(t, 1).State)
-		all := w.sweep.Results("")
+		all := w.sweep.Results(t.Context(), "")
 		require.Len(t, all, 2, "a Node without any BMC is none of ours")
 		assert.Equal(t, policy.InvalidHost, all[1].Reason)
 		assert.False(t, all[1].Dependable)
-		assert.Empty(t, w.sweep.Results("other"))
+		assert.Empty(t, w.sweep.Results(t.Context(), "other"))
 		_, bad := w.sweep.Tally()
 		assert.Equal(t, 1, bad["prod"])
 	})

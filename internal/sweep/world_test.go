@@ -31,7 +31,8 @@ type world struct {
 	inFlight int
 	most     int // looks in flight, at the peak
 	sweep    *Sweep
-	urgent   int // devices opened for people
+	urgent   int    // devices opened for people
+	frozen   string // a node
 }
 
 // machine is a BMC and what is wrong with it.
@@ -105,6 +106,14 @@ func (w *world) Identify(_ context.Context, s engine.Subject, _, _ int, r bmc.Re
 	return policy.IdentityDiffers
 }
 
+// Quarantine implements Engine.
+func (w *world) Quarantine(_ context.Context, s engine.Subject) []engine.Refusal {
+	if s.Node == w.frozen {
+		return []engine.Refusal{{Reason: policy.Frozen, Message: "it lied"}}
+	}
+	return nil
+}
+
 // Checked implements Engine.
 func (w *world) Checked(_ context.Context, c engine.Checked) {
 	w.mu.Lock()
@@ -163,7 +172,7 @@ func (w *world) wait(d time.Duration) {
 // result is the only device of a node.
 func (w *world) result(t *testing.T, n int) Result {
 	t.Helper()
-	for _, r := range w.sweep.Results("prod") {
+	for _, r := range w.sweep.Results(t.Context(), "prod") {
 		if r.Node == fmt.Sprintf("n-%d", n) {
 			return r
 		}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/fenced/fenced/internal/api"
+	"github.com/spf13/cobra"
+)
+
+func newBMCCommand(c *cli) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "bmc VERB",
+		Short: "see and check the BMCs, and vouch for them",
+		Args:  cobra.ArbitraryArgs, // RunE names the unknown verb
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usageError(errors.New("no verb of bmc given"), "fencectl bmc --help")
+			}
+			return usageError(fmt.Errorf("unknown verb %q of bmc", args[0]), "fencectl bmc --help")
+		},
+	}
+	cmd.AddCommand(newBMCListCommand(c), newBMCTestCommand(c), newBMCAuditCommand(c), newBMCEnrollCommand(c), newBMCReleaseCommand(c))
+	return cmd
+}
+
+func newBMCListCommand(c *cli) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "show every BMC, and whether a fence could rely on it",
+		Long: `Show every device that switches a host's power, as the newest look of the health
+check found it. -o wide adds model, firmware and findings.
+
+The exit status is 2 when a device is not dependable: three looks in a row
+failed, its account is refused, the inventory's entry cannot be used, or fenced
+refuses the host until a person does something.`,
+		Args: wants(),
+		RunE: func(cmd *cobra.Command, _ []string) error { return c.bmcList(cmd.Context()) },
+	}
+}
+
+func (c *cli) bmcList(ctx context.Context) error {
+	rep, err := c.client().BMCs(ctx, c.cluster)
+	if err != nil {
+		return failed("list the BMCs", err)
+	}
+	return c.showBMCs(rep)
+}
+
+func newBMCTestCommand(c *cli) *cobra.Command {
+	return &cobra.Command{
+		Use:   "test NODE",
+		Short: "look at a host's BMCs now (operator)",
+		Long: `Look at every device of a node's host now: account, power, identity, latency. It
+only reads. Use it after a change of cable, password or firmware.
+
+The exit status is that of bmc list.`,
+		Args: wants("NODE"),
+		RunE: func(cmd *cobra.Command, args []string) error { return c.bmcTest(cmd.Context(), args[0]) },
+	}
+}
+
+func (c *cli) bmcTest(ctx context.Context, node string) error {
+	rep, err := c.client().LookAtBMCs(ctx, api.Order{Verb: api.TestBMC, Cluster: c.cluster, Node: node})
+	if err != nil {
+		return failed("test the BMCs of "+node, err)
+	}
+	if err := c.showBMCs(rep); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(rep.Value.BMCs, func(b api.BMC) bool { return b.Problem != "" }) {
+		return &exitError{code: exitDegraded} // one failed look is an answer to who asked for one
+	}
+	return nil
+}
+
+// showBMCs prints devices; one that is not dependable is exit 2.
+func (c *cli) showBMCs(rep api.Reply[api.BMCs]) error {
+	if err := c.print(rep.Body, func() error { return c.printBMCs(rep.Value) }); err != nil {
+		return err
+	}
+	if rep.Value.Undependable() > 0 {
+		return &exitError{code: exitDegraded}
+	}
+	return nil
+}
+
+func newBMCAuditCommand(c *cli) *cobra.Command {
+	return &cobra.Command{
+		Use:   "audit [NODE]",
+		Short: "show what is weak about the BMCs, or about those of one host now (operator)",
+		Long: `Look at a node's devices now, for weaknesses too: cipher suite 0, accounts without
+a name, default passwords, certificates, clocks. It changes nothing there and
+tries no password but the configured one. Without NODE it shows what the daily
+audits of all devices found.
+
+The exit status is 2 when there is a finding, or a device could not be audited.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			node := ""
+			if len(args) > 0 {
+				node = args[0]
+			}
+			return c.bmcAudit(cmd.Context(), node)
+		},
+	}
+}
+
+func (c *cli) bmcAudit(ctx context.Context, node string) error {
+	var rep api.Reply[api.BMCs]
+	var err error
+	if node == "" {
+		rep, err = c.client().BMCs(ctx, c.cluster)
+	} else {
+		rep, err = c.client().LookAtBMCs(ctx, api.Order{Verb: api.AuditBMC, Cluster: c.cluster, Node: node})
+	}
+	if err != nil {
+		return failed("audit the BMCs", err)
+	}
+	if err := c.print(rep.Body, func() error { return c.printAudit(rep.Value) }); err != nil {
+		return err
+	}
+	if rep.Value.Weak() > 0 {
+		return &exitError{code: exitDegraded}
+	}
+	return nil
+}

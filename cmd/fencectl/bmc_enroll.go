@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/fenced/fenced/internal/api"
+	"github.com/spf13/cobra"
+)
+
+func newBMCEnrollCommand(c *cli) *cobra.Command {
+	var reason string
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "enroll NODE --reason WHY",
+		Short: "vouch that a host's BMCs, as they are now, switch this very machine (admin)",
+		Long: `Store your word that the devices of a node's host, as they are now, switch this
+very machine. Every device is read; one that tells an identity must match the
+Node. Outlets tell none: look at the cabling first.
+
+It is needed for devices that do not tell whose power they switch, and after the
+address of a BareMetalHost changed. It shows what would be stored and asks for
+the node's name on the terminal; --yes goes without.`,
+		Args: wants("NODE"),
+		RunE: func(cmd *cobra.Command, args []string) error { return c.bmcEnroll(cmd.Context(), args[0], reason, yes) },
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the records (mandatory)")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask for the node's name")
+	return cmd
+}
+
+func (c *cli) bmcEnroll(ctx context.Context, node, reason string, yes bool) error {
+	line := "fencectl bmc enroll " + node
+	if err := needReason(reason, line); err != nil {
+		return err
+	}
+	order := api.Order{Verb: api.EnrollBMC, Cluster: c.cluster, Node: node, Reason: reason}
+	if !yes {
+		if !isTerminal(c.in) {
+			return usageError(errors.New("bmc enroll asks for the node's name on a terminal, and there is none"), fmt.Sprintf("%s --reason %q --yes", line, reason))
+		}
+		if err := c.confirmEnroll(ctx, order); err != nil {
+			return err
+		}
+	}
+	return c.bmcOrder(ctx, order, "enroll the BMCs of "+node)
+}
+
+// confirmEnroll shows what would be stored and has the node's name typed.
+func (c *cli) confirmEnroll(ctx context.Context, o api.Order) error {
+	o.DryRun = true
+	rep, err := c.client().Do(ctx, o)
+	if err != nil {
+		return failed("enroll the BMCs of "+o.Node, err)
+	}
+	if err := c.preview(c.errs, rep.Value); err != nil {
+		return err
+	}
+	fmt.Fprintf(c.errs, "type the node's name to enroll them: ")
+	typed, err := c.readLine(ctx)
+	if err != nil {
+		return fmt.Errorf("read the confirmation: %w", err)
+	}
+	if strings.TrimSpace(typed) != o.Node {
+		return errors.New("not confirmed: nothing was stored")
+	}
+	return nil
+}
+
+func newBMCReleaseCommand(c *cli) *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use:   "release NODE --reason WHY",
+		Short: "end the freeze of a host whose BMC said Off while it was on (admin)",
+		Long: `End the freeze of a host whose BMC said Off while the host went on running, and
+with the last one of its model and firmware the freeze of all that are like it.
+Mend the BMC first: a false Off is how two machines come to write one disk.`,
+		Args: wants("NODE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := needReason(reason, "fencectl bmc release "+args[0]); err != nil {
+				return err
+			}
+			return c.bmcOrder(cmd.Context(), api.Order{Verb: api.ReleaseBMC, Cluster: c.cluster, Node: args[0], Reason: reason}, "release "+args[0])
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the records (mandatory)")
+	return cmd
+}
+
+func (c *cli) bmcOrder(ctx context.Context, o api.Order, what string) error {
+	rep, err := c.client().Do(ctx, o)
+	if err != nil {
+		return failed(what, err)
+	}
+	return c.print(rep.Body, func() error { return c.preview(c.out, rep.Value) })
+}

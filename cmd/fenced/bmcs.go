@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/sweep"
+)
+
+// BMCs implements api.Daemon.
+func (c control) BMCs(ctx context.Context, cluster string) (api.BMCs, error) {
+	if cluster != "" && !slices.Contains(c.clusterNames(""), cluster) {
+		return api.BMCs{}, api.NotFound(fmt.Sprintf("no cluster %q is configured", cluster), "see fencectl status for the names fenced knows")
+	}
+	return wireBMCs(c.sweep.Results(ctx, cluster)), nil
+}
+
+// LookAtBMCs implements api.Daemon.
+func (c control) LookAtBMCs(ctx context.Context, o api.Order) (api.BMCs, error) {
+	look, verb := c.sweep.Test, "tests"
+	if o.Verb == api.AuditBMC {
+		look, verb = c.sweep.Audit, "audits"
+	}
+	message := o.Actor + " " + verb + " the BMCs of " + o.Node
+	if o.Reason != "" {
+		message += ": " + o.Reason
+	}
+	c.events.Emit(engine.Event{Type: engine.EventOrder, Cluster: o.Cluster, Node: o.Node, Message: message})
+	found, err := look(ctx, o.Cluster, o.Node)
+	if err != nil {
+		return api.BMCs{}, apiError(err)
+	}
+	return wireBMCs(found), nil
+}
+
+func wireBMCs(found []sweep.Result) api.BMCs {
+	out := api.BMCs{BMCs: make([]api.BMC, 0, len(found))}
+	for i := range found {
+		out.BMCs = append(out.BMCs, wireBMC(&found[i]))
+	}
+	return out
+}
+
+func wireBMC(r *sweep.Result) api.BMC {
+	t := &r.Description
+	b := api.BMC{
+		Cluster: r.Cluster, Node: r.Node, Host: r.Host, Source: r.Source, Device: r.Address, Driver: string(r.Driver), Assurance: string(r.Assurance),
+		State: string(r.State), Dependable: r.Dependable, Reason: string(r.Reason), Problem: r.Problem,
+		Power: r.Power.String(), PowerRaw: r.Raw, Identity: string(r.Identity), UUID: r.UUID, Serial: r.Serial,
+		LatencySeconds: r.Latency.Seconds(), LatencyP95Seconds: r.LatencyP95.Seconds(), Checked: r.Checked.UTC(), LastGood: r.LastGood.UTC(),
+		Next: r.Next.UTC(), Failures: r.Failures, Manufacturer: t.Manufacturer, Model: t.Model, Firmware: t.Firmware, MACs: t.MACs,
+		RestorePolicy: t.RestorePolicy, CertificateUntil: t.CertificateUntil, Audited: r.Audited.UTC(), AuditProblem: r.AuditProblem,
+	}
+	if r.Host != "" {
+		b.Level = r.Level + 1
+	}
+	for _, e := range t.PowerEvents {
+		b.PowerEvents = append(b.PowerEvents, api.PowerEvent{At: e.At, Text: e.Text})
+	}
+	for _, f := range r.Findings {
+		b.Findings = append(b.Findings, api.BMCFinding{Code: string(f.Code), Message: f.Message})
+	}
+	for _, f := range r.Refused {
+		b.Refused = append(b.Refused, api.BMCFinding{Code: string(f.Reason), Message: f.Message})
+	}
+	return b
+}
+
+// enroll stores, or shows, what a person vouches for.
+func (c control) enroll(ctx context.Context, o engine.Order) (api.OrderResult, error) {
+	x, err := c.engine.Enroll(ctx, o)
+	if err != nil {
+		return api.OrderResult{}, apiError(err)
+	}
+	res := api.OrderResult{Message: "the BMCs of " + o.Node + " are enrolled"}
+	if o.DryRun {
+		res.Message = "the BMCs of " + o.Node + " would be enrolled"
+	}
+	res.Effect = append(res.Effect, fmt.Sprintf("the machine of %s is %s", o.Node, x.Pin.SystemUUID))
+	for _, d := range x.Devices {
+		line := fmt.Sprintf("level %d: %s (%s) reads %s", d.Level+1, d.Device, d.Driver, d.Power)
+		if d.UUID != "" {
+			line += " and says it is " + d.UUID
+		} else {
+			line += " and does not tell whose power it switches: your word stands for it"
+		}
+		if d.Serial != "" {
+			line += ", serial " + d.Serial
+		}
+		res.Effect = append(res.Effect, line)
+	}
+	return res, nil
+}

@@ -1,0 +1,150 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/fenced/fenced/internal/policy"
+)
+
+// BMCs is what is known about the devices that switch the hosts' power.
+type BMCs struct {
+	BMCs []BMC `json:"bmcs"`
+}
+
+// BMC is one device: a BMC, or an outlet.
+type BMC struct {
+	Cluster string `json:"cluster"`
+	Node    string `json:"node"`             // empty for a host that no Node uses
+	Host    string `json:"host,omitempty"`   // its key in the inventory; empty when the entry cannot be used
+	Source  string `json:"source,omitempty"` // where the entry stands
+	Level   int    `json:"level"`            // from 1; 0 when the entry cannot be used
+	Device  string `json:"device,omitempty"` // its address, without any secret
+	Driver  string `json:"driver,omitempty"`
+	// Assurance is strict, or lower for a driver that cannot refuse forged answers.
+	Assurance string `json:"assurance,omitempty"`
+
+	// State is what the newest look came to: ok, failed, mismatch (another machine
+	// answers), unproven (nothing tells whose it is) or unchecked.
+	State string `json:"state"`
+	// Dependable is false when a fence would likely fail here.
+	Dependable bool   `json:"dependable"`
+	Reason     string `json:"reason,omitempty"` // the code of why the newest look failed
+	Problem    string `json:"problem,omitempty"`
+	Power      string `json:"power"`              // On, Off or Unknown
+	PowerRaw   string `json:"powerRaw,omitempty"` // as the device wrote it
+	Identity   string `json:"identity"`           // match, mismatch, unknown, "not enrolled", or empty
+	UUID       string `json:"uuid,omitempty"`     // as the device tells it
+	Serial     string `json:"serial,omitempty"`
+
+	LatencySeconds    float64   `json:"latencySeconds,omitempty"` // of the newest good look
+	LatencyP95Seconds float64   `json:"latencyP95Seconds,omitempty"`
+	Checked           time.Time `json:"checked,omitzero"`
+	LastGood          time.Time `json:"lastGood,omitzero"`
+	Next              time.Time `json:"next,omitzero"`
+	Failures          int       `json:"failures"` // in a row
+
+	Manufacturer     string       `json:"manufacturer,omitempty"`
+	Model            string       `json:"model,omitempty"`
+	Firmware         string       `json:"firmware,omitempty"`
+	MACs             []string     `json:"macs,omitempty"`
+	RestorePolicy    string       `json:"restorePolicy,omitempty"`
+	CertificateUntil time.Time    `json:"certificateUntil,omitzero"`
+	PowerEvents      []PowerEvent `json:"powerEvents,omitempty"` // of the BMC's log, oldest first
+
+	Findings []BMCFinding `json:"findings"`
+	Audited  time.Time    `json:"audited,omitzero"`
+	// AuditProblem is why the newest audit could not be finished.
+	AuditProblem string `json:"auditProblem,omitempty"`
+	// Refused is why fenced would not fence the host at all, whatever its BMC says.
+	Refused []BMCFinding `json:"refused,omitempty"`
+}
+
+// PowerEvent is one entry about power in a BMC's log.
+type PowerEvent struct {
+	At   time.Time `json:"at,omitzero"` // by the BMC's clock
+	Text string    `json:"text"`
+}
+
+// BMCFinding is one weakness of a device, or one refusal of its host.
+type BMCFinding struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+// Undependable counts the devices that a fence could not rely on, and those of
+// hosts that are refused until a person does something. The own host is refused
+// for good.
+func (b BMCs) Undependable() (n int) {
+	for _, d := range b.BMCs {
+		if !d.Dependable || slices.ContainsFunc(d.Refused, func(r BMCFinding) bool { return r.Code != string(policy.OwnHost) }) {
+			n++
+		}
+	}
+	return n
+}
+
+// Weak counts the findings, and the devices that could not be looked at for any.
+func (b BMCs) Weak() (n int) {
+	for _, d := range b.BMCs {
+		n += len(d.Findings)
+		if d.Problem != "" || d.AuditProblem != "" {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *Server) bmcs(ctx context.Context, r *http.Request) (any, error) {
+	b, err := s.daemon.BMCs(ctx, r.URL.Query().Get("cluster"))
+	return b.tidy(), err
+}
+
+// look gives the route of a look that a person orders. It needs no reason: it
+// changes nothing. It ends with its caller.
+func (s *Server) look(v Verb) answer {
+	return func(ctx context.Context, r *http.Request) (any, error) {
+		o, err := readBody(r)
+		if err == nil && o.Reason != "" {
+			err = checkReason(o.Reason)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if o.OffOnly || o.Yes || o.DryRun {
+			return nil, BadRequest(fmt.Sprintf("%s takes a reason only", v), "")
+		}
+		o.Verb, o.Actor = v, peerFrom(r.Context()).Actor()
+		o.Cluster, o.Node = r.URL.Query().Get("cluster"), r.PathValue("node")
+		b, err := s.daemon.LookAtBMCs(ctx, o)
+		return b.tidy(), err
+	}
+}
+
+// tidy makes absent lists empty ones.
+func (b BMCs) tidy() BMCs {
+	b.BMCs = orEmpty(b.BMCs)
+	for i := range b.BMCs {
+		b.BMCs[i].Findings = orEmpty(b.BMCs[i].Findings)
+	}
+	return b
+}
+
+// BMCs asks what is known about all devices. An empty cluster means all.
+func (c *Client) BMCs(ctx context.Context, cluster string) (Reply[BMCs], error) {
+	return ask[BMCs](ctx, c, http.MethodGet, "/v1/bmcs", inCluster(cluster), nil)
+}
+
+// LookAtBMCs has the devices of one Node's host looked at now: TestBMC or
+// AuditBMC.
+func (c *Client) LookAtBMCs(ctx context.Context, o Order) (Reply[BMCs], error) {
+	body, err := json.Marshal(o)
+	if err != nil {
+		return Reply[BMCs]{}, fmt.Errorf("encode the order: %w", err)
+	}
+	return ask[BMCs](ctx, c, http.MethodPost, nodePath(o.Node, string(o.Verb)), inCluster(o.Cluster), body)
+}
