@@ -130,11 +130,13 @@ func (d Device) Key() string {
 }
 
 // plug is the outlet or machine that a fence agent switches. Agents call it
-// plug; port is the older name of the same parameter. Some address machines by
-// uuid, and some chain several devices, which they write SWITCH:PLUG, too.
+// plug; port is the older name of the same parameter. fence_redfish goes by
+// systems_uri, whatever the plug; some know machines by uuid; and some chain
+// several devices, which they write SWITCH:PLUG, too.
 func (d Device) plug() string {
-	p := cmp.Or(d.Parameters["plug"], d.Parameters["port"], d.Parameters["uuid"])
-	if s := d.Parameters["switch"]; s != "" && p != "" {
+	all := d.Parameters
+	p := cmp.Or(all["systems_uri"], all["systems-uri"], all["plug"], all["port"], all["uuid"])
+	if s := all["switch"]; s != "" && p != "" {
 		p = s + ":" + p
 	}
 	return p

@@ -93,7 +93,7 @@ func service(d bmc.Device) string {
 
 // part is the last word of bmc.Device.Part: agents name a system by that alone.
 func part(d bmc.Device) string {
-	text := d.Part()
+	text := strings.TrimRight(d.Part(), "/")
 	return text[strings.LastIndex(text, "/")+1:]
 }
 

@@ -165,6 +165,8 @@ func TestSharedOutlets(t *testing.T) {
 		{"no address, two agents", "{driver: fence-agent, agent: fence_xvm, parameters: {port: a}}", "{driver: fence-agent, agent: fence_virt, parameters: {port: a}}", ""},
 		{"an agent at another's BMC", native("ipmi://192.0.2.1"), outlet("fence_ipmilan", "192.0.2.1", "lanplus: 1"), "the device fence_ipmilan://192.0.2.1, without a plug,"},
 		{"a system by agent and natively", native("redfish://192.0.2.1/redfish/v1/Systems/a"), outlet("fence_redfish", "192.0.2.1", "plug: a"), "the outlet"},
+		{"a system by two agents' names", outlet("fence_redfish", "192.0.2.1", "plug: a, systems_uri: /redfish/v1/Systems/1"), outlet("fence_redfish", "192.0.2.1", "plug: b, systems-uri: /redfish/v1/Systems/1/"), "the outlet"},
+		{"two systems by an agent", outlet("fence_redfish", "192.0.2.1", "systems_uri: /redfish/v1/Systems/1"), outlet("fence_redfish", "192.0.2.1", "systems_uri: /redfish/v1/Systems/2"), ""},
 		{"another system by an agent", native("redfish://192.0.2.1/redfish/v1/Systems/a"), outlet("fence_redfish", "192.0.2.1", "plug: b"), ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
