@@ -170,5 +170,5 @@ func (e *Engine) Release(ctx context.Context, o Order) error {
 	return err
 }
 
-// NotFrozen: an order would release a host that is not frozen.
+// NotFrozen is the reason of an order that would release a host that is not frozen.
 const NotFrozen policy.Reason = "NotFrozen"

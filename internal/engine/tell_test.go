@@ -167,8 +167,9 @@ func TestStatusOfACheckThatWasHandedOver(t *testing.T) {
 func TestStatusOfACheckThatIsMadeAnewIsNoTransition(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		b := &board{alive: remediate.No}
-		_, _, stop := start(t, w, store, calm(w, b))
-		w.setOthersDown(true)
+		change := calm(w, b)
+		w.setOthersDown(true) // from the first look on
+		_, _, stop := start(t, w, store, change)
 		time.Sleep(time.Minute)
 		w.mu.Lock()
 		w.check.UID, w.check.MaxUnhealthy = "another", nil

@@ -1,0 +1,200 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/state"
+)
+
+// lie lets n-1's BMC say Off while its kubelet lives, until the run is Held.
+func lie(t *testing.T, w *world, store state.Store) (*engine.Engine, func()) {
+	w.leaseAlive = true
+	e, _, stop := start(t, w, store, nil)
+	time.Sleep(4 * time.Minute)
+	require.Equal(t, "FalseOff", only(t, e).Reason)
+	return e, stop
+}
+
+func refusedFor(t *testing.T, err error, reason policy.Reason) {
+	t.Helper()
+	var refusal *engine.Refusal
+	require.ErrorAs(t, err, &refusal)
+	assert.Equal(t, reason, refusal.Reason, refusal.Message)
+}
+
+func freezesIn(t *testing.T, store state.Store) []state.Freeze {
+	t.Helper()
+	list, err := state.LoadFreezes(t.Context(), store)
+	require.NoError(t, err)
+	return list
+}
+
+// A host that lived while its BMC said Off stays frozen, whatever becomes of its
+// run and of this daemon, until a person releases it. // I5
+func TestFalseOffFreezesTheHost(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e, stop := lie(t, w, store)
+		require.Len(t, freezesIn(t, store), 1)
+		_, err := e.Unfence(t.Context(), byHand)
+		require.NoError(t, err)
+		time.Sleep(2 * time.Minute)
+		require.Equal(t, remediate.Aborted, only(t, e).Step)
+		stop()
+
+		w.leaseAlive, w.ready, w.since, w.offAt = false, "Unknown", time.Now(), time.Time{}
+		e, _, stop = start(t, w, store, nil)
+		time.Sleep(10 * time.Minute)
+		require.Len(t, e.Runs("c"), 1, "no further run")
+		assert.Contains(t, gate(t, e, policy.Frozen).Value, "run "+only(t, e).ID)
+		_, err = e.Fence(t.Context(), byHand)
+		refusedFor(t, err, policy.Frozen)
+		s, err := e.SubjectOf(t.Context(), "c", "n-1")
+		require.NoError(t, err)
+		assert.Equal(t, policy.Frozen, e.Quarantine(t.Context(), s)[0].Reason)
+
+		require.NoError(t, e.Release(t.Context(), byHand))
+		refusedFor(t, e.Release(t.Context(), byHand), engine.NotFrozen)
+		time.Sleep(2 * time.Minute)
+		assert.Len(t, e.Runs("c"), 2)
+		assert.Equal(t, "ada (uid 1000)", freezesIn(t, store)[0].ReleasedBy)
+		stop()
+	})
+}
+
+// What was released stays released while the run that found out is still Held.
+func TestReleaseOutlivesARestart(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e, stop := lie(t, w, store)
+		require.NoError(t, e.Release(t.Context(), byHand))
+		stop()
+		e, _, stop = start(t, w, store, nil)
+		time.Sleep(time.Second)
+		require.Equal(t, remediate.Held, only(t, e).Step)
+		refusedFor(t, e.Release(t.Context(), byHand), engine.NotFrozen)
+		stop()
+	})
+}
+
+// A freeze that a crash kept from being written is made again.
+func TestFreezeIsMadeFromTheRunThatFoundOut(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		_, stop := lie(t, w, store)
+		stop()
+		require.NoError(t, state.DeleteFreeze(t.Context(), store, freezesIn(t, store)[0]))
+		_, _, stop = start(t, w, store, nil)
+		assert.Len(t, freezesIn(t, store), 1)
+		stop()
+	})
+}
+
+// noFreezes is a store that refuses freezes only.
+type noFreezes struct{ state.Store }
+
+func (s noFreezes) Put(ctx context.Context, r state.Record) (uint64, error) {
+	if r.Kind == state.KindFreeze {
+		return 0, errors.New("disk full")
+	}
+	return s.Store.Put(ctx, r)
+}
+
+// A run is not Held for a false Off before the freeze is durable. // I19
+func TestFreezeComesBeforeTheRun(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.leaseAlive = true
+		e, _, stop := start(t, w, noFreezes{store}, nil)
+		time.Sleep(4 * time.Minute)
+		assert.Equal(t, remediate.PowerOff, only(t, e).Step)
+		assert.Zero(t, w.deleted())
+		stop()
+	})
+}
+
+const class = "dell poweredge 6.10"
+
+// lied stores that a BMC of the class said Off falsely about a host elsewhere.
+func lied(t *testing.T, store state.Store, node, class string) {
+	t.Helper()
+	_, err := state.SaveFreeze(t.Context(), store, state.Freeze{RunID: "r-" + node, Host: "c/" + node, Cluster: "c", Node: node, Class: class, At: time.Now().UTC()})
+	require.NoError(t, err)
+}
+
+// tellClass lets a health check find the model and firmware of n-1's BMC.
+func tellClass(t *testing.T, e *engine.Engine) {
+	t.Helper()
+	s, err := e.SubjectOf(t.Context(), "c", "n-1")
+	require.NoError(t, err)
+	e.Checked(t.Context(), engine.Checked{Subject: s, At: time.Now(), Description: bmc.Description{Manufacturer: "Dell", Model: "PowerEdge", Firmware: "6.10"}})
+}
+
+// From the second host on, no BMC of the model and firmware is believed. // I5
+func TestClassIsFrozenAtTheSecondHost(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		lied(t, store, "other-0", class)
+		lied(t, store, "other-1", class)
+		lied(t, store, "other-2", "another")
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(time.Second)
+		tellClass(t, e)
+		time.Sleep(5 * time.Minute)
+		assert.Empty(t, e.Runs("c"))
+		assert.Contains(t, gate(t, e, policy.ClassFrozen).Value, "c/other-0, c/other-1")
+		_, err := e.Fence(t.Context(), byHand)
+		refusedFor(t, err, policy.ClassFrozen)
+
+		o := byHand
+		o.Node = "other-1"
+		require.NoError(t, e.Release(t.Context(), o))
+		time.Sleep(2 * time.Minute)
+		assert.Len(t, e.Runs("c"), 1, "one host alone freezes no class")
+		stop()
+	})
+}
+
+// The class is known again after a restart, from the pin of a healthy day.
+func TestClassIsPinned(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.ready = "True"
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(time.Second)
+		tellClass(t, e)
+		checkHealthy(t, e)
+		stop()
+		lied(t, store, "other-0", class)
+		lied(t, store, "other-1", class)
+		w.ready, w.since, w.offAt = "Unknown", time.Now(), time.Time{}
+		e, _, stop = start(t, w, store, nil)
+		time.Sleep(5 * time.Minute)
+		assert.Empty(t, e.Runs("c"))
+		gate(t, e, policy.ClassFrozen)
+		stop()
+	})
+}
+
+// A run that is under way stops doing harm when its class is frozen, and its host
+// comes back. // I5
+func TestOpenRunOfAFrozenClassGoesBack(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		lied(t, store, "other-0", class)
+		lied(t, store, "other-1", class)
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(62 * time.Second)
+		require.Equal(t, 1, w.count(bmc.CommandOff))
+		tellClass(t, e)
+		time.Sleep(10 * time.Minute)
+		r := only(t, e)
+		assert.True(t, r.Step == remediate.Held || r.Step == remediate.Aborted, "%s: %s", r.Step, r.Note)
+		assert.Zero(t, w.deleted())
+		assert.True(t, w.on)
+		stop()
+	})
+}

@@ -1,0 +1,114 @@
+package engine
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"pgregory.net/rapid"
+
+	"github.com/fenced/fenced/internal/bmc"
+)
+
+func at(address string) []place {
+	ep, err := bmc.ParseEndpoint(address)
+	if err != nil {
+		panic("the test's own address: " + err.Error())
+	}
+	return places(bmc.Host{Levels: []bmc.Level{{Devices: []bmc.Device{{Driver: bmc.Driver(ep.Protocol), Endpoint: ep}}}}})
+}
+
+func plug(n int) []place {
+	d := bmc.Device{Driver: bmc.DriverFenceAgent, Agent: "fence_apc", Endpoint: bmc.Endpoint{Host: "192.0.2.200"}}
+	if n > 0 {
+		d.Parameters = map[string]string{"plug": fmt.Sprint(n)}
+	}
+	return places(bmc.Host{Levels: []bmc.Level{{Devices: []bmc.Device{d}}}})
+}
+
+func TestDevicesThatAreOne(t *testing.T) {
+	for name, c := range map[string]struct {
+		a, b []place
+		one  bool
+	}{
+		"two systems of a chassis":         {at("redfish://192.0.2.1/redfish/v1/Systems/1"), at("redfish://192.0.2.1/redfish/v1/Systems/2"), false},
+		"one system of it":                 {at("redfish://192.0.2.1/redfish/v1/Systems/1"), at("redfish+https://192.0.2.1:443/redfish/v1/Systems/1"), true},
+		"a system, and nobody says which":  {at("redfish://192.0.2.1/redfish/v1/Systems/1"), at("redfish://192.0.2.1"), true},
+		"two outlets":                      {plug(1), plug(2), false},
+		"one outlet":                       {plug(1), plug(1), true},
+		"an outlet, and nobody says which": {plug(1), plug(0), true},
+		"two BMCs":                         {at("ipmi://192.0.2.1"), at("ipmi://192.0.2.2"), false},
+		"a BMC by two protocols":           {at("ipmi://192.0.2.1"), at("redfish://192.0.2.1"), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newIndex()
+			x.put(indexed{name: "c/a", devices: c.a})
+			x.put(indexed{name: "c/b", devices: c.b})
+			assert.Equal(t, c.one, x.twin("c/a") != "", x.twin("c/a"))
+			assert.Equal(t, c.one, x.twin("c/b") != "")
+			assert.Empty(t, x.twin("c/a", "c/b"), "two names of one host")
+			x.drop("c/b")
+			assert.Empty(t, x.twin("c/a"))
+		})
+	}
+}
+
+// One BareMetalHost that is seen from two clusters is one.
+func TestObjectSeenTwiceIsNoDuplicate(t *testing.T) {
+	x := newIndex()
+	x.put(indexed{name: "a/ns/h", uid: "u", devices: at("ipmi://192.0.2.1")})
+	x.put(indexed{name: "b/ns/h", uid: "u", devices: at("ipmi://192.0.2.1")})
+	assert.Empty(t, x.twin("a/ns/h"))
+	x.put(indexed{name: "b/ns/h", uid: "another", devices: at("ipmi://192.0.2.1")})
+	assert.NotEmpty(t, x.twin("a/ns/h"))
+}
+
+// What a device told is forgotten with it, not with the next look at the inventory.
+func TestWhatADeviceToldBelongsToIt(t *testing.T) {
+	const uuid = "4c4c4544-0042-3510-8054-b4c04f4d3132"
+	x := newIndex()
+	x.put(indexed{name: "c/a", devices: at("ipmi://192.0.2.1")})
+	x.put(indexed{name: "c/b", devices: at("ipmi://192.0.2.2")})
+	x.tell("c/a", "192.0.2.1", deviceTold{uuid: uuid, class: "m 1"})
+	x.tell("c/b", "192.0.2.2", deviceTold{uuid: uuid})
+	x.tell("c/b", "192.0.2.3", deviceTold{uuid: "not a device of it"})
+	assert.NotEmpty(t, x.twin("c/a"))
+	x.put(indexed{name: "c/a", devices: at("ipmi://192.0.2.1"), macs: []string{"00:1b:21:00:00:01"}})
+	assert.NotEmpty(t, x.twin("c/a"))
+	assert.Equal(t, "m 1", x.class("c/a"))
+	x.tell("c/a", "192.0.2.1", deviceTold{}) // a look that told nothing
+	assert.NotEmpty(t, x.twin("c/a"))
+	x.put(indexed{name: "c/a", devices: at("ipmi://192.0.2.4")})
+	assert.Empty(t, x.twin("c/a"), "another BMC has said nothing yet")
+	assert.Empty(t, x.class("c/a"))
+}
+
+// Whatever comes and goes, the index finds what a look at all pairs finds, and
+// keeps nothing of what is gone.
+func TestLawIndex(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		x, macs := newIndex(), map[string]string{}
+		for range rapid.IntRange(1, 30).Draw(t, "changes") {
+			name := fmt.Sprintf("c/%d", rapid.IntRange(0, 4).Draw(t, "host"))
+			if rapid.Bool().Draw(t, "gone") {
+				x.drop(name)
+				delete(macs, name)
+				continue
+			}
+			macs[name] = fmt.Sprintf("00:1b:21:00:00:%02d", rapid.IntRange(1, 4).Draw(t, "mac"))
+			x.put(indexed{name: name, macs: []string{macs[name]}})
+		}
+		for a := range macs {
+			twin := false
+			for b := range macs {
+				twin = twin || a != b && macs[a] == macs[b]
+			}
+			assert.Equal(t, twin, x.twin(a) != "")
+		}
+		for name := range macs {
+			x.drop(name)
+		}
+		assert.Empty(t, x.by)
+		assert.Empty(t, x.hosts)
+	})
+}

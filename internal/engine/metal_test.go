@@ -1,0 +1,259 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/policy"
+)
+
+// metal gives the world BareMetalHosts instead of an entry in hosts.d: that of
+// m-1 and others. Its Secrets can be read, and that is counted.
+type metal struct {
+	*world
+	hosts map[string]policy.Host // by name; "h-1" is that of m-1
+	reads atomic.Int32           // of Secrets
+}
+
+func newMetal(w *world) *metal {
+	w.host = nil
+	m := &metal{world: w, hosts: map[string]policy.Host{}}
+	m.set("h-1", func(h *policy.Host) {})
+	return m
+}
+
+// set changes a BareMetalHost, or makes it.
+func (m *metal) set(name string, change func(*policy.Host)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h, ok := m.hosts[name]
+	if !ok {
+		h = policy.Host{Namespace: "ns", Name: name, UID: "uid-of-" + name, CredentialsName: "bmc", Online: true,
+			Address: fmt.Sprintf("ipmi://192.0.2.%d", 10+len(m.hosts))}
+	}
+	change(&h)
+	m.hosts[name] = h
+}
+
+func (m *metal) drop(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.hosts, name)
+}
+
+func (m *metal) Changes() []policy.Change {
+	list := m.world.Changes()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := range list {
+		if x, ok := list[i].Value.(*policy.Machine); ok && x.Name == "m-1" {
+			x.Annotations = map[string]string{"metal3.io/BareMetalHost": "ns/h-1"}
+		}
+	}
+	for _, name := range []string{"h-1", "h-2", "h-3"} {
+		c := policy.Change{ID: policy.ObjectID{APIVersion: "metal3.io/v1alpha1", Kind: "BareMetalHost", Namespace: "ns", Name: name}}
+		if h, ok := m.hosts[name]; ok {
+			c.Value = &h
+		}
+		list = append(list, c)
+	}
+	return list
+}
+
+func (m *metal) Credentials(context.Context, string, string) (string, bmc.Secret, error) {
+	m.reads.Add(1)
+	return "admin", bmc.NewSecret("hush"), nil
+}
+
+func (m *metal) options(o *engine.Options) { o.Clusters[0].Watch, o.Clusters[0].Kube = m, m }
+
+// A BareMetalHost that is pointed at another BMC is not followed: only a person
+// may say that this is right. // I10
+func TestBareMetalHostThatMovedIsNotFollowed(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		m := newMetal(w)
+		w.ready = "True"
+		e, _, stop := start(t, w, store, m.options)
+		time.Sleep(2 * time.Second)
+		checkHealthy(t, e)
+		require.Equal(t, "ipmi://192.0.2.10:623", pinOf(t, store, "c/ns/h-1").Address)
+		m.set("h-1", func(h *policy.Host) { h.Address = "ipmi://192.0.2.66" })
+		time.Sleep(2 * time.Second)
+		checkHealthy(t, e)
+		assert.Equal(t, "ipmi://192.0.2.10:623", pinOf(t, store, "c/ns/h-1").Address, "no health check follows it, though the right machine answers there")
+		_, err := e.Fence(t.Context(), byHand)
+		refusedFor(t, err, policy.AddressChanged)
+		gate(t, e, policy.AddressChanged)
+		stop()
+		w.ready, w.since = "Unknown", time.Now()
+		e, _, stop = start(t, w, store, m.options)
+		time.Sleep(5 * time.Minute)
+		assert.Empty(t, e.Runs("c"))
+		assert.Zero(t, w.reads, "the new address is not even asked")
+		_, err = e.Enroll(t.Context(), byHand)
+		require.NoError(t, err)
+		o := byHand
+		o.DryRun = true
+		_, err = e.Fence(t.Context(), o)
+		require.NoError(t, err)
+		stop()
+	})
+}
+
+// A serial number that the inspection found is the second factor. // I8
+func TestSerialOfTheHardwareIsCompared(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		m := newMetal(w)
+		m.set("h-1", func(h *policy.Host) { h.Serial = "XYZ9876" })
+		e, _, stop := start(t, w, store, m.options)
+		time.Sleep(2 * time.Second)
+		assert.Equal(t, policy.IdentityDiffers, checked(t, e, hostUUID, "ABC1234").Identity)
+		assert.Equal(t, policy.IdentityMatches, checked(t, e, hostUUID, "xyz 9876").Identity)
+		assert.Equal(t, policy.IdentityMatches, checked(t, e, hostUUID, "").Identity)
+		stop()
+	})
+}
+
+// MAC addresses that contradict: nothing is pinned.
+func TestOtherMACsAreNotPinned(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		m := newMetal(w)
+		w.ready = "True"
+		m.set("h-1", func(h *policy.Host) { h.MACs = []string{"00:1b:21:00:00:01"} })
+		e, _, stop := start(t, w, store, m.options)
+		time.Sleep(2 * time.Second)
+		k := checked(t, e, hostUUID, "")
+		k.Description.MACs = []string{"00:1b:21:00:00:99"}
+		e.Checked(t.Context(), k)
+		assert.Empty(t, pinOf(t, store, "c/ns/h-1").SystemUUID)
+		k.Description.MACs = append(k.Description.MACs, "00:1b:21:00:00:01")
+		e.Checked(t.Context(), k)
+		assert.Equal(t, hostUUID, pinOf(t, store, "c/ns/h-1").SystemUUID)
+		stop()
+	})
+}
+
+// Two BareMetalHosts that lead to one machine are both refused, for people too. // I9
+func TestDuplicateHostsAreBothRefused(t *testing.T) {
+	for name, spoil := range map[string]func(t *testing.T, e *engine.Engine, m *metal){
+		"one address": func(_ *testing.T, _ *engine.Engine, m *metal) {
+			m.set("h-2", func(h *policy.Host) { h.Address = "ipmi://192.0.2.10:623" })
+		},
+		"one address, two protocols": func(_ *testing.T, _ *engine.Engine, m *metal) {
+			m.set("h-2", func(h *policy.Host) { h.Address = "redfish://192.0.2.10/redfish/v1/Systems/1" })
+		},
+		"one MAC address": func(_ *testing.T, _ *engine.Engine, m *metal) {
+			m.set("h-1", func(h *policy.Host) { h.MACs = []string{"00-1B-21-00-00-01"} })
+			m.set("h-2", func(h *policy.Host) { h.MACs = []string{"00:1b:21:00:00:01"} })
+		},
+		"one UUID told, in two byte orders": func(t *testing.T, e *engine.Engine, m *metal) {
+			m.set("h-2", func(*policy.Host) {})
+			time.Sleep(2 * time.Second)
+			e.Checked(t.Context(), checked(t, e, hostUUID, ""))
+			other := subjectOf(t, e, "ns/h-2")
+			e.Checked(t.Context(), engine.Checked{Subject: other, Reading: bmc.Reading{Identity: bmc.Identity{UUID: "44454c4c-4200-1035-8054-b4c04f4d3132"}}})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world, store *failingStore) {
+				m := newMetal(w)
+				m.set("h-3", func(*policy.Host) {}) // not concerned
+				e, _, stop := start(t, w, store, m.options)
+				time.Sleep(2 * time.Second)
+				spoil(t, e, m)
+				time.Sleep(2 * time.Minute)
+				assert.Empty(t, e.Runs("c"))
+				assert.Contains(t, gate(t, e, policy.DuplicateHost).Value, "c/ns/h-2")
+				_, err := e.Fence(t.Context(), byHand)
+				refusedFor(t, err, policy.DuplicateHost)
+				for _, key := range []string{"ns/h-1", "ns/h-2"} {
+					list := e.Quarantine(t.Context(), subjectOf(t, e, key))
+					require.NotEmpty(t, list, key)
+					assert.Equal(t, policy.DuplicateHost, list[0].Reason)
+				}
+				assert.Empty(t, e.Quarantine(t.Context(), subjectOf(t, e, "ns/h-3")))
+
+				m.drop("h-2")
+				time.Sleep(2 * time.Second)
+				assert.Empty(t, e.Quarantine(t.Context(), subjectOf(t, e, "ns/h-1")), "it is the only one again")
+				stop()
+			})
+		})
+	}
+}
+
+func subjectOf(t *testing.T, e *engine.Engine, bareMetalHost string) engine.Subject {
+	t.Helper()
+	for _, s := range e.Inventory(t.Context()) {
+		if s.BareMetalHost == bareMetalHost {
+			return s
+		}
+	}
+	require.Fail(t, "no such host", bareMetalHost)
+	return engine.Subject{}
+}
+
+// The inventory has each way to a host once, and asks the API server seldom.
+func TestInventory(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		m := newMetal(w)
+		m.set("h-1", func(h *policy.Host) { h.Serial = "ABC1234" })
+		m.set("h-2", func(*policy.Host) {})
+		m.set("h-3", func(h *policy.Host) { h.Address = "nonsense://x" })
+		w.ready = "True"
+		e, _, stop := start(t, w, store, m.options)
+		assert.Empty(t, e.Inventory(t.Context()), "nobody knows yet whose they are")
+		time.Sleep(2 * time.Second)
+		list := e.Inventory(t.Context())
+		require.Len(t, list, 3)
+		assert.Equal(t, []string{"", "", "n-1"}, []string{list[0].Node, list[1].Node, list[2].Node})
+		s := list[2]
+		assert.Equal(t, "ns/h-1", s.BareMetalHost)
+		assert.Equal(t, hostUUID, s.SystemUUID)
+		assert.Equal(t, "ABC1234", s.Serial)
+		assert.True(t, s.Healthy)
+		assert.Equal(t, "hush", s.Host.Levels[0].Devices[0].Password.Reveal())
+		assert.False(t, list[0].Healthy)
+		refusedFor(t, list[1].Err, policy.InvalidHost)
+		read := m.reads.Load()
+		for range 5 {
+			time.Sleep(time.Minute)
+			e.Inventory(t.Context())
+		}
+		assert.Equal(t, read, m.reads.Load())
+		time.Sleep(6 * time.Minute)
+		e.Inventory(t.Context())
+		assert.Greater(t, m.reads.Load(), read, "they may have been changed")
+		_, err := e.SubjectOf(t.Context(), "c", "nobody")
+		refusedFor(t, err, engine.NoSuchNode)
+		stop()
+	})
+}
+
+// An entry of hosts.d for the Node of a BareMetalHost is the same host.
+func TestEntryBesideItsBareMetalHostIsNoDuplicate(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		host := *w.host
+		m := newMetal(w)
+		w.host = &host
+		m.set("h-1", func(h *policy.Host) { h.Address = "ipmi://192.0.2.1" })
+		e, _, stop := start(t, w, store, m.options)
+		time.Sleep(2 * time.Second)
+		list := e.Inventory(t.Context())
+		require.Len(t, list, 1)
+		assert.Equal(t, "c/n-1", list[0].Host.Name)
+		assert.Empty(t, e.Quarantine(t.Context(), list[0]))
+		m.set("h-2", func(h *policy.Host) { h.Address = "ipmi://192.0.2.1" })
+		time.Sleep(2 * time.Second)
+		assert.Len(t, e.Quarantine(t.Context(), subjectOf(t, e, "ns/h-1")), 1)
+		stop()
+	})
+}

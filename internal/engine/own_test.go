@@ -1,0 +1,125 @@
+package engine_test
+
+import (
+	"context"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/policy"
+)
+
+func addrs(texts ...string) (list []netip.Addr) {
+	for _, s := range texts {
+		list = append(list, netip.MustParseAddr(s))
+	}
+	return list
+}
+
+// ownHosts are the ways in which n-1 shows to be the host of this daemon.
+var ownHosts = map[string]struct {
+	own  engine.Own
+	host string // address of its BMC; empty: 192.0.2.1
+	port int
+	is   bool
+}{
+	"the system UUID":                 {own: engine.Own{UUIDs: []string{hostUUID}}, is: true},
+	"the BMC's GUID, fields swapped":  {own: engine.Own{UUIDs: []string{"44454c4c-4200-1035-8054-b4c04f4d3132"}}, is: true},
+	"the BMC's address":               {own: engine.Own{BMCAddrs: addrs("192.0.2.1")}, is: true},
+	"the BMC's address, IPv6":         {own: engine.Own{BMCAddrs: addrs("2001:db8::1")}, host: "2001:db8:0::1", is: true},
+	"the address that BMC and OS use": {own: engine.Own{Addrs: addrs("192.0.2.1")}, is: true},
+	"a simulator beside the daemon":   {own: engine.Own{Addrs: addrs("192.0.2.1")}, port: 6230},
+	"a simulator on the loopback":     {own: engine.Own{Addrs: addrs("127.0.0.1")}, host: "127.0.0.1"},
+	"another host":                    {own: engine.Own{UUIDs: []string{"4c4c4544-0042-3510-8054-b4c04f4d9999", ""}, BMCAddrs: addrs("192.0.2.2")}},
+	"placeholders are nobody's":       {own: engine.Own{UUIDs: []string{"00000000-0000-0000-0000-000000000000"}}},
+}
+
+// The host that this daemon runs on is never fenced, not even by hand. // I13
+func TestOwnHostIsKnownByItsBMC(t *testing.T) {
+	for name, c := range ownHosts {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world, store *failingStore) {
+				e := &w.host.Levels[0].Devices[0].Endpoint
+				if c.host != "" {
+					e.Host = c.host
+				}
+				if c.port != 0 {
+					e.Port = c.port
+				}
+				refusesOwnHost(t, w, store, c.own, c.is)
+			})
+		})
+	}
+}
+
+func refusesOwnHost(t *testing.T, w *world, store *failingStore, own engine.Own, is bool) {
+	t.Helper()
+	w.check.Paused = true
+	e, _, stop := start(t, w, store, func(o *engine.Options) { o.Own = own })
+	time.Sleep(2 * time.Second)
+	o := byHand
+	o.DryRun = true
+	_, err := e.Fence(t.Context(), o)
+	if is {
+		refusedFor(t, err, policy.OwnHost)
+	} else {
+		require.NoError(t, err)
+	}
+	stop()
+}
+
+// A BMC that answers with this host's UUID is this host's, whatever the Node says.
+func TestBMCThatTellsOurUUIDIsOurs(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.bmcUUID, w.host.IdentityMode = "4c4c4544-0042-3510-8054-b4c04f4d9999", "off"
+		refusesOwnHost(t, w, store, engine.Own{UUIDs: []string{w.bmcUUID}}, true)
+	})
+}
+
+// The name of a BMC is resolved by the health check, never while deciding.
+func TestOwnBMCIsKnownByItsName(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.check.Paused = true
+		w.host.Levels[0].Devices[0].Endpoint.Host = "bmc-1.example.com"
+		asked := 0
+		own := engine.Own{BMCAddrs: addrs("192.0.2.9"), Lookup: func(_ context.Context, name string) ([]netip.Addr, error) {
+			asked++
+			assert.Equal(t, "bmc-1.example.com", name)
+			return addrs("192.0.2.8", "192.0.2.9"), nil
+		}}
+		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Own = own })
+		time.Sleep(2 * time.Second)
+		o := byHand
+		o.DryRun = true
+		_, err := e.Fence(t.Context(), o)
+		require.NoError(t, err)
+		assert.Zero(t, asked)
+		for range 3 {
+			checkHealthy(t, e)
+		}
+		assert.Equal(t, 1, asked)
+		_, err = e.Fence(t.Context(), o)
+		refusedFor(t, err, policy.OwnHost)
+		stop()
+	})
+}
+
+// A MAC address that the local BMC has is told by another entry: the same machine.
+func TestOwnBMCIsKnownByItsMAC(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.check.Paused = true
+		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Own = engine.Own{BMCMACs: []string{"00:1B:21:00:00:01"}} })
+		time.Sleep(2 * time.Second)
+		k := checked(t, e, hostUUID, "")
+		k.Description = bmc.Description{MACs: []string{"00:1b:21:00:00:01"}}
+		e.Checked(t.Context(), k)
+		_, err := e.Fence(t.Context(), byHand)
+		refusedFor(t, err, policy.OwnHost)
+		stop()
+	})
+}

@@ -1,0 +1,173 @@
+package engine_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/state"
+)
+
+// checked is a health check of n-1's first device that read this UUID and serial.
+func checked(t *testing.T, e *engine.Engine, uuid, serial string) engine.Checked {
+	t.Helper()
+	s, err := e.SubjectOf(t.Context(), "c", "n-1")
+	require.NoError(t, err)
+	require.NoError(t, s.Err)
+	r := bmc.Reading{State: bmc.On, At: time.Now(), Session: 1, Identity: bmc.Identity{UUID: uuid, Serial: serial}}
+	return engine.Checked{Subject: s, At: time.Now(), Reading: r, Identity: e.Identify(t.Context(), s, 0, 0, r)}
+}
+
+// checkHealthy lets a health check find n-1's own BMC.
+func checkHealthy(t *testing.T, e *engine.Engine) {
+	t.Helper()
+	k := checked(t, e, hostUUID, "ABC1234")
+	require.Equal(t, policy.IdentityMatches, k.Identity)
+	e.Checked(t.Context(), k)
+}
+
+func pinOf(t *testing.T, store state.Store, host string) state.Pin {
+	t.Helper()
+	p, err := state.LoadPin(t.Context(), store, host)
+	if err != nil {
+		require.ErrorIs(t, err, state.ErrNotFound)
+	}
+	return p
+}
+
+// The identity is pinned while the host is healthy, once, and tells whose it is
+// when its Node is gone. // I10
+func TestIdentityIsPinnedWhileHealthy(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(time.Second)
+		checkHealthy(t, e)
+		assert.Empty(t, pinOf(t, store, "c/n-1").SystemUUID, "its Node is not Ready")
+		w.mu.Lock()
+		w.ready = "True"
+		w.mu.Unlock()
+		time.Sleep(2 * time.Second)
+		wrong := checked(t, e, "4c4c4544-0042-3510-8054-b4c04f4d9999", "")
+		e.Checked(t.Context(), wrong)
+		assert.Equal(t, policy.IdentityDiffers, wrong.Identity)
+		assert.Empty(t, pinOf(t, store, "c/n-1").SystemUUID, "another machine answers")
+		checkHealthy(t, e)
+		first := pinOf(t, store, "c/n-1")
+		assert.Equal(t, hostUUID, first.SystemUUID)
+		assert.Equal(t, "ABC1234", first.Serial)
+		assert.Equal(t, "192.0.2.1", first.Devices)
+		time.Sleep(time.Minute)
+		checkHealthy(t, e)
+		assert.Equal(t, first, pinOf(t, store, "c/n-1"), "written on a change only")
+		stop()
+	})
+}
+
+// The serial number that this UUID had before is the second factor. // I8
+func TestOtherSerialIsAnotherMachine(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.ready = "True"
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(time.Second)
+		checkHealthy(t, e)
+		assert.Equal(t, policy.IdentityMatches, checked(t, e, hostUUID, "").Identity, "not told is not contradicted")
+		assert.Equal(t, policy.IdentityMatches, checked(t, e, hostUUID, "To be filled by O.E.M.").Identity)
+		assert.Equal(t, policy.IdentityDiffers, checked(t, e, hostUUID, "XYZ9876").Identity)
+		stop()
+	})
+}
+
+// A BMC that moved in hosts.d is followed, but what nobody vouched for there is
+// not enrolled any more.
+func TestEnrolmentEndsWithTheDevices(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.ready = "True"
+		_, levels := withOutlet(w)
+		e, stop := enrolled(t, w, store, levels)
+		assert.Equal(t, "ada (uid 1000)", pinOf(t, store, "c/n-1").EnrolledBy)
+		s, err := e.SubjectOf(t.Context(), "c", "n-1")
+		require.NoError(t, err)
+		assert.Empty(t, e.Quarantine(t.Context(), s))
+		assert.Equal(t, policy.IdentityMatches, e.Identify(t.Context(), s, 1, 0, bmc.Reading{}))
+		w.host.Levels[1].Devices[0].Parameters = map[string]string{"plug": "8"}
+		checkHealthy(t, e)
+		p := pinOf(t, store, "c/n-1")
+		assert.Empty(t, p.EnrolledBy)
+		assert.Contains(t, p.Devices, " 8")
+		s, err = e.SubjectOf(t.Context(), "c", "n-1")
+		require.NoError(t, err)
+		assert.Equal(t, policy.IdentityNotEnrolled, e.Identify(t.Context(), s, 1, 0, bmc.Reading{}))
+		assert.Equal(t, policy.NotEnrolled, e.Quarantine(t.Context(), s)[0].Reason)
+		stop()
+	})
+}
+
+// An outlet was enrolled for a machine, not for a name: another board in its
+// place is not switched by it. // I8
+func TestEnrolmentIsForOneMachine(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		_, levels := withOutlet(w)
+		e, stop := enrolled(t, w, store, levels)
+		s, err := e.SubjectOf(t.Context(), "c", "n-1")
+		require.NoError(t, err)
+		s.SystemUUID = "4c4c4544-0042-3510-8054-b4c04f4d9999"
+		assert.Equal(t, policy.IdentityNotEnrolled, e.Identify(t.Context(), s, 1, 0, bmc.Reading{}))
+		stop()
+	})
+}
+
+// What a person would enroll is held against what the devices say.
+func TestEnrollRefuses(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil func(w *world, p *outlet)
+		want  policy.Reason
+	}{
+		"another machine answers":  {func(w *world, _ *outlet) { w.bmcUUID = "4c4c4544-0042-3510-8054-b4c04f4d9999" }, policy.IdentityMismatch},
+		"the BMC tells no UUID":    {func(w *world, _ *outlet) { w.bmcUUID = "" }, policy.IdentityUnknown},
+		"the BMC is silent":        {func(w *world, _ *outlet) { w.readErr = silent() }, "BMCUnreachable"},
+		"an outlet of another one": {func(w *world, p *outlet) { w.ready, p.cut = "True", true }, "BMCUnreachable"},
+		"the outlet reads Off":     {func(w *world, p *outlet) { w.ready, w.on = "True", false }, policy.IdentityMismatch},
+		"no Node":                  {func(w *world, _ *outlet) { w.exists = false }, policy.IdentityUnknown},
+		"no host":                  {func(w *world, _ *outlet) { w.host = nil }, policy.NoHost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world, store *failingStore) {
+				p, levels := withOutlet(w)
+				c.spoil(w, p)
+				e, _, stop := start(t, w, store, levels)
+				time.Sleep(time.Second)
+				_, err := e.Enroll(t.Context(), byHand)
+				refusedFor(t, err, c.want)
+				assert.Empty(t, pinOf(t, store, "c/n-1").EnrolledBy)
+				stop()
+			})
+		})
+	}
+}
+
+// Only what a person vouched for counts where the administrator says so.
+func TestPinnedModeWantsAPersonsWord(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.host.IdentityMode = "pinned"
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(2 * time.Minute)
+		assert.Empty(t, e.Runs("c"))
+		gate(t, e, policy.NotEnrolled)
+		o := byHand
+		o.DryRun = true
+		x, err := e.Enroll(t.Context(), o)
+		require.NoError(t, err)
+		assert.Equal(t, hostUUID, x.Devices[0].UUID)
+		assert.Empty(t, pinOf(t, store, "c/n-1").EnrolledBy)
+		_, err = e.Enroll(t.Context(), byHand)
+		require.NoError(t, err)
+		time.Sleep(2 * time.Minute)
+		assert.Len(t, e.Runs("c"), 1)
+		stop()
+	})
+}
