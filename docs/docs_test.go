@@ -121,6 +121,33 @@ func TestReasonsAreExplained(t *testing.T) {
 	}
 }
 
+// TestFindingsAreExplained: each weakness that `fencectl bmc audit` can show has
+// its row, and each row its weakness.
+func TestFindingsAreExplained(t *testing.T) {
+	codes := literals(t, "../internal/bmc/describe.go")
+	require.Greater(t, len(codes), 8, "the findings were not found")
+	_, section, _ := strings.Cut(documents(t)["operations.md"], "| Finding | Meaning |")
+	table, _, _ := strings.Cut(section, "\n\n")
+	var rows []string
+	for _, m := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\| [^|]+ \\| [^|]+ \\|$").FindAllStringSubmatch(table, -1) {
+		rows = append(rows, m[1])
+	}
+	assert.ElementsMatch(t, codes, rows)
+}
+
+// TestMetricsAreExplained: each metric about BMCs has a row that says when to
+// worry.
+func TestMetricsAreExplained(t *testing.T) {
+	text := documents(t)["operations.md"]
+	data, err := os.ReadFile("../cmd/fenced/metrics.go")
+	require.NoError(t, err)
+	found := regexp.MustCompile(`"(fenced_bmc_\w+)"`).FindAllStringSubmatch(string(data), -1)
+	require.Len(t, found, 3)
+	for _, m := range found {
+		assert.Contains(t, text, "| `"+m[1]+"` |")
+	}
+}
+
 // literals are the strings in a file that have the form of a reason code.
 func literals(t *testing.T, file string) []string {
 	t.Helper()
