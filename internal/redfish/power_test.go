@@ -146,6 +146,11 @@ func TestRefusedAndNotThere(t *testing.T) {
 				want = bmc.SentMaybe
 			}
 			assert.Equal(t, want, e.Sent)
+
+			before := sim.Count(http.MethodGet, sim.System(0).URI())
+			_, err = c.Send(t.Context(), bmc.CommandOff)
+			require.Error(t, err)
+			assert.Greater(t, sim.Count(http.MethodGet, sim.System(0).URI()), before, "what it allows is read again")
 		})
 	}
 }
