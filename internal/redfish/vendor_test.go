@@ -12,7 +12,8 @@ import (
 )
 
 // vendor is what one maker's documentation shows of its service: the resources
-// are in testdata/vendor, how it answers is here.
+// are in testdata/vendor, how it answers is here. The shapes are the makers',
+// serial numbers and addresses are made up.
 type vendor struct {
 	name string
 	// slashes redirects a path without its slash at the end.
