@@ -46,7 +46,7 @@ var table = map[string]rule{
 }
 
 // testHelpers are packages that only tests import; they answer to nobody's row.
-var testHelpers = []string{"internal/state/statetest"}
+var testHelpers = []string{"internal/bmc/bmctest", "internal/state/statetest"}
 
 func TestImportTable(t *testing.T) {
 	seen := map[string]bool{}

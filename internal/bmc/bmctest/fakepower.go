@@ -1,0 +1,230 @@
+package bmctest
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/fenced/fenced/internal/bmc"
+)
+
+// mutant is the one fault of a driver.
+type mutant struct {
+	offOnError     bool // no answer reads as Off
+	believesSend   bool // an accepted Off is read as Off
+	movingIsOff    bool // on its way reads as Off
+	movingIsError  bool
+	movingIsMute   bool // ... without the words
+	sameSession    bool // a restart is not told
+	newSession     bool // each reading has a session of its own
+	stale          bool // a reading is given again for a second
+	oldTime        bool // a reading is older than its answer
+	noIdentity     bool
+	toggles        bool // commands are not absolute
+	anyCommand     bool // what is no command is On
+	failsSame      bool // "already there" is an error
+	deaf           bool // ctx is not honoured
+	refusedIsMute  bool // a wrong password looks like a dead BMC
+	retriesLogin   bool
+	triesOnClose   bool
+	tellsSecret    bool
+	untyped        bool
+	neverSent      bool // a lost answer is told as never sent
+	neverRecovers  bool // after one error all is error
+	leaksSession   bool
+	leaksWhenEnded bool // ... when the caller's time is over
+	sessionPerRead bool
+	closesOnce     bool
+	slowClose      bool
+	fragile        bool // a lost request is the end of it all
+	clings         bool // to a session that the BMC has forgotten
+	forgetsUUID    bool // tells for ever whom it saw first
+	longRaw        bool
+}
+
+// fakePower is a driver of a fakeBMC.
+type fakePower struct {
+	bmc      *fakeBMC
+	password string
+	session  uint64
+	broken   error
+	closed   bool
+	sentOff  bool
+	cached   bmc.Reading
+	identity string
+}
+
+// Read asks for the power state.
+func (p *fakePower) Read(ctx context.Context) (bmc.Reading, error) {
+	m := p.bmc.mutant
+	if m.stale && time.Since(p.cached.At) < time.Second {
+		r := p.cached
+		r.At = time.Now()
+		return r, nil
+	}
+	if err := p.reach(ctx, "read power state"); err != nil {
+		if m.offOnError {
+			return bmc.Reading{State: bmc.Off, At: time.Now()}, nil
+		}
+		return bmc.Reading{}, err
+	}
+	p.bmc.mu.Lock()
+	defer p.bmc.mu.Unlock()
+	state, raw := p.bmc.says()
+	r := bmc.Reading{State: state, Raw: raw, At: time.Now(), Session: p.session, Identity: bmc.Identity{UUID: p.bmc.uuid}}
+	return p.spoil(r)
+}
+
+// spoil is what a mutant makes of an honest reading.
+func (p *fakePower) spoil(r bmc.Reading) (bmc.Reading, error) {
+	m := p.bmc.mutant
+	switch moving := r.State == bmc.Unknown; {
+	case moving && m.movingIsError:
+		return bmc.Reading{}, fakeError("read power state", bmc.KindProtocol, bmc.SentNo, errors.New(r.Raw))
+	case moving && m.movingIsOff:
+		r.State = bmc.Off
+	case moving && m.movingIsMute:
+		r.Raw = ""
+	}
+	if m.believesSend && p.sentOff {
+		r.State = bmc.Off
+	}
+	if m.sameSession {
+		r.Session = 1
+	}
+	if m.newSession {
+		p.bmc.serial++
+		r.Session = p.bmc.serial
+	}
+	if m.oldTime {
+		r.At = r.At.Add(-time.Second)
+	}
+	if m.noIdentity {
+		r.Identity = bmc.Identity{}
+	}
+	if m.longRaw {
+		r.Raw = string(make([]byte, 1000))
+	}
+	if p.identity == "" {
+		p.identity = r.Identity.UUID
+	}
+	if m.forgetsUUID {
+		r.Identity.UUID, r.Session = p.identity, 1
+	}
+	p.cached = r
+	return r, nil
+}
+
+// Send gives an absolute command.
+func (p *fakePower) Send(ctx context.Context, c bmc.Command) (bmc.Receipt, error) {
+	m, op := p.bmc.mutant, "send "+c.String()
+	if c != bmc.CommandOff && c != bmc.CommandOn && !m.anyCommand {
+		return bmc.Receipt{}, fakeError(op, bmc.KindUnsupported, bmc.SentNo, errors.New("no command"))
+	}
+	if err := p.reach(ctx, op); err != nil {
+		return bmc.Receipt{}, err
+	}
+	err := p.bmc.control(c)
+	p.bmc.mu.Lock()
+	lost := p.bmc.loseAnswer
+	p.bmc.mu.Unlock()
+	switch {
+	case lost:
+		<-ctx.Done()
+		sent := bmc.SentMaybe
+		if m.neverSent {
+			sent = bmc.SentNo
+		}
+		return bmc.Receipt{}, p.fail(op, bmc.KindUnreachable, sent, ctx.Err())
+	case err != nil && m.failsSame:
+		return bmc.Receipt{}, p.fail(op, bmc.KindProtocol, bmc.SentYes, err)
+	}
+	p.sentOff = c == bmc.CommandOff
+	return bmc.Receipt{Already: err != nil}, nil
+}
+
+// reach brings a request to the BMC, over a session.
+func (p *fakePower) reach(ctx context.Context, op string) error {
+	m := p.bmc.mutant
+	if p.broken != nil {
+		return p.broken
+	}
+	if m.deaf {
+		ctx = context.WithoutCancel(ctx)
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, 3*time.Second)
+		defer cancel()
+	}
+	err := p.bmc.arrive(ctx)
+	if err == nil {
+		err = p.logIn()
+	}
+	if err == nil {
+		return nil
+	}
+	kind := bmc.KindUnreachable
+	if errors.Is(err, errPassword) && !m.refusedIsMute {
+		kind = bmc.KindAuth
+	}
+	err = p.fail(op, kind, bmc.SentNo, err)
+	if m.neverRecovers || m.fragile {
+		p.broken = err
+	}
+	return err
+}
+
+// logIn opens a session unless the BMC still knows the one there is.
+func (p *fakePower) logIn() (err error) {
+	m := p.bmc.mutant
+	p.bmc.mu.Lock()
+	known := p.bmc.sessions[p.session]
+	p.bmc.mu.Unlock()
+	switch {
+	case m.clings && p.session != 0 && !known:
+		return errors.New("the session is gone")
+	case known && !m.sessionPerRead:
+		return nil
+	}
+	tries := 1
+	if m.retriesLogin {
+		tries = 5
+	}
+	for range tries {
+		if p.session, err = p.bmc.login(p.password); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+func (p *fakePower) fail(op string, k bmc.Kind, sent bmc.Sent, err error) error {
+	switch m := p.bmc.mutant; {
+	case m.untyped:
+		return err
+	case m.tellsSecret:
+		err = errors.New("login with " + p.password)
+	}
+	return fakeError(op, k, sent, err)
+}
+
+// Close ends the session on the BMC.
+func (p *fakePower) Close(ctx context.Context) error {
+	m := p.bmc.mutant
+	if p.closed && m.closesOnce {
+		return fakeError("close session", bmc.KindProtocol, bmc.SentNo, errors.New("closed twice"))
+	}
+	p.closed = true
+	if m.triesOnClose {
+		_, _ = p.bmc.login(p.password)
+	}
+	p.bmc.mu.Lock()
+	hung := p.bmc.hung
+	p.bmc.mu.Unlock()
+	if hung && m.slowClose {
+		time.Sleep(4 * time.Second)
+	}
+	if m.leaksSession || ctx.Err() != nil && m.leaksWhenEnded {
+		return nil
+	}
+	return p.bmc.change(func() { delete(p.bmc.sessions, p.session) })
+}

@@ -1,0 +1,150 @@
+package bmctest
+
+import (
+	"context"
+	"reflect"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+)
+
+// Driver is a driver under test.
+type Driver struct {
+	// New starts a world for one case; it ends with t.
+	New func(t *testing.T) *World
+	// Cannot names the fields of World that stay nil, each with the reason.
+	Cannot map[string]string
+	// Slack is how long after the end of its ctx an operation may return. 0 is
+	// half a second, which is for the machine that runs the test.
+	Slack time.Duration
+	// Patience is how long what must come is waited for; 0 is 15 s.
+	Patience time.Duration
+	// Refusal is the kind of error that a wrong password gives; empty is KindAuth.
+	Refusal bmc.Kind
+	// Logins is how often one operation may offer a password that was refused; 0 is once.
+	Logins int
+	// LaterSession: Restart shows no earlier than at the second reading after it.
+	LaterSession bool
+}
+
+// World is a simulated BMC and the host behind it, which is on. A nil function
+// is something that it cannot do.
+type World struct {
+	// Open is the driver.
+	Open bmc.Opener
+	// Device is the BMC, with an account that works.
+	Device bmc.Device
+	// UUID is whom the BMC says it is, in any byte order; empty when it does not tell.
+	UUID string
+
+	// On is the truth about the host, and SetPower switches it behind the BMC's back.
+	On       func() bool
+	SetPower func(on bool) error
+
+	// IgnoreOff accepts a power off and does nothing. LateOff lets the host go off
+	// only d after the command, BackOn lets it come on again d after it went off.
+	IgnoreOff      func(ignore bool) error
+	LateOff        func(d time.Duration) error
+	BackOn         func(d time.Duration) error
+	RefuseSame     func(refuse bool) error // refuses a command to where the host is
+	Transitional   func(say bool) error    // says that the host is on its way, in its words
+	Hang           func(hang bool) error   // answers nothing
+	HalfOpen       func(open bool) error   // connections stay, nothing passes
+	Bad            func(bad bool) error    // the network loses, doubles and reorders 1 in 10
+	LoseAnswer     func(lose bool) error   // carries commands out and does not say so
+	Restart        func() error            // of the BMC: its sessions are gone
+	Logins         func() int              // tries of a password so far
+	Sessions       func() int              // open now
+	ChangeIdentity func() error            // another machine answers
+}
+
+// T is what a case needs of a *testing.T.
+type T interface {
+	require.TestingT
+	Helper()
+	Context() context.Context
+}
+
+// suiteCase is one thing that a driver must do.
+type suiteCase struct {
+	name  string
+	needs []string // fields of World
+	run   func(t T, d Driver, w *World)
+}
+
+// cases are the suite.
+var cases = []suiteCase{
+	{"reads are exact", nil, readsAreExact},
+	{"off, proof, on", nil, offProofOn},
+	{"commands are absolute", nil, commandsAreAbsolute},
+	{"already there is no failure", []string{"RefuseSame"}, alreadyThere},
+	{"accepted is no proof", []string{"IgnoreOff"}, acceptedIsNoProof},
+	{"late off", []string{"LateOff"}, lateOff},
+	{"off, then on again", []string{"BackOn"}, offThenOn},
+	{"on its way is unknown", []string{"Transitional"}, onItsWay},
+	{"hang", []string{"Hang"}, hang},
+	{"hang of an open session", []string{"Hang"}, hangOpen},
+	{"half-open connection", []string{"HalfOpen"}, halfOpen},
+	{"bad network", []string{"Bad"}, badNetwork},
+	{"lost answer", []string{"LoseAnswer"}, lostAnswer},
+	{"wrong password", nil, wrongPassword},
+	{"password tries", []string{"Logins"}, passwordTries},
+	{"restart voids the proof", []string{"Restart"}, restartVoids},
+	{"restart in mid-command", []string{"Restart"}, restartInCommand},
+	{"identity", []string{"ChangeIdentity"}, identityChanges},
+	{"close", nil, closes},
+	{"close leaves no session", []string{"Sessions"}, closeLeavesNothing},
+	{"close while the BMC hangs", []string{"Hang"}, closeHung},
+	{"many users", nil, manyUsers},
+}
+
+// atOnce is how many cases run at a time: most of them wait most of the time.
+const atOnce = 8
+
+// Run puts the driver to every case, each in a world of its own.
+func Run(t *testing.T, d Driver) {
+	var wait sync.WaitGroup
+	turn := make(chan struct{}, atOnce)
+	for _, c := range cases {
+		wait.Go(func() {
+			turn <- struct{}{}
+			defer func() { <-turn }()
+			t.Run(c.name, func(t *testing.T) { runCase(t, c, d) })
+		})
+	}
+	wait.Wait()
+}
+
+func runCase(t *testing.T, c suiteCase, d Driver) {
+	for _, need := range c.needs {
+		if why, cannot := d.Cannot[need]; cannot {
+			require.NotEmpty(t, why, "%s: the reason is missing", need)
+			t.Skip(need + ": " + why)
+		}
+	}
+	w := d.New(t)
+	for _, need := range c.needs {
+		require.False(t, reflect.ValueOf(w).Elem().FieldByName(need).IsNil(), "the world has no %s, and Cannot gives no reason", need)
+	}
+	c.run(t, d.withDefaults(), w)
+}
+
+func (d Driver) withDefaults() Driver {
+	if d.Slack == 0 {
+		d.Slack = 500 * time.Millisecond
+	}
+	if d.Patience == 0 {
+		d.Patience = 15 * time.Second
+	}
+	if d.Refusal == "" {
+		d.Refusal = bmc.KindAuth
+	}
+	if d.Logins == 0 {
+		d.Logins = 1
+	}
+	return d
+}
