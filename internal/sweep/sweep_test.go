@@ -1,7 +1,6 @@
 package sweep
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -123,19 +122,34 @@ func TestAnotherMachineAndAFaultAreFailures(t *testing.T) {
 	})
 }
 
+// A run polls its BMC for ten minutes: nothing of the sweep slows it, and the BMC
+// is not taken for a dead one.
 func TestARunIsGivenWay(t *testing.T) {
 	w := newWorld()
 	m := w.host(1)
-	m.err = fmt.Errorf("read: %w", bmc.ErrInUse)
+	m.takes = 2 * time.Second // so that a look is often in flight when the run asks
 	w.run(t, func(t *testing.T) {
-		w.wait(10 * every)
-		r := w.result(t, 1)
-		assert.Zero(t, r.Failures, "a BMC that a run uses is not a dead one")
-		assert.Equal(t, StateUnchecked, r.State)
+		run, err := w.actors.Urgent()(w.subjects[0].Host.Levels[0].Devices[0])
+		require.NoError(t, err)
+		for range 60 {
+			began := time.Now()
+			_, err := run.Read(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, m.takes, time.Since(began))
+			w.wait(8 * time.Second) // long enough for the sweep to begin
+		}
+		for range 100 {
+			_, err := run.Read(t.Context())
+			require.NoError(t, err)
+			w.wait(time.Second)
+		}
+		require.NoError(t, run.Close(t.Context()))
+		assert.Zero(t, w.result(t, 1).Failures, "a BMC that a run uses is not a dead one")
 		assert.Empty(t, w.events)
-		w.change(func() { m.err = nil })
-		w.wait(2 * yieldPause)
-		assert.Equal(t, StateOK, w.result(t, 1).State, "it is asked again soon")
+		w.wait(3 * yieldPause)
+		assert.Equal(t, StateOK, w.result(t, 1).State)
+		assert.Less(t, time.Since(w.result(t, 1).Checked), 3*yieldPause, "it is asked again soon")
+		assert.Zero(t, m.clash)
 	})
 }
 

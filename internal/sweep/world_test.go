@@ -31,6 +31,7 @@ type world struct {
 	inFlight int
 	most     int // looks in flight, at the peak
 	sweep    *Sweep
+	actors   *bmc.Actors
 	urgent   int    // devices opened for people
 	frozen   string // a node
 }
@@ -133,10 +134,11 @@ func (w *world) runEvery(t *testing.T, every time.Duration, f func(t *testing.T)
 			defer w.mu.Unlock()
 			return &power{w: w, m: w.machines[d.Service()], d: d}, nil
 		}
-		w.sweep = New(Options{Engine: w, Open: open, Every: every, ReadTimeout: readTimeout, AtOnce: AtOnce,
+		w.actors = bmc.NewActors(open)
+		w.sweep = New(Options{Engine: w, Open: w.actors.Patient(), Every: every, ReadTimeout: readTimeout, AtOnce: AtOnce,
 			Urgent: func(d bmc.Device) (bmc.Power, error) {
 				w.change(func() { w.urgent++ })
-				return open(d)
+				return w.actors.Urgent()(d)
 			},
 			Tell: func(e engine.Event) {
 				w.mu.Lock()

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"encoding/json"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/sweep"
+)
+
+// Whatever the sweep knows reaches the socket: no field of the wire type is
+// forgotten.
+func TestEveryFieldOfABMCIsTold(t *testing.T) {
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	r := sweep.Result{
+		Cluster: "prod", Node: "n-1", Host: "prod/n-1", Source: "hosts.d", Level: 1, Device: 1, Address: "ipmi://bmc", Driver: bmc.DriverIPMI,
+		Assurance: bmc.AssuranceStrict, State: sweep.StateOK, Dependable: true, Reason: "BMCBusy", Problem: "busy", Power: bmc.On, Raw: "01",
+		Identity: policy.IdentityMatches, UUID: "4c4c", Serial: "S1", Latency: time.Second, LatencyP95: 2 * time.Second, Checked: at, LastGood: at,
+		Next: at, Failures: 1, Audited: at, AuditProblem: "no session",
+		Description: bmc.Description{Manufacturer: "Dell", Model: "R650", Firmware: "7", MACs: []string{"m"}, RestorePolicy: "previous",
+			CertificateUntil: at, PowerEvents: []bmc.PowerEvent{{At: at, Text: "off"}}},
+		Findings: []bmc.Finding{{Code: bmc.FindingClock, Message: "late"}},
+		Refused:  []engine.Refusal{{Reason: policy.Frozen, Message: "it lied"}},
+	}
+	b := wireBMC(&r)
+	v := reflect.ValueOf(b)
+	for i := range v.NumField() {
+		assert.False(t, v.Field(i).IsZero(), v.Type().Field(i).Name)
+	}
+	assert.Equal(t, 2, b.Level, "people count from 1")
+	assert.Equal(t, "Frozen", b.Refused[0].Code)
+
+	unusable := wireBMC(&sweep.Result{Cluster: "prod", Node: "n-2", State: sweep.StateFailed, Reason: policy.InvalidHost, Problem: "no scheme"})
+	assert.Zero(t, unusable.Level)
+	text, err := json.Marshal(unusable)
+	require.NoError(t, err)
+	assert.NotContains(t, string(text), "0001-01-01", "a time that is not known is left out")
+}

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+	"net/http/httptest"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/sweep"
+)
+
+// oneHost is an inventory of one host whose BMC refuses the account.
+type oneHost struct{}
+
+func (oneHost) subject() engine.Subject {
+	return engine.Subject{Cluster: "prod", Node: "n-1", Host: bmc.Host{Name: "prod/n-1", Levels: []bmc.Level{
+		{Devices: []bmc.Device{{Driver: bmc.DriverIPMI, Endpoint: bmc.Endpoint{Protocol: bmc.ProtocolIPMI, Host: "bmc", Port: 623}}}}}}}
+}
+func (o oneHost) Inventory(context.Context) []engine.Subject { return []engine.Subject{o.subject()} }
+func (o oneHost) SubjectOf(context.Context, string, string) (engine.Subject, error) {
+	return o.subject(), nil
+}
+func (oneHost) Identify(context.Context, engine.Subject, int, int, bmc.Reading) policy.IdentityVerdict {
+	return policy.IdentityUnproven
+}
+func (oneHost) Quarantine(context.Context, engine.Subject) []engine.Refusal { return nil }
+func (oneHost) Checked(context.Context, engine.Checked)                     {}
+
+func TestMetricsOfBMCs(t *testing.T) {
+	store, err := state.OpenBolt(filepath.Join(t.TempDir(), "state.db"))
+	require.NoError(t, err)
+	defer store.Close()
+	m := newMetrics("1")
+	m.engine, err = engine.New(t.Context(), engine.Options{Store: store, Events: engine.NewStream(), Hosts: hosts{}})
+	require.NoError(t, err)
+	refuse := func(bmc.Device) (bmc.Power, error) { return nil, &bmc.Error{Kind: bmc.KindAuth, Err: assert.AnError} }
+	m.sweep = sweep.New(sweep.Options{Engine: oneHost{}, Open: refuse, Urgent: refuse, ReadTimeout: time.Second, AtOnce: 1,
+		Tell: func(engine.Event) {}, Measured: m.measured})
+	_, err = m.sweep.Test(t.Context(), "prod", "n-1")
+	require.NoError(t, err)
+	m.measured(bmc.DriverIPMI, 30*time.Millisecond)
+
+	answer := httptest.NewRecorder()
+	promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}).ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
+	require.Equal(t, 200, answer.Code, answer.Body)
+	assert.Contains(t, answer.Body.String(), `fenced_bmc_devices{cluster="prod",driver="ipmi",state="failed"} 1`)
+	assert.Contains(t, answer.Body.String(), `fenced_bmc_read_seconds_bucket{driver="ipmi",le="0.05"} 1`)
+}
