@@ -132,6 +132,11 @@ func quiet(r Run, s Seen, now time.Time) bool {
 	return !recent || now.Sub(s.Proof.Since()) >= leaseQuiet
 }
 
+// registered says whether the Node that stands now came after the isolation.
+func registered(r Run, n Node) bool {
+	return n.Exists == Yes && n.BootID != "" && (r.Isolation == IsolateTaint || n.UID != r.Target.NodeUID)
+}
+
 // alive says whether the Lease advanced since the first Off read. // I5
 func alive(r Run, s Seen) bool {
 	return r.OffLease != nil && s.Lease.Known && s.Lease.ResourceVersion != "" &&

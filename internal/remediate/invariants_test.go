@@ -82,6 +82,8 @@ func (v variant) onIsolate(w world, r Run, s Seen) (bad []string) {
 		fail("I1: isolated without two Off reads three seconds apart")
 	case w.now-w.last > 5:
 		fail("I1: isolated on a read %d s old", w.now-w.last)
+	case int(w.supply.level) != r.Level:
+		fail("I1: isolated on what another level read")
 	case s.Identity != Yes:
 		fail("I1: isolated on a session without identity")
 	case w.on && !w.lied && !w.sincePower:
@@ -123,6 +125,9 @@ func (v variant) onEnd(st state) (bad []string) {
 	if !w.on && w.byUs { // I20
 		fail("the host is off, and we switched it off")
 	}
+	if w.cut != [2]bool{} && v.outlet != lame { // I20
+		fail("an outlet is off, and we switched it off")
+	}
 	if w.oos {
 		fail("our taint is on the Node")
 	}
@@ -147,7 +152,7 @@ func (v variant) onEnd(st state) (bad []string) {
 func (v variant) onRest(st state) string {
 	r, w := st.rec, st.w
 	switch {
-	case r.Step != Held || v.ignoresOn || v.bmh && v.forbidden || w.apiDown > 0 || w.lied || !r.Isolated.IsZero() || r.LeaveOff:
+	case r.Step != Held || v.ignoresOn || v.neverBack() || v.bmh && v.forbidden || w.apiDown > 0 || w.lied || !r.Isolated.IsZero() || r.LeaveOff:
 		return ""
 	case w.byUs && !w.on:
 		return "I20: Held " + r.Reason + ": the Node was not isolated, and the host stays off"

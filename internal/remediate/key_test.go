@@ -61,12 +61,15 @@ type key struct {
 	ages                    [16]int16
 	bits                    [8]int8
 	backup, offLease        int8
+	level, offLevel         int8
+	supply                  supply
 }
 
 func keyOf(v variant, st state) key {
 	r, w := st.rec, st.w
 	k := key{
 		step: r.Step, abandonTo: r.AbandonTo, action: r.Intent.Action, reason: r.Reason, abandon: r.Abandon,
+		level: int8(r.Level), offLevel: int8(r.OffLevel), supply: w.supply,
 		nodeUID: r.Target.NodeUID, bootID: r.Target.BootID, newUID: r.NewNodeUID, attempt: int8(r.Attempt), left: st.left,
 	}
 	for i, b := range []bool{
@@ -92,6 +95,9 @@ func keyOf(v variant, st state) key {
 		age(r.StepStarted, w.now, 70), age(r.Intent.At, w.now, 61), age(r.Isolated, w.now, 40), age(r.APILost, w.now, 70),
 		age(r.OnSeen, w.now, 70), age(r.NotBefore, w.now, 70), age(r.HealthySince, w.now, 301),
 		noted(w.first, w.now), noted(w.last, w.now), noted(w.isolatedAt, w.now), cut(w.deleting), cut(w.apiDown), 0, 0, 0, 0,
+	}
+	if r.Step == Held && r.OffLevel > 0 { // it walks through the levels
+		k.ages[0] = age(r.StepStarted, w.now, 301)
 	}
 	if v.bmh && !w.on {
 		k.ages[12] = int16(min(w.offFor, bmoDelay))

@@ -88,6 +88,12 @@ func levelOn(r Run, s Seen, now time.Time) (on bool, note string) {
 // an outlet may read On and still switch off late. // I20
 func told(r Run) bool { return r.Level == 0 || lowered(r) || r.Intent.Action == SendOn }
 
+// settled says whether an Off that a given-up cycle sent has been carried out by
+// now if it ever will be: a host that reads On before may still go off. // I20
+func settled(r Run, now time.Time) bool {
+	return r.Abandon == "" || lowered(r) || now.Sub(r.StepStarted) >= min(offSettle, r.Limits.OnDeadline/2)
+}
+
 // lowered says whether the present level is below the one that cut the host off,
 // so that one above it reads On already.
 func lowered(r Run) bool { return r.Level < r.OffLevel }
@@ -107,7 +113,7 @@ func lower(r Run, s Seen, note string, now time.Time) (Run, Action, time.Duratio
 // from one that reads On, and on from one that does not answer, round and round.
 func heldLevel(r Run, s Seen, now time.Time) Run {
 	since, to := now.Sub(r.StepStarted), r.Level
-	on := s.Power.State == bmc.On && told(r) && (!s.Power.Partial || since >= r.Limits.OnDeadline/2)
+	on := s.Power.State == bmc.On && told(r) && (!s.Power.Partial || since >= heldWait)
 	if on || silent(s) && since >= heldWait {
 		to--
 	}
@@ -130,12 +136,4 @@ func levelName(r Run, s Seen) string {
 		name += " (" + s.Devices + ")"
 	}
 	return name
-}
-
-// besides adds what else is to be noted to the sentence of an end.
-func besides(sentence, note string) string {
-	if note == "" {
-		return sentence
-	}
-	return sentence + "; " + note
 }

@@ -64,7 +64,7 @@ func TestLevelsGoUp(t *testing.T) {
 func TestTheNextLevelStartsAnew(t *testing.T) {
 	r, s := begin(PowerOff, minute+1)
 	at(&r, &s, 0, 0)
-	on(&s)
+	unread(&s, bmc.KindBusy)
 	s.Devices = "ipmi://10.0.0.1"
 	got, _, wait := Next(r, s, noon)
 	assert.Equal(t, 1, got.Level)
@@ -77,7 +77,7 @@ func TestTheNextLevelStartsAnew(t *testing.T) {
 
 	got, action, _ := Next(got, s, noon)
 	assert.Equal(t, Nothing, action, "what was read of the first level says nothing of the second")
-	s.Level, s.OffAccepted = 1, false
+	s.Level, s.OffAccepted, s.Identity = 1, false, Yes
 	got, action, _ = Next(got, s, noon)
 	assert.Equal(t, SendOff, action)
 	assert.Equal(t, 1, got.OffLevel, "saved before the command is given") // I19, I20
@@ -94,12 +94,20 @@ func TestProofIsNoted(t *testing.T) {
 	got, _, _ = Next(r, s, noon)
 	assert.Equal(t, ProofDevice, got.Proof)
 	assert.Equal(t, "proven off by power level 2 (pdu-a#7 + pdu-b#7)", got.Steps[0].Note)
+
+	at(&r, &s, 0, 0)
+	got, _, _ = Next(r, s, noon)
+	assert.Equal(t, "proven off by power level 1 (pdu-a#7 + pdu-b#7)", got.Steps[0].Note)
 }
 
 func TestLevelsGoDown(t *testing.T) {
 	told := func(r *Run) { r.Intent = Intent{SendOn, ago(sec)} }
 	second := func(r *Run, s *Seen) { at(r, s, 1, 1); on(s); told(r) }
 	below := func(r *Run, s *Seen) { at(r, s, 0, 1) }
+	givenUp := func(r *Run, s *Seen) {
+		r.Isolated, r.Abandon, r.AbandonTo, r.Reason = time.Time{}, "Paused", Aborted, "Paused"
+		s.Node = Node{Exists: Yes, UID: "u1", BootID: "b1", Ready: No}
+	}
 	playLevels(t, []levelScene{
 		{scene{"the level in use gets On first", PowerOn, 10 * sec, func(r *Run, s *Seen) { at(r, s, 1, 1) }, PowerOn, SendOn, ""}, 1},
 		{scene{"also if it reads On: an outlet may switch late", PowerOn, 10 * sec, func(r *Run, s *Seen) { at(r, s, 1, 1); on(s) }, PowerOn, SendOn, ""}, 1},
@@ -119,6 +127,14 @@ func TestLevelsGoDown(t *testing.T) {
 		{scene{"all read On: on to step 4", PowerOn, 10 * sec, func(r *Run, s *Seen) { below(r, s); on(s) }, AwaitNode, Nothing, ""}, 0},
 		{scene{"a host that boots already is no FalseOff", PowerOn, sec, func(r *Run, s *Seen) { below(r, s); s.Node = Node{Exists: Yes, UID: "u2"} }, PowerOn, Nothing, ""}, 0},
 		{scene{"over the whole time, on its way down: completes", PowerOn, 10 * sec, func(r *Run, s *Seen) { second(r, s); r.Started = ago(3 * time.Hour) }, PowerOn, Nothing, ""}, 0},
+		{scene{"over the whole time, an outlet still off: completes", PowerOn, 10 * sec, func(r *Run, s *Seen) {
+			at(r, s, 0, 0)
+			on(s)
+			s.Power.Partial, r.Started = true, ago(3*time.Hour)
+		}, PowerOn, SendOn, ""}, 0},
+		{scene{"given up: an outlet may go off late", PowerOn, 15*sec - 1, func(r *Run, s *Seen) { second(r, s); givenUp(r, s) }, PowerOn, Nothing, "Paused"}, 1},
+		{scene{"and then goes down", PowerOn, 15 * sec, func(r *Run, s *Seen) { second(r, s); givenUp(r, s) }, PowerOn, Nothing, "Paused"}, 0},
+		{scene{"a level below waited for that already", PowerOn, sec, func(r *Run, s *Seen) { below(r, s); on(s); givenUp(r, s) }, Aborted, Nothing, "Paused"}, 0},
 		{scene{"reads Off again: back to step 3", AwaitNode, sec, func(r *Run, s *Seen) { at(r, s, 0, 1); s.Node, s.Power.State = Node{Exists: No}, bmc.Off }, PowerOn, Nothing, ""}, 1},
 	})
 }
@@ -175,8 +191,9 @@ func TestGivenUpAtTheSecondLevel(t *testing.T) {
 	r.Isolated, r.Abandon, r.AbandonTo, r.Reason, r.Note = time.Time{}, "Paused", Aborted, "Paused", "paused"
 	s.Node = Node{Exists: Yes, UID: "u1", Ready: No}
 	r, _, _ = Next(r, s, noon)
-	assert.Equal(t, Aborted, r.Step)
-	assert.Contains(t, r.Note, "paused; power level 1 does not answer")
+	assert.Equal(t, Held, r.Step, "nothing else would tell that the host stayed off")
+	assert.Contains(t, r.Note, "given up (Paused), and power level 1 does not answer")
+	assert.Equal(t, 1, r.Level)
 }
 
 func TestLaterAttemptStartsAtTheFirstLevel(t *testing.T) {
@@ -192,7 +209,7 @@ func TestHeldWalksThroughTheLevels(t *testing.T) {
 	off := func(s *Seen) { s.Power.State, s.Node.Ready = bmc.Off, No }
 	play(t, []scene{
 		{"the level that was given Off gets On", Held, minute, func(r *Run, s *Seen) { at(r, s, 1, 1); off(s) }, Held, SendOn, "PowerOffFailed"},
-		{"one outlet still off: On", Held, minute, func(r *Run, s *Seen) { at(r, s, 1, 1); s.Power.Partial = true }, Held, SendOn, "PowerOffFailed"},
+		{"one outlet still off: On", Held, minute, func(r *Run, s *Seen) { at(r, s, 1, 1); s.Power.Partial, r.Intent = true, Intent{SendOn, ago(minute)} }, Held, SendOn, "PowerOffFailed"},
 		{"On once, also if it reads On", Held, minute, func(r *Run, s *Seen) { at(r, s, 1, 1) }, Held, SendOn, "PowerOffFailed"},
 		{"nothing to one that does not answer", Held, minute, func(r *Run, s *Seen) { at(r, s, 1, 1); unread(s, bmc.KindAuth) }, Held, Nothing, "PowerOffFailed"},
 		{"nothing to a level that was not asked", Held, minute, func(r *Run, s *Seen) { at(r, s, 1, 1); off(s); s.Level = 0 }, Held, Nothing, "PowerOffFailed"},
@@ -212,8 +229,8 @@ func TestHeldWalksThroughTheLevels(t *testing.T) {
 		{"reads On: down", 1, 1, sec, func(r *Run, s *Seen) { r.Intent.Action = SendOn }, 0},
 		{"not before On was sent", 1, 1, sec, func(r *Run, s *Seen) {}, 1},
 		{"reads Off: stays", 1, 1, time.Hour, func(r *Run, s *Seen) { off(s) }, 1},
-		{"partly On: stays", 1, 1, 149 * sec, func(r *Run, s *Seen) { r.Intent.Action, s.Power.Partial = SendOn, true }, 1},
-		{"partly On for long: down", 1, 1, 150 * sec, func(r *Run, s *Seen) { r.Intent.Action, s.Power.Partial = SendOn, true }, 0},
+		{"partly On: stays", 1, 1, 5*minute - 1, func(r *Run, s *Seen) { r.Intent.Action, s.Power.Partial = SendOn, true }, 1},
+		{"partly On for long: down", 1, 1, 5 * minute, func(r *Run, s *Seen) { r.Intent.Action, s.Power.Partial = SendOn, true }, 0},
 		{"no answer: stays", 1, 1, 5*minute - 1, func(r *Run, s *Seen) { unread(s, bmc.KindAuth) }, 1},
 		{"no answer for five minutes: down", 1, 1, 5 * minute, func(r *Run, s *Seen) { unread(s, bmc.KindAuth) }, 0},
 		{"no answer at the first: back to the top", 0, 1, 5 * minute, func(r *Run, s *Seen) { unread(s, bmc.KindUnreachable) }, 1},
@@ -226,8 +243,14 @@ func TestHeldWalksThroughTheLevels(t *testing.T) {
 			r, s := begin(Held, c.since)
 			at(&r, &s, c.level, c.off)
 			c.change(&r, &s)
-			got, _, _ := Next(r, s, noon)
+			got, action, _ := Next(r, s, noon)
 			assert.Equal(t, c.to, got.Level)
+			if c.to != c.level {
+				assert.Equal(t, Nothing, action, "the other level was not asked yet")
+				assert.Zero(t, got.Intent)
+				assert.Zero(t, got.HealthySince)
+				assert.Equal(t, noon, got.StepStarted)
+			}
 			assert.Len(t, got.Steps, len(r.Steps), "the walk is no journal")
 		})
 	}

@@ -1,6 +1,7 @@
 package remediate
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -167,7 +168,7 @@ var mutants = []mutant{
 // TestExploreNoticesMutants shows that the search can fail: every planted bug
 // is found, and is found as what it is.
 func TestExploreNoticesMutants(t *testing.T) {
-	for _, m := range mutants {
+	for _, m := range slices.Concat(mutants, levelMutants) {
 		t.Run(m.name, func(t *testing.T) {
 			x := explore(m.in, m.broken)
 			found := strings.Join(x.found, "\n")

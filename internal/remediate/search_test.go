@@ -208,6 +208,9 @@ func (v variant) strike(w *world, r Run, f fault) Run {
 	case lie:
 		w.lieFor = cmp.Or(v.lieFor, 5)
 	case foreignOn, foreignOff:
+		if f == foreignOn {
+			w.feed(v, false)
+		}
 		w.power(f == foreignOn)
 	case reregister:
 		w.register()

@@ -14,6 +14,7 @@ const (
 	leaseRecent  = 60 * time.Second // a Lease renewed this shortly before Off ...
 	leaseQuiet   = 15 * time.Second // ... must stand still this long after it // I5
 	dwell        = 5 * time.Second  // between proof and On: BMCs drop an On sent earlier
+	offSettle    = 15 * time.Second // from giving up to a believed On: BMCs switch off late
 	healthyFor   = 5 * time.Minute  // before a Held run ends by itself
 	poll         = time.Second      // between two looks
 	idlePoll     = 10 * time.Second // between two looks at a Held run
@@ -256,11 +257,12 @@ func powerOn(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	bmh, commanded := r.Target.BareMetalHost != "", r.Intent.Action == SendOn || r.Intent.Action == ReleaseHold
 	believedOff := r.Abandon == "" && !commanded && r.OnSeen.IsZero() && s.Power.State != bmc.On && !lowered(r)
 	on, note := levelOn(r, s, now)
+	stays := on && settled(r, now)
 	late := now.After(r.Deadline())
 	switch {
-	case on && r.Level > 0:
+	case stays && r.Level > 0:
 		return lower(r, s, note, now)
-	case on && (!bmh || s.Hold == No):
+	case stays && (!bmh || s.Hold == No):
 		return poweredOn(r, s, note, now)
 	case believedOff && (alive(r, s) || r.Isolation == IsolateDelete && s.Node.Exists == Yes):
 		return hold(r, "FalseOff", "the Node came back to life while its host was believed off", now)
@@ -277,7 +279,7 @@ func powerOn(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 		return r, Nothing, poll
 	case bmh && s.Hold == Yes:
 		return command(r, ReleaseHold, resendWrite, now)
-	case on || s.Identity == No: // waiting for the API; never command a stranger's BMC
+	case on || s.Identity == No: // waiting for API or late Off; never command a stranger's BMC
 		return r, Nothing, poll
 	case lowered(r) && silent(s): // its BMC boots, or died with its mains
 		return r, Nothing, poll
@@ -291,10 +293,12 @@ func poweredOn(r Run, s Seen, note string, now time.Time) (Run, Action, time.Dur
 		return hold(r, "NodeFinalizer", "a finalizer keeps the deleted Node; its host is On", now)
 	case r.Abandon != "" && (s.Node.Exists == CannotTell || s.Node.Exists == Yes && s.Node.Deleting):
 		return r, Nothing, poll
+	case r.Abandon != "" && silent(s) && lowered(r): // nothing else would tell that the host stayed off // I20
+		return hold(r, "PowerOnFailed", "given up ("+r.Abandon+"), and "+note, now)
 	case r.Abandon != "" && r.AbandonTo == Held:
-		return hold(r, r.Reason, besides(r.Note, note), now)
+		return hold(r, r.Reason, r.Note, now)
 	case r.Abandon != "":
-		return finish(r, Aborted, r.Reason, besides(r.Note, note), now)
+		return finish(r, Aborted, r.Reason, r.Note, now)
 	}
 	r.OnSeen = now
 	return enter(r, AwaitNode, note, now)
@@ -319,11 +323,6 @@ func awaitNode(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 		return nextAttempt(r, "the Node did not register in time", now)
 	}
 	return r, Nothing, poll
-}
-
-// registered says whether the Node that stands now came after the isolation.
-func registered(r Run, n Node) bool {
-	return n.Exists == Yes && n.BootID != "" && (r.Isolation == IsolateTaint || n.UID != r.Target.NodeUID)
 }
 
 // 5 RestoreNode. Goal: every saved label, annotation, taint and the cordon is

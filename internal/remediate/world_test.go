@@ -19,6 +19,8 @@ type variant struct {
 	states int    // the search must visit so many
 	want   string // the end without faults: "Done", "Held PowerOffFailed"
 
+	levelled
+
 	isolation   Isolation
 	bmh         bool // Metal3 also owns the power
 	foundOff    bool
@@ -48,7 +50,7 @@ func (v variant) run() Run {
 		OffDeadline: 60 * time.Second, APITimeout: 12 * time.Second, PodsGoneTimeout: 8 * time.Second,
 		OnDeadline: 45 * time.Second, ReadyTimeout: 25 * time.Second, RestoreTimeout: 8 * time.Second,
 		RunTimeout: never * time.Second, MinPowerInterval: 10 * time.Second, MaxAttempts: 1,
-		PowerOnFoundOff: !v.stayOff, Reprovision: !v.noReplace,
+		PowerOnFoundOff: !v.stayOff, Reprovision: !v.noReplace, Levels: v.levels,
 	}
 	if v.runTimeout != 0 {
 		l.RunTimeout = v.runTimeout
@@ -118,6 +120,8 @@ type world struct {
 	paused, ordered           bool // ordered: the one unfence was given
 	noQuorum                  bool // etcd would not survive the loss of the host
 
+	supply
+
 	// Memory of the process.
 	accepted bool
 	session  uint64
@@ -168,7 +172,7 @@ func (w *world) resetProof() {
 }
 
 func (w *world) power(on bool) {
-	if w.on == on {
+	if w.on == on || on && !w.mains() {
 		return
 	}
 	w.on, w.sincePower, w.byUs = on, true, false
@@ -182,17 +186,15 @@ func (w *world) power(on bool) {
 }
 
 // readPower is one answer of the BMC, and the oracle's note of it.
-func (w *world) readPower(lost bool) (bmc.Reading, bmc.Kind) {
+func (w *world) readPower(v variant, lost bool) (bmc.Reading, bmc.Kind) {
 	r := bmc.Reading{At: clock(w.now), Session: w.session}
-	kind := bmc.Kind("")
-	switch {
-	case lost:
+	kind := w.answers(v, w.supply.level)
+	if lost {
 		kind = bmc.KindUnreachable
-	case w.lieFor > 0 || !w.on:
-		r.State = bmc.Off
-		w.lied = w.lied || w.on
-	default:
-		r.State = bmc.On
+	}
+	if lost = kind != ""; !lost {
+		r = w.reads(v, w.supply.level)
+		w.lied = w.lied || w.on && r.State == bmc.Off
 	}
 	w.proof = w.proof.Add(r)
 	switch {
@@ -211,11 +213,13 @@ func (w *world) readPower(lost bool) (bmc.Reading, bmc.Kind) {
 
 // look is what the engine does before it asks.
 func (w *world) look(v variant, r Run, lostPower, lostAPI bool) Seen {
-	s := Seen{At: clock(w.now), OffAccepted: w.accepted, Paused: w.paused}
+	s := Seen{At: clock(w.now), Paused: w.paused}
 	if !v.deleteOnly {
-		s.Power, s.PowerError = w.readPower(lostPower)
+		w.open(v, r)
+		s.Level, s.OffAccepted = int(w.supply.level), w.accepted
+		s.Power, s.PowerError = w.readPower(v, lostPower)
 		s.Proof = w.proof
-		if !lostPower {
+		if s.PowerError == "" {
 			s.Identity = Yes
 		}
 	}
@@ -252,19 +256,13 @@ func (w *world) podsGone(v variant) bool {
 // act does one action to the world; deaf is a BMC that accepts and does nothing.
 func (w *world) act(v variant, r Run, a Action, deaf bool) {
 	switch a {
-	case SendOff:
+	case SendOff, SendOn:
 		w.resetProof()
-		w.accepted, w.ack = true, true
-		if w.on && !deaf && !v.ignoresOff {
-			w.power(false)
-			w.byUs = true
-		}
-		return
-	case SendOn:
-		w.resetProof()
-		w.accepted, w.ack = false, false
-		if !deaf && !v.ignoresOn {
-			w.power(true)
+		took := w.answers(v, w.supply.level) == ""
+		w.accepted = a == SendOff && took
+		w.ack = w.accepted
+		if took && !deaf {
+			w.command(v, a == SendOn)
 		}
 		return
 	}
@@ -319,11 +317,15 @@ func (w *world) removeNode() {
 func (w *world) tick(v variant) {
 	w.now++
 	w.lieFor, w.apiDown = max(0, w.lieFor-1), countdown(w.apiDown)
+	w.lateness(v)
+	if w.mains() {
+		w.boot = max(0, w.boot-1)
+	}
 	if w.deleting = countdown(w.deleting); w.deleting == 1 {
 		w.removeNode()
 	}
 	if v.bmh {
-		w.metal3()
+		w.metal3(v)
 	}
 	if w.on {
 		w.upFor++
@@ -349,8 +351,9 @@ func countdown(n int) int {
 }
 
 // metal3 keeps the host off while a hold stands and on while none does.
-func (w *world) metal3() {
+func (w *world) metal3(v variant) {
 	switch {
+	case w.answers(v, 0) != "" || v.levels > 1 && v.ignoresOff && w.hold:
 	case w.hold && w.on:
 		w.power(false)
 		w.byUs = true

@@ -1,0 +1,200 @@
+package remediate
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/fenced/fenced/internal/bmc"
+)
+
+// levelled is a world of two power levels: the host's BMC, and two outlets that
+// feed host and BMC.
+type levelled struct {
+	levels     int
+	bmc        flaw
+	outlet     flaw
+	afterMains bmc.PowerState // Off: the host stays off when its mains return
+	keeps      bool           // the engine keeps its session when the level changes
+}
+
+// flaw is what is wrong with a level.
+type flaw uint8
+
+const (
+	sound   flaw = iota
+	dead         // never answers
+	refuses      // the account
+	dies         // with its mains, for ever
+	stuck        // one outlet never goes off
+	lame         // one outlet never comes on again
+	liar         // says Off and switches nothing
+	jammed       // takes On and switches nothing
+	sleepy       // boots for longer than the way back waits
+	slow         // switches off seconds after it said that it did; On in between is dropped by a BMC, and undoes it at an outlet
+)
+
+// supply is the truth about the outlets and the BMC behind them, and which
+// level the process has a session with.
+type supply struct {
+	level int8
+	cut   [2]bool // outlets that are off
+	says  bool    // the liar says Off
+	boot  int8    // seconds until the BMC answers
+	gone  bool
+	late  [2]int8 // seconds until a slow level switches off
+}
+
+const (
+	bmcBoot  = 6 // mains to answer
+	slowness = 7
+)
+
+func (s supply) mains() bool { return !s.cut[0] || !s.cut[1] }
+
+// answers says whether a read or command of a level gets an answer, and why not.
+func (w *world) answers(v variant, level int8) bmc.Kind {
+	f := v.bmc
+	if level == 1 {
+		f = v.outlet
+	}
+	switch {
+	case f == dead, level == 0 && (!w.mains() || w.boot > 0 || w.gone):
+		return bmc.KindUnreachable
+	case f == refuses:
+		return bmc.KindAuth
+	}
+	return ""
+}
+
+// reads is what a level that answers tells.
+func (w *world) reads(v variant, level int8) bmc.Reading {
+	r := bmc.Reading{At: clock(w.now), Session: w.session, State: bmc.On}
+	switch {
+	case w.lieFor > 0:
+		r.State = bmc.Off
+	case level == 0 && !w.on:
+		r.State = bmc.Off
+	case level == 1 && (v.outlet == liar && w.says || !w.mains()):
+		r.State = bmc.Off
+		if w.answers(v, 0) == "" && w.on { // the witness, as bmc.OpenLevel has it
+			r.State, r.Partial = bmc.On, true
+		}
+	case level == 1:
+		r.Partial = w.cut[0] != w.cut[1]
+	}
+	return r
+}
+
+// open is what the engine does before it reads: a session with the run's level.
+func (w *world) open(v variant, r Run) {
+	if w.supply.level != int8(r.Level) && !v.keeps {
+		w.supply.level = int8(r.Level)
+		w.forget()
+	}
+}
+
+// command is what a level does that takes a command.
+func (w *world) command(v variant, on bool) {
+	if w.supply.level == 1 {
+		w.switchOutlets(v, on)
+		return
+	}
+	switch {
+	case on && !v.ignoresOn:
+		w.power(true)
+	case !on && v.bmc == slow && w.on:
+		w.late[0] = cmp.Or(w.late[0], slowness)
+	case !on && !v.ignoresOff && w.on:
+		w.off()
+	}
+}
+
+func (w *world) off() {
+	if w.on {
+		w.power(false)
+		w.byUs = true
+	}
+}
+
+// lateness lets one second pass at what is slow.
+func (w *world) lateness(v variant) {
+	for level, left := range w.late {
+		if left == 0 {
+			continue
+		}
+		if w.late[level]--; left > 1 {
+			continue
+		}
+		if level == 0 {
+			w.off()
+		} else {
+			w.cutMains(v)
+		}
+	}
+}
+
+func (w *world) switchOutlets(v variant, on bool) {
+	w.says = !on
+	switch {
+	case v.outlet == liar, on && v.outlet == jammed:
+	case on:
+		w.late[1] = 0
+		w.feed(v, v.outlet == lame && w.cut[1])
+	case v.outlet == slow && w.mains():
+		w.late[1] = cmp.Or(w.late[1], slowness)
+	case v.outlet != slow:
+		w.cutMains(v)
+	}
+}
+
+func (w *world) cutMains(v variant) {
+	w.cut = [2]bool{true, v.outlet != stuck}
+	if !w.mains() {
+		w.late[0] = 0
+		w.gone = w.gone || v.bmc == dies
+		w.off()
+	}
+}
+
+// feed gives host and BMC their mains again.
+func (w *world) feed(v variant, lame bool) {
+	if !w.mains() {
+		w.boot = bmcBoot
+		if v.bmc == sleepy {
+			w.boot = 60
+		}
+	}
+	w.cut = [2]bool{false, lame}
+	if w.boot > 0 && v.afterMains != bmc.Off {
+		w.power(true)
+	}
+}
+
+// neverBack: nothing that fenced can send brings the host back.
+func (v variant) neverBack() bool {
+	return v.outlet == jammed || v.bmc == dies && v.afterMains == bmc.Off
+}
+
+// twoLevels are the searches of the power levels.
+var twoLevels = []variant{
+	{name: "levels: the first serves", states: 14_700, levelled: levelled{levels: 2}, faults: join(engine, power, cluster), budget: 2, want: "Done"},
+	{name: "levels: BMC accepts and ignores", states: 1_900, levelled: levelled{levels: 2}, ignoresOff: true, faults: join(engine, power), budget: 1, want: "Done"},
+	{name: "levels: BMC dead", states: 3_000, levelled: levelled{levels: 2, bmc: dead}, faults: join(engine, power, []fault{unfenceOrder}), budget: 1, want: "Done"},
+	{name: "levels: BMC refuses", states: 3_300, levelled: levelled{levels: 2, bmc: refuses}, faults: join(engine, power, []fault{pause}), budget: 1, runTimeout: 5 * time.Minute, want: "Done"},
+	{name: "levels: BMC dies with its mains", states: 14_700, levelled: levelled{levels: 2, bmc: dies}, ignoresOff: true, faults: join(engine, power, []fault{pause, unfenceOrder}), budget: 1, runTimeout: 5 * time.Minute, want: "Done"},
+	{name: "levels: stays off after mains", states: 9_700, levelled: levelled{levels: 2, afterMains: bmc.Off}, ignoresOff: true, faults: join(engine, power, []fault{pause, unfenceOrder}), budget: 1, runTimeout: 5 * time.Minute, want: "Done"},
+	{name: "levels: BMC dies, stays off", states: 8_300, levelled: levelled{levels: 2, bmc: dies, afterMains: bmc.Off}, ignoresOff: true, noReplace: true, faults: join(engine, []fault{lostPower, pause, unfenceOrder}), budget: 2, want: "Held AttemptsExhausted"},
+	{name: "levels: BMC boots slowly, stays off", states: 12_900, levelled: levelled{levels: 2, bmc: sleepy, afterMains: bmc.Off}, ignoresOff: true, noReplace: true, faults: join(engine, []fault{lostPower, pause, unfenceOrder}), budget: 2, want: "Done"},
+	{name: "levels: one outlet stuck", states: 13_200, levelled: levelled{levels: 2, outlet: stuck}, ignoresOff: true, faults: join(engine, power, []fault{pause}), budget: 1, runTimeout: 5 * time.Minute, want: "Held PowerOffFailed"},
+	{name: "levels: one outlet stays off", states: 18_200, levelled: levelled{levels: 2, outlet: lame}, ignoresOff: true, faults: join(engine, []fault{lostPower, deaf, pause}), budget: 2, runTimeout: 5 * time.Minute, want: "Done"},
+	{name: "levels: outlets lie, the BMC witnesses", states: 3_700, levelled: levelled{levels: 2, outlet: liar}, ignoresOff: true, faults: join(engine, power), budget: 1, want: "Held PowerOffFailed"},
+	{name: "levels: outlets lie, the BMC is dead", states: 2_500, levelled: levelled{levels: 2, bmc: dead, outlet: liar}, faults: join(engine, []fault{lostPower, reregister}), budget: 2, want: "Reprovisioned AttemptsExhausted"},
+	{name: "levels: outlets never on again", states: 4_400, levelled: levelled{levels: 2, outlet: jammed}, ignoresOff: true, faults: join(engine, []fault{lostPower, pause}), budget: 1, runTimeout: 5 * time.Minute, want: "Reprovisioned PowerOnFailed"},
+	{name: "levels: outlets refuse", states: 1_400, levelled: levelled{levels: 2, outlet: refuses}, ignoresOff: true, faults: join(engine, power), budget: 1, want: "Held BMCAuth"},
+	{name: "levels: nothing answers", states: 460, levelled: levelled{levels: 2, bmc: dead, outlet: dead}, faults: engine, budget: 2, want: "Aborted BMCUnreachable"},
+	{name: "levels: outlets are slow", states: 3_500, levelled: levelled{levels: 2, outlet: slow}, ignoresOff: true, faults: join(engine, []fault{lostPower, pause, unfenceOrder}), budget: 1, runTimeout: 5 * time.Minute, want: "Done"},
+	{name: "the BMC is slow", states: 7_900, levelled: levelled{bmc: slow}, faults: join(engine, []fault{lostPower, pause, unfenceOrder}), budget: 2, runTimeout: 5 * time.Minute, want: "Done"},
+	{name: "levels: people", states: 23_900, levelled: levelled{levels: 2}, ignoresOff: true, faults: join(crashes, []fault{pause, resume, unfenceOrder, lostPower}), budget: 2, runTimeout: 4 * time.Minute, want: "Done"},
+	{name: "levels: sick, Metal3", states: 4_300, levelled: levelled{levels: 2}, ignoresOff: true, sick: true, bmh: true, faults: join(engine, power), budget: 1, want: "Done"},
+	{name: "levels: second attempt", states: 3_700, levelled: levelled{levels: 2}, ignoresOff: true, badBoots: 1, maxAttempts: 2, faults: join(crashes, []fault{lostPower, foreignOff}), budget: 1, want: "Done"},
+}
