@@ -114,6 +114,9 @@ func (c *Client) read(ctx context.Context) (bmc.Reading, error) {
 func (c *Client) Send(ctx context.Context, cmd bmc.Command) (bmc.Receipt, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timing.SendTimeout)
 	defer cancel()
+	if cmd != bmc.CommandOff && cmd != bmc.CommandOn { // I3: bmclib knows reset and cycle, too
+		return bmc.Receipt{}, c.fail(ctx, "send", bmc.SentNo, &kindError{bmc.KindUnsupported, errors.New("there is no such command")})
+	}
 	receipt, sent, err := c.send(ctx, cmd)
 	if err != nil {
 		return bmc.Receipt{}, c.fail(ctx, "send "+cmd.String(), sent, err)

@@ -32,7 +32,7 @@ func (s shown) Error() string { return string(s) }
 func (c *Client) fail(ctx context.Context, op string, sent bmc.Sent, err error) error {
 	text := err.Error()
 	kind := kindOf(err)
-	if c.kind.protocol == bmc.ProtocolIPMI {
+	if _, known := errors.AsType[*kindError](err); !known && c.kind.protocol == bmc.ProtocolIPMI {
 		text, kind = ipmitoolSays(ctx, err)
 	}
 	var cause error = shown(c.scrub(text))

@@ -108,6 +108,14 @@ func (g *guard) send(req *http.Request) (*http.Response, error) {
 	if switches(req) {
 		req.Header.Del("If-Match") // some firmware refuses it on every action
 	}
+	if logsIn(req) {
+		return g.login(ctx, req)
+	}
+	return g.exchange(req)
+}
+
+// exchange sends req and reads the answer to its end.
+func (g *guard) exchange(req *http.Request) (*http.Response, error) {
 	resp, err := g.transport.RoundTrip(req)
 	if err != nil {
 		return nil, err

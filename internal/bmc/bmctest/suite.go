@@ -25,6 +25,9 @@ type Driver struct {
 	Patience time.Duration
 	// Refusal is the kind of error that a wrong password gives; empty is KindAuth.
 	Refusal bmc.Kind
+	// Blind: the driver cannot tell that a command whose account was refused was not
+	// carried out, and says Maybe.
+	Blind bool
 	// Logins is how often one operation may offer a password that was refused; 0 is once.
 	Logins int
 	// LaterSession: Restart shows no earlier than at the second reading after it.
