@@ -3,7 +3,6 @@ package redfish_test
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -43,23 +42,16 @@ func offConfirm(ctx context.Context, c *redfish.Client) error {
 
 // Each request is one round trip, and nothing is asked that need not be.
 func TestRoundTrips(t *testing.T) {
-	const rtt = 100 * time.Millisecond
 	for _, j := range jobs {
 		t.Run(j.name, func(t *testing.T) {
 			sim, c := one(t)
-			sim.Faults(func(f *redfishsim.Faults) { f.RTT = rtt })
 			if j.warm {
 				read(t, c)
 			}
 			requests, connections := c.Requests(), sim.Connections()
-			began := time.Now()
 			require.NoError(t, j.do(t.Context(), c))
-			took := time.Since(began)
 			assert.Equal(t, j.requests, c.Requests()-requests)
 			assert.Equal(t, j.handshakes/2, sim.Connections()-connections)
-			floor := time.Duration(j.requests+j.handshakes) * rtt
-			assert.GreaterOrEqual(t, took, floor)
-			assert.Less(t, took, floor+rtt, "not one round trip more")
 		})
 	}
 }
