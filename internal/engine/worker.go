@@ -87,7 +87,7 @@ func (w *worker) commit(ctx context.Context, next remediate.Run, a remediate.Act
 		}
 		return false
 	}
-	stepped := saved.Step != w.run.Step || saved.Attempt != w.run.Attempt
+	stepped := saved.Step != w.run.Step || len(saved.Steps) != len(w.run.Steps) // also another attempt, or another power level
 	w.run = saved
 	if stepped {
 		w.emit(Event{Type: EventStep, Reason: saved.Reason, Message: lastNote(saved)})
