@@ -63,8 +63,10 @@ func (s *Sweep) ask(ctx context.Context, open bmc.Opener, subject engine.Subject
 		a.Reading, err = p.Read(ctx)
 		return err
 	})
-	a.At, a.Latency = time.Now(), cmp.Or(a.Reading.Took, time.Since(began)) // without the wait for others
-	if a.abandoned = gaveWay(ctx, a.Err); a.Err != nil || a.abandoned {
+	a.At = time.Now()
+	a.Latency = cmp.Or(a.Reading.Took, a.At.Sub(began)) // without the wait for others
+	if a.Err != nil {
+		a.abandoned = gaveWay(ctx, a.Err) || s.starved(a.At.Sub(began), a.Reading.Took)
 		return a
 	}
 	a.Identity = s.opt.Engine.Identify(ctx, subject, id.level, id.device, a.Reading)
@@ -112,4 +114,10 @@ func (s *Sweep) bounded(ctx context.Context, f func(context.Context) error) erro
 // gaveWay says whether a look was ended for reasons that are not the device's.
 func gaveWay(ctx context.Context, err error) bool {
 	return err != nil && (errors.Is(err, bmc.ErrInUse) || ctx.Err() != nil)
+}
+
+// starved says whether a look that failed waited for others so long that the
+// device had no fair time to answer in. took is zero when that is not known.
+func (s *Sweep) starved(whole, took time.Duration) bool {
+	return took > 0 && took < s.opt.ReadTimeout-s.opt.ReadTimeout/10 && whole >= s.opt.ReadTimeout
 }

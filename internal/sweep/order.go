@@ -39,6 +39,8 @@ func (s *Sweep) order(ctx context.Context, cluster, node string, what wish) ([]R
 	var looks sync.WaitGroup
 	for _, turn := range byService(list) {
 		looks.Go(func() {
+			s.hold(list[turn[0]])
+			defer s.let(list[turn[0]])
 			for _, i := range turn {
 				answers[i] = s.ask(bounded, s.opt.Urgent, subject, list[i].id, what)
 				s.ordered(ctx, list[i], answers[i])
@@ -51,6 +53,19 @@ func (s *Sweep) order(ctx context.Context, cluster, node string, what wish) ([]R
 		return nil, ctx.Err()
 	}
 	return s.answered(ctx, list, answers), nil
+}
+
+// hold keeps the sweep away from e's service until let.
+func (s *Sweep) hold(e *entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.plan.hold(e)
+}
+
+func (s *Sweep) let(e *entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.plan.let(e, time.Now())
 }
 
 // byService groups devices by what must be asked by one at a time: they would

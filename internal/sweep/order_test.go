@@ -55,6 +55,11 @@ func TestAnOrderedLookThatCannotBeDoneSaysSo(t *testing.T) {
 		assert.Empty(t, got[0].Problem)
 		assert.Contains(t, got[0].AuditProblem, "sessions", "no finding is not a clean bill")
 
+		w.change(func() { m.auditErr = fmt.Errorf("audit: %w", bmc.ErrInUse) })
+		got, err = w.sweep.Audit(t.Context(), "prod", "n-1")
+		require.NoError(t, err)
+		assert.Contains(t, got[0].AuditProblem, "in use")
+
 		_, err = w.sweep.Test(t.Context(), "prod", "n-9")
 		var refusal *engine.Refusal
 		require.ErrorAs(t, err, &refusal)

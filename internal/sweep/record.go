@@ -20,6 +20,7 @@ const (
 
 	describeEvery = time.Hour
 	auditEvery    = 24 * time.Hour
+	auditRetry    = time.Hour // after one that could not be finished
 	firstAudit    = time.Hour // the first one comes within
 	keptLatencies = 20
 )
@@ -91,6 +92,9 @@ func (e *entry) record(a answer) *engine.Event {
 	}
 	if a.audited {
 		e.findings, e.auditErr, e.audited, e.auditDue = a.findings, a.auditErr, a.At, a.At.Add(auditEvery)
+		if a.auditErr != nil {
+			e.auditDue = a.At.Add(auditRetry)
+		}
 	}
 	return e.news()
 }

@@ -23,6 +23,7 @@ type schedule struct {
 // turn is whether what must be asked by one at a time may be asked.
 type turn struct {
 	busy bool
+	held int       // looks that people ordered there
 	free time.Time // not before
 }
 
@@ -54,7 +55,7 @@ func (s *schedule) next(now time.Time) *entry {
 	}
 	for i := 0; i < len(s.ready) && s.running < s.atOnce; i++ {
 		e := s.ready[i]
-		if !e.gone && (e.suspect() && s.suspects >= s.suspectSlots() || s.service(e).busy) {
+		if v := s.service(e); !e.gone && (e.suspect() && s.suspects >= s.suspectSlots() || v.busy || v.held > 0) {
 			continue // it keeps its place
 		}
 		s.ready = append(s.ready[:i], s.ready[i+1:]...)
@@ -97,6 +98,16 @@ func (s *schedule) end(e *entry, now, due time.Time) {
 	}
 }
 
+// hold keeps the sweep from a service that people ask, where its look would stand
+// in their way; let ends that.
+func (s *schedule) hold(e *entry) { s.service(e).held++ }
+
+func (s *schedule) let(e *entry, now time.Time) {
+	v := s.service(e)
+	v.held--
+	v.free = now.Add(serviceGap)
+}
+
 // wake is when the next look is due; zero when none is planned.
 func (s *schedule) wake() time.Time {
 	if len(s.later) == 0 {
@@ -117,7 +128,7 @@ func (s *schedule) service(e *entry) *turn {
 // forget drops the services that rest and have nothing to remember.
 func (s *schedule) forget(now time.Time) {
 	for name, v := range s.services {
-		if !v.busy && !v.free.After(now) {
+		if !v.busy && v.held == 0 && !v.free.After(now) {
 			delete(s.services, name)
 		}
 	}

@@ -16,12 +16,13 @@ func TestScheduleLaws(t *testing.T) {
 		s := newSchedule(rapid.IntRange(1, 5).Draw(t, "atOnce"))
 		now := noon
 		var all, running []*entry
-		freed := map[string]time.Time{}
+		freed, held := map[string]time.Time{}, map[string]int{}
 		begin := func() {
 			for e := s.next(now); e != nil; e = s.next(now) {
 				require.False(t, e.gone)
 				require.False(t, e.due.After(now), "begun before its time")
 				require.False(t, now.Before(freed[e.service]), "no gap")
+				require.Zero(t, held[e.service], "in the way of a person")
 				for _, other := range running {
 					require.NotEqual(t, other.service, e.service, "two at one service")
 				}
@@ -65,12 +66,35 @@ func TestScheduleLaws(t *testing.T) {
 				freed[e.service] = now.Add(serviceGap)
 				s.end(e, now, now.Add(every))
 			},
+			"hold": func(t *rapid.T) {
+				if len(all) > 0 {
+					e := rapid.SampledFrom(all).Draw(t, "entry")
+					s.hold(e)
+					held[e.service]++
+				}
+			},
+			"let": func(t *rapid.T) {
+				for _, e := range all {
+					if held[e.service] > 0 {
+						held[e.service]--
+						s.let(e, now)
+						freed[e.service] = now.Add(serviceGap)
+						return
+					}
+				}
+				t.Skip("nothing is held")
+			},
 			"pass": func(t *rapid.T) {
 				now = now.Add(time.Duration(rapid.IntRange(1, 30).Draw(t, "seconds")) * time.Second)
 				s.forget(now)
 			},
 			"": func(*rapid.T) { begin() },
 		})
+		for _, e := range all {
+			for ; held[e.service] > 0; held[e.service]-- {
+				s.let(e, now)
+			}
+		}
 		for range 20 * (len(all) + 1) { // with time, everybody has a turn
 			now = now.Add(every)
 			for _, e := range running {
