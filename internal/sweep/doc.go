@@ -2,13 +2,15 @@
 // dead one is known before it is needed. It only reads, it makes way for runs,
 // and it closes what it opened.
 //
-//	sweep.go     what it is made from; the inventory, the loop
-//	schedule.go  which device is asked when, and which must wait; pure
-//	ask.go       one look at one device
-//	record.go    what the looks at one device add up to
-//	result.go    the same for people, with what is weak about it
-//	finding.go   weaknesses that the sweep sees by itself
-//	order.go     a look that a person orders: fencectl bmc test and audit
+//	sweep.go      what it is made from, and the loop
+//	inventory.go  the devices as they come, change and go
+//	schedule.go   which device is asked when, and which must wait; pure
+//	account.go    an account that was refused is left alone
+//	ask.go        one look at one device
+//	record.go     what the looks at one device add up to
+//	result.go     the same for people and metrics
+//	finding.go    weaknesses that the sweep sees by itself; password.go, twin.go
+//	order.go      a look that a person orders: fencectl bmc test and audit
 //
 // Many hung BMCs must not delay the others: a look holds its slot for a bounded
 // time, devices that failed share at most half of the slots, and are asked less
