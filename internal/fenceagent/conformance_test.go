@@ -20,7 +20,8 @@ func cannot(more map[string]string) map[string]string {
 		"Transitional":   "agents tell on or off",
 		"Restart":        "each run of an agent is a session of its own: a restart is not seen",
 		"Logins":         "how often an agent offers a password is its own",
-		"Sessions":       "what a killed agent leaves on the device ends by the device's time-out",
+		"Sessions":       "each run of an agent is a session of its own",
+		"CutLogins":      "what a killed agent leaves on the device ends by the device's time-out",
 		"ChangeIdentity": "agents do not tell whose outlet it is",
 	}
 	for name, why := range more {

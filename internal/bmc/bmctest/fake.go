@@ -59,9 +59,17 @@ func fakeWorld(m mutant) *World {
 		Hang: flag(&b.hung), HalfOpen: flag(&b.hung), Bad: flag(&b.bad), LoseAnswer: flag(&b.loseAnswer),
 		Restart:        func() error { return b.change(func() { clear(b.sessions) }) },
 		Logins:         func() int { b.mu.Lock(); defer b.mu.Unlock(); return b.logins },
-		Sessions:       func() int { b.mu.Lock(); defer b.mu.Unlock(); return len(b.sessions) },
+		Sessions:       b.open,
+		CutLogins:      b.open,
 		ChangeIdentity: func() error { return b.change(func() { clear(b.sessions); b.uuid = otherUUID }) },
 	}
+}
+
+// open is how many sessions there are.
+func (b *fakeBMC) open() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.sessions)
 }
 
 // change changes the BMC, and wakes whoever waits for it.

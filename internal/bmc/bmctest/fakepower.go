@@ -33,6 +33,7 @@ type mutant struct {
 	neverRecovers  bool // after one error all is error
 	leaksSession   bool
 	leaksWhenEnded bool // ... when the caller's time is over
+	leaksCutLogin  bool
 	sessionPerRead bool
 	closesOnce     bool
 	slowClose      bool
@@ -158,6 +159,8 @@ func (p *fakePower) reach(ctx context.Context, op string) error {
 	err := p.bmc.arrive(ctx)
 	if err == nil {
 		err = p.logIn()
+	} else if m.leaksCutLogin {
+		_, _ = p.bmc.login(p.password)
 	}
 	if err == nil {
 		return nil

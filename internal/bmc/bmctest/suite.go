@@ -62,6 +62,7 @@ type World struct {
 	Restart        func() error            // of the BMC: its sessions are gone
 	Logins         func() int              // tries of a password so far
 	Sessions       func() int              // open now
+	CutLogins      func() int              // what logins left that were cut off, now
 	ChangeIdentity func() error            // another machine answers
 }
 
@@ -101,6 +102,7 @@ var cases = []suiteCase{
 	{"identity", []string{"ChangeIdentity"}, identityChanges},
 	{"close", nil, closes},
 	{"close leaves no session", []string{"Sessions"}, closeLeavesNothing},
+	{"cut logins leave no session", []string{"CutLogins"}, cutLogins},
 	{"close while the BMC hangs", []string{"Hang"}, closeHung},
 	{"many users", nil, manyUsers},
 }

@@ -78,6 +78,7 @@ func TestSuiteCatches(t *testing.T) {
 		"a lost session is the end":         {mutant{clings: true}, "restart in mid-command"},
 		"the session stays":                 {mutant{leaksSession: true}, "close leaves no session"},
 		"the session stays when ctx ended":  {mutant{leaksWhenEnded: true}, "close leaves no session"},
+		"a cut login leaves its session":    {mutant{leaksCutLogin: true}, "cut logins leave no session"},
 		"a session for each read":           {mutant{sessionPerRead: true}, "close leaves no session"},
 		"a session for each read, for many": {mutant{sessionPerRead: true}, "many users"},
 		"close is possible once":            {mutant{closesOnce: true}, "close"},

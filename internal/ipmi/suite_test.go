@@ -1,0 +1,132 @@
+package ipmi
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/bmc/bmctest"
+	"github.com/fenced/fenced/test/ipmisim"
+)
+
+// otherGUID is that of another machine.
+const otherGUID = "4c4c4544-0011-0000-8000-00000000beef"
+
+var (
+	forgets        = "a BMC forgets a handshake that was cut off by itself, or for the next one"
+	oneBit         = "chassis status has one bit for power"
+	noConnections  = "UDP has no connections; see the hang"
+	asksNobody     = "ipmi_sim does not tell its sessions"
+	onlyFromConfig = "ipmi_sim takes its GUID when it starts"
+	obeys          = "ipmi_sim carries out whatever it is told"
+)
+
+func TestSuiteOverGoIPMI(t *testing.T) {
+	for _, p := range peers[:2] {
+		t.Run(p.name, func(t *testing.T) {
+			bmctest.Run(t, bmctest.Driver{
+				New:    func(t *testing.T) *bmctest.World { return goWorld(t, p) },
+				Cannot: map[string]string{"Transitional": oneBit, "HalfOpen": noConnections, "CutLogins": forgets},
+			})
+		})
+	}
+}
+
+func TestSuiteOverDebian(t *testing.T) {
+	bmctest.Run(t, bmctest.Driver{
+		New: func(t *testing.T) *bmctest.World {
+			w, _ := worldOf(t, startDebian(t, ipmisim.Options{}))
+			return w
+		},
+		Cannot: map[string]string{
+			"Transitional": oneBit, "HalfOpen": noConnections, "Sessions": asksNobody, "CutLogins": asksNobody,
+			"ChangeIdentity": onlyFromConfig, "RefuseSame": obeys,
+		},
+	})
+}
+
+func goWorld(t *testing.T, p peer) *bmctest.World {
+	b := p.start(t, ipmisim.Options{}).(*ipmisim.GoBMC)
+	w, _ := worldOf(t, b)
+	w.Sessions = b.Sessions
+	w.RefuseSame = func(refuse bool) error {
+		b.RefuseControl(map[bool]byte{true: codePresentState}[refuse])
+		return nil
+	}
+	w.ChangeIdentity = func() error {
+		if err := b.SetUUID(otherGUID); err != nil {
+			return err
+		}
+		return b.Restart()
+	}
+	return w
+}
+
+// worldOf is the world of a BMC behind a relay.
+func worldOf(t *testing.T, b ipmisim.Faults) (*bmctest.World, *ipmisim.Relay) {
+	relay := relayTo(t, b)
+	return &bmctest.World{
+		Open:   func(d bmc.Device) (bmc.Power, error) { return New(d, timing), nil },
+		Device: hostAt(t, relay.Addr()),
+		UUID:   guid,
+		On:     b.Power, SetPower: b.SetPower,
+		IgnoreOff: b.IgnoreOff, LateOff: b.LateOff, BackOn: b.BackOn, Hang: b.Hang, Restart: b.Restart,
+		Bad: func(bad bool) error {
+			n := ipmisim.Network{Seed: 7}
+			if bad {
+				n.Loss, n.Double, n.Reorder = 0.1, 0.1, 0.1
+			}
+			relay.Network(n)
+			return nil
+		},
+		LoseAnswer: func(lose bool) error { loseAnswers(relay, lose); return nil },
+		Logins: func() int {
+			tries := 0
+			for _, d := range relay.Seen() {
+				if d.Payload() == ipmisim.PayloadRAKP1 {
+					tries++
+				}
+			}
+			return tries
+		},
+	}, relay
+}
+
+// loseAnswers lets one more answer through, that to the rise in privilege, and
+// loses what the BMC says about the command.
+func loseAnswers(relay *ipmisim.Relay, lose bool) {
+	if !lose {
+		relay.Filter(nil)
+		return
+	}
+	passed := false
+	relay.Filter(func(d ipmisim.Datagram) []ipmisim.Datagram {
+		if !d.FromBMC || d.Payload() != ipmisim.PayloadIPMI {
+			return []ipmisim.Datagram{d}
+		}
+		if passed {
+			return nil
+		}
+		passed = true
+		return []ipmisim.Datagram{d}
+	})
+}
+
+// TestLoseAnswers: the world above does lose the answer to the command, and not
+// one before it.
+func TestLoseAnswers(t *testing.T) {
+	w, relay := worldOf(t, startGo(t, ipmisim.Options{}))
+	p, err := w.Open(w.Device)
+	require.NoError(t, err)
+	_, err = p.Read(t.Context())
+	require.NoError(t, err)
+	loseAnswers(relay, true)
+	c := p.(*Client)
+	c.timing.SendTimeout = 100 * time.Millisecond // one try
+	_, err = p.Send(t.Context(), bmc.CommandOff)
+	require.Error(t, err)
+	require.False(t, w.On())
+	c.drop()
+}
