@@ -33,6 +33,22 @@ func TestHostThatReadsOffIsNotWaitedFor(t *testing.T) {
 	})
 }
 
+// An outlet that reads Off shortens nothing, though it was enrolled.
+func TestOutletThatReadsOffIsNoEvidence(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		p, levels := withOutlet(w)
+		w.host.Levels = w.host.Levels[1:]
+		file := withPolicy(w, patient())
+		e, stop := enrolled(t, w, store, func(o *engine.Options) { levels(o); file(o) })
+		w.mu.Lock()
+		p.cut, w.on, w.offAt = true, false, time.Now()
+		w.mu.Unlock()
+		time.Sleep(10 * time.Minute)
+		assert.Empty(t, e.Runs("c"))
+		stop()
+	})
+}
+
 // Reading a BMC is paced, and On shortens nothing.
 func TestHostThatReadsOnIsWaitedFor(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {

@@ -180,6 +180,31 @@ func TestClassIsPinned(t *testing.T) {
 	})
 }
 
+// A run that has done nothing yet is dropped when its class is frozen. // I5
+func TestRunOfAFrozenClassIsNotBegun(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		lied(t, store, "other-0", class)
+		lied(t, store, "other-1", class)
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(time.Second)
+		s, err := e.SubjectOf(t.Context(), "c", "n-1")
+		require.NoError(t, err)
+		w.mu.Lock()
+		w.onLook = func(looks int) {
+			if looks == 2 { // the probe was the first
+				e.Checked(t.Context(), engine.Checked{Subject: s, Description: bmc.Description{Manufacturer: "Dell", Model: "PowerEdge", Firmware: "6.10"}})
+			}
+		}
+		w.mu.Unlock()
+		time.Sleep(63 * time.Second)
+		r := only(t, e)
+		assert.Equal(t, remediate.Aborted, r.Step)
+		assert.Contains(t, r.Note, "c/other-0, c/other-1")
+		assert.Empty(t, w.commands)
+		stop()
+	})
+}
+
 // A run that is under way stops doing harm when its class is frozen, and its host
 // comes back. // I5
 func TestOpenRunOfAFrozenClassGoesBack(t *testing.T) {

@@ -140,6 +140,31 @@ func TestLevelThatFailedOnceIsUsed(t *testing.T) {
 	})
 }
 
+// Two failures with an answer between them are not two in a row.
+func TestFailuresInARowPassALevelOver(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		p, levels := withOutlet(w)
+		w.contested = remediate.Yes
+		e, stop := enrolled(t, w, store, levels)
+		time.Sleep(44 * time.Second)
+		for _, err := range []error{silent(), nil, silent()} { // at the probes, at 60, 90 and 120 s
+			w.setReadErr(err)
+			time.Sleep(30 * time.Second)
+		}
+		w.mu.Lock()
+		w.contested = remediate.No
+		w.mu.Unlock()
+		time.Sleep(10 * time.Second)
+		require.Empty(t, e.Runs("c"))
+		w.mu.Lock()
+		assert.Equal(t, 1, p.reads, "when it was enrolled")
+		w.mu.Unlock()
+		time.Sleep(10 * time.Second)
+		require.Equal(t, 1, only(t, e).Level)
+		stop()
+	})
+}
+
 // A BMC that accepts Off and ignores it: the next level, with a proof of its own.
 func TestRunGoesOnToTheNextLevel(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
@@ -195,6 +220,39 @@ func TestRefusedAccountIsPassedOverAtOnce(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		stop()
 		assert.Less(t, w.reads-before, 12)
+	})
+}
+
+// Nor by probes that go on for other reasons.
+func TestProbesLeaveARefusedAccountInPeace(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		_, levels := withOutlet(w)
+		w.contested = remediate.Yes
+		_, stop := enrolled(t, w, store, levels)
+		w.setReadErr(&bmc.Error{Kind: bmc.KindAuth, Op: "open session", Err: errors.New("refused")})
+		time.Sleep(5 * time.Minute)
+		stop()
+		assert.Equal(t, 2, w.reads, "when it was enrolled, and once")
+	})
+}
+
+// A run that comes back to a level that refused its account leaves it in peace.
+func TestRefusedAccountIsRemembered(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		p, levels := withOutlet(w)
+		w.ignoreOff = true
+		e, stop := enrolled(t, w, store, levels)
+		time.Sleep(62 * time.Second)
+		require.Equal(t, 1, w.count(bmc.CommandOff))
+		w.setReadErr(&bmc.Error{Kind: bmc.KindAuth, Op: "open session", Err: errors.New("refused")})
+		w.mu.Lock()
+		before := w.reads
+		w.mu.Unlock()
+		time.Sleep(4 * time.Minute)
+		stop()
+		assert.NotEmpty(t, p.sent)
+		assert.GreaterOrEqual(t, only(t, e).OffLevel, 1)
+		assert.LessOrEqual(t, w.reads-before, 2, "by the level itself, and once as a witness")
 	})
 }
 

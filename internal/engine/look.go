@@ -105,7 +105,7 @@ func (w *worker) justified(f Fresh, seen remediate.Seen, now time.Time) (remedia
 	}
 	found := policy.Judge(check, a, policy.Subject{
 		Machine: f.Machine, Node: f.Node, Gone: f.Node == nil && seen.Node.Exists == remediate.No, Lease: f.Lease,
-		Doubt: doubt, Requests: w.requests(check), ReadsOff: seen.Power.State == bmc.Off && seen.Identity == remediate.Yes,
+		Doubt: doubt, Requests: w.requests(check), ReadsOff: evident(seen),
 	}, now)
 	switch {
 	case found.Verdict != policy.Unhealthy:
@@ -116,6 +116,12 @@ func (w *worker) justified(f Fresh, seen remediate.Seen, now time.Time) (remedia
 		return remediate.No, fmt.Sprintf("refused now: %v", found.Refusals)
 	}
 	return remediate.Yes, ""
+}
+
+// evident says whether the host's own BMC reads Off; what others say shortens no
+// wait.
+func evident(s remediate.Seen) bool {
+	return s.Level == 0 && s.ProofKind == remediate.ProofBMC && s.Power.State == bmc.Off && s.Identity == remediate.Yes
 }
 
 // claimed says whether the fresh Machine and Node may not belong together, and

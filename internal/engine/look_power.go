@@ -63,12 +63,13 @@ func (w *worker) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p, err := bmc.OpenLevel(w.c.e.opt.Open, h, w.run.Level)
-	if err != nil {
-		return err
-	}
-	w.session = newSession(h, w.run.Level, p, w.c.e.opt.Power)
-	return nil
+	w.session, err = w.c.openLevel(h, w.run.Level, func(level int) error {
+		if b := w.bars[level]; time.Now().Before(b.until) {
+			return b.refusal
+		}
+		return nil
+	})
+	return err
 }
 
 // devices are those of the session's level, for notes.

@@ -209,8 +209,13 @@ func TestInventory(t *testing.T) {
 		m.set("h-2", func(*policy.Host) {})
 		m.set("h-3", func(h *policy.Host) { h.Address = "nonsense://x" })
 		w.ready = "True"
+		w.unsynced = true
 		e, _, stop := start(t, w, store, m.options)
+		time.Sleep(2 * time.Second)
 		assert.Empty(t, e.Inventory(t.Context()), "nobody knows yet whose they are")
+		w.mu.Lock()
+		w.unsynced = false
+		w.mu.Unlock()
 		time.Sleep(2 * time.Second)
 		list := e.Inventory(t.Context())
 		require.Len(t, list, 3)

@@ -46,15 +46,12 @@ func (e *Engine) Checked(ctx context.Context, k Checked) {
 // when something of it is new.
 func (c *cluster) pinHealthy(ctx context.Context, k Checked, d bmc.Device) error {
 	s, h := k.Subject, k.Subject.Host
-	if !bmc.UsableUUID(s.SystemUUID) || c.quarantined(s) {
-		return nil
+	if !bmc.UsableUUID(s.SystemUUID) || c.quarantined(ctx, s) {
+		return nil // a BareMetalHost that moved among them: only a person may follow it // I10
 	}
 	old, found, err := c.e.pin(ctx, h.Name)
 	if err != nil {
 		return err
-	}
-	if found && !pinnedHere(old, h) && s.fromBareMetalHost() {
-		return nil // only a person may follow it to another address // I10
 	}
 	next := old
 	if found && !pinnedHere(old, h) {
@@ -74,12 +71,6 @@ func (c *cluster) pinHealthy(ctx context.Context, k Checked, d bmc.Device) error
 		next.SystemUUID, next.BMCUUID = old.SystemUUID, old.BMCUUID
 	}
 	return c.savePin(ctx, old, next, k.At)
-}
-
-// fromBareMetalHost says whether the subject's power is that of a BareMetalHost,
-// not of an entry of hosts.d.
-func (s Subject) fromBareMetalHost() bool {
-	return s.BareMetalHost != "" && s.Host.Name == s.Cluster+"/"+s.BareMetalHost
 }
 
 // savePin stores what differs from the old pin; one that another goroutine has

@@ -95,6 +95,9 @@ func TestEnrolmentEndsWithTheDevices(t *testing.T) {
 		assert.Empty(t, e.Quarantine(t.Context(), s))
 		assert.Equal(t, policy.IdentityMatches, e.Identify(t.Context(), s, 1, 0, bmc.Reading{}))
 		w.host.Levels[1].Devices[0].Parameters = map[string]string{"plug": "8"}
+		s, err = e.SubjectOf(t.Context(), "c", "n-1")
+		require.NoError(t, err)
+		assert.Equal(t, policy.IdentityNotEnrolled, e.Identify(t.Context(), s, 1, 0, bmc.Reading{}))
 		checkHealthy(t, e)
 		p := pinOf(t, store, "c/n-1")
 		assert.Empty(t, p.EnrolledBy)

@@ -40,7 +40,7 @@ func (c *cluster) look1Power(ctx context.Context, p *probe) error {
 		if time.Now().Before(l.barred) {
 			continue
 		}
-		r, s, err := c.readLevel(ctx, h, i)
+		r, s, err := c.readLevel(ctx, h, i, p.refused)
 		if err == nil {
 			l.failed, l.err = 0, nil
 			p.draft.Level, p.session = i, s
@@ -59,20 +59,49 @@ func (c *cluster) look1Power(ctx context.Context, p *probe) error {
 	return p.levels[0].err
 }
 
+// refused is the refusal of a level that is left in peace for a while.
+func (p *probe) refused(level int) error {
+	if l := p.levels[level]; time.Now().Before(l.barred) {
+		return l.err
+	}
+	return nil
+}
+
 // readLevel opens one level and reads it; the session is the caller's when there
 // is no error.
-func (c *cluster) readLevel(ctx context.Context, h bmc.Host, level int) (bmc.Reading, *session, error) {
-	pw, err := bmc.OpenLevel(c.e.opt.Open, h, level)
+func (c *cluster) readLevel(ctx context.Context, h bmc.Host, level int, refused func(level int) error) (bmc.Reading, *session, error) {
+	s, err := c.openLevel(h, level, refused)
 	if err != nil {
 		return bmc.Reading{}, nil, err
 	}
-	s := newSession(h, level, pw, c.e.opt.Power)
 	r, err := s.read(ctx)
 	if err != nil {
 		s.close(ctx)
 		return bmc.Reading{}, nil, err
 	}
 	return r, s, nil
+}
+
+// openLevel opens one level. Those below it that refused their account are no
+// witnesses: asking them would lock it.
+func (c *cluster) openLevel(h bmc.Host, level int, refused func(level int) error) (*session, error) {
+	with := h
+	with.Levels = slices.Clone(h.Levels)
+	for i := range min(level, len(h.Levels)) {
+		err := refused(i)
+		if err == nil {
+			continue
+		}
+		with.Levels[i].Devices = slices.Clone(h.Levels[i].Devices)
+		for j := range with.Levels[i].Devices {
+			with.Levels[i].Devices[j].Unusable = err
+		}
+	}
+	p, err := bmc.OpenLevel(c.e.opt.Open, with, level)
+	if err != nil {
+		return nil, err
+	}
+	return newSession(h, level, p, c.e.opt.Power), nil
 }
 
 // untried says whether another probe could pass over a level that failed for the

@@ -55,6 +55,6 @@ func (c *cluster) unenrolled(ctx context.Context, s Subject) bool {
 }
 
 // quarantined says whether a subject's answers must not be pinned.
-func (c *cluster) quarantined(s Subject) bool {
-	return slices.ContainsFunc(c.e.Quarantine(context.Background(), s), func(r Refusal) bool { return r.Reason != policy.NotEnrolled })
+func (c *cluster) quarantined(ctx context.Context, s Subject) bool {
+	return slices.ContainsFunc(c.e.Quarantine(ctx, s), func(r Refusal) bool { return r.Reason != policy.NotEnrolled })
 }

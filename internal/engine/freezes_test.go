@@ -1,0 +1,95 @@
+package engine
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/state"
+)
+
+// heldFor is a run that found out that a BMC lied.
+func heldFor(id, node string) remediate.Run {
+	return remediate.Run{ID: id, Step: remediate.Held, Reason: falseOff, Target: remediate.Target{
+		Cluster: "c", Node: node, Host: "c/" + node, Devices: "bmc-" + node}}
+}
+
+func openFreezes(t *testing.T, runs ...remediate.Run) (*freezes, state.Store) {
+	t.Helper()
+	s, err := state.OpenBolt(filepath.Join(t.TempDir(), "state.db"))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	f, err := loadFreezes(t.Context(), s, runs)
+	require.NoError(t, err)
+	return f, s
+}
+
+// A freeze is about one host, under whatever name it comes, and no other's.
+func TestFreezeIsAboutOneHost(t *testing.T) {
+	f, _ := openFreezes(t, heldFor("r1", "n-1"), remediate.Run{ID: "r2", Step: remediate.Held, Reason: "OperatorOff", Target: remediate.Target{Node: "n-9"}})
+	for name, c := range map[string]struct {
+		t      remediate.Target
+		frozen bool
+	}{
+		"the same":                    {remediate.Target{Cluster: "c", Node: "n-1"}, true},
+		"by its host":                 {remediate.Target{Cluster: "c", Node: "renamed", Host: "c/n-1"}, true},
+		"by its BMC":                  {remediate.Target{Cluster: "d", Node: "x", Devices: "pdu 7\nbmc-n-1"}, true},
+		"another":                     {remediate.Target{Cluster: "c", Node: "n-2", Host: "c/n-2", Devices: "bmc-n-2"}, false},
+		"of that name, elsewhere":     {remediate.Target{Cluster: "d", Node: "n-1", Host: "d/n-1", Devices: "bmc-d"}, false},
+		"a run that is Held for more": {remediate.Target{Cluster: "c", Node: "n-9"}, false},
+	} {
+		reason, why := f.on(c.t, "")
+		assert.Equal(t, c.frozen, why != "", name)
+		assert.Equal(t, c.frozen, reason == policy.Frozen, name)
+	}
+}
+
+// Outlets that lied say nothing about the BMC's model. One host that is found out
+// twice is one.
+func TestClassIsTheLiarsAndOfTwoHosts(t *testing.T) {
+	f, s := openFreezes(t)
+	add := func(id, node string, offLevel int, class string) {
+		r := heldFor(id, node)
+		r.OffLevel = offLevel
+		require.NoError(t, f.add(t.Context(), s, r, class))
+	}
+	frozen := func(class string) bool {
+		_, why := f.on(remediate.Target{Cluster: "c", Node: "new"}, class)
+		return why != ""
+	}
+	add("r1", "a", 0, "m 1")
+	add("r2", "a", 0, "m 1")
+	add("r3", "b", 1, "m 1")
+	add("r4", "c", 0, "")
+	add("r5", "d", 0, "")
+	assert.False(t, frozen("m 1"))
+	assert.False(t, frozen(""), "an unknown model is no class")
+	add("r6", "e", 0, "m 1")
+	assert.True(t, frozen("m 1"))
+	assert.False(t, frozen("m 2"))
+
+	again, err := loadFreezes(t.Context(), s, nil)
+	require.NoError(t, err)
+	assert.Equal(t, f.all, again.all)
+	_, err = f.release(t.Context(), s, Order{Node: "e", Actor: "ada"}, "c")
+	require.NoError(t, err)
+	assert.False(t, frozen("m 1"))
+}
+
+// What was released is forgotten with its run; what stands is kept for ever.
+func TestReleasedFreezesArePruned(t *testing.T) {
+	f, s := openFreezes(t, heldFor("r1", "a"), heldFor("r2", "b"), heldFor("r3", "c"))
+	for _, node := range []string{"a", "b"} {
+		_, err := f.release(t.Context(), s, Order{Node: node, Actor: "ada"}, "c")
+		require.NoError(t, err)
+	}
+	require.NoError(t, f.prune(t.Context(), s, func(run string) bool { return run == "r2" }))
+	again, err := loadFreezes(t.Context(), s, nil)
+	require.NoError(t, err)
+	assert.Len(t, again.all, 2)
+	assert.NotContains(t, again.all, "r1")
+}

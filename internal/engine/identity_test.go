@@ -1,0 +1,108 @@
+package engine
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"pgregory.net/rapid"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/state"
+)
+
+const (
+	mine   = "4c4c4544-0042-3510-8054-b4c04f4d3132"
+	theirs = "4c4c4544-0042-3510-8054-b4c04f4d9999"
+	noUUID = "00000000-0000-0000-0000-000000000000"
+)
+
+var (
+	ownBMC = bmc.Device{Driver: bmc.DriverIPMI}
+	feed   = bmc.Device{Driver: bmc.DriverFenceAgent, Agent: "fence_apc"}
+)
+
+func TestIdentify(t *testing.T) {
+	one := func(d bmc.Device) bmc.Host { return bmc.Host{Levels: []bmc.Level{{Devices: []bmc.Device{d}}}} }
+	in := func(mode, uuid string, h bmc.Host) bmc.Host {
+		h.IdentityMode, h.PinnedUUID = mode, uuid
+		return h
+	}
+	byHand, matched := state.Pin{SystemUUID: mine, EnrolledBy: "ada"}, state.Pin{SystemUUID: mine}
+	for name, c := range map[string]struct {
+		host bmc.Host
+		got  string
+		k    claims
+		want policy.IdentityVerdict
+	}{
+		"the Node's":                               {in("required", "", one(ownBMC)), mine, claims{node: mine}, policy.IdentityMatches},
+		"another's":                                {in("required", "", one(ownBMC)), theirs, claims{node: mine}, policy.IdentityDiffers},
+		"a placeholder":                            {in("required", "", one(ownBMC)), noUUID, claims{node: mine}, policy.IdentityUnproven},
+		"no Node, no pin":                          {in("required", "", one(ownBMC)), mine, claims{}, policy.IdentityUnproven},
+		"no Node, a pin of a healthy day":          {in("required", "", one(ownBMC)), mine, claims{pin: matched}, policy.IdentityMatches},
+		"no Node, another than pinned":             {in("required", "", one(ownBMC)), theirs, claims{pin: matched}, policy.IdentityDiffers},
+		"a Node that replaced the pinned one":      {in("required", "", one(ownBMC)), theirs, claims{node: theirs, pin: matched}, policy.IdentityMatches},
+		"but not one that a person vouched for":    {in("required", "", one(ownBMC)), theirs, claims{node: theirs, pin: byHand}, policy.IdentityDiffers},
+		"nor one that the administrator wrote":     {in("required", mine, one(ownBMC)), theirs, claims{node: theirs}, policy.IdentityDiffers},
+		"written, but the Node is another":         {in("required", mine, one(ownBMC)), mine, claims{node: theirs}, policy.IdentityDiffers},
+		"pinned: nobody's word":                    {in("pinned", "", one(ownBMC)), mine, claims{node: mine, pin: matched}, policy.IdentityNotEnrolled},
+		"pinned: a person's word":                  {in("pinned", "", one(ownBMC)), mine, claims{node: theirs, pin: byHand}, policy.IdentityMatches},
+		"pinned: the administrator's word":         {in("pinned", mine, one(ownBMC)), mine, claims{}, policy.IdentityMatches},
+		"pinned: another":                          {in("pinned", mine, one(ownBMC)), theirs, claims{node: theirs}, policy.IdentityDiffers},
+		"off: by itself":                           {in("off", "", one(ownBMC)), mine, claims{node: mine}, policy.IdentityUnproven},
+		"off: by hand":                             {in("off", "", one(ownBMC)), theirs, claims{node: mine, manual: true}, policy.IdentityMatches},
+		"an outlet":                                {in("required", "", one(feed)), "", claims{node: mine, pin: byHand}, policy.IdentityMatches},
+		"an outlet that nobody enrolled":           {in("required", "", one(feed)), "", claims{node: mine, pin: matched}, policy.IdentityNotEnrolled},
+		"an outlet whose Node is gone":             {in("required", "", one(feed)), "", claims{pin: byHand}, policy.IdentityMatches},
+		"an outlet that says it is the right one":  {in("required", "", one(feed)), mine, claims{node: mine}, policy.IdentityNotEnrolled},
+		"an outlet with a uuid, and nobody's word": {in("required", mine, one(feed)), "", claims{node: mine}, policy.IdentityNotEnrolled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			assert.Equal(t, c.want, identify(c.host, 0, bmc.Reading{Identity: bmc.Identity{UUID: c.got}}, c.k))
+		})
+	}
+}
+
+// Only the host's own BMC, identified, shortens a wait.
+func TestEvident(t *testing.T) {
+	off := remediate.Seen{ProofKind: remediate.ProofBMC, Power: bmc.Reading{State: bmc.Off}, Identity: remediate.Yes}
+	assert.True(t, evident(off))
+	for name, spoil := range map[string]func(*remediate.Seen){
+		"a further level": func(s *remediate.Seen) { s.Level = 1 },
+		"an outlet":       func(s *remediate.Seen) { s.ProofKind = remediate.ProofDevice },
+		"On":              func(s *remediate.Seen) { s.Power.State = bmc.On },
+		"a stranger":      func(s *remediate.Seen) { s.Identity = remediate.CannotTell },
+	} {
+		s := off
+		spoil(&s)
+		assert.False(t, evident(s), name)
+	}
+}
+
+// TestLawIdentify: a level is its host's if each of its devices is, and never
+// more than the worst of them.
+func TestLawIdentify(t *testing.T) {
+	uuid := rapid.SampledFrom([]string{mine, theirs, noUUID, ""})
+	rapid.Check(t, func(t *rapid.T) {
+		h := bmc.Host{IdentityMode: rapid.SampledFrom([]string{"required", "pinned", "off"}).Draw(t, "mode"), Levels: []bmc.Level{{}}}
+		k := claims{node: uuid.Draw(t, "node"), manual: rapid.Bool().Draw(t, "manual"), pin: state.Pin{SystemUUID: uuid.Draw(t, "pin"), EnrolledBy: rapid.SampledFrom([]string{"", "ada"}).Draw(t, "by")}}
+		var r bmc.Reading
+		all := policy.IdentityMatches
+		for range rapid.IntRange(2, 3).Draw(t, "devices") {
+			d := rapid.SampledFrom([]bmc.Device{ownBMC, feed}).Draw(t, "device")
+			got := bmc.Identity{UUID: uuid.Draw(t, "got")}
+			h.Levels[0].Devices, r.Parts = append(h.Levels[0].Devices, d), append(r.Parts, bmc.Reading{Identity: got})
+			all = worse(all, identifyDevice(h, d, got, k))
+		}
+		got := identify(h, 0, r, k)
+		assert.Equal(t, all, got)
+		assert.NotEqual(t, policy.IdentityMatches, identify(h, 0, bmc.Reading{Identity: r.Parts[0].Identity}, k), "one reading for several devices")
+		assert.NotEqual(t, policy.IdentityMatches, identify(h, 1, r, k), "no such level")
+		if answer(got) == remediate.Yes {
+			for i, d := range h.Levels[0].Devices {
+				assert.Equal(t, policy.IdentityMatches, identifyDevice(h, d, r.Parts[i].Identity, k))
+			}
+		}
+	})
+}
