@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"os"
-	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -38,6 +36,7 @@ type fenced struct {
 	clusters []*k8swatch.Cluster
 	metrics  *metrics
 	notify   *notifier
+	own      ownBMC
 	control  net.Listener
 	scrape   net.Listener // nil when metrics are off
 }
@@ -80,8 +79,10 @@ func build(ctx context.Context, file string, set []string) (*fenced, error) {
 func (d *fenced) buildEngine(ctx context.Context, entries []config.HostEntry, policies manifest.Policies) error {
 	g, p := d.cfg.Guards, d.cfg.Power
 	actors := bmc.NewActors(opener(bmc.Timing{ReadTimeout: p.ReadTimeout, SendTimeout: engine.SendTimeout}))
+	w := d.cfg.Watchdog
+	d.own = ownBMC{BMC: openOwnBMC(w.Device, d.log), cfg: w, pulse: new(pulse), log: d.log}
 	opt := engine.Options{
-		Store: d.store, Hosts: newHosts(entries), Events: d.events, Own: ownHost(d.log),
+		Store: d.store, Hosts: newHosts(entries), Events: d.events, Own: ownHost(ctx, d.own.BMC, d.log),
 		Open:  actors.Urgent(),
 		Power: engine.PowerTiming{ReadTimeout: p.ReadTimeout, OffReadSpacing: p.OffReadSpacing},
 		Guards: policy.Limits{
@@ -182,7 +183,8 @@ func (d *fenced) run(ctx context.Context) error {
 	for _, c := range d.clusters {
 		g.Go(func() error { return c.Run(ctx) })
 	}
-	g.Go(func() error { return d.engine.Run(ctx, d.notify.beat) })
+	g.Go(func() error { return d.engine.Run(ctx, d.beat) })
+	g.Go(func() error { return d.own.keep(ctx, d.engine.Status) })
 	g.Go(func() error { return d.sweep.Run(ctx) })
 	server := api.NewServer(control{engine: d.engine, sweep: d.sweep, events: d.events, version: version}, apiRoles(d.cfg), zap.NewStdLog(d.log.Named("control")))
 	g.Go(func() error { return server.Serve(ctx, d.control) })
@@ -193,6 +195,12 @@ func (d *fenced) run(ctx context.Context) error {
 	d.notify.send(daemon.SdNotifyReady)
 	err := g.Wait()
 	return errors.Join(err, d.store.Close())
+}
+
+// beat is called by the loops that decide, at least every second.
+func (d *fenced) beat() {
+	d.notify.beat()
+	d.own.pulse.beat()
 }
 
 // tell keeps systemd's STATUS line true.
@@ -213,24 +221,4 @@ func (d *fenced) tell(ctx context.Context) error {
 func apiRoles(c config.Config) api.Roles {
 	r := c.Control.Roles
 	return api.Roles{Viewer: r.Viewer, Operator: r.Operator, Admin: r.Admin}
-}
-
-// ownHost is what identifies this machine, so that it is never fenced. // I13
-func ownHost(log *zap.Logger) engine.Own {
-	var own engine.Own
-	id, err := os.ReadFile("/etc/machine-id")
-	if err != nil {
-		log.Warn("this host's machine-id cannot be read; only its addresses protect it from being fenced", zap.Error(err))
-	}
-	own.MachineID = strings.TrimSpace(string(id))
-	addrs, err := net.InterfaceAddrs()
-	if err != nil {
-		log.Warn("this host's addresses cannot be read; only its machine-id protects it from being fenced", zap.Error(err))
-	}
-	for _, a := range addrs {
-		if p, err := netip.ParsePrefix(a.String()); err == nil {
-			own.Addrs = append(own.Addrs, p.Addr())
-		}
-	}
-	return own
 }

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/localbmc"
+)
+
+// factsTime bounds what the start of the daemon waits for its own BMC.
+const factsTime = 10 * time.Second
+
+// openOwnBMC opens the BMC of this host; nil when there is none for us.
+func openOwnBMC(n int, log *zap.Logger) *localbmc.BMC {
+	b, err := localbmc.Open(n)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		log.Info("this host shows no BMC; its machine-id, addresses and system UUID protect it from being fenced", zap.Error(err))
+		return nil
+	case err != nil:
+		log.Warn("this host's BMC cannot be used; its machine-id, addresses and system UUID protect it from being fenced", zap.Error(err))
+		return nil
+	}
+	return b
+}
+
+// ownHost is what identifies this machine, so that it is never fenced. What cannot
+// be read is missing, and said. // I13
+func ownHost(ctx context.Context, b *localbmc.BMC, log *zap.Logger) engine.Own {
+	var own engine.Own
+	id, err := os.ReadFile("/etc/machine-id")
+	if err != nil {
+		log.Warn("this host's machine-id cannot be read", zap.Error(err))
+	}
+	own.MachineID = strings.TrimSpace(string(id))
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		log.Warn("this host's addresses cannot be read", zap.Error(err))
+	}
+	for _, a := range addrs {
+		if p, err := netip.ParsePrefix(a.String()); err == nil {
+			own.Addrs = append(own.Addrs, p.Addr())
+		}
+	}
+	uuid, err := localbmc.SystemUUID(os.DirFS("/"))
+	if err == nil {
+		own.UUIDs = append(own.UUIDs, uuid)
+	} else {
+		// Ordinary users may not read it; the BMC and the Node tell it, too.
+		log.Info("this host's firmware tells no system UUID", zap.Error(err))
+	}
+	if b != nil {
+		own = withOwnBMC(ctx, own, b, log)
+	}
+	return own
+}
+
+func withOwnBMC(ctx context.Context, own engine.Own, b *localbmc.BMC, log *zap.Logger) engine.Own {
+	ctx, cancel := context.WithTimeout(ctx, factsTime)
+	defer cancel()
+	f, err := b.Facts(ctx)
+	if err != nil {
+		log.Warn("this host's BMC does not tell all about itself", zap.Error(err))
+	}
+	if f.GUID != "" {
+		own.UUIDs = append(own.UUIDs, f.GUID)
+	}
+	own.BMCAddrs, own.BMCMACs = f.Addrs, f.MACs
+	log.Info("this host's BMC", zap.String("guid", f.GUID), zap.String("firmware", f.Firmware),
+		zap.Stringers("addresses", f.Addrs), zap.Strings("macs", f.MACs))
+	return own
+}

@@ -1,0 +1,92 @@
+package localbmc
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"slices"
+)
+
+// The parameters of a LAN channel, and how many IPv6 addresses of a kind are asked
+// for: what the BMC says about their number is not trusted.
+const (
+	paramIP                = 3
+	paramMAC               = 5
+	paramIPv6Static        = 56
+	paramIPv6Dynamic       = 59
+	ipv6Addrs              = 4
+	firstLAN, lastLAN      = 1, 8
+	ipv6Enabled       byte = 0x80
+)
+
+// lan reads the addresses of every LAN channel. A refusal means that there is no
+// such channel or parameter; anything else ends it.
+func (b *BMC) lan(ctx context.Context, f *Facts) error {
+	for channel := byte(firstLAN); channel <= lastLAN; channel++ {
+		ip, err := b.lanParam(ctx, channel, paramIP, 0, 4)
+		if _, refused := completion(err); refused {
+			continue // no LAN channel
+		}
+		if err != nil {
+			return err
+		}
+		f.addAddr(netip.AddrFrom4([4]byte(ip)))
+		mac, err := b.lanParam(ctx, channel, paramMAC, 0, 6)
+		if err == nil {
+			f.addMAC(mac[:6])
+		} else if _, refused := completion(err); !refused {
+			return err
+		}
+		for _, param := range []byte{paramIPv6Static, paramIPv6Dynamic} {
+			if err := b.ipv6(ctx, f, channel, param); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// ipv6 reads the addresses of one kind until there is none left.
+func (b *BMC) ipv6(ctx context.Context, f *Facts, channel, param byte) error {
+	for set := range byte(ipv6Addrs) {
+		// Set selector, source, address, length of the prefix, status.
+		r, err := b.lanParam(ctx, channel, param, set, 19)
+		if _, refused := completion(err); refused {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if param == paramIPv6Static && r[1]&ipv6Enabled == 0 {
+			continue
+		}
+		f.addAddr(netip.AddrFrom16([16]byte(r[2:18])))
+	}
+	return nil
+}
+
+// lanParam gives at least want bytes of a parameter, without its revision.
+func (b *BMC) lanParam(ctx context.Context, channel, param, set byte, want int) ([]byte, error) {
+	r, err := b.ask(ctx, getLANSettings, 1+want, channel, param, set, 0)
+	if err != nil {
+		return nil, err
+	}
+	return r[1 : 1+want], nil
+}
+
+// addAddr keeps an address that can lead to a BMC.
+func (f *Facts) addAddr(a netip.Addr) {
+	a = a.Unmap()
+	broadcast := netip.AddrFrom4([4]byte{255, 255, 255, 255})
+	if a.IsUnspecified() || a.IsLoopback() || a.IsMulticast() || a == broadcast || slices.Contains(f.Addrs, a) {
+		return
+	}
+	f.Addrs = append(f.Addrs, a)
+}
+
+func (f *Facts) addMAC(b []byte) {
+	mac := net.HardwareAddr(b).String()
+	if mac != "00:00:00:00:00:00" && mac != "ff:ff:ff:ff:ff:ff" && !slices.Contains(f.MACs, mac) {
+		f.MACs = append(f.MACs, mac)
+	}
+}

@@ -1,0 +1,23 @@
+package localbmc
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+)
+
+// SystemUUID is the UUID that the firmware of this host shows, from the file system
+// of which the root is given. The kernel lets only root read it.
+func SystemUUID(root fs.FS) (string, error) {
+	f, err := root.Open("sys/class/dmi/id/product_uuid")
+	if err != nil {
+		return "", fmt.Errorf("read this host's system UUID: %w", err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, 64)) // 36 and a line's end
+	if err != nil {
+		return "", fmt.Errorf("read this host's system UUID: %w", err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}

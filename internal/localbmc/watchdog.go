@@ -1,0 +1,125 @@
+package localbmc
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// The fields of Set and Get Watchdog Timer, IPMI 2.0 section 27.6.
+const (
+	useMask      = 0x07
+	useSMSOS     = 0x04 // for the operating system and what runs on it
+	dontStop     = 0x40 // to Set: a running timer runs on
+	running      = 0x40 // from Get
+	actionMask   = 0x07
+	actionNone   = 0x00
+	powerDown    = 0x02
+	clearSMSOS   = 0x10 // forgets that such a timer ran out
+	tenth        = 100 * time.Millisecond
+	mark         = 7    // tenths of a second that only our countdown has
+	notArmedCode = 0x80 // Reset Watchdog Timer: there is nothing to start
+)
+
+// ErrTaken says that another program uses the watchdog of the BMC.
+var ErrTaken = errors.New("the watchdog of this host's BMC belongs to another program")
+
+// Watchdog is the timer in the BMC that powers this host down unless it is kicked in
+// time. It outlives the process; a later one takes it over or stops it.
+type Watchdog struct {
+	bmc       *BMC
+	countdown uint16
+}
+
+// Watchdog gives the BMC's watchdog with a timeout of at most 6553 seconds; the
+// kernel's driver and the programs that use it set whole seconds, so 0.7 s more tell
+// our timer from theirs.
+func (b *BMC) Watchdog(timeout time.Duration) *Watchdog {
+	return &Watchdog{bmc: b, countdown: uint16(timeout/time.Second)*10 + mark}
+}
+
+// timer is the state of the watchdog.
+type timer struct {
+	running   bool
+	use       byte
+	action    byte
+	countdown uint16
+}
+
+func (w *Watchdog) read(ctx context.Context) (timer, error) {
+	r, err := w.bmc.ask(ctx, getWatchdog, 8)
+	if err != nil {
+		return timer{}, err
+	}
+	return timer{
+		running: r[0]&running != 0, use: r[0] & useMask, action: r[1] & actionMask,
+		countdown: binary.LittleEndian.Uint16(r[4:]),
+	}, nil
+}
+
+// ours says whether fenced set the timer, whatever timeout it had then.
+func (t timer) ours() bool {
+	return t.use == useSMSOS && t.action == powerDown && t.countdown%10 == mark
+}
+
+func (t timer) taken() error {
+	return fmt.Errorf("%w: it runs for %s with use %d and action %d", ErrTaken, time.Duration(t.countdown)*tenth, t.use, t.action)
+}
+
+// Kick starts the countdown anew, and arms the timer first where that is needed. It
+// leaves a timer that another program runs alone: to kick that would hide its hang.
+func (w *Watchdog) Kick(ctx context.Context) error {
+	t, err := w.read(ctx)
+	if err != nil {
+		return err
+	}
+	if t.running && !t.ours() {
+		return t.taken()
+	}
+	if !t.running || t.countdown != w.countdown {
+		return w.arm(ctx)
+	}
+	_, err = w.bmc.ask(ctx, resetWatchdog, 0)
+	if code, _ := completion(err); code == notArmedCode {
+		return w.arm(ctx) // the BMC restarted meanwhile
+	}
+	return err
+}
+
+// arm sets the timer, sees that the BMC took it as it is, and only then starts it: a
+// timer that could not be told from another program's would never be kicked again.
+func (w *Watchdog) arm(ctx context.Context) error {
+	if err := w.set(ctx, useSMSOS|dontStop, powerDown); err != nil {
+		return err
+	}
+	t, err := w.read(ctx)
+	if err != nil {
+		return err
+	}
+	if !t.ours() || t.countdown != w.countdown {
+		return errors.Join(
+			fmt.Errorf("arm the watchdog of %s: it holds %s with use %d and action %d instead", w.bmc.name,
+				time.Duration(t.countdown)*tenth, t.use, t.action),
+			w.set(ctx, useSMSOS, actionNone))
+	}
+	_, err = w.bmc.ask(ctx, resetWatchdog, 0)
+	return err
+}
+
+// Release stops the timer if fenced armed it, now or before a crash. It does not ask
+// whether it runs: not every BMC tells that truly.
+func (w *Watchdog) Release(ctx context.Context) error {
+	t, err := w.read(ctx)
+	if err != nil || !t.ours() {
+		return err
+	}
+	return w.set(ctx, useSMSOS, actionNone) // without dontStop the command stops the timer
+}
+
+func (w *Watchdog) set(ctx context.Context, use, action byte) error {
+	data := binary.LittleEndian.AppendUint16([]byte{use, action, 0, clearSMSOS}, w.countdown)
+	_, err := w.bmc.ask(ctx, setWatchdog, 0, data...)
+	return err
+}
