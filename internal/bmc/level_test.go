@@ -87,6 +87,13 @@ func fails(k Kind) *outlet {
 	return o
 }
 
+// failsOn fails with a reading of On beside the error.
+func failsOn() *outlet {
+	o := fails(KindUnreachable)
+	o.reading.State = On
+	return o
+}
+
 func TestLevelState(t *testing.T) {
 	const offline = KindUnreachable
 	for _, c := range []struct {
@@ -106,6 +113,7 @@ func TestLevelState(t *testing.T) {
 		{"one unreadable, one on: it has power", []*outlet{fails(offline), says(On)}, nil, On, true, ""},
 		{"one refuses the account, one on", []*outlet{says(On), fails(KindAuth)}, nil, Unknown, false, KindAuth},
 		{"the refused account is told first", []*outlet{fails(offline), fails(KindPrivilege)}, nil, Unknown, false, KindPrivilege},
+		{"what comes with an error is not believed", []*outlet{says(Off), failsOn()}, nil, Unknown, false, offline},
 		{"off, the witness is off", []*outlet{says(Off)}, []*outlet{says(Off)}, Off, false, ""},
 		{"off, the witness is dead", []*outlet{says(Off)}, []*outlet{fails(offline)}, Off, false, ""},
 		{"off, the witness does not know", []*outlet{says(Off)}, []*outlet{says(Unknown)}, Off, false, ""},
