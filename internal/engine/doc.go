@@ -9,7 +9,12 @@
 //	facts.go     what the guards ask about it; explain and plan use the same
 //	evidence.go  BMCs that read Off shorten a wait, where a check says so
 //	worker.go    look, ask, save, act: the loop of one run
-//	power.go     one BMC session: readings, proof of off, commands
+//	power.go     one session with a power level: readings, proof of off, commands
+//	identity.go  whose power answers there
+//	inventory.go every host for the health check, and what that found: pin.go, index.go
+//	freeze.go    hosts whose BMC said Off while they lived
+//	enroll.go    what people vouch for, and release
+//	own.go       the host that this daemon runs on
 //	order.go     what people ask for: fence, unfence, pause, resume, arm
 //	tell.go      what was found goes back to the checks in the cluster
 //
