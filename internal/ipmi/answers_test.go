@@ -72,7 +72,7 @@ func TestBusyForEver(t *testing.T) {
 
 func TestAlreadyInThatState(t *testing.T) {
 	b := startGo(t, ipmisim.Options{})
-	answering(b, cmdChassisControl, 0xd5, 2)
+	b.RefuseControl(0xd5)
 	c := clientAt(t, b.Addr())
 	for _, command := range []bmc.Command{bmc.CommandOff, bmc.CommandOn} {
 		receipt, err := c.Send(t.Context(), command)

@@ -50,16 +50,9 @@ func (c *Client) cipherZero(ctx context.Context) (bool, error) {
 	x := newExchange(account{}, suites[0])
 	opening := x.opening()
 	opening.build = func(tag byte) []byte { return openRequest(tag, x.consoleID, none) }
-	opening.take = func(rest []byte) (err error) {
-		x.bmcID, err = takeOpen(rest, none)
-		return err
-	}
-	err := c.probe(ctx, func(ctx context.Context, w *wire) error {
-		err := x.ask(ctx, w, auditTries, opening)
-		if err == nil {
-			x.breakOff(w)
-		}
-		return err
+	opening.take = func(rest []byte) error { return x.takeOpenWith(rest, none) }
+	err := c.probe(ctx, x, func(ctx context.Context, w *wire) error {
+		return x.ask(ctx, w, auditTries, opening)
 	})
 	return err == nil, onlyRefused(err)
 }
@@ -84,15 +77,11 @@ func (c *Client) known(ctx context.Context, user string) (bool, error) {
 	var err error
 	for _, suite := range c.suites {
 		x := newExchange(account{user: user, privilege: privileges[""]}, suite)
-		err = c.probe(ctx, func(ctx context.Context, w *wire) error {
+		err = c.probe(ctx, x, func(ctx context.Context, w *wire) error {
 			if err := x.ask(ctx, w, 0, x.opening()); err != nil {
 				return err
 			}
-			err := x.ask(ctx, w, auditTries, x.hello())
-			if x.bmcID != 0 {
-				x.breakOff(w)
-			}
-			return err
+			return x.ask(ctx, w, auditTries, x.hello())
 		})
 		if !otherSuite(err) {
 			break
@@ -105,16 +94,18 @@ func (c *Client) known(ctx context.Context, user string) (bool, error) {
 	return false, onlyRefused(err)
 }
 
-// probe runs fn over a socket of its own, within the time that a read may take.
-func (c *Client) probe(ctx context.Context, fn func(context.Context, *wire) error) error {
+// probe runs fn, a part of the handshake x, over a socket of its own and within
+// the time that a read may take; it leaves no session behind.
+func (c *Client) probe(ctx context.Context, x *exchange, fn func(context.Context, *wire) error) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timing.ReadTimeout)
 	defer cancel()
 	w, err := dial(ctx, c.addr)
 	if err != nil {
 		return err
 	}
-	defer w.close()
-	return timeUp(ctx, fn(ctx, w))
+	err = fn(ctx, w)
+	x.leave(w, err)
+	return timeUp(ctx, err)
 }
 
 // onlyRefused drops what is an answer to a question of an audit: a refusal,

@@ -23,9 +23,10 @@ func handshake(ctx context.Context, addr string, a account, s suite) (*session, 
 	if err != nil {
 		return nil, err
 	}
-	sess, err := newExchange(a, s).run(ctx, w)
+	x := newExchange(a, s)
+	sess, err := x.run(ctx, w)
 	if err != nil {
-		w.close()
+		x.leave(w, err)
 		return nil, err
 	}
 	sess.privilege = a.privilege
@@ -45,9 +46,6 @@ func (x *exchange) run(ctx context.Context, w *wire) (*session, error) {
 		return nil, err
 	}
 	if err := x.ask(ctx, w, rakp1Tries, x.hello()); err != nil {
-		if errors.Is(err, errWrongPassword) {
-			x.breakOff(w)
-		}
 		return nil, err
 	}
 	sik, k1, k2 := x.keys()
@@ -57,10 +55,10 @@ func (x *exchange) run(ctx context.Context, w *wire) (*session, error) {
 	}
 	sess := &session{wire: w, seal: seal, consoleID: x.consoleID, bmcID: x.bmcID, guid: x.guid}
 	proof := step{name: "RAKP 3", request: payloadRAKP3, response: payloadRAKP4,
-		build: func(tag byte) []byte { return x.rakp3(tag, 0) },
+		build: x.rakp3,
 		take:  func(rest []byte) error { return x.checkRAKP4(rest, sik) }}
+	x.begun = sess
 	if err := x.ask(ctx, w, 1, proof); err != nil {
-		sess.abandon() // the BMC may hold it open, and has few
 		return nil, err
 	}
 	return sess, nil
@@ -68,16 +66,12 @@ func (x *exchange) run(ctx context.Context, w *wire) (*session, error) {
 
 func (x *exchange) opening() step {
 	return step{name: "open session", request: payloadOpenRequest, response: payloadOpenResponse,
-		build: x.openRequest, take: x.takeOpen}
+		build: x.openRequest, take: x.takeOpen, anyTry: true}
 }
 
 func (x *exchange) hello() step {
 	return step{name: "RAKP 1", request: payloadRAKP1, response: payloadRAKP2, build: x.rakp1, take: x.takeRAKP2}
 }
-
-// breakOff tells the BMC that its RAKP 2 will not do, so that it can free the
-// session at once.
-func (x *exchange) breakOff(w *wire) { w.tell(plain(payloadRAKP3, x.rakp3(randomTag(), 0x0f))) }
 
 // step is one message of the handshake and its answer.
 type step struct {
@@ -85,25 +79,30 @@ type step struct {
 	request, response byte
 	build             func(tag byte) []byte
 	take              func(rest []byte) error
+	anyTry            bool // an answer to an earlier try is as good
 }
 
 // ask sends one message and takes its answer. Each try has a tag of its own, and
-// only the newest is answered to us: after a repeated RAKP 1 a BMC holds the
-// random number of its last answer, not of its first.
+// of RAKP 1 and 3 only the newest is answered to us: after a repeated RAKP 1 a BMC
+// holds the random number of its last answer, not of its first.
 func (x *exchange) ask(ctx context.Context, w *wire, tries int, s step) error {
 	var tag byte
+	var tried [256]bool // the tags of all tries
 	var verdict error
 	build := func() []byte {
 		tag = nextTag(tag)
+		tried[tag] = true
 		return plain(s.request, s.build(tag))
 	}
 	take := func(b []byte) bool {
-		p, err := parsePacket(b)
-		if err != nil || p.payloadType != s.response || p.sessionID != 0 {
+		p, a, err := parseHandshake(b)
+		if err == nil {
+			x.refuseSurplus(w, p, a)
+		}
+		if err != nil || p.payloadType != s.response {
 			return false
 		}
-		a, err := parseAnswer(p.payload)
-		if err != nil || !x.ours(a, tag) {
+		if newest := a.tag == tag; !x.ours(a) || !newest && !(s.anyTry && tried[a.tag]) {
 			return false
 		}
 		if a.status != 0 {
@@ -117,6 +116,19 @@ func (x *exchange) ask(ctx context.Context, w *wire, tries int, s step) error {
 		return err
 	}
 	return verdict
+}
+
+// parseHandshake takes a datagram outside any session apart.
+func parseHandshake(b []byte) (packet, answer, error) {
+	p, err := parsePacket(b)
+	if err != nil {
+		return p, answer{}, err
+	}
+	if p.sessionID != 0 {
+		return p, answer{}, errMalformed
+	}
+	a, err := parseAnswer(p.payload)
+	return p, a, err
 }
 
 // plain is a datagram outside any session.

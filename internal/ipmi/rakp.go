@@ -51,6 +51,9 @@ type exchange struct {
 	consoleRnd [16]byte
 	bmcRnd     [16]byte
 	guid       [16]byte // System GUID [GUIDC]
+
+	begun   *session // once RAKP 3 was sent: the BMC may hold it open
+	refused int      // sessions refused that the BMC opened for repeated requests
 }
 
 // nameOnly asks the BMC to find the account by its name alone, not by name and
@@ -99,35 +102,37 @@ func parseAnswer(b []byte) (answer, error) {
 	return answer{tag: b[0], status: b[1], consoleID: binary.LittleEndian.Uint32(b[4:]), rest: b[8:]}, nil
 }
 
-// ours says whether a is for this exchange and tag. A BMC that does not know
-// the session refuses with session id 0.
-func (x *exchange) ours(a answer, tag byte) bool {
-	return a.tag == tag && (a.consoleID == x.consoleID || a.status != 0 && a.consoleID == 0)
+// ours says whether a is for this exchange. A BMC that does not know the session
+// refuses with session id 0.
+func (x *exchange) ours(a answer) bool {
+	return a.consoleID == x.consoleID || a.status != 0 && a.consoleID == 0
 }
 
 // takeOpen takes the session id from an Open Session Response. The algorithms
 // must be those that were asked for: a BMC that answers with others, such as
 // none, would make an unprotected session.
-func (x *exchange) takeOpen(rest []byte) error {
-	var err error
-	x.bmcID, err = takeOpen(rest, x.suite.algorithms())
-	return err
-}
+func (x *exchange) takeOpen(rest []byte) error { return x.takeOpenWith(rest, x.suite.algorithms()) }
 
-func takeOpen(rest []byte, algorithms [3]byte) (bmcID uint32, err error) {
-	if len(rest) < 28 {
-		return 0, errMalformed
+func (x *exchange) takeOpenWith(rest []byte, algorithms [3]byte) error {
+	if len(rest) < 28 || openedID(rest) == 0 {
+		return errMalformed
 	}
+	x.bmcID = openedID(rest)
 	for kind, algorithm := range algorithms {
 		p := rest[4+8*kind:]
 		if p[0] != byte(kind) || p[3] != 8 || p[4]&0x3f != algorithm {
-			return 0, errOtherAlgorithms
+			return errOtherAlgorithms
 		}
 	}
-	if bmcID = binary.LittleEndian.Uint32(rest); bmcID == 0 {
-		return 0, errMalformed
+	return nil
+}
+
+// openedID is the BMC's session id in an Open Session Response; 0 without one.
+func openedID(rest []byte) uint32 {
+	if len(rest) < 4 {
+		return 0
 	}
-	return bmcID, nil
+	return binary.LittleEndian.Uint32(rest)
 }
 
 func (x *exchange) rakp1(tag byte) []byte {
@@ -152,11 +157,13 @@ func (x *exchange) takeRAKP2(rest []byte) error {
 	return nil
 }
 
-func (x *exchange) rakp3(tag, status byte) []byte {
-	b := append([]byte{tag, status, 0, 0}, id(x.bmcID)...)
-	if status != 0 {
-		return b // a refusal carries no code
-	}
+// rakp3Refusal ends the handshake for the BMC's session id; it carries no code.
+func rakp3Refusal(tag, status byte, bmcID uint32) []byte {
+	return append([]byte{tag, status, 0, 0}, id(bmcID)...)
+}
+
+func (x *exchange) rakp3(tag byte) []byte {
+	b := append([]byte{tag, 0, 0, 0}, id(x.bmcID)...)
 	return append(b, x.suite.hmac(x.key, x.bmcRnd[:], id(x.consoleID), x.who())...)
 }
 

@@ -69,7 +69,7 @@ func replay(t *testing.T, suiteID int, datagrams []ipmisim.Datagram) {
 			x.role = p.payload[24]
 			assert.Equal(t, x.rakp1(p.payload[0]), p.payload)
 		case ipmisim.PayloadRAKP3:
-			assert.Equal(t, x.rakp3(p.payload[0], 0), p.payload)
+			assert.Equal(t, x.rakp3(p.payload[0]), p.payload)
 			var k1, k2 []byte
 			sik, k1, k2 = x.keys()
 			seal, err = newSealer(x.suite, k1, k2)
@@ -77,7 +77,7 @@ func replay(t *testing.T, suiteID int, datagrams []ipmisim.Datagram) {
 		case ipmisim.PayloadOpenResponse, ipmisim.PayloadRAKP2, ipmisim.PayloadRAKP4:
 			a, err := parseAnswer(p.payload)
 			require.NoError(t, err)
-			require.True(t, x.ours(a, p.payload[0]))
+			require.True(t, x.ours(a))
 			take := map[int]func([]byte) error{
 				ipmisim.PayloadOpenResponse: x.takeOpen,
 				ipmisim.PayloadRAKP2:        x.takeRAKP2,

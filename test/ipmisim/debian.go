@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -51,21 +53,31 @@ func StartDebian(ctx context.Context, o Options) (*DebianBMC, error) {
 	}
 	b := &DebianBMC{dir: dir, kill: func() {}}
 	b.start = func() error { return b.run(ctx, bin) }
-	if b.addr, err = freePort(o.Addr); err == nil {
-		err = writeFiles(dir, b.addr, o, guid)
+	for try := 1; ; try++ {
+		if b.addr, err = freePort(o.Addr); err == nil {
+			err = writeFiles(dir, b.addr, o, guid)
+		}
+		if err == nil {
+			err = b.start()
+		}
+		if err == nil {
+			return b, nil
+		}
+		if try == portTries || !errors.Is(err, errPortTaken) {
+			b.Stop()
+			return nil, fmt.Errorf("start ipmi_sim: %w", err)
+		}
+		b.kill()
 	}
-	if err == nil {
-		err = b.start()
-	}
-	if err != nil {
-		b.Stop()
-		return nil, fmt.Errorf("start ipmi_sim: %w", err)
-	}
-	return b, nil
 }
 
-// freePort asks the kernel for a UDP port. ipmi_sim cannot report the port it
-// was given, so another process may take this one in between: ready tells.
+// A port that the kernel gave may be somebody else's before ipmi_sim binds it,
+// which cannot be told to choose one itself: then it ends, and another is tried.
+const portTries = 5
+
+var errPortTaken = errors.New("somebody else took the port")
+
+// freePort asks the kernel for a UDP port.
 func freePort(addr string) (string, error) {
 	conn, err := net.ListenPacket("udp", addr)
 	if err != nil {
@@ -102,15 +114,15 @@ func (b *DebianBMC) run(ctx context.Context, bin string) error {
 		cancel()
 		<-ended
 	}
-	return b.ready(ctx)
+	return b.ready(ctx, ended)
 }
 
 // authCapabilities is Get Channel Authentication Capabilities in IPMI 1.5
 // framing: the one question a BMC answers to anybody.
 const authCapabilities = "\x06\x00\xff\x07\x00\x00\x00\x00\x00\x00\x00\x00\x00\x09\x20\x18\xc8\x81\x00\x38\x8e\x04\xb5"
 
-// ready waits until the simulator answers.
-func (b *DebianBMC) ready(ctx context.Context) error {
+// ready waits until the simulator answers, and not somebody else at its address.
+func (b *DebianBMC) ready(ctx context.Context, ended <-chan struct{}) error {
 	conn, err := net.Dial("udp", b.addr)
 	if err != nil {
 		return err
@@ -118,17 +130,48 @@ func (b *DebianBMC) ready(ctx context.Context) error {
 	defer conn.Close()
 	buf := make([]byte, 64)
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end) && ctx.Err() == nil; {
-		if _, err := conn.Write([]byte(authCapabilities)); err == nil {
-			_ = conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
-			if _, err := conn.Read(buf); err == nil {
-				return nil
+		if b.bound() {
+			if _, err := conn.Write([]byte(authCapabilities)); err == nil {
+				_ = conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+				if _, err := conn.Read(buf); err == nil {
+					return nil
+				}
 			}
 		}
-		// A closed port answers at once; do not spin on it.
-		time.Sleep(10 * time.Millisecond)
+		select {
+		case <-ended:
+			return fmt.Errorf("%s: %w; it wrote: %s", b.addr, errPortTaken, b.log())
+		case <-time.After(5 * time.Millisecond):
+		}
 	}
-	log, _ := os.ReadFile(b.path("log")) // an unreadable log says nothing, which is what is shown
-	return fmt.Errorf("no answer on %s; it wrote: %s", b.addr, log)
+	return fmt.Errorf("no answer on %s; it wrote: %s", b.addr, b.log())
+}
+
+// log is what the process wrote; an unreadable one says nothing.
+func (b *DebianBMC) log() string {
+	text, _ := os.ReadFile(b.path("log"))
+	return string(text)
+}
+
+// bound says whether the process has a UDP socket with its port.
+func (b *DebianBMC) bound() bool {
+	_, port, _ := net.SplitHostPort(b.addr)
+	n, _ := strconv.Atoi(port) // the kernel gave it
+	proc := fmt.Sprintf("/proc/%d/", b.process.Pid)
+	table, _ := os.ReadFile(proc + "net/udp")
+	for line := range strings.Lines(string(table)) {
+		f := strings.Fields(line) // local address second, inode tenth
+		if len(f) < 10 || !strings.HasSuffix(f[1], fmt.Sprintf(":%04X", n)) {
+			continue
+		}
+		fds, _ := os.ReadDir(proc + "fd")
+		for _, fd := range fds {
+			if to, _ := os.Readlink(proc + "fd/" + fd.Name()); to == "socket:["+f[9]+"]" {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (b *DebianBMC) path(name string) string { return filepath.Join(b.dir, name) }

@@ -98,7 +98,7 @@ func writeFiles(dir, addr string, o Options, guid [16]byte) error {
 		return err
 	}
 	// ipmi_sim keeps users and more here, and refuses to start without it.
-	if err := os.Mkdir(filepath.Join(dir, "state"), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Join(dir, "state"), 0o700); err != nil {
 		return err
 	}
 	for _, f := range []struct {

@@ -99,3 +99,20 @@ func TestSessionsAreExhaustedAndFreed(t *testing.T) {
 	require.NoError(t, b.Restart())
 	assert.Zero(t, b.Sessions())
 }
+
+// TestAPortThatIsTaken: another BMC that answers at the address of an ipmi_sim is
+// not taken for it.
+func TestAPortThatIsTaken(t *testing.T) {
+	b := startDebian(t, ipmisim.Options{})
+	thief := make(chan *ipmisim.GoBMC)
+	go func() {
+		for {
+			if g, err := ipmisim.StartGo(t.Context(), ipmisim.Options{Addr: b.Addr()}); err == nil {
+				thief <- g
+				return
+			}
+		}
+	}()
+	assert.Error(t, b.Restart())
+	(<-thief).Stop()
+}

@@ -155,6 +155,9 @@ func (b *GoBMC) Intercept(fn func(Command) *Reply) {
 // Addr is the host:port of the BMC.
 func (b *GoBMC) Addr() string { return b.addr }
 
+// Asked is how many datagrams came so far: round trips, where none was lost.
+func (b *GoBMC) Asked() int { return int(b.conn.asked.Load()) }
+
 // Sessions is how many sessions are open or being opened.
 func (b *GoBMC) Sessions() int { return b.state.Sessions.Count() }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/bougou/go-ipmi/pkg/bmc"
@@ -13,6 +14,8 @@ import (
 // faultyConn is the socket of a GoBMC with the faults that are seen there.
 type faultyConn struct {
 	transport.PacketConn
+
+	asked atomic.Int64 // datagrams that came
 
 	mu       sync.Mutex
 	hung     bool
@@ -26,6 +29,9 @@ type faultyConn struct {
 func (c *faultyConn) ReadFrom(buf []byte) (int, net.Addr, error) {
 	for {
 		n, addr, err := c.PacketConn.ReadFrom(buf)
+		if err == nil {
+			c.asked.Add(1)
+		}
 		if err != nil || !c.drops() {
 			return n, addr, err
 		}

@@ -1,0 +1,84 @@
+package ipmi
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/test/ipmisim"
+)
+
+// TestCutLoginLeavesNoSession: the caller goes while an answer of the handshake is
+// still on its way; the session that it tells of is ended all the same.
+func TestCutLoginLeavesNoSession(t *testing.T) {
+	for name, payload := range map[string]int{
+		"open session response": ipmisim.PayloadOpenResponse, "RAKP 2": ipmisim.PayloadRAKP2, "RAKP 4": ipmisim.PayloadRAKP4,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := startGo(t, ipmisim.Options{})
+			relay := relayTo(t, b)
+			ctx, cancel := context.WithCancel(t.Context())
+			relay.Filter(func(d ipmisim.Datagram) []ipmisim.Datagram {
+				if d.Payload() != payload {
+					return []ipmisim.Datagram{d}
+				}
+				cancel()
+				time.AfterFunc(300*time.Millisecond, func() { relay.Send(d) })
+				return nil
+			})
+			c := clientAt(t, relay.Addr())
+			begun := time.Now()
+			_, err := c.Read(ctx)
+			require.ErrorIs(t, err, context.Canceled)
+			assert.Less(t, time.Since(begun), 250*time.Millisecond, "nobody waits for it")
+			assert.Eventually(t, func() bool { return b.Sessions() == 0 }, 2*time.Second, 5*time.Millisecond)
+		})
+	}
+}
+
+// TestSlowLoginOpensOneSession: a BMC that answers each repeated request with a
+// session of its own is left with one.
+func TestSlowLoginOpensOneSession(t *testing.T) {
+	t.Parallel()
+	b := startGo(t, ipmisim.Options{})
+	b.Slow(700 * time.Millisecond)
+	relay := relayTo(t, b)
+	c := clientAt(t, relay.Addr())
+	_, err := c.Read(t.Context())
+	require.NoError(t, err)
+	opened := 0
+	for _, d := range relay.Seen() {
+		if d.Payload() == ipmisim.PayloadOpenRequest {
+			opened++
+		}
+	}
+	require.Greater(t, opened, 1)
+	assert.Equal(t, 1, b.Sessions())
+}
+
+// TestFloodOfSessions: forged answers do not make us send without bound.
+func TestFloodOfSessions(t *testing.T) {
+	t.Parallel()
+	relay := relayTo(t, startGo(t, ipmisim.Options{}))
+	relay.Filter(func(d ipmisim.Datagram) []ipmisim.Datagram {
+		if d.Payload() != ipmisim.PayloadOpenResponse {
+			return []ipmisim.Datagram{d}
+		}
+		flood := []ipmisim.Datagram{d}
+		for i := range 200 {
+			other := append([]byte(nil), d.Data...)
+			other[headerLen+8] ^= byte(1 + i)
+			flood = append(flood, d.With(other))
+		}
+		return flood
+	})
+	r, err := clientAt(t, relay.Addr()).Read(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, bmc.On, r.State)
+	assert.LessOrEqual(t, relay.Asked(), 4+maxRefused)
+}
