@@ -1,0 +1,98 @@
+package vm_test
+
+import (
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+)
+
+const spacing = 3 * time.Second
+
+// prove reads until the machine is proven off, and says how long it was read On
+// before. Proven while the process lives is the one thing that must not be.
+func (m *machine) prove(t *testing.T) (on time.Duration) {
+	t.Helper()
+	begin := time.Now()
+	proof := bmc.Proof{Spacing: spacing, MaxAge: 5 * time.Second}
+	for time.Since(begin) < 30*time.Second {
+		r := m.read(t)
+		if r.State == bmc.On {
+			on = r.At.Sub(begin)
+		}
+		proof = proof.Add(r)
+		if proof.Proven(time.Now()) {
+			require.Zero(t, m.pid(), "proven off, and it runs")
+			require.GreaterOrEqual(t, r.At.Sub(proof.Since()), spacing)
+			return on
+		}
+		time.Sleep(250 * time.Millisecond)
+	}
+	require.Fail(t, "not proven off")
+	return 0
+}
+
+// TestVMOffAndOn: off ends the process, and on starts another.
+func TestVMOffAndOn(t *testing.T) {
+	t.Parallel()
+	m := start(t)
+	require.Equal(t, bmc.Off, m.read(t).State, "never started")
+	first := m.on(t)
+	require.True(t, bmc.UUIDsMatch(guid, m.read(t).Identity.UUID))
+
+	_, err := m.power.Send(t.Context(), bmc.CommandOff)
+	require.NoError(t, err)
+	m.prove(t)
+
+	second := m.on(t)
+	require.NotEqual(t, first, second)
+	_, err = m.power.Send(t.Context(), bmc.CommandOn)
+	require.NoError(t, err, "already on")
+	require.Equal(t, second, m.pid(), "on is not a reset")
+}
+
+// TestVMLateOff: a machine that cannot stop is off only when it was killed. Its BMC
+// accepts the order at once.
+func TestVMLateOff(t *testing.T) {
+	t.Parallel()
+	m := start(t)
+	pid := m.on(t)
+	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
+	_, err := m.power.Send(t.Context(), bmc.CommandOff)
+	require.NoError(t, err, "accepted")
+	require.Equal(t, pid, m.pid(), "and not done")
+	require.Greater(t, m.prove(t), 4*time.Second, "the BMC waits 5 s before it kills")
+}
+
+// TestVMFoundOff: a machine that died is proven off without an order.
+func TestVMFoundOff(t *testing.T) {
+	t.Parallel()
+	m := start(t)
+	require.NoError(t, syscall.Kill(m.on(t), syscall.SIGKILL))
+	m.prove(t)
+}
+
+// TestVMBMCRestart: Off reads before and after a restart of the BMC are no proof.
+func TestVMBMCRestart(t *testing.T) {
+	t.Parallel()
+	m := start(t)
+	m.on(t)
+	_, err := m.power.Send(t.Context(), bmc.CommandOff)
+	require.NoError(t, err)
+	proof := bmc.Proof{Spacing: spacing, MaxAge: time.Minute}
+	require.Eventually(t, func() bool {
+		proof = proof.Add(m.read(t))
+		return !proof.Since().IsZero()
+	}, 10*time.Second, 50*time.Millisecond)
+	m.stopBMC()
+	m.startBMC(t)
+	time.Sleep(spacing)
+	m.answers(t)
+	r := m.read(t)
+	require.Equal(t, bmc.Off, r.State)
+	require.False(t, proof.Add(r).Proven(time.Now()), "of two lives of the BMC")
+	m.prove(t)
+}
