@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -41,7 +42,7 @@ func (e *Engine) Enroll(ctx context.Context, o Order) (Enrollment, error) {
 		s.Host, s.Err = c.host(ctx, t) // with the credentials of now
 	}
 	if err != nil || s.Err != nil {
-		return Enrollment{}, cmpError(err, s.Err)
+		return Enrollment{}, cmp.Or(err, s.Err)
 	}
 	if err := c.enrollable(s); err != nil {
 		return Enrollment{}, err
@@ -74,13 +75,6 @@ func (e *Engine) Enroll(ctx context.Context, o Order) (Enrollment, error) {
 	c.emit(Event{Type: EventOrder, Node: o.Node, Message: o.Actor + " enrolls " + s.Host.Address() + ": " + o.Reason})
 	c.wake()
 	return x, nil
-}
-
-func cmpError(a, b error) error {
-	if a != nil {
-		return a
-	}
-	return b
 }
 
 // enrollable refuses a subject of which nobody can say which machine it is, or
