@@ -4,6 +4,8 @@
 // everything again at every event.
 //
 //	bench            set up a fleet, measure, print the tables (make bench)
+//	bench power      what making certain that a host is off costs, by fenced and
+//	                 by others, and a thousand BMCs at once (package power)
 //	bench table      read `go test -bench` output on stdin, print it as tables
 //	bench rejudge    the controller to compare with; bench starts it itself
 //
@@ -24,6 +26,8 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+
+	"github.com/fenced/fenced/test/bench/power"
 )
 
 func main() {
@@ -47,6 +51,10 @@ func run(ctx context.Context, args []string) error {
 		return table(os.Stdin, os.Stdout)
 	case rejudgeWord:
 		return rejudge(ctx, args[1:], os.Stdin, os.Stdout)
+	case power.WorkerWord:
+		return power.Serve(ctx, os.Stdin, os.Stdout)
+	case "power":
+		return measurePower(ctx, args[1:])
 	}
 	o := Options{Settle: 5 * time.Second, Progress: os.Stderr}
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
@@ -65,4 +73,24 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	return r.Print(os.Stdout)
+}
+
+// measurePower is an error, after the tables, when a bound is broken.
+func measurePower(ctx context.Context, args []string) error {
+	o := power.Options{Progress: os.Stderr}
+	f := flag.NewFlagSet("bench power", flag.ContinueOnError)
+	f.IntVar(&o.Samples, "samples", 7, "of each operation on loopback")
+	f.IntVar(&o.BMCs, "bmcs", 1000, "BMCs that are asked at once")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	r, err := power.Measure(ctx, o)
+	if err != nil {
+		return err
+	}
+	fmt.Println(machine())
+	if err := r.Print(os.Stdout); err != nil {
+		return err
+	}
+	return r.Check()
 }
