@@ -8,8 +8,10 @@
 //
 // The bytes are handled by pure files: packet.go (framing), rakp.go (the
 // handshake's messages and keys), seal.go (encryption and integrity),
-// message.go (commands inside). The world is in wire.go (a socket, tries and
-// deadlines), handshake.go, session.go and client.go.
+// message.go (commands inside), deviceid.go, sel.go and fru.go (what a BMC tells
+// about itself). The world is in wire.go (a socket, tries and deadlines),
+// handshake.go, leave.go (no session stays behind), session.go, operation.go and
+// client.go; describe.go and audit.go are for the sweep and for people.
 //
 // Section and table numbers are those of the IPMI specification, second
 // generation, version 2.0, revision 1.1.

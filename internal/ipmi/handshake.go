@@ -90,7 +90,7 @@ func (x *exchange) ask(ctx context.Context, w *wire, tries int, s step) error {
 	var tried [256]bool // the tags of all tries
 	var verdict error
 	build := func() []byte {
-		tag = nextTag(tag)
+		tag = x.nextTag()
 		tried[tag] = true
 		return plain(s.request, s.build(tag))
 	}
@@ -136,16 +136,18 @@ func plain(payloadType byte, payload []byte) []byte {
 	return append(appendHeader(nil, payloadType, 0, 0, len(payload)), payload...)
 }
 
-func randomTag() byte {
-	var b [1]byte
-	rand.Read(b[:])
-	return b[0]
-}
-
-// nextTag is a random tag that differs from the last one.
-func nextTag(last byte) byte {
+// nextTag is a random tag that this exchange did not use lately: what a BMC says
+// to a refusal must not be taken for its answer to a step.
+func (x *exchange) nextTag() byte {
+	if x.tags == 255 {
+		x.tagged, x.tags = [256]bool{}, 0
+	}
 	for {
-		if t := randomTag(); t != last {
+		var b [1]byte
+		rand.Read(b[:])
+		if t := b[0]; !x.tagged[t] {
+			x.tagged[t] = true
+			x.tags++
 			return t
 		}
 	}

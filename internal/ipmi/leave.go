@@ -47,12 +47,12 @@ func (x *exchange) end(w *wire, status byte) {
 		w.tell(x.begun.datagram(x.begun.closing()))
 	}
 	if x.bmcID != 0 {
-		w.tell(refusal(x.bmcID, status))
+		x.refuse(w, x.bmcID, status)
 	}
 }
 
-func refusal(bmcID uint32, status byte) []byte {
-	return plain(payloadRAKP3, rakp3Refusal(randomTag(), status, bmcID))
+func (x *exchange) refuse(w *wire, bmcID uint32, status byte) {
+	w.tell(plain(payloadRAKP3, rakp3Refusal(x.nextTag(), status, bmcID)))
 }
 
 // refuseSurplus refuses a session that the BMC opened for a repeated request,
@@ -63,7 +63,7 @@ func (x *exchange) refuseSurplus(w *wire, p packet, a answer) {
 	}
 	if other := openedID(a.rest); other != 0 && other != x.bmcID && x.refused < maxRefused {
 		x.refused++
-		w.tell(refusal(other, statusNoSession))
+		x.refuse(w, other, statusNoSession)
 	}
 }
 

@@ -175,13 +175,7 @@ func TestLossyNetwork(t *testing.T) {
 	for host := range 8 {
 		b := startGo(t, ipmisim.Options{})
 		r := relayTo(t, b)
-		n := host
-		r.Filter(func(d ipmisim.Datagram) []ipmisim.Datagram {
-			if n++; n%10 == 0 {
-				return nil
-			}
-			return []ipmisim.Datagram{d}
-		})
+		r.Network(ipmisim.Network{Loss: 0.1, Seed: uint64(host)})
 		wg.Go(func() {
 			c := New(hostAt(t, r.Addr()), bmc.Timing{ReadTimeout: 10 * time.Second, SendTimeout: 10 * time.Second})
 			defer c.drop()

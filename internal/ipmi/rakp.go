@@ -53,7 +53,9 @@ type exchange struct {
 	guid       [16]byte // System GUID [GUIDC]
 
 	begun   *session // once RAKP 3 was sent: the BMC may hold it open
-	refused int      // sessions refused that the BMC opened for repeated requests
+	tagged  [256]bool
+	tags    int // how many are tagged
+	refused int // sessions refused that the BMC opened for repeated requests
 }
 
 // nameOnly asks the BMC to find the account by its name alone, not by name and

@@ -5,7 +5,8 @@
 // interface: StartGo runs the BMC server of go-ipmi in this process (cipher
 // suites 3 and 17, cheap enough for a thousand), StartDebian runs ipmi_sim of
 // the Debian package openipmi as a process (suite 3 only). A Relay between
-// client and BMC drops, repeats, changes and forges datagrams.
+// client and BMC drops, repeats, changes and forges datagrams, and is as slow and
+// lossy as its Network says. Faults are what the BMCs themselves can do wrong.
 //
 // Nothing here depends on package testing, so that the demo can use it too.
 package ipmisim
