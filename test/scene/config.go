@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"os"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/fenced/fenced/test/rig"
 )
 
@@ -16,7 +14,8 @@ const ClusterName = "scene"
 // Instance is what fenced is called there.
 const Instance = "prompter"
 
-// The times are short so that a play is; what is not here has its default.
+// The times are short so that a play is; what is not here has its default. The
+// health check of the BMCs is off, so that a play can tell who asked a BMC.
 const configuration = `instance: %s
 clusters:
   - {name: %s, kubeconfig: %s, management: {kubeconfig: "%s", namespace: "%s", clusterName: "%s"}, mode: evaluate}
@@ -25,6 +24,7 @@ policies: policies.d
 state: {path: state.db}
 control: {socket: %s}
 metrics: {listen: ""}
+sweep: {interval: 0s}
 guards:
   quietPeriod: 0s
   minPowerInterval: 1s
@@ -67,36 +67,6 @@ func (s *Scene) writeConfig() error {
 		return fmt.Errorf("write the configuration: %w", err)
 	}
 	return s.writeHosts()
-}
-
-// writeHosts lists the BMCs that no BareMetalHost describes.
-func (s *Scene) writeHosts() error {
-	var hosts []any
-	for _, w := range s.Workers {
-		if w.BMC == nil || w.Metal3 || w.Unlisted {
-			continue
-		}
-		secret := s.path(w.Name + ".password")
-		if err := os.WriteFile(secret, []byte(w.told()+"\n"), 0o600); err != nil {
-			return fmt.Errorf("write the password of %s: %w", w.Name, err)
-		}
-		device := map[string]any{"address": w.address(), "username": User, "passwordFile": secret}
-		if w.Service != nil {
-			device["tls"] = map[string]any{"ca": w.Service.CAFile()}
-		}
-		if w.Protocol == IPMISim { // it has no other; asking for 17 first would cost the time-out of its silence
-			device["cipherSuites"] = []int{3}
-		}
-		hosts = append(hosts, map[string]any{"node": w.Name, "bmc": device})
-	}
-	text, err := yaml.Marshal(map[string]any{"hosts": hosts})
-	if err != nil {
-		return fmt.Errorf("encode hosts.d: %w", err)
-	}
-	if err := os.WriteFile(s.path("hosts.d/hosts.yaml"), text, 0o600); err != nil {
-		return fmt.Errorf("write hosts.d: %w", err)
-	}
-	return nil
 }
 
 // Config is the path of fenced.yaml.

@@ -57,6 +57,13 @@ func (s *Scene) Coverage(ctx context.Context) (api.Coverage, error) {
 	return answer[api.Coverage](ctx, s, "check-config")
 }
 
+// BMCs is `fencectl bmc VERB [NODE] -o json`, of a verb that looks: list, test or
+// audit.
+func (s *Scene) BMCs(ctx context.Context, verb string, node ...string) ([]api.BMC, error) {
+	b, err := answer[api.BMCs](ctx, s, append([]string{"bmc", verb}, node...)...)
+	return b.BMCs, err
+}
+
 // answer decodes the JSON of a verb that only looks. The exit status of a
 // degraded daemon is no error of the question.
 func answer[T any](ctx context.Context, s *Scene, args ...string) (v T, err error) {

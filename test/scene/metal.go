@@ -34,6 +34,7 @@ type metal struct {
 	Service *redfishsim.Server
 
 	relay *ipmisim.Relay
+	mains mains
 	asked atomic.Int64 // when the first datagram of a client came; Unix nanoseconds
 }
 
@@ -76,6 +77,7 @@ func (m *metal) stopBMC() {
 	if m.BMC != nil {
 		m.BMC.Stop()
 	}
+	m.mains.stop()
 }
 
 // address is what fenced is told.
@@ -84,6 +86,17 @@ func (m *metal) address() string {
 		return m.Service.BMCAddress()
 	}
 	return "ipmi://" + m.relay.Addr()
+}
+
+// silence makes the BMC take questions and answer none, or answer again.
+func (m *metal) silence(mute bool) {
+	if m.Service != nil {
+		m.Service.Faults(func(f *redfishsim.Faults) { f.Hang = mute })
+		return
+	}
+	if f, ok := m.BMC.(ipmisim.Faults); ok {
+		_ = f.Hang(mute) // the signal fails only when the process is gone, and silent
+	}
 }
 
 // Silence makes an IPMI BMC answer nobody any more, as one whose network cable is

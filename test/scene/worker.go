@@ -29,6 +29,14 @@ type Spec struct {
 	WrongPassword bool
 	// OtherUUID makes the BMC that of another machine than the Node's.
 	OtherUUID bool
+	// At gives fenced the address of this other worker's BMC in place of its own.
+	At string
+	// Driver is what fenced reaches the BMC by; empty is its own one.
+	Driver Driver
+	// Outlets are the outlets that feed the host: its second power level.
+	Outlets []Outlet
+	// AlwaysOn starts the host whenever its mains return; else it stays off then.
+	AlwaysOn bool
 	// Pool is the label of the Machine; MetalPool if empty.
 	Pool string
 	// Orphan has no controller that would replace its Machine.
@@ -76,6 +84,10 @@ func (s *Scene) start(life context.Context, spec Spec, number int) (*Worker, err
 	if err := w.startBMC(life, spec.Protocol, uuid); err != nil {
 		return nil, err
 	}
+	if err := s.wire(life, w); err != nil {
+		w.stopBMC()
+		return nil, err
+	}
 	if spec.NoNode {
 		return w, nil
 	}
@@ -94,7 +106,7 @@ func (s *Scene) start(life context.Context, spec Spec, number int) (*Worker, err
 		Power:   func(context.Context) (bool, error) { return true, nil },
 	}
 	if w.BMC != nil {
-		o.Power = w.BMC.Source
+		o.Power = w.power
 	}
 	w.Kubelet = rig.NewKubelet(client, o)
 	s.wg.Go(func() { _ = w.Kubelet.Run(life) }) // its only error is a missing Power

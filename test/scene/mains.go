@@ -1,0 +1,123 @@
+package scene
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fenced/fenced/test/ipmisim"
+)
+
+// Outlet is one outlet of a power distribution unit: an ipmi_sim whose chassis is
+// what is plugged in there.
+type Outlet struct {
+	// Driver is what fenced reaches it by; it must be one that needs enrolment.
+	Driver Driver
+	// Elsewhere is an outlet that feeds something else than its entry says.
+	Elsewhere bool
+}
+
+const (
+	mainsPoll = 20 * time.Millisecond
+	// bmcBoot is how long a BMC takes until it answers after its mains returned.
+	bmcBoot = 2 * time.Second
+)
+
+// mains is what feeds a worker: its outlets, or for want of them something that
+// never fails.
+type mains struct {
+	outlets, feeding []*ipmisim.DebianBMC
+	follow           sync.WaitGroup
+
+	mu        sync.Mutex
+	cut, dead bool // the mains, and the BMC whatever its mains
+}
+
+// wire plugs a worker in.
+func (s *Scene) wire(life context.Context, w *Worker) error {
+	for i, o := range w.Outlets {
+		b, err := ipmisim.StartDebian(life, ipmisim.Options{User: User, Password: Password})
+		if err != nil {
+			return fmt.Errorf("start outlet %d of %s: %w", i+1, w.Name, err)
+		}
+		w.mains.outlets = append(w.mains.outlets, b)
+		if !o.Elsewhere {
+			w.mains.feeding = append(w.mains.feeding, b)
+		}
+	}
+	if len(w.mains.feeding) > 0 {
+		w.mains.follow.Go(func() { w.followMains(life) })
+	}
+	return nil
+}
+
+func (m *mains) stop() {
+	m.follow.Wait()
+	for _, b := range m.outlets {
+		b.Stop()
+	}
+}
+
+// fed says whether some outlet has power: one is enough for the whole host.
+func (m *mains) fed() bool {
+	return len(m.feeding) == 0 || slices.ContainsFunc(m.feeding, (*ipmisim.DebianBMC).Power)
+}
+
+// followMains does to host and BMC what the loss and the return of mains do, until
+// life ends.
+func (w *Worker) followMains(life context.Context) {
+	for fed := true; wait(life, mainsPoll); {
+		if w.mains.fed() == fed {
+			continue
+		}
+		if fed = !fed; !fed {
+			w.mute(func(m *mains) { m.cut = true })
+			_ = w.BMC.SetPower(false) // fails only for a host that then reads On, which the play sees
+			continue
+		}
+		if !wait(life, bmcBoot) {
+			return
+		}
+		_ = w.BMC.SetPower(w.AlwaysOn)
+		w.mute(func(m *mains) { m.cut = false })
+	}
+}
+
+func wait(life context.Context, d time.Duration) bool {
+	select {
+	case <-life.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// KillBMC makes the BMC answer nobody any more, whatever happens to its mains; the
+// host goes on.
+func (w *Worker) KillBMC() { w.mute(func(m *mains) { m.dead = true }) }
+
+// ReviveBMC ends KillBMC.
+func (w *Worker) ReviveBMC() { w.mute(func(m *mains) { m.dead = false }) }
+
+// mute changes what a BMC lacks, and silences it accordingly.
+func (w *Worker) mute(change func(*mains)) {
+	w.mains.mu.Lock()
+	defer w.mains.mu.Unlock()
+	change(&w.mains)
+	w.silence(w.mains.cut || w.mains.dead)
+}
+
+// Outlet is the outlet with this number, from 0.
+func (w *Worker) Outlet(i int) *ipmisim.DebianBMC { return w.mains.outlets[i] }
+
+// On says whether the host runs, whatever anybody says of it: it is switched on
+// and has mains.
+func (w *Worker) On() bool { return w.BMC.Power() && w.mains.fed() }
+
+// power is On in the form a simulated kubelet asks.
+func (w *Worker) power(ctx context.Context) (bool, error) {
+	on, err := w.BMC.Source(ctx)
+	return on && w.mains.fed(), err
+}
