@@ -17,8 +17,9 @@ help: ## list the targets
 build: ## build bin/fenced and bin/fencectl, static
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
-deps: ## install the Debian peers the tests talk to (ipmi_sim, ipmitool, rpm)
+deps: ## install the Debian peers the tests talk to (ipmi_sim, ipmitool, qemu, rpm), and fetch a kernel for a guest
 	test/deps.sh
+	test/vm/kernel.sh >/dev/null
 
 controlplane: ## build the tests' kube-apiserver, kube-controller-manager and etcd once (about 10 minutes on 2 cores)
 	CGO_ENABLED=0 $(GO) run ./test/rig/warm

@@ -61,6 +61,7 @@ type command struct {
 
 var (
 	getDeviceID    = command{0x06, 0x01, "Get Device ID"}
+	getDeviceGUID  = command{0x06, 0x08, "Get Device GUID"}
 	resetWatchdog  = command{0x06, 0x22, "Reset Watchdog Timer"}
 	setWatchdog    = command{0x06, 0x24, "Set Watchdog Timer"}
 	getWatchdog    = command{0x06, 0x25, "Get Watchdog Timer"}

@@ -10,7 +10,7 @@ import (
 
 // Facts are what this host's BMC tells about itself and its host.
 type Facts struct {
-	GUID     string       // System GUID in hex, in the byte order of the wire
+	GUID     string       // of the system or of the BMC, in hex, in the byte order of the wire
 	Firmware string       // like "9.08"
 	Addrs    []netip.Addr // of its network interfaces
 	MACs     []string
@@ -26,12 +26,24 @@ func (b *BMC) Facts(ctx context.Context) (Facts, error) {
 	}
 	// The second byte of the firmware's version is binary-coded decimal.
 	f.Firmware = fmt.Sprintf("%d.%02x", id[2]&0x7f, id[3])
-	guid, guidErr := b.ask(ctx, getSystemGUID, 16)
-	if guidErr == nil {
-		f.GUID = hex.EncodeToString(guid[:16])
-	} else if _, refused := completion(guidErr); refused {
-		guidErr = nil
-	}
+	var guidErr error
+	f.GUID, guidErr = b.guid(ctx)
 	lanErr := b.lan(ctx, &f)
 	return f, errors.Join(guidErr, lanErr)
+}
+
+// guid asks for the GUID of the system, which sessions over the LAN show, and where
+// there is none for that of the BMC itself.
+func (b *BMC) guid(ctx context.Context) (string, error) {
+	for _, c := range []command{getSystemGUID, getDeviceGUID} {
+		r, err := b.ask(ctx, c, 16)
+		if _, refused := completion(err); refused {
+			continue
+		}
+		if err != nil {
+			return "", err
+		}
+		return hex.EncodeToString(r[:16]), nil
+	}
+	return "", nil
 }

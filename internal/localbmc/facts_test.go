@@ -52,6 +52,16 @@ func TestFactsOfAPoorBMC(t *testing.T) {
 	require.Equal(t, Facts{Firmware: "9.08"}, f)
 }
 
+// TestFactsDeviceGUID: a BMC without a System GUID still has its own.
+func TestFactsDeviceGUID(t *testing.T) {
+	r := replies()
+	delete(r, askGUID)
+	r["\x06\x08"] = []byte("0123456789abcdef")
+	f, err := newBMC(&fakeDevice{replies: r}, "fake").Facts(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "30313233343536373839616263646566", f.GUID)
+}
+
 // TestFactsShort: a reply that is too short is an error, never a panic nor a fact,
 // and what is right beside it is kept.
 func TestFactsShort(t *testing.T) {

@@ -1,0 +1,62 @@
+package vm_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+)
+
+// guestTime bounds the guest's life: about 30 s of waiting, and a boot.
+const guestTime = 80 * time.Second
+
+// TestVMOwnBMC runs internal/localbmc under a real kernel in a machine with a BMC:
+// what it tells about itself is the machine's, the watchdog of another program is
+// left alone, kicks keep the machine on, a stop and a restart leave nothing behind,
+// and a hang powers it down.
+func TestVMOwnBMC(t *testing.T) {
+	t.Parallel()
+	need(t, "qemu-system-x86_64", "qemu-system-x86")
+	const uuid = "44454c4c-1000-1100-8000-00000000cafe"
+	dir := kernel(t)
+	console := filepath.Join(t.TempDir(), "console")
+	ctx, cancel := context.WithTimeout(t.Context(), guestTime)
+	defer cancel()
+	qemu := exec.CommandContext(ctx, "qemu-system-x86_64", "-accel", "tcg", "-m", "192", "-nodefaults", "-display", "none",
+		"-monitor", "none", "-serial", "file:"+console, "-uuid", uuid,
+		"-kernel", filepath.Join(dir, "vmlinuz"), "-initrd", initrd(t, dir), "-append", "console=ttyS0 quiet",
+		"-device", "ipmi-bmc-sim,id=bmc0,guid="+uuid, "-device", "isa-ipmi-kcs,bmc=bmc0")
+	qemu.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	out, err := qemu.CombinedOutput()
+	text, readErr := os.ReadFile(console)
+	require.NoError(t, readErr)
+	// Only a power-down ends qemu: a reset boots again and a panic stays.
+	require.NoError(t, err, "the machine was not powered down: %s\n%s", out, text)
+
+	var said []string
+	for line := range strings.Lines(string(text)) {
+		if i := strings.Index(line, "guest: "); i >= 0 {
+			said = append(said, strings.TrimSpace(line[i+len("guest: "):]))
+		}
+	}
+	require.Len(t, said, 8, "%s", text)
+	match := regexp.MustCompile(`^facts guid=(\S+) uuid=(\S+) addrs=0$`).FindStringSubmatch(said[0])
+	require.NotNil(t, match, said[0])
+	require.True(t, bmc.UUIDsMatch(uuid, match[1]), "the BMC tells %s", match[1])
+	require.Equal(t, uuid, match[2])
+	require.Contains(t, said[1], "the kernel's module ipmi_watchdog is loaded")
+	require.Equal(t, []string{
+		"stopped what a crash left",
+		"watchdog true <nil>", "held", "stopped",
+		"watchdog true <nil>", "hung for half the timeout", // and then nothing
+	}, said[2:])
+}
