@@ -47,8 +47,9 @@ fuzz: ## every fuzz target for $(FUZZTIME) inputs
 sim: ## the exhaustive search over the six steps, widened
 	FENCED_SEARCH=wide $(GO) test -run '^TestExplore$$' -v -count=1 -timeout 60m ./internal/remediate
 
-bench: controlplane ## Go benchmarks with allocation counts, then fenced under load on a real API server (5 minutes or more)
+bench: controlplane deps ## Go benchmarks, power against other clients, fenced under load on a real API server (10 minutes or more)
 	set -o pipefail; $(GO) test -run '^$$' -bench . -benchmem ./internal/... | $(GO) run ./test/bench table
+	CGO_ENABLED=0 $(GO) run ./test/bench power
 	CGO_ENABLED=0 $(GO) run ./test/bench
 
 golden: ## rewrite the golden parts of the policy corpus

@@ -79,7 +79,7 @@ func run(ctx context.Context, args []string) error {
 func measurePower(ctx context.Context, args []string) error {
 	o := power.Options{Progress: os.Stderr}
 	f := flag.NewFlagSet("bench power", flag.ContinueOnError)
-	f.IntVar(&o.Samples, "samples", 7, "of each operation on loopback")
+	f.IntVar(&o.Samples, "samples", 5, "of each operation on loopback")
 	f.IntVar(&o.BMCs, "bmcs", 1000, "BMCs that are asked at once")
 	if err := f.Parse(args); err != nil {
 		return err

@@ -59,7 +59,8 @@ func hold(ctx context.Context, delay time.Duration, samples int, connect connect
 	return t, nil
 }
 
-// round is one sample of each.
+// round is one sample of each. A host's second read comes as soon as it may: a
+// session that is left alone ends.
 func (t *contest) round(ctx context.Context, all []*contestant) error {
 	for i, c := range all {
 		s, err := c.prepared(actStatus)
@@ -68,27 +69,48 @@ func (t *contest) round(ctx context.Context, all []*contestant) error {
 		}
 		t.rows[i].status = append(t.rows[i].status, s)
 	}
-	off, read := make([]cost, len(all)), make([]time.Time, len(all))
+	var begun []half
 	for i, c := range all {
-		var err error
-		if off[i], err = c.prepared(actOff); err != nil {
-			return err
-		}
-		read[i] = time.Now()
-	}
-	for i, c := range all {
-		if err := until(ctx, read[i].Add(spacing)); err != nil {
-			return err
-		}
-		confirm, err := c.do(actConfirm)
+		off, err := c.prepared(actOff)
 		if err != nil {
 			return err
 		}
-		if !c.off() {
-			return fmt.Errorf("by %s a host was called off that is on", c.name())
+		begun = append(begun, half{i, off, time.Now().Add(spacing)})
+		for len(begun) > 0 && !time.Now().Before(begun[0].due) {
+			if err := t.confirm(all, begun[0]); err != nil {
+				return err
+			}
+			begun = begun[1:]
 		}
-		t.rows[i].proof = append(t.rows[i].proof, off[i].add(confirm))
 	}
+	for _, h := range begun {
+		if err := until(ctx, h.due); err != nil {
+			return err
+		}
+		if err := t.confirm(all, h); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// half is a proof with its first read; due is when the second may follow.
+type half struct {
+	entry int
+	off   cost
+	due   time.Time
+}
+
+func (t *contest) confirm(all []*contestant, h half) error {
+	c := all[h.entry]
+	s, err := c.do(actConfirm)
+	if err != nil {
+		return err
+	}
+	if !c.off() {
+		return fmt.Errorf("by %s a host was called off that is on", c.name())
+	}
+	t.rows[h.entry].proof = append(t.rows[h.entry].proof, h.off.add(s))
 	return nil
 }
 

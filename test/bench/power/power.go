@@ -10,7 +10,7 @@ import (
 
 // Options size a measurement.
 type Options struct {
-	Samples int // of each operation; a third of it, or one, where that is slow
+	Samples int // of each operation; half of it, or one, where that is slow
 	BMCs    int // at once
 	// Progress is told what happens.
 	Progress io.Writer
@@ -49,7 +49,7 @@ func Measure(ctx context.Context, o Options) (*Report, error) {
 	return r, err
 }
 
-func fewer(samples int) int { return (samples + 2) / 3 }
+func fewer(samples int) int { return (samples + 1) / 2 }
 
 // Check is an error that names every bound which does not hold.
 func (r *Report) Check() error {
