@@ -68,7 +68,8 @@ type Reading struct {
 	// Parts are the readings of the devices of a level that has several, in their
 	// order. State is then Off only if each reads Off, and On if any does.
 	Parts []Reading
-	// Partial: some device of the level reads On and another does not.
+	// Partial: some device of the level reads On and another does not, or the level
+	// reads Off and a lower one On.
 	Partial bool
 }
 

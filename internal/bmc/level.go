@@ -94,7 +94,7 @@ func (l *levelPower) Read(ctx context.Context) (Reading, error) {
 		return Reading{}, err
 	}
 	if saw != "" && r.State == Off {
-		r.State, r.Raw = On, bounded(saw)
+		r.State, r.Partial, r.Raw = On, true, bounded(saw) // the level itself may still need an On
 	}
 	return r, nil
 }
@@ -102,6 +102,7 @@ func (l *levelPower) Read(ctx context.Context) (Reading, error) {
 // together makes one reading of those of all devices.
 func (l *levelPower) together(parts []Reading) Reading {
 	r := Reading{At: parts[0].At}
+	asked := parts[0].At
 	var on, off int
 	var raws, uuids, serialNumbers, faults []string
 	var sessions []uint64
@@ -115,13 +116,16 @@ func (l *levelPower) together(parts []Reading) Reading {
 		if p.At.Before(r.At) { // as old as its oldest part
 			r.At = p.At
 		}
-		r.Took = max(r.Took, p.Took)
+		if begun := p.At.Add(-p.Took); begun.Before(asked) {
+			asked = begun
+		}
 		if p.Fault != "" {
 			faults = append(faults, p.Fault)
 		}
 		raws, sessions = append(raws, p.Raw), append(sessions, p.Session)
 		uuids, serialNumbers = append(uuids, p.Identity.UUID), append(serialNumbers, p.Identity.Serial)
 	}
+	r.Took = r.At.Sub(asked) // so that the reading begins with the first question
 	switch {
 	case off == len(parts):
 		r.State = Off

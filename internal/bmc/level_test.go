@@ -117,8 +117,8 @@ func TestLevelState(t *testing.T) {
 		{"off, the witness is off", []*outlet{says(Off)}, []*outlet{says(Off)}, Off, false, ""},
 		{"off, the witness is dead", []*outlet{says(Off)}, []*outlet{fails(offline)}, Off, false, ""},
 		{"off, the witness does not know", []*outlet{says(Off)}, []*outlet{says(Unknown)}, Off, false, ""},
-		{"off, the witness is on", []*outlet{says(Off)}, []*outlet{says(On)}, On, false, ""},
-		{"both off, one of two witnesses is on", []*outlet{says(Off), says(Off)}, []*outlet{fails(offline), says(On)}, On, false, ""},
+		{"off, the witness is on", []*outlet{says(Off)}, []*outlet{says(On)}, On, true, ""},
+		{"both off, one of two witnesses is on", []*outlet{says(Off), says(Off)}, []*outlet{fails(offline), says(On)}, On, true, ""},
 		{"unknown, the witness is on", []*outlet{says(Unknown)}, []*outlet{says(On)}, Unknown, false, ""},
 		{"unreadable, the witness is off", []*outlet{fails(offline)}, []*outlet{says(Off)}, Unknown, false, offline},
 		{"unreadable, the witness is on", []*outlet{fails(offline)}, []*outlet{says(On)}, Unknown, false, offline},
@@ -202,6 +202,10 @@ func TestLevelAge(t *testing.T) {
 		assert.Equal(t, Off, r.State)
 		assert.Equal(t, start, r.At)
 		assert.Equal(t, start.Add(time.Second), r.Parts[1].At)
+		early, late := r, r
+		early.Parts[1].Took, late.At = 3*time.Second, start.Add(2*time.Second)
+		together := new(levelPower).together([]Reading{early.Parts[1], late})
+		assert.Equal(t, start.Add(-2*time.Second), together.At.Add(-together.Took), "when the first device was asked")
 		time.Sleep(3 * time.Second)
 		again, err := l.Read(within(t, 5*time.Second))
 		require.NoError(t, err)

@@ -39,10 +39,11 @@ func (p Proof) Reset() Proof {
 
 // Proven says whether, at now, the readings prove the host off: two Off at
 // least Spacing apart with nothing else between, the newest at most MaxAge old.
-// Of a level, that holds for each device.
+// What a slow BMC answers may be as old as the question, so the second is counted
+// from that. Of a level, all this holds for each device.
 func (p Proof) Proven(now time.Time) bool {
 	return p.first.State == Off && p.Spacing > 0 && // one read is never a proof
-		p.last.At.Sub(newest(p.first)) >= p.Spacing &&
+		p.last.At.Add(-p.last.Took).Sub(newest(p.first)) >= p.Spacing &&
 		now.Sub(p.last.At) <= p.MaxAge && !now.Before(p.last.At)
 }
 

@@ -19,6 +19,7 @@ func TestProof(t *testing.T) {
 	const s = time.Second
 	session := func(r Reading) Reading { r.Session = 2; return r }
 	named := func(r Reading) Reading { r.Identity.UUID = "other"; return r }
+	slow := func(r Reading, took time.Duration) Reading { r.Took = took; return r }
 	fault := func(r Reading) Reading { r.Fault = "interlock"; return r }
 	for _, c := range []struct {
 		name     string
@@ -31,6 +32,9 @@ func TestProof(t *testing.T) {
 		{"one Off, long ago", []Reading{at(0, Off)}, 4 * s, false},
 		{"exactly 3 s apart", []Reading{at(0, Off), at(3*s, Off)}, 3 * s, true},
 		{"a nanosecond less", []Reading{at(0, Off), at(3*s-1, Off)}, 3 * s, false},
+		{"the second asked too early, and answered late", []Reading{at(0, Off), slow(at(3*s, Off), 1)}, 3 * s, false},
+		{"the second asked in time, and answered late", []Reading{at(0, Off), slow(at(5*s, Off), 2*s)}, 5 * s, true},
+		{"the first answered late", []Reading{slow(at(2*s, Off), 2*s), at(5*s, Off)}, 5 * s, true},
 		{"many reads, the ends 3 s apart", []Reading{at(0, Off), at(s, Off), at(2*s, Off), at(3*s, Off)}, 3 * s, true},
 		{"the newest exactly 5 s old", []Reading{at(0, Off), at(3*s, Off)}, 8 * s, true},
 		{"a nanosecond older", []Reading{at(0, Off), at(3*s, Off)}, 8*s + 1, false},

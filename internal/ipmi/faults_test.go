@@ -11,39 +11,6 @@ import (
 	"github.com/fenced/fenced/test/ipmisim"
 )
 
-// TestWallTime: nothing but the round trips costs time, at every distance.
-func TestWallTime(t *testing.T) {
-	for _, rtt := range []time.Duration{20 * time.Millisecond, 100 * time.Millisecond} {
-		t.Run(rtt.String(), func(t *testing.T) {
-			relay := relayTo(t, startGo(t, ipmisim.Options{}))
-			relay.Delay(rtt)
-			c := clientAt(t, relay.Addr())
-			fastest := func(trips int, op func()) {
-				t.Helper()
-				best := time.Hour
-				for range 3 { // a busy machine may hold up a few of them
-					asked, begun := relay.Asked(), time.Now()
-					op()
-					best = min(best, time.Since(begun))
-					assert.Equal(t, trips, relay.Asked()-asked)
-					require.NoError(t, c.Close(t.Context()))
-				}
-				assert.Less(t, best, time.Duration(trips)*rtt*11/10)
-			}
-			fastest(4, func() {
-				_, err := c.Read(t.Context())
-				require.NoError(t, err)
-			})
-			fastest(6, func() {
-				_, err := c.Send(t.Context(), bmc.CommandOff)
-				require.NoError(t, err)
-				_, err = c.Read(t.Context())
-				require.NoError(t, err)
-			})
-		})
-	}
-}
-
 // TestSlowBMC answers later than the first tries wait for: what comes late for
 // one try is not taken for another, and nothing is carried out twice in vain.
 func TestSlowBMC(t *testing.T) {
