@@ -27,7 +27,7 @@ import (
 const guid = "4c4c454400011000800000000000cafe"
 
 // lanConf is the configuration of ipmi_sim. It runs the machine as its child, stops
-// it by asking and kills it after 5 + 3 seconds.
+// it by asking, and kills one that does not listen.
 const lanConf = `name "bmc"
 set_working_mc 0x20
   startlan 1
