@@ -99,10 +99,7 @@ func (d Device) String() string {
 // port; another port may be another BMC.
 func (d Device) Service() string {
 	e := d.Endpoint
-	host := strings.TrimSuffix(strings.ToLower(e.Host), ".")
-	if ip, err := netip.ParseAddr(host); err == nil {
-		host = ip.Unmap().String()
-	}
+	host := e.plainHost()
 	if d.Driver == DriverFenceAgent {
 		return d.Agent + " " + fmt.Sprintf("%s port %d", host, e.Port)
 	}
@@ -111,6 +108,15 @@ func (d Device) Service() string {
 		return host
 	}
 	return fmt.Sprintf("%s port %d", host, e.Port)
+}
+
+// plainHost is the host, however it is written.
+func (e Endpoint) plainHost() string {
+	host := strings.TrimSuffix(strings.ToLower(e.Host), ".")
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return ip.Unmap().String()
+	}
+	return host
 }
 
 // Part is the system or outlet behind the service; empty when there is only one.
