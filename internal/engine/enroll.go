@@ -30,7 +30,7 @@ type EnrolledDevice struct {
 
 // Enroll stores a person's word that the devices of a Node's host, as they are
 // now, switch that very machine. Each is read at once: what tells an identity must
-// match, and none may contradict. A refusal is a *Refusal. // I8, I10
+// match, and what tells one unasked may not contradict. A refusal is a *Refusal. // I8, I10
 func (e *Engine) Enroll(ctx context.Context, o Order) (Enrollment, error) {
 	c, err := e.cluster(o.Cluster)
 	if err != nil {
@@ -106,18 +106,20 @@ func (c *cluster) enrollDevice(ctx context.Context, s Subject, level, device int
 	if err != nil {
 		return EnrolledDevice{}, &Refusal{Reason: hostReason(err), Message: d.String() + " could not be read: " + err.Error()}
 	}
-	x := EnrolledDevice{Level: level, Device: d.String(), Driver: d.Driver, Power: r.State, Identity: policy.IdentityNotEnrolled}
-	if d.Identifies() {
-		h := s.Host
-		if h.IdentityMode != identityPinned || h.PinnedUUID == "" {
-			h.IdentityMode = "" // compared with the machine, whatever is asked later
-		}
-		x.UUID, x.Serial = r.Identity.UUID, r.Identity.Serial
-		x.Identity = identifyDevice(h, d, r.Identity, claims{node: machineUUID(s)})
-		if x.Identity != policy.IdentityMatches {
-			return x, &Refusal{Reason: refusedIdentity(x.Identity),
-				Message: fmt.Sprintf("%s says it is %q, and %s is %q", d, r.Identity.UUID, s.Node, machineUUID(s))}
-		}
+	h := s.Host
+	if h.IdentityMode != identityPinned || h.PinnedUUID == "" {
+		h.IdentityMode = "" // compared with the machine, whatever is asked later
+	}
+	x := EnrolledDevice{
+		Level: level, Device: d.String(), Driver: d.Driver, Power: r.State, UUID: r.Identity.UUID, Serial: r.Identity.Serial,
+		Identity: identifyDevice(h, d, r.Identity, claims{node: machineUUID(s)}),
+	}
+	if !bmc.UsableUUID(x.UUID) {
+		x.UUID = "" // tells nobody anything
+	}
+	if x.Identity != policy.IdentityMatches && (d.Identifies() || x.Identity == policy.IdentityDiffers) {
+		return x, &Refusal{Reason: refusedIdentity(x.Identity),
+			Message: fmt.Sprintf("%s says it is %q, and %s is %q", d, r.Identity.UUID, s.Node, machineUUID(s))}
 	}
 	if s.Healthy && r.State == bmc.Off {
 		return x, &Refusal{Reason: policy.IdentityMismatch, Message: d.String() + " reads Off while its Node is Ready: it switches something else"}

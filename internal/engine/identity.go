@@ -48,19 +48,25 @@ func identify(h bmc.Host, level int, r bmc.Reading, k claims) policy.IdentityVer
 //
 // required: the Node's system UUID decides; only without one does a pin.
 // pinned: only what a person has vouched for does. off: nothing is compared,
-// for manual fences alone.
+// for manual fences alone. A device that need not tell whose it is, and does, is
+// held to it: its address may have moved since it was enrolled.
 func identifyDevice(h bmc.Host, d bmc.Device, got bmc.Identity, k claims) policy.IdentityVerdict {
 	switch {
 	case h.IdentityMode == identityOff && k.manual: // a person answers for it
 		return policy.IdentityMatches
 	case h.IdentityMode == identityOff:
 		return policy.IdentityUnproven
-	case !d.Identifies():
-		return enrolled(k)
 	}
 	vouched := h.PinnedUUID
 	if vouched == "" && k.pin.EnrolledBy != "" {
 		vouched = k.pin.SystemUUID
+	}
+	switch {
+	case d.Identifies():
+	case contradicts(got.UUID, vouched), contradicts(got.UUID, k.node), otherSerial(got, k):
+		return policy.IdentityDiffers
+	default:
+		return enrolled(k)
 	}
 	want := k.node
 	switch {
@@ -76,7 +82,7 @@ func identifyDevice(h bmc.Host, d bmc.Device, got bmc.Identity, k claims) policy
 	switch {
 	case !bmc.UsableUUID(got.UUID):
 		return policy.IdentityUnproven
-	case bmc.UsableUUID(vouched) && !bmc.UUIDsMatch(got.UUID, vouched), otherSerial(got, k):
+	case contradicts(got.UUID, vouched), otherSerial(got, k):
 		return policy.IdentityDiffers
 	case !bmc.UsableUUID(want):
 		return policy.IdentityUnproven
@@ -86,7 +92,12 @@ func identifyDevice(h bmc.Host, d bmc.Device, got bmc.Identity, k claims) policy
 	return policy.IdentityMatches
 }
 
-// enrolled is the verdict on a device that tells no identity: a person must have
+// contradicts says whether two UUIDs that both name a machine name different ones.
+func contradicts(a, b string) bool {
+	return bmc.UsableUUID(a) && bmc.UsableUUID(b) && !bmc.UUIDsMatch(a, b)
+}
+
+// enrolled is the verdict on a device that need not tell an identity: a person must have
 // vouched for it, and for no other machine than the Node's. // I8
 func enrolled(k claims) policy.IdentityVerdict {
 	switch {

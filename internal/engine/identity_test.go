@@ -21,6 +21,7 @@ const (
 var (
 	ownBMC = bmc.Device{Driver: bmc.DriverIPMI}
 	feed   = bmc.Device{Driver: bmc.DriverFenceAgent, Agent: "fence_apc"}
+	byLib  = bmc.Device{Driver: bmc.DriverBMCLib, Provider: "gofish"}
 )
 
 func TestIdentify(t *testing.T) {
@@ -56,6 +57,12 @@ func TestIdentify(t *testing.T) {
 		"an outlet that nobody enrolled":           {in("required", "", one(feed)), "", claims{node: mine, pin: matched}, policy.IdentityNotEnrolled},
 		"an outlet whose Node is gone":             {in("required", "", one(feed)), "", claims{pin: byHand}, policy.IdentityMatches},
 		"an outlet that says it is the right one":  {in("required", "", one(feed)), mine, claims{node: mine}, policy.IdentityNotEnrolled},
+		"a library: enrolled, and says so, too":    {in("required", "", one(byLib)), mine, claims{node: mine, pin: byHand}, policy.IdentityMatches},
+		"a library: enrolled, and tells a filler":  {in("required", "", one(byLib)), noUUID, claims{node: mine, pin: byHand}, policy.IdentityMatches},
+		"a library: enrolled, and says another":    {in("required", "", one(byLib)), theirs, claims{node: mine, pin: byHand}, policy.IdentityDiffers},
+		"a library: another, and the Node is gone": {in("required", "", one(byLib)), theirs, claims{pin: byHand}, policy.IdentityDiffers},
+		"a library: another than the Node, pinned": {in("pinned", mine, one(byLib)), mine, claims{node: theirs}, policy.IdentityDiffers},
+		"a library: another than the written":      {in("required", mine, one(byLib)), theirs, claims{}, policy.IdentityDiffers},
 		"an outlet with a uuid, and nobody's word": {in("required", mine, one(feed)), "", claims{node: mine}, policy.IdentityNotEnrolled},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -90,10 +97,14 @@ func TestLawIdentify(t *testing.T) {
 		var r bmc.Reading
 		all := policy.IdentityMatches
 		for range rapid.IntRange(2, 3).Draw(t, "devices") {
-			d := rapid.SampledFrom([]bmc.Device{ownBMC, feed}).Draw(t, "device")
+			d := rapid.SampledFrom([]bmc.Device{ownBMC, feed, byLib}).Draw(t, "device")
 			got := bmc.Identity{UUID: uuid.Draw(t, "got")}
 			h.Levels[0].Devices, r.Parts = append(h.Levels[0].Devices, d), append(r.Parts, bmc.Reading{Identity: got})
-			all = worse(all, identifyDevice(h, d, got, k))
+			one := identifyDevice(h, d, got, k)
+			if contradicts(got.UUID, k.node) && h.IdentityMode == "required" {
+				assert.Equal(t, policy.IdentityDiffers, one, "whoever vouched for it")
+			}
+			all = worse(all, one)
 		}
 		got := identify(h, 0, r, k)
 		assert.Equal(t, all, got)

@@ -27,11 +27,9 @@ func (e *Engine) Checked(ctx context.Context, k Checked) {
 	if k.Err != nil {
 		return
 	}
-	told := deviceTold{macs: k.Description.MACs, class: k.Description.Class()}
-	if d.Identifies() {
-		told.uuid = k.Reading.Identity.UUID
-	}
-	e.index.tell(k.Subject.Host.Name, d.Key(), told)
+	e.index.tell(k.Subject.Host.Name, d.Key(), deviceTold{
+		uuid: k.Reading.Identity.UUID, macs: k.Description.MACs, class: k.Description.Class(),
+	})
 	match, known := bmc.MACsMatch(k.Subject.MACs, k.Description.MACs)
 	otherMACs := known && !match
 	if !k.Subject.Healthy || k.Identity != policy.IdentityMatches || otherMACs || k.Level != 0 || k.Device != 0 {

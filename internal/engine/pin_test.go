@@ -174,3 +174,22 @@ func TestPinnedModeWantsAPersonsWord(t *testing.T) {
 		stop()
 	})
 }
+
+// An enrolment stands for a device that does not tell whose it is. One that tells,
+// and says that it is another machine's, is believed: the address has moved since. // I8
+func TestEnrolmentDoesNotStandAgainstWhatTheDeviceTells(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		const other = "4c4c4544-0042-3510-8054-b4c04f4d9999"
+		w.host.Levels[0].Devices[0].Driver, w.host.Levels[0].Devices[0].Provider = bmc.DriverBMCLib, "gofish"
+		e, stop := enrolled(t, w, store, nil)
+		w.mu.Lock()
+		w.bmcUUID = other
+		w.mu.Unlock()
+		assert.Equal(t, policy.IdentityDiffers, checked(t, e, other, "").Identity)
+		time.Sleep(5 * time.Minute)
+		assert.Zero(t, w.count(bmc.CommandOff), "another machine was switched off")
+		_, err := e.Enroll(t.Context(), byHand)
+		refusedFor(t, err, policy.IdentityMismatch)
+		stop()
+	})
+}
