@@ -108,7 +108,7 @@ func awaitListed(ctx context.Context, t *testing.T, s *scene.Scene, node, code s
 	require.Eventually(t, func() bool {
 		r, err := s.Fencectl(ctx, "bmc", "list")
 		return err == nil && r.Exit == 2 && strings.Contains(lineOf(r.Stdout, node), code)
-	}, 20*time.Second, 200*time.Millisecond, "bmc list shows %s of %s", code, node)
+	}, time.Minute, 200*time.Millisecond, "bmc list shows %s of %s", code, node)
 }
 
 // requireFrozen checks that not even a person can fence a host.

@@ -32,7 +32,9 @@ func TestSweepFindsTheDeadBMC(t *testing.T) {
 	ctx := within(t, 3*time.Minute)
 	_, err := s.StartDaemon(ctx)
 	require.NoError(t, err)
-	awaitAll(ctx, t, s, func(b api.BMC) bool { return b.State == "ok" && b.Dependable && b.Identity == "match" && b.Power == "On" })
+	awaitAll(ctx, t, s, func(b api.BMC) bool {
+		return b.State == "ok" && b.Dependable && b.Identity == "match" && b.Power == "On"
+	})
 	fencectl(ctx, t, s, 0, "bmc", "list")
 	assert.Equal(t, "0", metric(ctx, t, metrics, `fenced_bmc_not_dependable{cluster="scene"}`))
 
