@@ -24,6 +24,10 @@ func (c *cluster) host(ctx context.Context, t remediate.Target) (bmc.Host, error
 		return h, &Refusal{Reason: policy.InvalidHost,
 			Message: fmt.Sprintf("the BMC address of %s changed from %s to %s during the run", h.Source, t.Address, h.Address())}
 	}
+	if t.Choice != "" && t.Choice != choiceOf(h) {
+		return h, &Refusal{Reason: policy.InvalidHost,
+			Message: fmt.Sprintf("what %s switches was changed in %s during the run", h.Address(), h.Source)}
+	}
 	return withSecrets(ctx, h, c.credentials), nil
 }
 

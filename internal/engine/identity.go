@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -162,16 +163,41 @@ func (e *Engine) pin(ctx context.Context, host string) (p state.Pin, found bool,
 	return p, err == nil, err
 }
 
-// pinnedHere says whether a pin is about the very devices that the host has now.
+// pinnedHere says whether a pin is about the very devices that the host has now. An
+// older record, which lacks part of what chooses them, is enough only where each
+// tells whose it is. // I8
 func pinnedHere(p state.Pin, h bmc.Host) bool {
-	if p.Devices == "" { // an older record
+	switch {
+	case p.Choice != "":
+		return p.Devices == devicesOf(h) && p.Choice == choiceOf(h)
+	case !allIdentify(h):
+		return false
+	case p.Devices == "":
 		return p.Address == h.Address()
 	}
 	return p.Devices == devicesOf(h)
 }
 
+// allIdentify says whether each device of a host tells whose it is.
+func allIdentify(h bmc.Host) bool {
+	return !slices.ContainsFunc(h.Levels, func(l bmc.Level) bool {
+		return slices.ContainsFunc(l.Devices, func(d bmc.Device) bool { return !d.Identifies() })
+	})
+}
+
 // devicesOf names every device of a host, one to a line.
 func devicesOf(h bmc.Host) string { return strings.Join(h.Keys(), "\n") }
+
+// choiceOf is what chooses the machine behind each device of a host, one to a line.
+func choiceOf(h bmc.Host) string {
+	var list []string
+	for _, l := range h.Levels {
+		for _, d := range l.Devices {
+			list = append(list, d.Fingerprint())
+		}
+	}
+	return strings.Join(list, "\n")
+}
 
 // pointedElsewhere refuses a BareMetalHost whose BMC is not at the address where
 // it was pinned: whoever may write that object need not be trusted with the

@@ -55,7 +55,7 @@ func (c *cluster) pinHealthy(ctx context.Context, k Checked, d bmc.Device) error
 	if found && !pinnedHere(old, h) {
 		next = state.Pin{Host: h.Name, Version: old.Version} // nobody has vouched for these devices
 	}
-	next.Address, next.Devices, next.SystemUUID = h.Address(), devicesOf(h), s.SystemUUID
+	next.Address, next.Devices, next.Choice, next.SystemUUID = h.Address(), devicesOf(h), choiceOf(h), s.SystemUUID
 	if class := c.e.index.class(h.Name); class != "" {
 		next.Class = class
 	}
@@ -93,12 +93,13 @@ func (c *cluster) storePin(ctx context.Context, r remediate.Run) {
 		return
 	}
 	old, found, err := c.e.pin(ctx, t.Host)
-	if err == nil && found && (old.EnrolledBy != "" || t.BareMetalHost != "" && old.Devices != "" && old.Devices != t.Devices) {
+	moved := old.Devices != t.Devices || old.Choice != "" && old.Choice != t.Choice
+	if err == nil && found && (old.EnrolledBy != "" || t.BareMetalHost != "" && old.Devices != "" && moved) {
 		return
 	}
 	next := old
-	next.Host, next.Address, next.Devices, next.SystemUUID = t.Host, t.Address, t.Devices, t.SystemUUID
-	if old.Devices != t.Devices {
+	next.Host, next.Address, next.Devices, next.Choice, next.SystemUUID = t.Host, t.Address, t.Devices, t.Choice, t.SystemUUID
+	if moved {
 		next.Serial, next.BMCUUID = "", ""
 	}
 	if err == nil {

@@ -100,7 +100,8 @@ func (c *cluster) completed(p *probe, check *policy.Check) remediate.Run {
 
 // sameDraft says whether a run would still be made from what was probed.
 func sameDraft(probed, now remediate.Run) bool {
-	probed.Target.Host, probed.Target.Address, probed.Target.Devices = now.Target.Host, now.Target.Address, now.Target.Devices
+	t := &probed.Target
+	t.Host, t.Address, t.Devices, t.Choice = now.Target.Host, now.Target.Address, now.Target.Devices, now.Target.Choice
 	probed.Level, probed.Limits.Levels = now.Level, now.Limits.Levels
 	return reflect.DeepEqual(probed, now)
 }

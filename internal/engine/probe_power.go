@@ -29,7 +29,7 @@ func (c *cluster) look1Power(ctx context.Context, p *probe) error {
 		return err
 	}
 	t := &p.draft.Target
-	t.Host, t.Address, t.Devices = h.Name, h.Address(), devicesOf(h)
+	t.Host, t.Address, t.Devices, t.Choice = h.Name, h.Address(), devicesOf(h), choiceOf(h)
 	p.draft.Limits.Levels = len(h.Levels)
 	if len(p.levels) != len(h.Levels) {
 		p.levels = make([]levelState, len(h.Levels))

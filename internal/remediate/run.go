@@ -72,6 +72,9 @@ type Target struct {
 	// Devices names every device that can switch the host, one to a line
 	// (bmc.Host.Keys); empty in older records, which have Address alone.
 	Devices string `json:"devices,omitempty"`
+	// Choice is what chooses the machine behind each of them at the start
+	// (bmc.Device.Fingerprint); empty in older records. // I10
+	Choice string `json:"choice,omitempty"`
 	// BareMetalHost is namespace/name when Metal3 also owns this host's power;
 	// our hold must then stand on it before the host is switched off.
 	BareMetalHost string `json:"bareMetalHost,omitempty"`

@@ -15,7 +15,10 @@ type Pin struct {
 	Address string `json:"address"`
 	// Devices names every device that can switch the host, one to a line
 	// (bmc.Host.Keys); empty in older records, which have Address alone.
-	Devices    string    `json:"devices,omitempty"`
+	Devices string `json:"devices,omitempty"`
+	// Choice is what chooses the machine behind each of them, one digest to a line
+	// (bmc.Device.Fingerprint); empty in older records.
+	Choice     string    `json:"choice,omitempty"`
 	SystemUUID string    `json:"systemUUID"`
 	BMCUUID    string    `json:"bmcUUID"` // as the BMC wrote it; the byte order may differ
 	Serial     string    `json:"serial,omitempty"`

@@ -1,0 +1,110 @@
+package engine_test
+
+import (
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/state"
+)
+
+// withLPAR gives the host a second level whose plug is one of several systems'.
+func withLPAR(w *world) (*outlet, func(*engine.Options)) {
+	p, levels := withOutlet(w)
+	d := &w.host.Levels[1].Devices[0]
+	d.Agent, d.Parameters = "fence_lpar", map[string]string{"plug": "node1", "managed": "system-a"}
+	return p, levels
+}
+
+// choose changes a parameter of the second level's device.
+func (w *world) choose(name, value string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	h := *w.host
+	h.Levels = slices.Clone(h.Levels)
+	d := h.Levels[1].Devices[0]
+	d.Parameters = maps.Clone(d.Parameters)
+	d.Parameters[name] = value
+	h.Levels[1] = bmc.Level{Devices: []bmc.Device{d}}
+	w.host = &h
+}
+
+// What chooses the machine behind an address is part of what was enrolled, whatever
+// the agent calls it: fence_lpar's managed, fence_gce's zone, fence_ipmilan's
+// target. // I8, I10
+func TestEnrolmentEndsWithTheParameters(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.ready = "True"
+		_, levels := withLPAR(w)
+		e, stop := enrolled(t, w, store, levels)
+		verdict := func() policy.IdentityVerdict {
+			s, err := e.SubjectOf(t.Context(), "c", "n-1")
+			require.NoError(t, err)
+			return e.Identify(t.Context(), s, 1, 0, bmc.Reading{})
+		}
+		require.Equal(t, policy.IdentityMatches, verdict())
+		w.choose("managed", "system-b")
+		assert.Equal(t, policy.IdentityNotEnrolled, verdict(), "node1 of system-b was never enrolled")
+		_, err := e.Enroll(t.Context(), byHand)
+		require.NoError(t, err)
+		assert.Equal(t, policy.IdentityMatches, verdict())
+		stop()
+	})
+}
+
+// A record of before parameters were stored vouches for no device that tells
+// nothing, and still for one that tells whose it is.
+func TestEnrolmentWithoutParametersIsForDevicesThatTell(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.ready = "True"
+		host := *w.host
+		_, levels := withLPAR(w)
+		e, stop := enrolled(t, w, store, levels)
+		older := func() {
+			p := pinOf(t, store, "c/n-1")
+			p.Choice = ""
+			_, err := state.SavePin(t.Context(), store, p)
+			require.NoError(t, err)
+		}
+		older()
+		s, err := e.SubjectOf(t.Context(), "c", "n-1")
+		require.NoError(t, err)
+		assert.Equal(t, policy.IdentityNotEnrolled, e.Identify(t.Context(), s, 1, 0, bmc.Reading{}))
+		w.mu.Lock()
+		host.IdentityMode = "pinned"
+		w.host = &host
+		w.mu.Unlock()
+		_, err = e.Enroll(t.Context(), byHand)
+		require.NoError(t, err)
+		older()
+		assert.Equal(t, policy.IdentityMatches, checked(t, e, hostUUID, "").Identity)
+		stop()
+	})
+}
+
+// A run goes on with what it began with, and with nothing else, whatever is enrolled
+// meanwhile. // I10
+func TestRunDoesNotFollowOtherParameters(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		p, levels := withLPAR(w)
+		w.ignoreOff = true
+		e, stop := enrolled(t, w, store, levels)
+		time.Sleep(62 * time.Second)
+		require.Zero(t, only(t, e).Level)
+		w.choose("managed", "system-b")
+		_, err := e.Enroll(t.Context(), byHand)
+		require.NoError(t, err)
+		time.Sleep(10 * time.Minute)
+		assert.Equal(t, remediate.Held, only(t, e).Step)
+		assert.Empty(t, p.sent, "node1 of system-b is another machine")
+		stop()
+	})
+}
