@@ -32,7 +32,7 @@ cover: controlplane ## the same without the race detector, with coverage of the 
 	$(GO) tool cover -func=cover.out | tail -1
 
 fmt-check:
-	@out=$$(gofmt -l cmd internal test); if [ -n "$$out" ]; then echo "not gofmt-clean:"; echo "$$out"; exit 1; fi
+	@out=$$(gofmt -l cmd internal packaging test); if [ -n "$$out" ]; then echo "not gofmt-clean:"; echo "$$out"; exit 1; fi
 
 lint: fmt-check ## gofmt, go vet, staticcheck with all checks
 	$(GO) vet ./...

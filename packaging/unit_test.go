@@ -41,6 +41,7 @@ func TestUnitLetsDriversRunPrograms(t *testing.T) {
 	require.NoError(t, err)
 	require.NotRegexp(t, `(?m)^(NoExecPaths|ExecPaths|RootDirectory|RootImage|InaccessiblePaths|PrivateNetwork)=`, string(unit))
 	require.NotRegexp(t, `(?m)^Environment=.*\bPATH=`, string(unit), "agents get a PATH of their own")
+	require.NotRegexp(t, `(?m)^KillMode=(process|none)`, string(unit), "an agent of a daemon that died would switch beside the next one's")
 }
 
 // TestLocalIPMIDropIn: it opens the one device and nothing else.
