@@ -115,6 +115,7 @@ type Engine struct {
 	clusters map[string]*cluster
 	index    *index
 	freezes  *freezes
+	pins     *pins
 	own      *ownHost
 	started  time.Time
 	beat     func() // tells the watchdog that decisions are made
@@ -136,6 +137,7 @@ func New(ctx context.Context, opt Options) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load runs: %w", err)
 	}
+	e.pins = loadPins(ctx, opt.Store)
 	for _, o := range opt.Clusters {
 		c, err := newCluster(ctx, e, o)
 		if err != nil {

@@ -52,7 +52,7 @@ func (e *Engine) Enroll(ctx context.Context, o Order) (Enrollment, error) {
 		return Enrollment{}, fmt.Errorf("read the pin of %s: %w", s.Host.Name, err)
 	}
 	x := Enrollment{Pin: state.Pin{
-		Host: s.Host.Name, Version: old.Version, Address: s.Host.Address(), Devices: devicesOf(s.Host), Choice: choiceOf(s.Host),
+		Host: s.Host.Name, Version: old.Version, Node: s.Node, Address: s.Host.Address(), Devices: devicesOf(s.Host), Choice: choiceOf(s.Host),
 		SystemUUID: machineUUID(s), Class: e.index.class(s.Host.Name), At: time.Now().UTC(), EnrolledBy: o.Actor,
 	}}
 	for i, l := range s.Host.Levels {
@@ -69,7 +69,7 @@ func (e *Engine) Enroll(ctx context.Context, o Order) (Enrollment, error) {
 	if o.DryRun {
 		return x, nil
 	}
-	if x.Pin, err = state.SavePin(ctx, e.opt.Store, x.Pin); err != nil {
+	if x.Pin, err = e.putPin(ctx, x.Pin); err != nil {
 		return Enrollment{}, err
 	}
 	c.emit(Event{Type: EventOrder, Node: o.Node, Message: o.Actor + " enrolls " + s.Host.Address() + ": " + o.Reason})

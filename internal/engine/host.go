@@ -38,7 +38,7 @@ func (c *cluster) newHost(ctx context.Context, t remediate.Target) (bmc.Host, er
 	if err != nil {
 		return h, err
 	}
-	if r := c.pointedElsewhere(ctx, h, t.BareMetalHost); r != nil {
+	if r := c.pointedElsewhere(ctx, h, t); r != nil {
 		return h, r
 	}
 	return h, nil

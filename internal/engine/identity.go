@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -197,22 +196,4 @@ func choiceOf(h bmc.Host) string {
 		}
 	}
 	return strings.Join(list, "\n")
-}
-
-// pointedElsewhere refuses a BareMetalHost whose BMC is not at the address where
-// it was pinned: whoever may write that object need not be trusted with the
-// power of any host. hosts.d is the administrator's own. // I10
-func (c *cluster) pointedElsewhere(ctx context.Context, h bmc.Host, bareMetalHost string) *Refusal {
-	if bareMetalHost == "" || h.Name != c.opt.Name+"/"+bareMetalHost {
-		return nil
-	}
-	p, found, err := c.e.pin(ctx, h.Name)
-	switch {
-	case err != nil:
-		return &Refusal{Reason: policy.InvalidHost, Message: "where " + h.Source + " was pinned cannot be read: " + err.Error()}
-	case !found || pinnedHere(p, h):
-		return nil
-	}
-	return &Refusal{Reason: policy.AddressChanged,
-		Message: fmt.Sprintf("%s was pinned at %s and is now at %s; if that is right, enroll it again", h.Source, p.Address, h.Address())}
 }

@@ -55,7 +55,8 @@ func (c *cluster) pinHealthy(ctx context.Context, k Checked, d bmc.Device) error
 	if found && !pinnedHere(old, h) {
 		next = state.Pin{Host: h.Name, Version: old.Version} // nobody has vouched for these devices
 	}
-	next.Address, next.Devices, next.Choice, next.SystemUUID = h.Address(), devicesOf(h), choiceOf(h), s.SystemUUID
+	next.Node, next.SystemUUID = s.Node, s.SystemUUID
+	next.Address, next.Devices, next.Choice = h.Address(), devicesOf(h), choiceOf(h)
 	if class := c.e.index.class(h.Name); class != "" {
 		next.Class = class
 	}
@@ -78,7 +79,7 @@ func (c *cluster) savePin(ctx context.Context, old, next state.Pin, at time.Time
 		return nil
 	}
 	next.At = at.UTC()
-	_, err := state.SavePin(ctx, c.e.opt.Store, next)
+	_, err := c.e.putPin(ctx, next)
 	if errors.Is(err, state.ErrConflict) || errors.Is(err, state.ErrExists) {
 		return nil
 	}
@@ -98,7 +99,8 @@ func (c *cluster) storePin(ctx context.Context, r remediate.Run) {
 		return
 	}
 	next := old
-	next.Host, next.Address, next.Devices, next.Choice, next.SystemUUID = t.Host, t.Address, t.Devices, t.Choice, t.SystemUUID
+	next.Host, next.Node, next.SystemUUID = t.Host, t.Node, t.SystemUUID
+	next.Address, next.Devices, next.Choice = t.Address, t.Devices, t.Choice
 	if moved {
 		next.Serial, next.BMCUUID = "", ""
 	}

@@ -23,10 +23,10 @@ func (e *Engine) Quarantine(ctx context.Context, s Subject) (list []Refusal) {
 	if r, ok := asRefusal(s.Err); ok {
 		list = append(list, *r)
 	}
-	if r := c.pointedElsewhere(ctx, s.Host, s.BareMetalHost); r != nil {
+	t := s.target()
+	if r := c.pointedElsewhere(ctx, s.Host, t); r != nil {
 		list = append(list, *r)
 	}
-	t := s.target()
 	reason, why := c.frozen(ctx, t)
 	add(reason, why)
 	add(policy.DuplicateHost, e.index.twin(names(s.Cluster, s.Node, s.BareMetalHost)...))

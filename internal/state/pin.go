@@ -11,6 +11,7 @@ import (
 type Pin struct {
 	Host    string `json:"host"` // bmc.Host.Name
 	Version uint64 `json:"-"`
+	Node    string `json:"node,omitempty"` // whose host it was; empty in older records
 
 	Address string `json:"address"`
 	// Devices names every device that can switch the host, one to a line

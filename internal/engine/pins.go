@@ -1,0 +1,94 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/state"
+)
+
+// pins finds, by system UUID, where machines were pinned: whoever may write a
+// Machine chooses which BareMetalHost it names, and is not trusted with the power
+// of any host either. // I10
+type pins struct {
+	mu    sync.Mutex
+	hosts map[string]state.Pin       // by bmc.Host.Name
+	by    map[string]map[string]bool // host names, by each form of the UUID
+	// damage names the pins that could not be read.
+	damage error
+}
+
+func loadPins(ctx context.Context, s state.Store) *pins {
+	p := &pins{hosts: map[string]state.Pin{}, by: map[string]map[string]bool{}}
+	var list []state.Pin
+	list, p.damage = state.LoadPins(ctx, s)
+	for _, each := range list {
+		p.put(each)
+	}
+	return p
+}
+
+// put notes a pin as it was stored.
+func (p *pins) put(n state.Pin) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	old, known := p.hosts[n.Host]
+	if known && old.Version > n.Version {
+		return
+	}
+	for _, form := range bmc.UUIDForms(old.SystemUUID) {
+		if delete(p.by[form], n.Host); len(p.by[form]) == 0 {
+			delete(p.by, form)
+		}
+	}
+	p.hosts[n.Host] = n
+	for _, form := range bmc.UUIDForms(n.SystemUUID) {
+		if p.by[form] == nil {
+			p.by[form] = map[string]bool{}
+		}
+		p.by[form][n.Host] = true
+	}
+}
+
+// elsewhere gives a pin of the machine with this UUID under another name than the
+// host's, unless one of them was for the devices that the host has.
+func (p *pins) elsewhere(h bmc.Host, uuid string) (other state.Pin, found bool) {
+	forms := bmc.UUIDForms(uuid)
+	if len(forms) == 0 {
+		return state.Pin{}, false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for name := range p.by[forms[0]] {
+		each := p.hosts[name]
+		switch {
+		case name == h.Name || each.Address == "": // the latter is this daemon's own host
+		case pinnedAmong(each, h):
+			return state.Pin{}, false
+		case !found || each.At.After(other.At):
+			other, found = each, true
+		}
+	}
+	return other, found
+}
+
+// pinnedAmong says whether all devices of a host are among those of a pin.
+func pinnedAmong(p state.Pin, h bmc.Host) bool {
+	if p.Devices == "" { // an older record
+		return p.Address == h.Address()
+	}
+	known := strings.Split(p.Devices, "\n")
+	return !slices.ContainsFunc(h.Keys(), func(key string) bool { return !slices.Contains(known, key) })
+}
+
+// putPin writes a pin durably and then makes it what others see.
+func (e *Engine) putPin(ctx context.Context, p state.Pin) (state.Pin, error) {
+	saved, err := state.SavePin(ctx, e.opt.Store, p)
+	if err == nil {
+		e.pins.put(saved)
+	}
+	return saved, err
+}
