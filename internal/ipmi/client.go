@@ -29,6 +29,8 @@ type Client struct {
 	suites  []suite  // to try in order; the one that worked comes first
 	unfit   error    // why this host cannot be driven over IPMI at all
 	session *session // nil while none is open
+	// read is the system GUID that answered the last Read; nil before the first.
+	read *[16]byte
 }
 
 var _ bmc.Power = (*Client)(nil)
@@ -92,6 +94,7 @@ func (c *Client) Read(ctx context.Context) (bmc.Reading, error) {
 		return bmc.Reading{}, c.explain("read power state", bmc.SentNo, &codeError{answer.code})
 	}
 	state, raw, fault := readStatus(answer.data)
+	c.read = &c.session.guid
 	return bmc.Reading{
 		State: state, Raw: raw, Fault: fault,
 		At:       c.session.used,
@@ -100,7 +103,8 @@ func (c *Client) Read(ctx context.Context) (bmc.Reading, error) {
 	}, nil
 }
 
-// Send gives an absolute command.
+// Send gives an absolute command, to the BMC that answered the last Read or to none:
+// by another session the address may lead to another BMC. // I8
 func (c *Client) Send(ctx context.Context, command bmc.Command) (bmc.Receipt, error) {
 	name := "send " + command.String()
 	r, known := chassisControl(command)
@@ -109,7 +113,7 @@ func (c *Client) Send(ctx context.Context, command bmc.Command) (bmc.Receipt, er
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.timing.SendTimeout)
 	defer cancel()
-	op := &operation{client: c}
+	op := &operation{client: c, only: c.read}
 	answer, err := op.do(ctx, r)
 	switch {
 	case err != nil:

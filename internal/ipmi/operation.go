@@ -15,6 +15,7 @@ const maxHandshakes = 4
 // operation is one Read or Send, over as many sessions as it needs.
 type operation struct {
 	client     *Client
+	only       *[16]byte // the system GUID that must answer; nil is any
 	handshakes int
 	doubted    bool // the BMC refused a RAKP 3 that was right, as far as we know
 	unanswered int  // datagrams with the command itself that await their reply
@@ -28,6 +29,9 @@ func (o *operation) do(ctx context.Context, r request) (reply, error) {
 		s, err := o.live(ctx)
 		if err != nil {
 			return reply{}, timeUp(ctx, err)
+		}
+		if o.only != nil && *o.only != s.guid {
+			return reply{}, &strangerError{*o.only, s.guid}
 		}
 		answer, err := o.try(ctx, s, r)
 		switch {
@@ -161,6 +165,15 @@ func (c *Client) settle(ctx context.Context, err error) {
 		c.drop()
 	}
 }
+
+// strangerError is a BMC that is not the one that was read.
+type strangerError struct{ read, answers [16]byte }
+
+func (e *strangerError) Error() string {
+	return fmt.Sprintf("the BMC of the system %x was read, and now that of %x answers: it is given no command", e.read, e.answers)
+}
+
+func (e *strangerError) kind() bmc.Kind { return bmc.KindIdentity }
 
 // privilegeError is a refused Set Session Privilege Level.
 type privilegeError struct{ code byte }
