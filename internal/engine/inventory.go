@@ -18,10 +18,14 @@ type Subject struct {
 	// BareMetalHost is "namespace/name" where there is one, also beside an entry of
 	// hosts.d.
 	BareMetalHost string
-	// Host has its credentials filled in. It is empty when Err is not nil.
+	// Host has its credentials filled in, unless Moved forbids. It is empty when Err
+	// is not nil.
 	Host bmc.Host
 	// Err is a *Refusal that says why the host cannot be used.
 	Err error
+	// Moved is why nobody but a person may have its BMCs asked: the password would
+	// go to an address that nobody has vouched for. // I10
+	Moved *Refusal
 	// SystemUUID is the Node's.
 	SystemUUID string
 	// Serial and MACs are the hardware's second factor, where a BareMetalHost
@@ -82,6 +86,9 @@ func (e *Engine) SubjectOf(ctx context.Context, cluster, node string) (Subject, 
 		return Subject{}, &Refusal{Reason: NoSuchNode, Message: "no Node, no Machine's node and no entry of hosts.d is called " + node}
 	}
 	s := c.subject(ctx, t)
+	if s.Moved != nil { // a person may ask
+		s.Host = withSecrets(ctx, s.Host, c.rememberedCredentials)
+	}
 	if r, ok := asRefusal(s.Err); ok && r.Reason == policy.NoHost {
 		return Subject{}, r
 	}
@@ -155,8 +162,10 @@ func (c *cluster) bareMetalHostOf(m *policy.Machine) string {
 // system UUID matter.
 func (c *cluster) subject(ctx context.Context, t remediate.Target) Subject {
 	s := Subject{Cluster: c.opt.Name, Node: t.Node, BareMetalHost: t.BareMetalHost, SystemUUID: t.SystemUUID}
-	if s.Host, s.Err = c.rememberedHost(ctx, t); s.Err != nil {
+	if s.Host, s.Err = c.find(ctx, t); s.Err != nil {
 		s.Host = bmc.Host{}
+	} else if s.Moved = c.pointedElsewhere(ctx, s.Host, t); s.Moved == nil {
+		s.Host = withSecrets(ctx, s.Host, c.rememberedCredentials)
 	}
 	if b := c.bareMetalHost(t); b != nil {
 		s.Serial, s.MACs = b.Serial, b.MACs

@@ -9,7 +9,6 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/policy"
-	"github.com/fenced/fenced/internal/remediate"
 )
 
 const (
@@ -99,13 +98,4 @@ func withSecret(ctx context.Context, source string, d *bmc.Device, read readSecr
 		return
 	}
 	d.Username, d.Password = user, password
-}
-
-// rememberedHost is host with credentials that may be some minutes old.
-func (c *cluster) rememberedHost(ctx context.Context, t remediate.Target) (bmc.Host, error) {
-	h, err := c.find(ctx, t)
-	if err != nil {
-		return h, err
-	}
-	return withSecrets(ctx, h, c.rememberedCredentials), nil
 }

@@ -40,6 +40,18 @@ func (s *Sweep) barred(e *entry, now time.Time) (answer, time.Time, bool) {
 	return a, until, true
 }
 
+// spared gives, in place of a look, why a device is not asked now, and until when:
+// its account was refused, or it is at an address where only a person may send a
+// password. // I10
+func (s *Sweep) spared(e *entry, now time.Time) (answer, time.Time, bool) {
+	if e.subject.Moved == nil {
+		return s.barred(e, now)
+	}
+	a := answerOf(e.subject, e.id)
+	a.Err = e.subject.Moved
+	return a, now.Add(e.pause(s.opt.Every)), true
+}
+
 // noteAccount remembers whether the device took its account.
 func (s *Sweep) noteAccount(e *entry, a answer) {
 	key := accountOf(e)

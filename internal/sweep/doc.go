@@ -5,7 +5,7 @@
 //	sweep.go      what it is made from, and the loop
 //	inventory.go  the devices as they come, change and go
 //	schedule.go   which device is asked when, and which must wait; pure
-//	account.go    an account that was refused is left alone
+//	account.go    an account that was refused is left alone, and a BMC that moved
 //	ask.go        one look at one device
 //	record.go     what the looks at one device add up to
 //	result.go     the same for people and metrics

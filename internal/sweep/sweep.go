@@ -125,7 +125,7 @@ func (s *Sweep) begin(ctx context.Context, looks *sync.WaitGroup) time.Time {
 	now := time.Now()
 	var news []engine.Event
 	for e := s.plan.next(now); e != nil; e = s.plan.next(now) {
-		if a, until, barred := s.barred(e, now); barred {
+		if a, until, spared := s.spared(e, now); spared {
 			if ev := e.record(a); ev != nil {
 				news = append(news, *ev)
 			}

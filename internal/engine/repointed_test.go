@@ -1,0 +1,94 @@
+package engine_test
+
+import (
+	"cmp"
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/sweep"
+)
+
+// given is the passwords that BMCs were asked with, by address.
+type given struct {
+	mu sync.Mutex
+	to map[string]string
+}
+
+func (g *given) at(host string) string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.to[host]
+}
+
+// sweeping runs health checks over an engine until stop.
+func sweeping(t *testing.T, w *world, e *engine.Engine) (*sweep.Sweep, *given, func()) {
+	g := &given{to: map[string]string{}}
+	actors := bmc.NewActors(func(d bmc.Device) (bmc.Power, error) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.to[d.Endpoint.Host] = cmp.Or(d.Password.Reveal(), "none")
+		return power{w}, nil
+	})
+	s := sweep.New(sweep.Options{Engine: e, Open: actors.Patient(), Urgent: actors.Urgent(), Every: time.Minute,
+		ReadTimeout: 5 * time.Second, AtOnce: sweep.AtOnce, Tell: func(engine.Event) {}, Measured: func(bmc.Driver, time.Duration) {}})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	return s, g, func() {
+		cancel()
+		require.NoError(t, <-done)
+		time.Sleep(time.Minute) // until the clients are closed
+	}
+}
+
+// The health check, too, gives the password of a BareMetalHost only to the BMC that
+// it was pinned at: whoever may write that object chooses who gets it. // I10
+func TestPasswordDoesNotFollowABareMetalHost(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		const elsewhere = "203.0.113.66"
+		m := newMetal(w)
+		w.ready = "True"
+		e, _, stop := start(t, w, store, m.options)
+		time.Sleep(2 * time.Second)
+		checkHealthy(t, e)
+		s, passwords, end := sweeping(t, w, e)
+		time.Sleep(3 * time.Minute)
+		require.Equal(t, "hush", passwords.at("192.0.2.10"))
+
+		m.set("h-1", func(h *policy.Host) {
+			h.Address, h.DisableCertificateVerification = "redfish://"+elsewhere+"/redfish/v1/Systems/1", true
+		})
+		time.Sleep(15 * time.Minute)
+		assert.Empty(t, passwords.at(elsewhere), "nobody has vouched for that address")
+		assert.True(t, subjectOf(t, e, "ns/h-1").Host.Levels[0].Devices[0].Password.Empty())
+		list := s.Results(t.Context(), "c")
+		require.Len(t, list, 1)
+		assert.Equal(t, policy.AddressChanged, list[0].Reason)
+		assert.False(t, list[0].Dependable)
+
+		_, err := s.Test(t.Context(), "c", "n-1")
+		require.NoError(t, err)
+		require.Equal(t, "hush", passwords.at(elsewhere), "a person may have it asked")
+		passwords.mu.Lock()
+		clear(passwords.to)
+		passwords.mu.Unlock()
+		time.Sleep(15 * time.Minute)
+		assert.Empty(t, passwords.at(elsewhere), "that was for once")
+
+		_, err = e.Enroll(t.Context(), byHand)
+		require.NoError(t, err)
+		time.Sleep(3 * time.Minute)
+		assert.Equal(t, "hush", passwords.at(elsewhere))
+		assert.True(t, s.Results(t.Context(), "c")[0].Dependable)
+		end()
+		stop()
+	})
+}
