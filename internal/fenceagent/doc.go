@@ -15,6 +15,6 @@
 // have said "Status: OFF". // I1
 //
 // An agent's off polls the device itself until it reads off, for power_timeout
-// (20 s by default). fenced's send timeout may cut that short; the command may
-// then have been carried out, and the next reading decides.
+// (20 s by default). The engine gives it 40 s, and a status 20 s; an agent that is
+// cut short may have switched all the same, and the next reading decides.
 package fenceagent
