@@ -68,9 +68,14 @@ type Reading struct {
 	// Parts are the readings of the devices of a level that has several, in their
 	// order. State is then Off only if each reads Off, and On if any does.
 	Parts []Reading
-	// Partial: some device of the level reads On and another does not, or the level
-	// reads Off and a lower one On.
+	// Partial: some device of the level reads On and another does not.
 	Partial bool
+	// Contradicted: each device of the level reads Off, and a lower level On. State is
+	// On, and the devices may be those of another machine.
+	Contradicted bool
+	// Unwitnessed: each device of the level reads Off, and a lower level has not been
+	// heard about it yet. State is Unknown until it has.
+	Unwitnessed bool
 }
 
 // Receipt says what became of a command. It is never a proof of anything.

@@ -11,13 +11,10 @@ import (
 	"time"
 )
 
-// witnessTimeout bounds a look at a level below the one in use, which is mostly
-// dead by then: the proof of the level in use must not grow old meanwhile.
-const witnessTimeout = 2 * time.Second
-
 // OpenLevel makes one Power of all devices of a host's level, and of the levels
 // below it as witnesses: an outlet that reads Off proves nothing while the BMC
-// still reads On. The only device of the first level is its own Power. // I1
+// still reads On, or has not been heard. The only device of the first level is its
+// own Power. // I1
 func OpenLevel(open Opener, h Host, level int) (Power, error) {
 	if level < 0 || level >= len(h.Levels) || len(h.Levels[level].Devices) == 0 {
 		return nil, &Error{Kind: KindUnsupported, Op: "open", Addr: h.Name, Err: fmt.Errorf("the host has no power level %d", level+1)}
@@ -31,10 +28,11 @@ func OpenLevel(open Opener, h Host, level int) (Power, error) {
 		}
 		l.devices = append(l.devices, p)
 	}
+	services := map[string]*witnesses{}
 	for i := range level {
 		for _, d := range h.Levels[i].Devices {
 			if p, err := openDevice(open, d); err == nil { // one that cannot be opened has nothing to say
-				l.witnesses = append(l.witnesses, &witness{Power: p, name: d.String()})
+				l.gather(d, p, services, h.Levels[level].Devices)
 			}
 		}
 	}
@@ -54,18 +52,14 @@ func openDevice(open Opener, d Device) (Power, error) {
 // levelPower is several devices that switch one host.
 type levelPower struct {
 	devices   []Power
-	witnesses []*witness
+	witnesses []*witnesses
 
 	sessions []uint64 // of the devices at the last reading
 	serial   uint64   // changes with any of them
-}
 
-// witness is a device of a lower level, which is only read.
-type witness struct {
-	Power
-	name string
-	// refused: it does not take the account; asking again would lock that.
-	refused bool
+	last     Command   // that was given
+	accepted bool      // by each device
+	since    time.Time // what witnesses saw before this says nothing
 }
 
 // serials numbers the sessions of all levels: no two readings from different
@@ -74,13 +68,12 @@ var serials atomic.Uint64
 
 const levelSerial = 1 << 63
 
-// Read asks all devices at once. A level is Off when each device of it is, and On
-// when one is, since one outlet feeds the whole host; else one that cannot be
-// read makes the whole unreadable.
+// Read asks all devices at once. A level is Off when each device of it is and no
+// witness says otherwise, and On when one is, since one outlet feeds the whole host;
+// else one that cannot be read makes the whole unreadable.
 func (l *levelPower) Read(ctx context.Context) (Reading, error) {
-	var saw string
-	var wait sync.WaitGroup
-	wait.Go(func() { saw = l.readWitnesses(ctx) })
+	began := time.Now()
+	l.ask(ctx, false)
 	parts := make([]Reading, len(l.devices))
 	errs := each(l.devices, func(i int, p Power) (err error) {
 		if parts[i], err = p.Read(ctx); err != nil {
@@ -88,15 +81,24 @@ func (l *levelPower) Read(ctx context.Context) (Reading, error) {
 		}
 		return err
 	})
-	wait.Wait()
+	l.ask(ctx, true) // its own devices come first
 	r := l.together(parts)
 	if err := worst(errs); err != nil && (r.State != On || accountRefused(err)) {
 		return Reading{}, err
 	}
-	if saw != "" && r.State == Off {
-		r.State, r.Partial, r.Raw = On, true, bounded(saw) // the level itself may still need an On
+	if r.State == Off {
+		r = l.hear(ctx, began, r)
 	}
 	return r, nil
+}
+
+// ask lets the witnesses be asked, those at the level's own services or the others.
+func (l *levelPower) ask(ctx context.Context, shared bool) {
+	for _, ws := range l.witnesses {
+		if ws.shared == shared {
+			ws.ask(ctx, l.since)
+		}
+	}
 }
 
 // together makes one reading of those of all devices.
@@ -155,36 +157,21 @@ func bounded(raw string) string {
 	return raw
 }
 
-// readWitnesses says which lower level reads On; "" when none does. One that
-// does not answer is what a cut of its mains looks like, so it says nothing.
-func (l *levelPower) readWitnesses(ctx context.Context) string {
-	ctx, cancel := context.WithTimeout(ctx, witnessTimeout)
-	defer cancel()
-	said := make([]string, len(l.witnesses))
-	var wait sync.WaitGroup
-	for i, w := range l.witnesses {
-		if w.refused {
-			continue
+// Send gives the command to all devices at once; each must accept it. What the
+// witnesses saw before it says nothing; to repeat what was accepted changes nothing.
+func (l *levelPower) Send(ctx context.Context, c Command) (Receipt, error) {
+	if repeats := c == l.last && l.accepted; !repeats {
+		for _, ws := range l.witnesses {
+			ws.drop()
 		}
-		wait.Go(func() {
-			r, err := w.Read(ctx)
-			w.refused = accountRefused(err)
-			if err == nil && r.State == On {
-				said[i] = w.name + " reads On"
-			}
-		})
+		defer func() { l.since = time.Now() }()
 	}
-	wait.Wait()
-	for _, s := range said {
-		if s != "" {
-			return s
-		}
-	}
-	return ""
+	r, err := l.send(ctx, c)
+	l.last, l.accepted = c, err == nil
+	return r, err
 }
 
-// Send gives the command to all devices at once; each must accept it.
-func (l *levelPower) Send(ctx context.Context, c Command) (Receipt, error) {
+func (l *levelPower) send(ctx context.Context, c Command) (Receipt, error) {
 	receipts := make([]Receipt, len(l.devices))
 	errs := each(l.devices, func(i int, p Power) (err error) {
 		receipts[i], err = p.Send(ctx, c)
@@ -226,19 +213,20 @@ func sentOf(err error) Sent {
 
 // Close ends the sessions with all devices and witnesses.
 func (l *levelPower) Close(ctx context.Context) error {
-	all := slices.Clone(l.devices)
-	for _, w := range l.witnesses {
-		all = append(all, w.Power)
-	}
-	return errors.Join(each(all, func(_ int, p Power) error { return p.Close(ctx) })...)
+	var witnessed []error
+	var wait sync.WaitGroup
+	wait.Go(func() { witnessed = each(l.witnesses, func(_ int, ws *witnesses) error { return ws.close(ctx) }) })
+	errs := each(l.devices, func(_ int, p Power) error { return p.Close(ctx) })
+	wait.Wait()
+	return errors.Join(append(errs, witnessed...)...)
 }
 
-// each runs f for all devices at once and gives their errors in order.
-func each(devices []Power, f func(int, Power) error) []error {
-	errs := make([]error, len(devices))
+// each runs f for all at once and gives their errors in order.
+func each[T any](all []T, f func(int, T) error) []error {
+	errs := make([]error, len(all))
 	var wait sync.WaitGroup
-	for i, p := range devices {
-		wait.Go(func() { errs[i] = f(i, p) })
+	for i, one := range all {
+		wait.Go(func() { errs[i] = f(i, one) })
 	}
 	wait.Wait()
 	return errs

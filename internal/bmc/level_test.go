@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,22 +13,41 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// outlet is a Power whose answers a test sets.
+// outlet is a Power whose answers a test sets; by become while it is in use.
 type outlet struct {
+	mu      sync.Mutex
 	reading Reading
 	err     error         // of Read
 	after   time.Duration // Read takes this long
 	receipt Receipt
 	refusal error // of Send
 	reads   int
+	busy    bool
 	sent    []Command
 	closed  int
 }
 
+func (o *outlet) become(s PowerState, after time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.reading.State, o.err, o.after = s, nil, after
+}
+
 func (o *outlet) Read(ctx context.Context) (Reading, error) {
+	o.mu.Lock()
+	if o.busy {
+		panic("read by two at once")
+	}
 	o.reads++
-	if err := pause(ctx, o.after); err != nil {
-		return Reading{}, &Error{Kind: KindUnreachable, Err: err}
+	o.busy = true
+	after := o.after
+	o.mu.Unlock()
+	failed := pause(ctx, after)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.busy = false
+	if failed != nil {
+		return Reading{}, &Error{Kind: KindUnreachable, Err: failed}
 	}
 	r := o.reading
 	if r.At.IsZero() {
@@ -41,7 +61,15 @@ func (o *outlet) Send(_ context.Context, c Command) (Receipt, error) {
 	return o.receipt, o.refusal
 }
 
-func (o *outlet) Close(context.Context) error { o.closed++; return nil }
+func (o *outlet) Close(context.Context) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.busy {
+		panic("closed while it is read")
+	}
+	o.closed++
+	return nil
+}
 
 // rack is a host with levels of outlets.
 type rack struct {
@@ -101,7 +129,7 @@ func TestLevelState(t *testing.T) {
 		devices   []*outlet
 		witnesses []*outlet
 		want      PowerState
-		partial   bool
+		partial   bool // or, of an Off, contradicted
 		kind      Kind
 	}{
 		{"both off", []*outlet{says(Off), says(Off)}, nil, Off, false, ""},
@@ -129,10 +157,14 @@ func TestLevelState(t *testing.T) {
 			if c.witnesses != nil {
 				levels = [][]*outlet{c.witnesses, c.devices}
 			}
-			got, err := newRack(levels...).level(t).Read(t.Context())
+			l := newRack(levels...).level(t)
+			_, _ = l.Read(t.Context()) // one failure of a witness may be chance
+			got, err := l.Read(t.Context())
 			assert.Equal(t, c.kind, KindOf(err), "%v", err)
 			assert.Equal(t, c.want, got.State)
-			assert.Equal(t, c.partial, got.Partial)
+			assert.Equal(t, c.partial, got.Partial || got.Contradicted)
+			assert.Equal(t, c.partial && c.devices[0].reading.State == Off && c.witnesses != nil, got.Contradicted)
+			require.NoError(t, l.Close(t.Context()))
 		})
 	}
 }
@@ -188,17 +220,15 @@ func TestLevelIdentity(t *testing.T) {
 	assert.False(t, two.Identity.Equal(again.Identity), "any device's counts")
 }
 
-// TestLevelAge: a reading is as old as its oldest part, and a witness that hangs
-// costs less than the proof may be old.
+// TestLevelAge: a reading is as old as its oldest part.
 func TestLevelAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		slow, witness := says(Off), says(On)
-		slow.after, witness.after = time.Second, time.Hour
-		l := newRack([]*outlet{witness}, []*outlet{says(Off), slow}).level(t)
+		slow := says(Off)
+		slow.after = time.Second
+		l := newRack([]*outlet{says(Off), slow}).level(t)
 		start := time.Now()
-		r, err := l.Read(within(t, 5*time.Second))
+		r, err := l.Read(t.Context())
 		require.NoError(t, err)
-		assert.Equal(t, witnessTimeout, time.Since(start))
 		assert.Equal(t, Off, r.State)
 		assert.Equal(t, start, r.At)
 		assert.Equal(t, start.Add(time.Second), r.Parts[1].At)
@@ -206,15 +236,6 @@ func TestLevelAge(t *testing.T) {
 		early.Parts[1].Took, late.At = 3*time.Second, start.Add(2*time.Second)
 		together := new(levelPower).together([]Reading{early.Parts[1], late})
 		assert.Equal(t, start.Add(-2*time.Second), together.At.Add(-together.Took), "when the first device was asked")
-		time.Sleep(3 * time.Second)
-		again, err := l.Read(within(t, 5*time.Second))
-		require.NoError(t, err)
-		assert.True(t, empty().Add(r).Add(again).Proven(time.Now()), "fresh enough after the wait for the witness")
-
-		witness.after = witnessTimeout - time.Millisecond
-		r, err = l.Read(within(t, 5*time.Second))
-		require.NoError(t, err)
-		assert.Equal(t, On, r.State, "late, and still heard")
 	})
 }
 
@@ -222,16 +243,17 @@ func TestLevelAge(t *testing.T) {
 // would lock it.
 func TestWitnessAccount(t *testing.T) {
 	for _, c := range []struct {
-		kind Kind
-		want int
-	}{{KindAuth, 1}, {KindPrivilege, 1}, {KindUnreachable, 3}, {KindTLS, 3}} {
+		kind  Kind
+		first PowerState
+		want  int
+	}{{KindAuth, Off, 1}, {KindPrivilege, Off, 1}, {KindUnreachable, Unknown, 3}, {KindTLS, Unknown, 3}} {
 		witness := fails(c.kind)
 		l := newRack([]*outlet{witness}, []*outlet{says(Off)}).level(t)
-		for range 3 {
-			r, err := l.Read(t.Context())
-			require.NoError(t, err)
-			assert.Equal(t, Off, r.State)
+		assert.Equal(t, c.first, readState(t, l), "one failure may be chance, a refusal is none")
+		for range 2 {
+			assert.Equal(t, Off, readState(t, l))
 		}
+		require.NoError(t, l.Close(t.Context()))
 		assert.Equal(t, c.want, witness.reads, string(c.kind))
 	}
 }

@@ -11,6 +11,9 @@ import (
 // its end, because others use the BMC. It says nothing against the BMC.
 var ErrInUse = errors.New("the BMC is in use")
 
+// errNotAsked marks the error of an operation that never had its turn.
+var errNotAsked = errors.New("not asked")
+
 var errClosed = errors.New("used after it was closed")
 
 // grace is for a Power that ends an operation when its ctx ends, as it must:
@@ -80,7 +83,7 @@ func (o *operation) busy(r *operation) error {
 	case r == nil:
 		return o.fail(KindBusy, SentNo, fmt.Errorf("%w: it was asked a moment ago: %w", ErrInUse, ended))
 	case r.hangs():
-		return o.fail(KindUnreachable, SentNo, fmt.Errorf("%q hangs there for %s: %w", r.name, time.Since(r.started).Round(time.Second), ended))
+		return o.fail(KindUnreachable, SentNo, fmt.Errorf("%w: %q hangs there for %s: %w", errNotAsked, r.name, time.Since(r.started).Round(time.Second), ended))
 	}
 	return o.fail(KindBusy, SentNo, fmt.Errorf("%w: %q is under way: %w", ErrInUse, r.name, ended))
 }

@@ -100,7 +100,7 @@ func (s *service) submit(op *operation) error {
 		return op.fail(KindUnsupported, SentNo, errClosed)
 	}
 	if err := op.caller.Err(); err != nil {
-		return op.fail(KindUnreachable, SentNo, fmt.Errorf("not asked: %w", err))
+		return op.fail(KindUnreachable, SentNo, fmt.Errorf("%w: %w", errNotAsked, err))
 	}
 	op.done = make(chan struct{})
 	if !op.urgent {

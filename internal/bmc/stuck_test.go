@@ -47,7 +47,7 @@ func TestStuckPower(t *testing.T) {
 			require.NoError(t, errOf(good.Read(t.Context())), "another service is not delayed")
 		}
 		synctest.Wait()
-		assert.LessOrEqual(t, runtime.NumGoroutine(), before)
+		assertGoroutines(t, before)
 
 		start = time.Now()
 		require.NoError(t, p.Close(t.Context()))
@@ -59,6 +59,19 @@ func TestStuckPower(t *testing.T) {
 		n, closed := y.sessions()
 		assert.Equal(t, n, closed, "every session was ended, late but surely")
 	})
+}
+
+// assertGoroutines asserts that no more are left. One that has done its work may be
+// counted for a moment yet.
+func assertGoroutines(t *testing.T, most int) {
+	t.Helper()
+	for range 10_000 {
+		if runtime.NumGoroutine() <= most {
+			return
+		}
+		runtime.Gosched()
+	}
+	assert.LessOrEqual(t, runtime.NumGoroutine(), most)
 }
 
 // TestStuckServiceKeepsLittle: users that come and go at a hung BMC leave one
@@ -157,7 +170,7 @@ func TestThousandHungBMCs(t *testing.T) {
 		}
 		wait.Wait()
 		quiet(t, a)
-		assert.Equal(t, before, runtime.NumGoroutine())
+		assertGoroutines(t, before)
 		n, closed := y.sessions()
 		assert.Equal(t, []int{hung + good, hung + good}, []int{n, closed})
 	})

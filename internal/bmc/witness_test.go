@@ -1,0 +1,225 @@
+package bmc
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// look is one reading of a level, begun at a time since the first.
+type look struct {
+	begun, took time.Duration
+	Reading
+}
+
+// looks reads a level as a run does, once a second after each answer, for as long
+// as d, and gives what was read and when it was proven first; 0 is never.
+func looks(t *testing.T, l Power, d time.Duration) (list []look, proven time.Duration) {
+	t.Helper()
+	start, proof := time.Now(), empty()
+	for time.Since(start) < d {
+		begun := time.Since(start)
+		r, err := l.Read(within(t, 5*time.Second))
+		require.NoError(t, err)
+		list = append(list, look{begun, time.Since(start) - begun, r})
+		if proof = proof.Add(r); proven == 0 && proof.Proven(time.Now()) {
+			proven = time.Since(start)
+		}
+		time.Sleep(time.Second)
+	}
+	return list, proven
+}
+
+// states is what was read, without repetitions.
+func states(list []look) (s []PowerState) {
+	for _, l := range list {
+		if len(s) == 0 || s[len(s)-1] != l.State {
+			s = append(s, l.State)
+		}
+	}
+	return s
+}
+
+// witnessed opens the second of two levels, an outlet that reads Off, and has given
+// it an Off.
+func witnessed(t *testing.T, w *outlet) (Power, *outlet) {
+	t.Helper()
+	device := says(Off)
+	l := newRack([]*outlet{w}, []*outlet{device}).level(t)
+	_, err := l.Send(t.Context(), CommandOff)
+	require.NoError(t, err)
+	return l, device
+}
+
+// A witness may take longer to say On than a level waits for it: the host runs. // I1
+func TestSlowWitnessIsHeard(t *testing.T) {
+	for _, after := range []time.Duration{1999 * time.Millisecond, 2500 * time.Millisecond, 9 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			w := says(On)
+			w.after = after
+			l, _ := witnessed(t, w)
+			list, proven := looks(t, l, 5*time.Minute)
+			assert.Zero(t, proven)
+			assert.NotContains(t, states(list), Off)
+			for _, r := range list {
+				assert.LessOrEqual(t, r.took, witnessWait)
+				assert.NotEqual(t, r.State == On, r.Unwitnessed)
+				assert.Equal(t, r.State == On, r.Contradicted)
+				assert.LessOrEqual(t, len(r.Raw), maxRaw)
+			}
+			if after > witnessWait {
+				assert.Equal(t, "waiting for ipmi://l0-d0:623", list[0].Raw)
+			}
+			assert.Equal(t, "ipmi://l0-d0:623 reads On", list[len(list)-1].Raw)
+			require.NoError(t, l.Close(t.Context()))
+		})
+	}
+}
+
+// A dead witness says nothing when its own time is over, or at its second failure,
+// and from then on it delays no reading: the proof stays fresh.
+func TestDeadWitness(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		dies   time.Duration // by itself
+		proven time.Duration
+	}{
+		{"never answers", time.Hour, 17 * time.Second},
+		{"gives up after 5 s", 5 * time.Second, 18 * time.Second},
+		{"is refused at once", 0, 4 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := fails(KindUnreachable)
+			w.after = c.dies
+			l, _ := witnessed(t, w)
+			list, proven := looks(t, l, 2*time.Minute)
+			assert.Equal(t, []PowerState{Unknown, Off}, states(list), c.name)
+			assert.Positive(t, proven, c.name)
+			assert.LessOrEqual(t, proven, c.proven, c.name)
+			for _, r := range list {
+				assert.LessOrEqual(t, r.took, witnessWait)
+				assert.Equal(t, time.Duration(0), r.Took, "the wait for a witness is not the device's")
+			}
+			require.NoError(t, l.Close(t.Context()))
+		})
+	}
+}
+
+// What a witness says later is heard: Off is Off no longer when it reads On.
+func TestWitnessComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := says(On)
+		w.after = 3 * time.Second
+		l, _ := witnessed(t, w)
+		list, _ := looks(t, l, 20*time.Second)
+		assert.Equal(t, []PowerState{Unknown, On}, states(list))
+		w.become(On, time.Hour) // it dies
+		list, proven := looks(t, l, 40*time.Second)
+		assert.Equal(t, []PowerState{On, Off}, states(list))
+		assert.GreaterOrEqual(t, proven, witnessTime-5*time.Second)
+		w.become(On, 8*time.Second)
+		list, _ = looks(t, l, 40*time.Second)
+		assert.Equal(t, []PowerState{Off, On}, states(list))
+		require.NoError(t, l.Close(t.Context()))
+	})
+}
+
+// One failure may be chance: the slow On that follows it is waited for.
+func TestOneFailureOfAWitnessIsChance(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := fails(KindSessions)
+		l, _ := witnessed(t, w)
+		assert.Equal(t, Unknown, readState(t, l))
+		w.become(On, 8*time.Second)
+		list, _ := looks(t, l, time.Minute)
+		assert.Equal(t, []PowerState{Unknown, On}, states(list))
+		require.NoError(t, l.Close(t.Context()))
+	})
+}
+
+// What a witness said before the Off, or long ago, says nothing about it; that the
+// Off is repeated changes nothing.
+func TestWitnessIsAskedAfterTheOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, device := says(Off), says(Off)
+		l := newRack([]*outlet{w}, []*outlet{device}).level(t)
+		assert.Equal(t, Off, readState(t, l))
+		w.become(Off, 3*time.Second)
+		time.Sleep(time.Second)
+		send := func(want Kind) {
+			_, err := l.Send(t.Context(), CommandOff)
+			require.Equal(t, want, KindOf(err))
+		}
+		send("")
+		assert.Equal(t, Unknown, readState(t, l), "it spoke before the command")
+		time.Sleep(time.Second)
+		assert.Equal(t, Off, readState(t, l))
+		send("")
+		assert.Equal(t, Off, readState(t, l), "the same command again")
+		device.refusal = &Error{Kind: KindBusy, Op: "send off", Addr: "fake", Err: errors.New("x")}
+		send(KindBusy)
+		device.refusal = nil
+		send("")
+		synctest.Wait()
+		assert.Equal(t, Unknown, readState(t, l), "the one before was not accepted")
+		time.Sleep(5 * time.Second)
+		assert.Equal(t, Off, readState(t, l))
+		w.become(Off, time.Hour)
+		time.Sleep(2*witnessTime + witnessRest + time.Second)
+		assert.Equal(t, Unknown, readState(t, l), "that is too long ago")
+		require.NoError(t, l.Close(t.Context()))
+	})
+}
+
+// A level that is closed leaves nothing behind, also with a witness that does not
+// return when it is told to.
+func TestCloseEndsTheWitnessesRound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := says(On)
+		w.after = time.Hour
+		l, _ := witnessed(t, w)
+		assert.Equal(t, Unknown, readState(t, l))
+		start := time.Now()
+		require.NoError(t, l.Close(t.Context()))
+		assert.Zero(t, time.Since(start))
+		assert.Equal(t, 1, w.closed)
+
+		stuck, device := &stuckPower{until: make(chan struct{})}, says(Off)
+		rack := newRack([]*outlet{says(On)}, []*outlet{device})
+		l, err := OpenLevel(func(d Device) (Power, error) {
+			if d.Key() == "l0-d0" {
+				return stuck, nil
+			}
+			return rack.open(d)
+		}, rack.host, 1)
+		require.NoError(t, err)
+		list, proven := looks(t, l, time.Minute)
+		assert.Equal(t, []PowerState{Unknown}, states(list), "nobody knows what it would say")
+		assert.Zero(t, proven)
+		start = time.Now()
+		require.NoError(t, l.Close(t.Context()))
+		assert.Equal(t, closeTimeout, time.Since(start))
+		assert.Equal(t, 1, device.closed)
+		assert.False(t, stuck.closed)
+		close(stuck.until)
+		synctest.Wait()
+		assert.True(t, stuck.closed, "when it returned")
+	})
+}
+
+// stuckPower ignores its ctx.
+type stuckPower struct {
+	until  chan struct{}
+	closed bool
+}
+
+func (p *stuckPower) Read(context.Context) (Reading, error) { <-p.until; return Reading{}, nil }
+func (p *stuckPower) Send(context.Context, Command) (Receipt, error) {
+	return Receipt{}, errors.New("a witness is only read")
+}
+func (p *stuckPower) Close(context.Context) error { p.closed = true; return nil }
