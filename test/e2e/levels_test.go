@@ -17,10 +17,11 @@ var (
 	byLibrary = scene.Outlet{Driver: scene.BMCLib}
 )
 
-// levelOptions are those of a play in which level 1 gives up soon.
+// levelOptions are those of a play in which level 1 gives up soon, and level 2 has
+// time for the 15 s without a heartbeat and for programs on a busy machine.
 func levelOptions(workers ...scene.Spec) scene.Options {
 	return scene.Options{
-		Set:     []string{"power.offDeadline=20s", "power.onDeadline=20s", "power.readTimeout=2s"},
+		Set:     []string{"power.offDeadline=35s", "power.onDeadline=20s", "power.readTimeout=2s"},
 		Workers: append(workers, scene.Spec{Name: "healthy", Protocol: scene.IPMI}),
 	}
 }
