@@ -116,6 +116,7 @@ type Engine struct {
 	index    *index
 	freezes  *freezes
 	pins     *pins
+	accounts *accounts
 	own      *ownHost
 	started  time.Time
 	beat     func() // tells the watchdog that decisions are made
@@ -128,6 +129,8 @@ type Engine struct {
 // cluster and no BMC.
 func New(ctx context.Context, opt Options) (*Engine, error) {
 	e := &Engine{opt: opt, clusters: map[string]*cluster{}, index: newIndex(), started: time.Now(), beat: func() {}}
+	e.accounts = &accounts{refused: map[account]refusedAccount{}}
+	e.opt.Open = e.accounts.guard(opt.Open)
 	e.own = &ownHost{Own: opt.Own, found: map[string]resolved{}}
 	var err error
 	if e.global, err = state.LoadCluster(ctx, opt.Store, state.AllClusters); err != nil {

@@ -47,6 +47,7 @@ func (e *Engine) Enroll(ctx context.Context, o Order) (Enrollment, error) {
 	if err := c.enrollable(s); err != nil {
 		return Enrollment{}, err
 	}
+	e.accounts.forget(s.Host) // the person may have mended them
 	old, _, err := e.pin(ctx, s.Host.Name)
 	if err != nil {
 		return Enrollment{}, fmt.Errorf("read the pin of %s: %w", s.Host.Name, err)

@@ -3,17 +3,10 @@ package engine
 import (
 	"context"
 	"strings"
-	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/remediate"
 )
-
-// bar is why a power level is not asked for a while: it refused the account.
-type bar struct {
-	until   time.Time
-	refusal error
-}
 
 // lookPower reads the run's power level. The session is opened when there is none
 // yet; one with another level proves nothing about this one and is ended. // I1
@@ -22,12 +15,8 @@ func (w *worker) lookPower(ctx context.Context) (seen remediate.Seen) {
 		return seen
 	}
 	seen.Level = w.run.Level
-	if s := w.session; s != nil && (s.level != w.run.Level || s.refusal != nil && time.Now().After(s.barred)) {
+	if s := w.session; s != nil && (s.level != w.run.Level || s.refused && !w.barred()) {
 		w.dropSession(ctx) // or the credentials may have been mended meanwhile
-	}
-	if b := w.bars[w.run.Level]; w.session == nil && time.Now().Before(b.until) {
-		seen.PowerError = bmc.KindOf(b.refusal)
-		return seen
 	}
 	if w.session == nil {
 		if err := w.open(ctx); err != nil {
@@ -47,12 +36,14 @@ func (w *worker) lookPower(ctx context.Context) (seen remediate.Seen) {
 	return seen
 }
 
-// dropSession ends the session. That a level refused the account is remembered:
-// a run comes back to it on the way to On.
+// barred says whether the session's level refused the account a short while ago.
+func (w *worker) barred() bool {
+	_, err := w.c.e.accounts.barLevel(w.session.host.Levels[w.session.level])
+	return err != nil
+}
+
+// dropSession ends the session.
 func (w *worker) dropSession(ctx context.Context) {
-	if s := w.session; s.refusal != nil {
-		w.bars[s.level] = bar{s.barred, s.refusal}
-	}
 	w.session.close(ctx)
 	w.session = nil
 }
@@ -63,12 +54,7 @@ func (w *worker) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.session, err = w.c.openLevel(h, w.run.Level, func(level int) error {
-		if b := w.bars[level]; time.Now().Before(b.until) {
-			return b.refusal
-		}
-		return nil
-	})
+	w.session, err = w.c.openLevel(h, w.run.Level)
 	return err
 }
 

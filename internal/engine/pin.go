@@ -27,6 +27,7 @@ func (e *Engine) Checked(ctx context.Context, k Checked) {
 	if k.Err != nil {
 		return
 	}
+	e.accounts.took(d)
 	e.index.tell(k.Subject.Host.Name, d.Key(), deviceTold{
 		uuid: k.Reading.Identity.UUID, macs: k.Description.MACs, class: k.Description.Class(),
 	})

@@ -37,10 +37,7 @@ type session struct {
 	sendTime time.Duration
 	proof    bmc.Proof
 	accepted bool
-	// barred is until when the BMC is not asked, because it refused the account
-	// with refusal: asking again would lock it.
-	barred  time.Time
-	refusal error
+	refused  bool // the account, once
 }
 
 func newSession(h bmc.Host, level int, p bmc.Power, t PowerTiming) *session {
@@ -54,9 +51,6 @@ func newSession(h bmc.Host, level int, p bmc.Power, t PowerTiming) *session {
 // read asks for the power state. A failed read is an Unknown reading, which
 // voids the proof like any other that is not Off.
 func (s *session) read(ctx context.Context) (bmc.Reading, error) {
-	if time.Now().Before(s.barred) {
-		return bmc.Reading{At: time.Now()}, s.refusal // the proof was voided when it was refused
-	}
 	ctx, cancel := context.WithTimeout(ctx, s.readTime)
 	defer cancel()
 	r, err := s.power.Read(ctx)
@@ -64,30 +58,18 @@ func (s *session) read(ctx context.Context) (bmc.Reading, error) {
 		r = bmc.Reading{At: time.Now()}
 	}
 	s.proof = s.proof.Add(r)
-	if accountRefused(err) {
-		s.barred, s.refusal = time.Now().Add(accountPause), err
-	}
+	s.refused = s.refused || accountRefused(err)
 	return r, err
-}
-
-func accountRefused(err error) bool {
-	k := bmc.KindOf(err)
-	return k == bmc.KindAuth || k == bmc.KindPrivilege
 }
 
 // send gives a command. Readings from before it prove nothing about it.
 func (s *session) send(ctx context.Context, c bmc.Command) error {
-	if time.Now().Before(s.barred) {
-		return s.refusal
-	}
 	ctx, cancel := context.WithTimeout(ctx, s.sendTime)
 	defer cancel()
 	_, err := s.power.Send(ctx, c)
 	s.proof = s.proof.Reset()
 	s.accepted = c == bmc.CommandOff && err == nil
-	if accountRefused(err) { // the next look shows it
-		s.barred, s.refusal = time.Now().Add(accountPause), err
-	}
+	s.refused = s.refused || accountRefused(err) // the next look shows it
 	return err
 }
 

@@ -16,7 +16,7 @@ const failedTwice = 2
 // levelState is what the probes of a target found about one power level.
 type levelState struct {
 	failed int       // in a row
-	barred time.Time // until then it is not asked: it refused the account
+	barred time.Time // until then it is not asked
 	err    error     // the last failure
 }
 
@@ -31,16 +31,20 @@ func (c *cluster) look1Power(ctx context.Context, p *probe) error {
 	t := &p.draft.Target
 	t.Host, t.Address, t.Devices, t.Choice = h.Name, h.Address(), devicesOf(h), choiceOf(h)
 	p.draft.Limits.Levels = len(h.Levels)
+	if p.levels == nil && p.draft.Manual != nil { // whoever orders it may have mended the account
+		c.e.accounts.forget(h)
+	}
 	if len(p.levels) != len(h.Levels) {
 		p.levels = make([]levelState, len(h.Levels))
 	}
 	p.identity = policy.IdentityFact{Mode: h.IdentityMode, Node: t.SystemUUID}
 	for i := range h.Levels {
 		l := &p.levels[i]
-		if time.Now().Before(l.barred) {
+		if until, err := c.e.accounts.barLevel(h.Levels[i]); err != nil {
+			l.barred, l.err = until, err
 			continue
 		}
-		r, s, err := c.readLevel(ctx, h, i, p.refused)
+		r, s, err := c.readLevel(ctx, h, i)
 		if err == nil {
 			l.failed, l.err = 0, nil
 			p.draft.Level, p.session = i, s
@@ -51,7 +55,7 @@ func (c *cluster) look1Power(ctx context.Context, p *probe) error {
 		l.failed, l.err = l.failed+1, err
 		switch {
 		case accountRefused(err): // asking again would lock it
-			l.barred = time.Now().Add(accountPause)
+			l.barred, _ = c.e.accounts.barLevel(h.Levels[i])
 		case l.failed < failedTwice:
 			return err
 		}
@@ -59,18 +63,10 @@ func (c *cluster) look1Power(ctx context.Context, p *probe) error {
 	return p.levels[0].err
 }
 
-// refused is the refusal of a level that is left in peace for a while.
-func (p *probe) refused(level int) error {
-	if l := p.levels[level]; time.Now().Before(l.barred) {
-		return l.err
-	}
-	return nil
-}
-
 // readLevel opens one level and reads it; the session is the caller's when there
 // is no error.
-func (c *cluster) readLevel(ctx context.Context, h bmc.Host, level int, refused func(level int) error) (bmc.Reading, *session, error) {
-	s, err := c.openLevel(h, level, refused)
+func (c *cluster) readLevel(ctx context.Context, h bmc.Host, level int) (bmc.Reading, *session, error) {
+	s, err := c.openLevel(h, level)
 	if err != nil {
 		return bmc.Reading{}, nil, err
 	}
@@ -82,22 +78,9 @@ func (c *cluster) readLevel(ctx context.Context, h bmc.Host, level int, refused 
 	return r, s, nil
 }
 
-// openLevel opens one level. Those below it that refused their account are no
-// witnesses: asking them would lock it.
-func (c *cluster) openLevel(h bmc.Host, level int, refused func(level int) error) (*session, error) {
-	with := h
-	with.Levels = slices.Clone(h.Levels)
-	for i := range min(level, len(h.Levels)) {
-		err := refused(i)
-		if err == nil {
-			continue
-		}
-		with.Levels[i].Devices = slices.Clone(h.Levels[i].Devices)
-		for j := range with.Levels[i].Devices {
-			with.Levels[i].Devices[j].Unusable = err
-		}
-	}
-	p, err := bmc.OpenLevel(c.e.opt.Open, with, level)
+// openLevel opens one level.
+func (c *cluster) openLevel(h bmc.Host, level int) (*session, error) {
+	p, err := bmc.OpenLevel(c.e.opt.Open, h, level)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -93,6 +94,39 @@ func TestMachineIsFoundInItsOwnLineage(t *testing.T) {
 		runs := e.Runs("c")
 		require.NotEmpty(t, runs)
 		assert.True(t, strings.HasPrefix(runs[0].Target.MachineAPI, "cluster.x-k8s.io/"))
+		stop()
+	})
+}
+
+// A refused account is left in peace by the next probe, too, when the target was
+// well for a moment; a person who orders a fence has it asked.
+func TestRefusedAccountOutlivesItsProbe(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e, _, stop := start(t, w, store, nil)
+		w.setReadErr(&bmc.Error{Kind: bmc.KindAuth, Op: "open session", Err: errors.New("refused")})
+		reads := func() int {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return w.reads
+		}
+		well := func(ready string) {
+			w.mu.Lock()
+			w.ready, w.since, w.rv = ready, time.Now(), w.rv+1
+			w.mu.Unlock()
+		}
+		time.Sleep(65 * time.Second)
+		require.Equal(t, 1, reads())
+		well("True")
+		time.Sleep(10 * time.Second)
+		well("Unknown")
+		time.Sleep(3 * time.Minute)
+		assert.Equal(t, 1, reads())
+		gate(t, e, "BMCAuth")
+		_, err := e.Fence(t.Context(), byHand)
+		refusedFor(t, err, "BMCAuth")
+		assert.Equal(t, 2, reads())
+		time.Sleep(6 * time.Minute)
+		assert.Greater(t, reads(), 2, "it is asked again")
 		stop()
 	})
 }

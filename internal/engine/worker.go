@@ -22,7 +22,6 @@ type worker struct {
 	id      string
 	run     remediate.Run
 	session *session
-	bars    map[int]bar   // by power level
 	orders  chan order    // of people
 	gone    chan struct{} // closed when the loop has ended
 }
@@ -34,7 +33,7 @@ type order struct {
 }
 
 func (c *cluster) startWorker(r remediate.Run, s *session) {
-	w := &worker{c: c, id: r.ID, run: r, session: s, bars: map[int]bar{}, orders: make(chan order), gone: make(chan struct{})}
+	w := &worker{c: c, id: r.ID, run: r, session: s, orders: make(chan order), gone: make(chan struct{})}
 	c.mu.Lock()
 	c.workers[r.ID] = w
 	c.mu.Unlock()
@@ -186,10 +185,7 @@ func (w *worker) pause(ctx context.Context, wait time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	case o := <-w.orders:
-		if w.session != nil && w.session.refusal != nil {
-			w.dropSession(ctx)
-		}
-		clear(w.bars) // the person may have mended the credentials
+		w.mended(ctx)
 		next := w.run
 		next.Unfence = &o.unfence
 		saved, err := w.c.save(ctx, next, remediate.Nothing)
@@ -200,6 +196,16 @@ func (w *worker) pause(ctx context.Context, wait time.Duration) bool {
 	case <-timer.C:
 	}
 	return ctx.Err() == nil
+}
+
+// mended takes it that a person has mended the credentials.
+func (w *worker) mended(ctx context.Context) {
+	if h, err := w.c.find(ctx, w.run.Target); err == nil {
+		w.c.e.accounts.forget(h)
+	}
+	if w.session != nil && w.session.refused {
+		w.dropSession(ctx)
+	}
 }
 
 func (w *worker) emit(e Event) {
