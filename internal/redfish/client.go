@@ -43,6 +43,8 @@ type Client struct {
 	byUUID     bool    // it was found by its UUID, and must keep it
 	seen       *system // the last answer about it, for its reset action
 	seenNumber uint64  // the session number of that answer
+	// who is who answered the last Read; nil before the first.
+	who *bmc.Identity
 }
 
 var (

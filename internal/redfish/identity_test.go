@@ -127,8 +127,9 @@ func TestSystemFoundByUUIDMustKeepIt(t *testing.T) {
 	sim.System(2).Quirks(func(q *redfishsim.Quirks) { q.UUID = uuid2 })
 	_, err := c.Read(t.Context())
 	failed(t, err, bmc.KindIdentity)
+	assert.Equal(t, uuid2, read(t, c).Identity.UUID, "looked for afresh")
 	_, err = c.Send(t.Context(), bmc.CommandOff)
-	require.NoError(t, err, "looked for afresh")
+	require.NoError(t, err)
 	assert.False(t, sim.System(2).Power())
 	assert.Empty(t, sim.System(1).Commands())
 }

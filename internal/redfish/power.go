@@ -2,9 +2,8 @@ package redfish
 
 import (
 	"context"
+	"errors"
 	"net/http"
-	"net/http/httptrace"
-	"sync/atomic"
 	"time"
 
 	"github.com/stmcginnis/gofish"
@@ -21,6 +20,7 @@ func (c *Client) Read(ctx context.Context) (bmc.Reading, error) {
 	if err != nil {
 		return bmc.Reading{}, c.fail("read power state", bmc.SentNo, err)
 	}
+	c.who = &r.Identity
 	return r, nil
 }
 
@@ -56,6 +56,14 @@ func (c *Client) Send(ctx context.Context, cmd bmc.Command) (bmc.Receipt, error)
 }
 
 func (c *Client) send(ctx context.Context, cmd bmc.Command) (bmc.Sent, error) {
+	sent, err := c.command(ctx, cmd)
+	if errors.Is(err, errOtherConnection) && sent == bmc.SentNo {
+		return c.command(ctx, cmd) // which looks first, over the connection of now
+	}
+	return sent, err
+}
+
+func (c *Client) command(ctx context.Context, cmd bmc.Command) (bmc.Sent, error) {
 	sent := bmc.SentNo
 	err := c.do(ctx, func(api *gofish.APIClient) error {
 		sent = bmc.SentNo // a 401 let us here twice, and carried nothing out
@@ -74,14 +82,20 @@ func (c *Client) send(ctx context.Context, cmd bmc.Command) (bmc.Sent, error) {
 }
 
 // resettable is the system with its allowed reset types: the one last read on
-// this session, so that a command after a read is one request.
+// this session, so that a command after a read is one request. It must be the
+// machine that answered the last Read: by another session or connection the address
+// may lead to another. // I8
 func (c *Client) resettable(api *gofish.APIClient) (*system, error) {
 	s := c.seen
-	if s == nil || c.seenNumber != c.number.Load() {
+	if s == nil || c.seenNumber != c.number.Load() || c.auth.basic && c.wire.read.ended() {
 		var err error
 		if s, err = c.system(api); err != nil {
 			return nil, err
 		}
+	}
+	if c.who != nil && !c.who.Equal(s.identity) {
+		return nil, failf(bmc.KindIdentity, "the system %q (serial %q) was read, and now %q (serial %q) answers: it is given no command",
+			c.who.UUID, c.who.Serial, s.identity.UUID, s.identity.Serial)
 	}
 	if len(s.reset.types) == 0 && s.reset.info != "" {
 		types, err := actionInfo(api, s.reset.info)
@@ -95,10 +109,7 @@ func (c *Client) resettable(api *gofish.APIClient) (*system, error) {
 
 // post sends the reset and says what can have come of it.
 func (c *Client) post(ctx context.Context, s *system, kind redfish.ResetType) (bmc.Sent, error) {
-	var connected atomic.Bool
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
-	})
+	before := c.wire.carried.Load()
 	api, err := c.connect(ctx, c.auth)
 	if err != nil {
 		return bmc.SentNo, err
@@ -115,7 +126,7 @@ func (c *Client) post(ctx context.Context, s *system, kind redfish.ResetType) (b
 	switch {
 	case status >= 400 && status < 500:
 		return bmc.SentYes, err
-	case connected.Load():
+	case c.wire.carried.Load() != before:
 		return bmc.SentMaybe, err
 	}
 	return bmc.SentNo, err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
@@ -32,6 +33,8 @@ type transport struct {
 	restart func()
 	seen    sightings
 	sent    atomic.Int64
+	read    path                             // of the last answer to a GET
+	carried atomic.Int64                     // actions that were given to a connection
 	shown   atomic.Pointer[x509.Certificate] // what the BMC showed last
 }
 
@@ -55,13 +58,27 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 func (t *transport) once(req *http.Request) (*http.Response, error) {
 	t.sent.Add(1)
 	var fresh atomic.Bool
+	var conn net.Conn
+	strange := false
 	traced := req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
-		GotConn: func(conn httptrace.GotConnInfo) { fresh.Store(!conn.Reused) },
+		GotConn: func(got httptrace.GotConnInfo) { // before anything is written, by the goroutine of RoundTrip
+			fresh.Store(!got.Reused)
+			conn = got.Conn
+			if strange = !t.carry(req, conn); strange {
+				_ = conn.Close() // so that req cannot be written
+			}
+		},
 	}))
 	resp, err := t.base.RoundTrip(traced)
+	if strange {
+		err = errOtherConnection
+	}
 	if err != nil {
 		t.restart()
 		return nil, err
+	}
+	if req.Method == http.MethodGet {
+		t.read.was(conn, resp.Close)
 	}
 	defer resp.Body.Close()
 	limit := int64(maxBody)
