@@ -29,6 +29,8 @@ type Client struct {
 	guard    *guard   // beneath it; nil for ipmitool
 	sent     bmc.Sent // of the last operation, as the guard saw it
 	session  uint64
+	// who is who answered the last Read, as far as that was told; nil before the first.
+	who *bmc.Identity
 }
 
 var (
@@ -87,12 +89,13 @@ func (c *Client) Read(ctx context.Context) (bmc.Reading, error) {
 	if err != nil {
 		return bmc.Reading{}, c.fail(ctx, "read power state", bmc.SentNo, err)
 	}
+	c.who = &r.Identity
 	return r, nil
 }
 
 func (c *Client) read(ctx context.Context) (bmc.Reading, error) {
 	var r bmc.Reading
-	err := c.do(ctx, func(p provider) error {
+	err := c.do(ctx, nil, func(p provider) error {
 		text, err := p.PowerStateGet(ctx)
 		r.State, r.Raw = c.kind.parse(text)
 		return err
@@ -126,8 +129,12 @@ func (c *Client) Send(ctx context.Context, cmd bmc.Command) (bmc.Receipt, error)
 
 func (c *Client) send(ctx context.Context, cmd bmc.Command) (bmc.Receipt, bmc.Sent, error) {
 	// The system that will be switched is looked at first: bmclib picks it anew
-	// with every command. // I8
+	// with every command. It must be the machine that answered the last Read, and the
+	// guard holds bmclib to that. // I8
 	r, err := c.read(ctx)
+	if err == nil && c.who != nil {
+		err = stranger(*c.who, r.Identity)
+	}
 	if err != nil {
 		return bmc.Receipt{}, bmc.SentNo, err
 	}
@@ -139,7 +146,7 @@ func (c *Client) send(ctx context.Context, cmd bmc.Command) (bmc.Receipt, bmc.Se
 			return bmc.Receipt{}, bmc.SentNo, fmt.Errorf("the power state reads %q, which bmclib takes for off: it would not send the command", r.Raw)
 		}
 	}
-	err = c.do(ctx, func(p provider) error {
+	err = c.do(ctx, &r.Identity, func(p provider) error {
 		ok, err := p.PowerSet(ctx, cmd.String())
 		if err == nil && !ok {
 			err = errors.New("the provider says that it did not switch, and not why")
@@ -154,21 +161,22 @@ func (c *Client) send(ctx context.Context, cmd bmc.Command) (bmc.Receipt, bmc.Se
 }
 
 // do runs f with an open provider. A failure ends the session: what follows logs
-// in anew, and its readings support no older proof.
-func (c *Client) do(ctx context.Context, f func(provider) error) error {
+// in anew, and its readings support no older proof. A command is for the machine
+// only, where that is given.
+func (c *Client) do(ctx context.Context, only *bmc.Identity, f func(provider) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	opened := c.provider != nil
-	err := c.attempt(ctx, f)
+	err := c.attempt(ctx, only, f)
 	if opened && err != nil && kindOf(err) == bmc.KindAuth {
 		// The BMC forgot the session; only a login can say that the account is refused.
-		err = c.attempt(ctx, f)
+		err = c.attempt(ctx, only, f)
 	}
 	return err
 }
 
-func (c *Client) attempt(ctx context.Context, f func(provider) error) error {
+func (c *Client) attempt(ctx context.Context, only *bmc.Identity, f func(provider) error) error {
 	open := c.provider == nil
 	if open {
 		p, g, err := c.build()
@@ -179,7 +187,7 @@ func (c *Client) attempt(ctx context.Context, f func(provider) error) error {
 	}
 	p, g := c.provider, c.guard
 	if g != nil {
-		g.begin(ctx)
+		g.begin(ctx, only)
 	}
 	done := make(chan error, 1)
 	go func() {
@@ -236,7 +244,7 @@ func logout(ctx context.Context, p provider, g *guard, done <-chan error, late b
 func end(ctx context.Context, p provider, g *guard) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
-	g.begin(ctx)
+	g.begin(ctx, nil)
 	_ = p.Close(ctx) // a session that cannot be ended ends by the BMC's own timeout
 	g.transport.CloseIdleConnections()
 }

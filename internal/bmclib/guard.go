@@ -42,6 +42,7 @@ type guard struct {
 	status   int   // of the last answer that was an error
 	switched bmc.Sent
 	who      bmc.Identity
+	only     *bmc.Identity // the machine that may be switched; nil is any
 }
 
 func newGuard(d bmc.Device, provider string, conf *tls.Config) *guard {
@@ -64,11 +65,11 @@ func newGuard(d bmc.Device, provider string, conf *tls.Config) *guard {
 }
 
 // begin binds what follows to ctx. The providers know contexts only as a
-// timeout that they compute at login.
-func (g *guard) begin(ctx context.Context) {
+// timeout that they compute at login. Only the machine that is given is switched.
+func (g *guard) begin(ctx context.Context, only *bmc.Identity) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.ctx, g.err, g.status, g.switched, g.who = ctx, nil, 0, bmc.SentNo, bmc.Identity{}
+	g.ctx, g.err, g.status, g.switched, g.who, g.only = ctx, nil, 0, bmc.SentNo, bmc.Identity{}, only
 	g.client.Timeout = 0
 }
 
@@ -100,6 +101,12 @@ func (g *guard) send(req *http.Request) (*http.Response, error) {
 	g.mu.Lock()
 	ctx := g.ctx
 	if switches(req) {
+		if g.only != nil {
+			if err := stranger(*g.only, g.who); err != nil {
+				g.mu.Unlock()
+				return nil, err
+			}
+		}
 		g.switched = bmc.SentMaybe
 	}
 	g.mu.Unlock()

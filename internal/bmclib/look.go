@@ -3,6 +3,7 @@ package bmclib
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/bmc-toolbox/bmclib/v2/providers/asrockrack"
@@ -52,3 +53,14 @@ func systemIdentity(body []byte) (bmc.Identity, bool) {
 }
 
 const maxIdentity = 64
+
+// stranger is why a command for the machine that was read is not given to the one
+// that answers now. What tells nothing of itself cannot be compared: such a device
+// is used only where somebody enrolled it.
+func stranger(read, answers bmc.Identity) error {
+	if read.Equal(answers) {
+		return nil
+	}
+	return &kindError{bmc.KindIdentity, fmt.Errorf("the system %q (serial %q) was read, and now %q (serial %q) answers: it is given no command",
+		read.UUID, read.Serial, answers.UUID, answers.Serial)}
+}
