@@ -5,7 +5,8 @@
 //	host.go      a host and its levels
 //	device.go    what switches a host; fingerprint.go, all that chooses which
 //	endpoint.go  addresses, with scheme.go and hostname.go
-//	level.go     all devices of a level as one Power, with lower levels as witnesses
+//	level.go     all devices of a level as one Power
+//	witness.go   what lower levels say to its Off
 //	actor.go     one at a time for each BMC, with service.go and operation.go
 //	proof.go     two readings that prove Off; pure
 //	identity.go  whose BMC it is, with serial.go, mac.go and placeholder.go
