@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/subtle"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -78,6 +79,7 @@ type client struct {
 	err    error
 	users  int
 	close  *operation // queued, when the last user went
+	who    *Identity  // of the last reading, whoever asked; only the one operation in flight uses it
 }
 
 // sameClient says whether one client serves both: all that leads to the device,
@@ -99,6 +101,7 @@ type handle struct {
 	client  *client
 	urgent  bool
 	closed  bool
+	saw     *Identity // of the last reading that this user got; guarded by actors.mu
 }
 
 var (
@@ -110,21 +113,40 @@ var (
 // Read asks for the power state.
 func (h *handle) Read(ctx context.Context) (Reading, error) {
 	op := &operation{name: "read power state", handle: h, urgent: h.urgent}
-	return ask(ctx, op, func(ctx context.Context, p Power) (Reading, error) {
+	r, err := ask(ctx, op, func(ctx context.Context, p Power) (Reading, error) {
 		start := time.Now()
 		r, err := p.Read(ctx)
 		r.Took = time.Since(start)
+		if err == nil {
+			h.client.who = &r.Identity
+		}
 		return r, err
 	})
+	if err == nil {
+		h.service.actors.mu.Lock()
+		defer h.service.actors.mu.Unlock()
+		h.saw = &r.Identity
+	}
+	return r, err
 }
 
-// Send gives an absolute command.
+// Send gives an absolute command. A Power gives it to the machine that it read last,
+// which must be the one that this user saw: others read through it, too. // I8
 func (h *handle) Send(ctx context.Context, c Command) (Receipt, error) {
 	op := &operation{name: "send " + c.String(), handle: h, urgent: h.urgent, commands: true}
 	if !h.urgent {
 		return Receipt{}, op.fail(KindUnsupported, SentNo, errors.New("a health check only reads"))
 	}
-	return ask(ctx, op, func(ctx context.Context, p Power) (Receipt, error) { return p.Send(ctx, c) })
+	return ask(ctx, op, func(ctx context.Context, p Power) (Receipt, error) {
+		h.service.actors.mu.Lock()
+		saw := h.saw
+		h.service.actors.mu.Unlock()
+		if who := h.client.who; saw != nil && who != nil && !saw.Equal(*who) {
+			return Receipt{}, op.fail(KindIdentity, SentNo, fmt.Errorf("system %q (serial %q) was read, and since then %q (serial %q) answered others: it is given no command",
+				saw.UUID, saw.Serial, who.UUID, who.Serial))
+		}
+		return p.Send(ctx, c)
+	})
 }
 
 // Describe forwards to the client, if that can.
