@@ -50,29 +50,28 @@ func (a *accounts) note(d bmc.Device, err error) {
 	}
 }
 
-// bar is until when a device is not asked, and the refusal that it gave; nil when
-// it may be asked.
-func (a *accounts) bar(d bmc.Device) (until time.Time, err error) {
+// bar is the refusal of a device that is not to be asked yet; nil when it may be.
+func (a *accounts) bar(d bmc.Device) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := time.Now()
 	for _, part := range []string{"", d.Key()} {
 		r, ok := a.refused[account{service: d.Service(), part: part, user: d.Username}]
 		if ok && now.Before(r.until) && r.password.Reveal() == d.Password.Reveal() {
-			until, err = later(until, r.until), r.err
+			return r.err
 		}
 	}
-	return until, err
+	return nil
 }
 
 // barLevel is bar for a power level: one device that is not asked stops it.
-func (a *accounts) barLevel(l bmc.Level) (until time.Time, err error) {
+func (a *accounts) barLevel(l bmc.Level) error {
 	for _, d := range l.Devices {
-		if at, refusal := a.bar(d); refusal != nil {
-			until, err = later(until, at), refusal
+		if err := a.bar(d); err != nil {
+			return err
 		}
 	}
-	return until, err
+	return nil
 }
 
 // took notes that a health check was let in.
@@ -116,7 +115,7 @@ type guarded struct {
 
 // Read implements bmc.Power.
 func (g guarded) Read(ctx context.Context) (bmc.Reading, error) {
-	if _, err := g.a.bar(g.device); err != nil {
+	if err := g.a.bar(g.device); err != nil {
 		return bmc.Reading{}, err
 	}
 	r, err := g.Power.Read(ctx)
@@ -126,7 +125,7 @@ func (g guarded) Read(ctx context.Context) (bmc.Reading, error) {
 
 // Send implements bmc.Power.
 func (g guarded) Send(ctx context.Context, c bmc.Command) (bmc.Receipt, error) {
-	if _, err := g.a.bar(g.device); err != nil {
+	if err := g.a.bar(g.device); err != nil {
 		return bmc.Receipt{}, err
 	}
 	r, err := g.Power.Send(ctx, c)

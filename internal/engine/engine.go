@@ -117,6 +117,7 @@ type Engine struct {
 	freezes  *freezes
 	pins     *pins
 	accounts *accounts
+	patience *patience
 	own      *ownHost
 	started  time.Time
 	beat     func() // tells the watchdog that decisions are made
@@ -129,7 +130,7 @@ type Engine struct {
 // cluster and no BMC.
 func New(ctx context.Context, opt Options) (*Engine, error) {
 	e := &Engine{opt: opt, clusters: map[string]*cluster{}, index: newIndex(), started: time.Now(), beat: func() {}}
-	e.accounts = &accounts{refused: map[account]refusedAccount{}}
+	e.accounts, e.patience = &accounts{refused: map[account]refusedAccount{}}, &patience{failing: map[string]failing{}}
 	e.opt.Open = e.accounts.guard(opt.Open)
 	e.own = &ownHost{Own: opt.Own, found: map[string]resolved{}}
 	var err error

@@ -48,6 +48,7 @@ func (e *Engine) Enroll(ctx context.Context, o Order) (Enrollment, error) {
 		return Enrollment{}, err
 	}
 	e.accounts.forget(s.Host) // the person may have mended them
+	e.patience.forget(s.Host)
 	old, _, err := e.pin(ctx, s.Host.Name)
 	if err != nil {
 		return Enrollment{}, fmt.Errorf("read the pin of %s: %w", s.Host.Name, err)

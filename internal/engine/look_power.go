@@ -38,8 +38,7 @@ func (w *worker) lookPower(ctx context.Context) (seen remediate.Seen) {
 
 // barred says whether the session's level refused the account a short while ago.
 func (w *worker) barred() bool {
-	_, err := w.c.e.accounts.barLevel(w.session.host.Levels[w.session.level])
-	return err != nil
+	return w.c.e.accounts.barLevel(w.session.host.Levels[w.session.level]) != nil
 }
 
 // dropSession ends the session.

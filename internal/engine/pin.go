@@ -28,6 +28,9 @@ func (e *Engine) Checked(ctx context.Context, k Checked) {
 		return
 	}
 	e.accounts.took(d)
+	if l := k.Subject.Host.Levels[k.Level]; len(l.Devices) == 1 {
+		e.patience.note(l, nil)
+	}
 	e.index.tell(k.Subject.Host.Name, d.Key(), deviceTold{
 		uuid: k.Reading.Identity.UUID, macs: k.Description.MACs, class: k.Description.Class(),
 	})

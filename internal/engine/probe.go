@@ -130,13 +130,7 @@ func marks(t remediate.Target) bool { return strings.HasPrefix(t.MachineAPI, clu
 const clusterAPIGroup = "cluster.x-k8s.io/"
 
 // retryAt is when a refused probe is made again.
-func (p *probe) retryAt() time.Time {
-	again := p.at.Add(probeRetry)
-	if len(p.levels) == 1 { // where there are others, only this one is left out
-		again = later(again, p.levels[0].barred)
-	}
-	return again
-}
+func (p *probe) retryAt() time.Time { return p.at.Add(probeRetry) }
 
 // nodeAlive says whether a Node whose Ready is Unknown still has a moving
 // Lease: moved since it was looked at before, whatever the host's clock says, or,

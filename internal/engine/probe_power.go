@@ -1,9 +1,9 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"slices"
-	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/policy"
@@ -15,9 +15,8 @@ const failedTwice = 2
 
 // levelState is what the probes of a target found about one power level.
 type levelState struct {
-	failed int       // in a row
-	barred time.Time // until then it is not asked
-	err    error     // the last failure
+	failed int   // in a row
+	err    error // the last failure
 }
 
 // look1Power finds the host and its first power level that answers, and compares
@@ -33,6 +32,7 @@ func (c *cluster) look1Power(ctx context.Context, p *probe) error {
 	p.draft.Limits.Levels = len(h.Levels)
 	if p.levels == nil && p.draft.Manual != nil { // whoever orders it may have mended the account
 		c.e.accounts.forget(h)
+		c.e.patience.forget(h)
 	}
 	if len(p.levels) != len(h.Levels) {
 		p.levels = make([]levelState, len(h.Levels))
@@ -40,27 +40,33 @@ func (c *cluster) look1Power(ctx context.Context, p *probe) error {
 	p.identity = policy.IdentityFact{Mode: h.IdentityMode, Node: t.SystemUUID}
 	for i := range h.Levels {
 		l := &p.levels[i]
-		if until, err := c.e.accounts.barLevel(h.Levels[i]); err != nil {
-			l.barred, l.err = until, err
+		if err := c.spared(h.Levels[i]); err != nil {
+			l.err = err
 			continue
 		}
 		r, s, err := c.readLevel(ctx, h, i)
+		if ctx.Err() == nil { // else it was cut short
+			c.e.patience.note(h.Levels[i], err)
+		}
 		if err == nil {
-			l.failed, l.err = 0, nil
+			*l = levelState{}
 			p.draft.Level, p.session = i, s
 			p.identity.BMC = r.Identity.UUID
 			p.identity.Verdict = identify(h, i, r, c.claims(ctx, h, *t, p.draft.Manual != nil))
 			return nil
 		}
 		l.failed, l.err = l.failed+1, err
-		switch {
-		case accountRefused(err): // asking again would lock it
-			l.barred, _ = c.e.accounts.barLevel(h.Levels[i])
-		case l.failed < failedTwice:
+		if !accountRefused(err) && l.failed < failedTwice {
 			return err
 		}
 	}
 	return p.levels[0].err
+}
+
+// spared is why a level is left in peace for a while: it refused the account, which
+// asking again would lock, or may have done so. nil when it may be probed.
+func (c *cluster) spared(l bmc.Level) error {
+	return cmp.Or(c.e.accounts.barLevel(l), c.e.patience.wait(l))
 }
 
 // readLevel opens one level and reads it; the session is the caller's when there

@@ -1,0 +1,74 @@
+package engine_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
+)
+
+// by gives n-1's BMC another driver.
+func (w *world) by(d bmc.Driver) {
+	w.host.Levels[0].Devices[0].Driver = d
+}
+
+func (w *world) asked() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.reads
+}
+
+// ipmitool and most agents cannot tell a wrong password from a dead BMC: they are
+// not probed every 30 s for as long as the Node is sick.
+func TestProbesOfLowerAssuranceGrowSeldom(t *testing.T) {
+	for driver, most := range map[bmc.Driver]int{bmc.DriverBMCLib: 12, bmc.DriverIPMI: 1000} {
+		t.Run(string(driver), func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world, store *failingStore) {
+				w.by(driver)
+				e, stop := enrolled(t, w, store, nil)
+				w.setReadErr(silent())
+				before := w.asked()
+				time.Sleep(61*time.Second + 32*time.Second)
+				assert.Equal(t, 2, w.asked()-before, "a second one soon")
+				time.Sleep(time.Hour)
+				n := w.asked() - before
+				assert.LessOrEqual(t, n, most)
+				assert.Greater(t, n, most/20)
+				gate(t, e, "BMCUnreachable")
+				if driver == bmc.DriverIPMI {
+					stop()
+					return
+				}
+				_, err := e.Fence(t.Context(), byHand)
+				refusedFor(t, err, "BMCUnreachable")
+				assert.Greater(t, w.asked()-before, n, "a person has it asked")
+
+				w.setReadErr(nil)
+				time.Sleep(11 * time.Minute)
+				require.Len(t, e.Runs("c"), 1)
+				stop()
+			})
+		})
+	}
+}
+
+// One that a health check found well again is not waited for.
+func TestHealthCheckEndsThePatience(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.by(bmc.DriverBMCLib)
+		e, stop := enrolled(t, w, store, nil)
+		w.setReadErr(silent())
+		time.Sleep(40 * time.Minute)
+		w.setReadErr(nil)
+		s, err := e.SubjectOf(t.Context(), "c", "n-1")
+		require.NoError(t, err)
+		e.Checked(t.Context(), engine.Checked{Subject: s, Reading: bmc.Reading{State: bmc.On, At: time.Now()}})
+		time.Sleep(32 * time.Second)
+		assert.Len(t, e.Runs("c"), 1)
+		stop()
+	})
+}
