@@ -29,14 +29,17 @@ var (
 // sessions makes session numbers unique in the process.
 var sessions atomic.Uint64
 
-// New prepares a Client; it runs nothing. It refuses an agent that is not
-// installed, or that others than root could have changed.
+// New prepares a Client; it runs nothing. It refuses an agent that switches no
+// power, that is not installed, or that others than root could have changed.
 func New(d bmc.Device, t bmc.Timing) (bmc.Power, error) { return newClient(d, t, system) }
 
 func newClient(d bmc.Device, t bmc.Timing, p places) (*Client, error) {
 	c := &Client{device: d, timing: t, places: p, session: sessions.Add(1)}
 	if d.TLS != (bmc.TLS{}) {
 		return nil, c.fail("open", bmc.SentNo, unsupported("a fence agent does not know the entry's tls; use the agent's own parameters, like ssl_insecure"))
+	}
+	if err := switchesPower(d.Agent); err != nil {
+		return nil, c.fail("open", bmc.SentNo, err)
 	}
 	if _, err := p.find(d.Agent); err != nil {
 		return nil, c.fail("open", bmc.SentNo, unsupported("%w", err))
@@ -135,6 +138,9 @@ func (c *Client) agent(ctx context.Context) (file, metadata, error) {
 	m, err := shelf.read(ctx, f)
 	if err != nil && ctx.Err() == nil {
 		err = unsupported("%w", err)
+	}
+	if err == nil { // a link to it, or a copy, is the same
+		err = switchesPower(f.resolved, m.Name)
 	}
 	return f, m, err
 }

@@ -17,8 +17,9 @@ var ours = map[string]string{
 	"ip": "write it as the address", "ipaddr": "write it as the address", "ipport": "write it with the address",
 	"username": "write it as username", "login": "write it as username",
 	"password": "write it as passwordFile", "passwd": "write it as passwordFile",
-	"port_as_ip": "it would make the plug another address",
-	"debug":      "it would write passwords to a file", "debug_file": "it would write passwords to a file",
+	"port_as_ip":      "it would make the plug another address",
+	"network_fencing": "it cuts the host's network, and the host runs on",
+	"debug":           "it would write passwords to a file", "debug_file": "it would write passwords to a file",
 }
 
 // picks are the agents that choose a machine by its position when they are not

@@ -2,7 +2,6 @@ package fenceagent
 
 import (
 	"context"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -72,18 +71,6 @@ func TestFenceRedfishWithoutSystemIsRefused(t *testing.T) {
 	_, err = client(t, system, d).Send(t.Context(), bmc.CommandOff)
 	assert.Equal(t, bmc.SentNo, failed(t, err, bmc.KindUnsupported).Sent)
 	assert.True(t, sim.System(0).Power() && sim.System(1).Power())
-}
-
-func TestFenceDummy(t *testing.T) {
-	t.Parallel()
-	d := installed(t, "fence_dummy", "", map[string]string{"status_file": filepath.Join(t.TempDir(), "status")})
-	c := client(t, system, d)
-	_, err := c.Send(t.Context(), bmc.CommandOn)
-	require.NoError(t, err)
-	require.Equal(t, bmc.On, read(t, c).State)
-	_, err = c.Send(t.Context(), bmc.CommandOff)
-	require.NoError(t, err)
-	assert.Equal(t, bmc.Off, read(t, c).State)
 }
 
 // The agents that cut off switches and disks, and those that tell no state, are

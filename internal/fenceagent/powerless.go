@@ -1,0 +1,28 @@
+package fenceagent
+
+import "path/filepath"
+
+// powerless are the agents that look like the others by their metadata and switch
+// no power: what they call off is a note of their own, or somebody's silence. The
+// host behind them runs on. // I1
+var powerless = map[string]string{
+	"fence_ack_manual": "it asks a human; use `fencectl confirm-off`",
+	"fence_compute":    "it tells OpenStack that a host is down and switches nothing",
+	"fence_crosslink":  "it takes a host that does not answer a ping for off",
+	"fence_dummy":      "it is for tests and switches a file",
+	"fence_evacuate":   "it tells OpenStack to move machines away and switches nothing",
+	"fence_legacy":     "it runs plugins of another kind, and some of them switch nothing",
+	"fence_pcmk":       "it asks Pacemaker to fence and knows no power state",
+	"fence_sbd":        "it leaves a message on a disk and reads back the message, not the host's power",
+	"fence_watchdog":   "it only waits for the host's watchdog",
+}
+
+// switchesPower refuses the agents known to switch none, by any name that they go by.
+func switchesPower(names ...string) error {
+	for _, n := range names {
+		if why, ok := powerless[filepath.Base(n)]; ok {
+			return unsupported("%s cannot be used as a power level: %s", filepath.Base(n), why)
+		}
+	}
+	return nil
+}
