@@ -15,7 +15,11 @@ func (c control) BMCs(ctx context.Context, cluster string) (api.BMCs, error) {
 	if cluster != "" && !slices.Contains(c.clusterNames(""), cluster) {
 		return api.BMCs{}, api.NotFound(fmt.Sprintf("no cluster %q is configured", cluster), "see fencectl status for the names fenced knows")
 	}
-	return wireBMCs(c.sweep.Results(ctx, cluster)), nil
+	found, err := c.sweep.Results(ctx, cluster)
+	if err != nil {
+		return api.BMCs{}, apiError(err)
+	}
+	return wireBMCs(found), nil
 }
 
 // LookAtBMCs implements api.Daemon.

@@ -36,6 +36,9 @@ func (e *Engine) Enroll(ctx context.Context, o Order) (Enrollment, error) {
 	if err != nil {
 		return Enrollment{}, err
 	}
+	if !c.seenWhole() {
+		return Enrollment{}, errNotJudged()
+	}
 	t, _ := c.targetOn(o.Node)
 	s, err := e.SubjectOf(ctx, c.opt.Name, o.Node)
 	if err == nil && s.Err == nil {

@@ -60,9 +60,10 @@ func (c Checked) device() (bmc.Device, bool) {
 	return levels[c.Level].Devices[c.Device], true
 }
 
-// Inventory lists every host of every cluster that is judged, those of hosts.d
-// and the BareMetalHosts, each way to one host once. It reads passwords and, where
-// they are not remembered, Secrets.
+// Inventory lists every host of every cluster, those of hosts.d and the
+// BareMetalHosts, each way to one host once. A cluster that was not seen whole yet
+// is one Subject without any name, refused as NotSynced. It reads passwords and,
+// where they are not remembered, Secrets.
 func (e *Engine) Inventory(ctx context.Context) []Subject {
 	var all []Subject
 	for _, c := range e.clusters {
@@ -104,8 +105,8 @@ func (c *cluster) targetOn(node string) (remediate.Target, bool) {
 	return c.target(m, n, node), n != nil || m != nil
 }
 
-// inventory lists the hosts of one cluster; none before it was seen whole, for
-// nobody knows yet which BareMetalHost is whose.
+// inventory lists the hosts of one cluster; before it was seen whole nobody knows
+// which BareMetalHost is whose.
 func (c *cluster) inventory(ctx context.Context) (all []Subject) {
 	c.mu.Lock()
 	judged := c.judged
@@ -119,7 +120,7 @@ func (c *cluster) inventory(ctx context.Context) (all []Subject) {
 	}
 	c.mu.Unlock()
 	if !judged {
-		return nil
+		return []Subject{{Cluster: c.opt.Name, Err: errNotJudged()}}
 	}
 	nodes := c.e.opt.Hosts.List(c.opt.Name)
 	used := map[string]bool{}

@@ -212,7 +212,11 @@ func TestInventory(t *testing.T) {
 		w.unsynced = true
 		e, _, stop := start(t, w, store, m.options)
 		time.Sleep(2 * time.Second)
-		assert.Empty(t, e.Inventory(t.Context()), "nobody knows yet whose they are")
+		unseen := e.Inventory(t.Context())
+		require.Len(t, unseen, 1, "nobody knows yet whose they are")
+		refusedFor(t, unseen[0].Err, policy.NotSynced)
+		_, err := e.Enroll(t.Context(), engine.Order{Node: "n-1", Actor: "root", Reason: "new"})
+		refusedFor(t, err, policy.NotSynced)
 		w.mu.Lock()
 		w.unsynced = false
 		w.mu.Unlock()
@@ -237,7 +241,7 @@ func TestInventory(t *testing.T) {
 		time.Sleep(6 * time.Minute)
 		e.Inventory(t.Context())
 		assert.Greater(t, m.reads.Load(), read, "they may have been changed")
-		_, err := e.SubjectOf(t.Context(), "c", "nobody")
+		_, err = e.SubjectOf(t.Context(), "c", "nobody")
 		refusedFor(t, err, engine.NoSuchNode)
 		stop()
 	})

@@ -94,6 +94,13 @@ func (c *cluster) lastProbe(key string) *probe {
 	return nil
 }
 
+// seenWhole says whether the ledger has seen the whole cluster.
+func (c *cluster) seenWhole() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.judged
+}
+
 func errNotJudged() error {
 	return &Refusal{Reason: policy.NotSynced, Message: "the cluster has not been seen whole yet"}
 }

@@ -15,7 +15,7 @@ import (
 func (s *Sweep) adopt(all []engine.Subject, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.unusable = nil
+	s.adopted, s.unusable = true, nil
 	there := map[hostID]bool{}
 	for _, subject := range all {
 		switch r, refused := errors.AsType[*engine.Refusal](subject.Err); {
@@ -34,6 +34,12 @@ func (s *Sweep) adopt(all []engine.Subject, now time.Time) {
 	}
 	s.plan.forget(now)
 	s.forgetAccounts(now)
+}
+
+// unseen says whether a subject stands for a whole cluster that was not seen yet.
+func unseen(subject engine.Subject) bool {
+	r, ok := errors.AsType[*engine.Refusal](subject.Err)
+	return ok && r.Reason == policy.NotSynced
 }
 
 func idOf(subject engine.Subject) hostID {

@@ -34,8 +34,8 @@ func TestSweepOfRealBMCs(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- w.sweep.Run(ctx) }()
 	require.Eventually(t, func() bool {
-		all := w.sweep.Results(t.Context(), "prod")
-		return len(all) == 3 && !all[0].Checked.IsZero() && !all[1].Checked.IsZero() && !all[2].Checked.IsZero()
+		all, err := w.sweep.Results(t.Context(), "prod")
+		return err == nil && len(all) == 3 && !all[0].Checked.IsZero() && !all[1].Checked.IsZero() && !all[2].Checked.IsZero()
 	}, 20*time.Second, 20*time.Millisecond)
 
 	r := w.result(t, 0)

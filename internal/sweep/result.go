@@ -61,18 +61,24 @@ type Result struct {
 	subject engine.Subject
 }
 
-// Results gives every device of one cluster, or with no name of all, sorted.
-func (s *Sweep) Results(ctx context.Context, cluster string) []Result {
-	out := s.collect(cluster)
+// Results gives every device of one cluster, or with no name of all, sorted, and
+// one Result without a host for each cluster that was not seen whole yet. Before
+// the inventory was seen the error is a *engine.Refusal: an empty list would read
+// as that all is well.
+func (s *Sweep) Results(ctx context.Context, cluster string) ([]Result, error) {
+	out, ok := s.collect(cluster)
+	if !ok {
+		return nil, &engine.Refusal{Reason: policy.NotSynced, Message: "the inventory has not been read yet"}
+	}
 	s.refused(ctx, out)
 	slices.SortFunc(out, func(a, b Result) int {
 		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Node, b.Node), cmp.Compare(a.Host, b.Host),
 			cmp.Compare(a.Level, b.Level), cmp.Compare(a.Device, b.Device), cmp.Compare(a.Problem, b.Problem))
 	})
-	return out
+	return out, nil
 }
 
-func (s *Sweep) collect(cluster string) (out []Result) {
+func (s *Sweep) collect(cluster string) (out []Result, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now, same := time.Now(), twins(s.hosts)
@@ -89,7 +95,7 @@ func (s *Sweep) collect(cluster string) (out []Result) {
 			out = append(out, unusable(u))
 		}
 	}
-	return out
+	return out, s.adopted
 }
 
 // resultsOf gives the devices of one host.
@@ -123,7 +129,11 @@ func (s *Sweep) refused(ctx context.Context, list []Result) {
 }
 
 func unusable(u engine.Subject) Result {
-	return Result{Cluster: u.Cluster, Node: u.Node, Source: u.BareMetalHost, State: StateFailed, Reason: reasonOf(u.Err), Problem: u.Err.Error()}
+	r := Result{Cluster: u.Cluster, Node: u.Node, Source: u.BareMetalHost, State: StateFailed, Reason: reasonOf(u.Err), Problem: u.Err.Error()}
+	if unseen(u) {
+		r.State = StateUnchecked
+	}
+	return r
 }
 
 func (e *entry) result(twin string, now time.Time) Result {
@@ -199,7 +209,9 @@ func (s *Sweep) Tally() (devices map[Group]int, notDependable map[string]int) {
 		}
 	}
 	for _, u := range s.unusable {
-		notDependable[u.Cluster]++
+		if !unseen(u) {
+			notDependable[u.Cluster]++
+		}
 	}
 	return devices, notDependable
 }

@@ -3,6 +3,7 @@ package sweep
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,7 +34,7 @@ type Options struct {
 	// Every is the time between two looks at one device; 0 means that only people
 	// order looks.
 	Every       time.Duration
-	ReadTimeout time.Duration // of each thing that is asked
+	ReadTimeout time.Duration // of each thing that is asked; programs of others have engine.AgentReadTimeout at least
 	AtOnce      int           // looks in flight, at most
 	// Tell is given an event when a device stops or begins to be dependable, and
 	// Measured the latency of each good look. Neither may block.
@@ -46,7 +47,7 @@ const AtOnce = 64
 
 const (
 	idleRefresh  = time.Minute     // of the inventory, when nothing is swept
-	emptyRefresh = 5 * time.Second // while the inventory is empty: the view is still coming
+	emptyRefresh = 5 * time.Second // while the view of some cluster is still coming
 	yieldPause   = 10 * time.Second
 )
 
@@ -57,6 +58,7 @@ type Sweep struct {
 
 	mu       sync.Mutex
 	hosts    map[hostID][]*entry
+	adopted  bool             // the inventory was seen
 	unusable []engine.Subject // hosts without any device that could be asked
 	plan     *schedule
 	accounts map[account]refusal
@@ -109,7 +111,7 @@ func (s *Sweep) follow(ctx context.Context) {
 		s.adopt(all, time.Now())
 		s.poke()
 		switch {
-		case len(all) == 0:
+		case len(all) == 0 || slices.ContainsFunc(all, unseen):
 			timer.Reset(emptyRefresh)
 		case s.opt.Every == 0:
 			timer.Reset(idleRefresh)

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/policy"
@@ -174,13 +176,20 @@ func (w *world) wait(d time.Duration) {
 // result is the only device of a node.
 func (w *world) result(t *testing.T, n int) Result {
 	t.Helper()
-	for _, r := range w.sweep.Results(t.Context(), "prod") {
+	for _, r := range w.results(t, "prod") {
 		if r.Node == fmt.Sprintf("n-%d", n) {
 			return r
 		}
 	}
 	t.Fatalf("no result of n-%d", n)
 	return Result{}
+}
+
+func (w *world) results(t *testing.T, cluster string) []Result {
+	t.Helper()
+	all, err := w.sweep.Results(t.Context(), cluster)
+	require.NoError(t, err)
+	return all
 }
 
 func (w *world) change(f func()) {
