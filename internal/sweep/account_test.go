@@ -84,3 +84,23 @@ func withPassword(s engine.Subject, text string) engine.Subject {
 	s.Host.Levels = []bmc.Level{{Devices: []bmc.Device{d}}}
 	return s
 }
+
+// Programs of others start and log in at every look: they have the time that the
+// engine gives them.
+func TestSlowAgentIsNotDead(t *testing.T) {
+	w := newWorld()
+	pdu := w.device(1, bmc.Device{Driver: bmc.DriverFenceAgent, Agent: "fence_apc", Endpoint: bmc.Endpoint{Host: "pdu", Port: 23},
+		Parameters: map[string]string{"plug": "1"}})
+	pdu.takes = engine.AgentReadTimeout - time.Second
+	own := w.host(2)
+	own.takes = readTimeout + time.Second
+	w.run(t, func(t *testing.T) {
+		w.wait(5 * time.Minute)
+		assert.True(t, w.result(t, 1).Dependable)
+		assert.Equal(t, pdu.takes, w.result(t, 1).Latency)
+		assert.False(t, w.result(t, 2).Dependable, "a BMC that is asked by fenced itself")
+		w.change(func() { pdu.hangs = true })
+		w.wait(5 * time.Minute)
+		assert.False(t, w.result(t, 1).Dependable)
+	})
+}

@@ -59,14 +59,14 @@ func (s *Sweep) ask(ctx context.Context, open bmc.Opener, subject engine.Subject
 		_ = p.Close(end) // a session left behind is the BMC's to time out
 	}()
 	began := time.Now()
-	a.Err = s.bounded(ctx, func(ctx context.Context) (err error) {
+	a.Err = s.bounded(ctx, d, func(ctx context.Context) (err error) {
 		a.Reading, err = p.Read(ctx)
 		return err
 	})
 	a.At = time.Now()
 	a.Latency = cmp.Or(a.Reading.Took, a.At.Sub(began)) // without the wait for others
 	if a.Err != nil {
-		a.abandoned = gaveWay(ctx, a.Err) || s.starved(a.At.Sub(began), a.Reading.Took)
+		a.abandoned = gaveWay(ctx, a.Err) || starved(a.At.Sub(began), a.Reading.Took, s.readTime(d))
 		return a
 	}
 	a.Identity = s.opt.Engine.Identify(ctx, subject, id.level, id.device, a.Reading)
@@ -82,7 +82,7 @@ func (s *Sweep) ask(ctx context.Context, open bmc.Opener, subject engine.Subject
 // describe asks what answers there. A device that does not say is no worse for it.
 func (s *Sweep) describe(ctx context.Context, p bmc.Power, a *answer) {
 	if d, ok := p.(bmc.Describer); ok {
-		a.describeErr = s.bounded(ctx, func(ctx context.Context) (err error) {
+		a.describeErr = s.bounded(ctx, a.device(), func(ctx context.Context) (err error) {
 			a.Description, err = d.Describe(ctx)
 			return err
 		})
@@ -94,7 +94,7 @@ func (s *Sweep) describe(ctx context.Context, p bmc.Power, a *answer) {
 // one that found nothing.
 func (s *Sweep) audit(ctx context.Context, p bmc.Power, a *answer) {
 	if d, ok := p.(bmc.Auditor); ok {
-		a.auditErr = s.bounded(ctx, func(ctx context.Context) (err error) {
+		a.auditErr = s.bounded(ctx, a.device(), func(ctx context.Context) (err error) {
 			a.findings, err = d.Audit(ctx)
 			return err
 		})
@@ -105,10 +105,19 @@ func (s *Sweep) audit(ctx context.Context, p bmc.Power, a *answer) {
 	a.audited = !gaveWay(ctx, a.auditErr)
 }
 
-func (s *Sweep) bounded(ctx context.Context, f func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, s.opt.ReadTimeout)
+func (s *Sweep) bounded(ctx context.Context, d bmc.Device, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, s.readTime(d))
 	defer cancel()
 	return f(ctx)
+}
+
+// readTime is what one answer may take: as long as the engine waits for it, else
+// the sweep would call a device dead that a fence could rely on.
+func (s *Sweep) readTime(d bmc.Device) time.Duration {
+	if d.Assurance() == bmc.AssuranceStrict {
+		return s.opt.ReadTimeout
+	}
+	return max(s.opt.ReadTimeout, engine.AgentReadTimeout)
 }
 
 // gaveWay says whether a look was ended for reasons that are not the device's.
@@ -118,6 +127,6 @@ func gaveWay(ctx context.Context, err error) bool {
 
 // starved says whether a look that failed waited for others so long that the
 // device had no fair time to answer in. took is zero when that is not known.
-func (s *Sweep) starved(whole, took time.Duration) bool {
-	return took > 0 && took < s.opt.ReadTimeout-s.opt.ReadTimeout/10 && whole >= s.opt.ReadTimeout
+func starved(whole, took, limit time.Duration) bool {
+	return took > 0 && took < limit-limit/10 && whole >= limit
 }

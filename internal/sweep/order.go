@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// orderTimeout bounds a look that a person waits for.
-const orderTimeout = 30 * time.Second
+// orderTimeout bounds a look that a person waits for: two outlets of a dead PDU.
+const orderTimeout = 50 * time.Second
 
 // Test looks at every device of a Node's host now, and gives what is then known.
 // It waits for nothing but the device itself, and asks an account that was
