@@ -95,17 +95,22 @@ func (d Device) String() string {
 }
 
 // Service names what must be asked by one at a time: the BMC or the PDU behind
-// the address, however that is written. A BMC is the same behind each standard
-// port; another port may be another BMC.
+// the address, however that is written, and whoever asks it. It is the same behind
+// each standard port; another port may be another BMC. // I9
 func (d Device) Service() string {
 	e := d.Endpoint
 	host := e.plainHost()
-	if d.Driver == DriverFenceAgent {
-		return d.Agent + " " + fmt.Sprintf("%s port %d", host, e.Port)
-	}
 	switch e.Port {
 	case 623, 443, 80:
 		return host
+	case 0, 22, 23, 161: // the agent's own, SSH, Telnet, SNMP
+		switch {
+		case d.Driver != DriverFenceAgent:
+		case host == "":
+			return d.Agent
+		default:
+			return host
+		}
 	}
 	return fmt.Sprintf("%s port %d", host, e.Port)
 }
@@ -120,11 +125,35 @@ func (e Endpoint) plainHost() string {
 }
 
 // Part is the system or outlet behind the service; empty when there is only one.
+// A Redfish system goes by the last word of its path, as to agents.
 func (d Device) Part() string {
-	if d.Driver == DriverFenceAgent {
-		return d.plug()
+	all := d.Parameters
+	switch {
+	case d.Driver != DriverFenceAgent:
+		return lastWord(d.Endpoint.System)
+	case d.oneMachine():
+		return all["target"]
+	case all["systems_uri"] != "" || all["systems-uri"] != "":
+		return lastWord(d.plug())
 	}
-	return d.Endpoint.System
+	return d.plug()
+}
+
+func lastWord(path string) string {
+	path = strings.TrimRight(path, "/")
+	return path[strings.LastIndex(path, "/")+1:]
+}
+
+// oneMachine says whether the agent switches the one machine behind the address,
+// whatever the plug; IPMI may reach others through it, by their target.
+func (d Device) oneMachine() bool {
+	switch d.Agent {
+	case "fence_idrac", "fence_imm", "fence_amt", "fence_amt_ws", "fence_rsa", "fence_rsb", "fence_alom":
+		return true
+	case "fence_ilo_moonshot": // a chassis
+		return false
+	}
+	return strings.HasPrefix(d.Agent, "fence_ipmilan") || strings.HasPrefix(d.Agent, "fence_ilo")
 }
 
 // Key names what is switched: the service, and the part of it.

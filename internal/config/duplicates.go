@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/fenced/fenced/internal/bmc"
 )
@@ -47,7 +46,7 @@ type devices map[string]map[string]int
 // several systems or outlets, but then every entry must say which; one entry may
 // reach a device in several ways.
 func (seen devices) taken(entry int, d bmc.Device) (first int, ok bool) {
-	where, which := service(d), part(d)
+	where, which := d.Service(), d.Part()
 	parts := seen[where]
 	if parts == nil {
 		parts = map[string]int{}
@@ -71,30 +70,7 @@ func (seen devices) taken(entry int, d bmc.Device) (first int, ok bool) {
 
 // overlap says whether two devices may switch the same thing.
 func overlap(a, b bmc.Device) bool {
-	return service(a) == service(b) && (part(a) == part(b) || part(a) == "" || part(b) == "")
-}
-
-// service is bmc.Device.Service across the drivers: a PDU is one behind each
-// agent, and a BMC is the same to an agent as to the others.
-func service(d bmc.Device) string {
-	if d.Driver != bmc.DriverFenceAgent {
-		return d.Service()
-	}
-	if d.Endpoint.Host == "" {
-		return d.Agent
-	}
-	d.Driver = bmc.DriverRedfish
-	switch d.Endpoint.Port {
-	case 0, 22, 23, 161: // the agent's own, SSH, Telnet, SNMP
-		d.Endpoint.Port = 443
-	}
-	return d.Service()
-}
-
-// part is the last word of bmc.Device.Part: agents name a system by that alone.
-func part(d bmc.Device) string {
-	text := strings.TrimRight(d.Part(), "/")
-	return text[strings.LastIndex(text, "/")+1:]
+	return a.Service() == b.Service() && (a.Part() == b.Part() || a.Part() == "" || b.Part() == "")
 }
 
 // sameUUID looks the pinned UUID up in the byte orders in which it would match.

@@ -6,7 +6,7 @@ import "path/filepath"
 // no power: what they call off is a note of their own, or somebody's silence. The
 // host behind them runs on. // I1
 var powerless = map[string]string{
-	"fence_ack_manual": "it asks a human; use `fencectl confirm-off`",
+	"fence_ack_manual": "it only asks a human",
 	"fence_compute":    "it tells OpenStack that a host is down and switches nothing",
 	"fence_crosslink":  "it takes a host that does not answer a ping for off",
 	"fence_dummy":      "it is for tests and switches a file",
