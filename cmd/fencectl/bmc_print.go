@@ -34,7 +34,7 @@ func (c *cli) printBMCs(b api.BMCs) error {
 			row = append([]any{d.Cluster}, row...)
 		}
 		if c.output == "wide" {
-			row = append(row, orDash(d.Model), orDash(d.Firmware), findingCodes(d))
+			row = append(row, model(d), orDash(d.Firmware), findingCodes(d))
 		}
 		t.add(row...)
 	}
@@ -91,6 +91,14 @@ func problem(d *api.BMC) cell {
 		return cell{text: d.Reason + ": " + d.Problem, color: yellow}
 	}
 	return cell{text: d.Reason + ": " + d.Problem, color: red}
+}
+
+// model is what the device is; one that could not say so lately shows why.
+func model(d *api.BMC) cell {
+	if d.DescribeProblem == "" {
+		return cell{text: orDash(d.Model)}
+	}
+	return cell{text: orDash(d.Model) + " (not told lately: " + d.DescribeProblem + ")", color: yellow}
 }
 
 func findingCodes(d *api.BMC) cell {

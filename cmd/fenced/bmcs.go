@@ -57,6 +57,7 @@ func wireBMC(r *sweep.Result) api.BMC {
 		LatencySeconds: r.Latency.Seconds(), LatencyP95Seconds: r.LatencyP95.Seconds(), Checked: r.Checked.UTC(), LastGood: r.LastGood.UTC(),
 		Next: r.Next.UTC(), Failures: r.Failures, Manufacturer: t.Manufacturer, Model: t.Model, Firmware: t.Firmware, MACs: t.MACs,
 		RestorePolicy: t.RestorePolicy, CertificateUntil: t.CertificateUntil, Audited: r.Audited.UTC(), AuditProblem: r.AuditProblem,
+		DescribeProblem: r.DescribeProblem,
 	}
 	if r.Host != "" {
 		b.Level = r.Level + 1

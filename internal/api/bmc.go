@@ -55,6 +55,9 @@ type BMC struct {
 	RestorePolicy    string       `json:"restorePolicy,omitempty"`
 	CertificateUntil time.Time    `json:"certificateUntil,omitzero"`
 	PowerEvents      []PowerEvent `json:"powerEvents,omitempty"` // of the BMC's log, oldest first
+	// DescribeProblem is why it could not be asked what it is; what is told of that
+	// is older, or missing.
+	DescribeProblem string `json:"describeProblem,omitempty"`
 
 	Findings []BMCFinding `json:"findings"`
 	Audited  time.Time    `json:"audited,omitzero"`

@@ -17,7 +17,7 @@ const (
 	headerTimeout  = 5 * time.Second
 	bodyTimeout    = 10 * time.Second
 	idleTimeout    = time.Minute
-	answerTimeout  = 60 * time.Second // a dry run reads a BMC
+	answerTimeout  = 150 * time.Second // a slow BMC is audited in less
 	writeTimeout   = answerTimeout + 10*time.Second
 	stopTimeout    = 5 * time.Second
 	maxHeaderBytes = 16 << 10

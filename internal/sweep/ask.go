@@ -29,8 +29,13 @@ type answer struct {
 	abandoned bool
 }
 
-// closeTimeout bounds the end of a session.
-const closeTimeout = 2 * time.Second
+const (
+	// closeTimeout bounds the end of a session.
+	closeTimeout = 2 * time.Second
+	// longLook bounds a description, and an audit: each is many questions, of which
+	// the driver bounds every one.
+	longLook = 45 * time.Second
+)
 
 func answerOf(subject engine.Subject, id deviceID) answer {
 	return answer{Checked: engine.Checked{Subject: subject, Level: id.level, Device: id.device, At: time.Now()}}
@@ -39,8 +44,8 @@ func answerOf(subject engine.Subject, id deviceID) answer {
 func (a *answer) device() bmc.Device { return a.Subject.Host.Levels[a.Level].Devices[a.Device] }
 
 // ask looks at one device: it reads, and ends its session. Each thing that is
-// asked has the read timeout for itself, and nothing is asked of a device that
-// does not tell its power state.
+// asked has its time for itself, and nothing more is asked of a device that does
+// not tell its power state.
 func (s *Sweep) ask(ctx context.Context, open bmc.Opener, subject engine.Subject, id deviceID, what wish) answer {
 	a := answerOf(subject, id)
 	d := a.device()
@@ -59,7 +64,7 @@ func (s *Sweep) ask(ctx context.Context, open bmc.Opener, subject engine.Subject
 		_ = p.Close(end) // a session left behind is the BMC's to time out
 	}()
 	began := time.Now()
-	a.Err = s.bounded(ctx, d, func(ctx context.Context) (err error) {
+	a.Err = bounded(ctx, s.readTime(d), func(ctx context.Context) (err error) {
 		a.Reading, err = p.Read(ctx)
 		return err
 	})
@@ -71,42 +76,49 @@ func (s *Sweep) ask(ctx context.Context, open bmc.Opener, subject engine.Subject
 	}
 	a.Identity = s.opt.Engine.Identify(ctx, subject, id.level, id.device, a.Reading)
 	if what.describe {
-		s.describe(ctx, p, &a)
+		a.describe(ctx, p)
 	}
 	if what.audit {
-		s.audit(ctx, p, &a)
+		a.audit(ctx, p)
 	}
 	return a
 }
 
 // describe asks what answers there. A device that does not say is no worse for it.
-func (s *Sweep) describe(ctx context.Context, p bmc.Power, a *answer) {
+func (a *answer) describe(ctx context.Context, p bmc.Power) {
 	if d, ok := p.(bmc.Describer); ok {
-		a.describeErr = s.bounded(ctx, a.device(), func(ctx context.Context) (err error) {
+		a.describeErr = bounded(ctx, longLook, func(ctx context.Context) (err error) {
 			a.Description, err = d.Describe(ctx)
 			return err
 		})
 	}
+	a.describeErr = unlessUnsupported(a.describeErr)
 	a.described = !gaveWay(ctx, a.describeErr)
 }
 
 // audit looks for weaknesses. One that could not be finished must not read like
 // one that found nothing.
-func (s *Sweep) audit(ctx context.Context, p bmc.Power, a *answer) {
+func (a *answer) audit(ctx context.Context, p bmc.Power) {
 	if d, ok := p.(bmc.Auditor); ok {
-		a.auditErr = s.bounded(ctx, a.device(), func(ctx context.Context) (err error) {
+		a.auditErr = bounded(ctx, longLook, func(ctx context.Context) (err error) {
 			a.findings, err = d.Audit(ctx)
 			return err
 		})
 	}
-	if bmc.KindOf(a.auditErr) == bmc.KindUnsupported {
-		a.auditErr = nil
-	}
+	a.auditErr = unlessUnsupported(a.auditErr)
 	a.audited = !gaveWay(ctx, a.auditErr)
 }
 
-func (s *Sweep) bounded(ctx context.Context, d bmc.Device, f func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, s.readTime(d))
+// unlessUnsupported drops the error of a device that has nothing to answer with.
+func unlessUnsupported(err error) error {
+	if bmc.KindOf(err) == bmc.KindUnsupported {
+		return nil
+	}
+	return err
+}
+
+func bounded(ctx context.Context, limit time.Duration, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	return f(ctx)
 }

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// orderTimeout bounds a look that a person waits for: two outlets of a dead PDU.
-const orderTimeout = 50 * time.Second
+// orderTimeout bounds a look that a person waits for: two outlets of a dead PDU, or
+// one slow BMC that is read, described and audited.
+const orderTimeout = 2 * time.Minute
 
 // Test looks at every device of a Node's host now, and gives what is then known.
 // It waits for nothing but the device itself, and asks an account that was
@@ -100,6 +101,9 @@ func (s *Sweep) answered(ctx context.Context, list []*entry, answers []answer) [
 	for i, a := range answers {
 		if a.abandoned {
 			out[i].Reason, out[i].Problem = reasonOf(a.Err), a.Err.Error()
+		}
+		if a.describeErr != nil {
+			out[i].DescribeProblem = a.describeErr.Error()
 		}
 		if a.auditErr != nil {
 			out[i].AuditProblem = a.auditErr.Error()

@@ -19,6 +19,7 @@ const (
 	slowest = 10 * time.Minute
 
 	describeEvery = time.Hour
+	describeRetry = 10 * time.Minute // after one that could not be finished
 	auditEvery    = 24 * time.Hour
 	auditRetry    = time.Hour // after one that could not be finished
 	firstAudit    = time.Hour // the first one comes within
@@ -48,7 +49,8 @@ type entry struct {
 	latencies []time.Duration // of the newest good looks, oldest first
 
 	description bmc.Description
-	describedAt time.Time
+	describeErr error        // why the newest one could not be finished
+	describeDue time.Time    // at the next look when zero
 	describedOf bmc.Identity // who told it
 
 	findings []bmc.Finding // of the newest audit
@@ -63,8 +65,7 @@ func (e *entry) suspect() bool { return e.failures > 0 }
 
 // wants is what the next look asks: what changes rarely is asked rarely.
 func (e *entry) wants(now time.Time) wish {
-	stale := e.describedAt.IsZero() || now.Sub(e.describedAt) >= describeEvery
-	return wish{describe: stale, audit: !now.Before(e.auditDue)}
+	return wish{describe: !now.Before(e.describeDue), audit: !now.Before(e.auditDue)}
 }
 
 // pause is how long the device is left alone. One that keeps failing is asked
@@ -86,7 +87,7 @@ func (e *entry) record(a answer) *engine.Event {
 		if accountRefused(a.Err) { // not tried three times to make sure: BMCs lock accounts
 			e.failures = max(e.failures, dependableFailures)
 		}
-		e.describedAt = time.Time{} // it may come back as another
+		e.describeDue = time.Time{} // it may come back as another
 	} else {
 		e.good(a)
 	}
@@ -107,12 +108,12 @@ func (e *entry) good(a answer) {
 	}
 	switch {
 	case a.described:
-		if a.describeErr == nil { // what it told before is better than nothing
-			e.description = a.Description
+		e.describeErr, e.describeDue, e.describedOf = a.describeErr, a.At.Add(describeRetry), a.Reading.Identity
+		if a.describeErr == nil { // else what it told before is better than nothing
+			e.description, e.describeDue = a.Description, a.At.Add(describeEvery)
 		}
-		e.describedAt, e.describedOf = a.At, a.Reading.Identity
 	case !e.describedOf.Equal(a.Reading.Identity):
-		e.describedAt = time.Time{} // it is another: asked at the next look
+		e.describeDue = time.Time{} // it is another: asked at the next look
 	}
 }
 

@@ -52,6 +52,7 @@ type Result struct {
 	Next                time.Time // when it is asked again; zero while it is being asked
 	Failures            int       // in a row
 	Description         bmc.Description
+	DescribeProblem     string // why the newest description could not be finished; this one is older, or empty
 	Findings            []bmc.Finding
 	Audited             time.Time
 	AuditProblem        string // why the newest audit could not be finished
@@ -156,6 +157,9 @@ func (e *entry) result(twin string, now time.Time) Result {
 	}
 	if e.place >= 0 {
 		r.Next = e.due
+	}
+	if e.describeErr != nil {
+		r.DescribeProblem = e.describeErr.Error()
 	}
 	if e.auditErr != nil {
 		r.AuditProblem = e.auditErr.Error()

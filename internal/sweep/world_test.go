@@ -46,6 +46,7 @@ type machine struct {
 	takes       time.Duration
 	fault       string
 	description bmc.Description
+	tells       time.Duration // what a description takes
 	weak        []bmc.Finding
 	auditErr    error
 
@@ -260,11 +261,17 @@ func (p *power) Close(context.Context) error {
 	return nil
 }
 
-func (p *power) Describe(context.Context) (bmc.Description, error) {
+func (p *power) Describe(ctx context.Context) (bmc.Description, error) {
 	p.w.mu.Lock()
-	defer p.w.mu.Unlock()
 	p.m.described++
-	return p.m.description, nil
+	tells, told := p.m.tells, p.m.description
+	p.w.mu.Unlock()
+	select {
+	case <-time.After(tells):
+		return told, nil
+	case <-ctx.Done():
+		return bmc.Description{}, &bmc.Error{Kind: bmc.KindUnreachable, Op: "describe", Addr: p.d.String(), Err: ctx.Err()}
+	}
 }
 
 func (p *power) Audit(context.Context) ([]bmc.Finding, error) {
