@@ -266,3 +266,23 @@ func TestEntryBesideItsBareMetalHostIsNoDuplicate(t *testing.T) {
 		stop()
 	})
 }
+
+// What a library tells unasked makes a twin known, too. // I9
+func TestTwinIsKnownByWhatALibraryTells(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		host := *w.host
+		m := newMetal(w)
+		w.host = &host
+		w.by(bmc.DriverBMCLib)
+		m.set("h-2", func(*policy.Host) {})
+		e, _, stop := start(t, w, store, m.options)
+		time.Sleep(2 * time.Second)
+		e.Checked(t.Context(), checked(t, e, hostUUID, ""))
+		assert.Empty(t, e.Quarantine(t.Context(), subjectOf(t, e, "ns/h-2")))
+		e.Checked(t.Context(), engine.Checked{Subject: subjectOf(t, e, "ns/h-2"), Reading: bmc.Reading{Identity: bmc.Identity{UUID: hostUUID}}})
+		list := e.Quarantine(t.Context(), subjectOf(t, e, "ns/h-2"))
+		require.Len(t, list, 1)
+		assert.Equal(t, policy.DuplicateHost, list[0].Reason)
+		stop()
+	})
+}

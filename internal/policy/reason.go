@@ -128,7 +128,7 @@ const (
 	// DuplicateHost: two hosts of the inventory lead to one BMC or one machine.
 	DuplicateHost Reason = "DuplicateHost"
 	// AddressChanged: the BareMetalHost was pointed at another BMC than the one that
-	// was known to be its own.
+	// was known to be its own, or the Machine at another BareMetalHost.
 	AddressChanged Reason = "AddressChanged"
 	// NotEnrolled: nobody has vouched that the device switches this host.
 	NotEnrolled Reason = "NotEnrolled"
