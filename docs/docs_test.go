@@ -112,6 +112,7 @@ func TestReasonsAreExplained(t *testing.T) {
 	reasons := literals(t, "../internal/policy/reason.go")
 	reasons = append(reasons, literals(t, "../internal/remediate/steps.go")...)
 	reasons = append(reasons, literals(t, "../internal/remediate/course.go")...)
+	reasons = append(reasons, literals(t, "../internal/remediate/contradicted.go")...)
 	for _, kind := range literals(t, "../internal/bmc/error.go") {
 		reasons = append(reasons, "BMC"+kind)
 	}

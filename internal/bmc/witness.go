@@ -206,7 +206,7 @@ func (ws *witnesses) closeAll(ctx context.Context) error {
 }
 
 // hear gives a level's Off what its witnesses say to that: they are waited for a
-// little, from began on, and until one of them has answered nothing is known. // I1
+// little, from began on, and until each of them has answered nothing is known. // I1
 func (l *levelPower) hear(ctx context.Context, began time.Time, r Reading) Reading {
 	timer := time.NewTimer(time.Until(began.Add(witnessWait)))
 	defer timer.Stop()
@@ -224,7 +224,7 @@ func (l *levelPower) hear(ctx context.Context, began time.Time, r Reading) Readi
 	}
 	switch worst {
 	case readsOn:
-		r.State, r.Partial, r.Contradicted, r.Raw = On, true, true, bounded(who+" reads On")
+		r.State, r.Contradicted, r.Raw = On, true, bounded(who+" reads On")
 	case unheard:
 		r.State, r.Unwitnessed, r.Raw = Unknown, true, bounded("waiting for "+who)
 	}

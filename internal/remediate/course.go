@@ -10,12 +10,12 @@ import (
 // back and ends by itself once all is well; after it, or when the host stays
 // off on purpose, it only waits for an order.
 func held(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
-	before := r.Isolated.IsZero() && !r.LeaveOff
+	before := (r.Isolated.IsZero() || owes(r)) && !r.LeaveOff
 	if before && r.Touched {
 		r = heldLevel(r, s, now)
 	}
 	healthy := s.Power.State == bmc.On && s.Level == 0 && r.Level == 0 && s.Node.Ready == Yes && s.Node.UID == r.Target.NodeUID &&
-		!s.Node.Deleting && !s.Node.OutOfService && released(r, s)
+		!s.Node.Deleting && !s.Node.OutOfService && released(r, s) && !owes(r)
 	// A FalseOff host stays frozen (I5); after a first cycle labels may be missing.
 	if !healthy || !before || r.Reason == "FalseOff" || r.Attempt > 1 {
 		r.HealthySince = time.Time{}
@@ -29,7 +29,7 @@ func held(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 		return command(r, ReleaseHold, idlePoll, now)
 	case r.Level != s.Level: // another look, at that level
 		return r, Nothing, poll
-	case before && r.Touched && (s.Power.State == bmc.Off || s.Power.Partial || s.Power.State == bmc.On && !told(r)) && s.Identity != No:
+	case before && r.Touched && wantsOn(r, s) && s.Identity != No:
 		return command(r, SendOn, resendHeldOn, now)
 	case !r.HealthySince.IsZero() && now.Sub(r.HealthySince) >= healthyFor:
 		return finish(r, Aborted, r.Reason, "the host is On and its Node Ready", now)
@@ -221,6 +221,9 @@ func hold(r Run, reason, note string, now time.Time) (Run, Action, time.Duration
 }
 
 func finish(r Run, end Step, reason, note string, now time.Time) (Run, Action, time.Duration) {
+	if owes(r) { // I20
+		return hold(r, outletContradicted, owesNote, now)
+	}
 	r.Reason, r.Note, r.Ended = reason, note, now
 	return enter(r, end, note, now)
 }

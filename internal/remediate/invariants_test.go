@@ -56,6 +56,8 @@ func (v variant) onOff(r Run, s Seen, now time.Time) (bad []string) {
 	switch {
 	case s.Identity != Yes:
 		bad = append(bad, "I8: Off to a BMC whose identity was not read")
+	case s.Power.Contradicted:
+		bad = append(bad, "I8: Off to outlets that feed another machine")
 	case s.Paused:
 		bad = append(bad, "I23: Off while paused")
 	case r.Unfence != nil:
@@ -116,6 +118,9 @@ func (v variant) onEnd(st state) (bad []string) {
 	if w.hold {
 		fail("the hold stands on the BareMetalHost")
 	}
+	if v.elsewhere && w.contradicted && w.cut != [2]bool{} { // I20
+		fail("another machine's outlet is off, and we switched it off")
+	}
 	if r.Step == Reprovisioned {
 		if !w.machineGone && !w.marked {
 			fail("the Machine is there")
@@ -125,7 +130,7 @@ func (v variant) onEnd(st state) (bad []string) {
 	if !w.on && w.byUs { // I20
 		fail("the host is off, and we switched it off")
 	}
-	if w.cut != [2]bool{} && v.outlet != lame { // I20
+	if w.cut != [2]bool{} && v.outlet != lame && !v.elsewhere { // I20
 		fail("an outlet is off, and we switched it off")
 	}
 	if w.oos {
@@ -156,6 +161,8 @@ func (v variant) onRest(st state) string {
 		return ""
 	case w.byUs && !w.on:
 		return "I20: Held " + r.Reason + ": the Node was not isolated, and the host stays off"
+	case v.elsewhere && v.outlet != lame && w.cut != [2]bool{}:
+		return "I20: Held " + r.Reason + ": another machine's outlet stays off"
 	case w.hold:
 		return "Held " + r.Reason + ": the hold stays on the BareMetalHost"
 	}

@@ -23,6 +23,8 @@ type flat struct {
 	last                                 Visit
 	touched, foundOff, leaveOff          bool
 	offLease, unfence, offOnly           bool
+	contradicted                         int
+	contradiction                        Contradiction // the last
 }
 
 // flatten must know every field that Next may change; TestFlattenKnowsTheRun
@@ -38,6 +40,9 @@ func flatten(r Run) flat {
 	if r.OffLease != nil {
 		f.lease, f.renew = r.OffLease.ResourceVersion, r.OffLease.RenewTime
 	}
+	if f.contradicted = len(r.Contradicted); f.contradicted > 0 {
+		f.contradiction = r.Contradicted[f.contradicted-1]
+	}
 	if n := len(r.Steps); n > 0 {
 		f.last = r.Steps[n-1]
 	}
@@ -45,7 +50,7 @@ func flatten(r Run) flat {
 }
 
 func TestFlattenKnowsTheRun(t *testing.T) {
-	require.Equal(t, 37, reflect.TypeFor[Run]().NumField(),
+	require.Equal(t, 38, reflect.TypeFor[Run]().NumField(),
 		"Run has another number of fields: teach flatten and keyOf the new one, then change this number")
 }
 
@@ -58,10 +63,11 @@ type key struct {
 	nodeUID, bootID, newUID string
 	attempt, left           int8
 	flags                   uint64
-	ages                    [16]int16
+	ages                    [17]int16
 	bits                    [8]int8
 	backup, offLease        int8
 	level, offLevel         int8
+	contradiction           int8 // of the second level; there are no more
 	supply                  supply
 }
 
@@ -81,6 +87,11 @@ func keyOf(v variant, st state) key {
 			k.flags |= 1 << i
 		}
 	}
+	for _, c := range r.Contradicted {
+		if k.contradiction = 1; c.Owed {
+			k.contradiction = 2
+		}
+	}
 	if r.Step.Ended() {
 		return k // nothing follows
 	}
@@ -91,13 +102,16 @@ func keyOf(v variant, st state) key {
 			k.backup = 2
 		}
 	}
-	k.ages = [16]int16{
+	k.ages = [17]int16{
 		age(r.StepStarted, w.now, 70), age(r.Intent.At, w.now, 61), age(r.Isolated, w.now, 40), age(r.APILost, w.now, 70),
 		age(r.OnSeen, w.now, 70), age(r.NotBefore, w.now, 70), age(r.HealthySince, w.now, 301),
-		noted(w.first, w.now), noted(w.last, w.now), noted(w.isolatedAt, w.now), cut(w.deleting), cut(w.apiDown), 0, 0, 0, 0,
+		noted(w.first, w.now), noted(w.last, w.now), noted(w.isolatedAt, w.now), cut(w.deleting), cut(w.apiDown), 0, 0, 0, 0, 0,
 	}
 	if r.Step == Held && r.OffLevel > 0 { // it walks through the levels
 		k.ages[0] = age(r.StepStarted, w.now, 301)
+	}
+	for _, c := range r.Contradicted {
+		k.ages[16] = age(c.Since, w.now, int(contradictedFor/time.Second))
 	}
 	if v.bmh && !w.on {
 		k.ages[12] = int16(min(w.offFor, bmoDelay))

@@ -50,6 +50,24 @@ func raise(r Run, s Seen, why string, now time.Time) (Run, Action, time.Duration
 	return enter(r, PowerOff, note, now)
 }
 
+// giveUp ends an attempt that could not begin at any level: the first is dropped,
+// a later one has a rebooted host behind it and waits for a human.
+func giveUp(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
+	reason, note := powerReason(s, "NotJudged"), "step 1 could not begin in time: the BMC or the API did not answer"
+	if barred(r, s) {
+		reason, note = outletContradicted, strangerNote(r, s)
+	}
+	switch {
+	case s.PowerError != "" && hasNext(r):
+		return raise(r, s, "no answer ("+string(s.PowerError)+")", now)
+	case barred(r, s) && hasNext(r):
+		return raise(r, s, note, now)
+	case r.Attempt > 1:
+		return hold(r, reason, note, now)
+	}
+	return finish(r, Aborted, reason, note, now)
+}
+
 // sendOff notes the level first: the way back to On begins there. // I20
 func sendOff(r Run, every time.Duration, now time.Time) (Run, Action, time.Duration) {
 	r.OffLevel = r.Level
@@ -71,14 +89,14 @@ func proven(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 // one below it that never answered may have died with its mains.
 func levelOn(r Run, s Seen, now time.Time) (on bool, note string) {
 	switch {
-	case lowered(r) && silent(s):
+	case lowered(r) && silent(s) && !owed(r):
 		if r.Intent.Action != SendOn && now.Sub(r.StepStarted) >= min(lowerWait, r.Limits.OnDeadline) {
 			return true, levelName(r, s) + " does not answer since the one above it reads On: passed over"
 		}
 		return false, ""
-	case s.Power.State == bmc.On && !s.Power.Partial:
+	case s.Power.State == bmc.On && !s.Power.Partial && !s.Power.Contradicted:
 		return told(r), ""
-	case s.Power.State == bmc.On && !now.Before(r.Deadline().Add(-r.Limits.OnDeadline/2)): // one outlet feeds the whole host
+	case s.Power.State == bmc.On && !owed(r) && !now.Before(r.Deadline().Add(-r.Limits.OnDeadline/2)): // one outlet feeds the whole host
 		return true, levelName(r, s) + " reads On only in part: " + s.Power.Raw
 	}
 	return false, ""
@@ -99,12 +117,14 @@ func settled(r Run, now time.Time) bool {
 func lowered(r Run) bool { return r.Level < r.OffLevel }
 
 // silent says whether the level does not answer for the target's host.
-func silent(s Seen) bool { return s.Power.State == bmc.Unknown || s.Identity == No }
+func silent(s Seen) bool {
+	return s.Power.State == bmc.Unknown && !s.Power.Unwitnessed || s.Identity == No
+}
 
 // lower goes on the way back to the next level below, with its whole time.
 func lower(r Run, s Seen, note string, now time.Time) (Run, Action, time.Duration) {
 	level := r.Level - 1
-	r, a, wait := enter(r, PowerOn, cmp.Or(note, levelName(r, s)+" reads On"), now)
+	r, a, wait := enter(given(r), PowerOn, cmp.Or(note, levelName(r, s)+" reads On"), now)
 	r.Level = level
 	return r, a, wait
 }
@@ -113,9 +133,10 @@ func lower(r Run, s Seen, note string, now time.Time) (Run, Action, time.Duratio
 // from one that reads On, and on from one that does not answer, round and round.
 func heldLevel(r Run, s Seen, now time.Time) Run {
 	since, to := now.Sub(r.StepStarted), r.Level
-	on := s.Power.State == bmc.On && told(r) && (!s.Power.Partial || since >= heldWait)
-	if on || silent(s) && since >= heldWait {
-		to--
+	waited := since >= heldWait && !owed(r)
+	on := s.Power.State == bmc.On && told(r) && !s.Power.Contradicted && (!s.Power.Partial || waited)
+	if on || silent(s) && waited {
+		r, to = given(r), to-1
 	}
 	switch {
 	case to < 0 && on:
@@ -127,6 +148,13 @@ func heldLevel(r Run, s Seen, now time.Time) Run {
 		r.Level, r.StepStarted, r.Intent = to, now, Intent{}
 	}
 	return r
+}
+
+// wantsOn says whether the level of a Held run is to be told On (again).
+func wantsOn(r Run, s Seen) bool {
+	p := s.Power
+	plain := p.State == bmc.On && !p.Partial && !p.Contradicted
+	return p.State == bmc.Off || p.Unwitnessed || p.State == bmc.On && !(plain && told(r)) || owed(r) && !plain
 }
 
 // levelName names the level for people, who count from 1.

@@ -12,6 +12,16 @@ func outlets(l levelled, faults ...fault) variant {
 	return variant{name: "m", levelled: l, ignoresOff: true, faults: faults, budget: 2}
 }
 
+// uncontradicted is Next which in a step believes each level, now and before.
+func uncontradicted(in Step) nextFunc {
+	return func(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
+		if r.Step == in {
+			s.Power.Contradicted, r.Contradicted = false, nil
+		}
+		return Next(r, s, now)
+	}
+}
+
 // levelMutants are broken forms of the rules about power levels.
 var levelMutants = []mutant{
 	{"carries the proof to the next level", "I1: isolated without two Off reads", outlets(levelled{}), seeing(func(r Run, s *Seen, _ time.Time) {
@@ -23,10 +33,13 @@ var levelMutants = []mutant{
 		s.Level = r.Level
 	})},
 	{"overlooks the witness", "I1: isolated", outlets(levelled{outlet: liar}), seeing(func(_ Run, s *Seen, _ time.Time) {
-		if s.Power.Partial {
-			s.Power.State, s.Power.Partial, s.Proof = bmc.Off, false, provenBy(s.Power.At)
+		if s.Power.Contradicted {
+			s.Power.State, s.Power.Contradicted, s.Proof = bmc.Off, false, provenBy(s.Power.At)
 		}
 	})},
+	{"takes outlets for the host's while its BMC reads On", "I8: Off to outlets", outlets(levelled{elsewhere: true}), uncontradicted(PowerOff)},
+	{"takes a BMC that is on for outlets that are", "Aborted Paused: another machine's outlet is off", outlets(levelled{elsewhere: true}, pause, deaf), uncontradicted(PowerOn)},
+	{"gives up what is owed to another machine", "Aborted OutletContradicted: another machine's outlet is off", outlets(levelled{elsewhere: true, outlet: jammed}, foreignOff, foreignOn), uncontradicted(Held)},
 	{"takes one outlet for two", "I1: isolated", outlets(levelled{outlet: stuck}), seeing(func(_ Run, s *Seen, _ time.Time) {
 		if s.Power.Partial {
 			s.Power.State, s.Power.Partial, s.Proof = bmc.Off, false, provenBy(s.Power.At)

@@ -158,6 +158,8 @@ type Run struct {
 	// OffLevel is the highest level that was given an Off in this attempt. The way
 	// back begins there: each level down from it may be off because of us.
 	OffLevel int `json:"offLevel,omitempty"`
+	// Contradicted are the levels that read Off while a lower one read On.
+	Contradicted []Contradiction `json:"contradicted,omitempty"`
 	// Proof is what proved the host off; "" until something has.
 	Proof ProofKind `json:"proof,omitempty"`
 	// Touched: the hold was set or Off was sent, so the host must be brought

@@ -208,7 +208,7 @@ func (v variant) strike(w *world, r Run, f fault) Run {
 	case lie:
 		w.lieFor = cmp.Or(v.lieFor, 5)
 	case foreignOn, foreignOff:
-		if f == foreignOn {
+		if f == foreignOn && !v.elsewhere {
 			w.feed(v, false)
 		}
 		w.power(f == foreignOn)
@@ -263,6 +263,7 @@ func (x *explorer) finish(st state, r Run, a Action, f fault) state {
 		return st // nothing is done when the save failed
 	}
 	st.rec = r
+	st.w.contradicted = st.w.contradicted || st.w.told
 	if f == conflict {
 		st.w.rv++
 	}

@@ -39,6 +39,7 @@ func Next(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	}
 	r.Steps = slices.Clone(r.Steps) // the caller's record is not ours to change
 	s = ofLevel(r, s)
+	r = contradicted(r, s, now)
 	switch {
 	case s.API == APIReachable && !r.APILost.IsZero():
 		r = answered(r, now)
@@ -94,6 +95,8 @@ func powerOff(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 		return abandon(r, "Contested", s.Contender, Aborted, now)
 	case s.Identity == No:
 		return hold(r, "IdentityMismatch", "another machine's BMC answers now", now)
+	case stranger(r, s, now):
+		return levelFailed(r, s, outletContradicted, strangerNote(r, s), now)
 	case accountRefused(s):
 		return levelFailed(r, s, powerReason(s, ""), "the BMC refuses the account", now) // retrying locks it
 	case hopeless(s) && hasNext(r):
@@ -101,7 +104,8 @@ func powerOff(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	case now.After(r.Deadline()) && s.API != APIReachable && offProven(r, s, now):
 		return notIsolated(r, s, now) // only the heartbeat is missing
 	case now.After(r.Deadline()):
-		return levelFailed(r, s, powerReason(s, "PowerOffFailed"), "the host was not proven off in time; last read: "+readText(s), now)
+		reason, note := offFailed(r, s)
+		return levelFailed(r, s, reason, note, now)
 	case nothingDone(r, s) && s.Justified == No: // the hold or Off failed, and meanwhile it recovered // I4
 		return abandon(r, "Recovered", s.Why, Aborted, now)
 	case nothingDone(r, s) && s.PowerForbidden != "":
@@ -113,6 +117,8 @@ func powerOff(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	case r.Target.BareMetalHost != "" && s.Hold == No:
 		return command(r, SetHold, resendWrite, now)
 	case r.Target.BareMetalHost != "" && s.Hold != Yes, s.Identity != Yes:
+		return r, Nothing, poll
+	case barred(r, s):
 		return r, Nothing, poll
 	case !s.OffAccepted:
 		return sendOff(r, poll, now)
@@ -155,7 +161,8 @@ func beforeOff(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	case now.After(later(r.Deadline(), r.NotBefore.Add(r.Limits.OffDeadline))):
 		return giveUp(r, s, now)
 	case s.Paused, s.API != APIReachable, s.Contested != No, s.Identity != Yes, s.PowerForbidden != "",
-		s.Node.Exists == CannotTell, s.Justified != Yes && !again, noQuorum(r, s), now.Sub(s.At) > freshFor:
+		s.Node.Exists == CannotTell, s.Justified != Yes && !again, noQuorum(r, s), now.Sub(s.At) > freshFor,
+		barred(r, s), s.Power.Unwitnessed: // found off, perhaps
 		return r, Nothing, poll
 	}
 	r = adopt(r, s) // not earlier: step 4 compares a Node that is Ready after all with the old one
@@ -165,19 +172,6 @@ func beforeOff(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 		return command(r, SetHold, 0, now)
 	}
 	return sendOff(r, 0, now)
-}
-
-// giveUp ends an attempt that could not begin at any level: the first is dropped,
-// a later one has a rebooted host behind it and waits for a human.
-func giveUp(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
-	reason, note := powerReason(s, "NotJudged"), "step 1 could not begin in time: the BMC or the API did not answer"
-	switch {
-	case s.PowerError != "" && hasNext(r):
-		return raise(r, s, "no answer ("+string(s.PowerError)+")", now)
-	case r.Attempt > 1:
-		return hold(r, reason, note, now)
-	}
-	return finish(r, Aborted, reason, note, now)
 }
 
 // 2 DeleteNode. Goal: the Node with the UID we decided on is gone (or carries
@@ -266,6 +260,8 @@ func powerOn(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 		return poweredOn(r, s, note, now)
 	case believedOff && (alive(r, s) || r.Isolation == IsolateDelete && s.Node.Exists == Yes):
 		return hold(r, "FalseOff", "the Node came back to life while its host was believed off", now)
+	case late && !on && owes(r):
+		return hold(r, outletContradicted, owesNote+"; last read: "+readText(s), now)
 	case late && !on && r.Abandon != "":
 		return hold(r, "PowerOnFailed", "given up ("+r.Abandon+"), and the host does not read On; last read: "+readText(s), now)
 	case late && r.AbandonTo == Held && s.API == APIForbidden: // the hold cannot be removed: a human can
@@ -281,7 +277,7 @@ func powerOn(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 		return command(r, ReleaseHold, resendWrite, now)
 	case on || s.Identity == No: // waiting for API or late Off; never command a stranger's BMC
 		return r, Nothing, poll
-	case lowered(r) && silent(s): // its BMC boots, or died with its mains
+	case lowered(r) && silent(s) && !owed(r): // its BMC boots, or died with its mains
 		return r, Nothing, poll
 	}
 	return command(r, SendOn, resendPower, now)
@@ -360,6 +356,8 @@ func reprovision(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	may := m.Replaceable == Yes && !controlPlane && (alone || r.Limits.Reprovision)
 	back := !alone && registered(r, s.Node) && s.Node.BootID != r.Target.BootID && s.Node.Ready == Yes && !s.Node.Deleting
 	switch {
+	case owes(r):
+		return hold(r, outletContradicted, owesNote, now)
 	case !alone && r.Target.BareMetalHost != "" && s.Hold == Yes: // the next owner must be able to switch it on
 		return command(r, ReleaseHold, resendWrite, now)
 	case !alone && r.Target.BareMetalHost != "" && s.Hold == CannotTell: // no end with our hold perhaps left behind

@@ -15,6 +15,7 @@ type levelled struct {
 	outlet     flaw
 	afterMains bmc.PowerState // Off: the host stays off when its mains return
 	keeps      bool           // the engine keeps its session when the level changes
+	elsewhere  bool           // the outlets feed another machine
 }
 
 // flaw is what is wrong with a level.
@@ -42,6 +43,11 @@ type supply struct {
 	boot  int8    // seconds until the BMC answers
 	gone  bool
 	late  [2]int8 // seconds until a slow level switches off
+
+	elsewhere bool // what the outlets feed is not the host
+	// contradicted: a look was told that the outlets are off and the host is on, and
+	// a record was saved after that.
+	told, contradicted bool
 }
 
 const (
@@ -49,7 +55,9 @@ const (
 	slowness = 7
 )
 
-func (s supply) mains() bool { return !s.cut[0] || !s.cut[1] }
+func (s supply) mains() bool { return s.elsewhere || !s.outletsOff() }
+
+func (s supply) outletsOff() bool { return s.cut[0] && s.cut[1] }
 
 // answers says whether a read or command of a level gets an answer, and why not.
 func (w *world) answers(v variant, level int8) bmc.Kind {
@@ -74,10 +82,10 @@ func (w *world) reads(v variant, level int8) bmc.Reading {
 		r.State = bmc.Off
 	case level == 0 && !w.on:
 		r.State = bmc.Off
-	case level == 1 && (v.outlet == liar && w.says || !w.mains()):
+	case level == 1 && (v.outlet == liar && w.says || w.outletsOff()):
 		r.State = bmc.Off
 		if w.answers(v, 0) == "" && w.on { // the witness, as bmc.OpenLevel has it
-			r.State, r.Partial = bmc.On, true
+			r.State, r.Contradicted, w.told = bmc.On, true, true
 		}
 	case level == 1:
 		r.Partial = w.cut[0] != w.cut[1]
@@ -187,7 +195,10 @@ var twoLevels = []variant{
 	{name: "levels: BMC boots slowly, stays off", states: 12_900, levelled: levelled{levels: 2, bmc: sleepy, afterMains: bmc.Off}, ignoresOff: true, noReplace: true, faults: join(engine, []fault{lostPower, pause, unfenceOrder}), budget: 2, want: "Done"},
 	{name: "levels: one outlet stuck", states: 13_200, levelled: levelled{levels: 2, outlet: stuck}, ignoresOff: true, faults: join(engine, power, []fault{pause}), budget: 1, runTimeout: 5 * time.Minute, want: "Held PowerOffFailed"},
 	{name: "levels: one outlet stays off", states: 18_200, levelled: levelled{levels: 2, outlet: lame}, ignoresOff: true, faults: join(engine, []fault{lostPower, deaf, pause}), budget: 2, runTimeout: 5 * time.Minute, want: "Done"},
-	{name: "levels: outlets lie, the BMC witnesses", states: 3_700, levelled: levelled{levels: 2, outlet: liar}, ignoresOff: true, faults: join(engine, power), budget: 1, want: "Held PowerOffFailed"},
+	{name: "levels: outlets lie, the BMC witnesses", states: 2_900, levelled: levelled{levels: 2, outlet: liar}, ignoresOff: true, faults: join(engine, power), budget: 1, want: "Held OutletContradicted"},
+	{name: "levels: another machine's outlets", states: 11_000, levelled: levelled{levels: 2, elsewhere: true}, ignoresOff: true, faults: join(engine, power, []fault{pause, unfenceOrder}), budget: 1, runTimeout: 5 * time.Minute, want: "Held OutletContradicted"},
+	{name: "levels: another machine's outlets, never on again", states: 74_500, levelled: levelled{levels: 2, elsewhere: true, outlet: jammed}, ignoresOff: true, faults: join(crashes, []fault{foreignOff, foreignOn, unfenceOrder}), budget: 2, want: "Held OutletContradicted"},
+	{name: "levels: another machine's outlets, one stays off", states: 27_100, levelled: levelled{levels: 2, elsewhere: true, outlet: lame}, ignoresOff: true, faults: []fault{lostPower, foreignOff, foreignOn, pause}, budget: 2, want: "Held OutletContradicted"},
 	{name: "levels: outlets lie, the BMC is dead", states: 2_500, levelled: levelled{levels: 2, bmc: dead, outlet: liar}, faults: join(engine, []fault{lostPower, reregister}), budget: 2, want: "Reprovisioned AttemptsExhausted"},
 	{name: "levels: outlets never on again", states: 4_400, levelled: levelled{levels: 2, outlet: jammed}, ignoresOff: true, faults: join(engine, []fault{lostPower, pause}), budget: 1, runTimeout: 5 * time.Minute, want: "Reprovisioned PowerOnFailed"},
 	{name: "levels: outlets refuse", states: 1_400, levelled: levelled{levels: 2, outlet: refuses}, ignoresOff: true, faults: join(engine, power), budget: 1, want: "Held BMCAuth"},

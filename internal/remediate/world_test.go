@@ -155,6 +155,7 @@ func (v variant) world() world {
 	if v.deleteOnly {
 		w.requested = false
 	}
+	w.elsewhere = v.elsewhere
 	w.forget()
 	return w
 }
@@ -192,6 +193,7 @@ func (w *world) readPower(v variant, lost bool) (bmc.Reading, bmc.Kind) {
 	if lost {
 		kind = bmc.KindUnreachable
 	}
+	w.told = false
 	if lost = kind != ""; !lost {
 		r = w.reads(v, w.supply.level)
 		w.lied = w.lied || w.on && r.State == bmc.Off
