@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/bmclib"
@@ -57,14 +58,10 @@ func (h hosts) Find(_ context.Context, cluster, node string) (bmc.Host, bool, er
 	return host, true, nil
 }
 
-// opener gives a device to its driver. What runs code of others has more time, as
-// the engine gives it.
-func opener(strict bmc.Timing) bmc.Opener {
+// opener gives a device to its driver.
+func opener(read time.Duration) bmc.Opener {
 	return func(d bmc.Device) (bmc.Power, error) {
-		t := strict
-		if d.Assurance() != bmc.AssuranceStrict {
-			t = bmc.Timing{ReadTimeout: max(t.ReadTimeout, engine.AgentReadTimeout), SendTimeout: engine.AgentSendTimeout}
-		}
+		t := engine.Timing(d, read)
 		switch d.Driver {
 		case bmc.DriverIPMI:
 			return ipmi.New(d, t), nil

@@ -22,7 +22,7 @@ import (
 // Each driver that hosts.d knows leads to its own code; one that it does not
 // know is refused and never taken for another.
 func TestOpener(t *testing.T) {
-	open := opener(bmc.Timing{ReadTimeout: time.Second, SendTimeout: time.Second})
+	open := opener(time.Second)
 	at := func(address string) bmc.Endpoint {
 		e, err := bmc.ParseEndpoint(address)
 		require.NoError(t, err)

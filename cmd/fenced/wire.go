@@ -78,7 +78,7 @@ func build(ctx context.Context, file string, set []string) (*fenced, error) {
 
 func (d *fenced) buildEngine(ctx context.Context, entries []config.HostEntry, policies manifest.Policies) error {
 	g, p := d.cfg.Guards, d.cfg.Power
-	actors := bmc.NewActors(opener(bmc.Timing{ReadTimeout: p.ReadTimeout, SendTimeout: engine.SendTimeout}))
+	actors := bmc.NewActors(opener(p.ReadTimeout))
 	w := d.cfg.Watchdog
 	d.own = ownBMC{BMC: openOwnBMC(w.Device, d.log), cfg: w, pulse: new(pulse), log: d.log}
 	opt := engine.Options{

@@ -26,6 +26,16 @@ const (
 	proofMaxAge  = 5 * time.Second  // I1
 )
 
+// Timing is what one operation at a device may take, where a strict one has read
+// for a reading. All that ask a device wait equally long: who waits less would call
+// one dead that a fence can rely on.
+func Timing(d bmc.Device, read time.Duration) bmc.Timing {
+	if d.Assurance() == bmc.AssuranceStrict {
+		return bmc.Timing{ReadTimeout: read, SendTimeout: SendTimeout}
+	}
+	return bmc.Timing{ReadTimeout: max(read, AgentReadTimeout), SendTimeout: AgentSendTimeout}
+}
+
 // session is one run's (or probe's) use of one BMC: what was read, what that
 // proves, and whether an Off was accepted. It lives in memory only, so a
 // restart proves again. One goroutine uses it at a time. // I1
@@ -41,11 +51,12 @@ type session struct {
 }
 
 func newSession(h bmc.Host, level int, p bmc.Power, t PowerTiming) *session {
-	read, send := t.ReadTimeout, SendTimeout
-	if !strict(h.Levels[level]) {
-		read, send = max(read, AgentReadTimeout), AgentSendTimeout
+	s := &session{host: h, level: level, power: p, proof: bmc.Proof{Spacing: t.OffReadSpacing, MaxAge: proofMaxAge}}
+	for _, d := range h.Levels[level].Devices { // they are asked at once
+		own := Timing(d, t.ReadTimeout)
+		s.readTime, s.sendTime = max(s.readTime, own.ReadTimeout), max(s.sendTime, own.SendTimeout)
 	}
-	return &session{host: h, level: level, power: p, readTime: read, sendTime: send, proof: bmc.Proof{Spacing: t.OffReadSpacing, MaxAge: proofMaxAge}}
+	return s
 }
 
 // read asks for the power state. A failed read is an Unknown reading, which

@@ -63,15 +63,15 @@ func (s *Sweep) ask(ctx context.Context, open bmc.Opener, subject engine.Subject
 		defer cancel()
 		_ = p.Close(end) // a session left behind is the BMC's to time out
 	}()
-	began := time.Now()
-	a.Err = bounded(ctx, s.readTime(d), func(ctx context.Context) (err error) {
+	began, limit := time.Now(), engine.Timing(d, s.opt.ReadTimeout).ReadTimeout
+	a.Err = bounded(ctx, limit, func(ctx context.Context) (err error) {
 		a.Reading, err = p.Read(ctx)
 		return err
 	})
 	a.At = time.Now()
 	a.Latency = cmp.Or(a.Reading.Took, a.At.Sub(began)) // without the wait for others
 	if a.Err != nil {
-		a.abandoned = gaveWay(ctx, a.Err) || starved(a.At.Sub(began), a.Reading.Took, s.readTime(d))
+		a.abandoned = gaveWay(ctx, a.Err) || starved(a.At.Sub(began), a.Reading.Took, limit)
 		return a
 	}
 	a.Identity = s.opt.Engine.Identify(ctx, subject, id.level, id.device, a.Reading)
@@ -121,15 +121,6 @@ func bounded(ctx context.Context, limit time.Duration, f func(context.Context) e
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	return f(ctx)
-}
-
-// readTime is what one answer may take: as long as the engine waits for it, else
-// the sweep would call a device dead that a fence could rely on.
-func (s *Sweep) readTime(d bmc.Device) time.Duration {
-	if d.Assurance() == bmc.AssuranceStrict {
-		return s.opt.ReadTimeout
-	}
-	return max(s.opt.ReadTimeout, engine.AgentReadTimeout)
 }
 
 // gaveWay says whether a look was ended for reasons that are not the device's.
