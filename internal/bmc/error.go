@@ -18,7 +18,7 @@ const (
 	KindSessions    Kind = "Sessions"    // the BMC has no session left
 	KindBusy        Kind = "Busy"        // the BMC asks to come back later
 	KindUnsupported Kind = "Unsupported" // the BMC cannot do what is needed
-	KindIdentity    Kind = "Identity"    // the service does not know the named system
+	KindIdentity    Kind = "Identity"    // the service does not know the named system, or another machine answers
 	KindTLS         Kind = "TLS"         // the certificate is not the trusted one
 	KindProtocol    Kind = "Protocol"    // an answer that breaks the protocol
 )
