@@ -19,6 +19,8 @@ type Client struct {
 	// session never changes: each run of an agent is a session of its own, and a
 	// restart of the device between two cannot be seen.
 	session uint64
+	// listed is when the agent was last asked for its outlets, and had the device's.
+	listed time.Time
 }
 
 var (
@@ -38,6 +40,9 @@ func newClient(d bmc.Device, t bmc.Timing, p places) (*Client, error) {
 	if d.TLS != (bmc.TLS{}) {
 		return nil, c.fail("open", bmc.SentNo, unsupported("a fence agent does not know the entry's tls; use the agent's own parameters, like ssl_insecure"))
 	}
+	if _, why := d.Refused(); why != "" {
+		return nil, c.fail("open", bmc.SentNo, unsupported("%s", why))
+	}
 	if err := switchesPower(d.Agent); err != nil {
 		return nil, c.fail("open", bmc.SentNo, err)
 	}
@@ -47,7 +52,7 @@ func newClient(d bmc.Device, t bmc.Timing, p places) (*Client, error) {
 	return c, nil
 }
 
-// Read runs the agent's status.
+// Read runs the agent's status, and for an Off its list.
 func (c *Client) Read(ctx context.Context) (bmc.Reading, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timing.ReadTimeout)
 	defer cancel()
@@ -59,7 +64,11 @@ func (c *Client) Read(ctx context.Context) (bmc.Reading, error) {
 		return bmc.Reading{}, c.fail("read power state", bmc.SentNo, err)
 	}
 	r := bmc.Reading{At: time.Now(), Session: c.session}
-	r.State, r.Raw = status(end)
+	if r.State, r.Raw = status(end); r.State == bmc.Off {
+		if err := c.confirm(ctx, &r); err != nil {
+			return bmc.Reading{}, c.fail("read power state", bmc.SentNo, err)
+		}
+	}
 	return r, nil
 }
 

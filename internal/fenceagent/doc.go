@@ -12,7 +12,9 @@
 //
 // Exit 2 of a status is not enough for Off, because shells, interpreters and
 // option parsers end with 2 as well when something is wrong. The agent must also
-// have said "Status: OFF". // I1
+// have said "Status: OFF", and where it switches one of several outlets, its own
+// list must name that one: many take any answer but the one for on as off, also that
+// there is no such outlet. // I1
 //
 // An agent's off polls the device itself until it reads off, for power_timeout
 // (20 s by default). The engine gives it 40 s, and a status 20 s; an agent that is

@@ -22,10 +22,6 @@ var ours = map[string]string{
 	"debug":           "it would write passwords to a file", "debug_file": "it would write passwords to a file",
 }
 
-// picks are the agents that choose a machine by its position when they are not
-// told which, and the parameter that tells. // I8
-var picks = map[string]string{"fence_redfish": "systems_uri"}
-
 // input is what the agent reads on stdin for one action.
 func input(d bmc.Device, m metadata, action string) ([]byte, error) {
 	values := map[string]string{"action": action}
@@ -87,10 +83,10 @@ func given(d bmc.Device, m metadata, values map[string]string) error {
 		}
 		values[name] = all[name]
 	}
-	if must := picks[d.Agent]; must != "" && values[must] == "" {
-		return fmt.Errorf("%s without %s takes a machine by its position; set the parameter %s", d.Agent, must, must)
+	if err := onePlug(d, m); err != nil {
+		return err
 	}
-	return onePlug(d, m)
+	return listable(d, m)
 }
 
 // allowed refuses a parameter that the agent does not know, or that would change

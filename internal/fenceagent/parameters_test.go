@@ -12,7 +12,7 @@ import (
 )
 
 func known(names ...string) metadata {
-	var m metadata
+	m := metadata{Actions: []action{{Name: "list"}}}
 	for _, n := range names {
 		p := parameter{Name: n}
 		if n == "plug_separator" {
@@ -62,6 +62,8 @@ func TestInputRefuses(t *testing.T) {
 		"a break in a password": {func(d *bmc.Device) { d.Password = bmc.NewSecret("a\nplug=2") }, "control character"},
 		"a space at the end":    {func(d *bmc.Device) { d.Password = bmc.NewSecret("a ") }, "space"},
 		"quotes":                {func(d *bmc.Device) { d.Password = bmc.NewSecret(`"a"`) }, "quotes"},
+		"an outlet in secret":   {func(d *bmc.Device) { d.SecretParameters = map[string]bmc.Secret{"port": bmc.NewSecret("8")} }, "is no secret"},
+		"no outlet":             {func(d *bmc.Device) { delete(d.Parameters, "plug") }, "set the parameter plug"},
 		"a port":                {func(d *bmc.Device) { d.Endpoint.Port = 1 }, "takes no port"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -30,8 +30,9 @@ case "$1" in
 <parameter name="password"/><parameter name="plug"/><parameter name="port"/><parameter name="community"/>
 <parameter name="missing_as_off"/><parameter name="debug_file"/>
 <parameter name="plug_separator"><content type="string" default="," /></parameter>
+<parameter name="separator"><content type="string" default="," /></parameter><parameter name="uuid"/><parameter name="switch"/>
 </parameters>
-<actions><action name="on" automatic="0"/><action name="off"/><action name="reboot"/><action name="status"/></actions>
+<actions><action name="on" automatic="0"/><action name="off"/><action name="reboot"/><action name="status"/><action name="list"/></actions>
 </resource-agent>
 END
 exit 0;;
@@ -40,10 +41,16 @@ esac
 `
 
 // agent writes a fake agent whose actions are body, and gives where it lies.
-// $input is what stood on stdin.
+// $input is what stood on stdin. It lists the device's outlet.
 func agent(t *testing.T, body string) places {
 	t.Helper()
-	return raw(t, header+"input=$(cat)\n"+body+"\n")
+	return listing(t, "echo 7,worker-5", body)
+}
+
+// listing is agent with another list.
+func listing(t *testing.T, list, body string) places {
+	t.Helper()
+	return raw(t, header+"input=$(cat)\ncase \"$input\" in action=list*) "+list+"; exit;; esac\n"+body+"\n")
 }
 
 func raw(t *testing.T, text string) places {

@@ -79,8 +79,8 @@ func TestAgentThatReadsNothing(t *testing.T) {
 	t.Parallel()
 	d := device()
 	d.Parameters["community"] = strings.Repeat("x", 200<<10) // more than a pipe holds
-	c := client(t, raw(t, header+"echo Status: OFF; exit 2\n"), d)
-	assert.Equal(t, bmc.Off, read(t, c).State)
+	c := client(t, raw(t, header+"echo Status: ON\n"), d)
+	assert.Equal(t, bmc.On, read(t, c).State)
 }
 
 func TestAgentEndedBySignal(t *testing.T) {
