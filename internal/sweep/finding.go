@@ -2,6 +2,7 @@ package sweep
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"time"
 
@@ -56,7 +57,7 @@ func (e *entry) weakSettings(add adder) {
 	if why := weakPassword(d); why != "" && d.Unusable == nil {
 		add(bmc.FindingDefaultPassword, "%s: set another on the BMC, then in the inventory", why)
 	}
-	if d.Assurance() == bmc.AssuranceLower {
+	if nativeWouldDo(d) {
 		add(bmc.FindingLowerAssurance, "driver %s cannot refuse a forged answer: use driver ipmi or redfish where the BMC allows", d.Driver)
 	}
 	if d.Driver == bmc.DriverFenceAgent || d.Endpoint.Protocol != bmc.ProtocolRedfish {
@@ -65,10 +66,27 @@ func (e *entry) weakSettings(add adder) {
 	switch {
 	case d.Endpoint.Plain:
 		add(bmc.FindingCertificateTrust, "it is asked over http, and the password goes in the clear: use https")
+	case d.TLS.InsecureSkipVerify && d.Driver == bmc.DriverBMCLib:
+		add(bmc.FindingCertificateTrust, "its certificate is not verified: set tls.ca")
 	case d.TLS.InsecureSkipVerify && d.TLS.PinSHA256 == "":
 		add(bmc.FindingCertificateTrust, "its certificate is neither verified nor pinned: set tls.ca or tls.pinSHA256")
 	}
 }
+
+// nativeWouldDo says whether a device of lower assurance is a BMC, which a native
+// driver may well reach. An outlet has no other way, so that is no weakness which
+// anybody could mend.
+func nativeWouldDo(d bmc.Device) bool {
+	switch d.Driver {
+	case bmc.DriverBMCLib:
+		return true
+	case bmc.DriverFenceAgent:
+		return agentsOfBMCs.MatchString(d.Agent)
+	}
+	return false
+}
+
+var agentsOfBMCs = regexp.MustCompile(`^fence_(ipmilan|ipmilanplus|redfish|idrac|ilo.*|imm|drac5)$`)
 
 // weakDescription is what the device tells about itself.
 func (e *entry) weakDescription(add adder, now time.Time) {

@@ -39,12 +39,14 @@ func TestWeaknesses(t *testing.T) {
 		"no password":        {func(_ *entry, d *bmc.Device) { d.Password = bmc.Secret{} }, "", []bmc.FindingCode{bmc.FindingDefaultPassword}},
 		"an unread password": {func(_ *entry, d *bmc.Device) { d.Password, d.Unusable = bmc.Secret{}, assert.AnError }, "", nil},
 		"lower assurance":    {func(_ *entry, d *bmc.Device) { d.Driver = bmc.DriverBMCLib }, "", []bmc.FindingCode{bmc.FindingLowerAssurance}},
+		"a BMC's agent":      {func(_ *entry, d *bmc.Device) { d.Driver, d.Agent = bmc.DriverFenceAgent, "fence_ilo4_ssh" }, "", []bmc.FindingCode{bmc.FindingLowerAssurance}},
+		"an outlet":          {func(_ *entry, d *bmc.Device) { d.Driver, d.Agent = bmc.DriverFenceAgent, "fence_apc_snmp" }, "", nil},
 		"not enrolled": {func(e *entry, d *bmc.Device) {
 			d.Driver, d.Password, e.last.Identity = bmc.DriverFenceAgent, bmc.Secret{}, policy.IdentityUnproven
-		}, "", []bmc.FindingCode{bmc.FindingNotEnrolled, bmc.FindingLowerAssurance}},
+		}, "", []bmc.FindingCode{bmc.FindingNotEnrolled}},
 		"nobody vouched": {func(e *entry, d *bmc.Device) {
 			d.Driver, e.last.Identity = bmc.DriverFenceAgent, policy.IdentityNotEnrolled
-		}, "", []bmc.FindingCode{bmc.FindingNotEnrolled, bmc.FindingLowerAssurance}},
+		}, "", []bmc.FindingCode{bmc.FindingNotEnrolled}},
 		"another machine": {func(e *entry, _ *bmc.Device) { e.last.Identity = policy.IdentityDiffers }, "", []bmc.FindingCode{bmc.FindingIdentity}},
 		"no identity":     {func(e *entry, _ *bmc.Device) { e.last.Identity = policy.IdentityUnproven }, "", []bmc.FindingCode{bmc.FindingIdentity}},
 		"no answer":       {func(e *entry, _ *bmc.Device) { e.last.Identity, e.last.Err = "", assert.AnError }, "", nil},
