@@ -9,7 +9,7 @@
 //	ask.go        one look at one device
 //	record.go     what the looks at one device add up to
 //	result.go     the same for people and metrics
-//	finding.go    weaknesses that the sweep sees by itself; password.go, twin.go
+//	finding.go    weaknesses that the sweep sees by itself; password.go
 //	order.go      a look that a person orders: fencectl bmc test and audit
 //
 // Many hung BMCs must not delay the others: a look holds its slot for a bounded

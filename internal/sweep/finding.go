@@ -17,7 +17,7 @@ const (
 
 // weaknesses is everything that is known to be weak about a device: what its last
 // audit found, and what the sweep sees by itself; one for each code.
-func (e *entry) weaknesses(twin string, now time.Time) []bmc.Finding {
+func (e *entry) weaknesses(now time.Time) []bmc.Finding {
 	all := slices.Clone(e.findings)
 	add := func(code bmc.FindingCode, format string, args ...any) {
 		if !slices.ContainsFunc(all, func(f bmc.Finding) bool { return f.Code == code }) {
@@ -26,9 +26,6 @@ func (e *entry) weaknesses(twin string, now time.Time) []bmc.Finding {
 	}
 	if e.last.Err == nil && !e.last.At.IsZero() {
 		e.weakIdentity(add)
-	}
-	if twin != "" {
-		add(bmc.FindingDuplicate, "it is the same machine or outlet as %s: correct the inventory", twin)
 	}
 	e.weakSettings(add)
 	e.weakDescription(add, now)

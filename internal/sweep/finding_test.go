@@ -29,48 +29,46 @@ func looked(spoil func(e *entry, d *bmc.Device)) *entry {
 func TestWeaknesses(t *testing.T) {
 	for name, tc := range map[string]struct {
 		spoil func(e *entry, d *bmc.Device)
-		twin  string
 		want  []bmc.FindingCode
 	}{
 		"none":               {spoil: func(*entry, *bmc.Device) {}},
-		"a twin":             {func(*entry, *bmc.Device) {}, "prod/n-2", []bmc.FindingCode{bmc.FindingDuplicate}},
-		"a vendor's default": {func(_ *entry, d *bmc.Device) { d.Password = bmc.NewSecret("calvin") }, "", []bmc.FindingCode{bmc.FindingDefaultPassword}},
-		"the user's name":    {func(_ *entry, d *bmc.Device) { d.Password = bmc.NewSecret("FENCE") }, "", []bmc.FindingCode{bmc.FindingDefaultPassword}},
-		"no password":        {func(_ *entry, d *bmc.Device) { d.Password = bmc.Secret{} }, "", []bmc.FindingCode{bmc.FindingDefaultPassword}},
-		"an unread password": {func(_ *entry, d *bmc.Device) { d.Password, d.Unusable = bmc.Secret{}, assert.AnError }, "", nil},
-		"lower assurance":    {func(_ *entry, d *bmc.Device) { d.Driver = bmc.DriverBMCLib }, "", []bmc.FindingCode{bmc.FindingLowerAssurance}},
-		"a BMC's agent":      {func(_ *entry, d *bmc.Device) { d.Driver, d.Agent = bmc.DriverFenceAgent, "fence_ilo4_ssh" }, "", []bmc.FindingCode{bmc.FindingLowerAssurance}},
-		"an outlet":          {func(_ *entry, d *bmc.Device) { d.Driver, d.Agent = bmc.DriverFenceAgent, "fence_apc_snmp" }, "", nil},
+		"a vendor's default": {func(_ *entry, d *bmc.Device) { d.Password = bmc.NewSecret("calvin") }, []bmc.FindingCode{bmc.FindingDefaultPassword}},
+		"the user's name":    {func(_ *entry, d *bmc.Device) { d.Password = bmc.NewSecret("FENCE") }, []bmc.FindingCode{bmc.FindingDefaultPassword}},
+		"no password":        {func(_ *entry, d *bmc.Device) { d.Password = bmc.Secret{} }, []bmc.FindingCode{bmc.FindingDefaultPassword}},
+		"an unread password": {func(_ *entry, d *bmc.Device) { d.Password, d.Unusable = bmc.Secret{}, assert.AnError }, nil},
+		"lower assurance":    {func(_ *entry, d *bmc.Device) { d.Driver = bmc.DriverBMCLib }, []bmc.FindingCode{bmc.FindingLowerAssurance}},
+		"a BMC's agent":      {func(_ *entry, d *bmc.Device) { d.Driver, d.Agent = bmc.DriverFenceAgent, "fence_ilo4_ssh" }, []bmc.FindingCode{bmc.FindingLowerAssurance}},
+		"an outlet":          {func(_ *entry, d *bmc.Device) { d.Driver, d.Agent = bmc.DriverFenceAgent, "fence_apc_snmp" }, nil},
 		"not enrolled": {func(e *entry, d *bmc.Device) {
 			d.Driver, d.Password, e.last.Identity = bmc.DriverFenceAgent, bmc.Secret{}, policy.IdentityUnproven
-		}, "", []bmc.FindingCode{bmc.FindingNotEnrolled}},
+		}, []bmc.FindingCode{bmc.FindingNotEnrolled}},
 		"nobody vouched": {func(e *entry, d *bmc.Device) {
 			d.Driver, e.last.Identity = bmc.DriverFenceAgent, policy.IdentityNotEnrolled
-		}, "", []bmc.FindingCode{bmc.FindingNotEnrolled}},
-		"another machine": {func(e *entry, _ *bmc.Device) { e.last.Identity = policy.IdentityDiffers }, "", []bmc.FindingCode{bmc.FindingIdentity}},
-		"no identity":     {func(e *entry, _ *bmc.Device) { e.last.Identity = policy.IdentityUnproven }, "", []bmc.FindingCode{bmc.FindingIdentity}},
-		"no answer":       {func(e *entry, _ *bmc.Device) { e.last.Identity, e.last.Err = "", assert.AnError }, "", nil},
-		"plain http":      {func(_ *entry, d *bmc.Device) { d.Endpoint.Plain = true }, "", []bmc.FindingCode{bmc.FindingCertificateTrust}},
-		"not verified":    {func(_ *entry, d *bmc.Device) { d.TLS.InsecureSkipVerify = true }, "", []bmc.FindingCode{bmc.FindingCertificateTrust}},
-		"pinned":          {func(_ *entry, d *bmc.Device) { d.TLS = bmc.TLS{InsecureSkipVerify: true, PinSHA256: "x"} }, "", nil},
+		}, []bmc.FindingCode{bmc.FindingNotEnrolled}},
+		"another machine": {func(e *entry, _ *bmc.Device) { e.last.Identity = policy.IdentityDiffers }, []bmc.FindingCode{bmc.FindingIdentity}},
+		"no identity":     {func(e *entry, _ *bmc.Device) { e.last.Identity = policy.IdentityUnproven }, []bmc.FindingCode{bmc.FindingIdentity}},
+		"no answer":       {func(e *entry, _ *bmc.Device) { e.last.Identity, e.last.Err = "", assert.AnError }, nil},
+		"plain http":      {func(_ *entry, d *bmc.Device) { d.Endpoint.Plain = true }, []bmc.FindingCode{bmc.FindingCertificateTrust}},
+		"not verified":    {func(_ *entry, d *bmc.Device) { d.TLS.InsecureSkipVerify = true }, []bmc.FindingCode{bmc.FindingCertificateTrust}},
+		"pinned":          {func(_ *entry, d *bmc.Device) { d.TLS = bmc.TLS{InsecureSkipVerify: true, PinSHA256: "x"} }, nil},
 		"the clock": {func(e *entry, _ *bmc.Device) {
 			e.description.Clock, e.description.ClockAt = noon.Add(-6*time.Minute), noon
-		}, "", []bmc.FindingCode{bmc.FindingClock}},
+		}, []bmc.FindingCode{bmc.FindingClock}},
 		"a fair clock": {func(e *entry, _ *bmc.Device) {
 			e.description.Clock, e.description.ClockAt = noon.Add(5*time.Minute), noon
-		}, "", nil},
-		"restores power":  {func(e *entry, _ *bmc.Device) { e.description.RestorePolicy = "previous" }, "", []bmc.FindingCode{bmc.FindingRestorePolicy}},
-		"stays off":       {func(e *entry, _ *bmc.Device) { e.description.RestorePolicy = "always-off" }, "", nil},
-		"ends in 29 days": {func(e *entry, _ *bmc.Device) { e.description.CertificateUntil = noon.Add(29 * 24 * time.Hour) }, "", []bmc.FindingCode{bmc.FindingCertificateExpired}},
-		"ends in 31 days": {func(e *entry, _ *bmc.Device) { e.description.CertificateUntil = noon.Add(31 * 24 * time.Hour) }, "", nil},
+		}, nil},
+		"restores power":  {func(e *entry, _ *bmc.Device) { e.description.RestorePolicy = "previous" }, []bmc.FindingCode{bmc.FindingRestorePolicy}},
+		"stays off":       {func(e *entry, _ *bmc.Device) { e.description.RestorePolicy = "always-off" }, nil},
+		"ends in 29 days": {func(e *entry, _ *bmc.Device) { e.description.CertificateUntil = noon.Add(29 * 24 * time.Hour) }, []bmc.FindingCode{bmc.FindingCertificateExpired}},
+		"ends in 31 days": {func(e *entry, _ *bmc.Device) { e.description.CertificateUntil = noon.Add(31 * 24 * time.Hour) }, nil},
 		"audited": {func(e *entry, d *bmc.Device) {
 			d.TLS.InsecureSkipVerify = true
 			e.findings = []bmc.Finding{{Code: bmc.FindingCipherZero}, {Code: bmc.FindingCertificateTrust}}
-		}, "", []bmc.FindingCode{bmc.FindingCipherZero, bmc.FindingCertificateTrust}},
+		}, []bmc.FindingCode{bmc.FindingCipherZero, bmc.FindingCertificateTrust}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []bmc.FindingCode
-			for _, f := range looked(tc.spoil).weaknesses(tc.twin, noon) {
+			for _, f := range looked(tc.spoil).weaknesses(noon) {
 				got = append(got, f.Code)
 			}
 			assert.Equal(t, tc.want, got)
@@ -81,7 +79,7 @@ func TestWeaknesses(t *testing.T) {
 func TestNoFindingOrResultHoldsAPassword(t *testing.T) { // I25
 	for password := range defaultPasswords {
 		e := looked(func(_ *entry, d *bmc.Device) { d.Password = bmc.NewSecret(password) })
-		r := e.result("", noon)
+		r := e.result(noon)
 		require.Equal(t, bmc.FindingDefaultPassword, r.Findings[0].Code)
 		for _, word := range strings.Fields(fmt.Sprint(r.Findings)) {
 			if len(password) > 5 && password != "password" { // some are English words
@@ -90,33 +88,8 @@ func TestNoFindingOrResultHoldsAPassword(t *testing.T) { // I25
 		}
 	}
 	e := looked(func(_ *entry, d *bmc.Device) { d.Password = bmc.NewSecret("hunter2hunter2") })
-	shown := e.result("", noon)
+	shown := e.result(noon)
 	assert.NotContains(t, fmt.Sprintf("%+v %#v", shown, shown), "hunter2hunter2")
-}
-
-func TestTwins(t *testing.T) {
-	host := func(name, address, uuid string, macs ...string) []*entry {
-		e := looked(func(e *entry, d *bmc.Device) {
-			d.Endpoint.Host, e.last.Reading.Identity.UUID, e.description.MACs = address, uuid, macs
-		})
-		e.subject.Host.Name = name
-		return []*entry{e}
-	}
-	const uuid, swapped = "4c4c4544-0042-3510-8052-b4c04f4d3332", "44454c4c-4200-1035-8052-b4c04f4d3332"
-	hosts := map[hostID][]*entry{
-		{name: "a"}: host("a", "192.0.2.1", uuid),
-		{name: "b"}: host("b", "192.0.2.2", swapped),
-		{name: "c"}: host("c", "192.0.2.3", "", "aa:bb:cc:dd:ee:01"),
-		{name: "d"}: host("d", "192.0.2.3", "00000000-0000-0000-0000-000000000000"),
-		{name: "e"}: host("e", "192.0.2.5", "00000000-0000-0000-0000-000000000000", "00:25:90:00:00:02"),
-		{name: "f"}: host("f", "192.0.2.6", "", "00-25-90-00-00-02"),
-		{name: "g"}: append(host("g", "192.0.2.7", "11112222-3333-4444-5555-666677778888"), host("g", "192.0.2.8", "11112222-3333-4444-5555-666677778888")...),
-	}
-	got := map[string]string{}
-	for e, twin := range twins(hosts) {
-		got[e.subject.Host.Name] = twin
-	}
-	assert.Equal(t, map[string]string{"a": "b", "b": "a", "c": "d", "d": "c", "e": "f", "f": "e"}, got)
 }
 
 func TestPercentile95(t *testing.T) {

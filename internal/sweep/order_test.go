@@ -97,3 +97,18 @@ func TestDescribedHourlyAuditedDaily(t *testing.T) {
 		assert.Greater(t, m.described, before, "another machine is described at once")
 	})
 }
+
+// The engine knows the hosts of every cluster, and that one may be seen from two.
+func TestADuplicateIsAFinding(t *testing.T) {
+	w := newWorld()
+	w.host(1)
+	w.host(2)
+	w.twin = "n-2"
+	w.run(t, func(t *testing.T) {
+		w.wait(2 * every)
+		assert.Empty(t, w.result(t, 1).Findings)
+		require.Len(t, w.result(t, 2).Findings, 1)
+		assert.Equal(t, bmc.FindingDuplicate, w.result(t, 2).Findings[0].Code)
+		assert.Contains(t, w.result(t, 2).Findings[0].Message, "prod/n-9")
+	})
+}

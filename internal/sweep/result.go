@@ -82,13 +82,13 @@ func (s *Sweep) Results(ctx context.Context, cluster string) ([]Result, error) {
 func (s *Sweep) collect(cluster string) (out []Result, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now, same := time.Now(), twins(s.hosts)
+	now := time.Now()
 	for id, list := range s.hosts {
 		if cluster != "" && id.cluster != cluster {
 			continue
 		}
 		for _, e := range list {
-			out = append(out, e.result(same[e], now))
+			out = append(out, e.result(now))
 		}
 	}
 	for _, u := range s.unusable {
@@ -102,17 +102,17 @@ func (s *Sweep) collect(cluster string) (out []Result, ok bool) {
 // resultsOf gives the devices of one host.
 func (s *Sweep) resultsOf(ctx context.Context, list []*entry) []Result {
 	s.mu.Lock()
-	now, same := time.Now(), twins(s.hosts)
+	now := time.Now()
 	out := make([]Result, 0, len(list))
 	for _, e := range list {
-		out = append(out, e.result(same[e], now))
+		out = append(out, e.result(now))
 	}
 	s.mu.Unlock()
 	s.refused(ctx, out)
 	return out
 }
 
-// refused asks the engine about each host once. One that cannot be used says why
+// refused asks the engine about each host once, which knows those of all clusters. One that cannot be used says why
 // already.
 func (s *Sweep) refused(ctx context.Context, list []Result) {
 	told := map[hostID][]engine.Refusal{}
@@ -126,6 +126,11 @@ func (s *Sweep) refused(ctx context.Context, list []Result) {
 			told[id] = s.opt.Engine.Quarantine(ctx, r.subject)
 		}
 		r.Refused = told[id]
+		for _, why := range r.Refused {
+			if why.Reason == policy.DuplicateHost { // I9
+				r.Findings = append(r.Findings, bmc.Finding{Code: bmc.FindingDuplicate, Message: why.Message + ": correct the inventory"})
+			}
+		}
 	}
 }
 
@@ -137,7 +142,7 @@ func unusable(u engine.Subject) Result {
 	return r
 }
 
-func (e *entry) result(twin string, now time.Time) Result {
+func (e *entry) result(now time.Time) Result {
 	h, d := e.subject.Host, e.device()
 	r := Result{
 		Cluster: e.subject.Cluster, Node: e.subject.Node, Host: h.Name, Source: h.Source,
@@ -146,7 +151,7 @@ func (e *entry) result(twin string, now time.Time) Result {
 		Power: e.last.Reading.State, Raw: e.last.Reading.Raw, Identity: e.last.Identity,
 		UUID: e.last.Reading.Identity.UUID, Serial: cmp.Or(e.last.Reading.Identity.Serial, e.description.Serial),
 		LatencyP95: percentile95(e.latencies), Checked: e.last.At, LastGood: e.lastGood, Failures: e.failures,
-		Description: e.description, Findings: e.weaknesses(twin, now), Audited: e.audited,
+		Description: e.description, Findings: e.weaknesses(now), Audited: e.audited,
 		subject: e.subject,
 	}
 	if !e.last.At.IsZero() {

@@ -36,6 +36,7 @@ type world struct {
 	actors   *bmc.Actors
 	urgent   int    // devices opened for people
 	frozen   string // a node
+	twin     string // a node
 }
 
 // machine is a BMC and what is wrong with it.
@@ -112,8 +113,11 @@ func (w *world) Identify(_ context.Context, s engine.Subject, _, _ int, r bmc.Re
 
 // Quarantine implements Engine.
 func (w *world) Quarantine(_ context.Context, s engine.Subject) []engine.Refusal {
-	if s.Node == w.frozen {
+	switch s.Node {
+	case w.frozen:
 		return []engine.Refusal{{Reason: policy.Frozen, Message: "it lied"}}
+	case w.twin:
+		return []engine.Refusal{{Reason: policy.DuplicateHost, Message: "prod/n-9 has the same MAC"}}
 	}
 	return nil
 }
