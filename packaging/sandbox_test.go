@@ -57,7 +57,7 @@ func TestUnitLetsEveryDriverWork(t *testing.T) {
 	require.NoError(t, err, "%s%s%s", said, complained, console)
 	assert.Equal(t, []string{
 		"ok confined", "ok simulators", "ok ipmi", "ok redfish", "ok bmclib ipmitool", "ok bmclib gofish",
-		"ok fence_ipmilan", "ok fence_redfish", "ok fence_dummy", "ok fence_alom on a terminal",
+		"ok fence_ipmilan", "ok fence_redfish", "ok fence_alom on a terminal",
 		"ok a hung agent is ended", "ok nothing is left behind",
 	}, lines(said), "%s%s", complained, console)
 }

@@ -25,7 +25,6 @@ type device struct {
 	name string
 	open func(bmc.Device, bmc.Timing) (bmc.Power, error)
 	bmc.Device
-	first bool // is switched on before anything is read
 }
 
 func native(d bmc.Device, t bmc.Timing) (bmc.Power, error) { return ipmi.New(d, t), nil }
@@ -77,8 +76,6 @@ func devices(ctx context.Context) ([]device, error) {
 			map[string]string{"lanplus": "1", "cipher": "3", "power_wait": "0"})},
 		{name: "fence_redfish", open: fenceagent.New, Device: agent("fence_redfish", https,
 			map[string]string{"ssl_insecure": "1", "systems_uri": service.System(0).URI()})},
-		{name: "fence_dummy", open: fenceagent.New, first: true, Device: bmc.Device{Driver: bmc.DriverFenceAgent, Agent: "fence_dummy",
-			Parameters: map[string]string{"status_file": "/tmp/dummy"}}},
 		{name: "fence_alom on a terminal", open: fenceagent.New, Device: agent("fence_alom", lan,
 			map[string]string{"ssh_path": console, "power_timeout": "1"})},
 	}, nil

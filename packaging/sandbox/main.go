@@ -46,11 +46,6 @@ func switches(ctx context.Context, d device) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.Close(ctx)) }()
-	if d.first {
-		if _, err := p.Send(ctx, bmc.CommandOn); err != nil {
-			return err
-		}
-	}
 	if err := reads(ctx, p, bmc.On); err != nil {
 		return err
 	}
