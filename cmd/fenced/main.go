@@ -68,7 +68,13 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stdout, "fenced", version)
 		return exitOK
 	}
-	if err := config.Check(*file, checkPolicies, set...); err != nil {
+	warnings, err := config.Check(*file, checkPolicies, set...)
+	if *check {
+		for _, w := range warnings {
+			fmt.Fprintln(stderr, "warning:", w)
+		}
+	}
+	if err != nil {
 		fmt.Fprintf(stderr, "fenced: %v\n", err)
 		return exitConfig
 	}

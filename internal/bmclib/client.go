@@ -49,6 +49,9 @@ func New(d bmc.Device, t bmc.Timing) (bmc.Power, error) {
 
 func newClient(d bmc.Device, t bmc.Timing, dirs []string) (*Client, error) {
 	c := &Client{device: d, timing: t}
+	if _, why := d.Refused(); why != "" {
+		return nil, c.refuse(errors.New(why))
+	}
 	var err error
 	if c.kind, err = choose(d); err != nil {
 		return nil, c.refuse(err)

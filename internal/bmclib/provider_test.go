@@ -46,11 +46,11 @@ func TestChoose(t *testing.T) {
 }
 
 func TestRefusedAtOpen(t *testing.T) {
-	d := bmc.Device{Endpoint: bmc.Endpoint{Protocol: bmc.ProtocolRedfish, Host: "192.0.2.1", Port: 443}}
+	d := bmc.Device{Driver: bmc.DriverBMCLib, Endpoint: bmc.Endpoint{Protocol: bmc.ProtocolRedfish, Host: "192.0.2.1", Port: 443}}
 	pinned := d
 	pinned.TLS.PinSHA256 = strings.Repeat("0", 64)
 	_, err := New(pinned, timing)
-	assert.Contains(t, failed(t, err, bmc.KindTLS).Error(), "pinSHA256")
+	assert.Contains(t, failed(t, err, bmc.KindUnsupported).Error(), "pinSHA256")
 
 	lost := d
 	lost.TLS.CA = filepath.Join(t.TempDir(), "none.pem")

@@ -2,6 +2,9 @@ package config
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,15 +16,70 @@ func TestCheckFindsHostsAndPoliciesTogether(t *testing.T) {
 		"hosts.d/a.yaml": "hosts: [{node: a}]\n",
 	})
 	bad := errors.New("policies.d/a.yaml:1: no check")
-	err := Check(file, func(c Config) error {
+	_, err := Check(file, func(c Config) error {
 		require.Equal(t, []string{"prod"}, c.ClusterNames())
 		return bad
 	})
 	require.ErrorIs(t, err, bad)
 	require.ErrorContains(t, err, "hosts.d/a.yaml:1: hosts[0]: bmc is missing")
-	require.ErrorContains(t, Check(file, nil, "log.level=loud"), "command line: log.level")
-	good := func(Config) error { return nil }
-	require.NoError(t, Check(writeMain(t, oneCluster), good))
+	_, err = Check(file, nil, "log.level=loud")
+	require.ErrorContains(t, err, "command line: log.level")
+	_, err = Check(writeMain(t, oneCluster), good)
+	require.NoError(t, err)
+}
+
+func good(Config) error { return nil }
+
+// What files hold is warned of, with its line: one host keeps no daemon from
+// starting.
+func TestCheckWarns(t *testing.T) {
+	file := write(t, map[string]string{
+		"fenced.yaml": oneCluster + "hosts: hosts.d\n",
+		"hosts.d/a.yaml": `hosts:
+- {node: a, bmc: {address: 192.0.2.1, username: u, passwordFile: ../good}}
+- {node: b, bmc: {address: 192.0.2.2, username: u, passwordFile: Canary-4711}}
+- node: c
+  bmc:
+    address: redfish://192.0.2.3
+    username: u
+    passwordFile: ../open
+    tls: {ca: ../good}
+- {node: d, bmc: {address: 192.0.2.4, username: u, passwordFile: ../empty}}
+- {node: e, bmc: {address: 192.0.2.5, username: u, passwordFile: ../long}}
+- {node: f, bmc: {address: redfish://192.0.2.6, username: u, passwordFile: ../long}}
+- node: g
+  levels:
+    - devices: [{driver: fence-agent, agent: fence_x, parameters: {plug: 1}, secretParameters: {community: ../empty}}]
+- {node: h, bmc: {address: 192.0.2.8, username: u, credential: h}}
+`,
+		"good": "s3cret", "open": "s3cret", "empty": "\n", "long": strings.Repeat("s3cret", 4),
+	})
+	dir := filepath.Dir(file)
+	for name, mode := range map[string]os.FileMode{"good": 0o600, "open": 0o644, "empty": 0o600, "long": 0o600} {
+		require.NoError(t, os.Chmod(filepath.Join(dir, name), mode))
+	}
+	t.Setenv("CREDENTIALS_DIRECTORY", "")
+	warnings, err := Check(file, good)
+	require.NoError(t, err)
+	at := filepath.Join(dir, "hosts.d/a.yaml")
+	want := []string{
+		at + ":3: hosts[1].bmc.passwordFile: stat the file that is named there: no such file or directory",
+		at + ":8: hosts[2].bmc.passwordFile: " + dir + "/open is open to everyone (mode 0644)",
+		at + ":9: hosts[2].bmc.tls.ca: " + dir + "/good holds no PEM certificate",
+		at + ":10: hosts[3].bmc.passwordFile: " + dir + "/empty is empty",
+		at + ":11: hosts[4].bmc.passwordFile: it has 24 bytes, and IPMI 2.0 takes 20",
+		at + ":15: hosts[6].levels[0].devices[0].secretParameters.community: " + dir + "/empty is empty",
+	}
+	require.Len(t, warnings, len(want), "%q", warnings)
+	for i, w := range want {
+		require.Contains(t, warnings[i], w)
+		require.NotContains(t, warnings[i], "s3cret")      // I25
+		require.NotContains(t, warnings[i], "Canary-4711") // it may be the password itself
+	}
+	t.Setenv("CREDENTIALS_DIRECTORY", dir)
+	warnings, err = Check(file, good)
+	require.NoError(t, err)
+	require.Contains(t, warnings[len(warnings)-1], ":16: hosts[7].bmc.credential: ")
 }
 
 func TestParsePrincipal(t *testing.T) {

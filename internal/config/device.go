@@ -19,6 +19,7 @@ var providers = map[bmc.Protocol][]string{
 
 // device reads one device of the file.
 func (r *reader) device(key string, d deviceYAML) (bmc.Device, PasswordSource) {
+	before := len(r.errs)
 	device := bmc.Device{
 		Driver: bmc.Driver(d.Driver), Username: d.Username, Secret: d.Secret, CipherSuites: d.CipherSuites,
 		TLS: bmc.TLS{CA: d.TLS.CA, PinSHA256: d.TLS.PinSHA256, InsecureSkipVerify: d.TLS.InsecureSkipVerify},
@@ -28,7 +29,17 @@ func (r *reader) device(key string, d deviceYAML) (bmc.Device, PasswordSource) {
 	} else {
 		r.service(key, d, &device)
 	}
-	return device, r.password(key, d)
+	source := r.password(key, d)
+	if len(r.errs) > before {
+		return device, source
+	}
+	if part, why := device.Refused(); why != "" {
+		r.refuse(d.Line, key+"."+part, "%s", why)
+	}
+	if r.looks {
+		r.look(key, d.Line, device, source)
+	}
+	return device, source
 }
 
 // service reads a device that has an address of Metal3.

@@ -12,18 +12,20 @@ func duplicates(hosts []HostEntry) (errs []error) {
 	names, uuids, devices := map[string]string{}, map[string]string{}, devices{}
 	for i, e := range hosts {
 		if first, ok := names[e.Name]; ok {
-			errs = append(errs, fmt.Errorf("%s: node %s of cluster %s is also at %s", e.Source, e.Node, e.Cluster, first))
+			errs = append(errs, fmt.Errorf("%s.node: node %s of cluster %s is also at %s; keep one of the entries", e.place, e.Node, e.Cluster, first))
 		}
 		names[e.Name] = e.Source
-		for _, l := range e.Levels {
-			for _, d := range l.Devices {
+		for l := range e.Levels {
+			for j, d := range e.Levels[l].Devices {
 				if first, ok := devices.taken(i, d); ok {
-					errs = append(errs, fmt.Errorf("%s: %s of node %s is also at %s", e.Source, describe(d), e.Node, hosts[first].Source))
+					errs = append(errs, fmt.Errorf("%s: %s of node %s is also at %s; %s",
+						e.places[l][j], describe(d), e.Node, hosts[first].Source, apart(d)))
 				}
 			}
 		}
 		if first, ok := sameUUID(uuids, e); ok {
-			errs = append(errs, fmt.Errorf("%s: the UUID %s of node %s is also at %s", e.Source, e.PinnedUUID, e.Node, first))
+			errs = append(errs, fmt.Errorf("%s.uuid: the UUID %s of node %s is also at %s; write what /sys/class/dmi/id/product_uuid of each node says",
+				e.place, e.PinnedUUID, e.Node, first))
 		}
 	}
 	return errs
@@ -37,6 +39,17 @@ func describe(d bmc.Device) string {
 		return "the device " + d.String() + ", without a plug,"
 	}
 	return "the outlet " + d.String()
+}
+
+// apart says what tells two devices apart that seem to be one.
+func apart(d bmc.Device) string {
+	switch d.Driver {
+	case bmc.DriverFenceAgent:
+		return "correct the address, or write the plug of each in its parameters"
+	case bmc.DriverIPMI:
+		return "correct the address"
+	}
+	return "correct the address, or write the path of each one's system, as /redfish/v1/Systems/1"
 }
 
 // devices tells which entry, by its number, has which part of which service.

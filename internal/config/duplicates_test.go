@@ -38,7 +38,7 @@ func TestDuplicateHosts(t *testing.T) {
 			text := func(e entry) string {
 				return fmt.Sprintf("hosts:\n- {node: %s, cluster: %s, uuid: %q, bmc: {address: %q, username: u, passwordFile: p}}\n", e.node, e.cluster, e.uuid, e.address)
 			}
-			hosts, dir, err := loadHosts(t, []string{"prod", "lab"}, map[string]string{"a.yaml": text(c.a), "b.yaml": text(c.b)})
+			hosts, dir, err := loadFiles(t, []string{"prod", "lab"}, map[string]string{"a.yaml": text(c.a), "b.yaml": text(c.b)})
 			if c.want == "" {
 				require.NoError(t, err)
 				require.Len(t, hosts, 2)

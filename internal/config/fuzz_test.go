@@ -73,8 +73,9 @@ func FuzzReadHosts(f *testing.F) {
 	c := Default()
 	c.Clusters = []Cluster{{Name: "prod"}}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		hosts, errs := readHosts(c, "/etc/fenced/hosts.d/a.yaml", data)
-		if len(errs) > 0 {
+		r := reader{file: "/etc/fenced/hosts.d/a.yaml", dir: "/etc/fenced/hosts.d"}
+		hosts := r.hosts(c, data)
+		if len(r.errs) > 0 {
 			return
 		}
 		if len(hosts) > 0 {

@@ -19,6 +19,10 @@ type HostEntry struct {
 	Cluster string
 	// Passwords stand beside Levels, one for each device.
 	Passwords [][]PasswordSource
+
+	// FILE:LINE: KEY of the entry and of each device, for errors.
+	place  string
+	places [][]string
 }
 
 // PasswordSource is where the password of one device is. Both File and
@@ -59,9 +63,9 @@ type deviceYAML struct {
 
 	Address      string  `yaml:"address" empty:"no"` // its form depends on the driver
 	Username     string  `yaml:"username"`
-	PasswordFile string  `yaml:"passwordFile" is:"path"`
-	Credential   string  `yaml:"credential" is:"credential"`
-	Secret       string  `yaml:"secret" is:"secretRef"`
+	PasswordFile string  `yaml:"passwordFile" is:"path" show:"no"`
+	Credential   string  `yaml:"credential" is:"credential" show:"no"`
+	Secret       string  `yaml:"secret" is:"secretRef" show:"no"`
 	Driver       string  `yaml:"driver" is:"auto|ipmi|redfish|bmclib|fence-agent"`
 	CipherSuites []int   `yaml:"cipherSuites" is:"cipherSuite"`
 	TLS          tlsYAML `yaml:"tls"`
@@ -71,7 +75,7 @@ type deviceYAML struct {
 	// fence-agent
 	Agent            string            `yaml:"agent" is:"agent"`
 	Parameters       map[string]string `yaml:"parameters" is:"parameter"`
-	SecretParameters map[string]string `yaml:"secretParameters" is:"path" empty:"no"`
+	SecretParameters map[string]string `yaml:"secretParameters" is:"path" empty:"no" show:"no"`
 }
 
 type tlsYAML struct {
@@ -84,11 +88,16 @@ type tlsYAML struct {
 // problem, each naming file and line; two entries that could mean one host are
 // among them. // I9
 func LoadHosts(c Config) ([]HostEntry, error) {
+	hosts, _, err := loadHosts(c, false)
+	return hosts, err
+}
+
+// loadHosts is LoadHosts, which warns of the hosts' files if it is to look.
+func loadHosts(c Config, look bool) (hosts []HostEntry, warnings []string, err error) {
 	files, err := listFiles(c.Hosts)
 	if err != nil {
-		return nil, fmt.Errorf("load hosts: %w", err)
+		return nil, nil, fmt.Errorf("load hosts: %w", err)
 	}
-	var hosts []HostEntry
 	var errs []error
 	for _, file := range files {
 		data, err := readBounded(file, maxFile)
@@ -96,32 +105,32 @@ func LoadHosts(c Config) ([]HostEntry, error) {
 			errs = append(errs, fmt.Errorf("load hosts: %w", err))
 			continue
 		}
-		list, bad := readHosts(c, file, data)
-		hosts, errs = append(hosts, list...), append(errs, bad...)
+		r := reader{file: file, dir: filepath.Dir(file), looks: look}
+		hosts = append(hosts, r.hosts(c, data)...)
+		warnings, errs = append(warnings, r.warnings...), append(errs, r.errs...)
 	}
 	errs = append(errs, duplicates(hosts)...)
 	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
+		return nil, warnings, errors.Join(errs...)
 	}
-	return hosts, nil
+	return hosts, warnings, nil
 }
 
-// readHosts reads one file; entries with an error are left out.
-func readHosts(c Config, file string, data []byte) ([]HostEntry, []error) {
-	root, err := parseYAML(file, data)
+// hosts reads the file; entries with an error are left out.
+func (r *reader) hosts(c Config, data []byte) (hosts []HostEntry) {
+	root, err := parseYAML(r.file, data)
 	if err != nil {
-		return nil, []error{err}
+		r.errs = append(r.errs, err)
 	}
 	if root == nil {
-		return nil, nil
+		return nil
 	}
 	var f hostsFile
-	r := reader{file: file, dir: filepath.Dir(file), root: root}
+	r.root = root
 	r.mapping(root, "", reflect.ValueOf(&f).Elem())
 	if len(r.errs) > 0 {
-		return nil, r.errs
+		return nil
 	}
-	var hosts []HostEntry
 	for i, y := range f.Hosts {
 		before := len(r.errs)
 		e := r.host(c, fmt.Sprintf("hosts[%d]", i), y)
@@ -129,12 +138,12 @@ func readHosts(c Config, file string, data []byte) ([]HostEntry, []error) {
 			hosts = append(hosts, e)
 		}
 	}
-	return hosts, r.errs
+	return hosts
 }
 
 // host turns one entry of the file into a HostEntry.
 func (r *reader) host(c Config, key string, y hostYAML) HostEntry {
-	e := HostEntry{Node: y.Node, Cluster: y.Cluster}
+	e := HostEntry{Node: y.Node, Cluster: y.Cluster, place: r.at(y.Line) + ": " + key}
 	if y.Node == "" {
 		r.refuse(y.Line, key, "node is missing")
 	}
@@ -157,6 +166,6 @@ func (r *reader) host(c Config, key string, y hostYAML) HostEntry {
 	if e.IdentityMode == "" {
 		e.IdentityMode = c.Guards.Identity
 	}
-	e.Levels, e.Passwords = r.levels(key, y)
+	e.Levels, e.Passwords, e.places = r.levels(key, y)
 	return e
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 )
 
-// loadHosts loads files of hosts.d for the named clusters; it gives the
+// loadFiles loads files of hosts.d for the named clusters; it gives the
 // directory of hosts.d too.
-func loadHosts(t *testing.T, clusters []string, files map[string]string) ([]HostEntry, string, error) {
+func loadFiles(t *testing.T, clusters []string, files map[string]string) ([]HostEntry, string, error) {
 	all := map[string]string{}
 	for name, text := range files {
 		all["hosts.d/"+name] = text
@@ -28,7 +28,7 @@ func loadHosts(t *testing.T, clusters []string, files map[string]string) ([]Host
 }
 
 func TestLoadHosts(t *testing.T) {
-	hosts, dir, err := loadHosts(t, []string{"prod"}, map[string]string{
+	hosts, dir, err := loadFiles(t, []string{"prod"}, map[string]string{
 		"20-b.yaml": "hosts:\n- node: b\n  bmc: {address: 192.0.2.2, secret: ns/s, cipherSuites: [3]}\n",
 		"10-a.yaml": `
 hosts:
@@ -68,6 +68,7 @@ hosts:
 		},
 		Node: "worker-3.example.com", Cluster: "prod",
 		Passwords: [][]PasswordSource{{{File: filepath.Join(filepath.Dir(dir), "pw")}}},
+		place:     filepath.Join(dir, "10-a.yaml") + ":3: hosts[0]", places: [][]string{{filepath.Join(dir, "10-a.yaml") + ":8: hosts[0].bmc"}},
 	}, a)
 	require.Equal(t, "prod/c", c.Name, "the only cluster is the default")
 	require.Equal(t, "required", c.IdentityMode, "as guards.identity")
@@ -79,7 +80,7 @@ hosts:
 }
 
 func TestLoadHostsWithoutADirectory(t *testing.T) {
-	hosts, _, err := loadHosts(t, []string{"prod"}, nil)
+	hosts, _, err := loadFiles(t, []string{"prod"}, nil)
 	require.NoError(t, err)
 	require.Empty(t, hosts)
 }
@@ -106,8 +107,8 @@ func TestLoadHostsRefuses(t *testing.T) {
 		{"no user", one("address: 192.0.2.1, passwordFile: p"), `:3: hosts[0].bmc: username is missing`},
 		{"no password", one("address: 192.0.2.1, username: u"), `:3: hosts[0].bmc: needs one of passwordFile, credential and secret, not 0`},
 		{"two passwords", one(good + ", secret: a/b"), `:3: hosts[0].bmc: needs one of passwordFile, credential and secret, not 2`},
-		{"a Secret without a namespace", one("address: 192.0.2.1, secret: b"), `:3: hosts[0].bmc.secret: "b" must be NAMESPACE/NAME of a Secret`},
-		{"a credential that is a path", one("address: 192.0.2.1, username: u, credential: ../x"), `:3: hosts[0].bmc.credential: "../x" must be the name of a systemd credential`},
+		{"a Secret without a namespace", one("address: 192.0.2.1, secret: b"), `:3: hosts[0].bmc.secret: must be NAMESPACE/NAME of a Secret`},
+		{"a credential that is a path", one("address: 192.0.2.1, username: u, credential: ../x"), `:3: hosts[0].bmc.credential: must be the name of a systemd credential`},
 		{"a placeholder UUID", "hosts:\n- node: a\n  uuid: 00000000-0000-0000-0000-000000000000\n  bmc: {" + good + "}\n", `:3: hosts[0].uuid: must be a system UUID`},
 		{"half a UUID", "hosts:\n- node: a\n  uuid: 4c4c4544-0042\n  bmc: {" + good + "}\n", `:3: hosts[0].uuid: must be a system UUID`},
 		{"cipher suite 0", one(good + ", cipherSuites: [17, 0]"), `:3: hosts[0].bmc.cipherSuites[1]: only the cipher suites 17 and 3`},
@@ -117,7 +118,7 @@ func TestLoadHostsRefuses(t *testing.T) {
 		{"no YAML", "hosts: [\n", `:1: did not find expected node content`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			hosts, dir, err := loadHosts(t, []string{"prod"}, map[string]string{"a.yaml": c.text})
+			hosts, dir, err := loadFiles(t, []string{"prod"}, map[string]string{"a.yaml": c.text})
 			require.ErrorContains(t, err, filepath.Join(dir, "a.yaml")+strings.ReplaceAll(c.want, "MAIN", filepath.Join(filepath.Dir(dir), "fenced.yaml")))
 			require.NotContains(t, err.Error(), "\n", "one mistake, one error")
 			require.NotContains(t, err.Error(), "s3cret")
@@ -128,6 +129,6 @@ func TestLoadHostsRefuses(t *testing.T) {
 
 func TestLoadHostsNeedsTheClusterAmongSeveral(t *testing.T) {
 	text := "hosts:\n- node: a\n  bmc: {address: 192.0.2.1, username: u, passwordFile: p}\n"
-	_, _, err := loadHosts(t, []string{"prod", "lab"}, map[string]string{"a.yaml": text})
+	_, _, err := loadFiles(t, []string{"prod", "lab"}, map[string]string{"a.yaml": text})
 	require.ErrorContains(t, err, "a.yaml:2: hosts[0]: cluster is missing; there are several: prod, lab")
 }

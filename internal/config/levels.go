@@ -15,19 +15,19 @@ const (
 
 // levels reads the ways to a host's power: bmc, which is short for one level
 // with one device, or levels.
-func (r *reader) levels(key string, y hostYAML) (levels []bmc.Level, passwords [][]PasswordSource) {
+func (r *reader) levels(key string, y hostYAML) (levels []bmc.Level, passwords [][]PasswordSource, places [][]string) {
 	list, at := y.Levels, func(i, j int) string { return fmt.Sprintf("%s.levels[%d].devices[%d]", key, i, j) }
 	switch {
 	case y.BMC.Line != 0 && len(y.Levels) > 0:
 		r.refuse(y.Line, key, "has both bmc and levels; bmc is short for one level with one device")
-		return nil, nil
+		return nil, nil, nil
 	case y.BMC.Line != 0:
 		list, at = []levelYAML{{Devices: []deviceYAML{y.BMC}}}, func(int, int) string { return key + ".bmc" }
 	case len(y.Levels) == 0:
 		r.refuse(y.Line, key, "bmc is missing")
 	case len(y.Levels) > maxLevels:
 		r.refuse(y.Line, key+".levels", "has %d levels; %d is the most", len(y.Levels), maxLevels)
-		return nil, nil
+		return nil, nil, nil
 	}
 	seen := earlierDevices{}
 	for i, l := range list {
@@ -37,18 +37,19 @@ func (r *reader) levels(key string, y hostYAML) (levels []bmc.Level, passwords [
 			continue
 		}
 		level := bmc.Level{Devices: make([]bmc.Device, len(l.Devices))}
-		sources := make([]PasswordSource, len(l.Devices))
+		sources, where := make([]PasswordSource, len(l.Devices)), make([]string, len(l.Devices))
 		for j, d := range l.Devices {
 			before := len(r.errs)
 			level.Devices[j], sources[j] = r.device(at(i, j), d)
 			level.Devices[j].SystemUUID = y.UUID
+			where[j] = r.at(r.lineOf(at(i, j), d.Line)) + ": " + at(i, j)
 			if len(r.errs) == before {
 				r.repeated(at(i, j), d, seen.add(i, level.Devices[j]), i)
 			}
 		}
-		levels, passwords = append(levels, level), append(passwords, sources)
+		levels, passwords, places = append(levels, level), append(passwords, sources), append(places, where)
 	}
-	return levels, passwords
+	return levels, passwords, places
 }
 
 // repeated refuses a device that an earlier one of the same host is already: in

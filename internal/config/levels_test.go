@@ -12,7 +12,7 @@ import (
 )
 
 func TestLoadLevels(t *testing.T) {
-	hosts, dir, err := loadHosts(t, []string{"prod"}, map[string]string{"a.yaml": `
+	hosts, dir, err := loadFiles(t, []string{"prod"}, map[string]string{"a.yaml": `
 hosts:
 - node: a
   uuid: 4c4c4544-0042-3510-8052-b4c04f4d3332
@@ -82,6 +82,12 @@ func TestLevelsRefuse(t *testing.T) {
 		{"a long name for IPMI", "bmc: {address: 192.0.2.1, passwordFile: p, username: " + strings.Repeat("u", 17) + "}", `:3: hosts[0].bmc.username: is longer than the 16 bytes of IPMI`},
 		{"an address's line", "bmc:\n    username: u\n    passwordFile: p\n    address: bmc1:623", `:6: hosts[0].bmc.address: BMC address bmc1:623: a name with a port needs a scheme; write ipmi://bmc1:623`},
 
+		// bmc.Device.Refused
+		{"a list of plugs", agent("    parameters:\n      plug: 1,2"), `:8: hosts[0].bmc.parameters.plug: plug "1,2" of `},
+		{"a machine by its position", "bmc: {driver: fence-agent, agent: fence_redfish, parameters: {plug: 1}}", `:3: hosts[0].bmc.parameters: fence_redfish without systems_uri`},
+		{"a pin of bmclib", "bmc: {address: \"redfish://h\", username: u, passwordFile: p, driver: bmclib, tls: {pinSHA256: " + strings.Repeat("a", 64) + "}}", `:3: hosts[0].bmc.tls.pinSHA256: driver bmclib does not check`},
+		{"openbmc at another port", "bmc: {address: \"redfish://h:8443\", username: u, passwordFile: p, driver: bmclib, provider: openbmc}", `:3: hosts[0].bmc.address: provider openbmc asks only port 443, not 8443`},
+
 		{"no agent", "bmc: {driver: fence-agent, address: pdu}", `:3: hosts[0].bmc: agent is missing`},
 		{"an agent with a path", "bmc: {driver: fence-agent, agent: /usr/sbin/fence_apc}", `:3: hosts[0].bmc.agent: "/usr/sbin/fence_apc" is not the name of a fence agent`},
 		{"an agent that is none", "bmc: {driver: fence-agent, agent: reboot}", `:3: hosts[0].bmc.agent: "reboot" is not the name of a fence agent`},
@@ -106,7 +112,7 @@ func TestLevelsRefuse(t *testing.T) {
 		{"the password as a parameter", agent("    secretParameters: {password: f}"), `:7: hosts[0].bmc.secretParameters.password: write passwordFile`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			hosts, dir, err := loadHosts(t, []string{"prod"}, map[string]string{"a.yaml": "hosts:\n- node: a\n  " + c.text + "\n"})
+			hosts, dir, err := loadFiles(t, []string{"prod"}, map[string]string{"a.yaml": "hosts:\n- node: a\n  " + c.text + "\n"})
 			require.Error(t, err)
 			require.ErrorContains(t, err, filepath.Join(dir, "a.yaml"))
 			require.ErrorContains(t, err, c.want)
@@ -136,7 +142,7 @@ func TestRefusedParameters(t *testing.T) {
 		"help", "version", "community", "snmp_priv_passwd", "snmp-priv-passwd", "token", "secret_key", "apikey",
 	} {
 		text := "hosts: [{node: a, bmc: {driver: fence-agent, agent: fence_x, parameters: {" + name + ": 1}}}]\n"
-		_, _, err := loadHosts(t, []string{"prod"}, map[string]string{"a.yaml": text})
+		_, _, err := loadFiles(t, []string{"prod"}, map[string]string{"a.yaml": text})
 		require.ErrorContains(t, err, "hosts[0].bmc.parameters."+name+": ", name)
 	}
 }
@@ -164,10 +170,10 @@ func TestSharedOutlets(t *testing.T) {
 		{"no address, one machine", "{driver: fence-agent, agent: fence_xvm, parameters: {port: a}}", "{driver: fence-agent, agent: fence_xvm, parameters: {port: a}}", "the outlet"},
 		{"no address, two agents", "{driver: fence-agent, agent: fence_xvm, parameters: {port: a}}", "{driver: fence-agent, agent: fence_virt, parameters: {port: a}}", ""},
 		{"an agent at another's BMC", native("ipmi://192.0.2.1"), outlet("fence_ipmilan", "192.0.2.1", "lanplus: 1"), "the device fence_ipmilan://192.0.2.1, without a plug,"},
-		{"a system by agent and natively", native("redfish://192.0.2.1/redfish/v1/Systems/a"), outlet("fence_redfish", "192.0.2.1", "plug: a"), "the outlet"},
+		{"a system by agent and natively", native("redfish://192.0.2.1/redfish/v1/Systems/a"), outlet("fence_redfish", "192.0.2.1", "systems_uri: /redfish/v1/Systems/a"), "the outlet"},
 		{"a system by two agents' names", outlet("fence_redfish", "192.0.2.1", "plug: a, systems_uri: /redfish/v1/Systems/1"), outlet("fence_redfish", "192.0.2.1", "plug: b, systems-uri: /redfish/v1/Systems/1/"), "the outlet"},
 		{"two systems by an agent", outlet("fence_redfish", "192.0.2.1", "systems_uri: /redfish/v1/Systems/1"), outlet("fence_redfish", "192.0.2.1", "systems_uri: /redfish/v1/Systems/2"), ""},
-		{"another system by an agent", native("redfish://192.0.2.1/redfish/v1/Systems/a"), outlet("fence_redfish", "192.0.2.1", "plug: b"), ""},
+		{"another system by an agent", native("redfish://192.0.2.1/redfish/v1/Systems/a"), outlet("fence_redfish", "192.0.2.1", "systems_uri: /redfish/v1/Systems/b"), ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for _, format := range []string{
@@ -175,7 +181,7 @@ func TestSharedOutlets(t *testing.T) {
 				"hosts: [{node: a, bmc: %s}, {node: b, bmc: %s}]\n", // on one line
 				"hosts:\n- {node: a, bmc: %s}\n- node: b\n  levels: [{devices: [{address: 198.51.100.1, username: u, passwordFile: p}]}, {devices: [%s]}]\n",
 			} {
-				hosts, dir, err := loadHosts(t, []string{"prod"}, map[string]string{"a.yaml": fmt.Sprintf(format, c.a, c.b)})
+				hosts, dir, err := loadFiles(t, []string{"prod"}, map[string]string{"a.yaml": fmt.Sprintf(format, c.a, c.b)})
 				if c.want == "" {
 					require.NoError(t, err)
 					require.Len(t, hosts, 2)

@@ -75,11 +75,12 @@ func (s PasswordSource) read() (bmc.Secret, error) {
 	return readSecret(filepath.Join(dir, s.Credential))
 }
 
-// readSecret names only the path in its errors, never what is in the file. // I25
+// readSecret names only the path of a file that is there in its errors, never what
+// is in the file. // I25
 func readSecret(path string) (bmc.Secret, error) {
 	fi, err := os.Stat(path)
 	if err != nil {
-		return bmc.Secret{}, err
+		return bmc.Secret{}, withoutPath(err)
 	}
 	if fi.Mode().Perm()&0o007 != 0 {
 		return bmc.Secret{}, fmt.Errorf("%s is open to everyone (mode %04o); run: chmod o= %s", path, fi.Mode().Perm(), path)

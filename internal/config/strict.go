@@ -19,6 +19,9 @@ type reader struct {
 	// root is what refuse looks keys up in; may be nil.
 	root *yaml.Node
 	errs []error
+	// looks asks for warnings of what the daemon can start with; see look.
+	looks    bool
+	warnings []string
 }
 
 func (r *reader) at(line int) string { return fmt.Sprintf("%s:%d", r.file, line) }
@@ -30,10 +33,15 @@ func (r *reader) fail(line int, key, format string, args ...any) {
 // refuse is fail on the line of the key, and on the given one where the key
 // does not stand.
 func (r *reader) refuse(line int, key, format string, args ...any) {
+	r.fail(r.lineOf(key, line), key, format, args...)
+}
+
+// lineOf is the line of the key, and otherwise where the key does not stand.
+func (r *reader) lineOf(key string, otherwise int) int {
 	if n := lineOf(r.root, key); n > 0 {
-		line = n
+		return n
 	}
-	r.fail(line, key, format, args...)
+	return otherwise
 }
 
 // lineOf finds a key like hosts[2].bmc.address beneath n; 0 = it is not there.
@@ -101,6 +109,8 @@ func (r *reader) mapping(n *yaml.Node, key string, v reflect.Value) {
 	}
 }
 
+// value reads n into v. Errors do not repeat the value of a key with the tag
+// show:"no": somebody may have written a password there. // I25
 func (r *reader) value(n *yaml.Node, key string, v reflect.Value, tag reflect.StructTag) {
 	kind := v.Kind()
 	switch {
@@ -143,6 +153,10 @@ func (r *reader) list(n *yaml.Node, key string, v reflect.Value, tag reflect.Str
 // words reads a mapping whose keys others define. A value may be any scalar: an
 // outlet is often a number.
 func (r *reader) words(n *yaml.Node, key string, v reflect.Value, tag reflect.StructTag) {
+	if n.Kind != yaml.MappingNode && tag.Get("show") == "no" {
+		r.fail(n.Line, key, "keys with values are needed here")
+		return
+	}
 	if n.Kind != yaml.MappingNode {
 		r.wrongKind(n, key, "keys with values")
 		return
@@ -184,6 +198,8 @@ func (r *reader) scalar(n *yaml.Node, key string, v reflect.Value, tag reflect.S
 	switch {
 	case n.Kind != yaml.ScalarNode, n.ShortTag() == "!!null":
 		r.wrongKind(n, key, example)
+	case n.ShortTag() != want && tag.Get("show") == "no":
+		r.fail(n.Line, key, "is not text; quote it")
 	case n.ShortTag() != want && want == "!!str":
 		r.fail(n.Line, key, "%s is not text; quote it: %q", n.Value, n.Value)
 	case n.ShortTag() != want:

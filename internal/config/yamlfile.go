@@ -80,6 +80,9 @@ func parseYAML(file string, data []byte) (*yaml.Node, error) {
 // find it.
 func yamlError(file string, err error) error {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	if strings.HasPrefix(text, "unknown anchor") { // the word may be a password that begins with a star // I25
+		text = "aliases are not supported; quote a text that begins with *"
+	}
 	if rest, ok := strings.CutPrefix(text, "line "); ok {
 		if line, msg, ok := strings.Cut(rest, ": "); ok {
 			return fmt.Errorf("%s:%s: %s", file, line, msg)
