@@ -61,10 +61,12 @@ func TestStuckPower(t *testing.T) {
 	})
 }
 
-// assertGoroutines asserts that no more are left. One that has done its work may be
-// counted for a moment yet.
-func assertGoroutines(t *testing.T, most int) {
+// assertGoroutines asserts that hardly more are left: what leaks here leaks by the
+// hundred. One that has done its work may be counted for a moment yet, and those of
+// the runtime come and go.
+func assertGoroutines(t *testing.T, before int) {
 	t.Helper()
+	most := before + 3
 	for range 10_000 {
 		if runtime.NumGoroutine() <= most {
 			return
