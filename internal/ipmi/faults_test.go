@@ -106,7 +106,7 @@ func TestHungBMC(t *testing.T) {
 		begun := time.Now()
 		_, err = c.Read(t.Context())
 		assert.Equal(t, bmc.KindUnreachable, bmc.KindOf(err), "%v", err)
-		assert.Less(t, time.Since(begun), 1200*time.Millisecond)
+		assert.Less(t, time.Since(begun), 3*time.Second)
 		require.NoError(t, b.(ipmisim.Faults).Hang(false))
 		c.timing = timing
 		_, err = c.Read(t.Context())

@@ -119,6 +119,7 @@ func offThenOn(t T, d Driver, w *World) {
 	u.read()
 	_, err := u.send(bmc.CommandOff, d.Patience)
 	require.NoError(t, err)
+	u.until("off", func() bool { return !w.On() }) // else nothing could be left of a proof
 	p := proof()
 	u.until("on again", func() bool {
 		on := w.On()
