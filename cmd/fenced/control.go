@@ -205,7 +205,7 @@ func apiError(err error) error {
 		return api.BadRequest(r.Message, "add --cluster NAME")
 	case engine.NoRun, policy.UnderRemediation:
 		return api.Conflict(r.Message, "see fencectl status for the open runs")
-	case engine.NotFrozen:
+	case policy.NotFrozen:
 		return api.Conflict(r.Message, "fencectl bmc list shows what is refused, and why")
 	}
 	return api.Refused(string(r.Reason), r.Message, "see fencectl explain for every gate")

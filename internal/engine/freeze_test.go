@@ -63,7 +63,7 @@ func TestFalseOffFreezesTheHost(t *testing.T) {
 		assert.Equal(t, policy.Frozen, e.Quarantine(t.Context(), s)[0].Reason)
 
 		require.NoError(t, e.Release(t.Context(), byHand))
-		refusedFor(t, e.Release(t.Context(), byHand), engine.NotFrozen)
+		refusedFor(t, e.Release(t.Context(), byHand), policy.NotFrozen)
 		time.Sleep(2 * time.Minute)
 		assert.Len(t, e.Runs("c"), 2)
 		assert.Equal(t, "ada (uid 1000)", freezesIn(t, store)[0].ReleasedBy)
@@ -80,7 +80,7 @@ func TestReleaseOutlivesARestart(t *testing.T) {
 		e, _, stop = start(t, w, store, nil)
 		time.Sleep(time.Second)
 		require.Equal(t, remediate.Held, only(t, e).Step)
-		refusedFor(t, e.Release(t.Context(), byHand), engine.NotFrozen)
+		refusedFor(t, e.Release(t.Context(), byHand), policy.NotFrozen)
 		stop()
 	})
 }

@@ -125,6 +125,11 @@ const (
 	Frozen Reason = "Frozen"
 	// ClassFrozen: BMCs of this model and firmware said Off about living hosts.
 	ClassFrozen Reason = "ClassFrozen"
+	// NotFrozen: an order would release a host that is not frozen.
+	NotFrozen Reason = "NotFrozen"
+	// BMCFault: the BMC answers, and reports a fault that no proof of Off can stand
+	// beside.
+	BMCFault Reason = "BMCFault"
 	// DuplicateHost: two hosts of the inventory lead to one BMC or one machine.
 	DuplicateHost Reason = "DuplicateHost"
 	// AddressChanged: the BareMetalHost was pointed at another BMC than the one that

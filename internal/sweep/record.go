@@ -135,10 +135,6 @@ func (e *entry) news() *engine.Event {
 	return ev
 }
 
-// BMCFault is the reason of a device that answers, and reports a fault that no
-// proof of Off can stand beside.
-const BMCFault policy.Reason = "BMCFault"
-
 // failure is why a fence could not rely on what a look found; "" when it could.
 func failure(a answer) (policy.Reason, string) {
 	switch {
@@ -147,7 +143,7 @@ func failure(a answer) (policy.Reason, string) {
 	case a.Identity == policy.IdentityDiffers:
 		return policy.IdentityMismatch, "another machine than the Node's answers"
 	case a.Reading.Fault != "":
-		return BMCFault, "it reports " + a.Reading.Fault + ": no Off of it can be proven"
+		return policy.BMCFault, "it reports " + a.Reading.Fault + ": no Off of it can be proven"
 	}
 	return "", ""
 }

@@ -115,7 +115,7 @@ func TestAnotherMachineAndAFaultAreFailures(t *testing.T) {
 		assert.Equal(t, StateMismatch, w.result(t, 1).State)
 		assert.Equal(t, policy.IdentityMismatch, w.result(t, 1).Reason)
 		assert.Equal(t, StateFailed, w.result(t, 2).State)
-		assert.Equal(t, BMCFault, w.result(t, 2).Reason)
+		assert.Equal(t, policy.BMCFault, w.result(t, 2).Reason)
 		assert.Empty(t, w.result(t, 1).Refused)
 		assert.Equal(t, policy.Frozen, w.result(t, 2).Refused[0].Reason)
 		require.Len(t, w.events, 2)
