@@ -126,10 +126,20 @@ func (c *cluster) enrollDevice(ctx context.Context, s Subject, level, device int
 		return x, &Refusal{Reason: refusedIdentity(x.Identity),
 			Message: fmt.Sprintf("%s says it is %q, and %s is %q", d, r.Identity.UUID, s.Node, machineUUID(s))}
 	}
-	if s.Healthy && r.State == bmc.Off {
-		return x, &Refusal{Reason: policy.IdentityMismatch, Message: d.String() + " reads Off while its Node is Ready: it switches something else"}
+	return x, seenOn(s, d, r)
+}
+
+// seenOn refuses a device that reads Off while its Node is Ready. One that tells no
+// identity must have been seen to read On: agents call off what is not there. // I1, I8
+func seenOn(s Subject, d bmc.Device, r bmc.Reading) error {
+	switch {
+	case s.Healthy && r.State == bmc.Off:
+		return &Refusal{Reason: policy.IdentityMismatch, Message: d.String() + " reads Off while its Node is Ready: it switches something else"}
+	case !d.Identifies() && r.State != bmc.On:
+		return &Refusal{Reason: policy.IdentityUnknown,
+			Message: fmt.Sprintf("%s reads %s (%s), and is enrolled only while it reads On", d, r.State, r.Raw)}
 	}
-	return x, nil
+	return nil
 }
 
 func refusedIdentity(v policy.IdentityVerdict) policy.Reason {

@@ -24,6 +24,8 @@ type outlet struct {
 	reads int
 	// staysOff: the host does not start when its mains return.
 	staysOff bool
+	// says is what it reads whatever it is; nil for the truth.
+	says *bmc.PowerState
 }
 
 // withOutlet gives the host a second power level.
@@ -48,6 +50,9 @@ func (p *outlet) Read(context.Context) (bmc.Reading, error) {
 	s := bmc.On
 	if p.cut {
 		s = bmc.Off
+	}
+	if p.says != nil {
+		s = *p.says
 	}
 	return bmc.Reading{State: s, At: time.Now(), Session: 1}, nil
 }

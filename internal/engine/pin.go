@@ -21,6 +21,7 @@ func (e *Engine) Checked(ctx context.Context, k Checked) {
 		return
 	}
 	e.own.resolve(ctx, d)
+	c.contradict(ctx, k, d)
 	if accountRefused(k.Err) { // the Secret may have been mended
 		c.forgetSecret(d)
 	}

@@ -19,6 +19,7 @@ type pins struct {
 	by    map[string]map[string]bool // host names, by each form of the UUID
 	// damage names the pins that could not be read.
 	damage error
+	doubts doubts
 }
 
 func loadPins(ctx context.Context, s state.Store) *pins {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -30,8 +31,8 @@ func (e *Engine) Quarantine(ctx context.Context, s Subject) (list []Refusal) {
 	reason, why := c.frozen(ctx, t)
 	add(reason, why)
 	add(policy.DuplicateHost, e.index.twin(names(s.Cluster, s.Node, s.BareMetalHost)...))
-	if s.Err == nil && c.unenrolled(ctx, s) {
-		add(policy.NotEnrolled, "nobody has vouched that "+s.Host.Address()+" switches this host")
+	if s.Err == nil {
+		add(policy.NotEnrolled, c.unenrolled(ctx, s))
 	}
 	c.mu.Lock()
 	n := c.ledger.Node(s.Node)
@@ -40,18 +41,18 @@ func (e *Engine) Quarantine(ctx context.Context, s Subject) (list []Refusal) {
 	return list
 }
 
-// unenrolled says whether some device of the subject tells no identity and nobody
-// has vouched for it.
-func (c *cluster) unenrolled(ctx context.Context, s Subject) bool {
+// unenrolled says why some device of the subject that tells no identity is vouched
+// for by nobody; "" when all are.
+func (c *cluster) unenrolled(ctx context.Context, s Subject) string {
 	k := c.claims(ctx, s.Host, s.target(), false)
 	for _, l := range s.Host.Levels {
 		for _, d := range l.Devices {
 			if !d.Identifies() && s.Host.IdentityMode != identityOff && enrolled(k) == policy.IdentityNotEnrolled {
-				return true
+				return cmp.Or(k.pin.Revoked, "nobody has vouched that "+s.Host.Address()+" switches this host")
 			}
 		}
 	}
-	return false
+	return ""
 }
 
 // quarantined says whether a subject's answers must not be pinned.

@@ -28,6 +28,8 @@ type Pin struct {
 	// EnrolledBy is the person who vouched for it; empty when it was pinned by a
 	// match while the host was healthy.
 	EnrolledBy string `json:"enrolledBy,omitempty"`
+	// Revoked is why nobody's word stands any more.
+	Revoked string `json:"revoked,omitempty"`
 }
 
 // SavePin writes the pin durably and returns it with its new version.

@@ -1,0 +1,213 @@
+package engine_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/policy"
+)
+
+// outletReads lets a health check find the outlet of n-1 in this state.
+func outletReads(t *testing.T, e *engine.Engine, s bmc.PowerState) {
+	t.Helper()
+	e.Checked(t.Context(), outletOf(t, e, s))
+}
+
+// outletOf is a health check of the outlet of n-1.
+func outletOf(t *testing.T, e *engine.Engine, s bmc.PowerState) engine.Checked {
+	t.Helper()
+	subject, err := e.SubjectOf(t.Context(), "c", "n-1")
+	require.NoError(t, err)
+	r := bmc.Reading{State: s, At: time.Now(), Session: 1}
+	return engine.Checked{Subject: subject, Level: 1, At: r.At, Reading: r, Identity: e.Identify(t.Context(), subject, 1, 0, r)}
+}
+
+// lives has n-1 be Ready, with a kubelet that renews its Lease.
+func lives(w *world) { w.ready, w.leaseAlive = "True", true }
+
+// change changes the world while it runs.
+func (w *world) change(f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f()
+	w.rv++
+}
+
+// An outlet that reads Off while the Node that it feeds lives on is another outlet,
+// or none: its Off is no proof until a person has looked. // I1, I8
+func TestOffOfALiveNodeEndsTheEnrolment(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		lives(w)
+		p, levels := withOutlet(w)
+		e, events, stop := start(t, w, store, levels)
+		time.Sleep(time.Second)
+		_, err := e.Enroll(t.Context(), byHand)
+		require.NoError(t, err)
+		outletReads(t, e, bmc.Off)
+		time.Sleep(59 * time.Second)
+		outletReads(t, e, bmc.Off)
+		require.NotEmpty(t, pinOf(t, store, "c/n-1").EnrolledBy, "it may have died in that second")
+		time.Sleep(time.Second)
+		store.set(true)
+		outletReads(t, e, bmc.Off)
+		store.set(false)
+		require.NotEmpty(t, pinOf(t, store, "c/n-1").EnrolledBy, "nothing is known that is not stored")
+		outletReads(t, e, bmc.Off)
+		assert.Empty(t, pinOf(t, store, "c/n-1").EnrolledBy)
+		const why = "fence_apc_snmp://192.0.2.200#7 read Off while Node n-1 was Ready; enroll again after checking the outlet"
+		assert.Equal(t, []string{why}, told(t, events, policy.NotEnrolled))
+
+		s, err := e.SubjectOf(t.Context(), "c", "n-1")
+		require.NoError(t, err)
+		assert.Equal(t, []engine.Refusal{{Reason: policy.NotEnrolled, Message: why}}, e.Quarantine(t.Context(), s))
+		checkHealthy(t, e)
+		outletReads(t, e, bmc.Off)
+		assert.Equal(t, []string{why}, told(t, events, policy.NotEnrolled), "once")
+		stop()
+
+		e, _, stop = start(t, w, store, levels)
+		time.Sleep(time.Second)
+		assert.Equal(t, why, e.Quarantine(t.Context(), s)[0].Message, "a restart forgets nothing")
+		w.change(func() { w.ready, w.leaseAlive, w.since, w.readErr = "Unknown", false, time.Now(), silent() })
+		time.Sleep(5 * time.Minute)
+		assert.Empty(t, p.sent)
+		assert.Empty(t, e.Runs("c"))
+		_, err = e.Enroll(t.Context(), byHand)
+		refusedFor(t, err, "BMCUnreachable")
+		w.setReadErr(nil)
+		_, err = e.Enroll(t.Context(), byHand)
+		require.NoError(t, err)
+		assert.Empty(t, e.Quarantine(t.Context(), s))
+		stop()
+	})
+}
+
+// told are the messages of the refusals for a reason.
+func told(t *testing.T, events *engine.Stream, reason policy.Reason) (messages []string) {
+	t.Helper()
+	all, err := events.After(t.Context(), 0)
+	require.NoError(t, err)
+	for _, ev := range all {
+		if ev.Type == engine.EventRefused && ev.Reason == string(reason) && strings.Contains(ev.Message, "read Off") {
+			messages = append(messages, ev.Message)
+		}
+	}
+	return messages
+}
+
+// What does not contradict it ends no enrolment: a Node that died, one that no
+// kubelet speaks for, a reading of On between, and a device that tells whose it is.
+func TestWhatEndsNoEnrolment(t *testing.T) {
+	for name, between := range map[string]func(t *testing.T, e *engine.Engine, w *world){
+		"the Node died": func(_ *testing.T, _ *engine.Engine, w *world) {
+			w.change(func() { w.ready, w.leaseAlive = "Unknown", false })
+		},
+		"only the view says Ready": func(_ *testing.T, _ *engine.Engine, w *world) {
+			w.change(func() { w.onLook = func(int) { w.ready = "Unknown" } })
+		},
+		"the Lease stands still": func(_ *testing.T, _ *engine.Engine, w *world) {
+			w.change(func() { w.leaseAlive, w.lease = false, 1 })
+		},
+		"it read On between": func(t *testing.T, e *engine.Engine, _ *world) { outletReads(t, e, bmc.On) },
+		"a run switched it between": func(t *testing.T, e *engine.Engine, _ *world) {
+			k := outletOf(t, e, bmc.Off)
+			k.Subject.Healthy = false
+			e.Checked(t.Context(), k)
+		},
+		"the Node was sick between": func(t *testing.T, e *engine.Engine, w *world) {
+			w.change(func() { w.ready = "Unknown" })
+			time.Sleep(2 * time.Second)
+			outletReads(t, e, bmc.Unknown)
+			w.change(func() { w.ready = "True" })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world, store *failingStore) {
+				w.ready = "True"
+				_, levels := withOutlet(w)
+				e, stop := enrolled(t, w, store, levels)
+				outletReads(t, e, bmc.Off)
+				w.change(func() { w.leaseAlive = true })
+				between(t, e, w)
+				time.Sleep(time.Minute)
+				outletReads(t, e, bmc.Off)
+				assert.NotEmpty(t, pinOf(t, store, "c/n-1").EnrolledBy)
+				stop()
+			})
+		})
+	}
+}
+
+// A reading that failed disproves nothing, and between two of Off it mends nothing.
+func TestFailedReadingIsNeitherOffNorOn(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		lives(w)
+		_, levels := withOutlet(w)
+		e, stop := enrolled(t, w, store, levels)
+		for range 3 {
+			outletReads(t, e, bmc.Unknown)
+			time.Sleep(time.Minute)
+		}
+		require.NotEmpty(t, pinOf(t, store, "c/n-1").EnrolledBy)
+		outletReads(t, e, bmc.Off)
+		time.Sleep(30 * time.Second)
+		outletReads(t, e, bmc.Unknown)
+		time.Sleep(30 * time.Second)
+		outletReads(t, e, bmc.Off)
+		assert.Empty(t, pinOf(t, store, "c/n-1").EnrolledBy)
+		stop()
+	})
+}
+
+// A BMC that tells whose it is is the host's, whatever it says of the power.
+func TestOffOfABMCThatIdentifiesEndsNoEnrolment(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		lives(w)
+		w.host.IdentityMode = "pinned"
+		e, stop := enrolled(t, w, store, nil)
+		for range 3 {
+			k := checked(t, e, hostUUID, "")
+			k.Reading.State = bmc.Off
+			e.Checked(t.Context(), k)
+			time.Sleep(time.Minute)
+		}
+		assert.NotEmpty(t, pinOf(t, store, "c/n-1").EnrolledBy)
+		stop()
+	})
+}
+
+// Agents call off what is not there: a device that tells no identity is enrolled
+// only while it reads On. // I8
+func TestOnlyWhatReadsOnIsEnrolled(t *testing.T) {
+	for name, c := range map[string]struct {
+		ready string
+		reads bmc.PowerState
+		want  policy.Reason
+	}{
+		"Off while the Node is Ready":     {"True", bmc.Off, policy.IdentityMismatch},
+		"Off while it is not":             {"Unknown", bmc.Off, policy.IdentityUnknown},
+		"Unknown while the Node is Ready": {"True", bmc.Unknown, policy.IdentityUnknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world, store *failingStore) {
+				w.ready = c.ready
+				p, levels := withOutlet(w)
+				p.says = new(c.reads)
+				e, _, stop := start(t, w, store, levels)
+				time.Sleep(time.Second)
+				_, err := e.Enroll(t.Context(), byHand)
+				refusedFor(t, err, c.want)
+				p.says = nil
+				_, err = e.Enroll(t.Context(), byHand)
+				require.NoError(t, err)
+				stop()
+			})
+		})
+	}
+}
