@@ -67,7 +67,7 @@ func newRoot(c *cli) *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.StringVar(&c.socket, "socket", api.DefaultSocket, "control socket of fenced")
 	flags.StringVar(&c.cluster, "cluster", "", "cluster of the node, when fenced serves several")
-	flags.StringVarP(&c.output, "output", "o", "table", "table, json or yaml (status, bmc list: wide too)")
+	flags.StringVarP(&c.output, "output", "o", "table", "table, json or yaml (status, bmc list, bmc test: wide too)")
 	flags.BoolVar(&c.noColor, "no-color", false, "no colours, as with NO_COLOR set")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError(err, cmd.CommandPath()+" --help")

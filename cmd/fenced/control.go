@@ -129,7 +129,7 @@ func (c control) Do(ctx context.Context, o api.Order) (api.OrderResult, error) {
 		return c.enroll(ctx, order)
 	case api.ReleaseBMC:
 		err = c.engine.Release(ctx, order)
-		message = o.Node + " and BMCs like its own may be used again"
+		message = released(o.Node, c.engine.StillFrozen(ctx, order))
 	case api.Arm, api.Disarm:
 		err = c.engine.Arm(ctx, order, o.Verb == api.Arm)
 	default:
@@ -143,6 +143,15 @@ func (c control) Do(ctx context.Context, o api.Order) (api.OrderResult, error) {
 		return res, apiError(err)
 	}
 	return res, nil
+}
+
+// released tells what the end of a host's freezes came to; still is why it must not
+// be switched off yet.
+func released(node, still string) string {
+	if still != "" {
+		return "the freezes of " + node + " are ended, and it stays frozen for another: " + still
+	}
+	return node + " may be switched again"
 }
 
 func fenceMessage(o api.Order, out engine.Outcome) string {

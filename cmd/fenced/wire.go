@@ -77,29 +77,17 @@ func build(ctx context.Context, file string, set []string) (*fenced, error) {
 }
 
 func (d *fenced) buildEngine(ctx context.Context, entries []config.HostEntry, policies manifest.Policies) error {
-	g, p := d.cfg.Guards, d.cfg.Power
+	p := d.cfg.Power
 	actors := bmc.NewActors(opener(p.ReadTimeout))
 	w := d.cfg.Watchdog
 	d.own = ownBMC{BMC: openOwnBMC(w.Device, d.log), cfg: w, pulse: new(pulse), log: d.log}
-	opt := engine.Options{
-		Store: d.store, Hosts: newHosts(entries), Events: d.events, Own: ownHost(ctx, d.own.BMC, d.log),
-		Open:  actors.Urgent(),
-		Power: engine.PowerTiming{ReadTimeout: p.ReadTimeout, OffReadSpacing: p.OffReadSpacing},
-		Guards: policy.Limits{
-			QuietPeriod: g.QuietPeriod, ViewMaxAge: g.ViewMaxAge, ClockSkewMax: g.ClockSkewMax, MinPowerInterval: g.MinPowerInterval,
-			MaxInFlight: g.MaxInFlight, MaxInFlightPercent: g.MaxInFlightPercent, MaxInFlightPerZone: g.MaxInFlightPerZone,
-			ZoneBreakerPercent: g.ZoneBreakerPercent, ZoneBreakerMin: g.ZoneBreakerMin, MaxFencesPerDay: g.MaxFencesPerDay, ZoneKey: g.ZoneKey,
-		},
-		Run: remediate.Limits{
-			OffDeadline: p.OffDeadline, APITimeout: p.APITimeout, PodsGoneTimeout: p.PodsGoneTimeout, OnDeadline: p.OnDeadline,
-			ReadyTimeout: p.NodeReadyTimeout, RestoreTimeout: p.RestoreTimeout, RunTimeout: p.RunTimeout,
-			MinPowerInterval: g.MinPowerInterval, MaxAttempts: g.MaxAttempts, PowerOnFoundOff: g.PowerOnFoundOff,
-		},
-	}
+	opt := d.engineOptions()
+	opt.Hosts, opt.Own, opt.Open = newHosts(entries), ownHost(ctx, d.own.BMC, d.log), actors.Urgent()
 	instance, err := instanceName(d.cfg)
 	if err != nil {
 		return err
 	}
+	g := d.cfg.Guards
 	for _, c := range d.cfg.Clusters {
 		checks := checksOf(policies.Checks, c.Name, len(d.cfg.Clusters))
 		k, err := k8swatch.New(k8swatch.Config{
@@ -132,6 +120,25 @@ func (d *fenced) buildEngine(ctx context.Context, entries []config.HostEntry, po
 	})
 	d.engine, d.metrics.engine, d.metrics.sweep = e, e, d.sweep
 	return nil
+}
+
+// engineOptions are those of the engine that the configuration alone gives.
+func (d *fenced) engineOptions() engine.Options {
+	g, p := d.cfg.Guards, d.cfg.Power
+	return engine.Options{
+		Store: d.store, Events: d.events,
+		Power: engine.PowerTiming{ReadTimeout: p.ReadTimeout, OffReadSpacing: p.OffReadSpacing},
+		Guards: policy.Limits{
+			QuietPeriod: g.QuietPeriod, ViewMaxAge: g.ViewMaxAge, ClockSkewMax: g.ClockSkewMax, MinPowerInterval: g.MinPowerInterval,
+			MaxInFlight: g.MaxInFlight, MaxInFlightPercent: g.MaxInFlightPercent, MaxInFlightPerZone: g.MaxInFlightPerZone,
+			ZoneBreakerPercent: g.ZoneBreakerPercent, ZoneBreakerMin: g.ZoneBreakerMin, MaxFencesPerDay: g.MaxFencesPerDay, ZoneKey: g.ZoneKey,
+		},
+		Run: remediate.Limits{
+			OffDeadline: p.OffDeadline, APITimeout: p.APITimeout, PodsGoneTimeout: p.PodsGoneTimeout, OnDeadline: p.OnDeadline,
+			ReadyTimeout: p.NodeReadyTimeout, RestoreTimeout: p.RestoreTimeout, RunTimeout: p.RunTimeout,
+			MinPowerInterval: g.MinPowerInterval, MaxAttempts: g.MaxAttempts, PowerOnFoundOff: g.PowerOnFoundOff,
+		},
+	}
 }
 
 // instanceName is this daemon's name in the annotation fenced.io/evaluator. It is

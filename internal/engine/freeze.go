@@ -193,6 +193,18 @@ func (c *cluster) frozen(ctx context.Context, t remediate.Target) (policy.Reason
 	return c.e.freezes.on(t, class)
 }
 
+// StillFrozen says why a Node's host must not be switched off although its own
+// freezes were released; "" when no other stands.
+func (e *Engine) StillFrozen(ctx context.Context, o Order) string {
+	c, err := e.cluster(o.Cluster)
+	if err != nil {
+		return ""
+	}
+	t, _ := c.targetOn(o.Node)
+	_, why := c.frozen(ctx, t)
+	return why
+}
+
 // classOf is the model and firmware of a host's BMC, as a health check found it
 // last, else as it was pinned.
 func (c *cluster) classOf(ctx context.Context, host string) string {

@@ -223,3 +223,22 @@ func TestOpenRunOfAFrozenClassGoesBack(t *testing.T) {
 		stop()
 	})
 }
+
+// Who releases one host is told when another freeze keeps it.
+func TestReleaseTellsWhatStillStands(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		for _, node := range []string{"n-1", "other-0", "other-1"} {
+			lied(t, store, node, class)
+		}
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(time.Second)
+		tellClass(t, e)
+		require.NoError(t, e.Release(t.Context(), byHand))
+		assert.Contains(t, e.StillFrozen(t.Context(), byHand), "c/other-0, c/other-1")
+		o := byHand
+		o.Node = "other-1"
+		require.NoError(t, e.Release(t.Context(), o))
+		assert.Empty(t, e.StillFrozen(t.Context(), byHand))
+		stop()
+	})
+}
