@@ -1,6 +1,8 @@
 package remediate
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -156,6 +158,9 @@ func readText(s Seen) string {
 	if s.PowerError != "" {
 		return "failed (" + string(s.PowerError) + ")"
 	}
+	if s.Power.Partial {
+		return "On in part (" + s.Power.Raw + ")"
+	}
 	if s.Power.State == bmc.Unknown {
 		return "Unknown (" + s.Power.Raw + ")"
 	}
@@ -209,7 +214,7 @@ func enter(r Run, to Step, note string, now time.Time) (Run, Action, time.Durati
 	if to == PowerOn || to == Held {
 		r.Level = r.OffLevel // all levels from there down are taken back // I20
 	}
-	if !to.Ended() && to != Held {
+	if !to.Ended() { // a stay in Held too: what follows must not overwrite why the step before was left
 		r.Steps = append(r.Steps, Visit{Step: to, Attempt: r.Attempt, Started: now})
 	}
 	return r, Nothing, 0
@@ -246,5 +251,9 @@ func Begin(r Run, now time.Time) Run {
 		first = Reprovision
 	}
 	r, _, _ = enter(r, first, "", now)
+	if r.Level > 0 { // the probe has tried those below
+		why := fmt.Sprintf("power level 1 did not answer before the run; it begins at level %d", r.Level+1)
+		r.Steps = slices.Insert(r.Steps, len(r.Steps)-1, Visit{Step: first, Attempt: 1, Started: now, Ended: now, Note: why})
+	}
 	return r
 }

@@ -273,7 +273,15 @@ func TestHeldForgetsWhatWasGivenUp(t *testing.T) {
 	assert.Equal(t, Held, got.Step)
 	assert.Empty(t, got.Abandon+string(got.AbandonTo))
 	assert.Contains(t, got.Note, "given up (Paused)")
-	assert.Len(t, got.Steps, visits, "Held is no step")
+	assert.Len(t, got.Steps, visits+1, "the stay in Held is noted, too")
+	why := got.Steps[visits-1].Note
+	assert.Contains(t, why, "PowerOnFailed: given up (Paused)")
+	got.Unfence = &Order{Actor: "ann", Reason: "mended"}
+	s.Power.State = bmc.On
+	later, _, _ := Next(got, s, noon.Add(time.Hour))
+	assert.NotEqual(t, Held, later.Step)
+	assert.Equal(t, why, later.Steps[visits-1].Note, "and what follows does not overwrite why the step was left")
+	assert.Equal(t, noon, later.Steps[visits-1].Ended)
 
 	s.Node = Node{Exists: No}
 	r.AbandonTo = Held
@@ -367,6 +375,11 @@ func TestJournal(t *testing.T) {
 	assert.True(t, r.Steps[0].Ended.IsZero(), "the record asked about is as it was")
 	assert.False(t, got.Open())
 	assert.Equal(t, Reprovision, Begin(Run{Strategy: DeleteMachine}, noon).Step)
+
+	upper := Begin(Run{Level: 1}, noon)
+	assert.Equal(t, Visit{Step: PowerOff, Attempt: 1, Started: noon}, upper.Steps[1])
+	assert.Equal(t, "power level 1 did not answer before the run; it begins at level 2", upper.Steps[0].Note)
+	assert.Equal(t, noon, upper.Steps[0].Ended)
 
 	same, action, wait := Next(got, s, noon.Add(time.Hour))
 	assert.Equal(t, got, same, "an ended run stays as it is")

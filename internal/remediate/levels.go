@@ -89,6 +89,8 @@ func proven(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 // one below it that never answered may have died with its mains.
 func levelOn(r Run, s Seen, now time.Time) (on bool, note string) {
 	switch {
+	case lowered(r) && hopeless(s) && r.Intent.Action != SendOn && !owed(r):
+		return true, levelName(r, s) + " cannot be used (" + string(s.PowerError) + "): passed over"
 	case lowered(r) && silent(s) && !owed(r):
 		if r.Intent.Action != SendOn && now.Sub(r.StepStarted) >= min(lowerWait, r.Limits.OnDeadline) {
 			return true, levelName(r, s) + " does not answer since the one above it reads On: passed over"

@@ -119,6 +119,8 @@ func TestLevelsGoDown(t *testing.T) {
 		{scene{"for two minutes", PowerOn, 2*minute - 1, func(r *Run, s *Seen) { below(r, s); unread(s, bmc.KindUnreachable) }, PowerOn, Nothing, ""}, 0},
 		{scene{"then it is passed over", PowerOn, 2 * minute, func(r *Run, s *Seen) { below(r, s); unread(s, bmc.KindUnreachable) }, AwaitNode, Nothing, ""}, 0},
 		{scene{"not with our hold on the BareMetalHost", PowerOn, 2 * minute, func(r *Run, s *Seen) { below(r, s); unread(s, bmc.KindUnreachable); metal3(r, s, Yes) }, PowerOn, ReleaseHold, ""}, 0},
+		{scene{"one that refuses the account is passed over at once", PowerOn, sec, func(r *Run, s *Seen) { below(r, s); unread(s, bmc.KindAuth) }, AwaitNode, Nothing, ""}, 0},
+		{scene{"but not after it got On", PowerOn, sec, func(r *Run, s *Seen) { below(r, s); unread(s, bmc.KindAuth); told(r) }, PowerOn, Nothing, ""}, 0},
 		{scene{"one that answered and got On is not passed over", PowerOn, 3 * minute, func(r *Run, s *Seen) { below(r, s); unread(s, bmc.KindUnreachable); told(r) }, PowerOn, Nothing, ""}, 0},
 		{scene{"another machine's BMC there is no answer", PowerOn, minute, func(r *Run, s *Seen) { below(r, s); on(s); s.Identity = No }, PowerOn, Nothing, ""}, 0},
 		{scene{"and is passed over too", PowerOn, 2 * minute, func(r *Run, s *Seen) { below(r, s); on(s); s.Identity = No }, AwaitNode, Nothing, ""}, 0},

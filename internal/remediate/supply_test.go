@@ -188,7 +188,7 @@ var twoLevels = []variant{
 	{name: "levels: the first serves", states: 14_700, levelled: levelled{levels: 2}, faults: join(engine, power, cluster), budget: 2, want: "Done"},
 	{name: "levels: BMC accepts and ignores", states: 1_900, levelled: levelled{levels: 2}, ignoresOff: true, faults: join(engine, power), budget: 1, want: "Done"},
 	{name: "levels: BMC dead", states: 3_000, levelled: levelled{levels: 2, bmc: dead}, faults: join(engine, power, []fault{unfenceOrder}), budget: 1, want: "Done"},
-	{name: "levels: BMC refuses", states: 3_300, levelled: levelled{levels: 2, bmc: refuses}, faults: join(engine, power, []fault{pause}), budget: 1, runTimeout: 5 * time.Minute, want: "Done"},
+	{name: "levels: BMC refuses", states: 1_800, levelled: levelled{levels: 2, bmc: refuses}, faults: join(engine, power, []fault{pause}), budget: 1, runTimeout: 5 * time.Minute, want: "Done"},
 	{name: "levels: BMC dies with its mains", states: 14_700, levelled: levelled{levels: 2, bmc: dies}, ignoresOff: true, faults: join(engine, power, []fault{pause, unfenceOrder}), budget: 1, runTimeout: 5 * time.Minute, want: "Done"},
 	{name: "levels: stays off after mains", states: 9_700, levelled: levelled{levels: 2, afterMains: bmc.Off}, ignoresOff: true, faults: join(engine, power, []fault{pause, unfenceOrder}), budget: 1, runTimeout: 5 * time.Minute, want: "Done"},
 	{name: "levels: BMC dies, stays off", states: 8_300, levelled: levelled{levels: 2, bmc: dies, afterMains: bmc.Off}, ignoresOff: true, noReplace: true, faults: join(engine, []fault{lostPower, pause, unfenceOrder}), budget: 2, want: "Held AttemptsExhausted"},
