@@ -173,13 +173,10 @@ func (e *Engine) Release(ctx context.Context, o Order) error {
 		c.emit(Event{Type: EventOrder, Node: f.Node, Run: f.RunID, Message: o.Actor + " releases " + f.Host + ": " + o.Reason})
 	}
 	if err == nil && len(released) == 0 {
-		return &Refusal{Reason: NotFrozen, Message: "no freeze stands on " + o.Node}
+		return &Refusal{Reason: policy.NotFrozen, Message: "no freeze stands on " + o.Node}
 	}
 	for _, each := range e.clusters {
 		each.wake()
 	}
 	return err
 }
-
-// NotFrozen is the reason of an order that would release a host that is not frozen.
-const NotFrozen policy.Reason = "NotFrozen"
