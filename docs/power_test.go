@@ -1,14 +1,18 @@
 package docs_test
 
 import (
+	"go/ast"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/config"
 )
 
@@ -19,7 +23,7 @@ func TestPowerExamplesLoad(t *testing.T) {
 			"https://192.0.2.15:443, then fence_apc://pdu-a#7 + fence_apc://pdu-b#7",
 		},
 		"power.md": {
-			"https://192.0.2.15:443/redfish/v1/Systems/1, then fence_apc_snmp://pdu-a.example.org#7 + fence_raritan://pdu-b.example.org#7",
+			"https://192.0.2.15:443/redfish/v1/Systems/1, then fence_apc_snmp://pdu-a.example.org#7 + fence_raritan_px3://pdu-b.example.org#7",
 			"https://192.0.2.16:443/redfish/v1/Systems/1, then bmclib+ipmi://192.0.2.16:623",
 		},
 	} {
@@ -40,4 +44,53 @@ func TestPowerExamplesLoad(t *testing.T) {
 			assert.Equal(t, want, got)
 		})
 	}
+}
+
+// TestEverySchemeHasARow: the table of addresses says of each scheme in the code
+// what it does.
+func TestEverySchemeHasARow(t *testing.T) {
+	var schemes []string
+	walk(t, func(path string) bool { return path == "../internal/bmc/scheme.go" }, func(f *ast.File) {
+		ast.Inspect(f, func(n ast.Node) bool {
+			kv, ok := n.(*ast.KeyValueExpr)
+			if !ok {
+				return true
+			}
+			if key, ok := kv.Key.(*ast.BasicLit); ok {
+				name, err := strconv.Unquote(key.Value)
+				require.NoError(t, err)
+				schemes = append(schemes, name)
+			}
+			return true
+		})
+	})
+	require.Greater(t, len(schemes), 15, "the schemes were not found")
+	rows := map[string][]string{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z0-9-]+)`( \\(removed\\))? \\|(.*)\\|$").FindAllStringSubmatch(documents(t)["power.md"], -1) {
+		if cells := strings.Split(m[3], " | "); len(cells) == 4 && (strings.TrimSpace(cells[0]) == "yes" || strings.TrimSpace(cells[0]) == "no") {
+			rows[m[1]] = cells
+		}
+	}
+	for _, name := range schemes {
+		row, ok := rows[name]
+		if !assert.True(t, ok, "power.md has no row %s", name) {
+			continue
+		}
+		e, err := bmc.ParseEndpoint(name + "://h/redfish/v1/Systems/1")
+		require.NoError(t, err)
+		protocol, port := "Redfish", strconv.Itoa(e.Port)
+		if e.Protocol == bmc.ProtocolIPMI {
+			protocol = "IPMI"
+		}
+		assert.Regexp(t, "^"+protocol+`\b`, row[1], name)
+		assert.Regexp(t, "^"+port+`\b`, row[2], name)
+		assert.Equal(t, e.System == "", strings.HasPrefix(row[3], "not read"), name)
+		over, err := bmc.ParseEndpoint(name + "+http://h")
+		assert.Equal(t, strings.TrimSpace(row[0]) == "yes", err == nil, name)
+		if err == nil {
+			assert.Contains(t, row[2], "`+http` "+strconv.Itoa(over.Port), name)
+		}
+		delete(rows, name)
+	}
+	assert.Empty(t, rows, "rows of no scheme")
 }
