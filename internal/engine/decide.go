@@ -56,9 +56,9 @@ func (c *cluster) watchView(now time.Time) {
 	bad := v.Problem
 	switch {
 	case !v.Synced:
-		bad = "not synced yet; " + v.Problem
+		bad = joined("not synced yet", v.Problem)
 	case v.Age > c.e.opt.Guards.ViewMaxAge:
-		bad = "the view is " + v.Age.Round(time.Second).String() + " old; " + v.Problem
+		bad = joined("the view is "+v.Age.Round(time.Second).String()+" old", v.Problem)
 	case v.Skew.Abs() > c.e.opt.Guards.ClockSkewMax:
 		bad = "this clock and the API server's differ by " + v.Skew.Abs().String()
 	}
@@ -75,6 +75,14 @@ func (c *cluster) watchView(now time.Time) {
 		c.emit(Event{Type: EventView, Message: bad})
 		c.wake()
 	}
+}
+
+// joined adds what is known about a problem to it.
+func joined(text, more string) string {
+	if more == "" {
+		return text
+	}
+	return text + "; " + more
 }
 
 // decide takes what changed into the ledger and, when that may matter or it is

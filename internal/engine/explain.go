@@ -123,7 +123,7 @@ func (c *cluster) unprobed(ctx context.Context, draft remediate.Run) *probe {
 	}
 	h, err := c.newHost(ctx, draft.Target)
 	if err != nil {
-		p.hostError, p.hostDetail = hostReason(err), err.Error()
+		p.hostError, p.hostDetail = hostReason(err), Sentence(err)
 		return p
 	}
 	p.draft.Target.Host = h.Name

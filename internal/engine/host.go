@@ -13,6 +13,15 @@ import (
 
 func asRefusal(err error) (*Refusal, bool) { return errors.AsType[*Refusal](err) }
 
+// Sentence is the text of an error whose reason is told beside it: a Refusal has it
+// in its text.
+func Sentence(err error) string {
+	if r, ok := err.(*Refusal); ok {
+		return r.Message
+	}
+	return err.Error()
+}
+
 // host finds the way to a target's power with its credentials, and refuses one
 // that points elsewhere than when the run began. Errors are *Refusal. // I10
 func (c *cluster) host(ctx context.Context, t remediate.Target) (bmc.Host, error) {
@@ -50,7 +59,7 @@ func (c *cluster) find(ctx context.Context, t remediate.Target) (bmc.Host, error
 	if t.Node != "" {
 		h, found, err := c.e.opt.Hosts.Find(ctx, c.opt.Name, t.Node)
 		if err != nil {
-			return h, &Refusal{Reason: hostErrorReason(err, policy.InvalidHost), Message: err.Error()}
+			return h, &Refusal{Reason: hostErrorReason(err, policy.InvalidHost), Message: Sentence(err)}
 		}
 		if found {
 			return h, nil

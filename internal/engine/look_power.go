@@ -20,7 +20,7 @@ func (w *worker) lookPower(ctx context.Context) (seen remediate.Seen) {
 	}
 	if w.session == nil {
 		if err := w.open(ctx); err != nil {
-			w.emit(Event{Type: EventFailed, Reason: string(hostReason(err)), Message: err.Error()})
+			w.emit(Event{Type: EventFailed, Reason: string(hostReason(err)), Message: Sentence(err)})
 			seen.PowerError = bmc.KindOf(err)
 			return seen
 		}

@@ -64,7 +64,7 @@ func (c *cluster) look1(ctx context.Context, draft remediate.Run, before *probe)
 	defer func() { p.at = time.Now() }()
 	if draft.Strategy == remediate.PowerCycle {
 		if err := c.look1Power(ctx, p); err != nil {
-			p.hostError, p.hostDetail = hostReason(err), err.Error()
+			p.hostError, p.hostDetail = hostReason(err), Sentence(err)
 			return p
 		}
 	}

@@ -94,7 +94,7 @@ func withSecret(ctx context.Context, source string, d *bmc.Device, read readSecr
 	}
 	user, password, err := read(ctx, d.Secret)
 	if err != nil {
-		d.Unusable = &Refusal{Reason: hostErrorReason(err, policy.SecretMissing), Message: source + ": " + err.Error()}
+		d.Unusable = &Refusal{Reason: hostErrorReason(err, policy.SecretMissing), Message: source + ": " + Sentence(err)}
 		return
 	}
 	d.Username, d.Password = user, password
