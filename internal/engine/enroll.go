@@ -109,7 +109,7 @@ func (c *cluster) enrollDevice(ctx context.Context, s Subject, level, device int
 	d := s.Host.Levels[level].Devices[device]
 	r, err := c.readOnce(ctx, d)
 	if err != nil {
-		return EnrolledDevice{}, &Refusal{Reason: hostReason(err), Message: d.String() + " could not be read: " + err.Error()}
+		return EnrolledDevice{}, &Refusal{Reason: hostReason(err), Message: d.String() + " could not be read: " + Sentence(err)}
 	}
 	h := s.Host
 	if h.IdentityMode != identityPinned || h.PinnedUUID == "" {

@@ -57,6 +57,9 @@ func (e *entry) weakSettings(add adder) {
 	if nativeWouldDo(d) {
 		add(bmc.FindingLowerAssurance, "driver %s cannot refuse a forged answer: use driver ipmi or redfish where the BMC allows", d.Driver)
 	}
+	if on := d.Parameters["ssl_insecure"]; d.Driver == bmc.DriverFenceAgent && on != "" && on != "0" {
+		add(bmc.FindingCertificateTrust, "ssl_insecure of %s verifies no certificate: leave it out, or use driver redfish with tls.ca", d.Agent)
+	}
 	if d.Driver == bmc.DriverFenceAgent || d.Endpoint.Protocol != bmc.ProtocolRedfish {
 		return
 	}
@@ -69,6 +72,10 @@ func (e *entry) weakSettings(add adder) {
 		add(bmc.FindingCertificateTrust, "its certificate is neither verified nor pinned: set tls.ca or tls.pinSHA256")
 	}
 }
+
+// clockSet is the first year that a clock which was set can show: a BMC without
+// a battery begins in 1970 or 2000.
+const clockSet = 2010
 
 // nativeWouldDo says whether a device of lower assurance is a BMC, which a native
 // driver may well reach. An outlet has no other way, so that is no weakness which
@@ -89,15 +96,23 @@ var agentsOfBMCs = regexp.MustCompile(`^fence_(ipmilan|ipmilanplus|redfish|idrac
 func (e *entry) weakDescription(add adder, now time.Time) {
 	t := e.description
 	if !t.Clock.IsZero() && !t.ClockAt.IsZero() {
-		if off := t.Clock.Sub(t.ClockAt); off.Abs() > clockTolerance {
+		switch off := t.Clock.Sub(t.ClockAt); {
+		case off.Abs() <= clockTolerance:
+		case t.Clock.UTC().Year() < clockSet:
+			add(bmc.FindingClock, "its clock is not set (it says %d), so its log cannot be trusted: set up time synchronisation", t.Clock.UTC().Year())
+		default:
 			add(bmc.FindingClock, "its clock is off by %s, so its log cannot be trusted: set up time synchronisation", off.Round(time.Second))
 		}
 	}
 	if t.RestorePolicy == "always-on" || t.RestorePolicy == "previous" {
 		add(bmc.FindingRestorePolicy, "its power restore policy is %s: a fenced host can start when mains power returns; set always-off", t.RestorePolicy)
 	}
-	if until := t.CertificateUntil; !until.IsZero() && until.Before(now.Add(certificateNotice)) {
-		add(bmc.FindingCertificateExpired, "its certificate ends, or ended, at %s: renew it", until.UTC().Format(time.RFC3339))
+	switch until := t.CertificateUntil; {
+	case until.IsZero(), !until.Before(now.Add(certificateNotice)):
+	case until.Before(now):
+		add(bmc.FindingCertificateExpired, "its certificate ended at %s: renew it", until.UTC().Format(time.RFC3339))
+	default:
+		add(bmc.FindingCertificateExpired, "its certificate ends at %s: renew it", until.UTC().Format(time.RFC3339))
 	}
 }
 

@@ -54,6 +54,12 @@ func TestWeaknesses(t *testing.T) {
 		"the clock": {func(e *entry, _ *bmc.Device) {
 			e.description.Clock, e.description.ClockAt = noon.Add(-6*time.Minute), noon
 		}, []bmc.FindingCode{bmc.FindingClock}},
+		"no clock": {func(e *entry, _ *bmc.Device) {
+			e.description.Clock, e.description.ClockAt = time.Unix(0, 0), noon
+		}, []bmc.FindingCode{bmc.FindingClock}},
+		"an agent that verifies nothing": {func(_ *entry, d *bmc.Device) {
+			d.Driver, d.Agent, d.Parameters = bmc.DriverFenceAgent, "fence_vmware_rest", map[string]string{"ssl_insecure": "1"}
+		}, []bmc.FindingCode{bmc.FindingCertificateTrust}},
 		"a fair clock": {func(e *entry, _ *bmc.Device) {
 			e.description.Clock, e.description.ClockAt = noon.Add(5*time.Minute), noon
 		}, nil},

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/fenced/fenced/internal/engine"
 )
 
 // orderTimeout bounds a look that a person waits for: two outlets of a dead PDU, or
@@ -100,7 +102,7 @@ func (s *Sweep) answered(ctx context.Context, list []*entry, answers []answer) [
 	out := s.resultsOf(ctx, list)
 	for i, a := range answers {
 		if a.abandoned {
-			out[i].Reason, out[i].Problem = reasonOf(a.Err), a.Err.Error()
+			out[i].Reason, out[i].Problem = reasonOf(a.Err), engine.Sentence(a.Err)
 		}
 		if a.describeErr != nil {
 			out[i].DescribeProblem = a.describeErr.Error()

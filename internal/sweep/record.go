@@ -139,7 +139,7 @@ func (e *entry) news() *engine.Event {
 func failure(a answer) (policy.Reason, string) {
 	switch {
 	case a.Err != nil:
-		return reasonOf(a.Err), a.Err.Error()
+		return reasonOf(a.Err), engine.Sentence(a.Err)
 	case a.Identity == policy.IdentityDiffers:
 		return policy.IdentityMismatch, "another machine than the Node's answers"
 	case a.Reading.Fault != "":

@@ -135,7 +135,7 @@ func (s *Sweep) refused(ctx context.Context, list []Result) {
 }
 
 func unusable(u engine.Subject) Result {
-	r := Result{Cluster: u.Cluster, Node: u.Node, Source: u.BareMetalHost, State: StateFailed, Reason: reasonOf(u.Err), Problem: u.Err.Error()}
+	r := Result{Cluster: u.Cluster, Node: u.Node, Source: u.BareMetalHost, State: StateFailed, Reason: reasonOf(u.Err), Problem: engine.Sentence(u.Err)}
 	if unseen(u) {
 		r.State = StateUnchecked
 	}
