@@ -35,6 +35,9 @@ func (c *Client) fail(ctx context.Context, op string, sent bmc.Sent, err error) 
 	if _, known := errors.AsType[*kindError](err); !known && c.kind.protocol == bmc.ProtocolIPMI {
 		text, kind = ipmitoolSays(ctx, err)
 	}
+	if kind == bmc.KindProtocol && ctx.Err() != nil {
+		kind = bmc.KindUnreachable // net/http may word a cut request in a way that no error type tells
+	}
 	var cause error = shown(c.scrub(text))
 	if ended := ctx.Err(); ended != nil {
 		cause = errors.Join(cause, ended)
