@@ -31,7 +31,11 @@ func TestInstalledAgents(t *testing.T) {
 	require.NotEmpty(t, paths)
 	for _, path := range paths {
 		name := filepath.Base(path)
-		c, err := New(bmc.Device{Driver: bmc.DriverFenceAgent, Agent: name}, timing)
+		d := bmc.Device{Driver: bmc.DriverFenceAgent, Agent: name}
+		if name == "fence_redfish" {
+			d.Parameters = map[string]string{"systems_uri": "/redfish/v1/Systems/1"}
+		}
+		c, err := New(d, timing)
 		if err == nil {
 			_, _, err = c.(*Client).agent(t.Context())
 		}
