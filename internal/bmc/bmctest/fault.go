@@ -94,7 +94,7 @@ func lostAnswer(t T, d Driver, w *World) { // I2
 	defer u.close()
 	u.read()
 	require.NoError(t, w.LoseAnswer(true))
-	_, err := u.send(bmc.CommandOff, 2*time.Second)
+	_, err := u.send(bmc.CommandOff, d.Patience/3)
 	u.until("the command to be carried out", func() bool { return !w.On() })
 	if err != nil {
 		assert.NotEqual(t, bmc.SentNo, u.typed(err).Sent, "%v", err)
