@@ -79,18 +79,24 @@ func latency(seconds float64) string {
 	return (time.Duration(seconds * float64(time.Second))).Round(time.Millisecond).String()
 }
 
-// problem is why a fence would be refused or fail, the reason code first; "-" for
+// problem is why a fence would fail or be refused, the reason code first; "-" for
 // none. A failure that may pass is yellow.
 func problem(d *api.BMC) cell {
+	var failed string
+	if d.Problem != "" {
+		failed = d.Reason + ": " + d.Problem
+	}
 	switch {
+	case len(d.Refused) > 0 && failed != "": // what failed may be why it is refused
+		return cell{text: failed + "; " + d.Refused[0].Code, color: red}
 	case len(d.Refused) > 0:
 		return cell{text: d.Refused[0].Code + ": " + d.Refused[0].Message, color: red}
-	case d.Problem == "":
+	case failed == "":
 		return cell{text: "-"}
 	case d.Dependable:
-		return cell{text: d.Reason + ": " + d.Problem, color: yellow}
+		return cell{text: failed, color: yellow}
 	}
-	return cell{text: d.Reason + ": " + d.Problem, color: red}
+	return cell{text: failed, color: red}
 }
 
 // model is what the device is; one that could not say so lately shows why.

@@ -112,15 +112,19 @@ func lateOff(t T, d Driver, w *World) {
 }
 
 func offThenOn(t T, d Driver, w *World) {
-	const back = time.Second
+	const back = 2 * time.Second
 	require.NoError(t, w.BackOn(back))
 	u := use(t, d, w)
 	defer u.close()
 	u.read()
 	_, err := u.send(bmc.CommandOff, d.Patience)
 	require.NoError(t, err)
-	u.until("off", func() bool { return !w.On() }) // else nothing could be left of a proof
 	p := proof()
+	u.until("off", func() bool { // else nothing could be left of a proof
+		r := u.read()
+		p = p.Add(r)
+		return r.State == bmc.Off || !w.On()
+	})
 	u.until("on again", func() bool {
 		on := w.On()
 		r := u.read()
