@@ -34,6 +34,7 @@ policies: policies.d
 state: {path: state.db}
 control: {socket: %s}
 metrics: {listen: ""}
+sweep: {interval: 0s} # what is asked of a BMC here is asked by a run
 guards:
   quietPeriod: 0s
   maxInFlight: %d
