@@ -78,6 +78,20 @@ func (c *cluster) contradict(ctx context.Context, k Checked, d bmc.Device) {
 	}
 }
 
+// distrust ends the enrolment of a host whose outlets were contradicted in a run, so
+// that the next run does not cut them again. Who enrolled since has seen to them. // I8
+func (c *cluster) distrust(ctx context.Context, r remediate.Run) {
+	if len(r.Contradicted) == 0 {
+		return
+	}
+	at := r.Contradicted[0]
+	p, found, err := c.e.pin(ctx, r.Target.Host)
+	if err != nil || !found || p.EnrolledBy == "" || p.At.After(at.Since) {
+		return
+	}
+	c.revoke(ctx, p, r.Target.Node, fmt.Sprintf("power level %d read Off while a lower one read On; enroll again after checking the outlets", at.Level+1))
+}
+
 // alive looks past every cache whether the Node of a machine is Ready, and gives the
 // version of its kubelet's Lease.
 func (c *cluster) alive(ctx context.Context, node, systemUUID string) (lease string, alive bool) {

@@ -78,6 +78,9 @@ func (w *worker) commit(ctx context.Context, next remediate.Run, a remediate.Act
 	if reflect.DeepEqual(next, w.run) {
 		return true
 	}
+	if next.Step.Ended() {
+		w.c.distrust(ctx, next) // first: an end that is saved is not looked at again
+	}
 	saved, err := w.c.save(context.WithoutCancel(ctx), next, a)
 	if err != nil {
 		w.emit(Event{Type: EventFailed, Message: "save the run: " + err.Error()})

@@ -6,9 +6,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -58,7 +60,13 @@ func TestOutletIsNotLeftOffBecauseTheBMCReadsOn(t *testing.T) {
 		assert.Equal(t, remediate.Held, only(t, e).Step, "the outlet is off")
 		time.Sleep(13 * time.Minute)
 		r = only(t, e)
+		subject, err := e.SubjectOf(t.Context(), "c", "n-1")
+		require.NoError(t, err)
+		refusals := e.Quarantine(t.Context(), subject)
 		stop()
+		require.Len(t, refusals, 1, "the next run must not cut it again")
+		assert.Equal(t, policy.NotEnrolled, refusals[0].Reason)
+		assert.Contains(t, refusals[0].Message, "power level 2 read Off while a lower one read On")
 		assert.Equal(t, remediate.Aborted, r.Step, "%s: %s", r.Reason, r.Note)
 		assert.False(t, p.cut)
 		offs := 0
