@@ -79,7 +79,7 @@ func (w *worker) commit(ctx context.Context, next remediate.Run, a remediate.Act
 		return true
 	}
 	if next.Step.Ended() {
-		w.c.distrust(ctx, next) // first: an end that is saved is not looked at again
+		w.c.distrust(context.WithoutCancel(ctx), next) // first: an end that is saved is not looked at again
 	}
 	saved, err := w.c.save(context.WithoutCancel(ctx), next, a)
 	if err != nil {
