@@ -137,7 +137,7 @@ func (l *levelPower) together(parts []Reading) Reading {
 	if !slices.Equal(sessions, l.sessions) {
 		l.sessions, l.serial = sessions, serials.Add(1)|levelSerial
 	}
-	r.Session, r.Fault, r.Raw = l.serial, strings.Join(faults, ", "), bounded(strings.Join(raws, " + "))
+	r.Session, r.Fault, r.Raw = l.serial, strings.Join(faults, ", "), Printable(strings.Join(raws, " + "), maxRaw)
 	if len(parts) == 1 {
 		r.Identity = parts[0].Identity
 		return r
@@ -149,13 +149,6 @@ func (l *levelPower) together(parts []Reading) Reading {
 
 // maxRaw bounds Reading.Raw, in bytes.
 const maxRaw = 64
-
-func bounded(raw string) string {
-	if len(raw) > maxRaw {
-		raw = strings.ToValidUTF8(raw[:maxRaw], "")
-	}
-	return raw
-}
 
 // Send gives the command to all devices at once; each must accept it. What the
 // witnesses saw before it says nothing; to repeat what was accepted changes nothing.

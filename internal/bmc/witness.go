@@ -224,9 +224,9 @@ func (l *levelPower) hear(ctx context.Context, began time.Time, r Reading) Readi
 	}
 	switch worst {
 	case readsOn:
-		r.State, r.Contradicted, r.Raw = On, true, bounded(who+" reads On")
+		r.State, r.Contradicted, r.Raw = On, true, Printable(who+" reads On", maxRaw)
 	case unheard:
-		r.State, r.Unwitnessed, r.Raw = Unknown, true, bounded("waiting for "+who)
+		r.State, r.Unwitnessed, r.Raw = Unknown, true, Printable("waiting for "+who, maxRaw)
 	}
 	return r
 }

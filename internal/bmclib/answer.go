@@ -2,8 +2,6 @@ package bmclib
 
 import (
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/fenced/fenced/internal/bmc"
 )
@@ -17,25 +15,5 @@ const (
 // and an empty text among it, is Unknown. // I1
 func (k kind) parse(text string) (bmc.PowerState, string) {
 	text = strings.TrimSpace(text)
-	return k.answers[text], printable(text, maxRaw)
-}
-
-// printable is at most limit bytes of s, without control characters.
-func printable(s string, limit int) string {
-	if len(s) > 4*limit { // enough, whatever is dropped below
-		s = s[:4*limit]
-	}
-	s = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || r == utf8.RuneError {
-			return ' '
-		}
-		return r
-	}, s)
-	if len(s) <= limit {
-		return s
-	}
-	for limit > 0 && !utf8.RuneStart(s[limit]) {
-		limit--
-	}
-	return s[:limit]
+	return k.answers[text], bmc.Printable(text, maxRaw)
 }

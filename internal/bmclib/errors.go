@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"net/http"
 	"strings"
 	"syscall"
 
@@ -51,7 +50,7 @@ func (c *Client) scrub(text string) string {
 	if p := c.device.Password.Reveal(); p != "" {
 		text = strings.ReplaceAll(text, p, "[redacted]")
 	}
-	return printable(text, maxText)
+	return bmc.Printable(text, maxText)
 }
 
 // kindOf classes what was seen on the wire.
@@ -75,22 +74,6 @@ func kindOf(err error) bmc.Kind {
 		return bmc.KindIdentity // several systems behind one service
 	case strings.Contains(err.Error(), "is not supported by this service"):
 		return bmc.KindUnsupported // the reset type
-	}
-	return bmc.KindProtocol
-}
-
-func kindOfStatus(status int) bmc.Kind {
-	switch status {
-	case http.StatusUnauthorized:
-		return bmc.KindAuth
-	case http.StatusForbidden:
-		return bmc.KindPrivilege
-	case http.StatusNotFound, http.StatusGone:
-		return bmc.KindIdentity
-	case http.StatusMethodNotAllowed, http.StatusNotImplemented:
-		return bmc.KindUnsupported
-	case http.StatusRequestTimeout, http.StatusConflict, http.StatusTooManyRequests, http.StatusServiceUnavailable:
-		return bmc.KindBusy
 	}
 	return bmc.KindProtocol
 }

@@ -198,7 +198,7 @@ func (g *guard) cause(err error) error {
 	case g.err != nil:
 		return g.err
 	case g.status != 0:
-		return &kindError{kindOfStatus(g.status), fmt.Errorf("the BMC answered HTTP %d %s", g.status, http.StatusText(g.status))}
+		return &kindError{bmc.KindOfStatus(g.status), fmt.Errorf("the BMC answered HTTP %d %s", g.status, http.StatusText(g.status))}
 	}
 	return err
 }

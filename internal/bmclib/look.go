@@ -49,7 +49,7 @@ func systemIdentity(body []byte) (bmc.Identity, bool) {
 	if json.Unmarshal(body, &system) != nil || !strings.HasPrefix(system.Type, "#ComputerSystem.") {
 		return bmc.Identity{}, false
 	}
-	return bmc.Identity{UUID: printable(system.UUID, maxIdentity), Serial: printable(system.SerialNumber, maxIdentity)}, true
+	return bmc.Identity{UUID: bmc.Printable(system.UUID, maxIdentity), Serial: bmc.Printable(system.SerialNumber, maxIdentity)}, true
 }
 
 const maxIdentity = 64

@@ -80,7 +80,7 @@ func status(end ending) (bmc.PowerState, string) {
 	if raw == "" {
 		raw = fmt.Sprintf("exit status %d, no word about the status", end.code)
 	}
-	raw = printable(raw, maxRaw)
+	raw = bmc.Printable(raw, maxRaw)
 	switch {
 	case end.code == 2 && words == "STATUS: OFF":
 		return bmc.Off, raw
@@ -162,7 +162,7 @@ func (c *Client) Describe(ctx context.Context) (bmc.Description, error) {
 	if err != nil {
 		return bmc.Description{}, c.fail("describe", bmc.SentNo, err)
 	}
-	return bmc.Description{Model: c.device.Agent, Firmware: printable(m.Version, maxRaw)}, nil
+	return bmc.Description{Model: c.device.Agent, Firmware: bmc.Printable(m.Version, maxRaw)}, nil
 }
 
 // Close has nothing to end: no agent outlives its operation.

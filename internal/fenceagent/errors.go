@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/fenced/fenced/internal/bmc"
 )
@@ -88,25 +86,5 @@ func (c *Client) scrub(text string) string {
 			text = strings.ReplaceAll(text, s, "[redacted]")
 		}
 	}
-	return printable(text, maxText)
-}
-
-// printable is at most limit bytes of s, without control characters.
-func printable(s string, limit int) string {
-	if len(s) > 4*limit { // enough, whatever is dropped below
-		s = s[:4*limit]
-	}
-	s = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || r == utf8.RuneError {
-			return ' '
-		}
-		return r
-	}, s)
-	if len(s) <= limit {
-		return s
-	}
-	for limit > 0 && !utf8.RuneStart(s[limit]) {
-		limit--
-	}
-	return s[:limit]
+	return bmc.Printable(text, maxText)
 }

@@ -77,7 +77,7 @@ func (c *Client) confirm(ctx context.Context, r *bmc.Reading) error {
 	}
 	for _, o := range all {
 		if !o.in(end.stdout, separator(c.device, m)) {
-			r.State, r.Raw = bmc.Unknown, printable("outlet "+o[0]+" is not listed", maxRaw)
+			r.State, r.Raw = bmc.Unknown, bmc.Printable("outlet "+o[0]+" is not listed", maxRaw)
 			return nil
 		}
 	}

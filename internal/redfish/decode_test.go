@@ -54,9 +54,9 @@ func TestRetryAfter(t *testing.T) {
 }
 
 func TestPrintable(t *testing.T) {
-	assert.Equal(t, "a b", printable("a\nb", 10))
-	assert.Equal(t, "ä", printable("ää", 3), "no half character")
-	assert.Len(t, printable(strings.Repeat("x", 1000), maxText), maxText)
+	assert.Equal(t, "a b", bmc.Printable("a\nb", 10))
+	assert.Equal(t, "ä", bmc.Printable("ää", 3), "no half character")
+	assert.Len(t, bmc.Printable(strings.Repeat("x", 1000), maxText), maxText)
 }
 
 func TestUntypedErrorsBreakTheProtocol(t *testing.T) {

@@ -13,8 +13,6 @@ import (
 	"net/url"
 	"strings"
 	"syscall"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/stmcginnis/gofish/common"
 
@@ -69,7 +67,7 @@ func kindOf(err error) bmc.Kind {
 		return e.kind
 	}
 	if status := statusOf(err); status != 0 {
-		return kindOfStatus(status)
+		return bmc.KindOfStatus(status)
 	}
 	var timeout interface{ Timeout() bool }
 	_, certificate := errors.AsType[*tls.CertificateVerificationError](err)
@@ -84,22 +82,6 @@ func kindOf(err error) bmc.Kind {
 		errors.As(err, &timeout) && timeout.Timeout(), network, name,
 		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET):
 		return bmc.KindUnreachable
-	}
-	return bmc.KindProtocol
-}
-
-func kindOfStatus(status int) bmc.Kind {
-	switch status {
-	case http.StatusUnauthorized:
-		return bmc.KindAuth
-	case http.StatusForbidden:
-		return bmc.KindPrivilege
-	case http.StatusNotFound, http.StatusGone:
-		return bmc.KindIdentity
-	case http.StatusMethodNotAllowed, http.StatusNotImplemented:
-		return bmc.KindUnsupported
-	case http.StatusRequestTimeout, http.StatusConflict, http.StatusTooManyRequests, http.StatusServiceUnavailable:
-		return bmc.KindBusy
 	}
 	return bmc.KindProtocol
 }
@@ -146,28 +128,11 @@ func (c *Client) scrub(text string) string {
 			text = strings.ReplaceAll(text, s, "[redacted]")
 		}
 	}
-	return printable(text, maxText)
+	return bmc.Printable(text, maxText)
 }
 
 // jsonText is s as it stands between the quotes of the login we send.
 func jsonText(s string) string {
 	b, _ := json.Marshal(s) // a string always marshals
 	return string(b[1 : len(b)-1])
-}
-
-// printable is at most limit bytes of s, without control characters.
-func printable(s string, limit int) string {
-	s = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || r == utf8.RuneError {
-			return ' '
-		}
-		return r
-	}, s)
-	if len(s) <= limit {
-		return s
-	}
-	for limit > 0 && !utf8.RuneStart(s[limit]) {
-		limit--
-	}
-	return s[:limit]
 }

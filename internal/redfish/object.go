@@ -30,17 +30,17 @@ func fetch(api *gofish.APIClient, uri string) (object, *http.Response, error) {
 	defer resp.Body.Close()
 	var o object
 	if err := json.NewDecoder(resp.Body).Decode(&o); err != nil {
-		return nil, nil, failf(bmc.KindProtocol, "read %s: %w", printable(uri, maxURI), err)
+		return nil, nil, failf(bmc.KindProtocol, "read %s: %w", bmc.Printable(uri, maxURI), err)
 	}
 	if o == nil {
-		return nil, nil, failf(bmc.KindProtocol, "read %s: the answer is null, not a resource", printable(uri, maxURI))
+		return nil, nil, failf(bmc.KindProtocol, "read %s: the answer is null, not a resource", bmc.Printable(uri, maxURI))
 	}
 	return o, resp, nil
 }
 
 // text is a property that is a string, trimmed; empty for anything else.
 func (o object) text(name string) string {
-	return strings.TrimSpace(printable(o.exact(name), maxIdentity))
+	return strings.TrimSpace(bmc.Printable(o.exact(name), maxIdentity))
 }
 
 // exact is a property that is a string, as it is; empty for anything else.
@@ -85,7 +85,7 @@ func (o object) links(name string) ([]string, error) {
 	for _, item := range items {
 		uri := item.uri()
 		if uri == "" {
-			return nil, failf(bmc.KindProtocol, "%s holds %q, which is no link to a resource of the service", name, printable(item.exact("@odata.id"), maxIdentity))
+			return nil, failf(bmc.KindProtocol, "%s holds %q, which is no link to a resource of the service", name, bmc.Printable(item.exact("@odata.id"), maxIdentity))
 		}
 		uris = append(uris, uri)
 	}

@@ -67,9 +67,9 @@ func resetTypes(b json.RawMessage) []redfish.ResetType {
 func powerState(b json.RawMessage) (bmc.PowerState, string) {
 	var word string
 	if json.Unmarshal(b, &word) != nil || string(b) == "null" {
-		return bmc.Unknown, printable(string(b), maxRaw)
+		return bmc.Unknown, bmc.Printable(string(b), maxRaw)
 	}
-	raw := printable(word, maxRaw)
+	raw := bmc.Printable(word, maxRaw)
 	switch redfish.PowerState(word) {
 	case redfish.OnPowerState:
 		return bmc.On, raw

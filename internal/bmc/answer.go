@@ -1,0 +1,46 @@
+package bmc
+
+import (
+	"net/http"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Printable is at most limit bytes of what a device said, without control
+// characters, for people and logs.
+func Printable(s string, limit int) string {
+	if len(s) > 4*limit { // enough, whatever is dropped below
+		s = s[:4*limit]
+	}
+	s = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || r == utf8.RuneError {
+			return ' '
+		}
+		return r
+	}, s)
+	if len(s) <= limit {
+		return s
+	}
+	for limit > 0 && !utf8.RuneStart(s[limit]) {
+		limit--
+	}
+	return s[:limit]
+}
+
+// KindOfStatus classes the HTTP status of a Redfish service that refused something.
+func KindOfStatus(status int) Kind {
+	switch status {
+	case http.StatusUnauthorized:
+		return KindAuth
+	case http.StatusForbidden:
+		return KindPrivilege
+	case http.StatusNotFound, http.StatusGone:
+		return KindIdentity
+	case http.StatusMethodNotAllowed, http.StatusNotImplemented:
+		return KindUnsupported
+	case http.StatusRequestTimeout, http.StatusConflict, http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		return KindBusy
+	}
+	return KindProtocol
+}
