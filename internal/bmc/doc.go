@@ -12,7 +12,7 @@
 //	identity.go  whose BMC it is, with serial.go, mac.go and placeholder.go
 //	describe.go  what a BMC tells about itself, and what is weak about it
 //	secret.go    a password, which does not print
-//	error.go     what went wrong, and whether a command may have arrived
+//	error.go     what went wrong, and whether a command may have arrived, with answer.go, which words it
 //
 // Nothing here talks to a network. The drivers do, each behind Power:
 // internal/ipmi and internal/redfish, internal/bmclib and internal/fenceagent.
