@@ -36,7 +36,7 @@ var table = map[string]rule{
 	"internal/bmclib":     {[]string{"bmc"}, []string{"github.com/bmc-toolbox/bmclib/", "github.com/go-logr/logr"}},
 	"internal/fenceagent": {[]string{"bmc"}, []string{"golang.org/x/sys/unix"}},
 	"internal/localbmc":   {nil, []string{"github.com/u-root/u-root/pkg/ipmi"}},
-	"internal/state":      {[]string{"remediate"}, []string{"go.etcd.io/bbolt"}},
+	"internal/state":      {[]string{"remediate"}, []string{"go.etcd.io/bbolt", "go.etcd.io/etcd/", "golang.org/x/sync/errgroup"}},
 	"internal/k8swatch":   {[]string{"policy", "remediate", "manifest", "bmc"}, []string{"k8s.io/", "go.uber.org/zap"}},
 	"internal/config":     {[]string{"policy", "bmc", "manifest"}, []string{"github.com/spf13/viper", "go.yaml.in/yaml/"}},
 	"internal/engine":     {[]string{"policy", "remediate", "bmc", "state"}, []string{"golang.org/x/sync/errgroup"}},

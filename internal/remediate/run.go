@@ -49,6 +49,7 @@ type ProofKind string
 const (
 	ProofBMC    ProofKind = "BMC"    // the host's own BMC, which tells whose it is
 	ProofDevice ProofKind = "Device" // enrolled devices that do not: outlets, agents
+	ProofHuman  ProofKind = "Human"  // a person who typed the Node's name; marked for ever // I26
 )
 
 // Target is the Machine, Node and host of one run. UIDs and the boot ID are
@@ -121,10 +122,12 @@ type Order struct {
 	Actor  string    `json:"actor"`
 	Reason string    `json:"reason"`
 	At     time.Time `json:"at"`
+	// AsIs: an abort that ends a Held run and leaves the host as it is.
+	AsIs bool `json:"asIs,omitempty"`
 }
 
 // Run is the durable record of one remediation. Only Next changes its course;
-// the engine adds Unfence when a person orders it.
+// the engine adds Unfence, Abort, Retry and Confirmed when a person orders it.
 type Run struct {
 	ID      string `json:"id"`
 	Version uint64 `json:"-"` // compare-and-set version, kept by the store
@@ -141,6 +144,11 @@ type Run struct {
 	Manual  *Order `json:"manual,omitempty"`  // who fenced by hand
 	OffOnly bool   `json:"offOnly,omitempty"` // stop after step 2, Held OperatorOff
 	Unfence *Order `json:"unfence,omitempty"` // a person wants the host back
+	Abort   *Order `json:"abort,omitempty"`   // a person wants no more of it
+	Retry   *Order `json:"retry,omitempty"`   // a person has mended what it was Held for
+	// Confirmed: a person vouches that the host is off, and cannot come on. It is
+	// never taken off the record again. // I26
+	Confirmed *Order `json:"confirmed,omitempty"`
 
 	Step        Step      `json:"step"`
 	Attempt     int       `json:"attempt"`

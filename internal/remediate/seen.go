@@ -89,8 +89,13 @@ type Seen struct {
 	Backup Backup
 	// Restored: every key of the backup that we own is on the Node, read back.
 	Restored Answer
-	// Paused: a person stopped everything. // I23
+	// Paused: a person stopped everything, or holds this target. // I23
 	Paused bool
+	// PausedWhy is the sentence to Paused.
+	PausedWhy string
+	// Elsewhere names another Node that now has the target's system UUID: the host
+	// came back under another name. // I6
+	Elsewhere string
 }
 
 // Node is the target's Node as it is now.

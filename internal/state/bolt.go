@@ -105,6 +105,9 @@ func (s *boltStore) List(ctx context.Context, kind Kind) (list []Record, err err
 	return list, nil
 }
 
+// Watch implements Store: the file's lock keeps everybody else out.
+func (s *boltStore) Watch(context.Context) <-chan struct{} { return nil }
+
 func (s *boltStore) Close() error { return s.db.Close() }
 
 func (s *boltStore) view(ctx context.Context, kind Kind, do func(*bolt.Bucket) error) error {

@@ -14,9 +14,13 @@ import (
 
 // schema is the layout of the file: one bucket per kind, values of eight bytes
 // of version and then the data, and the bucket "fenced" with the schema and,
-// as its sequence, the last version given out. Schema 1 had no freezes; a fenced
-// that knows none would act on a frozen host, so it must refuse the file.
-const schema = 2
+// as its sequence, the last version given out. Schema 1 had no freezes and schema 2
+// no holds; a fenced that knows none would act on such a host, so it must refuse the
+// file.
+const schema = 3
+
+// addedIn are the kinds that each schema after the first brought.
+var addedIn = map[int][]Kind{2: {KindFreeze}, 3: {KindHold, KindSlot}}
 
 var (
 	fileBucket = []byte("fenced")
@@ -72,7 +76,13 @@ func (s *boltStore) prepare(path string) error {
 			return fmt.Errorf("schema %d, this program knows %d: %w; install that version again", n, schema, ErrFuture)
 		}
 		if n < schema {
-			change = func(tx *bolt.Tx) error { return addKinds(tx, KindFreeze) }
+			change = func(tx *bolt.Tx) error {
+				var add []Kind
+				for from := n + 1; from <= schema; from++ {
+					add = append(add, addedIn[from]...)
+				}
+				return addKinds(tx, add...)
+			}
 		}
 		return nil
 	})

@@ -16,10 +16,12 @@ const (
 	KindCluster Kind = "cluster" // armed and paused, keyed by the cluster's name
 	KindPin     Kind = "pin"     // an enrolled identity, keyed by the host's name
 	KindFreeze  Kind = "freeze"  // a BMC that said Off falsely, keyed by the run that found out
+	KindHold    Kind = "hold"    // a Node that is not to be fenced, keyed by cluster/node
+	KindSlot    Kind = "slot"    // one of the places for runs in flight, keyed by its number
 	KindMeta    Kind = "meta"    // what a store knows about itself
 )
 
-var kinds = []Kind{KindRun, KindBackup, KindCluster, KindPin, KindFreeze, KindMeta}
+var kinds = []Kind{KindRun, KindBackup, KindCluster, KindPin, KindFreeze, KindHold, KindSlot, KindMeta}
 
 // Limits of a record. An object of Kubernetes is at most 1.5 MiB in etcd; its
 // JSON in base64, twice, still fits.
@@ -35,6 +37,8 @@ var (
 	ErrConflict = errors.New("the record was changed by another writer")
 	// ErrLocked is OpenBolt's answer while another process has the file.
 	ErrLocked = errors.New("held by another fenced")
+	// ErrNotOwner is the answer to a write under a claim that is over.
+	ErrNotOwner = errors.New("another fenced owns the cluster")
 	// ErrFuture marks a file or a record that a newer fenced wrote.
 	ErrFuture = errors.New("written by a newer fenced")
 )
@@ -63,6 +67,10 @@ type Store interface {
 	Delete(ctx context.Context, kind Kind, key string, version uint64) error
 	// List returns all records of a kind in the order of their keys.
 	List(ctx context.Context, kind Kind) ([]Record, error)
+	// Watch gives a channel on which a value stands whenever another user of the store
+	// may have changed something since the last one was taken; nil where there is no
+	// other user. It ends with ctx.
+	Watch(ctx context.Context) <-chan struct{}
 	// Close releases the store. Closing again does nothing.
 	Close() error
 }
