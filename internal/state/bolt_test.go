@@ -69,9 +69,9 @@ func TestBoltRefusesOtherFiles(t *testing.T) {
 		return func(tx *bolt.Tx) error { return tx.Bucket([]byte("fenced")).Put([]byte("schema"), []byte(text)) }
 	}
 	t.Run("a newer schema", func(t *testing.T) {
-		err := refused(t, setSchema("3"))
+		err := refused(t, setSchema("4"))
 		require.ErrorIs(t, err, state.ErrFuture)
-		require.ErrorContains(t, err, "schema 3, this program knows 2")
+		require.ErrorContains(t, err, "schema 4, this program knows 3")
 	})
 	t.Run("no number", func(t *testing.T) { require.ErrorContains(t, refused(t, setSchema("x")), "schema") })
 	t.Run("zero", func(t *testing.T) { require.ErrorContains(t, refused(t, setSchema("0")), "schema") })
@@ -98,8 +98,10 @@ func TestBoltTakesOverAnOlderSchema(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, s.Close())
 	edit(t, path, func(tx *bolt.Tx) error {
-		if err := tx.DeleteBucket([]byte("freeze")); err != nil {
-			return err
+		for _, newer := range []string{"freeze", "hold", "slot"} {
+			if err := tx.DeleteBucket([]byte(newer)); err != nil {
+				return err
+			}
 		}
 		return tx.Bucket([]byte("fenced")).Put([]byte("schema"), []byte("1"))
 	})
