@@ -107,6 +107,9 @@ type Options struct {
 	Run      remediate.Limits // a check's start-up timeout may enlarge ReadyTimeout
 	Power    PowerTiming
 	Events   *Stream
+	// Record makes an event durable before what it announces is done; while it
+	// fails nothing that hurts is done. nil: nothing is recorded. // I24
+	Record func(Event) error
 }
 
 // Engine guards clusters. Make it with New; run it once.
@@ -118,6 +121,7 @@ type Engine struct {
 	pins     *pins
 	accounts *accounts
 	patience *patience
+	recorder *recorder
 	own      *ownHost
 	started  time.Time
 	beat     func() // tells the watchdog that decisions are made
@@ -131,6 +135,7 @@ type Engine struct {
 func New(ctx context.Context, opt Options) (*Engine, error) {
 	e := &Engine{opt: opt, clusters: map[string]*cluster{}, index: newIndex(), started: time.Now(), beat: func() {}}
 	e.accounts, e.patience = &accounts{refused: map[account]refusedAccount{}}, &patience{failing: map[string]failing{}}
+	e.recorder = &recorder{failed: map[string]bool{}}
 	e.opt.Open = e.accounts.guard(opt.Open)
 	e.own = &ownHost{Own: opt.Own, found: map[string]resolved{}}
 	var err error

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -21,6 +22,16 @@ type Event struct {
 	Action  remediate.Action
 	Reason  string
 	Message string
+
+	// What follows is for the record: the decision with all that it was made on. // I24
+
+	Actor  string // of an order; from the kernel
+	Why    string // an order's reason, as the person gave it
+	Check  string // that asked for a run
+	Inputs string // what was seen when an action was decided
+	Gates  []policy.Gate
+	// Recorded: Options.Record has made it durable already.
+	Recorded bool
 }
 
 // The types of event. Each is sent on transitions only.

@@ -119,7 +119,9 @@ func (w *worker) act(ctx context.Context, a remediate.Action, seen remediate.See
 	if _, frozen := w.c.frozen(ctx, w.run.Target); hurts(a) && frozen != "" { // I5
 		return
 	}
-	w.emit(Event{Type: EventAction, Action: a})
+	if !w.announce(a, seen) {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.actTime())
 	defer cancel()
 	var err error
@@ -133,6 +135,7 @@ func (w *worker) act(ctx context.Context, a remediate.Action, seen remediate.See
 	case remediate.IsolateNode:
 		// Saving took time: the proof must still hold at the last moment. // I1
 		if w.session == nil || !w.session.proof.Proven(time.Now()) {
+			w.undone(a, "the proof of off grew old")
 			return
 		}
 		err = w.c.opt.Kube.Act(ctx, w.run, a, backups, b)

@@ -1,0 +1,103 @@
+package engine
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// AuditFailed is the reason why nothing that hurts is done: its record could not
+// be made durable. To power on and to restore is never refused for it. // I24
+const AuditFailed policy.Reason = "AuditFailed"
+
+// recorder remembers on which Nodes the record failed, so that it is told once.
+type recorder struct {
+	mu     sync.Mutex
+	failed map[string]bool
+}
+
+// news notes how the last record about a Node went, and says whether that is new.
+func (r *recorder) news(node string, failed bool) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known := r.failed[node]
+	if failed {
+		r.failed[node] = true
+	} else {
+		delete(r.failed, node)
+	}
+	return known != failed
+}
+
+// recorded makes an event durable before what it announces is done, and then tells
+// of it. On an error nothing that hurts may be done. // I24
+func (c *cluster) recorded(ev Event) error {
+	ev.Cluster = c.opt.Name
+	var err error
+	if c.e.opt.Record != nil {
+		err = c.e.opt.Record(ev)
+		ev.Recorded = true
+	}
+	news := c.e.recorder.news(c.opt.Name+"/"+ev.Node, err != nil)
+	switch {
+	case err == nil:
+		c.emit(ev)
+	case news:
+		c.emit(Event{
+			Type: EventFailed, Node: ev.Node, Run: ev.Run, Step: ev.Step, Action: ev.Action, Reason: string(AuditFailed),
+			Message: "record it before it is done; nothing that hurts is done until that works: " + err.Error(),
+		})
+	}
+	return err
+}
+
+// announce tells that an action is about to be done and says whether it may be:
+// one that hurts only once that is durable. // I24
+func (w *worker) announce(a remediate.Action, seen remediate.Seen) bool {
+	ev := Event{Type: EventAction, Action: a, Node: w.run.Target.Node, Run: w.run.ID, Step: w.run.Step, Inputs: inputs(seen, time.Now())}
+	if !hurts(a) {
+		w.c.emit(ev)
+		return true
+	}
+	if w.c.recorded(ev) != nil {
+		return false
+	}
+	if why := w.c.e.paused(w.c); why != "" { // given while the record was made // I23
+		w.undone(a, why)
+		return false
+	}
+	return true
+}
+
+// undone tells that an action which was announced was not even tried.
+func (w *worker) undone(a remediate.Action, why string) {
+	w.emit(Event{Type: EventFailed, Action: a, Message: "not done: " + why})
+}
+
+// inputs is what an action was decided on, for the record. // I24
+func inputs(s remediate.Seen, now time.Time) string {
+	answer := map[remediate.Answer]string{remediate.CannotTell: "unknown", remediate.No: "no", remediate.Yes: "yes"}
+	api := map[remediate.APIState]string{remediate.APIUnreachable: "unreachable", remediate.APIReachable: "reachable", remediate.APIForbidden: "forbidden"}
+	var b strings.Builder
+	fmt.Fprintf(&b, "level=%d power=%s raw=%q", s.Level, s.Power.State, s.Power.Raw)
+	if s.PowerError != "" {
+		fmt.Fprintf(&b, " powerError=%s", s.PowerError)
+	}
+	fmt.Fprintf(&b, " proof=%s proven=%t offAccepted=%t identity=%s api=%s", s.ProofKind, s.Proof.Proven(now), s.OffAccepted, answer[s.Identity], api[s.API])
+	fmt.Fprintf(&b, " node=%s nodeUID=%s bootID=%s ready=%s", answer[s.Node.Exists], s.Node.UID, s.Node.BootID, answer[s.Node.Ready])
+	if s.Lease.Known {
+		fmt.Fprintf(&b, " lease=%q", s.Lease.ResourceVersion)
+	}
+	fmt.Fprintf(&b, " machineUID=%s justified=%s contested=%s quorum=%s hold=%s podsGone=%s backup=%s",
+		s.Machine.UID, answer[s.Justified], answer[s.Contested], answer[s.Quorum], answer[s.Hold], answer[s.PodsGone], s.Backup.UID)
+	for _, why := range []struct{ key, value string }{{"why", s.Why}, {"contender", s.Contender}, {"quorumWhy", s.QuorumWhy}} {
+		if why.value != "" {
+			fmt.Fprintf(&b, " %s=%q", why.key, why.value)
+		}
+	}
+	return b.String()
+}
