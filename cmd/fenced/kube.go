@@ -26,3 +26,8 @@ func (k kube) Look(ctx context.Context, r remediate.Run, backups [][]byte) engin
 	return engine.Fresh{Seen: l.Seen, Node: l.FreshNode, Machine: l.FreshMachine, Cluster: l.Cluster,
 		Members: l.Members, MembersKnown: l.MembersKnown, Lease: l.Lease, Err: l.Err}
 }
+
+// Announce implements engine.Kube.
+func (k kube) Announce(ctx context.Context, a engine.Announcement) (string, error) {
+	return k.Cluster.Announce(ctx, k8swatch.Announcement(a))
+}

@@ -57,6 +57,16 @@ type Kube interface {
 	Backup(ctx context.Context, t remediate.Target) ([]byte, remediate.Backup, error)
 	Act(ctx context.Context, r remediate.Run, a remediate.Action, backups [][]byte, b remediate.Backup) error
 	Credentials(ctx context.Context, namespace, name string) (string, bmc.Secret, error)
+	// Announce takes or renews the Lease that says who fences in the cluster. While
+	// somebody else holds it, it writes nothing and says who.
+	Announce(ctx context.Context, a Announcement) (foreign string, err error)
+}
+
+// Announcement says who is about to act on a cluster.
+type Announcement struct {
+	Instance string
+	StoreID  string
+	Epoch    uint64
 }
 
 // Hosts is the inventory an administrator wrote. found is false for a Node
@@ -100,13 +110,18 @@ type ClusterOptions struct {
 type Options struct {
 	Clusters []ClusterOptions
 	Store    state.Store
-	Hosts    Hosts
-	Open     bmc.Opener
-	Own      Own
-	Guards   policy.Limits
-	Run      remediate.Limits // a check's start-up timeout may enlarge ReadyTimeout
-	Power    PowerTiming
-	Events   *Stream
+	// Owners says which clusters are this instance's; nil: all, for the store is
+	// locked for it alone.
+	Owners state.Owners
+	// StoreID and Instance tell other installations who acts here.
+	StoreID, Instance string
+	Hosts             Hosts
+	Open              bmc.Opener
+	Own               Own
+	Guards            policy.Limits
+	Run               remediate.Limits // a check's start-up timeout may enlarge ReadyTimeout
+	Power             PowerTiming
+	Events            *Stream
 	// Record makes an event durable before what it announces is done; while it
 	// fails nothing that hurts is done. nil: nothing is recorded. // I24
 	Record func(Event) error

@@ -63,6 +63,10 @@ type world struct {
 	looks        int
 	onLook       func(looks int) // w.mu is held
 	reads        int             // of the BMC
+
+	announced   int
+	foreigner   string // who holds the Lease fenced
+	announceErr error
 }
 
 func newWorld() *world {
@@ -282,6 +286,14 @@ func (w *world) Act(_ context.Context, r remediate.Run, a remediate.Action, back
 
 func (w *world) Credentials(context.Context, string, string) (string, bmc.Secret, error) {
 	return "", bmc.Secret{}, errors.New("no Secrets here")
+}
+
+// Announce implements engine.Kube.
+func (w *world) Announce(context.Context, engine.Announcement) (string, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.announced++
+	return w.foreigner, w.announceErr
 }
 
 // List implements engine.Hosts.

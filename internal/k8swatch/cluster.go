@@ -51,6 +51,7 @@ type Cluster struct {
 	work, manage *side
 	requests     requestKinds
 	fresh        freshness
+	announcer    announcer
 	barred       bool // of the Cluster API nothing is judged; only Changes knows
 }
 
