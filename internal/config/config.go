@@ -85,6 +85,10 @@ type Etcd struct {
 type Control struct {
 	Socket string `yaml:"socket" is:"socket" empty:"no"`
 	Roles  Roles  `yaml:"roles"`
+	// PauseFile pauses everything while it exists; empty: none is looked for.
+	PauseFile string `yaml:"pauseFile" is:"path"`
+	// TwoPersons are the orders that two users must give.
+	TwoPersons []string `yaml:"twoPersons" is:"order"`
 }
 
 // Roles lists principals, to be read by ParsePrincipal.
@@ -110,6 +114,8 @@ type Guards struct {
 	MaxInFlight                int           `yaml:"maxInFlight" is:"positive"`
 	MaxInFlightPercent         int           `yaml:"maxInFlightPercent" is:"percent"`
 	MaxInFlightPerZone         int           `yaml:"maxInFlightPerZone" is:"positive"`
+	MaxInFlightTotal           int           `yaml:"maxInFlightTotal" is:"positive"`
+	StartsPerHour              int           `yaml:"startsPerHour" is:"notNegative"`
 	ZoneKey                    string        `yaml:"zoneKey" is:"labelKey" empty:"no"`
 	ZoneBreakerPercent         int           `yaml:"zoneBreakerPercent" is:"percent"`
 	ZoneBreakerMin             int           `yaml:"zoneBreakerMin" is:"positive"`

@@ -16,6 +16,8 @@ func Default() Config {
 			MaxInFlight:        5,
 			MaxInFlightPercent: 10,
 			MaxInFlightPerZone: 1,
+			MaxInFlightTotal:   20,
+			StartsPerHour:      30,
 			ZoneKey:            "topology.kubernetes.io/zone",
 			ZoneBreakerPercent: 55,
 			ZoneBreakerMin:     3,

@@ -25,6 +25,10 @@ type Limits struct {
 	MaxInFlight        int
 	MaxInFlightPercent int
 	MaxInFlightPerZone int
+	// MaxInFlightTotal is over all clusters and instances.
+	MaxInFlightTotal int
+	// StartsPerHour is how many runs a cluster may begin; 0 = no such limit.
+	StartsPerHour      int
 	ZoneBreakerPercent int
 	ZoneBreakerMin     int
 	MaxFencesPerDay    int
@@ -50,6 +54,10 @@ type Facts struct {
 	ForeignOwner string
 	Paused       string
 	Held         string
+	// Quarantined says why the daemon itself keeps off a host that comes to no rest,
+	// and QuarantinedUntil when that ends. It does not bind people. // I15
+	Quarantined      string
+	QuarantinedUntil time.Time
 
 	ViewSynced      bool
 	ViewAge         time.Duration
@@ -60,6 +68,12 @@ type Facts struct {
 	// NodesElsewhere says why the Nodes that are seen are not this cluster's.
 	NodesElsewhere string
 	InFlight       int
+	// InFlightTotal is that of all clusters.
+	InFlightTotal int
+	// StartsLastHour counts the runs that the cluster began, and NextStart is when the
+	// bucket has a token for one more.
+	StartsLastHour int
+	NextStart      time.Time
 	Zone           string
 	ZoneNodes      int
 	ZoneNotReady   int
@@ -102,7 +116,10 @@ type Facts struct {
 	// NodeAlive: Ready is Unknown, but the Lease was seen moving.
 	NodeAlive    bool
 	LastRunEnded time.Time
-	RunsLastDay  int
+	// RunsNotDone counts the newest runs on the host that did not end well, without
+	// one among them that did, nor an hour's health after them.
+	RunsNotDone int
+	RunsLastDay int
 }
 
 // IdentityVerdict is the comparison of the BMC's UUID with the Node's.

@@ -19,6 +19,17 @@ func Guards(l Limits, f Facts, now time.Time) []Gate {
 	gates = append(gates, targetGuards(f)...)
 	gates = append(gates, hostGuards(f)...)
 	gates = append(gates, rateGuards(l, f, now)...)
+	return waived(f, gates)
+}
+
+// StartGuards are the gates that a run which has just begun can close for the next
+// one: they are asked again in the very moment of a start. // I11, I12
+func StartGuards(l Limits, f Facts, now time.Time) []Gate {
+	gates := []Gate{openRunGuard(f), controlPlaneGuard(f)}
+	return waived(f, append(gates, rateGuards(l, f, now)...))
+}
+
+func waived(f Facts, gates []Gate) []Gate {
 	if f.Manual {
 		for i := range gates {
 			gates[i].waive()
@@ -32,6 +43,7 @@ func Guards(l Limits, f Facts, now time.Time) []Gate {
 var waivable = map[Reason]bool{
 	QuietPeriod: true, EverythingDown: true, ZoneBreaker: true, Protected: true, NodeAlive: true,
 	InFlightLimit: true, ZoneInFlight: true, PowerInterval: true, FencesPerDay: true,
+	TotalInFlight: true, StartRate: true, Quarantined: true,
 }
 
 func (g *Gate) waive() {
@@ -119,16 +131,24 @@ func targetGuards(f Facts) []Gate {
 	}
 	return []Gate{
 		absent("hold", Hold, f.Held, "fencectl hold"),
-		absent("openRun", UnderRemediation, f.OpenRun, "state"),
+		absent("quarantine", Quarantined, f.Quarantined, "guards.maxFencesPerDay").until(f.QuarantinedUntil), // I15
+		openRunGuard(f),
 		absent("protected", Protected, protected, "hosts.d"),
 		absent("ownHost", OwnHost, f.OwnHost, "this host"),                        // I13
 		absent("uniqueUUID", DuplicateUUID, f.UUIDTwin, "Nodes"),                  // I9
 		absent("frozen", cmp.Or(f.FrozenReason, Frozen), f.Frozen, "a false Off"), // I5
 		absent("nodeAlive", NodeAlive, alive, "Lease"),                            // I4
 		absent("contested", Contested, f.Contested, "leader Lease"),
-		absent("controlPlane", ControlPlaneBusy, f.ControlPlaneRun, "state"), // I12
+		controlPlaneGuard(f),
 		quorumGuard(f),
 	}
+}
+
+func openRunGuard(f Facts) Gate { return absent("openRun", UnderRemediation, f.OpenRun, "state") }
+
+// controlPlaneGuard: one control-plane host at a time. // I12
+func controlPlaneGuard(f Facts) Gate {
+	return absent("controlPlane", ControlPlaneBusy, f.ControlPlaneRun, "state")
 }
 
 // quorumGuard asks whether etcd survives the loss of a control-plane host. // I12

@@ -14,7 +14,7 @@ func limits() policy.Limits {
 	return policy.Limits{
 		QuietPeriod: 5 * time.Minute, ViewMaxAge: time.Minute, ClockSkewMax: 5 * time.Second, MinPowerInterval: 3 * time.Minute,
 		MaxInFlight: 5, MaxInFlightPercent: 10, MaxInFlightPerZone: 1, ZoneBreakerPercent: 55, ZoneBreakerMin: 3,
-		MaxFencesPerDay: 3, ZoneKey: "topology.kubernetes.io/zone",
+		MaxInFlightTotal: 20, StartsPerHour: 30, MaxFencesPerDay: 3, ZoneKey: "topology.kubernetes.io/zone",
 	}
 }
 
@@ -75,8 +75,12 @@ var objections = []struct {
 	{"identity off", func(f *policy.Facts) { f.Identity.Mode = "off" }, policy.IdentityUnknown, true},
 	{"in flight", func(f *policy.Facts) { f.InFlight = 5 }, policy.InFlightLimit, true},
 	{"zone in flight", func(f *policy.Facts) { f.ZoneInFlight = 1 }, policy.ZoneInFlight, true},
+	{"total in flight", func(f *policy.Facts) { f.InFlightTotal = 20 }, policy.TotalInFlight, true},
+	{"start rate", func(f *policy.Facts) { f.NextStart = epoch.Add(1) }, policy.StartRate, true},
+	{"quarantine", func(f *policy.Facts) { f.Quarantined = "fenced 3 times" }, policy.Quarantined, true},
 	{"zone breaker", func(f *policy.Facts) { f.ZoneNotReady = 6 }, policy.ZoneBreaker, true},
 	{"power interval", func(f *policy.Facts) { f.LastRunEnded = epoch.Add(-3*time.Minute + 1) }, policy.PowerInterval, true},
+	{"doubled interval", func(f *policy.Facts) { f.LastRunEnded, f.RunsNotDone = epoch.Add(-6*time.Minute+1), 2 }, policy.PowerInterval, true},
 	{"fences per day", func(f *policy.Facts) { f.RunsLastDay = 3 }, policy.FencesPerDay, true},
 }
 
@@ -106,19 +110,24 @@ func TestGuardsRefuse(t *testing.T) {
 // TestGuardsLimits stands one step before each objection above.
 func TestGuardsLimits(t *testing.T) {
 	for name, spoil := range map[string]func(*policy.Facts){
-		"armed observer":       func(f *policy.Facts) { f.Mode, f.Armed = policy.ModeObserve, true },
-		"view at its limit":    func(f *policy.Facts) { f.ViewAge = time.Minute },
-		"skew at its limit":    func(f *policy.Facts) { f.ClockSkew = 5 * time.Second },
-		"the only node down":   func(f *policy.Facts) { f.ClusterNodes, f.ClusterNotReady = 1, 1 },
-		"one node left":        func(f *policy.Facts) { f.ClusterNotReady = 49 },
-		"quiet period over":    func(f *policy.Facts) { f.QuietUntil = epoch },
-		"one below the limit":  func(f *policy.Facts) { f.InFlight = 4 },
-		"zone without label":   func(f *policy.Facts) { f.Zone, f.ZoneInFlight, f.ZoneNotReady = "", 9, 10 },
-		"two of three in zone": func(f *policy.Facts) { f.ZoneNodes, f.ZoneNotReady = 3, 2 },
-		"54 percent of a zone": func(f *policy.Facts) { f.ZoneNodes, f.ZoneNotReady = 100, 54 },
-		"interval over":        func(f *policy.Facts) { f.LastRunEnded = epoch.Add(-3 * time.Minute) },
-		"two runs today":       func(f *policy.Facts) { f.RunsLastDay = 2 },
-		"identity not read":    func(f *policy.Facts) { f.Identity.Verdict = policy.IdentityUnread },
+		"armed observer":        func(f *policy.Facts) { f.Mode, f.Armed = policy.ModeObserve, true },
+		"view at its limit":     func(f *policy.Facts) { f.ViewAge = time.Minute },
+		"skew at its limit":     func(f *policy.Facts) { f.ClockSkew = 5 * time.Second },
+		"the only node down":    func(f *policy.Facts) { f.ClusterNodes, f.ClusterNotReady = 1, 1 },
+		"one node left":         func(f *policy.Facts) { f.ClusterNotReady = 49 },
+		"quiet period over":     func(f *policy.Facts) { f.QuietUntil = epoch },
+		"one below the limit":   func(f *policy.Facts) { f.InFlight = 4 },
+		"zone without label":    func(f *policy.Facts) { f.Zone, f.ZoneInFlight, f.ZoneNotReady = "", 9, 10 },
+		"two of three in zone":  func(f *policy.Facts) { f.ZoneNodes, f.ZoneNotReady = 3, 2 },
+		"54 percent of a zone":  func(f *policy.Facts) { f.ZoneNodes, f.ZoneNotReady = 100, 54 },
+		"interval over":         func(f *policy.Facts) { f.LastRunEnded = epoch.Add(-3 * time.Minute) },
+		"doubled interval over": func(f *policy.Facts) { f.LastRunEnded, f.RunsNotDone = epoch.Add(-12*time.Minute), 3 },
+		"one that was not done": func(f *policy.Facts) { f.LastRunEnded, f.RunsNotDone = epoch.Add(-3*time.Minute), 1 },
+		"after a year of them":  func(f *policy.Facts) { f.LastRunEnded, f.RunsNotDone = epoch.Add(-24*time.Hour), 1000 },
+		"one below the total":   func(f *policy.Facts) { f.InFlightTotal = 19 },
+		"token there":           func(f *policy.Facts) { f.NextStart = epoch },
+		"two runs today":        func(f *policy.Facts) { f.RunsLastDay = 2 },
+		"identity not read":     func(f *policy.Facts) { f.Identity.Verdict = policy.IdentityUnread },
 		"no host needed": func(f *policy.Facts) {
 			f.NeedsHost, f.Host, f.HostError, f.RunsLastDay = false, "", policy.NoHost, 9
 			f.PowerOwner, f.LastRunEnded, f.Identity.Verdict = "someone", epoch, policy.IdentityDiffers
@@ -146,6 +155,7 @@ func TestInFlightShare(t *testing.T) {
 func TestUntil(t *testing.T) {
 	f := fit()
 	f.QuietUntil, f.LastRunEnded, f.Held = epoch.Add(time.Minute), epoch.Add(-time.Minute), "disk"
+	f.NextStart, f.Quarantined, f.QuarantinedUntil = epoch.Add(time.Second), "3 runs", epoch.Add(time.Hour)
 	until := map[policy.Reason]time.Time{}
 	for _, g := range policy.Guards(limits(), f, epoch) {
 		if g.Pass {
@@ -156,8 +166,29 @@ func TestUntil(t *testing.T) {
 	}
 	assert.Equal(t, map[policy.Reason]time.Time{
 		policy.QuietPeriod: epoch.Add(time.Minute), policy.PowerInterval: epoch.Add(2 * time.Minute),
+		policy.StartRate: epoch.Add(time.Second), policy.Quarantined: epoch.Add(time.Hour),
 		policy.Hold: {}, // nobody knows when a hold ends
 	}, until)
+}
+
+// What is asked again at a start is asked the same way, and waived for the same orders.
+func TestStartGuardsAreAmongTheGuards(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := fit()
+		f.Manual, f.ControlPlane, f.QuorumHolds = rapid.Bool().Draw(t, "manual"), true, true
+		for _, o := range objections {
+			if rapid.IntRange(0, 3).Draw(t, o.name) == 0 {
+				o.spoil(&f)
+			}
+		}
+		if rapid.Bool().Draw(t, "another") {
+			f.ControlPlaneRun = "r2"
+		}
+		all := policy.Guards(limits(), f, epoch)
+		for _, g := range policy.StartGuards(limits(), f, epoch) {
+			assert.Contains(t, all, g)
+		}
+	})
 }
 
 // TestLawGuards: one more objection never opens a gate.

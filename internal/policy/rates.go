@@ -11,7 +11,7 @@ const day = 24 * time.Hour
 // rateGuards bound how much is in flight at once and how often one host is
 // power-cycled, and doubt a zone that goes down as a whole. // I11, I15
 func rateGuards(l Limits, f Facts, now time.Time) []Gate {
-	gates := []Gate{inFlightGuard(l, f)}
+	gates := []Gate{inFlightGuard(l, f), totalGuard(l, f), startRateGuard(l, f, now)}
 	if f.Zone != "" {
 		gates = append(gates,
 			gate("zoneInFlight", f.ZoneInFlight < l.MaxInFlightPerZone, ZoneInFlight,
@@ -21,15 +21,44 @@ func rateGuards(l Limits, f Facts, now time.Time) []Gate {
 	if !f.NeedsHost {
 		return gates
 	}
-	free := now
-	if !f.LastRunEnded.IsZero() {
-		free = f.LastRunEnded.Add(l.MinPowerInterval)
-	}
-	return append(gates,
-		gate("powerInterval", !now.Before(free), PowerInterval, lastRun(f.LastRunEnded, now), l.MinPowerInterval.String(),
-			"guards.minPowerInterval").until(free),
+	return append(gates, intervalGuard(l, f, now),
 		gate("fencesPerDay", f.RunsLastDay < l.MaxFencesPerDay, FencesPerDay,
 			fmt.Sprintf("%d within %s", f.RunsLastDay, day), fmt.Sprintf("below %d", l.MaxFencesPerDay), "guards.maxFencesPerDay"))
+}
+
+// intervalGuard keeps two runs on one host apart: by minPowerInterval, and by twice
+// that for each further one in a row that came to no good end. // I15
+func intervalGuard(l Limits, f Facts, now time.Time) Gate {
+	wait := l.MinPowerInterval
+	for n := 1; n < f.RunsNotDone && wait < day; n++ {
+		wait *= 2
+	}
+	free := now
+	if !f.LastRunEnded.IsZero() {
+		free = f.LastRunEnded.Add(min(wait, max(day, l.MinPowerInterval)))
+	}
+	value := lastRun(f.LastRunEnded, now)
+	if f.RunsNotDone > 1 {
+		value += fmt.Sprintf("; %d in a row not done", f.RunsNotDone)
+	}
+	return gate("powerInterval", !now.Before(free), PowerInterval, value, wait.String(), "guards.minPowerInterval").until(free)
+}
+
+// totalGuard bounds what is in flight over all clusters, but is never below one.
+func totalGuard(l Limits, f Facts) Gate {
+	limit := max(1, l.MaxInFlightTotal)
+	return gate("totalInFlight", f.InFlightTotal < limit, TotalInFlight,
+		fmt.Sprintf("%d in flight", f.InFlightTotal), fmt.Sprintf("below %d", limit), "guards.maxInFlightTotal")
+}
+
+// startRateGuard bounds how fast runs are begun, whatever becomes of them.
+func startRateGuard(l Limits, f Facts, now time.Time) Gate {
+	b, threshold := l.Bucket(), "no limit"
+	if b.PerHour > 0 {
+		threshold = fmt.Sprintf("%d at once and %d an hour", b.Burst, b.PerHour)
+	}
+	return gate("startRate", !f.NextStart.After(now), StartRate, fmt.Sprintf("%d within the last hour", f.StartsLastHour), threshold,
+		"guards.startsPerHour").until(f.NextStart)
 }
 
 // inFlightGuard: an absolute number and a share of the cluster, whichever is

@@ -145,6 +145,12 @@ const (
 	IdentityUnknown Reason = "IdentityUnknown"
 	// InFlightLimit: as many runs are open in the cluster as are allowed at once.
 	InFlightLimit Reason = "InFlightLimit"
+	// TotalInFlight: as many runs are open over all clusters as are allowed at once.
+	TotalInFlight Reason = "TotalInFlight"
+	// StartRate: so many runs were begun in the cluster of late that the next one waits.
+	StartRate Reason = "StartRate"
+	// Quarantined: the host was fenced again and again, so the daemon keeps off it.
+	Quarantined Reason = "Quarantined"
 	// ZoneInFlight: as many runs are open in the zone as are allowed at once.
 	ZoneInFlight Reason = "ZoneInFlight"
 	// ZoneBreaker: so much of the zone is not ready that the zone is suspected.

@@ -30,6 +30,8 @@ guards:
   minPowerInterval: 1s
   maxInFlight: 50
   maxInFlightPercent: 100
+  maxInFlightTotal: 1000
+  startsPerHour: 0
   viewMaxAge: 12s
   maxFencesPerDay: 50
 power:
