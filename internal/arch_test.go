@@ -36,14 +36,15 @@ var table = map[string]rule{
 	"internal/bmclib":     {[]string{"bmc"}, []string{"github.com/bmc-toolbox/bmclib/", "github.com/go-logr/logr"}},
 	"internal/fenceagent": {[]string{"bmc"}, []string{"golang.org/x/sys/unix"}},
 	"internal/localbmc":   {nil, []string{"github.com/u-root/u-root/pkg/ipmi"}},
-	"internal/state":      {[]string{"remediate"}, []string{"go.etcd.io/bbolt", "go.etcd.io/etcd/", "golang.org/x/sync/errgroup"}},
+	"internal/audit":      {nil, nil},
+	"internal/state":      {[]string{"remediate"}, []string{"go.etcd.io/bbolt", "go.etcd.io/etcd/", "golang.org/x/sync/errgroup", "go.uber.org/zap"}},
 	"internal/k8swatch":   {[]string{"policy", "remediate", "manifest", "bmc"}, []string{"k8s.io/", "go.uber.org/zap"}},
 	"internal/config":     {[]string{"policy", "bmc", "manifest"}, []string{"github.com/spf13/viper", "go.yaml.in/yaml/"}},
 	"internal/engine":     {[]string{"policy", "remediate", "bmc", "state"}, []string{"golang.org/x/sync/errgroup"}},
 	"internal/sweep":      {[]string{"bmc", "engine", "policy"}, nil},
 	"internal/api":        {[]string{"policy", "remediate"}, []string{"golang.org/x/sys/unix"}},
 	"cmd/fenced":          {[]string{"*"}, []string{"go.uber.org/zap", "github.com/coreos/go-systemd/", "github.com/prometheus/", "golang.org/x/sync/errgroup"}},
-	"cmd/fencectl":        {[]string{"api", "policy", "manifest", "config"}, []string{"github.com/spf13/cobra", "golang.org/x/term", "golang.org/x/sys/unix", "sigs.k8s.io/yaml"}},
+	"cmd/fencectl":        {[]string{"api", "audit", "policy", "manifest", "config"}, []string{"github.com/spf13/cobra", "golang.org/x/term", "golang.org/x/sys/unix", "sigs.k8s.io/yaml"}},
 }
 
 // testHelpers are packages that only tests import; they answer to nobody's row.

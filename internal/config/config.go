@@ -35,6 +35,7 @@ type Config struct {
 	Hosts                 string    `yaml:"hosts" is:"path"`
 	Policies              string    `yaml:"policies" is:"path"`
 	State                 State     `yaml:"state"`
+	Audit                 Audit     `yaml:"audit"`
 	Control               Control   `yaml:"control"`
 	Metrics               Metrics   `yaml:"metrics"`
 	Log                   Log       `yaml:"log"`
@@ -81,14 +82,20 @@ type Etcd struct {
 	Prefix    string   `yaml:"prefix"`
 }
 
+// Audit says where the audit log is; an empty Path is beside the state.
+type Audit struct {
+	Path string `yaml:"path" is:"path"`
+}
+
 // Control is the socket of fencectl and who may do what there.
 type Control struct {
 	Socket string `yaml:"socket" is:"socket" empty:"no"`
 	Roles  Roles  `yaml:"roles"`
 	// PauseFile pauses everything while it exists; empty: none is looked for.
 	PauseFile string `yaml:"pauseFile" is:"path"`
-	// TwoPersons are the orders that two users must give.
-	TwoPersons []string `yaml:"twoPersons" is:"order"`
+	// TwoPersons are the orders that two users must give. What stops something is none
+	// of them: one person suffices.
+	TwoPersons []string `yaml:"twoPersons" is:"fence|unfence|release|resume|retry|confirm-off|arm|bmc-enroll|bmc-release"`
 }
 
 // Roles lists principals, to be read by ParsePrincipal.
@@ -164,6 +171,15 @@ func (c Config) ClusterNames() []string {
 		names = append(names, cl.Name)
 	}
 	return names
+}
+
+// AuditPath is where the audit log is: each daemon has its own, whatever it shares
+// with others.
+func (c Config) AuditPath() string {
+	if c.Audit.Path != "" {
+		return c.Audit.Path
+	}
+	return filepath.Join(filepath.Dir(c.State.Path), "audit.jsonl")
 }
 
 // ConfDir is the directory whose files are laid over the main file.

@@ -8,9 +8,11 @@ func Default() Config {
 		Hosts:    "/etc/fenced/hosts.d",
 		Policies: "/etc/fenced/policies.d",
 		State:    State{Engine: "bbolt", Path: "/var/lib/fenced/state.db", Etcd: Etcd{Prefix: "/fenced/"}},
-		Control:  Control{Socket: "/run/fenced/fenced.sock", Roles: Roles{Viewer: []string{"group:fenced"}}},
-		Metrics:  Metrics{Listen: "127.0.0.1:9870"},
-		Log:      Log{Level: "info"},
+		Control: Control{
+			Socket: "/run/fenced/fenced.sock", Roles: Roles{Viewer: []string{"group:fenced"}}, PauseFile: "/var/lib/fenced/paused",
+		},
+		Metrics: Metrics{Listen: "127.0.0.1:9870"},
+		Log:     Log{Level: "info"},
 		Guards: Guards{
 			QuietPeriod:        300 * time.Second,
 			MaxInFlight:        5,

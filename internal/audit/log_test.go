@@ -1,0 +1,209 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestChainGoesOnOverStarts(t *testing.T) {
+	path := newPath(t)
+	l := opened(t, path)
+	first := appendN(t, l, 3)
+	assert.Equal(t, first, l.Head())
+	require.NoError(t, l.Close())
+	l = opened(t, path)
+	last := appendN(t, l, 2)
+	assert.EqualValues(t, 7, last.Seq)
+
+	s, err := Verify(path, first, last)
+	require.NoError(t, err)
+	assert.Equal(t, last, s.Head)
+	assert.Zero(t, s.Torn)
+	assert.Equal(t, []string{Opened, "Action", "Action", "Action", Opened, "Action", "Action"}, types(t, path))
+	var e Entry
+	_, err = Walk(path, func(l Line) error {
+		if l.Entry.Seq == 5 {
+			e = l.Entry
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	assert.Equal(t, origin, *e.Origin)
+}
+
+// Concurrent appenders share an fsync, and each is told of its own place.
+func TestGroupCommit(t *testing.T) {
+	path := newPath(t)
+	l := opened(t, path)
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	heads := map[Head]bool{}
+	for range 200 {
+		wg.Go(func() {
+			h, err := l.Append(t.Context(), Entry{Type: "Action"})
+			assert.NoError(t, err)
+			mu.Lock()
+			heads[h] = true
+			mu.Unlock()
+		})
+	}
+	wg.Wait()
+	var all []Head
+	for h := range heads {
+		all = append(all, h)
+	}
+	require.Len(t, all, 200, "each has a place of its own")
+	_, err := Verify(path, all...)
+	require.NoError(t, err)
+}
+
+func TestAddKeepsItsTurn(t *testing.T) {
+	path := newPath(t)
+	l := opened(t, path)
+	for range 50 {
+		l.Add(Entry{Type: "Step"})
+	}
+	h, err := l.Append(t.Context(), Entry{Type: "Action"})
+	require.NoError(t, err)
+	assert.EqualValues(t, 52, h.Seq)
+	assert.Zero(t, l.Failures())
+}
+
+func TestSecondWriterIsRefused(t *testing.T) {
+	path := newPath(t)
+	opened(t, path)
+	_, err := Open(path, Options{})
+	require.ErrorIs(t, err, ErrLocked)
+}
+
+// A write that fails acknowledges nothing and leaves nothing; when it works again
+// the chain is whole and tells what it lacks.
+func TestFailedWritesAreTakenBack(t *testing.T) {
+	path := newPath(t)
+	var told []error
+	l, err := Open(path, Options{Origin: origin, Tell: func(err error) { told = append(told, err) }})
+	require.NoError(t, err)
+	before := appendN(t, l, 1)
+	good := l.file
+	broken, err := os.Open(path) // may not be written
+	require.NoError(t, err)
+	l.swap(broken)
+	for range 2 {
+		_, err = l.Append(t.Context(), Entry{Type: "Action", Node: "never"})
+		require.Error(t, err)
+	}
+	assert.Equal(t, before, l.Head())
+	assert.EqualValues(t, 2, l.Failures())
+	l.swap(good)
+	appendN(t, l, 1)
+	require.NoError(t, l.Close())
+	require.NoError(t, broken.Close())
+	require.Len(t, told, 2, "once that it fails, once that it works")
+	require.Error(t, told[0])
+	require.NoError(t, told[1])
+
+	_, err = Verify(path, before)
+	require.NoError(t, err)
+	assert.Equal(t, []string{Opened, "Action", Lost, "Action"}, types(t, path))
+	assert.Contains(t, string(lines(t, path)[2]), "2 entries could not be written")
+}
+
+// swap puts another file under the writer, which must be idle.
+func (l *Log) swap(f *os.File) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.file = f
+}
+
+func TestWaitEnds(t *testing.T) {
+	l := opened(t, newPath(t))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 1000 { // both may be ready
+		if _, err := l.Append(ctx, Entry{Type: "Action"}); err != nil {
+			require.ErrorIs(t, err, context.Canceled)
+			return
+		}
+	}
+	t.Fatal("a context that has ended was never noticed")
+}
+
+func TestClosedLogTakesNothing(t *testing.T) {
+	l := opened(t, newPath(t))
+	require.NoError(t, l.Close())
+	_, err := l.Append(t.Context(), Entry{Type: "Action"})
+	require.ErrorIs(t, err, ErrClosed)
+	l.Add(Entry{Type: "Step"})
+	assert.EqualValues(t, 2, l.Failures())
+}
+
+// A large file is put aside, and the chain goes on.
+func TestLargeFileIsPutAside(t *testing.T) {
+	path := newPath(t)
+	l, err := Open(path, Options{Origin: origin, MaxFile: 2000})
+	require.NoError(t, err)
+	last := appendN(t, l, 40)
+	require.NoError(t, l.Close())
+	files, err := Files(path)
+	require.NoError(t, err)
+	require.Greater(t, len(files), 3)
+	_, err = Verify(path, last)
+	require.NoError(t, err)
+
+	// Reopened after a crash between the two names of one file.
+	require.NoError(t, os.Link(path, path+".000000000999"))
+	l = opened(t, path)
+	last = appendN(t, l, 1)
+	_, err = Verify(path, last)
+	require.NoError(t, err)
+
+	// The oldest was taken away: its end must be vouched for.
+	gone, err := walkFile(files[0], func(Line) error { return nil })
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(files[0]))
+	_, err = Verify(path, last)
+	require.ErrorContains(t, err, "taken away")
+	_, err = Verify(path, last, gone.Head)
+	require.NoError(t, err)
+
+	// One in the middle was taken away: nothing vouches for that.
+	require.NoError(t, os.Remove(files[2]))
+	_, err = Verify(path, last, gone.Head)
+	require.ErrorContains(t, err, "does not end there")
+}
+
+func TestEntriesAreBoundedAndPrintable(t *testing.T) {
+	path := newPath(t)
+	l := opened(t, path)
+	gates := make([]Gate, 500)
+	for i := range gates {
+		gates[i] = Gate{Name: strings.Repeat("g", 5000), Value: "\x1b]0;owned\a\xff<>&\""}
+	}
+	long := strings.Repeat("\u202e\x00", 4000)
+	_, err := l.Append(t.Context(), Entry{Type: "Started", Message: long, Why: long, Inputs: long, Gates: gates})
+	require.NoError(t, err)
+	line := lines(t, path)[1]
+	assert.Less(t, len(line), maxLine)
+	assert.NotContains(t, string(line), "\x1b")
+	assert.NotContains(t, string(line), "\u202e")
+	_, err = Verify(path)
+	require.NoError(t, err)
+}
+
+func TestFullQueueRefuses(t *testing.T) {
+	l := &Log{wake: make(chan struct{}, 1)} // nobody writes
+	for range maxPending {
+		l.Add(Entry{Type: "Step"})
+	}
+	assert.Zero(t, l.Failures())
+	_, err := l.Append(t.Context(), Entry{Type: "Action"})
+	require.True(t, errors.Is(err, ErrFull))
+	assert.EqualValues(t, 1, l.Failures())
+}

@@ -1,0 +1,193 @@
+package audit
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// ErrLocked means that another process writes the log.
+var ErrLocked = errors.New("another fenced writes it")
+
+// Open proves the last file of the log at path, makes it if there is none, and
+// writes that it was opened. An unfinished line is cut off. A file that is damaged
+// otherwise, or that lacks what was there when the head was exported, is refused:
+// it is evidence.
+func Open(path string, opt Options) (*Log, error) {
+	opt.MaxFile = cmp.Or(opt.MaxFile, maxFile)
+	if opt.Tell == nil {
+		opt.Tell = func(error) {}
+	}
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open the audit log: %w", err)
+	}
+	l := &Log{opt: opt, path: path, file: file, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	if err := l.begin(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open the audit log %s: %w", path, err), file.Close())
+	}
+	go l.writeLoop()
+	return l, nil
+}
+
+// begin takes the log up where it ends.
+func (l *Log) begin() error {
+	if err := lock(l.file); err != nil {
+		return err
+	}
+	if err := l.sameName(); err != nil {
+		return err
+	}
+	known, err := loadHead(l.path)
+	if err != nil {
+		return err
+	}
+	s, err := Read(l.file, func(line Line) error { return differs(atSeq(known, line.Head.Seq), line.Head) })
+	if err == nil {
+		err = s.reaches(known)
+	}
+	if err != nil {
+		return fmt.Errorf("%w; keep it as evidence: move it away, with what stands beside it under the same name and a number, and start again", err)
+	}
+	if s.Whole == 0 { // a new file, which follows what is known to have been
+		s.Head = known
+	}
+	l.head, l.size, l.stale = s.Head, s.Whole, s.Torn > 0
+	entries := []Entry{l.opened()}
+	if s.Torn > 0 {
+		repaired := l.opened()
+		repaired.Type, repaired.Origin, repaired.Message = Repaired, nil, fmt.Sprintf("%d bytes of an unfinished line were cut off", s.Torn)
+		entries = append(entries, repaired)
+	}
+	return l.first(entries)
+}
+
+// first writes the entries of a start.
+func (l *Log) first(entries []Entry) error {
+	if err := l.clear(); err != nil {
+		return err
+	}
+	lines, heads, err := chain(l.head, entries)
+	if err == nil {
+		err = l.store(lines)
+	}
+	if err == nil {
+		err = syncDir(filepath.Dir(l.path))
+	}
+	if err == nil {
+		l.head = heads[len(heads)-1]
+	}
+	return err
+}
+
+// atSeq is a head, if it is of that entry.
+func atSeq(h Head, seq uint64) []Head {
+	if h.Seq != seq || seq == 0 {
+		return nil
+	}
+	return []Head{h}
+}
+
+// reaches says whether a file goes on at least to where the log is known to have
+// been. One in which nothing is whole is a new one.
+func (s Span) reaches(known Head) error {
+	switch {
+	case s.Whole > 0 && s.Head.Seq < known.Seq:
+		return &Broken{Seq: s.Head.Seq, What: fmt.Sprintf("it ends there, and there was an entry %d: its end is missing", known.Seq)}
+	case s.Whole > 0 && s.Before.Seq == known.Seq:
+		return differs([]Head{known}, s.Before)
+	}
+	return nil
+}
+
+// sameName says whether the file that was locked is the one that has the name:
+// another process may have put it aside in between. An attempt to put it aside that
+// a crash cut short is undone.
+func (l *Log) sameName() error {
+	named, err := os.Stat(l.path)
+	if err != nil {
+		return err
+	}
+	is, err := l.file.Stat()
+	if err != nil {
+		return err
+	}
+	if !os.SameFile(named, is) {
+		return ErrLocked
+	}
+	files, err := Files(l.path)
+	if err != nil {
+		return err
+	}
+	for _, name := range files[:len(files)-1] {
+		if old, err := os.Stat(name); err == nil && os.SameFile(old, is) {
+			if err := os.Remove(name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// lock keeps the file for this process. It does not outlive it.
+func lock(f *os.File) error {
+	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return ErrLocked
+	}
+	if err != nil {
+		return fmt.Errorf("lock: %w", err)
+	}
+	return nil
+}
+
+// headFile is where the exported head is remembered.
+func headFile(path string) string { return path + ".head" }
+
+// loadHead gives the head that was exported last; the zero one when none was.
+func loadHead(path string) (Head, error) {
+	f, err := os.Open(headFile(path))
+	if errors.Is(err, os.ErrNotExist) {
+		return Head{}, nil
+	}
+	if err != nil {
+		return Head{}, err
+	}
+	text, err := io.ReadAll(io.LimitReader(f, 1024))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return Head{}, err
+	}
+	h, err := ParseHead(strings.TrimSuffix(string(text), "\n"))
+	if err != nil {
+		return Head{}, fmt.Errorf("%s: %w", headFile(path), err)
+	}
+	return h, nil
+}
+
+// saveHead remembers a head: the whole of it or the one before.
+func saveHead(path string, h Head) error {
+	name := headFile(path)
+	f, err := os.OpenFile(name+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err == nil {
+		_, err = f.WriteString(h.String() + "\n")
+		if err == nil {
+			err = f.Sync()
+		}
+		err = errors.Join(err, f.Close())
+	}
+	if err == nil {
+		err = os.Rename(name+".new", name)
+	}
+	if err == nil {
+		err = syncDir(filepath.Dir(path))
+	}
+	if err != nil {
+		return fmt.Errorf("remember the head of the audit log: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,101 @@
+package audit
+
+import (
+	"bytes"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestUnfinishedLineIsCutOff(t *testing.T) {
+	for _, cut := range []int{1, 9, 200, 300} { // the last is more than there is: it lacks only its end
+		path := newPath(t)
+		l := opened(t, path)
+		last := appendN(t, l, 3)
+		require.NoError(t, l.Close())
+		whole := lines(t, path)
+		unfinished := bytes.TrimSuffix(whole[3], []byte("\n"))
+		cut = min(cut, len(unfinished))
+		data := append(bytes.Join(whole, nil), '\n')
+		require.NoError(t, os.WriteFile(path, append(data, unfinished[:cut]...), 0o600))
+		s, err := Verify(path, last)
+		require.NoError(t, err, "it may be being written")
+		assert.EqualValues(t, cut, s.Torn)
+		l = opened(t, path)
+		require.NoError(t, l.Close())
+		s, err = Verify(path, last)
+		require.NoError(t, err)
+		assert.Zero(t, s.Torn)
+		assert.Equal(t, []string{Opened, "Action", "Action", "Action", Opened, Repaired}, types(t, path))
+	}
+}
+
+// What is damaged otherwise is evidence, and is left as it is.
+func TestDamagedLogIsRefused(t *testing.T) {
+	damages := map[string]func([][]byte) [][]byte{
+		"an entry was edited": func(l [][]byte) [][]byte { l[2] = bytes.Replace(l[2], []byte("n-1"), []byte("n-7"), 1); return l },
+		"a line was removed":  func(l [][]byte) [][]byte { return append(l[:1:1], l[2:]...) },
+		"lines were swapped":  func(l [][]byte) [][]byte { l[1], l[2] = l[2], l[1]; return l },
+		"the beginning":       func(l [][]byte) [][]byte { return l[1:] },
+		"the end":             func(l [][]byte) [][]byte { return l[:2] },
+		"all but a line":      func(l [][]byte) [][]byte { return l[:1] },
+		"another's file":      func([][]byte) [][]byte { return [][]byte{[]byte("root:x:0:0\n")} },
+		"another's, no line":  func([][]byte) [][]byte { return [][]byte{[]byte("\x7fELF")} },
+		"an empty line":       func(l [][]byte) [][]byte { return append(l, []byte("\n")) },
+	}
+	for name, damage := range damages {
+		t.Run(name, func(t *testing.T) {
+			path := newPath(t)
+			l := opened(t, path)
+			appendN(t, l, 3)
+			require.NoError(t, l.Close()) // the head is remembered
+			data := append(bytes.Join(damage(lines(t, path)), nil), '\n')
+			if name == "another's, no line" {
+				data = data[:4]
+			}
+			require.NoError(t, os.WriteFile(path, data, 0o600))
+			_, err := Open(path, Options{})
+			var broken *Broken
+			require.ErrorAs(t, err, &broken)
+			require.ErrorContains(t, err, "move it away")
+			left, err := os.ReadFile(path)
+			require.NoError(t, err)
+			assert.Equal(t, data, left)
+		})
+	}
+}
+
+// A log that was moved away is followed by one that says what came before.
+func TestNewLogFollowsTheOneThatWasMovedAway(t *testing.T) {
+	path := newPath(t)
+	l := opened(t, path)
+	last := appendN(t, l, 3)
+	require.NoError(t, l.Close())
+	require.NoError(t, os.Rename(path, path+"-kept"))
+	l = opened(t, path)
+	require.EqualValues(t, last.Seq+1, l.Head().Seq)
+	_, err := Verify(path)
+	require.ErrorContains(t, err, "it begins with entry 5")
+	_, err = Verify(path, last)
+	require.NoError(t, err)
+}
+
+func TestRememberedHeadMustBeReadable(t *testing.T) {
+	path := newPath(t)
+	require.NoError(t, os.WriteFile(headFile(path), []byte("7:junk\n"), 0o600))
+	_, err := Open(path, Options{})
+	require.ErrorContains(t, err, headFile(path))
+}
+
+func TestParseHead(t *testing.T) {
+	l := opened(t, newPath(t))
+	h, err := ParseHead(l.Head().String())
+	require.NoError(t, err)
+	assert.Equal(t, l.Head(), h)
+	for _, text := range []string{"", "1", "x:" + h.String()[2:], "-1" + h.String()[1:], h.String() + "0", h.String()[:60], "1:" + string(bytes.ToUpper([]byte(h.String()[2:])))} {
+		_, err := ParseHead(text)
+		require.Error(t, err, text)
+	}
+}

@@ -1,0 +1,117 @@
+package audit
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// Whatever is done to the bytes of a log is found against its exported head.
+func TestEveryChangeIsFound(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "audit.jsonl")
+	l, err := Open(path, Options{Origin: origin})
+	require.NoError(t, err)
+	appendN(t, l, 6)
+	require.NoError(t, l.Close())
+	l, err = Open(path, Options{Origin: origin}) // a second beginning that could pass for the first
+	require.NoError(t, err)
+	exported := appendN(t, l, 6)
+	require.NoError(t, l.Close())
+	original, err := os.ReadFile(path)
+	require.NoError(t, err)
+	_, err = Verify(path, exported)
+	require.NoError(t, err)
+
+	rapid.Check(t, func(t *rapid.T) {
+		changed := change(t, original)
+		if bytes.Equal(changed, original) {
+			t.Skip("nothing was changed")
+		}
+		require.NoError(t, os.WriteFile(path, changed, 0o600))
+		s, err := Verify(path, exported)
+		if bytes.HasPrefix(changed, original) && s.Torn > 0 {
+			return // something more is being written
+		}
+		require.Error(t, err)
+	})
+}
+
+// change edits bytes, or removes, doubles, moves or cuts lines.
+func change(t *rapid.T, original []byte) []byte {
+	data := slices.Clone(original)
+	parts := bytes.SplitAfter(data[:len(data)-1], []byte("\n"))
+	parts[len(parts)-1] = append(slices.Clone(parts[len(parts)-1]), '\n')
+	i := rapid.IntRange(0, len(parts)-1).Draw(t, "line")
+	j := rapid.IntRange(0, len(parts)-1).Draw(t, "other")
+	at := rapid.IntRange(0, len(data)-1).Draw(t, "byte")
+	switch rapid.SampledFrom([]string{"edit", "insert", "delete", "cut", "remove", "removeUpTo", "swap", "double", "move"}).Draw(t, "how") {
+	case "edit":
+		data[at] = rapid.Byte().Draw(t, "to")
+		return data
+	case "insert":
+		return slices.Insert(data, at, rapid.SliceOfN(rapid.Byte(), 1, 4).Draw(t, "more")...)
+	case "delete":
+		return slices.Delete(data, at, min(len(data), at+rapid.IntRange(1, 500).Draw(t, "count")))
+	case "cut":
+		return data[:at]
+	case "remove":
+		parts = slices.Delete(parts, min(i, j), max(i, j)+1)
+	case "removeUpTo":
+		parts = parts[i:]
+	case "swap":
+		parts[i], parts[j] = parts[j], parts[i]
+	case "double":
+		parts = slices.Insert(parts, j, parts[i])
+	case "move":
+		line := parts[i]
+		parts = slices.Insert(slices.Delete(parts, i, i+1), min(j, len(parts)-1), line)
+	}
+	return bytes.Join(parts, nil)
+}
+
+// A chain that was made anew over other entries is whole, and is not the one that
+// was exported.
+func TestChainMadeAnewIsFound(t *testing.T) {
+	path := newPath(t)
+	l := opened(t, path)
+	exported := appendN(t, l, 5)
+	require.NoError(t, l.Close())
+	forged := newPath(t)
+	l = opened(t, forged)
+	appendN(t, l, 9)
+	require.NoError(t, l.Close())
+	_, err := Verify(forged)
+	require.NoError(t, err)
+	_, err = Verify(forged, exported)
+	require.ErrorContains(t, err, "made anew")
+}
+
+func FuzzRead(f *testing.F) {
+	path := filepath.Join(f.TempDir(), "audit.jsonl")
+	l, err := Open(path, Options{Origin: origin})
+	require.NoError(f, err)
+	require.NoError(f, l.Close())
+	data, err := os.ReadFile(path)
+	require.NoError(f, err)
+	f.Add(data)
+	f.Add(data[:len(data)-1])
+	f.Add([]byte(beforePrev + beforeHash + beforeEntry + afterEntry + "\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var again []byte
+		s, err := Read(bytes.NewReader(data), func(l Line) error {
+			again = append(append(again, l.Raw...), '\n')
+			require.Equal(t, l.Entry.Seq, l.Head.Seq)
+			return nil
+		})
+		require.True(t, bytes.Equal(data[:s.Whole], again), "exactly the lines that are there")
+		if err == nil {
+			require.EqualValues(t, len(data), s.Whole+s.Torn)
+		}
+	})
+}
