@@ -3,6 +3,7 @@ package remediate
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -19,14 +20,22 @@ func held(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	healthy := s.Power.State == bmc.On && s.Level == 0 && r.Level == 0 && s.Node.Ready == Yes && s.Node.UID == r.Target.NodeUID &&
 		!s.Node.Deleting && !s.Node.OutOfService && released(r, s) && !owes(r)
 	// A FalseOff host stays frozen (I5); after a first cycle labels may be missing.
-	if !healthy || !before || r.Reason == "FalseOff" || r.Attempt > 1 {
+	if !healthy || !before || r.Reason == falseOff || r.Attempt > 1 {
 		r.HealthySince = time.Time{}
 	} else if r.HealthySince.IsZero() {
 		r.HealthySince = now
 	}
 	switch {
-	case r.Unfence != nil:
-		return unfenced(r, now)
+	case r.Abort != nil && r.Abort.AsIs:
+		return closed(r, s, now)
+	case wantedBack(r):
+		return broughtBack(r, now)
+	case r.Retry != nil:
+		return retried(r, s, now)
+	case newWord(r):
+		return taken(r, s, now)
+	case cameBack(r, s):
+		return welcomed(r, s, now)
 	case before && r.Target.BareMetalHost != "" && s.Hold == Yes:
 		return command(r, ReleaseHold, idlePoll, now)
 	case r.Level != s.Level: // another look, at that level
@@ -37,24 +46,6 @@ func held(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 		return finish(r, Aborted, r.Reason, "the host is On and its Node Ready", now)
 	}
 	return r, Nothing, idlePoll
-}
-
-// unfenced carries out a person's order to bring the host back: without
-// isolation the cycle is abandoned, after it the run goes on at step 3.
-func unfenced(r Run, now time.Time) (Run, Action, time.Duration) {
-	note := "unfenced by " + r.Unfence.Actor + ": " + r.Unfence.Reason
-	r.Unfence, r.LeaveOff, r.OffOnly = nil, false, false
-	if r.Isolated.IsZero() && r.Attempt == 1 {
-		return abandon(r, "Unfenced", note, Aborted, now)
-	}
-	// A human vouches: the run's time starts over, and whatever Node stands
-	// there after a later attempt or a FalseOff is the one to restore.
-	vouched := r.Attempt > 1 || r.Reason == "FalseOff"
-	r.Reason, r.Note, r.Started, r.OnSeen = "", "", now, now
-	if vouched {
-		r.Target.NodeUID, r.Target.BootID = "", ""
-	}
-	return enter(r, PowerOn, note, now)
 }
 
 // overtime ends a run whose whole time is over, with the host back on where
@@ -70,7 +61,7 @@ func overtime(r Run, now time.Time) (Run, Action, time.Duration) {
 // nextAttempt starts another power cycle, or the fallback when they are used up.
 func nextAttempt(r Run, why string, now time.Time) (Run, Action, time.Duration) {
 	if r.Attempt >= r.Limits.MaxAttempts {
-		r.Reason, r.Note = "AttemptsExhausted", why
+		r.Reason, r.Note = exhausted, why
 		return enter(r, Reprovision, why, now)
 	}
 	r.NotBefore = now.Add(r.Limits.MinPowerInterval << (r.Attempt - 1))
@@ -187,13 +178,6 @@ func nothingDone(r Run, s Seen) bool {
 	return r.Attempt == 1 && !s.OffAccepted && s.Power.State != bmc.Off && released(r, s)
 }
 
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
 // command gives a once per interval: the intent is in the record before the
 // engine acts. // I19
 func command(r Run, a Action, every time.Duration, now time.Time) (Run, Action, time.Duration) {
@@ -211,6 +195,9 @@ func enter(r Run, to Step, note string, now time.Time) (Run, Action, time.Durati
 		r.Steps[n-1].Ended, r.Steps[n-1].Note = now, note
 	}
 	r.Step, r.StepStarted, r.Intent = to, now, Intent{} // a command's interval belongs to one step
+	if to != PowerOff && to != DeleteNode {
+		r = spent(r)
+	}
 	if to == PowerOn || to == Held {
 		r.Level = r.OffLevel // all levels from there down are taken back // I20
 	}
@@ -218,6 +205,16 @@ func enter(r Run, to Step, note string, now time.Time) (Run, Action, time.Durati
 		r.Steps = append(r.Steps, Visit{Step: to, Attempt: r.Attempt, Started: now})
 	}
 	return r, Nothing, 0
+}
+
+// renamed holds a run whose host works under another name: it is not cycled. // I6
+func renamed(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
+	return hold(r, "NodeRenamed", "the host registered as Node "+s.Elsewhere, now)
+}
+
+// pausedNote is the sentence of a run that a pause, or a hold of its target, ends.
+func pausedNote(s Seen) string {
+	return strings.TrimSuffix("paused before anything that cannot be undone: "+s.PausedWhy, ": ")
 }
 
 func hold(r Run, reason, note string, now time.Time) (Run, Action, time.Duration) {

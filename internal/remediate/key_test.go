@@ -25,6 +25,11 @@ type flat struct {
 	offLease, unfence, offOnly           bool
 	contradicted                         int
 	contradiction                        Contradiction // the last
+	abort, asIs, retry, confirmed        bool
+	recheck, hasWord                     bool
+	word                                 Word
+	maxAttempts                          int
+	reprovision                          bool
 }
 
 // flatten must know every field that Next may change; TestFlattenKnowsTheRun
@@ -36,6 +41,12 @@ func flatten(r Run) flat {
 		isolated: r.Isolated, apiLost: r.APILost, onSeen: r.OnSeen, notBefore: r.NotBefore, healthy: r.HealthySince,
 		started: r.Started, intent: r.Intent, touched: r.Touched, foundOff: r.FoundOff, leaveOff: r.LeaveOff,
 		offLease: r.OffLease != nil, unfence: r.Unfence != nil, offOnly: r.OffOnly,
+	}
+	f.abort, f.asIs, f.retry = r.Abort != nil, r.Abort != nil && r.Abort.AsIs, r.Retry != nil
+	f.confirmed, f.recheck = r.Confirmed != nil, r.Recheck
+	f.maxAttempts, f.reprovision = r.Limits.MaxAttempts, r.Limits.Reprovision
+	if f.hasWord = r.Word != nil; f.hasWord {
+		f.word = *r.Word
 	}
 	if r.OffLease != nil {
 		f.lease, f.renew = r.OffLease.ResourceVersion, r.OffLease.RenewTime
@@ -50,7 +61,7 @@ func flatten(r Run) flat {
 }
 
 func TestFlattenKnowsTheRun(t *testing.T) {
-	require.Equal(t, 41, reflect.TypeFor[Run]().NumField(),
+	require.Equal(t, 43, reflect.TypeFor[Run]().NumField(),
 		"Run has another number of fields: teach flatten and keyOf the new one, then change this number")
 }
 

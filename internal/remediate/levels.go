@@ -50,8 +50,8 @@ func raise(r Run, s Seen, why string, now time.Time) (Run, Action, time.Duration
 	return enter(r, PowerOff, note, now)
 }
 
-// giveUp ends an attempt that could not begin at any level: the first is dropped,
-// a later one has a rebooted host behind it and waits for a human.
+// giveUp ends an attempt that could not begin at any level: the first is dropped;
+// one with a rebooted host behind it, or an Off, waits for a human.
 func giveUp(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	reason, note := powerReason(s, "NotJudged"), "step 1 could not begin in time: the BMC or the API did not answer"
 	if barred(r, s) {
@@ -62,7 +62,7 @@ func giveUp(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 		return raise(r, s, "no answer ("+string(s.PowerError)+")", now)
 	case barred(r, s) && hasNext(r):
 		return raise(r, s, note, now)
-	case r.Attempt > 1:
+	case r.Attempt > 1, r.Touched:
 		return hold(r, reason, note, now)
 	}
 	return finish(r, Aborted, reason, note, now)
@@ -70,7 +70,7 @@ func giveUp(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 
 // sendOff notes the level first: the way back to On begins there. // I20
 func sendOff(r Run, every time.Duration, now time.Time) (Run, Action, time.Duration) {
-	r.OffLevel = r.Level
+	r.OffLevel = max(r.OffLevel, r.Level) // one above may be off since before a retry
 	return command(r, SendOff, every, now)
 }
 

@@ -149,6 +149,7 @@ type Run struct {
 	// Confirmed: a person vouches that the host is off, and cannot come on. It is
 	// never taken off the record again. // I26
 	Confirmed *Order `json:"confirmed,omitempty"`
+	Word      *Word  `json:"word,omitempty"` // what became of that
 
 	Step        Step      `json:"step"`
 	Attempt     int       `json:"attempt"`
@@ -173,6 +174,9 @@ type Run struct {
 	// Touched: the hold was set or Off was sent, so the host must be brought
 	// back On before this run may end.
 	Touched bool `json:"touched,omitempty"`
+	// Recheck: a person began step 1 over after the host was touched; the reasons are
+	// asked afresh before the next command, and without them it goes back On.
+	Recheck bool `json:"recheck,omitempty"`
 	// FoundOff: the host read Off before our first command.
 	FoundOff bool `json:"foundOff,omitempty"`
 	// OffLease is the Lease at the first Off read; it must not advance while the

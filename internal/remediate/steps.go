@@ -8,23 +8,6 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 )
 
-// Times that are part of the safety argument and therefore not configurable.
-const (
-	freshFor     = 2 * time.Second  // age of the reads that justify step 1 // I4
-	leaseRecent  = 60 * time.Second // a Lease renewed this shortly before Off ...
-	leaseQuiet   = 15 * time.Second // ... must stand still this long after it // I5
-	dwell        = 5 * time.Second  // between proof and On: BMCs drop an On sent earlier
-	offSettle    = 15 * time.Second // from giving up to a believed On: BMCs switch off late
-	healthyFor   = 5 * time.Minute  // before a Held run ends by itself
-	poll         = time.Second      // between two looks
-	idlePoll     = 10 * time.Second // between two looks at a Held run
-	resendPower  = 10 * time.Second // between two equal power commands
-	resendWrite  = 2 * time.Second  // between two equal writes to the cluster
-	resendHeldOn = time.Minute      // between two On commands of a Held run
-	lowerWait    = 2 * time.Minute  // for a level below the one that cut the host off: a BMC boots with its mains
-	heldWait     = 5 * time.Minute  // for a level of a Held run that does not answer: BMCs lock accounts
-)
-
 // Next is the whole of power remediation: from the durable record, what one
 // look found and the time, it says what the record becomes, the one thing to
 // do after that record is saved, and how long to wait before the next look.
@@ -39,7 +22,7 @@ func Next(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	}
 	r.Steps = slices.Clone(r.Steps) // the caller's record is not ours to change
 	s = ofLevel(r, s)
-	r = contradicted(r, s, now)
+	r = heard(ordered(contradicted(r, s, now), now), s, now)
 	switch {
 	case s.API == APIReachable && !r.APILost.IsZero():
 		r = answered(r, now)
@@ -47,7 +30,7 @@ func Next(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	case r.APILost.IsZero():
 		r.APILost = now
 	}
-	late := now.Sub(r.Started) > r.Limits.RunTimeout
+	late := now.Sub(r.Started) > r.Limits.RunTimeout && r.Strategy != DeleteMachine // step 6 alone has a time of its own
 	// Coming on has its own deadline: no host is left off for being late.
 	comingOn := r.Step == PowerOn && (s.Power.State != bmc.On || s.Power.Partial || r.Level > 0)
 	if late && !comingOn && r.Abandon == "" && r.Step != Held {
@@ -73,7 +56,12 @@ func Next(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 // 1 PowerOff. Goal: Off, proven by two spaced reads of the identified BMC, and
 // no heartbeat since. Nothing was touched until the fresh reads justify it.
 func powerOff(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
-	if !r.Touched {
+	switch why := gainsaid(r, s); {
+	case why != "":
+		return contradictedWord(r, why, now)
+	case vouched(r) && unreadable(r, s, now):
+		return onWord(r, s, now)
+	case !r.Touched, r.Recheck:
 		return beforeOff(r, s, now)
 	}
 	if r.OffLease == nil && s.Power.State == bmc.Off && s.Lease.Known {
@@ -84,13 +72,13 @@ func powerOff(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	}
 	switch {
 	case alive(r, s):
-		return hold(r, "FalseOff", "the Node's Lease was renewed although the BMC says Off", now)
+		return hold(r, falseOff, "the Node's Lease was renewed although the BMC says Off", now)
 	case offProven(r, s, now) && quiet(r, s, now) && owned(r, s):
 		return proven(r, s, now)
 	case s.Paused:
-		return abandon(r, "Paused", "paused before the Node was isolated", Aborted, now)
-	case r.Unfence != nil:
-		return unfenced(r, now)
+		return abandon(r, "Paused", pausedNote(s), Aborted, now)
+	case wantedBack(r):
+		return broughtBack(r, now)
 	case s.Contested == Yes:
 		return abandon(r, "Contested", s.Contender, Aborted, now)
 	case s.Identity == No:
@@ -128,32 +116,32 @@ func powerOff(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	return r, Nothing, untilRead(s, now)
 }
 
-// beforeOff is the part of step 1 in which nothing has been touched: any doubt
-// drops the run, and the next decision starts over. // I4, I8, I22
+// beforeOff is the part of step 1 in which nothing has been touched, or not since a
+// person began it over: any doubt drops the run. // I4, I8, I22
 func beforeOff(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	again := r.Attempt > 1 // a later attempt is justified by the missed deadline of the one before
 	switch {
 	case again && s.Node.Ready == Yes:
-		r.OnSeen = now
+		r.OnSeen, r.Recheck = now, false
 		return enter(r, AwaitNode, "the Node is Ready after all", now)
+	case again && s.Elsewhere != "":
+		return renamed(r, s, now)
 	case s.Paused && !again:
-		return finish(r, Aborted, "Paused", "paused before anything was done", now)
-	case r.Unfence != nil && again:
-		return unfenced(r, now)
-	case r.Unfence != nil:
-		return finish(r, Aborted, "Unfenced", r.Unfence.Actor+": "+r.Unfence.Reason, now)
+		return dropped(r, "Paused", pausedNote(s), now)
+	case wantedBack(r):
+		return broughtBack(r, now)
 	case s.Identity == No && !again:
-		return finish(r, Aborted, "IdentityMismatch", "the BMC belongs to another machine than the Node", now)
+		return dropped(r, "IdentityMismatch", "the BMC belongs to another machine than the Node", now)
 	case s.Contested == Yes && !again:
-		return finish(r, Aborted, "Contested", s.Contender, now)
+		return dropped(r, "Contested", s.Contender, now)
 	case s.PowerForbidden != "" && !again:
-		return finish(r, Aborted, "PowerForbidden", s.PowerForbidden, now)
+		return dropped(r, "PowerForbidden", s.PowerForbidden, now)
 	case s.Node.Exists == Yes && s.Node.UID != r.Target.NodeUID && !again:
-		return finish(r, Aborted, "TargetChanged", "the Node was replaced since the decision", now)
-	case s.Justified == No && !again:
-		return finish(r, Aborted, "Recovered", s.Why, now)
+		return dropped(r, "TargetChanged", "the Node was replaced since the decision", now)
+	case s.Justified == No && !again && !vouched(r):
+		return dropped(r, "Recovered", s.Why, now)
 	case r.ControlPlane && s.Quorum == No && !again:
-		return finish(r, Aborted, "QuorumLost", s.QuorumWhy, now)
+		return dropped(r, "QuorumLost", s.QuorumWhy, now)
 	case now.Before(r.NotBefore):
 		return r, Nothing, min(idlePoll, r.NotBefore.Sub(now))
 	case hopeless(s) && hasNext(r):
@@ -161,13 +149,13 @@ func beforeOff(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	case now.After(later(r.Deadline(), r.NotBefore.Add(r.Limits.OffDeadline))):
 		return giveUp(r, s, now)
 	case s.Paused, s.API != APIReachable, s.Contested != No, s.Identity != Yes, s.PowerForbidden != "",
-		s.Node.Exists == CannotTell, s.Justified != Yes && !again, noQuorum(r, s), now.Sub(s.At) > freshFor,
+		s.Node.Exists == CannotTell, s.Justified != Yes && !again && !vouched(r), noQuorum(r, s), now.Sub(s.At) > freshFor,
 		barred(r, s), s.Power.Unwitnessed: // found off, perhaps
 		return r, Nothing, poll
 	}
 	r = adopt(r, s) // not earlier: step 4 compares a Node that is Ready after all with the old one
-	r.Touched, r.FoundOff = true, s.Power.State == bmc.Off
-	r.StepStarted = now
+	r.FoundOff = r.FoundOff || !r.Touched && s.Power.State == bmc.Off
+	r.Touched, r.Recheck, r.StepStarted = true, false, now
 	if r.Target.BareMetalHost != "" && s.Hold != Yes {
 		return command(r, SetHold, 0, now)
 	}
@@ -181,31 +169,35 @@ func deleteNode(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	switch {
 	case s.Node.Exists == Yes && s.Node.UID != r.Target.NodeUID:
 		r.Isolated = now
-		return hold(r, "FalseOff", "a Node of this name registered while its host was believed off", now)
+		return notOff(r, "a Node of this name registered while its host was believed off", now)
 	case s.Node.Exists == No, tainted:
 		return isolated(r, now)
+	case gainsaid(r, s) != "":
+		return contradictedWord(r, gainsaid(r, s), now)
 	case alive(r, s):
-		return hold(r, "FalseOff", "the Node's Lease was renewed although the BMC says Off", now)
+		return notOff(r, "the Node's Lease was renewed although the BMC says Off", now)
 	case s.Power.State == bmc.On:
 		r.OffLease = nil
 		return enter(r, PowerOff, "the host reads On again", now)
 	case s.Paused:
-		return abandon(r, "Paused", "paused before the Node was isolated", Aborted, now)
-	case r.Unfence != nil:
-		return unfenced(r, now)
+		return abandon(r, "Paused", pausedNote(s), Aborted, now)
+	case wantedBack(r):
+		return broughtBack(r, now)
 	case s.Contested == Yes:
 		return abandon(r, "Contested", s.Contender, Aborted, now)
+	case byWord(r) && r.ControlPlane && s.Quorum == No:
+		return abandon(r, "QuorumLost", s.QuorumWhy, Aborted, now)
 	case now.After(r.Deadline()):
 		return notIsolated(r, s, now)
 	case s.Node.Deleting, s.Node.Ready == Yes: // a finalizer, or a heartbeat not yet given up: wait
 		return r, Nothing, poll
-	case s.API != APIReachable, s.Node.Exists != Yes, s.Contested != No, !s.Lease.Known:
+	case s.API != APIReachable, s.Node.Exists != Yes, s.Contested != No, !s.Lease.Known, byWord(r) && noQuorum(r, s):
 		return r, Nothing, poll
-	case !s.OffAccepted, s.Hold == No && r.Target.BareMetalHost != "":
+	case !byWord(r) && !s.OffAccepted, s.Hold == No && r.Target.BareMetalHost != "":
 		return enter(r, PowerOff, "Off must be sent and proven again: a restart or a lost hold", now)
 	case s.Backup != Backup{UID: s.Node.UID, ResourceVersion: s.Node.ResourceVersion}:
 		return command(r, BackupNode, poll, now)
-	case !offProven(r, s, now) || !owned(r, s):
+	case !byWord(r) && !offProven(r, s, now) || !owned(r, s):
 		return r, Nothing, untilRead(s, now)
 	}
 	r.Target.BootID = s.Node.BootID // it may have rebooted since the decision; step 4 wants a later boot // I6
@@ -216,6 +208,8 @@ func deleteNode(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 func isolated(r Run, now time.Time) (Run, Action, time.Duration) {
 	r.Isolated, r.LeaveOff = now, true
 	switch {
+	case vouched(r): // who said so may be at work inside the host
+		return hold(r, confirmedOff, saidBy("confirmed off", *r.Confirmed)+"; unfence brings it back, or a new boot", now)
 	case r.OffOnly:
 		return hold(r, "OperatorOff", "fenced with --off-only; unfence brings it back", now)
 	case r.FoundOff && !r.Limits.PowerOnFoundOff:
@@ -259,7 +253,7 @@ func powerOn(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	case stays && (!bmh || s.Hold == No):
 		return poweredOn(r, s, note, now)
 	case believedOff && (alive(r, s) || r.Isolation == IsolateDelete && s.Node.Exists == Yes):
-		return hold(r, "FalseOff", "the Node came back to life while its host was believed off", now)
+		return notOff(r, "the Node came back to life while its host was believed off", now)
 	case late && !on && owes(r):
 		return hold(r, outletContradicted, owesNote+"; last read: "+readText(s), now)
 	case late && !on && r.Abandon != "":
@@ -307,14 +301,16 @@ func awaitNode(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	registered := registered(r, n)
 	switch {
 	case registered && n.SystemUUID != t.SystemUUID && t.SystemUUID != "":
-		return hold(r, "FalseOff", "the Node registered from another machine: systemUUID "+n.SystemUUID, now)
+		return hold(r, falseOff, "the Node registered from another machine: systemUUID "+n.SystemUUID, now)
 	case registered && n.BootID != t.BootID:
 		r.NewNodeUID = n.UID
 		return enter(r, RestoreNode, "", now)
 	case registered && (r.Isolation == IsolateDelete || n.Ready == Yes):
-		return hold(r, "FalseOff", "the Node registered again without a reboot: its host was never off", now)
+		return notOff(r, "the Node registered again without a reboot: its host was never off", now)
 	case s.Power.State == bmc.Off:
 		return enter(r, PowerOn, "the host reads Off again", now)
+	case now.After(r.Deadline()) && s.API == APIReachable && s.Elsewhere != "":
+		return renamed(r, s, now)
 	case now.After(r.Deadline()) && s.API == APIReachable:
 		return nextAttempt(r, "the Node did not register in time", now)
 	}
@@ -367,12 +363,12 @@ func reprovision(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	case back: // never erase a host that works
 		r.OnSeen, r.Reason, r.Note = now, "", ""
 		return enter(r, AwaitNode, "the Node is Ready after all", now)
-	case alone && r.Unfence != nil:
-		return finish(r, Aborted, "Unfenced", r.Unfence.Actor+": "+r.Unfence.Reason, now)
-	case r.Unfence != nil:
-		return unfenced(r, now)
+	case wantedBack(r):
+		return broughtBack(r, now)
+	case !alone && s.Elsewhere != "": // nor under another name
+		return renamed(r, s, now)
 	case alone && s.Paused:
-		return finish(r, Aborted, "Paused", "paused before the Machine was deleted", now)
+		return finish(r, Aborted, "Paused", pausedNote(s), now)
 	case alone && s.Contested == Yes:
 		return finish(r, Aborted, "Contested", s.Contender, now)
 	case alone && s.Justified == No:
@@ -385,8 +381,8 @@ func reprovision(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 		return finish(r, Aborted, "NoController", m.Why, now)
 	case alone && now.Sub(r.StepStarted) > r.Limits.APITimeout:
 		return finish(r, Aborted, "APIUnreachable", "the Machine could not be deleted in time", now)
-	case !alone && (r.Target.Machine == "" || r.ControlPlane || !r.Limits.Reprovision || m.Replaceable == No):
-		return hold(r, cmp.Or(r.Reason, "AttemptsExhausted"), cmp.Or(m.Why, r.Note, "reprovisioning is not allowed here"), now)
+	case !alone && (r.Target.Machine == "" || r.ControlPlane || r.Confirmed != nil || !r.Limits.Reprovision || m.Replaceable == No):
+		return hold(r, cmp.Or(r.Reason, exhausted), cmp.Or(m.Why, r.Note, "reprovisioning is not allowed here"), now)
 	case s.Paused, s.Contested == Yes, !may, m.Exists != Yes, alone && (s.Justified != Yes || s.Contested != No || noQuorum(r, s)), now.Sub(s.At) > freshFor:
 		return r, Nothing, poll
 	}
