@@ -14,7 +14,9 @@ import (
 	"github.com/fenced/fenced/internal/state/statetest"
 )
 
-func TestBoltConformance(t *testing.T) { statetest.Run(t, state.OpenBolt) }
+func TestBoltConformance(t *testing.T) {
+	statetest.Run(t, statetest.Engine{NewPath: statetest.File, Open: state.OpenBolt})
+}
 
 func TestBoltHasOneHolder(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")

@@ -26,8 +26,8 @@ const crashKeys = 4
 
 // writeUntilKilled puts and deletes without end and says each success on
 // standard output, after it, as "key version data" or "key 0 -".
-func writeUntilKilled(t *testing.T, open Open, path string) {
-	s, err := open(path)
+func writeUntilKilled(t *testing.T, e Engine, path string) {
+	s, err := e.Open(path)
 	require.NoError(t, err)
 	for i := 0; ; i++ {
 		key := fmt.Sprintf("k%d", i%crashKeys)
@@ -47,13 +47,13 @@ func writeUntilKilled(t *testing.T, open Open, path string) {
 // crash kills a writer with -9 again and again over one store. Afterwards every
 // acknowledged write is there; of the one under way, nothing or all. This shows
 // a crash of the process; of a crash of the machine it shows nothing.
-func crash(t *testing.T, open Open) {
-	path := newPath(t)
+func crash(t *testing.T, e Engine) {
+	path := e.NewPath(t)
 	acked := map[string]string{} // key -> "version data" of the last acknowledgement
 	for round := range 8 {
 		n := 1 + rand.IntN(60)
 		last := killWriter(t, path, n, acked)
-		s, err := open(path)
+		s, err := e.Open(path)
 		require.NoError(t, err, "round %d: open after the kill", round)
 		found := contents(t, s)
 		require.NoError(t, s.Close())

@@ -17,37 +17,44 @@ import (
 	"github.com/fenced/fenced/internal/state"
 )
 
-// Open makes or opens the store that path names. What was put before a Close
-// or a crash must be there when the same path is opened again.
-type Open func(path string) (state.Store, error)
+// Engine is what the suite holds to the contract.
+type Engine struct {
+	// NewPath names a store that does not exist yet, in a way that another process
+	// understands too.
+	NewPath func(t *testing.T) string
+	// Open makes or opens the store that path names. What was put before a Close
+	// or a crash must be there when the same path is opened again.
+	Open func(path string) (state.Store, error)
+}
+
+// File is the path of an engine that keeps one file.
+func File(t *testing.T) string { return filepath.Join(t.TempDir(), "state.db") }
 
 // Run holds an engine to the contract. The test that calls it must do nothing
 // before: the suite runs that test again, in a process of its own, to kill it.
-func Run(t *testing.T, open Open) {
+func Run(t *testing.T, e Engine) {
 	if path := writerPath(); path != "" {
-		writeUntilKilled(t, open, path)
+		writeUntilKilled(t, e, path)
 		return
 	}
-	t.Run("put and get", func(t *testing.T) { putAndGet(t, start(t, open)) })
-	t.Run("compare and set", func(t *testing.T) { compareAndSet(t, start(t, open)) })
-	t.Run("versions are never used twice", func(t *testing.T) { versions(t, start(t, open)) })
-	t.Run("delete", func(t *testing.T) { deletes(t, start(t, open)) })
-	t.Run("list in key order", func(t *testing.T) { lists(t, start(t, open)) })
-	t.Run("refused records", func(t *testing.T) { refusals(t, start(t, open)) })
-	t.Run("a context that is over", func(t *testing.T) { cancelled(t, start(t, open)) })
-	t.Run("one of many writers wins", func(t *testing.T) { race(t, start(t, open)) })
-	t.Run("reopen", func(t *testing.T) { reopen(t, open) })
-	t.Run("kill -9", func(t *testing.T) { crash(t, open) })
+	t.Run("put and get", func(t *testing.T) { putAndGet(t, start(t, e)) })
+	t.Run("compare and set", func(t *testing.T) { compareAndSet(t, start(t, e)) })
+	t.Run("versions are never used twice", func(t *testing.T) { versions(t, start(t, e)) })
+	t.Run("delete", func(t *testing.T) { deletes(t, start(t, e)) })
+	t.Run("list in key order", func(t *testing.T) { lists(t, start(t, e)) })
+	t.Run("refused records", func(t *testing.T) { refusals(t, start(t, e)) })
+	t.Run("a context that is over", func(t *testing.T) { cancelled(t, start(t, e)) })
+	t.Run("one of many writers wins", func(t *testing.T) { race(t, start(t, e)) })
+	t.Run("reopen", func(t *testing.T) { reopen(t, e) })
+	t.Run("kill -9", func(t *testing.T) { crash(t, e) })
 }
 
-func start(t *testing.T, open Open) state.Store {
-	s, err := open(newPath(t))
+func start(t *testing.T, e Engine) state.Store {
+	s, err := e.Open(e.NewPath(t))
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
 	return s
 }
-
-func newPath(t *testing.T) string { return filepath.Join(t.TempDir(), "state.db") }
 
 func putAndGet(t *testing.T, s state.Store) {
 	ctx := t.Context()
@@ -68,7 +75,7 @@ func putAndGet(t *testing.T, s state.Store) {
 	require.NoError(t, err)
 	require.Equal(t, "one", string(again.Data))
 
-	for _, kind := range []state.Kind{state.KindBackup, state.KindCluster, state.KindPin, state.KindFreeze, state.KindMeta} {
+	for _, kind := range []state.Kind{state.KindBackup, state.KindCluster, state.KindPin, state.KindFreeze, state.KindHold, state.KindSlot, state.KindMeta} {
 		_, err = s.Get(ctx, kind, "r1")
 		require.ErrorIs(t, err, state.ErrNotFound, "kinds do not share keys")
 		_, err = s.Put(ctx, state.Record{Kind: kind, Key: "r1"})
@@ -212,9 +219,9 @@ func race(t *testing.T, s state.Store) {
 	require.Equal(t, fmt.Sprint(won), string(r.Data))
 }
 
-func reopen(t *testing.T, open Open) {
-	path := newPath(t)
-	s, err := open(path)
+func reopen(t *testing.T, e Engine) {
+	path := e.NewPath(t)
+	s, err := e.Open(path)
 	require.NoError(t, err)
 	id, err := state.ID(t.Context(), s)
 	require.NoError(t, err)
@@ -226,7 +233,7 @@ func reopen(t *testing.T, open Open) {
 	_, err = s.Get(t.Context(), state.KindRun, "r")
 	require.Error(t, err, "a closed store")
 
-	s, err = open(path)
+	s, err = e.Open(path)
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, s.Close()) }()
 	r, err := s.Get(t.Context(), state.KindRun, "r")

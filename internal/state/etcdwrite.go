@@ -1,0 +1,230 @@
+package state
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"sync"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// tenure is what a write under a claim compares beside the record's version: the
+// owner's key was created at this epoch and is there still. The zero value compares
+// nothing.
+type tenure struct {
+	key   string
+	epoch int64
+}
+
+// Put implements Store.
+func (s *etcdStore) Put(ctx context.Context, r Record) (uint64, error) {
+	return s.putUnder(ctx, tenure{}, r)
+}
+
+// Delete implements Store.
+func (s *etcdStore) Delete(ctx context.Context, kind Kind, key string, version uint64) error {
+	return s.deleteUnder(ctx, tenure{}, kind, key, version)
+}
+
+func (s *etcdStore) putUnder(ctx context.Context, t tenure, r Record) (uint64, error) {
+	if err := checkKey(r.Kind, r.Key); err != nil {
+		return 0, err
+	}
+	version, err := s.put(ctx, t, r)
+	if err != nil {
+		return 0, fmt.Errorf("put %s: %w", name(r.Kind, r.Key), err)
+	}
+	return version, nil
+}
+
+func (s *etcdStore) put(ctx context.Context, t tenure, r Record) (uint64, error) {
+	if !slices.Contains(kinds, r.Kind) {
+		return 0, errUnknownKind
+	}
+	if len(r.Data) > MaxData {
+		return 0, fmt.Errorf("%d bytes are more than %d", len(r.Data), MaxData)
+	}
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	n, err := s.newNonce()
+	if err != nil {
+		return 0, err
+	}
+	value, parts := pack(n, r.Data)
+	keys, err := s.putParts(ctx, r, n, parts)
+	if err != nil {
+		return 0, err
+	}
+	w := write{
+		key: s.kindPrefix(r.Kind) + r.Key, version: r.Version, nonce: n, tenure: t, parts: keys,
+		ops: append(s.keepParts(r, n, keys), clientv3.OpPut(s.kindPrefix(r.Kind)+r.Key, string(value))),
+	}
+	return s.write(ctx, w)
+}
+
+func (s *etcdStore) deleteUnder(ctx context.Context, t tenure, kind Kind, key string, version uint64) error {
+	err := errUnknownKind
+	if slices.Contains(kinds, kind) {
+		w := write{key: s.kindPrefix(kind) + key, version: version, tenure: t, deletes: true, ops: []clientv3.Op{
+			clientv3.OpDelete(s.kindPrefix(kind) + key),
+			clientv3.OpDelete(s.allPartsPrefix(kind, key), clientv3.WithPrefix()),
+		}}
+		_, err = s.write(ctx, w)
+	}
+	if err != nil {
+		return fmt.Errorf("delete %s: %w", name(kind, key), err)
+	}
+	return nil
+}
+
+// write is one compare-and-set.
+type write struct {
+	key     string
+	version uint64 // what the record must have; 0 = none may be there
+	nonce   nonce
+	deletes bool
+	tenure  tenure
+	parts   []string // must be there
+	ops     []clientv3.Op
+}
+
+// write carries w out once, however many attempts that takes: an attempt without an
+// answer is repeated with the same nonce and the same comparison, so only one of them
+// can come through, and the nonce that is found tells that one did.
+func (s *etcdStore) write(ctx context.Context, w write) (version uint64, err error) {
+	if w.version > math.MaxInt64 {
+		return 0, ErrConflict
+	}
+	sent := false // an earlier attempt may have come through
+	base := w.version
+	err = s.try(ctx, func(ctx context.Context) error {
+		for {
+			resp, err := s.commit(ctx, w, base)
+			if err != nil {
+				sent = true
+				return err
+			}
+			if resp.Succeeded {
+				version = uint64(resp.Header.Revision)
+				return nil
+			}
+			head, err := w.judge(resp, base)
+			switch {
+			case head != nil && nonceOf(head.Value) == w.nonce && !w.deletes:
+				version = uint64(head.ModRevision)
+				return nil
+			case w.deletes && sent && errors.Is(err, ErrNotFound):
+				return nil
+			case head != nil && !errors.Is(err, ErrNotOwner) && s.doubts.has(w, head):
+				// What stands there is our own, of a write that was given up without an answer.
+				if base != uint64(head.ModRevision) {
+					base = uint64(head.ModRevision)
+					continue
+				}
+			}
+			return conclude(err)
+		}
+	})
+	s.doubts.note(w, err != nil && passes(err) && sent && !w.deletes)
+	return version, err
+}
+
+// commit makes one attempt, under base in place of the record's version.
+func (s *etcdStore) commit(ctx context.Context, w write, base uint64) (*clientv3.TxnResponse, error) {
+	wanted := clientv3.Compare(clientv3.ModRevision(w.key), "=", int64(base))
+	if w.deletes && base == 0 {
+		wanted = clientv3.Compare(clientv3.ModRevision(w.key), "<", 0) // nothing has version 0
+	}
+	// An older fenced that still runs must not write into what a newer one took over. // I20
+	compares := []clientv3.Cmp{wanted, clientv3.Compare(clientv3.Value(s.schemaKey()), "=", strconv.Itoa(schema))}
+	for _, part := range w.parts {
+		compares = append(compares, clientv3.Compare(clientv3.CreateRevision(part), ">", 0))
+	}
+	owner := s.schemaKey() // some key; it is not looked at
+	if w.tenure.key != "" {
+		owner = w.tenure.key
+		compares = append(compares, clientv3.Compare(clientv3.CreateRevision(owner), "=", w.tenure.epoch)) // I19
+	}
+	return s.client.Txn(ctx).If(compares...).Then(w.ops...).
+		Else(clientv3.OpGet(w.key), clientv3.OpGet(s.schemaKey()), clientv3.OpGet(owner)).Commit()
+}
+
+// judge says why a comparison failed, and what stands under the key.
+func (w write) judge(resp *clientv3.TxnResponse, base uint64) (*mvccpb.KeyValue, error) {
+	found := func(i int) *mvccpb.KeyValue {
+		if kvs := resp.Responses[i].GetResponseRange().Kvs; len(kvs) == 1 {
+			return kvs[0]
+		}
+		return nil
+	}
+	head, layout, owner := found(0), found(1), found(2)
+	switch {
+	case layout == nil:
+		return head, errors.New("the schema is gone: somebody emptied the store")
+	case checkSchema(layout.Value) != nil:
+		return head, checkSchema(layout.Value)
+	case w.tenure.key != "" && (owner == nil || owner.CreateRevision != w.tenure.epoch):
+		return head, ErrNotOwner
+	case head == nil && w.deletes:
+		return nil, ErrNotFound
+	case head == nil && base != 0:
+		return nil, ErrConflict
+	case head != nil && base == 0 && !w.deletes:
+		return head, ErrExists
+	case head != nil && uint64(head.ModRevision) != base:
+		return head, ErrConflict
+	}
+	return head, errPartsGone
+}
+
+// doubts are the writes that were given up without an answer. etcd may carry them out
+// later; the caller, who was told that nothing was saved, still has the version before
+// and would be refused for ever by what is his own.
+type doubts struct {
+	mu  sync.Mutex
+	all map[string]*doubt // by key
+}
+
+type doubt struct {
+	version uint64
+	nonces  []nonce
+}
+
+// maxDoubts of one record are remembered: a proposal does not outlive so many calls.
+const maxDoubts = 16
+
+// has says whether head is a write that was given up under the version of w.
+func (d *doubts) has(w write, head *mvccpb.KeyValue) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	one := d.all[w.key]
+	return one != nil && one.version == w.version && slices.Contains(one.nonces, nonceOf(head.Value))
+}
+
+// note remembers w, or forgets what its answer settled.
+func (d *doubts) note(w write, unanswered bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !unanswered {
+		delete(d.all, w.key)
+		return
+	}
+	if d.all == nil {
+		d.all = map[string]*doubt{}
+	}
+	one := d.all[w.key]
+	if one == nil || one.version != w.version {
+		one = &doubt{version: w.version}
+		d.all[w.key] = one
+	}
+	if len(one.nonces) == maxDoubts {
+		one.nonces = one.nonces[1:]
+	}
+	one.nonces = append(one.nonces, w.nonce)
+}

@@ -1,0 +1,131 @@
+package rig
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+// EtcdOptions of an etcd cluster; the zero value is three members without TLS.
+type EtcdOptions struct {
+	Members int
+	// TLS makes the members listen with certificates and ask clients for theirs.
+	TLS bool
+	// Progress is told of a first build; io.Discard if nil.
+	Progress io.Writer
+}
+
+// EtcdCluster is a running etcd cluster of several members, which can be killed,
+// frozen and restarted one by one.
+type EtcdCluster struct {
+	dir, bin string
+	opts     EtcdOptions
+	members  []*etcdMember
+}
+
+type etcdMember struct {
+	name         string
+	client, peer *port
+
+	mu      sync.Mutex // guards process; tests stop and start it
+	process *process
+}
+
+// StartEtcd brings up an etcd cluster that has a leader.
+func StartEtcd(ctx context.Context, o EtcdOptions) (*EtcdCluster, error) {
+	if o.Members == 0 {
+		o.Members = 3
+	}
+	if o.Progress == nil {
+		o.Progress = io.Discard
+	}
+	bin, err := Binaries(ctx, o.Progress)
+	if err != nil {
+		return nil, err
+	}
+	c := &EtcdCluster{bin: bin, opts: o}
+	if err := c.start(ctx); err != nil {
+		c.Stop()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *EtcdCluster) start(ctx context.Context) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	if c.dir, err = os.MkdirTemp("", "fenced-etcd-"); err != nil {
+		return fmt.Errorf("make the etcd cluster's directory: %w", err)
+	}
+	if c.opts.TLS {
+		if err := writeEtcdPKI(c.dir); err != nil {
+			return err
+		}
+	}
+	for i := range c.opts.Members {
+		m := &etcdMember{name: fmt.Sprint("m", i)}
+		c.members = append(c.members, m)
+		if m.client, err = reservePort(); err != nil {
+			return err
+		}
+		if m.peer, err = reservePort(); err != nil {
+			return err
+		}
+		if err := os.Mkdir(filepath.Join(c.dir, m.name), 0o700); err != nil {
+			return fmt.Errorf("make the directory of %s: %w", m.name, err)
+		}
+	}
+	for i := range c.members { // all at once: one alone never gets a leader
+		if err := c.Restart(i); err != nil {
+			return err
+		}
+	}
+	return c.awaitLeader(ctx)
+}
+
+func writeEtcdPKI(dir string) error {
+	ca, err := newAuthority()
+	if err != nil {
+		return err
+	}
+	if err := ca.writePKI(dir); err != nil {
+		return err
+	}
+	user, err := ca.user("fenced", nil)
+	if err != nil {
+		return err
+	}
+	for name, data := range map[string][]byte{"client.crt": user.cert, "client.key": user.key} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			return fmt.Errorf("write the etcd client's keys: %w", err)
+		}
+	}
+	return nil
+}
+
+func (c *EtcdCluster) args(m *etcdMember) []string {
+	client, peer := c.url(m), "http://"+m.peer.address()
+	var all []string
+	for _, other := range c.members {
+		all = append(all, other.name+"=http://"+other.peer.address())
+	}
+	args := []string{
+		"--name=" + m.name, "--data-dir=" + filepath.Join(c.dir, m.name, "data"),
+		"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
+		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer,
+		"--initial-cluster=" + strings.Join(all, ","),
+		"--socket-reuse-port", "--log-level=warn",
+		// The data goes away with us, and a kill keeps what the kernel has.
+		"--unsafe-no-fsync",
+	}
+	if c.opts.TLS {
+		args = append(args, "--cert-file="+c.file("server.crt"), "--key-file="+c.file("server.key"),
+			"--client-cert-auth", "--trusted-ca-file="+c.CA())
+	}
+	return args
+}

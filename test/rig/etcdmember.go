@@ -1,0 +1,150 @@
+package rig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"go.etcd.io/etcd/client/pkg/v3/transport"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+)
+
+var errMemberDown = errors.New("the etcd member is not running")
+
+// Kill ends a member as a crash would; Restart brings it back with its data.
+func (c *EtcdCluster) Kill(i int) {
+	m := c.members[i]
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.process.kill()
+	m.process = nil
+}
+
+// Restart starts a member on its port and its data, and does not wait for it.
+func (c *EtcdCluster) Restart(i int) error {
+	m := c.members[i]
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p, err := startProcess(filepath.Join(c.dir, m.name), filepath.Join(c.bin, "etcd"), c.args(m))
+	if err != nil {
+		return err
+	}
+	m.process = p
+	return nil
+}
+
+// Freeze stops a member in its tracks: to the others and to its clients it is a
+// partition that keeps connections open. Thaw ends that.
+func (c *EtcdCluster) Freeze(i int) error { return c.signal(i, syscall.SIGSTOP) }
+
+// Thaw lets a frozen member go on.
+func (c *EtcdCluster) Thaw(i int) error { return c.signal(i, syscall.SIGCONT) }
+
+func (c *EtcdCluster) signal(i int, s syscall.Signal) error {
+	m := c.members[i]
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.process == nil {
+		return errMemberDown
+	}
+	return m.process.signal(s)
+}
+
+// Leader is the number of the member that leads, as the members say.
+func (c *EtcdCluster) Leader(ctx context.Context) (int, error) {
+	conf := clientv3.Config{Endpoints: c.Endpoints(), DialTimeout: time.Second, Logger: zap.NewNop()}
+	if c.opts.TLS {
+		secure, err := transport.TLSInfo{CertFile: c.Cert(), KeyFile: c.Key(), TrustedCAFile: c.CA()}.ClientConfig()
+		if err != nil {
+			return 0, fmt.Errorf("read the etcd client's certificate: %w", err)
+		}
+		conf.TLS = secure
+	}
+	client, err := clientv3.New(conf)
+	if err != nil {
+		return 0, fmt.Errorf("make an etcd client: %w", err)
+	}
+	defer client.Close()
+	for i, m := range c.members {
+		asking, cancel := context.WithTimeout(ctx, time.Second)
+		status, err := client.Status(asking, c.url(m))
+		cancel()
+		if err == nil && status.Leader != 0 && status.Leader == status.Header.MemberId {
+			return i, nil
+		}
+	}
+	return 0, errors.Join(errors.New("no etcd member leads"), c.Died())
+}
+
+func (c *EtcdCluster) awaitLeader(ctx context.Context) error {
+	for {
+		_, err := c.Leader(ctx)
+		if err == nil || c.Died() != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for an etcd leader: %w", errors.Join(ctx.Err(), err))
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// Endpoints are the URLs for clients.
+func (c *EtcdCluster) Endpoints() []string {
+	var all []string
+	for _, m := range c.members {
+		all = append(all, c.url(m))
+	}
+	return all
+}
+
+func (c *EtcdCluster) url(m *etcdMember) string {
+	if c.opts.TLS {
+		return "https://" + m.client.address()
+	}
+	return "http://" + m.client.address()
+}
+
+// CA is the file with the authority of a cluster with TLS.
+func (c *EtcdCluster) CA() string { return c.file("ca.crt") }
+
+// Cert is the file with a client's certificate.
+func (c *EtcdCluster) Cert() string { return c.file("client.crt") }
+
+// Key is the file with the key of that certificate.
+func (c *EtcdCluster) Key() string { return c.file("client.key") }
+
+func (c *EtcdCluster) file(name string) string { return filepath.Join(c.dir, name) }
+
+// Died is the error of a member that ended without being asked to, or nil.
+func (c *EtcdCluster) Died() error {
+	var errs []error
+	for _, m := range c.members {
+		m.mu.Lock()
+		if m.process != nil {
+			errs = append(errs, m.process.died())
+		}
+		m.mu.Unlock()
+	}
+	return errors.Join(errs...)
+}
+
+// Stop ends all members and removes what they wrote. It may be called twice.
+func (c *EtcdCluster) Stop() {
+	for i, m := range c.members {
+		c.Kill(i)
+		m.client.release()
+		m.peer.release()
+		m.client, m.peer = nil, nil
+	}
+	c.members = nil
+	if c.dir != "" {
+		_ = os.RemoveAll(c.dir) // left-overs in the temporary directory harm nobody
+	}
+}
