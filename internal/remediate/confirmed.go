@@ -149,7 +149,7 @@ func onWord(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 }
 
 // byWord says whether step 2 rests on a word alone.
-func byWord(r Run) bool { return r.Proof == ProofHuman && vouched(r) }
+func (r Run) ByWord() bool { return r.Proof == ProofHuman && vouched(r) }
 
 // notOff holds a run whose host turned out to live: a BMC has lied, or a person was
 // wrong, which freezes no BMC. // I5

@@ -185,19 +185,19 @@ func deleteNode(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 		return broughtBack(r, now)
 	case s.Contested == Yes:
 		return abandon(r, "Contested", s.Contender, Aborted, now)
-	case byWord(r) && r.ControlPlane && s.Quorum == No:
+	case r.ByWord() && r.ControlPlane && s.Quorum == No:
 		return abandon(r, "QuorumLost", s.QuorumWhy, Aborted, now)
 	case now.After(r.Deadline()):
 		return notIsolated(r, s, now)
 	case s.Node.Deleting, s.Node.Ready == Yes: // a finalizer, or a heartbeat not yet given up: wait
 		return r, Nothing, poll
-	case s.API != APIReachable, s.Node.Exists != Yes, s.Contested != No, !s.Lease.Known, byWord(r) && noQuorum(r, s):
+	case s.API != APIReachable, s.Node.Exists != Yes, s.Contested != No, !s.Lease.Known, r.ByWord() && noQuorum(r, s):
 		return r, Nothing, poll
-	case !byWord(r) && !s.OffAccepted, s.Hold == No && r.Target.BareMetalHost != "":
+	case !r.ByWord() && !s.OffAccepted, s.Hold == No && r.Target.BareMetalHost != "":
 		return enter(r, PowerOff, "Off must be sent and proven again: a restart or a lost hold", now)
 	case s.Backup != Backup{UID: s.Node.UID, ResourceVersion: s.Node.ResourceVersion}:
 		return command(r, BackupNode, poll, now)
-	case !byWord(r) && !offProven(r, s, now) || !owned(r, s):
+	case !r.ByWord() && !offProven(r, s, now) || !owned(r, s):
 		return r, Nothing, untilRead(s, now)
 	}
 	r.Target.BootID = s.Node.BootID // it may have rebooted since the decision; step 4 wants a later boot // I6
