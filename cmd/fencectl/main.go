@@ -76,7 +76,7 @@ func newRoot(c *cli) *cobra.Command {
 	root.AddCommand(
 		newStatusCommand(c), newExplainCommand(c), newPlanCommand(c), newTimelineCommand(c), newHistoryCommand(c),
 		newFenceCommand(c), newUnfenceCommand(c), newBMCCommand(c), newPauseCommand(c), newResumeCommand(c),
-		newArmCommand(c), newDisarmCommand(c), newSimulateCommand(c), newCheckConfigCommand(c), newVersionCommand(c),
+		newArmCommand(c), newDisarmCommand(c), newAuditCommand(c), newSimulateCommand(c), newCheckConfigCommand(c), newVersionCommand(c),
 	)
 	root.InitDefaultCompletionCmd()
 	wrongArgsAreUsage(root)

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fenced/fenced/internal/audit"
+	"github.com/fenced/fenced/internal/config"
+)
+
+// auditOptions are the command line of the audit verbs.
+type auditOptions struct {
+	file   string
+	config string
+
+	heads []string // verify
+
+	since time.Duration // show
+	node  string
+	head  bool
+}
+
+func newAuditCommand(c *cli) *cobra.Command {
+	var o auditOptions
+	cmd := &cobra.Command{
+		Use:   "audit show|verify",
+		Short: "show and prove what fenced decided, was ordered and did",
+		Long: `Show and prove the audit log: what fenced decided and on what, what people ordered
+and why, and what was done. It reads the files of this host, so it works without
+the daemon; they are readable by root and by the daemon's user.`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usageError(fmt.Errorf("audit has no verb %q", args[0]), "fencectl audit show", "fencectl audit verify")
+			}
+			return nil
+		},
+		RunE: func(*cobra.Command, []string) error {
+			return usageError(errors.New("audit needs a verb"), "fencectl audit show", "fencectl audit verify")
+		},
+	}
+	flags := cmd.PersistentFlags()
+	flags.StringVar(&o.file, "file", "", "the log (default: the one that the configuration names)")
+	flags.StringVar(&o.config, "config", config.DefaultFile, "configuration of fenced, where it names the log")
+	cmd.AddCommand(newAuditShowCommand(c, &o), newAuditVerifyCommand(c, &o))
+	return cmd
+}
+
+// path is where the log is.
+func (o *auditOptions) path() (string, error) {
+	if o.file != "" {
+		return o.file, nil
+	}
+	cfg, err := config.Load(o.config)
+	if err != nil {
+		return "", &exitError{code: exitFailure, err: fmt.Errorf("find the audit log: %w", err), hint: []string{"name it with --file"}}
+	}
+	return cfg.AuditPath(), nil
+}
+
+func newAuditVerifyCommand(c *cli, o *auditOptions) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "verify [--head SEQ:HASH]",
+		Short: "prove that nothing was changed in the audit log or taken from it",
+		Long: `Prove that each line of the audit log follows the one before it: nothing was
+changed, removed, added or moved. That its end is not missing, and that it was not
+made anew as a whole, is proven against heads that were exported: the daemon writes
+one to the journal every five minutes ("audit head"). Give the newest that you
+have, from where the journal is kept.
+
+The exit status is 1 when the log is broken; it says after which entry and how.`,
+		Args: wants(),
+		RunE: func(*cobra.Command, []string) error { return c.auditVerify(o) },
+	}
+	cmd.Flags().StringArrayVar(&o.heads, "head", nil, "an exported head, SEQ:HASH, that the log must hold; may be repeated")
+	return cmd
+}
+
+// auditProof is the answer of verify.
+type auditProof struct {
+	File       string `json:"file"`
+	First      uint64 `json:"first"`
+	Head       string `json:"head"`
+	Heads      int    `json:"headsProven"`
+	Unfinished int64  `json:"unfinishedBytes"`
+}
+
+func (c *cli) auditVerify(o *auditOptions) error {
+	var heads []audit.Head
+	for _, text := range o.heads {
+		h, err := audit.ParseHead(text)
+		if err != nil {
+			return usageError(err, "fencectl audit verify --head SEQ:HASH")
+		}
+		heads = append(heads, h)
+	}
+	path, err := o.path()
+	if err != nil {
+		return err
+	}
+	s, err := audit.Verify(path, heads...)
+	if err != nil {
+		return auditFailed("verify the audit log", err)
+	}
+	proof := auditProof{File: path, First: s.Before.Seq + 1, Head: s.Head.String(), Heads: len(heads), Unfinished: s.Torn}
+	return c.printValue(proof, func() error {
+		fmt.Fprintf(c.out, "%s: entries %d to %d are as they were written\n", clean(path), proof.First, s.Head.Seq)
+		if len(heads) == 0 {
+			fmt.Fprintln(c.out, "whether its end is missing was not asked: give an exported head with --head")
+		}
+		if s.Torn > 0 {
+			fmt.Fprintf(c.out, "%d bytes of an unfinished line follow: it is being written, or the daemon crashed\n", s.Torn)
+		}
+		_, err := fmt.Fprintf(c.out, "head %s\n", s.Head)
+		return err
+	})
+}
+
+// auditFailed gives a log that cannot be read its hint.
+func auditFailed(what string, err error) error {
+	exit := &exitError{code: exitFailure, err: fmt.Errorf("%s: %w", what, err)}
+	if errors.Is(err, fs.ErrPermission) {
+		exit.hint = []string{"it is readable by root and by the daemon's user"}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		exit.hint = []string{"name another with --file"}
+	}
+	return exit
+}

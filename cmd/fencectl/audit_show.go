@@ -1,0 +1,98 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fenced/fenced/internal/audit"
+)
+
+func newAuditShowCommand(c *cli, o *auditOptions) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "show",
+		Short: "list what the audit log tells, oldest first",
+		Long: `List what the audit log tells, oldest first, and prove it while reading. -o json
+prints the lines as they are in the file. With --head it prints only the place of
+the last entry, SEQ:HASH, to be kept elsewhere for verify.`,
+		Args: wants(),
+		RunE: func(*cobra.Command, []string) error { return c.auditShow(o, time.Now()) },
+	}
+	flags := cmd.Flags()
+	flags.DurationVar(&o.since, "since", 0, "only entries of this last time, like 24h; 0 means all")
+	flags.StringVar(&o.node, "node", "", "only entries about this node")
+	flags.BoolVar(&o.head, "head", false, "print only SEQ:HASH of the last entry")
+	return cmd
+}
+
+func (c *cli) auditShow(o *auditOptions, now time.Time) error {
+	if o.since < 0 {
+		return usageError(errors.New("--since is a time back from now"), "fencectl audit show --since 24h")
+	}
+	path, err := o.path()
+	if err != nil {
+		return err
+	}
+	s, err := audit.Walk(path, func(l audit.Line) error {
+		e := l.Entry
+		if o.head || o.node != "" && e.Node != o.node || c.cluster != "" && e.Cluster != c.cluster || o.since > 0 && e.At.Before(now.Add(-o.since)) {
+			return nil
+		}
+		return c.printEntry(l)
+	})
+	if err != nil {
+		return auditFailed("read the audit log", err)
+	}
+	if o.head {
+		_, err = fmt.Fprintln(c.out, s.Head)
+	}
+	return err
+}
+
+// printEntry prints an entry as soon as it is read: a log may be long.
+func (c *cli) printEntry(l audit.Line) error {
+	switch c.output {
+	case "json":
+		_, err := fmt.Fprintf(c.out, "%s\n", l.Raw)
+		return err
+	case "yaml":
+		text, err := yaml.JSONToYAML(l.Raw)
+		if err == nil {
+			_, err = fmt.Fprintf(c.out, "---\n%s", text)
+		}
+		return err
+	}
+	e := l.Entry
+	var b strings.Builder
+	fmt.Fprintf(&b, "%6d  %s  %-8s", e.Seq, e.At.Local().Format("2006-01-02 15:04:05"), e.Type)
+	for _, word := range []string{e.Cluster, e.Node, e.Run, e.Step, e.Action, e.Reason} {
+		if word != "" {
+			fmt.Fprintf(&b, "  %s", word)
+		}
+	}
+	if e.Actor != "" && !strings.HasPrefix(e.Message, e.Actor) {
+		fmt.Fprintf(&b, "  by %s", e.Actor)
+	}
+	if e.Message != "" {
+		fmt.Fprintf(&b, "  %s", e.Message)
+	}
+	if e.Origin != nil {
+		fmt.Fprintf(&b, "  fenced %s on %s, store %s", e.Origin.Version, e.Origin.Host, e.Origin.Store)
+	}
+	_, err := fmt.Fprintln(c.out, clean(b.String()))
+	return err
+}
+
+// printValue prints an answer that the program made itself.
+func (c *cli) printValue(v any, table func() error) error {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("print the answer: %w", err)
+	}
+	return c.print(append(body, '\n'), table)
+}
