@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -30,6 +31,7 @@ type fenced struct {
 	cfg      config.Config
 	log      *zap.Logger
 	store    state.Store
+	audit    *auditor
 	events   *engine.Stream
 	engine   *engine.Engine
 	sweep    *sweep.Sweep
@@ -64,12 +66,15 @@ func build(ctx context.Context, file string, set []string) (*fenced, error) {
 		return nil, err
 	}
 	d.metrics, d.notify = newMetrics(version), newNotifier(d.log)
-	d.events = engine.NewStream(logEvents(d.log), d.metrics.observe)
-	if err := d.buildEngine(ctx, entries, policies); err != nil {
+	if err := d.openAudit(ctx); err != nil {
 		return nil, errors.Join(err, d.store.Close())
 	}
+	d.events = engine.NewStream(logEvents(d.log), d.metrics.observe, d.audit.observe)
+	if err := d.buildEngine(ctx, entries, policies); err != nil {
+		return nil, errors.Join(err, d.close())
+	}
 	if err := d.listen(); err != nil {
-		return nil, errors.Join(err, d.store.Close())
+		return nil, errors.Join(err, d.close())
 	}
 	d.log.Info("configured", zap.String("version", version), zap.String("config", file),
 		zap.Strings("clusters", cfg.ClusterNames()), zap.String("hosts", describeHosts(entries)))
@@ -126,7 +131,7 @@ func (d *fenced) buildEngine(ctx context.Context, entries []config.HostEntry, po
 func (d *fenced) engineOptions() engine.Options {
 	g, p := d.cfg.Guards, d.cfg.Power
 	return engine.Options{
-		Store: d.store, Events: d.events,
+		Store: d.store, Events: d.events, Record: d.audit.record,
 		Power: engine.PowerTiming{ReadTimeout: p.ReadTimeout, OffReadSpacing: p.OffReadSpacing},
 		Guards: policy.Limits{
 			QuietPeriod: g.QuietPeriod, ViewMaxAge: g.ViewMaxAge, ClockSkewMax: g.ClockSkewMax, MinPowerInterval: g.MinPowerInterval,
@@ -194,16 +199,33 @@ func (d *fenced) run(ctx context.Context) error {
 	g.Go(func() error { return d.engine.Run(ctx, d.beat) })
 	g.Go(func() error { return d.own.keep(ctx, d.engine.Status) })
 	g.Go(func() error { return d.sweep.Run(ctx) })
-	server := api.NewServer(control{engine: d.engine, sweep: d.sweep, events: d.events, version: version}, apiRoles(d.cfg), zap.NewStdLog(d.log.Named("control")))
+	server := api.NewServer(control{engine: d.engine, sweep: d.sweep, events: d.events, version: version}, apiRoles(d.cfg), zap.NewStdLog(d.log.Named("control")), twoPersons(d.cfg)...)
 	g.Go(func() error { return server.Serve(ctx, d.control) })
 	if d.scrape != nil {
 		g.Go(func() error { return d.metrics.serve(ctx, d.scrape) })
 	}
+	g.Go(func() error { return d.audit.keep(ctx) })
 	g.Go(func() error { return d.tell(ctx) })
 	d.notify.send(daemon.SdNotifyReady)
 	err := g.Wait()
-	return errors.Join(err, d.store.Close())
+	return errors.Join(err, d.close())
 }
+
+// openAudit opens the audit log, which names the store that it tells of.
+func (d *fenced) openAudit(ctx context.Context) error {
+	id, err := state.ID(ctx, d.store)
+	if err != nil {
+		return err
+	}
+	if d.audit, err = newAuditor(d.cfg.AuditPath(), id, d.log); err != nil {
+		return err
+	}
+	d.audit.measure(d.metrics.registry)
+	return nil
+}
+
+// close ends what is durable, when all tasks have ended.
+func (d *fenced) close() error { return errors.Join(d.audit.close(), d.store.Close()) }
 
 // beat is called by the loops that decide, at least every second.
 func (d *fenced) beat() {
@@ -224,6 +246,15 @@ func (d *fenced) tell(ctx context.Context) error {
 		case <-tick.C:
 		}
 	}
+}
+
+// twoPersons are the verbs that two users must order.
+func twoPersons(c config.Config) []api.Verb {
+	var verbs []api.Verb
+	for _, word := range c.Control.TwoPersons {
+		verbs = append(verbs, api.Verb(strings.Replace(word, "bmc-", "bmc/", 1)))
+	}
+	return verbs
 }
 
 func apiRoles(c config.Config) api.Roles {

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/fenced/fenced/internal/audit"
+	"github.com/fenced/fenced/internal/engine"
+)
+
+const (
+	// recordTime is how long something that hurts waits for its record.
+	recordTime = 5 * time.Second
+	// headEvery is between two exports of the head.
+	headEvery = 5 * time.Minute
+	// reopenEvery is between two attempts to open a log that could not be.
+	reopenEvery = 5 * time.Second
+)
+
+// auditor is the audit log as a subscriber of the engine's events, and as what the
+// engine asks before something that hurts. A log that cannot be opened keeps only
+// that from being done: hosts that are off must come back.
+type auditor struct {
+	path   string
+	origin audit.Origin
+	log    *zap.Logger
+
+	mu     sync.Mutex
+	chain  *audit.Log // nil while it cannot be opened
+	err    error      // why
+	missed uint64     // events that came without a log
+}
+
+// newAuditor opens the log. Only another writer of it is an error: that is another
+// fenced.
+func newAuditor(path, store string, log *zap.Logger) (*auditor, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("read the host's name: %w", err)
+	}
+	a := &auditor{path: path, origin: audit.Origin{Version: version, Host: host, Store: store}, log: log}
+	if err := a.open(); errors.Is(err, audit.ErrLocked) {
+		return nil, err
+	}
+	a.export()
+	return a, nil
+}
+
+// open opens the log, and tells when that begins to fail. Only one goroutine calls
+// it at a time.
+func (a *auditor) open() error {
+	chain, err := audit.Open(a.path, audit.Options{Origin: a.origin, Tell: a.told})
+	a.mu.Lock()
+	before, missed := a.err, a.missed
+	a.chain, a.err = chain, err
+	a.mu.Unlock()
+	switch {
+	case err != nil && before == nil:
+		a.told(err)
+	case err == nil && before != nil:
+		a.told(nil)
+		chain.Add(audit.Entry{Type: audit.Lost, Message: fmt.Sprintf("%d events came while the log could not be opened", missed)})
+	}
+	return err
+}
+
+// told is the alert.
+func (a *auditor) told(err error) {
+	if err != nil {
+		a.log.Error("the audit log cannot be written: nothing that hurts is done until it can be", zap.Error(err))
+		return
+	}
+	a.log.Info("the audit log can be written again")
+}
+
+func (a *auditor) now() (*audit.Log, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.chain, a.err
+}
+
+// record returns nil once an event is durable. // I24
+func (a *auditor) record(e engine.Event) error {
+	chain, err := a.now()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), recordTime)
+	defer cancel()
+	_, err = chain.Append(ctx, entryOf(e))
+	return err
+}
+
+// observe takes the events that nothing waits for.
+func (a *auditor) observe(e engine.Event) {
+	if e.Recorded {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.chain == nil {
+		a.missed++
+		return
+	}
+	a.chain.Add(entryOf(e))
+}
+
+func entryOf(e engine.Event) audit.Entry {
+	out := audit.Entry{
+		Type: e.Type, Cluster: e.Cluster, Node: e.Node, Run: e.Run, Step: string(e.Step), Action: string(e.Action),
+		Reason: e.Reason, Message: e.Message, Check: e.Check, Actor: e.Actor, Why: e.Why, Inputs: e.Inputs,
+	}
+	for _, g := range e.Gates {
+		out.Gates = append(out.Gates, audit.Gate{Name: g.Name, Pass: g.Pass, Reason: string(g.Reason), Value: g.Value, Threshold: g.Threshold})
+	}
+	return out
+}
+
+// keep exports the head again and again, and opens a log that could not be, until
+// ctx ends.
+func (a *auditor) keep(ctx context.Context) error {
+	export, reopen := time.NewTicker(headEvery), time.NewTicker(reopenEvery)
+	defer export.Stop()
+	defer reopen.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-export.C:
+			a.export()
+		case <-reopen.C:
+			if _, err := a.now(); err != nil && a.open() == nil {
+				a.export()
+			}
+		}
+	}
+}
+
+// export carries the head into the journal: who changes the log cannot change that.
+func (a *auditor) export() {
+	chain, err := a.now()
+	if err != nil {
+		return // it was told of
+	}
+	head, err := chain.Export()
+	a.tellHead(head)
+	if err != nil {
+		a.log.Warn("the head of the audit log is not remembered beside it", zap.Error(err))
+	}
+}
+
+func (a *auditor) tellHead(h audit.Head) {
+	a.log.Info("audit head", zap.Uint64("seq", h.Seq), zap.String("hash", fmt.Sprintf("%x", h.Hash)))
+}
+
+// close ends the log when nothing can come any more.
+func (a *auditor) close() error {
+	chain, err := a.now()
+	if err != nil {
+		return nil
+	}
+	err = chain.Close()
+	a.tellHead(chain.Head())
+	return err
+}
+
+func (a *auditor) failures() float64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.chain == nil {
+		return float64(a.missed)
+	}
+	return float64(a.missed + a.chain.Failures())
+}
+
+func (a *auditor) seq() float64 {
+	chain, err := a.now()
+	if err != nil {
+		return 0
+	}
+	return float64(chain.Head().Seq)
+}
+
+// measure adds the log's metrics.
+func (a *auditor) measure(r *prometheus.Registry) {
+	r.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "fenced_audit_seq",
+			Help: "Number of the newest durable entry of the audit log; 0 while it cannot be opened."}, a.seq),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "fenced_audit_failures_total",
+			Help: "Entries that the audit log lacks because it could not be written."}, a.failures),
+	)
+}

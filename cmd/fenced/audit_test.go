@@ -1,0 +1,108 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/fenced/fenced/internal/audit"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+func openedAuditor(t *testing.T, path string) (*auditor, *observer.ObservedLogs) {
+	t.Helper()
+	core, logs := observer.New(zapcore.InfoLevel)
+	a, err := newAuditor(path, "STORE", zap.New(core))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, a.close()) })
+	return a, logs
+}
+
+func entries(t *testing.T, path string) (all []audit.Entry) {
+	t.Helper()
+	_, err := audit.Walk(path, func(l audit.Line) error { all = append(all, l.Entry); return nil })
+	require.NoError(t, err)
+	return all
+}
+
+// Each event is in the log once, those that something waits for included. // I24
+func TestEventsAreAudited(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	a, logs := openedAuditor(t, path)
+	events := engine.NewStream(a.observe)
+	events.Emit(engine.Event{Type: engine.EventOrder, Node: "n-1", Actor: "root", Why: "it hangs", Message: "root fences: it hangs"})
+	act := engine.Event{Type: engine.EventAction, Node: "n-1", Run: "r1", Action: remediate.SendOff, Inputs: "power=On"}
+	require.NoError(t, a.record(act))
+	act.Recorded = true
+	events.Emit(act)
+	require.NoError(t, a.record(engine.Event{Type: engine.EventStarted, Check: "ns/workers",
+		Gates: []policy.Gate{{Name: "pause", Pass: true, Value: "no", Threshold: "not paused", Source: "state"}}}))
+
+	all := entries(t, path)
+	require.Len(t, all, 4)
+	assert.Equal(t, &audit.Origin{Version: version, Host: all[0].Origin.Host, Store: "STORE"}, all[0].Origin)
+	assert.Equal(t, []string{"root", "it hangs"}, []string{all[1].Actor, all[1].Why})
+	assert.Equal(t, []string{"SendOff", "power=On"}, []string{all[2].Action, all[2].Inputs})
+	assert.Equal(t, []audit.Gate{{Name: "pause", Pass: true, Value: "no", Threshold: "not paused"}}, all[3].Gates)
+	assert.Equal(t, "ns/workers", all[3].Check)
+	assert.EqualValues(t, 4, a.seq())
+	assert.Zero(t, a.failures())
+
+	require.NoError(t, a.close())
+	heads := logs.FilterMessage("audit head").All()
+	require.Len(t, heads, 2, "at the start and at the stop")
+	fields := heads[1].ContextMap()
+	assert.EqualValues(t, 4, fields["seq"])
+	assert.Len(t, fields["hash"], 64)
+}
+
+// A log that is damaged forbids what hurts and nothing else, and is taken up again
+// once an operator has moved it away.
+func TestDamagedAuditLogForbidsWhatHurts(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	require.NoError(t, os.WriteFile(path, []byte("junk\n"), 0o600))
+	a, logs := openedAuditor(t, path)
+	require.ErrorAs(t, a.record(engine.Event{Type: engine.EventAction}), new(*audit.Broken))
+	a.observe(engine.Event{Type: engine.EventStep})
+	assert.EqualValues(t, 1, a.failures())
+	require.Error(t, a.open())
+	assert.Equal(t, 1, logs.FilterLevelExact(zapcore.ErrorLevel).Len(), "it is told once")
+
+	require.NoError(t, os.Rename(path, path+"-kept"))
+	require.NoError(t, a.open())
+	require.NoError(t, a.record(engine.Event{Type: engine.EventAction}))
+	all := entries(t, path)
+	require.Len(t, all, 3)
+	assert.Equal(t, audit.Lost, all[1].Type)
+	assert.Equal(t, "1 events came while the log could not be opened", all[1].Message)
+	assert.EqualValues(t, 1, a.failures())
+}
+
+func TestAuditLogHasOneWriter(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	openedAuditor(t, path)
+	_, err := newAuditor(path, "OTHER", zap.NewNop())
+	require.True(t, errors.Is(err, audit.ErrLocked))
+}
+
+func TestAuditMetrics(t *testing.T) {
+	a, _ := openedAuditor(t, filepath.Join(t.TempDir(), "audit.jsonl"))
+	r := prometheus.NewRegistry()
+	a.measure(r)
+	found, err := r.Gather()
+	require.NoError(t, err)
+	require.Len(t, found, 2)
+	assert.Equal(t, "fenced_audit_failures_total", found[0].GetName())
+	assert.Equal(t, "fenced_audit_seq", found[1].GetName())
+	assert.EqualValues(t, 1, found[1].GetMetric()[0].GetGauge().GetValue())
+}
