@@ -1,93 +1,179 @@
 package state_test
 
 import (
-	"context"
+	"bytes"
+	"encoding/hex"
 	"fmt"
-	"os"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/state/statetest"
 	"github.com/fenced/fenced/test/rig"
 )
 
-// shared is this test binary's etcd of three members, for tests that break nothing.
-var shared struct {
-	sync.Mutex
-	cluster *rig.EtcdCluster
-}
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if shared.cluster != nil {
-		shared.cluster.Stop()
-	}
-	os.Exit(code)
-}
-
-func sharedEtcd(t *testing.T) *rig.EtcdCluster {
-	t.Helper()
-	shared.Lock()
-	defer shared.Unlock()
-	if shared.cluster == nil {
-		shared.cluster = startEtcd(t, rig.EtcdOptions{})
-	}
-	require.NoError(t, shared.cluster.Died())
-	return shared.cluster
-}
-
-// ownEtcd is for a test that breaks members.
-func ownEtcd(t *testing.T, o rig.EtcdOptions) *rig.EtcdCluster {
-	t.Helper()
-	c := startEtcd(t, o)
-	t.Cleanup(c.Stop)
-	return c
-}
-
-func startEtcd(t *testing.T, o rig.EtcdOptions) *rig.EtcdCluster {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("needs an etcd, which -short leaves out")
-	}
-	o.Progress = os.Stderr
-	c, err := rig.StartEtcd(t.Context(), o)
-	require.NoError(t, err)
-	return c
-}
-
-var prefixes atomic.Int64
-
-func newPrefix() string { return fmt.Sprintf("/test-%d/", prefixes.Add(1)) }
-
-func openEtcdAt(path string) (state.Store, error) {
-	endpoints, prefix, _ := strings.Cut(path, " ")
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	return state.OpenEtcd(ctx, state.EtcdConfig{Endpoints: strings.Split(endpoints, ","), Prefix: prefix, DialTimeout: 15 * time.Second})
-}
-
-func etcdPath(c *rig.EtcdCluster, prefix string) string {
-	return strings.Join(c.Endpoints(), ",") + " " + prefix
-}
-
-func openEtcd(t *testing.T, c *rig.EtcdCluster, prefix string) state.Store {
-	t.Helper()
-	s, err := openEtcdAt(etcdPath(c, prefix))
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, s.Close()) })
-	return s
-}
-
 func TestEtcdConformance(t *testing.T) {
 	statetest.Run(t, statetest.Engine{
 		NewPath: func(t *testing.T) string { return etcdPath(sharedEtcd(t), newPrefix()) },
 		Open:    openEtcdAt,
 	})
+}
+
+func TestEtcdRefusesOtherStores(t *testing.T) {
+	c := sharedEtcd(t)
+	client := etcdClient(t, c)
+	open := func(prefix string) error {
+		s, err := openEtcdAt(etcdPath(c, prefix))
+		if err == nil {
+			require.NoError(t, s.Close())
+		}
+		return err
+	}
+	put := func(key, value string) {
+		_, err := client.Put(t.Context(), key, value)
+		require.NoError(t, err)
+	}
+	prefix := newPrefix()
+	s := openEtcd(t, c, prefix)
+	put(prefix+"schema", "4")
+	err := open(prefix)
+	require.ErrorIs(t, err, state.ErrFuture)
+	require.ErrorContains(t, err, "schema 4, this program knows 3")
+	// One that was open when the newer fenced came writes no more. // I20
+	_, err = s.Put(t.Context(), state.Record{Kind: state.KindRun, Key: "r"})
+	require.ErrorIs(t, err, state.ErrFuture)
+	put(prefix+"schema", "none")
+	require.ErrorContains(t, open(prefix), "schema")
+
+	other := newPrefix()
+	put(other+"photos", "1")
+	require.ErrorContains(t, open(other), "another program")
+	require.Error(t, open(""), "no prefix")
+	_, err = state.OpenEtcd(t.Context(), state.EtcdConfig{Prefix: "/x/"})
+	require.Error(t, err, "no endpoints")
+}
+
+func TestEtcdDamagedValues(t *testing.T) {
+	c, prefix := sharedEtcd(t), newPrefix()
+	s, client := openEtcd(t, c, prefix), etcdClient(t, c)
+	_, err := client.Put(t.Context(), prefix+"rec/run/r", "?")
+	require.NoError(t, err)
+	_, err = s.Get(t.Context(), state.KindRun, "r")
+	require.ErrorContains(t, err, "damaged")
+	_, err = s.Put(t.Context(), state.Record{Kind: state.KindBackup, Key: "b", Data: make([]byte, 2<<20)})
+	require.NoError(t, err)
+	_, err = client.Delete(t.Context(), prefix+"part/", clientv3.WithPrefix())
+	require.NoError(t, err)
+	_, err = s.Get(t.Context(), state.KindBackup, "b")
+	require.ErrorContains(t, err, "damaged: 0 of 4 parts")
+	_, err = s.List(t.Context(), state.KindBackup)
+	require.ErrorContains(t, err, "damaged")
+}
+
+// Large records come and go with all their parts, and none stays behind.
+func TestEtcdParts(t *testing.T) {
+	c, prefix := sharedEtcd(t), newPrefix()
+	s, client := openEtcd(t, c, prefix), etcdClient(t, c)
+	parts := func() int64 {
+		resp, err := client.Get(t.Context(), prefix+"part/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+		require.NoError(t, err)
+		return resp.Count
+	}
+	r := state.Record{Kind: state.KindBackup, Key: "a", Data: bytes.Repeat([]byte("x"), 1<<20)}
+	other := state.Record{Kind: state.KindBackup, Key: "a/b", Data: bytes.Repeat([]byte("y"), 1<<20)}
+	var err error
+	r.Version, err = s.Put(t.Context(), r)
+	require.NoError(t, err)
+	_, err = s.Put(t.Context(), other)
+	require.NoError(t, err)
+	require.EqualValues(t, 4, parts())
+	_, err = s.Put(t.Context(), state.Record{Kind: r.Kind, Key: r.Key, Data: r.Data})
+	require.ErrorIs(t, err, state.ErrExists)
+	got, err := s.Get(t.Context(), r.Kind, r.Key)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(r.Data, got.Data), "a refused write harms nothing")
+
+	r.Data = bytes.Repeat([]byte("z"), 3<<19)
+	r.Version, err = s.Put(t.Context(), r)
+	require.NoError(t, err)
+	got, err = s.Get(t.Context(), r.Kind, r.Key)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(r.Data, got.Data))
+	r.Data = []byte("small")
+	r.Version, err = s.Put(t.Context(), r)
+	require.NoError(t, err)
+	require.NoError(t, s.Delete(t.Context(), r.Kind, r.Key, r.Version))
+	all, err := s.List(t.Context(), state.KindBackup)
+	require.NoError(t, err)
+	require.Len(t, all, 1)
+	require.True(t, bytes.Equal(other.Data, all[0].Data), "the other record has its own parts")
+	leases, err := client.Leases(t.Context())
+	require.NoError(t, err)
+	for _, l := range leases.Leases {
+		ttl, err := client.TimeToLive(t.Context(), l.ID, clientv3.WithAttachedKeys())
+		require.NoError(t, err)
+		for _, key := range ttl.Keys {
+			require.False(t, bytes.HasPrefix(key, []byte(prefix)) && bytes.Contains(key, []byte(hex.EncodeToString([]byte("a/b")))),
+				"a part that a record points to would run out with its lease")
+		}
+	}
+}
+
+func TestEtcdListOfManyPages(t *testing.T) {
+	s := openEtcd(t, sharedEtcd(t), newPrefix())
+	for i := range 150 {
+		_, err := s.Put(t.Context(), state.Record{Kind: state.KindRun, Key: fmt.Sprintf("%03d", i)})
+		require.NoError(t, err)
+	}
+	all, err := s.List(t.Context(), state.KindRun)
+	require.NoError(t, err)
+	require.Len(t, all, 150)
+	for i, r := range all {
+		require.Equal(t, fmt.Sprintf("%03d", i), r.Key)
+	}
+}
+
+func TestEtcdWatch(t *testing.T) {
+	c, prefix := sharedEtcd(t), newPrefix()
+	a, b := openEtcd(t, c, prefix), openEtcd(t, c, prefix)
+	changed := a.Watch(t.Context())
+	signal := func(want bool, why string) {
+		t.Helper()
+		select {
+		case <-changed:
+			require.True(t, want, why)
+		case <-time.After(map[bool]time.Duration{true: 10 * time.Second, false: 300 * time.Millisecond}[want]):
+			require.False(t, want, why)
+		}
+	}
+	signal(true, "the watch stands")
+	v, err := b.Put(t.Context(), state.Record{Kind: state.KindPin, Key: "h"})
+	require.NoError(t, err)
+	signal(true, "another user wrote")
+	_, err = a.Put(t.Context(), state.Record{Kind: state.KindPin, Key: "own"})
+	require.NoError(t, err)
+	signal(false, "our own write")
+	require.NoError(t, b.Delete(t.Context(), state.KindPin, "h", v))
+	signal(true, "another user deleted")
+}
+
+func TestEtcdWithTLS(t *testing.T) {
+	c := ownEtcd(t, rig.EtcdOptions{Members: 1, TLS: true})
+	conf := state.EtcdConfig{Endpoints: c.Endpoints(), Prefix: "/fenced", CA: c.CA(), Cert: c.Cert(), Key: c.Key(), DialTimeout: 10 * time.Second}
+	s, err := state.OpenEtcd(t.Context(), conf)
+	require.NoError(t, err)
+	_, err = state.SavePin(t.Context(), s, state.Pin{Host: "prod/n"})
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+
+	conf.DialTimeout = 2 * time.Second
+	conf.Cert, conf.Key = "", ""
+	_, err = state.OpenEtcd(t.Context(), conf)
+	require.ErrorContains(t, err, c.Endpoints()[0], "it asks for a client's certificate")
+	conf.CA = "/nowhere"
+	_, err = state.OpenEtcd(t.Context(), conf)
+	require.ErrorContains(t, err, "/nowhere")
 }

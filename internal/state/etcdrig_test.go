@@ -1,0 +1,96 @@
+package state_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/test/rig"
+)
+
+// shared is this test binary's etcd of three members, for tests that break nothing.
+var shared struct {
+	sync.Mutex
+	cluster *rig.EtcdCluster
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if shared.cluster != nil {
+		shared.cluster.Stop()
+	}
+	os.Exit(code)
+}
+
+func sharedEtcd(t *testing.T) *rig.EtcdCluster {
+	t.Helper()
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.cluster == nil {
+		shared.cluster = startEtcd(t, rig.EtcdOptions{})
+	}
+	require.NoError(t, shared.cluster.Died())
+	return shared.cluster
+}
+
+// ownEtcd is for a test that breaks members.
+func ownEtcd(t *testing.T, o rig.EtcdOptions) *rig.EtcdCluster {
+	t.Helper()
+	c := startEtcd(t, o)
+	t.Cleanup(c.Stop)
+	return c
+}
+
+func startEtcd(t *testing.T, o rig.EtcdOptions) *rig.EtcdCluster {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs an etcd, which -short leaves out")
+	}
+	o.Progress = os.Stderr
+	c, err := rig.StartEtcd(t.Context(), o)
+	require.NoError(t, err)
+	return c
+}
+
+var prefixes atomic.Int64
+
+func newPrefix() string { return fmt.Sprintf("/test-%d/", prefixes.Add(1)) }
+
+func openEtcdAt(path string) (state.Store, error) {
+	endpoints, prefix, _ := strings.Cut(path, " ")
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	return state.OpenEtcd(ctx, state.EtcdConfig{Endpoints: strings.Split(endpoints, ","), Prefix: prefix, DialTimeout: 15 * time.Second})
+}
+
+func etcdPath(c *rig.EtcdCluster, prefix string) string {
+	return strings.Join(c.Endpoints(), ",") + " " + prefix
+}
+
+func openEtcd(t *testing.T, c *rig.EtcdCluster, prefix string) state.Store {
+	t.Helper()
+	s, err := openEtcdAt(etcdPath(c, prefix))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	return s
+}
+
+// etcdClient writes behind the store's back.
+func etcdClient(t *testing.T, c *rig.EtcdCluster) *clientv3.Client {
+	t.Helper()
+	client, err := clientv3.New(clientv3.Config{Endpoints: c.Endpoints(), DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, client.Close()) })
+	return client
+}

@@ -1,0 +1,164 @@
+package state_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/state"
+)
+
+func TestOwnerHandsOverInOrder(t *testing.T) {
+	t.Parallel()
+	c, prefix := sharedEtcd(t), newPrefix()
+	a := startInstance(t, c, prefix, "a", []string{"prod"}, stay)
+	old := a.awaitClaim(t, "prod")
+	require.NotZero(t, old.Epoch)
+	require.Equal(t, state.Owner{Instance: "a", Epoch: old.Epoch}, a.owners.Owner("prod"))
+	until := old.Until()
+	require.Greater(t, time.Until(until), time.Duration(0))
+	require.LessOrEqual(t, time.Until(until), testTTL-testTTL/5)
+	require.Eventually(t, func() bool { return old.Until().After(until) }, eventually, 20*time.Millisecond, "the session is renewed")
+	v, err := old.Store.Put(t.Context(), state.Record{Kind: state.KindRun, Key: "r", Data: []byte("of a")})
+	require.NoError(t, err)
+
+	b := startInstance(t, c, prefix, "b", []string{"prod"}, stay)
+	require.Eventually(t, func() bool { return b.owners.Owner("prod").Instance == "a" }, eventually, 20*time.Millisecond,
+		"the one that stands by knows who owns it")
+	a.stop(t)
+	fresh := b.awaitClaim(t, "prod")
+	require.Greater(t, fresh.Epoch, old.Epoch)
+
+	// The old owner's writes come to nothing, whatever their version. // I19
+	_, err = old.Store.Put(t.Context(), state.Record{Kind: state.KindRun, Key: "r", Version: v, Data: []byte("late")})
+	require.ErrorIs(t, err, state.ErrNotOwner)
+	_, err = old.Store.Put(t.Context(), state.Record{Kind: state.KindRun, Key: "new", Data: []byte("late")})
+	require.ErrorIs(t, err, state.ErrNotOwner)
+	require.ErrorIs(t, old.Store.Delete(t.Context(), state.KindRun, "r", v), state.ErrNotOwner)
+	r, err := fresh.Store.Get(t.Context(), state.KindRun, "r")
+	require.NoError(t, err)
+	require.Equal(t, "of a", string(r.Data), "what a saved is b's to go on from")
+	_, err = fresh.Store.Put(t.Context(), state.Record{Kind: state.KindRun, Key: "r", Version: r.Version, Data: []byte("of b")})
+	require.NoError(t, err)
+}
+
+// An owner whose connection is cut knows that his time is over before anybody else
+// can begin, and the successor waits for what may be under way.
+func TestOwnerThatIsCutOffEndsFirst(t *testing.T) {
+	t.Parallel()
+	c, prefix := sharedEtcd(t), newPrefix()
+	var ended, until atomic.Pointer[time.Time]
+	a := startInstance(t, c, prefix, "a", []string{"prod"}, func(ctx context.Context, claim state.Claim) {
+		<-ctx.Done()
+		now, last := time.Now(), claim.Until()
+		ended.Store(&now)
+		until.Store(&last)
+	})
+	a.awaitClaim(t, "prod")
+	var began atomic.Pointer[time.Time]
+	b := startInstance(t, c, prefix, "b", []string{"prod"}, func(ctx context.Context, _ state.Claim) {
+		now := time.Now()
+		began.Store(&now)
+		<-ctx.Done()
+	})
+	require.NoError(t, a.store.Close()) // no renewal goes out any more, and nothing is given up
+	b.awaitClaim(t, "prod")
+	require.NotNil(t, ended.Load(), "b began while a's guard ran")
+	require.Less(t, ended.Load().Sub(*until.Load()), time.Second, "the guard ends when its time does")
+	require.GreaterOrEqual(t, began.Load().Sub(*until.Load()), testSettle, "the successor settles after an owner who was lost")
+}
+
+func TestInstanceNamesAreTakenOnce(t *testing.T) {
+	t.Parallel()
+	c, prefix := sharedEtcd(t), newPrefix()
+	a := startInstance(t, c, prefix, "a", []string{"prod"}, stay)
+	a.awaitClaim(t, "prod")
+	twin, err := state.NewMember(openEtcd(t, c, prefix), state.Membership{Instance: "a", Clusters: []string{"prod"}, TTL: testTTL})
+	require.NoError(t, err)
+	err = twin.Run(t.Context(), func(context.Context, state.Claim) { t.Error("the twin got a claim") })
+	require.ErrorIs(t, err, state.ErrLocked)
+	require.ErrorContains(t, err, `"a"`)
+	_, ok := a.claim("prod")
+	require.True(t, ok, "the first one is not disturbed")
+
+	_, err = state.NewMember(openBolt(t), state.Membership{Instance: "a"})
+	require.Error(t, err, "bbolt has one user")
+}
+
+// An instance that was killed comes back under its own name, whose key is still there.
+func TestInstanceComesBackAfterAKill(t *testing.T) {
+	t.Parallel()
+	c, prefix := sharedEtcd(t), newPrefix()
+	a := startInstance(t, c, prefix, "a", []string{"prod"}, stay)
+	first := a.awaitClaim(t, "prod")
+	require.NoError(t, a.store.Close())
+	again := startInstance(t, c, prefix, "a", []string{"prod"}, stay)
+	require.Greater(t, again.awaitClaim(t, "prod").Epoch, first.Epoch)
+}
+
+func TestClustersAreShared(t *testing.T) {
+	t.Parallel()
+	c, prefix := sharedEtcd(t), newPrefix()
+	var clusters []string
+	for i := range 8 {
+		clusters = append(clusters, fmt.Sprint("cluster/", i))
+	}
+	a := startInstance(t, c, prefix, "a", clusters, stay)
+	for _, name := range clusters {
+		a.awaitClaim(t, name)
+	}
+	// b has one cluster less; what falls to b alone is handed over.
+	b := startInstance(t, c, prefix, "b", clusters[1:], stay)
+	count := func(i *instance) (n int) {
+		for _, name := range clusters {
+			if _, ok := i.claim(name); ok {
+				n++
+			}
+		}
+		return n
+	}
+	require.Eventually(t, func() bool { return count(b) > 0 && count(a)+count(b) == len(clusters) }, eventually, 20*time.Millisecond)
+	shares := count(b)
+	require.Less(t, shares, len(clusters), "not all")
+	_, ok := a.claim(clusters[0])
+	require.True(t, ok, "it is not b's to take")
+	time.Sleep(2 * testMinHold)
+	require.Equal(t, shares, count(b), "and there it stays")
+
+	b.stop(t)
+	require.Eventually(t, func() bool { return count(a) == len(clusters) }, eventually, 20*time.Millisecond)
+}
+
+// A guard that returns by itself gives its cluster up; another may have more luck.
+func TestGuardThatReturns(t *testing.T) {
+	t.Parallel()
+	c, prefix := sharedEtcd(t), newPrefix()
+	var calls atomic.Int64
+	startInstance(t, c, prefix, "a", []string{"prod"}, func(context.Context, state.Claim) { calls.Add(1) })
+	require.Eventually(t, func() bool { return calls.Load() >= 1 }, eventually, 20*time.Millisecond)
+	time.Sleep(testTTL / 2)
+	require.EqualValues(t, 1, calls.Load(), "it is not taken again at once")
+	b := startInstance(t, c, prefix, "b", []string{"prod"}, stay)
+	b.awaitClaim(t, "prod")
+}
+
+// Somebody removes the owner's key: the claim is over though the session lasts.
+func TestOwnerKeyRemoved(t *testing.T) {
+	t.Parallel()
+	c, prefix := sharedEtcd(t), newPrefix()
+	a := startInstance(t, c, prefix, "a", []string{"prod"}, stay)
+	first := a.awaitClaim(t, "prod")
+	client := etcdClient(t, c)
+	_, err := client.Delete(t.Context(), prefix+"ha/owner/prod")
+	require.NoError(t, err)
+	_, err = first.Store.Put(t.Context(), state.Record{Kind: state.KindRun, Key: "r"})
+	require.ErrorIs(t, err, state.ErrNotOwner)
+	require.Eventually(t, func() bool {
+		again, ok := a.claim("prod")
+		return ok && again.Epoch > first.Epoch
+	}, eventually, 20*time.Millisecond)
+}
