@@ -30,10 +30,10 @@ func held(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 		return closed(r, s, now)
 	case wantedBack(r):
 		return broughtBack(r, now)
-	case r.Retry != nil:
-		return retried(r, s, now)
 	case newWord(r):
 		return taken(r, s, now)
+	case r.Retry != nil:
+		return retried(r, s, now)
 	case cameBack(r, s):
 		return welcomed(r, s, now)
 	case before && r.Target.BareMetalHost != "" && s.Hold == Yes:

@@ -170,6 +170,7 @@ func TestReprovision(t *testing.T) {
 		}, Reprovision, DeleteTargetMachine, ""},
 		{"marked: done", Reprovision, sec, func(r *Run, s *Seen) { alone(r, s); s.Machine.Marked = true }, Reprovisioned, Nothing, ""},
 		{"alone: API gone too long", Reprovision, 2*minute + 1, func(r *Run, s *Seen) { alone(r, s); noAPI(s) }, Aborted, Nothing, "APIUnreachable"},
+		{"alone: over the whole time, it ends and is not Held", Reprovision, 3 * time.Hour, func(r *Run, s *Seen) { alone(r, s); r.Started = ago(3 * time.Hour) }, Aborted, Nothing, "APIUnreachable"},
 		{"alone: needs no fallback allowed", Reprovision, sec, func(r *Run, s *Seen) { alone(r, s); r.Limits.Reprovision = false }, Reprovision, DeleteTargetMachine, ""},
 	})
 }

@@ -43,7 +43,8 @@ func (v variant) onAnswer(st state, w world, r, r2 Run, s Seen, a Action, now ti
 			fail("the Machine of a Node that is back and Ready is deleted")
 		}
 	}
-	if r.Step == AwaitNode && r2.Step == RestoreNode && w.isolatedBoot != 0 && !w.ordered { // a person may vouch for any Node
+	bad = append(bad, v.onOrders(w, r, r2, s, a)...)
+	if (r.Step == AwaitNode || r.Step == Held) && r2.Step == RestoreNode && w.isolatedBoot != 0 && !w.ordered { // a person may vouch for any Node
 		if w.bootID == w.isolatedBoot || v.isolation != IsolateTaint && w.uid == w.isolatedUID {
 			fail("I6: accepted a Node that did not register anew")
 		}
@@ -78,6 +79,8 @@ func (v variant) onOff(r Run, s Seen, now time.Time) (bad []string) {
 func (v variant) onIsolate(w world, r Run, s Seen) (bad []string) {
 	fail := func(format string, args ...any) { bad = append(bad, fmt.Sprintf(format, args...)) }
 	switch {
+	case r.Proof == ProofHuman:
+		bad = w.onWord(r, s)
 	case !w.ack:
 		fail("I1: isolated without an acknowledged Off in this process")
 	case w.first < 0 || w.last-w.first < 3:
@@ -117,6 +120,9 @@ func (v variant) onEnd(st state) (bad []string) {
 	}
 	if w.hold {
 		fail("the hold stands on the BareMetalHost")
+	}
+	if v.onClosed(w, r, &bad) {
+		return bad
 	}
 	if v.elsewhere && w.contradicted && w.cut != [2]bool{} { // I20
 		fail("another machine's outlet is off, and we switched it off")

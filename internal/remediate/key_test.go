@@ -74,25 +74,30 @@ type key struct {
 	nodeUID, bootID, newUID string
 	attempt, left           int8
 	flags                   uint64
-	ages                    [17]int16
+	ages                    [18]int16
 	bits                    [8]int8
 	backup, offLease        int8
 	level, offLevel         int8
 	contradiction           int8 // of the second level; there are no more
 	supply                  supply
+	people                  people
+	more                    int8 // attempts that are left
+	word, wordLease         int8
 }
 
 func keyOf(v variant, st state) key {
 	r, w := st.rec, st.w
 	k := key{
 		step: r.Step, abandonTo: r.AbandonTo, action: r.Intent.Action, reason: r.Reason, abandon: r.Abandon,
-		level: int8(r.Level), offLevel: int8(r.OffLevel), supply: w.supply,
+		level: int8(r.Level), offLevel: int8(r.OffLevel), supply: w.supply, people: w.people, more: int8(r.Limits.MaxAttempts - r.Attempt),
 		nodeUID: r.Target.NodeUID, bootID: r.Target.BootID, newUID: r.NewNodeUID, attempt: int8(r.Attempt), left: st.left,
 	}
 	for i, b := range []bool{
 		r.Touched, r.FoundOff, r.LeaveOff, r.Unfence != nil, r.OffOnly,
 		w.on, w.hung, w.ready, w.oos, w.labels, w.hold, w.requested, w.machineGone, w.paused, w.ordered,
 		w.accepted, w.ack, w.sincePower, w.lied, w.byUs, st.crash, w.marked, w.noQuorum,
+		r.Recheck, r.Confirmed != nil, newWord(r), r.Proof == ProofHuman, r.Limits.Reprovision,
+		r.Abort != nil, r.Abort != nil && r.Abort.AsIs, r.Retry != nil,
 	} {
 		if b {
 			k.flags |= 1 << i
@@ -113,10 +118,19 @@ func keyOf(v variant, st state) key {
 			k.backup = 2
 		}
 	}
-	k.ages = [17]int16{
+	k.ages = [18]int16{
 		age(r.StepStarted, w.now, 70), age(r.Intent.At, w.now, 61), age(r.Isolated, w.now, 40), age(r.APILost, w.now, 70),
 		age(r.OnSeen, w.now, 70), age(r.NotBefore, w.now, 70), age(r.HealthySince, w.now, 301),
-		noted(w.first, w.now), noted(w.last, w.now), noted(w.isolatedAt, w.now), cut(w.deleting), cut(w.apiDown), 0, 0, 0, 0, 0,
+		noted(w.first, w.now), noted(w.last, w.now), noted(w.isolatedAt, w.now), cut(w.deleting), cut(w.apiDown), 0, 0, 0, 0, 0, 0,
+	}
+	if r.Step == PowerOn { // its time may begin with the pods'
+		k.ages[2] = age(r.Isolated, w.now, 55)
+	}
+	if vouched(r) {
+		k.word, k.ages[0], k.ages[17] = 1, age(r.StepStarted, w.now, 80), age(r.Word.Since, w.now, 16)
+		if r.Word.Lease.ResourceVersion == versions[w.leaseRV] {
+			k.wordLease = 1
+		}
 	}
 	if r.Step == Held && r.OffLevel > 0 { // it walks through the levels
 		k.ages[0] = age(r.StepStarted, w.now, 301)

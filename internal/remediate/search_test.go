@@ -33,6 +33,12 @@ const (
 	unfenceOrder // a person wants the host back
 	memberLost   // another etcd member is lost
 	memberBack   // and comes back
+	holdOrder    // a person holds the target
+	releaseOrder // and releases it
+	abortOrder   // a person gives the run up
+	closeOrder   // or ends it, with the host left as it is
+	retryOrder   // a person has mended something
+	confirmOrder // a person vouches that the host is off
 
 	// Between answer and act.
 	saveFails       // the record is not saved
@@ -47,7 +53,7 @@ const (
 )
 
 var faultNames = [...]string{"-", "lostPower", "lostAPI", "slowLook", "newSession", "lie", "foreignOn", "foreignOff", "reregister", "replaced",
-	"outageShort", "outageLong", "outageEver", "pause", "resume", "unfence", "memberLost", "memberBack", "saveFails", "saveAnswerLost",
+	"outageShort", "outageLong", "outageEver", "pause", "resume", "unfence", "memberLost", "memberBack", "hold", "release", "abort", "close", "retry", "confirm", "saveFails", "saveAnswerLost",
 	"crashBeforeSave", "crashAfterSave", "crashAfterAct", "actFails", "answerLost", "deaf", "conflict"}
 
 func (f fault) early() bool { return f < saveFails }
@@ -190,6 +196,7 @@ func (x *explorer) choices(st state, early bool) []fault {
 			f == reregister && (st.w.uid != 0 || !st.w.kubeletRuns()),
 			f == replaced && (st.w.uid == 0 || st.w.deleting > 0),
 			f == unfenceOrder && st.w.ordered,
+			!st.w.mayOrder(st.rec, f),
 			f == memberLost && st.w.noQuorum, f == memberBack && !st.w.noQuorum,
 			f >= outageShort && f <= outageEver && st.w.apiDown > 0:
 			continue
@@ -229,8 +236,10 @@ func (v variant) strike(w *world, r Run, f fault) Run {
 	case memberLost, memberBack:
 		w.noQuorum = f == memberLost
 	case unfenceOrder:
-		w.ordered = true
+		w.ordered, w.leftOff = true, false
 		r.Unfence = &Order{Actor: "a", Reason: "b"} // the engine adds it to the saved record
+	default:
+		r = v.order(w, r, f)
 	}
 	return r
 }
@@ -264,6 +273,7 @@ func (x *explorer) finish(st state, r Run, a Action, f fault) state {
 	}
 	st.rec = r
 	st.w.contradicted = st.w.contradicted || st.w.told
+	st.w.answered(r, a)
 	if f == conflict {
 		st.w.rv++
 	}

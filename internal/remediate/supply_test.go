@@ -29,6 +29,7 @@ const (
 	stuck        // one outlet never goes off
 	lame         // one outlet never comes on again
 	liar         // says Off and switches nothing
+	chokes       // takes an Off, does nothing, and never answers again
 	jammed       // takes On and switches nothing
 	sleepy       // boots for longer than the way back waits
 	slow         // switches off seconds after it said that it did; On in between is dropped by a BMC, and undoes it at an outlet
@@ -108,6 +109,8 @@ func (w *world) command(v variant, on bool) {
 		return
 	}
 	switch {
+	case v.bmc == chokes:
+		w.gone = w.gone || !on
 	case on && !v.ignoresOn:
 		w.power(true)
 	case !on && v.bmc == slow && w.on:
@@ -180,7 +183,7 @@ func (w *world) feed(v variant, lame bool) {
 
 // neverBack: nothing that fenced can send brings the host back.
 func (v variant) neverBack() bool {
-	return v.outlet == jammed || v.bmc == dies && v.afterMains == bmc.Off
+	return v.bmc == chokes || v.outlet == jammed || v.bmc == dies && v.afterMains == bmc.Off
 }
 
 // twoLevels are the searches of the power levels.

@@ -21,6 +21,9 @@ type variant struct {
 
 	levelled
 
+	vouchedFor bool // a person's word begins the run
+	mistaken   bool // whoever gives their word is wrong: they have not switched the host off
+
 	isolation   Isolation
 	bmh         bool // Metal3 also owns the power
 	foundOff    bool
@@ -72,6 +75,9 @@ func (v variant) run() Run {
 		r.Strategy, r.Target.Host = DeleteMachine, ""
 	}
 	r.ControlPlane, r.Limits.ReplaceControlPlane = v.control, v.mayReplace
+	if v.vouchedFor {
+		r.Confirmed = &Order{Actor: "a", Reason: "b", At: clock(0)}
+	}
 	return Begin(r, clock(0))
 }
 
@@ -121,6 +127,7 @@ type world struct {
 	noQuorum                  bool // etcd would not survive the loss of the host
 
 	supply
+	people
 
 	// Memory of the process.
 	accepted bool
@@ -156,6 +163,9 @@ func (v variant) world() world {
 		w.requested = false
 	}
 	w.elsewhere = v.elsewhere
+	if v.vouchedFor {
+		w.vouch(v)
+	}
 	w.forget()
 	return w
 }
@@ -215,7 +225,8 @@ func (w *world) readPower(v variant, lost bool) (bmc.Reading, bmc.Kind) {
 
 // look is what the engine does before it asks.
 func (w *world) look(v variant, r Run, lostPower, lostAPI bool) Seen {
-	s := Seen{At: clock(w.now), Paused: w.paused}
+	s := Seen{At: clock(w.now), Paused: w.paused || w.held}
+	defer func() { w.shown(s) }()
 	if !v.deleteOnly {
 		w.open(v, r)
 		s.Level, s.OffAccepted = int(w.supply.level), w.accepted
@@ -297,7 +308,7 @@ func (w *world) isolate(v variant, r Run) {
 		return // the preconditions of the write do not hold
 	}
 	w.rv++
-	w.isolatedBoot, w.isolatedUID = w.bootID, w.uid
+	w.isolatedBoot, w.isolatedUID, w.leftOff = w.bootID, w.uid, w.word && !w.against
 	switch {
 	case r.Isolation == IsolateTaint:
 		w.oos, w.isolatedAt = true, w.now
@@ -319,6 +330,7 @@ func (w *world) removeNode() {
 func (w *world) tick(v variant) {
 	w.now++
 	w.lieFor, w.apiDown = max(0, w.lieFor-1), countdown(w.apiDown)
+	w.people.tick()
 	w.lateness(v)
 	if w.mains() {
 		w.boot = max(0, w.boot-1)
@@ -377,7 +389,7 @@ func (w *world) kubelet(v variant) {
 	}
 	if w.upFor >= bootDelay && (w.upFor-bootDelay)%renewEvery == 0 {
 		w.leaseRV++
-		w.renewed = w.now
+		w.renewed, w.moved = w.now, w.based
 	}
 }
 

@@ -1,0 +1,86 @@
+package remediate
+
+import (
+	"time"
+
+	"github.com/fenced/fenced/internal/bmc"
+)
+
+// onWordOf is a world in which a person's word begins the run, and no BMC answers.
+func onWordOf(v variant, faults ...fault) variant {
+	v.name, v.vouchedFor, v.faults, v.budget = "m", true, faults, len(faults)
+	if v.bmc == sound {
+		v.bmc = dead
+	}
+	return v
+}
+
+// peopleMutants are broken forms of the rules about people's orders.
+var peopleMutants = []mutant{
+	{"isolates on nobody's word", "I26: isolated without a proof and without", variant{name: "m", levelled: levelled{bmc: chokes}}, func(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
+		if r.Touched && r.Step != Held {
+			r.Confirmed = &Order{At: clock(0)}
+			r.Word = &Word{Given: clock(0), Since: clock(0), Lease: s.Lease}
+			if s.Power.State == bmc.On {
+				s.Power.State = bmc.Unknown
+			}
+		}
+		r2, a, wait := Next(r, s, now)
+		r2.Confirmed, r2.Word = nil, nil
+		return r2, a, wait
+	}},
+	{"takes the word off the record", "I26: the word is taken off", onWordOf(variant{}), saying(func(_ Run, _ Seen, r2 *Run, _ *Action, _ time.Time) {
+		if r2.Step == Held {
+			r2.Confirmed = nil
+		}
+	})},
+	{"does not wait for the Lease on a word", "I26: isolated on a word before", onWordOf(variant{}), func(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
+		if r.Step == PowerOff {
+			r.StepStarted = r.StepStarted.Add(-leaseQuiet)
+		}
+		if r.Word != nil && !r.Word.Since.IsZero() {
+			w := *r.Word
+			w.Since = w.Since.Add(-leaseQuiet)
+			r.Word = &w
+		}
+		return Next(r, s, now)
+	}},
+	{"overlooks an On read on a word", "I26: isolated on a word that", onWordOf(variant{mistaken: true, levelled: levelled{bmc: slow}}), seeing(func(r Run, s *Seen, _ time.Time) {
+		if s.Power.State == bmc.On {
+			s.Power.State, s.PowerError, s.Identity = bmc.Unknown, bmc.KindUnreachable, CannotTell
+		}
+	})},
+	{"overlooks a heartbeat on a word", "I26: isolated on a word that", onWordOf(variant{mistaken: true, sick: true}), func(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
+		if r.Word != nil {
+			w := *r.Word
+			w.Lease, s.Lease.Known = s.Lease, s.Lease.Known || s.API == APIReachable
+			r.Word, r.OffLease = &w, nil
+		}
+		return Next(r, s, now)
+	}},
+	{"forgets the hold on a word", "isolated while Metal3", onWordOf(variant{bmh: true}), seeing(func(_ Run, s *Seen, _ time.Time) { s.Hold = Yes })},
+	{"forgets the quorum on a word", "I12: isolated on a word", onWordOf(variant{control: true, isolation: IsolateTaint}, memberLost), seeing(func(_ Run, s *Seen, _ time.Time) { s.Quorum = Yes })},
+	{"switches on what a person left off", "I26: a host that a person vouched for", onWordOf(variant{}), saying(func(r Run, _ Seen, r2 *Run, a *Action, now time.Time) {
+		if r.Step == Held && r.Reason == confirmedOff {
+			*r2, *a, _ = resumed(r, "", now)
+		}
+	})},
+	{"closes a run and leaves its hold", "Aborted ClosedAsIs: the hold stands", variant{name: "m", bmh: true, offOnly: true, faults: []fault{closeOrder}, budget: 1}, seeing(func(r Run, s *Seen, _ time.Time) {
+		if r.Abort != nil {
+			s.Hold = No
+		}
+	})},
+	{"retries without a reason", "I4: Off after a retry", variant{name: "m", ignoresOff: true, ignoresOn: true, faults: []fault{foreignOff, retryOrder, lostAPI}, budget: 3}, func(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
+		r.Recheck = false
+		return Next(r, s, now)
+	}},
+	{"goes on to step 6 after an abort", "a run that was given up", variant{name: "m", badBoots: 9, faults: []fault{abortOrder}, budget: 1}, saying(func(_ Run, _ Seen, r2 *Run, _ *Action, _ time.Time) {
+		r2.Limits.Reprovision = true
+	})},
+	{"works through a hold", "I23", basic(holdOrder), seeing(func(_ Run, s *Seen, _ time.Time) { s.Paused = false })},
+	{"closes of its own accord", "closed as it is, and nobody", basic(), saying(func(r Run, _ Seen, r2 *Run, _ *Action, now time.Time) {
+		if r2.Step == AwaitNode {
+			*r2, _, _ = finish(*r2, Aborted, closedAsIs, "", now)
+		}
+	})},
+}

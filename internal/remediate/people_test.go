@@ -1,0 +1,169 @@
+package remediate
+
+import (
+	"time"
+
+	"github.com/fenced/fenced/internal/bmc"
+)
+
+// people is what persons have ordered, and the oracle's notes about that.
+type people struct {
+	held            bool // a person holds the target
+	aborted, closed bool // an abort was ordered; as it is
+	recheck         bool // step 1 was begun over, and no Off was sent since
+
+	word    bool // a person gave their word, and no On was sent since
+	based   bool // the Lease was shown since the word ...
+	moved   bool // ... and has moved since then
+	against bool // a saved answer was told something that speaks against the word
+	hint    bool // the present look was told so
+	quiet   int8 // seconds since the Lease was shown first, at most 20
+	leftOff bool // the Node was isolated on a word, and nobody has ordered the host back
+}
+
+// mayOrder says whether an order makes sense now; the engine refuses it otherwise.
+func (w *world) mayOrder(r Run, f fault) bool {
+	may, ok := map[fault]func(Run) (bool, string){
+		abortOrder: CanAbort, closeOrder: CanClose, retryOrder: CanRetry, confirmOrder: CanConfirm,
+	}[f]
+	switch {
+	case f == holdOrder || f == releaseOrder:
+		return w.held == (f == releaseOrder)
+	case !ok:
+		return true
+	}
+	can, _ := may(r)
+	return can
+}
+
+// order lets a person's order arrive: the engine adds it to the saved record.
+func (v variant) order(w *world, r Run, f fault) Run {
+	o := &Order{Actor: "a", Reason: "b", At: clock(w.now)}
+	switch f {
+	case holdOrder, releaseOrder:
+		w.held = f == holdOrder
+	case abortOrder:
+		r.Abort, w.aborted, w.leftOff = o, true, false
+	case closeOrder:
+		o.AsIs = true
+		r.Abort, w.closed = o, true
+	case retryOrder:
+		w.leftOff = false
+		r.Retry, w.recheck = o, r.Step == Held && r.Isolated.IsZero()
+	case confirmOrder:
+		w.vouch(v)
+		r.Confirmed, w.recheck = o, true
+	}
+	return r
+}
+
+// vouch is a person who switches the host off, by whatever means, and says so.
+func (w *world) vouch(v variant) {
+	if !v.mistaken {
+		w.power(false)
+	}
+	w.word, w.based, w.moved, w.against, w.quiet = true, false, false, false, 0
+}
+
+// shown notes what a look tells about a word.
+func (w *world) shown(s Seen) {
+	w.hint = false
+	if !w.word {
+		return
+	}
+	if s.API == APIReachable && !w.based {
+		w.based, w.moved, w.quiet = true, false, 0
+	}
+	w.hint = s.Power.State == bmc.On || s.Node.Ready == Yes || s.API == APIReachable && w.moved
+}
+
+// answered notes an answer that was saved, before it is acted upon.
+func (w *world) answered(r Run, a Action) {
+	w.against = w.against || w.hint
+	switch a {
+	case SendOff:
+		w.recheck = false
+	case SendOn:
+		w.word, w.leftOff = false, w.leftOff && r.Step == Held
+	}
+	if r.Step == RestoreNode || r.Abandon != "" { // given up, and then found to be isolated after all
+		w.leftOff = false
+	}
+}
+
+func (p *people) tick() {
+	if p.based {
+		p.quiet = min(p.quiet+1, 20)
+	}
+}
+
+// onWord judges an isolation that no BMC has proven. // I26
+func (w *world) onWord(r Run, s Seen) (bad []string) {
+	switch {
+	case !w.word || r.Confirmed == nil:
+		bad = append(bad, "I26: isolated without a proof and without a person's word")
+	case w.against || w.hint:
+		bad = append(bad, "I26: isolated on a word that something speaks against")
+	case !w.based || w.quiet < 15:
+		bad = append(bad, "I26: isolated on a word before the Lease has stood still")
+	case r.ControlPlane && s.Quorum != Yes:
+		bad = append(bad, "I12: isolated on a word without a quorum to spare")
+	case s.Contested != No:
+		bad = append(bad, "I22: isolated on a word while contested")
+	}
+	return bad
+}
+
+// onOrders judges what an answer makes of people's orders.
+func (v variant) onOrders(w world, r, r2 Run, s Seen, a Action) (bad []string) {
+	switch {
+	case r.Confirmed != nil && r2.Confirmed == nil:
+		bad = append(bad, "I26: the word is taken off the record")
+	case a == SendOff && w.recheck && r.Confirmed == nil && r.Attempt == 1 && s.Justified != Yes:
+		bad = append(bad, "I4: Off after a retry without a fresh reason")
+	case (a == SendOn || r2.Step == PowerOn) && r2.Abandon == "" && w.leftOff && !w.ordered:
+		bad = append(bad, "I26: a host that a person vouched for is switched on unasked")
+	case a == DeleteTargetMachine && w.aborted && !w.ordered && !v.deleteOnly && r.Retry == nil:
+		bad = append(bad, "a run that was given up deletes a Machine")
+	case r2.Step == Aborted && r2.Reason == closedAsIs && !w.closed:
+		bad = append(bad, "closed as it is, and nobody asked for that")
+	}
+	return bad
+}
+
+// onClosed judges the end that a person wanted: only our hold must be gone.
+func (v variant) onClosed(w world, r Run, bad *[]string) bool {
+	if r.Reason != closedAsIs {
+		return false
+	}
+	if v.elsewhere && w.contradicted && w.cut != [2]bool{} { // I20
+		*bad = append(*bad, "closed as it is: another machine's outlet is off, and we switched it off")
+	}
+	return true
+}
+
+var (
+	people5 = []fault{abortOrder, closeOrder, retryOrder, holdOrder, releaseOrder}
+	words   = []fault{confirmOrder, foreignOn, abortOrder, unfenceOrder, retryOrder}
+)
+
+// ordersGiven are the searches of people's orders.
+var ordersGiven = []variant{
+	{name: "orders", states: 11_300, faults: join(crashes, people5, []fault{unfenceOrder, lostAPI}), budget: 3, want: "Done"},
+	{name: "orders: Metal3, taint", states: 6_800, isolation: IsolateTaint, bmh: true, faults: join(crashes, people5, []fault{unfenceOrder}), budget: 3, want: "Done"},
+	{name: "orders: never off", states: 11_400, ignoresOff: true, faults: join(crashes, people5, []fault{foreignOff, foreignOn}), budget: 2, want: "Held PowerOffFailed"},
+	{name: "orders: off only", states: 11_400, offOnly: true, faults: join(crashes, people5, []fault{unfenceOrder, confirmOrder}), budget: 3, want: "Held OperatorOff"},
+	{name: "orders: attempts used up", states: 15_100, badBoots: 2, noReplace: true, maxAttempts: 2, faults: join(people5, []fault{crashAfterSave, unfenceOrder}), budget: 2, want: "Held AttemptsExhausted"},
+	{name: "orders: delete the Machine", states: 210, deleteOnly: true, faults: join(engine, people5, []fault{outageLong}), budget: 2, want: "Reprovisioned"},
+	{name: "orders: outlets", states: 15_600, levelled: levelled{levels: 2, afterMains: bmc.Off}, ignoresOff: true, faults: join(crashes, people5), budget: 2, runTimeout: 5 * time.Minute, want: "Done"},
+	{name: "orders: another machine's outlets", states: 10_900, levelled: levelled{levels: 2, elsewhere: true}, ignoresOff: true, faults: people5, budget: 2, runTimeout: 5 * time.Minute, want: "Held OutletContradicted"},
+	{name: "word: the BMC chokes", states: 34_800, levelled: levelled{bmc: chokes}, faults: join(crashes, words, []fault{lostAPI}), budget: 3, want: "Held BMCUnreachable"},
+	{name: "word: given at the start", states: 17_000, vouchedFor: true, levelled: levelled{bmc: dead}, faults: join(engine, words, []fault{lostAPI, conflict}), budget: 2, want: "Held ConfirmedOff"},
+	{name: "word: given at the start, Metal3, taint", states: 25_400, vouchedFor: true, isolation: IsolateTaint, bmh: true, levelled: levelled{bmc: dead}, faults: join(crashes, words, []fault{pause, resume}), budget: 2, want: "Held ConfirmedOff"},
+	{name: "word: wrong about a living host", states: 770, vouchedFor: true, mistaken: true, sick: true, levelled: levelled{bmc: dead}, faults: join(engine, words, []fault{lostAPI}), budget: 2, want: "Held ConfirmedOffContradicted"},
+	{name: "word: wrong, and the BMC reads On", states: 1_460, vouchedFor: true, mistaken: true, faults: join(engine, words, []fault{lostPower}), budget: 2, want: "Held ConfirmedOffContradicted"},
+	{name: "word: the BMC answers, and proves it", states: 11_200, vouchedFor: true, faults: join(engine, words, []fault{lostPower}), budget: 2, want: "Held ConfirmedOff"},
+	{name: "word: never off", states: 19_200, ignoresOff: true, faults: join(crashes, words, []fault{lostPower}), budget: 3, want: "Held PowerOffFailed"},
+	{name: "word: control plane", states: 45_500, vouchedFor: true, control: true, isolation: IsolateTaint, levelled: levelled{bmc: dead}, faults: join(crashes, words, []fault{memberLost, memberBack, outageLong}), budget: 2, want: "Held ConfirmedOff"},
+	{name: "word: two levels, nothing answers", states: 17_400, vouchedFor: true, levelled: levelled{levels: 2, bmc: dead, outlet: dead}, faults: join(crashes, words, []fault{lostAPI}), budget: 2, want: "Held ConfirmedOff"},
+}
