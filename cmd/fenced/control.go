@@ -129,7 +129,7 @@ func (c control) Do(ctx context.Context, o api.Order) (api.OrderResult, error) {
 		return c.enroll(ctx, order)
 	case api.ReleaseBMC:
 		err = c.engine.Release(ctx, order)
-		message = released(o.Node, c.engine.StillFrozen(ctx, order))
+		message = released(o.Node, c.engine.StillFrozen(order))
 	case api.Arm, api.Disarm:
 		err = c.engine.Arm(ctx, order, o.Verb == api.Arm)
 	default:

@@ -92,6 +92,10 @@ func (d *fenced) buildEngine(ctx context.Context, entries []config.HostEntry, po
 	if err != nil {
 		return err
 	}
+	if opt.StoreID, err = state.ID(ctx, d.store); err != nil {
+		return err
+	}
+	opt.Instance = instance
 	g := d.cfg.Guards
 	for _, c := range d.cfg.Clusters {
 		checks := checksOf(policies.Checks, c.Name, len(d.cfg.Clusters))

@@ -17,7 +17,7 @@ func (c *cluster) pointedElsewhere(ctx context.Context, h bmc.Host, t remediate.
 	if t.BareMetalHost == "" || h.Name != c.opt.Name+"/"+t.BareMetalHost {
 		return nil
 	}
-	p, found, err := c.e.pin(ctx, h.Name)
+	p, found, err := c.e.pins.get(h.Name)
 	switch {
 	case err != nil:
 		return &Refusal{Reason: policy.InvalidHost, Message: "where " + h.Source + " was pinned cannot be read: " + err.Error()}
@@ -33,8 +33,8 @@ func (c *cluster) pointedElsewhere(ctx context.Context, h bmc.Host, t remediate.
 	case found:
 		return changed("the machine of Node %s was pinned at %s (%s) and is now said to be at %s (%s)",
 			t.Node, other.Address, other.Host, h.Address(), h.Source)
-	case c.e.pins.damage != nil && bmc.UsableUUID(t.SystemUUID):
-		return &Refusal{Reason: policy.InvalidHost, Message: "where machines were pinned cannot all be read: " + c.e.pins.damage.Error()}
+	case c.e.pins.broken() != nil && bmc.UsableUUID(t.SystemUUID):
+		return &Refusal{Reason: policy.InvalidHost, Message: "where machines were pinned cannot all be read: " + c.e.pins.broken().Error()}
 	}
 	return nil
 }

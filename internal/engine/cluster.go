@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fenced/fenced/internal/policy"
@@ -17,11 +18,13 @@ import (
 // cluster is what the engine knows about one cluster. Its mutex guards
 // everything below it; no I/O happens while it is held.
 type cluster struct {
-	e     *Engine
-	opt   ClusterOptions
-	spawn func(func(context.Context))
-	poke  chan struct{} // something changed that the watch does not show
-	news  chan struct{} // there may be something to tell about the checks
+	e    *Engine
+	opt  ClusterOptions
+	poke chan struct{} // something changed that the watch does not show
+	stir chan struct{} // like poke, for keepAnnounced
+	news chan struct{} // there may be something to tell about the checks
+	// tenure is nil while this instance does not own the cluster.
+	tenure atomic.Pointer[tenure]
 
 	mu       sync.Mutex
 	stored   state.Cluster
@@ -50,7 +53,7 @@ func newCluster(ctx context.Context, e *Engine, o ClusterOptions) (*cluster, err
 		return nil, fmt.Errorf("load the state of cluster %q: %w", o.Name, err)
 	}
 	c := &cluster{
-		e: e, opt: o, stored: stored, poke: make(chan struct{}, 1), news: make(chan struct{}, 1),
+		e: e, opt: o, stored: stored, poke: make(chan struct{}, 1), stir: make(chan struct{}, 1), news: make(chan struct{}, 1),
 		runs: map[string]remediate.Run{}, workers: map[string]*worker{},
 		probes: map[string]*probe{}, refused: map[string]policy.Reason{},
 		ledger: policy.NewLedger(o.Rules), storms: map[checkKey]policy.Storm{}, moved: true, evidence: map[string]*evidence{},
@@ -70,11 +73,13 @@ func (c *cluster) emit(ev Event) {
 	c.e.opt.Events.Emit(ev)
 }
 
-// wake asks for a decision soon.
+// wake asks for a decision soon, and for an announcement where there was none to make.
 func (c *cluster) wake() {
-	select {
-	case c.poke <- struct{}{}:
-	default:
+	for _, each := range []chan struct{}{c.poke, c.stir} {
+		select {
+		case each <- struct{}{}:
+		default:
+		}
 	}
 }
 
@@ -96,7 +101,7 @@ func (c *cluster) save(ctx context.Context, r remediate.Run, a remediate.Action)
 	if err := c.freeze(ctx, r); err != nil {
 		return r, err
 	}
-	saved, err := state.SaveRun(ctx, c.e.opt.Store, r)
+	saved, err := state.SaveRun(ctx, c.store(), r)
 	if err != nil {
 		return r, err
 	}
@@ -132,7 +137,7 @@ func (c *cluster) rememberSynced(ctx context.Context, now time.Time) error {
 	c.mu.Lock()
 	known := c.stored.Version != 0 || now.Before(c.quiet)
 	c.mu.Unlock()
-	if known {
+	if known || c.tenure.Load() == nil {
 		return nil
 	}
 	return c.change(ctx, func(*state.Cluster) {})

@@ -62,7 +62,7 @@ func (c *cluster) contradict(ctx context.Context, k Checked, d bmc.Device) {
 		c.e.pins.doubts.drop(key)
 		return
 	}
-	p, found, err := c.e.pin(ctx, h.Name)
+	p, found, err := c.e.pins.get(h.Name)
 	if err != nil || !found || p.EnrolledBy == "" || !pinnedHere(p, h) {
 		c.e.pins.doubts.drop(key)
 		return
@@ -85,7 +85,7 @@ func (c *cluster) distrust(ctx context.Context, r remediate.Run) {
 		return
 	}
 	at := r.Contradicted[0]
-	p, found, err := c.e.pin(ctx, r.Target.Host)
+	p, found, err := c.e.pins.get(r.Target.Host)
 	if err != nil || !found || p.EnrolledBy == "" || p.At.After(at.Since) {
 		return
 	}
@@ -112,7 +112,7 @@ func (c *cluster) alive(ctx context.Context, node, systemUUID string) (lease str
 // written stands: the next health check tries again.
 func (c *cluster) revoke(ctx context.Context, p state.Pin, node, why string) {
 	p.EnrolledBy, p.Revoked, p.At = "", why, time.Now().UTC()
-	switch _, err := c.e.putPin(ctx, p); {
+	switch _, err := c.putPin(ctx, p); {
 	case errors.Is(err, state.ErrConflict), errors.Is(err, state.ErrExists), err != nil && ctx.Err() != nil:
 		return
 	case err != nil:

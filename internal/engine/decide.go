@@ -29,7 +29,6 @@ func (c *cluster) decideLoop(ctx context.Context) error {
 		ask := true
 		select {
 		case <-ctx.Done():
-			c.forget(nil) // ends the sessions of probes
 			return nil
 		case <-beat.C:
 			c.e.beat()
@@ -239,7 +238,9 @@ func (c *cluster) probed(a applicant, now time.Time) *probe {
 	if p != nil {
 		c.endProbe(p)
 	}
-	c.spawn(func(ctx context.Context) { c.runProbe(ctx, a) })
+	if !c.spawn(func(ctx context.Context) { c.runProbe(ctx, a) }) {
+		c.dropProbe(a.key)
+	}
 	return nil
 }
 

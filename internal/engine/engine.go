@@ -152,7 +152,10 @@ func New(ctx context.Context, opt Options) (*Engine, error) {
 	e.accounts, e.patience = &accounts{refused: map[account]refusedAccount{}}, &patience{failing: map[string]failing{}}
 	e.recorder = &recorder{failed: map[string]bool{}}
 	e.opt.Open = e.accounts.guard(opt.Open)
-	e.own = &ownHost{Own: opt.Own, found: map[string]resolved{}}
+	e.own = &ownHost{Own: opt.Own, found: map[string]resolved{}, pinned: ownPin(opt.Instance)}
+	if opt.Owners == nil {
+		e.opt.Owners = state.Sole(opt.Store, opt.Instance, namesOf(opt.Clusters))
+	}
 	var err error
 	if e.global, err = state.LoadCluster(ctx, opt.Store, state.AllClusters); err != nil {
 		return nil, err
@@ -161,7 +164,10 @@ func New(ctx context.Context, opt Options) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load runs: %w", err)
 	}
-	e.pins = loadPins(ctx, opt.Store)
+	e.pins = newPins()
+	if err := e.pins.load(ctx, opt.Store); err != nil {
+		return nil, err
+	}
 	for _, o := range opt.Clusters {
 		c, err := newCluster(ctx, e, o)
 		if err != nil {
@@ -170,12 +176,13 @@ func New(ctx context.Context, opt Options) (*Engine, error) {
 		e.clusters[o.Name] = c
 		e.declare(ctx, o.Name)
 	}
-	if e.freezes, err = loadFreezes(ctx, opt.Store, runs); err != nil {
+	e.freezes = newFreezes()
+	if err = e.freezes.load(ctx, opt.Store); err != nil {
 		return nil, err
 	}
 	for _, r := range runs {
 		c := e.clusters[r.Target.Cluster]
-		if c == nil && r.Open() {
+		if c == nil && r.Open() && e.opt.Owners.Owner(r.Target.Cluster).Instance == opt.Instance { // else others know it
 			return nil, fmt.Errorf("run %s on %s is open in cluster %q, which the configuration no longer names; add it back until the run has ended", r.ID, r.Target.Node, r.Target.Cluster)
 		}
 		if c != nil {
@@ -183,6 +190,14 @@ func New(ctx context.Context, opt Options) (*Engine, error) {
 		}
 	}
 	return e, nil
+}
+
+func namesOf(clusters []ClusterOptions) []string {
+	var list []string
+	for _, o := range clusters {
+		list = append(list, o.Name)
+	}
+	return list
 }
 
 // declare indexes the administrator's hosts of a cluster.
@@ -194,25 +209,21 @@ func (e *Engine) declare(ctx context.Context, cluster string) {
 	}
 }
 
-// Run resumes every open run and guards the clusters until ctx ends; beat is
-// called after every decision and at least every second. It returns after the
-// last worker has stopped at a save point.
+// Run judges the clusters, resumes every open run of those that are this instance's
+// and acts on them, until ctx ends; beat is called after every decision and at least
+// every second. It returns after the last worker has stopped at a save point.
 func (e *Engine) Run(ctx context.Context, beat func()) error {
 	e.beat = beat
 	g, ctx := errgroup.WithContext(ctx)
 	for _, c := range e.clusters {
-		c.spawn = func(f func(context.Context)) {
-			g.Go(func() error { f(ctx); return nil })
-		}
-		for _, r := range c.openRuns() {
-			c.startWorker(r, nil)
-		}
 		g.Go(func() error { return c.decideLoop(ctx) })
 		if c.opt.Checks != nil {
 			t := &teller{c: c, told: map[checkKey]told{}, judges: map[string]judged{}}
 			g.Go(func() error { return t.loop(ctx) })
 		}
 	}
+	g.Go(func() error { return e.opt.Owners.Run(ctx, e.guard) })
+	g.Go(func() error { return e.keepReloaded(ctx) })
 	g.Go(func() error { return e.prune(ctx) })
 	return g.Wait()
 }

@@ -19,7 +19,7 @@ import (
 func bubble(t *testing.T, f func(t *testing.T, w *world, store *failingStore)) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		store := &failingStore{Store: openStore(t, dir)}
+		store := &failingStore{Store: openStore(t, dir), changed: make(chan struct{}, 1)}
 		t.Cleanup(func() { require.NoError(t, store.Close()) })
 		f(t, newWorld(), store)
 	})

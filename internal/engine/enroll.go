@@ -36,6 +36,9 @@ func (e *Engine) Enroll(ctx context.Context, o Order) (Enrollment, error) {
 	if err != nil {
 		return Enrollment{}, err
 	}
+	if err := c.ours(); err != nil {
+		return Enrollment{}, err
+	}
 	if !c.seenWhole() {
 		return Enrollment{}, errNotJudged()
 	}
@@ -52,7 +55,7 @@ func (e *Engine) Enroll(ctx context.Context, o Order) (Enrollment, error) {
 	}
 	e.accounts.forget(s.Host) // the person may have mended them
 	e.patience.forget(s.Host)
-	old, _, err := e.pin(ctx, s.Host.Name)
+	old, _, err := e.pins.get(s.Host.Name)
 	if err != nil {
 		return Enrollment{}, fmt.Errorf("read the pin of %s: %w", s.Host.Name, err)
 	}
@@ -74,7 +77,7 @@ func (e *Engine) Enroll(ctx context.Context, o Order) (Enrollment, error) {
 	if o.DryRun {
 		return x, nil
 	}
-	if x.Pin, err = e.putPin(ctx, x.Pin); err != nil {
+	if x.Pin, err = c.putPin(ctx, x.Pin); err != nil {
 		return Enrollment{}, err
 	}
 	c.emit(Event{Type: EventOrder, Node: o.Node, Message: o.Actor + " enrolls " + s.Host.Address() + ": " + o.Reason})
@@ -168,7 +171,10 @@ func (e *Engine) Release(ctx context.Context, o Order) error {
 	if err != nil {
 		return err
 	}
-	released, err := e.freezes.release(ctx, e.opt.Store, o, c.opt.Name)
+	if err := c.ours(); err != nil {
+		return err
+	}
+	released, err := e.freezes.release(ctx, c.store(), o, c.opt.Name)
 	for _, f := range released {
 		c.emit(Event{Type: EventOrder, Node: f.Node, Run: f.RunID, Message: o.Actor + " releases " + f.Host + ": " + o.Reason})
 	}

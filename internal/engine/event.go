@@ -43,6 +43,7 @@ const (
 	EventRefused  = "Refused"  // a gate forbids an action, for a new reason
 	EventOrder    = "Order"    // a person changed something
 	EventView     = "View"     // the view of a cluster became good or bad
+	EventOwner    = "Owner"    // this instance took a cluster or gave it up
 	EventInternal = "Internal" // the daemon itself
 )
 

@@ -33,7 +33,7 @@ type evidence struct {
 // seekEvidence asks the BMCs of the targets that a check waits for, if the check
 // would not wait for a host that reads Off. It says when to seek again.
 func (c *cluster) seekEvidence(now time.Time) (due time.Time) {
-	act := c.e.paused(c) == ""
+	act := c.e.paused(c) == "" && c.foreignOwner(now) == ""
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	checks := c.shortening()
@@ -69,10 +69,12 @@ func (c *cluster) seekEvidence(now time.Time) (due time.Time) {
 			ev = &evidence{}
 			c.evidence[node] = ev
 		}
+		draft := wanted[node]
+		if !c.spawn(func(ctx context.Context) { c.readEvidence(ctx, draft, ev) }) {
+			return time.Time{} // the claim ended meanwhile
+		}
 		busy++
 		ev.running = true
-		draft := wanted[node]
-		c.spawn(func(ctx context.Context) { c.readEvidence(ctx, draft, ev) })
 	}
 	return due
 }

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"cmp"
-	"context"
 	"time"
 
 	"github.com/fenced/fenced/internal/policy"
@@ -14,7 +13,7 @@ import (
 func (c *cluster) facts(a applicant, p *probe, now time.Time) policy.Facts {
 	v := c.opt.Watch.View()
 	f := policy.Facts{
-		Manual: a.draft.Manual != nil, Mode: c.opt.Mode, Paused: c.e.paused(c),
+		Manual: a.draft.Manual != nil, Mode: c.opt.Mode, ForeignOwner: c.foreignOwner(now), Paused: c.e.paused(c),
 		ViewSynced: v.Synced, ViewAge: v.Age, ClockSkew: v.Skew, Protected: a.protected,
 		ControlPlane: a.draft.ControlPlane, QuorumHolds: true, QuorumDetail: "etcd is asked just before",
 		NeedsHost: a.draft.Strategy == remediate.PowerCycle, Host: cmp.Or(a.draft.Target.BareMetalHost, "not looked up yet"),
@@ -39,7 +38,7 @@ func (c *cluster) facts(a applicant, p *probe, now time.Time) policy.Facts {
 	if a.hostLost != "" {
 		f.HostError, f.HostDetail = policy.InvalidHost, a.hostLost
 	}
-	f.FrozenReason, f.Frozen = c.frozen(context.Background(), a.draft.Target)
+	f.FrozenReason, f.Frozen = c.frozen(a.draft.Target)
 	f.Duplicate = c.e.index.twin(names(c.opt.Name, a.draft.Target.Node, a.draft.Target.BareMetalHost)...)
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -22,41 +22,65 @@ const falseOff = "FalseOff"
 // them: their BMCs have lied. From the second host of one model and firmware on,
 // all of its class are frozen. // I5
 type freezes struct {
+	writing sync.Mutex // held while the store is written; those who ask do not wait for it
+
 	mu  sync.Mutex
 	all map[string]state.Freeze // by run, released ones too
 }
 
-// loadFreezes reads the freezes and makes those that a crash kept from being
-// written: every run that is Held for a false Off has one.
-func loadFreezes(ctx context.Context, s state.Store, runs []remediate.Run) (*freezes, error) {
+func newFreezes() *freezes { return &freezes{all: map[string]state.Freeze{}} }
+
+// load reads the freezes. What cannot be read leaves what was known.
+func (f *freezes) load(ctx context.Context, s state.Store) error {
 	list, err := state.LoadFreezes(ctx, s)
-	if err != nil {
-		return nil, fmt.Errorf("load freezes: %w", err)
-	}
-	f := &freezes{all: map[string]state.Freeze{}}
 	for _, each := range list {
-		f.all[each.RunID] = each
+		f.put(each)
 	}
-	for _, r := range runs {
-		if _, known := f.all[r.ID]; !known && lied(r) {
-			if err := f.add(ctx, s, r, classPinned(ctx, s, r)); err != nil {
-				return nil, err
-			}
+	if err != nil {
+		return fmt.Errorf("load freezes: %w", err)
+	}
+	return nil
+}
+
+// complete makes the freezes that a crash kept from being written: every run that is
+// Held for a false Off has one. class is that of a host's BMC.
+func (f *freezes) complete(ctx context.Context, s state.Store, runs map[string]remediate.Run, class func(host string) string) error {
+	for id, r := range runs {
+		if _, known := f.of(id); known || !lied(r) {
+			continue
+		}
+		if err := f.add(ctx, s, r, class(r.Target.Host)); err != nil {
+			return err
 		}
 	}
-	return f, nil
+	return nil
 }
 
 // lied says whether a run stands still because a BMC said Off falsely.
 func lied(r remediate.Run) bool { return r.Step == remediate.Held && r.Reason == falseOff }
 
-// classPinned is the class that was stored for a run's host; "" when none was.
-func classPinned(ctx context.Context, s state.Store, r remediate.Run) string {
-	p, err := state.LoadPin(ctx, s, r.Target.Host)
-	if err != nil { // then only the host is frozen
-		return ""
+// of is the freeze that a run found out about.
+func (f *freezes) of(run string) (state.Freeze, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	each, known := f.all[run]
+	return each, known
+}
+
+// put notes a freeze as it was stored.
+func (f *freezes) put(n state.Freeze) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if n.Version >= f.all[n.RunID].Version {
+		f.all[n.RunID] = n
 	}
-	return p.Class
+}
+
+// list gives all of them.
+func (f *freezes) list() []state.Freeze {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Collect(maps.Values(f.all))
 }
 
 // add freezes the host of a run, durably; again if it was released before.
@@ -64,18 +88,17 @@ func (f *freezes) add(ctx context.Context, s state.Store, r remediate.Run, class
 	if r.OffLevel > 0 || r.Level > 0 { // the outlets lied, or something between
 		class = ""
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	next := state.Freeze{
-		RunID: r.ID, Version: f.all[r.ID].Version, Host: r.Target.Host, Cluster: r.Target.Cluster, Node: r.Target.Node,
+	f.writing.Lock()
+	defer f.writing.Unlock()
+	old, _ := f.of(r.ID)
+	saved, err := state.SaveFreeze(ctx, s, state.Freeze{
+		RunID: r.ID, Version: old.Version, Host: r.Target.Host, Cluster: r.Target.Cluster, Node: r.Target.Node,
 		Devices: r.Target.Devices, Class: class, Reason: r.Note, At: time.Now().UTC(),
+	})
+	if err == nil {
+		f.put(saved)
 	}
-	saved, err := state.SaveFreeze(ctx, s, next)
-	if err != nil {
-		return err
-	}
-	f.all[r.ID] = saved
-	return nil
+	return err
 }
 
 // on says why a target must not be switched off, and by which reason; "" when it
@@ -122,9 +145,9 @@ func (f *freezes) none() bool {
 
 // release ends every freeze of a host and gives those that it ended.
 func (f *freezes) release(ctx context.Context, s state.Store, o Order, cluster string) (released []state.Freeze, err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for id, each := range f.all {
+	f.writing.Lock()
+	defer f.writing.Unlock()
+	for _, each := range f.list() {
 		if !each.Active() || each.Cluster != cluster || each.Node != o.Node && each.Host != o.Node {
 			continue
 		}
@@ -134,7 +157,7 @@ func (f *freezes) release(ctx context.Context, s state.Store, o Order, cluster s
 			err = errors.Join(err, e)
 			continue
 		}
-		f.all[id] = saved
+		f.put(saved)
 		released = append(released, saved)
 	}
 	return released, err
@@ -142,17 +165,19 @@ func (f *freezes) release(ctx context.Context, s state.Store, o Order, cluster s
 
 // prune forgets released freezes whose runs are forgotten, too.
 func (f *freezes) prune(ctx context.Context, s state.Store, kept func(run string) bool) (err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for id, each := range f.all {
-		if each.Active() || kept(id) {
+	f.writing.Lock()
+	defer f.writing.Unlock()
+	for _, each := range f.list() {
+		if each.Active() || kept(each.RunID) {
 			continue
 		}
-		if e := state.DeleteFreeze(ctx, s, each); e != nil {
+		if e := state.DeleteFreeze(ctx, s, each); e != nil && !errors.Is(e, state.ErrNotFound) {
 			err = errors.Join(err, e)
 			continue
 		}
-		delete(f.all, id)
+		f.mu.Lock()
+		delete(f.all, each.RunID)
+		f.mu.Unlock()
 	}
 	return err
 }
@@ -166,11 +191,7 @@ func (c *cluster) freeze(ctx context.Context, r remediate.Run) error {
 	if !lied(r) || known {
 		return nil
 	}
-	class := c.e.index.class(r.Target.Host)
-	if class == "" {
-		class = classPinned(ctx, c.e.opt.Store, r)
-	}
-	if err := c.e.freezes.add(ctx, c.e.opt.Store, r, class); err != nil {
+	if err := c.e.freezes.add(ctx, c.store(), r, c.e.classOf(r.Target.Host)); err != nil {
 		return err
 	}
 	for _, each := range c.e.clusters { // others of the class may be frozen now
@@ -180,13 +201,13 @@ func (c *cluster) freeze(ctx context.Context, r remediate.Run) error {
 }
 
 // frozen says why a target must not be switched off.
-func (c *cluster) frozen(ctx context.Context, t remediate.Target) (policy.Reason, string) {
+func (c *cluster) frozen(t remediate.Target) (policy.Reason, string) {
 	if c.e.freezes.none() {
 		return "", ""
 	}
 	class := ""
 	for _, host := range hostNames(t) {
-		if class = c.classOf(ctx, host); class != "" {
+		if class = c.e.classOf(host); class != "" {
 			break
 		}
 	}
@@ -195,26 +216,23 @@ func (c *cluster) frozen(ctx context.Context, t remediate.Target) (policy.Reason
 
 // StillFrozen says why a Node's host must not be switched off although its own
 // freezes were released; "" when no other stands.
-func (e *Engine) StillFrozen(ctx context.Context, o Order) string {
+func (e *Engine) StillFrozen(o Order) string {
 	c, err := e.cluster(o.Cluster)
 	if err != nil {
 		return ""
 	}
 	t, _ := c.targetOn(o.Node)
-	_, why := c.frozen(ctx, t)
+	_, why := c.frozen(t)
 	return why
 }
 
 // classOf is the model and firmware of a host's BMC, as a health check found it
-// last, else as it was pinned.
-func (c *cluster) classOf(ctx context.Context, host string) string {
-	if class := c.e.index.class(host); class != "" {
+// last, else as it was pinned; "" when neither tells. Then only the host is frozen.
+func (e *Engine) classOf(host string) string {
+	if class := e.index.class(host); class != "" || host == "" {
 		return class
 	}
-	p, err := state.LoadPin(ctx, c.e.opt.Store, host)
-	if err != nil || host == "" {
-		return ""
-	}
+	p, _, _ := e.pins.get(host) // none is like one that cannot be read
 	return p.Class
 }
 

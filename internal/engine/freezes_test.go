@@ -23,9 +23,20 @@ func openFreezes(t *testing.T, runs ...remediate.Run) (*freezes, state.Store) {
 	s, err := state.OpenBolt(filepath.Join(t.TempDir(), "state.db"))
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
-	f, err := loadFreezes(t.Context(), s, runs)
-	require.NoError(t, err)
+	f := readFreezes(t, s)
+	all := map[string]remediate.Run{}
+	for _, r := range runs {
+		all[r.ID] = r
+	}
+	require.NoError(t, f.complete(t.Context(), s, all, func(string) string { return "" }))
 	return f, s
+}
+
+func readFreezes(t *testing.T, s state.Store) *freezes {
+	t.Helper()
+	f := newFreezes()
+	require.NoError(t, f.load(t.Context(), s))
+	return f
 }
 
 // A freeze is about one host, under whatever name it comes, and no other's.
@@ -72,10 +83,8 @@ func TestClassIsTheLiarsAndOfTwoHosts(t *testing.T) {
 	assert.True(t, frozen("m 1"))
 	assert.False(t, frozen("m 2"))
 
-	again, err := loadFreezes(t.Context(), s, nil)
-	require.NoError(t, err)
-	assert.Equal(t, f.all, again.all)
-	_, err = f.release(t.Context(), s, Order{Node: "e", Actor: "ada"}, "c")
+	assert.Equal(t, f.all, readFreezes(t, s).all)
+	_, err := f.release(t.Context(), s, Order{Node: "e", Actor: "ada"}, "c")
 	require.NoError(t, err)
 	assert.False(t, frozen("m 1"))
 }
@@ -88,8 +97,7 @@ func TestReleasedFreezesArePruned(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.NoError(t, f.prune(t.Context(), s, func(run string) bool { return run == "r2" }))
-	again, err := loadFreezes(t.Context(), s, nil)
-	require.NoError(t, err)
+	again := readFreezes(t, s)
 	assert.Len(t, again.all, 2)
 	assert.NotContains(t, again.all, "r1")
 }

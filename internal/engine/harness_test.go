@@ -20,8 +20,17 @@ import (
 // failingStore is a store that refuses every write while it is told to.
 type failingStore struct {
 	state.Store
-	mu   sync.Mutex
-	fail bool
+	changed chan struct{} // by another instance
+	mu      sync.Mutex
+	fail    bool
+}
+
+func (s *failingStore) Watch(context.Context) <-chan struct{} { return s.changed }
+
+// elsewhere makes the engine take in what another instance has written.
+func (s *failingStore) elsewhere() {
+	s.changed <- struct{}{}
+	time.Sleep(6 * time.Second)
 }
 
 func (s *failingStore) Put(ctx context.Context, r state.Record) (uint64, error) {

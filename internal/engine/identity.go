@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 
@@ -147,19 +146,10 @@ func (c *cluster) claims(ctx context.Context, h bmc.Host, t remediate.Target, ma
 	if b := c.bareMetalHost(t); b != nil {
 		k.serial = b.Serial
 	}
-	if p, found, err := c.e.pin(ctx, h.Name); err == nil && found && pinnedHere(p, h) {
+	if p, found, err := c.e.pins.get(h.Name); err == nil && found && pinnedHere(p, h) {
 		k.pin = p
 	}
 	return k
-}
-
-// pin is the identity that was stored for a host.
-func (e *Engine) pin(ctx context.Context, host string) (p state.Pin, found bool, err error) {
-	p, err = state.LoadPin(ctx, e.opt.Store, host)
-	if errors.Is(err, state.ErrNotFound) {
-		return state.Pin{Host: host}, false, nil
-	}
-	return p, err == nil, err
 }
 
 // pinnedHere says whether a pin is about the very devices that the host has now. An

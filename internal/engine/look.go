@@ -26,10 +26,11 @@ func (w *worker) look(ctx context.Context) (remediate.Seen, [][]byte, remediate.
 	fresh := w.c.opt.Kube.Look(ctx, w.run, backups)
 	seen := fresh.Seen
 	seen.At = at
+	w.c.alsoContested(&seen, time.Now())
 	seen.Level, seen.Devices, seen.ProofKind = power.Level, power.Devices, power.ProofKind
 	seen.Power, seen.PowerError, seen.Identity = power.Power, power.PowerError, power.Identity
 	seen.Proof, seen.OffAccepted = power.Proof, power.OffAccepted
-	if _, frozen := w.c.frozen(ctx, w.run.Target); frozen != "" { // I5
+	if _, frozen := w.c.frozen(w.run.Target); frozen != "" { // I5
 		seen.PowerForbidden = frozen
 	}
 	seen.Backup = last
@@ -44,14 +45,17 @@ func (w *worker) look(ctx context.Context) (remediate.Seen, [][]byte, remediate.
 // backups gives the saved Nodes of this run, and which one is the newest; nil
 // when they could not be read, which is not the same as none.
 func (w *worker) backups(ctx context.Context) ([][]byte, remediate.Backup) {
-	saved, err := state.Backups(ctx, w.c.e.opt.Store, w.run.ID)
-	if err != nil {
-		w.emit(Event{Type: EventFailed, Message: "read the backups of the Node: " + err.Error()})
-		return nil, remediate.Backup{}
+	if w.saved == nil { // nobody else writes them: the store is not asked at each look
+		saved, err := state.Backups(ctx, w.c.store(), w.run.ID)
+		if err != nil {
+			w.emit(Event{Type: EventFailed, Message: "read the backups of the Node: " + err.Error()})
+			return nil, remediate.Backup{}
+		}
+		w.saved = append([]state.Backup{}, saved...)
 	}
-	all := make([][]byte, 0, len(saved))
+	all := make([][]byte, 0, len(w.saved))
 	var last remediate.Backup
-	for _, b := range saved {
+	for _, b := range w.saved {
 		all = append(all, b.Node)
 		last = remediate.Backup{UID: b.NodeUID, ResourceVersion: b.ResourceVersion}
 	}

@@ -119,7 +119,7 @@ func TestOldRunsAndBackupsArePruned(t *testing.T) {
 		left := func(after time.Duration) (backups, runs int) {
 			time.Sleep(after)
 			e, _, stop := start(t, w, store, nil)
-			time.Sleep(time.Second)
+			time.Sleep(2 * time.Second)
 			stop()
 			saved, err := state.Backups(t.Context(), store, r.ID)
 			require.NoError(t, err)

@@ -5,13 +5,13 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
-	"github.com/fenced/fenced/internal/state"
 )
 
 // Own is what identifies the host this daemon runs on; it is never fenced.
@@ -70,8 +70,10 @@ const (
 // resolved by health checks and never while something is decided.
 type ownHost struct {
 	Own
-	mu    sync.Mutex
-	found map[string]resolved
+	pinned string // the record that keeps this host's system UUID
+	mu     sync.Mutex
+	found  map[string]resolved
+	uuid   string // of this host's Node, once that was seen
 }
 
 type resolved struct {
@@ -135,8 +137,11 @@ func (o *ownHost) isDevice(p place) string {
 	return ""
 }
 
-// ownPin is the record that keeps this host's system UUID.
-const ownPin = "this host"
+// firstOwnPin is the record that keeps the system UUID of the host of an instance
+// without a name. Instances that share a store have one each.
+const firstOwnPin = "this host"
+
+func ownPin(instance string) string { return strings.TrimSpace(firstOwnPin + " " + instance) }
 
 // ownHost says why a target is this host. Its Node may be gone: then the system
 // UUID that the Node once showed still tells, and so does its BMC. // I13
@@ -147,12 +152,11 @@ func (c *cluster) ownHost(n *policy.Node, t remediate.Target, uuids ...string) s
 			return why
 		}
 	}
-	p, err := state.LoadPin(context.Background(), c.e.opt.Store, ownPin)
 	for _, uuid := range append(uuids, t.SystemUUID) {
 		if why := own.HasUUID(uuid); why != "" {
 			return why
 		}
-		if err == nil && bmc.UUIDsMatch(p.SystemUUID, uuid) {
+		if c.e.ownNode(uuid) {
 			return "the system UUID is that of this host's own Node"
 		}
 	}
@@ -175,21 +179,46 @@ func (c *cluster) ownHost(n *policy.Node, t remediate.Target, uuids ...string) s
 	return ""
 }
 
-// rememberOwn keeps this host's system UUID as soon as its Node is seen.
+// ownNode says whether a system UUID is that of this host's own Node, as it was seen
+// now or before.
+func (e *Engine) ownNode(uuid string) bool {
+	e.own.mu.Lock()
+	seen := e.own.uuid
+	e.own.mu.Unlock()
+	if bmc.UUIDsMatch(seen, uuid) {
+		return true
+	}
+	for _, record := range []string{e.own.pinned, firstOwnPin} {
+		if p, found, _ := e.pins.get(record); found && bmc.UUIDsMatch(p.SystemUUID, uuid) {
+			return true
+		}
+	}
+	return false
+}
+
+// rememberOwn keeps this host's system UUID as soon as its Node is seen, and stores
+// it as soon as this instance may write.
 func (c *cluster) rememberOwn(ctx context.Context, changes []policy.Change) {
+	own := c.e.own
 	for i := range changes {
-		n, ok := changes[i].Value.(*policy.Node)
-		if !ok || n == nil || !bmc.UsableUUID(n.SystemUUID) || c.e.opt.Own.Is(n) == "" {
-			continue
+		if n, ok := changes[i].Value.(*policy.Node); ok && n != nil && bmc.UsableUUID(n.SystemUUID) && own.Is(n) != "" {
+			own.mu.Lock()
+			own.uuid = n.SystemUUID
+			own.mu.Unlock()
 		}
-		p, err := state.LoadPin(ctx, c.e.opt.Store, ownPin)
-		if err == nil && p.SystemUUID == n.SystemUUID {
-			continue
-		}
-		p.Host, p.SystemUUID = ownPin, n.SystemUUID
-		if _, err := state.SavePin(ctx, c.e.opt.Store, p); err != nil {
-			c.emit(Event{Type: EventFailed, Node: n.Name, Message: "remember this host's system UUID: " + err.Error()})
-		}
+	}
+	own.mu.Lock()
+	uuid := own.uuid
+	own.mu.Unlock()
+	p, _, err := c.e.pins.get(own.pinned)
+	if uuid == "" || p.SystemUUID == uuid || c.tenure.Load() == nil {
+		return
+	}
+	if p.SystemUUID = uuid; err == nil {
+		_, err = c.putPin(ctx, p)
+	}
+	if err != nil {
+		c.emit(Event{Type: EventFailed, Message: "remember this host's system UUID: " + err.Error()})
 	}
 }
 

@@ -21,7 +21,10 @@ func (e *Engine) Checked(ctx context.Context, k Checked) {
 		return
 	}
 	e.own.resolve(ctx, d)
-	c.contradict(ctx, k, d)
+	owned := c.tenure.Load() != nil // else others write it down
+	if owned {
+		c.contradict(ctx, k, d)
+	}
 	if accountRefused(k.Err) { // the Secret may have been mended
 		c.forgetSecret(d)
 	}
@@ -37,7 +40,7 @@ func (e *Engine) Checked(ctx context.Context, k Checked) {
 	})
 	match, known := bmc.MACsMatch(k.Subject.MACs, k.Description.MACs)
 	otherMACs := known && !match
-	if !k.Subject.Healthy || k.Identity != policy.IdentityMatches || otherMACs || k.Level != 0 || k.Device != 0 {
+	if !owned || !k.Subject.Healthy || k.Identity != policy.IdentityMatches || otherMACs || k.Level != 0 || k.Device != 0 {
 		return // the first device tells for all
 	}
 	if err := c.pinHealthy(ctx, k, d); err != nil && ctx.Err() == nil {
@@ -52,7 +55,7 @@ func (c *cluster) pinHealthy(ctx context.Context, k Checked, d bmc.Device) error
 	if !bmc.UsableUUID(s.SystemUUID) || c.quarantined(ctx, s) {
 		return nil // a BareMetalHost that moved among them: only a person may follow it // I10
 	}
-	old, found, err := c.e.pin(ctx, h.Name)
+	old, found, err := c.e.pins.get(h.Name)
 	if err != nil {
 		return err
 	}
@@ -84,7 +87,7 @@ func (c *cluster) savePin(ctx context.Context, old, next state.Pin, at time.Time
 		return nil
 	}
 	next.At = at.UTC()
-	_, err := c.e.putPin(ctx, next)
+	_, err := c.putPin(ctx, next)
 	if errors.Is(err, state.ErrConflict) || errors.Is(err, state.ErrExists) {
 		return nil
 	}
@@ -98,7 +101,7 @@ func (c *cluster) storePin(ctx context.Context, r remediate.Run) {
 	if t.Host == "" || !bmc.UsableUUID(t.SystemUUID) {
 		return
 	}
-	old, found, err := c.e.pin(ctx, t.Host)
+	old, found, err := c.e.pins.get(t.Host)
 	moved := old.Devices != t.Devices || old.Choice != "" && old.Choice != t.Choice
 	if err == nil && found && (old.EnrolledBy != "" || t.BareMetalHost != "" && old.Devices != "" && moved) {
 		return

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -17,19 +18,70 @@ type pins struct {
 	mu    sync.Mutex
 	hosts map[string]state.Pin       // by bmc.Host.Name
 	by    map[string]map[string]bool // host names, by each form of the UUID
-	// damage names the pins that could not be read.
-	damage error
-	doubts doubts
+	// damage names the pins that could not be read, damaged are their hosts.
+	damage  error
+	damaged map[string]bool
+	doubts  doubts
 }
 
-func loadPins(ctx context.Context, s state.Store) *pins {
-	p := &pins{hosts: map[string]state.Pin{}, by: map[string]map[string]bool{}}
-	var list []state.Pin
-	list, p.damage = state.LoadPins(ctx, s)
+func newPins() *pins {
+	return &pins{hosts: map[string]state.Pin{}, by: map[string]map[string]bool{}}
+}
+
+// load reads what is stored. Pins that cannot be read are remembered as damage; an
+// error means that none could be asked for.
+func (p *pins) load(ctx context.Context, s state.Store) error {
+	list, err := state.LoadPins(ctx, s)
+	if list == nil && err != nil {
+		return fmt.Errorf("load pins: %w", err)
+	}
+	var bad map[string]bool
+	if err != nil {
+		records, failed := s.List(ctx, state.KindPin)
+		if failed != nil {
+			return fmt.Errorf("load pins: %w", failed)
+		}
+		bad = unread(records, list)
+	}
 	for _, each := range list {
 		p.put(each)
 	}
-	return p
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.damage, p.damaged = err, bad
+	return nil
+}
+
+// unread are the hosts of the records that are not among the pins that were read.
+func unread(records []state.Record, pins []state.Pin) map[string]bool {
+	bad := map[string]bool{}
+	for _, r := range records {
+		bad[r.Key] = true
+	}
+	for _, each := range pins {
+		delete(bad, each.Host)
+	}
+	return bad
+}
+
+// get is the pin of a host; an error when there is one that cannot be read.
+func (p *pins) get(host string) (pin state.Pin, found bool, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.damaged[host] {
+		return state.Pin{Host: host}, false, p.damage
+	}
+	if pin, found = p.hosts[host]; !found {
+		pin.Host = host
+	}
+	return pin, found, nil
+}
+
+// broken says what pins could not be read; nil when all could.
+func (p *pins) broken() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.damage
 }
 
 // put notes a pin as it was stored.
@@ -86,10 +138,10 @@ func pinnedAmong(p state.Pin, h bmc.Host) bool {
 }
 
 // putPin writes a pin durably and then makes it what others see.
-func (e *Engine) putPin(ctx context.Context, p state.Pin) (state.Pin, error) {
-	saved, err := state.SavePin(ctx, e.opt.Store, p)
+func (c *cluster) putPin(ctx context.Context, p state.Pin) (state.Pin, error) {
+	saved, err := state.SavePin(ctx, c.store(), p)
 	if err == nil {
-		e.pins.put(saved)
+		c.e.pins.put(saved)
 	}
 	return saved, err
 }

@@ -165,7 +165,9 @@ func (c *cluster) dropProbe(key string) {
 func (c *cluster) endProbe(p *probe) {
 	if s := p.session; s != nil {
 		p.session = nil
-		c.spawn(s.close)
+		if !c.spawn(s.close) {
+			s.close(context.Background())
+		}
 	}
 }
 

@@ -13,44 +13,58 @@ const (
 	keepRuns    = 90 * 24 * time.Hour
 	keepBackups = 7 * 24 * time.Hour
 	pruneEvery  = time.Hour
+	pruneRetry  = time.Second // while this instance owns nothing
 )
 
 // prune drops old runs and backups until ctx ends. Open runs, and the backups
 // of open runs, stay however old they are. // I21
 func (e *Engine) prune(ctx context.Context) error {
-	tick := time.NewTicker(pruneEvery)
-	defer tick.Stop()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	for {
-		e.pruneOnce(ctx, time.Now())
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-tick.C:
+		case <-timer.C:
 		}
+		next := pruneEvery
+		if !e.pruneOnce(ctx, time.Now()) {
+			next = pruneRetry
+		}
+		timer.Reset(next)
 	}
 }
 
-func (e *Engine) pruneOnce(ctx context.Context, now time.Time) {
-	open, known := map[string]bool{}, map[string]bool{}
+// pruneOnce does nothing, and says so, on an instance that owns nothing.
+func (e *Engine) pruneOnce(ctx context.Context, now time.Time) bool {
+	var store state.Store // an owner's
 	for _, c := range e.clusters {
-		for _, r := range c.openRuns() {
-			open[r.ID] = true
-		}
 		c.dropEnded(now.Add(-keepRuns))
-		for _, r := range e.Runs(c.opt.Name) {
-			known[r.ID] = true
+		if c.tenure.Load() != nil {
+			store = c.store()
 		}
 	}
-	_, err := state.PruneBackups(ctx, e.opt.Store, now.Add(-keepBackups), func(run string) bool { return open[run] })
-	if err == nil {
-		_, err = state.PruneRuns(ctx, e.opt.Store, now.Add(-keepRuns))
+	if store == nil {
+		return false
+	}
+	open, known := map[string]bool{}, map[string]bool{}
+	runs, err := state.LoadRuns(ctx, store) // also of clusters that are not configured here
+	for _, r := range runs {
+		open[r.ID], known[r.ID] = r.Open(), true
+	}
+	if err == nil { // what cannot be read may be open
+		_, err = state.PruneBackups(ctx, store, now.Add(-keepBackups), func(run string) bool { return open[run] })
 	}
 	if err == nil {
-		err = e.freezes.prune(ctx, e.opt.Store, func(run string) bool { return known[run] })
+		_, err = state.PruneRuns(ctx, store, now.Add(-keepRuns))
+	}
+	if err == nil {
+		err = e.freezes.prune(ctx, store, func(run string) bool { return known[run] })
 	}
 	if err != nil && ctx.Err() == nil {
 		e.opt.Events.Emit(Event{Type: EventInternal, Message: "prune old records: " + err.Error()})
 	}
+	return true
 }
 
 func (c *cluster) dropEnded(before time.Time) {

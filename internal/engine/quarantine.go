@@ -28,7 +28,7 @@ func (e *Engine) Quarantine(ctx context.Context, s Subject) (list []Refusal) {
 	if r := c.pointedElsewhere(ctx, s.Host, t); r != nil {
 		list = append(list, *r)
 	}
-	reason, why := c.frozen(ctx, t)
+	reason, why := c.frozen(t)
 	add(reason, why)
 	add(policy.DuplicateHost, e.index.twin(names(s.Cluster, s.Node, s.BareMetalHost)...))
 	if s.Err == nil {

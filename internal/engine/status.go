@@ -13,13 +13,19 @@ import (
 // ClusterStatus is what is known about one cluster now.
 type ClusterStatus struct {
 	Name, Mode string
-	Armed      bool   // fenced acts on its own judgement here
-	Paused     string // why, "" when it is not
-	View       View
-	ViewBad    string
-	Nodes      int
-	Checks     []policy.CheckReport // their counters, without targets
-	Runs       []remediate.Run      // open ones, by ID
+	// Owner: this instance acts on the cluster; else OwnerName does, in Epoch, or
+	// nobody when that is 0.
+	Owner     bool
+	OwnerName string
+	Epoch     uint64
+	Contested string // who else may act there; "" when nobody does
+	Armed     bool   // fenced acts on its own judgement here
+	Paused    string // why, "" when it is not
+	View      View
+	ViewBad   string
+	Nodes     int
+	Checks    []policy.CheckReport // their counters, without targets
+	Runs      []remediate.Run      // open ones, by ID
 }
 
 // Status is the state of every cluster, by name. It is cheap at any size.
@@ -27,7 +33,14 @@ func (e *Engine) Status() []ClusterStatus {
 	var all []ClusterStatus
 	for _, name := range slices.Sorted(maps.Keys(e.clusters)) {
 		c := e.clusters[name]
-		s := ClusterStatus{Name: name, Mode: c.opt.Mode, Paused: e.paused(c), View: c.opt.Watch.View(), Runs: c.openRuns()}
+		o := e.opt.Owners.Owner(name)
+		s := ClusterStatus{
+			Name: name, Mode: c.opt.Mode, Paused: e.paused(c), View: c.opt.Watch.View(), Runs: c.openRuns(),
+			Owner: c.tenure.Load() != nil, OwnerName: o.Instance, Epoch: o.Epoch,
+		}
+		if s.Owner {
+			s.Contested = c.foreignOwner(time.Now())
+		}
 		c.mu.Lock()
 		s.Armed = c.armed()
 		s.ViewBad = c.viewBad

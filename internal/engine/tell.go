@@ -94,15 +94,16 @@ func (t *teller) round(ctx context.Context, now time.Time) (due time.Time) {
 	if t.c.e.paused(t.c) != "" {
 		return time.Time{} // the end of a pause is told
 	}
+	foreign := t.c.foreignOwner(now) // whoever acts tells
 	t.c.mu.Lock()
 	var found []policy.CheckReport
-	judged, armed := t.c.judged, t.c.armed()
+	judged, acts := t.c.judged, t.c.armed() && foreign == ""
 	if judged {
 		found = t.c.ledger.Counters()
 	}
 	t.c.mu.Unlock()
 	t.forget(found)
-	if !armed {
+	if !acts {
 		return time.Time{}
 	}
 	for i := range found {

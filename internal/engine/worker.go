@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"reflect"
 	"time"
 
@@ -22,8 +23,10 @@ type worker struct {
 	id      string
 	run     remediate.Run
 	session *session
-	orders  chan order    // of people
-	gone    chan struct{} // closed when the loop has ended
+	saved   []state.Backup // as they are stored; nil when that is not known
+	orders  chan order     // of people
+	ousted  bool           // another instance owns the cluster: it goes on there
+	gone    chan struct{}  // closed when the loop has ended
 }
 
 // order is a person's wish for this run; done is closed once it is durable.
@@ -37,7 +40,9 @@ func (c *cluster) startWorker(r remediate.Run, s *session) {
 	c.mu.Lock()
 	c.workers[r.ID] = w
 	c.mu.Unlock()
-	c.spawn(w.loop)
+	if !c.spawn(w.loop) { // the claim ended meanwhile: the next owner resumes the run
+		w.end(context.Background())
+	}
 }
 
 // loop looks, asks, saves and acts until the run ends or ctx does. A stop
@@ -51,6 +56,9 @@ func (w *worker) loop(ctx context.Context) {
 		}
 		next, action, wait := remediate.Next(w.run, seen, time.Now())
 		if !w.commit(ctx, next, action) {
+			if w.ousted {
+				return
+			}
 			wait = saveRetry // nothing is done on a record that is not durable // I19
 		} else if action != remediate.Nothing {
 			w.act(ctx, action, seen, backups, backup)
@@ -84,7 +92,10 @@ func (w *worker) commit(ctx context.Context, next remediate.Run, a remediate.Act
 	saved, err := w.c.save(context.WithoutCancel(ctx), next, a)
 	if err != nil {
 		w.emit(Event{Type: EventFailed, Message: "save the run: " + err.Error()})
-		if r, err := state.GetRun(ctx, w.c.e.opt.Store, w.run.ID); err == nil {
+		if w.ousted = errors.Is(err, state.ErrNotOwner); w.ousted { // I19
+			return false
+		}
+		if r, err := state.GetRun(ctx, w.c.store(), w.run.ID); err == nil {
 			w.run = r
 		}
 		return false
@@ -116,14 +127,23 @@ func (w *worker) act(ctx context.Context, a remediate.Action, seen remediate.See
 	if hurts(a) && w.c.e.paused(w.c) != "" { // a pause binds the very next write // I23
 		return
 	}
-	if _, frozen := w.c.frozen(ctx, w.run.Target); hurts(a) && frozen != "" { // I5
+	if _, frozen := w.c.frozen(w.run.Target); hurts(a) && frozen != "" { // I5
 		return
 	}
 	if !w.announce(a, seen) {
 		return
 	}
+	by, why := w.c.actBy(hurts(a), time.Now())
+	if why != "" { // I19, I22
+		w.undone(a, why)
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.actTime())
 	defer cancel()
+	if !by.IsZero() {
+		ctx, cancel = context.WithDeadline(ctx, by)
+		defer cancel()
+	}
 	var err error
 	switch a {
 	case remediate.SendOff:
@@ -178,7 +198,8 @@ func (w *worker) backup(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return state.SaveBackup(ctx, w.c.e.opt.Store, state.Backup{
+	w.saved = nil
+	return state.SaveBackup(ctx, w.c.store(), state.Backup{
 		RunID: w.run.ID, NodeUID: b.UID, ResourceVersion: b.ResourceVersion, Saved: time.Now().UTC(), Node: data,
 	})
 }

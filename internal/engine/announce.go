@@ -1,0 +1,169 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+const (
+	announceEvery = 5 * time.Second
+	announceRetry = time.Second      // after it failed
+	announceTime  = 10 * time.Second // one try
+	// announcedFor is how long others stay away after one: the duration of the Lease.
+	announcedFor = 15 * time.Second
+)
+
+// notice is what came of telling the cluster who acts on it: another installation of
+// fenced, with a store of its own, can know by nothing else.
+type notice struct {
+	mu      sync.Mutex
+	end     time.Time // others stay away until then
+	foreign string    // who else holds the Lease
+	problem string    // why it could not be taken
+}
+
+// until is how long nobody else acts on the cluster, or why somebody may.
+func (n *notice) until(now time.Time) (end time.Time, why string) {
+	answer, why := n.contested(now)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if answer != remediate.No {
+		return time.Time{}, why
+	}
+	return n.end, ""
+}
+
+// contested says whether another installation acts on the cluster, and which.
+func (n *notice) contested(now time.Time) (remediate.Answer, string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case n.foreign != "":
+		return remediate.Yes, n.foreign
+	case now.Before(n.end):
+		return remediate.No, ""
+	case n.problem != "":
+		return remediate.CannotTell, "who else acts on the cluster is not known: " + n.problem
+	}
+	return remediate.CannotTell, "who else acts on the cluster was not asked yet"
+}
+
+// note takes in the outcome of one announcement that was begun at a time.
+func (n *notice) note(at time.Time, foreign string, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case err != nil:
+		n.problem = err.Error() // what was known stands until it is over
+	case foreign != "":
+		n.end, n.foreign, n.problem = time.Time{}, foreign, ""
+	default:
+		n.end, n.foreign, n.problem = at.Add(announcedFor), "", ""
+	}
+}
+
+// keepAnnounced tells the cluster who acts on it, as long as this instance might.
+func (c *cluster) keepAnnounced(ctx context.Context, t *tenure) {
+	tick := time.NewTicker(announceRetry)
+	defer tick.Stop()
+	var next time.Time
+	var news contest
+	for {
+		if now := time.Now(); c.mayAct() && !now.Before(next) {
+			next = now.Add(announceRetry)
+			if c.announceOnce(ctx, t, now) {
+				next = now.Add(announceEvery)
+			}
+			news = c.tellContested(t, news)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-c.stir:
+		}
+	}
+}
+
+// mayAct says whether there is anything that this instance could do to the cluster:
+// one that is only observed belongs to whoever acts on it.
+func (c *cluster) mayAct() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.armed() {
+		return true
+	}
+	for _, r := range c.runs {
+		if r.Open() {
+			return true
+		}
+	}
+	return false
+}
+
+// announceOnce says whether the Lease is ours now.
+func (c *cluster) announceOnce(ctx context.Context, t *tenure, now time.Time) bool {
+	ctx, cancel := context.WithTimeout(ctx, announceTime)
+	defer cancel()
+	foreign, err := c.opt.Kube.Announce(ctx, Announcement{Instance: c.e.opt.Instance, StoreID: c.e.opt.StoreID, Epoch: t.claim.Epoch})
+	t.notice.note(now, foreign, err)
+	return err == nil && foreign == ""
+}
+
+// contest is what is known of other installations, and whether a bad answer was told.
+type contest struct {
+	answer remediate.Answer
+	told   bool
+}
+
+// tellContested tells when it begins or ceases to be true that nothing hurting may
+// be done here.
+func (c *cluster) tellContested(t *tenure, last contest) contest {
+	answer, why := t.notice.contested(time.Now())
+	bad := answer != remediate.No
+	if answer != last.answer {
+		c.wake()
+	}
+	switch {
+	case bad && (!last.told || answer != last.answer):
+		c.emit(Event{Type: EventRefused, Reason: string(policy.NotOwner), Message: why})
+	case !bad && last.told:
+		c.emit(Event{Type: EventOwner, Message: "nobody else acts on the cluster any more"})
+	}
+	return contest{answer, bad}
+}
+
+// foreignOwner says why this instance must not begin anything in the cluster; ""
+// when it may.
+func (c *cluster) foreignOwner(now time.Time) string {
+	t := c.tenure.Load()
+	if t == nil {
+		return c.notOurs()
+	}
+	if !c.mayAct() {
+		return "" // another gate forbids it
+	}
+	_, why := t.notice.contested(now)
+	return why
+}
+
+// contested is what a run asks about other installations of fenced.
+func (c *cluster) contested(now time.Time) (remediate.Answer, string) {
+	if t := c.tenure.Load(); t != nil {
+		return t.notice.contested(now)
+	}
+	return remediate.CannotTell, c.notOurs()
+}
+
+// alsoContested adds that to what a look found of other remediators. // I22
+func (c *cluster) alsoContested(s *remediate.Seen, now time.Time) {
+	answer, who := c.contested(now)
+	switch {
+	case answer == remediate.Yes, answer == remediate.CannotTell && s.Contested == remediate.No:
+		s.Contested, s.Contender = answer, who
+	}
+}

@@ -1,0 +1,199 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/state"
+)
+
+const (
+	// actMargin is what must be left of a claim when a command is begun: one that
+	// is cut short may or may not have been carried out. // I19
+	actMargin  = time.Second
+	claimRetry = time.Second // after the records of a claimed cluster could not be read
+)
+
+// tenure is the time in which this instance owns a cluster. All that acts there runs
+// in it, and has ended when it is over.
+type tenure struct {
+	claim  state.Claim
+	notice notice
+	run    func(func(context.Context))
+
+	mu     sync.Mutex
+	over   bool
+	inside sync.WaitGroup
+}
+
+func newTenure(ctx context.Context, claim state.Claim) *tenure {
+	t := &tenure{claim: claim}
+	t.run = func(f func(context.Context)) { t.inside.Go(func() { f(ctx) }) }
+	return t
+}
+
+// spawn runs f in the tenure; false when that is over.
+func (t *tenure) spawn(f func(context.Context)) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.over {
+		return false
+	}
+	t.run(f)
+	return true
+}
+
+// end waits until all that runs in the tenure has stopped, and lets nothing more begin.
+func (t *tenure) end() {
+	t.mu.Lock()
+	t.over = true
+	t.mu.Unlock()
+	t.inside.Wait()
+}
+
+// guard acts on one cluster until its claim ends. What was remembered of a former
+// tenure does not count: another instance may have gone on since. // I19
+func (e *Engine) guard(ctx context.Context, claim state.Claim) {
+	c := e.clusters[claim.Cluster]
+	if c == nil || !c.take(ctx, claim) {
+		return
+	}
+	<-ctx.Done()
+	t := c.tenure.Load()
+	c.forget(nil) // the sessions of probes
+	t.end()
+	c.tenure.Store(nil)
+	c.forget(nil) // of those that have just ended
+	c.emit(Event{Type: EventOwner, Message: "gives the cluster up" + epochOf(claim)})
+	c.wake()
+}
+
+// epochOf names the epoch of a claim, if there can be another one.
+func epochOf(claim state.Claim) string {
+	if claim.Until().IsZero() {
+		return ""
+	}
+	return fmt.Sprintf(" in epoch %d", claim.Epoch)
+}
+
+// take loads what the store holds about the cluster and resumes its open runs; false
+// when the claim ended before that could be done.
+func (c *cluster) take(ctx context.Context, claim state.Claim) bool {
+	told := false
+	for {
+		err := c.load(ctx, claim)
+		if err == nil {
+			return true
+		}
+		if !told && ctx.Err() == nil {
+			told = true
+			c.emit(Event{Type: EventFailed, Message: "take the cluster over, which is tried again until it can be done: " + err.Error()})
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(claimRetry):
+		}
+	}
+}
+
+// load begins a tenure on what the store says now. A record that cannot be read may
+// be that of an open run: then nothing is begun. // I20
+func (c *cluster) load(ctx context.Context, claim state.Claim) error {
+	err := errors.Join(c.e.reload(ctx), c.e.pins.load(ctx, c.e.opt.Store))
+	if err != nil {
+		return err
+	}
+	runs, err := c.storedRuns(ctx)
+	if err != nil {
+		return err
+	}
+	if err := c.e.freezes.complete(ctx, claim.Store, runs, c.e.classOf); err != nil {
+		return err
+	}
+	t := newTenure(ctx, claim)
+	c.mu.Lock()
+	c.runs, c.moved = runs, true
+	c.tenure.Store(t)
+	c.mu.Unlock()
+	t.spawn(func(ctx context.Context) { c.keepAnnounced(ctx, t) })
+	for _, r := range c.openRuns() {
+		c.startWorker(r, nil)
+	}
+	c.emit(Event{Type: EventOwner, Message: "guards the cluster" + epochOf(claim)})
+	c.wake()
+	return nil
+}
+
+// spawn runs f while this instance owns the cluster; false when it does not.
+func (c *cluster) spawn(f func(context.Context)) bool {
+	t := c.tenure.Load()
+	return t != nil && t.spawn(f)
+}
+
+// store is where what is known about the cluster is written: only in a tenure, and
+// only while its epoch is the newest. // I19
+func (c *cluster) store() state.Store {
+	if t := c.tenure.Load(); t != nil {
+		return t.claim.Store
+	}
+	return standby{c.e.opt.Store}
+}
+
+// standby is the store of a cluster that another instance owns: it is only read.
+type standby struct{ state.Store }
+
+// Put implements state.Store.
+func (standby) Put(context.Context, state.Record) (uint64, error) { return 0, state.ErrNotOwner }
+
+// Delete implements state.Store.
+func (standby) Delete(context.Context, state.Kind, string, uint64) error { return state.ErrNotOwner }
+
+// notOurs says why this instance may not act on the cluster; "" when it may, as far
+// as the store knows.
+func (c *cluster) notOurs() string {
+	if c.tenure.Load() != nil {
+		return ""
+	}
+	switch o := c.e.opt.Owners.Owner(c.opt.Name); {
+	case o.Epoch == 0:
+		return "no instance owns the cluster now"
+	case o.Instance == c.e.opt.Instance:
+		return "this instance is about to own the cluster, or to give it up"
+	default:
+		return fmt.Sprintf("instance %s owns the cluster (epoch %d)", o.Instance, o.Epoch)
+	}
+}
+
+// ours refuses an order that only the owner of the cluster can carry out.
+func (c *cluster) ours() error {
+	if why := c.notOurs(); why != "" {
+		return &Refusal{Reason: policy.NotOwner, Message: why + "; orders are given there"}
+	}
+	return nil
+}
+
+// actBy is when an action that is begun now must have ended, zero for no such time,
+// or why it must not be begun. // I19
+func (c *cluster) actBy(hurts bool, now time.Time) (by time.Time, why string) {
+	t := c.tenure.Load()
+	if t == nil {
+		return time.Time{}, c.notOurs()
+	}
+	by = t.claim.Until()
+	if hurts {
+		announced, who := t.notice.until(now)
+		if who != "" {
+			return time.Time{}, who
+		}
+		by = earliest(by, announced)
+	}
+	if !by.IsZero() && by.Sub(now) < actMargin {
+		return time.Time{}, "the claim to the cluster runs out"
+	}
+	return by, ""
+}

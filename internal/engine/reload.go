@@ -1,0 +1,135 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/state"
+)
+
+const (
+	// reloadPause gathers changes: an instance that fences writes many records.
+	reloadPause = 250 * time.Millisecond
+	reloadRetry = time.Second
+	reloadTime  = 10 * time.Second
+	// followEvery is how often what nobody decides with here is read again.
+	followEvery = 5 * time.Second
+)
+
+// keepReloaded takes in what other instances write, until ctx ends: people give a
+// pause or a hold at any of them.
+func (e *Engine) keepReloaded(ctx context.Context) error {
+	changed := e.opt.Store.Watch(ctx)
+	var follow <-chan time.Time
+	failed := false
+	for {
+		var err error
+		pause := reloadPause
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+			err = e.reload(ctx)
+			if follow == nil {
+				follow = time.After(followEvery)
+			}
+		case <-follow:
+			follow = nil
+			err = e.follow(ctx)
+		}
+		if err != nil {
+			pause, follow = reloadRetry, time.After(reloadRetry)
+		}
+		if err != nil && !failed && ctx.Err() == nil {
+			e.opt.Events.Emit(Event{Type: EventInternal, Message: "read what other instances have written, which is tried again: " + err.Error()})
+		}
+		failed = err != nil
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause):
+		}
+	}
+}
+
+// follow takes in everything: also the runs of clusters that others own, which
+// people want to see here, and which keep a standby's own judgement right.
+func (e *Engine) follow(ctx context.Context) error {
+	if err := e.reload(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, reloadTime)
+	defer cancel()
+	if err := e.pins.load(ctx, e.opt.Store); err != nil {
+		return err
+	}
+	runs, err := state.LoadRuns(ctx, e.opt.Store)
+	if err != nil {
+		return fmt.Errorf("load runs: %w", err)
+	}
+	for _, c := range e.clusters {
+		c.follows(runs)
+	}
+	return nil
+}
+
+// reload takes in what forbids something, whoever owns the clusters.
+func (e *Engine) reload(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, reloadTime)
+	defer cancel()
+	return errors.Join(e.loadRecords(ctx), e.freezes.load(ctx, e.opt.Store))
+}
+
+// loadRecords takes in the pauses.
+func (e *Engine) loadRecords(ctx context.Context) error {
+	list, err := state.LoadClusters(ctx, e.opt.Store)
+	for _, r := range list {
+		e.mu.Lock()
+		if r.Name == state.AllClusters && r.Version > e.global.Version {
+			e.global = r
+		}
+		e.mu.Unlock()
+		if c := e.clusters[r.Name]; c != nil {
+			c.mu.Lock()
+			if r.Version > c.stored.Version {
+				c.stored = r
+			}
+			c.mu.Unlock()
+		}
+	}
+	return err
+}
+
+// follows takes in the runs of a cluster that another instance owns.
+func (c *cluster) follows(all []remediate.Run) {
+	runs := c.of(all)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.tenure.Load() == nil { // else its own memory is newer
+		c.runs, c.moved = runs, true
+		c.wake()
+	}
+}
+
+// storedRuns are the runs of the cluster as the store has them.
+func (c *cluster) storedRuns(ctx context.Context) (map[string]remediate.Run, error) {
+	all, err := state.LoadRuns(ctx, c.e.opt.Store)
+	if err != nil {
+		return nil, fmt.Errorf("load runs: %w", err)
+	}
+	return c.of(all), nil
+}
+
+// of picks the cluster's runs, by ID.
+func (c *cluster) of(all []remediate.Run) map[string]remediate.Run {
+	runs := map[string]remediate.Run{}
+	for _, r := range all {
+		if r.Target.Cluster == c.opt.Name {
+			runs[r.ID] = r
+		}
+	}
+	return runs
+}
