@@ -80,7 +80,7 @@ func (e *Engine) Enroll(ctx context.Context, o Order) (Enrollment, error) {
 	if x.Pin, err = c.putPin(ctx, x.Pin); err != nil {
 		return Enrollment{}, err
 	}
-	c.emit(Event{Type: EventOrder, Node: o.Node, Message: o.Actor + " enrolls " + s.Host.Address() + ": " + o.Reason})
+	c.emit(o.event("enrolls " + s.Host.Address()))
 	c.wake()
 	return x, nil
 }
@@ -176,7 +176,8 @@ func (e *Engine) Release(ctx context.Context, o Order) error {
 	}
 	released, err := e.freezes.release(ctx, c.store(), o, c.opt.Name)
 	for _, f := range released {
-		c.emit(Event{Type: EventOrder, Node: f.Node, Run: f.RunID, Message: o.Actor + " releases " + f.Host + ": " + o.Reason})
+		o.Node, o.Run = f.Node, f.RunID
+		c.emit(o.event("releases " + f.Host))
 	}
 	if err == nil && len(released) == 0 {
 		return &Refusal{Reason: policy.NotFrozen, Message: "no freeze stands on " + o.Node}

@@ -47,6 +47,14 @@ const (
 	EventInternal = "Internal" // the daemon itself
 )
 
+// event tells that an order was carried out; did is the verb, as a sentence wants it.
+func (o Order) event(did string) Event {
+	return Event{
+		Type: EventOrder, Cluster: o.Cluster, Node: o.Node, Run: o.Run, Actor: o.Actor, Why: o.Reason,
+		Message: o.Actor + " " + did + ": " + o.Reason,
+	}
+}
+
 const ringSize = 2048
 
 // Stream keeps the newest events and lets readers follow.

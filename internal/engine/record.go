@@ -33,40 +33,40 @@ func (r *recorder) news(node string, failed bool) bool {
 	return known != failed
 }
 
-// recorded makes an event durable before what it announces is done, and then tells
-// of it. On an error nothing that hurts may be done. // I24
-func (c *cluster) recorded(ev Event) error {
-	ev.Cluster = c.opt.Name
-	var err error
-	if c.e.opt.Record != nil {
-		err = c.e.opt.Record(ev)
-		ev.Recorded = true
+// recorded makes an event durable before what it announces is done, and gives it to
+// be told of. On an error nothing that hurts may be done. // I24
+func (c *cluster) recorded(ev Event) (Event, error) {
+	if c.e.opt.Record == nil {
+		return ev, nil
 	}
-	news := c.e.recorder.news(c.opt.Name+"/"+ev.Node, err != nil)
-	switch {
-	case err == nil:
-		c.emit(ev)
-	case news:
+	ev.Cluster, ev.Recorded = c.opt.Name, true
+	err := c.e.opt.Record(ev)
+	if c.e.recorder.news(c.opt.Name+"/"+ev.Node, err != nil) && err != nil {
 		c.emit(Event{
 			Type: EventFailed, Node: ev.Node, Run: ev.Run, Step: ev.Step, Action: ev.Action, Reason: string(AuditFailed),
 			Message: "record it before it is done; nothing that hurts is done until that works: " + err.Error(),
 		})
 	}
-	return err
+	return ev, err
 }
 
 // announce tells that an action is about to be done and says whether it may be:
 // one that hurts only once that is durable. // I24
 func (w *worker) announce(a remediate.Action, seen remediate.Seen) bool {
-	ev := Event{Type: EventAction, Action: a, Node: w.run.Target.Node, Run: w.run.ID, Step: w.run.Step, Inputs: inputs(seen, time.Now())}
+	ev := Event{Type: EventAction, Action: a, Node: w.run.Target.Node, Run: w.run.ID, Step: w.run.Step, Check: w.run.CheckID, Inputs: inputs(seen, time.Now())}
+	if by := w.run.Confirmed; by != nil {
+		ev.Actor, ev.Why = by.Actor, by.Reason // it may be done on nothing but this word // I26
+	}
 	if !hurts(a) {
 		w.c.emit(ev)
 		return true
 	}
-	if w.c.recorded(ev) != nil {
+	ev, err := w.c.recorded(ev)
+	if err != nil {
 		return false
 	}
-	if why := w.c.e.paused(w.c); why != "" { // given while the record was made // I23
+	w.c.emit(ev)
+	if why := w.stopped(); why != "" { // given while the record was made // I23
 		w.undone(a, why)
 		return false
 	}

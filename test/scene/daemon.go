@@ -77,6 +77,9 @@ func (s *Scene) WaitSocket(ctx context.Context, d *Daemon) error {
 	}
 }
 
+// PID is the number of the process.
+func (d *Daemon) PID() int { return d.cmd.Process.Pid }
+
 // Done is closed when the process has ended.
 func (d *Daemon) Done() <-chan struct{} { return d.done }
 

@@ -21,10 +21,11 @@ const (
 	Redfish Protocol = "redfish"  // over TLS, in this process
 )
 
-// The one account of every BMC.
+// The one account of every BMC, and what fenced is told where a worker says so.
 const (
-	User     = "fence"
-	Password = "the-right-one"
+	User          = "fence"
+	Password      = "the-right-one"
+	WrongPassword = "the-wrong-one"
 )
 
 // metal is a worker's BMC and how fenced reaches it.

@@ -137,7 +137,7 @@ func (s *Scene) enrol(ctx context.Context, w *Worker) error {
 // told is the password that fenced gets.
 func (w *Worker) told() string {
 	if w.WrongPassword {
-		return "the-wrong-one"
+		return WrongPassword
 	}
 	return Password
 }

@@ -1,0 +1,137 @@
+package engine_test
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// ledger stands for the audit log: it takes what must be durable, or refuses.
+type ledger struct {
+	mu     sync.Mutex
+	refuse func(engine.Event) bool
+	took   []engine.Event
+}
+
+func (l *ledger) record(e engine.Event) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.refuse != nil && l.refuse(e) {
+		return errors.New("no space left on device")
+	}
+	l.took = append(l.took, e)
+	return nil
+}
+
+func (l *ledger) set(refuse func(engine.Event) bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.refuse = refuse
+}
+
+func (l *ledger) actions() (all []remediate.Action) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.took {
+		if e.Type == engine.EventAction {
+			all = append(all, e.Action)
+		}
+	}
+	return all
+}
+
+func auditFailures(t *testing.T, events *engine.Stream) (n int) {
+	t.Helper()
+	all, err := events.After(t.Context(), 0)
+	require.NoError(t, err)
+	for _, e := range all {
+		if e.Type == engine.EventFailed && e.Reason == string(engine.AuditFailed) {
+			n++
+		}
+	}
+	return n
+}
+
+// What hurts is durable, with all that it was decided on, before it is done. // I24
+func TestWhatHurtsIsRecordedBeforeItIsDone(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		l := &ledger{}
+		l.set(func(e engine.Event) bool { // called before the action, so nothing of it has come to pass
+			assert.False(t, e.Action == remediate.SendOff && w.count(bmc.CommandOff) > 0)
+			assert.False(t, e.Action == remediate.IsolateNode && w.deleted() > 0)
+			return false
+		})
+		e, events, stop := start(t, w, store, func(o *engine.Options) { o.Record = l.record })
+		time.Sleep(6 * time.Minute)
+		require.Equal(t, remediate.Done, only(t, e).Step)
+		assert.Equal(t, []remediate.Action{remediate.SendOff, remediate.IsolateNode}, l.actions())
+		started, isolated := l.took[0], l.took[len(l.took)-1]
+		assert.Equal(t, engine.EventStarted, started.Type)
+		assert.Greater(t, len(started.Gates), 10)
+		assert.NotEmpty(t, started.Check)
+		assert.Contains(t, isolated.Inputs, "power=Off")
+		assert.Contains(t, isolated.Inputs, "proven=true")
+
+		all, err := events.After(t.Context(), 0)
+		require.NoError(t, err)
+		told := map[remediate.Action]bool{}
+		for _, ev := range all {
+			if ev.Type == engine.EventAction {
+				told[ev.Action] = ev.Recorded
+			}
+		}
+		assert.Equal(t, map[remediate.Action]bool{
+			remediate.SendOff: true, remediate.BackupNode: false, remediate.IsolateNode: true, remediate.SendOn: false, remediate.RestoreTargetNode: false,
+		}, told)
+		stop()
+	})
+}
+
+// No run is begun while its decision cannot be recorded, and one is as soon as that
+// works. // I24
+func TestNoRunIsBegunWithoutARecord(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		l := &ledger{refuse: func(engine.Event) bool { return true }}
+		e, events, stop := start(t, w, store, func(o *engine.Options) { o.Record = l.record })
+		time.Sleep(6 * time.Minute)
+		require.Empty(t, e.Runs("c"))
+		require.Empty(t, w.commands)
+		assert.Equal(t, 1, auditFailures(t, events), "it is told once")
+		_, err := e.Fence(t.Context(), engine.Order{Node: "n-1", Actor: "root", Reason: "test"})
+		var refusal *engine.Refusal
+		require.ErrorAs(t, err, &refusal)
+		assert.Equal(t, engine.AuditFailed, refusal.Reason)
+		l.set(nil)
+		time.Sleep(6 * time.Minute)
+		require.Equal(t, remediate.Done, only(t, e).Step)
+		stop()
+	})
+}
+
+// A host that is off comes back although nothing can be recorded any more, and its
+// Node is left alone. // I24
+func TestHostsComeBackWithoutARecord(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		l := &ledger{refuse: func(e engine.Event) bool { return e.Action == remediate.IsolateNode }}
+		e, events, stop := start(t, w, store, func(o *engine.Options) { o.Record = l.record })
+		time.Sleep(2 * time.Minute)
+		require.Equal(t, remediate.DeleteNode, only(t, e).Step)
+		l.set(func(engine.Event) bool { return true })
+		require.Eventually(t, func() bool { return auditFailures(t, events) == 1 }, time.Minute, time.Second)
+		_, err := e.Unfence(t.Context(), engine.Order{Node: "n-1", Actor: "root", Reason: "the disk is full"})
+		require.NoError(t, err)
+		time.Sleep(5 * time.Minute)
+		assert.Equal(t, remediate.Aborted, only(t, e).Step, only(t, e).Note)
+		assert.NotZero(t, w.count(bmc.CommandOn))
+		assert.Zero(t, w.deleted())
+		stop()
+	})
+}

@@ -1,0 +1,212 @@
+package e2e
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/test/scene"
+)
+
+// No credential that the daemon was given is anywhere but where it was taken from:
+// not in a command line, the log, the audit log, the metrics, an answer of the API
+// or a file that it wrote; not after fences, refused accounts and orders neither. // I25
+func TestNoCredentialShowsAnywhere(t *testing.T) {
+	t.Parallel()
+	needDebian(t, "ipmitool")
+	metrics := freeAddress(t)
+	s := set(t, scene.Options{
+		Set: []string{"sweep.interval=10s", "power.readTimeout=2s", "metrics.listen=" + metrics, "log.level=debug"},
+		Workers: []scene.Spec{
+			{Name: "by-ipmi", Protocol: scene.IPMI},
+			{Name: "by-redfish", Protocol: scene.Redfish, Metal3: true},
+			{Name: "by-library", Protocol: scene.IPMI, Driver: scene.BMCLib},
+			{Name: "refused", Protocol: scene.IPMI, WrongPassword: true},
+			{Name: "refused-too", Protocol: scene.Redfish, Metal3: true, WrongPassword: true},
+			{Name: "healthy", Protocol: scene.IPMI},
+		},
+	})
+	ctx := within(t, 4*time.Minute)
+	d, err := s.StartDaemon(ctx)
+	require.NoError(t, err)
+	secrets := canaries(t, s)
+	seen := watchCommands(ctx, d.PID())
+	enroll(ctx, t, s, "by-library")
+	for _, name := range []string{"by-ipmi", "by-redfish", "refused"} {
+		s.Worker(name).Kubelet.Hang()
+	}
+	for _, name := range []string{"by-ipmi", "by-redfish"} {
+		awaitRun(ctx, t, s, name, result(api.ResultDone))
+	}
+	fencectl(ctx, t, s, 0, "fence", "by-library", "--reason", "test", "--yes", "--wait", "--timeout", "2m")
+
+	places := map[string]string{"the metrics": get(ctx, t, http.DefaultTransport, "http://"+metrics+"/metrics")}
+	for _, verb := range [][]string{
+		{"status"}, {"plan"}, {"history"}, {"check-config"}, {"bmc", "list"}, {"bmc", "audit"},
+		{"explain", "by-ipmi"}, {"explain", "refused"}, {"explain", "refused-too"}, {"timeline", "by-redfish"}, {"timeline", "refused"},
+		{"bmc", "test", "refused"}, {"bmc", "test", "by-library"}, {"bmc", "audit", "refused-too"},
+		{"fence", "refused", "--reason", "test", "--yes"}, {"fence", "refused-too", "--reason", "test", "--yes", "--dry-run"},
+	} {
+		r, err := s.Fencectl(ctx, append(verb, "-o", "json")...)
+		require.NoError(t, err)
+		require.NotEmpty(t, r.Stdout+r.Stderr)
+		places["fencectl "+strings.Join(verb, " ")] = r.Stdout + r.Stderr
+	}
+	places["the events"] = events(ctx, t, s)
+	_, err = d.Terminate(ctx)
+	require.NoError(t, err)
+	places["the command lines"] = seen()
+	require.Contains(t, places["the command lines"], "ipmitool", "what the daemon started was looked at")
+	for _, name := range written(t, s) {
+		data, err := os.ReadFile(name)
+		require.NoError(t, err)
+		places[name] = string(data)
+	}
+	for _, name := range []string{"fenced.log", "state.db", "audit.jsonl"} {
+		require.NotEmpty(t, places[filepath.Join(filepath.Dir(s.Config()), name)])
+	}
+	for place, text := range places {
+		for what, secret := range secrets {
+			assert.False(t, strings.Contains(text, secret), "%s is in %s", what, place)
+		}
+	}
+}
+
+// canaries are the credentials of the scene, in the forms in which they could leak.
+func canaries(t *testing.T, s *scene.Scene) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for what, secret := range map[string]string{"the password": scene.Password, "the refused password": scene.WrongPassword} {
+		all[what] = secret
+		all[what+" in base64"] = base64.RawStdEncoding.EncodeToString([]byte(secret))
+		all[what+" for HTTP"] = strings.TrimRight(base64.StdEncoding.EncodeToString([]byte(scene.User+":"+secret)), "=")
+		all[what+" in hexadecimal digits"] = hex.EncodeToString([]byte(secret))
+		all[what+" in a URL"] = url.UserPassword(scene.User, secret).String()
+	}
+	configuration, err := os.ReadFile(s.Config())
+	require.NoError(t, err)
+	path := regexp.MustCompile(`kubeconfig: (\S+),`).FindSubmatch(configuration)
+	require.NotNil(t, path)
+	text, err := os.ReadFile(string(path[1]))
+	require.NoError(t, err)
+	var kubeconfig struct {
+		Users []struct {
+			User struct {
+				Key []byte `json:"client-key-data"`
+			} `json:"user"`
+		} `json:"users"`
+	}
+	require.NoError(t, yaml.Unmarshal(text, &kubeconfig))
+	key := kubeconfig.Users[0].User.Key
+	require.Contains(t, string(key), "PRIVATE KEY")
+	all["the API's key, encoded"] = base64.StdEncoding.EncodeToString(key)
+	all["the API's key"] = strings.Split(string(key), "\n")[1]
+	return all
+}
+
+// watchCommands collects the command lines of the daemon and of all that it starts,
+// and the daemon's own environment, until it is called.
+func watchCommands(ctx context.Context, pid int) (stop func() string) {
+	ctx, cancel := context.WithCancel(ctx)
+	done, found := make(chan struct{}), map[string]bool{}
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			if env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)); err == nil {
+				found[string(env)] = true
+			}
+			for _, p := range family(pid) {
+				if line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p)); err == nil {
+					found[string(line)] = true
+				}
+			}
+			time.Sleep(2 * time.Millisecond)
+		}
+	}()
+	return func() string {
+		cancel()
+		<-done
+		var b strings.Builder
+		for line := range found {
+			b.WriteString(line + "\n")
+		}
+		return b.String()
+	}
+}
+
+// family is a process and all below it.
+func family(pid int) []int {
+	all := []int{pid}
+	for i := 0; i < len(all); i++ {
+		lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", all[i])) // the pattern is good
+		for _, list := range lists {
+			text, err := os.ReadFile(list)
+			if err != nil {
+				continue // the thread has ended
+			}
+			for _, field := range strings.Fields(string(text)) {
+				var child int
+				if _, err := fmt.Sscan(field, &child); err == nil {
+					all = append(all, child)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// events is what the control API tells in a while.
+func events(ctx context.Context, t *testing.T, s *scene.Scene) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", s.Socket())
+	}}
+	defer transport.CloseIdleConnections()
+	text := get(ctx, t, transport, "http://fenced/v1/events?after=0")
+	require.Contains(t, text, "SendOff")
+	return text
+}
+
+// get reads an answer until it ends or ctx does.
+func get(ctx context.Context, t *testing.T, by http.RoundTripper, address string) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	require.NoError(t, err)
+	resp, err := by.RoundTrip(req)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	body, _ := io.ReadAll(resp.Body) // a stream ends with ctx
+	require.NotEmpty(t, body)
+	return string(body)
+}
+
+// written are the files that the daemon made.
+func written(t *testing.T, s *scene.Scene) []string {
+	t.Helper()
+	dir := filepath.Dir(s.Config())
+	var all []string
+	for _, pattern := range []string{"fenced.log", "state.db*", "audit.jsonl*"} {
+		names, err := filepath.Glob(filepath.Join(dir, pattern))
+		require.NoError(t, err)
+		all = append(all, names...)
+	}
+	return all
+}
