@@ -45,9 +45,10 @@ type etcdStore struct {
 	client *clientv3.Client
 	prefix string
 	// writer is in front of the nonce of everything that this store writes.
-	writer [8]byte
-	doubts doubts
-	close  func() error
+	writer   [8]byte
+	doubts   doubts
+	watchers watchers
+	close    func() error
 }
 
 // OpenEtcd opens the store below the prefix in an etcd cluster, and makes it if

@@ -7,7 +7,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"sync"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -62,7 +61,7 @@ func (s *etcdStore) put(ctx context.Context, t tenure, r Record) (uint64, error)
 		return 0, err
 	}
 	w := write{
-		key: s.kindPrefix(r.Kind) + r.Key, version: r.Version, nonce: n, tenure: t, parts: keys,
+		kind: r.Kind, key: s.kindPrefix(r.Kind) + r.Key, version: r.Version, nonce: n, tenure: t, parts: keys,
 		ops: append(s.keepParts(r, n, keys), clientv3.OpPut(s.kindPrefix(r.Kind)+r.Key, string(value))),
 	}
 	return s.write(ctx, w)
@@ -71,7 +70,7 @@ func (s *etcdStore) put(ctx context.Context, t tenure, r Record) (uint64, error)
 func (s *etcdStore) deleteUnder(ctx context.Context, t tenure, kind Kind, key string, version uint64) error {
 	err := errUnknownKind
 	if slices.Contains(kinds, kind) {
-		w := write{key: s.kindPrefix(kind) + key, version: version, tenure: t, deletes: true, ops: []clientv3.Op{
+		w := write{kind: kind, key: s.kindPrefix(kind) + key, version: version, tenure: t, deletes: true, ops: []clientv3.Op{
 			clientv3.OpDelete(s.kindPrefix(kind) + key),
 			clientv3.OpDelete(s.allPartsPrefix(kind, key), clientv3.WithPrefix()),
 		}}
@@ -85,6 +84,7 @@ func (s *etcdStore) deleteUnder(ctx context.Context, t tenure, kind Kind, key st
 
 // write is one compare-and-set.
 type write struct {
+	kind    Kind
 	key     string
 	version uint64 // what the record must have; 0 = none may be there
 	nonce   nonce
@@ -121,17 +121,20 @@ func (s *etcdStore) write(ctx context.Context, w write) (version uint64, err err
 				return nil
 			case w.deletes && sent && errors.Is(err, ErrNotFound):
 				return nil
-			case head != nil && !errors.Is(err, ErrNotOwner) && s.doubts.has(w, head):
-				// What stands there is our own, of a write that was given up without an answer.
-				if base != uint64(head.ModRevision) {
-					base = uint64(head.ModRevision)
-					continue
-				}
+			case errors.Is(err, ErrConflict) && head != nil && s.doubts.has(w, head):
+				base = uint64(head.ModRevision)
+				continue
 			}
 			return conclude(err)
 		}
 	})
-	s.doubts.note(w, err != nil && passes(err) && sent && !w.deletes)
+	if err == nil && !w.deletes {
+		s.doubts.settled(w.key)
+	}
+	if unanswered := err != nil && passes(err) && sent; unanswered {
+		s.doubts.add(w)
+		s.watchers.signal() // what is stored is not what anybody here thinks
+	}
 	return version, err
 }
 
@@ -181,50 +184,4 @@ func (w write) judge(resp *clientv3.TxnResponse, base uint64) (*mvccpb.KeyValue,
 		return head, ErrConflict
 	}
 	return head, errPartsGone
-}
-
-// doubts are the writes that were given up without an answer. etcd may carry them out
-// later; the caller, who was told that nothing was saved, still has the version before
-// and would be refused for ever by what is his own.
-type doubts struct {
-	mu  sync.Mutex
-	all map[string]*doubt // by key
-}
-
-type doubt struct {
-	version uint64
-	nonces  []nonce
-}
-
-// maxDoubts of one record are remembered: a proposal does not outlive so many calls.
-const maxDoubts = 16
-
-// has says whether head is a write that was given up under the version of w.
-func (d *doubts) has(w write, head *mvccpb.KeyValue) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	one := d.all[w.key]
-	return one != nil && one.version == w.version && slices.Contains(one.nonces, nonceOf(head.Value))
-}
-
-// note remembers w, or forgets what its answer settled.
-func (d *doubts) note(w write, unanswered bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if !unanswered {
-		delete(d.all, w.key)
-		return
-	}
-	if d.all == nil {
-		d.all = map[string]*doubt{}
-	}
-	one := d.all[w.key]
-	if one == nil || one.version != w.version {
-		one = &doubt{version: w.version}
-		d.all[w.key] = one
-	}
-	if len(one.nonces) == maxDoubts {
-		one.nonces = one.nonces[1:]
-	}
-	one.nonces = append(one.nonces, w.nonce)
 }

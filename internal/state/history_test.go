@@ -1,0 +1,167 @@
+package state_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/state"
+)
+
+// history is what several instances did, and when, for porcupine to find an order in.
+type history struct {
+	begin time.Time
+	mu    sync.Mutex
+	ops   []porcupine.Operation
+}
+
+func (h *history) now() int64 { return int64(time.Since(h.begin)) }
+
+// never is the return of what may take effect at any later time.
+const never = math.MaxInt64
+
+func (h *history) add(call, ret int64, input, output any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ops = append(h.ops, porcupine.Operation{Input: input, Call: call, Output: output, Return: ret})
+}
+
+func (h *history) check(t *testing.T, what string, m porcupine.Model) {
+	t.Helper()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t.Logf("%s: %d operations", what, len(h.ops))
+	result := porcupine.CheckOperationsTimeout(m, h.ops, 20*time.Second)
+	require.Equal(t, porcupine.Ok, result, "no order explains the history of %s", what)
+}
+
+// ownerOp is one of three things that happen to the register of a cluster's owner.
+type ownerOp struct {
+	kind    string // claim, write, end
+	cluster string
+	epoch   uint64
+}
+
+// ownerModel: a register that holds the epoch of whoever acts, or 0, and the last epoch.
+// A claim needs an empty one and an epoch larger than any. An end begins when the
+// guard's context is over: if the next guard was called before, no order is possible.
+// A write is accepted until the next claim, and refused only to one who no longer acts.
+func ownerModel() porcupine.Model {
+	type owner struct{ acts, last uint64 }
+	return porcupine.Model{
+		Partition: byCluster,
+		Init:      func() any { return owner{} },
+		Step: func(current, input, output any) (bool, any) {
+			s, op := current.(owner), input.(ownerOp)
+			switch {
+			case op.kind == "claim":
+				return s.acts == 0 && op.epoch > s.last, owner{op.epoch, op.epoch}
+			case op.kind == "end":
+				return s.acts == op.epoch, owner{0, s.last}
+			case output.(bool):
+				return s.last == op.epoch, s
+			}
+			return s.acts != op.epoch, s
+		},
+	}
+}
+
+func byCluster(all []porcupine.Operation) [][]porcupine.Operation {
+	found := map[string][]porcupine.Operation{}
+	for _, op := range all {
+		c := op.Input.(ownerOp).cluster
+		found[c] = append(found[c], op)
+	}
+	return slices.Collect(maps.Values(found))
+}
+
+// slotOp takes a slot for a run, or frees it.
+type slotOp struct {
+	take bool
+	run  string
+}
+
+// slotModel: the set of runs that have a slot, at most limit of them.
+func slotModel(limit int) porcupine.Model {
+	return porcupine.Model{
+		Init: func() any { return "" },
+		Step: func(current, input, output any) (bool, any) {
+			held := strings.Fields(current.(string))
+			op := input.(slotOp)
+			held = slices.DeleteFunc(held, func(run string) bool { return run == op.run })
+			if op.take && output.(bool) {
+				held = append(held, op.run)
+				slices.Sort(held)
+			}
+			return len(held) <= limit, strings.Join(held, " ")
+		},
+	}
+}
+
+// guarded is a guard that claims, writes under its claim, and says what came of it.
+func (h *history) guarded(began int64) func(context.Context, state.Claim) {
+	return func(ctx context.Context, c state.Claim) {
+		h.add(began, h.now(), ownerOp{"claim", c.Cluster, c.Epoch}, true)
+		key := "of-" + c.Cluster
+		for ctx.Err() == nil {
+			r, err := c.Store.Get(ctx, state.KindRun, key)
+			if err != nil && !errors.Is(err, state.ErrNotFound) {
+				continue
+			}
+			call := h.now()
+			_, err = c.Store.Put(ctx, state.Record{Kind: state.KindRun, Key: key, Version: r.Version, Data: fmt.Append(nil, c.Epoch)})
+			switch { // of any other error nobody knows what came of it
+			case err == nil:
+				h.add(call, h.now(), ownerOp{"write", c.Cluster, c.Epoch}, true)
+			case errors.Is(err, state.ErrNotOwner):
+				h.add(call, h.now(), ownerOp{"write", c.Cluster, c.Epoch}, false)
+			}
+			pause(ctx, 50*time.Millisecond)
+		}
+		h.add(h.now(), never, ownerOp{"end", c.Cluster, c.Epoch}, true)
+		// One write more, as of an engine that does not look at its time.
+		call := h.now()
+		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), testTTL)
+		defer cancel()
+		_, err := c.Store.Put(late, state.Record{Kind: state.KindRun, Key: fmt.Sprint("late-", c.Epoch)})
+		if err == nil || errors.Is(err, state.ErrNotOwner) {
+			h.add(call, h.now(), ownerOp{"write", c.Cluster, c.Epoch}, err == nil)
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// slots takes and frees slots for one run until ctx ends.
+func (h *history) slots(ctx context.Context, s state.Store, run string, limit int) {
+	for ctx.Err() == nil {
+		call := h.now()
+		ok, err := state.TakeSlot(ctx, s, limit, state.Slot{Cluster: "c", Run: run})
+		if err == nil {
+			h.add(call, h.now(), slotOp{take: true, run: run}, ok)
+		}
+		pause(ctx, time.Duration(rand.IntN(50))*time.Millisecond)
+		for call = h.now(); ; { // also where nobody knows whether one was taken
+			if state.FreeSlot(context.WithoutCancel(ctx), s, run) == nil {
+				break
+			}
+		}
+		h.add(call, h.now(), slotOp{run: run}, true)
+	}
+}

@@ -1,0 +1,114 @@
+package state_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/test/rig"
+)
+
+// Without a quorum nothing is saved, the owner's time ends by his own clock, and
+// nobody takes his place; afterwards all goes on from what was saved.
+func TestQuorumLost(t *testing.T) {
+	t.Parallel()
+	c := ownEtcd(t, rig.EtcdOptions{})
+	var ended atomic.Pointer[time.Time]
+	a := startInstance(t, c, "/q/", "a", []string{"prod"}, func(ctx context.Context, claim state.Claim) {
+		<-ctx.Done()
+		late := time.Since(claim.Until())
+		require.Less(t, late, time.Second, "the guard ends when its time does")
+		now := time.Now()
+		ended.CompareAndSwap(nil, &now)
+	})
+	claim := a.awaitClaim(t, "prod")
+	b := startInstance(t, c, "/q/", "b", []string{"prod"}, stay)
+	record := state.Record{Kind: state.KindRun, Key: "r", Data: []byte("before")}
+	var err error
+	record.Version, err = claim.Store.Put(t.Context(), record)
+	require.NoError(t, err)
+
+	leader, err := c.Leader(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, c.Freeze(leader))
+	require.NoError(t, c.Freeze((leader+1)%3))
+	record.Data = []byte("during")
+	start := time.Now()
+	_, err = claim.Store.Put(t.Context(), record)
+	require.Error(t, err)
+	require.Less(t, time.Since(start), 10*time.Second, "a call is bounded")
+	require.NotErrorIs(t, err, state.ErrConflict)
+	a.awaitLoss(t, "prod")
+	require.NotNil(t, ended.Load())
+	_, taken := b.claim("prod")
+	require.False(t, taken, "without a quorum nobody owns anything")
+
+	require.NoError(t, c.Thaw(leader))
+	require.NoError(t, c.Thaw((leader+1)%3))
+	// Whether etcd still carried out what it never answered, the version that the
+	// caller has is good: that write was his.
+	record.Data = []byte("after")
+	require.Eventually(t, func() bool {
+		_, err = a.store.Put(t.Context(), record)
+		require.NotErrorIs(t, err, state.ErrConflict)
+		return err == nil
+	}, eventually, 50*time.Millisecond)
+	require.Eventually(t, func() bool {
+		next, ok := a.claim("prod")
+		if !ok {
+			next, ok = b.claim("prod")
+		}
+		return ok && next.Epoch > claim.Epoch
+	}, eventually, 20*time.Millisecond)
+	got, err := b.store.Get(t.Context(), state.KindRun, "r")
+	require.NoError(t, err)
+	require.Equal(t, "after", string(got.Data))
+}
+
+// Members that die and come back during writes cost time, not records: every write
+// that was acknowledged is there, and each comes through once.
+func TestMembersDieDuringWrites(t *testing.T) {
+	t.Parallel()
+	c := ownEtcd(t, rig.EtcdOptions{})
+	s := openEtcd(t, c, "/w/")
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+	defer cancel()
+	var versions []uint64
+	done := make(chan error, 1)
+	go func() {
+		var version uint64
+		for i := 0; ctx.Err() == nil; i++ {
+			r := state.Record{Kind: state.KindRun, Key: "counter", Version: version, Data: fmt.Append(nil, i)}
+			next, err := s.Put(t.Context(), r)
+			if err != nil {
+				done <- fmt.Errorf("write %d: %w", i, err)
+				return
+			}
+			version = next
+			versions = append(versions, version)
+		}
+		done <- nil
+	}()
+	for range 2 {
+		leader, err := c.Leader(t.Context())
+		require.NoError(t, err)
+		c.Kill(leader)
+		time.Sleep(1500 * time.Millisecond)
+		require.NoError(t, c.Restart(leader))
+		time.Sleep(1500 * time.Millisecond)
+	}
+	require.NoError(t, <-done, "a member that dies makes no write fail: the two others answer in time")
+	require.Greater(t, len(versions), 10)
+	for i := 1; i < len(versions); i++ {
+		require.Greater(t, versions[i], versions[i-1])
+	}
+	got, err := s.Get(t.Context(), state.KindRun, "counter")
+	require.NoError(t, err)
+	require.Equal(t, fmt.Sprint(len(versions)-1), string(got.Data))
+	require.Equal(t, versions[len(versions)-1], got.Version)
+}
