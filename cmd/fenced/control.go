@@ -7,6 +7,7 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/engine"
@@ -110,69 +111,47 @@ func (c control) Runs(_ context.Context, f api.RunFilter) (api.Timeline, error) 
 }
 
 func (c control) Do(ctx context.Context, o api.Order) (api.OrderResult, error) {
-	order := engine.Order{Cluster: o.Cluster, Node: o.Node, Actor: o.Actor, Reason: o.Reason, OffOnly: o.OffOnly, DryRun: o.DryRun}
+	order := engine.Order{
+		Cluster: o.Cluster, Node: o.Node, Run: o.Run, Actor: o.Actor, Reason: o.Reason,
+		OffOnly: o.OffOnly, DryRun: o.DryRun, AsIs: o.AsIs, For: time.Duration(o.For),
+	}
 	var out engine.Outcome
 	var err error
-	message := string(o.Verb) + " done"
 	switch o.Verb {
 	case api.Fence:
 		out, err = c.engine.Fence(ctx, order)
-		message = fenceMessage(o, out)
 	case api.Unfence:
 		out, err = c.engine.Unfence(ctx, order)
-		message = "run " + out.Run + " brings " + o.Node + " back"
+	case api.Abort:
+		out, err = c.engine.Abort(ctx, order)
+	case api.Retry:
+		out, err = c.engine.Retry(ctx, order)
+	case api.ConfirmOff:
+		out, err = c.engine.ConfirmOff(ctx, order)
+	case api.Hold:
+		out, err = c.engine.Hold(ctx, order)
+	case api.Release:
+		out, err = c.engine.ReleaseHold(ctx, order)
 	case api.Pause:
-		err = c.engine.Pause(ctx, order)
+		out, err = c.engine.Pause(ctx, order)
 	case api.Resume:
-		err = c.engine.Resume(ctx, order)
+		out, err = c.engine.Resume(ctx, order)
 	case api.EnrollBMC:
 		return c.enroll(ctx, order)
 	case api.ReleaseBMC:
 		err = c.engine.Release(ctx, order)
-		message = released(o.Node, c.engine.StillFrozen(order))
 	case api.Arm, api.Disarm:
 		err = c.engine.Arm(ctx, order, o.Verb == api.Arm)
 	default:
 		err = fmt.Errorf("no verb %q", o.Verb)
 	}
-	res := api.OrderResult{Run: out.Run, Joined: out.Joined, Message: message, Gates: out.Gates}
-	if o.Verb == api.Fence {
-		res.Effect = effect(o)
-	}
 	if err != nil {
-		return res, apiError(err)
+		return api.OrderResult{}, apiError(err)
 	}
-	return res, nil
-}
-
-// released tells what the end of a host's freezes came to; still is why it must not
-// be switched off yet.
-func released(node, still string) string {
-	if still != "" {
-		return "the freezes of " + node + " are ended, and it stays frozen for another: " + still
-	}
-	return node + " may be switched again"
-}
-
-func fenceMessage(o api.Order, out engine.Outcome) string {
-	switch {
-	case o.DryRun && !out.Joined:
-		return o.Node + " would be fenced"
-	case out.Joined:
-		return "joined run " + out.Run + ", which already fences " + o.Node
-	}
-	return "run " + out.Run + " fences " + o.Node
-}
-
-func effect(o api.Order) []string {
-	all := []string{
-		"the power of " + o.Node + " is cut at once, without a shutdown",
-		"once the BMC has read Off twice, its Node is isolated and its pods go elsewhere",
-	}
-	if o.OffOnly {
-		return append(all, "the host stays off until unfence")
-	}
-	return append(all, "the host is powered on again, and its labels, annotations, taints and cordon are restored")
+	return api.OrderResult{
+		Run: out.Run, Joined: out.Joined, Message: c.outcome(ctx, o, order, out), Gates: out.Gates,
+		Effect: effect(o), Evidence: out.Evidence, Until: out.Until,
+	}, nil
 }
 
 func (c control) Events(ctx context.Context, after uint64) iter.Seq2[api.Event, error] {
@@ -208,10 +187,12 @@ func apiError(err error) error {
 		return err
 	}
 	switch r.Reason {
-	case engine.NoSuchNode, engine.NoSuchCluster:
+	case engine.NoSuchNode, engine.NoSuchCluster, engine.NoSuchRun:
 		return api.NotFound(r.Message, "see fencectl status -o wide for the names fenced knows")
 	case engine.ClusterRequired:
 		return api.BadRequest(r.Message, "add --cluster NAME")
+	case engine.NoHold:
+		return api.Conflict(r.Message, "fencectl status lists the holds")
 	case engine.NoRun, policy.UnderRemediation:
 		return api.Conflict(r.Message, "see fencectl status for the open runs")
 	case policy.NotFrozen:

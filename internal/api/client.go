@@ -85,8 +85,11 @@ func (c *Client) Run(ctx context.Context, id string) (Reply[Timeline], error) {
 // Do gives an order. Its Actor is ignored: the socket tells who we are.
 func (c *Client) Do(ctx context.Context, o Order) (Reply[OrderResult], error) {
 	path := "/v1/" + string(o.Verb)
-	if o.Node != "" {
+	switch {
+	case o.Node != "":
 		path = nodePath(o.Node, string(o.Verb))
+	case o.Run != "":
+		path = "/v1/runs/" + url.PathEscape(o.Run) + "/" + string(o.Verb)
 	}
 	body, err := json.Marshal(o)
 	if err != nil {

@@ -15,6 +15,11 @@
 //	GET  /v1/events?after=SEQ                      viewer, NDJSON, never ends
 //	POST /v1/nodes/{node}/fence?cluster=           operator; admin with "yes"
 //	POST /v1/nodes/{node}/unfence?cluster=         operator
+//	POST /v1/nodes/{node}/hold?cluster=            operator
+//	POST /v1/nodes/{node}/release?cluster=         operator
+//	POST /v1/nodes/{node}/confirm-off?cluster=     admin
+//	POST /v1/runs/{id}/abort                       operator; admin with "asIs"
+//	POST /v1/runs/{id}/retry                       operator
 //	POST /v1/nodes/{node}/bmc/test?cluster=        operator; looks at the devices now
 //	POST /v1/nodes/{node}/bmc/audit?cluster=       operator; and for weaknesses
 //	POST /v1/nodes/{node}/bmc/enroll?cluster=      admin
@@ -22,7 +27,8 @@
 //	POST /v1/pause?cluster=   /v1/resume?cluster=  operator
 //	POST /v1/arm?cluster=     /v1/disarm?cluster=  admin
 //
-// The body of a POST is {"reason", "offOnly", "yes", "dryRun"}; the reason is
+// The body of a POST is {"reason"}, with what its verb takes of {"offOnly", "yes",
+// "dryRun", "for", "asIs", "typed"} (see Order); the reason is
 // mandatory, except for bmc/test and bmc/audit, and the actor is whoever the kernel says holds the other end of the
 // socket (SO_PEERCRED), never what the body says. An order that was accepted
 // is carried through even when its caller goes away.
@@ -33,7 +39,8 @@
 //	403 NotAuthorised    the caller's role does not allow it
 //	404 NotFound         no such route, cluster, node or run
 //	405 MethodNotAllowed the route exists for another method
-//	409 Conflict         something else is going on there
+//	409 Conflict         something else is going on there, or, with the code
+//	                     SecondPersonNeeded, another user must give the order, too
 //	413 TooLarge         the body is larger than any order
 //	422                  refused by a gate; code is the gate's reason code
 //	500 Internal         fenced could not do it; the message says what

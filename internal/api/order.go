@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"time"
 
@@ -20,6 +21,12 @@ const (
 	Arm     Verb = "arm"
 	Disarm  Verb = "disarm"
 
+	Hold       Verb = "hold"        // keep one Node from being fenced
+	Release    Verb = "release"     // end that, or its quarantine
+	Abort      Verb = "abort"       // no more of a run
+	Retry      Verb = "retry"       // take a Held run up again
+	ConfirmOff Verb = "confirm-off" // a person vouches that a host is off
+
 	TestBMC    Verb = "bmc/test"    // look at a host's devices now
 	AuditBMC   Verb = "bmc/audit"   // the same, and look for weaknesses
 	EnrollBMC  Verb = "bmc/enroll"  // what answers there now is the Node's
@@ -32,12 +39,32 @@ type Order struct {
 	Verb    Verb   `json:"-"`
 	Cluster string `json:"-"` // "" = the only one, or all for pause and arm
 	Node    string `json:"-"`
+	Run     string `json:"-"` // abort, retry
 	Actor   string `json:"-"`
 
 	Reason  string `json:"reason"`
 	OffOnly bool   `json:"offOnly,omitempty"` // fence: stay Off and Held
-	Yes     bool   `json:"yes,omitempty"`     // fence: nobody typed the node's name
-	DryRun  bool   `json:"dryRun,omitempty"`  // fence, enroll: only say what would be done
+	Yes     bool   `json:"yes,omitempty"`     // fence, confirm-off: nobody typed the node's name
+	DryRun  bool   `json:"dryRun,omitempty"`  // fence, enroll, confirm-off: only say what would be done
+	For     Span   `json:"for,omitzero"`      // pause, hold: it ends by itself
+	AsIs    bool   `json:"asIs,omitempty"`    // abort: end a Held run and leave the host as it is
+	Typed   string `json:"typed,omitempty"`   // confirm-off: the node's name once more
+}
+
+// Span is a duration that is written like 4h30m.
+type Span time.Duration
+
+// MarshalText writes it as Go does.
+func (s Span) MarshalText() ([]byte, error) { return []byte(time.Duration(s).String()), nil }
+
+// UnmarshalText reads what is longer than nothing.
+func (s *Span) UnmarshalText(text []byte) error {
+	d, err := time.ParseDuration(string(text))
+	if err == nil && d <= 0 {
+		err = fmt.Errorf("%q is no time to wait", text)
+	}
+	*s = Span(d)
+	return err
 }
 
 // OrderResult is an order that was accepted, or what a dry run found.
@@ -47,6 +74,10 @@ type OrderResult struct {
 	Message string `json:"message"`          // the outcome as a sentence
 	// Effect is what the order does to the world, one sentence each.
 	Effect []string `json:"effect,omitempty"`
+	// Evidence is what is known about a host that a person vouches for.
+	Evidence []string `json:"evidence,omitempty"`
+	// Until is when a pause or a hold ends by itself.
+	Until time.Time `json:"until,omitzero"`
 	// Gates are those that were asked; in a dry run they may not all pass.
 	Gates []policy.Gate `json:"gates,omitempty"`
 }

@@ -6,13 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
+	"time"
 	"unicode"
 )
 
 // maxReason bounds what is kept with a run for ever.
 const maxReason = 1000
+
+// maxFor bounds a pause or a hold that ends by itself.
+const maxFor = Span(365 * 24 * time.Hour)
 
 // order gives the route of one verb.
 func (s *Server) order(v Verb) answer {
@@ -24,15 +30,22 @@ func (s *Server) order(v Verb) answer {
 		if err := v.takes(o); err != nil {
 			return nil, err
 		}
-		if o.Yes {
-			// The typed node name is the operator's safeguard; only an admin
-			// may do without.
+		if o.Yes || o.AsIs {
+			// The typed node name, and what still waits to be brought back, are
+			// safeguards; only an admin may do without.
 			if err := s.authorise(r, Admin); err != nil {
 				return nil, err
 			}
 		}
-		o.Verb, o.Actor = v, peerFrom(r.Context()).Actor()
-		o.Cluster, o.Node = r.URL.Query().Get("cluster"), r.PathValue("node")
+		p := peerFrom(r.Context())
+		o.Verb, o.Actor = v, p.Actor()
+		o.Cluster, o.Node, o.Run = r.URL.Query().Get("cluster"), r.PathValue("node"), r.PathValue("id")
+		if v == ConfirmOff && !o.DryRun && o.Typed != o.Node {
+			return nil, BadRequest(fmt.Sprintf("typed is %q, not the node's name", o.Typed), "")
+		}
+		if o, err = s.second.ask(o, p, time.Now()); err != nil {
+			return nil, err
+		}
 		// An order is carried through even when its caller has gone: half an
 		// order is worse than one whose answer nobody heard.
 		whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
@@ -43,11 +56,21 @@ func (s *Server) order(v Verb) answer {
 
 // takes refuses what an order of this verb cannot say.
 func (v Verb) takes(o Order) error {
-	switch {
-	case v == Fence, v == EnrollBMC && !o.OffOnly && !o.Yes:
-		return nil
-	case o.OffOnly || o.Yes || o.DryRun:
-		return BadRequest(fmt.Sprintf("%s takes a reason only", v), "")
+	mayNot := map[string]bool{
+		"offOnly": o.OffOnly && v != Fence,
+		"yes":     o.Yes && v != Fence && v != ConfirmOff,
+		"dryRun":  o.DryRun && v != Fence && v != EnrollBMC && v != ConfirmOff,
+		"for":     o.For != 0 && v != Pause && v != Hold,
+		"asIs":    o.AsIs && v != Abort,
+		"typed":   o.Typed != "" && v != ConfirmOff,
+	}
+	for _, field := range slices.Sorted(maps.Keys(mayNot)) {
+		if mayNot[field] {
+			return BadRequest(fmt.Sprintf("%s takes no %s", v, field), "")
+		}
+	}
+	if o.For > maxFor {
+		return BadRequest(fmt.Sprintf("for is longer than %s", time.Duration(maxFor)), "without it there is no end")
 	}
 	return nil
 }

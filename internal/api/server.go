@@ -29,11 +29,13 @@ type Server struct {
 	daemon Daemon
 	roles  Roles
 	log    *log.Logger
+	second *second
 }
 
-// NewServer makes a server; log gets refused orders and broken connections.
-func NewServer(d Daemon, roles Roles, log *log.Logger) *Server {
-	return &Server{daemon: d, roles: roles, log: log}
+// NewServer makes a server; log gets refused orders and broken connections, and an
+// order of twoPersons is carried out when a second user has given it, too.
+func NewServer(d Daemon, roles Roles, log *log.Logger, twoPersons ...Verb) *Server {
+	return &Server{daemon: d, roles: roles, log: log, second: &second{verbs: twoPersons, firsts: map[firstKey]first{}}}
 }
 
 // Serve answers on ln, a unix socket, until ctx is done. Requests in flight
@@ -99,6 +101,11 @@ func (s *Server) handler() http.Handler {
 	route(http.MethodGet, "/v1/events", Viewer, http.HandlerFunc(s.events))
 	post("/v1/nodes/{node}/fence", Operator, Fence)
 	post("/v1/nodes/{node}/unfence", Operator, Unfence)
+	post("/v1/nodes/{node}/hold", Operator, Hold)
+	post("/v1/nodes/{node}/release", Operator, Release)
+	post("/v1/nodes/{node}/confirm-off", Admin, ConfirmOff)
+	post("/v1/runs/{id}/abort", Operator, Abort)
+	post("/v1/runs/{id}/retry", Operator, Retry)
 	post("/v1/pause", Operator, Pause)
 	post("/v1/resume", Operator, Resume)
 	post("/v1/arm", Admin, Arm)

@@ -26,23 +26,27 @@ type cluster struct {
 	// tenure is nil while this instance does not own the cluster.
 	tenure atomic.Pointer[tenure]
 
-	mu       sync.Mutex
-	stored   state.Cluster
-	runs     map[string]remediate.Run // by ID, ended ones too
-	workers  map[string]*worker       // by run ID, open ones only
-	probes   map[string]*probe        // by target key
-	refused  map[string]policy.Reason // last refusal told, by target key
-	ledger   *policy.Ledger
-	storms   map[checkKey]policy.Storm
-	evidence map[string]*evidence  // by Node
-	secrets  map[string]remembered // by namespace/name
-	sought   time.Time             // when targets were last searched for evidence
-	moved    bool                  // runs changed since the ledger was told
-	seen     uint64                // version of the ledger that the candidates were asked about
-	judged   bool                  // the ledger has seen the cluster whole
-	quiet    time.Time             // no new run before
-	viewBad  string
-	outage   time.Time // the recovery that quiet already reflects
+	mu          sync.Mutex
+	stored      state.Cluster
+	runs        map[string]remediate.Run // by ID, ended ones too
+	workers     map[string]*worker       // by run ID, open ones only
+	probes      map[string]*probe        // by target key
+	refused     map[string]policy.Reason // last refusal told, by target key
+	ledger      *policy.Ledger
+	storms      map[checkKey]policy.Storm
+	evidence    map[string]*evidence  // by Node
+	secrets     map[string]remembered // by namespace/name
+	sought      time.Time             // when targets were last searched for evidence
+	moved       bool                  // runs changed since the ledger was told
+	seen        uint64                // version of the ledger that the candidates were asked about
+	judged      bool                  // the ledger has seen the cluster whole
+	quiet       time.Time             // no new run before
+	viewBad     string
+	outage      time.Time                    // the recovery that quiet already reflects
+	labels      map[string]map[string]string // of open runs' Nodes as they began, by run ID
+	well        map[string]time.Time         // by Node: until then it was Ready for an hour
+	scopeKept   bool                         // this process has stored its scope
+	slotsFailed bool                         // told; only the deciding loop touches it
 }
 
 func newCluster(ctx context.Context, e *Engine, o ClusterOptions) (*cluster, error) {
@@ -57,14 +61,14 @@ func newCluster(ctx context.Context, e *Engine, o ClusterOptions) (*cluster, err
 		runs: map[string]remediate.Run{}, workers: map[string]*worker{},
 		probes: map[string]*probe{}, refused: map[string]policy.Reason{},
 		ledger: policy.NewLedger(o.Rules), storms: map[checkKey]policy.Storm{}, moved: true, evidence: map[string]*evidence{},
-		secrets: map[string]remembered{},
+		secrets: map[string]remembered{}, labels: map[string]map[string]string{}, well: map[string]time.Time{},
 	}
 	c.ledger.Apply(e.started, fromFiles(o)...)
-	from := later(stored.ResumedAt, e.global.ResumedAt)
-	if stored.Version == 0 { // no state: nobody knows what went on before // I16
-		from = e.started
-	}
+	from, told := c.quietFrom(later(stored.ResumedAt, e.global.ResumedAt))
 	c.quiet = from.Add(e.opt.Guards.QuietPeriod)
+	for _, ev := range told {
+		c.emit(ev)
+	}
 	return c, nil
 }
 
@@ -96,8 +100,7 @@ func (c *cluster) openRuns() []remediate.Run {
 }
 
 // save stores a run by compare-and-set and then makes it what others see. // I19
-func (c *cluster) save(ctx context.Context, r remediate.Run, a remediate.Action) (remediate.Run, error) {
-	failpoint("before", string(r.Step), string(a))
+func (c *cluster) save(ctx context.Context, r remediate.Run) (remediate.Run, error) {
 	if err := c.freeze(ctx, r); err != nil {
 		return r, err
 	}
@@ -105,7 +108,6 @@ func (c *cluster) save(ctx context.Context, r remediate.Run, a remediate.Action)
 	if err != nil {
 		return r, err
 	}
-	failpoint("after", string(r.Step), string(a))
 	c.mu.Lock()
 	c.runs[saved.ID], c.moved = saved, true
 	c.mu.Unlock()
@@ -115,30 +117,5 @@ func (c *cluster) save(ctx context.Context, r remediate.Run, a remediate.Action)
 // change stores a change of the cluster's record; nothing changes in memory
 // when the store refuses.
 func (c *cluster) change(ctx context.Context, f func(*state.Cluster)) error {
-	c.mu.Lock()
-	next := c.stored
-	c.mu.Unlock()
-	f(&next)
-	saved, err := state.SaveCluster(ctx, c.e.opt.Store, next)
-	if err != nil {
-		return err
-	}
-	c.mu.Lock()
-	c.stored = saved
-	c.quiet = later(c.quiet, saved.ResumedAt.Add(c.e.opt.Guards.QuietPeriod))
-	c.mu.Unlock()
-	c.wake()
-	return nil
-}
-
-// rememberSynced stores, once, that this cluster was seen whole: the next
-// start has state and needs no quiet period.
-func (c *cluster) rememberSynced(ctx context.Context, now time.Time) error {
-	c.mu.Lock()
-	known := c.stored.Version != 0 || now.Before(c.quiet)
-	c.mu.Unlock()
-	if known || c.tenure.Load() == nil {
-		return nil
-	}
-	return c.change(ctx, func(*state.Cluster) {})
+	return c.e.changeRecord(ctx, c.opt.Name, f)
 }

@@ -125,6 +125,8 @@ type Options struct {
 	// Record makes an event durable before what it announces is done; while it
 	// fails nothing that hurts is done. nil: nothing is recorded. // I24
 	Record func(Event) error
+	// PauseFile pauses everything while it exists; empty: none is looked for. // I23
+	PauseFile string
 }
 
 // Engine guards clusters. Make it with New; run it once.
@@ -138,6 +140,10 @@ type Engine struct {
 	patience *patience
 	recorder *recorder
 	own      *ownHost
+	file     *pauseFile
+	stops    *stops
+	holds    *holds
+	slots    *slots
 	started  time.Time
 	beat     func() // tells the watchdog that decisions are made
 
@@ -148,6 +154,7 @@ type Engine struct {
 // New loads what the store holds and prepares every cluster. It talks to no
 // cluster and no BMC.
 func New(ctx context.Context, opt Options) (*Engine, error) {
+	opt = withFailpoints(opt)
 	e := &Engine{opt: opt, clusters: map[string]*cluster{}, index: newIndex(), started: time.Now(), beat: func() {}}
 	e.accounts, e.patience = &accounts{refused: map[account]refusedAccount{}}, &patience{failing: map[string]failing{}}
 	e.recorder = &recorder{failed: map[string]bool{}}
@@ -155,6 +162,11 @@ func New(ctx context.Context, opt Options) (*Engine, error) {
 	e.own = &ownHost{Own: opt.Own, found: map[string]resolved{}, pinned: ownPin(opt.Instance)}
 	if opt.Owners == nil {
 		e.opt.Owners = state.Sole(opt.Store, opt.Instance, namesOf(opt.Clusters))
+	}
+	e.file, e.stops, e.holds = &pauseFile{path: opt.PauseFile}, newStops(), &holds{}
+	e.slots = newSlots()
+	if err := e.loadHolds(ctx); err != nil { // a hold that cannot be read must not be passed over
+		return nil, fmt.Errorf("load holds: %w", err)
 	}
 	var err error
 	if e.global, err = state.LoadCluster(ctx, opt.Store, state.AllClusters); err != nil {
@@ -225,6 +237,8 @@ func (e *Engine) Run(ctx context.Context, beat func()) error {
 	g.Go(func() error { return e.opt.Owners.Run(ctx, e.guard) })
 	g.Go(func() error { return e.keepReloaded(ctx) })
 	g.Go(func() error { return e.prune(ctx) })
+	g.Go(func() error { return e.watchFile(ctx) })
+	g.Go(func() error { return e.keepStops(ctx) })
 	return g.Wait()
 }
 
@@ -241,21 +255,4 @@ func (e *Engine) cluster(name string) (*cluster, error) {
 		return nil, &Refusal{Reason: ClusterRequired, Message: "several clusters are configured; name one with --cluster"}
 	}
 	return nil, &Refusal{Reason: NoSuchCluster, Message: fmt.Sprintf("no cluster %q is configured", name)}
-}
-
-// paused says why nothing new may be begun in c, "" when it may. // I23
-func (e *Engine) paused(c *cluster) string {
-	e.mu.Lock()
-	all := e.global
-	e.mu.Unlock()
-	c.mu.Lock()
-	one := c.stored
-	c.mu.Unlock()
-	switch {
-	case all.Paused:
-		return "everything is paused by " + all.PausedBy + ": " + all.PausedReason
-	case one.Paused:
-		return "the cluster is paused by " + one.PausedBy + ": " + one.PausedReason
-	}
-	return ""
 }

@@ -13,7 +13,8 @@ import (
 func (c *cluster) facts(a applicant, p *probe, now time.Time) policy.Facts {
 	v := c.opt.Watch.View()
 	f := policy.Facts{
-		Manual: a.draft.Manual != nil, Mode: c.opt.Mode, ForeignOwner: c.foreignOwner(now), Paused: c.e.paused(c),
+		Manual: a.draft.Manual != nil, Mode: c.opt.Mode, ForeignOwner: c.foreignOwner(now),
+		Paused: c.e.paused(c), Held: c.e.held(c.opt.Name, a.draft.Target.Node),
 		ViewSynced: v.Synced, ViewAge: v.Age, ClockSkew: v.Skew, Protected: a.protected,
 		ControlPlane: a.draft.ControlPlane, QuorumHolds: true, QuorumDetail: "etcd is asked just before",
 		NeedsHost: a.draft.Strategy == remediate.PowerCycle, Host: cmp.Or(a.draft.Target.BareMetalHost, "not looked up yet"),
@@ -40,9 +41,11 @@ func (c *cluster) facts(a applicant, p *probe, now time.Time) policy.Facts {
 	}
 	f.FrozenReason, f.Frozen = c.frozen(a.draft.Target)
 	f.Duplicate = c.e.index.twin(names(c.opt.Name, a.draft.Target.Node, a.draft.Target.BareMetalHost)...)
+	f.Quarantined, f.QuarantinedUntil = c.e.quarantine(c.opt.Name, a.draft.Target.Node, now)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f.Armed, f.QuietUntil = c.stored.Armed, c.quiet
+	f.NextStart, f.StartsLastHour = c.nextStart(now)
 	f.UUIDTwin = c.twin(a.draft.Target.Node, uuid)
 	c.countNodes(a, &f)
 	c.countRuns(a, &f, now)
@@ -97,26 +100,34 @@ func (c *cluster) anyMachineHasItsNode() bool {
 
 // countRuns fills the facts about runs; c.mu is held.
 func (c *cluster) countRuns(a applicant, f *policy.Facts, now time.Time) {
+	h := c.history(a.draft.Target)
+	f.LastRunEnded, f.RunsLastDay, f.RunsNotDone = h.lastEnded(), h.within(now, 24*time.Hour), h.notDone()
 	for _, r := range c.runs {
-		if r.Open() && r.ControlPlane && f.ControlPlane && !sameTarget(r.Target, a.draft.Target) {
+		if !r.Open() {
+			continue
+		}
+		same := sameTarget(r.Target, a.draft.Target)
+		if same {
+			f.OpenRun = r.ID
+		} else if r.ControlPlane && f.ControlPlane {
 			f.ControlPlaneRun = r.ID // Held ones, too
 		}
-		if sameTarget(r.Target, a.draft.Target) {
-			if r.Open() {
-				f.OpenRun = r.ID
-			} else if r.Strategy == remediate.PowerCycle && r.Touched {
-				f.LastRunEnded = later(f.LastRunEnded, r.Ended)
-			}
-			if r.Strategy == remediate.PowerCycle && r.Touched && now.Sub(r.Started) < 24*time.Hour {
-				f.RunsLastDay++
-			}
+		if inFlight(r) {
+			f.InFlight++
 		}
-		if !r.Open() || r.Step == remediate.Held || r.Step == remediate.RestoreNode {
-			continue // the slot is free at registration or Held
-		}
-		f.InFlight++
-		if n := c.ledger.Node(r.Target.Node); f.Zone != "" && (n == nil || n.Labels[c.zoneKey(a)] == f.Zone) {
-			f.ZoneInFlight++ // a Node that is gone counts in every zone
+		if f.Zone != "" && offInZone(r) && c.mayBeIn(f.Zone, c.zoneKey(a), r) {
+			f.ZoneInFlight++
 		}
 	}
+	f.InFlightTotal = max(c.e.slots.count(), f.InFlight)
+}
+
+// mayBeIn says whether a run's host is in a zone. One whose Node is gone, and was
+// gone before this daemon started, counts in every zone. c.mu is held.
+func (c *cluster) mayBeIn(zone, key string, r remediate.Run) bool {
+	if n := c.ledger.Node(r.Target.Node); n != nil {
+		return n.Labels[key] == zone
+	}
+	labels, known := c.labels[r.ID]
+	return !known || labels[key] == zone
 }

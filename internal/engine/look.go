@@ -34,7 +34,8 @@ func (w *worker) look(ctx context.Context) (remediate.Seen, [][]byte, remediate.
 		seen.PowerForbidden = frozen
 	}
 	seen.Backup = last
-	seen.Paused = w.c.e.paused(w.c) != ""
+	seen.PausedWhy = w.c.stopped(w.run.Target.Node)
+	seen.Paused = seen.PausedWhy != ""
 	seen.Justified, seen.Why = w.justified(fresh, seen, at)
 	if w.run.ControlPlane {
 		seen.Quorum, seen.QuorumWhy = w.quorum(fresh)

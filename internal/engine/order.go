@@ -13,9 +13,20 @@ import (
 // request.
 type Order struct {
 	Cluster, Node string
+	Run           string // of an abort or a retry
 	Actor, Reason string
-	OffOnly       bool // stop after step 2
-	DryRun        bool // show the gates and change nothing
+	OffOnly       bool          // stop after step 2
+	DryRun        bool          // show the gates and change nothing
+	AsIs          bool          // abort: end a Held run and leave the host as it is
+	For           time.Duration // of a pause or a hold; 0 is until it is taken back
+}
+
+// end is when what was ordered for some time is over; zero is never.
+func (o Order) end(now time.Time) time.Time {
+	if o.For <= 0 {
+		return time.Time{}
+	}
+	return now.Add(o.For)
 }
 
 // Outcome is what became of an order.
@@ -23,6 +34,16 @@ type Outcome struct {
 	Run    string
 	Joined bool          // an equal run was open already
 	Gates  []policy.Gate // all that were asked, also beside a *Refusal
+	// Evidence is what is known about a host that a person is to vouch for.
+	Evidence []string
+	// Until is when a pause or a hold is over; zero is never.
+	Until time.Time
+	// Unsaved says that a pause or a hold binds, and that the store has not taken it.
+	Unsaved string
+	// Still is why a cluster is paused although it was resumed.
+	Still string
+	// Unseen: no Node of the held name is seen now.
+	Unseen bool
 }
 
 // Fence begins a run on one Node. It skips the check's limit, the clocks and
@@ -67,8 +88,9 @@ func (e *Engine) Fence(ctx context.Context, o Order) (Outcome, error) {
 	case o.DryRun:
 		return Outcome{Gates: gates}, nil
 	}
-	c.emit(Event{Type: EventOrder, Node: o.Node, Message: o.Actor + " fences: " + o.Reason})
-	r, err := c.start(ctx, c.completed(p, nil), p.session)
+	a.gates = gates
+	c.emit(o.event("fences"))
+	r, err := c.start(ctx, a, c.completed(p, nil), p.session)
 	if err != nil && p.session != nil {
 		p.session.close(ctx)
 	}
@@ -119,6 +141,10 @@ const (
 	NoSuchCluster policy.Reason = "NoSuchCluster"
 	// ClusterRequired: several clusters are configured and none was named.
 	ClusterRequired policy.Reason = "ClusterRequired"
+	// NoSuchRun: an order names a run that nobody knows.
+	NoSuchRun policy.Reason = "NoSuchRun"
+	// OrderRefused: the run is in no state for the order.
+	OrderRefused policy.Reason = "OrderRefused"
 	// NoRun: an order needs an open run and there is none.
 	NoRun policy.Reason = "NoRun"
 )
@@ -130,80 +156,128 @@ func (e *Engine) Unfence(ctx context.Context, o Order) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	var w *worker
-	c.mu.Lock()
-	for _, each := range c.workers {
-		if c.runs[each.id].Target.Node == o.Node {
-			w = each
-		}
-	}
-	c.mu.Unlock()
-	if w == nil {
+	r, open := c.openOn(o.Node)
+	if !open {
 		return Outcome{}, &Refusal{Reason: NoRun, Message: "no run is open on " + o.Node + ", so nothing of fenced keeps it off"}
 	}
-	ord := order{unfence: remediate.Order{Actor: o.Actor, Reason: o.Reason, At: time.Now().UTC()}, done: make(chan error, 1)}
-	select {
-	case w.orders <- ord:
-	case <-w.gone:
-		return Outcome{}, &Refusal{Reason: NoRun, Message: "the run on " + o.Node + " has just ended"}
-	case <-ctx.Done():
-		return Outcome{}, ctx.Err()
-	}
-	if err := <-ord.done; err != nil {
+	return c.order(ctx, r.ID, o, "unfences", func(r remediate.Run) (remediate.Run, error) {
+		r.Unfence = o.word()
+		return r, nil
+	})
+}
+
+// word is an order as it is kept in a run's record.
+func (o Order) word() *remediate.Order {
+	return &remediate.Order{Actor: o.Actor, Reason: o.Reason, At: time.Now().UTC(), AsIs: o.AsIs}
+}
+
+// Abort wants no more of a run: before the isolation its host goes back On; after
+// it, it is completed. With AsIs a Held run ends and the host stays as it is.
+func (e *Engine) Abort(ctx context.Context, o Order) (Outcome, error) {
+	c, err := e.withRun(o)
+	if err != nil {
 		return Outcome{}, err
 	}
-	c.emit(Event{Type: EventOrder, Node: o.Node, Run: w.id, Message: o.Actor + " unfences: " + o.Reason})
-	return Outcome{Run: w.id}, nil
-}
-
-// Pause stops everything new and everything that can still be taken back, in
-// one cluster or, with no name, in all. // I23
-func (e *Engine) Pause(ctx context.Context, o Order) error {
-	return e.changeScope(ctx, o, "pauses", func(s *state.Cluster) {
-		s.Paused, s.PausedBy, s.PausedReason, s.PausedAt = true, o.Actor, o.Reason, time.Now().UTC()
+	return c.order(ctx, o.Run, o, "aborts", func(r remediate.Run) (remediate.Run, error) {
+		may, why := remediate.CanAbort(r)
+		if o.AsIs {
+			may, why = remediate.CanClose(r)
+		}
+		if !may {
+			return r, &Refusal{Reason: OrderRefused, Message: why}
+		}
+		r.Abort = o.word()
+		return r, nil
 	})
 }
 
-// Resume ends a pause; the quiet period follows.
-func (e *Engine) Resume(ctx context.Context, o Order) error {
-	return e.changeScope(ctx, o, "resumes", func(s *state.Cluster) {
-		s.Paused, s.PausedBy, s.PausedReason, s.PausedAt = false, "", "", time.Time{}
-		s.ResumedAt = time.Now().UTC()
-	})
-}
-
-// changeScope changes one cluster's record, or that of all.
-func (e *Engine) changeScope(ctx context.Context, o Order, verb string, f func(*state.Cluster)) error {
-	ev := Event{Type: EventOrder, Cluster: o.Cluster, Message: o.Actor + " " + verb + ": " + o.Reason}
-	if o.Cluster != "" {
-		c, err := e.cluster(o.Cluster)
-		if err == nil {
-			err = c.change(ctx, f)
-		}
-		if err == nil {
-			e.opt.Events.Emit(ev)
-		}
-		return err
-	}
-	e.mu.Lock()
-	next := e.global
-	e.mu.Unlock()
-	f(&next)
-	saved, err := state.SaveCluster(ctx, e.opt.Store, next)
+// Retry takes a run up again that is Held, or waits for its next attempt.
+func (e *Engine) Retry(ctx context.Context, o Order) (Outcome, error) {
+	c, err := e.withRun(o)
 	if err != nil {
-		return err
+		return Outcome{}, err
 	}
-	e.mu.Lock()
-	e.global = saved
-	e.mu.Unlock()
-	e.opt.Events.Emit(ev)
+	return c.order(ctx, o.Run, o, "retries", func(r remediate.Run) (remediate.Run, error) {
+		if may, why := remediate.CanRetry(r); !may {
+			return r, &Refusal{Reason: OrderRefused, Message: why}
+		}
+		if reason, frozen := c.frozen(r.Target); frozen != "" { // I5
+			return r, &Refusal{Reason: reason, Message: frozen + "; fencectl bmc release first"}
+		}
+		r.Retry = o.word()
+		return r, nil
+	})
+}
+
+// withRun finds the cluster of the run that an order names.
+func (e *Engine) withRun(o Order) (*cluster, error) {
 	for _, c := range e.clusters {
+		if o.Cluster != "" && o.Cluster != c.opt.Name {
+			continue
+		}
 		c.mu.Lock()
-		c.quiet = later(c.quiet, saved.ResumedAt.Add(e.opt.Guards.QuietPeriod))
+		r, known := c.runs[o.Run]
 		c.mu.Unlock()
-		c.wake()
+		switch {
+		case !known:
+			continue
+		case !r.Open():
+			return nil, &Refusal{Reason: NoRun, Message: "run " + o.Run + " has ended: " + string(r.Step)}
+		}
+		return c, nil
 	}
-	return nil
+	return nil, &Refusal{Reason: NoSuchRun, Message: "no run " + o.Run}
+}
+
+// openOn is the open run on a Node.
+func (c *cluster) openOn(node string) (remediate.Run, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range c.runs {
+		if r.Open() && r.Target.Node == node {
+			return r, true
+		}
+	}
+	return remediate.Run{}, false
+}
+
+// order gives a run's worker an order and returns once that is durable.
+func (c *cluster) order(ctx context.Context, run string, o Order, verb string, change func(remediate.Run) (remediate.Run, error)) (Outcome, error) {
+	c.mu.Lock()
+	w, r := c.workers[run], c.runs[run]
+	c.mu.Unlock()
+	if w == nil {
+		return Outcome{}, c.elsewhere(run)
+	}
+	ord := order{change: change, done: make(chan error, 1)}
+	if !w.inbox.put(ord) {
+		return Outcome{}, errEnded(run)
+	}
+	select {
+	case err := <-ord.done:
+		if err != nil {
+			return Outcome{}, err
+		}
+	case <-ctx.Done(): // the worker will take it all the same
+		return Outcome{}, ctx.Err()
+	}
+	o.Node, o.Run = r.Target.Node, run
+	c.emit(o.event(verb))
+	return Outcome{Run: run}, nil
+}
+
+// elsewhere refuses an order for a run that has no worker here.
+func (c *cluster) elsewhere(run string) error {
+	if owners := c.e.opt.Owners; owners != nil {
+		if o := owners.Owner(c.opt.Name); o.Instance != "" && o.Instance != c.e.opt.Instance {
+			return &Refusal{Reason: policy.NotOwner, Message: "cluster " + c.opt.Name + " is guarded by " + o.Instance + "; give the order there"}
+		}
+	}
+	return errEnded(run)
+}
+
+func errEnded(run string) error {
+	return &Refusal{Reason: NoRun, Message: "run " + run + " has just ended, or is taken up elsewhere"}
 }
 
 // Arm lets an observing cluster act on its own judgement; Disarm takes that
@@ -218,7 +292,7 @@ func (e *Engine) Arm(ctx context.Context, o Order, armed bool) error {
 		s.Armed, s.ArmedBy, s.ArmedReason, s.ArmedAt = armed, o.Actor, o.Reason, time.Now().UTC()
 	})
 	if err == nil {
-		c.emit(Event{Type: EventOrder, Message: o.Actor + " " + verb + ": " + o.Reason})
+		c.emit(o.event(verb))
 	}
 	return err
 }

@@ -68,6 +68,12 @@ func (c *cluster) look1(ctx context.Context, draft remediate.Run, before *probe)
 			return p
 		}
 	}
+	c.look1Cluster(ctx, p, lease)
+	return p
+}
+
+// look1Cluster asks the cluster, past every cache; lease is what the last probe read.
+func (c *cluster) look1Cluster(ctx context.Context, p *probe, lease remediate.Lease) Fresh {
 	fresh := c.opt.Kube.Look(ctx, p.draft, nil)
 	p.lease = fresh.Seen.Lease
 	p.powerOwner = fresh.Seen.PowerForbidden
@@ -81,11 +87,11 @@ func (c *cluster) look1(ctx context.Context, draft remediate.Run, before *probe)
 		}
 	}
 	p.nodeAlive = nodeAlive(fresh.Node, fresh.Seen.Lease, lease)
-	p.controlPlane = draft.ControlPlane || fresh.Node != nil && fresh.Node.ControlPlane || fresh.Machine != nil && fresh.Machine.ControlPlane
+	p.controlPlane = p.draft.ControlPlane || fresh.Node != nil && fresh.Node.ControlPlane || fresh.Machine != nil && fresh.Machine.ControlPlane
 	if p.controlPlane {
-		p.quorum, p.quorumDetail = c.quorum(draft, fresh)
+		p.quorum, p.quorumDetail = c.quorum(p.draft, fresh)
 	}
-	return p
+	return fresh
 }
 
 // completed is the run that begins on a probe: its draft with host and address,

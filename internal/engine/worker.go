@@ -24,19 +24,12 @@ type worker struct {
 	run     remediate.Run
 	session *session
 	saved   []state.Backup // as they are stored; nil when that is not known
-	orders  chan order     // of people
+	inbox   *inbox         // orders of people
 	ousted  bool           // another instance owns the cluster: it goes on there
-	gone    chan struct{}  // closed when the loop has ended
-}
-
-// order is a person's wish for this run; done is closed once it is durable.
-type order struct {
-	unfence remediate.Order
-	done    chan error
 }
 
 func (c *cluster) startWorker(r remediate.Run, s *session) {
-	w := &worker{c: c, id: r.ID, run: r, session: s, orders: make(chan order), gone: make(chan struct{})}
+	w := &worker{c: c, id: r.ID, run: r, session: s, inbox: newInbox()}
 	c.mu.Lock()
 	c.workers[r.ID] = w
 	c.mu.Unlock()
@@ -54,8 +47,9 @@ func (w *worker) loop(ctx context.Context) {
 		if ctx.Err() != nil { // a look cut short says nothing
 			return
 		}
+		w.obey(ctx) // a look can be slow
 		next, action, wait := remediate.Next(w.run, seen, time.Now())
-		if !w.commit(ctx, next, action) {
+		if !w.commit(ctx, next) {
 			if w.ousted {
 				return
 			}
@@ -76,20 +70,20 @@ func (w *worker) end(ctx context.Context) {
 	w.c.mu.Lock()
 	delete(w.c.workers, w.id)
 	w.c.mu.Unlock()
-	close(w.gone)
+	w.inbox.close(errEnded(w.id))
 	w.c.wake()
 }
 
 // commit saves the record if it changed and tells of a new step. A conflict
 // means that another owner wrote: the record is loaded again.
-func (w *worker) commit(ctx context.Context, next remediate.Run, a remediate.Action) bool {
+func (w *worker) commit(ctx context.Context, next remediate.Run) bool {
 	if reflect.DeepEqual(next, w.run) {
 		return true
 	}
 	if next.Step.Ended() {
 		w.c.distrust(context.WithoutCancel(ctx), next) // first: an end that is saved is not looked at again
 	}
-	saved, err := w.c.save(context.WithoutCancel(ctx), next, a)
+	saved, err := w.c.save(context.WithoutCancel(ctx), next)
 	if err != nil {
 		w.emit(Event{Type: EventFailed, Message: "save the run: " + err.Error()})
 		if w.ousted = errors.Is(err, state.ErrNotOwner); w.ousted { // I19
@@ -124,7 +118,7 @@ func lastNote(r remediate.Run) string {
 
 // act performs one action. Its outcome is not believed: the next look sees it.
 func (w *worker) act(ctx context.Context, a remediate.Action, seen remediate.Seen, backups [][]byte, b remediate.Backup) {
-	if hurts(a) && w.c.e.paused(w.c) != "" { // a pause binds the very next write // I23
+	if hurts(a) && w.stopped() != "" { // I23
 		return
 	}
 	if _, frozen := w.c.frozen(w.run.Target); hurts(a) && frozen != "" { // I5
@@ -154,7 +148,7 @@ func (w *worker) act(ctx context.Context, a remediate.Action, seen remediate.See
 		err = w.backup(ctx)
 	case remediate.IsolateNode:
 		// Saving took time: the proof must still hold at the last moment. // I1
-		if w.session == nil || !w.session.proof.Proven(time.Now()) {
+		if !w.proven(seen) {
 			w.undone(a, "the proof of off grew old")
 			return
 		}
@@ -162,10 +156,19 @@ func (w *worker) act(ctx context.Context, a remediate.Action, seen remediate.See
 	default:
 		err = w.c.opt.Kube.Act(ctx, w.run, a, backups, b)
 	}
-	failpoint("acted", string(w.run.Step), string(a))
 	if err != nil {
 		w.emit(Event{Type: EventFailed, Action: a, Reason: failureReason(seen, err), Message: err.Error()})
 	}
+}
+
+// proven says whether what step 2 rests on still holds at the last moment: saving
+// took time. A person's word holds as long as the look that found nothing against it
+// is as fresh as a proof must be. // I1, I26
+func (w *worker) proven(seen remediate.Seen) bool {
+	if w.run.ByWord() {
+		return time.Since(seen.At) <= proofMaxAge
+	}
+	return w.session != nil && w.session.proof.Proven(time.Now())
 }
 
 // actTime bounds one action.
@@ -204,25 +207,41 @@ func (w *worker) backup(ctx context.Context) error {
 	})
 }
 
-// pause waits, and takes a person's order when one comes; false when ctx ended.
+// pause waits until it is time, or people want something; false when ctx ended.
 func (w *worker) pause(ctx context.Context, wait time.Duration) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-		return false
-	case o := <-w.orders:
-		w.mended(ctx)
-		next := w.run
-		next.Unfence = &o.unfence
-		saved, err := w.c.save(ctx, next, remediate.Nothing)
-		if err == nil {
-			w.run = saved
-		}
-		o.done <- err
+	case <-w.inbox.wake:
 	case <-timer.C:
 	}
+	w.obey(ctx)
 	return ctx.Err() == nil
+}
+
+// obey makes people's orders part of the record, where that allows them.
+func (w *worker) obey(ctx context.Context) {
+	for _, o := range w.inbox.take() {
+		next, err := o.change(w.run)
+		if err == nil {
+			w.mended(ctx)
+			next, err = w.c.save(ctx, next)
+		}
+		if err == nil {
+			w.run = next
+		}
+		o.done <- err
+	}
+}
+
+// stopped says why nothing that hurts may be done: what people want binds the very
+// next write. // I23
+func (w *worker) stopped() string {
+	if w.inbox.waiting() {
+		return "an order has come"
+	}
+	return w.c.stopped(w.run.Target.Node)
 }
 
 // mended takes it that a person has mended the credentials.

@@ -29,8 +29,24 @@ type Cluster struct {
 	PausedBy     string    `json:"pausedBy,omitempty"`
 	PausedReason string    `json:"pausedReason,omitempty"`
 	PausedAt     time.Time `json:"pausedAt,omitzero"`
+	PausedUntil  time.Time `json:"pausedUntil,omitzero"` // zero = until it is resumed
 	// ResumedAt starts a quiet period.
 	ResumedAt time.Time `json:"resumedAt,omitzero"`
+
+	// Scope is what the files let the daemon act on when it last saw the cluster whole.
+	Scope Scope `json:"scope,omitzero"`
+}
+
+// Scope is what a configuration lets the daemon act on, as far as a later start must
+// know it: with more, it begins with a quiet period. // I18
+type Scope struct {
+	Mode   string            `json:"mode"`
+	Checks map[string]string `json:"checks,omitempty"` // of policies.d: digest of what each selects
+}
+
+// PauseOver says whether a pause with an end has passed it: nobody has to resume.
+func (c Cluster) PauseOver(now time.Time) bool {
+	return c.Paused && !c.PausedUntil.IsZero() && !now.Before(c.PausedUntil)
 }
 
 // SaveCluster writes the cluster durably and returns it with its new version.

@@ -22,7 +22,7 @@ clusters:
 hosts: hosts.d
 policies: policies.d
 state: {path: state.db}
-control: {socket: %s}
+control: {socket: %s, pauseFile: paused}
 metrics: {listen: ""}
 sweep: {interval: 0s}
 guards:

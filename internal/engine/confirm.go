@@ -1,0 +1,171 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// ConfirmedOffContradicted: something speaks against a person's word that a host is
+// off.
+const ConfirmedOffContradicted policy.Reason = "ConfirmedOffContradicted"
+
+// ConfirmOff takes a person's word, in the place of a proof, that a Node's host is
+// off and cannot come on: for the run that is Held there, or for a new one. Only the
+// gates about the BMC are not asked. A dry run gives what is known and refuses
+// nothing. // I26
+func (e *Engine) ConfirmOff(ctx context.Context, o Order) (Outcome, error) {
+	c, err := e.cluster(o.Cluster)
+	if err != nil {
+		return Outcome{}, err
+	}
+	open, held := c.openOn(o.Node)
+	a, err := c.manual(o)
+	switch {
+	case held:
+		if may, why := remediate.CanConfirm(open); !may {
+			return Outcome{}, &Refusal{Reason: OrderRefused, Message: "run " + open.ID + ": " + why}
+		}
+		a.draft = open
+		a.draft.Manual = o.word() // a person asks, whoever began the run
+	case err != nil:
+		return Outcome{}, err
+	}
+	p, evidence, against := c.testimony(ctx, a.draft)
+	out := Outcome{Run: open.ID, Evidence: evidence, Gates: append(claim(a), c.wordGates(a, p, against, held)...)}
+	g, refused := firstFailing(out.Gates)
+	switch {
+	case o.DryRun:
+		return out, nil
+	case refused:
+		return out, refusalOf(g)
+	case held:
+		done, err := c.order(ctx, open.ID, o, "confirms that the host is off", func(r remediate.Run) (remediate.Run, error) {
+			if may, why := remediate.CanConfirm(r); !may {
+				return r, &Refusal{Reason: OrderRefused, Message: why}
+			}
+			r.Confirmed = o.word()
+			return r, nil
+		})
+		out.Run = done.Run
+		return out, err
+	}
+	draft := c.completed(p, nil)
+	draft.Confirmed = o.word()
+	draft.Trigger = "confirmed off by " + o.Actor + ": " + o.Reason
+	a.gates = out.Gates
+	c.emit(o.event("confirms that the host is off"))
+	r, err := c.start(ctx, a, draft, nil)
+	out.Run = r.ID
+	return out, err
+}
+
+// wordGates are all gates but those that a person's word takes the place of, and one
+// for what speaks against it.
+func (c *cluster) wordGates(a applicant, p *probe, against string, held bool) []policy.Gate {
+	word := policy.Gate{Name: "word", Pass: against == "", Value: against, Threshold: "nothing that speaks against it", Source: "BMCs and Node"}
+	if !word.Pass {
+		word.Reason = ConfirmedOffContradicted
+	} else {
+		word.Value = "nothing speaks against it"
+	}
+	now := time.Now()
+	gates := policy.Guards(c.e.opt.Guards, c.facts(a, p, now), now)
+	gates = slices.DeleteFunc(gates, func(g policy.Gate) bool {
+		return g.Name == "host" || g.Name == "identity" || held && g.Name == "openRun"
+	})
+	return append([]policy.Gate{word}, gates...)
+}
+
+// testimony asks every power level, and then the cluster, what they know about a
+// host of which a person says that it is off. against is what contradicts that.
+func (c *cluster) testimony(ctx context.Context, draft remediate.Run) (p *probe, evidence []string, against string) {
+	p = &probe{draft: draft}
+	evidence, against = c.powerTestimony(ctx, p)
+	fresh := c.look1Cluster(ctx, p, remediate.Lease{})
+	p.at = time.Now()
+	more, living := nodeTestimony(fresh, p.at)
+	if p.nodeAlive && living == "" {
+		living = "the Node's Lease was renewed after its Ready turned Unknown"
+	}
+	if against == "" {
+		against = living
+	}
+	return p, append(evidence, more...), against
+}
+
+// powerTestimony reads every power level once.
+func (c *cluster) powerTestimony(ctx context.Context, p *probe) (evidence []string, against string) {
+	h, err := c.host(ctx, p.draft.Target)
+	if err != nil {
+		return []string{"power: nothing can be asked: " + Sentence(err)}, ""
+	}
+	t := &p.draft.Target
+	t.Host, t.Address, t.Devices, t.Choice = h.Name, h.Address(), devicesOf(h), choiceOf(h)
+	p.draft.Limits.Levels = len(h.Levels)
+	for i := range h.Levels {
+		name := levelText(h, i)
+		r, s, err := c.readLevel(ctx, h, i)
+		if err != nil {
+			evidence = append(evidence, "power: "+name+" cannot be read: "+Sentence(err))
+			continue
+		}
+		s.close(ctx)
+		evidence = append(evidence, "power: "+name+" reads "+r.State.String())
+		if (r.State == bmc.On || r.Partial || r.Contradicted) && against == "" {
+			against = name + " reads On"
+		}
+	}
+	return evidence, against
+}
+
+func levelText(h bmc.Host, level int) string {
+	text := ""
+	for _, d := range h.Levels[level].Devices {
+		if text != "" {
+			text += " + "
+		}
+		text += d.String()
+	}
+	return text
+}
+
+// nodeTestimony is what the cluster shows of the host, by an uncached look.
+func nodeTestimony(f Fresh, now time.Time) (evidence []string, against string) {
+	switch n := f.Seen.Node; {
+	case n.Exists == remediate.CannotTell:
+		evidence = append(evidence, "node: it cannot be read")
+	case n.Exists == remediate.No:
+		evidence = append(evidence, "node: there is none")
+	case n.Ready == remediate.Yes:
+		evidence, against = append(evidence, "node: Ready"), "the Node is Ready"
+	default:
+		evidence = append(evidence, "node: not Ready"+since(f.Node, now))
+	}
+	switch l := f.Seen.Lease; {
+	case !l.Known:
+		evidence = append(evidence, "lease: it cannot be read")
+	case l.ResourceVersion == "":
+		evidence = append(evidence, "lease: there is none")
+	default:
+		evidence = append(evidence, "lease: renewed "+now.Sub(l.RenewTime).Round(time.Second).String()+" ago, by the Node's clock")
+	}
+	return evidence, against
+}
+
+// since is how long a Node has not been Ready, where that is known.
+func since(n *policy.Node, now time.Time) string {
+	if n == nil {
+		return ""
+	}
+	for _, c := range n.Conditions {
+		if c.Type == "Ready" && !c.LastTransition.IsZero() {
+			return " (" + c.Status + ") for " + now.Sub(c.LastTransition).Round(time.Second).String()
+		}
+	}
+	return ""
+}

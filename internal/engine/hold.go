@@ -1,0 +1,257 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/state"
+)
+
+// NoHold: a release of a Node on which neither a hold nor a quarantine stands.
+const NoHold policy.Reason = "NoHold"
+
+// holds are those that the store has, ended ones too.
+type holds struct {
+	mu  sync.Mutex
+	all map[string]state.Hold // by cluster/node
+}
+
+func holdKey(cluster, node string) string { return cluster + "/" + node }
+
+// loadHolds reads the holds. What cannot be read leaves what was known.
+func (e *Engine) loadHolds(ctx context.Context) error {
+	list, err := state.LoadHolds(ctx, e.opt.Store)
+	e.holds.mu.Lock()
+	before := e.holds.all
+	now := map[string]state.Hold{}
+	if err != nil {
+		maps.Copy(now, before)
+	}
+	for _, h := range list {
+		if key := holdKey(h.Cluster, h.Node); h.Version >= now[key].Version {
+			now[key] = h
+		}
+	}
+	e.holds.all = now
+	e.holds.mu.Unlock()
+	changed := func(a, b state.Hold) bool { return a.Version == b.Version }
+	if !maps.EqualFunc(before, now, changed) {
+		e.stirred(state.AllClusters)
+	}
+	return err
+}
+
+func (l *holds) set(h state.Hold) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all[holdKey(h.Cluster, h.Node)] = h
+}
+
+// hold is what is stored for a Node.
+func (e *Engine) hold(cluster, node string) (state.Hold, bool) {
+	e.holds.mu.Lock()
+	defer e.holds.mu.Unlock()
+	h, ok := e.holds.all[holdKey(cluster, node)]
+	return h, ok
+}
+
+// held says which person keeps a Node from being fenced, and why; "" when nobody
+// does. // I23
+func (e *Engine) held(cluster, node string) string {
+	now := time.Now()
+	h := e.stops.hold(cluster, node)
+	if h.By == "" || !h.Active(now) {
+		h, _ = e.hold(cluster, node)
+	}
+	if h.By == "" || h.Quarantine || !h.Active(now) {
+		return ""
+	}
+	return "held by " + h.By + until(h.Until) + ": " + h.Reason
+}
+
+// stopped says why nothing that hurts may be done to a Node: everything is paused,
+// or the Node is held. // I23
+func (c *cluster) stopped(node string) string {
+	if why := c.e.paused(c); why != "" {
+		return why
+	}
+	return c.e.held(c.opt.Name, node)
+}
+
+// Hold keeps one Node from being fenced. It binds at once, whatever the store does;
+// the Node need not be seen. Nothing that stands there is shortened. // I23
+func (e *Engine) Hold(ctx context.Context, o Order) (Outcome, error) {
+	c, err := e.cluster(o.Cluster)
+	if err != nil {
+		return Outcome{}, err
+	}
+	now := time.Now().UTC()
+	h := state.Hold{Cluster: c.opt.Name, Node: o.Node, By: o.Actor, Reason: o.Reason, At: now, Until: o.end(now)}
+	h = lengthened(h, e.stops.hold(h.Cluster, h.Node))
+	stored, _ := e.hold(h.Cluster, h.Node)
+	h = lengthened(h, stored)
+	e.stops.setHold(h)
+	e.stirred(c.opt.Name)
+	c.emit(o.event("holds it" + until(h.Until)))
+	out := Outcome{Until: h.Until, Unseen: !c.sees(o.Node)}
+	if err := e.saveWaiting(ctx, h); err != nil {
+		out.Unsaved = unsaved("held", err)
+		c.emit(Event{Type: EventFailed, Node: o.Node, Message: out.Unsaved})
+	}
+	return out, nil
+}
+
+// lengthened is a new hold that ends no earlier than the one that stands there.
+func lengthened(h, old state.Hold) state.Hold {
+	if old.By != "" && old.Active(h.At) {
+		h.Until = longest(h.Until, old.Until)
+	}
+	return h
+}
+
+// longest is the later end; zero is none.
+func longest(a, b time.Time) time.Time {
+	if a.IsZero() || b.IsZero() {
+		return time.Time{}
+	}
+	return later(a, b)
+}
+
+// sees says whether a Node of that name, or something that will have it, is known.
+func (c *cluster) sees(node string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range c.runs {
+		if r.Open() && r.Target.Node == node {
+			return true
+		}
+	}
+	return c.judged && (c.ledger.Node(node) != nil || c.ledger.MachineOf(node) != nil)
+}
+
+// saveWaiting stores a hold that binds already.
+func (e *Engine) saveWaiting(ctx context.Context, h state.Hold) error {
+	e.stops.saving.Lock()
+	defer e.stops.saving.Unlock()
+	if e.stops.hold(h.Cluster, h.Node) != h { // released, or replaced, meanwhile
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, saveTime)
+	defer cancel()
+	err := e.changeHold(ctx, h.Cluster, h.Node, func(old state.Hold) (state.Hold, bool) {
+		next := lengthened(h, old)
+		next.ReleasedAt = old.ReleasedAt // the runs before it count no more
+		return next, true
+	})
+	if err == nil {
+		e.stops.dropHold(h)
+	}
+	return err
+}
+
+// changeHold stores what f makes of a Node's hold, whatever another instance has
+// made of it meanwhile, and makes that what the gates ask. f says whether there is
+// anything to store.
+func (e *Engine) changeHold(ctx context.Context, cluster, node string, f func(old state.Hold) (state.Hold, bool)) error {
+	const conflicts = 3
+	for again := 0; ; again++ {
+		old, _ := e.hold(cluster, node)
+		next, changed := f(old)
+		if !changed {
+			return nil
+		}
+		next.Cluster, next.Node, next.Version = cluster, node, old.Version
+		saved, err := state.SaveHold(ctx, e.opt.Store, next)
+		if err == nil {
+			e.holds.set(saved)
+			e.stirred(cluster)
+			return nil
+		}
+		if again == conflicts || !errors.Is(err, state.ErrConflict) && !errors.Is(err, state.ErrExists) {
+			return err
+		}
+		if err := e.loadHolds(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// ReleaseHold ends the hold or the quarantine of a Node.
+func (e *Engine) ReleaseHold(ctx context.Context, o Order) (Outcome, error) {
+	c, err := e.cluster(o.Cluster)
+	if err != nil {
+		return Outcome{}, err
+	}
+	e.stops.saving.Lock()
+	defer e.stops.saving.Unlock()
+	now, waiting, released := time.Now().UTC(), e.stops.hold(c.opt.Name, o.Node), false
+	err = e.changeHold(ctx, c.opt.Name, o.Node, func(h state.Hold) (state.Hold, bool) {
+		released = h.By != "" && h.Active(now)
+		h.ReleasedBy, h.ReleasedReason, h.ReleasedAt = o.Actor, o.Reason, now
+		return h, released
+	})
+	if err != nil {
+		return Outcome{}, fmt.Errorf("save that it is released; it stays held: %w", err)
+	}
+	if waiting.By == "" && !released {
+		return Outcome{}, &Refusal{Reason: NoHold, Message: "nobody holds " + o.Node + ", and it is in no quarantine"}
+	}
+	e.stops.dropHold(waiting)
+	e.stirred(c.opt.Name)
+	c.emit(o.event("releases it"))
+	return Outcome{}, nil
+}
+
+// Holds lists the holds and quarantines that stand in a cluster, by Node.
+func (e *Engine) Holds(cluster string) []state.Hold {
+	now := time.Now()
+	found := map[string]state.Hold{}
+	collect := func(from map[string]state.Hold) {
+		for _, h := range from {
+			if h.Cluster == cluster && h.Active(now) {
+				found[h.Node] = h
+			}
+		}
+	}
+	e.holds.mu.Lock()
+	collect(e.holds.all)
+	e.holds.mu.Unlock()
+	e.stops.mu.Lock()
+	collect(e.stops.holds)
+	e.stops.mu.Unlock()
+	return slices.SortedFunc(maps.Values(found), func(a, b state.Hold) int { return strings.Compare(a.Node, b.Node) })
+}
+
+// keepHolds saves the holds that wait for the store, and tells of those that are
+// over since the last time.
+func (e *Engine) keepHolds(ctx context.Context, now time.Time) {
+	e.stops.mu.Lock()
+	waiting := slices.Collect(maps.Values(e.stops.holds))
+	e.stops.mu.Unlock()
+	for _, h := range waiting {
+		if !h.Active(now) {
+			e.stops.dropHold(h)
+			continue
+		}
+		_ = e.saveWaiting(ctx, h) // a failure is no news: it is tried again
+	}
+	var over []state.Hold
+	e.holds.mu.Lock()
+	for _, h := range e.holds.all {
+		if h.ReleasedBy == "" && !h.Until.IsZero() && !now.Before(h.Until) && now.Add(-stopsEvery).Before(h.Until) {
+			over = append(over, h)
+		}
+	}
+	e.holds.mu.Unlock()
+	for _, h := range over {
+		e.opt.Events.Emit(Event{Type: EventOrder, Cluster: h.Cluster, Node: h.Node, Message: "the hold by " + h.By + " is over"})
+		e.stirred(h.Cluster)
+	}
+}

@@ -1,0 +1,169 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/fenced/fenced/internal/state"
+)
+
+// pause is one pause, of one cluster or of all.
+type pause struct {
+	by, reason string
+	at, until  time.Time // until is zero for one that somebody must end
+}
+
+func pauseOf(r state.Cluster) (p pause, stands bool) {
+	return pause{r.PausedBy, r.PausedReason, r.PausedAt, r.PausedUntil}, r.Paused
+}
+
+func (p pause) over(now time.Time) bool { return !p.until.IsZero() && !now.Before(p.until) }
+
+func (p pause) text(cluster string) string {
+	what := "the cluster"
+	if cluster == state.AllClusters {
+		what = "everything"
+	}
+	return what + " is paused by " + p.by + until(p.until) + ": " + p.reason
+}
+
+// put writes the pause into a cluster's record.
+func (p pause) put(s *state.Cluster) {
+	s.Paused, s.PausedBy, s.PausedReason, s.PausedAt, s.PausedUntil = true, p.by, p.reason, p.at, p.until
+}
+
+// resume takes the pause out of a cluster's record.
+func resume(s *state.Cluster, at time.Time) {
+	s.Paused, s.PausedBy, s.PausedReason, s.PausedAt, s.PausedUntil = false, "", "", time.Time{}, time.Time{}
+	s.ResumedAt = later(s.ResumedAt, at)
+}
+
+func until(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return " until " + t.UTC().Format(time.RFC3339)
+}
+
+// paused says why nothing new may be begun in c, "" when it may. The end of a pause
+// that nobody took back begins a quiet period, here and nowhere else: whoever sees
+// that the pause is over sees the quiet period, too. // I16, I23
+func (e *Engine) paused(c *cluster) string {
+	now := time.Now()
+	why, ended := e.file.look(now)
+	for _, name := range []string{state.AllClusters, c.opt.Name} {
+		for _, find := range []func(string) (pause, bool){e.stops.pause, e.storedPause} {
+			p, stands := find(name)
+			switch {
+			case stands && p.over(now):
+				ended = later(ended, p.until)
+			case stands && why == "":
+				why = p.text(name)
+			}
+		}
+	}
+	if !ended.IsZero() {
+		c.beQuiet(ended)
+	}
+	return why
+}
+
+// beQuiet begins a quiet period. // I16
+func (c *cluster) beQuiet(from time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.quiet = later(c.quiet, from.Add(c.e.opt.Guards.QuietPeriod))
+}
+
+func (e *Engine) storedPause(name string) (pause, bool) { return pauseOf(e.record(name)) }
+
+// Pause stops everything new and everything that can still be taken back, in
+// one cluster or, with no name, in all. It binds at once, whatever the store does. // I23
+func (e *Engine) Pause(ctx context.Context, o Order) (Outcome, error) {
+	if err := e.knows(o.Cluster); err != nil {
+		return Outcome{}, err
+	}
+	now := time.Now().UTC()
+	p := pause{by: o.Actor, reason: o.Reason, at: now, until: o.end(now)}
+	for _, find := range []func(string) (pause, bool){e.stops.pause, e.storedPause} { // none is shortened
+		if old, stands := find(o.Cluster); stands && !old.over(now) {
+			p.until = longest(p.until, old.until)
+		}
+	}
+	e.stops.setPause(o.Cluster, p)
+	e.stirred(o.Cluster)
+	e.opt.Events.Emit(o.event("pauses" + until(p.until)))
+	out := Outcome{Until: p.until}
+	if err := e.savePause(ctx, o.Cluster, p); err != nil {
+		out.Unsaved = unsaved("paused", err)
+		e.opt.Events.Emit(Event{Type: EventFailed, Cluster: o.Cluster, Message: out.Unsaved})
+	}
+	return out, nil
+}
+
+// knows refuses the name of a cluster that is not configured; none means all.
+func (e *Engine) knows(cluster string) error {
+	if cluster == state.AllClusters {
+		return nil
+	}
+	_, err := e.cluster(cluster)
+	return err
+}
+
+// savePause stores a pause that binds already.
+func (e *Engine) savePause(ctx context.Context, name string, p pause) error {
+	e.stops.saving.Lock()
+	defer e.stops.saving.Unlock()
+	if now, stands := e.stops.pause(name); !stands || now != p { // taken back, or replaced, meanwhile
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, saveTime)
+	defer cancel()
+	err := e.changeRecord(ctx, name, p.put)
+	if err == nil {
+		e.stops.dropPause(name, p)
+	}
+	return err
+}
+
+// Resume ends a pause; the quiet period follows. It does not take the pause file
+// away: Outcome.Still says what pauses on.
+func (e *Engine) Resume(ctx context.Context, o Order) (Outcome, error) {
+	if err := e.knows(o.Cluster); err != nil {
+		return Outcome{}, err
+	}
+	e.stops.saving.Lock()
+	defer e.stops.saving.Unlock()
+	now := time.Now().UTC()
+	waiting, stands := e.stops.pause(o.Cluster)
+	err := e.changeRecord(ctx, o.Cluster, func(s *state.Cluster) { resume(s, now) })
+	if _, stored := e.storedPause(o.Cluster); err != nil && (stored || !stands) {
+		return Outcome{}, fmt.Errorf("save that it is resumed; it stays as it is: %w", err)
+	}
+	for name, c := range e.clusters {
+		if o.Cluster == state.AllClusters || o.Cluster == name {
+			c.beQuiet(now)
+		}
+	}
+	e.stops.dropPause(o.Cluster, waiting)
+	e.stirred(o.Cluster)
+	e.opt.Events.Emit(o.event("resumes"))
+	return Outcome{Still: e.stillPaused(o.Cluster)}, nil
+}
+
+// stillPaused says why a cluster (one of them, with no name) is paused although it
+// was resumed; "" when none is.
+func (e *Engine) stillPaused(cluster string) string {
+	for _, name := range slices.Sorted(maps.Keys(e.clusters)) {
+		if cluster != state.AllClusters && cluster != name {
+			continue
+		}
+		if why := e.paused(e.clusters[name]); why != "" {
+			return why
+		}
+	}
+	return ""
+}
