@@ -44,6 +44,13 @@ func TestUnitLetsDriversRunPrograms(t *testing.T) {
 	require.NotRegexp(t, `(?m)^KillMode=(process|none)`, string(unit), "an agent of a daemon that died would switch beside the next one's")
 }
 
+// TestUnitLeavesNoCore: a dump of the daemon would hold every password. // I25
+func TestUnitLeavesNoCore(t *testing.T) {
+	unit, err := os.ReadFile("systemd/fenced.service")
+	require.NoError(t, err)
+	require.Regexp(t, `(?m)^LimitCORE=0$`, string(unit))
+}
+
 // TestLocalIPMIDropIn: it opens the one device and nothing else.
 func TestLocalIPMIDropIn(t *testing.T) {
 	need(t, "systemd-analyze", "systemd")
