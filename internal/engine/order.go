@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -247,7 +248,7 @@ func (c *cluster) order(ctx context.Context, run string, o Order, verb string, c
 	w, r := c.workers[run], c.runs[run]
 	c.mu.Unlock()
 	if w == nil {
-		return Outcome{}, c.elsewhere(run)
+		return Outcome{}, cmp.Or(c.ours(), errEnded(run))
 	}
 	ord := order{change: change, done: make(chan error, 1)}
 	if !w.inbox.put(ord) {
@@ -266,16 +267,6 @@ func (c *cluster) order(ctx context.Context, run string, o Order, verb string, c
 	return Outcome{Run: run}, nil
 }
 
-// elsewhere refuses an order for a run that has no worker here.
-func (c *cluster) elsewhere(run string) error {
-	if owners := c.e.opt.Owners; owners != nil {
-		if o := owners.Owner(c.opt.Name); o.Instance != "" && o.Instance != c.e.opt.Instance {
-			return &Refusal{Reason: policy.NotOwner, Message: "cluster " + c.opt.Name + " is guarded by " + o.Instance + "; give the order there"}
-		}
-	}
-	return errEnded(run)
-}
-
 func errEnded(run string) error {
 	return &Refusal{Reason: NoRun, Message: "run " + run + " has just ended, or is taken up elsewhere"}
 }
@@ -285,6 +276,9 @@ func errEnded(run string) error {
 func (e *Engine) Arm(ctx context.Context, o Order, armed bool) error {
 	c, err := e.cluster(o.Cluster)
 	if err != nil {
+		return err
+	}
+	if err := c.ours(); err != nil {
 		return err
 	}
 	verb := map[bool]string{true: "arms", false: "disarms"}[armed]

@@ -80,27 +80,7 @@ func (e *Engine) follow(ctx context.Context) error {
 func (e *Engine) reload(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, reloadTime)
 	defer cancel()
-	return errors.Join(e.loadRecords(ctx), e.freezes.load(ctx, e.opt.Store))
-}
-
-// loadRecords takes in the pauses.
-func (e *Engine) loadRecords(ctx context.Context) error {
-	list, err := state.LoadClusters(ctx, e.opt.Store)
-	for _, r := range list {
-		e.mu.Lock()
-		if r.Name == state.AllClusters && r.Version > e.global.Version {
-			e.global = r
-		}
-		e.mu.Unlock()
-		if c := e.clusters[r.Name]; c != nil {
-			c.mu.Lock()
-			if r.Version > c.stored.Version {
-				c.stored = r
-			}
-			c.mu.Unlock()
-		}
-	}
-	return err
+	return errors.Join(e.loadPauses(ctx), e.loadHolds(ctx), e.freezes.load(ctx, e.opt.Store))
 }
 
 // follows takes in the runs of a cluster that another instance owns.
