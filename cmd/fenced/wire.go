@@ -135,7 +135,7 @@ func (d *fenced) buildEngine(ctx context.Context, entries []config.HostEntry, po
 func (d *fenced) engineOptions() engine.Options {
 	g, p := d.cfg.Guards, d.cfg.Power
 	return engine.Options{
-		Store: d.store, Events: d.events, Record: d.audit.record,
+		Store: d.store, Events: d.events, PauseFile: d.cfg.Control.PauseFile, Record: d.audit.record,
 		Power: engine.PowerTiming{ReadTimeout: p.ReadTimeout, OffReadSpacing: p.OffReadSpacing},
 		Guards: policy.Limits{
 			QuietPeriod: g.QuietPeriod, ViewMaxAge: g.ViewMaxAge, ClockSkewMax: g.ClockSkewMax, MinPowerInterval: g.MinPowerInterval,
