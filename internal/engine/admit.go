@@ -3,12 +3,8 @@ package engine
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
@@ -28,6 +24,10 @@ type applicant struct {
 	hostLost string
 	// doubt is why the Node may be another Machine's; checks know it by themselves.
 	doubt policy.Doubt
+	// gates are those that were asked before its run is begun, for the record.
+	gates []policy.Gate
+	// asks is the check that wants it; nil: a person does.
+	asks *policy.Check
 }
 
 func targetKey(t *policy.TargetReport) string { return t.Machine + "|" + t.Node }
@@ -57,7 +57,7 @@ func (c *cluster) applicant(check *policy.Check, t *policy.TargetReport) (applic
 	r.Limits.ReplaceControlPlane = t.Action == policy.MarkOwner || c.opt.Rules.DeleteControlPlaneMachines
 	r.Limits.ReadyTimeout = max(r.Limits.ReadyTimeout, t.StartupTimeout)
 	c.override(&r, check)
-	return applicant{key: targetKey(t), draft: r, node: n, zoneKey: check.ZoneKey, protected: c.protected(t.Node), hostLost: lost}, true
+	return applicant{key: targetKey(t), draft: r, node: n, zoneKey: check.ZoneKey, asks: check, protected: c.protected(t.Node), hostLost: lost}, true
 }
 
 // override lets a check change the limits and the isolation of its own runs.
@@ -168,48 +168,4 @@ func shareDevice(a, b remediate.Target) bool {
 	return a.Devices != "" && slices.ContainsFunc(strings.Split(a.Devices, "\n"), func(key string) bool {
 		return slices.Contains(theirs, key)
 	})
-}
-
-// start makes a draft an open run and gives it a worker; s may be nil. One
-// open run per Machine, Node and host: two callers cannot both pass here.
-func (c *cluster) start(ctx context.Context, draft remediate.Run, s *session) (remediate.Run, error) {
-	now := time.Now().UTC()
-	draft.ID = newRunID(now)
-	r := remediate.Begin(draft, now)
-	c.mu.Lock()
-	for _, o := range c.runs {
-		if !o.Open() {
-			continue
-		}
-		if sameTarget(o.Target, r.Target) {
-			c.mu.Unlock()
-			return r, &Refusal{Reason: policy.UnderRemediation, Message: "run " + o.ID + " is open on the same target"}
-		}
-		if o.ControlPlane && r.ControlPlane { // I12
-			c.mu.Unlock()
-			return r, &Refusal{Reason: policy.ControlPlaneBusy, Message: "run " + o.ID + " is open on another control-plane host"}
-		}
-	}
-	c.runs[r.ID], c.moved = r, true // reserves the target; taken back when the store refuses
-	c.mu.Unlock()
-	saved, err := c.save(ctx, r, remediate.Nothing)
-	if err != nil {
-		c.mu.Lock()
-		delete(c.runs, r.ID)
-		c.moved = true
-		c.mu.Unlock()
-		c.emit(Event{Type: EventFailed, Node: r.Target.Node, Message: "save a new run: " + err.Error()})
-		return r, err
-	}
-	c.emit(Event{Type: EventStarted, Node: r.Target.Node, Run: r.ID, Step: r.Step,
-		Message: cmp.Or(r.Trigger, "manual fence")})
-	c.startWorker(saved, s)
-	return saved, nil
-}
-
-// newRunID sorts by time and is unique without coordination.
-func newRunID(now time.Time) string {
-	var b [3]byte
-	_, _ = rand.Read(b[:]) // crypto/rand.Read never fails
-	return strconv.FormatInt(now.UnixMilli(), 36) + "-" + hex.EncodeToString(b[:])
 }

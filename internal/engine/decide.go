@@ -33,6 +33,7 @@ func (c *cluster) decideLoop(ctx context.Context) error {
 		case <-beat.C:
 			c.e.beat()
 			c.watchView(time.Now())
+			c.keepSlots(ctx)
 			continue
 		case <-timer.C:
 		case <-c.opt.Watch.Changed():
@@ -94,10 +95,11 @@ func (c *cluster) decide(ctx context.Context, now time.Time, ask bool, due time.
 		return time.Time{}, due
 	}
 	moved, next := c.follow(ctx, now)
-	if err := c.rememberSynced(ctx, now); err != nil {
+	if err := c.rememberScope(ctx, now); err != nil {
 		c.emit(Event{Type: EventFailed, Message: "save the state of the cluster: " + err.Error()})
 	}
 	if moved || ask {
+		c.keepSlots(ctx)
 		due = earliest(c.askAll(ctx, now), c.seekEvidence(now))
 		c.tell()
 	}
@@ -175,6 +177,7 @@ func (c *cluster) consider(ctx context.Context, check *policy.Check, t *policy.T
 	}
 	if g, ok := firstFailing(policy.Guards(c.e.opt.Guards, c.facts(a, nil, now), now)); ok {
 		c.refuse(a, g)
+		c.trip(ctx, a, g, now)
 		return askedAgain(g, now)
 	}
 	if g, ok := firstFailing(c.backOff(a, now)); ok {
@@ -185,10 +188,12 @@ func (c *cluster) consider(ctx context.Context, check *policy.Check, t *policy.T
 	if p == nil {
 		return time.Time{} // it wakes the loop when it is done
 	}
-	g, refused := firstFailing(policy.Guards(c.e.opt.Guards, c.facts(a, p, now), now))
+	a.gates = policy.Guards(c.e.opt.Guards, c.facts(a, p, now), now)
+	g, refused := firstFailing(a.gates)
 	switch {
 	case refused:
 		c.refuse(a, g)
+		c.trip(ctx, a, g, now)
 		return earliest(askedAgain(g, now), p.retryAt())
 	case now.Sub(p.at) > probeFresh, !sameDraft(p.draft, a.draft):
 		c.dropProbe(a.key)
@@ -198,7 +203,10 @@ func (c *cluster) consider(ctx context.Context, check *policy.Check, t *policy.T
 	s := p.session
 	p.session = nil
 	c.dropProbe(a.key)
-	if _, err := c.start(ctx, c.completed(p, check), s); err != nil { // it was told of
+	if _, err := c.start(ctx, a, c.completed(p, check), s); err != nil {
+		if r, ok := asRefusal(err); ok { // any other was told of
+			c.refuse(a, policy.Gate{Name: "start", Reason: r.Reason, Value: r.Message, Threshold: "still free", Source: "state"})
+		}
 		if s != nil {
 			s.close(ctx)
 		}
@@ -251,7 +259,7 @@ func (c *cluster) refuse(a applicant, g policy.Gate) {
 	c.refused[a.key] = g.Reason
 	c.mu.Unlock()
 	if !known {
-		c.emit(Event{Type: EventRefused, Node: a.draft.Target.Node, Reason: string(g.Reason),
+		c.emit(Event{Type: EventRefused, Node: a.draft.Target.Node, Reason: string(g.Reason), Check: a.draft.CheckID, Gates: []policy.Gate{g},
 			Message: g.Name + ": " + g.Value + " (needs " + g.Threshold + ", " + g.Source + ")"})
 	}
 }

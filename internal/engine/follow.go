@@ -37,6 +37,7 @@ func (c *cluster) follow(ctx context.Context, now time.Time) (moved bool, due ti
 	for i := range changes {
 		c.keepStorm(&changes[i])
 	}
+	c.noteHealth(now, changes)
 	c.ledger.Apply(now, changes...)
 	if c.moved {
 		c.ledger.SetRuns(now, c.openTargets())

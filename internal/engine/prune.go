@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"github.com/fenced/fenced/internal/state"
@@ -40,6 +41,7 @@ func (e *Engine) pruneOnce(ctx context.Context, now time.Time) bool {
 	var store state.Store // an owner's
 	for _, c := range e.clusters {
 		c.dropEnded(now.Add(-keepRuns))
+		c.dropMemory(now.Add(-24 * time.Hour))
 		if c.tenure.Load() != nil {
 			store = c.store()
 		}
@@ -75,4 +77,12 @@ func (c *cluster) dropEnded(before time.Time) {
 			delete(c.runs, id) // it had ended: nothing changes for the checks
 		}
 	}
+}
+
+// dropMemory forgets what is only remembered for the sake of open and recent runs.
+func (c *cluster) dropMemory(before time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.well, func(_ string, until time.Time) bool { return until.Before(before) })
+	maps.DeleteFunc(c.labels, func(run string, _ map[string]string) bool { return !c.runs[run].Open() })
 }

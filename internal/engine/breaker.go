@@ -1,0 +1,56 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/state"
+)
+
+const (
+	quarantineFor = 24 * time.Hour
+	quarantinedBy = "fenced"
+)
+
+// trip quarantines a host whose runs of a day are used up and that is asked for once
+// more: power is no cure for it. A person who releases it begins a new day. // I15
+func (c *cluster) trip(ctx context.Context, a applicant, g policy.Gate, now time.Time) {
+	node := a.draft.Target.Node
+	if g.Pass || g.Reason != policy.FencesPerDay || node == "" {
+		return
+	}
+	h := state.Hold{
+		By: quarantinedBy, Quarantine: true, At: now.UTC(), Until: now.Add(quarantineFor).UTC(),
+		Reason: "fenced again and again: " + g.Value,
+	}
+	made := false
+	err := c.e.changeHold(ctx, c.opt.Name, node, func(old state.Hold) (state.Hold, bool) {
+		made = old.By == "" || !old.Active(now) // a person's hold says more
+		return h, made
+	})
+	switch {
+	case err != nil: // the gate that tripped stays shut by itself
+		c.emit(Event{Type: EventFailed, Node: node, Message: "save the quarantine: " + err.Error()})
+	case made:
+		c.emit(Event{Type: EventRefused, Node: node, Reason: string(policy.Quarantined),
+			Message: fmt.Sprintf("quarantined until %s, or until a person releases it: %s", h.Until.Format(time.RFC3339), h.Reason)})
+	}
+}
+
+// quarantine says why the daemon keeps off a Node's host by itself, and until when;
+// "" when it does not. // I15
+func (e *Engine) quarantine(cluster, node string, now time.Time) (why string, until time.Time) {
+	h, _ := e.hold(cluster, node)
+	if !h.Quarantine || !h.Active(now) {
+		return "", time.Time{}
+	}
+	return h.Reason, h.Until
+}
+
+// releasedAt is when a person last let a Node be fenced again; zero when nobody did.
+func (e *Engine) releasedAt(cluster, node string) time.Time {
+	h, _ := e.hold(cluster, node)
+	return h.ReleasedAt
+}

@@ -1,0 +1,92 @@
+package engine
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/state"
+)
+
+// scopeOf is what a configuration lets the daemon act on in one cluster.
+func scopeOf(o ClusterOptions) state.Scope {
+	s := state.Scope{Mode: o.Mode, Checks: map[string]string{}}
+	for i := range o.FileChecks {
+		check := &o.FileChecks[i]
+		selector := "-"
+		if check.Selector != nil {
+			selector = check.Selector.String()
+		}
+		sum := sha256.Sum256(fmt.Appendf(nil, "%t %t %s", check.SelectsNodes, check.Paused, selector))
+		s.Checks[check.Kind+" "+check.Key()] = hex.EncodeToString(sum[:6])
+	}
+	return s
+}
+
+// enlarged says what the daemon may act on now and could not before; "" when that is
+// nothing. // I18
+func enlarged(before, now state.Scope) string {
+	acts := []string{policy.ModeObserve, policy.ModeRespond, policy.ModeEvaluate} // ever more
+	switch {
+	case before.Mode == "":
+		return "what it was before is not on record"
+	case slices.Index(acts, now.Mode) > slices.Index(acts, before.Mode):
+		return "mode was " + before.Mode + " and is " + now.Mode
+	}
+	for _, name := range slices.Sorted(maps.Keys(now.Checks)) {
+		switch digest, known := before.Checks[name]; {
+		case !known:
+			return name + " is new"
+		case digest != now.Checks[name]:
+			return name + " selects something else"
+		}
+	}
+	return ""
+}
+
+// quietFrom is when the quiet period of a start begins, and what is to be told of the
+// start. Without state nobody knows what went on before, or whether it was armed. // I16, I18
+func (c *cluster) quietFrom(resumed time.Time) (from time.Time, told []Event) {
+	if c.opt.Mode == policy.ModeObserve && c.stored.Version == 0 {
+		told = append(told, Event{Type: EventInternal, Reason: string(policy.Observing),
+			Message: "there is no state of this cluster: it is observed until fencectl arm, whatever it was before"})
+	}
+	why := enlarged(c.stored.Scope, scopeOf(c.opt))
+	if why == "" {
+		return resumed, told
+	}
+	if c.stored.Version != 0 && c.e.opt.Guards.QuietPeriod > 0 {
+		told = append(told, Event{Type: EventInternal, Reason: string(policy.QuietPeriod),
+			Message: "more may be acted on than before (" + why + "): the quiet period begins"})
+	}
+	return later(resumed, c.e.started), told
+}
+
+// rememberScope stores, once in each process and after the quiet period, that this
+// cluster was seen whole with this scope: the next start need not be quiet.
+func (c *cluster) rememberScope(ctx context.Context, now time.Time) error {
+	if c.tenure.Load() == nil { // the owner does
+		return nil
+	}
+	c.mu.Lock()
+	early := c.scopeKept || now.Before(c.quiet)
+	known := c.stored.Version != 0 && enlarged(c.stored.Scope, scopeOf(c.opt)) == "" && enlarged(scopeOf(c.opt), c.stored.Scope) == ""
+	c.mu.Unlock()
+	if early {
+		return nil
+	}
+	if !known {
+		if err := c.change(ctx, func(s *state.Cluster) { s.Scope = scopeOf(c.opt) }); err != nil {
+			return err
+		}
+	}
+	c.mu.Lock()
+	c.scopeKept = true
+	c.mu.Unlock()
+	return nil
+}

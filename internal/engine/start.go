@@ -1,0 +1,127 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"strconv"
+	"time"
+
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// start makes a draft an open run and gives it a worker; s may be nil. What other
+// runs can close is asked again here, in one stroke with taking the place: two
+// callers cannot both pass. A *Refusal says which gate closed meanwhile. // I11, I12
+func (c *cluster) start(ctx context.Context, a applicant, draft remediate.Run, s *session) (remediate.Run, error) {
+	now := time.Now().UTC()
+	draft.ID = newRunID(now)
+	r := remediate.Begin(draft, now)
+	if err := c.reserve(a, r, now); err != nil {
+		return r, err
+	}
+	started, err := c.recorded(Event{
+		Type: EventStarted, Node: r.Target.Node, Run: r.ID, Step: r.Step, Check: r.CheckID, Gates: a.gates,
+		Message: cmp.Or(r.Trigger, "manual fence"),
+	})
+	var saved remediate.Run
+	if err != nil {
+		err = &Refusal{Reason: AuditFailed, Message: "the audit log cannot be written: " + err.Error()}
+	} else {
+		saved, err = c.saveFirst(ctx, r)
+	}
+	if err != nil {
+		c.mu.Lock()
+		delete(c.runs, r.ID)
+		delete(c.labels, r.ID)
+		c.moved = true
+		c.mu.Unlock()
+		return r, err
+	}
+	c.emit(started)
+	c.startWorker(saved, s)
+	return saved, nil
+}
+
+// reserve lists a run as open if nothing stands against it at this moment.
+func (c *cluster) reserve(a applicant, r remediate.Run, now time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if g, refused := firstFailing(c.asked(a, now)); refused {
+		return refusalOf(g)
+	}
+	a.draft = r
+	f := policy.Facts{Manual: r.Manual != nil, ControlPlane: r.ControlPlane, NeedsHost: r.Strategy == remediate.PowerCycle}
+	c.countNodes(a, &f)
+	c.countRuns(a, &f, now)
+	f.NextStart, f.StartsLastHour = c.nextStart(now)
+	if g, refused := firstFailing(policy.StartGuards(c.e.opt.Guards, f, now)); refused {
+		return refusalOf(g)
+	}
+	c.runs[r.ID], c.moved = r, true
+	if a.node != nil {
+		c.labels[r.ID] = a.node.Labels
+	}
+	return nil
+}
+
+// asked is a gate that does not hold when the check asks for the run no more, now
+// that others were begun: its limit, a budget or another check may forbid it. c.mu is
+// held.
+func (c *cluster) asked(a applicant, now time.Time) []policy.Gate {
+	if a.asks == nil {
+		return nil
+	}
+	if c.moved {
+		c.ledger.SetRuns(now, c.openTargets())
+		c.moved = false
+	}
+	reason := policy.NotUnhealthy
+	for _, check := range c.ledger.Acting(now) {
+		if check.ID() != a.asks.ID() {
+			continue
+		}
+		for i := range check.Targets {
+			t := &check.Targets[i]
+			switch {
+			case targetKey(t) != a.key:
+			case acts(a.asks, t) && strategyOf(a.asks, t) == a.draft.Strategy:
+				return nil
+			case len(t.Refusals) > 0:
+				reason = t.Refusals[0]
+			}
+		}
+	}
+	return []policy.Gate{{Name: "check", Reason: reason, Value: "it asks for this no more", Threshold: "still asked for", Source: "check " + a.asks.Key()}}
+}
+
+// saveFirst takes a slot for a run and saves it. An order by a person does not wait
+// for a slot, but has one like all others.
+func (c *cluster) saveFirst(ctx context.Context, r remediate.Run) (remediate.Run, error) {
+	limit := max(1, c.e.opt.Guards.MaxInFlightTotal)
+	if r.Manual != nil {
+		limit = everySlot
+	}
+	free, err := c.e.slots.take(ctx, c.store(), limit, c.opt.Name, r.ID)
+	switch {
+	case err != nil:
+		c.emit(Event{Type: EventFailed, Node: r.Target.Node, Message: Sentence(err)})
+		return r, err
+	case !free:
+		return r, &Refusal{Reason: policy.TotalInFlight, Message: "as many runs are in flight over all clusters as guards.maxInFlightTotal allows"}
+	}
+	saved, err := c.save(ctx, r)
+	if err != nil {
+		c.emit(Event{Type: EventFailed, Node: r.Target.Node, Message: "save a new run: " + err.Error()})
+	}
+	return saved, err
+}
+
+// newRunID sorts by time and is unique without coordination.
+func newRunID(now time.Time) string {
+	var b [3]byte
+	_, _ = rand.Read(b[:]) // crypto/rand.Read never fails
+	return strconv.FormatInt(now.UnixMilli(), 36) + "-" + hex.EncodeToString(b[:])
+}
