@@ -64,6 +64,10 @@ func failed(what string, err error) error {
 		exit.code = exitNotAuthorised
 	case http.StatusConflict:
 		exit.code = exitConflict
+		if e.Code == api.CodeSecondPersonNeeded {
+			exit.code = exitRefused
+			exit.err = fmt.Errorf("%s: not yet (%s): %w", what, e.Code, err)
+		}
 	case http.StatusUnprocessableEntity:
 		exit.code = exitRefused
 		exit.err = fmt.Errorf("%s: refused (%s): %w", what, e.Code, err)

@@ -85,7 +85,7 @@ func (c *cli) dryRun(ctx context.Context, o api.Order) error {
 	if err := c.print(rep.Body, func() error { return c.preview(c.out, rep.Value) }); err != nil {
 		return err
 	}
-	return refusedBy(o.Node, rep.Value.Gates)
+	return refusedBy("fence", o.Node, rep.Value.Gates)
 }
 
 // confirm shows identity and effect and has the node's name typed: most wrong
@@ -99,7 +99,7 @@ func (c *cli) confirm(ctx context.Context, o api.Order) error {
 	if err := c.preview(c.errs, rep.Value); err != nil {
 		return err
 	}
-	if err := refusedBy(o.Node, rep.Value.Gates); err != nil {
+	if err := refusedBy("fence", o.Node, rep.Value.Gates); err != nil {
 		return err
 	}
 	fmt.Fprintf(c.errs, "type the node's name to fence it: ")
@@ -140,16 +140,19 @@ func (c *cli) preview(w io.Writer, r api.OrderResult) error {
 	if r.Message != "" {
 		fmt.Fprintln(w, clean(r.Message))
 	}
+	for _, known := range r.Evidence {
+		fmt.Fprintln(w, "  * "+clean(known))
+	}
 	for _, effect := range r.Effect {
 		fmt.Fprintln(w, "  - "+clean(effect))
 	}
 	return gateTable(r.Gates).write(w, c.painter(w), "GATES")
 }
 
-func refusedBy(node string, gates []policy.Gate) error {
+func refusedBy(verb, node string, gates []policy.Gate) error {
 	for _, g := range gates {
 		if !g.Pass {
-			return &exitError{code: exitRefused, err: fmt.Errorf("fence %s: refused (%s): %s is %s, not %s", node, g.Reason, g.Name, g.Value, g.Threshold),
+			return &exitError{code: exitRefused, err: fmt.Errorf("%s %s: refused (%s): %s is %s, not %s", verb, node, g.Reason, g.Name, g.Value, g.Threshold),
 				hint: []string{"fencectl explain " + node}}
 		}
 	}

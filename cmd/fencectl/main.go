@@ -75,7 +75,8 @@ func newRoot(c *cli) *cobra.Command {
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return c.checkOutput(cmd) }
 	root.AddCommand(
 		newStatusCommand(c), newExplainCommand(c), newPlanCommand(c), newTimelineCommand(c), newHistoryCommand(c),
-		newFenceCommand(c), newUnfenceCommand(c), newBMCCommand(c), newPauseCommand(c), newResumeCommand(c),
+		newFenceCommand(c), newUnfenceCommand(c), newHoldCommand(c), newReleaseCommand(c), newAbortCommand(c), newRetryCommand(c),
+		newConfirmOffCommand(c), newBMCCommand(c), newPauseCommand(c), newResumeCommand(c),
 		newArmCommand(c), newDisarmCommand(c), newAuditCommand(c), newSimulateCommand(c), newCheckConfigCommand(c), newVersionCommand(c),
 	)
 	root.InitDefaultCompletionCmd()

@@ -20,6 +20,7 @@ func (c *cli) printStatus(st api.Status, now time.Time) error {
 		{"CLUSTERS", clusterTable(st)},
 		{"CHECKS", c.checkTable(st)},
 		{"DEVIATING", c.targetTable(st, now)},
+		{"HOLDS", holdTable(st, now)},
 		{"RUNS", c.runTable(st, now)},
 	} {
 		if err := t.table.write(c.out, p, t.title); err != nil {
@@ -42,9 +43,17 @@ func headline(st api.Status, p painter) string {
 func clusterTable(st api.Status) *table {
 	t := newTable("CLUSTER", "MODE", "OWNER", "EPOCH", "VIEW AGE", "NODES", "DEVIATING")
 	for _, k := range st.Clusters {
-		t.add(k.Name, k.Mode, yesNo(k.Owner), k.Epoch, span(time.Duration(k.ViewAgeSeconds*float64(time.Second))), k.Nodes, len(k.Deviating))
+		t.add(k.Name, k.Mode, owner(k), k.Epoch, span(time.Duration(k.ViewAgeSeconds*float64(time.Second))), k.Nodes, len(k.Deviating))
 	}
 	return t
+}
+
+// owner is which instance acts on a cluster.
+func owner(k api.ClusterStatus) string {
+	if k.Owner {
+		return "yes"
+	}
+	return orDash(k.OwnerName)
 }
 
 // checkTable is shown with -o wide; without it degraded checks have their line
@@ -81,6 +90,24 @@ func (c *cli) targetTable(st api.Status, now time.Time) *table {
 				name = d.Machine
 			}
 			t.add(k.Name, name, verdict(d.Verdict), d.Reason, age(d.Since, now))
+		}
+	}
+	return t
+}
+
+// holdTable is the Nodes that are not fenced for now.
+func holdTable(st api.Status, now time.Time) *table {
+	t := newTable("CLUSTER", "NODE", "BY", "FOR", "LEFT", "REASON")
+	for _, k := range st.Clusters {
+		for _, h := range k.Holds {
+			left, by := "-", cell{text: h.By}
+			if !h.Until.IsZero() {
+				left = span(h.Until.Sub(now))
+			}
+			if h.Quarantine {
+				by = cell{text: "quarantine", color: red}
+			}
+			t.add(k.Name, h.Node, by, age(h.Since, now), left, h.Reason)
 		}
 	}
 	return t

@@ -58,6 +58,12 @@ func (c *cli) printRun(r api.RunRecord, now time.Time) error {
 	if r.Actor != "" {
 		fmt.Fprintf(c.out, "  ordered by %s\n", clean(r.Actor))
 	}
+	if r.ConfirmedBy != "" {
+		fmt.Fprintf(c.out, "  %s by the word of %s%s\n", p.paint(yellow, "confirmed off"), clean(r.ConfirmedBy), note(r.ConfirmedReason))
+	}
+	if r.Proof != "" {
+		fmt.Fprintf(c.out, "  proof of off: %s\n", clean(r.Proof))
+	}
 	end := r.Ended
 	if end.IsZero() {
 		end = now

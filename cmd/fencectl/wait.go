@@ -14,6 +14,9 @@ import (
 // reasonOperatorOff is why a run is Held after `fence --off-only`.
 const reasonOperatorOff = "OperatorOff"
 
+// reasonConfirmedOff is why a run is Held that rests on a person's word.
+const reasonConfirmedOff = "ConfirmedOff"
+
 // heldGrace is how long a Held run is given to take up an unfence order.
 const heldGrace = 30 * time.Second
 
@@ -91,11 +94,13 @@ func (c *cli) printEnd(r api.RunRecord) error {
 
 // goal is what an order wants of its run.
 type goal struct {
-	offOnly bool // Held with the host off
-	unfence bool // an abort is as good as Done
+	offOnly   bool // Held with the host off
+	confirmed bool // Held on a person's word
+	unfence   bool // an abort is as good as Done
+	fromHeld  bool // the run may be Held still from before
 
-	// held is the run as it was first seen after an unfence, while it is still
-	// Held from before.
+	// held is the run as it was first seen after the order, while it is still Held
+	// from before.
 	held  *api.RunRecord
 	since time.Time
 }
@@ -106,7 +111,7 @@ func (g *goal) over(r api.RunRecord, now time.Time) bool {
 	case api.ResultRunning:
 		return false
 	case api.ResultHeld:
-		if !g.unfence {
+		if !g.unfence && !g.fromHeld || g.confirmed && r.Reason == reasonConfirmedOff {
 			return true
 		}
 		if g.held == nil {
@@ -122,6 +127,8 @@ func (g *goal) over(r api.RunRecord, now time.Time) bool {
 func (g *goal) exit(r api.RunRecord) error {
 	switch {
 	case r.Result == api.ResultHeld && g.offOnly && r.Reason == reasonOperatorOff:
+		return nil
+	case r.Result == api.ResultHeld && g.confirmed && r.Reason == reasonConfirmedOff:
 		return nil
 	case r.Result == api.ResultHeld:
 		return &exitError{code: exitFailure, err: fmt.Errorf("run %s is held (%s): %s", r.ID, r.Reason, r.Note),

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,7 +38,13 @@ func (c control) Status(context.Context) (api.Status, error) {
 		if err != nil { // not seen whole yet, which the cluster's problem says
 			found = policy.Report{}
 		}
-		s.Clusters = append(s.Clusters, clusterStatus(cs, found))
+		cluster := clusterStatus(cs, found)
+		for _, h := range c.engine.Holds(cs.Name) {
+			cluster.Holds = append(cluster.Holds, api.HoldStatus{
+				Node: h.Node, By: h.By, Reason: h.Reason, Since: h.At, Until: h.Until, Quarantine: h.Quarantine,
+			})
+		}
+		s.Clusters = append(s.Clusters, cluster)
 		for _, r := range cs.Runs {
 			s.Runs = append(s.Runs, api.StatusOfRun(r))
 		}
@@ -51,8 +58,8 @@ func (c control) Status(context.Context) (api.Status, error) {
 
 func clusterStatus(cs engine.ClusterStatus, found policy.Report) api.ClusterStatus {
 	out := api.ClusterStatus{
-		// The state file's lock makes this the only instance, and the first epoch the last.
-		Name: cs.Name, Mode: cs.Mode, Owner: true, Epoch: 1, ViewAgeSeconds: cs.View.Age.Seconds(), Problem: cs.ViewBad,
+		Name: cs.Name, Mode: cs.Mode, Owner: cs.Owner, OwnerName: cs.OwnerName, Epoch: cs.Epoch,
+		ViewAgeSeconds: cs.View.Age.Seconds(), Problem: cmp.Or(cs.ViewBad, cs.Idle),
 		Paused: cs.Paused != "", PausedReason: cs.Paused, Nodes: cs.Nodes,
 		Checks: []api.CheckStatus{}, Deviating: []api.TargetStatus{},
 	}

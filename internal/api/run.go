@@ -36,18 +36,23 @@ const (
 
 // RunRecord is one run, open or ended, as a timeline shows it.
 type RunRecord struct {
-	ID      string       `json:"id"`
-	Cluster string       `json:"cluster"`
-	Node    string       `json:"node"`
-	Machine string       `json:"machine"` // namespace/name
-	Trigger string       `json:"trigger"`
-	Actor   string       `json:"actor,omitempty"` // who fenced by hand
-	Result  string       `json:"result"`
-	Reason  string       `json:"reason"` // stable code when Held or Aborted
-	Note    string       `json:"note,omitempty"`
-	Started time.Time    `json:"started"`
-	Ended   time.Time    `json:"ended,omitzero"`
-	Steps   []StepRecord `json:"steps"`
+	ID      string `json:"id"`
+	Cluster string `json:"cluster"`
+	Node    string `json:"node"`
+	Machine string `json:"machine"` // namespace/name
+	Trigger string `json:"trigger"`
+	Actor   string `json:"actor,omitempty"` // who fenced by hand
+	// Proof is what the host was known from to be off: BMC, Device or Human.
+	Proof string `json:"proof,omitempty"`
+	// ConfirmedBy is who vouched that it was off; it never goes away again.
+	ConfirmedBy     string       `json:"confirmedBy,omitempty"`
+	ConfirmedReason string       `json:"confirmedReason,omitempty"`
+	Result          string       `json:"result"`
+	Reason          string       `json:"reason"` // stable code when Held or Aborted
+	Note            string       `json:"note,omitempty"`
+	Started         time.Time    `json:"started"`
+	Ended           time.Time    `json:"ended,omitzero"`
+	Steps           []StepRecord `json:"steps"`
 }
 
 // StepRecord is one stay in one of the six steps.
@@ -72,11 +77,14 @@ func StatusOfRun(r remediate.Run) RunStatus {
 func FromRun(r remediate.Run) RunRecord {
 	rec := RunRecord{
 		ID: r.ID, Cluster: r.Target.Cluster, Node: r.Target.Node, Machine: machineOf(r.Target),
-		Trigger: r.Trigger, Result: resultOf(r.Step), Reason: r.Reason, Note: r.Note,
+		Trigger: r.Trigger, Proof: string(r.Proof), Result: resultOf(r.Step), Reason: r.Reason, Note: r.Note,
 		Started: r.Started, Ended: r.Ended, Steps: []StepRecord{},
 	}
 	if r.Manual != nil {
 		rec.Actor = r.Manual.Actor
+	}
+	if r.Confirmed != nil {
+		rec.ConfirmedBy, rec.ConfirmedReason = r.Confirmed.Actor, r.Confirmed.Reason
 	}
 	for _, v := range r.Steps {
 		// The journal also notes stays in Held and the ends; a timeline shows

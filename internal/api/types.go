@@ -22,11 +22,12 @@ type Status struct {
 type ClusterStatus struct {
 	Name           string  `json:"name"`
 	Mode           string  `json:"mode"`
-	Owner          bool    `json:"owner"` // this instance may act on it
-	Epoch          uint64  `json:"epoch"`
+	Owner          bool    `json:"owner"`               // this instance may act on it
+	OwnerName      string  `json:"ownerName,omitempty"` // which one may; "" = none
+	Epoch          uint64  `json:"epoch"`               // grows with each change of owners
 	ViewAgeSeconds float64 `json:"viewAgeSeconds"`
 	// Problem is why nothing is decided for this cluster although it is armed:
-	// a stale view, a foreign owner. Empty means none.
+	// a stale view, another installation of fenced, no owner. Empty means none.
 	Problem      string        `json:"problem,omitempty"`
 	Paused       bool          `json:"paused,omitempty"`
 	PausedReason string        `json:"pausedReason,omitempty"`
@@ -34,6 +35,8 @@ type ClusterStatus struct {
 	Checks       []CheckStatus `json:"checks"`
 	// Deviating are the targets that are not plainly healthy.
 	Deviating []TargetStatus `json:"deviating"`
+	// Holds are the Nodes that are not fenced for now, whatever they are like.
+	Holds []HoldStatus `json:"holds,omitempty"`
 }
 
 // CheckStatus is one health check: its counts and whether its limit allows
@@ -82,6 +85,11 @@ func (s Status) Degraded() []string {
 		}
 		if c.Problem != "" {
 			add("cluster %s: %s", c.Name, c.Problem)
+		}
+		for _, h := range c.Holds {
+			if h.Quarantine {
+				add("%s in %s is in quarantine: %s", h.Node, c.Name, h.Reason)
+			}
 		}
 		for _, k := range c.Checks {
 			switch {

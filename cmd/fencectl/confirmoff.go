@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/fenced/fenced/internal/api"
+	"github.com/spf13/cobra"
+)
+
+type confirmOptions struct {
+	waiting
+	reason string
+	yes    bool
+	dryRun bool
+}
+
+func newConfirmOffCommand(c *cli) *cobra.Command {
+	var o confirmOptions
+	cmd := &cobra.Command{
+		Use:   "confirm-off NODE --reason WHY",
+		Short: "vouch that a host is off, where no BMC can prove it (admin)",
+		Long: `Put your word in the place of a proof: the host of NODE is off and cannot come on.
+Its Node is then isolated, so that its pods and volumes can go elsewhere. If the
+host runs after all, two machines may write one disk: pull its mains first.
+
+It shows what is known about the host (what its BMCs read, its Node, its Lease) and
+what your word permits, and asks for the node's name; --yes goes without. It is
+refused while anything reads On, while the Node is Ready or its Lease moves, and by
+every gate that is not about the BMC. The record is marked for ever.
+
+Afterwards the run is Held (ConfirmedOff) and the host is left off, until unfence,
+or until the Node registers anew after another boot of the same machine.`,
+		Args: wants("NODE"),
+		RunE: func(cmd *cobra.Command, args []string) error { return c.confirmOff(cmd.Context(), args[0], o) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.reason, "reason", "", "why, for the records (mandatory)")
+	flags.BoolVar(&o.yes, "yes", false, "do not ask for the node's name")
+	flags.BoolVar(&o.dryRun, "dry-run", false, "show what is known and what forbids it (exit 3), then stop")
+	o.flags(cmd)
+	return cmd
+}
+
+func (c *cli) confirmOff(ctx context.Context, node string, o confirmOptions) error {
+	line := "fencectl confirm-off " + node
+	if err := needReason(o.reason, line); err != nil {
+		return err
+	}
+	if err := o.check(); err != nil {
+		return err
+	}
+	order := api.Order{Verb: api.ConfirmOff, Cluster: c.cluster, Node: node, Reason: o.reason}
+	switch {
+	case o.dryRun:
+		return c.known(ctx, order)
+	case o.yes:
+		order.Typed = node
+	case !isTerminal(c.in):
+		return usageError(errors.New("confirm-off asks for the node's name on a terminal, and there is none"), fmt.Sprintf("%s --reason %q --yes", line, o.reason))
+	default:
+		typed, err := c.vouch(ctx, order)
+		if err != nil {
+			return err
+		}
+		order.Typed = typed
+	}
+	order.Yes = o.yes
+	rep, err := c.client().Do(ctx, order)
+	if err != nil {
+		return failed("confirm-off "+node, err)
+	}
+	return c.accepted(ctx, o.waiting, rep, &goal{confirmed: true, fromHeld: true})
+}
+
+// known shows what is known about the host; a gate that forbids the order is exit 3.
+func (c *cli) known(ctx context.Context, o api.Order) error {
+	o.DryRun = true
+	rep, err := c.client().Do(ctx, o)
+	if err != nil {
+		return failed("confirm-off "+o.Node, err)
+	}
+	if err := c.print(rep.Body, func() error { return c.preview(c.out, rep.Value) }); err != nil {
+		return err
+	}
+	return refusedBy("confirm-off", o.Node, rep.Value.Gates)
+}
+
+// vouch shows what is known and has the node's name typed: the word of a person who
+// looked at the wrong machine is how data is lost.
+func (c *cli) vouch(ctx context.Context, o api.Order) (typed string, err error) {
+	o.DryRun = true
+	rep, err := c.client().Do(ctx, o)
+	if err != nil {
+		return "", failed("confirm-off "+o.Node, err)
+	}
+	if err := c.preview(c.errs, rep.Value); err != nil {
+		return "", err
+	}
+	if err := refusedBy("confirm-off", o.Node, rep.Value.Gates); err != nil {
+		return "", err
+	}
+	fmt.Fprintf(c.errs, "type the node's name to vouch that its host is off and cannot come on: ")
+	typed, err = c.readLine(ctx)
+	if err != nil {
+		return "", fmt.Errorf("read the confirmation: %w", err)
+	}
+	if typed = strings.TrimSpace(typed); typed != o.Node {
+		return "", errors.New("not confirmed: nothing was done")
+	}
+	return typed, nil
+}
