@@ -29,6 +29,8 @@ type metrics struct {
 	sweep    *sweep.Sweep   // set before the first scrape
 	armed    *prometheus.Desc
 	paused   *prometheus.Desc
+	owner    *prometheus.Desc
+	epoch    *prometheus.Desc
 	viewAge  *prometheus.Desc
 	inFlight *prometheus.Desc
 	held     *prometheus.Desc
@@ -56,6 +58,8 @@ func newMetrics(version string) *metrics {
 			Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}}, []string{"driver"}),
 		armed:    prometheus.NewDesc("fenced_armed", "1 when fenced acts on its own judgement.", []string{"cluster"}, nil),
 		paused:   prometheus.NewDesc("fenced_paused", "1 while a person paused the cluster.", []string{"cluster"}, nil),
+		owner:    prometheus.NewDesc("fenced_owner", "1 while this instance may act on the cluster.", []string{"cluster"}, nil),
+		epoch:    prometheus.NewDesc("fenced_epoch", "Grows each time the cluster changes hands; 0 = nobody owns it.", []string{"cluster"}, nil),
 		viewAge:  prometheus.NewDesc("fenced_view_age_seconds", "Age of the view of the cluster.", []string{"cluster"}, nil),
 		inFlight: prometheus.NewDesc("fenced_remediations_in_flight", "Open runs by step.", []string{"cluster", "step"}, nil),
 		held:     prometheus.NewDesc("fenced_remediations_held", "Runs that need a human.", []string{"cluster"}, nil),
@@ -91,7 +95,7 @@ func (m *metrics) measured(d bmc.Driver, took time.Duration) {
 
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.armed, m.paused, m.viewAge, m.inFlight, m.held, m.expected, m.healthy, m.allowed, m.devices, m.doubtful} {
+	for _, d := range []*prometheus.Desc{m.armed, m.paused, m.owner, m.epoch, m.viewAge, m.inFlight, m.held, m.expected, m.healthy, m.allowed, m.devices, m.doubtful} {
 		ch <- d
 	}
 }
@@ -108,6 +112,8 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		}
 		gauge(m.armed, boolGauge(c.Armed))
 		gauge(m.paused, boolGauge(c.Paused != ""))
+		gauge(m.owner, boolGauge(c.Owner && c.Idle == ""))
+		gauge(m.epoch, float64(c.Epoch))
 		gauge(m.viewAge, c.View.Age.Seconds())
 		gauge(m.doubtful, float64(doubtful[c.Name]))
 		steps, held := map[remediate.Step]float64{}, 0.0

@@ -66,10 +66,14 @@ func statusWords(clusters []engine.ClusterStatus) string {
 		switch {
 		case c.ViewBad != "":
 			trouble = "; " + c.Name + ": " + c.ViewBad
+		case c.Idle != "":
+			trouble = "; " + c.Name + ": " + c.Idle
 		case c.Paused != "":
 			trouble = "; " + c.Paused
 		case !c.Armed:
 			trouble = "; " + c.Name + " only observes"
+		case !c.Owner:
+			trouble = "; " + c.Name + " is with " + c.OwnerName
 		}
 	}
 	return fmt.Sprintf("%d nodes watched, %d runs in flight, %d held%s", nodes, open, held, trouble)

@@ -62,7 +62,7 @@ func build(ctx context.Context, file string, set []string) (*fenced, error) {
 	if err != nil {
 		return nil, err
 	}
-	if d.store, err = state.OpenBolt(cfg.State.Path); err != nil {
+	if d.store, err = openWhole(ctx, cfg.State); err != nil {
 		return nil, err
 	}
 	d.metrics, d.notify = newMetrics(version), newNotifier(d.log)
@@ -96,6 +96,9 @@ func (d *fenced) buildEngine(ctx context.Context, entries []config.HostEntry, po
 		return err
 	}
 	opt.Instance = instance
+	if opt.Owners, err = d.owners(instance); err != nil {
+		return err
+	}
 	g := d.cfg.Guards
 	for _, c := range d.cfg.Clusters {
 		checks := checksOf(policies.Checks, c.Name, len(d.cfg.Clusters))

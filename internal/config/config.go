@@ -68,10 +68,13 @@ type Management struct {
 
 // State says where the daemon keeps its records.
 type State struct {
-	Engine string `yaml:"engine" is:"bbolt" later:"etcd"`
+	Engine string `yaml:"engine" is:"bbolt|etcd"`
 	Path   string `yaml:"path" is:"path" empty:"no"`
 	Etcd   Etcd   `yaml:"etcd"`
 }
+
+// EngineEtcd is the engine of state that several daemons share.
+const EngineEtcd = "etcd"
 
 // Etcd is the external store for several daemons.
 type Etcd struct {

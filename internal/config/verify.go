@@ -11,6 +11,7 @@ import (
 func verify(c Config, origin func(key string) string) []error {
 	v := verifier{c: c, origin: origin}
 	v.clusters()
+	v.state()
 	v.less("power.offReadSpacing", c.Power.OffReadSpacing, "power.offDeadline", c.Power.OffDeadline)
 	v.less("power.offDeadline", c.Power.OffDeadline, "power.runTimeout", c.Power.RunTimeout)
 	v.less("power.onDeadline", c.Power.OnDeadline, "power.runTimeout", c.Power.RunTimeout)

@@ -18,14 +18,16 @@ type ClusterStatus struct {
 	Owner     bool
 	OwnerName string
 	Epoch     uint64
-	Contested string // who else may act there; "" when nobody does
-	Armed     bool   // fenced acts on its own judgement here
-	Paused    string // why, "" when it is not
-	View      View
-	ViewBad   string
-	Nodes     int
-	Checks    []policy.CheckReport // their counters, without targets
-	Runs      []remediate.Run      // open ones, by ID
+	// Idle is why no instance that is known here acts on the cluster, "" when one does:
+	// another installation may, or nobody has taken it.
+	Idle    string
+	Armed   bool   // fenced acts on its own judgement here
+	Paused  string // why, "" when it is not
+	View    View
+	ViewBad string
+	Nodes   int
+	Checks  []policy.CheckReport // their counters, without targets
+	Runs    []remediate.Run      // open ones, by ID
 }
 
 // Status is the state of every cluster, by name. It is cheap at any size.
@@ -38,8 +40,8 @@ func (e *Engine) Status() []ClusterStatus {
 			Name: name, Mode: c.opt.Mode, Paused: e.paused(c), View: c.opt.Watch.View(), Runs: c.openRuns(),
 			Owner: c.tenure.Load() != nil, OwnerName: o.Instance, Epoch: o.Epoch,
 		}
-		if s.Owner {
-			s.Contested = c.foreignOwner(time.Now())
+		if s.Owner || s.Epoch == 0 {
+			s.Idle = c.foreignOwner(time.Now())
 		}
 		c.mu.Lock()
 		s.Armed = c.armed()

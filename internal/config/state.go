@@ -1,0 +1,69 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"os"
+)
+
+// state verifies the keys of the engine that is chosen. What an etcd holds decides
+// who is fenced: it is reached over TLS, or not beyond this host.
+func (v *verifier) state() {
+	s := v.c.State
+	if s.Engine != EngineEtcd {
+		return
+	}
+	if len(s.Etcd.Endpoints) == 0 {
+		v.fail("state.engine", "etcd needs state.etcd.endpoints")
+	}
+	for i, e := range s.Etcd.Endpoints {
+		if err := checkEndpoint(e); err != nil {
+			v.fail(fmt.Sprintf("state.etcd.endpoints[%d]", i), "%v", err)
+		}
+	}
+	if s.Etcd.Prefix == "" {
+		v.fail("state.etcd.prefix", "must not be empty")
+	}
+	if (s.Etcd.Cert == "") != (s.Etcd.Key == "") {
+		v.fail("state.etcd", "cert and key go together")
+	}
+	v.readable("state.etcd.ca", s.Etcd.CA)
+	v.readable("state.etcd.cert", s.Etcd.Cert)
+	v.readable("state.etcd.key", s.Etcd.Key)
+}
+
+func checkEndpoint(text string) error {
+	u, err := url.Parse(text)
+	switch {
+	case err == nil && u.User != nil: // it is not repeated // I25
+		return errors.New("names a user: sign in with cert and key")
+	case err != nil || u.Port() == "" || u.Hostname() == "" || u.RawQuery != "" || u.Fragment != "" || u.Path != "" && u.Path != "/":
+		return must(false, fmt.Sprintf("%q is not https://HOST:PORT", text))
+	case u.Scheme == "https":
+		return nil
+	case u.Scheme == "http":
+		return must(loopback(u.Hostname()), "http is only for this host: use https")
+	}
+	return must(false, fmt.Sprintf("%q is not https://HOST:PORT", text))
+}
+
+func loopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
+}
+
+// readable: the daemon reads these files again and again, but a slip of the pen shows
+// at once.
+func (v *verifier) readable(key, path string) {
+	if path == "" {
+		return
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		v.fail(key, "%v", err)
+		return
+	}
+	_ = f.Close() // it was only looked at
+}
