@@ -157,7 +157,7 @@ func New(ctx context.Context, opt Options) (*Engine, error) {
 	opt = withFailpoints(opt)
 	e := &Engine{opt: opt, clusters: map[string]*cluster{}, index: newIndex(), started: time.Now(), beat: func() {}}
 	e.accounts, e.patience = &accounts{refused: map[account]refusedAccount{}}, &patience{failing: map[string]failing{}}
-	e.recorder = &recorder{failed: map[string]bool{}}
+	e.recorder = &recorder{failed: map[string]string{}}
 	e.opt.Open = e.accounts.guard(opt.Open)
 	e.own = &ownHost{Own: opt.Own, found: map[string]resolved{}, pinned: ownPin(opt.Instance)}
 	if opt.Owners == nil {

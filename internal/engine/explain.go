@@ -48,6 +48,7 @@ func (e *Engine) Explain(ctx context.Context, cluster, node string) (Explanation
 	}
 	x.Gates = append(x.Gates, policy.Guards(e.opt.Guards, c.facts(a, p, now), now)...)
 	x.Gates = append(x.Gates, c.backOff(a, now)...)
+	x.Gates = append(x.Gates, c.auditGate(node)...)
 	x.Earliest = whenOpen(x.Gates)
 	return x, nil
 }

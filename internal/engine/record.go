@@ -14,23 +14,38 @@ import (
 // be made durable. To power on and to restore is never refused for it. // I24
 const AuditFailed policy.Reason = "AuditFailed"
 
-// recorder remembers on which Nodes the record failed, so that it is told once.
+// recorder remembers about which Nodes nothing could be recorded, and why: it is
+// told once, and explained.
 type recorder struct {
 	mu     sync.Mutex
-	failed map[string]bool
+	failed map[string]string
 }
 
-// news notes how the last record about a Node went, and says whether that is new.
-func (r *recorder) news(node string, failed bool) bool {
+// note keeps how the last record about a Node went, and says whether it is the first
+// to fail.
+func (r *recorder) note(node string, err error) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	known := r.failed[node]
-	if failed {
-		r.failed[node] = true
-	} else {
+	if err == nil {
 		delete(r.failed, node)
+		return false
 	}
-	return known != failed
+	_, known := r.failed[node]
+	r.failed[node] = err.Error()
+	return !known
+}
+
+// auditGate is a gate for a Node about which nothing could be recorded when that was
+// last tried; none otherwise. // L4
+func (c *cluster) auditGate(node string) []policy.Gate {
+	r := c.e.recorder
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	why, failed := r.failed[c.opt.Name+"/"+node]
+	if !failed {
+		return nil
+	}
+	return []policy.Gate{{Name: "audit", Reason: AuditFailed, Value: why, Threshold: "a durable record", Source: "audit log"}}
 }
 
 // recorded makes an event durable before what it announces is done, and gives it to
@@ -41,7 +56,7 @@ func (c *cluster) recorded(ev Event) (Event, error) {
 	}
 	ev.Cluster, ev.Recorded = c.opt.Name, true
 	err := c.e.opt.Record(ev)
-	if c.e.recorder.news(c.opt.Name+"/"+ev.Node, err != nil) && err != nil {
+	if c.e.recorder.note(c.opt.Name+"/"+ev.Node, err) {
 		c.emit(Event{
 			Type: EventFailed, Node: ev.Node, Run: ev.Run, Step: ev.Step, Action: ev.Action, Reason: string(AuditFailed),
 			Message: "record it before it is done; nothing that hurts is done until that works: " + err.Error(),

@@ -105,6 +105,7 @@ func TestNoRunIsBegunWithoutARecord(t *testing.T) {
 		require.Empty(t, e.Runs("c"))
 		require.Empty(t, w.commands)
 		assert.Equal(t, 1, auditFailures(t, events), "it is told once")
+		assert.Equal(t, "no space left on device", gate(t, e, engine.AuditFailed).Value)
 		_, err := e.Fence(t.Context(), engine.Order{Node: "n-1", Actor: "root", Reason: "test"})
 		var refusal *engine.Refusal
 		require.ErrorAs(t, err, &refusal)

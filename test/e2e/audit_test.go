@@ -23,7 +23,7 @@ func TestAuditLogTellsAndIsProven(t *testing.T) {
 	t.Parallel()
 	s := set(t, scene.Options{Workers: []scene.Spec{
 		{Name: "hung", Protocol: scene.IPMI},
-		{Name: "ordered", Protocol: scene.Redfish, Metal3: true},
+		{Name: "ordered", Protocol: scene.Redfish, Metal3: true, Pool: "unchecked"},
 		{Name: "healthy", Protocol: scene.IPMI},
 	}})
 	ctx := within(t, 3*time.Minute)
@@ -40,6 +40,7 @@ func TestAuditLogTellsAndIsProven(t *testing.T) {
 	_, err = s.StartDaemon(ctx)
 	require.NoError(t, err)
 	requireGoodStatus(ctx, t, s)
+	s.Worker("ordered").Kubelet.Hang()
 	fencectl(ctx, t, s, 0, "fence", "ordered", "--reason", "it smells", "--yes", "--wait", "--timeout", "2m")
 	proof := fencectl(ctx, t, s, 0, "audit", "verify", "--file", log, "--head", exported)
 	assert.Contains(t, proof.Stdout, "are as they were written")
