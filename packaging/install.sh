@@ -20,6 +20,9 @@ put 0644 packaging/systemd/fenced.service "$prefix/lib/systemd/system/fenced.ser
 if [ "$prefix" != /usr ]; then
 	sed -i "s|=/usr/libexec/|=$prefix/libexec/|" "$dest$prefix/lib/systemd/system/fenced.service"
 fi
+for unit in fenced-pause fenced-resume; do
+	put 0644 "packaging/systemd/$unit.service" "$prefix/lib/systemd/system/$unit.service"
+done
 put 0644 packaging/systemd/90-fenced.preset "$prefix/lib/systemd/system-preset/90-fenced.preset"
 put 0644 packaging/systemd/fenced.sysusers "$prefix/lib/sysusers.d/fenced.conf"
 put 0644 packaging/systemd/fenced.tmpfiles "$prefix/lib/tmpfiles.d/fenced.conf"

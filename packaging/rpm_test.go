@@ -26,6 +26,8 @@ drwxr-x--- root fenced - /etc/fenced/policies.d
 -rwxr-xr-x root root - /usr/bin/fencectl
 lrwxrwxrwx root root - /usr/bin/fenced
 -rw-r--r-- root root - /usr/lib/systemd/system-preset/90-fenced.preset
+-rw-r--r-- root root - /usr/lib/systemd/system/fenced-pause.service
+-rw-r--r-- root root - /usr/lib/systemd/system/fenced-resume.service
 -rw-r--r-- root root - /usr/lib/systemd/system/fenced.service
 -rw-r--r-- root root - /usr/lib/sysusers.d/fenced.conf
 -rw-r--r-- root root - /usr/lib/tmpfiles.d/fenced.conf

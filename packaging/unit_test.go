@@ -18,7 +18,7 @@ func TestUnitIsUnderstood(t *testing.T) {
 	need(t, "systemd-analyze", "systemd")
 	root := t.TempDir()
 	sh(t, `cp -a "$2/." "$1" && cd /usr/lib/systemd/system && cp ./*.target ./*.slice ./*.mount "$1/usr/lib/systemd/system"`, root, rpmRoot(t))
-	output(t, "systemd-analyze", "verify", "--man=no", "--root="+root, "fenced.service")
+	output(t, "systemd-analyze", "verify", "--man=no", "--root="+root, "fenced.service", "fenced-pause.service", "fenced-resume.service")
 }
 
 func TestUnitIsConfined(t *testing.T) {
