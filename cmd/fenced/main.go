@@ -51,6 +51,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 	file := flags.String("config", config.DefaultFile, "configuration file; conf.d/*.yaml beside it is merged over it")
 	check := flags.Bool("check-config", false, "check the configuration files and exit")
 	flags.BoolVar(check, "t", false, "short for --check-config")
+	var m move
+	flags.StringVar(&m.export, "export", "", "write the whole state to this new file and exit; no daemon may run")
+	flags.StringVar(&m.from, "import", "", "read such a file into an empty state and exit; no daemon may run")
 	show := flags.Bool("version", false, "print the version and exit")
 	var set settings
 	flags.Var(&set, "set", "override one key, for example --set guards.quietPeriod=0s (repeatable)")
@@ -63,6 +66,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 	switch {
 	case flags.NArg() > 0:
 		fmt.Fprintf(stderr, "fenced: unexpected argument %q\nhint: fencectl is the tool for people; fenced takes only flags\n", flags.Arg(0))
+		return exitUsage
+	case m.export != "" && m.from != "":
+		fmt.Fprintln(stderr, "fenced: --export and --import exclude each other")
 		return exitUsage
 	case *show:
 		fmt.Fprintln(stdout, "fenced", version)
@@ -82,7 +88,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stdout, "the configuration is good")
 		return exitOK
 	}
-	if err := serve(*file, set); err != nil {
+	if err := serve(*file, set, m, stdout); err != nil {
 		fmt.Fprintf(stderr, "fenced: %v\n", err)
 		if _, ok := errors.AsType[configError](err); ok {
 			return exitConfig
@@ -92,12 +98,15 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return exitOK
 }
 
-// serve runs the daemon until SIGTERM or SIGINT; a second signal ends it at
-// once.
-func serve(file string, set []string) error {
+// serve runs the daemon, or moves its state, until SIGTERM or SIGINT; a second signal
+// ends it at once.
+func serve(file string, set []string, m move, stdout io.Writer) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	context.AfterFunc(ctx, stop) // the second signal finds the default action
+	if m.wanted() {
+		return m.do(ctx, file, set, stdout)
+	}
 	d, err := build(ctx, file, set)
 	if err != nil {
 		return err
