@@ -23,7 +23,7 @@ func TestAuditLogTellsAndIsProven(t *testing.T) {
 	t.Parallel()
 	s := set(t, scene.Options{Workers: []scene.Spec{
 		{Name: "hung", Protocol: scene.IPMI},
-		{Name: "ordered", Protocol: scene.Redfish, Metal3: true, Pool: "unchecked"},
+		{Name: "ordered", Protocol: scene.Redfish, Metal3: true},
 		{Name: "healthy", Protocol: scene.IPMI},
 	}})
 	ctx := within(t, 3*time.Minute)

@@ -36,7 +36,7 @@ func TestNoCredentialShowsAnywhere(t *testing.T) {
 		Workers: []scene.Spec{
 			{Name: "by-ipmi", Protocol: scene.IPMI},
 			{Name: "by-redfish", Protocol: scene.Redfish, Metal3: true},
-			{Name: "by-library", Protocol: scene.IPMI, Driver: scene.BMCLib, Pool: "unchecked"},
+			{Name: "by-library", Protocol: scene.IPMI, Driver: scene.BMCLib},
 			{Name: "refused", Protocol: scene.IPMI, WrongPassword: true},
 			{Name: "refused-too", Protocol: scene.Redfish, Metal3: true, WrongPassword: true},
 			{Name: "healthy", Protocol: scene.IPMI},
@@ -48,14 +48,12 @@ func TestNoCredentialShowsAnywhere(t *testing.T) {
 	secrets := canaries(t, s)
 	seen := watchCommands(ctx, d.PID())
 	enroll(ctx, t, s, "by-library")
-	for _, name := range []string{"by-ipmi", "by-redfish", "refused"} {
+	for _, name := range []string{"by-ipmi", "by-redfish", "by-library", "refused"} {
 		s.Worker(name).Kubelet.Hang()
 	}
-	for _, name := range []string{"by-ipmi", "by-redfish"} {
+	for _, name := range []string{"by-ipmi", "by-redfish", "by-library"} {
 		awaitRun(ctx, t, s, name, result(api.ResultDone))
 	}
-	s.Worker("by-library").Kubelet.Hang()
-	fencectl(ctx, t, s, 0, "fence", "by-library", "--reason", "test", "--yes", "--wait", "--timeout", "2m")
 
 	places := map[string]string{"the metrics": get(ctx, t, http.DefaultTransport, "http://"+metrics+"/metrics")}
 	for _, verb := range [][]string{
