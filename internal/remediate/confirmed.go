@@ -59,6 +59,10 @@ func taken(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	if r.Word.Spent {
 		return r, Nothing, poll
 	}
+	if why := gainsaid(r, s); why != "" {
+		r, _, _ = contradictedWord(r, why, now)
+		return r, Nothing, poll
+	}
 	return anew(r, saidBy("confirmed off", *r.Confirmed), now)
 }
 
@@ -148,7 +152,8 @@ func onWord(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	return enter(r, DeleteNode, "off by the word of "+r.Confirmed.Actor+": "+r.Confirmed.Reason, now)
 }
 
-// byWord says whether step 2 rests on a word alone.
+// ByWord says whether the run isolates on a person's word alone, so that there is no
+// reading to ask once more. // I26
 func (r Run) ByWord() bool { return r.Proof == ProofHuman && vouched(r) }
 
 // notOff holds a run whose host turned out to live: a BMC has lied, or a person was

@@ -144,7 +144,9 @@ func TestLeftOffOnAWord(t *testing.T) {
 
 func TestWordIsTaken(t *testing.T) { // I26
 	play(t, []scene{
-		{"Held, not isolated: step 1", Held, minute, func(r *Run, s *Seen) { confirm(r) }, PowerOff, Nothing, ""},
+		{"Held, not isolated: step 1", Held, minute, func(r *Run, s *Seen) { confirm(r); unread(s, bmc.KindBusy); s.Node.Ready = No }, PowerOff, Nothing, ""},
+		{"the host reads On: stays Held, and says so", Held, minute, func(r *Run, s *Seen) { confirm(r); s.Node.Ready = No }, Held, Nothing, wordContradicted},
+		{"the Node is Ready: stays Held, and says so", Held, minute, func(r *Run, s *Seen) { confirm(r); unread(s, bmc.KindBusy) }, Held, Nothing, wordContradicted},
 		{"isolated: too late", Held, minute, func(r *Run, s *Seen) { confirm(r); isolatedRun(r, "PowerOnFailed") }, Held, Nothing, "PowerOnFailed"},
 		{"paused: stays Held", Held, minute, func(r *Run, s *Seen) { confirm(r); s.Paused = true }, Held, Nothing, "PowerOffFailed"},
 		{"contested: stays Held", Held, minute, func(r *Run, s *Seen) { confirm(r); s.Contested = Yes }, Held, Nothing, "PowerOffFailed"},
@@ -167,6 +169,8 @@ func TestWordIsTaken(t *testing.T) { // I26
 	s.Paused = false
 	later, _, _ := Next(got, s, noon.Add(minute))
 	assert.Equal(t, Held, later.Step)
+	unread(&s, bmc.KindBusy)
+	s.Node.Ready = No
 	later.Confirmed = &Order{Actor: "ann", Reason: "again", At: noon}
 	later, _, _ = Next(later, s, noon.Add(minute))
 	assert.Equal(t, PowerOff, later.Step, "but may be given again")

@@ -87,7 +87,7 @@ func (v variant) onIsolate(w world, r Run, s Seen) (bad []string) {
 		fail("I1: isolated without two Off reads three seconds apart")
 	case w.now-w.last > 5:
 		fail("I1: isolated on a read %d s old", w.now-w.last)
-	case int(w.supply.level) != r.Level:
+	case int(w.memory.level) != r.Level:
 		fail("I1: isolated on what another level read")
 	case s.Identity != Yes:
 		fail("I1: isolated on a session without identity")

@@ -83,13 +83,15 @@ type key struct {
 	people                  people
 	more                    int8 // attempts that are left
 	word, wordLease         int8
+	session                 int8 // its level
+	other                   fencerKey
 }
 
 func keyOf(v variant, st state) key {
 	r, w := st.rec, st.w
 	k := key{
 		step: r.Step, abandonTo: r.AbandonTo, action: r.Intent.Action, reason: r.Reason, abandon: r.Abandon,
-		level: int8(r.Level), offLevel: int8(r.OffLevel), supply: w.supply, people: w.people, more: int8(r.Limits.MaxAttempts - r.Attempt),
+		level: int8(r.Level), offLevel: int8(r.OffLevel), supply: w.supply, people: w.people, session: w.memory.level, other: v.otherKey(st), more: int8(r.Limits.MaxAttempts - r.Attempt),
 		nodeUID: r.Target.NodeUID, bootID: r.Target.BootID, newUID: r.NewNodeUID, attempt: int8(r.Attempt), left: st.left,
 	}
 	for i, b := range []bool{

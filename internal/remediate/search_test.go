@@ -39,6 +39,8 @@ const (
 	closeOrder   // or ends it, with the host left as it is
 	retryOrder   // a person has mended something
 	confirmOrder // a person vouches that the host is off
+	late         // what a fencer was stopped before comes, after another has taken over
+	staleRound   // such a fencer goes on with what it remembers
 
 	// Between answer and act.
 	saveFails       // the record is not saved
@@ -46,19 +48,23 @@ const (
 	crashBeforeSave // the process dies
 	crashAfterSave
 	crashAfterAct
-	actFails   // the write is not done
-	answerLost // it is, but nobody hears of it
-	deaf       // the BMC accepts the command and does nothing
-	conflict   // the Node changes just before the write
+	actFails       // the write is not done
+	answerLost     // it is, but nobody hears of it
+	deaf           // the BMC accepts the command and does nothing
+	conflict       // the Node changes just before the write
+	stopBeforeSave // the fencer is stopped, not ended, and another takes over
+	stopAfterSave
 )
 
 var faultNames = [...]string{"-", "lostPower", "lostAPI", "slowLook", "newSession", "lie", "foreignOn", "foreignOff", "reregister", "replaced",
-	"outageShort", "outageLong", "outageEver", "pause", "resume", "unfence", "memberLost", "memberBack", "hold", "release", "abort", "close", "retry", "confirm", "saveFails", "saveAnswerLost",
-	"crashBeforeSave", "crashAfterSave", "crashAfterAct", "actFails", "answerLost", "deaf", "conflict"}
+	"outageShort", "outageLong", "outageEver", "pause", "resume", "unfence", "memberLost", "memberBack", "hold", "release", "abort", "close", "retry", "confirm", "late", "stale", "saveFails", "saveAnswerLost",
+	"crashBeforeSave", "crashAfterSave", "crashAfterAct", "actFails", "answerLost", "deaf", "conflict", "stopBeforeSave", "stopAfterSave"}
 
 func (f fault) early() bool { return f < saveFails }
 
 func (f fault) crash() bool { return f >= crashBeforeSave && f <= crashAfterAct }
+
+func (f fault) stop() bool { return f == stopBeforeSave || f == stopAfterSave }
 
 // state is one point of the search: the record as saved, the world with the
 // process's memory, and how many faults may still come.
@@ -66,7 +72,8 @@ type state struct {
 	rec   Run
 	w     world
 	left  int8
-	crash bool // every fault so far was a crash
+	crash bool    // every fault so far was a crash
+	other *fencer // one that was stopped
 }
 
 // nextFunc is Next, or a broken form of it.
@@ -131,8 +138,10 @@ func (x *explorer) rounds(st state, at int32, more []state) []state {
 		if len(x.found) >= stopAfter {
 			return more
 		}
-		w := st.w
-		r := x.v.strike(&w, st.rec, pre)
+		woken, broken := x.wake(st, pre)
+		x.check(at, pre, broken...)
+		w := woken.w
+		r := x.v.strike(&w, woken.rec, pre)
 		s := w.look(x.v, r, pre == lostPower, pre == lostAPI)
 		if pre == slowLook {
 			for range 6 {
@@ -143,7 +152,7 @@ func (x *explorer) rounds(st state, at int32, more []state) []state {
 		r2, a, wait := x.ask(r, s, now, at, pre)
 		changed := flatten(r2) != flatten(r)
 		x.check(at, pre, x.v.onAnswer(st, w, r, r2, s, a, now)...)
-		mid := state{rec: r, w: w, left: st.left, crash: st.crash && pre == none}
+		mid := state{rec: r, w: w, left: st.left, crash: st.crash && pre == none, other: woken.other}
 		if pre != none {
 			mid.left--
 		}
@@ -196,7 +205,7 @@ func (x *explorer) choices(st state, early bool) []fault {
 			f == reregister && (st.w.uid != 0 || !st.w.kubeletRuns()),
 			f == replaced && (st.w.uid == 0 || st.w.deleting > 0),
 			f == unfenceOrder && st.w.ordered,
-			!st.w.mayOrder(st.rec, f),
+			!st.w.mayOrder(st.rec, f), !x.v.mayWake(st, f),
 			f == memberLost && st.w.noQuorum, f == memberBack && !st.w.noQuorum,
 			f >= outageShort && f <= outageEver && st.w.apiDown > 0:
 			continue
@@ -247,9 +256,9 @@ func (v variant) strike(w *world, r Run, f fault) Run {
 // applies says whether a late fault makes a difference after this answer.
 func applies(f fault, changed bool, a Action) bool {
 	switch f {
-	case none, crashBeforeSave:
+	case none, crashBeforeSave, stopBeforeSave:
 		return true
-	case saveFails, saveAnswerLost, crashAfterSave:
+	case saveFails, saveAnswerLost, crashAfterSave, stopAfterSave:
 		return changed
 	case deaf:
 		return a == SendOff || a == SendOn
@@ -264,6 +273,9 @@ func (x *explorer) finish(st state, r Run, a Action, f fault) state {
 	if f != none {
 		st.left--
 		st.crash = st.crash && f.crash()
+	}
+	if f.stop() {
+		return x.v.handOver(st, r, a, f)
 	}
 	if f == saveFails || f == crashBeforeSave {
 		if f == crashBeforeSave {
@@ -308,6 +320,7 @@ func (x *explorer) add(from int32, st state, pre, post fault, sec int, more []st
 		more = append(more, st)
 		if st.rec.Step.Ended() {
 			x.check(id, none, x.v.onEnd(st)...)
+			x.check(id, none, x.afterEnd(st)...)
 		}
 		x.nodes[id].rest = x.v.onRest(st)
 	}

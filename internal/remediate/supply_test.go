@@ -35,15 +35,13 @@ const (
 	slow         // switches off seconds after it said that it did; On in between is dropped by a BMC, and undoes it at an outlet
 )
 
-// supply is the truth about the outlets and the BMC behind them, and which
-// level the process has a session with.
+// supply is the truth about the outlets and the BMC behind them.
 type supply struct {
-	level int8
-	cut   [2]bool // outlets that are off
-	says  bool    // the liar says Off
-	boot  int8    // seconds until the BMC answers
-	gone  bool
-	late  [2]int8 // seconds until a slow level switches off
+	cut  [2]bool // outlets that are off
+	says bool    // the liar says Off
+	boot int8    // seconds until the BMC answers
+	gone bool
+	late [2]int8 // seconds until a slow level switches off
 
 	elsewhere bool // what the outlets feed is not the host
 	// contradicted: a look was told that the outlets are off and the host is on, and
@@ -96,15 +94,15 @@ func (w *world) reads(v variant, level int8) bmc.Reading {
 
 // open is what the engine does before it reads: a session with the run's level.
 func (w *world) open(v variant, r Run) {
-	if w.supply.level != int8(r.Level) && !v.keeps {
-		w.supply.level = int8(r.Level)
+	if w.memory.level != int8(r.Level) && !v.keeps {
+		w.memory.level = int8(r.Level)
 		w.forget()
 	}
 }
 
 // command is what a level does that takes a command.
 func (w *world) command(v variant, on bool) {
-	if w.supply.level == 1 {
+	if w.memory.level == 1 {
 		w.switchOutlets(v, on)
 		return
 	}

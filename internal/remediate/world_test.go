@@ -1,10 +1,6 @@
 package remediate
 
-import (
-	"time"
-
-	"github.com/fenced/fenced/internal/bmc"
-)
+import "time"
 
 // variant is one configuration of the search: what the world is like and what
 // may go wrong in it. Its zero value is a hung host whose Node is deleted.
@@ -20,6 +16,7 @@ type variant struct {
 	want   string // the end without faults: "Done", "Held PowerOffFailed"
 
 	levelled
+	careless
 
 	vouchedFor bool // a person's word begins the run
 	mistaken   bool // whoever gives their word is wrong: they have not switched the host off
@@ -129,17 +126,12 @@ type world struct {
 	supply
 	people
 
-	// Memory of the process.
-	accepted bool
-	session  uint64
-	proof    bmc.Proof
+	memory
 
 	// The oracle's own notes, made from the truth and never shown to Next.
-	ack         bool // Off was acknowledged in this process ...
-	first, last int  // ... and then read Off at, without anything else between; -1
-	sincePower  bool // the truth changed behind the last read
-	lied        bool
-	byUs        bool // the host is off because we switched it off
+	sincePower bool // the truth changed behind the last read
+	lied       bool
+	byUs       bool // the host is off because we switched it off
 }
 
 const (
@@ -170,18 +162,6 @@ func (v variant) world() world {
 	return w
 }
 
-// forget is what a crash does.
-func (w *world) forget() {
-	w.accepted, w.ack = false, false
-	w.resetProof()
-	w.session++
-}
-
-func (w *world) resetProof() {
-	w.proof = bmc.Proof{Spacing: 3 * time.Second, MaxAge: 5 * time.Second}
-	w.first, w.last = -1, -1
-}
-
 func (w *world) power(on bool) {
 	if w.on == on || on && !w.mains() {
 		return
@@ -196,40 +176,13 @@ func (w *world) power(on bool) {
 	}
 }
 
-// readPower is one answer of the BMC, and the oracle's note of it.
-func (w *world) readPower(v variant, lost bool) (bmc.Reading, bmc.Kind) {
-	r := bmc.Reading{At: clock(w.now), Session: w.session}
-	kind := w.answers(v, w.supply.level)
-	if lost {
-		kind = bmc.KindUnreachable
-	}
-	w.told = false
-	if lost = kind != ""; !lost {
-		r = w.reads(v, w.supply.level)
-		w.lied = w.lied || w.on && r.State == bmc.Off
-	}
-	w.proof = w.proof.Add(r)
-	switch {
-	case r.State != bmc.Off:
-		w.first, w.last = -1, -1
-	case w.first < 0:
-		w.first, w.last = w.now, w.now
-	default:
-		w.last = w.now
-	}
-	if !lost {
-		w.sincePower = false
-	}
-	return r, kind
-}
-
 // look is what the engine does before it asks.
 func (w *world) look(v variant, r Run, lostPower, lostAPI bool) Seen {
 	s := Seen{At: clock(w.now), Paused: w.paused || w.held}
 	defer func() { w.shown(s) }()
 	if !v.deleteOnly {
 		w.open(v, r)
-		s.Level, s.OffAccepted = int(w.supply.level), w.accepted
+		s.Level, s.OffAccepted = int(w.memory.level), w.accepted
 		s.Power, s.PowerError = w.readPower(v, lostPower)
 		s.Proof = w.proof
 		if s.PowerError == "" {
@@ -271,7 +224,7 @@ func (w *world) act(v variant, r Run, a Action, deaf bool) {
 	switch a {
 	case SendOff, SendOn:
 		w.resetProof()
-		took := w.answers(v, w.supply.level) == ""
+		took := w.answers(v, w.memory.level) == ""
 		w.accepted = a == SendOff && took
 		w.ack = w.accepted
 		if took && !deaf {
@@ -308,7 +261,7 @@ func (w *world) isolate(v variant, r Run) {
 		return // the preconditions of the write do not hold
 	}
 	w.rv++
-	w.isolatedBoot, w.isolatedUID, w.leftOff = w.bootID, w.uid, w.word && !w.against
+	w.isolatedBoot, w.isolatedUID, w.leftOff = w.bootID, w.uid, w.word && !w.against && !w.aborted && !w.ordered
 	switch {
 	case r.Isolation == IsolateTaint:
 		w.oos, w.isolatedAt = true, w.now

@@ -1,0 +1,58 @@
+package remediate
+
+import (
+	"time"
+
+	"github.com/fenced/fenced/internal/bmc"
+)
+
+// memory is that of a process; a crash loses it.
+type memory struct {
+	accepted bool
+	session  uint64
+	proof    bmc.Proof
+	level    int8 // of the session
+
+	// The oracle's notes about it.
+	ack         bool // Off was acknowledged in this process ...
+	first, last int  // ... and then read Off at, without anything else between; -1
+}
+
+// forget is what a crash does.
+func (w *world) forget() {
+	w.accepted, w.ack = false, false
+	w.resetProof()
+	w.session++
+}
+
+func (w *world) resetProof() {
+	w.proof = bmc.Proof{Spacing: 3 * time.Second, MaxAge: 5 * time.Second}
+	w.first, w.last = -1, -1
+}
+
+// readPower is one answer of the BMC, and the oracle's note of it.
+func (w *world) readPower(v variant, lost bool) (bmc.Reading, bmc.Kind) {
+	r := bmc.Reading{At: clock(w.now), Session: w.session}
+	kind := w.answers(v, w.memory.level)
+	if lost {
+		kind = bmc.KindUnreachable
+	}
+	w.told = false
+	if lost = kind != ""; !lost {
+		r = w.reads(v, w.memory.level)
+		w.lied = w.lied || w.on && r.State == bmc.Off
+	}
+	w.proof = w.proof.Add(r)
+	switch {
+	case r.State != bmc.Off:
+		w.first, w.last = -1, -1
+	case w.first < 0:
+		w.first, w.last = w.now, w.now
+	default:
+		w.last = w.now
+	}
+	if !lost {
+		w.sincePower = false
+	}
+	return r, kind
+}
