@@ -3,25 +3,96 @@
 package engine
 
 import (
+	"math/rand/v2"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/fenced/fenced/internal/bmc"
 )
+
+// Files of the directory that say how the points in it work.
+const (
+	// onlyPoints has patterns, one to a line: a point that matches none is passed by.
+	onlyPoints = "only"
+	// eachNode makes the points of each Node other points, and tosses a coin at each,
+	// so that the order of deaths differs from run to run.
+	eachNode = "each"
+)
+
+// withFailpoints puts a point before and after all that leaves the engine: each save,
+// each command to a device, each write to a cluster and each durable record.
+func withFailpoints(o Options) Options {
+	if os.Getenv("FENCED_FAILPOINTS") == "" {
+		return o
+	}
+	b := newLogbook()
+	o.Store = failingStore{Store: o.Store, book: b}
+	if o.Owners != nil { // else they are made of the store
+		o.Owners = failingOwners{o.Owners, b}
+	}
+	if open := o.Open; open != nil {
+		o.Open = func(d bmc.Device) (bmc.Power, error) {
+			p, err := open(d)
+			if err != nil {
+				return nil, err
+			}
+			return failingPower{Power: p, book: b, device: d.Key()}, nil
+		}
+	}
+	if record := o.Record; record != nil {
+		o.Record = func(ev Event) error { return failingRecord(record, ev) }
+	}
+	o.Clusters = slices.Clone(o.Clusters)
+	for i := range o.Clusters {
+		c := &o.Clusters[i]
+		c.Kube = failingKube{c.Kube}
+		if c.Checks != nil {
+			c.Checks = failingChecks{c.Checks}
+		}
+	}
+	return o
+}
 
 // failpoint kills this process with SIGKILL the first time a point is reached
 // in the life of the directory FENCED_FAILPOINTS: a marker file per point says
 // that it has been passed. Only the tests build with this tag.
-func failpoint(name ...string) {
-	dir := os.Getenv("FENCED_FAILPOINTS")
-	if dir == "" {
+func failpoint(node string, name ...string) {
+	dir, point := os.Getenv("FENCED_FAILPOINTS"), strings.Join(slices.DeleteFunc(name, func(s string) bool { return s == "" }), "-")
+	if !chosen(dir, point) {
 		return
 	}
-	f, err := os.OpenFile(filepath.Join(dir, strings.Join(name, "-")), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	spared := false
+	if _, err := os.Stat(filepath.Join(dir, eachNode)); err == nil {
+		point, spared = point+"@"+node, rand.IntN(2) == 0
+	}
+	f, err := os.OpenFile(filepath.Join(dir, point), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return
 	}
-	_ = f.Close() // the marker is its existence
-	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-	select {}
+	if spared {
+		_, _ = f.WriteString("spared") // else the marker is its existence
+	}
+	_ = f.Close()
+	if !spared {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {}
+	}
+}
+
+// chosen says whether a point may kill.
+func chosen(dir, point string) bool {
+	text, err := os.ReadFile(filepath.Join(dir, onlyPoints))
+	if err != nil { // there is no such list
+		return true
+	}
+	for pattern := range strings.FieldsSeq(string(text)) {
+		if ok, _ := path.Match(pattern, point); ok {
+			return true
+		}
+	}
+	return false
 }

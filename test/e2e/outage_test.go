@@ -1,9 +1,6 @@
 package e2e
 
 import (
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -34,7 +31,7 @@ func TestAPIServerLostWhileOff(t *testing.T) {
 		s, w := outageScene(t)
 		programs, err := builds()
 		require.NoError(t, err)
-		d, err := s.Launch(programs.Failpoints, "FENCED_FAILPOINTS="+onlyPoint(t, "after-DeleteNode-"))
+		d, err := s.Launch(programs.Failpoints, "FENCED_FAILPOINTS="+points(t, "after-save-run-DeleteNode"))
 		require.NoError(t, err)
 		w.Kubelet.Hang()
 		_, err = d.Wait(within(t, time.Minute))
@@ -77,23 +74,4 @@ func requireAbortedOnceBack(t *testing.T, s *scene.Scene, w *scene.Worker) {
 	require.NoError(t, err)
 	untouched(ctx, t, s, w)
 	untouched(ctx, t, s, s.Worker("healthy"))
-}
-
-// onlyPoint is a directory of markers in which all failpoints but one have been
-// passed.
-func onlyPoint(t *testing.T, point string) string {
-	t.Helper()
-	dir := t.TempDir()
-	steps := "PowerOff DeleteNode PowerOn AwaitNode RestoreNode Reprovision Held Done Aborted"
-	actions := "SetHold ReleaseHold SendOff SendOn BackupNode IsolateNode RestoreNode ClearRequest"
-	for _, when := range []string{"before", "after", "acted"} {
-		for step := range strings.FieldsSeq(steps) {
-			for _, action := range append(strings.Fields(actions), "") {
-				if name := when + "-" + step + "-" + action; name != point {
-					require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
-				}
-			}
-		}
-	}
-	return dir
 }

@@ -5,128 +5,86 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/test/scene"
 )
 
-// A fenced that dies by SIGKILL before and after each of its saves, and after
-// each of its actions, ends where one ends that lives: one deletion, by the API
-// server's own account, and never while the BMC tells anybody that the host is on.
-func TestFencedSurvivesKillAtEverySave(t *testing.T) {
+// course is one way that runs take, while fenced dies at each of its points.
+type course struct {
+	name  string
+	scene scene.Options
+	// only are patterns of the points that this course is about; all if there are none.
+	only []string
+	// each is a course of several runs at once.
+	each bool
+	// passed are points which the course must have come by.
+	passed []string
+	// play makes it happen, and requires the end of a run that nothing disturbed.
+	play func(*trial) (end string)
+}
+
+// trial is a course being played.
+type trial struct {
+	*testing.T
+	ctx context.Context
+	s   *scene.Scene
+	// fenced starts the one that dies.
+	fenced func()
+}
+
+// Whatever a run comes to, a fenced that dies by SIGKILL before and after each of its
+// saves, commands to BMCs and writes to the cluster ends where one ends that lives:
+// at most one deletion of a Node, by the API server's own account, never while the BMC
+// tells anybody that the host is on, and no host off without an open run.
+func TestFencedSurvives(t *testing.T) {
 	t.Parallel()
-	for _, p := range []scene.Protocol{scene.IPMISim, scene.Redfish} {
-		t.Run(string(p), func(t *testing.T) {
+	m := &matrix{}
+	t.Cleanup(func() { t.Log("\n" + m.table()) })
+	for _, c := range courses() {
+		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			if p == scene.IPMISim {
-				needDebian(t, "ipmi_sim", "ipmitool")
+			for _, w := range c.scene.Workers {
+				if w.Protocol == scene.IPMISim {
+					needDebian(t, "ipmi_sim", "ipmitool")
+				}
 			}
-			survive(t, p)
+			m.add(survive(t, c))
 		})
 	}
 }
 
-func survive(t *testing.T, p scene.Protocol) {
-	s := set(t, scene.Options{
-		Workers: []scene.Spec{{Name: "dies", Protocol: p}, {Name: "healthy", Protocol: scene.IPMI}},
-		Set:     []string{"power.offReadSpacing=1s", "power.offDeadline=90s", "power.podsGoneTimeout=0s"},
-	})
+func survive(t *testing.T, c course) column {
+	began := time.Now()
+	// Each death voids what was proven, and a command is not repeated at once.
+	c.scene.Set = append([]string{"power.offReadSpacing=1s", "power.offDeadline=3m", "power.onDeadline=2m", "power.podsGoneTimeout=0s"}, c.scene.Set...)
+	s := set(t, c.scene)
 	ctx := within(t, 4*time.Minute)
-	w := s.Worker("dies")
-	wit := watchBMC(t, w)
-	markers := t.TempDir()
-	deaths := keepAlive(ctx, t, s, markers)
-	w.Kubelet.Hang()
-
-	r := awaitRun(ctx, t, s, w.Name, result(api.ResultDone))
-	assert.Empty(t, r.Reason)
-	assert.Equal(t, "RestoreNode", r.Steps[len(r.Steps)-1].Step)
-	requireBack(ctx, t, s, w)
-	deleted := requireOneDeletion(t, s, w)
-	require.True(t, wit.saidOn())
-	wit.requireOffAt(t, deleted.Received)
-	untouched(ctx, t, s, s.Worker("healthy"))
-
-	passed := list(t, markers)
-	t.Logf("%d deaths, run of %s, steps %v", deaths(), r.Ended.Sub(r.Started).Round(time.Second), stepsOf(r))
-	assert.Equal(t, len(passed), deaths(), "a death for each point: %v", passed)
-	for _, step := range append(slices.Clone(stages), "Done") {
-		assert.True(t, has(passed, "before-"+step+"-"), "death before a save in %s; there were %v", step, passed)
-		assert.True(t, has(passed, "after-"+step+"-"), "death after a save in %s; there were %v", step, passed)
+	markers, deaths := points(t, c.only...), func() int { return 0 }
+	if c.each {
+		forEachNode(t, markers)
 	}
-	for _, action := range []string{"PowerOff-SendOff", "DeleteNode-BackupNode", "DeleteNode-IsolateNode", "PowerOn-SendOn", "RestoreNode-RestoreNode"} {
-		assert.Contains(t, passed, "before-"+action)
-		assert.Contains(t, passed, "after-"+action)
-		assert.Contains(t, passed, "acted-"+action)
+	start := func() { deaths = keepAlive(ctx, t, s, markers) }
+	end := c.play(&trial{T: t, ctx: ctx, s: s, fenced: start})
+	n, at := deaths(), died(t, markers)
+	assert.Len(t, at, n, "a death for each point")
+	assert.False(t, has(at, "before-command-on-unsaved"), "a command that no saved run asks for")
+	assert.False(t, has(at, "before-command-off-unsaved"), "a command that no saved run asks for")
+	for _, p := range c.passed {
+		assert.True(t, has(at, p), "death at %s; there were %v", p, at)
 	}
-}
-
-// keepAlive runs the fenced with failpoints and starts it again whenever it has
-// killed itself, as systemd would, until the test ends. The function says how
-// often that was; it ends the last one first.
-func keepAlive(ctx context.Context, t *testing.T, s *scene.Scene, markers string) func() int {
-	t.Helper()
-	programs, err := builds()
-	require.NoError(t, err)
-	start := func() (*scene.Daemon, error) {
-		return s.Launch(programs.Failpoints, "FENCED_FAILPOINTS="+markers)
+	deletions := 0
+	for _, w := range s.Workers {
+		d, err := s.Cluster.NodeDeletions(w.Name)
+		require.NoError(t, err)
+		deletions += len(d)
 	}
-	d, err := start()
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan int, 1)
-	go func() {
-		died := 0
-		defer func() { ended <- died }()
-		for {
-			select {
-			case <-ctx.Done():
-				d.Kill()
-				return
-			case <-d.Done():
-			}
-			code, _ := d.Wait(context.WithoutCancel(ctx)) // it has ended
-			if !assert.True(t, d.Killed(), "fenced ended with status %d instead of being killed", code) {
-				return
-			}
-			died++
-			if d, err = start(); !assert.NoError(t, err) {
-				return
-			}
-		}
-	}()
-	count := -1
-	stop := func() int {
-		cancel()
-		if count < 0 {
-			count = <-ended
-		}
-		return count
-	}
-	t.Cleanup(func() { stop() })
-	return stop
-}
-
-func list(t *testing.T, dir string) []string {
-	t.Helper()
-	entries, err := os.ReadDir(dir)
-	require.NoError(t, err)
-	var names []string
-	for _, e := range entries {
-		names = append(names, e.Name())
-	}
-	return names
-}
-
-func has(names []string, prefix string) bool {
-	return slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, prefix) })
+	t.Logf("%d deaths in %s, %s", n, time.Since(began).Round(time.Second), end)
+	return column{course: c.name, points: at, deaths: n, deletions: deletions, end: end}
 }
 
 func TestShippedBinaryHasNoFailpoints(t *testing.T) {

@@ -21,7 +21,7 @@ func TestFencedSurvivesKillBetweenLevels(t *testing.T) {
 	t.Parallel()
 	needAgents(t)
 	o := levelOptions(scene.Spec{Name: "dies", Protocol: scene.Redfish, Outlets: []scene.Outlet{byLibrary}})
-	o.Set = append(o.Set, "power.offDeadline=32s", "power.podsGoneTimeout=0s") // each death voids what was proven
+	o.Set = append(o.Set, "power.offDeadline=32s", "power.onDeadline=2m", "power.podsGoneTimeout=0s") // each death voids what was proven
 	s := set(t, o)
 	ctx := within(t, 4*time.Minute)
 	w := s.Worker("dies")
@@ -31,13 +31,11 @@ func TestFencedSurvivesKillBetweenLevels(t *testing.T) {
 	enroll(ctx, t, s, w.Name)
 	first.Kill()
 	truth := watchSupply(t, w)
-	markers := onlyPoint(t, "") // what TestFencedSurvivesKillAtEverySave goes through
-	again(t, markers, "PowerOff")
-	again(t, markers, "PowerOn")
+	markers := points(t, "*-PowerOff*", "*-PowerOn*") // TestFencedSurvives goes through the others
 	deaths := keepAlive(ctx, t, s, markers)
-	w.Kubelet.Hang()
+	hang(ctx, t, s, w)
 
-	acted := filepath.Join(markers, "acted-PowerOff-SendOff")
+	acted := filepath.Join(markers, "after-command-off-PowerOff-device0")
 	require.Eventually(t, func() bool { _, err := os.Stat(acted); return err == nil }, time.Minute, 20*time.Millisecond, "killed right after the Off of level 1")
 	require.Equal(t, []bool{false}, w.Service.System(0).Commands(), "one Off to level 1")
 	require.True(t, w.Outlet(0).Power())
@@ -51,10 +49,11 @@ func TestFencedSurvivesKillBetweenLevels(t *testing.T) {
 	passed := around(t, markers, "Power")
 	t.Logf("%d deaths in %s", deaths(), r.Ended.Sub(r.Started).Round(time.Second))
 	for _, point := range []string{
-		"before-PowerOff-", "after-PowerOff-", "before-PowerOff-SendOff", "after-PowerOff-SendOff", "acted-PowerOff-SendOff",
-		"before-PowerOn-", "after-PowerOn-", "before-PowerOn-SendOn", "after-PowerOn-SendOn", "acted-PowerOn-SendOn",
+		"save-run-PowerOff", "save-run-PowerOff-SendOff", "command-off-PowerOff-device1",
+		"save-run-PowerOn", "save-run-PowerOn-SendOn", "command-on-PowerOn-device1", "command-on-PowerOn-device0",
 	} {
-		assert.Contains(t, passed, point)
+		assert.Contains(t, passed, "before-"+point)
+		assert.Contains(t, passed, "after-"+point)
 	}
 	assert.GreaterOrEqual(t, deaths(), atLevel1+10)
 }
@@ -62,16 +61,16 @@ func TestFencedSurvivesKillBetweenLevels(t *testing.T) {
 // around lists the failpoints of steps with a name like this that were passed.
 func around(t *testing.T, markers, step string) []string {
 	t.Helper()
-	return slices.DeleteFunc(list(t, markers), func(name string) bool { return !strings.Contains(name, "-"+step) })
+	return slices.DeleteFunc(died(t, markers), func(name string) bool { return !strings.Contains(name, "-"+step) })
 }
 
 // again makes the failpoints of a step as if they had not been passed, and says
 // how many had.
 func again(t *testing.T, markers, step string) int {
 	t.Helper()
-	points := around(t, markers, step+"-")
-	for _, point := range points {
+	passed := around(t, markers, step)
+	for _, point := range passed {
 		require.NoError(t, os.Remove(filepath.Join(markers, point)))
 	}
-	return len(points)
+	return len(passed)
 }

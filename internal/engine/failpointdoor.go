@@ -1,0 +1,88 @@
+//go:build failpoint
+
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// failingPower has a point before and after every command.
+type failingPower struct {
+	bmc.Power
+	book   *logbook
+	device string
+}
+
+func (p failingPower) Send(ctx context.Context, c bmc.Command) (bmc.Receipt, error) {
+	node, name := p.book.commanding(p.device)
+	failpoint(node, "before", "command", c.String(), name)
+	receipt, err := p.Power.Send(ctx, c)
+	failpoint(node, "after", "command", c.String(), name)
+	return receipt, err
+}
+
+// commanding is the step of the open run on a device, and which of the host's devices
+// it is: deviceN of Devices.
+func (b *logbook) commanding(device string) (node, name string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, r := range b.runs {
+		at := slices.Index(strings.Split(r.Target.Devices, "\n"), device)
+		if r.Open() && at >= 0 {
+			return r.Target.Node, fmt.Sprintf("%s-device%d", r.Step, at)
+		}
+	}
+	return "", unasked
+}
+
+// unasked is the step of a command that no saved run asks for. // I19
+const unasked = "unsaved"
+
+// failingKube has a point before and after every write of a run, and of the Lease.
+type failingKube struct{ Kube }
+
+func (k failingKube) Act(ctx context.Context, r remediate.Run, a remediate.Action, backups [][]byte, b remediate.Backup) error {
+	failpoint(r.Target.Node, "before", "write", string(r.Step), string(a))
+	err := k.Kube.Act(ctx, r, a, backups, b)
+	failpoint(r.Target.Node, "after", "write", string(r.Step), string(a))
+	return err
+}
+
+func (k failingKube) Announce(ctx context.Context, a Announcement) (string, error) {
+	failpoint("", "before", "write", "Lease")
+	foreign, err := k.Kube.Announce(ctx, a)
+	failpoint("", "after", "write", "Lease")
+	return foreign, err
+}
+
+// failingChecks has a point before and after every write to a check.
+type failingChecks struct{ Checks }
+
+func (k failingChecks) WriteStatus(ctx context.Context, r policy.CheckReport) error {
+	failpoint("", "before", "write", "status")
+	err := k.Checks.WriteStatus(ctx, r)
+	failpoint("", "after", "write", "status")
+	return err
+}
+
+func (k failingChecks) Record(ctx context.Context, r policy.CheckReport, warning bool, reason, message string) error {
+	failpoint("", "before", "write", "event")
+	err := k.Checks.Record(ctx, r, warning, reason, message)
+	failpoint("", "after", "write", "event")
+	return err
+}
+
+// failingRecord has a point before and after a record becomes durable.
+func failingRecord(record func(Event) error, ev Event) error {
+	failpoint(ev.Node, "before", "record", string(ev.Step), string(ev.Action))
+	err := record(ev)
+	failpoint(ev.Node, "after", "record", string(ev.Step), string(ev.Action))
+	return err
+}
