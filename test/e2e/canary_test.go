@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -72,6 +73,7 @@ func TestNoCredentialShowsAnywhere(t *testing.T) {
 	require.NoError(t, err)
 	places["the command lines"] = seen()
 	require.Contains(t, places["the command lines"], "ipmitool", "what the daemon started was looked at")
+	places["the export"] = export(ctx, t, s)
 	for _, name := range written(t, s) {
 		data, err := os.ReadFile(name)
 		require.NoError(t, err)
@@ -168,6 +170,20 @@ func family(pid int) []int {
 		}
 	}
 	return all
+}
+
+// export is the whole state, as it is moved to another store.
+func export(ctx context.Context, t *testing.T, s *scene.Scene) string {
+	t.Helper()
+	programs, err := builds()
+	require.NoError(t, err)
+	file := filepath.Join(t.TempDir(), "export")
+	text, err := exec.CommandContext(ctx, programs.Fenced, "--config", s.Config(), "--export", file).CombinedOutput()
+	require.NoError(t, err, "%s", text)
+	data, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Contains(t, string(data), "by-ipmi")
+	return string(data)
 }
 
 // events is what the control API tells in a while.
