@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"log"
 	"net"
@@ -25,6 +26,7 @@ type scripted struct {
 	CoversIs  api.Coverage    `json:"coverage"`
 	BMCsAre   api.BMCs        `json:"bmcs"`
 	LookIs    api.BMCs        `json:"look"`
+	ExportIs  string          `json:"export"`
 	History   []api.RunRecord `json:"history"`
 	// Frames are what reading the run of Result gives, one after the other.
 	Frames []api.RunRecord `json:"frames"`
@@ -105,6 +107,12 @@ func (d *scripted) Do(_ context.Context, o api.Order) (api.OrderResult, error) {
 		return d.DryRun, d.fault()
 	}
 	return d.Result, d.fault()
+}
+
+// Export gives the fixture's export.
+func (d *scripted) Export(_ context.Context, w io.Writer) error {
+	_, err := io.WriteString(w, d.ExportIs)
+	return errors.Join(err, d.fault())
 }
 
 // Events tells that a frame was read.

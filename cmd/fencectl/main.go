@@ -77,7 +77,7 @@ func newRoot(c *cli) *cobra.Command {
 		newStatusCommand(c), newExplainCommand(c), newPlanCommand(c), newTimelineCommand(c), newHistoryCommand(c),
 		newFenceCommand(c), newUnfenceCommand(c), newHoldCommand(c), newReleaseCommand(c), newAbortCommand(c), newRetryCommand(c),
 		newConfirmOffCommand(c), newBMCCommand(c), newPauseCommand(c), newResumeCommand(c),
-		newArmCommand(c), newDisarmCommand(c), newAuditCommand(c), newSimulateCommand(c), newCheckConfigCommand(c), newVersionCommand(c),
+		newArmCommand(c), newDisarmCommand(c), newAuditCommand(c), newExportCommand(c), newImportCommand(c), newSimulateCommand(c), newCheckConfigCommand(c), newVersionCommand(c),
 	)
 	root.InitDefaultCompletionCmd()
 	wrongArgsAreUsage(root)

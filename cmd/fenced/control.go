@@ -14,6 +14,7 @@ import (
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/sweep"
 )
 
@@ -22,6 +23,7 @@ type control struct {
 	engine  *engine.Engine
 	sweep   *sweep.Sweep
 	events  *engine.Stream
+	store   state.Store
 	version string
 }
 

@@ -127,3 +127,9 @@ func openWhole(ctx context.Context, c config.State) (state.Store, error) {
 	}
 	return s, nil
 }
+
+// Export implements api.Daemon.
+func (c control) Export(ctx context.Context, w io.Writer) error {
+	_, err := state.Export(ctx, c.store, w)
+	return err
+}

@@ -13,6 +13,7 @@
 //	GET  /v1/runs?cluster=&since=RFC3339           viewer
 //	GET  /v1/runs/{id}                             viewer, a timeline of one run
 //	GET  /v1/events?after=SEQ                      viewer, NDJSON, never ends
+//	GET  /v1/export                                admin, NDJSON, the whole state
 //	POST /v1/nodes/{node}/fence?cluster=           operator; admin with "yes"
 //	POST /v1/nodes/{node}/unfence?cluster=         operator
 //	POST /v1/nodes/{node}/hold?cluster=            operator

@@ -2,6 +2,8 @@ package api
 
 import (
 	"context"
+	"errors"
+	"io"
 	"iter"
 	"log"
 	"net"
@@ -23,6 +25,7 @@ type fake struct {
 	bmcs    BMCs
 	events  []Event
 	result  OrderResult
+	export  string
 	err     error
 
 	filter RunFilter
@@ -71,6 +74,11 @@ func (f *fake) Do(ctx context.Context, o Order) (OrderResult, error) {
 	}
 	f.orders = append(f.orders, o)
 	return f.result, f.err
+}
+
+func (f *fake) Export(_ context.Context, w io.Writer) error {
+	_, err := io.WriteString(w, f.export)
+	return errors.Join(err, f.err)
 }
 
 func (f *fake) Events(ctx context.Context, after uint64) iter.Seq2[Event, error] {

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"fmt"
+	"io"
 	"iter"
 	"time"
 
@@ -109,6 +110,8 @@ type Daemon interface {
 	// Do gives an order. It returns once the order is durable, not once it is
 	// carried out.
 	Do(ctx context.Context, o Order) (OrderResult, error)
+	// Export writes the whole state, as fenced --import reads it.
+	Export(ctx context.Context, w io.Writer) error
 	// Events yields the kept events whose Seq is greater than after, then each
 	// new one as it happens, until ctx is done.
 	Events(ctx context.Context, after uint64) iter.Seq2[Event, error]

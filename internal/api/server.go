@@ -99,6 +99,7 @@ func (s *Server) handler() http.Handler {
 	get("/v1/runs", s.runs)
 	get("/v1/runs/{id}", s.run)
 	route(http.MethodGet, "/v1/events", Viewer, http.HandlerFunc(s.events))
+	route(http.MethodGet, "/v1/export", Admin, http.HandlerFunc(s.export))
 	post("/v1/nodes/{node}/fence", Operator, Fence)
 	post("/v1/nodes/{node}/unfence", Operator, Unfence)
 	post("/v1/nodes/{node}/hold", Operator, Hold)

@@ -73,6 +73,7 @@ func TestEveryRouteNeedsItsRole(t *testing.T) {
 		{"POST", "/v1/resume", ok, Operator},
 		{"POST", "/v1/arm", ok, Admin},
 		{"POST", "/v1/disarm", ok, Admin},
+		{"GET", "/v1/export", "", Admin},
 	}
 	peers := map[Role]Peer{Nobody: other, Viewer: viewer, Operator: oper, Admin: admin}
 	for _, rt := range routes {

@@ -1,0 +1,92 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+)
+
+// exportSeal begins the last line of an export that is whole; internal/state writes it.
+const exportSeal = `{"records":`
+
+// export streams the whole state. What fails after the first byte shows as the
+// missing last line.
+func (s *Server) export(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	out := &patient{w: w, ctl: http.NewResponseController(w)}
+	err := s.daemon.Export(r.Context(), out)
+	switch {
+	case err == nil:
+	case out.begun:
+		s.log.Printf("control socket: end an export: %v", err)
+	default:
+		writeError(w, errorOf(err))
+	}
+}
+
+// patient bounds each write, not all together: an export may be large, but a caller
+// that does not read is dropped.
+type patient struct {
+	w     io.Writer
+	ctl   *http.ResponseController
+	begun bool
+}
+
+func (p *patient) Write(b []byte) (int, error) {
+	if len(b) == 0 {
+		return 0, nil
+	}
+	p.begun = true
+	if err := p.ctl.SetWriteDeadline(time.Now().Add(bodyTimeout)); err != nil {
+		return 0, err
+	}
+	return p.w.Write(b)
+}
+
+// Export writes the daemon's whole state to w. After an error what was written is
+// worth nothing.
+func (c *Client) Export(ctx context.Context, w io.Writer) error {
+	resp, err := c.open(ctx, http.MethodGet, "/v1/export", nil, nil)
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK {
+		body, err := readAnswer(resp)
+		if err != nil {
+			return fmt.Errorf("read the answer of fenced at %s: %w", c.socket, err)
+		}
+		return decodeError(resp.StatusCode, body)
+	}
+	defer resp.Body.Close()
+	end := &lastLine{}
+	if _, err := io.Copy(io.MultiWriter(w, end), resp.Body); err != nil {
+		return fmt.Errorf("read the export of fenced at %s: %w", c.socket, err)
+	}
+	if !bytes.HasPrefix(end.text, []byte(exportSeal)) {
+		return errors.New("the export is not whole: see the journal of fenced")
+	}
+	return nil
+}
+
+// lastLine keeps how the last line that goes through it begins.
+type lastLine struct {
+	text  []byte
+	ended bool
+}
+
+func (l *lastLine) Write(b []byte) (int, error) {
+	n := len(b)
+	for len(b) > 0 {
+		if l.ended {
+			l.text, l.ended = nil, false
+		}
+		line, rest, ended := bytes.Cut(b, []byte{'\n'})
+		l.text = append(l.text, line[:min(len(line), max(0, len(exportSeal)-len(l.text)))]...)
+		l.ended, b = ended, rest
+	}
+	return n, nil
+}
