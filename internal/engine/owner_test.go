@@ -1,0 +1,211 @@
+package engine_test
+
+import (
+	"context"
+
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/state"
+)
+
+// Without a claim an instance judges and explains, and touches nothing.
+func TestStandbyExplainsAndTouchesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		p := newPair(t, w, store, nil)
+		time.Sleep(10 * time.Minute)
+		assert.Empty(t, w.commands)
+		assert.Zero(t, w.reads, "no probe is made")
+		assert.Zero(t, w.announced, "no Lease is taken")
+		records, err := store.List(t.Context(), state.KindCluster)
+		require.NoError(t, err)
+		assert.Empty(t, records, "nothing is saved")
+		g := gate(t, p.engine["b"], policy.NotOwner)
+		assert.Contains(t, g.Value, "no instance owns")
+		s := p.engine["b"].Status()[0]
+		assert.False(t, s.Owner)
+		assert.NotEmpty(t, s.Idle)
+
+		p.give("a")
+		time.Sleep(time.Second)
+		g = gate(t, p.engine["b"], policy.NotOwner)
+		assert.Equal(t, "instance a owns the cluster (epoch 1)", g.Value)
+		x, err := p.engine["b"].Explain(t.Context(), "c", "n-1")
+		require.NoError(t, err)
+		assert.Equal(t, policy.Unhealthy, x.Verdict)
+		_, err = p.engine["b"].Fence(t.Context(), byHand)
+		refusedFor(t, err, policy.NotOwner)
+		refusedFor(t, p.engine["b"].Arm(t.Context(), byHand, true), policy.NotOwner)
+		refusedFor(t, p.engine["b"].Release(t.Context(), byHand), policy.NotOwner)
+		_, err = p.engine["b"].Enroll(t.Context(), byHand)
+		refusedFor(t, err, policy.NotOwner)
+
+		time.Sleep(5 * time.Minute)
+		assert.Equal(t, remediate.Done, only(t, p.engine["a"]).Step)
+		assert.Equal(t, remediate.Done, only(t, p.engine["b"]).Step, "the standby sees the runs of the owner")
+		s = p.engine["b"].Status()[0]
+		assert.Equal(t, "a", s.OwnerName)
+		assert.Equal(t, uint64(1), s.Epoch)
+		assert.Empty(t, s.Idle)
+		assert.True(t, p.engine["a"].Status()[0].Owner)
+		p.end()
+	})
+}
+
+// Whenever a cluster changes hands, the old owner stops at a save point and the new
+// one goes on from there: one isolation, and the host comes back. // I20
+func TestHandOverAtAnyMoment(t *testing.T) {
+	for at := 60; at <= 100; at++ {
+		bubble(t, func(t *testing.T, w *world, store *failingStore) {
+			p := newPair(t, w, store, nil)
+			p.give("a")
+			time.Sleep(time.Duration(at) * time.Second)
+			p.take("a")
+			p.give("b")
+			time.Sleep(10 * time.Minute)
+			r := only(t, p.engine["b"])
+			assert.Equal(t, remediate.Done, r.Step, "handed over after %ds: %s %s", at, r.Reason, r.Note)
+			assert.Equal(t, 1, w.deleted(), "handed over after %ds", at)
+			assert.Equal(t, r.Version, only(t, p.engine["a"]).Version, "the old owner sees how it ended")
+			p.end()
+		})
+	}
+}
+
+// An owner that comes back does not go on from what it remembers.
+func TestRegainedClusterIsReadAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		p := newPair(t, w, store, nil)
+		p.give("a")
+		time.Sleep(64 * time.Second)
+		require.Equal(t, 1, w.count(bmc.CommandOff))
+		p.take("a")
+		p.store["a"].signal = nil // and hears of nothing that others write
+		p.give("b")
+		time.Sleep(5 * time.Minute)
+		require.Equal(t, remediate.Done, only(t, p.engine["b"]).Step)
+		p.take("b")
+		sent := len(w.commands)
+		p.give("a")
+		time.Sleep(time.Second)
+		assert.Equal(t, remediate.Done, only(t, p.engine["a"]).Step)
+		time.Sleep(time.Minute)
+		assert.Len(t, w.commands, sent)
+		p.end()
+	})
+}
+
+// An owner that was not told that it is one no more finds out at its next save, and
+// does nothing on a record that was not accepted. // I19
+func TestOustedOwnerDoesNothingMore(t *testing.T) {
+	for at := 60; at <= 76; at++ {
+		bubble(t, func(t *testing.T, w *world, store *failingStore) {
+			p := newPair(t, w, store, nil)
+			p.give("a")
+			time.Sleep(time.Duration(at) * time.Second)
+			p.expire("a", time.Now()) // as its own clock says
+			sent, deleted := len(w.commands), w.deleted()
+			time.Sleep(30 * time.Second)
+			require.Len(t, w.commands, sent, "no command after the claim ran out at %ds", at)
+			require.Equal(t, deleted, w.deleted())
+			p.give("b") // the next epoch: what a still saves is refused
+			time.Sleep(10 * time.Minute)
+			r := only(t, p.engine["b"])
+			assert.Equal(t, remediate.Done, r.Step, "%s %s", r.Reason, r.Note)
+			assert.Equal(t, 1, w.deleted())
+			p.take("a")
+			p.end()
+		})
+	}
+}
+
+// slowPower is a BMC that takes its time for a command, until it is given up.
+type slowPower struct {
+	power
+	took  *[]time.Duration
+	delay time.Duration
+}
+
+func (s slowPower) Send(ctx context.Context, c bmc.Command) (bmc.Receipt, error) {
+	begun := time.Now()
+	defer func() { *s.took = append(*s.took, time.Since(begun)) }()
+	select {
+	case <-ctx.Done():
+		return bmc.Receipt{}, &bmc.Error{Kind: bmc.KindUnreachable, Op: "send", Err: ctx.Err()}
+	case <-time.After(s.delay):
+		return s.power.Send(ctx, c)
+	}
+}
+
+// A command that is under way when the claim runs out is cut before its end. // I19
+func TestCommandEndsWithTheClaim(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		var took []time.Duration
+		p := newPair(t, w, store, func(_ string, o *engine.Options) {
+			o.Open = func(bmc.Device) (bmc.Power, error) { return slowPower{power{w}, &took, time.Hour}, nil }
+		})
+		p.give("a")
+		p.expire("a", time.Now().Add(64*time.Second))
+		time.Sleep(2 * time.Minute)
+		require.NotEmpty(t, took)
+		assert.LessOrEqual(t, took[0], 4*time.Second, "at 60 s a command was begun, and cut at 64 s")
+		assert.Len(t, took, 1, "none was begun with less than the margin left")
+		p.end()
+	})
+}
+
+// People stop things wherever they are. // I23
+func TestPauseAtAStandbyBindsTheOwner(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		p := newPair(t, w, store, nil)
+		p.give("a")
+		time.Sleep(30 * time.Second)
+		_, err := p.engine["b"].Pause(t.Context(), engine.Order{Cluster: "c", Actor: "ada", Reason: "wait"})
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		assert.Contains(t, p.engine["a"].Status()[0].Paused, "ada")
+		_, err = p.engine["b"].Hold(t.Context(), byHand)
+		require.NoError(t, err)
+		time.Sleep(5 * time.Minute)
+		assert.Empty(t, w.commands)
+		_, err = p.engine["a"].Resume(t.Context(), engine.Order{Cluster: "c", Actor: "ada", Reason: "go"})
+		require.NoError(t, err)
+		time.Sleep(time.Minute)
+		assert.Empty(t, w.commands)
+		gate(t, p.engine["a"], policy.Hold)
+		_, err = p.engine["b"].ReleaseHold(t.Context(), byHand)
+		require.NoError(t, err)
+		time.Sleep(5 * time.Minute)
+		assert.Equal(t, remediate.Done, only(t, p.engine["a"]).Step)
+		p.end()
+	})
+}
+
+// A cluster whose records cannot be read is not taken over: one of them may be an
+// open run. // I20
+func TestUnreadableRecordsAreNotTakenOver(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		p := newPair(t, w, store, nil)
+		_, err := store.Put(t.Context(), state.Record{Kind: state.KindRun, Key: "r-1", Data: []byte("{")})
+		require.NoError(t, err)
+		p.give("a")
+		time.Sleep(5 * time.Minute)
+		assert.Empty(t, w.commands)
+		assert.False(t, p.engine["a"].Status()[0].Owner)
+		require.Len(t, p.told(t, "a", engine.EventFailed), 1)
+		assert.Contains(t, p.told(t, "a", engine.EventFailed)[0], "r-1")
+		r, err := store.Get(t.Context(), state.KindRun, "r-1")
+		require.NoError(t, err)
+		require.NoError(t, store.Delete(t.Context(), state.KindRun, "r-1", r.Version))
+		time.Sleep(5 * time.Minute)
+		assert.Equal(t, remediate.Done, only(t, p.engine["a"]).Step)
+		p.end()
+	})
+}
