@@ -16,6 +16,7 @@ type careless struct {
 	noCAS          bool // a save of one that is not the owner any more succeeds
 	noWait         bool // the next owner does not wait for the end of the one before, nor do its commands end
 	looseHold      bool // a hold is set at any time
+	endsWithClaim  bool // no rule broken: an isolation ends with the claim, too
 	noPrecondition bool // a late deletion asks neither for UID nor for resourceVersion
 }
 
@@ -66,7 +67,7 @@ func (v variant) mayWake(st state, f fault) bool {
 	case f == staleRound:
 		return st.other != nil
 	case f == late:
-		return st.other != nil && st.other.action != Nothing && (st.other.bound() || v.noWait || v.looseHold && st.other.action == SetHold || st.w.now-st.other.at < settling)
+		return st.other != nil && st.other.action != Nothing && (st.other.bound() && !(v.endsWithClaim && st.other.action == IsolateNode) || v.noWait || v.looseHold && st.other.action == SetHold || st.w.now-st.other.at < settling)
 	}
 	return true
 }
@@ -191,7 +192,7 @@ func (x *explorer) afterEnd(st state) (bad []string) {
 			return append(bad, "I20: the hold is set after the run has ended")
 		case st.w.on && !w.on && w.byUs:
 			return append(bad, "I20: the host is switched off after its run has ended")
-		case w.uid != st.w.uid && st.w.uid != 0 && !w.on, w.oos && !st.w.oos:
+		case w.uid != st.w.uid && st.w.uid != 0, w.oos && !st.w.oos:
 			return append(bad, "I2: the Node is isolated after the run has ended")
 		}
 		st.w.tick(x.v)
@@ -219,6 +220,9 @@ func (v variant) otherKey(st state) (k fencerKey) {
 	case o.action == IsolateNode:
 		k.holds = o.backupUID == st.w.uid && o.backupRV == st.w.rv
 		k.target = o.next.Target.NodeUID
+		if v.endsWithClaim {
+			k.age = int8(min(st.w.now-o.at, settling))
+		}
 	case !o.bound():
 		k.age = int8(min(st.w.now-o.at, settling))
 	case o.action == RestoreTargetNode:
@@ -242,6 +246,7 @@ var twoFencers = []variant{
 	{name: "fencers: outlets", states: 32_000, levelled: levelled{levels: 2, afterMains: bmc.Off}, ignoresOff: true, faults: join(stops, []fault{pause, lostPower}), budget: 2, runTimeout: 5 * time.Minute, want: "Done"},
 	{name: "fencers: never off", states: 11_000, ignoresOff: true, faults: join(stops, []fault{foreignOff, retryOrder, abortOrder}), budget: 2, want: "Held PowerOffFailed"},
 	{name: "fencers: on a word", states: 13_000, vouchedFor: true, levelled: levelled{bmc: dead}, faults: join(stops, []fault{foreignOn, unfenceOrder}), budget: 2, want: "Held ConfirmedOff"},
+	{name: "fencers: never boots", states: 28_000, careless: careless{endsWithClaim: true}, badBoots: 9, noReplace: true, faults: join(stops, []fault{pause, foreignOn}), budget: 3, want: "Held AttemptsExhausted"},
 	{name: "fencers: delete the Machine", states: 340, deleteOnly: true, faults: join(stops, []fault{pause, outageLong, conflict}), budget: 3, want: "Reprovisioned"},
 }
 
@@ -256,5 +261,6 @@ var fencerMutants = []mutant{
 	{"saves without comparing", "Aborted Paused: the host is off", apart(careless{noCAS: true}, variant{}, pause), Next},
 	{"takes over without waiting", "I20: the host is switched off after", apart(careless{noWait: true}, variant{}), Next},
 	{"sets the hold at any time", "I20: the hold is set after", apart(careless{looseHold: true}, variant{bmh: true}), Next},
+	{"isolates after the claim has ended", "I2: the Node is isolated after", apart(careless{}, variant{badBoots: 9, noReplace: true}, pause), Next},
 	{"deletes by name", "I2: ", apart(careless{noPrecondition: true}, variant{}), Next},
 }
