@@ -78,6 +78,15 @@ func (c *cluster) beQuiet(from time.Time) {
 	c.quiet = later(c.quiet, from.Add(c.e.opt.Guards.QuietPeriod))
 }
 
+// beQuiet begins a quiet period in one cluster, or in all.
+func (e *Engine) beQuiet(cluster string, from time.Time) {
+	for name, c := range e.clusters {
+		if cluster == state.AllClusters || cluster == name {
+			c.beQuiet(from)
+		}
+	}
+}
+
 func (e *Engine) storedPause(name string) (pause, bool) { return pauseOf(e.record(name)) }
 
 // Pause stops everything new and everything that can still be taken back, in
@@ -143,11 +152,7 @@ func (e *Engine) Resume(ctx context.Context, o Order) (Outcome, error) {
 	if _, stored := e.storedPause(o.Cluster); err != nil && (stored || !stands) {
 		return Outcome{}, fmt.Errorf("save that it is resumed; it stays as it is: %w", err)
 	}
-	for name, c := range e.clusters {
-		if o.Cluster == state.AllClusters || o.Cluster == name {
-			c.beQuiet(now)
-		}
-	}
+	e.beQuiet(o.Cluster, now)
 	e.stops.dropPause(o.Cluster, waiting)
 	e.stirred(o.Cluster)
 	e.opt.Events.Emit(o.event("resumes"))

@@ -214,6 +214,7 @@ func (e *Engine) keepPause(ctx context.Context, name string, now time.Time) {
 		_ = e.savePause(ctx, name, p)
 		return
 	} else if stands {
+		e.beQuiet(name, p.until)
 		e.stops.dropPause(name, p)
 	}
 	if p, stands := e.storedPause(name); !stands || !p.over(now) {

@@ -1,0 +1,162 @@
+package engine_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// noAnswer is what a BMC without power says.
+func noAnswer() error { return &bmc.Error{Kind: bmc.KindUnreachable, Op: "read", Addr: "192.0.2.1"} }
+
+// dead takes the mains from n-1's host: nothing answers any more.
+func (w *world) dead() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.on, w.readErr = false, noAnswer()
+}
+
+// A person's word takes the place of the proof where nothing can give one: the Node
+// is isolated, the host left off, and the record marked for ever. // I26
+func TestConfirmOffWithoutARun(t *testing.T) {
+	for name, change := range map[string]func(*world){
+		"a dead BMC": func(w *world) { w.dead() },
+		"no BMC":     func(w *world) { w.host = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world, store *failingStore) {
+				w.check.Paused = true
+				change(w)
+				e, _, stop := start(t, w, store, nil)
+				time.Sleep(time.Second)
+				dry := byHand
+				dry.DryRun = true
+				out, err := e.ConfirmOff(t.Context(), dry)
+				require.NoError(t, err)
+				assert.Len(t, out.Evidence, 3, "power, Node and Lease: %v", out.Evidence)
+				require.Empty(t, e.Runs("c"))
+
+				out, err = e.ConfirmOff(t.Context(), byHand)
+				require.NoError(t, err)
+				time.Sleep(10 * time.Minute)
+				r := only(t, e)
+				assert.Equal(t, out.Run, r.ID)
+				assert.Equal(t, remediate.Held, r.Step, r.Note)
+				assert.Equal(t, "ConfirmedOff", r.Reason, r.Note)
+				assert.Equal(t, remediate.ProofHuman, r.Proof)
+				assert.Equal(t, byHand.Actor, r.Confirmed.Actor)
+				assert.Equal(t, 1, w.deleted())
+				assert.Zero(t, w.count(bmc.CommandOn))
+				stop()
+			})
+		})
+	}
+}
+
+// The word is taken by the run that is Held for want of a proof.
+func TestConfirmOffOfAHeldRun(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e, _, stop := start(t, w, store, nil)
+		r := until(t, e, remediate.PowerOff)
+		_, err := e.ConfirmOff(t.Context(), byHand)
+		refusedFor(t, err, engine.OrderRefused)
+		w.dead()
+		until(t, e, remediate.Held)
+		require.Zero(t, w.deleted())
+		_, err = e.ConfirmOff(t.Context(), byHand)
+		require.NoError(t, err)
+		time.Sleep(10 * time.Minute)
+		got := only(t, e)
+		assert.Equal(t, r.ID, got.ID)
+		assert.Equal(t, "ConfirmedOff", got.Reason, got.Note)
+		assert.Equal(t, 1, w.deleted())
+
+		w.mu.Lock() // somebody mends the mains, and the host boots
+		w.on, w.readErr, w.offAt = true, nil, time.Now()
+		w.mu.Unlock()
+		time.Sleep(20 * time.Minute)
+		got = only(t, e)
+		assert.Equal(t, remediate.Done, got.Step, "%s: %s", got.Reason, got.Note)
+		assert.NotNil(t, got.Confirmed, "for ever")
+		assert.True(t, w.restored)
+		stop()
+	})
+}
+
+// The word of a person is not taken against what is seen, nor against any gate that
+// is not about the BMC. // I26
+func TestConfirmOffIsRefused(t *testing.T) {
+	for reason, change := range map[policy.Reason]func(w *world, e *engine.Engine){
+		engine.ConfirmedOffContradicted: func(w *world, _ *engine.Engine) { w.on, w.readErr = true, nil },
+		policy.Contested:                func(w *world, _ *engine.Engine) { w.contested = remediate.Yes },
+		policy.NotSynced:                func(w *world, _ *engine.Engine) { w.unsynced = true },
+	} {
+		t.Run(string(reason), func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world, store *failingStore) {
+				w.check.Paused = true
+				w.dead()
+				e, _, stop := start(t, w, store, nil)
+				time.Sleep(time.Second)
+				w.mu.Lock()
+				change(w, e)
+				w.mu.Unlock()
+				_, err := e.ConfirmOff(t.Context(), byHand)
+				refusedFor(t, err, reason)
+				assert.Empty(t, e.Runs("c"))
+				assert.Zero(t, w.deleted())
+				stop()
+			})
+		})
+	}
+	for name, seen := range map[string]func(w *world){
+		"Ready":     func(w *world) { w.ready = "True" },
+		"renewing":  func(w *world) { w.leaseAlive = true },
+		"coming on": func(w *world) { w.on, w.readErr = true, nil },
+	} {
+		t.Run("later seen "+name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world, store *failingStore) {
+				w.check.Paused = true
+				w.dead()
+				e, _, stop := start(t, w, store, nil)
+				time.Sleep(time.Second)
+				_, err := e.ConfirmOff(t.Context(), byHand)
+				require.NoError(t, err)
+				time.Sleep(5 * time.Second) // the Lease must stand still for longer
+				w.mu.Lock()
+				seen(w)
+				w.mu.Unlock()
+				time.Sleep(5 * time.Minute)
+				r := only(t, e)
+				assert.Equal(t, string(engine.ConfirmedOffContradicted), r.Reason, r.Note)
+				assert.Zero(t, w.deleted())
+				stop()
+			})
+		})
+	}
+}
+
+// A pause and a hold bind people's words, too.
+func TestConfirmOffRespectsStops(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.check.Paused = true
+		w.dead()
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(time.Second)
+		_, err := e.Hold(t.Context(), byHand)
+		require.NoError(t, err)
+		_, err = e.ConfirmOff(t.Context(), byHand)
+		refusedFor(t, err, policy.Hold)
+		_, err = e.Pause(t.Context(), byHand)
+		require.NoError(t, err)
+		_, err = e.ConfirmOff(t.Context(), byHand)
+		refusedFor(t, err, policy.Paused)
+		stop()
+	})
+}

@@ -1,0 +1,155 @@
+package engine_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/state"
+)
+
+func (s *failingStore) cluster(t *testing.T, name string) state.Cluster {
+	t.Helper()
+	c, err := state.LoadCluster(t.Context(), s, name)
+	require.NoError(t, err)
+	return c
+}
+
+func heldFor(length time.Duration) engine.Order {
+	o := byHand
+	o.For = length
+	return o
+}
+
+// A hold keeps one Node from being fenced until it is over, also over a restart.
+func TestHoldIsOverByItself(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(time.Second)
+		out, err := e.Hold(t.Context(), heldFor(time.Hour))
+		require.NoError(t, err)
+		assert.Equal(t, engine.Outcome{Until: time.Now().UTC().Add(time.Hour)}, out)
+		out, err = e.Hold(t.Context(), heldFor(time.Minute))
+		require.NoError(t, err)
+		assert.Equal(t, time.Now().UTC().Add(time.Hour), out.Until, "a hold that stands is not shortened")
+		time.Sleep(30 * time.Minute)
+		stop()
+
+		e, events, stop := start(t, w, store, nil)
+		time.Sleep(29 * time.Minute)
+		require.Empty(t, e.Runs("c"))
+		assert.Contains(t, gate(t, e, policy.Hold).Value, "ada")
+		time.Sleep(10 * time.Minute)
+		assert.Equal(t, remediate.Done, only(t, e).Step)
+		assert.Equal(t, 1, heard(t, events, "the hold by ada"))
+		assert.Empty(t, e.Holds("c"))
+		stop()
+	})
+}
+
+func TestHoldBindsPeopleAndIsReleased(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.check.Paused = true
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(time.Second)
+		_, err := e.ReleaseHold(t.Context(), byHand)
+		refusedFor(t, err, engine.NoHold)
+		_, err = e.Hold(t.Context(), heldFor(0))
+		require.NoError(t, err)
+		refusedByHand(t, e, policy.Hold)
+		other := byHand
+		other.Node = "other-0"
+		out, err := e.Hold(t.Context(), other)
+		require.NoError(t, err)
+		assert.False(t, out.Unseen)
+		other.Node = "typo"
+		out, err = e.Hold(t.Context(), other)
+		require.NoError(t, err, "a stop is always allowed")
+		assert.True(t, out.Unseen)
+
+		_, err = e.ReleaseHold(t.Context(), byHand)
+		require.NoError(t, err)
+		_, err = e.ReleaseHold(t.Context(), byHand)
+		refusedFor(t, err, engine.NoHold)
+		_, err = e.Fence(t.Context(), byHand)
+		require.NoError(t, err)
+		time.Sleep(10 * time.Minute)
+		assert.Equal(t, remediate.Done, only(t, e).Step)
+		stop()
+	})
+}
+
+// After the isolation a held host is brought back all the same. // I20
+func TestHoldAfterTheIsolationLeavesNoHostOff(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e, _, stop := start(t, w, store, nil)
+		for w.deleted() == 0 {
+			time.Sleep(time.Second)
+		}
+		_, err := e.Hold(t.Context(), byHand)
+		require.NoError(t, err)
+		time.Sleep(10 * time.Minute)
+		assert.Equal(t, remediate.Done, only(t, e).Step)
+		assert.Equal(t, 1, w.count(bmc.CommandOn))
+		stop()
+	})
+}
+
+// Holds and pauses that people give at another instance bind here, too.
+func TestStopsOfAnotherInstanceBind(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(time.Second)
+		held, err := state.SaveHold(t.Context(), store, state.Hold{Cluster: "c", Node: "n-1", By: "bea", Reason: "disk", At: time.Now()})
+		require.NoError(t, err)
+		store.elsewhere()
+		require.Len(t, e.Holds("c"), 1)
+		held.Reason = "disk and fan"
+		_, err = state.SaveHold(t.Context(), store, held)
+		require.NoError(t, err)
+		_, err = e.ReleaseHold(t.Context(), byHand) // on a version that is not the newest any more
+		require.NoError(t, err)
+		store.elsewhere()
+		require.Empty(t, e.Holds("c"))
+
+		c := store.cluster(t, "c")
+		c.Paused, c.PausedBy = true, "bea"
+		_, err = state.SaveCluster(t.Context(), store, c)
+		require.NoError(t, err)
+		store.elsewhere()
+		time.Sleep(5 * time.Minute)
+		assert.Empty(t, e.Runs("c"))
+		assert.Contains(t, gate(t, e, policy.Paused).Value, "bea")
+		stop()
+	})
+}
+
+// A quarantine does not bind people, and a person's hold does not shorten it. // I15
+func TestQuarantineAndHold(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.check.Paused = true
+		until := time.Now().UTC().Add(24 * time.Hour)
+		_, err := state.SaveHold(t.Context(), store, state.Hold{Cluster: "c", Node: "n-1", By: "fenced", Quarantine: true, At: time.Now(), Until: until})
+		require.NoError(t, err)
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(time.Second)
+		o := byHand
+		o.DryRun = true
+		_, err = e.Fence(t.Context(), o)
+		require.NoError(t, err)
+		out, err := e.Hold(t.Context(), heldFor(time.Hour))
+		require.NoError(t, err)
+		assert.Equal(t, until, out.Until)
+		refusedByHand(t, e, policy.Hold)
+		_, err = e.ReleaseHold(t.Context(), byHand)
+		require.NoError(t, err)
+		assert.Empty(t, e.Holds("c"))
+		stop()
+	})
+}

@@ -1,0 +1,182 @@
+package engine_test
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// until waits for the only run to stand at a step.
+func until(t *testing.T, e *engine.Engine, step remediate.Step) remediate.Run {
+	t.Helper()
+	for range 100 * 60 {
+		if runs := e.Runs("c"); len(runs) > 0 && runs[0].Step == step {
+			return runs[0]
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	require.Failf(t, "the step is not reached", "%s; runs: %+v", step, e.Runs("c"))
+	return remediate.Run{}
+}
+
+func ofRun(r remediate.Run) engine.Order {
+	return engine.Order{Run: r.ID, Actor: "ada", Reason: "enough"}
+}
+
+// An abort takes back what can be taken back, and completes what cannot. // I20
+func TestAbortAtEachStep(t *testing.T) {
+	for _, tc := range []struct {
+		at, end remediate.Step
+		deleted int
+	}{
+		{remediate.PowerOff, remediate.Aborted, 0},
+		{remediate.PowerOn, remediate.Done, 1},
+		{remediate.AwaitNode, remediate.Done, 1},
+	} {
+		t.Run(string(tc.at), func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world, store *failingStore) {
+				e, _, stop := start(t, w, store, nil)
+				r := until(t, e, tc.at)
+				out, err := e.Abort(t.Context(), ofRun(r))
+				require.NoError(t, err)
+				assert.Equal(t, r.ID, out.Run)
+				w.mu.Lock()
+				w.check.Paused = true
+				w.mu.Unlock()
+				time.Sleep(10 * time.Minute)
+				assert.Equal(t, tc.end, only(t, e).Step)
+				assert.Equal(t, tc.deleted, w.deleted())
+				assert.True(t, w.on)
+				_, err = e.Abort(t.Context(), ofRun(r))
+				refusedFor(t, err, engine.NoRun)
+				_, err = e.Retry(t.Context(), ofRun(r))
+				refusedFor(t, err, engine.NoRun)
+				r.ID = "of-nobody"
+				_, err = e.Abort(t.Context(), ofRun(r))
+				refusedFor(t, err, engine.NoSuchRun)
+				stop()
+			})
+		})
+	}
+}
+
+// An order that comes while a record is saved keeps the write back for which it is
+// saved: it was given before that.
+func TestOrderBindsTheVeryNextWrite(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, inner *failingStore) {
+		store := &stubborn{Store: inner}
+		var e *engine.Engine
+		answered := make(chan error, 1)
+		ordered := false
+		store.during = func(run []byte) {
+			if !ordered && bytes.Contains(run, []byte(`"SendOff"`)) {
+				ordered = true
+				go func() {
+					_, err := e.Abort(t.Context(), ofRun(e.Runs("c")[0]))
+					answered <- err
+				}()
+				time.Sleep(time.Second)
+				w.mu.Lock()
+				w.check.Paused = true // no other run begins
+				w.mu.Unlock()
+			}
+		}
+		var stop func()
+		e, _, stop = start(t, w, store, nil)
+		time.Sleep(5 * time.Minute)
+		require.NoError(t, <-answered)
+		r := only(t, e)
+		assert.Equal(t, "Aborted", r.Reason)
+		assert.Zero(t, w.count(bmc.CommandOff))
+		stop()
+	})
+}
+
+// As it is, a Held run ends and its host is left alone; any other is refused that.
+func TestAbortAsIs(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.check.Paused = true
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(time.Second)
+		o := byHand
+		o.OffOnly = true
+		_, err := e.Fence(t.Context(), o)
+		require.NoError(t, err)
+		asIs := ofRun(until(t, e, remediate.PowerOff))
+		asIs.AsIs = true
+		_, err = e.Abort(t.Context(), asIs)
+		refusedFor(t, err, engine.OrderRefused)
+		until(t, e, remediate.Held)
+		_, err = e.Abort(t.Context(), asIs)
+		require.NoError(t, err)
+		time.Sleep(10 * time.Minute)
+		r := only(t, e)
+		assert.Equal(t, remediate.Aborted, r.Step)
+		assert.Equal(t, "ClosedAsIs", r.Reason)
+		assert.False(t, w.on)
+		assert.Zero(t, w.count(bmc.CommandOn))
+		stop()
+	})
+}
+
+// A retry takes a Held run up again, with every reason asked afresh.
+func TestRetryOfAHeldRun(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.ignoreOff = true
+		e, _, stop := start(t, w, store, nil)
+		r := until(t, e, remediate.PowerOff)
+		_, err := e.Retry(t.Context(), ofRun(r))
+		refusedFor(t, err, engine.OrderRefused)
+		until(t, e, remediate.Held)
+		w.mu.Lock()
+		w.ignoreOff = false
+		w.mu.Unlock()
+		_, err = e.Retry(t.Context(), ofRun(r))
+		require.NoError(t, err)
+		time.Sleep(10 * time.Minute)
+		assert.Equal(t, remediate.Done, only(t, e).Step)
+		assert.Equal(t, 1, w.deleted())
+		stop()
+	})
+}
+
+// A BMC that lied is not believed again because somebody retries. // I5
+func TestRetryOfAFrozenHostIsRefused(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e, _, stop := start(t, w, store, nil)
+		until(t, e, remediate.PowerOff)
+		w.mu.Lock()
+		w.leaseAlive = true
+		w.mu.Unlock()
+		r := until(t, e, remediate.Held)
+		require.Equal(t, "FalseOff", r.Reason)
+		_, err := e.Retry(t.Context(), ofRun(r))
+		refusedFor(t, err, policy.Frozen)
+		stop()
+	})
+}
+
+// A store that refuses makes no order: what is answered is durable. // I19
+func TestOrdersAreDurableWhenAnswered(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e, _, stop := start(t, w, store, nil)
+		r := until(t, e, remediate.AwaitNode)
+		store.set(true)
+		_, err := e.Abort(t.Context(), ofRun(r))
+		require.Error(t, err)
+		assert.False(t, errors.Is(err, t.Context().Err()))
+		store.set(false)
+		time.Sleep(10 * time.Minute)
+		assert.Nil(t, only(t, e).Abort)
+		stop()
+	})
+}

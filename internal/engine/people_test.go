@@ -1,0 +1,284 @@
+package engine_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/state"
+)
+
+// stubborn is a store that does not take people's records while it is told so.
+type stubborn struct {
+	state.Store
+	mu     sync.Mutex
+	refuse bool
+	during func(run []byte) // called while the record of a run is being saved
+}
+
+func (s *stubborn) Put(ctx context.Context, r state.Record) (uint64, error) {
+	s.mu.Lock()
+	refuse, during := s.refuse, s.during
+	s.mu.Unlock()
+	if people := r.Kind == state.KindCluster || r.Kind == state.KindHold; people && refuse {
+		return 0, errors.New("disk full")
+	}
+	if r.Kind == state.KindRun && during != nil {
+		during(r.Data)
+	}
+	return s.Store.Put(ctx, r)
+}
+
+func (s *stubborn) set(refuse bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refuse = refuse
+}
+
+// stopBy is every way in which people stop something.
+var stopBy = map[string]func(t *testing.T, e *engine.Engine, file string) engine.Outcome{
+	"pause": func(t *testing.T, e *engine.Engine, _ string) engine.Outcome {
+		out, err := e.Pause(t.Context(), engine.Order{Actor: "ada", Reason: "stop"})
+		require.NoError(t, err)
+		return out
+	},
+	"pause of the cluster": func(t *testing.T, e *engine.Engine, _ string) engine.Outcome {
+		out, err := e.Pause(t.Context(), byHand)
+		require.NoError(t, err)
+		return out
+	},
+	"hold": func(t *testing.T, e *engine.Engine, _ string) engine.Outcome {
+		out, err := e.Hold(t.Context(), byHand)
+		require.NoError(t, err)
+		return out
+	},
+	"file": func(t *testing.T, _ *engine.Engine, file string) engine.Outcome {
+		require.NoError(t, os.WriteFile(file, []byte("ticket 4711\n"), 0o600))
+		return engine.Outcome{Unsaved: "as it should be"}
+	},
+}
+
+func eachStop(t *testing.T, f func(t *testing.T, w *world, store *stubborn, file string, stop func(*testing.T, *engine.Engine, string) engine.Outcome)) {
+	for name, stop := range stopBy {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "paused")
+			bubble(t, func(t *testing.T, w *world, store *failingStore) {
+				f(t, w, &stubborn{Store: store}, file, stop)
+			})
+		})
+	}
+}
+
+func pausedBy(file string) func(*engine.Options) {
+	return func(o *engine.Options) { o.PauseFile = file }
+}
+
+// A stop before the Node is isolated takes the power-off back, also when the store
+// does not take it. // I23
+func TestStopsBindWithoutTheStore(t *testing.T) {
+	eachStop(t, func(t *testing.T, w *world, store *stubborn, file string, stopNow func(*testing.T, *engine.Engine, string) engine.Outcome) {
+		e, _, stop := start(t, w, store, pausedBy(file))
+		time.Sleep(62 * time.Second)
+		require.Equal(t, 1, w.count(bmc.CommandOff))
+		store.set(true)
+		assert.NotEmpty(t, stopNow(t, e, file).Unsaved, "the order says that it does not last")
+		time.Sleep(time.Second + time.Millisecond)
+		assert.Equal(t, remediate.PowerOn, only(t, e).Step, "within a second")
+		time.Sleep(10 * time.Minute)
+		r := only(t, e)
+		assert.Equal(t, remediate.Aborted, r.Step)
+		assert.Equal(t, "Paused", r.Reason)
+		assert.Zero(t, w.deleted())
+		assert.True(t, w.on)
+		assert.Equal(t, 1, w.count(bmc.CommandOff))
+		stop()
+	})
+}
+
+// What is stopped while a record is saved binds the write for which it is saved. // I23
+func TestStopsBindTheVeryNextWrite(t *testing.T) {
+	eachStop(t, func(t *testing.T, w *world, store *stubborn, file string, stopNow func(*testing.T, *engine.Engine, string) engine.Outcome) {
+		var e *engine.Engine
+		var given sync.Once
+		store.during = func(run []byte) {
+			if bytes.Contains(run, []byte(`"SendOff"`)) {
+				given.Do(func() { stopNow(t, e, file) })
+			}
+		}
+		var stop func()
+		e, _, stop = start(t, w, store, pausedBy(file))
+		time.Sleep(10 * time.Minute)
+		r := only(t, e)
+		assert.Equal(t, "Paused", r.Reason)
+		assert.Zero(t, w.count(bmc.CommandOff))
+		assert.True(t, w.on)
+		stop()
+	})
+}
+
+// The file ends a pause like a person does: with a quiet period, which survives. // I16
+func TestPauseFileGoesWithAQuietPeriod(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "paused")
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		require.NoError(t, os.WriteFile(file, []byte("ticket\t4711\n"), 0o600))
+		configured := func(o *engine.Options) { o.PauseFile, o.Guards.QuietPeriod = file, 5*time.Minute }
+		e, _, stop := start(t, w, store, configured)
+		time.Sleep(20 * time.Minute)
+		require.Empty(t, e.Runs("c"))
+		assert.Contains(t, gate(t, e, policy.Paused).Value, "ticket")
+		_, err := e.Resume(t.Context(), engine.Order{Actor: "ada", Reason: "go"})
+		require.NoError(t, err)
+		assert.False(t, gate(t, e, policy.Paused).Pass, "only who takes the file away ends its pause")
+		require.NoError(t, os.Remove(file))
+		time.Sleep(2 * time.Second)
+		stop()
+
+		e, _, stop = start(t, w, store, configured)
+		time.Sleep(4 * time.Minute)
+		require.Empty(t, e.Runs("c"))
+		time.Sleep(5 * time.Minute)
+		assert.Len(t, e.Runs("c"), 1)
+		stop()
+	})
+}
+
+// A path that nobody can look at pauses: it cannot be told from a file. // I23
+func TestPauseFileThatCannotBeSeenPauses(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
+	require.NoError(t, os.Symlink("nothing", filepath.Join(dir, "link")))
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "directory"), 0o700))
+	for _, path := range []string{"file", "file/below", "link", "directory"} {
+		bubble(t, func(t *testing.T, w *world, store *failingStore) {
+			e, _, stop := start(t, w, store, pausedBy(filepath.Join(dir, path)))
+			time.Sleep(2 * time.Minute)
+			assert.Empty(t, e.Runs("c"), path)
+			assert.False(t, gate(t, e, policy.Paused).Pass, path)
+			stop()
+		})
+	}
+}
+
+func TestPauseForAWhileEndsByItself(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		quiet := func(o *engine.Options) { o.Guards.QuietPeriod = 5 * time.Minute }
+		e, _, stop := start(t, w, store, quiet)
+		time.Sleep(time.Second)
+		o := engine.Order{Actor: "ada", Reason: "switch upgrade", For: time.Hour}
+		out, err := e.Pause(t.Context(), o)
+		require.NoError(t, err)
+		assert.Equal(t, time.Now().UTC().Add(time.Hour), out.Until)
+		o.For = time.Minute
+		out, err = e.Pause(t.Context(), o)
+		require.NoError(t, err)
+		assert.Equal(t, time.Now().UTC().Add(time.Hour), out.Until, "a pause that stands is not shortened")
+		time.Sleep(30 * time.Minute)
+		stop()
+
+		e, events, stop := start(t, w, store, quiet)
+		time.Sleep(34 * time.Minute)
+		require.Empty(t, e.Runs("c"), "the quiet period follows")
+		assert.NotContains(t, store.cluster(t, state.AllClusters).PausedBy, "ada", "the end is stored")
+		assert.Equal(t, 1, heard(t, events, "is over"))
+		time.Sleep(5 * time.Minute)
+		assert.Len(t, e.Runs("c"), 1)
+		stop()
+	})
+}
+
+// heard counts the events of a wording.
+func heard(t *testing.T, events *engine.Stream, words string) (n int) {
+	t.Helper()
+	all, err := events.After(t.Context(), 0)
+	require.NoError(t, err)
+	for _, ev := range all {
+		if strings.Contains(ev.Message, words) {
+			n++
+		}
+	}
+	return n
+}
+
+// A stop that the store refused is stored when it can be; until then it can be
+// ended without the store.
+func TestUnsavedStopsAreSavedLater(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, inner *failingStore) {
+		store := &stubborn{Store: inner}
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(time.Second)
+		store.set(true)
+		for range 2 {
+			out, err := e.Pause(t.Context(), byHand)
+			require.NoError(t, err)
+			require.NotEmpty(t, out.Unsaved)
+			_, err = e.Resume(t.Context(), byHand)
+			require.NoError(t, err, "it was never stored")
+			_, err = e.Hold(t.Context(), byHand)
+			require.NoError(t, err)
+			_, err = e.ReleaseHold(t.Context(), byHand)
+			require.NoError(t, err)
+		}
+		_, err := e.Pause(t.Context(), byHand)
+		require.NoError(t, err)
+		_, err = e.Hold(t.Context(), byHand)
+		require.NoError(t, err)
+		time.Sleep(time.Minute)
+		store.set(false)
+		time.Sleep(2 * time.Second)
+		stop()
+
+		e, _, stop = start(t, w, store, nil)
+		time.Sleep(10 * time.Minute)
+		assert.Empty(t, e.Runs("c"))
+		assert.Len(t, e.Holds("c"), 1)
+		store.set(true)
+		_, err = e.Resume(t.Context(), byHand)
+		require.Error(t, err, "what is stored is not ended in memory alone")
+		_, err = e.ReleaseHold(t.Context(), byHand)
+		require.Error(t, err)
+		assert.Len(t, e.Holds("c"), 1)
+		stop()
+	})
+}
+
+// Whoever sees that a pause is over sees the quiet period, too, whatever the store
+// does. // I16
+func TestQuietPeriodAfterAStopNeedsNoStore(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "paused")
+	for name, end := range map[string]func(){
+		"by itself": func() { time.Sleep(5 * time.Minute) },
+		"the file":  func() { require.NoError(t, os.Remove(file)) },
+	} {
+		require.NoError(t, os.WriteFile(file, nil, 0o600))
+		bubble(t, func(t *testing.T, w *world, inner *failingStore) {
+			store := &stubborn{Store: inner}
+			e, _, stop := start(t, w, store, func(o *engine.Options) { o.PauseFile, o.Guards.QuietPeriod = file, 5*time.Minute })
+			time.Sleep(20 * time.Minute)
+			store.set(true)
+			if name == "by itself" {
+				require.NoError(t, os.Remove(file))
+				_, err := e.Pause(t.Context(), heldFor(5*time.Minute))
+				require.NoError(t, err)
+			}
+			end()
+			time.Sleep(4*time.Minute + 58*time.Second)
+			assert.Empty(t, e.Runs("c"), name)
+			time.Sleep(10 * time.Second)
+			assert.Len(t, e.Runs("c"), 1, name)
+			stop()
+		})
+	}
+}
