@@ -14,10 +14,16 @@ const (
 	maxPending = 4096
 	// maxFile is when a file is put aside: a start reads the last one whole.
 	maxFile = 64 << 20
+	// hangTime is after which a write that has not ended is not waited for: who
+	// decides must not stand still for each of many entries.
+	hangTime = 5 * time.Second
 )
 
 // ErrFull means that too much waits for the disk already.
 var ErrFull = errors.New("the audit log cannot keep up")
+
+// ErrHangs means that a write has begun long ago and does not end.
+var ErrHangs = errors.New("the disk of the audit log does not answer")
 
 // ErrClosed means that the log was closed.
 var ErrClosed = errors.New("the audit log is closed")
@@ -41,7 +47,8 @@ type Log struct {
 
 	mu      sync.Mutex
 	pending []waiting
-	head    Head // durable
+	head    Head      // durable
+	began   time.Time // of the write that is under way; zero when none is
 	closed  bool
 	failed  uint64 // entries that could not be written, since the start
 
@@ -92,6 +99,8 @@ func (l *Log) enqueue(e Entry, done chan<- written) error {
 	switch {
 	case l.closed:
 		err = ErrClosed
+	case done != nil && !l.began.IsZero() && time.Since(l.began) > hangTime:
+		err = ErrHangs
 	case len(l.pending) < maxPending:
 		e.At = time.Now().UTC()
 		l.pending = append(l.pending, waiting{e, done})
@@ -151,11 +160,14 @@ func (l *Log) writeLoop() {
 	for range l.wake {
 		l.mu.Lock()
 		batch, closed, head, missed := l.pending, l.closed, l.head, l.failed
-		l.pending = nil
+		l.pending, l.began = nil, time.Now()
 		l.mu.Unlock()
 		if len(batch) > 0 {
 			l.settle(batch, head, missed)
 		}
+		l.mu.Lock()
+		l.began = time.Time{}
+		l.mu.Unlock()
 		if closed {
 			return
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -195,6 +196,14 @@ func TestEntriesAreBoundedAndPrintable(t *testing.T) {
 	assert.NotContains(t, string(line), "\u202e")
 	_, err = Verify(path)
 	require.NoError(t, err)
+}
+
+func TestWriteThatHangsIsNotWaitedFor(t *testing.T) {
+	l := &Log{wake: make(chan struct{}, 1), began: time.Now().Add(-time.Minute)} // nobody writes
+	_, err := l.Append(t.Context(), Entry{Type: "Action"})
+	require.ErrorIs(t, err, ErrHangs)
+	l.Add(Entry{Type: "Step"}) // it may still come to be written
+	assert.EqualValues(t, 1, l.Failures())
 }
 
 func TestFullQueueRefuses(t *testing.T) {
