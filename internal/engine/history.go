@@ -46,7 +46,7 @@ func (h history) lastEnded() (last time.Time) {
 // released the host.
 func (h history) within(now time.Time, d time.Duration) (n int) {
 	for _, r := range h.cycles {
-		if now.Sub(r.Started) < d && r.Started.After(h.forgiven) {
+		if now.Sub(r.Started) < d && !r.Started.Before(h.forgiven) {
 			n++
 		}
 	}
@@ -59,7 +59,7 @@ func (h history) notDone() (n int) {
 		switch {
 		case r.Open():
 			continue
-		case r.Step == remediate.Done, !r.Started.After(h.forgiven), !r.Ended.After(h.well.Add(-healthyReset)):
+		case r.Step == remediate.Done, r.Started.Before(h.forgiven), !r.Ended.After(h.well.Add(-healthyReset)):
 			return n
 		}
 		n++

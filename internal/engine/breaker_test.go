@@ -1,0 +1,170 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/state"
+)
+
+// relapsing lets a Node fall silent again shortly after each recovery, until it is
+// stopped.
+func relapsing(t *testing.T, w *world) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			time.Sleep(30 * time.Second)
+			w.mu.Lock()
+			if w.ready == "True" {
+				w.ready, w.since = "Unknown", time.Now()
+			}
+			w.mu.Unlock()
+		}
+	}()
+	return func() { cancel(); <-done }
+}
+
+func twiceADay(o *engine.Options) { o.Guards.MaxFencesPerDay = 2 }
+
+// A host that comes to no rest is quarantined for a day; a restart does not end that,
+// time and people do. // I15
+func TestRestlessHostIsQuarantined(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		defer relapsing(t, w)()
+		_, events, stop := start(t, w, store, twiceADay)
+		time.Sleep(time.Hour)
+		stop()
+		assert.Contains(t, refusals(t, events), string(policy.Quarantined))
+		holds, err := state.LoadHolds(t.Context(), store)
+		require.NoError(t, err)
+		require.Len(t, holds, 1)
+		h := holds[0]
+		assert.True(t, h.Quarantine)
+		assert.Equal(t, 24*time.Hour, h.Until.Sub(h.At))
+
+		e, _, stop := start(t, w, store, twiceADay)
+		time.Sleep(time.Until(h.Until) - time.Minute)
+		require.Len(t, e.Runs("c"), 2)
+		g := gate(t, e, policy.Quarantined)
+		assert.Equal(t, h.Until, g.Until.UTC())
+		time.Sleep(30 * time.Minute)
+		assert.Len(t, e.Runs("c"), 4, "a new day, and no more than that")
+		holds, err = state.LoadHolds(t.Context(), store)
+		require.NoError(t, err)
+		assert.True(t, holds[0].At.After(h.Until), "and quarantined anew")
+		stop()
+	})
+}
+
+// What a person releases begins a new day; what a person orders is not bound. // I15
+func TestQuarantineIsReleased(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		defer relapsing(t, w)()
+		e, _, stop := start(t, w, store, twiceADay)
+		time.Sleep(time.Hour)
+		gate(t, e, policy.Quarantined)
+		_, err := e.ReleaseHold(t.Context(), engine.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "new disk"})
+		require.NoError(t, err)
+		time.Sleep(10 * time.Second)
+		stop()
+		e, _, stop = start(t, w, store, twiceADay)
+		time.Sleep(time.Hour)
+		require.Len(t, e.Runs("c"), 4, "two more")
+		gate(t, e, policy.Quarantined)
+		_, err = e.Fence(t.Context(), engine.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "once more"})
+		require.NoError(t, err)
+		time.Sleep(time.Hour)
+		assert.Len(t, e.Runs("c"), 5)
+		stop()
+	})
+}
+
+// A person's hold says more than a quarantine, which does not take its place.
+func TestQuarantineLeavesHoldsAlone(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		defer relapsing(t, w)()
+		e, _, stop := start(t, w, store, twiceADay)
+		time.Sleep(3 * time.Minute)
+		_, err := e.Hold(t.Context(), engine.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "disk", For: 48 * time.Hour})
+		require.NoError(t, err)
+		time.Sleep(time.Hour)
+		gate(t, e, policy.Hold)
+		for _, h := range e.Holds("c") {
+			assert.False(t, h.Quarantine)
+		}
+		stop()
+	})
+}
+
+// ended is a run on record that touched n-1 and ended.
+func ended(t *testing.T, store state.Store, n int, ago time.Duration, step remediate.Step) {
+	t.Helper()
+	at := time.Now().Add(-ago).UTC()
+	r := remediate.Begin(remediate.Run{ID: fmt.Sprint("r", n), Strategy: remediate.PowerCycle, Target: remediate.Target{Cluster: "c", Node: "n-1"}}, at.Add(-time.Minute))
+	r.Step, r.Ended, r.Touched = step, at, true
+	_, err := state.SaveRun(t.Context(), store, r)
+	require.NoError(t, err)
+}
+
+// Runs that come to no good end keep a distance that doubles. // I15
+func TestRunsThatFailKeepADoublingDistance(t *testing.T) {
+	interval := func(o *engine.Options) { o.Guards.MinPowerInterval = 20 * time.Minute }
+	for name, c := range map[string]struct {
+		ends []remediate.Step // a minute ago, two minutes ago ...
+		want time.Duration
+	}{
+		"one that went well":     {[]remediate.Step{remediate.Done}, 20 * time.Minute},
+		"one that did not":       {[]remediate.Step{remediate.Aborted}, 20 * time.Minute},
+		"two":                    {[]remediate.Step{remediate.Aborted, remediate.Reprovisioned}, 40 * time.Minute},
+		"three":                  {[]remediate.Step{remediate.Aborted, remediate.Aborted, remediate.Aborted}, 80 * time.Minute},
+		"since one that did":     {[]remediate.Step{remediate.Aborted, remediate.Aborted, remediate.Done, remediate.Aborted}, 40 * time.Minute},
+		"before one that did":    {[]remediate.Step{remediate.Done, remediate.Aborted, remediate.Aborted}, 20 * time.Minute},
+		"and nothing before now": {nil, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world, store *failingStore) {
+				for i, step := range c.ends {
+					ended(t, store, i, time.Duration(i+1)*time.Minute, step)
+				}
+				e, _, stop := start(t, w, store, interval)
+				begun := time.Now()
+				for len(e.Runs("c")) == len(c.ends) && time.Since(begun) < 3*time.Hour {
+					time.Sleep(time.Second)
+				}
+				waited := time.Since(begun) + time.Minute // since the newest ended
+				assert.InDelta(t, max(c.want, 2*time.Minute).Seconds(), waited.Seconds(), 15)
+				stop()
+			})
+		})
+	}
+}
+
+// An hour's health after a run ends the doubling.
+func TestHealthEndsTheDoubling(t *testing.T) {
+	for _, healthy := range []time.Duration{50 * time.Minute, 70 * time.Minute} {
+		bubble(t, func(t *testing.T, w *world, store *failingStore) {
+			w.ready, w.since = "True", time.Now()
+			for i := range 3 {
+				ended(t, store, i, time.Duration(i+1)*time.Minute, remediate.Aborted)
+			}
+			e, _, stop := start(t, w, store, func(o *engine.Options) { o.Guards.MinPowerInterval = 30 * time.Minute })
+			time.Sleep(healthy)
+			w.mu.Lock()
+			w.ready, w.since = "Unknown", time.Now()
+			w.mu.Unlock()
+			time.Sleep(3 * time.Minute)
+			assert.Equal(t, healthy >= time.Hour, len(e.Runs("c")) > 3, "after %s", healthy)
+			stop()
+		})
+	}
+}

@@ -1,0 +1,190 @@
+package engine_test
+
+import (
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/state"
+)
+
+// flying counts the runs that hold a place, and those whose host may be off.
+func flying(runs []remediate.Run) (flying, off int) {
+	for _, r := range runs {
+		if !r.Open() || r.Step == remediate.Held || r.Step == remediate.RestoreNode {
+			continue
+		}
+		flying++
+		if r.Step != remediate.AwaitNode {
+			off++
+		}
+	}
+	return flying, off
+}
+
+// disturbed watches an engine second by second, and restarts it every so often,
+// until the fleets are well.
+func disturbed(t *testing.T, all fleets, store state.Store, every time.Duration, change func(*engine.Options), each func(e *engine.Engine)) *engine.Engine {
+	t.Helper()
+	e, _, stop := all.guard(t, store, change)
+	begun := time.Now()
+	for age := time.Duration(0); ; age += time.Second {
+		time.Sleep(time.Second)
+		each(e)
+		silent := 0
+		for _, f := range all {
+			silent += f.silent()
+		}
+		if n, _ := flying(e.Runs("")); silent == 0 && n == 0 {
+			stop()
+			return e
+		}
+		require.Less(t, time.Since(begun), 12*time.Hour, "%d Nodes never came back", silent)
+		if every > 0 && age >= every {
+			age = 0
+			stop()
+			e, _, stop = all.guard(t, store, change)
+		}
+	}
+}
+
+// However many Nodes fail at once, and however often the daemon restarts meanwhile,
+// no limit is exceeded, and all come back. // I11, I12
+func TestLimitsHoldForManyAtOnce(t *testing.T) {
+	for _, every := range []time.Duration{0, 7 * time.Second, 40 * time.Second} {
+		t.Run(every.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T, _ *world, store *failingStore) {
+				a, b := newFleet("a", 8, "x", "y"), newFleet("b", 5, "x")
+				a.fail(12)
+				b.fail(4)
+				change := func(o *engine.Options) { o.Guards.MaxInFlight, o.Guards.MaxInFlightTotal = 3, 4 }
+				together := 0
+				disturbed(t, fleets{a, b}, store, every, change, func(e *engine.Engine) {
+					inA, offA := flying(e.Runs("a"))
+					inB, _ := flying(e.Runs("b"))
+					assert.LessOrEqual(t, inA, 3, "in the cluster")
+					assert.LessOrEqual(t, inA+inB, 4, "over all clusters")
+					assert.LessOrEqual(t, offA, 2, "in two zones")
+					together = max(together, inA+inB)
+				})
+				assert.LessOrEqual(t, a.mostOff["x"], 1, "in the zone")
+				assert.LessOrEqual(t, a.mostOff["y"], 1, "in the zone")
+				assert.Equal(t, 4, together, "the limit is reached")
+				slots, err := state.LoadSlots(t.Context(), store)
+				require.NoError(t, err)
+				assert.Empty(t, slots, "all are free again")
+			})
+		})
+	}
+}
+
+// One after the other, and never without a quorum. // I12
+func TestControlPlaneHostsGoOneByOne(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *world, store *failingStore) {
+		f := newFleet("a", 3, "")
+		f.nodes = append(f.nodes, newFleet("a-cp", 5, "").nodes...)
+		for _, m := range f.nodes[3:] {
+			m.controlPlane = true
+		}
+		f.nodes[3].status, f.nodes[4].status = "Unknown", "Unknown"
+		disturbed(t, fleets{f}, store, 25*time.Second, nil, func(e *engine.Engine) {
+			open := 0
+			for _, r := range e.Runs("a") {
+				if r.Open() {
+					open++
+				}
+			}
+			assert.LessOrEqual(t, open, 1)
+		})
+		assert.Equal(t, 1, f.mostOff["all"])
+	})
+}
+
+// The zone's place is free as soon as a host reads On, the cluster's at registration.
+func TestZoneIsFreeAtOn(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *world, store *failingStore) {
+		f := newFleet("a", 4, "x")
+		f.fail(3)
+		waiting := 0
+		disturbed(t, fleets{f}, store, 0, nil, func(e *engine.Engine) {
+			in, off := flying(e.Runs("a"))
+			waiting = max(waiting, in)
+			assert.LessOrEqual(t, off, 1)
+		})
+		assert.Greater(t, waiting, 1, "the next was begun while the one before was booting")
+	})
+}
+
+// The bucket is refilled by looking at the runs on record: a restart gives no token. // I11
+func TestStartsKeepToTheirRate(t *testing.T) {
+	for _, every := range []time.Duration{0, 30 * time.Second} {
+		bubble(t, func(t *testing.T, _ *world, store *failingStore) {
+			f := newFleet("a", 10, "")
+			f.fail(9)
+			refused := false
+			e := disturbed(t, fleets{f}, store, every, func(o *engine.Options) { o.Guards.MaxInFlight, o.Guards.StartsPerHour = 2, 6 }, func(e *engine.Engine) {
+				x, err := e.Explain(t.Context(), "a", "a-008")
+				if err != nil { // it is deleted
+					return
+				}
+				for _, g := range x.Gates {
+					if g.Reason == policy.StartRate {
+						refused = true
+						assert.True(t, g.Until.After(time.Now()))
+					}
+				}
+			})
+			assert.True(t, refused, "explain says so")
+			var starts []time.Time
+			for _, r := range e.Runs("a") {
+				starts = append(starts, r.Started)
+			}
+			slices.SortFunc(starts, time.Time.Compare)
+			require.GreaterOrEqual(t, len(starts), 9)
+			for i := range starts {
+				for j := i; j < len(starts); j++ {
+					assert.LessOrEqual(t, float64(j-i+1), 2+6*starts[j].Sub(starts[i]).Hours()+1e-6)
+				}
+			}
+			assert.Less(t, starts[len(starts)-1].Sub(starts[0]), 80*time.Minute, "and no slower than it may be")
+		})
+	}
+}
+
+// What a person began a moment ago counts before the next one starts: a check's own
+// limit is asked again then.
+func TestCheckIsAskedAgainAtTheStart(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *world, store *failingStore) {
+		f := newFleet("a", 5, "")
+		f.fail(1)
+		var running atomic.Pointer[engine.Engine]
+		var meddled atomic.Bool
+		f.onFind = func(node string) {
+			e := running.Load()
+			if node != "a-000" || meddled.Load() || e == nil || !f.asked(node) {
+				return
+			}
+			meddled.Store(true) // in the middle of the decision about a-000, whose probe is done
+			_, err := e.Fence(t.Context(), engine.Order{Cluster: "a", Node: "a-001", Actor: "ada", Reason: "smoke"})
+			assert.NoError(t, err)
+		}
+		one := intstr.FromInt32(1)
+		e, events, stop := fleets{f}.guard(t, store, func(o *engine.Options) { o.Clusters[0].FileChecks[0].MaxUnhealthy = &one })
+		running.Store(e)
+		time.Sleep(15 * time.Second)
+		require.True(t, meddled.Load())
+		for _, r := range e.Runs("a") {
+			assert.Equal(t, "a-001", r.Target.Node, "%s", r.Trigger)
+		}
+		assert.Contains(t, refusals(t, events), string(policy.ShortCircuit))
+		stop()
+	})
+}

@@ -1,0 +1,117 @@
+package engine_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/state"
+)
+
+// atStart is what an engine that is started now says of its scope, and whether it
+// began with a quiet period. It is left running for long enough to remember it.
+func atStart(t *testing.T, w *world, store state.Store, change func(*engine.Options)) (quiet bool, told string) {
+	t.Helper()
+	e, events, stop := start(t, w, store, func(o *engine.Options) {
+		o.Guards.QuietPeriod = 5 * time.Minute
+		change(o)
+	})
+	time.Sleep(2 * time.Second)
+	x, err := e.Explain(t.Context(), "c", "n-1")
+	require.NoError(t, err)
+	all, err := events.After(t.Context(), 0)
+	require.NoError(t, err)
+	for _, ev := range all {
+		if ev.Type == engine.EventInternal {
+			told += ev.Message + "\n"
+		}
+	}
+	time.Sleep(6 * time.Minute)
+	stop()
+	return refusing(x.Gates, policy.QuietPeriod), told
+}
+
+// A start that may act on more than the one before begins with a quiet period, and
+// says why; one that may act on the same or less does not. // I18
+func TestScopeThatGrowsBeginsQuiet(t *testing.T) {
+	in := func(mode string, checks ...policy.Check) func(*engine.Options) {
+		return func(o *engine.Options) { o.Clusters[0].Mode, o.Clusters[0].FileChecks = mode, checks }
+	}
+	named := func(name string, selector labels.Set) policy.Check {
+		p := nodePolicy()
+		p.Name, p.Selector = name, labels.SelectorFromSet(selector)
+		return p
+	}
+	a, b := named("a", labels.Set{"x": "1"}), named("b", labels.Set{"x": "1"})
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.ready = "True"
+		for _, c := range []struct {
+			start func(*engine.Options)
+			want  string // what is told; "" = it is not quiet
+		}{
+			{in(policy.ModeObserve, a), "there is no state"},
+			{in(policy.ModeObserve, a), ""},
+			{in(policy.ModeEvaluate, a), "mode was observe and is evaluate"},
+			{in(policy.ModeEvaluate, a), ""},
+			{in(policy.ModeEvaluate, a, b), "FencePolicy b is new"},
+			{in(policy.ModeEvaluate, b), ""},
+			{in(policy.ModeEvaluate, named("b", labels.Set{"x": "2"})), "FencePolicy b selects something else"},
+			{in(policy.ModeObserve), ""},
+			{in(policy.ModeEvaluate), "mode was observe and is evaluate"},
+		} {
+			quiet, told := atStart(t, w, store, c.start)
+			assert.Equal(t, c.want != "", quiet, "%s", told)
+			if c.want == "" {
+				assert.Empty(t, told)
+			} else {
+				assert.Contains(t, told, c.want)
+			}
+		}
+	})
+}
+
+// A start that is cut short in its quiet period has not been quiet, nor has a pause
+// in it made anything known. // I16
+func TestScopeIsRememberedAfterTheQuietPeriod(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.ready = "True"
+		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Guards.QuietPeriod = 5 * time.Minute })
+		time.Sleep(time.Minute)
+		_, err := e.Pause(t.Context(), engine.Order{Cluster: "c", Actor: "ada", Reason: "look"})
+		require.NoError(t, err)
+		stop()
+		quiet, told := atStart(t, w, store, func(*engine.Options) {})
+		assert.True(t, quiet)
+		assert.Contains(t, told, "not on record")
+	})
+}
+
+// Arming that was lost with the state is not lost in silence: the cluster is only
+// observed, and that is told.
+func TestLostArmingIsTold(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		observe := func(o *engine.Options) { o.Clusters[0].Mode = policy.ModeObserve }
+		e, events, stop := start(t, w, store, observe)
+		time.Sleep(5 * time.Minute)
+		all, err := events.After(t.Context(), 0)
+		require.NoError(t, err)
+		n := 0
+		for _, ev := range all {
+			if strings.Contains(ev.Message, "until fencectl arm") {
+				n++
+				assert.Equal(t, string(policy.Observing), ev.Reason)
+				assert.Equal(t, "c", ev.Cluster)
+			}
+		}
+		assert.Equal(t, 1, n)
+		assert.Empty(t, e.Runs("c"))
+		assert.Empty(t, w.commands)
+		stop()
+	})
+}

@@ -1,0 +1,135 @@
+package engine_test
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/state"
+)
+
+func slotsOf(t *testing.T, store state.Store) (runs []string) {
+	t.Helper()
+	list, err := state.LoadSlots(t.Context(), store)
+	require.NoError(t, err)
+	for _, s := range list {
+		runs = append(runs, s.Run)
+	}
+	return runs
+}
+
+// A slot is held from the start of a run until its Node has registered. // I11
+func TestSlotIsHeldUntilRegistration(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e, _, stop := start(t, w, store, nil)
+		var held, free int
+		for range 5 * 60 {
+			time.Sleep(time.Second)
+			if len(e.Runs("c")) == 0 {
+				require.Empty(t, slotsOf(t, store))
+				continue
+			}
+			switch r, slots := only(t, e), slotsOf(t, store); r.Step {
+			case remediate.PowerOff, remediate.DeleteNode, remediate.PowerOn, remediate.AwaitNode:
+				held++
+				assert.Equal(t, []string{r.ID}, slots, "in %s", r.Step)
+			case remediate.Done:
+				free++
+				assert.Empty(t, slots)
+			}
+		}
+		assert.Positive(t, held)
+		assert.Positive(t, free)
+		stop()
+	})
+}
+
+// What a crash left behind is freed, a run that lost its slot has one again even
+// above the limit, and slots of clusters that others guard stay. // I11
+func TestSlotsAreSettledAtTheStart(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		limit := func(o *engine.Options) { o.Guards.MaxInFlightTotal = 1 }
+		e, _, stop := start(t, w, store, limit)
+		time.Sleep(70 * time.Second)
+		stop()
+		id := only(t, e).ID
+		require.NoError(t, state.FreeSlot(t.Context(), store, id))
+		for cluster, run := range map[string]string{"c": "crashed-before-it-was-saved", "other": "r9"} {
+			_, err := state.TakeSlot(t.Context(), store, 9, state.Slot{Cluster: cluster, Run: run})
+			require.NoError(t, err)
+		}
+		_, _, stop = start(t, w, store, limit)
+		time.Sleep(2 * time.Second)
+		assert.ElementsMatch(t, []string{id, "r9"}, slotsOf(t, store))
+		stop()
+	})
+}
+
+// Another instance may take the last slot after the gate was asked: the store decides.
+func TestLastSlotIsTakenInTheStore(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *world, store *failingStore) {
+		f := newFleet("a", 4, "")
+		f.fail(1)
+		var meddled atomic.Bool
+		f.onFind = func(node string) {
+			if !meddled.Load() && f.asked(node) {
+				meddled.Store(true) // the probe is done, the gate is asked
+				_, err := state.TakeSlot(t.Context(), store, 1, state.Slot{Cluster: "elsewhere", Run: "theirs"})
+				assert.NoError(t, err)
+			}
+		}
+		e, events, stop := fleets{f}.guard(t, store, func(o *engine.Options) { o.Guards.MaxInFlightTotal = 1 })
+		time.Sleep(time.Minute)
+		require.True(t, meddled.Load())
+		require.Empty(t, e.Runs("a"))
+		require.Contains(t, refusals(t, events), string(policy.TotalInFlight))
+		x, err := e.Explain(t.Context(), "a", "a-000")
+		require.NoError(t, err)
+		require.True(t, refusing(x.Gates, policy.TotalInFlight), "explain counts the others', too: %+v", x.Gates)
+
+		out, err := e.Fence(t.Context(), engine.Order{Cluster: "a", Node: "a-001", Actor: "ada", Reason: "smoke"})
+		require.NoError(t, err, "a person does not wait for a slot")
+		assert.ElementsMatch(t, []string{"theirs", out.Run}, slotsOf(t, store), "but the run has one")
+		time.Sleep(5 * time.Minute)
+		require.Len(t, e.Runs("a"), 1)
+
+		require.NoError(t, state.FreeSlot(t.Context(), store, "theirs"))
+		time.Sleep(5 * time.Minute)
+		assert.Len(t, e.Runs("a"), 2)
+		assert.Zero(t, f.silent())
+		stop()
+	})
+}
+
+func refusing(gates []policy.Gate, reason policy.Reason) bool {
+	for _, g := range gates {
+		if g.Reason == reason {
+			return true
+		}
+	}
+	return false
+}
+
+// Without the store there is no slot, and without a slot no run.
+func TestNoSlotWithoutTheStore(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(30 * time.Second)
+		store.set(true)
+		time.Sleep(2 * time.Minute)
+		assert.Empty(t, e.Runs("c"))
+		assert.Zero(t, w.count(bmc.CommandOff))
+		store.set(false)
+		assert.Empty(t, slotsOf(t, store))
+		time.Sleep(5 * time.Minute)
+		assert.Equal(t, remediate.Done, only(t, e).Step)
+		stop()
+	})
+}
