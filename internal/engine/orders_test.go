@@ -74,10 +74,10 @@ func TestAbortAtEachStep(t *testing.T) {
 func TestOrderBindsTheVeryNextWrite(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, inner *failingStore) {
 		store := &stubborn{Store: inner}
-		var e *engine.Engine
+		e, _, stop := start(t, w, store, nil)
 		answered := make(chan error, 1)
 		ordered := false
-		store.during = func(run []byte) {
+		store.watch(func(run []byte) {
 			if !ordered && bytes.Contains(run, []byte(`"SendOff"`)) {
 				ordered = true
 				go func() {
@@ -89,9 +89,7 @@ func TestOrderBindsTheVeryNextWrite(t *testing.T) {
 				w.check.Paused = true // no other run begins
 				w.mu.Unlock()
 			}
-		}
-		var stop func()
-		e, _, stop = start(t, w, store, nil)
+		})
 		time.Sleep(5 * time.Minute)
 		require.NoError(t, <-answered)
 		r := only(t, e)

@@ -42,6 +42,12 @@ func (s *stubborn) Put(ctx context.Context, r state.Record) (uint64, error) {
 	return s.Store.Put(ctx, r)
 }
 
+func (s *stubborn) watch(during func(run []byte)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.during = during
+}
+
 func (s *stubborn) set(refuse bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,15 +117,13 @@ func TestStopsBindWithoutTheStore(t *testing.T) {
 // What is stopped while a record is saved binds the write for which it is saved. // I23
 func TestStopsBindTheVeryNextWrite(t *testing.T) {
 	eachStop(t, func(t *testing.T, w *world, store *stubborn, file string, stopNow func(*testing.T, *engine.Engine, string) engine.Outcome) {
-		var e *engine.Engine
+		e, _, stop := start(t, w, store, pausedBy(file))
 		var given sync.Once
-		store.during = func(run []byte) {
+		store.watch(func(run []byte) {
 			if bytes.Contains(run, []byte(`"SendOff"`)) {
 				given.Do(func() { stopNow(t, e, file) })
 			}
-		}
-		var stop func()
-		e, _, stop = start(t, w, store, pausedBy(file))
+		})
 		time.Sleep(10 * time.Minute)
 		r := only(t, e)
 		assert.Equal(t, "Paused", r.Reason)
