@@ -101,8 +101,17 @@ func (d *scripted) Runs(_ context.Context, f api.RunFilter) (api.Timeline, error
 
 // Do notes the order.
 func (d *scripted) Do(_ context.Context, o api.Order) (api.OrderResult, error) {
-	fmt.Fprintf(d.orders, "%s cluster=%s node=%s reason=%q offOnly=%t yes=%t dryRun=%t\n",
-		o.Verb, o.Cluster, o.Node, o.Reason, o.OffOnly, o.Yes, o.DryRun)
+	fmt.Fprintf(d.orders, "%s cluster=%s node=%s reason=%q offOnly=%t yes=%t dryRun=%t", o.Verb, o.Cluster, o.Node, o.Reason, o.OffOnly, o.Yes, o.DryRun)
+	if o.Run != "" {
+		fmt.Fprintf(d.orders, " run=%s asIs=%t", o.Run, o.AsIs)
+	}
+	if o.For != 0 {
+		fmt.Fprintf(d.orders, " for=%s", time.Duration(o.For))
+	}
+	if o.Typed != "" {
+		fmt.Fprintf(d.orders, " typed=%s", o.Typed)
+	}
+	fmt.Fprintln(d.orders)
 	if o.DryRun {
 		return d.DryRun, d.fault()
 	}

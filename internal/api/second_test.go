@@ -1,0 +1,87 @@
+package api
+
+import (
+	"io"
+	"log"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func secondOf(verbs ...Verb) *second {
+	return NewServer(&fake{}, Roles{}, log.Default(), verbs...).second
+}
+
+// TestSecondPerson: the same order by another user carries it out, with both names.
+func TestSecondPerson(t *testing.T) {
+	s, now := secondOf(ConfirmOff), time.Now()
+	word := func(p Peer, change func(*Order)) (Order, error) {
+		o := Order{Verb: ConfirmOff, Cluster: "prod", Node: "n-1", Reason: p.User + " looked", Actor: p.Actor(), Typed: "n-1"}
+		if change != nil {
+			change(&o)
+		}
+		return s.ask(o, p, now)
+	}
+	refused := func(_ Order, err error) {
+		t.Helper()
+		var e *Error
+		require.ErrorAs(t, err, &e)
+		assert.Equal(t, CodeSecondPersonNeeded, e.Code)
+		assert.Equal(t, http.StatusConflict, e.Status)
+	}
+	refused(word(admin, nil))
+	refused(word(admin, nil))
+	refused(word(root, func(o *Order) { o.Node = "n-2" }))
+	refused(word(root, func(o *Order) { o.Yes = true }))
+	o, err := word(root, nil)
+	require.NoError(t, err)
+	assert.Equal(t, "anna (uid 4003) and root (uid 0)", o.Actor)
+	refused(word(root, nil)) // the first word is used up
+
+	now = now.Add(secondWithin)
+	refused(word(admin, nil)) // and this one was forgotten
+	now = now.Add(secondWithin - time.Second)
+	_, err = word(root, nil)
+	require.NoError(t, err)
+}
+
+// TestSecondPersonIsNotAskedFor what is not configured, and what only looks.
+func TestSecondPersonIsNotAskedFor(t *testing.T) {
+	s := secondOf(ConfirmOff)
+	for _, o := range []Order{{Verb: Pause}, {Verb: ConfirmOff, DryRun: true}} {
+		got, err := s.ask(o, root, time.Now())
+		require.NoError(t, err)
+		assert.Equal(t, o, got)
+	}
+}
+
+// TestSecondPersonIsBounded: whoever gives orders without end does not fill the memory.
+func TestSecondPersonIsBounded(t *testing.T) {
+	s, now := secondOf(Fence), time.Now()
+	for i := range 2 * maxFirsts {
+		_, err := s.ask(Order{Verb: Fence, Node: time.Duration(i).String()}, root, now)
+		require.Error(t, err)
+	}
+	assert.Len(t, s.firsts, maxFirsts)
+}
+
+// TestSecondPersonOverHTTP: the daemon hears of the order only when two gave it.
+func TestSecondPersonOverHTTP(t *testing.T) {
+	d := &fake{}
+	s := NewServer(d, roles, log.New(t.Output(), "", 0), Fence)
+	order := s.order(Fence)
+	for i, p := range []Peer{admin, admin, oper} {
+		r, err := http.NewRequestWithContext(withPeer(t.Context(), p), "POST", "/", nil)
+		require.NoError(t, err)
+		r.SetPathValue("node", "n-1")
+		r.Body = io.NopCloser(strings.NewReader(`{"reason":"disk"}`))
+		_, err = order(t.Context(), r)
+		assert.Equal(t, i < 2, err != nil)
+	}
+	require.Len(t, d.orders, 1)
+	assert.Equal(t, "anna (uid 4003) and olaf (uid 4002)", d.orders[0].Actor)
+}
