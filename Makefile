@@ -9,7 +9,7 @@ FUZZTIME ?= 100000x
 PREFIX ?= /usr
 DESTDIR ?=
 
-.PHONY: help build test cover lint fmt-check fuzz sim bench demo rpm install controlplane deps golden ci clean
+.PHONY: help build test cover lint fmt-check fuzz sim load bench demo rpm install controlplane deps golden ci clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -51,6 +51,9 @@ bench: controlplane deps ## Go benchmarks, power against other clients, fenced u
 	set -o pipefail; $(GO) test -run '^$$' -bench . -benchmem ./internal/... | $(GO) run ./test/bench table
 	CGO_ENABLED=0 $(GO) run ./test/bench power
 	CGO_ENABLED=0 $(GO) run ./test/bench
+
+load: controlplane ## 300 hosts remediated at once while fenced is killed with -9 every few seconds (15 minutes or more)
+	CGO_ENABLED=0 $(GO) run ./test/load
 
 golden: ## rewrite the golden parts of the policy corpus
 	$(GO) test ./internal/policy -update

@@ -21,6 +21,13 @@ type chassis struct {
 	backOn    time.Duration
 	orders    int // commands so far; one that came later overrules a delayed change
 	counts    Counts
+	changes   []Change
+}
+
+// Change is a moment at which the host went on or off.
+type Change struct {
+	At time.Time
+	On bool
 }
 
 // Counts are the chassis commands that a BMC carried out or pretended to.
@@ -43,7 +50,7 @@ func (c *chassis) SetPower(_ context.Context, on bool) error {
 	c.orders++
 	if on {
 		c.counts.On++
-		c.on = true
+		c.turn(true)
 		return nil
 	}
 	c.counts.Off++
@@ -55,9 +62,16 @@ func (c *chassis) SetPower(_ context.Context, on bool) error {
 
 // goOff switches the host off, to come on again when it is one that does.
 func (c *chassis) goOff() {
-	c.on = false
+	c.turn(false)
 	if c.backOn > 0 {
-		c.in(c.backOn, func() { c.on = true })
+		c.in(c.backOn, func() { c.turn(true) })
+	}
+}
+
+// turn switches the host, and notes when.
+func (c *chassis) turn(on bool) {
+	if c.on != on {
+		c.on, c.changes = on, append(c.changes, Change{At: time.Now(), On: on})
 	}
 }
 

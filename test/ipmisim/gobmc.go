@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 
 	"github.com/bougou/go-ipmi/pkg/bmc"
+	"github.com/bougou/go-ipmi/pkg/clock"
 	"github.com/bougou/go-ipmi/pkg/hal/mock"
 	"github.com/bougou/go-ipmi/pkg/handlers"
 	"github.com/bougou/go-ipmi/pkg/server"
@@ -63,6 +65,10 @@ func StartGo(ctx context.Context, o Options) (*GoBMC, error) {
 	b := &GoBMC{addr: conn.LocalAddr().String(), host: &chassis{on: !o.Off}}
 	b.state = bmc.New(device, guid,
 		hardware{HAL: mock.New(), host: b.host}, bmc.WithCipherSuites(suites), bmc.WithV15Disabled())
+	if o.Sessions > 0 {
+		b.state.Sessions = bmc.NewSessionStoreWithOptions(clock.Real, bmc.WithMaxSessions(o.Sessions))
+		b.state.Sessions.SetOnRemove(b.state.SOL.DeactivateBySession)
+	}
 	if err := addAccount(b.state.Users, o); err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("start BMC: %w", err)
@@ -178,11 +184,18 @@ func (b *GoBMC) Counts() Counts {
 	return b.host.counts
 }
 
+// Changes are the moments at which the host went on or off, in order.
+func (b *GoBMC) Changes() []Change {
+	b.host.mu.Lock()
+	defer b.host.mu.Unlock()
+	return slices.Clone(b.host.changes)
+}
+
 // SetPower switches the host behind the BMC's back; it returns nil.
 func (b *GoBMC) SetPower(on bool) error {
 	b.host.change(func() {
 		b.host.orders++
-		b.host.on = on
+		b.host.turn(on)
 	})
 	return nil
 }

@@ -55,6 +55,9 @@ type Options struct {
 	Suites []int
 	// Off starts the host powered off.
 	Off bool
+	// Sessions is how many may be open at once; go-ipmi's 4 if zero. Those of
+	// ipmi_sim are its own affair.
+	Sessions int
 }
 
 // withDefaults fills what o leaves open, and returns the GUID's bytes.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,11 +52,20 @@ func (c *ControlPlane) NodeDeletions(name string) ([]Deletion, error) {
 	return c.Deletions("nodes", name)
 }
 
+// AllNodeDeletions are those of every Node, by one look at the log.
+func (c *ControlPlane) AllNodeDeletions() ([]Deletion, error) {
+	return c.deletions(func(e auditEvent) bool { return e.deletes("nodes", e.ObjectRef.Name) })
+}
+
 // Deletions are the successful deletions of one object, by the plural name of
 // its kind and its own name, in order. A deletion of a whole collection counts
 // for every name. A refused one (a failed precondition) is not among them.
 func (c *ControlPlane) Deletions(resource, name string) ([]Deletion, error) {
-	log, err := os.ReadFile(c.file("audit.log"))
+	return c.deletions(func(e auditEvent) bool { return e.deletes(resource, name) })
+}
+
+func (c *ControlPlane) deletions(wanted func(auditEvent) bool) ([]Deletion, error) {
+	log, err := c.auditLog()
 	if err != nil {
 		return nil, fmt.Errorf("read the audit log: %w", err)
 	}
@@ -70,11 +81,30 @@ func (c *ControlPlane) Deletions(resource, name string) ([]Deletion, error) {
 		if err := json.Unmarshal(line, &e); err != nil {
 			return nil, fmt.Errorf("decode a line of the audit log: %w", err)
 		}
-		if e.deletes(resource, name) {
+		if wanted(e) {
 			found = append(found, e.deletion())
 		}
 	}
 	return found, nil
+}
+
+// auditLog is the log from its beginning: the API server puts it aside whenever it has
+// 100 MB, under a name with the time.
+func (c *ControlPlane) auditLog() ([]byte, error) {
+	aside, err := filepath.Glob(c.file("audit-*.log"))
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(aside)
+	var log []byte
+	for _, name := range append(aside, c.file("audit.log")) {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		log = append(log, text...)
+	}
+	return log, nil
 }
 
 func (e auditEvent) deletes(resource, name string) bool {

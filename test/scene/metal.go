@@ -39,9 +39,10 @@ type metal struct {
 	asked atomic.Int64 // when the first datagram of a client came; Unix nanoseconds
 }
 
-// startBMC starts the simulator; its UUID is what it says of the host.
-func (m *metal) startBMC(life context.Context, p Protocol, uuid string) (err error) {
-	o := ipmisim.Options{User: User, Password: Password, UUID: uuid}
+// startBMC starts the simulator; its UUID is what it says of the host, and sessions
+// how many one in this process has, if not 0.
+func (m *metal) startBMC(life context.Context, p Protocol, uuid string, sessions int) (err error) {
+	o := ipmisim.Options{User: User, Password: Password, UUID: uuid, Sessions: sessions}
 	switch p {
 	case "":
 		return nil

@@ -47,6 +47,10 @@ type Options struct {
 	GracePeriod time.Duration
 	// BootDelay is the time from power to a running kubelet; 1 s if zero.
 	BootDelay time.Duration
+	// LeaseEvery is the time between two heartbeats of a kubelet; 1 s if zero.
+	LeaseEvery time.Duration
+	// BMCSessions is how many sessions an IPMI BMC has; 4 if zero.
+	BMCSessions int
 	// Progress is told of a first build; io.Discard if nil.
 	Progress io.Writer
 }

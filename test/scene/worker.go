@@ -81,7 +81,7 @@ func (s *Scene) start(life context.Context, spec Spec, number int) (*Worker, err
 	if spec.OtherUUID {
 		uuid = newUUID()
 	}
-	if err := w.startBMC(life, spec.Protocol, uuid); err != nil {
+	if err := w.startBMC(life, spec.Protocol, uuid, s.opts.BMCSessions); err != nil {
 		return nil, err
 	}
 	if err := s.wire(life, w); err != nil {
@@ -101,8 +101,8 @@ func (s *Scene) start(life context.Context, spec Spec, number int) (*Worker, err
 		labels["node-role.kubernetes.io/control-plane"] = ""
 	}
 	o := rig.KubeletOptions{
-		NodeName: spec.Name, SystemUUID: w.UUID, Labels: labels, BootDelay: s.opts.BootDelay,
-		Address: fmt.Sprintf("192.0.2.%d", 10+number), // for documentation: never an address of this machine
+		NodeName: spec.Name, SystemUUID: w.UUID, Labels: labels, BootDelay: s.opts.BootDelay, LeaseEvery: s.opts.LeaseEvery,
+		Address: fmt.Sprintf("198.18.%d.%d", number/200, 10+number%200), // for benchmarks: never an address of this machine
 		Power:   func(context.Context) (bool, error) { return true, nil },
 	}
 	if w.BMC != nil {

@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/test/rig"
+	"github.com/fenced/fenced/test/scene"
+)
+
+// Options of one run.
+type Options struct {
+	Hosts, Nodes     int
+	LifeMin, LifeMax time.Duration // of the daemon
+	MinKills         int           // it is killed at least so often
+	Seed             uint64
+	// Quick makes the hosts silent for a while already when they hang, and their
+	// heartbeats frequent.
+	Quick    bool
+	Programs scene.Programs
+	Progress io.Writer
+}
+
+// Result is what happened.
+type Result struct {
+	Options
+	Duration  time.Duration // from the last host that hung until all were done
+	Kills     int
+	Runs      int
+	Attempts  int // power cycles, by the BMCs
+	Deletions int
+	Resume    time.Duration // from a start until every open run had asked its BMC again
+	Resumed   int           // how many runs were open then
+	Memory    int64         // largest resident size of the daemon, in KiB
+	// Violations are sentences; there must be none.
+	Violations []string
+}
+
+// String is the report of a run.
+func (r *Result) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "hosts remediated at once   %d of %d Nodes, seed %d\n", r.Hosts, r.Nodes, r.Seed)
+	fmt.Fprintf(&b, "duration                   %s\n", r.Duration.Round(time.Second))
+	fmt.Fprintf(&b, "kill -9                    %d, every %s to %s\n", r.Kills, r.LifeMin, r.LifeMax)
+	fmt.Fprintf(&b, "runs, power cycles         %d, %d\n", r.Runs, r.Attempts)
+	fmt.Fprintf(&b, "Nodes deleted              %d\n", r.Deletions)
+	fmt.Fprintf(&b, "resume of %3d open runs    %s\n", r.Resumed, r.Resume.Round(10*time.Millisecond))
+	fmt.Fprintf(&b, "largest resident memory    %d MiB\n", r.Memory>>10)
+	fmt.Fprintf(&b, "violations                 %d\n", len(r.Violations))
+	for _, v := range r.Violations {
+		fmt.Fprintf(&b, "  %s\n", v)
+	}
+	return b.String()
+}
+
+const poll = 500 * time.Millisecond // between two looks
+
+// play is one run under way.
+type play struct {
+	Options
+	s       *scene.Scene
+	client  *api.Client
+	targets []*scene.Worker
+	others  []*scene.Worker
+	result  *Result
+}
+
+// Play does it all. The result may be there beside an error, as far as it goes.
+func Play(ctx context.Context, o Options) (*Result, error) {
+	p := &play{Options: o, result: &Result{Options: o}}
+	p.tell("setting the stage: %d Nodes with a BMC each", o.Nodes)
+	var err error
+	if p.s, err = scene.New(ctx, p.stage()); err != nil {
+		return nil, err
+	}
+	defer p.s.Stop()
+	p.client = api.New(p.s.Socket())
+	p.targets, p.others = p.s.Workers[:o.Hosts], p.s.Workers[o.Hosts:]
+	k, err := p.startKiller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p.tell("hanging %d hosts", o.Hosts)
+	if err := p.hang(ctx); err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	err = k.rage(ctx, p.allBack)
+	p.result.Duration = time.Since(began)
+	if err != nil {
+		p.result.Violations = append(p.result.Violations, p.unfinished(context.WithoutCancel(ctx))...)
+		return p.result, fmt.Errorf("%w\n%s", err, p.s.LogTail(30))
+	}
+	if err := k.stop(ctx); err != nil {
+		return p.result, err
+	}
+	return p.result, p.judge(ctx)
+}
+
+func (p *play) tell(format string, args ...any) { fmt.Fprintf(p.Progress, format+"\n", args...) }
+
+// stage is a cluster in which all hosts may be remediated at once.
+func (p *play) stage() scene.Options {
+	o := scene.Options{
+		Programs: p.Programs, Progress: p.Progress, GracePeriod: 40 * time.Second, LeaseEvery: 10 * time.Second,
+		BMCSessions: 16, // each kill leaves one behind for a minute
+		Checks:      []rig.Check{scene.Metal("2s")},
+		Set: []string{
+			fmt.Sprintf("guards.maxInFlight=%d", p.Nodes), fmt.Sprintf("guards.maxInFlightTotal=%d", p.Nodes), "guards.startsPerHour=0",
+			"guards.viewMaxAge=60s", "guards.clockSkewMax=30s",
+			"power.offReadSpacing=1s", "power.offDeadline=20m", "power.onDeadline=20m", "power.apiTimeout=20m", "power.nodeReadyTimeout=20m",
+			"power.restoreTimeout=20m", "power.podsGoneTimeout=5s",
+		},
+	}
+	o.Checks[0].MaxUnhealthy = "100%"
+	if p.Quick {
+		o.GracePeriod, o.LeaseEvery = 8*time.Second, 2*time.Second
+	}
+	for i := range p.Nodes {
+		o.Workers = append(o.Workers, scene.Spec{Name: fmt.Sprintf("node-%03d", i), Protocol: scene.IPMI})
+	}
+	return o
+}
+
+// hang freezes all targets. In a quick run their Leases are as old as those of hosts
+// that hung two minutes ago.
+func (p *play) hang(ctx context.Context) error {
+	for _, w := range p.targets {
+		w.Kubelet.Hang()
+	}
+	if !p.Quick {
+		return nil
+	}
+	renewed := metav1.NewMicroTime(time.Now().Add(-2 * time.Minute))
+	leases := p.s.Cluster.Client().CoordinationV1().Leases(corev1.NamespaceNodeLease)
+	for _, w := range p.targets {
+		l, err := leases.Get(ctx, w.Name, metav1.GetOptions{})
+		if err != nil {
+			return fmt.Errorf("get a Lease: %w", err)
+		}
+		l.Spec.RenewTime = &renewed
+		if _, err := leases.Update(ctx, l, metav1.UpdateOptions{}); err != nil {
+			return fmt.Errorf("age a Lease: %w", err)
+		}
+	}
+	return nil
+}
+
+// allBack says whether no run is open and every target has another Node than before.
+func (p *play) allBack(ctx context.Context, st api.Status) bool {
+	if len(st.Runs) > 0 {
+		return false
+	}
+	nodes, err := p.nodes(ctx)
+	if err != nil {
+		return false // the next round asks again
+	}
+	for _, w := range p.targets {
+		if n, ok := nodes[w.Name]; !ok || n.UID == w.Registered.UID || !scene.IsReady(&n) {
+			return false
+		}
+	}
+	return true
+}
+
+func (p *play) nodes(ctx context.Context) (map[string]corev1.Node, error) {
+	list, err := p.s.Cluster.Client().CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list the Nodes: %w", err)
+	}
+	nodes := map[string]corev1.Node{}
+	for _, n := range list.Items {
+		nodes[n.Name] = n
+	}
+	return nodes, nil
+}
