@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -142,6 +143,7 @@ func (s underEpoch) Delete(ctx context.Context, kind state.Kind, key string, ver
 type branch struct {
 	*failingStore
 	signal chan struct{}
+	deaf   atomic.Bool // it hears of nothing that others write
 	others *[]*branch
 }
 
@@ -150,7 +152,7 @@ func (b *branch) Watch(context.Context) <-chan struct{} { return b.signal }
 func (b *branch) Put(ctx context.Context, r state.Record) (uint64, error) {
 	v, err := b.failingStore.Put(ctx, r)
 	for _, o := range *b.others {
-		if o == b || err != nil {
+		if o == b || err != nil || o.deaf.Load() {
 			continue
 		}
 		select {

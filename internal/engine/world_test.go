@@ -68,9 +68,14 @@ type world struct {
 	onFor  time.Duration
 	eyes   []chan struct{} // of engines beside the first
 
-	announced   int
-	foreigner   string // who holds the Lease fenced
-	announceErr error
+	apiDown          bool
+	apiLost, apiBack time.Time
+	answersLost      bool // the API is lost in the moment of the deletion
+
+	announced    int
+	announcement engine.Announcement
+	foreigner    string // who holds the Lease fenced
+	announceErr  error
 }
 
 func newWorld() *world {
@@ -153,6 +158,9 @@ func (w *world) Changes() []policy.Change {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var list []policy.Change
+	if w.apiDown {
+		return nil
+	}
 	now := w.objects()
 	for id := range w.told {
 		if now[id] == nil {
@@ -228,7 +236,11 @@ func (w *world) Changed() <-chan struct{} { return w.changed }
 func (w *world) View() engine.View {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return engine.View{Synced: !w.unsynced}
+	v := engine.View{Synced: !w.unsynced, Since: w.apiBack}
+	if w.apiDown {
+		v.Age = time.Since(w.apiLost)
+	}
+	return v
 }
 
 // Look implements engine.Kube.
@@ -238,6 +250,9 @@ func (w *world) Look(context.Context, remediate.Run, [][]byte) engine.Fresh {
 	w.looks++
 	if w.onLook != nil {
 		w.onLook(w.looks)
+	}
+	if w.apiDown {
+		return engine.Fresh{Err: errAPI}
 	}
 	m := w.machine("m-1", "n-1")
 	f := engine.Fresh{Node: w.node(), Machine: &m, Cluster: w.cluster(), Members: w.members, MembersKnown: w.members != nil, Seen: remediate.Seen{
@@ -268,7 +283,7 @@ func (w *world) Backup(context.Context, remediate.Target) ([]byte, remediate.Bac
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := w.node()
-	if n == nil {
+	if n == nil || w.apiDown {
 		return nil, remediate.Backup{}, errors.New("no such node")
 	}
 	data, err := json.Marshal(map[string]string{"uid": n.UID})
@@ -278,6 +293,9 @@ func (w *world) Backup(context.Context, remediate.Target) ([]byte, remediate.Bac
 func (w *world) Act(_ context.Context, r remediate.Run, a remediate.Action, backups [][]byte, b remediate.Backup) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.apiDown {
+		return errAPI
+	}
 	switch a {
 	case remediate.IsolateNode:
 		if b.UID != fmt.Sprint("uid-", w.uid) || b.ResourceVersion != fmt.Sprint(w.rv) || len(backups) == 0 {
@@ -285,6 +303,10 @@ func (w *world) Act(_ context.Context, r remediate.Run, a remediate.Action, back
 		}
 		w.exists, w.restored = false, false
 		w.deletes++
+		if w.answersLost { // it was done, and nobody hears of it
+			w.lose()
+			return errAPI
+		}
 	case remediate.RestoreTargetNode:
 		w.restored = true
 	case remediate.DeleteTargetMachine:
@@ -302,11 +324,27 @@ func (w *world) Credentials(context.Context, string, string) (string, bmc.Secret
 	return "", bmc.Secret{}, errors.New("no Secrets here")
 }
 
-// Announce implements engine.Kube.
-func (w *world) Announce(context.Context, engine.Announcement) (string, error) {
+var errAPI = errors.New("the API server does not answer")
+
+// lose takes the API away. w.mu is held.
+func (w *world) lose() { w.apiDown, w.apiLost = true, time.Now() }
+
+// find gives it back, and shows everything as it is then.
+func (w *world) find() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.apiDown, w.apiBack, w.answersLost = false, time.Now(), false
+}
+
+// Announce implements engine.Kube.
+func (w *world) Announce(_ context.Context, a engine.Announcement) (string, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.apiDown {
+		return "", errAPI
+	}
 	w.announced++
+	w.announcement = a
 	return w.foreigner, w.announceErr
 }
 

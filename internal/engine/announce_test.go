@@ -1,0 +1,163 @@
+package engine_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+var errForbidden = errors.New("update Lease kube-system/fenced: forbidden")
+
+func (w *world) lock(change func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	change()
+}
+
+func (w *world) announcements() (n int, last engine.Announcement) {
+	w.lock(func() { n, last = w.announced, w.announcement })
+	return n, last
+}
+
+// contests counts the events that say that nothing is done because of others.
+func contests(t *testing.T, s *engine.Stream) (n int) {
+	t.Helper()
+	all, err := s.After(t.Context(), 0)
+	require.NoError(t, err)
+	for _, ev := range all {
+		if ev.Type == engine.EventRefused && ev.Node == "" && ev.Reason == string(policy.NotOwner) {
+			n++
+		}
+	}
+	return n
+}
+
+// Two installations with stores of their own: the one that comes second observes,
+// and says so.
+func TestForeignInstallationIsLeftToItsWork(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.foreigner = "fenced instance x holds the Lease"
+		e, events, stop := start(t, w, store, func(o *engine.Options) { o.Instance, o.StoreID = "a", "id" })
+		time.Sleep(10 * time.Minute)
+		assert.Empty(t, w.commands)
+		assert.Equal(t, w.foreigner, gate(t, e, policy.NotOwner).Value)
+		assert.Equal(t, w.foreigner, e.Status()[0].Idle)
+		assert.Equal(t, 1, contests(t, events), "told once")
+		_, err := e.Fence(t.Context(), byHand)
+		refusedFor(t, err, policy.NotOwner)
+		_, told := w.announcements()
+		assert.Equal(t, engine.Announcement{Instance: "a", StoreID: "id", Epoch: 1}, told)
+		w.lock(func() { w.foreigner = "" })
+		time.Sleep(5 * time.Minute)
+		assert.Equal(t, remediate.Done, only(t, e).Step)
+		assert.Empty(t, e.Status()[0].Idle)
+		stop()
+	})
+}
+
+// slowProof makes a run take its time between Off and the isolation.
+func slowProof(o *engine.Options) {
+	o.Power.OffReadSpacing = 20 * time.Second
+	o.Run.OffDeadline = 5 * time.Minute
+}
+
+// What was begun when another installation turns up is taken back.
+func TestForeignInstallationEndsABegunCycle(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e, _, stop := start(t, w, store, slowProof)
+		time.Sleep(62 * time.Second)
+		require.Equal(t, 1, w.count(bmc.CommandOff))
+		w.lock(func() { w.foreigner = "fenced instance x holds the Lease" })
+		time.Sleep(5 * time.Minute)
+		r := e.Runs("c")[0]
+		assert.Equal(t, remediate.Aborted, r.Step)
+		assert.Equal(t, "Contested", r.Reason)
+		assert.Contains(t, r.Note, "instance x")
+		assert.True(t, w.on)
+		assert.Zero(t, w.deleted())
+		assert.Len(t, e.Runs("c"), 1, "and no other run is begun")
+		stop()
+	})
+}
+
+// Without leave to take the Lease nobody can know who else is at work.
+func TestLeaseThatIsForbiddenForbids(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.announceErr = errForbidden
+		e, events, stop := start(t, w, store, nil)
+		time.Sleep(10 * time.Minute)
+		assert.Empty(t, w.commands)
+		assert.Contains(t, gate(t, e, policy.NotOwner).Value, "forbidden")
+		assert.Equal(t, 1, contests(t, events))
+		w.lock(func() { w.announceErr = nil })
+		time.Sleep(5 * time.Minute)
+		assert.Equal(t, remediate.Done, only(t, e).Step)
+		stop()
+	})
+}
+
+// After 15 s without a renewal nothing hurting is done, and the host comes back.
+func TestLeaseThatIsNotRenewedForbidsTheIsolation(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e, _, stop := start(t, w, store, slowProof)
+		time.Sleep(62 * time.Second) // announced at 60 s, proven off at 80 s
+		require.Equal(t, 1, w.count(bmc.CommandOff))
+		w.lock(func() { w.announceErr = errForbidden })
+		time.Sleep(10 * time.Minute)
+		assert.Zero(t, w.deleted())
+		assert.True(t, w.on)
+		assert.NotEqual(t, remediate.Done, only(t, e).Step)
+		stop()
+	})
+}
+
+// The Lease lapses between the look and the command: the command is not given.
+func TestLeaseThatLapsesForbidsTheNextCommand(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		_, _, stop := start(t, w, store, func(o *engine.Options) {
+			o.Record = func(ev engine.Event) error {
+				if ev.Action == remediate.SendOff {
+					w.lock(func() { w.announceErr = errForbidden })
+					time.Sleep(16 * time.Second) // a slow disk
+				}
+				return nil
+			}
+		})
+		time.Sleep(3 * time.Minute)
+		assert.Zero(t, w.count(bmc.CommandOff))
+		stop()
+	})
+}
+
+// Who only observes leaves the Lease to whoever acts, and takes it when it is armed.
+func TestObserverTakesNoLease(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Mode = policy.ModeObserve })
+		time.Sleep(10 * time.Minute)
+		n, _ := w.announcements()
+		assert.Zero(t, n)
+		assert.Empty(t, e.Status()[0].Idle)
+		require.NoError(t, e.Arm(t.Context(), byHand, true))
+		time.Sleep(4 * time.Second)
+		require.Len(t, e.Runs("c"), 1)
+		require.NoError(t, e.Arm(t.Context(), byHand, false))
+		before, _ := w.announcements()
+		time.Sleep(20 * time.Second)
+		n, _ = w.announcements()
+		assert.Greater(t, n, before, "as long as a run is open")
+		time.Sleep(10 * time.Minute)
+		before, _ = w.announcements()
+		time.Sleep(time.Minute)
+		n, _ = w.announcements()
+		assert.Equal(t, before, n)
+		stop()
+	})
+}

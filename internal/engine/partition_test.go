@@ -1,0 +1,140 @@
+package engine_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// The API is lost between Off and the isolation: after its time the host goes back
+// On, and the run stays open until the Node was read again.
+func TestAPILostAfterOffBringsTheHostBack(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e, _, stop := start(t, w, store, slowProof)
+		time.Sleep(62 * time.Second)
+		require.Equal(t, 1, w.count(bmc.CommandOff))
+		w.lock(w.lose)
+		time.Sleep(10 * time.Minute)
+		assert.True(t, w.on)
+		assert.True(t, only(t, e).Open(), "it may have been deleted after all")
+		w.lock(func() { w.ready = "True" })
+		w.find()
+		time.Sleep(5 * time.Minute)
+		r := only(t, e)
+		assert.Equal(t, remediate.Aborted, r.Step)
+		assert.Equal(t, "APIUnreachable", r.Reason)
+		assert.Zero(t, w.deleted())
+		stop()
+	})
+}
+
+// The answer to the deletion is lost with the API: when it returns the Node is found
+// gone, and what it carried is restored.
+func TestDeletionWhoseAnswerIsLostIsCompleted(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.answersLost = true
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(10 * time.Minute)
+		require.Equal(t, 1, w.deleted())
+		assert.True(t, w.on)
+		w.find()
+		time.Sleep(5 * time.Minute)
+		r := only(t, e)
+		assert.Equal(t, remediate.Done, r.Step, "%s %s", r.Reason, r.Note)
+		assert.True(t, w.restored)
+		assert.Equal(t, 1, w.deleted())
+		stop()
+	})
+}
+
+// The BMC network is lost after Off was sent, and there is no other level: nothing is
+// deleted on what cannot be read.
+func TestBMCNetworkLostIsHeldAndNothingIsDeleted(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e, _, stop := start(t, w, store, slowProof)
+		time.Sleep(62 * time.Second)
+		require.Equal(t, 1, w.count(bmc.CommandOff))
+		w.lock(func() {
+			w.readErr = &bmc.Error{Kind: bmc.KindUnreachable, Op: "read", Err: errors.New("no route to host")}
+		})
+		time.Sleep(20 * time.Minute)
+		r := only(t, e)
+		assert.Equal(t, remediate.Held, r.Step)
+		assert.Zero(t, w.deleted())
+		w.lock(func() { w.readErr = nil })
+		time.Sleep(5 * time.Minute)
+		assert.True(t, w.on, "it is brought back once its BMC answers")
+		stop()
+	})
+}
+
+// The owner loses the store in mid-run: nothing is sent past the end of its claim,
+// nothing is begun, and the next owner completes the run. // I19
+func TestStoreLostInMidRun(t *testing.T) {
+	for at := 60; at <= 70; at += 2 {
+		bubble(t, func(t *testing.T, w *world, store *failingStore) {
+			p := newPair(t, w, store, nil)
+			p.give("a")
+			time.Sleep(time.Duration(at) * time.Second)
+			p.store["a"].set(true)
+			p.expire("a", time.Now().Add(9*time.Second))
+			time.Sleep(9 * time.Second)
+			sent, deleted := len(w.commands), w.deleted()
+			time.Sleep(20 * time.Second)
+			require.Len(t, w.commands, sent)
+			require.Equal(t, deleted, w.deleted())
+			p.take("a")
+			p.give("b")
+			time.Sleep(3 * time.Minute)
+			r := p.engine["b"].Runs("c")[0]
+			assert.Equal(t, remediate.Done, r.Step, "lost after %ds: %s %s", at, r.Reason, r.Note)
+			assert.Equal(t, 1, w.deleted())
+			p.end()
+		})
+	}
+}
+
+// When the API returns after an outage, heartbeats were missed everywhere: the quiet
+// period lets them come back before anybody is judged. // I16
+func TestOutageEndsInAQuietPeriod(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.ready = "True"
+		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Guards.QuietPeriod = 5 * time.Minute })
+		time.Sleep(10 * time.Minute)
+		w.lock(w.lose)
+		time.Sleep(5 * time.Minute)
+		w.lock(func() { w.ready, w.since, w.othersDown = "Unknown", time.Now().Add(-4*time.Minute), true })
+		w.find()
+		time.Sleep(4 * time.Minute)
+		g := gate(t, e, policy.QuietPeriod)
+		assert.False(t, g.Pass)
+		w.lock(func() { w.ready, w.since, w.othersDown = "True", time.Now(), false })
+		time.Sleep(10 * time.Minute)
+		assert.Empty(t, e.Runs("c"))
+		assert.Empty(t, w.commands)
+		stop()
+	})
+}
+
+// While this daemon itself is cut off, the last thing it saw grows old, and nobody is
+// fenced for it however long that takes. // I16
+func TestOwnPartitionNeverFences(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(30 * time.Second) // the check's minute runs
+		w.lock(w.lose)
+		time.Sleep(time.Hour)
+		assert.Empty(t, e.Runs("c"))
+		assert.Empty(t, w.commands)
+		assert.False(t, gate(t, e, policy.ViewStale).Pass)
+		stop()
+	})
+}
