@@ -15,7 +15,7 @@ import (
 )
 
 // chaosTime is how long members and instances come and go.
-const chaosTime = 15 * time.Second
+const chaosTime = 12 * time.Second
 
 // Three instances share two clusters and two slots over three members of etcd, and at
 // random a member is killed or frozen, an instance stops, or loses its connection for

@@ -2,8 +2,10 @@ package state_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -25,7 +27,18 @@ var shared struct {
 	cluster *rig.EtcdCluster
 }
 
+// waiting tests go on side by side: they wait for leases far more than they compute.
+const waiting = 6
+
 func TestMain(m *testing.M) {
+	flag.Parse()
+	chosen := false
+	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
+	if !chosen {
+		if err := flag.Set("test.parallel", strconv.Itoa(waiting)); err != nil {
+			panic("state: the testing package has this flag: " + err.Error())
+		}
+	}
 	code := m.Run()
 	if shared.cluster != nil {
 		shared.cluster.Stop()

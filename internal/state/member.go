@@ -98,6 +98,13 @@ func (m *member) noteOwners(v view) {
 	}
 }
 
+// noteOurs: a guard that asks who the owner is hears of itself.
+func (m *member) noteOurs(cluster string, epoch int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.owners[cluster] = Owner{Instance: m.Instance, Epoch: uint64(epoch)}
+}
+
 // forgetOurs: once the session is over, this instance owns nothing.
 func (m *member) forgetOurs() {
 	m.mu.Lock()

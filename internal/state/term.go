@@ -169,6 +169,7 @@ func (t *term) start(ctx context.Context, cluster string, epoch int64, settle ti
 	ctx, stop := both(ctx, t.sess.ctx)
 	h := &holding{epoch: epoch, since: time.Now(), stop: stop, done: make(chan struct{})}
 	t.held[cluster] = h
+	t.noteOurs(cluster, epoch)
 	t.guards.Go(func() {
 		defer func() {
 			stop()
