@@ -137,6 +137,7 @@ func (c control) Do(ctx context.Context, o api.Order) (api.OrderResult, error) {
 		out, err = c.engine.Retry(ctx, order)
 	case api.ConfirmOff:
 		out, err = c.engine.ConfirmOff(ctx, order)
+		out.Evidence = append(out.Evidence, c.lastReads(ctx, o)...)
 	case api.Hold:
 		out, err = c.engine.Hold(ctx, order)
 	case api.Release:

@@ -71,6 +71,27 @@ func confirmMessage(o api.Order, out engine.Outcome) string {
 	return "run " + out.Run + " takes your word that the host of " + o.Node + " is off"
 }
 
+// lastReads is what the health check knows of a host: when its devices last answered,
+// and what the newest look read.
+func (c control) lastReads(ctx context.Context, o api.Order) (evidence []string) {
+	found, err := c.sweep.Results(ctx, o.Cluster)
+	if err != nil { // nothing was seen yet
+		return nil
+	}
+	for i := range found {
+		r := &found[i]
+		if r.Node != o.Node || r.LastGood.IsZero() {
+			continue
+		}
+		text := "health check: " + r.Address + " last answered " + time.Since(r.LastGood).Round(time.Second).String() + " ago"
+		if r.Failures == 0 {
+			text += ", and read " + r.Power.String()
+		}
+		evidence = append(evidence, text)
+	}
+	return evidence
+}
+
 // released tells what the end of a host's freezes came to; still is why it must not
 // be switched off yet.
 func released(node, still string) string {
