@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"strconv"
 	"time"
 
@@ -31,6 +32,9 @@ func (c *cluster) start(ctx context.Context, a applicant, draft remediate.Run, s
 		err = &Refusal{Reason: AuditFailed, Message: "the audit log cannot be written: " + err.Error()}
 	} else {
 		saved, err = c.saveFirst(ctx, r)
+	}
+	if _, perhaps := errors.AsType[unsure](err); perhaps && c.spawn(func(ctx context.Context) { c.takeBack(ctx, r) }) {
+		return r, err
 	}
 	if err != nil {
 		c.mu.Lock()
@@ -115,8 +119,9 @@ func (c *cluster) saveFirst(ctx context.Context, r remediate.Run) (remediate.Run
 	saved, err := c.save(ctx, r)
 	if err != nil {
 		c.emit(Event{Type: EventFailed, Node: r.Target.Node, Message: "save a new run: " + err.Error()})
+		return r, unsureOf(err)
 	}
-	return saved, err
+	return saved, nil
 }
 
 // newRunID sorts by time and is unique without coordination.

@@ -240,6 +240,13 @@ func abandon(r Run, reason, note string, to Step, now time.Time) (Run, Action, t
 	return enter(r, PowerOn, reason+": "+note, now)
 }
 
+// Unbegun ends a run whose first record could not be stored for certain: nothing was
+// done for it, and nothing will be.
+func Unbegun(r Run, now time.Time) Run {
+	r, _, _ = finish(r, Aborted, "NotSaved", "the store did not say that it had stored the run", now)
+	return r
+}
+
 // Begin gives the record of a new run its first step.
 func Begin(r Run, now time.Time) Run {
 	r.Attempt, r.Started = 1, now

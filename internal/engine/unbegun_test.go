@@ -1,0 +1,80 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/state"
+)
+
+// muteStore stores runs and does not say so, as long as it is told to.
+type muteStore struct {
+	state.Store
+	mu   sync.Mutex
+	mute int // that many writes of runs
+	deaf bool
+}
+
+func (s *muteStore) Put(ctx context.Context, r state.Record) (uint64, error) {
+	s.mu.Lock()
+	deaf, mute := s.deaf, r.Kind == state.KindRun && s.mute > 0
+	if mute {
+		s.mute--
+	}
+	s.mu.Unlock()
+	if deaf {
+		return 0, errors.New("no answer")
+	}
+	version, err := s.Store.Put(ctx, r)
+	if err == nil && mute {
+		return 0, errors.New("no answer")
+	}
+	return version, err
+}
+
+// I19: a run that was stored without an answer never stands beside a later one.
+func TestFirstSaveWithoutAnAnswerLeavesNoRunBehind(t *testing.T) {
+	for _, lost := range []int{1, 2, 3} {
+		bubble(t, func(t *testing.T, w *world, store *failingStore) {
+			mute := &muteStore{Store: store, mute: lost}
+			e, _, stop := start(t, w, mute, nil)
+			time.Sleep(10 * time.Minute)
+			stop()
+			runs, err := state.LoadRuns(t.Context(), store)
+			require.NoError(t, err)
+			require.Len(t, runs, 2)
+			assert.Equal(t, remediate.Aborted, runs[0].Step, "%d answers lost", lost)
+			assert.Equal(t, "NotSaved", runs[0].Reason)
+			assert.Equal(t, remediate.Done, runs[1].Step)
+			assert.False(t, runs[1].Started.Before(runs[0].Ended), "one after the other")
+			assert.Len(t, e.Runs("c"), 2)
+			assert.Equal(t, 1, w.count(bmc.CommandOff))
+		})
+	}
+}
+
+// While nobody knows whether it is stored, the run keeps its place.
+func TestFirstSaveThatNobodyKnowsOfKeepsItsPlace(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		mute := &muteStore{Store: store, mute: 1}
+		e, _, stop := start(t, w, mute, nil)
+		for len(e.Runs("c")) == 0 {
+			time.Sleep(100 * time.Millisecond)
+		}
+		mute.mu.Lock()
+		mute.deaf = true
+		mute.mu.Unlock()
+		time.Sleep(5 * time.Minute)
+		assert.Len(t, e.Runs("c"), 1)
+		assert.Zero(t, w.count(bmc.CommandOff))
+		stop()
+	})
+}
