@@ -140,6 +140,7 @@ func (t *trial) reprovisions() string {
 	t.Helper()
 	w := t.s.Worker("dies")
 	ignoreOn(w)
+	wit := watchBMC(t.T, w)
 	finished := watchRecord(t.T, t.s, w)
 	t.fenced()
 	hang(t.ctx, t.T, t.s, w)
@@ -150,7 +151,7 @@ func (t *trial) reprovisions() string {
 		return !r.Ended.IsZero()
 	})
 	assert.Equal(t, []string{api.ResultReprovisioned, "PowerOnFailed"}, []string{r.Result, r.Reason})
-	requireOneDeletion(t.T, t.s, w)
+	wit.requireOffAt(t.T, requireOneDeletion(t.T, t.s, w).Received)
 	d, err := t.s.Management.Deletions("machines", w.Name)
 	require.NoError(t, err)
 	require.Len(t, d, 1, "deletions of the Machine")
@@ -182,6 +183,7 @@ func (t *trial) taints() string {
 func (t *trial) isHeld() string {
 	t.Helper()
 	w := t.s.Worker("dies")
+	wit := watchBMC(t.T, w)
 	watchRecord(t.T, t.s, w)
 	t.fenced()
 	hang(t.ctx, t.T, t.s, w)
@@ -192,7 +194,7 @@ func (t *trial) isHeld() string {
 	assert.False(t, w.BMC.Power())
 	insist(t.ctx, t.T, t.s, "unfence", w.Name, "--reason", "disk replaced")
 	t.requireDone(w)
-	requireOneDeletion(t.T, t.s, w)
+	wit.requireOffAt(t.T, requireOneDeletion(t.T, t.s, w).Received)
 	untouched(t.ctx, t.T, t.s, t.s.Worker("healthy"))
 	return api.ResultDone
 }
