@@ -112,7 +112,7 @@ func (cl *clients) deleteNode(ctx context.Context, name string, b remediate.Back
 }
 
 func (cl *clients) taint(ctx context.Context, name string, b remediate.Backup) error {
-	n, err := cl.typed.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	n, err := cl.node(ctx, name)
 	if err != nil {
 		return fmt.Errorf("taint Node %s: %w", name, err)
 	}
@@ -143,7 +143,7 @@ func (cl *clients) restore(ctx context.Context, run remediate.Run, backups [][]b
 	if err != nil {
 		return err
 	}
-	n, err := cl.typed.CoreV1().Nodes().Get(ctx, run.Target.Node, metav1.GetOptions{})
+	n, err := cl.node(ctx, run.Target.Node)
 	if err != nil {
 		return fmt.Errorf("restore Node %s: %w", run.Target.Node, err)
 	}

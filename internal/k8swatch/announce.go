@@ -58,7 +58,7 @@ func (c *Cluster) Announce(ctx context.Context, a Announcement) (foreign string,
 		w.process = rand.Text()
 	}
 	leases := c.work.api().typed.CoordinationV1().Leases(ownLeaseNamespace)
-	l, err := leases.Get(ctx, ownLease, metav1.GetOptions{})
+	l, err := c.work.api().lease(ctx, ownLeaseNamespace, ownLease)
 	switch {
 	case gone(err, ownLease):
 		l = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: ownLease, Namespace: ownLeaseNamespace}}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/fenced/fenced/internal/manifest"
@@ -104,7 +103,7 @@ func consumerOf(u *unstructured.Unstructured) string {
 
 func (cl *clients) bareMetalHost(ctx context.Context, key string) (policy.Host, error) {
 	ns, name, _ := strings.Cut(key, "/")
-	u, err := cl.dynamic.Resource(hostGVR).Namespace(ns).Get(ctx, name, metav1.GetOptions{})
+	u, err := readCustom(ctx, cl.dynamic.Resource(hostGVR).Namespace(ns), hostGroup, ns, name)
 	if err != nil {
 		return policy.Host{}, err
 	}

@@ -97,7 +97,7 @@ func (l *looker) covering(ctx context.Context) ([]policy.Check, error) {
 		at, gvr = l.c.manage, l.c.served("machinehealthchecks")
 	}
 	list, err := at.api().dynamic.Resource(gvr).Namespace(m.Namespace).List(ctx, at.notOlder(policy.MachineHealthCheckKind, gvr.Group, m.Namespace))
-	switch {
+	switch err = asList(list, err); {
 	case unserved(err) && at.lacks(ctx, &source{kind: policy.MachineHealthCheckKind, group: gvr.Group, resource: gvr.Resource}):
 		return nil, nil
 	case err != nil:
@@ -121,7 +121,7 @@ func clusterManager(ctx context.Context, cl *clients) (string, error) {
 	list, err := cl.typed.CoordinationV1().Leases(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("metadata.name", clusterAPILeader).String(), Limit: pageSize,
 	})
-	if err != nil {
+	if err = asList(list, err); err != nil {
 		return "", fmt.Errorf("list the Leases %s: %w", clusterAPILeader, err)
 	}
 	if list.Continue != "" {
@@ -138,7 +138,7 @@ func clusterManager(ctx context.Context, cl *clients) (string, error) {
 // holder names who holds a Lease now, in a sentence; "" is nobody.
 func holder(ctx context.Context, cl *clients, namespace, name string) (string, error) {
 	ctx, clock := withClock(ctx)
-	lease, err := cl.typed.CoordinationV1().Leases(namespace).Get(ctx, name, metav1.GetOptions{})
+	lease, err := cl.lease(ctx, namespace, name)
 	if gone(err, name) {
 		return "", nil
 	}
@@ -164,7 +164,7 @@ func held(s coordinationv1.LeaseSpec, now time.Time) (remediate.Answer, string) 
 	switch {
 	case s.HolderIdentity == nil || *s.HolderIdentity == "":
 		return remediate.No, ""
-	case s.RenewTime == nil || s.LeaseDurationSeconds == nil:
+	case s.RenewTime == nil || s.LeaseDurationSeconds == nil || *s.LeaseDurationSeconds <= 0:
 		return remediate.CannotTell, ""
 	}
 	expires := s.RenewTime.Add(time.Duration(*s.LeaseDurationSeconds) * time.Second)

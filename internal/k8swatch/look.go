@@ -93,7 +93,7 @@ func (l *looker) node(ctx context.Context) error {
 	if l.run.Target.Node == "" {
 		return nil // joined reads it, once the Machine is known
 	}
-	n, err := l.work.typed.CoreV1().Nodes().Get(ctx, l.run.Target.Node, metav1.GetOptions{})
+	n, err := l.work.node(ctx, l.run.Target.Node)
 	if gone(err, l.run.Target.Node) {
 		l.look.Seen.Node.Exists = remediate.No
 		return nil
@@ -131,7 +131,7 @@ func (l *looker) lease(ctx context.Context) error {
 		l.look.Seen.Lease.Known = true
 		return nil
 	}
-	lease, err := l.work.typed.CoordinationV1().Leases(nodeLeases).Get(ctx, l.run.Target.Node, metav1.GetOptions{})
+	lease, err := l.work.lease(ctx, nodeLeases, l.run.Target.Node)
 	if gone(err, l.run.Target.Node) {
 		l.look.Seen.Lease.Known = true
 		return nil
@@ -154,7 +154,7 @@ func (l *looker) pods(ctx context.Context) error {
 	if l.run.Step != remediate.PowerOn || l.run.Abandon != "" || l.run.Target.Node == "" {
 		return nil // nobody asks
 	}
-	list, err := l.work.typed.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
+	list, err := l.work.pods(ctx, metav1.NamespaceAll, metav1.ListOptions{
 		FieldSelector: fields.AndSelectors(
 			fields.OneTermEqualSelector("spec.nodeName", l.run.Target.Node),
 			fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),

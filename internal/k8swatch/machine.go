@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
@@ -27,6 +27,15 @@ func (c *Cluster) machines(t remediate.Target) dynamic.ResourceInterface {
 		return c.clusterResource("machines", t.Namespace)
 	}
 	return c.work.api().dynamic.Resource(machineGVR).Namespace(t.Namespace)
+}
+
+// machine reads the Machine of a target past every cache.
+func (c *Cluster) machine(ctx context.Context, t remediate.Target) (*unstructured.Unstructured, error) {
+	group := machineGroup
+	if groupOf(t.MachineAPI) == clusterGroup {
+		group = clusterGroup
+	}
+	return readCustom(ctx, c.machines(t), group, t.Namespace, t.Machine)
 }
 
 // clusterResource is a resource of the Cluster API at the version that is
@@ -52,7 +61,7 @@ func (l *looker) machine(ctx context.Context) error {
 		l.look.Seen.Machine.Exists = remediate.No
 		return nil
 	}
-	u, err := l.c.machines(t).Get(ctx, t.Machine, metav1.GetOptions{})
+	u, err := l.c.machine(ctx, t)
 	if gone(err, t.Machine) {
 		l.look.Seen.Machine.Exists = remediate.No
 		return nil
@@ -119,7 +128,7 @@ func (l *looker) cluster(ctx context.Context) error {
 	if m == nil || m.Group() != clusterGroup || m.ClusterName == "" {
 		return nil
 	}
-	u, err := l.c.clusterResource("clusters", m.Namespace).Get(ctx, m.ClusterName, metav1.GetOptions{})
+	u, err := readCustom(ctx, l.c.clusterResource("clusters", m.Namespace), clusterGroup, m.Namespace, m.ClusterName)
 	if gone(err, m.ClusterName) {
 		return nil
 	}

@@ -37,8 +37,7 @@ func (c *Cluster) mark(ctx context.Context, run remediate.Run) error {
 	if t.MachineUID == "" {
 		return fmt.Errorf("mark Machine %s/%s: its UID is not known", t.Namespace, t.Machine)
 	}
-	api := c.machines(t)
-	u, err := api.Get(ctx, t.Machine, metav1.GetOptions{})
+	u, err := c.machine(ctx, t)
 	switch {
 	case gone(err, t.Machine):
 		return nil
@@ -51,7 +50,7 @@ func (c *Cluster) mark(ctx context.Context, run remediate.Run) error {
 	}
 	patch, err := markPatch(u, run.Trigger, time.Now())
 	if err == nil {
-		_, err = api.Patch(ctx, t.Machine, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+		_, err = c.machines(t).Patch(ctx, t.Machine, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
 	}
 	if err != nil {
 		return fmt.Errorf("mark Machine %s/%s: %w", t.Namespace, t.Machine, err)

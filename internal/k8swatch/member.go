@@ -21,7 +21,7 @@ func (l *looker) members(ctx context.Context) error {
 	}
 	var pods []corev1.Pod
 	for _, of := range etcdPods {
-		list, err := l.work.typed.CoreV1().Pods(of.namespace).List(ctx, metav1.ListOptions{LabelSelector: of.labels, Limit: maxMembers})
+		list, err := l.work.pods(ctx, of.namespace, metav1.ListOptions{LabelSelector: of.labels, Limit: maxMembers})
 		if err != nil {
 			return fmt.Errorf("list the etcd Pods of %s: %w", of.namespace, err)
 		}
@@ -52,7 +52,7 @@ func (l *looker) member(ctx context.Context, p *policy.EtcdPod) (policy.Member, 
 	if p.Node == "" || !p.Ready {
 		return m, nil
 	}
-	n, err := l.work.typed.CoreV1().Nodes().Get(ctx, p.Node, metav1.GetOptions{})
+	n, err := l.work.node(ctx, p.Node)
 	if gone(err, p.Node) {
 		return m, nil
 	}

@@ -242,7 +242,7 @@ func (s *store) listNow(ctx context.Context) ([]unstructured.Unstructured, error
 		return nil, err
 	}
 	list, err := s.side.api().dynamic.Resource(gvr).Namespace(s.namespace).List(ctx, metav1.ListOptions{Limit: pageSize})
-	switch {
+	switch err = asList(list, err); {
 	case unserved(err) && s.side.lacks(ctx, &s.source): // its definition went
 		return nil, nil
 	case err != nil:

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"sync"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
@@ -60,7 +58,7 @@ func (l *looker) nodeLease(ctx context.Context) (string, error) {
 	if !is {
 		return who, nil
 	}
-	u, err := l.work.dynamic.Resource(nodeCheckGVR).Get(ctx, check, metav1.GetOptions{})
+	u, err := readCustom(ctx, l.work.dynamic.Resource(nodeCheckGVR), medik8sGroup, "", check)
 	if err != nil {
 		return who, nil // whoever it is, it holds the Lease
 	}

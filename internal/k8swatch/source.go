@@ -32,7 +32,7 @@ func (s *source) options(o metav1.ListOptions) metav1.ListOptions {
 func (s *source) pods() bool { return s.kind == "Pod" }
 
 func (cl *clients) list(ctx context.Context, s *source, gvr schema.GroupVersionResource, o metav1.ListOptions) (runtime.Object, error) {
-	o = s.options(o)
+	o, ctx = s.options(o), context.WithValue(ctx, listKey{}, true)
 	switch {
 	case s.pods():
 		return cl.typed.CoreV1().Pods(s.namespace).List(ctx, o)

@@ -44,7 +44,7 @@ func (c *Cluster) WriteStatus(ctx context.Context, r policy.CheckReport) error {
 	default:
 		return nil
 	}
-	live, err := api.Get(ctx, r.Name, metav1.GetOptions{})
+	live, err := readCustom(ctx, api, groupOf(r.APIVersion), r.Namespace, r.Name)
 	if gone(err, r.Name) || err == nil && string(live.GetUID()) != r.UID {
 		return nil // another check has the name now, and will have a report of its own
 	}

@@ -8,9 +8,13 @@ import (
 	"time"
 )
 
-// maxBody is the largest answer that is read; a page of 500 Nodes is under
-// 10 MB. Watches are streams, bounded frame by frame by their decoder.
-const maxBody = 64 << 20
+// The largest answers that are read. A page of 500 Nodes is under 10 MB, and an
+// object of the 1.5 MiB that etcd takes is 9 MiB in JSON if each of its characters
+// has to be escaped. Watches are streams, bounded frame by frame by their decoder.
+const (
+	maxBody   = 64 << 20 // of a list
+	maxObject = 12 << 20 // of anything else
+)
 
 var errBodyTooLarge = errors.New("the API server's answer is too large")
 
@@ -26,8 +30,12 @@ func (g guarded) RoundTrip(r *http.Request) (*http.Response, error) {
 	if clock, ok := r.Context().Value(clockKey{}).(*serverClock); ok {
 		clock.read(resp.Header.Get("Date"))
 	}
-	if r.URL.Query().Get("watch") == "" {
+	switch asks := r.URL.Query(); {
+	case asks.Get("watch") != "" && resp.StatusCode == http.StatusOK:
+	case asks.Get("limit") != "" || r.Context().Value(listKey{}) != nil:
 		resp.Body = &boundedBody{ReadCloser: resp.Body, left: maxBody}
+	default:
+		resp.Body = &boundedBody{ReadCloser: resp.Body, left: maxObject}
 	}
 	return resp, nil
 }
@@ -49,6 +57,10 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	}
 	return n, err
 }
+
+// listKey marks the requests for lists without a limit, which client-go makes when
+// the continuation of one with a limit has expired.
+type listKey struct{}
 
 type clockKey struct{}
 

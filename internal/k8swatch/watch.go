@@ -3,6 +3,7 @@ package k8swatch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -27,7 +28,17 @@ const (
 	// once a minute, so short watches tell in every round how far they are, also
 	// of a kind where nothing happens. // I16
 	watchBeyond = 2 * time.Second
+	// An API server that does not keep its own time is asked anew: what it holds
+	// back could else not be told from a cluster where nothing happens.
+	listTimeout   = time.Minute     // of one page
+	streamTimeout = 5 * time.Minute // of a list that is streamed
+	watchGrace    = 10 * time.Second
+	// maxPages bounds a list: a server may always say that there is more.
+	maxPages = 1000
 )
+
+// errTooManyPages: a list that is longer than any cluster's.
+var errTooManyPages = fmt.Errorf("the list has more than %d objects", maxPages*pageSize)
 
 // watch lists and watches a store's kind until ctx ends.
 func (s *store) watch(ctx context.Context, cl *clients, g *sync.WaitGroup) {
@@ -49,8 +60,18 @@ func (s *store) watch(ctx context.Context, cl *clients, g *sync.WaitGroup) {
 // listWatch lists and watches a store's kind and notes how that goes.
 func (s *store) listWatch(cl *clients) *cache.ListWatch {
 	turn := int64((s.side.c.cfg.FreshEvery + watchBeyond).Round(time.Second).Seconds())
+	pages := 0 // a reflector asks for one at a time
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			if pages++; o.Continue == "" {
+				pages = 1
+			}
+			if pages > maxPages {
+				s.fail(errTooManyPages.Error())
+				return nil, errTooManyPages
+			}
+			ctx, cancel := context.WithTimeout(ctx, listTimeout)
+			defer cancel()
 			if o.ResourceVersion == "0" { // the API server's own cache, whole and of any age
 				o.ResourceVersion = ""
 			}
@@ -58,8 +79,9 @@ func (s *store) listWatch(cl *clients) *cache.ListWatch {
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			streams := o.SendInitialEvents != nil && *o.SendInitialEvents
+			ends := streamTimeout
 			if !streams {
-				o.TimeoutSeconds = &turn
+				o.TimeoutSeconds, ends = &turn, time.Duration(turn)*time.Second+watchGrace
 			}
 			asked := time.Now()
 			gvr, err := s.at(ctx)
@@ -68,10 +90,14 @@ func (s *store) listWatch(cl *clients) *cache.ListWatch {
 				w, err = cl.watch(ctx, &s.source, gvr, o)
 			}
 			s.note(ctx, err, asked)
-			if streams && err == nil {
+			if err != nil {
+				return nil, err
+			}
+			time.AfterFunc(ends, w.Stop)
+			if streams {
 				s.streamed(w)
 			}
-			return w, err
+			return w, nil
 		},
 	}
 }
