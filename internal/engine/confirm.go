@@ -10,7 +10,7 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// ConfirmedOffContradicted: something speaks against a person's word that a host is
+// ConfirmedOffContradicted is the refusal where something speaks against a person's word that a host is
 // off.
 const ConfirmedOffContradicted policy.Reason = "ConfirmedOffContradicted"
 

@@ -14,7 +14,7 @@ import (
 	"github.com/fenced/fenced/internal/state"
 )
 
-// NoHold: a release of a Node on which neither a hold nor a quarantine stands.
+// NoHold is the refusal to release a Node on which neither a hold nor a quarantine stands.
 const NoHold policy.Reason = "NoHold"
 
 // holds are those that the store has, ended ones too.
