@@ -16,8 +16,10 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// maxBackup is the size of the largest request that etcd takes by default.
-const maxBackup = 3 << 19
+// maxBackup is the largest Node that is saved. etcd takes 1.5 MiB by default, but of
+// protobuf: in JSON the same Node is larger. Two of them, which is what a run keeps of
+// one Node, still fit into a record of the store. // I21
+const maxBackup = 29 << 20 / 10
 
 // What can be wrong with a Secret.
 var (
@@ -36,7 +38,7 @@ func (c *Cluster) Backup(ctx context.Context, t remediate.Target) ([]byte, remed
 		return nil, remediate.Backup{}, fmt.Errorf("read Node %s: %w", t.Node, err)
 	}
 	if len(data) > maxBackup {
-		return nil, remediate.Backup{}, fmt.Errorf("read Node %s: %d bytes are more than a Node can have", t.Node, len(data))
+		return nil, remediate.Backup{}, fmt.Errorf("read Node %s: its %d bytes of JSON are more than the %d that are saved", t.Node, len(data), maxBackup)
 	}
 	var n corev1.Node
 	if err := json.Unmarshal(data, &n); err != nil {
