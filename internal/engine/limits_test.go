@@ -44,6 +44,7 @@ func disturbed(t *testing.T, all fleets, store state.Store, every time.Duration,
 			silent += f.silent()
 		}
 		if n, _ := flying(e.Runs("")); silent == 0 && n == 0 {
+			time.Sleep(2 * time.Second) // for the last slot to be freed
 			stop()
 			return e
 		}
