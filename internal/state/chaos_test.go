@@ -50,11 +50,11 @@ func (h *history) comeAndGo(ctx context.Context, t *testing.T, c *rig.EtcdCluste
 		if err != nil {
 			continue // no quorum just now
 		}
-		i := startOn(t, s, name, []string{"c0", "c1"}, h.guarded(h.now()))
-		pause(ctx, testTTL+time.Duration(rand.Int64N(int64(3*testTTL))))
+		i := startOn(t, s, name, []string{"c0", "c1"}, testSettle, h.guarded(h.now()))
+		pause(ctx, testTTL/2+time.Duration(rand.Int64N(int64(testTTL))))
 		if rand.IntN(2) == 0 && ctx.Err() == nil {
 			assert.NoError(t, s.Close())
-			pause(ctx, testTTL) // the guard has noticed
+			pause(ctx, 2*testTTL) // the guard must notice by itself
 		}
 		i.stop(t)
 		assert.NoError(t, s.Close())

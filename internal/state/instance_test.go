@@ -41,13 +41,13 @@ type instance struct {
 
 func startInstance(t *testing.T, c *rig.EtcdCluster, prefix, name string, clusters []string, guard func(context.Context, state.Claim)) *instance {
 	t.Helper()
-	return startOn(t, openEtcd(t, c, prefix), name, clusters, guard)
+	return startOn(t, openEtcd(t, c, prefix), name, clusters, testSettle, guard)
 }
 
-func startOn(t *testing.T, s state.Store, name string, clusters []string, guard func(context.Context, state.Claim)) *instance {
+func startOn(t *testing.T, s state.Store, name string, clusters []string, settle time.Duration, guard func(context.Context, state.Claim)) *instance {
 	t.Helper()
 	owners, err := state.NewMember(s, state.Membership{
-		Instance: name, Clusters: clusters, TTL: testTTL, Settle: testSettle, MinHold: testMinHold,
+		Instance: name, Clusters: clusters, TTL: testTTL, Settle: settle, MinHold: testMinHold,
 	})
 	require.NoError(t, err)
 	i := &instance{name: name, store: s, owners: owners, done: make(chan error, 1), claims: map[string]state.Claim{}}
