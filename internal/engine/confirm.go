@@ -16,10 +16,12 @@ const ConfirmedOffContradicted policy.Reason = "ConfirmedOffContradicted"
 
 // ConfirmOff takes a person's word, in the place of a proof, that a Node's host is
 // off and cannot come on: for the run that is Held there, or for a new one. Only the
-// gates about the BMC are not asked. A dry run gives what is known and refuses
-// nothing. // I26
+// gates about the BMC are not asked. A dry run gives what is known and asks no gate. // I26
 func (e *Engine) ConfirmOff(ctx context.Context, o Order) (Outcome, error) {
 	c, err := e.cluster(o.Cluster)
+	if err == nil {
+		err = c.ours() // a standby asks no BMC
+	}
 	if err != nil {
 		return Outcome{}, err
 	}

@@ -175,7 +175,7 @@ func (o Order) word() *remediate.Order {
 // Abort wants no more of a run: before the isolation its host goes back On; after
 // it, it is completed. With AsIs a Held run ends and the host stays as it is.
 func (e *Engine) Abort(ctx context.Context, o Order) (Outcome, error) {
-	c, err := e.withRun(o)
+	c, _, err := e.withRun(o)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -192,26 +192,8 @@ func (e *Engine) Abort(ctx context.Context, o Order) (Outcome, error) {
 	})
 }
 
-// Retry takes a run up again that is Held, or waits for its next attempt.
-func (e *Engine) Retry(ctx context.Context, o Order) (Outcome, error) {
-	c, err := e.withRun(o)
-	if err != nil {
-		return Outcome{}, err
-	}
-	return c.order(ctx, o.Run, o, "retries", func(r remediate.Run) (remediate.Run, error) {
-		if may, why := remediate.CanRetry(r); !may {
-			return r, &Refusal{Reason: OrderRefused, Message: why}
-		}
-		if reason, frozen := c.frozen(r.Target); frozen != "" { // I5
-			return r, &Refusal{Reason: reason, Message: frozen + "; fencectl bmc release first"}
-		}
-		r.Retry = o.word()
-		return r, nil
-	})
-}
-
-// withRun finds the cluster of the run that an order names.
-func (e *Engine) withRun(o Order) (*cluster, error) {
+// withRun finds the open run that an order names, and its cluster.
+func (e *Engine) withRun(o Order) (*cluster, remediate.Run, error) {
 	for _, c := range e.clusters {
 		if o.Cluster != "" && o.Cluster != c.opt.Name {
 			continue
@@ -223,11 +205,11 @@ func (e *Engine) withRun(o Order) (*cluster, error) {
 		case !known:
 			continue
 		case !r.Open():
-			return nil, &Refusal{Reason: NoRun, Message: "run " + o.Run + " has ended: " + string(r.Step)}
+			return nil, r, &Refusal{Reason: NoRun, Message: "run " + o.Run + " has ended: " + string(r.Step)}
 		}
-		return c, nil
+		return c, r, nil
 	}
-	return nil, &Refusal{Reason: NoSuchRun, Message: "no run " + o.Run}
+	return nil, remediate.Run{}, &Refusal{Reason: NoSuchRun, Message: "no run " + o.Run}
 }
 
 // openOn is the open run on a Node.

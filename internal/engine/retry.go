@@ -1,0 +1,57 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// Retry takes a run up again that is Held, or waits for its next attempt. What would
+// keep the run where it is refuses the order: the run would drop it without a word.
+func (e *Engine) Retry(ctx context.Context, o Order) (Outcome, error) {
+	c, r, err := e.withRun(o)
+	if err == nil {
+		err = c.ours()
+	}
+	if err != nil {
+		return Outcome{}, err
+	}
+	p := c.lookForRivals(ctx, r)
+	return c.order(ctx, o.Run, o, "retries", func(r remediate.Run) (remediate.Run, error) {
+		if may, why := remediate.CanRetry(r); !may {
+			return r, &Refusal{Reason: OrderRefused, Message: why}
+		}
+		if g, refused := firstFailing(c.retryGates(r, p, time.Now())); refused {
+			return r, refusalOf(g)
+		}
+		r.Retry = o.word()
+		return r, nil
+	})
+}
+
+// lookForRivals asks the cluster, past every cache, who else is at work on a run's
+// target. Whom nobody can tell of the run asks for itself.
+func (c *cluster) lookForRivals(ctx context.Context, r remediate.Run) *probe {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	p := &probe{draft: r}
+	if f := c.look1Cluster(ctx, p, remediate.Lease{}); f.Seen.Contested != remediate.Yes {
+		p.contested = ""
+	}
+	return p
+}
+
+// retryGates are those of all gates that keep a run from being taken up again. // I5, I22, I23
+func (c *cluster) retryGates(r remediate.Run, p *probe, now time.Time) []policy.Gate {
+	gates := policy.Guards(c.e.opt.Guards, c.facts(applicant{draft: r}, p, now), now)
+	return slices.DeleteFunc(gates, func(g policy.Gate) bool {
+		switch g.Name {
+		case "owner", "pause", "hold", "frozen", "contested", "powerOwner":
+			return false
+		}
+		return true
+	})
+}

@@ -1,0 +1,126 @@
+package engine_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/state"
+)
+
+// bars keep a Held run where it is, whoever orders otherwise.
+var bars = map[policy.Reason]func(t *testing.T, w *world, e *engine.Engine){
+	policy.Paused: func(t *testing.T, _ *world, e *engine.Engine) {
+		_, err := e.Pause(t.Context(), byHand)
+		require.NoError(t, err)
+	},
+	policy.Hold: func(t *testing.T, _ *world, e *engine.Engine) {
+		_, err := e.Hold(t.Context(), byHand)
+		require.NoError(t, err)
+	},
+	policy.Contested: func(_ *testing.T, w *world, _ *engine.Engine) {
+		w.lock(func() { w.contested = remediate.Yes })
+	},
+	policy.NotOwner: func(_ *testing.T, w *world, _ *engine.Engine) {
+		w.lock(func() { w.foreigner = "fenced instance x holds the Lease" })
+		time.Sleep(6 * time.Second) // until it is announced again
+	},
+	policy.PowerOwner: func(_ *testing.T, w *world, _ *engine.Engine) {
+		w.lock(func() { w.forbidden = "somebody else has it off" })
+	},
+}
+
+// What would keep the run where it is refuses the order before anything of it is
+// saved, and the order works when that is over. // I22, I23
+func TestOrdersForAHeldRunAreRefusedBeforeTheyAreSaved(t *testing.T) {
+	orders := map[string]func(*engine.Engine, remediate.Run, *testing.T) error{
+		"retry": func(e *engine.Engine, r remediate.Run, t *testing.T) error {
+			_, err := e.Retry(t.Context(), ofRun(r))
+			return err
+		},
+		"confirm-off": func(e *engine.Engine, _ remediate.Run, t *testing.T) error {
+			_, err := e.ConfirmOff(t.Context(), byHand)
+			return err
+		},
+	}
+	for name, give := range orders {
+		for reason, bar := range bars {
+			if reason == policy.PowerOwner && name == "confirm-off" {
+				continue // nobody's power is touched
+			}
+			t.Run(name+" "+string(reason), func(t *testing.T) {
+				bubble(t, func(t *testing.T, w *world, store *failingStore) {
+					e, _, stop := start(t, w, store, nil)
+					until(t, e, remediate.PowerOff)
+					w.dead()
+					until(t, e, remediate.Held)
+					bar(t, w, e)
+					r := only(t, e)
+					refusedFor(t, give(e, r, t), reason)
+					assert.Equal(t, r.Version, only(t, e).Version, "nothing is saved")
+					time.Sleep(10 * time.Minute)
+					assert.Equal(t, remediate.Held, only(t, e).Step)
+					assert.Zero(t, w.deleted())
+					stop()
+				})
+			})
+		}
+	}
+}
+
+// A frozen host is nobody's to vouch for: what its BMC said was a lie once. // I5
+func TestConfirmOffOfAFrozenHostIsRefused(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e, _, stop := start(t, w, store, nil)
+		until(t, e, remediate.PowerOff)
+		w.lock(func() { w.leaseAlive = true })
+		r := until(t, e, remediate.Held)
+		require.Equal(t, "FalseOff", r.Reason)
+		w.lock(func() { w.leaseAlive = false })
+		w.dead()
+		_, err := e.ConfirmOff(t.Context(), byHand)
+		refusedFor(t, err, policy.Frozen)
+		assert.Nil(t, only(t, e).Confirmed)
+		assert.Zero(t, w.deleted())
+		stop()
+	})
+}
+
+// At an instance that does not own the cluster no order about a run is taken, and no
+// BMC is asked for one; people are told where to go. // I19
+func TestOrdersAtAStandbyAreRefused(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.ignoreOff = true
+		p := newPair(t, w, store, nil)
+		p.give("a")
+		until(t, p.engine["a"], remediate.Held)
+		time.Sleep(time.Minute)
+		r := only(t, p.engine["b"])
+		require.Equal(t, remediate.Held, r.Step)
+		var reads int
+		w.lock(func() { reads = w.reads })
+		for _, give := range []func(*engine.Engine) error{
+			func(e *engine.Engine) error { _, err := e.Retry(t.Context(), ofRun(r)); return err },
+			func(e *engine.Engine) error { _, err := e.Abort(t.Context(), ofRun(r)); return err },
+			func(e *engine.Engine) error { _, err := e.Unfence(t.Context(), byHand); return err },
+			func(e *engine.Engine) error { _, err := e.ConfirmOff(t.Context(), byHand); return err },
+		} {
+			err := give(p.engine["b"])
+			refusedFor(t, err, policy.NotOwner)
+			assert.Contains(t, err.Error(), "instance a owns the cluster")
+		}
+		assert.Equal(t, r.Version, only(t, p.engine["b"]).Version)
+		w.lock(func() { assert.Equal(t, reads, w.reads) })
+		stored, err := state.GetRun(t.Context(), store, r.ID)
+		require.NoError(t, err)
+		assert.Nil(t, stored.Retry)
+		assert.Zero(t, w.count(bmc.CommandOn))
+		p.end()
+	})
+}
