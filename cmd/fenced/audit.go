@@ -20,8 +20,9 @@ const (
 	recordTime = 5 * time.Second
 	// headEvery is between two exports of the head.
 	headEvery = 5 * time.Minute
-	// reopenEvery is between two attempts to open a log that could not be.
-	reopenEvery = 5 * time.Second
+	// retryEvery is between two attempts to open a log that could not be, or to write
+	// one that could not be.
+	retryEvery = 5 * time.Second
 )
 
 // auditor is the audit log as a subscriber of the engine's events, and as what the
@@ -35,7 +36,8 @@ type auditor struct {
 	mu     sync.Mutex
 	chain  *audit.Log // nil while it cannot be opened
 	err    error      // why
-	missed uint64     // events that came without a log
+	since  time.Time
+	missed uint64 // events that came without a log
 }
 
 // newAuditor opens the log. Only another writer of it is an error: that is another
@@ -59,6 +61,9 @@ func (a *auditor) open() error {
 	chain, err := audit.Open(a.path, audit.Options{Origin: a.origin, Tell: a.told})
 	a.mu.Lock()
 	before, missed := a.err, a.missed
+	if err != nil && before == nil {
+		a.since = time.Now().UTC()
+	}
 	a.chain, a.err = chain, err
 	a.mu.Unlock()
 	switch {
@@ -84,6 +89,17 @@ func (a *auditor) now() (*audit.Log, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.chain, a.err
+}
+
+// trouble is since when, and why, the log cannot be written; nil when it can.
+func (a *auditor) trouble() (since time.Time, err error) {
+	a.mu.Lock()
+	chain, since, err := a.chain, a.since, a.err
+	a.mu.Unlock()
+	if err != nil {
+		return since, err
+	}
+	return chain.Trouble()
 }
 
 // record returns nil once an event is durable. // I24
@@ -123,23 +139,31 @@ func entryOf(e engine.Event) audit.Entry {
 	return out
 }
 
-// keep exports the head again and again, and opens a log that could not be, until
+// keep exports the head again and again, and tries what could not be done, until
 // ctx ends.
 func (a *auditor) keep(ctx context.Context) error {
-	export, reopen := time.NewTicker(headEvery), time.NewTicker(reopenEvery)
+	export, retry := time.NewTicker(headEvery), time.NewTicker(retryEvery)
 	defer export.Stop()
-	defer reopen.Stop()
+	defer retry.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-export.C:
 			a.export()
-		case <-reopen.C:
-			if _, err := a.now(); err != nil && a.open() == nil {
-				a.export()
-			}
+		case <-retry.C:
+			a.retry()
 		}
+	}
+}
+
+// retry opens the log if it is not, and writes what it lacks.
+func (a *auditor) retry() {
+	chain, err := a.now()
+	if err == nil {
+		chain.Retry()
+	} else if a.open() == nil {
+		a.export()
 	}
 }
 

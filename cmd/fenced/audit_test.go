@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
@@ -66,9 +67,10 @@ func TestEventsAreAudited(t *testing.T) {
 	assert.Len(t, fields["hash"], 64)
 }
 
-// A log that is damaged forbids what hurts and nothing else, and is taken up again
-// once an operator has moved it away.
+// A log that is damaged forbids what hurts and nothing else, which the status says
+// with since when and why, and is taken up again once an operator has moved it away.
 func TestDamagedAuditLogForbidsWhatHurts(t *testing.T) {
+	began := time.Now()
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	require.NoError(t, os.WriteFile(path, []byte("junk\n"), 0o600))
 	a, logs := openedAuditor(t, path)
@@ -77,9 +79,15 @@ func TestDamagedAuditLogForbidsWhatHurts(t *testing.T) {
 	assert.EqualValues(t, 1, a.failures())
 	require.Error(t, a.open())
 	assert.Equal(t, 1, logs.FilterLevelExact(zapcore.ErrorLevel).Len(), "it is told once")
+	shown := control{audit: a}.auditStatus()
+	require.NotNil(t, shown)
+	assert.Contains(t, shown.Problem, "keep it as evidence")
+	assert.WithinRange(t, shown.Since, began, time.Now())
+	assert.EqualValues(t, 1, shown.Missing)
 
 	require.NoError(t, os.Rename(path, path+"-kept"))
-	require.NoError(t, a.open())
+	a.retry()
+	assert.Nil(t, control{audit: a}.auditStatus())
 	require.NoError(t, a.record(engine.Event{Type: engine.EventAction}))
 	all := entries(t, path)
 	require.Len(t, all, 3)

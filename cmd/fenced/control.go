@@ -24,11 +24,12 @@ type control struct {
 	sweep   *sweep.Sweep
 	events  *engine.Stream
 	store   state.Store
+	audit   *auditor
 	version string
 }
 
 func (c control) Status(context.Context) (api.Status, error) {
-	s := api.Status{Version: c.version, Armed: true, Clusters: []api.ClusterStatus{}, Runs: []api.RunStatus{}}
+	s := api.Status{Version: c.version, Armed: true, Clusters: []api.ClusterStatus{}, Runs: []api.RunStatus{}, Audit: c.auditStatus()}
 	paused := 0
 	for _, cs := range c.engine.Status() {
 		s.Armed = s.Armed && cs.Armed
@@ -56,6 +57,15 @@ func (c control) Status(context.Context) (api.Status, error) {
 		s.PausedReason = ""
 	}
 	return s, nil
+}
+
+// auditStatus says why the audit log cannot be written; nil when it can.
+func (c control) auditStatus() *api.AuditStatus {
+	since, err := c.audit.trouble()
+	if err == nil {
+		return nil
+	}
+	return &api.AuditStatus{Problem: err.Error(), Since: since, Missing: uint64(c.audit.failures())}
 }
 
 func clusterStatus(cs engine.ClusterStatus, found policy.Report) api.ClusterStatus {

@@ -206,7 +206,8 @@ func (d *fenced) run(ctx context.Context) error {
 	g.Go(func() error { return d.engine.Run(ctx, d.beat) })
 	g.Go(func() error { return d.own.keep(ctx, d.engine.Status) })
 	g.Go(func() error { return d.sweep.Run(ctx) })
-	server := api.NewServer(control{engine: d.engine, sweep: d.sweep, events: d.events, store: d.store, version: version}, apiRoles(d.cfg), zap.NewStdLog(d.log.Named("control")), twoPersons(d.cfg)...)
+	people := control{engine: d.engine, sweep: d.sweep, events: d.events, store: d.store, audit: d.audit, version: version}
+	server := api.NewServer(people, apiRoles(d.cfg), zap.NewStdLog(d.log.Named("control")), twoPersons(d.cfg)...)
 	g.Go(func() error { return server.Serve(ctx, d.control) })
 	if d.scrape != nil {
 		g.Go(func() error { return d.metrics.serve(ctx, d.scrape) })

@@ -16,6 +16,16 @@ type Status struct {
 	PausedReason string          `json:"pausedReason"`
 	Clusters     []ClusterStatus `json:"clusters"`
 	Runs         []RunStatus     `json:"runs"` // open runs only, Held ones too
+	// Audit is set while the audit log cannot be written.
+	Audit *AuditStatus `json:"audit,omitempty"`
+}
+
+// AuditStatus is since when, and why, the audit log cannot be written. Nothing that
+// hurts is done then.
+type AuditStatus struct {
+	Problem string    `json:"problem"`
+	Since   time.Time `json:"since"`
+	Missing uint64    `json:"missing"` // entries that it lacks since the start of the daemon
 }
 
 // ClusterStatus is one cluster as fenced sees it.
@@ -78,6 +88,9 @@ func (s Status) Degraded() []string {
 	}
 	if s.Paused {
 		add("paused: %s", s.PausedReason)
+	}
+	if a := s.Audit; a != nil {
+		add("nothing that hurts is done: the audit log cannot be written since %s: %s", a.Since.UTC().Format(time.RFC3339), a.Problem)
 	}
 	for _, c := range s.Clusters {
 		if c.Paused && !s.Paused {

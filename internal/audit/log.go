@@ -51,14 +51,15 @@ type Log struct {
 	began   time.Time // of the write that is under way; zero when none is
 	closed  bool
 	failed  uint64 // entries that could not be written, since the start
+	trouble error  // of the last write; nil after one that worked
+	since   time.Time
 
 	// What follows is the writer's alone.
 
 	file  *os.File
 	size  int64  // of what is durable
 	stale bool   // the file may hold more than size
-	lost  uint64 // entries that could not be written, and that no entry tells of yet
-	bad   bool   // the last write failed
+	lost  uint64 // entries that could not be written, as an entry tells
 }
 
 // waiting is an entry that is to be written; done is nil when nobody waits for it.
@@ -132,6 +133,28 @@ func (l *Log) Failures() uint64 {
 	return l.failed
 }
 
+// Trouble is since when, and why, the log cannot be written; nil when it can, as far
+// as the last write tells.
+func (l *Log) Trouble() (since time.Time, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.trouble != nil:
+		return l.since, l.trouble
+	case !l.began.IsZero() && time.Since(l.began) > hangTime:
+		return l.began, ErrHangs
+	}
+	return time.Time{}, nil
+}
+
+// Retry writes what the log lacks, if anything: without it, a log that could not be
+// written says so until the next event.
+func (l *Log) Retry() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.poke()
+}
+
 // Export remembers the head beside the log, where the next start compares it, and
 // gives it, to be carried elsewhere.
 func (l *Log) Export() (Head, error) {
@@ -155,6 +178,7 @@ func (l *Log) Close() error {
 }
 
 // writeLoop writes what is pending, all of it at once: that is the group commit.
+// What is missing is told of as soon as that can be written.
 func (l *Log) writeLoop() {
 	defer close(l.done)
 	for range l.wake {
@@ -162,7 +186,7 @@ func (l *Log) writeLoop() {
 		batch, closed, head, missed := l.pending, l.closed, l.head, l.failed
 		l.pending, l.began = nil, time.Now()
 		l.mu.Unlock()
-		if len(batch) > 0 {
+		if len(batch) > 0 || missed > l.lost {
 			l.settle(batch, head, missed)
 		}
 		l.mu.Lock()
@@ -178,14 +202,18 @@ func (l *Log) writeLoop() {
 func (l *Log) settle(batch []waiting, head Head, missed uint64) {
 	heads, err := l.write(batch, head, missed)
 	l.mu.Lock()
+	turned := (err != nil) != (l.trouble != nil)
+	if turned {
+		l.since = time.Now().UTC()
+	}
+	l.trouble = err
 	if err == nil {
 		l.head = heads[len(heads)-1]
 	} else {
 		l.failed += uint64(len(batch))
 	}
 	l.mu.Unlock()
-	if bad := err != nil; bad != l.bad {
-		l.bad = bad
+	if turned {
 		l.opt.Tell(err)
 	}
 	for i, w := range batch {

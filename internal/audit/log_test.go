@@ -89,6 +89,7 @@ func TestSecondWriterIsRefused(t *testing.T) {
 func TestFailedWritesAreTakenBack(t *testing.T) {
 	path := newPath(t)
 	var told []error
+	began := time.Now()
 	l, err := Open(path, Options{Origin: origin, Tell: func(err error) { told = append(told, err) }})
 	require.NoError(t, err)
 	before := appendN(t, l, 1)
@@ -102,7 +103,12 @@ func TestFailedWritesAreTakenBack(t *testing.T) {
 	}
 	assert.Equal(t, before, l.Head())
 	assert.EqualValues(t, 2, l.Failures())
+	since, trouble := l.Trouble()
+	assert.WithinRange(t, since, began, time.Now())
+	require.ErrorContains(t, trouble, "audit log")
 	l.swap(good)
+	l.Retry()
+	require.Eventually(t, func() bool { _, trouble := l.Trouble(); return trouble == nil }, 10*time.Second, time.Millisecond, "no event is needed")
 	appendN(t, l, 1)
 	require.NoError(t, l.Close())
 	require.NoError(t, broken.Close())
@@ -202,6 +208,9 @@ func TestWriteThatHangsIsNotWaitedFor(t *testing.T) {
 	l := &Log{wake: make(chan struct{}, 1), began: time.Now().Add(-time.Minute)} // nobody writes
 	_, err := l.Append(t.Context(), Entry{Type: "Action"})
 	require.ErrorIs(t, err, ErrHangs)
+	since, err := l.Trouble()
+	require.ErrorIs(t, err, ErrHangs)
+	assert.Equal(t, l.began, since)
 	l.Add(Entry{Type: "Step"}) // it may still come to be written
 	assert.EqualValues(t, 1, l.Failures())
 }
