@@ -119,13 +119,22 @@ func (l *Ledger) Fleet(zone string) Fleet {
 // Twin names another Node with the same system UUID, or nothing. Which texts
 // stand for the same UUID in other byte orders is the caller's knowledge. // I9
 func (l *Ledger) Twin(node, systemUUID string) string {
-	twin := ""
+	if twins := l.Twins(node, systemUUID); len(twins) > 0 {
+		return twins[0].Name
+	}
+	return ""
+}
+
+// Twins gives the other Nodes with the same system UUID, by name.
+func (l *Ledger) Twins(node, systemUUID string) []*Node {
+	var twins []*Node
 	for _, name := range l.twins[plainUUID(systemUUID)] {
-		if name != node && (twin == "" || name < twin) {
-			twin = name
+		if name != node {
+			twins = append(twins, l.w.nodes[name])
 		}
 	}
-	return twin
+	slices.SortFunc(twins, func(a, b *Node) int { return strings.Compare(a.Name, b.Name) })
+	return twins
 }
 
 // plainUUID is a UUID without its punctuation, so that texts compare.

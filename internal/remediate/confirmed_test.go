@@ -219,6 +219,18 @@ func TestRenamedHostIsNotCycled(t *testing.T) { // I6
 	})
 }
 
+// While the Nodes cannot be seen, as just after a restart, nobody knows whether the
+// host works under another name.
+func TestUnseenNodesAreWaitedFor(t *testing.T) { // I6
+	gone := func(r *Run, s *Seen) { s.Node, s.NodesUnseen = Node{Exists: No}, true }
+	play(t, []scene{
+		{"not in time: waits", AwaitNode, 11 * minute, gone, AwaitNode, Nothing, ""},
+		{"after the back-off: waits", PowerOff, 0, func(r *Run, s *Seen) { again(r, s); gone(r, s) }, PowerOff, Nothing, ""},
+		{"before step 6: waits", Reprovision, sec, gone, Reprovision, Nothing, ""},
+		{"the first Off asks for no other Node", PowerOff, 0, func(r *Run, s *Seen) { fresh(r, s); s.NodesUnseen = true }, PowerOff, SendOff, ""},
+	})
+}
+
 func TestPausedSaysWhy(t *testing.T) {
 	r, s := begin(DeleteNode, sec)
 	s.Paused, s.PausedWhy = true, "held by ann: disks"

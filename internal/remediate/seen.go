@@ -96,6 +96,9 @@ type Seen struct {
 	// Elsewhere names another Node that now has the target's system UUID: the host
 	// came back under another name. // I6
 	Elsewhere string
+	// NodesUnseen: the Nodes of the cluster cannot be seen now, so an empty Elsewhere
+	// says nothing.
+	NodesUnseen bool
 }
 
 // Node is the target's Node as it is now.

@@ -150,7 +150,7 @@ func beforeOff(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 		return giveUp(r, s, now)
 	case s.Paused, s.API != APIReachable, s.Contested != No, s.Identity != Yes, s.PowerForbidden != "",
 		s.Node.Exists == CannotTell, s.Justified != Yes && !again && !vouched(r), noQuorum(r, s), now.Sub(s.At) > freshFor,
-		barred(r, s), s.Power.Unwitnessed: // found off, perhaps
+		barred(r, s), again && s.NodesUnseen, s.Power.Unwitnessed: // found off, perhaps
 		return r, Nothing, poll
 	}
 	r = adopt(r, s) // not earlier: step 4 compares a Node that is Ready after all with the old one
@@ -309,12 +309,12 @@ func awaitNode(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 		return notOff(r, "the Node registered again without a reboot: its host was never off", now)
 	case s.Power.State == bmc.Off:
 		return enter(r, PowerOn, "the host reads Off again", now)
-	case now.After(r.Deadline()) && s.API == APIReachable && s.Elsewhere != "":
+	case !now.After(r.Deadline()), s.API != APIReachable, s.NodesUnseen:
+		return r, Nothing, poll
+	case s.Elsewhere != "":
 		return renamed(r, s, now)
-	case now.After(r.Deadline()) && s.API == APIReachable:
-		return nextAttempt(r, "the Node did not register in time", now)
 	}
-	return r, Nothing, poll
+	return nextAttempt(r, "the Node did not register in time", now)
 }
 
 // 5 RestoreNode. Goal: every saved label, annotation, taint and the cordon is
@@ -383,7 +383,7 @@ func reprovision(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 		return finish(r, Aborted, "APIUnreachable", "the Machine could not be deleted in time", now)
 	case !alone && (r.Target.Machine == "" || r.ControlPlane || r.Confirmed != nil || !r.Limits.Reprovision || m.Replaceable == No):
 		return hold(r, cmp.Or(r.Reason, exhausted), cmp.Or(m.Why, r.Note, "reprovisioning is not allowed here"), now)
-	case s.Paused, s.Contested == Yes, !may, m.Exists != Yes, alone && (s.Justified != Yes || s.Contested != No || noQuorum(r, s)), now.Sub(s.At) > freshFor:
+	case s.Paused, s.Contested == Yes, !may, m.Exists != Yes, !alone && s.NodesUnseen, alone && (s.Justified != Yes || s.Contested != No || noQuorum(r, s)), now.Sub(s.At) > freshFor:
 		return r, Nothing, poll
 	}
 	return command(r, DeleteTargetMachine, resendWrite, now)

@@ -114,6 +114,14 @@ func (k *Kubelet) SetZombie(on bool) {
 	k.zombie = on
 }
 
+// Reinstall gives the host's later boots another Node name, with the client of a
+// kubelet of that name, and another system UUID.
+func (k *Kubelet) Reinstall(client kubernetes.Interface, nodeName, systemUUID string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.client, k.opts.NodeName, k.opts.SystemUUID = client, nodeName, systemUUID
+}
+
 // BootID is that of the present boot; empty while there is no power.
 func (k *Kubelet) BootID() string {
 	k.mu.Lock()
