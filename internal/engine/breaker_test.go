@@ -16,7 +16,7 @@ import (
 )
 
 // relapsing lets a Node fall silent again shortly after each recovery, until it is
-// stopped.
+// stopped; not so soon that a run could miss that the Node was well.
 func relapsing(t *testing.T, w *world) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -25,7 +25,7 @@ func relapsing(t *testing.T, w *world) (stop func()) {
 		for ctx.Err() == nil {
 			time.Sleep(30 * time.Second)
 			w.mu.Lock()
-			if w.ready == "True" {
+			if w.ready == "True" && time.Since(w.since) > 10*time.Second {
 				w.ready, w.since = "Unknown", time.Now()
 			}
 			w.mu.Unlock()
