@@ -119,11 +119,12 @@ func (s *etcdStore) prepare(ctx context.Context) error {
 		if len(found.Kvs) == 1 {
 			return conclude(checkSchema(found.Kvs[0].Value))
 		}
-		all, err := s.client.Get(ctx, s.prefix, clientv3.WithPrefix(), clientv3.WithLimit(1), clientv3.WithKeysOnly())
+		// At the moment of that look: another instance may have begun to write since.
+		all, err := s.client.Get(ctx, s.prefix, clientv3.WithPrefix(), clientv3.WithLimit(1), clientv3.WithKeysOnly(), clientv3.WithRev(found.Header.Revision))
 		if err != nil {
 			return err
 		}
-		if len(all.Kvs) > 0 && string(all.Kvs[0].Key) != key {
+		if len(all.Kvs) > 0 {
 			return conclude(fmt.Errorf("below %s are the keys of another program", s.prefix))
 		}
 		// Another instance may be quicker; what it wrote is checked by the next look.

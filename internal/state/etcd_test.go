@@ -3,12 +3,14 @@ package state_test
 import (
 	"bytes"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/state/statetest"
@@ -54,6 +56,28 @@ func TestEtcdRefusesOtherStores(t *testing.T) {
 	require.Error(t, open(""), "no prefix")
 	_, err = state.OpenEtcd(t.Context(), state.EtcdConfig{Prefix: "/x/"})
 	require.Error(t, err, "no endpoints")
+}
+
+// Several instances that are started at once find one store, which is made by whoever
+// is first.
+func TestEtcdIsMadeByOneOfMany(t *testing.T) {
+	t.Parallel()
+	c := sharedEtcd(t)
+	for range 20 {
+		prefix := newPrefix()
+		var opening errgroup.Group
+		for i := range 5 {
+			opening.Go(func() error {
+				s, err := openEtcdAt(etcdPath(c, prefix))
+				if err != nil {
+					return err
+				}
+				_, err = s.Put(t.Context(), state.Record{Kind: state.KindRun, Key: fmt.Sprint("r-", i)})
+				return errors.Join(err, s.Close())
+			})
+		}
+		require.NoError(t, opening.Wait())
+	}
 }
 
 func TestEtcdDamagedValues(t *testing.T) {
