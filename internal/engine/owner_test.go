@@ -199,7 +199,9 @@ func TestUnreadableRecordsAreNotTakenOver(t *testing.T) {
 		p.give("a")
 		time.Sleep(5 * time.Minute)
 		assert.Empty(t, w.commands)
-		assert.False(t, p.engine["a"].Status()[0].Owner)
+		s := p.engine["a"].Status()[0]
+		assert.False(t, s.Owner)
+		assert.NotEmpty(t, s.Idle, "and people see that nobody acts")
 		require.Len(t, p.told(t, "a", engine.EventFailed), 1)
 		assert.Contains(t, p.told(t, "a", engine.EventFailed)[0], "r-1")
 		r, err := store.Get(t.Context(), state.KindRun, "r-1")

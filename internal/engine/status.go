@@ -40,7 +40,7 @@ func (e *Engine) Status() []ClusterStatus {
 			Name: name, Mode: c.opt.Mode, Paused: e.paused(c), View: c.opt.Watch.View(), Runs: c.openRuns(),
 			Owner: c.tenure.Load() != nil, OwnerName: o.Instance, Epoch: o.Epoch,
 		}
-		if s.Owner || s.Epoch == 0 {
+		if s.Owner || s.Epoch == 0 || s.OwnerName == e.opt.Instance {
 			s.Idle = c.foreignOwner(time.Now())
 		}
 		c.mu.Lock()
