@@ -1,0 +1,206 @@
+package sim
+
+import (
+	"bytes"
+	"fmt"
+	"time"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/state"
+)
+
+// freshFor is how old a look may be that justifies a first command. // I4
+const freshFor = 2 * time.Second
+
+// auditCommand looks at a command as it is given to a device. w.mu is held.
+func (w *World) auditCommand(l *link, c bmc.Command) {
+	h, now := l.h, time.Now()
+	w.outcome.Actions[c.String()]++
+	r, open := w.open(h.name)
+	switch {
+	case c != bmc.CommandOff && c != bmc.CommandOn:
+		w.violate("I3", h.name, "command %d", c)
+		return
+	case !open:
+		w.violate("I19", h.name, "%s gives %s and no run is open", l.inc, c)
+		return
+	}
+	want := remediate.SendOff
+	if c == bmc.CommandOn {
+		want = remediate.SendOn
+	}
+	w.auditIntent(l.inc, r, want)
+	if c == bmc.CommandOn {
+		w.auditOn(l.inc, h, r)
+		return
+	}
+	w.auditHurt(l.inc, r, want)
+	if who := l.inc.log(h, nil).last.Identity.UUID; l.outlet == nil && who != h.uuid {
+		w.violate("I8", h.name, "%s switches off what calls itself %q", l.inc, who)
+	}
+	w.auditFirst(l.inc, h, r, now)
+}
+
+// auditIntent wants the command in the durable record, and its giver to be the
+// owner. // I19
+func (w *World) auditIntent(c *incarnation, r remediate.Run, a remediate.Action) {
+	node := r.Target.Node
+	switch {
+	case r.Intent.Action != a:
+		w.violate("I19", node, "%s does %s, and the record says %q", c, a, r.Intent.Action)
+	case w.ledger.writer[r.ID] != c:
+		w.violate("I19", node, "%s does %s, and %s wrote the record last", c, a, w.ledger.writer[r.ID])
+	case w.plan.Instances > 1 && !(w.owners.holder == c && time.Now().Before(w.owners.expires)):
+		w.violate("I19", node, "%s does %s after its claim has ended", c, a)
+	}
+}
+
+// auditHurt looks at what takes something away. w.mu is held.
+func (w *World) auditHurt(c *incarnation, r remediate.Run, a remediate.Action) {
+	node := r.Target.Node
+	h := w.hostOf(node)
+	now := time.Now()
+	if at := w.stopped(c, node, now); !at.IsZero() && now.Sub(at) > time.Second {
+		w.violate("I23", node, "%s does %s %s after the pause or hold", c, a, now.Sub(at))
+	}
+	if l := w.api.fenced; l.by != c || now.Sub(l.renewed) > leaseDuration {
+		w.violate("I22", node, "%s does %s, and the Lease fenced is %s's since %s", c, a, l.held.Instance, now.Sub(l.renewed))
+	}
+	if run := w.ledger.frozen[node]; run != "" && a != remediate.DeleteTargetMachine {
+		w.violate("I5", node, "%s does %s although run %s found a false Off out", c, a, run)
+	}
+	if h.own && c.i.n == 0 || h.protected && r.Manual == nil {
+		w.violate("I13", node, "%s does %s to its own host, or a protected one", c, a)
+	}
+	if last := w.ledger.recorded[recordedKey{c, r.ID}]; last.action != a || last.at.Before(w.ledger.runs[r.ID].Intent.At) {
+		w.violate("I24", node, "%s does %s, and the last record is of %q at %s", c, a, last.action, last.at.Sub(w.began))
+	}
+}
+
+// auditFirst looks at the first command of a run to its host. w.mu is held.
+func (w *World) auditFirst(c *incarnation, h *host, r remediate.Run, now time.Time) {
+	for _, each := range w.ledger.cycles[h.name] {
+		if each.run == r.ID {
+			return
+		}
+	}
+	last := w.ledger.looks[lookKey{c, h.name}]
+	seen := last.fresh.Seen
+	switch age := r.Intent.At.Sub(last.began); {
+	case age > freshFor, seen.API != remediate.APIReachable:
+		w.violate("I4", h.name, "%s begins on a look that is %s old", c, age)
+	case seen.Contested != remediate.No:
+		w.violate("I22", h.name, "%s begins although %s is at work", c, seen.Contender)
+	case r.Manual == nil && seen.Node.Ready == remediate.Yes:
+		w.violate("I4", h.name, "%s begins although the Node is Ready", c)
+	case r.Manual == nil && seen.Node.Exists == remediate.Yes && seen.Node.UID != r.Target.NodeUID:
+		w.violate("I4", h.name, "%s begins although the Node is another one", c)
+	}
+	if h.controlPlane && !last.quorum {
+		w.violate("I12", h.name, "%s begins although etcd would lose its quorum", c)
+	}
+	before := w.ledger.cycles[h.name]
+	if g := w.plan.guards(); r.Manual == nil && len(before) >= g.MaxFencesPerDay {
+		w.violate("I15", h.name, "%s begins run number %d of this day", c, len(before)+1)
+	} else if n := len(before); n > 0 && r.Manual == nil && now.Sub(before[n-1].at) < g.MinPowerInterval {
+		w.violate("I15", h.name, "%s begins %s after the run before", c, now.Sub(before[n-1].at))
+	}
+	w.ledger.cycles[h.name] = append(before, cycle{r.ID, now})
+}
+
+// auditOn looks at what may bring a host back. w.mu is held.
+func (w *World) auditOn(c *incarnation, h *host, r remediate.Run) {
+	if r.Isolated.IsZero() || r.Abandon != "" {
+		return
+	}
+	if since := time.Since(r.Isolated); w.api.pods[h.name] > 0 && since < podsGoneTimeout { // I7
+		w.violate("I7", h.name, "%s switches on %s after the isolation, with %d pods bound", c, since, w.api.pods[h.name])
+	}
+	k := attemptKey{r.ID, r.Attempt}
+	if seen := w.ledger.looks[lookKey{c, h.name}].fresh.Seen; !w.ledger.on[k] && c.moved(h, seen.Lease) {
+		w.violate("I5", h.name, "%s switches on although the Lease moved while the host was believed off", c)
+	}
+	w.ledger.on[k] = true // from here on the Lease may move
+}
+
+// auditAction looks at a write to the cluster as it is asked for. w.mu is held.
+func (w *World) auditAction(c *incarnation, r remediate.Run, a remediate.Action, b remediate.Backup) {
+	node, now := r.Target.Node, time.Now()
+	h := w.hostOf(node)
+	w.outcome.Actions[string(a)]++
+	w.auditIntent(c, w.ledger.runs[r.ID], a)
+	switch a {
+	case remediate.ReleaseHold:
+		w.auditOn(c, h, w.ledger.runs[r.ID])
+	case remediate.SetHold:
+		w.auditHurt(c, r, a)
+		w.auditFirst(c, h, r, now)
+	case remediate.IsolateNode:
+		w.auditHurt(c, r, a)
+		w.auditIsolate(c, h, r, b, now)
+	case remediate.DeleteTargetMachine:
+		w.auditHurt(c, r, a)
+		if r.ControlPlane || h.controlPlane || !w.plan.Reprovision || r.Attempt < r.Limits.MaxAttempts && r.Reason != "PowerOnFailed" {
+			w.violate("I14", node, "%s deletes the Machine in attempt %d (%s)", c, r.Attempt, r.Reason)
+		}
+	}
+}
+
+// auditIsolate looks at the one write that cannot be taken back. w.mu is held.
+func (w *World) auditIsolate(c *incarnation, h *host, r remediate.Run, b remediate.Backup, now time.Time) {
+	last := c.log(h, nil)
+	if r.ByWord() {
+		if last.last.State == bmc.On && now.Sub(last.last.At) < proofMaxAge {
+			w.violate("I26", h.name, "%s isolates on a person's word although the BMC reads On", c)
+		}
+	} else if why := c.proven(h, now); why != "" {
+		w.violate("I1", h.name, "%s isolates without a proof: %s", c, why)
+	}
+	seen := w.ledger.looks[lookKey{c, h.name}].fresh.Seen
+	if c.moved(h, seen.Lease) {
+		w.violate("I5", h.name, "%s isolates although the Lease moved after the first Off", c)
+	}
+	if seen.Contested != remediate.No {
+		w.violate("I22", h.name, "%s isolates although %q is at work", c, seen.Contender)
+	}
+	saved, err := state.Backups(w.ctx, w.store, r.ID)
+	if n := len(saved); err != nil || n == 0 || saved[n-1].NodeUID != b.UID || saved[n-1].ResourceVersion != b.ResourceVersion {
+		w.violate("I21", h.name, "%s isolates %s at %s and the last of %d backups is another one (%v)", c, b.UID, b.ResourceVersion, n, err)
+	}
+}
+
+// auditIsolated looks at the Node that is being isolated, and at its host. w.mu is
+// held.
+func (w *World) auditIsolated(n *node, r remediate.Run, b remediate.Backup) {
+	h := w.hostOf(n.Name)
+	w.note(n.Name, "Node %s is isolated; the host is on: %t", n.UID, h.on)
+	if n.UID != r.Target.NodeUID || fmt.Sprint(n.ResourceVersion) != b.ResourceVersion {
+		w.violate("I2", n.Name, "isolated was %s at %d, decided on was %s at %s", n.UID, n.ResourceVersion, r.Target.NodeUID, b.ResourceVersion)
+	}
+	saved, _ := state.Backups(w.ctx, w.store, r.ID)
+	if k := len(saved); k > 0 && !bytes.Equal(saved[k-1].Node, n.json()) && fmt.Sprint(n.ResourceVersion) == saved[k-1].ResourceVersion {
+		w.violate("I21", n.Name, "the backup is not the Node")
+	}
+	w.ledger.boots[r.ID] = h.boots
+	if !h.on {
+		return
+	}
+	lied := h.bmc.mood == liar || h.bmc.mood == stale
+	for _, i := range w.instances {
+		if i.cur != nil && len(i.cur.log(h, nil).offs) > 0 && !i.cur.log(h, nil).honest {
+			lied = true
+		}
+	}
+	switch {
+	case r.ByWord():
+		w.outcome.Misled++
+	case lied:
+		w.outcome.Lied++
+		w.note(n.Name, "the BMC has lied all along")
+	case time.Since(h.onSince) <= proofMaxAge+requestTimeout:
+		w.outcome.Raced++
+	default:
+		w.violate("I1", n.Name, "the host is on, since %s", time.Since(h.onSince))
+	}
+}

@@ -1,0 +1,125 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// resumeWithin is how soon a fenced looks at every open run again. // L2
+const resumeWithin = 10 * time.Second
+
+// audit is the round of every second. w.mu is held.
+func (w *World) audit(now time.Time) {
+	w.outcome.Rounds++
+	for _, i := range w.instances {
+		c := i.cur
+		if c == nil || c.dead || c.engine == nil {
+			continue
+		}
+		since := c.since
+		if w.plan.Instances > 1 {
+			if since = w.owners.since; w.owners.holder != c {
+				continue
+			}
+		}
+		if age := now.Sub(since); i.storeCut.After(since) || age < resumeWithin || age > resumeWithin+2*time.Second {
+			continue
+		}
+		for _, r := range w.ledger.runs {
+			if r.Open() && c.active[r.Target.Node].Before(since) && r.Started.Before(since) {
+				w.violate("L2", r.Target.Node, "%s has not looked at run %s %s after it took it over", c, r.ID, now.Sub(since))
+			}
+		}
+	}
+}
+
+// finish audits how it all ended: faults are over since long.
+func (w *World) finish() {
+	why := w.explained()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, h := range w.hosts {
+		w.finishHost(h, why[h.name])
+	}
+	for _, r := range w.ledger.runs {
+		if longest := w.plan.run().RunTimeout + w.plan.run().OnDeadline + 5*time.Minute; r.Open() && r.Step != remediate.Held && time.Since(r.Started) > longest {
+			w.violate("L1", r.Target.Node, "run %s is in step %s since %s", r.ID, r.Step, time.Since(r.Started))
+		}
+	}
+}
+
+// finishHost wants a host On, its Node Ready and every label back, or an open record,
+// or a reason why nobody acts. w.mu is held.
+func (w *World) finishHost(h *host, why string) {
+	r, open := w.open(h.name)
+	n := w.api.nodes[h.name]
+	switch {
+	case h.gone:
+	case open && !h.on:
+		w.outcome.Stranded++
+		w.note(h.name, "at the end Off, and run %s is %s: %s", r.ID, r.Step, r.Reason)
+	case open:
+	case !h.on && len(w.ledger.cycles[h.name]) > 0 && h.offBy != "foreign hand":
+		w.violate("I20", h.name, "the host is off by %s, and no run is open", h.offBy)
+	case n != nil && n.Ready == "True":
+		if lacks := n.lacks(h); len(lacks) > 0 {
+			w.violate("I20", h.name, "the Node lacks %s, and no run is open", strings.Join(lacks, ", "))
+		}
+	case n != nil && time.Since(n.Since) < 5*time.Minute: // it has just gone
+	case why == "" || strings.HasPrefix(why, string(policy.NotUnhealthy)) || strings.HasPrefix(why, string(policy.NotCovered)):
+		w.violate("L4", h.name, "the Node is not Ready (host on: %t), nobody acts, and no gate says why (%s)", h.on, why)
+	default:
+		w.note(h.name, "left alone: %s", why)
+	}
+}
+
+// lacks is what the Node does not have of what its owner gave it.
+func (n *node) lacks(h *host) (lacks []string) {
+	for _, k := range []string{"team", "rack"} {
+		if _, ok := n.Labels[k]; !ok {
+			lacks = append(lacks, "label "+k)
+		}
+	}
+	if !slices.Contains(n.Taints, "gpu") {
+		lacks = append(lacks, "taint gpu")
+	}
+	if n.outOfService() {
+		lacks = append(lacks, "freedom from our taint")
+	}
+	if h.cordoned && !n.Cordoned {
+		lacks = append(lacks, "cordon")
+	}
+	return lacks
+}
+
+// explained asks, for each Node, the first gate that does not hold.
+func (w *World) explained() map[string]string {
+	var c *incarnation
+	w.do(func() { c = w.someone() })
+	why := map[string]string{}
+	if c == nil {
+		return why
+	}
+	for _, h := range w.hosts {
+		ctx, cancel := context.WithTimeout(c.ctx, orderTime)
+		x, err := c.engine.Explain(ctx, cluster, h.name)
+		cancel()
+		if err != nil {
+			why[h.name] = err.Error()
+			continue
+		}
+		for _, g := range x.Gates {
+			if !g.Pass {
+				why[h.name] = fmt.Sprintf("%s: %s (needs %s)", g.Reason, g.Value, g.Threshold)
+				break
+			}
+		}
+	}
+	return why
+}

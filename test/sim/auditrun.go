@@ -1,0 +1,128 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/state"
+)
+
+// auditRun looks at a run as it was stored. w.mu is held.
+func (w *World) auditRun(d *door, old remediate.Run, known bool, r remediate.Run) {
+	node := r.Target.Node
+	if w.plan.Instances > 1 && !w.owners.valid(d.inc, d.epoch) { // I19
+		w.violate("I19", node, "%s stored run %s without owning the cluster", d.inc, r.ID)
+	}
+	if known && (!old.Open() || r.Started.Before(old.Started)) {
+		w.violate("I19", node, "%s wrote over run %s, which had ended (%s)", d.inc, r.ID, old.Step)
+	}
+	if !known {
+		w.auditStart(d.inc, r)
+	}
+	if old.Step != r.Step {
+		w.note(node, "stored by %s: run %s %s -> %s %s %s", d.inc, r.ID, old.Step, r.Step, r.Reason, r.Note)
+	}
+	switch {
+	case r.Step == remediate.Held && r.Reason == "FalseOff" && (old.Step != remediate.Held || old.Reason != r.Reason):
+		w.ledger.frozen[node] = r.ID
+	case r.Step.Ended() && old.Step != r.Step:
+		w.outcome.Ends[string(r.Step)+reasonText(r)]++
+		w.auditEnd(r)
+	}
+	if r.Step == remediate.Held && old.Step != remediate.Held {
+		w.outcome.Ends["Held"+reasonText(r)]++
+		w.ledger.held[r.ID] = true
+	}
+}
+
+func reasonText(r remediate.Run) string {
+	if r.Reason == "" {
+		return ""
+	}
+	return "/" + r.Reason
+}
+
+// auditStart looks at a run that is begun. w.mu is held.
+func (w *World) auditStart(c *incarnation, r remediate.Run) {
+	g, node := w.plan.guards(), r.Target.Node
+	inFlight, zone := 0, 0
+	h := w.hostOf(node)
+	for _, o := range w.ledger.runs {
+		if o.ID == r.ID || !o.Open() {
+			continue
+		}
+		if o.Target.Node == node {
+			w.violate("I1", node, "run %s was begun beside %s", r.ID, o.ID)
+		}
+		if o.ControlPlane && r.ControlPlane {
+			w.violate("I12", node, "run %s on a control-plane host was begun beside %s", r.ID, o.ID)
+		}
+		if o.Step == remediate.Held || o.Step == remediate.RestoreNode {
+			continue
+		}
+		inFlight++
+		if o.Step == remediate.AwaitNode { // its host is on: the zone has its slot back
+			continue
+		}
+		if p := w.hostOf(o.Target.Node); h != nil && p != nil && h.zone != "" && p.zone == h.zone {
+			zone++
+		}
+	}
+	w.outcome.Actions["starts"]++
+	now := time.Now()
+	if at := w.stopped(c, node, now); !at.IsZero() && now.Sub(at) > time.Second {
+		w.violate("I23", node, "run %s was begun %s after the pause or hold", r.ID, now.Sub(at))
+	}
+	if r.Manual != nil { // a person answers for the rates
+		return
+	}
+	if inFlight >= g.MaxInFlight || zone >= g.MaxInFlightPerZone && h.zone != "" {
+		w.violate("I11", node, "run %s was begun beside %d in flight, %d of them in its zone", r.ID, inFlight, zone)
+	}
+	lately := 0
+	for _, o := range w.ledger.runs {
+		if o.Manual == nil && now.Sub(o.Started) < time.Hour {
+			lately++
+		}
+	}
+	if lately > g.MaxInFlight+g.StartsPerHour {
+		w.violate("I11", node, "run %s is number %d within an hour", r.ID, lately)
+	}
+	if h.protected {
+		w.violate("I13", node, "run %s was begun on a protected host", r.ID)
+	}
+	const slack = 2 * time.Second // from the decision to the record
+	switch v := c.view; {
+	case !v.synced, time.Since(v.proven) > g.ViewMaxAge+slack, c.i.skew.Abs() > g.ClockSkewMax && time.Since(c.i.skewed) > slack:
+		w.violate("I16", node, "run %s was begun on a view that is %s old, with clocks %s apart", r.ID, time.Since(v.proven), c.i.skew)
+	case !v.since.IsZero() && time.Since(v.since) < g.QuietPeriod:
+		w.violate("I16", node, "run %s was begun %s after an outage", r.ID, time.Since(v.since))
+	}
+}
+
+// auditEnd looks at a run that has just ended. w.mu is held.
+func (w *World) auditEnd(r remediate.Run) {
+	node := r.Target.Node
+	h, n := w.hostOf(node), w.api.nodes[node]
+	if r.Step != remediate.Done {
+		return
+	}
+	boots, isolated := w.ledger.boots[r.ID]
+	if isolated && h.boots <= boots && !w.ledger.held[r.ID] { // I6; a human may vouch for it
+		w.violate("I6", node, "run %s is Done and its host has not booted since", r.ID)
+	}
+	saved, err := state.Backups(w.ctx, w.store, r.ID)
+	var raw [][]byte
+	for _, b := range saved {
+		raw = append(raw, b.Node)
+	}
+	switch {
+	case err != nil || isolated && len(saved) == 0:
+		w.violate("I21", node, "run %s is Done and its backup is gone: %v", r.ID, err)
+	case n == nil: // it went a moment ago
+	case n.UID == r.NewNodeUID && len(missing(n, raw)) > 0:
+		w.violate("I21", node, "run %s is Done and the Node lacks %v", r.ID, missing(n, raw))
+	case n.SystemUUID != r.Target.SystemUUID && r.Target.SystemUUID != "":
+		w.violate("I6", node, "run %s is Done on another machine", r.ID)
+	}
+}

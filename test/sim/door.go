@@ -1,0 +1,157 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/fenced/fenced/internal/state"
+)
+
+var errStore = errors.New("the store does not answer")
+
+// door is one fenced's way to the store: it fails before a write, or after it, so
+// that nobody knows. Under a claim it compares the epoch with each write. // I19
+type door struct {
+	inc   *incarnation
+	epoch uint64 // 0: without a claim
+}
+
+// pass brings one operation to the store.
+func (d *door) pass(ctx context.Context, what string, write bool) error {
+	if err := d.inc.call(ctx, what); err != nil {
+		return err
+	}
+	w := d.inc.i.w
+	var cut, fails bool
+	w.do(func() {
+		cut = time.Now().Before(d.inc.i.storeCut)
+		if fails = write && w.dice.Float64() < w.storeFails(); fails {
+			w.fault("store-write-refused", "", "%s of %s", what, d.inc)
+		}
+	})
+	if cut {
+		_ = sleep(ctx, 2*time.Second)
+		return errStore
+	}
+	if fails {
+		return errStore
+	}
+	return sleep(ctx, time.Millisecond)
+}
+
+// back brings the outcome of a write back, or loses it.
+func (d *door) back(ctx context.Context, what string) error {
+	w := d.inc.i.w
+	var lost bool
+	w.do(func() {
+		if lost = w.dice.Float64() < w.storeFails(); lost {
+			w.fault("store-answer-lost", "", "%s of %s", what, d.inc)
+		}
+	})
+	if lost {
+		return errStore
+	}
+	return d.inc.call(ctx, what+" answered")
+}
+
+// Get implements state.Store.
+func (d *door) Get(ctx context.Context, kind state.Kind, key string) (state.Record, error) {
+	if err := d.pass(ctx, "get", false); err != nil {
+		return state.Record{}, err
+	}
+	return d.inc.i.w.store.Get(ctx, kind, key)
+}
+
+// List implements state.Store.
+func (d *door) List(ctx context.Context, kind state.Kind) ([]state.Record, error) {
+	if err := d.pass(ctx, "list", false); err != nil {
+		return nil, err
+	}
+	if kind == state.KindRun && d.inc.i.w.defect.ForgetsRuns {
+		return nil, nil
+	}
+	return d.inc.i.w.store.List(ctx, kind)
+}
+
+// Put implements state.Store.
+func (d *door) Put(ctx context.Context, r state.Record) (uint64, error) {
+	w := d.inc.i.w
+	what := "put " + string(r.Kind)
+	if err := d.pass(ctx, what, true); err != nil {
+		return 0, err
+	}
+	if r.Kind == state.KindRun && r.Version != 0 && w.defect.StoresNoRuns {
+		return r.Version, nil
+	}
+	var version uint64
+	err := error(state.ErrNotOwner)
+	w.do(func() { // the epoch is compared in the same transaction
+		if w.owners.holds(d) {
+			version, err = w.store.put(ctx, r, w.defect.IgnoresVersions)
+		}
+	})
+	if err != nil {
+		return 0, err
+	}
+	w.do(func() { w.tellOthers(d.inc) })
+	if r.Kind == state.KindBackup && w.defect.LosesBackups {
+		w.after(time.Second, func() { _ = w.store.Delete(w.ctx, r.Kind, r.Key, version) })
+	}
+	w.stored(d, r.Kind, r.Key)
+	return version, d.back(ctx, what)
+}
+
+// Delete implements state.Store.
+func (d *door) Delete(ctx context.Context, kind state.Kind, key string, version uint64) error {
+	what := "delete " + string(kind)
+	if err := d.pass(ctx, what, true); err != nil {
+		return err
+	}
+	w := d.inc.i.w
+	err := error(state.ErrNotOwner)
+	w.do(func() {
+		if w.owners.holds(d) {
+			err = w.store.Delete(ctx, kind, key, version)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	w.do(func() { w.tellOthers(d.inc) })
+	w.dropped(d, kind, key)
+	return d.back(ctx, what)
+}
+
+// Watch implements state.Store.
+func (d *door) Watch(context.Context) <-chan struct{} {
+	if d.inc.i.w.plan.Instances == 1 { // the store is locked for it
+		return nil
+	}
+	return d.inc.news
+}
+
+// tellOthers signals the other users of the store; whoever is cut off learns of it
+// when that is over. w.mu is held.
+func (w *World) tellOthers(by *incarnation) {
+	for _, i := range w.instances {
+		if i.cur == nil || i.cur == by {
+			continue
+		}
+		if i.missed = time.Now().Before(i.storeCut); i.missed {
+			continue
+		}
+		i.cur.wake()
+	}
+}
+
+// wake signals that the store may have changed.
+func (c *incarnation) wake() {
+	select {
+	case c.news <- struct{}{}:
+	default:
+	}
+}
+
+// Close implements state.Store.
+func (d *door) Close() error { return nil }

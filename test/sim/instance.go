@@ -1,0 +1,242 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"path/filepath"
+	"time"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/state"
+)
+
+// errDead is the answer to all that a killed fenced still tries.
+var errDead = errors.New("this fenced was killed")
+
+// instance is one installation of fenced, on a machine of its own or on one of the
+// hosts. Guarded by the world's mutex.
+type instance struct {
+	w         *World
+	n         int
+	name      string
+	skew      time.Duration
+	skewed    time.Time // when that changed
+	apiCut    time.Time // the API server is out of reach until then
+	forbidden time.Time // and forbids everything
+	storeCut  time.Time
+	handOver  bool
+	pauseFile string
+	missed    bool      // what the store signalled while it was cut off
+	again     time.Time // when it is started next; zero while it runs
+	lives     int
+	cur       *incarnation
+}
+
+// incarnation is one life of an instance, from its start to kill -9.
+type incarnation struct {
+	i      *instance
+	n      int
+	rng    *rand.Rand
+	dead   bool
+	ctx    context.Context
+	cancel context.CancelFunc
+	view   *view
+	engine *engine.Engine // nil until it has started
+	since  time.Time      // of engine
+	news   chan struct{}
+	logs   map[logKey]*powerLog
+	active map[string]time.Time // when a run last looked, by Node
+}
+
+func newInstance(w *World, dir string, n int) *instance {
+	return &instance{w: w, n: n, name: fmt.Sprintf("fenced-%d", n), again: w.began.Add(time.Duration(n) * time.Second),
+		pauseFile: filepath.Join(dir, fmt.Sprintf("paused-%d", n))}
+}
+
+func (c *incarnation) String() string { return fmt.Sprintf("f%d.%d", c.i.n, c.n) }
+
+// reaches says whether the API server can be reached. w.mu is held.
+func (c *incarnation) reaches() bool {
+	now := time.Now()
+	return !now.Before(c.i.apiCut) && !now.Before(c.i.forbidden) && !now.Before(c.i.w.api.down)
+}
+
+// call is passed at every call that leaves the process, and before every answer: a
+// dead process does nothing more, and a living one may die here.
+func (c *incarnation) call(ctx context.Context, what string) error {
+	w := c.i.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !c.dead && !w.calm && w.dice.Float64() < w.plan.Kill {
+		w.fault("kill-9", "", "%s at %s", c, what)
+		c.kill()
+	}
+	if c.dead {
+		return errDead
+	}
+	return ctx.Err()
+}
+
+// kill ends this life; another one begins soon. w.mu is held.
+func (c *incarnation) kill() {
+	c.dead = true
+	c.i.again = time.Now().Add(between(c.i.w.rng, 2*time.Second, 30*time.Second))
+	c.cancel()
+}
+
+// tick starts what is due. w.mu is held.
+func (i *instance) tick(now time.Time) {
+	if i.cur != nil && !i.cur.dead {
+		i.cur.view.tick(now)
+		if i.missed && !now.Before(i.storeCut) {
+			i.missed = false
+			i.cur.wake()
+		}
+		return
+	}
+	if now.Before(i.again) {
+		return
+	}
+	i.lives++
+	c := &incarnation{i: i, n: i.lives, rng: rand.New(rand.NewPCG(i.w.plan.Seed, uint64(1000*(i.n+1)+i.lives))), news: make(chan struct{}, 1),
+		logs: map[logKey]*powerLog{}, active: map[string]time.Time{}}
+	c.ctx, c.cancel = context.WithCancel(i.w.ctx)
+	c.view = newView(c)
+	i.cur = c
+	i.w.note("", "%s starts", c)
+	i.w.workers.Go(c.live)
+}
+
+// live runs the real engine until it is killed.
+func (c *incarnation) live() {
+	w := c.i.w
+	opt := c.options()
+	for c.ctx.Err() == nil {
+		e, err := engine.New(c.ctx, opt)
+		if err != nil { // as systemd does
+			_ = sleep(c.ctx, 2*time.Second)
+			continue
+		}
+		w.do(func() { c.engine, c.since = e, time.Now() })
+		err = e.Run(c.ctx, func() {})
+		w.do(func() {
+			c.engine = nil
+			if c.ctx.Err() == nil {
+				w.violate("L2", "", "%s: the engine ended by itself: %v", c, err)
+			}
+		})
+	}
+}
+
+func (c *incarnation) options() engine.Options {
+	w, p := c.i.w, c.i.w.plan
+	opt := engine.Options{
+		Store: &door{inc: c}, StoreID: "shared", Instance: c.i.name, Hosts: inventory{w},
+		Open: bmc.NewActors(c.open).Urgent(), Guards: p.guards(), Run: p.run(), Record: c.record, PauseFile: c.i.pauseFile,
+		Power:  engine.PowerTiming{ReadTimeout: 5 * time.Second, OffReadSpacing: offReadSpacing},
+		Events: engine.NewStream(c.told), Own: c.own(),
+		Clusters: []engine.ClusterOptions{{Name: cluster, Mode: policy.ModeEvaluate, Reprovision: p.Reprovision, Isolation: p.Isolation,
+			ControlPlaneIsolation: p.Isolation, IdentityMode: "required", Watch: c.view, Kube: kube{c}}},
+	}
+	if p.Instances > 1 {
+		opt.Owners = &member{inc: c}
+	}
+	w.defect.options(&opt)
+	return opt
+}
+
+// own is how the first fenced knows the host that it runs on.
+func (c *incarnation) own() (o engine.Own) {
+	c.i.w.do(func() {
+		for _, h := range c.i.w.hosts {
+			if h.own && c.i.n == 0 {
+				o = engine.Own{MachineID: "machine-" + h.name, UUIDs: []string{h.uuid}, Addrs: []netip.Addr{h.ownAddress()}}
+			}
+		}
+	})
+	return o
+}
+
+// open implements bmc.Opener.
+func (c *incarnation) open(d bmc.Device) (bmc.Power, error) {
+	var l *link
+	c.i.w.do(func() {
+		if h, o := c.i.w.deviceAt(d); h != nil {
+			l = &link{inc: c, h: h, outlet: o, rng: rand.New(rand.NewPCG(c.i.w.plan.Seed, c.rng.Uint64()))}
+		}
+	})
+	if l == nil {
+		return nil, &bmc.Error{Kind: bmc.KindUnreachable, Op: "open", Addr: d.String(), Err: errors.New("nothing is there")}
+	}
+	return l, nil
+}
+
+// told takes the engine's events into the story.
+func (c *incarnation) told(ev engine.Event) {
+	w := c.i.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !c.dead {
+		w.note(ev.Node, "%s %s %s %s %s %s", c, ev.Type, ev.Step, ev.Action, ev.Reason, ev.Message)
+	}
+}
+
+// record is the audit log of this life, which fails like the store.
+func (c *incarnation) record(ev engine.Event) error {
+	if err := c.call(c.ctx, "record"); err != nil {
+		return err
+	}
+	w := c.i.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.dice.Float64() < w.storeFails() {
+		w.fault("audit-write-refused", ev.Node, "")
+		return errors.New("the audit log cannot be written")
+	}
+	if ev.Action != "" {
+		w.ledger.recorded[recordedKey{c, ev.Run}] = recorded{ev.Action, time.Now()}
+	}
+	return nil
+}
+
+// inventory is hosts.d.
+type inventory struct{ w *World }
+
+// List implements engine.Hosts.
+func (v inventory) List(string) (names []string) {
+	v.w.do(func() {
+		for _, h := range v.w.hosts {
+			names = append(names, h.name)
+		}
+	})
+	return names
+}
+
+// Find implements engine.Hosts.
+func (v inventory) Find(_ context.Context, _, node string) (e bmc.Host, found bool, err error) {
+	v.w.do(func() {
+		if h := v.w.hostOf(node); h != nil {
+			e, found = h.entry(), true
+		}
+	})
+	return e, found, nil
+}
+
+// enroll pins the outlets of every host, as a person does before they are used.
+func (w *World) enroll(ctx context.Context) error {
+	for _, h := range w.hosts {
+		if len(h.outlets) == 0 {
+			continue
+		}
+		p := pinOf(h)
+		if _, err := state.SavePin(ctx, w.store, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}

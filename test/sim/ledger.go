@@ -1,0 +1,143 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/state"
+)
+
+// ledger is what the audits remember of the story. Guarded by the world's mutex.
+type ledger struct {
+	runs     map[string]remediate.Run // as they are stored
+	writer   map[string]*incarnation  // who stored them last
+	looks    map[lookKey]looked       // the last look that was answered
+	recorded map[recordedKey]recorded
+	frozen   map[string]string    // by Node: the run that found a false Off out
+	cycles   map[string][]cycle   // by Node: the runs that have touched the host
+	boots    map[string]int       // of the host, when the run isolated its Node
+	on       map[attemptKey]bool  // the host was told to come on
+	held     map[string]bool      // runs that needed a human
+	backups  map[string]time.Time // when the last Node of a run was saved
+}
+
+// attemptKey is one power cycle of a run.
+type attemptKey struct {
+	run     string
+	attempt int
+}
+
+type lookKey struct {
+	by   *incarnation
+	node string
+}
+
+type recordedKey struct {
+	by  *incarnation
+	run string
+}
+
+// recorded is the newest entry of an audit log about a run.
+type recorded struct {
+	action remediate.Action
+	at     time.Time
+}
+
+// looked is one answer of the API server.
+type looked struct {
+	began  time.Time
+	fresh  engine.Fresh
+	quorum bool // etcd would survive the loss of the host
+}
+
+// cycle is one run that has touched a host.
+type cycle struct {
+	run string
+	at  time.Time
+}
+
+func newLedger() ledger {
+	return ledger{runs: map[string]remediate.Run{}, writer: map[string]*incarnation{}, looks: map[lookKey]looked{},
+		recorded: map[recordedKey]recorded{}, frozen: map[string]string{}, cycles: map[string][]cycle{}, boots: map[string]int{},
+		backups: map[string]time.Time{}, on: map[attemptKey]bool{}, held: map[string]bool{}}
+}
+
+// looked notes an answer that reached a fenced. w.mu is held.
+func (w *World) looked(c *incarnation, r remediate.Run, f engine.Fresh, began time.Time) {
+	node := r.Target.Node
+	w.ledger.looks[lookKey{c, node}] = looked{began, f, w.survives(f, node)}
+	h := w.hostOf(node)
+	if h == nil || !f.Seen.Lease.Known {
+		return
+	}
+	for k, l := range c.logs {
+		if k.h == h && len(l.offs) > 0 && l.lease == "" {
+			l.lease = "at " + f.Seen.Lease.ResourceVersion
+		}
+	}
+}
+
+// survives says whether etcd keeps its quorum without a host.
+func (w *World) survives(f engine.Fresh, node string) bool {
+	members, well := 0, 0
+	for _, h := range w.hosts {
+		if h.controlPlane {
+			members++
+		}
+	}
+	for _, m := range f.Members {
+		if m.Healthy && m.Node != node {
+			well++
+		}
+	}
+	return f.MembersKnown && well >= members/2+1
+}
+
+// moved says whether the Lease has moved since the first Off that a fenced read, as
+// far as it was told. w.mu is held.
+func (c *incarnation) moved(h *host, seen remediate.Lease) bool {
+	for k, l := range c.logs {
+		if k.h == h && l.lease != "" && seen.Known && seen.ResourceVersion != "" && l.lease != "at "+seen.ResourceVersion {
+			return true
+		}
+	}
+	return false
+}
+
+// stored is called when a record has become durable, before its writer knows.
+func (w *World) stored(d *door, kind state.Kind, key string) {
+	switch kind {
+	case state.KindRun:
+		r, err := state.GetRun(w.ctx, w.store, key)
+		w.do(func() {
+			switch old, known := w.ledger.runs[key]; {
+			case err != nil:
+				w.violate("I19", "", "a run was stored that cannot be read: %v", err)
+			case known && old.Version >= r.Version && !w.defect.IgnoresVersions: // another one was quicker with its audit
+			default:
+				w.ledger.runs[key], w.ledger.writer[key] = r, d.inc
+				w.auditRun(d, old, known, r)
+			}
+		})
+	case state.KindCluster:
+		if s, err := state.LoadCluster(w.ctx, w.store, state.AllClusters); err == nil {
+			w.do(func() {
+				if w.crowd.stored = (stop{}); s.Paused {
+					w.crowd.stored = stop{time.Now(), s.PausedUntil}
+				}
+			})
+		}
+	case state.KindBackup:
+		w.do(func() { w.ledger.backups[key] = time.Now() })
+	}
+}
+
+// dropped is called when a record is gone.
+func (w *World) dropped(d *door, kind state.Kind, key string) {
+	w.do(func() {
+		if kind == state.KindBackup || kind == state.KindRun {
+			w.violate("I21", w.ledger.runs[key].Target.Node, "%s deleted the %s of run %s, of this very day", d.inc, kind, key)
+		}
+	})
+}

@@ -1,0 +1,47 @@
+package sim
+
+import (
+	"sync"
+
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// staleness serves for ever the first sick Node that was seen, with the UID of now,
+// and its Lease.
+func staleness() func(f *engine.Fresh, r remediate.Run) {
+	var mu sync.Mutex
+	sick := map[string]engine.Fresh{}
+	return func(f *engine.Fresh, r remediate.Run) {
+		mu.Lock()
+		defer mu.Unlock()
+		if f.Node == nil || r.Step != remediate.PowerOff && r.Step != "" {
+			return
+		}
+		old, known := sick[f.Node.Name]
+		switch {
+		case !f.Node.Ready():
+			sick[f.Node.Name] = *f
+		case known:
+			n := *old.Node
+			n.UID = f.Node.UID
+			f.Node, f.Seen.Node.Ready, f.Lease, f.Seen.Lease = &n, remediate.No, old.Lease, old.Seen.Lease
+		}
+	}
+}
+
+// deafWatch tells of what is there first, and of nothing that happens then.
+type deafWatch struct {
+	engine.Watch
+	told bool
+}
+
+func (d *deafWatch) Changes() []policy.Change {
+	list := d.Watch.Changes()
+	if d.told {
+		return nil
+	}
+	d.told = len(list) > 0
+	return list
+}

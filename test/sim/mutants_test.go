@@ -1,0 +1,104 @@
+package sim
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// mutant is a world in which one rule is broken on purpose.
+type mutant struct {
+	name   string
+	rule   string // that the audits must find broken
+	plan   func(*Plan)
+	defect Defect
+}
+
+// mutantSeeds is how many worlds a mutant may hide in.
+const mutantSeeds = 12
+
+func looks(spoil func(f *engine.Fresh, r remediate.Run)) Defect { return Defect{Look: spoil} }
+
+func options(change func(*engine.Options)) Defect { return Defect{Options: change} }
+
+// unprotected is an inventory in which nothing is protected.
+type unprotected struct{ engine.Hosts }
+
+func (u unprotected) Find(ctx context.Context, cluster, node string) (bmc.Host, bool, error) {
+	h, found, err := u.Hosts.Find(ctx, cluster, node)
+	h.Protected = false
+	return h, found, err
+}
+
+func only(m mood) func(*Plan) {
+	return func(p *Plan) { p.Moods, p.BMCs, p.Hosts, p.Outlets, p.Metal = []mood{m}, 20, 8, false, false }
+}
+
+func outages(p *Plan)  { p.Outages = 6 }
+func nothing(*Plan)    {}
+func crowded(p *Plan)  { p.Workers, p.Hosts, p.Zones = 8, 6, 2 }
+func restless(p *Plan) { p.Hosts = 12 }
+
+var mutants = []mutant{
+	{"one read is a proof", "I1", nothing, options(func(o *engine.Options) { o.Power.OffReadSpacing = time.Millisecond })},
+	{"what is On reads Off", "I1", only(deaf), Defect{Reading: func(r *bmc.Reading, _ string) { r.State = bmc.Off }}},
+	{"Nodes are deleted by name", "I2", restless, Defect{IgnoresPreconditions: true}},
+	{"sick as long as it was sick once", "I4", restless, Defect{LateViews: time.Minute, Look: staleness()}},
+	{"the Lease is not looked at", "I5", only(liar), looks(func(f *engine.Fresh, _ remediate.Run) { f.Seen.Lease.ResourceVersion = "1" })},
+	{"pods are always gone", "I7", nothing, looks(func(f *engine.Fresh, _ remediate.Run) { f.Seen.PodsGone = remediate.Yes })},
+	{"every BMC is the right one", "I8", only(stranger), Defect{Reading: func(r *bmc.Reading, uuid string) { r.Identity.UUID = uuid }}},
+	{"any number at once", "I11", crowded, options(func(o *engine.Options) { o.Guards.MaxInFlight, o.Guards.MaxInFlightPerZone = 100, 100 })},
+	{"all members are healthy", "I12", func(p *Plan) { p.ControlPlanes, p.Workers, p.Hosts = 3, 2, 6 }, looks(func(f *engine.Fresh, _ remediate.Run) {
+		for i := range f.Members {
+			f.Members[i].Healthy = true
+		}
+	})},
+	{"no host is its own", "I13", restless, options(func(o *engine.Options) { o.Own = engine.Own{} })},
+	{"no host is protected", "I13", restless, options(func(o *engine.Options) { o.Hosts = unprotected{o.Hosts} })},
+	{"reprovisions though it must not", "I14", func(p *Plan) { p.Reprovision, p.BMCs, p.Hosts = false, 30, 12 }, options(func(o *engine.Options) { o.Clusters[0].Reprovision = true })},
+	{"any number a day", "I15", restless, options(func(o *engine.Options) { o.Guards.MaxFencesPerDay, o.Guards.MinPowerInterval = 1000, time.Second })},
+	{"believes any view", "I16", func(p *Plan) { p.Outages, p.Hosts = 12, 6 }, options(func(o *engine.Options) {
+		o.Guards.ViewMaxAge, o.Guards.ClockSkewMax, o.Guards.QuietPeriod = 100*time.Hour, 100*time.Hour, 0
+	})},
+	{"the store only says that it has stored", "I19", nothing, Defect{StoresNoRuns: true}},
+	{"labels are not restored", "I20", nothing, Defect{RestoresNothing: true, Look: func(f *engine.Fresh, _ remediate.Run) { f.Seen.Restored = remediate.Yes }}},
+	{"backups vanish", "I21", nothing, Defect{LosesBackups: true}},
+	{"nobody else is ever at work", "I22", outages, looks(func(f *engine.Fresh, _ remediate.Run) { f.Seen.Contested = remediate.No })},
+	{"a pause is forgotten", "I23", func(p *Plan) { p.People, p.Hosts = 40, 6 }, Defect{ForgetsStops: true}},
+	{"nothing is recorded", "I24", nothing, options(func(o *engine.Options) { o.Record = nil })},
+	{"waits for ever for a Node", "L1", nothing, Defect{
+		Options: func(o *engine.Options) { o.Run.RunTimeout = 1000 * time.Hour },
+		Look: func(f *engine.Fresh, r remediate.Run) {
+			if r.Step == remediate.AwaitNode {
+				*f = engine.Fresh{Err: errLost}
+			}
+		}}},
+	{"a start finds no runs", "L2", func(p *Plan) { p.Kill = 0.005 }, Defect{ForgetsRuns: true}},
+	{"is told of no change", "L4", nothing, options(func(o *engine.Options) { o.Clusters[0].Watch = &deafWatch{Watch: o.Clusters[0].Watch} })},
+}
+
+// TestAuditsNoticeMutants breaks the rules one by one.
+func TestAuditsNoticeMutants(t *testing.T) {
+	for _, m := range mutants {
+		t.Run(m.name, func(t *testing.T) {
+			t.Parallel()
+			rules := map[string]int{}
+			for seed := uint64(1); seed <= mutantSeeds && rules[m.rule] == 0; seed++ {
+				p := NewPlan(seed)
+				p.Instances, p.Calm = 1, 60*time.Minute
+				m.plan(&p)
+				out, _ := Play(t, p, m.defect)
+				maps.Copy(rules, out.Rules)
+			}
+			assert.NotZero(t, rules[m.rule], "%s was not found; found was %v", m.rule, slices.Sorted(maps.Keys(rules)))
+		})
+	}
+}

@@ -1,0 +1,222 @@
+package sim
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// crowd is what people have ordered. Guarded by the world's mutex.
+type crowd struct {
+	stops   map[stopKey]stop // acknowledged by that life of a fenced
+	stored  stop             // the pause that the store holds
+	helped  map[string]int   // how often a Held run was helped, by ID
+	visited time.Time
+}
+
+// stopKey is one life of a fenced and one Node; no Node is a pause of everything.
+type stopKey struct {
+	by   *incarnation
+	node string
+}
+
+// stop is a pause or a hold.
+type stop struct{ at, until time.Time }
+
+// orderTime is how long a person waits for an answer.
+const orderTime = 30 * time.Second
+
+// people give orders in the storm, and clear away what waits for them in the calm.
+// w.mu is held.
+func (w *World) people(now time.Time) {
+	if w.calm && now.Sub(w.crowd.visited) > time.Minute {
+		w.crowd.visited = now
+		w.help()
+	}
+	if w.calm || !w.chance(w.plan.People) {
+		return
+	}
+	c := w.someone()
+	if w.rng.IntN(4) == 0 { // whoever is asked, owner or not
+		c = w.instances[w.rng.IntN(len(w.instances))].cur
+	}
+	if c == nil || c.dead || c.engine == nil {
+		return
+	}
+	h := w.hosts[w.rng.IntN(len(w.hosts))]
+	for range 3 { // people mostly turn to what is being worked on
+		if _, open := w.open(h.name); open {
+			break
+		}
+		h = w.hosts[w.rng.IntN(len(w.hosts))]
+	}
+	w.order(c, h, w.rng.IntN(14))
+}
+
+// order gives one order. w.mu is held.
+func (w *World) order(c *incarnation, h *host, what int) {
+	e := c.engine
+	r, _ := w.open(h.name)
+	o := engine.Order{Cluster: cluster, Node: h.name, Run: r.ID, Actor: "uid 1000", Reason: "by the dice", For: between(w.rng, 20*time.Second, 5*time.Minute)}
+	plain := func(f func(context.Context, engine.Order) (engine.Outcome, error)) func(context.Context) error {
+		return func(ctx context.Context) error { _, err := f(ctx, o); return err }
+	}
+	switch {
+	case what < 2:
+		w.ask("pause", "", c, func(ctx context.Context) error { return w.pause(ctx, c, e, o) })
+	case what < 3:
+		w.touch(c, o.For)
+	case what < 5:
+		w.ask("hold", h.name, c, func(ctx context.Context) error { return w.hold(ctx, c, e, o) })
+	case what < 7:
+		w.ask("fence", h.name, c, plain(e.Fence))
+	case what < 8:
+		o.OffOnly = true
+		w.ask("fence-off-only", h.name, c, plain(e.Fence))
+	case what < 10:
+		w.ask("unfence", h.name, c, plain(e.Unfence))
+	case what < 11:
+		w.ask("abort", h.name, c, plain(e.Abort))
+	case what < 12:
+		w.ask("retry", h.name, c, plain(e.Retry))
+	case what < 13 && !h.on && !w.plan.Metal: // people tell the truth
+		w.ask("confirm-off", h.name, c, plain(e.ConfirmOff))
+	default:
+		w.ask("release-freeze", h.name, c, func(ctx context.Context) error { return w.thaw(ctx, e, o) })
+	}
+}
+
+// ask lets a person wait for an answer. w.mu is held.
+func (w *World) ask(verb, node string, c *incarnation, f func(context.Context) error) {
+	w.outcome.Orders[verb]++
+	w.note(node, "a person at %s: %s", c, verb)
+	w.workers.Go(func() {
+		ctx, cancel := context.WithTimeout(c.ctx, orderTime)
+		defer cancel()
+		err := f(ctx)
+		w.do(func() { w.note(node, "answer of %s to %s: %v", c, verb, err) })
+	})
+}
+
+// pause stops everything for a while. It binds when it is answered.
+func (w *World) pause(ctx context.Context, c *incarnation, e *engine.Engine, o engine.Order) error {
+	o.Cluster, o.Node = "", ""
+	begun := time.Now()
+	if !w.defect.ForgetsStops {
+		if _, err := e.Pause(ctx, o); err != nil {
+			return err
+		}
+	}
+	w.do(func() { w.crowd.stops[stopKey{c, ""}] = stop{time.Now(), begun.Add(o.For)} })
+	return nil
+}
+
+// hold keeps one Node from being fenced for a while.
+func (w *World) hold(ctx context.Context, c *incarnation, e *engine.Engine, o engine.Order) error {
+	begun := time.Now()
+	if !w.defect.ForgetsStops {
+		if _, err := e.Hold(ctx, o); err != nil {
+			return err
+		}
+	}
+	w.do(func() { w.crowd.stops[stopKey{c, o.Node}] = stop{time.Now(), begun.Add(o.For)} })
+	return nil
+}
+
+// touch makes the pause file of an instance, which needs nobody's answer. w.mu is
+// held.
+func (w *World) touch(c *incarnation, d time.Duration) {
+	w.outcome.Orders["pause-file"]++
+	w.note("", "a person makes the pause file of %s", c.i.name)
+	if err := os.WriteFile(c.i.pauseFile, []byte("by the dice"), 0o600); err != nil {
+		w.violate("sim", "", "write the pause file: %v", err)
+	}
+	w.crowd.stops[stopKey{c, ""}] = stop{time.Now(), time.Now().Add(d)}
+	w.after(d, func() {
+		w.do(func() {
+			if s := w.crowd.stops[stopKey{c, ""}]; !s.until.After(time.Now()) {
+				_ = os.Remove(c.i.pauseFile) // there may have been two
+			}
+		})
+	})
+}
+
+// thaw releases a host that is frozen, held or in quarantine.
+func (w *World) thaw(ctx context.Context, e *engine.Engine, o engine.Order) error {
+	w.do(func() { // from here on it may act
+		delete(w.ledger.frozen, o.Node)
+		delete(w.ledger.cycles, o.Node)
+		for k := range w.crowd.stops {
+			if k.node == o.Node {
+				delete(w.crowd.stops, k)
+			}
+		}
+	})
+	_, _ = e.ReleaseHold(ctx, o) // most are not held
+	return e.Release(ctx, o)
+}
+
+// stopped says since when a fenced knows that it must not touch a Node; zero when it
+// may. w.mu is held.
+func (w *World) stopped(c *incarnation, node string, now time.Time) (since time.Time) {
+	for _, k := range []stopKey{{c, ""}, {c, node}} {
+		if s, ok := w.crowd.stops[k]; ok && now.Before(s.until) {
+			return s.at
+		}
+	}
+	if s := w.crowd.stored; now.Before(s.until) && !c.i.storeCut.After(s.at) && c.since.Before(s.at) {
+		return s.at.Add(2 * time.Second) // it has to come to know of it
+	}
+	return time.Time{}
+}
+
+// someone is a fenced that takes orders, the owner if there is one. w.mu is held.
+func (w *World) someone() *incarnation {
+	if o := w.owners.holder; o != nil && !o.dead && o.engine != nil {
+		return o
+	}
+	for _, i := range w.instances {
+		if i.cur != nil && !i.cur.dead && i.cur.engine != nil {
+			return i.cur
+		}
+	}
+	return nil
+}
+
+// help brings what is Held back, as often as may help, and ends every pause.
+// w.mu is held.
+func (w *World) help() {
+	c := w.someone()
+	if c == nil {
+		return
+	}
+	e := c.engine
+	if w.crowd.helped[""] < 3 {
+		w.crowd.helped[""]++
+		clear(w.crowd.stops)
+		w.crowd.stored = stop{}
+		for _, i := range w.instances {
+			_ = os.Remove(i.pauseFile)
+		}
+		w.ask("resume", "", c, func(ctx context.Context) error {
+			_, err := e.Resume(ctx, engine.Order{Actor: "uid 0", Reason: "calm"})
+			return err
+		})
+	}
+	for _, h := range w.hosts {
+		r, open := w.open(h.name)
+		if !open || r.Step != remediate.Held || w.crowd.helped[r.ID] >= 3 {
+			continue
+		}
+		w.crowd.helped[r.ID]++
+		o := engine.Order{Cluster: cluster, Node: h.name, Actor: "uid 0", Reason: "calm"}
+		w.ask("unfence", h.name, c, func(ctx context.Context) error {
+			_ = w.thaw(ctx, e, o) // most are not frozen
+			_, err := e.Unfence(ctx, o)
+			return err
+		})
+	}
+}

@@ -1,0 +1,116 @@
+package sim
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Play tells the story of one seed in a bubble of virtual time and gives what came
+// of it.
+func Play(t *testing.T, p Plan, d Defect) (out Outcome, found []Violation) {
+	began, dir := time.Now(), t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(context.Background())
+		w := NewWorld(ctx, dir, p, d)
+		if err := w.enroll(ctx); err != nil {
+			t.Fatal(err)
+		}
+		for w.now() < p.Storm+p.Calm {
+			time.Sleep(time.Second)
+			w.do(w.second)
+		}
+		w.finish()
+		cancel()
+		w.workers.Wait()
+		out, found = w.outcome, w.found
+		out.Virtual = w.now()
+	})
+	out.Real, out.Seeds = time.Since(began), 1
+	return out, found
+}
+
+// second is one second of the world. w.mu is held.
+func (w *World) second() {
+	now := time.Now()
+	for _, h := range w.hosts {
+		h.tick(now)
+	}
+	w.api.tick(now)
+	for _, i := range w.instances {
+		i.tick(now)
+	}
+	if !w.calm && w.now() >= w.plan.Storm {
+		w.clear()
+	}
+	if !w.calm {
+		w.troubles(now)
+	}
+	w.people(now)
+	w.audit(now)
+}
+
+// troubles makes things go wrong, by the plan.
+func (w *World) troubles(now time.Time) {
+	for _, h := range w.hosts {
+		h.trouble(now)
+		h.bmc.trouble(now)
+		for _, o := range h.outlets {
+			o.trouble(now)
+		}
+	}
+	for _, i := range w.instances {
+		i.trouble(now)
+	}
+	if w.chance(w.plan.Outages / 3) {
+		w.api.down = now.Add(between(w.rng, 10*time.Second, 4*time.Minute))
+		w.fault("api-down", "", "until %s", w.api.down.Sub(w.began).Round(time.Second))
+	}
+}
+
+// trouble cuts an instance off, by its dice.
+func (i *instance) trouble(now time.Time) {
+	w := i.w
+	if w.chance(w.plan.Outages) {
+		i.apiCut = now.Add(between(w.rng, 5*time.Second, 5*time.Minute))
+		w.fault("api-partition", "", "%s until %s", i.name, i.apiCut.Sub(w.began).Round(time.Second))
+	}
+	if w.chance(w.plan.Outages) {
+		i.storeCut = now.Add(between(w.rng, 5*time.Second, 3*time.Minute))
+		w.fault("store-partition", "", "%s until %s", i.name, i.storeCut.Sub(w.began).Round(time.Second))
+	}
+	if w.chance(w.plan.Outages / 3) {
+		i.forbidden = now.Add(between(w.rng, 5*time.Second, 4*time.Minute))
+		w.fault("api-forbids", "", "%s until %s", i.name, i.forbidden.Sub(w.began).Round(time.Second))
+	}
+	if w.chance(w.plan.Outages / 3) {
+		i.skew = map[bool]time.Duration{true: between(w.rng, -20*time.Second, 20*time.Second)}[i.skew == 0]
+		i.skewed = now
+		w.fault("clock-skew", "", "%s %s", i.name, i.skew)
+	}
+	if w.chance(w.plan.Outages) && w.plan.Instances > 1 {
+		i.handOver = true
+		w.fault("hand-over", "", "%s", i.name)
+	}
+}
+
+// clear ends the storm: everything is mended but the hosts that fenced must bring
+// back. w.mu is held.
+func (w *World) clear() {
+	w.calm = true
+	w.note("", "the storm is over")
+	w.api.down, w.api.visitTo, w.api.rival = time.Time{}, time.Time{}, ""
+	if w.api.fenced.by == nil {
+		w.api.fenced = fencedLease{}
+	}
+	for _, h := range w.hosts {
+		h.mend()
+	}
+	for _, i := range w.instances {
+		i.apiCut, i.storeCut, i.forbidden, i.skew = time.Time{}, time.Time{}, time.Time{}, 0
+		if i.cur != nil {
+			i.cur.view.stuck = time.Time{}
+		}
+	}
+}

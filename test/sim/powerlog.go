@@ -1,0 +1,98 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/fenced/fenced/internal/bmc"
+)
+
+// logKey is one life of a fenced and one device.
+type logKey struct {
+	h      *host
+	outlet *outlet
+}
+
+// powerLog is what one life of a fenced was told by one device since its last
+// command there: the world's own notes of what could prove an Off.
+type powerLog struct {
+	taken  time.Time // when an Off was accepted; zero = not
+	offs   []offRead // the last ones in a row, of one session
+	last   bmc.Reading
+	honest bool // of the last reading
+	onAt   time.Time
+	lease  string // of the host's Node, at the first look after the first of offs
+}
+
+type offRead struct{ began, at time.Time }
+
+// power is the log of a device. w.mu is held.
+func (c *incarnation) power(l *link) *powerLog { return c.log(l.h, l.outlet) }
+
+func (c *incarnation) log(h *host, o *outlet) *powerLog {
+	k := logKey{h, o}
+	if c.logs[k] == nil {
+		c.logs[k] = &powerLog{}
+	}
+	return c.logs[k]
+}
+
+func (p *powerLog) sending() { p.taken, p.offs, p.lease = time.Time{}, nil, "" }
+
+func (p *powerLog) accepted(c bmc.Command) {
+	if c == bmc.CommandOff {
+		p.taken = time.Now()
+	}
+}
+
+func (p *powerLog) broken() { p.offs = nil }
+
+func (p *powerLog) read(began time.Time, r bmc.Reading, honest bool) {
+	other := r.Session != p.last.Session || r.Identity != p.last.Identity
+	p.last, p.honest = r, honest
+	switch {
+	case r.State != bmc.Off:
+		p.offs, p.lease, p.onAt = nil, "", r.At
+	case other:
+		p.offs = []offRead{{began, r.At}}
+	default:
+		p.offs = append(p.offs, offRead{began, r.At})
+	}
+}
+
+// proves says what is missing for a proof of Off; "" when nothing is. // I1
+func (p *powerLog) proves(now time.Time) string {
+	n := len(p.offs)
+	switch {
+	case p.taken.IsZero():
+		return "no Off was accepted"
+	case n == 0:
+		return "the last reading was not Off"
+	case p.offs[0].at.Before(p.taken):
+		return "the first Off read came before the command"
+	case p.offs[n-1].began.Sub(p.offs[0].at) < offReadSpacing:
+		return "the Off reads are only " + p.offs[n-1].began.Sub(p.offs[0].at).String() + " apart"
+	case now.Sub(p.offs[n-1].at) > proofMaxAge:
+		return "the newest Off read is " + now.Sub(p.offs[n-1].at).String() + " old"
+	}
+	return ""
+}
+
+// proven says why the host is not proven off for this fenced, by its BMC or by all
+// its outlets. w.mu is held.
+func (c *incarnation) proven(h *host, now time.Time) string {
+	b := c.log(h, nil)
+	why := b.proves(now)
+	if why == "" || len(h.outlets) == 0 {
+		return why
+	}
+	for _, o := range h.outlets {
+		l := c.log(h, o)
+		if more := l.proves(now); more != "" {
+			return why + "; outlet: " + more
+		}
+		if b.onAt.After(l.taken) {
+			return why + "; outlets: the BMC reads On"
+		}
+	}
+	return ""
+}

@@ -1,0 +1,91 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/policy"
+)
+
+// view is one fenced's cached view of the cluster, and implements engine.Watch: late,
+// now and then stuck, and dead while the API server is out of reach. Guarded by the
+// world's mutex.
+type view struct {
+	inc    *incarnation
+	signal chan struct{}
+	pos    int // in the history
+	synced bool
+	begun  time.Time
+	proven time.Time // when it was last as new as the API server
+	since  time.Time // of the end of the last outage
+	lag    time.Duration
+	stuck  time.Time // until then
+}
+
+// outageAfter is how long a blindness is that ends in a quiet period. // I16
+const outageAfter = time.Minute
+
+func newView(inc *incarnation) *view {
+	return &view{inc: inc, signal: make(chan struct{}, 1), begun: time.Now().Add(time.Second), proven: time.Now()}
+}
+
+// Changed implements engine.Watch.
+func (v *view) Changed() <-chan struct{} { return v.signal }
+
+// Changes implements engine.Watch.
+func (v *view) Changes() []policy.Change {
+	w := v.inc.i.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !v.synced || v.inc.dead {
+		return nil
+	}
+	var list []policy.Change
+	for ; v.pos < len(w.api.history) && v.visible(w.api.history[v.pos]); v.pos++ {
+		list = append(list, w.api.history[v.pos].Change)
+	}
+	return list
+}
+
+func (v *view) visible(c change) bool {
+	return v.inc.reaches() && !time.Now().Before(v.stuck) && time.Since(c.at) >= v.lag+v.inc.i.w.defect.LateViews
+}
+
+// View implements engine.Watch.
+func (v *view) View() engine.View {
+	w := v.inc.i.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return engine.View{Synced: v.synced, Age: time.Since(v.proven), Since: v.since, Skew: v.inc.i.skew}
+}
+
+// tick is one second of the watch.
+func (v *view) tick(now time.Time) {
+	w := v.inc.i.w
+	if !v.inc.reaches() || now.Before(v.begun) {
+		return
+	}
+	if !v.synced {
+		v.synced = true
+		if now.Sub(v.begun) > outageAfter { // the first list had to wait for it
+			v.since = now
+		}
+	}
+	if !now.Before(v.stuck) {
+		if now.Sub(v.proven) > outageAfter {
+			v.since = now
+		}
+		v.proven = now
+		v.lag = time.Duration(w.rng.IntN(1500)) * time.Millisecond
+	}
+	if !w.calm && w.chance(w.plan.Outages*2) {
+		v.stuck = now.Add(between(w.rng, 5*time.Second, 50*time.Second))
+		w.fault("watch-stuck", "", "%s until %s", v.inc, v.stuck.Sub(w.began).Round(time.Second))
+	}
+	if v.pos < len(w.api.history) && v.visible(w.api.history[v.pos]) {
+		select {
+		case v.signal <- struct{}{}:
+		default:
+		}
+	}
+}

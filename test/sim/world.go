@@ -1,0 +1,181 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// cluster is the name of the one cluster.
+const cluster = "c"
+
+// World is everything outside of fenced. Its mutex guards all that belongs to it; no
+// adapter holds it while it waits.
+type World struct {
+	mu      sync.Mutex
+	plan    Plan
+	defect  Defect
+	ctx     context.Context
+	workers sync.WaitGroup // people's orders and instances
+
+	began     time.Time
+	calm      bool
+	rng       *rand.Rand // of the troubles, second by second
+	dice      *rand.Rand // of single calls
+	api       *apiServer
+	hosts     []*host
+	store     *memory
+	owners    *ownership
+	instances []*instance
+	crowd     crowd
+	sessions  uint64 // of BMCs, numbered through
+
+	ledger  ledger // what the audits remember
+	trace   []entry
+	found   []Violation
+	outcome Outcome
+}
+
+// entry is one line of the story.
+type entry struct {
+	at   time.Duration
+	host string // "" for what concerns all
+	text string
+}
+
+// Violation is one broken rule.
+type Violation struct {
+	Rule string // like I1
+	Host string
+	Text string // with seed, time and the last events of the host
+}
+
+// NewWorld makes the world of a plan, all well. It must be made inside a synctest
+// bubble; pause files are made in dir.
+func NewWorld(ctx context.Context, dir string, p Plan, d Defect) *World {
+	w := &World{plan: p, defect: d, ctx: ctx, began: time.Now(), rng: rand.New(rand.NewPCG(p.Seed, 2)),
+		dice: rand.New(rand.NewPCG(p.Seed, 3)), store: newMemory(), ledger: newLedger()}
+	w.outcome = Outcome{Faults: map[string]int{}, Orders: map[string]int{}, Ends: map[string]int{}, Rules: map[string]int{}, Actions: map[string]int{}}
+	w.crowd = crowd{stops: map[stopKey]stop{}, helped: map[string]int{}}
+	w.api = newAPIServer(w)
+	w.owners = &ownership{w: w}
+	for i := range p.ControlPlanes + p.Workers {
+		w.addHost(i)
+	}
+	w.api.addCheck()
+	for i := range p.Instances {
+		w.instances = append(w.instances, newInstance(w, dir, i))
+	}
+	return w
+}
+
+func (w *World) now() time.Duration { return time.Since(w.began) }
+
+// note adds a line to the story. w.mu is held.
+func (w *World) note(host, format string, args ...any) {
+	w.trace = append(w.trace, entry{w.now(), host, fmt.Sprintf(format, args...)})
+}
+
+// fault counts one thing that went wrong. w.mu is held.
+func (w *World) fault(kind, host, format string, args ...any) {
+	w.outcome.Faults[kind]++
+	if format != "" {
+		w.note(host, "fault "+kind+": "+format, args...)
+	}
+}
+
+const traceShown = 40
+
+// violate notes a broken rule. Each is told once for a host. w.mu is held.
+func (w *World) violate(rule, host, format string, args ...any) {
+	w.outcome.Rules[rule]++
+	if slices.ContainsFunc(w.found, func(v Violation) bool { return v.Rule == rule && v.Host == host }) {
+		return
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s on %s at %s of seed %d: %s\n", rule, host, w.now().Round(time.Millisecond), w.plan.Seed, fmt.Sprintf(format, args...))
+	var shown []string
+	for i := len(w.trace) - 1; i >= 0 && len(shown) < traceShown; i-- {
+		if e := w.trace[i]; e.host == host || e.host == "" || host == "" {
+			shown = append(shown, fmt.Sprintf("  %12s %s %s", e.at.Round(time.Millisecond), e.host, e.text))
+		}
+	}
+	slices.Reverse(shown)
+	b.WriteString(strings.Join(shown, "\n"))
+	w.found = append(w.found, Violation{rule, host, b.String()})
+}
+
+// do runs f with the world standing still.
+func (w *World) do(f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f()
+}
+
+// hostOf finds the host of a Node. w.mu is held.
+func (w *World) hostOf(node string) *host {
+	for _, h := range w.hosts {
+		if h.name == node {
+			return h
+		}
+	}
+	return nil
+}
+
+// chance says whether something that happens so often per hour happens in this
+// second. w.mu is held.
+func (w *World) chance(perHour float64) bool { return w.rng.Float64() < perHour/3600 }
+
+// between draws a time.
+func between(r *rand.Rand, least, most time.Duration) time.Duration {
+	return least + time.Duration(r.Int64N(int64(most-least)+1))
+}
+
+// sleep waits, or says that ctx ended first.
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
+
+// open says whether a run is open on a host. w.mu is held.
+func (w *World) open(node string) (remediate.Run, bool) {
+	for _, r := range w.ledger.runs {
+		if r.Target.Node == node && r.Open() {
+			return r, true
+		}
+	}
+	return remediate.Run{}, false
+}
+
+// In the calm no call goes wrong.
+func (w *World) lost() float64       { return w.unlessCalm(w.plan.CallLost) }
+func (w *World) slow() float64       { return w.unlessCalm(w.plan.CallSlow) }
+func (w *World) storeFails() float64 { return w.unlessCalm(w.plan.StoreFails) }
+
+func (w *World) unlessCalm(p float64) float64 {
+	if w.calm {
+		return 0
+	}
+	return p
+}
+
+// after does something later.
+func (w *World) after(d time.Duration, f func()) {
+	w.workers.Go(func() {
+		if sleep(w.ctx, d) == nil {
+			f()
+		}
+	})
+}
