@@ -22,13 +22,13 @@ const falseOff = "FalseOff"
 // them: their BMCs have lied. From the second host of one model and firmware on,
 // all of its class are frozen. // I5
 type freezes struct {
-	writing sync.Mutex // held while the store is written; those who ask do not wait for it
+	writing turn // held while the store is written; those who ask do not wait for it
 
 	mu  sync.Mutex
 	all map[string]state.Freeze // by run, released ones too
 }
 
-func newFreezes() *freezes { return &freezes{all: map[string]state.Freeze{}} }
+func newFreezes() *freezes { return &freezes{writing: newTurn(), all: map[string]state.Freeze{}} }
 
 // load reads the freezes. What cannot be read leaves what was known.
 func (f *freezes) load(ctx context.Context, s state.Store) error {
@@ -88,8 +88,8 @@ func (f *freezes) add(ctx context.Context, s state.Store, r remediate.Run, class
 	if r.OffLevel > 0 || r.Level > 0 { // the outlets lied, or something between
 		class = ""
 	}
-	f.writing.Lock()
-	defer f.writing.Unlock()
+	f.writing.lock()
+	defer f.writing.unlock()
 	old, _ := f.of(r.ID)
 	saved, err := state.SaveFreeze(ctx, s, state.Freeze{
 		RunID: r.ID, Version: old.Version, Host: r.Target.Host, Cluster: r.Target.Cluster, Node: r.Target.Node,
@@ -145,8 +145,8 @@ func (f *freezes) none() bool {
 
 // release ends every freeze of a host and gives those that it ended.
 func (f *freezes) release(ctx context.Context, s state.Store, o Order, cluster string) (released []state.Freeze, err error) {
-	f.writing.Lock()
-	defer f.writing.Unlock()
+	f.writing.lock()
+	defer f.writing.unlock()
 	for _, each := range f.list() {
 		if !each.Active() || each.Cluster != cluster || each.Node != o.Node && each.Host != o.Node {
 			continue
@@ -165,8 +165,8 @@ func (f *freezes) release(ctx context.Context, s state.Store, o Order, cluster s
 
 // prune forgets released freezes whose runs are forgotten, too.
 func (f *freezes) prune(ctx context.Context, s state.Store, kept func(run string) bool) (err error) {
-	f.writing.Lock()
-	defer f.writing.Unlock()
+	f.writing.lock()
+	defer f.writing.unlock()
 	for _, each := range f.list() {
 		if each.Active() || kept(each.RunID) {
 			continue

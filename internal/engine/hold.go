@@ -138,8 +138,8 @@ func (c *cluster) sees(node string) bool {
 
 // saveWaiting stores a hold that binds already.
 func (e *Engine) saveWaiting(ctx context.Context, h state.Hold) error {
-	e.stops.saving.Lock()
-	defer e.stops.saving.Unlock()
+	e.stops.saving.lock()
+	defer e.stops.saving.unlock()
 	if e.stops.hold(h.Cluster, h.Node) != h { // released, or replaced, meanwhile
 		return nil
 	}
@@ -189,8 +189,8 @@ func (e *Engine) ReleaseHold(ctx context.Context, o Order) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	e.stops.saving.Lock()
-	defer e.stops.saving.Unlock()
+	e.stops.saving.lock()
+	defer e.stops.saving.unlock()
 	now, waiting, released := time.Now().UTC(), e.stops.hold(c.opt.Name, o.Node), false
 	err = e.changeHold(ctx, c.opt.Name, o.Node, func(h state.Hold) (state.Hold, bool) {
 		released = h.By != "" && h.Active(now)

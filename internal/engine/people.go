@@ -124,8 +124,8 @@ func (e *Engine) knows(cluster string) error {
 
 // savePause stores a pause that binds already.
 func (e *Engine) savePause(ctx context.Context, name string, p pause) error {
-	e.stops.saving.Lock()
-	defer e.stops.saving.Unlock()
+	e.stops.saving.lock()
+	defer e.stops.saving.unlock()
 	if now, stands := e.stops.pause(name); !stands || now != p { // taken back, or replaced, meanwhile
 		return nil
 	}
@@ -144,8 +144,8 @@ func (e *Engine) Resume(ctx context.Context, o Order) (Outcome, error) {
 	if err := e.knows(o.Cluster); err != nil {
 		return Outcome{}, err
 	}
-	e.stops.saving.Lock()
-	defer e.stops.saving.Unlock()
+	e.stops.saving.lock()
+	defer e.stops.saving.unlock()
 	now := time.Now().UTC()
 	waiting, stands := e.stops.pause(o.Cluster)
 	err := e.changeRecord(ctx, o.Cluster, func(s *state.Cluster) { resume(s, now) })

@@ -19,14 +19,14 @@ const (
 // store. There one is taken or not; here they are only counted, for the gate and for
 // explain. // I11
 type slots struct {
-	io sync.Mutex // one reader or writer of them at a time
+	io turn // one reader or writer of them at a time
 
 	mu     sync.Mutex
 	taken  map[string]string // run -> cluster
 	loaded time.Time
 }
 
-func newSlots() *slots { return &slots{taken: map[string]string{}} }
+func newSlots() *slots { return &slots{io: newTurn(), taken: map[string]string{}} }
 
 func (s *slots) count() int {
 	s.mu.Lock()
@@ -37,8 +37,8 @@ func (s *slots) count() int {
 // refresh reads the slots if that was not done a moment ago. What cannot be read
 // leaves what was known: the store is asked again at the start of a run.
 func (s *slots) refresh(ctx context.Context, store state.Store, now time.Time) error {
-	s.io.Lock()
-	defer s.io.Unlock()
+	s.io.lock()
+	defer s.io.unlock()
 	s.mu.Lock()
 	fresh := now.Sub(s.loaded).Abs() < slotsFresh
 	s.mu.Unlock()
@@ -60,8 +60,8 @@ func (s *slots) refresh(ctx context.Context, store state.Store, now time.Time) e
 }
 
 func (s *slots) take(ctx context.Context, store state.Store, limit int, cluster, run string) (bool, error) {
-	s.io.Lock()
-	defer s.io.Unlock()
+	s.io.lock()
+	defer s.io.unlock()
 	ok, err := state.TakeSlot(ctx, store, limit, state.Slot{Cluster: cluster, Run: run})
 	if err == nil && ok {
 		s.mu.Lock()
@@ -72,8 +72,8 @@ func (s *slots) take(ctx context.Context, store state.Store, limit int, cluster,
 }
 
 func (s *slots) free(ctx context.Context, store state.Store, run string) error {
-	s.io.Lock()
-	defer s.io.Unlock()
+	s.io.lock()
+	defer s.io.unlock()
 	err := state.FreeSlot(ctx, store, run)
 	if err == nil {
 		s.mu.Lock()

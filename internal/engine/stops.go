@@ -19,7 +19,7 @@ const (
 // stops are people's pauses and holds that the store has not taken: they bind all
 // the same until the daemon ends, and are saved as soon as that is possible. // I23
 type stops struct {
-	saving sync.Mutex // one change of them at a time; held during I/O
+	saving turn // one change of them at a time; held during I/O
 
 	mu     sync.Mutex
 	pauses map[string]pause      // by cluster; state.AllClusters is all
@@ -27,7 +27,7 @@ type stops struct {
 }
 
 func newStops() *stops {
-	return &stops{pauses: map[string]pause{}, holds: map[string]state.Hold{}}
+	return &stops{saving: newTurn(), pauses: map[string]pause{}, holds: map[string]state.Hold{}}
 }
 
 func (s *stops) pause(cluster string) (p pause, stands bool) {
