@@ -118,6 +118,9 @@ func (d *scripted) Do(_ context.Context, o api.Order) (api.OrderResult, error) {
 	return d.Result, d.fault()
 }
 
+// Refused is of no interest here.
+func (d *scripted) Refused(api.Order, *api.Error) {}
+
 // Export gives the fixture's export.
 func (d *scripted) Export(_ context.Context, w io.Writer) error {
 	_, err := io.WriteString(w, d.ExportIs)

@@ -21,8 +21,9 @@ func newStatusCommand(c *cli) *cobra.Command {
 		Long: `Show whether fenced is armed, what deviates and what is in flight.
 
 The exit status is 2 when fenced is degraded: it is not armed, it or a cluster
-is paused, a cluster is not judged (a stale view, another owner), a check is
-invalid or short-circuited, or a run is Held and needs a human.`,
+is paused, a cluster is not judged (a stale view, another owner), the audit log
+cannot be written, a check is invalid or short-circuited, a host is in
+quarantine, or a run is Held and needs a human.`,
 		Args: wants(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if watch {

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/audit"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/policy"
@@ -113,4 +114,21 @@ func TestAuditMetrics(t *testing.T) {
 	assert.Equal(t, "fenced_audit_failures_total", found[0].GetName())
 	assert.Equal(t, "fenced_audit_seq", found[1].GetName())
 	assert.EqualValues(t, 1, found[1].GetMetric()[0].GetGauge().GetValue())
+}
+
+// Who is refused an order is on record with what, why, and the code of the refusal. // I24
+func TestRefusedOrdersAreAudited(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	a, _ := openedAuditor(t, path)
+	c := control{events: engine.NewStream(a.observe), audit: a}
+	c.Refused(api.Order{Verb: api.ConfirmOff, Cluster: "prod", Node: "n-1", Actor: "otto (uid 4004)", Reason: "it smells"},
+		&api.Error{Code: api.CodeNotAuthorised, Message: "it needs role admin"})
+	require.NoError(t, a.close())
+	all := entries(t, path)
+	e := all[len(all)-1]
+	e.Seq, e.At = 0, time.Time{}
+	assert.Equal(t, audit.Entry{
+		Type: engine.EventOrder, Cluster: "prod", Node: "n-1", Actor: "otto (uid 4004)", Why: "it smells", Reason: "NotAuthorised",
+		Message: "refused: confirm-off by otto (uid 4004): it needs role admin",
+	}, e)
 }

@@ -32,7 +32,7 @@ func (c control) LookAtBMCs(ctx context.Context, o api.Order) (api.BMCs, error) 
 	if o.Reason != "" {
 		message += ": " + o.Reason
 	}
-	c.events.Emit(engine.Event{Type: engine.EventOrder, Cluster: o.Cluster, Node: o.Node, Message: message})
+	c.events.Emit(engine.Event{Type: engine.EventOrder, Cluster: o.Cluster, Node: o.Node, Actor: o.Actor, Why: o.Reason, Message: message})
 	found, err := look(ctx, o.Cluster, o.Node)
 	if err != nil {
 		return api.BMCs{}, apiError(err)

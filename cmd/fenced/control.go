@@ -174,6 +174,15 @@ func (c control) Do(ctx context.Context, o api.Order) (api.OrderResult, error) {
 	}, nil
 }
 
+// Refused records what a person ordered and was refused: a role, a gate, a name that
+// nobody knows. // I24
+func (c control) Refused(o api.Order, e *api.Error) {
+	c.events.Emit(engine.Event{
+		Type: engine.EventOrder, Cluster: o.Cluster, Node: o.Node, Run: o.Run, Actor: o.Actor, Why: o.Reason,
+		Reason: e.Code, Message: "refused: " + string(o.Verb) + " by " + o.Actor + ": " + e.Message,
+	})
+}
+
 func (c control) Events(ctx context.Context, after uint64) iter.Seq2[api.Event, error] {
 	return func(yield func(api.Event, error) bool) {
 		for {

@@ -30,7 +30,9 @@ type fake struct {
 
 	filter RunFilter
 	orders []Order
-	block  *block // of Do
+	denied []Order
+	codes  []string // why those were refused
+	block  *block   // of Do
 }
 
 // block makes one Do wait, and tells when it began and ended.
@@ -74,6 +76,10 @@ func (f *fake) Do(ctx context.Context, o Order) (OrderResult, error) {
 	}
 	f.orders = append(f.orders, o)
 	return f.result, f.err
+}
+
+func (f *fake) Refused(o Order, e *Error) {
+	f.denied, f.codes = append(f.denied, o), append(f.codes, e.Code)
 }
 
 func (f *fake) Export(_ context.Context, w io.Writer) error {

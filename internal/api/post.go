@@ -20,38 +20,53 @@ const maxReason = 1000
 // maxFor bounds a pause or a hold that ends by itself.
 const maxFor = Span(365 * 24 * time.Hour)
 
-// order gives the route of one verb.
-func (s *Server) order(v Verb) answer {
+// order gives the route of one verb, for callers with a role.
+func (s *Server) order(v Verb, need Role) answer {
 	return func(ctx context.Context, r *http.Request) (any, error) {
-		o, err := readOrder(r)
-		if err != nil {
-			return nil, err
-		}
-		if err := v.takes(o); err != nil {
-			return nil, err
-		}
-		if o.Yes || o.AsIs {
-			// The typed node name, and what still waits to be brought back, are
-			// safeguards; only an admin may do without.
-			if err := s.authorise(r, Admin); err != nil {
-				return nil, err
-			}
-		}
 		p := peerFrom(r.Context())
+		o, unread := readOrder(r)
 		o.Verb, o.Actor = v, p.Actor()
 		o.Cluster, o.Node, o.Run = r.URL.Query().Get("cluster"), r.PathValue("node"), r.PathValue("id")
-		if v == ConfirmOff && !o.DryRun && o.Typed != o.Node {
-			return nil, BadRequest(fmt.Sprintf("typed is %q, not the node's name", o.Typed), "")
-		}
-		if o, err = s.second.ask(o, p, time.Now()); err != nil {
+		if err := s.authorise(r, need); err != nil {
+			s.refused(o, p, err)
 			return nil, err
 		}
-		// An order is carried through even when its caller has gone: half an
-		// order is worse than one whose answer nobody heard.
-		whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
-		defer cancel()
-		return s.daemon.Do(whole, o)
+		if unread != nil {
+			return nil, unread
+		}
+		res, err := s.carryOut(ctx, r, o, p)
+		if err != nil {
+			s.refused(o, p, errorOf(err))
+			return nil, err
+		}
+		return res, nil
 	}
+}
+
+// carryOut gives the daemon an order of somebody who may give such orders.
+func (s *Server) carryOut(ctx context.Context, r *http.Request, o Order, p Peer) (OrderResult, error) {
+	if err := o.Verb.takes(o); err != nil {
+		return OrderResult{}, err
+	}
+	if o.Yes || o.AsIs {
+		// The typed node name, and what still waits to be brought back, are
+		// safeguards; only an admin may do without.
+		if err := s.authorise(r, Admin); err != nil {
+			return OrderResult{}, err
+		}
+	}
+	if o.Verb == ConfirmOff && !o.DryRun && o.Typed != o.Node {
+		return OrderResult{}, BadRequest(fmt.Sprintf("typed is %q, not the node's name", o.Typed), "")
+	}
+	o, err := s.second.ask(o, p, time.Now())
+	if err != nil {
+		return OrderResult{}, err
+	}
+	// An order is carried through even when its caller has gone: half an
+	// order is worse than one whose answer nobody heard.
+	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
+	defer cancel()
+	return s.daemon.Do(whole, o)
 }
 
 // takes refuses what an order of this verb cannot say.

@@ -73,7 +73,7 @@ func TestSecondPersonIsBounded(t *testing.T) {
 func TestSecondPersonOverHTTP(t *testing.T) {
 	d := &fake{}
 	s := NewServer(d, roles, log.New(t.Output(), "", 0), Fence)
-	order := s.order(Fence)
+	order := s.order(Fence, Operator)
 	for i, p := range []Peer{admin, admin, oper} {
 		r, err := http.NewRequestWithContext(withPeer(t.Context(), p), "POST", "/", nil)
 		require.NoError(t, err)
@@ -82,6 +82,7 @@ func TestSecondPersonOverHTTP(t *testing.T) {
 		_, err = order(t.Context(), r)
 		assert.Equal(t, i < 2, err != nil)
 	}
+	assert.Equal(t, []string{CodeSecondPersonNeeded, CodeSecondPersonNeeded}, d.codes, "both words are on record")
 	require.Len(t, d.orders, 1)
 	assert.Equal(t, "anna (uid 4003) and olaf (uid 4002)", d.orders[0].Actor)
 }

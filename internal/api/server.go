@@ -30,12 +30,16 @@ type Server struct {
 	roles  Roles
 	log    *log.Logger
 	second *second
+	denied *denied
 }
 
 // NewServer makes a server; log gets refused orders and broken connections, and an
 // order of twoPersons is carried out when a second user has given it, too.
 func NewServer(d Daemon, roles Roles, log *log.Logger, twoPersons ...Verb) *Server {
-	return &Server{daemon: d, roles: roles, log: log, second: &second{verbs: twoPersons, firsts: map[firstKey]first{}}}
+	return &Server{
+		daemon: d, roles: roles, log: log,
+		second: &second{verbs: twoPersons, firsts: map[firstKey]first{}}, denied: &denied{told: map[deniedKey]time.Time{}},
+	}
 }
 
 // Serve answers on ln, a unix socket, until ctx is done. Requests in flight
@@ -88,7 +92,7 @@ func (s *Server) handler() http.Handler {
 	}
 	get := func(pattern string, a answer) { route(http.MethodGet, pattern, Viewer, s.reply(a)) }
 	post := func(pattern string, need Role, v Verb) {
-		route(http.MethodPost, pattern, need, s.reply(s.order(v)))
+		route(http.MethodPost, pattern, Nobody, s.reply(s.order(v, need))) // it asks for the role itself, and records who lacks it
 	}
 	get("/v1/status", s.status)
 	get("/v1/nodes/{node}/explain", s.explain)

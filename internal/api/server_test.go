@@ -18,11 +18,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// request asks the handler as a peer, without a socket.
+// request asks a new server as a peer, without a socket.
 func request(t *testing.T, d Daemon, roles Roles, p Peer, method, target, body string) (int, string) {
 	t.Helper()
-	h := NewServer(d, roles, log.New(t.Output(), "", 0)).handler()
-	srv := httptest.NewUnstartedServer(h)
+	return requestOf(t, NewServer(d, roles, log.New(t.Output(), "", 0)), p, method, target, body)
+}
+
+func requestOf(t *testing.T, s *Server, p Peer, method, target, body string) (int, string) {
+	t.Helper()
+	srv := httptest.NewUnstartedServer(s.handler())
 	srv.Config.ConnContext = func(ctx context.Context, _ net.Conn) context.Context { return withPeer(ctx, p) }
 	srv.Start()
 	defer srv.Close()

@@ -41,7 +41,7 @@ const (
 	EventAction   = "Action"   // a run is about to act; the intent is saved
 	EventFailed   = "Failed"   // an action or a save failed; it is tried again
 	EventRefused  = "Refused"  // a gate forbids an action, for a new reason
-	EventOrder    = "Order"    // a person changed something
+	EventOrder    = "Order"    // a person changed something or, with a Reason, was refused to
 	EventView     = "View"     // the view of a cluster became good or bad
 	EventOwner    = "Owner"    // this instance took a cluster or gave it up
 	EventInternal = "Internal" // the daemon itself
