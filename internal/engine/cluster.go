@@ -25,6 +25,7 @@ type cluster struct {
 	news chan struct{} // there may be something to tell about the checks
 	// tenure is nil while this instance does not own the cluster.
 	tenure atomic.Pointer[tenure]
+	looks  *queue // of this cluster's runs
 
 	mu          sync.Mutex
 	stored      state.Cluster
@@ -62,6 +63,7 @@ func newCluster(ctx context.Context, e *Engine, o ClusterOptions) (*cluster, err
 		probes: map[string]*probe{}, refused: map[string]policy.Reason{},
 		ledger: policy.NewLedger(o.Rules), storms: map[checkKey]policy.Storm{}, moved: true, evidence: map[string]*evidence{},
 		secrets: map[string]remembered{}, labels: map[string]map[string]string{}, well: map[string]time.Time{},
+		looks: &queue{size: looksAtOnce},
 	}
 	c.ledger.Apply(e.started, fromFiles(o)...)
 	from, told := c.quietFrom(later(stored.ResumedAt, e.global.ResumedAt))
