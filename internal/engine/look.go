@@ -18,10 +18,13 @@ var errNoSession = errors.New("no session with the BMC")
 // the Lease is younger than the power reading. What could not be read stays
 // unknown.
 func (w *worker) look(ctx context.Context) (remediate.Seen, [][]byte, remediate.Backup) {
+	power, backups, last := w.lookAround(ctx)
+	if !w.c.looks.enter(ctx, w.due(power)) { // not around the BMC, which may hang // L3
+		return remediate.Seen{At: time.Now()}, nil, remediate.Backup{}
+	}
+	defer w.c.looks.leave()
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	power := w.lookPower(ctx)
-	backups, last := w.backups(ctx)
 	at := time.Now()
 	fresh := w.c.opt.Kube.Look(ctx, w.run, backups)
 	seen := fresh.Seen
@@ -42,6 +45,25 @@ func (w *worker) look(ctx context.Context) (remediate.Seen, [][]byte, remediate.
 		seen.Quorum, seen.QuorumWhy = w.quorum(fresh)
 	}
 	return seen, backups, last
+}
+
+// lookAround reads what does not come from the cluster.
+func (w *worker) lookAround(ctx context.Context) (power remediate.Seen, backups [][]byte, last remediate.Backup) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	power = w.lookPower(ctx)
+	backups, last = w.backups(ctx)
+	return power, backups, last
+}
+
+// due is when a look at the cluster should be. A proof of off grows old, so a run that
+// has begun one goes before others.
+func (w *worker) due(power remediate.Seen) time.Time {
+	proving := w.run.Step == remediate.PowerOff || w.run.Step == remediate.DeleteNode
+	if proving && power.OffAccepted && power.Power.State == bmc.Off {
+		return time.Now()
+	}
+	return time.Now().Add(unhurried)
 }
 
 // backups gives the saved Nodes of this run, and which one is the newest; nil
