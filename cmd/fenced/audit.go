@@ -219,5 +219,7 @@ func (a *auditor) measure(r *prometheus.Registry) {
 			Help: "Number of the newest durable entry of the audit log; 0 while it cannot be opened."}, a.seq),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "fenced_audit_failures_total",
 			Help: "Entries that the audit log lacks because it could not be written."}, a.failures),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "fenced_audit_writable",
+			Help: "0 while the audit log cannot be written: nothing that hurts is done."}, func() float64 { _, err := a.trouble(); return boolGauge(err == nil) }),
 	)
 }
