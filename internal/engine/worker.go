@@ -89,20 +89,10 @@ func (w *worker) commit(ctx context.Context, next remediate.Run) bool {
 		if w.ousted = errors.Is(err, state.ErrNotOwner); w.ousted { // I19
 			return false
 		}
-		if r, err := state.GetRun(ctx, w.c.store(), w.run.ID); err == nil {
-			w.run = r
-		}
+		w.reread(ctx)
 		return false
 	}
-	stepped := saved.Step != w.run.Step || len(saved.Steps) != len(w.run.Steps) // also another attempt, or another power level
-	w.run = saved
-	if stepped {
-		w.emit(Event{Type: EventStep, Reason: saved.Reason, Message: lastNote(saved)})
-		if saved.Step == remediate.DeleteNode {
-			w.c.storePin(ctx, saved)
-		}
-		w.c.wake() // slots and overlaps changed
-	}
+	w.take(ctx, saved)
 	return true
 }
 
@@ -226,10 +216,11 @@ func (w *worker) obey(ctx context.Context) {
 		next, err := o.change(w.run)
 		if err == nil {
 			w.mended(ctx)
-			next, err = w.c.save(ctx, next)
-		}
-		if err == nil {
-			w.run = next
+			if next, err = w.c.save(ctx, next); err != nil {
+				w.reread(ctx)
+			} else {
+				w.run = next
+			}
 		}
 		o.done <- err
 	}
