@@ -36,7 +36,7 @@ func (w *worker) look(ctx context.Context) (remediate.Seen, [][]byte, remediate.
 	if _, frozen := w.c.frozen(w.run.Target); frozen != "" { // I5
 		seen.PowerForbidden = frozen
 	}
-	seen.Backup = last
+	seen.Backup, seen.RestoreError = last, w.refused
 	seen.PausedWhy = w.c.stopped(w.run.Target.Node)
 	seen.Paused = seen.PausedWhy != ""
 	seen.Justified, seen.Why = w.justified(fresh, seen, at)

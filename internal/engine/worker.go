@@ -14,6 +14,7 @@ import (
 const (
 	actTimeout  = 15 * time.Second // one action, command and answer
 	saveRetry   = time.Second
+	maxRefusal  = 500 // bytes of why a Node could not be restored
 	lookTimeout = AgentReadTimeout + 10*time.Second
 )
 
@@ -25,6 +26,7 @@ type worker struct {
 	session *session
 	saved   []state.Backup // as they are stored; nil when that is not known
 	inbox   *inbox         // orders of people
+	refused string         // why the last try to restore the Node failed
 	ousted  bool           // another instance owns the cluster: it goes on there
 }
 
@@ -143,12 +145,24 @@ func (w *worker) act(ctx context.Context, a remediate.Action, seen remediate.See
 			return
 		}
 		err = w.c.opt.Kube.Act(ctx, w.run, a, backups, b)
+	case remediate.RestoreTargetNode:
+		err = w.c.opt.Kube.Act(ctx, w.run, a, backups, b)
+		w.refused = textOf(err)
 	default:
 		err = w.c.opt.Kube.Act(ctx, w.run, a, backups, b)
 	}
 	if err != nil {
 		w.emit(Event{Type: EventFailed, Action: a, Reason: failureReason(seen, err), Message: err.Error()})
 	}
+}
+
+// textOf is what a refusal of the API server says, for a record: who admits writes
+// may have written it.
+func textOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	return bmc.Printable(err.Error(), maxRefusal)
 }
 
 // proven says whether what step 2 rests on still holds at the last moment: saving

@@ -124,18 +124,21 @@ func (cl *clients) taint(ctx context.Context, name string, b remediate.Backup) e
 	if hasTaint(n.Spec.Taints, outOfService) {
 		return nil
 	}
-	return cl.patchNode(ctx, n, change{taints: append(n.Spec.Taints, outOfService)}, "taint")
+	_, err = cl.patchNode(ctx, n, change{taints: append(n.Spec.Taints, outOfService)}, "taint")
+	return err
 }
 
-func (cl *clients) patchNode(ctx context.Context, n *corev1.Node, ch change, verb string) error {
+// patchNode gives the Node as the API server has it then.
+func (cl *clients) patchNode(ctx context.Context, n *corev1.Node, ch change, verb string) (*corev1.Node, error) {
 	patch, err := ch.patch(n)
+	var changed *corev1.Node
 	if err == nil {
-		_, err = cl.typed.CoreV1().Nodes().Patch(ctx, n.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		changed, err = cl.typed.CoreV1().Nodes().Patch(ctx, n.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	}
 	if err != nil {
-		return fmt.Errorf("%s Node %s: %w", verb, n.Name, err)
+		return nil, fmt.Errorf("%s Node %s: %w", verb, n.Name, err)
 	}
-	return nil
+	return changed, nil
 }
 
 // restore gives the new Node back what the old one had. A conflict is an
@@ -156,7 +159,24 @@ func (cl *clients) restore(ctx context.Context, run remediate.Run, backups [][]b
 	if ch.empty() {
 		return nil
 	}
-	return cl.patchNode(ctx, n, ch, "restore")
+	if _, err = cl.patchNode(ctx, n, ch, "restore"); !refused(err) {
+		return err
+	}
+	return cl.restoreParts(ctx, n, ch.parts())
+}
+
+// restoreParts writes what can be written of a change that was refused as a whole: an
+// admission webhook that forbids one annotation must not cost the Node its labels.
+func (cl *clients) restoreParts(ctx context.Context, n *corev1.Node, parts []change) error {
+	var errs []error
+	for _, part := range parts {
+		changed, err := cl.patchNode(ctx, n, part, "restore")
+		errs = append(errs, err)
+		if err == nil {
+			n = changed
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (cl *clients) clearRequest(ctx context.Context, t remediate.Target) error {

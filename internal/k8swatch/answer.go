@@ -22,14 +22,20 @@ func gone(err error, name string) bool {
 	return errors.As(err, &answer) && answer.Status().Details != nil && answer.Status().Details.Name == name
 }
 
+// refused says whether the API server, or who admits writes for it, will not have a
+// write as it is.
+func refused(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err)
+}
+
 // apiState condenses what went wrong: a refusal of the API is another case
 // than its silence.
 func apiState(errs []error) remediate.APIState {
-	refused := func(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) }
+	shut := func(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) }
 	switch {
 	case len(errs) == 0:
 		return remediate.APIReachable
-	case slices.ContainsFunc(errs, refused):
+	case slices.ContainsFunc(errs, shut):
 		return remediate.APIForbidden
 	}
 	return remediate.APIUnreachable

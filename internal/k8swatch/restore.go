@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -14,17 +13,6 @@ import (
 // outOfService is the taint that tells Kubernetes a Node is safely down:
 // its pods are deleted and its volumes detached at once.
 var outOfService = corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute}
-
-// ownedKeys are labels and annotations that the kubelet or a controller writes
-// on the Node itself. A saved value would only be stale. Sources: the kubelet's
-// initialNode and its reconcilers (hostname, os, arch, provided-node-ip,
-// controller-managed-attach-detach), the CSI plugin manager (csi nodeid), the
-// TTL controller (ttl).
-var ownedKeys = []string{
-	"kubernetes.io/hostname", "kubernetes.io/os", "kubernetes.io/arch", "beta.kubernetes.io/os", "beta.kubernetes.io/arch",
-	"volumes.kubernetes.io/controller-managed-attach-detach", "alpha.kubernetes.io/provided-node-ip",
-	"csi.volume.kubernetes.io/nodeid", "node.alpha.kubernetes.io/ttl",
-}
 
 // saved is what a run's backups say the Node should carry.
 type saved struct {
@@ -43,11 +31,11 @@ func mergeBackups(backups [][]byte) (saved, error) {
 		if err := json.Unmarshal(b, &n); err != nil {
 			return saved{}, fmt.Errorf("read the backup of the Node: %w", err)
 		}
-		keep(s.labels, n.Labels)
-		keep(s.annotations, n.Annotations)
+		keep(s.labels, n.Labels, ownedLabel)
+		keep(s.annotations, n.Annotations, ownedAnnotation)
 		s.unschedulable = s.unschedulable || n.Spec.Unschedulable
 		for _, t := range n.Spec.Taints {
-			if controllerTaint(t) {
+			if ownedTaint(t) {
 				continue
 			}
 			s.taints = slices.DeleteFunc(s.taints, func(older corev1.Taint) bool { return older.MatchTaint(&t) })
@@ -57,18 +45,12 @@ func mergeBackups(backups [][]byte) (saved, error) {
 	return s, nil
 }
 
-func keep(into, from map[string]string) {
+func keep(into, from map[string]string, owned func(string) bool) {
 	for k, v := range from {
-		if !slices.Contains(ownedKeys, k) {
+		if !owned(k) {
 			into[k] = v
 		}
 	}
-}
-
-// controllerTaint says whether the node lifecycle controller or the scheduler's
-// helpers own a taint: they say how the Node was, not what its owner wants.
-func controllerTaint(t corev1.Taint) bool {
-	return strings.HasPrefix(t.Key, "node.kubernetes.io/") || strings.HasPrefix(t.Key, "node.cloudprovider.kubernetes.io/")
 }
 
 func hasTaint(list []corev1.Taint, t corev1.Taint) bool {
@@ -84,6 +66,17 @@ type change struct {
 
 func (c change) empty() bool {
 	return len(c.labels) == 0 && len(c.annotations) == 0 && c.taints == nil && !c.cordon
+}
+
+// parts are the change in pieces, each of which can be written without the others.
+func (c change) parts() []change {
+	var list []change
+	for _, part := range []change{{taints: c.taints, cordon: c.cordon}, {labels: c.labels}, {annotations: c.annotations}} {
+		if !part.empty() {
+			list = append(list, part)
+		}
+	}
+	return list
 }
 
 // missing compares the live Node with what was saved: an existing value always

@@ -91,7 +91,7 @@ func TestRestoreLaws(t *testing.T) { // I21
 				assert.Equal(t, had || k != "kubernetes.io/hostname" && k != "csi.volume.kubernetes.io/nodeid", has, "label %s", k)
 			}
 			for _, taint := range b.Spec.Taints {
-				assert.Equal(t, !controllerTaint(taint) || hasTaint(live.Spec.Taints, taint), hasTaint(after.Spec.Taints, taint) ||
+				assert.Equal(t, !ownedTaint(taint) || hasTaint(live.Spec.Taints, taint), hasTaint(after.Spec.Taints, taint) ||
 					isolation == remediate.IsolateTaint && taint.MatchTaint(&outOfService) && hasTaint(live.Spec.Taints, taint), "taint %v", taint)
 			}
 			if b.Spec.Unschedulable {

@@ -89,6 +89,8 @@ type Seen struct {
 	Backup Backup
 	// Restored: every key of the backup that we own is on the Node, read back.
 	Restored Answer
+	// RestoreError is why the last try to write it back was refused.
+	RestoreError string
 	// Paused: a person stopped everything, or holds this target. // I23
 	Paused bool
 	// PausedWhy is the sentence to Paused.

@@ -334,7 +334,7 @@ func restoreNode(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	case s.Power.State == bmc.Off:
 		return enter(r, PowerOn, "the host reads Off again", now)
 	case !restored && s.API == APIReachable && now.Sub(r.StepStarted) > r.Limits.RestoreTimeout:
-		return hold(r, "RestoreFailed", "labels, annotations or taints could not be read back", now)
+		return hold(r, "RestoreFailed", cmp.Or(s.RestoreError, "labels, annotations or taints could not be read back"), now)
 	case now.After(r.Deadline()) && restored:
 		return nextAttempt(r, "the Node was not Ready in time", now)
 	case s.Restored == No, s.Restored == Yes && s.Node.OutOfService:

@@ -1,0 +1,60 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/state"
+)
+
+// unrestored is a cluster in which somebody who admits writes refuses what is restored.
+type unrestored struct {
+	*world
+	refusal error // guarded by the world's mutex
+}
+
+func (u *unrestored) Act(ctx context.Context, r remediate.Run, a remediate.Action, backups [][]byte, b remediate.Backup) error {
+	u.mu.Lock()
+	refusal := u.refusal
+	u.mu.Unlock()
+	if a == remediate.RestoreTargetNode && refusal != nil {
+		return refusal
+	}
+	return u.world.Act(ctx, r, a, backups, b)
+}
+
+// A Node that may not be given back what it had is a person's, with the refusal as the
+// reason and the backup at hand; once it is allowed, an order is enough. // I21
+func TestRefusedRestoreIsHeldWithItsReason(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		u := &unrestored{world: w, refusal: errors.New("restore Node n-1: admission webhook \"no\x1b[31mlabels\" denied the request")}
+		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Kube = u })
+		time.Sleep(20 * time.Minute)
+		r := only(t, e)
+		require.Equal(t, remediate.Held, r.Step)
+		assert.Equal(t, "RestoreFailed", r.Reason)
+		assert.Contains(t, r.Note, "denied the request")
+		assert.NotContains(t, r.Note, "\x1b")
+		saved, err := state.Backups(t.Context(), store, r.ID)
+		require.NoError(t, err)
+		require.NotEmpty(t, saved)
+
+		w.mu.Lock()
+		u.refusal = nil
+		w.mu.Unlock()
+		_, err = e.Retry(t.Context(), ofRun(r))
+		require.NoError(t, err)
+		time.Sleep(5 * time.Minute)
+		assert.Equal(t, remediate.Done, only(t, e).Step)
+		assert.True(t, w.restored)
+		assert.Equal(t, 1, w.deleted())
+		stop()
+	})
+}
