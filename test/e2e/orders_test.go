@@ -33,6 +33,7 @@ func TestPeopleGiveOrders(t *testing.T) {
 	require.NoError(t, err)
 	w := s.Worker("ordered")
 	requireGoodStatus(ctx, t, s)
+	requireUnknownNames(ctx, t, s)
 
 	fencectl(ctx, t, s, 0, "pause", "--reason", "maintenance")
 	st := requireStatus(ctx, t, s, 2)
@@ -65,6 +66,31 @@ func TestPeopleGiveOrders(t *testing.T) {
 	requireOneDeletion(t, s, w)
 	requireGoodStatus(ctx, t, s)
 	untouched(ctx, t, s, s.Worker("bystander"))
+}
+
+// requireUnknownNames gives orders for what is not there: exit statuses and words are
+// a contract with scripts.
+func requireUnknownNames(ctx context.Context, t *testing.T, s *scene.Scene) {
+	t.Helper()
+	for _, tc := range []struct {
+		order []string
+		exit  int
+		want  string
+	}{
+		{[]string{"fence", "typo", "--yes"}, 1, "no Node and no Machine's node is called typo"},
+		{[]string{"unfence", "typo"}, 7, "no run is open on typo"},
+		{[]string{"confirm-off", "typo", "--yes"}, 1, "no Node and no Machine's node is called typo"},
+		{[]string{"abort", "typo"}, 1, "no run typo"},
+		{[]string{"retry", "typo"}, 1, "no run typo"},
+		{[]string{"release", "typo"}, 7, "nobody holds typo"},
+		{[]string{"hold", "typo"}, 0, "no Node of this name is seen now"},
+		{[]string{"release", "typo"}, 0, "typo is held no more"},
+		{[]string{"pause", "--cluster", "typo"}, 1, `no cluster "typo" is configured`},
+		{[]string{"hold", "bystander", "--cluster", "typo"}, 1, `no cluster "typo" is configured`},
+	} {
+		r := fencectl(ctx, t, s, tc.exit, append(tc.order, "--reason", "test")...)
+		assert.Contains(t, r.Stdout+r.Stderr, tc.want, "fencectl %v", tc.order)
+	}
 }
 
 func requireStatus(ctx context.Context, t *testing.T, s *scene.Scene, exit int) api.Status {

@@ -41,15 +41,14 @@ func TestPeopleStopRuns(t *testing.T) {
 	held.Kubelet.Hang()
 	paused.Kubelet.Hang()
 	switchedOff(ctx, t, s, paused)
-	file := filepath.Join(filepath.Dir(s.Config()), "paused")
-	require.NoError(t, os.WriteFile(file, []byte("smoke in the hall\n"), 0o600))
+	require.NoError(t, os.WriteFile(pauseFile(s), []byte("smoke in the hall\n"), 0o600))
 	r := awaitRun(ctx, t, s, paused.Name, result(api.ResultAborted))
 	assert.Equal(t, "Paused", r.Reason)
 	assert.Contains(t, r.Note, "smoke in the hall")
 	assert.True(t, paused.BMC.Power())
 	st := requireStatus(ctx, t, s, 2)
 	assert.Contains(t, st.PausedReason, "smoke in the hall")
-	require.NoError(t, os.Remove(file))
+	require.NoError(t, os.Remove(pauseFile(s)))
 
 	aborted.Kubelet.Hang()
 	r = switchedOff(ctx, t, s, aborted)
@@ -75,6 +74,31 @@ func TestPeopleStopRuns(t *testing.T) {
 	untouched(ctx, t, s, s.Worker("healthy"))
 }
 
+// The file pauses without the API server, which hangs: long before the run gives the
+// API up, its host is back On. // I23
+func TestPauseFileWhileTheAPIServerHangs(t *testing.T) {
+	t.Parallel()
+	s := set(t, scene.Options{Workers: []scene.Spec{{Name: "paused", Protocol: scene.IPMI}, {Name: "healthy", Protocol: scene.IPMI}}})
+	ctx := within(t, 3*time.Minute)
+	_, err := s.StartDaemon(ctx)
+	require.NoError(t, err)
+	w := s.Worker("paused")
+	w.Kubelet.Hang()
+	switchedOff(ctx, t, s, w)
+	require.NoError(t, s.Cluster.FreezeAPIServer())
+	require.NoError(t, os.WriteFile(pauseFile(s), nil, 0o600))
+	require.Eventually(t, w.BMC.Power, 30*time.Second, 20*time.Millisecond, "the API is waited for two minutes, a pause is not")
+	require.NoError(t, s.Cluster.ThawAPIServer())
+	r := awaitRun(ctx, t, s, w.Name, result(api.ResultAborted))
+	assert.Equal(t, "Paused", r.Reason)
+	_, err = s.Cluster.WaitNode(ctx, w.Name, scene.IsReady)
+	require.NoError(t, err)
+	untouched(ctx, t, s, w)
+	untouched(ctx, t, s, s.Worker("healthy"))
+}
+
+func pauseFile(s *scene.Scene) string { return filepath.Join(filepath.Dir(s.Config()), "paused") }
+
 // A person vouches for a host whose BMC is dead; the word is marked for ever, and not
 // taken where a BMC says otherwise. // I26
 func TestPeopleConfirmOff(t *testing.T) {
@@ -82,7 +106,7 @@ func TestPeopleConfirmOff(t *testing.T) {
 	s := set(t, scene.Options{Workers: []scene.Spec{
 		{Name: "dead", Protocol: scene.IPMI}, {Name: "alive", Protocol: scene.IPMI},
 	}, Set: []string{"power.offDeadline=20s"}})
-	ctx := within(t, 3*time.Minute)
+	ctx := within(t, 4*time.Minute)
 	_, err := s.StartDaemon(ctx)
 	require.NoError(t, err)
 	requireGoodStatus(ctx, t, s)
@@ -90,6 +114,11 @@ func TestPeopleConfirmOff(t *testing.T) {
 	refused := fencectl(ctx, t, s, 3, "confirm-off", alive.Name, "--yes", "--reason", "mains pulled")
 	assert.Contains(t, refused.Stderr, "ConfirmedOffContradicted")
 	assert.Contains(t, refused.Stderr, "reads On")
+	log := filepath.Join(filepath.Dir(s.Config()), "audit.jsonl")
+	require.Eventually(t, func() bool {
+		all := entriesOf(t, log, alive.Name)
+		return len(all) > 0 && all[0].Reason == "ConfirmedOffContradicted" && all[0].Why == "mains pulled" && all[0].Actor != ""
+	}, 10*time.Second, 50*time.Millisecond, "who was refused is on record")
 
 	dead.Silence()
 	dead.Kubelet.Hang()
