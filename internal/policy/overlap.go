@@ -11,7 +11,7 @@ type claim struct {
 // refuseOverlaps settles what happens where several checks cover one target:
 // the most restrictive wins. A closed gate of any of them closes it for all, a
 // check that only counts forbids every action, and of two different actions
-// the gentler one stands.
+// the gentler one stands. A check that cannot tell might have asked for the gentlest.
 func refuseOverlaps(r *Report) {
 	claims := map[string][]claim{}
 	for i := range r.Checks {
@@ -30,7 +30,11 @@ func refuseOverlaps(r *Report) {
 
 func settle(group []claim) {
 	gentlest, closed, pet, asked := severity[DeleteMachine], false, false, false
+	var doubts []claim
 	for _, g := range group {
+		if g.doubts() {
+			doubts = append(doubts, g)
+		}
 		closed = closed || !g.check.Allowed
 		pet = pet || g.check.pets
 		asked = asked || g.asked()
@@ -42,11 +46,24 @@ func settle(group []claim) {
 		if g.target.Action == None {
 			continue
 		}
-		if pet || closed && g.check.Allowed || asked && !g.asked() || severity[g.target.Action] > gentlest {
+		if pet || closed && g.check.Allowed || asked && !g.asked() || severity[g.target.Action] > gentlest || g.doubted(doubts) {
 			g.target.refuse(Overlap)
 		}
 	}
 	oneRequest(group)
+}
+
+// doubts: the check cannot tell which Node the target has, or whose it is.
+func (g claim) doubts() bool {
+	return g.target.Verdict == Indeterminate && (g.target.Reason == Undecodable || g.target.Reason == NodeMismatch)
+}
+
+// doubted: another check that doubts about the same Machine might have asked for a
+// power cycle, so nothing less gentle is done.
+func (g claim) doubted(doubts []claim) bool {
+	return g.target.Action != PowerCycle && slices.ContainsFunc(doubts, func(o claim) bool {
+		return o.check != g.check && (o.target.Machine == "" || o.target.Machine == g.target.Machine)
+	})
 }
 
 // asked: the check has handed the target to another remediator already, which

@@ -33,9 +33,10 @@ func intervalGuard(l Limits, f Facts, now time.Time) Gate {
 	for n := 1; n < f.RunsNotDone && wait < day; n++ {
 		wait *= 2
 	}
+	wait = min(wait, max(day, l.MinPowerInterval))
 	free := now
 	if !f.LastRunEnded.IsZero() {
-		free = f.LastRunEnded.Add(min(wait, max(day, l.MinPowerInterval)))
+		free = f.LastRunEnded.Add(wait)
 	}
 	value := lastRun(f.LastRunEnded, now)
 	if f.RunsNotDone > 1 {
