@@ -70,33 +70,46 @@ func TestAbortAtEachStep(t *testing.T) {
 }
 
 // An order that comes while a record is saved keeps the write back for which it is
-// saved: it was given before that.
+// saved, if that hurts: it was given before that.
 func TestOrderBindsTheVeryNextWrite(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, inner *failingStore) {
-		store := &stubborn{Store: inner}
-		e, _, stop := start(t, w, store, nil)
-		answered := make(chan error, 1)
-		ordered := false
-		store.watch(func(run []byte) {
-			if !ordered && bytes.Contains(run, []byte(`"SendOff"`)) {
-				ordered = true
-				go func() {
-					_, err := e.Abort(t.Context(), ofRun(e.Runs("c")[0]))
-					answered <- err
-				}()
-				time.Sleep(time.Second)
-				w.mu.Lock()
-				w.check.Paused = true // no other run begins
-				w.mu.Unlock()
-			}
+	for _, tc := range []struct {
+		write     remediate.Action
+		end       remediate.Step
+		off, gone int // commands, deletions
+	}{
+		{remediate.SendOff, remediate.Aborted, 0, 0},
+		{remediate.IsolateNode, remediate.Aborted, 1, 0},
+		{remediate.SendOn, remediate.Done, 1, 1},
+		{remediate.RestoreTargetNode, remediate.Done, 1, 1},
+	} {
+		t.Run(string(tc.write), func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world, inner *failingStore) {
+				store := &stubborn{Store: inner}
+				e, _, stop := start(t, w, store, nil)
+				answered := make(chan error, 1)
+				ordered := false
+				store.watch(func(run []byte) {
+					if ordered || !bytes.Contains(run, []byte(`"`+tc.write+`"`)) {
+						return
+					}
+					ordered = true
+					go func() {
+						_, err := e.Abort(t.Context(), ofRun(e.Runs("c")[0]))
+						answered <- err
+					}()
+					time.Sleep(time.Second)
+					w.lock(func() { w.check.Paused = true }) // no other run begins
+				})
+				time.Sleep(10 * time.Minute)
+				require.NoError(t, <-answered)
+				r := only(t, e)
+				assert.Equal(t, tc.end, r.Step, "%s: %s", r.Reason, r.Note)
+				assert.Equal(t, []int{tc.off, tc.gone}, []int{w.count(bmc.CommandOff), w.deleted()})
+				assert.True(t, w.on)
+				stop()
+			})
 		})
-		time.Sleep(5 * time.Minute)
-		require.NoError(t, <-answered)
-		r := only(t, e)
-		assert.Equal(t, "Aborted", r.Reason)
-		assert.Zero(t, w.count(bmc.CommandOff))
-		stop()
-	})
+	}
 }
 
 // As it is, a Held run ends and its host is left alone; any other is refused that.
