@@ -22,19 +22,28 @@ type Slot struct {
 
 // TakeSlot gives the holder's run a slot and says whether it has one now; a run that
 // has one keeps it. A slot is a record that must not exist, and there are as many keys
-// as the limit allows: however many instances ask at once, no more are taken. // I11
+// as the limit allows. Keys above it, of a limit that was larger, count too: so who took
+// one looks again, and gives it back where there are too many. // I11
 func TakeSlot(ctx context.Context, s Store, limit int, holder Slot) (bool, error) {
 	if holder.Run == "" {
 		return false, errors.New("take a slot: it needs the run's id")
 	}
-	data, err := encode(holder)
+	has, err := takeSlot(ctx, s, limit, holder)
 	if err != nil {
 		return false, fmt.Errorf("take a slot for run %q: %w", holder.Run, err)
+	}
+	return has, nil
+}
+
+func takeSlot(ctx context.Context, s Store, limit int, holder Slot) (bool, error) {
+	data, err := encode(holder)
+	if err != nil {
+		return false, err
 	}
 	// A slot that cannot be read is taken all the same, so records are counted.
 	records, err := s.List(ctx, KindSlot)
 	if err != nil {
-		return false, fmt.Errorf("take a slot for run %q: %w", holder.Run, err)
+		return false, err
 	}
 	taken := map[string]bool{}
 	for _, r := range records {
@@ -51,14 +60,17 @@ func TakeSlot(ctx context.Context, s Store, limit int, holder Slot) (bool, error
 		if taken[key] {
 			continue
 		}
-		_, err := s.Put(ctx, Record{Kind: KindSlot, Key: key, Data: data})
-		if errors.Is(err, ErrExists) { // another run was quicker
+		version, err := s.Put(ctx, Record{Kind: KindSlot, Key: key, Data: data})
+		switch {
+		case errors.Is(err, ErrExists): // another run was quicker
 			continue
+		case err != nil:
+			return false, err
 		}
-		if err != nil {
-			return false, fmt.Errorf("take a slot for run %q: %w", holder.Run, err)
+		if records, err = s.List(ctx, KindSlot); err != nil || len(records) <= limit {
+			return err == nil, err
 		}
-		return true, nil
+		return false, s.Delete(ctx, KindSlot, key, version)
 	}
 	return false, nil
 }

@@ -82,6 +82,8 @@ func TestSlotsUnderContention(t *testing.T) {
 					continue
 				}
 				assert.LessOrEqual(t, inFlight.Add(1), int64(limit))
+				_, err = state.LoadSlots(t.Context(), s) // the others try meanwhile
+				assert.NoError(t, err)
 				inFlight.Add(-1)
 				assert.NoError(t, state.FreeSlot(t.Context(), s, run))
 			}
