@@ -48,7 +48,8 @@ func (h *history) comeAndGo(ctx context.Context, t *testing.T, c *rig.EtcdCluste
 	for ctx.Err() == nil {
 		s, err := openEtcdAt(etcdPath(c, "/h/"))
 		if err != nil {
-			continue // no quorum just now
+			pause(ctx, 100*time.Millisecond) // no quorum just now
+			continue
 		}
 		i := startOn(t, s, name, []string{"c0", "c1"}, testSettle, h.guarded(h.now()))
 		pause(ctx, testTTL/2+time.Duration(rand.Int64N(int64(testTTL))))
