@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/fenced/fenced/internal/api"
 	"github.com/spf13/cobra"
@@ -55,13 +54,13 @@ func (c *cli) confirmOff(ctx context.Context, node string, o confirmOptions) err
 	order := api.Order{Verb: api.ConfirmOff, Cluster: c.cluster, Node: node, Reason: o.reason}
 	switch {
 	case o.dryRun:
-		return c.known(ctx, order)
+		return c.dryRun(ctx, order)
 	case o.yes:
 		order.Typed = node
 	case !isTerminal(c.in):
 		return usageError(errors.New("confirm-off asks for the node's name on a terminal, and there is none"), fmt.Sprintf("%s --reason %q --yes", line, o.reason))
 	default:
-		typed, err := c.vouch(ctx, order)
+		typed, err := c.typed(ctx, order, "type the node's name to vouch that its host is off and cannot come on: ")
 		if err != nil {
 			return err
 		}
@@ -73,42 +72,4 @@ func (c *cli) confirmOff(ctx context.Context, node string, o confirmOptions) err
 		return failed("confirm-off "+node, err)
 	}
 	return c.accepted(ctx, o.waiting, rep, &goal{confirmed: true, fromHeld: true})
-}
-
-// known shows what is known about the host; a gate that forbids the order is exit 3.
-func (c *cli) known(ctx context.Context, o api.Order) error {
-	o.DryRun = true
-	rep, err := c.client().Do(ctx, o)
-	if err != nil {
-		return failed("confirm-off "+o.Node, err)
-	}
-	if err := c.print(rep.Body, func() error { return c.preview(c.out, rep.Value) }); err != nil {
-		return err
-	}
-	return refusedBy("confirm-off", o.Node, rep.Value.Gates)
-}
-
-// vouch shows what is known and has the node's name typed: the word of a person who
-// looked at the wrong machine is how data is lost.
-func (c *cli) vouch(ctx context.Context, o api.Order) (typed string, err error) {
-	o.DryRun = true
-	rep, err := c.client().Do(ctx, o)
-	if err != nil {
-		return "", failed("confirm-off "+o.Node, err)
-	}
-	if err := c.preview(c.errs, rep.Value); err != nil {
-		return "", err
-	}
-	if err := refusedBy("confirm-off", o.Node, rep.Value.Gates); err != nil {
-		return "", err
-	}
-	fmt.Fprintf(c.errs, "type the node's name to vouch that its host is off and cannot come on: ")
-	typed, err = c.readLine(ctx)
-	if err != nil {
-		return "", fmt.Errorf("read the confirmation: %w", err)
-	}
-	if typed = strings.TrimSpace(typed); typed != o.Node {
-		return "", errors.New("not confirmed: nothing was done")
-	}
-	return typed, nil
 }

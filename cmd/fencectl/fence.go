@@ -1,15 +1,12 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/fenced/fenced/internal/api"
-	"github.com/fenced/fenced/internal/policy"
 	"github.com/spf13/cobra"
 )
 
@@ -63,7 +60,7 @@ func (c *cli) fence(ctx context.Context, node string, o fenceOptions) error {
 		if !isTerminal(c.in) {
 			return usageError(errors.New("fence asks for the node's name on a terminal, and there is none"), line+" --yes   (role admin)")
 		}
-		if err := c.confirm(ctx, order); err != nil {
+		if _, err := c.typed(ctx, order, "type the node's name to fence it: "); err != nil {
 			return err
 		}
 	}
@@ -73,90 +70,6 @@ func (c *cli) fence(ctx context.Context, node string, o fenceOptions) error {
 		return failed("fence "+node, err)
 	}
 	return c.accepted(ctx, o.waiting, rep, &goal{offOnly: o.offOnly})
-}
-
-// dryRun shows what the order would do; a gate that forbids it is exit 3.
-func (c *cli) dryRun(ctx context.Context, o api.Order) error {
-	o.DryRun = true
-	rep, err := c.client().Do(ctx, o)
-	if err != nil {
-		return failed("fence "+o.Node, err)
-	}
-	if err := c.print(rep.Body, func() error { return c.preview(c.out, rep.Value) }); err != nil {
-		return err
-	}
-	return refusedBy("fence", o.Node, rep.Value.Gates)
-}
-
-// confirm shows identity and effect and has the node's name typed: most wrong
-// fences are right orders for the wrong name.
-func (c *cli) confirm(ctx context.Context, o api.Order) error {
-	o.DryRun = true
-	rep, err := c.client().Do(ctx, o)
-	if err != nil {
-		return failed("fence "+o.Node, err)
-	}
-	if err := c.preview(c.errs, rep.Value); err != nil {
-		return err
-	}
-	if err := refusedBy("fence", o.Node, rep.Value.Gates); err != nil {
-		return err
-	}
-	fmt.Fprintf(c.errs, "type the node's name to fence it: ")
-	typed, err := c.readLine(ctx)
-	if err != nil {
-		return fmt.Errorf("read the confirmation: %w", err)
-	}
-	if strings.TrimSpace(typed) != o.Node {
-		return errors.New("not confirmed: nothing was done")
-	}
-	return nil
-}
-
-// readLine reads what is typed, until the line or ctx ends. A read of a
-// terminal cannot be interrupted, so it is left behind then.
-func (c *cli) readLine(ctx context.Context) (string, error) {
-	type result struct {
-		line string
-		err  error
-	}
-	typed := make(chan result, 1)
-	go func() {
-		line, err := bufio.NewReader(io.LimitReader(c.in, 1024)).ReadString('\n')
-		if errors.Is(err, io.EOF) {
-			err = nil // what was typed so far counts
-		}
-		typed <- result{line, err}
-	}()
-	select {
-	case <-ctx.Done():
-		return "", ctx.Err()
-	case r := <-typed:
-		return r.line, r.err
-	}
-}
-
-func (c *cli) preview(w io.Writer, r api.OrderResult) error {
-	if r.Message != "" {
-		fmt.Fprintln(w, clean(r.Message))
-	}
-	for _, known := range r.Evidence {
-		fmt.Fprintln(w, "  * "+clean(known))
-	}
-	for _, effect := range r.Effect {
-		fmt.Fprintln(w, "  - "+clean(effect))
-	}
-	return gateTable(r.Gates).write(w, c.painter(w), "GATES")
-}
-
-func refusedBy(verb, node string, gates []policy.Gate) error {
-	for _, g := range gates {
-		if !g.Pass {
-			return &exitError{code: exitRefused, err: fmt.Errorf("%s %s: refused (%s): %s is %s, not %s", verb, node, g.Reason, g.Name, g.Value, g.Threshold),
-				hint: []string{"fencectl explain " + node}}
-		}
-	}
-	return nil
 }
 
 // needReason asks for the reason before anything is sent.

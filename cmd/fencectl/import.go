@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 
 	"github.com/spf13/cobra"
 )
 
-// installedDaemon is where the package puts fenced, which need not be on PATH.
+// installedDaemon is where the package puts fenced, which need not be on PATH, and
+// goes before another of that name which is: this is often run by root.
 const installedDaemon = "/usr/libexec/fenced/fenced"
 
 func newImportCommand(c *cli) *cobra.Command {
@@ -33,9 +35,9 @@ by then, and stay so.`,
 }
 
 func (c *cli) importFile(ctx context.Context, path, config string, set []string) error {
-	daemon, err := exec.LookPath("fenced")
-	if err != nil {
-		daemon = installedDaemon
+	daemon := installedDaemon
+	if _, err := os.Stat(daemon); err != nil {
+		daemon = "fenced" // not installed by the package
 	}
 	args := []string{"--import", path}
 	if config != "" {
@@ -46,7 +48,7 @@ func (c *cli) importFile(ctx context.Context, path, config string, set []string)
 	}
 	cmd := exec.CommandContext(ctx, daemon, args...)
 	cmd.Stdout, cmd.Stderr = c.out, c.errs
-	err = cmd.Run()
+	err := cmd.Run()
 	if _, ok := errors.AsType[*exec.ExitError](err); ok {
 		return &exitError{code: exitFailure} // fenced said why
 	}

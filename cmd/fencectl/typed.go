@@ -1,0 +1,97 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/policy"
+)
+
+// dryRun shows what the order would do; a gate that forbids it is exit 3.
+func (c *cli) dryRun(ctx context.Context, o api.Order) error {
+	o.DryRun = true
+	rep, err := c.client().Do(ctx, o)
+	if err != nil {
+		return failed(string(o.Verb)+" "+o.Node, err)
+	}
+	if err := c.print(rep.Body, func() error { return c.preview(c.out, rep.Value) }); err != nil {
+		return err
+	}
+	return refusedBy(string(o.Verb), o.Node, rep.Value.Gates)
+}
+
+// typed shows what the order would do and has the node's name typed: most wrong fences
+// are right orders for the wrong name.
+func (c *cli) typed(ctx context.Context, o api.Order, prompt string) (name string, err error) {
+	o.DryRun = true
+	rep, err := c.client().Do(ctx, o)
+	if err != nil {
+		return "", failed(string(o.Verb)+" "+o.Node, err)
+	}
+	if err := c.preview(c.errs, rep.Value); err != nil {
+		return "", err
+	}
+	if err := refusedBy(string(o.Verb), o.Node, rep.Value.Gates); err != nil {
+		return "", err
+	}
+	fmt.Fprint(c.errs, prompt)
+	name, err = c.readLine(ctx)
+	if err != nil {
+		return "", fmt.Errorf("read the confirmation: %w", err)
+	}
+	if name = strings.TrimSpace(name); name != o.Node {
+		return "", errors.New("not confirmed: nothing was done")
+	}
+	return name, nil
+}
+
+// readLine reads what is typed, until the line or ctx ends. A read of a
+// terminal cannot be interrupted, so it is left behind then.
+func (c *cli) readLine(ctx context.Context) (string, error) {
+	type result struct {
+		line string
+		err  error
+	}
+	typed := make(chan result, 1)
+	go func() {
+		line, err := bufio.NewReader(io.LimitReader(c.in, 1024)).ReadString('\n')
+		if errors.Is(err, io.EOF) {
+			err = nil // what was typed so far counts
+		}
+		typed <- result{line, err}
+	}()
+	select {
+	case <-ctx.Done():
+		return "", ctx.Err()
+	case r := <-typed:
+		return r.line, r.err
+	}
+}
+
+func (c *cli) preview(w io.Writer, r api.OrderResult) error {
+	if r.Message != "" {
+		fmt.Fprintln(w, clean(r.Message))
+	}
+	for _, known := range r.Evidence {
+		fmt.Fprintln(w, "  * "+clean(known))
+	}
+	for _, effect := range r.Effect {
+		fmt.Fprintln(w, "  - "+clean(effect))
+	}
+	return gateTable(r.Gates).write(w, c.painter(w), "GATES")
+}
+
+func refusedBy(verb, node string, gates []policy.Gate) error {
+	for _, g := range gates {
+		if !g.Pass {
+			return &exitError{code: exitRefused, err: fmt.Errorf("%s %s: refused (%s): %s is %s, not %s", verb, node, g.Reason, g.Name, g.Value, g.Threshold),
+				hint: []string{"fencectl explain " + node}}
+		}
+	}
+	return nil
+}
