@@ -162,14 +162,19 @@ func (l *Log) Export() (Head, error) {
 	return h, saveHead(l.path, h)
 }
 
-// Close writes what waits, remembers the head and ends the log.
+// Close writes what waits, remembers the head and ends the log. It does not wait for
+// a disk that hangs: ErrHangs.
 func (l *Log) Close() error {
 	l.mu.Lock()
 	again := l.closed
 	l.closed = true
 	l.poke()
 	l.mu.Unlock()
-	<-l.done
+	select {
+	case <-l.done:
+	case <-time.After(hangTime):
+		return ErrHangs
+	}
 	if again {
 		return nil
 	}
