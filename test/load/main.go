@@ -35,6 +35,12 @@ func main() {
 }
 
 func run(ctx context.Context, o Options) error {
+	switch {
+	case o.Hosts < 1 || o.Hosts > o.Nodes:
+		return fmt.Errorf("-hosts %d: from 1 to the %d of -nodes", o.Hosts, o.Nodes)
+	case o.LifeMin <= 0 || o.LifeMin >= o.LifeMax:
+		return fmt.Errorf("-min %s must be above 0 and below -max %s", o.LifeMin, o.LifeMax)
+	}
 	dir, err := os.MkdirTemp("", "fenced-load-")
 	if err != nil {
 		return fmt.Errorf("make a directory for the programs: %w", err)
