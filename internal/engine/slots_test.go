@@ -51,6 +51,21 @@ func TestSlotIsHeldUntilRegistration(t *testing.T) {
 	})
 }
 
+// A run that waits for a human keeps nobody else waiting. // I11
+func TestHeldRunHasNoSlot(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.ignoreOff = true
+		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Guards.MaxInFlight, o.Guards.MaxInFlightTotal = 1, 1 })
+		time.Sleep(70 * time.Second)
+		require.Equal(t, remediate.PowerOff, only(t, e).Step)
+		require.Len(t, slotsOf(t, store), 1)
+		time.Sleep(2 * time.Minute)
+		require.Equal(t, remediate.Held, only(t, e).Step)
+		assert.Empty(t, slotsOf(t, store))
+		stop()
+	})
+}
+
 // What a crash left behind is freed, a run that lost its slot has one again even
 // above the limit, and slots of clusters that others guard stay. // I11
 func TestSlotsAreSettledAtTheStart(t *testing.T) {

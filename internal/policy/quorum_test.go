@@ -31,6 +31,10 @@ func TestQuorumCountsMembersThatAreGone(t *testing.T) {
 	assert.Equal(t, "2 of 5 members are healthy without it, 3 are needed", text)
 	reason, _ = Quorum(seen, "c", 0, Rules{})
 	assert.Empty(t, reason, "nobody knows of more than what is seen")
+	reason, _ = Quorum(seen, "c", 3, Rules{ControlPlaneNever: true})
+	assert.Equal(t, ControlPlane, reason, "never is never, whatever the quorum")
+	reason, _ = Quorum(nil, "c", 3, Rules{ControlPlaneNever: true, ExternalEtcd: true})
+	assert.Equal(t, ControlPlane, reason)
 }
 
 // What is known of the size of the control plane, by whatever shows most of it.

@@ -12,6 +12,10 @@ const (
 	wordContradicted = "ConfirmedOffContradicted"
 )
 
+// refuted are the reasons for which a run is Held because a word was wrong, or because
+// another machine may be off by mistake: no host is left off on it.
+var refuted = map[string]bool{wordContradicted: true, falseOff: true, outletContradicted: true}
+
 // Word is what became of a person's word that the host is off: Run.Confirmed.
 type Word struct {
 	Given time.Time `json:"given"` // Confirmed.At of the word that this is about
@@ -36,7 +40,7 @@ func CanConfirm(r Run) (ok bool, why string) {
 		return false, "the Node was isolated already"
 	case r.Step != Held:
 		return false, "the run is at work, at step " + string(r.Step) + "; a word counts once it is Held"
-	case r.LeaveOff:
+	case r.LeaveOff && r.Confirmed == nil: // else it was left off on a word, which may be given again
 		return false, "the host is off on purpose (" + r.Reason + ")"
 	case owes(r):
 		return false, owesNote

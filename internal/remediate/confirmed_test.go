@@ -46,18 +46,18 @@ func TestStepOneOnAWord(t *testing.T) { // I26
 		{"a witness that reads On: a human", PowerOff, sec, quietly(func(r *Run, s *Seen) { s.Power.State, s.Power.Contradicted = bmc.On, true }), Held, Nothing, "ConfirmedOffContradicted"},
 		{"the Lease moved: a human", PowerOff, sec, quietly(func(r *Run, s *Seen) { s.Lease.ResourceVersion = "v2" }), Held, Nothing, "ConfirmedOffContradicted"},
 		{"the Node is Ready: a human", PowerOff, sec, quietly(func(r *Run, s *Seen) { s.Node.Ready = Yes }), Held, Nothing, "ConfirmedOffContradicted"},
-		{"paused: back to On", PowerOff, minute, quietly(func(r *Run, s *Seen) { s.Paused = true }), PowerOn, Nothing, "Paused"},
-		{"contested: back to On", PowerOff, minute, quietly(func(r *Run, s *Seen) { s.Contested = Yes }), PowerOn, Nothing, "Contested"},
+		{"paused: left off", PowerOff, minute, quietly(func(r *Run, s *Seen) { s.Paused = true }), Held, Nothing, "Paused"},
+		{"contested: left off", PowerOff, minute, quietly(func(r *Run, s *Seen) { s.Contested = Yes }), Held, Nothing, "Contested"},
 		{"contest unknown: waits", PowerOff, minute, quietly(func(r *Run, s *Seen) { s.Contested = CannotTell }), PowerOff, Nothing, ""},
-		{"quorum lost: back to On", PowerOff, minute, quietly(func(r *Run, s *Seen) { r.ControlPlane, s.Quorum = true, No }), PowerOn, Nothing, "QuorumLost"},
+		{"quorum lost: left off", PowerOff, minute, quietly(func(r *Run, s *Seen) { r.ControlPlane, s.Quorum = true, No }), Held, Nothing, "QuorumLost"},
 		{"quorum unknown: waits", PowerOff, minute, quietly(func(r *Run, s *Seen) { r.ControlPlane = true }), PowerOff, Nothing, ""},
-		{"forbidden or frozen: back to On", PowerOff, minute, quietly(func(r *Run, s *Seen) { s.PowerForbidden = "frozen" }), PowerOn, Nothing, "PowerForbidden"},
+		{"forbidden or frozen: left off", PowerOff, minute, quietly(func(r *Run, s *Seen) { s.PowerForbidden = "frozen" }), Held, Nothing, "PowerForbidden"},
 		{"another machine answers: a human", PowerOff, minute, quietly(func(r *Run, s *Seen) { s.Identity = No }), Held, Nothing, "IdentityMismatch"},
-		{"another Node: back to On", PowerOff, minute, quietly(func(r *Run, s *Seen) { s.Node.UID = "u2" }), PowerOn, Nothing, "TargetChanged"},
+		{"another Node: left off", PowerOff, minute, quietly(func(r *Run, s *Seen) { s.Node.UID = "u2" }), Held, Nothing, "TargetChanged"},
 		{"unfenced: back to On", PowerOff, minute, quietly(func(r *Run, s *Seen) { unfence(r) }), PowerOn, Nothing, "Unfenced"},
 		{"needs no other reason", PowerOff, 15 * sec, quietly(func(r *Run, s *Seen) { s.Justified = No }), DeleteNode, Nothing, ""},
 		{"API gone: waits", PowerOff, minute, quietly(func(r *Run, s *Seen) { noAPI(s) }), PowerOff, Nothing, ""},
-		{"API gone for long: back to On", PowerOff, 3*minute + 1, quietly(func(r *Run, s *Seen) { noAPI(s) }), PowerOn, Nothing, "NotJudged"},
+		{"API gone for long: left off", PowerOff, 3*minute + 1, quietly(func(r *Run, s *Seen) { noAPI(s) }), Held, Nothing, "NotJudged"},
 		{"old reads: waits", PowerOff, minute, quietly(func(r *Run, s *Seen) { s.At = ago(3 * sec) }), PowerOff, Nothing, ""},
 		{"Metal3 gets the hold first", PowerOff, minute, quietly(func(r *Run, s *Seen) { metal3(r, s, No) }), PowerOff, SetHold, ""},
 		{"a hold that cannot be read: waits", PowerOff, minute, quietly(func(r *Run, s *Seen) { metal3(r, s, CannotTell) }), PowerOff, Nothing, ""},
@@ -97,9 +97,11 @@ func TestStepTwoOnAWord(t *testing.T) { // I26
 		{"the Lease cannot be read: waits", DeleteNode, sec, byword(func(r *Run, s *Seen) { s.Lease.Known = false }), DeleteNode, Nothing, ""},
 		{"the Node is Ready: a human", DeleteNode, sec, byword(func(r *Run, s *Seen) { s.Node.Ready = Yes }), Held, Nothing, "ConfirmedOffContradicted"},
 		{"another Node of that name: no BMC has lied", DeleteNode, sec, byword(func(r *Run, s *Seen) { s.Node.UID = "u2" }), Held, Nothing, "ConfirmedOffContradicted"},
-		{"quorum lost: back to On", DeleteNode, sec, byword(func(r *Run, s *Seen) { r.ControlPlane, s.Quorum = true, No }), PowerOn, Nothing, "QuorumLost"},
+		{"quorum lost: left off", DeleteNode, sec, byword(func(r *Run, s *Seen) { r.ControlPlane, s.Quorum = true, No }), Held, Nothing, "QuorumLost"},
 		{"quorum unknown: waits", DeleteNode, sec, byword(func(r *Run, s *Seen) { r.ControlPlane = true }), DeleteNode, Nothing, ""},
-		{"paused: back to On", DeleteNode, sec, byword(func(r *Run, s *Seen) { s.Paused = true }), PowerOn, Nothing, "Paused"},
+		{"paused: left off", DeleteNode, sec, byword(func(r *Run, s *Seen) { s.Paused = true }), Held, Nothing, "Paused"},
+		{"API gone for long: left off", DeleteNode, 3 * minute, byword(func(r *Run, s *Seen) { noAPI(s); r.APILost = ago(3 * minute) }), Held, Nothing, "APIUnreachable"},
+		{"unfenced: back to On", DeleteNode, sec, byword(func(r *Run, s *Seen) { unfence(r) }), PowerOn, Nothing, "Unfenced"},
 		{"gone: left off", DeleteNode, sec, byword(func(r *Run, s *Seen) { s.Node = Node{Exists: No} }), Held, Nothing, "ConfirmedOff"},
 		{"tainted: left off", DeleteNode, sec, byword(func(r *Run, s *Seen) { taint(r); s.Node.OutOfService = true }), Held, Nothing, "ConfirmedOff"},
 		{"proven by a BMC as well: left off all the same", DeleteNode, sec, byword(func(r *Run, s *Seen) { r.Proof, s.Node = ProofBMC, Node{Exists: No} }), Held, Nothing, "ConfirmedOff"},
@@ -197,15 +199,52 @@ func TestFreshRunOnAWord(t *testing.T) { // I26
 	assert.False(t, vouched(got))
 }
 
-func TestWordIsSpentOnTheWay(t *testing.T) {
+// A run that is given up on a word leaves the host as it is: who said that it is off
+// may be at work inside it. A person brings it back, or gives the word again. // I26
+func TestGivenUpOnAWordStaysOff(t *testing.T) {
 	r, s := begin(PowerOff, sec)
 	word(sec)(&r, &s)
 	s.Paused = true
 	s.PowerError = bmc.KindAuth
 	got, _, _ := Next(r, s, noon)
-	assert.Equal(t, PowerOn, got.Step)
-	assert.True(t, got.Word.Spent, "the host is switched on: no later step 2 may rest on it")
+	assert.Equal(t, Held, got.Step)
+	assert.True(t, got.LeaveOff)
+	assert.Contains(t, got.Note, "left off on the word of ann")
+	assert.True(t, got.Word.Spent, "no later step 2 may rest on it")
 	assert.False(t, r.Word.Spent, "the caller's record is not ours to change")
+
+	s.Power.State, s.PowerError, s.Identity, s.Paused = bmc.Off, "", Yes, false
+	for _, age := range []time.Duration{sec, minute, time.Hour} {
+		_, a, _ := Next(got, s, noon.Add(age))
+		assert.Equal(t, Nothing, a, "it can be read again, and is not switched on")
+	}
+	back := got
+	unfence(&back)
+	back, _, _ = Next(back, s, noon.Add(time.Hour))
+	assert.Equal(t, PowerOn, back.Step)
+	assert.False(t, back.LeaveOff)
+
+	ok, why := CanConfirm(got)
+	assert.True(t, ok, why)
+	got.Confirmed = &Order{Actor: "ann", Reason: "again", At: noon}
+	unread(&s, bmc.KindUnreachable)
+	s.Node.Ready = No
+	got, _, _ = Next(got, s, noon.Add(minute))
+	assert.Equal(t, PowerOff, got.Step)
+	assert.False(t, got.LeaveOff)
+}
+
+// What proves a word wrong, or what may be another machine's, is not left off on it.
+func TestRefutedWordLeavesNothingOff(t *testing.T) { // I20
+	r, s := begin(PowerOff, sec)
+	word(sec)(&r, &s)
+	s.Lease.ResourceVersion = "v2"
+	got, _, _ := Next(r, s, noon)
+	assert.Equal(t, wordContradicted, got.Reason)
+	assert.False(t, got.LeaveOff)
+	s.Power.State, s.PowerError, s.Identity = bmc.Off, "", Yes
+	_, a, _ := Next(got, s, noon.Add(minute))
+	assert.Equal(t, SendOn, a)
 }
 
 func TestRenamedHostIsNotCycled(t *testing.T) { // I6

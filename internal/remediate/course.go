@@ -217,7 +217,13 @@ func pausedNote(s Seen) string {
 	return strings.TrimSuffix("paused before anything that cannot be undone: "+s.PausedWhy, ": ")
 }
 
+// hold keeps the run for a human. While a person's word stands that the host is off it
+// stays as it is, whatever ends the run: who gave the word may be at work inside it,
+// and only a person switches it on again. // I26
 func hold(r Run, reason, note string, now time.Time) (Run, Action, time.Duration) {
+	if vouched(r) && !refuted[reason] {
+		r.LeaveOff = true
+	}
 	r.Reason, r.Note, r.Abandon, r.AbandonTo = reason, note, "", ""
 	return enter(r, Held, reason+": "+note, now)
 }
@@ -233,6 +239,9 @@ func finish(r Run, end Step, reason, note string, now time.Time) (Run, Action, t
 // abandon goes back to On without isolation and then to the end named. A later
 // attempt has isolated a Node before, so it always ends with a human.
 func abandon(r Run, reason, note string, to Step, now time.Time) (Run, Action, time.Duration) {
+	if vouched(r) {
+		return hold(r, reason, strings.TrimPrefix(note+"; ", "; ")+"left off on the word of "+r.Confirmed.Actor+", unfence brings it back", now)
+	}
 	if r.Attempt > 1 {
 		to = Held
 	}

@@ -65,6 +65,11 @@ var peopleMutants = []mutant{
 			*r2, *a, _ = resumed(r, "", now)
 		}
 	})},
+	{"switches on what it gives up on a word", "I26: given up on a person's word", onWordOf(variant{bmh: true}, pause), saying(func(r Run, _ Seen, r2 *Run, a *Action, now time.Time) {
+		if vouched(r) && r2.Step == Held && r2.LeaveOff && r2.Isolated.IsZero() {
+			*r2, *a, _ = enter(*r2, PowerOn, "", now)
+		}
+	})},
 	{"closes a run and leaves its hold", "Aborted ClosedAsIs: the hold stands", variant{name: "m", bmh: true, offOnly: true, faults: []fault{closeOrder}, budget: 1}, seeing(func(r Run, s *Seen, _ time.Time) {
 		if r.Abort != nil {
 			s.Hold = No

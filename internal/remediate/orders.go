@@ -71,6 +71,7 @@ func broughtBack(r Run, now time.Time) (Run, Action, time.Duration) {
 		reason, note = unfenced, saidBy("unfenced", *r.Unfence)
 	}
 	r.Unfence, r.Abort, r.LeaveOff, r.OffOnly = nil, nil, false, false
+	r = spent(r) // this word is newer
 	switch {
 	case r.Strategy == DeleteMachine:
 		return finish(r, Aborted, reason, note, now)

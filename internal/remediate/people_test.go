@@ -123,6 +123,8 @@ func (v variant) onOrders(w world, r, r2 Run, s Seen, a Action) (bad []string) {
 		bad = append(bad, "I4: Off after a retry without a fresh reason")
 	case (a == SendOn || r2.Step == PowerOn) && r2.Abandon == "" && w.leftOff && !w.ordered:
 		bad = append(bad, "I26: a host that a person vouched for is switched on unasked")
+	case r2.Step == PowerOn && vouched(r) && !wantedBack(r):
+		bad = append(bad, "I26: given up on a person's word, and switched on unasked")
 	case a == DeleteTargetMachine && w.aborted && !w.ordered && !v.deleteOnly && r.Retry == nil:
 		bad = append(bad, "a run that was given up deletes a Machine")
 	case r2.Step == Aborted && r2.Reason == closedAsIs && !w.closed:
@@ -159,11 +161,11 @@ var ordersGiven = []variant{
 	{name: "orders: another machine's outlets", states: 10_900, levelled: levelled{levels: 2, elsewhere: true}, ignoresOff: true, faults: people5, budget: 2, runTimeout: 5 * time.Minute, want: "Held OutletContradicted"},
 	{name: "word: the BMC chokes", states: 34_000, levelled: levelled{bmc: chokes}, faults: join(crashes, words, []fault{lostAPI}), budget: 3, want: "Held BMCUnreachable"},
 	{name: "word: given at the start", states: 17_000, vouchedFor: true, levelled: levelled{bmc: dead}, faults: join(engine, words, []fault{lostAPI, conflict}), budget: 2, want: "Held ConfirmedOff"},
-	{name: "word: given at the start, Metal3, taint", states: 25_000, vouchedFor: true, isolation: IsolateTaint, bmh: true, levelled: levelled{bmc: dead}, faults: join(crashes, words, []fault{pause, resume}), budget: 2, want: "Held ConfirmedOff"},
+	{name: "word: given at the start, Metal3, taint", states: 21_000, vouchedFor: true, isolation: IsolateTaint, bmh: true, levelled: levelled{bmc: dead}, faults: join(crashes, words, []fault{pause, resume}), budget: 2, want: "Held ConfirmedOff"},
 	{name: "word: wrong about a living host", states: 770, vouchedFor: true, mistaken: true, sick: true, levelled: levelled{bmc: dead}, faults: join(engine, words, []fault{lostAPI}), budget: 2, want: "Held ConfirmedOffContradicted"},
 	{name: "word: wrong, and the BMC reads On", states: 1_400, vouchedFor: true, mistaken: true, faults: join(engine, words, []fault{lostPower}), budget: 2, want: "Held ConfirmedOffContradicted"},
 	{name: "word: the BMC answers, and proves it", states: 11_000, vouchedFor: true, faults: join(engine, words, []fault{lostPower}), budget: 2, want: "Held ConfirmedOff"},
 	{name: "word: never off", states: 19_000, ignoresOff: true, faults: join(crashes, words, []fault{lostPower}), budget: 3, want: "Held PowerOffFailed"},
-	{name: "word: control plane", states: 45_000, vouchedFor: true, control: true, isolation: IsolateTaint, levelled: levelled{bmc: dead}, faults: join(crashes, words, []fault{memberLost, memberBack, outageLong}), budget: 2, want: "Held ConfirmedOff"},
+	{name: "word: control plane", states: 36_000, vouchedFor: true, control: true, isolation: IsolateTaint, levelled: levelled{bmc: dead}, faults: join(crashes, words, []fault{memberLost, memberBack, outageLong}), budget: 2, want: "Held ConfirmedOff"},
 	{name: "word: two levels, nothing answers", states: 17_000, vouchedFor: true, levelled: levelled{levels: 2, bmc: dead, outlet: dead}, faults: join(crashes, words, []fault{lostAPI}), budget: 2, want: "Held ConfirmedOff"},
 }

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/fenced/fenced/internal/bmc"
 )
 
@@ -85,6 +87,7 @@ func TestPowerOff(t *testing.T) {
 		{"the Lease cannot be read: waits", PowerOff, 4 * sec, func(r *Run, s *Seen) { s.Lease.Known = false }, PowerOff, Nothing, ""},
 		{"there never was a Lease", PowerOff, 4 * sec, func(r *Run, s *Seen) { r.OffLease.ResourceVersion, s.Lease.ResourceVersion = "", ""; recent(r, 3*sec) }, DeleteNode, Nothing, ""},
 		{"a Lease renewed 59 s before waits 15 s", PowerOff, 4 * sec, func(r *Run, s *Seen) { recent(r, 3*sec) }, PowerOff, Nothing, ""},
+		{"not less", PowerOff, 15 * sec, func(r *Run, s *Seen) { recent(r, 15*sec-1); s.Proof = proof(bmc.Off, 15*sec-1, 0) }, PowerOff, Nothing, ""},
 		{"and then goes on", PowerOff, 16 * sec, func(r *Run, s *Seen) { recent(r, 15*sec); s.Proof = proof(bmc.Off, 15*sec, 0) }, DeleteNode, Nothing, ""},
 		{"a Lease renewed 60 s before does not wait", PowerOff, 4 * sec, func(r *Run, s *Seen) { r.OffLease.RenewTime = ago(63 * sec) }, DeleteNode, Nothing, ""},
 		{"proven, but the hold was taken away", PowerOff, 4 * sec, func(r *Run, s *Seen) { metal3(r, s, No) }, PowerOff, SetHold, ""},
@@ -99,6 +102,7 @@ func TestPowerOff(t *testing.T) {
 		{"recovered before Off was taken: dropped", PowerOff, sec, func(r *Run, s *Seen) { on(s); s.OffAccepted, s.Justified = false, No }, PowerOn, Nothing, "Recovered"},
 		{"recovered behind a BMC that does not answer: dropped", PowerOff, sec, func(r *Run, s *Seen) { unread(s, bmc.KindUnreachable); s.OffAccepted, s.Justified = false, No }, PowerOn, Nothing, "Recovered"},
 		{"forbidden before Off was taken: dropped", PowerOff, sec, func(r *Run, s *Seen) { on(s); s.OffAccepted, s.PowerForbidden = false, "online: false" }, PowerOn, Nothing, "PowerForbidden"},
+		{"no quorum to spare before Off was taken: dropped", PowerOff, sec, func(r *Run, s *Seen) { on(s); s.OffAccepted, r.ControlPlane, s.Quorum = false, true, No }, PowerOn, Nothing, "QuorumLost"},
 		{"cannot tell before Off was taken: waits", PowerOff, 12 * sec, func(r *Run, s *Seen) { on(s); s.OffAccepted, s.Justified = false, CannotTell }, PowerOff, Nothing, ""},
 		{"recovered after Off: completes", PowerOff, sec, func(r *Run, s *Seen) { on(s); s.Justified = No }, PowerOff, SendOff, ""},
 		{"over the whole time: back to On", PowerOff, sec, func(r *Run, s *Seen) { r.Started = ago(2*time.Hour + 1) }, PowerOn, Nothing, "RunTimeout"},
@@ -146,4 +150,37 @@ func TestDeleteNode(t *testing.T) {
 		{"not found off: on to step 3", DeleteNode, sec, func(r *Run, s *Seen) { r.Limits.PowerOnFoundOff, s.Node = false, Node{Exists: No} }, PowerOn, Nothing, ""},
 		{"found off: on to step 3", DeleteNode, sec, func(r *Run, s *Seen) { r.FoundOff, s.Node = true, Node{Exists: No} }, PowerOn, Nothing, ""},
 	})
+}
+
+// What cannot isolate in time goes back to On, and ends by itself only where nobody has
+// to mend anything.
+func TestNotIsolatedInTime(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		seen func(s *Seen)
+		to   Step
+		off  bool
+	}{
+		{"the API does not answer", func(s *Seen) { noAPI(s) }, Aborted, false},
+		{"it forbids", func(s *Seen) { noAPI(s); s.API = APIForbidden }, Held, false},
+		{"still Ready", func(s *Seen) { s.Node.Ready = Yes }, Held, false},
+		{"never deleted", func(*Seen) {}, Held, false},
+		{"a finalizer: a kubelet that starts would not register", func(s *Seen) { s.Node.Deleting = true }, Held, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r, s := begin(DeleteNode, 3*minute)
+			c.seen(&s)
+			if s.API != APIReachable {
+				r.APILost = ago(3 * minute)
+			}
+			got, _, _ := Next(r, s, noon)
+			assert.Equal(t, c.off, got.LeaveOff)
+			if c.off {
+				assert.Equal(t, c.to, got.Step)
+				return
+			}
+			assert.Equal(t, PowerOn, got.Step)
+			assert.Equal(t, c.to, got.AbandonTo)
+		})
+	}
 }
