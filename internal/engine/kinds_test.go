@@ -306,6 +306,22 @@ func TestSecondControlPlaneHostIsRefused(t *testing.T) {
 	})
 }
 
+// Nor while the first waits for a human: nobody knows what its host is. // I12
+func TestHeldControlPlaneRunBlocksTheNext(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		controlPlaneOf(w, true)
+		w.ignoreOff = true
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(5 * time.Minute)
+		require.Equal(t, remediate.Held, only(t, e).Step)
+		o := byHand
+		o.Node = "other-1"
+		_, err := e.Fence(t.Context(), o)
+		refusedFor(t, err, policy.ControlPlaneBusy)
+		stop()
+	})
+}
+
 // A target that the check does not select any more is left alone. // I4
 func TestTargetThatIsSelectedNoMoreIsLeftAlone(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {

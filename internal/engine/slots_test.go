@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"context"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -25,11 +26,28 @@ func slotsOf(t *testing.T, store state.Store) (runs []string) {
 	return runs
 }
 
+// slow is the world where labels come back a while after the Node.
+type slow struct {
+	*world
+	since time.Time
+}
+
+func (s *slow) Act(ctx context.Context, r remediate.Run, a remediate.Action, backups [][]byte, b remediate.Backup) error {
+	if a == remediate.RestoreTargetNode && s.since.IsZero() {
+		s.since = time.Now()
+	}
+	if a == remediate.RestoreTargetNode && time.Since(s.since) < 20*time.Second {
+		return errAPI
+	}
+	return s.world.Act(ctx, r, a, backups, b)
+}
+
 // A slot is held from the start of a run until its Node has registered. // I11
 func TestSlotIsHeldUntilRegistration(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, nil)
+		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Kube = &slow{world: w} })
 		var held, free int
+		var registered time.Time
 		for range 5 * 60 {
 			time.Sleep(time.Second)
 			if len(e.Runs("c")) == 0 {
@@ -40,8 +58,15 @@ func TestSlotIsHeldUntilRegistration(t *testing.T) {
 			case remediate.PowerOff, remediate.DeleteNode, remediate.PowerOn, remediate.AwaitNode:
 				held++
 				assert.Equal(t, []string{r.ID}, slots, "in %s", r.Step)
+			case remediate.RestoreNode:
+				if registered.IsZero() {
+					registered = time.Now()
+				}
+				if time.Since(registered) > 2*time.Second {
+					free++
+					assert.Empty(t, slots)
+				}
 			case remediate.Done:
-				free++
 				assert.Empty(t, slots)
 			}
 		}
