@@ -45,7 +45,7 @@ func TestFencedSurvives(t *testing.T) {
 	t.Parallel()
 	m := &matrix{}
 	t.Cleanup(func() { t.Log("\n" + m.table()) })
-	for _, c := range courses() {
+	for _, c := range append(courses(), refusedCourses()...) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			for _, w := range c.scene.Workers {
