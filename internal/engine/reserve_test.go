@@ -1,0 +1,65 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/state"
+)
+
+// Two candidates have passed all gates, and only one may begin: whatever the first has
+// closed is noticed when the second takes its place. // I11, I12
+func TestPlaceIsTakenUnderAllLimits(t *testing.T) {
+	for reason, change := range map[policy.Reason]func(l *policy.Limits, first, second *remediate.Run){
+		"":                   func(*policy.Limits, *remediate.Run, *remediate.Run) {},
+		policy.InFlightLimit: func(l *policy.Limits, _, _ *remediate.Run) { l.MaxInFlight = 1 },
+		policy.ZoneInFlight:  func(l *policy.Limits, _, _ *remediate.Run) { l.MaxInFlightPerZone = 1 },
+		policy.TotalInFlight: func(l *policy.Limits, _, _ *remediate.Run) { l.MaxInFlightTotal = 1 },
+		policy.StartRate: func(l *policy.Limits, first, _ *remediate.Run) {
+			l.MaxInFlight, l.StartsPerHour, first.Step = 1, 1, remediate.Held
+		},
+		policy.ControlPlaneBusy: func(_ *policy.Limits, first, second *remediate.Run) {
+			first.ControlPlane, second.ControlPlane = true, true
+		},
+		policy.UnderRemediation: func(_ *policy.Limits, first, second *remediate.Run) { second.Target = first.Target },
+	} {
+		t.Run(string(reason), func(t *testing.T) {
+			l := policy.Limits{MaxInFlight: 5, MaxInFlightPercent: 100, MaxInFlightPerZone: 5, MaxInFlightTotal: 5, MaxFencesPerDay: 5, ZoneBreakerMin: 9, ZoneKey: "zone"}
+			run := func(n int) remediate.Run {
+				return remediate.Run{ID: fmt.Sprint("r", n), Step: remediate.PowerOff, Started: time.Now(), Strategy: remediate.PowerCycle,
+					Target: remediate.Target{Cluster: "c", Node: fmt.Sprint("n-", n), Host: fmt.Sprint("h-", n)}}
+			}
+			first, second := run(1), run(2)
+			change(&l, &first, &second)
+			store, err := state.OpenBolt(filepath.Join(t.TempDir(), "state.db"))
+			require.NoError(t, err)
+			defer func() { require.NoError(t, store.Close()) }()
+			e, err := New(t.Context(), Options{Store: store, Hosts: noHosts{}, Events: NewStream(), Guards: l, Clusters: []ClusterOptions{{Name: "c"}}})
+			require.NoError(t, err)
+			c := e.clusters["c"]
+			nodes := map[string]*policy.Node{}
+			for i := range 6 {
+				n := &policy.Node{Name: fmt.Sprint("n-", i), UID: fmt.Sprint("u-", i), Labels: map[string]string{"zone": "z"}}
+				nodes[n.Name] = n
+				c.ledger.Apply(time.Now(), policy.Change{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: n.Name}, Value: n})
+			}
+			require.NoError(t, c.reserve(applicant{draft: first, node: nodes["n-1"]}, first, time.Now()))
+			err = c.reserve(applicant{draft: second, node: nodes["n-2"]}, second, time.Now())
+			if reason == "" {
+				require.NoError(t, err)
+				return
+			}
+			refusal, ok := errors.AsType[*Refusal](err)
+			require.True(t, ok, "%v", err)
+			require.Equal(t, reason, refusal.Reason)
+			require.NotContains(t, c.runs, "r2")
+		})
+	}
+}
