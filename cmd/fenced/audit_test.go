@@ -125,9 +125,11 @@ func TestRefusedOrdersAreAudited(t *testing.T) {
 	c := control{events: engine.NewStream(a.observe), audit: a}
 	c.Refused(api.Order{Verb: api.ConfirmOff, Cluster: "prod", Node: "n-1", Actor: "otto (uid 4004)", Reason: "it smells"},
 		&api.Error{Code: api.CodeNotAuthorised, Message: "it needs role admin"})
+	c.Refused(api.Order{Verb: api.Retry, Actor: "ada"}, &api.Error{Status: 504, Message: "it took too long"})
 	require.NoError(t, a.close())
 	all := entries(t, path)
-	e := all[len(all)-1]
+	assert.Equal(t, "failed: retry by ada: it took too long", all[len(all)-1].Message)
+	e := all[len(all)-2]
 	e.Seq, e.At = 0, time.Time{}
 	assert.Equal(t, audit.Entry{
 		Type: engine.EventOrder, Cluster: "prod", Node: "n-1", Actor: "otto (uid 4004)", Why: "it smells", Reason: "NotAuthorised",

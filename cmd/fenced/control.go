@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -175,11 +176,15 @@ func (c control) Do(ctx context.Context, o api.Order) (api.OrderResult, error) {
 }
 
 // Refused records what a person ordered and was refused: a role, a gate, a name that
-// nobody knows. // I24
+// nobody knows; or what failed. // I24
 func (c control) Refused(o api.Order, e *api.Error) {
+	word := "refused: "
+	if e.Status >= http.StatusInternalServerError { // it may yet be carried out
+		word = "failed: "
+	}
 	c.events.Emit(engine.Event{
 		Type: engine.EventOrder, Cluster: o.Cluster, Node: o.Node, Run: o.Run, Actor: o.Actor, Why: o.Reason,
-		Reason: e.Code, Message: "refused: " + string(o.Verb) + " by " + o.Actor + ": " + e.Message,
+		Reason: e.Code, Message: word + string(o.Verb) + " by " + o.Actor + ": " + e.Message,
 	})
 }
 
