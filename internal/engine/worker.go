@@ -28,6 +28,7 @@ type worker struct {
 	inbox   *inbox         // orders of people
 	refused string         // why the last try to restore the Node failed
 	ousted  bool           // another instance owns the cluster: it goes on there
+	held    *remediate.Run // a step into Held that is not saved yet
 }
 
 func (c *cluster) startWorker(r remediate.Run, s *session) {
@@ -51,7 +52,9 @@ func (w *worker) loop(ctx context.Context) {
 		}
 		w.obey(ctx) // a look can be slow
 		next, action, wait := remediate.Next(w.run, seen, time.Now())
+		next, action = w.insisted(next, action)
 		if !w.commit(ctx, next) {
+			w.missed(next)
 			if w.ousted {
 				return
 			}

@@ -1,0 +1,42 @@
+package engine_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// One On read speaks against a person's word for good, also when the store could not
+// take that in at once and the BMC does not answer any more. // I26
+func TestEvidenceAgainstAWordOutlivesAFailedSave(t *testing.T) {
+	for _, outage := range []time.Duration{0, time.Second, 20 * time.Second} {
+		bubble(t, func(t *testing.T, w *world, store *failingStore) {
+			w.check.Paused = true
+			w.dead()
+			e, _, stop := start(t, w, store, nil)
+			time.Sleep(time.Second)
+			_, err := e.ConfirmOff(t.Context(), byHand)
+			require.NoError(t, err)
+			time.Sleep(5*time.Second + 500*time.Millisecond)
+			require.Equal(t, remediate.PowerOff, only(t, e).Step)
+			store.set(outage > 0)
+			w.mu.Lock()
+			w.on, w.readErr = true, nil
+			w.mu.Unlock()
+			time.Sleep(time.Second) // one look
+			w.setReadErr(noAnswer())
+			time.Sleep(outage)
+			store.set(false)
+			time.Sleep(10 * time.Minute)
+			r := only(t, e)
+			assert.Equal(t, remediate.Held, r.Step, "outage of %s: %s", outage, r.Note)
+			assert.Equal(t, "ConfirmedOffContradicted", r.Reason)
+			assert.Zero(t, w.deleted())
+			stop()
+		})
+	}
+}
