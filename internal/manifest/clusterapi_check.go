@@ -111,7 +111,7 @@ func clusterSelector(spec object, clusterName string) labels.Selector {
 // there; one in seconds may be absent and then is 0, as the lineage has it.
 func clusterUnhealthy(o object, list, timeout string, read func(object, string) time.Duration) []policy.UnhealthyCondition {
 	var found []policy.UnhealthyCondition
-	for _, u := range o.children(list) {
+	for _, u := range o.few(list) {
 		for _, name := range []string{"type", "status", "timeout"} {
 			if !u.has(name) && (name != "timeout" || name == timeout) {
 				u.fail(u.at(name), "is missing")

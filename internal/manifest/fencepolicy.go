@@ -141,7 +141,7 @@ func strictSelector(o object) labels.Selector {
 	before := len(*o.errs)
 	o.only("matchLabels", "matchExpressions")
 	o.child("matchLabels").onlyValues()
-	for _, e := range o.children("matchExpressions") {
+	for _, e := range o.few("matchExpressions") {
 		e.only("key", "operator", "values")
 		e.need("key", "operator")
 	}
@@ -154,7 +154,7 @@ func strictSelector(o object) labels.Selector {
 func ownConditions(spec object) []policy.UnhealthyCondition {
 	var list []policy.UnhealthyCondition
 	first := map[[2]string]string{}
-	for _, o := range spec.children("unhealthyConditions") {
+	for _, o := range spec.few("unhealthyConditions") {
 		o.only("type", "status", "timeout")
 		o.need("type", "status", "timeout")
 		u := policy.UnhealthyCondition{

@@ -112,7 +112,7 @@ func (o object) signedDuration(name string) time.Duration {
 // escalation reads the templates that are tried one after the other.
 func escalation(spec object) []policy.Escalation {
 	var list []policy.Escalation
-	for _, o := range spec.children("escalatingRemediations") {
+	for _, o := range spec.few("escalatingRemediations") {
 		for _, name := range []string{"order", "timeout", "remediationTemplate"} {
 			if !o.has(name) {
 				o.fail(o.at(name), "is missing")

@@ -3,7 +3,9 @@ package manifest
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -21,8 +23,25 @@ func read(fields map[string]any) object {
 	return object{fields: fields, errs: &[]error{}}
 }
 
+// Bounds of what a foreign object can cost: how many entries a list may have that is
+// gone through for each target, and how much is told of what is wrong with it.
+const (
+	maxEntries = 256
+	maxTold    = 20
+	maxText    = 500 // bytes of one error
+)
+
 // err is what was wrong so far, in the order of reading.
-func (o object) err() error { return errors.Join(*o.errs...) }
+func (o object) err() error { return errors.Join(o.told()...) }
+
+// told are the first errors, and how many more there are.
+func (o object) told() []error {
+	all := *o.errs
+	if len(all) <= maxTold {
+		return all
+	}
+	return append(slices.Clone(all[:maxTold]), fmt.Errorf("and %d more mistakes", len(all)-maxTold))
+}
 
 func (o object) at(name string) string {
 	if o.path == "" {
@@ -33,7 +52,11 @@ func (o object) at(name string) string {
 
 // fail keeps an error about the field at path.
 func (o object) fail(path, format string, args ...any) {
-	*o.errs = append(*o.errs, fmt.Errorf("%s: %s", path, fmt.Sprintf(format, args...)))
+	text := path + ": " + fmt.Sprintf(format, args...)
+	if len(text) > maxText {
+		text = strings.ToValidUTF8(text[:maxText], "") + "..."
+	}
+	*o.errs = append(*o.errs, errors.New(text))
 }
 
 func (o object) has(name string) bool { return o.fields[name] != nil }
@@ -95,6 +118,16 @@ func (o object) duration(name string) time.Duration {
 func (o object) child(name string) object {
 	m, _ := get[map[string]any](o, name, "an object")
 	return object{fields: m, path: o.at(name), errs: o.errs}
+}
+
+// few is children of a list that is gone through for each target: a long one is an
+// error.
+func (o object) few(name string) []object {
+	if list, ok := o.fields[name].([]any); ok && len(list) > maxEntries {
+		o.fail(o.at(name), "has %d entries, more than %d", len(list), maxEntries)
+		return nil
+	}
+	return o.children(name)
 }
 
 // children reads a list of objects.

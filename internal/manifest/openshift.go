@@ -1,6 +1,8 @@
 package manifest
 
 import (
+	"strings"
+
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/fenced/fenced/internal/policy"
@@ -106,14 +108,11 @@ func checkIdentity(o object) policy.Check {
 
 // invalid is what makes the check unjudgeable, on one line.
 func invalid(o object) string {
-	text := ""
-	for i, err := range *o.errs {
-		if i > 0 {
-			text += "; "
-		}
-		text += err.Error()
+	var texts []string
+	for _, err := range o.told() {
+		texts = append(texts, err.Error())
 	}
-	return text
+	return strings.Join(texts, "; ")
 }
 
 // identify reads what names an object; namespaced kinds need a namespace.
@@ -177,7 +176,7 @@ func (o object) with(name string, value any) object {
 // calls the time.
 func unhealthyConditions(spec object, timeout string) []policy.UnhealthyCondition {
 	var list []policy.UnhealthyCondition
-	for _, o := range spec.children("unhealthyConditions") {
+	for _, o := range spec.few("unhealthyConditions") {
 		for _, name := range []string{"type", "status", timeout} {
 			// A timeout that is missing must not mean "at once".
 			if !o.has(name) {

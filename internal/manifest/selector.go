@@ -10,7 +10,10 @@ import (
 func selector(o object) labels.Selector {
 	before := len(*o.errs)
 	parsed := metav1.LabelSelector{MatchLabels: o.textMap("matchLabels")}
-	for _, e := range o.children("matchExpressions") {
+	if n := len(parsed.MatchLabels); n > maxEntries {
+		o.fail(o.at("matchLabels"), "has %d entries, more than %d", n, maxEntries)
+	}
+	for _, e := range o.few("matchExpressions") {
 		parsed.MatchExpressions = append(parsed.MatchExpressions, metav1.LabelSelectorRequirement{
 			Key: e.text("key"), Operator: metav1.LabelSelectorOperator(e.text("operator")), Values: e.texts("values"),
 		})

@@ -17,7 +17,7 @@ const maxWindow = 7 * 24 * time.Hour
 // windows reads the maintenance windows of a FencePolicy.
 func windows(spec object) []policy.Window {
 	var list []policy.Window
-	for _, o := range spec.children("maintenanceWindows") {
+	for _, o := range spec.few("maintenanceWindows") {
 		o.only("schedule", "duration", "action")
 		o.need("schedule", "duration")
 		o.choice("action", "Pause") // all that a window does
