@@ -87,7 +87,7 @@ func TestContradictedLevelIsBroughtBack(t *testing.T) {
 		{scene{"not for half its time only", PowerOn, 200 * sec, func(r *Run, s *Seen) { since(minute, r, s); told(r) }, PowerOn, SendOn, ""}, 1},
 		{scene{"nor if one of two outlets is on by then", PowerOn, 200 * sec, func(r *Run, s *Seen) { back(r, s); s.Power.Partial = true }, PowerOn, SendOn, ""}, 1},
 		{scene{"nor if it does not answer", PowerOn, 200 * sec, func(r *Run, s *Seen) { back(r, s); lowered(r); unread(s, bmc.KindUnreachable) }, PowerOn, SendOn, ""}, 1},
-		{scene{"not in time: a human, never step 6", PowerOn, 375 * sec, func(r *Run, s *Seen) { since(minute, r, s); late(r) }, Held, Nothing, "OutletContradicted"}, 1},
+		{scene{"not in time: a human, never step 6", PowerOn, 375 * sec, func(r *Run, s *Seen) { since(minute, r, s); told(r); late(r) }, Held, Nothing, "OutletContradicted"}, 1},
 		{scene{"not in time, no answer: a human", PowerOn, 375 * sec, func(r *Run, s *Seen) { back(r, s); late(r); unread(s, bmc.KindUnreachable) }, Held, Nothing, "OutletContradicted"}, 1},
 		{scene{"reads On: down", PowerOn, 100 * sec, back, PowerOn, Nothing, ""}, 0},
 		{scene{"no end while it is owed", RestoreNode, minute, func(r *Run, s *Seen) { back(r, s); at(r, s, 0, 1); on(s) }, Held, Nothing, "OutletContradicted"}, 1},

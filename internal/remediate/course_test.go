@@ -29,7 +29,16 @@ func TestPowerOn(t *testing.T) {
 		{"read On under a hold, late: released all the same", PowerOn, time.Hour, func(r *Run, s *Seen) { on(s); metal3(r, s, Yes) }, PowerOn, ReleaseHold, ""},
 		{"read On under a hold: released first", PowerOn, sec, func(r *Run, s *Seen) { on(s); metal3(r, s, Yes) }, PowerOn, ReleaseHold, ""},
 		{"read On, the hold unknown: waits", PowerOn, 10 * sec, func(r *Run, s *Seen) { on(s); metal3(r, s, CannotTell) }, PowerOn, Nothing, ""},
-		{"never on: step 6", PowerOn, 375 * sec, func(r *Run, s *Seen) { r.Isolated = ago(370*sec + 1) }, Reprovision, Nothing, "PowerOnFailed"},
+		{"never on: step 6", PowerOn, 375 * sec, func(r *Run, s *Seen) {
+			r.Isolated, r.Intent = ago(370*sec+1), Intent{SendOn, ago(2 * minute)}
+		}, Reprovision, Nothing, "PowerOnFailed"},
+		{"nobody has commanded On for longer: its whole time anew", PowerOn, 375 * sec, func(r *Run, s *Seen) {
+			r.Isolated, r.Intent = ago(370*sec+1), Intent{SendOn, ago(2*minute + 1)}
+		}, PowerOn, Nothing, ""},
+		{"nor ever", PowerOn, 375 * sec, func(r *Run, s *Seen) { r.Isolated = ago(370*sec + 1) }, PowerOn, Nothing, ""},
+		{"nobody ever will command another machine's BMC: step 6", PowerOn, 375 * sec, func(r *Run, s *Seen) {
+			r.Isolated, s.Identity = ago(370*sec+1), No
+		}, Reprovision, Nothing, "PowerOnFailed"},
 		{"the time counts from the pods", PowerOn, 370 * sec, nil, PowerOn, SendOn, ""},
 		{"a Node comes back before On: FalseOff", PowerOn, sec, func(r *Run, s *Seen) { s.Node = Node{Exists: Yes, UID: "u2"} }, Held, Nothing, "FalseOff"},
 		{"the Lease moves before On: FalseOff", PowerOn, sec, func(r *Run, s *Seen) { s.Lease.ResourceVersion = "v2" }, Held, Nothing, "FalseOff"},
@@ -70,7 +79,7 @@ func TestPowerOn(t *testing.T) {
 			on(s)
 			r.Target.NodeUID, s.Node = "", Node{Exists: No}
 		}, Aborted, Nothing, "Paused"},
-		{"given up, and never on: a human", PowerOn, 301 * sec, func(r *Run, s *Seen) { abandoned(r, s, Aborted) }, Held, Nothing, "PowerOnFailed"},
+		{"given up, and never on: a human", PowerOn, 301 * sec, func(r *Run, s *Seen) { abandoned(r, s, Aborted); r.Intent = Intent{SendOn, ago(sec)} }, Held, Nothing, "PowerOnFailed"},
 		{"given up, late, the hold stands: released", PowerOn, 301 * sec, func(r *Run, s *Seen) { abandoned(r, s, Held); metal3(r, s, Yes); on(s) }, PowerOn, ReleaseHold, "Paused"},
 		{"given up, forbidden, to be Aborted: stays open", PowerOn, 301 * sec, func(r *Run, s *Seen) {
 			abandoned(r, s, Aborted)
@@ -268,6 +277,7 @@ func TestLaterAttemptAdoptsItsNode(t *testing.T) {
 func TestHeldForgetsWhatWasGivenUp(t *testing.T) {
 	r, s := begin(PowerOn, 6*minute)
 	r.Isolated, r.Abandon, r.AbandonTo, r.Reason = time.Time{}, "Paused", Aborted, "Paused"
+	r.Intent = Intent{SendOn, ago(sec)}
 	s.Node = Node{Exists: Yes, UID: "u1"}
 	visits := len(r.Steps)
 	got, _, _ := Next(r, s, noon)

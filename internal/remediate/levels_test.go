@@ -125,7 +125,7 @@ func TestLevelsGoDown(t *testing.T) {
 		{scene{"another machine's BMC there is no answer", PowerOn, minute, func(r *Run, s *Seen) { below(r, s); on(s); s.Identity = No }, PowerOn, Nothing, ""}, 0},
 		{scene{"and is passed over too", PowerOn, 2 * minute, func(r *Run, s *Seen) { below(r, s); on(s); s.Identity = No }, AwaitNode, Nothing, ""}, 0},
 		{scene{"the level in use is never passed over", PowerOn, 2 * minute, func(r *Run, s *Seen) { at(r, s, 1, 1); unread(s, bmc.KindUnreachable) }, PowerOn, SendOn, ""}, 1},
-		{scene{"it is waited for, and then step 6", PowerOn, 375 * sec, func(r *Run, s *Seen) { at(r, s, 1, 1); r.Isolated = ago(370*sec + 1) }, Reprovision, Nothing, "PowerOnFailed"}, 1},
+		{scene{"it is waited for, and then step 6", PowerOn, 375 * sec, func(r *Run, s *Seen) { at(r, s, 1, 1); r.Isolated, r.Intent = ago(370*sec+1), Intent{SendOn, ago(sec)} }, Reprovision, Nothing, "PowerOnFailed"}, 1},
 		{scene{"all read On: on to step 4", PowerOn, 10 * sec, func(r *Run, s *Seen) { below(r, s); on(s) }, AwaitNode, Nothing, ""}, 0},
 		{scene{"a host that boots already is no FalseOff", PowerOn, sec, func(r *Run, s *Seen) { below(r, s); s.Node = Node{Exists: Yes, UID: "u2"} }, PowerOn, Nothing, ""}, 0},
 		{scene{"over the whole time, on its way down: completes", PowerOn, 10 * sec, func(r *Run, s *Seen) { second(r, s); r.Started = ago(3 * time.Hour) }, PowerOn, Nothing, ""}, 0},

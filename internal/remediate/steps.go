@@ -254,6 +254,10 @@ func powerOn(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 		return poweredOn(r, s, note, now)
 	case believedOff && (alive(r, s) || r.Isolation == IsolateDelete && s.Node.Exists == Yes):
 		return notOff(r, "the Node came back to life while its host was believed off", now)
+	case late && !on && unattended(r, s, now):
+		anew, _, _ := enter(r, PowerOn, unattendedNote, now)
+		anew.Level, anew.Intent = r.Level, r.Intent // what was sent was sent
+		return anew, Nothing, poll
 	case late && !on && owes(r):
 		return hold(r, outletContradicted, owesNote+"; last read: "+readText(s), now)
 	case late && !on && r.Abandon != "":

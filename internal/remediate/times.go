@@ -16,6 +16,7 @@ const (
 	resendWrite  = 2 * time.Second  // between two equal writes to the cluster
 	resendHeldOn = time.Minute      // between two On commands of a Held run
 	lowerWait    = 2 * time.Minute  // for a level below the one that cut the host off: a BMC boots with its mains
+	unattendedBy = 2 * time.Minute  // since On was commanded: it is resent all the time
 	heldWait     = 5 * time.Minute  // for a level of a Held run that does not answer: BMCs lock accounts
 )
 
