@@ -27,27 +27,26 @@ type cluster struct {
 	tenure atomic.Pointer[tenure]
 	looks  *queue // of this cluster's runs
 
-	mu          sync.Mutex
-	stored      state.Cluster
-	runs        map[string]remediate.Run // by ID, ended ones too
-	workers     map[string]*worker       // by run ID, open ones only
-	probes      map[string]*probe        // by target key
-	refused     map[string]policy.Reason // last refusal told, by target key
-	ledger      *policy.Ledger
-	storms      map[checkKey]policy.Storm
-	evidence    map[string]*evidence  // by Node
-	secrets     map[string]remembered // by namespace/name
-	sought      time.Time             // when targets were last searched for evidence
-	moved       bool                  // runs changed since the ledger was told
-	seen        uint64                // version of the ledger that the candidates were asked about
-	judged      bool                  // the ledger has seen the cluster whole
-	quiet       time.Time             // no new run before
-	viewBad     string
-	outage      time.Time                    // the recovery that quiet already reflects
-	labels      map[string]map[string]string // of open runs' Nodes as they began, by run ID
-	well        map[string]time.Time         // by Node: until then it was Ready for an hour
-	scopeKept   bool                         // this process has stored its scope
-	slotsFailed bool                         // told; only the deciding loop touches it
+	mu        sync.Mutex
+	stored    state.Cluster
+	runs      map[string]remediate.Run // by ID, ended ones too
+	workers   map[string]*worker       // by run ID, open ones only
+	probes    map[string]*probe        // by target key
+	refused   map[string]policy.Reason // last refusal told, by target key
+	ledger    *policy.Ledger
+	storms    map[checkKey]policy.Storm
+	evidence  map[string]*evidence  // by Node
+	secrets   map[string]remembered // by namespace/name
+	sought    time.Time             // when targets were last searched for evidence
+	moved     bool                  // runs changed since the ledger was told
+	seen      uint64                // version of the ledger that the candidates were asked about
+	judged    bool                  // the ledger has seen the cluster whole
+	quiet     time.Time             // no new run before
+	viewBad   string
+	outage    time.Time                    // the recovery that quiet already reflects
+	labels    map[string]map[string]string // of open runs' Nodes as they began, by run ID
+	well      map[string]time.Time         // by Node: until then it was Ready for an hour
+	scopeKept bool                         // this process has stored its scope
 }
 
 func newCluster(ctx context.Context, e *Engine, o ClusterOptions) (*cluster, error) {

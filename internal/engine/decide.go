@@ -33,7 +33,7 @@ func (c *cluster) decideLoop(ctx context.Context) error {
 		case <-beat.C:
 			c.e.beat()
 			c.watchView(time.Now())
-			c.keepSlots(ctx)
+			c.settleSoon()
 			continue
 		case <-timer.C:
 		case <-c.opt.Watch.Changed():
@@ -99,7 +99,9 @@ func (c *cluster) decide(ctx context.Context, now time.Time, ask bool, due time.
 		c.emit(Event{Type: EventFailed, Message: "save the state of the cluster: " + err.Error()})
 	}
 	if moved || ask {
-		c.keepSlots(ctx)
+		c.e.beat()
+		now = time.Now() // that save may have been slow
+		c.settleSoon()
 		due = earliest(c.askAll(ctx, now), c.seekEvidence(now))
 		c.tell()
 	}
@@ -107,7 +109,7 @@ func (c *cluster) decide(ctx context.Context, now time.Time, ask bool, due time.
 }
 
 // askAll asks about every target that a check wants remedied, in the order of
-// the report.
+// the report. It begins anew when a slow store has let what that rests on grow old. // I4
 func (c *cluster) askAll(ctx context.Context, now time.Time) (due time.Time) {
 	c.mu.Lock()
 	acting := c.ledger.Acting(now)
@@ -125,6 +127,11 @@ func (c *cluster) askAll(ctx context.Context, now time.Time) (due time.Time) {
 			}
 			live[targetKey(t)] = true
 			due = earliest(due, c.consider(ctx, check, t, now))
+			c.e.beat()
+			if time.Since(now) > probeFresh {
+				c.wake()
+				return due
+			}
 		}
 	}
 	c.forget(live)

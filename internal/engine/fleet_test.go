@@ -255,9 +255,16 @@ func (all fleets) Find(_ context.Context, cluster, node string) (bmc.Host, bool,
 
 // guard runs an engine over the fleets.
 func (all fleets) guard(t *testing.T, store state.Store, change func(*engine.Options)) (*engine.Engine, *engine.Stream, func()) {
+	t.Helper()
+	return all.guardBeating(t, store, change, func() {})
+}
+
+// guardBeating is guard for a test that listens to the beats for the watchdog.
+func (all fleets) guardBeating(t *testing.T, store state.Store, change func(*engine.Options), beat func()) (*engine.Engine, *engine.Stream, func()) {
+	t.Helper()
 	p := nodePolicy()
 	p.Selector, p.Conditions[0].Timeout = labels.Everything(), 10*time.Second
-	e, events, stop := start(t, newWorld(), store, func(o *engine.Options) {
+	e, events, stop := startBeating(t, newWorld(), store, func(o *engine.Options) {
 		o.Hosts, o.Clusters = all, nil
 		o.Open = func(d bmc.Device) (bmc.Power, error) {
 			for _, f := range all {
@@ -277,7 +284,7 @@ func (all fleets) guard(t *testing.T, store state.Store, change func(*engine.Opt
 		if change != nil {
 			change(o)
 		}
-	})
+	}, beat)
 	ctx, cancel := context.WithCancel(t.Context())
 	var lives sync.WaitGroup
 	for _, f := range all {

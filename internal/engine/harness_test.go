@@ -51,6 +51,12 @@ func (s *failingStore) set(fail bool) {
 // start runs an engine over the world until the test's bubble ends it.
 func start(t *testing.T, w *world, store state.Store, change func(*engine.Options)) (*engine.Engine, *engine.Stream, func()) {
 	t.Helper()
+	return startBeating(t, w, store, change, func() {})
+}
+
+// startBeating is start for a test that listens to the beats for the watchdog.
+func startBeating(t *testing.T, w *world, store state.Store, change func(*engine.Options), beat func()) (*engine.Engine, *engine.Stream, func()) {
+	t.Helper()
 	events := engine.NewStream()
 	opt := engine.Options{
 		Store: store, Hosts: w, Open: func(bmc.Device) (bmc.Power, error) { return power{w}, nil }, Events: events,
@@ -69,7 +75,7 @@ func start(t *testing.T, w *world, store state.Store, change func(*engine.Option
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- e.Run(ctx, func() {}) }()
+	go func() { done <- e.Run(ctx, beat) }()
 	ticking := make(chan struct{})
 	go func() { w.tick(ctx); close(ticking) }()
 	var once sync.Once

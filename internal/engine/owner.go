@@ -23,6 +23,7 @@ const (
 type tenure struct {
 	claim  state.Claim
 	notice notice
+	settle chan struct{} // runs may have begun or ended: their slots are to be settled
 	run    func(func(context.Context))
 
 	mu     sync.Mutex
@@ -31,7 +32,7 @@ type tenure struct {
 }
 
 func newTenure(ctx context.Context, claim state.Claim) *tenure {
-	t := &tenure{claim: claim}
+	t := &tenure{claim: claim, settle: make(chan struct{}, 1)}
 	t.run = func(f func(context.Context)) { t.inside.Go(func() { f(ctx) }) }
 	return t
 }
@@ -121,6 +122,7 @@ func (c *cluster) load(ctx context.Context, claim state.Claim) error {
 	c.tenure.Store(t)
 	c.mu.Unlock()
 	t.spawn(func(ctx context.Context) { c.keepAnnounced(ctx, t) })
+	t.spawn(func(ctx context.Context) { c.keepSlots(ctx, t) })
 	for _, r := range c.openRuns() {
 		c.startWorker(r, nil)
 	}

@@ -14,7 +14,9 @@ const (
 	// reloadPause gathers changes: an instance that fences writes many records.
 	reloadPause = 250 * time.Millisecond
 	reloadRetry = time.Second
-	reloadTime  = 10 * time.Second
+	// reloadTime is more than the store itself takes for a few calls, each of which
+	// it answers late: a cluster must be taken over from a slow store, too.
+	reloadTime = 30 * time.Second
 	// followEvery is how often what nobody decides with here is read again.
 	followEvery = 5 * time.Second
 )

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -83,21 +82,17 @@ func (s *slots) free(ctx context.Context, store state.Store, run string) error {
 	return err
 }
 
-// unsettled compares a cluster's runs in flight with its slots.
-func (s *slots) unsettled(cluster string, inFlight map[string]bool) (lacking, needless []string) {
+// of are the runs of a cluster that have slots.
+func (s *slots) of(cluster string) map[string]bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for run := range inFlight {
-		if _, has := s.taken[run]; !has {
-			lacking = append(lacking, run)
-		}
-	}
+	runs := map[string]bool{}
 	for run, of := range s.taken {
-		if of == cluster && !inFlight[run] {
-			needless = append(needless, run)
+		if of == cluster {
+			runs[run] = true
 		}
 	}
-	return lacking, needless
+	return runs
 }
 
 // inFlight says whether a run holds a place: from its start until its Node has
@@ -112,47 +107,80 @@ func offInZone(r remediate.Run) bool { return inFlight(r) && r.Step != remediate
 
 // settleSlots frees the slots of runs that need none any more, also of those that a
 // crash left behind, and takes one, even above the limit, for each run that goes on
-// without: it is in flight, and counts.
+// without: it is in flight, and counts. The first error ends it, for the next call
+// would wait as long for a store that does not answer.
 func (c *cluster) settleSlots(ctx context.Context) error {
-	err := c.e.slots.refresh(ctx, c.e.opt.Store, time.Now())
-	c.mu.Lock()
-	flying := map[string]bool{}
-	for id, r := range c.runs {
-		if inFlight(r) {
-			flying[id] = true
+	if err := c.e.slots.refresh(ctx, c.e.opt.Store, time.Now()); err != nil {
+		return err
+	}
+	taken := c.e.slots.of(c.opt.Name) // before the runs: one that is being begun is among those first
+	lacking, needless := c.unsettled(taken)
+	for _, run := range lacking {
+		if _, err := c.e.slots.take(ctx, c.store(), everySlot, c.opt.Name, run); err != nil {
+			return err
 		}
 	}
-	c.mu.Unlock()
-	lacking, needless := c.e.slots.unsettled(c.opt.Name, flying)
-	for _, run := range lacking {
-		_, e := c.e.slots.take(ctx, c.store(), everySlot, c.opt.Name, run)
-		err = errors.Join(err, e)
-	}
 	for _, run := range needless {
-		err = errors.Join(err, c.e.slots.free(ctx, c.store(), run))
+		if err := c.e.slots.free(ctx, c.store(), run); err != nil {
+			return err
+		}
 	}
-	if len(needless) > 0 && err == nil {
+	if len(needless) > 0 {
 		for _, each := range c.e.clusters { // the others may have waited for it
 			if each != c {
 				each.wake()
 			}
 		}
 	}
-	return err
+	return nil
 }
 
-// keepSlots settles the slots, as long as this instance owns the cluster, and tells
-// when that fails.
-func (c *cluster) keepSlots(ctx context.Context) {
-	if c.tenure.Load() == nil { // its runs are not known well enough
-		return
+// unsettled compares the cluster's runs in flight with its slots. A run that is not
+// stored yet takes its slot by itself, or not at all. // I11
+func (c *cluster) unsettled(taken map[string]bool) (lacking, needless []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, r := range c.runs {
+		if inFlight(r) && r.Version > 0 && !taken[id] {
+			lacking = append(lacking, id)
+		}
 	}
-	err := c.settleSlots(ctx)
-	if ctx.Err() != nil || (err != nil) == c.slotsFailed {
-		return
+	for id := range taken {
+		if r, known := c.runs[id]; !known || !inFlight(r) {
+			needless = append(needless, id)
+		}
 	}
-	c.slotsFailed = err != nil
-	if err != nil {
-		c.emit(Event{Type: EventFailed, Message: "settle the slots of runs in flight: " + err.Error()})
+	return lacking, needless
+}
+
+// settleSoon lets the slots be settled, as long as this instance owns the cluster. The
+// deciding loop does not wait for it: the store may be slow.
+func (c *cluster) settleSoon() {
+	if t := c.tenure.Load(); t != nil { // else its runs are not known well enough
+		select {
+		case t.settle <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// keepSlots settles the slots whenever that is due, until ctx ends, and tells when it
+// fails.
+func (c *cluster) keepSlots(ctx context.Context, t *tenure) {
+	failed := false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.settle:
+		}
+		err := c.settleSlots(ctx)
+		if ctx.Err() == nil && err != nil && !failed {
+			c.emit(Event{Type: EventFailed, Message: "settle the slots of runs in flight: " + err.Error()})
+		}
+		if failed && err == nil {
+			c.wake() // what was waiting for a free one is asked again
+		}
+		failed = err != nil
 	}
 }
