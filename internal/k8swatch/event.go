@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/policy"
 )
 
@@ -53,10 +53,6 @@ func (c *Cluster) Record(ctx context.Context, r policy.CheckReport, warning bool
 	return nil
 }
 
-// bounded cuts a text to what an Event can hold, between characters.
-func bounded(text string) string {
-	if len(text) <= maxEventMessage {
-		return text
-	}
-	return strings.ToValidUTF8(text[:maxEventMessage], "")
-}
+// bounded cuts a text to what an Event can hold, between characters; it may quote what
+// others wrote, and people see it on a terminal.
+func bounded(text string) string { return bmc.Printable(text, maxEventMessage) }
