@@ -28,10 +28,9 @@ type notice struct {
 
 // until is how long nobody else acts on the cluster, or why somebody may.
 func (n *notice) until(now time.Time) (end time.Time, why string) {
-	answer, why := n.contested(now)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if answer != remediate.No {
+	if answer, why := n.judge(now); answer != remediate.No { // in one stroke with the end // I22
 		return time.Time{}, why
 	}
 	return n.end, ""
@@ -41,6 +40,11 @@ func (n *notice) until(now time.Time) (end time.Time, why string) {
 func (n *notice) contested(now time.Time) (remediate.Answer, string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	return n.judge(now)
+}
+
+// judge is contested while n.mu is held.
+func (n *notice) judge(now time.Time) (remediate.Answer, string) {
 	switch {
 	case n.foreign != "":
 		return remediate.Yes, n.foreign

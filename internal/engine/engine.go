@@ -163,7 +163,7 @@ func New(ctx context.Context, opt Options) (*Engine, error) {
 	if opt.Owners == nil {
 		e.opt.Owners = state.Sole(opt.Store, opt.Instance, namesOf(opt.Clusters))
 	}
-	e.file, e.stops, e.holds = &pauseFile{path: opt.PauseFile}, newStops(), &holds{}
+	e.file, e.stops, e.holds = &pauseFile{path: opt.PauseFile}, newStops(), &holds{all: map[string]state.Hold{}}
 	e.slots = newSlots()
 	if err := e.loadHolds(ctx); err != nil { // a hold that cannot be read must not be passed over
 		return nil, fmt.Errorf("load holds: %w", err)

@@ -88,7 +88,9 @@ func (f *freezes) add(ctx context.Context, s state.Store, r remediate.Run, class
 	if r.OffLevel > 0 || r.Level > 0 { // the outlets lied, or something between
 		class = ""
 	}
-	f.writing.lock()
+	if err := f.writing.lock(ctx); err != nil {
+		return err
+	}
 	defer f.writing.unlock()
 	old, _ := f.of(r.ID)
 	saved, err := state.SaveFreeze(ctx, s, state.Freeze{
@@ -145,7 +147,9 @@ func (f *freezes) none() bool {
 
 // release ends every freeze of a host and gives those that it ended.
 func (f *freezes) release(ctx context.Context, s state.Store, o Order, cluster string) (released []state.Freeze, err error) {
-	f.writing.lock()
+	if err := f.writing.lock(ctx); err != nil {
+		return nil, err
+	}
 	defer f.writing.unlock()
 	for _, each := range f.list() {
 		if !each.Active() || each.Cluster != cluster || each.Node != o.Node && each.Host != o.Node {
@@ -165,7 +169,9 @@ func (f *freezes) release(ctx context.Context, s state.Store, o Order, cluster s
 
 // prune forgets released freezes whose runs are forgotten, too.
 func (f *freezes) prune(ctx context.Context, s state.Store, kept func(run string) bool) (err error) {
-	f.writing.lock()
+	if err := f.writing.lock(ctx); err != nil {
+		return err
+	}
 	defer f.writing.unlock()
 	for _, each := range f.list() {
 		if each.Active() || kept(each.RunID) {

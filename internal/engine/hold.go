@@ -20,45 +20,53 @@ const NoHold policy.Reason = "NoHold"
 // holds are those that the store has, ended ones too.
 type holds struct {
 	mu  sync.Mutex
-	all map[string]state.Hold // by cluster/node
+	all map[string]state.Hold // by key
 }
 
-func holdKey(cluster, node string) string { return cluster + "/" + node }
-
-// loadHolds reads the holds. What cannot be read leaves what was known.
+// loadHolds reads the holds. What cannot be read leaves what was known, and so does
+// what was stored here while they were read. // I23
 func (e *Engine) loadHolds(ctx context.Context) error {
-	list, err := state.LoadHolds(ctx, e.opt.Store)
 	e.holds.mu.Lock()
-	before := e.holds.all
-	now := map[string]state.Hold{}
-	if err != nil {
-		maps.Copy(now, before)
-	}
-	for _, h := range list {
-		if key := holdKey(h.Cluster, h.Node); h.Version >= now[key].Version {
-			now[key] = h
-		}
-	}
-	e.holds.all = now
+	before := maps.Clone(e.holds.all)
 	e.holds.mu.Unlock()
-	changed := func(a, b state.Hold) bool { return a.Version == b.Version }
-	if !maps.EqualFunc(before, now, changed) {
+	list, err := state.LoadHolds(ctx, e.opt.Store)
+	if e.holds.merge(before, list, err == nil) {
 		e.stirred(state.AllClusters)
 	}
 	return err
 }
 
+// merge takes in a list of all holds, whole or not, and says whether that changed
+// anything. What was known before it was read, and is not in a whole one, is gone.
+func (l *holds) merge(before map[string]state.Hold, list []state.Hold, whole bool) (changed bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, h := range list {
+		if h.Version > l.all[h.Key()].Version {
+			l.all[h.Key()], changed = h, true
+		}
+		delete(before, h.Key())
+	}
+	for key, h := range before {
+		if whole && l.all[key] == h {
+			delete(l.all, key)
+			changed = true
+		}
+	}
+	return changed
+}
+
 func (l *holds) set(h state.Hold) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.all[holdKey(h.Cluster, h.Node)] = h
+	l.all[h.Key()] = h
 }
 
 // hold is what is stored for a Node.
 func (e *Engine) hold(cluster, node string) (state.Hold, bool) {
 	e.holds.mu.Lock()
 	defer e.holds.mu.Unlock()
-	h, ok := e.holds.all[holdKey(cluster, node)]
+	h, ok := e.holds.all[state.Hold{Cluster: cluster, Node: node}.Key()]
 	return h, ok
 }
 
@@ -104,6 +112,8 @@ func (e *Engine) Hold(ctx context.Context, o Order) (Outcome, error) {
 	if err := e.saveWaiting(ctx, h); err != nil {
 		out.Unsaved = unsaved("held", err)
 		c.emit(Event{Type: EventFailed, Node: o.Node, Message: out.Unsaved})
+	} else if stored, _ := e.hold(h.Cluster, h.Node); stored.Active(now) {
+		out.Until = stored.Until // later than what was known here, perhaps
 	}
 	return out, nil
 }
@@ -138,13 +148,15 @@ func (c *cluster) sees(node string) bool {
 
 // saveWaiting stores a hold that binds already.
 func (e *Engine) saveWaiting(ctx context.Context, h state.Hold) error {
-	e.stops.saving.lock()
+	ctx, cancel := context.WithTimeout(ctx, saveTime)
+	defer cancel()
+	if err := e.stops.saving.lock(ctx); err != nil {
+		return err
+	}
 	defer e.stops.saving.unlock()
 	if e.stops.hold(h.Cluster, h.Node) != h { // released, or replaced, meanwhile
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, saveTime)
-	defer cancel()
 	err := e.changeHold(ctx, h.Cluster, h.Node, func(old state.Hold) (state.Hold, bool) {
 		next := lengthened(h, old)
 		next.ReleasedAt = old.ReleasedAt // the runs before it count no more
@@ -189,7 +201,9 @@ func (e *Engine) ReleaseHold(ctx context.Context, o Order) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	e.stops.saving.lock()
+	if err := e.stops.begin(ctx); err != nil {
+		return Outcome{}, fmt.Errorf("release it; it stays held: %w", err)
+	}
 	defer e.stops.saving.unlock()
 	now, waiting, released := time.Now().UTC(), e.stops.hold(c.opt.Name, o.Node), false
 	err = e.changeHold(ctx, c.opt.Name, o.Node, func(h state.Hold) (state.Hold, bool) {
@@ -231,26 +245,28 @@ func (e *Engine) Holds(cluster string) []state.Hold {
 
 // keepHolds saves the holds that wait for the store, and tells of those that are
 // over since the last time.
-func (e *Engine) keepHolds(ctx context.Context, now time.Time) {
+func (e *Engine) keepHolds(ctx context.Context, last, now time.Time) {
+	over := map[string]state.Hold{}
 	e.stops.mu.Lock()
 	waiting := slices.Collect(maps.Values(e.stops.holds))
 	e.stops.mu.Unlock()
 	for _, h := range waiting {
 		if !h.Active(now) {
+			over[h.Key()] = h
 			e.stops.dropHold(h)
 			continue
 		}
 		_ = e.saveWaiting(ctx, h) // a failure is no news: it is tried again
 	}
-	var over []state.Hold
 	e.holds.mu.Lock()
-	for _, h := range e.holds.all {
-		if h.ReleasedBy == "" && !h.Until.IsZero() && !now.Before(h.Until) && now.Add(-stopsEvery).Before(h.Until) {
-			over = append(over, h)
+	for key, h := range e.holds.all {
+		if h.ReleasedBy == "" && last.Before(h.Until) && !now.Before(h.Until) {
+			over[key] = h
 		}
 	}
 	e.holds.mu.Unlock()
-	for _, h := range over {
+	for _, key := range slices.Sorted(maps.Keys(over)) {
+		h := over[key]
 		e.opt.Events.Emit(Event{Type: EventOrder, Cluster: h.Cluster, Node: h.Node, Message: "the hold by " + h.By + " is over"})
 		e.stirred(h.Cluster)
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"sync"
 
 	"github.com/fenced/fenced/internal/remediate"
@@ -10,6 +11,7 @@ import (
 // not be. The worker makes it between two looks; done gets nil once it is durable.
 type order struct {
 	change func(remediate.Run) (remediate.Run, error)
+	event  Event // tells of it
 	done   chan error
 }
 
@@ -68,4 +70,33 @@ func (b *inbox) close(why error) {
 	for _, o := range b.take() {
 		o.done <- why
 	}
+}
+
+// obey makes people's orders part of the record, where that allows them.
+func (w *worker) obey(ctx context.Context) {
+	for _, o := range w.inbox.take() {
+		next, err := o.change(w.run)
+		if err == nil {
+			w.mended(ctx)
+			err = w.carryOut(ctx, o.event, next)
+		}
+		o.done <- err
+	}
+}
+
+// carryOut stores what an order makes of the run. First it is recorded who gave it: no
+// crash may leave only its effect behind. But what cannot be recorded is done all the
+// same, for it may bring a host back; what hurts afterwards is recorded by itself. // I24
+func (w *worker) carryOut(ctx context.Context, told Event, next remediate.Run) error {
+	told, unrecorded := w.c.recorded(told)
+	told.Recorded = told.Recorded && unrecorded == nil
+	saved, err := w.c.save(ctx, next)
+	if err != nil {
+		w.emit(Event{Type: EventFailed, Actor: told.Actor, Why: told.Why, Message: "save that " + told.Message + ": " + err.Error()})
+		w.reread(ctx) // it may have been stored all the same
+		return err
+	}
+	w.c.emit(told)
+	w.run = saved
+	return nil
 }

@@ -232,7 +232,8 @@ func (c *cluster) order(ctx context.Context, run string, o Order, verb string, c
 	if w == nil {
 		return Outcome{}, cmp.Or(c.ours(), errEnded(run))
 	}
-	ord := order{change: change, done: make(chan error, 1)}
+	o.Node, o.Run = r.Target.Node, run
+	ord := order{change: change, event: o.event(verb), done: make(chan error, 1)}
 	if !w.inbox.put(ord) {
 		return Outcome{}, errEnded(run)
 	}
@@ -244,8 +245,6 @@ func (c *cluster) order(ctx context.Context, run string, o Order, verb string, c
 	case <-ctx.Done(): // the worker will take it all the same
 		return Outcome{}, ctx.Err()
 	}
-	o.Node, o.Run = r.Target.Node, run
-	c.emit(o.event(verb))
 	return Outcome{Run: run}, nil
 }
 

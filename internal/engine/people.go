@@ -30,6 +30,14 @@ func (p pause) text(cluster string) string {
 	return what + " is paused by " + p.by + until(p.until) + ": " + p.reason
 }
 
+// lengthened is the pause, ending no earlier than one that stands there, if one does.
+func (p pause) lengthened(old pause, stands bool) pause {
+	if stands && !old.over(p.at) {
+		p.until = longest(p.until, old.until)
+	}
+	return p
+}
+
 // put writes the pause into a cluster's record.
 func (p pause) put(s *state.Cluster) {
 	s.Paused, s.PausedBy, s.PausedReason, s.PausedAt, s.PausedUntil = true, p.by, p.reason, p.at, p.until
@@ -98,9 +106,7 @@ func (e *Engine) Pause(ctx context.Context, o Order) (Outcome, error) {
 	now := time.Now().UTC()
 	p := pause{by: o.Actor, reason: o.Reason, at: now, until: o.end(now)}
 	for _, find := range []func(string) (pause, bool){e.stops.pause, e.storedPause} { // none is shortened
-		if old, stands := find(o.Cluster); stands && !old.over(now) {
-			p.until = longest(p.until, old.until)
-		}
+		p = p.lengthened(find(o.Cluster))
 	}
 	e.stops.setPause(o.Cluster, p)
 	e.stirred(o.Cluster)
@@ -109,6 +115,8 @@ func (e *Engine) Pause(ctx context.Context, o Order) (Outcome, error) {
 	if err := e.savePause(ctx, o.Cluster, p); err != nil {
 		out.Unsaved = unsaved("paused", err)
 		e.opt.Events.Emit(Event{Type: EventFailed, Cluster: o.Cluster, Message: out.Unsaved})
+	} else if stored, stands := e.storedPause(o.Cluster); stands {
+		out.Until = stored.until // later than what was known here, perhaps
 	}
 	return out, nil
 }
@@ -124,14 +132,19 @@ func (e *Engine) knows(cluster string) error {
 
 // savePause stores a pause that binds already.
 func (e *Engine) savePause(ctx context.Context, name string, p pause) error {
-	e.stops.saving.lock()
+	ctx, cancel := context.WithTimeout(ctx, saveTime)
+	defer cancel()
+	if err := e.stops.saving.lock(ctx); err != nil {
+		return err
+	}
 	defer e.stops.saving.unlock()
 	if now, stands := e.stops.pause(name); !stands || now != p { // taken back, or replaced, meanwhile
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, saveTime)
-	defer cancel()
-	err := e.changeRecord(ctx, name, p.put)
+	err := e.changeRecord(ctx, name, func(s *state.Cluster) {
+		old, stands := pauseOf(*s)
+		p.lengthened(old, stands).put(s)
+	})
 	if err == nil {
 		e.stops.dropPause(name, p)
 	}
@@ -144,7 +157,9 @@ func (e *Engine) Resume(ctx context.Context, o Order) (Outcome, error) {
 	if err := e.knows(o.Cluster); err != nil {
 		return Outcome{}, err
 	}
-	e.stops.saving.lock()
+	if err := e.stops.begin(ctx); err != nil {
+		return Outcome{}, fmt.Errorf("resume; it stays as it is: %w", err)
+	}
 	defer e.stops.saving.unlock()
 	now := time.Now().UTC()
 	waiting, stands := e.stops.pause(o.Cluster)

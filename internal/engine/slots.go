@@ -36,7 +36,9 @@ func (s *slots) count() int {
 // refresh reads the slots if that was not done a moment ago. What cannot be read
 // leaves what was known: the store is asked again at the start of a run.
 func (s *slots) refresh(ctx context.Context, store state.Store, now time.Time) error {
-	s.io.lock()
+	if err := s.io.lock(ctx); err != nil {
+		return err
+	}
 	defer s.io.unlock()
 	s.mu.Lock()
 	fresh := now.Sub(s.loaded).Abs() < slotsFresh
@@ -59,7 +61,9 @@ func (s *slots) refresh(ctx context.Context, store state.Store, now time.Time) e
 }
 
 func (s *slots) take(ctx context.Context, store state.Store, limit int, cluster, run string) (bool, error) {
-	s.io.lock()
+	if err := s.io.lock(ctx); err != nil {
+		return false, err
+	}
 	defer s.io.unlock()
 	ok, err := state.TakeSlot(ctx, store, limit, state.Slot{Cluster: cluster, Run: run})
 	if err == nil && ok {
@@ -71,7 +75,9 @@ func (s *slots) take(ctx context.Context, store state.Store, limit int, cluster,
 }
 
 func (s *slots) free(ctx context.Context, store state.Store, run string) error {
-	s.io.lock()
+	if err := s.io.lock(ctx); err != nil {
+		return err
+	}
 	defer s.io.unlock()
 	err := state.FreeSlot(ctx, store, run)
 	if err == nil {

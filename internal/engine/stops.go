@@ -23,11 +23,18 @@ type stops struct {
 
 	mu     sync.Mutex
 	pauses map[string]pause      // by cluster; state.AllClusters is all
-	holds  map[string]state.Hold // by cluster/node
+	holds  map[string]state.Hold // by key
 }
 
 func newStops() *stops {
 	return &stops{saving: newTurn(), pauses: map[string]pause{}, holds: map[string]state.Hold{}}
+}
+
+// begin waits for the turn to change a stop, no longer than a person should.
+func (s *stops) begin(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, saveTime)
+	defer cancel()
+	return s.saving.lock(ctx)
 }
 
 func (s *stops) pause(cluster string) (p pause, stands bool) {
@@ -56,21 +63,21 @@ func (s *stops) dropPause(cluster string, p pause) {
 func (s *stops) hold(cluster, node string) state.Hold {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.holds[holdKey(cluster, node)]
+	return s.holds[state.Hold{Cluster: cluster, Node: node}.Key()]
 }
 
 func (s *stops) setHold(h state.Hold) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.holds[holdKey(h.Cluster, h.Node)] = h
+	s.holds[h.Key()] = h
 }
 
 // dropHold forgets that very hold.
 func (s *stops) dropHold(h state.Hold) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if key := holdKey(h.Cluster, h.Node); s.holds[key] == h {
-		delete(s.holds, key)
+	if s.holds[h.Key()] == h {
+		delete(s.holds, h.Key())
 	}
 }
 
@@ -192,6 +199,7 @@ func (e *Engine) watchFile(ctx context.Context) error {
 func (e *Engine) keepStops(ctx context.Context) error {
 	tick := time.NewTicker(stopsEvery)
 	defer tick.Stop()
+	last := time.Now().UTC() // a round takes long while the store hangs
 	for {
 		select {
 		case <-ctx.Done():
@@ -203,7 +211,8 @@ func (e *Engine) keepStops(ctx context.Context) error {
 			e.keepPause(ctx, name, now)
 		}
 		e.keepResumed(ctx, now)
-		e.keepHolds(ctx, now)
+		e.keepHolds(ctx, last, now)
+		last = now
 	}
 }
 

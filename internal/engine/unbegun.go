@@ -32,17 +32,19 @@ func (c *cluster) takeBack(ctx context.Context, r remediate.Run) {
 	r = remediate.Unbegun(r, time.Now().UTC())
 	for {
 		saved, err := state.SaveRun(ctx, c.store(), r)
-		stood, unread := state.GetRun(ctx, c.store(), r.ID)
 		switch {
 		case err == nil:
 			c.settle(saved)
 			return
 		case errors.Is(err, state.ErrNotOwner):
+			c.emit(Event{Type: EventFailed, Node: r.Target.Node, Run: r.ID, Message: "another instance may find this run open and go on with it: it could not be taken back: " + err.Error()})
 			return
-		case unread == nil && !stood.Open(): // only the answer was lost, again
+		}
+		switch stood, err := state.GetRun(ctx, c.store(), r.ID); {
+		case err == nil && !stood.Open(): // only the answer was lost, again
 			c.settle(stood)
 			return
-		case unread == nil:
+		case err == nil:
 			r.Version = stood.Version
 		}
 		select {

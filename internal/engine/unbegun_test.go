@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 )
@@ -76,5 +78,26 @@ func TestFirstSaveThatNobodyKnowsOfKeepsItsPlace(t *testing.T) {
 		assert.Len(t, e.Runs("c"), 1)
 		assert.Zero(t, w.count(bmc.CommandOff))
 		stop()
+	})
+}
+
+// A run that may stand in the store, and that another instance owns by now, is told of:
+// it may go on there.
+func TestFirstSaveThatAnotherInstanceFindsIsToldOf(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		mute := &muteStore{Store: store.Store, mute: 1}
+		p := newPair(t, w, &failingStore{Store: mute}, nil)
+		p.give("a")
+		for len(p.engine["a"].Runs("c")) == 0 {
+			time.Sleep(100 * time.Millisecond)
+		}
+		mute.mu.Lock()
+		mute.deaf = true
+		mute.mu.Unlock()
+		time.Sleep(3 * time.Second)
+		p.give("b")
+		time.Sleep(3 * time.Second)
+		assert.Contains(t, strings.Join(p.told(t, "a", engine.EventFailed), "\n"), "it could not be taken back")
+		p.end()
 	})
 }

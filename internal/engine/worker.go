@@ -227,22 +227,6 @@ func (w *worker) pause(ctx context.Context, wait time.Duration) bool {
 	return ctx.Err() == nil
 }
 
-// obey makes people's orders part of the record, where that allows them.
-func (w *worker) obey(ctx context.Context) {
-	for _, o := range w.inbox.take() {
-		next, err := o.change(w.run)
-		if err == nil {
-			w.mended(ctx)
-			if next, err = w.c.save(ctx, next); err != nil {
-				w.reread(ctx)
-			} else {
-				w.run = next
-			}
-		}
-		o.done <- err
-	}
-}
-
 // stopped says why nothing that hurts may be done: what people want binds the very
 // next write. // I23
 func (w *worker) stopped() string {

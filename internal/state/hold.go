@@ -28,6 +28,9 @@ type Hold struct {
 	ReleasedAt     time.Time `json:"releasedAt,omitzero"`
 }
 
+// Key tells it from the holds of other Nodes.
+func (h Hold) Key() string { return h.Cluster + "/" + h.Node }
+
 // Active says whether the hold stands at that time.
 func (h Hold) Active(now time.Time) bool {
 	return h.ReleasedBy == "" && (h.Until.IsZero() || now.Before(h.Until))
@@ -40,7 +43,7 @@ func SaveHold(ctx context.Context, s Store, h Hold) (Hold, error) {
 	if err != nil {
 		return h, fmt.Errorf("save the hold of %s: %w", h.Node, err)
 	}
-	version, err := s.Put(ctx, Record{Kind: KindHold, Key: holdKey(h), Version: h.Version, Data: data})
+	version, err := s.Put(ctx, Record{Kind: KindHold, Key: h.Key(), Version: h.Version, Data: data})
 	if err != nil {
 		return h, fmt.Errorf("save the hold of %s: %w", h.Node, err)
 	}
@@ -56,14 +59,14 @@ func LoadHolds(ctx context.Context, s Store) ([]Hold, error) {
 
 // DeleteHold forgets a hold.
 func DeleteHold(ctx context.Context, s Store, h Hold) error {
-	return s.Delete(ctx, KindHold, holdKey(h), h.Version)
+	return s.Delete(ctx, KindHold, h.Key(), h.Version)
 }
 
 func decodeHold(r Record) (Hold, error) {
 	var h Hold
 	err := decode(r.Data, &h)
-	if err == nil && holdKey(h) != r.Key {
-		err = fmt.Errorf("it calls itself the hold of %q", holdKey(h))
+	if err == nil && h.Key() != r.Key {
+		err = fmt.Errorf("it calls itself the hold of %q", h.Key())
 	}
 	if err != nil {
 		return Hold{}, fmt.Errorf("read %s: %w", name(KindHold, r.Key), err)
@@ -71,5 +74,3 @@ func decodeHold(r Record) (Hold, error) {
 	h.Version = r.Version
 	return h, nil
 }
-
-func holdKey(h Hold) string { return h.Cluster + "/" + h.Node }

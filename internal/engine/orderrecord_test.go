@@ -1,0 +1,89 @@
+package engine_test
+
+import (
+	"bytes"
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// orders are those on record.
+func (l *ledger) orders() (all []engine.Event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.took {
+		if e.Type == engine.EventOrder {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+// I24: no crash leaves an order's effect on a run behind without the order: it is on
+// record before the run is stored with it, and also where nobody waits for the answer.
+func TestOrderIsOnRecordBeforeItsEffect(t *testing.T) {
+	for _, gone := range []bool{false, true} {
+		bubble(t, func(t *testing.T, w *world, store *failingStore) {
+			l, people := &ledger{}, &stubborn{Store: store}
+			e, events, stop := start(t, w, people, func(o *engine.Options) { o.Record = l.record })
+			for len(e.Runs("c")) == 0 {
+				time.Sleep(100 * time.Millisecond)
+			}
+			var stored atomic.Int32
+			people.watch(func(run []byte) {
+				if bytes.Contains(run, []byte(`"abort":`)) && stored.Add(1) == 1 {
+					assert.Len(t, l.orders(), 1)
+				}
+			})
+			ctx, cancel := context.WithCancel(t.Context())
+			if gone {
+				cancel()
+			}
+			_, err := e.Abort(ctx, engine.Order{Cluster: "c", Run: e.Runs("c")[0].ID, Actor: "ada", Reason: "wrong host"})
+			cancel()
+			if !gone {
+				require.NoError(t, err)
+			}
+			time.Sleep(5 * time.Minute)
+			assert.Equal(t, remediate.Aborted, only(t, e).Step)
+			require.NotZero(t, stored.Load())
+			require.Len(t, l.orders(), 1)
+			on := l.orders()[0]
+			assert.Equal(t, []string{"ada", "wrong host", "n-1", e.Runs("c")[0].ID}, []string{on.Actor, on.Why, on.Node, on.Run})
+			assert.Equal(t, 1, heard(t, events, "ada aborts"))
+			stop()
+		})
+	}
+}
+
+// An order that cannot be recorded is carried out all the same: it may bring a host
+// back. // I24
+func TestOrderIsCarriedOutThoughItCannotBeRecorded(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		l := &ledger{}
+		e, events, stop := start(t, w, store, func(o *engine.Options) { o.Record = l.record })
+		for w.count(bmc.CommandOff) == 0 {
+			time.Sleep(100 * time.Millisecond)
+		}
+		l.set(func(engine.Event) bool { return true })
+		_, err := e.Abort(t.Context(), engine.Order{Cluster: "c", Run: only(t, e).ID, Actor: "ada", Reason: "wrong host"})
+		require.NoError(t, err)
+		time.Sleep(5 * time.Minute)
+		assert.Equal(t, 1, w.count(bmc.CommandOn))
+		assert.Equal(t, remediate.Aborted, only(t, e).Step)
+		all, err := events.After(t.Context(), 0)
+		require.NoError(t, err)
+		for _, ev := range all {
+			assert.False(t, ev.Type == engine.EventOrder && ev.Recorded, "the audit log is to take it when it can")
+		}
+		stop()
+	})
+}
