@@ -26,13 +26,17 @@ type history struct {
 func (c *cluster) history(t remediate.Target) history {
 	h := history{forgiven: c.e.releasedAt(c.opt.Name, t.Node), well: c.well[t.Node]}
 	for _, r := range c.runs {
-		if r.Strategy == remediate.PowerCycle && r.Touched && sameTarget(r.Target, t) {
+		if r.Strategy == remediate.PowerCycle && cycled(r) && sameTarget(r.Target, t) {
 			h.cycles = append(h.cycles, r)
 		}
 	}
 	slices.SortFunc(h.cycles, func(a, b remediate.Run) int { return b.Started.Compare(a.Started) })
 	return h
 }
+
+// cycled says whether a run has touched its host in any attempt: a later one that waits
+// for its turn has not done so itself. // I15
+func cycled(r remediate.Run) bool { return r.Touched || r.Attempt > 1 }
 
 // lastEnded is when the newest of them that has ended did.
 func (h history) lastEnded() (last time.Time) {
@@ -104,7 +108,7 @@ func (c *cluster) nextStart(now time.Time) (at time.Time, lastHour int) {
 	}
 	var starts []time.Time
 	for _, r := range c.runs {
-		if r.Step == remediate.Aborted && r.Strategy == remediate.PowerCycle && !r.Touched {
+		if r.Step == remediate.Aborted && r.Strategy == remediate.PowerCycle && !cycled(r) {
 			continue
 		}
 		starts = append(starts, r.Started)

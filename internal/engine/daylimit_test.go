@@ -1,0 +1,34 @@
+package engine_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
+)
+
+// A host that comes back a little too late each time is fenced again and again, and
+// each run ends while its second attempt waits: the day's limit holds, and the host is
+// quarantined. // I15
+func TestRunsThatEndWhileTheyWaitCount(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e, _, stop := start(t, w, store, func(o *engine.Options) {
+			o.Run.ReadyTimeout = 15 * time.Second // the kubelet needs 20 s
+			o.Guards.MaxFencesPerDay, o.Guards.MinPowerInterval = 3, 3*time.Minute
+		})
+		for end := time.Now().Add(20 * time.Hour); time.Now().Before(end); {
+			time.Sleep(10 * time.Minute)
+			w.mu.Lock()
+			if w.exists && w.on && w.ready == "True" {
+				w.ready, w.since, w.rv = "Unknown", time.Now(), w.rv+1
+			}
+			w.mu.Unlock()
+		}
+		assert.Equal(t, 3, w.count(bmc.CommandOff), "power cycles within a day")
+		assert.NotEmpty(t, e.Holds("c"), "quarantine")
+		stop()
+	})
+}
