@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"net/http/httptest"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/sweep"
+)
+
+// blind is a watch of an empty cluster.
+type blind struct{}
+
+func (blind) Changes() []policy.Change { return nil }
+func (blind) Changed() <-chan struct{} { return nil }
+func (blind) View() engine.View        { return engine.View{Synced: true} }
+
+// others owns nothing: instance two does.
+type others struct{}
+
+func (others) Run(ctx context.Context, _ func(context.Context, state.Claim)) error {
+	<-ctx.Done()
+	return nil
+}
+func (others) Owner(string) state.Owner { return state.Owner{Instance: "two", Epoch: 7} }
+
+// The metrics, and the words for systemd, say whether this instance acts on a cluster,
+// and in which epoch.
+func TestOwnerIsTold(t *testing.T) {
+	for _, each := range []struct {
+		owners state.Owners
+		mode   string
+		want   []string
+		words  string
+	}{
+		{nil, policy.ModeObserve, []string{`fenced_owner{cluster="prod"} 1`, `fenced_epoch{cluster="prod"} 1`}, ""},
+		{others{}, policy.ModeEvaluate, []string{`fenced_owner{cluster="prod"} 0`, `fenced_epoch{cluster="prod"} 7`}, "prod is with two"},
+	} {
+		store, err := state.OpenBolt(filepath.Join(t.TempDir(), "state.db"))
+		require.NoError(t, err)
+		defer store.Close()
+		m := newMetrics("1")
+		m.engine, err = engine.New(t.Context(), engine.Options{Store: store, Events: engine.NewStream(), Hosts: hosts{}, Instance: "one",
+			Owners: each.owners, Clusters: []engine.ClusterOptions{{Name: "prod", Mode: each.mode, Watch: blind{}}}})
+		require.NoError(t, err)
+		open := func(bmc.Device) (bmc.Power, error) { return nil, assert.AnError }
+		m.sweep = sweep.New(sweep.Options{Engine: oneHost{}, Open: open, Urgent: open, ReadTimeout: time.Second, AtOnce: 1,
+			Tell: func(engine.Event) {}, Measured: m.measured})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- m.engine.Run(ctx, func() {}) }()
+		owned := each.owners == nil
+		require.Eventually(t, func() bool { return m.engine.Status()[0].Owner == owned }, 10*time.Second, time.Millisecond)
+		answer := httptest.NewRecorder()
+		promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}).ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
+		for _, want := range each.want {
+			assert.Contains(t, answer.Body.String(), want)
+		}
+		assert.Contains(t, statusWords(m.engine.Status()), each.words)
+		cancel()
+		require.NoError(t, <-ended)
+	}
+}
