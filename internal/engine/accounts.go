@@ -2,19 +2,30 @@ package engine
 
 import (
 	"context"
+	"crypto/rand"
 	"maps"
 	"sync"
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/state"
 )
 
 // accounts remembers which devices refused their account, whichever probe or run
 // was told: BMCs lock an account that is tried again and again. Another password
 // is another account.
 type accounts struct {
+	news chan struct{}  // something is to be stored
+	kept state.Refusals // as they were stored at the start
+
 	mu      sync.Mutex
 	refused map[account]refusedAccount
+}
+
+func newAccounts(kept state.Refusals, now time.Time) *accounts {
+	a := &accounts{news: make(chan struct{}, 1), kept: kept, refused: map[account]refusedAccount{}}
+	a.load(kept.Accounts, now)
+	return a
 }
 
 // account is a login, which all outlets of a PDU share; or, with part, what that
@@ -23,6 +34,8 @@ type account struct{ service, part, user string }
 
 type refusedAccount struct {
 	password bmc.Secret
+	salt     string
+	mark     string // in place of the password after a restart
 	err      error
 	until    time.Time
 }
@@ -41,13 +54,16 @@ func (a *accounts) note(d bmc.Device, err error) {
 	defer a.mu.Unlock()
 	now := time.Now()
 	maps.DeleteFunc(a.refused, func(_ account, r refusedAccount) bool { return !now.Before(r.until) })
-	r := refusedAccount{d.Password, err, now.Add(accountPause)}
+	r := refusedAccount{password: d.Password, salt: rand.Text(), err: err, until: now.Add(accountPause)}
 	switch bmc.KindOf(err) {
 	case bmc.KindAuth:
 		a.refused[login] = r
 	case bmc.KindPrivilege:
 		a.refused[right] = r
+	default:
+		return
 	}
+	a.changed()
 }
 
 // bar is the refusal of a device that is not to be asked yet; nil when it may be.
@@ -56,8 +72,8 @@ func (a *accounts) bar(d bmc.Device) error {
 	defer a.mu.Unlock()
 	now := time.Now()
 	for _, part := range []string{"", d.Key()} {
-		r, ok := a.refused[account{service: d.Service(), part: part, user: d.Username}]
-		if ok && now.Before(r.until) && r.password.Reveal() == d.Password.Reveal() {
+		at := account{service: d.Service(), part: part, user: d.Username}
+		if r, ok := a.refused[at]; ok && now.Before(r.until) && r.same(at, d.Password) {
 			return r.err
 		}
 	}
@@ -78,9 +94,10 @@ func (a *accounts) barLevel(l bmc.Level) error {
 func (a *accounts) took(d bmc.Device) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	r, ok := a.refused[account{service: d.Service(), user: d.Username}]
-	if ok && r.password.Reveal() == d.Password.Reveal() {
-		delete(a.refused, account{service: d.Service(), user: d.Username})
+	at := account{service: d.Service(), user: d.Username}
+	if r, ok := a.refused[at]; ok && r.same(at, d.Password) {
+		delete(a.refused, at)
+		a.changed()
 	}
 }
 
@@ -88,10 +105,14 @@ func (a *accounts) took(d bmc.Device) {
 func (a *accounts) forget(h bmc.Host) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	before := len(a.refused)
 	for _, l := range h.Levels {
 		for _, d := range l.Devices {
 			maps.DeleteFunc(a.refused, func(each account, _ refusedAccount) bool { return each.service == d.Service() })
 		}
+	}
+	if len(a.refused) != before {
+		a.changed()
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/state"
 )
 
 // lock is a PDU's outlet that answers with err, and counts who asks.
@@ -66,7 +67,7 @@ func TestAccounts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				a := &accounts{refused: map[account]refusedAccount{}}
+				a := newAccounts(state.Refusals{}, time.Now())
 				asked, answer := 0, refusing(c.kind)
 				open := a.guard(func(bmc.Device) (bmc.Power, error) { return lock{&asked, &answer}, nil })
 				p, err := open(mine)

@@ -156,7 +156,11 @@ type Engine struct {
 func New(ctx context.Context, opt Options) (*Engine, error) {
 	opt = withFailpoints(opt)
 	e := &Engine{opt: opt, clusters: map[string]*cluster{}, index: newIndex(), started: time.Now(), beat: func() {}}
-	e.accounts, e.patience = &accounts{refused: map[account]refusedAccount{}}, &patience{failing: map[string]failing{}}
+	refused, err := state.LoadRefusals(ctx, opt.Store, opt.Instance)
+	if err != nil {
+		return nil, err
+	}
+	e.accounts, e.patience = newAccounts(refused, time.Now()), &patience{failing: map[string]failing{}}
 	e.recorder = &recorder{failed: map[string]string{}}
 	e.opt.Open = e.accounts.guard(opt.Open)
 	e.own = &ownHost{Own: opt.Own, found: map[string]resolved{}, pinned: ownPin(opt.Instance)}
@@ -168,7 +172,6 @@ func New(ctx context.Context, opt Options) (*Engine, error) {
 	if err := e.loadHolds(ctx); err != nil { // a hold that cannot be read must not be passed over
 		return nil, fmt.Errorf("load holds: %w", err)
 	}
-	var err error
 	if e.global, err = state.LoadCluster(ctx, opt.Store, state.AllClusters); err != nil {
 		return nil, err
 	}
@@ -238,6 +241,7 @@ func (e *Engine) Run(ctx context.Context, beat func()) error {
 	g.Go(func() error { return e.keepReloaded(ctx) })
 	g.Go(func() error { return e.prune(ctx) })
 	g.Go(func() error { return e.watchFile(ctx) })
+	g.Go(func() error { return e.keepAccounts(ctx) })
 	g.Go(func() error { return e.keepStops(ctx) })
 	return g.Wait()
 }

@@ -1,0 +1,82 @@
+package engine_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/state"
+)
+
+// login gives n-1's BMC an account.
+func (w *world) login(password string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	h := *w.host
+	d := h.Levels[0].Devices[0]
+	d.Username, d.Password = "fence", bmc.NewSecret(password)
+	h.Levels = []bmc.Level{{Devices: []bmc.Device{d}}}
+	w.host = &h
+}
+
+// A daemon that comes and goes does not lock the account by trying a wrong password at
+// each start; a mended one is tried at once.
+func TestRefusedAccountOutlivesRestarts(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.login("wrong-4711")
+		w.setReadErr(&bmc.Error{Kind: bmc.KindAuth, Op: "open session", Err: errors.New("refused")})
+		_, _, stop := start(t, w, store, nil)
+		time.Sleep(70 * time.Second)
+		stop()
+		first := w.asked()
+		require.Positive(t, first)
+		for range 20 {
+			e, _, stop := start(t, w, store, nil)
+			time.Sleep(10 * time.Second)
+			gate(t, e, "BMCAuth")
+			stop()
+		}
+		assert.Equal(t, first, w.asked(), "in the 5 minutes after it was refused")
+		kept, err := state.LoadRefusals(t.Context(), store, "")
+		require.NoError(t, err)
+		require.Len(t, kept.Accounts, 1)
+		text, err := json.Marshal(kept)
+		require.NoError(t, err)
+		assert.NotContains(t, string(text), "4711")
+		assert.Len(t, kept.Accounts[0].Mark, 2, "one byte")
+
+		w.login("mended")
+		w.setReadErr(nil)
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(20 * time.Second)
+		assert.Len(t, e.Runs("c"), 1)
+		stop()
+	})
+}
+
+// After the pause it is tried again, and a clock that was set back prolongs nothing.
+func TestRefusedAccountIsTriedAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.login("wrong")
+		service := w.host.Levels[0].Devices[0].Service()
+		sum := sha256.Sum256([]byte("s\x00" + service + "\x00fence\x00wrong"))
+		_, err := state.SaveRefusals(t.Context(), store, state.Refusals{Accounts: []state.Refusal{{
+			Service: service, User: "fence", Kind: string(bmc.KindAuth), Salt: "s", Mark: hex.EncodeToString(sum[:1]), Until: time.Now().Add(24 * time.Hour),
+		}}})
+		require.NoError(t, err)
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(4 * time.Minute)
+		gate(t, e, "BMCAuth")
+		require.Empty(t, e.Runs("c"))
+		time.Sleep(3 * time.Minute)
+		assert.NotEmpty(t, e.Runs("c"))
+		stop()
+	})
+}
