@@ -67,3 +67,19 @@ func TestCheckChangesTheLimitsOfItsRuns(t *testing.T) {
 	c.override(&r, check)
 	assert.Equal(t, remediate.Limits{OffDeadline: time.Second, OnDeadline: 2 * time.Second, ReadyTimeout: 3 * time.Second, RunTimeout: 4 * time.Second, MaxAttempts: 9}, r.Limits)
 }
+
+// What is decided at the start of a run, and by whom.
+func TestDraftTakesItsLimits(t *testing.T) {
+	draft := func(o ClusterOptions, target policy.TargetReport) remediate.Limits {
+		c := &cluster{e: &Engine{opt: Options{Hosts: noHosts{}, Run: remediate.Limits{ReadyTimeout: 10 * time.Minute}}}, opt: o, ledger: policy.NewLedger(o.Rules)}
+		a, ok := c.applicant(&policy.Check{Strategy: policy.PowerCycleHosts}, &target)
+		assert.True(t, ok)
+		return a.draft.Limits
+	}
+	assert.Equal(t, remediate.Limits{ReadyTimeout: 10 * time.Minute}, draft(ClusterOptions{}, policy.TargetReport{Node: "n", StartupTimeout: time.Minute}))
+	assert.Equal(t, 20*time.Minute, draft(ClusterOptions{}, policy.TargetReport{Node: "n", StartupTimeout: 20 * time.Minute}).ReadyTimeout, "the larger one")
+	assert.True(t, draft(ClusterOptions{Reprovision: true}, policy.TargetReport{Node: "n"}).Reprovision)
+	assert.True(t, draft(ClusterOptions{}, policy.TargetReport{Node: "n", Action: policy.MarkOwner}).ReplaceControlPlane, "its owner guards the quorum") // I14
+	assert.True(t, draft(ClusterOptions{Rules: policy.Rules{DeleteControlPlaneMachines: true}}, policy.TargetReport{Node: "n"}).ReplaceControlPlane)
+	assert.False(t, draft(ClusterOptions{}, policy.TargetReport{Node: "n", Action: policy.DeleteMachine}).ReplaceControlPlane)
+}
