@@ -24,6 +24,8 @@ type Deletion struct {
 	// UID and ResourceVersion are the preconditions of the request, empty if
 	// it had none.
 	UID, ResourceVersion string
+	// CutOff is a request whose client went away before it was answered.
+	CutOff bool
 }
 
 // auditEvent is what of an audit.k8s.io/v1 Event is read here.
@@ -47,14 +49,14 @@ type auditEvent struct {
 	StageTimestamp time.Time             `json:"stageTimestamp"`
 }
 
-// NodeDeletions are the successful deletions of a Node of that name, in order.
+// NodeDeletions are the deletions of a Node of that name, in order.
 func (c *ControlPlane) NodeDeletions(name string) ([]Deletion, error) {
-	return c.Deletions("nodes", name)
+	return c.nodeDeletions(func(e auditEvent) string { return name })
 }
 
 // AllNodeDeletions are those of every Node, by one look at the log.
 func (c *ControlPlane) AllNodeDeletions() ([]Deletion, error) {
-	return c.deletions(func(e auditEvent) bool { return e.deletes("nodes", e.ObjectRef.Name) })
+	return c.nodeDeletions(func(e auditEvent) string { return e.ObjectRef.Name })
 }
 
 // Deletions are the successful deletions of one object, by the plural name of
@@ -108,9 +110,12 @@ func (c *ControlPlane) auditLog() ([]byte, error) {
 }
 
 func (e auditEvent) deletes(resource, name string) bool {
+	return e.ResponseStatus.Code == http.StatusOK && e.about(resource, name)
+}
+
+func (e auditEvent) about(resource, name string) bool {
 	o := e.ObjectRef
-	return e.ResponseStatus.Code == http.StatusOK && o.Resource == resource && o.Subresource == "" &&
-		(o.Name == name || e.Verb == "deletecollection")
+	return o.Resource == resource && o.Subresource == "" && (o.Name == name || e.Verb == "deletecollection")
 }
 
 func (e auditEvent) deletion() Deletion {
