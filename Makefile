@@ -6,6 +6,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # Counted, not timed: a timed go fuzz run that ends in mid-input reports its own deadline as a failure.
 FUZZTIME ?= 100000x
+SIM_SEEDS ?= 3000
 PREFIX ?= /usr
 DESTDIR ?=
 
@@ -44,7 +45,8 @@ fuzz: ## every fuzz target for $(FUZZTIME) inputs
 	  for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
 	    echo "== $$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$pkg; done; done
 
-sim: ## the exhaustive search over the six steps, widened
+sim: ## thousands of worlds that go wrong by a seed, in virtual time; then the search over the six steps, widened
+	set -o pipefail; SIM_SEEDS=$(SIM_SEEDS) $(GO) test -run '^TestSimulation$$' -v -count=1 -timeout 4h ./test/sim | grep -Ev '^ *(=== |--- PASS)'
 	FENCED_SEARCH=wide $(GO) test -run '^TestExplore$$' -v -count=1 -timeout 60m ./internal/remediate
 
 bench: controlplane deps ## Go benchmarks, power against other clients, fenced under load on a real API server (10 minutes or more)

@@ -118,7 +118,7 @@ func (w *World) auditOn(c *incarnation, h *host, r remediate.Run) {
 		w.violate("I7", h.name, "%s switches on %s after the isolation, with %d pods bound", c, since, w.api.pods[h.name])
 	}
 	k := attemptKey{r.ID, r.Attempt}
-	if seen := w.ledger.looks[lookKey{c, h.name}].fresh.Seen; !w.ledger.on[k] && c.moved(h, seen.Lease) {
+	if seen := w.ledger.looks[lookKey{c, h.name}].fresh.Seen; !w.ledger.on[k] && c.moved(h, r, seen.Lease) {
 		w.violate("I5", h.name, "%s switches on although the Lease moved while the host was believed off", c)
 	}
 	w.ledger.on[k] = true // from here on the Lease may move
@@ -158,7 +158,7 @@ func (w *World) auditIsolate(c *incarnation, h *host, r remediate.Run, b remedia
 		w.violate("I1", h.name, "%s isolates without a proof: %s", c, why)
 	}
 	seen := w.ledger.looks[lookKey{c, h.name}].fresh.Seen
-	if c.moved(h, seen.Lease) {
+	if c.moved(h, r, seen.Lease) {
 		w.violate("I5", h.name, "%s isolates although the Lease moved after the first Off", c)
 	}
 	if seen.Contested != remediate.No {
@@ -182,7 +182,7 @@ func (w *World) auditIsolated(n *node, r remediate.Run, b remediate.Backup) {
 	if k := len(saved); k > 0 && !bytes.Equal(saved[k-1].Node, n.json()) && fmt.Sprint(n.ResourceVersion) == saved[k-1].ResourceVersion {
 		w.violate("I21", n.Name, "the backup is not the Node")
 	}
-	w.ledger.boots[r.ID] = h.boots
+	w.ledger.boots[r.ID] = booted{h.boots, n.BootID, false}
 	if !h.on {
 		return
 	}
@@ -197,6 +197,7 @@ func (w *World) auditIsolated(n *node, r remediate.Run, b remediate.Backup) {
 		w.outcome.Misled++
 	case lied:
 		w.outcome.Lied++
+		w.ledger.boots[r.ID] = booted{h.boots, n.BootID, true}
 		w.note(n.Name, "the BMC has lied all along")
 	case time.Since(h.onSince) <= proofMaxAge+requestTimeout:
 		w.outcome.Raced++

@@ -81,7 +81,7 @@ func (w *World) auditStart(c *incarnation, r remediate.Run) {
 	}
 	lately := 0
 	for _, o := range w.ledger.runs {
-		if o.Manual == nil && now.Sub(o.Started) < time.Hour {
+		if o.Manual == nil && now.Sub(o.Started) < time.Hour && (o.Step != remediate.Aborted || o.Touched) { // else it touched nothing
 			lately++
 		}
 	}
@@ -107,8 +107,12 @@ func (w *World) auditEnd(r remediate.Run) {
 	if r.Step != remediate.Done {
 		return
 	}
-	boots, isolated := w.ledger.boots[r.ID]
-	if isolated && h.boots <= boots && !w.ledger.held[r.ID] { // I6; a human may vouch for it
+	before, isolated := w.ledger.boots[r.ID]
+	same := h.boots <= before.boots
+	if before.lied { // it may have booted just before, and nobody could tell
+		same = h.bootID() == before.boot
+	}
+	if isolated && same && !w.ledger.held[r.ID] { // I6; a human may vouch for it
 		w.violate("I6", node, "run %s is Done and its host has not booted since", r.ID)
 	}
 	saved, err := state.Backups(w.ctx, w.store, r.ID)

@@ -153,7 +153,11 @@ func (h *host) trouble(now time.Time) {
 	if !w.chance(w.plan.Hosts) || h.gone {
 		return
 	}
-	switch what := w.rng.IntN(10); {
+	what := w.rng.IntN(10)
+	if w.plan.OnlyCuts {
+		what = 9
+	}
+	switch {
 	case !h.on:
 		h.power(true, "foreign hand")
 		w.fault("foreign-on", h.name, "")

@@ -112,16 +112,16 @@ func (k kube) Look(ctx context.Context, r remediate.Run, backups [][]byte) engin
 
 // look is what the API server says now. w.mu is held.
 func (c *incarnation) look(r remediate.Run, backups [][]byte) engine.Fresh {
-	a := c.i.w.api
+	a, ahead := c.i.w.api, c.i.skew
 	t := r.Target
 	f := engine.Fresh{Seen: remediate.Seen{API: remediate.APIReachable, Contested: remediate.No, Hold: remediate.No,
 		Lease: remediate.Lease{Known: true}, Node: remediate.Node{Exists: remediate.No}, Machine: remediate.Machine{Exists: remediate.No}}}
 	if l, ok := a.leases[t.Node]; ok {
-		f.Seen.Lease = remediate.Lease{Known: true, ResourceVersion: fmt.Sprint(l.version), RenewTime: l.renewed}
-		f.Lease = policy.Lease{RenewTime: l.renewed}
+		f.Seen.Lease = remediate.Lease{Known: true, ResourceVersion: fmt.Sprint(l.version), RenewTime: l.renewed.Add(ahead)}
+		f.Lease = policy.Lease{RenewTime: l.renewed.Add(ahead)}
 	}
 	if n := a.nodes[t.Node]; n != nil {
-		f.Node = n.policy()
+		f.Node, _ = dated(n.policy(), ahead).(*policy.Node)
 		f.Seen.Node = remediate.Node{Exists: remediate.Yes, UID: n.UID, ResourceVersion: fmt.Sprint(n.ResourceVersion), BootID: n.BootID,
 			SystemUUID: n.SystemUUID, Ready: remediate.Ask(n.Ready == "True"), OutOfService: n.outOfService()}
 		if backups != nil {

@@ -16,7 +16,7 @@ type ledger struct {
 	recorded map[recordedKey]recorded
 	frozen   map[string]string    // by Node: the run that found a false Off out
 	cycles   map[string][]cycle   // by Node: the runs that have touched the host
-	boots    map[string]int       // of the host, when the run isolated its Node
+	boots    map[string]booted    // when the run isolated its Node
 	on       map[attemptKey]bool  // the host was told to come on
 	held     map[string]bool      // runs that needed a human
 	backups  map[string]time.Time // when the last Node of a run was saved
@@ -51,6 +51,13 @@ type looked struct {
 	quorum bool // etcd would survive the loss of the host
 }
 
+// booted is how often a host had booted, and which of its boots the Node was of.
+type booted struct {
+	boots int
+	boot  string
+	lied  bool // its BMC said Off, consistently
+}
+
 // cycle is one run that has touched a host.
 type cycle struct {
 	run string
@@ -59,7 +66,7 @@ type cycle struct {
 
 func newLedger() ledger {
 	return ledger{runs: map[string]remediate.Run{}, writer: map[string]*incarnation{}, looks: map[lookKey]looked{},
-		recorded: map[recordedKey]recorded{}, frozen: map[string]string{}, cycles: map[string][]cycle{}, boots: map[string]int{},
+		recorded: map[recordedKey]recorded{}, frozen: map[string]string{}, cycles: map[string][]cycle{}, boots: map[string]booted{},
 		backups: map[string]time.Time{}, on: map[attemptKey]bool{}, held: map[string]bool{}}
 }
 
@@ -73,7 +80,7 @@ func (w *World) looked(c *incarnation, r remediate.Run, f engine.Fresh, began ti
 	}
 	for k, l := range c.logs {
 		if k.h == h && len(l.offs) > 0 && l.lease == "" {
-			l.lease = "at " + f.Seen.Lease.ResourceVersion
+			l.lease, l.leaseAt = "at "+f.Seen.Lease.ResourceVersion, time.Now()
 		}
 	}
 }
@@ -94,11 +101,11 @@ func (w *World) survives(f engine.Fresh, node string) bool {
 	return f.MembersKnown && well >= members/2+1
 }
 
-// moved says whether the Lease has moved since the first Off that a fenced read, as
-// far as it was told. w.mu is held.
-func (c *incarnation) moved(h *host, seen remediate.Lease) bool {
+// moved says whether the Lease has moved since the first Off that a fenced read in a
+// run, as far as it was told. w.mu is held.
+func (c *incarnation) moved(h *host, r remediate.Run, seen remediate.Lease) bool {
 	for k, l := range c.logs {
-		if k.h == h && l.lease != "" && seen.Known && seen.ResourceVersion != "" && l.lease != "at "+seen.ResourceVersion {
+		if k.h == h && l.lease != "" && l.leaseAt.After(r.Started) && seen.Known && seen.ResourceVersion != "" && l.lease != "at "+seen.ResourceVersion {
 			return true
 		}
 	}

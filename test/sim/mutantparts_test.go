@@ -31,6 +31,15 @@ func staleness() func(f *engine.Fresh, r remediate.Run) {
 	}
 }
 
+// anyBoot makes every Node one that has just booted, and its Lease one that stands
+// still.
+func anyBoot(f *engine.Fresh, r remediate.Run) {
+	f.Seen.Lease.ResourceVersion = "1"
+	if r.Step == remediate.AwaitNode || r.Step == remediate.RestoreNode {
+		f.Seen.Node.BootID = "another"
+	}
+}
+
 // deafWatch tells of what is there first, and of nothing that happens then.
 type deafWatch struct {
 	engine.Watch

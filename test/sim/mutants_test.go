@@ -38,41 +38,66 @@ func (u unprotected) Find(ctx context.Context, cluster, node string) (bmc.Host, 
 	return h, found, err
 }
 
-func only(m mood) func(*Plan) {
-	return func(p *Plan) { p.Moods, p.BMCs, p.Hosts, p.Outlets, p.Metal = []mood{m}, 20, 8, false, false }
+// quiet is a world in which hosts break, often, and nothing else does.
+func quiet(p *Plan) {
+	p.Instances, p.Calm = 1, 60*time.Minute
+	p.Hosts, p.BMCs, p.Outages, p.People = 12, 0, 0, 0
+	p.StoreFails, p.CallLost, p.CallSlow, p.Kill = 0, 0, 0, 0
+	p.Metal, p.Outlets, p.FoundOffStays, p.Reprovision = false, false, false, false
 }
 
-func outages(p *Plan)  { p.Outages = 6 }
-func nothing(*Plan)    {}
-func crowded(p *Plan)  { p.Workers, p.Hosts, p.Zones = 8, 6, 2 }
-func restless(p *Plan) { p.Hosts = 12 }
+func only(m ...mood) func(*Plan) {
+	return func(p *Plan) { p.Moods, p.BMCs = m, 60 }
+}
+
+// fleet is three instances that lose each other and the store.
+func fleet(p *Plan) {
+	p.Instances, p.Outages, p.Kill, p.StoreFails = 3, 12, 0.003, 0.05
+}
+
+func outages(p *Plan) { p.Outages = 12 }
+func nothing(*Plan)   {}
+func crowded(p *Plan) { p.Workers, p.Zones = 8, 2 }
+func people(p *Plan)  { p.People = 40 }
+func kills(p *Plan)   { p.Kill = 0.005 }
+func etcd(p *Plan)    { p.ControlPlanes, p.Workers = 3, 2 }
+func few(p *Plan)     { p.ControlPlanes, p.Workers, p.Zones, p.Hosts = 0, 3, 0, 40 }
+
+// alive is hosts whose BMCs say Off while they run, without a network for a while.
+func alive(p *Plan) { few(p); only(liar)(p); p.OnlyCuts = true }
+
+// special is a world with a protected host, and one that fenced runs on.
+func special(p *Plan) { p.Seed *= 3 }
 
 var mutants = []mutant{
 	{"one read is a proof", "I1", nothing, options(func(o *engine.Options) { o.Power.OffReadSpacing = time.Millisecond })},
 	{"what is On reads Off", "I1", only(deaf), Defect{Reading: func(r *bmc.Reading, _ string) { r.State = bmc.Off }}},
-	{"Nodes are deleted by name", "I2", restless, Defect{IgnoresPreconditions: true}},
-	{"sick as long as it was sick once", "I4", restless, Defect{LateViews: time.Minute, Look: staleness()}},
-	{"the Lease is not looked at", "I5", only(liar), looks(func(f *engine.Fresh, _ remediate.Run) { f.Seen.Lease.ResourceVersion = "1" })},
+	{"Nodes are deleted by name", "I2", nothing, Defect{IgnoresPreconditions: true}},
+	{"sick as long as it was sick once", "I4", nothing, Defect{LateViews: time.Minute, Look: staleness()}},
+	{"the Lease is not looked at", "I5", alive, looks(func(f *engine.Fresh, _ remediate.Run) { f.Seen.Lease.ResourceVersion = "1" })},
 	{"pods are always gone", "I7", nothing, looks(func(f *engine.Fresh, _ remediate.Run) { f.Seen.PodsGone = remediate.Yes })},
 	{"every BMC is the right one", "I8", only(stranger), Defect{Reading: func(r *bmc.Reading, uuid string) { r.Identity.UUID = uuid }}},
 	{"any number at once", "I11", crowded, options(func(o *engine.Options) { o.Guards.MaxInFlight, o.Guards.MaxInFlightPerZone = 100, 100 })},
-	{"all members are healthy", "I12", func(p *Plan) { p.ControlPlanes, p.Workers, p.Hosts = 3, 2, 6 }, looks(func(f *engine.Fresh, _ remediate.Run) {
+	{"all members are healthy", "I12", etcd, Defect{LateViews: 30 * time.Second, Look: func(f *engine.Fresh, _ remediate.Run) {
 		for i := range f.Members {
 			f.Members[i].Healthy = true
 		}
-	})},
-	{"no host is its own", "I13", restless, options(func(o *engine.Options) { o.Own = engine.Own{} })},
-	{"no host is protected", "I13", restless, options(func(o *engine.Options) { o.Hosts = unprotected{o.Hosts} })},
-	{"reprovisions though it must not", "I14", func(p *Plan) { p.Reprovision, p.BMCs, p.Hosts = false, 30, 12 }, options(func(o *engine.Options) { o.Clusters[0].Reprovision = true })},
-	{"any number a day", "I15", restless, options(func(o *engine.Options) { o.Guards.MaxFencesPerDay, o.Guards.MinPowerInterval = 1000, time.Second })},
-	{"believes any view", "I16", func(p *Plan) { p.Outages, p.Hosts = 12, 6 }, options(func(o *engine.Options) {
+	}}},
+	{"no host is its own", "I13", special, options(func(o *engine.Options) { o.Own = engine.Own{} })},
+	{"no host is protected", "I13", special, options(func(o *engine.Options) { o.Hosts = unprotected{o.Hosts} })},
+	{"reprovisions though it must not", "I14", few, options(func(o *engine.Options) { o.Clusters[0].Reprovision = true })},
+	{"any number a day", "I15", few, options(func(o *engine.Options) { o.Guards.MaxFencesPerDay, o.Guards.MinPowerInterval = 1000, time.Second })},
+	{"believes any view", "I16", outages, options(func(o *engine.Options) {
 		o.Guards.ViewMaxAge, o.Guards.ClockSkewMax, o.Guards.QuietPeriod = 100*time.Hour, 100*time.Hour, 0
 	})},
 	{"the store only says that it has stored", "I19", nothing, Defect{StoresNoRuns: true}},
+	{"epochs are not compared, and claims have no end", "I19", fleet, Defect{IgnoresEpochs: true}},
+	{"nor are versions", "I19", fleet, Defect{IgnoresEpochs: true, IgnoresVersions: true}},
+	{"any registration will do", "I6", func(p *Plan) { alive(p); p.Isolation = remediate.IsolateTaint }, looks(anyBoot)},
 	{"labels are not restored", "I20", nothing, Defect{RestoresNothing: true, Look: func(f *engine.Fresh, _ remediate.Run) { f.Seen.Restored = remediate.Yes }}},
 	{"backups vanish", "I21", nothing, Defect{LosesBackups: true}},
 	{"nobody else is ever at work", "I22", outages, looks(func(f *engine.Fresh, _ remediate.Run) { f.Seen.Contested = remediate.No })},
-	{"a pause is forgotten", "I23", func(p *Plan) { p.People, p.Hosts = 40, 6 }, Defect{ForgetsStops: true}},
+	{"a pause is forgotten", "I23", people, Defect{ForgetsStops: true}},
 	{"nothing is recorded", "I24", nothing, options(func(o *engine.Options) { o.Record = nil })},
 	{"waits for ever for a Node", "L1", nothing, Defect{
 		Options: func(o *engine.Options) { o.Run.RunTimeout = 1000 * time.Hour },
@@ -81,7 +106,7 @@ var mutants = []mutant{
 				*f = engine.Fresh{Err: errLost}
 			}
 		}}},
-	{"a start finds no runs", "L2", func(p *Plan) { p.Kill = 0.005 }, Defect{ForgetsRuns: true}},
+	{"a start finds no runs", "L2", kills, Defect{ForgetsRuns: true}},
 	{"is told of no change", "L4", nothing, options(func(o *engine.Options) { o.Clusters[0].Watch = &deafWatch{Watch: o.Clusters[0].Watch} })},
 }
 
@@ -93,8 +118,9 @@ func TestAuditsNoticeMutants(t *testing.T) {
 			rules := map[string]int{}
 			for seed := uint64(1); seed <= mutantSeeds && rules[m.rule] == 0; seed++ {
 				p := NewPlan(seed)
-				p.Instances, p.Calm = 1, 60*time.Minute
+				quiet(&p)
 				m.plan(&p)
+				p.StopAt = m.rule
 				out, _ := Play(t, p, m.defect)
 				maps.Copy(rules, out.Rules)
 			}

@@ -98,6 +98,7 @@ func (m *member) hold(ctx context.Context, epoch uint64, guard func(context.Cont
 			switch {
 			case lost, m.inc.dead:
 				lost = true
+			case w.defect.IgnoresEpochs: // it does not notice
 			case !o.valid(m.inc, epoch), !now.Before(m.until):
 				lost = true
 				w.note("", "%s has lost epoch %d", m.inc, epoch)

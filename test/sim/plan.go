@@ -24,6 +24,8 @@ type Plan struct {
 	FoundOffStays bool // powerOnFoundOff: false
 
 	Storm, Calm time.Duration
+	OnlyCuts    bool   // hosts do not fail, but are cut off from the API server
+	StopAt      string // the story ends when that rule is broken
 
 	// How often things happen, each per hour: on one host, at one BMC, to one
 	// instance, by people.

@@ -17,9 +17,12 @@ func Play(t *testing.T, p Plan, d Defect) (out Outcome, found []Violation) {
 		if err := w.enroll(ctx); err != nil {
 			t.Fatal(err)
 		}
-		for w.now() < p.Storm+p.Calm {
+		for broken := 0; w.now() < p.Storm+p.Calm && broken == 0; {
 			time.Sleep(time.Second)
-			w.do(w.second)
+			w.do(func() {
+				w.second()
+				broken = w.outcome.Rules[p.StopAt]
+			})
 		}
 		w.finish()
 		cancel()

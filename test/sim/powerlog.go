@@ -20,7 +20,9 @@ type powerLog struct {
 	last   bmc.Reading
 	honest bool // of the last reading
 	onAt   time.Time
-	lease  string // of the host's Node, at the first look after the first of offs
+	// lease is that of the host's Node, at the first look after the first of offs.
+	lease   string
+	leaseAt time.Time
 }
 
 type offRead struct{ began, at time.Time }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
 	"github.com/fenced/fenced/internal/engine"
@@ -42,9 +43,25 @@ func (v *view) Changes() []policy.Change {
 	}
 	var list []policy.Change
 	for ; v.pos < len(w.api.history) && v.visible(w.api.history[v.pos]); v.pos++ {
-		list = append(list, w.api.history[v.pos].Change)
+		c := w.api.history[v.pos].Change
+		c.Value = dated(c.Value, v.inc.i.skew)
+		list = append(list, c)
 	}
 	return list
+}
+
+// dated is an object of an API server whose clock is that much ahead.
+func dated(object any, ahead time.Duration) any {
+	n, ok := object.(*policy.Node)
+	if !ok {
+		return object
+	}
+	c := *n
+	c.Conditions = slices.Clone(n.Conditions)
+	for i := range c.Conditions {
+		c.Conditions[i].LastTransition = c.Conditions[i].LastTransition.Add(ahead)
+	}
+	return &c
 }
 
 func (v *view) visible(c change) bool {
