@@ -25,6 +25,7 @@ func (c *cluster) decideLoop(ctx context.Context) error {
 	beat := time.NewTicker(beatEvery)
 	defer beat.Stop()
 	var due time.Time // of the candidates, when they were last asked about
+	ownerless := false
 	for {
 		ask := true
 		select {
@@ -34,6 +35,7 @@ func (c *cluster) decideLoop(ctx context.Context) error {
 			c.e.beat()
 			c.watchView(time.Now())
 			c.settleSoon()
+			ownerless = c.tellOwnerless(ownerless)
 			continue
 		case <-timer.C:
 		case <-c.opt.Watch.Changed():

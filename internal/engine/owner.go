@@ -161,14 +161,31 @@ func (c *cluster) notOurs() string {
 	if c.tenure.Load() != nil {
 		return ""
 	}
-	switch o := c.e.opt.Owners.Owner(c.opt.Name); {
+	o := c.e.opt.Owners.Owner(c.opt.Name)
+	why := fmt.Sprintf("instance %s owns the cluster (epoch %d)", o.Instance, o.Epoch)
+	switch {
 	case o.Epoch == 0:
-		return "no instance owns the cluster now"
+		why = "no instance owns the cluster now"
 	case o.Instance == c.e.opt.Instance:
-		return "this instance is about to own the cluster, or to give it up"
-	default:
-		return fmt.Sprintf("instance %s owns the cluster (epoch %d)", o.Instance, o.Epoch)
+		why = "this instance is about to own the cluster, or to give it up"
 	}
+	if o.Problem != "" {
+		why += ", as far as this instance knows: " + o.Problem
+	}
+	return why
+}
+
+// tellOwnerless tells once that the store does not let this instance know whose the
+// cluster is, or take it; told is whether that was done. It gives what was told now.
+func (c *cluster) tellOwnerless(told bool) bool {
+	switch why := c.e.opt.Owners.Owner(c.opt.Name).Problem; {
+	case why == "":
+		return false
+	case !told && c.tenure.Load() == nil:
+		c.emit(Event{Type: EventFailed, Message: "know who owns the cluster, or take it: " + why})
+		return true
+	}
+	return told
 }
 
 // ours refuses an order that only the owner of the cluster can carry out.

@@ -22,7 +22,8 @@ type slots struct {
 
 	mu     sync.Mutex
 	taken  map[string]string // run -> cluster
-	loaded time.Time
+	loaded time.Time         // also when that failed
+	failed error             // then
 }
 
 func newSlots() *slots { return &slots{io: newTurn(), taken: map[string]string{}} }
@@ -33,26 +34,27 @@ func (s *slots) count() int {
 	return len(s.taken)
 }
 
-// refresh reads the slots if that was not done a moment ago. What cannot be read
-// leaves what was known: the store is asked again at the start of a run.
-func (s *slots) refresh(ctx context.Context, store state.Store, now time.Time) error {
+// refresh reads the slots if that was not tried a moment ago: of all clusters one
+// waits for a store that does not answer. What cannot be read leaves what was known.
+// The store is asked again at the start of a run.
+func (s *slots) refresh(ctx context.Context, store state.Store) error {
 	if err := s.io.lock(ctx); err != nil {
 		return err
 	}
 	defer s.io.unlock()
 	s.mu.Lock()
-	fresh := now.Sub(s.loaded).Abs() < slotsFresh
+	fresh, failed := time.Since(s.loaded).Abs() < slotsFresh, s.failed
 	s.mu.Unlock()
 	if fresh {
-		return nil
+		return failed
 	}
 	list, err := state.LoadSlots(ctx, store)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.loaded, s.failed = time.Now(), err
 	if err != nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.loaded = now
 	clear(s.taken)
 	for _, each := range list {
 		s.taken[each.Run] = each.Cluster
@@ -116,7 +118,7 @@ func offInZone(r remediate.Run) bool { return inFlight(r) && r.Step != remediate
 // without: it is in flight, and counts. The first error ends it, for the next call
 // would wait as long for a store that does not answer.
 func (c *cluster) settleSlots(ctx context.Context) error {
-	if err := c.e.slots.refresh(ctx, c.e.opt.Store, time.Now()); err != nil {
+	if err := c.e.slots.refresh(ctx, c.e.opt.Store); err != nil {
 		return err
 	}
 	taken := c.e.slots.of(c.opt.Name) // before the runs: one that is being begun is among those first

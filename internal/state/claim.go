@@ -8,17 +8,17 @@ import (
 // two instances which both think that they own a cluster only one can write. // I19
 type claimed struct {
 	*etcdStore
-	tenure tenure
+	reign reign
 }
 
 // Put implements Store.
 func (c claimed) Put(ctx context.Context, r Record) (uint64, error) {
-	return c.putUnder(ctx, c.tenure, r)
+	return c.putUnder(ctx, c.reign, r)
 }
 
 // Delete implements Store.
 func (c claimed) Delete(ctx context.Context, kind Kind, key string, version uint64) error {
-	return c.deleteUnder(ctx, c.tenure, kind, key, version)
+	return c.deleteUnder(ctx, c.reign, kind, key, version)
 }
 
 // Close implements Store: the claim ends by itself, and the store is another's.

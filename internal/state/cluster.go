@@ -44,11 +44,6 @@ type Scope struct {
 	Checks map[string]string `json:"checks,omitempty"` // of policies.d: digest of what each selects
 }
 
-// PauseOver says whether a pause with an end has passed it: nobody has to resume.
-func (c Cluster) PauseOver(now time.Time) bool {
-	return c.Paused && !c.PausedUntil.IsZero() && !now.Before(c.PausedUntil)
-}
-
 // SaveCluster writes the cluster durably and returns it with its new version.
 func SaveCluster(ctx context.Context, s Store, c Cluster) (Cluster, error) {
 	if c.Name == allClustersKey {

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"maps"
 	"slices"
 	"sync"
 
@@ -22,6 +23,7 @@ type doubts struct {
 type doubt struct {
 	version uint64 // that the caller has
 	nonces  []nonce
+	under   reign // no write of an earlier one comes through
 }
 
 // maxDoubts of one record are remembered: a proposal does not outlive so many calls.
@@ -37,8 +39,8 @@ func (d *doubts) add(w write) {
 		d.all = map[string]doubt{}
 	}
 	one := d.all[w.key]
-	if one.version != w.version {
-		one = doubt{version: w.version}
+	if one.version != w.version || one.under != w.reign {
+		one = doubt{version: w.version, under: w.reign}
 	}
 	if len(one.nonces) == maxDoubts {
 		one.nonces = one.nonces[1:]
@@ -53,6 +55,14 @@ func (d *doubts) has(w write, head *mvccpb.KeyValue) bool {
 	defer d.mu.Unlock()
 	one, ok := d.all[w.key]
 	return ok && one.version == w.version && slices.Contains(one.nonces, nonceOf(head.Value))
+}
+
+// over forgets what was given up under a claim that has ended: etcd carries it out no
+// more, and the next owner of the records reads them anew.
+func (d *doubts) over(r reign) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	maps.DeleteFunc(d.all, func(_ string, one doubt) bool { return one.under == r })
 }
 
 // settled forgets a record that was written with an answer.

@@ -71,9 +71,9 @@ func signal(changed chan<- struct{}) {
 // watchers are the channels of Watch, to be signalled also when a write of our own was
 // given up without an answer.
 type watchers struct {
-	mu      sync.Mutex
-	all     map[chan struct{}]bool
-	quietAt time.Time
+	mu          sync.Mutex
+	all         map[chan struct{}]bool
+	unsureUntil time.Time
 }
 
 // unsureFor is how long after such a write our own writes are signalled too: it may be
@@ -97,7 +97,7 @@ func (w *watchers) add(ctx context.Context, changed chan struct{}) {
 func (w *watchers) signal() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.quietAt = time.Now().Add(unsureFor)
+	w.unsureUntil = time.Now().Add(unsureFor)
 	for changed := range w.all {
 		signal(changed)
 	}
@@ -106,5 +106,5 @@ func (w *watchers) signal() {
 func (w *watchers) unsure() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return time.Now().Before(w.quietAt)
+	return time.Now().Before(w.unsureUntil)
 }

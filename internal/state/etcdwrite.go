@@ -12,25 +12,25 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// tenure is what a write under a claim compares beside the record's version: the
+// reign is what a write under a claim compares beside the record's version: the
 // owner's key was created at this epoch and is there still. The zero value compares
 // nothing.
-type tenure struct {
+type reign struct {
 	key   string
 	epoch int64
 }
 
 // Put implements Store.
 func (s *etcdStore) Put(ctx context.Context, r Record) (uint64, error) {
-	return s.putUnder(ctx, tenure{}, r)
+	return s.putUnder(ctx, reign{}, r)
 }
 
 // Delete implements Store.
 func (s *etcdStore) Delete(ctx context.Context, kind Kind, key string, version uint64) error {
-	return s.deleteUnder(ctx, tenure{}, kind, key, version)
+	return s.deleteUnder(ctx, reign{}, kind, key, version)
 }
 
-func (s *etcdStore) putUnder(ctx context.Context, t tenure, r Record) (uint64, error) {
+func (s *etcdStore) putUnder(ctx context.Context, t reign, r Record) (uint64, error) {
 	if err := checkKey(r.Kind, r.Key); err != nil {
 		return 0, err
 	}
@@ -41,7 +41,7 @@ func (s *etcdStore) putUnder(ctx context.Context, t tenure, r Record) (uint64, e
 	return version, nil
 }
 
-func (s *etcdStore) put(ctx context.Context, t tenure, r Record) (uint64, error) {
+func (s *etcdStore) put(ctx context.Context, t reign, r Record) (uint64, error) {
 	if !slices.Contains(kinds, r.Kind) {
 		return 0, errUnknownKind
 	}
@@ -61,16 +61,16 @@ func (s *etcdStore) put(ctx context.Context, t tenure, r Record) (uint64, error)
 		return 0, err
 	}
 	w := write{
-		kind: r.Kind, key: s.kindPrefix(r.Kind) + r.Key, version: r.Version, nonce: n, tenure: t, parts: keys,
+		kind: r.Kind, key: s.kindPrefix(r.Kind) + r.Key, version: r.Version, nonce: n, reign: t, parts: keys,
 		ops: append(s.keepParts(r, n, keys), clientv3.OpPut(s.kindPrefix(r.Kind)+r.Key, string(value))),
 	}
 	return s.write(ctx, w)
 }
 
-func (s *etcdStore) deleteUnder(ctx context.Context, t tenure, kind Kind, key string, version uint64) error {
+func (s *etcdStore) deleteUnder(ctx context.Context, t reign, kind Kind, key string, version uint64) error {
 	err := errUnknownKind
 	if slices.Contains(kinds, kind) {
-		w := write{kind: kind, key: s.kindPrefix(kind) + key, version: version, tenure: t, deletes: true, ops: []clientv3.Op{
+		w := write{kind: kind, key: s.kindPrefix(kind) + key, version: version, reign: t, deletes: true, ops: []clientv3.Op{
 			clientv3.OpDelete(s.kindPrefix(kind) + key),
 			clientv3.OpDelete(s.allPartsPrefix(kind, key), clientv3.WithPrefix()),
 		}}
@@ -89,7 +89,7 @@ type write struct {
 	version uint64 // what the record must have; 0 = none may be there
 	nonce   nonce
 	deletes bool
-	tenure  tenure
+	reign   reign
 	parts   []string // must be there
 	ops     []clientv3.Op
 }
@@ -150,9 +150,9 @@ func (s *etcdStore) commit(ctx context.Context, w write, base uint64) (*clientv3
 		compares = append(compares, clientv3.Compare(clientv3.CreateRevision(part), ">", 0))
 	}
 	owner := s.schemaKey() // some key; it is not looked at
-	if w.tenure.key != "" {
-		owner = w.tenure.key
-		compares = append(compares, clientv3.Compare(clientv3.CreateRevision(owner), "=", w.tenure.epoch)) // I19
+	if w.reign.key != "" {
+		owner = w.reign.key
+		compares = append(compares, clientv3.Compare(clientv3.CreateRevision(owner), "=", w.reign.epoch)) // I19
 	}
 	return s.client.Txn(ctx).If(compares...).Then(w.ops...).
 		Else(clientv3.OpGet(w.key), clientv3.OpGet(s.schemaKey()), clientv3.OpGet(owner)).Commit()
@@ -172,7 +172,7 @@ func (w write) judge(resp *clientv3.TxnResponse, base uint64) (*mvccpb.KeyValue,
 		return head, errors.New("the schema is gone: somebody emptied the store")
 	case checkSchema(layout.Value) != nil:
 		return head, checkSchema(layout.Value)
-	case w.tenure.key != "" && (owner == nil || owner.CreateRevision != w.tenure.epoch):
+	case w.reign.key != "" && (owner == nil || owner.CreateRevision != w.reign.epoch):
 		return head, ErrNotOwner
 	case head == nil && w.deletes:
 		return nil, ErrNotFound

@@ -37,8 +37,9 @@ type member struct {
 	// lease is the session's before this one, whose keys may be there still.
 	lease clientv3.LeaseID
 
-	mu     sync.Mutex
-	owners map[string]Owner
+	mu      sync.Mutex
+	owners  map[string]Owner
+	problem string // with the last call to the store; "" when that went well
 }
 
 // NewMember takes part in the ownership of clusters in a store of OpenEtcd. It does
@@ -72,6 +73,9 @@ func (m *member) Run(ctx context.Context, guard func(context.Context, Claim)) er
 		if errors.Is(err, ErrLocked) {
 			return err
 		}
+		if err != nil {
+			m.noteProblem(ctx, err)
+		}
 		// Without the store there is no claim, and nothing to do but to try again.
 		select {
 		case <-ctx.Done():
@@ -85,7 +89,22 @@ func (m *member) Run(ctx context.Context, guard func(context.Context, Claim)) er
 func (m *member) Owner(cluster string) Owner {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.owners[cluster]
+	o := m.owners[cluster]
+	o.Problem = m.problem
+	return o
+}
+
+// noteProblem keeps how the last call to the store went, for Owner. What was cut short
+// by the end of ctx says nothing.
+func (m *member) noteProblem(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.problem = ""; err != nil {
+		m.problem = err.Error()
+	}
 }
 
 // noteOwners keeps what Owner answers.

@@ -12,6 +12,9 @@ type Owner struct {
 	Instance string
 	// Epoch grows each time a cluster changes hands; 0 = nobody owns it.
 	Epoch uint64
+	// Problem is why this instance may know no better, "" when it does: the store
+	// refused what it asked last, or did not answer.
+	Problem string
 }
 
 // Claim is this instance's right to act on one cluster, as long as it lasts.

@@ -3,6 +3,8 @@ package state
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -81,7 +83,9 @@ func (t *term) run(ctx context.Context) {
 func (t *term) round(ctx, working context.Context) {
 	v, err := t.store.look(working)
 	if err != nil {
-		return // nothing new is known, so nothing is begun; claims run out by themselves
+		// Nothing new is known, so nothing is begun; claims run out by themselves.
+		t.noteProblem(working, fmt.Errorf("look who owns which cluster: %w", err))
+		return
 	}
 	t.view = v
 	t.noteOwners(v)
@@ -91,12 +95,15 @@ func (t *term) round(ctx, working context.Context) {
 			t.present[name] = sighting{since: m.since, first: now}
 		}
 	}
+	var failed error
 	for _, cluster := range t.Clusters {
-		t.decide(ctx, working, cluster, now)
+		failed = errors.Join(failed, t.decide(ctx, working, cluster, now))
 	}
+	t.noteProblem(working, failed)
 }
 
-func (t *term) decide(ctx, working context.Context, cluster string, now time.Time) {
+// decide does what the view asks for with one cluster.
+func (t *term) decide(ctx, working context.Context, cluster string, now time.Time) error {
 	owner, owned := t.view.owners[cluster]
 	if owned {
 		delete(t.vacant, cluster)
@@ -106,10 +113,11 @@ func (t *term) decide(ctx, working context.Context, cluster string, now time.Tim
 	h := t.held[cluster]
 	switch {
 	case h != nil && h.returned():
-		if t.giveUp(working, cluster, h) == nil {
-			delete(t.held, cluster)
-			t.resting[cluster] = now.Add(t.TTL)
+		if err := t.giveUp(working, cluster, h); err != nil {
+			return fmt.Errorf("give up cluster %q: %w", cluster, err)
 		}
+		delete(t.held, cluster)
+		t.resting[cluster] = now.Add(t.TTL)
 	case h != nil && owner.epoch != h.epoch: // somebody removed the key
 		h.stop()
 	case h != nil:
@@ -119,8 +127,9 @@ func (t *term) decide(ctx, working context.Context, cluster string, now time.Tim
 	case owned && owner.lease == t.sess.id: // a claim that was made without an answer
 		t.start(ctx, cluster, owner.epoch, t.Settle)
 	case !owned && t.isOurs(cluster, now):
-		t.claim(ctx, working, cluster)
+		return t.claim(ctx, working, cluster)
 	}
+	return nil
 }
 
 // isOurs says whether to take a cluster that nobody owns: it falls to this instance,
@@ -141,7 +150,7 @@ func (t *term) fallsToAnother(cluster string, h *holding, now time.Time) bool {
 }
 
 // claim takes a cluster if nobody owns it, and nobody did since we looked.
-func (t *term) claim(ctx, working context.Context, cluster string) {
+func (t *term) claim(ctx, working context.Context, cluster string) error {
 	last := t.view.last[cluster]
 	ctxOnce, cancel := context.WithTimeout(working, attemptTimeout)
 	defer cancel()
@@ -153,25 +162,31 @@ func (t *term) claim(ctx, working context.Context, cluster string) {
 		clientv3.OpPut(t.store.ownerKey(cluster), text(ownerValue{Instance: t.Instance}), clientv3.WithLease(t.sess.id)),
 		clientv3.OpPut(t.store.lastKey(cluster), text(lastValue{Instance: t.Instance})),
 	).Commit()
-	if err != nil || !resp.Succeeded {
-		return // the next look shows what came of it
+	if err != nil {
+		return fmt.Errorf("take cluster %q: %w", cluster, err)
+	}
+	if !resp.Succeeded {
+		return nil // the next look shows what came of it
 	}
 	settle := t.Settle
 	if last.version == 0 || last.givenUp {
 		settle = 0
 	}
 	t.start(ctx, cluster, resp.Header.Revision, settle)
+	return nil
 }
 
 // start calls the guard, after a time in which the last command of an owner who was
 // lost has ended. // I19
 func (t *term) start(ctx context.Context, cluster string, epoch int64, settle time.Duration) {
 	ctx, stop := both(ctx, t.sess.ctx)
+	under := reign{key: t.store.ownerKey(cluster), epoch: epoch}
 	h := &holding{epoch: epoch, since: time.Now(), stop: stop, done: make(chan struct{})}
 	t.held[cluster] = h
 	t.noteOurs(cluster, epoch)
 	t.guards.Go(func() {
 		defer func() {
+			t.store.doubts.over(under)
 			stop()
 			close(h.done)
 			select {
@@ -186,7 +201,7 @@ func (t *term) start(ctx context.Context, cluster string, epoch int64, settle ti
 		}
 		t.guard(ctx, Claim{
 			Cluster: cluster, Epoch: uint64(epoch), Until: t.sess.Until,
-			Store: claimed{t.store, tenure{key: t.store.ownerKey(cluster), epoch: epoch}},
+			Store: claimed{t.store, under},
 		})
 	})
 }

@@ -1,0 +1,49 @@
+package engine_test
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/state"
+)
+
+// blind are owners whose store refuses to say whose the clusters are.
+type blind struct {
+	*heir
+	refused *atomic.Bool
+}
+
+// Owner implements state.Owners.
+func (b blind) Owner(cluster string) state.Owner {
+	o := b.heir.Owner(cluster)
+	if b.refused.Load() {
+		o.Problem = "permission denied"
+	}
+	return o
+}
+
+// A store that refuses to say who owns a cluster is told of, once, and shown as long as
+// it does.
+func TestClusterThatCannotBeOwnedSaysWhy(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		var refused atomic.Bool
+		refused.Store(true)
+		d := newDeed()
+		e, events, stop := start(t, w, store, func(o *engine.Options) {
+			o.Instance, o.Owners = "a", blind{d.heir("a", store), &refused}
+		})
+		time.Sleep(5 * time.Minute)
+		assert.Equal(t, "no instance owns the cluster now, as far as this instance knows: permission denied", e.Status()[0].Idle)
+		assert.Contains(t, gate(t, e, policy.NotOwner).Value, "permission denied")
+		assert.Equal(t, 1, heard(t, events, "know who owns the cluster"))
+		refused.Store(false)
+		time.Sleep(5 * time.Second)
+		assert.NotContains(t, e.Status()[0].Idle, "permission denied")
+		stop()
+	})
+}

@@ -1,0 +1,39 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/fenced/fenced/internal/state"
+)
+
+// silent is a store that gives each call up after a while.
+type silent struct{ state.Store }
+
+func (silent) List(context.Context, state.Kind) ([]state.Record, error) {
+	time.Sleep(6 * time.Second)
+	return nil, errors.New("no answer")
+}
+
+// A store that does not answer is waited for by one cluster for all: a run that begins
+// would stand behind them.
+func TestClustersDoNotWaitForTheSlotsInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, began := newSlots(), time.Now()
+		var clusters sync.WaitGroup
+		for range 4 {
+			clusters.Go(func() { assert.ErrorContains(t, s.refresh(t.Context(), silent{}), "no answer") })
+		}
+		clusters.Wait()
+		assert.Equal(t, 6*time.Second, time.Since(began))
+		time.Sleep(slotsFresh)
+		assert.Error(t, s.refresh(t.Context(), silent{}))
+		assert.Equal(t, 12*time.Second+slotsFresh, time.Since(began), "and then asked again")
+	})
+}

@@ -1,0 +1,83 @@
+package state
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// forbidding is an etcd whose administrator forgot the keys of ownership.
+type forbidding struct {
+	clientv3.KV
+	reads, writes atomic.Bool
+}
+
+func (k *forbidding) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	if k.reads.Load() && strings.Contains(key, "/ha/") {
+		return nil, rpctypes.ErrPermissionDenied
+	}
+	return k.KV.Get(ctx, key, opts...)
+}
+
+func (k *forbidding) Txn(ctx context.Context) clientv3.Txn {
+	if k.writes.Load() {
+		return forbidden{k.KV.Txn(ctx)}
+	}
+	return k.KV.Txn(ctx)
+}
+
+type forbidden struct{ clientv3.Txn }
+
+func (f forbidden) If(...clientv3.Cmp) clientv3.Txn  { return f }
+func (f forbidden) Then(...clientv3.Op) clientv3.Txn { return f }
+func (f forbidden) Else(...clientv3.Op) clientv3.Txn { return f }
+func (f forbidden) Commit() (resp *clientv3.TxnResponse, err error) {
+	return nil, rpctypes.ErrPermissionDenied
+}
+
+// An etcd that refuses the keys of ownership is told of, as long as it does; and with a
+// claim ends what is remembered of the writes that were given up under it.
+func TestOwnershipThatTheStoreRefuses(t *testing.T) {
+	s := lostAnswer(t)
+	kv := &forbidding{KV: s.client.KV}
+	s.client.KV = kv
+	kv.writes.Store(true)
+	owners, err := NewMember(s, Membership{Instance: "a", Clusters: []string{"prod"}, TTL: 3 * time.Second})
+	require.NoError(t, err)
+	guarding := make(chan Claim, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- owners.Run(ctx, func(ctx context.Context, c Claim) { guarding <- c; <-ctx.Done() })
+	}()
+	problem := func(want string) func() bool {
+		return func() bool { return strings.Contains(owners.Owner("prod").Problem, want) }
+	}
+	const patience = 30 * time.Second
+	require.Eventually(t, problem("join the other fenced as \"a\""), patience, 10*time.Millisecond)
+	kv.reads.Store(true)
+	kv.writes.Store(false)
+	require.Eventually(t, problem("look who owns which cluster"), patience, 10*time.Millisecond)
+	kv.writes.Store(true)
+	kv.reads.Store(false)
+	require.Eventually(t, problem("take cluster \"prod\""), patience, 10*time.Millisecond)
+	assert.Contains(t, owners.Owner("prod").Problem, "permission denied")
+	kv.writes.Store(false)
+	claim := <-guarding
+	require.Eventually(t, func() bool { return owners.Owner("prod") == Owner{Instance: "a", Epoch: claim.Epoch} }, patience, 10*time.Millisecond)
+
+	under := reign{key: s.ownerKey("prod"), epoch: int64(claim.Epoch)}
+	s.doubts.add(write{kind: KindRun, key: "ours", version: 1, reign: under})
+	s.doubts.add(write{kind: KindRun, key: "theirs", version: 1, reign: reign{key: s.ownerKey("test"), epoch: 1}})
+	cancel()
+	require.NoError(t, <-done)
+	assert.Len(t, s.doubts.all, 1)
+	assert.Contains(t, s.doubts.all, "theirs")
+}
