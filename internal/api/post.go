@@ -58,7 +58,7 @@ func (s *Server) carryOut(ctx context.Context, r *http.Request, o Order, p Peer)
 	if o.Verb == ConfirmOff && !o.DryRun && o.Typed != o.Node {
 		return OrderResult{}, BadRequest(fmt.Sprintf("typed is %q, not the node's name", o.Typed), "")
 	}
-	o, err := s.second.ask(o, p, time.Now())
+	o, failed, err := s.second.ask(o, p, time.Now())
 	if err != nil {
 		return OrderResult{}, err
 	}
@@ -66,7 +66,11 @@ func (s *Server) carryOut(ctx context.Context, r *http.Request, o Order, p Peer)
 	// order is worse than one whose answer nobody heard.
 	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
 	defer cancel()
-	return s.daemon.Do(whole, o)
+	result, err := s.daemon.Do(whole, o)
+	if err != nil {
+		failed()
+	}
+	return result, err
 }
 
 // takes refuses what an order of this verb cannot say.

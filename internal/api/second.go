@@ -36,16 +36,27 @@ type firstKey struct {
 }
 
 type first struct {
-	uid   uint32
-	actor string
-	until time.Time
+	uid           uint32
+	actor, reason string
+	until         time.Time
+}
+
+// order is what the second person ordered, with the names of both, and their reasons
+// where they differ.
+func (f first) order(o Order) Order {
+	o.Actor = f.actor + " and " + o.Actor
+	if o.Reason != f.reason {
+		o.Reason = f.reason + "; " + o.Reason
+	}
+	return o
 }
 
 // ask gives the order as it is to be carried out, with both names where two persons
-// are needed, or says that the second is.
-func (s *second) ask(o Order, p Peer, now time.Time) (Order, error) {
+// are needed, or says that the second is. The first one's word is used up with that;
+// failed gives it back.
+func (s *second) ask(o Order, p Peer, now time.Time) (both Order, failed func(), err error) {
 	if o.DryRun || !slices.Contains(s.verbs, o.Verb) {
-		return o, nil
+		return o, func() {}, nil
 	}
 	key := firstKey{o.Verb, o.Cluster, o.Node, o.Run, o.OffOnly, o.AsIs, o.Yes, o.For}
 	s.mu.Lock()
@@ -58,17 +69,26 @@ func (s *second) ask(o Order, p Peer, now time.Time) (Order, error) {
 	f, waits := s.firsts[key]
 	if waits && f.uid != p.UID {
 		delete(s.firsts, key)
-		o.Actor = f.actor + " and " + o.Actor
-		return o, nil
+		return f.order(o), func() { s.giveBack(key, f) }, nil
 	}
 	if !waits {
 		if len(s.firsts) >= maxFirsts {
-			return o, Conflict("too many orders wait for a second person", "wait ten minutes")
+			return o, nil, Conflict("too many orders wait for a second person", "wait ten minutes")
 		}
-		f = first{p.UID, o.Actor, now.Add(secondWithin)}
+		f = first{p.UID, o.Actor, o.Reason, now.Add(secondWithin)}
 		s.firsts[key] = f
 	}
-	return o, &Error{Status: http.StatusConflict, Code: CodeSecondPersonNeeded,
+	return o, nil, &Error{Status: http.StatusConflict, Code: CodeSecondPersonNeeded,
 		Message: fmt.Sprintf("%s needs two persons: the same order by another user within %s carries it out", o.Verb, f.until.Sub(now).Round(time.Second)),
 		Hint:    "which orders need two is control.twoPersons in fenced.yaml"}
+}
+
+// giveBack lets a word stand until its time is over, unless there is a newer one: the
+// order that used it up was not carried out.
+func (s *second) giveBack(key firstKey, f first) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, newer := s.firsts[key]; !newer && len(s.firsts) < maxFirsts {
+		s.firsts[key] = f
+	}
 }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"errors"
 	"io"
 	"log"
 	"net/http"
@@ -24,7 +25,8 @@ func TestSecondPerson(t *testing.T) {
 		if change != nil {
 			change(&o)
 		}
-		return s.ask(o, p, now)
+		o, _, err := s.ask(o, p, now)
+		return o, err
 	}
 	refused := func(_ Order, err error) {
 		t.Helper()
@@ -40,6 +42,7 @@ func TestSecondPerson(t *testing.T) {
 	o, err := word(root, nil)
 	require.NoError(t, err)
 	assert.Equal(t, "anna (uid 4003) and root (uid 0)", o.Actor)
+	assert.Equal(t, "anna looked; root looked", o.Reason)
 	refused(word(root, nil)) // the first word is used up
 
 	now = now.Add(secondWithin)
@@ -53,7 +56,7 @@ func TestSecondPerson(t *testing.T) {
 func TestSecondPersonIsNotAskedFor(t *testing.T) {
 	s := secondOf(ConfirmOff)
 	for _, o := range []Order{{Verb: Pause}, {Verb: ConfirmOff, DryRun: true}} {
-		got, err := s.ask(o, root, time.Now())
+		got, _, err := s.ask(o, root, time.Now())
 		require.NoError(t, err)
 		assert.Equal(t, o, got)
 	}
@@ -63,7 +66,7 @@ func TestSecondPersonIsNotAskedFor(t *testing.T) {
 func TestSecondPersonIsBounded(t *testing.T) {
 	s, now := secondOf(Fence), time.Now()
 	for i := range 2 * maxFirsts {
-		_, err := s.ask(Order{Verb: Fence, Node: time.Duration(i).String()}, root, now)
+		_, _, err := s.ask(Order{Verb: Fence, Node: time.Duration(i).String()}, root, now)
 		require.Error(t, err)
 	}
 	assert.Len(t, s.firsts, maxFirsts)
@@ -85,4 +88,28 @@ func TestSecondPersonOverHTTP(t *testing.T) {
 	assert.Equal(t, []string{CodeSecondPersonNeeded, CodeSecondPersonNeeded}, d.codes, "both words are on record")
 	require.Len(t, d.orders, 1)
 	assert.Equal(t, "anna (uid 4003) and olaf (uid 4002)", d.orders[0].Actor)
+}
+
+// TestSecondPersonAndRefusal: an order that a gate refuses uses nobody's word up, and
+// one that is carried out does.
+func TestSecondPersonAndRefusal(t *testing.T) {
+	d := &fake{err: Refused("Paused", "the cluster is paused", "")}
+	s := NewServer(d, roles, log.New(t.Output(), "", 0), Fence)
+	give := func(p Peer) error {
+		_, err := s.carryOut(t.Context(), nil, Order{Verb: Fence, Node: "n-1", Reason: "disk", Actor: p.Actor()}, p)
+		return err
+	}
+	needed := func(err error) bool {
+		e, ok := errors.AsType[*Error](err)
+		return ok && e.Code == CodeSecondPersonNeeded
+	}
+	require.True(t, needed(give(admin)))
+	for range 2 {
+		require.ErrorContains(t, give(oper), "paused")
+	}
+	d.err = nil
+	require.NoError(t, give(oper))
+	assert.Equal(t, "anna (uid 4003) and olaf (uid 4002)", d.orders[len(d.orders)-1].Actor)
+	assert.Equal(t, "disk", d.orders[len(d.orders)-1].Reason)
+	assert.True(t, needed(give(oper)))
 }
