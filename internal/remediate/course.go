@@ -58,19 +58,6 @@ func overtime(r Run, now time.Time) (Run, Action, time.Duration) {
 	return hold(r, "RunTimeout", note, now)
 }
 
-// nextAttempt starts another power cycle, or the fallback when they are used up.
-func nextAttempt(r Run, why string, now time.Time) (Run, Action, time.Duration) {
-	if r.Attempt >= r.Limits.MaxAttempts {
-		r.Reason, r.Note = exhausted, why
-		return enter(r, Reprovision, why, now)
-	}
-	r.NotBefore = now.Add(r.Limits.MinPowerInterval << (r.Attempt - 1))
-	r.Attempt++
-	r.Touched, r.FoundOff, r.OffLease, r.NewNodeUID = false, false, nil, ""
-	r.Isolated, r.OnSeen, r.Level, r.OffLevel = time.Time{}, time.Time{}, 0, 0
-	return enter(r, PowerOff, why, now)
-}
-
 // answered notes that the API is back: step 2 starts its time over, and the
 // outage does not count in steps 4 and 5, which could not see the Node.
 func answered(r Run, now time.Time) Run {
@@ -100,15 +87,6 @@ func isolatedAfterAll(r Run, s Seen, now time.Time) Run {
 // stands, or there is no other owner. released is the opposite.
 func owned(r Run, s Seen) bool    { return r.Target.BareMetalHost == "" || s.Hold == Yes }
 func released(r Run, s Seen) bool { return r.Target.BareMetalHost == "" || s.Hold == No }
-
-// adopt makes the Node that stands now the target of a later attempt. The first
-// attempt keeps the UID it was decided on. // I2
-func adopt(r Run, s Seen) Run {
-	if r.Attempt > 1 && s.Node.Exists == Yes {
-		r.Target.NodeUID, r.Target.BootID = s.Node.UID, s.Node.BootID
-	}
-	return r
-}
 
 // offProven is the proof that step 2 needs. // I1
 func offProven(r Run, s Seen, now time.Time) bool {
@@ -171,12 +149,6 @@ func untilRead(s Seen, now time.Time) time.Duration {
 // noQuorum: nobody has said that etcd survives the loss of this control-plane
 // host. // I12
 func noQuorum(r Run, s Seen) bool { return r.ControlPlane && s.Quorum != Yes }
-
-// nothingDone says whether a first attempt's hold or Off has not taken effect at
-// this level: until then the run needs the justification it began with. // I4
-func nothingDone(r Run, s Seen) bool {
-	return r.Attempt == 1 && !s.OffAccepted && s.Power.State != bmc.Off && released(r, s)
-}
 
 // command gives a once per interval: the intent is in the record before the
 // engine acts. // I19

@@ -66,7 +66,7 @@ var variants = []variant{
 // TestExplore searches everything that the faults of each variant can do to a
 // run, and checks the invariants on every transition.
 func TestExplore(t *testing.T) {
-	for _, v := range slices.Concat(variants, twoLevels, ordersGiven, twoFencers) {
+	for _, v := range slices.Concat(variants, twoLevels, ordersGiven, twoFencers, slowBoots, wordLies) {
 		t.Run(v.name, func(t *testing.T) {
 			if os.Getenv("FENCED_SEARCH") == "wide" { // make sim: one fault more in every world
 				v.budget, v.wide = v.budget+1, true

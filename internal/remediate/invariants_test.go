@@ -20,6 +20,12 @@ func (v variant) onAnswer(st state, w world, r, r2 Run, s Seen, a Action, now ti
 	if a != Nothing && r2.Intent != (Intent{Action: a, At: now}) {
 		fail("I19: %s is given, and the record to be saved before it says %q", a, r2.Intent.Action)
 	}
+	if (a == SendOff || a == SetHold) && r.Attempt > 1 && !s.OffAccepted && s.Power.State != bmc.Off && s.Node.Ready == Yes {
+		fail("I4: %s to a Node that is Ready, in attempt %d", a, r.Attempt)
+	}
+	if (r.Step == PowerOff || r.Step == DeleteNode) && r2.Reason == wordContradicted && s.Power.State == bmc.Off && w.on && r.Proof != ProofHuman && alive(r, s) {
+		fail("I5: a BMC that lies beside a word is not frozen")
+	}
 	switch a {
 	case SendOff:
 		bad = append(bad, v.onOff(r, s, now)...)

@@ -41,6 +41,7 @@ const (
 	confirmOrder // a person vouches that the host is off
 	late         // what a fencer was stopped before comes, after another has taken over
 	staleRound   // such a fencer goes on with what it remembers
+	slowBoot     // a kubelet that did not come up after a power cycle does after all
 
 	// Between answer and act.
 	saveFails       // the record is not saved
@@ -57,7 +58,7 @@ const (
 )
 
 var faultNames = [...]string{"-", "lostPower", "lostAPI", "slowLook", "newSession", "lie", "foreignOn", "foreignOff", "reregister", "replaced",
-	"outageShort", "outageLong", "outageEver", "pause", "resume", "unfence", "memberLost", "memberBack", "hold", "release", "abort", "close", "retry", "confirm", "late", "stale", "saveFails", "saveAnswerLost",
+	"outageShort", "outageLong", "outageEver", "pause", "resume", "unfence", "memberLost", "memberBack", "hold", "release", "abort", "close", "retry", "confirm", "late", "stale", "slowBoot", "saveFails", "saveAnswerLost",
 	"crashBeforeSave", "crashAfterSave", "crashAfterAct", "actFails", "answerLost", "deaf", "conflict", "stopBeforeSave", "stopAfterSave"}
 
 func (f fault) early() bool { return f < saveFails }
@@ -205,6 +206,7 @@ func (x *explorer) choices(st state, early bool) []fault {
 			f == reregister && (st.w.uid != 0 || !st.w.kubeletRuns()),
 			f == replaced && (st.w.uid == 0 || st.w.deleting > 0),
 			f == unfenceOrder && st.w.ordered,
+			f == slowBoot && !st.w.stuckInBoot(),
 			!st.w.mayOrder(st.rec, f), !x.v.mayWake(st, f),
 			f == memberLost && st.w.noQuorum, f == memberBack && !st.w.noQuorum,
 			f >= outageShort && f <= outageEver && st.w.apiDown > 0:
@@ -230,6 +232,8 @@ func (v variant) strike(w *world, r Run, f fault) Run {
 		w.power(f == foreignOn)
 	case reregister:
 		w.register()
+	case slowBoot:
+		w.bootsAfterAll()
 	case replaced:
 		w.lastUID++
 		w.uid = w.lastUID

@@ -57,12 +57,16 @@ func Next(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 // no heartbeat since. Nothing was touched until the fresh reads justify it.
 func powerOff(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	switch why := gainsaid(r, s); {
+	case alive(r, s) && s.Power.State != bmc.On: // also beside a person's word // I5
+		return hold(r, falseOff, "the Node's Lease was renewed although the BMC says Off", now)
 	case why != "":
 		return contradictedWord(r, why, now)
 	case vouched(r) && unreadable(r, s, now):
 		return onWord(r, s, now)
 	case !r.Touched, r.Recheck:
 		return beforeOff(r, s, now)
+	case cameUp(r, s):
+		return keptOn(r, s, now)
 	}
 	if r.OffLease == nil && s.Power.State == bmc.Off && s.Lease.Known {
 		r.OffLease = &s.Lease
@@ -71,8 +75,6 @@ func powerOff(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 		r = adopt(r, s)
 	}
 	switch {
-	case alive(r, s):
-		return hold(r, falseOff, "the Node's Lease was renewed although the BMC says Off", now)
 	case offProven(r, s, now) && quiet(r, s, now) && owned(r, s):
 		return proven(r, s, now)
 	case s.Paused:
@@ -100,13 +102,13 @@ func powerOff(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 		return abandon(r, "PowerForbidden", s.PowerForbidden, Aborted, now)
 	case nothingDone(r, s) && r.ControlPlane && s.Quorum == No:
 		return abandon(r, "QuorumLost", s.QuorumWhy, Aborted, now)
-	case nothingDone(r, s) && (s.Justified != Yes || s.API != APIReachable || s.Contested != No || noQuorum(r, s) || now.Sub(s.At) > freshFor):
+	case notTaken(r, s) && unsure(r, s, now):
 		return r, Nothing, poll
 	case r.Target.BareMetalHost != "" && s.Hold == No:
 		return command(r, SetHold, resendWrite, now)
 	case r.Target.BareMetalHost != "" && s.Hold != Yes, s.Identity != Yes:
 		return r, Nothing, poll
-	case barred(r, s):
+	case barred(r, s), recovered(r, s):
 		return r, Nothing, poll
 	case !s.OffAccepted:
 		return sendOff(r, poll, now)
@@ -122,8 +124,7 @@ func beforeOff(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	again := r.Attempt > 1 // a later attempt is justified by the missed deadline of the one before
 	switch {
 	case again && s.Node.Ready == Yes:
-		r.OnSeen, r.Recheck = now, false
-		return enter(r, AwaitNode, "the Node is Ready after all", now)
+		return readyAfterAll(r, s, now)
 	case again && s.Elsewhere != "":
 		return renamed(r, s, now)
 	case s.Paused && !again:
@@ -172,6 +173,8 @@ func deleteNode(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 		return notOff(r, "a Node of this name registered while its host was believed off", now)
 	case s.Node.Exists == No, tainted:
 		return isolated(r, now)
+	case r.Proof != ProofHuman && alive(r, s) && s.Power.State != bmc.On: // also beside a person's word // I5
+		return notOff(r, "the Node's Lease was renewed although the BMC says Off", now)
 	case gainsaid(r, s) != "":
 		return contradictedWord(r, gainsaid(r, s), now)
 	case alive(r, s):
@@ -194,6 +197,9 @@ func deleteNode(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	case s.API != APIReachable, s.Node.Exists != Yes, s.Contested != No, !s.Lease.Known, r.ByWord() && noQuorum(r, s):
 		return r, Nothing, poll
 	case !r.ByWord() && !s.OffAccepted, s.Hold == No && r.Target.BareMetalHost != "":
+		if r.Proof == ProofHuman {
+			r.Proof, r.OffLease = "", nil // no BMC has read Off
+		}
 		return enter(r, PowerOff, "Off must be sent and proven again: a restart or a lost hold", now)
 	case s.Backup != Backup{UID: s.Node.UID, ResourceVersion: s.Node.ResourceVersion}:
 		return command(r, BackupNode, poll, now)
