@@ -57,9 +57,11 @@ type Log struct {
 	// What follows is the writer's alone.
 
 	file  *os.File
-	size  int64  // of what is durable
-	stale bool   // the file may hold more than size
-	lost  uint64 // entries that could not be written, as an entry tells
+	size  int64 // of what is durable
+	stale bool  // the file may hold more than size
+	// renamed: the file has its name, which a crash may take from it.
+	renamed bool
+	lost    uint64 // entries that could not be written, as an entry tells
 }
 
 // waiting is an entry that is to be written; done is nil when nobody waits for it.

@@ -11,7 +11,11 @@ import (
 // write makes a batch durable and gives the head after each of its lines. After an
 // error nothing of it is in the file.
 func (l *Log) write(batch []waiting, head Head, missed uint64) ([]Head, error) {
-	if err := l.clear(); err != nil {
+	head, err := l.named(head)
+	if err == nil {
+		err = l.clear()
+	}
+	if err != nil {
 		return nil, err
 	}
 	entries := make([]Entry, 0, len(batch)+1)
@@ -22,11 +26,13 @@ func (l *Log) write(batch []waiting, head Head, missed uint64) ([]Head, error) {
 		entries = append(entries, w.entry)
 	}
 	if l.size > l.opt.MaxFile {
-		next, err := l.putAside(head)
-		if err != nil {
-			return nil, err
-		}
-		head = next
+		head, err = l.putAside(head)
+	}
+	if err == nil {
+		err = l.keepName()
+	}
+	if err != nil {
+		return nil, err
 	}
 	lines, heads, err := chain(head, entries)
 	if err == nil {
@@ -84,12 +90,25 @@ func (l *Log) clear() error {
 // follows its last, and takes its name when that is durable: the name always leads
 // to a log.
 func (l *Log) putAside(head Head) (Head, error) {
-	lines, heads, err := chain(head, []Entry{l.opened()})
+	return l.next(head, l.opened(), func(name string) error {
+		err := os.Link(l.path, fmt.Sprintf("%s.%012d", l.path, head.Seq))
+		if err == nil || errors.Is(err, os.ErrExist) { // an attempt before this one came that far
+			err = os.Rename(name, l.path)
+		}
+		return err
+	})
+}
+
+// next goes on in another file, which begins with an entry and to which take gives
+// the log's name when that is durable.
+func (l *Log) next(head Head, first Entry, take func(name string) error) (Head, error) {
+	lines, heads, err := chain(head, []Entry{first})
 	if err != nil {
 		return Head{}, err
 	}
 	name := l.path + ".new"
-	next, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC|os.O_APPEND, 0o600)
+	_ = os.Remove(name) // of an attempt before this one; it may be the name of a log by now
+	next, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o600)
 	if err != nil {
 		return Head{}, fmt.Errorf("begin another file of the audit log: %w", err)
 	}
@@ -101,23 +120,29 @@ func (l *Log) putAside(head Head) (Head, error) {
 		err = next.Sync()
 	}
 	if err == nil {
-		err = os.Link(l.path, fmt.Sprintf("%s.%012d", l.path, head.Seq))
-	}
-	if err == nil || errors.Is(err, os.ErrExist) { // an attempt before this one came that far
-		err = os.Rename(name, l.path)
-	}
-	if err == nil {
-		err = syncDir(filepath.Dir(l.path))
+		err = take(name)
 	}
 	if err != nil {
 		return Head{}, errors.Join(fmt.Errorf("begin another file of the audit log: %w", err), next.Close())
 	}
 	_ = l.file.Close() // all of it is durable
-	l.file, l.size = next, int64(len(lines))
+	l.file, l.size, l.stale, l.renamed = next, int64(len(lines)), false, true
 	l.mu.Lock()
 	l.head = heads[0]
 	l.mu.Unlock()
 	return heads[0], nil
+}
+
+// keepName makes the name of another file durable before anything else is written there.
+func (l *Log) keepName() error {
+	if !l.renamed {
+		return nil
+	}
+	if err := syncDir(filepath.Dir(l.path)); err != nil {
+		return fmt.Errorf("begin another file of the audit log: %w", err)
+	}
+	l.renamed = false
+	return nil
 }
 
 func (l *Log) opened() Entry {
