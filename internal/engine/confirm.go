@@ -164,10 +164,9 @@ func since(n *policy.Node, now time.Time) string {
 	if n == nil {
 		return ""
 	}
-	for _, c := range n.Conditions {
-		if c.Type == "Ready" && !c.LastTransition.IsZero() {
-			return " (" + c.Status + ") for " + now.Sub(c.LastTransition).Round(time.Second).String()
-		}
+	status, at := turned(n)
+	if at.IsZero() {
+		return ""
 	}
-	return ""
+	return " (" + status + ") for " + now.Sub(at).Round(time.Second).String()
 }

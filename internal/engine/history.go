@@ -83,21 +83,23 @@ func (c *cluster) noteHealth(now time.Time, changes []policy.Change) {
 		if before == nil || !before.Ready() {
 			continue
 		}
-		if from, until := turned(before), turned(n); !from.IsZero() && until.Sub(from) >= healthyReset && !until.After(now) {
+		_, from := turned(before)
+		_, until := turned(n)
+		if !from.IsZero() && until.Sub(from) >= healthyReset && !until.After(now) {
 			c.well[n.Name] = until
 		}
 	}
 }
 
-// turned is since when a Node's Ready condition has its status; zero when it does
-// not say.
-func turned(n *policy.Node) time.Time {
+// turned is the status of a Node's Ready condition, and since when it has that; zero
+// when it does not say.
+func turned(n *policy.Node) (status string, at time.Time) {
 	for _, c := range n.Conditions {
 		if c.Type == "Ready" {
-			return c.LastTransition
+			return c.Status, c.LastTransition
 		}
 	}
-	return time.Time{}
+	return "", time.Time{}
 }
 
 // nextStart is when the cluster may begin one more run, and how many it began within

@@ -62,6 +62,32 @@ func (l *holds) set(h state.Hold) {
 	l.all[h.Key()] = h
 }
 
+// prune forgets holds that ended before a time: no run that is kept asks for them.
+func (l *holds) prune(ctx context.Context, s state.Store, before time.Time) (err error) {
+	l.mu.Lock()
+	list := slices.Collect(maps.Values(l.all))
+	l.mu.Unlock()
+	for _, h := range list {
+		if end := h.Ended(); end.IsZero() || !end.Before(before) {
+			continue
+		}
+		e := state.DeleteHold(ctx, s, h)
+		switch {
+		case errors.Is(e, state.ErrConflict): // there is a newer one, of another instance
+			continue
+		case e != nil && !errors.Is(e, state.ErrNotFound):
+			err = errors.Join(err, e)
+			continue
+		}
+		l.mu.Lock()
+		if l.all[h.Key()] == h {
+			delete(l.all, h.Key())
+		}
+		l.mu.Unlock()
+	}
+	return err
+}
+
 // hold is what is stored for a Node.
 func (e *Engine) hold(cluster, node string) (state.Hold, bool) {
 	e.holds.mu.Lock()

@@ -34,7 +34,7 @@ func (o Order) end(now time.Time) time.Time {
 type Outcome struct {
 	Run    string
 	Joined bool          // an equal run was open already
-	Gates  []policy.Gate // all that were asked, also beside a *Refusal
+	Gates  []policy.Gate // all that were asked, also beside a *Refusal, which the control API gives alone
 	// Evidence is what is known about a host that a person is to vouch for.
 	Evidence []string
 	// Until is when a pause or a hold is over; zero is never.

@@ -63,6 +63,9 @@ func (e *Engine) pruneOnce(ctx context.Context, now time.Time) bool {
 	if err == nil {
 		err = e.freezes.prune(ctx, store, func(run string) bool { return known[run] })
 	}
+	if err == nil {
+		err = e.holds.prune(ctx, store, now.Add(-keepRuns))
+	}
 	if err != nil && ctx.Err() == nil {
 		e.opt.Events.Emit(Event{Type: EventInternal, Message: "prune old records: " + err.Error()})
 	}

@@ -36,6 +36,15 @@ func (h Hold) Active(now time.Time) bool {
 	return h.ReleasedBy == "" && (h.Until.IsZero() || now.Before(h.Until))
 }
 
+// Ended is when the hold ceases to stand, or did; zero while nobody has released it
+// and it has no end.
+func (h Hold) Ended() time.Time {
+	if h.ReleasedBy != "" {
+		return h.ReleasedAt
+	}
+	return h.Until
+}
+
 // SaveHold writes the hold durably and returns it with its new version. There is
 // one for each Node: a new one takes the place of the old.
 func SaveHold(ctx context.Context, s Store, h Hold) (Hold, error) {
