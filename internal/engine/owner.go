@@ -23,7 +23,8 @@ const (
 type tenure struct {
 	claim  state.Claim
 	notice notice
-	settle chan struct{} // runs may have begun or ended: their slots are to be settled
+	settle chan struct{}   // runs may have begun or ended: their slots are to be settled
+	lost   <-chan struct{} // closed when the claim is lost, or is to be given up
 	run    func(func(context.Context))
 
 	mu     sync.Mutex
@@ -32,7 +33,7 @@ type tenure struct {
 }
 
 func newTenure(ctx context.Context, claim state.Claim) *tenure {
-	t := &tenure{claim: claim, settle: make(chan struct{}, 1)}
+	t := &tenure{claim: claim, settle: make(chan struct{}, 1), lost: ctx.Done()}
 	t.run = func(f func(context.Context)) { t.inside.Go(func() { f(ctx) }) }
 	return t
 }
@@ -196,23 +197,21 @@ func (c *cluster) ours() error {
 	return nil
 }
 
-// actBy is when an action that is begun now must have ended, zero for no such time,
-// or why it must not be begun. // I19
-func (c *cluster) actBy(hurts bool, now time.Time) (by time.Time, why string) {
+// actUntil bounds an action that is begun now by what this instance may do, or says
+// why it must not be begun. // I19
+func (c *cluster) actUntil(ctx context.Context, hurts bool) (bounded context.Context, cancel context.CancelFunc, why string) {
 	t := c.tenure.Load()
 	if t == nil {
-		return time.Time{}, c.notOurs()
+		return nil, nil, c.notOurs()
 	}
-	by = t.claim.Until()
-	if hurts {
-		announced, who := t.notice.until(now)
-		if who != "" {
-			return time.Time{}, who
-		}
-		by = earliest(by, announced)
+	now := time.Now()
+	by, why := t.until(hurts, now)
+	switch {
+	case why != "":
+		return nil, nil, why
+	case !by.IsZero() && by.Sub(now) < actMargin:
+		return nil, nil, "the claim to the cluster runs out"
 	}
-	if !by.IsZero() && by.Sub(now) < actMargin {
-		return time.Time{}, "the claim to the cluster runs out"
-	}
-	return by, ""
+	bounded, cancel = t.lasting(ctx, hurts, by)
+	return bounded, cancel, ""
 }

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -65,6 +67,11 @@ func (c *cluster) recorded(ev Event) (Event, error) {
 	return ev, err
 }
 
+// perhapsRecorded says whether a record may come to be durable although nobody waited
+// for it to the end. Then what does not come to pass is told each time, or the log
+// would speak of more than was done. // I24
+func perhapsRecorded(err error) bool { return errors.Is(err, context.DeadlineExceeded) }
+
 // announce tells that an action is about to be done and says whether it may be:
 // one that hurts only once that is durable. // I24
 func (w *worker) announce(a remediate.Action, seen remediate.Seen) bool {
@@ -78,13 +85,12 @@ func (w *worker) announce(a remediate.Action, seen remediate.Seen) bool {
 	}
 	ev, err := w.c.recorded(ev)
 	if err != nil {
+		if perhapsRecorded(err) { // I24
+			w.undone(a, err.Error())
+		}
 		return false
 	}
 	w.c.emit(ev)
-	if why := w.stopped(); why != "" { // given while the record was made // I23
-		w.undone(a, why)
-		return false
-	}
 	return true
 }
 

@@ -46,21 +46,23 @@ func (c *cluster) startWorker(r remediate.Run, s *session) {
 func (w *worker) loop(ctx context.Context) {
 	defer w.end(ctx)
 	for !w.run.Step.Ended() {
-		seen, backups, backup := w.look(ctx)
+		var d decision
+		d.seen, d.backups, d.backup = w.look(ctx)
 		if ctx.Err() != nil { // a look cut short says nothing
 			return
 		}
 		w.obey(ctx) // a look can be slow
-		next, action, wait := remediate.Next(w.run, seen, time.Now())
-		next, action = w.insisted(next, action)
+		d.from = w.run
+		next, action, wait := remediate.Next(w.run, d.seen, time.Now())
+		next, d.action = w.insisted(next, action)
 		if !w.commit(ctx, next) {
 			w.missed(next)
 			if w.ousted {
 				return
 			}
 			wait = saveRetry // nothing is done on a record that is not durable // I19
-		} else if action != remediate.Nothing {
-			w.act(ctx, action, seen, backups, backup)
+		} else if d.action != remediate.Nothing {
+			w.act(ctx, d)
 		}
 		if !w.pause(ctx, wait) {
 			return
@@ -112,27 +114,27 @@ func lastNote(r remediate.Run) string {
 }
 
 // act performs one action. Its outcome is not believed: the next look sees it.
-func (w *worker) act(ctx context.Context, a remediate.Action, seen remediate.Seen, backups [][]byte, b remediate.Backup) {
-	if hurts(a) && w.stopped() != "" { // I23
+func (w *worker) act(ctx context.Context, d decision) {
+	a := d.action
+	if hurts(a) && w.forbidden() != "" || !w.announce(a, d.seen) {
 		return
 	}
-	if _, frozen := w.c.frozen(w.run.Target); hurts(a) && frozen != "" { // I5
-		return
+	if hurts(a) {
+		var why string
+		if d, why = w.lastMoment(ctx, d); why != "" {
+			w.undone(a, why)
+			return
+		}
 	}
-	if !w.announce(a, seen) {
-		return
-	}
-	by, why := w.c.actBy(hurts(a), time.Now())
+	seen, backups, b := d.seen, d.backups, d.backup
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.actTime())
+	defer cancel()
+	ctx, end, why := w.c.actUntil(ctx, hurts(a))
 	if why != "" { // I19, I22
 		w.undone(a, why)
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.actTime())
-	defer cancel()
-	if !by.IsZero() {
-		ctx, cancel = context.WithDeadline(ctx, by)
-		defer cancel()
-	}
+	defer end()
 	var err error
 	switch a {
 	case remediate.SendOff:
@@ -186,15 +188,6 @@ func (w *worker) actTime() time.Duration {
 	return max(actTimeout, w.session.sendTime+closeTimeout)
 }
 
-// hurts says whether an action takes something away; the others bring back.
-func hurts(a remediate.Action) bool {
-	switch a {
-	case remediate.SetHold, remediate.SendOff, remediate.IsolateNode, remediate.DeleteTargetMachine:
-		return true
-	}
-	return false
-}
-
 func (w *worker) send(ctx context.Context, c bmc.Command) error {
 	if w.session == nil {
 		return &bmc.Error{Kind: bmc.KindUnreachable, Op: "send " + c.String(), Addr: w.run.Target.Address, Err: errNoSession}
@@ -225,15 +218,6 @@ func (w *worker) pause(ctx context.Context, wait time.Duration) bool {
 	}
 	w.obey(ctx)
 	return ctx.Err() == nil
-}
-
-// stopped says why nothing that hurts may be done: what people want binds the very
-// next write. // I23
-func (w *worker) stopped() string {
-	if w.inbox.waiting() {
-		return "an order has come"
-	}
-	return w.c.stopped(w.run.Target.Node)
 }
 
 // mended takes it that a person has mended the credentials.

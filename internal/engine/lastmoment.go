@@ -1,0 +1,104 @@
+package engine
+
+import (
+	"context"
+	"reflect"
+	"time"
+
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// actFresh is how old what was seen may be when something that hurts is done on it:
+// Next asks the same, but saving and recording take their time after that. // I4
+const actFresh = 2 * time.Second
+
+// decision is an action and what it was decided on.
+type decision struct {
+	action  remediate.Action
+	from    remediate.Run // the record before it
+	seen    remediate.Seen
+	backups [][]byte
+	backup  remediate.Backup
+}
+
+// hurts says whether an action takes something away; the others bring back.
+func hurts(a remediate.Action) bool {
+	switch a {
+	case remediate.SetHold, remediate.SendOff, remediate.IsolateNode, remediate.DeleteTargetMachine:
+		return true
+	}
+	return false
+}
+
+// forbidden says why nothing that hurts may be done now, whatever was seen.
+func (w *worker) forbidden() string {
+	if why := w.stopped(); why != "" { // I23
+		return why
+	}
+	_, frozen := w.c.frozen(w.run.Target) // I5
+	return frozen
+}
+
+// stopped says why nothing that hurts may be done: what people want binds the very
+// next write. // I23
+func (w *worker) stopped() string {
+	if w.inbox.waiting() {
+		return "an order has come"
+	}
+	return w.c.stopped(w.run.Target.Node)
+}
+
+// lastMoment asks, when all is saved and recorded, whether a thing that hurts may still
+// be done. If that took long, a fresh look must ask for the very same on the record as
+// it was: then that is what it is done on. // I1, I4
+func (w *worker) lastMoment(ctx context.Context, d decision) (last decision, why string) {
+	if w.aged(d) {
+		if d, why = w.reconsidered(ctx, d); why != "" {
+			return d, why
+		}
+	}
+	if why := w.forbidden(); why != "" {
+		return d, why
+	}
+	if w.aged(d) {
+		return d, "what it was decided on grew old"
+	}
+	return d, ""
+}
+
+// reconsidered is the same decision on a fresh look, or says that it would be another one.
+func (w *worker) reconsidered(ctx context.Context, d decision) (again decision, why string) {
+	again = decision{from: d.from}
+	again.seen, again.backups, again.backup = w.look(ctx)
+	if ctx.Err() != nil { // a look cut short says nothing
+		return d, "it took long, and is to stop"
+	}
+	now := time.Now()
+	next, action, _ := remediate.Next(d.from, again.seen, now)
+	if action == d.action && alike(next, w.run) {
+		again.action = action
+		return again, ""
+	}
+	next, _, _ = remediate.Next(w.run, again.seen, now)
+	w.missed(next) // it may not be seen again // I5, I26
+	return d, "it took long, and a fresh look asks for something else"
+}
+
+// aged says whether what an action rests on is too old: for all that hurts the look,
+// for the isolation the proof of off, or a look that found nothing against a person's
+// word. // I1, I4, I26
+func (w *worker) aged(d decision) bool {
+	switch {
+	case d.action != remediate.IsolateNode:
+		return time.Since(d.seen.At) > actFresh
+	case w.run.ByWord():
+		return time.Since(d.seen.At) > proofMaxAge
+	}
+	return w.session == nil || !w.session.proof.Proven(time.Now())
+}
+
+// alike says whether two records of a decision differ in nothing but its time.
+func alike(a, b remediate.Run) bool {
+	a.Version, a.StepStarted, a.Intent.At = b.Version, b.StepStarted, b.Intent.At
+	return reflect.DeepEqual(a, b)
+}

@@ -1,0 +1,138 @@
+package engine_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// slowAgent takes its time for each command, as fence agents do, which wait until the
+// power has followed. It may take engine.AgentSendTimeout.
+type slowAgent struct {
+	*outlet
+	off, on time.Duration
+	at      *bmc.Command   // what it is at work on; zero: nothing
+	took    *time.Duration // the last command
+}
+
+func (s slowAgent) Send(ctx context.Context, c bmc.Command) (bmc.Receipt, error) {
+	needs, begun := s.off, time.Now()
+	if c == bmc.CommandOn {
+		needs = s.on
+	}
+	s.w.lock(func() { *s.at = c })
+	defer s.w.lock(func() { *s.at, *s.took = 0, time.Since(begun) })
+	select {
+	case <-ctx.Done(): // the agent is killed
+		return bmc.Receipt{}, &bmc.Error{Kind: bmc.KindUnreachable, Op: "send", Err: ctx.Err()}
+	case <-time.After(needs):
+		return s.outlet.Send(ctx, c)
+	}
+}
+
+// awaitCommand returns when the agent is at work on a command.
+func (s slowAgent) awaitCommand(c bmc.Command) {
+	for done := false; !done; {
+		time.Sleep(time.Second)
+		s.w.lock(func() { done = *s.at == c })
+	}
+}
+
+// withSlowAgent gives the host an outlet with an agent that needs so long.
+func withSlowAgent(w *world, off, on time.Duration) (slowAgent, func(*engine.Options)) {
+	p, levels := withOutlet(w)
+	s := slowAgent{p, off, on, new(bmc.Command), new(time.Duration)}
+	return s, func(o *engine.Options) {
+		levels(o)
+		inner := o.Open
+		o.Open = func(d bmc.Device) (bmc.Power, error) {
+			if d.Driver == bmc.DriverFenceAgent {
+				return s, nil
+			}
+			return inner(d)
+		}
+	}
+}
+
+// An agent gets the time that it may take, although the Lease that says who acts on
+// the cluster never lasts so long at once. // L1
+func TestSlowAgentFences(t *testing.T) {
+	for _, needs := range []time.Duration{8 * time.Second, 18 * time.Second, 25 * time.Second} {
+		t.Run(needs.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world, store *failingStore) {
+				_, slow := withSlowAgent(w, needs, needs)
+				e, stop := enrolled(t, w, store, slow)
+				w.setReadErr(silent())
+				time.Sleep(30 * time.Minute)
+				r := only(t, e)
+				assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
+				stop()
+			})
+		})
+	}
+}
+
+// slowPair are two instances, of which a owns the cluster, and a host whose BMC has
+// died and whose agent needs so long to switch it.
+func slowPair(t *testing.T, w *world, store *failingStore, off, on time.Duration) (*pair, slowAgent) {
+	t.Helper()
+	agent, slow := withSlowAgent(w, off, on)
+	p := newPair(t, w, store, func(_ string, o *engine.Options) { slow(o) })
+	p.give("a")
+	time.Sleep(time.Second)
+	_, err := p.engine["a"].Enroll(t.Context(), byHand)
+	require.NoError(t, err)
+	w.setReadErr(silent())
+	return p, agent
+}
+
+// The same under a claim, which lasts for 12 s at any moment. // I20
+func TestSlowAgentPowersOnUnderAClaim(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		p, _ := slowPair(t, w, store, time.Second, 14*time.Second)
+		time.Sleep(40 * time.Minute)
+		r := only(t, p.engine["a"])
+		assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
+		w.lock(func() { assert.True(t, w.on, "the host is left off") })
+		p.end()
+	})
+}
+
+// What is renewed after a claim was lost is another's: a command that is under way
+// then keeps the end that it had. // I19
+func TestCommandDoesNotOutliveAHandOver(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		p, agent := slowPair(t, w, store, time.Second, 35*time.Second)
+		agent.awaitCommand(bmc.CommandOn)
+		time.Sleep(20 * time.Second)
+		begun := time.Now()
+		p.take("a") // and waits for it
+		assert.InDelta(t, 12, time.Since(begun).Seconds(), 1)
+		assert.Less(t, *agent.took, 35*time.Second)
+		p.end()
+	})
+}
+
+// A command that hurts is cut as soon as another installation is known to act. // I22
+func TestForeignInstallationCutsACommand(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		agent, slow := withSlowAgent(w, 35*time.Second, time.Second)
+		_, stop := enrolled(t, w, store, slow)
+		w.setReadErr(silent())
+		agent.awaitCommand(bmc.CommandOff)
+		w.lock(func() { w.foreigner = "fenced instance x holds the Lease" })
+		time.Sleep(10 * time.Second)
+		w.lock(func() {
+			assert.NotEqual(t, bmc.CommandOff, *agent.at)
+			assert.True(t, w.on)
+		})
+		stop()
+	})
+}

@@ -1,0 +1,158 @@
+package engine_test
+
+import (
+	"bytes"
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// recover makes the Node Ready again.
+func (w *world) recover() {
+	w.lock(func() { w.ready, w.since, w.rv, w.lease = "True", time.Now(), w.rv+1, w.lease+1 })
+}
+
+// onIntent calls f once, while a run's intent of an action is saved.
+func onIntent(store *stubborn, a remediate.Action, f func()) {
+	var once sync.Once
+	store.watch(func(run []byte) {
+		if bytes.Contains(run, []byte(`"intent":{"action":"`+string(a)+`"`)) {
+			once.Do(f)
+		}
+	})
+}
+
+// A store that hangs while the intent is saved: the Node is Ready again by the time at
+// which the command would be given. // I4
+func TestSlowSaveDoesNotPowerOffAReadyNode(t *testing.T) {
+	for _, hang := range []time.Duration{5 * time.Second, time.Minute} {
+		bubble(t, func(t *testing.T, w *world, inner *failingStore) {
+			store := &stubborn{Store: inner}
+			e, _, stop := start(t, w, store, nil)
+			onIntent(store, remediate.SendOff, func() { w.recover(); time.Sleep(hang) })
+			time.Sleep(5 * time.Minute)
+			assert.Zero(t, w.count(bmc.CommandOff), "a save of %s", hang)
+			assert.Equal(t, "Recovered", only(t, e).Reason)
+			stop()
+		})
+	}
+}
+
+// The same by the audit log, which is waited for. // I4
+func TestSlowRecordDoesNotPowerOffAReadyNode(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		var once sync.Once
+		e, _, stop := start(t, w, store, func(o *engine.Options) {
+			o.Record = func(e engine.Event) error {
+				if e.Action == remediate.SendOff {
+					once.Do(func() { w.recover(); time.Sleep(4900 * time.Millisecond) })
+				}
+				return nil
+			}
+		})
+		time.Sleep(5 * time.Minute)
+		assert.Zero(t, w.count(bmc.CommandOff))
+		assert.Equal(t, "Recovered", only(t, e).Reason)
+		stop()
+	})
+}
+
+// Nor is a Machine given away whose Node is Ready. // I4, I14
+func TestSlowSaveDoesNotReplaceAReadyMachine(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, inner *failingStore) {
+		w.machineAPI, w.owner = policy.ClusterAPIV1Beta2, policy.Owner{Kind: "MachineSet", Name: "s", UID: "u"}
+		w.check.APIVersion, w.check.ClusterName, w.check.Strategy = policy.ClusterAPIV1Beta2, "c", policy.MarkOwners
+		store := &stubborn{Store: inner}
+		_, _, stop := start(t, w, store, nil)
+		saved := false
+		onIntent(store, remediate.DeleteTargetMachine, func() { saved = true; w.recover(); time.Sleep(time.Minute) })
+		time.Sleep(5 * time.Minute)
+		require.True(t, saved)
+		assert.Zero(t, w.marked)
+		stop()
+	})
+}
+
+// A BMC that is found to lie while the record is made gets no Off. // I5
+func TestFreezeWhileTheRecordIsMade(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		_, _, stop := start(t, w, store, func(o *engine.Options) {
+			o.Record = func(e engine.Event) error {
+				if e.Action == remediate.SendOff {
+					lied(t, store, "n-1", "")
+					store.changed <- struct{}{}
+					time.Sleep(time.Second)
+				}
+				return nil
+			}
+		})
+		time.Sleep(5 * time.Minute)
+		assert.Zero(t, w.count(bmc.CommandOff))
+		stop()
+	})
+}
+
+// A store and an audit log that always take their time keep nobody from being
+// fenced: what was seen is then looked at once more. // L1
+func TestSlowStoreAndRecordStillFence(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, inner *failingStore) {
+		store := &stubborn{Store: inner}
+		store.watch(func([]byte) { time.Sleep(7 * time.Second) })
+		e, _, stop := start(t, w, store, func(o *engine.Options) {
+			o.Run.OffDeadline = 5 * time.Minute
+			o.Record = func(engine.Event) error { time.Sleep(4 * time.Second); return nil }
+		})
+		time.Sleep(30 * time.Minute)
+		r := only(t, e)
+		assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
+		assert.Equal(t, 1, w.count(bmc.CommandOff))
+		assert.Equal(t, 1, w.deleted())
+		store.watch(func([]byte) {})
+		stop()
+	})
+}
+
+// blinking is a BMC that answers a single time, when it is told to.
+type blinking struct {
+	power
+	once *atomic.Bool
+}
+
+func (b blinking) Read(ctx context.Context) (bmc.Reading, error) {
+	if b.once.Swap(false) {
+		return bmc.Reading{State: bmc.On, At: time.Now(), Session: 1, Identity: bmc.Identity{UUID: hostUUID}}, nil
+	}
+	return b.power.Read(ctx)
+}
+
+// What only that second look finds against a run is not forgotten. // I26
+func TestSecondLookIsEvidence(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, inner *failingStore) {
+		w.check.Paused = true
+		w.dead()
+		store, once := &stubborn{Store: inner}, new(atomic.Bool)
+		e, _, stop := start(t, w, store, func(o *engine.Options) {
+			o.Open = func(bmc.Device) (bmc.Power, error) { return blinking{power{w}, once}, nil }
+		})
+		onIntent(store, remediate.IsolateNode, func() { time.Sleep(7 * time.Second); once.Store(true) })
+		time.Sleep(time.Second)
+		_, err := e.ConfirmOff(t.Context(), byHand)
+		require.NoError(t, err)
+		time.Sleep(10 * time.Minute)
+		r := only(t, e)
+		assert.Equal(t, remediate.Held, r.Step)
+		assert.Equal(t, "ConfirmedOffContradicted", r.Reason)
+		assert.Zero(t, w.deleted())
+		stop()
+	})
+}
