@@ -123,7 +123,8 @@ type Options struct {
 	Power             PowerTiming
 	Events            *Stream
 	// Record makes an event durable before what it announces is done; while it
-	// fails nothing that hurts is done. nil: nothing is recorded. // I24
+	// fails nothing that hurts is done. After context.DeadlineExceeded the event may
+	// come to be durable all the same. nil: nothing is recorded. // I24
 	Record func(Event) error
 	// PauseFile pauses everything while it exists; empty: none is looked for. // I23
 	PauseFile string

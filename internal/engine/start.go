@@ -29,6 +29,9 @@ func (c *cluster) start(ctx context.Context, a applicant, draft remediate.Run, s
 	})
 	var saved remediate.Run
 	if err != nil {
+		if perhapsRecorded(err) { // I24
+			c.emit(Event{Type: EventFailed, Node: r.Target.Node, Run: r.ID, Message: "not begun: " + err.Error()})
+		}
 		err = &Refusal{Reason: AuditFailed, Message: "the audit log cannot be written: " + err.Error()}
 	} else {
 		saved, err = c.saveFirst(ctx, r)

@@ -1,0 +1,55 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// What was recorded too late to be done comes to be in the log all the same: each time
+// it is also told that nothing was done. // I24
+func TestLateRecordIsTakenBack(t *testing.T) {
+	for _, tc := range []struct {
+		late func(engine.Event) bool
+		told string
+	}{
+		{func(e engine.Event) bool { return e.Action == remediate.SendOff }, "not done: "},
+		{func(e engine.Event) bool { return e.Type == engine.EventStarted }, "not begun: "},
+	} {
+		bubble(t, func(t *testing.T, w *world, store *failingStore) {
+			inLog := map[string]int{} // by run
+			_, events, stop := start(t, w, store, func(o *engine.Options) {
+				o.Record = func(e engine.Event) error {
+					if !tc.late(e) {
+						return nil
+					}
+					time.Sleep(5 * time.Second)
+					inLog[e.Run]++
+					return fmt.Errorf("wait for the audit log: %w", context.DeadlineExceeded)
+				}
+			})
+			time.Sleep(10 * time.Minute)
+			stop()
+			require.NotEmpty(t, inLog)
+			require.Zero(t, w.count(bmc.CommandOff))
+			all, err := events.After(t.Context(), 0)
+			require.NoError(t, err)
+			undone := map[string]int{}
+			for _, e := range all {
+				if e.Type == engine.EventFailed && strings.HasPrefix(e.Message, tc.told) {
+					undone[e.Run]++
+				}
+			}
+			assert.Equal(t, inLog, undone)
+		})
+	}
+}
