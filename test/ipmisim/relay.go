@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
+	"time"
 )
 
 // Payload types that a datagram through a Relay can have, without its flags.
@@ -45,6 +47,10 @@ func (d Datagram) Reply(data []byte) Datagram {
 	return Datagram{FromBMC: !d.FromBMC, Data: data, client: d.client}
 }
 
+// clientIdle is how long a client's socket towards the BMC is kept for the next
+// datagram: a client that was killed says no goodbye.
+const clientIdle = 2 * time.Minute
+
 // Relay stands between clients and one BMC, as a hostile or lossy network does.
 type Relay struct {
 	front  *net.UDPConn
@@ -56,6 +62,7 @@ type Relay struct {
 	seen    []Datagram
 	asked   int // datagrams of clients
 	back    map[netip.AddrPort]net.Conn
+	idle    time.Duration
 	stopped bool
 	wg      sync.WaitGroup
 }
@@ -66,7 +73,7 @@ func StartRelay(target string) (*Relay, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start relay: %w", err)
 	}
-	r := &Relay{front: front, target: target, back: map[netip.AddrPort]net.Conn{}}
+	r := &Relay{front: front, target: target, idle: clientIdle, back: map[netip.AddrPort]net.Conn{}}
 	r.wg.Add(1)
 	go r.fromClients()
 	return r, nil
@@ -145,11 +152,23 @@ func (r *Relay) fromBMC(back net.Conn, client netip.AddrPort) {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			r.forget(client)
+			return
+		}
 		if err != nil {
 			continue // the BMC's port is closed, perhaps only while it restarts
 		}
 		r.pass(Datagram{FromBMC: true, Data: append([]byte(nil), buf[:n]...), client: client})
 	}
+}
+
+// forget closes a client's socket; its next datagram gets another one.
+func (r *Relay) forget(client netip.AddrPort) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_ = r.back[client].Close()
+	delete(r.back, client)
 }
 
 // pass records d and sends on what the filter makes of it.
@@ -189,5 +208,6 @@ func (r *Relay) send(d Datagram) {
 		r.wg.Add(1)
 		go r.fromBMC(back, d.client)
 	}
+	_ = back.SetReadDeadline(time.Now().Add(r.idle))
 	_, _ = back.Write(d.Data)
 }
