@@ -35,7 +35,8 @@ var (
 	ErrNotFound = errors.New("no such record")
 	ErrExists   = errors.New("the record exists already")
 	ErrConflict = errors.New("the record was changed by another writer")
-	// ErrLocked is OpenBolt's answer while another process has the file.
+	// ErrLocked is the answer while another process has the file, or lives in the
+	// shared store: under the same name, or at all when a state is to be read in.
 	ErrLocked = errors.New("held by another fenced")
 	// ErrNotOwner is the answer to a write under a claim that is over.
 	ErrNotOwner = errors.New("another fenced owns the cluster")

@@ -1,0 +1,132 @@
+package docs_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestReasonsAreExplained: a code that an operator can be shown is in a document that
+// says what to do.
+func TestReasonsAreExplained(t *testing.T) {
+	all := documents(t)
+	text := all["operations.md"] + all["six-steps.md"]
+	reasons := slices.Concat(reasonConstants(t), runReasons(t))
+	for _, kind := range literals(t, "../internal/bmc/error.go") {
+		reasons = append(reasons, "BMC"+kind)
+	}
+	require.Greater(t, len(reasons), 110, "the reasons were not found")
+	for _, reason := range reasons {
+		assert.Contains(t, text, "`"+reason+"`", "no operator is told what to do")
+	}
+}
+
+// reasonConstants are the constants of type Reason, and the codes of the API's errors.
+func reasonConstants(t *testing.T) (found []string) {
+	t.Helper()
+	product := func(path string) bool {
+		return strings.HasPrefix(path, "../internal/") && !strings.HasSuffix(path, "_test.go")
+	}
+	walk(t, product, func(f *ast.File) {
+		ast.Inspect(f, func(n ast.Node) bool {
+			spec, ok := n.(*ast.ValueSpec)
+			if !ok || len(spec.Values) != 1 {
+				return true
+			}
+			lit, ok := spec.Values[0].(*ast.BasicLit)
+			if !ok || !isReason(spec.Type) && !strings.HasPrefix(spec.Names[0].Name, "Code") {
+				return true
+			}
+			if s, err := strconv.Unquote(lit.Value); err == nil && s != "" {
+				found = append(found, s)
+			}
+			return true
+		})
+	})
+	return found
+}
+
+func isReason(typ ast.Expr) bool {
+	switch x := typ.(type) {
+	case *ast.Ident:
+		return x.Name == "Reason"
+	case *ast.SelectorExpr:
+		return x.Sel.Name == "Reason"
+	}
+	return false
+}
+
+// runReasons are the codes with which a run is held or ends. The steps and actions,
+// which have the same form, are in two files of their own.
+func runReasons(t *testing.T) (found []string) {
+	t.Helper()
+	files, err := filepath.Glob("../internal/remediate/*.go")
+	require.NoError(t, err)
+	for _, file := range files {
+		switch name := filepath.Base(file); {
+		case strings.HasSuffix(name, "_test.go"), name == "run.go", name == "seen.go":
+		default:
+			found = append(found, literals(t, file)...)
+		}
+	}
+	return found
+}
+
+// TestFindingsAreExplained: each weakness that `fencectl bmc audit` can show has
+// its row, and each row its weakness.
+func TestFindingsAreExplained(t *testing.T) {
+	codes := literals(t, "../internal/bmc/describe.go")
+	require.Greater(t, len(codes), 8, "the findings were not found")
+	_, section, _ := strings.Cut(documents(t)["operations.md"], "| Finding | Meaning |")
+	table, _, _ := strings.Cut(section, "\n\n")
+	var rows []string
+	for _, m := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\| [^|]+ \\| [^|]+ \\|$").FindAllStringSubmatch(table, -1) {
+		rows = append(rows, m[1])
+	}
+	assert.ElementsMatch(t, codes, rows)
+}
+
+// TestMetricsAreExplained: each metric has a row that says when to worry.
+func TestMetricsAreExplained(t *testing.T) {
+	text := documents(t)["operations.md"]
+	var found []string
+	for _, file := range []string{"metrics.go", "audit.go"} {
+		data, err := os.ReadFile("../cmd/fenced/" + file)
+		require.NoError(t, err)
+		for _, m := range regexp.MustCompile(`"(fenced_\w+)"`).FindAllStringSubmatch(string(data), -1) {
+			found = append(found, m[1])
+		}
+	}
+	require.Greater(t, len(found), 15, "the metrics were not found")
+	for _, name := range found {
+		assert.Regexp(t, "(?m)^\\|[^|]*`"+name+"`", text)
+	}
+}
+
+// literals are the strings in a file that have the form of a reason code.
+func literals(t *testing.T, file string) []string {
+	t.Helper()
+	f, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+	require.NoError(t, err)
+	code := regexp.MustCompile(`^[A-Z][a-z]+\w+$|^(?:TLS|API)\w*$`)
+	var found []string
+	ast.Inspect(f, func(n ast.Node) bool {
+		if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+			if s, err := strconv.Unquote(lit.Value); err == nil && code.MatchString(s) {
+				found = append(found, s)
+			}
+		}
+		return true
+	})
+	return found
+}
