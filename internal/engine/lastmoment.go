@@ -57,6 +57,9 @@ func (w *worker) lastMoment(ctx context.Context, d decision) (last decision, why
 			return d, why
 		}
 	}
+	if why := w.lastWord(ctx, d); why != "" {
+		return d, why
+	}
 	if why := w.forbidden(); why != "" {
 		return d, why
 	}

@@ -21,7 +21,7 @@ func (w *worker) lookPower(ctx context.Context) (seen remediate.Seen) {
 	if w.session == nil {
 		if err := w.open(ctx); err != nil {
 			w.emit(Event{Type: EventFailed, Reason: string(hostReason(err)), Message: Sentence(err)})
-			seen.PowerError = bmc.KindOf(err)
+			seen.PowerError, seen.AlsoOn = bmc.KindOf(err), w.besides(ctx)
 			return seen
 		}
 	}
@@ -29,7 +29,9 @@ func (w *worker) lookPower(ctx context.Context) (seen remediate.Seen) {
 	seen.Devices, seen.ProofKind = s.devices(), s.proofKind()
 	r, err := s.read(ctx)
 	seen.Power, seen.PowerError = r, bmc.KindOf(err)
-	if err == nil {
+	if err != nil {
+		seen.AlsoOn = w.besides(ctx)
+	} else {
 		seen.Identity = answer(identify(s.host, s.level, r, w.c.claims(ctx, s.host, t, w.run.Manual != nil)))
 	}
 	seen.Proof, seen.OffAccepted = s.proof, s.accepted

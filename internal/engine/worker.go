@@ -27,6 +27,7 @@ type worker struct {
 	saved   []state.Backup // as they are stored; nil when that is not known
 	inbox   *inbox         // orders of people
 	refused string         // why the last try to restore the Node failed
+	against string         // what a power level says against a person's word
 	ousted  bool           // another instance owns the cluster: it goes on there
 	held    *remediate.Run // a step into Held that is not saved yet
 }

@@ -56,6 +56,10 @@ func newWord(r Run) bool {
 // vouched says whether a person's word stands. // I26
 func vouched(r Run) bool { return r.Confirmed != nil && r.Word != nil && !r.Word.Spent }
 
+// OnWord says whether a person's word stands, or has just been given, so that whatever
+// reads On counts. // I26
+func (r Run) OnWord() bool { return vouched(r) || newWord(r) }
+
 // taken begins step 1 of a Held run over with a person's word.
 func taken(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	ok, _ := CanConfirm(r)
@@ -96,6 +100,8 @@ func gainsaid(r Run, s Seen) string {
 	case !vouched(r):
 	case s.Power.State == bmc.On:
 		return levelName(r, s) + " reads " + readText(s)
+	case s.AlsoOn != "":
+		return s.AlsoOn
 	case !w.Since.IsZero() && s.Lease.Known && s.Lease.ResourceVersion != "" && s.Lease.ResourceVersion != w.Lease.ResourceVersion:
 		return "the Node's Lease was renewed since"
 	case s.Node.Ready == Yes:

@@ -66,6 +66,7 @@ var variants = []variant{
 // TestExplore searches everything that the faults of each variant can do to a
 // run, and checks the invariants on every transition.
 func TestExplore(t *testing.T) {
+	states, all := 0, time.Duration(0)
 	for _, v := range slices.Concat(variants, twoLevels, ordersGiven, twoFencers, slowBoots, wordLies) {
 		t.Run(v.name, func(t *testing.T) {
 			if os.Getenv("FENCED_SEARCH") == "wide" { // make sim: one fault more in every world
@@ -74,10 +75,12 @@ func TestExplore(t *testing.T) {
 			start := time.Now()
 			x := explore(v, Next)
 			took := time.Since(start)
+			states, all = states+len(x.nodes), all+took
 			t.Logf("%d states, %d questions in %v: %.0f states/s", len(x.nodes), x.asked, took.Round(time.Millisecond), float64(len(x.nodes))/took.Seconds())
 			require.Empty(t, strings.Join(x.found, "\n"))
 			assert.GreaterOrEqual(t, len(x.nodes), v.states, "the search has shrunk")
 			assert.Equal(t, v.want, x.nodes[0].settled, "the end without faults")
 		})
 	}
+	t.Logf("in all %d states in %v: %.0f states/s", states, all.Round(time.Millisecond), float64(states)/all.Seconds())
 }

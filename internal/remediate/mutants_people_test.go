@@ -58,6 +58,7 @@ var peopleMutants = []mutant{
 		}
 		return Next(r, s, now)
 	}},
+	{"hears only the level in use on a word", "I26: isolated on a word that", onWordOf(variant{mistaken: true, levelled: levelled{levels: 2, bmc: booting, outlet: dead}}), seeing(func(_ Run, s *Seen, _ time.Time) { s.AlsoOn = "" })},
 	{"forgets the hold on a word", "isolated while Metal3", onWordOf(variant{bmh: true}), seeing(func(_ Run, s *Seen, _ time.Time) { s.Hold = Yes })},
 	{"forgets the quorum on a word", "I12: isolated on a word", onWordOf(variant{control: true, isolation: IsolateTaint}, memberLost), seeing(func(_ Run, s *Seen, _ time.Time) { s.Quorum = Yes })},
 	{"switches on what a person left off", "I26: a host that a person vouched for", onWordOf(variant{}), saying(func(r Run, _ Seen, r2 *Run, a *Action, now time.Time) {

@@ -74,7 +74,7 @@ func (w *world) shown(s Seen) {
 	if s.API == APIReachable && !w.based {
 		w.based, w.moved, w.quiet = true, false, 0
 	}
-	w.hint = s.Power.State == bmc.On || s.Node.Ready == Yes || s.API == APIReachable && w.moved
+	w.hint = s.Power.State == bmc.On || s.AlsoOn != "" || s.Node.Ready == Yes || s.API == APIReachable && w.moved
 }
 
 // answered notes an answer that was saved, before it is acted upon.
@@ -168,4 +168,5 @@ var ordersGiven = []variant{
 	{name: "word: never off", states: 19_000, ignoresOff: true, faults: join(crashes, words, []fault{lostPower}), budget: 3, want: "Held PowerOffFailed"},
 	{name: "word: control plane", states: 36_000, vouchedFor: true, control: true, isolation: IsolateTaint, levelled: levelled{bmc: dead}, faults: join(crashes, words, []fault{memberLost, memberBack, outageLong}), budget: 2, want: "Held ConfirmedOff"},
 	{name: "word: two levels, nothing answers", states: 17_000, vouchedFor: true, levelled: levelled{levels: 2, bmc: dead, outlet: dead}, faults: join(crashes, words, []fault{lostAPI}), budget: 2, want: "Held ConfirmedOff"},
+	{name: "word: two levels, wrong, the BMC is heard again", states: 1_200, vouchedFor: true, mistaken: true, levelled: levelled{levels: 2, bmc: booting, outlet: dead}, faults: join(engine, words, []fault{lostPower, lostAPI}), budget: 2, want: "Held ConfirmedOffContradicted"},
 }

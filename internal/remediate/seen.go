@@ -54,6 +54,9 @@ type Seen struct {
 	// neither did.
 	PowerError bmc.Kind
 	Proof      bmc.Proof
+	// AlsoOn names a level below that reads On while this one cannot be read; only
+	// asked while a person's word is on the record. // I26
+	AlsoOn string
 	// OffAccepted: in this process the level accepted Off, before every reading
 	// in Proof. A restart forgets it and sends Off again. // I1
 	OffAccepted bool

@@ -32,6 +32,7 @@ const (
 	chokes       // takes an Off, does nothing, and never answers again
 	jammed       // takes On and switches nothing
 	sleepy       // boots for longer than the way back waits
+	booting      // answers only some time after the run has begun
 	slow         // switches off seconds after it said that it did; On in between is dropped by a BMC, and undoes it at an outlet
 )
 
@@ -90,6 +91,15 @@ func (w *world) reads(v variant, level int8) bmc.Reading {
 		r.Partial = w.cut[0] != w.cut[1]
 	}
 	return r
+}
+
+// alsoOn is what the engine asks of the level below while a word is on the record.
+func (w *world) alsoOn(v variant, r Run, lost bool) string {
+	mute := w.memory.level == 1 && w.answers(v, 1) != ""
+	if r.OnWord() && mute && !lost && w.answers(v, 0) == "" && w.reads(v, 0).State == bmc.On {
+		return "power level 1 reads On"
+	}
+	return ""
 }
 
 // open is what the engine does before it reads: a session with the run's level.

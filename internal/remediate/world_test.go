@@ -154,7 +154,9 @@ func (v variant) world() world {
 	if v.deleteOnly {
 		w.requested = false
 	}
-	w.elsewhere = v.elsewhere
+	if w.elsewhere = v.elsewhere; v.bmc == booting {
+		w.boot = 20
+	}
 	if v.vouchedFor {
 		w.vouch(v)
 	}
@@ -184,7 +186,7 @@ func (w *world) look(v variant, r Run, lostPower, lostAPI bool) Seen {
 		w.open(v, r)
 		s.Level, s.OffAccepted = int(w.memory.level), w.accepted
 		s.Power, s.PowerError = w.readPower(v, lostPower)
-		s.Proof = w.proof
+		s.Proof, s.AlsoOn = w.proof, w.alsoOn(v, r, lostPower)
 		if s.PowerError == "" {
 			s.Identity = Yes
 		}

@@ -1,0 +1,70 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// wordWait bounds the last question to all levels before a Node is isolated on a
+// person's word: most of them do not answer, and the look before must stay fresh.
+const wordWait = 2 * time.Second
+
+// besides is what a level below the run's reads, where the run's own cannot be read and
+// a person's word stands: who is asked no more may be heard again. // I26
+func (w *worker) besides(ctx context.Context) string {
+	if !w.run.OnWord() {
+		w.against = ""
+		return ""
+	}
+	if w.against == "" {
+		w.against = w.readsOn(ctx, w.run.Level)
+	}
+	return w.against
+}
+
+// readsOn asks the power levels below top, each with its own time, and names one that
+// reads On.
+func (w *worker) readsOn(ctx context.Context, top int) string {
+	h, err := w.c.host(ctx, w.run.Target)
+	if err != nil {
+		return ""
+	}
+	said := make([]string, min(top, len(h.Levels)))
+	var asked sync.WaitGroup
+	for i := range said {
+		asked.Go(func() {
+			r, s, err := w.c.readLevel(ctx, h, i)
+			if err != nil {
+				return
+			}
+			defer s.close(ctx)
+			if r.State == bmc.On {
+				said[i] = fmt.Sprintf("power level %d (%s) reads On", i+1, levelText(h, i))
+			}
+		})
+	}
+	asked.Wait()
+	if i := slices.IndexFunc(said, func(s string) bool { return s != "" }); i >= 0 {
+		return said[i]
+	}
+	return ""
+}
+
+// lastWord asks all levels once more, the run's too, before a Node is isolated on a
+// person's word, and says which reads On. The next look shows it to Next, although none
+// may be heard then. // I26
+func (w *worker) lastWord(ctx context.Context, d decision) string {
+	if d.action != remediate.IsolateNode || !w.run.ByWord() {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, wordWait)
+	defer cancel()
+	w.against = w.readsOn(ctx, w.run.Level+1)
+	return w.against
+}

@@ -1,0 +1,104 @@
+package engine_test
+
+import (
+	"bytes"
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/state"
+)
+
+// deadOutlet is one that nobody can reach.
+type deadOutlet struct{}
+
+func (deadOutlet) Read(context.Context) (bmc.Reading, error) { return bmc.Reading{}, silent() }
+
+func (deadOutlet) Send(context.Context, bmc.Command) (bmc.Receipt, error) {
+	return bmc.Receipt{}, silent()
+}
+
+func (deadOutlet) Close(context.Context) error { return nil }
+
+// wrongWord is a switch that is down: neither the Node, nor its BMC, nor the PDU answers, and a person
+// says that the host is off, which runs.
+func wrongWord(t *testing.T, w *world, store state.Store, first bmc.Opener) (e *engine.Engine, stop func()) {
+	w.check.Paused = true
+	withOutlet(w)
+	w.readErr = noAnswer() // w.on stays
+	e, _, stop = start(t, w, store, func(o *engine.Options) {
+		o.Open = func(d bmc.Device) (bmc.Power, error) {
+			if d.Driver == bmc.DriverFenceAgent {
+				return deadOutlet{}, nil
+			}
+			return first(d)
+		}
+	})
+	time.Sleep(time.Second)
+	_, err := e.ConfirmOff(t.Context(), byHand)
+	require.NoError(t, err)
+	for only(t, e).Level == 0 {
+		time.Sleep(100 * time.Millisecond)
+	}
+	require.Equal(t, remediate.PowerOff, only(t, e).Step)
+	return e, stop
+}
+
+// The BMC is back, and reads On, before the Node is isolated. // I26
+func TestWordIsNotTakenAgainstABMCThatReadsOnAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e, stop := wrongWord(t, w, store, func(bmc.Device) (bmc.Power, error) { return power{w}, nil })
+		w.setReadErr(nil)
+		time.Sleep(10 * time.Minute)
+		r := only(t, e)
+		assert.Equal(t, remediate.Held, r.Step)
+		assert.Equal(t, "ConfirmedOffContradicted", r.Reason)
+		assert.Contains(t, r.Note, "power level 1")
+		assert.Contains(t, r.Note, "reads On, although ada (uid 1000) confirmed that the host is off")
+		assert.Zero(t, w.deleted())
+		stop()
+	})
+}
+
+// heardOnce is a BMC that answers one question after it was told to.
+type heardOnce struct {
+	power
+	now *atomic.Bool
+}
+
+func (h heardOnce) Read(ctx context.Context) (bmc.Reading, error) {
+	if h.now.CompareAndSwap(true, false) {
+		return bmc.Reading{State: bmc.On, At: time.Now(), Session: 1}, nil
+	}
+	return h.power.Read(ctx)
+}
+
+// All levels are asked once more before the isolation, and what one says then counts
+// although none is heard in the look that follows. // I26
+func TestAllLevelsAreAskedBeforeAWordIsActedUpon(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, inner *failingStore) {
+		store := &stubborn{Store: inner}
+		var answers atomic.Bool
+		e, stop := wrongWord(t, w, store, func(bmc.Device) (bmc.Power, error) { return heardOnce{power{w}, &answers}, nil })
+		isolates := 0
+		store.watch(func(run []byte) {
+			if bytes.Contains(run, []byte(`"intent":{"action":"IsolateNode"`)) {
+				isolates++
+				answers.Store(true) // its look is over: only the last question hears this
+			}
+		})
+		time.Sleep(10 * time.Minute)
+		r := only(t, e)
+		assert.Equal(t, 1, isolates)
+		assert.Equal(t, "ConfirmedOffContradicted", r.Reason, r.Note)
+		assert.Zero(t, w.deleted())
+		stop()
+	})
+}
