@@ -3,7 +3,6 @@ package engine
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -49,13 +48,9 @@ type cluster struct {
 	scopeKept bool                         // this process has stored its scope
 }
 
-func newCluster(ctx context.Context, e *Engine, o ClusterOptions) (*cluster, error) {
+func newCluster(e *Engine, o ClusterOptions, stored state.Cluster) *cluster {
 	o.Rules.ClusterRequired, o.Rules.NodesStandIn = true, false // this is a live cluster
 	o.Rules.ZoneKey = cmp.Or(o.Rules.ZoneKey, e.opt.Guards.ZoneKey)
-	stored, err := state.LoadCluster(ctx, e.opt.Store, o.Name)
-	if err != nil {
-		return nil, fmt.Errorf("load the state of cluster %q: %w", o.Name, err)
-	}
 	c := &cluster{
 		e: e, opt: o, stored: stored, poke: make(chan struct{}, 1), stir: make(chan struct{}, 1), news: make(chan struct{}, 1),
 		runs: map[string]remediate.Run{}, workers: map[string]*worker{},
@@ -70,7 +65,7 @@ func newCluster(ctx context.Context, e *Engine, o ClusterOptions) (*cluster, err
 	for _, ev := range told {
 		c.emit(ev)
 	}
-	return c, nil
+	return c
 }
 
 func (c *cluster) emit(ev Event) {

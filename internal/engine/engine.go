@@ -145,6 +145,7 @@ type Engine struct {
 	stops    *stops
 	holds    *holds
 	slots    *slots
+	damage   *damage
 	started  time.Time
 	beat     func() // tells the watchdog that decisions are made
 
@@ -169,11 +170,9 @@ func New(ctx context.Context, opt Options) (*Engine, error) {
 		e.opt.Owners = state.Sole(opt.Store, opt.Instance, namesOf(opt.Clusters))
 	}
 	e.file, e.stops, e.holds = &pauseFile{path: opt.PauseFile}, newStops(), &holds{all: map[string]state.Hold{}}
-	e.slots = newSlots()
-	if err := e.loadHolds(ctx); err != nil { // a hold that cannot be read must not be passed over
-		return nil, fmt.Errorf("load holds: %w", err)
-	}
-	if e.global, err = state.LoadCluster(ctx, opt.Store, state.AllClusters); err != nil {
+	e.slots, e.freezes, e.damage = newSlots(), newFreezes(), newDamage()
+	records, err := e.firstStops(ctx)
+	if err != nil {
 		return nil, err
 	}
 	runs, err := state.LoadRuns(ctx, opt.Store)
@@ -185,16 +184,8 @@ func New(ctx context.Context, opt Options) (*Engine, error) {
 		return nil, err
 	}
 	for _, o := range opt.Clusters {
-		c, err := newCluster(ctx, e, o)
-		if err != nil {
-			return nil, err
-		}
-		e.clusters[o.Name] = c
+		e.clusters[o.Name] = newCluster(e, o, recordOf(records, o.Name))
 		e.declare(ctx, o.Name)
-	}
-	e.freezes = newFreezes()
-	if err = e.freezes.load(ctx, opt.Store); err != nil {
-		return nil, err
 	}
 	for _, r := range runs {
 		c := e.clusters[r.Target.Cluster]
@@ -240,6 +231,7 @@ func (e *Engine) Run(ctx context.Context, beat func()) error {
 	}
 	g.Go(func() error { return e.opt.Owners.Run(ctx, e.guard) })
 	g.Go(func() error { return e.keepReloaded(ctx) })
+	g.Go(func() error { return e.keepReread(ctx) })
 	g.Go(func() error { return e.prune(ctx) })
 	g.Go(func() error { return e.watchFile(ctx) })
 	g.Go(func() error { return e.keepAccounts(ctx) })

@@ -43,13 +43,15 @@ func (f *freezes) load(ctx context.Context, s state.Store) error {
 }
 
 // complete makes the freezes that a crash kept from being written: every run that is
-// Held for a false Off has one. class is that of a host's BMC.
+// Held for a false Off has one. class is that of a host's BMC. One that is there and
+// cannot be read forbids everything already.
 func (f *freezes) complete(ctx context.Context, s state.Store, runs map[string]remediate.Run, class func(host string) string) error {
 	for id, r := range runs {
 		if _, known := f.of(id); known || !lied(r) {
 			continue
 		}
-		if err := f.add(ctx, s, r, class(r.Target.Host)); err != nil {
+		err := f.add(ctx, s, r, class(r.Target.Host))
+		if err != nil && !errors.Is(err, state.ErrExists) && !errors.Is(err, state.ErrConflict) {
 			return err
 		}
 	}

@@ -62,6 +62,9 @@ func until(t time.Time) string {
 func (e *Engine) paused(c *cluster) string {
 	now := time.Now()
 	why, ended := e.file.look(now)
+	if why == "" {
+		why = e.damage.why()
+	}
 	for _, name := range []string{state.AllClusters, c.opt.Name} {
 		for _, find := range []func(string) (pause, bool){e.stops.pause, e.storedPause} {
 			p, stands := find(name)

@@ -78,11 +78,43 @@ func (e *Engine) follow(ctx context.Context) error {
 	return nil
 }
 
-// reload takes in what forbids something, whoever owns the clusters.
+// reload takes in what forbids something, whoever owns the clusters. What is there and
+// cannot be read is no error: it forbids everything. // I20
 func (e *Engine) reload(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, reloadTime)
 	defer cancel()
-	return errors.Join(e.loadPauses(ctx), e.loadHolds(ctx), e.freezes.load(ctx, e.opt.Store))
+	return errors.Join(
+		e.noteUnread(state.KindCluster, e.loadPauses(ctx)),
+		e.noteUnread(state.KindHold, e.loadHolds(ctx)),
+		e.noteUnread(state.KindFreeze, e.freezes.load(ctx, e.opt.Store)),
+	)
+}
+
+// keepReread reads every second what forbids something, while this instance might act
+// on a cluster that others may own, too: it can take long to notice that a watch is
+// dead. A failure is no news: it is tried again, and a claim ends without its store. // I23
+func (e *Engine) keepReread(ctx context.Context) error {
+	tick := time.NewTicker(stopsEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if e.actsAmongOthers() {
+			_ = e.reload(ctx)
+		}
+	}
+}
+
+func (e *Engine) actsAmongOthers() bool {
+	for _, c := range e.clusters {
+		if t := c.tenure.Load(); t != nil && !t.claim.Until().IsZero() && c.mayAct() {
+			return true
+		}
+	}
+	return false
 }
 
 // follows takes in the runs of a cluster that another instance owns.

@@ -70,7 +70,7 @@ func (c *cluster) quietFrom(resumed time.Time) (from time.Time, told []Event) {
 // rememberScope stores, once in each process and after the quiet period, that this
 // cluster was seen whole with this scope: the next start need not be quiet.
 func (c *cluster) rememberScope(ctx context.Context, now time.Time) error {
-	if c.tenure.Load() == nil { // the owner does
+	if c.tenure.Load() == nil || c.e.damage.why() != "" { // the owner does, when it knows what it writes over
 		return nil
 	}
 	c.mu.Lock()

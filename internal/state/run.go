@@ -71,13 +71,24 @@ func load[T any](ctx context.Context, s Store, kind Kind, decode func(Record) (T
 	for _, r := range records {
 		v, err := decode(r)
 		if err != nil {
-			bad = append(bad, err)
+			bad = append(bad, unreadable{err})
 			continue
 		}
 		list = append(list, v)
 	}
 	return list, errors.Join(bad...)
 }
+
+// ErrUnreadable marks the error beside a list that lacks only the records that cannot be
+// decoded.
+var ErrUnreadable = errors.New("unreadable records")
+
+// unreadable is why one record of a list is not in it.
+type unreadable struct{ error }
+
+func (unreadable) Is(target error) bool { return target == ErrUnreadable }
+
+func (u unreadable) Unwrap() error { return u.error }
 
 func decodeRun(r Record) (remediate.Run, error) {
 	var run remediate.Run

@@ -1,0 +1,37 @@
+package engine_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
+)
+
+// The host of the etcd member that the owner's watch runs over dies without a word,
+// which takes long to notice, while every other request goes to the next member. A stop
+// that is given at the other instance binds meanwhile. // I23
+func TestStopElsewhereBindsWhileTheWatchIsDead(t *testing.T) {
+	for name, stopNow := range map[string]func(t *testing.T, e *engine.Engine) error{
+		"hold":  func(t *testing.T, e *engine.Engine) error { _, err := e.Hold(t.Context(), byHand); return err },
+		"pause": func(t *testing.T, e *engine.Engine) error { _, err := e.Pause(t.Context(), byHand); return err },
+	} {
+		for given, offs := range map[time.Duration]int{55 * time.Second: 0, 62 * time.Second: 1} {
+			bubble(t, func(t *testing.T, w *world, store *failingStore) {
+				p := newPair(t, w, store, func(_ string, o *engine.Options) { slowProof(o) })
+				p.give("a")
+				time.Sleep(given)
+				p.store["a"].deaf.Store(true)
+				require.NoError(t, stopNow(t, p.engine["b"]))
+				time.Sleep(3 * time.Minute)
+				assert.Equal(t, offs, w.count(bmc.CommandOff), "%s at %s", name, given)
+				assert.Zero(t, w.deleted(), "%s at %s", name, given)
+				assert.True(t, w.on)
+				p.end()
+			})
+		}
+	}
+}

@@ -1,0 +1,137 @@
+package engine_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/state"
+)
+
+// spoiled are the records of what is forbidden, each of which may be damaged.
+var spoiled = map[string]state.Record{
+	"hold":                 {Kind: state.KindHold, Key: "c/other-1"},
+	"freeze":               {Kind: state.KindFreeze, Key: "r-1"},
+	"pause of a cluster":   {Kind: state.KindCluster, Key: "c"},
+	"pause of another one": {Kind: state.KindCluster, Key: "elsewhere"},
+	"pause of everything":  {Kind: state.KindCluster, Key: "*"},
+}
+
+// spoil writes a record that nobody can read.
+func spoil(t *testing.T, s state.Store, r state.Record) {
+	t.Helper()
+	if old, err := s.Get(t.Context(), r.Kind, r.Key); err == nil {
+		r.Version = old.Version
+	}
+	r.Data = []byte(`{"v":1,"data":{"from":"a bad disk"}}`)
+	_, err := s.Put(t.Context(), r)
+	require.NoError(t, err)
+}
+
+// alarms counts what failed in no run, of a wording.
+func alarms(t *testing.T, events *engine.Stream, words string) (n int) {
+	t.Helper()
+	all, err := events.After(t.Context(), 0)
+	require.NoError(t, err)
+	for _, ev := range all {
+		if ev.Type == engine.EventFailed && ev.Node == "" && strings.Contains(ev.Message, words) {
+			n++
+		}
+	}
+	return n
+}
+
+// What people forbade and nobody can read forbids everything, and keeps no host off:
+// what was begun goes back On, what was isolated comes back. // I20, I23
+func TestUnreadableStopsStopAndBringBack(t *testing.T) {
+	for name, record := range spoiled {
+		for isolated, end := range map[bool]remediate.Step{false: remediate.Aborted, true: remediate.Done} {
+			bubble(t, func(t *testing.T, w *world, store *failingStore) {
+				_, _, stop := start(t, w, store, nil)
+				for w.count(bmc.CommandOff) == 0 || isolated && w.deleted() == 0 {
+					time.Sleep(500 * time.Millisecond)
+				}
+				stop()
+				spoil(t, store, record)
+
+				e, events, stop := start(t, w, store, nil)
+				time.Sleep(10 * time.Minute)
+				assert.Equal(t, end, only(t, e).Step, "%s, isolated: %t", name, isolated)
+				assert.True(t, w.on, name)
+				assert.Equal(t, 1, w.count(bmc.CommandOff), name)
+				assert.Contains(t, gate(t, e, policy.Paused).Value, "cannot be read", name)
+				assert.Contains(t, e.Status()[0].Paused, "cannot be read", name)
+				assert.Equal(t, 1, alarms(t, events, "cannot be read"), "told once: %s", name)
+				_, err := e.Fence(t.Context(), byHand)
+				require.Error(t, err, name)
+				_, err = e.Pause(t.Context(), byHand)
+				require.NoError(t, err, "a stop is always allowed")
+				bad, err := store.Get(t.Context(), record.Kind, record.Key)
+				require.NoError(t, err)
+				assert.Contains(t, string(bad.Data), "a bad disk", "it is not written over")
+				stop()
+			})
+		}
+	}
+}
+
+// A freeze that nobody can read keeps no cluster from being taken over, although its
+// run stands Held for it.
+func TestUnreadableFreezeOfAHeldRun(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.check.Paused = true
+		_, err := state.SaveRun(t.Context(), store, remediate.Run{ID: "r-1", Step: remediate.Held, Reason: "FalseOff",
+			Target: remediate.Target{Cluster: "c", Node: "n-9", Host: "c/n-9"}})
+		require.NoError(t, err)
+		spoil(t, store, spoiled["freeze"])
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(10 * time.Second)
+		assert.True(t, e.Status()[0].Owner)
+		stop()
+	})
+}
+
+// Once all can be read again, it goes on, with a quiet period. // I16
+func TestUnreadableStopThatIsMended(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		spoil(t, store, spoiled["hold"])
+		e, events, stop := start(t, w, store, func(o *engine.Options) { o.Guards.QuietPeriod = 5 * time.Minute })
+		time.Sleep(20 * time.Minute)
+		require.Empty(t, e.Runs("c"))
+		bad, err := store.Get(t.Context(), state.KindHold, "c/other-1")
+		require.NoError(t, err)
+		require.NoError(t, store.Delete(t.Context(), bad.Kind, bad.Key, bad.Version))
+		store.elsewhere()
+		assert.Equal(t, 1, heard(t, events, "can be read again"))
+		time.Sleep(4*time.Minute + 50*time.Second)
+		require.Empty(t, e.Runs("c"), "the quiet period follows")
+		time.Sleep(5 * time.Minute)
+		assert.Equal(t, remediate.Done, only(t, e).Step)
+		stop()
+	})
+}
+
+// A record that is damaged while the cluster is guarded binds like one that was.
+func TestStopThatBecomesUnreadable(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e, _, stop := start(t, w, store, slowProof)
+		time.Sleep(62 * time.Second)
+		require.Equal(t, 1, w.count(bmc.CommandOff))
+		spoil(t, store, spoiled["pause of everything"])
+		store.elsewhere()
+		time.Sleep(10 * time.Minute)
+		r := only(t, e)
+		assert.Equal(t, remediate.Aborted, r.Step)
+		assert.Contains(t, r.Note, "cannot be read")
+		assert.True(t, w.on)
+		assert.Zero(t, w.deleted())
+		stop()
+	})
+}
