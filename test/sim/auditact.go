@@ -87,8 +87,9 @@ func (w *World) auditFirst(c *incarnation, h *host, r remediate.Run, now time.Ti
 	}
 	last := w.ledger.looks[lookKey{c, h.name}]
 	seen := last.fresh.Seen
+	off := !h.on && c.log(h, nil).last.State == bmc.Off // then the command takes nothing away, and the isolation looks again
 	switch age := r.Intent.At.Sub(last.began); {
-	case age > freshFor, seen.API != remediate.APIReachable:
+	case !off && (age > freshFor || seen.API != remediate.APIReachable):
 		w.violate("I4", h.name, "%s begins on a look that is %s old", c, age)
 	case seen.Contested != remediate.No:
 		w.violate("I22", h.name, "%s begins although %s is at work", c, seen.Contender)
