@@ -212,16 +212,7 @@ func (c *cluster) consider(ctx context.Context, check *policy.Check, t *policy.T
 	s := p.session
 	p.session = nil
 	c.dropProbe(a.key)
-	if _, err := c.start(ctx, a, c.completed(p, check), s); err != nil {
-		if r, ok := asRefusal(err); ok { // any other was told of
-			c.refuse(a, policy.Gate{Name: "start", Reason: r.Reason, Value: r.Message, Threshold: "still free", Source: "state"})
-		}
-		if s != nil {
-			s.close(ctx)
-		}
-		return now.Add(askEvery)
-	}
-	return time.Time{}
+	return c.startSoon(ctx, a, c.completed(p, check), s, now)
 }
 
 // askedAgain is when a gate that does not hold is asked again: much of what gates

@@ -49,6 +49,18 @@ func (t *tenure) spawn(f func(context.Context)) bool {
 	return true
 }
 
+// enter keeps the tenure from ending until leave is called; false when it is over.
+func (t *tenure) enter() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.over {
+		t.inside.Add(1)
+	}
+	return !t.over
+}
+
+func (t *tenure) leave() { t.inside.Done() }
+
 // end waits until all that runs in the tenure has stopped, and lets nothing more begin.
 func (t *tenure) end() {
 	t.mu.Lock()

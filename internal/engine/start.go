@@ -17,12 +17,69 @@ import (
 // runs can close is asked again here, in one stroke with taking the place: two
 // callers cannot both pass. A *Refusal says which gate closed meanwhile. // I11, I12
 func (c *cluster) start(ctx context.Context, a applicant, draft remediate.Run, s *session) (remediate.Run, error) {
+	t, r, err := c.place(a, draft)
+	if err != nil {
+		return r, err
+	}
+	defer t.leave()
+	return c.begin(ctx, t, a, r, s)
+}
+
+// startSoon is start for a check, which does not wait for it: while record and store
+// are slow, the deciding loop goes on with others. It gives when the candidate is to
+// be asked about again. // L2
+func (c *cluster) startSoon(ctx context.Context, a applicant, draft remediate.Run, s *session, now time.Time) time.Time {
+	t, r, err := c.place(a, draft)
+	if err != nil {
+		c.notStarted(ctx, a, s, err)
+		return now.Add(askEvery)
+	}
+	defer t.leave()
+	t.run(func(ctx context.Context) {
+		_, err := c.begin(ctx, t, a, r, s)
+		if err == nil {
+			return
+		}
+		c.notStarted(ctx, a, s, err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(askEvery):
+			c.wake()
+		}
+	})
+	return time.Time{}
+}
+
+// notStarted tells why a candidate did not become a run.
+func (c *cluster) notStarted(ctx context.Context, a applicant, s *session, err error) {
+	if r, ok := asRefusal(err); ok { // any other was told of
+		c.refuse(a, policy.Gate{Name: "start", Reason: r.Reason, Value: r.Message, Threshold: "still free", Source: "state"})
+	}
+	if s != nil {
+		s.close(ctx)
+	}
+}
+
+// place lists a run as open if nothing stands against it, and enters the tenure: a run
+// belongs to the one that it was decided in, which ends only after it was begun. // I19
+func (c *cluster) place(a applicant, draft remediate.Run) (*tenure, remediate.Run, error) {
 	now := time.Now().UTC()
 	draft.ID = newRunID(now)
 	r := remediate.Begin(draft, now)
-	if err := c.reserve(a, r, now); err != nil {
-		return r, err
+	t := c.tenure.Load()
+	if t == nil || !t.enter() {
+		why := cmp.Or(c.notOurs(), "this instance gives the cluster up")
+		return nil, r, &Refusal{Reason: policy.NotOwner, Message: why}
 	}
+	if err := c.reserve(a, r, now); err != nil {
+		t.leave()
+		return nil, r, err
+	}
+	return t, r, nil
+}
+
+// begin records and saves a run that has its place, or takes that away again.
+func (c *cluster) begin(ctx context.Context, t *tenure, a applicant, r remediate.Run, s *session) (remediate.Run, error) {
 	started, err := c.recorded(Event{
 		Type: EventStarted, Node: r.Target.Node, Run: r.ID, Step: r.Step, Check: r.CheckID, Gates: a.gates,
 		Message: cmp.Or(r.Trigger, "manual fence"),
@@ -36,7 +93,7 @@ func (c *cluster) start(ctx context.Context, a applicant, draft remediate.Run, s
 	} else {
 		saved, err = c.saveFirst(ctx, r)
 	}
-	if _, perhaps := errors.AsType[unsure](err); perhaps && c.spawn(func(ctx context.Context) { c.takeBack(ctx, r) }) {
+	if _, perhaps := errors.AsType[unsure](err); perhaps && t.spawn(func(ctx context.Context) { c.takeBack(ctx, r) }) {
 		return r, err
 	}
 	if err != nil {
