@@ -82,6 +82,29 @@ func runReasons(t *testing.T) (found []string) {
 	return found
 }
 
+// TestGatesAreExplained: each of the daemon's own gates has its row.
+func TestGatesAreExplained(t *testing.T) {
+	text := documents(t)["policy.md"]
+	named := regexp.MustCompile(`\b(?:gate|absent)\("(\w+)"|\bGate\{+\s*Name: "(\w+)"`)
+	found := 0
+	for _, pattern := range []string{"../internal/policy/guards.go", "../internal/policy/rates.go", "../internal/engine/*.go"} {
+		files, err := filepath.Glob(pattern)
+		require.NoError(t, err)
+		for _, file := range files {
+			data, err := os.ReadFile(file)
+			require.NoError(t, err)
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			for _, m := range named.FindAllStringSubmatch(string(data), -1) {
+				found++
+				assert.Regexp(t, `(?m)^\| (?:\w+, )?`+m[1]+m[2]+`(?:, \w+)? \|`, text)
+			}
+		}
+	}
+	require.Greater(t, found, 30, "the gates were not found")
+}
+
 // TestFindingsAreExplained: each weakness that `fencectl bmc audit` can show has
 // its row, and each row its weakness.
 func TestFindingsAreExplained(t *testing.T) {
