@@ -146,6 +146,7 @@ type Engine struct {
 	holds    *holds
 	slots    *slots
 	damage   *damage
+	clock    steady // by which people's stops end
 	started  time.Time
 	beat     func() // tells the watchdog that decisions are made
 

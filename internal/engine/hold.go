@@ -99,7 +99,7 @@ func (e *Engine) hold(cluster, node string) (state.Hold, bool) {
 // held says which person keeps a Node from being fenced, and why; "" when nobody
 // does. // I23
 func (e *Engine) held(cluster, node string) string {
-	now := time.Now()
+	now := e.clock.now()
 	h := e.stops.hold(cluster, node)
 	if h.By == "" || !h.Active(now) {
 		h, _ = e.hold(cluster, node)
@@ -251,7 +251,7 @@ func (e *Engine) ReleaseHold(ctx context.Context, o Order) (Outcome, error) {
 
 // Holds lists the holds and quarantines that stand in a cluster, by Node.
 func (e *Engine) Holds(cluster string) []state.Hold {
-	now := time.Now()
+	now := e.clock.now()
 	found := map[string]state.Hold{}
 	collect := func(from map[string]state.Hold) {
 		for _, h := range from {

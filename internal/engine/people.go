@@ -60,8 +60,8 @@ func until(t time.Time) string {
 // that nobody took back begins a quiet period, here and nowhere else: whoever sees
 // that the pause is over sees the quiet period, too. // I16, I23
 func (e *Engine) paused(c *cluster) string {
-	now := time.Now()
-	why, ended := e.file.look(now)
+	now := e.clock.now()
+	why, ended := e.file.look(time.Now())
 	if why == "" {
 		why = e.damage.why()
 	}

@@ -199,18 +199,18 @@ func (e *Engine) watchFile(ctx context.Context) error {
 func (e *Engine) keepStops(ctx context.Context) error {
 	tick := time.NewTicker(stopsEvery)
 	defer tick.Stop()
-	last := time.Now().UTC() // a round takes long while the store hangs
+	last := e.clock.now().UTC() // a round takes long while the store hangs
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
 		}
-		now := time.Now().UTC()
+		now := e.clock.now().UTC()
 		for _, name := range append(slices.Sorted(maps.Keys(e.clusters)), state.AllClusters) {
 			e.keepPause(ctx, name, now)
 		}
-		e.keepResumed(ctx, now)
+		e.keepResumed(ctx, time.Now())
 		e.keepHolds(ctx, last, now)
 		last = now
 	}

@@ -1,0 +1,49 @@
+package engine
+
+import (
+	"sync"
+	"time"
+)
+
+const (
+	// smallStep is what a clock may be set forward by without being doubted.
+	smallStep = 2 * time.Second
+	// doubted is how long a clock that was set forward by more must stay there.
+	doubted = 10 * time.Minute
+)
+
+// steady is the time by which people's stops end. A clock that jumps forward for a
+// moment ends none: until it has stayed there, the time goes on from before the jump.
+// One that is set back is believed at once, which only lengthens them. // I23
+type steady struct {
+	mu     sync.Mutex
+	began  time.Time     // of the monotonic clock
+	wall   time.Time     // that was believed last,
+	mono   time.Duration // and when
+	ahead  bool          // the clock is further on than it can be,
+	jumped time.Duration // since then
+}
+
+func (s *steady) now() time.Time {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.began.IsZero() {
+		s.began, s.wall = now, now.Round(0)
+	}
+	return s.at(now.Round(0), now.Sub(s.began))
+}
+
+// at is the time when the clocks show these. s.mu is held.
+func (s *steady) at(wall time.Time, mono time.Duration) time.Time {
+	expected := s.wall.Add(mono - s.mono)
+	switch ahead := wall.Sub(expected) > smallStep; {
+	case ahead && !s.ahead:
+		s.ahead, s.jumped = true, mono
+		return expected
+	case ahead && mono-s.jumped < doubted:
+		return expected
+	}
+	s.wall, s.mono, s.ahead = wall, mono, false
+	return wall
+}

@@ -1,0 +1,31 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// A clock that jumps forward and comes back ends no pause; one that stays there is
+// believed after a while, and one that is set back at once. // I23
+func TestClockThatJumpsEndsNoStop(t *testing.T) {
+	start := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	s := &steady{wall: start}
+	p := pause{until: start.Add(time.Hour)}
+	at := func(mono, jump time.Duration) time.Time { return s.at(start.Add(mono+jump), mono) }
+	assert.Equal(t, start.Add(time.Second), at(time.Second, 0))
+	assert.False(t, p.over(at(2*time.Second, 2*time.Hour)), "it jumps")
+	assert.False(t, p.over(at(9*time.Minute, 2*time.Hour)))
+	assert.Equal(t, start.Add(10*time.Minute), at(10*time.Minute, 0), "it is back")
+	assert.False(t, p.over(at(11*time.Minute, 2*time.Hour)), "it jumps again")
+	assert.False(t, p.over(at(21*time.Minute-1, 2*time.Hour)))
+	assert.True(t, p.over(at(21*time.Minute, 2*time.Hour)), "it was right")
+	assert.False(t, p.over(at(22*time.Minute, 0)), "it is set back")
+	assert.False(t, p.over(at(time.Hour-1, 0)))
+	assert.True(t, p.over(at(time.Hour, 0)), "time itself is no jump")
+	for mono := time.Hour; mono < 2*time.Hour; mono += time.Second {
+		slow := (mono - time.Hour) / 100 // it is slewed
+		assert.Equal(t, start.Add(mono+slow), at(mono, slow))
+	}
+}
