@@ -68,6 +68,7 @@ func (c *Cluster) Look(ctx context.Context, run remediate.Run, backups [][]byte)
 	g.Wait()
 	l.failed(l.joined(ctx))
 	l.failed(l.restored(backups))
+	l.look.Seen.Lease.Heard = l.look.FreshNode.Heard()
 	for _, read := range []func(context.Context) error{l.cluster, l.rivals} { // they need the Machine
 		g.Go(func() { l.failed(read(ctx)) })
 	}

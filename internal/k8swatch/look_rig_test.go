@@ -65,6 +65,7 @@ func TestLookSeesTheTarget(t *testing.T) {
 	assert.Equal(t, remediate.Machine{Exists: remediate.Yes, UID: r.Target.MachineUID, Replaceable: remediate.Yes}, s.Machine)
 	assert.True(t, s.Lease.Known)
 	assert.NotEmpty(t, s.Lease.ResourceVersion)
+	assert.True(t, s.Lease.Heard, "Ready is not Unknown")
 	assert.Equal(t, remediate.No, s.Contested)
 	assert.Equal(t, remediate.No, s.Hold)
 	assert.Empty(t, s.PowerForbidden)
@@ -73,6 +74,11 @@ func TestLookSeesTheTarget(t *testing.T) {
 
 	require.NoError(t, c.PutLease(ctx, rig.Lease{Namespace: "kube-node-lease", Name: r.Target.Node, Holder: r.Target.Node, Duration: 40 * time.Second}))
 	assert.NotEqual(t, s.Lease.ResourceVersion, look(t, k, r).Seen.Lease.ResourceVersion, "a renewal is seen at once")
+
+	_, err := c.Client().CoreV1().Nodes().Patch(ctx, r.Target.Node, types.StrategicMergePatchType,
+		[]byte(`{"status":{"conditions":[{"type":"Ready","status":"Unknown"}]}}`), metav1.PatchOptions{}, "status")
+	require.NoError(t, err)
+	assert.False(t, look(t, k, r).Seen.Lease.Heard)
 }
 
 func TestLookSeesWhoseHostItIs(t *testing.T) {

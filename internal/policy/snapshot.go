@@ -187,6 +187,16 @@ func (n *Node) Ready() bool {
 	return ok && c.Status == "True"
 }
 
+// Heard says whether Ready is anything but Unknown: the control plane heard of the
+// kubelet within its grace period.
+func (n *Node) Heard() bool {
+	if n == nil {
+		return false
+	}
+	c, ok := n.condition("Ready")
+	return ok && c.Status != "Unknown"
+}
+
 func (n *Node) condition(kind string) (Condition, bool) {
 	for _, c := range n.Conditions {
 		if c.Type == kind {

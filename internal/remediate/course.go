@@ -99,7 +99,7 @@ func quiet(r Run, s Seen, now time.Time) bool {
 	if !s.Lease.Known || r.OffLease == nil {
 		return false
 	}
-	recent := s.Proof.Since().Sub(r.OffLease.RenewTime) < leaseRecent && r.OffLease.ResourceVersion != ""
+	recent := (r.OffLease.Heard || s.Proof.Since().Sub(r.OffLease.RenewTime) < leaseRecent) && r.OffLease.ResourceVersion != ""
 	return !recent || now.Sub(s.Proof.Since()) >= leaseQuiet
 }
 

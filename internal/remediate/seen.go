@@ -124,6 +124,9 @@ type Lease struct {
 	Known           bool      `json:"known"`
 	ResourceVersion string    `json:"resourceVersion"`
 	RenewTime       time.Time `json:"renewTime,omitzero"`
+	// Heard: the Node's Ready is not Unknown, so the control plane saw this Lease move
+	// within its grace period, whatever the host's clock writes into it.
+	Heard bool `json:"heard,omitempty"`
 }
 
 // Machine is the target's Machine as it is now.

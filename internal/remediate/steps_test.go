@@ -89,6 +89,7 @@ func TestPowerOff(t *testing.T) {
 		{"a Lease renewed 59 s before waits 15 s", PowerOff, 4 * sec, func(r *Run, s *Seen) { recent(r, 3*sec) }, PowerOff, Nothing, ""},
 		{"not less", PowerOff, 15 * sec, func(r *Run, s *Seen) { recent(r, 15*sec-1); s.Proof = proof(bmc.Off, 15*sec-1, 0) }, PowerOff, Nothing, ""},
 		{"and then goes on", PowerOff, 16 * sec, func(r *Run, s *Seen) { recent(r, 15*sec); s.Proof = proof(bmc.Off, 15*sec, 0) }, DeleteNode, Nothing, ""},
+		{"one that was heard waits, too, if its clock is an hour behind", PowerOff, 4 * sec, func(r *Run, _ *Seen) { r.OffLease.Heard = true }, PowerOff, Nothing, ""},
 		{"a Lease renewed 60 s before does not wait", PowerOff, 4 * sec, func(r *Run, s *Seen) { r.OffLease.RenewTime = ago(63 * sec) }, DeleteNode, Nothing, ""},
 		{"proven, but the hold was taken away", PowerOff, 4 * sec, func(r *Run, s *Seen) { metal3(r, s, No) }, PowerOff, SetHold, ""},
 		{"proven, but the hold cannot be read", PowerOff, 4 * sec, func(r *Run, s *Seen) { metal3(r, s, CannotTell) }, PowerOff, Nothing, ""},

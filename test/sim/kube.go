@@ -122,6 +122,7 @@ func (c *incarnation) look(r remediate.Run, backups [][]byte) engine.Fresh {
 	}
 	if n := a.nodes[t.Node]; n != nil {
 		f.Node, _ = dated(n.policy(), ahead).(*policy.Node)
+		f.Seen.Lease.Heard = f.Node.Heard()
 		f.Seen.Node = remediate.Node{Exists: remediate.Yes, UID: n.UID, ResourceVersion: fmt.Sprint(n.ResourceVersion), BootID: n.BootID,
 			SystemUUID: n.SystemUUID, Ready: remediate.Ask(n.Ready == "True"), OutOfService: n.outOfService()}
 		if backups != nil {
