@@ -39,7 +39,8 @@ type member struct {
 
 	mu      sync.Mutex
 	owners  map[string]Owner
-	problem string // with the last call to the store; "" when that went well
+	seen    time.Time // when the store last said whose the clusters are
+	problem string    // with the last call to the store; "" when that went well
 }
 
 // NewMember takes part in the ownership of clusters in a store of OpenEtcd. It does
@@ -85,13 +86,21 @@ func (m *member) Run(ctx context.Context, guard func(context.Context, Claim)) er
 	return nil
 }
 
-// Owner implements Owners.
+// Owner implements Owners. The word of the store about another instance is good for
+// the TTL: without a quorum that one owns nothing any more by then, and with one it
+// may have given the cluster to a third.
 func (m *member) Owner(cluster string) Owner {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	o := m.owners[cluster]
 	o.Problem = m.problem
-	return o
+	if o.Epoch == 0 || o.Instance == m.Instance || time.Since(m.seen) < m.TTL {
+		return o
+	}
+	if o.Problem == "" {
+		o.Problem = fmt.Sprintf("the store has not said it for %s", m.TTL)
+	}
+	return Owner{Problem: o.Problem}
 }
 
 // noteProblem keeps how the last call to the store went, for Owner. What was cut short
@@ -107,10 +116,11 @@ func (m *member) noteProblem(ctx context.Context, err error) {
 	}
 }
 
-// noteOwners keeps what Owner answers.
-func (m *member) noteOwners(v view) {
+// noteOwners keeps what Owner answers, as of the moment when the store was asked.
+func (m *member) noteOwners(v view, asked time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.seen = asked
 	clear(m.owners)
 	for cluster, o := range v.owners {
 		m.owners[cluster] = Owner{Instance: o.instance, Epoch: uint64(o.epoch)}
@@ -186,6 +196,8 @@ func (m *member) enter(ctx context.Context, sess *session) (int64, error) {
 			_, _ = m.store.client.Revoke(ctx, lease) // the next look shows whether it helped
 		case time.Now().After(patience):
 			return 0, ErrLocked
+		default:
+			m.noteProblem(ctx, fmt.Errorf("waits for the session of %q to end, or another fenced has this name", m.Instance))
 		}
 		select {
 		case <-ctx.Done():

@@ -82,7 +82,14 @@ func TestInstanceNamesAreTakenOnce(t *testing.T) {
 	a.awaitClaim(t, "prod")
 	twin, err := state.NewMember(openEtcd(t, c, prefix), state.Membership{Instance: "a", Clusters: []string{"prod"}, TTL: testTTL})
 	require.NoError(t, err)
-	err = twin.Run(t.Context(), func(context.Context, state.Claim) { t.Error("the twin got a claim") })
+	done := make(chan error, 1)
+	go func() {
+		done <- twin.Run(t.Context(), func(context.Context, state.Claim) { t.Error("the twin got a claim") })
+	}()
+	require.Eventually(t, func() bool {
+		return twin.Owner("prod").Problem == `waits for the session of "a" to end, or another fenced has this name`
+	}, testTTL, 10*time.Millisecond, "it says why it does nothing")
+	err = <-done
 	require.ErrorIs(t, err, state.ErrLocked)
 	require.ErrorContains(t, err, `"a"`)
 	_, ok := a.claim("prod")

@@ -48,6 +48,12 @@ func TestQuorumLost(t *testing.T) {
 	require.NotNil(t, ended.Load())
 	_, taken := b.claim("prod")
 	require.False(t, taken, "without a quorum nobody owns anything")
+	for _, i := range []*instance{a, b} {
+		require.Eventually(t, func() bool {
+			o := i.owners.Owner("prod")
+			return o.Epoch == 0 && o.Instance == "" && o.Problem != ""
+		}, 3*testTTL, 20*time.Millisecond, "%s still names an owner", i.name)
+	}
 
 	require.NoError(t, c.Thaw(leader))
 	require.NoError(t, c.Thaw((leader+1)%3))

@@ -81,6 +81,7 @@ func (t *term) run(ctx context.Context) {
 
 // round looks once and does what follows from it.
 func (t *term) round(ctx, working context.Context) {
+	asked := time.Now()
 	v, err := t.store.look(working)
 	if err != nil {
 		// Nothing new is known, so nothing is begun; claims run out by themselves.
@@ -88,7 +89,7 @@ func (t *term) round(ctx, working context.Context) {
 		return
 	}
 	t.view = v
-	t.noteOwners(v)
+	t.noteOwners(v, asked)
 	now := time.Now()
 	for name, m := range v.members {
 		if t.present[name].since != m.since {
