@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"time"
 
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/k8swatch"
@@ -28,6 +29,6 @@ func (k kube) Look(ctx context.Context, r remediate.Run, backups [][]byte) engin
 }
 
 // Announce implements engine.Kube.
-func (k kube) Announce(ctx context.Context, a engine.Announcement) (string, error) {
+func (k kube) Announce(ctx context.Context, a engine.Announcement) (time.Duration, string, error) {
 	return k.Cluster.Announce(ctx, k8swatch.Announcement(a))
 }

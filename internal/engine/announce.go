@@ -13,8 +13,6 @@ const (
 	announceEvery = 5 * time.Second
 	announceRetry = time.Second      // after it failed
 	announceTime  = 10 * time.Second // one try
-	// announcedFor is how long others stay away after one: the duration of the Lease.
-	announcedFor = 15 * time.Second
 )
 
 // notice is what came of telling the cluster who acts on it: another installation of
@@ -56,8 +54,9 @@ func (n *notice) judge(now time.Time) (remediate.Answer, string) {
 	return remediate.CannotTell, "who else acts on the cluster was not asked yet"
 }
 
-// note takes in the outcome of one announcement that was begun at a time.
-func (n *notice) note(at time.Time, foreign string, err error) {
+// note takes in the outcome of one announcement that was begun at a time. Others stay
+// away as long as it says that it binds them. // I22
+func (n *notice) note(at time.Time, binds time.Duration, foreign string, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch {
@@ -66,7 +65,7 @@ func (n *notice) note(at time.Time, foreign string, err error) {
 	case foreign != "":
 		n.end, n.foreign, n.problem = time.Time{}, foreign, ""
 	default:
-		n.end, n.foreign, n.problem = at.Add(announcedFor), "", ""
+		n.end, n.foreign, n.problem = at.Add(binds), "", ""
 	}
 }
 
@@ -113,8 +112,8 @@ func (c *cluster) mayAct() bool {
 func (c *cluster) announceOnce(ctx context.Context, t *tenure, now time.Time) bool {
 	ctx, cancel := context.WithTimeout(ctx, announceTime)
 	defer cancel()
-	foreign, err := c.opt.Kube.Announce(ctx, Announcement{Instance: c.e.opt.Instance, StoreID: c.e.opt.StoreID, Epoch: t.claim.Epoch})
-	t.notice.note(now, foreign, err)
+	binds, foreign, err := c.opt.Kube.Announce(ctx, Announcement{Instance: c.e.opt.Instance, StoreID: c.e.opt.StoreID, Epoch: t.claim.Epoch})
+	t.notice.note(now, binds, foreign, err)
 	return err == nil && foreign == ""
 }
 

@@ -57,9 +57,10 @@ type Kube interface {
 	Backup(ctx context.Context, t remediate.Target) ([]byte, remediate.Backup, error)
 	Act(ctx context.Context, r remediate.Run, a remediate.Action, backups [][]byte, b remediate.Backup) error
 	Credentials(ctx context.Context, namespace, name string) (string, bmc.Secret, error)
-	// Announce takes or renews the Lease that says who fences in the cluster. While
-	// somebody else holds it, it writes nothing and says who.
-	Announce(ctx context.Context, a Announcement) (foreign string, err error)
+	// Announce takes or renews the Lease that says who fences in the cluster, and says
+	// how long that binds others from the moment of the call. While somebody else holds
+	// it, it writes nothing and says who.
+	Announce(ctx context.Context, a Announcement) (binds time.Duration, foreign string, err error)
 }
 
 // Announcement says who is about to act on a cluster.

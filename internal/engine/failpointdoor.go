@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/policy"
@@ -55,11 +56,11 @@ func (k failingKube) Act(ctx context.Context, r remediate.Run, a remediate.Actio
 	return err
 }
 
-func (k failingKube) Announce(ctx context.Context, a Announcement) (string, error) {
+func (k failingKube) Announce(ctx context.Context, a Announcement) (time.Duration, string, error) {
 	failpoint("", "before", "write", "Lease")
-	foreign, err := k.Kube.Announce(ctx, a)
+	binds, foreign, err := k.Kube.Announce(ctx, a)
 	failpoint("", "after", "write", "Lease")
-	return foreign, err
+	return binds, foreign, err
 }
 
 // failingChecks has a point before and after every write to a check.

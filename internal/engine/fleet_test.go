@@ -189,7 +189,9 @@ func (f *fleet) Credentials(context.Context, string, string) (string, bmc.Secret
 	return "", bmc.Secret{}, errors.New("no Secrets here")
 }
 
-func (f *fleet) Announce(context.Context, engine.Announcement) (string, error) { return "", nil }
+func (f *fleet) Announce(context.Context, engine.Announcement) (time.Duration, string, error) {
+	return leaseDuration, "", nil
+}
 
 // off counts the hosts that are off now, and remembers the most.
 func (f *fleet) off() {

@@ -20,8 +20,8 @@ func TestNoticeGivesNoTimeWithoutAnEnd(t *testing.T) {
 				return
 			default:
 			}
-			n.note(time.Now(), "", nil)
-			n.note(time.Now(), "another fenced", nil)
+			n.note(time.Now(), time.Hour, "", nil)
+			n.note(time.Now(), 0, "another fenced", nil)
 		}
 	})
 	limitless := 0
@@ -33,4 +33,21 @@ func TestNoticeGivesNoTimeWithoutAnEnd(t *testing.T) {
 	close(done)
 	flip.Wait()
 	assert.Zero(t, limitless)
+}
+
+// Others stay away as long as the announcement says and not a moment longer, counted
+// from before it was made. // I22
+func TestNoticeEndsWithWhatBindsOthers(t *testing.T) {
+	var n notice
+	at := time.Now()
+	n.note(at, 7*time.Second, "", nil)
+	end, why := n.until(at.Add(7*time.Second - 1))
+	assert.Equal(t, at.Add(7*time.Second), end)
+	assert.Empty(t, why)
+	_, why = n.until(at.Add(7 * time.Second))
+	assert.NotEmpty(t, why)
+
+	n.note(at, 0, "", nil) // binds nobody
+	_, why = n.until(at)
+	assert.NotEmpty(t, why)
 }

@@ -336,16 +336,19 @@ func (w *world) find() {
 	w.apiDown, w.apiBack, w.answersLost = false, time.Now(), false
 }
 
+// leaseDuration is how long an announcement keeps others away.
+const leaseDuration = 15 * time.Second
+
 // Announce implements engine.Kube.
-func (w *world) Announce(_ context.Context, a engine.Announcement) (string, error) {
+func (w *world) Announce(_ context.Context, a engine.Announcement) (time.Duration, string, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.apiDown {
-		return "", errAPI
+		return 0, "", errAPI
 	}
 	w.announced++
 	w.announcement = a
-	return w.foreigner, w.announceErr
+	return leaseDuration, w.foreigner, w.announceErr
 }
 
 // List implements engine.Hosts.

@@ -44,11 +44,12 @@ type announcer struct {
 	since time.Time
 }
 
-// Announce takes or renews the Lease. While somebody else holds it, it writes nothing
-// and says in a sentence who. The other's hold ends when we have seen the Lease stand
+// Announce takes or renews the Lease and says how long that binds others, from the
+// moment of the call at the least. While somebody else holds it, it writes nothing and
+// says in a sentence who. The other's hold ends when we have seen the Lease stand
 // still for its duration; clocks are never compared. Whoever shares our store gives
 // way to the higher epoch at once.
-func (c *Cluster) Announce(ctx context.Context, a Announcement) (foreign string, err error) {
+func (c *Cluster) Announce(ctx context.Context, a Announcement) (binds time.Duration, foreign string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	w := &c.announcer
@@ -64,22 +65,22 @@ func (c *Cluster) Announce(ctx context.Context, a Announcement) (foreign string,
 		l = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: ownLease, Namespace: ownLeaseNamespace}}
 		w.sign(l, a)
 		if _, err = leases.Create(ctx, l, metav1.CreateOptions{}); err != nil {
-			return "", fmt.Errorf("create Lease %s/%s: %w", ownLeaseNamespace, ownLease, err)
+			return 0, "", fmt.Errorf("create Lease %s/%s: %w", ownLeaseNamespace, ownLease, err)
 		}
 		w.held = a
-		return "", nil
+		return holdTime(l.Spec), "", nil
 	case err != nil:
-		return "", fmt.Errorf("read Lease %s/%s: %w", ownLeaseNamespace, ownLease, err)
+		return 0, "", fmt.Errorf("read Lease %s/%s: %w", ownLeaseNamespace, ownLease, err)
 	}
 	if foreign = w.foreign(l, a, time.Now()); foreign != "" {
-		return foreign, nil
+		return 0, foreign, nil
 	}
 	w.sign(l, a)
 	if _, err := leases.Update(ctx, l, metav1.UpdateOptions{}); err != nil { // its version is compared
-		return "", fmt.Errorf("renew Lease %s/%s: %w", ownLeaseNamespace, ownLease, err)
+		return 0, "", fmt.Errorf("renew Lease %s/%s: %w", ownLeaseNamespace, ownLease, err)
 	}
 	w.held = a
-	return "", nil
+	return holdTime(l.Spec), "", nil // as whoever reads it judges // I22
 }
 
 // foreign says who holds the Lease when we may not take it; "" when we may.

@@ -31,8 +31,9 @@ func aged(k *Cluster, by time.Duration) {
 
 func announces(t *testing.T, ctx context.Context, k *Cluster, a Announcement) string {
 	t.Helper()
-	foreign, err := k.Announce(ctx, a)
+	binds, foreign, err := k.Announce(ctx, a)
 	require.NoError(t, err)
+	require.Equal(t, foreign == "", binds > 0, "only a Lease that is ours binds others")
 	return foreign
 }
 
@@ -53,10 +54,13 @@ func TestOneLeaseSaysWhoFences(t *testing.T) {
 	mine, theirs := dial(t, c), dial(t, c)
 	a, other := Announcement{"a", "store-1", 1}, Announcement{"z", "store-2", 7}
 
-	require.Empty(t, announces(t, ctx, mine, a))
+	binds, foreign, err := mine.Announce(ctx, a)
+	require.NoError(t, err)
+	require.Empty(t, foreign)
 	first := ownLeaseOf(t, ctx, c)
 	assert.Equal(t, "a", *first.Spec.HolderIdentity)
 	assert.Equal(t, int32(15), *first.Spec.LeaseDurationSeconds)
+	assert.Equal(t, 15*time.Second, binds, "as the Lease says")
 	assert.Equal(t, "store-1", first.Annotations["fenced.io/store-id"])
 	assert.Equal(t, "1", first.Annotations["fenced.io/epoch"])
 	require.Empty(t, announces(t, ctx, mine, a))
@@ -65,13 +69,13 @@ func TestOneLeaseSaysWhoFences(t *testing.T) {
 	assert.Equal(t, first.Spec.AcquireTime, renewed.Spec.AcquireTime)
 
 	// Another store's instance writes nothing, however old the holder's clock says it is.
-	foreign := announces(t, ctx, theirs, other)
+	foreign = announces(t, ctx, theirs, other)
 	assert.Contains(t, foreign, `"a"`)
 	assert.Contains(t, foreign, "a store of its own")
 	assert.Equal(t, renewed.ResourceVersion, ownLeaseOf(t, ctx, c).ResourceVersion)
 	old := ownLeaseOf(t, ctx, c)
 	old.Spec.RenewTime = &metav1.MicroTime{Time: time.Now().Add(-time.Hour)}
-	_, err := c.Client().CoordinationV1().Leases(ownLeaseNamespace).Update(ctx, old, metav1.UpdateOptions{})
+	_, err = c.Client().CoordinationV1().Leases(ownLeaseNamespace).Update(ctx, old, metav1.UpdateOptions{})
 	require.NoError(t, err)
 	assert.NotEmpty(t, announces(t, ctx, theirs, other), "it has moved")
 
@@ -154,11 +158,12 @@ func TestLeaseThatCannotBeTaken(t *testing.T) {
 	require.NoError(t, c.Client().RbacV1().Roles(ownLeaseNamespace).Delete(ctx, "fenced", metav1.DeleteOptions{}))
 	a := Announcement{"a", "store", 1}
 	until(t, 10*time.Second, "it is forbidden", func() bool {
-		foreign, err := k.Announce(ctx, a)
-		return foreign == "" && apierrors.IsForbidden(err)
+		binds, foreign, err := k.Announce(ctx, a)
+		return binds == 0 && foreign == "" && apierrors.IsForbidden(err)
 	})
 	c.StopAPIServer()
-	foreign, err := k.Announce(ctx, a)
+	binds, foreign, err := k.Announce(ctx, a)
+	assert.Zero(t, binds)
 	assert.Empty(t, foreign)
 	assert.Error(t, err)
 }

@@ -77,8 +77,9 @@ func TestImpostorOfTheAPIServerIsNoAnswer(t *testing.T) { // I2
 			require.Error(t, err)
 			_, _, err = c.Credentials(t.Context(), "ns", "s")
 			require.Error(t, err)
-			_, err = c.Announce(t.Context(), Announcement{Instance: "a", StoreID: "s", Epoch: 1})
+			binds, _, err := c.Announce(t.Context(), Announcement{Instance: "a", StoreID: "s", Epoch: 1})
 			require.Error(t, err)
+			assert.Zero(t, binds)
 			judged, err := c.Judged(t.Context(), policy.CheckID{APIVersion: policy.OpenShiftMachineAPI})
 			require.Error(t, err)
 			assert.Equal(t, remediate.CannotTell, judged)
@@ -92,9 +93,11 @@ func TestImpostorOfTheAPIServerIsNoView(t *testing.T) { // I16
 	for name, answer := range impostors {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := served(t, answer)
+			var asked tally
+			c := served(t, asked.counts(answer))
 			stop := running(t, c)
-			time.Sleep(time.Second)
+			defer stop()
+			until(t, time.Minute, "every kind was asked for again after an answer", func() bool { return asked.again(c) })
 			stop()
 			assert.False(t, c.View().Synced)
 			assert.Empty(t, c.Changes())

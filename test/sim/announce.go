@@ -20,11 +20,11 @@ const leaseDuration = 15 * time.Second
 
 // Announce implements engine.Kube. A holder of another store is given way while its
 // Lease has not stood still for its duration.
-func (k kube) Announce(ctx context.Context, a engine.Announcement) (foreign string, err error) {
+func (k kube) Announce(ctx context.Context, a engine.Announcement) (binds time.Duration, foreign string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	if err := k.request(ctx, "announce"); err != nil {
-		return "", err
+		return 0, "", err
 	}
 	w := k.inc.i.w
 	w.do(func() {
@@ -33,12 +33,12 @@ func (k kube) Announce(ctx context.Context, a engine.Announcement) (foreign stri
 		switch {
 		case l.held.Instance == "", l.by == k.inc, expired, l.held.StoreID == a.StoreID && l.held.Epoch < a.Epoch,
 			l.held.StoreID == a.StoreID && l.held.Instance == a.Instance:
-			*l = fencedLease{w.api.next(), a, k.inc, time.Now()}
+			*l, binds = fencedLease{w.api.next(), a, k.inc, time.Now()}, leaseDuration
 		default:
 			foreign = l.held.Instance + " of store " + l.held.StoreID
 		}
 	})
-	return foreign, k.answer(ctx, "announce")
+	return binds, foreign, k.answer(ctx, "announce")
 }
 
 // tickStrangers lets other remediators, and another installation of fenced, hold
