@@ -42,18 +42,21 @@ func SaveRefusals(ctx context.Context, s Store, r Refusals) (Refusals, error) {
 	return r, nil
 }
 
-// LoadRefusals reads those of an instance; none if it never saved any.
+// LoadRefusals reads those of an instance; none if it never saved any, nor of a record
+// that cannot be read: one try more with a wrong password is less harm than a daemon
+// that does not start, and leaves hosts off.
 func LoadRefusals(ctx context.Context, s Store, instance string) (Refusals, error) {
-	r := Refusals{Instance: instance}
+	none := Refusals{Instance: instance}
 	rec, err := s.Get(ctx, KindMeta, refusalsKey(instance))
 	if errors.Is(err, ErrNotFound) {
-		return r, nil
-	}
-	if err == nil {
-		err = decode(rec.Data, &r)
+		return none, nil
 	}
 	if err != nil {
-		return Refusals{Instance: instance}, fmt.Errorf("read the refused accounts: %w", err)
+		return none, fmt.Errorf("read the refused accounts: %w", err)
+	}
+	r := none
+	if decode(rec.Data, &r) != nil {
+		r = none
 	}
 	r.Version = rec.Version
 	return r, nil

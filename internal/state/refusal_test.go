@@ -1,0 +1,36 @@
+package state_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/state"
+)
+
+// A record that cannot be read keeps no daemon from starting, and is written over.
+func TestRefusalsThatCannotBeRead(t *testing.T) {
+	s := openBolt(t)
+	saved, err := state.SaveRefusals(t.Context(), s, state.Refusals{Instance: "a", Accounts: []state.Refusal{{Service: "x", User: "u"}}})
+	require.NoError(t, err)
+	loaded, err := state.LoadRefusals(t.Context(), s, "a")
+	require.NoError(t, err)
+	assert.Equal(t, saved, loaded)
+
+	meta, err := s.List(t.Context(), state.KindMeta)
+	require.NoError(t, err)
+	for _, r := range meta {
+		if r.Version == saved.Version {
+			r.Data = []byte("?")
+			_, err := s.Put(t.Context(), r)
+			require.NoError(t, err)
+		}
+	}
+	loaded, err = state.LoadRefusals(t.Context(), s, "a")
+	require.NoError(t, err)
+	assert.Empty(t, loaded.Accounts)
+	assert.NotEqual(t, saved.Version, loaded.Version)
+	_, err = state.SaveRefusals(t.Context(), s, loaded)
+	require.NoError(t, err)
+}
