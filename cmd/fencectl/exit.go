@@ -55,15 +55,15 @@ func failed(what string, err error) error {
 	if !ok {
 		return fmt.Errorf("%s: %w", what, err)
 	}
-	exit := &exitError{code: exitFailure, err: fmt.Errorf("%s: %w", what, err)}
+	exit := &exitError{code: exitFailure, err: fmt.Errorf("%s: failed (%s): %w", what, e.Code, err)}
 	if e.Hint != "" {
 		exit.hint = []string{e.Hint}
 	}
 	switch e.Status {
 	case http.StatusForbidden:
-		exit.code = exitNotAuthorised
+		exit.code, exit.err = exitNotAuthorised, fmt.Errorf("%s: %w", what, err)
 	case http.StatusConflict:
-		exit.code = exitConflict
+		exit.code, exit.err = exitConflict, fmt.Errorf("%s: conflict (%s): %w", what, e.Code, err)
 		if e.Code == api.CodeSecondPersonNeeded {
 			exit.code = exitRefused
 			exit.err = fmt.Errorf("%s: not yet (%s): %w", what, e.Code, err)

@@ -32,12 +32,15 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, in *os.File, out, errs io.Writer) int {
-	root := newRoot(&cli{in: in, out: out, errs: errs})
+	c := &cli{in: in, out: out, errs: errs}
+	root := newRoot(c)
 	root.SetArgs(args)
 	root.SetIn(in)
 	root.SetOut(out)
 	root.SetErr(errs)
-	return report(errs, root.ExecuteContext(ctx))
+	err := root.ExecuteContext(ctx)
+	c.printRefusal(err)
+	return report(errs, err)
 }
 
 // cli is what every verb shares: the streams and the common flags.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,6 +13,8 @@ import (
 
 	"golang.org/x/term"
 	"sigs.k8s.io/yaml"
+
+	"github.com/fenced/fenced/internal/api"
 )
 
 // print writes an answer in the form that was asked for: JSON is the body
@@ -30,6 +33,14 @@ func (c *cli) print(body []byte, table func() error) error {
 		return err
 	}
 	return table()
+}
+
+// printRefusal gives a script the daemon's answer to what it would not do, in the form
+// that was asked for; people read of it on stderr.
+func (c *cli) printRefusal(err error) {
+	if e, ok := errors.AsType[*api.Error](err); ok && len(e.Body) > 0 && c.output != "table" && c.output != "wide" {
+		_ = c.print(e.Body, func() error { return nil }) // the exit status tells, too
+	}
 }
 
 // clean makes text from a BMC, a cluster or a person harmless to a terminal.

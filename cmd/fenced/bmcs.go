@@ -13,7 +13,7 @@ import (
 // BMCs implements api.Daemon.
 func (c control) BMCs(ctx context.Context, cluster string) (api.BMCs, error) {
 	if cluster != "" && !slices.Contains(c.clusterNames(""), cluster) {
-		return api.BMCs{}, api.NotFound(fmt.Sprintf("no cluster %q is configured", cluster), "see fencectl status for the names fenced knows")
+		return api.BMCs{}, api.NotFound(string(engine.NoSuchCluster), fmt.Sprintf("no cluster %q is configured", cluster), "see fencectl status for the names fenced knows")
 	}
 	found, err := c.sweep.Results(ctx, cluster)
 	if err != nil {

@@ -220,17 +220,18 @@ func apiError(err error) error {
 	if !ok {
 		return err
 	}
+	code := string(r.Reason)
 	switch r.Reason {
 	case engine.NoSuchNode, engine.NoSuchCluster, engine.NoSuchRun:
-		return api.NotFound(r.Message, "see fencectl status -o wide for the names fenced knows")
+		return api.NotFound(code, r.Message, "see fencectl status -o wide for the names fenced knows")
 	case engine.ClusterRequired:
-		return api.BadRequest(r.Message, "add --cluster NAME")
+		return &api.Error{Status: http.StatusBadRequest, Code: code, Message: r.Message, Hint: "add --cluster NAME"}
 	case engine.NoHold:
-		return api.Conflict(r.Message, "fencectl status lists the holds")
+		return api.Conflict(code, r.Message, "fencectl status lists the holds")
 	case engine.NoRun, policy.UnderRemediation:
-		return api.Conflict(r.Message, "see fencectl status for the open runs")
+		return api.Conflict(code, r.Message, "see fencectl status for the open runs")
 	case policy.NotFrozen:
-		return api.Conflict(r.Message, "fencectl bmc list shows what is refused, and why")
+		return api.Conflict(code, r.Message, "fencectl bmc list shows what is refused, and why")
 	}
-	return api.Refused(string(r.Reason), r.Message, "see fencectl explain for every gate")
+	return api.Refused(code, r.Message, "see fencectl explain for every gate")
 }

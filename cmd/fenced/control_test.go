@@ -17,14 +17,14 @@ import (
 // takes its exit status.
 func TestRefusalsHaveTheirPlaceInTheAPI(t *testing.T) {
 	for reason, want := range map[policy.Reason]api.Error{
-		engine.NoSuchNode:               {Status: http.StatusNotFound, Code: api.CodeNotFound},
-		engine.NoSuchCluster:            {Status: http.StatusNotFound, Code: api.CodeNotFound},
-		engine.NoSuchRun:                {Status: http.StatusNotFound, Code: api.CodeNotFound},
-		engine.ClusterRequired:          {Status: http.StatusBadRequest, Code: api.CodeBadRequest},
-		engine.NoHold:                   {Status: http.StatusConflict, Code: api.CodeConflict},
-		engine.NoRun:                    {Status: http.StatusConflict, Code: api.CodeConflict},
-		policy.UnderRemediation:         {Status: http.StatusConflict, Code: api.CodeConflict},
-		policy.NotFrozen:                {Status: http.StatusConflict, Code: api.CodeConflict},
+		engine.NoSuchNode:               {Status: http.StatusNotFound, Code: "NoSuchNode"},
+		engine.NoSuchCluster:            {Status: http.StatusNotFound, Code: "NoSuchCluster"},
+		engine.NoSuchRun:                {Status: http.StatusNotFound, Code: "NoSuchRun"},
+		engine.ClusterRequired:          {Status: http.StatusBadRequest, Code: "ClusterRequired"},
+		engine.NoHold:                   {Status: http.StatusConflict, Code: "NoHold"},
+		engine.NoRun:                    {Status: http.StatusConflict, Code: "NoRun"},
+		policy.UnderRemediation:         {Status: http.StatusConflict, Code: "UnderRemediation"},
+		policy.NotFrozen:                {Status: http.StatusConflict, Code: "NotFrozen"},
 		engine.OrderRefused:             {Status: http.StatusUnprocessableEntity, Code: "OrderRefused"},
 		engine.ConfirmedOffContradicted: {Status: http.StatusUnprocessableEntity, Code: "ConfirmedOffContradicted"},
 		policy.Paused:                   {Status: http.StatusUnprocessableEntity, Code: "Paused"},

@@ -171,7 +171,7 @@ func readAnswer(resp *http.Response) ([]byte, error) {
 }
 
 func decodeError(status int, body []byte) error {
-	e := &Error{Status: status}
+	e := &Error{Status: status, Body: body}
 	if err := json.Unmarshal(body, e); err != nil || e.Code == "" {
 		return &Error{Status: status, Code: CodeInternal,
 			Message: fmt.Sprintf("fenced answered with HTTP status %d and no reason", status)}

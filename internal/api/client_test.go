@@ -51,7 +51,8 @@ func TestErrorsArriveTyped(t *testing.T) {
 	_, err := c.Do(t.Context(), Order{Verb: Fence, Node: "n-1", Reason: "test"})
 	var e *Error
 	require.ErrorAs(t, err, &e)
-	assert.Equal(t, Error{Status: http.StatusUnprocessableEntity, Code: "NoHost", Message: "n-1 has no BMC", Hint: "add it to hosts.d"}, *e)
+	assert.Equal(t, Error{Status: http.StatusUnprocessableEntity, Code: "NoHost", Message: "n-1 has no BMC", Hint: "add it to hosts.d",
+		Body: []byte(`{"code":"NoHost","message":"n-1 has no BMC","hint":"add it to hosts.d"}` + "\n")}, *e)
 }
 
 func TestEventsArriveAsTheyHappen(t *testing.T) {

@@ -11,7 +11,8 @@ import (
 const (
 	CodeBadRequest       = "BadRequest"
 	CodeNotAuthorised    = "NotAuthorised"
-	CodeNotFound         = "NotFound"
+	CodeNotFound         = "NotFound" // no such route
+	CodeNoSuchRun        = "NoSuchRun"
 	CodeMethodNotAllowed = "MethodNotAllowed"
 	CodeConflict         = "Conflict"
 	CodeTooLarge         = "TooLarge"
@@ -30,6 +31,8 @@ type Error struct {
 	Hint    string `json:"hint"`
 	// Status is the HTTP status.
 	Status int `json:"-"`
+	// Body is the answer as it came, for a client.
+	Body []byte `json:"-"`
 }
 
 func (e *Error) Error() string { return e.Message }
@@ -40,15 +43,15 @@ func Refused(reason, message, hint string) *Error {
 	return &Error{Status: http.StatusUnprocessableEntity, Code: reason, Message: message, Hint: hint}
 }
 
-// NotFound is the error of a name that the daemon does not know.
-func NotFound(message, hint string) *Error {
-	return &Error{Status: http.StatusNotFound, Code: CodeNotFound, Message: message, Hint: hint}
+// NotFound is the error of a name that the daemon does not know; code says of what.
+func NotFound(code, message, hint string) *Error {
+	return &Error{Status: http.StatusNotFound, Code: code, Message: message, Hint: hint}
 }
 
 // Conflict is the error of an order that cannot be combined with what is going
-// on there.
-func Conflict(message, hint string) *Error {
-	return &Error{Status: http.StatusConflict, Code: CodeConflict, Message: message, Hint: hint}
+// on there; code says what that is.
+func Conflict(code, message, hint string) *Error {
+	return &Error{Status: http.StatusConflict, Code: code, Message: message, Hint: hint}
 }
 
 // BadRequest is the error of a request that cannot be understood.

@@ -45,7 +45,7 @@ func (s *Server) run(ctx context.Context, r *http.Request) (any, error) {
 	id := r.PathValue("id")
 	t, err := s.timeline(ctx, RunFilter{ID: id})
 	if err == nil && len(t.Runs) == 0 {
-		err = NotFound(fmt.Sprintf("no run %q", id), "fencectl history lists the runs")
+		err = NotFound(CodeNoSuchRun, fmt.Sprintf("no run %q", id), "fencectl history lists the runs")
 	}
 	return t, err
 }

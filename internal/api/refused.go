@@ -1,6 +1,7 @@
 package api
 
 import (
+	"net/http"
 	"sync"
 	"time"
 )
@@ -13,7 +14,7 @@ const deniedEvery = time.Minute
 // asked for nothing, or for what nobody can understand, gave no order.
 func (s *Server) refused(o Order, p Peer, e *Error) {
 	switch {
-	case o.DryRun, e.Code == CodeBadRequest, e.Code == CodeTooLarge:
+	case o.DryRun, e.Status == http.StatusBadRequest, e.Status == http.StatusRequestEntityTooLarge:
 		return
 	case e.Code == CodeNotAuthorised && !s.denied.first(p, o.Verb, time.Now()):
 		return

@@ -35,11 +35,11 @@ func TestRefusedOrdersAreTold(t *testing.T) {
 	for range 2 {
 		assert.Equal(t, http.StatusUnprocessableEntity, asked(t, s, oper, fence, reason))
 	}
-	d.err = NotFound("no node is called n-1", "")
+	d.err = NotFound("NoSuchNode", "no node is called n-1", "")
 	assert.Equal(t, http.StatusNotFound, asked(t, s, root, fence, reason))
 
 	assert.Equal(t, []Order{want(other, Fence), want(viewer, Fence), want(other, ConfirmOff), want(oper, Fence), want(oper, Fence), want(root, Fence)}, d.denied)
-	assert.Equal(t, []string{CodeNotAuthorised, CodeNotAuthorised, CodeNotAuthorised, "Paused", "Paused", CodeNotFound}, d.codes)
+	assert.Equal(t, []string{CodeNotAuthorised, CodeNotAuthorised, CodeNotAuthorised, "Paused", "Paused", "NoSuchNode"}, d.codes)
 }
 
 // A safeguard that only an admin may do without is a role, too.

@@ -73,7 +73,7 @@ func (s *second) ask(o Order, p Peer, now time.Time) (both Order, failed func(),
 	}
 	if !waits {
 		if len(s.firsts) >= maxFirsts {
-			return o, nil, Conflict("too many orders wait for a second person", "wait ten minutes")
+			return o, nil, Conflict(CodeConflict, "too many orders wait for a second person", "wait ten minutes")
 		}
 		f = first{p.UID, o.Actor, o.Reason, now.Add(secondWithin)}
 		s.firsts[key] = f

@@ -177,7 +177,7 @@ func (s *Server) reply(a answer) http.Handler {
 }
 
 func notFound(w http.ResponseWriter, r *http.Request) {
-	writeError(w, NotFound(fmt.Sprintf("no route %q", r.URL.Path), "fencectl and fenced may be of different versions"))
+	writeError(w, NotFound(CodeNotFound, fmt.Sprintf("no route %q", r.URL.Path), "fencectl and fenced may be of different versions"))
 }
 
 func writeError(w http.ResponseWriter, e *Error) { writeJSON(w, e.Status, e) }

@@ -193,7 +193,7 @@ func TestErrorsOfTheDaemon(t *testing.T) {
 		body   string
 	}{
 		{Refused("ZoneBreaker", "zone a is down", "wait"), 422, `{"code":"ZoneBreaker","message":"zone a is down","hint":"wait"}`},
-		{fmt.Errorf("judge: %w", Conflict("busy", "")), 409, `{"code":"Conflict","message":"busy","hint":""}`},
+		{fmt.Errorf("judge: %w", Conflict("NoRun", "busy", "")), 409, `{"code":"NoRun","message":"busy","hint":""}`},
 		{fmt.Errorf("read BMC: %w", context.DeadlineExceeded), 504, `{"code":"Timeout","message":"read BMC: context deadline exceeded","hint":""}`},
 		{errors.New("disk full"), 500, `{"code":"Internal","message":"disk full","hint":"see the journal: journalctl -u fenced"}`},
 	} {
