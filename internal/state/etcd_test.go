@@ -160,30 +160,6 @@ func TestEtcdListOfManyPages(t *testing.T) {
 	}
 }
 
-func TestEtcdWatch(t *testing.T) {
-	c, prefix := sharedEtcd(t), newPrefix()
-	a, b := openEtcd(t, c, prefix), openEtcd(t, c, prefix)
-	changed := a.Watch(t.Context())
-	signal := func(want bool, why string) {
-		t.Helper()
-		select {
-		case <-changed:
-			require.True(t, want, why)
-		case <-time.After(map[bool]time.Duration{true: 10 * time.Second, false: 300 * time.Millisecond}[want]):
-			require.False(t, want, why)
-		}
-	}
-	signal(true, "the watch stands")
-	v, err := b.Put(t.Context(), state.Record{Kind: state.KindPin, Key: "h"})
-	require.NoError(t, err)
-	signal(true, "another user wrote")
-	_, err = a.Put(t.Context(), state.Record{Kind: state.KindPin, Key: "own"})
-	require.NoError(t, err)
-	signal(false, "our own write")
-	require.NoError(t, b.Delete(t.Context(), state.KindPin, "h", v))
-	signal(true, "another user deleted")
-}
-
 func TestEtcdWithTLS(t *testing.T) {
 	c := ownEtcd(t, rig.EtcdOptions{Members: 1, TLS: true})
 	conf := state.EtcdConfig{Endpoints: c.Endpoints(), Prefix: "/fenced", CA: c.CA(), Cert: c.Cert(), Key: c.Key(), DialTimeout: 10 * time.Second}

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"context"
 	"os"
 	"testing"
 	"time"
@@ -14,7 +15,7 @@ import (
 
 // lostAnswer is a store in which a write can be carried out although its caller hears
 // nothing of it.
-func lostAnswer(t *testing.T) *etcdStore {
+func lostAnswer(t *testing.T) (*etcdStore, *rig.EtcdCluster) {
 	if testing.Short() {
 		t.Skip("needs an etcd, which -short leaves out")
 	}
@@ -24,7 +25,7 @@ func lostAnswer(t *testing.T) *etcdStore {
 	s, err := openEtcd(t.Context(), EtcdConfig{Endpoints: c.Endpoints(), Prefix: "/l/", DialTimeout: 10 * time.Second})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
-	return s
+	return s, c
 }
 
 // carryOut does a write as etcd does when its answer is lost.
@@ -41,7 +42,7 @@ func (s *etcdStore) carryOut(t *testing.T, kind Kind, version uint64, data strin
 }
 
 func TestAnswersThatAreLost(t *testing.T) {
-	s := lostAnswer(t)
+	s, _ := lostAnswer(t)
 	put := func(kind Kind, version uint64, data string) (uint64, error) {
 		return s.Put(t.Context(), Record{Kind: kind, Key: "k", Version: version, Data: []byte(data)})
 	}
@@ -80,4 +81,49 @@ func TestAnswersThatAreLost(t *testing.T) {
 	s.doubts.add(s.carryOut(t, KindSlot, held, "of a still"))
 	_, err = put(KindSlot, held, "of b")
 	require.ErrorIs(t, err, ErrConflict)
+}
+
+// A write that was given up without an answer is signalled like one of another user,
+// and for a while so is every write of our own: one of them may be it.
+func TestWatchTellsOfWritesWithoutAnAnswer(t *testing.T) {
+	s, c := lostAnswer(t)
+	changed := s.Watch(t.Context())
+	signalled := func(within time.Duration) bool {
+		select {
+		case <-changed:
+			return true
+		case <-time.After(within):
+			return false
+		}
+	}
+	put := func(ctx context.Context, key string) error {
+		_, err := s.Put(ctx, Record{Kind: KindPin, Key: key})
+		return err
+	}
+	const soon, quiet = 10 * time.Second, 300 * time.Millisecond
+	require.True(t, signalled(soon), "the watch stands")
+	require.NoError(t, put(t.Context(), "before"))
+	require.False(t, signalled(quiet), "our own write")
+
+	require.NoError(t, c.Freeze(0)) // from here on no signal comes from etcd
+	brief, cancel := context.WithTimeout(t.Context(), quiet)
+	defer cancel()
+	require.ErrorIs(t, put(brief, "unheard of"), context.DeadlineExceeded)
+	require.True(t, signalled(quiet), "nobody knows what is stored")
+	require.NoError(t, c.Thaw(0))
+
+	require.NoError(t, put(t.Context(), "after"))
+	for signalled(time.Second) { // that one, and the one that nobody heard of
+	}
+	require.NoError(t, put(t.Context(), "sure of nothing"))
+	require.True(t, signalled(soon), "it may be the one without an answer")
+
+	s.watchers.mu.Lock()
+	assert.WithinDuration(t, time.Now().Add(unsureFor), s.watchers.unsureUntil, 30*time.Second)
+	s.watchers.unsureUntil = time.Now()
+	s.watchers.mu.Unlock()
+	for signalled(quiet) {
+	}
+	require.NoError(t, put(t.Context(), "sure again"))
+	require.False(t, signalled(quiet), "our own write")
 }

@@ -45,7 +45,7 @@ func (f forbidden) Commit() (resp *clientv3.TxnResponse, err error) {
 // An etcd that refuses the keys of ownership is told of, as long as it does; and with a
 // claim ends what is remembered of the writes that were given up under it.
 func TestOwnershipThatTheStoreRefuses(t *testing.T) {
-	s := lostAnswer(t)
+	s, _ := lostAnswer(t)
 	kv := &forbidding{KV: s.client.KV}
 	s.client.KV = kv
 	kv.writes.Store(true)

@@ -45,6 +45,7 @@ func Run(t *testing.T, e Engine) {
 	t.Run("refused records", func(t *testing.T) { refusals(t, start(t, e)) })
 	t.Run("a context that is over", func(t *testing.T) { cancelled(t, start(t, e)) })
 	t.Run("one of many writers wins", func(t *testing.T) { race(t, start(t, e)) })
+	t.Run("watch", func(t *testing.T) { watches(t, e) })
 	t.Run("reopen", func(t *testing.T) { reopen(t, e) })
 	t.Run("kill -9", func(t *testing.T) { crash(t, e) })
 }

@@ -1,0 +1,105 @@
+package statetest
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/state"
+)
+
+const (
+	soon  = 10 * time.Second       // until a signal that must come
+	quiet = 300 * time.Millisecond // without one that must not
+)
+
+// watches: what another user does is signalled, each time, until ctx ends. An engine
+// that gives no channel must keep every other user out.
+func watches(t *testing.T, e Engine) {
+	path := e.NewPath(t)
+	open := func() (state.Store, error) {
+		s, err := e.Open(path)
+		if err == nil {
+			t.Cleanup(func() { assert.NoError(t, s.Close()) })
+		}
+		return s, err
+	}
+	own, err := open()
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	changed := own.Watch(ctx)
+	other, err := open()
+	if changed == nil {
+		require.ErrorIs(t, err, state.ErrLocked, "there is another user, and nothing tells what he does")
+		return
+	}
+	require.NoError(t, err)
+	await(t, changed, "the watch stands")
+
+	v, err := own.Put(ctx, state.Record{Kind: state.KindPin, Key: "own"})
+	require.NoError(t, err)
+	none(t, changed, "our own write")
+	v, err = other.Put(ctx, state.Record{Kind: state.KindPin, Key: "own", Version: v})
+	require.NoError(t, err)
+	await(t, changed, "another user wrote")
+	require.NoError(t, other.Delete(ctx, state.KindPin, "own", v))
+	await(t, changed, "another user deleted")
+	loses(t, own, other, changed)
+
+	cancel()
+	select {
+	case <-changed: // that it has ended
+	case <-time.After(quiet):
+	}
+	_, err = other.Put(t.Context(), state.Record{Kind: state.KindPin, Key: "late"})
+	require.NoError(t, err)
+	none(t, changed, "the watch was ended")
+}
+
+// loses: several changes may be one signal, but whoever reads after each signal has
+// seen all of them in the end.
+func loses(t *testing.T, own, other state.Store, changed <-chan struct{}) {
+	const writes = 30
+	wrote := make(chan error, 1)
+	go func() {
+		var err error
+		for i := 0; i < writes && err == nil; i++ {
+			_, err = other.Put(t.Context(), state.Record{Kind: state.KindHold, Key: fmt.Sprint(i)})
+		}
+		wrote <- err
+	}()
+	for seen := 0; seen < writes; {
+		await(t, changed, fmt.Sprintf("%d of %d changes were seen", seen, writes))
+		list, err := own.List(t.Context(), state.KindHold)
+		require.NoError(t, err)
+		seen = len(list)
+	}
+	require.NoError(t, <-wrote)
+	select {
+	case <-changed: // for what the last look had seen already
+	case <-time.After(quiet):
+	}
+}
+
+func await(t *testing.T, changed <-chan struct{}, why string) {
+	t.Helper()
+	select {
+	case <-changed:
+	case <-time.After(soon):
+		require.Fail(t, "no signal", why)
+	}
+}
+
+func none(t *testing.T, changed <-chan struct{}, why string) {
+	t.Helper()
+	select {
+	case <-changed:
+		require.Fail(t, "a signal", why)
+	case <-time.After(quiet):
+	}
+}
