@@ -69,7 +69,8 @@ func newAuditVerifyCommand(c *cli, o *auditOptions) *cobra.Command {
 changed, removed, added or moved. That its end is not missing, and that it was not
 made anew as a whole, is proven against heads that were exported: the daemon writes
 one to the journal every five minutes ("audit head"). Give the newest that you
-have, from where the journal is kept.
+have, from where the journal is kept. The head that the daemon remembers beside the
+log, in FILE.head, is always compared; but who cuts the log can change that, too.
 
 The exit status is 1 when the log is broken; it says after which entry and how.`,
 		Args: wants(),
@@ -108,7 +109,11 @@ func (c *cli) auditVerify(o *auditOptions) error {
 	proof := auditProof{File: path, First: s.Before.Seq + 1, Head: s.Head.String(), Heads: len(heads), Unfinished: s.Torn}
 	return c.printValue(proof, func() error {
 		fmt.Fprintf(c.out, "%s: entries %d to %d are as they were written\n", clean(path), proof.First, s.Head.Seq)
-		if len(heads) == 0 {
+		switch {
+		case len(heads) > 0:
+		case s.Remembered != audit.Head{}:
+			fmt.Fprintf(c.out, "its end was compared only with entry %d, which is remembered beside it: give an exported head with --head\n", s.Remembered.Seq)
+		default:
 			fmt.Fprintln(c.out, "whether its end is missing was not asked: give an exported head with --head")
 		}
 		if s.Torn > 0 {

@@ -52,7 +52,7 @@ func (l *Log) begin() error {
 		err = s.reaches(known)
 	}
 	if err != nil {
-		return fmt.Errorf("%w; keep it as evidence: move it away, with what stands beside it under the same name and a number, and start again", err)
+		return fmt.Errorf("%w; keep it as evidence: move it away, with what stands beside it under the same name and a number, and within seconds a new one begins", err)
 	}
 	if s.Whole == 0 { // a new file, which follows what is known to have been
 		s.Head = known

@@ -26,6 +26,8 @@ type Span struct {
 	// Torn is how many bytes follow the last whole line: a crash, or somebody is
 	// writing just now.
 	Torn int64
+	// Remembered is the head beside the log that Verify has compared, if there was one.
+	Remembered Head
 }
 
 // Broken is a log that is not what was written.

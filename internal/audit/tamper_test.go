@@ -115,3 +115,32 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// Nobody has to remember a head: the one beside the log finds a cut end, and vouches
+// for no beginning.
+func TestVerifyComparesTheRememberedHead(t *testing.T) {
+	path := newPath(t)
+	l := opened(t, path)
+	last := appendN(t, l, 4)
+	require.NoError(t, l.Close())
+	s, err := Verify(path)
+	require.NoError(t, err)
+	require.Equal(t, last, s.Remembered)
+
+	whole := lines(t, path)
+	for keep := range len(whole) {
+		require.NoError(t, os.WriteFile(path, bytes.Join(whole[:keep], nil), 0o600))
+		_, err = Verify(path)
+		require.ErrorContains(t, err, "its end is missing", keep)
+	}
+	require.NoError(t, os.Remove(path))
+	next := opened(t, path)
+	appendN(t, next, 1)
+	_, err = Verify(path)
+	require.ErrorContains(t, err, "it begins with entry 6")
+	_, err = Verify(path, last)
+	require.NoError(t, err, "an exported head does vouch for it")
+	require.NoError(t, os.WriteFile(headFile(path), []byte("what"), 0o600))
+	_, err = Verify(path, last)
+	require.ErrorContains(t, err, "remembered head")
+}

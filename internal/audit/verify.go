@@ -61,9 +61,32 @@ func walkFile(name string, f func(Line) error) (Span, error) {
 	return s, errors.Join(err, file.Close())
 }
 
-// Verify proves the log at path, and that it holds every head that was exported.
-// A head just before its first entry vouches for a beginning that was taken away.
-func Verify(path string, heads ...Head) (Span, error) {
+// Verify proves the log at path, and that it holds every head that was exported, and
+// the one that the daemon remembered beside it. An exported head just before its first
+// entry vouches for a beginning that was taken away. // I24
+func Verify(path string, exported ...Head) (Span, error) {
+	remembered, err := loadHead(path) // before the log, which never lags behind it
+	if err != nil {
+		return Span{}, fmt.Errorf("read the remembered head of the audit log: %w", err)
+	}
+	heads := slices.Clone(exported)
+	if (remembered != Head{}) {
+		heads = append(heads, remembered)
+	}
+	s, err := verify(path, heads)
+	if err != nil {
+		return s, err
+	}
+	s.Remembered = remembered
+	// What lies beside the log does not vouch for what was taken away from it.
+	if (s.Before != Head{}) && !slices.Contains(exported, s.Before) {
+		return s, &Broken{What: fmt.Sprintf("it begins with entry %d; if what was before it was taken away on purpose, verify that, too, and give its head", s.Before.Seq+1)}
+	}
+	return s, nil
+}
+
+// verify proves a log and that it holds each of the heads.
+func verify(path string, heads []Head) (Span, error) {
 	wanted := map[uint64][]Head{}
 	for _, h := range heads {
 		wanted[h.Seq] = append(wanted[h.Seq], h)
@@ -74,10 +97,6 @@ func Verify(path string, heads ...Head) (Span, error) {
 	if err != nil {
 		return s, err
 	}
-	vouched := s.Before == Head{} || slices.Contains(heads, s.Before)
-	if !vouched {
-		return s, &Broken{What: fmt.Sprintf("it begins with entry %d; if what was before it was taken away on purpose, verify that, too, and give its head", s.Before.Seq+1)}
-	}
 	for _, h := range heads {
 		switch {
 		case h.Seq > s.Head.Seq:
@@ -85,6 +104,9 @@ func Verify(path string, heads ...Head) (Span, error) {
 		case h.Seq == s.Before.Seq && h != s.Before:
 			return s, differs([]Head{h}, s.Before)
 		}
+	}
+	if s.Head.Seq == 0 {
+		return s, &Broken{What: "it holds no entry, and a log begins with one"}
 	}
 	return s, nil
 }
