@@ -38,7 +38,7 @@ var table = map[string]rule{
 	"internal/localbmc":   {nil, []string{"github.com/u-root/u-root/pkg/ipmi"}},
 	"internal/audit":      {nil, nil},
 	"internal/state":      {[]string{"remediate"}, []string{"go.etcd.io/bbolt", "go.etcd.io/etcd/", "golang.org/x/sync/errgroup", "go.uber.org/zap"}},
-	"internal/k8swatch":   {[]string{"policy", "remediate", "manifest", "bmc"}, []string{"k8s.io/", "go.uber.org/zap"}},
+	"internal/k8swatch":   {[]string{"policy", "remediate", "manifest", "bmc"}, []string{"k8s.io/", "go.uber.org/zap", "golang.org/x/sys/unix"}},
 	"internal/config":     {[]string{"policy", "bmc", "manifest"}, []string{"github.com/spf13/viper", "go.yaml.in/yaml/"}},
 	"internal/engine":     {[]string{"policy", "remediate", "bmc", "state"}, []string{"golang.org/x/sync/errgroup"}},
 	"internal/sweep":      {[]string{"bmc", "engine", "policy"}, nil},

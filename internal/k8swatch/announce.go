@@ -36,12 +36,13 @@ type Announcement struct {
 // goroutine at a time.
 type announcer struct {
 	mu      sync.Mutex
-	process string       // tells this process from another one under the same name
+	process string       // tells this process from another one under the same name, see boot.go
 	held    Announcement // that this process last took or renewed the Lease for
 	// seen is the version of the Lease that somebody else holds, and since when it
-	// stands still, by our clock alone.
+	// stands still, by our clock alone; moved, whether we saw another version before.
 	seen  string
 	since time.Time
+	moved bool
 }
 
 // Announce takes or renews the Lease and says how long that binds others, from the
@@ -56,7 +57,7 @@ func (c *Cluster) Announce(ctx context.Context, a Announcement) (binds time.Dura
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.process == "" {
-		w.process = rand.Text()
+		w.process = processOf(bootTime(), rand.Text())
 	}
 	leases := c.work.api().typed.CoordinationV1().Leases(ownLeaseNamespace)
 	l, err := c.work.api().lease(ctx, ownLeaseNamespace, ownLease)
@@ -72,8 +73,8 @@ func (c *Cluster) Announce(ctx context.Context, a Announcement) (binds time.Dura
 	case err != nil:
 		return 0, "", fmt.Errorf("read Lease %s/%s: %w", ownLeaseNamespace, ownLease, err)
 	}
-	if foreign = w.foreign(l, a, time.Now()); foreign != "" {
-		return 0, foreign, nil
+	if foreign, err = w.foreign(l, a, time.Now()); foreign != "" || err != nil {
+		return 0, foreign, err
 	}
 	w.sign(l, a)
 	if _, err := leases.Update(ctx, l, metav1.UpdateOptions{}); err != nil { // its version is compared
@@ -83,8 +84,10 @@ func (c *Cluster) Announce(ctx context.Context, a Announcement) (binds time.Dura
 	return holdTime(l.Spec), "", nil // as whoever reads it judges // I22
 }
 
-// foreign says who holds the Lease when we may not take it; "" when we may.
-func (w *announcer) foreign(l *coordinationv1.Lease, a Announcement, now time.Time) string {
+// foreign says who holds the Lease when we may not take it; "" when we may. The error is
+// for a Lease of which we cannot tell yet: our name took it in another boot of this host,
+// or on a copy of it that lives.
+func (w *announcer) foreign(l *coordinationv1.Lease, a Announcement, now time.Time) (string, error) {
 	holder, notes := "", l.Annotations
 	if l.Spec.HolderIdentity != nil {
 		holder = *l.Spec.HolderIdentity
@@ -94,15 +97,20 @@ func (w *announcer) foreign(l *coordinationv1.Lease, a Announcement, now time.Ti
 	same := shared && epoch == a.Epoch && holder == a.Instance
 	switch {
 	case holder == "", shared && epoch < a.Epoch:
-		return ""
-	case same && notes[processAnnotation] == w.process, same && w.held != a: // ours, or ours before a restart
-		return ""
+		return "", nil
+	case same && notes[processAnnotation] == w.process, same && w.held != a && sameBoot(notes[processAnnotation], w.process):
+		return "", nil // ours, or ours before a restart
 	}
 	if w.seen != l.ResourceVersion {
+		w.moved = w.seen != ""
 		w.seen, w.since = l.ResourceVersion, now
 	}
 	if now.Sub(w.since) >= holdTime(l.Spec) {
-		return ""
+		return "", nil
+	}
+	if same && w.held != a && !w.moved {
+		return "", fmt.Errorf("take Lease %s/%s: our name renewed it in another boot of this host, or on a copy of it: wait until it stood still for %s",
+			ownLeaseNamespace, ownLease, holdTime(l.Spec))
 	}
 	who := fmt.Sprintf("fenced instance %.100q", holder)
 	switch {
@@ -113,7 +121,7 @@ func (w *announcer) foreign(l *coordinationv1.Lease, a Announcement, now time.Ti
 	case !shared:
 		who += ", with a store of its own,"
 	}
-	return fmt.Sprintf("%s holds the Lease %s/%s", who, ownLeaseNamespace, ownLease)
+	return fmt.Sprintf("%s holds the Lease %s/%s", who, ownLeaseNamespace, ownLease), nil
 }
 
 // holdTime is how long a holder that does not renew keeps the Lease.

@@ -120,6 +120,41 @@ func TestLeaseOfTheSameName(t *testing.T) {
 	assert.NotEmpty(t, announces(t, ctx, dial(t, c), Announcement{"b", "store", 1}), "another name in the same epoch: a copy, too")
 }
 
+// A copy of the host that lives is not told from the host before its last boot: the
+// Lease is watched first, and then either stood still or moved.
+func TestLeaseOfTheSameNameInAnotherBoot(t *testing.T) {
+	ctx := rigtest.Context(t, time.Minute)
+	c := unannounced(t, ctx)
+	a := Announcement{"a", "store", 1}
+	before, after := dial(t, c), dial(t, c)
+	before.announcer.process = processOf(bootTime().Add(-time.Hour), "before")
+	require.Empty(t, announces(t, ctx, before, a))
+	_, foreign, err := after.Announce(ctx, a)
+	require.ErrorContains(t, err, "another boot of this host")
+	require.Empty(t, foreign)
+	require.Empty(t, announces(t, ctx, before, a), "it lives")
+	assert.Contains(t, announces(t, ctx, after, a), "a copy of our store")
+	require.Empty(t, announces(t, ctx, before, a), "and goes on")
+
+	rebooted := dial(t, c)
+	_, _, err = rebooted.Announce(ctx, a)
+	require.Error(t, err)
+	aged(rebooted, ownLeaseDuration)
+	require.Empty(t, announces(t, ctx, rebooted, a), "nobody renewed it")
+}
+
+func TestSameBoot(t *testing.T) {
+	boot := time.Unix(1_800_000_000, 0)
+	a := processOf(boot, "a")
+	assert.True(t, sameBoot(a, processOf(boot.Add(4*time.Second), "b")))
+	assert.False(t, sameBoot(a, processOf(boot.Add(6*time.Second), "b")))
+	for _, other := range []string{"", "/", "b", "x/b", processOf(time.Time{}, "b")} {
+		assert.False(t, sameBoot(a, other), other)
+		assert.False(t, sameBoot(other, other), other)
+	}
+	assert.True(t, sameBoot(processOf(bootTime(), "a"), processOf(bootTime(), "b")))
+}
+
 // A Lease whose holder stepped down is free; one of nonsense is somebody's.
 func TestLeaseThatIsDamaged(t *testing.T) {
 	ctx := rigtest.Context(t, time.Minute)
