@@ -169,8 +169,9 @@ func (f *freezes) release(ctx context.Context, s state.Store, o Order, cluster s
 	return released, err
 }
 
-// prune forgets released freezes whose runs are forgotten, too.
-func (f *freezes) prune(ctx context.Context, s state.Store, kept func(run string) bool) (err error) {
+// prune forgets released freezes whose runs are forgotten, too. A store that does not
+// answer is asked once: whoever must freeze a host waits meanwhile.
+func (f *freezes) prune(ctx context.Context, s state.Store, kept func(run string) bool) error {
 	if err := f.writing.lock(ctx); err != nil {
 		return err
 	}
@@ -179,15 +180,14 @@ func (f *freezes) prune(ctx context.Context, s state.Store, kept func(run string
 		if each.Active() || kept(each.RunID) {
 			continue
 		}
-		if e := state.DeleteFreeze(ctx, s, each); e != nil && !errors.Is(e, state.ErrNotFound) {
-			err = errors.Join(err, e)
-			continue
+		if err := state.DeleteFreeze(ctx, s, each); err != nil && !errors.Is(err, state.ErrNotFound) {
+			return err
 		}
 		f.mu.Lock()
 		delete(f.all, each.RunID)
 		f.mu.Unlock()
 	}
-	return err
+	return nil
 }
 
 // freeze freezes the host of a run that is about to be Held for a false Off. It

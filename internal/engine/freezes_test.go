@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"path/filepath"
 	"testing"
 
@@ -89,6 +90,17 @@ func TestClassIsTheLiarsAndOfTwoHosts(t *testing.T) {
 	assert.False(t, frozen("m 1"))
 }
 
+// unpruned is a store that answers no deletion.
+type unpruned struct {
+	state.Store
+	asked int
+}
+
+func (s *unpruned) Delete(context.Context, state.Kind, string, uint64) error {
+	s.asked++
+	return context.DeadlineExceeded
+}
+
 // What was released is forgotten with its run; what stands is kept for ever.
 func TestReleasedFreezesArePruned(t *testing.T) {
 	f, s := openFreezes(t, heldFor("r1", "a"), heldFor("r2", "b"), heldFor("r3", "c"))
@@ -96,6 +108,10 @@ func TestReleasedFreezesArePruned(t *testing.T) {
 		_, err := f.release(t.Context(), s, Order{Node: node, Actor: "ada"}, "c")
 		require.NoError(t, err)
 	}
+	silent := &unpruned{Store: s}
+	require.ErrorIs(t, f.prune(t.Context(), silent, func(string) bool { return false }), context.DeadlineExceeded)
+	assert.Equal(t, 1, silent.asked, "whoever must freeze a host waits for it")
+	assert.Len(t, f.all, 3)
 	require.NoError(t, f.prune(t.Context(), s, func(run string) bool { return run == "r2" }))
 	again := readFreezes(t, s)
 	assert.Len(t, again.all, 2)
