@@ -28,16 +28,11 @@ func (w *world) announcements() (n int, last engine.Announcement) {
 }
 
 // contests counts the events that say that nothing is done because of others.
-func contests(t *testing.T, s *engine.Stream) (n int) {
+func contests(t *testing.T, s *engine.Stream) int {
 	t.Helper()
-	all, err := s.After(t.Context(), 0)
-	require.NoError(t, err)
-	for _, ev := range all {
-		if ev.Type == engine.EventRefused && ev.Node == "" && ev.Reason == string(policy.NotOwner) {
-			n++
-		}
-	}
-	return n
+	return len(eventsOf(t, s, func(ev engine.Event) bool {
+		return ev.Type == engine.EventRefused && ev.Node == "" && ev.Reason == string(policy.NotOwner)
+	}))
 }
 
 // Two installations with stores of their own: the one that comes second observes,

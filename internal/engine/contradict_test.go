@@ -91,12 +91,11 @@ func TestOffOfALiveNodeEndsTheEnrolment(t *testing.T) {
 // told are the messages of the refusals for a reason.
 func told(t *testing.T, events *engine.Stream, reason policy.Reason) (messages []string) {
 	t.Helper()
-	all, err := events.After(t.Context(), 0)
-	require.NoError(t, err)
-	for _, ev := range all {
-		if ev.Type == engine.EventRefused && ev.Reason == string(reason) && strings.Contains(ev.Message, "read Off") {
-			messages = append(messages, ev.Message)
-		}
+	contradicts := func(ev engine.Event) bool {
+		return ev.Type == engine.EventRefused && ev.Reason == string(reason) && strings.Contains(ev.Message, "read Off")
+	}
+	for _, ev := range eventsOf(t, events, contradicts) {
+		messages = append(messages, ev.Message)
 	}
 	return messages
 }

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -303,12 +302,8 @@ func (f *fleet) asked(node string) bool {
 
 // refusals lists the reasons that were told.
 func refusals(t *testing.T, events *engine.Stream) (list []string) {
-	all, err := events.After(t.Context(), 0)
-	require.NoError(t, err)
-	for _, ev := range all {
-		if ev.Type == engine.EventRefused {
-			list = append(list, ev.Reason)
-		}
+	for _, ev := range eventsOf(t, events, func(ev engine.Event) bool { return ev.Type == engine.EventRefused }) {
+		list = append(list, ev.Reason)
 	}
 	return list
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -113,4 +114,12 @@ func (w *world) deleted() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.deletes
+}
+
+// eventsOf are the events so far that a test asks for.
+func eventsOf(t *testing.T, s *engine.Stream, keep func(engine.Event) bool) []engine.Event {
+	t.Helper()
+	all, err := s.After(t.Context(), 0)
+	require.NoError(t, err)
+	return slices.DeleteFunc(all, func(ev engine.Event) bool { return !keep(ev) })
 }

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/state"
@@ -237,12 +235,8 @@ func (p *pair) end() {
 // told are the messages of one instance's events of a type.
 func (p *pair) told(t *testing.T, name, kind string) (messages []string) {
 	t.Helper()
-	all, err := p.events[name].After(t.Context(), 0)
-	require.NoError(t, err)
-	for _, ev := range all {
-		if ev.Type == kind {
-			messages = append(messages, ev.Message)
-		}
+	for _, ev := range eventsOf(t, p.events[name], func(ev engine.Event) bool { return ev.Type == kind }) {
+		messages = append(messages, ev.Message)
 	}
 	return messages
 }

@@ -204,16 +204,11 @@ func TestPauseForAWhileEndsByItself(t *testing.T) {
 }
 
 // heard counts the events of a wording.
-func heard(t *testing.T, events *engine.Stream, words string) (n int) {
+func heard(t *testing.T, events *engine.Stream, words string) int {
 	t.Helper()
-	all, err := events.After(t.Context(), 0)
-	require.NoError(t, err)
-	for _, ev := range all {
-		if strings.Contains(ev.Message, words) {
-			n++
-		}
-	}
-	return n
+	return len(eventsOf(t, events, func(ev engine.Event) bool {
+		return strings.Contains(ev.Message, words)
+	}))
 }
 
 // A stop that the store refused is stored when it can be; until then it can be

@@ -48,16 +48,11 @@ func (l *ledger) actions() (all []remediate.Action) {
 	return all
 }
 
-func auditFailures(t *testing.T, events *engine.Stream) (n int) {
+func auditFailures(t *testing.T, events *engine.Stream) int {
 	t.Helper()
-	all, err := events.After(t.Context(), 0)
-	require.NoError(t, err)
-	for _, e := range all {
-		if e.Type == engine.EventFailed && e.Reason == string(engine.AuditFailed) {
-			n++
-		}
-	}
-	return n
+	return len(eventsOf(t, events, func(ev engine.Event) bool {
+		return ev.Type == engine.EventFailed && ev.Reason == string(engine.AuditFailed)
+	}))
 }
 
 // What hurts is durable, with all that it was decided on, before it is done. // I24
@@ -80,13 +75,9 @@ func TestWhatHurtsIsRecordedBeforeItIsDone(t *testing.T) {
 		assert.Contains(t, isolated.Inputs, "power=Off")
 		assert.Contains(t, isolated.Inputs, "proven=true")
 
-		all, err := events.After(t.Context(), 0)
-		require.NoError(t, err)
 		told := map[remediate.Action]bool{}
-		for _, ev := range all {
-			if ev.Type == engine.EventAction {
-				told[ev.Action] = ev.Recorded
-			}
+		for _, ev := range eventsOf(t, events, func(ev engine.Event) bool { return ev.Type == engine.EventAction }) {
+			told[ev.Action] = ev.Recorded
 		}
 		assert.Equal(t, map[remediate.Action]bool{
 			remediate.SendOff: true, remediate.BackupNode: false, remediate.IsolateNode: true, remediate.SendOn: false, remediate.RestoreTargetNode: false,

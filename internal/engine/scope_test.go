@@ -25,12 +25,8 @@ func atStart(t *testing.T, w *world, store state.Store, change func(*engine.Opti
 	time.Sleep(2 * time.Second)
 	x, err := e.Explain(t.Context(), "c", "n-1")
 	require.NoError(t, err)
-	all, err := events.After(t.Context(), 0)
-	require.NoError(t, err)
-	for _, ev := range all {
-		if ev.Type == engine.EventInternal {
-			told += ev.Message + "\n"
-		}
+	for _, ev := range eventsOf(t, events, func(ev engine.Event) bool { return ev.Type == engine.EventInternal }) {
+		told += ev.Message + "\n"
 	}
 	time.Sleep(6 * time.Minute)
 	stop()
@@ -99,17 +95,10 @@ func TestLostArmingIsTold(t *testing.T) {
 		observe := func(o *engine.Options) { o.Clusters[0].Mode = policy.ModeObserve }
 		e, events, stop := start(t, w, store, observe)
 		time.Sleep(5 * time.Minute)
-		all, err := events.After(t.Context(), 0)
-		require.NoError(t, err)
-		n := 0
-		for _, ev := range all {
-			if strings.Contains(ev.Message, "until fencectl arm") {
-				n++
-				assert.Equal(t, string(policy.Observing), ev.Reason)
-				assert.Equal(t, "c", ev.Cluster)
-			}
-		}
-		assert.Equal(t, 1, n)
+		lost := eventsOf(t, events, func(ev engine.Event) bool { return strings.Contains(ev.Message, "until fencectl arm") })
+		require.Len(t, lost, 1)
+		assert.Equal(t, string(policy.Observing), lost[0].Reason)
+		assert.Equal(t, "c", lost[0].Cluster)
 		assert.Empty(t, e.Runs("c"))
 		assert.Empty(t, w.commands)
 		stop()

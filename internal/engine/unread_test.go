@@ -36,16 +36,11 @@ func spoil(t *testing.T, s state.Store, r state.Record) {
 }
 
 // alarms counts what failed in no run, of a wording.
-func alarms(t *testing.T, events *engine.Stream, words string) (n int) {
+func alarms(t *testing.T, events *engine.Stream, words string) int {
 	t.Helper()
-	all, err := events.After(t.Context(), 0)
-	require.NoError(t, err)
-	for _, ev := range all {
-		if ev.Type == engine.EventFailed && ev.Node == "" && strings.Contains(ev.Message, words) {
-			n++
-		}
-	}
-	return n
+	return len(eventsOf(t, events, func(ev engine.Event) bool {
+		return ev.Type == engine.EventFailed && ev.Node == "" && strings.Contains(ev.Message, words)
+	}))
 }
 
 // What people forbade and nobody can read forbids everything, and keeps no host off:
