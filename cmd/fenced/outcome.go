@@ -24,7 +24,7 @@ func (c control) outcome(ctx context.Context, o api.Order, order engine.Order, o
 	case api.Hold:
 		return holdMessage(o, out)
 	case api.Release:
-		return o.Node + " is held no more"
+		return releaseMessage(o, out)
 	case api.Pause:
 		return stopMessage("paused", out)
 	case api.Resume:
@@ -44,9 +44,23 @@ func stopMessage(what string, out engine.Outcome) string {
 	case out.Unsaved != "":
 		return out.Unsaved
 	case !out.Until.IsZero():
-		return what + " until " + out.Until.Format(time.RFC3339)
+		what += " until " + out.Until.Format(time.RFC3339)
+	}
+	if out.Earlier != "" {
+		what += "; what stood before ends no earlier and goes on, by " + out.Earlier
 	}
 	return what
+}
+
+// releaseMessage says which of the two was released: a hold and a quarantine end apart.
+func releaseMessage(o api.Order, out engine.Outcome) string {
+	switch {
+	case out.Quarantine:
+		return o.Node + " is released from the quarantine"
+	case out.Still != "":
+		return o.Node + " is held no more, and still " + out.Still + " (release it once more to end that, too)"
+	}
+	return o.Node + " is held no more"
 }
 
 func holdMessage(o api.Order, out engine.Outcome) string {

@@ -22,12 +22,12 @@ func (c *cluster) trip(ctx context.Context, a applicant, g policy.Gate, now time
 		return
 	}
 	h := state.Hold{
-		By: quarantinedBy, Quarantine: true, At: now.UTC(), Until: now.Add(quarantineFor).UTC(),
+		By: quarantinedBy, At: now.UTC(), Until: now.Add(quarantineFor).UTC(),
 		Reason: "fenced again and again: " + g.Value,
 	}
 	made := false
-	err := c.e.changeHold(ctx, c.opt.Name, node, func(old state.Hold) (state.Hold, bool) {
-		made = old.By == "" || !old.Active(now) // a person's hold says more
+	err := c.e.changeHold(ctx, quarantineOf(c.opt.Name, node), func(old state.Hold) (state.Hold, bool) {
+		made = !standing(old, now)
 		return h, made
 	})
 	switch {
@@ -42,15 +42,19 @@ func (c *cluster) trip(ctx context.Context, a applicant, g policy.Gate, now time
 // quarantine says why the daemon keeps off a Node's host by itself, and until when;
 // "" when it does not. // I15
 func (e *Engine) quarantine(cluster, node string, now time.Time) (why string, until time.Time) {
-	h, _ := e.hold(cluster, node)
-	if !h.Quarantine || !h.Active(now) {
+	h := e.hold(quarantineOf(cluster, node))
+	if !standing(h, now) {
 		return "", time.Time{}
 	}
 	return h.Reason, h.Until
 }
 
+// quarantineOf names the quarantine of a Node, which stands beside a person's hold.
+func quarantineOf(cluster, node string) state.Hold {
+	return state.Hold{Cluster: cluster, Node: node, Quarantine: true}
+}
+
 // releasedAt is when a person last let a Node be fenced again; zero when nobody did.
 func (e *Engine) releasedAt(cluster, node string) time.Time {
-	h, _ := e.hold(cluster, node)
-	return h.ReleasedAt
+	return later(e.hold(holdOf(cluster, node)).ReleasedAt, e.hold(quarantineOf(cluster, node)).ReleasedAt)
 }

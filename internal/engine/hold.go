@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,12 +89,17 @@ func (l *holds) prune(ctx context.Context, s state.Store, before time.Time) (err
 	return err
 }
 
-// hold is what is stored for a Node.
-func (e *Engine) hold(cluster, node string) (state.Hold, bool) {
+// holdOf names the hold of a Node by people.
+func holdOf(cluster, node string) state.Hold { return state.Hold{Cluster: cluster, Node: node} }
+
+// standing says whether there is such a hold, and it binds.
+func standing(h state.Hold, now time.Time) bool { return h.By != "" && h.Active(now) }
+
+// hold is what is stored under the key of one; the zero value when nothing is.
+func (e *Engine) hold(of state.Hold) state.Hold {
 	e.holds.mu.Lock()
 	defer e.holds.mu.Unlock()
-	h, ok := e.holds.all[state.Hold{Cluster: cluster, Node: node}.Key()]
-	return h, ok
+	return e.holds.all[of.Key()]
 }
 
 // held says which person keeps a Node from being fenced, and why; "" when nobody
@@ -101,10 +107,10 @@ func (e *Engine) hold(cluster, node string) (state.Hold, bool) {
 func (e *Engine) held(cluster, node string) string {
 	now := e.clock.now()
 	h := e.stops.hold(cluster, node)
-	if h.By == "" || !h.Active(now) {
-		h, _ = e.hold(cluster, node)
+	if !standing(h, now) {
+		h = e.hold(holdOf(cluster, node))
 	}
-	if h.By == "" || h.Quarantine || !h.Active(now) {
+	if !standing(h, now) {
 		return ""
 	}
 	return "held by " + h.By + until(h.Until) + ": " + h.Reason
@@ -128,36 +134,44 @@ func (e *Engine) Hold(ctx context.Context, o Order) (Outcome, error) {
 	}
 	now := time.Now().UTC()
 	h := state.Hold{Cluster: c.opt.Name, Node: o.Node, By: o.Actor, Reason: o.Reason, At: now, Until: o.end(now)}
-	h = lengthened(h, e.stops.hold(h.Cluster, h.Node))
-	stored, _ := e.hold(h.Cluster, h.Node)
-	h = lengthened(h, stored)
+	length := until(h.Until)
+	h = lengthened(h, e.stops.hold(h.Cluster, h.Node), now)
+	h = lengthened(h, e.hold(h), now)
 	e.stops.setHold(h)
 	e.stirred(c.opt.Name)
-	c.emit(o.event("holds it" + until(h.Until)))
+	c.emit(o.event("holds it" + length))
 	out := Outcome{Until: h.Until, Unseen: !c.sees(o.Node)}
 	if err := e.saveWaiting(ctx, h); err != nil {
 		out.Unsaved = unsaved("held", err)
 		c.emit(Event{Type: EventFailed, Node: o.Node, Message: out.Unsaved})
-	} else if stored, _ := e.hold(h.Cluster, h.Node); stored.Active(now) {
-		out.Until = stored.Until // later than what was known here, perhaps
+	} else if stored := e.hold(h); standing(stored, now) {
+		h = stored // longer than what was known here, perhaps
 	}
+	out.Until, out.Earlier = h.Until, earlier(o, h.By, h.Reason)
 	return out, nil
 }
 
-// lengthened is a new hold that ends no earlier than the one that stands there.
-func lengthened(h, old state.Hold) state.Hold {
-	if old.By != "" && old.Active(h.At) {
-		h.Until = longest(h.Until, old.Until)
+// lengthened is a new hold, or the one that stands there if that ends no earlier: then
+// it goes on under the name and the reason of who gave it.
+func lengthened(h, old state.Hold, now time.Time) state.Hold {
+	if standing(old, now) && noEarlier(old.Until, h.Until) {
+		h.By, h.Reason, h.At, h.Until = old.By, old.Reason, old.At, old.Until
 	}
 	return h
 }
 
-// longest is the later end; zero is none.
-func longest(a, b time.Time) time.Time {
-	if a.IsZero() || b.IsZero() {
-		return time.Time{}
+// noEarlier says whether a stop ends no earlier than another; zero is never.
+func noEarlier(end, other time.Time) bool {
+	return end.IsZero() || !other.IsZero() && !end.Before(other)
+}
+
+// earlier names whose stop goes on in the place of a new one that is no longer; "" when
+// that of the order does.
+func earlier(o Order, by, reason string) string {
+	if by == o.Actor && reason == o.Reason {
+		return ""
 	}
-	return later(a, b)
+	return by + ": " + reason
 }
 
 // sees says whether a Node of that name, or something that will have it, is known.
@@ -183,8 +197,8 @@ func (e *Engine) saveWaiting(ctx context.Context, h state.Hold) error {
 	if e.stops.hold(h.Cluster, h.Node) != h { // released, or replaced, meanwhile
 		return nil
 	}
-	err := e.changeHold(ctx, h.Cluster, h.Node, func(old state.Hold) (state.Hold, bool) {
-		next := lengthened(h, old)
+	err := e.changeHold(ctx, h, func(old state.Hold) (state.Hold, bool) {
+		next := lengthened(h, old, time.Now())
 		next.ReleasedAt = old.ReleasedAt // the runs before it count no more
 		return next, true
 	})
@@ -194,22 +208,22 @@ func (e *Engine) saveWaiting(ctx context.Context, h state.Hold) error {
 	return err
 }
 
-// changeHold stores what f makes of a Node's hold, whatever another instance has
-// made of it meanwhile, and makes that what the gates ask. f says whether there is
-// anything to store.
-func (e *Engine) changeHold(ctx context.Context, cluster, node string, f func(old state.Hold) (state.Hold, bool)) error {
+// changeHold stores what f makes of a Node's hold, or of its quarantine, whatever
+// another instance has made of it meanwhile, and makes that what the gates ask. f says
+// whether there is anything to store.
+func (e *Engine) changeHold(ctx context.Context, of state.Hold, f func(old state.Hold) (state.Hold, bool)) error {
 	const conflicts = 3
 	for again := 0; ; again++ {
-		old, _ := e.hold(cluster, node)
+		old := e.hold(of)
 		next, changed := f(old)
 		if !changed {
 			return nil
 		}
-		next.Cluster, next.Node, next.Version = cluster, node, old.Version
+		next.Cluster, next.Node, next.Quarantine, next.Version = of.Cluster, of.Node, of.Quarantine, old.Version
 		saved, err := state.SaveHold(ctx, e.opt.Store, next)
 		if err == nil {
 			e.holds.set(saved)
-			e.stirred(cluster)
+			e.stirred(of.Cluster)
 			return nil
 		}
 		if again == conflicts || !errors.Is(err, state.ErrConflict) && !errors.Is(err, state.ErrExists) {
@@ -221,7 +235,8 @@ func (e *Engine) changeHold(ctx context.Context, cluster, node string, f func(ol
 	}
 }
 
-// ReleaseHold ends the hold or the quarantine of a Node.
+// ReleaseHold ends the hold of a Node by people or, where none stands, its quarantine:
+// one of them, so that who ends his own hold does not let the host be fenced again.
 func (e *Engine) ReleaseHold(ctx context.Context, o Order) (Outcome, error) {
 	c, err := e.cluster(o.Cluster)
 	if err != nil {
@@ -231,32 +246,50 @@ func (e *Engine) ReleaseHold(ctx context.Context, o Order) (Outcome, error) {
 		return Outcome{}, fmt.Errorf("release it; it stays held: %w", err)
 	}
 	defer e.stops.saving.unlock()
-	now, waiting, released := time.Now().UTC(), e.stops.hold(c.opt.Name, o.Node), false
-	err = e.changeHold(ctx, c.opt.Name, o.Node, func(h state.Hold) (state.Hold, bool) {
-		released = h.By != "" && h.Active(now)
-		h.ReleasedBy, h.ReleasedReason, h.ReleasedAt = o.Actor, o.Reason, now
-		return h, released
-	})
-	if err != nil {
-		return Outcome{}, fmt.Errorf("save that it is released; it stays held: %w", err)
+	waiting := e.stops.hold(c.opt.Name, o.Node)
+	out, released, err := Outcome{}, false, error(nil)
+	if released, err = e.release(ctx, o, holdOf(c.opt.Name, o.Node)); err == nil && !released && waiting.By == "" {
+		out.Quarantine = true
+		released, err = e.release(ctx, o, quarantineOf(c.opt.Name, o.Node))
 	}
-	if waiting.By == "" && !released {
+	switch {
+	case err != nil:
+		return Outcome{}, fmt.Errorf("save that it is released; it stays held: %w", err)
+	case waiting.By == "" && !released:
 		return Outcome{}, &Refusal{Reason: NoHold, Message: "nobody holds " + o.Node + ", and it is in no quarantine"}
 	}
 	e.stops.dropHold(waiting)
 	e.stirred(c.opt.Name)
+	if out.Quarantine {
+		c.emit(o.event("releases it from the quarantine"))
+		return out, nil
+	}
 	c.emit(o.event("releases it"))
-	return Outcome{}, nil
+	if why, end := e.quarantine(c.opt.Name, o.Node, e.clock.now()); why != "" {
+		out.Still = "in quarantine" + until(end) + ": " + why
+	}
+	return out, nil
 }
 
-// Holds lists the holds and quarantines that stand in a cluster, by Node.
+// release stores that a person ended a hold, and says whether it stood.
+func (e *Engine) release(ctx context.Context, o Order, of state.Hold) (released bool, err error) {
+	err = e.changeHold(ctx, of, func(h state.Hold) (state.Hold, bool) {
+		released = standing(h, e.clock.now())
+		h.ReleasedBy, h.ReleasedReason, h.ReleasedAt = o.Actor, o.Reason, time.Now().UTC()
+		return h, released
+	})
+	return released, err
+}
+
+// Holds lists the holds and quarantines that stand in a cluster, by Node; a quarantine
+// comes after the hold of the same Node.
 func (e *Engine) Holds(cluster string) []state.Hold {
 	now := e.clock.now()
 	found := map[string]state.Hold{}
 	collect := func(from map[string]state.Hold) {
 		for _, h := range from {
 			if h.Cluster == cluster && h.Active(now) {
-				found[h.Node] = h
+				found[h.Key()] = h
 			}
 		}
 	}
@@ -266,7 +299,9 @@ func (e *Engine) Holds(cluster string) []state.Hold {
 	e.stops.mu.Lock()
 	collect(e.stops.holds)
 	e.stops.mu.Unlock()
-	return slices.SortedFunc(maps.Values(found), func(a, b state.Hold) int { return strings.Compare(a.Node, b.Node) })
+	return slices.SortedFunc(maps.Values(found), func(a, b state.Hold) int {
+		return cmp.Or(strings.Compare(a.Node, b.Node), strings.Compare(a.Key(), b.Key()))
+	})
 }
 
 // keepHolds saves the holds that wait for the store, and tells of those that are

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -130,12 +131,13 @@ func TestStopsOfAnotherInstanceBind(t *testing.T) {
 	})
 }
 
-// A quarantine does not bind people, and a person's hold does not shorten it. // I15
+// A quarantine does not bind people, and stands apart from a person's hold: who ends
+// that does not end the quarantine, too. // I15
 func TestQuarantineAndHold(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.check.Paused = true
 		until := time.Now().UTC().Add(24 * time.Hour)
-		_, err := state.SaveHold(t.Context(), store, state.Hold{Cluster: "c", Node: "n-1", By: "fenced", Quarantine: true, At: time.Now(), Until: until})
+		_, err := state.SaveHold(t.Context(), store, state.Hold{Cluster: "c", Node: "n-1", By: "fenced", Reason: "restless", Quarantine: true, At: time.Now(), Until: until})
 		require.NoError(t, err)
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(time.Second)
@@ -145,11 +147,96 @@ func TestQuarantineAndHold(t *testing.T) {
 		require.NoError(t, err)
 		out, err := e.Hold(t.Context(), heldFor(time.Hour))
 		require.NoError(t, err)
-		assert.Equal(t, until, out.Until)
+		assert.Equal(t, engine.Outcome{Until: time.Now().UTC().Add(time.Hour)}, out)
 		refusedByHand(t, e, policy.Hold)
-		_, err = e.ReleaseHold(t.Context(), byHand)
+		holds := e.Holds("c")
+		require.Len(t, holds, 2)
+		assert.Equal(t, []bool{false, true}, []bool{holds[0].Quarantine, holds[1].Quarantine})
+
+		out, err = e.ReleaseHold(t.Context(), byHand)
 		require.NoError(t, err)
+		assert.False(t, out.Quarantine)
+		assert.Contains(t, out.Still, "in quarantine until "+until.Format(time.RFC3339))
+		holds = e.Holds("c")
+		require.Len(t, holds, 1)
+		assert.True(t, holds[0].Quarantine)
+		assert.Equal(t, until, holds[0].Until)
+
+		out, err = e.ReleaseHold(t.Context(), byHand)
+		require.NoError(t, err)
+		assert.Equal(t, engine.Outcome{Quarantine: true}, out)
 		assert.Empty(t, e.Holds("c"))
+		_, err = e.ReleaseHold(t.Context(), byHand)
+		refusedFor(t, err, engine.NoHold)
+		stop()
+	})
+}
+
+// A second hold or pause that is no longer leaves the first one's name and reason; one
+// that is longer takes its place. // I23
+func TestStopThatStandsKeepsItsName(t *testing.T) {
+	for name, c := range map[string]struct {
+		give func(*engine.Engine, context.Context, engine.Order) (engine.Outcome, error)
+		why  func(*engine.Engine) string
+	}{
+		"hold": {
+			(*engine.Engine).Hold,
+			func(e *engine.Engine) string { return e.Holds("c")[0].By + ": " + e.Holds("c")[0].Reason },
+		},
+		"pause": {
+			(*engine.Engine).Pause,
+			func(e *engine.Engine) string { return e.Status()[0].Paused },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world, store *failingStore) {
+				e, _, stop := start(t, w, store, nil)
+				time.Sleep(time.Second)
+				first, second := heldFor(time.Hour), heldFor(time.Minute)
+				second.Actor, second.Reason = "bea", "fan"
+				out, err := c.give(e, t.Context(), first)
+				require.NoError(t, err)
+				assert.Empty(t, out.Earlier)
+				until := out.Until
+				out, err = c.give(e, t.Context(), second)
+				require.NoError(t, err)
+				assert.Equal(t, until, out.Until)
+				assert.Equal(t, first.Actor+": "+first.Reason, out.Earlier)
+				assert.Contains(t, c.why(e), first.Reason)
+				second.For = 2 * time.Hour
+				out, err = c.give(e, t.Context(), second)
+				require.NoError(t, err)
+				assert.Empty(t, out.Earlier)
+				assert.Contains(t, c.why(e), "bea")
+				assert.Contains(t, c.why(e), "fan")
+				stop()
+			})
+		})
+	}
+}
+
+// To resume everything leaves a cluster's own pause, and the other way round: the
+// answer says which stands, and how that ends. // I23
+func TestResumeSaysHowTheOtherPauseEnds(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(time.Second)
+		all, one := heldFor(0), heldFor(0)
+		all.Cluster, all.Node, one.Node = state.AllClusters, "", ""
+		for _, o := range []engine.Order{all, one} {
+			_, err := e.Pause(t.Context(), o)
+			require.NoError(t, err)
+		}
+		out, err := e.Resume(t.Context(), one)
+		require.NoError(t, err)
+		assert.Contains(t, out.Still, "everything is paused by ada")
+		assert.Contains(t, out.Still, "(that ends without --cluster)")
+		_, err = e.Pause(t.Context(), one)
+		require.NoError(t, err)
+		out, err = e.Resume(t.Context(), all)
+		require.NoError(t, err)
+		assert.Contains(t, out.Still, "cluster c is paused by ada")
+		assert.Contains(t, out.Still, "(that ends with --cluster c)")
 		stop()
 	})
 }

@@ -41,7 +41,13 @@ type Outcome struct {
 	Until time.Time
 	// Unsaved says that a pause or a hold binds, and that the store has not taken it.
 	Unsaved string
-	// Still is why a cluster is paused although it was resumed.
+	// Earlier is who gave the pause or the hold that ends no earlier, and so goes on in
+	// the place of this one, and why.
+	Earlier string
+	// Quarantine: a quarantine was released, not a hold.
+	Quarantine bool
+	// Still is why a cluster is paused although it was resumed, or why a Node that was
+	// released is not fenced.
 	Still string
 	// Unseen: no Node of the held name is seen now.
 	Unseen bool

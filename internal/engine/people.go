@@ -23,17 +23,18 @@ func pauseOf(r state.Cluster) (p pause, stands bool) {
 func (p pause) over(now time.Time) bool { return !p.until.IsZero() && !now.Before(p.until) }
 
 func (p pause) text(cluster string) string {
-	what := "the cluster"
+	what := "cluster " + cluster
 	if cluster == state.AllClusters {
 		what = "everything"
 	}
 	return what + " is paused by " + p.by + until(p.until) + ": " + p.reason
 }
 
-// lengthened is the pause, ending no earlier than one that stands there, if one does.
+// lengthened is the pause, or the one that stands there if that ends no earlier: then
+// it goes on under the name and the reason of who gave it.
 func (p pause) lengthened(old pause, stands bool) pause {
-	if stands && !old.over(p.at) {
-		p.until = longest(p.until, old.until)
+	if stands && noEarlier(old.until, p.until) {
+		return old
 	}
 	return p
 }
@@ -108,19 +109,21 @@ func (e *Engine) Pause(ctx context.Context, o Order) (Outcome, error) {
 	}
 	now := time.Now().UTC()
 	p := pause{by: o.Actor, reason: o.Reason, at: now, until: o.end(now)}
+	length := until(p.until)
 	for _, find := range []func(string) (pause, bool){e.stops.pause, e.storedPause} { // none is shortened
 		p = p.lengthened(find(o.Cluster))
 	}
 	e.stops.setPause(o.Cluster, p)
 	e.stirred(o.Cluster)
-	e.opt.Events.Emit(o.event("pauses" + until(p.until)))
-	out := Outcome{Until: p.until}
+	e.opt.Events.Emit(o.event("pauses" + length))
+	out := Outcome{}
 	if err := e.savePause(ctx, o.Cluster, p); err != nil {
 		out.Unsaved = unsaved("paused", err)
 		e.opt.Events.Emit(Event{Type: EventFailed, Cluster: o.Cluster, Message: out.Unsaved})
 	} else if stored, stands := e.storedPause(o.Cluster); stands {
-		out.Until = stored.until // later than what was known here, perhaps
+		p = stored // longer than what was known here, perhaps
 	}
+	out.Until, out.Earlier = p.until, earlier(o, p.by, p.reason)
 	return out, nil
 }
 
@@ -185,7 +188,22 @@ func (e *Engine) stillPaused(cluster string) string {
 			continue
 		}
 		if why := e.paused(e.clusters[name]); why != "" {
-			return why
+			return why + e.endsElsewhere(why, cluster, name)
+		}
+	}
+	return ""
+}
+
+// endsElsewhere says how a pause ends that the order to resume did not mean; "" when
+// why is not that of such a pause.
+func (e *Engine) endsElsewhere(why, resumed, cluster string) string {
+	name, hint := state.AllClusters, " (that ends without --cluster)"
+	if resumed == state.AllClusters {
+		name, hint = cluster, " (that ends with --cluster "+cluster+")"
+	}
+	for _, find := range []func(string) (pause, bool){e.stops.pause, e.storedPause} {
+		if p, stands := find(name); stands && p.text(name) == why {
+			return hint
 		}
 	}
 	return ""

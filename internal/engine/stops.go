@@ -81,9 +81,11 @@ func (s *stops) dropHold(h state.Hold) {
 	}
 }
 
-// unsaved is what an order's answer says of a stop that the store refused.
+// unsaved is what an order's answer says of a stop that the store refused: those that
+// share the store hear of it only once it is saved. // I23
 func unsaved(what string, err error) string {
-	return what + " until the daemon restarts; the state could not be saved: " + err.Error()
+	return what + " by this daemon alone, and until it restarts: the state could not be saved, so order it" +
+		" at every other fenced that shares the store, too: " + err.Error()
 }
 
 // record is what people ordered for one cluster or for all, as it was last stored.

@@ -51,11 +51,11 @@ func SaveCluster(ctx context.Context, s Store, c Cluster) (Cluster, error) {
 	}
 	data, err := encode(c)
 	if err != nil {
-		return c, fmt.Errorf("save cluster %q: %w", c.Name, err)
+		return c, fmt.Errorf("save %s: %w", ordered(c.Name), err)
 	}
 	version, err := s.Put(ctx, Record{Kind: KindCluster, Key: clusterKey(c.Name), Version: c.Version, Data: data})
 	if err != nil {
-		return c, fmt.Errorf("save cluster %q: %w", c.Name, err)
+		return c, fmt.Errorf("save %s: %w", ordered(c.Name), err)
 	}
 	c.Version = version
 	return c, nil
@@ -91,6 +91,14 @@ func decodeCluster(r Record) (Cluster, error) {
 	}
 	c.Version = r.Version
 	return c, nil
+}
+
+// ordered names a record for people.
+func ordered(cluster string) string {
+	if cluster == AllClusters {
+		return "what is ordered for all clusters"
+	}
+	return fmt.Sprintf("cluster %q", cluster)
 }
 
 func clusterKey(cluster string) string {

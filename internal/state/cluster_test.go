@@ -66,3 +66,29 @@ func TestPins(t *testing.T) {
 	_, err = state.SavePin(ctx, s, state.Pin{})
 	require.Error(t, err)
 }
+
+// The record of all clusters has no name: an error says what it is.
+func TestErrorNamesTheRecordOfAllClusters(t *testing.T) {
+	s := openBolt(t)
+	require.NoError(t, s.Close())
+	_, err := state.SaveCluster(t.Context(), s, state.Cluster{Name: state.AllClusters})
+	require.ErrorContains(t, err, "save what is ordered for all clusters: ")
+	_, err = state.SaveCluster(t.Context(), s, state.Cluster{Name: "prod"})
+	require.ErrorContains(t, err, `save cluster "prod": `)
+}
+
+// A quarantine and a person's hold of the same Node are two records.
+func TestQuarantineStandsBesideAHold(t *testing.T) {
+	s := openBolt(t)
+	hold, err := state.SaveHold(t.Context(), s, state.Hold{Cluster: "prod", Node: "n", By: "ann"})
+	require.NoError(t, err)
+	quarantine, err := state.SaveHold(t.Context(), s, state.Hold{Cluster: "prod", Node: "n", By: "fenced", Quarantine: true})
+	require.NoError(t, err)
+	all, err := state.LoadHolds(t.Context(), s)
+	require.NoError(t, err)
+	require.ElementsMatch(t, []state.Hold{hold, quarantine}, all)
+	require.NoError(t, state.DeleteHold(t.Context(), s, hold))
+	all, err = state.LoadHolds(t.Context(), s)
+	require.NoError(t, err)
+	require.Equal(t, []state.Hold{quarantine}, all)
+}

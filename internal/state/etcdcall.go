@@ -46,10 +46,18 @@ func (s *etcdStore) try(ctx context.Context, do func(context.Context) error) err
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+			return cut(context.Cause(ctx), err)
 		case <-time.After(pause):
 		}
 	}
+}
+
+// cut is the error of a call whose time ended after a failed attempt.
+func cut(cause, err error) error {
+	if cause.Error() == err.Error() { // the attempt ended with the call
+		return cause
+	}
+	return fmt.Errorf("%w: %w", cause, err)
 }
 
 // passes says whether a failed attempt was answered by nobody who could know.

@@ -28,8 +28,14 @@ type Hold struct {
 	ReleasedAt     time.Time `json:"releasedAt,omitzero"`
 }
 
-// Key tells it from the holds of other Nodes.
-func (h Hold) Key() string { return h.Cluster + "/" + h.Node }
+// Key tells it from the holds of other Nodes, and from the quarantine beside a
+// person's hold: neither takes the other's place, nor ends with it.
+func (h Hold) Key() string {
+	if h.Quarantine {
+		return h.Cluster + "/" + h.Node + "/quarantine"
+	}
+	return h.Cluster + "/" + h.Node
+}
 
 // Active says whether the hold stands at that time.
 func (h Hold) Active(now time.Time) bool {
@@ -46,7 +52,7 @@ func (h Hold) Ended() time.Time {
 }
 
 // SaveHold writes the hold durably and returns it with its new version. There is
-// one for each Node: a new one takes the place of the old.
+// one for each Node, beside a quarantine: a new one takes the place of the old.
 func SaveHold(ctx context.Context, s Store, h Hold) (Hold, error) {
 	data, err := encode(h)
 	if err != nil {

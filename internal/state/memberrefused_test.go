@@ -81,3 +81,18 @@ func TestOwnershipThatTheStoreRefuses(t *testing.T) {
 	assert.Len(t, s.doubts.all, 1)
 	assert.Contains(t, s.doubts.all, "theirs")
 }
+
+// An error says once that the time was over.
+func TestErrorSaysOnceThatTheTimeIsOver(t *testing.T) {
+	s, _ := lostAnswer(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	err := s.try(ctx, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	assert.Equal(t, "context deadline exceeded", err.Error())
+	ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	err = s.try(ctx, func(context.Context) error { return rpctypes.ErrNoLeader })
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	assert.ErrorContains(t, err, "no leader")
+}
