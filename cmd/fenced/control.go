@@ -120,11 +120,20 @@ func (c control) Explain(ctx context.Context, cluster, node string) (api.Explana
 	return out, nil
 }
 
-func (c control) Runs(_ context.Context, f api.RunFilter) (api.Timeline, error) {
+// Runs implements api.Daemon. Of a Node without runs it tells whether there is one at all.
+func (c control) Runs(ctx context.Context, f api.RunFilter) (api.Timeline, error) {
 	t := api.Timeline{Runs: []api.RunRecord{}}
-	for _, r := range slices.Backward(c.engine.Runs(f.Cluster)) {
-		if (f.ID == "" || r.ID == f.ID) && (f.Node == "" || r.Target.Node == f.Node) && !r.Started.Before(f.Since) {
+	runs := c.engine.Runs(f.Cluster)
+	slices.SortFunc(runs, func(a, b remediate.Run) int { return cmp.Or(a.Began().Compare(b.Began()), cmp.Compare(a.ID, b.ID)) })
+	for _, r := range runs {
+		if (f.ID == "" || r.ID == f.ID) && (f.Node == "" || r.Target.Node == f.Node) && !r.Began().Before(f.Since) {
 			t.Runs = append(t.Runs, api.FromRun(r))
+		}
+	}
+	if f.Node != "" && len(t.Runs) == 0 {
+		_, err := c.engine.Explain(ctx, f.Cluster, f.Node)
+		if r, ok := errors.AsType[*engine.Refusal](err); ok && (r.Reason == engine.NoSuchNode || r.Reason == engine.NoSuchCluster) {
+			return t, apiError(err)
 		}
 	}
 	return t, nil

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"net/http"
+	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -11,6 +14,8 @@ import (
 	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/state"
 )
 
 // What the engine refuses has its place among the API's errors, from which fencectl
@@ -38,4 +43,48 @@ func TestRefusalsHaveTheirPlaceInTheAPI(t *testing.T) {
 	}
 	plain := errors.New("disk full")
 	assert.Equal(t, plain, apiError(plain))
+}
+
+// The history is in the order in which the runs began, also those that were taken up
+// again; a Node that nobody knows has none.
+func TestRunsAreInTheOrderOfTheirBegin(t *testing.T) {
+	store, err := state.OpenBolt(filepath.Join(t.TempDir(), "state.db"))
+	require.NoError(t, err)
+	defer store.Close()
+	hours := func(n int) time.Time { return time.Now().Add(-time.Duration(n) * time.Hour) }
+	for _, r := range []remediate.Run{
+		{ID: "b", Started: hours(1), Ended: hours(1), Steps: []remediate.Visit{{Step: remediate.PowerOff, Started: hours(9)}}},
+		{ID: "a", Started: hours(5), Ended: hours(4), Steps: []remediate.Visit{{Step: remediate.PowerOff, Started: hours(5)}}},
+	} {
+		r.Target, r.Step = remediate.Target{Cluster: "prod", Node: "gone"}, remediate.Done
+		_, err := state.SaveRun(t.Context(), store, r)
+		require.NoError(t, err)
+	}
+	e, err := engine.New(t.Context(), engine.Options{Store: store, Events: engine.NewStream(), Hosts: hosts{}, Instance: "one",
+		Clusters: []engine.ClusterOptions{{Name: "prod", Mode: policy.ModeObserve, Watch: blind{}}}})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(ctx, func() {}) }()
+	ids := func(f api.RunFilter) (all []string) {
+		tl, err := control{engine: e}.Runs(t.Context(), f)
+		require.NoError(t, err)
+		for _, r := range tl.Runs {
+			all = append(all, r.ID)
+		}
+		return all
+	}
+	require.Eventually(t, func() bool { return len(ids(api.RunFilter{})) == 2 }, 10*time.Second, time.Millisecond)
+	assert.Equal(t, []string{"b", "a"}, ids(api.RunFilter{Node: "gone"}))
+	assert.Equal(t, []string{"a"}, ids(api.RunFilter{Since: hours(6)}))
+	for f, code := range map[api.RunFilter]string{{Node: "nosuch"}: "NoSuchNode", {Node: "gone", Cluster: "nosuch"}: "NoSuchCluster"} {
+		require.EventuallyWithT(t, func(t *assert.CollectT) {
+			_, err := control{engine: e}.Runs(ctx, f)
+			var got *api.Error
+			require.ErrorAs(t, err, &got)
+			assert.Equal(t, code, got.Code)
+		}, 10*time.Second, time.Millisecond)
+	}
+	cancel()
+	require.NoError(t, <-ended)
 }

@@ -68,7 +68,7 @@ type StepRecord struct {
 func StatusOfRun(r remediate.Run) RunStatus {
 	return RunStatus{
 		ID: r.ID, Cluster: r.Target.Cluster, Node: r.Target.Node, Machine: machineOf(r.Target),
-		Step: string(r.Step), Attempt: r.Attempt, Started: r.Started, Deadline: r.Deadline(),
+		Step: string(r.Step), Attempt: r.Attempt, Started: r.Began(), Deadline: r.Deadline(),
 		Reason: r.Reason, Note: r.Note,
 	}
 }
@@ -78,7 +78,7 @@ func FromRun(r remediate.Run) RunRecord {
 	rec := RunRecord{
 		ID: r.ID, Cluster: r.Target.Cluster, Node: r.Target.Node, Machine: machineOf(r.Target),
 		Trigger: r.Trigger, Proof: string(r.Proof), Result: resultOf(r.Step), Reason: r.Reason, Note: r.Note,
-		Started: r.Started, Ended: r.Ended, Steps: []StepRecord{},
+		Started: r.Began(), Ended: r.Ended, Steps: []StepRecord{},
 	}
 	if r.Manual != nil {
 		rec.Actor = r.Manual.Actor

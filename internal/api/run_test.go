@@ -29,6 +29,13 @@ func TestFromRun(t *testing.T) {
 		"steps":[{"step":"PowerOff","attempt":1,"started":"2026-01-01T00:00:00Z","ended":"2026-01-01T00:01:00Z","note":"deadline"}]}`, string(body))
 }
 
+// The begin on record stays when a person has the run taken up again.
+func TestRecordBeginsWithTheFirstStep(t *testing.T) {
+	run := remediate.Run{Started: at.Add(time.Hour), Steps: []remediate.Visit{{Step: remediate.PowerOff, Started: at}}}
+	assert.Equal(t, at, FromRun(run).Started)
+	assert.Equal(t, at, StatusOfRun(run).Started)
+}
+
 func TestResultOfEveryStep(t *testing.T) {
 	want := map[remediate.Step]string{
 		remediate.PowerOff: "Running", remediate.DeleteNode: "Running", remediate.PowerOn: "Running",

@@ -153,7 +153,7 @@ type Run struct {
 
 	Step        Step      `json:"step"`
 	Attempt     int       `json:"attempt"`
-	Started     time.Time `json:"started"`
+	Started     time.Time `json:"started"` // from here RunTimeout counts; see Began
 	StepStarted time.Time `json:"stepStarted"` // of the step, or of its present level
 	Ended       time.Time `json:"ended,omitzero"`
 	Reason      string    `json:"reason,omitempty"` // CamelCase code of Held, Aborted or an abandoned cycle
@@ -205,6 +205,15 @@ type Run struct {
 
 // Open says whether the run still owns its target. Held runs do. // I1, one open run per host
 func (r Run) Open() bool { return !r.Step.Ended() }
+
+// Began is when the run began. Started moves when a person has it taken up again, for
+// that gives it its time anew.
+func (r Run) Began() time.Time {
+	if len(r.Steps) > 0 && r.Steps[0].Started.Before(r.Started) {
+		return r.Steps[0].Started
+	}
+	return r.Started
+}
 
 // Deadline is when the current step's time is over; zero when it has none.
 func (r Run) Deadline() time.Time {
