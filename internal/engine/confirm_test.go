@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -34,7 +35,8 @@ func TestConfirmOffWithoutARun(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world, store *failingStore) {
 				w.check.Paused = true
 				change(w)
-				e, _, stop := start(t, w, store, nil)
+				l := &ledger{}
+				e, _, stop := start(t, w, store, func(o *engine.Options) { o.Record = l.record })
 				time.Sleep(time.Second)
 				dry := byHand
 				dry.DryRun = true
@@ -55,6 +57,9 @@ func TestConfirmOffWithoutARun(t *testing.T) {
 				assert.Equal(t, 1, w.deleted())
 				assert.Zero(t, w.count(bmc.CommandOn))
 				stop()
+				at := slices.IndexFunc(l.took, func(ev engine.Event) bool { return ev.Action == remediate.IsolateNode })
+				require.NotEqual(t, -1, at)
+				assert.Contains(t, l.took[at].Inputs, ` proof=Human by="ada (uid 1000)" proven=false`, "nobody takes it for a reading")
 			})
 		})
 	}

@@ -75,7 +75,7 @@ func perhapsRecorded(err error) bool { return errors.Is(err, context.DeadlineExc
 // announce tells that an action is about to be done and says whether it may be:
 // one that hurts only once that is durable. // I24
 func (w *worker) announce(a remediate.Action, seen remediate.Seen) bool {
-	ev := Event{Type: EventAction, Action: a, Node: w.run.Target.Node, Run: w.run.ID, Step: w.run.Step, Check: w.run.CheckID, Inputs: inputs(seen, time.Now())}
+	ev := Event{Type: EventAction, Action: a, Node: w.run.Target.Node, Run: w.run.ID, Step: w.run.Step, Check: w.run.CheckID, Inputs: inputs(w.run, seen, time.Now())}
 	if by := w.run.Confirmed; by != nil {
 		ev.Actor, ev.Why = by.Actor, by.Reason // it may be done on nothing but this word // I26
 	}
@@ -100,7 +100,7 @@ func (w *worker) undone(a remediate.Action, why string) {
 }
 
 // inputs is what an action was decided on, for the record. // I24
-func inputs(s remediate.Seen, now time.Time) string {
+func inputs(r remediate.Run, s remediate.Seen, now time.Time) string {
 	answer := map[remediate.Answer]string{remediate.CannotTell: "unknown", remediate.No: "no", remediate.Yes: "yes"}
 	api := map[remediate.APIState]string{remediate.APIUnreachable: "unreachable", remediate.APIReachable: "reachable", remediate.APIForbidden: "forbidden"}
 	var b strings.Builder
@@ -108,7 +108,7 @@ func inputs(s remediate.Seen, now time.Time) string {
 	if s.PowerError != "" {
 		fmt.Fprintf(&b, " powerError=%s", s.PowerError)
 	}
-	fmt.Fprintf(&b, " proof=%s proven=%t offAccepted=%t identity=%s api=%s", s.ProofKind, s.Proof.Proven(now), s.OffAccepted, answer[s.Identity], api[s.API])
+	fmt.Fprintf(&b, " proof=%s proven=%t offAccepted=%t identity=%s api=%s", proofOf(r, s), s.Proof.Proven(now), s.OffAccepted, answer[s.Identity], api[s.API])
 	fmt.Fprintf(&b, " node=%s nodeUID=%s bootID=%s ready=%s", answer[s.Node.Exists], s.Node.UID, s.Node.BootID, answer[s.Node.Ready])
 	if s.Lease.Known {
 		fmt.Fprintf(&b, " lease=%q", s.Lease.ResourceVersion)
@@ -121,4 +121,13 @@ func inputs(s remediate.Seen, now time.Time) string {
 		}
 	}
 	return b.String()
+}
+
+// proofOf names what proves the host off, for the record: a person, where the run goes
+// by nothing but his word. // I26
+func proofOf(r remediate.Run, s remediate.Seen) string {
+	if r.ByWord() {
+		return fmt.Sprintf("%s by=%q", remediate.ProofHuman, r.Confirmed.Actor)
+	}
+	return string(s.ProofKind)
 }
