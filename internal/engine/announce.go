@@ -154,6 +154,14 @@ func (c *cluster) foreignOwner(now time.Time) string {
 	return why
 }
 
+// ownerSource is what says whose the cluster is; "" where that is the Lease.
+func (c *cluster) ownerSource() string {
+	if c.tenure.Load() == nil {
+		return "store"
+	}
+	return ""
+}
+
 // contested is what a run asks about other installations of fenced.
 func (c *cluster) contested(now time.Time) (remediate.Answer, string) {
 	if t := c.tenure.Load(); t != nil {

@@ -44,6 +44,7 @@ func TestForeignInstallationIsLeftToItsWork(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		assert.Empty(t, w.commands)
 		assert.Equal(t, w.foreigner, gate(t, e, policy.NotOwner).Value)
+		assert.Equal(t, "Lease fenced", gate(t, e, policy.NotOwner).Source)
 		assert.Equal(t, w.foreigner, e.Status()[0].Idle)
 		assert.Equal(t, 1, contests(t, events), "told once")
 		_, err := e.Fence(t.Context(), byHand)

@@ -13,7 +13,7 @@ import (
 func (c *cluster) facts(a applicant, p *probe, now time.Time) policy.Facts {
 	v := c.opt.Watch.View()
 	f := policy.Facts{
-		Manual: a.draft.Manual != nil, Mode: c.opt.Mode, ForeignOwner: c.foreignOwner(now),
+		Manual: a.draft.Manual != nil, Mode: c.opt.Mode, ForeignOwner: c.foreignOwner(now), OwnerSource: c.ownerSource(),
 		Paused: c.e.paused(c), Held: c.e.held(c.opt.Name, a.draft.Target.Node),
 		ViewSynced: v.Synced, ViewAge: v.Age, ClockSkew: v.Skew, Protected: a.protected,
 		ControlPlane: a.draft.ControlPlane, QuorumHolds: true, QuorumDetail: "etcd is asked just before",

@@ -30,6 +30,7 @@ func TestStandbyExplainsAndTouchesNothing(t *testing.T) {
 		assert.Empty(t, records, "nothing is saved")
 		g := gate(t, p.engine["b"], policy.NotOwner)
 		assert.Contains(t, g.Value, "no instance owns")
+		assert.Equal(t, "store", g.Source)
 		s := p.engine["b"].Status()[0]
 		assert.False(t, s.Owner)
 		assert.NotEmpty(t, s.Idle)

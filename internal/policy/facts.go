@@ -50,8 +50,10 @@ type Facts struct {
 
 	Mode  string
 	Armed bool
-	// ForeignOwner names another instance that holds the cluster.
+	// ForeignOwner names another instance that holds the cluster, and OwnerSource what
+	// says so, if not the Lease.
 	ForeignOwner string
+	OwnerSource  string
 	Paused       string
 	Held         string
 	// Quarantined says why the daemon itself keeps off a host that comes to no rest,

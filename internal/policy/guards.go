@@ -87,7 +87,7 @@ func orNone(s string) string {
 func viewGuards(l Limits, f Facts, now time.Time) []Gate {
 	return []Gate{
 		modeGuard(f),
-		absent("owner", NotOwner, f.ForeignOwner, "Lease fenced"),
+		absent("owner", NotOwner, f.ForeignOwner, cmp.Or(f.OwnerSource, "Lease fenced")),
 		absent("pause", Paused, f.Paused, "fencectl pause"),
 		gate("viewSynced", f.ViewSynced, NotSynced, strconv.FormatBool(f.ViewSynced), "true", "watch"),
 		gate("viewAge", f.ViewAge <= l.ViewMaxAge, ViewStale, f.ViewAge.String(), l.ViewMaxAge.String(), "guards.viewMaxAge"),
