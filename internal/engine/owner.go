@@ -203,10 +203,14 @@ func (c *cluster) tellOwnerless(told bool) bool {
 
 // ours refuses an order that only the owner of the cluster can carry out.
 func (c *cluster) ours() error {
-	if why := c.notOurs(); why != "" {
-		return &Refusal{Reason: policy.NotOwner, Message: why + "; orders are given there"}
+	why := c.notOurs()
+	if why == "" {
+		return nil
 	}
-	return nil
+	if o := c.e.opt.Owners.Owner(c.opt.Name); o.Epoch != 0 && o.Instance != c.e.opt.Instance {
+		why += "; orders are given there"
+	}
+	return &Refusal{Reason: policy.NotOwner, Message: why}
 }
 
 // actUntil bounds an action that is begun now by what this instance may do, or says
