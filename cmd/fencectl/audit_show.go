@@ -38,6 +38,9 @@ func (c *cli) auditShow(o *auditOptions, now time.Time) error {
 	if err != nil {
 		return err
 	}
+	if c.output == "table" && !o.head {
+		fmt.Fprintf(c.out, "%6s  %-19s  %-8s  %s\n", "SEQ", "TIME", "TYPE", "CLUSTER, NODE, RUN, STEP, ACTION OR REASON, AND MORE")
+	}
 	s, err := audit.Walk(path, func(l audit.Line) error {
 		e := l.Entry
 		if o.head || o.node != "" && e.Node != o.node || c.cluster != "" && e.Cluster != c.cluster || o.since > 0 && e.At.Before(now.Add(-o.since)) {

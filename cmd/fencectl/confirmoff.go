@@ -37,7 +37,7 @@ or until the Node registers anew after another boot of the same machine.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.reason, "reason", "", "why, for the records (mandatory)")
-	flags.BoolVar(&o.yes, "yes", false, "do not ask for the node's name")
+	flags.BoolVar(&o.yes, "yes", false, "do not ask for the node's name (admin)")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "show what is known and what forbids it (exit 3), then stop")
 	o.flags(cmd)
 	return cmd
@@ -58,7 +58,7 @@ func (c *cli) confirmOff(ctx context.Context, node string, o confirmOptions) err
 	case o.yes:
 		order.Typed = node
 	case !isTerminal(c.in):
-		return usageError(errors.New("confirm-off asks for the node's name on a terminal, and there is none"), fmt.Sprintf("%s --reason %q --yes", line, o.reason))
+		return usageError(errors.New("confirm-off asks for the node's name on a terminal, and there is none"), fmt.Sprintf("%s --reason %q --yes   (role admin)", line, o.reason))
 	default:
 		typed, err := c.typed(ctx, order, "type the node's name to vouch that its host is off and cannot come on: ")
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -21,11 +22,20 @@ every host. The daemon goes on meanwhile; what it does later is not in the file.
 	}
 }
 
+// exported is the answer of export.
+type exported struct {
+	File string `json:"file"`
+}
+
 // export leaves no file that is not whole.
 func (c *cli) export(ctx context.Context, path string) (err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
-		return fmt.Errorf("make the file: %w", err)
+		exit := &exitError{code: exitFailure, err: fmt.Errorf("make the file: %w", err)}
+		if errors.Is(err, fs.ErrExist) {
+			exit.hint = []string{"name another file; none is written over"}
+		}
+		return exit
 	}
 	err = c.client().Export(ctx, f)
 	if err == nil {
@@ -34,5 +44,8 @@ func (c *cli) export(ctx context.Context, path string) (err error) {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return failed("export the state", errors.Join(err, os.Remove(path)))
 	}
-	return nil
+	return c.printValue(exported{File: path}, func() error {
+		_, err := fmt.Fprintf(c.out, "the state is in %s\n", clean(path))
+		return err
+	})
 }

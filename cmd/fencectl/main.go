@@ -83,6 +83,7 @@ func newRoot(c *cli) *cobra.Command {
 		newArmCommand(c), newDisarmCommand(c), newAuditCommand(c), newExportCommand(c), newImportCommand(c), newSimulateCommand(c), newCheckConfigCommand(c), newVersionCommand(c),
 	)
 	root.InitDefaultCompletionCmd()
+	knownShells(root)
 	wrongArgsAreUsage(root)
 	return root
 }
@@ -101,6 +102,28 @@ func wrongArgsAreUsage(cmd *cobra.Command) {
 	}
 	for _, verb := range cmd.Commands() {
 		wrongArgsAreUsage(verb)
+	}
+}
+
+// knownShells keeps of cobra's completions those that run where fenced does, and
+// refuses any other.
+func knownShells(root *cobra.Command) {
+	completion, _, err := root.Find([]string{"completion"})
+	if err != nil { // cobra has just added it
+		panic(err)
+	}
+	for _, shell := range completion.Commands() {
+		if shell.Name() == "powershell" {
+			completion.RemoveCommand(shell)
+		}
+	}
+	completion.Args = cobra.ArbitraryArgs // RunE names the unknown shell
+	completion.RunE = func(_ *cobra.Command, args []string) error {
+		err := errors.New("no shell given")
+		if len(args) > 0 {
+			err = fmt.Errorf("no completion for %q", args[0])
+		}
+		return usageError(err, "fencectl completion bash|zsh|fish")
 	}
 }
 

@@ -89,7 +89,7 @@ func (c *cli) preview(w io.Writer, r api.OrderResult) error {
 func refusedBy(verb, node string, gates []policy.Gate) error {
 	for _, g := range gates {
 		if !g.Pass {
-			return &exitError{code: exitRefused, err: fmt.Errorf("%s %s: refused (%s): %s is %s, not %s", verb, node, g.Reason, g.Name, g.Value, g.Threshold),
+			return &exitError{code: exitRefused, err: fmt.Errorf("%s %s: refused (%s): %s", verb, node, g.Reason, g.Why()),
 				hint: []string{"fencectl explain " + node}}
 		}
 	}

@@ -241,6 +241,8 @@ func apiError(err error) error {
 		return api.Conflict(code, r.Message, "see fencectl status for the open runs")
 	case policy.NotFrozen:
 		return api.Conflict(code, r.Message, "fencectl bmc list shows what is refused, and why")
+	case policy.NotOwner:
+		return api.Refused(code, r.Message, "give it at the instance that owns the cluster: fencectl status names it")
 	}
 	return api.Refused(code, r.Message, "see fencectl explain for every gate")
 }

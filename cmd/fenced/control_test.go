@@ -41,6 +41,9 @@ func TestRefusalsHaveTheirPlaceInTheAPI(t *testing.T) {
 		want.Message, want.Hint = "why", got.Hint
 		assert.Equal(t, want, *got, reason)
 	}
+	elsewhere, ok := errors.AsType[*api.Error](apiError(&engine.Refusal{Reason: policy.NotOwner}))
+	require.True(t, ok)
+	assert.Contains(t, elsewhere.Hint, "the instance that owns the cluster")
 	plain := errors.New("disk full")
 	assert.Equal(t, plain, apiError(plain))
 }

@@ -52,7 +52,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	check := flags.Bool("check-config", false, "check the configuration files and exit")
 	flags.BoolVar(check, "t", false, "short for --check-config")
 	var m move
-	flags.StringVar(&m.export, "export", "", "write the whole state to this new file and exit; no daemon may run")
+	flags.StringVar(&m.export, "export", "", "write the whole state to this new file and exit; over bbolt no daemon may run")
 	flags.StringVar(&m.from, "import", "", "read such a file into an empty state and exit; no daemon may run")
 	show := flags.Bool("version", false, "print the version and exit")
 	var set settings

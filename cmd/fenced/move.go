@@ -55,7 +55,7 @@ func (m move) out(ctx context.Context, c config.State, stdout io.Writer) (err er
 func writeExport(ctx context.Context, s state.Store, path string) (n int, err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
-		return 0, fmt.Errorf("export the state: %w", err)
+		return 0, exportFailed(err)
 	}
 	defer func() {
 		if err = errors.Join(err, f.Close()); err != nil {
@@ -66,6 +66,14 @@ func writeExport(ctx context.Context, s state.Store, path string) (n int, err er
 		return 0, err
 	}
 	return n, f.Sync()
+}
+
+// exportFailed gives a file that is there its hint.
+func exportFailed(err error) error {
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("export the state: %w\nhint: name another file; none is written over", err)
+	}
+	return fmt.Errorf("export the state: %w", err)
 }
 
 func (m move) in(ctx context.Context, c config.State, stdout io.Writer) (err error) {
@@ -86,7 +94,7 @@ func (m move) in(ctx context.Context, c config.State, stdout io.Writer) (err err
 	}
 	n, err := state.Import(ctx, s, f)
 	if err != nil {
-		return err
+		return fmt.Errorf("read %s: %w\nhint: an import wants the whole file of an export, and a state that is empty and that no daemon uses", m.from, err)
 	}
 	fmt.Fprintf(stdout, "imported %d records; no cluster is acted on until fenced is started\n", n)
 	return nil

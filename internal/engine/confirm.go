@@ -69,7 +69,7 @@ func (e *Engine) ConfirmOff(ctx context.Context, o Order) (Outcome, error) {
 // wordGates are all gates but those that a person's word takes the place of, and one
 // for what speaks against it.
 func (c *cluster) wordGates(a applicant, p *probe, against string, held bool) []policy.Gate {
-	word := policy.Gate{Name: "word", Pass: against == "", Value: against, Threshold: "nothing that speaks against it", Source: "BMCs and Node"}
+	word := policy.Gate{Name: "word", Pass: against == "", Value: against, Threshold: "none", Source: "BMCs and Node"}
 	if !word.Pass {
 		word.Reason = ConfirmedOffContradicted
 	} else {

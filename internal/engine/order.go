@@ -105,7 +105,7 @@ func (e *Engine) Fence(ctx context.Context, o Order) (Outcome, error) {
 }
 
 func refusalOf(g policy.Gate) *Refusal {
-	return &Refusal{Reason: g.Reason, Message: g.Name + ": " + g.Value + " (needs " + g.Threshold + ")"}
+	return &Refusal{Reason: g.Reason, Message: g.Why()}
 }
 
 // manual drafts the run that a person ordered.

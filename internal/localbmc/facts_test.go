@@ -119,6 +119,7 @@ func TestSystemUUID(t *testing.T) {
 	require.Equal(t, "44454c4c-1000-1100-8000-00000000cafe", uuid)
 	_, err = SystemUUID(fstest.MapFS{})
 	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.ErrorContains(t, err, "open /sys/class/dmi/id/product_uuid", "as people know it")
 }
 
 func FuzzFacts(f *testing.F) {

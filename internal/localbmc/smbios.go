@@ -1,6 +1,7 @@
 package localbmc
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -11,6 +12,9 @@ import (
 // of which the root is given. The kernel lets only root read it.
 func SystemUUID(root fs.FS) (string, error) {
 	f, err := root.Open("sys/class/dmi/id/product_uuid")
+	if bad, ok := errors.AsType[*fs.PathError](err); ok {
+		bad.Path = "/" + bad.Path // as people know it
+	}
 	if err != nil {
 		return "", fmt.Errorf("read this host's system UUID: %w", err)
 	}

@@ -15,6 +15,15 @@ type Gate struct {
 	Until time.Time `json:"until,omitzero"`
 }
 
+// Why is the gate as a sentence for who is refused by it: what is, and what would have
+// to be. A gate that waits for something to go away has said all with what is.
+func (g Gate) Why() string {
+	if g.Threshold == "" || g.Threshold == "none" {
+		return g.Name + ": " + g.Value
+	}
+	return g.Name + ": " + g.Value + " (needed: " + g.Threshold + ")"
+}
+
 // Limits are the configured thresholds of the guards; internal/config holds
 // their defaults.
 type Limits struct {

@@ -153,7 +153,7 @@ type Run struct {
 
 	Step        Step      `json:"step"`
 	Attempt     int       `json:"attempt"`
-	Started     time.Time `json:"started"` // from here RunTimeout counts; see Began
+	Started     time.Time `json:"started"`     // from here RunTimeout counts; see Began
 	StepStarted time.Time `json:"stepStarted"` // of the step, or of its present level
 	Ended       time.Time `json:"ended,omitzero"`
 	Reason      string    `json:"reason,omitempty"` // CamelCase code of Held, Aborted or an abandoned cycle
