@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
@@ -40,19 +39,19 @@ func (c *EtcdCluster) Restart(i int) error {
 
 // Freeze stops a member in its tracks: to the others and to its clients it is a
 // partition that keeps connections open. Thaw ends that.
-func (c *EtcdCluster) Freeze(i int) error { return c.signal(i, syscall.SIGSTOP) }
+func (c *EtcdCluster) Freeze(i int) error { return c.with(i, (*process).freeze) }
 
 // Thaw lets a frozen member go on.
-func (c *EtcdCluster) Thaw(i int) error { return c.signal(i, syscall.SIGCONT) }
+func (c *EtcdCluster) Thaw(i int) error { return c.with(i, (*process).thaw) }
 
-func (c *EtcdCluster) signal(i int, s syscall.Signal) error {
+func (c *EtcdCluster) with(i int, do func(*process) error) error {
 	m := c.members[i]
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.process == nil {
 		return errMemberDown
 	}
-	return m.process.signal(s)
+	return do(m.process)
 }
 
 // Leader is the number of the member that leads, as the members say.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"syscall"
 	"time"
 )
 
@@ -72,18 +71,18 @@ func (c *ControlPlane) StopAPIServer() {
 
 // FreezeAPIServer stops the API server in its tracks, as a hung host would:
 // connections stay open and nothing answers. ThawAPIServer ends that.
-func (c *ControlPlane) FreezeAPIServer() error { return c.signalAPIServer(syscall.SIGSTOP) }
+func (c *ControlPlane) FreezeAPIServer() error { return c.withAPIServer((*process).freeze) }
 
 // ThawAPIServer lets a frozen API server go on; what waited is answered.
-func (c *ControlPlane) ThawAPIServer() error { return c.signalAPIServer(syscall.SIGCONT) }
+func (c *ControlPlane) ThawAPIServer() error { return c.withAPIServer((*process).thaw) }
 
-func (c *ControlPlane) signalAPIServer(s syscall.Signal) error {
+func (c *ControlPlane) withAPIServer(do func(*process) error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.api == nil {
 		return errNotRunning
 	}
-	return c.api.signal(s)
+	return do(c.api)
 }
 
 // await asks url until it answers 200, the process dies, or ctx ends.

@@ -59,13 +59,6 @@ func (p *process) kill() {
 	<-p.done
 }
 
-func (p *process) signal(s syscall.Signal) error {
-	if err := p.cmd.Process.Signal(s); err != nil {
-		return fmt.Errorf("send %s to %s: %w", s, p.name, err)
-	}
-	return nil
-}
-
 // died tells whether the process ended by itself, with the end of its log.
 func (p *process) died() error {
 	select {

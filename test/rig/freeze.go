@@ -1,0 +1,58 @@
+package rig
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// freezeTime bounds the wait until a stopped process stands still.
+const freezeTime = 10 * time.Second
+
+// freeze stops the process, and returns once each of its threads stands still.
+func (p *process) freeze() error {
+	if err := p.signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	for end := time.Now().Add(freezeTime); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if stopped(p.cmd.Process.Pid) {
+			return nil
+		}
+	}
+	return fmt.Errorf("stop %s: it runs on after %s", p.name, freezeTime)
+}
+
+// stopped says whether no thread of a process runs: the state is the first word behind
+// the name in parentheses, proc_pid_stat(5).
+func stopped(pid int) bool {
+	stats, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil || len(stats) == 0 {
+		return false
+	}
+	for _, path := range stats {
+		text, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // the thread ended
+		}
+		end := strings.LastIndex(string(text), ") ")
+		if err != nil || end < 0 || !strings.HasPrefix(string(text)[end+2:], "T") {
+			return false
+		}
+	}
+	return true
+}
+
+// thaw lets it go on.
+func (p *process) thaw() error { return p.signal(syscall.SIGCONT) }
+
+func (p *process) signal(s syscall.Signal) error {
+	if err := p.cmd.Process.Signal(s); err != nil {
+		return fmt.Errorf("send %s to %s: %w", s, p.name, err)
+	}
+	return nil
+}
