@@ -1,0 +1,134 @@
+package remediate
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/fenced/fenced/internal/bmc"
+)
+
+func TestHeldForgetsWhatWasGivenUp(t *testing.T) {
+	r, s := begin(PowerOn, 6*minute)
+	r.Isolated, r.Abandon, r.AbandonTo, r.Reason = time.Time{}, "Paused", Aborted, "Paused"
+	r.Intent = Intent{SendOn, ago(sec)}
+	s.Node = Node{Exists: Yes, UID: "u1"}
+	visits := len(r.Steps)
+	got, _, _ := Next(r, s, noon)
+	assert.Equal(t, Held, got.Step)
+	assert.Empty(t, got.Abandon+string(got.AbandonTo))
+	assert.Contains(t, got.Note, "given up (Paused)")
+	assert.Len(t, got.Steps, visits+1, "the stay in Held is noted, too")
+	why := got.Steps[visits-1].Note
+	assert.Contains(t, why, "PowerOnFailed: given up (Paused)")
+	got.Unfence = &Order{Actor: "ann", Reason: "mended"}
+	s.Power.State = bmc.On
+	later, _, _ := Next(got, s, noon.Add(time.Hour))
+	assert.NotEqual(t, Held, later.Step)
+	assert.Equal(t, why, later.Steps[visits-1].Note, "and what follows does not overwrite why the step was left")
+	assert.Equal(t, noon, later.Steps[visits-1].Ended)
+
+	s.Node = Node{Exists: No}
+	r.AbandonTo = Held
+	got, _, _ = Next(r, s, noon)
+	assert.Empty(t, got.Abandon+string(got.AbandonTo)+got.Note, "isolated after all: nothing is given up")
+	assert.Equal(t, noon, got.Isolated)
+}
+
+func TestNotesSayWhatWasRead(t *testing.T) {
+	r, s := begin(PowerOff, minute+1)
+	for _, c := range []struct {
+		power bmc.Reading
+		kind  bmc.Kind
+		want  string
+	}{
+		{bmc.Reading{State: bmc.On}, "", "last read: On"},
+		{bmc.Reading{Raw: "PoweringOff"}, "", "last read: Unknown (PoweringOff)"},
+		{bmc.Reading{}, bmc.KindBusy, "last read: failed (Busy)"},
+	} {
+		s.Power, s.PowerError, s.Proof = c.power, c.kind, proof(bmc.Off)
+		got, _, _ := Next(r, s, noon)
+		assert.Contains(t, got.Note, c.want)
+	}
+}
+
+func TestFirstCommandStartsTheTime(t *testing.T) {
+	r, s := begin(PowerOff, 50*sec)
+	fresh(&r, &s)
+	s.Power.State = bmc.Off
+	r, _, _ = Next(r, s, noon)
+	assert.Equal(t, noon, r.StepStarted)
+	assert.True(t, r.Touched && r.FoundOff)
+	assert.Nil(t, r.OffLease, "the Lease is noted after Off was sent")
+}
+
+func TestFirstOffReadNotesTheLease(t *testing.T) { // I5
+	r, s := begin(PowerOff, sec)
+	r.OffLease = nil
+	got, _, _ := Next(r, s, noon)
+	assert.Equal(t, &s.Lease, got.OffLease)
+
+	s.Lease.Known = false
+	got, _, _ = Next(r, s, noon)
+	assert.Nil(t, got.OffLease, "not read")
+
+	s.Lease.Known = true
+	unread(&s, bmc.KindUnreachable)
+	got, _, _ = Next(r, s, noon)
+	assert.Nil(t, got.OffLease, "a host that may be on may renew its Lease")
+}
+
+func TestOnReadForgetsTheLease(t *testing.T) {
+	r, s := begin(DeleteNode, sec)
+	on(&s)
+	r, _, _ = Next(r, s, noon)
+	assert.Nil(t, r.OffLease, "a host that is on may renew its Lease")
+}
+
+func TestIsolatedIsNotedForTheSteps(t *testing.T) {
+	r, s := begin(DeleteNode, sec)
+	s.Node = Node{Exists: No}
+	r, _, _ = Next(r, s, noon)
+	assert.Equal(t, noon, r.Isolated, "the clock of the pods")
+	assert.False(t, r.LeaveOff, "a later attempt that is Held must be powered on")
+	assert.Zero(t, r.Intent, "the interval of a command belongs to one step")
+}
+
+func TestOffOnlyStaysOff(t *testing.T) {
+	r, s := begin(DeleteNode, sec)
+	r.OffOnly, s.Node = true, Node{Exists: No}
+	r, _, _ = Next(r, s, noon)
+	assert.True(t, r.LeaveOff)
+}
+
+func TestIsolationNotesTheBootThatItEnds(t *testing.T) {
+	r, s := begin(DeleteNode, sec)
+	s.Node.BootID = "b9"
+	got, action, _ := Next(r, s, noon)
+	assert.Equal(t, IsolateNode, action)
+	assert.Equal(t, "b9", got.Target.BootID, "I6: the next boot must differ from this one")
+}
+
+func TestJournal(t *testing.T) {
+	r := Begin(Run{Limits: Limits{RunTimeout: time.Hour}}, ago(minute))
+	assert.Equal(t, []Visit{{Step: PowerOff, Attempt: 1, Started: ago(minute)}}, r.Steps)
+	_, s := begin(PowerOff, 0)
+	s.Justified, s.Why, s.Node.UID = No, "Ready again", ""
+	got, _, _ := Next(r, s, noon)
+	assert.Equal(t, []Visit{{Step: PowerOff, Attempt: 1, Started: ago(minute), Ended: noon, Note: "Ready again"}}, got.Steps)
+	assert.Equal(t, noon, got.Ended)
+	assert.True(t, r.Steps[0].Ended.IsZero(), "the record asked about is as it was")
+	assert.False(t, got.Open())
+	assert.Equal(t, Reprovision, Begin(Run{Strategy: DeleteMachine}, noon).Step)
+
+	upper := Begin(Run{Level: 1}, noon)
+	assert.Equal(t, Visit{Step: PowerOff, Attempt: 1, Started: noon}, upper.Steps[1])
+	assert.Equal(t, "power level 1 did not answer before the run; it begins at level 2", upper.Steps[0].Note)
+	assert.Equal(t, noon, upper.Steps[0].Ended)
+
+	same, action, wait := Next(got, s, noon.Add(time.Hour))
+	assert.Equal(t, got, same, "an ended run stays as it is")
+	assert.Equal(t, Nothing, action)
+	assert.Zero(t, wait)
+}
