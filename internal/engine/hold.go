@@ -60,7 +60,9 @@ func (l *holds) merge(before map[string]state.Hold, list []state.Hold, whole boo
 func (l *holds) set(h state.Hold) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.all[h.Key()] = h
+	if h.Version > l.all[h.Key()].Version { // else another instance's came after it
+		l.all[h.Key()] = h
+	}
 }
 
 // prune forgets holds that ended before a time: no run that is kept asks for them.

@@ -15,6 +15,9 @@ func (w *worker) lookPower(ctx context.Context) (seen remediate.Seen) {
 		return seen
 	}
 	seen.Level = w.run.Level
+	if !w.run.OnWord() {
+		w.against = ""
+	}
 	if s := w.session; s != nil && (s.level != w.run.Level || s.refused && !w.barred()) {
 		w.dropSession(ctx) // or the credentials may have been mended meanwhile
 	}

@@ -64,7 +64,7 @@ func (e *Engine) pruneOnce(ctx context.Context, now time.Time) bool {
 		err = e.freezes.prune(ctx, store, func(run string) bool { return known[run] })
 	}
 	if err == nil {
-		err = e.holds.prune(ctx, store, now.Add(-keepRuns))
+		err = e.holds.prune(ctx, store, e.clock.now().Add(-keepRuns)) // I23
 	}
 	if err != nil && ctx.Err() == nil {
 		e.opt.Events.Emit(Event{Type: EventInternal, Message: "prune old records: " + err.Error()})

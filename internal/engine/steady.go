@@ -21,7 +21,8 @@ type steady struct {
 	wall   time.Time     // that was believed last,
 	mono   time.Duration // and when
 	ahead  bool          // the clock is further on than it can be,
-	jumped time.Duration // since then
+	jumped time.Duration // since then,
+	by     time.Duration // and by so much
 }
 
 func (s *steady) now() time.Time {
@@ -37,9 +38,10 @@ func (s *steady) now() time.Time {
 // at is the time when the clocks show these. s.mu is held.
 func (s *steady) at(wall time.Time, mono time.Duration) time.Time {
 	expected := s.wall.Add(mono - s.mono)
-	switch ahead := wall.Sub(expected) > smallStep; {
-	case ahead && !s.ahead:
-		s.ahead, s.jumped = true, mono
+	by := wall.Sub(expected)
+	switch ahead := by > smallStep; {
+	case ahead && (!s.ahead || by > s.by+smallStep): // a jump on top of one begins anew
+		s.ahead, s.jumped, s.by = true, mono, by
 		return expected
 	case ahead && mono-s.jumped < doubted:
 		return expected

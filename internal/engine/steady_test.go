@@ -24,6 +24,10 @@ func TestClockThatJumpsEndsNoStop(t *testing.T) {
 	assert.False(t, p.over(at(22*time.Minute, 0)), "it is set back")
 	assert.False(t, p.over(at(time.Hour-1, 0)))
 	assert.True(t, p.over(at(time.Hour, 0)), "time itself is no jump")
+	late := &steady{wall: start}
+	late.at(start.Add(time.Hour), 0)
+	late.at(start.Add(time.Hour+9*time.Minute+365*24*time.Hour), 9*time.Minute)
+	assert.Equal(t, start.Add(10*time.Minute), late.at(start.Add(10*time.Minute+365*24*time.Hour), 10*time.Minute), "a jump on top of one is as new")
 	for mono := time.Hour; mono < 2*time.Hour; mono += time.Second {
 		slow := (mono - time.Hour) / 100 // it is slewed
 		assert.Equal(t, start.Add(mono+slow), at(mono, slow))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -18,22 +19,22 @@ const wordWait = 2 * time.Second
 // besides is what a level below the run's reads, where the run's own cannot be read and
 // a person's word stands: who is asked no more may be heard again. // I26
 func (w *worker) besides(ctx context.Context) string {
-	if !w.run.OnWord() {
-		w.against = ""
-		return ""
-	}
-	if w.against == "" {
-		w.against = w.readsOn(ctx, w.run.Level)
+	if w.run.OnWord() && w.against == "" {
+		w.against, _ = w.readsOn(ctx, w.run.Level) // what cannot be asked now is asked at the last moment
 	}
 	return w.against
 }
 
 // readsOn asks the power levels below top, each with its own time, and names one that
-// reads On.
-func (w *worker) readsOn(ctx context.Context, top int) string {
+// reads On. Where there is no way to the host at all, none does; a way that cannot be
+// found just now is an error.
+func (w *worker) readsOn(ctx context.Context, top int) (string, error) {
 	h, err := w.c.host(ctx, w.run.Target)
+	if r, ok := asRefusal(err); ok && r.Reason == policy.NoHost {
+		return "", nil
+	}
 	if err != nil {
-		return ""
+		return "", err
 	}
 	said := make([]string, min(top, len(h.Levels)))
 	var asked sync.WaitGroup
@@ -51,9 +52,9 @@ func (w *worker) readsOn(ctx context.Context, top int) string {
 	}
 	asked.Wait()
 	if i := slices.IndexFunc(said, func(s string) bool { return s != "" }); i >= 0 {
-		return said[i]
+		return said[i], nil
 	}
-	return ""
+	return "", nil
 }
 
 // lastWord asks all levels once more, the run's too, before a Node is isolated on a
@@ -63,8 +64,17 @@ func (w *worker) lastWord(ctx context.Context, d decision) string {
 	if d.action != remediate.IsolateNode || !w.run.ByWord() {
 		return ""
 	}
-	ctx, cancel := context.WithTimeout(ctx, wordWait)
+	asking, cancel := context.WithTimeout(ctx, wordWait)
 	defer cancel()
-	w.against = w.readsOn(ctx, w.run.Level+1)
-	return w.against
+	on, err := w.readsOn(asking, w.run.Level+1)
+	w.against = on
+	switch {
+	case on != "":
+		return on
+	case ctx.Err() != nil: // nobody was asked
+		return "it is to stop"
+	case err != nil:
+		return "no BMC could be asked once more: " + err.Error()
+	}
+	return ""
 }
