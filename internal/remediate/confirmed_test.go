@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
 )
@@ -275,4 +276,25 @@ func TestPausedSaysWhy(t *testing.T) {
 	s.Paused, s.PausedWhy = true, "held by ann: disks"
 	got, _, _ := Next(r, s, noon)
 	assert.Contains(t, got.Note, "held by ann: disks")
+}
+
+// Who gave the word may be inside the host: another person's retry does not switch it
+// on, whatever became of the run. // I26
+func TestRetryLeavesOffWhatAWordLeftOff(t *testing.T) {
+	r, s := begin(PowerOff, sec)
+	word(sec)(&r, &s)
+	s.Paused = true
+	r, _, _ = Next(r, s, noon)
+	require.True(t, r.Step == Held && r.LeaveOff, r.Reason)
+	ok, why := CanRetry(r)
+	assert.False(t, ok)
+	assert.Contains(t, why, "a person's word")
+	r.Retry, s.Paused, s.Justified = &Order{Actor: "bob", Reason: "r", At: noon}, false, No
+	for now := noon.Add(minute); now.Before(noon.Add(5 * minute)); now = now.Add(10 * sec) {
+		var action Action
+		s.At = now
+		r, action, _ = Next(r, s, now)
+		assert.NotEqual(t, SendOn, action)
+		assert.Equal(t, Held, r.Step)
+	}
 }

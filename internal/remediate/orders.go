@@ -156,6 +156,8 @@ func CanRetry(r Run) (ok bool, why string) {
 		return false, "the run is at work, at step " + string(r.Step)
 	case owes(r):
 		return false, owesNote
+	case r.LeaveOff && r.Confirmed != nil && r.Isolated.IsZero():
+		return false, "the host is left off on a person's word; confirm-off, unfence or abort go on" // I26
 	case r.LeaveOff && !r.Isolated.IsZero():
 		return false, "the host is off on purpose (" + r.Reason + "); unfence brings it back"
 	}
