@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -84,7 +85,11 @@ func covered(ctx context.Context, t *testing.T, s *scene.Scene, exit int) map[st
 	require.Eventually(t, func() bool {
 		var err error
 		v, err = s.Coverage(ctx)
-		return err == nil && len(v.Clusters) == 1 && v.Clusters[0].Problem == ""
+		if err != nil || len(v.Clusters) != 1 || v.Clusters[0].Problem != "" {
+			return false
+		}
+		invalid := slices.ContainsFunc(v.Clusters[0].Checks, func(k api.CheckCoverage) bool { return k.State == "Invalid" })
+		return exit != 0 || !invalid // until its template is read, a check is
 	}, 20*time.Second, 100*time.Millisecond, "the view is whole")
 	fencectl(ctx, t, s, exit, "check-config")
 	checks := map[string]api.CheckCoverage{}
