@@ -25,10 +25,10 @@ deps: ## install the Debian peers the tests talk to (ipmi_sim, ipmitool, qemu, r
 controlplane: ## build the tests' kube-apiserver, kube-controller-manager and etcd once (about 10 minutes on 2 cores)
 	CGO_ENABLED=0 $(GO) run ./test/rig/warm
 
-# The live tests mostly wait: it takes four packages at once to keep two cores busy, the longest first. The exhaustive search is
+# The live tests mostly wait: it takes three packages at once to keep two cores busy, the longest first. The exhaustive search is
 # of a function without goroutines: three times as fast without the race detector.
 test: controlplane ## run every test, with the race detector
-	$(GO) test -race -p 4 -timeout 20m -skip '^TestExplore' ./test/e2e ./...
+	$(GO) test -race -p 3 -timeout 20m -skip '^TestExplore' ./test/e2e ./...
 	$(GO) test -timeout 20m -run '^TestExplore' ./internal/remediate
 
 cover: controlplane ## the same without the race detector, with coverage of the product

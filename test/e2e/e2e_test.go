@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	programsDir = dir
-	playTogether(8)
+	playTogether(6)
 	code := m.Run()
 	_ = os.RemoveAll(dir) // left-overs in the temporary directory harm nobody
 	os.Exit(code)
