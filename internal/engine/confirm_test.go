@@ -1,6 +1,8 @@
 package engine_test
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -24,19 +26,29 @@ func (w *world) dead() {
 	w.on, w.readErr = false, noAnswer()
 }
 
+// unusable is a hosts.d whose entry of n-1 is refused.
+type unusable struct{ *world }
+
+func (unusable) Find(context.Context, string, string) (bmc.Host, bool, error) {
+	return bmc.Host{}, false, errors.New("address: no scheme")
+}
+
 // A person's word takes the place of the proof where nothing can give one: the Node
 // is isolated, the host left off, and the record marked for ever. // I26
 func TestConfirmOffWithoutARun(t *testing.T) {
-	for name, change := range map[string]func(*world){
-		"a dead BMC": func(w *world) { w.dead() },
-		"no BMC":     func(w *world) { w.host = nil },
+	for name, change := range map[string]func(*world, *engine.Options){
+		"a dead BMC":         func(w *world, _ *engine.Options) { w.dead() },
+		"no BMC":             func(w *world, _ *engine.Options) { w.host = nil },
+		"an entry of no use": func(w *world, o *engine.Options) { o.Hosts = unusable{w} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world, store *failingStore) {
 				w.check.Paused = true
-				change(w)
 				l := &ledger{}
-				e, _, stop := start(t, w, store, func(o *engine.Options) { o.Record = l.record })
+				e, _, stop := start(t, w, store, func(o *engine.Options) {
+					o.Record = l.record
+					change(w, o)
+				})
 				time.Sleep(time.Second)
 				dry := byHand
 				dry.DryRun = true

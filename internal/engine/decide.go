@@ -33,7 +33,7 @@ func (c *cluster) decideLoop(ctx context.Context) error {
 			return nil
 		case <-beat.C:
 			c.e.beat()
-			c.watchView(time.Now())
+			c.watchView()
 			c.settleSoon()
 			ownerless = c.tellOwnerless(ownerless)
 			continue
@@ -51,9 +51,9 @@ func (c *cluster) decideLoop(ctx context.Context) error {
 	}
 }
 
-// watchView notes when the view turns bad or good, and starts the quiet period
-// after an outage. // I16
-func (c *cluster) watchView(now time.Time) {
+// watchView says how good the view is. It notes when that turns bad or good, and starts
+// the quiet period after an outage. // I16
+func (c *cluster) watchView() View {
 	v := c.opt.Watch.View()
 	bad := v.Problem
 	switch {
@@ -77,6 +77,7 @@ func (c *cluster) watchView(now time.Time) {
 		c.emit(Event{Type: EventView, Message: bad})
 		c.wake()
 	}
+	return v
 }
 
 // joined adds what is known about a problem to it.
@@ -92,8 +93,7 @@ func joined(text, more string) string {
 // candidates are to be asked about again, and next when time alone could change
 // something; zero = never.
 func (c *cluster) decide(ctx context.Context, now time.Time, ask bool, due time.Time) (next, candidates time.Time) {
-	c.watchView(now)
-	if !c.opt.Watch.View().Synced { // a Node that such a view lacks is not known to be gone
+	if !c.watchView().Synced { // a Node that such a view lacks is not known to be gone
 		return time.Time{}, due
 	}
 	moved, next := c.follow(ctx, now)

@@ -11,7 +11,7 @@ import (
 // facts gathers what the guards ask about. Without a probe they stand as if
 // BMC, contenders and etcd had nothing against it.
 func (c *cluster) facts(a applicant, p *probe, now time.Time) policy.Facts {
-	v := c.opt.Watch.View()
+	v := c.watchView() // one whose outage is over brings its quiet period along // I16
 	f := policy.Facts{
 		Manual: a.draft.Manual != nil, Mode: c.opt.Mode, ForeignOwner: c.foreignOwner(now), OwnerSource: c.ownerSource(),
 		Paused: c.e.paused(c), Held: c.e.held(c.opt.Name, a.draft.Target.Node),

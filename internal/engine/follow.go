@@ -33,6 +33,7 @@ func checkObject(c *policy.Check) policy.ObjectID {
 // alone could change something; zero = never.
 func (c *cluster) follow(ctx context.Context, now time.Time) (moved bool, due time.Time) {
 	changes := c.opt.Watch.Changes()
+	c.watchView() // after them: an outage that ended since may be what they show the end of // I16
 	c.mu.Lock()
 	for i := range changes {
 		c.keepStorm(&changes[i])

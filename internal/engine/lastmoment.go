@@ -87,17 +87,13 @@ func (w *worker) reconsidered(ctx context.Context, d decision) (again decision, 
 	return d, "it took long, and a fresh look asks for something else"
 }
 
-// aged says whether what an action rests on is too old: for all that hurts the look,
-// for the isolation the proof of off, or a look that found nothing against a person's
-// word. // I1, I4, I26
+// aged says whether what an action rests on is too old: the proof of off for the
+// isolation, the look for all else that hurts. // I1, I4
 func (w *worker) aged(d decision) bool {
-	switch {
-	case d.action != remediate.IsolateNode:
-		return time.Since(d.seen.At) > actFresh
-	case w.run.ByWord():
-		return time.Since(d.seen.At) > proofMaxAge
+	if d.action == remediate.IsolateNode {
+		return !w.proven(d.seen)
 	}
-	return w.session == nil || !w.session.proof.Proven(time.Now())
+	return time.Since(d.seen.At) > actFresh
 }
 
 // alike says whether two records of a decision differ in nothing but its time.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
-	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -26,15 +25,12 @@ func (w *worker) besides(ctx context.Context) string {
 }
 
 // readsOn asks the power levels below top, each with its own time, and names one that
-// reads On. Where there is no way to the host at all, none does; a way that cannot be
-// found just now is an error.
+// reads On. A host without a usable entry has none to ask, here as when the word was
+// given; a search for it that was cut short is an error.
 func (w *worker) readsOn(ctx context.Context, top int) (string, error) {
 	h, err := w.c.host(ctx, w.run.Target)
-	if r, ok := asRefusal(err); ok && r.Reason == policy.NoHost {
-		return "", nil
-	}
 	if err != nil {
-		return "", err
+		return "", ctx.Err()
 	}
 	said := make([]string, min(top, len(h.Levels)))
 	var asked sync.WaitGroup
