@@ -47,12 +47,15 @@ func (w *worker) look(ctx context.Context) (remediate.Seen, [][]byte, remediate.
 	return seen, backups, last
 }
 
-// lookAround reads what does not come from the cluster.
+// lookAround reads what does not come from the cluster, power and store each in a time
+// of its own: silent devices may take all of theirs.
 func (w *worker) lookAround(ctx context.Context) (power remediate.Seen, backups [][]byte, last remediate.Backup) {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	asking, cancel := context.WithTimeout(ctx, lookTimeout)
+	power = w.lookPower(asking)
+	cancel()
+	loading, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	power = w.lookPower(ctx)
-	backups, last = w.backups(ctx)
+	backups, last = w.backups(loading)
 	return power, backups, last
 }
 

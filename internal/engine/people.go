@@ -71,7 +71,7 @@ func (e *Engine) paused(c *cluster) string {
 			p, stands := find(name)
 			switch {
 			case stands && p.over(now):
-				ended = later(ended, p.until)
+				ended = later(ended, e.clock.reached(p.until))
 			case stands && why == "":
 				why = p.text(name)
 			}

@@ -23,6 +23,8 @@ type steady struct {
 	ahead  bool          // the clock is further on than it can be,
 	jumped time.Duration // since then,
 	by     time.Duration // and by so much
+
+	from, to time.Time // what the last jump that was believed passed over
 }
 
 func (s *steady) now() time.Time {
@@ -46,6 +48,20 @@ func (s *steady) at(wall time.Time, mono time.Duration) time.Time {
 	case ahead && mono-s.jumped < doubted:
 		return expected
 	}
+	if by > smallStep {
+		s.from, s.to = expected, wall
+	}
 	s.wall, s.mono, s.ahead = wall, mono, false
 	return wall
+}
+
+// reached is when a stop that is over, and was to end then, has ended: not before what
+// follows the end could begin, if the clock jumped over it.
+func (s *steady) reached(end time.Time) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if end.After(s.from) && end.Before(s.to) {
+		return s.to
+	}
+	return end
 }

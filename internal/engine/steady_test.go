@@ -33,3 +33,21 @@ func TestClockThatJumpsEndsNoStop(t *testing.T) {
 		assert.Equal(t, start.Add(mono+slow), at(mono, slow))
 	}
 }
+
+// What follows a stop, the quiet period, begins when a jump over its end is believed,
+// and not where that has left the end: behind. // I16, I23
+func TestStopThatTheClockJumpedOverHasJustEnded(t *testing.T) {
+	start := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	s := &steady{wall: start}
+	end := start.Add(time.Hour)
+	at := func(mono time.Duration) time.Time { return s.at(start.Add(mono+2*time.Hour), mono) }
+	at(time.Second)
+	assert.Equal(t, end, s.reached(end), "the jump is not believed yet")
+	now := at(doubted + time.Second)
+	assert.Equal(t, start.Add(2*time.Hour+doubted+time.Second), now)
+	assert.Equal(t, now, s.reached(end))
+	assert.Equal(t, start, s.reached(start), "ended before the jump")
+	later := at(time.Hour)
+	assert.Equal(t, now, s.reached(end), "still then")
+	assert.Equal(t, later, s.reached(later), "ended after it")
+}

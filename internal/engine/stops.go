@@ -225,7 +225,7 @@ func (e *Engine) keepPause(ctx context.Context, name string, now time.Time) {
 		_ = e.savePause(ctx, name, p)
 		return
 	} else if stands {
-		e.beQuiet(name, p.until)
+		e.beQuiet(name, e.clock.reached(p.until))
 		e.stops.dropPause(name, p)
 	}
 	if p, stands := e.storedPause(name); !stands || !p.over(now) {
@@ -236,7 +236,7 @@ func (e *Engine) keepPause(ctx context.Context, name string, now time.Time) {
 		ended = pause{}
 		if p, stands := pauseOf(*s); stands && p.over(now) { // unless another instance was faster
 			ended = p
-			resume(s, p.until)
+			resume(s, e.clock.reached(p.until))
 		}
 	})
 	if err == nil && ended != (pause{}) {

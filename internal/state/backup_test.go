@@ -3,6 +3,7 @@ package state_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -59,6 +60,22 @@ func TestBackupsKeepFirstAndNewestOfEachNode(t *testing.T) {
 		versions = append(versions, b.ResourceVersion)
 	}
 	require.Equal(t, []string{"0", "4", "10", "14"}, versions)
+}
+
+// A Node as large as etcd takes is saved in each of the attempts of a run, of which
+// each finds it under another UID and sees it change.
+func TestBackupsOfTheLargestNodeInEachAttempt(t *testing.T) {
+	s, ctx := openStore(t), t.Context()
+	node := fmt.Sprintf(`{"metadata":{"annotations":{"a":%q}}}`, strings.Repeat("x", 3<<19))
+	for i := range 6 {
+		require.NoError(t, state.SaveBackup(ctx, s, backup("r1", fmt.Sprint("uid-", i/2), fmt.Sprint(i), node, noon)))
+	}
+	got, err := state.Backups(ctx, s, "r1")
+	require.NoError(t, err)
+	require.Len(t, got, 6)
+	for _, b := range got {
+		require.Len(t, b.Node, len(node))
+	}
 }
 
 // liar stores something else than it was told, as a failing disk would.

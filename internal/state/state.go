@@ -23,11 +23,11 @@ const (
 
 var kinds = []Kind{KindRun, KindBackup, KindCluster, KindPin, KindFreeze, KindHold, KindSlot, KindMeta}
 
-// Limits of a record. An object of Kubernetes is at most 1.5 MiB in etcd; its
-// JSON in base64, twice, still fits.
+// Limits of a record. An object of Kubernetes is at most 1.5 MiB in etcd; what the
+// three attempts of a run save, each a Node of its own twice, in base64, still fits.
 const (
 	MaxKey  = 512
-	MaxData = 8 << 20
+	MaxData = 16 << 20
 )
 
 // The errors of a Store, for errors.Is.
