@@ -1,0 +1,51 @@
+package engine_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
+)
+
+// hungOutlet is one whose agent says nothing for as long as it may.
+type hungOutlet struct{ deadOutlet }
+
+func (hungOutlet) Read(ctx context.Context) (bmc.Reading, error) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(engine.AgentReadTimeout):
+	}
+	return bmc.Reading{}, silent()
+}
+
+// Agents that take all of their time leave enough to read what was saved of the Node:
+// a word that nothing speaks against counts in the end. // I26
+func TestHungAgentsDoNotKeepAWordFromCounting(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.check.Paused = true
+		withOutlet(w)
+		w.host.Levels = append(w.host.Levels, bmc.Level{Devices: []bmc.Device{{
+			Driver: bmc.DriverFenceAgent, Agent: "fence_eaton_snmp", Endpoint: bmc.Endpoint{Host: "192.0.2.201"}, Parameters: map[string]string{"plug": "3"}}}})
+		w.dead()
+		e, _, stop := start(t, w, store, func(o *engine.Options) {
+			o.Open = func(d bmc.Device) (bmc.Power, error) {
+				if d.Driver == bmc.DriverFenceAgent {
+					return hungOutlet{}, nil
+				}
+				return power{w}, nil
+			}
+		})
+		time.Sleep(time.Second)
+		_, err := e.ConfirmOff(t.Context(), byHand)
+		require.NoError(t, err)
+		time.Sleep(30 * time.Minute)
+		assert.Equal(t, "ConfirmedOff", only(t, e).Reason, only(t, e).Note)
+		assert.Equal(t, 1, w.deleted())
+		stop()
+	})
+}
