@@ -108,11 +108,11 @@ func serve(t *testing.T, d Daemon, roles Roles) string {
 	return path
 }
 
-func serveOn(t *testing.T, ln net.Listener, d Daemon, roles Roles) {
+func serveOn(t *testing.T, ln net.Listener, d Daemon, roles Roles, twoPersons ...Verb) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- NewServer(d, roles, log.New(t.Output(), "", 0)).Serve(ctx, ln) }()
+	go func() { done <- NewServer(d, roles, log.New(t.Output(), "", 0), twoPersons...).Serve(ctx, ln) }()
 	t.Cleanup(func() {
 		cancel()
 		select {

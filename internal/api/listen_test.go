@@ -1,6 +1,8 @@
 package api
 
 import (
+	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/user"
@@ -75,37 +77,74 @@ func TestListenReplacesOnlyADeadSocket(t *testing.T) {
 // TestPeerOfAnotherUser connects as another user and must be known, and
 // judged, as that user.
 func TestPeerOfAnotherUser(t *testing.T) {
+	nobody := otherUser(t, "nobody")
+	group, err := user.LookupGroupId(nobody.Gid)
+	require.NoError(t, err)
+	path, ln := listenForAll(t)
+	serveOn(t, ln, &fake{}, Roles{Viewer: []string{"group:" + group.Name}})
+
+	assert.Contains(t, requestAs(t, nobody, path, "GET /v1/status", ""), "200 OK")
+	reply := requestAs(t, nobody, path, "POST /v1/arm", "")
+	assert.Contains(t, reply, "403 Forbidden")
+	assert.Contains(t, reply, "nobody (uid "+nobody.Uid+") may not POST /v1/arm")
+}
+
+// TestSecondPersonIsAnotherUser: two persons are two users of the kernel, and one who
+// connects twice is one.
+func TestSecondPersonIsAnotherUser(t *testing.T) {
+	nobody, daemon := otherUser(t, "nobody"), otherUser(t, "daemon")
+	path, ln := listenForAll(t)
+	d := &fake{}
+	serveOn(t, ln, d, Roles{Operator: []string{"user:nobody", "user:daemon"}}, Fence)
+
+	fence := func(u *user.User) string {
+		return requestAs(t, u, path, "POST /v1/nodes/n-1/fence", `{"reason":"disk"}`)
+	}
+	for range 2 {
+		assert.Contains(t, fence(nobody), CodeSecondPersonNeeded)
+	}
+	require.Empty(t, d.orders)
+	assert.Contains(t, fence(daemon), "200 OK")
+	require.Len(t, d.orders, 1)
+	assert.Equal(t, fmt.Sprintf("nobody (uid %s) and daemon (uid %s)", nobody.Uid, daemon.Uid), d.orders[0].Actor)
+}
+
+// otherUser is one that a test by root can become.
+func otherUser(t *testing.T, name string) *user.User {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("only root can become another user")
 	}
-	nobody, err := user.Lookup("nobody")
+	u, err := user.Lookup(name)
 	if err != nil {
-		t.Skipf("there is no other user: %v", err)
+		t.Skipf("there is no such user: %v", err)
 	}
-	group, err := user.LookupGroupId(nobody.Gid)
-	require.NoError(t, err)
+	return u
+}
+
+// listenForAll listens where every user can connect.
+func listenForAll(t *testing.T) (path string, ln net.Listener) {
+	t.Helper()
 	dir := shortDir(t)
 	require.NoError(t, os.Chmod(dir, 0o755))
-	path := filepath.Join(dir, "s")
-	ln, err := Listen(path, group.Name)
+	path = filepath.Join(dir, "s")
+	ln, err := Listen(path, "")
 	require.NoError(t, err)
-	serveOn(t, ln, &fake{}, Roles{Viewer: []string{"group:" + group.Name}})
+	require.NoError(t, os.Chmod(path, 0o666))
+	return path, ln
+}
 
-	get := func(request string) string {
-		c := dialAs(t, nobody, path)
-		defer c.Close()
-		require.NoError(t, c.SetDeadline(time.Now().Add(5*time.Second)))
-		_, err := c.Write([]byte(request + "Connection: close\r\n\r\n"))
-		require.NoError(t, err)
-		buf := make([]byte, 4096)
-		n, err := c.Read(buf)
-		require.NoError(t, err)
-		return string(buf[:n])
-	}
-	assert.Contains(t, get("GET /v1/status HTTP/1.1\r\nHost: f\r\n"), "200 OK")
-	reply := get("POST /v1/arm HTTP/1.1\r\nHost: f\r\nContent-Length: 0\r\n")
-	assert.Contains(t, reply, "403 Forbidden")
-	assert.Contains(t, reply, "nobody (uid "+nobody.Uid+") may not POST /v1/arm")
+// requestAs makes one request as the user and gives what came back.
+func requestAs(t *testing.T, u *user.User, path, request, body string) string {
+	t.Helper()
+	c := dialAs(t, u, path)
+	defer c.Close()
+	require.NoError(t, c.SetDeadline(time.Now().Add(5*time.Second)))
+	_, err := fmt.Fprintf(c, "%s HTTP/1.1\r\nHost: f\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", request, len(body), body)
+	require.NoError(t, err)
+	reply, err := io.ReadAll(c)
+	require.NoError(t, err)
+	return string(reply)
 }
 
 // dialAs connects from a thread that has become the user. The thread is never
