@@ -1,7 +1,7 @@
 #!/bin/bash
 # Boots a real systemd as process 1 of namespaces of its own, over this machine's tree with a throw-away layer of writes,
-# and lets it start fenced.service, whose end ends it all. Needs root, overlayfs and cgroup v2.
-#   usage: boot.sh DIR    DIR/fenced.service, fenced.conf (a drop-in), fenced.sysusers; DIR is /share inside
+# and lets it start one unit, whose end is to end it all. Needs root, overlayfs and cgroup v2.
+#   usage: boot.sh DIR UNIT    DIR/tree is laid over the root, with the unit; DIR is /share inside
 # Ends when that systemd has ended; what DIR/cgroup names is then empty, and the caller's to remove.
 set -eu
 
@@ -15,16 +15,16 @@ outside() { # still of this machine: a cgroup, and the namespaces
 	}
 	mkdir "$v2/fenced-sandbox-$$"
 	echo "$v2/fenced-sandbox-$$" >"$1/cgroup"
-	exec unshare --fork --pid --mount --uts --ipc --net --kill-child "$0" enter "$1"
+	exec unshare --fork --pid --mount --uts --ipc --net --kill-child "$0" enter "$@"
 }
 
 enter() { # process 1; unshare stays outside, so that nobody foreign is in the cgroup
 	echo 0 >"$(cat "$1/cgroup")/cgroup.procs"
-	exec unshare --cgroup "$0" inside "$1"
+	exec unshare --cgroup "$0" inside "$@"
 }
 
 inside() {
-	local share=$1 r=$1/root f d
+	local share=$1 unit=$2 r=$1/root f d
 	mount --make-rprivate /
 	mkdir "$share/layer" "$r"
 	mount -t tmpfs -o mode=755 tmpfs "$share/layer"
@@ -57,13 +57,11 @@ inside() {
 	: >"$r/etc/fstab"
 	: >"$r/etc/machine-id"
 	rm -rf "$r/etc/init.d"
-	cp "$share/fenced.sysusers" "$r/usr/lib/sysusers.d/fenced.conf"
+	cp -R --preserve=mode,links "$share/tree/." "$r/"
 	systemd-sysusers --root="$r" >/dev/null 2>&1
-	cp "$share/fenced.service" "$r/usr/lib/systemd/system/fenced.service"
-	mkdir -p "$r/run/systemd/system/fenced.service.d" "$r/etc/systemd/system/multi-user.target.wants"
-	cp "$share/fenced.conf" "$r/run/systemd/system/fenced.service.d/sandbox.conf"
+	mkdir -p "$r/etc/systemd/system/multi-user.target.wants"
 	ln -s /usr/lib/systemd/system/multi-user.target "$r/etc/systemd/system/default.target"
-	ln -s /usr/lib/systemd/system/fenced.service "$r/etc/systemd/system/multi-user.target.wants/fenced.service"
+	ln -s "/usr/lib/systemd/system/$unit" "$r/etc/systemd/system/multi-user.target.wants/$unit"
 
 	cd "$r"
 	mkdir -p .old
@@ -77,5 +75,5 @@ inside() {
 
 case $1 in
 enter | inside) "$@" ;;
-*) outside "$1" ;;
+*) outside "$@" ;;
 esac

@@ -1,0 +1,103 @@
+package packaging_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// driver is the unit whose script acts as the administrator.
+const driver = `[Unit]
+SuccessAction=exit-force
+FailureAction=exit-force
+[Service]
+Type=oneshot
+ExecStart=/share/administrator.sh
+TimeoutStartSec=150
+StandardOutput=file:/share/said
+StandardError=file:/share/complained
+`
+
+// TestInstalledUnitsUnderSystemd lets a real systemd run what the package installs, as
+// it is: the daemon in its sandbox becomes ready, people pause it by a unit, it comes
+// back when it is killed or hangs, and a bad configuration keeps it down. // I23
+func TestInstalledUnitsUnderSystemd(t *testing.T) {
+	needBoot(t)
+	root, dir := rpmRoot(t), t.TempDir()
+	sh(t, `umask 022; chmod 755 "$1"; cp -R --preserve=mode,links "$2" "$1/tree"; cp "$3/administrator.sh" "$1"
+		cp "$3/fenced.yaml" "$3/nowhere.kubeconfig" "$1/tree/etc/fenced/"; mkdir "$1/tree/usr/lib/systemd/system/fenced.service.d"
+		printf '[Service]\nWatchdogSec=4s\n' >"$1/tree/usr/lib/systemd/system/fenced.service.d/soon.conf"`, dir, root, absolute(t, "testdata"))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "tree/usr/lib/systemd/system/administrator.service"), []byte(driver), 0o644))
+
+	console, err := boot(t, dir, "administrator.service")
+	said, complained := read(t, dir, "said"), read(t, dir, "complained")
+	require.NoError(t, err, "%s%s%s", said, complained, console)
+	assert.Equal(t, []string{
+		"ok enabled and ready", "ok paused by the unit", "ok resumed by the unit", "ok back after kill -9",
+		"ok back after a hang", "ok paused from the start", "ok down with a bad configuration",
+	}, lines(said), "%s%s", complained, console)
+}
+
+// needBoot skips the test where no systemd of its own can be booted.
+func needBoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can boot a systemd of its own")
+	}
+	need(t, "unshare", "util-linux")
+	need(t, "ip", "iproute2")
+	need(t, "systemd-sysusers", "systemd")
+}
+
+// absolute is the path for a program that is run elsewhere.
+func absolute(t *testing.T, path string) string {
+	t.Helper()
+	path, err := filepath.Abs(path)
+	require.NoError(t, err)
+	return path
+}
+
+// read gives a file that systemd wrote for the unit; one that never started has none.
+func read(t *testing.T, dir, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, name))
+	if !errors.Is(err, fs.ErrNotExist) {
+		require.NoError(t, err)
+	}
+	return string(text)
+}
+
+// boot runs a systemd until a unit of dir has ended, and gives what the boot said.
+func boot(t *testing.T, dir, unit string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, absolute(t, "testdata/boot.sh"), dir, unit)
+	// The first process of the namespace ends with this one, and all others with it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.WaitDelay = 5 * time.Second
+	t.Cleanup(func() { removeCgroup(t, dir) })
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// removeCgroup removes what boot.sh made outside of its namespaces.
+func removeCgroup(t *testing.T, dir string) {
+	t.Helper()
+	name, err := os.ReadFile(filepath.Join(dir, "cgroup"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	require.NoError(t, err)
+	sh(t, `find "$1" -depth -type d -exec rmdir {} + && if mountpoint -q "$2/v2"; then umount "$2/v2"; fi`, strings.TrimSpace(string(name)), dir)
+}

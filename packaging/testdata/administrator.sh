@@ -1,0 +1,72 @@
+#!/bin/bash
+# What an administrator does with the installed package, on a host whose clusters cannot be reached.
+set -eu
+trap 'echo "failed in line $LINENO" >&2; systemctl --no-pager status fenced >&2' ERR
+
+# The exit code of fencectl status tells that the clusters cannot be seen.
+answers() { fencectl status -o json 2>/dev/null | grep -q '"armed"'; }
+
+paused() { fencectl status -o json | grep -Eq '"paused": ?true'; }
+
+not() { ! "$@"; } # by itself, ! hides a failure from set -e
+
+within() { # within SECONDS COMMAND...: until it succeeds
+	local end=$((SECONDS + $1))
+	shift
+	until "$@"; do
+		[ $SECONDS -lt $end ]
+		sleep 0.1
+	done
+}
+
+main() { systemctl show --value -p MainPID fenced; }
+
+another() { # another PID: the daemon answers, and is another process than that
+	local now
+	now=$(main)
+	[ "$now" != 0 ] && [ "$now" != "$1" ] && answers
+}
+
+# As the package's scripts do.
+systemd-tmpfiles --create fenced.conf
+chgrp fenced /etc/fenced/nowhere.kubeconfig
+chmod 0640 /etc/fenced/nowhere.kubeconfig
+
+systemctl enable --now fenced
+systemctl is-enabled --quiet fenced
+systemctl is-active --quiet fenced
+answers
+not paused
+echo "ok enabled and ready"
+
+systemctl start fenced-pause
+within 2 paused
+echo "ok paused by the unit"
+
+systemctl start fenced-resume
+within 2 not paused
+echo "ok resumed by the unit"
+
+old=$(main)
+kill -9 "$old"
+within 20 another "$old"
+echo "ok back after kill -9"
+
+old=$(main)
+kill -STOP "$old"
+within 40 another "$old"
+echo "ok back after a hang"
+
+systemctl stop fenced
+systemctl start fenced-pause
+systemctl start fenced
+paused
+systemctl start fenced-resume
+echo "ok paused from the start"
+
+echo "no: such" >>/etc/fenced/fenced.yaml
+not systemctl restart fenced 2>/dev/null
+sleep 4
+systemctl is-failed --quiet fenced
+[ "$(systemctl show --value -p ExecMainStatus fenced)" = 78 ]
+echo "ok down with a bad configuration"
