@@ -19,7 +19,7 @@ func TestRunsThatEndWhileTheyWaitCount(t *testing.T) {
 			o.Run.ReadyTimeout = 15 * time.Second // the kubelet needs 20 s
 			o.Guards.MaxFencesPerDay, o.Guards.MinPowerInterval = 3, 3*time.Minute
 		})
-		for end := time.Now().Add(20 * time.Hour); time.Now().Before(end); {
+		for end := time.Now().Add(4 * time.Hour); time.Now().Before(end); {
 			time.Sleep(10 * time.Minute)
 			w.mu.Lock()
 			if w.exists && w.on && w.ready == "True" {
