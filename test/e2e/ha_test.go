@@ -40,7 +40,7 @@ func TestOwnerKilledInMidRun(t *testing.T) {
 	assert.Contains(t, text, strconv.FormatUint(now.Epoch, 10))
 
 	again := owner.start()
-	is := again.awaitCluster(ctx, t, "the other one acts", func(c api.ClusterStatus) bool { return c.OwnerName == other.name })
+	is := again.awaitCluster(ctx, t, "the other one acts, and it sees the Nodes", func(c api.ClusterStatus) bool { return c.OwnerName == other.name && c.Nodes == 2 })
 	assert.False(t, is.Owner)
 	assert.Equal(t, now.Epoch, is.Epoch)
 	text, _ = again.fencectl(ctx, t, "status")
