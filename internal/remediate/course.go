@@ -108,6 +108,12 @@ func registered(r Run, n Node) bool {
 	return n.Exists == Yes && n.BootID != "" && (r.Isolation == IsolateTaint || n.UID != r.Target.NodeUID)
 }
 
+// ofMachine says whether a Node tells the system UUID of the run's machine, where that
+// is known. // I6
+func ofMachine(r Run, n Node) bool {
+	return r.Target.SystemUUID == "" || n.SystemUUID == r.Target.SystemUUID
+}
+
 // alive says whether the Lease advanced since the first Off read. // I5
 func alive(r Run, s Seen) bool {
 	return r.OffLease != nil && s.Lease.Known && s.Lease.ResourceVersion != "" &&

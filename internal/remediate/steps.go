@@ -310,7 +310,7 @@ func awaitNode(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	n, t := s.Node, r.Target
 	registered := registered(r, n)
 	switch {
-	case registered && n.SystemUUID != t.SystemUUID && t.SystemUUID != "":
+	case registered && !ofMachine(r, n):
 		return hold(r, falseOff, "the Node registered from another machine: systemUUID "+n.SystemUUID, now)
 	case registered && n.BootID != t.BootID:
 		r.NewNodeUID = n.UID
@@ -333,8 +333,8 @@ func restoreNode(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	restored := s.Restored == Yes && !s.Node.OutOfService
 	requested := s.Machine.Requested && s.Machine.UID == r.Target.MachineUID
 	switch {
-	case s.Node.Exists == No, s.Node.Exists == Yes && s.Node.UID != r.NewNodeUID:
-		return enter(r, AwaitNode, "the new Node went away", now)
+	case s.Node.Exists == No, s.Node.Exists == Yes && (s.Node.UID != r.NewNodeUID || !ofMachine(r, s.Node)):
+		return enter(r, AwaitNode, "the new Node went away, or is another machine's", now)
 	case restored && s.Node.Ready == Yes && now.After(r.Deadline()): // a host that works is never cycled for an annotation
 		return finish(r, Done, "RequestNotCleared", "the remediation request could not be taken off the Machine", now)
 	case restored && requested: // else the in-cluster judge counts it unhealthy for ever
