@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	_ "github.com/fenced/fenced/test/oneproc" // it plays in virtual time
 )
 
 // opened opens d or fails the test.

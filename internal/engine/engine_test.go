@@ -13,6 +13,7 @@ import (
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	_ "github.com/fenced/fenced/test/oneproc" // it plays in virtual time
 )
 
 // bubble runs a test in virtual time over a store in a real directory.

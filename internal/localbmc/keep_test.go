@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	_ "github.com/fenced/fenced/test/oneproc" // it plays in virtual time
 )
 
 const timeout = 60 * time.Second

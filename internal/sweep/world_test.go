@@ -15,6 +15,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/policy"
+	_ "github.com/fenced/fenced/test/oneproc" // it plays in virtual time
 )
 
 const (

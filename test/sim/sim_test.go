@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	_ "github.com/fenced/fenced/test/oneproc" // it plays in virtual time
 )
 
 // number reads a number from the environment.
