@@ -23,8 +23,17 @@ func Sentence(err error) string {
 }
 
 // host finds the way to a target's power with its credentials, and refuses one
-// that points elsewhere than when the run began. Errors are *Refusal. // I10
+// that points elsewhere than when the run began. Errors are *Refusal.
 func (c *cluster) host(ctx context.Context, t remediate.Target) (bmc.Host, error) {
+	h, err := c.sameHost(ctx, t)
+	if err != nil {
+		return h, err
+	}
+	return withSecrets(ctx, h, c.credentials), nil
+}
+
+// sameHost is host without the credentials. // I10
+func (c *cluster) sameHost(ctx context.Context, t remediate.Target) (bmc.Host, error) {
 	h, err := c.find(ctx, t)
 	if err != nil {
 		return h, err
@@ -37,7 +46,7 @@ func (c *cluster) host(ctx context.Context, t remediate.Target) (bmc.Host, error
 		return h, &Refusal{Reason: policy.InvalidHost,
 			Message: fmt.Sprintf("what %s switches was changed in %s during the run", h.Address(), h.Source)}
 	}
-	return withSecrets(ctx, h, c.credentials), nil
+	return h, nil
 }
 
 // newHost is host for what nothing was done to yet: a BareMetalHost must be where

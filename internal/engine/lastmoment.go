@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"reflect"
 	"time"
@@ -57,6 +58,9 @@ func (w *worker) lastMoment(ctx context.Context, d decision) (last decision, why
 			return d, why
 		}
 	}
+	if why := w.misled(ctx, d); why != "" {
+		return d, why
+	}
 	if why := w.lastWord(ctx, d); why != "" {
 		return d, why
 	}
@@ -67,6 +71,23 @@ func (w *worker) lastMoment(ctx context.Context, d decision) (last decision, why
 		return d, "what it was decided on grew old"
 	}
 	return d, ""
+}
+
+// misled says why the first command must not be given although the machine was
+// identified: its host is there twice by now, or the BareMetalHost leads elsewhere,
+// whose owner carries out the hold at any address. // I9, I10
+func (w *worker) misled(ctx context.Context, d decision) string {
+	if first := d.action == remediate.SendOff && !d.from.Touched; !first && d.action != remediate.SetHold {
+		return ""
+	}
+	t := w.run.Target
+	if _, err := w.c.sameHost(ctx, t); err != nil && d.action == remediate.SetHold {
+		return Sentence(err)
+	}
+	twin := w.c.e.index.twin(names(t.Cluster, t.Node, t.BareMetalHost)...)
+	w.c.mu.Lock()
+	defer w.c.mu.Unlock()
+	return cmp.Or(twin, w.c.twin(t.Node, t.SystemUUID))
 }
 
 // reconsidered is the same decision on a fresh look, or says that it would be another one.

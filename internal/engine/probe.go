@@ -43,6 +43,7 @@ func (c *cluster) runProbe(ctx context.Context, a applicant) {
 	p := c.look1(ctx, a.draft, before)
 	if ctx.Err() != nil && p.session != nil { // the daemon stops: nobody will take it
 		p.session.close(ctx)
+		c.dropProbe(a.key) // or it would seem to run for ever // L4
 		return
 	}
 	c.mu.Lock()

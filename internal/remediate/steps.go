@@ -102,13 +102,11 @@ func powerOff(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 		return abandon(r, "PowerForbidden", s.PowerForbidden, Aborted, now)
 	case nothingDone(r, s) && r.ControlPlane && s.Quorum == No:
 		return abandon(r, "QuorumLost", s.QuorumWhy, Aborted, now)
-	case notTaken(r, s) && unsure(r, s, now):
+	case notTaken(r, s) && unsure(r, s, now), s.Identity != Yes: // the hold, too, is a power command // I8
 		return r, Nothing, poll
 	case r.Target.BareMetalHost != "" && s.Hold == No:
 		return command(r, SetHold, resendWrite, now)
-	case r.Target.BareMetalHost != "" && s.Hold != Yes, s.Identity != Yes:
-		return r, Nothing, poll
-	case barred(r, s), recovered(r, s):
+	case r.Target.BareMetalHost != "" && s.Hold != Yes, barred(r, s), recovered(r, s):
 		return r, Nothing, poll
 	case !s.OffAccepted:
 		return sendOff(r, poll, now)

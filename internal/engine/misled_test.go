@@ -1,0 +1,120 @@
+package engine_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// meanwhile is a cluster in which something happens during the first look of a run.
+type meanwhile struct {
+	*metal
+	happens func()
+	looks   atomic.Int32
+	held    atomic.Int32
+}
+
+func (m *meanwhile) Look(ctx context.Context, r remediate.Run, backups [][]byte) engine.Fresh {
+	if r.ID != "" && m.looks.Add(1) == 1 {
+		m.happens()
+		time.Sleep(3 * time.Second) // until the watch has told of it
+	}
+	return m.metal.Look(ctx, r, backups)
+}
+
+func (m *meanwhile) Act(ctx context.Context, r remediate.Run, a remediate.Action, backups [][]byte, b remediate.Backup) error {
+	if a == remediate.SetHold {
+		m.held.Add(1)
+		return nil
+	}
+	return m.metal.Act(ctx, r, a, backups, b)
+}
+
+// Whoever carries out the hold goes by the address of the BareMetalHost as it is then:
+// one that leads elsewhere since the run began gets none. // I9, I10
+func TestHoldIsNotSetOnAHostThatLeadsElsewhere(t *testing.T) {
+	to := func(m *metal, name, address string) {
+		m.set(name, func(h *policy.Host) { h.Address = address })
+	}
+	for name, happens := range map[string]func(*metal){
+		"nothing":                     func(*metal) {},
+		"it leads to nobody's BMC":    func(m *metal) { to(m, "h-1", "ipmi://192.0.2.66") },
+		"another host leads to its":   func(m *metal) { to(m, "h-2", "ipmi://192.0.2.10") },
+		"another Node tells its UUID": func(m *metal) { m.mu.Lock(); m.twin = true; m.mu.Unlock() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world, store *failingStore) {
+				m := &meanwhile{metal: newMetal(w)}
+				m.happens = func() { happens(m.metal) }
+				e, _, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Watch, o.Clusters[0].Kube = m, m })
+				time.Sleep(90 * time.Second)
+				require.Len(t, e.Runs("c"), 1)
+				assert.Equal(t, name == "nothing", m.held.Load() > 0, "held %d times", m.held.Load())
+				assert.Zero(t, w.count(bmc.CommandOff))
+				stop()
+			})
+		})
+	}
+}
+
+// The hold of a run that was recorded and not set waits, after a restart, until the BMC
+// has shown whose it is: it is a power command, too. // I8
+func TestHoldWaitsForTheIdentityAfterARestart(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		m := &meanwhile{metal: newMetal(w), happens: func() {}}
+		options := func(o *engine.Options) { o.Clusters[0].Watch, o.Clusters[0].Kube = m, m }
+		_, _, stop := start(t, w, store, options)
+		for m.held.Load() == 0 {
+			time.Sleep(100 * time.Millisecond)
+		}
+		stop()
+		m.set("h-1", func(h *policy.Host) { h.Address = "ipmi://192.0.2.66" })
+		before := m.held.Load()
+		_, _, stop = start(t, w, store, options)
+		time.Sleep(10 * time.Minute)
+		assert.Equal(t, before, m.held.Load(), "the hold would switch off whatever is at the new address")
+		stop()
+	})
+}
+
+// cutLook is a cluster that does not answer the next look before it is given up.
+type cutLook struct {
+	engine.Kube
+	cut *atomic.Bool
+}
+
+func (c cutLook) Look(ctx context.Context, r remediate.Run, backups [][]byte) engine.Fresh {
+	if c.cut.CompareAndSwap(true, false) {
+		<-ctx.Done()
+		return engine.Fresh{Err: ctx.Err()}
+	}
+	return c.Kube.Look(ctx, r, backups)
+}
+
+// A probe that ends with the tenure does not keep the next one from being made. // L4
+func TestProbeThatIsCutShortIsMadeAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		var cut atomic.Bool
+		cut.Store(true)
+		p := newPair(t, w, store, func(_ string, o *engine.Options) { o.Clusters[0].Kube = cutLook{o.Clusters[0].Kube, &cut} })
+		p.give("a")
+		for cut.Load() {
+			time.Sleep(100 * time.Millisecond)
+		}
+		require.Empty(t, p.engine["a"].Runs("c"))
+		p.take("a")
+		p.give("a")
+		time.Sleep(5 * time.Minute)
+		assert.Equal(t, remediate.Done, only(t, p.engine["a"]).Step)
+		p.end()
+	})
+}
