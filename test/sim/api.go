@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/labels"
-
 	"github.com/fenced/fenced/internal/policy"
 )
 
@@ -73,6 +71,7 @@ type change struct {
 type apiServer struct {
 	w        *World
 	version  uint64
+	check    *policy.Check // as it should be
 	uids     int
 	nodes    map[string]*node
 	machines map[string]*machine // by Node
@@ -124,13 +123,13 @@ func (a *apiServer) join(h *host) {
 	n := a.nodes[h.name]
 	if n != nil {
 		c := *n
-		c.BootID, c.SystemUUID = h.bootID(), h.uuid
+		c.BootID, c.SystemUUID = h.bootID(), h.tells
 		a.put(&c)
 		a.w.note(h.name, "kubelet: another boot of Node %s", c.UID)
 		return
 	}
 	a.uids++
-	n = &node{Name: h.name, UID: fmt.Sprintf("uid-%d", a.uids), BootID: h.bootID(), SystemUUID: h.uuid, ControlPlane: h.controlPlane,
+	n = &node{Name: h.name, UID: fmt.Sprintf("uid-%d", a.uids), BootID: h.bootID(), SystemUUID: h.tells, ControlPlane: h.controlPlane,
 		Labels: map[string]string{"hostname": h.name}, Ready: "False", Since: time.Now()}
 	if h.zone != "" {
 		n.Labels["zone"] = h.zone
@@ -157,19 +156,12 @@ func (a *apiServer) addMachine(h *host) {
 	}
 }
 
-// addCheck makes the one check: what is not Ready for a minute is power-cycled.
-func (a *apiServer) addCheck() {
-	c := &policy.Check{Kind: policy.MachineHealthCheckKind, APIVersion: policy.OpenShiftMachineAPI, Namespace: namespace, Name: "all",
-		Selector: labels.Everything(), Strategy: policy.PowerCycleHosts,
-		Conditions: []policy.UnhealthyCondition{{Type: "Ready", Status: "Unknown", Timeout: time.Minute}, {Type: "Ready", Status: "False", Timeout: 3 * time.Minute}}}
-	a.next()
-	a.show(policy.ObjectID{APIVersion: c.APIVersion, Kind: c.Kind, Namespace: c.Namespace, Name: c.Name}, c)
-}
-
 // setReady turns the Ready condition of a Node.
 func (a *apiServer) setReady(name, status string) {
 	n := *a.nodes[name]
-	n.Ready, n.Since = status, time.Now()
+	if n.Ready, n.Since = status, time.Now(); status == "Unknown" {
+		n.Since = a.stamp(a.w.hostOf(name))
+	}
 	a.put(&n)
 	a.w.note(name, "Node %s is Ready=%s", n.UID, status)
 	if status == "True" && !n.outOfService() {

@@ -15,28 +15,30 @@ const freshFor = 2 * time.Second
 
 // auditCommand looks at a command as it is given to a device. w.mu is held.
 func (w *World) auditCommand(l *link, c bmc.Command) {
-	h, now := l.h, time.Now()
+	now := time.Now()
 	w.outcome.Actions[c.String()]++
-	r, open := w.open(h.name)
-	switch {
-	case c != bmc.CommandOff && c != bmc.CommandOn:
-		w.violate("I3", h.name, "command %d", c)
-		return
-	case !open:
-		w.violate("I19", h.name, "%s gives %s and no run is open", l.inc, c)
+	if c != bmc.CommandOff && c != bmc.CommandOn {
+		w.violate("I3", l.h.name, "command %d", c)
 		return
 	}
 	want := remediate.SendOff
 	if c == bmc.CommandOn {
 		want = remediate.SendOn
 	}
+	r, open := w.commander(l, want)
+	if !open {
+		w.violate("I19", l.h.name, "%s gives %s and no run is open", l.inc, c)
+		return
+	}
+	h := w.hostOf(r.Target.Node)
 	w.auditIntent(l.inc, r, want)
+	w.auditReach(l, r, want)
 	if c == bmc.CommandOn {
 		w.auditOn(l.inc, h, r)
 		return
 	}
 	w.auditHurt(l.inc, r, want)
-	if who := l.inc.log(h, nil).last.Identity.UUID; l.outlet == nil && who != h.uuid {
+	if who := l.inc.log(l.h, nil).last.Identity.UUID; l.outlet == nil && who != h.uuid {
 		w.violate("I8", h.name, "%s switches off what calls itself %q", l.inc, who)
 	}
 	w.auditFirst(l.inc, h, r, now)
@@ -98,6 +100,12 @@ func (w *World) auditFirst(c *incarnation, h *host, r remediate.Run, now time.Ti
 	case r.Manual == nil && seen.Node.Exists == remediate.Yes && seen.Node.UID != r.Target.NodeUID:
 		w.violate("I4", h.name, "%s begins although the Node is another one", c)
 	}
+	if why, since := c.twin(h); why != "" && now.Sub(since) > seenWithin {
+		w.violate("I9", h.name, "%s begins although %s, as was told %s ago (the run: %s ago)", c, why, now.Sub(since), now.Sub(r.Started))
+	}
+	if r.Manual == nil {
+		w.auditStill(c, r, last, now)
+	}
 	if h.controlPlane && !last.quorum {
 		w.violate("I12", h.name, "%s begins although etcd would lose its quorum", c)
 	}
@@ -135,6 +143,9 @@ func (w *World) auditAction(c *incarnation, r remediate.Run, a remediate.Action,
 	case remediate.ReleaseHold:
 		w.auditOn(c, h, w.ledger.runs[r.ID])
 	case remediate.SetHold:
+		if c.elsewhere(r, now) {
+			w.violate("I10", node, "%s holds a BareMetalHost that leads elsewhere than when run %s began", c, r.ID)
+		}
 		w.auditHurt(c, r, a)
 		w.auditFirst(c, h, r, now)
 	case remediate.IsolateNode:
@@ -150,10 +161,12 @@ func (w *World) auditAction(c *incarnation, r remediate.Run, a remediate.Action,
 
 // auditIsolate looks at the one write that cannot be taken back. w.mu is held.
 func (w *World) auditIsolate(c *incarnation, h *host, r remediate.Run, b remediate.Backup, now time.Time) {
-	last := c.log(h, nil)
 	if r.ByWord() {
-		if last.last.State == bmc.On && now.Sub(last.last.At) < proofMaxAge {
-			w.violate("I26", h.name, "%s isolates on a person's word although the BMC reads On", c)
+		w.outcome.Cases["I26 isolations on a word"]++
+		for k, l := range c.logs {
+			if k.h == h && l.last.State == bmc.On && now.Sub(l.last.At) < proofMaxAge {
+				w.violate("I26", h.name, "%s isolates on a person's word although %s reads On", c, names([]logKey{k}))
+			}
 		}
 	} else if why := c.proven(h, now); why != "" {
 		w.violate("I1", h.name, "%s isolates without a proof: %s", c, why)

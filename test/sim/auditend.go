@@ -28,6 +28,8 @@ func (w *World) audit(now time.Time) {
 				continue
 			}
 		}
+		w.auditDelay(c, since, now)
+		w.auditCases(c, now)
 		if age := now.Sub(since); i.storeCut.After(since) || age < resumeWithin || age > resumeWithin+2*time.Second {
 			continue
 		}
@@ -114,6 +116,7 @@ func (w *World) explained() map[string]string {
 			why[h.name] = err.Error()
 			continue
 		}
+		w.do(func() { w.search("an explanation", h.name, fmt.Sprintf("%+v", x)) })
 		for _, g := range x.Gates {
 			if !g.Pass {
 				why[h.name] = fmt.Sprintf("%s: %s (needs %s)", g.Reason, g.Value, g.Threshold)

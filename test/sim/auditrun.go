@@ -70,12 +70,14 @@ func (w *World) auditStart(c *incarnation, r remediate.Run) {
 	}
 	w.outcome.Actions["starts"]++
 	now := time.Now()
+	w.auditWay(c, r, now)
 	if at := w.stopped(c, node, now); !at.IsZero() && now.Sub(at) > time.Second {
 		w.violate("I23", node, "run %s was begun %s after the pause or hold", r.ID, now.Sub(at))
 	}
 	if r.Manual != nil { // a person answers for the rates
 		return
 	}
+	w.auditAsked(c, r, now)
 	if inFlight >= g.MaxInFlight || zone >= g.MaxInFlightPerZone && h.zone != "" {
 		w.violate("I11", node, "run %s was begun beside %d in flight, %d of them in its zone", r.ID, inFlight, zone)
 	}

@@ -39,6 +39,7 @@ type bmcState struct {
 	until time.Time
 	boot  int       // changes with each restart of the BMC: sessions end
 	upAt  time.Time // it answers nothing before
+	illAt time.Time // when it was last not as it should be
 }
 
 func (b *bmcState) heal() { b.mood = wellBehaved }
@@ -83,7 +84,8 @@ func (b *bmcState) says(now time.Time) (s bmc.PowerState, true_ bool) {
 type link struct {
 	inc     *incarnation
 	h       *host
-	outlet  *outlet // nil: the BMC
+	outlet  *outlet    // nil: the BMC
+	account bmc.Secret // with which it logs in
 	session uint64
 	boot    int
 	rng     *rand.Rand
@@ -135,6 +137,11 @@ func (l *link) Send(ctx context.Context, c bmc.Command) (bmc.Receipt, error) {
 	w := l.h.w
 	op := "send " + c.String()
 	w.do(func() {
+		if w.defect.FollowsEntries && l.outlet == nil {
+			l.h = l.h.leads.bmc
+		}
+	})
+	w.do(func() {
 		w.note(l.h.name, "%s: %s to %s", l.inc, op, l.name())
 		w.auditCommand(l, c)
 		l.inc.power(l).sending()
@@ -178,7 +185,7 @@ func (l *link) arrive(ctx context.Context, op string) error {
 		return l.fail(op, bmc.KindUnreachable, bmc.SentNo, ctx.Err())
 	case m == refuses:
 		return l.fail(op, bmc.KindRefused, bmc.SentNo, errors.New("connection refused"))
-	case m == barsAccount:
+	case m == barsAccount, !l.allowed():
 		return l.fail(op, bmc.KindAuth, bmc.SentNo, errors.New("the account is refused"))
 	case m == busy:
 		return l.fail(op, bmc.KindBusy, bmc.SentNo, errors.New("come back later"))
@@ -218,6 +225,11 @@ func (l *link) back(ctx context.Context, op string, sent bmc.Sent) error {
 	return nil
 }
 
+// allowed says whether the device takes the account.
+func (l *link) allowed() bool {
+	return l.outlet != nil || l.account.Reveal() == l.h.password().Reveal()
+}
+
 func (l *link) latency(m mood) time.Duration {
 	if m == slow {
 		return between(l.rng, 500*time.Millisecond, 3*time.Second)
@@ -244,13 +256,10 @@ func (l *link) obey(c bmc.Command) {
 }
 
 func (l *link) fail(op string, k bmc.Kind, sent bmc.Sent, err error) error {
+	if l.h.w.defect.TellsPasswords {
+		err = fmt.Errorf("%s: %w", l.account.Reveal(), err)
+	}
 	return &bmc.Error{Kind: k, Op: op, Addr: l.h.name, Sent: sent, Err: err}
-}
-
-// device is the way to the BMC of a host.
-func (h *host) device() bmc.Device {
-	return bmc.Device{Driver: bmc.DriverIPMI, Username: "root", Password: bmc.NewSecret("calvin"),
-		Endpoint: bmc.Endpoint{Protocol: bmc.ProtocolIPMI, Host: fmt.Sprintf("192.0.2.%d", h.index()+1), Port: 623}}
 }
 
 func (h *host) index() int {
@@ -260,21 +269,6 @@ func (h *host) index() int {
 		}
 	}
 	return len(h.w.hosts)
-}
-
-// deviceAt finds what stands behind an address. w.mu is held.
-func (w *World) deviceAt(d bmc.Device) (*host, *outlet) {
-	for _, h := range w.hosts {
-		if h.device().Endpoint.Host == d.Endpoint.Host {
-			return h, nil
-		}
-		for i, o := range h.outlets {
-			if h.plug(i).Key() == d.Key() {
-				return h, o
-			}
-		}
-	}
-	return nil, nil
 }
 
 // ownAddress is the address of the machine that a fenced runs on, if any.

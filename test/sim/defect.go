@@ -19,6 +19,9 @@ type Defect struct {
 	ForgetsStops         bool // pauses and holds
 	ForgetsRuns          bool // a fenced that starts finds none
 	StoresNoRuns         bool // the store says that it has, and has not
+	FollowsEntries       bool // a command goes to where an entry of hosts.d leads then
+	TellsPasswords       bool // errors of devices do
+	PeopleLie            bool // all they say is that hosts are off
 	// LateViews are older than they say, by so much.
 	LateViews time.Duration
 	// Reading spoils what a BMC answers.

@@ -81,6 +81,7 @@ func (d *door) Put(ctx context.Context, r state.Record) (uint64, error) {
 	if err := d.pass(ctx, what, true); err != nil {
 		return 0, err
 	}
+	w.do(func() { w.search("the record "+string(r.Kind)+" "+r.Key, "", string(r.Data)) })
 	if r.Kind == state.KindRun && r.Version != 0 && w.defect.StoresNoRuns {
 		return r.Version, nil
 	}

@@ -24,7 +24,12 @@ type host struct {
 	zone         string
 	controlPlane bool
 	protected    bool
-	own          bool // what the only fenced knows as its own host
+	own          bool   // what the only fenced knows as its own host
+	listed       bool   // it has an entry in hosts.d; else only a BareMetalHost knows the way
+	pinned       bool   // a person has enrolled its devices
+	leads        way    // where that entry leads
+	tells        string // the UUID that its Node tells
+	absurd       bool   // since when its Node is Unknown
 	rng          *rand.Rand
 
 	on       bool
@@ -63,6 +68,7 @@ func (w *World) addHost(i int) {
 	last := w.plan.ControlPlanes + w.plan.Workers - 1
 	h.protected, h.own = i == last && w.plan.Seed%3 == 0, i == last-1 && w.plan.Seed%3 == 0 && w.plan.Instances == 1
 	h.bmc = bmcState{h: h, boot: 1}
+	h.tells, h.leads, h.listed = h.uuid, way{h, h}, !w.plan.Metal || h.protected || i%3 == 0
 	if w.plan.Outlets {
 		h.outlets = []*outlet{{h: h, on: true}, {h: h, on: true}}
 	}
@@ -109,6 +115,9 @@ func (h *host) boot() {
 
 // tick is one second of the host's life.
 func (h *host) tick(now time.Time) {
+	if h.bmc.mood != wellBehaved || now.Before(h.bmc.upAt) || !h.supplied() {
+		h.bmc.illAt = now
+	}
 	if h.later && !now.Before(h.laterAt) {
 		h.later = false
 		h.power(h.laterTo, "late")

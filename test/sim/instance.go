@@ -12,7 +12,6 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/policy"
-	"github.com/fenced/fenced/internal/state"
 )
 
 // errDead is the answer to all that a killed fenced still tries.
@@ -33,6 +32,7 @@ type instance struct {
 	pauseFile string
 	missed    bool      // what the store signalled while it was cut off
 	again     time.Time // when it is started next; zero while it runs
+	restart   time.Time // when it is stopped to read its files again; zero: not
 	lives     int
 	cur       *incarnation
 }
@@ -46,11 +46,14 @@ type incarnation struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	view   *view
+	knows  knowledge
 	engine *engine.Engine // nil until it has started
 	since  time.Time      // of engine
 	news   chan struct{}
 	logs   map[logKey]*powerLog
 	active map[string]time.Time // when a run last looked, by Node
+	// hamperedAt is when something else than a BMC last kept it from its work.
+	hamperedAt time.Time
 }
 
 func newInstance(w *World, dir string, n int) *instance {
@@ -91,6 +94,10 @@ func (c *incarnation) kill() {
 
 // tick starts what is due. w.mu is held.
 func (i *instance) tick(now time.Time) {
+	if i.cur != nil && !i.cur.dead && !i.restart.IsZero() && now.After(i.restart) {
+		i.w.note("", "%s is restarted for its files", i.cur)
+		i.cur.kill()
+	}
 	if i.cur != nil && !i.cur.dead {
 		i.cur.view.tick(now)
 		if i.missed && !now.Before(i.storeCut) {
@@ -103,10 +110,11 @@ func (i *instance) tick(now time.Time) {
 		return
 	}
 	i.lives++
+	i.restart = time.Time{}
 	c := &incarnation{i: i, n: i.lives, rng: rand.New(rand.NewPCG(i.w.plan.Seed, uint64(1000*(i.n+1)+i.lives))), news: make(chan struct{}, 1),
 		logs: map[logKey]*powerLog{}, active: map[string]time.Time{}}
 	c.ctx, c.cancel = context.WithCancel(i.w.ctx)
-	c.view = newView(c)
+	c.view, c.knows = newView(c), i.w.read()
 	i.cur = c
 	i.w.note("", "%s starts", c)
 	i.w.workers.Go(c.live)
@@ -122,7 +130,7 @@ func (c *incarnation) live() {
 			_ = sleep(c.ctx, 2*time.Second)
 			continue
 		}
-		w.do(func() { c.engine, c.since = e, time.Now() })
+		w.do(func() { c.engine, c.since = e, time.Now(); w.lived(c) })
 		err = e.Run(c.ctx, func() {})
 		w.do(func() {
 			c.engine = nil
@@ -136,13 +144,14 @@ func (c *incarnation) live() {
 func (c *incarnation) options() engine.Options {
 	w, p := c.i.w, c.i.w.plan
 	opt := engine.Options{
-		Store: &door{inc: c}, StoreID: "shared", Instance: c.i.name, Hosts: inventory{w},
+		Store: &door{inc: c}, StoreID: "shared", Instance: c.i.name, Hosts: inventory{c},
 		Open: bmc.NewActors(c.open).Urgent(), Guards: p.guards(), Run: p.run(), Record: c.record, PauseFile: c.i.pauseFile,
 		Power:  engine.PowerTiming{ReadTimeout: 5 * time.Second, OffReadSpacing: offReadSpacing},
 		Events: engine.NewStream(c.told), Own: c.own(),
 		Clusters: []engine.ClusterOptions{{Name: cluster, Mode: policy.ModeEvaluate, Reprovision: p.Reprovision, Isolation: p.Isolation,
 			ControlPlaneIsolation: p.Isolation, IdentityMode: "required", Watch: c.view, Kube: kube{c}}},
 	}
+	w.do(func() { opt.Clusters[0].FileChecks = c.fileChecks() })
 	if p.Instances > 1 {
 		opt.Owners = &member{inc: c}
 	}
@@ -167,7 +176,7 @@ func (c *incarnation) open(d bmc.Device) (bmc.Power, error) {
 	var l *link
 	c.i.w.do(func() {
 		if h, o := c.i.w.deviceAt(d); h != nil {
-			l = &link{inc: c, h: h, outlet: o, rng: rand.New(rand.NewPCG(c.i.w.plan.Seed, c.rng.Uint64()))}
+			l = &link{inc: c, h: h, outlet: o, account: d.Password, rng: rand.New(rand.NewPCG(c.i.w.plan.Seed, c.rng.Uint64()))}
 		}
 	})
 	if l == nil {
@@ -181,6 +190,7 @@ func (c *incarnation) told(ev engine.Event) {
 	w := c.i.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.search("an event", ev.Node, fmt.Sprintf("%+v", ev))
 	if !c.dead {
 		w.note(ev.Node, "%s %s %s %s %s %s", c, ev.Type, ev.Step, ev.Action, ev.Reason, ev.Message)
 	}
@@ -194,49 +204,13 @@ func (c *incarnation) record(ev engine.Event) error {
 	w := c.i.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.search("an audit entry", ev.Node, fmt.Sprintf("%+v", ev))
 	if w.dice.Float64() < w.storeFails() {
 		w.fault("audit-write-refused", ev.Node, "")
 		return errors.New("the audit log cannot be written")
 	}
 	if ev.Action != "" {
 		w.ledger.recorded[recordedKey{c, ev.Run}] = recorded{ev.Action, time.Now()}
-	}
-	return nil
-}
-
-// inventory is hosts.d.
-type inventory struct{ w *World }
-
-// List implements engine.Hosts.
-func (v inventory) List(string) (names []string) {
-	v.w.do(func() {
-		for _, h := range v.w.hosts {
-			names = append(names, h.name)
-		}
-	})
-	return names
-}
-
-// Find implements engine.Hosts.
-func (v inventory) Find(_ context.Context, _, node string) (e bmc.Host, found bool, err error) {
-	v.w.do(func() {
-		if h := v.w.hostOf(node); h != nil {
-			e, found = h.entry(), true
-		}
-	})
-	return e, found, nil
-}
-
-// enroll pins the outlets of every host, as a person does before they are used.
-func (w *World) enroll(ctx context.Context) error {
-	for _, h := range w.hosts {
-		if len(h.outlets) == 0 {
-			continue
-		}
-		p := pinOf(h)
-		if _, err := state.SavePin(ctx, w.store, p); err != nil {
-			return err
-		}
 	}
 	return nil
 }

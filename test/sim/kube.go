@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -203,8 +204,18 @@ func (k kube) Backup(ctx context.Context, t remediate.Target) ([]byte, remediate
 }
 
 // Credentials implements engine.Kube.
-func (k kube) Credentials(context.Context, string, string) (string, bmc.Secret, error) {
-	return "root", bmc.NewSecret("calvin"), nil
+func (k kube) Credentials(ctx context.Context, _, name string) (user string, password bmc.Secret, err error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	if err := k.request(ctx, "credentials"); err != nil {
+		return "", bmc.Secret{}, err
+	}
+	k.inc.i.w.do(func() {
+		if h := k.inc.i.w.hostOf(strings.TrimPrefix(name, "bmc-")); h != nil {
+			password = h.password()
+		}
+	})
+	return "root", password, k.answer(ctx, "credentials")
 }
 
 // decoded are the Nodes of backups, as far as they can be read.

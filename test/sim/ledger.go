@@ -20,6 +20,9 @@ type ledger struct {
 	on       map[attemptKey]bool  // the host was told to come on
 	held     map[string]bool      // runs that needed a human
 	backups  map[string]time.Time // when the last Node of a run was saved
+	fixed    map[string][]logKey  // by run: the devices that it began with
+	scopes   map[string]time.Time // by name of a policy in a file: when a fenced first ran with it
+	cases    map[caseKey]bool     // that stand
 }
 
 // attemptKey is one power cycle of a run.
@@ -67,7 +70,8 @@ type cycle struct {
 func newLedger() ledger {
 	return ledger{runs: map[string]remediate.Run{}, writer: map[string]*incarnation{}, looks: map[lookKey]looked{},
 		recorded: map[recordedKey]recorded{}, frozen: map[string]string{}, cycles: map[string][]cycle{}, boots: map[string]booted{},
-		backups: map[string]time.Time{}, on: map[attemptKey]bool{}, held: map[string]bool{}}
+		backups: map[string]time.Time{}, on: map[attemptKey]bool{}, held: map[string]bool{},
+		fixed: map[string][]logKey{}, scopes: map[string]time.Time{}, cases: map[caseKey]bool{}}
 }
 
 // looked notes an answer that reached a fenced. w.mu is held.

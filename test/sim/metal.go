@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/fenced/fenced/internal/policy"
@@ -11,20 +10,21 @@ import (
 // holds it off.
 type metalHost struct {
 	node   string
-	hold   bool // ours
+	leads  *host // whose BMC its address is
+	hold   bool  // ours
 	online bool
 	acts   time.Time // when its owner reconciles next
 }
 
 func (a *apiServer) addMetal(h *host) {
-	a.metal[h.name] = &metalHost{node: h.name, online: true}
+	a.metal[h.name] = &metalHost{node: h.name, leads: h, online: true}
 	a.showMetal(a.metal[h.name])
 }
 
 func (a *apiServer) showMetal(m *metalHost) {
 	a.next()
-	h := &policy.Host{Namespace: namespace, Name: m.node, UID: "bmh-" + m.node, Address: fmt.Sprintf("ipmi://192.0.2.%d", a.w.hostOf(m.node).index()+1),
-		CredentialsName: "bmc", Online: m.online, ConsumerRef: namespace + "/m-" + m.node, Annotations: map[string]string{}}
+	h := &policy.Host{Namespace: namespace, Name: m.node, UID: "bmh-" + m.node, Address: "ipmi://" + m.leads.address(),
+		CredentialsName: "bmc-" + m.node, Online: m.online, ConsumerRef: namespace + "/m-" + m.node, Annotations: map[string]string{}}
 	if m.hold {
 		h.Annotations["reboot.metal3.io/fenced"] = `{"mode":"hard"}`
 	}
@@ -41,6 +41,7 @@ func (a *apiServer) tickMetal(now time.Time) {
 		}
 		m.acts = now.Add(between(h.rng, 5*time.Second, 40*time.Second))
 		switch b := &h.bmc; {
+		case m.leads != h: // it does not know the hardware any more
 		case b.mood != wellBehaved && b.mood != slow && b.mood != stale, now.Before(b.upAt), !h.supplied():
 		case m.hold && h.on:
 			h.power(false, "BareMetalHost is held")

@@ -44,6 +44,7 @@ func quiet(p *Plan) {
 	p.Hosts, p.BMCs, p.Outages, p.People = 12, 0, 0, 0
 	p.StoreFails, p.CallLost, p.CallSlow, p.Kill = 0, 0, 0, 0
 	p.Metal, p.Outlets, p.FoundOffStays, p.Reprovision = false, false, false, false
+	p.Mistakes, p.Policies, p.Words, p.Absurd = 0, 0, 0, 0
 }
 
 func only(m ...mood) func(*Plan) {
@@ -112,7 +113,7 @@ var mutants = []mutant{
 
 // TestAuditsNoticeMutants breaks the rules one by one.
 func TestAuditsNoticeMutants(t *testing.T) {
-	for _, m := range mutants {
+	for _, m := range append(mutants, ruleMutants...) {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
 			rules := map[string]int{}

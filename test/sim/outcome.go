@@ -19,6 +19,7 @@ type Outcome struct {
 	Actions   map[string]int // commands and writes that were audited
 	Rules     map[string]int // violations, by rule
 	Orders    map[string]int // by people
+	Cases     map[string]int // in which a rule had something to forbid, by rule
 	Handovers int
 	Raced     int // isolated while a foreign hand was just switching the host on
 	Misled    int // isolated on a person's word that had ceased to be true
@@ -38,6 +39,7 @@ func (o *Outcome) Add(p Outcome) {
 	o.Stranded += p.Stranded
 	merge(&o.Faults, p.Faults)
 	merge(&o.Orders, p.Orders)
+	merge(&o.Cases, p.Cases)
 	o.Misled += p.Misled
 	merge(&o.Ends, p.Ends)
 	merge(&o.Actions, p.Actions)
@@ -62,7 +64,7 @@ func (o *Outcome) Table() string {
 	for _, part := range []struct {
 		title string
 		all   map[string]int
-	}{{"faults", o.Faults}, {"orders by people", o.Orders}, {"audited", o.Actions}, {"runs ended", o.Ends}} {
+	}{{"faults", o.Faults}, {"orders by people", o.Orders}, {"audited", o.Actions}, {"cases of single rules", o.Cases}, {"runs ended", o.Ends}} {
 		total, texts := 0, []string{}
 		for _, k := range slices.SortedFunc(maps.Keys(part.all), func(a, b string) int { return part.all[b] - part.all[a] }) {
 			total += part.all[k]

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -52,19 +51,4 @@ func (o *outlet) obey(on bool) {
 	case !before && after:
 		o.h.bmc.restart(time.Now())
 	}
-}
-
-// plug is the way to one of the outlets.
-func (h *host) plug(i int) bmc.Device {
-	return bmc.Device{Driver: bmc.DriverFenceAgent, Agent: "fence_apc_snmp", Username: "root", Password: bmc.NewSecret("apc"),
-		Endpoint: bmc.Endpoint{Host: fmt.Sprintf("198.51.100.%d", i+1)}, Parameters: map[string]string{"plug": fmt.Sprint(h.index() + 1)}}
-}
-
-// entry is the administrator's entry of hosts.d.
-func (h *host) entry() bmc.Host {
-	levels := []bmc.Level{{Devices: []bmc.Device{h.device()}}}
-	if len(h.outlets) > 0 {
-		levels = append(levels, bmc.Level{Devices: []bmc.Device{h.plug(0), h.plug(1)}})
-	}
-	return bmc.Host{Name: cluster + "/" + h.name, IdentityMode: "required", Source: "hosts.d", Levels: levels, Protected: h.protected}
 }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"time"
 
@@ -53,7 +54,7 @@ func (w *World) people(now time.Time) {
 		}
 		h = w.hosts[w.rng.IntN(len(w.hosts))]
 	}
-	w.order(c, h, w.rng.IntN(14))
+	w.order(c, h, w.rng.IntN(15))
 }
 
 // order gives one order. w.mu is held.
@@ -65,6 +66,8 @@ func (w *World) order(c *incarnation, h *host, what int) {
 		return func(ctx context.Context) error { _, err := f(ctx, o); return err }
 	}
 	switch {
+	case w.defect.PeopleLie:
+		w.ask("confirm-off", h.name, c, plain(e.ConfirmOff))
 	case what < 2:
 		w.ask("pause", "", c, func(ctx context.Context) error { return w.pause(ctx, c, e, o) })
 	case what < 3:
@@ -84,6 +87,8 @@ func (w *World) order(c *incarnation, h *host, what int) {
 		w.ask("retry", h.name, c, plain(e.Retry))
 	case what < 13 && !h.on && !w.plan.Metal: // people tell the truth
 		w.ask("confirm-off", h.name, c, plain(e.ConfirmOff))
+	case what < 14:
+		w.ask("explain", h.name, c, func(ctx context.Context) error { return w.explain(ctx, e, h.name) })
 	default:
 		w.ask("release-freeze", h.name, c, func(ctx context.Context) error { return w.thaw(ctx, e, o) })
 	}
@@ -97,7 +102,10 @@ func (w *World) ask(verb, node string, c *incarnation, f func(context.Context) e
 		ctx, cancel := context.WithTimeout(c.ctx, orderTime)
 		defer cancel()
 		err := f(ctx)
-		w.do(func() { w.note(node, "answer of %s to %s: %v", c, verb, err) })
+		w.do(func() {
+			w.search("the answer to "+verb, node, fmt.Sprint(err))
+			w.note(node, "answer of %s to %s: %v", c, verb, err)
+		})
 	})
 }
 
@@ -219,4 +227,11 @@ func (w *World) help() {
 			return err
 		})
 	}
+}
+
+// explain lets a person ask why a Node is, or is not, fenced.
+func (w *World) explain(ctx context.Context, e *engine.Engine, node string) error {
+	x, err := e.Explain(ctx, cluster, node)
+	w.do(func() { w.search("an explanation", node, fmt.Sprintf("%+v %+v", x, x.Run)) })
+	return err
 }

@@ -24,6 +24,7 @@ type Plan struct {
 	FoundOffStays bool // powerOnFoundOff: false
 
 	Storm, Calm time.Duration
+	OnePassword bool   // of all BMCs
 	OnlyCuts    bool   // hosts do not fail, but are cut off from the API server
 	StopAt      string // the story ends when that rule is broken
 
@@ -32,6 +33,9 @@ type Plan struct {
 	Hosts, BMCs, Outages, People float64
 	// How likely one call goes wrong.
 	StoreFails, CallLost, CallSlow, Kill float64
+	// How often, per hour, something is written down wrongly, policies.d grows, and a
+	// person vouches for a host; and how likely a condition's time is absurd.
+	Mistakes, Policies, Words, Absurd float64
 	// Moods are what may befall a BMC; each as likely as the others.
 	Moods []mood
 }
@@ -62,6 +66,8 @@ func NewPlan(seed uint64) Plan {
 	if r.IntN(4) == 0 {
 		p.Isolation = remediate.IsolateTaint
 	}
+	p.Mistakes, p.Policies, p.Words = pick(r, 0, 2, 6), pick(r, 0, 2), pick(r, 0, 2)
+	p.Absurd, p.OnePassword = pick(r, 0, 0.1, 0.5), r.IntN(2) == 0
 	return p
 }
 

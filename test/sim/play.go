@@ -66,6 +66,8 @@ func (w *World) troubles(now time.Time) {
 	for _, i := range w.instances {
 		i.trouble(now)
 	}
+	w.blunder(now)
+	w.vouch(now)
 	if w.chance(w.plan.Outages / 3) {
 		w.api.down = now.Add(between(w.rng, 10*time.Second, 4*time.Minute))
 		w.fault("api-down", "", "until %s", w.api.down.Sub(w.began).Round(time.Second))
@@ -110,6 +112,7 @@ func (w *World) clear() {
 	for _, h := range w.hosts {
 		h.mend()
 	}
+	w.correct()
 	for _, i := range w.instances {
 		i.apiCut, i.storeCut, i.forbidden, i.skew = time.Time{}, time.Time{}, time.Time{}, 0
 		if i.cur != nil {

@@ -45,6 +45,7 @@ func (v *view) Changes() []policy.Change {
 	for ; v.pos < len(w.api.history) && v.visible(w.api.history[v.pos]); v.pos++ {
 		c := w.api.history[v.pos].Change
 		c.Value = dated(c.Value, v.inc.i.skew)
+		v.inc.knows.take(w, c, time.Now())
 		list = append(list, c)
 	}
 	return list

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -28,6 +29,7 @@ type World struct {
 	calm      bool
 	rng       *rand.Rand // of the troubles, second by second
 	dice      *rand.Rand // of single calls
+	pen       *rand.Rand // of what is written down wrongly
 	api       *apiServer
 	hosts     []*host
 	store     *memory
@@ -35,6 +37,9 @@ type World struct {
 	instances []*instance
 	crowd     crowd
 	sessions  uint64 // of BMCs, numbered through
+	mistakes  []mistake
+	files     []policy.Check // of policies.d
+	markers   []string       // of passwords
 
 	ledger  ledger // what the audits remember
 	trace   []entry
@@ -60,8 +65,9 @@ type Violation struct {
 // bubble; pause files are made in dir.
 func NewWorld(ctx context.Context, dir string, p Plan, d Defect) *World {
 	w := &World{plan: p, defect: d, ctx: ctx, began: time.Now(), rng: rand.New(rand.NewPCG(p.Seed, 2)),
-		dice: rand.New(rand.NewPCG(p.Seed, 3)), store: newMemory(), ledger: newLedger()}
-	w.outcome = Outcome{Faults: map[string]int{}, Orders: map[string]int{}, Ends: map[string]int{}, Rules: map[string]int{}, Actions: map[string]int{}}
+		dice: rand.New(rand.NewPCG(p.Seed, 3)), pen: rand.New(rand.NewPCG(p.Seed, 4)),
+		store: newMemory(), ledger: newLedger(), markers: markers(p.marker())}
+	w.outcome = Outcome{Faults: map[string]int{}, Orders: map[string]int{}, Ends: map[string]int{}, Rules: map[string]int{}, Actions: map[string]int{}, Cases: map[string]int{}}
 	w.crowd = crowd{stops: map[stopKey]stop{}, helped: map[string]int{}}
 	w.api = newAPIServer(w)
 	w.owners = &ownership{w: w}

@@ -1,0 +1,113 @@
+package sim
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// stood says why a Node as it was told does not justify a run yet; "" when it does. The
+// API server's times count, whatever they are. // I17
+func (n toldNode) stood(now time.Time) string {
+	need := map[string]time.Duration{"Unknown": unknownFor, "False": falseFor}[n.ready]
+	switch {
+	case n.gone: // a Machine without its Node is unhealthy at once
+		return ""
+	case need == 0:
+		return "it is Ready=" + n.ready
+	case n.since.Add(need).Before(now):
+		return ""
+	}
+	return fmt.Sprintf("it is Ready=%s since %s, for %s", n.ready, n.since.UTC().Format(time.RFC3339), now.Sub(n.since))
+}
+
+// asked says why the check that a run names could not ask for it, as far as a fenced
+// was told; "" when it could. w.mu is held. // I18
+func (c *incarnation) asked(r remediate.Run, now time.Time) string {
+	switch check := c.knows.check; {
+	case strings.HasPrefix(r.CheckID, policy.NodeHealthCheckKind):
+		return "its selector is empty"
+	case strings.HasPrefix(r.CheckID, policy.MachineHealthCheckKind) && check.hollow && now.Sub(check.at) > seenWithin:
+		return fmt.Sprintf("it covers nothing, as was told %s ago", now.Sub(check.at))
+	}
+	return ""
+}
+
+// auditAsked looks at a run that a check begins. w.mu is held.
+func (w *World) auditAsked(c *incarnation, r remediate.Run, now time.Time) {
+	node := r.Target.Node
+	if why := c.asked(r, now); why != "" {
+		w.violate("I18", node, "run %s was begun by %s: %s", r.ID, r.CheckID, why)
+	}
+	if name := c.grown(now); name != "" {
+		w.violate("I18", node, "run %s was begun %s after a start with %s, which was new", r.ID, now.Sub(w.ledger.scopes[name]), name)
+	}
+	why := "no Node of that name was told of"
+	for _, n := range c.knows.nodes[node] {
+		last := c.knows.nodes[node][len(c.knows.nodes[node])-1]
+		if n != last && now.Sub(last.at) > seenWithin { // it has changed since
+			continue
+		}
+		if why = n.stood(now); why == "" {
+			w.outcome.Cases["I17 starts"]++
+			return
+		}
+	}
+	w.violate("I17", node, "run %s was begun by %s: %s", r.ID, r.CheckID, why)
+}
+
+// auditStill looks at the first command of a run that a check has begun: by the look
+// that justifies it. w.mu is held.
+func (w *World) auditStill(c *incarnation, r remediate.Run, seen looked, now time.Time) {
+	if why := c.asked(r, now.Add(-seenWithin)); why != "" {
+		w.violate("I18", r.Target.Node, "%s begins, for %s: %s", c, r.CheckID, why)
+	}
+	n := seen.fresh.Node
+	if n == nil {
+		return
+	}
+	if why := (toldNode{ready: n.Conditions[0].Status, since: n.Conditions[0].LastTransition}).stood(now); why != "" {
+		w.violate("I17", r.Target.Node, "%s begins, and of its Node it was answered that %s", c, why)
+	}
+}
+
+// caseKey is something that a rule has to forbid on a host.
+type caseKey struct{ what, node string }
+
+// auditCases counts what would be done if a rule did not forbid it. w.mu is held.
+func (w *World) auditCases(c *incarnation, now time.Time) {
+	if w.calm {
+		return
+	}
+	for _, h := range w.hosts {
+		sick, why, since := w.sick(c, h, now), "", now
+		if sick {
+			why, since = c.twin(h)
+		}
+		w.stands("I9 sick hosts with a twin", h, why != "" && now.Sub(since) > seenWithin)
+		w.stands("I18 sick hosts of a check that covers nothing", h, sick && c.knows.check.hollow)
+		w.stands("I18 sick hosts after the scope has grown", h, sick && c.grown(now) != "")
+		r, open := w.open(h.name)
+		w.stands("I17 Nodes that are Unknown since an absurd time", h, !open && h.absurd)
+		w.stands("I10 runs whose host is said to be elsewhere", h, open && c.elsewhere(r, now))
+	}
+}
+
+// sick says whether a check would want a run on a host, as far as a fenced was told.
+func (w *World) sick(c *incarnation, h *host, now time.Time) bool {
+	list := c.knows.nodes[h.name]
+	_, open := w.open(h.name)
+	return !open && !h.gone && len(list) > 0 && list[len(list)-1].stood(now) == ""
+}
+
+// stands counts a case when it begins.
+func (w *World) stands(what string, h *host, so bool) {
+	k := caseKey{what, h.name}
+	if so && !w.ledger.cases[k] {
+		w.outcome.Cases[what]++
+	}
+	w.ledger.cases[k] = so
+}

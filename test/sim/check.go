@@ -1,0 +1,131 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fenced/fenced/internal/manifest"
+	"github.com/fenced/fenced/internal/policy"
+)
+
+// How long a Node must be so, by every check of the world.
+const (
+	unknownFor = time.Minute
+	falseFor   = 3 * time.Minute
+)
+
+// sickness is the conditions of all checks.
+func sickness(timeout string) []any {
+	return []any{
+		map[string]any{"type": "Ready", "status": "Unknown", timeout: unknownFor.String()},
+		map[string]any{"type": "Ready", "status": "False", timeout: falseFor.String()},
+	}
+}
+
+// newCheck is the one check of the cluster, read as the daemon reads it.
+func newCheck(selector map[string]any) *policy.Check {
+	c := manifest.MachineHealthCheck(map[string]any{
+		"apiVersion": policy.OpenShiftMachineAPI, "kind": policy.MachineHealthCheckKind,
+		"metadata": map[string]any{"namespace": namespace, "name": "all", "uid": "check-all",
+			"annotations": map[string]any{"machine.openshift.io/remediation-strategy": "external-baremetal"}},
+		"spec": map[string]any{"selector": selector, "nodeStartupTimeout": "0s", "unhealthyConditions": sickness("timeout")},
+	})
+	return &c
+}
+
+// newEmpty is a check of a lineage in which an empty selector selects nothing. // I18
+func newEmpty() *policy.Check {
+	c := manifest.NodeHealthCheck(map[string]any{
+		"apiVersion": "remediation.medik8s.io/v1alpha1", "kind": policy.NodeHealthCheckKind,
+		"metadata": map[string]any{"name": "empty", "uid": "check-empty"},
+		"spec": map[string]any{"selector": map[string]any{}, "minHealthy": "0%", "unhealthyConditions": sickness("duration"),
+			"remediationTemplate": map[string]any{"apiVersion": policy.FencedAPI, "kind": policy.FencedRemediationKind + "Template",
+				"namespace": namespace, "name": "own"}},
+	})
+	return &c
+}
+
+// addCheck makes the check: what is not Ready for a minute is power-cycled. Beside it is
+// one that selects nothing.
+func (a *apiServer) addCheck() {
+	a.check = newCheck(map[string]any{})
+	a.showCheck(a.check)
+	empty := newEmpty()
+	a.next()
+	a.show(policy.ObjectID{APIVersion: empty.APIVersion, Kind: empty.Kind, Name: empty.Name}, empty)
+}
+
+// showCheck writes the check as it is now; nil: it is gone.
+func (a *apiServer) showCheck(c *policy.Check) {
+	id := policy.ObjectID{APIVersion: a.check.APIVersion, Kind: a.check.Kind, Namespace: a.check.Namespace, Name: a.check.Name}
+	a.next()
+	if c == nil {
+		a.show(id, nil)
+		return
+	}
+	a.show(id, c)
+}
+
+// policyFiles is how often policies.d grows in a story, at most.
+const policyFiles = 3
+
+// grow adds a policy to policies.d, by its dice, because a host hangs. w.mu is held.
+func (w *World) grow() {
+	if len(w.files) >= policyFiles || w.pen.Float64() >= w.plan.Policies/3600 {
+		return
+	}
+	h, _ := w.two()
+	if h.on && !h.gone {
+		h.kernel, h.comeback = kernelHung, time.Time{}
+		w.fault("kernel-hang", h.name, "and a policy is to be made for it")
+	}
+	w.after(between(w.pen, 20*time.Second, 2*time.Minute), func() { w.do(func() { w.addPolicy(h) }) })
+}
+
+// addPolicy adds a policy about a host, and restarts every fenced. w.mu is held. // I18
+func (w *World) addPolicy(h *host) {
+	name := fmt.Sprintf("more-%d", len(w.files)+1)
+	found, err := manifest.DecodePolicies(name+".yaml", fmt.Appendf(nil, `
+apiVersion: fenced.io/v1alpha1
+kind: FencePolicy
+metadata: {name: %s}
+spec:
+  nodeSelector: {matchLabels: {hostname: %s}}
+  unhealthyConditions:
+    - {type: Ready, status: Unknown, timeout: %s}
+    - {type: Ready, status: "False", timeout: %s}
+  strategy: PowerCycle
+`, name, h.name, unknownFor, falseFor))
+	if err != nil || len(found.Checks) != 1 {
+		panic(fmt.Sprintf("sim: a policy does not decode: %v", err)) // a bug of this package
+	}
+	w.files = append(w.files, found.Checks[0])
+	w.fault("policies.d-grows", h.name, "by %s", name)
+	w.reconfigure()
+}
+
+// lived notes what a fenced that has just started may act on. w.mu is held.
+func (w *World) lived(c *incarnation) {
+	for _, name := range c.knows.files {
+		if w.ledger.scopes[name].IsZero() {
+			w.ledger.scopes[name] = c.since
+		}
+	}
+}
+
+// grown says what this fenced may act on that none could a quiet period ago. w.mu is
+// held. // I18
+func (c *incarnation) grown(now time.Time) string {
+	w := c.i.w
+	for _, name := range c.knows.files {
+		if now.Sub(w.ledger.scopes[name]) < w.plan.guards().QuietPeriod {
+			return name
+		}
+	}
+	return ""
+}
+
+// fileChecks are those of policies.d as this life has read them. w.mu is held.
+func (c *incarnation) fileChecks() (list []policy.Check) {
+	return append(list, c.i.w.files[:len(c.knows.files)]...)
+}

@@ -1,0 +1,143 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"github.com/fenced/fenced/internal/policy"
+)
+
+// knowledge is what one life of a fenced has been told by its files and its watch:
+// nobody can hold more against it. Guarded by the world's mutex.
+type knowledge struct {
+	ways  map[string]way         // hosts.d, by Node
+	files []string               // of policies.d
+	metal map[string][]toldMetal // by Node, the newest last
+	nodes map[string][]toldNode  // by name, the newest last
+	check toldCheck
+}
+
+// toldMetal is whose BMC a BareMetalHost led to.
+type toldMetal struct {
+	to *host
+	at time.Time
+}
+
+// toldNode is what of a Node may justify a run, or forbid it.
+type toldNode struct {
+	gone  bool
+	uuid  string
+	named time.Time // since when that was told
+	ready string
+	since time.Time // as the API server wrote it
+	at    time.Time // when it was told
+}
+
+// toldCheck is whether the check of the cluster covers anything.
+type toldCheck struct {
+	hollow bool
+	at     time.Time
+}
+
+// read takes in the files, as at a start. w.mu is held.
+func (w *World) read() knowledge {
+	k := knowledge{ways: map[string]way{}, metal: map[string][]toldMetal{}, nodes: map[string][]toldNode{}}
+	for _, h := range w.hosts {
+		if h.listed {
+			k.ways[h.name] = h.leads
+		}
+	}
+	for _, f := range w.files {
+		k.files = append(k.files, f.Name)
+	}
+	return k
+}
+
+// take takes in a change that the watch has told.
+func (k *knowledge) take(w *World, c policy.Change, now time.Time) {
+	switch c.ID.Kind {
+	case "Node":
+		t := toldNode{gone: true, at: now}
+		if n, ok := c.Value.(*policy.Node); ok && n != nil {
+			t = toldNode{uuid: n.SystemUUID, ready: n.Conditions[0].Status, since: n.Conditions[0].LastTransition, at: now, named: now}
+		}
+		if before := lastOf(k.nodes[c.ID.Name]); len(before) > 0 && before[0].uuid == t.uuid {
+			t.named = before[0].named
+		}
+		k.nodes[c.ID.Name] = append(lastOf(k.nodes[c.ID.Name]), t)
+	case "BareMetalHost":
+		if h, ok := c.Value.(*policy.Host); ok && h != nil {
+			if before := k.metal[h.Name]; len(before) == 0 || before[len(before)-1].to != w.at(h.Address) {
+				k.metal[h.Name] = append(lastOf(before), toldMetal{w.at(h.Address), now})
+			}
+		}
+	case policy.MachineHealthCheckKind:
+		check, ok := c.Value.(*policy.Check)
+		k.check = toldCheck{hollow: !ok || check != w.api.check, at: now}
+	}
+}
+
+// lastOf is a list of what was told without all but its newest.
+func lastOf[T any](list []T) []T {
+	if len(list) == 0 {
+		return nil
+	}
+	return slices.Clone(list[len(list)-1:])
+}
+
+// bmcs are the hosts whose BMCs a Node's entries lead to, as they were told, and since
+// when.
+func (c *incarnation) bmcs(node string) map[*host]time.Time {
+	all := map[*host]time.Time{}
+	if leads, listed := c.knows.ways[node]; listed {
+		all[leads.bmc] = c.since
+	}
+	if list := c.knows.metal[node]; len(list) > 0 {
+		last := list[len(list)-1]
+		if _, known := all[last.to]; !known && last.to != nil {
+			all[last.to] = last.at
+		}
+	}
+	return all
+}
+
+// twin says what makes a host one with another, and since when that was told. // I9
+func (c *incarnation) twin(h *host) (why string, since time.Time) {
+	mine, leads := c.bmcs(h.name), c.knows.ways[h.name]
+	for _, o := range c.i.w.hosts {
+		if o == h {
+			continue
+		}
+		for to, at := range c.bmcs(o.name) {
+			if from, shared := mine[to]; shared {
+				return o.name + " leads to the BMC of " + to.name + ", too", latest(from, at)
+			}
+		}
+		if theirs := c.knows.ways[o.name]; len(h.outlets) > 0 && leads.outlets != nil && theirs.outlets == leads.outlets {
+			return o.name + " leads to the outlets of " + leads.outlets.name + ", too", c.since
+		}
+	}
+	uuid, at := c.uuid(h.name)
+	for name := range c.knows.nodes {
+		if other, from := c.uuid(name); name != h.name && uuid != "" && other == uuid {
+			return "Node " + name + " tells the same UUID", latest(from, at)
+		}
+	}
+	return "", time.Time{}
+}
+
+// uuid is what a Node was told to say of its machine, and since when.
+func (c *incarnation) uuid(node string) (string, time.Time) {
+	list := c.knows.nodes[node]
+	if len(list) == 0 {
+		return "", time.Time{}
+	}
+	return list[len(list)-1].uuid, list[len(list)-1].named
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

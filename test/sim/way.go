@@ -1,0 +1,150 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/state"
+)
+
+// way is where an entry of hosts.d leads: to whose BMC, and to whose outlets.
+type way struct{ bmc, outlets *host }
+
+// address is that of the host's BMC.
+func (h *host) address() string { return fmt.Sprintf("192.0.2.%d", h.index()+1) }
+
+// device is the BMC of a host, with the account that it takes.
+func (h *host) device() bmc.Device {
+	return bmc.Device{Driver: bmc.DriverIPMI, Username: "root", Password: h.password(),
+		Endpoint: bmc.Endpoint{Protocol: bmc.ProtocolIPMI, Host: h.address(), Port: 623}}
+}
+
+// plug is the way to one of the outlets.
+func (h *host) plug(i int) bmc.Device {
+	return bmc.Device{Driver: bmc.DriverFenceAgent, Agent: "fence_apc_snmp", Username: "root", Password: h.w.password("outlets"),
+		Endpoint: bmc.Endpoint{Host: fmt.Sprintf("198.51.100.%d", i+1)}, Parameters: map[string]string{"plug": fmt.Sprint(h.index() + 1)}}
+}
+
+// entry is the administrator's entry of hosts.d, which should lead to the host.
+func (h *host) entry(leads way) bmc.Host {
+	d := leads.bmc.device()
+	d.Password = h.password()
+	levels := []bmc.Level{{Devices: []bmc.Device{d}}}
+	if len(h.outlets) > 0 {
+		levels = append(levels, bmc.Level{Devices: []bmc.Device{leads.outlets.plug(0), leads.outlets.plug(1)}})
+	}
+	return bmc.Host{Name: cluster + "/" + h.name, IdentityMode: "required", Source: "hosts.d", Levels: levels, Protected: h.protected}
+}
+
+// choice is the host as a person enrolls it.
+func (h *host) choice() bmc.Host {
+	if h.listed {
+		return h.entry(way{h, h})
+	}
+	return bmc.Host{Name: cluster + "/" + namespace + "/" + h.name, Levels: []bmc.Level{{Devices: []bmc.Device{h.device()}}}}
+}
+
+// pinOf is what `fencectl bmc enroll` stores for a host.
+func pinOf(h *host) state.Pin {
+	e := h.choice()
+	var choice []string
+	for _, l := range e.Levels {
+		for _, d := range l.Devices {
+			choice = append(choice, d.Fingerprint())
+		}
+	}
+	return state.Pin{Host: e.Name, Node: h.name, Address: e.Address(), Devices: strings.Join(e.Keys(), "\n"), Choice: strings.Join(choice, "\n"),
+		SystemUUID: h.uuid, BMCUUID: h.uuid, At: h.w.began, EnrolledBy: "uid 0"}
+}
+
+// enroll pins the outlets of every host, as a person does before they are used, and
+// most of the BareMetalHosts that alone know the way.
+func (w *World) enroll(ctx context.Context) error {
+	for i, h := range w.hosts {
+		if h.listed && len(h.outlets) == 0 || !h.listed && i%3 == 2 {
+			continue
+		}
+		if _, err := state.SavePin(ctx, w.store, pinOf(h)); err != nil {
+			return err
+		}
+		h.pinned = true
+	}
+	return nil
+}
+
+// deviceAt finds what stands behind an address. w.mu is held.
+func (w *World) deviceAt(d bmc.Device) (*host, *outlet) { return w.deviceOf(d.Key()) }
+
+// deviceOf finds what a key of a device stands for. w.mu is held.
+func (w *World) deviceOf(key string) (*host, *outlet) {
+	for _, h := range w.hosts {
+		if h.address() == key {
+			return h, nil
+		}
+		for i, o := range h.outlets {
+			if h.plug(i).Key() == key {
+				return h, o
+			}
+		}
+	}
+	return nil, nil
+}
+
+// devices finds all that the lines of a record name; a nil host is nothing of this
+// world. w.mu is held.
+func (w *World) devices(keys string) (list []logKey) {
+	for key := range strings.SplitSeq(keys, "\n") {
+		if key != "" {
+			h, o := w.deviceOf(key)
+			list = append(list, logKey{h, o})
+		}
+	}
+	return list
+}
+
+// inventory is hosts.d as one life of a fenced has read it.
+type inventory struct{ inc *incarnation }
+
+// List implements engine.Hosts.
+func (v inventory) List(string) (names []string) {
+	v.inc.i.w.do(func() {
+		for _, h := range v.inc.i.w.hosts {
+			if _, listed := v.inc.knows.ways[h.name]; listed {
+				names = append(names, h.name)
+			}
+		}
+	})
+	return names
+}
+
+// Find implements engine.Hosts.
+func (v inventory) Find(_ context.Context, _, node string) (e bmc.Host, found bool, err error) {
+	v.inc.i.w.do(func() {
+		var leads way
+		if leads, found = v.inc.knows.ways[node]; found {
+			e = v.inc.i.w.hostOf(node).entry(leads)
+		}
+	})
+	return e, found, nil
+}
+
+// names says which hosts these devices are of.
+func names(list []logKey) string {
+	var texts []string
+	for _, k := range list {
+		text := "nobody's device"
+		switch {
+		case k.outlet != nil:
+			text = "an outlet of " + k.h.name
+		case k.h != nil:
+			text = "the BMC of " + k.h.name
+		}
+		if !slices.Contains(texts, text) {
+			texts = append(texts, text)
+		}
+	}
+	return strings.Join(texts, ", ")
+}
