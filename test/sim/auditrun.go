@@ -19,6 +19,9 @@ func (w *World) auditRun(d *door, old remediate.Run, known bool, r remediate.Run
 	if !known {
 		w.auditStart(d.inc, r)
 	}
+	if old.Attempt == r.Attempt && (old.Intent.Action == remediate.SendOn || old.Intent.Action == remediate.ReleaseHold) {
+		w.ledger.on[attemptKey{r.ID, r.Attempt}] = true // nobody can say whether that was done: the Lease may move
+	}
 	if old.Step != r.Step {
 		w.note(node, "stored by %s: run %s %s -> %s %s %s", d.inc, r.ID, old.Step, r.Step, r.Reason, r.Note)
 	}
@@ -45,29 +48,8 @@ func reasonText(r remediate.Run) string {
 // auditStart looks at a run that is begun. w.mu is held.
 func (w *World) auditStart(c *incarnation, r remediate.Run) {
 	g, node := w.plan.guards(), r.Target.Node
-	inFlight, zone := 0, 0
 	h := w.hostOf(node)
-	for _, o := range w.ledger.runs {
-		if o.ID == r.ID || !o.Open() {
-			continue
-		}
-		if o.Target.Node == node {
-			w.violate("I1", node, "run %s was begun beside %s", r.ID, o.ID)
-		}
-		if o.ControlPlane && r.ControlPlane {
-			w.violate("I12", node, "run %s on a control-plane host was begun beside %s", r.ID, o.ID)
-		}
-		if o.Step == remediate.Held || o.Step == remediate.RestoreNode {
-			continue
-		}
-		inFlight++
-		if o.Step == remediate.AwaitNode { // its host is on: the zone has its slot back
-			continue
-		}
-		if p := w.hostOf(o.Target.Node); h != nil && p != nil && h.zone != "" && p.zone == h.zone {
-			zone++
-		}
-	}
+	inFlight, zone := w.auditBeside(h, r)
 	w.outcome.Actions["starts"]++
 	now := time.Now()
 	w.auditWay(c, r, now)
@@ -100,6 +82,34 @@ func (w *World) auditStart(c *incarnation, r remediate.Run) {
 	case !v.since.IsZero() && time.Since(v.since) < g.QuietPeriod:
 		w.violate("I16", node, "run %s was begun %s after an outage", r.ID, time.Since(v.since))
 	}
+}
+
+// auditBeside looks at the other runs that are open, and counts those in flight, and
+// those of them in the zone. w.mu is held.
+func (w *World) auditBeside(h *host, r remediate.Run) (inFlight, zone int) {
+	node := r.Target.Node
+	for _, o := range w.ledger.runs {
+		if o.ID == r.ID || !o.Open() {
+			continue
+		}
+		if o.Target.Node == node {
+			w.violate("I1", node, "run %s was begun beside %s", r.ID, o.ID)
+		}
+		if o.ControlPlane && r.ControlPlane {
+			w.violate("I12", node, "run %s on a control-plane host was begun beside %s", r.ID, o.ID)
+		}
+		if o.Step == remediate.Held || o.Step == remediate.RestoreNode {
+			continue
+		}
+		inFlight++
+		if o.Step == remediate.AwaitNode { // its host is on: the zone has its slot back
+			continue
+		}
+		if p := w.hostOf(o.Target.Node); h != nil && p != nil && h.zone != "" && p.zone == h.zone {
+			zone++
+		}
+	}
+	return inFlight, zone
 }
 
 // auditEnd looks at a run that has just ended. w.mu is held.
