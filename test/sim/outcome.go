@@ -22,7 +22,7 @@ type Outcome struct {
 	Cases     map[string]int // in which a rule had something to forbid, by rule
 	Handovers int
 	Raced     int // isolated while a foreign hand was just switching the host on
-	Misled    int // isolated on a person's word that had ceased to be true
+	Misled    int // isolated on a person's word that was wrong, or had ceased to be true
 	Lied      int // isolated because a BMC lied consistently about a dead node
 	Stranded  int // at the end: Off, and covered by an open record
 }
@@ -73,7 +73,7 @@ func (o *Outcome) Table() string {
 		fmt.Fprintf(&b, "| %s | %d: %s |\n", part.title, total, strings.Join(texts, ", "))
 	}
 	fmt.Fprintf(&b, "| isolated on a consistent lie about a dead node (undetectable) | %d |\n", o.Lied)
-	fmt.Fprintf(&b, "| isolated on a person's word that had ceased to be true | %d |\n", o.Misled)
+	fmt.Fprintf(&b, "| isolated on a person's word that was wrong, or had ceased to be true | %d |\n", o.Misled)
 	fmt.Fprintf(&b, "| isolated while a foreign hand switched the host on, within the 5 s of a proof | %d |\n", o.Raced)
 	fmt.Fprintf(&b, "| hosts Off at the end, each with an open record | %d |\n", o.Stranded)
 	broken := 0
