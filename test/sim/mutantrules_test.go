@@ -16,7 +16,7 @@ import (
 )
 
 // wrong is a world in which much is written down wrongly, about hosts that break often.
-func wrong(p *Plan) { few(p); p.Mistakes, p.Absurd, p.OnePassword = 30, 0.5, true }
+func wrong(p *Plan) { few(p); p.Mistakes, p.OnePassword = 120, true }
 
 // repointed is wrong, where BareMetalHosts know the way.
 func repointed(p *Plan) { wrong(p); p.Metal = true }
