@@ -196,7 +196,7 @@ func (w *World) auditIsolated(n *node, r remediate.Run, b remediate.Backup) {
 	if k := len(saved); k > 0 && !bytes.Equal(saved[k-1].Node, n.json()) && fmt.Sprint(n.ResourceVersion) == saved[k-1].ResourceVersion {
 		w.violate("I21", n.Name, "the backup is not the Node")
 	}
-	w.ledger.boots[r.ID] = booted{h.boots, n.BootID, false}
+	w.ledger.boots[r.ID] = booted{h.boots, n.BootID, h.on}
 	if !h.on {
 		return
 	}
@@ -211,7 +211,6 @@ func (w *World) auditIsolated(n *node, r remediate.Run, b remediate.Backup) {
 		w.outcome.Misled++
 	case lied:
 		w.outcome.Lied++
-		w.ledger.boots[r.ID] = booted{h.boots, n.BootID, true}
 		w.note(n.Name, "the BMC has lied all along")
 	case time.Since(h.onSince) <= proofMaxAge+requestTimeout:
 		w.outcome.Raced++

@@ -121,7 +121,7 @@ func (w *World) auditEnd(r remediate.Run) {
 	}
 	before, isolated := w.ledger.boots[r.ID]
 	same := h.boots <= before.boots
-	if before.lied { // it may have booted just before, and nobody could tell
+	if before.on { // it may have booted just before, and nobody could tell
 		same = h.bootID() == before.boot
 	}
 	if isolated && same && !w.ledger.held[r.ID] { // I6; a human may vouch for it

@@ -58,7 +58,7 @@ type looked struct {
 type booted struct {
 	boots int
 	boot  string
-	lied  bool // its BMC said Off, consistently
+	on    bool // nobody could tell: by a lie, a wrong word, or a foreign hand
 }
 
 // cycle is one run that has touched a host.
