@@ -188,6 +188,7 @@ func TestRunDoesNotFollowAHostThatIsPointedElsewhere(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		r := only(t, e)
 		assert.Equal(t, remediate.Held, r.Step)
+		assert.Equal(t, string(policy.InvalidHost), r.Reason, r.Note)
 		assert.Zero(t, w.deleted())
 		assert.Len(t, w.commands, 1, "nothing is sent to the new address")
 		stop()

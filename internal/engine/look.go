@@ -31,7 +31,8 @@ func (w *worker) look(ctx context.Context) (remediate.Seen, [][]byte, remediate.
 	seen.At = at
 	w.c.alsoContested(&seen, time.Now())
 	seen.Level, seen.Devices, seen.ProofKind = power.Level, power.Devices, power.ProofKind
-	seen.Power, seen.PowerError, seen.Identity, seen.AlsoOn = power.Power, power.PowerError, power.Identity, power.AlsoOn
+	seen.Power, seen.PowerError, seen.NoWay = power.Power, power.PowerError, power.NoWay
+	seen.Identity, seen.AlsoOn = power.Identity, power.AlsoOn
 	seen.Proof, seen.OffAccepted = power.Proof, power.OffAccepted
 	if _, frozen := w.c.frozen(w.run.Target); frozen != "" { // I5
 		seen.PowerForbidden = frozen

@@ -24,14 +24,14 @@ func (w *worker) lookPower(ctx context.Context) (seen remediate.Seen) {
 	if w.session == nil {
 		if err := w.open(ctx); err != nil {
 			w.emit(Event{Type: EventFailed, Reason: string(hostReason(err)), Message: Sentence(err)})
-			seen.PowerError, seen.AlsoOn = bmc.KindOf(err), w.besides(ctx)
+			seen.PowerError, seen.NoWay, seen.AlsoOn = bmc.KindOf(err), noWay(err), w.besides(ctx)
 			return seen
 		}
 	}
 	s, t := w.session, w.run.Target
 	seen.Devices, seen.ProofKind = s.devices(), s.proofKind()
 	r, err := s.read(ctx)
-	seen.Power, seen.PowerError = r, bmc.KindOf(err)
+	seen.Power, seen.PowerError, seen.NoWay = r, bmc.KindOf(err), noWay(err)
 	if err != nil {
 		seen.AlsoOn = w.besides(ctx)
 	} else {
@@ -39,6 +39,15 @@ func (w *worker) lookPower(ctx context.Context) (seen remediate.Seen) {
 	}
 	seen.Proof, seen.OffAccepted = s.proof, s.accepted
 	return seen
+}
+
+// noWay is the reason code of a level that cannot be asked for another reason than its
+// BMC's; "" when it is the BMC's.
+func noWay(err error) string {
+	if r, ok := asRefusal(err); ok {
+		return string(r.Reason)
+	}
+	return ""
 }
 
 // barred says whether the session's level refused the account a short while ago.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -106,7 +107,7 @@ func inputs(r remediate.Run, s remediate.Seen, now time.Time) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "level=%d power=%s raw=%q", s.Level, s.Power.State, s.Power.Raw)
 	if s.PowerError != "" {
-		fmt.Fprintf(&b, " powerError=%s", s.PowerError)
+		fmt.Fprintf(&b, " powerError=%s", cmp.Or(s.NoWay, string(s.PowerError)))
 	}
 	fmt.Fprintf(&b, " proof=%s proven=%t offAccepted=%t identity=%s api=%s", proofOf(r, s), s.Proof.Proven(now), s.OffAccepted, answer[s.Identity], api[s.API])
 	fmt.Fprintf(&b, " node=%s nodeUID=%s bootID=%s ready=%s", answer[s.Node.Exists], s.Node.UID, s.Node.BootID, answer[s.Node.Ready])

@@ -120,16 +120,22 @@ func alive(r Run, s Seen) bool {
 		s.Lease.ResourceVersion != r.OffLease.ResourceVersion
 }
 
-// powerReason is the reason code of a failed step 1: what the BMC last refused,
-// else fallback.
+// powerReason is the reason code of a failed step 1: what the BMC last refused, or kept
+// it from being asked, else fallback.
 func powerReason(s Seen, fallback string) string {
-	if s.PowerError != "" {
+	switch {
+	case s.NoWay != "":
+		return s.NoWay
+	case s.PowerError != "":
 		return "BMC" + string(s.PowerError)
 	}
 	return fallback
 }
 
 func readText(s Seen) string {
+	if s.NoWay != "" {
+		return "failed (" + s.NoWay + ")"
+	}
 	if s.PowerError != "" {
 		return "failed (" + string(s.PowerError) + ")"
 	}

@@ -12,7 +12,7 @@ import (
 // proof is made of two. // I1
 func ofLevel(r Run, s Seen) Seen {
 	if s.Level != r.Level {
-		s.Power, s.PowerError, s.Identity = bmc.Reading{}, "", CannotTell
+		s.Power, s.PowerError, s.NoWay, s.Identity = bmc.Reading{}, "", "", CannotTell
 		s.Proof, s.OffAccepted, s.Devices, s.ProofKind = s.Proof.Reset(), false, "", ""
 	}
 	return s

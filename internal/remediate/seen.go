@@ -53,7 +53,10 @@ type Seen struct {
 	// PowerError is why the read failed, or the level could not be opened; "" when
 	// neither did.
 	PowerError bmc.Kind
-	Proof      bmc.Proof
+	// NoWay is the reason code of what keeps the level from being asked at all, as
+	// InvalidHost or SecretMissing; "" when the BMC itself failed.
+	NoWay string
+	Proof bmc.Proof
 	// AlsoOn names a level below that reads On while this one cannot be read; only
 	// asked while a person's word is on the record. // I26
 	AlsoOn string
