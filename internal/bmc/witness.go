@@ -231,6 +231,21 @@ func (l *levelPower) hear(ctx context.Context, began time.Time, r Reading) Readi
 	return r
 }
 
+// AlsoOn names a device of a lower level that was last heard to read On, by a question
+// since then and since the level's last command; "" when none was. A level that cannot
+// be read itself has no reading to tell that by. // I26
+func (l *levelPower) AlsoOn(since time.Time) string {
+	if l.since.After(since) {
+		since = l.since
+	}
+	for _, ws := range l.witnesses {
+		if v, name := ws.says(since, time.Now()); v == readsOn {
+			return name
+		}
+	}
+	return ""
+}
+
 // await waits for the round of ws that is under way; false when the time is over.
 func (l *levelPower) await(ctx context.Context, ws *witnesses, over <-chan time.Time) bool {
 	if ws.done == nil {

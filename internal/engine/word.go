@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -20,8 +21,26 @@ const wordWait = 2 * time.Second
 func (w *worker) besides(ctx context.Context) string {
 	if w.run.OnWord() && w.against == "" {
 		w.against, _ = w.readsOn(ctx, w.run.Level) // what cannot be asked now is asked at the last moment
+		w.against = cmp.Or(w.against, w.heardOn())
 	}
 	return w.against
+}
+
+// heardOn is what the session's witnesses have heard to read On since the word was given:
+// a BMC that answers now and then may have answered them alone. // I26
+func (w *worker) heardOn() string {
+	if w.session == nil {
+		return ""
+	}
+	level, ok := w.session.power.(interface{ AlsoOn(since time.Time) string })
+	if !ok {
+		return ""
+	}
+	name := level.AlsoOn(w.run.Confirmed.At)
+	if name == "" {
+		return ""
+	}
+	return name + " reads On"
 }
 
 // readsOn asks the power levels below top, each with its own time, and names one that
@@ -63,6 +82,7 @@ func (w *worker) lastWord(ctx context.Context, d decision) string {
 	asking, cancel := context.WithTimeout(ctx, wordWait)
 	defer cancel()
 	on, err := w.readsOn(asking, w.run.Level+1)
+	on = cmp.Or(on, w.heardOn())
 	w.against = on
 	switch {
 	case on != "":

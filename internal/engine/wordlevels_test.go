@@ -67,15 +67,22 @@ func TestWordIsNotTakenAgainstABMCThatReadsOnAgain(t *testing.T) {
 	})
 }
 
-// heardOnce is a BMC that answers one question after it was told to.
+// heardOnce is a BMC that answers once after it was told to: one question, or all of one
+// moment.
 type heardOnce struct {
 	power
-	now *atomic.Bool
+	told   *atomic.Bool
+	moment *atomic.Int64 // nil for one question
 }
 
 func (h heardOnce) Read(ctx context.Context) (bmc.Reading, error) {
-	if h.now.CompareAndSwap(true, false) {
-		return bmc.Reading{State: bmc.On, At: time.Now(), Session: 1}, nil
+	now := time.Now()
+	first := h.told.CompareAndSwap(true, false)
+	if first && h.moment != nil {
+		h.moment.Store(now.UnixNano())
+	}
+	if first || h.moment != nil && h.moment.Load() == now.UnixNano() {
+		return bmc.Reading{State: bmc.On, At: now, Session: 1}, nil
 	}
 	return h.power.Read(ctx)
 }
@@ -86,7 +93,8 @@ func TestAllLevelsAreAskedBeforeAWordIsActedUpon(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, inner *failingStore) {
 		store := &stubborn{Store: inner}
 		var answers atomic.Bool
-		e, stop := wrongWord(t, w, store, func(bmc.Device) (bmc.Power, error) { return heardOnce{power{w}, &answers}, nil })
+		var moment atomic.Int64
+		e, stop := wrongWord(t, w, store, func(bmc.Device) (bmc.Power, error) { return heardOnce{power{w}, &answers, &moment}, nil })
 		isolates := 0
 		store.watch(func(run []byte) {
 			if bytes.Contains(run, []byte(`"intent":{"action":"IsolateNode"`)) {
@@ -101,4 +109,22 @@ func TestAllLevelsAreAskedBeforeAWordIsActedUpon(t *testing.T) {
 		assert.Zero(t, w.deleted())
 		stop()
 	})
+}
+
+// A BMC that answers a single question speaks against a word whoever has asked it: the
+// look, or the witnesses of the level above, whose own reading fails. // I26
+func TestOneAnswerSpeaksAgainstAWordWhoeverHearsIt(t *testing.T) {
+	for _, after := range []time.Duration{0, time.Second, 3 * time.Second, 5 * time.Second, 7 * time.Second} {
+		bubble(t, func(t *testing.T, w *world, store *failingStore) {
+			var answers atomic.Bool
+			e, stop := wrongWord(t, w, store, func(bmc.Device) (bmc.Power, error) { return heardOnce{power{w}, &answers, nil}, nil })
+			time.Sleep(after)
+			answers.Store(true)
+			time.Sleep(10 * time.Minute)
+			r := only(t, e)
+			assert.Equal(t, "ConfirmedOffContradicted", r.Reason, "after %s: %s", after, r.Note)
+			assert.Zero(t, w.deleted())
+			stop()
+		})
+	}
 }
