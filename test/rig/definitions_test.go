@@ -56,7 +56,8 @@ func statusApart(t *testing.T, client dynamic.ResourceInterface, obj *unstructur
 }
 
 func TestClusterAPIMovesToAnotherVersion(t *testing.T) {
-	c, ctx := rigtest.Own(t, rig.Options{Bare: true}), rigtest.Context(t, time.Minute)
+	// No garbage collector: an API server may take minutes to forget a definition that is watched.
+	c, ctx := rigtest.Own(t, rig.Options{Bare: true, NoManager: true}), rigtest.Context(t, 3*time.Minute)
 	require.NoError(t, c.CreateNamespace(ctx, rig.Namespace))
 	_, err := c.CreateCAPICluster(ctx, rig.CAPICluster{Name: "blue"})
 	require.ErrorContains(t, err, "find the version of Cluster API")
