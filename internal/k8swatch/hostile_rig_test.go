@@ -49,7 +49,6 @@ func overloaded(ctx context.Context, t *testing.T, c *rig.ControlPlane, name str
 // Objects that somebody filled with all that the API server takes harm neither the view
 // of the others nor a look at them.
 func TestHostileObjectsHarmNoOther(t *testing.T) { // I16
-	t.Parallel()
 	c, ctx := rigtest.Own(t, rig.Options{}), rigtest.Context(t, 2*time.Minute) // what it makes would burden other tests
 	r := bareMetal(t, c, rig.Host{}, rig.Node{SystemUUID: "su"})
 	overloaded(ctx, t, c, "hostile")

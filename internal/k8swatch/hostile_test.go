@@ -145,7 +145,7 @@ func TestListWithoutEndIsGivenUp(t *testing.T) {
 	})
 	stop := running(t, c)
 	defer stop()
-	until(t, 20*time.Second, "the list is given up", func() bool {
+	until(t, time.Minute, "the list is given up", func() bool {
 		return strings.Contains(c.View().Problem, "objects") || pages.Load() > maxPages+10
 	})
 	stop()

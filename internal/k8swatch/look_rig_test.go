@@ -125,7 +125,6 @@ func TestLookSeesANodeThatJoinedLate(t *testing.T) { // I4
 }
 
 func TestLookSeesRivals(t *testing.T) { // I22
-	t.Parallel()
 	c, ctx := rigtest.Own(t, rig.Options{}), rigtest.Context(t, time.Minute) // its Leases would stop the other tests
 	k := dial(t, c)
 	r := bareMetal(t, c, rig.Host{}, rig.Node{})

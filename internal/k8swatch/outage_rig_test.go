@@ -15,7 +15,6 @@ import (
 // The API server is killed and comes back; it hangs and goes on. Each time the
 // view grows old, says so, and returns without a restart of ours. // I16
 func TestViewGrowsOldInAnOutageAndReturns(t *testing.T) {
-	t.Parallel()
 	c := rigtest.Own(t, rig.Options{})
 	ctx := rigtest.Context(t, 2*time.Minute)
 	_, err := c.CreateNode(ctx, rig.Node{Name: "before"})

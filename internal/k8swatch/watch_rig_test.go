@@ -83,7 +83,6 @@ func TestIdleViewStaysFresh(t *testing.T) {
 // Definitions appear and vanish while the view is kept. How a served version is
 // followed, TestServedVersionIsFollowed and TestMoveToAnotherVersion show.
 func TestKindsComeAndGo(t *testing.T) {
-	t.Parallel()
 	c, ctx := rigtest.Own(t, rig.Options{Bare: true, NoManager: true}), rigtest.Context(t, 5*time.Minute)
 	path, err := c.Kubeconfig("root", rig.AdminGroup)
 	require.NoError(t, err)
