@@ -116,9 +116,10 @@ func otherUser(t *testing.T, name string) *user.User {
 		t.Skip("only root can become another user")
 	}
 	u, err := user.Lookup(name)
-	if err != nil {
+	if err != nil && os.Getenv("CI") != "true" {
 		t.Skipf("there is no such user: %v", err)
 	}
+	require.NoError(t, err)
 	return u
 }
 

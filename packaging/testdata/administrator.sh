@@ -8,6 +8,8 @@ answers() { fencectl status -o json 2>/dev/null | grep -q '"armed"'; }
 
 paused() { fencectl status -o json | grep -Eq '"paused": ?true'; }
 
+running() { fencectl status -o json | grep -Eq '"paused": ?false'; }
+
 not() { ! "$@"; } # by itself, ! hides a failure from set -e
 
 within() { # within SECONDS COMMAND...: until it succeeds
@@ -35,8 +37,7 @@ chmod 0640 /etc/fenced/nowhere.kubeconfig
 systemctl enable --now fenced
 systemctl is-enabled --quiet fenced
 systemctl is-active --quiet fenced
-answers
-not paused
+running
 echo "ok enabled and ready"
 
 systemctl start fenced-pause
@@ -44,7 +45,7 @@ within 2 paused
 echo "ok paused by the unit"
 
 systemctl start fenced-resume
-within 2 not paused
+within 2 running
 echo "ok resumed by the unit"
 
 old=$(main)
