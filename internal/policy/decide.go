@@ -49,7 +49,7 @@ func (w *tables) finish(r *Report, budgets []DisruptionBudget) {
 func (w *tables) decideCheck(c *Check, now time.Time) CheckReport {
 	a := w.surroundings(c)
 	st := settingOf(c, a, now)
-	r := newCheckReport(c, &st)
+	r := newCheckReport(c, a, &st)
 	var n count
 	subjects := w.selected(c)
 	for i := range subjects {
@@ -102,11 +102,11 @@ func (n *count) wait(seconds int) {
 	}
 }
 
-func newCheckReport(c *Check, st *setting) CheckReport {
+func newCheckReport(c *Check, a Surroundings, st *setting) CheckReport {
 	return CheckReport{
 		Kind: c.Kind, APIVersion: c.APIVersion, Namespace: c.Namespace, Name: c.Name,
 		State: st.state, Message: st.message, Targets: []TargetReport{}, UID: c.UID, Source: c.Source,
-		unread: c.Selector == nil, idle: map[string]bool{}, pets: c.Strategy == CountOnly, Limit: c.limitText(), Due: st.due, Storm: c.Storm,
+		unread: c.Selector == nil || a.Crowded, idle: map[string]bool{}, pets: c.Strategy == CountOnly, Limit: c.limitText(), Due: st.due, Storm: c.Storm,
 		minHealthy: c.lineage() == medik8s && c.MaxUnhealthy == nil,
 	}
 }

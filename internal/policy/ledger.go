@@ -31,6 +31,9 @@ type Ledger struct {
 	zones             map[string]Fleet
 	twins             map[string][]string
 
+	// size is how many targets the checks select together, kept or not.
+	size int
+
 	now  time.Time // as of when everything is judged
 	next time.Time // when time alone changes something; zero is never
 	// dirty are the targets to be judged again; stale: also look at what the

@@ -9,6 +9,7 @@ import (
 // such, and its old value is not used any more.
 func (l *Ledger) apply(c Change) {
 	err := l.put(c.ID, c.Value, c.Err)
+	l.fit()
 	old, had := l.errors[c.ID]
 	if had && err == nil {
 		delete(l.errors, c.ID)

@@ -38,6 +38,7 @@ func (l *Ledger) replaceCheck(k checkKey, old *checkEntry, c *Check) {
 		for len(old.targets) > 0 {
 			l.remove(old.targets[len(old.targets)-1])
 		}
+		l.resize(old, -old.size) // those that were not kept
 		delete(l.checks, k)
 	}
 	if c != nil {

@@ -14,6 +14,8 @@ type checkEntry struct {
 	around  Surroundings
 	st      setting
 	targets []*targetEntry
+	// size is how many it selects, kept or not.
+	size int
 	// n counts the targets, without their waits.
 	n      count
 	clocks clockHeap
@@ -177,8 +179,12 @@ func (t *TargetReport) same(o *TargetReport) bool {
 		t.Due.Equal(o.Due) && t.again.Equal(o.again) && t.Since.Equal(o.Since) && t.Timeout == o.Timeout && reflect.DeepEqual(t.Template, o.Template)
 }
 
-// add makes a Machine or a Node a target of the check.
+// add makes a Machine or a Node a target of the check, if there is room.
 func (l *Ledger) add(c *checkEntry, m *Machine, node string) {
+	l.resize(c, 1)
+	if l.w.crowded {
+		return
+	}
 	e := &targetEntry{check: c, machine: m, node: node, at: int32(len(c.targets)), clock: noClock}
 	c.targets = append(c.targets, e)
 	if m != nil {
@@ -192,10 +198,17 @@ func (l *Ledger) add(c *checkEntry, m *Machine, node string) {
 	l.version++
 }
 
+// resize counts targets of the check, or takes them out.
+func (l *Ledger) resize(c *checkEntry, by int) {
+	c.size += by
+	l.size += by
+}
+
 // remove takes a target from its check.
 func (l *Ledger) remove(e *targetEntry) {
 	l.keep(e, false, nil)
 	c := e.check
+	l.resize(c, -1)
 	last := c.targets[len(c.targets)-1]
 	c.targets[e.at], last.at = last, e.at
 	c.targets[len(c.targets)-1] = nil

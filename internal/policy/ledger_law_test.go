@@ -270,7 +270,7 @@ func TestLedger(t *testing.T) {
 		rules := Rules{
 			ZoneKey: "zone", NodesStandIn: rapid.Bool().Draw(t, "stand in"), ExternalEtcd: rapid.Bool().Draw(t, "external"),
 			ClusterRequired: rapid.Bool().Draw(t, "required"), Instance: of(t, "instance", "", "me"),
-			DeleteControlPlaneMachines: rapid.Bool().Draw(t, "delete"),
+			DeleteControlPlaneMachines: rapid.Bool().Draw(t, "delete"), MaxTargets: of(t, "most targets", 0, 0, 1, 4, 10),
 		}
 		w := newTrial(rules)
 		w.changes(t)

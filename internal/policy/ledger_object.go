@@ -26,8 +26,8 @@ func (l *Ledger) setNode(id ObjectID, n *Node) {
 	l.countNode(n, 1)
 	for _, c := range l.checks {
 		if c.check.SelectsNodes {
-			e := l.nodeTarget(c, id.Name)
-			l.recover(c, e, n != nil && c.check.coversNode(n), nil, id.Name)
+			was := old != nil && c.check.coversNode(old)
+			l.recover(c, l.nodeTarget(c, id.Name), was, n != nil && c.check.coversNode(n), nil, id.Name)
 		}
 	}
 	l.version++
@@ -42,13 +42,15 @@ func (n *Node) like(o *Node) bool {
 }
 
 // recover makes something a target of a check, or ends that; e is the target
-// that there is, or nil.
-func (l *Ledger) recover(c *checkEntry, e *targetEntry, covered bool, m *Machine, node string) {
+// that it was, nil where none are kept.
+func (l *Ledger) recover(c *checkEntry, e *targetEntry, was, covered bool, m *Machine, node string) {
 	switch {
-	case e == nil && covered:
+	case !was && covered:
 		l.add(c, m, node)
-	case e != nil && !covered:
+	case was && !covered && e != nil:
 		l.remove(e)
+	case was && !covered:
+		l.resize(c, -1)
 	}
 }
 
@@ -91,11 +93,12 @@ func (l *Ledger) setMachine(id ObjectID, m *Machine) {
 		if c.check.SelectsNodes {
 			continue
 		}
-		switch {
-		case m == nil:
-			l.recover(c, e, false, nil, "")
-		case old == nil || !maps.Equal(old.Labels, m.Labels):
-			l.recover(c, e, c.check.covers(m), m, m.NodeName)
+		if old == nil || m == nil || !maps.Equal(old.Labels, m.Labels) {
+			was, node := old != nil && c.check.covers(old), ""
+			if m != nil {
+				node = m.NodeName
+			}
+			l.recover(c, e, was, m != nil && c.check.covers(m), m, node)
 		}
 	}
 	if m != nil {

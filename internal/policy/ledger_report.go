@@ -133,7 +133,7 @@ func (l *Ledger) checkReport(c *checkEntry, list []*targetEntry, now time.Time) 
 
 // report is the check's with these targets; its numbers are those of all.
 func (c *checkEntry) report(targets []TargetReport, idle map[string]bool, now time.Time) CheckReport {
-	r := newCheckReport(c.check, &c.st)
+	r := newCheckReport(c.check, c.around, &c.st)
 	r.Targets, r.idle = targets, idle
 	r.conclude(c.check, &c.st, c.count(now), now)
 	return r

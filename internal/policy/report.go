@@ -68,8 +68,9 @@ type CheckReport struct {
 	minHealthy bool
 	// pets: the check counts its targets and forbids every remedy.
 	pets bool
-	// idle are the Nodes that the check would cover if it were evaluated; nil
-	// with unread set when not even its selector could be read.
+	// idle are the Nodes that the check would cover if it were evaluated; empty
+	// with unread set when not even its selector could be read, or when all checks
+	// have too many targets.
 	idle   map[string]bool
 	unread bool
 }

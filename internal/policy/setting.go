@@ -16,6 +16,8 @@ type Surroundings struct {
 	Upgrading string
 	// MachineChecks are the OpenShift checks of the same cluster.
 	MachineChecks map[CheckID]*Check
+	// Crowded: the checks select too many targets together.
+	Crowded bool
 }
 
 // setting is whether, and how, a check is evaluated at one instant.
@@ -38,6 +40,8 @@ func settingOf(c *Check, a Surroundings, now time.Time) setting {
 		return setting{state: StateInvalid, message: fmt.Sprintf("this version does not judge %s %s", c.APIVersion, c.Kind)}
 	case c.Invalid != "":
 		return setting{state: StateInvalid, message: c.Invalid}
+	case a.Crowded:
+		return setting{state: StateInvalid, message: crowdedMessage}
 	}
 	if err := c.parseLimits(); err != nil {
 		return setting{state: StateInvalid, message: err.Error()}

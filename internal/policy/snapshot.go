@@ -55,6 +55,9 @@ type Rules struct {
 	Instance string
 	// ZoneKey is the label that tells in which zone a Node is.
 	ZoneKey string
+	// MaxTargets is how many targets all checks may have together before none is
+	// evaluated any more; 0 is two million.
+	MaxTargets int
 }
 
 // OpenRun is a run that has not ended; it may lack a Machine or a Node.

@@ -40,6 +40,7 @@ type tables struct {
 	unreadAny      int               // how many undecoded objects may be any Node
 	unreadMachines int               // how many may be a Machine
 	unreadEtcd     int               // how many may be an etcd Pod
+	crowded        bool              // the checks select more targets than are judged
 }
 
 func newTables(rules Rules) *tables {
@@ -89,6 +90,7 @@ func tablesOf(s *Snapshot) *tables {
 	for _, k := range s.Undecoded {
 		w.putUndecoded(k)
 	}
+	w.crowd(s.Checks)
 	return w
 }
 
@@ -241,6 +243,9 @@ func (c *Check) coversNode(n *Node) bool {
 // selected lists the targets that a check covers, by Machine and Node.
 func (w *tables) selected(c *Check) []Subject {
 	var list []Subject
+	if w.crowded {
+		return nil
+	}
 	if c.SelectsNodes {
 		for _, n := range w.nodes {
 			if c.coversNode(n) {
@@ -286,7 +291,7 @@ func (w *tables) addNode(x *Subject, node string) {
 
 // surroundings is what a check is judged amid.
 func (w *tables) surroundings(c *Check) Surroundings {
-	a := Surroundings{Rules: w.rules}
+	a := Surroundings{Rules: w.rules, Crowded: w.crowded}
 	switch c.lineage() {
 	case clusterAPI:
 		a.Cluster, a.ClusterUnread = w.clusterOf(c)

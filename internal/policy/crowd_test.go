@@ -1,0 +1,40 @@
+package policy_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/policy"
+)
+
+// Checks that have too many targets together are none of them evaluated, until they
+// have few enough again. What each event comes to amid a crowd, TestLedger shows.
+func TestTooManyTargets(t *testing.T) { // I18
+	s := sickWorld(time.Hour, powerCheck("a"), powerCheck("b"), powerCheck("c"))
+	s.Rules.MaxTargets = 2
+	assert.Equal(t, []policy.Reason{policy.InvalidCheck, policy.InvalidCheck, policy.InvalidCheck}, explain(s, "n-1"))
+	l := ledgerOf(s)
+	assert.Empty(t, l.Acting(epoch))
+	for _, c := range l.Counters() {
+		assert.Equal(t, policy.StateInvalid, c.State)
+		assert.Contains(t, c.Message, "too many targets together")
+	}
+	c := s.Checks[2]
+	l.Apply(epoch, policy.Change{ID: policy.ObjectID{APIVersion: c.APIVersion, Kind: c.Kind, Namespace: c.Namespace, Name: c.Name}})
+	acting := l.Acting(epoch)
+	require.Len(t, acting, 2)
+	require.Len(t, acting[0].Targets, 1)
+	assert.Equal(t, policy.PowerCycle, acting[0].Targets[0].Action)
+	assert.Empty(t, acting[0].Targets[0].Refusals)
+}
+
+// Two million is the bound where the rules do not say another. That the ledger says
+// what Decide does, TestLedger shows; what it costs, BenchmarkChecksJudge.
+func TestManyChecksOfEverything(t *testing.T) { // I18
+	for _, c := range policy.Decide(checkWorld(401, 0), epoch).Checks {
+		require.Equal(t, policy.StateInvalid, c.State)
+	}
+}
