@@ -33,7 +33,7 @@ func TestWatchShowsAgainAndEndsWithTheLastExitStatus(t *testing.T) {
 		filepath.Join(dir, "s"), filepath.Join(dir, "orders"))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, stop()) }()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	shown := 0
 	var errs bytes.Buffer
@@ -69,7 +69,7 @@ func TestWaitSurvivesARestartOfTheDaemon(t *testing.T) {
 		}
 		restarted <- err
 	}()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var out, errs bytes.Buffer
 	code := run(ctx, []string{"--socket", socket, "fence", "n-1", "--reason", "disk", "--yes", "--wait"}, nil, sink(func(text string) {

@@ -60,7 +60,7 @@ func TestOwnerIsTold(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- m.engine.Run(ctx, func() {}) }()
 		owned := each.owners == nil
-		require.Eventually(t, func() bool { return m.engine.Status()[0].Owner == owned }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return m.engine.Status()[0].Owner == owned }, time.Minute, time.Millisecond)
 		answer := httptest.NewRecorder()
 		promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}).ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
 		for _, want := range each.want {

@@ -53,7 +53,7 @@ func TestKilledWriterLosesNothing(t *testing.T) {
 	path := newPath(t)
 	var heads []Head
 	for i := range 12 {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		cmd := exec.CommandContext(ctx, os.Args[0])
 		cmd.Env = append(os.Environ(), writerEnv+"="+path)
 		out, err := cmd.StdoutPipe()

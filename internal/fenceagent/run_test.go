@@ -41,8 +41,8 @@ func TestHangingAgentIsKilledWhole(t *testing.T) {
 	_, err = c.Send(ctx, bmc.CommandOff)
 	assert.Equal(t, bmc.SentMaybe, failed(t, err, bmc.KindUnreachable).Sent)
 	assert.ErrorIs(t, err, context.DeadlineExceeded)
-	assert.Less(t, time.Since(begin), 5*time.Second)
-	assert.Eventually(t, gone(t, "3141.5"), 5*time.Second, 10*time.Millisecond)
+	assert.Less(t, time.Since(begin), time.Minute)
+	assert.Eventually(t, gone(t, "3141.5"), time.Minute, 10*time.Millisecond)
 }
 
 // What an agent leaves running in its group ends with it.
@@ -51,17 +51,17 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	c := client(t, agent(t, `sleep 2718.2 & echo Status: OFF; exit 2`), device())
 	begin := time.Now()
 	assert.Equal(t, bmc.Off, read(t, c).State)
-	assert.Less(t, time.Since(begin), 10*time.Second)
-	assert.Eventually(t, gone(t, "2718.2"), 5*time.Second, 10*time.Millisecond)
+	assert.Less(t, time.Since(begin), time.Minute)
+	assert.Eventually(t, gone(t, "2718.2"), time.Minute, 10*time.Millisecond)
 }
 
 // Somebody who left the process group and holds the output keeps nobody waiting.
 func TestOutputHeldByAnotherSession(t *testing.T) {
 	t.Parallel()
-	c := client(t, agent(t, `setsid sleep 5 & echo Status: ON`), device())
+	c := client(t, agent(t, `setsid sleep 30 & echo Status: ON`), device())
 	begin := time.Now()
 	assert.Equal(t, bmc.On, read(t, c).State)
-	assert.Less(t, time.Since(begin), 4*time.Second)
+	assert.Less(t, time.Since(begin), 25*time.Second)
 }
 
 func TestFloodIsKilled(t *testing.T) {
@@ -71,7 +71,7 @@ func TestFloodIsKilled(t *testing.T) {
 		begin := time.Now()
 		_, err := c.Read(t.Context())
 		assert.Contains(t, failed(t, err, bmc.KindProtocol).Error(), "without end")
-		assert.Less(t, time.Since(begin), 10*time.Second)
+		assert.Less(t, time.Since(begin), time.Minute)
 	}
 }
 

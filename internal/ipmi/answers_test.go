@@ -64,9 +64,9 @@ func TestBusyForEver(t *testing.T) {
 	answering(b, cmdChassisStatus, 0xc0, 1<<30)
 	c := New(hostAt(t, b.Addr()), bmc.Timing{ReadTimeout: 2 * time.Second, SendTimeout: time.Second})
 	t.Cleanup(c.drop)
-	begun := time.Now()
+	watch := start()
 	_, err := c.Read(t.Context())
-	lasted(t, begun, 2*time.Second)
+	watch.lasted(t, 2*time.Second)
 	assert.Equal(t, bmc.KindBusy, bmc.KindOf(err), "%v", err)
 }
 
@@ -165,7 +165,7 @@ func TestLostReplyToOff(t *testing.T) {
 		require.ErrorAs(t, err, &e)
 		assert.Equal(t, bmc.SentMaybe, e.Sent)
 		assert.Equal(t, bmc.KindUnreachable, e.Kind)
-		assert.Eventually(t, func() bool { return !b.Power() }, 2*time.Second, 5*time.Millisecond, "it was carried out")
+		assert.Eventually(t, func() bool { return !b.Power() }, time.Minute, 5*time.Millisecond, "it was carried out")
 		relay.Filter(nil)
 		r, err := c.Read(t.Context())
 		require.NoError(t, err)

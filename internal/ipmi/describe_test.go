@@ -18,7 +18,7 @@ func TestDescribeOfIpmiSim(t *testing.T) {
 	relay := relayTo(t, startDebian(t, ipmisim.Options{}))
 	d, err := clientAt(t, relay.Addr()).Describe(t.Context())
 	require.NoError(t, err)
-	assert.WithinDuration(t, time.Now(), d.ClockAt, 5*time.Second)
+	assert.WithinDuration(t, time.Now(), d.ClockAt, time.Minute)
 	assert.NotZero(t, d.Clock)
 	d.Clock, d.ClockAt = time.Time{}, time.Time{}
 	assert.Equal(t, bmc.Description{
@@ -66,15 +66,13 @@ func TestDescribeGivesUpWhatIsNotAnswered(t *testing.T) {
 	t.Cleanup(c.drop)
 	b.Intercept(func(cmd ipmisim.Command) *ipmisim.Reply {
 		if cmd.NetFn == netFnStorage {
-			time.Sleep(4 * time.Second)
+			<-t.Context().Done()
 		}
 		return nil
 	})
-	begun := time.Now()
-	d, err := c.Describe(t.Context())
+	d, err := c.Describe(t.Context()) // the answer never comes
 	require.NoError(t, err)
 	assert.Equal(t, "Dell", d.Manufacturer)
-	assert.Less(t, time.Since(begun), 3*time.Second, "it did not wait for the answer")
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, err = c.Describe(ctx)

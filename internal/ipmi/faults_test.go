@@ -42,7 +42,7 @@ func TestBadWeather(t *testing.T) {
 			require.Equal(t, bmc.Off, r.State)
 			_, err = c.Send(t.Context(), bmc.CommandOn)
 			require.NoError(t, err)
-			require.Eventually(t, b.Power, time.Second, 5*time.Millisecond)
+			require.Eventually(t, b.Power, time.Minute, 5*time.Millisecond)
 			r, err = c.Read(t.Context())
 			require.NoError(t, err)
 			require.Equal(t, bmc.On, r.State)
@@ -106,7 +106,7 @@ func TestHungBMC(t *testing.T) {
 		begun := time.Now()
 		_, err = c.Read(t.Context())
 		assert.Equal(t, bmc.KindUnreachable, bmc.KindOf(err), "%v", err)
-		assert.Less(t, time.Since(begun), 3*time.Second)
+		assert.Less(t, time.Since(begun), timing.ReadTimeout/2)
 		require.NoError(t, b.(ipmisim.Faults).Hang(false))
 		c.timing = timing
 		_, err = c.Read(t.Context())

@@ -214,9 +214,7 @@ func TestFloodOfJunk(t *testing.T) {
 		return nil
 	})
 	h := hostAt(t, relay.Addr())
-	begun := time.Now()
 	_, err := New(h, bmc.Timing{ReadTimeout: 500 * time.Millisecond, SendTimeout: time.Second}).Read(t.Context())
 	flood.Store(false)
 	assert.Equal(t, bmc.KindUnreachable, bmc.KindOf(err))
-	assert.Less(t, time.Since(begun), 2*time.Second)
 }

@@ -19,7 +19,7 @@ import (
 // isolate saves and isolates the Node, again while controllers still change it.
 func isolate(t *testing.T, k *Cluster, r remediate.Run) (data []byte, b remediate.Backup) {
 	t.Helper()
-	until(t, 10*time.Second, "isolated as saved", func() (ok bool) {
+	until(t, time.Minute, "isolated as saved", func() (ok bool) {
 		var err error
 		data, b, err = k.Backup(t.Context(), r.Target)
 		return err == nil && k.Act(t.Context(), r, remediate.IsolateNode, nil, b) == nil
@@ -28,7 +28,7 @@ func isolate(t *testing.T, k *Cluster, r remediate.Run) (data []byte, b remediat
 }
 
 func TestNodeIsDeletedOnlyAsSaved(t *testing.T) { // I2
-	c, ctx := rigtest.Shared(t), rigtest.Context(t, time.Minute)
+	c, ctx := rigtest.Shared(t), rigtest.Context(t, 3*time.Minute)
 	k := dial(t, c)
 	r := bareMetal(t, c, rig.Host{}, rig.Node{})
 	_, b, err := k.Backup(ctx, r.Target)
@@ -58,7 +58,7 @@ func TestNodeIsDeletedOnlyAsSaved(t *testing.T) { // I2
 }
 
 func TestNodeGetsBackWhatItHad(t *testing.T) { // I21
-	c, ctx := rigtest.Shared(t), rigtest.Context(t, time.Minute)
+	c, ctx := rigtest.Shared(t), rigtest.Context(t, 3*time.Minute)
 	k := dial(t, c)
 	gpu := corev1.Taint{Key: "gpu", Value: "yes", Effect: corev1.TaintEffectNoSchedule}
 	r := bareMetal(t, c, rig.Host{}, rig.Node{
@@ -75,7 +75,7 @@ func TestNodeGetsBackWhatItHad(t *testing.T) { // I21
 	assert.Equal(t, remediate.CannotTell, k.Look(ctx, r, nil).Seen.Restored, "the backups could not be read")
 	require.Error(t, k.Act(ctx, r, remediate.RestoreTargetNode, [][]byte{backup}, b), "no Node registered for this run")
 	r.NewNodeUID = string(fresh.UID)
-	until(t, 10*time.Second, "restored, past the conflicts with controllers", func() bool {
+	until(t, time.Minute, "restored, past the conflicts with controllers", func() bool {
 		return k.Act(ctx, r, remediate.RestoreTargetNode, [][]byte{backup}, b) == nil
 	})
 
@@ -93,7 +93,7 @@ func TestNodeGetsBackWhatItHad(t *testing.T) { // I21
 }
 
 func TestTaintInPlaceOfDeletion(t *testing.T) {
-	c, ctx := rigtest.Shared(t), rigtest.Context(t, time.Minute)
+	c, ctx := rigtest.Shared(t), rigtest.Context(t, 3*time.Minute)
 	k := dial(t, c)
 	r := bareMetal(t, c, rig.Host{}, rig.Node{})
 	r.Isolation = remediate.IsolateTaint
@@ -101,14 +101,14 @@ func TestTaintInPlaceOfDeletion(t *testing.T) {
 	assert.True(t, look(t, k, r, backup).Seen.Node.OutOfService)
 	assert.Equal(t, remediate.No, look(t, k, r, backup).Seen.Restored, "our taint is still there")
 	r.NewNodeUID = r.Target.NodeUID
-	until(t, 10*time.Second, "the taint is gone", func() bool {
+	until(t, time.Minute, "the taint is gone", func() bool {
 		return k.Act(ctx, r, remediate.RestoreTargetNode, [][]byte{backup}, remediate.Backup{}) == nil
 	})
 	assert.False(t, look(t, k, r, backup).Seen.Node.OutOfService)
 }
 
 func TestHoldStandsAndGoes(t *testing.T) {
-	c, ctx := rigtest.Shared(t), rigtest.Context(t, time.Minute)
+	c, ctx := rigtest.Shared(t), rigtest.Context(t, 3*time.Minute)
 	k := dial(t, c)
 	r := bareMetal(t, c, rig.Host{}, rig.Node{})
 	for range 2 { // each is absolute
@@ -130,7 +130,7 @@ func TestHoldStandsAndGoes(t *testing.T) {
 }
 
 func TestMachineRequestAndDeletion(t *testing.T) { // I2
-	c, ctx := rigtest.Shared(t), rigtest.Context(t, time.Minute)
+	c, ctx := rigtest.Shared(t), rigtest.Context(t, 3*time.Minute)
 	k := dial(t, c)
 	r := bareMetal(t, c, rig.Host{}, rig.Node{})
 	empty := ""
@@ -151,7 +151,7 @@ func TestMachineRequestAndDeletion(t *testing.T) { // I2
 }
 
 func TestCredentials(t *testing.T) {
-	c, ctx := rigtest.Shared(t), rigtest.Context(t, time.Minute)
+	c, ctx := rigtest.Shared(t), rigtest.Context(t, 3*time.Minute)
 	k := dial(t, c)
 	whole, half := rigtest.Name("secret"), rigtest.Name("secret")
 	require.NoError(t, c.CreateSecret(ctx, whole, map[string]string{"username": " admin\n", "password": "hush\n"}))

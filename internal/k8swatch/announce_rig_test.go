@@ -49,7 +49,7 @@ func unannounced(t *testing.T, ctx context.Context) *rig.ControlPlane {
 // One Lease, with the rights that the product ships: who may take it, who may not, and
 // when.
 func TestOneLeaseSaysWhoFences(t *testing.T) {
-	ctx := rigtest.Context(t, time.Minute)
+	ctx := rigtest.Context(t, 3*time.Minute)
 	c := unannounced(t, ctx)
 	mine, theirs := dial(t, c), dial(t, c)
 	a, other := Announcement{"a", "store-1", 1}, Announcement{"z", "store-2", 7}
@@ -95,7 +95,7 @@ func TestOneLeaseSaysWhoFences(t *testing.T) {
 
 // Instances of one store need no wait: the higher epoch has it.
 func TestLeaseGoesToTheHigherEpoch(t *testing.T) {
-	ctx := rigtest.Context(t, time.Minute)
+	ctx := rigtest.Context(t, 3*time.Minute)
 	c := unannounced(t, ctx)
 	one, two := dial(t, c), dial(t, c)
 	require.Empty(t, announces(t, ctx, one, Announcement{"a", "store", 3}))
@@ -108,7 +108,7 @@ func TestLeaseGoesToTheHigherEpoch(t *testing.T) {
 // A daemon that was started again goes on at once. A copy of it, on a host that was
 // cloned with its name and state, is another one as soon as both are there.
 func TestLeaseOfTheSameName(t *testing.T) {
-	ctx := rigtest.Context(t, time.Minute)
+	ctx := rigtest.Context(t, 3*time.Minute)
 	c := unannounced(t, ctx)
 	a := Announcement{"a", "store", 1}
 	before, after := dial(t, c), dial(t, c)
@@ -123,7 +123,7 @@ func TestLeaseOfTheSameName(t *testing.T) {
 // A copy of the host that lives is not told from the host before its last boot: the
 // Lease is watched first, and then either stood still or moved.
 func TestLeaseOfTheSameNameInAnotherBoot(t *testing.T) {
-	ctx := rigtest.Context(t, time.Minute)
+	ctx := rigtest.Context(t, 3*time.Minute)
 	c := unannounced(t, ctx)
 	a := Announcement{"a", "store", 1}
 	before, after := dial(t, c), dial(t, c)
@@ -157,7 +157,7 @@ func TestSameBoot(t *testing.T) {
 
 // A Lease whose holder stepped down is free; one of nonsense is somebody's.
 func TestLeaseThatIsDamaged(t *testing.T) {
-	ctx := rigtest.Context(t, time.Minute)
+	ctx := rigtest.Context(t, 3*time.Minute)
 	c := unannounced(t, ctx)
 	put := func(change func(*coordinationv1.Lease)) {
 		l := ownLeaseOf(t, ctx, c)
@@ -188,11 +188,11 @@ func TestLeaseThatIsDamaged(t *testing.T) {
 // Without the right to it, and without the API, nobody knows who fences.
 func TestLeaseThatCannotBeTaken(t *testing.T) {
 	c := rigtest.Own(t, rig.Options{})
-	ctx := rigtest.Context(t, time.Minute)
+	ctx := rigtest.Context(t, 3*time.Minute)
 	k := dial(t, c)
 	require.NoError(t, c.Client().RbacV1().Roles(ownLeaseNamespace).Delete(ctx, "fenced", metav1.DeleteOptions{}))
 	a := Announcement{"a", "store", 1}
-	until(t, 10*time.Second, "it is forbidden", func() bool {
+	until(t, time.Minute, "it is forbidden", func() bool {
 		binds, foreign, err := k.Announce(ctx, a)
 		return binds == 0 && foreign == "" && apierrors.IsForbidden(err)
 	})

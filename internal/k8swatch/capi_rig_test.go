@@ -56,7 +56,7 @@ func forget(t *testing.T, c *rig.ControlPlane, role string) {
 
 func (b *blue) create(t *testing.T) {
 	t.Helper()
-	ctx := rigtest.Context(t, 30*time.Second)
+	ctx := rigtest.Context(t, 3*time.Minute)
 	b.cluster, b.machine, b.node, b.host = rigtest.Name("blue"), rigtest.Name("capi-machine"), rigtest.Name("capi-node"), rigtest.Name("capi-host")
 	set := rigtest.Name("capi-set")
 	_, err := b.manage.CreateCAPICluster(ctx, rig.CAPICluster{Name: b.cluster})
@@ -99,13 +99,13 @@ func watched(t *testing.T, cfg Config) *Cluster {
 		cancel()
 		require.NoError(t, <-done)
 	})
-	until(t, 20*time.Second, "the first view", func() bool { return k.View().Synced })
+	until(t, time.Minute, "the first view", func() bool { return k.View().Synced })
 	return k
 }
 
 func TestClusterAPIApart(t *testing.T) {
 	inBothVersions(t, func(t *testing.T, b *blue) {
-		ctx := rigtest.Context(t, time.Minute)
+		ctx := rigtest.Context(t, 3*time.Minute)
 		other, stranger, check, foreign := rigtest.Name("green"), rigtest.Name("green-machine"), rigtest.Name("blue-check"), rigtest.Name("green-check")
 		_, err := b.manage.CreateCAPICluster(ctx, rig.CAPICluster{Name: other})
 		require.NoError(t, err)
@@ -156,7 +156,7 @@ func TestMixedUpAPIsShowMachinesWithoutTheirNodes(t *testing.T) {
 
 func TestMarkInPlaceOfDeletion(t *testing.T) {
 	inBothVersions(t, func(t *testing.T, b *blue) {
-		ctx := rigtest.Context(t, time.Minute)
+		ctx := rigtest.Context(t, 3*time.Minute)
 		k, err := New(b.config(t), zap.NewNop())
 		require.NoError(t, err)
 		k.manage.watched() // nothing is watched: the version is found when it is needed
@@ -202,7 +202,7 @@ func servedAt(k *Cluster, version string) {
 
 func TestClusterAPIManagerIsARival(t *testing.T) { // I22
 	inBothVersions(t, func(t *testing.T, b *blue) {
-		ctx := rigtest.Context(t, time.Minute)
+		ctx := rigtest.Context(t, 3*time.Minute)
 		k, err := New(b.config(t), zap.NewNop())
 		require.NoError(t, err)
 		servedAt(k, b.version)
@@ -232,7 +232,7 @@ func TestClusterAPIManagerIsARival(t *testing.T) { // I22
 
 func TestStatusOfAClusterAPICheck(t *testing.T) {
 	inBothVersions(t, func(t *testing.T, b *blue) {
-		ctx := rigtest.Context(t, time.Minute)
+		ctx := rigtest.Context(t, 3*time.Minute)
 		k, err := New(b.config(t), zap.NewNop())
 		require.NoError(t, err)
 		servedAt(k, b.version)

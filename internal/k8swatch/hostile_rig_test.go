@@ -31,7 +31,7 @@ func overloaded(ctx context.Context, t *testing.T, c *rig.ControlPlane, name str
 	require.NoError(t, err)
 	times := []metav1.Time{{}, metav1.Unix(-1<<35, 0), metav1.Unix(253402300799, 0), metav1.NewTime(time.Now().Add(100 * 365 * 24 * time.Hour))}
 	nodes := c.Client().CoreV1().Nodes()
-	until(t, 10*time.Second, "the status is written, past the conflicts with controllers", func() bool {
+	until(t, time.Minute, "the status is written, past the conflicts with controllers", func() bool {
 		n, err := nodes.Get(ctx, name, metav1.GetOptions{})
 		require.NoError(t, err)
 		for i := range 3000 {

@@ -18,7 +18,7 @@ import (
 // Each lineage's judge is asked on the API where it runs, with no more rights
 // than fenced has there.
 func TestJudgedAsksWhoJudges(t *testing.T) {
-	ctx := rigtest.Context(t, time.Minute)
+	ctx := rigtest.Context(t, 3*time.Minute)
 	manage, work := rigtest.Apart(t, rig.CAPIv1beta2, rig.Metal3)
 	forget(t, manage, "fenced")
 	forget(t, work, "fenced-management")

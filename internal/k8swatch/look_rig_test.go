@@ -20,7 +20,7 @@ import (
 // and the run that targets them.
 func bareMetal(t *testing.T, c *rig.ControlPlane, h rig.Host, n rig.Node) remediate.Run {
 	t.Helper()
-	ctx := rigtest.Context(t, 30*time.Second)
+	ctx := rigtest.Context(t, 3*time.Minute)
 	set, machine := rigtest.Name("set"), rigtest.Name("machine")
 	n.Name, h.Name, h.Machine = rigtest.Name("node"), rigtest.Name("host"), machine
 	h.Address = "ipmi://192.0.2.1"
@@ -53,7 +53,7 @@ func look(t *testing.T, k *Cluster, r remediate.Run, backups ...[]byte) Look {
 }
 
 func TestLookSeesTheTarget(t *testing.T) {
-	c, ctx := rigtest.Shared(t), rigtest.Context(t, time.Minute)
+	c, ctx := rigtest.Shared(t), rigtest.Context(t, 3*time.Minute)
 	k := dial(t, c)
 	r := bareMetal(t, c, rig.Host{}, rig.Node{SystemUUID: "su", BootID: "b1"})
 	require.NoError(t, c.PutLease(ctx, rig.Lease{Namespace: "kube-node-lease", Name: r.Target.Node, Holder: r.Target.Node, Duration: 40 * time.Second}))
@@ -82,7 +82,7 @@ func TestLookSeesTheTarget(t *testing.T) {
 }
 
 func TestLookSeesWhoseHostItIs(t *testing.T) {
-	c, ctx := rigtest.Shared(t), rigtest.Context(t, time.Minute)
+	c, ctx := rigtest.Shared(t), rigtest.Context(t, 3*time.Minute)
 	k := dial(t, c)
 	forbidden := map[string]rig.Host{"disablePowerOff: true": {DisablePowerOff: true}, "online: false": {Offline: true}}
 	for why, h := range forbidden {
@@ -110,7 +110,7 @@ func TestLookSeesWhoseHostItIs(t *testing.T) {
 }
 
 func TestLookSeesANodeThatJoinedLate(t *testing.T) { // I4
-	c, ctx := rigtest.Shared(t), rigtest.Context(t, time.Minute)
+	c, ctx := rigtest.Shared(t), rigtest.Context(t, 3*time.Minute)
 	k := dial(t, c)
 	r := bareMetal(t, c, rig.Host{}, rig.Node{})
 	node := r.Target.Node
@@ -125,7 +125,7 @@ func TestLookSeesANodeThatJoinedLate(t *testing.T) { // I4
 }
 
 func TestLookSeesRivals(t *testing.T) { // I22
-	c, ctx := rigtest.Own(t, rig.Options{}), rigtest.Context(t, time.Minute) // its Leases would stop the other tests
+	c, ctx := rigtest.Own(t, rig.Options{}), rigtest.Context(t, 3*time.Minute) // its Leases would stop the other tests
 	k := dial(t, c)
 	r := bareMetal(t, c, rig.Host{}, rig.Node{})
 	deletes := r
@@ -154,7 +154,7 @@ func TestLookSeesRivals(t *testing.T) { // I22
 // A policy power-cycles a Node whose Machine another check deletes, and that
 // check's controller is alive.
 func TestLookSeesTheRivalsOfOtherChecks(t *testing.T) { // I22
-	c, ctx := rigtest.Shared(t), rigtest.Context(t, time.Minute)
+	c, ctx := rigtest.Shared(t), rigtest.Context(t, 3*time.Minute)
 	k := dial(t, c)
 	r := bareMetal(t, c, rig.Host{}, rig.Node{})
 	machines := c.Dynamic().Resource(rig.MachineResource).Namespace(rig.Namespace)
@@ -179,7 +179,7 @@ func TestLookSeesTheRivalsOfOtherChecks(t *testing.T) { // I22
 }
 
 func TestLookSeesPods(t *testing.T) { // I7
-	c, ctx := rigtest.Shared(t), rigtest.Context(t, time.Minute)
+	c, ctx := rigtest.Shared(t), rigtest.Context(t, 3*time.Minute)
 	k := dial(t, c)
 	r := bareMetal(t, c, rig.Host{}, rig.Node{})
 	assert.Equal(t, remediate.CannotTell, look(t, k, r).Seen.PodsGone, "nobody asks before step 3")

@@ -64,7 +64,7 @@ func grow(ctx context.Context, t *testing.T, c *rig.ControlPlane, name string) {
 
 // A Node as large as one can be is saved whole, and all that it wore comes back.
 func TestNodeAtItsLimitsComesBack(t *testing.T) { // I21
-	c, ctx := rigtest.Shared(t), rigtest.Context(t, time.Minute)
+	c, ctx := rigtest.Shared(t), rigtest.Context(t, 3*time.Minute)
 	k := dial(t, c)
 	labels, annotations := atLimits()
 	r := bareMetal(t, c, rig.Host{}, rig.Node{Labels: labels, Annotations: annotations})
@@ -79,7 +79,7 @@ func TestNodeAtItsLimitsComesBack(t *testing.T) { // I21
 	fresh, err := c.CreateNode(ctx, rig.Node{Name: r.Target.Node})
 	require.NoError(t, err)
 	r.NewNodeUID = string(fresh.UID)
-	until(t, 10*time.Second, "restored", func() bool {
+	until(t, time.Minute, "restored", func() bool {
 		return k.Act(ctx, r, remediate.RestoreTargetNode, [][]byte{backup}, b) == nil
 	})
 	require.Equal(t, remediate.Yes, look(t, k, r, backup).Seen.Restored)
@@ -96,7 +96,7 @@ func TestNodeAtItsLimitsComesBack(t *testing.T) { // I21
 // What the kubelet and controllers write themselves is left to them, and the Node's
 // other fields are not fenced's.
 func TestRestoreLeavesWhatOthersOwn(t *testing.T) { // I21
-	c, ctx := rigtest.Shared(t), rigtest.Context(t, time.Minute)
+	c, ctx := rigtest.Shared(t), rigtest.Context(t, 3*time.Minute)
 	k := dial(t, c)
 	theirs := map[string]string{"k8s.ovn.org/node-subnets": "10.1.0.0/24", "network.cilium.io/ipv4-pod-cidr": "10.1.0.0/24",
 		"flannel.alpha.coreos.com/backend-data": "{}", "projectcalico.org/IPv4VXLANTunnelAddr": "10.1.0.1", "node.alpha.kubernetes.io/ttl": "15"}
@@ -117,7 +117,7 @@ func TestRestoreLeavesWhatOthersOwn(t *testing.T) { // I21
 	fresh, err := c.CreateNode(ctx, rig.Node{Name: r.Target.Node})
 	require.NoError(t, err)
 	r.NewNodeUID = string(fresh.UID)
-	until(t, 10*time.Second, "restored", func() bool {
+	until(t, time.Minute, "restored", func() bool {
 		return k.Act(ctx, r, remediate.RestoreTargetNode, [][]byte{backup}, b) == nil
 	})
 
@@ -143,7 +143,7 @@ func TestRestoreLeavesWhatOthersOwn(t *testing.T) { // I21
 
 // Another writer changes the Node all the time: neither loses anything.
 func TestRestoreBesideAnotherWriter(t *testing.T) { // I21
-	c, ctx := rigtest.Shared(t), rigtest.Context(t, time.Minute)
+	c, ctx := rigtest.Shared(t), rigtest.Context(t, 3*time.Minute)
 	k := dial(t, c)
 	r := bareMetal(t, c, rig.Host{}, rig.Node{Labels: map[string]string{"rack": "r1", "count": "saved"}})
 	backup, b := isolate(t, k, r)
@@ -164,7 +164,7 @@ func TestRestoreBesideAnotherWriter(t *testing.T) { // I21
 	require.NoError(t, err)
 	_, err = k.work.api().patchNode(ctx, old, missing(s, old, r.Isolation), "restore")
 	require.True(t, apierrors.IsConflict(err), "%v: what it was worked out from is no more", err)
-	until(t, 10*time.Second, "restored between two writes of the other", func() bool {
+	until(t, time.Minute, "restored between two writes of the other", func() bool {
 		write()
 		return k.Act(ctx, r, remediate.RestoreTargetNode, [][]byte{backup}, b) == nil && look(t, k, r, backup).Seen.Restored == remediate.Yes
 	})
@@ -177,7 +177,7 @@ func TestRestoreBesideAnotherWriter(t *testing.T) { // I21
 // One annotation that may not be written costs the Node neither labels nor taints, and
 // it is not taken for restored.
 func TestRestoreThatIsRefusedInPart(t *testing.T) { // I21
-	c, ctx := rigtest.Shared(t), rigtest.Context(t, time.Minute)
+	c, ctx := rigtest.Shared(t), rigtest.Context(t, 3*time.Minute)
 	k := dial(t, c)
 	gpu := corev1.Taint{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}
 	r := bareMetal(t, c, rig.Host{}, rig.Node{Labels: map[string]string{"rack": "r1"}, Annotations: map[string]string{"team": "db"},
@@ -190,7 +190,7 @@ func TestRestoreThatIsRefusedInPart(t *testing.T) { // I21
 	require.NoError(t, err)
 
 	var refusal error
-	until(t, 10*time.Second, "refused, past the conflicts with controllers", func() bool {
+	until(t, time.Minute, "refused, past the conflicts with controllers", func() bool {
 		refusal = k.Act(ctx, r, remediate.RestoreTargetNode, [][]byte{backup}, b)
 		return refusal != nil && !apierrors.IsConflict(errors.Unwrap(refusal)) && strings.Contains(refusal.Error(), "no teams here")
 	})
@@ -203,7 +203,7 @@ func TestRestoreThatIsRefusedInPart(t *testing.T) { // I21
 	assert.NotContains(t, n.Annotations, "team")
 
 	require.NoError(t, allow(ctx))
-	until(t, 10*time.Second, "the rest, once it is allowed", func() bool {
+	until(t, time.Minute, "the rest, once it is allowed", func() bool {
 		return k.Act(ctx, r, remediate.RestoreTargetNode, [][]byte{backup}, b) == nil && look(t, k, r, backup).Seen.Restored == remediate.Yes
 	})
 }

@@ -36,7 +36,7 @@ func watching(t *testing.T, c *rig.ControlPlane) *Cluster {
 	path, err := c.Kubeconfig(rig.FencedUser)
 	require.NoError(t, err)
 	k := run(t, path)
-	until(t, 20*time.Second, "the first view", func() bool { return k.View().Synced })
+	until(t, time.Minute, "the first view", func() bool { return k.View().Synced })
 	return k
 }
 

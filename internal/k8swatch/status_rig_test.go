@@ -20,7 +20,7 @@ func checkStatusWrites(t *testing.T, k *Cluster, r policy.CheckReport, read func
 	also func(u *unstructured.Unstructured, allowed string),
 ) {
 	t.Helper()
-	ctx := rigtest.Context(t, 30*time.Second)
+	ctx := rigtest.Context(t, 3*time.Minute)
 	require.NoError(t, k.WriteStatus(ctx, r))
 	blocked := read()
 	for name, want := range map[string]int64{"expectedMachines": 2, "currentHealthy": 1, "remediationsAllowed": 0} {
@@ -50,7 +50,7 @@ func checkStatusWrites(t *testing.T, k *Cluster, r policy.CheckReport, read func
 
 func checkEvent(t *testing.T, c *rig.ControlPlane, k *Cluster, r policy.CheckReport) {
 	t.Helper()
-	ctx := rigtest.Context(t, 30*time.Second)
+	ctx := rigtest.Context(t, 3*time.Minute)
 	require.NoError(t, k.Record(ctx, r, true, "RemediationRestricted", strings.Repeat("ä", maxEventMessage)))
 	fromFile := r
 	fromFile.Source = "policies.d/a.yaml:1"
@@ -66,7 +66,7 @@ func checkEvent(t *testing.T, c *rig.ControlPlane, k *Cluster, r policy.CheckRep
 }
 
 func TestStatusOfAnOpenShiftCheck(t *testing.T) {
-	c, ctx := rigtest.Shared(t), rigtest.Context(t, time.Minute)
+	c, ctx := rigtest.Shared(t), rigtest.Context(t, 3*time.Minute)
 	k := dial(t, c)
 	name := rigtest.Name("told-check")
 	made, err := c.CreateCheck(ctx, rig.Check{Name: name, Match: map[string]string{"none": name}, Conditions: rig.NotReadyFor("300s")})

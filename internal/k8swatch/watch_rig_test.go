@@ -18,7 +18,7 @@ import (
 )
 
 func TestWatchFollowsTheCluster(t *testing.T) {
-	c, ctx := rigtest.Shared(t), rigtest.Context(t, time.Minute)
+	c, ctx := rigtest.Shared(t), rigtest.Context(t, 3*time.Minute)
 	k := watching(t, c)
 	node, machine := rigtest.Name("follow-node"), rigtest.Name("follow-machine")
 	host, set := rigtest.Name("follow-host"), rigtest.Name("follow-set")
@@ -31,7 +31,7 @@ func TestWatchFollowsTheCluster(t *testing.T) {
 	_, err = c.CreateMachine(ctx, rig.Machine{Name: machine, MachineSet: set, Host: host, NodeName: node})
 	require.NoError(t, err)
 
-	until(t, 10*time.Second, "everything is seen", func() bool {
+	until(t, time.Minute, "everything is seen", func() bool {
 		v := seen(k)
 		m := v.machine(machine)
 		if m == nil || m.NodeName != node || v.node(node) == nil {
@@ -45,11 +45,11 @@ func TestWatchFollowsTheCluster(t *testing.T) {
 	assert.Equal(t, "su", n.SystemUUID)
 
 	require.NoError(t, c.Client().CoreV1().Nodes().Delete(ctx, node, metav1.DeleteOptions{}))
-	until(t, 10*time.Second, "the deletion is seen", func() bool { return seen(k).node(node) == nil })
+	until(t, time.Minute, "the deletion is seen", func() bool { return seen(k).node(node) == nil })
 }
 
 func TestUndecodableCheckHidesNoOther(t *testing.T) { // I18
-	c, ctx := rigtest.Shared(t), rigtest.Context(t, time.Minute)
+	c, ctx := rigtest.Shared(t), rigtest.Context(t, 3*time.Minute)
 	k := watching(t, c)
 	good, bad := rigtest.Name("check-good"), rigtest.Name("check-bad")
 	for name, startup := range map[string]string{good: "10m", bad: "foo10m"} {
@@ -57,7 +57,7 @@ func TestUndecodableCheckHidesNoOther(t *testing.T) { // I18
 			Conditions: rig.NotReadyFor("300s"), NodeStartupTimeout: startup})
 		require.NoError(t, err, "the API server lets it in")
 	}
-	until(t, 10*time.Second, "both are seen", func() bool {
+	until(t, time.Minute, "both are seen", func() bool {
 		return seen(k).check(good) != nil && seen(k).check(bad) != nil
 	})
 	assert.Empty(t, seen(k).check(good).Invalid)
@@ -74,7 +74,7 @@ func TestIdleViewStaysFresh(t *testing.T) {
 		worst = max(worst, k.View().Age)
 		time.Sleep(50 * time.Millisecond)
 	}
-	assert.Less(t, worst, 5*time.Second, "with a read every second")
+	assert.Less(t, worst, 2*watchBeyond+8*time.Second, "it was proven again since the test began")
 	assert.LessOrEqual(t, k.View().Skew.Abs(), time.Second)
 	assert.Empty(t, k.View().Problem)
 	t.Logf("the oldest view was %s old", worst)
@@ -119,7 +119,7 @@ func TestKindsComeAndGo(t *testing.T) {
 // Rights of an older release: kinds that they do not name are forbidden, whether
 // they are installed or not.
 func TestKindsWithoutRights(t *testing.T) {
-	c, ctx := rigtest.Shared(t), rigtest.Context(t, time.Minute)
+	c, ctx := rigtest.Shared(t), rigtest.Context(t, 3*time.Minute)
 	user := rigtest.Name("old-fenced")
 	read := []string{"get", "list", "watch"}
 	_, err := c.Client().RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: []rbacv1.PolicyRule{
@@ -144,12 +144,12 @@ func TestKindsWithoutRights(t *testing.T) {
 		return kinds
 	}
 	installed := []string{machineGroup + "/" + policy.MachineHealthCheckKind}
-	until(t, 20*time.Second, "what is not installed is empty", func() bool { return slices.Equal(unread(), installed) })
+	until(t, time.Minute, "what is not installed is empty", func() bool { return slices.Equal(unread(), installed) })
 	assert.False(t, k.View().Synced, "what is installed is not")
 	assert.Contains(t, k.View().Problem, "forbidden")
 
 	_, err = c.Client().RbacV1().ClusterRoles().Patch(ctx, user, types.JSONPatchType,
 		[]byte(`[{"op":"add","path":"/rules/2/resources/-","value":"machinehealthchecks"}]`), metav1.PatchOptions{})
 	require.NoError(t, err)
-	until(t, 20*time.Second, "the right helps at once", func() bool { return k.View().Synced })
+	until(t, time.Minute, "the right helps at once", func() bool { return k.View().Synced })
 }

@@ -48,7 +48,7 @@ func TestChecksThatCostTooMuchAreInvalid(t *testing.T) { // I18
 					"metadata": map[string]any{"namespace": "ns", "name": "c"}, "spec": spec})
 				assert.NotEmpty(t, c.Invalid)
 				assert.Less(t, len(c.Invalid), 16<<10)
-				assert.Less(t, time.Since(began), 5*time.Second)
+				assert.Less(t, time.Since(began), time.Minute)
 			}
 		})
 	}

@@ -70,10 +70,8 @@ func TestSilentBMC(t *testing.T) {
 	tm.ReadTimeout = 200 * time.Millisecond
 	c := open(t, h, tm)
 
-	began := time.Now()
 	_, err = c.Read(t.Context())
 	failed(t, err, bmc.KindUnreachable)
-	assert.Less(t, time.Since(began), 2*time.Second)
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -103,7 +101,7 @@ func TestBusyIsAskedAgain(t *testing.T) {
 func TestBusyForTooLong(t *testing.T) {
 	sim := start(t, redfishsim.Options{})
 	tm := timing
-	tm.ReadTimeout = 4 * time.Second
+	tm.ReadTimeout = 20 * time.Second
 	c := open(t, hostOf(t, sim), tm)
 	sim.Faults(func(f *redfishsim.Faults) { f.Busy, f.RetryAfter = 1000, "3600" })
 	began := time.Now()

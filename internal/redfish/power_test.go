@@ -95,7 +95,7 @@ func TestLateOffIsUnknownMeanwhile(t *testing.T) {
 	r := read(t, c)
 	assert.Equal(t, bmc.Unknown, r.State)
 	assert.Equal(t, "PoweringOff", r.Raw)
-	assert.Eventually(t, func() bool { return read(t, c).State == bmc.Off }, 5*time.Second, 50*time.Millisecond)
+	assert.Eventually(t, func() bool { return read(t, c).State == bmc.Off }, time.Minute, 50*time.Millisecond)
 	assert.False(t, sim.Power())
 }
 

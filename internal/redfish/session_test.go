@@ -55,7 +55,7 @@ func TestSessionClosedAfterCancelledRead(t *testing.T) {
 func TestAbandonedLoginLeavesNoSession(t *testing.T) {
 	sim, c := one(t)
 	sim.Faults(func(f *redfishsim.Faults) { f.LoginLatency = 1500 * time.Millisecond })
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	began := time.Now()
 	_, err := c.Read(ctx)

@@ -42,7 +42,7 @@ func TestQuorumLost(t *testing.T) {
 	start := time.Now()
 	_, err = claim.Store.Put(t.Context(), record)
 	require.Error(t, err)
-	require.Less(t, time.Since(start), 10*time.Second, "a call is bounded")
+	require.Less(t, time.Since(start), time.Minute, "a call is bounded")
 	require.NotErrorIs(t, err, state.ErrConflict)
 	a.awaitLoss(t, "prod")
 	require.NotNil(t, ended.Load())
@@ -52,7 +52,7 @@ func TestQuorumLost(t *testing.T) {
 		require.Eventually(t, func() bool {
 			o := i.owners.Owner("prod")
 			return o.Epoch == 0 && o.Instance == "" && o.Problem != ""
-		}, 3*testTTL, 20*time.Millisecond, "%s still names an owner", i.name)
+		}, eventually, 20*time.Millisecond, "%s still names an owner", i.name)
 	}
 
 	require.NoError(t, c.Thaw(leader))

@@ -36,7 +36,7 @@ func TestSweepOfRealBMCs(t *testing.T) {
 	require.Eventually(t, func() bool {
 		all, err := w.sweep.Results(t.Context(), "prod")
 		return err == nil && len(all) == 3 && !all[0].Checked.IsZero() && !all[1].Checked.IsZero() && !all[2].Checked.IsZero()
-	}, 20*time.Second, 20*time.Millisecond)
+	}, time.Minute, 20*time.Millisecond)
 
 	r := w.result(t, 0)
 	assert.Equal(t, StateOK, r.State)

@@ -114,7 +114,7 @@ func TestDecoyCounts(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, conn.Close())
 	}
-	require.Eventually(t, func() bool { return d.asked.Load() == 2 }, 5*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return d.asked.Load() == 2 }, time.Minute, 10*time.Millisecond)
 }
 
 const benchOutput = `goos: linux

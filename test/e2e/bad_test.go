@@ -97,7 +97,7 @@ func renewOnceOff(ctx context.Context, t *testing.T, s *scene.Scene, w *scene.Wo
 	t.Helper()
 	b, ok := w.BMC.(*ipmisim.GoBMC)
 	require.True(t, ok)
-	require.Eventually(t, func() bool { return b.Counts().Off > 0 }, 40*time.Second, 50*time.Millisecond, "Off was sent to %s", w.Name)
+	require.Eventually(t, func() bool { return b.Counts().Off > 0 }, time.Minute, 50*time.Millisecond, "Off was sent to %s", w.Name)
 	ctx, cancel := context.WithCancel(ctx)
 	var done sync.WaitGroup
 	done.Go(func() {

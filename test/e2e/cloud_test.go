@@ -51,7 +51,7 @@ func TestCloudPoolDeletesMachines(t *testing.T) {
 	require.Eventually(t, func() bool {
 		d, err := s.Cluster.Deletions("machines", "owned")
 		return err == nil && len(d) > 0
-	}, 30*time.Second, 100*time.Millisecond, "the Machine that a controller owns is deleted")
+	}, time.Minute, 100*time.Millisecond, "the Machine that a controller owns is deleted")
 	for name, reason := range map[string]string{
 		"orphan": "NoController", "master": "ControlPlane",
 		"cloud-1": "ShortCircuit", "cloud-2": "ShortCircuit", "metal-1": "ShortCircuit", "metal-2": "ShortCircuit",

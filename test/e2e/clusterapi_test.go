@@ -174,7 +174,7 @@ func requireCounters(ctx context.Context, t *testing.T, s *scene.Scene, version 
 		targets, _, _ := unstructured.NestedStringSlice(k.Object, "status", "targets")
 		return expected == 2 && healthy == 2 && assert.ObjectsAreEqual([]string{"healthy", "hung"}, targets) &&
 			conditionIn(k, "RemediationAllowed", "status", "conditions") == "True"
-	}, 20*time.Second, 200*time.Millisecond, "the status of the check that was handed over")
+	}, time.Minute, 200*time.Millisecond, "the status of the check that was handed over")
 	k := ofClusterAPI(ctx, t, s, version, "machinehealthchecks", "cloud")
 	assert.NotContains(t, k.Object, "status", "that of a check that the manager judges")
 }

@@ -97,7 +97,7 @@ func TestOutletsThatProveNothing(t *testing.T) {
 	assert.Contains(t, byHand.Stderr, "NotEnrolled", "people are bound, too")
 	for _, w := range s.Workers[:3] {
 		for i := range w.Outlets {
-			assert.Eventually(t, w.Outlet(i).Power, 30*time.Second, 100*time.Millisecond, "outlet %d of %s is on again", i+1, w.Name)
+			assert.Eventually(t, w.Outlet(i).Power, time.Minute, 100*time.Millisecond, "outlet %d of %s is on again", i+1, w.Name)
 		}
 		supplies[w.Name].requireOnAlways(t)
 		untouched(ctx, t, s, w)

@@ -109,7 +109,7 @@ func requireGoodStatus(ctx context.Context, t *testing.T, s *scene.Scene) {
 		st, err := s.Status(ctx)
 		return err == nil && len(st.Degraded()) == 0 && len(st.Clusters) == 1 && len(st.Clusters[0].Checks) == 1 &&
 			st.Clusters[0].Checks[0].Healthy == len(s.Workers)
-	}, 20*time.Second, 100*time.Millisecond)
+	}, time.Minute, 100*time.Millisecond)
 	st := requireStatus(ctx, t, s, 0)
 	assert.True(t, st.Armed)
 	assert.False(t, st.Paused)

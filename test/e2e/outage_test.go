@@ -56,13 +56,13 @@ func outageScene(t *testing.T) (*scene.Scene, *scene.Worker) {
 
 func awaitOff(t *testing.T, w *scene.Worker) {
 	t.Helper()
-	require.Eventually(t, func() bool { return !w.BMC.Power() }, 40*time.Second, 20*time.Millisecond, "%s is off", w.Name)
+	require.Eventually(t, func() bool { return !w.BMC.Power() }, time.Minute, 20*time.Millisecond, "%s is off", w.Name)
 }
 
 func requireAbortedOnceBack(t *testing.T, s *scene.Scene, w *scene.Worker) {
 	t.Helper()
 	ctx := within(t, 90*time.Second)
-	require.Eventually(t, w.BMC.Power, 50*time.Second, 50*time.Millisecond, "the host is powered on while the API server is away")
+	require.Eventually(t, w.BMC.Power, time.Minute, 50*time.Millisecond, "the host is powered on while the API server is away")
 	r := awaitRun(ctx, t, s, w.Name, func(api.RunRecord) bool { return true })
 	assert.Equal(t, api.ResultRunning, r.Result, "open until the Node was read again")
 

@@ -19,7 +19,7 @@ import (
 func switchedOff(ctx context.Context, t *testing.T, s *scene.Scene, w *scene.Worker) api.RunRecord {
 	t.Helper()
 	r := awaitRun(ctx, t, s, w.Name, result(api.ResultRunning))
-	require.Eventually(t, func() bool { return !w.BMC.Power() }, 30*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return !w.BMC.Power() }, time.Minute, 20*time.Millisecond)
 	requireNoDeletion(t, s, w)
 	return r
 }
@@ -87,7 +87,7 @@ func TestPauseFileWhileTheAPIServerHangs(t *testing.T) {
 	switchedOff(ctx, t, s, w)
 	require.NoError(t, s.Cluster.FreezeAPIServer())
 	require.NoError(t, os.WriteFile(pauseFile(s), nil, 0o600))
-	require.Eventually(t, w.BMC.Power, 30*time.Second, 20*time.Millisecond, "the API is waited for two minutes, a pause is not")
+	require.Eventually(t, w.BMC.Power, time.Minute, 20*time.Millisecond, "the API is waited for two minutes, a pause is not")
 	require.NoError(t, s.Cluster.ThawAPIServer())
 	r := awaitRun(ctx, t, s, w.Name, result(api.ResultAborted))
 	assert.Equal(t, "Paused", r.Reason)
@@ -118,7 +118,7 @@ func TestPeopleConfirmOff(t *testing.T) {
 	require.Eventually(t, func() bool {
 		all := entriesOf(t, log, alive.Name)
 		return len(all) > 0 && all[0].Reason == "ConfirmedOffContradicted" && all[0].Why == "mains pulled" && all[0].Actor != ""
-	}, 10*time.Second, 50*time.Millisecond, "who was refused is on record")
+	}, time.Minute, 50*time.Millisecond, "who was refused is on record")
 
 	dead.Silence()
 	dead.Kubelet.Hang()

@@ -69,7 +69,7 @@ func TestStatusIsWrittenBack(t *testing.T) {
 func rebootByHand(ctx context.Context, t *testing.T, s *scene.Scene, w *scene.Worker) {
 	t.Helper()
 	require.NoError(t, w.BMC.SetPower(false))
-	require.Eventually(t, func() bool { return w.Kubelet.BootID() == "" }, 10*time.Second, 20*time.Millisecond, "the host stopped")
+	require.Eventually(t, func() bool { return w.Kubelet.BootID() == "" }, time.Minute, 20*time.Millisecond, "the host stopped")
 	require.NoError(t, w.BMC.SetPower(true))
 	_, err := s.Cluster.WaitNode(ctx, w.Name, scene.IsReady)
 	require.NoError(t, err)
@@ -96,7 +96,7 @@ func awaitStatus(ctx context.Context, t *testing.T, s *scene.Scene, expected, he
 			}
 		}
 		return conditionIn(obj, "RemediationAllowed", "status", "conditions") == allowed
-	}, 40*time.Second, 100*time.Millisecond, "status %v with RemediationAllowed %s", want, allowed)
+	}, time.Minute, 100*time.Millisecond, "status %v with RemediationAllowed %s", want, allowed)
 	return obj
 }
 
@@ -130,5 +130,5 @@ func awaitEvents(ctx context.Context, t *testing.T, s *scene.Scene, want ...stri
 	t.Helper()
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		assert.ElementsMatch(c, want, eventsOn(ctx, t, s))
-	}, 10*time.Second, 100*time.Millisecond)
+	}, time.Minute, 100*time.Millisecond)
 }

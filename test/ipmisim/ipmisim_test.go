@@ -24,7 +24,7 @@ func ipmitool(t *testing.T, b ipmisim.BMC, suite string, words ...string) string
 	}
 	host, port, err := net.SplitHostPort(b.Addr())
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	args := append([]string{"-I", "lanplus", "-C", suite, "-H", host, "-p", port, "-U", "admin", "-E"}, words...)
 	cmd := exec.CommandContext(ctx, "ipmitool", args...)

@@ -80,7 +80,7 @@ func TestRestart(t *testing.T) {
 	assert.Eventually(t, func() bool {
 		status, err := c.get(5 * time.Second)
 		return err == nil && status == http.StatusOK
-	}, 5*time.Second, 20*time.Millisecond)
+	}, time.Minute, 20*time.Millisecond)
 
 	sim.Faults(func(f *Faults) { f.KeepSessions = true })
 	_, _ = c.do(http.MethodPost, sessionsURI, `{"UserName":"admin","Password":"secret"}`)
@@ -114,7 +114,7 @@ func TestStopEndsWhatHangs(t *testing.T) {
 		_, err := c.get(30 * time.Second)
 		done <- err
 	}()
-	require.Eventually(t, func() bool { return len(sim.Requests()) == 1 }, 5*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return len(sim.Requests()) == 1 }, time.Minute, 5*time.Millisecond)
 	sim.Stop()
 	select {
 	case err := <-done:
@@ -141,7 +141,7 @@ func TestEarlyOff(t *testing.T) {
 	assert.Equal(t, "Off", c.state())
 	assert.True(t, sim.Power(), "not yet")
 	assert.Equal(t, http.StatusNoContent, c.reset("On"), "accepted, and dropped")
-	assert.Eventually(t, func() bool { return !sim.Power() }, 5*time.Second, 20*time.Millisecond)
+	assert.Eventually(t, func() bool { return !sim.Power() }, time.Minute, 20*time.Millisecond)
 	assert.Equal(t, "Off", c.state())
 }
 
@@ -151,7 +151,7 @@ func TestOffThenOn(t *testing.T) {
 	assert.Equal(t, http.StatusNoContent, c.reset("ForceOff"))
 	assert.Equal(t, "Off", c.state())
 	assert.True(t, sim.Power(), "a lie")
-	assert.Eventually(t, func() bool { return c.state() == "On" }, 5*time.Second, 20*time.Millisecond)
+	assert.Eventually(t, func() bool { return c.state() == "On" }, time.Minute, 20*time.Millisecond)
 }
 
 func TestManagerAndInterfaces(t *testing.T) {

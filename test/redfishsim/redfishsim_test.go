@@ -90,7 +90,7 @@ func TestQuirksOfPower(t *testing.T) {
 	assert.Equal(t, http.StatusNoContent, c.reset("ForceOff"))
 	assert.Equal(t, "PoweringOff", c.state())
 	assert.True(t, sim.Power(), "the host is on until the lag is over")
-	assert.Eventually(t, func() bool { return !sim.Power() }, 5*time.Second, 20*time.Millisecond)
+	assert.Eventually(t, func() bool { return !sim.Power() }, time.Minute, 20*time.Millisecond)
 	assert.Equal(t, "Off", c.state())
 
 	sim.Quirks(func(q *Quirks) { q.RefuseSame = http.StatusConflict })

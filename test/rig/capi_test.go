@@ -53,7 +53,7 @@ func places(version string) (old, standard []string) {
 
 func TestClusterOfBothVersions(t *testing.T) {
 	bothVersions(t, func(t *testing.T, c *rig.ControlPlane, version string) {
-		ctx, name := rigtest.Context(t, 30*time.Second), rigtest.Name("cluster")
+		ctx, name := rigtest.Context(t, 3*time.Minute), rigtest.Name("cluster")
 		since := time.Now().Add(-time.Hour).Truncate(time.Second)
 		_, err := c.CreateCAPICluster(ctx, rig.CAPICluster{Name: name, Paused: true, Conditions: []rig.CAPICondition{
 			{Type: "InfrastructureReady", Status: "False", Since: since, Reason: "NotYet", Message: "the hosts are missing"},
@@ -86,7 +86,7 @@ func TestClusterOfBothVersions(t *testing.T) {
 
 func TestMachineOfBothVersions(t *testing.T) {
 	bothVersions(t, func(t *testing.T, c *rig.ControlPlane, version string) {
-		ctx := rigtest.Context(t, 30*time.Second)
+		ctx := rigtest.Context(t, 3*time.Minute)
 		pool, machine := rigtest.Name("pool"), rigtest.Name("machine")
 		set, err := c.CreateCAPIMachineSet(ctx, "blue", pool)
 		require.NoError(t, err)
@@ -129,7 +129,7 @@ func ownedBy(t *testing.T, m, owner *unstructured.Unstructured) {
 
 func TestMachineOfAControlPlaneThatHasNoNodeYet(t *testing.T) {
 	bothVersions(t, func(t *testing.T, c *rig.ControlPlane, version string) {
-		ctx, machine, owner := rigtest.Context(t, 30*time.Second), rigtest.Name("machine"), rigtest.Name("control-plane")
+		ctx, machine, owner := rigtest.Context(t, 3*time.Minute), rigtest.Name("machine"), rigtest.Name("control-plane")
 		kcp, err := c.CreateCAPIControlPlane(ctx, "blue", owner)
 		require.NoError(t, err)
 		m, err := c.CreateCAPIMachine(ctx, rig.CAPIMachine{Name: machine, Cluster: "blue", ControlPlane: owner, ProviderID: "other:///1"})
@@ -153,7 +153,7 @@ func TestMachineOfAControlPlaneThatHasNoNodeYet(t *testing.T) {
 
 func TestConditionsAreSetInBothLists(t *testing.T) {
 	bothVersions(t, func(t *testing.T, c *rig.ControlPlane, version string) {
-		ctx, name := rigtest.Context(t, 30*time.Second), rigtest.Name("machine")
+		ctx, name := rigtest.Context(t, 3*time.Minute), rigtest.Name("machine")
 		_, err := c.CreateCAPIMachine(ctx, rig.CAPIMachine{Name: name, Cluster: "blue", NodeName: "node-1"})
 		require.NoError(t, err)
 		require.NoError(t, c.SetCAPIConditions(ctx, "machines", name,

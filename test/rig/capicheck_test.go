@@ -53,7 +53,7 @@ func TestCheckInBothShapes(t *testing.T) {
 		},
 	}
 	bothVersions(t, func(t *testing.T, c *rig.ControlPlane, version string) {
-		ctx := rigtest.Context(t, 30*time.Second)
+		ctx := rigtest.Context(t, 3*time.Minute)
 		check.Name = rigtest.Name("check")
 		_, err := c.CreateCAPICheck(ctx, check)
 		require.NoError(t, err)
@@ -72,7 +72,7 @@ func TestCheckInBothShapes(t *testing.T) {
 
 func TestCheckThatIsRefused(t *testing.T) {
 	bothVersions(t, func(t *testing.T, c *rig.ControlPlane, _ string) {
-		ctx := rigtest.Context(t, 30*time.Second)
+		ctx := rigtest.Context(t, 3*time.Minute)
 		_, err := c.CreateCAPICheck(ctx, rig.CAPICheck{Name: "bad", Cluster: "blue", UnhealthyRange: "3-5"})
 		assert.True(t, apierrors.IsInvalid(err), "got %v", err)
 		_, err = c.CreateCAPICheck(ctx, rig.CAPICheck{Name: "bad", Cluster: "blue", MachineConditions: []rig.UnhealthyCondition{
@@ -93,7 +93,7 @@ func TestFieldsOfTheOtherVersionArePruned(t *testing.T) {
 		"v1beta2": {"nodeStartupTimeout": "10m", "maxUnhealthy": "40%"},
 	}
 	bothVersions(t, func(t *testing.T, c *rig.ControlPlane, version string) {
-		ctx := rigtest.Context(t, 30*time.Second)
+		ctx := rigtest.Context(t, 3*time.Minute)
 		client := capiClient(c, version, "machinehealthchecks")
 		spec := map[string]any{"clusterName": "blue", "selector": map[string]any{}}
 		for key, value := range other[version] {

@@ -17,7 +17,7 @@ import (
 // The holes in the schema are those of real clusters, and fenced must live with
 // what comes through them; were a hole closed here, its test would test nothing.
 func TestCheckSchemaHasTheHolesOfRealClusters(t *testing.T) {
-	c, ctx := rigtest.Shared(t), rigtest.Context(t, 30*time.Second)
+	c, ctx := rigtest.Shared(t), rigtest.Context(t, 3*time.Minute)
 	for _, row := range []struct {
 		name   string
 		check  rig.Check
@@ -49,7 +49,7 @@ func TestCheckSchemaHasTheHolesOfRealClusters(t *testing.T) {
 }
 
 func TestCheckDefaultsAreThoseOfTheAPI(t *testing.T) {
-	c, ctx := rigtest.Shared(t), rigtest.Context(t, 30*time.Second)
+	c, ctx := rigtest.Shared(t), rigtest.Context(t, 3*time.Minute)
 	made, err := c.CreateCheck(ctx, rig.Check{Name: rigtest.Name("defaults"), Strategy: rig.BareMetalStrategy})
 	require.NoError(t, err)
 	assert.Equal(t, "10m", field(made, "spec", "nodeStartupTimeout"))
@@ -63,7 +63,7 @@ func field(obj *unstructured.Unstructured, path ...string) any {
 }
 
 func TestMachineWithHostAndOwner(t *testing.T) {
-	c, ctx := rigtest.Shared(t), rigtest.Context(t, 30*time.Second)
+	c, ctx := rigtest.Shared(t), rigtest.Context(t, 3*time.Minute)
 	pool, machine, host := rigtest.Name("pool"), rigtest.Name("machine"), rigtest.Name("host")
 	set, err := c.CreateMachineSet(ctx, pool)
 	require.NoError(t, err)

@@ -28,7 +28,7 @@ func TestDeletionsWithoutAnAnswer(t *testing.T) {
 		cancel()
 		assert.True(t, err == nil || short.Err() != nil, err)
 	}
-	time.Sleep(time.Second) // what is under way ends
+	time.Sleep(3 * time.Second) // what is under way ends
 	list, err := nodes.List(ctx, metav1.ListOptions{})
 	require.NoError(t, err)
 	there := map[string]bool{}

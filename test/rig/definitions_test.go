@@ -19,7 +19,7 @@ import (
 // never its spec: what fenced writes back must go to the right one.
 func TestStatusIsASubresource(t *testing.T) {
 	bothVersions(t, func(t *testing.T, c *rig.ControlPlane, version string) {
-		ctx := rigtest.Context(t, 30*time.Second)
+		ctx := rigtest.Context(t, 3*time.Minute)
 		check, err := c.CreateCAPICheck(ctx, rig.CAPICheck{Name: rigtest.Name("status"), Cluster: "blue", MaxUnhealthy: "40%"})
 		require.NoError(t, err)
 		statusApart(t, capiClient(c, version, "machinehealthchecks"), check, map[string]any{"expectedMachines": int64(3)})
@@ -31,7 +31,7 @@ func TestStatusIsASubresource(t *testing.T) {
 		statusApart(t, c.Dynamic().Resource(rig.RemediationResource).Namespace(rig.Namespace), remediation,
 			map[string]any{"phase": "Running"})
 	})
-	c, ctx := rigtest.Shared(t, rig.Medik8s, rig.ClusterVersions), rigtest.Context(t, 30*time.Second)
+	c, ctx := rigtest.Shared(t, rig.Medik8s, rig.ClusterVersions), rigtest.Context(t, 3*time.Minute)
 	check, err := c.CreateNodeCheck(ctx, rig.NodeCheck{Name: rigtest.Name("status")})
 	require.NoError(t, err)
 	statusApart(t, c.Dynamic().Resource(rig.NodeCheckResource), check, map[string]any{"phase": "Enabled"})

@@ -14,7 +14,7 @@ import (
 )
 
 func TestNodeCheckKeepsWhatItIsGiven(t *testing.T) {
-	c, ctx := rigtest.Shared(t, rig.Medik8s, rig.ClusterVersions), rigtest.Context(t, 30*time.Second)
+	c, ctx := rigtest.Shared(t, rig.Medik8s, rig.ClusterVersions), rigtest.Context(t, 3*time.Minute)
 	name := rigtest.Name("check")
 	_, err := c.CreateNodeCheck(ctx, rig.NodeCheck{
 		Name: name, Match: map[string]string{"pool": "metal"},
@@ -52,7 +52,7 @@ func TestNodeCheckKeepsWhatItIsGiven(t *testing.T) {
 }
 
 func TestNodeCheckDefaultsAreThoseOfTheAPI(t *testing.T) {
-	c, ctx := rigtest.Shared(t, rig.Medik8s, rig.ClusterVersions), rigtest.Context(t, 30*time.Second)
+	c, ctx := rigtest.Shared(t, rig.Medik8s, rig.ClusterVersions), rigtest.Context(t, 3*time.Minute)
 	made, err := c.CreateNodeCheck(ctx, rig.NodeCheck{Name: rigtest.Name("defaults"), Template: rig.RemediationTemplate("reboot")})
 	require.NoError(t, err)
 	assert.Equal(t, []any{
@@ -66,7 +66,7 @@ func TestNodeCheckDefaultsAreThoseOfTheAPI(t *testing.T) {
 // The holes in the schema are those of real clusters: fenced must refuse or bear
 // what comes through them.
 func TestNodeCheckSchemaHasTheHolesOfRealClusters(t *testing.T) {
-	c, ctx := rigtest.Shared(t, rig.Medik8s, rig.ClusterVersions), rigtest.Context(t, 30*time.Second)
+	c, ctx := rigtest.Shared(t, rig.Medik8s, rig.ClusterVersions), rigtest.Context(t, 3*time.Minute)
 	twice := []rig.UnhealthyCondition{{Type: "Ready", Status: "False", Timeout: "1m"}, {Type: "Ready", Status: "False", Timeout: "2m"}}
 	short := []rig.Escalation{{Order: 1, Timeout: "1s"}, {Order: 1, Timeout: "1s"}}
 	for _, row := range []struct {
@@ -98,7 +98,7 @@ func TestNodeCheckSchemaHasTheHolesOfRealClusters(t *testing.T) {
 }
 
 func TestUpgradeOfOpenShift(t *testing.T) {
-	c, ctx := rigtest.Shared(t, rig.Medik8s, rig.ClusterVersions), rigtest.Context(t, 30*time.Second)
+	c, ctx := rigtest.Shared(t, rig.Medik8s, rig.ClusterVersions), rigtest.Context(t, 3*time.Minute)
 	for _, progressing := range []bool{true, false} {
 		require.NoError(t, c.PutClusterVersion(ctx, progressing))
 		got, err := c.Dynamic().Resource(rig.ClusterVersionResource).Get(ctx, "version", metav1.GetOptions{})
@@ -110,7 +110,7 @@ func TestUpgradeOfOpenShift(t *testing.T) {
 
 func TestRemediationAsTheManagerMakesIt(t *testing.T) {
 	bothVersions(t, func(t *testing.T, c *rig.ControlPlane, version string) {
-		ctx, name := rigtest.Context(t, 30*time.Second), rigtest.Name("machine")
+		ctx, name := rigtest.Context(t, 3*time.Minute), rigtest.Name("machine")
 		template, err := c.CreateTemplate(ctx, rigtest.Name("reboot"))
 		require.NoError(t, err)
 		assert.Equal(t, "Reboot", field(template, "spec", "template", "spec", "strategy", "type"))

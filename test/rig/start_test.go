@@ -26,7 +26,7 @@ func TestServerSaysItsTrueVersion(t *testing.T) {
 }
 
 func TestFencedHasItsRoleAndNoMore(t *testing.T) {
-	c, ctx := rigtest.Shared(t), rigtest.Context(t, 30*time.Second)
+	c, ctx := rigtest.Shared(t), rigtest.Context(t, 3*time.Minute)
 	secret := rigtest.Name("role")
 	require.NoError(t, c.CreateSecret(ctx, secret, map[string]string{"username": "u"}))
 	path, err := c.Kubeconfig(rig.FencedUser)
@@ -48,7 +48,7 @@ func TestFencedHasItsRoleAndNoMore(t *testing.T) {
 
 func TestAPIServerGoesAndReturns(t *testing.T) {
 	c := rigtest.Own(t, rig.Options{Bare: true})
-	ctx := rigtest.Context(t, time.Minute)
+	ctx := rigtest.Context(t, 3*time.Minute)
 	require.NoError(t, c.CreateNamespace(ctx, "kept"))
 	_, err := c.CreateNode(ctx, rig.Node{Name: "once"})
 	require.NoError(t, err)

@@ -110,7 +110,7 @@ func (m *machine) answers(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := m.power.Read(context.Background())
 		return err == nil
-	}, 15*time.Second, 50*time.Millisecond, "the BMC does not answer")
+	}, time.Minute, 50*time.Millisecond, "the BMC does not answer")
 }
 
 // need skips a test without one of its peers; CI has them all.
@@ -132,7 +132,7 @@ func (m *machine) stop(t *testing.T) {
 	}
 	_ = m.power.Close(context.Background())
 	m.stopBMC()
-	require.Eventually(t, func() bool { return m.pid() == 0 }, 5*time.Second, 20*time.Millisecond, "the machine outlives its test")
+	require.Eventually(t, func() bool { return m.pid() == 0 }, time.Minute, 20*time.Millisecond, "the machine outlives its test")
 }
 
 func (m *machine) path(name string) string { return filepath.Join(m.dir, name) }
@@ -162,8 +162,8 @@ func (m *machine) on(t *testing.T) int {
 	t.Helper()
 	_, err := m.power.Send(t.Context(), bmc.CommandOn)
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return m.pid() != 0 }, 10*time.Second, 20*time.Millisecond, "no machine started")
-	require.Eventually(t, func() bool { return m.read(t).State == bmc.On }, 5*time.Second, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return m.pid() != 0 }, time.Minute, 20*time.Millisecond, "no machine started")
+	require.Eventually(t, func() bool { return m.read(t).State == bmc.On }, time.Minute, 50*time.Millisecond)
 	return m.pid()
 }
 

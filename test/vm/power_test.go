@@ -87,7 +87,7 @@ func TestVMBMCRestart(t *testing.T) {
 	require.Eventually(t, func() bool {
 		proof = proof.Add(m.read(t))
 		return !proof.Since().IsZero()
-	}, 10*time.Second, 50*time.Millisecond)
+	}, time.Minute, 50*time.Millisecond)
 	m.stopBMC()
 	m.startBMC(t)
 	time.Sleep(spacing)
