@@ -29,8 +29,8 @@ func TestDescribe(t *testing.T) {
 	assert.Equal(t, "AB12CD", d.Serial)
 	assert.Equal(t, []string{"ac:de:48:00:00:01", "ac:de:48:00:00:02"}, d.MACs, "those that identify a machine, once each")
 	assert.Equal(t, "always-on", d.RestorePolicy)
-	assert.WithinDuration(t, time.Now().Add(10*time.Minute), d.Clock, 5*time.Second)
-	assert.WithinDuration(t, time.Now(), d.ClockAt, 5*time.Second)
+	assert.WithinDuration(t, time.Now().Add(10*time.Minute), d.Clock, time.Minute)
+	assert.WithinDuration(t, time.Now(), d.ClockAt, time.Minute)
 	assert.True(t, until.Equal(d.CertificateUntil), "%v", d.CertificateUntil)
 	assert.Equal(t, 8, c.Requests(), "login, system, manager, collection, four interfaces")
 	assert.Zero(t, sim.Count(http.MethodPost, sim.System(0).URI()), "it reads only")
@@ -146,7 +146,7 @@ func TestClockOfTheWebServer(t *testing.T) {
 	d := edited(t, func(r map[string]map[string]any) { delete(r["/redfish/v1/Managers/bmc"], "DateTime") })
 	got, err := open(t, d, timing).Describe(t.Context())
 	require.NoError(t, err)
-	assert.WithinDuration(t, time.Now(), got.Clock, 5*time.Second)
+	assert.WithinDuration(t, time.Now(), got.Clock, time.Minute)
 }
 
 // iLO 4 names itself in its firmware only.

@@ -106,7 +106,7 @@ func (u *user) until(what string, f func() bool) {
 }
 
 // proof is an empty proof of the suite.
-func proof() bmc.Proof { return bmc.Proof{Spacing: spacing, MaxAge: 2 * time.Second} }
+func proof() bmc.Proof { return bmc.Proof{Spacing: spacing, MaxAge: 10 * time.Second} }
 
 // prove reads until the host is proven off.
 func (u *user) prove() {

@@ -153,7 +153,7 @@ func (p *fakePower) reach(ctx context.Context, op string) error {
 	if m.deaf {
 		ctx = context.WithoutCancel(ctx)
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, 3*time.Second)
+		ctx, cancel = context.WithTimeout(ctx, 6*time.Second)
 		defer cancel()
 	}
 	err := p.bmc.arrive(ctx)
@@ -224,7 +224,7 @@ func (p *fakePower) Close(ctx context.Context) error {
 	hung := p.bmc.hung
 	p.bmc.mu.Unlock()
 	if hung && m.slowClose {
-		time.Sleep(4 * time.Second)
+		time.Sleep(7 * time.Second)
 	}
 	if m.leaksSession || ctx.Err() != nil && m.leaksWhenEnded {
 		return nil

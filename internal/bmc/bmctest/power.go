@@ -112,11 +112,11 @@ func lateOff(t T, d Driver, w *World) {
 }
 
 func offThenOn(t T, d Driver, w *World) {
-	const back = 2 * time.Second
-	require.NoError(t, w.BackOn(back))
 	u := use(t, d, w)
 	defer u.close()
+	begun := time.Now()
 	u.read()
+	require.NoError(t, w.BackOn(2*time.Second+5*time.Since(begun))) // it must be seen off meanwhile
 	_, err := u.send(bmc.CommandOff, d.Patience)
 	require.NoError(t, err)
 	p := proof()

@@ -19,9 +19,9 @@ type Driver struct {
 	// Cannot names the fields of World that stay nil, each with the reason.
 	Cannot map[string]string
 	// Slack is how long after the end of its ctx an operation may return. 0 is
-	// two seconds, which are for the machine that runs the test.
+	// four seconds, which are for the machine that runs the test.
 	Slack time.Duration
-	// Patience is how long what must come is waited for; 0 is 24 s.
+	// Patience is how long what must come is waited for; 0 is a minute.
 	Patience time.Duration
 	// Refusal is the kind of error that a wrong password gives; empty is KindAuth.
 	Refusal bmc.Kind
@@ -140,10 +140,10 @@ func runCase(t *testing.T, c suiteCase, d Driver) {
 
 func (d Driver) withDefaults() Driver {
 	if d.Slack == 0 {
-		d.Slack = 2 * time.Second
+		d.Slack = 4 * time.Second
 	}
 	if d.Patience == 0 {
-		d.Patience = 24 * time.Second
+		d.Patience = time.Minute
 	}
 	if d.Refusal == "" {
 		d.Refusal = bmc.KindAuth
