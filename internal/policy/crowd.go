@@ -3,10 +3,10 @@ package policy
 import "cmp"
 
 // maxTargets is how many targets all checks of a cluster may have together, unless
-// the Rules say otherwise: a hundred times what the largest clusters need, and some
-// 200 MiB. Checks that each select everything would use up any memory; whoever may
-// write checks must not be able to end the daemon.
-const maxTargets = 2_000_000
+// the Rules say otherwise: 50 checks that each cover 10,000 hosts, in some 60 MiB, and
+// 100 MiB more while all of them are reported. Checks that each select everything would
+// use up any memory; whoever may write checks must not be able to end the daemon.
+const maxTargets = 500_000
 
 // crowdedMessage says why no check of a crowded cluster is evaluated.
 const crowdedMessage = "the checks of this cluster select too many targets together, so none of them is evaluated: " +

@@ -56,7 +56,7 @@ type Rules struct {
 	// ZoneKey is the label that tells in which zone a Node is.
 	ZoneKey string
 	// MaxTargets is how many targets all checks may have together before none is
-	// evaluated any more; 0 is two million.
+	// evaluated any more; 0 is half a million.
 	MaxTargets int
 }
 
