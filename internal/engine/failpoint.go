@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -57,6 +58,10 @@ func withFailpoints(o Options) Options {
 	return o
 }
 
+// marking is held while a point is marked, and for ever by the one that kills, so
+// that no two points mark one death.
+var marking sync.Mutex
+
 // failpoint kills this process with SIGKILL the first time a point is reached
 // in the life of the directory FENCED_FAILPOINTS: a marker file per point says
 // that it has been passed. Only the tests build with this tag.
@@ -69,6 +74,8 @@ func failpoint(node string, name ...string) {
 	if _, err := os.Stat(filepath.Join(dir, eachNode)); err == nil {
 		point, spared = point+"@"+node, rand.IntN(2) == 0
 	}
+	marking.Lock()
+	defer marking.Unlock()
 	f, err := os.OpenFile(filepath.Join(dir, point), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return

@@ -41,7 +41,12 @@ func keepAlive(ctx context.Context, t *testing.T, s *scene.Scene, markers string
 		for {
 			select {
 			case <-ctx.Done():
-				d.Kill()
+				select {
+				case <-d.Done():
+					died++ // it was the first to end itself
+				default:
+					d.Kill()
+				}
 				return
 			case <-d.Done():
 			}
