@@ -89,8 +89,9 @@ func (c *ControlPlane) InstallCRDs(ctx context.Context, sets ...CRDs) error {
 	return nil
 }
 
-// RemoveCRDs removes sets of definitions with all objects of those kinds, and
-// waits until they are gone.
+// RemoveCRDs has sets of definitions removed. The objects of those kinds go soon; the
+// API server may take minutes to forget a definition, of which nothing is to be installed
+// again in the same control plane.
 func (c *ControlPlane) RemoveCRDs(ctx context.Context, sets ...CRDs) error {
 	defs, err := definitions(sets)
 	if err != nil {
@@ -102,12 +103,6 @@ func (c *ControlPlane) RemoveCRDs(ctx context.Context, sets ...CRDs) error {
 			return fmt.Errorf("remove CRD %s: %w", def.GetName(), err)
 		}
 	}
-	for _, def := range defs {
-		if err := wait(ctx, "CRD "+def.GetName()+" to be gone", func() (bool, error) { return c.lacks(ctx, def) }); err != nil {
-			return err
-		}
-	}
-	c.mapper.Reset() // it remembers what was served before
 	return nil
 }
 
@@ -134,14 +129,6 @@ func versionOf(def *unstructured.Unstructured) string {
 	first, _ := versions[0].(map[string]any)
 	name, _ := first["name"].(string)
 	return name
-}
-
-func (c *ControlPlane) lacks(ctx context.Context, def *unstructured.Unstructured) (bool, error) {
-	_, err := c.dynamic.Resource(crdResource).Get(ctx, def.GetName(), metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return true, nil
-	}
-	return false, err
 }
 
 // wait polls until done is true; its error ends the wait.
