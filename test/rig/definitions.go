@@ -89,9 +89,10 @@ func (c *ControlPlane) InstallCRDs(ctx context.Context, sets ...CRDs) error {
 	return nil
 }
 
-// RemoveCRDs has sets of definitions removed. The objects of those kinds go soon; the
-// API server may take minutes to forget a definition, of which nothing is to be installed
-// again in the same control plane.
+// RemoveCRDs has sets of definitions removed, with all objects of those kinds. It does
+// not wait for that: of a kind that nobody has listed yet, an API server that is busy may
+// fail to list the objects ("storage is (re)initializing"), and tries again only minutes
+// later.
 func (c *ControlPlane) RemoveCRDs(ctx context.Context, sets ...CRDs) error {
 	defs, err := definitions(sets)
 	if err != nil {

@@ -64,6 +64,8 @@ func TestDefinitionsComeAndGo(t *testing.T) {
 	require.NoError(t, c.InstallCRDs(ctx, rig.CAPIv1beta1))
 	_, err = c.CreateCAPICluster(ctx, rig.CAPICluster{Name: "blue"})
 	require.NoError(t, err)
+	_, err = capiClient(c, "v1beta1", "clusters").List(ctx, metav1.ListOptions{})
+	require.NoError(t, err)
 	require.NoError(t, c.RemoveCRDs(ctx, rig.CAPIv1beta1))
 	require.Eventually(t, func() bool {
 		_, err := capiClient(c, "v1beta1", "clusters").Get(ctx, "blue", metav1.GetOptions{})
