@@ -23,7 +23,7 @@ type mutant struct {
 }
 
 // mutantSeeds is how many worlds a mutant may hide in.
-const mutantSeeds = 12
+const mutantSeeds = 60
 
 func looks(spoil func(f *engine.Fresh, r remediate.Run)) Defect { return Defect{Look: spoil} }
 
