@@ -150,6 +150,7 @@ func TestParseEndpointRefuses(t *testing.T) {
 		{"ipmi://" + strings.Repeat("a", 64), "ipmi://aaa", "neither an IP address nor a DNS name"},
 		{"ipmi://" + strings.Repeat("a.", 126) + "aa", "ipmi://a.a", "neither an IP address nor a DNS name"},
 		{"ipmi://" + strings.Repeat("a", 3000), "ipmi://aaa", "longer than 2048 bytes"},
+		{"redfish://h/" + strings.Repeat("ü", 900), "redfish://h/", "longer than 2048 bytes"}, // once it is escaped
 		{"0.0.0.0", "ipmi://0.0.0.0", "is not the address of one machine"},
 		{"ipmi://[::]", "ipmi://[::]", "is not the address of one machine"},
 		{"ipmi://224.0.0.1", "ipmi://224.0.0.1", "is not the address of one machine"},
@@ -180,7 +181,7 @@ func TestParseEndpointRefuses(t *testing.T) {
 func FuzzParseEndpoint(f *testing.F) {
 	for _, s := range []string{
 		"192.0.2.13", "[::1]:623", "ipmi:h:1", "redfish+http://h:80/redfish/v1/Systems/1?x=y#z", "a:b@c", "://", "ipmi://%41",
-		"irmc://h:8443", "idrac://h/wsman", "[fe80::1%25eth0]", "bmc1:623", "redfish://h/%2f/%zz", "ipmi://h?privilegelevel=administrator", "https://h/a%3Fb;c",
+		"irmc://h:8443", "idrac://h/wsman", "[fe80::1%25eth0]", "bmc1:623", "redfish://h/%2f/%zz", "redfish://h/" + strings.Repeat("\xff", 690), "ipmi://h?privilegelevel=administrator", "https://h/a%3Fb;c",
 	} {
 		f.Add(s)
 	}
