@@ -1,19 +1,26 @@
 package policy
 
-import "cmp"
+import (
+	"cmp"
+	"fmt"
+)
 
 // maxTargets is how many targets all checks of a cluster may have together, unless
-// the Rules say otherwise: 50 checks that each cover 10,000 hosts, in some 60 MiB, and
-// 100 MiB more while all of them are reported. Checks that each select everything would
-// use up any memory; whoever may write checks must not be able to end the daemon.
+// the Rules say otherwise: 50 checks that each cover 10,000 hosts. What they take in
+// memory, BenchmarkChecksJudge shows. Checks that each select everything would use up
+// any; whoever may write checks must not be able to end the daemon.
 const maxTargets = 500_000
 
-// crowdedMessage says why no check of a crowded cluster is evaluated.
-const crowdedMessage = "the checks of this cluster select too many targets together, so none of them is evaluated: " +
-	"remove checks, or narrow selectors that overlap"
+func (r *Rules) mostTargets() int { return cmp.Or(r.MaxTargets, maxTargets) }
 
 // tooMany says whether so many targets are more than are judged.
-func (r *Rules) tooMany(targets int) bool { return targets > cmp.Or(r.MaxTargets, maxTargets) }
+func (r *Rules) tooMany(targets int) bool { return targets > r.mostTargets() }
+
+// crowdedMessage says why no check of a crowded cluster is evaluated.
+func (r *Rules) crowdedMessage() string {
+	return fmt.Sprintf("the checks of this cluster select more than %d targets together, so none of them is evaluated: "+
+		"remove checks, or narrow selectors that overlap", r.mostTargets())
+}
 
 // crowd notes whether the checks have more targets together than are judged.
 func (w *tables) crowd(checks []Check) {

@@ -41,7 +41,7 @@ func settingOf(c *Check, a Surroundings, now time.Time) setting {
 	case c.Invalid != "":
 		return setting{state: StateInvalid, message: c.Invalid}
 	case a.Crowded:
-		return setting{state: StateInvalid, message: crowdedMessage}
+		return setting{state: StateInvalid, message: a.Rules.crowdedMessage()}
 	}
 	if err := c.parseLimits(); err != nil {
 		return setting{state: StateInvalid, message: err.Error()}
