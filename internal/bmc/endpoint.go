@@ -75,7 +75,7 @@ func ParseEndpoint(address string) (Endpoint, error) {
 	case address == "":
 		return Endpoint{}, fmt.Errorf("BMC address is empty; write for example ipmi://192.0.2.13 or redfish://192.0.2.13/redfish/v1/Systems/1")
 	case len(address) > maxAddress:
-		return Endpoint{}, tooLong(address)
+		return Endpoint{}, fmt.Errorf("BMC address %s: it is longer than %d bytes", shown(address), maxAddress)
 	}
 	full, err := withScheme(address)
 	if err != nil {
@@ -90,14 +90,10 @@ func ParseEndpoint(address string) (Endpoint, error) {
 	if err != nil {
 		return Endpoint{}, fmt.Errorf("BMC address %s: %w", shown(full), err)
 	}
-	if len(e.String()) > maxAddress { // escaped, it is kept and read again
-		return Endpoint{}, tooLong(full)
+	if len(e.String()) > maxAddress { // as which it is kept, and read again
+		return Endpoint{}, fmt.Errorf("BMC address %s: it is longer than %d bytes once its path is escaped", shown(full), maxAddress)
 	}
 	return e, nil
-}
-
-func tooLong(address string) error {
-	return fmt.Errorf("BMC address %s: it is longer than %d bytes", shown(address), maxAddress)
 }
 
 // endpointOf reads the parts of a URL; its errors do not name the address.

@@ -150,7 +150,7 @@ func TestParseEndpointRefuses(t *testing.T) {
 		{"ipmi://" + strings.Repeat("a", 64), "ipmi://aaa", "neither an IP address nor a DNS name"},
 		{"ipmi://" + strings.Repeat("a.", 126) + "aa", "ipmi://a.a", "neither an IP address nor a DNS name"},
 		{"ipmi://" + strings.Repeat("a", 3000), "ipmi://aaa", "longer than 2048 bytes"},
-		{"redfish://h/" + strings.Repeat("ü", 900), "redfish://h/", "longer than 2048 bytes"}, // once it is escaped
+		{"redfish://h/" + strings.Repeat("ü", 900), "redfish://h/", "longer than 2048 bytes once its path is escaped"},
 		{"0.0.0.0", "ipmi://0.0.0.0", "is not the address of one machine"},
 		{"ipmi://[::]", "ipmi://[::]", "is not the address of one machine"},
 		{"ipmi://224.0.0.1", "ipmi://224.0.0.1", "is not the address of one machine"},
