@@ -4,7 +4,9 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -58,7 +60,15 @@ func TestNothingIsLeftBehind(t *testing.T) {
 // Somebody who left the process group and holds the output keeps nobody waiting.
 func TestOutputHeldByAnotherSession(t *testing.T) {
 	t.Parallel()
-	c := client(t, agent(t, `setsid sleep 30 & echo Status: ON`), device())
+	file := filepath.Join(t.TempDir(), "pid")
+	c := client(t, agent(t, `setsid sleep 30 & echo $! >`+file+`; echo Status: ON`), device())
+	t.Cleanup(func() { // nobody else ends it
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+		require.NoError(t, err)
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	})
 	begin := time.Now()
 	assert.Equal(t, bmc.On, read(t, c).State)
 	assert.Less(t, time.Since(begin), 25*time.Second)
