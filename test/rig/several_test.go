@@ -1,6 +1,10 @@
 package rig_test
 
 import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -69,6 +73,26 @@ func TestOneSideGoesAway(t *testing.T) {
 }
 
 func TestOneThatDoesNotStartStopsTheOthers(t *testing.T) {
+	before := children(t)
 	_, err := rig.StartAll(t.Context(), rig.Options{Bare: true}, rig.Options{CRDs: []rig.CRDs{"nothing"}})
 	require.ErrorContains(t, err, `no set of CRDs "nothing"`)
+	require.Equal(t, before, children(t), "programs are left")
+}
+
+// children are the processes that this one has started, and that run.
+func children(t *testing.T) (pids []string) {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/stat")
+	require.NoError(t, err)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue // it has ended
+		}
+		_, rest, _ := strings.Cut(string(text), ") ")
+		if f := strings.Fields(rest); len(f) > 1 && f[0] != "Z" && f[1] == strconv.Itoa(os.Getpid()) {
+			pids = append(pids, filepath.Dir(file))
+		}
+	}
+	return pids
 }
