@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"reflect"
 	"time"
@@ -73,21 +72,18 @@ func (w *worker) lastMoment(ctx context.Context, d decision) (last decision, why
 	return d, ""
 }
 
-// misled says why the first command must not be given although the machine was
-// identified: its host is there twice by now, or the BareMetalHost leads elsewhere,
-// whose owner carries out the hold at any address. // I9, I10
+// misled says why a host must not be switched off although the machine was identified:
+// it is there twice by now, or the BareMetalHost leads elsewhere, whose owner carries
+// out the hold at any address. Every Off is asked: that the record has one begun does
+// not say that it was given. // I9, I10
 func (w *worker) misled(ctx context.Context, d decision) string {
-	if first := d.action == remediate.SendOff && !d.from.Touched; !first && d.action != remediate.SetHold {
+	if d.action != remediate.SendOff && d.action != remediate.SetHold {
 		return ""
 	}
-	t := w.run.Target
-	if _, err := w.c.sameHost(ctx, t); err != nil && d.action == remediate.SetHold {
+	if _, err := w.c.sameHost(ctx, w.run.Target); err != nil && d.action == remediate.SetHold {
 		return Sentence(err)
 	}
-	twin := w.c.e.index.twin(names(t.Cluster, t.Node, t.BareMetalHost)...)
-	w.c.mu.Lock()
-	defer w.c.mu.Unlock()
-	return cmp.Or(twin, w.c.twin(t.Node, t.SystemUUID))
+	return w.c.twice(w.run)
 }
 
 // reconsidered is the same decision on a fresh look, or says that it would be another one.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,9 +35,8 @@ func (w *worker) look(ctx context.Context) (remediate.Seen, [][]byte, remediate.
 	seen.Power, seen.PowerError, seen.NoWay = power.Power, power.PowerError, power.NoWay
 	seen.Identity, seen.AlsoOn = power.Identity, power.AlsoOn
 	seen.Proof, seen.OffAccepted = power.Proof, power.OffAccepted
-	if _, frozen := w.c.frozen(w.run.Target); frozen != "" { // I5
-		seen.PowerForbidden = frozen
-	}
+	_, frozen := w.c.frozen(w.run.Target)
+	seen.PowerForbidden = cmp.Or(frozen, w.c.twice(w.run), seen.PowerForbidden) // I5, I9
 	seen.Backup, seen.RestoreError = last, w.refused
 	seen.PausedWhy = w.c.stopped(w.run.Target.Node)
 	seen.Paused = seen.PausedWhy != ""

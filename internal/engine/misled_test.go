@@ -1,7 +1,9 @@
 package engine_test
 
 import (
+	"bytes"
 	"context"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -84,6 +86,40 @@ func TestHoldWaitsForTheIdentityAfterARestart(t *testing.T) {
 		assert.Equal(t, before, m.held.Load(), "the hold would switch off whatever is at the new address")
 		stop()
 	})
+}
+
+// A host that is there twice by now gets no Off, whether its run has recorded one or
+// not. // I9
+func TestNoOffToAHostThatIsThereTwice(t *testing.T) {
+	for name, saved := range map[string]string{
+		"the run has just begun": `"step":"PowerOff"`, "the first Off was recorded, and not taken": `"intent":{"action":"SendOff"`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world, inner *failingStore) {
+				var away atomic.Bool
+				var once sync.Once
+				begun, store := make(chan struct{}), &stubborn{Store: inner}
+				store.watch(func(run []byte) {
+					if bytes.Contains(run, []byte(saved)) {
+						once.Do(func() { away.Store(true); close(begun) })
+					}
+				})
+				_, _, stop := start(t, w, store, func(o *engine.Options) {
+					o.Open = func(bmc.Device) (bmc.Power, error) { return reboots{power{w}, &away}, nil }
+				})
+				<-begun
+				w.mu.Lock()
+				w.twin = true
+				w.mu.Unlock()
+				time.Sleep(10 * time.Second)
+				away.Store(false)
+				time.Sleep(10 * time.Minute)
+				assert.Zero(t, w.count(bmc.CommandOff))
+				assert.Zero(t, w.deletes)
+				stop()
+			})
+		})
+	}
 }
 
 // cutLook is a cluster that does not answer the next look before it is given up.

@@ -222,6 +222,20 @@ func (c *cluster) rememberOwn(ctx context.Context, changes []policy.Change) {
 	}
 }
 
+// twice says what the host of a run is there twice by: two entries lead to one device,
+// or two Nodes tell one UUID. A later attempt goes by where its host came back: a Node
+// that was left behind by a renaming says nothing of it, see elsewhere. // I9
+func (c *cluster) twice(r remediate.Run) string {
+	t := r.Target
+	entry := c.e.index.twin(names(t.Cluster, t.Node, t.BareMetalHost)...)
+	if entry != "" || r.Attempt > 1 {
+		return entry
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.twin(t.Node, t.SystemUUID)
+}
+
 // twin names another Node with this system UUID, in any byte order: a host that
 // registered under a second name. c.mu is held. // I9
 func (c *cluster) twin(node, uuid string) string {

@@ -86,8 +86,9 @@ type Seen struct {
 	// Hold: our hold stands on the BareMetalHost. Only asked when the target
 	// has one.
 	Hold Answer
-	// PowerForbidden is why the power owner forbids switching off
-	// (disablePowerOff, online: false); "" = it does not.
+	// PowerForbidden is why the host must not be switched off: its power owner forbids
+	// it (disablePowerOff, online: false), its BMC has lied (I5), or it is there twice
+	// by now (I9); "" = nothing is against it.
 	PowerForbidden string
 	// Pods says whether no pod is bound to the Node's name any more. // I7
 	PodsGone Answer
