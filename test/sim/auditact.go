@@ -41,6 +41,7 @@ func (w *World) auditCommand(l *link, c bmc.Command) {
 	if who := l.inc.log(l.h, nil).last.Identity.UUID; l.outlet == nil && who != h.uuid {
 		w.violate("I8", h.name, "%s switches off what calls itself %q", l.inc, who)
 	}
+	w.auditTwin(l.inc, h, r, now)
 	w.auditFirst(l.inc, h, r, now)
 }
 
@@ -80,6 +81,14 @@ func (w *World) auditHurt(c *incarnation, r remediate.Run, a remediate.Action) {
 	}
 }
 
+// auditTwin wants no host switched off that is there twice. In a later attempt it counts
+// where the host came back. w.mu is held.
+func (w *World) auditTwin(c *incarnation, h *host, r remediate.Run, now time.Time) {
+	if why, since := c.twin(h, r.Target.SystemUUID); r.Attempt == 1 && why != "" && now.Sub(since) > seenWithin {
+		w.violate("I9", h.name, "%s switches it off although %s, as was told %s ago (the run: %s ago)", c, why, now.Sub(since), now.Sub(r.Started))
+	}
+}
+
 // auditFirst looks at the first command of a run to its host. w.mu is held.
 func (w *World) auditFirst(c *incarnation, h *host, r remediate.Run, now time.Time) {
 	for _, each := range w.ledger.cycles[h.name] {
@@ -100,22 +109,20 @@ func (w *World) auditFirst(c *incarnation, h *host, r remediate.Run, now time.Ti
 	case r.Manual == nil && seen.Node.Exists == remediate.Yes && seen.Node.UID != r.Target.NodeUID:
 		w.violate("I4", h.name, "%s begins although the Node is another one", c)
 	}
-	if why, since := c.twin(h); why != "" && now.Sub(since) > seenWithin {
-		w.violate("I9", h.name, "%s begins although %s, as was told %s ago (the run: %s ago)", c, why, now.Sub(since), now.Sub(r.Started))
-	}
 	if r.Manual == nil {
 		w.auditStill(c, r, last, now)
 	}
 	if h.controlPlane && !last.quorum {
 		w.violate("I12", h.name, "%s begins although etcd would lose its quorum", c)
 	}
-	before := w.ledger.cycles[h.name]
+	all := w.ledger.cycles[h.name]
+	before := all[w.ledger.forgiven[h.name]:]
 	if g := w.plan.guards(); r.Manual == nil && len(before) >= g.MaxFencesPerDay {
 		w.violate("I15", h.name, "%s begins run number %d of this day", c, len(before)+1)
 	} else if n := len(before); n > 0 && r.Manual == nil && now.Sub(before[n-1].at) < g.MinPowerInterval {
 		w.violate("I15", h.name, "%s begins %s after the run before", c, now.Sub(before[n-1].at))
 	}
-	w.ledger.cycles[h.name] = append(before, cycle{r.ID, now})
+	w.ledger.cycles[h.name] = append(all, cycle{r.ID, now})
 }
 
 // auditOn looks at what may bring a host back. w.mu is held.
@@ -147,6 +154,7 @@ func (w *World) auditAction(c *incarnation, r remediate.Run, a remediate.Action,
 			w.violate("I10", node, "%s holds a BareMetalHost that leads elsewhere than when run %s began", c, r.ID)
 		}
 		w.auditHurt(c, r, a)
+		w.auditTwin(c, h, r, now)
 		w.auditFirst(c, h, r, now)
 	case remediate.IsolateNode:
 		w.auditHurt(c, r, a)

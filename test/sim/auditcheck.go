@@ -85,7 +85,8 @@ func (w *World) auditCases(c *incarnation, now time.Time) {
 	for _, h := range w.hosts {
 		sick, why, since := w.sick(c, h, now), "", now
 		if sick {
-			why, since = c.twin(h)
+			uuid, _ := c.uuid(h.name)
+			why, since = c.twin(h, uuid)
 		}
 		w.stands("I9 sick hosts with a twin", h, why != "" && now.Sub(since) > seenWithin)
 		w.stands("I18 sick hosts of a check that covers nothing", h, sick && c.knows.check.hollow)

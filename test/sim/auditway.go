@@ -14,7 +14,7 @@ const seenWithin = 3 * time.Second
 func (w *World) auditWay(c *incarnation, r remediate.Run, now time.Time) {
 	node := r.Target.Node
 	h := w.hostOf(node)
-	if why, since := c.twin(h); why != "" && now.Sub(since) > seenWithin {
+	if why, since := c.twin(h, r.Target.SystemUUID); why != "" && now.Sub(since) > seenWithin {
 		w.violate("I9", node, "run %s was begun although %s, as was told %s ago", r.ID, why, now.Sub(since))
 	}
 	fixed := w.devices(r.Target.Devices)

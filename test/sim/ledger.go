@@ -16,6 +16,7 @@ type ledger struct {
 	recorded map[recordedKey]recorded
 	frozen   map[string]string    // by Node: the run that found a false Off out
 	cycles   map[string][]cycle   // by Node: the runs that have touched the host
+	forgiven map[string]int       // by Node: how many of them a person's release has made not to count
 	boots    map[string]booted    // when the run isolated its Node
 	on       map[attemptKey]bool  // the host was told to come on
 	held     map[string]bool      // runs that needed a human
@@ -69,7 +70,7 @@ type cycle struct {
 
 func newLedger() ledger {
 	return ledger{runs: map[string]remediate.Run{}, writer: map[string]*incarnation{}, looks: map[lookKey]looked{},
-		recorded: map[recordedKey]recorded{}, frozen: map[string]string{}, cycles: map[string][]cycle{}, boots: map[string]booted{},
+		recorded: map[recordedKey]recorded{}, frozen: map[string]string{}, cycles: map[string][]cycle{}, forgiven: map[string]int{}, boots: map[string]booted{},
 		backups: map[string]time.Time{}, on: map[attemptKey]bool{}, held: map[string]bool{},
 		fixed: map[string][]logKey{}, scopes: map[string]time.Time{}, cases: map[caseKey]bool{}}
 }

@@ -12,9 +12,10 @@ import (
 
 // crowd is what people have ordered. Guarded by the world's mutex.
 type crowd struct {
-	stops   map[stopKey]stop // acknowledged by that life of a fenced
-	stored  stop             // the pause that the store holds
-	helped  map[string]int   // how often a Held run was helped, by ID
+	stops   map[stopKey]stop   // acknowledged by that life of a fenced
+	files   map[*instance]stop // the pause files that are there
+	stored  stop               // the pause that the store holds
+	helped  map[string]int     // how often a Held run was helped, by ID
 	visited time.Time
 }
 
@@ -142,11 +143,15 @@ func (w *World) touch(c *incarnation, d time.Duration) {
 	if err := os.WriteFile(c.i.pauseFile, []byte("by the dice"), 0o600); err != nil {
 		w.violate("sim", "", "write the pause file: %v", err)
 	}
-	w.crowd.stops[stopKey{c, ""}] = stop{time.Now(), time.Now().Add(d)}
+	now, last := time.Now(), w.crowd.files[c.i]
+	if !now.Before(last.until) {
+		last.at = now
+	}
+	w.crowd.files[c.i] = stop{last.at, latest(last.until, now.Add(d))}
 	w.after(d, func() {
 		w.do(func() {
-			if s := w.crowd.stops[stopKey{c, ""}]; !s.until.After(time.Now()) {
-				_ = os.Remove(c.i.pauseFile) // there may have been two
+			if !time.Now().Before(w.crowd.files[c.i].until) { // nobody has prolonged it
+				_ = os.Remove(c.i.pauseFile)
 			}
 		})
 	})
@@ -156,7 +161,7 @@ func (w *World) touch(c *incarnation, d time.Duration) {
 func (w *World) thaw(ctx context.Context, e *engine.Engine, o engine.Order) error {
 	w.do(func() { // from here on it may act
 		delete(w.ledger.frozen, o.Node)
-		delete(w.ledger.cycles, o.Node)
+		w.ledger.forgiven[o.Node] = len(w.ledger.cycles[o.Node])
 		for k := range w.crowd.stops {
 			if k.node == o.Node {
 				delete(w.crowd.stops, k)
@@ -174,6 +179,9 @@ func (w *World) stopped(c *incarnation, node string, now time.Time) (since time.
 		if s, ok := w.crowd.stops[k]; ok && now.Before(s.until) {
 			return s.at
 		}
+	}
+	if s := w.crowd.files[c.i]; now.Before(s.until) {
+		return latest(s.at, c.since)
 	}
 	if s := w.crowd.stored; now.Before(s.until) && !c.i.storeCut.After(s.at) && c.since.Before(s.at) {
 		return s.at.Add(2 * time.Second) // it has to come to know of it
@@ -205,6 +213,7 @@ func (w *World) help() {
 	if w.crowd.helped[""] < 3 {
 		w.crowd.helped[""]++
 		clear(w.crowd.stops)
+		clear(w.crowd.files)
 		w.crowd.stored = stop{}
 		for _, i := range w.instances {
 			_ = os.Remove(i.pauseFile)

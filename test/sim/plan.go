@@ -46,7 +46,7 @@ func NewPlan(seed uint64) Plan {
 	p := Plan{
 		Seed: seed, Workers: 3 + r.IntN(4), Instances: 1, Isolation: remediate.IsolateDelete,
 		Storm: 45 * time.Minute, Calm: 75 * time.Minute,
-		Hosts: pick(r, 1, 2, 4), BMCs: pick(r, 0.5, 3, 6), Outages: pick(r, 0, 1, 3), People: pick(r, 0, 2, 10),
+		Hosts: pick(r, 1, 2, 4), BMCs: pick(r, 0.5, 3, 6), Outages: pick(r, 0, 1, 3), People: pick(r, 0, 2, 10, 100),
 		StoreFails: pick(r, 0, 0.01, 0.05), CallLost: pick(r, 0, 0.01, 0.05), CallSlow: pick(r, 0, 0.01, 0.05),
 		Kill: pick(r, 0, 0.0005, 0.003), Moods: moods,
 		Metal: r.IntN(3) == 0, Outlets: r.IntN(3) == 0, Reprovision: r.IntN(2) == 0, FoundOffStays: r.IntN(4) == 0,

@@ -101,8 +101,9 @@ func (c *incarnation) bmcs(node string) map[*host]time.Time {
 	return all
 }
 
-// twin says what makes a host one with another, and since when that was told. // I9
-func (c *incarnation) twin(h *host) (why string, since time.Time) {
+// twin says what makes a host, which is said to be of a UUID, one with another, and
+// since when that was told. // I9
+func (c *incarnation) twin(h *host, uuid string) (why string, since time.Time) {
 	mine, leads := c.bmcs(h.name), c.knows.ways[h.name]
 	for _, o := range c.i.w.hosts {
 		if o == h {
@@ -117,10 +118,13 @@ func (c *incarnation) twin(h *host) (why string, since time.Time) {
 			return o.name + " leads to the outlets of " + leads.outlets.name + ", too", c.since
 		}
 	}
-	uuid, at := c.uuid(h.name)
+	told, at := c.uuid(h.name)
 	for name := range c.knows.nodes {
 		if other, from := c.uuid(name); name != h.name && uuid != "" && other == uuid {
-			return "Node " + name + " tells the same UUID", latest(from, at)
+			if told == uuid {
+				from = latest(from, at)
+			}
+			return "Node " + name + " tells the same UUID", from
 		}
 	}
 	return "", time.Time{}

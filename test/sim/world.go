@@ -68,7 +68,7 @@ func NewWorld(ctx context.Context, dir string, p Plan, d Defect) *World {
 		dice: rand.New(rand.NewPCG(p.Seed, 3)), pen: rand.New(rand.NewPCG(p.Seed, 4)),
 		store: newMemory(), ledger: newLedger(), markers: markers(p.marker())}
 	w.outcome = Outcome{Faults: map[string]int{}, Orders: map[string]int{}, Ends: map[string]int{}, Rules: map[string]int{}, Actions: map[string]int{}, Cases: map[string]int{}}
-	w.crowd = crowd{stops: map[stopKey]stop{}, helped: map[string]int{}}
+	w.crowd = crowd{stops: map[stopKey]stop{}, files: map[*instance]stop{}, helped: map[string]int{}}
 	w.api = newAPIServer(w)
 	w.owners = &ownership{w: w}
 	for i := range p.ControlPlanes + p.Workers {
