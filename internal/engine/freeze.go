@@ -94,15 +94,35 @@ func (f *freezes) add(ctx context.Context, s state.Store, r remediate.Run, class
 		return err
 	}
 	defer f.writing.unlock()
-	old, _ := f.of(r.ID)
-	saved, err := state.SaveFreeze(ctx, s, state.Freeze{
-		RunID: r.ID, Version: old.Version, Host: r.Target.Host, Cluster: r.Target.Cluster, Node: r.Target.Node,
-		Devices: r.Target.Devices, Class: class, Reason: r.Note, At: time.Now().UTC(),
+	_, err := f.change(ctx, s, r.ID, func(state.Freeze) state.Freeze {
+		return state.Freeze{
+			RunID: r.ID, Host: r.Target.Host, Cluster: r.Target.Cluster, Node: r.Target.Node,
+			Devices: r.Target.Devices, Class: class, Reason: r.Note, At: time.Now().UTC(),
+		}
 	})
-	if err == nil {
-		f.put(saved)
-	}
 	return err
+}
+
+// change stores what to makes of the freeze of a run, on top of whatever a write without
+// an answer, or another instance, has made of it. f.writing is held.
+func (f *freezes) change(ctx context.Context, s state.Store, run string, to func(old state.Freeze) state.Freeze) (state.Freeze, error) {
+	const conflicts = 3
+	for again := 0; ; again++ {
+		old, _ := f.of(run)
+		next := to(old)
+		next.Version = old.Version
+		saved, err := state.SaveFreeze(ctx, s, next)
+		if err == nil {
+			f.put(saved)
+			return saved, nil
+		}
+		if again == conflicts || !errors.Is(err, state.ErrConflict) && !errors.Is(err, state.ErrExists) {
+			return saved, err
+		}
+		if e := f.load(ctx, s); e != nil {
+			return saved, errors.Join(err, e)
+		}
+	}
 }
 
 // on says why a target must not be switched off, and by which reason; "" when it
@@ -157,13 +177,14 @@ func (f *freezes) release(ctx context.Context, s state.Store, o Order, cluster s
 		if !each.Active() || each.Cluster != cluster || each.Node != o.Node && each.Host != o.Node {
 			continue
 		}
-		each.ReleasedBy, each.ReleasedReason, each.ReleasedAt = o.Actor, o.Reason, time.Now().UTC()
-		saved, e := state.SaveFreeze(ctx, s, each)
+		saved, e := f.change(ctx, s, each.RunID, func(old state.Freeze) state.Freeze {
+			old.ReleasedBy, old.ReleasedReason, old.ReleasedAt = o.Actor, o.Reason, time.Now().UTC()
+			return old
+		})
 		if e != nil {
 			err = errors.Join(err, e)
 			continue
 		}
-		f.put(saved)
 		released = append(released, saved)
 	}
 	return released, err

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"testing"
 
@@ -117,3 +118,38 @@ func TestReleasedFreezesArePruned(t *testing.T) {
 	assert.Len(t, again.all, 2)
 	assert.NotContains(t, again.all, "r1")
 }
+
+// unanswered is a store whose writes are done, and not answered once.
+type unanswered struct {
+	state.Store
+	lose bool
+}
+
+func (u *unanswered) Put(ctx context.Context, r state.Record) (uint64, error) {
+	version, err := u.Store.Put(ctx, r)
+	if u.lose && err == nil {
+		u.lose = false
+		return 0, errors.New("the store did not answer")
+	}
+	return version, err
+}
+
+// A freeze that was stored without an answer keeps no run from being Held, and one that
+// was released without an answer keeps nobody from releasing it. // I5, L1
+func TestFreezeWithoutAnAnswerIsTakenIn(t *testing.T) {
+	f, inner := openFreezes(t)
+	s, r, o := &unanswered{inner, true}, heldFor("r1", "n-1"), Order{Node: "n-1", Actor: "ada", Reason: "board replaced"}
+	require.Error(t, f.add(t.Context(), s, r, ""))
+	require.NoError(t, f.add(t.Context(), s, r, ""))
+	require.True(t, first(f.of("r1")).Active())
+	s.lose = true
+	_, err := f.release(t.Context(), s, o, "c")
+	require.Error(t, err)
+	released, err := f.release(t.Context(), s, o, "c")
+	require.NoError(t, err)
+	require.Len(t, released, 1)
+	require.False(t, first(f.of("r1")).Active())
+	assert.Equal(t, f.list(), readFreezes(t, inner).list())
+}
+
+func first(f state.Freeze, _ bool) state.Freeze { return f }

@@ -1,6 +1,9 @@
 package engine_test
 
 import (
+	"context"
+	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -190,6 +193,54 @@ func TestEnrolmentDoesNotStandAgainstWhatTheDeviceTells(t *testing.T) {
 		assert.Zero(t, w.count(bmc.CommandOff), "another machine was switched off")
 		_, err := e.Enroll(t.Context(), byHand)
 		refusedFor(t, err, policy.IdentityMismatch)
+		stop()
+	})
+}
+
+// putLost is a store whose next write of a pin is done, and not answered.
+type putLost struct {
+	state.Store
+	lose atomic.Bool
+}
+
+func (s *putLost) Put(ctx context.Context, r state.Record) (uint64, error) {
+	version, err := s.Store.Put(ctx, r)
+	if err == nil && r.Kind == state.KindPin && s.lose.CompareAndSwap(true, false) {
+		return 0, errors.New("the store did not answer")
+	}
+	return version, err
+}
+
+// An enrolment that was ended without an answer counts no more, and one that was made
+// without an answer can be made again. // I8
+func TestPinWithoutAnAnswerIsTakenIn(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, inner *failingStore) {
+		lives(w)
+		store := &putLost{Store: inner}
+		_, levels := withOutlet(w)
+		e, _, stop := start(t, w, store, levels)
+		time.Sleep(time.Second)
+		store.lose.Store(true)
+		_, err := e.Enroll(t.Context(), byHand)
+		require.Error(t, err)
+		_, err = e.Enroll(t.Context(), byHand)
+		require.Error(t, err, "another pin stands by now")
+		_, err = e.Enroll(t.Context(), byHand)
+		require.NoError(t, err)
+		outletReads(t, e, bmc.Off)
+		time.Sleep(time.Minute)
+		store.lose.Store(true)
+		for range 2 {
+			outletReads(t, e, bmc.Off)
+		}
+		require.Empty(t, pinOf(t, inner, "c/n-1").EnrolledBy)
+		subject, err := e.SubjectOf(t.Context(), "c", "n-1")
+		require.NoError(t, err)
+		var reasons []policy.Reason
+		for _, r := range e.Quarantine(t.Context(), subject) {
+			reasons = append(reasons, r.Reason)
+		}
+		assert.Contains(t, reasons, policy.NotEnrolled)
 		stop()
 	})
 }

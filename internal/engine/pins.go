@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -137,11 +138,16 @@ func pinnedAmong(p state.Pin, h bmc.Host) bool {
 	return !slices.ContainsFunc(h.Keys(), func(key string) bool { return !slices.Contains(known, key) })
 }
 
-// putPin writes a pin durably and then makes it what others see.
+// putPin writes a pin durably and then makes it what others see. Where another stands
+// by now, that one is: it may be this very pin, of a write that was not answered.
 func (c *cluster) putPin(ctx context.Context, p state.Pin) (state.Pin, error) {
 	saved, err := state.SavePin(ctx, c.store(), p)
 	if err == nil {
 		c.e.pins.put(saved)
+	} else if errors.Is(err, state.ErrConflict) || errors.Is(err, state.ErrExists) {
+		if stood, unread := state.LoadPin(ctx, c.store(), p.Host); unread == nil {
+			c.e.pins.put(stood)
+		}
 	}
 	return saved, err
 }
