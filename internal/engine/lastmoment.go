@@ -40,12 +40,22 @@ func (w *worker) forbidden() string {
 }
 
 // stopped says why nothing that hurts may be done: what people want binds the very
-// next write. // I23
+// next write. // I13, I23
 func (w *worker) stopped() string {
 	if w.inbox.waiting() {
 		return "an order has come"
 	}
-	return w.c.stopped(w.run.Target.Node)
+	_, why := w.stops()
+	return why
+}
+
+// stops says why the run is to stop before anything that hurts, and with what reason if
+// it is not a pause or a hold. // I13, I23
+func (w *worker) stops() (reason, why string) {
+	if why := w.c.stopped(w.run.Target.Node); why != "" {
+		return "", why
+	}
+	return w.c.offLimits(w.run)
 }
 
 // lastMoment asks, when all is saved and recorded, whether a thing that hurts may still

@@ -38,7 +38,7 @@ func (w *worker) look(ctx context.Context) (remediate.Seen, [][]byte, remediate.
 	_, frozen := w.c.frozen(w.run.Target)
 	seen.PowerForbidden = cmp.Or(frozen, w.c.twice(w.run), seen.PowerForbidden) // I5, I9
 	seen.Backup, seen.RestoreError = last, w.refused
-	seen.PausedWhy = w.c.stopped(w.run.Target.Node)
+	seen.PausedReason, seen.PausedWhy = w.stops()
 	seen.Paused = seen.PausedWhy != ""
 	seen.Justified, seen.Why = w.justified(fresh, seen, at)
 	seen.Elsewhere, seen.NodesUnseen = w.c.elsewhere(w.run)

@@ -131,7 +131,7 @@ func onWord(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	case wantedBack(r):
 		return broughtBack(r, now)
 	case s.Paused:
-		return dropped(r, "Paused", pausedNote(s), now)
+		return dropped(r, pausedReason(s), pausedNote(s), now)
 	case s.Contested == Yes:
 		return dropped(r, "Contested", s.Contender, now)
 	case s.Identity == No:

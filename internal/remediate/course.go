@@ -1,6 +1,7 @@
 package remediate
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -196,8 +197,14 @@ func renamed(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	return hold(r, "NodeRenamed", "the host registered as Node "+s.Elsewhere, now)
 }
 
-// pausedNote is the sentence of a run that a pause, or a hold of its target, ends.
+// pausedReason and pausedNote are what a run says that a pause, or a hold of its target,
+// ends.
+func pausedReason(s Seen) string { return cmp.Or(s.PausedReason, "Paused") }
+
 func pausedNote(s Seen) string {
+	if s.PausedReason != "" {
+		return s.PausedWhy
+	}
 	return strings.TrimSuffix("paused before anything that cannot be undone: "+s.PausedWhy, ": ")
 }
 

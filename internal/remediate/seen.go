@@ -98,10 +98,12 @@ type Seen struct {
 	Restored Answer
 	// RestoreError is why the last try to write it back was refused.
 	RestoreError string
-	// Paused: a person stopped everything, or holds this target. // I23
+	// Paused: a person stopped everything, or holds this target, or it is one that this
+	// daemon never switches off. // I13, I23
 	Paused bool
-	// PausedWhy is the sentence to Paused.
-	PausedWhy string
+	// PausedWhy is the sentence to Paused, PausedReason what a run ends with for it;
+	// "" = Paused.
+	PausedWhy, PausedReason string
 	// Elsewhere names another Node that now has the target's system UUID: the host
 	// came back under another name. // I6
 	Elsewhere string

@@ -78,7 +78,7 @@ func powerOff(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	case offProven(r, s, now) && quiet(r, s, now) && owned(r, s):
 		return proven(r, s, now)
 	case s.Paused:
-		return abandon(r, "Paused", pausedNote(s), Aborted, now)
+		return abandon(r, pausedReason(s), pausedNote(s), Aborted, now)
 	case wantedBack(r):
 		return broughtBack(r, now)
 	case s.Contested == Yes:
@@ -126,7 +126,7 @@ func beforeOff(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	case again && s.Elsewhere != "":
 		return renamed(r, s, now)
 	case s.Paused && !again:
-		return dropped(r, "Paused", pausedNote(s), now)
+		return dropped(r, pausedReason(s), pausedNote(s), now)
 	case wantedBack(r):
 		return broughtBack(r, now)
 	case s.Identity == No && !again:
@@ -181,7 +181,7 @@ func deleteNode(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 		r.OffLease = nil
 		return enter(r, PowerOff, "the host reads On again", now)
 	case s.Paused:
-		return abandon(r, "Paused", pausedNote(s), Aborted, now)
+		return abandon(r, pausedReason(s), pausedNote(s), Aborted, now)
 	case wantedBack(r):
 		return broughtBack(r, now)
 	case s.Contested == Yes:
@@ -376,7 +376,7 @@ func reprovision(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	case !alone && s.Elsewhere != "": // nor under another name
 		return renamed(r, s, now)
 	case alone && s.Paused:
-		return finish(r, Aborted, "Paused", pausedNote(s), now)
+		return finish(r, Aborted, pausedReason(s), pausedNote(s), now)
 	case alone && s.Contested == Yes:
 		return finish(r, Aborted, "Contested", s.Contender, now)
 	case alone && s.Justified == No:
