@@ -24,7 +24,7 @@ type host struct {
 	zone         string
 	controlPlane bool
 	protected    bool
-	own          bool   // what the only fenced knows as its own host
+	own          bool   // what fenced-0 knows as its own host
 	listed       bool   // it has an entry in hosts.d; else only a BareMetalHost knows the way
 	pinned       bool   // a person has enrolled its devices
 	leads        way    // where that entry leads
@@ -66,7 +66,7 @@ func (w *World) addHost(i int) {
 		h.zone = fmt.Sprintf("z-%d", i%w.plan.Zones)
 	}
 	last := w.plan.ControlPlanes + w.plan.Workers - 1
-	h.protected, h.own = i == last && w.plan.Seed%3 == 0, i == last-1 && w.plan.Seed%3 == 0 && w.plan.Instances == 1
+	h.protected, h.own = i == last && w.plan.Seed%3 == 0, i == last-1 && w.plan.Seed%3 == 0
 	h.bmc = bmcState{h: h, boot: 1}
 	h.tells, h.leads, h.listed = h.uuid, way{h, h}, !w.plan.Metal || h.protected || i%3 == 0
 	if w.plan.Outlets {

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -92,8 +93,23 @@ func (c *incarnation) kill() {
 	c.cancel()
 }
 
+// down says whether the host that it runs on does not run. The only fenced runs on
+// another one than it knows as its own, or nobody would bring that back. w.mu is held.
+func (i *instance) down() bool {
+	return i.n == 0 && i.w.plan.Instances > 1 && slices.ContainsFunc(i.w.hosts, func(h *host) bool {
+		return h.own && !h.gone && h.kernel != kernelRuns
+	})
+}
+
 // tick starts what is due. w.mu is held.
 func (i *instance) tick(now time.Time) {
+	if i.down() {
+		if i.cur != nil && !i.cur.dead {
+			i.w.note("", "%s dies with its host", i.cur)
+			i.cur.kill()
+		}
+		return
+	}
 	if i.cur != nil && !i.cur.dead && !i.restart.IsZero() && now.After(i.restart) {
 		i.w.note("", "%s is restarted for its files", i.cur)
 		i.cur.kill()
