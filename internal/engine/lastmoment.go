@@ -87,13 +87,16 @@ func (w *worker) lastMoment(ctx context.Context, d decision) (last decision, why
 // out the hold at any address. Every Off is asked: that the record has one begun does
 // not say that it was given. // I9, I10
 func (w *worker) misled(ctx context.Context, d decision) string {
-	if d.action != remediate.SendOff && d.action != remediate.SetHold {
-		return ""
+	switch d.action {
+	case remediate.SetHold:
+		if _, err := w.c.sameHost(ctx, w.run.Target); err != nil {
+			return Sentence(err)
+		}
+		fallthrough
+	case remediate.SendOff:
+		return w.c.twice(w.run)
 	}
-	if _, err := w.c.sameHost(ctx, w.run.Target); err != nil && d.action == remediate.SetHold {
-		return Sentence(err)
-	}
-	return w.c.twice(w.run)
+	return ""
 }
 
 // reconsidered is the same decision on a fresh look, or says that it would be another one.
