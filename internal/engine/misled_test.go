@@ -104,7 +104,7 @@ func TestNoOffToAHostThatIsThereTwice(t *testing.T) {
 						once.Do(func() { away.Store(true); close(begun) })
 					}
 				})
-				_, _, stop := start(t, w, store, func(o *engine.Options) {
+				e, _, stop := start(t, w, store, func(o *engine.Options) {
 					o.Open = func(bmc.Device) (bmc.Power, error) { return reboots{power{w}, &away}, nil }
 				})
 				<-begun
@@ -116,6 +116,10 @@ func TestNoOffToAHostThatIsThereTwice(t *testing.T) {
 				time.Sleep(10 * time.Minute)
 				assert.Zero(t, w.count(bmc.CommandOff))
 				assert.Zero(t, w.deletes)
+				r := only(t, e)
+				assert.Equal(t, remediate.Aborted, r.Step)
+				assert.Equal(t, "PowerForbidden", r.Reason)
+				assert.Contains(t, r.Note, "the same system UUID")
 				stop()
 			})
 		})

@@ -134,8 +134,7 @@ func (w *World) auditOn(c *incarnation, h *host, r remediate.Run) {
 		w.violate("I7", h.name, "%s switches on %s after the isolation, with %d pods bound", c, since, w.api.pods[h.name])
 	}
 	k := attemptKey{r.ID, r.Attempt}
-	wasOn := w.ledger.on[k] || !r.OnSeen.IsZero() // by a command, or by another hand
-	if seen := w.ledger.looks[lookKey{c, h.name}].fresh.Seen; !wasOn && c.moved(h, r, seen.Lease) {
+	if seen := w.ledger.looks[lookKey{c, h.name}].fresh.Seen; !w.ledger.on[k] && c.moved(h, r, seen.Lease) {
 		w.violate("I5", h.name, "%s switches on although the Lease moved while the host was believed off", c)
 	}
 	w.ledger.on[k] = true // from here on the Lease may move

@@ -19,8 +19,9 @@ func (w *World) auditRun(d *door, old remediate.Run, known bool, r remediate.Run
 	if !known {
 		w.auditStart(d.inc, r)
 	}
-	if old.Attempt == r.Attempt && (old.Intent.Action == remediate.SendOn || old.Intent.Action == remediate.ReleaseHold) {
-		w.ledger.on[attemptKey{r.ID, r.Attempt}] = true // nobody can say whether that was done: the Lease may move
+	asked := old.Attempt == r.Attempt && (old.Intent.Action == remediate.SendOn || old.Intent.Action == remediate.ReleaseHold)
+	if asked || r.Step == remediate.AwaitNode || r.Step == remediate.RestoreNode {
+		w.ledger.on[attemptKey{r.ID, r.Attempt}] = true // it was asked to come on, or found on: the Lease may move
 	}
 	if old.Step != r.Step {
 		w.note(node, "stored by %s: run %s %s -> %s %s %s", d.inc, r.ID, old.Step, r.Step, r.Reason, r.Note)

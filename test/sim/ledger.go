@@ -18,7 +18,7 @@ type ledger struct {
 	cycles   map[string][]cycle   // by Node: the runs that have touched the host
 	forgiven map[string]int       // by Node: how many of them a person's release has made not to count
 	boots    map[string]booted    // when the run isolated its Node
-	on       map[attemptKey]bool  // the host was told to come on
+	on       map[attemptKey]bool  // the host was told to come on, or found on
 	held     map[string]bool      // runs that needed a human
 	backups  map[string]time.Time // when the last Node of a run was saved
 	fixed    map[string][]logKey  // by run: the devices that it began with
