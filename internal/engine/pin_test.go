@@ -1,9 +1,6 @@
 package engine_test
 
 import (
-	"context"
-	"errors"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -197,30 +194,17 @@ func TestEnrolmentDoesNotStandAgainstWhatTheDeviceTells(t *testing.T) {
 	})
 }
 
-// putLost is a store whose next write of a pin is done, and not answered.
-type putLost struct {
-	state.Store
-	lose atomic.Bool
-}
-
-func (s *putLost) Put(ctx context.Context, r state.Record) (uint64, error) {
-	version, err := s.Store.Put(ctx, r)
-	if err == nil && r.Kind == state.KindPin && s.lose.CompareAndSwap(true, false) {
-		return 0, errors.New("the store did not answer")
-	}
-	return version, err
-}
-
 // An enrolment that was ended without an answer counts no more, and one that was made
 // without an answer can be made again. // I8
 func TestPinWithoutAnAnswerIsTakenIn(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, inner *failingStore) {
 		lives(w)
-		store := &putLost{Store: inner}
+		store := &muteStore{Store: inner, kind: state.KindPin}
+		lose := func() { store.mu.Lock(); store.mute = 1; store.mu.Unlock() }
 		_, levels := withOutlet(w)
 		e, _, stop := start(t, w, store, levels)
 		time.Sleep(time.Second)
-		store.lose.Store(true)
+		lose()
 		_, err := e.Enroll(t.Context(), byHand)
 		require.Error(t, err)
 		_, err = e.Enroll(t.Context(), byHand)
@@ -229,7 +213,7 @@ func TestPinWithoutAnAnswerIsTakenIn(t *testing.T) {
 		require.NoError(t, err)
 		outletReads(t, e, bmc.Off)
 		time.Sleep(time.Minute)
-		store.lose.Store(true)
+		lose()
 		for range 2 {
 			outletReads(t, e, bmc.Off)
 		}

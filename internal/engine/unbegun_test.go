@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -17,17 +18,19 @@ import (
 	"github.com/fenced/fenced/internal/state"
 )
 
-// muteStore stores runs and does not say so, as long as it is told to.
+// muteStore stores records of a kind, runs by default, and does not say so, as long as
+// it is told to.
 type muteStore struct {
 	state.Store
 	mu   sync.Mutex
-	mute int // that many writes of runs
+	kind state.Kind
+	mute int // that many writes
 	deaf bool
 }
 
 func (s *muteStore) Put(ctx context.Context, r state.Record) (uint64, error) {
 	s.mu.Lock()
-	deaf, mute := s.deaf, r.Kind == state.KindRun && s.mute > 0
+	deaf, mute := s.deaf, r.Kind == cmp.Or(s.kind, state.KindRun) && s.mute > 0
 	if mute {
 		s.mute--
 	}
