@@ -4,6 +4,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -66,21 +67,33 @@ var variants = []variant{
 // TestExplore searches everything that the faults of each variant can do to a
 // run, and checks the invariants on every transition.
 func TestExplore(t *testing.T) {
-	states, all := 0, time.Duration(0)
-	for _, v := range slices.Concat(variants, twoLevels, ordersGiven, twoFencers, slowBoots, wordLies) {
-		t.Run(v.name, func(t *testing.T) {
-			if os.Getenv("FENCED_SEARCH") == "wide" { // make sim: one fault more in every world
-				v.budget, v.wide = v.budget+1, true
-			}
-			start := time.Now()
-			x := explore(v, Next)
-			took := time.Since(start)
-			states, all = states+len(x.nodes), all+took
-			t.Logf("%d states, %d questions in %v: %.0f states/s", len(x.nodes), x.asked, took.Round(time.Millisecond), float64(len(x.nodes))/took.Seconds())
-			require.Empty(t, strings.Join(x.found, "\n"))
-			assert.GreaterOrEqual(t, len(x.nodes), v.states, "the search has shrunk")
-			assert.Equal(t, v.want, x.nodes[0].settled, "the end without faults")
-		})
+	var mu sync.Mutex
+	states, began := 0, time.Now()
+	t.Run("variant", func(t *testing.T) {
+		for _, v := range slices.Concat(variants, twoLevels, ordersGiven, twoFencers, slowBoots, wordLies) {
+			t.Run(v.name, func(t *testing.T) {
+				t.Parallel()
+				n := search(t, v)
+				mu.Lock()
+				defer mu.Unlock()
+				states += n
+			})
+		}
+	})
+	took := time.Since(began)
+	t.Logf("in all %d states in %v: %.0f states/s", states, took.Round(time.Millisecond), float64(states)/took.Seconds())
+}
+
+// search explores one variant and gives the number of its states.
+func search(t *testing.T, v variant) int {
+	t.Helper()
+	if os.Getenv("FENCED_SEARCH") == "wide" { // make sim: one fault more in every world
+		v.budget, v.wide = v.budget+1, true
 	}
-	t.Logf("in all %d states in %v: %.0f states/s", states, all.Round(time.Millisecond), float64(states)/all.Seconds())
+	x := explore(v, Next)
+	t.Logf("%d states, %d questions", len(x.nodes), x.asked)
+	require.Empty(t, strings.Join(x.found, "\n"))
+	assert.GreaterOrEqual(t, len(x.nodes), v.states, "the search has shrunk")
+	assert.Equal(t, v.want, x.nodes[0].settled, "the end without faults")
+	return len(x.nodes)
 }

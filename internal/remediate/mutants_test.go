@@ -170,6 +170,7 @@ var mutants = []mutant{
 func TestExploreNoticesMutants(t *testing.T) {
 	for _, m := range slices.Concat(mutants, levelMutants, peopleMutants, fencerMutants, attemptMutants, wordLieMutants) {
 		t.Run(m.name, func(t *testing.T) {
+			t.Parallel()
 			x := explore(m.in, m.broken)
 			found := strings.Join(x.found, "\n")
 			assert.Contains(t, found, "m: "+m.want)
