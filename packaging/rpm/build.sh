@@ -1,7 +1,8 @@
 #!/bin/bash
-# Builds the binary and the source RPM: [RPM_TARGET=aarch64] build.sh VERSION OUTDIR. The same tree gives the same
-# bytes, whatever the checkout's path, the user, the umask and the time zone. It takes the files that git tracks, with
-# the content they have now, and vendors the modules into the build directory, never into the tree.
+# Builds the binary and the source RPM: [RPM_TARGET=aarch64] [RPM_PAYLOAD=w0.xzdio] build.sh VERSION OUTDIR. The same
+# tree gives the same bytes, whatever the checkout's path, the user, the umask and the time zone. It takes the files that
+# git tracks, with the content they have now, and vendors the modules into the build directory, never into the tree.
+# RPM_PAYLOAD is how the binary RPM is compressed; the tests save half a minute with w0.xzdio.
 set -euo pipefail
 umask 022
 export LC_ALL=C TZ=UTC
@@ -43,6 +44,6 @@ tar --sort=name --owner=0 --group=0 --numeric-owner --mode=u+rwX,go=rX --mtime="
 install -m 0644 packaging/rpm/fenced.spec "$top/SPECS/"
 touch -d "@$SOURCE_DATE_EPOCH" "$top"/SPECS/* "$top"/SOURCES/*
 
-rpmbuild --quiet --define "_topdir $top" --define "fenced_version $version" --define "_binary_payload w6.xzdio" \
+rpmbuild --quiet --define "_topdir $top" --define "fenced_version $version" --define "_binary_payload ${RPM_PAYLOAD:-w6.xzdio}" \
 	--target "${RPM_TARGET:-$(uname -m)}" -ba "$top/SPECS/fenced.spec"
 find "$top/RPMS" "$top/SRPMS" -name '*.rpm' -exec cp -v {} "$out/" \;
