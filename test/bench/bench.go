@@ -64,16 +64,27 @@ func Measure(ctx context.Context, o Options) (r *Result, err error) {
 	if b.dir, err = os.MkdirTemp("", "fenced-bench-"); err != nil {
 		return nil, fmt.Errorf("make a directory: %w", err)
 	}
-	defer os.RemoveAll(b.dir)
+	defer func() {
+		if err == nil {
+			_ = os.RemoveAll(b.dir) // left-overs in the temporary directory harm nobody
+			return
+		}
+		err = fmt.Errorf("%w\nthe logs are kept in %s", err, b.dir)
+	}()
 	b.tell("building fenced")
 	if b.programs, err = scene.Build(ctx, b.dir, false); err != nil {
 		return nil, err
 	}
 	b.tell("starting etcd and kube-apiserver")
-	if b.cluster, err = rig.Start(ctx, rig.Options{Progress: o.Progress, NoManager: true}); err != nil {
+	if b.cluster, err = rig.Start(ctx, rig.Options{Progress: o.Progress, NoManager: true, Dir: b.dir}); err != nil {
 		return nil, err
 	}
-	defer b.cluster.Stop()
+	defer func() {
+		if err != nil {
+			b.cluster.KeepLogs()
+		}
+		b.cluster.Stop()
+	}()
 	ctx, cancel := context.WithTimeout(ctx, measureTime)
 	defer cancel()
 	if err := b.prepare(ctx); err != nil {

@@ -51,7 +51,7 @@ func run(ctx context.Context) (err error) {
 	defer s.Stop()
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("%w\nthe end of fenced's log:\n%s", err, s.LogTail(20))
+			err = fmt.Errorf("%w\nthe logs are kept in %s; the end of fenced's:\n%s", err, s.KeepLogs(), s.LogTail(50))
 		}
 	}()
 	ctx, cancel := context.WithTimeout(ctx, playTime)

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -26,7 +25,7 @@ func TestAuditLogTellsAndIsProven(t *testing.T) {
 		{Name: "ordered", Protocol: scene.Redfish, Metal3: true},
 		{Name: "healthy", Protocol: scene.IPMI},
 	}})
-	ctx := within(t, 3*time.Minute)
+	ctx := within(t)
 	d, err := s.StartDaemon(ctx)
 	require.NoError(t, err)
 	requireGoodStatus(ctx, t, s)

@@ -52,7 +52,7 @@ func TestBadInputDeletesNothing(t *testing.T) {
 		o.Workers = append(o.Workers, b.Spec)
 	}
 	s := set(t, o)
-	ctx := within(t, 2*time.Minute)
+	ctx := within(t)
 	require.NoError(t, s.Worker("stays-on").BMC.IgnoreOff(true))
 	require.NoError(t, s.Worker("zombie").BMC.IgnoreOff(true))
 	require.NoError(t, s.Worker("zombie").BMC.LieOff(true))
@@ -97,7 +97,7 @@ func renewOnceOff(ctx context.Context, t *testing.T, s *scene.Scene, w *scene.Wo
 	t.Helper()
 	b, ok := w.BMC.(*ipmisim.GoBMC)
 	require.True(t, ok)
-	require.Eventually(t, func() bool { return b.Counts().Off > 0 }, time.Minute, 50*time.Millisecond, "Off was sent to %s", w.Name)
+	require.Eventually(t, func() bool { return b.Counts().Off > 0 }, patience, 50*time.Millisecond, "Off was sent to %s", w.Name)
 	ctx, cancel := context.WithCancel(ctx)
 	var done sync.WaitGroup
 	done.Go(func() {

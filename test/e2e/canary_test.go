@@ -43,7 +43,7 @@ func TestNoCredentialShowsAnywhere(t *testing.T) {
 			{Name: "healthy", Protocol: scene.IPMI},
 		},
 	})
-	ctx := within(t, 4*time.Minute)
+	ctx := within(t)
 	d, err := s.StartDaemon(ctx)
 	require.NoError(t, err)
 	secrets := canaries(t, s)

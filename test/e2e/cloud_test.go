@@ -34,7 +34,7 @@ func TestCloudPoolDeletesMachines(t *testing.T) {
 			{Name: "metal-3", Pool: "storm-metal", Protocol: scene.IPMI},
 		},
 	})
-	ctx := within(t, 90*time.Second)
+	ctx := within(t)
 	machine, err := s.Cluster.Dynamic().Resource(rig.MachineResource).Namespace(rig.Namespace).Get(ctx, "owned", metav1.GetOptions{})
 	require.NoError(t, err)
 	for _, name := range []string{"owned", "orphan", "master", "cloud-1", "cloud-2", "metal-1", "metal-2"} {
@@ -51,7 +51,7 @@ func TestCloudPoolDeletesMachines(t *testing.T) {
 	require.Eventually(t, func() bool {
 		d, err := s.Cluster.Deletions("machines", "owned")
 		return err == nil && len(d) > 0
-	}, time.Minute, 100*time.Millisecond, "the Machine that a controller owns is deleted")
+	}, patience, 100*time.Millisecond, "the Machine that a controller owns is deleted")
 	for name, reason := range map[string]string{
 		"orphan": "NoController", "master": "ControlPlane",
 		"cloud-1": "ShortCircuit", "cloud-2": "ShortCircuit", "metal-1": "ShortCircuit", "metal-2": "ShortCircuit",

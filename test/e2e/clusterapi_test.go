@@ -56,7 +56,7 @@ func clusterAPI(t *testing.T, version string, set rig.CRDs) {
 			{Name: "cloud-1", Pool: "cloud"}, {Name: "master-1", Pool: "control-plane", Role: scene.ControlPlane},
 		},
 	})
-	ctx := within(t, 3*time.Minute)
+	ctx := within(t)
 	require.NoError(t, s.Management.CreateNamespace(ctx, "capi-system"))
 	manager := rig.Lease{Namespace: "capi-system", Name: "controller-leader-election-capi", Holder: "manager-0", Duration: 10 * time.Minute}
 	require.NoError(t, s.Management.PutLease(ctx, manager))
@@ -146,7 +146,7 @@ func awaitMarked(ctx context.Context, t *testing.T, s *scene.Scene, version, nam
 			}
 		}
 		return true
-	}, time.Minute, 200*time.Millisecond, "Machine %s is marked", name)
+	}, patience, 200*time.Millisecond, "Machine %s is marked", name)
 }
 
 // requireMarkedOnce checks what the management API's own audit log says about
@@ -174,7 +174,7 @@ func requireCounters(ctx context.Context, t *testing.T, s *scene.Scene, version 
 		targets, _, _ := unstructured.NestedStringSlice(k.Object, "status", "targets")
 		return expected == 2 && healthy == 2 && assert.ObjectsAreEqual([]string{"healthy", "hung"}, targets) &&
 			conditionIn(k, "RemediationAllowed", "status", "conditions") == "True"
-	}, time.Minute, 200*time.Millisecond, "the status of the check that was handed over")
+	}, patience, 200*time.Millisecond, "the status of the check that was handed over")
 	k := ofClusterAPI(ctx, t, s, version, "machinehealthchecks", "cloud")
 	assert.NotContains(t, k.Object, "status", "that of a check that the manager judges")
 }
@@ -193,7 +193,7 @@ func TestNodesOfAnotherCluster(t *testing.T) {
 			{Name: "stranger", Protocol: scene.IPMI, Stranger: true}, {Name: "stranger-2", Stranger: true},
 		},
 	})
-	ctx := within(t, time.Minute)
+	ctx := within(t)
 	_, err := s.StartDaemon(ctx)
 	require.NoError(t, err)
 	for _, w := range s.Workers[:3] {

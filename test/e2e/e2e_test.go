@@ -56,8 +56,8 @@ func playTogether(scenes int) {
 	}
 }
 
-// set puts a scene on stage until the test ends. When the test fails it shows
-// the log of its fenced.
+// set puts a scene on stage until the test ends. When the test fails it keeps the
+// scene's logs, says where, and shows the end of fenced's.
 func set(t *testing.T, o scene.Options) *scene.Scene {
 	t.Helper()
 	if testing.Short() {
@@ -67,25 +67,28 @@ func set(t *testing.T, o scene.Options) *scene.Scene {
 	o.Programs, err = builds()
 	require.NoError(t, err)
 	if o.GracePeriod == 0 {
-		o.GracePeriod = 6 * time.Second // other packages' tests share the two cores
+		o.GracePeriod = 8 * time.Second // other packages' tests share the two cores
 	}
 	o.Progress = os.Stderr
 	s, err := scene.New(t.Context(), o)
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("the end of fenced's log:\n%s", s.LogTail(60))
-		}
 		assert.NoError(t, s.Died())
+		if t.Failed() {
+			t.Logf("the logs are kept in %s; the end of fenced's:\n%s", s.KeepLogs(), s.LogTail(50))
+		}
 		s.Stop()
 	})
 	return s
 }
 
-// within is a context for a part of a test.
-func within(t *testing.T, d time.Duration) context.Context {
+// patience bounds each wait. A busy machine may need minutes; only a hang needs more.
+const patience = 8 * time.Minute
+
+// within is a context that ends with the test, or when patience does.
+func within(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), d)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	return ctx
 }

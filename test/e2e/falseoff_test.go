@@ -23,7 +23,7 @@ func TestFalseOffFreezes(t *testing.T) {
 		{Name: "liar-1", Protocol: scene.IPMI}, {Name: "liar-2", Protocol: scene.IPMI},
 		{Name: "same-model", Protocol: scene.IPMI}, {Name: "other-model", Protocol: scene.Redfish},
 	}})
-	ctx := within(t, 4*time.Minute)
+	ctx := within(t)
 	d, err := s.StartDaemon(ctx)
 	require.NoError(t, err)
 	requireGoodStatus(ctx, t, s)
@@ -108,7 +108,7 @@ func awaitListed(ctx context.Context, t *testing.T, s *scene.Scene, node, code s
 	require.Eventually(t, func() bool {
 		r, err := s.Fencectl(ctx, "bmc", "list")
 		return err == nil && r.Exit == 2 && strings.Contains(lineOf(r.Stdout, node), code)
-	}, time.Minute, 200*time.Millisecond, "bmc list shows %s of %s", code, node)
+	}, patience, 200*time.Millisecond, "bmc list shows %s of %s", code, node)
 }
 
 // requireFrozen checks that not even a person can fence a host.

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -31,7 +30,7 @@ func TestHungHostsComeBack(t *testing.T) {
 		{Name: "by-redfish", Protocol: scene.Redfish},
 		{Name: "healthy", Protocol: scene.IPMI},
 	}})
-	ctx := within(t, 2*time.Minute)
+	ctx := within(t)
 	d, err := s.StartDaemon(ctx)
 	require.NoError(t, err)
 	hung := []*scene.Worker{s.Worker("by-ipmi"), s.Worker("by-redfish")}

@@ -18,8 +18,8 @@ import (
 func TestOwnerKilledInMidRun(t *testing.T) {
 	t.Parallel()
 	s := set(t, twoWorkers())
-	_, shared := shareEtcd(t)
-	ctx := within(t, 2*time.Minute)
+	_, shared := shareEtcd(t, s)
+	ctx := within(t)
 	owner, other, before := awaitOwner(ctx, t, launchPeer(t, s, "one", shared...), launchPeer(t, s, "two", shared...))
 	w := s.Worker("halfway")
 	hang(ctx, t, s, w)
@@ -56,8 +56,8 @@ func TestOwnerKilledInMidRun(t *testing.T) {
 func TestOwnerFrozenForLongerThanItsClaim(t *testing.T) {
 	t.Parallel()
 	s := set(t, twoWorkers())
-	_, shared := shareEtcd(t)
-	ctx := within(t, 2*time.Minute)
+	_, shared := shareEtcd(t, s)
+	ctx := within(t)
 	owner, other, before := awaitOwner(ctx, t, launchPeer(t, s, "one", shared...), launchPeer(t, s, "two", shared...))
 	w := s.Worker("halfway")
 	hang(ctx, t, s, w)
@@ -84,7 +84,7 @@ func TestOwnerFrozenForLongerThanItsClaim(t *testing.T) {
 func TestTwoStoresAreTwoFencers(t *testing.T) {
 	t.Parallel()
 	s := set(t, twoWorkers())
-	ctx := within(t, 2*time.Minute)
+	ctx := within(t)
 	first := launchPeer(t, s, "one")
 	first.awaitCluster(ctx, t, "it acts", acting)
 	second := launchPeer(t, s, "two")
@@ -118,8 +118,8 @@ func TestEtcdQuorumLostInMidRun(t *testing.T) {
 	o := twoWorkers()
 	o.Workers = append(o.Workers, scene.Spec{Name: "later", Protocol: scene.IPMI})
 	s := set(t, o)
-	etcd, shared := shareEtcd(t)
-	ctx := within(t, 2*time.Minute)
+	etcd, shared := shareEtcd(t, s)
+	ctx := within(t)
 	only := launchPeer(t, s, "one", shared...)
 	before := only.awaitCluster(ctx, t, "it acts", acting)
 	w, later := s.Worker("halfway"), s.Worker("later")
@@ -164,7 +164,8 @@ func TestEtcdQuorumLostInMidRun(t *testing.T) {
 	untouched(ctx, t, s, s.Worker("healthy"))
 }
 
-// twoWorkers are one that a test hangs, and one that nothing happens to.
+// twoWorkers are one that a test hangs, and one that nothing happens to. There are 12 s
+// between Off and its proof, in which a test can break something.
 func twoWorkers() scene.Options {
-	return scene.Options{Workers: []scene.Spec{{Name: "halfway", Protocol: scene.IPMI}, {Name: "healthy", Protocol: scene.IPMI}}}
+	return scene.Options{Set: []string{"power.offReadSpacing=12s"}, Workers: []scene.Spec{{Name: "halfway", Protocol: scene.IPMI}, {Name: "healthy", Protocol: scene.IPMI}}}
 }

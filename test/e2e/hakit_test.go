@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -31,7 +32,8 @@ type peer struct {
 // launchPeer starts a fenced by the name beside others; env says where its state is.
 func launchPeer(t *testing.T, s *scene.Scene, name string, env ...string) *peer {
 	t.Helper()
-	dir := t.TempDir()
+	dir, err := os.MkdirTemp(filepath.Dir(s.Config()), name+"-")
+	require.NoError(t, err)
 	own := []string{"INSTANCE=" + name, "CONTROL_SOCKET=" + filepath.Join(dir, "sock"), "CONTROL_PAUSEFILE=" + filepath.Join(dir, "paused"),
 		"AUDIT_PATH=" + filepath.Join(dir, "audit.jsonl"), "STATE_PATH=" + filepath.Join(dir, "state.db")}
 	var all []string
@@ -45,7 +47,7 @@ func launchPeer(t *testing.T, s *scene.Scene, name string, env ...string) *peer 
 	p.start = func() *peer {
 		d, err := s.Launch(programs.Fenced, all...)
 		require.NoError(t, err)
-		t.Cleanup(func() { // before its directory goes
+		t.Cleanup(func() { // before the etcd that it may use goes
 			select {
 			case <-d.Done():
 			default:
@@ -61,12 +63,14 @@ func launchPeer(t *testing.T, s *scene.Scene, name string, env ...string) *peer 
 
 // shareEtcd starts an etcd of three members that ask for certificates, and says what
 // makes a fenced use it.
-func shareEtcd(t *testing.T) (*rig.EtcdCluster, []string) {
+func shareEtcd(t *testing.T, s *scene.Scene) (*rig.EtcdCluster, []string) {
 	t.Helper()
-	c, err := rig.StartEtcd(t.Context(), rig.EtcdOptions{TLS: true})
+	c, err := rig.StartEtcd(t.Context(), rig.EtcdOptions{TLS: true, Dir: filepath.Dir(s.Config())})
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		assert.NoError(t, c.Died())
+		if !assert.NoError(t, c.Died()) || t.Failed() {
+			c.KeepLogs()
+		}
 		c.Stop()
 	})
 	return c, []string{"STATE_ENGINE=etcd", "STATE_ETCD_ENDPOINTS=" + strings.Join(c.Endpoints(), ","),
@@ -118,15 +122,20 @@ func awaitOwner(ctx context.Context, t *testing.T, a, b *peer) (owner, other *pe
 	return nil, nil, is
 }
 
-// openRun is a peer's open run on a worker.
+// openRun is a peer's open run on a worker, which is there.
 func (p *peer) openRun(ctx context.Context, t *testing.T, w *scene.Worker) api.RunStatus {
 	t.Helper()
-	_, runs, err := p.cluster(ctx)
-	require.NoError(t, err)
-	for _, r := range runs {
-		if r.Node == w.Name {
-			return r
+	for ctx.Err() == nil {
+		_, runs, err := p.cluster(ctx)
+		if err != nil {
+			continue // the machine is busy
 		}
+		for _, r := range runs {
+			if r.Node == w.Name {
+				return r
+			}
+		}
+		break
 	}
 	require.Failf(t, "no open run", "on %s", w.Name)
 	return api.RunStatus{}

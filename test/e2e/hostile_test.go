@@ -24,7 +24,7 @@ func TestHostilePointersReachNoOtherHost(t *testing.T) { // I9, I10
 		{Name: "before", Protocol: scene.IPMI, Metal3: true}, {Name: "during", Protocol: scene.IPMI, Metal3: true},
 		{Name: "doubled", Protocol: scene.IPMI}, {Name: "victim", Protocol: scene.IPMI},
 	}})
-	ctx := within(t, 3*time.Minute)
+	ctx := within(t)
 	_, err := s.StartDaemon(ctx)
 	require.NoError(t, err)
 	requireGoodStatus(ctx, t, s)
@@ -41,7 +41,7 @@ func TestHostilePointersReachNoOtherHost(t *testing.T) { // I9, I10
 	for _, w := range []*scene.Worker{before, during, doubled} {
 		w.Kubelet.Hang()
 	}
-	require.Eventually(t, func() bool { return goBMC(t, during).Counts().Off > 0 }, time.Minute, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return goBMC(t, during).Counts().Off > 0 }, patience, 20*time.Millisecond)
 	pointAt(ctx, t, s, during.Name, at)
 
 	x := awaitRefusal(ctx, t, s, before.Name, "AddressChanged")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -40,7 +39,7 @@ func TestPowerOfAnotherIsNotTouched(t *testing.T) {
 		o.Workers = append(o.Workers, m.Spec)
 	}
 	s := set(t, o)
-	ctx := within(t, 2*time.Minute)
+	ctx := within(t)
 	pointAt(ctx, t, s, "alias", "ipmi://"+s.Worker("owner").BMC.Addr()) // not the address that owner's entry has
 	_, err := s.StartDaemon(ctx)
 	require.NoError(t, err)
@@ -79,7 +78,7 @@ func TestBareMetalHostThatMoves(t *testing.T) {
 	s := set(t, scene.Options{Workers: []scene.Spec{
 		{Name: "moved", Protocol: scene.IPMI, Metal3: true}, {Name: "healthy", Protocol: scene.IPMI},
 	}})
-	ctx := within(t, 3*time.Minute)
+	ctx := within(t)
 	d, err := s.StartDaemon(ctx)
 	require.NoError(t, err)
 	requireGoodStatus(ctx, t, s)

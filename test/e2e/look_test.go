@@ -90,7 +90,7 @@ func covered(ctx context.Context, t *testing.T, s *scene.Scene, exit int) map[st
 		}
 		invalid := slices.ContainsFunc(v.Clusters[0].Checks, func(k api.CheckCoverage) bool { return k.State == "Invalid" })
 		return exit != 0 || !invalid // until its template is read, a check is
-	}, time.Minute, 100*time.Millisecond, "the view is whole")
+	}, patience, 100*time.Millisecond, "the view is whole")
 	fencectl(ctx, t, s, exit, "check-config")
 	checks := map[string]api.CheckCoverage{}
 	for _, k := range v.Clusters[0].Checks {

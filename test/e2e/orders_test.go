@@ -28,7 +28,7 @@ func TestPeopleGiveOrders(t *testing.T) {
 	s := set(t, scene.Options{Workers: []scene.Spec{
 		{Name: "bystander", Protocol: scene.IPMI}, {Name: "ordered", Protocol: scene.Redfish, Metal3: true},
 	}})
-	ctx := within(t, 2*time.Minute)
+	ctx := within(t)
 	_, err := s.StartDaemon(ctx)
 	require.NoError(t, err)
 	w := s.Worker("ordered")
@@ -109,7 +109,7 @@ func requireGoodStatus(ctx context.Context, t *testing.T, s *scene.Scene) {
 		st, err := s.Status(ctx)
 		return err == nil && len(st.Degraded()) == 0 && len(st.Clusters) == 1 && len(st.Clusters[0].Checks) == 1 &&
 			st.Clusters[0].Checks[0].Healthy == len(s.Workers)
-	}, time.Minute, 100*time.Millisecond)
+	}, patience, 100*time.Millisecond)
 	st := requireStatus(ctx, t, s, 0)
 	assert.True(t, st.Armed)
 	assert.False(t, st.Paused)

@@ -34,7 +34,7 @@ func TestAPIServerLostWhileOff(t *testing.T) {
 		d, err := s.Launch(programs.Failpoints, "FENCED_FAILPOINTS="+points(t, "after-save-run-DeleteNode"))
 		require.NoError(t, err)
 		w.Kubelet.Hang()
-		_, err = d.Wait(within(t, time.Minute))
+		_, err = d.Wait(within(t))
 		require.NoError(t, err)
 		require.True(t, d.Killed())
 		require.False(t, w.BMC.Power())
@@ -56,13 +56,13 @@ func outageScene(t *testing.T) (*scene.Scene, *scene.Worker) {
 
 func awaitOff(t *testing.T, w *scene.Worker) {
 	t.Helper()
-	require.Eventually(t, func() bool { return !w.BMC.Power() }, time.Minute, 20*time.Millisecond, "%s is off", w.Name)
+	require.Eventually(t, func() bool { return !w.BMC.Power() }, patience, 20*time.Millisecond, "%s is off", w.Name)
 }
 
 func requireAbortedOnceBack(t *testing.T, s *scene.Scene, w *scene.Worker) {
 	t.Helper()
-	ctx := within(t, 90*time.Second)
-	require.Eventually(t, w.BMC.Power, time.Minute, 50*time.Millisecond, "the host is powered on while the API server is away")
+	ctx := within(t)
+	require.Eventually(t, w.BMC.Power, patience, 50*time.Millisecond, "the host is powered on while the API server is away")
 	r := awaitRun(ctx, t, s, w.Name, func(api.RunRecord) bool { return true })
 	assert.Equal(t, api.ResultRunning, r.Result, "open until the Node was read again")
 

@@ -19,7 +19,7 @@ import (
 func switchedOff(ctx context.Context, t *testing.T, s *scene.Scene, w *scene.Worker) api.RunRecord {
 	t.Helper()
 	r := awaitRun(ctx, t, s, w.Name, result(api.ResultRunning))
-	require.Eventually(t, func() bool { return !w.BMC.Power() }, time.Minute, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return !w.BMC.Power() }, patience, 20*time.Millisecond)
 	requireNoDeletion(t, s, w)
 	return r
 }
@@ -32,7 +32,7 @@ func TestPeopleStopRuns(t *testing.T) {
 		{Name: "held", Protocol: scene.IPMI}, {Name: "paused", Protocol: scene.Redfish}, {Name: "aborted", Protocol: scene.IPMI, Metal3: true},
 		{Name: "healthy", Protocol: scene.IPMI},
 	}})
-	ctx := within(t, 4*time.Minute)
+	ctx := within(t)
 	_, err := s.StartDaemon(ctx)
 	require.NoError(t, err)
 	held, paused, aborted := s.Worker("held"), s.Worker("paused"), s.Worker("aborted")
@@ -79,7 +79,7 @@ func TestPeopleStopRuns(t *testing.T) {
 func TestPauseFileWhileTheAPIServerHangs(t *testing.T) {
 	t.Parallel()
 	s := set(t, scene.Options{Workers: []scene.Spec{{Name: "paused", Protocol: scene.IPMI}, {Name: "healthy", Protocol: scene.IPMI}}})
-	ctx := within(t, 3*time.Minute)
+	ctx := within(t)
 	_, err := s.StartDaemon(ctx)
 	require.NoError(t, err)
 	w := s.Worker("paused")
@@ -87,7 +87,7 @@ func TestPauseFileWhileTheAPIServerHangs(t *testing.T) {
 	switchedOff(ctx, t, s, w)
 	require.NoError(t, s.Cluster.FreezeAPIServer())
 	require.NoError(t, os.WriteFile(pauseFile(s), nil, 0o600))
-	require.Eventually(t, w.BMC.Power, time.Minute, 20*time.Millisecond, "the API is waited for two minutes, a pause is not")
+	require.Eventually(t, w.BMC.Power, patience, 20*time.Millisecond, "the API is waited for two minutes, a pause is not")
 	require.NoError(t, s.Cluster.ThawAPIServer())
 	r := awaitRun(ctx, t, s, w.Name, result(api.ResultAborted))
 	assert.Equal(t, "Paused", r.Reason)
@@ -106,7 +106,7 @@ func TestPeopleConfirmOff(t *testing.T) {
 	s := set(t, scene.Options{Workers: []scene.Spec{
 		{Name: "dead", Protocol: scene.IPMI}, {Name: "alive", Protocol: scene.IPMI},
 	}, Set: []string{"power.offDeadline=20s"}})
-	ctx := within(t, 4*time.Minute)
+	ctx := within(t)
 	_, err := s.StartDaemon(ctx)
 	require.NoError(t, err)
 	requireGoodStatus(ctx, t, s)
@@ -118,7 +118,7 @@ func TestPeopleConfirmOff(t *testing.T) {
 	require.Eventually(t, func() bool {
 		all := entriesOf(t, log, alive.Name)
 		return len(all) > 0 && all[0].Reason == "ConfirmedOffContradicted" && all[0].Why == "mains pulled" && all[0].Actor != ""
-	}, time.Minute, 50*time.Millisecond, "who was refused is on record")
+	}, patience, 50*time.Millisecond, "who was refused is on record")
 
 	dead.Silence()
 	dead.Kubelet.Hang()

@@ -76,13 +76,14 @@ func TestFencePolicies(t *testing.T) {
 			{Name: "well", Pool: "racks", Protocol: scene.IPMI},
 		},
 	})
-	ctx := within(t, 3*time.Minute)
+	ctx := within(t)
 	_, err := s.StartDaemon(ctx)
 	require.NoError(t, err)
 	requireCoverage(ctx, t, s)
 
 	rack1, rack2, unplugged := s.Worker("rack-1"), s.Worker("rack-2"), s.Worker("unplugged")
 	taint, wit := watchTaint(t, s, rack1), watchBMC(t, rack1)
+	ignoreOn(rack1, true) // it stays away until the other one was seen to wait
 	rack1.Kubelet.Hang()
 	s.Worker("pet").Kubelet.Hang()
 	s.Worker("forgotten").Kubelet.Hang()
@@ -92,6 +93,7 @@ func TestFencePolicies(t *testing.T) {
 	requireBudgetStops(ctx, t, s, rack2)
 	requirePetSpared(ctx, t, s)
 
+	ignoreOn(rack1, false)
 	r := awaitRun(ctx, t, s, rack1.Name, result(api.ResultDone))
 	assert.Equal(t, stages, stepsOf(r))
 	requireRebooted(ctx, t, s, rack1)
@@ -165,7 +167,7 @@ func requirePetSpared(ctx context.Context, t *testing.T, s *scene.Scene) {
 func TestPlanBeforeItIsDone(t *testing.T) {
 	t.Parallel()
 	s := set(t, scene.Options{Workers: []scene.Spec{{Name: "mute", Protocol: scene.IPMI}, {Name: "healthy", Protocol: scene.IPMI}}})
-	ctx := within(t, time.Minute)
+	ctx := within(t)
 	_, err := s.StartDaemon(ctx)
 	require.NoError(t, err)
 	requireGoodStatus(ctx, t, s)

@@ -36,7 +36,7 @@ func TestControlPlaneKeepsItsQuorum(t *testing.T) {
 			{Name: "worker", Protocol: scene.IPMI},
 		},
 	})
-	ctx := within(t, 3*time.Minute)
+	ctx := within(t)
 	d, err := s.StartDaemon(ctx)
 	require.NoError(t, err)
 	w := s.Worker("master-1")

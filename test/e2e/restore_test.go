@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -33,7 +32,7 @@ func TestWhatComesBack(t *testing.T) { // I6, I21
 		Checks: []rig.Check{check},
 		Set:    []string{"power.nodeReadyTimeout=20s", "power.restoreTimeout=6s"},
 	})
-	ctx := within(t, 3*time.Minute)
+	ctx := within(t)
 	renamed, board, full, refused := s.Worker("renamed"), s.Worker("other-board"), s.Worker("full"), s.Worker("refused")
 	reinstall(t, s, renamed, "new-name", renamed.UUID)
 	reinstall(t, s, board, board.Name, "4c4c4544-0042-3510-8054-b4c04f4d3132")

@@ -63,7 +63,7 @@ func survive(t *testing.T, c course) column {
 	// Each death voids what was proven, and a command is not repeated at once.
 	c.scene.Set = append([]string{"power.offReadSpacing=1s", "power.offDeadline=3m", "power.onDeadline=2m", "power.podsGoneTimeout=0s"}, c.scene.Set...)
 	s := set(t, c.scene)
-	ctx := within(t, 4*time.Minute)
+	ctx := within(t)
 	markers, deaths := points(t, c.only...), func() int { return 0 }
 	if c.each {
 		forEachNode(t, markers)

@@ -139,7 +139,7 @@ func (t *trial) isPaused() string {
 func (t *trial) reprovisions() string {
 	t.Helper()
 	w := t.s.Worker("dies")
-	ignoreOn(w)
+	ignoreOn(w, true)
 	wit := watchBMC(t.T, w)
 	finished := watchRecord(t.T, t.s, w)
 	t.fenced()
@@ -199,7 +199,7 @@ func (t *trial) isHeld() string {
 	return api.ResultDone
 }
 
-// ignoreOn makes a BMC accept a power on and do nothing.
-func ignoreOn(w *scene.Worker) {
-	w.Service.System(0).Quirks(func(q *redfishsim.Quirks) { q.IgnoreOn = true })
+// ignoreOn makes a BMC accept a power on and do nothing, or obey again.
+func ignoreOn(w *scene.Worker, ignore bool) {
+	w.Service.System(0).Quirks(func(q *redfishsim.Quirks) { q.IgnoreOn = ignore })
 }

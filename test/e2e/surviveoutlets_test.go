@@ -23,7 +23,7 @@ func TestFencedSurvivesKillBetweenLevels(t *testing.T) {
 	o := levelOptions(scene.Spec{Name: "dies", Protocol: scene.Redfish, Outlets: []scene.Outlet{byLibrary}})
 	o.Set = append(o.Set, "power.offDeadline=32s", "power.onDeadline=2m", "power.podsGoneTimeout=0s") // each death voids what was proven
 	s := set(t, o)
-	ctx := within(t, 4*time.Minute)
+	ctx := within(t)
 	w := s.Worker("dies")
 	require.NoError(t, w.BMC.IgnoreOff(true))
 	first, err := s.StartDaemon(ctx)
@@ -36,7 +36,7 @@ func TestFencedSurvivesKillBetweenLevels(t *testing.T) {
 	hang(ctx, t, s, w)
 
 	acted := filepath.Join(markers, "after-command-off-PowerOff-device0")
-	require.Eventually(t, func() bool { _, err := os.Stat(acted); return err == nil }, time.Minute, 20*time.Millisecond, "killed right after the Off of level 1")
+	require.Eventually(t, func() bool { _, err := os.Stat(acted); return err == nil }, patience, 20*time.Millisecond, "killed right after the Off of level 1")
 	require.Equal(t, []bool{false}, w.Service.System(0).Commands(), "one Off to level 1")
 	require.True(t, w.Outlet(0).Power())
 	atLevel1 := again(t, markers, "PowerOff")

@@ -66,13 +66,13 @@ func (t *trial) isFrozen() string {
 	require.Eventually(t, func() bool {
 		r, err := t.s.Fencectl(t.ctx, "fence", w.Name, "--reason", "test", "--yes")
 		return err == nil && r.Exit == 3 && strings.Contains(r.Stderr, "(Frozen)")
-	}, time.Minute, 100*time.Millisecond)
+	}, patience, 100*time.Millisecond)
 	require.Eventually(t, func() bool {
 		// The second time there may be nothing left to release.
 		_, err := t.s.Fencectl(t.ctx, "bmc", "release", w.Name, "--reason", "new firmware")
 		dry, dryErr := t.s.Fencectl(t.ctx, "fence", w.Name, "--reason", "test", "--dry-run")
 		return err == nil && dryErr == nil && dry.Exit == 0
-	}, time.Minute, 100*time.Millisecond)
+	}, patience, 100*time.Millisecond)
 	assert.Equal(t, 1, goBMC(t.T, w).Counts().Off, "Offs sent")
 	untouched(t.ctx, t.T, t.s, w)
 	untouched(t.ctx, t.T, t.s, t.s.Worker("healthy"))

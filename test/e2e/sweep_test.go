@@ -29,7 +29,7 @@ func TestSweepFindsTheDeadBMC(t *testing.T) {
 			{Name: "unverified", Protocol: scene.Redfish, Metal3: true}, {Name: "verified", Protocol: scene.Redfish},
 		},
 	})
-	ctx := within(t, 3*time.Minute)
+	ctx := within(t)
 	_, err := s.StartDaemon(ctx)
 	require.NoError(t, err)
 	awaitAll(ctx, t, s, func(b api.BMC) bool {
@@ -68,7 +68,7 @@ func TestSweepFindsTheDeadBMC(t *testing.T) {
 	for _, name := range []string{"unverified", "verified"} {
 		sim := s.Worker(name).Service
 		assert.Empty(t, sim.System(0).Commands(), "commands to the BMC of %s", name)
-		assert.Eventually(t, func() bool { return sim.OpenSessions() <= 1 }, time.Minute, 100*time.Millisecond, "sessions are ended")
+		assert.Eventually(t, func() bool { return sim.OpenSessions() <= 1 }, patience, 100*time.Millisecond, "sessions are ended")
 	}
 	for _, w := range s.Workers {
 		assert.True(t, w.On(), w.Name)
@@ -91,7 +91,7 @@ func awaitAll(ctx context.Context, t *testing.T, s *scene.Scene, ok func(api.BMC
 			}
 		}
 		return true
-	}, 2*time.Minute, 200*time.Millisecond, "the devices are %+v", list)
+	}, patience, 200*time.Millisecond, "the devices are %+v", list)
 	return list
 }
 

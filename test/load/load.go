@@ -72,15 +72,20 @@ type play struct {
 	result  *Result
 }
 
-// Play does it all. The result may be there beside an error, as far as it goes.
-func Play(ctx context.Context, o Options) (*Result, error) {
+// Play does it all. The result may be there beside an error, as far as it goes. The logs
+// are kept if something is wrong.
+func Play(ctx context.Context, o Options) (_ *Result, err error) {
 	p := &play{Options: o, result: &Result{Options: o}}
 	p.tell("setting the stage: %d Nodes with a BMC each", o.Nodes)
-	var err error
 	if p.s, err = scene.New(ctx, p.stage()); err != nil {
 		return nil, err
 	}
 	defer p.s.Stop()
+	defer func() {
+		if err != nil || len(p.result.Violations) > 0 {
+			p.tell("the logs are kept in %s; the end of fenced's:\n%s", p.s.KeepLogs(), p.s.LogTail(50))
+		}
+	}()
 	p.client = api.New(p.s.Socket())
 	p.targets, p.others = p.s.Workers[:o.Hosts], p.s.Workers[o.Hosts:]
 	k, err := p.startKiller(ctx)
@@ -96,7 +101,7 @@ func Play(ctx context.Context, o Options) (*Result, error) {
 	p.result.Duration = time.Since(began)
 	if err != nil {
 		p.result.Violations = append(p.result.Violations, p.unfinished(context.WithoutCancel(ctx))...)
-		return p.result, fmt.Errorf("%w\n%s", err, p.s.LogTail(30))
+		return p.result, err
 	}
 	if err := k.stop(ctx); err != nil {
 		return p.result, err

@@ -31,7 +31,11 @@ func (c *ControlPlane) Forbid(ctx context.Context, node, annotation, message str
 			}},
 		},
 	}
-	if _, err := policies.Create(ctx, policy, metav1.CreateOptions{}); err != nil {
+	if _, err := createWhileBusy(ctx, func() (*admissionv1.ValidatingAdmissionPolicy, error) {
+		return policies.Create(ctx, policy, metav1.CreateOptions{})
+	}, func() (*admissionv1.ValidatingAdmissionPolicy, error) {
+		return policies.Get(ctx, name, metav1.GetOptions{})
+	}); err != nil {
 		return nil, fmt.Errorf("create the policy %s: %w", name, err)
 	}
 	binding := &admissionv1.ValidatingAdmissionPolicyBinding{
@@ -40,7 +44,11 @@ func (c *ControlPlane) Forbid(ctx context.Context, node, annotation, message str
 			PolicyName: name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
 		},
 	}
-	if _, err := bindings.Create(ctx, binding, metav1.CreateOptions{}); err != nil {
+	if _, err := createWhileBusy(ctx, func() (*admissionv1.ValidatingAdmissionPolicyBinding, error) {
+		return bindings.Create(ctx, binding, metav1.CreateOptions{})
+	}, func() (*admissionv1.ValidatingAdmissionPolicyBinding, error) {
+		return bindings.Get(ctx, name, metav1.GetOptions{})
+	}); err != nil {
 		return nil, fmt.Errorf("bind the policy %s: %w", name, err)
 	}
 	allow = func(ctx context.Context) error {

@@ -42,7 +42,11 @@ func (c *ControlPlane) apply(ctx context.Context, obj *unstructured.Unstructured
 		return err
 	}
 	opts := metav1.ApplyOptions{FieldManager: "rig", Force: true}
-	if _, err := client.Apply(ctx, obj.GetName(), obj, opts); err != nil {
+	err = WhileBusy(ctx, func() error {
+		_, err := client.Apply(ctx, obj.GetName(), obj, opts)
+		return err
+	})
+	if err != nil {
 		return fmt.Errorf("apply %s %s: %w", obj.GetKind(), obj.GetName(), err)
 	}
 	return nil
@@ -113,7 +117,10 @@ func (c *ControlPlane) ApplyRBAC(ctx context.Context) error {
 // CreateNamespace creates a namespace unless it is there.
 func (c *ControlPlane) CreateNamespace(ctx context.Context, name string) error {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	_, err := c.client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{})
+	err := WhileBusy(ctx, func() error {
+		_, err := c.client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{})
+		return err
+	})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("create namespace %s: %w", name, err)
 	}

@@ -39,7 +39,7 @@ var controllers = []string{
 func (c *ControlPlane) etcdArgs() []string {
 	client, peer := "http://"+c.etcdPort.address(), "http://"+c.peerPort.address()
 	return []string{
-		"--data-dir=" + filepath.Join(c.dir, "etcd"),
+		"--data-dir=" + c.file("etcd"),
 		"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
 		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer,
 		"--initial-cluster=default=" + peer,
@@ -85,7 +85,7 @@ func (c *ControlPlane) controllerManagerArgs(kubeconfig string, o Options) []str
 	}
 }
 
-func (c *ControlPlane) file(name string) string { return filepath.Join(c.dir, name) }
+func (c *ControlPlane) file(name string) string { return filepath.Join(c.dir.path, name) }
 
 func (c *ControlPlane) writeAuditPolicy() error {
 	if err := os.WriteFile(c.file("audit-policy.yaml"), []byte(auditPolicy), 0o600); err != nil {

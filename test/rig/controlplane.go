@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -30,13 +29,17 @@ type Options struct {
 	// NoManager leaves out the controller manager: nobody but the caller then
 	// writes the status of a Node.
 	NoManager bool
+	// Dir is where the control plane makes a directory of its own; the system's
+	// temporary directory if empty.
+	Dir string
 }
 
 // ControlPlane is a running etcd, kube-apiserver and kube-controller-manager.
 type ControlPlane struct {
-	dir, bin string
-	opts     Options
-	ca       *authority
+	dir  workDir
+	bin  string
+	opts Options
+	ca   *authority
 
 	etcdPort, peerPort, apiPort, managerPort *port
 
@@ -67,14 +70,18 @@ func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 	}
 	c := &ControlPlane{bin: bin, opts: o}
 	if err := c.start(ctx); err != nil {
+		logs := c.KeepLogs()
 		c.Stop()
-		return nil, err
+		return nil, fmt.Errorf("%w\nthe logs are kept in %s", err, logs)
 	}
 	return c, nil
 }
 
+// startTime bounds a start: a busy machine may take minutes, only a hang takes longer.
+const startTime = 10 * time.Minute
+
 func (c *ControlPlane) start(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
 	if err := c.prepare(); err != nil {
 		return err
@@ -107,7 +114,7 @@ func (c *ControlPlane) start(ctx context.Context) error {
 
 // prepare makes all that the programs read, and reserves their ports.
 func (c *ControlPlane) prepare() (err error) {
-	if c.dir, err = os.MkdirTemp("", "fenced-rig-"); err != nil {
+	if err := c.dir.make(c.opts.Dir, "fenced-rig-"); err != nil {
 		return fmt.Errorf("make the control plane's directory: %w", err)
 	}
 	for _, p := range []**port{&c.etcdPort, &c.peerPort, &c.apiPort, &c.managerPort} {
@@ -118,7 +125,7 @@ func (c *ControlPlane) prepare() (err error) {
 	if c.ca, err = newAuthority(); err != nil {
 		return err
 	}
-	if err := c.ca.writePKI(c.dir); err != nil {
+	if err := c.ca.writePKI(c.dir.path); err != nil {
 		return err
 	}
 	return c.writeAuditPolicy()
@@ -145,7 +152,10 @@ func (c *ControlPlane) URL() string { return "https://" + c.apiPort.address() }
 
 // Dir holds the logs (etcd.log, kube-apiserver.log, kube-controller-manager.log,
 // audit.log) until Stop.
-func (c *ControlPlane) Dir() string { return c.dir }
+func (c *ControlPlane) Dir() string { return c.dir.path }
+
+// KeepLogs lets Stop leave the logs, and says where they are.
+func (c *ControlPlane) KeepLogs() string { return c.dir.keepLogs() }
 
 // Client is the administrator's typed client.
 func (c *ControlPlane) Client() kubernetes.Interface { return c.client }
@@ -153,8 +163,8 @@ func (c *ControlPlane) Client() kubernetes.Interface { return c.client }
 // Dynamic is the administrator's client for custom resources.
 func (c *ControlPlane) Dynamic() dynamic.Interface { return c.dynamic }
 
-// Stop ends the three programs and removes all they wrote. It may be called
-// twice, and after a failed start.
+// Stop ends the three programs and removes all they wrote, but for logs that are to be
+// kept. It may be called twice, and after a failed start.
 func (c *ControlPlane) Stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -165,9 +175,7 @@ func (c *ControlPlane) Stop() {
 		(*p).release()
 		*p = nil
 	}
-	if c.dir != "" {
-		_ = os.RemoveAll(c.dir) // left-overs in the temporary directory harm nobody
-	}
+	c.dir.clear()
 }
 
 // Died is the error of a program that ended without being asked to, or nil.
@@ -184,5 +192,5 @@ func (c *ControlPlane) Died() error {
 }
 
 func (c *ControlPlane) run(name string, args []string) (*process, error) {
-	return startProcess(c.dir, filepath.Join(c.bin, name), args)
+	return startProcess(c.dir.path, filepath.Join(c.bin, name), args)
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -46,7 +47,7 @@ func (c *ControlPlane) Kubeconfig(user string, groups ...string) (string, error)
 	k.AuthInfos["user"] = &clientcmdapi.AuthInfo{ClientCertificateData: p.cert, ClientKeyData: p.key}
 	k.Contexts["test"] = &clientcmdapi.Context{Cluster: "test", AuthInfo: "user"}
 	k.CurrentContext = "test"
-	f, err := os.CreateTemp(c.dir, "kubeconfig-*.yaml")
+	f, err := os.CreateTemp(c.dir.path, "kubeconfig-*.yaml")
 	if err != nil {
 		return "", fmt.Errorf("make a kubeconfig for %s: %w", user, err)
 	}
@@ -66,5 +67,6 @@ func (c *ControlPlane) KubeletClient(node string) (kubernetes.Interface, error) 
 	if err != nil {
 		return nil, err
 	}
+	cfg.ContentType = runtime.ContentTypeProtobuf // as a kubelet does: there are many of them
 	return kubernetes.NewForConfig(cfg)
 }

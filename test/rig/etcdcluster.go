@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"time"
 )
 
 // EtcdOptions of an etcd cluster; the zero value is three members without TLS.
@@ -18,14 +17,18 @@ type EtcdOptions struct {
 	TLS bool
 	// Progress is told of a first build; io.Discard if nil.
 	Progress io.Writer
+	// Dir is where the cluster makes a directory of its own; the system's temporary
+	// directory if empty.
+	Dir string
 }
 
 // EtcdCluster is a running etcd cluster of several members, which can be killed,
 // frozen and restarted one by one.
 type EtcdCluster struct {
-	dir, bin string
-	opts     EtcdOptions
-	members  []*etcdMember
+	dir     workDir
+	bin     string
+	opts    EtcdOptions
+	members []*etcdMember
 }
 
 type etcdMember struct {
@@ -50,20 +53,21 @@ func StartEtcd(ctx context.Context, o EtcdOptions) (*EtcdCluster, error) {
 	}
 	c := &EtcdCluster{bin: bin, opts: o}
 	if err := c.start(ctx); err != nil {
+		logs := c.KeepLogs()
 		c.Stop()
-		return nil, err
+		return nil, fmt.Errorf("%w\nthe logs are kept in %s", err, logs)
 	}
 	return c, nil
 }
 
 func (c *EtcdCluster) start(ctx context.Context) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
-	if c.dir, err = os.MkdirTemp("", "fenced-etcd-"); err != nil {
+	if err := c.dir.make(c.opts.Dir, "fenced-etcd-"); err != nil {
 		return fmt.Errorf("make the etcd cluster's directory: %w", err)
 	}
 	if c.opts.TLS {
-		if err := writeEtcdPKI(c.dir); err != nil {
+		if err := writeEtcdPKI(c.dir.path); err != nil {
 			return err
 		}
 	}
@@ -76,7 +80,7 @@ func (c *EtcdCluster) start(ctx context.Context) (err error) {
 		if m.peer, err = reservePort(); err != nil {
 			return err
 		}
-		if err := os.Mkdir(filepath.Join(c.dir, m.name), 0o700); err != nil {
+		if err := os.Mkdir(c.file(m.name), 0o700); err != nil {
 			return fmt.Errorf("make the directory of %s: %w", m.name, err)
 		}
 	}
@@ -115,7 +119,7 @@ func (c *EtcdCluster) args(m *etcdMember) []string {
 		all = append(all, other.name+"=http://"+other.peer.address())
 	}
 	args := []string{
-		"--name=" + m.name, "--data-dir=" + filepath.Join(c.dir, m.name, "data"),
+		"--name=" + m.name, "--data-dir=" + filepath.Join(c.file(m.name), "data"),
 		"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
 		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer,
 		"--initial-cluster=" + strings.Join(all, ","),

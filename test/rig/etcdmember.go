@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -29,7 +28,7 @@ func (c *EtcdCluster) Restart(i int) error {
 	m := c.members[i]
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	p, err := startProcess(filepath.Join(c.dir, m.name), filepath.Join(c.bin, "etcd"), c.args(m))
+	p, err := startProcess(c.file(m.name), filepath.Join(c.bin, "etcd"), c.args(m))
 	if err != nil {
 		return err
 	}
@@ -119,7 +118,7 @@ func (c *EtcdCluster) Cert() string { return c.file("client.crt") }
 // Key is the file with the key of that certificate.
 func (c *EtcdCluster) Key() string { return c.file("client.key") }
 
-func (c *EtcdCluster) file(name string) string { return filepath.Join(c.dir, name) }
+func (c *EtcdCluster) file(name string) string { return filepath.Join(c.dir.path, name) }
 
 // Died is the error of a member that ended without being asked to, or nil.
 func (c *EtcdCluster) Died() error {
@@ -134,7 +133,11 @@ func (c *EtcdCluster) Died() error {
 	return errors.Join(errs...)
 }
 
-// Stop ends all members and removes what they wrote. It may be called twice.
+// KeepLogs lets Stop leave the logs of the members, and says where they are.
+func (c *EtcdCluster) KeepLogs() string { return c.dir.keepLogs() }
+
+// Stop ends all members and removes what they wrote, but for logs that are to be kept.
+// It may be called twice.
 func (c *EtcdCluster) Stop() {
 	for i, m := range c.members {
 		c.Kill(i)
@@ -143,7 +146,5 @@ func (c *EtcdCluster) Stop() {
 		m.client, m.peer = nil, nil
 	}
 	c.members = nil
-	if c.dir != "" {
-		_ = os.RemoveAll(c.dir) // left-overs in the temporary directory harm nobody
-	}
+	c.dir.clear()
 }

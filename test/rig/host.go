@@ -62,7 +62,10 @@ func (c *ControlPlane) CreateHost(ctx context.Context, h Host) (*unstructured.Un
 // CreateSecret creates a Secret in Namespace.
 func (c *ControlPlane) CreateSecret(ctx context.Context, name string, data map[string]string) error {
 	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: Namespace}, StringData: data}
-	if _, err := c.client.CoreV1().Secrets(Namespace).Create(ctx, s, metav1.CreateOptions{}); err != nil {
+	client := c.client.CoreV1().Secrets(Namespace)
+	if _, err := createWhileBusy(ctx,
+		func() (*corev1.Secret, error) { return client.Create(ctx, s, metav1.CreateOptions{}) },
+		func() (*corev1.Secret, error) { return client.Get(ctx, name, metav1.GetOptions{}) }); err != nil {
 		return fmt.Errorf("create Secret %s: %w", name, err)
 	}
 	return nil

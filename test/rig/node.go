@@ -40,7 +40,10 @@ func (c *ControlPlane) CreateNode(ctx context.Context, n Node) (*corev1.Node, er
 			}},
 		},
 	}
-	node, err := c.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
+	client := c.client.CoreV1().Nodes()
+	node, err := createWhileBusy(ctx,
+		func() (*corev1.Node, error) { return client.Create(ctx, node, metav1.CreateOptions{}) },
+		func() (*corev1.Node, error) { return client.Get(ctx, n.Name, metav1.GetOptions{}) })
 	if err != nil {
 		return nil, fmt.Errorf("create Node %s: %w", n.Name, err)
 	}
@@ -60,7 +63,10 @@ func (c *ControlPlane) CreatePod(ctx context.Context, namespace, name, node stri
 		},
 	}
 	for { // the namespace's service account comes a moment after the namespace
-		_, err := c.client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
+		client := c.client.CoreV1().Pods(namespace)
+		_, err := createWhileBusy(ctx,
+			func() (*corev1.Pod, error) { return client.Create(ctx, pod, metav1.CreateOptions{}) },
+			func() (*corev1.Pod, error) { return client.Get(ctx, name, metav1.GetOptions{}) })
 		if err == nil {
 			return nil
 		}
@@ -91,14 +97,20 @@ func (c *ControlPlane) PutLease(ctx context.Context, l Lease) error {
 		},
 	}
 	client := c.client.CoordinationV1().Leases(l.Namespace)
-	_, err := client.Create(ctx, lease, metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) {
-		var old *coordinationv1.Lease
-		if old, err = client.Get(ctx, l.Name, metav1.GetOptions{}); err == nil {
-			lease.ResourceVersion = old.ResourceVersion // Leases take no update without it
-			_, err = client.Update(ctx, lease, metav1.UpdateOptions{})
+	err := WhileBusy(ctx, func() error {
+		lease.ResourceVersion = ""
+		_, err := client.Create(ctx, lease, metav1.CreateOptions{})
+		if !apierrors.IsAlreadyExists(err) {
+			return err
 		}
-	}
+		old, err := client.Get(ctx, l.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		lease.ResourceVersion = old.ResourceVersion // Leases take no update without it
+		_, err = client.Update(ctx, lease, metav1.UpdateOptions{})
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("put Lease %s/%s: %w", l.Namespace, l.Name, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 )
 
 // object is an empty one in Namespace; the maps are copied.
@@ -53,19 +54,35 @@ func (c *ControlPlane) createWithStatus(ctx context.Context, obj *unstructured.U
 	if err != nil {
 		return nil, err
 	}
-	made, err := client.Create(ctx, obj, metav1.CreateOptions{})
+	made, err := createWhileBusy(ctx,
+		func() (*unstructured.Unstructured, error) { return client.Create(ctx, obj, metav1.CreateOptions{}) },
+		func() (*unstructured.Unstructured, error) {
+			return client.Get(ctx, obj.GetName(), metav1.GetOptions{})
+		})
 	if err != nil {
 		return nil, fmt.Errorf("create %s %s: %w", obj.GetKind(), obj.GetName(), err)
 	}
 	if status == nil {
 		return made, nil
 	}
-	made.Object["status"] = status
-	made, err = client.UpdateStatus(ctx, made, metav1.UpdateOptions{})
+	made, err = patchWhileBusy(ctx, client, obj.GetName(), map[string]any{"status": status}, "status")
 	if err != nil {
 		return nil, fmt.Errorf("write the status of %s %s: %w", obj.GetKind(), obj.GetName(), err)
 	}
 	return made, nil
+}
+
+// patchWhileBusy merges a change into an object.
+func patchWhileBusy(ctx context.Context, client dynamic.ResourceInterface, name string, change any, sub ...string) (obj *unstructured.Unstructured, err error) {
+	patch, err := json.Marshal(change)
+	if err != nil {
+		return nil, fmt.Errorf("encode a change: %w", err)
+	}
+	err = WhileBusy(ctx, func() error {
+		obj, err = client.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}, sub...)
+		return err
+	})
+	return obj, err
 }
 
 // Annotate sets an annotation of an object in Namespace, or of one that has no
@@ -81,15 +98,11 @@ func (c *ControlPlane) SetStatus(ctx context.Context, r schema.GroupVersionResou
 }
 
 func (c *ControlPlane) merge(ctx context.Context, r schema.GroupVersionResource, name string, change any, sub ...string) error {
-	patch, err := json.Marshal(change)
-	if err != nil {
-		return fmt.Errorf("encode a change of %s %s: %w", r.Resource, name, err)
-	}
 	client, err := c.clientOf(r)
 	if err != nil {
 		return err
 	}
-	if _, err := client.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}, sub...); err != nil {
+	if _, err := patchWhileBusy(ctx, client, name, change, sub...); err != nil {
 		return fmt.Errorf("change %s %s: %w", r.Resource, name, err)
 	}
 	return nil

@@ -32,6 +32,8 @@ func startProcess(dir, program string, args []string) (*process, error) {
 	defer f.Close() // the child has its own copy
 	p.cmd = exec.Command(program, args...)
 	p.cmd.Dir = dir
+	// A control plane of a test lives for a minute: memory costs less than collecting it.
+	p.cmd.Env = append(os.Environ(), "GOGC=400")
 	p.cmd.Stdout, p.cmd.Stderr = f, f
 	// The kernel ends the child with us, even when a test is killed: strictly,
 	// with the thread that started it, and Go ends a thread only when a goroutine

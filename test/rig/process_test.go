@@ -50,7 +50,8 @@ func TestFailedStartShowsTheLog(t *testing.T) {
 	dir := t.TempDir()
 	ca, err := newAuthority()
 	require.NoError(t, err)
-	c := &ControlPlane{dir: dir, ca: ca}
+	c := &ControlPlane{ca: ca}
+	c.dir.path = dir
 	script := filepath.Join(dir, "broken")
 	require.NoError(t, os.WriteFile(script, []byte("#!/bin/sh\necho no such option: $1\nexit 3\n"), 0o700))
 	p, err := startProcess(dir, script, []string{"--bad"})
@@ -93,7 +94,8 @@ func TestOneBuildAtATime(t *testing.T) {
 }
 
 func TestAuditLogInTheMiddleOfALine(t *testing.T) {
-	c := &ControlPlane{dir: t.TempDir()}
+	c := &ControlPlane{}
+	c.dir.path = t.TempDir()
 	line := func(verb, name string, code int) string {
 		return fmt.Sprintf(`{"verb":%q,"user":{"username":"u"},"objectRef":{"resource":"nodes","name":%q},`+
 			`"responseStatus":{"code":%d},"requestObject":{"preconditions":{"uid":"1","resourceVersion":"7"}}}`, verb, name, code)

@@ -14,8 +14,9 @@ const ClusterName = "scene"
 // Instance is what fenced is called there.
 const Instance = "prompter"
 
-// The times are short so that a play is; what is not here has its default. The
-// health check of the BMCs is off, so that a play can tell who asked a BMC.
+// Times that each play waits for are short; those that only end what went wrong are long,
+// so that a busy machine ends nothing. What is not here has its default. The health check
+// of the BMCs is off, so that a play can tell who asked a BMC.
 const configuration = `instance: %s
 clusters:
   - {name: %s, kubeconfig: %s, management: {kubeconfig: "%s", namespace: "%s", clusterName: "%s"}, mode: evaluate}
@@ -32,13 +33,13 @@ guards:
   maxInFlightPercent: 100
   maxInFlightTotal: 1000
   startsPerHour: 0
-  viewMaxAge: 12s
+  viewMaxAge: 45s
   maxFencesPerDay: 50
 power:
-  offDeadline: 40s
-  onDeadline: 30s
+  offDeadline: 2m
+  onDeadline: 3m
   podsGoneTimeout: 3s
-  nodeReadyTimeout: 60s
+  nodeReadyTimeout: 5m
 `
 
 // writeConfig writes fenced.yaml, hosts.d and policies.d.

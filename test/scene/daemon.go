@@ -14,8 +14,9 @@ import (
 	"time"
 )
 
-// startTime is how long a fenced may take until its socket answers.
-const startTime = 20 * time.Second
+// startTime is how long a fenced may take until its socket answers; only one that hangs
+// takes so long.
+const startTime = 5 * time.Minute
 
 // Daemon is a running fenced.
 type Daemon struct {

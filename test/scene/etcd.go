@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fenced/fenced/test/rig"
 )
 
 // etcdEvery is the time between two looks at an etcd Pod.
@@ -18,7 +20,7 @@ const etcdEvery = 300 * time.Millisecond
 // Pod, which the kubelet makes and calls Ready as long as it lives itself. That
 // it lives no more is written by the controller manager.
 func (s *Scene) runEtcd(ctx, life context.Context, w *Worker) error {
-	if err := s.keepEtcd(ctx, w); err != nil {
+	if err := rig.WhileBusy(ctx, func() error { return s.keepEtcd(ctx, w) }); err != nil {
 		return err
 	}
 	s.wg.Go(func() {

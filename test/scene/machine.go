@@ -94,7 +94,10 @@ func (s *Scene) createHost(ctx context.Context, w *Worker) error {
 	patch := fmt.Appendf(nil, `{"spec":{"consumerRef":{"apiVersion":"infrastructure.cluster.x-k8s.io/v1beta1",`+
 		`"kind":"Metal3Machine","namespace":%q,"name":%q}}}`, rig.Namespace, w.Name)
 	hosts := s.Management.Dynamic().Resource(rig.HostResource).Namespace(rig.Namespace)
-	if _, err := hosts.Patch(ctx, w.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if err := rig.WhileBusy(ctx, func() error {
+		_, err := hosts.Patch(ctx, w.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		return err
+	}); err != nil {
 		return fmt.Errorf("say who uses BareMetalHost %s: %w", w.Name, err)
 	}
 	return nil

@@ -77,6 +77,7 @@ type Scene struct {
 
 	opts Options
 	dir  string
+	keep bool // what is in dir
 	stop context.CancelFunc
 	wg   sync.WaitGroup // kubelets
 
@@ -86,7 +87,7 @@ type Scene struct {
 
 // New starts the control plane and the workers, waits until each Node is Ready,
 // dresses it, and creates the Machines, hosts and checks. No fenced runs yet.
-// On error everything is stopped again.
+// On error everything is stopped again, and the logs are kept.
 func New(ctx context.Context, o Options) (*Scene, error) {
 	if len(o.Checks) == 0 && o.Machines == OpenShift {
 		o.Checks = []rig.Check{Metal("2s")}
@@ -99,8 +100,9 @@ func New(ctx context.Context, o Options) (*Scene, error) {
 	var life context.Context
 	life, s.stop = context.WithCancel(context.Background()) // the scene outlives ctx, until Stop
 	if err := s.build(ctx, life); err != nil {
+		logs := s.KeepLogs()
 		s.Stop()
-		return nil, fmt.Errorf("set the scene: %w", err)
+		return nil, fmt.Errorf("set the scene: %w\nthe logs are kept in %s", err, logs)
 	}
 	return s, nil
 }
@@ -143,7 +145,7 @@ func (s *Scene) startAPIs(ctx context.Context) error {
 		wanted[0].NoManager = true // it has no Nodes that somebody would have to judge
 	}
 	for i := range wanted {
-		wanted[i].GracePeriod, wanted[i].Progress = s.opts.GracePeriod, s.opts.Progress
+		wanted[i].GracePeriod, wanted[i].Progress, wanted[i].Dir = s.opts.GracePeriod, s.opts.Progress, s.dir
 	}
 	planes, err := rig.StartAll(ctx, wanted...)
 	if err != nil {
@@ -163,8 +165,18 @@ func (s *Scene) Worker(name string) *Worker {
 	panic("scene: no worker is called " + name) // a slip in the play
 }
 
+// KeepLogs lets Stop leave the logs, configuration and state of the scene, and says where
+// they are.
+func (s *Scene) KeepLogs() string {
+	s.keep = true
+	for _, c := range s.planes() {
+		c.KeepLogs()
+	}
+	return s.dir
+}
+
 // Stop ends the daemons, the workers and the control plane, and removes what
-// they wrote. It may be called twice.
+// they wrote, unless it is to be kept. It may be called twice.
 func (s *Scene) Stop() {
 	s.mu.Lock()
 	running := s.daemons
@@ -180,7 +192,9 @@ func (s *Scene) Stop() {
 	for _, c := range s.planes() {
 		c.Stop()
 	}
-	_ = os.RemoveAll(s.dir) // left-overs in the temporary directory harm nobody
+	if !s.keep {
+		_ = os.RemoveAll(s.dir) // left-overs in the temporary directory harm nobody
+	}
 }
 
 // Died is the error of a part that ended without being asked to, or nil.

@@ -156,7 +156,10 @@ func (s *Scene) dress(ctx context.Context, w *Worker) error {
 	if err != nil {
 		return fmt.Errorf("dress Node %s: %w", w.Name, err)
 	}
-	w.Registered, err = s.Cluster.Client().CoreV1().Nodes().Patch(ctx, w.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	err = rig.WhileBusy(ctx, func() error {
+		w.Registered, err = s.Cluster.Client().CoreV1().Nodes().Patch(ctx, w.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("dress Node %s: %w", w.Name, err)
 	}

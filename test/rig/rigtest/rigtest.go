@@ -59,8 +59,10 @@ func OwnApart(t *testing.T, management, workload rig.Options) (*rig.ControlPlane
 	t.Helper()
 	skipShort(t)
 	both := start(t, management, workload)
-	t.Cleanup(both[0].Stop)
-	t.Cleanup(both[1].Stop)
+	for _, c := range both {
+		t.Cleanup(c.Stop)
+		keepLogs(t, c)
+	}
 	return both[0], both[1]
 }
 
@@ -88,10 +90,21 @@ func several(t *testing.T, options ...rig.Options) []*rig.ControlPlane {
 	var found []*rig.ControlPlane
 	for _, o := range options {
 		c := shared[key(o)]
+		keepLogs(t, c)
 		require.NoError(t, c.Died(), "the shared control plane")
 		found = append(found, c)
 	}
 	return found
+}
+
+// keepLogs keeps the logs of a control plane if the test fails, and says where.
+func keepLogs(t *testing.T, c *rig.ControlPlane) {
+	t.Helper()
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the logs of the control plane are kept in %s", c.KeepLogs())
+		}
+	})
 }
 
 // key tells the default sets, which are nil, from none.
@@ -111,6 +124,7 @@ func Own(t *testing.T, o rig.Options) *rig.ControlPlane {
 	skipShort(t)
 	c := start(t, o)[0]
 	t.Cleanup(c.Stop)
+	keepLogs(t, c)
 	return c
 }
 
