@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/fenced/fenced/test/law"
 )
 
 // Whatever is done to the bytes of a log is found against its exported head.
@@ -28,7 +30,7 @@ func TestEveryChangeIsFound(t *testing.T) {
 	_, err = Verify(path, exported)
 	require.NoError(t, err)
 
-	rapid.Check(t, func(t *rapid.T) {
+	law.Check(t, func(t *rapid.T) {
 		changed := change(t, original)
 		if bytes.Equal(changed, original) {
 			t.Skip("nothing was changed")

@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"pgregory.net/rapid"
+
+	"github.com/fenced/fenced/test/law"
 )
 
 func TestSerialsMatch(t *testing.T) {
@@ -98,7 +100,7 @@ func TestMACsMatch(t *testing.T) {
 // sides does not matter.
 func TestFactorLaw(t *testing.T) {
 	serial := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"J4ZQX13", "j4z qx13", "None", "0000", "12345"}))
-	rapid.Check(t, func(t *rapid.T) {
+	law.Check(t, func(t *rapid.T) {
 		a, b := serial.Draw(t, "a"), serial.Draw(t, "b")
 		match, known := SerialsMatch(a, b)
 		match2, known2 := SerialsMatch(b, a)

@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"pgregory.net/rapid"
+
+	"github.com/fenced/fenced/test/law"
 )
 
 const (
@@ -78,7 +80,7 @@ func TestPlaceholdersIdentifyNothing(t *testing.T) {
 // TestUUIDLaw: exactly the three forms of a usable UUID match it, and UUIDForms
 // gives them.
 func TestUUIDLaw(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	law.Check(t, func(t *rapid.T) {
 		a := hex.EncodeToString(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "a"))
 		b := hex.EncodeToString(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "b"))
 		if !UsableUUID(a) {

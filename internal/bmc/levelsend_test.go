@@ -105,7 +105,7 @@ func TestLevelLaw(t *testing.T) {
 		o.reading.At = noon.Add(time.Duration(rapid.IntRange(0, 3).Draw(t, "at")) * time.Second)
 		return o
 	})
-	rapid.Check(t, func(t *rapid.T) {
+	law.Check(t, func(t *rapid.T) {
 		witnesses := rapid.SliceOfN(answer, 0, 2).Draw(t, "witnesses")
 		devices := rapid.SliceOfN(answer, 1, 3).Draw(t, "devices")
 		levels := [][]*outlet{devices}
@@ -139,7 +139,7 @@ func TestLevelLaw(t *testing.T) {
 // apart, and last within the age, however its answers were delayed.
 func TestLevelProofLaw(t *testing.T) {
 	proven := 0
-	law.Check(t, func() bool { return proven > 0 }, func(t *rapid.T) {
+	law.CheckTested(t, func() bool { return proven > 0 }, func(t *rapid.T) {
 		rack := newRack([]*outlet{says(Off), says(Off)})
 		p, err := OpenLevel(rack.open, rack.host, 0)
 		if err != nil {

@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"pgregory.net/rapid"
+
+	"github.com/fenced/fenced/test/law"
 )
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -81,7 +83,7 @@ func TestProofTells(t *testing.T) {
 // of the readings is all plain Off of one session and identity in order of
 // time, spans the spacing, and ends within the age.
 func TestProofLaw(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	law.Check(t, func(t *rapid.T) {
 		var rs []Reading
 		clock := noon
 		for range rapid.IntRange(0, 12).Draw(t, "readings") {

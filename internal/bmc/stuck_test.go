@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"runtime"
 	"sync"
 	"testing"
@@ -13,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/test/dice"
 )
 
 // TestStuckPower: a driver that ignores its ctx costs one goroutine, and others
@@ -196,14 +197,25 @@ func TestTenThousandServices(t *testing.T) {
 func TestActorsAtRandom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		y := newYard()
+		rounds := 30
+		if dice.Soak() {
+			rounds = 1000
+		}
+		var mu sync.Mutex
+		slow := dice.New(t)
 		y.read = func(ctx context.Context, d Device) (Reading, error) {
-			return takes(rand.N(50*time.Millisecond))(ctx, d)
+			mu.Lock()
+			took := time.Duration(slow.Int64N(int64(50 * time.Millisecond)))
+			mu.Unlock()
+			return takes(took)(ctx, d)
 		}
 		a := NewActors(y.open)
 		var wait sync.WaitGroup
 		for i := range 60 {
 			wait.Go(func() {
-				for range 30 {
+				random := dice.New(t, i)
+				upTo := func(d time.Duration) time.Duration { return time.Duration(random.Int64N(int64(d))) }
+				for range rounds {
 					d := deviceAt(fmt.Sprint("host-", i%3))
 					d.Endpoint.System = fmt.Sprint(i % 2)
 					open := a.Urgent()
@@ -214,12 +226,12 @@ func TestActorsAtRandom(t *testing.T) {
 					if !assert.NoError(t, err) {
 						return
 					}
-					for range rand.N(3) {
-						_, _ = p.Read(within(t, rand.N(200*time.Millisecond)+1))
-						_, _ = p.Send(within(t, rand.N(200*time.Millisecond)+1), CommandOn)
+					for range random.IntN(3) {
+						_, _ = p.Read(within(t, upTo(200*time.Millisecond)+1))
+						_, _ = p.Send(within(t, upTo(200*time.Millisecond)+1), CommandOn)
 					}
-					assert.NoError(t, p.Close(within(t, rand.N(100*time.Millisecond)+1)))
-					time.Sleep(rand.N(time.Second))
+					assert.NoError(t, p.Close(within(t, upTo(100*time.Millisecond)+1)))
+					time.Sleep(upTo(time.Second))
 				}
 			})
 		}

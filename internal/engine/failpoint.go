@@ -3,7 +3,7 @@
 package engine
 
 import (
-	"math/rand/v2"
+	"crypto/sha256"
 	"os"
 	"path"
 	"path/filepath"
@@ -19,8 +19,8 @@ import (
 const (
 	// onlyPoints has patterns, one to a line: a point that matches none is passed by.
 	onlyPoints = "only"
-	// eachNode makes the points of each Node other points, and tosses a coin at each,
-	// so that the order of deaths differs from run to run.
+	// eachNode makes the points of each Node other points, and tosses a coin for each.
+	// What the file holds is the seed: the same points kill for the same seed.
 	eachNode = "each"
 )
 
@@ -71,8 +71,9 @@ func failpoint(node string, name ...string) {
 		return
 	}
 	spared := false
-	if _, err := os.Stat(filepath.Join(dir, eachNode)); err == nil {
-		point, spared = point+"@"+node, rand.IntN(2) == 0
+	if seed, err := os.ReadFile(filepath.Join(dir, eachNode)); err == nil {
+		point += "@" + node
+		spared = sha256.Sum256(append(seed, point...))[0]%2 == 0
 	}
 	marking.Lock()
 	defer marking.Unlock()

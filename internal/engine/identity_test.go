@@ -10,6 +10,7 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/test/law"
 )
 
 const (
@@ -91,7 +92,7 @@ func TestEvident(t *testing.T) {
 // more than the worst of them.
 func TestLawIdentify(t *testing.T) {
 	uuid := rapid.SampledFrom([]string{mine, theirs, noUUID, ""})
-	rapid.Check(t, func(t *rapid.T) {
+	law.Check(t, func(t *rapid.T) {
 		h := bmc.Host{IdentityMode: rapid.SampledFrom([]string{"required", "pinned", "off"}).Draw(t, "mode"), Levels: []bmc.Level{{}}}
 		k := claims{node: uuid.Draw(t, "node"), manual: rapid.Bool().Draw(t, "manual"), pin: state.Pin{SystemUUID: uuid.Draw(t, "pin"), EnrolledBy: rapid.SampledFrom([]string{"", "ada"}).Draw(t, "by")}}
 		var r bmc.Reading

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/test/law"
 )
 
 func at(address string) []place {
@@ -86,7 +87,7 @@ func TestWhatADeviceToldBelongsToIt(t *testing.T) {
 // Whatever comes and goes, the index finds what a look at all pairs finds, and
 // keeps nothing of what is gone.
 func TestLawIndex(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	law.Check(t, func(t *rapid.T) {
 		x, macs := newIndex(), map[string]string{}
 		for range rapid.IntRange(1, 30).Draw(t, "changes") {
 			name := fmt.Sprintf("c/%d", rapid.IntRange(0, 4).Draw(t, "host"))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/test/ipmisim"
+	"github.com/fenced/fenced/test/law"
 )
 
 // TestHeldBackOff lets a man in the middle hold back genuine replies from the time
@@ -98,7 +99,7 @@ func TestTriesSpreadOut(t *testing.T) {
 }
 
 func TestJitter(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	law.Check(t, func(t *rapid.T) {
 		d := time.Duration(rapid.Int64Range(0, int64(time.Minute)).Draw(t, "d"))
 		got := jitter(d)
 		assert.GreaterOrEqual(t, got, d*8/10-1)

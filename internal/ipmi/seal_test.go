@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/fenced/fenced/test/law"
 )
 
 func testSealer(t require.TestingT, s suite) sealer {
@@ -19,7 +21,7 @@ func testSealer(t require.TestingT, s suite) sealer {
 // TestSealedOpens: what is sealed opens to the same, and no other byte string of
 // the same length does.
 func TestSealedOpens(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	law.Check(t, func(t *rapid.T) {
 		seal := testSealer(t, rapid.SampledFrom(suites).Draw(t, "suite"))
 		message := rapid.SliceOfN(rapid.Byte(), 0, 80).Draw(t, "message")
 		sessionID, sequence := rapid.Uint32().Draw(t, "id"), rapid.Uint32().Draw(t, "sequence")

@@ -10,12 +10,13 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/test/law"
 )
 
 // Whatever comes and goes, and whenever somebody asks: the changes add up to
 // what the store was last told, and each is told only if it is one.
 func TestChangesAddUp(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	law.Check(t, func(t *rapid.T) {
 		c := offline()
 		s, told := c.storeOf("Machine"), view{}
 		want := map[string]string{} // name -> phase

@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	"pgregory.net/rapid"
+
+	"github.com/fenced/fenced/test/law"
 )
 
 // listAll gives every store a full list at this version, proven at that time.
@@ -174,7 +176,7 @@ func TestProblemEndsWithTheNextProof(t *testing.T) {
 // than the newest read whose version it has reached.
 func TestProofLaw(t *testing.T) {
 	start := time.Now()
-	rapid.Check(t, func(t *rapid.T) {
+	law.Check(t, func(t *rapid.T) {
 		s := offline().storeOf("Node")
 		require.NoError(t, s.Replace(nil, "1"))
 		var api, have uint64 = 1, 1

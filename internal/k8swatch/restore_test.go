@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/law"
 )
 
 func backupOf(t require.TestingT, n *corev1.Node) []byte {
@@ -65,7 +66,7 @@ var (
 )
 
 func TestRestoreLaws(t *testing.T) { // I21
-	rapid.Check(t, func(t *rapid.T) {
+	law.Check(t, func(t *rapid.T) {
 		nodes := rapid.SliceOfN(someNode, 1, 3).Draw(t, "backups")
 		var backups [][]byte
 		for _, n := range nodes {

@@ -13,11 +13,12 @@ import (
 
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/test/law"
 )
 
 // TestClusterAPIShapes: the same check in both versions is the same check.
 func TestClusterAPIShapes(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	law.Check(t, func(t *rapid.T) {
 		second := func(label string) int64 { return rapid.Int64Range(0, 100_000).Draw(t, label) }
 		startup, node, machine := second("startup"), second("node"), second("machine")
 		limit := rapid.SampledFrom([]any{int64(3), "40%", "10", int64(-1), nil}).Draw(t, "limit")

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/test/law"
 )
 
 func TestBucket(t *testing.T) {
@@ -60,7 +61,7 @@ func later(a, b time.Time) time.Time {
 // and then, never starts more than Burst and PerHour allow over any stretch of true
 // time; and while the clock only runs on, he is never kept waiting for ever. // I11
 func TestLawBucket(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	law.Check(t, func(t *rapid.T) {
 		b := policy.Bucket{Burst: rapid.IntRange(1, 6).Draw(t, "burst"), PerHour: rapid.IntRange(1, 120).Draw(t, "perHour")}
 		back := rapid.Bool().Draw(t, "set back")
 		clock, passed := epoch, time.Duration(0)

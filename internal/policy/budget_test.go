@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/test/law"
 )
 
 func drawBudgets(t *rapid.T) (list []policy.DisruptionBudget) {
@@ -62,7 +63,7 @@ func acting(r policy.Report) map[string]bool {
 // TestLawBudgetNeverAllowsMore: what a budget lets through goes on without it,
 // too. A control-plane host may come first because another one was held back.
 func TestLawBudgetNeverAllowsMore(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	law.Check(t, func(t *rapid.T) {
 		s := drawSickWorld(t)
 		for i := range s.Machines {
 			s.Machines[i].ControlPlane = false
@@ -78,7 +79,7 @@ func TestLawBudgetNeverAllowsMore(t *testing.T) {
 // TestLawBudgetHolds: if everything that may go on did so at once, no budget
 // would be exceeded by it.
 func TestLawBudgetHolds(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	law.Check(t, func(t *rapid.T) {
 		s := drawSickWorld(t)
 		s.Budgets = drawBudgets(t)
 		r := policy.Decide(s, epoch)
@@ -101,7 +102,7 @@ func TestLawBudgetHolds(t *testing.T) {
 }
 
 func TestLawBudgetOrder(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	law.Check(t, func(t *rapid.T) {
 		s := drawSickWorld(t)
 		s.Budgets = drawBudgets(t)
 		before := policy.Decide(s, epoch)

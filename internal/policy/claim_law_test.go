@@ -4,8 +4,10 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/labels"
 	"pgregory.net/rapid"
 
 	"github.com/fenced/fenced/test/law"
@@ -15,10 +17,12 @@ import (
 // what the checks have gone by.
 func TestLawsDoubtfulIsLeftAlone(t *testing.T) {
 	found := map[Reason]bool{}
-	law.Check(t, func() bool { return found[NodeMismatch] && found[Undecodable] }, func(t *rapid.T) {
+	law.CheckTested(t, func() bool { return found[NodeMismatch] && found[Undecodable] }, func(t *rapid.T) {
 		rules := Rules{NodesStandIn: true}
 		w := &trial{model: newModel(rules), l: NewLedger(rules), now: ledgerEpoch}
 		w.populate(t)
+		w.apply(drawActing(t)...)
+		w.apply(drawMismatch(t)...)
 		if odds(t, "unread", 2) {
 			w.apply(Change{ID: ObjectID{OpenShiftMachineAPI, "Machine", "a", of(t, "unread", worldMachines...)}, Err: errors.New("it is broken")})
 		}
@@ -37,13 +41,29 @@ func TestLawsDoubtfulIsLeftAlone(t *testing.T) {
 	})
 }
 
+// drawMismatch draws, every other time, a Machine whose Node is another host's, and a
+// check of all Machines.
+func drawMismatch(t *rapid.T) []Change {
+	if !rapid.Bool().Draw(t, "mismatch") {
+		return nil
+	}
+	m := &Machine{APIVersion: OpenShiftMachineAPI, Namespace: "a", Name: "m-0", NodeName: "n-0", ProviderID: "p://1", Phase: "Running"}
+	n := &Node{Name: m.NodeName, ProviderID: "p://2", Conditions: []Condition{{"Ready", "Unknown", ledgerEpoch.Add(-time.Hour)}}}
+	c := &Check{APIVersion: OpenShiftMachineAPI, Kind: MachineHealthCheckKind, Namespace: m.Namespace, Name: "all", Source: "cluster",
+		Selector: labels.Everything(), Strategy: PowerCycleHosts, Conditions: []UnhealthyCondition{{"Ready", "Unknown", time.Minute}}}
+	return []Change{
+		{ID: ObjectID{"v1", "Node", "", n.Name}, Value: n}, {ID: ObjectID{m.APIVersion, "Machine", m.Namespace, m.Name}, Value: m},
+		{ID: ObjectID{c.APIVersion, c.Kind, c.Namespace, c.Name}, Value: c},
+	}
+}
+
 // TestLawsOneMoreDoubt: another Machine that claims a Node, or one that cannot be
 // read, lets nobody act on what was left alone before.
 func TestLawsOneMoreDoubt(t *testing.T) {
 	acted := false
-	law.Check(t, func() bool { return acted }, func(t *rapid.T) {
+	law.CheckTested(t, func() bool { return acted }, func(t *rapid.T) {
 		m := newModel(Rules{NodesStandIn: true})
-		for _, c := range drawCluster(t, ledgerEpoch) {
+		for _, c := range append(drawCluster(t, ledgerEpoch), drawActing(t)...) {
 			m.apply(c)
 		}
 		s := m.snapshot()

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/test/law"
 )
 
 // drawClusterWorld makes a small world of one Cluster in which every rule of the
@@ -88,7 +89,7 @@ func drawClusterMachine(t *rapid.T, i int) policy.Machine {
 // TestClusterAPIOneMoreUnhealthy: without a range, whatever makes one more
 // target unhealthy opens no gate.
 func TestClusterAPIOneMoreUnhealthy(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	law.Check(t, func(t *rapid.T) {
 		s := drawClusterWorld(t)
 		if len(s.Machines) == 0 {
 			t.Skip("nobody to fall ill")
@@ -114,7 +115,7 @@ func TestClusterAPIOneMoreUnhealthy(t *testing.T) {
 // TestClusterAPIPauses: a paused Cluster, and a paused check that nobody was
 // handed, do nothing at all.
 func TestClusterAPIPauses(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	law.Check(t, func(t *rapid.T) {
 		s := drawClusterWorld(t)
 		s.Rules.Instance = "someone else"
 		if rapid.Bool().Draw(t, "by cluster") {
@@ -151,7 +152,7 @@ func TestClusterAPIInstance(t *testing.T) {
 
 // TestClusterAPIOpenRun: a run that is open on a target is all there is to say.
 func TestClusterAPIOpenRun(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	law.Check(t, func(t *rapid.T) {
 		s := drawClusterWorld(t)
 		for i, m := range s.Machines {
 			s.OpenRuns = append(s.OpenRuns, policy.OpenRun{ID: fmt.Sprint("r", i), Machine: m.Key()})

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/test/law"
 )
 
 func limits() policy.Limits {
@@ -176,7 +177,7 @@ func TestUntil(t *testing.T) {
 
 // What is asked again at a start is asked the same way, and waived for the same orders.
 func TestStartGuardsAreAmongTheGuards(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	law.Check(t, func(t *rapid.T) {
 		f := fit()
 		f.Manual, f.ControlPlane, f.QuorumHolds = rapid.Bool().Draw(t, "manual"), true, true
 		for _, o := range objections {
@@ -196,7 +197,7 @@ func TestStartGuardsAreAmongTheGuards(t *testing.T) {
 
 // TestLawGuards: one more objection never opens a gate.
 func TestLawGuards(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	law.Check(t, func(t *rapid.T) {
 		f := fit()
 		f.Manual = rapid.Bool().Draw(t, "manual")
 		for _, o := range objections {

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/test/law"
 )
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -101,7 +102,7 @@ var worlds = map[string]func(*rapid.T) policy.Snapshot{
 func TestLawOrder(t *testing.T) {
 	for name, draw := range worlds {
 		t.Run(name, func(t *testing.T) {
-			rapid.Check(t, func(t *rapid.T) {
+			law.Check(t, func(t *rapid.T) {
 				s := draw(t)
 				before := policy.Decide(s, epoch)
 				assert.Equal(t, before, policy.Decide(s, epoch), "asking again changes nothing")
@@ -117,7 +118,7 @@ func TestLawOrder(t *testing.T) {
 // TestLawOneMoreUnhealthy makes one healthy target unhealthy: no gate opens,
 // and nothing that was refused by it becomes allowed.
 func TestLawOneMoreUnhealthy(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	law.Check(t, func(t *rapid.T) {
 		s := drawSnapshot(t)
 		before := policy.Decide(s, epoch)
 		var names []string
@@ -152,7 +153,7 @@ func TestLawOneMoreUnhealthy(t *testing.T) {
 func TestLawNextCheck(t *testing.T) {
 	for name, draw := range worlds {
 		t.Run(name, func(t *testing.T) {
-			rapid.Check(t, func(t *rapid.T) {
+			law.Check(t, func(t *rapid.T) {
 				s := draw(t)
 				r := policy.Decide(s, epoch)
 				next, ok := r.NextCheck()
@@ -180,7 +181,7 @@ func verdicts(r policy.Report) (list []string) {
 // TestLawJudge: the engine's last look agrees with Decide unless something was
 // added that one target does not show.
 func TestLawJudge(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	law.Check(t, func(t *rapid.T) {
 		s := drawSnapshot(t)
 		s.OpenRuns = nil
 		for _, c := range s.Checks {

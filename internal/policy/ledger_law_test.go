@@ -2,6 +2,8 @@ package policy
 
 import (
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/fenced/fenced/test/law"
 )
 
 // model is what a ledger should hold, kept in the plainest way.
@@ -20,10 +24,20 @@ type model struct {
 	broken   map[ObjectID]string // what could not be decoded, and why
 	runs     []OpenRun
 	readsOff map[string]bool
+	listed   uint64 // how often a map was listed
 }
 
 func newModel(rules Rules) *model {
-	return &model{rules, map[ObjectID]any{}, map[ObjectID]*Request{}, map[CheckID]any{}, map[ObjectID]string{}, nil, map[string]bool{}}
+	return &model{rules, map[ObjectID]any{}, map[ObjectID]*Request{}, map[CheckID]any{}, map[ObjectID]string{}, nil, map[string]bool{}, 0}
+}
+
+// inNoOrder lists the keys of one of the model's maps, each time in another order, but
+// with the same draws in the same ones. Go's own order would be chance without a seed.
+func inNoOrder[K comparable, V any](m *model, values map[K]V) []K {
+	keys := slices.SortedFunc(maps.Keys(values), func(a, b K) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+	m.listed++
+	rand.New(rand.NewPCG(m.listed, 0)).Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
+	return keys
 }
 
 func (m *model) apply(c Change) {
@@ -81,8 +95,8 @@ func apiVersion(v any) string {
 // snapshot lists everything in no order.
 func (m *model) snapshot() Snapshot {
 	s := Snapshot{Nodes: map[string]*Node{}, Leases: map[string]Lease{}, Rules: m.rules, OpenRuns: m.runs, ReadsOff: m.readsOff}
-	for id, v := range m.objects {
-		switch v := v.(type) {
+	for _, id := range inNoOrder(m, m.objects) {
+		switch v := m.objects[id].(type) {
 		case *Node:
 			s.Nodes[v.Name] = v
 		case *Machine:
@@ -101,20 +115,20 @@ func (m *model) snapshot() Snapshot {
 			s.Upgrading = v.Why
 		}
 	}
-	for _, r := range m.requests {
-		s.Requests = append(s.Requests, *r)
+	for _, id := range inNoOrder(m, m.requests) {
+		s.Requests = append(s.Requests, *m.requests[id])
 	}
-	for _, v := range m.files {
-		switch v := v.(type) {
+	for _, id := range inNoOrder(m, m.files) {
+		switch v := m.files[id].(type) {
 		case *Check:
 			s.Checks = append(s.Checks, *v)
 		case *DisruptionBudget:
 			s.Budgets = append(s.Budgets, *v)
 		}
 	}
-	for id, message := range m.broken {
+	for _, id := range inNoOrder(m, m.broken) {
 		s.Undecoded = append(s.Undecoded, id.Key())
-		s.Errors = append(s.Errors, ObjectError{id.String(), message})
+		s.Errors = append(s.Errors, ObjectError{id.String(), m.broken[id]})
 	}
 	slices.SortFunc(s.Budgets, func(a, b DisruptionBudget) int { return strings.Compare(a.Name+a.Source, b.Name+b.Source) })
 	return s
@@ -266,7 +280,7 @@ func (w *trial) checkReading(t require.TestingT, s Snapshot) {
 
 // TestLedger: after every event the ledger says what Decide says.
 func TestLedger(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	law.Check(t, func(t *rapid.T) {
 		rules := Rules{
 			ZoneKey: "zone", NodesStandIn: rapid.Bool().Draw(t, "stand in"), ExternalEtcd: rapid.Bool().Draw(t, "external"),
 			ClusterRequired: rapid.Bool().Draw(t, "required"), Instance: of(t, "instance", "", "me"),

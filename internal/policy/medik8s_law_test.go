@@ -47,7 +47,7 @@ func pool(n, sick int) map[string]*policy.Node {
 // TestLawUpAndDown: the same percentage is rounded up here and down in the
 // OpenShift lineage, and both are exact.
 func TestLawUpAndDown(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	law.Check(t, func(t *rapid.T) {
 		total := rapid.IntRange(1, 150).Draw(t, "total")
 		sick := rapid.IntRange(0, total).Draw(t, "sick")
 		percent := rapid.IntRange(0, 100).Draw(t, "percent")
@@ -75,7 +75,7 @@ func TestLawUpAndDown(t *testing.T) {
 // look that found the limit exceeded nothing is done for the whole cooldown.
 func TestLawStorm(t *testing.T) {
 	acted := false
-	law.Check(t, func() bool { return acted }, func(t *rapid.T) {
+	law.CheckTested(t, func() bool { return acted }, func(t *rapid.T) {
 		const cooldown = 10 * time.Minute
 		c := nodeCheck("c")
 		c.MinHealthy, c.StormCooldown = new(intstr.FromInt32(5)), cooldown
@@ -184,8 +184,15 @@ func drawRequest(t *rapid.T, n *policy.Node, j int) policy.Request {
 // is excluded, that is not sick, or that somebody else is remedying.
 func TestLawNodeNeverActs(t *testing.T) {
 	acted := false
-	law.Check(t, func() bool { return acted }, func(t *rapid.T) {
+	law.CheckTested(t, func() bool { return acted }, func(t *rapid.T) {
 		s := drawNodes(t)
+		if rapid.Bool().Draw(t, "acting") { // hardly any of those drawn at random is acted on
+			c := nodeCheck("acting")
+			c.MinHealthy, c.Selector = new(intstr.FromString("0%")), labels.SelectorFromSet(labels.Set{"pool": "sick"})
+			n := pool(1, 1)["n-000"]
+			n.Labels = map[string]string{"pool": "sick"}
+			s.Checks, s.Nodes[n.Name] = append(s.Checks, c), n
+		}
 		r := policy.Decide(s, epoch)
 		for _, c := range r.Checks {
 			for _, x := range c.Targets {
@@ -215,7 +222,7 @@ func TestLawNodeNeverActs(t *testing.T) {
 // TestLawNodeOneMoreUnhealthy makes one healthy Node sick: no gate opens, and
 // nothing is done about another Node because of it.
 func TestLawNodeOneMoreUnhealthy(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	law.Check(t, func(t *rapid.T) {
 		s := drawNodes(t)
 		before := policy.Decide(s, epoch)
 		for name, n := range s.Nodes {
@@ -244,7 +251,7 @@ func TestLawNodeOneMoreUnhealthy(t *testing.T) {
 // TestLawNodeJudge: the engine's last look at one Node agrees with Decide unless
 // something was added that one Node does not show.
 func TestLawNodeJudge(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	law.Check(t, func(t *rapid.T) {
 		s := drawNodes(t)
 		i := slices.IndexFunc(s.Checks, func(c policy.Check) bool { return c.Kind == policy.NodeHealthCheckKind })
 		s.Checks = s.Checks[i : i+1]

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/test/law"
 )
 
 // daily is a window as its author would say it, to hold the cron against.
@@ -75,7 +76,7 @@ func drawInstant(t *rapid.T, label string) time.Time {
 // TestLawWindow: a check is paused exactly inside its windows, and what it says
 // of itself changes at no other instant than its due.
 func TestLawWindow(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	law.Check(t, func(t *rapid.T) {
 		windows := []daily{drawDaily(t)}
 		if rapid.Bool().Draw(t, "two") {
 			windows = append(windows, drawDaily(t))

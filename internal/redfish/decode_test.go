@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/test/law"
 )
 
 // I3: whatever a system allows, off is ForceOff or nothing, on is On or ForceOn.
@@ -22,7 +23,7 @@ func TestChooseIsNeverSoftOrCycling(t *testing.T) {
 		redfish.GracefulRestartResetType, redfish.GracefulShutdownResetType, redfish.PushPowerButtonResetType,
 		redfish.PowerCycleResetType, redfish.NmiResetType, "", "forceoff",
 	}
-	rapid.Check(t, func(t *rapid.T) {
+	law.Check(t, func(t *rapid.T) {
 		r := resetAction{target: "/reset", types: rapid.SliceOf(rapid.SampledFrom(known)).Draw(t, "types")}
 		listed := func(k redfish.ResetType) bool { return len(r.types) == 0 || slices.Contains(r.types, k) }
 		off, err := r.choose(bmc.CommandOff)

@@ -11,32 +11,73 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fenced/fenced/test/dice"
 	"github.com/fenced/fenced/test/rig"
 )
 
-// chaosTime is how long members and instances come and go.
-const chaosTime = 12 * time.Second
+// fault is what happens to one member of etcd: a kill and a restart, or a freeze.
+type fault struct {
+	leader, kill bool
+	lasts        time.Duration
+}
 
-// Three instances share two clusters and two slots over three members of etcd, and at
-// random a member is killed or frozen, an instance stops, or loses its connection for
-// good. Whatever happens: one owner at a time, one after the other, and never more
-// slots than there are.
+// everyFault is each kind of fault once.
+var everyFault = []fault{
+	{leader: true, kill: true, lasts: time.Second},
+	{leader: false, kill: false, lasts: time.Second},
+	{leader: true, kill: false, lasts: 1500 * time.Millisecond},
+	{leader: false, kill: true, lasts: time.Second},
+}
+
+// Three instances share two clusters and two slots over three members of etcd. Members
+// are killed and frozen, instances stop or lose their connection for good. Whatever
+// happens: one owner at a time, one after the other, and never more slots than there are.
+// The faults are the same in each run; those of a soak are drawn.
 func TestHistoriesUnderFaults(t *testing.T) {
 	t.Parallel()
+	if !dice.Soak() {
+		underFaults(t, everyFault)
+		return
+	}
+	random := dice.New(t)
+	for round := range 10 { // each short enough for porcupine to decide
+		var faults []fault
+		for range 5 {
+			faults = append(faults, fault{random.IntN(2) == 0, random.IntN(2) == 0, time.Second + upTo(random, time.Second)})
+		}
+		t.Run(fmt.Sprint("round ", round), func(t *testing.T) { underFaults(t, faults) })
+	}
+}
+
+// upTo draws a duration below d.
+func upTo(random *rand.Rand, d time.Duration) time.Duration {
+	return time.Duration(random.Int64N(int64(d)))
+}
+
+func underFaults(t *testing.T, faults []fault) {
 	c := ownEtcd(t, rig.EtcdOptions{})
 	owners, slots := &history{begin: time.Now()}, &history{begin: time.Now()}
 	const limit = 2
-	ctx, cancel := context.WithTimeout(t.Context(), chaosTime)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var wg sync.WaitGroup
 	for i := range 3 {
 		s := openEtcd(t, c, "/h/")
 		for j := range 2 {
-			wg.Go(func() { slots.slots(ctx, s, fmt.Sprintf("r%d-%d", i, j), limit) })
+			run := fmt.Sprintf("r%d-%d", i, j)
+			random := dice.New(t, run)
+			wg.Go(func() { slots.slots(ctx, s, random, run, limit) })
 		}
-		wg.Go(func() { owners.comeAndGo(ctx, t, c, fmt.Sprint("i", i)) })
+		name := fmt.Sprint("i", i)
+		random := dice.New(t, name)
+		wg.Go(func() { owners.comeAndGo(ctx, t, c, random, name) })
 	}
-	breakMembers(ctx, t, c)
+	for _, f := range faults {
+		pause(ctx, time.Second)
+		suffer(t, c, f)
+	}
+	pause(ctx, time.Second)
+	cancel()
 	wg.Wait()
 	owners.check(t, "owners", ownerModel())
 	slots.check(t, "slots", slotModel(limit))
@@ -44,7 +85,7 @@ func TestHistoriesUnderFaults(t *testing.T) {
 
 // comeAndGo is one instance that lives for a while again and again, and ends in order
 // or by losing its connection.
-func (h *history) comeAndGo(ctx context.Context, t *testing.T, c *rig.EtcdCluster, name string) {
+func (h *history) comeAndGo(ctx context.Context, t *testing.T, c *rig.EtcdCluster, random *rand.Rand, name string) {
 	for ctx.Err() == nil {
 		s, err := openEtcdAt(etcdPath(c, "/h/"))
 		if err != nil {
@@ -52,8 +93,8 @@ func (h *history) comeAndGo(ctx context.Context, t *testing.T, c *rig.EtcdCluste
 			continue
 		}
 		i := startOn(t, s, name, []string{"c0", "c1"}, testSettle, h.guarded(h.now()))
-		pause(ctx, testTTL/2+time.Duration(rand.Int64N(int64(testTTL))))
-		if rand.IntN(2) == 0 && ctx.Err() == nil {
+		pause(ctx, testTTL/2+upTo(random, testTTL))
+		if random.IntN(2) == 0 && ctx.Err() == nil {
 			assert.NoError(t, s.Close())
 			pause(ctx, 2*testTTL) // the guard must notice by itself
 		}
@@ -62,21 +103,24 @@ func (h *history) comeAndGo(ctx context.Context, t *testing.T, c *rig.EtcdCluste
 	}
 }
 
-func breakMembers(ctx context.Context, t *testing.T, c *rig.EtcdCluster) {
-	for ctx.Err() == nil {
-		pause(ctx, time.Second)
-		i := rand.IntN(3)
-		if leader, err := c.Leader(ctx); err == nil && rand.IntN(2) == 0 {
-			i = leader
-		}
-		if rand.IntN(2) == 0 {
-			c.Kill(i)
-			pause(ctx, time.Second)
-			require.NoError(t, c.Restart(i))
-			continue
-		}
-		require.NoError(t, c.Freeze(i))
-		pause(ctx, time.Second+time.Duration(rand.Int64N(int64(time.Second))))
-		require.NoError(t, c.Thaw(i))
+// suffer breaks a member and mends it. All members live when it begins.
+func suffer(t *testing.T, c *rig.EtcdCluster, f fault) {
+	var member int
+	require.Eventually(t, func() bool {
+		leader, err := c.Leader(t.Context())
+		member = leader
+		return err == nil
+	}, eventually, 100*time.Millisecond, "a quorum elects a leader")
+	if !f.leader {
+		member = (member + 1) % 3
 	}
+	if f.kill {
+		c.Kill(member)
+		pause(t.Context(), f.lasts)
+		require.NoError(t, c.Restart(member))
+		return
+	}
+	require.NoError(t, c.Freeze(member))
+	pause(t.Context(), f.lasts)
+	require.NoError(t, c.Thaw(member))
 }

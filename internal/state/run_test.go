@@ -12,6 +12,7 @@ import (
 
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/test/law"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 123456789, time.UTC)
@@ -142,7 +143,7 @@ func TestPruneRunsKeepsOpenAndRecent(t *testing.T) {
 func TestRunsComeBackAsTheyWere(t *testing.T) {
 	s := openStore(t)
 	n := 0
-	rapid.Check(t, func(t *rapid.T) {
+	law.Check(t, func(t *rapid.T) {
 		n++
 		run := drawRun(t, fmt.Sprintf("r%d", n))
 		saved, err := state.SaveRun(t.Context(), s, run)

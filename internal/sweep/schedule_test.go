@@ -7,12 +7,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/fenced/fenced/test/law"
 )
 
 // Whatever comes, ends, fails or goes: the bounds hold, no look is lost, and none
 // is begun before its time.
 func TestScheduleLaws(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	law.Check(t, func(t *rapid.T) {
 		s := newSchedule(rapid.IntRange(1, 5).Draw(t, "atOnce"))
 		now := noon
 		var all, running []*entry

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/test/dice"
 	"github.com/fenced/fenced/test/scene"
 )
 
@@ -83,10 +84,12 @@ func points(t *testing.T, only ...string) string {
 	return dir
 }
 
-// forEachNode lets a coin decide at the points of each Node.
+// forEachNode lets a coin decide at the points of each Node; the seed decides how it
+// falls.
 func forEachNode(t *testing.T, markers string) {
 	t.Helper()
-	require.NoError(t, os.WriteFile(filepath.Join(markers, "each"), nil, 0o600))
+	dice.Say(t)
+	require.NoError(t, os.WriteFile(filepath.Join(markers, "each"), fmt.Append(nil, dice.Seed()), 0o600))
 }
 
 // died lists the points at which fenced killed itself.

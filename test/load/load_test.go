@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"math/rand/v2"
 	"os"
 	"testing"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fenced/fenced/test/dice"
 	"github.com/fenced/fenced/test/ipmisim"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -25,7 +25,7 @@ func TestManyHostsSurviveKills(t *testing.T) {
 	programs, err := scene.Build(ctx, t.TempDir(), false)
 	require.NoError(t, err)
 	r, err := Play(ctx, Options{
-		Hosts: 20, Nodes: 50, LifeMin: 3 * time.Second, LifeMax: 8 * time.Second, MinKills: 3, Seed: rand.Uint64(), Quick: true,
+		Hosts: 20, Nodes: 50, LifeMin: 3 * time.Second, LifeMax: 8 * time.Second, MinKills: 3, Seed: dice.Seed(), Quick: true,
 		Programs: programs, Progress: os.Stderr,
 	})
 	if r != nil {

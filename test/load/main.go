@@ -5,12 +5,12 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/signal"
 	"syscall"
 	"time"
 
+	"github.com/fenced/fenced/test/dice"
 	"github.com/fenced/fenced/test/scene"
 )
 
@@ -21,7 +21,7 @@ func main() {
 	flag.IntVar(&o.Nodes, "nodes", 700, "Nodes in the cluster; the others stay healthy")
 	flag.DurationVar(&o.LifeMin, "min", 3*time.Second, "shortest life of the daemon")
 	flag.DurationVar(&o.LifeMax, "max", 8*time.Second, "longest life of the daemon")
-	flag.Uint64Var(&o.Seed, "seed", rand.Uint64(), "what the daemon's lives are drawn from")
+	flag.Uint64Var(&o.Seed, "seed", dice.Fresh(), "what the daemon's lives are drawn from")
 	flag.DurationVar(&limit, "limit", 30*time.Minute, "give up after this time")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

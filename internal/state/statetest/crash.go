@@ -3,7 +3,6 @@ package statetest
 import (
 	"bufio"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"regexp"
@@ -15,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/test/dice"
 )
 
 // writerEnv tells the second process which store to write to.
@@ -50,8 +50,12 @@ func writeUntilKilled(t *testing.T, e Engine, path string) {
 func crash(t *testing.T, e Engine) {
 	path := e.NewPath(t)
 	acked := map[string]string{} // key -> "version data" of the last acknowledgement
-	for round := range 8 {
-		n := 1 + rand.IntN(60)
+	rounds, random := 8, dice.New(t)
+	if dice.Soak() {
+		rounds = 100
+	}
+	for round := range rounds {
+		n := 1 + random.IntN(60)
 		last := killWriter(t, path, n, acked)
 		s, err := e.Open(path)
 		require.NoError(t, err, "round %d: open after the kill", round)
