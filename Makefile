@@ -7,10 +7,16 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # Counted, not timed: a timed go fuzz run that ends in mid-input reports its own deadline as a failure.
 FUZZTIME ?= 100000x
 SIM_SEEDS ?= 3000
+SIM_FIRST ?= 1
+# A soak draws fresh worlds. All its seeds come from this one: make soak SEED=N repeats them.
+ifndef SEED
+SEED := $(shell date +%s)
+endif
+CHECKS ?= 2000
 PREFIX ?= /usr
 DESTDIR ?=
 
-.PHONY: help build test cover lint fmt-check fuzz sim load bench demo rpm install controlplane deps golden ci clean
+.PHONY: help build test cover lint fmt-check soak laws courses fuzz sim load bench demo rpm install controlplane deps golden ci clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -51,8 +57,27 @@ fuzz: ## every fuzz target for $(FUZZTIME) inputs
 	    echo "== $$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$pkg; done; done
 
 sim: ## thousands of worlds that go wrong by a seed, in virtual time; then the search over the six steps, widened
-	set -o pipefail; SIM_SEEDS=$(SIM_SEEDS) $(GO) test -run '^TestSimulation$$' -v -count=1 -timeout 4h ./test/sim | grep -Ev '^ *(=== |--- PASS)'
+	set -o pipefail; SIM_FIRST=$(SIM_FIRST) SIM_SEEDS=$(SIM_SEEDS) $(GO) test -run '^TestSimulation$$' -v -count=1 -timeout 4h ./test/sim | grep -Ev '^ *(=== |--- PASS)'
 	FENCED_SEARCH=wide $(GO) test -run '^TestExplore$$' -v -count=1 -timeout 60m ./internal/remediate
+
+# CI runs none of this: there every seed is fixed, so that a test fails only for a defect.
+soak: controlplane deps ## all that rolls dice or needs long: laws, worlds, search, fuzzing, failpoints, load (hours; SEED=N repeats)
+	@echo "soak: seed $(SEED); again with: make soak SEED=$(SEED)"
+	$(MAKE) laws SEED=$(SEED)
+	$(MAKE) sim SIM_FIRST=$(SEED) SIM_SEEDS=$(if $(filter file,$(origin SIM_SEEDS)),500,$(SIM_SEEDS))
+	$(MAKE) fuzz
+	$(MAKE) courses SEED=$(SEED)
+	$(MAKE) load SEED=$(SEED)
+
+SOAK := FENCED_SOAK=1 FENCED_SEED=$(SEED)
+laws: ## the packages with laws, histories and crashes: fresh seeds, $(CHECKS) worlds a law (SEED=N repeats)
+	@echo "laws: seed $(SEED); again with: make laws SEED=$(SEED)"
+	$(SOAK) RAPID_CHECKS=$(CHECKS) $(GO) test -count=1 -p 1 -timeout 4h \
+	  $$(grep -rlE --include='*_test.go' '"github.com/fenced/fenced/test/(law|dice)"' cmd internal | xargs -n1 dirname | sort -u | sed 's,^,./,')
+
+courses: controlplane ## every failpoint course, the coin tossed anew (SEED=N repeats)
+	@echo "courses: seed $(SEED); again with: make courses SEED=$(SEED)"
+	set -o pipefail; $(SOAK) $(GO) test -count=1 -timeout 2h -run '^TestFencedSurvives' -v ./test/e2e | grep -Ev '^ *=== '
 
 bench: controlplane deps ## Go benchmarks, power against other clients, fenced under load on a real API server (10 minutes or more)
 	set -o pipefail; $(GO) test -run '^$$' -bench . -benchmem ./internal/... | $(GO) run ./test/bench table
@@ -60,7 +85,8 @@ bench: controlplane deps ## Go benchmarks, power against other clients, fenced u
 	CGO_ENABLED=0 $(GO) run ./test/bench
 
 load: controlplane ## 300 hosts remediated at once while fenced is killed with -9 every few seconds (15 minutes or more)
-	CGO_ENABLED=0 $(GO) run ./test/load
+	@echo "load: seed $(SEED); again with: make load SEED=$(SEED)"
+	CGO_ENABLED=0 $(GO) run ./test/load -seed $(SEED)
 
 golden: ## rewrite the golden parts of the policy corpus
 	$(GO) test ./internal/policy -update
@@ -74,8 +100,7 @@ rpm: ## build the RPM into dist/
 install: build ## install below DESTDIR with PREFIX
 	packaging/install.sh "$(DESTDIR)" "$(PREFIX)"
 
-ci: lint build deps test ## what CI runs
-	$(MAKE) fuzz FUZZTIME=20000x
+ci: lint build deps test ## what CI runs: fixed seeds, and the seed corpora instead of fuzzing
 	$(MAKE) rpm
 
 clean: ## remove what was built here (the control plane's cache stays)
