@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/test/pace"
 	"github.com/fenced/fenced/test/redfishsim"
 )
 
@@ -147,13 +148,13 @@ func TestHangingBMCIsLeftAtOnce(t *testing.T) {
 	sim, d := redfishBMC(t, redfishsim.Options{})
 	c := open(t, d)
 	read(t, c)
-	sim.Quirks(func(q *redfishsim.Quirks) { q.HangReset = 30 * time.Second })
+	sim.Quirks(func(q *redfishsim.Quirks) { q.HangReset = 10 * pace.Hang })
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	begin := time.Now()
 	_, err := c.Send(ctx, bmc.CommandOff)
 	assert.Equal(t, bmc.SentMaybe, failed(t, err, bmc.KindUnreachable).Sent)
-	assert.Less(t, time.Since(begin), 20*time.Second)
+	assert.Less(t, time.Since(begin), pace.Hang)
 	assert.Equal(t, bmc.Off, read(t, c).State, "a new session tells")
 }
 

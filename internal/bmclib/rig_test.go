@@ -21,7 +21,7 @@ import (
 const uuid = "4c4c4544-0042-4810-8056-b4c04f4d3132"
 
 // timing is generous: a test that waits for it in vain is wrong, not slow.
-var timing = bmc.Timing{ReadTimeout: 20 * time.Second, SendTimeout: 20 * time.Second}
+var timing = bmc.Timing{ReadTimeout: time.Minute, SendTimeout: time.Minute}
 
 // missing skips where a Debian package is absent, except in CI.
 func missing(t *testing.T, why string) {

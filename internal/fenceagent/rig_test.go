@@ -17,7 +17,7 @@ import (
 )
 
 // timing is generous: a test that waits for it in vain is wrong, not slow.
-var timing = bmc.Timing{ReadTimeout: 20 * time.Second, SendTimeout: 30 * time.Second}
+var timing = bmc.Timing{ReadTimeout: time.Minute, SendTimeout: time.Minute}
 
 // header is the metadata of a well-behaved agent, and how it answers for it.
 const header = `#!/bin/sh

@@ -1,6 +1,7 @@
 package ipmi
 
 import (
+	"context"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/test/ipmisim"
+	"github.com/fenced/fenced/test/pace"
 )
 
 // answering makes b answer cmd with code, times times.
@@ -61,12 +63,12 @@ func TestBusyIsWaitedOut(t *testing.T) {
 
 func TestBusyForEver(t *testing.T) {
 	b := startGo(t, ipmisim.Options{})
-	answering(b, cmdChassisStatus, 0xc0, 1<<30)
-	c := New(hostAt(t, b.Addr()), bmc.Timing{ReadTimeout: 2 * time.Second, SendTimeout: time.Second})
-	t.Cleanup(c.drop)
-	watch := start()
+	c := clientAt(t, b.Addr())
 	_, err := c.Read(t.Context())
-	watch.lasted(t, 2*time.Second)
+	require.NoError(t, err)
+	answering(b, cmdChassisStatus, 0xc0, 1<<30)
+	c.timing.ReadTimeout = 2 * time.Second
+	pace.Lasts(t, 2*time.Second, 450*time.Millisecond, func() { _, err = c.Read(t.Context()) })
 	assert.Equal(t, bmc.KindBusy, bmc.KindOf(err), "%v", err)
 }
 
@@ -147,6 +149,18 @@ func TestStatusBytes(t *testing.T) {
 
 // TestLostReplyToOff loses every reply after the command: whether the host went
 // off cannot be told from here.
+// untilOff is the time of a caller who waits in vain until the host is off.
+func untilOff(t *testing.T, b ipmisim.BMC) context.Context {
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer cancel()
+		for b.Power() && t.Context().Err() == nil {
+			time.Sleep(5 * time.Millisecond)
+		}
+	}()
+	return ctx
+}
+
 func TestLostReplyToOff(t *testing.T) {
 	onPeers(t, ipmisim.Options{}, func(t *testing.T, _ peer, b ipmisim.BMC) {
 		relay := relayTo(t, b)
@@ -159,13 +173,12 @@ func TestLostReplyToOff(t *testing.T) {
 			}
 			return []ipmisim.Datagram{d}
 		})
-		c.timing.SendTimeout = 600 * time.Millisecond
-		_, err = c.Send(t.Context(), bmc.CommandOff)
+		_, err = c.Send(untilOff(t, b), bmc.CommandOff)
 		var e *bmc.Error
 		require.ErrorAs(t, err, &e)
 		assert.Equal(t, bmc.SentMaybe, e.Sent)
 		assert.Equal(t, bmc.KindUnreachable, e.Kind)
-		assert.Eventually(t, func() bool { return !b.Power() }, time.Minute, 5*time.Millisecond, "it was carried out")
+		assert.False(t, b.Power(), "it was carried out")
 		relay.Filter(nil)
 		r, err := c.Read(t.Context())
 		require.NoError(t, err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/test/ipmisim"
+	"github.com/fenced/fenced/test/pace"
 )
 
 // silent is a BMC that never answers.
@@ -23,88 +24,47 @@ func silent(t *testing.T) string {
 	return conn.LocalAddr().String()
 }
 
-// stopwatch measures how long an operation takes, and how much of that a busy
-// machine took from a sleeper beside it.
-type stopwatch struct {
-	begun time.Time
-	stop  chan struct{}
-	late  chan time.Duration
-}
-
-func start() *stopwatch {
-	w := &stopwatch{time.Now(), make(chan struct{}), make(chan time.Duration, 1)}
-	go func() {
-		const nap = 50 * time.Millisecond
-		var late time.Duration
-		for {
-			at := time.Now()
-			select {
-			case <-w.stop:
-				w.late <- late
-				return
-			case <-time.After(nap):
-				late += time.Since(at) - nap
-			}
-		}
-	}()
-	return w
-}
-
-// lost stops it, and gives what the machine took.
-func (w *stopwatch) lost() time.Duration {
-	close(w.stop)
-	return <-w.late
-}
-
-// within asserts that it was short.
-func (w *stopwatch) within(t *testing.T, limit time.Duration) {
+// cutShort asserts that do lasts for d. A try that began 0.75 s after the first one,
+// give or take jitter, ends by itself only after 1.4 s: whoever waits for 0.9 s must
+// have been cut short.
+func cutShort(t *testing.T, d time.Duration, do func()) {
 	t.Helper()
-	took := time.Since(w.begun)
-	assert.Less(t, took, limit+w.lost())
-}
-
-// lasted asserts how long it was. A try that began 0.75 s after the first one,
-// give or take jitter, ends by itself only after 1.4 s: whoever waits for 0.9 s
-// must have been cut short.
-func (w *stopwatch) lasted(t *testing.T, want time.Duration) {
-	t.Helper()
-	assert.GreaterOrEqual(t, time.Since(w.begun), want)
-	w.within(t, want+450*time.Millisecond)
+	pace.Lasts(t, d, 450*time.Millisecond, do)
 }
 
 func TestSilentBMCTakesTheDeadline(t *testing.T) {
 	t.Parallel()
 	h := hostAt(t, silent(t))
-	ctx, cancel := context.WithTimeout(t.Context(), 900*time.Millisecond)
-	defer cancel()
-	watch := start()
-	_, err := New(h, timing).Read(ctx)
-	watch.lasted(t, 900*time.Millisecond)
-	assert.Equal(t, bmc.KindUnreachable, bmc.KindOf(err))
-	assert.ErrorIs(t, err, context.DeadlineExceeded)
-
-	watch = start()
-	_, err = New(h, bmc.Timing{ReadTimeout: time.Minute, SendTimeout: 900 * time.Millisecond}).Send(t.Context(), bmc.CommandOff)
-	watch.lasted(t, 900*time.Millisecond)
-	var e *bmc.Error
-	require.ErrorAs(t, err, &e)
-	assert.Equal(t, bmc.SentNo, e.Sent, "no session was ever open")
-	assert.Equal(t, h.Endpoint.HostPort(), e.Addr)
+	cutShort(t, 900*time.Millisecond, func() {
+		ctx, cancel := context.WithTimeout(t.Context(), 900*time.Millisecond)
+		defer cancel()
+		_, err := New(h, timing).Read(ctx)
+		assert.Equal(t, bmc.KindUnreachable, bmc.KindOf(err))
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+	})
+	cutShort(t, 900*time.Millisecond, func() {
+		_, err := New(h, bmc.Timing{ReadTimeout: time.Minute, SendTimeout: 900 * time.Millisecond}).Send(t.Context(), bmc.CommandOff)
+		var e *bmc.Error
+		require.ErrorAs(t, err, &e)
+		assert.Equal(t, bmc.SentNo, e.Sent, "no session was ever open")
+		assert.Equal(t, h.Endpoint.HostPort(), e.Addr)
+	})
 }
 
 func TestCancelIsHonouredAtOnce(t *testing.T) {
 	t.Parallel()
 	c := New(hostAt(t, silent(t)), timing)
+	cutShort(t, 900*time.Millisecond, func() {
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(900*time.Millisecond, cancel)
+		_, err := c.Read(ctx)
+		assert.ErrorIs(t, err, context.Canceled)
+	})
 	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(900*time.Millisecond, cancel)
-	watch := start()
-	_, err := c.Read(ctx)
-	watch.lasted(t, 900*time.Millisecond)
-	assert.ErrorIs(t, err, context.Canceled)
-
+	cancel()
 	relay := relayTo(t, startGo(t, ipmisim.Options{}))
 	warm := clientAt(t, relay.Addr())
-	_, err = warm.Read(t.Context())
+	_, err := warm.Read(t.Context())
 	require.NoError(t, err)
 	asked := relay.Asked()
 	_, err = warm.Send(ctx, bmc.CommandOff)
@@ -121,10 +81,10 @@ func TestClosedPort(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, conn.Close())
 	c := New(hostAt(t, conn.LocalAddr().String()), timing)
-	watch := start()
-	_, err = c.Read(t.Context())
-	watch.within(t, time.Second)
-	assert.Equal(t, bmc.KindRefused, bmc.KindOf(err), "%v", err)
+	pace.Once(t, time.Second, func() {
+		_, err = c.Read(t.Context())
+		assert.Equal(t, bmc.KindRefused, bmc.KindOf(err), "%v", err)
+	})
 }
 
 func TestPortClosesUnderASession(t *testing.T) {
@@ -137,13 +97,36 @@ func TestPortClosesUnderASession(t *testing.T) {
 	_, err = c.Read(t.Context())
 	assert.Equal(t, bmc.KindRefused, bmc.KindOf(err), "%v", err)
 
+	assert.Equal(t, ipmisim.PayloadOpenRequest, firstAsked(t, c, b.Addr()).Payload(), "the dead session is not tried first")
+
 	again := startGo(t, ipmisim.Options{Addr: b.Addr()})
-	watch := start()
 	after, err := c.Read(t.Context())
-	watch.within(t, time.Second) // the dead session is not tried first
 	require.NoError(t, err)
 	assert.NotEqual(t, before.Session, after.Session, "a BMC that restarted voids a proof")
 	assert.Equal(t, 1, again.Counts().Status)
+}
+
+// firstAsked is what a client sends first to a BMC at this address, where nobody else
+// listens.
+func firstAsked(t *testing.T, c *Client, addr string) ipmisim.Datagram {
+	t.Helper()
+	conn, err := net.ListenPacket("udp", addr)
+	require.NoError(t, err)
+	defer conn.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var first ipmisim.Datagram
+	go func() {
+		defer cancel()
+		var buf [1024]byte
+		if n, _, err := conn.ReadFrom(buf[:]); err == nil {
+			first.Data = buf[:n]
+		}
+	}()
+	_, err = c.Read(ctx)
+	require.Error(t, err)
+	<-ctx.Done()
+	return first
 }
 
 // TestBMCForgetsTheSession restarts the BMC between two reads, unnoticed.
@@ -221,11 +204,12 @@ func TestCloseOfASilentBMC(t *testing.T) {
 	t.Parallel()
 	relay := relayTo(t, startGo(t, ipmisim.Options{}))
 	c := clientAt(t, relay.Addr())
+	c.timing.ReadTimeout = 10 * pace.Hang
 	_, err := c.Read(t.Context())
 	require.NoError(t, err)
 	relay.Filter(func(ipmisim.Datagram) []ipmisim.Datagram { return nil })
 	begun := time.Now()
 	assert.Equal(t, bmc.KindUnreachable, bmc.KindOf(c.Close(t.Context())))
-	assert.Less(t, time.Since(begun), timing.ReadTimeout/2)
+	assert.Less(t, time.Since(begun), pace.Hang, "it does not take as long as a Read may")
 	assert.NoError(t, c.Close(t.Context()), "nothing is left to close")
 }

@@ -177,7 +177,7 @@ func TestLossyNetwork(t *testing.T) {
 		r := relayTo(t, b)
 		r.Network(ipmisim.Network{Loss: 0.1, Seed: uint64(host)})
 		wg.Go(func() {
-			c := New(hostAt(t, r.Addr()), bmc.Timing{ReadTimeout: 10 * time.Second, SendTimeout: 10 * time.Second})
+			c := New(hostAt(t, r.Addr()), bmc.Timing{ReadTimeout: 2 * time.Minute, SendTimeout: 2 * time.Minute})
 			defer c.drop()
 			for i := range 5 {
 				_, err := c.Send(t.Context(), bmc.CommandOff)

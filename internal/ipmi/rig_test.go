@@ -20,7 +20,7 @@ const guid = "4c4c4544-0011-0000-8000-00000000cafe"
 const guidText = "4c4c4544001100008000" + "00000000cafe"
 
 // timing is generous: a test that waits for it in vain is wrong, not slow.
-var timing = bmc.Timing{ReadTimeout: 20 * time.Second, SendTimeout: 20 * time.Second}
+var timing = bmc.Timing{ReadTimeout: time.Minute, SendTimeout: time.Minute}
 
 // missing skips where a Debian package is absent, except in CI.
 func missing(t *testing.T, why string) {

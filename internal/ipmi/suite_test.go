@@ -2,7 +2,6 @@ package ipmi
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -117,16 +116,15 @@ func loseAnswers(relay *ipmisim.Relay, lose bool) {
 // TestLoseAnswers: the world above does lose the answer to the command, and not
 // one before it.
 func TestLoseAnswers(t *testing.T) {
-	w, relay := worldOf(t, startGo(t, ipmisim.Options{}))
+	b := startGo(t, ipmisim.Options{})
+	w, relay := worldOf(t, b)
 	p, err := w.Open(w.Device)
 	require.NoError(t, err)
 	_, err = p.Read(t.Context())
 	require.NoError(t, err)
 	loseAnswers(relay, true)
-	c := p.(*Client)
-	c.timing.SendTimeout = 100 * time.Millisecond // one try
-	_, err = p.Send(t.Context(), bmc.CommandOff)
+	_, err = p.Send(untilOff(t, b), bmc.CommandOff)
 	require.Error(t, err)
 	require.False(t, w.On())
-	c.drop()
+	p.(*Client).drop()
 }

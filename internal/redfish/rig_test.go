@@ -18,7 +18,7 @@ import (
 
 const uuid1 = "4c4c4544-0042-4810-8056-b4c04f4d3132"
 
-var timing = bmc.Timing{ReadTimeout: 5 * time.Second, SendTimeout: 10 * time.Second}
+var timing = bmc.Timing{ReadTimeout: time.Minute, SendTimeout: time.Minute}
 
 // start runs a simulated service until the test ends.
 func start(t *testing.T, o redfishsim.Options) *redfishsim.Server {

@@ -82,9 +82,9 @@ func newPrefix() string { return fmt.Sprintf("/test-%d/", prefixes.Add(1)) }
 
 func openEtcdAt(path string) (state.Store, error) {
 	endpoints, prefix, _ := strings.Cut(path, " ")
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	return state.OpenEtcd(ctx, state.EtcdConfig{Endpoints: strings.Split(endpoints, ","), Prefix: prefix, DialTimeout: 15 * time.Second})
+	return state.OpenEtcd(ctx, state.EtcdConfig{Endpoints: strings.Split(endpoints, ","), Prefix: prefix, DialTimeout: time.Minute})
 }
 
 func etcdPath(c *rig.EtcdCluster, prefix string) string {

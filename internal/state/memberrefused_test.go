@@ -60,7 +60,7 @@ func TestOwnershipThatTheStoreRefuses(t *testing.T) {
 	problem := func(want string) func() bool {
 		return func() bool { return strings.Contains(owners.Owner("prod").Problem, want) }
 	}
-	const patience = 30 * time.Second
+	const patience = 2 * time.Minute
 	require.Eventually(t, problem("join the other fenced as \"a\""), patience, 10*time.Millisecond)
 	kv.reads.Store(true)
 	kv.writes.Store(false)

@@ -45,7 +45,7 @@ func answers(t *testing.T, b ipmisim.BMC) bool {
 
 func TestOffComesLate(t *testing.T) {
 	onBoth(t, func(t *testing.T, b ipmisim.Faults) {
-		require.NoError(t, b.LateOff(1500*time.Millisecond))
+		require.NoError(t, b.LateOff(5*time.Second))
 		powerOff(t, b)
 		assert.True(t, b.Power(), "accepted is not off")
 		assert.Equal(t, "Chassis Power is on", status(t, b), "and the BMC does not lie")
@@ -65,7 +65,7 @@ func TestANewOrderOverrulesALateOne(t *testing.T) {
 
 func TestHostComesBackByItself(t *testing.T) {
 	onBoth(t, func(t *testing.T, b ipmisim.Faults) {
-		require.NoError(t, b.BackOn(1500*time.Millisecond))
+		require.NoError(t, b.BackOn(5*time.Second))
 		powerOff(t, b)
 		assert.False(t, b.Power())
 		assert.Eventually(t, b.Power, time.Minute, 10*time.Millisecond)

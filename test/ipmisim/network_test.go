@@ -2,6 +2,7 @@ package ipmisim_test
 
 import (
 	"net"
+	"os"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/test/ipmisim"
+	"github.com/fenced/fenced/test/pace"
 )
 
 // echo is a peer that sends everything back, behind a relay, and its client.
@@ -36,8 +38,8 @@ func echo(t *testing.T) (*ipmisim.Relay, net.Conn) {
 	return r, client
 }
 
-// exchange sends n numbered datagrams and gives the numbers that came back.
-func exchange(t *testing.T, client net.Conn, n int) []byte {
+// exchange sends n numbered datagrams and gives the first numbers that came back.
+func exchange(t *testing.T, client net.Conn, n, want int) []byte {
 	t.Helper()
 	for i := range n {
 		_, err := client.Write([]byte{byte(i)})
@@ -46,13 +48,13 @@ func exchange(t *testing.T, client net.Conn, n int) []byte {
 	}
 	var got []byte
 	var buf [64]byte
-	for {
-		require.NoError(t, client.SetReadDeadline(time.Now().Add(200*time.Millisecond)))
-		if _, err := client.Read(buf[:]); err != nil {
-			return got
-		}
+	for len(got) < want {
+		require.NoError(t, client.SetReadDeadline(time.Now().Add(pace.Hang)))
+		_, err := client.Read(buf[:])
+		require.NoError(t, err)
 		got = append(got, buf[0])
 	}
+	return got
 }
 
 func TestNetworkDelays(t *testing.T) {
@@ -62,7 +64,7 @@ func TestNetworkDelays(t *testing.T) {
 	_, err := client.Write([]byte{1})
 	require.NoError(t, err)
 	var buf [64]byte
-	require.NoError(t, client.SetReadDeadline(time.Now().Add(5*time.Second)))
+	require.NoError(t, client.SetReadDeadline(time.Now().Add(pace.Hang)))
 	_, err = client.Read(buf[:])
 	require.NoError(t, err)
 	assert.GreaterOrEqual(t, time.Since(begun), 60*time.Millisecond)
@@ -71,20 +73,30 @@ func TestNetworkDelays(t *testing.T) {
 }
 
 func TestNetworkLosesAlikeForASeed(t *testing.T) {
-	const sent = 100
+	const sent, last = 100, 255
 	runs := [2][]byte{}
 	for i := range runs {
 		r, client := echo(t)
+		done := make(chan struct{})
 		r.Network(ipmisim.Network{Loss: 0.3, Seed: 7})
 		// Only the way there is diced for: how both ways interleave is chance.
 		r.Filter(func(d ipmisim.Datagram) []ipmisim.Datagram {
-			if d.FromBMC {
+			switch {
+			case !d.FromBMC:
+				return []ipmisim.Datagram{d}
+			case d.Data[0] == last:
+				close(done)
+			default:
 				runs[i] = append(runs[i], d.Data[0])
-				return nil
 			}
-			return []ipmisim.Datagram{d}
+			return nil
 		})
-		exchange(t, client, sent)
+		exchange(t, client, sent, 0)
+		require.Eventually(t, func() bool { return r.Asked() == sent }, pace.Hang, time.Millisecond)
+		r.Network(ipmisim.Network{})
+		_, err := client.Write([]byte{last})
+		require.NoError(t, err)
+		<-done // and so is all that went before
 		r.Stop()
 	}
 	assert.InDelta(t, 70, len(runs[0]), 20)
@@ -94,11 +106,14 @@ func TestNetworkLosesAlikeForASeed(t *testing.T) {
 func TestNetworkDoublesAndReorders(t *testing.T) {
 	r, client := echo(t)
 	r.Network(ipmisim.Network{Double: 1})
-	assert.Len(t, exchange(t, client, 3), 12, "each way doubles")
+	assert.Len(t, exchange(t, client, 3, 12), 12, "each way doubles")
+	require.NoError(t, client.SetReadDeadline(time.Now().Add(50*time.Millisecond)))
+	_, err := client.Read(make([]byte, 64))
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded, "and no more")
 
 	r, client = echo(t)
 	r.Network(ipmisim.Network{Reorder: 1})
-	exchange(t, client, 4)
+	exchange(t, client, 4, 4)
 	var arrived []byte
 	for _, d := range r.Seen() {
 		if d.FromBMC { // in the order in which the peer got them

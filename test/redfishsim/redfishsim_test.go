@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/test/pace"
 )
 
 // caller is a plain HTTP client of one service, with Basic authentication.
@@ -32,7 +34,7 @@ func start(t *testing.T, o Options) (*Server, caller) {
 	require.True(t, pool.AppendCertsFromPEM(ca))
 	tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}
 	t.Cleanup(tr.CloseIdleConnections)
-	return sim, caller{t: t, sim: sim, http: &http.Client{Transport: tr, Timeout: 5 * time.Second}}
+	return sim, caller{t: t, sim: sim, http: &http.Client{Transport: tr, Timeout: 10 * pace.Hang}}
 }
 
 func (c caller) do(method, path, body string) (*http.Response, map[string]any) {
@@ -86,7 +88,7 @@ func TestQuirksOfPower(t *testing.T) {
 	assert.Equal(t, "On", c.state())
 	require.NoError(t, sim.IgnoreOff(false))
 
-	sim.Quirks(func(q *Quirks) { q.Lag = 300 * time.Millisecond })
+	sim.Quirks(func(q *Quirks) { q.Lag = 3 * time.Second })
 	assert.Equal(t, http.StatusNoContent, c.reset("ForceOff"))
 	assert.Equal(t, "PoweringOff", c.state())
 	assert.True(t, sim.Power(), "the host is on until the lag is over")

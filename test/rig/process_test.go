@@ -80,7 +80,7 @@ func TestOneBuildAtATime(t *testing.T) {
 	unlock, err := lock(t.Context(), path, &bytes.Buffer{})
 	require.NoError(t, err)
 
-	short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	short, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	var said bytes.Buffer
 	_, err = lock(short, path, &said)

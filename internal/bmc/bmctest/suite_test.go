@@ -89,7 +89,7 @@ func TestSuiteCatches(t *testing.T) {
 		delete(idle, c.by)
 		wait.Go(func() {
 			// In a goroutine of its own, which FailNow ends.
-			d := Driver{Patience: 3 * time.Second}
+			d := Driver{Patience: 3 * time.Second, Slack: 4 * time.Second} // nobody waits for longer than that for what must fail
 			by.run(r, d.withDefaults(), fakeWorld(c.m))
 		})
 		defer func() { assert.NotEmpty(t, r.failed, "%s: %q lets it pass", fault, c.by) }()

@@ -1,0 +1,46 @@
+package pace
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// failing notes that a test failed.
+type failing struct {
+	testing.TB
+	failed bool
+}
+
+func (f *failing) Helper()               {}
+func (f *failing) Failed() bool          { return f.failed }
+func (f *failing) Errorf(string, ...any) { f.failed = true }
+
+func TestOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tries := 0
+		Once(t, time.Second, func() {
+			if tries++; tries < 3 {
+				time.Sleep(2 * time.Second)
+			}
+		})
+		assert.Equal(t, 3, tries, "until one was in time")
+
+		f := &failing{TB: t}
+		Once(f, time.Second, func() { time.Sleep(time.Second) })
+		assert.True(t, f.failed, "all were late")
+	})
+}
+
+func TestLasts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		Lasts(t, time.Second, time.Second, func() { time.Sleep(time.Second) })
+		for _, d := range []time.Duration{time.Second - 1, 2 * time.Second} {
+			f := &failing{TB: t}
+			Lasts(f, time.Second, time.Second, func() { time.Sleep(d) })
+			assert.True(t, f.failed, d)
+		}
+	})
+}
