@@ -140,7 +140,7 @@ func requestAs(t *testing.T, u *user.User, path, request, body string) string {
 	t.Helper()
 	c := dialAs(t, u, path)
 	defer c.Close()
-	require.NoError(t, c.SetDeadline(time.Now().Add(5*time.Second)))
+	require.NoError(t, c.SetDeadline(time.Now().Add(time.Minute)))
 	_, err := fmt.Fprintf(c, "%s HTTP/1.1\r\nHost: f\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", request, len(body), body)
 	require.NoError(t, err)
 	reply, err := io.ReadAll(c)

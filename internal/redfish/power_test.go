@@ -62,7 +62,7 @@ func TestColdOffReadsTheAllowedTypesFirst(t *testing.T) {
 
 func TestProofOfOff(t *testing.T) {
 	_, c := one(t)
-	proof := bmc.Proof{Spacing: 20 * time.Millisecond, MaxAge: 5 * time.Second}
+	proof := bmc.Proof{Spacing: 20 * time.Millisecond, MaxAge: time.Minute}
 	_, err := c.Send(t.Context(), bmc.CommandOff)
 	require.NoError(t, err)
 	proof = proof.Add(read(t, c))

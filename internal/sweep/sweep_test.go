@@ -23,7 +23,7 @@ func TestEveryDeviceIsAskedEachInterval(t *testing.T) {
 		for _, m := range w.machines {
 			asked += len(m.reads)
 		}
-		assert.InDelta(t, 100, asked, 40, "the looks are spread over the interval")
+		assert.InDelta(t, 100, asked, 60, "the looks are spread over the interval")
 		w.wait(10*time.Minute - 30*time.Second)
 		for name, m := range w.machines {
 			assert.GreaterOrEqual(t, len(m.reads), 8, name)
