@@ -5,10 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"os"
-	"slices"
 	"strconv"
 	"time"
 
@@ -25,13 +23,12 @@ type killer struct {
 	*play
 	daemon *scene.Daemon
 	random *rand.Rand
-	open   map[string]bool // the Nodes of the runs that were open when last asked
-	begun  map[string]bool // the Nodes of all runs that were seen
+	open   int // runs, when last asked
 }
 
 // startKiller starts the daemon and waits until it has judged the whole cluster.
 func (p *play) startKiller(ctx context.Context) (*killer, error) {
-	k := &killer{play: p, random: rand.New(rand.NewPCG(p.Seed, 0)), begun: map[string]bool{}}
+	k := &killer{play: p, random: rand.New(rand.NewPCG(p.Seed, 0))}
 	var err error
 	if k.daemon, err = p.s.StartDaemon(ctx); err != nil {
 		return nil, err
@@ -51,11 +48,12 @@ func (p *play) startKiller(ctx context.Context) (*killer, error) {
 	}
 }
 
-// rage kills the daemon and starts it again, until all are back and it was killed often
-// enough; then the last one is left alive.
+// rage kills the daemon at random and starts it again, until all are back and it was
+// killed often enough; then the last one is left alive.
 func (k *killer) rage(ctx context.Context, over func(context.Context, api.Status) bool) error {
 	for {
-		done, err := k.live(ctx, k.due(), over)
+		life := k.LifeMin + time.Duration(k.random.Int64N(int64(k.LifeMax-k.LifeMin)))
+		done, err := k.live(ctx, life, over)
 		if err != nil || done && k.result.Kills >= k.MinKills {
 			return err
 		}
@@ -66,7 +64,7 @@ func (k *killer) rage(ctx context.Context, over func(context.Context, api.Status
 		if k.daemon, err = k.s.Launch(k.Programs.Fenced); err != nil {
 			return err
 		}
-		if k.measured() {
+		if k.result.Resumed == 0 && k.open >= k.Hosts*9/10 {
 			if err := k.measure(ctx, began, asked); err != nil {
 				return err
 			}
@@ -74,55 +72,24 @@ func (k *killer) rage(ctx context.Context, over func(context.Context, api.Status
 	}
 }
 
-// measured says whether to measure how fast the daemon resumes: where most runs are
-// open, and none of them is so far that it needs its BMC no more.
-func (k *killer) measured() bool {
-	if len(k.KillAt) > 0 {
-		return len(k.open) > 0 && k.KillAt[min(k.result.Kills, len(k.KillAt))-1].Back == 0
-	}
-	return k.result.Resumed == 0 && len(k.open) >= k.Hosts*9/10
-}
-
-// due says when the next kill is due: at the next moment of KillAt, never after the
-// last one, or at the end of a life that is drawn.
-func (k *killer) due() func(context.Context) bool {
-	if len(k.KillAt) == 0 {
-		end := time.Now().Add(k.LifeMin + time.Duration(k.random.Int64N(int64(k.LifeMax-k.LifeMin))))
-		return func(context.Context) bool { return !time.Now().Before(end) }
-	}
-	if k.result.Kills >= len(k.KillAt) {
-		return func(context.Context) bool { return false }
-	}
-	at := k.KillAt[k.result.Kills]
-	return func(ctx context.Context) bool {
-		back := k.back(ctx)
-		begun := maps.Clone(k.begun)
-		maps.Copy(begun, back)
-		return len(begun) >= at.Begun && len(back) >= at.Back
-	}
-}
-
-// live lets the daemon live until it is due, and says whether all is over.
-func (k *killer) live(ctx context.Context, due func(context.Context) bool, over func(context.Context, api.Status) bool) (done bool, err error) {
-	for !due(ctx) {
+// live lets the daemon live for a while, and says whether all is over.
+func (k *killer) live(ctx context.Context, life time.Duration, over func(context.Context, api.Status) bool) (done bool, err error) {
+	end := time.Now().Add(life)
+	for time.Now().Before(end) {
 		select {
 		case <-ctx.Done():
 			return false, fmt.Errorf("wait until all hosts are back: %w", ctx.Err())
 		case <-k.daemon.Done():
 			return false, errors.New("fenced ended by itself")
-		case <-time.After(poll):
+		case <-time.After(min(poll, time.Until(end))):
 		}
 		st, err := k.client.Status(ctx)
 		if err != nil {
 			continue // it is starting
 		}
-		before := len(k.open)
-		k.open = map[string]bool{}
-		for _, r := range st.Value.Runs {
-			k.open[r.Node], k.begun[r.Node] = true, true
-		}
-		if len(k.open) != before {
-			k.tell("%d kills, %d runs open", k.result.Kills, len(k.open))
+		if k.open != len(st.Value.Runs) {
+			k.open = len(st.Value.Runs)
+			k.tell("%d kills, %d runs open", k.result.Kills, k.open)
 		}
 		if over(ctx, st.Value) {
 			return true, nil
@@ -156,33 +123,24 @@ func (k *killer) asked() map[*scene.Worker]int {
 	return n
 }
 
-// measure waits until the daemon has talked to the BMC of every open run again, or has
-// ended the run. // L2
+// measure waits until the daemon has talked to the BMC of every open run again. // L2
 func (k *killer) measure(ctx context.Context, began time.Time, before map[*scene.Worker]int) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for {
-		resumed, left := 0, maps.Clone(k.open)
+		resumed := 0
 		for w, n := range k.asked() {
 			if n > before[w] {
 				resumed++
-				delete(left, w.Name)
 			}
 		}
-		if len(left) > 0 && time.Since(began) > 10*time.Second { // those need no BMC any more
-			if st, err := k.client.Status(ctx); err == nil {
-				maps.DeleteFunc(left, func(node string, _ bool) bool {
-					return !slices.ContainsFunc(st.Value.Runs, func(r api.RunStatus) bool { return r.Node == node })
-				})
-			}
-		}
-		if len(left) == 0 {
+		if resumed >= k.open {
 			k.result.Resume, k.result.Resumed = time.Since(began), resumed
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("wait until %d runs are resumed, of which %d are not: %w", len(k.open), len(left), ctx.Err())
+			return fmt.Errorf("wait until %d runs are resumed, of which %d are: %w", k.open, resumed, ctx.Err())
 		case <-k.daemon.Done():
 			return errors.New("fenced ended by itself")
 		case <-time.After(20 * time.Millisecond):

@@ -21,19 +21,12 @@ type Options struct {
 	LifeMin, LifeMax time.Duration // of the daemon
 	MinKills         int           // it is killed at least so often
 	Seed             uint64
-	// KillAt is how many runs have begun and how many hosts are back at each kill; the
-	// daemon is killed at these moments instead of at random, if there are any.
-	KillAt []Moment
 	// Quick makes the hosts silent for a while already when they hang, and their
 	// heartbeats frequent.
 	Quick    bool
 	Programs scene.Programs
 	Progress io.Writer
 }
-
-// Moment is how far all has come: at least so many runs were seen, open or over, and
-// so many hosts are back.
-type Moment struct{ Begun, Back int }
 
 // Result is what happened.
 type Result struct {
@@ -55,11 +48,7 @@ func (r *Result) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "hosts remediated at once   %d of %d Nodes, seed %d\n", r.Hosts, r.Nodes, r.Seed)
 	fmt.Fprintf(&b, "duration                   %s\n", r.Duration.Round(time.Second))
-	if len(r.KillAt) > 0 {
-		fmt.Fprintf(&b, "kill -9                    %d\n", r.Kills)
-	} else {
-		fmt.Fprintf(&b, "kill -9                    %d, every %s to %s\n", r.Kills, r.LifeMin, r.LifeMax)
-	}
+	fmt.Fprintf(&b, "kill -9                    %d, every %s to %s\n", r.Kills, r.LifeMin, r.LifeMax)
 	fmt.Fprintf(&b, "runs, power cycles         %d, %d\n", r.Runs, r.Attempts)
 	fmt.Fprintf(&b, "Nodes deleted              %d\n", r.Deletions)
 	fmt.Fprintf(&b, "resume of %3d open runs    %s\n", r.Resumed, r.Resume.Round(10*time.Millisecond))
@@ -171,22 +160,19 @@ func (p *play) hang(ctx context.Context) error {
 
 // allBack says whether no run is open and every target has another Node than before.
 func (p *play) allBack(ctx context.Context, st api.Status) bool {
-	return len(st.Runs) == 0 && len(p.back(ctx)) == len(p.targets)
-}
-
-// back names the targets that have another Node than before.
-func (p *play) back(ctx context.Context) map[string]bool {
+	if len(st.Runs) > 0 {
+		return false
+	}
 	nodes, err := p.nodes(ctx)
 	if err != nil {
-		return nil // the next round asks again
+		return false // the next round asks again
 	}
-	names := map[string]bool{}
 	for _, w := range p.targets {
-		if n, ok := nodes[w.Name]; ok && n.UID != w.Registered.UID && scene.IsReady(&n) {
-			names[w.Name] = true
+		if n, ok := nodes[w.Name]; !ok || n.UID == w.Registered.UID || !scene.IsReady(&n) {
+			return false
 		}
 	}
-	return names
+	return true
 }
 
 func (p *play) nodes(ctx context.Context) (map[string]corev1.Node, error) {
