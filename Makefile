@@ -34,13 +34,16 @@ controlplane: ## build the tests' kube-apiserver, kube-controller-manager and et
 # The live tests mostly wait: it takes three packages at once to keep two cores busy, the longest first. What has nothing to race
 # runs without the race detector, many times as fast: the search over a function without goroutines, and the simulations of fenced
 # with a rule broken on purpose. No result is taken from the cache: go does not see what a test builds or runs as a program.
+# Binaries without debugging tables link in a third of the time; stack traces do not need them.
 ALONE := ^(TestExplore|TestAuditsNoticeMutants)
-test: controlplane ## run every test, with the race detector
-	$(GO) test -race -count=1 -p 3 -timeout 20m -skip '$(ALONE)' ./test/e2e ./...
-	$(GO) test -count=1 -timeout 20m -run '$(ALONE)' ./internal/remediate ./test/sim
+LONGEST := ./test/e2e ./internal/engine ./internal/k8swatch ./packaging
+GOTEST := $(GO) test -count=1 -timeout 40m -ldflags='-s -w'
+test: controlplane ## run every test, with the race detector; every seed is fixed
+	$(GOTEST) -race -p 3 -skip '$(ALONE)' $(LONGEST) ./...
+	$(GOTEST) -run '$(ALONE)' ./internal/remediate ./test/sim
 
 cover: controlplane ## the same without the race detector, with coverage of the product
-	$(GO) test -timeout 20m -coverpkg=./internal/...,./cmd/... -coverprofile=cover.out ./...
+	$(GO) test -timeout 40m -coverpkg=./internal/...,./cmd/... -coverprofile=cover.out ./...
 	$(GO) tool cover -func=cover.out | tail -1
 
 fmt-check:
@@ -75,9 +78,9 @@ laws: ## the packages with laws, histories and crashes: fresh seeds, $(CHECKS) w
 	$(SOAK) RAPID_CHECKS=$(CHECKS) $(GO) test -count=1 -p 1 -timeout 4h \
 	  $$(grep -rlE --include='*_test.go' '"github.com/fenced/fenced/test/(law|dice)"' cmd internal | xargs -n1 dirname | sort -u | sed 's,^,./,')
 
-courses: controlplane ## every failpoint course, the coin tossed anew (SEED=N repeats)
+courses: controlplane ## every failpoint course, the coin tossed anew, and a small crowd (SEED=N repeats)
 	@echo "courses: seed $(SEED); again with: make courses SEED=$(SEED)"
-	set -o pipefail; $(SOAK) $(GO) test -count=1 -timeout 2h -run '^TestFencedSurvives' -v ./test/e2e | grep -Ev '^ *=== '
+	set -o pipefail; $(SOAK) $(GO) test -count=1 -p 1 -timeout 2h -run '^Test(FencedSurvives|ManyHostsSurviveKills)' -v ./test/e2e ./test/load | grep -Ev '^ *=== '
 
 bench: controlplane deps ## Go benchmarks, power against other clients, fenced under load on a real API server (10 minutes or more)
 	set -o pipefail; $(GO) test -run '^$$' -bench . -benchmem ./internal/... | $(GO) run ./test/bench table
@@ -88,8 +91,9 @@ load: controlplane ## 300 hosts remediated at once while fenced is killed with -
 	@echo "load: seed $(SEED); again with: make load SEED=$(SEED)"
 	CGO_ENABLED=0 $(GO) run ./test/load -seed $(SEED)
 
-golden: ## rewrite the golden parts of the policy corpus
-	$(GO) test ./internal/policy -update
+golden: ## rewrite what is compared: the golden parts of the policy corpus, a table of docs/testing.md
+	$(GO) test ./internal/policy -run '^TestCorpus$$' -update
+	$(GO) test ./docs -run '^TestShownWhere$$' -update
 
 demo: ## fence a hung node for real on a local control plane, and bring it back
 	CGO_ENABLED=0 $(GO) run ./test/demo

@@ -35,8 +35,8 @@ func documents(t *testing.T) map[string]string {
 	return all
 }
 
-// walk parses every Go file of the project that keep wants.
-func walk(t *testing.T, keep func(path string) bool, visit func(*ast.File)) {
+// walk parses every Go file of the project that keep wants, by path from here.
+func walk(t *testing.T, keep func(path string) bool, visit func(path string, f *ast.File)) {
 	t.Helper()
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -50,7 +50,7 @@ func walk(t *testing.T, keep func(path string) bool, visit func(*ast.File)) {
 		}
 		f, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
 		if err == nil {
-			visit(f)
+			visit(path, f)
 		}
 		return err
 	})
@@ -60,7 +60,7 @@ func walk(t *testing.T, keep func(path string) bool, visit func(*ast.File)) {
 // TestNamedTestsExist: a guard that was renamed away guards nothing.
 func TestNamedTestsExist(t *testing.T) {
 	exists := map[string]bool{}
-	walk(t, func(path string) bool { return strings.HasSuffix(path, "_test.go") }, func(f *ast.File) {
+	walk(t, func(path string) bool { return strings.HasSuffix(path, "_test.go") }, func(_ string, f *ast.File) {
 		for _, d := range f.Decls {
 			if fn, ok := d.(*ast.FuncDecl); ok {
 				exists[fn.Name.Name] = true
@@ -154,7 +154,7 @@ func TestManPagesAreComplete(t *testing.T) {
 	verbs := 0
 	walk(t, func(path string) bool {
 		return strings.HasPrefix(path, "../cmd/fencectl/") && !strings.HasSuffix(path, "_test.go")
-	}, func(f *ast.File) {
+	}, func(_ string, f *ast.File) {
 		ast.Inspect(f, func(n ast.Node) bool {
 			kv, ok := n.(*ast.KeyValueExpr)
 			if !ok {

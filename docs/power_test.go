@@ -50,7 +50,7 @@ func TestPowerExamplesLoad(t *testing.T) {
 // what it does.
 func TestEverySchemeHasARow(t *testing.T) {
 	var schemes []string
-	walk(t, func(path string) bool { return path == "../internal/bmc/scheme.go" }, func(f *ast.File) {
+	walk(t, func(path string) bool { return path == "../internal/bmc/scheme.go" }, func(_ string, f *ast.File) {
 		ast.Inspect(f, func(n ast.Node) bool {
 			kv, ok := n.(*ast.KeyValueExpr)
 			if !ok {

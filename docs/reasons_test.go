@@ -37,7 +37,7 @@ func reasonConstants(t *testing.T) (found []string) {
 	product := func(path string) bool {
 		return strings.HasPrefix(path, "../internal/") && !strings.HasSuffix(path, "_test.go")
 	}
-	walk(t, product, func(f *ast.File) {
+	walk(t, product, func(_ string, f *ast.File) {
 		ast.Inspect(f, func(n ast.Node) bool {
 			spec, ok := n.(*ast.ValueSpec)
 			if !ok || len(spec.Values) != 1 {

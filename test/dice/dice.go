@@ -23,6 +23,15 @@ const (
 // Soak says whether tests use fresh seeds and their long forms.
 func Soak() bool { return os.Getenv(soakEnv) != "" }
 
+// OnlyInSoak skips a test outside a soak: one that needs long, of something that CI shows
+// in a cheaper form.
+func OnlyInSoak(t testing.TB) {
+	t.Helper()
+	if !Soak() {
+		t.Skipf("needs long; %s=1 runs it, and so does make soak", soakEnv)
+	}
+}
+
 // Seed is the seed of this process: FENCED_SEED, else a fresh one in a soak, else
 // always the same.
 var Seed = sync.OnceValue(func() uint64 {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fenced/fenced/test/dice"
 	"github.com/fenced/fenced/test/scene"
 )
 
@@ -24,6 +25,8 @@ type course struct {
 	each bool
 	// passed are points which the course must have come by.
 	passed []string
+	// ci marks the one course that CI takes; make soak takes all.
+	ci bool
 	// play makes it happen, and requires the end of a run that nothing disturbed.
 	play func(*trial) (end string)
 }
@@ -40,7 +43,8 @@ type trial struct {
 // Whatever a run comes to, a fenced that dies by SIGKILL before and after each of its
 // saves, commands to BMCs and writes to the cluster ends where one ends that lives:
 // at most one deletion of a Node, by the API server's own account, never while the BMC
-// tells anybody that the host is on, and no host off without an open run.
+// tells anybody that the host is on, and no host off without an open run. The courses that
+// CI leaves out go through the same code as TestSimulation, which kills at any call.
 func TestFencedSurvives(t *testing.T) {
 	t.Parallel()
 	m := &matrix{}
@@ -48,6 +52,9 @@ func TestFencedSurvives(t *testing.T) {
 	for _, c := range append(courses(), refusedCourses()...) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
+			if !c.ci {
+				dice.OnlyInSoak(t)
+			}
 			for _, w := range c.scene.Workers {
 				if w.Protocol == scene.IPMISim {
 					needDebian(t, "ipmi_sim", "ipmitool")

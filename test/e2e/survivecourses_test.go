@@ -33,7 +33,7 @@ func courses() []course {
 			scene: scene.Options{Workers: []scene.Spec{{Name: "dies", Protocol: scene.IPMISim}, healthy}},
 		},
 		{
-			name: "Redfish, Metal3", play: (*trial).fences,
+			name: "Redfish, Metal3", ci: true, play: (*trial).fences,
 			passed: append([]string{"before-write-PowerOff-SetHold", "after-write-PowerOn-ReleaseHold"}, everyStep...),
 			scene:  scene.Options{Workers: []scene.Spec{dies, healthy}},
 		},

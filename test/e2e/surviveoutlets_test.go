@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fenced/fenced/test/dice"
 	"github.com/fenced/fenced/test/scene"
 )
 
@@ -19,6 +20,7 @@ import (
 // its own, and all that was given an Off is given an On.
 func TestFencedSurvivesKillBetweenLevels(t *testing.T) {
 	t.Parallel()
+	dice.OnlyInSoak(t)
 	needAgents(t)
 	o := levelOptions(scene.Spec{Name: "dies", Protocol: scene.Redfish, Outlets: []scene.Outlet{byLibrary}})
 	o.Set = append(o.Set, "power.offDeadline=32s", "power.onDeadline=2m", "power.podsGoneTimeout=0s") // each death voids what was proven

@@ -16,7 +16,7 @@ import (
 )
 
 // judgeTime bounds the wait until the first daemon has judged every Node.
-const judgeTime = 3 * time.Minute
+const judgeTime = 10 * time.Minute
 
 // killer is the daemon, and who kills it.
 type killer struct {
@@ -125,7 +125,7 @@ func (k *killer) asked() map[*scene.Worker]int {
 
 // measure waits until the daemon has talked to the BMC of every open run again. // L2
 func (k *killer) measure(ctx context.Context, began time.Time, before map[*scene.Worker]int) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	for {
 		resumed := 0

@@ -17,10 +17,9 @@ import (
 // The small form of make load: no host is lost, and nothing is done twice, however
 // often fenced is killed.
 func TestManyHostsSurviveKills(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a control plane, which -short leaves out")
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	dice.OnlyInSoak(t)
+	dice.Say(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
 	programs, err := scene.Build(ctx, t.TempDir(), false)
 	require.NoError(t, err)
