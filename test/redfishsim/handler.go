@@ -150,7 +150,9 @@ func (s *Server) pause(r *http.Request, d time.Duration) {
 	defer t.Stop()
 	select {
 	case <-t.C:
-	case <-r.Context().Done():
+	case <-r.Context().Done(): // an answer now could still meet the client while it hangs up
+		panic(http.ErrAbortHandler)
 	case <-s.stopped:
+		panic(http.ErrAbortHandler)
 	}
 }
