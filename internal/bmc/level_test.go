@@ -57,6 +57,8 @@ func (o *outlet) Read(ctx context.Context) (Reading, error) {
 }
 
 func (o *outlet) Send(_ context.Context, c Command) (Receipt, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	o.sent = append(o.sent, c)
 	return o.receipt, o.refusal
 }

@@ -3,6 +3,7 @@ package bmc
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -205,21 +206,21 @@ func TestCloseEndsTheWitnessesRound(t *testing.T) {
 		require.NoError(t, l.Close(t.Context()))
 		assert.Equal(t, closeTimeout, time.Since(start))
 		assert.Equal(t, 1, device.closed)
-		assert.False(t, stuck.closed)
+		assert.False(t, stuck.closed.Load())
 		close(stuck.until)
 		synctest.Wait()
-		assert.True(t, stuck.closed, "when it returned")
+		assert.True(t, stuck.closed.Load(), "when it returned")
 	})
 }
 
 // stuckPower ignores its ctx.
 type stuckPower struct {
 	until  chan struct{}
-	closed bool
+	closed atomic.Bool
 }
 
 func (p *stuckPower) Read(context.Context) (Reading, error) { <-p.until; return Reading{}, nil }
 func (p *stuckPower) Send(context.Context, Command) (Receipt, error) {
 	return Receipt{}, errors.New("a witness is only read")
 }
-func (p *stuckPower) Close(context.Context) error { p.closed = true; return nil }
+func (p *stuckPower) Close(context.Context) error { p.closed.Store(true); return nil }

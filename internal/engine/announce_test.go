@@ -16,17 +16,6 @@ import (
 
 var errForbidden = errors.New("update Lease kube-system/fenced: forbidden")
 
-func (w *world) lock(change func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	change()
-}
-
-func (w *world) announcements() (n int, last engine.Announcement) {
-	w.lock(func() { n, last = w.announced, w.announcement })
-	return n, last
-}
-
 // contests counts the events that say that nothing is done because of others.
 func contests(t *testing.T, s *engine.Stream) int {
 	t.Helper()
@@ -39,19 +28,20 @@ func contests(t *testing.T, s *engine.Stream) int {
 // and says so.
 func TestForeignInstallationIsLeftToItsWork(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.foreigner = "fenced instance x holds the Lease"
+		const foreigner = "fenced instance x holds the Lease"
+		w.holdLease(foreigner)
 		e, events, stop := start(t, w, store, func(o *engine.Options) { o.Instance, o.StoreID = "a", "id" })
 		time.Sleep(10 * time.Minute)
-		assert.Empty(t, w.commands)
-		assert.Equal(t, w.foreigner, gate(t, e, policy.NotOwner).Value)
+		assert.Empty(t, w.Commands())
+		assert.Equal(t, foreigner, gate(t, e, policy.NotOwner).Value)
 		assert.Equal(t, "Lease fenced", gate(t, e, policy.NotOwner).Source)
-		assert.Equal(t, w.foreigner, e.Status()[0].Idle)
+		assert.Equal(t, foreigner, e.Status()[0].Idle)
 		assert.Equal(t, 1, contests(t, events), "told once")
 		_, err := e.Fence(t.Context(), byHand)
 		refusedFor(t, err, policy.NotOwner)
-		_, told := w.announcements()
+		_, told := w.Announcements()
 		assert.Equal(t, engine.Announcement{Instance: "a", StoreID: "id", Epoch: 1}, told)
-		w.lock(func() { w.foreigner = "" })
+		w.holdLease("")
 		time.Sleep(5 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
 		assert.Empty(t, e.Status()[0].Idle)
@@ -70,15 +60,15 @@ func TestForeignInstallationEndsABegunCycle(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, slowProof)
 		time.Sleep(62 * time.Second)
-		require.Equal(t, 1, w.count(bmc.CommandOff))
-		w.lock(func() { w.foreigner = "fenced instance x holds the Lease" })
+		require.Equal(t, 1, w.Count(bmc.CommandOff))
+		w.holdLease("fenced instance x holds the Lease")
 		time.Sleep(5 * time.Minute)
 		r := e.Runs("c")[0]
 		assert.Equal(t, remediate.Aborted, r.Step)
 		assert.Equal(t, "Contested", r.Reason)
 		assert.Contains(t, r.Note, "instance x")
-		assert.True(t, w.on)
-		assert.Zero(t, w.deleted())
+		assert.True(t, w.On())
+		assert.Zero(t, w.Isolated())
 		assert.Len(t, e.Runs("c"), 1, "and no other run is begun")
 		stop()
 	})
@@ -87,13 +77,13 @@ func TestForeignInstallationEndsABegunCycle(t *testing.T) {
 // Without leave to take the Lease nobody can know who else is at work.
 func TestLeaseThatIsForbiddenForbids(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.announceErr = errForbidden
+		w.failAnnouncements(errForbidden)
 		e, events, stop := start(t, w, store, nil)
 		time.Sleep(10 * time.Minute)
-		assert.Empty(t, w.commands)
+		assert.Empty(t, w.Commands())
 		assert.Contains(t, gate(t, e, policy.NotOwner).Value, "forbidden")
 		assert.Equal(t, 1, contests(t, events))
-		w.lock(func() { w.announceErr = nil })
+		w.failAnnouncements(nil)
 		time.Sleep(5 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
 		stop()
@@ -105,11 +95,11 @@ func TestLeaseThatIsNotRenewedForbidsTheIsolation(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, slowProof)
 		time.Sleep(62 * time.Second) // announced at 60 s, proven off at 80 s
-		require.Equal(t, 1, w.count(bmc.CommandOff))
-		w.lock(func() { w.announceErr = errForbidden })
+		require.Equal(t, 1, w.Count(bmc.CommandOff))
+		w.failAnnouncements(errForbidden)
 		time.Sleep(10 * time.Minute)
-		assert.Zero(t, w.deleted())
-		assert.True(t, w.on)
+		assert.Zero(t, w.Isolated())
+		assert.True(t, w.On())
 		assert.NotEqual(t, remediate.Done, only(t, e).Step)
 		stop()
 	})
@@ -121,14 +111,14 @@ func TestLeaseThatLapsesForbidsTheNextCommand(t *testing.T) {
 		_, _, stop := start(t, w, store, func(o *engine.Options) {
 			o.Record = func(ev engine.Event) error {
 				if ev.Action == remediate.SendOff {
-					w.lock(func() { w.announceErr = errForbidden })
+					w.failAnnouncements(errForbidden)
 					time.Sleep(16 * time.Second) // a slow disk
 				}
 				return nil
 			}
 		})
 		time.Sleep(3 * time.Minute)
-		assert.Zero(t, w.count(bmc.CommandOff))
+		assert.Zero(t, w.Count(bmc.CommandOff))
 		stop()
 	})
 }
@@ -138,21 +128,21 @@ func TestObserverTakesNoLease(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Mode = policy.ModeObserve })
 		time.Sleep(10 * time.Minute)
-		n, _ := w.announcements()
+		n, _ := w.Announcements()
 		assert.Zero(t, n)
 		assert.Empty(t, e.Status()[0].Idle)
 		require.NoError(t, e.Arm(t.Context(), byHand, true))
 		time.Sleep(4 * time.Second)
 		require.Len(t, e.Runs("c"), 1)
 		require.NoError(t, e.Arm(t.Context(), byHand, false))
-		before, _ := w.announcements()
+		before, _ := w.Announcements()
 		time.Sleep(20 * time.Second)
-		n, _ = w.announcements()
+		n, _ = w.Announcements()
 		assert.Greater(t, n, before, "as long as a run is open")
 		time.Sleep(10 * time.Minute)
-		before, _ = w.announcements()
+		before, _ = w.Announcements()
 		time.Sleep(time.Minute)
-		n, _ = w.announcements()
+		n, _ = w.Announcements()
 		assert.Equal(t, before, n)
 		stop()
 	})

@@ -24,11 +24,9 @@ func relapsing(t *testing.T, w *world) (stop func()) {
 		defer close(done)
 		for ctx.Err() == nil {
 			time.Sleep(30 * time.Second)
-			w.mu.Lock()
-			if w.ready == "True" && time.Since(w.since) > 10*time.Second {
-				w.ready, w.since = "Unknown", time.Now()
+			if w.Ready() && time.Since(w.ReadySince()) > 10*time.Second {
+				w.Silence()
 			}
-			w.mu.Unlock()
 		}
 	}()
 	return func() { cancel(); <-done }
@@ -154,15 +152,13 @@ func TestRunsThatFailKeepADoublingDistance(t *testing.T) {
 func TestHealthEndsTheDoubling(t *testing.T) {
 	for _, healthy := range []time.Duration{50 * time.Minute, 70 * time.Minute} {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {
-			w.ready, w.since = "True", time.Now()
+			w.SetReady("True")
 			for i := range 3 {
 				ended(t, store, i, time.Duration(i+1)*time.Minute, remediate.Aborted)
 			}
 			e, _, stop := start(t, w, store, func(o *engine.Options) { o.Guards.MinPowerInterval = 30 * time.Minute })
 			time.Sleep(healthy)
-			w.mu.Lock()
-			w.ready, w.since = "Unknown", time.Now()
-			w.mu.Unlock()
+			w.Silence()
 			time.Sleep(3 * time.Minute)
 			assert.Equal(t, healthy >= time.Hour, len(e.Runs("c")) > 3, "after %s", healthy)
 			stop()

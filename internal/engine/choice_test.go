@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"maps"
-	"slices"
 	"testing"
 	"time"
 
@@ -14,27 +13,26 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/test/fake"
 )
 
 // withLPAR gives the host a second level whose plug is one of several systems'.
-func withLPAR(w *world) (*outlet, func(*engine.Options)) {
+func withLPAR(w *world) (*fake.Plug, func(*engine.Options)) {
 	p, levels := withOutlet(w)
-	d := &w.host.Levels[1].Devices[0]
-	d.Agent, d.Parameters = "fence_lpar", map[string]string{"plug": "node1", "managed": "system-a"}
+	w.ChangeEntry(func(h *bmc.Host) {
+		d := &h.Levels[1].Devices[0]
+		d.Agent, d.Parameters = "fence_lpar", map[string]string{"plug": "node1", "managed": "system-a"}
+	})
 	return p, levels
 }
 
 // choose changes a parameter of the second level's device.
 func (w *world) choose(name, value string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	h := *w.host
-	h.Levels = slices.Clone(h.Levels)
-	d := h.Levels[1].Devices[0]
-	d.Parameters = maps.Clone(d.Parameters)
-	d.Parameters[name] = value
-	h.Levels[1] = bmc.Level{Devices: []bmc.Device{d}}
-	w.host = &h
+	w.ChangeEntry(func(h *bmc.Host) {
+		d := &h.Levels[1].Devices[0]
+		d.Parameters = maps.Clone(d.Parameters)
+		d.Parameters[name] = value
+	})
 }
 
 // What chooses the machine behind an address is part of what was enrolled, whatever
@@ -42,7 +40,7 @@ func (w *world) choose(name, value string) {
 // target. // I8, I10
 func TestEnrolmentEndsWithTheParameters(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.ready = "True"
+		w.SetReady("True")
 		_, levels := withLPAR(w)
 		e, stop := enrolled(t, w, store, levels)
 		verdict := func() policy.IdentityVerdict {
@@ -64,8 +62,8 @@ func TestEnrolmentEndsWithTheParameters(t *testing.T) {
 // nothing, and still for one that tells whose it is.
 func TestEnrolmentWithoutParametersIsForDevicesThatTell(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.ready = "True"
-		host := *w.host
+		w.SetReady("True")
+		host := w.Entry()
 		_, levels := withLPAR(w)
 		e, stop := enrolled(t, w, store, levels)
 		older := func() {
@@ -79,10 +77,8 @@ func TestEnrolmentWithoutParametersIsForDevicesThatTell(t *testing.T) {
 		s, err := e.SubjectOf(t.Context(), "c", "n-1")
 		require.NoError(t, err)
 		assert.Equal(t, policy.IdentityNotEnrolled, e.Identify(t.Context(), s, 1, 0, bmc.Reading{}))
-		w.mu.Lock()
 		host.IdentityMode = "pinned"
-		w.host = &host
-		w.mu.Unlock()
+		w.ChangeEntry(func(h *bmc.Host) { *h = host })
 		_, err = e.Enroll(t.Context(), byHand)
 		require.NoError(t, err)
 		older()
@@ -96,7 +92,7 @@ func TestEnrolmentWithoutParametersIsForDevicesThatTell(t *testing.T) {
 func TestRunDoesNotFollowOtherParameters(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p, levels := withLPAR(w)
-		w.ignoreOff = true
+		w.SetMood(fake.IgnoresOff)
 		e, stop := enrolled(t, w, store, levels)
 		time.Sleep(62 * time.Second)
 		require.Zero(t, only(t, e).Level)
@@ -105,7 +101,7 @@ func TestRunDoesNotFollowOtherParameters(t *testing.T) {
 		require.NoError(t, err)
 		time.Sleep(10 * time.Minute)
 		assert.Equal(t, remediate.Held, only(t, e).Step)
-		assert.Empty(t, p.sent, "node1 of system-b is another machine")
+		assert.Empty(t, p.Commands(), "node1 of system-b is another machine")
 		stop()
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/fake"
 )
 
 func refusedByHand(t *testing.T, e *engine.Engine, reason policy.Reason) {
@@ -26,7 +27,7 @@ func refusedByHand(t *testing.T, e *engine.Engine, reason policy.Reason) {
 func TestMachineThatCannotBeReadIsNotAbsent(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		policies := withPolicy(w, nodePolicy())
-		unreadable := eachMachine(w, func(ch *policy.Change, m *policy.Machine) {
+		unreadable := eachMachine(func(ch *policy.Change, m *policy.Machine) {
 			if m.Name == "m-1" {
 				ch.Value, ch.Err = nil, errors.New("spec.providerID is a number")
 			}
@@ -35,7 +36,7 @@ func TestMachineThatCannotBeReadIsNotAbsent(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		refusedByHand(t, e, policy.Undecodable)
-		assert.Empty(t, w.commands)
+		assert.Empty(t, w.Commands())
 		stop()
 	})
 }
@@ -54,27 +55,23 @@ func TestNodeOfAnotherHostIsLeftAlone(t *testing.T) {
 		return list
 	}
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, through(w, elsewhere))
+		e, _, stop := start(t, w, store, through(elsewhere))
 		time.Sleep(2 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		refusedByHand(t, e, policy.NodeMismatch)
-		assert.Empty(t, w.commands)
+		assert.Empty(t, w.Commands())
 		stop()
 	})
 }
 
 // silentAtFirst keeps a run from its first command until the test lets it go on.
 func silentAtFirst(w *world) (answer func()) {
-	w.onLook = func(looks int) {
+	w.OnLook(func(looks int) {
 		if looks == 1 {
-			w.readErr = errors.New("no answer yet")
+			w.FailReads(errors.New("no answer yet"))
 		}
-	}
-	return func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.readErr = nil
-	}
+	})
+	return func() { w.FailReads(nil) }
 }
 
 // The fresh objects must belong together, whatever the view showed. // I4
@@ -83,7 +80,7 @@ func TestFreshNodeOfAnotherHostDropsTheRun(t *testing.T) {
 		answer := silentAtFirst(w)
 		e, _, stop := start(t, w, store, func(o *engine.Options) {
 			o.Clusters[0].Kube = lookingAt{w, func(f *engine.Fresh) {
-				if w.looks > 1 && f.Node != nil && f.Machine != nil {
+				if w.Looks() > 1 && f.Node != nil && f.Machine != nil {
 					f.Machine.ProviderID, f.Node.ProviderID = "k3s://a/n-1", "k3s://b/n-1"
 				}
 			}}
@@ -94,7 +91,7 @@ func TestFreshNodeOfAnotherHostDropsTheRun(t *testing.T) {
 		r := only(t, e)
 		assert.Equal(t, remediate.Aborted, r.Step)
 		assert.Contains(t, r.Note, "providerID")
-		assert.Empty(t, w.commands)
+		assert.Empty(t, w.Commands())
 		stop()
 	})
 }
@@ -103,20 +100,20 @@ func TestFreshNodeOfAnotherHostDropsTheRun(t *testing.T) {
 func TestMachineThatTurnsUpDropsTheRunOfItsNode(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		answer := silentAtFirst(w)
-		w.machineAPI = ""
+		w.dropMachines()
 		e, _, stop := start(t, w, store, withPolicy(w, nodePolicy()))
 		time.Sleep(65 * time.Second)
 		require.Len(t, e.Runs("c"), 1)
-		w.mu.Lock()
-		w.machineAPI = policy.OpenShiftMachineAPI
-		w.mu.Unlock()
+		w.Do(func(s *fake.State) {
+			s.PutMachine(policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: "m-1", UID: "m-m-1", NodeName: "n-1", Phase: "Running"})
+		})
 		time.Sleep(3 * time.Second)
 		answer()
 		time.Sleep(2 * time.Second)
 		r := e.Runs("c")[len(e.Runs("c"))-1]
 		assert.Equal(t, remediate.Aborted, r.Step)
 		assert.Contains(t, r.Note, "Machine ns/m-1 has claimed the Node")
-		assert.Empty(t, w.commands)
+		assert.Empty(t, w.Commands())
 		stop()
 	})
 }

@@ -16,18 +16,8 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// noAnswer is what a BMC without power says.
-func noAnswer() error { return &bmc.Error{Kind: bmc.KindUnreachable, Op: "read", Addr: "192.0.2.1"} }
-
-// dead takes the mains from n-1's host: nothing answers any more.
-func (w *world) dead() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.on, w.readErr = false, noAnswer()
-}
-
 // unusable is a hosts.d whose entry of n-1 is refused.
-type unusable struct{ *world }
+type unusable struct{ engine.Hosts }
 
 func (unusable) Find(context.Context, string, string) (bmc.Host, bool, error) {
 	return bmc.Host{}, false, errors.New("address: no scheme")
@@ -38,12 +28,12 @@ func (unusable) Find(context.Context, string, string) (bmc.Host, bool, error) {
 func TestConfirmOffWithoutARun(t *testing.T) {
 	for name, change := range map[string]func(*world, *engine.Options){
 		"a dead BMC":         func(w *world, _ *engine.Options) { w.dead() },
-		"no BMC":             func(w *world, _ *engine.Options) { w.host = nil },
+		"no BMC":             func(w *world, _ *engine.Options) { w.DropEntry() },
 		"an entry of no use": func(w *world, o *engine.Options) { o.Hosts = unusable{w} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				w.check.Paused = true
+				w.pauseCheck()
 				l := &ledger{}
 				e, _, stop := start(t, w, store, func(o *engine.Options) {
 					o.Record = l.record
@@ -66,12 +56,13 @@ func TestConfirmOffWithoutARun(t *testing.T) {
 				assert.Equal(t, "ConfirmedOff", r.Reason, r.Note)
 				assert.Equal(t, remediate.ProofHuman, r.Proof)
 				assert.Equal(t, byHand.Actor, r.Confirmed.Actor)
-				assert.Equal(t, 1, w.deleted())
-				assert.Zero(t, w.count(bmc.CommandOn))
+				assert.Equal(t, 1, w.Isolated())
+				assert.Zero(t, w.Count(bmc.CommandOn))
 				stop()
-				at := slices.IndexFunc(l.took, func(ev engine.Event) bool { return ev.Action == remediate.IsolateNode })
+				took := l.all()
+				at := slices.IndexFunc(took, func(ev engine.Event) bool { return ev.Action == remediate.IsolateNode })
 				require.NotEqual(t, -1, at)
-				assert.Contains(t, l.took[at].Inputs, ` proof=Human by="ada (uid 1000)" proven=false`, "nobody takes it for a reading")
+				assert.Contains(t, took[at].Inputs, ` proof=Human by="ada (uid 1000)" proven=false`, "nobody takes it for a reading")
 			})
 		})
 	}
@@ -86,23 +77,22 @@ func TestConfirmOffOfAHeldRun(t *testing.T) {
 		refusedFor(t, err, engine.OrderRefused)
 		w.dead()
 		until(t, e, remediate.Held)
-		require.Zero(t, w.deleted())
+		require.Zero(t, w.Isolated())
 		_, err = e.ConfirmOff(t.Context(), byHand)
 		require.NoError(t, err)
 		time.Sleep(10 * time.Minute)
 		got := only(t, e)
 		assert.Equal(t, r.ID, got.ID)
 		assert.Equal(t, "ConfirmedOff", got.Reason, got.Note)
-		assert.Equal(t, 1, w.deleted())
+		assert.Equal(t, 1, w.Isolated())
 
-		w.mu.Lock() // somebody mends the mains, and the host boots
-		w.on, w.readErr, w.offAt = true, nil, time.Now()
-		w.mu.Unlock()
+		w.Switch(true) // somebody mends the mains, and the host boots
+		w.FailReads(nil)
 		time.Sleep(20 * time.Minute)
 		got = only(t, e)
 		assert.Equal(t, remediate.Done, got.Step, "%s: %s", got.Reason, got.Note)
 		assert.NotNil(t, got.Confirmed, "for ever")
-		assert.True(t, w.restored)
+		assert.True(t, w.Restored())
 		stop()
 	})
 }
@@ -111,48 +101,44 @@ func TestConfirmOffOfAHeldRun(t *testing.T) {
 // is not about the BMC. // I26
 func TestConfirmOffIsRefused(t *testing.T) {
 	for reason, change := range map[policy.Reason]func(w *world, e *engine.Engine){
-		engine.ConfirmedOffContradicted: func(w *world, _ *engine.Engine) { w.on, w.readErr = true, nil },
-		policy.Contested:                func(w *world, _ *engine.Engine) { w.contested = remediate.Yes },
-		policy.NotSynced:                func(w *world, _ *engine.Engine) { w.unsynced = true },
+		engine.ConfirmedOffContradicted: func(w *world, _ *engine.Engine) { w.Switch(true); w.FailReads(nil) },
+		policy.Contested:                func(w *world, _ *engine.Engine) { w.contest(remediate.Yes) },
+		policy.NotSynced:                func(w *world, _ *engine.Engine) { w.unsync(true) },
 	} {
 		t.Run(string(reason), func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				w.check.Paused = true
+				w.pauseCheck()
 				w.dead()
 				e, _, stop := start(t, w, store, nil)
 				time.Sleep(time.Second)
-				w.mu.Lock()
 				change(w, e)
-				w.mu.Unlock()
 				_, err := e.ConfirmOff(t.Context(), byHand)
 				refusedFor(t, err, reason)
 				assert.Empty(t, e.Runs("c"))
-				assert.Zero(t, w.deleted())
+				assert.Zero(t, w.Isolated())
 				stop()
 			})
 		})
 	}
 	for name, seen := range map[string]func(w *world){
-		"Ready":     func(w *world) { w.ready = "True" },
-		"renewing":  func(w *world) { w.leaseAlive = true },
-		"coming on": func(w *world) { w.on, w.readErr = true, nil },
+		"Ready":     func(w *world) { w.SetReady("True") },
+		"renewing":  func(w *world) { w.MoveLease(true) },
+		"coming on": func(w *world) { w.Switch(true); w.FailReads(nil) },
 	} {
 		t.Run("later seen "+name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				w.check.Paused = true
+				w.pauseCheck()
 				w.dead()
 				e, _, stop := start(t, w, store, nil)
 				time.Sleep(time.Second)
 				_, err := e.ConfirmOff(t.Context(), byHand)
 				require.NoError(t, err)
 				time.Sleep(5 * time.Second) // the Lease must stand still for longer
-				w.mu.Lock()
 				seen(w)
-				w.mu.Unlock()
 				time.Sleep(5 * time.Minute)
 				r := only(t, e)
 				assert.Equal(t, string(engine.ConfirmedOffContradicted), r.Reason, r.Note)
-				assert.Zero(t, w.deleted())
+				assert.Zero(t, w.Isolated())
 				stop()
 			})
 		})
@@ -162,7 +148,7 @@ func TestConfirmOffIsRefused(t *testing.T) {
 // A pause and a hold bind people's words, too.
 func TestConfirmOffRespectsStops(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.check.Paused = true
+		w.pauseCheck()
 		w.dead()
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(time.Second)

@@ -11,6 +11,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/test/fake"
 )
 
 // outletReads lets a health check find the outlet of n-1 in this state.
@@ -29,15 +30,7 @@ func outletOf(t *testing.T, e *engine.Engine, s bmc.PowerState) engine.Checked {
 }
 
 // lives has n-1 be Ready, with a kubelet that renews its Lease.
-func lives(w *world) { w.ready, w.leaseAlive = "True", true }
-
-// change changes the world while it runs.
-func (w *world) change(f func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	f()
-	w.rv++
-}
+func lives(w *world) { w.SetReady("True"); w.MoveLease(true) }
 
 // An outlet that reads Off while the Node that it feeds lives on is another outlet,
 // or none: its Off is no proof until a person has looked. // I1, I8
@@ -74,13 +67,15 @@ func TestOffOfALiveNodeEndsTheEnrolment(t *testing.T) {
 		e, _, stop = start(t, w, store, levels)
 		time.Sleep(time.Second)
 		assert.Equal(t, why, e.Quarantine(t.Context(), s)[0].Message, "a restart forgets nothing")
-		w.change(func() { w.ready, w.leaseAlive, w.since, w.readErr = "Unknown", false, time.Now(), silent() })
+		w.Silence()
+		w.MoveLease(false)
+		w.FailReads(silent())
 		time.Sleep(5 * time.Minute)
-		assert.Empty(t, p.sent)
+		assert.Empty(t, p.Commands())
 		assert.Empty(t, e.Runs("c"))
 		_, err = e.Enroll(t.Context(), byHand)
 		refusedFor(t, err, "BMCUnreachable")
-		w.setReadErr(nil)
+		w.FailReads(nil)
 		_, err = e.Enroll(t.Context(), byHand)
 		require.NoError(t, err)
 		assert.Empty(t, e.Quarantine(t.Context(), s))
@@ -105,13 +100,14 @@ func told(t *testing.T, events *engine.Stream, reason policy.Reason) (messages [
 func TestWhatEndsNoEnrolment(t *testing.T) {
 	for name, between := range map[string]func(t *testing.T, e *engine.Engine, w *world){
 		"the Node died": func(_ *testing.T, _ *engine.Engine, w *world) {
-			w.change(func() { w.ready, w.leaseAlive = "Unknown", false })
+			w.SetReady("Unknown")
+			w.MoveLease(false)
 		},
 		"only the view says Ready": func(_ *testing.T, _ *engine.Engine, w *world) {
-			w.change(func() { w.onLook = func(int) { w.ready = "Unknown" } })
+			w.OnLook(func(int) { w.SetReady("Unknown") })
 		},
 		"the Lease stands still": func(_ *testing.T, _ *engine.Engine, w *world) {
-			w.change(func() { w.leaseAlive, w.lease = false, 1 })
+			w.MoveLease(false)
 		},
 		"it read On between": func(t *testing.T, e *engine.Engine, _ *world) { outletReads(t, e, bmc.On) },
 		"a run switched it between": func(t *testing.T, e *engine.Engine, _ *world) {
@@ -120,19 +116,19 @@ func TestWhatEndsNoEnrolment(t *testing.T) {
 			e.Checked(t.Context(), k)
 		},
 		"the Node was sick between": func(t *testing.T, e *engine.Engine, w *world) {
-			w.change(func() { w.ready = "Unknown" })
+			w.SetReady("Unknown")
 			time.Sleep(2 * time.Second)
 			outletReads(t, e, bmc.Unknown)
-			w.change(func() { w.ready = "True" })
+			w.SetReady("True")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				w.ready = "True"
+				w.SetReady("True")
 				_, levels := withOutlet(w)
 				e, stop := enrolled(t, w, store, levels)
 				outletReads(t, e, bmc.Off)
-				w.change(func() { w.leaseAlive = true })
+				w.MoveLease(true)
 				between(t, e, w)
 				time.Sleep(time.Minute)
 				outletReads(t, e, bmc.Off)
@@ -168,7 +164,7 @@ func TestFailedReadingIsNeitherOffNorOn(t *testing.T) {
 func TestOffOfABMCThatIdentifiesEndsNoEnrolment(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		lives(w)
-		w.host.IdentityMode = "pinned"
+		w.ChangeEntry(func(h *bmc.Host) { h.IdentityMode = "pinned" })
 		e, stop := enrolled(t, w, store, nil)
 		for range 3 {
 			k := checked(t, e, hostUUID, "")
@@ -195,14 +191,14 @@ func TestOnlyWhatReadsOnIsEnrolled(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				w.ready = c.ready
+				w.SetReady(c.ready)
 				p, levels := withOutlet(w)
-				p.says = new(c.reads)
+				p.Change(func(o *fake.Outlet) { o.Says = new(c.reads) })
 				e, _, stop := start(t, w, store, levels)
 				time.Sleep(time.Second)
 				_, err := e.Enroll(t.Context(), byHand)
 				refusedFor(t, err, c.want)
-				p.says = nil
+				p.Change(func(o *fake.Outlet) { o.Says = nil })
 				_, err = e.Enroll(t.Context(), byHand)
 				require.NoError(t, err)
 				stop()

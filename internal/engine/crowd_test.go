@@ -13,22 +13,22 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// seenThrough is the world with its changes passed through a function.
+// seenThrough is a watch with its changes passed through a function.
 type seenThrough struct {
-	*world
+	engine.Watch
 	change func([]policy.Change) []policy.Change
 }
 
-func (s seenThrough) Changes() []policy.Change { return s.change(s.world.Changes()) }
+func (s seenThrough) Changes() []policy.Change { return s.change(s.Watch.Changes()) }
 
 // through lets the engine see the world by a function.
-func through(w *world, change func([]policy.Change) []policy.Change) func(*engine.Options) {
-	return func(o *engine.Options) { o.Clusters[0].Watch = seenThrough{w, change} }
+func through(change func([]policy.Change) []policy.Change) func(*engine.Options) {
+	return func(o *engine.Options) { o.Clusters[0].Watch = seenThrough{o.Clusters[0].Watch, change} }
 }
 
 // eachMachine changes what is seen of every Machine.
-func eachMachine(w *world, change func(*policy.Change, *policy.Machine)) func(*engine.Options) {
-	return through(w, func(list []policy.Change) []policy.Change {
+func eachMachine(change func(*policy.Change, *policy.Machine)) func(*engine.Options) {
+	return through(func(list []policy.Change) []policy.Change {
 		for i := range list {
 			if m, ok := list[i].Value.(*policy.Machine); ok {
 				change(&list[i], m)
@@ -40,12 +40,12 @@ func eachMachine(w *world, change func(*policy.Change, *policy.Machine)) func(*e
 
 // lookingAt is the world with its fresh looks passed through a function.
 type lookingAt struct {
-	*world
+	engine.Kube
 	change func(*engine.Fresh)
 }
 
 func (l lookingAt) Look(ctx context.Context, r remediate.Run, backups [][]byte) engine.Fresh {
-	f := l.world.Look(ctx, r, backups)
+	f := l.Kube.Look(ctx, r, backups)
 	l.change(&f)
 	return f
 }
@@ -53,7 +53,8 @@ func (l lookingAt) Look(ctx context.Context, r remediate.Run, backups [][]byte) 
 // crowd adds silent Nodes to the world. The inventory has a host for each whose
 // password is in a Secret, and counts who asks for it.
 type crowd struct {
-	*world
+	engine.Kube
+	engine.Hosts
 	size int
 	mu   sync.Mutex
 	told bool
@@ -63,14 +64,16 @@ type crowd struct {
 	hangs   bool // look-ups of Secrets
 }
 
-func inCrowd(w *world, size int) *crowd { return &crowd{world: w, size: size, asked: map[string]int{}} }
-
-func (c *crowd) options(o *engine.Options) {
-	o.Clusters[0].Watch, o.Clusters[0].Kube, o.Hosts = c, c, c
+func inCrowd(w *world, size int) *crowd {
+	return &crowd{Kube: w, Hosts: w, size: size, asked: map[string]int{}}
 }
 
-func (c *crowd) Changes() []policy.Change {
-	list := c.world.Changes()
+func (c *crowd) options(o *engine.Options) {
+	through(c.add)(o)
+	o.Clusters[0].Kube, o.Hosts = c, c
+}
+
+func (c *crowd) add(list []policy.Change) []policy.Change {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := range c.size {

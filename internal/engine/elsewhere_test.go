@@ -1,8 +1,6 @@
 package engine_test
 
 import (
-	"maps"
-	"slices"
 	"testing"
 	"time"
 
@@ -11,70 +9,46 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/fake"
 )
 
-// astray is a world whose n-1 never registers again, and which may show Nodes of
-// other names with the UUID of its host.
-type astray struct {
-	*world
-	shown map[string]*policy.Node // guarded by the world's mutex
+// show shows a Node of another name with the UUID of n-1's host.
+func (w *world) show(name, boot, ready string, since time.Time) {
+	w.Do(func(s *fake.State) {
+		s.PutNode(fake.Node{Name: name, UID: "uid-" + name, BootID: boot, SystemUUID: hostUUID, Ready: ready, Since: since})
+	})
 }
 
-func (r astray) Changes() []policy.Change {
-	list := r.world.Changes()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, name := range slices.Sorted(maps.Keys(r.shown)) {
-		list = append(list, policy.Change{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: name}, Value: r.shown[name]})
-	}
-	return list
-}
-
-func (r astray) show(name, boot, ready string, since time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.shown[name] = &policy.Node{Name: name, UID: "uid-" + name, BootID: boot, SystemUUID: hostUUID,
-		Conditions: []policy.Condition{{Type: "Ready", Status: ready, LastTransition: since}}}
-}
-
-// isolate starts an engine and waits until n-1 was isolated.
-func (r astray) isolate(t *testing.T, store *failingStore) (*engine.Engine, func()) {
+// isolated starts an engine and waits until n-1 was isolated, which never registers again.
+func isolated(t *testing.T, w *world, store *failingStore) (*engine.Engine, func()) {
 	t.Helper()
-	r.onLook = func(int) { r.offAt = time.Time{} } // no boot ends in a registration
-	e, _, stop := start(t, r.world, store, r.watch)
+	w.BootsIn(never)
+	e, _, stop := start(t, w, store, nil)
 	time.Sleep(2 * time.Minute)
 	require.Equal(t, remediate.AwaitNode, only(t, e).Step)
-	require.Equal(t, 1, r.deleted())
+	require.Equal(t, 1, w.Isolated())
 	return e, stop
 }
-
-func (r astray) watch(o *engine.Options) { o.Clusters[0].Watch = r }
 
 // A host that works under another name is not cycled again, whatever happens to the
 // daemon meanwhile.
 func TestHostThatComesBackUnderAnotherName(t *testing.T) { // I6
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		r := astray{w, map[string]*policy.Node{}}
-		_, stop := r.isolate(t, store)
-		r.show("n-new", "boot-2", "True", time.Now())
+		_, stop := isolated(t, w, store)
+		w.show("n-new", "boot-2", "True", time.Now())
 		stop()
-		w.mu.Lock()
-		w.unsynced = true // the next daemon has not seen the cluster yet
-		w.mu.Unlock()
-		e, _, stop := start(t, w, store, r.watch)
+		w.unsync(true) // the next daemon has not seen the cluster yet
+		e, _, stop := start(t, w, store, nil)
 		time.Sleep(30 * time.Minute)
 		require.Equal(t, remediate.AwaitNode, only(t, e).Step, "nobody can say whether the host works elsewhere")
-		w.mu.Lock()
-		w.unsynced = false
-		w.mu.Unlock()
+		w.unsync(false)
 		time.Sleep(30 * time.Minute)
 		run := only(t, e)
 		assert.Equal(t, remediate.Held, run.Step)
 		assert.Equal(t, "NodeRenamed", run.Reason)
 		assert.Contains(t, run.Note, "n-new")
-		assert.Equal(t, 1, w.count(bmc.CommandOff), "it works: it is not switched off again")
+		assert.Equal(t, 1, w.Count(bmc.CommandOff), "it works: it is not switched off again")
 		stop()
 	})
 }
@@ -83,16 +57,15 @@ func TestHostThatComesBackUnderAnotherName(t *testing.T) { // I6
 // is now: it is cycled again.
 func TestNodeOfAFormerNameIsNoReturn(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		r := astray{w, map[string]*policy.Node{}}
-		e, stop := r.isolate(t, store)
-		r.show("n-old", "boot-0", "Unknown", time.Now().Add(-time.Hour))
+		e, stop := isolated(t, w, store)
+		w.show("n-old", "boot-0", "Unknown", time.Now().Add(-time.Hour))
 		time.Sleep(15 * time.Minute)
-		assert.Equal(t, 2, w.count(bmc.CommandOff))
+		assert.Equal(t, 2, w.Count(bmc.CommandOff))
 		assert.Equal(t, 2, only(t, e).Attempt)
-		r.show("n-old", "boot-3", "Unknown", time.Now()) // it has been heard of, and is silent again
+		w.show("n-old", "boot-3", "Unknown", time.Now()) // it has been heard of, and is silent again
 		time.Sleep(15 * time.Minute)
 		assert.Equal(t, "NodeRenamed", only(t, e).Reason)
-		assert.Equal(t, 2, w.count(bmc.CommandOff))
+		assert.Equal(t, 2, w.Count(bmc.CommandOff))
 		stop()
 	})
 }
@@ -101,11 +74,10 @@ func TestNodeOfAFormerNameIsNoReturn(t *testing.T) {
 // it, is not a return.
 func TestBootFromBeforeTheRunIsNoReturn(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		r := astray{w, map[string]*policy.Node{}}
-		e, stop := r.isolate(t, store)
-		r.show("n-old", only(t, e).Target.BootID, "Unknown", time.Now())
+		e, stop := isolated(t, w, store)
+		w.show("n-old", only(t, e).Target.BootID, "Unknown", time.Now())
 		time.Sleep(15 * time.Minute)
-		assert.Equal(t, 2, w.count(bmc.CommandOff))
+		assert.Equal(t, 2, w.Count(bmc.CommandOff))
 		stop()
 	})
 }

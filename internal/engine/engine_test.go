@@ -1,7 +1,6 @@
 package engine_test
 
 import (
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/fake"
 	_ "github.com/fenced/fenced/test/oneproc" // it plays in virtual time
 )
 
@@ -54,13 +54,13 @@ func TestUnknownNodeIsFencedAndComesBack(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(59 * time.Second)
-		require.Zero(t, w.count(bmc.CommandOff), "inside the timeout nothing is sent")
+		require.Zero(t, w.Count(bmc.CommandOff), "inside the timeout nothing is sent")
 		time.Sleep(5 * time.Minute)
 		r := only(t, e)
 		assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
-		assert.Equal(t, 1, w.deleted())
-		assert.Equal(t, 1, w.count(bmc.CommandOff))
-		assert.True(t, w.restored)
+		assert.Equal(t, 1, w.Isolated())
+		assert.Equal(t, 1, w.Count(bmc.CommandOff))
+		assert.True(t, w.Restored())
 		stop()
 	})
 }
@@ -72,8 +72,8 @@ func TestNothingIsDoneWhileTheStoreRefuses(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		store.set(true)
 		time.Sleep(10 * time.Minute)
-		require.Empty(t, w.commands)
-		require.Zero(t, w.deleted())
+		require.Empty(t, w.Commands())
+		require.Zero(t, w.Isolated())
 		failed := eventsOf(t, events, func(ev engine.Event) bool { return ev.Type == engine.EventFailed })
 		require.NotEmpty(t, failed, "the refusal of the store was not told")
 		store.set(false)
@@ -95,7 +95,7 @@ func TestStopAndStartAtAnyMomentReachTheSameEnd(t *testing.T) {
 			time.Sleep(10 * time.Minute)
 			r := only(t, e)
 			assert.Equal(t, remediate.Done, r.Step, "stopped after %ds: %s %s", at, r.Reason, r.Note)
-			assert.Equal(t, 1, w.deleted(), "stopped after %ds", at)
+			assert.Equal(t, 1, w.Isolated(), "stopped after %ds", at)
 			stop()
 		})
 	}
@@ -103,13 +103,13 @@ func TestStopAndStartAtAnyMomentReachTheSameEnd(t *testing.T) {
 
 func TestRefusalsHaveReasonsAndTouchNothing(t *testing.T) {
 	cases := map[policy.Reason]func(*world, *engine.Options){
-		policy.IdentityMismatch: func(w *world, _ *engine.Options) { w.bmcUUID = "4c4c4544-0042-3510-8054-b4c04f4d9999" },
-		policy.IdentityUnknown:  func(w *world, _ *engine.Options) { w.bmcUUID = "" },
+		policy.IdentityMismatch: func(w *world, _ *engine.Options) { w.TellUUID("4c4c4544-0042-3510-8054-b4c04f4d9999") },
+		policy.IdentityUnknown:  func(w *world, _ *engine.Options) { w.TellUUID("") },
 		"BMCAuth": func(w *world, _ *engine.Options) {
-			w.readErr = &bmc.Error{Kind: bmc.KindAuth, Op: "open session", Err: errors.New("refused")}
+			w.FailReads(refusedAccount())
 		},
-		policy.Contested:   func(w *world, _ *engine.Options) { w.contested = remediate.Yes },
-		policy.PowerOwner:  func(w *world, _ *engine.Options) { w.forbidden = "disablePowerOff" },
+		policy.Contested:   func(w *world, _ *engine.Options) { w.contest(remediate.Yes) },
+		policy.PowerOwner:  func(w *world, _ *engine.Options) { w.Do(func(s *fake.State) { s.PowerForbidden = "disablePowerOff" }) },
 		policy.Observing:   func(_ *world, o *engine.Options) { o.Clusters[0].Mode = policy.ModeObserve },
 		policy.QuietPeriod: func(_ *world, o *engine.Options) { o.Guards.QuietPeriod = time.Hour },
 	}
@@ -120,7 +120,7 @@ func TestRefusalsHaveReasonsAndTouchNothing(t *testing.T) {
 				time.Sleep(10 * time.Minute)
 				assert.False(t, gate(t, e, reason).Pass)
 				assert.Empty(t, e.Runs("c"))
-				assert.Empty(t, w.commands)
+				assert.Empty(t, w.Commands())
 				stop()
 			})
 		})
@@ -129,13 +129,13 @@ func TestRefusalsHaveReasonsAndTouchNothing(t *testing.T) {
 
 func TestBMCThatNeverTurnsOffIsHeldAndNothingIsDeleted(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.ignoreOff = true
+		w.SetMood(fake.IgnoresOff)
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(4 * time.Minute)
 		r := only(t, e)
 		assert.Equal(t, remediate.Held, r.Step)
 		assert.Equal(t, "PowerOffFailed", r.Reason)
-		assert.Zero(t, w.deleted())
+		assert.Zero(t, w.Isolated())
 		gate(t, e, policy.UnderRemediation)
 		stop()
 	})
@@ -143,13 +143,13 @@ func TestBMCThatNeverTurnsOffIsHeldAndNothingIsDeleted(t *testing.T) {
 
 func TestMovingLeaseWhileOffIsFalseOff(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.leaseAlive = true
+		w.MoveLease(true)
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(4 * time.Minute)
 		r := only(t, e)
 		assert.Equal(t, remediate.Held, r.Step)
 		assert.Equal(t, "FalseOff", r.Reason)
-		assert.Zero(t, w.deleted())
+		assert.Zero(t, w.Isolated())
 		stop()
 	})
 }
@@ -160,9 +160,7 @@ func TestInFlightLimitHoldsBackTheSecondNode(t *testing.T) {
 		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Guards.MaxInFlight = 0 })
 		time.Sleep(63 * time.Second)
 		require.Len(t, e.Runs("c"), 1, "at least one is always allowed")
-		w.mu.Lock()
-		w.othersDown = true
-		w.mu.Unlock()
+		w.setOthersDown(true)
 		time.Sleep(2 * time.Second)
 		require.Len(t, e.Runs("c"), 1)
 		x, err := e.Explain(t.Context(), "c", "other-0")
@@ -182,15 +180,15 @@ func TestRunDoesNotFollowAHostThatIsPointedElsewhere(t *testing.T) {
 		_, _, stop := start(t, w, store, nil)
 		time.Sleep(62 * time.Second)
 		stop()
-		require.Equal(t, 1, w.count(bmc.CommandOff))
-		w.host.Levels[0].Devices[0].Endpoint.Host = "192.0.2.66"
+		require.Equal(t, 1, w.Count(bmc.CommandOff))
+		w.ChangeEntry(func(h *bmc.Host) { h.Levels[0].Devices[0].Endpoint.Host = "192.0.2.66" })
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(10 * time.Minute)
 		r := only(t, e)
 		assert.Equal(t, remediate.Held, r.Step)
 		assert.Equal(t, string(policy.InvalidHost), r.Reason, r.Note)
-		assert.Zero(t, w.deleted())
-		assert.Len(t, w.commands, 1, "nothing is sent to the new address")
+		assert.Zero(t, w.Isolated())
+		assert.Len(t, w.Commands(), 1, "nothing is sent to the new address")
 		stop()
 	})
 }
@@ -199,15 +197,16 @@ func TestRunDoesNotFollowAHostThatIsPointedElsewhere(t *testing.T) {
 func TestOwnHostIsKnownWithoutItsNode(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		own := func(o *engine.Options) { o.Own = engine.Own{MachineID: "machine-n-1"} }
-		w.ready = "True"
+		w.SetReady("True")
 		_, _, stop := start(t, w, store, own)
 		time.Sleep(time.Second)
 		stop()
-		w.exists, w.host.PinnedUUID = false, hostUUID
+		w.RemoveNode()
+		w.ChangeEntry(func(h *bmc.Host) { h.PinnedUUID = hostUUID })
 		e, _, stop := start(t, w, store, own)
 		time.Sleep(time.Minute)
 		assert.Empty(t, e.Runs("c"))
-		assert.Empty(t, w.commands)
+		assert.Empty(t, w.Commands())
 		gate(t, e, policy.OwnHost)
 		stop()
 	})
@@ -218,19 +217,15 @@ func TestMendedCredentialsAreTakenUp(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(62 * time.Second)
-		require.Equal(t, 1, w.count(bmc.CommandOff))
-		w.mu.Lock()
-		w.readErr = &bmc.Error{Kind: bmc.KindAuth, Op: "open session", Err: errors.New("refused")}
-		w.mu.Unlock()
+		require.Equal(t, 1, w.Count(bmc.CommandOff))
+		w.FailReads(refusedAccount())
 		time.Sleep(time.Minute)
 		require.Equal(t, "BMCAuth", only(t, e).Reason)
-		require.Zero(t, w.count(bmc.CommandOn), "a BMC that refused the account is spared")
-		w.mu.Lock()
-		w.readErr = nil
-		w.mu.Unlock()
+		require.Zero(t, w.Count(bmc.CommandOn), "a BMC that refused the account is spared")
+		w.FailReads(nil)
 		time.Sleep(6 * time.Minute)
-		assert.NotZero(t, w.count(bmc.CommandOn), "the host is back on")
-		assert.Zero(t, w.deleted())
+		assert.NotZero(t, w.Count(bmc.CommandOn), "the host is back on")
+		assert.Zero(t, w.Isolated())
 		stop()
 	})
 }

@@ -23,7 +23,7 @@ func patient() policy.Check {
 
 func TestHostThatReadsOffIsNotWaitedFor(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.on, w.offAt = false, time.Now()
+		w.Switch(false)
 		e, _, stop := start(t, w, store, withPolicy(w, patient()))
 		time.Sleep(6 * time.Minute)
 		r := only(t, e)
@@ -37,12 +37,11 @@ func TestHostThatReadsOffIsNotWaitedFor(t *testing.T) {
 func TestOutletThatReadsOffIsNoEvidence(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p, levels := withOutlet(w)
-		w.host.Levels = w.host.Levels[1:]
+		w.ChangeEntry(func(h *bmc.Host) { h.Levels = h.Levels[1:] })
 		file := withPolicy(w, patient())
 		e, stop := enrolled(t, w, store, func(o *engine.Options) { levels(o); file(o) })
-		w.mu.Lock()
-		p.cut, w.on, w.offAt = true, false, time.Now()
-		w.mu.Unlock()
+		_, err := p.Send(t.Context(), bmc.CommandOff) // by another hand
+		require.NoError(t, err)
 		time.Sleep(10 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		stop()
@@ -55,9 +54,7 @@ func TestHostThatReadsOnIsWaitedFor(t *testing.T) {
 		e, _, stop := start(t, w, store, withPolicy(w, patient()))
 		time.Sleep(10 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
-		w.mu.Lock()
-		reads := w.reads
-		w.mu.Unlock()
+		reads := w.Reads()
 		assert.InDelta(t, 41, reads, 2, "one look each 15 s")
 		stop()
 	})
@@ -66,8 +63,8 @@ func TestHostThatReadsOnIsWaitedFor(t *testing.T) {
 // Readings get old: a BMC that falls silent proves nothing any more.
 func TestOldEvidenceIsForgotten(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.on, w.offAt = false, time.Now()
-		w.contested = remediate.Yes // keeps the run from being begun
+		w.Switch(false)
+		w.contest(remediate.Yes) // keeps the run from being begun
 		e, _, stop := start(t, w, store, withPolicy(w, patient()))
 		verdict := func() policy.Verdict {
 			x, err := e.Explain(t.Context(), "c", "n-1")
@@ -76,9 +73,7 @@ func TestOldEvidenceIsForgotten(t *testing.T) {
 		}
 		time.Sleep(10 * time.Minute)
 		require.Equal(t, policy.Unhealthy, verdict(), "read again and again")
-		w.mu.Lock()
-		w.readErr = &bmc.Error{Kind: bmc.KindUnreachable, Op: "read", Err: errors.New("silence")}
-		w.mu.Unlock()
+		w.FailReads(&bmc.Error{Kind: bmc.KindUnreachable, Op: "read", Err: errors.New("silence")})
 		time.Sleep(20 * time.Second)
 		assert.Equal(t, policy.Pending, verdict())
 		assert.Empty(t, e.Runs("c"))
@@ -89,20 +84,20 @@ func TestOldEvidenceIsForgotten(t *testing.T) {
 // Another machine's BMC is no evidence, and an observer asks no BMC. // I8
 func TestEvidenceNeedsIdentityAndLeave(t *testing.T) {
 	cases := map[string]func(*world, *engine.Options){
-		"identity":  func(w *world, _ *engine.Options) { w.bmcUUID = "4c4c4544-0042-3510-8054-b4c04f4d9999" },
+		"identity":  func(w *world, _ *engine.Options) { w.TellUUID("4c4c4544-0042-3510-8054-b4c04f4d9999") },
 		"observing": func(_ *world, o *engine.Options) { o.Clusters[0].Mode = policy.ModeObserve },
 	}
 	for name, change := range cases {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				w.on, w.offAt = false, time.Now()
+				w.Switch(false)
 				e, _, stop := start(t, w, store, func(o *engine.Options) {
 					withPolicy(w, patient())(o)
 					change(w, o)
 				})
 				time.Sleep(10 * time.Minute)
 				assert.Empty(t, e.Runs("c"))
-				assert.Equal(t, name == "observing", w.reads == 0)
+				assert.Equal(t, name == "observing", w.Reads() == 0)
 				stop()
 			})
 		})

@@ -18,7 +18,7 @@ import (
 
 // lie lets n-1's BMC say Off while its kubelet lives, until the run is Held.
 func lie(t *testing.T, w *world, store state.Store) (*engine.Engine, func()) {
-	w.leaseAlive = true
+	w.MoveLease(true)
 	e, _, stop := start(t, w, store, nil)
 	time.Sleep(4 * time.Minute)
 	require.Equal(t, "FalseOff", only(t, e).Reason)
@@ -51,7 +51,8 @@ func TestFalseOffFreezesTheHost(t *testing.T) {
 		require.Equal(t, remediate.Aborted, only(t, e).Step)
 		stop()
 
-		w.leaseAlive, w.ready, w.since, w.offAt = false, "Unknown", time.Now(), time.Time{}
+		w.MoveLease(false)
+		w.Silence()
 		e, _, stop = start(t, w, store, nil)
 		time.Sleep(10 * time.Minute)
 		require.Len(t, e.Runs("c"), 1, "no further run")
@@ -111,11 +112,11 @@ func (s noFreezes) Put(ctx context.Context, r state.Record) (uint64, error) {
 // A run is not Held for a false Off before the freeze is durable. // I19
 func TestFreezeComesBeforeTheRun(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.leaseAlive = true
+		w.MoveLease(true)
 		e, _, stop := start(t, w, noFreezes{store}, nil)
 		time.Sleep(4 * time.Minute)
 		assert.Equal(t, remediate.PowerOff, only(t, e).Step)
-		assert.Zero(t, w.deleted())
+		assert.Zero(t, w.Isolated())
 		stop()
 	})
 }
@@ -164,7 +165,7 @@ func TestClassIsFrozenAtTheSecondHost(t *testing.T) {
 // The class is known again after a restart, from the pin of a healthy day.
 func TestClassIsPinned(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.ready = "True"
+		w.SetReady("True")
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(time.Second)
 		tellClass(t, e)
@@ -172,7 +173,7 @@ func TestClassIsPinned(t *testing.T) {
 		stop()
 		lied(t, store, "other-0", class)
 		lied(t, store, "other-1", class)
-		w.ready, w.since, w.offAt = "Unknown", time.Now(), time.Time{}
+		w.Silence()
 		e, _, stop = start(t, w, store, nil)
 		time.Sleep(5 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
@@ -190,18 +191,16 @@ func TestRunOfAFrozenClassIsNotBegun(t *testing.T) {
 		time.Sleep(time.Second)
 		s, err := e.SubjectOf(t.Context(), "c", "n-1")
 		require.NoError(t, err)
-		w.mu.Lock()
-		w.onLook = func(looks int) {
+		w.OnLook(func(looks int) {
 			if looks == 2 { // the probe was the first
 				e.Checked(t.Context(), engine.Checked{Subject: s, Description: bmc.Description{Manufacturer: "Dell", Model: "PowerEdge", Firmware: "6.10"}})
 			}
-		}
-		w.mu.Unlock()
+		})
 		time.Sleep(63 * time.Second)
 		r := only(t, e)
 		assert.Equal(t, remediate.Aborted, r.Step)
 		assert.Contains(t, r.Note, "c/other-0, c/other-1")
-		assert.Empty(t, w.commands)
+		assert.Empty(t, w.Commands())
 		stop()
 	})
 }
@@ -214,13 +213,13 @@ func TestOpenRunOfAFrozenClassGoesBack(t *testing.T) {
 		lied(t, store, "other-1", class)
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(62 * time.Second)
-		require.Equal(t, 1, w.count(bmc.CommandOff))
+		require.Equal(t, 1, w.Count(bmc.CommandOff))
 		tellClass(t, e)
 		time.Sleep(10 * time.Minute)
 		r := only(t, e)
 		assert.True(t, r.Step == remediate.Held || r.Step == remediate.Aborted, "%s: %s", r.Step, r.Note)
-		assert.Zero(t, w.deleted())
-		assert.True(t, w.on)
+		assert.Zero(t, w.Isolated())
+		assert.True(t, w.On())
 		stop()
 	})
 }

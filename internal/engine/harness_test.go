@@ -60,8 +60,8 @@ func startBeating(t *testing.T, w *world, store state.Store, change func(*engine
 	t.Helper()
 	events := engine.NewStream()
 	opt := engine.Options{
-		Store: store, Hosts: w, Open: func(bmc.Device) (bmc.Power, error) { return power{w}, nil }, Events: events,
-		Clusters: []engine.ClusterOptions{{Name: "c", Mode: policy.ModeEvaluate, Isolation: remediate.IsolateDelete, IdentityMode: "required", Watch: w, Kube: w}},
+		Store: store, Hosts: w, Open: func(bmc.Device) (bmc.Power, error) { return w.bmc(), nil }, Events: events,
+		Clusters: []engine.ClusterOptions{{Name: "c", Mode: policy.ModeEvaluate, Isolation: remediate.IsolateDelete, IdentityMode: "required", Watch: w.Watch(), Kube: w}},
 		Guards: policy.Limits{ViewMaxAge: time.Minute, ClockSkewMax: time.Minute, MaxInFlight: 5, MaxInFlightPercent: 100,
 			MaxInFlightPerZone: 1, ZoneBreakerPercent: 55, ZoneBreakerMin: 3, MaxFencesPerDay: 10, MaxInFlightTotal: 20},
 		Run: remediate.Limits{OffDeadline: time.Minute, APITimeout: 2 * time.Minute, PodsGoneTimeout: time.Minute, OnDeadline: 3 * time.Minute,
@@ -78,7 +78,7 @@ func startBeating(t *testing.T, w *world, store state.Store, change func(*engine
 	done := make(chan error, 1)
 	go func() { done <- e.Run(ctx, beat) }()
 	ticking := make(chan struct{})
-	go func() { w.tick(ctx); close(ticking) }()
+	go func() { w.Run(ctx); close(ticking) }()
 	var once sync.Once
 	stop := func() {
 		once.Do(func() {
@@ -96,24 +96,6 @@ func openStore(t *testing.T, dir string) state.Store {
 	s, err := state.OpenBolt(filepath.Join(dir, "state.db"))
 	require.NoError(t, err)
 	return s
-}
-
-func (w *world) count(c bmc.Command) int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	n := 0
-	for _, each := range w.commands {
-		if each == c {
-			n++
-		}
-	}
-	return n
-}
-
-func (w *world) deleted() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.deletes
 }
 
 // eventsOf are the events so far that a test asks for.

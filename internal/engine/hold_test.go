@@ -56,7 +56,7 @@ func TestHoldIsOverByItself(t *testing.T) {
 
 func TestHoldBindsPeopleAndIsReleased(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.check.Paused = true
+		w.pauseCheck()
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(time.Second)
 		_, err := e.ReleaseHold(t.Context(), byHand)
@@ -90,14 +90,14 @@ func TestHoldBindsPeopleAndIsReleased(t *testing.T) {
 func TestHoldAfterTheIsolationLeavesNoHostOff(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, nil)
-		for w.deleted() == 0 {
+		for w.Isolated() == 0 {
 			time.Sleep(time.Second)
 		}
 		_, err := e.Hold(t.Context(), byHand)
 		require.NoError(t, err)
 		time.Sleep(10 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
-		assert.Equal(t, 1, w.count(bmc.CommandOn))
+		assert.Equal(t, 1, w.Count(bmc.CommandOn))
 		stop()
 	})
 }
@@ -135,7 +135,7 @@ func TestStopsOfAnotherInstanceBind(t *testing.T) {
 // that does not end the quarantine, too. // I15
 func TestQuarantineAndHold(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.check.Paused = true
+		w.pauseCheck()
 		until := time.Now().UTC().Add(24 * time.Hour)
 		_, err := state.SaveHold(t.Context(), store, state.Hold{Cluster: "c", Node: "n-1", By: "fenced", Reason: "restless", Quarantine: true, At: time.Now(), Until: until})
 		require.NoError(t, err)

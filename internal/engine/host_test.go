@@ -22,7 +22,7 @@ func TestHostThatIsNamedAndNotFoundIsLeftAlone(t *testing.T) {
 	for name, change := range named {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				e, _, stop := start(t, w, store, eachMachine(w, func(_ *policy.Change, m *policy.Machine) { change(m) }))
+				e, _, stop := start(t, w, store, eachMachine(func(_ *policy.Change, m *policy.Machine) { change(m) }))
 				time.Sleep(5 * time.Minute)
 				assert.Empty(t, e.Runs("c"))
 				assert.False(t, gate(t, e, policy.InvalidHost).Pass)
@@ -30,7 +30,7 @@ func TestHostThatIsNamedAndNotFoundIsLeftAlone(t *testing.T) {
 				var refusal *engine.Refusal
 				require.ErrorAs(t, err, &refusal, "people are bound, too")
 				assert.Equal(t, policy.InvalidHost, refusal.Reason)
-				assert.Zero(t, w.reads, "its BMC is not even asked")
+				assert.Zero(t, w.Reads(), "its BMC is not even asked")
 				stop()
 			})
 		})
@@ -40,7 +40,7 @@ func TestHostThatIsNamedAndNotFoundIsLeftAlone(t *testing.T) {
 // Another infrastructure's providerID names no BareMetalHost.
 func TestHostOfAnotherInfrastructureIsFencedByTheInventory(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, eachMachine(w, func(_ *policy.Change, m *policy.Machine) { m.ProviderID = "k3s://n-1" }))
+		e, _, stop := start(t, w, store, eachMachine(func(_ *policy.Change, m *policy.Machine) { m.ProviderID = "k3s://n-1" }))
 		time.Sleep(65 * time.Second)
 		assert.Len(t, e.Runs("c"), 1)
 		stop()

@@ -15,7 +15,7 @@ import (
 func TestEvidenceAgainstAWordOutlivesAFailedSave(t *testing.T) {
 	for _, outage := range []time.Duration{0, time.Second, 20 * time.Second} {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {
-			w.check.Paused = true
+			w.pauseCheck()
 			w.dead()
 			e, _, stop := start(t, w, store, nil)
 			time.Sleep(time.Second)
@@ -24,18 +24,18 @@ func TestEvidenceAgainstAWordOutlivesAFailedSave(t *testing.T) {
 			time.Sleep(5*time.Second + 500*time.Millisecond)
 			require.Equal(t, remediate.PowerOff, only(t, e).Step)
 			store.set(outage > 0)
-			w.mu.Lock()
-			w.on, w.readErr = true, nil
-			w.mu.Unlock()
+			w.BootsIn(never) // nothing else speaks against the word
+			w.Switch(true)
+			w.FailReads(nil)
 			time.Sleep(time.Second) // one look
-			w.setReadErr(noAnswer())
+			w.FailReads(noAnswer())
 			time.Sleep(outage)
 			store.set(false)
 			time.Sleep(10 * time.Minute)
 			r := only(t, e)
 			assert.Equal(t, remediate.Held, r.Step, "outage of %s: %s", outage, r.Note)
 			assert.Equal(t, "ConfirmedOffContradicted", r.Reason)
-			assert.Zero(t, w.deleted())
+			assert.Zero(t, w.Isolated())
 			stop()
 		})
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/test/fake"
 )
 
 // nodePolicy is a FencePolicy over all Nodes.
@@ -27,28 +28,27 @@ func nodePolicy() policy.Check {
 
 // withPolicy puts a policy from a file in the place of the cluster's check.
 func withPolicy(w *world, p policy.Check) func(*engine.Options) {
-	w.check.Paused = true
+	w.pauseCheck()
 	return func(o *engine.Options) { o.Clusters[0].FileChecks = []policy.Check{p} }
 }
 
 // handOver is a Cluster API check without a template, which this daemon judges.
 func handOver(w *world) {
-	w.machineAPI, w.owner = policy.ClusterAPIV1Beta2, policy.Owner{Kind: "MachineSet", Name: "s", UID: "u"}
-	w.check.APIVersion, w.check.ClusterName, w.check.Strategy = policy.ClusterAPIV1Beta2, "c", policy.MarkOwners
-	w.check.Paused, w.check.Evaluator = true, "here"
+	w.ofClusterAPI()
+	w.changeCheck(func(c *policy.Check) { c.Paused, c.Evaluator = true, "here" })
 }
 
 // A check may also change the limits of its own runs.
 func TestNodeWithoutMachineIsFenced(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.machineAPI = ""
+		w.dropMachines()
 		p := nodePolicy()
 		p.MaxAttempts, p.Deadlines.PowerOff = 7, 50*time.Second
 		e, _, stop := start(t, w, store, withPolicy(w, p))
 		time.Sleep(6 * time.Minute)
 		r := only(t, e)
 		assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
-		assert.Equal(t, 1, w.deleted())
+		assert.Equal(t, 1, w.Isolated())
 		assert.Empty(t, r.Target.Machine)
 		assert.Equal(t, "nodes", r.Check)
 		assert.Equal(t, "FencePolicy.fenced.io nodes in policies.d/a.yaml", r.CheckID, "not by line: files are edited")
@@ -63,7 +63,7 @@ func TestNodeWithoutMachineIsFenced(t *testing.T) {
 func TestRunKnowsItsCheckAfterARestart(t *testing.T) {
 	for _, old := range []bool{false, true} {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {
-			w.ignoreOff = true // nothing takes effect, so each look must still justify it
+			w.SetMood(fake.IgnoresOff) // nothing takes effect, so each look must still justify it
 			p, change := nodePolicy(), func(*engine.Options) {}
 			if !old { // the check of an older record is the cluster's own
 				change = withPolicy(w, p)
@@ -93,18 +93,18 @@ func TestRunKnowsItsCheckAfterARestart(t *testing.T) {
 func TestOlderRecordIsNoOtherKindsRun(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p := nodePolicy()
-		w.machineAPI = ""
+		w.dropMachines()
 		older := remediate.Begin(remediate.Run{ID: "r1", Check: p.Key(), Strategy: remediate.PowerCycle, Isolation: remediate.IsolateDelete,
-			Target: remediate.Target{Cluster: "c", Node: "n-1", NodeUID: "uid-1", BootID: "boot-1", SystemUUID: hostUUID, Host: "c/n-1"},
+			Target: remediate.Target{Cluster: "c", Node: "n-1", NodeUID: "uid-1", BootID: "n-1-boot-1", SystemUUID: hostUUID, Host: "c/n-1"},
 			Limits: remediate.Limits{OffDeadline: time.Minute, RunTimeout: 2 * time.Hour, APITimeout: time.Hour}}, time.Now())
 		_, err := state.SaveRun(t.Context(), store, older)
 		require.NoError(t, err)
-		w.since = time.Now().Add(-time.Hour)
+		w.SetReadySince("Unknown", time.Now().Add(-time.Hour))
 		e, _, stop := start(t, w, store, withPolicy(w, p))
 		time.Sleep(5 * time.Second)
 		assert.Equal(t, remediate.Aborted, only(t, e).Step)
 		assert.Contains(t, only(t, e).Note, "the check is gone")
-		assert.Empty(t, w.commands)
+		assert.Empty(t, w.Commands())
 		stop()
 	})
 }
@@ -116,9 +116,9 @@ func TestMachineIsHandedOverToItsOwner(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		r := only(t, e)
 		assert.Equal(t, remediate.Reprovisioned, r.Step, "%s: %s", r.Reason, r.Note)
-		assert.Equal(t, 1, w.marked)
-		assert.Empty(t, w.commands)
-		assert.Zero(t, w.deleted())
+		assert.Equal(t, 1, w.Marked())
+		assert.Empty(t, w.Commands())
+		assert.Zero(t, w.Isolated())
 		stop()
 	})
 }
@@ -127,11 +127,11 @@ func TestMachineIsHandedOverToItsOwner(t *testing.T) {
 func TestMachineIsNotHandedOverBesideAManagerThatLives(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		handOver(w)
-		w.contested = remediate.Yes
+		w.contest(remediate.Yes)
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(2 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
-		assert.Zero(t, w.marked)
+		assert.Zero(t, w.Marked())
 		gate(t, e, policy.Contested)
 		stop()
 	})
@@ -139,8 +139,10 @@ func TestMachineIsNotHandedOverBesideAManagerThatLives(t *testing.T) {
 
 func TestRequestIsLeftToItsTemplatesController(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.check.Strategy = policy.CreateRequests
-		w.check.Template = &policy.Template{APIVersion: "infrastructure.cluster.x-k8s.io/v1beta1", Kind: "Metal3RemediationTemplate", Namespace: "ns", Name: "t"}
+		w.changeCheck(func(c *policy.Check) {
+			c.Strategy = policy.CreateRequests
+			c.Template = &policy.Template{APIVersion: "infrastructure.cluster.x-k8s.io/v1beta1", Kind: "Metal3RemediationTemplate", Namespace: "ns", Name: "t"}
+		})
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(2 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
@@ -151,8 +153,10 @@ func TestRequestIsLeftToItsTemplatesController(t *testing.T) {
 
 func TestOwnTemplateIsCarriedOutAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.check.Strategy = policy.CreateRequests
-		w.check.Template = &policy.Template{APIVersion: "fenced.io/v1alpha1", Kind: "FencedRemediationTemplate", Namespace: "ns", Name: "t"}
+		w.changeCheck(func(c *policy.Check) {
+			c.Strategy = policy.CreateRequests
+			c.Template = &policy.Template{APIVersion: "fenced.io/v1alpha1", Kind: "FencedRemediationTemplate", Namespace: "ns", Name: "t"}
+		})
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(6 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
@@ -198,11 +202,17 @@ func TestMaintenanceWindowPausesUntilItsEnd(t *testing.T) {
 // The view of another cluster's Nodes lacks every Machine's Node. // I16
 func TestForeignNodesAreNotThisClustersAbsence(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.exists, w.foreign, w.host.PinnedUUID = false, true, hostUUID
+		w.ChangeEntry(func(h *bmc.Host) { h.PinnedUUID = hostUUID })
+		w.Do(func(s *fake.State) {
+			for _, h := range s.Hosts {
+				s.RemoveNode(h.Name)
+				s.PutNode(fake.Node{Name: "foreign-" + h.Name, Labels: rack, Ready: "True"})
+			}
+		})
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(10 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
-		assert.Empty(t, w.commands)
+		assert.Empty(t, w.Commands())
 		gate(t, e, policy.NoNodesVisible)
 		stop()
 	})
@@ -210,11 +220,10 @@ func TestForeignNodesAreNotThisClustersAbsence(t *testing.T) {
 
 // controlPlaneOf makes n-1 a control-plane host among three members.
 func controlPlaneOf(w *world, healthy bool) {
-	w.controlPlane = true
-	for _, node := range []string{"n-1", "other-0", "other-1"} {
-		w.etcd = append(w.etcd, policy.EtcdPod{Namespace: "openshift-etcd", Name: "etcd-" + node, Node: node, Ready: node != "n-1"})
-		w.members = append(w.members, policy.Member{Node: node, Healthy: node != "n-1" && (healthy || node != "other-0")})
-	}
+	w.Do(func(s *fake.State) {
+		s.MakeControlPlane("n-1", "other-0", "other-1")
+		s.Host("other-0").MemberSick = !healthy
+	})
 }
 
 func TestControlPlaneIsFencedWithAQuorumToSpare(t *testing.T) {
@@ -237,12 +246,13 @@ func TestControlPlaneWithoutQuorumIsLeftAlone(t *testing.T) {
 			controlPlaneOf(w, false)
 			reason := policy.QuorumLost
 			if unknown {
-				w.members, reason = nil, policy.QuorumUnknown
+				w.Do(func(s *fake.State) { s.MembersUnknown = true })
+				reason = policy.QuorumUnknown
 			}
 			e, _, stop := start(t, w, store, nil)
 			time.Sleep(10 * time.Minute)
 			assert.Empty(t, e.Runs("c"))
-			assert.Empty(t, w.commands)
+			assert.Empty(t, w.Commands())
 			gate(t, e, reason)
 			_, err := e.Fence(t.Context(), byHand)
 			var refusal *engine.Refusal
@@ -258,10 +268,13 @@ func TestControlPlaneWithoutQuorumIsLeftAlone(t *testing.T) {
 func TestMembersThatAreGoneShrinkNoQuorum(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		controlPlaneOf(w, true)
-		w.machines = 4
-		for _, node := range []string{"other-2", "other-3"} { // of five, three are seen afresh
-			w.etcd = append(w.etcd, policy.EtcdPod{Namespace: "openshift-etcd", Name: "etcd-" + node, Node: node, Ready: true})
-		}
+		w.addOther(3)
+		w.Do(func(s *fake.State) {
+			for _, node := range []string{"other-2", "other-3"} { // of five, three are seen afresh
+				s.MakeControlPlane(node)
+				s.Host(node).MemberUnseen = true
+			}
+		})
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(2 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
@@ -274,17 +287,17 @@ func TestMembersThatAreGoneShrinkNoQuorum(t *testing.T) {
 func TestQuorumLostAfterTheProbeDropsTheRun(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		controlPlaneOf(w, true)
-		w.onLook = func(looks int) {
+		w.OnLook(func(looks int) {
 			if looks == 2 {
-				w.members[1].Healthy = false
+				w.Do(func(s *fake.State) { s.Host("other-0").MemberSick = true })
 			}
-		}
+		})
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(65 * time.Second)
 		r := only(t, e)
 		assert.Equal(t, remediate.Aborted, r.Step)
 		assert.Equal(t, "QuorumLost", r.Reason)
-		assert.Zero(t, w.count(bmc.CommandOff))
+		assert.Zero(t, w.Count(bmc.CommandOff))
 		stop()
 	})
 }
@@ -310,7 +323,7 @@ func TestSecondControlPlaneHostIsRefused(t *testing.T) {
 func TestHeldControlPlaneRunBlocksTheNext(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		controlPlaneOf(w, true)
-		w.ignoreOff = true
+		w.SetMood(fake.IgnoresOff)
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(5 * time.Minute)
 		require.Equal(t, remediate.Held, only(t, e).Step)
@@ -327,13 +340,17 @@ func TestTargetThatIsSelectedNoMoreIsLeftAlone(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p := nodePolicy()
 		p.Selector = labels.SelectorFromSet(rack)
-		w.onLook = func(looks int) { w.unlabelled = looks >= 2 }
+		w.OnLook(func(looks int) {
+			if looks == 2 {
+				w.Do(func(s *fake.State) { s.ChangeNode("n-1", func(n *fake.Node) { delete(n.Labels, "rack") }) })
+			}
+		})
 		e, _, stop := start(t, w, store, withPolicy(w, p))
 		time.Sleep(65 * time.Second)
 		r := only(t, e)
 		assert.Equal(t, remediate.Aborted, r.Step)
 		assert.Contains(t, r.Note, "select")
-		assert.Empty(t, w.commands)
+		assert.Empty(t, w.Commands())
 		stop()
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -26,6 +27,7 @@ func TestLateRecordIsTakenBack(t *testing.T) {
 		{func(e engine.Event) bool { return e.Type == engine.EventStarted }, "not begun: "},
 	} {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {
+			var mu sync.Mutex
 			inLog := map[string]int{} // by run
 			_, events, stop := start(t, w, store, func(o *engine.Options) {
 				o.Record = func(e engine.Event) error {
@@ -33,14 +35,18 @@ func TestLateRecordIsTakenBack(t *testing.T) {
 						return nil
 					}
 					time.Sleep(5 * time.Second)
+					mu.Lock()
+					defer mu.Unlock()
 					inLog[e.Run]++
 					return fmt.Errorf("wait for the audit log: %w", context.DeadlineExceeded)
 				}
 			})
 			time.Sleep(10 * time.Minute)
 			stop()
+			mu.Lock()
+			defer mu.Unlock()
 			require.NotEmpty(t, inLog)
-			require.Zero(t, w.count(bmc.CommandOff))
+			require.Zero(t, w.Count(bmc.CommandOff))
 			undone := map[string]int{}
 			for _, ev := range eventsOf(t, events, func(ev engine.Event) bool {
 				return ev.Type == engine.EventFailed && strings.HasPrefix(ev.Message, tc.told)

@@ -1,8 +1,6 @@
 package engine_test
 
 import (
-	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -13,87 +11,30 @@ import (
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/fake"
 )
 
-// outlet is the PDU that feeds n-1: it tells no identity, and without mains the
-// BMC says nothing.
-type outlet struct {
-	w     *world
-	sent  []bmc.Command
-	cut   bool
-	reads int
-	// staysOff: the host does not start when its mains return.
-	staysOff bool
-	// says is what it reads whatever it is; nil for the truth.
-	says *bmc.PowerState
+// withOutlet gives the host a second power level, by an outlet that tells no identity and
+// without which the BMC says nothing.
+func withOutlet(w *world) (*fake.Plug, func(*engine.Options)) {
+	p := w.AddPlug("n-1")
+	w.ChangeEntry(func(h *bmc.Host) {
+		h.Levels = append(h.Levels, bmc.Level{Devices: []bmc.Device{{
+			Driver: bmc.DriverFenceAgent, Agent: "fence_apc_snmp", Endpoint: bmc.Endpoint{Host: "192.0.2.200"}, Parameters: map[string]string{"plug": "7"}}}})
+	})
+	return p, opening(w.bmc(), p)
 }
 
-// withOutlet gives the host a second power level.
-func withOutlet(w *world) (*outlet, func(*engine.Options)) {
-	p := &outlet{w: w}
-	w.host.Levels = append(w.host.Levels, bmc.Level{Devices: []bmc.Device{{
-		Driver: bmc.DriverFenceAgent, Agent: "fence_apc_snmp", Endpoint: bmc.Endpoint{Host: "192.0.2.200"}, Parameters: map[string]string{"plug": "7"}}}})
-	return p, func(o *engine.Options) {
+// opening has the engine open the BMC and the outlet of n-1 so.
+func opening(first, outlet bmc.Power) func(*engine.Options) {
+	return func(o *engine.Options) {
 		o.Open = func(d bmc.Device) (bmc.Power, error) {
 			if d.Driver == bmc.DriverFenceAgent {
-				return p, nil
+				return outlet, nil
 			}
-			return fed{power{w}, p}, nil
+			return first, nil
 		}
 	}
-}
-
-func (p *outlet) Read(context.Context) (bmc.Reading, error) {
-	p.w.mu.Lock()
-	defer p.w.mu.Unlock()
-	p.reads++
-	s := bmc.On
-	if p.cut {
-		s = bmc.Off
-	}
-	if p.says != nil {
-		s = *p.says
-	}
-	return bmc.Reading{State: s, At: time.Now(), Session: 1}, nil
-}
-
-func (p *outlet) Send(_ context.Context, c bmc.Command) (bmc.Receipt, error) {
-	p.w.mu.Lock()
-	defer p.w.mu.Unlock()
-	p.sent = append(p.sent, c)
-	p.cut = c == bmc.CommandOff
-	if p.w.on = !p.cut && !p.staysOff; p.cut {
-		p.w.offAt = time.Now()
-	}
-	return bmc.Receipt{}, nil
-}
-
-func (p *outlet) Close(context.Context) error { return nil }
-
-// fed is a BMC that has its power from the outlet.
-type fed struct {
-	power
-	from *outlet
-}
-
-func (f fed) Read(ctx context.Context) (bmc.Reading, error) {
-	f.w.mu.Lock()
-	cut := f.from.cut
-	f.w.mu.Unlock()
-	if cut {
-		return bmc.Reading{}, silent()
-	}
-	return f.power.Read(ctx)
-}
-
-func silent() error {
-	return &bmc.Error{Kind: bmc.KindUnreachable, Op: "read power state", Err: errors.New("no answer")}
-}
-
-func (w *world) setReadErr(err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.readErr = err
 }
 
 // enrolled starts an engine and enrolls n-1, whose levels are all well.
@@ -110,7 +51,7 @@ func TestDeadBMCIsPassedOverForTheOutlet(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p, levels := withOutlet(w)
 		e, stop := enrolled(t, w, store, levels)
-		w.setReadErr(silent())
+		w.FailReads(silent())
 		time.Sleep(70 * time.Second)
 		require.Empty(t, e.Runs("c"), "one failure may be chance")
 		time.Sleep(25 * time.Second)
@@ -121,9 +62,9 @@ func TestDeadBMCIsPassedOverForTheOutlet(t *testing.T) {
 		r = only(t, e)
 		assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
 		assert.Equal(t, remediate.ProofDevice, r.Proof)
-		assert.Equal(t, []bmc.Command{bmc.CommandOff, bmc.CommandOn}, p.sent[:2])
-		assert.Zero(t, w.count(bmc.CommandOff), "the BMC was given none")
-		assert.Equal(t, 1, w.deleted())
+		assert.Equal(t, []bmc.Command{bmc.CommandOff, bmc.CommandOn}, p.Commands()[:2])
+		assert.Zero(t, w.Count(bmc.CommandOff), "the BMC was given none")
+		assert.Equal(t, 1, w.Isolated())
 		stop()
 	})
 }
@@ -133,14 +74,14 @@ func TestLevelThatFailedOnceIsUsed(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p, levels := withOutlet(w)
 		e, stop := enrolled(t, w, store, levels)
-		w.setReadErr(silent())
+		w.FailReads(silent())
 		time.Sleep(65 * time.Second)
-		w.setReadErr(nil)
+		w.FailReads(nil)
 		time.Sleep(10 * time.Minute)
 		r := only(t, e)
 		assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
 		assert.Equal(t, remediate.ProofBMC, r.Proof)
-		assert.Empty(t, p.sent)
+		assert.Empty(t, p.Commands())
 		stop()
 	})
 }
@@ -149,21 +90,17 @@ func TestLevelThatFailedOnceIsUsed(t *testing.T) {
 func TestFailuresInARowPassALevelOver(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p, levels := withOutlet(w)
-		w.contested = remediate.Yes
+		w.contest(remediate.Yes)
 		e, stop := enrolled(t, w, store, levels)
 		time.Sleep(44 * time.Second)
 		for _, err := range []error{silent(), nil, silent()} { // at the probes, at 60, 90 and 120 s
-			w.setReadErr(err)
+			w.FailReads(err)
 			time.Sleep(30 * time.Second)
 		}
-		w.mu.Lock()
-		w.contested = remediate.No
-		w.mu.Unlock()
+		w.contest(remediate.No)
 		time.Sleep(10 * time.Second)
 		require.Empty(t, e.Runs("c"))
-		w.mu.Lock()
-		assert.Equal(t, 1, p.reads, "when it was enrolled")
-		w.mu.Unlock()
+		assert.Equal(t, 1, p.Reads(), "when it was enrolled")
 		time.Sleep(10 * time.Second)
 		require.Equal(t, 1, only(t, e).Level)
 		stop()
@@ -174,19 +111,20 @@ func TestFailuresInARowPassALevelOver(t *testing.T) {
 func TestRunGoesOnToTheNextLevel(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p, levels := withOutlet(w)
-		w.ignoreOff, p.staysOff = true, true
+		w.SetMood(fake.IgnoresOff)
+		w.Do(func(s *fake.State) { s.Host("n-1").StartsWithMains = false })
 		e, stop := enrolled(t, w, store, levels)
 		time.Sleep(90 * time.Second)
 		r := only(t, e)
 		require.Zero(t, r.Level)
-		require.NotZero(t, w.count(bmc.CommandOff))
+		require.NotZero(t, w.Count(bmc.CommandOff))
 		time.Sleep(15 * time.Minute)
 		r = only(t, e)
 		assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
 		assert.Equal(t, remediate.ProofDevice, r.Proof)
-		assert.Equal(t, bmc.CommandOff, p.sent[0])
-		assert.Equal(t, bmc.CommandOn, w.commands[len(w.commands)-1], "mains alone do not start the host") // I20
-		assert.Equal(t, 1, w.deleted())
+		assert.Equal(t, bmc.CommandOff, p.Commands()[0])
+		assert.Equal(t, bmc.CommandOn, w.Commands()[len(w.Commands())-1], "mains alone do not start the host") // I20
+		assert.Equal(t, 1, w.Isolated())
 		stop()
 	})
 }
@@ -195,17 +133,17 @@ func TestRunGoesOnToTheNextLevel(t *testing.T) {
 func TestRunResumesAtItsLevel(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p, levels := withOutlet(w)
-		w.ignoreOff = true
+		w.SetMood(fake.IgnoresOff)
 		e, stop := enrolled(t, w, store, levels)
 		time.Sleep(2*time.Minute + 3*time.Second)
 		require.Equal(t, 1, only(t, e).Level)
 		stop()
-		sent := w.count(bmc.CommandOff)
+		sent := w.Count(bmc.CommandOff)
 		e, _, stop = start(t, w, store, levels)
 		time.Sleep(10 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
-		assert.Equal(t, sent, w.count(bmc.CommandOff))
-		assert.NotEmpty(t, p.sent)
+		assert.Equal(t, sent, w.Count(bmc.CommandOff))
+		assert.NotEmpty(t, p.Commands())
 		stop()
 	})
 }
@@ -215,16 +153,14 @@ func TestRefusedAccountIsPassedOverAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		_, levels := withOutlet(w)
 		e, stop := enrolled(t, w, store, levels)
-		w.setReadErr(&bmc.Error{Kind: bmc.KindAuth, Op: "open session", Err: errors.New("refused")})
-		w.mu.Lock()
-		before := w.reads
-		w.mu.Unlock()
+		w.FailReads(refusedAccount())
+		before := w.Reads()
 		time.Sleep(62 * time.Second)
 		r := only(t, e)
 		assert.Equal(t, 1, r.Level)
 		time.Sleep(10 * time.Minute)
 		stop()
-		assert.Less(t, w.reads-before, 12)
+		assert.Less(t, w.Reads()-before, 12)
 	})
 }
 
@@ -232,12 +168,12 @@ func TestRefusedAccountIsPassedOverAtOnce(t *testing.T) {
 func TestProbesLeaveARefusedAccountInPeace(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		_, levels := withOutlet(w)
-		w.contested = remediate.Yes
+		w.contest(remediate.Yes)
 		_, stop := enrolled(t, w, store, levels)
-		w.setReadErr(&bmc.Error{Kind: bmc.KindAuth, Op: "open session", Err: errors.New("refused")})
+		w.FailReads(refusedAccount())
 		time.Sleep(5 * time.Minute)
 		stop()
-		assert.Equal(t, 2, w.reads, "when it was enrolled, and once")
+		assert.Equal(t, 2, w.Reads(), "when it was enrolled, and once")
 	})
 }
 
@@ -245,19 +181,17 @@ func TestProbesLeaveARefusedAccountInPeace(t *testing.T) {
 func TestRefusedAccountIsRemembered(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p, levels := withOutlet(w)
-		w.ignoreOff = true
+		w.SetMood(fake.IgnoresOff)
 		e, stop := enrolled(t, w, store, levels)
 		time.Sleep(62 * time.Second)
-		require.Equal(t, 1, w.count(bmc.CommandOff))
-		w.setReadErr(&bmc.Error{Kind: bmc.KindAuth, Op: "open session", Err: errors.New("refused")})
-		w.mu.Lock()
-		before := w.reads
-		w.mu.Unlock()
+		require.Equal(t, 1, w.Count(bmc.CommandOff))
+		w.FailReads(refusedAccount())
+		before := w.Reads()
 		time.Sleep(4 * time.Minute)
 		stop()
-		assert.NotEmpty(t, p.sent)
+		assert.NotEmpty(t, p.Commands())
 		assert.GreaterOrEqual(t, only(t, e).OffLevel, 1)
-		assert.Equal(t, 1, w.reads-before, "by the level itself, and never as a witness")
+		assert.Equal(t, 1, w.Reads()-before, "by the level itself, and never as a witness")
 	})
 }
 
@@ -266,12 +200,10 @@ func TestAnotherMachineAnswersIsNoNextLevel(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p, levels := withOutlet(w)
 		e, stop := enrolled(t, w, store, levels)
-		w.mu.Lock()
-		w.bmcUUID = "4c4c4544-0042-3510-8054-b4c04f4d9999"
-		w.mu.Unlock()
+		w.TellUUID("4c4c4544-0042-3510-8054-b4c04f4d9999")
 		time.Sleep(5 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
-		assert.Empty(t, p.sent)
+		assert.Empty(t, p.Commands())
 		assert.Equal(t, "BMC 4c4c4544-0042-3510-8054-b4c04f4d9999, Node "+hostUUID, gate(t, e, policy.IdentityMismatch).Value)
 		stop()
 	})
@@ -283,7 +215,7 @@ func TestOutletThatIsNotEnrolledIsNeverSwitched(t *testing.T) {
 		p, levels := withOutlet(w)
 		e, _, stop := start(t, w, store, levels)
 		time.Sleep(time.Second)
-		w.setReadErr(silent())
+		w.FailReads(silent())
 		time.Sleep(5 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		gate(t, e, policy.NotEnrolled)
@@ -291,13 +223,13 @@ func TestOutletThatIsNotEnrolledIsNeverSwitched(t *testing.T) {
 		var refusal *engine.Refusal
 		require.ErrorAs(t, err, &refusal, "people are bound, too")
 		assert.Equal(t, policy.NotEnrolled, refusal.Reason)
-		w.setReadErr(nil)
+		w.FailReads(nil)
 		_, err = e.Enroll(t.Context(), byHand)
 		require.NoError(t, err)
-		w.setReadErr(silent())
+		w.FailReads(silent())
 		time.Sleep(2 * time.Minute)
 		assert.Equal(t, 1, only(t, e).OffLevel)
-		assert.NotEmpty(t, p.sent)
+		assert.NotEmpty(t, p.Commands())
 		stop()
 	})
 }
@@ -305,16 +237,16 @@ func TestOutletThatIsNotEnrolledIsNeverSwitched(t *testing.T) {
 // A person does not have to fence twice because a BMC is dead.
 func TestManualFenceTriesTheNextLevel(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.check.Paused = true
+		w.pauseCheck()
 		p, levels := withOutlet(w)
 		e, stop := enrolled(t, w, store, levels)
-		w.setReadErr(silent())
+		w.FailReads(silent())
 		_, err := e.Fence(t.Context(), byHand)
 		require.NoError(t, err)
 		time.Sleep(10 * time.Minute)
 		r := only(t, e)
 		assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
-		assert.NotEmpty(t, p.sent)
+		assert.NotEmpty(t, p.Commands())
 		stop()
 	})
 }

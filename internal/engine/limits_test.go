@@ -14,6 +14,7 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/test/fake"
 )
 
 // flying counts the runs that hold a place, and those whose host may be off.
@@ -41,7 +42,7 @@ func disturbed(t *testing.T, all fleets, store state.Store, every time.Duration,
 		each(e)
 		silent := 0
 		for _, f := range all {
-			silent += f.silent()
+			silent += f.Silent()
 		}
 		if n, _ := flying(e.Runs("")); silent == 0 && n == 0 {
 			time.Sleep(2 * time.Second) // for the last slot to be freed
@@ -76,8 +77,8 @@ func TestLimitsHoldForManyAtOnce(t *testing.T) {
 					assert.LessOrEqual(t, offA, 2, "in two zones")
 					together = max(together, inA+inB)
 				})
-				assert.LessOrEqual(t, a.mostOff["x"], 1, "in the zone")
-				assert.LessOrEqual(t, a.mostOff["y"], 1, "in the zone")
+				assert.LessOrEqual(t, a.MostOff("x"), 1, "in the zone")
+				assert.LessOrEqual(t, a.MostOff("y"), 1, "in the zone")
 				assert.Equal(t, 4, together, "the limit is reached")
 				slots, err := state.LoadSlots(t.Context(), store)
 				require.NoError(t, err)
@@ -91,11 +92,13 @@ func TestLimitsHoldForManyAtOnce(t *testing.T) {
 func TestControlPlaneHostsGoOneByOne(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *world, store *failingStore) {
 		f := newFleet("a", 3, "")
-		f.nodes = append(f.nodes, newFleet("a-cp", 5, "").nodes...)
-		for _, m := range f.nodes[3:] {
-			m.controlPlane = true
+		for i := range 5 {
+			name := f.add("a-cp", "")
+			f.Do(func(s *fake.State) { s.MakeControlPlane(name) })
+			if i < 2 {
+				f.Handle(name).Silence()
+			}
 		}
-		f.nodes[3].status, f.nodes[4].status = "Unknown", "Unknown"
 		disturbed(t, fleets{f}, store, 25*time.Second, nil, func(e *engine.Engine) {
 			open := 0
 			for _, r := range e.Runs("a") {
@@ -105,7 +108,7 @@ func TestControlPlaneHostsGoOneByOne(t *testing.T) {
 			}
 			assert.LessOrEqual(t, open, 1)
 		})
-		assert.Equal(t, 1, f.mostOff["all"])
+		assert.Equal(t, 1, f.MostOff("all"))
 	})
 }
 
@@ -168,17 +171,17 @@ func TestCheckIsAskedAgainAtTheStart(t *testing.T) {
 		f.fail(1)
 		var running atomic.Pointer[engine.Engine]
 		var meddled atomic.Bool
-		f.onFind = func(node string) {
+		meddling := onFind(func(node string) {
 			e := running.Load()
-			if node != "a-000" || meddled.Load() || e == nil || !f.asked(node) {
+			if node != "a-000" || meddled.Load() || e == nil || f.Handle(node).Reads() == 0 {
 				return
 			}
 			meddled.Store(true) // in the middle of the decision about a-000, whose probe is done
 			_, err := e.Fence(t.Context(), engine.Order{Cluster: "a", Node: "a-001", Actor: "ada", Reason: "smoke"})
 			assert.NoError(t, err)
-		}
+		})
 		one := intstr.FromInt32(1)
-		e, events, stop := fleets{f}.guard(t, store, func(o *engine.Options) { o.Clusters[0].FileChecks[0].MaxUnhealthy = &one })
+		e, events, stop := fleets{f}.guard(t, store, func(o *engine.Options) { meddling(o); o.Clusters[0].FileChecks[0].MaxUnhealthy = &one })
 		running.Store(e)
 		time.Sleep(15 * time.Second)
 		require.True(t, meddled.Load())

@@ -104,7 +104,7 @@ func TestQuarantineLeavesHoldsOfAnotherInstanceAlone(t *testing.T) {
 // longer than usual.
 func TestEndOfAHoldIsToldLate(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.check.Paused = true
+		w.pauseCheck()
 		slow := &hangingPut{Store: store}
 		e, events, stop := start(t, w, slow, nil)
 		time.Sleep(time.Second)

@@ -1,9 +1,7 @@
 package engine_test
 
 import (
-	"context"
 	"fmt"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,75 +11,54 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/test/fake"
 )
 
-// metal gives the world BareMetalHosts instead of an entry in hosts.d: that of
-// m-1 and others. Its Secrets can be read, and that is counted.
-type metal struct {
-	*world
-	hosts map[string]policy.Host // by name; "h-1" is that of m-1
-	reads atomic.Int32           // of Secrets
-}
+// metal gives the world BareMetalHosts instead of an entry in hosts.d: "h-1", which is
+// that of m-1, and others. Their Secret can be read.
+type metal struct{ *world }
 
-func newMetal(w *world) *metal {
-	w.host = nil
-	m := &metal{world: w, hosts: map[string]policy.Host{}}
-	m.set("h-1", func(h *policy.Host) {})
+func newMetal(w *world) metal {
+	w.DropEntry()
+	w.Do(func(s *fake.State) { s.Secrets["bmc"] = fake.Account{User: "admin", Password: bmc.NewSecret("hush")} })
+	m := metal{w}
+	m.set("h-1", func(*policy.Host) {})
+	m.use("h-1")
 	return m
 }
 
 // set changes a BareMetalHost, or makes it.
-func (m *metal) set(name string, change func(*policy.Host)) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	h, ok := m.hosts[name]
-	if !ok {
-		h = policy.Host{Namespace: "ns", Name: name, UID: "uid-of-" + name, CredentialsName: "bmc", Online: true,
-			Address: fmt.Sprintf("ipmi://192.0.2.%d", 10+len(m.hosts))}
-	}
-	change(&h)
-	m.hosts[name] = h
+func (m metal) set(name string, change func(*policy.Host)) {
+	m.Do(func(s *fake.State) {
+		address := fmt.Sprintf("ipmi://192.0.2.%d", 10+len(s.Metal))
+		s.ChangeMetal(name, func(h *policy.Host) {
+			if h.Address == "" {
+				h.Address, h.CredentialsName = address, "bmc"
+			}
+			change(h)
+		})
+	})
 }
 
-func (m *metal) drop(name string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.hosts, name)
+func (m metal) drop(name string) { m.Do(func(s *fake.State) { s.DropMetal(name) }) }
+
+// use has m-1 name a BareMetalHost as its own.
+func (m metal) use(name string) {
+	m.Do(func(s *fake.State) {
+		s.ChangeMachine("n-1", func(x *policy.Machine) { x.Annotations = map[string]string{"metal3.io/BareMetalHost": "ns/" + name} })
+	})
 }
 
-func (m *metal) Changes() []policy.Change {
-	list := m.world.Changes()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for i := range list {
-		if x, ok := list[i].Value.(*policy.Machine); ok && x.Name == "m-1" {
-			x.Annotations = map[string]string{"metal3.io/BareMetalHost": "ns/h-1"}
-		}
-	}
-	for _, name := range []string{"h-1", "h-2", "h-3"} {
-		c := policy.Change{ID: policy.ObjectID{APIVersion: "metal3.io/v1alpha1", Kind: "BareMetalHost", Namespace: "ns", Name: name}}
-		if h, ok := m.hosts[name]; ok {
-			c.Value = &h
-		}
-		list = append(list, c)
-	}
-	return list
-}
-
-func (m *metal) Credentials(context.Context, string, string) (string, bmc.Secret, error) {
-	m.reads.Add(1)
-	return "admin", bmc.NewSecret("hush"), nil
-}
-
-func (m *metal) options(o *engine.Options) { o.Clusters[0].Watch, o.Clusters[0].Kube = m, m }
+// secretReads is how often the Secrets were read.
+func (m metal) secretReads() (n int) { m.Do(func(s *fake.State) { n = s.SecretReads }); return n }
 
 // A BareMetalHost that is pointed at another BMC is not followed: only a person
 // may say that this is right. // I10
 func TestBareMetalHostThatMovedIsNotFollowed(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		m := newMetal(w)
-		w.ready = "True"
-		e, _, stop := start(t, w, store, m.options)
+		w.SetReady("True")
+		e, _, stop := start(t, w, store, nil)
 		time.Sleep(2 * time.Second)
 		checkHealthy(t, e)
 		require.Equal(t, "ipmi://192.0.2.10:623", pinOf(t, store, "c/ns/h-1").Address)
@@ -93,11 +70,11 @@ func TestBareMetalHostThatMovedIsNotFollowed(t *testing.T) {
 		refusedFor(t, err, policy.AddressChanged)
 		gate(t, e, policy.AddressChanged)
 		stop()
-		w.ready, w.since = "Unknown", time.Now()
-		e, _, stop = start(t, w, store, m.options)
+		w.Silence()
+		e, _, stop = start(t, w, store, nil)
 		time.Sleep(5 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
-		assert.Zero(t, w.reads, "the new address is not even asked")
+		assert.Zero(t, w.Reads(), "the new address is not even asked")
 		_, err = e.Enroll(t.Context(), byHand)
 		require.NoError(t, err)
 		o := byHand
@@ -113,7 +90,7 @@ func TestSerialOfTheHardwareIsCompared(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		m := newMetal(w)
 		m.set("h-1", func(h *policy.Host) { h.Serial = "XYZ9876" })
-		e, _, stop := start(t, w, store, m.options)
+		e, _, stop := start(t, w, store, nil)
 		time.Sleep(2 * time.Second)
 		assert.Equal(t, policy.IdentityDiffers, checked(t, e, hostUUID, "ABC1234").Identity)
 		assert.Equal(t, policy.IdentityMatches, checked(t, e, hostUUID, "xyz 9876").Identity)
@@ -126,9 +103,9 @@ func TestSerialOfTheHardwareIsCompared(t *testing.T) {
 func TestOtherMACsAreNotPinned(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		m := newMetal(w)
-		w.ready = "True"
+		w.SetReady("True")
 		m.set("h-1", func(h *policy.Host) { h.MACs = []string{"00:1b:21:00:00:01"} })
-		e, _, stop := start(t, w, store, m.options)
+		e, _, stop := start(t, w, store, nil)
 		time.Sleep(2 * time.Second)
 		k := checked(t, e, hostUUID, "")
 		k.Description.MACs = []string{"00:1b:21:00:00:99"}
@@ -143,18 +120,18 @@ func TestOtherMACsAreNotPinned(t *testing.T) {
 
 // Two BareMetalHosts that lead to one machine are both refused, for people too. // I9
 func TestDuplicateHostsAreBothRefused(t *testing.T) {
-	for name, spoil := range map[string]func(t *testing.T, e *engine.Engine, m *metal){
-		"one address": func(_ *testing.T, _ *engine.Engine, m *metal) {
+	for name, spoil := range map[string]func(t *testing.T, e *engine.Engine, m metal){
+		"one address": func(_ *testing.T, _ *engine.Engine, m metal) {
 			m.set("h-2", func(h *policy.Host) { h.Address = "ipmi://192.0.2.10:623" })
 		},
-		"one address, two protocols": func(_ *testing.T, _ *engine.Engine, m *metal) {
+		"one address, two protocols": func(_ *testing.T, _ *engine.Engine, m metal) {
 			m.set("h-2", func(h *policy.Host) { h.Address = "redfish://192.0.2.10/redfish/v1/Systems/1" })
 		},
-		"one MAC address": func(_ *testing.T, _ *engine.Engine, m *metal) {
+		"one MAC address": func(_ *testing.T, _ *engine.Engine, m metal) {
 			m.set("h-1", func(h *policy.Host) { h.MACs = []string{"00-1B-21-00-00-01"} })
 			m.set("h-2", func(h *policy.Host) { h.MACs = []string{"00:1b:21:00:00:01"} })
 		},
-		"one UUID told, in two byte orders": func(t *testing.T, e *engine.Engine, m *metal) {
+		"one UUID told, in two byte orders": func(t *testing.T, e *engine.Engine, m metal) {
 			m.set("h-2", func(*policy.Host) {})
 			time.Sleep(2 * time.Second)
 			e.Checked(t.Context(), checked(t, e, hostUUID, ""))
@@ -166,7 +143,7 @@ func TestDuplicateHostsAreBothRefused(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world, store *failingStore) {
 				m := newMetal(w)
 				m.set("h-3", func(*policy.Host) {}) // not concerned
-				e, _, stop := start(t, w, store, m.options)
+				e, _, stop := start(t, w, store, nil)
 				time.Sleep(2 * time.Second)
 				spoil(t, e, m)
 				time.Sleep(2 * time.Minute)
@@ -208,18 +185,16 @@ func TestInventory(t *testing.T) {
 		m.set("h-1", func(h *policy.Host) { h.Serial = "ABC1234" })
 		m.set("h-2", func(*policy.Host) {})
 		m.set("h-3", func(h *policy.Host) { h.Address = "nonsense://x" })
-		w.ready = "True"
-		w.unsynced = true
-		e, _, stop := start(t, w, store, m.options)
+		w.SetReady("True")
+		w.unsync(true)
+		e, _, stop := start(t, w, store, nil)
 		time.Sleep(2 * time.Second)
 		unseen := e.Inventory(t.Context())
 		require.Len(t, unseen, 1, "nobody knows yet whose they are")
 		refusedFor(t, unseen[0].Err, policy.NotSynced)
 		_, err := e.Enroll(t.Context(), engine.Order{Node: "n-1", Actor: "root", Reason: "new"})
 		refusedFor(t, err, policy.NotSynced)
-		w.mu.Lock()
-		w.unsynced = false
-		w.mu.Unlock()
+		w.unsync(false)
 		time.Sleep(2 * time.Second)
 		list := e.Inventory(t.Context())
 		require.Len(t, list, 3)
@@ -232,15 +207,15 @@ func TestInventory(t *testing.T) {
 		assert.Equal(t, "hush", s.Host.Levels[0].Devices[0].Password.Reveal())
 		assert.False(t, list[0].Healthy)
 		refusedFor(t, list[1].Err, policy.InvalidHost)
-		read := m.reads.Load()
+		read := m.secretReads()
 		for range 5 {
 			time.Sleep(time.Minute)
 			e.Inventory(t.Context())
 		}
-		assert.Equal(t, read, m.reads.Load())
+		assert.Equal(t, read, m.secretReads())
 		time.Sleep(6 * time.Minute)
 		e.Inventory(t.Context())
-		assert.Greater(t, m.reads.Load(), read, "they may have been changed")
+		assert.Greater(t, m.secretReads(), read, "they may have been changed")
 		_, err = e.SubjectOf(t.Context(), "c", "nobody")
 		refusedFor(t, err, engine.NoSuchNode)
 		stop()
@@ -250,11 +225,11 @@ func TestInventory(t *testing.T) {
 // An entry of hosts.d for the Node of a BareMetalHost is the same host.
 func TestEntryBesideItsBareMetalHostIsNoDuplicate(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		host := *w.host
+		host := w.Entry()
 		m := newMetal(w)
-		w.host = &host
+		w.ChangeEntry(func(h *bmc.Host) { *h = host })
 		m.set("h-1", func(h *policy.Host) { h.Address = "ipmi://192.0.2.1" })
-		e, _, stop := start(t, w, store, m.options)
+		e, _, stop := start(t, w, store, nil)
 		time.Sleep(2 * time.Second)
 		list := e.Inventory(t.Context())
 		require.Len(t, list, 1)
@@ -270,12 +245,12 @@ func TestEntryBesideItsBareMetalHostIsNoDuplicate(t *testing.T) {
 // What a library tells unasked makes a twin known, too. // I9
 func TestTwinIsKnownByWhatALibraryTells(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		host := *w.host
+		host := w.Entry()
 		m := newMetal(w)
-		w.host = &host
+		w.ChangeEntry(func(h *bmc.Host) { *h = host })
 		w.by(bmc.DriverBMCLib)
 		m.set("h-2", func(*policy.Host) {})
-		e, _, stop := start(t, w, store, m.options)
+		e, _, stop := start(t, w, store, nil)
 		time.Sleep(2 * time.Second)
 		e.Checked(t.Context(), checked(t, e, hostUUID, ""))
 		assert.Empty(t, e.Quarantine(t.Context(), subjectOf(t, e, "ns/h-2")))

@@ -19,7 +19,7 @@ import (
 
 // meanwhile is a cluster in which something happens during the first look of a run.
 type meanwhile struct {
-	*metal
+	metal
 	happens func()
 	looks   atomic.Int32
 	held    atomic.Int32
@@ -44,24 +44,24 @@ func (m *meanwhile) Act(ctx context.Context, r remediate.Run, a remediate.Action
 // Whoever carries out the hold goes by the address of the BareMetalHost as it is then:
 // one that leads elsewhere since the run began gets none. // I9, I10
 func TestHoldIsNotSetOnAHostThatLeadsElsewhere(t *testing.T) {
-	to := func(m *metal, name, address string) {
+	to := func(m metal, name, address string) {
 		m.set(name, func(h *policy.Host) { h.Address = address })
 	}
-	for name, happens := range map[string]func(*metal){
-		"nothing":                     func(*metal) {},
-		"it leads to nobody's BMC":    func(m *metal) { to(m, "h-1", "ipmi://192.0.2.66") },
-		"another host leads to its":   func(m *metal) { to(m, "h-2", "ipmi://192.0.2.10") },
-		"another Node tells its UUID": func(m *metal) { m.mu.Lock(); m.twin = true; m.mu.Unlock() },
+	for name, happens := range map[string]func(metal){
+		"nothing":                     func(metal) {},
+		"it leads to nobody's BMC":    func(m metal) { to(m, "h-1", "ipmi://192.0.2.66") },
+		"another host leads to its":   func(m metal) { to(m, "h-2", "ipmi://192.0.2.10") },
+		"another Node tells its UUID": func(m metal) { m.twin() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world, store *failingStore) {
 				m := &meanwhile{metal: newMetal(w)}
 				m.happens = func() { happens(m.metal) }
-				e, _, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Watch, o.Clusters[0].Kube = m, m })
+				e, _, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Kube = m })
 				time.Sleep(90 * time.Second)
 				require.Len(t, e.Runs("c"), 1)
 				assert.Equal(t, name == "nothing", m.held.Load() > 0, "held %d times", m.held.Load())
-				assert.Zero(t, w.count(bmc.CommandOff))
+				assert.Zero(t, w.Count(bmc.CommandOff))
 				stop()
 			})
 		})
@@ -73,7 +73,7 @@ func TestHoldIsNotSetOnAHostThatLeadsElsewhere(t *testing.T) {
 func TestHoldWaitsForTheIdentityAfterARestart(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		m := &meanwhile{metal: newMetal(w), happens: func() {}}
-		options := func(o *engine.Options) { o.Clusters[0].Watch, o.Clusters[0].Kube = m, m }
+		options := func(o *engine.Options) { o.Clusters[0].Kube = m }
 		_, _, stop := start(t, w, store, options)
 		for m.held.Load() == 0 {
 			time.Sleep(100 * time.Millisecond)
@@ -105,17 +105,15 @@ func TestNoOffToAHostThatIsThereTwice(t *testing.T) {
 					}
 				})
 				e, _, stop := start(t, w, store, func(o *engine.Options) {
-					o.Open = func(bmc.Device) (bmc.Power, error) { return reboots{power{w}, &away}, nil }
+					o.Open = func(bmc.Device) (bmc.Power, error) { return reboots{w.bmc(), &away}, nil }
 				})
 				<-begun
-				w.mu.Lock()
-				w.twin = true
-				w.mu.Unlock()
+				w.twin()
 				time.Sleep(10 * time.Second)
 				away.Store(false)
 				time.Sleep(10 * time.Minute)
-				assert.Zero(t, w.count(bmc.CommandOff))
-				assert.Zero(t, w.deletes)
+				assert.Zero(t, w.Count(bmc.CommandOff))
+				assert.Zero(t, w.Isolated())
 				r := only(t, e)
 				assert.Equal(t, remediate.Aborted, r.Step)
 				assert.Equal(t, "PowerForbidden", r.Reason)

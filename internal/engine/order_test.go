@@ -18,7 +18,7 @@ var byHand = engine.Order{Cluster: "c", Node: "n-1", Actor: "ada (uid 1000)", Re
 
 func TestFenceOffOnlyStaysOffUntilUnfence(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.check.Paused = true // only people act here
+		w.pauseCheck() // only people act here
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(time.Second)
 		o := byHand
@@ -32,20 +32,20 @@ func TestFenceOffOnlyStaysOffUntilUnfence(t *testing.T) {
 		r := only(t, e)
 		assert.Equal(t, remediate.Held, r.Step)
 		assert.Equal(t, "OperatorOff", r.Reason)
-		assert.Zero(t, w.count(bmc.CommandOn))
+		assert.Zero(t, w.Count(bmc.CommandOn))
 
 		_, err = e.Unfence(t.Context(), byHand)
 		require.NoError(t, err)
 		time.Sleep(10 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
-		assert.Equal(t, 1, w.deleted())
+		assert.Equal(t, 1, w.Isolated())
 		stop()
 	})
 }
 
 func TestDryRunAndRefusedFenceTouchNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.check.Paused = true
+		w.pauseCheck()
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(time.Second)
 		o := byHand
@@ -54,9 +54,7 @@ func TestDryRunAndRefusedFenceTouchNothing(t *testing.T) {
 		require.NoError(t, err)
 		assert.NotEmpty(t, out.Gates)
 
-		w.mu.Lock()
-		w.contested = remediate.Yes
-		w.mu.Unlock()
+		w.contest(remediate.Yes)
 		_, err = e.Fence(t.Context(), byHand)
 		var refusal *engine.Refusal
 		require.ErrorAs(t, err, &refusal)
@@ -66,7 +64,7 @@ func TestDryRunAndRefusedFenceTouchNothing(t *testing.T) {
 		_, err = e.Fence(t.Context(), o)
 		require.ErrorAs(t, err, &refusal)
 		assert.Equal(t, engine.NoSuchNode, refusal.Reason)
-		assert.Empty(t, w.commands)
+		assert.Empty(t, w.Commands())
 		assert.Empty(t, e.Runs(""))
 		stop()
 	})
@@ -77,15 +75,15 @@ func TestPauseTakesBackWhatCanBeTakenBack(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(62 * time.Second)
-		require.Equal(t, 1, w.count(bmc.CommandOff))
+		require.Equal(t, 1, w.Count(bmc.CommandOff))
 		_, err := e.Pause(t.Context(), engine.Order{Actor: "ada", Reason: "stop"})
 		require.NoError(t, err)
 		time.Sleep(time.Minute)
 		r := only(t, e)
 		assert.Equal(t, remediate.Aborted, r.Step)
 		assert.Equal(t, "Paused", r.Reason)
-		assert.Zero(t, w.deleted())
-		assert.True(t, w.on)
+		assert.Zero(t, w.Isolated())
+		assert.True(t, w.On())
 		stop()
 
 		e, _, stop = start(t, w, store, nil)

@@ -17,9 +17,7 @@ import (
 
 // orders are those on record.
 func (l *ledger) orders() (all []engine.Event) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, e := range l.took {
+	for _, e := range l.all() {
 		if e.Type == engine.EventOrder {
 			all = append(all, e)
 		}
@@ -70,14 +68,14 @@ func TestOrderIsCarriedOutThoughItCannotBeRecorded(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		l := &ledger{}
 		e, events, stop := start(t, w, store, func(o *engine.Options) { o.Record = l.record })
-		for w.count(bmc.CommandOff) == 0 {
+		for w.Count(bmc.CommandOff) == 0 {
 			time.Sleep(100 * time.Millisecond)
 		}
 		l.set(func(engine.Event) bool { return true })
 		_, err := e.Abort(t.Context(), engine.Order{Cluster: "c", Run: only(t, e).ID, Actor: "ada", Reason: "wrong host"})
 		require.NoError(t, err)
 		time.Sleep(5 * time.Minute)
-		assert.Equal(t, 1, w.count(bmc.CommandOn))
+		assert.Equal(t, 1, w.Count(bmc.CommandOn))
 		assert.Equal(t, remediate.Aborted, only(t, e).Step)
 		recorded := eventsOf(t, events, func(ev engine.Event) bool { return ev.Type == engine.EventOrder && ev.Recorded })
 		assert.Empty(t, recorded, "the audit log is to take it when it can")

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"bytes"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/fake"
 )
 
 // until waits for the only run to stand at a step.
@@ -48,13 +50,11 @@ func TestAbortAtEachStep(t *testing.T) {
 				out, err := e.Abort(t.Context(), ofRun(r))
 				require.NoError(t, err)
 				assert.Equal(t, r.ID, out.Run)
-				w.mu.Lock()
-				w.check.Paused = true
-				w.mu.Unlock()
+				w.pauseCheck()
 				time.Sleep(10 * time.Minute)
 				assert.Equal(t, tc.end, only(t, e).Step)
-				assert.Equal(t, tc.deleted, w.deleted())
-				assert.True(t, w.on)
+				assert.Equal(t, tc.deleted, w.Isolated())
+				assert.True(t, w.On())
 				_, err = e.Abort(t.Context(), ofRun(r))
 				refusedFor(t, err, engine.NoRun)
 				_, err = e.Retry(t.Context(), ofRun(r))
@@ -86,25 +86,24 @@ func TestOrderBindsTheVeryNextWrite(t *testing.T) {
 				store := &stubborn{Store: inner}
 				e, _, stop := start(t, w, store, nil)
 				answered := make(chan error, 1)
-				ordered := false
+				var ordered atomic.Bool
 				store.watch(func(run []byte) {
-					if ordered || !bytes.Contains(run, []byte(`"`+tc.write+`"`)) {
+					if !bytes.Contains(run, []byte(`"`+tc.write+`"`)) || ordered.Swap(true) {
 						return
 					}
-					ordered = true
 					go func() {
 						_, err := e.Abort(t.Context(), ofRun(e.Runs("c")[0]))
 						answered <- err
 					}()
 					time.Sleep(time.Second)
-					w.lock(func() { w.check.Paused = true }) // no other run begins
+					w.pauseCheck() // no other run begins
 				})
 				time.Sleep(10 * time.Minute)
 				require.NoError(t, <-answered)
 				r := only(t, e)
 				assert.Equal(t, tc.end, r.Step, "%s: %s", r.Reason, r.Note)
-				assert.Equal(t, []int{tc.off, tc.gone}, []int{w.count(bmc.CommandOff), w.deleted()})
-				assert.True(t, w.on)
+				assert.Equal(t, []int{tc.off, tc.gone}, []int{w.Count(bmc.CommandOff), w.Isolated()})
+				assert.True(t, w.On())
 				stop()
 			})
 		})
@@ -114,7 +113,7 @@ func TestOrderBindsTheVeryNextWrite(t *testing.T) {
 // As it is, a Held run ends and its host is left alone; any other is refused that.
 func TestAbortAsIs(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.check.Paused = true
+		w.pauseCheck()
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(time.Second)
 		o := byHand
@@ -132,8 +131,8 @@ func TestAbortAsIs(t *testing.T) {
 		r := only(t, e)
 		assert.Equal(t, remediate.Aborted, r.Step)
 		assert.Equal(t, "ClosedAsIs", r.Reason)
-		assert.False(t, w.on)
-		assert.Zero(t, w.count(bmc.CommandOn))
+		assert.False(t, w.On())
+		assert.Zero(t, w.Count(bmc.CommandOn))
 		stop()
 	})
 }
@@ -141,20 +140,18 @@ func TestAbortAsIs(t *testing.T) {
 // A retry takes a Held run up again, with every reason asked afresh.
 func TestRetryOfAHeldRun(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.ignoreOff = true
+		w.SetMood(fake.IgnoresOff)
 		e, _, stop := start(t, w, store, nil)
 		r := until(t, e, remediate.PowerOff)
 		_, err := e.Retry(t.Context(), ofRun(r))
 		refusedFor(t, err, engine.OrderRefused)
 		until(t, e, remediate.Held)
-		w.mu.Lock()
-		w.ignoreOff = false
-		w.mu.Unlock()
+		w.SetMood(fake.Well)
 		_, err = e.Retry(t.Context(), ofRun(r))
 		require.NoError(t, err)
 		time.Sleep(10 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
-		assert.Equal(t, 1, w.deleted())
+		assert.Equal(t, 1, w.Isolated())
 		stop()
 	})
 }
@@ -164,9 +161,7 @@ func TestRetryOfAFrozenHostIsRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, nil)
 		until(t, e, remediate.PowerOff)
-		w.mu.Lock()
-		w.leaseAlive = true
-		w.mu.Unlock()
+		w.MoveLease(true)
 		r := until(t, e, remediate.Held)
 		require.Equal(t, "FalseOff", r.Reason)
 		_, err := e.Retry(t.Context(), ofRun(r))

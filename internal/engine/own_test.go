@@ -1,8 +1,10 @@
 package engine_test
 
 import (
+	"cmp"
 	"context"
 	"net/netip"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -44,13 +46,10 @@ func TestOwnHostIsKnownByItsBMC(t *testing.T) {
 	for name, c := range ownHosts {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				e := &w.host.Levels[0].Devices[0].Endpoint
-				if c.host != "" {
-					e.Host = c.host
-				}
-				if c.port != 0 {
-					e.Port = c.port
-				}
+				w.ChangeEntry(func(h *bmc.Host) {
+					e := &h.Levels[0].Devices[0].Endpoint
+					e.Host, e.Port = cmp.Or(c.host, e.Host), cmp.Or(c.port, e.Port)
+				})
 				refusesOwnHost(t, w, store, c.own, c.is)
 			})
 		})
@@ -59,7 +58,7 @@ func TestOwnHostIsKnownByItsBMC(t *testing.T) {
 
 func refusesOwnHost(t *testing.T, w *world, store *failingStore, own engine.Own, is bool) {
 	t.Helper()
-	w.check.Paused = true
+	w.pauseCheck()
 	e, _, stop := start(t, w, store, func(o *engine.Options) { o.Own = own })
 	time.Sleep(2 * time.Second)
 	o := byHand
@@ -76,19 +75,20 @@ func refusesOwnHost(t *testing.T, w *world, store *failingStore, own engine.Own,
 // A BMC that answers with this host's UUID is this host's, whatever the Node says.
 func TestBMCThatTellsOurUUIDIsOurs(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.bmcUUID, w.host.IdentityMode = "4c4c4544-0042-3510-8054-b4c04f4d9999", "off"
-		refusesOwnHost(t, w, store, engine.Own{UUIDs: []string{w.bmcUUID}}, true)
+		w.TellUUID(otherUUID)
+		w.ChangeEntry(func(h *bmc.Host) { h.IdentityMode = "off" })
+		refusesOwnHost(t, w, store, engine.Own{UUIDs: []string{otherUUID}}, true)
 	})
 }
 
 // The name of a BMC is resolved by the health check, never while deciding.
 func TestOwnBMCIsKnownByItsName(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.check.Paused = true
-		w.host.Levels[0].Devices[0].Endpoint.Host = "bmc-1.example.com"
-		asked := 0
+		w.pauseCheck()
+		w.ChangeEntry(func(h *bmc.Host) { h.Levels[0].Devices[0].Endpoint.Host = "bmc-1.example.com" })
+		var asked atomic.Int32
 		own := engine.Own{BMCAddrs: addrs("192.0.2.9"), Lookup: func(_ context.Context, name string) ([]netip.Addr, error) {
-			asked++
+			asked.Add(1)
 			assert.Equal(t, "bmc-1.example.com", name)
 			return addrs("192.0.2.8", "192.0.2.9"), nil
 		}}
@@ -98,11 +98,11 @@ func TestOwnBMCIsKnownByItsName(t *testing.T) {
 		o.DryRun = true
 		_, err := e.Fence(t.Context(), o)
 		require.NoError(t, err)
-		assert.Zero(t, asked)
+		assert.Zero(t, asked.Load())
 		for range 3 {
 			checkHealthy(t, e)
 		}
-		assert.Equal(t, 1, asked)
+		assert.EqualValues(t, 1, asked.Load())
 		_, err = e.Fence(t.Context(), o)
 		refusedFor(t, err, policy.OwnHost)
 		stop()
@@ -112,7 +112,7 @@ func TestOwnBMCIsKnownByItsName(t *testing.T) {
 // A MAC address that the local BMC has is told by another entry: the same machine.
 func TestOwnBMCIsKnownByItsMAC(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.check.Paused = true
+		w.pauseCheck()
 		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Own = engine.Own{BMCMACs: []string{"00:1B:21:00:00:01"}} })
 		time.Sleep(2 * time.Second)
 		k := checked(t, e, hostUUID, "")

@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"context"
-
 	"testing"
 	"time"
 
@@ -21,9 +20,9 @@ func TestStandbyExplainsAndTouchesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p := newPair(t, w, store, nil)
 		time.Sleep(10 * time.Minute)
-		assert.Empty(t, w.commands)
-		assert.Zero(t, w.reads, "no probe is made")
-		n, _ := w.announcements()
+		assert.Empty(t, w.Commands())
+		assert.Zero(t, w.Reads(), "no probe is made")
+		n, _ := w.Announcements()
 		assert.Zero(t, n, "no Lease is taken")
 		records, err := store.List(t.Context(), state.KindCluster)
 		require.NoError(t, err)
@@ -74,7 +73,7 @@ func TestHandOverAtAnyMoment(t *testing.T) {
 			time.Sleep(3 * time.Minute)
 			r := only(t, p.engine["b"])
 			assert.Equal(t, remediate.Done, r.Step, "handed over after %ds: %s %s", at, r.Reason, r.Note)
-			assert.Equal(t, 1, w.deleted(), "handed over after %ds", at)
+			assert.Equal(t, 1, w.Isolated(), "handed over after %ds", at)
 			assert.Equal(t, r.Version, only(t, p.engine["a"]).Version, "the old owner sees how it ended")
 			p.end()
 		})
@@ -87,19 +86,19 @@ func TestRegainedClusterIsReadAgain(t *testing.T) {
 		p := newPair(t, w, store, nil)
 		p.give("a")
 		time.Sleep(64 * time.Second)
-		require.Equal(t, 1, w.count(bmc.CommandOff))
+		require.Equal(t, 1, w.Count(bmc.CommandOff))
 		p.take("a")
 		p.store["a"].deaf.Store(true)
 		p.give("b")
 		time.Sleep(5 * time.Minute)
 		require.Equal(t, remediate.Done, only(t, p.engine["b"]).Step)
 		p.take("b")
-		sent := len(w.commands)
+		sent := len(w.Commands())
 		p.give("a")
 		time.Sleep(time.Second)
 		assert.Equal(t, remediate.Done, only(t, p.engine["a"]).Step)
 		time.Sleep(time.Minute)
-		assert.Len(t, w.commands, sent)
+		assert.Len(t, w.Commands(), sent)
 		p.end()
 	})
 }
@@ -113,15 +112,15 @@ func TestOustedOwnerDoesNothingMore(t *testing.T) {
 			p.give("a")
 			time.Sleep(time.Duration(at) * time.Second)
 			p.expire("a", time.Now()) // as its own clock says
-			sent, deleted := len(w.commands), w.deleted()
+			sent, deleted := len(w.Commands()), w.Isolated()
 			time.Sleep(30 * time.Second)
-			require.Len(t, w.commands, sent, "no command after the claim ran out at %ds", at)
-			require.Equal(t, deleted, w.deleted())
+			require.Len(t, w.Commands(), sent, "no command after the claim ran out at %ds", at)
+			require.Equal(t, deleted, w.Isolated())
 			p.give("b") // the next epoch: what a still saves is refused
 			time.Sleep(3 * time.Minute)
 			r := only(t, p.engine["b"])
 			assert.Equal(t, remediate.Done, r.Step, "%s %s", r.Reason, r.Note)
-			assert.Equal(t, 1, w.deleted())
+			assert.Equal(t, 1, w.Isolated())
 			p.take("a")
 			p.end()
 		})
@@ -130,35 +129,34 @@ func TestOustedOwnerDoesNothingMore(t *testing.T) {
 
 // slowPower is a BMC that takes its time for a command, until it is given up.
 type slowPower struct {
-	power
-	took  *[]time.Duration
+	bmc.Power
+	took  chan<- time.Duration
 	delay time.Duration
 }
 
 func (s slowPower) Send(ctx context.Context, c bmc.Command) (bmc.Receipt, error) {
 	begun := time.Now()
-	defer func() { *s.took = append(*s.took, time.Since(begun)) }()
+	defer func() { s.took <- time.Since(begun) }()
 	select {
 	case <-ctx.Done():
 		return bmc.Receipt{}, &bmc.Error{Kind: bmc.KindUnreachable, Op: "send", Err: ctx.Err()}
 	case <-time.After(s.delay):
-		return s.power.Send(ctx, c)
+		return s.Power.Send(ctx, c)
 	}
 }
 
 // A command that is under way when the claim runs out is cut before its end. // I19
 func TestCommandEndsWithTheClaim(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		var took []time.Duration
+		took := make(chan time.Duration, 10)
 		p := newPair(t, w, store, func(_ string, o *engine.Options) {
-			o.Open = func(bmc.Device) (bmc.Power, error) { return slowPower{power{w}, &took, time.Hour}, nil }
+			o.Open = func(bmc.Device) (bmc.Power, error) { return slowPower{w.bmc(), took, time.Hour}, nil }
 		})
 		p.give("a")
 		p.expire("a", time.Now().Add(64*time.Second))
 		time.Sleep(2 * time.Minute)
-		require.NotEmpty(t, took)
-		assert.LessOrEqual(t, took[0], 4*time.Second, "at 60 s a command was begun, and cut at 64 s")
-		assert.Len(t, took, 1, "none was begun with less than the margin left")
+		require.Len(t, took, 1, "none was begun with less than the margin left")
+		assert.LessOrEqual(t, <-took, 4*time.Second, "at 60 s a command was begun, and cut at 64 s")
 		p.end()
 	})
 }
@@ -176,11 +174,11 @@ func TestPauseAtAStandbyBindsTheOwner(t *testing.T) {
 		_, err = p.engine["b"].Hold(t.Context(), byHand)
 		require.NoError(t, err)
 		time.Sleep(5 * time.Minute)
-		assert.Empty(t, w.commands)
+		assert.Empty(t, w.Commands())
 		_, err = p.engine["a"].Resume(t.Context(), engine.Order{Cluster: "c", Actor: "ada", Reason: "go"})
 		require.NoError(t, err)
 		time.Sleep(time.Minute)
-		assert.Empty(t, w.commands)
+		assert.Empty(t, w.Commands())
 		gate(t, p.engine["a"], policy.Hold)
 		_, err = p.engine["b"].ReleaseHold(t.Context(), byHand)
 		require.NoError(t, err)
@@ -199,7 +197,7 @@ func TestUnreadableRecordsAreNotTakenOver(t *testing.T) {
 		require.NoError(t, err)
 		p.give("a")
 		time.Sleep(5 * time.Minute)
-		assert.Empty(t, w.commands)
+		assert.Empty(t, w.Commands())
 		s := p.engine["a"].Status()[0]
 		assert.False(t, s.Owner)
 		assert.NotEmpty(t, s.Idle, "and people see that nobody acts")

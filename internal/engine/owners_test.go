@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/state"
 )
 
@@ -161,40 +160,6 @@ func (b *branch) Put(ctx context.Context, r state.Record) (uint64, error) {
 	return v, err
 }
 
-// eye is one engine's watch of a world that several look at.
-type eye struct {
-	*world
-	changed chan struct{}
-	seen    map[policy.ObjectID]any
-}
-
-func (w *world) eye() *eye {
-	e := &eye{world: w, changed: make(chan struct{}, 1)}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.eyes = append(w.eyes, e.changed)
-	return e
-}
-
-func (e *eye) Changed() <-chan struct{} { return e.changed }
-
-func (e *eye) Changes() []policy.Change {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	var list []policy.Change
-	now := e.objects()
-	for id := range e.seen {
-		if now[id] == nil {
-			list = append(list, policy.Change{ID: id})
-		}
-	}
-	for id, v := range now {
-		list = append(list, policy.Change{ID: id, Value: v})
-	}
-	e.seen = now
-	return list
-}
-
 // pair is two instances with one store and one world.
 type pair struct {
 	*deed
@@ -218,7 +183,6 @@ func newPair(t *testing.T, w *world, store *failingStore, change func(string, *e
 		p.store[name] = b
 		p.engine[name], p.events[name], p.stop[name] = start(t, w, b, func(o *engine.Options) {
 			o.Owners, o.Instance, o.StoreID = owners, name, "shared"
-			o.Clusters[0].Watch = w.eye()
 			if change != nil {
 				change(name, o)
 			}

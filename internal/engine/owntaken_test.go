@@ -36,7 +36,7 @@ func TestRunOnTheOwnHostIsTakenOver(t *testing.T) {
 					}
 				})
 				p := newPair(t, w, &failingStore{Store: store}, func(name string, o *engine.Options) {
-					o.Open = func(bmc.Device) (bmc.Power, error) { return reboots{power{w}, &away}, nil }
+					o.Open = func(bmc.Device) (bmc.Power, error) { return reboots{w.bmc(), &away}, nil }
 					if name == "b" {
 						o.Own = engine.Own{MachineID: "machine-n-1"}
 					}
@@ -48,9 +48,9 @@ func TestRunOnTheOwnHostIsTakenOver(t *testing.T) {
 				p.give("b")
 				away.Store(false)
 				time.Sleep(30 * time.Minute)
-				assert.Equal(t, c.offs, w.count(bmc.CommandOff))
-				assert.Zero(t, w.deletes)
-				assert.True(t, w.on)
+				assert.Equal(t, c.offs, w.Count(bmc.CommandOff))
+				assert.Zero(t, w.Isolated())
+				assert.True(t, w.On())
 				r := only(t, p.engine["b"])
 				assert.Equal(t, remediate.Aborted, r.Step)
 				assert.Equal(t, "OwnHost", r.Reason)
@@ -69,17 +69,17 @@ func TestProtectedSinceTheRunBegan(t *testing.T) {
 		begun, store := make(chan struct{}), &stubborn{Store: inner}
 		store.watch(func([]byte) { once.Do(func() { away.Store(true); close(begun) }) })
 		opened := func(o *engine.Options) {
-			o.Open = func(bmc.Device) (bmc.Power, error) { return reboots{power{w}, &away}, nil }
+			o.Open = func(bmc.Device) (bmc.Power, error) { return reboots{w.bmc(), &away}, nil }
 		}
 		_, _, stop := start(t, w, store, opened)
 		<-begun
 		time.Sleep(time.Second)
 		stop()
-		w.host.Protected = true
+		w.ChangeEntry(func(h *bmc.Host) { h.Protected = true })
 		away.Store(false)
 		e, _, stop := start(t, w, store, opened)
 		time.Sleep(30 * time.Minute)
-		assert.Zero(t, w.count(bmc.CommandOff))
+		assert.Zero(t, w.Count(bmc.CommandOff))
 		r := only(t, e)
 		assert.Equal(t, "Protected", r.Reason)
 		assert.Contains(t, r.Note, "protected")

@@ -12,6 +12,7 @@ import (
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/fake"
 )
 
 // The API is lost between Off and the isolation: after its time the host goes back
@@ -20,18 +21,18 @@ func TestAPILostAfterOffBringsTheHostBack(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, slowProof)
 		time.Sleep(62 * time.Second)
-		require.Equal(t, 1, w.count(bmc.CommandOff))
-		w.lock(w.lose)
+		require.Equal(t, 1, w.Count(bmc.CommandOff))
+		w.lose()
 		time.Sleep(10 * time.Minute)
-		assert.True(t, w.on)
+		assert.True(t, w.On())
 		assert.True(t, only(t, e).Open(), "it may have been deleted after all")
-		w.lock(func() { w.ready = "True" })
+		w.SetReady("True")
 		w.find()
 		time.Sleep(5 * time.Minute)
 		r := only(t, e)
 		assert.Equal(t, remediate.Aborted, r.Step)
 		assert.Equal(t, "APIUnreachable", r.Reason)
-		assert.Zero(t, w.deleted())
+		assert.Zero(t, w.Isolated())
 		stop()
 	})
 }
@@ -40,17 +41,17 @@ func TestAPILostAfterOffBringsTheHostBack(t *testing.T) {
 // gone, and what it carried is restored.
 func TestDeletionWhoseAnswerIsLostIsCompleted(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.answersLost = true
+		w.Do(func(s *fake.State) { s.LoseAtIsolation = true })
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(10 * time.Minute)
-		require.Equal(t, 1, w.deleted())
-		assert.True(t, w.on)
+		require.Equal(t, 1, w.Isolated())
+		assert.True(t, w.On())
 		w.find()
 		time.Sleep(5 * time.Minute)
 		r := only(t, e)
 		assert.Equal(t, remediate.Done, r.Step, "%s %s", r.Reason, r.Note)
-		assert.True(t, w.restored)
-		assert.Equal(t, 1, w.deleted())
+		assert.True(t, w.Restored())
+		assert.Equal(t, 1, w.Isolated())
 		stop()
 	})
 }
@@ -61,17 +62,15 @@ func TestBMCNetworkLostIsHeldAndNothingIsDeleted(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, slowProof)
 		time.Sleep(62 * time.Second)
-		require.Equal(t, 1, w.count(bmc.CommandOff))
-		w.lock(func() {
-			w.readErr = &bmc.Error{Kind: bmc.KindUnreachable, Op: "read", Err: errors.New("no route to host")}
-		})
+		require.Equal(t, 1, w.Count(bmc.CommandOff))
+		w.FailReads(&bmc.Error{Kind: bmc.KindUnreachable, Op: "read", Err: errors.New("no route to host")})
 		time.Sleep(20 * time.Minute)
 		r := only(t, e)
 		assert.Equal(t, remediate.Held, r.Step)
-		assert.Zero(t, w.deleted())
-		w.lock(func() { w.readErr = nil })
+		assert.Zero(t, w.Isolated())
+		w.FailReads(nil)
 		time.Sleep(5 * time.Minute)
-		assert.True(t, w.on, "it is brought back once its BMC answers")
+		assert.True(t, w.On(), "it is brought back once its BMC answers")
 		stop()
 	})
 }
@@ -87,16 +86,16 @@ func TestStoreLostInMidRun(t *testing.T) {
 			p.store["a"].set(true)
 			p.expire("a", time.Now().Add(9*time.Second))
 			time.Sleep(9 * time.Second)
-			sent, deleted := len(w.commands), w.deleted()
+			sent, deleted := len(w.Commands()), w.Isolated()
 			time.Sleep(20 * time.Second)
-			require.Len(t, w.commands, sent)
-			require.Equal(t, deleted, w.deleted())
+			require.Len(t, w.Commands(), sent)
+			require.Equal(t, deleted, w.Isolated())
 			p.take("a")
 			p.give("b")
 			time.Sleep(3 * time.Minute)
 			r := p.engine["b"].Runs("c")[0]
 			assert.Equal(t, remediate.Done, r.Step, "lost after %ds: %s %s", at, r.Reason, r.Note)
-			assert.Equal(t, 1, w.deleted())
+			assert.Equal(t, 1, w.Isolated())
 			p.end()
 		})
 	}
@@ -106,20 +105,22 @@ func TestStoreLostInMidRun(t *testing.T) {
 // period lets them come back before anybody is judged. // I16
 func TestOutageEndsInAQuietPeriod(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.ready = "True"
+		w.SetReady("True")
 		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Guards.QuietPeriod = 5 * time.Minute })
 		time.Sleep(10 * time.Minute)
-		w.lock(w.lose)
+		w.lose()
 		time.Sleep(5 * time.Minute)
-		w.lock(func() { w.ready, w.since, w.othersDown = "Unknown", time.Now().Add(-4*time.Minute), true })
+		w.SetReadySince("Unknown", time.Now().Add(-4*time.Minute))
+		w.setOthersDown(true)
 		w.find()
 		time.Sleep(4 * time.Minute)
 		g := gate(t, e, policy.QuietPeriod)
 		assert.False(t, g.Pass)
-		w.lock(func() { w.ready, w.since, w.othersDown = "True", time.Now(), false })
+		w.Recover()
+		w.setOthersDown(false)
 		time.Sleep(10 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
-		assert.Empty(t, w.commands)
+		assert.Empty(t, w.Commands())
 		stop()
 	})
 }
@@ -130,10 +131,10 @@ func TestOwnPartitionNeverFences(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(30 * time.Second) // the check's minute runs
-		w.lock(w.lose)
+		w.lose()
 		time.Sleep(time.Hour)
 		assert.Empty(t, e.Runs("c"))
-		assert.Empty(t, w.commands)
+		assert.Empty(t, w.Commands())
 		assert.False(t, gate(t, e, policy.ViewStale).Pass)
 		stop()
 	})

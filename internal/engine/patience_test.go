@@ -13,13 +13,7 @@ import (
 
 // by gives n-1's BMC another driver.
 func (w *world) by(d bmc.Driver) {
-	w.host.Levels[0].Devices[0].Driver = d
-}
-
-func (w *world) asked() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.reads
+	w.ChangeEntry(func(h *bmc.Host) { h.Levels[0].Devices[0].Driver = d })
 }
 
 // ipmitool and most agents cannot tell a wrong password from a dead BMC: they are
@@ -30,12 +24,12 @@ func TestProbesOfLowerAssuranceGrowSeldom(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world, store *failingStore) {
 				w.by(driver)
 				e, stop := enrolled(t, w, store, nil)
-				w.setReadErr(silent())
-				before := w.asked()
+				w.FailReads(silent())
+				before := w.Reads()
 				time.Sleep(61*time.Second + 32*time.Second)
-				assert.Equal(t, 2, w.asked()-before, "a second one soon")
+				assert.Equal(t, 2, w.Reads()-before, "a second one soon")
 				time.Sleep(time.Hour)
-				n := w.asked() - before
+				n := w.Reads() - before
 				assert.LessOrEqual(t, n, most)
 				assert.Greater(t, n, most/20)
 				gate(t, e, "BMCUnreachable")
@@ -45,9 +39,9 @@ func TestProbesOfLowerAssuranceGrowSeldom(t *testing.T) {
 				}
 				_, err := e.Fence(t.Context(), byHand)
 				refusedFor(t, err, "BMCUnreachable")
-				assert.Greater(t, w.asked()-before, n, "a person has it asked")
+				assert.Greater(t, w.Reads()-before, n, "a person has it asked")
 
-				w.setReadErr(nil)
+				w.FailReads(nil)
 				time.Sleep(11 * time.Minute)
 				require.Len(t, e.Runs("c"), 1)
 				stop()
@@ -61,9 +55,9 @@ func TestHealthCheckEndsThePatience(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.by(bmc.DriverBMCLib)
 		e, stop := enrolled(t, w, store, nil)
-		w.setReadErr(silent())
+		w.FailReads(silent())
 		time.Sleep(40 * time.Minute)
-		w.setReadErr(nil)
+		w.FailReads(nil)
 		s, err := e.SubjectOf(t.Context(), "c", "n-1")
 		require.NoError(t, err)
 		e.Checked(t.Context(), engine.Checked{Subject: s, Reading: bmc.Reading{State: bmc.On, At: time.Now()}})

@@ -98,7 +98,7 @@ func TestStopsBindWithoutTheStore(t *testing.T) {
 	eachStop(t, func(t *testing.T, w *world, store *stubborn, file string, stopNow func(*testing.T, *engine.Engine, string) engine.Outcome) {
 		e, _, stop := start(t, w, store, pausedBy(file))
 		time.Sleep(62 * time.Second)
-		require.Equal(t, 1, w.count(bmc.CommandOff))
+		require.Equal(t, 1, w.Count(bmc.CommandOff))
 		store.set(true)
 		assert.NotEmpty(t, stopNow(t, e, file).Unsaved, "the order says that it does not last")
 		time.Sleep(time.Second + time.Millisecond)
@@ -107,9 +107,9 @@ func TestStopsBindWithoutTheStore(t *testing.T) {
 		r := only(t, e)
 		assert.Equal(t, remediate.Aborted, r.Step)
 		assert.Equal(t, "Paused", r.Reason)
-		assert.Zero(t, w.deleted())
-		assert.True(t, w.on)
-		assert.Equal(t, 1, w.count(bmc.CommandOff))
+		assert.Zero(t, w.Isolated())
+		assert.True(t, w.On())
+		assert.Equal(t, 1, w.Count(bmc.CommandOff))
 		stop()
 	})
 }
@@ -127,8 +127,8 @@ func TestStopsBindTheVeryNextWrite(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		r := only(t, e)
 		assert.Equal(t, "Paused", r.Reason)
-		assert.Zero(t, w.count(bmc.CommandOff))
-		assert.True(t, w.on)
+		assert.Zero(t, w.Count(bmc.CommandOff))
+		assert.True(t, w.On())
 		stop()
 	})
 }

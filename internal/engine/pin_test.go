@@ -11,6 +11,7 @@ import (
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/test/fake"
 )
 
 // checked is a health check of n-1's first device that read this UUID and serial.
@@ -48,9 +49,7 @@ func TestIdentityIsPinnedWhileHealthy(t *testing.T) {
 		time.Sleep(time.Second)
 		checkHealthy(t, e)
 		assert.Empty(t, pinOf(t, store, "c/n-1").SystemUUID, "its Node is not Ready")
-		w.mu.Lock()
-		w.ready = "True"
-		w.mu.Unlock()
+		w.SetReady("True")
 		time.Sleep(2 * time.Second)
 		wrong := checked(t, e, "4c4c4544-0042-3510-8054-b4c04f4d9999", "")
 		e.Checked(t.Context(), wrong)
@@ -71,7 +70,7 @@ func TestIdentityIsPinnedWhileHealthy(t *testing.T) {
 // The serial number that this UUID had before is the second factor. // I8
 func TestOtherSerialIsAnotherMachine(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.ready = "True"
+		w.SetReady("True")
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(time.Second)
 		checkHealthy(t, e)
@@ -86,7 +85,7 @@ func TestOtherSerialIsAnotherMachine(t *testing.T) {
 // not enrolled any more.
 func TestEnrolmentEndsWithTheDevices(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.ready = "True"
+		w.SetReady("True")
 		_, levels := withOutlet(w)
 		e, stop := enrolled(t, w, store, levels)
 		assert.Equal(t, "ada (uid 1000)", pinOf(t, store, "c/n-1").EnrolledBy)
@@ -94,7 +93,7 @@ func TestEnrolmentEndsWithTheDevices(t *testing.T) {
 		require.NoError(t, err)
 		assert.Empty(t, e.Quarantine(t.Context(), s))
 		assert.Equal(t, policy.IdentityMatches, e.Identify(t.Context(), s, 1, 0, bmc.Reading{}))
-		w.host.Levels[1].Devices[0].Parameters = map[string]string{"plug": "8"}
+		w.ChangeEntry(func(h *bmc.Host) { h.Levels[1].Devices[0].Parameters = map[string]string{"plug": "8"} })
 		s, err = e.SubjectOf(t.Context(), "c", "n-1")
 		require.NoError(t, err)
 		assert.Equal(t, policy.IdentityNotEnrolled, e.Identify(t.Context(), s, 1, 0, bmc.Reading{}))
@@ -127,16 +126,16 @@ func TestEnrolmentIsForOneMachine(t *testing.T) {
 // What a person would enroll is held against what the devices say.
 func TestEnrollRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
-		spoil func(w *world, p *outlet)
+		spoil func(w *world, p *fake.Plug)
 		want  policy.Reason
 	}{
-		"another machine answers":  {func(w *world, _ *outlet) { w.bmcUUID = "4c4c4544-0042-3510-8054-b4c04f4d9999" }, policy.IdentityMismatch},
-		"the BMC tells no UUID":    {func(w *world, _ *outlet) { w.bmcUUID = "" }, policy.IdentityUnknown},
-		"the BMC is silent":        {func(w *world, _ *outlet) { w.readErr = silent() }, "BMCUnreachable"},
-		"an outlet of another one": {func(w *world, p *outlet) { w.ready, p.cut = "True", true }, "BMCUnreachable"},
-		"the outlet reads Off":     {func(w *world, p *outlet) { w.ready, w.on = "True", false }, policy.IdentityMismatch},
-		"no Node":                  {func(w *world, _ *outlet) { w.exists = false }, policy.IdentityUnknown},
-		"no host":                  {func(w *world, _ *outlet) { w.host = nil }, policy.NoHost},
+		"another machine answers":  {func(w *world, _ *fake.Plug) { w.TellUUID("4c4c4544-0042-3510-8054-b4c04f4d9999") }, policy.IdentityMismatch},
+		"the BMC tells no UUID":    {func(w *world, _ *fake.Plug) { w.TellUUID("") }, policy.IdentityUnknown},
+		"the BMC is silent":        {func(w *world, _ *fake.Plug) { w.FailReads(silent()) }, "BMCUnreachable"},
+		"an outlet of another one": {func(w *world, p *fake.Plug) { w.SetReady("True"); p.Change(func(o *fake.Outlet) { o.On = false }) }, "BMCUnreachable"},
+		"the outlet reads Off":     {func(w *world, p *fake.Plug) { w.SetReady("True"); w.Switch(false) }, policy.IdentityMismatch},
+		"no Node":                  {func(w *world, _ *fake.Plug) { w.RemoveNode() }, policy.IdentityUnknown},
+		"no host":                  {func(w *world, _ *fake.Plug) { w.DropEntry() }, policy.NoHost},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world, store *failingStore) {
@@ -156,7 +155,7 @@ func TestEnrollRefuses(t *testing.T) {
 // Only what a person vouched for counts where the administrator says so.
 func TestPinnedModeWantsAPersonsWord(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.host.IdentityMode = "pinned"
+		w.ChangeEntry(func(h *bmc.Host) { h.IdentityMode = "pinned" })
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(2 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
@@ -180,14 +179,14 @@ func TestPinnedModeWantsAPersonsWord(t *testing.T) {
 func TestEnrolmentDoesNotStandAgainstWhatTheDeviceTells(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		const other = "4c4c4544-0042-3510-8054-b4c04f4d9999"
-		w.host.Levels[0].Devices[0].Driver, w.host.Levels[0].Devices[0].Provider = bmc.DriverBMCLib, "gofish"
+		w.ChangeEntry(func(h *bmc.Host) {
+			h.Levels[0].Devices[0].Driver, h.Levels[0].Devices[0].Provider = bmc.DriverBMCLib, "gofish"
+		})
 		e, stop := enrolled(t, w, store, nil)
-		w.mu.Lock()
-		w.bmcUUID = other
-		w.mu.Unlock()
+		w.TellUUID(other)
 		assert.Equal(t, policy.IdentityDiffers, checked(t, e, other, "").Identity)
 		time.Sleep(5 * time.Minute)
-		assert.Zero(t, w.count(bmc.CommandOff), "another machine was switched off")
+		assert.Zero(t, w.Count(bmc.CommandOff), "another machine was switched off")
 		_, err := e.Enroll(t.Context(), byHand)
 		refusedFor(t, err, policy.IdentityMismatch)
 		stop()

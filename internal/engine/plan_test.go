@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
@@ -19,22 +20,22 @@ import (
 
 func TestPlanNamesWhatLimits(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.unsynced, w.othersDown, w.contested = true, true, remediate.Yes // only a probe shows the rival
+		w.unsync(true)
+		w.setOthersDown(true)
+		w.contest(remediate.Yes) // only a probe shows the rival
 		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Mode = policy.ModeObserve })
 		_, err := e.Plan(t.Context(), "c")
 		var refusal *engine.Refusal
 		require.ErrorAs(t, err, &refusal)
 		assert.Equal(t, policy.NotSynced, refusal.Reason, "nothing was seen yet")
-		w.mu.Lock()
-		w.unsynced = false
-		w.mu.Unlock()
+		w.unsync(false)
 		time.Sleep(2 * time.Minute)
 		p, err := e.Plan(t.Context(), "c")
 		require.NoError(t, err)
 		require.Len(t, p.Items, 2)
 		assert.Equal(t, []string{"n-1", "other-0"}, []string{p.Items[0].Node, p.Items[1].Node}, "in the order of the report")
 		assert.Equal(t, policy.Observing, p.Items[0].Gate.Reason)
-		assert.Zero(t, w.reads, "a plan asks no BMC")
+		assert.Zero(t, w.Reads(), "a plan asks no BMC")
 		require.NoError(t, e.Arm(t.Context(), engine.Order{Cluster: "c", Actor: "ada", Reason: "go"}, true))
 		synctest.Wait()
 		p, err = e.Plan(t.Context(), "c")
@@ -65,20 +66,18 @@ func TestCoverageOfTheLiveCluster(t *testing.T) {
 // A view that is not whole tells nothing about what it lacks. // I16
 func TestUnsyncedViewIsNotJudged(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.ready = "True"
+		w.SetReady("True")
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(time.Second)
-		w.mu.Lock()
-		w.unsynced, w.exists, w.host.PinnedUUID = true, false, hostUUID
-		w.mu.Unlock()
+		w.unsync(true)
+		w.RemoveNode()
+		w.ChangeEntry(func(h *bmc.Host) { h.PinnedUUID = hostUUID })
 		time.Sleep(time.Minute)
 		x, err := e.Explain(t.Context(), "c", "n-1")
 		require.NoError(t, err)
 		assert.Equal(t, policy.Healthy, x.Verdict, "as last seen")
-		assert.Empty(t, w.commands)
-		w.mu.Lock()
-		w.unsynced = false
-		w.mu.Unlock()
+		assert.Empty(t, w.Commands())
+		w.unsync(false)
 		time.Sleep(5 * time.Second)
 		assert.Len(t, e.Runs("c"), 1)
 		stop()
@@ -89,7 +88,7 @@ func TestUnsyncedViewIsNotJudged(t *testing.T) {
 func TestBreakerCountsByTheChecksOwnZoneKey(t *testing.T) {
 	for _, key := range []string{"rack", ""} {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {
-			w.othersDown = true
+			w.setOthersDown(true)
 			p := nodePolicy()
 			p.ZoneKey = key
 			e, _, stop := start(t, w, store, func(o *engine.Options) {

@@ -1,7 +1,6 @@
 package engine_test
 
 import (
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -18,16 +17,16 @@ import (
 // A check that changes while its target is probed gets a run of what it asks now.
 func TestRunIsBegunAsTheCheckAsksNow(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.owner = policy.Owner{Kind: "MachineSet", Name: "s", UID: "u"}
-		w.onLook = func(looks int) {
+		w.ownMachines()
+		w.OnLook(func(looks int) {
 			if looks == 1 {
-				w.check.Strategy = policy.DeleteMachines
+				w.changeCheck(func(c *policy.Check) { c.Strategy = policy.DeleteMachines })
 			}
-		}
+		})
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(62 * time.Second)
 		assert.Equal(t, remediate.DeleteMachine, only(t, e).Strategy)
-		assert.Zero(t, w.count(bmc.CommandOff))
+		assert.Zero(t, w.Count(bmc.CommandOff))
 		stop()
 	})
 }
@@ -41,7 +40,7 @@ func TestRoleThatTheViewLacksIsTheRunsRole(t *testing.T) {
 	}
 	for _, manual := range []bool{false, true} {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {
-			w.check.Paused = manual
+			w.changeCheck(func(c *policy.Check) { c.Paused = manual })
 			e, _, stop := start(t, w, store, func(o *engine.Options) {
 				o.Clusters[0].Kube = lookingAt{w, role}
 				o.Clusters[0].Rules.ExternalEtcd, o.Clusters[0].ControlPlaneIsolation = true, remediate.IsolateTaint
@@ -62,14 +61,13 @@ func TestRoleThatTheViewLacksIsTheRunsRole(t *testing.T) {
 // A Lease that moves is alive, also one whose host's clock stands in the past. // I4
 func TestLeaseThatMovesIsAliveWhateverItsClock(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.contested, w.leaseAlive = remediate.Yes, true
+		w.contest(remediate.Yes)
+		w.MoveLease(true)
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(2 * time.Minute)
 		gate(t, e, policy.Contested)
 		assert.False(t, gate(t, e, policy.NodeAlive).Pass)
-		w.mu.Lock()
-		w.contested = remediate.No
-		w.mu.Unlock()
+		w.contest(remediate.No)
 		time.Sleep(2 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		stop()
@@ -80,9 +78,9 @@ func TestLeaseThatMovesIsAliveWhateverItsClock(t *testing.T) {
 func TestMachineIsFoundInItsOwnLineage(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		handOver(w)
-		w.check.StartupTimeout, w.check.MachineConditions = time.Minute, nil
+		w.changeCheck(func(c *policy.Check) { c.StartupTimeout, c.MachineConditions = time.Minute, nil })
 		other := policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: "m-1", UID: "another", NodeName: "elsewhere"}
-		e, _, stop := start(t, w, store, through(w, func(list []policy.Change) []policy.Change {
+		e, _, stop := start(t, w, store, through(func(list []policy.Change) []policy.Change {
 			for i := range list {
 				if m, ok := list[i].Value.(*policy.Machine); ok && m.Name == "m-1" {
 					m.NodeName = ""
@@ -103,30 +101,20 @@ func TestMachineIsFoundInItsOwnLineage(t *testing.T) {
 func TestRefusedAccountOutlivesItsProbe(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, nil)
-		w.setReadErr(&bmc.Error{Kind: bmc.KindAuth, Op: "open session", Err: errors.New("refused")})
-		reads := func() int {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			return w.reads
-		}
-		well := func(ready string) {
-			w.mu.Lock()
-			w.ready, w.since, w.rv = ready, time.Now(), w.rv+1
-			w.mu.Unlock()
-		}
+		w.FailReads(refusedAccount())
 		time.Sleep(65 * time.Second)
-		require.Equal(t, 1, reads())
-		well("True")
+		require.Equal(t, 1, w.Reads())
+		w.Recover()
 		time.Sleep(10 * time.Second)
-		well("Unknown")
+		w.Silence()
 		time.Sleep(3 * time.Minute)
-		assert.Equal(t, 1, reads())
+		assert.Equal(t, 1, w.Reads())
 		gate(t, e, "BMCAuth")
 		_, err := e.Fence(t.Context(), byHand)
 		refusedFor(t, err, "BMCAuth")
-		assert.Equal(t, 2, reads())
+		assert.Equal(t, 2, w.Reads())
 		time.Sleep(6 * time.Minute)
-		assert.Greater(t, reads(), 2, "it is asked again")
+		assert.Greater(t, w.Reads(), 2, "it is asked again")
 		stop()
 	})
 }

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -37,10 +38,15 @@ func (l *ledger) set(refuse func(engine.Event) bool) {
 	l.refuse = refuse
 }
 
-func (l *ledger) actions() (all []remediate.Action) {
+// all is what it took.
+func (l *ledger) all() []engine.Event {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, e := range l.took {
+	return slices.Clone(l.took)
+}
+
+func (l *ledger) actions() (all []remediate.Action) {
+	for _, e := range l.all() {
 		if e.Type == engine.EventAction {
 			all = append(all, e.Action)
 		}
@@ -60,15 +66,16 @@ func TestWhatHurtsIsRecordedBeforeItIsDone(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		l := &ledger{}
 		l.set(func(e engine.Event) bool { // called before the action, so nothing of it has come to pass
-			assert.False(t, e.Action == remediate.SendOff && w.count(bmc.CommandOff) > 0)
-			assert.False(t, e.Action == remediate.IsolateNode && w.deleted() > 0)
+			assert.False(t, e.Action == remediate.SendOff && w.Count(bmc.CommandOff) > 0)
+			assert.False(t, e.Action == remediate.IsolateNode && w.Isolated() > 0)
 			return false
 		})
 		e, events, stop := start(t, w, store, func(o *engine.Options) { o.Record = l.record })
 		time.Sleep(6 * time.Minute)
 		require.Equal(t, remediate.Done, only(t, e).Step)
 		assert.Equal(t, []remediate.Action{remediate.SendOff, remediate.IsolateNode}, l.actions())
-		started, isolated := l.took[0], l.took[len(l.took)-1]
+		took := l.all()
+		started, isolated := took[0], took[len(took)-1]
 		assert.Equal(t, engine.EventStarted, started.Type)
 		assert.Greater(t, len(started.Gates), 10)
 		assert.NotEmpty(t, started.Check)
@@ -94,7 +101,7 @@ func TestNoRunIsBegunWithoutARecord(t *testing.T) {
 		e, events, stop := start(t, w, store, func(o *engine.Options) { o.Record = l.record })
 		time.Sleep(6 * time.Minute)
 		require.Empty(t, e.Runs("c"))
-		require.Empty(t, w.commands)
+		require.Empty(t, w.Commands())
 		assert.Equal(t, 1, auditFailures(t, events), "it is told once")
 		assert.Equal(t, "no space left on device", gate(t, e, engine.AuditFailed).Value)
 		_, err := e.Fence(t.Context(), engine.Order{Node: "n-1", Actor: "root", Reason: "test"})
@@ -122,8 +129,8 @@ func TestHostsComeBackWithoutARecord(t *testing.T) {
 		require.NoError(t, err)
 		time.Sleep(5 * time.Minute)
 		assert.Equal(t, remediate.Aborted, only(t, e).Step, only(t, e).Note)
-		assert.NotZero(t, w.count(bmc.CommandOn))
-		assert.Zero(t, w.deleted())
+		assert.NotZero(t, w.Count(bmc.CommandOn))
+		assert.Zero(t, w.Isolated())
 		stop()
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"testing"
 	"time"
 
@@ -17,13 +16,10 @@ import (
 
 // login gives n-1's BMC an account.
 func (w *world) login(password string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	h := *w.host
-	d := h.Levels[0].Devices[0]
-	d.Username, d.Password = "fence", bmc.NewSecret(password)
-	h.Levels = []bmc.Level{{Devices: []bmc.Device{d}}}
-	w.host = &h
+	w.ChangeEntry(func(h *bmc.Host) {
+		d := &h.Levels[0].Devices[0]
+		d.Username, d.Password = "fence", bmc.NewSecret(password)
+	})
 }
 
 // A daemon that comes and goes does not lock the account by trying a wrong password at
@@ -31,11 +27,11 @@ func (w *world) login(password string) {
 func TestRefusedAccountOutlivesRestarts(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.login("wrong-4711")
-		w.setReadErr(&bmc.Error{Kind: bmc.KindAuth, Op: "open session", Err: errors.New("refused")})
+		w.FailReads(refusedAccount())
 		_, _, stop := start(t, w, store, nil)
 		time.Sleep(70 * time.Second)
 		stop()
-		first := w.asked()
+		first := w.Reads()
 		require.Positive(t, first)
 		for range 20 {
 			e, _, stop := start(t, w, store, nil)
@@ -43,7 +39,7 @@ func TestRefusedAccountOutlivesRestarts(t *testing.T) {
 			gate(t, e, "BMCAuth")
 			stop()
 		}
-		assert.Equal(t, first, w.asked(), "in the 5 minutes after it was refused")
+		assert.Equal(t, first, w.Reads(), "in the 5 minutes after it was refused")
 		kept, err := state.LoadRefusals(t.Context(), store, "")
 		require.NoError(t, err)
 		require.Len(t, kept.Accounts, 1)
@@ -53,7 +49,7 @@ func TestRefusedAccountOutlivesRestarts(t *testing.T) {
 		assert.Len(t, kept.Accounts[0].Mark, 2, "one byte")
 
 		w.login("mended")
-		w.setReadErr(nil)
+		w.FailReads(nil)
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(20 * time.Second)
 		assert.Len(t, e.Runs("c"), 1)
@@ -65,7 +61,7 @@ func TestRefusedAccountOutlivesRestarts(t *testing.T) {
 func TestRefusedAccountIsTriedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.login("wrong")
-		service := w.host.Levels[0].Devices[0].Service()
+		service := w.Entry().Levels[0].Devices[0].Service()
 		sum := sha256.Sum256([]byte("s\x00" + service + "\x00fence\x00wrong"))
 		_, err := state.SaveRefusals(t.Context(), store, state.Refusals{Accounts: []state.Refusal{{
 			Service: service, User: "fence", Kind: string(bmc.KindAuth), Salt: "s", Mark: hex.EncodeToString(sum[:1]), Until: time.Now().Add(24 * time.Hour),

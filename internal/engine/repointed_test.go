@@ -35,7 +35,7 @@ func sweeping(t *testing.T, w *world, e *engine.Engine) (*sweep.Sweep, *given, f
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		g.to[d.Endpoint.Host] = cmp.Or(d.Password.Reveal(), "none")
-		return power{w}, nil
+		return w.bmc(), nil
 	})
 	s := sweep.New(sweep.Options{Engine: e, Open: actors.Patient(), Urgent: actors.Urgent(), Every: time.Minute,
 		ReadTimeout: 5 * time.Second, AtOnce: sweep.AtOnce, Tell: func(engine.Event) {}, Measured: func(bmc.Driver, time.Duration) {}})
@@ -55,8 +55,8 @@ func TestPasswordDoesNotFollowABareMetalHost(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		const elsewhere = "203.0.113.66"
 		m := newMetal(w)
-		w.ready = "True"
-		e, _, stop := start(t, w, store, m.options)
+		w.SetReady("True")
+		e, _, stop := start(t, w, store, nil)
 		time.Sleep(2 * time.Second)
 		checkHealthy(t, e)
 		s, passwords, end := sweeping(t, w, e)

@@ -27,9 +27,9 @@ func TestStopElsewhereBindsWhileTheWatchIsDead(t *testing.T) {
 				p.store["a"].deaf.Store(true)
 				require.NoError(t, stopNow(t, p.engine["b"]))
 				time.Sleep(3 * time.Minute)
-				assert.Equal(t, offs, w.count(bmc.CommandOff), "%s at %s", name, given)
-				assert.Zero(t, w.deleted(), "%s at %s", name, given)
-				assert.True(t, w.on)
+				assert.Equal(t, offs, w.Count(bmc.CommandOff), "%s at %s", name, given)
+				assert.Zero(t, w.Isolated(), "%s at %s", name, given)
+				assert.True(t, w.On())
 				p.end()
 			})
 		}

@@ -17,7 +17,8 @@ func TestRunsInVainAreBegunEverMoreSeldom(t *testing.T) {
 		p := nodePolicy()
 		p.Strategy, p.ShortenOnEvidence = policy.DeleteMachines, true // a run itself reads no BMC for this
 		p.Conditions[0].Timeout = time.Hour
-		w.on, w.owner = false, policy.Owner{Kind: "MachineSet", Name: "s", UID: "u"}
+		w.Switch(false)
+		w.ownMachines()
 		e, _, stop := start(t, w, store, withPolicy(w, p))
 		time.Sleep(30 * time.Minute)
 		runs := e.Runs("c")

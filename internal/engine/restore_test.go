@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,25 +17,24 @@ import (
 
 // unrestored is a cluster in which somebody who admits writes refuses what is restored.
 type unrestored struct {
-	*world
-	refusal error // guarded by the world's mutex
+	engine.Kube
+	refusal atomic.Pointer[error]
 }
 
 func (u *unrestored) Act(ctx context.Context, r remediate.Run, a remediate.Action, backups [][]byte, b remediate.Backup) error {
-	u.mu.Lock()
-	refusal := u.refusal
-	u.mu.Unlock()
-	if a == remediate.RestoreTargetNode && refusal != nil {
-		return refusal
+	if refusal := u.refusal.Load(); a == remediate.RestoreTargetNode && refusal != nil {
+		return *refusal
 	}
-	return u.world.Act(ctx, r, a, backups, b)
+	return u.Kube.Act(ctx, r, a, backups, b)
 }
 
 // A Node that may not be given back what it had is a person's, with the refusal as the
 // reason and the backup at hand; once it is allowed, an order is enough. // I21
 func TestRefusedRestoreIsHeldWithItsReason(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		u := &unrestored{world: w, refusal: errors.New("restore Node n-1: admission webhook \"no\x1b[31mlabels\" denied the request")}
+		refusal := errors.New("restore Node n-1: admission webhook \"no\x1b[31mlabels\" denied the request")
+		u := &unrestored{Kube: w}
+		u.refusal.Store(&refusal)
 		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Kube = u })
 		time.Sleep(20 * time.Minute)
 		r := only(t, e)
@@ -46,15 +46,13 @@ func TestRefusedRestoreIsHeldWithItsReason(t *testing.T) {
 		require.NoError(t, err)
 		require.NotEmpty(t, saved)
 
-		w.mu.Lock()
-		u.refusal = nil
-		w.mu.Unlock()
+		u.refusal.Store(nil)
 		_, err = e.Retry(t.Context(), ofRun(r))
 		require.NoError(t, err)
 		time.Sleep(5 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
-		assert.True(t, w.restored)
-		assert.Equal(t, 1, w.deleted())
+		assert.True(t, w.Restored())
+		assert.Equal(t, 1, w.Isolated())
 		stop()
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/test/fake"
 )
 
 // bars keep a Held run where it is, whoever orders otherwise.
@@ -25,14 +26,14 @@ var bars = map[policy.Reason]func(t *testing.T, w *world, e *engine.Engine){
 		require.NoError(t, err)
 	},
 	policy.Contested: func(_ *testing.T, w *world, _ *engine.Engine) {
-		w.lock(func() { w.contested = remediate.Yes })
+		w.contest(remediate.Yes)
 	},
 	policy.NotOwner: func(_ *testing.T, w *world, _ *engine.Engine) {
-		w.lock(func() { w.foreigner = "fenced instance x holds the Lease" })
+		w.holdLease("fenced instance x holds the Lease")
 		time.Sleep(6 * time.Second) // until it is announced again
 	},
 	policy.PowerOwner: func(_ *testing.T, w *world, _ *engine.Engine) {
-		w.lock(func() { w.forbidden = "somebody else has it off" })
+		w.Do(func(s *fake.State) { s.PowerForbidden = "somebody else has it off" })
 	},
 }
 
@@ -66,7 +67,7 @@ func TestOrdersForAHeldRunAreRefusedBeforeTheyAreSaved(t *testing.T) {
 					assert.Equal(t, r.Version, only(t, e).Version, "nothing is saved")
 					time.Sleep(10 * time.Minute)
 					assert.Equal(t, remediate.Held, only(t, e).Step)
-					assert.Zero(t, w.deleted())
+					assert.Zero(t, w.Isolated())
 					stop()
 				})
 			})
@@ -79,15 +80,15 @@ func TestConfirmOffOfAFrozenHostIsRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, nil)
 		until(t, e, remediate.PowerOff)
-		w.lock(func() { w.leaseAlive = true })
+		w.MoveLease(true)
 		r := until(t, e, remediate.Held)
 		require.Equal(t, "FalseOff", r.Reason)
-		w.lock(func() { w.leaseAlive = false })
+		w.MoveLease(false)
 		w.dead()
 		_, err := e.ConfirmOff(t.Context(), byHand)
 		refusedFor(t, err, policy.Frozen)
 		assert.Nil(t, only(t, e).Confirmed)
-		assert.Zero(t, w.deleted())
+		assert.Zero(t, w.Isolated())
 		stop()
 	})
 }
@@ -96,15 +97,14 @@ func TestConfirmOffOfAFrozenHostIsRefused(t *testing.T) {
 // BMC is asked for one; people are told where to go. // I19
 func TestOrdersAtAStandbyAreRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.ignoreOff = true
+		w.SetMood(fake.IgnoresOff)
 		p := newPair(t, w, store, nil)
 		p.give("a")
 		until(t, p.engine["a"], remediate.Held)
 		time.Sleep(time.Minute)
 		r := only(t, p.engine["b"])
 		require.Equal(t, remediate.Held, r.Step)
-		var reads int
-		w.lock(func() { reads = w.reads })
+		reads := w.Reads()
 		for _, give := range []func(*engine.Engine) error{
 			func(e *engine.Engine) error { _, err := e.Retry(t.Context(), ofRun(r)); return err },
 			func(e *engine.Engine) error { _, err := e.Abort(t.Context(), ofRun(r)); return err },
@@ -116,11 +116,11 @@ func TestOrdersAtAStandbyAreRefused(t *testing.T) {
 			assert.Contains(t, err.Error(), "instance a owns the cluster")
 		}
 		assert.Equal(t, r.Version, only(t, p.engine["b"]).Version)
-		w.lock(func() { assert.Equal(t, reads, w.reads) })
+		assert.Equal(t, reads, w.Reads())
 		stored, err := state.GetRun(t.Context(), store, r.ID)
 		require.NoError(t, err)
 		assert.Nil(t, stored.Retry)
-		assert.Zero(t, w.count(bmc.CommandOn))
+		assert.Zero(t, w.Count(bmc.CommandOn))
 		p.end()
 	})
 }

@@ -18,7 +18,7 @@ import (
 
 // reboots is a BMC that restarts: it neither answers nor takes commands meanwhile.
 type reboots struct {
-	power
+	bmc.Power
 	away *atomic.Bool
 }
 
@@ -26,14 +26,14 @@ func (b reboots) Read(ctx context.Context) (bmc.Reading, error) {
 	if b.away.Load() {
 		return bmc.Reading{}, silent()
 	}
-	return b.power.Read(ctx)
+	return b.Power.Read(ctx)
 }
 
 func (b reboots) Send(ctx context.Context, c bmc.Command) (bmc.Receipt, error) {
 	if b.away.Load() {
 		return bmc.Receipt{}, silent()
 	}
-	return b.power.Send(ctx, c)
+	return b.Power.Send(ctx, c)
 }
 
 // The BMC does not take the second attempt's Off; meanwhile the slow kubelet registers
@@ -45,7 +45,7 @@ func TestSecondAttemptLeavesANodeAloneThatBecameReady(t *testing.T) {
 		var once sync.Once
 		e, _, stop := start(t, w, store, func(o *engine.Options) {
 			o.Run.ReadyTimeout = 40 * time.Second
-			o.Open = func(bmc.Device) (bmc.Power, error) { return reboots{power{w}, &away}, nil }
+			o.Open = func(bmc.Device) (bmc.Power, error) { return reboots{w.bmc(), &away}, nil }
 		})
 		began := make(chan struct{})
 		store.watch(func(run []byte) {
@@ -53,27 +53,15 @@ func TestSecondAttemptLeavesANodeAloneThatBecameReady(t *testing.T) {
 				once.Do(func() { away.Store(true); close(began) })
 			}
 		})
-		go func() { // the kubelet is slow: it has not registered before that
-			for {
-				select {
-				case <-began:
-					return
-				case <-time.After(100 * time.Millisecond):
-					w.mu.Lock()
-					w.onFor = 0
-					w.mu.Unlock()
-				}
-			}
-		}()
+		w.BootsIn(never) // the kubelet is slow: it has not registered before that
 		<-began
+		w.BootsIn(19 * time.Second)
 		time.Sleep(25 * time.Second)
-		w.mu.Lock()
-		require.Equal(t, "True", w.ready)
-		w.mu.Unlock()
+		require.True(t, w.Ready())
 		away.Store(false)
 		time.Sleep(10 * time.Minute)
 		r := only(t, e)
-		assert.Equal(t, 1, w.count(bmc.CommandOff), "Off to a Node that is Ready")
+		assert.Equal(t, 1, w.Count(bmc.CommandOff), "Off to a Node that is Ready")
 		assert.Equal(t, remediate.Done, r.Step, "%s %s", r.Reason, r.Note)
 		stop()
 	})

@@ -14,6 +14,7 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/test/fake"
 )
 
 func slotsOf(t *testing.T, store state.Store) (runs []string) {
@@ -28,8 +29,8 @@ func slotsOf(t *testing.T, store state.Store) (runs []string) {
 
 // slow is the world where labels come back a while after the Node.
 type slow struct {
-	*world
-	since time.Time
+	engine.Kube
+	since time.Time // the worker's alone
 }
 
 func (s *slow) Act(ctx context.Context, r remediate.Run, a remediate.Action, backups [][]byte, b remediate.Backup) error {
@@ -37,15 +38,15 @@ func (s *slow) Act(ctx context.Context, r remediate.Run, a remediate.Action, bac
 		s.since = time.Now()
 	}
 	if a == remediate.RestoreTargetNode && time.Since(s.since) < 20*time.Second {
-		return errAPI
+		return fake.ErrAPI
 	}
-	return s.world.Act(ctx, r, a, backups, b)
+	return s.Kube.Act(ctx, r, a, backups, b)
 }
 
 // A slot is held from the start of a run until its Node has registered. // I11
 func TestSlotIsHeldUntilRegistration(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Kube = &slow{world: w} })
+		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Kube = &slow{Kube: w} })
 		var held, free int
 		var registered time.Time
 		for range 5 * 60 {
@@ -79,7 +80,7 @@ func TestSlotIsHeldUntilRegistration(t *testing.T) {
 // A run that waits for a human keeps nobody else waiting. // I11
 func TestHeldRunHasNoSlot(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.ignoreOff = true
+		w.SetMood(fake.IgnoresOff)
 		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Guards.MaxInFlight, o.Guards.MaxInFlightTotal = 1, 1 })
 		time.Sleep(70 * time.Second)
 		require.Equal(t, remediate.PowerOff, only(t, e).Step)
@@ -118,14 +119,14 @@ func TestLastSlotIsTakenInTheStore(t *testing.T) {
 		f := newFleet("a", 4, "")
 		f.fail(1)
 		var meddled atomic.Bool
-		f.onFind = func(node string) {
-			if !meddled.Load() && f.asked(node) {
+		meddling := onFind(func(node string) {
+			if !meddled.Load() && f.Handle(node).Reads() > 0 {
 				meddled.Store(true) // the probe is done, the gate is asked
 				_, err := state.TakeSlot(t.Context(), store, 1, state.Slot{Cluster: "elsewhere", Run: "theirs"})
 				assert.NoError(t, err)
 			}
-		}
-		e, events, stop := fleets{f}.guard(t, store, func(o *engine.Options) { o.Guards.MaxInFlightTotal = 1 })
+		})
+		e, events, stop := fleets{f}.guard(t, store, func(o *engine.Options) { meddling(o); o.Guards.MaxInFlightTotal = 1 })
 		time.Sleep(time.Minute)
 		require.True(t, meddled.Load())
 		require.Empty(t, e.Runs("a"))
@@ -143,7 +144,7 @@ func TestLastSlotIsTakenInTheStore(t *testing.T) {
 		require.NoError(t, state.FreeSlot(t.Context(), store, "theirs"))
 		time.Sleep(5 * time.Minute)
 		assert.Len(t, e.Runs("a"), 2)
-		assert.Zero(t, f.silent())
+		assert.Zero(t, f.Silent())
 		stop()
 	})
 }
@@ -165,7 +166,7 @@ func TestNoSlotWithoutTheStore(t *testing.T) {
 		store.set(true)
 		time.Sleep(2 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
-		assert.Zero(t, w.count(bmc.CommandOff))
+		assert.Zero(t, w.Count(bmc.CommandOff))
 		store.set(false)
 		assert.Empty(t, slotsOf(t, store))
 		time.Sleep(5 * time.Minute)

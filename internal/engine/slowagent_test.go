@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,49 +17,42 @@ import (
 // slowAgent takes its time for each command, as fence agents do, which wait until the
 // power has followed. It may take engine.AgentSendTimeout.
 type slowAgent struct {
-	*outlet
+	bmc.Power
 	off, on time.Duration
-	at      *bmc.Command   // what it is at work on; zero: nothing
-	took    *time.Duration // the last command
+	at      atomic.Int64 // the command that it is at work on; zero: nothing
+	took    atomic.Int64 // the last command
 }
 
-func (s slowAgent) Send(ctx context.Context, c bmc.Command) (bmc.Receipt, error) {
+func (s *slowAgent) Send(ctx context.Context, c bmc.Command) (bmc.Receipt, error) {
 	needs, begun := s.off, time.Now()
 	if c == bmc.CommandOn {
 		needs = s.on
 	}
-	s.w.lock(func() { *s.at = c })
-	defer s.w.lock(func() { *s.at, *s.took = 0, time.Since(begun) })
+	s.at.Store(int64(c))
+	defer func() { s.at.Store(0); s.took.Store(int64(time.Since(begun))) }()
 	select {
 	case <-ctx.Done(): // the agent is killed
 		return bmc.Receipt{}, &bmc.Error{Kind: bmc.KindUnreachable, Op: "send", Err: ctx.Err()}
 	case <-time.After(needs):
-		return s.outlet.Send(ctx, c)
+		return s.Power.Send(ctx, c)
 	}
 }
 
-// awaitCommand returns when the agent is at work on a command.
-func (s slowAgent) awaitCommand(c bmc.Command) {
-	for done := false; !done; {
+// isAt says whether the agent is at work on a command.
+func (s *slowAgent) isAt(c bmc.Command) bool { return bmc.Command(s.at.Load()) == c }
+
+// awaitCommand returns when it is.
+func (s *slowAgent) awaitCommand(c bmc.Command) {
+	for !s.isAt(c) {
 		time.Sleep(time.Second)
-		s.w.lock(func() { done = *s.at == c })
 	}
 }
 
 // withSlowAgent gives the host an outlet with an agent that needs so long.
-func withSlowAgent(w *world, off, on time.Duration) (slowAgent, func(*engine.Options)) {
-	p, levels := withOutlet(w)
-	s := slowAgent{p, off, on, new(bmc.Command), new(time.Duration)}
-	return s, func(o *engine.Options) {
-		levels(o)
-		inner := o.Open
-		o.Open = func(d bmc.Device) (bmc.Power, error) {
-			if d.Driver == bmc.DriverFenceAgent {
-				return s, nil
-			}
-			return inner(d)
-		}
-	}
+func withSlowAgent(w *world, off, on time.Duration) (*slowAgent, func(*engine.Options)) {
+	p, _ := withOutlet(w)
+	s := &slowAgent{Power: p, off: off, on: on}
+	return s, opening(w.bmc(), s)
 }
 
 // An agent gets the time that it may take, although the Lease that says who acts on
@@ -69,7 +63,7 @@ func TestSlowAgentFences(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world, store *failingStore) {
 				_, slow := withSlowAgent(w, needs, needs)
 				e, stop := enrolled(t, w, store, slow)
-				w.setReadErr(silent())
+				w.FailReads(silent())
 				time.Sleep(30 * time.Minute)
 				r := only(t, e)
 				assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
@@ -81,7 +75,7 @@ func TestSlowAgentFences(t *testing.T) {
 
 // slowPair are two instances, of which a owns the cluster, and a host whose BMC has
 // died and whose agent needs so long to switch it.
-func slowPair(t *testing.T, w *world, store *failingStore, off, on time.Duration) (*pair, slowAgent) {
+func slowPair(t *testing.T, w *world, store *failingStore, off, on time.Duration) (*pair, *slowAgent) {
 	t.Helper()
 	agent, slow := withSlowAgent(w, off, on)
 	p := newPair(t, w, store, func(_ string, o *engine.Options) { slow(o) })
@@ -89,7 +83,7 @@ func slowPair(t *testing.T, w *world, store *failingStore, off, on time.Duration
 	time.Sleep(time.Second)
 	_, err := p.engine["a"].Enroll(t.Context(), byHand)
 	require.NoError(t, err)
-	w.setReadErr(silent())
+	w.FailReads(silent())
 	return p, agent
 }
 
@@ -100,7 +94,7 @@ func TestSlowAgentPowersOnUnderAClaim(t *testing.T) {
 		time.Sleep(40 * time.Minute)
 		r := only(t, p.engine["a"])
 		assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
-		w.lock(func() { assert.True(t, w.on, "the host is left off") })
+		assert.True(t, w.On(), "the host is left off")
 		p.end()
 	})
 }
@@ -115,7 +109,7 @@ func TestCommandDoesNotOutliveAHandOver(t *testing.T) {
 		begun := time.Now()
 		p.take("a") // and waits for it
 		assert.InDelta(t, 12, time.Since(begun).Seconds(), 1)
-		assert.Less(t, *agent.took, 35*time.Second)
+		assert.Less(t, time.Duration(agent.took.Load()), 35*time.Second)
 		p.end()
 	})
 }
@@ -125,14 +119,12 @@ func TestForeignInstallationCutsACommand(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		agent, slow := withSlowAgent(w, 35*time.Second, time.Second)
 		_, stop := enrolled(t, w, store, slow)
-		w.setReadErr(silent())
+		w.FailReads(silent())
 		agent.awaitCommand(bmc.CommandOff)
-		w.lock(func() { w.foreigner = "fenced instance x holds the Lease" })
+		w.holdLease("fenced instance x holds the Lease")
 		time.Sleep(10 * time.Second)
-		w.lock(func() {
-			assert.NotEqual(t, bmc.CommandOff, *agent.at)
-			assert.True(t, w.on)
-		})
+		assert.False(t, agent.isAt(bmc.CommandOff))
+		assert.True(t, w.On())
 		stop()
 	})
 }

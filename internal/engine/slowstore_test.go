@@ -101,10 +101,15 @@ func (p *pulse) beat() {
 
 func (p *pulse) requireAlive(t *testing.T) {
 	t.Helper()
+	require.Less(t, p.silence(), watchdogTime, "the longest time without a beat")
+}
+
+// silence is the longest time without a beat, until now.
+func (p *pulse) silence() time.Duration {
 	p.beat()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	require.Less(t, p.longest, watchdogTime, "the longest time without a beat")
+	return p.longest
 }
 
 // A store that answers late makes a run late, and nothing else.
@@ -117,9 +122,9 @@ func TestSlowStoreSlowsARun(t *testing.T) {
 			time.Sleep(20 * time.Minute)
 			r := e.Runs("c")[0]
 			assert.Equal(t, remediate.Done, r.Step, "%s: %s %s", delay, r.Reason, r.Note)
-			assert.Equal(t, 1, w.deleted())
-			assert.True(t, w.on)
-			assert.Equal(t, 1, w.count(bmc.CommandOff))
+			assert.Equal(t, 1, w.Isolated())
+			assert.True(t, w.On())
+			assert.Equal(t, 1, w.Count(bmc.CommandOff))
 			p.requireAlive(t)
 			slow.set(0, false)
 			stop()
@@ -137,7 +142,7 @@ func TestBlockedStoreAtAnyMoment(t *testing.T) {
 			time.Sleep(time.Duration(at) * time.Second)
 			slow.set(0, true)
 			time.Sleep(15 * time.Second)
-			begun, on := len(e.Runs("c")), w.on
+			begun, on := len(e.Runs("c")), w.On()
 			time.Sleep(10 * time.Minute)
 			if !on {
 				require.Len(t, e.Status()[0].Runs, 1, "blocked after %ds: off, and on record", at)
@@ -147,8 +152,8 @@ func TestBlockedStoreAtAnyMoment(t *testing.T) {
 			time.Sleep(10 * time.Minute)
 			r := e.Runs("c")[0]
 			assert.Equal(t, remediate.Done, r.Step, "blocked after %ds: %s %s", at, r.Reason, r.Note)
-			assert.True(t, w.on, "blocked after %ds", at)
-			assert.Equal(t, 1, w.deleted(), "blocked after %ds", at)
+			assert.True(t, w.On(), "blocked after %ds", at)
+			assert.Equal(t, 1, w.Isolated(), "blocked after %ds", at)
 			p.requireAlive(t)
 			stop()
 		})
@@ -167,10 +172,10 @@ func TestBlockedStoreEndsATenure(t *testing.T) {
 			slow.set(0, true)
 			p.expire("a", time.Now().Add(9*time.Second))
 			time.Sleep(9 * time.Second)
-			sent, deleted := len(w.commands), w.deleted()
+			sent, deleted := len(w.Commands()), w.Isolated()
 			time.Sleep(20 * time.Second)
-			require.Len(t, w.commands, sent, "blocked after %ds", at)
-			require.Equal(t, deleted, w.deleted(), "blocked after %ds", at)
+			require.Len(t, w.Commands(), sent, "blocked after %ds", at)
+			require.Equal(t, deleted, w.Isolated(), "blocked after %ds", at)
 			began := time.Now()
 			p.take("a")
 			assert.Less(t, time.Since(began), 20*time.Second, "blocked after %ds", at)
@@ -179,8 +184,8 @@ func TestBlockedStoreEndsATenure(t *testing.T) {
 			time.Sleep(5 * time.Minute)
 			r := p.engine["b"].Runs("c")[0]
 			assert.Equal(t, remediate.Done, r.Step, "blocked after %ds: %s %s", at, r.Reason, r.Note)
-			assert.Equal(t, 1, w.deleted())
-			assert.True(t, w.on)
+			assert.Equal(t, 1, w.Isolated())
+			assert.True(t, w.On())
 			p.end()
 		})
 	}
@@ -197,11 +202,11 @@ func TestBlockedStoreWithManyCandidates(t *testing.T) {
 		slow.set(0, true)
 		f.fail(20)
 		time.Sleep(10 * time.Minute)
-		assert.Zero(t, f.mostOff["all"])
+		assert.Zero(t, f.MostOff("all"))
 		p.requireAlive(t)
 		slow.set(0, false)
 		time.Sleep(20 * time.Minute)
-		assert.Zero(t, f.silent())
+		assert.Zero(t, f.Silent())
 		stop()
 	})
 }

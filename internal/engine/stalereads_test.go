@@ -13,14 +13,8 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
-
-// recover makes the Node Ready again.
-func (w *world) recover() {
-	w.lock(func() { w.ready, w.since, w.rv, w.lease = "True", time.Now(), w.rv+1, w.lease+1 })
-}
 
 // onIntent calls f once, while a run's intent of an action is saved.
 func onIntent(store *stubborn, a remediate.Action, f func()) {
@@ -39,9 +33,9 @@ func TestSlowSaveDoesNotPowerOffAReadyNode(t *testing.T) {
 		bubble(t, func(t *testing.T, w *world, inner *failingStore) {
 			store := &stubborn{Store: inner}
 			e, _, stop := start(t, w, store, nil)
-			onIntent(store, remediate.SendOff, func() { w.recover(); time.Sleep(hang) })
+			onIntent(store, remediate.SendOff, func() { w.Recover(); time.Sleep(hang) })
 			time.Sleep(5 * time.Minute)
-			assert.Zero(t, w.count(bmc.CommandOff), "a save of %s", hang)
+			assert.Zero(t, w.Count(bmc.CommandOff), "a save of %s", hang)
 			assert.Equal(t, "Recovered", only(t, e).Reason)
 			stop()
 		})
@@ -55,13 +49,13 @@ func TestSlowRecordDoesNotPowerOffAReadyNode(t *testing.T) {
 		e, _, stop := start(t, w, store, func(o *engine.Options) {
 			o.Record = func(e engine.Event) error {
 				if e.Action == remediate.SendOff {
-					once.Do(func() { w.recover(); time.Sleep(4900 * time.Millisecond) })
+					once.Do(func() { w.Recover(); time.Sleep(4900 * time.Millisecond) })
 				}
 				return nil
 			}
 		})
 		time.Sleep(5 * time.Minute)
-		assert.Zero(t, w.count(bmc.CommandOff))
+		assert.Zero(t, w.Count(bmc.CommandOff))
 		assert.Equal(t, "Recovered", only(t, e).Reason)
 		stop()
 	})
@@ -70,15 +64,14 @@ func TestSlowRecordDoesNotPowerOffAReadyNode(t *testing.T) {
 // Nor is a Machine given away whose Node is Ready. // I4, I14
 func TestSlowSaveDoesNotReplaceAReadyMachine(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, inner *failingStore) {
-		w.machineAPI, w.owner = policy.ClusterAPIV1Beta2, policy.Owner{Kind: "MachineSet", Name: "s", UID: "u"}
-		w.check.APIVersion, w.check.ClusterName, w.check.Strategy = policy.ClusterAPIV1Beta2, "c", policy.MarkOwners
+		w.ofClusterAPI()
 		store := &stubborn{Store: inner}
 		_, _, stop := start(t, w, store, nil)
-		saved := false
-		onIntent(store, remediate.DeleteTargetMachine, func() { saved = true; w.recover(); time.Sleep(time.Minute) })
+		var saved atomic.Bool
+		onIntent(store, remediate.DeleteTargetMachine, func() { saved.Store(true); w.Recover(); time.Sleep(time.Minute) })
 		time.Sleep(5 * time.Minute)
-		require.True(t, saved)
-		assert.Zero(t, w.marked)
+		require.True(t, saved.Load())
+		assert.Zero(t, w.Marked())
 		stop()
 	})
 }
@@ -97,7 +90,7 @@ func TestFreezeWhileTheRecordIsMade(t *testing.T) {
 			}
 		})
 		time.Sleep(5 * time.Minute)
-		assert.Zero(t, w.count(bmc.CommandOff))
+		assert.Zero(t, w.Count(bmc.CommandOff))
 		stop()
 	})
 }
@@ -115,8 +108,8 @@ func TestSlowStoreAndRecordStillFence(t *testing.T) {
 		time.Sleep(30 * time.Minute)
 		r := only(t, e)
 		assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
-		assert.Equal(t, 1, w.count(bmc.CommandOff))
-		assert.Equal(t, 1, w.deleted())
+		assert.Equal(t, 1, w.Count(bmc.CommandOff))
+		assert.Equal(t, 1, w.Isolated())
 		store.watch(func([]byte) {})
 		stop()
 	})
@@ -124,7 +117,7 @@ func TestSlowStoreAndRecordStillFence(t *testing.T) {
 
 // blinking is a BMC that answers a single time, when it is told to.
 type blinking struct {
-	power
+	bmc.Power
 	once *atomic.Bool
 }
 
@@ -132,17 +125,17 @@ func (b blinking) Read(ctx context.Context) (bmc.Reading, error) {
 	if b.once.Swap(false) {
 		return bmc.Reading{State: bmc.On, At: time.Now(), Session: 1, Identity: bmc.Identity{UUID: hostUUID}}, nil
 	}
-	return b.power.Read(ctx)
+	return b.Power.Read(ctx)
 }
 
 // What only that second look finds against a run is not forgotten. // I26
 func TestSecondLookIsEvidence(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, inner *failingStore) {
-		w.check.Paused = true
+		w.pauseCheck()
 		w.dead()
 		store, once := &stubborn{Store: inner}, new(atomic.Bool)
 		e, _, stop := start(t, w, store, func(o *engine.Options) {
-			o.Open = func(bmc.Device) (bmc.Power, error) { return blinking{power{w}, once}, nil }
+			o.Open = func(bmc.Device) (bmc.Power, error) { return blinking{w.bmc(), once}, nil }
 		})
 		onIntent(store, remediate.IsolateNode, func() { time.Sleep(7 * time.Second); once.Store(true) })
 		time.Sleep(time.Second)
@@ -152,7 +145,7 @@ func TestSecondLookIsEvidence(t *testing.T) {
 		r := only(t, e)
 		assert.Equal(t, remediate.Held, r.Step)
 		assert.Equal(t, "ConfirmedOffContradicted", r.Reason)
-		assert.Zero(t, w.deleted())
+		assert.Zero(t, w.Isolated())
 		stop()
 	})
 }

@@ -60,6 +60,13 @@ func (b *board) Record(_ context.Context, _ policy.CheckReport, warning bool, re
 	return nil
 }
 
+// questions is how often it was asked who is alive.
+func (b *board) questions() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.asked
+}
+
 // told gives what was told so far.
 func (b *board) told() (written []policy.CheckReport, recorded []string) {
 	b.mu.Lock()
@@ -70,14 +77,9 @@ func (b *board) told() (written []policy.CheckReport, recorded []string) {
 // calm is a world in which nothing is wrong and one unhealthy Node is too many.
 func calm(w *world, b *board) func(*engine.Options) {
 	zero := intstr.FromInt32(0)
-	w.ready, w.check.MaxUnhealthy, w.check.UID, w.check.Source = "True", &zero, "check-uid", "cluster"
+	w.SetReady("True")
+	w.changeCheck(func(c *policy.Check) { c.MaxUnhealthy, c.UID, c.Source = &zero, "check-uid", "cluster" })
 	return func(o *engine.Options) { o.Clusters[0].Checks = b }
-}
-
-func (w *world) setOthersDown(down bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.othersDown = down
 }
 
 func TestStatusIsWrittenOnChangeOnly(t *testing.T) {
@@ -97,7 +99,8 @@ func TestStatusIsWrittenOnChangeOnly(t *testing.T) {
 		w.setOthersDown(false)
 		time.Sleep(10 * time.Minute)
 		stop()
-		assert.Equal(t, []string{"!RemediationRestricted", "RemediationAllowed"}, b.recorded)
+		_, recorded = b.told()
+		assert.Equal(t, []string{"!RemediationRestricted", "RemediationAllowed"}, recorded)
 	})
 }
 
@@ -116,8 +119,9 @@ func TestStatusIsLeftToTheJudgeThatLives(t *testing.T) {
 				w.setOthersDown(true)
 				time.Sleep(5 * time.Minute)
 				stop()
-				assert.Empty(t, b.written)
-				assert.LessOrEqual(t, b.asked, 21, "one question each 15 s")
+				written, _ := b.told()
+				assert.Empty(t, written)
+				assert.LessOrEqual(t, b.questions(), 21, "one question each 15 s")
 			})
 		})
 	}
@@ -128,9 +132,7 @@ func TestTellingNeverDelaysADecision(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		b := &board{alive: remediate.No, hangs: true}
 		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Checks = b })
-		w.mu.Lock()
-		w.check.UID, w.check.Source = "check-uid", "cluster"
-		w.mu.Unlock()
+		w.changeCheck(func(c *policy.Check) { c.UID, c.Source = "check-uid", "cluster" })
 		time.Sleep(5 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
 		stop()
@@ -140,7 +142,8 @@ func TestTellingNeverDelaysADecision(t *testing.T) {
 		_, events, stop := start(t, w, store, calm(w, b))
 		time.Sleep(5 * time.Minute)
 		stop()
-		assert.Len(t, b.written, 5, "after 0, 10, 30, 70 and 150 s")
+		written, _ := b.told()
+		assert.Len(t, written, 5, "after 0, 10, 30, 70 and 150 s")
 		failed := eventsOf(t, events, func(ev engine.Event) bool { return ev.Type == engine.EventFailed })
 		assert.Len(t, failed, 1, "told once")
 	})
@@ -153,10 +156,10 @@ func TestStatusOfACheckThatWasHandedOver(t *testing.T) {
 		_, _, stop := start(t, w, store, func(o *engine.Options) { calm(w, b)(o); handOver(w) })
 		time.Sleep(time.Minute)
 		stop()
-		if assert.Len(t, b.written, 1) {
-			assert.Len(t, b.written[0].Targets, 4, "this lineage's status names the targets")
+		if written, _ := b.told(); assert.Len(t, written, 1) {
+			assert.Len(t, written[0].Targets, 4, "this lineage's status names the targets")
 		}
-		assert.Zero(t, b.asked)
+		assert.Zero(t, b.questions())
 	})
 }
 
@@ -168,12 +171,11 @@ func TestStatusOfACheckThatIsMadeAnewIsNoTransition(t *testing.T) {
 		w.setOthersDown(true) // from the first look on
 		_, _, stop := start(t, w, store, change)
 		time.Sleep(time.Minute)
-		w.mu.Lock()
-		w.check.UID, w.check.MaxUnhealthy = "another", nil
-		w.mu.Unlock()
+		w.changeCheck(func(c *policy.Check) { c.UID, c.MaxUnhealthy = "another", nil })
 		time.Sleep(time.Minute)
 		stop()
-		assert.Empty(t, b.recorded)
-		assert.Equal(t, "another", b.written[len(b.written)-1].UID)
+		written, recorded := b.told()
+		assert.Empty(t, recorded)
+		assert.Equal(t, "another", written[len(written)-1].UID)
 	})
 }

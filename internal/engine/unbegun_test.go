@@ -61,7 +61,7 @@ func TestFirstSaveWithoutAnAnswerLeavesNoRunBehind(t *testing.T) {
 			assert.Equal(t, remediate.Done, runs[1].Step)
 			assert.False(t, runs[1].Started.Before(runs[0].Ended), "one after the other")
 			assert.Len(t, e.Runs("c"), 2)
-			assert.Equal(t, 1, w.count(bmc.CommandOff))
+			assert.Equal(t, 1, w.Count(bmc.CommandOff))
 		})
 	}
 }
@@ -79,7 +79,7 @@ func TestFirstSaveThatNobodyKnowsOfKeepsItsPlace(t *testing.T) {
 		mute.mu.Unlock()
 		time.Sleep(5 * time.Minute)
 		assert.Len(t, e.Runs("c"), 1)
-		assert.Zero(t, w.count(bmc.CommandOff))
+		assert.Zero(t, w.Count(bmc.CommandOff))
 		stop()
 	})
 }

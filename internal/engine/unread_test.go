@@ -50,7 +50,7 @@ func TestUnreadableStopsStopAndBringBack(t *testing.T) {
 		for isolated, end := range map[bool]remediate.Step{false: remediate.Aborted, true: remediate.Done} {
 			bubble(t, func(t *testing.T, w *world, store *failingStore) {
 				_, _, stop := start(t, w, store, nil)
-				for w.count(bmc.CommandOff) == 0 || isolated && w.deleted() == 0 {
+				for w.Count(bmc.CommandOff) == 0 || isolated && w.Isolated() == 0 {
 					time.Sleep(500 * time.Millisecond)
 				}
 				stop()
@@ -59,8 +59,8 @@ func TestUnreadableStopsStopAndBringBack(t *testing.T) {
 				e, events, stop := start(t, w, store, nil)
 				time.Sleep(10 * time.Minute)
 				assert.Equal(t, end, only(t, e).Step, "%s, isolated: %t", name, isolated)
-				assert.True(t, w.on, name)
-				assert.Equal(t, 1, w.count(bmc.CommandOff), name)
+				assert.True(t, w.On(), name)
+				assert.Equal(t, 1, w.Count(bmc.CommandOff), name)
 				assert.Contains(t, gate(t, e, policy.Paused).Value, "cannot be read", name)
 				assert.Contains(t, e.Status()[0].Paused, "cannot be read", name)
 				assert.Equal(t, 1, alarms(t, events, "cannot be read"), "told once: %s", name)
@@ -81,7 +81,7 @@ func TestUnreadableStopsStopAndBringBack(t *testing.T) {
 // run stands Held for it.
 func TestUnreadableFreezeOfAHeldRun(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.check.Paused = true
+		w.pauseCheck()
 		_, err := state.SaveRun(t.Context(), store, remediate.Run{ID: "r-1", Step: remediate.Held, Reason: "FalseOff",
 			Target: remediate.Target{Cluster: "c", Node: "n-9", Host: "c/n-9"}})
 		require.NoError(t, err)
@@ -118,15 +118,15 @@ func TestStopThatBecomesUnreadable(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, slowProof)
 		time.Sleep(62 * time.Second)
-		require.Equal(t, 1, w.count(bmc.CommandOff))
+		require.Equal(t, 1, w.Count(bmc.CommandOff))
 		spoil(t, store, spoiled["pause of everything"])
 		store.elsewhere()
 		time.Sleep(10 * time.Minute)
 		r := only(t, e)
 		assert.Equal(t, remediate.Aborted, r.Step)
 		assert.Contains(t, r.Note, "cannot be read")
-		assert.True(t, w.on)
-		assert.Zero(t, w.deleted())
+		assert.True(t, w.On())
+		assert.Zero(t, w.Isolated())
 		stop()
 	})
 }

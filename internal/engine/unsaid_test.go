@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,18 +19,18 @@ import (
 type silentStore struct {
 	state.Store
 	step remediate.Step
-	done bool
+	done atomic.Bool
 }
 
 func (s *silentStore) Put(ctx context.Context, r state.Record) (uint64, error) {
 	version, err := s.Store.Put(ctx, r)
-	if err != nil || r.Kind != state.KindRun || s.done {
+	if err != nil || r.Kind != state.KindRun || s.done.Load() {
 		return version, err
 	}
 	if run, err := state.GetRun(ctx, s.Store, r.Key); err != nil || run.Step != s.step {
 		return version, err
 	}
-	s.done = true
+	s.done.Store(true)
 	return 0, errors.New("no answer")
 }
 

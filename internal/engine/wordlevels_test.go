@@ -30,9 +30,9 @@ func (deadOutlet) Close(context.Context) error { return nil }
 // wrongWord is a switch that is down: neither the Node, nor its BMC, nor the PDU answers, and a person
 // says that the host is off, which runs.
 func wrongWord(t *testing.T, w *world, store state.Store, first bmc.Opener) (e *engine.Engine, stop func()) {
-	w.check.Paused = true
+	w.pauseCheck()
 	withOutlet(w)
-	w.readErr = noAnswer() // w.on stays
+	w.FailReads(noAnswer()) // w.On() stays
 	e, _, stop = start(t, w, store, func(o *engine.Options) {
 		o.Open = func(d bmc.Device) (bmc.Power, error) {
 			if d.Driver == bmc.DriverFenceAgent {
@@ -54,15 +54,15 @@ func wrongWord(t *testing.T, w *world, store state.Store, first bmc.Opener) (e *
 // The BMC is back, and reads On, before the Node is isolated. // I26
 func TestWordIsNotTakenAgainstABMCThatReadsOnAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, stop := wrongWord(t, w, store, func(bmc.Device) (bmc.Power, error) { return power{w}, nil })
-		w.setReadErr(nil)
+		e, stop := wrongWord(t, w, store, func(bmc.Device) (bmc.Power, error) { return w.bmc(), nil })
+		w.FailReads(nil)
 		time.Sleep(10 * time.Minute)
 		r := only(t, e)
 		assert.Equal(t, remediate.Held, r.Step)
 		assert.Equal(t, "ConfirmedOffContradicted", r.Reason)
 		assert.Contains(t, r.Note, "power level 1")
 		assert.Contains(t, r.Note, "reads On, although ada (uid 1000) confirmed that the host is off")
-		assert.Zero(t, w.deleted())
+		assert.Zero(t, w.Isolated())
 		stop()
 	})
 }
@@ -70,7 +70,7 @@ func TestWordIsNotTakenAgainstABMCThatReadsOnAgain(t *testing.T) {
 // heardOnce is a BMC that answers once after it was told to: one question, or all of one
 // moment.
 type heardOnce struct {
-	power
+	bmc.Power
 	told   *atomic.Bool
 	moment *atomic.Int64 // nil for one question
 }
@@ -84,7 +84,7 @@ func (h heardOnce) Read(ctx context.Context) (bmc.Reading, error) {
 	if first || h.moment != nil && h.moment.Load() == now.UnixNano() {
 		return bmc.Reading{State: bmc.On, At: now, Session: 1}, nil
 	}
-	return h.power.Read(ctx)
+	return h.Power.Read(ctx)
 }
 
 // All levels are asked once more before the isolation, and what one says then counts
@@ -94,19 +94,19 @@ func TestAllLevelsAreAskedBeforeAWordIsActedUpon(t *testing.T) {
 		store := &stubborn{Store: inner}
 		var answers atomic.Bool
 		var moment atomic.Int64
-		e, stop := wrongWord(t, w, store, func(bmc.Device) (bmc.Power, error) { return heardOnce{power{w}, &answers, &moment}, nil })
-		isolates := 0
+		e, stop := wrongWord(t, w, store, func(bmc.Device) (bmc.Power, error) { return heardOnce{w.bmc(), &answers, &moment}, nil })
+		var isolates atomic.Int32
 		store.watch(func(run []byte) {
 			if bytes.Contains(run, []byte(`"intent":{"action":"IsolateNode"`)) {
-				isolates++
+				isolates.Add(1)
 				answers.Store(true) // its look is over: only the last question hears this
 			}
 		})
 		time.Sleep(10 * time.Minute)
 		r := only(t, e)
-		assert.Equal(t, 1, isolates)
+		assert.EqualValues(t, 1, isolates.Load())
 		assert.Equal(t, "ConfirmedOffContradicted", r.Reason, r.Note)
-		assert.Zero(t, w.deleted())
+		assert.Zero(t, w.Isolated())
 		stop()
 	})
 }
@@ -117,13 +117,13 @@ func TestOneAnswerSpeaksAgainstAWordWhoeverHearsIt(t *testing.T) {
 	for _, after := range []time.Duration{0, time.Second, 3 * time.Second, 5 * time.Second, 7 * time.Second} {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {
 			var answers atomic.Bool
-			e, stop := wrongWord(t, w, store, func(bmc.Device) (bmc.Power, error) { return heardOnce{power{w}, &answers, nil}, nil })
+			e, stop := wrongWord(t, w, store, func(bmc.Device) (bmc.Power, error) { return heardOnce{w.bmc(), &answers, nil}, nil })
 			time.Sleep(after)
 			answers.Store(true)
 			time.Sleep(10 * time.Minute)
 			r := only(t, e)
 			assert.Equal(t, "ConfirmedOffContradicted", r.Reason, "after %s: %s", after, r.Note)
-			assert.Zero(t, w.deleted())
+			assert.Zero(t, w.Isolated())
 			stop()
 		})
 	}

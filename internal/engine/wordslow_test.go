@@ -27,25 +27,20 @@ func (hungOutlet) Read(ctx context.Context) (bmc.Reading, error) {
 // a word that nothing speaks against counts in the end. // I26
 func TestHungAgentsDoNotKeepAWordFromCounting(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.check.Paused = true
+		w.pauseCheck()
 		withOutlet(w)
-		w.host.Levels = append(w.host.Levels, bmc.Level{Devices: []bmc.Device{{
-			Driver: bmc.DriverFenceAgent, Agent: "fence_eaton_snmp", Endpoint: bmc.Endpoint{Host: "192.0.2.201"}, Parameters: map[string]string{"plug": "3"}}}})
-		w.dead()
-		e, _, stop := start(t, w, store, func(o *engine.Options) {
-			o.Open = func(d bmc.Device) (bmc.Power, error) {
-				if d.Driver == bmc.DriverFenceAgent {
-					return hungOutlet{}, nil
-				}
-				return power{w}, nil
-			}
+		w.ChangeEntry(func(h *bmc.Host) {
+			h.Levels = append(h.Levels, bmc.Level{Devices: []bmc.Device{{
+				Driver: bmc.DriverFenceAgent, Agent: "fence_eaton_snmp", Endpoint: bmc.Endpoint{Host: "192.0.2.201"}, Parameters: map[string]string{"plug": "3"}}}})
 		})
+		w.dead()
+		e, _, stop := start(t, w, store, opening(w.bmc(), hungOutlet{}))
 		time.Sleep(time.Second)
 		_, err := e.ConfirmOff(t.Context(), byHand)
 		require.NoError(t, err)
 		time.Sleep(30 * time.Minute)
 		assert.Equal(t, "ConfirmedOff", only(t, e).Reason, only(t, e).Note)
-		assert.Equal(t, 1, w.deleted())
+		assert.Equal(t, 1, w.Isolated())
 		stop()
 	})
 }

@@ -14,7 +14,7 @@ import (
 
 // heardAgain is a BMC that answers again, from when it was told to.
 type heardAgain struct {
-	power
+	bmc.Power
 	now *atomic.Bool
 }
 
@@ -25,7 +25,7 @@ func (h heardAgain) Read(ctx context.Context) (bmc.Reading, error) {
 	if h.now.Load() {
 		return bmc.Reading{State: bmc.On, At: time.Now(), Session: 1}, nil
 	}
-	return h.power.Read(ctx)
+	return h.Power.Read(ctx)
 }
 
 // A daemon that is to stop cannot ask the levels once more, and so isolates nothing on
@@ -34,7 +34,7 @@ func TestWordIsNotActedUponWhileStopping(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, inner *failingStore) {
 		store := &stubborn{Store: inner}
 		var answers atomic.Bool
-		_, stop := wrongWord(t, w, store, func(bmc.Device) (bmc.Power, error) { return heardAgain{power{w}, &answers}, nil })
+		_, stop := wrongWord(t, w, store, func(bmc.Device) (bmc.Power, error) { return heardAgain{w.bmc(), &answers}, nil })
 		stopped := make(chan struct{})
 		store.watch(func(run []byte) {
 			if bytes.Contains(run, []byte(`"intent":{"action":"IsolateNode"`)) && answers.CompareAndSwap(false, true) {
@@ -44,6 +44,6 @@ func TestWordIsNotActedUponWhileStopping(t *testing.T) {
 		})
 		<-stopped
 		assert.True(t, answers.Load())
-		assert.Zero(t, w.deleted())
+		assert.Zero(t, w.Isolated())
 	})
 }

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -9,53 +10,37 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
-	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/fake"
 )
 
-// stranger is an outlet that was enrolled for n-1 and feeds something else. Its PDU
-// loses every On for twelve minutes.
-type stranger struct{ *outlet }
+// losesOns is an outlet whose PDU loses every On for twelve minutes.
+type losesOns struct {
+	bmc.Power
+	ons *atomic.Int32
+}
 
-func (s stranger) Send(_ context.Context, c bmc.Command) (bmc.Receipt, error) {
-	s.w.mu.Lock()
-	defer s.w.mu.Unlock()
-	s.sent = append(s.sent, c)
-	ons := 0
-	for _, each := range s.sent {
-		if each == bmc.CommandOn {
-			ons++
-		}
+func (l losesOns) Send(ctx context.Context, c bmc.Command) (bmc.Receipt, error) {
+	if c == bmc.CommandOn && l.ons.Add(1) <= 12 {
+		return bmc.Receipt{}, nil
 	}
-	if c == bmc.CommandOff || ons > 12 {
-		s.cut = c == bmc.CommandOff
-	}
-	return bmc.Receipt{}, nil
+	return l.Power.Send(ctx, c)
 }
 
 // A BMC that reads On is a witness against the outlet's Off, not a proof that the
 // outlet is back: a run that gave it an Off is Held until it has read it On. // I20
 func TestOutletIsNotLeftOffBecauseTheBMCReadsOn(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		p, levels := withOutlet(w)
-		w.ignoreOff = true // the host stays On, and its BMC says so
-		e, stop := enrolled(t, w, store, func(o *engine.Options) {
-			levels(o)
-			o.Open = func(d bmc.Device) (bmc.Power, error) {
-				if d.Driver == bmc.DriverFenceAgent {
-					return stranger{p}, nil
-				}
-				return power{w}, nil
-			}
-		})
+		p, _ := withOutlet(w)
+		p.Change(func(o *fake.Outlet) { o.FeedsAnother = true })
+		w.SetMood(fake.IgnoresOff) // the host stays On, and its BMC says so
+		e, stop := enrolled(t, w, store, opening(w.bmc(), losesOns{p, new(atomic.Int32)}))
 		time.Sleep(4 * time.Minute)
 		r := only(t, e)
 		assert.Equal(t, "OutletContradicted", r.Reason)
 		assert.Equal(t, "power level 2 (fence_apc_snmp://192.0.2.200#7) reads Off while ipmi://192.0.2.1:623 reads On: it may feed another machine", r.Note)
-		w.mu.Lock()
-		w.ready, w.rv = "True", w.rv+1 // the host was well after all
-		w.mu.Unlock()
+		w.SetReady("True") // the host was well after all
 		time.Sleep(7 * time.Minute)
 		assert.Equal(t, remediate.Held, only(t, e).Step, "the outlet is off")
 		time.Sleep(13 * time.Minute)
@@ -68,14 +53,14 @@ func TestOutletIsNotLeftOffBecauseTheBMCReadsOn(t *testing.T) {
 		assert.Equal(t, policy.NotEnrolled, refusals[0].Reason)
 		assert.Contains(t, refusals[0].Message, "power level 2 read Off while a lower one read On")
 		assert.Equal(t, remediate.Aborted, r.Step, "%s: %s", r.Reason, r.Note)
-		assert.False(t, p.cut)
+		assert.True(t, p.On())
 		offs := 0
-		for _, c := range p.sent {
+		for _, c := range p.Commands() {
 			if c == bmc.CommandOff {
 				offs++
 			}
 		}
 		assert.Equal(t, 1, offs, "nothing was to be won by another")
-		assert.Zero(t, w.deleted())
+		assert.Zero(t, w.Isolated())
 	})
 }

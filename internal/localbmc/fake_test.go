@@ -2,6 +2,7 @@ package localbmc
 
 import (
 	"encoding/binary"
+	"slices"
 	"sync"
 	"time"
 
@@ -53,6 +54,8 @@ func (d *fakeDevice) RawCmd(request []byte) ([]byte, error) {
 }
 
 func (d *fakeDevice) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.closed = true
 	return nil
 }
@@ -106,6 +109,26 @@ func (d *fakeDevice) runs() (bool, byte) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.timer != nil, d.action
+}
+
+// requests are those that it was sent.
+func (d *fakeDevice) requests() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.asked)
+}
+
+// count is the initial countdown.
+func (d *fakeDevice) count() uint16 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.initial
+}
+
+func (d *fakeDevice) isClosed() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.closed
 }
 
 func (d *fakeDevice) downAt() time.Time {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/fstest"
@@ -22,8 +24,17 @@ type keeping struct {
 	*Keeper
 	dev           *fakeDevice
 	alive, active atomic.Bool
-	told          []string
 	stop          func()
+
+	mu    sync.Mutex
+	words []string
+}
+
+// told is what it has told so far.
+func (k *keeping) told() []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.words)
 }
 
 // keep runs a keeper in the bubble of the test.
@@ -42,7 +53,9 @@ func keep(t *testing.T, dev *fakeDevice, root fs.FS) *keeping {
 			case held:
 				word = "held"
 			}
-			k.told = append(k.told, word)
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			k.words = append(k.words, word)
 		},
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -71,7 +84,7 @@ func TestKeepHolds(t *testing.T) {
 		require.EqualValues(t, actionNone, action)
 		time.Sleep(time.Hour)
 		require.Zero(t, k.dev.downAt())
-		require.Equal(t, []string{"held"}, k.told)
+		require.Equal(t, []string{"held"}, k.told())
 	})
 }
 
@@ -118,7 +131,7 @@ func TestKeepInactive(t *testing.T) {
 		k.alive.Store(false)
 		time.Sleep(time.Hour)
 		require.Zero(t, k.dev.downAt())
-		require.Equal(t, []string{"held", "released"}, k.told)
+		require.Equal(t, []string{"held", "released"}, k.told())
 		k.stop()
 	})
 }
@@ -133,7 +146,7 @@ func TestKeepAfterCrash(t *testing.T) {
 		k := keep(t, dev, fstest.MapFS{})
 		time.Sleep(time.Hour)
 		require.Zero(t, dev.downAt())
-		require.EqualValues(t, 607, dev.initial)
+		require.EqualValues(t, 607, dev.count())
 		k.stop()
 		on, _ := dev.runs()
 		require.False(t, on)
@@ -157,9 +170,9 @@ func TestKeepOthers(t *testing.T) {
 				on, action := other.runs()
 				require.True(t, on)
 				require.Equal(t, other.action, action)
-				require.Len(t, k.told, 1, "said once")
-				require.Contains(t, k.told[0], ErrTaken.Error())
-				for _, request := range other.asked {
+				require.Len(t, k.told(), 1, "said once")
+				require.Contains(t, k.told()[0], ErrTaken.Error())
+				for _, request := range other.requests() {
 					require.Equal(t, "\x06\x25", request, "only read")
 				}
 				other.stop()
@@ -178,8 +191,8 @@ func TestKeepTakenOver(t *testing.T) {
 		k.dev.mu.Unlock()
 		time.Sleep(timeout / 2)
 		k.stop()
-		require.Len(t, k.told, 2)
-		require.Contains(t, k.told[1], ErrTaken.Error())
+		require.Len(t, k.told(), 2)
+		require.Contains(t, k.told()[1], ErrTaken.Error())
 	})
 }
 
@@ -191,7 +204,7 @@ func TestKeepKernelDriver(t *testing.T) {
 		k.stop()
 		on, _ := k.dev.runs()
 		require.False(t, on)
-		require.Equal(t, []string{ErrTaken.Error() + ": the kernel's module ipmi_watchdog is loaded"}, k.told)
+		require.Equal(t, []string{ErrTaken.Error() + ": the kernel's module ipmi_watchdog is loaded"}, k.told())
 	})
 }
 
@@ -203,9 +216,9 @@ func TestKeepRoundingBMC(t *testing.T) {
 		time.Sleep(time.Hour)
 		k.stop()
 		require.Zero(t, k.dev.downAt())
-		require.Len(t, k.told, 1)
-		require.Contains(t, k.told[0], "instead")
-		require.NotContains(t, k.dev.asked, "\x06\x22", "started")
+		require.Len(t, k.told(), 1)
+		require.Contains(t, k.told()[0], "instead")
+		require.NotContains(t, k.dev.requests(), "\x06\x22", "started")
 	})
 }
 
@@ -238,7 +251,7 @@ func TestKeepErrors(t *testing.T) {
 		k.dev.mu.Unlock()
 		time.Sleep(time.Hour)
 		require.Zero(t, k.dev.downAt())
-		require.Equal(t, []string{"held", "kick the watchdog: Get Watchdog Timer of fake: i/o timeout", "held"}, k.told)
+		require.Equal(t, []string{"held", "kick the watchdog: Get Watchdog Timer of fake: i/o timeout", "held"}, k.told())
 		k.stop()
 	})
 }

@@ -45,7 +45,7 @@ func TestHungDevice(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		require.ErrorIs(t, b.Close(ctx), context.DeadlineExceeded)
-		require.False(t, dev.closed)
+		require.False(t, dev.isClosed())
 
 		close(dev.block)
 		synctest.Wait()
@@ -53,7 +53,7 @@ func TestHungDevice(t *testing.T) {
 		require.NoError(t, err)
 		require.NotEmpty(t, f.GUID)
 		require.NoError(t, b.Close(t.Context()))
-		require.True(t, dev.closed)
+		require.True(t, dev.isClosed())
 		require.Equal(t, 1, dev.most)
 	})
 }

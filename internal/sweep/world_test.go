@@ -114,6 +114,8 @@ func (w *world) Identify(_ context.Context, s engine.Subject, _, _ int, r bmc.Re
 
 // Quarantine implements Engine.
 func (w *world) Quarantine(_ context.Context, s engine.Subject) []engine.Refusal {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	switch s.Node {
 	case w.frozen:
 		return []engine.Refusal{{Reason: policy.Frozen, Message: "it lied"}}

@@ -1,0 +1,167 @@
+package fake
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// ErrAPI is the answer of an API server that gives none.
+var ErrAPI = errors.New("the API server does not answer")
+
+// metalOf is the BareMetalHost of a target.
+func (s *State) metalOf(t remediate.Target) *policy.Host {
+	_, name, _ := strings.Cut(t.BareMetalHost, "/")
+	return s.Metal[name]
+}
+
+// Look is what the API server says now.
+func (s *State) Look(r remediate.Run, backups [][]byte) engine.Fresh {
+	t := r.Target
+	f := engine.Fresh{Cluster: s.Owner, Members: s.members(), MembersKnown: !s.MembersUnknown, Seen: remediate.Seen{
+		API: remediate.APIReachable, Contested: s.Contested, Contender: s.Contender, PowerForbidden: s.PowerForbidden, Hold: remediate.No,
+		Lease: remediate.Lease{Known: true}, Node: remediate.Node{Exists: remediate.No}, Machine: remediate.Machine{Exists: remediate.No}}}
+	if l, ok := s.Leases[t.Node]; ok {
+		f.Seen.Lease.ResourceVersion, f.Seen.Lease.RenewTime, f.Lease.RenewTime = fmt.Sprint(l.Version), l.Renewed, l.Renewed
+	}
+	if n := s.Nodes[t.Node]; n != nil {
+		f.Node = n.Policy()
+		f.Seen.Lease.Heard = f.Node.Heard()
+		f.Seen.Node = remediate.Node{Exists: remediate.Yes, UID: n.UID, ResourceVersion: fmt.Sprint(n.ResourceVersion), BootID: n.BootID,
+			SystemUUID: n.SystemUUID, Ready: remediate.Ask(n.Ready == "True"), OutOfService: n.OutOfService()}
+		if backups != nil {
+			f.Seen.Restored = remediate.Ask(len(n.Missing(backups)) == 0 && !(r.Isolation == remediate.IsolateTaint && n.OutOfService()))
+		}
+	}
+	if m := s.Machines[t.Node]; m != nil {
+		shown := *m
+		f.Machine, f.Seen.Machine = &shown, seenMachine(m)
+	}
+	if h := s.metalOf(t); h != nil {
+		if f.Seen.Hold = remediate.Ask(Held(h)); !h.Online {
+			f.Seen.PowerForbidden = "its owner wants it off"
+		}
+	}
+	if r.Step == remediate.PowerOn && r.Abandon == "" {
+		f.Seen.PodsGone = remediate.Ask(s.Pods[t.Node] == 0)
+	}
+	return f
+}
+
+func seenMachine(m *policy.Machine) remediate.Machine {
+	seen := remediate.Machine{Exists: remediate.Yes, UID: m.UID, Marked: m.OwnerRemediated != "", Replaceable: remediate.Yes}
+	switch {
+	case m.ControllerOwner == policy.Owner{}:
+		seen.Replaceable, seen.Why = remediate.No, "no controller owns it"
+	case m.ControlPlane:
+		seen.Replaceable, seen.Why = remediate.No, "it is a control plane"
+	}
+	return seen
+}
+
+// Backup is the Node of a target as it is now.
+func (s *State) Backup(t remediate.Target) ([]byte, remediate.Backup, error) {
+	n := s.Nodes[t.Node]
+	if n == nil || t.NodeUID != "" && n.UID != t.NodeUID {
+		return nil, remediate.Backup{}, errors.New("it is another Node than the one that was decided on")
+	}
+	return n.JSON(), remediate.Backup{UID: n.UID, ResourceVersion: fmt.Sprint(n.ResourceVersion)}, nil
+}
+
+// Act does one write, under the preconditions that it carries. // I2
+func (s *State) Act(r remediate.Run, action remediate.Action, backups [][]byte, b remediate.Backup) error {
+	n := s.Nodes[r.Target.Node]
+	switch action {
+	case remediate.SetHold, remediate.ReleaseHold:
+		h := s.metalOf(r.Target)
+		if h == nil {
+			return errors.New("there is no such BareMetalHost")
+		}
+		s.hold(h.Name, action == remediate.SetHold)
+	case remediate.IsolateNode:
+		return s.isolate(n, r, b)
+	case remediate.RestoreTargetNode:
+		if n == nil || n.UID != r.NewNodeUID {
+			return errors.New("it is another Node than the one that registered")
+		}
+		if !s.RestoreNothing {
+			s.restore(n.Name, r, backups)
+		}
+	case remediate.DeleteTargetMachine:
+		if m := s.Machines[r.Target.Node]; m != nil && m.UID == r.Target.MachineUID {
+			s.replace(m)
+		}
+	default:
+		return fmt.Errorf("unexpected action %s in step %s", action, r.Step)
+	}
+	return nil
+}
+
+func (s *State) isolate(n *Node, r remediate.Run, b remediate.Backup) error {
+	if n == nil {
+		return nil
+	}
+	if b.UID == "" || b.UID != r.Target.NodeUID {
+		return errors.New("no backup of the Node that was decided on")
+	}
+	if !s.IgnorePreconditions && (n.UID != b.UID || fmt.Sprint(n.ResourceVersion) != b.ResourceVersion) {
+		return errors.New("it changed since it was saved")
+	}
+	if s.OnIsolate != nil {
+		s.OnIsolate(n, r, b)
+	}
+	if r.Isolation != remediate.IsolateDelete {
+		s.ChangeNode(n.Name, func(n *Node) { n.Taints = append(n.Taints, outOfService) })
+		return nil
+	}
+	s.RemoveNode(n.Name)
+	if h := s.Host(n.Name); h != nil {
+		h.Isolated++
+	}
+	if s.LoseAtIsolation { // it was done, and nobody hears of it
+		s.Lose()
+		return ErrAPI
+	}
+	return nil
+}
+
+// restore gives a Node what was saved; the live value wins.
+func (s *State) restore(node string, r remediate.Run, backups [][]byte) {
+	s.ChangeNode(node, func(n *Node) {
+		for _, b := range backups {
+			var old Node
+			if json.Unmarshal(b, &old) != nil {
+				continue
+			}
+			live := n.Labels
+			n.Labels = maps.Clone(old.Labels)
+			maps.Copy(n.Labels, live)
+			for _, t := range old.Taints {
+				if t != outOfService && !slices.Contains(n.Taints, t) {
+					n.Taints = append(n.Taints, t)
+				}
+			}
+			n.Cordoned = n.Cordoned || old.Cordoned
+		}
+		if r.Isolation == remediate.IsolateTaint {
+			n.Taints = slices.DeleteFunc(n.Taints, func(t string) bool { return t == outOfService })
+		}
+	})
+}
+
+// replace deletes a Machine of OpenShift, and hands one of the Cluster API to its owner.
+func (s *State) replace(m *policy.Machine) {
+	if m.APIVersion == policy.OpenShiftMachineAPI {
+		s.deprovision(m.NodeName)
+		return
+	}
+	s.ChangeMachine(m.NodeName, func(m *policy.Machine) { m.OwnerRemediated = "False" })
+	s.marked++
+}

@@ -1,0 +1,143 @@
+package fake
+
+import (
+	"time"
+
+	"github.com/fenced/fenced/internal/bmc"
+)
+
+// Mood is how a BMC or an outlet misbehaves for a while. // reliability A.3
+type Mood string
+
+// The moods of BMCs; outlets have some of them, too.
+const (
+	Well        Mood = ""
+	Hangs       Mood = "bmc-hangs"
+	Refuses     Mood = "bmc-refuses"
+	BarsAccount Mood = "bmc-account"
+	Deaf        Mood = "bmc-deaf"        // accepts and does nothing
+	IgnoresOff  Mood = "bmc-ignores-off" // accepts Off and does nothing
+	Late        Mood = "bmc-late"        // does it some seconds later
+	Stale       Mood = "bmc-stale"       // tells what was so a while ago
+	Liar        Mood = "bmc-liar"        // says Off about a host that is on
+	Restarts    Mood = "bmc-restarts"
+	Stranger    Mood = "bmc-stranger" // another machine answers
+	Slow        Mood = "bmc-slow"
+	Busy        Mood = "bmc-busy"
+)
+
+const strangersUUID = "4c4c4544-0042-3510-8054-b4c04f4dffff"
+
+// BMC is the controller of one host.
+type BMC struct {
+	h     *Host
+	Mood  Mood
+	UUID  *string   // what it tells; nil: the host's
+	Fails error     // each reading, at once
+	Boot  int       // changes with each restart of the BMC: sessions end
+	UpAt  time.Time // it answers nothing before
+	IllAt time.Time // when it was last not as it should be
+
+	reads    int
+	commands []bmc.Command
+}
+
+// Up says whether the BMC has power and has booted.
+func (b *BMC) Up(now time.Time) bool { return b.h.Supplied() && !now.Before(b.UpAt) }
+
+func (b *BMC) well(now time.Time) bool { return b.Mood == Well && b.Fails == nil && b.Up(now) }
+
+// Restart ends all sessions; it answers again when it has booted.
+func (b *BMC) Restart(now time.Time) {
+	b.Boot++
+	b.UpAt = now.Add(takes(b.h.BMCBootTime, 0))
+}
+
+// Reading is what the BMC tells about the host, and whether it is the truth.
+func (b *BMC) Reading(now time.Time) (r bmc.Reading, honest bool) {
+	on := b.h.On
+	switch b.Mood {
+	case Liar:
+		on = false
+	case Stale:
+		if now.Sub(b.h.OnSince) < 6*time.Second {
+			on = !on
+		}
+	}
+	r = bmc.Reading{State: stateOf(on), At: now, Session: uint64(b.Boot), Identity: bmc.Identity{UUID: b.h.UUID}}
+	if b.UUID != nil {
+		r.Identity.UUID = *b.UUID
+	}
+	if b.Mood == Stranger {
+		r.Identity.UUID = strangersUUID
+	}
+	return r, on == b.h.On
+}
+
+// Obey does what the BMC makes of a command.
+func (b *BMC) Obey(c bmc.Command, now time.Time) {
+	switch on := c == bmc.CommandOn; {
+	case b.Mood == Deaf, (b.Mood == Liar || b.Mood == IgnoresOff) && !on:
+	case b.Mood == Stranger: // its command goes to another machine
+	case b.Mood == Late && on != b.h.On:
+		b.h.later, b.h.laterAt = &on, now.Add(takes(b.h.LateBy, 0))
+	default:
+		b.h.Power(on, "BMC")
+	}
+}
+
+func stateOf(on bool) bmc.PowerState {
+	if on {
+		return bmc.On
+	}
+	return bmc.Off
+}
+
+// Outlet feeds a supply of a host.
+type Outlet struct {
+	h            *Host
+	On           bool
+	Mood         Mood
+	Says         *bmc.PowerState // whatever it is; nil: the truth
+	FeedsAnother bool            // and not the host that it is said to feed
+
+	reads    int
+	commands []bmc.Command
+}
+
+// AddOutlet gives the host one more outlet.
+func (h *Host) AddOutlet() *Outlet {
+	o := &Outlet{h: h, On: true}
+	h.Outlets = append(h.Outlets, o)
+	return o
+}
+
+// Reading is what the outlet tells: not whose it is.
+func (o *Outlet) Reading(now time.Time) bmc.Reading {
+	r := bmc.Reading{State: stateOf(o.On), At: now, Session: 1}
+	if o.Says != nil {
+		r.State = *o.Says
+	}
+	return r
+}
+
+// Obey switches the outlet. A host without any supply is off, and its BMC too; with
+// one again the BMC boots, and the host only if it starts with its mains.
+func (o *Outlet) Obey(c bmc.Command, now time.Time) {
+	on := c == bmc.CommandOn
+	if o.Mood == Deaf || o.On == on {
+		return
+	}
+	before := o.h.Supplied()
+	o.On = on
+	o.h.s.Note(o.h.Name, "outlet %t", on)
+	switch after := o.h.Supplied(); {
+	case before && !after:
+		o.h.Power(false, "outlets")
+	case !before && after:
+		o.h.BMC.Restart(now)
+		if o.h.StartsWithMains {
+			o.h.Power(true, "outlets")
+		}
+	}
+}

@@ -1,0 +1,195 @@
+package fake
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// Cluster is a State behind its lock. It implements engine.Kube and engine.Hosts, and
+// its watches engine.Watch.
+type Cluster struct {
+	mu     sync.Mutex
+	state  *State
+	ticked time.Time
+	looks  int
+	onLook func(looks int)
+}
+
+// New is an empty cluster.
+func New(name string) *Cluster { return &Cluster{state: newState(name)} }
+
+// Do runs f with the cluster standing still. What it lends is f's alone, and only until
+// it returns.
+func (c *Cluster) Do(f func(s *State)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f(c.state)
+}
+
+// Run lets time pass until ctx ends. Several may: it passes once a second all the same.
+func (c *Cluster) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		time.Sleep(time.Second)
+		c.Do(func(s *State) {
+			if now := time.Now(); now.Sub(c.ticked) >= time.Second {
+				c.ticked = now
+				s.Tick(now)
+			}
+		})
+	}
+}
+
+// OnLook has f called at each look past the cache, before it is answered, with the
+// number of looks so far.
+func (c *Cluster) OnLook(f func(looks int)) { c.Do(func(*State) { c.onLook = f }) }
+
+// Looks is how many there were.
+func (c *Cluster) Looks() (n int) { c.Do(func(*State) { n = c.looks }); return n }
+
+// Look implements engine.Kube.
+func (c *Cluster) Look(_ context.Context, r remediate.Run, backups [][]byte) (f engine.Fresh) {
+	var hook func(int)
+	var looks int
+	c.Do(func(*State) { c.looks++; looks, hook = c.looks, c.onLook })
+	if hook != nil {
+		hook(looks)
+	}
+	c.Do(func(s *State) {
+		if f.Err = s.reached(); f.Err == nil {
+			f = s.Look(r, backups)
+		}
+	})
+	return f
+}
+
+// reached says why the API server does not answer; nil: it does.
+func (s *State) reached() error {
+	if s.Down() {
+		return ErrAPI
+	}
+	return nil
+}
+
+// Backup implements engine.Kube.
+func (c *Cluster) Backup(_ context.Context, t remediate.Target) (data []byte, b remediate.Backup, err error) {
+	c.Do(func(s *State) {
+		if err = s.reached(); err == nil {
+			data, b, err = s.Backup(t)
+		}
+	})
+	return data, b, err
+}
+
+// Act implements engine.Kube.
+func (c *Cluster) Act(_ context.Context, r remediate.Run, a remediate.Action, backups [][]byte, b remediate.Backup) (err error) {
+	c.Do(func(s *State) {
+		if err = s.reached(); err == nil {
+			err = s.Act(r, a, backups, b)
+		}
+	})
+	return err
+}
+
+// Credentials implements engine.Kube.
+func (c *Cluster) Credentials(_ context.Context, _, name string) (user string, password bmc.Secret, err error) {
+	c.Do(func(s *State) {
+		s.SecretReads++
+		a, ok := s.Secrets[name]
+		if user, password = a.User, a.Password; !ok {
+			err = errors.New("no such Secret")
+		}
+	})
+	return user, password, err
+}
+
+// Announce implements engine.Kube.
+func (c *Cluster) Announce(_ context.Context, a engine.Announcement) (binds time.Duration, foreign string, err error) {
+	c.Do(func(s *State) {
+		if err = s.reached(); err != nil {
+			return
+		}
+		s.Fenced.calls++
+		if s.Fenced.Last, err = a, s.Fenced.Fails; err == nil {
+			binds, foreign = s.Announce(a.Instance, a)
+		}
+	})
+	return binds, foreign, err
+}
+
+// Announcements is how often somebody announced itself, and the last one.
+func (c *Cluster) Announcements() (n int, last engine.Announcement) {
+	c.Do(func(s *State) { n, last = s.Fenced.calls, s.Fenced.Last })
+	return n, last
+}
+
+// List implements engine.Hosts.
+func (c *Cluster) List(string) (nodes []string) {
+	c.Do(func(s *State) { nodes = slices.Sorted(maps.Keys(s.Entries)) })
+	return nodes
+}
+
+// Find implements engine.Hosts.
+func (c *Cluster) Find(_ context.Context, _, node string) (h bmc.Host, found bool, err error) {
+	c.Do(func(s *State) { h, found = s.Entries[node] })
+	return h, found, nil
+}
+
+// Watch is a new watch of everything, which is never late; it implements engine.Watch.
+func (c *Cluster) Watch() engine.Watch {
+	w := &watch{c: c, signal: make(chan struct{}, 1)}
+	c.Do(func(s *State) { s.signals = append(s.signals, w.signal) })
+	return w
+}
+
+type watch struct {
+	c      *Cluster
+	signal chan struct{}
+	pos    int // in the history
+}
+
+func (w *watch) Changed() <-chan struct{} { return w.signal }
+
+func (w *watch) Changes() (list []policy.Change) {
+	w.c.Do(func(s *State) {
+		if s.Down() {
+			return
+		}
+		for _, each := range s.History[w.pos:] {
+			each.Value = own(each.Value)
+			list = append(list, each.Change)
+		}
+		w.pos = len(s.History)
+	})
+	return list
+}
+
+// own is a copy of what tests may want to change on its way.
+func own(object any) any {
+	switch v := object.(type) {
+	case *policy.Node:
+		c := *v
+		return &c
+	case *policy.Machine:
+		c := *v
+		return &c
+	}
+	return object
+}
+
+func (w *watch) View() (v engine.View) {
+	w.c.Do(func(s *State) {
+		if v = (engine.View{Synced: !s.Unsynced, Since: s.back}); s.Down() {
+			v.Age = time.Since(s.lost)
+		}
+	})
+	return v
+}

@@ -1,0 +1,179 @@
+package fake
+
+import (
+	"slices"
+	"time"
+
+	"github.com/fenced/fenced/internal/bmc"
+)
+
+// Handle is one host with its Node, as a test looks at it and changes it: each method
+// holds the lock of the cluster.
+type Handle struct {
+	c    *Cluster
+	name string
+}
+
+// Handle is that of a host.
+func (c *Cluster) Handle(name string) *Handle { return &Handle{c, name} }
+
+func (h *Handle) do(f func(s *State, host *Host)) {
+	h.c.Do(func(s *State) { f(s, s.Host(h.name)) })
+}
+
+func get[T any](h *Handle, f func(s *State, host *Host) T) (v T) {
+	h.do(func(s *State, host *Host) { v = f(s, host) })
+	return v
+}
+
+// On says whether the host is on.
+func (h *Handle) On() bool { return get(h, func(_ *State, host *Host) bool { return host.On }) }
+
+// Exists says whether its Node does.
+func (h *Handle) Exists() bool {
+	return get(h, func(s *State, _ *Host) bool { return s.Nodes[h.name] != nil })
+}
+
+// Ready says whether its Node is.
+func (h *Handle) Ready() bool {
+	return get(h, func(s *State, _ *Host) bool { return s.Nodes[h.name] != nil && s.Nodes[h.name].Ready == "True" })
+}
+
+// ReadySince is when the Ready condition of its Node turned last.
+func (h *Handle) ReadySince() time.Time {
+	return get(h, func(s *State, _ *Host) time.Time { return s.Nodes[h.name].Since })
+}
+
+// Restored says whether its Node has all that its owner gave it.
+func (h *Handle) Restored() bool {
+	return get(h, func(s *State, host *Host) bool {
+		return s.Nodes[h.name] != nil && len(s.Nodes[h.name].Lacks(host)) == 0
+	})
+}
+
+// Isolated is how often its Node was deleted for isolation.
+func (h *Handle) Isolated() int {
+	return get(h, func(_ *State, host *Host) int { return host.Isolated })
+}
+
+// Reads is how often its BMC was read.
+func (h *Handle) Reads() int { return get(h, func(_ *State, host *Host) int { return host.BMC.reads }) }
+
+// Commands are those that its BMC was given.
+func (h *Handle) Commands() []bmc.Command {
+	return get(h, func(_ *State, host *Host) []bmc.Command { return slices.Clone(host.BMC.commands) })
+}
+
+// Count is how many of them were such a command.
+func (h *Handle) Count(c bmc.Command) (n int) {
+	for _, each := range h.Commands() {
+		if each == c {
+			n++
+		}
+	}
+	return n
+}
+
+// Switch switches the host by another hand.
+func (h *Handle) Switch(on bool) { h.do(func(_ *State, host *Host) { host.Power(on, "another hand") }) }
+
+// SetReady turns the Ready condition of the Node, whatever the kubelet does.
+func (h *Handle) SetReady(status string) {
+	h.do(func(s *State, _ *Host) { s.SetReady(h.name, status) })
+}
+
+// SetReadySince has the Ready condition turned some time ago.
+func (h *Handle) SetReadySince(status string, at time.Time) {
+	h.do(func(s *State, _ *Host) { s.ChangeNode(h.name, func(n *Node) { n.Ready, n.Since = status, at }) })
+}
+
+// Silence hangs the kernel; the control plane has just given its kubelet up.
+func (h *Handle) Silence() {
+	h.do(func(s *State, host *Host) {
+		host.Hang(time.Time{})
+		s.renew(h.name, time.Now().Add(-leaseGrace))
+		s.SetReady(h.name, "Unknown")
+	})
+}
+
+// Recover has the kernel go on, and the Node Ready again.
+func (h *Handle) Recover() {
+	h.do(func(s *State, host *Host) {
+		host.Kernel = Runs
+		s.renew(h.name, time.Now())
+		s.SetReady(h.name, "True")
+	})
+}
+
+// MoveLease has the Lease renewed each second, or not any more.
+func (h *Handle) MoveLease(on bool) { h.do(func(_ *State, host *Host) { host.LeaseMoves = on }) }
+
+// BootsIn is how long a boot takes from now on, also one that is under way.
+func (h *Handle) BootsIn(d time.Duration) {
+	h.do(func(_ *State, host *Host) {
+		host.BootTime, host.UpAt = func() time.Duration { return d }, time.Now().Add(d)
+	})
+}
+
+// Touch is some controller that writes on the Node.
+func (h *Handle) Touch() { h.do(func(s *State, _ *Host) { s.ChangeNode(h.name, func(*Node) {}) }) }
+
+// RemoveNode deletes the Node, by whomever.
+func (h *Handle) RemoveNode() { h.do(func(s *State, _ *Host) { s.RemoveNode(h.name) }) }
+
+// FailReads has every reading of the BMC end with an error; nil: none does.
+func (h *Handle) FailReads(err error) { h.do(func(_ *State, host *Host) { host.BMC.Fails = err }) }
+
+// SetMood has the BMC misbehave.
+func (h *Handle) SetMood(m Mood) { h.do(func(_ *State, host *Host) { host.BMC.Mood = m }) }
+
+// TellUUID has the BMC tell a UUID, whosever it is.
+func (h *Handle) TellUUID(uuid string) { h.do(func(_ *State, host *Host) { host.BMC.UUID = &uuid }) }
+
+// Entry is that of hosts.d.
+func (h *Handle) Entry() bmc.Host {
+	return get(h, func(s *State, _ *Host) bmc.Host { return cloned(s.Entries[h.name]) })
+}
+
+// ChangeEntry changes the entry of hosts.d, or makes it.
+func (h *Handle) ChangeEntry(change func(*bmc.Host)) {
+	h.do(func(s *State, _ *Host) {
+		e := cloned(s.Entries[h.name])
+		change(&e)
+		s.Entries[h.name] = e
+	})
+}
+
+// DropEntry takes it away.
+func (h *Handle) DropEntry() { h.do(func(s *State, _ *Host) { delete(s.Entries, h.name) }) }
+
+// cloned is an entry of which levels and devices may be changed: what somebody has
+// found before stays as it was.
+func cloned(e bmc.Host) bmc.Host {
+	e.Levels = slices.Clone(e.Levels)
+	for i := range e.Levels {
+		e.Levels[i].Devices = slices.Clone(e.Levels[i].Devices)
+	}
+	return e
+}
+
+// Marked is how many Machines were handed over to their owners.
+func (c *Cluster) Marked() (n int) { c.Do(func(s *State) { n = s.marked }); return n }
+
+// Silent is how many hosts have no Node that is Ready.
+func (c *Cluster) Silent() (n int) {
+	c.Do(func(s *State) {
+		for _, h := range s.Hosts {
+			if node := s.Nodes[h.Name]; node == nil || node.Ready != "True" {
+				n++
+			}
+		}
+	})
+	return n
+}
+
+// MostOff is how many hosts of a zone were off at once, at most; those of "all" are all.
+func (c *Cluster) MostOff(zone string) (n int) {
+	c.Do(func(s *State) { n = s.mostOff[zone] })
+	return n
+}

@@ -1,0 +1,168 @@
+package fake
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/fenced/fenced/internal/policy"
+)
+
+// Node is a Node as the API server keeps it; its JSON is what a backup holds.
+type Node struct {
+	Name            string            `json:"name"`
+	UID             string            `json:"uid"`
+	ResourceVersion uint64            `json:"resourceVersion"`
+	BootID          string            `json:"bootID"`
+	SystemUUID      string            `json:"systemUUID"`
+	Labels          map[string]string `json:"labels"`
+	Taints          []string          `json:"taints"`
+	Cordoned        bool              `json:"cordoned"`
+	Ready           string            `json:"ready"`
+	Since           time.Time         `json:"since"`
+	ControlPlane    bool              `json:"controlPlane"`
+}
+
+// outOfService is the taint of isolation.
+const outOfService = "node.kubernetes.io/out-of-service"
+
+// OutOfService says whether the Node carries the taint of isolation.
+func (n *Node) OutOfService() bool { return slices.Contains(n.Taints, outOfService) }
+
+// Policy is the Node as a watch shows it.
+func (n *Node) Policy() *policy.Node {
+	return &policy.Node{Name: n.Name, UID: n.UID, ResourceVersion: fmt.Sprint(n.ResourceVersion), BootID: n.BootID, SystemUUID: n.SystemUUID,
+		MachineID: "machine-" + n.Name, Labels: maps.Clone(n.Labels), ControlPlane: n.ControlPlane,
+		Conditions: []policy.Condition{{Type: "Ready", Status: n.Ready, LastTransition: n.Since}}}
+}
+
+// JSON is the whole Node for a backup.
+func (n *Node) JSON() []byte {
+	b, err := json.Marshal(n)
+	if err != nil {
+		panic("fake: a Node of plain values does not marshal: " + err.Error()) // a bug of this package
+	}
+	return b
+}
+
+// Missing is what a Node lacks of what was saved.
+func (n *Node) Missing(backups [][]byte) (lacks []string) {
+	for _, b := range backups {
+		var old Node
+		if json.Unmarshal(b, &old) != nil {
+			return []string{"a backup that can be read"}
+		}
+		lacks = append(lacks, n.lacks(old.Labels, old.Taints, old.Cordoned)...)
+	}
+	return lacks
+}
+
+// Lacks is what a Node does not have of what its owner gave it.
+func (n *Node) Lacks(h *Host) (lacks []string) {
+	if n.OutOfService() {
+		lacks = append(lacks, "freedom from our taint")
+	}
+	return append(lacks, n.lacks(h.Owned.Labels, h.Owned.Taints, h.Owned.Cordoned)...)
+}
+
+func (n *Node) lacks(labels map[string]string, taints []string, cordoned bool) (lacks []string) {
+	for k := range labels {
+		if _, ok := n.Labels[k]; !ok {
+			lacks = append(lacks, "label "+k)
+		}
+	}
+	for _, t := range taints {
+		if t != outOfService && !slices.Contains(n.Taints, t) {
+			lacks = append(lacks, "taint "+t)
+		}
+	}
+	if cordoned && !n.Cordoned {
+		lacks = append(lacks, "cordon")
+	}
+	return lacks
+}
+
+// NodeID is the identity of a Node.
+func NodeID(name string) policy.ObjectID {
+	return policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: name}
+}
+
+// PutNode stores a Node under a new resourceVersion. A Node without a UID is a new one.
+func (s *State) PutNode(n Node) {
+	if n.UID == "" {
+		s.uids++
+		n.UID = fmt.Sprintf("uid-%d", s.uids)
+	}
+	n.ResourceVersion = s.next()
+	s.Nodes[n.Name] = &n
+	s.show(NodeID(n.Name), n.Policy())
+	if h := s.Host(n.Name); h != nil && h.ControlPlane {
+		s.show(podID(n.Name), &policy.EtcdPod{Namespace: etcdNamespace, Name: "etcd-" + n.Name, Node: n.Name, Ready: n.Ready == "True"})
+	}
+}
+
+// ChangeNode changes a Node, if there is one.
+func (s *State) ChangeNode(name string, change func(*Node)) {
+	if n := s.Nodes[name]; n != nil {
+		c := *n
+		c.Labels, c.Taints = maps.Clone(n.Labels), slices.Clone(n.Taints)
+		change(&c)
+		s.PutNode(c)
+	}
+}
+
+// RemoveNode deletes a Node.
+func (s *State) RemoveNode(name string) {
+	s.next()
+	delete(s.Nodes, name)
+	s.goneAt[name] = time.Now()
+	s.show(NodeID(name), nil)
+	if h := s.Host(name); h != nil && h.ControlPlane {
+		s.show(podID(name), nil)
+	}
+}
+
+// SetReady turns the Ready condition of a Node, and nothing else.
+func (s *State) SetReady(name, status string) {
+	at := time.Now()
+	if h := s.Host(name); h != nil && status == "Unknown" && s.Stamp != nil {
+		at = s.Stamp(h)
+	}
+	s.ChangeNode(name, func(n *Node) {
+		n.Ready, n.Since = status, at
+		s.Note(name, "Node %s is Ready=%s", n.UID, status)
+		if status == "True" && !n.OutOfService() {
+			s.Pods[name] = s.PodsOfANode
+		}
+	})
+}
+
+// join registers the kubelet of a host: a new Node, or another boot of the old.
+func (s *State) join(h *Host) {
+	if n := s.Nodes[h.Name]; n != nil {
+		s.ChangeNode(h.Name, func(n *Node) { n.BootID, n.SystemUUID = h.BootID(), h.Tells })
+		s.Note(h.Name, "kubelet: another boot of Node %s", n.UID)
+		return
+	}
+	labels := map[string]string{"hostname": h.Name}
+	if h.Zone != "" {
+		labels["zone"] = h.Zone
+	}
+	s.PutNode(Node{Name: h.Name, BootID: h.BootID(), SystemUUID: h.Tells, ControlPlane: h.ControlPlane, Labels: labels, Ready: "False", Since: time.Now()})
+	delete(s.goneAt, h.Name)
+	s.Pods[h.Name] = s.PodsOfANode
+	s.Note(h.Name, "kubelet: registers Node %s, boot %s", s.Nodes[h.Name].UID, h.BootID())
+}
+
+// Identify writes the UUID that a host tells into its Node.
+func (s *State) Identify(h *Host) {
+	if n := s.Nodes[h.Name]; n != nil && n.SystemUUID != h.Tells {
+		s.ChangeNode(h.Name, func(n *Node) { n.SystemUUID = h.Tells })
+		s.Note(h.Name, "Node %s tells UUID %s", n.UID, h.Tells)
+	}
+}
+
+// renew moves a kubelet's Lease.
+func (s *State) renew(node string, at time.Time) { s.Leases[node] = Lease{s.next(), at} }

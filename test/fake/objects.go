@@ -1,0 +1,147 @@
+package fake
+
+import (
+	"time"
+
+	"github.com/fenced/fenced/internal/policy"
+)
+
+const etcdNamespace = "openshift-etcd"
+
+func podID(node string) policy.ObjectID {
+	return policy.ObjectID{APIVersion: "v1", Kind: "Pod", Namespace: etcdNamespace, Name: "etcd-" + node}
+}
+
+func machineID(m policy.Machine) policy.ObjectID {
+	return policy.ObjectID{APIVersion: m.APIVersion, Kind: "Machine", Namespace: m.Namespace, Name: m.Name}
+}
+
+// PutMachine stores a Machine.
+func (s *State) PutMachine(m policy.Machine) {
+	s.next()
+	s.Machines[m.NodeName] = &m
+	shown := m // the ledger's from here on
+	s.show(machineID(m), &shown)
+}
+
+// ChangeMachine changes the Machine of a Node, if it has one.
+func (s *State) ChangeMachine(node string, change func(*policy.Machine)) {
+	if m := s.Machines[node]; m != nil {
+		c := *m
+		change(&c)
+		if machineID(c) != machineID(*m) {
+			s.show(machineID(*m), nil)
+		}
+		s.PutMachine(c)
+	}
+}
+
+// RemoveMachine deletes the Machine of a Node, and nothing else.
+func (s *State) RemoveMachine(node string) {
+	if m := s.Machines[node]; m != nil {
+		s.next()
+		delete(s.Machines, node)
+		s.show(machineID(*m), nil)
+	}
+}
+
+// deprovision is what follows the deletion of a Machine: its host is erased.
+func (s *State) deprovision(node string) {
+	s.RemoveMachine(node)
+	if s.Nodes[node] != nil {
+		s.RemoveNode(node)
+	}
+	if h := s.Host(node); h != nil {
+		h.Gone = true
+		h.Power(false, "deprovisioned")
+	}
+}
+
+func checkID(c *policy.Check) policy.ObjectID {
+	return policy.ObjectID{APIVersion: c.APIVersion, Kind: c.Kind, Namespace: c.Namespace, Name: c.Name}
+}
+
+// ShowCheck writes a check as it is now; DropCheck deletes it.
+func (s *State) ShowCheck(c *policy.Check) { s.next(); s.show(checkID(c), c) }
+
+// DropCheck deletes a check.
+func (s *State) DropCheck(c *policy.Check) { s.next(); s.show(checkID(c), nil) }
+
+// ChangeCheck changes the check of the cluster.
+func (s *State) ChangeCheck(change func(*policy.Check)) {
+	old, c := s.Check, *s.Check
+	change(&c)
+	if s.Check = &c; checkID(&c) != checkID(old) {
+		s.DropCheck(old)
+	}
+	s.ShowCheck(&c)
+}
+
+// SetOwner shows the Cluster that the Machines of the Cluster API belong to, which is
+// there since a day.
+func (s *State) SetOwner(apiVersion string) {
+	ago := time.Now().Add(-24 * time.Hour)
+	s.Owner = &policy.Cluster{Namespace: Namespace, Name: "c", ControlPlaneInitialized: true, ControlPlaneSince: ago,
+		InfrastructureReady: true, InfrastructureReadySince: ago}
+	s.show(policy.ObjectID{APIVersion: apiVersion, Kind: "Cluster", Namespace: Namespace, Name: "c"}, s.Owner)
+}
+
+// holdAnnotation is our order to the owner of a host's power.
+const holdAnnotation = "reboot.metal3.io/fenced"
+
+func metalID(name string) policy.ObjectID {
+	return policy.ObjectID{APIVersion: "metal3.io/v1alpha1", Kind: "BareMetalHost", Namespace: Namespace, Name: name}
+}
+
+// ChangeMetal changes a BareMetalHost, or makes it.
+func (s *State) ChangeMetal(name string, change func(*policy.Host)) {
+	h := policy.Host{Namespace: Namespace, Name: name, UID: "uid-of-" + name, Online: true}
+	if old := s.Metal[name]; old != nil {
+		h = *old
+	}
+	change(&h)
+	s.next()
+	s.Metal[name] = &h
+	shown := h
+	s.show(metalID(name), &shown)
+}
+
+// DropMetal deletes a BareMetalHost.
+func (s *State) DropMetal(name string) {
+	s.next()
+	delete(s.Metal, name)
+	s.show(metalID(name), nil)
+}
+
+// Held says whether our hold stands on a BareMetalHost.
+func Held(h *policy.Host) bool { return h.Annotations[holdAnnotation] != "" }
+
+// hold sets or releases our hold.
+func (s *State) hold(name string, on bool) {
+	s.ChangeMetal(name, func(h *policy.Host) {
+		h.Annotations = map[string]string{}
+		if on {
+			h.Annotations[holdAnnotation] = `{"mode":"hard"}`
+		}
+	})
+}
+
+// MakeControlPlane gives hosts an etcd member each.
+func (s *State) MakeControlPlane(names ...string) {
+	for _, name := range names {
+		s.Host(name).ControlPlane = true
+		s.ChangeNode(name, func(n *Node) { n.ControlPlane = true })
+		s.ChangeMachine(name, func(m *policy.Machine) { m.ControlPlane = true })
+	}
+}
+
+// members are those of etcd, as far as they are seen past the cache.
+func (s *State) members() []policy.Member {
+	var list []policy.Member
+	for _, h := range s.Hosts {
+		if n := s.Nodes[h.Name]; h.ControlPlane && !h.MemberUnseen && n != nil {
+			list = append(list, policy.Member{Node: h.Name, Healthy: n.Ready == "True" && !h.MemberSick})
+		}
+	}
+	return list
+}
