@@ -25,7 +25,7 @@ type Cluster struct {
 }
 
 // New is an empty cluster.
-func New(name string) *Cluster { return &Cluster{state: newState(name)} }
+func New(name string) *Cluster { return &Cluster{state: NewState(name)} }
 
 // Do runs f with the cluster standing still. What it lends is f's alone, and only until
 // it returns.

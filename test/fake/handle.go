@@ -29,11 +29,6 @@ func get[T any](h *Handle, f func(s *State, host *Host) T) (v T) {
 // On says whether the host is on.
 func (h *Handle) On() bool { return get(h, func(_ *State, host *Host) bool { return host.On }) }
 
-// Exists says whether its Node does.
-func (h *Handle) Exists() bool {
-	return get(h, func(s *State, _ *Host) bool { return s.Nodes[h.name] != nil })
-}
-
 // Ready says whether its Node is.
 func (h *Handle) Ready() bool {
 	return get(h, func(s *State, _ *Host) bool { return s.Nodes[h.name] != nil && s.Nodes[h.name].Ready == "True" })

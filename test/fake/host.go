@@ -93,9 +93,6 @@ func (s *State) AddHost(given Host, m policy.Machine) *Host {
 // BootID is that of the boot that runs.
 func (h *Host) BootID() string { return fmt.Sprintf("%s-boot-%d", h.Name, h.Boots) }
 
-// Joined says whether the kubelet has registered since the boot.
-func (h *Host) Joined() bool { return h.joined }
-
 // Supplied says whether any outlet feeds the host.
 func (h *Host) Supplied() bool {
 	return len(h.Outlets) == 0 || slices.ContainsFunc(h.Outlets, func(o *Outlet) bool { return o.On || o.FeedsAnother })

@@ -3,8 +3,8 @@
 // their kernels, kubelets, BMCs and outlets. The tests of the engine and the simulation
 // (test/sim) stand on it.
 //
-// State is the model. Nobody reaches it but through Cluster.Do, which holds the lock: a
-// test cannot read or change it while the engine or the passing time does. Cluster
+// State is the model. A test reaches it only through Cluster.Do, which holds the lock:
+// it cannot read or change it while the engine or the passing time does. Cluster
 // implements what the engine asks for, and Handle is one host with its Node as a test
 // looks at it. Time passes by Tick, once a second.
 package fake
@@ -20,7 +20,7 @@ import (
 // Namespace is that of Machines and BareMetalHosts.
 const Namespace = "ns"
 
-// State is the cluster, and all that can be wrong with it. Cluster.Do lends it.
+// State is the cluster, and all that can be wrong with it.
 type State struct {
 	Name  string
 	Hosts []*Host
@@ -88,7 +88,9 @@ type Change struct {
 	policy.Change
 }
 
-func newState(name string) *State {
+// NewState is an empty cluster that its user guards: the simulation does, together with
+// all that surrounds it. Everybody else has New.
+func NewState(name string) *State {
 	return &State{Name: name, Nodes: map[string]*Node{}, Machines: map[string]*policy.Machine{}, Leases: map[string]Lease{},
 		Pods: map[string]int{}, Metal: map[string]*policy.Host{}, Secrets: map[string]Account{}, Entries: map[string]bmc.Host{},
 		Contested: remediate.No, mostOff: map[string]int{}, goneAt: map[string]time.Time{}, Note: func(string, string, ...any) {}}

@@ -8,6 +8,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/test/fake"
 )
 
 // freshFor is how old a look may be that justifies a first command. // I4
@@ -18,7 +19,7 @@ func (w *World) auditCommand(l *link, c bmc.Command) {
 	now := time.Now()
 	w.outcome.Actions[c.String()]++
 	if c != bmc.CommandOff && c != bmc.CommandOn {
-		w.violate("I3", l.h.name, "command %d", c)
+		w.violate("I3", l.h.Name, "command %d", c)
 		return
 	}
 	want := remediate.SendOff
@@ -27,7 +28,7 @@ func (w *World) auditCommand(l *link, c bmc.Command) {
 	}
 	r, open := w.commander(l, want)
 	if !open {
-		w.violate("I19", l.h.name, "%s gives %s and no run is open", l.inc, c)
+		w.violate("I19", l.h.Name, "%s gives %s and no run is open", l.inc, c)
 		return
 	}
 	h := w.hostOf(r.Target.Node)
@@ -38,8 +39,8 @@ func (w *World) auditCommand(l *link, c bmc.Command) {
 		return
 	}
 	w.auditHurt(l.inc, r, want)
-	if who := l.inc.log(l.h, nil).last.Identity.UUID; l.outlet == nil && who != h.uuid {
-		w.violate("I8", h.name, "%s switches off what calls itself %q", l.inc, who)
+	if who := l.inc.log(l.h, nil).last.Identity.UUID; l.outlet == nil && who != h.UUID {
+		w.violate("I8", h.Name, "%s switches off what calls itself %q", l.inc, who)
 	}
 	w.auditTwin(l.inc, h, r, now)
 	w.auditFirst(l.inc, h, r, now)
@@ -67,8 +68,8 @@ func (w *World) auditHurt(c *incarnation, r remediate.Run, a remediate.Action) {
 	if at := w.stopped(c, node, now); !at.IsZero() && now.Sub(at) > time.Second {
 		w.violate("I23", node, "%s does %s %s after the pause or hold", c, a, now.Sub(at))
 	}
-	if l := w.api.fenced; l.by != c || now.Sub(l.renewed) > leaseDuration {
-		w.violate("I22", node, "%s does %s, and the Lease fenced is %s's since %s", c, a, l.held.Instance, now.Sub(l.renewed))
+	if l := w.api.Fenced; l.By != c || now.Sub(l.Renewed) > fake.LeaseDuration {
+		w.violate("I22", node, "%s does %s, and the Lease fenced is %s's since %s", c, a, l.Held.Instance, now.Sub(l.Renewed))
 	}
 	if run := w.ledger.frozen[node]; run != "" && a != remediate.DeleteTargetMachine {
 		w.violate("I5", node, "%s does %s although run %s found a false Off out", c, a, run)
@@ -85,44 +86,44 @@ func (w *World) auditHurt(c *incarnation, r remediate.Run, a remediate.Action) {
 // where the host came back. w.mu is held.
 func (w *World) auditTwin(c *incarnation, h *host, r remediate.Run, now time.Time) {
 	if why, since := c.twin(h, r.Target.SystemUUID); r.Attempt == 1 && why != "" && now.Sub(since) > seenWithin {
-		w.violate("I9", h.name, "%s switches it off although %s, as was told %s ago (the run: %s ago)", c, why, now.Sub(since), now.Sub(r.Started))
+		w.violate("I9", h.Name, "%s switches it off although %s, as was told %s ago (the run: %s ago)", c, why, now.Sub(since), now.Sub(r.Started))
 	}
 }
 
 // auditFirst looks at the first command of a run to its host. w.mu is held.
 func (w *World) auditFirst(c *incarnation, h *host, r remediate.Run, now time.Time) {
-	for _, each := range w.ledger.cycles[h.name] {
+	for _, each := range w.ledger.cycles[h.Name] {
 		if each.run == r.ID {
 			return
 		}
 	}
-	last := w.ledger.looks[lookKey{c, h.name}]
+	last := w.ledger.looks[lookKey{c, h.Name}]
 	seen := last.fresh.Seen
-	off := !h.on && c.log(h, nil).last.State == bmc.Off // then the command takes nothing away, and the isolation looks again
+	off := !h.On && c.log(h, nil).last.State == bmc.Off // then the command takes nothing away, and the isolation looks again
 	switch age := r.Intent.At.Sub(last.began); {
 	case !off && (age > freshFor || seen.API != remediate.APIReachable):
-		w.violate("I4", h.name, "%s begins on a look that is %s old", c, age)
+		w.violate("I4", h.Name, "%s begins on a look that is %s old", c, age)
 	case seen.Contested != remediate.No:
-		w.violate("I22", h.name, "%s begins although %s is at work", c, seen.Contender)
+		w.violate("I22", h.Name, "%s begins although %s is at work", c, seen.Contender)
 	case r.Manual == nil && seen.Node.Ready == remediate.Yes:
-		w.violate("I4", h.name, "%s begins although the Node is Ready", c)
+		w.violate("I4", h.Name, "%s begins although the Node is Ready", c)
 	case r.Manual == nil && seen.Node.Exists == remediate.Yes && seen.Node.UID != r.Target.NodeUID:
-		w.violate("I4", h.name, "%s begins although the Node is another one", c)
+		w.violate("I4", h.Name, "%s begins although the Node is another one", c)
 	}
 	if r.Manual == nil {
 		w.auditStill(c, r, last, now)
 	}
-	if h.controlPlane && !last.quorum {
-		w.violate("I12", h.name, "%s begins although etcd would lose its quorum", c)
+	if h.ControlPlane && !last.quorum {
+		w.violate("I12", h.Name, "%s begins although etcd would lose its quorum", c)
 	}
-	all := w.ledger.cycles[h.name]
-	before := all[w.ledger.forgiven[h.name]:]
+	all := w.ledger.cycles[h.Name]
+	before := all[w.ledger.forgiven[h.Name]:]
 	if g := w.plan.guards(); r.Manual == nil && len(before) >= g.MaxFencesPerDay {
-		w.violate("I15", h.name, "%s begins run number %d of this day", c, len(before)+1)
+		w.violate("I15", h.Name, "%s begins run number %d of this day", c, len(before)+1)
 	} else if n := len(before); n > 0 && r.Manual == nil && now.Sub(before[n-1].at) < g.MinPowerInterval {
-		w.violate("I15", h.name, "%s begins %s after the run before", c, now.Sub(before[n-1].at))
+		w.violate("I15", h.Name, "%s begins %s after the run before", c, now.Sub(before[n-1].at))
 	}
-	w.ledger.cycles[h.name] = append(all, cycle{r.ID, now})
+	w.ledger.cycles[h.Name] = append(all, cycle{r.ID, now})
 }
 
 // auditOn looks at what may bring a host back. w.mu is held.
@@ -130,12 +131,12 @@ func (w *World) auditOn(c *incarnation, h *host, r remediate.Run) {
 	if r.Isolated.IsZero() || r.Abandon != "" {
 		return
 	}
-	if since := time.Since(r.Isolated); w.api.pods[h.name] > 0 && since < podsGoneTimeout { // I7
-		w.violate("I7", h.name, "%s switches on %s after the isolation, with %d pods bound", c, since, w.api.pods[h.name])
+	if since := time.Since(r.Isolated); w.api.Pods[h.Name] > 0 && since < podsGoneTimeout { // I7
+		w.violate("I7", h.Name, "%s switches on %s after the isolation, with %d pods bound", c, since, w.api.Pods[h.Name])
 	}
 	k := attemptKey{r.ID, r.Attempt}
-	if seen := w.ledger.looks[lookKey{c, h.name}].fresh.Seen; !w.ledger.on[k] && c.moved(h, r, seen.Lease) {
-		w.violate("I5", h.name, "%s switches on although the Lease moved while the host was believed off", c)
+	if seen := w.ledger.looks[lookKey{c, h.Name}].fresh.Seen; !w.ledger.on[k] && c.moved(h, r, seen.Lease) {
+		w.violate("I5", h.Name, "%s switches on although the Lease moved while the host was believed off", c)
 	}
 	w.ledger.on[k] = true // from here on the Lease may move
 }
@@ -161,7 +162,7 @@ func (w *World) auditAction(c *incarnation, r remediate.Run, a remediate.Action,
 		w.auditIsolate(c, h, r, b, now)
 	case remediate.DeleteTargetMachine:
 		w.auditHurt(c, r, a)
-		if r.ControlPlane || h.controlPlane || !w.plan.Reprovision || r.Attempt < r.Limits.MaxAttempts && r.Reason != "PowerOnFailed" {
+		if r.ControlPlane || h.ControlPlane || !w.plan.Reprovision || r.Attempt < r.Limits.MaxAttempts && r.Reason != "PowerOnFailed" {
 			w.violate("I14", node, "%s deletes the Machine in attempt %d (%s)", c, r.Attempt, r.Reason)
 		}
 	}
@@ -173,42 +174,42 @@ func (w *World) auditIsolate(c *incarnation, h *host, r remediate.Run, b remedia
 		w.outcome.Cases["I26 isolations on a word"]++
 		for k, l := range c.logs {
 			if k.h == h && l.last.State == bmc.On && now.Sub(l.last.At) < proofMaxAge {
-				w.violate("I26", h.name, "%s isolates on a person's word although %s reads On", c, names([]logKey{k}))
+				w.violate("I26", h.Name, "%s isolates on a person's word although %s reads On", c, names([]logKey{k}))
 			}
 		}
 	} else if why := c.proven(h, now); why != "" {
-		w.violate("I1", h.name, "%s isolates without a proof: %s", c, why)
+		w.violate("I1", h.Name, "%s isolates without a proof: %s", c, why)
 	}
-	seen := w.ledger.looks[lookKey{c, h.name}].fresh.Seen
+	seen := w.ledger.looks[lookKey{c, h.Name}].fresh.Seen
 	if c.moved(h, r, seen.Lease) {
-		w.violate("I5", h.name, "%s isolates although the Lease moved after the first Off", c)
+		w.violate("I5", h.Name, "%s isolates although the Lease moved after the first Off", c)
 	}
 	if seen.Contested != remediate.No {
-		w.violate("I22", h.name, "%s isolates although %q is at work", c, seen.Contender)
+		w.violate("I22", h.Name, "%s isolates although %q is at work", c, seen.Contender)
 	}
 	saved, err := state.Backups(w.ctx, w.store, r.ID)
 	if n := len(saved); err != nil || n == 0 || saved[n-1].NodeUID != b.UID || saved[n-1].ResourceVersion != b.ResourceVersion {
-		w.violate("I21", h.name, "%s isolates %s at %s and the last of %d backups is another one (%v)", c, b.UID, b.ResourceVersion, n, err)
+		w.violate("I21", h.Name, "%s isolates %s at %s and the last of %d backups is another one (%v)", c, b.UID, b.ResourceVersion, n, err)
 	}
 }
 
 // auditIsolated looks at the Node that is being isolated, and at its host. w.mu is
 // held.
-func (w *World) auditIsolated(n *node, r remediate.Run, b remediate.Backup) {
+func (w *World) auditIsolated(n *fake.Node, r remediate.Run, b remediate.Backup) {
 	h := w.hostOf(n.Name)
-	w.note(n.Name, "Node %s is isolated; the host is on: %t", n.UID, h.on)
+	w.note(n.Name, "Node %s is isolated; the host is on: %t", n.UID, h.On)
 	if n.UID != r.Target.NodeUID || fmt.Sprint(n.ResourceVersion) != b.ResourceVersion {
 		w.violate("I2", n.Name, "isolated was %s at %d, decided on was %s at %s", n.UID, n.ResourceVersion, r.Target.NodeUID, b.ResourceVersion)
 	}
 	saved, _ := state.Backups(w.ctx, w.store, r.ID)
-	if k := len(saved); k > 0 && !bytes.Equal(saved[k-1].Node, n.json()) && fmt.Sprint(n.ResourceVersion) == saved[k-1].ResourceVersion {
+	if k := len(saved); k > 0 && !bytes.Equal(saved[k-1].Node, n.JSON()) && fmt.Sprint(n.ResourceVersion) == saved[k-1].ResourceVersion {
 		w.violate("I21", n.Name, "the backup is not the Node")
 	}
-	w.ledger.boots[r.ID] = booted{h.boots, n.BootID, h.on}
-	if !h.on {
+	w.ledger.boots[r.ID] = booted{h.Boots, n.BootID, h.On}
+	if !h.On {
 		return
 	}
-	lied := h.bmc.mood == liar || h.bmc.mood == stale
+	lied := h.BMC.Mood == fake.Liar || h.BMC.Mood == fake.Stale
 	for _, i := range w.instances {
 		if i.cur != nil && len(i.cur.log(h, nil).offs) > 0 && !i.cur.log(h, nil).honest {
 			lied = true
@@ -220,9 +221,9 @@ func (w *World) auditIsolated(n *node, r remediate.Run, b remediate.Backup) {
 	case lied:
 		w.outcome.Lied++
 		w.note(n.Name, "the BMC has lied all along")
-	case time.Since(h.onSince) <= proofMaxAge+requestTimeout:
+	case time.Since(h.OnSince) <= proofMaxAge+requestTimeout:
 		w.outcome.Raced++
 	default:
-		w.violate("I1", n.Name, "the host is on, since %s", time.Since(h.onSince))
+		w.violate("I1", n.Name, "the host is on, since %s", time.Since(h.OnSince))
 	}
 }

@@ -85,13 +85,13 @@ func (w *World) auditCases(c *incarnation, now time.Time) {
 	for _, h := range w.hosts {
 		sick, why, since := w.sick(c, h, now), "", now
 		if sick {
-			uuid, _ := c.uuid(h.name)
+			uuid, _ := c.uuid(h.Name)
 			why, since = c.twin(h, uuid)
 		}
 		w.stands("I9 sick hosts with a twin", h, why != "" && now.Sub(since) > seenWithin)
 		w.stands("I18 sick hosts of a check that covers nothing", h, sick && c.knows.check.hollow)
 		w.stands("I18 sick hosts after the scope has grown", h, sick && c.grown(now) != "")
-		r, open := w.open(h.name)
+		r, open := w.open(h.Name)
 		w.stands("I17 Nodes that are Unknown since an absurd time", h, !open && h.absurd)
 		w.stands("I10 runs whose host is said to be elsewhere", h, open && c.elsewhere(r, now))
 	}
@@ -99,14 +99,14 @@ func (w *World) auditCases(c *incarnation, now time.Time) {
 
 // sick says whether a check would want a run on a host, as far as a fenced was told.
 func (w *World) sick(c *incarnation, h *host, now time.Time) bool {
-	list := c.knows.nodes[h.name]
-	_, open := w.open(h.name)
-	return !open && !h.gone && len(list) > 0 && list[len(list)-1].stood(now) == ""
+	list := c.knows.nodes[h.Name]
+	_, open := w.open(h.Name)
+	return !open && !h.Gone && len(list) > 0 && list[len(list)-1].stood(now) == ""
 }
 
 // stands counts a case when it begins.
 func (w *World) stands(what string, h *host, so bool) {
-	k := caseKey{what, h.name}
+	k := caseKey{what, h.Name}
 	if so && !w.ledger.cases[k] {
 		w.outcome.Cases[what]++
 	}

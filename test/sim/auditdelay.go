@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/fake"
 )
 
 // lookWithin is how soon a run is looked at again whose own devices and whose cluster
@@ -27,9 +28,9 @@ func (w *World) auditDelay(c *incarnation, since, now time.Time) {
 			continue
 		}
 		w.outcome.Cases["L3 seconds of a run beside a hung BMC"]++
-		from := latest(latest(since, r.Started), latest(c.hamperedAt, h.bmc.illAt))
-		if from = latest(from, c.active[h.name]); now.Sub(from) > lookWithin {
-			w.violate("L3", h.name, "%s has not looked at run %s since %s, beside a BMC that hangs", c, r.ID, now.Sub(c.active[h.name]))
+		from := latest(latest(since, r.Started), latest(c.hamperedAt, h.BMC.IllAt))
+		if from = latest(from, c.active[h.Name]); now.Sub(from) > lookWithin {
+			w.violate("L3", h.Name, "%s has not looked at run %s since %s, beside a BMC that hangs", c, r.ID, now.Sub(c.active[h.Name]))
 		}
 	}
 }
@@ -38,10 +39,10 @@ func (w *World) auditDelay(c *incarnation, since, now time.Time) {
 // it, or would be.
 func (w *World) hungBeside(h *host) bool {
 	for _, o := range w.hosts {
-		if o == h || o.bmc.mood != hangs {
+		if o == h || o.BMC.Mood != fake.Hangs {
 			continue
 		}
-		if _, open := w.open(o.name); open || w.api.nodes[o.name] != nil && w.api.nodes[o.name].Ready == "Unknown" {
+		if _, open := w.open(o.Name); open || w.api.Nodes[o.Name] != nil && w.api.Nodes[o.Name].Ready == "Unknown" {
 			return true
 		}
 	}

@@ -3,7 +3,6 @@ package sim
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -47,7 +46,7 @@ func (w *World) finish() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, h := range w.hosts {
-		w.finishHost(h, why[h.name])
+		w.finishHost(h, why[h.Name])
 	}
 	for _, r := range w.ledger.runs {
 		if longest := w.plan.run().RunTimeout + w.plan.run().OnDeadline + 5*time.Minute; r.Open() && r.Step != remediate.Held && time.Since(r.Started) > longest {
@@ -59,45 +58,26 @@ func (w *World) finish() {
 // finishHost wants a host On, its Node Ready and every label back, or an open record,
 // or a reason why nobody acts. w.mu is held.
 func (w *World) finishHost(h *host, why string) {
-	r, open := w.open(h.name)
-	n := w.api.nodes[h.name]
+	r, open := w.open(h.Name)
+	n := w.api.Nodes[h.Name]
 	switch {
-	case h.gone:
-	case open && !h.on:
+	case h.Gone:
+	case open && !h.On:
 		w.outcome.Stranded++
-		w.note(h.name, "at the end Off, and run %s is %s: %s", r.ID, r.Step, r.Reason)
+		w.note(h.Name, "at the end Off, and run %s is %s: %s", r.ID, r.Step, r.Reason)
 	case open:
-	case !h.on && len(w.ledger.cycles[h.name]) > 0 && h.offBy != "foreign hand":
-		w.violate("I20", h.name, "the host is off by %s, and no run is open", h.offBy)
+	case !h.On && len(w.ledger.cycles[h.Name]) > 0 && h.OffBy != "foreign hand":
+		w.violate("I20", h.Name, "the host is off by %s, and no run is open", h.OffBy)
 	case n != nil && n.Ready == "True":
-		if lacks := n.lacks(h); len(lacks) > 0 {
-			w.violate("I20", h.name, "the Node lacks %s, and no run is open", strings.Join(lacks, ", "))
+		if lacks := n.Lacks(h.Host); len(lacks) > 0 {
+			w.violate("I20", h.Name, "the Node lacks %s, and no run is open", strings.Join(lacks, ", "))
 		}
 	case n != nil && time.Since(n.Since) < 5*time.Minute: // it has just gone
 	case why == "" || strings.HasPrefix(why, string(policy.NotUnhealthy)) || strings.HasPrefix(why, string(policy.NotCovered)):
-		w.violate("L4", h.name, "the Node is not Ready (host on: %t), nobody acts, and no gate says why (%s)", h.on, why)
+		w.violate("L4", h.Name, "the Node is not Ready (host on: %t), nobody acts, and no gate says why (%s)", h.On, why)
 	default:
-		w.note(h.name, "left alone: %s", why)
+		w.note(h.Name, "left alone: %s", why)
 	}
-}
-
-// lacks is what the Node does not have of what its owner gave it.
-func (n *node) lacks(h *host) (lacks []string) {
-	for _, k := range []string{"team", "rack"} {
-		if _, ok := n.Labels[k]; !ok {
-			lacks = append(lacks, "label "+k)
-		}
-	}
-	if !slices.Contains(n.Taints, "gpu") {
-		lacks = append(lacks, "taint gpu")
-	}
-	if n.outOfService() {
-		lacks = append(lacks, "freedom from our taint")
-	}
-	if h.cordoned && !n.Cordoned {
-		lacks = append(lacks, "cordon")
-	}
-	return lacks
 }
 
 // explained asks, for each Node, the first gate that does not hold.
@@ -110,16 +90,16 @@ func (w *World) explained() map[string]string {
 	}
 	for _, h := range w.hosts {
 		ctx, cancel := context.WithTimeout(c.ctx, orderTime)
-		x, err := c.engine.Explain(ctx, cluster, h.name)
+		x, err := c.engine.Explain(ctx, cluster, h.Name)
 		cancel()
 		if err != nil {
-			why[h.name] = err.Error()
+			why[h.Name] = err.Error()
 			continue
 		}
-		w.do(func() { w.search("an explanation", h.name, fmt.Sprintf("%+v", x)) })
+		w.do(func() { w.search("an explanation", h.Name, fmt.Sprintf("%+v", x)) })
 		for _, g := range x.Gates {
 			if !g.Pass {
-				why[h.name] = fmt.Sprintf("%s: %s (needs %s)", g.Reason, g.Value, g.Threshold)
+				why[h.Name] = fmt.Sprintf("%s: %s (needs %s)", g.Reason, g.Value, g.Threshold)
 				break
 			}
 		}

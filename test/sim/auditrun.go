@@ -61,7 +61,7 @@ func (w *World) auditStart(c *incarnation, r remediate.Run) {
 		return
 	}
 	w.auditAsked(c, r, now)
-	if inFlight >= g.MaxInFlight || zone >= g.MaxInFlightPerZone && h.zone != "" {
+	if inFlight >= g.MaxInFlight || zone >= g.MaxInFlightPerZone && h.Zone != "" {
 		w.violate("I11", node, "run %s was begun beside %d in flight, %d of them in its zone", r.ID, inFlight, zone)
 	}
 	lately := 0
@@ -106,7 +106,7 @@ func (w *World) auditBeside(h *host, r remediate.Run) (inFlight, zone int) {
 		if o.Step == remediate.AwaitNode { // its host is on: the zone has its slot back
 			continue
 		}
-		if p := w.hostOf(o.Target.Node); h != nil && p != nil && h.zone != "" && p.zone == h.zone {
+		if p := w.hostOf(o.Target.Node); h != nil && p != nil && h.Zone != "" && p.Zone == h.Zone {
 			zone++
 		}
 	}
@@ -116,14 +116,14 @@ func (w *World) auditBeside(h *host, r remediate.Run) (inFlight, zone int) {
 // auditEnd looks at a run that has just ended. w.mu is held.
 func (w *World) auditEnd(r remediate.Run) {
 	node := r.Target.Node
-	h, n := w.hostOf(node), w.api.nodes[node]
+	h, n := w.hostOf(node), w.api.Nodes[node]
 	if r.Step != remediate.Done {
 		return
 	}
 	before, isolated := w.ledger.boots[r.ID]
-	same := h.boots <= before.boots
+	same := h.Boots <= before.boots
 	if before.on { // it may have booted just before, and nobody could tell
-		same = h.bootID() == before.boot
+		same = h.BootID() == before.boot
 	}
 	if isolated && same && !w.ledger.held[r.ID] { // I6; a human may vouch for it
 		w.violate("I6", node, "run %s is Done and its host has not booted since", r.ID)
@@ -137,8 +137,8 @@ func (w *World) auditEnd(r remediate.Run) {
 	case err != nil || isolated && len(saved) == 0:
 		w.violate("I21", node, "run %s is Done and its backup is gone: %v", r.ID, err)
 	case n == nil: // it went a moment ago
-	case n.UID == r.NewNodeUID && len(missing(n, raw)) > 0:
-		w.violate("I21", node, "run %s is Done and the Node lacks %v", r.ID, missing(n, raw))
+	case n.UID == r.NewNodeUID && len(n.Missing(raw)) > 0:
+		w.violate("I21", node, "run %s is Done and the Node lacks %v", r.ID, n.Missing(raw))
 	case n.SystemUUID != r.Target.SystemUUID && r.Target.SystemUUID != "":
 		w.violate("I6", node, "run %s is Done on another machine", r.ID)
 	}

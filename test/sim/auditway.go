@@ -27,7 +27,7 @@ func (w *World) auditWay(c *incarnation, r remediate.Run, now time.Time) {
 	case fixed[0].outlet != nil || to == nil:
 		w.violate("I10", node, "run %s was begun with %s first", r.ID, names(fixed))
 	case h.listed && to != c.knows.ways[node].bmc:
-		w.violate("I10", node, "run %s was begun with %s, and hosts.d says the BMC of %s", r.ID, names(fixed), c.knows.ways[node].bmc.name)
+		w.violate("I10", node, "run %s was begun with %s, and hosts.d says the BMC of %s", r.ID, names(fixed), c.knows.ways[node].bmc.Name)
 	case !h.listed && h.pinned && to != h:
 		w.violate("I10", node, "run %s was begun with %s, and was enrolled with its own", r.ID, names(fixed))
 	case !h.listed && !slices.ContainsFunc(c.knows.metal[node], func(t toldMetal) bool { return t.to == to }):
@@ -45,12 +45,12 @@ func (w *World) commander(l *link, a remediate.Action) (r remediate.Run, found b
 		if slices.Contains(w.ledger.fixed[each.ID], logKey{l.h, l.outlet}) {
 			return each, true
 		}
-		if !found || each.Target.Node == l.h.name {
+		if !found || each.Target.Node == l.h.Name {
 			r, found = each, true
 		}
 	}
 	if !found { // somebody else's, or nobody's // I19
-		return w.open(l.h.name)
+		return w.open(l.h.Name)
 	}
 	return r, true
 }

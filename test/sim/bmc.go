@@ -9,75 +9,28 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
-)
-
-// mood is how a BMC or an outlet misbehaves for a while. // reliability A.3
-type mood string
-
-const (
-	wellBehaved mood = ""
-	hangs       mood = "bmc-hangs"
-	refuses     mood = "bmc-refuses"
-	barsAccount mood = "bmc-account"
-	deaf        mood = "bmc-deaf"  // accepts and does nothing
-	late        mood = "bmc-late"  // does it some seconds later
-	stale       mood = "bmc-stale" // tells what was so a while ago
-	liar        mood = "bmc-liar"  // says Off about a host that is on
-	restarts    mood = "bmc-restarts"
-	stranger    mood = "bmc-stranger" // another machine answers
-	slow        mood = "bmc-slow"
-	busy        mood = "bmc-busy"
+	"github.com/fenced/fenced/test/fake"
 )
 
 // moods are the common ones; that of a liar is rare.
-var moods = []mood{hangs, hangs, refuses, barsAccount, deaf, deaf, late, late, stale, stale, restarts, restarts, stranger, slow, slow, busy}
+var moods = []fake.Mood{fake.Hangs, fake.Hangs, fake.Refuses, fake.BarsAccount, fake.Deaf, fake.Deaf, fake.Late, fake.Late, fake.Stale, fake.Stale,
+	fake.Restarts, fake.Restarts, fake.Stranger, fake.Slow, fake.Slow, fake.Busy}
 
-// bmcState is one BMC. Guarded by the world's mutex.
-type bmcState struct {
-	h     *host
-	mood  mood
-	until time.Time
-	boot  int       // changes with each restart of the BMC: sessions end
-	upAt  time.Time // it answers nothing before
-	illAt time.Time // when it was last not as it should be
-}
-
-func (b *bmcState) heal() { b.mood = wellBehaved }
-
-// trouble spoils the BMC, by its dice.
-func (b *bmcState) trouble(now time.Time) {
-	w := b.h.w
-	if b.mood != wellBehaved && now.After(b.until) {
-		b.mood = wellBehaved
+// troubleBMC spoils the BMC, by its dice.
+func (h *host) troubleBMC(now time.Time) {
+	w, b := h.w, &h.BMC
+	if b.Mood != fake.Well && now.After(h.until) {
+		b.Mood = fake.Well
 	}
 	if !w.chance(w.plan.BMCs) {
 		return
 	}
-	b.mood = w.plan.Moods[w.rng.IntN(len(w.plan.Moods))]
-	b.until = now.Add(between(w.rng, 10*time.Second, 6*time.Minute))
-	if b.mood == restarts {
-		b.restart(now)
+	b.Mood = w.plan.Moods[w.rng.IntN(len(w.plan.Moods))]
+	h.until = now.Add(between(w.rng, 10*time.Second, 6*time.Minute))
+	if b.Mood == fake.Restarts {
+		b.Restart(now)
 	}
-	w.fault(string(b.mood), b.h.name, "until %s", b.until.Sub(w.began).Round(time.Second))
-}
-
-func (b *bmcState) restart(now time.Time) {
-	b.boot++
-	b.upAt = now.Add(between(b.h.rng, 5*time.Second, 40*time.Second))
-}
-
-// says is what the BMC tells about the host, and whether it is the truth.
-func (b *bmcState) says(now time.Time) (s bmc.PowerState, true_ bool) {
-	on := b.h.on
-	switch b.mood {
-	case liar:
-		on = false
-	case stale:
-		if now.Sub(b.h.onSince) < 6*time.Second {
-			on = !on
-		}
-	}
-	return map[bool]bmc.PowerState{true: bmc.On, false: bmc.Off}[on], on == b.h.on
+	w.fault(string(b.Mood), h.Name, "until %s", h.until.Sub(w.began).Round(time.Second))
 }
 
 // link is one fenced's client of one device.
@@ -91,17 +44,17 @@ type link struct {
 	rng     *rand.Rand
 }
 
-func (l *link) mood() mood {
+func (l *link) mood() fake.Mood {
 	if l.outlet != nil {
-		return l.outlet.mood
+		return l.outlet.Mood
 	}
-	return l.h.bmc.mood
+	return l.h.BMC.Mood
 }
 
 // Read implements bmc.Power.
 func (l *link) Read(ctx context.Context) (bmc.Reading, error) {
 	w, began := l.h.w, time.Now()
-	w.do(func() { l.inc.active[l.h.name] = began })
+	w.do(func() { l.inc.active[l.h.Name] = began })
 	if err := l.arrive(ctx, "read power state"); err != nil {
 		w.do(func() { l.inc.power(l).broken() })
 		return bmc.Reading{}, err
@@ -109,16 +62,10 @@ func (l *link) Read(ctx context.Context) (bmc.Reading, error) {
 	var r bmc.Reading
 	var honest bool
 	w.do(func() {
+		if r, honest = l.h.BMC.Reading(time.Now()); l.outlet != nil {
+			r, honest = l.outlet.Reading(time.Now()), true
+		}
 		r.Session = l.session
-		if l.outlet != nil {
-			r.State, honest = l.outlet.says()
-			return
-		}
-		r.State, honest = l.h.bmc.says(time.Now())
-		r.Identity = bmc.Identity{UUID: l.h.uuid}
-		if l.h.bmc.mood == stranger {
-			r.Identity.UUID = "4c4c4544-0042-3510-8054-b4c04f4dffff"
-		}
 	})
 	if err := l.back(ctx, "read power state", bmc.SentNo); err != nil {
 		w.do(func() { l.inc.power(l).broken() })
@@ -142,7 +89,7 @@ func (l *link) Send(ctx context.Context, c bmc.Command) (bmc.Receipt, error) {
 		}
 	})
 	w.do(func() {
-		w.note(l.h.name, "%s: %s to %s", l.inc, op, l.name())
+		w.note(l.h.Name, "%s: %s to %s", l.inc, op, l.name())
 		w.auditCommand(l, c)
 		l.inc.power(l).sending()
 	})
@@ -173,30 +120,30 @@ func (l *link) arrive(ctx context.Context, op string) error {
 	if err := l.inc.call(ctx, op); err != nil {
 		return l.fail(op, bmc.KindUnreachable, bmc.SentNo, err)
 	}
-	var m mood
+	var m fake.Mood
 	var silent bool
 	w.do(func() {
 		m = l.mood()
-		silent = l.outlet == nil && (!l.h.supplied() || time.Now().Before(l.h.bmc.upAt)) || w.dice.Float64() < w.lost()/4
+		silent = l.outlet == nil && !l.h.BMC.Up(time.Now()) || w.dice.Float64() < w.lost()/4
 	})
 	switch {
-	case m == hangs || silent:
+	case m == fake.Hangs || silent:
 		<-ctx.Done()
 		return l.fail(op, bmc.KindUnreachable, bmc.SentNo, ctx.Err())
-	case m == refuses:
+	case m == fake.Refuses:
 		return l.fail(op, bmc.KindRefused, bmc.SentNo, errors.New("connection refused"))
-	case m == barsAccount, !l.allowed():
+	case m == fake.BarsAccount, !l.allowed():
 		return l.fail(op, bmc.KindAuth, bmc.SentNo, errors.New("the account is refused"))
-	case m == busy:
+	case m == fake.Busy:
 		return l.fail(op, bmc.KindBusy, bmc.SentNo, errors.New("come back later"))
 	}
 	if err := sleep(ctx, l.latency(m)); err != nil {
 		return l.fail(op, bmc.KindUnreachable, bmc.SentNo, err)
 	}
 	w.do(func() {
-		if l.session == 0 || l.boot != l.h.bmc.boot && l.outlet == nil {
+		if l.session == 0 || l.boot != l.h.BMC.Boot && l.outlet == nil {
 			w.sessions++
-			l.session, l.boot = w.sessions, l.h.bmc.boot
+			l.session, l.boot = w.sessions, l.h.BMC.Boot
 		}
 	})
 	return nil
@@ -204,12 +151,12 @@ func (l *link) arrive(ctx context.Context, op string) error {
 
 // back brings the answer, or loses it.
 func (l *link) back(ctx context.Context, op string, sent bmc.Sent) error {
-	var m mood
+	var m fake.Mood
 	var lost bool
 	l.h.w.do(func() {
 		m = l.mood()
 		if lost = l.h.w.dice.Float64() < l.h.w.lost()/4; lost {
-			l.h.w.fault("bmc-answer-lost", l.h.name, "%s", op)
+			l.h.w.fault("bmc-answer-lost", l.h.Name, "%s", op)
 		}
 	})
 	if lost {
@@ -230,8 +177,8 @@ func (l *link) allowed() bool {
 	return l.outlet != nil || l.account.Reveal() == l.h.password().Reveal()
 }
 
-func (l *link) latency(m mood) time.Duration {
-	if m == slow {
+func (l *link) latency(m fake.Mood) time.Duration {
+	if m == fake.Slow {
 		return between(l.rng, 500*time.Millisecond, 3*time.Second)
 	}
 	return between(l.rng, 5*time.Millisecond, 60*time.Millisecond)
@@ -239,27 +186,18 @@ func (l *link) latency(m mood) time.Duration {
 
 // obey does what the device makes of a command.
 func (l *link) obey(c bmc.Command) {
-	on := c == bmc.CommandOn
 	if l.outlet != nil {
-		l.outlet.obey(on)
+		l.outlet.Obey(c, time.Now())
 		return
 	}
-	b := &l.h.bmc
-	switch {
-	case b.mood == deaf, b.mood == liar && !on:
-	case b.mood == stranger: // its command goes to another machine
-	case b.mood == late && on != l.h.on:
-		l.h.later, l.h.laterTo, l.h.laterAt = true, on, time.Now().Add(between(l.rng, 2*time.Second, 12*time.Second))
-	default:
-		l.h.power(on, "BMC")
-	}
+	l.h.BMC.Obey(c, time.Now())
 }
 
 func (l *link) fail(op string, k bmc.Kind, sent bmc.Sent, err error) error {
 	if l.h.w.defect.TellsPasswords {
 		err = fmt.Errorf("%s: %w", l.account.Reveal(), err)
 	}
-	return &bmc.Error{Kind: k, Op: op, Addr: l.h.name, Sent: sent, Err: err}
+	return &bmc.Error{Kind: k, Op: op, Addr: l.h.Name, Sent: sent, Err: err}
 }
 
 func (h *host) index() int {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/test/fake"
 )
 
 // How long a Node must be so, by every check of the world.
@@ -26,7 +27,7 @@ func sickness(timeout string) []any {
 func newCheck(selector map[string]any) *policy.Check {
 	c := manifest.MachineHealthCheck(map[string]any{
 		"apiVersion": policy.OpenShiftMachineAPI, "kind": policy.MachineHealthCheckKind,
-		"metadata": map[string]any{"namespace": namespace, "name": "all", "uid": "check-all",
+		"metadata": map[string]any{"namespace": fake.Namespace, "name": "all", "uid": "check-all",
 			"annotations": map[string]any{"machine.openshift.io/remediation-strategy": "external-baremetal"}},
 		"spec": map[string]any{"selector": selector, "nodeStartupTimeout": "0s", "unhealthyConditions": sickness("timeout")},
 	})
@@ -40,30 +41,17 @@ func newEmpty() *policy.Check {
 		"metadata": map[string]any{"name": "empty", "uid": "check-empty"},
 		"spec": map[string]any{"selector": map[string]any{}, "minHealthy": "0%", "unhealthyConditions": sickness("duration"),
 			"remediationTemplate": map[string]any{"apiVersion": policy.FencedAPI, "kind": policy.FencedRemediationKind + "Template",
-				"namespace": namespace, "name": "own"}},
+				"namespace": fake.Namespace, "name": "own"}},
 	})
 	return &c
 }
 
 // addCheck makes the check: what is not Ready for a minute is power-cycled. Beside it is
 // one that selects nothing.
-func (a *apiServer) addCheck() {
-	a.check = newCheck(map[string]any{})
-	a.showCheck(a.check)
-	empty := newEmpty()
-	a.next()
-	a.show(policy.ObjectID{APIVersion: empty.APIVersion, Kind: empty.Kind, Name: empty.Name}, empty)
-}
-
-// showCheck writes the check as it is now; nil: it is gone.
-func (a *apiServer) showCheck(c *policy.Check) {
-	id := policy.ObjectID{APIVersion: a.check.APIVersion, Kind: a.check.Kind, Namespace: a.check.Namespace, Name: a.check.Name}
-	a.next()
-	if c == nil {
-		a.show(id, nil)
-		return
-	}
-	a.show(id, c)
+func (w *World) addCheck() {
+	w.check = newCheck(map[string]any{})
+	w.api.ShowCheck(w.check)
+	w.api.ShowCheck(newEmpty())
 }
 
 // policyFiles is how often policies.d grows in a story, at most.
@@ -75,9 +63,9 @@ func (w *World) grow() {
 		return
 	}
 	h, _ := w.two()
-	if h.on && !h.gone {
-		h.kernel, h.comeback = kernelHung, time.Time{}
-		w.fault("kernel-hang", h.name, "and a policy is to be made for it")
+	if h.On && !h.Gone {
+		h.Hang(time.Time{})
+		w.fault("kernel-hang", h.Name, "and a policy is to be made for it")
 	}
 	w.after(between(w.pen, 20*time.Second, 2*time.Minute), func() { w.do(func() { w.addPolicy(h) }) })
 }
@@ -95,12 +83,12 @@ spec:
     - {type: Ready, status: Unknown, timeout: %s}
     - {type: Ready, status: "False", timeout: %s}
   strategy: PowerCycle
-`, name, h.name, unknownFor, falseFor))
+`, name, h.Name, unknownFor, falseFor))
 	if err != nil || len(found.Checks) != 1 {
 		panic(fmt.Sprintf("sim: a policy does not decode: %v", err)) // a bug of this package
 	}
 	w.files = append(w.files, found.Checks[0])
-	w.fault("policies.d-grows", h.name, "by %s", name)
+	w.fault("policies.d-grows", h.Name, "by %s", name)
 	w.reconfigure()
 }
 

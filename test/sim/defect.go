@@ -34,7 +34,7 @@ type Defect struct {
 
 func (d *Defect) reading(r *bmc.Reading, h *host) {
 	if d.Reading != nil {
-		d.Reading(r, h.uuid)
+		d.Reading(r, h.UUID)
 	}
 }
 

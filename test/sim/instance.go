@@ -13,6 +13,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/test/fake"
 )
 
 // errDead is the answer to all that a killed fenced still tries.
@@ -67,7 +68,7 @@ func (c *incarnation) String() string { return fmt.Sprintf("f%d.%d", c.i.n, c.n)
 // reaches says whether the API server can be reached. w.mu is held.
 func (c *incarnation) reaches() bool {
 	now := time.Now()
-	return !now.Before(c.i.apiCut) && !now.Before(c.i.forbidden) && !now.Before(c.i.w.api.down)
+	return !now.Before(c.i.apiCut) && !now.Before(c.i.forbidden) && !c.i.w.api.Down()
 }
 
 // call is passed at every call that leaves the process, and before every answer: a
@@ -97,7 +98,7 @@ func (c *incarnation) kill() {
 // another one than it knows as its own, or nobody would bring that back. w.mu is held.
 func (i *instance) down() bool {
 	return i.n == 0 && i.w.plan.Instances > 1 && slices.ContainsFunc(i.w.hosts, func(h *host) bool {
-		return h.own && !h.gone && h.kernel != kernelRuns
+		return h.own && !h.Gone && h.Kernel != fake.Runs
 	})
 }
 
@@ -180,7 +181,7 @@ func (c *incarnation) own() (o engine.Own) {
 	c.i.w.do(func() {
 		for _, h := range c.i.w.hosts {
 			if h.own && c.i.n == 0 {
-				o = engine.Own{MachineID: "machine-" + h.name, UUIDs: []string{h.uuid}, Addrs: []netip.Addr{h.ownAddress()}}
+				o = engine.Own{MachineID: "machine-" + h.Name, UUIDs: []string{h.UUID}, Addrs: []netip.Addr{h.ownAddress()}}
 			}
 		}
 	})

@@ -2,10 +2,7 @@ package sim
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +10,7 @@ import (
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/fake"
 )
 
 // kube is one fenced's reads past the cache, and its writes; it implements
@@ -103,7 +101,7 @@ func (k kube) Look(ctx context.Context, r remediate.Run, backups [][]byte) engin
 			f.Seen.Lease, f.Lease, f.Err, f.Seen.API = remediate.Lease{}, policy.Lease{}, errLost, remediate.APIUnreachable
 		}
 		if r.Step == remediate.DeleteNode {
-			w.api.touch(r.Target.Node)
+			w.touchNode(r.Target.Node)
 		}
 		w.looked(k.inc, r, f, began) // the truth, whatever a defect makes of it
 		w.defect.looked(&f, r)
@@ -111,78 +109,43 @@ func (k kube) Look(ctx context.Context, r remediate.Run, backups [][]byte) engin
 	return f
 }
 
-// look is what the API server says now. w.mu is held.
+// look is what the API server says now, by a clock that may be ahead. w.mu is held.
 func (c *incarnation) look(r remediate.Run, backups [][]byte) engine.Fresh {
-	a, ahead := c.i.w.api, c.i.skew
-	t := r.Target
-	f := engine.Fresh{Seen: remediate.Seen{API: remediate.APIReachable, Contested: remediate.No, Hold: remediate.No,
-		Lease: remediate.Lease{Known: true}, Node: remediate.Node{Exists: remediate.No}, Machine: remediate.Machine{Exists: remediate.No}}}
-	if l, ok := a.leases[t.Node]; ok {
-		f.Seen.Lease = remediate.Lease{Known: true, ResourceVersion: fmt.Sprint(l.version), RenewTime: l.renewed.Add(ahead)}
-		f.Lease = policy.Lease{RenewTime: l.renewed.Add(ahead)}
+	f, ahead := c.i.w.api.Look(r, backups), c.i.skew
+	f.Seen.Lease.RenewTime, f.Lease.RenewTime = f.Seen.Lease.RenewTime.Add(ahead), f.Lease.RenewTime.Add(ahead)
+	if f.Node != nil {
+		f.Node, _ = dated(f.Node, ahead).(*policy.Node)
 	}
-	if n := a.nodes[t.Node]; n != nil {
-		f.Node, _ = dated(n.policy(), ahead).(*policy.Node)
-		f.Seen.Lease.Heard = f.Node.Heard()
-		f.Seen.Node = remediate.Node{Exists: remediate.Yes, UID: n.UID, ResourceVersion: fmt.Sprint(n.ResourceVersion), BootID: n.BootID,
-			SystemUUID: n.SystemUUID, Ready: remediate.Ask(n.Ready == "True"), OutOfService: n.outOfService()}
-		if backups != nil {
-			f.Seen.Restored = remediate.Ask(len(missing(n, backups)) == 0 && !(r.Isolation == remediate.IsolateTaint && n.outOfService()))
-		}
-	}
-	if m := a.machines[t.Node]; m != nil {
-		f.Machine = m.policy(a.w.plan.Metal)
-		f.Seen.Machine = remediate.Machine{Exists: remediate.Yes, UID: m.uid, Replaceable: remediate.Ask(!m.controlPlane), Why: "it is a control plane"}
-	}
-	if h := a.metal[t.Node]; h != nil && t.BareMetalHost != "" {
-		f.Seen.Hold = remediate.Ask(h.hold)
-		if !h.online {
-			f.Seen.PowerForbidden = "its owner wants it off"
-		}
-	}
-	if r.Step == remediate.PowerOn && r.Abandon == "" {
-		f.Seen.PodsGone = remediate.Ask(a.pods[t.Node] == 0)
-	}
-	if a.rival != "" {
-		f.Seen.Contested, f.Seen.Contender = remediate.Yes, a.rival
-	}
-	f.Members, f.MembersKnown = a.members(), true
 	return f
 }
 
-// members are those of etcd.
-func (a *apiServer) members() []policy.Member {
-	var list []policy.Member
-	for _, h := range a.w.hosts {
-		if n := a.nodes[h.name]; h.controlPlane && n != nil {
-			list = append(list, policy.Member{Node: h.name, Healthy: n.Ready == "True"})
-		}
+// touchNode is some controller that writes on a Node just after it was read. w.mu is held.
+func (w *World) touchNode(name string) {
+	if w.api.Nodes[name] == nil || w.calm || w.dice.IntN(10) > 0 {
+		return
 	}
-	return list
+	w.api.ChangeNode(name, func(*fake.Node) {})
+	w.fault("node-changed", name, "by another controller")
 }
 
-// missing is what a Node lacks of what was saved.
-func missing(n *node, backups [][]byte) (lacks []string) {
-	for _, b := range backups {
-		var old node
-		if json.Unmarshal(b, &old) != nil {
-			return []string{"a backup that can be read"}
-		}
-		for k := range old.Labels {
-			if _, ok := n.Labels[k]; !ok {
-				lacks = append(lacks, "label "+k)
-			}
-		}
-		for _, t := range old.Taints {
-			if t != outOfService && !slices.Contains(n.Taints, t) {
-				lacks = append(lacks, "taint "+t)
-			}
-		}
-		if old.Cordoned && !n.Cordoned {
-			lacks = append(lacks, "cordon")
-		}
+// Act implements engine.Kube.
+func (k kube) Act(ctx context.Context, r remediate.Run, a remediate.Action, backups [][]byte, b remediate.Backup) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	w := k.inc.i.w
+	w.do(func() {
+		w.note(r.Target.Node, "%s: %s", k.inc, a)
+		w.auditAction(k.inc, r, a, b)
+	})
+	if err := k.request(ctx, string(a)); err != nil {
+		return err
 	}
-	return lacks
+	var err error
+	w.do(func() { err = w.api.Act(r, a, backups, b) })
+	if lost := k.answer(ctx, string(a)); lost != nil {
+		return lost
+	}
+	return err
 }
 
 // Backup implements engine.Kube.
@@ -192,15 +155,14 @@ func (k kube) Backup(ctx context.Context, t remediate.Target) ([]byte, remediate
 	if err := k.request(ctx, "backup"); err != nil {
 		return nil, remediate.Backup{}, err
 	}
-	var n *node
-	k.inc.i.w.do(func() { n = k.inc.i.w.api.nodes[t.Node] })
-	if err := k.answer(ctx, "backup"); err != nil {
-		return nil, remediate.Backup{}, err
+	var data []byte
+	var b remediate.Backup
+	var err error
+	k.inc.i.w.do(func() { data, b, err = k.inc.i.w.api.Backup(t) })
+	if lost := k.answer(ctx, "backup"); lost != nil {
+		return nil, remediate.Backup{}, lost
 	}
-	if n == nil || t.NodeUID != "" && n.UID != t.NodeUID {
-		return nil, remediate.Backup{}, errors.New("it is another Node than the one that was decided on")
-	}
-	return n.json(), remediate.Backup{UID: n.UID, ResourceVersion: fmt.Sprint(n.ResourceVersion)}, nil
+	return data, b, err
 }
 
 // Credentials implements engine.Kube.
@@ -216,15 +178,4 @@ func (k kube) Credentials(ctx context.Context, _, name string) (user string, pas
 		}
 	})
 	return "root", password, k.answer(ctx, "credentials")
-}
-
-// decoded are the Nodes of backups, as far as they can be read.
-func decoded(backups [][]byte) (list []node) {
-	for _, b := range backups {
-		var n node
-		if json.Unmarshal(b, &n) == nil {
-			list = append(list, n)
-		}
-	}
-	return list
 }

@@ -94,7 +94,7 @@ func (w *World) looked(c *incarnation, r remediate.Run, f engine.Fresh, began ti
 func (w *World) survives(f engine.Fresh, node string) bool {
 	members, well := 0, 0
 	for _, h := range w.hosts {
-		if h.controlPlane {
+		if h.ControlPlane {
 			members++
 		}
 	}

@@ -4,49 +4,40 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/test/fake"
 )
 
-// metalHost is a BareMetalHost, whose owner wants the host on unless somebody
-// holds it off.
-type metalHost struct {
-	node   string
-	leads  *host // whose BMC its address is
-	hold   bool  // ours
-	online bool
-	acts   time.Time // when its owner reconciles next
-}
-
-func (a *apiServer) addMetal(h *host) {
-	a.metal[h.name] = &metalHost{node: h.name, leads: h, online: true}
-	a.showMetal(a.metal[h.name])
-}
-
-func (a *apiServer) showMetal(m *metalHost) {
-	a.next()
-	h := &policy.Host{Namespace: namespace, Name: m.node, UID: "bmh-" + m.node, Address: "ipmi://" + m.leads.address(),
-		CredentialsName: "bmc-" + m.node, Online: m.online, ConsumerRef: namespace + "/m-" + m.node, Annotations: map[string]string{}}
-	if m.hold {
-		h.Annotations["reboot.metal3.io/fenced"] = `{"mode":"hard"}`
+// point writes the address of a BareMetalHost. Its owner wants the host on unless
+// somebody holds it off.
+func (w *World) point(h, to *host) {
+	if h.metal == to {
+		return
 	}
-	a.show(policy.ObjectID{APIVersion: "metal3.io/v1alpha1", Kind: "BareMetalHost", Namespace: namespace, Name: m.node}, h)
+	if h.metal != nil {
+		w.note(h.Name, "BareMetalHost leads to %s", to.Name)
+	}
+	h.metal = to
+	w.api.ChangeMetal(h.Name, func(m *policy.Host) {
+		m.Address, m.CredentialsName, m.ConsumerRef = "ipmi://"+to.address(), "bmc-"+h.Name, fake.Namespace+"/m-"+h.Name
+	})
 }
 
 // tickMetal is the owner of the hosts' power: our hold is a power-off, and without
 // one it switches on what is off.
-func (a *apiServer) tickMetal(now time.Time) {
-	for _, h := range a.w.hosts {
-		m := a.metal[h.name]
-		if m == nil || now.Before(m.acts) || h.gone {
+func (w *World) tickMetal(now time.Time) {
+	for _, h := range w.hosts {
+		m := w.api.Metal[h.Name]
+		if m == nil || now.Before(h.acts) || h.Gone {
 			continue
 		}
-		m.acts = now.Add(between(h.rng, 5*time.Second, 40*time.Second))
-		switch b := &h.bmc; {
-		case m.leads != h: // it does not know the hardware any more
-		case b.mood != wellBehaved && b.mood != slow && b.mood != stale, now.Before(b.upAt), !h.supplied():
-		case m.hold && h.on:
-			h.power(false, "BareMetalHost is held")
-		case !m.hold && m.online && !h.on:
-			h.power(true, "BareMetalHost is online")
+		h.acts = now.Add(between(h.rng, 5*time.Second, 40*time.Second))
+		switch b := &h.BMC; {
+		case h.metal != h: // it does not know the hardware any more
+		case b.Mood != fake.Well && b.Mood != fake.Slow && b.Mood != fake.Stale, !b.Up(now):
+		case fake.Held(m) && h.On:
+			h.Power(false, "BareMetalHost is held")
+		case !fake.Held(m) && m.Online && !h.On:
+			h.Power(true, "BareMetalHost is online")
 		}
 	}
 }

@@ -1,12 +1,11 @@
 package sim
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
-	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/fake"
 )
 
 // mistake is something that is written down wrongly for a while, by an administrator
@@ -70,10 +69,9 @@ func (w *World) correct() {
 	}
 	w.mistakes = nil
 	for _, h := range w.hosts {
-		if n := w.api.nodes[h.name]; n != nil && n.Ready != "True" && h.absurd {
-			c := *n
-			c.Since, h.absurd = time.Now(), false
-			w.api.put(&c)
+		if n := w.api.Nodes[h.Name]; n != nil && n.Ready != "True" && h.absurd {
+			h.absurd = false
+			w.api.ChangeNode(h.Name, func(n *fake.Node) { n.Since = time.Now() })
 		}
 	}
 }
@@ -83,10 +81,10 @@ func (w *World) correct() {
 func (w *World) two() (a, b *host) {
 	for range 6 {
 		a = w.hosts[w.pen.IntN(len(w.hosts))]
-		if _, open := w.open(a.name); open {
+		if _, open := w.open(a.Name); open {
 			break
 		}
-		if n := w.api.nodes[a.name]; n != nil && n.Ready != "True" {
+		if n := w.api.Nodes[a.Name]; n != nil && n.Ready != "True" {
 			break
 		}
 	}
@@ -114,7 +112,7 @@ func (w *World) mistakeWay() (undo func()) {
 	if b.listed && w.pen.IntN(3) == 0 {
 		b.leads = way{a, a}
 	}
-	w.note("", "hosts.d: %s leads to %s and the outlets of %s", a.name, a.leads.bmc.name, a.leads.outlets.name)
+	w.note("", "hosts.d: %s leads to %s and the outlets of %s", a.Name, a.leads.bmc.Name, a.leads.outlets.Name)
 	w.reconfigure()
 	return func() {
 		a.leads, b.leads = way{a, a}, way{b, b}
@@ -133,22 +131,11 @@ func (w *World) reconfigure() {
 // repoint makes the BareMetalHost of a host lead to another one, or exchanges two.
 func (w *World) repoint() (undo func()) {
 	a, b := w.two()
-	w.api.point(a, b)
+	w.point(a, b)
 	if w.pen.IntN(3) == 0 {
-		w.api.point(b, a)
+		w.point(b, a)
 	}
-	return func() { w.api.point(a, a); w.api.point(b, b) }
-}
-
-// point writes the address of a BareMetalHost.
-func (a *apiServer) point(h, to *host) {
-	m := a.metal[h.name]
-	if m.leads == to {
-		return
-	}
-	m.leads = to
-	a.w.note(h.name, "BareMetalHost leads to %s", to.name)
-	a.showMetal(m)
+	return func() { w.point(a, a); w.point(b, b) }
 }
 
 // at finds the host whose BMC stands at the address of a BareMetalHost.
@@ -165,37 +152,25 @@ func (w *World) at(address string) *host {
 func (w *World) forgeUUID() (undo func()) {
 	a, b := w.two()
 	if w.pen.IntN(2) == 0 {
-		a.tells = b.uuid
-		w.api.identify(a)
-		return func() { a.tells = a.uuid; w.api.identify(a) }
+		a.Tells = b.UUID
+		w.api.Identify(a.Host)
+		return func() { a.Tells = a.UUID; w.api.Identify(a.Host) }
 	}
-	w.api.uids++
-	ghost := &node{Name: "ghost-of-" + b.name, UID: fmt.Sprintf("uid-%d", w.api.uids), BootID: "ghost", SystemUUID: b.uuid,
-		Labels: map[string]string{}, Ready: []string{"True", "Unknown"}[w.pen.IntN(2)], Since: time.Now()}
-	w.api.put(ghost)
-	return func() { w.api.remove(ghost.Name) }
-}
-
-// identify writes the UUID that a host tells into its Node.
-func (a *apiServer) identify(h *host) {
-	if n := a.nodes[h.name]; n != nil && n.SystemUUID != h.tells {
-		c := *n
-		c.SystemUUID = h.tells
-		a.put(&c)
-		a.w.note(h.name, "Node %s tells UUID %s", c.UID, c.SystemUUID)
-	}
+	ghost := "ghost-of-" + b.Name
+	w.api.PutNode(fake.Node{Name: ghost, BootID: "ghost", SystemUUID: b.UUID, Ready: []string{"True", "Unknown"}[w.pen.IntN(2)], Since: time.Now()})
+	return func() { w.api.RemoveNode(ghost) }
 }
 
 // stamp is the time that stands in a Node's condition when its kubelet is given up; now
 // and then an absurd one, for clocks are set wrongly. // I17
-func (a *apiServer) stamp(h *host) time.Time {
-	w, now := a.w, time.Now()
+func (w *World) stamp(of *fake.Host) time.Time {
+	h, now := w.hostOf(of.Name), time.Now()
 	if h.absurd = !w.calm && w.pen.Float64() < w.plan.Absurd; !h.absurd {
 		return now
 	}
 	at := []time.Time{{}, time.Unix(0, 0), now.Add(-24 * time.Hour), now.Add(between(w.pen, -time.Minute, 10*time.Minute)),
 		now.Add(between(w.pen, time.Second, time.Minute)), time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)}[w.pen.IntN(6)]
-	w.fault("absurd-time", h.name, "its Node is Unknown since %s", at.UTC().Format(time.RFC3339))
+	w.fault("absurd-time", h.Name, "its Node is Unknown since %s", at.UTC().Format(time.RFC3339))
 	return at
 }
 
@@ -208,10 +183,10 @@ func (w *World) mistakeSelector() (undo func()) {
 		{"matchLabels": map[string]any{"pool": "nobody"}},
 		nil,
 	}
-	var changed *policy.Check
 	if s := selectors[w.pen.IntN(len(selectors))]; s != nil {
-		changed = newCheck(s)
+		w.api.ShowCheck(newCheck(s))
+	} else {
+		w.api.DropCheck(w.check)
 	}
-	w.api.showCheck(changed)
-	return func() { w.api.showCheck(w.api.check) }
+	return func() { w.api.ShowCheck(w.check) }
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/fake"
 )
 
 // wrong is a world in which much is written down wrongly, about hosts that break often.
@@ -22,13 +23,13 @@ func wrong(p *Plan) { few(p); p.Mistakes, p.OnePassword = 120, true }
 func repointed(p *Plan) { wrong(p); p.Metal = true }
 
 // unswitched is a world in which people give many orders about hosts that cannot be switched.
-func unswitched(p *Plan) { few(p); only(deaf)(p); p.People = 200 }
+func unswitched(p *Plan) { few(p); only(fake.Deaf)(p); p.People = 200 }
 
 // grows is a world in which policies.d grows, often.
 func grows(p *Plan) { few(p); p.Policies = 60 }
 
 // hung is a world in which many BMCs hang, with many runs at once.
-func hung(p *Plan) { p.Workers, p.Zones, p.Hosts = 8, 0, 40; only(hangs)(p) }
+func hung(p *Plan) { p.Workers, p.Zones, p.Hosts = 8, 0, 40; only(fake.Hangs)(p) }
 
 // opened wraps every device that an engine opens.
 func opened(wrap func(bmc.Power) bmc.Power) func(*engine.Options) {
@@ -146,7 +147,7 @@ var ruleMutants = []mutant{
 		}}},
 	{"a selector that cannot be read selects all", "I18", wrong, options(watch(takenAsAll))},
 	{"a start with more is not quiet", "I18", grows, options(func(o *engine.Options) { o.Guards.QuietPeriod = 0 })},
-	{"errors repeat the password", "I25", only(busy), Defect{TellsPasswords: true}},
+	{"errors repeat the password", "I25", only(fake.Busy), Defect{TellsPasswords: true}},
 	{"nothing is heard beside a word", "I26", unswitched, Defect{PeopleLie: true, Reading: func(r *bmc.Reading, _ string) { r.State = bmc.Unknown }}},
 	{"all BMCs are asked in one queue", "L3", hung, options(func(o *engine.Options) {
 		turn := make(chan struct{}, 1)

@@ -12,6 +12,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/fake"
 )
 
 // mutant is a world in which one rule is broken on purpose.
@@ -47,7 +48,7 @@ func quiet(p *Plan) {
 	p.Mistakes, p.Policies, p.Words, p.Absurd = 0, 0, 0, 0
 }
 
-func only(m ...mood) func(*Plan) {
+func only(m ...fake.Mood) func(*Plan) {
 	return func(p *Plan) { p.Moods, p.BMCs = m, 60 }
 }
 
@@ -65,19 +66,19 @@ func etcd(p *Plan)    { p.ControlPlanes, p.Workers = 3, 2 }
 func few(p *Plan)     { p.ControlPlanes, p.Workers, p.Zones, p.Hosts = 0, 3, 0, 40 }
 
 // alive is hosts whose BMCs say Off while they run, without a network for a while.
-func alive(p *Plan) { few(p); only(liar)(p); p.OnlyCuts = true }
+func alive(p *Plan) { few(p); only(fake.Liar)(p); p.OnlyCuts = true }
 
 // special is a world with a protected host, and one that fenced runs on.
 func special(p *Plan) { p.Seed *= 3 }
 
 var mutants = []mutant{
 	{"one read is a proof", "I1", nothing, options(func(o *engine.Options) { o.Power.OffReadSpacing = time.Millisecond })},
-	{"what is On reads Off", "I1", only(deaf), Defect{Reading: func(r *bmc.Reading, _ string) { r.State = bmc.Off }}},
+	{"what is On reads Off", "I1", only(fake.Deaf), Defect{Reading: func(r *bmc.Reading, _ string) { r.State = bmc.Off }}},
 	{"Nodes are deleted by name", "I2", nothing, Defect{IgnoresPreconditions: true}},
 	{"sick as long as it was sick once", "I4", nothing, Defect{LateViews: time.Minute, Look: staleness()}},
 	{"the Lease is not looked at", "I5", alive, looks(func(f *engine.Fresh, _ remediate.Run) { f.Seen.Lease.ResourceVersion = "1" })},
 	{"pods are always gone", "I7", nothing, looks(func(f *engine.Fresh, _ remediate.Run) { f.Seen.PodsGone = remediate.Yes })},
-	{"every BMC is the right one", "I8", only(stranger), Defect{Reading: func(r *bmc.Reading, uuid string) { r.Identity.UUID = uuid }}},
+	{"every BMC is the right one", "I8", only(fake.Stranger), Defect{Reading: func(r *bmc.Reading, uuid string) { r.Identity.UUID = uuid }}},
 	{"any number at once", "I11", crowded, options(func(o *engine.Options) { o.Guards.MaxInFlight, o.Guards.MaxInFlightPerZone = 100, 100 })},
 	{"all members are healthy", "I12", etcd, Defect{LateViews: 30 * time.Second, Look: func(f *engine.Fresh, _ remediate.Run) {
 		for i := range f.Members {

@@ -50,7 +50,7 @@ func (w *World) people(now time.Time) {
 	}
 	h := w.hosts[w.rng.IntN(len(w.hosts))]
 	for range 3 { // people mostly turn to what is being worked on
-		if _, open := w.open(h.name); open {
+		if _, open := w.open(h.Name); open {
 			break
 		}
 		h = w.hosts[w.rng.IntN(len(w.hosts))]
@@ -61,37 +61,37 @@ func (w *World) people(now time.Time) {
 // order gives one order. w.mu is held.
 func (w *World) order(c *incarnation, h *host, what int) {
 	e := c.engine
-	r, _ := w.open(h.name)
-	o := engine.Order{Cluster: cluster, Node: h.name, Run: r.ID, Actor: "uid 1000", Reason: "by the dice", For: between(w.rng, 20*time.Second, 5*time.Minute)}
+	r, _ := w.open(h.Name)
+	o := engine.Order{Cluster: cluster, Node: h.Name, Run: r.ID, Actor: "uid 1000", Reason: "by the dice", For: between(w.rng, 20*time.Second, 5*time.Minute)}
 	plain := func(f func(context.Context, engine.Order) (engine.Outcome, error)) func(context.Context) error {
 		return func(ctx context.Context) error { _, err := f(ctx, o); return err }
 	}
 	switch {
 	case w.defect.PeopleLie:
-		w.ask("confirm-off", h.name, c, plain(e.ConfirmOff))
+		w.ask("confirm-off", h.Name, c, plain(e.ConfirmOff))
 	case what < 2:
 		w.ask("pause", "", c, func(ctx context.Context) error { return w.pause(ctx, c, e, o) })
 	case what < 3:
 		w.touch(c, o.For)
 	case what < 5:
-		w.ask("hold", h.name, c, func(ctx context.Context) error { return w.hold(ctx, c, e, o) })
+		w.ask("hold", h.Name, c, func(ctx context.Context) error { return w.hold(ctx, c, e, o) })
 	case what < 7:
-		w.ask("fence", h.name, c, plain(e.Fence))
+		w.ask("fence", h.Name, c, plain(e.Fence))
 	case what < 8:
 		o.OffOnly = true
-		w.ask("fence-off-only", h.name, c, plain(e.Fence))
+		w.ask("fence-off-only", h.Name, c, plain(e.Fence))
 	case what < 10:
-		w.ask("unfence", h.name, c, plain(e.Unfence))
+		w.ask("unfence", h.Name, c, plain(e.Unfence))
 	case what < 11:
-		w.ask("abort", h.name, c, plain(e.Abort))
+		w.ask("abort", h.Name, c, plain(e.Abort))
 	case what < 12:
-		w.ask("retry", h.name, c, plain(e.Retry))
-	case what < 13 && !h.on && !w.plan.Metal: // people tell the truth
-		w.ask("confirm-off", h.name, c, plain(e.ConfirmOff))
+		w.ask("retry", h.Name, c, plain(e.Retry))
+	case what < 13 && !h.On && !w.plan.Metal: // people tell the truth
+		w.ask("confirm-off", h.Name, c, plain(e.ConfirmOff))
 	case what < 14:
-		w.ask("explain", h.name, c, func(ctx context.Context) error { return w.explain(ctx, e, h.name) })
+		w.ask("explain", h.Name, c, func(ctx context.Context) error { return w.explain(ctx, e, h.Name) })
 	default:
-		w.ask("release-freeze", h.name, c, func(ctx context.Context) error { return w.thaw(ctx, e, o) })
+		w.ask("release-freeze", h.Name, c, func(ctx context.Context) error { return w.thaw(ctx, e, o) })
 	}
 }
 
@@ -224,13 +224,13 @@ func (w *World) help() {
 		})
 	}
 	for _, h := range w.hosts {
-		r, open := w.open(h.name)
+		r, open := w.open(h.Name)
 		if !open || r.Step != remediate.Held || w.crowd.helped[r.ID] >= 3 {
 			continue
 		}
 		w.crowd.helped[r.ID]++
-		o := engine.Order{Cluster: cluster, Node: h.name, Actor: "uid 0", Reason: "calm"}
-		w.ask("unfence", h.name, c, func(ctx context.Context) error {
+		o := engine.Order{Cluster: cluster, Node: h.Name, Actor: "uid 0", Reason: "calm"}
+		w.ask("unfence", h.Name, c, func(ctx context.Context) error {
 			_ = w.thaw(ctx, e, o) // most are not frozen
 			_, err := e.Unfence(ctx, o)
 			return err

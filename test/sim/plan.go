@@ -7,6 +7,7 @@ import (
 
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/fake"
 )
 
 // Plan is what a seed makes of the world.
@@ -37,7 +38,7 @@ type Plan struct {
 	// person vouches for a host; and how likely a condition's time is absurd.
 	Mistakes, Policies, Words, Absurd float64
 	// Moods are what may befall a BMC; each as likely as the others.
-	Moods []mood
+	Moods []fake.Mood
 }
 
 // NewPlan draws a world from a seed.
@@ -52,7 +53,7 @@ func NewPlan(seed uint64) Plan {
 		Metal: r.IntN(3) == 0, Outlets: r.IntN(3) == 0, Reprovision: r.IntN(2) == 0, FoundOffStays: r.IntN(4) == 0,
 	}
 	if r.IntN(3) == 0 { // also BMCs that say Off about hosts that are on
-		p.Moods = append(slices.Clone(moods), liar, liar, liar)
+		p.Moods = append(slices.Clone(moods), fake.Liar, fake.Liar, fake.Liar)
 	}
 	if r.IntN(3) > 0 {
 		p.Instances = 2 + r.IntN(2)

@@ -5,6 +5,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/fake"
 )
 
 // Play tells the story of one seed in a bubble of virtual time and gives what came
@@ -37,10 +40,9 @@ func Play(t *testing.T, p Plan, d Defect) (out Outcome, found []Violation) {
 // second is one second of the world. w.mu is held.
 func (w *World) second() {
 	now := time.Now()
-	for _, h := range w.hosts {
-		h.tick(now)
-	}
-	w.api.tick(now)
+	w.api.Tick(now)
+	w.tickMetal(now)
+	w.tickStrangers(now)
 	for _, i := range w.instances {
 		i.tick(now)
 	}
@@ -58,7 +60,7 @@ func (w *World) second() {
 func (w *World) troubles(now time.Time) {
 	for _, h := range w.hosts {
 		h.trouble(now)
-		h.bmc.trouble(now)
+		h.troubleBMC(now)
 		for _, o := range h.outlets {
 			o.trouble(now)
 		}
@@ -69,8 +71,8 @@ func (w *World) troubles(now time.Time) {
 	w.blunder(now)
 	w.vouch(now)
 	if w.chance(w.plan.Outages / 3) {
-		w.api.down = now.Add(between(w.rng, 10*time.Second, 4*time.Minute))
-		w.fault("api-down", "", "until %s", w.api.down.Sub(w.began).Round(time.Second))
+		w.api.DownUntil = now.Add(between(w.rng, 10*time.Second, 4*time.Minute))
+		w.fault("api-down", "", "until %s", w.api.DownUntil.Sub(w.began).Round(time.Second))
 	}
 }
 
@@ -105,9 +107,10 @@ func (i *instance) trouble(now time.Time) {
 func (w *World) clear() {
 	w.calm = true
 	w.note("", "the storm is over")
-	w.api.down, w.api.visitTo, w.api.rival = time.Time{}, time.Time{}, ""
-	if w.api.fenced.by == nil {
-		w.api.fenced = fencedLease{}
+	w.api.DownUntil, w.visitTo, w.rivalTo = time.Time{}, time.Time{}, time.Time{}
+	w.api.Contested, w.api.Contender = remediate.No, ""
+	if w.api.Fenced.By == nil {
+		w.api.Fenced = fake.FencedLease{}
 	}
 	for _, h := range w.hosts {
 		h.mend()

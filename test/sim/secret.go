@@ -16,7 +16,7 @@ func (h *host) password() bmc.Secret {
 	if h.w.plan.OnePassword {
 		return h.w.password("all")
 	}
-	return h.w.password(h.name)
+	return h.w.password(h.Name)
 }
 
 func (w *World) password(of string) bmc.Secret { return bmc.NewSecret(w.plan.marker() + of) }

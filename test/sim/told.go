@@ -44,7 +44,7 @@ func (w *World) read() knowledge {
 	k := knowledge{ways: map[string]way{}, metal: map[string][]toldMetal{}, nodes: map[string][]toldNode{}}
 	for _, h := range w.hosts {
 		if h.listed {
-			k.ways[h.name] = h.leads
+			k.ways[h.Name] = h.leads
 		}
 	}
 	for _, f := range w.files {
@@ -73,7 +73,7 @@ func (k *knowledge) take(w *World, c policy.Change, now time.Time) {
 		}
 	case policy.MachineHealthCheckKind:
 		check, ok := c.Value.(*policy.Check)
-		k.check = toldCheck{hollow: !ok || check != w.api.check, at: now}
+		k.check = toldCheck{hollow: !ok || check != w.check, at: now}
 	}
 }
 
@@ -104,23 +104,23 @@ func (c *incarnation) bmcs(node string) map[*host]time.Time {
 // twin says what makes a host, which is said to be of a UUID, one with another, and
 // since when that was told. // I9
 func (c *incarnation) twin(h *host, uuid string) (why string, since time.Time) {
-	mine, leads := c.bmcs(h.name), c.knows.ways[h.name]
+	mine, leads := c.bmcs(h.Name), c.knows.ways[h.Name]
 	for _, o := range c.i.w.hosts {
 		if o == h {
 			continue
 		}
-		for to, at := range c.bmcs(o.name) {
+		for to, at := range c.bmcs(o.Name) {
 			if from, shared := mine[to]; shared {
-				return o.name + " leads to the BMC of " + to.name + ", too", latest(from, at)
+				return o.Name + " leads to the BMC of " + to.Name + ", too", latest(from, at)
 			}
 		}
-		if theirs := c.knows.ways[o.name]; len(h.outlets) > 0 && leads.outlets != nil && theirs.outlets == leads.outlets {
-			return o.name + " leads to the outlets of " + leads.outlets.name + ", too", c.since
+		if theirs := c.knows.ways[o.Name]; len(h.outlets) > 0 && leads.outlets != nil && theirs.outlets == leads.outlets {
+			return o.Name + " leads to the outlets of " + leads.outlets.Name + ", too", c.since
 		}
 	}
-	told, at := c.uuid(h.name)
+	told, at := c.uuid(h.Name)
 	for name := range c.knows.nodes {
-		if other, from := c.uuid(name); name != h.name && uuid != "" && other == uuid {
+		if other, from := c.uuid(name); name != h.Name && uuid != "" && other == uuid {
 			if told == uuid {
 				from = latest(from, at)
 			}

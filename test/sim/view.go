@@ -6,6 +6,7 @@ import (
 
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/test/fake"
 )
 
 // view is one fenced's cached view of the cluster, and implements engine.Watch: late,
@@ -42,8 +43,8 @@ func (v *view) Changes() []policy.Change {
 		return nil
 	}
 	var list []policy.Change
-	for ; v.pos < len(w.api.history) && v.visible(w.api.history[v.pos]); v.pos++ {
-		c := w.api.history[v.pos].Change
+	for ; v.pos < len(w.api.History) && v.visible(w.api.History[v.pos]); v.pos++ {
+		c := w.api.History[v.pos].Change
 		c.Value = dated(c.Value, v.inc.i.skew)
 		v.inc.knows.take(w, c, time.Now())
 		list = append(list, c)
@@ -65,8 +66,8 @@ func dated(object any, ahead time.Duration) any {
 	return &c
 }
 
-func (v *view) visible(c change) bool {
-	return v.inc.reaches() && !time.Now().Before(v.stuck) && time.Since(c.at) >= v.lag+v.inc.i.w.defect.LateViews
+func (v *view) visible(c fake.Change) bool {
+	return v.inc.reaches() && !time.Now().Before(v.stuck) && time.Since(c.At) >= v.lag+v.inc.i.w.defect.LateViews
 }
 
 // View implements engine.Watch.
@@ -100,7 +101,7 @@ func (v *view) tick(now time.Time) {
 		v.stuck = now.Add(between(w.rng, 5*time.Second, 50*time.Second))
 		w.fault("watch-stuck", "", "%s until %s", v.inc, v.stuck.Sub(w.began).Round(time.Second))
 	}
-	if v.pos < len(w.api.history) && v.visible(w.api.history[v.pos]) {
+	if v.pos < len(w.api.History) && v.visible(w.api.History[v.pos]) {
 		select {
 		case v.signal <- struct{}{}:
 		default:

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/test/fake"
 )
 
 // way is where an entry of hosts.d leads: to whose BMC, and to whose outlets.
@@ -36,7 +37,7 @@ func (h *host) entry(leads way) bmc.Host {
 	if len(h.outlets) > 0 {
 		levels = append(levels, bmc.Level{Devices: []bmc.Device{leads.outlets.plug(0), leads.outlets.plug(1)}})
 	}
-	return bmc.Host{Name: cluster + "/" + h.name, IdentityMode: "required", Source: "hosts.d", Levels: levels, Protected: h.protected}
+	return bmc.Host{Name: cluster + "/" + h.Name, IdentityMode: "required", Source: "hosts.d", Levels: levels, Protected: h.protected}
 }
 
 // choice is the host as a person enrolls it.
@@ -44,7 +45,7 @@ func (h *host) choice() bmc.Host {
 	if h.listed {
 		return h.entry(way{h, h})
 	}
-	return bmc.Host{Name: cluster + "/" + namespace + "/" + h.name, Levels: []bmc.Level{{Devices: []bmc.Device{h.device()}}}}
+	return bmc.Host{Name: cluster + "/" + fake.Namespace + "/" + h.Name, Levels: []bmc.Level{{Devices: []bmc.Device{h.device()}}}}
 }
 
 // pinOf is what `fencectl bmc enroll` stores for a host.
@@ -56,8 +57,8 @@ func pinOf(h *host) state.Pin {
 			choice = append(choice, d.Fingerprint())
 		}
 	}
-	return state.Pin{Host: e.Name, Node: h.name, Address: e.Address(), Devices: strings.Join(e.Keys(), "\n"), Choice: strings.Join(choice, "\n"),
-		SystemUUID: h.uuid, BMCUUID: h.uuid, At: h.w.began, EnrolledBy: "uid 0"}
+	return state.Pin{Host: e.Name, Node: h.Name, Address: e.Address(), Devices: strings.Join(e.Keys(), "\n"), Choice: strings.Join(choice, "\n"),
+		SystemUUID: h.UUID, BMCUUID: h.UUID, At: h.w.began, EnrolledBy: "uid 0"}
 }
 
 // enroll pins the outlets of every host, as a person does before they are used, and
@@ -112,8 +113,8 @@ type inventory struct{ inc *incarnation }
 func (v inventory) List(string) (names []string) {
 	v.inc.i.w.do(func() {
 		for _, h := range v.inc.i.w.hosts {
-			if _, listed := v.inc.knows.ways[h.name]; listed {
-				names = append(names, h.name)
+			if _, listed := v.inc.knows.ways[h.Name]; listed {
+				names = append(names, h.Name)
 			}
 		}
 	})
@@ -138,9 +139,9 @@ func names(list []logKey) string {
 		text := "nobody's device"
 		switch {
 		case k.outlet != nil:
-			text = "an outlet of " + k.h.name
+			text = "an outlet of " + k.h.Name
 		case k.h != nil:
-			text = "the BMC of " + k.h.name
+			text = "the BMC of " + k.h.Name
 		}
 		if !slices.Contains(texts, text) {
 			texts = append(texts, text)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/test/fake"
 )
 
 // vouch makes up, by its dice, a host that is lost together with its BMC. Somebody goes
@@ -15,22 +16,22 @@ func (w *World) vouch(now time.Time) {
 		return
 	}
 	h, _ := w.two()
-	if _, open := w.open(h.name); open || !h.on || h.gone {
+	if _, open := w.open(h.Name); open || !h.On || h.Gone {
 		return
 	}
 	if w.pen.IntN(2) == 0 {
-		h.kernel, h.comeback = kernelHung, time.Time{}
+		h.Hang(time.Time{})
 	} else {
-		h.cut = now.Add(between(w.pen, 2*time.Minute, 10*time.Minute))
+		h.Cut = now.Add(between(w.pen, 2*time.Minute, 10*time.Minute))
 	}
-	h.bmc.mood, h.bmc.until = hangs, now.Add(between(w.pen, 2*time.Minute, 10*time.Minute))
-	w.fault("host-and-bmc-lost", h.name, "the BMC until %s", h.bmc.until.Sub(w.began).Round(time.Second))
+	h.BMC.Mood, h.until = fake.Hangs, now.Add(between(w.pen, 2*time.Minute, 10*time.Minute))
+	w.fault("host-and-bmc-lost", h.Name, "the BMC until %s", h.until.Sub(w.began).Round(time.Second))
 	pulled := w.pen.IntN(4) > 0
 	again := between(w.pen, 30*time.Second, 3*time.Minute)
 	w.after(between(w.pen, 50*time.Second, 3*time.Minute), func() {
 		w.do(func() {
 			if pulled && !w.calm {
-				h.power(false, "foreign hand")
+				h.Power(false, "foreign hand")
 			}
 			w.word(h)
 		})
@@ -46,6 +47,6 @@ func (w *World) word(h *host) {
 	if c == nil || w.calm {
 		return
 	}
-	e, o := c.engine, engine.Order{Cluster: cluster, Node: h.name, Actor: "uid 1000", Reason: "its plug is pulled"}
-	w.ask("confirm-off", h.name, c, func(ctx context.Context) error { _, err := e.ConfirmOff(ctx, o); return err })
+	e, o := c.engine, engine.Order{Cluster: cluster, Node: h.Name, Actor: "uid 1000", Reason: "its plug is pulled"}
+	w.ask("confirm-off", h.Name, c, func(ctx context.Context) error { _, err := e.ConfirmOff(ctx, o); return err })
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/fake"
 )
 
 // cluster is the name of the one cluster.
@@ -30,7 +31,10 @@ type World struct {
 	rng       *rand.Rand // of the troubles, second by second
 	dice      *rand.Rand // of single calls
 	pen       *rand.Rand // of what is written down wrongly
-	api       *apiServer
+	api       *fake.State
+	check     *policy.Check // as it should be
+	rivalTo   time.Time     // another remediator holds its Lease until then
+	visitTo   time.Time     // another installation tries to hold the Lease fenced until then
 	hosts     []*host
 	store     *memory
 	owners    *ownership
@@ -69,12 +73,15 @@ func NewWorld(ctx context.Context, dir string, p Plan, d Defect) *World {
 		store: newMemory(), ledger: newLedger(), markers: markers(p.marker())}
 	w.outcome = Outcome{Faults: map[string]int{}, Orders: map[string]int{}, Ends: map[string]int{}, Rules: map[string]int{}, Actions: map[string]int{}, Cases: map[string]int{}}
 	w.crowd = crowd{stops: map[stopKey]stop{}, files: map[*instance]stop{}, helped: map[string]int{}}
-	w.api = newAPIServer(w)
+	w.api = fake.NewState(cluster)
+	w.api.PodsOfANode, w.api.ReadyAfter, w.api.Lifecycle = 3, 5*time.Second, true
+	w.api.IgnorePreconditions, w.api.RestoreNothing = d.IgnoresPreconditions, d.RestoresNothing
+	w.api.Note, w.api.OnIsolate, w.api.Stamp = w.note, w.auditIsolated, w.stamp
 	w.owners = &ownership{w: w}
 	for i := range p.ControlPlanes + p.Workers {
 		w.addHost(i)
 	}
-	w.api.addCheck()
+	w.addCheck()
 	for i := range p.Instances {
 		w.instances = append(w.instances, newInstance(w, dir, i))
 	}
@@ -127,7 +134,7 @@ func (w *World) do(f func()) {
 // hostOf finds the host of a Node. w.mu is held.
 func (w *World) hostOf(node string) *host {
 	for _, h := range w.hosts {
-		if h.name == node {
+		if h.Name == node {
 			return h
 		}
 	}
