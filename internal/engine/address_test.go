@@ -78,7 +78,7 @@ func TestHostOfAnotherNodeIsNotThisOnes(t *testing.T) {
 		m.set("h-2", func(h *policy.Host) { h.Address = "ipmi://192.0.2.20" })
 		m.use("h-2")
 		w.RemoveNode()
-		w.TellUUID(otherUUID)
+		w.SetBMCUUID(otherUUID)
 		_, err := state.SavePin(t.Context(), store, state.Pin{Host: "c/ns/h-2", Node: "n-2", SystemUUID: otherUUID, Address: "ipmi://192.0.2.20:623",
 			Devices: bmc.Device{Driver: bmc.DriverIPMI, Endpoint: bmc.Endpoint{Host: "192.0.2.20", Port: 623}}.Key()})
 		require.NoError(t, err)

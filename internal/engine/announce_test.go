@@ -29,7 +29,7 @@ func contests(t *testing.T, s *engine.Stream) int {
 func TestForeignInstallationIsLeftToItsWork(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		const foreigner = "fenced instance x holds the Lease"
-		w.holdLease(foreigner)
+		w.setForeignHolder(foreigner)
 		e, events, stop := start(t, w, store, func(o *engine.Options) { o.Instance, o.StoreID = "a", "id" })
 		time.Sleep(10 * time.Minute)
 		assert.Empty(t, w.Commands())
@@ -41,7 +41,7 @@ func TestForeignInstallationIsLeftToItsWork(t *testing.T) {
 		refusedFor(t, err, policy.NotOwner)
 		_, told := w.Announcements()
 		assert.Equal(t, engine.Announcement{Instance: "a", StoreID: "id", Epoch: 1}, told)
-		w.holdLease("")
+		w.setForeignHolder("")
 		time.Sleep(5 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
 		assert.Empty(t, e.Status()[0].Idle)
@@ -61,14 +61,14 @@ func TestForeignInstallationEndsABegunCycle(t *testing.T) {
 		e, _, stop := start(t, w, store, slowProof)
 		time.Sleep(62 * time.Second)
 		require.Equal(t, 1, w.Count(bmc.CommandOff))
-		w.holdLease("fenced instance x holds the Lease")
+		w.setForeignHolder("fenced instance x holds the Lease")
 		time.Sleep(5 * time.Minute)
 		r := e.Runs("c")[0]
 		assert.Equal(t, remediate.Aborted, r.Step)
 		assert.Equal(t, "Contested", r.Reason)
 		assert.Contains(t, r.Note, "instance x")
 		assert.True(t, w.On())
-		assert.Zero(t, w.Isolated())
+		assert.Zero(t, w.Isolations())
 		assert.Len(t, e.Runs("c"), 1, "and no other run is begun")
 		stop()
 	})
@@ -98,7 +98,7 @@ func TestLeaseThatIsNotRenewedForbidsTheIsolation(t *testing.T) {
 		require.Equal(t, 1, w.Count(bmc.CommandOff))
 		w.failAnnouncements(errForbidden)
 		time.Sleep(10 * time.Minute)
-		assert.Zero(t, w.Isolated())
+		assert.Zero(t, w.Isolations())
 		assert.True(t, w.On())
 		assert.NotEqual(t, remediate.Done, only(t, e).Step)
 		stop()

@@ -25,7 +25,7 @@ func relapsing(t *testing.T, w *world) (stop func()) {
 		for ctx.Err() == nil {
 			time.Sleep(30 * time.Second)
 			if w.Ready() && time.Since(w.ReadySince()) > 10*time.Second {
-				w.Silence()
+				w.Hang()
 			}
 		}
 	}()
@@ -158,7 +158,7 @@ func TestHealthEndsTheDoubling(t *testing.T) {
 			}
 			e, _, stop := start(t, w, store, func(o *engine.Options) { o.Guards.MinPowerInterval = 30 * time.Minute })
 			time.Sleep(healthy)
-			w.Silence()
+			w.Hang()
 			time.Sleep(3 * time.Minute)
 			assert.Equal(t, healthy >= time.Hour, len(e.Runs("c")) > 3, "after %s", healthy)
 			stop()

@@ -17,7 +17,7 @@ import (
 )
 
 // withLPAR gives the host a second level whose plug is one of several systems'.
-func withLPAR(w *world) (*fake.Plug, func(*engine.Options)) {
+func withLPAR(w *world) (*fake.OutletHandle, func(*engine.Options)) {
 	p, levels := withOutlet(w)
 	w.ChangeEntry(func(h *bmc.Host) {
 		d := &h.Levels[1].Devices[0]
@@ -92,7 +92,7 @@ func TestEnrolmentWithoutParametersIsForDevicesThatTell(t *testing.T) {
 func TestRunDoesNotFollowOtherParameters(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p, levels := withLPAR(w)
-		w.SetMood(fake.IgnoresOff)
+		w.SetFault(fake.IgnoresOff)
 		e, stop := enrolled(t, w, store, levels)
 		time.Sleep(62 * time.Second)
 		require.Zero(t, only(t, e).Level)

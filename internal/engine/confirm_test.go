@@ -56,7 +56,7 @@ func TestConfirmOffWithoutARun(t *testing.T) {
 				assert.Equal(t, "ConfirmedOff", r.Reason, r.Note)
 				assert.Equal(t, remediate.ProofHuman, r.Proof)
 				assert.Equal(t, byHand.Actor, r.Confirmed.Actor)
-				assert.Equal(t, 1, w.Isolated())
+				assert.Equal(t, 1, w.Isolations())
 				assert.Zero(t, w.Count(bmc.CommandOn))
 				stop()
 				took := l.all()
@@ -77,16 +77,16 @@ func TestConfirmOffOfAHeldRun(t *testing.T) {
 		refusedFor(t, err, engine.OrderRefused)
 		w.dead()
 		until(t, e, remediate.Held)
-		require.Zero(t, w.Isolated())
+		require.Zero(t, w.Isolations())
 		_, err = e.ConfirmOff(t.Context(), byHand)
 		require.NoError(t, err)
 		time.Sleep(10 * time.Minute)
 		got := only(t, e)
 		assert.Equal(t, r.ID, got.ID)
 		assert.Equal(t, "ConfirmedOff", got.Reason, got.Note)
-		assert.Equal(t, 1, w.Isolated())
+		assert.Equal(t, 1, w.Isolations())
 
-		w.Switch(true) // somebody mends the mains, and the host boots
+		w.SetPower(true) // somebody mends the mains, and the host boots
 		w.FailReads(nil)
 		time.Sleep(20 * time.Minute)
 		got = only(t, e)
@@ -101,9 +101,9 @@ func TestConfirmOffOfAHeldRun(t *testing.T) {
 // is not about the BMC. // I26
 func TestConfirmOffIsRefused(t *testing.T) {
 	for reason, change := range map[policy.Reason]func(w *world, e *engine.Engine){
-		engine.ConfirmedOffContradicted: func(w *world, _ *engine.Engine) { w.Switch(true); w.FailReads(nil) },
-		policy.Contested:                func(w *world, _ *engine.Engine) { w.contest(remediate.Yes) },
-		policy.NotSynced:                func(w *world, _ *engine.Engine) { w.unsync(true) },
+		engine.ConfirmedOffContradicted: func(w *world, _ *engine.Engine) { w.SetPower(true); w.FailReads(nil) },
+		policy.Contested:                func(w *world, _ *engine.Engine) { w.setContested(remediate.Yes) },
+		policy.NotSynced:                func(w *world, _ *engine.Engine) { w.setUnsynced(true) },
 	} {
 		t.Run(string(reason), func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world, store *failingStore) {
@@ -115,15 +115,15 @@ func TestConfirmOffIsRefused(t *testing.T) {
 				_, err := e.ConfirmOff(t.Context(), byHand)
 				refusedFor(t, err, reason)
 				assert.Empty(t, e.Runs("c"))
-				assert.Zero(t, w.Isolated())
+				assert.Zero(t, w.Isolations())
 				stop()
 			})
 		})
 	}
 	for name, seen := range map[string]func(w *world){
 		"Ready":     func(w *world) { w.SetReady("True") },
-		"renewing":  func(w *world) { w.MoveLease(true) },
-		"coming on": func(w *world) { w.Switch(true); w.FailReads(nil) },
+		"renewing":  func(w *world) { w.SetLeaseMoving(true) },
+		"coming on": func(w *world) { w.SetPower(true); w.FailReads(nil) },
 	} {
 		t.Run("later seen "+name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world, store *failingStore) {
@@ -138,7 +138,7 @@ func TestConfirmOffIsRefused(t *testing.T) {
 				time.Sleep(5 * time.Minute)
 				r := only(t, e)
 				assert.Equal(t, string(engine.ConfirmedOffContradicted), r.Reason, r.Note)
-				assert.Zero(t, w.Isolated())
+				assert.Zero(t, w.Isolations())
 				stop()
 			})
 		})

@@ -30,7 +30,7 @@ func outletOf(t *testing.T, e *engine.Engine, s bmc.PowerState) engine.Checked {
 }
 
 // lives has n-1 be Ready, with a kubelet that renews its Lease.
-func lives(w *world) { w.SetReady("True"); w.MoveLease(true) }
+func lives(w *world) { w.SetReady("True"); w.SetLeaseMoving(true) }
 
 // An outlet that reads Off while the Node that it feeds lives on is another outlet,
 // or none: its Off is no proof until a person has looked. // I1, I8
@@ -67,8 +67,8 @@ func TestOffOfALiveNodeEndsTheEnrolment(t *testing.T) {
 		e, _, stop = start(t, w, store, levels)
 		time.Sleep(time.Second)
 		assert.Equal(t, why, e.Quarantine(t.Context(), s)[0].Message, "a restart forgets nothing")
-		w.Silence()
-		w.MoveLease(false)
+		w.Hang()
+		w.SetLeaseMoving(false)
 		w.FailReads(silent())
 		time.Sleep(5 * time.Minute)
 		assert.Empty(t, p.Commands())
@@ -101,13 +101,13 @@ func TestWhatEndsNoEnrolment(t *testing.T) {
 	for name, between := range map[string]func(t *testing.T, e *engine.Engine, w *world){
 		"the Node died": func(_ *testing.T, _ *engine.Engine, w *world) {
 			w.SetReady("Unknown")
-			w.MoveLease(false)
+			w.SetLeaseMoving(false)
 		},
 		"only the view says Ready": func(_ *testing.T, _ *engine.Engine, w *world) {
 			w.OnLook(func(int) { w.SetReady("Unknown") })
 		},
 		"the Lease stands still": func(_ *testing.T, _ *engine.Engine, w *world) {
-			w.MoveLease(false)
+			w.SetLeaseMoving(false)
 		},
 		"it read On between": func(t *testing.T, e *engine.Engine, _ *world) { outletReads(t, e, bmc.On) },
 		"a run switched it between": func(t *testing.T, e *engine.Engine, _ *world) {
@@ -128,7 +128,7 @@ func TestWhatEndsNoEnrolment(t *testing.T) {
 				_, levels := withOutlet(w)
 				e, stop := enrolled(t, w, store, levels)
 				outletReads(t, e, bmc.Off)
-				w.MoveLease(true)
+				w.SetLeaseMoving(true)
 				between(t, e, w)
 				time.Sleep(time.Minute)
 				outletReads(t, e, bmc.Off)
@@ -193,12 +193,12 @@ func TestOnlyWhatReadsOnIsEnrolled(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world, store *failingStore) {
 				w.SetReady(c.ready)
 				p, levels := withOutlet(w)
-				p.Change(func(o *fake.Outlet) { o.Says = new(c.reads) })
+				p.Change(func(o *fake.Outlet) { o.FixedReading = new(c.reads) })
 				e, _, stop := start(t, w, store, levels)
 				time.Sleep(time.Second)
 				_, err := e.Enroll(t.Context(), byHand)
 				refusedFor(t, err, c.want)
-				p.Change(func(o *fake.Outlet) { o.Says = nil })
+				p.Change(func(o *fake.Outlet) { o.FixedReading = nil })
 				_, err = e.Enroll(t.Context(), byHand)
 				require.NoError(t, err)
 				stop()

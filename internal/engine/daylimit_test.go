@@ -22,7 +22,7 @@ func TestRunsThatEndWhileTheyWaitCount(t *testing.T) {
 		for end := time.Now().Add(4 * time.Hour); time.Now().Before(end); {
 			time.Sleep(10 * time.Minute)
 			if w.On() && w.Ready() {
-				w.Silence()
+				w.Hang()
 			}
 		}
 		assert.Equal(t, 3, w.Count(bmc.CommandOff), "power cycles within a day")

@@ -23,11 +23,11 @@ func (w *world) show(name, boot, ready string, since time.Time) {
 // isolated starts an engine and waits until n-1 was isolated, which never registers again.
 func isolated(t *testing.T, w *world, store *failingStore) (*engine.Engine, func()) {
 	t.Helper()
-	w.BootsIn(never)
+	w.SetBootTime(never)
 	e, _, stop := start(t, w, store, nil)
 	time.Sleep(2 * time.Minute)
 	require.Equal(t, remediate.AwaitNode, only(t, e).Step)
-	require.Equal(t, 1, w.Isolated())
+	require.Equal(t, 1, w.Isolations())
 	return e, stop
 }
 
@@ -38,11 +38,11 @@ func TestHostThatComesBackUnderAnotherName(t *testing.T) { // I6
 		_, stop := isolated(t, w, store)
 		w.show("n-new", "boot-2", "True", time.Now())
 		stop()
-		w.unsync(true) // the next daemon has not seen the cluster yet
+		w.setUnsynced(true) // the next daemon has not seen the cluster yet
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(30 * time.Minute)
 		require.Equal(t, remediate.AwaitNode, only(t, e).Step, "nobody can say whether the host works elsewhere")
-		w.unsync(false)
+		w.setUnsynced(false)
 		time.Sleep(30 * time.Minute)
 		run := only(t, e)
 		assert.Equal(t, remediate.Held, run.Step)

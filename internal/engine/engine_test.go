@@ -58,7 +58,7 @@ func TestUnknownNodeIsFencedAndComesBack(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		r := only(t, e)
 		assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
-		assert.Equal(t, 1, w.Isolated())
+		assert.Equal(t, 1, w.Isolations())
 		assert.Equal(t, 1, w.Count(bmc.CommandOff))
 		assert.True(t, w.Restored())
 		stop()
@@ -73,7 +73,7 @@ func TestNothingIsDoneWhileTheStoreRefuses(t *testing.T) {
 		store.set(true)
 		time.Sleep(10 * time.Minute)
 		require.Empty(t, w.Commands())
-		require.Zero(t, w.Isolated())
+		require.Zero(t, w.Isolations())
 		failed := eventsOf(t, events, func(ev engine.Event) bool { return ev.Type == engine.EventFailed })
 		require.NotEmpty(t, failed, "the refusal of the store was not told")
 		store.set(false)
@@ -95,7 +95,7 @@ func TestStopAndStartAtAnyMomentReachTheSameEnd(t *testing.T) {
 			time.Sleep(10 * time.Minute)
 			r := only(t, e)
 			assert.Equal(t, remediate.Done, r.Step, "stopped after %ds: %s %s", at, r.Reason, r.Note)
-			assert.Equal(t, 1, w.Isolated(), "stopped after %ds", at)
+			assert.Equal(t, 1, w.Isolations(), "stopped after %ds", at)
 			stop()
 		})
 	}
@@ -103,12 +103,12 @@ func TestStopAndStartAtAnyMomentReachTheSameEnd(t *testing.T) {
 
 func TestRefusalsHaveReasonsAndTouchNothing(t *testing.T) {
 	cases := map[policy.Reason]func(*world, *engine.Options){
-		policy.IdentityMismatch: func(w *world, _ *engine.Options) { w.TellUUID("4c4c4544-0042-3510-8054-b4c04f4d9999") },
-		policy.IdentityUnknown:  func(w *world, _ *engine.Options) { w.TellUUID("") },
+		policy.IdentityMismatch: func(w *world, _ *engine.Options) { w.SetBMCUUID("4c4c4544-0042-3510-8054-b4c04f4d9999") },
+		policy.IdentityUnknown:  func(w *world, _ *engine.Options) { w.SetBMCUUID("") },
 		"BMCAuth": func(w *world, _ *engine.Options) {
 			w.FailReads(refusedAccount())
 		},
-		policy.Contested:   func(w *world, _ *engine.Options) { w.contest(remediate.Yes) },
+		policy.Contested:   func(w *world, _ *engine.Options) { w.setContested(remediate.Yes) },
 		policy.PowerOwner:  func(w *world, _ *engine.Options) { w.Do(func(s *fake.State) { s.PowerForbidden = "disablePowerOff" }) },
 		policy.Observing:   func(_ *world, o *engine.Options) { o.Clusters[0].Mode = policy.ModeObserve },
 		policy.QuietPeriod: func(_ *world, o *engine.Options) { o.Guards.QuietPeriod = time.Hour },
@@ -129,13 +129,13 @@ func TestRefusalsHaveReasonsAndTouchNothing(t *testing.T) {
 
 func TestBMCThatNeverTurnsOffIsHeldAndNothingIsDeleted(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.SetMood(fake.IgnoresOff)
+		w.SetFault(fake.IgnoresOff)
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(4 * time.Minute)
 		r := only(t, e)
 		assert.Equal(t, remediate.Held, r.Step)
 		assert.Equal(t, "PowerOffFailed", r.Reason)
-		assert.Zero(t, w.Isolated())
+		assert.Zero(t, w.Isolations())
 		gate(t, e, policy.UnderRemediation)
 		stop()
 	})
@@ -143,13 +143,13 @@ func TestBMCThatNeverTurnsOffIsHeldAndNothingIsDeleted(t *testing.T) {
 
 func TestMovingLeaseWhileOffIsFalseOff(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.MoveLease(true)
+		w.SetLeaseMoving(true)
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(4 * time.Minute)
 		r := only(t, e)
 		assert.Equal(t, remediate.Held, r.Step)
 		assert.Equal(t, "FalseOff", r.Reason)
-		assert.Zero(t, w.Isolated())
+		assert.Zero(t, w.Isolations())
 		stop()
 	})
 }
@@ -187,7 +187,7 @@ func TestRunDoesNotFollowAHostThatIsPointedElsewhere(t *testing.T) {
 		r := only(t, e)
 		assert.Equal(t, remediate.Held, r.Step)
 		assert.Equal(t, string(policy.InvalidHost), r.Reason, r.Note)
-		assert.Zero(t, w.Isolated())
+		assert.Zero(t, w.Isolations())
 		assert.Len(t, w.Commands(), 1, "nothing is sent to the new address")
 		stop()
 	})
@@ -225,7 +225,7 @@ func TestMendedCredentialsAreTakenUp(t *testing.T) {
 		w.FailReads(nil)
 		time.Sleep(6 * time.Minute)
 		assert.NotZero(t, w.Count(bmc.CommandOn), "the host is back on")
-		assert.Zero(t, w.Isolated())
+		assert.Zero(t, w.Isolations())
 		stop()
 	})
 }

@@ -23,7 +23,7 @@ func patient() policy.Check {
 
 func TestHostThatReadsOffIsNotWaitedFor(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.Switch(false)
+		w.SetPower(false)
 		e, _, stop := start(t, w, store, withPolicy(w, patient()))
 		time.Sleep(6 * time.Minute)
 		r := only(t, e)
@@ -63,8 +63,8 @@ func TestHostThatReadsOnIsWaitedFor(t *testing.T) {
 // Readings get old: a BMC that falls silent proves nothing any more.
 func TestOldEvidenceIsForgotten(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.Switch(false)
-		w.contest(remediate.Yes) // keeps the run from being begun
+		w.SetPower(false)
+		w.setContested(remediate.Yes) // keeps the run from being begun
 		e, _, stop := start(t, w, store, withPolicy(w, patient()))
 		verdict := func() policy.Verdict {
 			x, err := e.Explain(t.Context(), "c", "n-1")
@@ -84,13 +84,13 @@ func TestOldEvidenceIsForgotten(t *testing.T) {
 // Another machine's BMC is no evidence, and an observer asks no BMC. // I8
 func TestEvidenceNeedsIdentityAndLeave(t *testing.T) {
 	cases := map[string]func(*world, *engine.Options){
-		"identity":  func(w *world, _ *engine.Options) { w.TellUUID("4c4c4544-0042-3510-8054-b4c04f4d9999") },
+		"identity":  func(w *world, _ *engine.Options) { w.SetBMCUUID("4c4c4544-0042-3510-8054-b4c04f4d9999") },
 		"observing": func(_ *world, o *engine.Options) { o.Clusters[0].Mode = policy.ModeObserve },
 	}
 	for name, change := range cases {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				w.Switch(false)
+				w.SetPower(false)
 				e, _, stop := start(t, w, store, func(o *engine.Options) {
 					withPolicy(w, patient())(o)
 					change(w, o)

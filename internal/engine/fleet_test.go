@@ -49,7 +49,7 @@ func (f *fleet) add(prefix, zone string) (name string) {
 // fail silences the first Nodes.
 func (f *fleet) fail(n int) {
 	for i := range n {
-		f.Handle(fmt.Sprintf("%s-%03d", f.name, i)).Silence()
+		f.Handle(fmt.Sprintf("%s-%03d", f.name, i)).Hang()
 	}
 }
 

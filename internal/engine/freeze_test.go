@@ -18,7 +18,7 @@ import (
 
 // lie lets n-1's BMC say Off while its kubelet lives, until the run is Held.
 func lie(t *testing.T, w *world, store state.Store) (*engine.Engine, func()) {
-	w.MoveLease(true)
+	w.SetLeaseMoving(true)
 	e, _, stop := start(t, w, store, nil)
 	time.Sleep(4 * time.Minute)
 	require.Equal(t, "FalseOff", only(t, e).Reason)
@@ -51,8 +51,8 @@ func TestFalseOffFreezesTheHost(t *testing.T) {
 		require.Equal(t, remediate.Aborted, only(t, e).Step)
 		stop()
 
-		w.MoveLease(false)
-		w.Silence()
+		w.SetLeaseMoving(false)
+		w.Hang()
 		e, _, stop = start(t, w, store, nil)
 		time.Sleep(10 * time.Minute)
 		require.Len(t, e.Runs("c"), 1, "no further run")
@@ -112,11 +112,11 @@ func (s noFreezes) Put(ctx context.Context, r state.Record) (uint64, error) {
 // A run is not Held for a false Off before the freeze is durable. // I19
 func TestFreezeComesBeforeTheRun(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.MoveLease(true)
+		w.SetLeaseMoving(true)
 		e, _, stop := start(t, w, noFreezes{store}, nil)
 		time.Sleep(4 * time.Minute)
 		assert.Equal(t, remediate.PowerOff, only(t, e).Step)
-		assert.Zero(t, w.Isolated())
+		assert.Zero(t, w.Isolations())
 		stop()
 	})
 }
@@ -173,7 +173,7 @@ func TestClassIsPinned(t *testing.T) {
 		stop()
 		lied(t, store, "other-0", class)
 		lied(t, store, "other-1", class)
-		w.Silence()
+		w.Hang()
 		e, _, stop = start(t, w, store, nil)
 		time.Sleep(5 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
@@ -218,7 +218,7 @@ func TestOpenRunOfAFrozenClassGoesBack(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		r := only(t, e)
 		assert.True(t, r.Step == remediate.Held || r.Step == remediate.Aborted, "%s: %s", r.Step, r.Note)
-		assert.Zero(t, w.Isolated())
+		assert.Zero(t, w.Isolations())
 		assert.True(t, w.On())
 		stop()
 	})

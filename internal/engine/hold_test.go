@@ -90,7 +90,7 @@ func TestHoldBindsPeopleAndIsReleased(t *testing.T) {
 func TestHoldAfterTheIsolationLeavesNoHostOff(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, nil)
-		for w.Isolated() == 0 {
+		for w.Isolations() == 0 {
 			time.Sleep(time.Second)
 		}
 		_, err := e.Hold(t.Context(), byHand)

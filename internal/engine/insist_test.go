@@ -24,8 +24,8 @@ func TestEvidenceAgainstAWordOutlivesAFailedSave(t *testing.T) {
 			time.Sleep(5*time.Second + 500*time.Millisecond)
 			require.Equal(t, remediate.PowerOff, only(t, e).Step)
 			store.set(outage > 0)
-			w.BootsIn(never) // nothing else speaks against the word
-			w.Switch(true)
+			w.SetBootTime(never) // nothing else speaks against the word
+			w.SetPower(true)
 			w.FailReads(nil)
 			time.Sleep(time.Second) // one look
 			w.FailReads(noAnswer())
@@ -35,7 +35,7 @@ func TestEvidenceAgainstAWordOutlivesAFailedSave(t *testing.T) {
 			r := only(t, e)
 			assert.Equal(t, remediate.Held, r.Step, "outage of %s: %s", outage, r.Note)
 			assert.Equal(t, "ConfirmedOffContradicted", r.Reason)
-			assert.Zero(t, w.Isolated())
+			assert.Zero(t, w.Isolations())
 			stop()
 		})
 	}

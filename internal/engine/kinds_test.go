@@ -48,7 +48,7 @@ func TestNodeWithoutMachineIsFenced(t *testing.T) {
 		time.Sleep(6 * time.Minute)
 		r := only(t, e)
 		assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
-		assert.Equal(t, 1, w.Isolated())
+		assert.Equal(t, 1, w.Isolations())
 		assert.Empty(t, r.Target.Machine)
 		assert.Equal(t, "nodes", r.Check)
 		assert.Equal(t, "FencePolicy.fenced.io nodes in policies.d/a.yaml", r.CheckID, "not by line: files are edited")
@@ -63,7 +63,7 @@ func TestNodeWithoutMachineIsFenced(t *testing.T) {
 func TestRunKnowsItsCheckAfterARestart(t *testing.T) {
 	for _, old := range []bool{false, true} {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {
-			w.SetMood(fake.IgnoresOff) // nothing takes effect, so each look must still justify it
+			w.SetFault(fake.IgnoresOff) // nothing takes effect, so each look must still justify it
 			p, change := nodePolicy(), func(*engine.Options) {}
 			if !old { // the check of an older record is the cluster's own
 				change = withPolicy(w, p)
@@ -116,9 +116,9 @@ func TestMachineIsHandedOverToItsOwner(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		r := only(t, e)
 		assert.Equal(t, remediate.Reprovisioned, r.Step, "%s: %s", r.Reason, r.Note)
-		assert.Equal(t, 1, w.Marked())
+		assert.Equal(t, 1, w.HandedOver())
 		assert.Empty(t, w.Commands())
-		assert.Zero(t, w.Isolated())
+		assert.Zero(t, w.Isolations())
 		stop()
 	})
 }
@@ -127,11 +127,11 @@ func TestMachineIsHandedOverToItsOwner(t *testing.T) {
 func TestMachineIsNotHandedOverBesideAManagerThatLives(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		handOver(w)
-		w.contest(remediate.Yes)
+		w.setContested(remediate.Yes)
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(2 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
-		assert.Zero(t, w.Marked())
+		assert.Zero(t, w.HandedOver())
 		gate(t, e, policy.Contested)
 		stop()
 	})
@@ -323,7 +323,7 @@ func TestSecondControlPlaneHostIsRefused(t *testing.T) {
 func TestHeldControlPlaneRunBlocksTheNext(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		controlPlaneOf(w, true)
-		w.SetMood(fake.IgnoresOff)
+		w.SetFault(fake.IgnoresOff)
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(5 * time.Minute)
 		require.Equal(t, remediate.Held, only(t, e).Step)

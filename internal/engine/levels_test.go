@@ -16,8 +16,8 @@ import (
 
 // withOutlet gives the host a second power level, by an outlet that tells no identity and
 // without which the BMC says nothing.
-func withOutlet(w *world) (*fake.Plug, func(*engine.Options)) {
-	p := w.AddPlug("n-1")
+func withOutlet(w *world) (*fake.OutletHandle, func(*engine.Options)) {
+	p := w.AddOutlet("n-1")
 	w.ChangeEntry(func(h *bmc.Host) {
 		h.Levels = append(h.Levels, bmc.Level{Devices: []bmc.Device{{
 			Driver: bmc.DriverFenceAgent, Agent: "fence_apc_snmp", Endpoint: bmc.Endpoint{Host: "192.0.2.200"}, Parameters: map[string]string{"plug": "7"}}}})
@@ -64,7 +64,7 @@ func TestDeadBMCIsPassedOverForTheOutlet(t *testing.T) {
 		assert.Equal(t, remediate.ProofDevice, r.Proof)
 		assert.Equal(t, []bmc.Command{bmc.CommandOff, bmc.CommandOn}, p.Commands()[:2])
 		assert.Zero(t, w.Count(bmc.CommandOff), "the BMC was given none")
-		assert.Equal(t, 1, w.Isolated())
+		assert.Equal(t, 1, w.Isolations())
 		stop()
 	})
 }
@@ -90,14 +90,14 @@ func TestLevelThatFailedOnceIsUsed(t *testing.T) {
 func TestFailuresInARowPassALevelOver(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p, levels := withOutlet(w)
-		w.contest(remediate.Yes)
+		w.setContested(remediate.Yes)
 		e, stop := enrolled(t, w, store, levels)
 		time.Sleep(44 * time.Second)
 		for _, err := range []error{silent(), nil, silent()} { // at the probes, at 60, 90 and 120 s
 			w.FailReads(err)
 			time.Sleep(30 * time.Second)
 		}
-		w.contest(remediate.No)
+		w.setContested(remediate.No)
 		time.Sleep(10 * time.Second)
 		require.Empty(t, e.Runs("c"))
 		assert.Equal(t, 1, p.Reads(), "when it was enrolled")
@@ -111,7 +111,7 @@ func TestFailuresInARowPassALevelOver(t *testing.T) {
 func TestRunGoesOnToTheNextLevel(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p, levels := withOutlet(w)
-		w.SetMood(fake.IgnoresOff)
+		w.SetFault(fake.IgnoresOff)
 		w.Do(func(s *fake.State) { s.Host("n-1").StartsWithMains = false })
 		e, stop := enrolled(t, w, store, levels)
 		time.Sleep(90 * time.Second)
@@ -124,7 +124,7 @@ func TestRunGoesOnToTheNextLevel(t *testing.T) {
 		assert.Equal(t, remediate.ProofDevice, r.Proof)
 		assert.Equal(t, bmc.CommandOff, p.Commands()[0])
 		assert.Equal(t, bmc.CommandOn, w.Commands()[len(w.Commands())-1], "mains alone do not start the host") // I20
-		assert.Equal(t, 1, w.Isolated())
+		assert.Equal(t, 1, w.Isolations())
 		stop()
 	})
 }
@@ -133,7 +133,7 @@ func TestRunGoesOnToTheNextLevel(t *testing.T) {
 func TestRunResumesAtItsLevel(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p, levels := withOutlet(w)
-		w.SetMood(fake.IgnoresOff)
+		w.SetFault(fake.IgnoresOff)
 		e, stop := enrolled(t, w, store, levels)
 		time.Sleep(2*time.Minute + 3*time.Second)
 		require.Equal(t, 1, only(t, e).Level)
@@ -168,7 +168,7 @@ func TestRefusedAccountIsPassedOverAtOnce(t *testing.T) {
 func TestProbesLeaveARefusedAccountInPeace(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		_, levels := withOutlet(w)
-		w.contest(remediate.Yes)
+		w.setContested(remediate.Yes)
 		_, stop := enrolled(t, w, store, levels)
 		w.FailReads(refusedAccount())
 		time.Sleep(5 * time.Minute)
@@ -181,7 +181,7 @@ func TestProbesLeaveARefusedAccountInPeace(t *testing.T) {
 func TestRefusedAccountIsRemembered(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p, levels := withOutlet(w)
-		w.SetMood(fake.IgnoresOff)
+		w.SetFault(fake.IgnoresOff)
 		e, stop := enrolled(t, w, store, levels)
 		time.Sleep(62 * time.Second)
 		require.Equal(t, 1, w.Count(bmc.CommandOff))
@@ -200,7 +200,7 @@ func TestAnotherMachineAnswersIsNoNextLevel(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p, levels := withOutlet(w)
 		e, stop := enrolled(t, w, store, levels)
-		w.TellUUID("4c4c4544-0042-3510-8054-b4c04f4d9999")
+		w.SetBMCUUID("4c4c4544-0042-3510-8054-b4c04f4d9999")
 		time.Sleep(5 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		assert.Empty(t, p.Commands())

@@ -42,7 +42,7 @@ func disturbed(t *testing.T, all fleets, store state.Store, every time.Duration,
 		each(e)
 		silent := 0
 		for _, f := range all {
-			silent += f.Silent()
+			silent += f.NotReady()
 		}
 		if n, _ := flying(e.Runs("")); silent == 0 && n == 0 {
 			time.Sleep(2 * time.Second) // for the last slot to be freed
@@ -96,7 +96,7 @@ func TestControlPlaneHostsGoOneByOne(t *testing.T) {
 			name := f.add("a-cp", "")
 			f.Do(func(s *fake.State) { s.MakeControlPlane(name) })
 			if i < 2 {
-				f.Handle(name).Silence()
+				f.Handle(name).Hang()
 			}
 		}
 		disturbed(t, fleets{f}, store, 25*time.Second, nil, func(e *engine.Engine) {

@@ -51,7 +51,7 @@ func TestHoldIsNotSetOnAHostThatLeadsElsewhere(t *testing.T) {
 		"nothing":                     func(metal) {},
 		"it leads to nobody's BMC":    func(m metal) { to(m, "h-1", "ipmi://192.0.2.66") },
 		"another host leads to its":   func(m metal) { to(m, "h-2", "ipmi://192.0.2.10") },
-		"another Node tells its UUID": func(m metal) { m.twin() },
+		"another Node tells its UUID": func(m metal) { m.duplicateUUID() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world, store *failingStore) {
@@ -108,12 +108,12 @@ func TestNoOffToAHostThatIsThereTwice(t *testing.T) {
 					o.Open = func(bmc.Device) (bmc.Power, error) { return reboots{w.bmc(), &away}, nil }
 				})
 				<-begun
-				w.twin()
+				w.duplicateUUID()
 				time.Sleep(10 * time.Second)
 				away.Store(false)
 				time.Sleep(10 * time.Minute)
 				assert.Zero(t, w.Count(bmc.CommandOff))
-				assert.Zero(t, w.Isolated())
+				assert.Zero(t, w.Isolations())
 				r := only(t, e)
 				assert.Equal(t, remediate.Aborted, r.Step)
 				assert.Equal(t, "PowerForbidden", r.Reason)

@@ -38,7 +38,7 @@ func TestFenceOffOnlyStaysOffUntilUnfence(t *testing.T) {
 		require.NoError(t, err)
 		time.Sleep(10 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
-		assert.Equal(t, 1, w.Isolated())
+		assert.Equal(t, 1, w.Isolations())
 		stop()
 	})
 }
@@ -54,7 +54,7 @@ func TestDryRunAndRefusedFenceTouchNothing(t *testing.T) {
 		require.NoError(t, err)
 		assert.NotEmpty(t, out.Gates)
 
-		w.contest(remediate.Yes)
+		w.setContested(remediate.Yes)
 		_, err = e.Fence(t.Context(), byHand)
 		var refusal *engine.Refusal
 		require.ErrorAs(t, err, &refusal)
@@ -82,7 +82,7 @@ func TestPauseTakesBackWhatCanBeTakenBack(t *testing.T) {
 		r := only(t, e)
 		assert.Equal(t, remediate.Aborted, r.Step)
 		assert.Equal(t, "Paused", r.Reason)
-		assert.Zero(t, w.Isolated())
+		assert.Zero(t, w.Isolations())
 		assert.True(t, w.On())
 		stop()
 

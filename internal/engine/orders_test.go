@@ -53,7 +53,7 @@ func TestAbortAtEachStep(t *testing.T) {
 				w.pauseCheck()
 				time.Sleep(10 * time.Minute)
 				assert.Equal(t, tc.end, only(t, e).Step)
-				assert.Equal(t, tc.deleted, w.Isolated())
+				assert.Equal(t, tc.deleted, w.Isolations())
 				assert.True(t, w.On())
 				_, err = e.Abort(t.Context(), ofRun(r))
 				refusedFor(t, err, engine.NoRun)
@@ -102,7 +102,7 @@ func TestOrderBindsTheVeryNextWrite(t *testing.T) {
 				require.NoError(t, <-answered)
 				r := only(t, e)
 				assert.Equal(t, tc.end, r.Step, "%s: %s", r.Reason, r.Note)
-				assert.Equal(t, []int{tc.off, tc.gone}, []int{w.Count(bmc.CommandOff), w.Isolated()})
+				assert.Equal(t, []int{tc.off, tc.gone}, []int{w.Count(bmc.CommandOff), w.Isolations()})
 				assert.True(t, w.On())
 				stop()
 			})
@@ -140,18 +140,18 @@ func TestAbortAsIs(t *testing.T) {
 // A retry takes a Held run up again, with every reason asked afresh.
 func TestRetryOfAHeldRun(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.SetMood(fake.IgnoresOff)
+		w.SetFault(fake.IgnoresOff)
 		e, _, stop := start(t, w, store, nil)
 		r := until(t, e, remediate.PowerOff)
 		_, err := e.Retry(t.Context(), ofRun(r))
 		refusedFor(t, err, engine.OrderRefused)
 		until(t, e, remediate.Held)
-		w.SetMood(fake.Well)
+		w.SetFault(fake.NoFault)
 		_, err = e.Retry(t.Context(), ofRun(r))
 		require.NoError(t, err)
 		time.Sleep(10 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
-		assert.Equal(t, 1, w.Isolated())
+		assert.Equal(t, 1, w.Isolations())
 		stop()
 	})
 }
@@ -161,7 +161,7 @@ func TestRetryOfAFrozenHostIsRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, nil)
 		until(t, e, remediate.PowerOff)
-		w.MoveLease(true)
+		w.SetLeaseMoving(true)
 		r := until(t, e, remediate.Held)
 		require.Equal(t, "FalseOff", r.Reason)
 		_, err := e.Retry(t.Context(), ofRun(r))

@@ -75,7 +75,7 @@ func refusesOwnHost(t *testing.T, w *world, store *failingStore, own engine.Own,
 // A BMC that answers with this host's UUID is this host's, whatever the Node says.
 func TestBMCThatTellsOurUUIDIsOurs(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.TellUUID(otherUUID)
+		w.SetBMCUUID(otherUUID)
 		w.ChangeEntry(func(h *bmc.Host) { h.IdentityMode = "off" })
 		refusesOwnHost(t, w, store, engine.Own{UUIDs: []string{otherUUID}}, true)
 	})

@@ -49,7 +49,7 @@ func TestRunOnTheOwnHostIsTakenOver(t *testing.T) {
 				away.Store(false)
 				time.Sleep(30 * time.Minute)
 				assert.Equal(t, c.offs, w.Count(bmc.CommandOff))
-				assert.Zero(t, w.Isolated())
+				assert.Zero(t, w.Isolations())
 				assert.True(t, w.On())
 				r := only(t, p.engine["b"])
 				assert.Equal(t, remediate.Aborted, r.Step)

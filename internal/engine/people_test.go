@@ -107,7 +107,7 @@ func TestStopsBindWithoutTheStore(t *testing.T) {
 		r := only(t, e)
 		assert.Equal(t, remediate.Aborted, r.Step)
 		assert.Equal(t, "Paused", r.Reason)
-		assert.Zero(t, w.Isolated())
+		assert.Zero(t, w.Isolations())
 		assert.True(t, w.On())
 		assert.Equal(t, 1, w.Count(bmc.CommandOff))
 		stop()

@@ -126,16 +126,19 @@ func TestEnrolmentIsForOneMachine(t *testing.T) {
 // What a person would enroll is held against what the devices say.
 func TestEnrollRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
-		spoil func(w *world, p *fake.Plug)
+		spoil func(w *world, p *fake.OutletHandle)
 		want  policy.Reason
 	}{
-		"another machine answers":  {func(w *world, _ *fake.Plug) { w.TellUUID("4c4c4544-0042-3510-8054-b4c04f4d9999") }, policy.IdentityMismatch},
-		"the BMC tells no UUID":    {func(w *world, _ *fake.Plug) { w.TellUUID("") }, policy.IdentityUnknown},
-		"the BMC is silent":        {func(w *world, _ *fake.Plug) { w.FailReads(silent()) }, "BMCUnreachable"},
-		"an outlet of another one": {func(w *world, p *fake.Plug) { w.SetReady("True"); p.Change(func(o *fake.Outlet) { o.On = false }) }, "BMCUnreachable"},
-		"the outlet reads Off":     {func(w *world, p *fake.Plug) { w.SetReady("True"); w.Switch(false) }, policy.IdentityMismatch},
-		"no Node":                  {func(w *world, _ *fake.Plug) { w.RemoveNode() }, policy.IdentityUnknown},
-		"no host":                  {func(w *world, _ *fake.Plug) { w.DropEntry() }, policy.NoHost},
+		"another machine answers": {func(w *world, _ *fake.OutletHandle) { w.SetBMCUUID("4c4c4544-0042-3510-8054-b4c04f4d9999") }, policy.IdentityMismatch},
+		"the BMC tells no UUID":   {func(w *world, _ *fake.OutletHandle) { w.SetBMCUUID("") }, policy.IdentityUnknown},
+		"the BMC is silent":       {func(w *world, _ *fake.OutletHandle) { w.FailReads(silent()) }, "BMCUnreachable"},
+		"an outlet of another one": {func(w *world, p *fake.OutletHandle) {
+			w.SetReady("True")
+			p.Change(func(o *fake.Outlet) { o.On = false })
+		}, "BMCUnreachable"},
+		"the outlet reads Off": {func(w *world, p *fake.OutletHandle) { w.SetReady("True"); w.SetPower(false) }, policy.IdentityMismatch},
+		"no Node":              {func(w *world, _ *fake.OutletHandle) { w.RemoveNode() }, policy.IdentityUnknown},
+		"no host":              {func(w *world, _ *fake.OutletHandle) { w.DropEntry() }, policy.NoHost},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world, store *failingStore) {
@@ -183,7 +186,7 @@ func TestEnrolmentDoesNotStandAgainstWhatTheDeviceTells(t *testing.T) {
 			h.Levels[0].Devices[0].Driver, h.Levels[0].Devices[0].Provider = bmc.DriverBMCLib, "gofish"
 		})
 		e, stop := enrolled(t, w, store, nil)
-		w.TellUUID(other)
+		w.SetBMCUUID(other)
 		assert.Equal(t, policy.IdentityDiffers, checked(t, e, other, "").Identity)
 		time.Sleep(5 * time.Minute)
 		assert.Zero(t, w.Count(bmc.CommandOff), "another machine was switched off")

@@ -20,15 +20,15 @@ import (
 
 func TestPlanNamesWhatLimits(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.unsync(true)
+		w.setUnsynced(true)
 		w.setOthersDown(true)
-		w.contest(remediate.Yes) // only a probe shows the rival
+		w.setContested(remediate.Yes) // only a probe shows the rival
 		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Mode = policy.ModeObserve })
 		_, err := e.Plan(t.Context(), "c")
 		var refusal *engine.Refusal
 		require.ErrorAs(t, err, &refusal)
 		assert.Equal(t, policy.NotSynced, refusal.Reason, "nothing was seen yet")
-		w.unsync(false)
+		w.setUnsynced(false)
 		time.Sleep(2 * time.Minute)
 		p, err := e.Plan(t.Context(), "c")
 		require.NoError(t, err)
@@ -69,7 +69,7 @@ func TestUnsyncedViewIsNotJudged(t *testing.T) {
 		w.SetReady("True")
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(time.Second)
-		w.unsync(true)
+		w.setUnsynced(true)
 		w.RemoveNode()
 		w.ChangeEntry(func(h *bmc.Host) { h.PinnedUUID = hostUUID })
 		time.Sleep(time.Minute)
@@ -77,7 +77,7 @@ func TestUnsyncedViewIsNotJudged(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, policy.Healthy, x.Verdict, "as last seen")
 		assert.Empty(t, w.Commands())
-		w.unsync(false)
+		w.setUnsynced(false)
 		time.Sleep(5 * time.Second)
 		assert.Len(t, e.Runs("c"), 1)
 		stop()

@@ -61,13 +61,13 @@ func TestRoleThatTheViewLacksIsTheRunsRole(t *testing.T) {
 // A Lease that moves is alive, also one whose host's clock stands in the past. // I4
 func TestLeaseThatMovesIsAliveWhateverItsClock(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.contest(remediate.Yes)
-		w.MoveLease(true)
+		w.setContested(remediate.Yes)
+		w.SetLeaseMoving(true)
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(2 * time.Minute)
 		gate(t, e, policy.Contested)
 		assert.False(t, gate(t, e, policy.NodeAlive).Pass)
-		w.contest(remediate.No)
+		w.setContested(remediate.No)
 		time.Sleep(2 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		stop()
@@ -106,7 +106,7 @@ func TestRefusedAccountOutlivesItsProbe(t *testing.T) {
 		require.Equal(t, 1, w.Reads())
 		w.Recover()
 		time.Sleep(10 * time.Second)
-		w.Silence()
+		w.Hang()
 		time.Sleep(3 * time.Minute)
 		assert.Equal(t, 1, w.Reads())
 		gate(t, e, "BMCAuth")

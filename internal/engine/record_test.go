@@ -67,7 +67,7 @@ func TestWhatHurtsIsRecordedBeforeItIsDone(t *testing.T) {
 		l := &ledger{}
 		l.set(func(e engine.Event) bool { // called before the action, so nothing of it has come to pass
 			assert.False(t, e.Action == remediate.SendOff && w.Count(bmc.CommandOff) > 0)
-			assert.False(t, e.Action == remediate.IsolateNode && w.Isolated() > 0)
+			assert.False(t, e.Action == remediate.IsolateNode && w.Isolations() > 0)
 			return false
 		})
 		e, events, stop := start(t, w, store, func(o *engine.Options) { o.Record = l.record })
@@ -130,7 +130,7 @@ func TestHostsComeBackWithoutARecord(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		assert.Equal(t, remediate.Aborted, only(t, e).Step, only(t, e).Note)
 		assert.NotZero(t, w.Count(bmc.CommandOn))
-		assert.Zero(t, w.Isolated())
+		assert.Zero(t, w.Isolations())
 		stop()
 	})
 }

@@ -28,7 +28,7 @@ func TestStopElsewhereBindsWhileTheWatchIsDead(t *testing.T) {
 				require.NoError(t, stopNow(t, p.engine["b"]))
 				time.Sleep(3 * time.Minute)
 				assert.Equal(t, offs, w.Count(bmc.CommandOff), "%s at %s", name, given)
-				assert.Zero(t, w.Isolated(), "%s at %s", name, given)
+				assert.Zero(t, w.Isolations(), "%s at %s", name, given)
 				assert.True(t, w.On())
 				p.end()
 			})

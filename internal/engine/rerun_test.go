@@ -17,7 +17,7 @@ func TestRunsInVainAreBegunEverMoreSeldom(t *testing.T) {
 		p := nodePolicy()
 		p.Strategy, p.ShortenOnEvidence = policy.DeleteMachines, true // a run itself reads no BMC for this
 		p.Conditions[0].Timeout = time.Hour
-		w.Switch(false)
+		w.SetPower(false)
 		w.ownMachines()
 		e, _, stop := start(t, w, store, withPolicy(w, p))
 		time.Sleep(30 * time.Minute)

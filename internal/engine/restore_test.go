@@ -52,7 +52,7 @@ func TestRefusedRestoreIsHeldWithItsReason(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
 		assert.True(t, w.Restored())
-		assert.Equal(t, 1, w.Isolated())
+		assert.Equal(t, 1, w.Isolations())
 		stop()
 	})
 }

@@ -26,10 +26,10 @@ var bars = map[policy.Reason]func(t *testing.T, w *world, e *engine.Engine){
 		require.NoError(t, err)
 	},
 	policy.Contested: func(_ *testing.T, w *world, _ *engine.Engine) {
-		w.contest(remediate.Yes)
+		w.setContested(remediate.Yes)
 	},
 	policy.NotOwner: func(_ *testing.T, w *world, _ *engine.Engine) {
-		w.holdLease("fenced instance x holds the Lease")
+		w.setForeignHolder("fenced instance x holds the Lease")
 		time.Sleep(6 * time.Second) // until it is announced again
 	},
 	policy.PowerOwner: func(_ *testing.T, w *world, _ *engine.Engine) {
@@ -67,7 +67,7 @@ func TestOrdersForAHeldRunAreRefusedBeforeTheyAreSaved(t *testing.T) {
 					assert.Equal(t, r.Version, only(t, e).Version, "nothing is saved")
 					time.Sleep(10 * time.Minute)
 					assert.Equal(t, remediate.Held, only(t, e).Step)
-					assert.Zero(t, w.Isolated())
+					assert.Zero(t, w.Isolations())
 					stop()
 				})
 			})
@@ -80,15 +80,15 @@ func TestConfirmOffOfAFrozenHostIsRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, nil)
 		until(t, e, remediate.PowerOff)
-		w.MoveLease(true)
+		w.SetLeaseMoving(true)
 		r := until(t, e, remediate.Held)
 		require.Equal(t, "FalseOff", r.Reason)
-		w.MoveLease(false)
+		w.SetLeaseMoving(false)
 		w.dead()
 		_, err := e.ConfirmOff(t.Context(), byHand)
 		refusedFor(t, err, policy.Frozen)
 		assert.Nil(t, only(t, e).Confirmed)
-		assert.Zero(t, w.Isolated())
+		assert.Zero(t, w.Isolations())
 		stop()
 	})
 }
@@ -97,7 +97,7 @@ func TestConfirmOffOfAFrozenHostIsRefused(t *testing.T) {
 // BMC is asked for one; people are told where to go. // I19
 func TestOrdersAtAStandbyAreRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.SetMood(fake.IgnoresOff)
+		w.SetFault(fake.IgnoresOff)
 		p := newPair(t, w, store, nil)
 		p.give("a")
 		until(t, p.engine["a"], remediate.Held)

@@ -53,9 +53,9 @@ func TestSecondAttemptLeavesANodeAloneThatBecameReady(t *testing.T) {
 				once.Do(func() { away.Store(true); close(began) })
 			}
 		})
-		w.BootsIn(never) // the kubelet is slow: it has not registered before that
+		w.SetBootTime(never) // the kubelet is slow: it has not registered before that
 		<-began
-		w.BootsIn(19 * time.Second)
+		w.SetBootTime(19 * time.Second)
 		time.Sleep(25 * time.Second)
 		require.True(t, w.Ready())
 		away.Store(false)

@@ -80,7 +80,7 @@ func TestSlotIsHeldUntilRegistration(t *testing.T) {
 // A run that waits for a human keeps nobody else waiting. // I11
 func TestHeldRunHasNoSlot(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.SetMood(fake.IgnoresOff)
+		w.SetFault(fake.IgnoresOff)
 		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Guards.MaxInFlight, o.Guards.MaxInFlightTotal = 1, 1 })
 		time.Sleep(70 * time.Second)
 		require.Equal(t, remediate.PowerOff, only(t, e).Step)
@@ -144,7 +144,7 @@ func TestLastSlotIsTakenInTheStore(t *testing.T) {
 		require.NoError(t, state.FreeSlot(t.Context(), store, "theirs"))
 		time.Sleep(5 * time.Minute)
 		assert.Len(t, e.Runs("a"), 2)
-		assert.Zero(t, f.Silent())
+		assert.Zero(t, f.NotReady())
 		stop()
 	})
 }

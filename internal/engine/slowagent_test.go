@@ -121,7 +121,7 @@ func TestForeignInstallationCutsACommand(t *testing.T) {
 		_, stop := enrolled(t, w, store, slow)
 		w.FailReads(silent())
 		agent.awaitCommand(bmc.CommandOff)
-		w.holdLease("fenced instance x holds the Lease")
+		w.setForeignHolder("fenced instance x holds the Lease")
 		time.Sleep(10 * time.Second)
 		assert.False(t, agent.isAt(bmc.CommandOff))
 		assert.True(t, w.On())

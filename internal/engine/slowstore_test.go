@@ -122,7 +122,7 @@ func TestSlowStoreSlowsARun(t *testing.T) {
 			time.Sleep(20 * time.Minute)
 			r := e.Runs("c")[0]
 			assert.Equal(t, remediate.Done, r.Step, "%s: %s %s", delay, r.Reason, r.Note)
-			assert.Equal(t, 1, w.Isolated())
+			assert.Equal(t, 1, w.Isolations())
 			assert.True(t, w.On())
 			assert.Equal(t, 1, w.Count(bmc.CommandOff))
 			p.requireAlive(t)
@@ -153,7 +153,7 @@ func TestBlockedStoreAtAnyMoment(t *testing.T) {
 			r := e.Runs("c")[0]
 			assert.Equal(t, remediate.Done, r.Step, "blocked after %ds: %s %s", at, r.Reason, r.Note)
 			assert.True(t, w.On(), "blocked after %ds", at)
-			assert.Equal(t, 1, w.Isolated(), "blocked after %ds", at)
+			assert.Equal(t, 1, w.Isolations(), "blocked after %ds", at)
 			p.requireAlive(t)
 			stop()
 		})
@@ -172,10 +172,10 @@ func TestBlockedStoreEndsATenure(t *testing.T) {
 			slow.set(0, true)
 			p.expire("a", time.Now().Add(9*time.Second))
 			time.Sleep(9 * time.Second)
-			sent, deleted := len(w.Commands()), w.Isolated()
+			sent, deleted := len(w.Commands()), w.Isolations()
 			time.Sleep(20 * time.Second)
 			require.Len(t, w.Commands(), sent, "blocked after %ds", at)
-			require.Equal(t, deleted, w.Isolated(), "blocked after %ds", at)
+			require.Equal(t, deleted, w.Isolations(), "blocked after %ds", at)
 			began := time.Now()
 			p.take("a")
 			assert.Less(t, time.Since(began), 20*time.Second, "blocked after %ds", at)
@@ -184,7 +184,7 @@ func TestBlockedStoreEndsATenure(t *testing.T) {
 			time.Sleep(5 * time.Minute)
 			r := p.engine["b"].Runs("c")[0]
 			assert.Equal(t, remediate.Done, r.Step, "blocked after %ds: %s %s", at, r.Reason, r.Note)
-			assert.Equal(t, 1, w.Isolated())
+			assert.Equal(t, 1, w.Isolations())
 			assert.True(t, w.On())
 			p.end()
 		})
@@ -206,7 +206,7 @@ func TestBlockedStoreWithManyCandidates(t *testing.T) {
 		p.requireAlive(t)
 		slow.set(0, false)
 		time.Sleep(20 * time.Minute)
-		assert.Zero(t, f.Silent())
+		assert.Zero(t, f.NotReady())
 		stop()
 	})
 }

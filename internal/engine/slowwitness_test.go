@@ -29,12 +29,12 @@ func TestSlowBMCIsAWitness(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p, _ := withOutlet(w)
 		p.Change(func(o *fake.Outlet) { o.FeedsAnother = true })
-		w.SetMood(fake.IgnoresOff) // the host stays On, and its BMC says so
+		w.SetFault(fake.IgnoresOff) // the host stays On, and its BMC says so
 		e, stop := enrolled(t, w, store, opening(sluggish{w.bmc()}, p))
 		time.Sleep(5 * time.Minute)
 		assert.Equal(t, 1, only(t, e).OffLevel)
 		stop()
 		assert.NotEmpty(t, p.Commands())
-		assert.Zero(t, w.Isolated(), "the Node of a running host was deleted")
+		assert.Zero(t, w.Isolations(), "the Node of a running host was deleted")
 	})
 }

@@ -71,7 +71,7 @@ func TestSlowSaveDoesNotReplaceAReadyMachine(t *testing.T) {
 		onIntent(store, remediate.DeleteTargetMachine, func() { saved.Store(true); w.Recover(); time.Sleep(time.Minute) })
 		time.Sleep(5 * time.Minute)
 		require.True(t, saved.Load())
-		assert.Zero(t, w.Marked())
+		assert.Zero(t, w.HandedOver())
 		stop()
 	})
 }
@@ -109,7 +109,7 @@ func TestSlowStoreAndRecordStillFence(t *testing.T) {
 		r := only(t, e)
 		assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
 		assert.Equal(t, 1, w.Count(bmc.CommandOff))
-		assert.Equal(t, 1, w.Isolated())
+		assert.Equal(t, 1, w.Isolations())
 		store.watch(func([]byte) {})
 		stop()
 	})
@@ -145,7 +145,7 @@ func TestSecondLookIsEvidence(t *testing.T) {
 		r := only(t, e)
 		assert.Equal(t, remediate.Held, r.Step)
 		assert.Equal(t, "ConfirmedOffContradicted", r.Reason)
-		assert.Zero(t, w.Isolated())
+		assert.Zero(t, w.Isolations())
 		stop()
 	})
 }

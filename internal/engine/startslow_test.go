@@ -49,7 +49,7 @@ func TestStartDoesNotOutliveItsTenure(t *testing.T) {
 		assert.Len(t, runs, 1, "there is one run on the Node")
 		time.Sleep(5 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, p.engine["a"]).Step)
-		assert.Equal(t, 1, w.Isolated())
+		assert.Equal(t, 1, w.Isolations())
 		p.end()
 	})
 }

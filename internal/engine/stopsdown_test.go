@@ -34,7 +34,7 @@ func TestPauseBindsWithinASecondWithAPIAndStoreDown(t *testing.T) {
 				r := only(t, e)
 				assert.Equal(t, remediate.Aborted, r.Step, "%s: %s", r.Reason, r.Note)
 				assert.Equal(t, "Paused", r.Reason)
-				assert.Zero(t, w.Isolated())
+				assert.Zero(t, w.Isolations())
 				assert.Equal(t, 1, w.Count(bmc.CommandOff))
 				assert.True(t, w.On())
 				stop()
@@ -53,7 +53,7 @@ func TestAPIAndStoreDownForAMomentKeepNothingFromItsEnd(t *testing.T) {
 		allBack(w, store)
 		time.Sleep(5 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
-		assert.Equal(t, 1, w.Isolated())
+		assert.Equal(t, 1, w.Isolations())
 		stop()
 	})
 }
@@ -71,7 +71,7 @@ func TestPausedHostComesBackWithTheStoreAlone(t *testing.T) {
 		store.set(false)
 		time.Sleep(30 * time.Second)
 		assert.True(t, w.On(), "the API is not needed for that")
-		assert.Zero(t, w.Isolated())
+		assert.Zero(t, w.Isolations())
 		assert.True(t, only(t, e).Open())
 		stop()
 	})
@@ -82,12 +82,12 @@ func allDown(t *testing.T, w *world, store *failingStore) {
 	t.Helper()
 	time.Sleep(75 * time.Second)
 	require.Equal(t, 1, w.Count(bmc.CommandOff))
-	require.Zero(t, w.Isolated())
-	w.lose()
+	require.Zero(t, w.Isolations())
+	w.takeAPIDown()
 	store.set(true)
 }
 
 func allBack(w *world, store *failingStore) {
-	w.find()
+	w.bringAPIUp()
 	store.set(false)
 }

@@ -91,7 +91,7 @@ func TestStormMayHaveBeenWhileNobodyLooked(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		w.setOthersDown(false)
 		w.Do(func(s *fake.State) { // the outage ends just before what changed is told
-			s.Find()
+			s.BringUp()
 			s.ShowCheck(s.Check)
 		})
 		time.Sleep(59 * time.Minute)

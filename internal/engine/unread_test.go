@@ -50,7 +50,7 @@ func TestUnreadableStopsStopAndBringBack(t *testing.T) {
 		for isolated, end := range map[bool]remediate.Step{false: remediate.Aborted, true: remediate.Done} {
 			bubble(t, func(t *testing.T, w *world, store *failingStore) {
 				_, _, stop := start(t, w, store, nil)
-				for w.Count(bmc.CommandOff) == 0 || isolated && w.Isolated() == 0 {
+				for w.Count(bmc.CommandOff) == 0 || isolated && w.Isolations() == 0 {
 					time.Sleep(500 * time.Millisecond)
 				}
 				stop()
@@ -126,7 +126,7 @@ func TestStopThatBecomesUnreadable(t *testing.T) {
 		assert.Equal(t, remediate.Aborted, r.Step)
 		assert.Contains(t, r.Note, "cannot be read")
 		assert.True(t, w.On())
-		assert.Zero(t, w.Isolated())
+		assert.Zero(t, w.Isolations())
 		stop()
 	})
 }

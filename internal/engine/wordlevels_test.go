@@ -62,7 +62,7 @@ func TestWordIsNotTakenAgainstABMCThatReadsOnAgain(t *testing.T) {
 		assert.Equal(t, "ConfirmedOffContradicted", r.Reason)
 		assert.Contains(t, r.Note, "power level 1")
 		assert.Contains(t, r.Note, "reads On, although ada (uid 1000) confirmed that the host is off")
-		assert.Zero(t, w.Isolated())
+		assert.Zero(t, w.Isolations())
 		stop()
 	})
 }
@@ -106,7 +106,7 @@ func TestAllLevelsAreAskedBeforeAWordIsActedUpon(t *testing.T) {
 		r := only(t, e)
 		assert.EqualValues(t, 1, isolates.Load())
 		assert.Equal(t, "ConfirmedOffContradicted", r.Reason, r.Note)
-		assert.Zero(t, w.Isolated())
+		assert.Zero(t, w.Isolations())
 		stop()
 	})
 }
@@ -123,7 +123,7 @@ func TestOneAnswerSpeaksAgainstAWordWhoeverHearsIt(t *testing.T) {
 			time.Sleep(10 * time.Minute)
 			r := only(t, e)
 			assert.Equal(t, "ConfirmedOffContradicted", r.Reason, "after %s: %s", after, r.Note)
-			assert.Zero(t, w.Isolated())
+			assert.Zero(t, w.Isolations())
 			stop()
 		})
 	}

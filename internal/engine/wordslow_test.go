@@ -40,7 +40,7 @@ func TestHungAgentsDoNotKeepAWordFromCounting(t *testing.T) {
 		require.NoError(t, err)
 		time.Sleep(30 * time.Minute)
 		assert.Equal(t, "ConfirmedOff", only(t, e).Reason, only(t, e).Note)
-		assert.Equal(t, 1, w.Isolated())
+		assert.Equal(t, 1, w.Isolations())
 		stop()
 	})
 }

@@ -44,6 +44,6 @@ func TestWordIsNotActedUponWhileStopping(t *testing.T) {
 		})
 		<-stopped
 		assert.True(t, answers.Load())
-		assert.Zero(t, w.Isolated())
+		assert.Zero(t, w.Isolations())
 	})
 }

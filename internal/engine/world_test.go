@@ -47,7 +47,7 @@ func newWorld() *world {
 		*h = bmc.Host{Name: "c/n-1", IdentityMode: "required", Source: "hosts.d", Levels: []bmc.Level{{Devices: []bmc.Device{{
 			Driver: bmc.DriverIPMI, Endpoint: bmc.Endpoint{Protocol: bmc.ProtocolIPMI, Host: "192.0.2.1", Port: 623}}}}}}
 	})
-	w.Silence()
+	w.Hang()
 	return w
 }
 
@@ -117,18 +117,20 @@ func (w *world) setOthersDown(down bool) {
 	}
 }
 
-// twin has another Node tell the UUID of n-1's host.
-func (w *world) twin() {
+// duplicateUUID has another Node tell the UUID of n-1's host.
+func (w *world) duplicateUUID() {
 	w.Do(func(s *fake.State) { s.ChangeNode("other-0", func(n *fake.Node) { n.SystemUUID = hostUUID }) })
 }
 
-func (w *world) contest(a remediate.Answer) { w.Do(func(s *fake.State) { s.Contested = a }) }
-func (w *world) unsync(unsynced bool)       { w.Do(func(s *fake.State) { s.Unsynced = unsynced }) }
-func (w *world) lose()                      { w.Do((*fake.State).Lose) }
-func (w *world) find()                      { w.Do((*fake.State).Find) }
+func (w *world) setContested(a remediate.Answer) { w.Do(func(s *fake.State) { s.Contested = a }) }
+func (w *world) setUnsynced(unsynced bool)       { w.Do(func(s *fake.State) { s.Unsynced = unsynced }) }
+func (w *world) takeAPIDown()                    { w.Do((*fake.State).TakeDown) }
+func (w *world) bringAPIUp()                     { w.Do((*fake.State).BringUp) }
 
-// holdLease has another installation hold the Lease fenced; "" ends that.
-func (w *world) holdLease(foreign string) { w.Do(func(s *fake.State) { s.Fenced.Foreign = foreign }) }
+// setForeignHolder has another installation hold the Lease fenced; "" ends that.
+func (w *world) setForeignHolder(foreign string) {
+	w.Do(func(s *fake.State) { s.Fenced.Foreign = foreign })
+}
 
 // failAnnouncements has the API server refuse the Lease fenced; nil ends that.
 func (w *world) failAnnouncements(err error) { w.Do(func(s *fake.State) { s.Fenced.Fails = err }) }
@@ -146,4 +148,4 @@ func refusedAccount() error {
 }
 
 // dead takes the mains from n-1's host: nothing answers any more.
-func (w *world) dead() { w.Switch(false); w.FailReads(noAnswer()) }
+func (w *world) dead() { w.SetPower(false); w.FailReads(noAnswer()) }

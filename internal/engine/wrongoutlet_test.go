@@ -34,7 +34,7 @@ func TestOutletIsNotLeftOffBecauseTheBMCReadsOn(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p, _ := withOutlet(w)
 		p.Change(func(o *fake.Outlet) { o.FeedsAnother = true })
-		w.SetMood(fake.IgnoresOff) // the host stays On, and its BMC says so
+		w.SetFault(fake.IgnoresOff) // the host stays On, and its BMC says so
 		e, stop := enrolled(t, w, store, opening(w.bmc(), losesOns{p, new(atomic.Int32)}))
 		time.Sleep(4 * time.Minute)
 		r := only(t, e)
@@ -61,6 +61,6 @@ func TestOutletIsNotLeftOffBecauseTheBMCReadsOn(t *testing.T) {
 			}
 		}
 		assert.Equal(t, 1, offs, "nothing was to be won by another")
-		assert.Zero(t, w.Isolated())
+		assert.Zero(t, w.Isolations())
 	})
 }

@@ -125,8 +125,8 @@ func (s *State) isolate(n *Node, r remediate.Run, b remediate.Backup) error {
 	if h := s.Host(n.Name); h != nil {
 		h.Isolated++
 	}
-	if s.LoseAtIsolation { // it was done, and nobody hears of it
-		s.Lose()
+	if s.DownAtIsolation { // it was done, and nobody hears of it
+		s.TakeDown()
 		return ErrAPI
 	}
 	return nil

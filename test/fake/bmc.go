@@ -1,37 +1,51 @@
 package fake
 
 import (
+	"errors"
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
 )
 
-// Mood is how a BMC or an outlet misbehaves for a while. // reliability A.3
-type Mood string
+// Fault is how a BMC or an outlet misbehaves for a while. // reliability A.3
+type Fault string
 
-// The moods of BMCs; outlets have some of them, too.
+// The faults of BMCs; outlets have some of them, too.
 const (
-	Well        Mood = ""
-	Hangs       Mood = "bmc-hangs"
-	Refuses     Mood = "bmc-refuses"
-	BarsAccount Mood = "bmc-account"
-	Deaf        Mood = "bmc-deaf"        // accepts and does nothing
-	IgnoresOff  Mood = "bmc-ignores-off" // accepts Off and does nothing
-	Late        Mood = "bmc-late"        // does it some seconds later
-	Stale       Mood = "bmc-stale"       // tells what was so a while ago
-	Liar        Mood = "bmc-liar"        // says Off about a host that is on
-	Restarts    Mood = "bmc-restarts"
-	Stranger    Mood = "bmc-stranger" // another machine answers
-	Slow        Mood = "bmc-slow"
-	Busy        Mood = "bmc-busy"
+	NoFault     Fault = ""
+	Hangs       Fault = "bmc-hangs"
+	Refuses     Fault = "bmc-refuses"
+	BarsAccount Fault = "bmc-account"
+	Deaf        Fault = "bmc-deaf"        // accepts and does nothing
+	IgnoresOff  Fault = "bmc-ignores-off" // accepts Off and does nothing
+	Late        Fault = "bmc-late"        // does it some seconds later
+	Stale       Fault = "bmc-stale"       // tells what was so a while ago
+	Liar        Fault = "bmc-liar"        // says Off about a host that is on
+	Restarts    Fault = "bmc-restarts"
+	Stranger    Fault = "bmc-stranger" // another machine answers
+	Slow        Fault = "bmc-slow"
+	Busy        Fault = "bmc-busy"
 )
+
+// Refusal is what a device with such a fault says to every request; nil: it takes them.
+func (f Fault) Refusal() (bmc.Kind, error) {
+	switch f {
+	case Refuses:
+		return bmc.KindRefused, errors.New("connection refused")
+	case BarsAccount:
+		return bmc.KindAuth, errors.New("the account is refused")
+	case Busy:
+		return bmc.KindBusy, errors.New("come back later")
+	}
+	return "", nil
+}
 
 const strangersUUID = "4c4c4544-0042-3510-8054-b4c04f4dffff"
 
 // BMC is the controller of one host.
 type BMC struct {
 	h     *Host
-	Mood  Mood
+	Fault Fault
 	UUID  *string   // what it tells; nil: the host's
 	Fails error     // each reading, at once
 	Boot  int       // changes with each restart of the BMC: sessions end
@@ -45,18 +59,18 @@ type BMC struct {
 // Up says whether the BMC has power and has booted.
 func (b *BMC) Up(now time.Time) bool { return b.h.Supplied() && !now.Before(b.UpAt) }
 
-func (b *BMC) well(now time.Time) bool { return b.Mood == Well && b.Fails == nil && b.Up(now) }
+func (b *BMC) well(now time.Time) bool { return b.Fault == NoFault && b.Fails == nil && b.Up(now) }
 
 // Restart ends all sessions; it answers again when it has booted.
 func (b *BMC) Restart(now time.Time) {
 	b.Boot++
-	b.UpAt = now.Add(takes(b.h.BMCBootTime, 0))
+	b.UpAt = now.Add(drawn(b.h.BMCBootTime, 0))
 }
 
 // Reading is what the BMC tells about the host, and whether it is the truth.
 func (b *BMC) Reading(now time.Time) (r bmc.Reading, honest bool) {
 	on := b.h.On
-	switch b.Mood {
+	switch b.Fault {
 	case Liar:
 		on = false
 	case Stale:
@@ -68,7 +82,7 @@ func (b *BMC) Reading(now time.Time) (r bmc.Reading, honest bool) {
 	if b.UUID != nil {
 		r.Identity.UUID = *b.UUID
 	}
-	if b.Mood == Stranger {
+	if b.Fault == Stranger {
 		r.Identity.UUID = strangersUUID
 	}
 	return r, on == b.h.On
@@ -77,10 +91,10 @@ func (b *BMC) Reading(now time.Time) (r bmc.Reading, honest bool) {
 // Obey does what the BMC makes of a command.
 func (b *BMC) Obey(c bmc.Command, now time.Time) {
 	switch on := c == bmc.CommandOn; {
-	case b.Mood == Deaf, (b.Mood == Liar || b.Mood == IgnoresOff) && !on:
-	case b.Mood == Stranger: // its command goes to another machine
-	case b.Mood == Late && on != b.h.On:
-		b.h.later, b.h.laterAt = &on, now.Add(takes(b.h.LateBy, 0))
+	case b.Fault == Deaf, (b.Fault == Liar || b.Fault == IgnoresOff) && !on:
+	case b.Fault == Stranger: // its command goes to another machine
+	case b.Fault == Late && on != b.h.On:
+		b.h.later, b.h.laterAt = &on, now.Add(drawn(b.h.LateBy, 0))
 	default:
 		b.h.Power(on, "BMC")
 	}
@@ -97,8 +111,8 @@ func stateOf(on bool) bmc.PowerState {
 type Outlet struct {
 	h            *Host
 	On           bool
-	Mood         Mood
-	Says         *bmc.PowerState // whatever it is; nil: the truth
+	Fault        Fault
+	FixedReading *bmc.PowerState // whatever it is; nil: the truth
 	FeedsAnother bool            // and not the host that it is said to feed
 
 	reads    int
@@ -115,8 +129,8 @@ func (h *Host) AddOutlet() *Outlet {
 // Reading is what the outlet tells: not whose it is.
 func (o *Outlet) Reading(now time.Time) bmc.Reading {
 	r := bmc.Reading{State: stateOf(o.On), At: now, Session: 1}
-	if o.Says != nil {
-		r.State = *o.Says
+	if o.FixedReading != nil {
+		r.State = *o.FixedReading
 	}
 	return r
 }
@@ -125,7 +139,7 @@ func (o *Outlet) Reading(now time.Time) bmc.Reading {
 // one again the BMC boots, and the host only if it starts with its mains.
 func (o *Outlet) Obey(c bmc.Command, now time.Time) {
 	on := c == bmc.CommandOn
-	if o.Mood == Deaf || o.On == on {
+	if o.Fault == Deaf || o.On == on {
 		return
 	}
 	before := o.h.Supplied()

@@ -46,8 +46,8 @@ func (h *Handle) Restored() bool {
 	})
 }
 
-// Isolated is how often its Node was deleted for isolation.
-func (h *Handle) Isolated() int {
+// Isolations is how often its Node was deleted for isolation.
+func (h *Handle) Isolations() int {
 	return get(h, func(_ *State, host *Host) int { return host.Isolated })
 }
 
@@ -69,8 +69,10 @@ func (h *Handle) Count(c bmc.Command) (n int) {
 	return n
 }
 
-// Switch switches the host by another hand.
-func (h *Handle) Switch(on bool) { h.do(func(_ *State, host *Host) { host.Power(on, "another hand") }) }
+// SetPower switches the host by another hand.
+func (h *Handle) SetPower(on bool) {
+	h.do(func(_ *State, host *Host) { host.Power(on, "another hand") })
+}
 
 // SetReady turns the Ready condition of the Node, whatever the kubelet does.
 func (h *Handle) SetReady(status string) {
@@ -82,8 +84,8 @@ func (h *Handle) SetReadySince(status string, at time.Time) {
 	h.do(func(s *State, _ *Host) { s.ChangeNode(h.name, func(n *Node) { n.Ready, n.Since = status, at }) })
 }
 
-// Silence hangs the kernel; the control plane has just given its kubelet up.
-func (h *Handle) Silence() {
+// Hang hangs the kernel; the control plane has just given its kubelet up.
+func (h *Handle) Hang() {
 	h.do(func(s *State, host *Host) {
 		host.Hang(time.Time{})
 		s.renew(h.name, time.Now().Add(-leaseGrace))
@@ -100,11 +102,11 @@ func (h *Handle) Recover() {
 	})
 }
 
-// MoveLease has the Lease renewed each second, or not any more.
-func (h *Handle) MoveLease(on bool) { h.do(func(_ *State, host *Host) { host.LeaseMoves = on }) }
+// SetLeaseMoving has the Lease renewed each second, or not any more.
+func (h *Handle) SetLeaseMoving(on bool) { h.do(func(_ *State, host *Host) { host.LeaseMoves = on }) }
 
-// BootsIn is how long a boot takes from now on, also one that is under way.
-func (h *Handle) BootsIn(d time.Duration) {
+// SetBootTime is how long a boot takes from now on, also one that is under way.
+func (h *Handle) SetBootTime(d time.Duration) {
 	h.do(func(_ *State, host *Host) {
 		host.BootTime, host.UpAt = func() time.Duration { return d }, time.Now().Add(d)
 	})
@@ -119,11 +121,11 @@ func (h *Handle) RemoveNode() { h.do(func(s *State, _ *Host) { s.RemoveNode(h.na
 // FailReads has every reading of the BMC end with an error; nil: none does.
 func (h *Handle) FailReads(err error) { h.do(func(_ *State, host *Host) { host.BMC.Fails = err }) }
 
-// SetMood has the BMC misbehave.
-func (h *Handle) SetMood(m Mood) { h.do(func(_ *State, host *Host) { host.BMC.Mood = m }) }
+// SetFault has the BMC misbehave.
+func (h *Handle) SetFault(f Fault) { h.do(func(_ *State, host *Host) { host.BMC.Fault = f }) }
 
-// TellUUID has the BMC tell a UUID, whosever it is.
-func (h *Handle) TellUUID(uuid string) { h.do(func(_ *State, host *Host) { host.BMC.UUID = &uuid }) }
+// SetBMCUUID has the BMC tell a UUID, whosever it is.
+func (h *Handle) SetBMCUUID(uuid string) { h.do(func(_ *State, host *Host) { host.BMC.UUID = &uuid }) }
 
 // Entry is that of hosts.d.
 func (h *Handle) Entry() bmc.Host {
@@ -152,11 +154,11 @@ func cloned(e bmc.Host) bmc.Host {
 	return e
 }
 
-// Marked is how many Machines were handed over to their owners.
-func (c *Cluster) Marked() (n int) { c.Do(func(s *State) { n = s.marked }); return n }
+// HandedOver is how many Machines were handed over to their owners.
+func (c *Cluster) HandedOver() (n int) { c.Do(func(s *State) { n = s.marked }); return n }
 
-// Silent is how many hosts have no Node that is Ready.
-func (c *Cluster) Silent() (n int) {
+// NotReady is how many hosts have no Node that is Ready.
+func (c *Cluster) NotReady() (n int) {
 	c.Do(func(s *State) {
 		for _, h := range s.Hosts {
 			if node := s.Nodes[h.Name]; node == nil || node.Ready != "True" {

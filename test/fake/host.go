@@ -25,7 +25,7 @@ type Host struct {
 	s            *State
 	Name         string // the Node's too
 	UUID         string
-	Tells        string // the UUID that its Node tells; empty: its own
+	NodeUUID     string // the UUID that its Node tells; empty: its own
 	Zone         string
 	ControlPlane bool // with a member of etcd
 	MemberSick   bool // although its Node is Ready
@@ -73,8 +73,8 @@ func (s *State) AddHost(given Host, m policy.Machine) *Host {
 	h.s, h.On, h.Kernel, h.Boots, h.joined = s, true, Runs, 1, true
 	h.OnSince, h.renewedAt, h.readyAt = now.Add(-time.Hour), now, now
 	h.BMC = BMC{h: h, Boot: 1}
-	if h.Tells == "" {
-		h.Tells = h.UUID
+	if h.NodeUUID == "" {
+		h.NodeUUID = h.UUID
 	}
 	s.Hosts = append(s.Hosts, h)
 	s.join(h)
@@ -121,17 +121,18 @@ const bootTime = 19 * time.Second
 func (h *Host) Boot() {
 	h.Boots++
 	h.Kernel, h.joined, h.Cut, h.Comeback = Booting, false, time.Time{}, time.Time{}
-	h.UpAt = time.Now().Add(takes(h.BootTime, bootTime))
+	h.UpAt = time.Now().Add(drawn(h.BootTime, bootTime))
 }
 
 // Hang stops the kernel, for good unless it comes back.
 func (h *Host) Hang(comeback time.Time) { h.Kernel, h.Comeback = Hung, comeback }
 
-func takes(time_ func() time.Duration, otherwise time.Duration) time.Duration {
-	if time_ == nil {
+// drawn is a time that the host's owner chooses each time, or has not chosen.
+func drawn(draw func() time.Duration, otherwise time.Duration) time.Duration {
+	if draw == nil {
 		return otherwise
 	}
-	return time_()
+	return draw()
 }
 
 // tick is one second of the host's life.

@@ -142,7 +142,7 @@ func (s *State) SetReady(name, status string) {
 // join registers the kubelet of a host: a new Node, or another boot of the old.
 func (s *State) join(h *Host) {
 	if n := s.Nodes[h.Name]; n != nil {
-		s.ChangeNode(h.Name, func(n *Node) { n.BootID, n.SystemUUID = h.BootID(), h.Tells })
+		s.ChangeNode(h.Name, func(n *Node) { n.BootID, n.SystemUUID = h.BootID(), h.NodeUUID })
 		s.Note(h.Name, "kubelet: another boot of Node %s", n.UID)
 		return
 	}
@@ -150,17 +150,17 @@ func (s *State) join(h *Host) {
 	if h.Zone != "" {
 		labels["zone"] = h.Zone
 	}
-	s.PutNode(Node{Name: h.Name, BootID: h.BootID(), SystemUUID: h.Tells, ControlPlane: h.ControlPlane, Labels: labels, Ready: "False", Since: time.Now()})
+	s.PutNode(Node{Name: h.Name, BootID: h.BootID(), SystemUUID: h.NodeUUID, ControlPlane: h.ControlPlane, Labels: labels, Ready: "False", Since: time.Now()})
 	delete(s.goneAt, h.Name)
 	s.Pods[h.Name] = s.PodsOfANode
 	s.Note(h.Name, "kubelet: registers Node %s, boot %s", s.Nodes[h.Name].UID, h.BootID())
 }
 
-// Identify writes the UUID that a host tells into its Node.
-func (s *State) Identify(h *Host) {
-	if n := s.Nodes[h.Name]; n != nil && n.SystemUUID != h.Tells {
-		s.ChangeNode(h.Name, func(n *Node) { n.SystemUUID = h.Tells })
-		s.Note(h.Name, "Node %s tells UUID %s", n.UID, h.Tells)
+// ShowUUID writes the UUID that a host tells into its Node.
+func (s *State) ShowUUID(h *Host) {
+	if n := s.Nodes[h.Name]; n != nil && n.SystemUUID != h.NodeUUID {
+		s.ChangeNode(h.Name, func(n *Node) { n.SystemUUID = h.NodeUUID })
+		s.Note(h.Name, "Node %s tells UUID %s", n.UID, h.NodeUUID)
 	}
 }
 

@@ -15,11 +15,16 @@ func (c *Cluster) BMC(host string) bmc.Power {
 
 // device is a BMC or an outlet, as a client asks it.
 type device interface {
-	ask(now time.Time) (bmc.Reading, error)
-	tell(c bmc.Command, now time.Time)
+	fault() Fault
+	read(now time.Time) (bmc.Reading, error)
+	send(c bmc.Command, now time.Time)
 }
 
-func (b *BMC) ask(now time.Time) (bmc.Reading, error) {
+func (b *BMC) fault() Fault { return b.Fault }
+
+func (o *Outlet) fault() Fault { return o.Fault }
+
+func (b *BMC) read(now time.Time) (bmc.Reading, error) {
 	b.reads++
 	if b.Fails != nil {
 		return bmc.Reading{}, b.Fails
@@ -31,11 +36,11 @@ func (b *BMC) ask(now time.Time) (bmc.Reading, error) {
 	return r, nil
 }
 
-func (b *BMC) tell(c bmc.Command, now time.Time) { b.commands = append(b.commands, c); b.Obey(c, now) }
+func (b *BMC) send(c bmc.Command, now time.Time) { b.commands = append(b.commands, c); b.Obey(c, now) }
 
-func (o *Outlet) ask(now time.Time) (bmc.Reading, error) { o.reads++; return o.Reading(now), nil }
+func (o *Outlet) read(now time.Time) (bmc.Reading, error) { o.reads++; return o.Reading(now), nil }
 
-func (o *Outlet) tell(c bmc.Command, now time.Time) {
+func (o *Outlet) send(c bmc.Command, now time.Time) {
 	o.commands = append(o.commands, c)
 	o.Obey(c, now)
 }
@@ -58,13 +63,33 @@ type client struct {
 	device func(*State) device
 }
 
-func (p *client) Read(context.Context) (r bmc.Reading, err error) {
-	p.c.Do(func(s *State) { r, err = p.device(s).ask(time.Now()) })
+// reach brings a request to the device.
+func (p *client) reach(ctx context.Context, op string) error {
+	var f Fault
+	p.c.Do(func(s *State) { f = p.device(s).fault() })
+	if f == Hangs {
+		<-ctx.Done()
+		return &bmc.Error{Kind: bmc.KindUnreachable, Op: op, Err: ctx.Err()}
+	}
+	if kind, err := f.Refusal(); err != nil {
+		return &bmc.Error{Kind: kind, Op: op, Err: err}
+	}
+	return nil
+}
+
+func (p *client) Read(ctx context.Context) (r bmc.Reading, err error) {
+	if err := p.reach(ctx, "read power state"); err != nil {
+		return bmc.Reading{}, err
+	}
+	p.c.Do(func(s *State) { r, err = p.device(s).read(time.Now()) })
 	return r, err
 }
 
-func (p *client) Send(_ context.Context, cmd bmc.Command) (bmc.Receipt, error) {
-	p.c.Do(func(s *State) { p.device(s).tell(cmd, time.Now()) })
+func (p *client) Send(ctx context.Context, cmd bmc.Command) (bmc.Receipt, error) {
+	if err := p.reach(ctx, "send "+cmd.String()); err != nil {
+		return bmc.Receipt{}, err
+	}
+	p.c.Do(func(s *State) { p.device(s).send(cmd, time.Now()) })
 	return bmc.Receipt{}, nil
 }
 

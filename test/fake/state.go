@@ -47,7 +47,7 @@ type State struct {
 	// What is wrong with the API server.
 	DownUntil       time.Time
 	lost, back      time.Time
-	LoseAtIsolation bool // its answer is lost with the API server
+	DownAtIsolation bool // its answer is lost with the API server
 	Unsynced        bool // the caches of its watches
 	MembersUnknown  bool // of etcd
 	Contested       remediate.Answer
@@ -63,7 +63,7 @@ type State struct {
 
 	SecretReads int
 	marked      int            // Machines handed over to their owners
-	mostOff     map[string]int // at once, by zone; "" is all
+	mostOff     map[string]int // hosts that were off at once, by zone; "all" is all
 	version     uint64
 	uids        int
 	goneAt      map[string]time.Time // when a Node went, for the pod garbage collector
@@ -154,11 +154,11 @@ func (s *State) reconcile(h *Host, now time.Time) {
 	}
 }
 
-// Lose takes the API server away, until Find.
-func (s *State) Lose() { s.lost, s.DownUntil = time.Now(), time.Now().Add(1000*time.Hour) }
+// TakeDown takes the API server away, until BringUp.
+func (s *State) TakeDown() { s.lost, s.DownUntil = time.Now(), time.Now().Add(1000*time.Hour) }
 
-// Find gives it back.
-func (s *State) Find() { s.DownUntil, s.back, s.LoseAtIsolation = time.Time{}, time.Now(), false }
+// BringUp gives it back.
+func (s *State) BringUp() { s.DownUntil, s.back, s.DownAtIsolation = time.Time{}, time.Now(), false }
 
 // Down says whether the API server answers nobody.
 func (s *State) Down() bool { return time.Now().Before(s.DownUntil) }

@@ -209,7 +209,7 @@ func (w *World) auditIsolated(n *fake.Node, r remediate.Run, b remediate.Backup)
 	if !h.On {
 		return
 	}
-	lied := h.BMC.Mood == fake.Liar || h.BMC.Mood == fake.Stale
+	lied := h.BMC.Fault == fake.Liar || h.BMC.Fault == fake.Stale
 	for _, i := range w.instances {
 		if i.cur != nil && len(i.cur.log(h, nil).offs) > 0 && !i.cur.log(h, nil).honest {
 			lied = true

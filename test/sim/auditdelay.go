@@ -39,7 +39,7 @@ func (w *World) auditDelay(c *incarnation, since, now time.Time) {
 // it, or would be.
 func (w *World) hungBeside(h *host) bool {
 	for _, o := range w.hosts {
-		if o == h || o.BMC.Mood != fake.Hangs {
+		if o == h || o.BMC.Fault != fake.Hangs {
 			continue
 		}
 		if _, open := w.open(o.Name); open || w.api.Nodes[o.Name] != nil && w.api.Nodes[o.Name].Ready == "Unknown" {

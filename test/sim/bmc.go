@@ -2,7 +2,6 @@ package sim
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -12,25 +11,25 @@ import (
 	"github.com/fenced/fenced/test/fake"
 )
 
-// moods are the common ones; that of a liar is rare.
-var moods = []fake.Mood{fake.Hangs, fake.Hangs, fake.Refuses, fake.BarsAccount, fake.Deaf, fake.Deaf, fake.Late, fake.Late, fake.Stale, fake.Stale,
+// bmcFaults are the common ones; that of a liar is rare.
+var bmcFaults = []fake.Fault{fake.Hangs, fake.Hangs, fake.Refuses, fake.BarsAccount, fake.Deaf, fake.Deaf, fake.Late, fake.Late, fake.Stale, fake.Stale,
 	fake.Restarts, fake.Restarts, fake.Stranger, fake.Slow, fake.Slow, fake.Busy}
 
 // troubleBMC spoils the BMC, by its dice.
 func (h *host) troubleBMC(now time.Time) {
 	w, b := h.w, &h.BMC
-	if b.Mood != fake.Well && now.After(h.until) {
-		b.Mood = fake.Well
+	if b.Fault != fake.NoFault && now.After(h.until) {
+		b.Fault = fake.NoFault
 	}
 	if !w.chance(w.plan.BMCs) {
 		return
 	}
-	b.Mood = w.plan.Moods[w.rng.IntN(len(w.plan.Moods))]
+	b.Fault = w.plan.BMCFaults[w.rng.IntN(len(w.plan.BMCFaults))]
 	h.until = now.Add(between(w.rng, 10*time.Second, 6*time.Minute))
-	if b.Mood == fake.Restarts {
+	if b.Fault == fake.Restarts {
 		b.Restart(now)
 	}
-	w.fault(string(b.Mood), h.Name, "until %s", h.until.Sub(w.began).Round(time.Second))
+	w.fault(string(b.Fault), h.Name, "until %s", h.until.Sub(w.began).Round(time.Second))
 }
 
 // link is one fenced's client of one device.
@@ -44,11 +43,11 @@ type link struct {
 	rng     *rand.Rand
 }
 
-func (l *link) mood() fake.Mood {
+func (l *link) fault() fake.Fault {
 	if l.outlet != nil {
-		return l.outlet.Mood
+		return l.outlet.Fault
 	}
-	return l.h.BMC.Mood
+	return l.h.BMC.Fault
 }
 
 // Read implements bmc.Power.
@@ -120,22 +119,21 @@ func (l *link) arrive(ctx context.Context, op string) error {
 	if err := l.inc.call(ctx, op); err != nil {
 		return l.fail(op, bmc.KindUnreachable, bmc.SentNo, err)
 	}
-	var m fake.Mood
+	var m fake.Fault
 	var silent bool
 	w.do(func() {
-		m = l.mood()
+		m = l.fault()
 		silent = l.outlet == nil && !l.h.BMC.Up(time.Now()) || w.dice.Float64() < w.lost()/4
 	})
-	switch {
-	case m == fake.Hangs || silent:
+	if m == fake.Hangs || silent {
 		<-ctx.Done()
 		return l.fail(op, bmc.KindUnreachable, bmc.SentNo, ctx.Err())
-	case m == fake.Refuses:
-		return l.fail(op, bmc.KindRefused, bmc.SentNo, errors.New("connection refused"))
-	case m == fake.BarsAccount, !l.allowed():
-		return l.fail(op, bmc.KindAuth, bmc.SentNo, errors.New("the account is refused"))
-	case m == fake.Busy:
-		return l.fail(op, bmc.KindBusy, bmc.SentNo, errors.New("come back later"))
+	}
+	if m != fake.Refuses && !l.allowed() {
+		m = fake.BarsAccount
+	}
+	if kind, err := m.Refusal(); err != nil {
+		return l.fail(op, kind, bmc.SentNo, err)
 	}
 	if err := sleep(ctx, l.latency(m)); err != nil {
 		return l.fail(op, bmc.KindUnreachable, bmc.SentNo, err)
@@ -151,10 +149,10 @@ func (l *link) arrive(ctx context.Context, op string) error {
 
 // back brings the answer, or loses it.
 func (l *link) back(ctx context.Context, op string, sent bmc.Sent) error {
-	var m fake.Mood
+	var m fake.Fault
 	var lost bool
 	l.h.w.do(func() {
-		m = l.mood()
+		m = l.fault()
 		if lost = l.h.w.dice.Float64() < l.h.w.lost()/4; lost {
 			l.h.w.fault("bmc-answer-lost", l.h.Name, "%s", op)
 		}
@@ -177,7 +175,7 @@ func (l *link) allowed() bool {
 	return l.outlet != nil || l.account.Reveal() == l.h.password().Reveal()
 }
 
-func (l *link) latency(m fake.Mood) time.Duration {
+func (l *link) latency(m fake.Fault) time.Duration {
 	if m == fake.Slow {
 		return between(l.rng, 500*time.Millisecond, 3*time.Second)
 	}

@@ -99,8 +99,8 @@ func (h *host) trouble(now time.Time) {
 
 // mend makes the hardware well again.
 func (h *host) mend() {
-	h.Cut, h.BMC.Mood = time.Time{}, fake.Well
+	h.Cut, h.BMC.Fault = time.Time{}, fake.NoFault
 	for _, o := range h.outlets {
-		o.Mood = fake.Well
+		o.Fault = fake.NoFault
 	}
 }

@@ -33,7 +33,7 @@ func (w *World) tickMetal(now time.Time) {
 		h.acts = now.Add(between(h.rng, 5*time.Second, 40*time.Second))
 		switch b := &h.BMC; {
 		case h.metal != h: // it does not know the hardware any more
-		case b.Mood != fake.Well && b.Mood != fake.Slow && b.Mood != fake.Stale, !b.Up(now):
+		case b.Fault != fake.NoFault && b.Fault != fake.Slow && b.Fault != fake.Stale, !b.Up(now):
 		case fake.Held(m) && h.On:
 			h.Power(false, "BareMetalHost is held")
 		case !fake.Held(m) && m.Online && !h.On:

@@ -152,9 +152,9 @@ func (w *World) at(address string) *host {
 func (w *World) forgeUUID() (undo func()) {
 	a, b := w.two()
 	if w.pen.IntN(2) == 0 {
-		a.Tells = b.UUID
-		w.api.Identify(a.Host)
-		return func() { a.Tells = a.UUID; w.api.Identify(a.Host) }
+		a.NodeUUID = b.UUID
+		w.api.ShowUUID(a.Host)
+		return func() { a.NodeUUID = a.UUID; w.api.ShowUUID(a.Host) }
 	}
 	ghost := "ghost-of-" + b.Name
 	w.api.PutNode(fake.Node{Name: ghost, BootID: "ghost", SystemUUID: b.UUID, Ready: []string{"True", "Unknown"}[w.pen.IntN(2)], Since: time.Now()})

@@ -48,8 +48,8 @@ func quiet(p *Plan) {
 	p.Mistakes, p.Policies, p.Words, p.Absurd = 0, 0, 0, 0
 }
 
-func only(m ...fake.Mood) func(*Plan) {
-	return func(p *Plan) { p.Moods, p.BMCs = m, 60 }
+func only(m ...fake.Fault) func(*Plan) {
+	return func(p *Plan) { p.BMCFaults, p.BMCs = m, 60 }
 }
 
 // fleet is three instances that lose each other and the store.

@@ -16,12 +16,12 @@ type outlet struct {
 // trouble makes the outlet's PDU unreachable or deaf, by its dice.
 func (o *outlet) trouble(now time.Time) {
 	w := o.h.w
-	if o.Mood != fake.Well && now.After(o.until) {
-		o.Mood = fake.Well
+	if o.Fault != fake.NoFault && now.After(o.until) {
+		o.Fault = fake.NoFault
 	}
 	if !w.chance(w.plan.BMCs / 4) {
 		return
 	}
-	o.Mood, o.until = []fake.Mood{fake.Refuses, fake.Deaf, fake.Slow}[w.rng.IntN(3)], now.Add(between(w.rng, 10*time.Second, 3*time.Minute))
-	w.fault("outlet-"+string(o.Mood), o.h.Name, "until %s", o.until.Sub(w.began).Round(time.Second))
+	o.Fault, o.until = []fake.Fault{fake.Refuses, fake.Deaf, fake.Slow}[w.rng.IntN(3)], now.Add(between(w.rng, 10*time.Second, 3*time.Minute))
+	w.fault("outlet-"+string(o.Fault), o.h.Name, "until %s", o.until.Sub(w.began).Round(time.Second))
 }

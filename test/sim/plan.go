@@ -37,8 +37,8 @@ type Plan struct {
 	// How often, per hour, something is written down wrongly, policies.d grows, and a
 	// person vouches for a host; and how likely a condition's time is absurd.
 	Mistakes, Policies, Words, Absurd float64
-	// Moods are what may befall a BMC; each as likely as the others.
-	Moods []fake.Mood
+	// BMCFaults are what may befall a BMC; each as likely as the others.
+	BMCFaults []fake.Fault
 }
 
 // NewPlan draws a world from a seed.
@@ -49,11 +49,11 @@ func NewPlan(seed uint64) Plan {
 		Storm: 45 * time.Minute, Calm: 75 * time.Minute,
 		Hosts: pick(r, 1, 2, 4), BMCs: pick(r, 0.5, 3, 6), Outages: pick(r, 0, 1, 3), People: pick(r, 0, 2, 10, 100),
 		StoreFails: pick(r, 0, 0.01, 0.05), CallLost: pick(r, 0, 0.01, 0.05), CallSlow: pick(r, 0, 0.01, 0.05),
-		Kill: pick(r, 0, 0.0005, 0.003), Moods: moods,
+		Kill: pick(r, 0, 0.0005, 0.003), BMCFaults: bmcFaults,
 		Metal: r.IntN(3) == 0, Outlets: r.IntN(3) == 0, Reprovision: r.IntN(2) == 0, FoundOffStays: r.IntN(4) == 0,
 	}
 	if r.IntN(3) == 0 { // also BMCs that say Off about hosts that are on
-		p.Moods = append(slices.Clone(moods), fake.Liar, fake.Liar, fake.Liar)
+		p.BMCFaults = append(slices.Clone(bmcFaults), fake.Liar, fake.Liar, fake.Liar)
 	}
 	if r.IntN(3) > 0 {
 		p.Instances = 2 + r.IntN(2)

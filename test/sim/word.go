@@ -24,7 +24,7 @@ func (w *World) vouch(now time.Time) {
 	} else {
 		h.Cut = now.Add(between(w.pen, 2*time.Minute, 10*time.Minute))
 	}
-	h.BMC.Mood, h.until = fake.Hangs, now.Add(between(w.pen, 2*time.Minute, 10*time.Minute))
+	h.BMC.Fault, h.until = fake.Hangs, now.Add(between(w.pen, 2*time.Minute, 10*time.Minute))
 	w.fault("host-and-bmc-lost", h.Name, "the BMC until %s", h.until.Sub(w.began).Round(time.Second))
 	pulled := w.pen.IntN(4) > 0
 	again := between(w.pen, 30*time.Second, 3*time.Minute)

@@ -6,18 +6,18 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 )
 
-// Plug is one outlet, as a test looks at it and changes it: each method holds the lock
+// OutletHandle is one outlet, as a test looks at it and changes it: each method holds the lock
 // of the cluster. It is a client of the outlet, too.
-type Plug struct {
+type OutletHandle struct {
 	bmc.Power
 	c    *Cluster
 	host string
 	i    int
 }
 
-// AddPlug gives a host one more outlet.
-func (c *Cluster) AddPlug(host string) *Plug {
-	p := &Plug{c: c, host: host}
+// AddOutlet gives a host one more outlet.
+func (c *Cluster) AddOutlet(host string) *OutletHandle {
+	p := &OutletHandle{c: c, host: host}
 	c.Do(func(s *State) {
 		h := s.Host(host)
 		p.i = len(h.Outlets)
@@ -28,18 +28,18 @@ func (c *Cluster) AddPlug(host string) *Plug {
 }
 
 // Change changes the outlet.
-func (p *Plug) Change(change func(*Outlet)) {
+func (p *OutletHandle) Change(change func(*Outlet)) {
 	p.c.Do(func(s *State) { change(s.Host(p.host).Outlets[p.i]) })
 }
 
 // On says whether it is.
-func (p *Plug) On() (on bool) { p.Change(func(o *Outlet) { on = o.On }); return on }
+func (p *OutletHandle) On() (on bool) { p.Change(func(o *Outlet) { on = o.On }); return on }
 
 // Reads is how often it was read.
-func (p *Plug) Reads() (n int) { p.Change(func(o *Outlet) { n = o.reads }); return n }
+func (p *OutletHandle) Reads() (n int) { p.Change(func(o *Outlet) { n = o.reads }); return n }
 
 // Commands are those that it was given.
-func (p *Plug) Commands() (list []bmc.Command) {
+func (p *OutletHandle) Commands() (list []bmc.Command) {
 	p.Change(func(o *Outlet) { list = slices.Clone(o.commands) })
 	return list
 }
