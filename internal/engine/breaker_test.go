@@ -24,7 +24,7 @@ func relapsing(t *testing.T, w *world) (stop func()) {
 		defer close(done)
 		for ctx.Err() == nil {
 			time.Sleep(30 * time.Second)
-			if w.Ready() && time.Since(w.ReadySince()) > 10*time.Second {
+			if w.ReadyFor() > 10*time.Second {
 				w.Hang()
 			}
 		}

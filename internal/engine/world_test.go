@@ -148,4 +148,10 @@ func refusedAccount() error {
 }
 
 // dead takes the mains from n-1's host: nothing answers any more.
-func (w *world) dead() { w.SetPower(false); w.FailReads(noAnswer()) }
+func (w *world) dead() {
+	w.Do(func(s *fake.State) {
+		h := s.Host("n-1")
+		h.Power(false, "mains")
+		h.BMC.Fails = noAnswer()
+	})
+}

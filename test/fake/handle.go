@@ -34,9 +34,14 @@ func (h *Handle) Ready() bool {
 	return get(h, func(s *State, _ *Host) bool { return s.Nodes[h.name] != nil && s.Nodes[h.name].Ready == "True" })
 }
 
-// ReadySince is when the Ready condition of its Node turned last.
-func (h *Handle) ReadySince() time.Time {
-	return get(h, func(s *State, _ *Host) time.Time { return s.Nodes[h.name].Since })
+// ReadyFor is for how long its Node has been Ready; zero: it is not.
+func (h *Handle) ReadyFor() (d time.Duration) {
+	h.do(func(s *State, _ *Host) {
+		if n := s.Nodes[h.name]; n != nil && n.Ready == "True" {
+			d = time.Since(n.Since)
+		}
+	})
+	return d
 }
 
 // Restored says whether its Node has all that its owner gave it.
