@@ -28,9 +28,7 @@ func atStart(t *testing.T, w *world, store state.Store, change func(*engine.Opti
 	for _, ev := range eventsOf(t, events, func(ev engine.Event) bool { return ev.Type == engine.EventInternal }) {
 		told += ev.Message + "\n"
 	}
-	time.Sleep(5*time.Minute + 30*time.Second)
-	w.Touch() // a kubelet reports now and then: nothing is decided where nothing changes
-	time.Sleep(30 * time.Second)
+	time.Sleep(6 * time.Minute)
 	stop()
 	return refusing(x.Gates, policy.QuietPeriod), told
 }

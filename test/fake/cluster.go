@@ -20,6 +20,7 @@ type Cluster struct {
 	mu     sync.Mutex
 	state  *State
 	ticked time.Time
+	retold time.Time
 	looks  int
 	onLook func(looks int)
 }
@@ -35,7 +36,8 @@ func (c *Cluster) Do(f func(s *State)) {
 	f(c.state)
 }
 
-// Run lets time pass until ctx ends. Several may: it passes once a second all the same.
+// Run lets time pass until ctx ends, and tells the watches everything again once a
+// minute. Several may: time passes once a second all the same.
 func (c *Cluster) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		time.Sleep(time.Second)
@@ -43,6 +45,10 @@ func (c *Cluster) Run(ctx context.Context) {
 			if now := time.Now(); now.Sub(c.ticked) >= time.Second {
 				c.ticked = now
 				s.Tick(now)
+				if now.Sub(c.retold) >= time.Minute {
+					c.retold = now
+					s.retell()
+				}
 			}
 		})
 	}
@@ -179,6 +185,9 @@ func own(object any) any {
 		c := *v
 		return &c
 	case *policy.Machine:
+		c := *v
+		return &c
+	case *policy.Check:
 		c := *v
 		return &c
 	}

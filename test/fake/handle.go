@@ -117,9 +117,6 @@ func (h *Handle) SetBootTime(d time.Duration) {
 	})
 }
 
-// Touch is some controller that writes on the Node.
-func (h *Handle) Touch() { h.do(func(s *State, _ *Host) { s.ChangeNode(h.name, func(*Node) {}) }) }
-
 // RemoveNode deletes the Node, by whomever.
 func (h *Handle) RemoveNode() { h.do(func(s *State, _ *Host) { s.RemoveNode(h.name) }) }
 

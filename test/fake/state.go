@@ -10,6 +10,7 @@
 package fake
 
 import (
+	"maps"
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -36,6 +37,7 @@ type State struct {
 	Secrets  map[string]Account         // by name
 	Entries  map[string]bmc.Host        // of hosts.d, by Node
 	History  []Change                   // for watches
+	latest   map[policy.ObjectID]any    // what History comes to
 	Fenced   FencedLease
 
 	// How the control plane works here.
@@ -93,7 +95,7 @@ type Change struct {
 func NewState(name string) *State {
 	return &State{Name: name, Nodes: map[string]*Node{}, Machines: map[string]*policy.Machine{}, Leases: map[string]Lease{},
 		Pods: map[string]int{}, Metal: map[string]*policy.Host{}, Secrets: map[string]Account{}, Entries: map[string]bmc.Host{},
-		Contested: remediate.No, mostOff: map[string]int{}, goneAt: map[string]time.Time{}, Note: func(string, string, ...any) {}}
+		Contested: remediate.No, latest: map[policy.ObjectID]any{}, mostOff: map[string]int{}, goneAt: map[string]time.Time{}, Note: func(string, string, ...any) {}}
 }
 
 // Host finds a host by its name; nil: there is none.
@@ -113,11 +115,21 @@ func (s *State) next() uint64 { s.version++; return s.version }
 // deletion.
 func (s *State) show(id policy.ObjectID, value any) {
 	s.History = append(s.History, Change{time.Now(), policy.Change{ID: id, Value: value}})
+	if s.latest[id] = value; value == nil {
+		delete(s.latest, id)
+	}
 	for _, each := range s.signals {
 		select {
 		case each <- struct{}{}:
 		default:
 		}
+	}
+}
+
+// retell shows everything once more, as to a watch that has expired.
+func (s *State) retell() {
+	for id, value := range maps.Clone(s.latest) {
+		s.show(id, value)
 	}
 }
 
