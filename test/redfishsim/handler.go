@@ -141,7 +141,7 @@ func (s *Server) fail(w http.ResponseWriter, status int, id, text string) {
 
 func link(uri string) map[string]string { return map[string]string{"@odata.id": uri} }
 
-// pause waits for d, or until the client is gone or the service stopped.
+// pause waits for d. Once the client is gone, or the service stopped, it ends the answer.
 func (s *Server) pause(r *http.Request, d time.Duration) {
 	if d == 0 {
 		return
