@@ -31,7 +31,7 @@ deps: ## install the Debian peers the tests talk to (ipmi_sim, ipmitool, qemu, r
 controlplane: ## build the tests' kube-apiserver, kube-controller-manager and etcd once (about 10 minutes on 2 cores)
 	CGO_ENABLED=0 $(GO) run ./test/rig/warm
 
-# The live tests mostly wait: it takes three packages at once to keep two cores busy, the longest first. What has nothing to race
+# The live tests mostly wait: it takes four packages at once to keep two cores busy, the longest first. What has nothing to race
 # runs without the race detector, many times as fast: the search over a function without goroutines, and the simulations of fenced
 # with a rule broken on purpose. No result is taken from the cache: go does not see what a test builds or runs as a program.
 # Binaries without debugging tables link in a third of the time; stack traces do not need them.
@@ -39,7 +39,7 @@ ALONE := ^(TestExplore|TestAuditsNoticeMutants)
 LONGEST := ./test/e2e ./internal/engine ./internal/k8swatch ./packaging
 GOTEST := $(GO) test -count=1 -timeout 40m -ldflags='-s -w'
 test: controlplane ## run every test, with the race detector; every seed is fixed
-	$(GOTEST) -race -p 3 -skip '$(ALONE)' $(LONGEST) ./...
+	$(GOTEST) -race -p 4 -skip '$(ALONE)' $(LONGEST) ./...
 	$(GOTEST) -run '$(ALONE)' ./internal/remediate ./test/sim
 
 cover: controlplane ## the same without the race detector, with coverage of the product
