@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -71,20 +72,40 @@ func StartDebian(ctx context.Context, o Options) (*DebianBMC, error) {
 	}
 }
 
-// A port that the kernel gave may be somebody else's before ipmi_sim binds it,
-// which cannot be told to choose one itself: then it ends, and another is tried.
+// ipmi_sim cannot choose a port itself. One that was free may be somebody else's before it
+// binds it: then it ends, and another is tried.
 const portTries = 5
 
 var errPortTaken = errors.New("somebody else took the port")
 
-// freePort asks the kernel for a UDP port.
+// The ports of ipmi_sim are below those that the kernel gives to outgoing sockets, so that
+// nobody takes one while a simulator restarts.
+const firstPort, ports = 10_000, 22_000
+
+// lastPort is the number of the port that this process tried last; processes begin apart.
+var lastPort atomic.Int64
+
+func init() { lastPort.Store(int64(os.Getpid()) * 97) }
+
+// freePort finds a free UDP port, unless the address has one.
 func freePort(addr string) (string, error) {
-	conn, err := net.ListenPacket("udp", addr)
+	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return "", err
 	}
-	defer conn.Close()
-	return conn.LocalAddr().String(), nil
+	for range ports {
+		if port == "0" {
+			addr = net.JoinHostPort(host, strconv.FormatInt(firstPort+lastPort.Add(1)%ports, 10))
+		}
+		conn, err := net.ListenPacket("udp", addr)
+		if err == nil {
+			return addr, conn.Close()
+		}
+		if port != "0" {
+			return "", err
+		}
+	}
+	return "", fmt.Errorf("no port of %s from %d to %d is free", host, firstPort, firstPort+ports-1)
 }
 
 // run starts the process and waits until it answers.
@@ -121,6 +142,10 @@ func (b *DebianBMC) run(ctx context.Context, bin string) error {
 // framing: the one question a BMC answers to anybody.
 const authCapabilities = "\x06\x00\xff\x07\x00\x00\x00\x00\x00\x00\x00\x00\x00\x09\x20\x18\xc8\x81\x00\x38\x8e\x04\xb5"
 
+// answerTime is how long ipmi_sim may take until it answers; only one that hangs takes so
+// long.
+const answerTime = 2 * time.Minute
+
 // ready waits until the simulator answers, and not somebody else at its address.
 func (b *DebianBMC) ready(ctx context.Context, ended <-chan struct{}) error {
 	conn, err := net.Dial("udp", b.addr)
@@ -129,7 +154,7 @@ func (b *DebianBMC) ready(ctx context.Context, ended <-chan struct{}) error {
 	}
 	defer conn.Close()
 	buf := make([]byte, 64)
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end) && ctx.Err() == nil; {
+	for end := time.Now().Add(answerTime); time.Now().Before(end) && ctx.Err() == nil; {
 		if b.bound() {
 			if _, err := conn.Write([]byte(authCapabilities)); err == nil {
 				_ = conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond))

@@ -104,15 +104,10 @@ func TestSessionsAreExhaustedAndFreed(t *testing.T) {
 // not taken for it.
 func TestAPortThatIsTaken(t *testing.T) {
 	b := startDebian(t, ipmisim.Options{})
-	thief := make(chan *ipmisim.GoBMC)
-	go func() {
-		for {
-			if g, err := ipmisim.StartGo(t.Context(), ipmisim.Options{Addr: b.Addr()}); err == nil {
-				thief <- g
-				return
-			}
-		}
-	}()
-	assert.Error(t, b.Restart())
-	(<-thief).Stop()
+	b.Kill()
+	thief, err := ipmisim.StartGo(t.Context(), ipmisim.Options{Addr: b.Addr()})
+	require.NoError(t, err)
+	assert.ErrorContains(t, b.Restart(), "somebody else took the port")
+	thief.Stop()
+	assert.NoError(t, b.Restart())
 }

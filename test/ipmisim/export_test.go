@@ -1,0 +1,8 @@
+package ipmisim
+
+// Kill ends the process and leaves its port to whoever wants it.
+func (b *DebianBMC) Kill() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.kill()
+}
