@@ -23,7 +23,7 @@ FailureAction=exit-force
 [Service]
 Type=oneshot
 ExecStart=/share/administrator.sh
-TimeoutStartSec=150
+TimeoutStartSec=900
 StandardOutput=file:/share/said
 StandardError=file:/share/complained
 `
@@ -80,7 +80,7 @@ func read(t *testing.T, dir, name string) string {
 // boot runs a systemd until a unit of dir has ended, and gives what the boot said.
 func boot(t *testing.T, dir, unit string) (string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, absolute(t, "testdata/boot.sh"), dir, unit)
 	// The first process of the namespace ends with this one, and all others with it.

@@ -14,10 +14,10 @@ import (
 )
 
 // timing is generous: Python starts slowly on a busy machine.
-var timing = bmc.Timing{ReadTimeout: 20 * time.Second, SendTimeout: 20 * time.Second}
+var timing = bmc.Timing{ReadTimeout: time.Minute, SendTimeout: time.Minute}
 
 func main() {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	tell("confined", confined())
 	life, end := context.WithCancel(ctx)

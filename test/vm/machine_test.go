@@ -80,7 +80,7 @@ func start(t *testing.T) *machine {
 		Driver:   bmc.DriverIPMI,
 		Endpoint: bmc.Endpoint{Protocol: bmc.ProtocolIPMI, Host: "127.0.0.1", Port: lan, Privilege: "OPERATOR"},
 		Username: "fence", Password: bmc.NewSecret("secret"), CipherSuites: []int{3},
-	}, bmc.Timing{ReadTimeout: 2 * time.Second, SendTimeout: 5 * time.Second})
+	}, bmc.Timing{ReadTimeout: time.Minute, SendTimeout: time.Minute})
 	t.Cleanup(func() { m.stop(t) })
 	m.answers(t)
 	return m
@@ -108,9 +108,11 @@ func (m *machine) stopBMC() {
 func (m *machine) answers(t *testing.T) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		_, err := m.power.Read(context.Background())
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second) // it may not listen yet
+		defer cancel()
+		_, err := m.power.Read(ctx)
 		return err == nil
-	}, time.Minute, 50*time.Millisecond, "the BMC does not answer")
+	}, 5*time.Minute, 50*time.Millisecond, "the BMC does not answer")
 }
 
 // need skips a test without one of its peers; CI has them all.
