@@ -8,7 +8,8 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME ?= 100000x
 SIM_SEEDS ?= 3000
 SIM_FIRST ?= 1
-# A soak draws fresh worlds. All its seeds come from this one: make soak SEED=N repeats them.
+# A soak draws fresh worlds. All seeds that it draws come from this one: make soak SEED=N draws them again. Fuzzing takes no
+# seed; what it finds is a file in testdata/fuzz.
 ifndef SEED
 SEED := $(shell date +%s)
 endif
@@ -66,12 +67,12 @@ sim: ## thousands of worlds that go wrong by a seed, in virtual time; then the s
 # CI runs none of this: there every seed is fixed, so that a test fails only for a defect.
 soak: controlplane deps ## all that rolls dice or needs long: laws, worlds, search, fuzzing, failpoints, load (hours; SEED=N repeats)
 	@echo "soak: seed $(SEED); again with: make soak SEED=$(SEED)"
-	$(MAKE) race
 	$(MAKE) laws SEED=$(SEED)
 	$(MAKE) sim SIM_FIRST=$(SEED) SIM_SEEDS=$(if $(filter file,$(origin SIM_SEEDS)),500,$(SIM_SEEDS))
 	$(MAKE) fuzz
 	$(MAKE) courses SEED=$(SEED)
 	$(MAKE) load SEED=$(SEED)
+	$(MAKE) race
 
 # On several processors the race detector of Go 1.26 itself can end a test in virtual time with "CHECK failed"
 # (golang/go#78156); look for DATA RACE.
@@ -79,7 +80,7 @@ race: controlplane ## every test on 1, 2 and 4 processors, with the race detecto
 	$(GO) test -race -count=1 -cpu 1,2,4 -p 2 -timeout 2h -skip '$(ALONE)' $(LONGEST) ./...
 
 SOAK := FENCED_SOAK=1 FENCED_SEED=$(SEED)
-laws: ## the packages with laws, histories and crashes: fresh seeds, $(CHECKS) worlds a law (SEED=N repeats)
+laws: controlplane ## the packages with laws, histories and crashes: fresh seeds, $(CHECKS) worlds a law (SEED=N repeats)
 	@echo "laws: seed $(SEED); again with: make laws SEED=$(SEED)"
 	$(SOAK) RAPID_CHECKS=$(CHECKS) $(GO) test -count=1 -p 1 -timeout 4h \
 	  $$(grep -rlE --include='*_test.go' '"github.com/fenced/fenced/test/(law|dice)"' cmd internal | xargs -n1 dirname | sort -u | sed 's,^,./,')
