@@ -123,7 +123,7 @@ func TestConfirmOffIsRefused(t *testing.T) {
 	for name, seen := range map[string]func(w *world){
 		"Ready":     func(w *world) { w.SetReady("True") },
 		"renewing":  func(w *world) { w.SetLeaseMoving(true) },
-		"coming on": func(w *world) { w.SetPower(true); w.FailReads(nil) },
+		"coming on": func(w *world) { w.SetBootTime(never); w.SetPower(true); w.FailReads(nil) }, // the BMC alone says so
 	} {
 		t.Run("later seen "+name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world, store *failingStore) {

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/test/fake"
 )
@@ -80,20 +82,35 @@ func TestStormGoesWithItsCheck(t *testing.T) {
 	})
 }
 
+// returning is a watch whose outage ends just before what changed is told.
+type returning struct {
+	engine.Watch
+	before atomic.Pointer[func()]
+}
+
+func (r *returning) Changes() []policy.Change {
+	if ends := r.before.Swap(nil); ends != nil {
+		(*ends)()
+	}
+	return r.Watch.Changes()
+}
+
 // A kind that vanished takes what was remembered of its checks with it: when it is
 // back there may just have been a storm.
 func TestStormMayHaveBeenWhileNobodyLooked(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		stormy(w)
-		e, _, stop := start(t, w, store, nil)
+		watch := &returning{}
+		e, _, stop := start(t, w, store, func(o *engine.Options) {
+			watch.Watch, o.Clusters[0].Watch = o.Clusters[0].Watch, watch
+		})
 		time.Sleep(3 * time.Hour)
 		w.Do(func(s *fake.State) { s.DropCheck(s.Check) })
 		time.Sleep(2 * time.Second)
 		w.setOthersDown(false)
-		w.Do(func(s *fake.State) { // the outage ends just before what changed is told
-			s.BringUp()
-			s.ShowCheck(s.Check)
-		})
+		ends := func() { w.Do(func(s *fake.State) { s.BringUp(); s.ShowCheck(s.Check) }) }
+		watch.before.Store(&ends)
+		w.Do(func(s *fake.State) { s.ChangeNode("n-1", func(*fake.Node) {}) }) // something is told
 		time.Sleep(59 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		time.Sleep(2 * time.Minute)

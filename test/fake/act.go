@@ -86,7 +86,7 @@ func (s *State) Act(r remediate.Run, action remediate.Action, backups [][]byte, 
 		}
 		s.hold(h.Name, action == remediate.SetHold)
 	case remediate.IsolateNode:
-		return s.isolate(n, r, b)
+		return s.isolate(n, r, backups, b)
 	case remediate.RestoreTargetNode:
 		if n == nil || n.UID != r.NewNodeUID {
 			return errors.New("it is another Node than the one that registered")
@@ -104,11 +104,11 @@ func (s *State) Act(r remediate.Run, action remediate.Action, backups [][]byte, 
 	return nil
 }
 
-func (s *State) isolate(n *Node, r remediate.Run, b remediate.Backup) error {
+func (s *State) isolate(n *Node, r remediate.Run, backups [][]byte, b remediate.Backup) error {
 	if n == nil {
 		return nil
 	}
-	if b.UID == "" || b.UID != r.Target.NodeUID {
+	if len(backups) == 0 || b.UID == "" || b.UID != r.Target.NodeUID {
 		return errors.New("no backup of the Node that was decided on")
 	}
 	if !s.IgnorePreconditions && (n.UID != b.UID || fmt.Sprint(n.ResourceVersion) != b.ResourceVersion) {

@@ -159,7 +159,8 @@ func (c *Cluster) Watch() engine.Watch {
 type watch struct {
 	c      *Cluster
 	signal chan struct{}
-	pos    int // in the history
+	listed bool // it begins with a list
+	pos    int  // in the history
 }
 
 func (w *watch) Changed() <-chan struct{} { return w.signal }
@@ -169,13 +170,32 @@ func (w *watch) Changes() (list []policy.Change) {
 		if s.Down() {
 			return
 		}
-		for _, each := range s.History[w.pos:] {
+		news := s.History[w.pos:]
+		if !w.listed {
+			w.listed, news = true, Listed(news)
+		}
+		for _, each := range news {
 			each.Value = own(each.Value)
 			list = append(list, each.Change)
 		}
 		w.pos = len(s.History)
 	})
 	return list
+}
+
+// Listed is what a list shows after a history: each object that exists, as it is, and
+// nothing of those that are gone.
+func Listed(history []Change) (objects []Change) {
+	last := map[policy.ObjectID]int{}
+	for i, each := range history {
+		last[each.ID] = i
+	}
+	for i, each := range history {
+		if each.Value != nil && last[each.ID] == i {
+			objects = append(objects, each)
+		}
+	}
+	return objects
 }
 
 // own is a copy of what tests may want to change on its way.

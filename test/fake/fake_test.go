@@ -90,3 +90,24 @@ func TestHostRegistersAgain(t *testing.T) {
 		assert.NotEmpty(t, changes)
 	})
 }
+
+// A new watch begins with a list: what was deleted before is not in it.
+func TestWatchBeginsWithAList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New("c")
+		c.Do(func(s *State) {
+			for _, name := range []string{"stays", "goes"} {
+				s.AddHost(Host{Name: name, UUID: "uuid-of-" + name}, policy.Machine{})
+			}
+			s.RemoveNode("goes")
+		})
+		w := c.Watch()
+		list := w.Changes()
+		require.Len(t, list, 1)
+		assert.Equal(t, NodeID("stays"), list[0].ID)
+		c.Do(func(s *State) { s.RemoveNode("stays") })
+		list = w.Changes()
+		require.Len(t, list, 1)
+		assert.Nil(t, list[0].Value, "a deletion that it sees is told")
+	})
+}

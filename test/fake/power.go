@@ -16,6 +16,7 @@ func (c *Cluster) BMC(host string) bmc.Power {
 // device is a BMC or an outlet, as a client asks it.
 type device interface {
 	fault() Fault
+	up(now time.Time) bool
 	read(now time.Time) (bmc.Reading, error)
 	send(c bmc.Command, now time.Time)
 }
@@ -24,13 +25,14 @@ func (b *BMC) fault() Fault { return b.Fault }
 
 func (o *Outlet) fault() Fault { return o.Fault }
 
+func (b *BMC) up(now time.Time) bool { return b.Up(now) }
+
+func (o *Outlet) up(time.Time) bool { return true }
+
 func (b *BMC) read(now time.Time) (bmc.Reading, error) {
 	b.reads++
 	if b.Fails != nil {
 		return bmc.Reading{}, b.Fails
-	}
-	if !b.Up(now) {
-		return bmc.Reading{}, &bmc.Error{Kind: bmc.KindUnreachable, Op: "read power state", Err: errors.New("no answer")}
 	}
 	r, _ := b.Reading(now)
 	return r, nil
@@ -66,13 +68,17 @@ type client struct {
 // reach brings a request to the device.
 func (p *client) reach(ctx context.Context, op string) error {
 	var f Fault
-	p.c.Do(func(s *State) { f = p.device(s).fault() })
+	var up bool
+	p.c.Do(func(s *State) { f, up = p.device(s).fault(), p.device(s).up(time.Now()) })
 	if f == Hangs {
 		<-ctx.Done()
 		return &bmc.Error{Kind: bmc.KindUnreachable, Op: op, Err: ctx.Err()}
 	}
 	if kind, err := f.Refusal(); err != nil {
 		return &bmc.Error{Kind: kind, Op: op, Err: err}
+	}
+	if !up {
+		return &bmc.Error{Kind: bmc.KindUnreachable, Op: op, Err: errors.New("no answer")}
 	}
 	return nil
 }

@@ -42,9 +42,17 @@ func (v *view) Changes() []policy.Change {
 	if !v.synced || v.inc.dead {
 		return nil
 	}
+	begun := v.pos
+	for v.pos < len(w.api.History) && v.visible(w.api.History[v.pos]) {
+		v.pos++
+	}
+	news := w.api.History[begun:v.pos]
+	if begun == 0 {
+		news = fake.Listed(news)
+	}
 	var list []policy.Change
-	for ; v.pos < len(w.api.History) && v.visible(w.api.History[v.pos]); v.pos++ {
-		c := w.api.History[v.pos].Change
+	for _, each := range news {
+		c := each.Change
 		c.Value = dated(c.Value, v.inc.i.skew)
 		v.inc.knows.take(w, c, time.Now())
 		list = append(list, c)
