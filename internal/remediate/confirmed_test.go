@@ -119,6 +119,14 @@ func confirmedHeld(r *Run, s *Seen) {
 	s.Node = Node{Exists: Yes, UID: "u2", ResourceVersion: "2", BootID: "b2", SystemUUID: "s", Ready: No}
 }
 
+// missed is a host that came back and was restored, and was not Ready in time. // L1
+func missed(ready Answer) func(r *Run, s *Seen) {
+	return func(r *Run, s *Seen) {
+		confirmedHeld(r, s)
+		r.Reason, r.NewNodeUID, r.LeaveOff, s.Node.Ready = "AttemptsExhausted", s.Node.UID, false, ready
+	}
+}
+
 func TestLeftOffOnAWord(t *testing.T) {
 	play(t, []scene{
 		{"registered anew: restored by itself", Held, time.Hour, confirmedHeld, RestoreNode, Nothing, ""},
@@ -130,6 +138,8 @@ func TestLeftOffOnAWord(t *testing.T) {
 		{"a machine that was never known: waits", Held, time.Hour, func(r *Run, s *Seen) { confirmedHeld(r, s); r.Target.SystemUUID, s.Node.SystemUUID = "", "" }, Held, Nothing, "ConfirmedOff"},
 		{"tainted: the same UID with a new boot", Held, time.Hour, func(r *Run, s *Seen) { confirmedHeld(r, s); taint(r); s.Node.UID = "u1" }, RestoreNode, Nothing, ""},
 		{"nobody confirmed: waits", Held, time.Hour, func(r *Run, s *Seen) { confirmedHeld(r, s); r.Confirmed = nil }, Held, Nothing, "ConfirmedOff"},
+		{"one that missed its time is not restored again", Held, time.Hour, missed(CannotTell), Held, Nothing, "AttemptsExhausted"},
+		{"until it is Ready", Held, time.Hour, missed(Yes), RestoreNode, Nothing, ""},
 		{"could not be switched on, and came back later", Held, time.Hour, func(r *Run, s *Seen) { confirmedHeld(r, s); r.Reason, r.LeaveOff = "PowerOnFailed", false }, RestoreNode, Nothing, ""},
 		{"a person was wrong: waits for one", Held, time.Hour, func(r *Run, s *Seen) { confirmedHeld(r, s); r.Reason = wordContradicted }, Held, Nothing, wordContradicted},
 		{"unfenced: on at step 3", Held, time.Hour, func(r *Run, s *Seen) { confirmedHeld(r, s); s.Node = Node{Exists: No}; unfence(r) }, PowerOn, Nothing, ""},
