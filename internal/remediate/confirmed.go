@@ -180,8 +180,9 @@ func notOff(r Run, note string, now time.Time) (Run, Action, time.Duration) {
 func cameBack(r Run, s Seen) bool {
 	known := r.Confirmed != nil && !r.Isolated.IsZero() && r.Reason != falseOff && r.Reason != wordContradicted
 	n, t := s.Node, r.Target
-	first := r.NewNodeUID != n.UID // after that it has missed its time, and must be Ready // L1
-	return known && registered(r, n) && !n.Deleting && (first || n.Ready == Yes) && n.BootID != t.BootID && n.SystemUUID == t.SystemUUID && t.SystemUUID != ""
+	// One that was restored and missed its time must be Ready, or it would be for ever. // L1
+	due := r.NewNodeUID != n.UID || n.OutOfService || n.Ready == Yes
+	return known && registered(r, n) && !n.Deleting && due && n.BootID != t.BootID && n.SystemUUID == t.SystemUUID && t.SystemUUID != ""
 }
 
 // welcomed goes on at step 5; nobody needs to order that.

@@ -139,6 +139,7 @@ func TestLeftOffOnAWord(t *testing.T) {
 		{"tainted: the same UID with a new boot", Held, time.Hour, func(r *Run, s *Seen) { confirmedHeld(r, s); taint(r); s.Node.UID = "u1" }, RestoreNode, Nothing, ""},
 		{"nobody confirmed: waits", Held, time.Hour, func(r *Run, s *Seen) { confirmedHeld(r, s); r.Confirmed = nil }, Held, Nothing, "ConfirmedOff"},
 		{"one that missed its time is not restored again", Held, time.Hour, missed(CannotTell), Held, Nothing, "AttemptsExhausted"},
+		{"unless our taint is still on it, whatever was before", Held, time.Hour, func(r *Run, s *Seen) { missed(CannotTell)(r, s); taint(r); s.Node.OutOfService = true }, RestoreNode, Nothing, ""},
 		{"until it is Ready", Held, time.Hour, missed(Yes), RestoreNode, Nothing, ""},
 		{"could not be switched on, and came back later", Held, time.Hour, func(r *Run, s *Seen) { confirmedHeld(r, s); r.Reason, r.LeaveOff = "PowerOnFailed", false }, RestoreNode, Nothing, ""},
 		{"a person was wrong: waits for one", Held, time.Hour, func(r *Run, s *Seen) { confirmedHeld(r, s); r.Reason = wordContradicted }, Held, Nothing, wordContradicted},
