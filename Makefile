@@ -44,7 +44,7 @@ test: controlplane ## run every test, with the race detector; every seed is fixe
 	$(GOTEST) -run '$(ALONE)' ./internal/remediate ./test/sim
 
 cover: controlplane ## the same without the race detector, with coverage of the product
-	$(GO) test -timeout 40m -coverpkg=./internal/...,./cmd/... -coverprofile=cover.out ./...
+	$(GO) test -count=1 -timeout 40m -coverpkg=./internal/...,./cmd/... -coverprofile=cover.out ./...
 	$(GO) tool cover -func=cover.out | tail -1
 
 fmt-check:

@@ -55,7 +55,7 @@ func startDebian(t *testing.T, o ipmisim.Options) *ipmisim.DebianBMC {
 // again starts a BMC, if need be several times when its port is given: a client
 // of another test may have been given that port for a moment.
 func again[B any](o ipmisim.Options, start func() (B, error)) (b B, err error) {
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		if b, err = start(); err == nil || o.Addr == "" || time.Now().After(end) {
 			return b, err
 		}

@@ -102,7 +102,7 @@ func openEtcd(t *testing.T, c *rig.EtcdCluster, prefix string) state.Store {
 // etcdClient writes behind the store's back.
 func etcdClient(t *testing.T, c *rig.EtcdCluster) *clientv3.Client {
 	t.Helper()
-	client, err := clientv3.New(clientv3.Config{Endpoints: c.Endpoints(), DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
+	client, err := clientv3.New(clientv3.Config{Endpoints: c.Endpoints(), DialTimeout: time.Minute, Logger: zap.NewNop()})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, client.Close()) })
 	return client

@@ -19,7 +19,7 @@ type Driver struct {
 	// Cannot names the fields of World that stay nil, each with the reason.
 	Cannot map[string]string
 	// Slack is how long after the end of its ctx an operation may return. 0 is
-	// four seconds, which are for the machine that runs the test.
+	// half a minute, which is for the machine that runs the test.
 	Slack time.Duration
 	// Patience is how long what must come is waited for; 0 is a minute.
 	Patience time.Duration

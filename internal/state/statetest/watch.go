@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	soon  = 10 * time.Second       // until a signal that must come
+	soon  = time.Minute            // until a signal that must come
 	quiet = 300 * time.Millisecond // without one that must not
 )
 
