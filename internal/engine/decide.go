@@ -97,7 +97,8 @@ func (c *cluster) decide(ctx context.Context, now time.Time, ask bool, due time.
 		return time.Time{}, due
 	}
 	moved, next := c.follow(ctx, now)
-	if err := c.rememberScope(ctx, now); err != nil {
+	remember, err := c.rememberScope(ctx, now)
+	if err != nil {
 		c.emit(Event{Type: EventFailed, Message: "save the state of the cluster: " + err.Error()})
 	}
 	if moved || ask {
@@ -107,7 +108,7 @@ func (c *cluster) decide(ctx context.Context, now time.Time, ask bool, due time.
 		due = earliest(c.askAll(ctx, now), c.seekEvidence(now))
 		c.tell()
 	}
-	return earliest(next, due), due
+	return earliest(earliest(next, remember), due), due
 }
 
 // askAll asks about every target that a check wants remedied, in the order of

@@ -67,26 +67,33 @@ func (c *cluster) quietFrom(resumed time.Time) (from time.Time, told []Event) {
 	return later(resumed, c.e.started), told
 }
 
+// scopeRetry is the pause after the scope could not be stored.
+const scopeRetry = time.Minute
+
 // rememberScope stores, once in each process and after the quiet period, that this
-// cluster was seen whole with this scope: the next start need not be quiet.
-func (c *cluster) rememberScope(ctx context.Context, now time.Time) error {
+// cluster was seen whole with this scope: the next start need not be quiet. due is when
+// to call it again, although nothing happens in the cluster; zero = never.
+func (c *cluster) rememberScope(ctx context.Context, now time.Time) (due time.Time, err error) {
 	if c.tenure.Load() == nil || c.e.damage.why() != "" { // the owner does, when it knows what it writes over
-		return nil
+		return time.Time{}, nil
 	}
 	c.mu.Lock()
-	early := c.scopeKept || now.Before(c.quiet)
+	kept, quiet := c.scopeKept, c.quiet
 	known := c.stored.Version != 0 && enlarged(c.stored.Scope, scopeOf(c.opt)) == "" && enlarged(scopeOf(c.opt), c.stored.Scope) == ""
 	c.mu.Unlock()
-	if early {
-		return nil
+	switch {
+	case kept:
+		return time.Time{}, nil
+	case now.Before(quiet):
+		return quiet, nil
 	}
 	if !known {
 		if err := c.change(ctx, func(s *state.Cluster) { s.Scope = scopeOf(c.opt) }); err != nil {
-			return err
+			return now.Add(scopeRetry), err
 		}
 	}
 	c.mu.Lock()
 	c.scopeKept = true
 	c.mu.Unlock()
-	return nil
+	return time.Time{}, nil
 }

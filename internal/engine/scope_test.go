@@ -88,6 +88,19 @@ func TestScopeIsRememberedAfterTheQuietPeriod(t *testing.T) {
 	})
 }
 
+// A cluster in which nothing happens is remembered too.
+func TestScopeOfAStillClusterIsRemembered(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.SetReady("True")
+		_, _, stop := start(t, w, store, func(o *engine.Options) { o.Guards.QuietPeriod = 5 * time.Minute })
+		time.Sleep(5*time.Minute + time.Second)
+		stop()
+		quiet, told := atStart(t, w, store, func(*engine.Options) {})
+		assert.False(t, quiet)
+		assert.Empty(t, told)
+	})
+}
+
 // Arming that was lost with the state is not lost in silence: the cluster is only
 // observed, and that is told.
 func TestLostArmingIsTold(t *testing.T) {
