@@ -9,10 +9,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os/user"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -205,21 +203,29 @@ func TestErrorsOfTheDaemon(t *testing.T) {
 
 func TestAnOrderOutlivesItsCaller(t *testing.T) {
 	d := &fake{block: &block{make(chan struct{}), make(chan struct{}), make(chan struct{})}}
-	path := serve(t, d, Roles{})
+	handler, noticed := NewServer(d, roles, log.New(t.Output(), "", 0)).handler(), make(chan struct{})
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx := withPeer(r.Context(), root)
+		context.AfterFunc(ctx, func() { close(noticed) })
+		handler.ServeHTTP(w, r.WithContext(ctx))
+	}))
+	defer srv.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	gone := make(chan error, 1)
 	go func() {
-		_, err := New(path).Do(ctx, Order{Verb: Pause, Reason: "storm"})
+		req, err := http.NewRequestWithContext(ctx, "POST", srv.URL+"/v1/pause", strings.NewReader(`{"reason":"storm"}`))
+		if err == nil {
+			_, err = srv.Client().Do(req)
+		}
 		gone <- err
 	}()
 	<-d.block.began
 	cancel()
 	require.ErrorIs(t, <-gone, context.Canceled)
-	time.Sleep(50 * time.Millisecond) // for the server to notice
+	<-noticed
 	close(d.block.until)
 	<-d.block.ended
-	me, err := user.Current()
-	require.NoError(t, err)
+	srv.Close() // the answer is written to nobody
 	require.Len(t, d.orders, 1)
-	assert.Contains(t, d.orders[0].Actor, me.Username)
+	assert.Contains(t, d.orders[0].Actor, root.User)
 }

@@ -12,10 +12,11 @@ import (
 
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/state/statetest"
+	"github.com/fenced/fenced/test/dice"
 )
 
 func TestBoltConformance(t *testing.T) {
-	statetest.Run(t, statetest.Engine{NewPath: statetest.File, Open: state.OpenBolt})
+	statetest.Run(t, statetest.Engine{NewPath: statetest.File, Open: state.OpenBolt, Soak: dice.Soak()})
 }
 
 func TestBoltHasOneHolder(t *testing.T) {

@@ -49,6 +49,9 @@ func TestHistoriesUnderFaults(t *testing.T) {
 	}
 }
 
+// brief lets many sessions be lost in one history; none needs to last.
+var brief = times{ttl: 3 * time.Second, settle: 300 * time.Millisecond}
+
 // upTo draws a duration below d.
 func upTo(random *rand.Rand, d time.Duration) time.Duration {
 	return time.Duration(random.Int64N(int64(d)))
@@ -92,11 +95,11 @@ func (h *history) comeAndGo(ctx context.Context, t *testing.T, c *rig.EtcdCluste
 			pause(ctx, 100*time.Millisecond) // no quorum just now
 			continue
 		}
-		i := startOn(t, s, name, []string{"c0", "c1"}, testSettle, h.guarded(h.now()))
-		pause(ctx, testTTL/2+upTo(random, testTTL))
+		i := startOn(t, s, name, []string{"c0", "c1"}, brief, h.guarded(h.now()))
+		pause(ctx, brief.ttl/2+upTo(random, brief.ttl))
 		if random.IntN(2) == 0 && ctx.Err() == nil {
 			assert.NoError(t, s.Close())
-			pause(ctx, 2*testTTL) // the guard must notice by itself
+			pause(ctx, 2*brief.ttl) // the guard must notice by itself
 		}
 		i.stop(t)
 		assert.NoError(t, s.Close())
@@ -105,12 +108,7 @@ func (h *history) comeAndGo(ctx context.Context, t *testing.T, c *rig.EtcdCluste
 
 // suffer breaks a member and mends it. All members live when it begins.
 func suffer(t *testing.T, c *rig.EtcdCluster, f fault) {
-	var member int
-	require.Eventually(t, func() bool {
-		leader, err := c.Leader(t.Context())
-		member = leader
-		return err == nil
-	}, eventually, 100*time.Millisecond, "a quorum elects a leader")
+	member := awaitLeader(t, c)
 	if !f.leader {
 		member = (member + 1) % 3
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/state/statetest"
+	"github.com/fenced/fenced/test/dice"
 	"github.com/fenced/fenced/test/rig"
 )
 
@@ -21,6 +22,7 @@ func TestEtcdConformance(t *testing.T) {
 	statetest.Run(t, statetest.Engine{
 		NewPath: func(t *testing.T) string { return etcdPath(sharedEtcd(t), newPrefix()) },
 		Open:    openEtcdAt,
+		Soak:    dice.Soak(),
 	})
 }
 

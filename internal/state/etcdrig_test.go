@@ -107,3 +107,15 @@ func etcdClient(t *testing.T, c *rig.EtcdCluster) *clientv3.Client {
 	t.Cleanup(func() { assert.NoError(t, client.Close()) })
 	return client
 }
+
+// awaitLeader is the number of the member that leads, once a quorum has elected it.
+func awaitLeader(t *testing.T, c *rig.EtcdCluster) int {
+	t.Helper()
+	var leader atomic.Int64
+	require.Eventually(t, func() bool {
+		member, err := c.Leader(t.Context())
+		leader.Store(int64(member))
+		return err == nil
+	}, eventually, 100*time.Millisecond, "a quorum elects a leader")
+	return int(leader.Load())
+}

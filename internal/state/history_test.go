@@ -134,12 +134,13 @@ func (h *history) guarded(began int64) func(context.Context, state.Claim) {
 			}
 			pause(ctx, 50*time.Millisecond)
 		}
-		// After Until nobody acts, however late this goroutine gets its turn to notice.
+		// After Until nobody acts, however late this goroutine gets its turn to notice:
+		// TestGuardEndsWithItsTime shows that ctx ends then.
 		ended := min(h.now(), int64(c.Until().Sub(h.begin)))
 		h.add(ended, never, ownerOp{"end", c.Cluster, c.Epoch}, true)
 		// One write more, as of an engine that does not look at its time.
 		call := h.now()
-		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), testTTL)
+		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), brief.ttl)
 		defer cancel()
 		_, err := c.Store.Put(late, state.Record{Kind: state.KindRun, Key: fmt.Sprint("late-", c.Epoch)})
 		if err == nil || errors.Is(err, state.ErrNotOwner) {

@@ -13,16 +13,22 @@ import (
 	"github.com/fenced/fenced/test/rig"
 )
 
-// Times of ownership in tests: as short as a busy machine bears.
-const (
-	testTTL     = 3 * time.Second
-	testSettle  = 300 * time.Millisecond
-	testMinHold = 500 * time.Millisecond
+// times of ownership in a test.
+type times struct{ ttl, settle time.Duration }
+
+// Where no session is to be lost, none is on a busy machine either; where one is lost,
+// the test waits for it.
+var (
+	lasting  = times{ttl: 15 * time.Second, settle: 300 * time.Millisecond}
+	expiring = times{ttl: 5 * time.Second, settle: 300 * time.Millisecond}
 )
+
+// minHold is how long a cluster is kept before it is handed over.
+const minHold = 500 * time.Millisecond
 
 // eventually is how long a test waits for a change of hands: every way of it is over
 // in some TTLs, on a machine that has time.
-const eventually = 30 * testTTL
+const eventually = 2 * time.Minute
 
 // stay is a guard that keeps its claim for as long as it lasts.
 func stay(ctx context.Context, _ state.Claim) { <-ctx.Done() }
@@ -41,13 +47,13 @@ type instance struct {
 
 func startInstance(t *testing.T, c *rig.EtcdCluster, prefix, name string, clusters []string, guard func(context.Context, state.Claim)) *instance {
 	t.Helper()
-	return startOn(t, openEtcd(t, c, prefix), name, clusters, testSettle, guard)
+	return startOn(t, openEtcd(t, c, prefix), name, clusters, lasting, guard)
 }
 
-func startOn(t *testing.T, s state.Store, name string, clusters []string, settle time.Duration, guard func(context.Context, state.Claim)) *instance {
+func startOn(t *testing.T, s state.Store, name string, clusters []string, times times, guard func(context.Context, state.Claim)) *instance {
 	t.Helper()
 	owners, err := state.NewMember(s, state.Membership{
-		Instance: name, Clusters: clusters, TTL: testTTL, Settle: settle, MinHold: testMinHold,
+		Instance: name, Clusters: clusters, TTL: times.ttl, Settle: times.settle, MinHold: minHold,
 	})
 	require.NoError(t, err)
 	i := &instance{name: name, store: s, owners: owners, done: make(chan error, 1), claims: map[string]state.Claim{}}

@@ -42,11 +42,20 @@ func openSession(ctx context.Context, client *clientv3.Client, ttl time.Duration
 	}
 	// etcd counts whole seconds and has a least TTL; a longer one than we count on is safe.
 	ttl = min(ttl, time.Duration(granted.TTL)*time.Second)
-	s := &session{client: client, id: granted.ID, ttl: ttl, guard: ttl / 5}
+	s := newSession(ctx, sent, ttl)
+	s.client, s.id = client, granted.ID
+	return s, nil
+}
+
+// newSession begins to count the time of a lease that was asked for then.
+func newSession(ctx context.Context, sent time.Time, ttl time.Duration) *session {
+	s := &session{ttl: ttl, guard: ttl / 5}
 	s.ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	s.until = sent.Add(s.ttl - s.guard)
+	s.mu.Lock() // check may be called before timer is set
+	defer s.mu.Unlock()
 	s.timer = time.AfterFunc(time.Until(s.until), s.check)
-	return s, nil
+	return s
 }
 
 // Until is the moment after which nothing may be sent.

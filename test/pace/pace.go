@@ -9,8 +9,9 @@ import (
 // Hang is longer than a busy machine delays anything: what takes this long hangs.
 const Hang = time.Minute
 
-// Once asserts that do can be done within a limit: it repeats do until it was, for as
-// long as Hang. A busy machine makes some of the tries late, a defect makes all late.
+// Once asserts that do can end within the limit. It repeats the attempt until one ends in
+// time, for as long as Hang: one try in time suffices. A busy machine makes some tries
+// late, a defect makes all of them late.
 func Once(t testing.TB, limit time.Duration, do func()) {
 	t.Helper()
 	var best time.Duration
@@ -31,8 +32,8 @@ func Once(t testing.TB, limit time.Duration, do func()) {
 	}
 }
 
-// Lasts is Once of something that takes a while: it never takes less, and can be done
-// with little more.
+// Lasts asserts that no try takes less than least, and, as Once does, that one ends
+// within least and more.
 func Lasts(t testing.TB, least, more time.Duration, do func()) {
 	t.Helper()
 	Once(t, least+more, func() {

@@ -2,12 +2,14 @@ package rig_test
 
 import (
 	"context"
+	"maps"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/rig/rigtest"
@@ -28,30 +30,31 @@ func TestDeletionsWithoutAnAnswer(t *testing.T) {
 		cancel()
 		assert.True(t, err == nil || short.Err() != nil, err)
 	}
-	time.Sleep(3 * time.Second) // what is under way ends
-	list, err := nodes.List(ctx, metav1.ListOptions{})
-	require.NoError(t, err)
-	there := map[string]bool{}
-	for _, n := range list.Items {
-		there[n.Name] = true
-	}
-	done, gone, cutOff := map[string]string{}, map[string]string{}, 0
-	all, err := c.AllNodeDeletions()
-	require.NoError(t, err)
-	for _, d := range all {
-		if uids[d.Name] != "" {
-			assert.NotContains(t, done, d.Name, "deleted once")
-			done[d.Name] = d.UID
-			if d.CutOff {
-				cutOff++
+	// What is under way ends at some time, and then its line is in the log.
+	require.EventuallyWithT(t, func(t *assert.CollectT) {
+		missing, done, cutOff := without(t, ctx, nodes, uids), map[string]string{}, 0
+		all, err := c.AllNodeDeletions()
+		require.NoError(t, err)
+		for _, d := range all {
+			if uids[d.Name] != "" {
+				require.NotContains(t, done, d.Name, "deleted once")
+				done[d.Name] = d.UID
+				if d.CutOff {
+					cutOff++
+				}
 			}
 		}
+		require.Equal(t, missing, done, "%d without an answer", cutOff)
+	}, time.Minute, time.Second)
+}
+
+// without are those of uids, UID by name, whose Node is there no more.
+func without(t require.TestingT, ctx context.Context, nodes corev1client.NodeInterface, uids map[string]string) map[string]string {
+	list, err := nodes.List(ctx, metav1.ListOptions{})
+	require.NoError(t, err)
+	left := maps.Clone(uids)
+	for _, n := range list.Items {
+		delete(left, n.Name)
 	}
-	for name, uid := range uids {
-		if !there[name] {
-			gone[name] = uid
-		}
-	}
-	t.Logf("%d of %d Nodes are gone, %d of them without an answer", len(gone), len(uids), cutOff)
-	assert.Equal(t, gone, done)
+	return left
 }

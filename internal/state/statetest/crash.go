@@ -51,7 +51,7 @@ func crash(t *testing.T, e Engine) {
 	path := e.NewPath(t)
 	acked := map[string]string{} // key -> "version data" of the last acknowledgement
 	rounds, random := 8, dice.New(t)
-	if dice.Soak() {
+	if e.Soak {
 		rounds = 100
 	}
 	for round := range rounds {

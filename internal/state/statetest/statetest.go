@@ -25,6 +25,8 @@ type Engine struct {
 	// Open makes or opens the store that path names. What was put before a Close
 	// or a crash must be there when the same path is opened again.
 	Open func(path string) (state.Store, error)
+	// Soak kills many more writers. The test says so, which is where it is looked for.
+	Soak bool
 }
 
 // File is the path of an engine that keeps one file.

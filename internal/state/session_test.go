@@ -1,0 +1,51 @@
+package state
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// A guard ends at the very moment that its claim names, with the process of etcd far
+// away: four fifths of the TTL after the last renewal that was answered was sent. // I19
+func TestGuardEndsWithItsTime(t *testing.T) {
+	const ttl, settle = 15 * time.Second, 5 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		time.Sleep(time.Second) // etcd took this long to answer
+		s := newSession(t.Context(), begun, ttl)
+		held := newTerm(&member{store: &etcdStore{}, owners: map[string]Owner{}}, s, 1, func(ctx context.Context, c Claim) {
+			assert.Equal(t, begun.Add(time.Second+settle), time.Now(), "it begins when the last owner's command has ended")
+			assert.Equal(t, begun.Add(ttl*4/5), c.Until())
+			time.Sleep(time.Second)
+			s.renewed(begun.Add(5 * time.Second))
+			assert.Equal(t, begun.Add(5*time.Second+ttl*4/5), c.Until(), "from when it was sent, not from when it was answered")
+			s.renewed(begun.Add(4 * time.Second)) // its answer was overtaken
+			<-ctx.Done()
+			assert.Equal(t, c.Until(), time.Now())
+			assert.Equal(t, begun.Add(5*time.Second+ttl*4/5), c.Until())
+			s.renewed(time.Now())
+			assert.Equal(t, c.Until(), time.Now(), "too late")
+		})
+		held.start(t.Context(), "prod", 1, settle)
+		held.guards.Wait()
+		assert.True(t, held.held["prod"].returned())
+		assert.Error(t, s.ctx.Err())
+	})
+}
+
+// A session whose answer came after its time begins lost.
+func TestSessionThatWasGrantedTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		time.Sleep(time.Minute)
+		s := newSession(t.Context(), begun, 15*time.Second)
+		synctest.Wait()
+		assert.Error(t, s.ctx.Err())
+		s.renewed(time.Now())
+		assert.True(t, s.Until().Before(time.Now()))
+	})
+}
