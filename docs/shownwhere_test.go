@@ -18,68 +18,64 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the table in testing.md")
 
-// guard is a test, or a group of mutants, as the source has it.
-type guard struct {
-	dir    string // of its package, without ../
-	inSoak bool   // it runs in make soak only
-	law    bool   // it draws its worlds, fresh ones in a soak
-	longer bool   // it has a longer form in a soak
+// namesakes says which tests safety.md means by a name that several packages have.
+var namesakes = map[string][]string{
+	"TestCommandIsNotGivenToAnotherBMC": {"internal/bmclib", "internal/ipmi", "internal/redfish"},
+	"TestProofLaw":                      {"internal/bmc"}, // that of internal/k8swatch is about the age of a view
 }
 
-// guards finds all tests, and whether a soak alone runs them.
-func guards(t *testing.T) map[string]guard {
+// shown are the tests that show an invariant.
+type shown struct {
+	invariant string
+	tests     []place
+}
+
+// invariants reads the rows of safety.md. A name there that is no test, or not one test,
+// shows nothing.
+func invariants(t *testing.T, safety string, tests map[place]guard) (rows []shown) {
 	t.Helper()
-	all := map[string]guard{}
-	eachTest(t, func(dir string, fn *ast.FuncDecl) {
-		g := guard{dir: dir}
-		ast.Inspect(fn, func(n ast.Node) bool {
-			x, ok := n.(*ast.SelectorExpr)
-			if !ok {
-				return true
+	dirs := map[string][]string{}
+	for p := range tests {
+		dirs[p.name] = append(dirs[p.name], p.dir)
+	}
+	for _, m := range regexp.MustCompile(`(?m)^\| ([IL]\d+) \|.*$`).FindAllStringSubmatch(safety, -1) {
+		row := shown{invariant: m[1]}
+		for _, word := range regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(m[0], -1) {
+			name := word[1]
+			assert.NotEmpty(t, dirs[name], "%s names %s, which is no test", m[1], name)
+			meant := dirs[name]
+			if len(meant) > 1 {
+				meant = namesakes[name]
+				assert.NotEmpty(t, meant, "%s names %s, which %v have: say in namesakes which is meant", m[1], name, dirs[name])
+				assert.Subset(t, dirs[name], meant, "namesakes: a package has no %s", name)
 			}
-			id, ok := x.X.(*ast.Ident)
-			switch {
-			case !ok:
-			case id.Name == "dice" && x.Sel.Name == "OnlyInSoak":
-				g.inSoak = !inLoop(fn, x)
-				g.longer = g.longer || !g.inSoak
-			case id.Name == "dice" && x.Sel.Name == "Soak":
-				g.longer = true
-			case id.Name == "law":
-				g.law = true
-			}
-			return true
-		})
-		all[fn.Name.Name] = g
-	})
-	require.Greater(t, len(all), 500, "the tests were not found")
-	return all
-}
-
-// inLoop says whether a call skips one case of several.
-func inLoop(fn *ast.FuncDecl, call ast.Node) (found bool) {
-	ast.Inspect(fn, func(n ast.Node) bool {
-		if loop, ok := n.(*ast.RangeStmt); ok && loop.Pos() < call.Pos() && call.End() < loop.End() {
-			found = true
-		}
-		return true
-	})
-	return found
-}
-
-func eachTest(t *testing.T, visit func(dir string, fn *ast.FuncDecl)) {
-	t.Helper()
-	walk(t, func(path string) bool { return strings.HasSuffix(path, "_test.go") }, func(path string, f *ast.File) {
-		for _, d := range f.Decls {
-			if fn, ok := d.(*ast.FuncDecl); ok && strings.HasPrefix(fn.Name.Name, "Test") {
-				visit(strings.TrimPrefix(filepath.ToSlash(filepath.Dir(path)), "../"), fn)
+			for _, dir := range meant {
+				row.tests = append(row.tests, place{dir, name})
 			}
 		}
-	})
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// requireEach holds rows to the invariants that there are at least, each once.
+func requireEach(t *testing.T, rows []shown) {
+	t.Helper()
+	times := map[string]int{}
+	for _, row := range rows {
+		times[row.invariant]++
+		assert.Equal(t, 1, times[row.invariant], "safety.md has %s more than once", row.invariant)
+	}
+	for letter, last := range map[string]int{"I": 26, "L": 4} {
+		for i := range last {
+			name := fmt.Sprint(letter, i+1)
+			assert.Positive(t, times[name], "safety.md has no row %s", name)
+		}
+	}
 }
 
 // brokenOnPurpose are the rules that a package's mutants break, each with how many.
-func brokenOnPurpose(t *testing.T, dir string) map[string]int {
+func brokenOnPurpose(t *testing.T, dir string, rows []shown) map[string]int {
 	t.Helper()
 	found := map[string]int{}
 	files, err := filepath.Glob("../" + dir + "/*_test.go")
@@ -92,46 +88,53 @@ func brokenOnPurpose(t *testing.T, dir string) map[string]int {
 		}
 	}
 	require.NotEmpty(t, found, "the mutants of %s were not found", dir)
+	for name := range found {
+		assert.True(t, hasRow(rows, name), "a mutant of %s breaks %s, which safety.md does not have", dir, name)
+	}
 	return found
 }
 
-// shownWhere is the table of testing.md: which tests of safety.md's rows CI runs, and what
-// only a soak does.
-func shownWhere(t *testing.T, safety string) string {
+func hasRow(rows []shown, name string) bool {
+	return slices.ContainsFunc(rows, func(row shown) bool { return row.invariant == name })
+}
+
+// table is that of testing.md: which tests of safety.md's rows CI runs, and what a soak adds.
+func table(t *testing.T, rows []shown, tests map[place]guard) string {
 	t.Helper()
-	tests := guards(t)
-	search, simulation := brokenOnPurpose(t, "internal/remediate"), brokenOnPurpose(t, "test/sim")
+	search, simulation := brokenOnPurpose(t, "internal/remediate", rows), brokenOnPurpose(t, "test/sim", rows)
 	var b strings.Builder
 	b.WriteString("| | In CI | Only in `make soak` |\n|---|---|---|\n")
-	for _, row := range regexp.MustCompile(`(?m)^\| ([IL]\d+) \|.*$`).FindAllStringSubmatch(safety, -1) {
-		name := row[1]
-		assert.Positive(t, simulation[name], "no mutant of the simulation breaks %s", name)
-		ci, soak := []string{fmt.Sprintf("simulation, which notices %s", mutants(simulation[name]))}, []string{"fresh worlds"}
-		if search[name] > 0 {
-			ci = append(ci, fmt.Sprintf("search, which notices %s", mutants(search[name])))
-			soak = append(soak, "widened search")
+	for _, row := range rows {
+		assert.Positive(t, simulation[row.invariant], "no mutant of the simulation breaks %s", row.invariant)
+		ci, soak := []string{"simulation: " + mutants(simulation[row.invariant])}, []string{"fresh worlds"}
+		if n := search[row.invariant]; n > 0 {
+			ci, soak = append(ci, "search: "+mutants(n)), append(soak, "widened search")
 		}
-		perPackage := map[string]int{}
-		for _, m := range regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(row[0], -1) {
-			g, known := tests[m[1]]
-			assert.True(t, known, "%s names %s, which is no test", name, m[1])
-			if g.inSoak {
-				soak = append(soak, "`"+m[1]+"`")
+		inCI, only, longer := map[string][]string{}, map[string][]string{}, map[string][]string{}
+		for _, p := range row.tests {
+			if tests[p].onlySoak {
+				only[p.dir] = append(only[p.dir], p.name)
 				continue
 			}
-			perPackage[g.dir]++
-			if g.law || g.longer {
-				soak = append(soak, "longer: `"+m[1]+"`")
+			inCI[p.dir] = append(inCI[p.dir], p.name)
+			if tests[p].longer {
+				longer[p.dir] = append(longer[p.dir], p.name)
 			}
 		}
-		for _, dir := range slices.Sorted(maps.Keys(perPackage)) {
-			ci = append(ci, fmt.Sprintf("%d in `%s`", perPackage[dir], dir))
-		}
-		assert.NotEmpty(t, perPackage, "%s: CI runs no test of it", name)
-		slices.Sort(soak[1:])
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", name, strings.Join(ci, ", "), strings.Join(slices.Compact(soak), ", "))
+		assert.NotEmpty(t, inCI, "%s: CI runs no test of it", row.invariant)
+		ci, soak = append(ci, byPackage("", inCI)...), append(append(soak, byPackage("", only)...), byPackage("longer: ", longer)...)
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", row.invariant, strings.Join(ci, "<br>"), strings.Join(soak, "<br>"))
 	}
 	return b.String()
+}
+
+// byPackage names tests by package.
+func byPackage(before string, tests map[string][]string) (groups []string) {
+	for _, dir := range slices.Sorted(maps.Keys(tests)) {
+		slices.Sort(tests[dir])
+		groups = append(groups, fmt.Sprintf("%s`%s`: %s", before, dir, strings.Join(slices.Compact(tests[dir]), ", ")))
+	}
+	return groups
 }
 
 func mutants(n int) string {
@@ -148,8 +151,10 @@ const (
 
 // TestShownWhere holds testing.md's table to safety.md and to the tests themselves.
 func TestShownWhere(t *testing.T) {
-	all := documents(t)
-	want := shownWhere(t, all["safety.md"])
+	all, tests := documents(t), guards(t)
+	rows := invariants(t, all["safety.md"], tests)
+	requireEach(t, rows)
+	want := table(t, rows, tests)
 	before, rest, found := strings.Cut(all["testing.md"], tableBegins)
 	require.True(t, found, "testing.md has no line %s", tableBegins)
 	got, after, found := strings.Cut(rest, tableEnds)
@@ -158,5 +163,72 @@ func TestShownWhere(t *testing.T) {
 		require.NoError(t, os.WriteFile("testing.md", []byte(before+tableBegins+want+tableEnds+after), 0o644))
 		return
 	}
-	assert.Equal(t, want, got, "go test ./docs -update writes it anew")
+	for _, m := range regexp.MustCompile(`(?m)^\| (\S+) \|`).FindAllStringSubmatch(got, -1) {
+		assert.True(t, hasRow(rows, m[1]), "testing.md has a row %s, which safety.md does not have", m[1])
+	}
+	for line := range strings.Lines(want) {
+		assert.True(t, strings.Contains(got, line), "testing.md lacks this row; go test ./docs -update writes it anew:\n%s", line)
+	}
+	assert.True(t, got == want, "testing.md has other rows, or in another order; go test ./docs -update writes it anew")
+}
+
+// TestSoakReachesWhatCILeavesOut: what no recipe runs is shown nowhere.
+func TestSoakReachesWhatCILeavesOut(t *testing.T) {
+	commands := soakCommands(t)
+	reached := func(p place, saying string) bool {
+		return slices.ContainsFunc(commands, func(c command) bool {
+			return strings.Contains(c.text, saying) && c.reaches(t, p)
+		})
+	}
+	only := 0
+	for p, g := range guards(t) {
+		if g.onlySoak {
+			only++
+		}
+		if g.onlySoak || g.longer {
+			assert.True(t, reached(p, "$(SOAK)"), "%s leaves something to a soak, and no recipe of make soak runs it: let the recipe "+
+				"courses of the Makefile name it and its package, or move it into a package that the recipe laws finds", p)
+		}
+	}
+	assert.Positive(t, only, "the tests that only a soak runs were not found")
+	assert.True(t, reached(place{"test/sim", "TestSimulation"}, "SIM_FIRST="), "no recipe of make soak draws fresh worlds")
+	assert.True(t, reached(place{"internal/remediate", "TestExplore"}, "FENCED_SEARCH=wide"), "no recipe of make soak widens the search")
+}
+
+// mayAsk are the helpers that may ask whether this is a soak, each with why.
+var mayAsk = map[place]string{
+	{"test/law", "Check"}: "it only says how to draw the worlds again",
+}
+
+// TestTestsThemselvesAskForASoak: in a helper nobody sees which of its tests have two
+// forms, and the table of testing.md does not either.
+func TestTestsThemselvesAskForASoak(t *testing.T) {
+	found := 0
+	walk(t, func(string) bool { return true }, func(path string, f *ast.File) {
+		for _, d := range f.Decls {
+			asks := uses(f, d, "test/dice", "Soak")
+			found += len(asks)
+			if !isTest(path, d) && len(asks)+len(uses(f, d, "test/dice", "OnlyInSoak")) > 0 {
+				p := place{dir: dirOf(path), name: "a variable"}
+				if fn, ok := d.(*ast.FuncDecl); ok {
+					p.name = fn.Name.Name
+				}
+				assert.NotEmpty(t, mayAsk[p], "%s asks whether this is a soak: let each test ask, and give the answer on", p)
+			} else if len(asks) > 0 {
+				assert.False(t, skips(d), "%s: %s skips beside dice.Soak: dice.OnlyInSoak says why it skips, and what runs it", path, d.(*ast.FuncDecl).Name.Name)
+			}
+		}
+	})
+	assert.Greater(t, found, 2, "the uses of dice.Soak were not found")
+}
+
+// skips says whether a test gives itself up without dice.OnlyInSoak.
+func skips(d ast.Decl) (yes bool) {
+	ast.Inspect(d, func(n ast.Node) bool {
+		if x, ok := n.(*ast.SelectorExpr); ok {
+			yes = yes || slices.Contains([]string{"Skip", "Skipf", "SkipNow"}, x.Sel.Name)
+		}
+		return true
+	})
+	return yes
 }

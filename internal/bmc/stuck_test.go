@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"sync"
 	"testing"
@@ -201,13 +202,14 @@ func TestActorsAtRandom(t *testing.T) {
 		if dice.Soak() {
 			rounds = 1000
 		}
-		var mu sync.Mutex
-		slow := dice.New(t)
+		const services = 3
+		random := map[string]*rand.Rand{} // by service, of which the actor reads one at a time
+		for i := range services {
+			host := fmt.Sprint("host-", i)
+			random[host] = dice.New(t, host)
+		}
 		y.read = func(ctx context.Context, d Device) (Reading, error) {
-			mu.Lock()
-			took := time.Duration(slow.Int64N(int64(50 * time.Millisecond)))
-			mu.Unlock()
-			return takes(took)(ctx, d)
+			return takes(time.Duration(random[d.Endpoint.Host].Int64N(int64(50*time.Millisecond))))(ctx, d)
 		}
 		a := NewActors(y.open)
 		var wait sync.WaitGroup
@@ -216,7 +218,7 @@ func TestActorsAtRandom(t *testing.T) {
 				random := dice.New(t, i)
 				upTo := func(d time.Duration) time.Duration { return time.Duration(random.Int64N(int64(d))) }
 				for range rounds {
-					d := deviceAt(fmt.Sprint("host-", i%3))
+					d := deviceAt(fmt.Sprint("host-", i%services))
 					d.Endpoint.System = fmt.Sprint(i % 2)
 					open := a.Urgent()
 					if i%4 == 0 {

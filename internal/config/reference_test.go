@@ -81,13 +81,13 @@ func TestHostsExample(t *testing.T) {
 	require.Empty(t, r.errs)
 	// Of bmc and levels, and of the three sources of a password, an entry has one;
 	// some keys are of one driver alone.
-	for key, elsewhere := range map[string]string{
+	for key, otherKey := range map[string]string{
 		"levels": "hosts[1].levels", "bmc.secret": "hosts[1].levels[0].devices[0].secret", "bmc.credential": "hosts[2].levels[0].devices[0].credential",
 		"bmc.agent": "hosts[2].levels[1].devices[0].agent", "bmc.parameters": "hosts[2].levels[1].devices[0].parameters",
 		"bmc.secretParameters": "hosts[2].levels[1].devices[0].secretParameters", "bmc.provider": "hosts[3].levels[1].devices[0].provider",
 	} {
-		require.NotEmpty(t, r.lines[elsewhere], elsewhere)
-		r.lines["hosts[0]."+key] = r.lines[elsewhere]
+		require.NotEmpty(t, r.lines[otherKey], otherKey)
+		r.lines["hosts[0]."+key] = r.lines[otherKey]
 	}
 	requireKeys(t, r.lines, "hosts[0]", reflect.TypeFor[hostYAML]())
 }

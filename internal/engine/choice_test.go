@@ -71,7 +71,7 @@ func TestEnrolmentWithoutParametersIsForDevicesThatTell(t *testing.T) {
 			p.Choice = ""
 			_, err := state.SavePin(t.Context(), store, p)
 			require.NoError(t, err)
-			store.elsewhere()
+			store.syncChanges()
 		}
 		older()
 		s, err := e.SubjectOf(t.Context(), "c", "n-1")

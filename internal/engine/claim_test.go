@@ -43,7 +43,7 @@ func TestMachineThatCannotBeReadIsNotAbsent(t *testing.T) {
 
 // A Node of the same name is another one's when the providerIDs differ.
 func TestNodeOfAnotherHostIsLeftAlone(t *testing.T) {
-	elsewhere := func(list []policy.Change) []policy.Change {
+	otherProvider := func(list []policy.Change) []policy.Change {
 		for i := range list {
 			switch v := list[i].Value.(type) {
 			case *policy.Machine:
@@ -55,7 +55,7 @@ func TestNodeOfAnotherHostIsLeftAlone(t *testing.T) {
 		return list
 	}
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, through(elsewhere))
+		e, _, stop := start(t, w, store, through(otherProvider))
 		time.Sleep(2 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		refusedByHand(t, e, policy.NodeMismatch)

@@ -69,7 +69,7 @@ func TestOffOfALiveNodeEndsTheEnrolment(t *testing.T) {
 		assert.Equal(t, why, e.Quarantine(t.Context(), s)[0].Message, "a restart forgets nothing")
 		w.Hang()
 		w.SetLeaseMoving(false)
-		w.FailReads(silent())
+		w.FailReads(noAnswer())
 		time.Sleep(5 * time.Minute)
 		assert.Empty(t, p.Commands())
 		assert.Empty(t, e.Runs("c"))

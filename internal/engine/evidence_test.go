@@ -1,7 +1,6 @@
 package engine_test
 
 import (
-	"errors"
 	"testing"
 	"time"
 
@@ -73,7 +72,7 @@ func TestOldEvidenceIsForgotten(t *testing.T) {
 		}
 		time.Sleep(10 * time.Minute)
 		require.Equal(t, policy.Unhealthy, verdict(), "read again and again")
-		w.FailReads(&bmc.Error{Kind: bmc.KindUnreachable, Op: "read", Err: errors.New("silence")})
+		w.FailReads(noAnswer())
 		time.Sleep(20 * time.Second)
 		assert.Equal(t, policy.Pending, verdict())
 		assert.Empty(t, e.Runs("c"))

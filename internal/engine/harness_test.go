@@ -28,8 +28,8 @@ type failingStore struct {
 
 func (s *failingStore) Watch(context.Context) <-chan struct{} { return s.changed }
 
-// elsewhere makes the engine take in what another instance has written.
-func (s *failingStore) elsewhere() {
+// syncChanges makes the engine take in what another instance has written.
+func (s *failingStore) syncChanges() {
 	s.changed <- struct{}{}
 	time.Sleep(6 * time.Second)
 }

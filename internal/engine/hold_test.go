@@ -109,21 +109,21 @@ func TestStopsOfAnotherInstanceBind(t *testing.T) {
 		time.Sleep(time.Second)
 		held, err := state.SaveHold(t.Context(), store, state.Hold{Cluster: "c", Node: "n-1", By: "bea", Reason: "disk", At: time.Now()})
 		require.NoError(t, err)
-		store.elsewhere()
+		store.syncChanges()
 		require.Len(t, e.Holds("c"), 1)
 		held.Reason = "disk and fan"
 		_, err = state.SaveHold(t.Context(), store, held)
 		require.NoError(t, err)
 		_, err = e.ReleaseHold(t.Context(), byHand) // on a version that is not the newest any more
 		require.NoError(t, err)
-		store.elsewhere()
+		store.syncChanges()
 		require.Empty(t, e.Holds("c"))
 
 		c := store.cluster(t, "c")
 		c.Paused, c.PausedBy = true, "bea"
 		_, err = state.SaveCluster(t.Context(), store, c)
 		require.NoError(t, err)
-		store.elsewhere()
+		store.syncChanges()
 		time.Sleep(5 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		assert.Contains(t, gate(t, e, policy.Paused).Value, "bea")

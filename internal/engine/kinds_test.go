@@ -117,6 +117,7 @@ func TestMachineIsHandedOverToItsOwner(t *testing.T) {
 		r := only(t, e)
 		assert.Equal(t, remediate.Reprovisioned, r.Step, "%s: %s", r.Reason, r.Note)
 		assert.Equal(t, 1, w.HandedOver())
+		assert.Empty(t, w.Deprovisioned(), "the owner deletes it")
 		assert.Empty(t, w.Commands())
 		assert.Zero(t, w.Isolations())
 		stop()

@@ -51,7 +51,7 @@ func TestDeadBMCIsPassedOverForTheOutlet(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p, levels := withOutlet(w)
 		e, stop := enrolled(t, w, store, levels)
-		w.FailReads(silent())
+		w.FailReads(noAnswer())
 		time.Sleep(70 * time.Second)
 		require.Empty(t, e.Runs("c"), "one failure may be chance")
 		time.Sleep(25 * time.Second)
@@ -74,7 +74,7 @@ func TestLevelThatFailedOnceIsUsed(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p, levels := withOutlet(w)
 		e, stop := enrolled(t, w, store, levels)
-		w.FailReads(silent())
+		w.FailReads(noAnswer())
 		time.Sleep(65 * time.Second)
 		w.FailReads(nil)
 		time.Sleep(10 * time.Minute)
@@ -93,7 +93,7 @@ func TestFailuresInARowPassALevelOver(t *testing.T) {
 		w.setContested(remediate.Yes)
 		e, stop := enrolled(t, w, store, levels)
 		time.Sleep(44 * time.Second)
-		for _, err := range []error{silent(), nil, silent()} { // at the probes, at 60, 90 and 120 s
+		for _, err := range []error{noAnswer(), nil, noAnswer()} { // at the probes, at 60, 90 and 120 s
 			w.FailReads(err)
 			time.Sleep(30 * time.Second)
 		}
@@ -215,7 +215,7 @@ func TestOutletThatIsNotEnrolledIsNeverSwitched(t *testing.T) {
 		p, levels := withOutlet(w)
 		e, _, stop := start(t, w, store, levels)
 		time.Sleep(time.Second)
-		w.FailReads(silent())
+		w.FailReads(noAnswer())
 		time.Sleep(5 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		gate(t, e, policy.NotEnrolled)
@@ -226,7 +226,7 @@ func TestOutletThatIsNotEnrolledIsNeverSwitched(t *testing.T) {
 		w.FailReads(nil)
 		_, err = e.Enroll(t.Context(), byHand)
 		require.NoError(t, err)
-		w.FailReads(silent())
+		w.FailReads(noAnswer())
 		time.Sleep(2 * time.Minute)
 		assert.Equal(t, 1, only(t, e).OffLevel)
 		assert.NotEmpty(t, p.Commands())
@@ -240,7 +240,7 @@ func TestManualFenceTriesTheNextLevel(t *testing.T) {
 		w.pauseCheck()
 		p, levels := withOutlet(w)
 		e, stop := enrolled(t, w, store, levels)
-		w.FailReads(silent())
+		w.FailReads(noAnswer())
 		_, err := e.Fence(t.Context(), byHand)
 		require.NoError(t, err)
 		time.Sleep(10 * time.Minute)

@@ -1,7 +1,6 @@
 package engine_test
 
 import (
-	"errors"
 	"testing"
 	"time"
 
@@ -63,7 +62,7 @@ func TestBMCNetworkLostIsHeldAndNothingIsDeleted(t *testing.T) {
 		e, _, stop := start(t, w, store, slowProof)
 		time.Sleep(62 * time.Second)
 		require.Equal(t, 1, w.Count(bmc.CommandOff))
-		w.FailReads(&bmc.Error{Kind: bmc.KindUnreachable, Op: "read", Err: errors.New("no route to host")})
+		w.FailReads(noAnswer())
 		time.Sleep(20 * time.Minute)
 		r := only(t, e)
 		assert.Equal(t, remediate.Held, r.Step)

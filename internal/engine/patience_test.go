@@ -24,7 +24,7 @@ func TestProbesOfLowerAssuranceGrowSeldom(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world, store *failingStore) {
 				w.by(driver)
 				e, stop := enrolled(t, w, store, nil)
-				w.FailReads(silent())
+				w.FailReads(noAnswer())
 				before := w.Reads()
 				time.Sleep(61*time.Second + 32*time.Second)
 				assert.Equal(t, 2, w.Reads()-before, "a second one soon")
@@ -55,7 +55,7 @@ func TestHealthCheckEndsThePatience(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.by(bmc.DriverBMCLib)
 		e, stop := enrolled(t, w, store, nil)
-		w.FailReads(silent())
+		w.FailReads(noAnswer())
 		time.Sleep(40 * time.Minute)
 		w.FailReads(nil)
 		s, err := e.SubjectOf(t.Context(), "c", "n-1")

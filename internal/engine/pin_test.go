@@ -131,7 +131,7 @@ func TestEnrollRefuses(t *testing.T) {
 	}{
 		"another machine answers": {func(w *world, _ *fake.OutletHandle) { w.SetBMCUUID("4c4c4544-0042-3510-8054-b4c04f4d9999") }, policy.IdentityMismatch},
 		"the BMC tells no UUID":   {func(w *world, _ *fake.OutletHandle) { w.SetBMCUUID("") }, policy.IdentityUnknown},
-		"the BMC is silent":       {func(w *world, _ *fake.OutletHandle) { w.FailReads(silent()) }, "BMCUnreachable"},
+		"the BMC is silent":       {func(w *world, _ *fake.OutletHandle) { w.FailReads(noAnswer()) }, "BMCUnreachable"},
 		"an outlet of another one": {func(w *world, p *fake.OutletHandle) {
 			w.SetReady("True")
 			p.Change(func(o *fake.Outlet) { o.On = false })

@@ -53,7 +53,7 @@ func sweeping(t *testing.T, w *world, e *engine.Engine) (*sweep.Sweep, *given, f
 // it was pinned at: whoever may write that object chooses who gets it. // I10
 func TestPasswordDoesNotFollowABareMetalHost(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		const elsewhere = "203.0.113.66"
+		const otherAddress = "203.0.113.66"
 		m := newMetal(w)
 		w.SetReady("True")
 		e, _, stop := start(t, w, store, nil)
@@ -64,10 +64,10 @@ func TestPasswordDoesNotFollowABareMetalHost(t *testing.T) {
 		require.Equal(t, "hush", passwords.at("192.0.2.10"))
 
 		m.set("h-1", func(h *policy.Host) {
-			h.Address, h.DisableCertificateVerification = "redfish://"+elsewhere+"/redfish/v1/Systems/1", true
+			h.Address, h.DisableCertificateVerification = "redfish://"+otherAddress+"/redfish/v1/Systems/1", true
 		})
 		time.Sleep(15 * time.Minute)
-		assert.Empty(t, passwords.at(elsewhere), "nobody has vouched for that address")
+		assert.Empty(t, passwords.at(otherAddress), "nobody has vouched for that address")
 		assert.True(t, subjectOf(t, e, "ns/h-1").Host.Levels[0].Devices[0].Password.Empty())
 		list, err := s.Results(t.Context(), "c")
 		require.NoError(t, err)
@@ -77,17 +77,17 @@ func TestPasswordDoesNotFollowABareMetalHost(t *testing.T) {
 
 		_, err = s.Test(t.Context(), "c", "n-1")
 		require.NoError(t, err)
-		require.Equal(t, "hush", passwords.at(elsewhere), "a person may have it asked")
+		require.Equal(t, "hush", passwords.at(otherAddress), "a person may have it asked")
 		passwords.mu.Lock()
 		clear(passwords.to)
 		passwords.mu.Unlock()
 		time.Sleep(15 * time.Minute)
-		assert.Empty(t, passwords.at(elsewhere), "that was for once")
+		assert.Empty(t, passwords.at(otherAddress), "that was for once")
 
 		_, err = e.Enroll(t.Context(), byHand)
 		require.NoError(t, err)
 		time.Sleep(3 * time.Minute)
-		assert.Equal(t, "hush", passwords.at(elsewhere))
+		assert.Equal(t, "hush", passwords.at(otherAddress))
 		list, err = s.Results(t.Context(), "c")
 		require.NoError(t, err)
 		assert.True(t, list[0].Dependable)

@@ -24,14 +24,14 @@ type reboots struct {
 
 func (b reboots) Read(ctx context.Context) (bmc.Reading, error) {
 	if b.away.Load() {
-		return bmc.Reading{}, silent()
+		return bmc.Reading{}, noAnswer()
 	}
 	return b.Power.Read(ctx)
 }
 
 func (b reboots) Send(ctx context.Context, c bmc.Command) (bmc.Receipt, error) {
 	if b.away.Load() {
-		return bmc.Receipt{}, silent()
+		return bmc.Receipt{}, noAnswer()
 	}
 	return b.Power.Send(ctx, c)
 }

@@ -30,15 +30,15 @@ func slotsOf(t *testing.T, store state.Store) (runs []string) {
 // slow is the world where labels come back a while after the Node.
 type slow struct {
 	engine.Kube
-	since time.Time // the worker's alone
+	since atomic.Int64 // when it was first tried, in Unix nanoseconds; zero: not yet
 }
 
 func (s *slow) Act(ctx context.Context, r remediate.Run, a remediate.Action, backups [][]byte, b remediate.Backup) error {
-	if a == remediate.RestoreTargetNode && s.since.IsZero() {
-		s.since = time.Now()
-	}
-	if a == remediate.RestoreTargetNode && time.Since(s.since) < 20*time.Second {
-		return fake.ErrAPI
+	if a == remediate.RestoreTargetNode {
+		s.since.CompareAndSwap(0, time.Now().UnixNano())
+		if time.Since(time.Unix(0, s.since.Load())) < 20*time.Second {
+			return fake.ErrAPI
+		}
 	}
 	return s.Kube.Act(ctx, r, a, backups, b)
 }

@@ -63,7 +63,7 @@ func TestSlowAgentFences(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world, store *failingStore) {
 				_, slow := withSlowAgent(w, needs, needs)
 				e, stop := enrolled(t, w, store, slow)
-				w.FailReads(silent())
+				w.FailReads(noAnswer())
 				time.Sleep(30 * time.Minute)
 				r := only(t, e)
 				assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
@@ -83,7 +83,7 @@ func slowPair(t *testing.T, w *world, store *failingStore, off, on time.Duration
 	time.Sleep(time.Second)
 	_, err := p.engine["a"].Enroll(t.Context(), byHand)
 	require.NoError(t, err)
-	w.FailReads(silent())
+	w.FailReads(noAnswer())
 	return p, agent
 }
 
@@ -119,7 +119,7 @@ func TestForeignInstallationCutsACommand(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		agent, slow := withSlowAgent(w, 35*time.Second, time.Second)
 		_, stop := enrolled(t, w, store, slow)
-		w.FailReads(silent())
+		w.FailReads(noAnswer())
 		agent.awaitCommand(bmc.CommandOff)
 		w.setForeignHolder("fenced instance x holds the Lease")
 		time.Sleep(10 * time.Second)

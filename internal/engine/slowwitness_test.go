@@ -17,7 +17,7 @@ type sluggish struct{ bmc.Power }
 func (s sluggish) Read(ctx context.Context) (bmc.Reading, error) {
 	select {
 	case <-ctx.Done():
-		return bmc.Reading{}, silent()
+		return bmc.Reading{}, noAnswer()
 	case <-time.After(2500 * time.Millisecond):
 	}
 	return s.Power.Read(ctx)

@@ -19,10 +19,10 @@ import (
 // deadOutlet is one that nobody can reach.
 type deadOutlet struct{}
 
-func (deadOutlet) Read(context.Context) (bmc.Reading, error) { return bmc.Reading{}, silent() }
+func (deadOutlet) Read(context.Context) (bmc.Reading, error) { return bmc.Reading{}, noAnswer() }
 
 func (deadOutlet) Send(context.Context, bmc.Command) (bmc.Receipt, error) {
-	return bmc.Receipt{}, silent()
+	return bmc.Receipt{}, noAnswer()
 }
 
 func (deadOutlet) Close(context.Context) error { return nil }

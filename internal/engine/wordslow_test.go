@@ -20,7 +20,7 @@ func (hungOutlet) Read(ctx context.Context) (bmc.Reading, error) {
 	case <-ctx.Done():
 	case <-time.After(engine.AgentReadTimeout):
 	}
-	return bmc.Reading{}, silent()
+	return bmc.Reading{}, noAnswer()
 }
 
 // Agents that take all of their time leave enough to read what was saved of the Node:

@@ -135,14 +135,12 @@ func (w *world) setForeignHolder(foreign string) {
 // failAnnouncements has the API server refuse the Lease fenced; nil ends that.
 func (w *world) failAnnouncements(err error) { w.Do(func(s *fake.State) { s.Fenced.Fails = err }) }
 
-// noAnswer is what a BMC without power says.
-func noAnswer() error { return &bmc.Error{Kind: bmc.KindUnreachable, Op: "read", Addr: "192.0.2.1"} }
-
-func silent() error {
-	return &bmc.Error{Kind: bmc.KindUnreachable, Op: "read power state", Err: errors.New("no answer")}
+// noAnswer is the error of a request to a BMC or an outlet that is silent.
+func noAnswer() error {
+	return &bmc.Error{Kind: bmc.KindUnreachable, Op: "read power state", Addr: "192.0.2.1", Err: errors.New("no answer")}
 }
 
-// refusedAccount is what a BMC says that does not take the password.
+// refusedAccount is the error of a BMC that refuses the account.
 func refusedAccount() error {
 	return &bmc.Error{Kind: bmc.KindAuth, Op: "open session", Err: errors.New("refused")}
 }

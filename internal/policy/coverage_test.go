@@ -24,9 +24,9 @@ func codes(c policy.Coverage) []string {
 }
 
 func TestCoverCountsOverlaps(t *testing.T) {
-	elsewhere := powerCheck("elsewhere")
-	elsewhere.Namespace = "other"
-	s := sickWorld(time.Hour, powerCheck("b"), powerCheck("a"), elsewhere)
+	other := powerCheck("elsewhere")
+	other.Namespace = "other"
+	s := sickWorld(time.Hour, powerCheck("b"), powerCheck("a"), other)
 	all := cover(s)
 	assert.Equal(t, "a", all[0].Check.Name, "in the report's order")
 	assert.Equal(t, []policy.Shared{{Check: s.Checks[0].ID(), Targets: 1}}, all[0].Overlaps)

@@ -71,11 +71,11 @@ func TestExplainUnjudged(t *testing.T) {
 	unread.Selector, unread.Invalid = nil, "spec.selector: what"
 	paused := powerCheck("paused")
 	paused.Paused = true
-	elsewhere := powerCheck("elsewhere")
-	elsewhere.Namespace, elsewhere.Invalid = "other", "x"
+	other := powerCheck("elsewhere")
+	other.Namespace, other.Invalid = "other", "x"
 
 	assert.Equal(t, []policy.Reason{policy.NotCovered}, explain(sickWorld(time.Hour), "n-1"))
-	assert.Equal(t, []policy.Reason{policy.NotCovered}, explain(sickWorld(time.Hour, elsewhere), "n-1"))
+	assert.Equal(t, []policy.Reason{policy.NotCovered}, explain(sickWorld(time.Hour, other), "n-1"))
 	assert.Equal(t, []policy.Reason{policy.NotCovered}, explain(sickWorld(time.Hour, powerCheck("c")), "n-9"))
 	assert.Equal(t, []policy.Reason{policy.InvalidCheck}, explain(sickWorld(time.Hour, broken), "n-1"))
 	assert.Equal(t, []policy.Reason{policy.InvalidCheck}, explain(sickWorld(time.Hour, unread), "n-1"), "it may cover the Node")

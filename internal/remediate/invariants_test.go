@@ -130,7 +130,7 @@ func (v variant) onEnd(st state) (bad []string) {
 	if v.onClosed(w, r, &bad) {
 		return bad
 	}
-	if v.elsewhere && w.contradicted && w.cut != [2]bool{} { // I20
+	if v.feedsAnother && w.contradicted && w.cut != [2]bool{} { // I20
 		fail("another machine's outlet is off, and we switched it off")
 	}
 	if r.Step == Reprovisioned {
@@ -142,7 +142,7 @@ func (v variant) onEnd(st state) (bad []string) {
 	if !w.on && w.byUs { // I20
 		fail("the host is off, and we switched it off")
 	}
-	if w.cut != [2]bool{} && v.outlet != lame && !v.elsewhere { // I20
+	if w.cut != [2]bool{} && v.outlet != lame && !v.feedsAnother { // I20
 		fail("an outlet is off, and we switched it off")
 	}
 	if w.oos {
@@ -173,7 +173,7 @@ func (v variant) onRest(st state) string {
 		return ""
 	case w.byUs && !w.on:
 		return "I20: Held " + r.Reason + ": the Node was not isolated, and the host stays off"
-	case v.elsewhere && v.outlet != lame && w.cut != [2]bool{}:
+	case v.feedsAnother && v.outlet != lame && w.cut != [2]bool{}:
 		return "I20: Held " + r.Reason + ": another machine's outlet stays off"
 	case w.hold:
 		return "Held " + r.Reason + ": the hold stays on the BareMetalHost"

@@ -138,7 +138,7 @@ func (v variant) onClosed(w world, r Run, bad *[]string) bool {
 	if r.Reason != closedAsIs {
 		return false
 	}
-	if v.elsewhere && w.contradicted && w.cut != [2]bool{} { // I20
+	if v.feedsAnother && w.contradicted && w.cut != [2]bool{} { // I20
 		*bad = append(*bad, "closed as it is: another machine's outlet is off, and we switched it off")
 	}
 	return true
@@ -158,7 +158,7 @@ var ordersGiven = []variant{
 	{name: "orders: attempts used up", states: 15_000, badBoots: 2, noReplace: true, maxAttempts: 2, faults: join(people5, []fault{crashAfterSave, unfenceOrder}), budget: 2, want: "Held AttemptsExhausted"},
 	{name: "orders: delete the Machine", states: 210, deleteOnly: true, faults: join(engine, people5, []fault{outageLong}), budget: 2, want: "Reprovisioned"},
 	{name: "orders: outlets", states: 15_500, levelled: levelled{levels: 2, afterMains: bmc.Off}, ignoresOff: true, faults: join(crashes, people5), budget: 2, runTimeout: 5 * time.Minute, want: "Done"},
-	{name: "orders: another machine's outlets", states: 10_900, levelled: levelled{levels: 2, elsewhere: true}, ignoresOff: true, faults: people5, budget: 2, runTimeout: 5 * time.Minute, want: "Held OutletContradicted"},
+	{name: "orders: another machine's outlets", states: 10_900, levelled: levelled{levels: 2, feedsAnother: true}, ignoresOff: true, faults: people5, budget: 2, runTimeout: 5 * time.Minute, want: "Held OutletContradicted"},
 	{name: "word: the BMC chokes", states: 34_000, levelled: levelled{bmc: chokes}, faults: join(crashes, words, []fault{lostAPI}), budget: 3, want: "Held BMCUnreachable"},
 	{name: "word: given at the start", states: 17_000, vouchedFor: true, levelled: levelled{bmc: dead}, faults: join(engine, words, []fault{lostAPI, conflict}), budget: 2, want: "Held ConfirmedOff"},
 	{name: "word: given at the start, Metal3, taint", states: 21_000, vouchedFor: true, isolation: IsolateTaint, bmh: true, levelled: levelled{bmc: dead}, faults: join(crashes, words, []fault{pause, resume}), budget: 2, want: "Held ConfirmedOff"},

@@ -226,7 +226,7 @@ func (v variant) strike(w *world, r Run, f fault) Run {
 	case lie:
 		w.lieFor = cmp.Or(v.lieFor, 5)
 	case foreignOn, foreignOff:
-		if f == foreignOn && !v.elsewhere {
+		if f == foreignOn && !v.feedsAnother {
 			w.feed(v, false)
 		}
 		w.power(f == foreignOn)

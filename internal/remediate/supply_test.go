@@ -10,12 +10,12 @@ import (
 // levelled is a world of two power levels: the host's BMC, and two outlets that
 // feed host and BMC.
 type levelled struct {
-	levels     int
-	bmc        flaw
-	outlet     flaw
-	afterMains bmc.PowerState // Off: the host stays off when its mains return
-	keeps      bool           // the engine keeps its session when the level changes
-	elsewhere  bool           // the outlets feed another machine
+	levels       int
+	bmc          flaw
+	outlet       flaw
+	afterMains   bmc.PowerState // Off: the host stays off when its mains return
+	keeps        bool           // the engine keeps its session when the level changes
+	feedsAnother bool           // the outlets feed another machine
 }
 
 // flaw is what is wrong with a level.
@@ -44,7 +44,7 @@ type supply struct {
 	gone bool
 	late [2]int8 // seconds until a slow level switches off
 
-	elsewhere bool // what the outlets feed is not the host
+	feedsAnother bool // what the outlets feed is not the host
 	// contradicted: a look was told that the outlets are off and the host is on, and
 	// a record was saved after that.
 	told, contradicted bool
@@ -55,7 +55,7 @@ const (
 	slowness = 7
 )
 
-func (s supply) mains() bool { return s.elsewhere || !s.outletsOff() }
+func (s supply) mains() bool { return s.feedsAnother || !s.outletsOff() }
 
 func (s supply) outletsOff() bool { return s.cut[0] && s.cut[1] }
 
@@ -207,9 +207,9 @@ var twoLevels = []variant{
 	{name: "levels: one outlet stuck", states: 13_200, levelled: levelled{levels: 2, outlet: stuck}, ignoresOff: true, faults: join(engine, power, []fault{pause}), budget: 1, runTimeout: 5 * time.Minute, want: "Held PowerOffFailed"},
 	{name: "levels: one outlet stays off", states: 18_200, levelled: levelled{levels: 2, outlet: lame}, ignoresOff: true, faults: join(engine, []fault{lostPower, deaf, pause}), budget: 2, runTimeout: 5 * time.Minute, want: "Done"},
 	{name: "levels: outlets lie, the BMC witnesses", states: 2_900, levelled: levelled{levels: 2, outlet: liar}, ignoresOff: true, faults: join(engine, power), budget: 1, want: "Held OutletContradicted"},
-	{name: "levels: another machine's outlets", states: 11_000, levelled: levelled{levels: 2, elsewhere: true}, ignoresOff: true, faults: join(engine, power, []fault{pause, unfenceOrder}), budget: 1, runTimeout: 5 * time.Minute, want: "Held OutletContradicted"},
-	{name: "levels: another machine's outlets, never on again", states: 74_500, levelled: levelled{levels: 2, elsewhere: true, outlet: jammed}, ignoresOff: true, faults: join(crashes, []fault{foreignOff, foreignOn, unfenceOrder}), budget: 2, want: "Held OutletContradicted"},
-	{name: "levels: another machine's outlets, one stays off", states: 27_100, levelled: levelled{levels: 2, elsewhere: true, outlet: lame}, ignoresOff: true, faults: []fault{lostPower, foreignOff, foreignOn, pause}, budget: 2, want: "Held OutletContradicted"},
+	{name: "levels: another machine's outlets", states: 11_000, levelled: levelled{levels: 2, feedsAnother: true}, ignoresOff: true, faults: join(engine, power, []fault{pause, unfenceOrder}), budget: 1, runTimeout: 5 * time.Minute, want: "Held OutletContradicted"},
+	{name: "levels: another machine's outlets, never on again", states: 74_500, levelled: levelled{levels: 2, feedsAnother: true, outlet: jammed}, ignoresOff: true, faults: join(crashes, []fault{foreignOff, foreignOn, unfenceOrder}), budget: 2, want: "Held OutletContradicted"},
+	{name: "levels: another machine's outlets, one stays off", states: 27_100, levelled: levelled{levels: 2, feedsAnother: true, outlet: lame}, ignoresOff: true, faults: []fault{lostPower, foreignOff, foreignOn, pause}, budget: 2, want: "Held OutletContradicted"},
 	{name: "levels: outlets lie, the BMC is dead", states: 2_500, levelled: levelled{levels: 2, bmc: dead, outlet: liar}, faults: join(engine, []fault{lostPower, reregister}), budget: 2, want: "Reprovisioned AttemptsExhausted"},
 	{name: "levels: outlets never on again", states: 4_400, levelled: levelled{levels: 2, outlet: jammed}, ignoresOff: true, faults: join(engine, []fault{lostPower, pause}), budget: 1, runTimeout: 5 * time.Minute, want: "Reprovisioned PowerOnFailed"},
 	{name: "levels: outlets refuse", states: 1_400, levelled: levelled{levels: 2, outlet: refuses}, ignoresOff: true, faults: join(engine, power), budget: 1, want: "Held BMCAuth"},

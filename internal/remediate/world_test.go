@@ -154,7 +154,7 @@ func (v variant) world() world {
 	if v.deleteOnly {
 		w.requested = false
 	}
-	if w.elsewhere = v.elsewhere; v.bmc == booting {
+	if w.feedsAnother = v.feedsAnother; v.bmc == booting {
 		w.boot = 20
 	}
 	if v.vouchedFor {

@@ -1,5 +1,5 @@
-// Package dice holds all chance of the tests. Each run of go test uses the same seed.
-// With FENCED_SOAK=1, as make soak sets it, each run uses a fresh one, and says which;
+// Package dice is the random source of all tests. Each run of go test uses the same
+// seed. With FENCED_SOAK=1, as make soak sets it, each run uses a fresh seed and logs it;
 // FENCED_SEED=N repeats it.
 package dice
 
@@ -23,12 +23,12 @@ const (
 // Soak says whether tests use fresh seeds and their long forms.
 func Soak() bool { return os.Getenv(soakEnv) != "" }
 
-// OnlyInSoak skips a test outside a soak: one that needs long, of something that CI shows
+// OnlyInSoak skips a test outside a soak: one that takes long, of something that CI shows
 // in a cheaper form.
 func OnlyInSoak(t testing.TB) {
 	t.Helper()
 	if !Soak() {
-		t.Skipf("needs long; %s=1 runs it, and so does make soak", soakEnv)
+		t.Skipf("it takes long; %s=1 runs it, and so does make soak", soakEnv)
 	}
 }
 
@@ -56,11 +56,12 @@ func choose(given string, soak bool) (uint64, error) {
 	return fixed, nil
 }
 
-// Fresh is a seed that differs each time. Only what is no test may start from it.
+// Fresh is a seed that differs each time. No test may start from it.
 func Fresh() uint64 { return 1 + rand.Uint64N(1<<48) }
 
-// New is the dice of one test, or of one goroutine of it: they do not depend on which
-// other tests run, nor on the order of goroutines. It is not safe for concurrent use.
+// New is the random source of one test, or of one goroutine of it, which who names. What
+// it yields depends neither on which other tests run nor on the order of goroutines. It
+// is not safe for concurrent use.
 func New(t testing.TB, who ...any) *rand.Rand {
 	t.Helper()
 	if len(who) == 0 {

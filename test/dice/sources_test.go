@@ -19,9 +19,8 @@ import (
 
 const root = "../.."
 
-// elsewhere are calls that throw dice which FENCED_SEED does not hold, by package; "*"
-// is every function but those that take their seed.
-var elsewhere = map[string]func(name string) bool{
+// unseeded are calls of random sources that FENCED_SEED does not seed, by package.
+var unseeded = map[string]func(name string) bool{
 	"math/rand": func(string) bool { return true },
 	"math/rand/v2": func(name string) bool {
 		return !slices.Contains([]string{"New", "NewPCG", "Rand", "PCG", "Source"}, name)
@@ -30,11 +29,11 @@ var elsewhere = map[string]func(name string) bool{
 	"testing/quick":      func(string) bool { return true },
 }
 
-// thrower are the files that may: the two that make the rest hold one seed.
-var thrower = []string{"test/dice/dice.go", "test/law/law.go"}
+// allowed are the files that may call them: the two that give all others their seed.
+var allowed = []string{"test/dice/dice.go", "test/law/law.go"}
 
-// TestNoOtherDice: a test that throws dice of its own can fail without a defect, and
-// not be repeated.
+// TestNoOtherDice: a test with a random source of its own can fail without a defect, and
+// its failure cannot be repeated.
 func TestNoOtherDice(t *testing.T) {
 	found := map[string]bool{}
 	eachTestFile(t, func(path string, f *ast.File, set *token.FileSet) {
@@ -46,7 +45,7 @@ func TestNoOtherDice(t *testing.T) {
 			if spec.Name != nil {
 				name = spec.Name.Name
 			}
-			assert.False(t, name == "." && elsewhere[p] != nil, "%s: a dot import of %s", path, p)
+			assert.False(t, name == "." && unseeded[p] != nil, "%s: a dot import of %s", path, p)
 			names[name] = p
 		}
 		ast.Inspect(f, func(n ast.Node) bool {
@@ -55,18 +54,18 @@ func TestNoOtherDice(t *testing.T) {
 				return true
 			}
 			id, ok := x.X.(*ast.Ident)
-			if !ok || elsewhere[names[id.Name]] == nil || !elsewhere[names[id.Name]](x.Sel.Name) {
+			if !ok || unseeded[names[id.Name]] == nil || !unseeded[names[id.Name]](x.Sel.Name) {
 				return true
 			}
-			if slices.Contains(thrower, path) {
+			if slices.Contains(allowed, path) {
 				found[path] = true
 				return true
 			}
-			t.Errorf("%s: %s.%s: take the dice of test/dice, and law.Check for rapid.Check", set.Position(x.Pos()), id.Name, x.Sel.Name)
+			t.Errorf("%s: %s.%s: take the random source of test/dice, and law.Check for rapid.Check", set.Position(x.Pos()), id.Name, x.Sel.Name)
 			return true
 		})
 	})
-	assert.ElementsMatch(t, thrower, slices.Collect(maps.Keys(found)), "the files that this test knows")
+	assert.ElementsMatch(t, allowed, slices.Collect(maps.Keys(found)), "the files that this test knows")
 }
 
 // TestNoFailureIsRemembered: rapid reads each file that it finds there before its own

@@ -66,9 +66,9 @@ func TestOutletsFenceWhereTheBMCCannot(t *testing.T) {
 func TestOutletsThatProveNothing(t *testing.T) {
 	t.Parallel()
 	needAgents(t)
-	elsewhere := scene.Outlet{Driver: scene.BMCLib, Elsewhere: true}
+	another := scene.Outlet{Driver: scene.BMCLib, FeedsAnother: true}
 	s := set(t, levelOptions(
-		scene.Spec{Name: "feeds-another", Protocol: scene.IPMI, Outlets: []scene.Outlet{elsewhere}},
+		scene.Spec{Name: "feeds-another", Protocol: scene.IPMI, Outlets: []scene.Outlet{another}},
 		scene.Spec{Name: "one-stays-on", Protocol: scene.Redfish, Outlets: []scene.Outlet{byLibrary, byLibrary}},
 		scene.Spec{Name: "not-enrolled", Protocol: scene.Redfish, Outlets: []scene.Outlet{byLibrary}},
 	))

@@ -95,9 +95,14 @@ func (s *State) Act(r remediate.Run, action remediate.Action, backups [][]byte, 
 			s.restore(n.Name, r, backups)
 		}
 	case remediate.DeleteTargetMachine:
-		if m := s.Machines[r.Target.Node]; m != nil && m.UID == r.Target.MachineUID {
-			s.replace(m)
+		m := s.Machines[r.Target.Node]
+		if m == nil { // it is gone already
+			return nil
 		}
+		if m.UID != r.Target.MachineUID {
+			return errors.New("it is another Machine than the one that was decided on")
+		}
+		s.replace(m)
 	default:
 		return fmt.Errorf("unexpected action %s in step %s", action, r.Step)
 	}

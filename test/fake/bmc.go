@@ -21,9 +21,9 @@ const (
 	Late        Fault = "bmc-late"        // does it some seconds later
 	Stale       Fault = "bmc-stale"       // tells what was so a while ago
 	Liar        Fault = "bmc-liar"        // says Off about a host that is on
-	Restarts    Fault = "bmc-restarts"
-	Stranger    Fault = "bmc-stranger" // another machine answers
-	Slow        Fault = "bmc-slow"
+	Restarts    Fault = "bmc-restarts"    // once, when the fault begins
+	Stranger    Fault = "bmc-stranger"    // another machine answers
+	Slow        Fault = "bmc-slow"        // needs seconds for each answer
 	Busy        Fault = "bmc-busy"
 )
 
@@ -61,10 +61,27 @@ func (b *BMC) Up(now time.Time) bool { return b.h.Supplied() && !now.Before(b.Up
 
 func (b *BMC) well(now time.Time) bool { return b.Fault == NoFault && b.Fails == nil && b.Up(now) }
 
+const (
+	lateBy       = 5 * time.Second
+	slowness     = 2 * time.Second  // of each request
+	faultyReboot = 20 * time.Second // of a BMC without a boot time
+)
+
+// SetFault has the BMC misbehave. Each fault has an effect at the client of this package,
+// too: one that restarts also ends its sessions and is silent until it has booted.
+func (b *BMC) SetFault(f Fault, now time.Time) {
+	if b.Fault = f; f != Restarts {
+		return
+	}
+	if b.Restart(now); b.h.BMCBootTime == nil {
+		b.UpAt = now.Add(faultyReboot)
+	}
+}
+
 // Restart ends all sessions; it answers again when it has booted.
 func (b *BMC) Restart(now time.Time) {
 	b.Boot++
-	b.UpAt = now.Add(drawn(b.h.BMCBootTime, 0))
+	b.UpAt = now.Add(chosen(b.h.BMCBootTime, 0))
 }
 
 // Reading is what the BMC tells about the host, and whether it is the truth.
@@ -94,7 +111,7 @@ func (b *BMC) Obey(c bmc.Command, now time.Time) {
 	case b.Fault == Deaf, (b.Fault == Liar || b.Fault == IgnoresOff) && !on:
 	case b.Fault == Stranger: // its command goes to another machine
 	case b.Fault == Late && on != b.h.On:
-		b.h.later, b.h.laterAt = &on, now.Add(drawn(b.h.LateBy, 0))
+		b.h.later, b.h.laterAt = &on, now.Add(chosen(b.h.LateBy, lateBy))
 	default:
 		b.h.Power(on, "BMC")
 	}

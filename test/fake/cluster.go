@@ -17,12 +17,12 @@ import (
 // Cluster is a State behind its lock. It implements engine.Kube and engine.Hosts, and
 // its watches engine.Watch.
 type Cluster struct {
-	mu     sync.Mutex
-	state  *State
-	ticked time.Time
-	retold time.Time
-	looks  int
-	onLook func(looks int)
+	mu       sync.Mutex
+	state    *State
+	ticked   time.Time
+	resynced time.Time
+	looks    int
+	onLook   func(looks int)
 }
 
 // New is an empty cluster.
@@ -36,8 +36,8 @@ func (c *Cluster) Do(f func(s *State)) {
 	f(c.state)
 }
 
-// Run lets time pass until ctx ends, and tells the watches everything again once a
-// minute. Several may: time passes once a second all the same.
+// Run lets time pass until ctx ends, and resyncs the watches once a minute. Several may
+// call it: time passes once a second all the same.
 func (c *Cluster) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		time.Sleep(time.Second)
@@ -45,9 +45,9 @@ func (c *Cluster) Run(ctx context.Context) {
 			if now := time.Now(); now.Sub(c.ticked) >= time.Second {
 				c.ticked = now
 				s.Tick(now)
-				if now.Sub(c.retold) >= time.Minute {
-					c.retold = now
-					s.retell()
+				if now.Sub(c.resynced) >= time.Minute {
+					c.resynced = now
+					s.resync()
 				}
 			}
 		})
@@ -70,15 +70,15 @@ func (c *Cluster) Look(_ context.Context, r remediate.Run, backups [][]byte) (f 
 		hook(looks)
 	}
 	c.Do(func(s *State) {
-		if f.Err = s.reached(); f.Err == nil {
+		if f.Err = s.apiError(); f.Err == nil {
 			f = s.Look(r, backups)
 		}
 	})
 	return f
 }
 
-// reached says why the API server does not answer; nil: it does.
-func (s *State) reached() error {
+// apiError says why the API server does not answer; nil: it does.
+func (s *State) apiError() error {
 	if s.Down() {
 		return ErrAPI
 	}
@@ -88,7 +88,7 @@ func (s *State) reached() error {
 // Backup implements engine.Kube.
 func (c *Cluster) Backup(_ context.Context, t remediate.Target) (data []byte, b remediate.Backup, err error) {
 	c.Do(func(s *State) {
-		if err = s.reached(); err == nil {
+		if err = s.apiError(); err == nil {
 			data, b, err = s.Backup(t)
 		}
 	})
@@ -98,7 +98,7 @@ func (c *Cluster) Backup(_ context.Context, t remediate.Target) (data []byte, b 
 // Act implements engine.Kube.
 func (c *Cluster) Act(_ context.Context, r remediate.Run, a remediate.Action, backups [][]byte, b remediate.Backup) (err error) {
 	c.Do(func(s *State) {
-		if err = s.reached(); err == nil {
+		if err = s.apiError(); err == nil {
 			err = s.Act(r, a, backups, b)
 		}
 	})
@@ -120,7 +120,7 @@ func (c *Cluster) Credentials(_ context.Context, _, name string) (user string, p
 // Announce implements engine.Kube.
 func (c *Cluster) Announce(_ context.Context, a engine.Announcement) (binds time.Duration, foreign string, err error) {
 	c.Do(func(s *State) {
-		if err = s.reached(); err != nil {
+		if err = s.apiError(); err != nil {
 			return
 		}
 		s.Fenced.calls++

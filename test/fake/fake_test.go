@@ -12,6 +12,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
 	_ "github.com/fenced/fenced/test/oneproc" // it plays in virtual time
 )
 
@@ -55,6 +56,57 @@ func TestFaults(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The faults that take time act at this client, too: a slow BMC answers late, one that
+// is late obeys later, and one that restarts loses its session and is silent meanwhile.
+func TestFaultsThatTakeTime(t *testing.T) {
+	for _, fault := range []Fault{Slow, Late, Restarts} {
+		t.Run(string(fault), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := New("c")
+				c.Do(func(s *State) { s.AddHost(Host{Name: "n", UUID: "u"}, policy.Machine{}) })
+				ctx, cancel := context.WithCancel(t.Context())
+				var lives sync.WaitGroup
+				defer lives.Wait()
+				defer cancel()
+				lives.Go(func() { c.Run(ctx) })
+				h, p := c.Handle("n"), c.BMC("n")
+				before, err := p.Read(t.Context())
+				require.NoError(t, err)
+				h.SetFault(fault)
+				began := time.Now()
+				_, sent := p.Send(t.Context(), bmc.CommandOff)
+				took, on := time.Since(began), h.On()
+				time.Sleep(faultyReboot)
+				after, err := p.Read(t.Context())
+				require.NoError(t, err)
+				assert.Equal(t, fault == Slow, took == slowness, "%s", took)
+				assert.Equal(t, fault != Slow, on)
+				assert.Equal(t, fault == Restarts, bmc.KindOf(sent) == bmc.KindUnreachable)
+				assert.Equal(t, fault == Restarts, after.Session != before.Session)
+				assert.Equal(t, fault == Restarts, h.On())
+			})
+		})
+	}
+}
+
+// A Machine is deleted by its UID; its host is then off and counted as deprovisioned.
+func TestMachineIsDeletedByItsUID(t *testing.T) {
+	c := New("c")
+	c.Do(func(s *State) {
+		s.AddHost(Host{Name: "n", UUID: "u"}, policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: Namespace, Name: "m", UID: "m-1"})
+	})
+	act := func(uid string) error {
+		r := remediate.Run{Target: remediate.Target{Node: "n", MachineUID: uid}}
+		return c.Act(t.Context(), r, remediate.DeleteTargetMachine, nil, remediate.Backup{})
+	}
+	require.Error(t, act("m-2"))
+	assert.Empty(t, c.Deprovisioned())
+	require.NoError(t, act("m-1"))
+	require.NoError(t, act("m-1"), "it is gone already")
+	assert.Equal(t, []string{"n"}, c.Deprovisioned())
+	assert.False(t, c.Handle("n").On())
 }
 
 // A host that was switched off and on registers in the twentieth second, of another

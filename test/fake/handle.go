@@ -124,7 +124,9 @@ func (h *Handle) RemoveNode() { h.do(func(s *State, _ *Host) { s.RemoveNode(h.na
 func (h *Handle) FailReads(err error) { h.do(func(_ *State, host *Host) { host.BMC.Fails = err }) }
 
 // SetFault has the BMC misbehave.
-func (h *Handle) SetFault(f Fault) { h.do(func(_ *State, host *Host) { host.BMC.Fault = f }) }
+func (h *Handle) SetFault(f Fault) {
+	h.do(func(_ *State, host *Host) { host.BMC.SetFault(f, time.Now()) })
+}
 
 // SetBMCUUID has the BMC tell a UUID, whosever it is.
 func (h *Handle) SetBMCUUID(uuid string) { h.do(func(_ *State, host *Host) { host.BMC.UUID = &uuid }) }
@@ -158,6 +160,12 @@ func cloned(e bmc.Host) bmc.Host {
 
 // HandedOver is how many Machines were handed over to their owners.
 func (c *Cluster) HandedOver() (n int) { c.Do(func(s *State) { n = s.marked }); return n }
+
+// Deprovisioned are the hosts whose Machines fenced deleted, in that order.
+func (c *Cluster) Deprovisioned() (hosts []string) {
+	c.Do(func(s *State) { hosts = slices.Clone(s.deprovisioned) })
+	return hosts
+}
 
 // NotReady is how many hosts have no Node that is Ready.
 func (c *Cluster) NotReady() (n int) {

@@ -46,7 +46,8 @@ type Host struct {
 	LeaseMoves bool
 	// StartsWithMains is a host that boots when its outlets feed it again.
 	StartsWithMains bool
-	// How long these take; nil: bootTime for a boot, nothing for the others.
+	// How long these take; nil: bootTime for a boot, lateBy for what is late, and nothing
+	// for a boot of the BMC.
 	BootTime, BMCBootTime, LateBy func() time.Duration
 
 	joined             bool // the kubelet has registered since the boot
@@ -121,18 +122,18 @@ const bootTime = 19 * time.Second
 func (h *Host) Boot() {
 	h.Boots++
 	h.Kernel, h.joined, h.Cut, h.Comeback = Booting, false, time.Time{}, time.Time{}
-	h.UpAt = time.Now().Add(drawn(h.BootTime, bootTime))
+	h.UpAt = time.Now().Add(chosen(h.BootTime, bootTime))
 }
 
 // Hang stops the kernel, for good unless it comes back.
 func (h *Host) Hang(comeback time.Time) { h.Kernel, h.Comeback = Hung, comeback }
 
-// drawn is a time that the host's owner chooses each time, or has not chosen.
-func drawn(draw func() time.Duration, otherwise time.Duration) time.Duration {
-	if draw == nil {
-		return otherwise
+// chosen is a duration that a test chooses anew for each use, or the default.
+func chosen(choose func() time.Duration, byDefault time.Duration) time.Duration {
+	if choose == nil {
+		return byDefault
 	}
-	return draw()
+	return choose()
 }
 
 // tick is one second of the host's life.

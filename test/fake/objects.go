@@ -47,6 +47,8 @@ func (s *State) RemoveMachine(node string) {
 
 // deprovision is what follows the deletion of a Machine: its host is erased.
 func (s *State) deprovision(node string) {
+	s.deprovisioned = append(s.deprovisioned, node)
+	s.Note(node, "deprovisioned: its Machine is deleted")
 	s.RemoveMachine(node)
 	if s.Nodes[node] != nil {
 		s.RemoveNode(node)

@@ -8,7 +8,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 )
 
-// BMC is the client of the BMC of a host: it answers at once.
+// BMC is the client of the BMC of a host: it answers at once, unless the BMC is Slow.
 func (c *Cluster) BMC(host string) bmc.Power {
 	return &client{c: c, device: func(s *State) device { return &s.Host(host).BMC }}
 }
@@ -79,6 +79,13 @@ func (p *client) reach(ctx context.Context, op string) error {
 	}
 	if !up {
 		return &bmc.Error{Kind: bmc.KindUnreachable, Op: op, Err: errors.New("no answer")}
+	}
+	if f == Slow {
+		select {
+		case <-ctx.Done():
+			return &bmc.Error{Kind: bmc.KindUnreachable, Op: op, Err: ctx.Err()}
+		case <-time.After(slowness):
+		}
 	}
 	return nil
 }

@@ -63,13 +63,14 @@ type State struct {
 	OnIsolate func(n *Node, r remediate.Run, b remediate.Backup)
 	Note      func(host, format string, args ...any)
 
-	SecretReads int
-	marked      int            // Machines handed over to their owners
-	mostOff     map[string]int // hosts that were off at once, by zone; "all" is all
-	version     uint64
-	uids        int
-	goneAt      map[string]time.Time // when a Node went, for the pod garbage collector
-	signals     []chan struct{}
+	SecretReads   int
+	marked        int            // Machines handed over to their owners
+	deprovisioned []string       // hosts whose Machines were deleted, in that order
+	mostOff       map[string]int // hosts that were off at once, by zone; "all" is all
+	version       uint64
+	uids          int
+	goneAt        map[string]time.Time // when a Node went, for the pod garbage collector
+	signals       []chan struct{}
 }
 
 // Account is what a Secret holds.
@@ -126,8 +127,8 @@ func (s *State) show(id policy.ObjectID, value any) {
 	}
 }
 
-// retell shows everything once more, as to a watch that has expired.
-func (s *State) retell() {
+// resync shows all objects once more, as to a watch that has expired and lists again.
+func (s *State) resync() {
 	for id, value := range maps.Clone(s.latest) {
 		s.show(id, value)
 	}

@@ -40,8 +40,8 @@ func Check(t *testing.T, property func(*rapid.T)) {
 	rapid.Check(t, property)
 }
 
-// CheckTested is Check of a property that not every world puts to the test; it fails
-// if none did. What is drawn must make that certain, whatever the seed.
+// CheckTested is Check of a property that not every world puts to the test; it fails if
+// no world did. The property must draw its worlds so that one does, whatever the seed.
 func CheckTested(t *testing.T, tested func() bool, property func(*rapid.T)) {
 	t.Helper()
 	Check(t, property)

@@ -15,9 +15,9 @@ import (
 // TestSameWorlds: the laws of one process draw the same worlds, and outside a soak
 // those of every process.
 func TestSameWorlds(t *testing.T) {
-	worlds := func() (drawn []int) {
-		Check(t, func(t *rapid.T) { drawn = append(drawn, rapid.Int().Draw(t, "world")) })
-		return drawn
+	worlds := func() (list []int) {
+		Check(t, func(t *rapid.T) { list = append(list, rapid.Int().Draw(t, "world")) })
+		return list
 	}
 	first := worlds()
 	assert.Equal(t, first, worlds())

@@ -15,8 +15,8 @@ import (
 type Outlet struct {
 	// Driver is what fenced reaches it by; it must be one that needs enrolment.
 	Driver Driver
-	// Elsewhere is an outlet that feeds something else than its entry says.
-	Elsewhere bool
+	// FeedsAnother is an outlet that feeds something else than its entry says.
+	FeedsAnother bool
 }
 
 const (
@@ -43,7 +43,7 @@ func (s *Scene) wire(life context.Context, w *Worker) error {
 			return fmt.Errorf("start outlet %d of %s: %w", i+1, w.Name, err)
 		}
 		w.mains.outlets = append(w.mains.outlets, b)
-		if !o.Elsewhere {
+		if !o.FeedsAnother {
 			w.mains.feeding = append(w.mains.feeding, b)
 		}
 	}

@@ -151,7 +151,7 @@ func (w *World) auditAction(c *incarnation, r remediate.Run, a remediate.Action,
 	case remediate.ReleaseHold:
 		w.auditOn(c, h, w.ledger.runs[r.ID])
 	case remediate.SetHold:
-		if c.elsewhere(r, now) {
+		if c.hostMoved(r, now) {
 			w.violate("I10", node, "%s holds a BareMetalHost that leads elsewhere than when run %s began", c, r.ID)
 		}
 		w.auditHurt(c, r, a)

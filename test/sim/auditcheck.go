@@ -93,7 +93,7 @@ func (w *World) auditCases(c *incarnation, now time.Time) {
 		w.stands("I18 sick hosts after the scope has grown", h, sick && c.grown(now) != "")
 		r, open := w.open(h.Name)
 		w.stands("I17 Nodes that are Unknown since an absurd time", h, !open && h.absurd)
-		w.stands("I10 runs whose host is said to be elsewhere", h, open && c.elsewhere(r, now))
+		w.stands("I10 runs whose host is said to be elsewhere", h, open && c.hostMoved(r, now))
 	}
 }
 

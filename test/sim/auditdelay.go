@@ -8,7 +8,7 @@ import (
 )
 
 // lookWithin is how soon a run is looked at again whose own devices and whose cluster
-// answer: the longest wait between two looks, a command, and what is lost by the dice. // L3
+// answer: the longest wait between two looks, a command, and what is lost at random. // L3
 const lookWithin = 40 * time.Second
 
 // hampered says whether something else than a BMC keeps a fenced from its work.

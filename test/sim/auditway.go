@@ -61,7 +61,7 @@ func (w *World) auditReach(l *link, r remediate.Run, a remediate.Action) {
 	fixed := w.ledger.fixed[r.ID]
 	switch to := (logKey{l.h, l.outlet}); {
 	case slices.Contains(fixed, to):
-		if c := l.inc; c.elsewhere(r, time.Now()) {
+		if c := l.inc; c.hostMoved(r, time.Now()) {
 			w.outcome.Cases["I10 commands of runs whose host is said to be elsewhere"]++
 		}
 	case len(fixed) == 0: // it began on a person's word, when there was no way
@@ -71,9 +71,9 @@ func (w *World) auditReach(l *link, r remediate.Run, a remediate.Action) {
 	}
 }
 
-// elsewhere says whether a fenced was told that a run's host is elsewhere than when it
-// began.
-func (c *incarnation) elsewhere(r remediate.Run, now time.Time) bool {
+// hostMoved says whether a fenced was told that a run's host is elsewhere than when the
+// run began.
+func (c *incarnation) hostMoved(r remediate.Run, now time.Time) bool {
 	fixed := c.i.w.ledger.fixed[r.ID]
 	if len(fixed) == 0 {
 		return false

@@ -15,7 +15,7 @@ import (
 var bmcFaults = []fake.Fault{fake.Hangs, fake.Hangs, fake.Refuses, fake.BarsAccount, fake.Deaf, fake.Deaf, fake.Late, fake.Late, fake.Stale, fake.Stale,
 	fake.Restarts, fake.Restarts, fake.Stranger, fake.Slow, fake.Slow, fake.Busy}
 
-// troubleBMC spoils the BMC, by its dice.
+// troubleBMC spoils the BMC, at random.
 func (h *host) troubleBMC(now time.Time) {
 	w, b := h.w, &h.BMC
 	if b.Fault != fake.NoFault && now.After(h.until) {
@@ -24,11 +24,9 @@ func (h *host) troubleBMC(now time.Time) {
 	if !w.chance(w.plan.BMCs) {
 		return
 	}
-	b.Fault = w.plan.BMCFaults[w.rng.IntN(len(w.plan.BMCFaults))]
+	f := w.plan.BMCFaults[w.rng.IntN(len(w.plan.BMCFaults))]
 	h.until = now.Add(between(w.rng, 10*time.Second, 6*time.Minute))
-	if b.Fault == fake.Restarts {
-		b.Restart(now)
-	}
+	b.SetFault(f, now)
 	w.fault(string(b.Fault), h.Name, "until %s", h.until.Sub(w.began).Round(time.Second))
 }
 

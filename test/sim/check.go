@@ -57,7 +57,7 @@ func (w *World) addCheck() {
 // policyFiles is how often policies.d grows in a story, at most.
 const policyFiles = 3
 
-// grow adds a policy to policies.d, by its dice, because a host hangs. w.mu is held.
+// grow adds a policy to policies.d, at random, because a host hangs. w.mu is held.
 func (w *World) grow() {
 	if len(w.files) >= policyFiles || w.pen.Float64() >= w.plan.Policies/3600 {
 		return

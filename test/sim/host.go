@@ -62,7 +62,7 @@ func (w *World) addHost(i int) {
 	}
 }
 
-// trouble breaks something of the host, by its dice.
+// trouble breaks something of the host, at random.
 func (h *host) trouble(now time.Time) {
 	w := h.w
 	if !w.chance(w.plan.Hosts) || h.Gone {

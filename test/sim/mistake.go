@@ -16,7 +16,7 @@ type mistake struct {
 	undo  func()
 }
 
-// blunder makes mistakes, by its dice, and puts right what has stood long enough.
+// blunder makes mistakes, at random, and puts right what has stood long enough.
 // w.mu is held.
 func (w *World) blunder(now time.Time) {
 	w.mistakes = slices.DeleteFunc(w.mistakes, func(m mistake) bool {

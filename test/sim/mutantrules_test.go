@@ -72,13 +72,13 @@ type unlisted struct{ engine.Hosts }
 
 func (unlisted) List(string) []string { return nil }
 
-// retold is a watch whose changes are spoilt on the way.
-type retold struct {
+// spoiltWatch is a watch whose changes are spoilt on the way.
+type spoiltWatch struct {
 	engine.Watch
 	spoil func(*policy.Change)
 }
 
-func (r retold) Changes() []policy.Change {
+func (r spoiltWatch) Changes() []policy.Change {
 	list := slices.Clone(r.Watch.Changes())
 	for i := range list {
 		r.spoil(&list[i])
@@ -87,7 +87,7 @@ func (r retold) Changes() []policy.Change {
 }
 
 func watch(spoil func(*policy.Change)) func(*engine.Options) {
-	return func(o *engine.Options) { o.Clusters[0].Watch = retold{o.Clusters[0].Watch, spoil} }
+	return func(o *engine.Options) { o.Clusters[0].Watch = spoiltWatch{o.Clusters[0].Watch, spoil} }
 }
 
 // sickForever forgets since when a Node is as it is.

@@ -13,7 +13,7 @@ type outlet struct {
 	until time.Time // how long it misbehaves
 }
 
-// trouble makes the outlet's PDU unreachable or deaf, by its dice.
+// trouble makes the outlet's PDU unreachable or deaf, at random.
 func (o *outlet) trouble(now time.Time) {
 	w := o.h.w
 	if o.Fault != fake.NoFault && now.After(o.until) {

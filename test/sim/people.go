@@ -62,7 +62,7 @@ func (w *World) people(now time.Time) {
 func (w *World) order(c *incarnation, h *host, what int) {
 	e := c.engine
 	r, _ := w.open(h.Name)
-	o := engine.Order{Cluster: cluster, Node: h.Name, Run: r.ID, Actor: "uid 1000", Reason: "by the dice", For: between(w.rng, 20*time.Second, 5*time.Minute)}
+	o := engine.Order{Cluster: cluster, Node: h.Name, Run: r.ID, Actor: "uid 1000", Reason: "at random", For: between(w.rng, 20*time.Second, 5*time.Minute)}
 	plain := func(f func(context.Context, engine.Order) (engine.Outcome, error)) func(context.Context) error {
 		return func(ctx context.Context) error { _, err := f(ctx, o); return err }
 	}
@@ -140,7 +140,7 @@ func (w *World) hold(ctx context.Context, c *incarnation, e *engine.Engine, o en
 func (w *World) touch(c *incarnation, d time.Duration) {
 	w.outcome.Orders["pause-file"]++
 	w.note("", "a person makes the pause file of %s", c.i.name)
-	if err := os.WriteFile(c.i.pauseFile, []byte("by the dice"), 0o600); err != nil {
+	if err := os.WriteFile(c.i.pauseFile, []byte("at random"), 0o600); err != nil {
 		w.violate("sim", "", "write the pause file: %v", err)
 	}
 	now, last := time.Now(), w.crowd.files[c.i]

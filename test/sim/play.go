@@ -76,7 +76,7 @@ func (w *World) troubles(now time.Time) {
 	}
 }
 
-// trouble cuts an instance off, by its dice.
+// trouble cuts an instance off, at random.
 func (i *instance) trouble(now time.Time) {
 	w := i.w
 	if w.chance(w.plan.Outages) {

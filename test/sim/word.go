@@ -8,7 +8,7 @@ import (
 	"github.com/fenced/fenced/test/fake"
 )
 
-// vouch makes up, by its dice, a host that is lost together with its BMC. Somebody goes
+// vouch makes up, at random, a host that is lost together with its BMC. Somebody goes
 // there, pulls its plug and says so; now and then it is the plug of another host that
 // nobody missed. w.mu is held. // I26
 func (w *World) vouch(now time.Time) {
