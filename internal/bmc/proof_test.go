@@ -129,3 +129,22 @@ func provenBySuffix(rs []Reading, now time.Time) bool {
 	}
 	return false
 }
+
+// An Off counts as accepted in the session that took it, and in no other. // I1
+func TestAcceptance(t *testing.T) {
+	in := func(session uint64) Reading { return Reading{State: Off, At: noon, Session: session} }
+	var a Acceptance
+	assert.False(t, a.Sent(CommandOff, nil).Off(), "nothing was read before: nobody knows in which session")
+	a = a.Heard(in(7))
+	assert.False(t, a.Off())
+	assert.False(t, a.Sent(CommandOff, assert.AnError).Off())
+	assert.False(t, a.Sent(CommandOn, nil).Off())
+	a = a.Sent(CommandOff, nil)
+	assert.True(t, a.Off())
+	assert.True(t, a.Heard(in(7)).Off())
+	assert.False(t, a.Sent(CommandOn, nil).Off(), "the last command counts")
+	a = a.Heard(in(8))
+	assert.False(t, a.Off(), "the BMC restarted")
+	assert.False(t, a.Heard(in(7)).Off(), "and does not take it back")
+	assert.True(t, a.Sent(CommandOff, nil).Off(), "sent again")
+}

@@ -37,7 +37,7 @@ func (w *worker) lookPower(ctx context.Context) (seen remediate.Seen) {
 	} else {
 		seen.Identity = answer(identify(s.host, s.level, r, w.c.claims(ctx, s.host, t, w.run.Manual != nil)))
 	}
-	seen.Proof, seen.OffAccepted = s.proof, s.accepted
+	seen.Proof, seen.OffAccepted = s.proof, s.accepted.Off()
 	return seen
 }
 

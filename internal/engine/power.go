@@ -46,7 +46,7 @@ type session struct {
 	readTime time.Duration
 	sendTime time.Duration
 	proof    bmc.Proof
-	accepted bool
+	accepted bmc.Acceptance
 	refused  bool // the account, once
 }
 
@@ -67,6 +67,8 @@ func (s *session) read(ctx context.Context) (bmc.Reading, error) {
 	r, err := s.power.Read(ctx)
 	if err != nil {
 		r = bmc.Reading{At: time.Now()}
+	} else {
+		s.accepted = s.accepted.Heard(r)
 	}
 	s.proof = s.proof.Add(r)
 	s.refused = s.refused || accountRefused(err)
@@ -79,7 +81,7 @@ func (s *session) send(ctx context.Context, c bmc.Command) error {
 	defer cancel()
 	_, err := s.power.Send(ctx, c)
 	s.proof = s.proof.Reset()
-	s.accepted = c == bmc.CommandOff && err == nil
+	s.accepted = s.accepted.Sent(c, err)
 	s.refused = s.refused || accountRefused(err) // the next look shows it
 	return err
 }

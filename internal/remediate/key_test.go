@@ -97,7 +97,7 @@ func keyOf(v variant, st state) key {
 	for i, b := range []bool{
 		r.Touched, r.FoundOff, r.LeaveOff, r.Unfence != nil, r.OffOnly,
 		w.on, w.hung, w.ready, w.oos, w.labels, w.hold, w.requested, w.machineGone, w.paused, w.ordered,
-		w.accepted, w.ack, w.sincePower, w.lied, w.byUs, st.crash, w.marked, w.noQuorum,
+		w.accepted.Off(), w.ack, w.sincePower, w.lied, w.byUs, st.crash, w.marked, w.noQuorum,
 		r.Recheck, r.Confirmed != nil, newWord(r), r.Proof == ProofHuman, r.Limits.Reprovision,
 		r.Abort != nil, r.Abort != nil && r.Abort.AsIs, r.Retry != nil,
 	} {

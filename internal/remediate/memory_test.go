@@ -8,19 +8,19 @@ import (
 
 // memory is that of a process; a crash loses it.
 type memory struct {
-	accepted bool
+	accepted bmc.Acceptance
 	session  uint64
 	proof    bmc.Proof
 	level    int8 // of the session
 
 	// The oracle's notes about it.
-	ack         bool // Off was acknowledged in this process ...
+	ack         bool // Off was acknowledged in this process, by a BMC that did not restart since ...
 	first, last int  // ... and then read Off at, without anything else between; -1
 }
 
 // forget is what a crash does.
 func (w *world) forget() {
-	w.accepted, w.ack = false, false
+	w.accepted, w.ack = bmc.Acceptance{}, false
 	w.resetProof()
 	w.session++
 }
@@ -29,6 +29,8 @@ func (w *world) resetProof() {
 	w.proof = bmc.Proof{Spacing: 3 * time.Second, MaxAge: 5 * time.Second}
 	w.first, w.last = -1, -1
 }
+
+var commands = map[Action]bmc.Command{SendOff: bmc.CommandOff, SendOn: bmc.CommandOn}
 
 // readPower is one answer of the BMC, and the oracle's note of it.
 func (w *world) readPower(v variant, lost bool) (bmc.Reading, bmc.Kind) {
@@ -43,6 +45,12 @@ func (w *world) readPower(v variant, lost bool) (bmc.Reading, bmc.Kind) {
 		w.lied = w.lied || w.on && r.State == bmc.Off
 	}
 	w.proof = w.proof.Add(r)
+	if v.trusts {
+		r.Session = 0
+	}
+	if !lost {
+		w.accepted = w.accepted.Heard(r)
+	}
 	switch {
 	case r.State != bmc.Off:
 		w.first, w.last = -1, -1

@@ -29,6 +29,7 @@ var levelMutants = []mutant{
 			s.OffAccepted, s.Proof = true, provenBy(s.Power.At)
 		}
 	})},
+	{"an Off outlives a restart of its BMC", "I1: isolated without an acknowledged Off", variant{name: "m", levelled: levelled{bmc: slow, trusts: true}, faults: []fault{newSession}, budget: 1}, Next},
 	{"believes what another level reads", "I1: isolated on what another level read", outlets(levelled{keeps: true}, foreignOff), seeing(func(r Run, s *Seen, _ time.Time) {
 		s.Level = r.Level
 	})},

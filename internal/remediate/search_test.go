@@ -2,11 +2,14 @@ package remediate
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/fenced/fenced/internal/bmc"
 )
 
 // fault is one thing that goes wrong, or one order that arrives, in a round.
@@ -66,6 +69,9 @@ func (f fault) early() bool { return f < saveFails }
 func (f fault) crash() bool { return f >= crashBeforeSave && f <= crashAfterAct }
 
 func (f fault) stop() bool { return f == stopBeforeSave || f == stopAfterSave }
+
+// errLost is the answer to a command that nobody heard.
+var errLost = errors.New("lost")
 
 // state is one point of the search: the record as saved, the world with the
 // process's memory, and how many faults may still come.
@@ -222,7 +228,8 @@ func (v variant) strike(w *world, r Run, f fault) Run {
 	switch f {
 	case newSession:
 		w.session++
-		w.first, w.last = -1, -1 // the proof learns it from the next reading
+		w.first, w.last, w.ack = -1, -1, false // fenced learns it from the next reading
+		w.late[0] = 0                          // a command that was not carried out yet is forgotten
 	case lie:
 		w.lieFor = cmp.Or(v.lieFor, 5)
 	case foreignOn, foreignOff:
@@ -303,7 +310,7 @@ func (x *explorer) finish(st state, r Run, a Action, f fault) state {
 	switch {
 	case f == actFails && (a == SendOff || a == SendOn), f == answerLost && a == SendOff:
 		st.w.resetProof()
-		st.w.accepted, st.w.ack = false, false
+		st.w.accepted, st.w.ack = st.w.accepted.Sent(bmc.CommandOff, errLost), false
 	case f == crashAfterAct:
 		st.w.forget()
 	}

@@ -15,6 +15,7 @@ type levelled struct {
 	outlet       flaw
 	afterMains   bmc.PowerState // Off: the host stays off when its mains return
 	keeps        bool           // the engine keeps its session when the level changes
+	trusts       bool           // the engine keeps an accepted Off when the BMC restarts
 	feedsAnother bool           // the outlets feed another machine
 }
 
@@ -215,7 +216,7 @@ var twoLevels = []variant{
 	{name: "levels: outlets refuse", states: 1_400, levelled: levelled{levels: 2, outlet: refuses}, ignoresOff: true, faults: join(engine, power), budget: 1, want: "Held BMCAuth"},
 	{name: "levels: nothing answers", states: 460, levelled: levelled{levels: 2, bmc: dead, outlet: dead}, faults: engine, budget: 2, want: "Aborted BMCUnreachable"},
 	{name: "levels: outlets are slow", states: 3_500, levelled: levelled{levels: 2, outlet: slow}, ignoresOff: true, faults: join(engine, []fault{lostPower, pause, unfenceOrder}), budget: 1, runTimeout: 5 * time.Minute, want: "Done"},
-	{name: "the BMC is slow", states: 7_900, levelled: levelled{bmc: slow}, faults: join(engine, []fault{lostPower, pause, unfenceOrder}), budget: 2, runTimeout: 5 * time.Minute, want: "Done"},
+	{name: "the BMC is slow", states: 7_900, levelled: levelled{bmc: slow}, faults: join(engine, []fault{lostPower, newSession, pause, unfenceOrder}), budget: 2, runTimeout: 5 * time.Minute, want: "Done"},
 	{name: "levels: people", states: 23_900, levelled: levelled{levels: 2}, ignoresOff: true, faults: join(crashes, []fault{pause, resume, unfenceOrder, lostPower}), budget: 2, runTimeout: 4 * time.Minute, want: "Done"},
 	{name: "levels: sick, Metal3", states: 4_300, levelled: levelled{levels: 2}, ignoresOff: true, sick: true, bmh: true, faults: join(engine, power), budget: 1, want: "Done"},
 	{name: "levels: second attempt", states: 3_700, levelled: levelled{levels: 2}, ignoresOff: true, badBoots: 1, maxAttempts: 2, faults: join(crashes, []fault{lostPower, foreignOff}), budget: 1, want: "Done"},

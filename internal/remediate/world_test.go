@@ -1,6 +1,10 @@
 package remediate
 
-import "time"
+import (
+	"time"
+
+	"github.com/fenced/fenced/internal/bmc"
+)
 
 // variant is one configuration of the search: what the world is like and what
 // may go wrong in it. Its zero value is a hung host whose Node is deleted.
@@ -184,7 +188,7 @@ func (w *world) look(v variant, r Run, lostPower, lostAPI bool) Seen {
 	defer func() { w.shown(s) }()
 	if !v.deleteOnly {
 		w.open(v, r)
-		s.Level, s.OffAccepted = int(w.memory.level), w.accepted
+		s.Level, s.OffAccepted = int(w.memory.level), w.accepted.Off()
 		s.Power, s.PowerError = w.readPower(v, lostPower)
 		s.Proof, s.AlsoOn = w.proof, w.alsoOn(v, r, lostPower)
 		if s.PowerError == "" {
@@ -226,10 +230,13 @@ func (w *world) act(v variant, r Run, a Action, deaf bool) {
 	switch a {
 	case SendOff, SendOn:
 		w.resetProof()
-		took := w.answers(v, w.memory.level) == ""
-		w.accepted = a == SendOff && took
-		w.ack = w.accepted
-		if took && !deaf {
+		command, err := commands[a], error(nil)
+		if kind := w.answers(v, w.memory.level); kind != "" {
+			err = &bmc.Error{Kind: kind}
+		}
+		w.accepted = w.accepted.Sent(command, err)
+		w.ack = w.accepted.Off()
+		if err == nil && !deaf {
 			w.command(v, a == SendOn)
 		}
 		return

@@ -74,6 +74,7 @@ func special(p *Plan) { p.Seed *= 3 }
 var mutants = []mutant{
 	{"one read is a proof", "I1", nothing, options(func(o *engine.Options) { o.Power.OffReadSpacing = time.Millisecond })},
 	{"what is On reads Off", "I1", only(fake.Deaf), Defect{Reading: func(r *bmc.Reading, _ string) { r.State = bmc.Off }}},
+	{"sessions are not told apart", "I1", only(fake.Restarts), Defect{Reading: func(r *bmc.Reading, _ string) { r.Session = 1 }}},
 	{"Nodes are deleted by name", "I2", nothing, Defect{IgnoresPreconditions: true}},
 	{"sick as long as it was sick once", "I4", nothing, Defect{LateViews: time.Minute, Look: staleness()}},
 	{"the Lease is not looked at", "I5", alive, looks(func(f *engine.Fresh, _ remediate.Run) { f.Seen.Lease.ResourceVersion = "1" })},

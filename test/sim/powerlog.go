@@ -15,7 +15,7 @@ type logKey struct {
 // powerLog is what one life of a fenced was told by one device since its last
 // command there: the world's own notes of what could prove an Off.
 type powerLog struct {
-	taken  time.Time // when an Off was accepted; zero = not
+	taken  time.Time // when an Off was accepted, in this session; zero = not
 	offs   []offRead // the last ones in a row, of one session
 	last   bmc.Reading
 	honest bool // of the last reading
@@ -50,6 +50,9 @@ func (p *powerLog) broken() { p.offs = nil }
 
 func (p *powerLog) read(began time.Time, r bmc.Reading, honest bool) {
 	other := r.Session != p.last.Session || r.Identity != p.last.Identity
+	if r.Session != p.last.Session { // it may have forgotten the command before it was carried out
+		p.taken = time.Time{}
+	}
 	p.last, p.honest = r, honest
 	switch {
 	case r.State != bmc.Off:
