@@ -3,6 +3,7 @@ package audit
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -31,6 +32,9 @@ func TestMain(m *testing.M) {
 		go func() {
 			for {
 				h, err := l.Append(context.Background(), Entry{Type: "Action", Message: strings.Repeat("x", 300)})
+				if errors.Is(err, ErrHangs) { // the disk of a busy machine: nothing was acknowledged
+					continue
+				}
 				if err != nil {
 					fmt.Println("error:", err)
 					os.Exit(1)
@@ -40,7 +44,7 @@ func TestMain(m *testing.M) {
 		}()
 	}
 	for {
-		if _, err := l.Export(); err != nil {
+		if _, err := l.Export(); err != nil && !errors.Is(err, ErrHangs) {
 			fmt.Println("error:", err)
 			os.Exit(1)
 		}
