@@ -3,7 +3,6 @@ package audit
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -19,6 +18,7 @@ const writerEnv = "FENCED_TEST_AUDIT_WRITER"
 // TestMain is also the writer that TestKilledWriterLosesNothing kills: it prints
 // the place of each entry once that is acknowledged.
 func TestMain(m *testing.M) {
+	hangTime = time.Minute
 	path := os.Getenv(writerEnv)
 	if path == "" {
 		os.Exit(m.Run())
@@ -32,9 +32,6 @@ func TestMain(m *testing.M) {
 		go func() {
 			for {
 				h, err := l.Append(context.Background(), Entry{Type: "Action", Message: strings.Repeat("x", 300)})
-				if errors.Is(err, ErrHangs) { // the disk of a busy machine: nothing was acknowledged
-					continue
-				}
 				if err != nil {
 					fmt.Println("error:", err)
 					os.Exit(1)
@@ -44,7 +41,7 @@ func TestMain(m *testing.M) {
 		}()
 	}
 	for {
-		if _, err := l.Export(); err != nil && !errors.Is(err, ErrHangs) {
+		if _, err := l.Export(); err != nil {
 			fmt.Println("error:", err)
 			os.Exit(1)
 		}
