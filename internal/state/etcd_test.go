@@ -164,7 +164,7 @@ func TestEtcdListOfManyPages(t *testing.T) {
 
 func TestEtcdWithTLS(t *testing.T) {
 	c := ownEtcd(t, rig.EtcdOptions{Members: 1, TLS: true})
-	conf := state.EtcdConfig{Endpoints: c.Endpoints(), Prefix: "/fenced", CA: c.CA(), Cert: c.Cert(), Key: c.Key(), DialTimeout: 10 * time.Second}
+	conf := state.EtcdConfig{Endpoints: c.Endpoints(), Prefix: "/fenced", CA: c.CA(), Cert: c.Cert(), Key: c.Key(), DialTimeout: time.Minute}
 	s, err := state.OpenEtcd(t.Context(), conf)
 	require.NoError(t, err)
 	_, err = state.SavePin(t.Context(), s, state.Pin{Host: "prod/n"})

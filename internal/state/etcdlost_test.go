@@ -22,7 +22,7 @@ func lostAnswer(t *testing.T) (*etcdStore, *rig.EtcdCluster) {
 	c, err := rig.StartEtcd(t.Context(), rig.EtcdOptions{Members: 1, Progress: os.Stderr})
 	require.NoError(t, err)
 	t.Cleanup(c.Stop)
-	s, err := openEtcd(t.Context(), EtcdConfig{Endpoints: c.Endpoints(), Prefix: "/l/", DialTimeout: 10 * time.Second})
+	s, err := openEtcd(t.Context(), EtcdConfig{Endpoints: c.Endpoints(), Prefix: "/l/", DialTimeout: time.Minute})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
 	return s, c
