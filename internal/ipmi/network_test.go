@@ -2,6 +2,7 @@ package ipmi
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/test/ipmisim"
+	"github.com/fenced/fenced/test/pace"
 )
 
 // kinds are all datagrams that one cold power off is made of.
@@ -110,63 +112,84 @@ func TestEachDatagramLate(t *testing.T) {
 	})
 }
 
+// costs plays an exchange that gives the datagrams of each of its parts, until none takes
+// more than it needs: on a busy machine some are sent again that were not lost.
+func costs(t *testing.T, want []int, play func() []int) {
+	t.Helper()
+	for begun := time.Now(); ; {
+		got := play()
+		if slices.Equal(want, got) {
+			return
+		}
+		for i := range want {
+			require.GreaterOrEqual(t, got[i], want[i], "part %d of %v", i, got)
+		}
+		require.Less(t, time.Since(begun), pace.Hang, "%v datagrams, and %v are needed", got, want)
+	}
+}
+
 func TestRoundTrips(t *testing.T) {
 	onPeers(t, ipmisim.Options{}, func(t *testing.T, p peer, b ipmisim.BMC) {
 		relay := relayTo(t, b)
 		h := hostAt(t, relay.Addr())
 		h.CipherSuites = []int{p.suite}
-		at := 0
-		expect := func(want int, what string) {
-			t.Helper()
-			assert.Equal(t, want, relay.Asked()-at, what)
-			at = relay.Asked()
-		}
-		read := func(c *Client) {
-			t.Helper()
-			_, err := c.Read(t.Context())
-			require.NoError(t, err)
-		}
-		off := func(c *Client) {
-			t.Helper()
-			_, err := c.Send(t.Context(), bmc.CommandOff)
-			require.NoError(t, err)
-		}
-		c := New(h, timing)
-		read(c)
-		expect(4, "status, cold")
-		read(c)
-		expect(1, "status, warm")
-		off(c)
-		read(c)
-		expect(3, "first off in a session raises the privilege, and one confirm")
-		off(c)
-		read(c)
-		expect(2, "off and one confirm, warm")
-		require.NoError(t, c.Close(t.Context()))
-		expect(1, "close")
-
-		c = New(h, timing)
-		off(c)
-		read(c)
-		expect(6, "off and one confirm, cold")
-		require.NoError(t, c.Close(t.Context()))
+		costs(t, []int{
+			4, // status, cold
+			1, // status, warm
+			3, // the first off in a session raises the privilege, and one confirm
+			2, // off and one confirm, warm
+			1, // close
+			6, // off and one confirm, cold
+		}, func() (asked []int) {
+			at := relay.Asked()
+			took := func() { asked, at = append(asked, relay.Asked()-at), relay.Asked() }
+			read := func(c *Client) {
+				_, err := c.Read(t.Context())
+				require.NoError(t, err)
+			}
+			off := func(c *Client) {
+				_, err := c.Send(t.Context(), bmc.CommandOff)
+				require.NoError(t, err)
+				read(c)
+			}
+			c := New(h, timing)
+			read(c)
+			took()
+			read(c)
+			took()
+			off(c)
+			took()
+			off(c)
+			took()
+			require.NoError(t, c.Close(t.Context()))
+			took()
+			c = New(h, timing)
+			off(c)
+			took()
+			require.NoError(t, c.Close(t.Context()))
+			return asked
+		})
 	})
 }
 
+// A suite that was refused is not asked for again.
 func TestRememberedSuite(t *testing.T) {
 	b := startGo(t, ipmisim.Options{Suites: []int{3}})
-	relay := relayTo(t, b)
-	c := clientAt(t, relay.Addr())
-	for _, want := range []int{5, 4} {
-		at := relay.Asked()
-		_, err := c.Read(t.Context())
-		require.NoError(t, err)
-		assert.Equal(t, want, relay.Asked()-at, "suite 17 is refused once only")
-		require.NoError(t, c.Close(t.Context()))
-		at = relay.Asked()
-		require.NoError(t, c.Close(t.Context()), "again")
-		assert.Equal(t, at, relay.Asked())
-	}
+	costs(t, []int{5, 0, 4, 0}, func() (asked []int) {
+		relay := relayTo(t, b)
+		c := clientAt(t, relay.Addr())
+		for range 2 {
+			at := relay.Asked()
+			_, err := c.Read(t.Context())
+			require.NoError(t, err)
+			asked = append(asked, relay.Asked()-at)
+			require.NoError(t, c.Close(t.Context()))
+			at = relay.Asked()
+			require.NoError(t, c.Close(t.Context()), "again")
+			asked = append(asked, relay.Asked()-at)
+		}
+		return asked
+	})
 }
 
 // TestLossyNetwork loses one datagram in ten each way, for eight hosts at once.
