@@ -73,6 +73,33 @@ func TestOwnerThatIsCutOffEndsFirst(t *testing.T) {
 	require.GreaterOrEqual(t, began.Load().Sub(*until.Load()), late.settle, "the successor settles after an owner who was lost")
 }
 
+// One who is stopped in order while he waits for what a lost owner may have under way
+// leaves that wait to the next. // I19
+func TestSettleTimeIsNotLost(t *testing.T) {
+	t.Parallel()
+	c, prefix := sharedEtcd(t), newPrefix()
+	a := startOn(t, openEtcd(t, c, prefix), "a", []string{"prod"}, expiring, stay)
+	a.awaitClaim(t, "prod")
+	require.NoError(t, a.store.Close()) // it is lost
+
+	patient := times{ttl: expiring.ttl, settle: time.Hour}
+	b := startOn(t, openEtcd(t, c, prefix), "b", []string{"prod"}, patient, stay)
+	require.Eventually(t, func() bool { return b.owners.Owner("prod").Instance == "b" }, eventually, 20*time.Millisecond)
+	b.stop(t)
+	stopped := time.Now()
+	_, guarded := b.claim("prod")
+	require.False(t, guarded)
+
+	const settle = 3 * time.Second
+	next := startOn(t, openEtcd(t, c, prefix), "c", []string{"prod"}, times{ttl: expiring.ttl, settle: settle}, stay)
+	next.awaitClaim(t, "prod")
+	require.GreaterOrEqual(t, time.Since(stopped), settle)
+	next.stop(t) // it has waited to the end
+
+	last := startOn(t, openEtcd(t, c, prefix), "d", []string{"prod"}, patient, stay)
+	last.awaitClaim(t, "prod")
+}
+
 func TestInstanceNamesAreTakenOnce(t *testing.T) {
 	t.Parallel()
 	c, prefix := sharedEtcd(t), newPrefix()

@@ -21,7 +21,8 @@ type (
 	}
 	lastValue struct {
 		Instance string `json:"instance"`
-		// GivenUp: the owner's last command had ended before he deleted his key.
+		// GivenUp: the owner's last command had ended before he deleted his key, and that
+		// of whoever was lost before him.
 		GivenUp bool `json:"givenUp"`
 	}
 )

@@ -36,6 +36,9 @@ type holding struct {
 	since time.Time
 	stop  context.CancelFunc
 	done  chan struct{} // closed when the guard has returned
+	// settled: what an owner before who was lost had under way has ended. Written before
+	// done is closed, and read after.
+	settled bool
 }
 
 type sighting struct {
@@ -182,7 +185,7 @@ func (t *term) claim(ctx, working context.Context, cluster string) error {
 func (t *term) start(ctx context.Context, cluster string, epoch int64, settle time.Duration) {
 	ctx, stop := both(ctx, t.sess.ctx)
 	under := reign{key: t.store.ownerKey(cluster), epoch: epoch}
-	h := &holding{epoch: epoch, since: time.Now(), stop: stop, done: make(chan struct{})}
+	h := &holding{epoch: epoch, since: time.Now(), stop: stop, done: make(chan struct{}), settled: settle == 0}
 	t.held[cluster] = h
 	t.noteOurs(cluster, epoch)
 	t.guards.Go(func() {
@@ -200,6 +203,7 @@ func (t *term) start(ctx context.Context, cluster string, epoch int64, settle ti
 			return
 		case <-time.After(settle):
 		}
+		h.settled = true
 		t.guard(ctx, Claim{
 			Cluster: cluster, Epoch: uint64(epoch), Until: t.sess.Until,
 			Store: claimed{t.store, under},
@@ -217,13 +221,14 @@ func (h *holding) returned() bool {
 }
 
 // giveUp deletes the owner's key after the guard has returned, and notes for the
-// successor that he need not wait.
+// successor that he need not wait. One who was stopped while he waited himself, for an
+// owner who was lost, leaves the whole of that to him. // I19
 func (t *term) giveUp(ctx context.Context, cluster string, h *holding) error {
 	key := t.store.ownerKey(cluster)
 	return t.store.try(ctx, func(ctx context.Context) error {
 		_, err := t.store.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", h.epoch)).Then(
 			clientv3.OpDelete(key),
-			clientv3.OpPut(t.store.lastKey(cluster), text(lastValue{Instance: t.Instance, GivenUp: true})),
+			clientv3.OpPut(t.store.lastKey(cluster), text(lastValue{Instance: t.Instance, GivenUp: h.settled})),
 		).Commit()
 		return err // where the key is gone already there is nothing to give up
 	})
