@@ -122,10 +122,12 @@ func (c *cluster) countRuns(a applicant, f *policy.Facts, now time.Time) {
 	f.InFlightTotal = max(c.e.slots.count(), f.InFlight)
 }
 
-// mayBeIn says whether a run's host is in a zone. One whose Node is gone, and was
-// gone before this daemon started, counts in every zone. c.mu is held.
+// mayBeIn says whether a run's host is in a zone. A Node that was made again, by a kubelet
+// or from Git, may lack the label until it is restored: then that of the Node which the run
+// began with counts, and where this daemon has not seen it, the host counts in every zone.
+// c.mu is held. // I11
 func (c *cluster) mayBeIn(zone, key string, r remediate.Run) bool {
-	if n := c.ledger.Node(r.Target.Node); n != nil {
+	if n := c.ledger.Node(r.Target.Node); n != nil && (n.UID == r.Target.NodeUID || n.Labels[key] != "") {
 		return n.Labels[key] == zone
 	}
 	labels, known := c.labels[r.ID]

@@ -100,6 +100,32 @@ func TestLimitsHoldForManyAtOnce(t *testing.T) {
 	}
 }
 
+// A host whose Node was made again without its labels is still in its zone, also for a
+// daemon that has not seen the old Node. // I11
+func TestNodeFromGitIsInItsZone(t *testing.T) {
+	for _, every := range []time.Duration{0, 20 * time.Second} {
+		t.Run(every.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T, _ *world, store *failingStore) {
+				f := newFleet("a", 8, "x")
+				f.fail(3)
+				made := 0
+				disturbed(t, fleets{f}, store, every, func(*engine.Options) {}, func(*engine.Engine) {
+					f.Do(func(s *fake.State) {
+						for _, h := range s.Hosts {
+							if s.Nodes[h.Name] == nil {
+								s.PutFromGit(h.Name)
+								made++
+							}
+						}
+					})
+				})
+				assert.Equal(t, 3, made)
+				assert.Equal(t, 1, f.MostOff("x"))
+			})
+		})
+	}
+}
+
 // One after the other, and never without a quorum. // I12
 func TestControlPlaneHostsGoOneByOne(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *world, store *failingStore) {

@@ -30,6 +30,7 @@ func (s *State) Look(r remediate.Run, backups [][]byte) engine.Fresh {
 		Lease: remediate.Lease{Known: true}, Node: remediate.Node{Exists: remediate.No}, Machine: remediate.Machine{Exists: remediate.No}}}
 	if l, ok := s.Leases[t.Node]; ok {
 		f.Seen.Lease.ResourceVersion, f.Seen.Lease.RenewTime, f.Lease.RenewTime = fmt.Sprint(l.Version), l.Renewed, l.Renewed
+		f.Seen.Lease.Duration = l.Duration
 	}
 	if n := s.Nodes[t.Node]; n != nil {
 		f.Node = n.Policy()

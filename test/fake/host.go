@@ -1,6 +1,7 @@
 package fake
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -44,6 +45,8 @@ type Host struct {
 	// LeaseMoves is a Lease that is renewed whatever the host does, by a clock that
 	// stands in the past.
 	LeaseMoves bool
+	// LeaseFor is for how long the kubelet takes its Lease; 40 s if zero.
+	LeaseFor time.Duration
 	// StartsWithMains is a host that boots when its outlets feed it again.
 	StartsWithMains bool
 	// How long these take; nil: bootTime for a boot, lateBy for what is late, and nothing
@@ -163,7 +166,8 @@ func (h *Host) tick(now time.Time) {
 	}
 }
 
-const renewEvery = 10 * time.Second
+// leaseFor is the duration of the kubelet's Lease, which it renews at a quarter of that.
+func (h *Host) leaseFor() time.Duration { return cmp.Or(h.LeaseFor, 40*time.Second) }
 
 // kubelet registers once for each boot, renews its Lease, and says that it is
 // Ready. A Node that was deleted under it is not made again: the Lease moves on.
@@ -172,7 +176,7 @@ func (h *Host) kubelet(now time.Time) {
 		h.joined, h.readyAt = true, now.Add(h.s.ReadyAfter)
 		h.s.join(h)
 	}
-	if now.Sub(h.renewedAt) >= renewEvery {
+	if now.Sub(h.renewedAt) >= h.leaseFor()/4 {
 		h.renewedAt = now
 		h.s.renew(h.Name, now)
 	}

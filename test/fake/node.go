@@ -165,4 +165,16 @@ func (s *State) ShowUUID(h *Host) {
 }
 
 // renew moves a kubelet's Lease.
-func (s *State) renew(node string, at time.Time) { s.Leases[node] = Lease{s.next(), at} }
+func (s *State) renew(node string, at time.Time) {
+	l := Lease{Version: s.next(), Renewed: at}
+	if h := s.Host(node); h != nil {
+		l.Duration = h.leaseFor()
+	}
+	s.Leases[node] = l
+}
+
+// PutFromGit makes a Node that is gone again, as it stands in Git: no kubelet has it yet.
+func (s *State) PutFromGit(name string) {
+	s.PutNode(Node{Name: name, Labels: map[string]string{"from": "git"}, Ready: "False", Since: time.Now()})
+	s.Note(name, "Node %s is made again from Git", s.Nodes[name].UID)
+}

@@ -81,8 +81,9 @@ type Account struct {
 
 // Lease is a kubelet's heartbeat.
 type Lease struct {
-	Version uint64
-	Renewed time.Time
+	Version  uint64
+	Renewed  time.Time
+	Duration time.Duration
 }
 
 // Change is one entry of the API server's history, which watches follow.
