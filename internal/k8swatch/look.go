@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -143,6 +144,9 @@ func (l *looker) lease(ctx context.Context) error {
 	l.look.Seen.Lease = remediate.Lease{Known: true, ResourceVersion: lease.ResourceVersion}
 	if lease.Spec.RenewTime != nil {
 		l.look.Seen.Lease.RenewTime = lease.Spec.RenewTime.Time
+	}
+	if seconds := lease.Spec.LeaseDurationSeconds; seconds != nil {
+		l.look.Seen.Lease.Duration = time.Duration(max(0, *seconds)) * time.Second
 	}
 	l.look.Lease = policy.Lease{RenewTime: l.look.Seen.Lease.RenewTime}
 	return nil

@@ -1,6 +1,7 @@
 package remediate
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -27,7 +28,7 @@ func adopt(r Run, s Seen) Run {
 		if registeredAnew(r) || registered(r, n) && n.BootID != r.Target.BootID && (n.SystemUUID == r.Target.SystemUUID || r.Target.SystemUUID == "") {
 			r.NewNodeUID = n.UID
 		}
-		r.Target.NodeUID, r.Target.BootID = n.UID, n.BootID
+		r.Target.NodeUID, r.Target.BootID = n.UID, cmp.Or(n.BootID, r.Target.BootID)
 	}
 	return r
 }

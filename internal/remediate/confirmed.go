@@ -110,6 +110,9 @@ func gainsaid(r Run, s Seen) string {
 	return ""
 }
 
+// Against is what a look found to speak against a word that stands; "" when nothing does. // I26
+func Against(r Run, s Seen) string { return gainsaid(r, ofLevel(r, s)) }
+
 func contradictedWord(r Run, why string, now time.Time) (Run, Action, time.Duration) {
 	return hold(r, wordContradicted, why+", although "+r.Confirmed.Actor+" confirmed that the host is off", now)
 }
@@ -120,7 +123,7 @@ func unreadable(r Run, s Seen, now time.Time) bool {
 	if offProven(r, s, now) {
 		return false
 	}
-	return hopeless(s) || s.PowerError != "" && now.Sub(r.StepStarted) >= leaseQuiet || now.After(r.Deadline())
+	return hopeless(s) || s.PowerError != "" && now.Sub(r.StepStarted) >= wholeAnswer || now.After(r.Deadline())
 }
 
 // onWord is step 1 where the present level cannot be read and a word stands: the
@@ -154,7 +157,7 @@ func onWord(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	switch {
 	case r.Target.BareMetalHost != "" && s.Hold == No: // else Metal3 would switch it on
 		return command(r, SetHold, resendWrite, now)
-	case !owned(r, s), now.Sub(r.Word.Since) < leaseQuiet:
+	case !owned(r, s), now.Sub(r.Word.Since) < r.Word.Lease.still():
 		return r, Nothing, poll
 	}
 	lease := r.Word.Lease

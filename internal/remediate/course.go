@@ -100,8 +100,10 @@ func quiet(r Run, s Seen, now time.Time) bool {
 	if !s.Lease.Known || r.OffLease == nil {
 		return false
 	}
-	recent := (r.OffLease.Heard || s.Proof.Since().Sub(r.OffLease.RenewTime) < leaseRecent) && r.OffLease.ResourceVersion != ""
-	return !recent || now.Sub(s.Proof.Since()) >= leaseQuiet
+	l := *r.OffLease
+	recent := (l.Heard || s.Proof.Since().Sub(l.RenewTime) < l.recent()) && l.ResourceVersion != ""
+	since := later(s.Proof.Since(), l.Seen) // while the API did not answer nobody saw it stand still
+	return !recent || now.Sub(since) >= l.still()
 }
 
 // registered says whether the Node that stands now came after the isolation.

@@ -40,7 +40,8 @@ func TestPowerOn(t *testing.T) {
 			r.Isolated, s.Identity = ago(370*sec+1), No
 		}, Reprovision, Nothing, "PowerOnFailed"},
 		{"the time counts from the pods", PowerOn, 370 * sec, nil, PowerOn, SendOn, ""},
-		{"a Node comes back before On: FalseOff", PowerOn, sec, func(r *Run, s *Seen) { s.Node = Node{Exists: Yes, UID: "u2"} }, Held, Nothing, "FalseOff"},
+		{"a Node comes back before On: FalseOff", PowerOn, sec, func(r *Run, s *Seen) { s.Node = Node{Exists: Yes, UID: "u2", BootID: "b1"} }, Held, Nothing, "FalseOff"},
+		{"a Node from Git comes before On: none of ours", PowerOn, 6 * sec, func(r *Run, s *Seen) { s.Node = Node{Exists: Yes, UID: "u2"} }, PowerOn, SendOn, ""},
 		{"the Lease moves before On: FalseOff", PowerOn, sec, func(r *Run, s *Seen) { s.Lease.ResourceVersion = "v2" }, Held, Nothing, "FalseOff"},
 		{"after On was sent it may", PowerOn, minute, func(r *Run, s *Seen) {
 			s.Lease.ResourceVersion, r.Intent = "v2", Intent{SendOn, ago(sec)}

@@ -26,6 +26,9 @@ func (v variant) onAnswer(st state, w world, r, r2 Run, s Seen, a Action, now ti
 	if (r.Step == PowerOff || r.Step == DeleteNode) && r2.Reason == wordContradicted && s.Power.State == bmc.Off && w.on && r.Proof != ProofHuman && alive(r, s) {
 		fail("I5: a BMC that lies beside a word is not frozen")
 	}
+	if r2.Reason == falseOff && r.Reason != falseOff && w.uid != 0 && w.bootID == 0 && !alive(r, s) {
+		fail("I5: a Node that no kubelet has made counts as a sign of life")
+	}
 	switch a {
 	case SendOff:
 		bad = append(bad, v.onOff(r, s, now)...)
@@ -99,6 +102,9 @@ func (v variant) onIsolate(w world, r Run, s Seen) (bad []string) {
 		fail("I1: isolated on a session without identity")
 	case w.on && !w.lied && !w.sincePower:
 		fail("I1: isolated while the host is on")
+	}
+	if r.Proof != ProofHuman && w.first >= 0 && w.kubeletRuns() && w.upFor-bootDelay > w.now-w.first {
+		fail("I5: isolated while its kubelet lives, %d s after the first Off read", w.now-w.first)
 	}
 	if r.Attempt == 1 && r.Target.NodeUID != uid(1) {
 		fail("I2: the target became %s", r.Target.NodeUID)

@@ -13,7 +13,7 @@ type flat struct {
 	target                               Target
 	step, abandonTo                      Step
 	reason, note, abandon, newUID, lease string
-	renew                                time.Time
+	renew, renewSeen                     time.Time
 	attempt, level, offLevel, journal    int
 	proof                                ProofKind
 	stepStarted, ended, isolated         time.Time
@@ -49,7 +49,7 @@ func flatten(r Run) flat {
 		f.word = *r.Word
 	}
 	if r.OffLease != nil {
-		f.lease, f.renew = r.OffLease.ResourceVersion, r.OffLease.RenewTime
+		f.lease, f.renew, f.renewSeen = r.OffLease.ResourceVersion, r.OffLease.RenewTime, r.OffLease.Seen
 	}
 	if f.contradicted = len(r.Contradicted); f.contradicted > 0 {
 		f.contradiction = r.Contradicted[f.contradicted-1]
@@ -74,7 +74,7 @@ type key struct {
 	nodeUID, bootID, newUID string
 	attempt, left           int8
 	flags                   uint64
-	ages                    [18]int16
+	ages                    [19]int16
 	bits                    [8]int8
 	backup, offLease        int8
 	level, offLevel         int8
@@ -120,10 +120,10 @@ func keyOf(v variant, st state) key {
 			k.backup = 2
 		}
 	}
-	k.ages = [18]int16{
-		age(r.StepStarted, w.now, 70), age(r.Intent.At, w.now, 61), age(r.Isolated, w.now, 40), age(r.APILost, w.now, 70),
+	k.ages = [19]int16{
+		age(r.StepStarted, w.now, 70+v.moreLease()), age(r.Intent.At, w.now, 61), age(r.Isolated, w.now, 40), age(r.APILost, w.now, 70),
 		age(r.OnSeen, w.now, 70), age(r.NotBefore, w.now, 70), age(r.HealthySince, w.now, 301),
-		noted(w.first, w.now), noted(w.last, w.now), noted(w.isolatedAt, w.now), cut(w.deleting), cut(w.apiDown), 0, 0, 0, 0, 0, 0,
+		noted(w.first, w.now, 30+v.moreLease()), noted(w.last, w.now, 30), noted(w.isolatedAt, w.now, 30), cut(w.deleting), cut(w.apiDown), 0, 0, 0, 0, 0, 0, 0,
 	}
 	if r.Step == PowerOn { // its time may begin with the pods'
 		k.ages[2] = age(r.Isolated, w.now, 55)
@@ -149,13 +149,14 @@ func keyOf(v variant, st state) key {
 	case w.upFor < bootDelay+readyDelay+1:
 		k.ages[13] = int16(w.upFor)
 	default:
-		k.ages[13] = int16(10 + (w.upFor-bootDelay)%renewEvery)
+		k.ages[13] = int16(10 + (w.upFor-bootDelay)%v.renewEvery())
 	}
 	switch {
 	case r.OffLease == nil:
-		k.ages[14] = int16(min(w.now-w.renewed, 80))
+		k.ages[14] = int16(min(w.now-w.renewed, 80+v.moreLease()))
 	case r.OffLease.ResourceVersion == versions[w.leaseRV]:
-		k.offLease, k.ages[14] = 1, age(r.OffLease.RenewTime, w.now, 80)
+		k.ages[18] = age(r.OffLease.Seen, w.now, 16+v.moreLease())
+		k.offLease, k.ages[14] = 1, age(r.OffLease.RenewTime, w.now, 80+v.moreLease())
 	default:
 		k.offLease = 2
 	}
@@ -173,11 +174,14 @@ func age(t time.Time, now, limit int) int16 {
 	return int16(min(now-int(t.Unix()-epoch.Unix()), limit))
 }
 
-func noted(at, now int) int16 {
+// moreLease is by how many seconds a Lease longer than usual is followed for longer.
+func (v variant) moreLease() int { return v.duration() - 40 }
+
+func noted(at, now, limit int) int16 {
 	if at < 0 {
 		return -1
 	}
-	return int16(min(now-at, 30))
+	return int16(min(now-at, limit))
 }
 
 func cut(n int) int16 {

@@ -36,11 +36,11 @@ var peopleMutants = []mutant{
 	})},
 	{"does not wait for the Lease on a word", "I26: isolated on a word before", onWordOf(variant{}), func(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 		if r.Step == PowerOff {
-			r.StepStarted = r.StepStarted.Add(-leaseQuiet)
+			r.StepStarted = r.StepStarted.Add(-wholeAnswer)
 		}
 		if r.Word != nil && !r.Word.Since.IsZero() {
 			w := *r.Word
-			w.Since = w.Since.Add(-leaseQuiet)
+			w.Since = w.Since.Add(-leaseStill)
 			r.Word = &w
 		}
 		return Next(r, s, now)

@@ -145,6 +145,22 @@ var mutants = []mutant{
 	{"believes that the Machine is marked", "Reprovisioned : the Machine is there", variant{name: "m", deleteOnly: true, marks: true, faults: []fault{actFails}, budget: 1}, seeing(func(r Run, s *Seen, _ time.Time) {
 		s.Machine.Marked = r.Intent.Action == DeleteTargetMachine
 	})},
+	{"takes a Node from Git for a registration", "I5: a Node that no kubelet has made", variant{name: "m", faults: []fault{recreated}, budget: 1}, seeing(func(_ Run, s *Seen, _ time.Time) {
+		if s.Node.unborn() {
+			s.Node.BootID = "x"
+		}
+	})},
+	{"does not know how long a Lease is", "I5: isolated while its kubelet lives", variant{name: "m", sick: true, ignoresOff: true, lease: 120, lieFor: 200, faults: []fault{lie}, budget: 1}, seeing(func(r Run, s *Seen, _ time.Time) {
+		s.Lease.Duration = 0
+	})},
+	{"takes for quiet what nobody heard", "I5: isolated while its kubelet lives", variant{name: "m", sick: true, ignoresOff: true, lieFor: 100, faults: []fault{lie, outageLong}, budget: 2}, func(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
+		if r.OffLease != nil {
+			l := *r.OffLease
+			l.Seen = time.Time{}
+			r.OffLease = &l
+		}
+		return Next(r, s, now)
+	}},
 	{"waits for ever", "L1", basic(), saying(func(r Run, _ Seen, r2 *Run, _ *Action, now time.Time) {
 		if r.Step == AwaitNode && r2.Step != AwaitNode {
 			*r2 = r

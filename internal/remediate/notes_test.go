@@ -67,7 +67,9 @@ func TestFirstOffReadNotesTheLease(t *testing.T) { // I5
 	r, s := begin(PowerOff, sec)
 	r.OffLease = nil
 	got, _, _ := Next(r, s, noon)
-	assert.Equal(t, &s.Lease, got.OffLease)
+	want := s.Lease
+	want.Seen = noon
+	assert.Equal(t, &want, got.OffLease)
 
 	s.Lease.Known = false
 	got, _, _ = Next(r, s, noon)

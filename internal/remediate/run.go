@@ -219,7 +219,7 @@ func (r Run) Began() time.Time {
 func (r Run) Deadline() time.Time {
 	switch r.Step {
 	case PowerOff:
-		return r.StepStarted.Add(r.Limits.OffDeadline)
+		return r.StepStarted.Add(r.Limits.OffDeadline).Add(r.longLease())
 	case DeleteNode:
 		if !r.APILost.IsZero() {
 			return r.APILost.Add(r.Limits.APITimeout)
@@ -231,4 +231,16 @@ func (r Run) Deadline() time.Time {
 		return r.OnSeen.Add(r.Limits.ReadyTimeout)
 	}
 	return time.Time{}
+}
+
+// longLease is by how much longer than usual step 1 may take, because the Node's Lease is
+// a long one: twice, for a restart begins to wait anew.
+func (r Run) longLease() (more time.Duration) {
+	if r.OffLease != nil {
+		more = 2 * (r.OffLease.still() - leaseStill)
+	}
+	if vouched(r) {
+		more = max(more, 2*(r.Word.Lease.still()-leaseStill))
+	}
+	return more
 }

@@ -28,6 +28,7 @@ const (
 	foreignOff   // or off
 	reregister   // a living kubelet registers its Node again, without a reboot
 	replaced     // someone deletes the Node and makes another of that name
+	recreated    // a controller makes a Node that is gone again, as it stands in Git
 	outageShort  // the API is gone for 5 s
 	outageLong   // for longer than its limit
 	outageEver   // for ever
@@ -60,7 +61,7 @@ const (
 	stopAfterSave
 )
 
-var faultNames = [...]string{"-", "lostPower", "lostAPI", "slowLook", "newSession", "lie", "foreignOn", "foreignOff", "reregister", "replaced",
+var faultNames = [...]string{"-", "lostPower", "lostAPI", "slowLook", "newSession", "lie", "foreignOn", "foreignOff", "reregister", "replaced", "recreated",
 	"outageShort", "outageLong", "outageEver", "pause", "resume", "unfence", "memberLost", "memberBack", "hold", "release", "abort", "close", "retry", "confirm", "late", "stale", "slowBoot", "saveFails", "saveAnswerLost",
 	"crashBeforeSave", "crashAfterSave", "crashAfterAct", "actFails", "answerLost", "deaf", "conflict", "stopBeforeSave", "stopAfterSave"}
 
@@ -210,7 +211,7 @@ func (x *explorer) choices(st state, early bool) []fault {
 			f == lie && (!st.w.on || st.w.lieFor > 0),
 			f == pause && st.w.paused, f == resume && !st.w.paused,
 			f == reregister && (st.w.uid != 0 || !st.w.kubeletRuns()),
-			f == replaced && (st.w.uid == 0 || st.w.deleting > 0),
+			f == replaced && (st.w.uid == 0 || st.w.deleting > 0), f == recreated && st.w.uid != 0,
 			f == unfenceOrder && st.w.ordered,
 			f == slowBoot && !st.w.stuckInBoot(),
 			!st.w.mayOrder(st.rec, f), !x.v.mayWake(st, f),
@@ -244,6 +245,10 @@ func (v variant) strike(w *world, r Run, f fault) Run {
 	case replaced:
 		w.lastUID++
 		w.uid = w.lastUID
+		w.rv++
+	case recreated:
+		w.lastUID++
+		w.uid, w.labels = w.lastUID, false
 		w.rv++
 	case outageShort:
 		w.apiDown = 5

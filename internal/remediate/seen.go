@@ -124,15 +124,37 @@ type Node struct {
 	OutOfService    bool   // carries our out-of-service taint
 }
 
+// unborn says whether no kubelet has made or taken on this Node yet: it has no boot ID.
+// Whoever keeps Nodes in Git makes a deleted one again, which is neither a registration
+// nor a sign of life. // I5, I6
+func (n Node) unborn() bool { return n.Exists == Yes && n.BootID == "" }
+
 // Lease is the Node's heartbeat. Known with an empty ResourceVersion means
 // that there is none.
 type Lease struct {
 	Known           bool      `json:"known"`
 	ResourceVersion string    `json:"resourceVersion"`
 	RenewTime       time.Time `json:"renewTime,omitzero"`
+	// Duration is for how long the kubelet takes its Lease, by its own word; it renews at
+	// a quarter of that. Zero where the Lease does not say.
+	Duration time.Duration `json:"duration,omitempty"`
+	// Seen is when this Lease was first read; only in the record of a run.
+	Seen time.Time `json:"seen,omitzero"`
 	// Heard: the Node's Ready is not Unknown, so the control plane saw this Lease move
 	// within its grace period, whatever the host's clock writes into it.
 	Heard bool `json:"heard,omitempty"`
+}
+
+// recent is how shortly before an Off a Lease may have been renewed to be one that may
+// be renewed again; still is for how long it must then stand still: by then a kubelet
+// that lives has missed a renewal. // I5
+func (l Lease) recent() time.Duration { return max(leaseRecent, l.Duration) }
+func (l Lease) still() time.Duration  { return max(leaseStill, l.Duration/2) }
+
+// seen is the Lease for the record of a run.
+func (l Lease) seen(now time.Time) *Lease {
+	l.Seen = now
+	return &l
 }
 
 // Machine is the target's Machine as it is now.
@@ -160,8 +182,7 @@ type Backup struct {
 // Action is one thing for the engine to do. The zero value is to do nothing.
 type Action string
 
-// The actions. SendOff, IsolateNode and DeleteTargetMachine can hurt; the
-// others are safe at any time.
+// The actions. Those that do not hurt are safe at any time.
 const (
 	Nothing             Action = ""
 	SetHold             Action = "SetHold"             // reboot.metal3.io/fenced on the BareMetalHost
@@ -174,3 +195,12 @@ const (
 	ClearRequest        Action = "ClearRequest"        // remove the Machine's remediation request
 	DeleteTargetMachine Action = "DeleteTargetMachine" // or mark it for its owner, as its lineage does; with UID precondition
 )
+
+// Hurts says whether an action takes something away; the others bring back.
+func (a Action) Hurts() bool {
+	switch a {
+	case SetHold, SendOff, IsolateNode, DeleteTargetMachine:
+		return true
+	}
+	return false
+}

@@ -69,7 +69,7 @@ func powerOff(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 		return keptOn(r, s, now)
 	}
 	if r.OffLease == nil && s.Power.State == bmc.Off && s.Lease.Known {
-		r.OffLease = &s.Lease
+		r.OffLease = s.Lease.seen(now)
 	} else if s.Power.State == bmc.On {
 		r.OffLease = nil
 		r = adopt(r, s)
@@ -166,11 +166,11 @@ func beforeOff(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 func deleteNode(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	tainted := r.Isolation == IsolateTaint && s.Node.Exists == Yes && s.Node.OutOfService
 	switch {
+	case s.Node.Exists == No, tainted, s.Node.unborn() && s.Node.UID != r.Target.NodeUID:
+		return isolated(r, now)
 	case s.Node.Exists == Yes && s.Node.UID != r.Target.NodeUID:
 		r.Isolated = now
 		return notOff(r, "a Node of this name registered while its host was believed off", now)
-	case s.Node.Exists == No, tainted:
-		return isolated(r, now)
 	case r.Proof != ProofHuman && alive(r, s) && s.Power.State != bmc.On: // also beside a person's word // I5
 		return notOff(r, "the Node's Lease was renewed although the BMC says Off", now)
 	case gainsaid(r, s) != "":
@@ -204,7 +204,7 @@ func deleteNode(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	case !r.ByWord() && !offProven(r, s, now) || !owned(r, s):
 		return r, Nothing, untilRead(s, now)
 	}
-	r.Target.BootID = s.Node.BootID // it may have rebooted since the decision; step 4 wants a later boot // I6
+	r.Target.BootID = cmp.Or(s.Node.BootID, r.Target.BootID) // it may have rebooted since the decision; step 4 wants a later boot // I6
 	return command(r, IsolateNode, poll, now)
 }
 
@@ -256,7 +256,7 @@ func powerOn(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 		return lower(r, s, note, now)
 	case stays && (!bmh || s.Hold == No):
 		return poweredOn(r, s, note, now)
-	case believedOff && (alive(r, s) || r.Isolation == IsolateDelete && s.Node.Exists == Yes):
+	case believedOff && (alive(r, s) || r.Isolation == IsolateDelete && s.Node.Exists == Yes && !s.Node.unborn()):
 		return notOff(r, "the Node came back to life while its host was believed off", now)
 	case late && !on && unattended(r, s, now):
 		anew, _, _ := enter(r, PowerOn, unattendedNote, now)

@@ -68,6 +68,9 @@ func TestSecondAttempt(t *testing.T) {
 func TestPowerOff(t *testing.T) {
 	one := func(s *Seen) { s.Proof = proof(bmc.Off, 0) }
 	recent := func(r *Run, since time.Duration) { r.OffLease.RenewTime = ago(since + 59*sec) }
+	long := func(r *Run, s *Seen, since time.Duration) {
+		r.OffLease.Duration, r.OffLease.RenewTime, s.Proof = 2*minute, ago(since+sec), proof(bmc.Off, since, 0)
+	}
 	play(t, []scene{
 		{"proven off: on to step 2", PowerOff, 4 * sec, nil, DeleteNode, Nothing, ""},
 		{"one Off read is no proof", PowerOff, 4 * sec, func(r *Run, s *Seen) { one(s) }, PowerOff, Nothing, ""},
@@ -89,6 +92,15 @@ func TestPowerOff(t *testing.T) {
 		{"a Lease renewed 59 s before waits 15 s", PowerOff, 4 * sec, func(r *Run, s *Seen) { recent(r, 3*sec) }, PowerOff, Nothing, ""},
 		{"not less", PowerOff, 15 * sec, func(r *Run, s *Seen) { recent(r, 15*sec-1); s.Proof = proof(bmc.Off, 15*sec-1, 0) }, PowerOff, Nothing, ""},
 		{"and then goes on", PowerOff, 16 * sec, func(r *Run, s *Seen) { recent(r, 15*sec); s.Proof = proof(bmc.Off, 15*sec, 0) }, DeleteNode, Nothing, ""},
+		{"a Lease of two minutes waits one", PowerOff, 4 * sec, func(r *Run, s *Seen) { long(r, s, 60*sec-1) }, PowerOff, Nothing, ""},
+		{"and then goes on, though the usual time is over", PowerOff, 149 * sec, func(r *Run, s *Seen) { long(r, s, 60*sec) }, DeleteNode, Nothing, ""},
+		{"if not for ever", PowerOff, 151 * sec, func(r *Run, s *Seen) { long(r, s, 59*sec) }, Held, Nothing, "PowerOffFailed"},
+		{"a long Lease may be renewed again when a usual one is lost", PowerOff, 4 * sec, func(r *Run, s *Seen) { long(r, s, 3*sec); r.OffLease.RenewTime = ago(100 * sec) }, PowerOff, Nothing, ""},
+		{"a Lease that was heard late waits from then", PowerOff, 30 * sec, func(r *Run, s *Seen) {
+			recent(r, 20*sec)
+			r.OffLease.Seen = ago(14 * sec)
+			s.Proof = proof(bmc.Off, 20*sec, 0)
+		}, PowerOff, Nothing, ""},
 		{"one that was heard waits, too, if its clock is an hour behind", PowerOff, 4 * sec, func(r *Run, _ *Seen) { r.OffLease.Heard = true }, PowerOff, Nothing, ""},
 		{"a Lease renewed 60 s before does not wait", PowerOff, 4 * sec, func(r *Run, s *Seen) { r.OffLease.RenewTime = ago(63 * sec) }, DeleteNode, Nothing, ""},
 		{"proven, but the hold was taken away", PowerOff, 4 * sec, func(r *Run, s *Seen) { metal3(r, s, No) }, PowerOff, SetHold, ""},
@@ -127,6 +139,7 @@ func TestDeleteNode(t *testing.T) {
 		{"a lost hold goes back to step 1", DeleteNode, sec, func(r *Run, s *Seen) { metal3(r, s, No) }, PowerOff, Nothing, ""},
 		{"a hold that cannot be read waits", DeleteNode, sec, func(r *Run, s *Seen) { metal3(r, s, CannotTell) }, DeleteNode, Nothing, ""},
 		{"another Node of that name: FalseOff", DeleteNode, sec, func(r *Run, s *Seen) { s.Node.UID = "u2" }, Held, Nothing, "FalseOff"},
+		{"a Node from Git took its place: on to step 3", DeleteNode, sec, func(r *Run, s *Seen) { s.Node.UID, s.Node.BootID = "u2", "" }, PowerOn, Nothing, ""},
 		{"the Lease moved: FalseOff", DeleteNode, sec, func(r *Run, s *Seen) { s.Lease.ResourceVersion = "v2" }, Held, Nothing, "FalseOff"},
 		{"the Lease cannot be read", DeleteNode, sec, func(r *Run, s *Seen) { s.Lease.Known = false }, DeleteNode, Nothing, ""},
 		{"contest cannot be read", DeleteNode, sec, func(r *Run, s *Seen) { s.Contested = CannotTell }, DeleteNode, Nothing, ""},

@@ -6,7 +6,8 @@ import "time"
 const (
 	freshFor     = 2 * time.Second  // age of the reads that justify step 1 // I4
 	leaseRecent  = 60 * time.Second // a Lease renewed this shortly before Off ...
-	leaseQuiet   = 15 * time.Second // ... must stand still this long after it // I5
+	leaseStill   = 15 * time.Second // ... must stand still this long after it, at least // I5
+	wholeAnswer  = 15 * time.Second // the whole time of a level's answer, beside a person's word
 	dwell        = 5 * time.Second  // between proof and On: BMCs drop an On sent earlier
 	offSettle    = 15 * time.Second // from giving up to a believed On: BMCs switch off late
 	healthyFor   = 5 * time.Minute  // before a Held run ends by itself

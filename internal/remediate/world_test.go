@@ -1,6 +1,7 @@
 package remediate
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -41,6 +42,7 @@ type variant struct {
 	ignoresOn   bool
 	podsStay    bool
 	lieFor      int // seconds that one lie lasts, 0: 5
+	lease       int // seconds of the Node's Lease, 0: 40
 	finalizer   int // seconds that a finalizer keeps the Node, -1 for ever
 	forbidden   bool
 	runTimeout  time.Duration // 0: out of the picture
@@ -89,8 +91,13 @@ func clock(s int) time.Time { return epoch.Add(time.Duration(s) * time.Second) }
 // Names are cut from constants, so that a look allocates nothing.
 const digits = "u0u1u2u3u4u5u6u7u8u9b0b1b2b3b4b5b6b7b8b9"
 
-func uid(n int8) string  { return digits[2*n : 2*n+2] }
-func boot(n int8) string { return digits[20+2*n : 20+2*n+2] }
+func uid(n int8) string { return digits[2*n : 2*n+2] }
+func boot(n int8) string {
+	if n == 0 { // nobody has booted
+		return ""
+	}
+	return digits[20+2*n : 20+2*n+2]
+}
 
 var versions = func() (s [256]string) {
 	for i := range s {
@@ -141,11 +148,14 @@ type world struct {
 const (
 	bootDelay  = 3 // power to registration
 	readyDelay = 2 // registration to Ready
-	renewEvery = 10
 	lostAfter  = 4 // kubelet stopped to Ready=Unknown
 	podsAfter  = 6
 	bmoDelay   = 3 // Metal3 sees that a host it wants on is off
 )
+
+// duration is that of the Lease, and renewEvery when its kubelet renews it, in seconds.
+func (v variant) duration() int   { return cmp.Or(v.lease, 40) }
+func (v variant) renewEvery() int { return v.duration() / 4 }
 
 func (v variant) world() world {
 	w := world{
@@ -210,7 +220,8 @@ func (w *world) look(v variant, r Run, lostPower, lostAPI bool) Seen {
 		s.Quorum = Ask(!w.noQuorum)
 	}
 	s.Hold, s.PodsGone = Ask(w.hold), Ask(w.podsGone(v))
-	s.Lease = Lease{Known: true, ResourceVersion: versions[w.leaseRV], RenewTime: clock(w.renewed)}
+	s.Lease = Lease{Known: true, ResourceVersion: versions[w.leaseRV], RenewTime: clock(w.renewed),
+		Duration: time.Duration(v.duration()) * time.Second}
 	s.Machine = Machine{Exists: Ask(!w.machineGone), UID: "mu", Requested: w.requested, Marked: w.marked, Replaceable: Ask(!v.noReplace)}
 	s.Node.Exists = Ask(w.uid != 0)
 	if w.uid != 0 {
@@ -349,7 +360,7 @@ func (w *world) kubelet(v variant) {
 		w.ready = true
 		w.rv++
 	}
-	if w.upFor >= bootDelay && (w.upFor-bootDelay)%renewEvery == 0 {
+	if w.upFor >= bootDelay && (w.upFor-bootDelay)%v.renewEvery() == 0 {
 		w.leaseRV++
 		w.renewed, w.moved = w.now, w.based
 	}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"strings"
 	"time"
 
 	"github.com/fenced/fenced/internal/remediate"
@@ -29,6 +30,7 @@ func (w *World) auditRun(d *door, old remediate.Run, known bool, r remediate.Run
 	switch {
 	case r.Step == remediate.Held && r.Reason == "FalseOff" && (old.Step != remediate.Held || old.Reason != r.Reason):
 		w.ledger.frozen[node] = r.ID
+		w.auditSign(r)
 	case r.Step.Ended() && old.Step != r.Step:
 		w.outcome.Ends[string(r.Step)+reasonText(r)]++
 		w.auditEnd(r)
@@ -36,6 +38,14 @@ func (w *World) auditRun(d *door, old remediate.Run, known bool, r remediate.Run
 	if r.Step == remediate.Held && old.Step != remediate.Held {
 		w.outcome.Ends["Held"+reasonText(r)]++
 		w.ledger.held[r.ID] = true
+	}
+}
+
+// auditSign wants a sign of life to be one of a kubelet. w.mu is held.
+func (w *World) auditSign(r remediate.Run) {
+	n, node := w.api.Nodes[r.Target.Node], r.Target.Node
+	if n != nil && n.BootID == "" && !strings.Contains(r.Note, "Lease") {
+		w.violate("I5", node, "run %s takes Node %s, which no kubelet has made, for a sign of life: %s", r.ID, n.UID, r.Note)
 	}
 }
 

@@ -39,6 +39,9 @@ func (w *World) addHost(i int) {
 		Owned:    fake.Owned{Labels: map[string]string{"team": "storage", "rack": "r-" + name}, Taints: []string{"gpu"}, Cordoned: h.rng.IntN(4) == 0},
 		BootTime: takes(25*time.Second, 75*time.Second), BMCBootTime: takes(5*time.Second, 40*time.Second), LateBy: takes(2*time.Second, 12*time.Second),
 	}
+	if w.plan.LongLeases {
+		given.LeaseFor = 2 * time.Minute
+	}
 	if w.plan.Zones > 0 {
 		given.Zone = fmt.Sprintf("z-%d", i%w.plan.Zones)
 	}
@@ -59,6 +62,19 @@ func (w *World) addHost(i int) {
 	w.hosts = append(w.hosts, h)
 	if w.plan.Metal {
 		w.point(h, h)
+	}
+}
+
+// tickGit makes the Nodes again that are gone, in their own time.
+func (w *World) tickGit() {
+	if !w.plan.Git {
+		return
+	}
+	for _, h := range w.hosts {
+		if w.api.Nodes[h.Name] == nil && !h.Gone && h.rng.IntN(20) == 0 {
+			w.api.PutFromGit(h.Name)
+			w.fault("node-from-git", h.Name, "")
+		}
 	}
 }
 

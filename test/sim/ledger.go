@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/fenced/fenced/internal/engine"
@@ -115,6 +116,25 @@ func (c *incarnation) moved(h *host, r remediate.Run, seen remediate.Lease) bool
 		}
 	}
 	return false
+}
+
+// hasty says whether the Lease of a host that is believed off has not stood still for long
+// enough since it was seen, although its kubelet renewed it shortly before: it may be about
+// to do so again. w.mu is held.
+func (c *incarnation) hasty(h *host, now time.Time) (why string) {
+	lease := c.i.w.api.Leases[h.Name]
+	recent, still := max(time.Minute, lease.Duration)-2*c.i.w.plan.guards().ClockSkewMax, max(15*time.Second, lease.Duration/2)
+	for k, l := range c.logs {
+		if k.h != h || l.proves(now) != "" || l.lease == "" {
+			continue
+		}
+		stood, off := now.Sub(l.leaseAt), l.offs[0].at
+		if stood >= still || off.Sub(lease.Renewed) >= recent {
+			return ""
+		}
+		why = fmt.Sprintf("%s after it saw the Lease of %s, which was renewed %s before the first Off read", stood, lease.Duration, off.Sub(lease.Renewed))
+	}
+	return why
 }
 
 // stored is called when a record has become durable, before its writer knows.

@@ -21,6 +21,8 @@ type Plan struct {
 	Metal         bool // BareMetalHosts, whose owner switches hosts on by itself
 	Outlets       bool // a second power level
 	Isolation     remediate.Isolation
+	Git           bool // a controller makes Nodes that are gone again
+	LongLeases    bool // of two minutes
 	Reprovision   bool
 	FoundOffStays bool // powerOnFoundOff: false
 
@@ -69,6 +71,7 @@ func NewPlan(seed uint64) Plan {
 	}
 	p.Mistakes, p.Policies, p.Words = pick(r, 0, 2, 6), pick(r, 0, 2), pick(r, 0, 2)
 	p.Absurd, p.OnePassword = pick(r, 0, 0.1, 0.5), r.IntN(2) == 0
+	p.Git, p.LongLeases = r.IntN(4) == 0, r.IntN(4) == 0
 	return p
 }
 

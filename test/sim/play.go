@@ -42,6 +42,7 @@ func (w *World) second() {
 	now := time.Now()
 	w.api.Tick(now)
 	w.tickMetal(now)
+	w.tickGit()
 	w.tickStrangers(now)
 	for _, i := range w.instances {
 		i.tick(now)
