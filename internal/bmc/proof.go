@@ -47,6 +47,14 @@ func (p Proof) Proven(now time.Time) bool {
 		now.Sub(p.last.At) <= p.MaxAge && !now.Before(p.last.At)
 }
 
+// Until is when the newest read is too old; zero without one.
+func (p Proof) Until() time.Time {
+	if p.first.State != Off {
+		return time.Time{}
+	}
+	return p.last.At.Add(p.MaxAge)
+}
+
 // Since is the time of the first Off read of this proof; zero without one.
 func (p Proof) Since() time.Time { return newest(p.first) }
 

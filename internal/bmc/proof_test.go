@@ -70,10 +70,11 @@ func TestProofWithoutSpacingProvesNothing(t *testing.T) {
 
 func TestProofTells(t *testing.T) {
 	p := empty()
-	assert.True(t, p.Since().IsZero())
+	assert.True(t, p.Since().IsZero() && p.Until().IsZero())
 	assert.Equal(t, noon, p.NextRead(noon), "while nothing was read: now")
 	p = p.Add(at(0, Off)).Add(at(time.Second, Off))
 	assert.Equal(t, noon, p.Since())
+	assert.Equal(t, noon.Add(time.Second+5*time.Second), p.Until())
 	assert.Equal(t, noon.Add(3*time.Second), p.NextRead(noon.Add(time.Second)), "the end of the spacing")
 	assert.Equal(t, empty(), p.Reset())
 	assert.Equal(t, empty(), p.Add(at(2*time.Second, On)), "On leaves nothing behind")

@@ -21,15 +21,6 @@ type decision struct {
 	backup  remediate.Backup
 }
 
-// hurts says whether an action takes something away; the others bring back.
-func hurts(a remediate.Action) bool {
-	switch a {
-	case remediate.SetHold, remediate.SendOff, remediate.IsolateNode, remediate.DeleteTargetMachine:
-		return true
-	}
-	return false
-}
-
 // forbidden says why nothing that hurts may be done now, whatever was seen.
 func (w *worker) forbidden() string {
 	if why := w.stopped(); why != "" { // I23

@@ -80,7 +80,7 @@ func (w *worker) announce(a remediate.Action, seen remediate.Seen) bool {
 	if by := w.run.Confirmed; by != nil {
 		ev.Actor, ev.Why = by.Actor, by.Reason // it may be done on nothing but this word // I26
 	}
-	if !hurts(a) {
+	if !a.Hurts() {
 		w.c.emit(ev)
 		return true
 	}

@@ -6,15 +6,12 @@ import (
 	"reflect"
 	"time"
 
-	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 )
 
 const (
-	actTimeout  = 15 * time.Second // one action, command and answer
 	saveRetry   = time.Second
-	maxRefusal  = 500 // bytes of why a Node could not be restored
 	lookTimeout = AgentReadTimeout + 10*time.Second
 )
 
@@ -112,88 +109,6 @@ func lastNote(r remediate.Run) string {
 		return r.Steps[n-2].Note
 	}
 	return ""
-}
-
-// act performs one action. Its outcome is not believed: the next look sees it.
-func (w *worker) act(ctx context.Context, d decision) {
-	a := d.action
-	if hurts(a) && w.forbidden() != "" || !w.announce(a, d.seen) {
-		return
-	}
-	if hurts(a) {
-		var why string
-		if d, why = w.lastMoment(ctx, d); why != "" {
-			w.undone(a, why)
-			return
-		}
-	}
-	seen, backups, b := d.seen, d.backups, d.backup
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.actTime())
-	defer cancel()
-	ctx, end, why := w.c.actUntil(ctx, hurts(a))
-	if why != "" { // I19, I22
-		w.undone(a, why)
-		return
-	}
-	defer end()
-	var err error
-	switch a {
-	case remediate.SendOff:
-		err = w.send(ctx, bmc.CommandOff)
-	case remediate.SendOn:
-		err = w.send(ctx, bmc.CommandOn)
-	case remediate.BackupNode:
-		err = w.backup(ctx)
-	case remediate.IsolateNode:
-		// Saving took time: the proof must still hold at the last moment. // I1
-		if !w.proven(seen) {
-			w.undone(a, "the proof of off grew old")
-			return
-		}
-		err = w.c.opt.Kube.Act(ctx, w.run, a, backups, b)
-	case remediate.RestoreTargetNode:
-		err = w.c.opt.Kube.Act(ctx, w.run, a, backups, b)
-		w.refused = textOf(err)
-	default:
-		err = w.c.opt.Kube.Act(ctx, w.run, a, backups, b)
-	}
-	if err != nil {
-		w.emit(Event{Type: EventFailed, Action: a, Reason: failureReason(seen, err), Message: err.Error()})
-	}
-}
-
-// textOf is what a refusal of the API server says, for a record: who admits writes
-// may have written it.
-func textOf(err error) string {
-	if err == nil {
-		return ""
-	}
-	return bmc.Printable(err.Error(), maxRefusal)
-}
-
-// proven says whether what step 2 rests on still holds at the last moment: saving
-// took time. A person's word holds as long as the look that found nothing against it
-// is as fresh as a proof must be. // I1, I26
-func (w *worker) proven(seen remediate.Seen) bool {
-	if w.run.ByWord() {
-		return time.Since(seen.At) <= proofMaxAge
-	}
-	return w.session != nil && w.session.proof.Proven(time.Now())
-}
-
-// actTime bounds one action.
-func (w *worker) actTime() time.Duration {
-	if w.session == nil {
-		return actTimeout
-	}
-	return max(actTimeout, w.session.sendTime+closeTimeout)
-}
-
-func (w *worker) send(ctx context.Context, c bmc.Command) error {
-	if w.session == nil {
-		return &bmc.Error{Kind: bmc.KindUnreachable, Op: "send " + c.String(), Addr: w.run.Target.Address, Err: errNoSession}
-	}
-	return w.session.send(ctx, c)
 }
 
 // backup saves a fresh copy of the whole Node, which SaveBackup reads back. // I21

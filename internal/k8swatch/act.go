@@ -56,8 +56,9 @@ func (c *Cluster) Backup(ctx context.Context, t remediate.Target) ([]byte, remed
 // Act does one write of a run. Each is bound to the UID, and where it matters
 // the resourceVersion, that was decided on; what is already so is a success. // I2
 func (c *Cluster) Act(ctx context.Context, run remediate.Run, a remediate.Action, backups [][]byte, b remediate.Backup) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
+	if a.Hurts() {
+		ctx = once(ctx)
+	}
 	api, manage := c.work.api(), c.manage.api()
 	switch a {
 	case remediate.SetHold:
@@ -87,6 +88,8 @@ func (c *Cluster) Act(ctx context.Context, run remediate.Run, a remediate.Action
 
 // annotateHost sets our hold, or removes it with a nil value.
 func (cl *clients) annotateHost(ctx context.Context, key string, value any) error {
+	ctx, cancel := writing(ctx)
+	defer cancel()
 	ns, name, _ := strings.Cut(key, "/")
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{holdKey: value}}})
 	if err != nil {
@@ -103,6 +106,8 @@ func (cl *clients) annotateHost(ctx context.Context, key string, value any) erro
 }
 
 func (cl *clients) deleteNode(ctx context.Context, name string, b remediate.Backup) error {
+	ctx, cancel := writing(ctx)
+	defer cancel()
 	uid := types.UID(b.UID)
 	err := cl.typed.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &b.ResourceVersion},
@@ -114,7 +119,7 @@ func (cl *clients) deleteNode(ctx context.Context, name string, b remediate.Back
 }
 
 func (cl *clients) taint(ctx context.Context, name string, b remediate.Backup) error {
-	n, err := cl.node(ctx, name)
+	n, err := cl.nodeAgain(ctx, name)
 	if err != nil {
 		return fmt.Errorf("taint Node %s: %w", name, err)
 	}
@@ -128,8 +133,17 @@ func (cl *clients) taint(ctx context.Context, name string, b remediate.Backup) e
 	return err
 }
 
+// nodeAgain reads the Node that is about to be changed.
+func (cl *clients) nodeAgain(ctx context.Context, name string) (*corev1.Node, error) {
+	ctx, cancel := reading(ctx)
+	defer cancel()
+	return cl.node(ctx, name)
+}
+
 // patchNode gives the Node as the API server has it then.
 func (cl *clients) patchNode(ctx context.Context, n *corev1.Node, ch change, verb string) (*corev1.Node, error) {
+	ctx, cancel := writing(ctx)
+	defer cancel()
 	patch, err := ch.patch(n)
 	var changed *corev1.Node
 	if err == nil {
@@ -148,7 +162,7 @@ func (cl *clients) restore(ctx context.Context, run remediate.Run, backups [][]b
 	if err != nil {
 		return err
 	}
-	n, err := cl.node(ctx, run.Target.Node)
+	n, err := cl.nodeAgain(ctx, run.Target.Node)
 	if err != nil {
 		return fmt.Errorf("restore Node %s: %w", run.Target.Node, err)
 	}
@@ -159,14 +173,15 @@ func (cl *clients) restore(ctx context.Context, run remediate.Run, backups [][]b
 	if ch.empty() {
 		return nil
 	}
-	if _, err = cl.patchNode(ctx, n, ch, "restore"); !refused(err) {
+	if _, err = cl.patchNode(ctx, n, ch, "restore"); !piecemeal(ctx, err) {
 		return err
 	}
 	return cl.restoreParts(ctx, n, ch.parts())
 }
 
-// restoreParts writes what can be written of a change that was refused as a whole: an
-// admission webhook that forbids one annotation must not cost the Node its labels.
+// restoreParts writes what can be written of a change that was refused as a whole, or did
+// not end in time: an admission webhook that forbids one annotation, or is dead, must not
+// cost the Node its labels.
 func (cl *clients) restoreParts(ctx context.Context, n *corev1.Node, parts []change) error {
 	var errs []error
 	for _, part := range parts {
@@ -189,6 +204,8 @@ func (cl *clients) clearRequest(ctx context.Context, t remediate.Target) error {
 	if err != nil {
 		return err
 	}
+	ctx, cancel := writing(ctx)
+	defer cancel()
 	_, err = cl.dynamic.Resource(machineGVR).Namespace(t.Namespace).Patch(ctx, t.Machine, types.MergePatchType, patch, metav1.PatchOptions{})
 	if err != nil && !gone(err, t.Machine) {
 		return fmt.Errorf("remove %s from Machine %s/%s: %w", manifest.RemediationAnnotation, t.Namespace, t.Machine, err)
@@ -200,6 +217,8 @@ func (cl *clients) deleteMachine(ctx context.Context, t remediate.Target) error 
 	if t.MachineUID == "" {
 		return fmt.Errorf("delete Machine %s/%s: its UID is not known", t.Namespace, t.Machine)
 	}
+	ctx, cancel := writing(ctx)
+	defer cancel()
 	uid := types.UID(t.MachineUID)
 	err := cl.dynamic.Resource(machineGVR).Namespace(t.Namespace).Delete(ctx, t.Machine,
 		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})

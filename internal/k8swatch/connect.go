@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	requestTimeout = 5 * time.Second // one uncached read or write
+	requestTimeout = 5 * time.Second // one uncached read, and a write that may be repeated later
 	qps, burst     = 200, 400
 )
 

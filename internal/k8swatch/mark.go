@@ -37,7 +37,9 @@ func (c *Cluster) mark(ctx context.Context, run remediate.Run) error {
 	if t.MachineUID == "" {
 		return fmt.Errorf("mark Machine %s/%s: its UID is not known", t.Namespace, t.Machine)
 	}
-	u, err := c.machine(ctx, t)
+	asking, cancel := reading(ctx)
+	u, err := c.machine(asking, t)
+	cancel()
 	switch {
 	case gone(err, t.Machine):
 		return nil
@@ -50,6 +52,9 @@ func (c *Cluster) mark(ctx context.Context, run remediate.Run) error {
 	}
 	patch, err := markPatch(u, run.Trigger, time.Now())
 	if err == nil {
+		var cancel context.CancelFunc
+		ctx, cancel = writing(ctx)
+		defer cancel()
 		_, err = c.machines(t).Patch(ctx, t.Machine, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
 	}
 	if err != nil {

@@ -30,6 +30,7 @@ func (g guarded) RoundTrip(r *http.Request) (*http.Response, error) {
 	if clock, ok := r.Context().Value(clockKey{}).(*serverClock); ok {
 		clock.read(resp.Header.Get("Date"))
 	}
+	notAgain(r, resp)
 	switch asks := r.URL.Query(); {
 	case asks.Get("watch") != "" && resp.StatusCode == http.StatusOK:
 	case asks.Get("limit") != "" || r.Context().Value(listKey{}) != nil:

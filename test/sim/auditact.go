@@ -168,6 +168,18 @@ func (w *World) auditAction(c *incarnation, r remediate.Run, a remediate.Action,
 	}
 }
 
+// auditWrite looks at what takes something away when it is carried out, however long that
+// was after it was sent. w.mu is held.
+func (w *World) auditWrite(c *incarnation, r remediate.Run, a remediate.Action, b remediate.Backup) {
+	if !a.Hurts() {
+		return
+	}
+	w.auditIntent(c, w.ledger.runs[r.ID], a)
+	if h := w.hostOf(r.Target.Node); a == remediate.IsolateNode {
+		w.auditIsolate(c, h, r, b, time.Now())
+	}
+}
+
 // auditIsolate looks at the one write that cannot be taken back. w.mu is held.
 func (w *World) auditIsolate(c *incarnation, h *host, r remediate.Run, b remediate.Backup, now time.Time) {
 	if r.ByWord() {
@@ -179,6 +191,9 @@ func (w *World) auditIsolate(c *incarnation, h *host, r remediate.Run, b remedia
 		}
 	} else if why := c.proven(h, now); why != "" {
 		w.violate("I1", h.Name, "%s isolates without a proof: %s", c, why)
+	}
+	if why := c.hasty(h, now); why != "" && !r.ByWord() {
+		w.violate("I5", h.Name, "%s isolates %s", c, why)
 	}
 	seen := w.ledger.looks[lookKey{c, h.Name}].fresh.Seen
 	if c.moved(h, r, seen.Lease) {

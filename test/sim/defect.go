@@ -22,6 +22,7 @@ type Defect struct {
 	FollowsEntries       bool // a command goes to where an entry of hosts.d leads then
 	TellsPasswords       bool // errors of devices do
 	PeopleLie            bool // all they say is that hosts are off
+	CarriesOutLate       bool // the API server does what its client has given up
 	// LateViews are older than they say, by so much.
 	LateViews time.Duration
 	// Reading spoils what a BMC answers.

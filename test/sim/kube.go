@@ -18,8 +18,11 @@ import (
 // in parts, or old when they come.
 type kube struct{ inc *incarnation }
 
-// requestTimeout is that of one read or write.
-const requestTimeout = 5 * time.Second
+// requestTimeout is that of one read, writeTimeout of a write.
+const (
+	requestTimeout = 5 * time.Second
+	writeTimeout   = 35 * time.Second
+)
 
 var (
 	errLost      = errors.New("the API server did not answer")
@@ -130,7 +133,7 @@ func (w *World) touchNode(name string) {
 
 // Act implements engine.Kube.
 func (k kube) Act(ctx context.Context, r remediate.Run, a remediate.Action, backups [][]byte, b remediate.Backup) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	w := k.inc.i.w
 	w.do(func() {
@@ -140,8 +143,14 @@ func (k kube) Act(ctx context.Context, r remediate.Run, a remediate.Action, back
 	if err := k.request(ctx, string(a)); err != nil {
 		return err
 	}
+	if err := k.admit(ctx, string(a)); err != nil {
+		return err
+	}
 	var err error
-	w.do(func() { err = w.api.Act(r, a, backups, b) })
+	w.do(func() {
+		w.auditWrite(k.inc, r, a, b)
+		err = w.api.Act(r, a, backups, b)
+	})
 	if lost := k.answer(ctx, string(a)); lost != nil {
 		return lost
 	}
@@ -178,4 +187,24 @@ func (k kube) Credentials(ctx context.Context, _, name string) (user string, pas
 		}
 	})
 	return "root", password, k.answer(ctx, "credentials")
+}
+
+// admit is a webhook that may be dead, and that the API server waits for until it is passed
+// over. It gives up a write whose client is gone.
+func (k kube) admit(ctx context.Context, what string) error {
+	w := k.inc.i.w
+	var wait time.Duration
+	w.do(func() {
+		if w.dice.Float64() < w.slow() {
+			wait = between(w.dice, time.Second, 30*time.Second)
+			w.fault("webhook-dead", "", "%s of %s: for %s", what, k.inc, wait)
+		}
+	})
+	if w.defect.CarriesOutLate {
+		ctx = w.ctx
+	}
+	if err := sleep(ctx, wait); err != nil {
+		return errLost
+	}
+	return nil
 }

@@ -74,10 +74,17 @@ func special(p *Plan) { p.Seed *= 3 }
 var mutants = []mutant{
 	{"one read is a proof", "I1", nothing, options(func(o *engine.Options) { o.Power.OffReadSpacing = time.Millisecond })},
 	{"what is On reads Off", "I1", only(fake.Deaf), Defect{Reading: func(r *bmc.Reading, _ string) { r.State = bmc.Off }}},
+	{"a write outlives its client", "I1", func(p *Plan) { only(fake.Restarts, fake.Hangs)(p); p.CallSlow = 0.5 }, Defect{CarriesOutLate: true}},
 	{"sessions are not told apart", "I1", only(fake.Restarts), Defect{Reading: func(r *bmc.Reading, _ string) { r.Session = 1 }}},
 	{"Nodes are deleted by name", "I2", nothing, Defect{IgnoresPreconditions: true}},
 	{"sick as long as it was sick once", "I4", nothing, Defect{LateViews: time.Minute, Look: staleness()}},
 	{"the Lease is not looked at", "I5", alive, looks(func(f *engine.Fresh, _ remediate.Run) { f.Seen.Lease.ResourceVersion = "1" })},
+	{"a Node from Git is a registration", "I5", func(p *Plan) { p.Git = true }, looks(func(f *engine.Fresh, _ remediate.Run) {
+		if f.Seen.Node.Exists == remediate.Yes && f.Seen.Node.BootID == "" {
+			f.Seen.Node.BootID = "x"
+		}
+	})},
+	{"a Lease is as long as any", "I5", func(p *Plan) { people(p); p.LongLeases = true }, looks(func(f *engine.Fresh, _ remediate.Run) { f.Seen.Lease.Duration = 0 })},
 	{"pods are always gone", "I7", nothing, looks(func(f *engine.Fresh, _ remediate.Run) { f.Seen.PodsGone = remediate.Yes })},
 	{"every BMC is the right one", "I8", only(fake.Stranger), Defect{Reading: func(r *bmc.Reading, uuid string) { r.Identity.UUID = uuid }}},
 	{"any number at once", "I11", crowded, options(func(o *engine.Options) { o.Guards.MaxInFlight, o.Guards.MaxInFlightPerZone = 100, 100 })},

@@ -1,0 +1,97 @@
+package engine_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/fake"
+)
+
+// deadWebhook is an API server that waits for a webhook before it carries out an
+// isolation, which it does not if the client is gone by then.
+type deadWebhook struct {
+	engine.Kube
+	wait   time.Duration
+	begun  func() // the first time
+	cutOff int
+}
+
+func (k *deadWebhook) Act(ctx context.Context, r remediate.Run, a remediate.Action, backups [][]byte, b remediate.Backup) error {
+	if a != remediate.IsolateNode {
+		return k.Kube.Act(ctx, r, a, backups, b)
+	}
+	if k.begun != nil {
+		k.begun()
+		k.begun = nil
+	}
+	select {
+	case <-ctx.Done():
+		k.cutOff++
+		return ctx.Err()
+	case <-time.After(k.wait):
+	}
+	return k.Kube.Act(ctx, r, a, backups, b)
+}
+
+// A Node is deleted although a webhook that does not matter takes its whole time, and up
+// to the answer the host is read Off. // I1
+func TestIsolationOutlastsADeadWebhook(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		before := 0
+		k := &deadWebhook{Kube: w, wait: 30 * time.Second, begun: func() { before = w.Reads() }}
+		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Kube = k })
+		until(t, e, remediate.PowerOn)
+		assert.GreaterOrEqual(t, w.Reads()-before, 25, "the proof is kept young")
+		time.Sleep(30 * time.Minute)
+		assert.Equal(t, remediate.Done, only(t, e).Step)
+		assert.Equal(t, 1, w.Isolations())
+		assert.Zero(t, k.cutOff)
+		stop()
+	})
+}
+
+// What the isolation rests on ends while the API server waits: it is cut off, and
+// nothing is deleted on it.
+func TestIsolationIsCutOffWithItsProof(t *testing.T) {
+	for name, c := range map[string]struct {
+		happens func(t *testing.T, w *world, e *engine.Engine)
+		later   remediate.Step // whether the run isolates in the end, from a new proof
+	}{
+		"the host is switched on": {func(_ *testing.T, w *world, _ *engine.Engine) { w.SetPower(true) }, remediate.Done},
+		"the BMC is silent for a while": {func(_ *testing.T, w *world, _ *engine.Engine) {
+			w.FailReads(&bmc.Error{Kind: bmc.KindUnreachable})
+			time.AfterFunc(20*time.Second, func() { w.FailReads(nil) })
+		}, remediate.Done},
+		"the BMC restarts": {func(_ *testing.T, w *world, _ *engine.Engine) { w.SetFault(fake.Restarts) }, remediate.Done},
+		"a person pauses": {func(t *testing.T, _ *world, e *engine.Engine) {
+			_, err := e.Pause(t.Context(), engine.Order{Cluster: "c", Actor: "ada", Reason: "look"})
+			assert.NoError(t, err)
+		}, remediate.Aborted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world, store *failingStore) {
+				var e *engine.Engine
+				k := &deadWebhook{Kube: w, wait: 20 * time.Second}
+				k.begun = func() {
+					time.AfterFunc(5*time.Second, func() { c.happens(t, w, e) })
+					time.AfterFunc(19*time.Second, func() {
+						assert.Equal(t, 1, k.cutOff)
+						assert.Zero(t, w.Isolations())
+					})
+				}
+				var stop func()
+				e, _, stop = start(t, w, store, func(o *engine.Options) { o.Clusters[0].Kube = k })
+				time.Sleep(40 * time.Minute)
+				assert.Equal(t, c.later, only(t, e).Step, only(t, e).Note)
+				assert.Equal(t, c.later == remediate.Done, w.Isolations() == 1)
+				stop()
+			})
+		})
+	}
+}
