@@ -17,8 +17,9 @@ import (
 const (
 	maxOutput = 64 << 10
 	// drain is how long output is still read after the agent ended: somebody that
-	// left its process group may hold the pipe.
-	drain = 200 * time.Millisecond
+	// left its process group may hold the pipe. A busy host needs some of it to read
+	// what the agent has written.
+	drain = 2 * time.Second
 )
 
 // command is one run of an agent.

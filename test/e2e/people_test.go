@@ -41,7 +41,9 @@ func TestPeopleStopRuns(t *testing.T) {
 	held.Kubelet.Hang()
 	paused.Kubelet.Hang()
 	switchedOff(ctx, t, s, paused)
-	require.NoError(t, os.WriteFile(pauseFile(s), []byte("smoke in the hall\n"), 0o600))
+	reason := filepath.Join(t.TempDir(), "reason") // the file is to be there whole
+	require.NoError(t, os.WriteFile(reason, []byte("smoke in the hall\n"), 0o600))
+	require.NoError(t, os.Rename(reason, pauseFile(s)))
 	r := awaitRun(ctx, t, s, paused.Name, result(api.ResultAborted))
 	assert.Equal(t, "Paused", r.Reason)
 	assert.Contains(t, r.Note, "smoke in the hall")
