@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,7 +20,7 @@ type deadWebhook struct {
 	engine.Kube
 	wait   time.Duration
 	begun  func() // the first time
-	cutOff int
+	cutOff atomic.Int32
 }
 
 func (k *deadWebhook) Act(ctx context.Context, r remediate.Run, a remediate.Action, backups [][]byte, b remediate.Backup) error {
@@ -32,7 +33,7 @@ func (k *deadWebhook) Act(ctx context.Context, r remediate.Run, a remediate.Acti
 	}
 	select {
 	case <-ctx.Done():
-		k.cutOff++
+		k.cutOff.Add(1)
 		return ctx.Err()
 	case <-time.After(k.wait):
 	}
@@ -51,7 +52,7 @@ func TestIsolationOutlastsADeadWebhook(t *testing.T) {
 		time.Sleep(30 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
 		assert.Equal(t, 1, w.Isolations())
-		assert.Zero(t, k.cutOff)
+		assert.Zero(t, k.cutOff.Load())
 		stop()
 	})
 }
@@ -76,17 +77,17 @@ func TestIsolationIsCutOffWithItsProof(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				var e *engine.Engine
+				begun := make(chan *engine.Engine, 1)
 				k := &deadWebhook{Kube: w, wait: 20 * time.Second}
 				k.begun = func() {
-					time.AfterFunc(5*time.Second, func() { c.happens(t, w, e) })
+					time.AfterFunc(5*time.Second, func() { c.happens(t, w, <-begun) })
 					time.AfterFunc(19*time.Second, func() {
-						assert.Equal(t, 1, k.cutOff)
+						assert.EqualValues(t, 1, k.cutOff.Load())
 						assert.Zero(t, w.Isolations())
 					})
 				}
-				var stop func()
-				e, _, stop = start(t, w, store, func(o *engine.Options) { o.Clusters[0].Kube = k })
+				e, _, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Kube = k })
+				begun <- e
 				time.Sleep(40 * time.Minute)
 				assert.Equal(t, c.later, only(t, e).Step, only(t, e).Note)
 				assert.Equal(t, c.later == remediate.Done, w.Isolations() == 1)
