@@ -26,7 +26,7 @@ func fencectl(ctx context.Context, t *testing.T, s *scene.Scene, exit int, args 
 func TestPeopleGiveOrders(t *testing.T) {
 	t.Parallel()
 	s := set(t, scene.Options{Workers: []scene.Spec{
-		{Name: "bystander", Protocol: scene.IPMI}, {Name: "ordered", Protocol: scene.Redfish, Metal3: true},
+		{Name: "bystander", Protocol: scene.IPMI}, {Name: "ordered", Protocol: scene.Redfish, Metal3: true, SeldomRenews: true},
 	}})
 	ctx := within(t)
 	_, err := s.StartDaemon(ctx)

@@ -25,6 +25,9 @@ type KubeletOptions struct {
 	BootDelay time.Duration
 	// LeaseEvery is the time between two heartbeats; 1 s if zero.
 	LeaseEvery time.Duration
+	// RenewEvery is the time between two renewals of the Lease, where the status alone
+	// is the more frequent heartbeat; LeaseEvery if zero.
+	RenewEvery time.Duration
 }
 
 // Kubelet is a simulated host. It follows its power: without power it is

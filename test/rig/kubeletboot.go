@@ -48,9 +48,12 @@ func (b *boot) run(ctx context.Context) {
 		}
 	}
 	// From here on a kubelet never registers again, whatever happens to its Node.
+	var renewed time.Time
 	for {
 		// Errors are for the next round: a kubelet outlives any API outage.
-		_ = b.renewLease(ctx)
+		if time.Since(renewed) >= b.opts.RenewEvery && b.renewLease(ctx) == nil {
+			renewed = time.Now()
+		}
 		_ = b.reportReady(ctx)
 		if !sleep(ctx, b.opts.LeaseEvery) {
 			return

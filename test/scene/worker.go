@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,6 +42,10 @@ type Spec struct {
 	Pool string
 	// Orphan has no controller that would replace its Machine.
 	Orphan bool
+	// SeldomRenews is a host that is switched off while it is well: its kubelet renews the
+	// Lease once in an hour, so that a busy API server has no renewal left to do when the
+	// host reads Off.
+	SeldomRenews bool
 	// Role is that of the Machine; "worker" if empty. A Node of role ControlPlane
 	// says so itself, too.
 	Role string
@@ -107,6 +112,9 @@ func (s *Scene) start(life context.Context, spec Spec, number int) (*Worker, err
 	}
 	if w.BMC != nil {
 		o.Power = w.power
+	}
+	if spec.SeldomRenews {
+		o.RenewEvery = time.Hour
 	}
 	w.Kubelet = rig.NewKubelet(client, o)
 	s.wg.Go(func() { _ = w.Kubelet.Run(life) }) // its only error is a missing Power
