@@ -16,7 +16,7 @@ type watch struct{ *k8swatch.Cluster }
 // View implements engine.Watch.
 func (w watch) View() engine.View {
 	v := w.Cluster.View()
-	return engine.View{Synced: v.Synced, Age: v.Age, Since: v.Since, Skew: v.Skew, Problem: v.Problem}
+	return engine.View{Synced: v.Synced, Age: v.Age, Since: v.Since, Skew: v.Skew, SkewKnown: v.SkewKnown, Problem: v.Problem}
 }
 
 type kube struct{ *k8swatch.Cluster }

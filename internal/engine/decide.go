@@ -61,8 +61,8 @@ func (c *cluster) watchView() View {
 		bad = joined("not synced yet", v.Problem)
 	case v.Age > c.e.opt.Guards.ViewMaxAge:
 		bad = joined("the view is "+v.Age.Round(time.Second).String()+" old", v.Problem)
-	case v.Skew.Abs() > c.e.opt.Guards.ClockSkewMax:
-		bad = "this clock and the API server's differ by " + v.Skew.Abs().String()
+	default:
+		bad = cmp.Or(c.skewed(v), bad)
 	}
 	c.mu.Lock()
 	changed := (bad == "") != (c.viewBad == "")

@@ -28,9 +28,12 @@ type View struct {
 	Age    time.Duration
 	// Since is when the first full view came after an outage; zero when there
 	// was none since the start.
-	Since   time.Time
-	Skew    time.Duration
-	Problem string
+	Since time.Time
+	// Skew is the API server's clock minus this host's, as of now; SkewKnown: it was
+	// measured.
+	Skew      time.Duration
+	SkewKnown bool
+	Problem   string
 }
 
 // Fresh is what one uncached look at the cluster found.

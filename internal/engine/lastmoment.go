@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -41,10 +42,13 @@ func (w *worker) stopped() string {
 }
 
 // stops says why the run is to stop before anything that hurts, and with what reason if
-// it is not a pause or a hold. // I13, I23
+// it is not a pause or a hold. // I13, I16, I23
 func (w *worker) stops() (reason, why string) {
 	if why := w.c.stopped(w.run.Target.Node); why != "" {
 		return "", why
+	}
+	if why := w.c.skewed(w.c.opt.Watch.View()); why != "" {
+		return string(policy.ClockSkew), why
 	}
 	return w.c.offLimits(w.run)
 }

@@ -40,6 +40,7 @@ func (w *worker) look(ctx context.Context) (remediate.Seen, [][]byte, remediate.
 	seen.Backup, seen.RestoreError = last, w.refused
 	seen.PausedReason, seen.PausedWhy = w.stops()
 	seen.Paused = seen.PausedWhy != ""
+	seen.Clock = w.c.clockAgrees()
 	seen.Justified, seen.Why = w.justified(fresh, seen, at)
 	seen.Elsewhere, seen.NodesUnseen = w.c.elsewhere(w.run)
 	if w.run.ControlPlane {

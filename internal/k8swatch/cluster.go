@@ -65,7 +65,7 @@ func New(cfg Config, log *zap.Logger) (*Cluster, error) {
 		if s.kubeconfig == "" { // client-go would take the pod it runs in, or localhost
 			return nil, fmt.Errorf("cluster %q names no kubeconfig", cfg.Name)
 		}
-		cl, err := connect(s.kubeconfig)
+		cl, err := connect(s.kubeconfig, &s.clock)
 		if err != nil {
 			return nil, err
 		}

@@ -29,8 +29,8 @@ type fileStamp struct {
 	mod  time.Time
 }
 
-// connect makes clients from a kubeconfig as it is now.
-func connect(kubeconfig string) (*clients, error) {
+// connect makes clients from a kubeconfig as it is now; their answers set the clock.
+func connect(kubeconfig string, clock *offset) (*clients, error) {
 	stamp, err := stampOf(kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("read kubeconfig %s: %w", kubeconfig, err)
@@ -40,7 +40,7 @@ func connect(kubeconfig string) (*clients, error) {
 		return nil, fmt.Errorf("read kubeconfig %s: %w", kubeconfig, err)
 	}
 	base.QPS, base.Burst, base.UserAgent = qps, burst, "fenced"
-	base.Wrap(func(rt http.RoundTripper) http.RoundTripper { return guarded{rt} })
+	base.Wrap(func(rt http.RoundTripper) http.RoundTripper { return guarded{rt, clock} })
 	hc, err := rest.HTTPClientFor(base)
 	if err != nil {
 		return nil, fmt.Errorf("use kubeconfig %s: %w", kubeconfig, err)

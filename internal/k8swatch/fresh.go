@@ -22,9 +22,12 @@ type View struct {
 	// Since is when the view was whole again after an outage of more than a
 	// minute, or after the API had gone back in time or lost a kind; zero when
 	// none of that was.
-	Since   time.Time
-	Skew    time.Duration // the API server's clock minus this host's
-	Problem string
+	Since time.Time
+	// Skew is the API server's clock minus this host's, as of now; SkewKnown: it was
+	// measured. An API server that does not tell the time cannot be compared.
+	Skew      time.Duration
+	SkewKnown bool
+	Problem   string
 }
 
 // freshness is what the reads past every cache have proven. // I16
@@ -58,7 +61,8 @@ func (c *Cluster) View() View {
 	whole, problem := c.proven()
 	c.fresh.mu.Lock()
 	defer c.fresh.mu.Unlock()
-	v := View{Synced: !whole.IsZero(), Since: c.fresh.since, Skew: c.skew(), Problem: problem}
+	v := View{Synced: !whole.IsZero(), Since: c.fresh.since, Problem: problem}
+	v.Skew, v.SkewKnown = c.skew()
 	if !v.Synced {
 		whole = c.fresh.start
 	}
@@ -68,16 +72,16 @@ func (c *Cluster) View() View {
 	return v
 }
 
-// skew is the clock that is farthest from ours.
-func (c *Cluster) skew() (worst time.Duration) {
+// skew is the clock that is farthest from ours; known only if all are.
+func (c *Cluster) skew() (worst time.Duration, known bool) {
+	known, now := true, time.Now()
 	for _, s := range c.sides() {
-		s.mu.Lock()
-		if s.skew.Abs() > worst.Abs() {
-			worst = s.skew
+		skew, measured := s.clock.by(now)
+		if known = known && measured; skew.Abs() > worst.Abs() {
+			worst = skew
 		}
-		s.mu.Unlock()
 	}
-	return worst
+	return worst, known
 }
 
 // proven is when the worst kind was last proven fresh, zero when one never was,
@@ -153,7 +157,6 @@ func (s *side) askAll(ctx context.Context) (back bool) {
 func (s *side) ask(ctx context.Context, st *store) (back bool) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	ctx, clock := withClock(ctx)
 	before := st.version()
 	sent := time.Now()
 	list, err := st.list(ctx, s.api(), metav1.ListOptions{Limit: 1}) // no resourceVersion: a quorum read
@@ -165,9 +168,6 @@ func (s *side) ask(ctx context.Context, st *store) (back bool) {
 		st.fail(fmt.Sprintf("read one %s: %s", st.kind, err))
 		return false
 	}
-	s.mu.Lock()
-	s.skew = clock.skew(sent, time.Now())
-	s.mu.Unlock()
 	if at < before {
 		return true
 	}

@@ -75,8 +75,10 @@ func TestEitherAPIMakesTheViewOld(t *testing.T) { // I16
 			if side.name == stuck {
 				side.watched()[0].fail("connection refused")
 				assert.Contains(t, c.View().Problem, "on the "+stuck+" API: connection refused")
-				side.skew = -7 * time.Second
-				assert.Equal(t, -7*time.Second, c.View().Skew, "the worst clock counts")
+				assert.False(t, c.View().SkewKnown)
+				side.clock.skew, side.clock.at = -7*time.Second, time.Now()
+				assert.Equal(t, -7*time.Second, c.View().Skew.Round(time.Second), "the worst clock counts")
+				assert.False(t, c.View().SkewKnown, "of the other nothing is known")
 				side.rewind()
 			}
 		}

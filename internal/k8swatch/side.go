@@ -25,7 +25,7 @@ type side struct {
 	stores  []*store
 	// begin starts the watch of a store; nil while nobody watches.
 	begin func(*store)
-	skew  time.Duration // this API server's clock minus ours
+	clock offset
 }
 
 func newSide(c *Cluster, name, kubeconfig string) *side {
@@ -121,7 +121,7 @@ func (s *side) untilReplaced(ctx context.Context) {
 		if stamp, err := stampOf(s.kubeconfig); err != nil || stamp == s.api().file {
 			continue // a file in the middle of being replaced is looked at again
 		}
-		cl, err := connect(s.kubeconfig)
+		cl, err := connect(s.kubeconfig, &s.clock)
 		if err != nil {
 			s.log.Warn("the changed kubeconfig cannot be used; the old one stays", zap.Error(err))
 			continue

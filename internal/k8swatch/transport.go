@@ -18,15 +18,20 @@ const (
 
 var errBodyTooLarge = errors.New("the API server's answer is too large")
 
-// guarded is the transport under every client: it bounds what is read and
-// notes the server's clock for those who asked.
-type guarded struct{ next http.RoundTripper }
+// guarded is the transport under every client: it bounds what is read and compares the
+// server's clock with ours.
+type guarded struct {
+	next  http.RoundTripper
+	clock *offset
+}
 
 func (g guarded) RoundTrip(r *http.Request) (*http.Response, error) {
+	sent := time.Now()
 	resp, err := g.next.RoundTrip(r)
 	if err != nil {
 		return nil, err
 	}
+	g.clock.measure(resp, sent, time.Now())
 	if clock, ok := r.Context().Value(clockKey{}).(*serverClock); ok {
 		clock.read(resp.Header.Get("Date"))
 	}
@@ -86,19 +91,4 @@ func (c *serverClock) now(fallback time.Time) time.Time {
 		return fallback
 	}
 	return c.date
-}
-
-// skew is how far the server's clock is surely ahead of ours (behind:
-// negative), for a request sent and answered at these times. What whole seconds
-// and the way of the request explain is no skew.
-func (c *serverClock) skew(sent, answered time.Time) time.Duration {
-	switch {
-	case c.date.IsZero():
-		return 0
-	case c.date.After(answered):
-		return c.date.Sub(answered)
-	case c.date.Add(time.Second).Before(sent):
-		return c.date.Add(time.Second).Sub(sent)
-	}
-	return 0
 }

@@ -123,7 +123,7 @@ func unreadable(r Run, s Seen, now time.Time) bool {
 	if offProven(r, s, now) {
 		return false
 	}
-	return hopeless(s) || s.PowerError != "" && now.Sub(r.StepStarted) >= wholeAnswer || now.After(r.Deadline())
+	return hopeless(s) || s.PowerError != "" && now.Sub(r.StepStarted) >= wholeAnswer || over(s, now, r.Deadline())
 }
 
 // onWord is step 1 where the present level cannot be read and a word stands: the
@@ -147,7 +147,7 @@ func onWord(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 		return dropped(r, "TargetChanged", "the Node was replaced since the decision", now)
 	case hasNext(r):
 		return raise(r, s, "it cannot be read", now)
-	case now.After(r.Deadline().Add(r.Limits.APITimeout)):
+	case over(s, now, r.Deadline().Add(r.Limits.APITimeout)):
 		return dropped(r, "NotJudged", "what the word of "+r.Confirmed.Actor+" still needs could not be read or done in time", now)
 	case s.API != APIReachable, s.Contested != No, s.Node.Exists == CannotTell, noQuorum(r, s), !s.Lease.Known, now.Sub(s.At) > freshFor:
 		return r, Nothing, poll

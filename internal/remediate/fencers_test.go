@@ -158,10 +158,10 @@ func (x *explorer) goesOn(st state) (state, []string) {
 	mine := st.w.memory
 	st.w.memory = o.mem
 	s := st.w.look(x.v, o.rec, false, false)
-	r, a, _ := x.next(o.rec, s, clock(st.w.now))
+	r, a, _ := x.next(o.rec, s, st.w.time())
 	var bad []string
 	if x.v.noCAS {
-		bad = x.v.onAnswer(st, st.w, o.rec, r, s, a, clock(st.w.now))
+		bad = x.v.onAnswer(st, st.w, o.rec, r, s, a, st.w.time())
 		st.rec = r
 		o.mem, o.backupUID, o.backupRV = st.w.memory, st.w.backupUID, st.w.backupRV
 	}

@@ -22,6 +22,7 @@ type flat struct {
 	intent                               Intent
 	last                                 Visit
 	touched, foundOff, leaveOff          bool
+	wrongClock                           bool
 	offLease, unfence, offOnly           bool
 	contradicted                         int
 	contradiction                        Contradiction // the last
@@ -39,7 +40,7 @@ func flatten(r Run) flat {
 		target: r.Target, step: r.Step, abandonTo: r.AbandonTo, reason: r.Reason, note: r.Note, abandon: r.Abandon,
 		newUID: r.NewNodeUID, attempt: r.Attempt, level: r.Level, offLevel: r.OffLevel, proof: r.Proof, journal: len(r.Steps), stepStarted: r.StepStarted, ended: r.Ended,
 		isolated: r.Isolated, apiLost: r.APILost, onSeen: r.OnSeen, notBefore: r.NotBefore, healthy: r.HealthySince,
-		started: r.Started, intent: r.Intent, touched: r.Touched, foundOff: r.FoundOff, leaveOff: r.LeaveOff,
+		started: r.Started, intent: r.Intent, wrongClock: r.WrongClock, touched: r.Touched, foundOff: r.FoundOff, leaveOff: r.LeaveOff,
 		offLease: r.OffLease != nil, unfence: r.Unfence != nil, offOnly: r.OffOnly,
 	}
 	f.abort, f.asIs, f.retry = r.Abort != nil, r.Abort != nil && r.Abort.AsIs, r.Retry != nil
@@ -61,7 +62,7 @@ func flatten(r Run) flat {
 }
 
 func TestFlattenKnowsTheRun(t *testing.T) {
-	require.Equal(t, 43, reflect.TypeFor[Run]().NumField(),
+	require.Equal(t, 44, reflect.TypeFor[Run]().NumField(),
 		"Run has another number of fields: teach flatten and keyOf the new one, then change this number")
 }
 
@@ -84,6 +85,8 @@ type key struct {
 	more                    int8 // attempts that are left
 	word, wordLease         int8
 	session                 int8 // its level
+	ahead                   int16
+	wrongFor                int8
 	other                   fencerKey
 }
 
@@ -91,7 +94,7 @@ func keyOf(v variant, st state) key {
 	r, w := st.rec, st.w
 	k := key{
 		step: r.Step, abandonTo: r.AbandonTo, action: r.Intent.Action, reason: r.Reason, abandon: r.Abandon,
-		level: int8(r.Level), offLevel: int8(r.OffLevel), supply: w.supply, people: w.people, session: w.memory.level, other: v.otherKey(st), more: int8(r.Limits.MaxAttempts - r.Attempt),
+		level: int8(r.Level), offLevel: int8(r.OffLevel), supply: w.supply, people: w.people, session: w.memory.level, ahead: int16(w.ahead), wrongFor: w.wrongFor, other: v.otherKey(st), more: int8(r.Limits.MaxAttempts - r.Attempt),
 		nodeUID: r.Target.NodeUID, bootID: r.Target.BootID, newUID: r.NewNodeUID, attempt: int8(r.Attempt), left: st.left,
 	}
 	for i, b := range []bool{
@@ -99,7 +102,7 @@ func keyOf(v variant, st state) key {
 		w.on, w.hung, w.ready, w.oos, w.labels, w.hold, w.requested, w.machineGone, w.paused, w.ordered,
 		w.accepted.Off(), w.ack, w.sincePower, w.lied, w.byUs, st.crash, w.marked, w.noQuorum,
 		r.Recheck, r.Confirmed != nil, newWord(r), r.Proof == ProofHuman, r.Limits.Reprovision,
-		r.Abort != nil, r.Abort != nil && r.Abort.AsIs, r.Retry != nil,
+		r.Abort != nil, r.Abort != nil && r.Abort.AsIs, r.Retry != nil, r.WrongClock, v.clocked() && w.compared,
 	} {
 		if b {
 			k.flags |= 1 << i
@@ -120,25 +123,26 @@ func keyOf(v variant, st state) key {
 			k.backup = 2
 		}
 	}
+	shown := w.now + w.ahead // by the clock that the record is read by
 	k.ages = [19]int16{
-		age(r.StepStarted, w.now, 70+v.moreLease()), age(r.Intent.At, w.now, 61), age(r.Isolated, w.now, 40), age(r.APILost, w.now, 70),
-		age(r.OnSeen, w.now, 70), age(r.NotBefore, w.now, 70), age(r.HealthySince, w.now, 301),
+		age(r.StepStarted, shown, 70+v.moreLease()), age(r.Intent.At, shown, 61), age(r.Isolated, shown, 40), age(r.APILost, shown, 70),
+		age(r.OnSeen, shown, 70), age(r.NotBefore, shown, 70), age(r.HealthySince, shown, 301),
 		noted(w.first, w.now, 30+v.moreLease()), noted(w.last, w.now, 30), noted(w.isolatedAt, w.now, 30), cut(w.deleting), cut(w.apiDown), 0, 0, 0, 0, 0, 0, 0,
 	}
 	if r.Step == PowerOn { // its time may begin with the pods'
-		k.ages[2] = age(r.Isolated, w.now, 55)
+		k.ages[2] = age(r.Isolated, shown, 55)
 	}
 	if vouched(r) {
-		k.word, k.ages[0], k.ages[17] = 1, age(r.StepStarted, w.now, 80), age(r.Word.Since, w.now, 16)
+		k.word, k.ages[0], k.ages[17] = 1, age(r.StepStarted, shown, 80), age(r.Word.Since, shown, 16)
 		if r.Word.Lease.ResourceVersion == versions[w.leaseRV] {
 			k.wordLease = 1
 		}
 	}
 	if r.Step == Held && r.OffLevel > 0 { // it walks through the levels
-		k.ages[0] = age(r.StepStarted, w.now, 301)
+		k.ages[0] = age(r.StepStarted, shown, 301)
 	}
 	for _, c := range r.Contradicted {
-		k.ages[16] = age(c.Since, w.now, int(contradictedFor/time.Second))
+		k.ages[16] = age(c.Since, shown, int(contradictedFor/time.Second))
 	}
 	if v.bmh && !w.on {
 		k.ages[12] = int16(min(w.offFor, bmoDelay))
@@ -155,13 +159,13 @@ func keyOf(v variant, st state) key {
 	case r.OffLease == nil:
 		k.ages[14] = int16(min(w.now-w.renewed, 80+v.moreLease()))
 	case r.OffLease.ResourceVersion == versions[w.leaseRV]:
-		k.ages[18] = age(r.OffLease.Seen, w.now, 16+v.moreLease())
-		k.offLease, k.ages[14] = 1, age(r.OffLease.RenewTime, w.now, 80+v.moreLease())
+		k.ages[18] = age(r.OffLease.Seen, shown, 16+v.moreLease())
+		k.offLease, k.ages[14] = 1, age(r.OffLease.RenewTime, shown, 80+v.moreLease())
 	default:
 		k.offLease = 2
 	}
 	if v.runTimeout != 0 && r.Step != Held {
-		k.ages[15] = age(r.Started, w.now, int(v.runTimeout/time.Second)+1)
+		k.ages[15] = age(r.Started, shown, int(v.runTimeout/time.Second)+1)
 	}
 	return k
 }

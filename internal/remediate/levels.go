@@ -110,8 +110,8 @@ func told(r Run) bool { return r.Level == 0 || lowered(r) || r.Intent.Action == 
 
 // settled says whether an Off that a given-up cycle sent has been carried out by
 // now if it ever will be: a host that reads On before may still go off. // I20
-func settled(r Run, now time.Time) bool {
-	return r.Abandon == "" || lowered(r) || now.Sub(r.StepStarted) >= min(offSettle, r.Limits.OnDeadline/2)
+func settled(r Run, s Seen, now time.Time) bool {
+	return r.Abandon == "" || lowered(r) || over(s, now, r.StepStarted.Add(min(offSettle, r.Limits.OnDeadline/2)-1))
 }
 
 // lowered says whether the present level is below the one that cut the host off,

@@ -23,6 +23,7 @@ func (w *world) forget() {
 	w.accepted, w.ack = bmc.Acceptance{}, false
 	w.resetProof()
 	w.session++
+	w.compared = false
 }
 
 func (w *world) resetProof() {

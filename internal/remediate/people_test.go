@@ -38,7 +38,7 @@ func (w *world) mayOrder(r Run, f fault) bool {
 
 // order lets a person's order arrive: the engine adds it to the saved record.
 func (v variant) order(w *world, r Run, f fault) Run {
-	o := &Order{Actor: "a", Reason: "b", At: clock(w.now)}
+	o := &Order{Actor: "a", Reason: "b", At: w.time()}
 	switch f {
 	case holdOrder, releaseOrder:
 		w.held = f == holdOrder

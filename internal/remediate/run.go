@@ -197,6 +197,9 @@ type Run struct {
 	APILost time.Time `json:"apiLost,omitzero"`
 	// OnSeen is the first On read of step 3: the clock of steps 4 and 5.
 	OnSeen time.Time `json:"onSeen,omitzero"`
+	// WrongClock: the times above may be those of a clock that did not agree with the
+	// API server's, or that nobody had compared with it.
+	WrongClock bool `json:"wrongClock,omitempty"`
 	// NotBefore delays the next attempt.
 	NotBefore time.Time `json:"notBefore,omitzero"`
 	// HealthySince is since when a Held run's host is On and its Node Ready.

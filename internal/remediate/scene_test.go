@@ -48,7 +48,7 @@ func begin(in Step, at time.Duration) (Run, Seen) {
 		Target: Target{Node: "n", NodeUID: "u1", BootID: "b1", SystemUUID: "s", Machine: "m", MachineUID: "mu", Host: "h"},
 		Steps:  []Visit{{Step: in, Attempt: 1, Started: ago(at)}},
 	}
-	s := Seen{At: noon, Power: bmc.Reading{State: bmc.Off, At: noon}, Proof: proof(bmc.Off, 3*time.Second, 0), OffAccepted: true,
+	s := Seen{At: noon, Clock: Yes, Power: bmc.Reading{State: bmc.Off, At: noon}, Proof: proof(bmc.Off, 3*time.Second, 0), OffAccepted: true,
 		Identity: Yes, API: APIReachable, Justified: Yes, Contested: No, Hold: No, PodsGone: Yes, Restored: Yes,
 		Node:    Node{Exists: Yes, UID: "u1", ResourceVersion: "1", BootID: "b1", SystemUUID: "s", Ready: No},
 		Lease:   Lease{Known: true, ResourceVersion: "v1", RenewTime: ago(time.Hour)},

@@ -28,6 +28,8 @@ const (
 	foreignOff   // or off
 	reregister   // a living kubelet registers its Node again, without a reboot
 	replaced     // someone deletes the Node and makes another of that name
+	clockAhead   // the clock of the process is set wrong for a while
+	clockBehind  // or back
 	recreated    // a controller makes a Node that is gone again, as it stands in Git
 	outageShort  // the API is gone for 5 s
 	outageLong   // for longer than its limit
@@ -61,7 +63,7 @@ const (
 	stopAfterSave
 )
 
-var faultNames = [...]string{"-", "lostPower", "lostAPI", "slowLook", "newSession", "lie", "foreignOn", "foreignOff", "reregister", "replaced", "recreated",
+var faultNames = [...]string{"-", "lostPower", "lostAPI", "slowLook", "newSession", "lie", "foreignOn", "foreignOff", "reregister", "replaced", "clockAhead", "clockBehind", "recreated",
 	"outageShort", "outageLong", "outageEver", "pause", "resume", "unfence", "memberLost", "memberBack", "hold", "release", "abort", "close", "retry", "confirm", "late", "stale", "slowBoot", "saveFails", "saveAnswerLost",
 	"crashBeforeSave", "crashAfterSave", "crashAfterAct", "actFails", "answerLost", "deaf", "conflict", "stopBeforeSave", "stopAfterSave"}
 
@@ -152,11 +154,13 @@ func (x *explorer) rounds(st state, at int32, more []state) []state {
 		r := x.v.strike(&w, woken.rec, pre)
 		s := w.look(x.v, r, pre == lostPower, pre == lostAPI)
 		if pre == slowLook {
+			ahead := w.ahead
 			for range 6 {
 				w.tick(x.v)
 			}
+			s.At = s.At.Add(time.Duration(w.ahead-ahead) * time.Second) // monotonic
 		}
-		now := clock(w.now)
+		now := w.time()
 		r2, a, wait := x.ask(r, s, now, at, pre)
 		changed := flatten(r2) != flatten(r)
 		x.check(at, pre, x.v.onAnswer(st, w, r, r2, s, a, now)...)
@@ -212,6 +216,7 @@ func (x *explorer) choices(st state, early bool) []fault {
 			f == pause && st.w.paused, f == resume && !st.w.paused,
 			f == reregister && (st.w.uid != 0 || !st.w.kubeletRuns()),
 			f == replaced && (st.w.uid == 0 || st.w.deleting > 0), f == recreated && st.w.uid != 0,
+			(f == clockAhead || f == clockBehind) && st.w.ahead != 0,
 			f == unfenceOrder && st.w.ordered,
 			f == slowBoot && !st.w.stuckInBoot(),
 			!st.w.mayOrder(st.rec, f), !x.v.mayWake(st, f),
@@ -246,6 +251,8 @@ func (v variant) strike(w *world, r Run, f fault) Run {
 		w.lastUID++
 		w.uid = w.lastUID
 		w.rv++
+	case clockAhead, clockBehind:
+		w.setClock(map[fault]int{clockAhead: wrong, clockBehind: -wrong}[f])
 	case recreated:
 		w.lastUID++
 		w.uid, w.labels = w.lastUID, false
@@ -288,7 +295,7 @@ func applies(f fault, changed bool, a Action) bool {
 func (x *explorer) finish(st state, r Run, a Action, f fault) state {
 	if f != none {
 		st.left--
-		st.crash = st.crash && f.crash()
+		st.crash = st.crash && f.crash() && x.v.clocksDiffer == 0 // else it is more than a crash
 	}
 	if f.stop() {
 		return x.v.handOver(st, r, a, f)
@@ -296,6 +303,7 @@ func (x *explorer) finish(st state, r Run, a Action, f fault) state {
 	if f == saveFails || f == crashBeforeSave {
 		if f == crashBeforeSave {
 			st.w.forget()
+			st.w.elsewhere(x.v)
 		}
 		return st // nothing is done when the save failed
 	}
@@ -309,6 +317,7 @@ func (x *explorer) finish(st state, r Run, a Action, f fault) state {
 	case saveAnswerLost, actFails:
 	case crashAfterSave:
 		st.w.forget()
+		st.w.elsewhere(x.v)
 	default:
 		st.w.act(x.v, r, a, f == deaf)
 	}
@@ -318,6 +327,7 @@ func (x *explorer) finish(st state, r Run, a Action, f fault) state {
 		st.w.accepted, st.w.ack = st.w.accepted.Sent(bmc.CommandOff, errLost), false
 	case f == crashAfterAct:
 		st.w.forget()
+		st.w.elsewhere(x.v)
 	}
 	return st
 }

@@ -66,6 +66,11 @@ type Seen struct {
 	// Identity: what answered is the power of this Node.
 	Identity Answer
 
+	// Clock: this host's clock agrees with that of the API server, as far as that has
+	// answered since the process began. While it does not, no deadline expires; that
+	// nothing which hurts is done is up to Paused. // I16
+	Clock Answer
+
 	API     APIState
 	Node    Node
 	Lease   Lease

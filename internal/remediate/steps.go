@@ -22,6 +22,7 @@ func Next(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	}
 	r.Steps = slices.Clone(r.Steps) // the caller's record is not ours to change
 	s = ofLevel(r, s)
+	r = onClock(r, s, now)
 	r = heard(ordered(contradicted(r, s, now), now), s, now)
 	switch {
 	case s.API == APIReachable && !r.APILost.IsZero():
@@ -30,7 +31,7 @@ func Next(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	case r.APILost.IsZero():
 		r.APILost = now
 	}
-	late := now.Sub(r.Started) > r.Limits.RunTimeout && r.Strategy != DeleteMachine // step 6 alone has a time of its own
+	late := over(s, now, r.Started.Add(r.Limits.RunTimeout)) && r.Strategy != DeleteMachine // step 6 alone has a time of its own
 	// Coming on has its own deadline: no host is left off for being late.
 	comingOn := r.Step == PowerOn && (s.Power.State != bmc.On || s.Power.Partial || r.Level > 0)
 	if late && !comingOn && r.Abandon == "" && r.Step != Held {
@@ -91,9 +92,9 @@ func powerOff(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 		return levelFailed(r, s, powerReason(s, ""), "the BMC refuses the account", now) // retrying locks it
 	case hopeless(s) && hasNext(r):
 		return raise(r, s, "it cannot do what is needed", now)
-	case now.After(r.Deadline()) && s.API != APIReachable && offProven(r, s, now):
+	case over(s, now, r.Deadline()) && s.API != APIReachable && offProven(r, s, now):
 		return notIsolated(r, s, now) // only the heartbeat is missing
-	case now.After(r.Deadline()):
+	case over(s, now, r.Deadline()):
 		reason, note := offFailed(r, s)
 		return levelFailed(r, s, reason, note, now)
 	case nothingDone(r, s) && s.Justified == No: // the hold or Off failed, and meanwhile it recovered // I4
@@ -145,7 +146,7 @@ func beforeOff(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 		return r, Nothing, min(idlePoll, r.NotBefore.Sub(now))
 	case hopeless(s) && hasNext(r):
 		return raise(r, s, "not usable ("+string(s.PowerError)+")", now)
-	case now.After(later(r.Deadline(), r.NotBefore.Add(r.Limits.OffDeadline))):
+	case over(s, now, later(r.Deadline(), r.NotBefore.Add(r.Limits.OffDeadline))):
 		return giveUp(r, s, now)
 	case s.Paused, s.API != APIReachable, s.Contested != No, s.Identity != Yes, s.PowerForbidden != "",
 		s.Node.Exists == CannotTell, s.Justified != Yes && !again && !vouched(r), noQuorum(r, s), now.Sub(s.At) > freshFor,
@@ -188,7 +189,7 @@ func deleteNode(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 		return abandon(r, "Contested", s.Contender, Aborted, now)
 	case r.ByWord() && r.ControlPlane && s.Quorum == No:
 		return abandon(r, "QuorumLost", s.QuorumWhy, Aborted, now)
-	case now.After(r.Deadline()):
+	case over(s, now, r.Deadline()):
 		return notIsolated(r, s, now)
 	case s.Node.Deleting, s.Node.Ready == Yes: // a finalizer, or a heartbeat not yet given up: wait
 		return r, Nothing, poll
@@ -249,8 +250,8 @@ func powerOn(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	bmh, commanded := r.Target.BareMetalHost != "", r.Intent.Action == SendOn || r.Intent.Action == ReleaseHold
 	believedOff := r.Abandon == "" && !commanded && r.OnSeen.IsZero() && s.Power.State != bmc.On && !lowered(r)
 	on, note := levelOn(r, s, now)
-	stays := on && settled(r, now)
-	late := now.After(r.Deadline())
+	stays := on && settled(r, s, now)
+	late := over(s, now, r.Deadline())
 	switch {
 	case stays && r.Level > 0:
 		return lower(r, s, note, now)
@@ -287,7 +288,7 @@ func powerOn(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 
 func poweredOn(r Run, s Seen, note string, now time.Time) (Run, Action, time.Duration) {
 	switch {
-	case r.Abandon != "" && s.Node.Deleting && now.Sub(r.Started) > r.Limits.RunTimeout:
+	case r.Abandon != "" && s.Node.Deleting && over(s, now, r.Started.Add(r.Limits.RunTimeout)):
 		return hold(r, "NodeFinalizer", "a finalizer keeps the deleted Node; its host is On", now)
 	case r.Abandon != "" && (s.Node.Exists == CannotTell || s.Node.Exists == Yes && s.Node.Deleting):
 		return r, Nothing, poll
@@ -317,7 +318,7 @@ func awaitNode(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 		return notOff(r, "the Node registered again without a reboot: its host was never off", now)
 	case s.Power.State == bmc.Off:
 		return enter(r, PowerOn, "the host reads Off again", now)
-	case !now.After(r.Deadline()), s.API != APIReachable, s.NodesUnseen:
+	case !over(s, now, r.Deadline()), s.API != APIReachable, s.NodesUnseen:
 		return r, Nothing, poll
 	case s.Elsewhere != "":
 		return renamed(r, s, now)
@@ -333,7 +334,7 @@ func restoreNode(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	switch {
 	case s.Node.Exists == No, s.Node.Exists == Yes && (s.Node.UID != r.NewNodeUID || !ofMachine(r, s.Node)):
 		return enter(r, AwaitNode, "the new Node went away, or is another machine's", now)
-	case restored && s.Node.Ready == Yes && now.After(r.Deadline()): // a host that works is never cycled for an annotation
+	case restored && s.Node.Ready == Yes && over(s, now, r.Deadline()): // a host that works is never cycled for an annotation
 		return finish(r, Done, "RequestNotCleared", "the remediation request could not be taken off the Machine", now)
 	case restored && requested: // else the in-cluster judge counts it unhealthy for ever
 		return command(r, ClearRequest, resendWrite, now)
@@ -341,9 +342,9 @@ func restoreNode(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 		return finish(r, Done, "", "", now)
 	case s.Power.State == bmc.Off:
 		return enter(r, PowerOn, "the host reads Off again", now)
-	case !restored && s.API == APIReachable && now.Sub(r.StepStarted) > r.Limits.RestoreTimeout:
+	case !restored && s.API == APIReachable && over(s, now, r.StepStarted.Add(r.Limits.RestoreTimeout)):
 		return hold(r, "RestoreFailed", cmp.Or(s.RestoreError, "labels, annotations or taints could not be read back"), now)
-	case now.After(r.Deadline()) && restored:
+	case over(s, now, r.Deadline()) && restored:
 		return nextAttempt(r, "the Node was not Ready in time", now)
 	case s.Restored == No, s.Restored == Yes && s.Node.OutOfService:
 		return command(r, RestoreTargetNode, resendWrite, now)
@@ -387,7 +388,7 @@ func reprovision(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 		return finish(r, Aborted, "ControlPlane", "a control-plane Machine is not replaced here", now)
 	case alone && m.Replaceable == No:
 		return finish(r, Aborted, "NoController", m.Why, now)
-	case alone && now.Sub(r.StepStarted) > r.Limits.APITimeout:
+	case alone && over(s, now, r.StepStarted.Add(r.Limits.APITimeout)):
 		return finish(r, Aborted, "APIUnreachable", "the Machine could not be deleted in time", now)
 	case !alone && (r.Target.Machine == "" || r.ControlPlane || r.Confirmed != nil || !r.Limits.Reprovision || m.Replaceable == No):
 		return hold(r, cmp.Or(r.Reason, exhausted), cmp.Or(m.Why, r.Note, "reprovisioning is not allowed here"), now)

@@ -27,3 +27,10 @@ func later(a, b time.Time) time.Time {
 	}
 	return b
 }
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}

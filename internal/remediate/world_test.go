@@ -26,6 +26,8 @@ type variant struct {
 	vouchedFor bool // a person's word begins the run
 	mistaken   bool // whoever gives their word is wrong: they have not switched the host off
 
+	clocksDiffer int // seconds by which the clock is ahead where a killed or stopped process goes on
+
 	isolation   Isolation
 	bmh         bool // Metal3 also owns the power
 	foundOff    bool
@@ -136,6 +138,7 @@ type world struct {
 
 	supply
 	people
+	clocks
 
 	memory
 
@@ -194,13 +197,17 @@ func (w *world) power(on bool) {
 
 // look is what the engine does before it asks.
 func (w *world) look(v variant, r Run, lostPower, lostAPI bool) Seen {
-	s := Seen{At: clock(w.now), Paused: w.paused || w.held}
+	answers := !lostAPI && w.apiDown == 0
+	s := Seen{At: w.time(), Paused: w.paused || w.held, Clock: w.agrees(answers)}
+	if s.Clock == No && !s.Paused { // as the engine has it
+		s.Paused, s.PausedReason, s.PausedWhy = true, "ClockSkew", "the clock is wrong"
+	}
 	defer func() { w.shown(s) }()
 	if !v.deleteOnly {
 		w.open(v, r)
 		s.Level, s.OffAccepted = int(w.memory.level), w.accepted.Off()
 		s.Power, s.PowerError = w.readPower(v, lostPower)
-		s.Proof, s.AlsoOn = w.proof, w.alsoOn(v, r, lostPower)
+		s.Proof, s.AlsoOn = w.proofNow(), w.alsoOn(v, r, lostPower)
 		if s.PowerError == "" {
 			s.Identity = Yes
 		}
@@ -208,7 +215,7 @@ func (w *world) look(v variant, r Run, lostPower, lostAPI bool) Seen {
 	if w.backupUID != 0 {
 		s.Backup = Backup{UID: uid(w.backupUID), ResourceVersion: versions[w.backupRV]}
 	}
-	if lostAPI || w.apiDown > 0 {
+	if !answers {
 		return s
 	}
 	s.API = APIReachable
@@ -304,6 +311,7 @@ func (w *world) tick(v variant) {
 	w.now++
 	w.lieFor, w.apiDown = max(0, w.lieFor-1), countdown(w.apiDown)
 	w.people.tick()
+	w.clocks.tick()
 	w.lateness(v)
 	if w.mains() {
 		w.boot = max(0, w.boot-1)

@@ -216,7 +216,7 @@ func own(object any) any {
 
 func (w *watch) View() (v engine.View) {
 	w.c.Do(func(s *State) {
-		if v = (engine.View{Synced: !s.Unsynced, Since: s.back}); s.Down() {
+		if v = (engine.View{Synced: !s.Unsynced, Since: s.back, Skew: s.Skew, SkewKnown: true}); s.Down() {
 			v.Age = time.Since(s.lost)
 		}
 	})

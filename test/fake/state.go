@@ -49,9 +49,10 @@ type State struct {
 	// What is wrong with the API server.
 	DownUntil       time.Time
 	lost, back      time.Time
-	DownAtIsolation bool // its answer is lost with the API server
-	Unsynced        bool // the caches of its watches
-	MembersUnknown  bool // of etcd
+	DownAtIsolation bool          // its answer is lost with the API server
+	Unsynced        bool          // the caches of its watches
+	Skew            time.Duration // of its clock, minus ours
+	MembersUnknown  bool          // of etcd
 	Contested       remediate.Answer
 	Contender       string
 	PowerForbidden  string

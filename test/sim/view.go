@@ -83,7 +83,7 @@ func (v *view) View() engine.View {
 	w := v.inc.i.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return engine.View{Synced: v.synced, Age: time.Since(v.proven), Since: v.since, Skew: v.inc.i.skew}
+	return engine.View{Synced: v.synced, Age: time.Since(v.proven), Since: v.since, Skew: v.inc.i.skew, SkewKnown: v.synced}
 }
 
 // tick is one second of the watch.
