@@ -14,10 +14,11 @@ type offset struct {
 	at   time.Time     // when that was; zero = no answer has come yet
 }
 
-// measure takes in an answer to a request that was sent then.
+// measure takes in an answer to a request that was sent then. What fails with 500 or above
+// may be a proxy's, which has a clock of its own.
 func (o *offset) measure(resp *http.Response, sent, answered time.Time) {
 	date, err := http.ParseTime(resp.Header.Get("Date"))
-	if err != nil {
+	if err != nil || resp.StatusCode >= http.StatusInternalServerError {
 		return
 	}
 	o.mu.Lock()

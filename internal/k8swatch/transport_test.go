@@ -43,6 +43,9 @@ func TestClockThatIsSetShowsAtOnce(t *testing.T) {
 	assert.False(t, known)
 
 	date := now.Add(-time.Minute).UTC().Format(http.TimeFormat)
+	o.measure(&http.Response{StatusCode: http.StatusBadGateway, Header: http.Header{"Date": {date}}}, now, now)
+	_, known = o.by(now)
+	assert.False(t, known, "a proxy's page")
 	o.measure(&http.Response{Header: http.Header{"Date": {date}}}, now, now)
 	behind, known := o.by(now.Add(time.Hour))
 	assert.True(t, known)
