@@ -2,7 +2,7 @@ package engine
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -95,7 +95,7 @@ func (w *worker) proven(seen remediate.Seen) bool {
 func (w *worker) isolate(ctx context.Context, d decision) error {
 	ctx, cut := context.WithCancel(ctx)
 	defer cut()
-	run, done := w.run, make(chan error, 1)
+	run, done, good := w.run, make(chan error, 1), time.Now() // a person's word was asked about just now
 	go func() { done <- w.c.opt.Kube.Act(ctx, run, remediate.IsolateNode, d.backups, d.backup) }()
 	for {
 		select {
@@ -103,25 +103,27 @@ func (w *worker) isolate(ctx context.Context, d decision) error {
 			return err
 		case <-time.After(proofCheck):
 		}
-		if why := w.disproven(ctx); why != "" {
-			cut()
-			return errors.Join(errors.New("isolation cut off: "+why), <-done)
+		asked := time.Now()
+		why := w.disproven(ctx, good)
+		if good = asked; why == "" {
+			continue
 		}
+		cut()
+		if err := <-done; err != nil {
+			return fmt.Errorf("isolate Node %s: cut off, for %s: %w", run.Target.Node, why, err)
+		}
+		return nil // it had been done
 	}
 }
 
 // disproven says why an isolation that is under way must not come to its end; "" when
-// nothing speaks against it.
-func (w *worker) disproven(ctx context.Context) string {
+// nothing speaks against it. good is when nothing did last.
+func (w *worker) disproven(ctx context.Context, good time.Time) string {
 	if why := w.forbidden(); why != "" {
 		return why
 	}
 	if w.run.ByWord() {
-		seen, _, _ := w.look(ctx)
-		if seen.API != remediate.APIReachable {
-			return "nothing is known any more of what may speak against the word"
-		}
-		return remediate.Against(w.run, seen)
+		return w.wordDisproven(ctx, good)
 	}
 	reading, cancel := context.WithDeadline(ctx, w.session.proof.Until()) // or the write goes on with an old one
 	defer cancel()
@@ -132,6 +134,21 @@ func (w *worker) disproven(ctx context.Context) string {
 		return "the host is no longer proven off"
 	}
 	return ""
+}
+
+// wordDisproven is disproven of an isolation on a person's word: the BMCs, the Lease and the
+// Node are asked, all within the age that a proof may have. // I26
+func (w *worker) wordDisproven(ctx context.Context, good time.Time) string {
+	asking, cancel := context.WithDeadline(ctx, good.Add(proofMaxAge))
+	defer cancel()
+	if why := w.lastWord(asking, decision{action: remediate.IsolateNode}); why != "" {
+		return why
+	}
+	seen := w.c.opt.Kube.Look(asking, w.run, nil).Seen
+	if seen.API != remediate.APIReachable || asking.Err() != nil {
+		return "the cluster did not say in time what may speak against the word"
+	}
+	return remediate.Against(w.run, seen)
 }
 
 // actTime bounds one action. A stop waits for it, unless it is a restore, which can take

@@ -96,3 +96,39 @@ func TestIsolationIsCutOffWithItsProof(t *testing.T) {
 		})
 	}
 }
+
+// An isolation on a person's word outlasts the webhook too, with a BMC that is silent, and
+// is cut off by what speaks against the word meanwhile. // I26
+func TestIsolationOnAWordUnderADeadWebhook(t *testing.T) {
+	for name, c := range map[string]struct {
+		happens func(w *world)
+		cut     bool
+	}{
+		"nothing":              {func(*world) {}, false},
+		"the Lease is renewed": {func(w *world) { w.SetLeaseMoving(true) }, true},
+		"the BMC reads On":     {func(w *world) { w.SetPower(true); w.FailReads(nil) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world, store *failingStore) {
+				w.pauseCheck()
+				w.dead()
+				k := &deadWebhook{Kube: w, wait: 25 * time.Second}
+				k.begun = func() { time.AfterFunc(8*time.Second, func() { c.happens(w) }) }
+				e, _, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Kube = k })
+				time.Sleep(time.Second)
+				_, err := e.ConfirmOff(t.Context(), byHand)
+				assert.NoError(t, err)
+				time.Sleep(30 * time.Minute)
+				r := only(t, e)
+				if c.cut { // Held, until all is well
+					assert.Equal(t, "ConfirmedOffContradicted", r.Reason, r.Note)
+				} else {
+					assert.Equal(t, "ConfirmedOff", r.Reason, r.Note)
+				}
+				assert.Equal(t, c.cut, w.Isolations() == 0)
+				assert.Equal(t, c.cut, k.cutOff.Load() == 1)
+				stop()
+			})
+		})
+	}
+}

@@ -32,8 +32,8 @@ func (c *clocks) tick() {
 	}
 }
 
-// elsewhere is a process that goes on, on another host: its clock may be another.
-func (w *world) elsewhere(v variant) {
+// restartElsewhere is a process that goes on, on another host: its clock may be another.
+func (w *world) restartElsewhere(v variant) {
 	if v.clocksDiffer != 0 && w.ahead == 0 {
 		w.setClock(v.clocksDiffer)
 	} else {

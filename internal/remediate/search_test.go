@@ -303,7 +303,7 @@ func (x *explorer) finish(st state, r Run, a Action, f fault) state {
 	if f == saveFails || f == crashBeforeSave {
 		if f == crashBeforeSave {
 			st.w.forget()
-			st.w.elsewhere(x.v)
+			st.w.restartElsewhere(x.v)
 		}
 		return st // nothing is done when the save failed
 	}
@@ -317,7 +317,7 @@ func (x *explorer) finish(st state, r Run, a Action, f fault) state {
 	case saveAnswerLost, actFails:
 	case crashAfterSave:
 		st.w.forget()
-		st.w.elsewhere(x.v)
+		st.w.restartElsewhere(x.v)
 	default:
 		st.w.act(x.v, r, a, f == deaf)
 	}
@@ -327,7 +327,7 @@ func (x *explorer) finish(st state, r Run, a Action, f fault) state {
 		st.w.accepted, st.w.ack = st.w.accepted.Sent(bmc.CommandOff, errLost), false
 	case f == crashAfterAct:
 		st.w.forget()
-		st.w.elsewhere(x.v)
+		st.w.restartElsewhere(x.v)
 	}
 	return st
 }

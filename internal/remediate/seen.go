@@ -129,10 +129,10 @@ type Node struct {
 	OutOfService    bool   // carries our out-of-service taint
 }
 
-// unborn says whether no kubelet has made or taken on this Node yet: it has no boot ID.
+// unregistered says whether no kubelet has made or taken on this Node yet: it has no boot ID.
 // Whoever keeps Nodes in Git makes a deleted one again, which is neither a registration
 // nor a sign of life. // I5, I6
-func (n Node) unborn() bool { return n.Exists == Yes && n.BootID == "" }
+func (n Node) unregistered() bool { return n.Exists == Yes && n.BootID == "" }
 
 // Lease is the Node's heartbeat. Known with an empty ResourceVersion means
 // that there is none.

@@ -167,11 +167,11 @@ func beforeOff(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 func deleteNode(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	tainted := r.Isolation == IsolateTaint && s.Node.Exists == Yes && s.Node.OutOfService
 	switch {
-	case s.Node.Exists == No, tainted, s.Node.unborn() && s.Node.UID != r.Target.NodeUID:
-		return isolated(r, now)
-	case s.Node.Exists == Yes && s.Node.UID != r.Target.NodeUID:
+	case s.Node.Exists == Yes && s.Node.UID != r.Target.NodeUID && !s.Node.unregistered():
 		r.Isolated = now
 		return notOff(r, "a Node of this name registered while its host was believed off", now)
+	case s.Node.Exists == No, tainted, s.Node.Exists == Yes && s.Node.UID != r.Target.NodeUID:
+		return isolated(r, now)
 	case r.Proof != ProofHuman && alive(r, s) && s.Power.State != bmc.On: // also beside a person's word // I5
 		return notOff(r, "the Node's Lease was renewed although the BMC says Off", now)
 	case gainsaid(r, s) != "":
@@ -257,7 +257,7 @@ func powerOn(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 		return lower(r, s, note, now)
 	case stays && (!bmh || s.Hold == No):
 		return poweredOn(r, s, note, now)
-	case believedOff && (alive(r, s) || r.Isolation == IsolateDelete && s.Node.Exists == Yes && !s.Node.unborn()):
+	case believedOff && (alive(r, s) || r.Isolation == IsolateDelete && s.Node.Exists == Yes && !s.Node.unregistered()):
 		return notOff(r, "the Node came back to life while its host was believed off", now)
 	case late && !on && unattended(r, s, now):
 		anew, _, _ := enter(r, PowerOn, unattendedNote, now)

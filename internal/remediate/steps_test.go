@@ -140,6 +140,7 @@ func TestDeleteNode(t *testing.T) {
 		{"a hold that cannot be read waits", DeleteNode, sec, func(r *Run, s *Seen) { metal3(r, s, CannotTell) }, DeleteNode, Nothing, ""},
 		{"another Node of that name: FalseOff", DeleteNode, sec, func(r *Run, s *Seen) { s.Node.UID = "u2" }, Held, Nothing, "FalseOff"},
 		{"a Node from Git took its place: on to step 3", DeleteNode, sec, func(r *Run, s *Seen) { s.Node.UID, s.Node.BootID = "u2", "" }, PowerOn, Nothing, ""},
+		{"another Node, tainted by whomever: FalseOff", DeleteNode, sec, func(r *Run, s *Seen) { taint(r); s.Node.UID, s.Node.OutOfService = "u2", true }, Held, Nothing, "FalseOff"},
 		{"the Lease moved: FalseOff", DeleteNode, sec, func(r *Run, s *Seen) { s.Lease.ResourceVersion = "v2" }, Held, Nothing, "FalseOff"},
 		{"the Lease cannot be read", DeleteNode, sec, func(r *Run, s *Seen) { s.Lease.Known = false }, DeleteNode, Nothing, ""},
 		{"contest cannot be read", DeleteNode, sec, func(r *Run, s *Seen) { s.Contested = CannotTell }, DeleteNode, Nothing, ""},
