@@ -16,9 +16,9 @@ const (
 	restoreTimeout = 3 * time.Minute  // of up to four writes
 )
 
-// proofCheck is how often it is asked, while an isolation is under way, whether what it
-// rests on still holds. A proof is good for longer than that and one read.
-const proofCheck = time.Second
+// writeCheck is how often it is asked, while a write that hurts is under way, whether what
+// it rests on still holds. A proof is good for longer than that and one read.
+const writeCheck = time.Second
 
 const maxRefusal = 500 // bytes of why a Node could not be restored
 
@@ -56,7 +56,9 @@ func (w *worker) act(ctx context.Context, d decision) {
 			w.undone(a, unprovenNow)
 			return
 		}
-		err = w.isolate(ctx, d)
+		err = w.hurt(ctx, d)
+	case remediate.SetHold, remediate.DeleteTargetMachine:
+		err = w.hurt(ctx, d)
 	default:
 		err = w.c.opt.Kube.Act(ctx, w.run, a, d.backups, d.backup)
 	}
@@ -89,42 +91,63 @@ func (w *worker) proven(seen remediate.Seen) bool {
 	return w.session != nil && w.session.proof.Proven(time.Now())
 }
 
-// isolate does the write of step 2. Until it is answered, what it rests on is asked again
-// and again: an API server that waits for a webhook carries it out half a minute later.
-// What no longer holds cuts it off. // I1, I23, I26
-func (w *worker) isolate(ctx context.Context, d decision) error {
+// hurt does a write that takes something away. Until it is answered, what it rests on is
+// asked again and again: an API server that waits for a webhook carries it out half a
+// minute later. What no longer holds cuts it off. // I1, I4, I23, I26
+func (w *worker) hurt(ctx context.Context, d decision) error {
 	ctx, cut := context.WithCancel(ctx)
 	defer cut()
-	run, done, good := w.run, make(chan error, 1), time.Now() // a person's word was asked about just now
-	go func() { done <- w.c.opt.Kube.Act(ctx, run, remediate.IsolateNode, d.backups, d.backup) }()
+	run, done, good := w.run, make(chan error, 1), time.Now() // the last moment has just asked
+	go func() { done <- w.c.opt.Kube.Act(ctx, run, d.action, d.backups, d.backup) }()
 	for {
 		select {
 		case err := <-done:
 			return err
-		case <-time.After(proofCheck):
+		case <-time.After(writeCheck):
 		}
 		asked := time.Now()
-		why := w.disproven(ctx, good)
+		why := w.disproven(ctx, d, good)
 		if good = asked; why == "" {
 			continue
 		}
 		cut()
 		if err := <-done; err != nil {
-			return fmt.Errorf("isolate Node %s: cut off, for %s: %w", run.Target.Node, why, err)
+			return fmt.Errorf("action %s of Node %s: cut off, for %s: %w", d.action, run.Target.Node, why, err)
 		}
 		return nil // it had been done
 	}
 }
 
-// disproven says why an isolation that is under way must not come to its end; "" when
-// nothing speaks against it. good is when nothing did last.
-func (w *worker) disproven(ctx context.Context, good time.Time) string {
-	if why := w.forbidden(); why != "" {
+// disproven says why a write that is under way must not come to its end; "" when nothing
+// speaks against it. good is when nothing did last: what is known may be as old as a proof.
+func (w *worker) disproven(ctx context.Context, d decision, good time.Time) string {
+	why := w.forbidden()
+	switch {
+	case why != "":
+		return why
+	case d.action == remediate.IsolateNode && !w.run.ByWord():
+		return w.proofLost(ctx)
+	}
+	asking, cancel := context.WithDeadline(ctx, good.Add(proofMaxAge))
+	defer cancel()
+	if why := w.lastWord(asking, d); why != "" {
 		return why
 	}
-	if w.run.ByWord() {
-		return w.wordDisproven(ctx, good)
+	seen := w.lookAtCluster(asking, d.seen, d.backups, d.backup)
+	if seen.API != remediate.APIReachable || asking.Err() != nil {
+		return "the cluster did not say in time whether something speaks against it"
 	}
+	if d.action == remediate.IsolateNode {
+		return remediate.Against(w.run, seen)
+	}
+	if _, action, _ := remediate.Next(d.from, seen, time.Now()); action != d.action {
+		return "a fresh look asks for something else"
+	}
+	return ""
+}
+
+// proofLost says why the host is not proven off any more. // I1
+func (w *worker) proofLost(ctx context.Context) string {
 	reading, cancel := context.WithDeadline(ctx, w.session.proof.Until()) // or the write goes on with an old one
 	defer cancel()
 	if _, err := w.session.read(reading); err != nil {
@@ -134,21 +157,6 @@ func (w *worker) disproven(ctx context.Context, good time.Time) string {
 		return "the host is no longer proven off"
 	}
 	return ""
-}
-
-// wordDisproven is disproven of an isolation on a person's word: the BMCs, the Lease and the
-// Node are asked, all within the age that a proof may have. // I26
-func (w *worker) wordDisproven(ctx context.Context, good time.Time) string {
-	asking, cancel := context.WithDeadline(ctx, good.Add(proofMaxAge))
-	defer cancel()
-	if why := w.lastWord(asking, decision{action: remediate.IsolateNode}); why != "" {
-		return why
-	}
-	seen := w.c.opt.Kube.Look(asking, w.run, nil).Seen
-	if seen.API != remediate.APIReachable || asking.Err() != nil {
-		return "the cluster did not say in time what may speak against the word"
-	}
-	return remediate.Against(w.run, seen)
 }
 
 // actTime bounds one action. A stop waits for it, unless it is a restore, which can take

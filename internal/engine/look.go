@@ -24,6 +24,11 @@ func (w *worker) look(ctx context.Context) (remediate.Seen, [][]byte, remediate.
 		return remediate.Seen{At: time.Now()}, nil, remediate.Backup{}
 	}
 	defer w.c.looks.leave()
+	return w.lookAtCluster(ctx, power, backups, last), backups, last
+}
+
+// lookAtCluster reads what comes from the cluster, beside what is known of the rest.
+func (w *worker) lookAtCluster(ctx context.Context, power remediate.Seen, backups [][]byte, last remediate.Backup) remediate.Seen {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	at := time.Now()
@@ -46,7 +51,7 @@ func (w *worker) look(ctx context.Context) (remediate.Seen, [][]byte, remediate.
 	if w.run.ControlPlane {
 		seen.Quorum, seen.QuorumWhy = w.quorum(fresh)
 	}
-	return seen, backups, last
+	return seen
 }
 
 // lookAround reads what does not come from the cluster, power and store each in a time

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"cmp"
 	"context"
 	"sync/atomic"
 	"testing"
@@ -15,16 +16,17 @@ import (
 )
 
 // deadWebhook is an API server that waits for a webhook before it carries out an
-// isolation, which it does not if the client is gone by then.
+// isolation, or what else is named, which it does not if the client is gone by then.
 type deadWebhook struct {
 	engine.Kube
+	of     remediate.Action // IsolateNode if empty
 	wait   time.Duration
 	begun  func() // the first time
 	cutOff atomic.Int32
 }
 
 func (k *deadWebhook) Act(ctx context.Context, r remediate.Run, a remediate.Action, backups [][]byte, b remediate.Backup) error {
-	if a != remediate.IsolateNode {
+	if a != cmp.Or(k.of, remediate.IsolateNode) {
 		return k.Kube.Act(ctx, r, a, backups, b)
 	}
 	if k.begun != nil {
@@ -127,6 +129,38 @@ func TestIsolationOnAWordUnderADeadWebhook(t *testing.T) {
 				}
 				assert.Equal(t, c.cut, w.Isolations() == 0)
 				assert.Equal(t, c.cut, k.cutOff.Load() == 1)
+				stop()
+			})
+		})
+	}
+}
+
+// A Machine is not deleted when the webhook is passed over and its Node has come back
+// meanwhile; else it is. // I14
+func TestMachineDeletionUnderADeadWebhook(t *testing.T) {
+	for name, back := range map[string]bool{"stays away": false, "comes back": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world, store *failingStore) {
+				w.ownMachines()
+				w.SetBootTime(never)
+				k := &deadWebhook{Kube: w, of: remediate.DeleteTargetMachine, wait: 25 * time.Second}
+				k.begun = func() {
+					if back {
+						time.AfterFunc(8*time.Second, w.Recover)
+					}
+				}
+				e, _, stop := start(t, w, store, func(o *engine.Options) {
+					o.Run.MaxAttempts, o.Clusters[0].Reprovision, o.Clusters[0].Kube = 1, true, k
+				})
+				time.Sleep(90 * time.Minute)
+				r := only(t, e)
+				assert.Equal(t, back, len(w.Deprovisioned()) == 0)
+				assert.Equal(t, back, k.cutOff.Load() > 0)
+				if back {
+					assert.Equal(t, remediate.Done, r.Step, r.Note)
+				} else {
+					assert.Equal(t, remediate.Reprovisioned, r.Step, r.Note)
+				}
 				stop()
 			})
 		})
