@@ -69,12 +69,13 @@ func (w *world) proofNow() bmc.Proof {
 
 // onClock judges an answer that was given by a clock that is known to be wrong, or on times
 // that one has written. // I16
-func (w *world) onClock(r, r2 Run, s Seen, a Action) (bad []string) {
+func (v variant) onClock(w world, r, r2 Run, s Seen, a Action) (bad []string) {
 	if w.ahead != 0 && w.compared && a.Hurts() {
 		bad = append(bad, "I16: "+string(a)+" by a clock that is known to be wrong")
 	}
 	late := cmp.Or(int(r.Limits.ReadyTimeout/time.Second), 1)
-	if r.Step == AwaitNode && (r2.Step == Reprovision || r2.Step == PowerOff) && w.on && w.upFor < late && s.Elsewhere == "" {
+	seen := v.clocked() && !slices.Contains(v.faults, foreignOff) // else it may have been off and on, and nobody saw it
+	if seen && r.Step == AwaitNode && (r2.Step == Reprovision || r2.Step == PowerOff) && w.on && w.upFor < late && s.Elsewhere == "" {
 		bad = append(bad, "I16: a host that boots is given up before its time")
 	}
 	return bad

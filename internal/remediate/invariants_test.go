@@ -53,7 +53,7 @@ func (v variant) onAnswer(st state, w world, r, r2 Run, s Seen, a Action, now ti
 		}
 	}
 	bad = append(bad, v.onOrders(w, r, r2, s, a)...)
-	bad = append(bad, w.onClock(r, r2, s, a)...)
+	bad = append(bad, v.onClock(w, r, r2, s, a)...)
 	if (r.Step == AwaitNode || r.Step == Held) && r2.Step == RestoreNode && w.isolatedBoot != 0 && !w.ordered { // a person may vouch for any Node
 		if w.bootID == w.isolatedBoot || v.isolation != IsolateTaint && w.uid == w.isolatedUID {
 			fail("I6: accepted a Node that did not register anew")
