@@ -45,7 +45,7 @@ func (w *worker) lookAtCluster(ctx context.Context, power remediate.Seen, backup
 	seen.Backup, seen.RestoreError = last, w.refused
 	seen.PausedReason, seen.PausedWhy = w.stops()
 	seen.Paused = seen.PausedWhy != ""
-	seen.Clock = w.c.clockAgrees()
+	seen.Clock, seen.ClockSet = w.c.clockAgrees(), w.clock.set(time.Now())
 	seen.Justified, seen.Why = w.justified(fresh, seen, at)
 	seen.Elsewhere, seen.NodesUnseen = w.c.elsewhere(w.run)
 	if w.run.ControlPlane {

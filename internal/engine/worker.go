@@ -27,6 +27,7 @@ type worker struct {
 	against string         // what a power level says against a person's word
 	ousted  bool           // another instance owns the cluster: it goes on there
 	held    *remediate.Run // a step into Held that is not saved yet
+	clock   wallClock
 }
 
 func (c *cluster) startWorker(r remediate.Run, s *session) {
@@ -83,6 +84,7 @@ func (w *worker) end(ctx context.Context) {
 // means that another owner wrote: the record is loaded again.
 func (w *worker) commit(ctx context.Context, next remediate.Run) bool {
 	if reflect.DeepEqual(next, w.run) {
+		w.clock.saved = true
 		return true
 	}
 	if next.Step.Ended() {
@@ -98,6 +100,7 @@ func (w *worker) commit(ctx context.Context, next remediate.Run) bool {
 		return false
 	}
 	w.take(ctx, saved)
+	w.clock.saved = true
 	return true
 }
 

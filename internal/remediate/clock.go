@@ -11,10 +11,10 @@ import (
 
 // onClock makes the times of a record comparable with now. One that is yet to come was
 // written by a clock that was ahead, and counts from now. Where this host's clock does not
-// agree with the API server's, or nobody has compared them, and once it does again, all
-// that is waited for starts anew.
+// agree with the API server's, or nobody has compared them, all that is waited for starts
+// anew, with each such clock, and once more when a clock agrees again.
 func onClock(r Run, s Seen, now time.Time) Run {
-	if wrong := s.Clock != Yes; wrong != r.WrongClock {
+	if wrong := s.Clock != Yes; wrong != r.WrongClock || wrong && s.ClockSet {
 		r = retimed(r, func(time.Time) time.Time { return now })
 		r.WrongClock = wrong
 	}

@@ -99,6 +99,20 @@ func TestClockAheadErasesNoMachine(t *testing.T) {
 	assert.Equal(t, s.At.Add(r.Limits.ReadyTimeout), r.Deadline())
 }
 
+// One wrong clock after another is not taken for the same. // I7, I16
+func TestEachWrongClockBeginsAnew(t *testing.T) {
+	r, s := begin(PowerOn, 10*time.Second)
+	r.WrongClock, s.Clock, s.ClockSet, s.PodsGone = true, No, true, No
+	s.At = noon.Add(2 * time.Hour)
+	got, a, _ := Next(r, s, s.At)
+	assert.Equal(t, Nothing, a, "pods are bound")
+	assert.Equal(t, s.At, got.Isolated)
+	s.ClockSet = false
+	s.At = s.At.Add(got.Limits.PodsGoneTimeout)
+	_, a, _ = Next(got, s, s.At)
+	assert.Equal(t, SendOn, a)
+}
+
 // What protects a host starts anew with the clock, too.
 func TestWaitsStartAnewWithTheClock(t *testing.T) {
 	r, s := begin(PowerOff, 20*time.Second)

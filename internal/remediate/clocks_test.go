@@ -15,6 +15,7 @@ type clocks struct {
 	// compared: the API server has answered this process, and named its time. What is
 	// monotonic, the age of a look and of a proof, is not touched by a clock that is set.
 	compared bool
+	set      bool // no record was saved by this clock yet
 }
 
 // wrong is by how many seconds a wrong clock is wrong: more than any deadline here lasts.
@@ -24,11 +25,11 @@ const wrong, whileWrong = 5000, 20
 func (w *world) time() time.Time { return clock(w.now + w.ahead) }
 
 // setClock makes the clock wrong for a while.
-func (w *world) setClock(by int) { w.ahead, w.wrongFor = by, whileWrong }
+func (w *world) setClock(by int) { w.ahead, w.wrongFor, w.set = by, whileWrong, true }
 
 func (c *clocks) tick() {
-	if c.wrongFor = max(0, c.wrongFor-1); c.wrongFor == 0 {
-		c.ahead = 0
+	if c.wrongFor = max(0, c.wrongFor-1); c.wrongFor == 0 && c.ahead != 0 {
+		c.ahead, c.set = 0, true
 	}
 }
 
@@ -37,7 +38,7 @@ func (w *world) restartElsewhere(v variant) {
 	if v.clocksDiffer != 0 && w.ahead == 0 {
 		w.setClock(v.clocksDiffer)
 	} else {
-		w.clocks = clocks{}
+		w.clocks = clocks{set: true}
 	}
 }
 

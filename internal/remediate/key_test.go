@@ -102,7 +102,7 @@ func keyOf(v variant, st state) key {
 		w.on, w.hung, w.ready, w.oos, w.labels, w.hold, w.requested, w.machineGone, w.paused, w.ordered,
 		w.accepted.Off(), w.ack, w.sincePower, w.lied, w.byUs, st.crash, w.marked, w.noQuorum,
 		r.Recheck, r.Confirmed != nil, newWord(r), r.Proof == ProofHuman, r.Limits.Reprovision,
-		r.Abort != nil, r.Abort != nil && r.Abort.AsIs, r.Retry != nil, r.WrongClock, v.clocked() && w.compared,
+		r.Abort != nil, r.Abort != nil && r.Abort.AsIs, r.Retry != nil, r.WrongClock, v.clocked() && w.compared, w.set && (w.ahead != 0 || !w.compared),
 	} {
 		if b {
 			k.flags |= 1 << i

@@ -23,7 +23,7 @@ func (w *world) forget() {
 	w.accepted, w.ack = bmc.Acceptance{}, false
 	w.resetProof()
 	w.session++
-	w.compared = false
+	w.compared, w.set = false, true
 }
 
 func (w *world) resetProof() {

@@ -308,6 +308,7 @@ func (x *explorer) finish(st state, r Run, a Action, f fault) state {
 		return st // nothing is done when the save failed
 	}
 	st.rec = r
+	st.w.set = false
 	st.w.contradicted = st.w.contradicted || st.w.told
 	st.w.answered(r, a)
 	if f == conflict {

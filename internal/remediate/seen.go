@@ -70,6 +70,9 @@ type Seen struct {
 	// answered since the process began. While it does not, no deadline expires; that
 	// nothing which hurts is done is up to Paused. // I16
 	Clock Answer
+	// ClockSet: no look since the record was last saved was by this very clock: the process
+	// is a new one, or its clock was set. Only asked while Clock is not Yes.
+	ClockSet bool
 
 	API     APIState
 	Node    Node

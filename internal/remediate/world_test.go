@@ -198,7 +198,7 @@ func (w *world) power(on bool) {
 // look is what the engine does before it asks.
 func (w *world) look(v variant, r Run, lostPower, lostAPI bool) Seen {
 	answers := !lostAPI && w.apiDown == 0
-	s := Seen{At: w.time(), Paused: w.paused || w.held, Clock: w.agrees(answers)}
+	s := Seen{At: w.time(), Paused: w.paused || w.held, Clock: w.agrees(answers), ClockSet: w.set}
 	if s.Clock == No && !s.Paused { // as the engine has it
 		s.Paused, s.PausedReason, s.PausedWhy = true, "ClockSkew", "the clock is wrong"
 	}

@@ -1,0 +1,27 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/fenced/fenced/test/wall"
+)
+
+// A record is by another clock after a start, and after the clock was set. // I16
+func TestClockThatWasSetIsAnotherClock(t *testing.T) {
+	var c wallClock
+	now := time.Now()
+	assert.True(t, c.set(now), "a new process")
+	assert.True(t, c.set(now.Add(time.Second)), "nothing was saved yet")
+	c.saved = true
+	assert.False(t, c.set(now.Add(time.Hour)))
+	assert.False(t, c.set(wall.Set(now.Add(time.Hour), time.Second)), "it is corrected all the time")
+	for _, by := range []time.Duration{time.Hour, -time.Hour} {
+		c.last, c.saved = now, true
+		assert.True(t, c.set(wall.Set(now.Add(time.Minute), by)))
+		c.saved = true
+		assert.False(t, c.set(wall.Set(now.Add(2*time.Minute), by)))
+	}
+}
