@@ -43,6 +43,9 @@ type cluster struct {
 	quiet     time.Time             // no new run before
 	viewBad   string
 	outage    time.Time                    // the recovery that quiet already reflects
+	awake     awake                        // since the last suspend that quiet reflects,
+	suspend   string                       // what is told of it,
+	woken     time.Time                    // and when it was noticed
 	labels    map[string]map[string]string // of open runs' Nodes as they began, by run ID
 	well      map[string]time.Time         // by Node: until then it was Ready for an hour
 	scopeKept bool                         // this process has stored its scope
@@ -57,7 +60,7 @@ func newCluster(e *Engine, o ClusterOptions, stored state.Cluster) *cluster {
 		probes: map[string]*probe{}, refused: map[string]policy.Reason{},
 		ledger: policy.NewLedger(o.Rules), storms: map[checkKey]policy.Storm{}, moved: true, evidence: map[string]*evidence{},
 		secrets: map[string]remembered{}, labels: map[string]map[string]string{}, well: map[string]time.Time{},
-		looks: &queue{size: looksAtOnce},
+		looks: &queue{size: looksAtOnce}, awake: e.stayAwake(),
 	}
 	c.ledger.Apply(e.started, fromFiles(o)...)
 	from, told := c.quietFrom(later(stored.ResumedAt, e.global.ResumedAt))

@@ -56,7 +56,10 @@ func (c *cluster) decideLoop(ctx context.Context) error {
 func (c *cluster) watchView() View {
 	v := c.opt.Watch.View()
 	bad := v.Problem
+	suspended := c.noteSuspend(v, time.Now())
 	switch {
+	case suspended != "":
+		bad = joined(suspended, v.Problem)
 	case !v.Synced:
 		bad = joined("not synced yet", v.Problem)
 	case v.Age > c.e.opt.Guards.ViewMaxAge:

@@ -12,6 +12,7 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/suspend"
 )
 
 // Watch is the cached view of one cluster.
@@ -132,6 +133,9 @@ type Options struct {
 	Record func(Event) error
 	// PauseFile pauses everything while it exists; empty: none is looked for. // I23
 	PauseFile string
+	// Suspended is how long this host was suspended since it was booted; nil: as its
+	// kernel says.
+	Suspended func() time.Duration
 }
 
 // Engine guards clusters. Make it with New; run it once.
@@ -176,6 +180,9 @@ func New(ctx context.Context, opt Options) (*Engine, error) {
 	}
 	e.file, e.stops, e.holds = &pauseFile{path: opt.PauseFile}, newStops(), &holds{all: map[string]state.Hold{}}
 	e.slots, e.freezes, e.damage = newSlots(), newFreezes(), newDamage()
+	if opt.Suspended == nil {
+		e.opt.Suspended = suspend.Total
+	}
 	records, err := e.firstStops(ctx)
 	if err != nil {
 		return nil, err

@@ -12,6 +12,9 @@ const lastingCheck = time.Second
 // until is how long this instance owns the cluster and, for what hurts, nobody else
 // acts there, as far as is known now: zero for no such end, or why that is over.
 func (t *tenure) until(hurts bool, now time.Time) (by time.Time, why string) {
+	if why := t.awake.over(); why != "" {
+		return time.Time{}, why
+	}
 	by = t.claim.Until()
 	if !hurts {
 		return by, ""
@@ -46,6 +49,9 @@ func (t *tenure) lasting(ctx context.Context, hurts bool, by time.Time) (context
 			case <-ctx.Done():
 				return
 			case <-time.After(min(lastingCheck, by.Sub(now))):
+			}
+			if t.awake.over() != "" {
+				return
 			}
 			if t.ending() { // what is renewed now is no more ours
 				continue

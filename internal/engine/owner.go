@@ -22,6 +22,7 @@ const (
 // in it, and has ended when it is over.
 type tenure struct {
 	claim  state.Claim
+	awake  awake // it does not outlast a suspend
 	notice notice
 	settle chan struct{}   // runs may have begun or ended: their slots are to be settled
 	lost   <-chan struct{} // closed when the claim is lost, or is to be given up
@@ -32,8 +33,8 @@ type tenure struct {
 	inside sync.WaitGroup
 }
 
-func newTenure(ctx context.Context, claim state.Claim) *tenure {
-	t := &tenure{claim: claim, settle: make(chan struct{}, 1), lost: ctx.Done()}
+func newTenure(ctx context.Context, claim state.Claim, a awake) *tenure {
+	t := &tenure{claim: claim, awake: a, settle: make(chan struct{}, 1), lost: ctx.Done()}
 	t.run = func(f func(context.Context)) { t.inside.Go(func() { f(ctx) }) }
 	return t
 }
@@ -69,20 +70,35 @@ func (t *tenure) end() {
 	t.inside.Wait()
 }
 
-// guard acts on one cluster until its claim ends. What was remembered of a former
-// tenure does not count: another instance may have gone on since. // I19
+// guard acts on one cluster until its claim ends, in one tenure after the other where
+// this host is suspended in between.
 func (e *Engine) guard(ctx context.Context, claim state.Claim) {
 	c := e.clusters[claim.Cluster]
-	if c == nil || !c.take(ctx, claim) {
+	for c != nil && ctx.Err() == nil {
+		c.reign(ctx, claim)
+	}
+}
+
+// reign is one tenure. What was remembered of a former one does not count: another
+// instance may have gone on since. // I19
+func (c *cluster) reign(ctx context.Context, claim state.Claim) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	if !c.take(ctx, claim) {
 		return
 	}
-	<-ctx.Done()
 	t := c.tenure.Load()
+	suspended := t.awake.wait(ctx)
+	stop()
 	c.forget(nil) // the sessions of probes
 	t.end()
 	c.tenure.Store(nil)
 	c.forget(nil) // of those that have just ended
-	c.emit(Event{Type: EventOwner, Message: "gives the cluster up" + epochOf(claim)})
+	if suspended != "" {
+		c.emit(Event{Type: EventOwner, Message: suspended + ": all is read anew"})
+	} else {
+		c.emit(Event{Type: EventOwner, Message: "gives the cluster up" + epochOf(claim)})
+	}
 	c.wake()
 }
 
@@ -118,6 +134,7 @@ func (c *cluster) take(ctx context.Context, claim state.Claim) bool {
 // load begins a tenure on what the store says now. A record that cannot be read may
 // be that of an open run: then nothing is begun. // I20
 func (c *cluster) load(ctx context.Context, claim state.Claim) error {
+	a := c.e.stayAwake()
 	err := errors.Join(c.e.reload(ctx), c.e.pins.load(ctx, c.e.opt.Store))
 	if err != nil {
 		return err
@@ -129,7 +146,7 @@ func (c *cluster) load(ctx context.Context, claim state.Claim) error {
 	if err := c.e.freezes.complete(ctx, claim.Store, runs, c.e.classOf); err != nil {
 		return err
 	}
-	t := newTenure(ctx, claim)
+	t := newTenure(ctx, claim, a)
 	c.mu.Lock()
 	c.runs, c.moved = runs, true
 	c.tenure.Store(t)

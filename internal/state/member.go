@@ -9,6 +9,8 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/fenced/fenced/internal/suspend"
 )
 
 // Membership is how one of several instances takes part in a store that they share.
@@ -24,6 +26,9 @@ type Membership struct {
 	// MinHold is how long a cluster is kept, and an instance must be there, before
 	// the one is handed over to the other; 60 s if zero.
 	MinHold time.Duration
+	// Suspended is how long this host was suspended since it was booted; nil: as its
+	// kernel says.
+	Suspended func() time.Duration
 }
 
 // member is one instance among those that share an etcd. Below <prefix>ha/ stand, on
@@ -62,6 +67,9 @@ func NewMember(s Store, m Membership) (Owners, error) {
 	}
 	if m.MinHold == 0 {
 		m.MinHold = time.Minute
+	}
+	if m.Suspended == nil {
+		m.Suspended = suspend.Total
 	}
 	return &member{store: store, Membership: m, owners: map[string]Owner{}}, nil
 }
@@ -148,7 +156,7 @@ func (m *member) forgetOurs() {
 // session is one life of this instance in the store, from its lease to the loss of it.
 func (m *member) session(ctx context.Context, guard func(context.Context, Claim)) error {
 	opening, cancel := context.WithTimeout(ctx, attemptTimeout)
-	sess, err := openSession(opening, m.store.client, m.TTL)
+	sess, err := openSession(opening, m.store.client, m.TTL, m.Suspended)
 	cancel()
 	if err != nil {
 		return err

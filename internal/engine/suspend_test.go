@@ -1,0 +1,128 @@
+package engine_test
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// lid is that of the computer which fenced runs on. While it is closed no time passes for
+// the daemon, and all for the world.
+type lid struct{ closed atomic.Int64 }
+
+func (l *lid) suspended() time.Duration  { return time.Duration(l.closed.Load()) }
+func (l *lid) suspend(by time.Duration)  { l.closed.Add(int64(by)) }
+func (l *lid) options(o *engine.Options) { o.Suspended = l.suspended }
+func isolatesOnce(t *testing.T, w *world, e *engine.Engine) {
+	t.Helper()
+	time.Sleep(10 * time.Minute)
+	r := only(t, e)
+	assert.Equal(t, remediate.Done, r.Step, "%s %s", r.Reason, r.Note)
+	assert.Equal(t, 1, w.Isolations())
+	assert.Equal(t, 2, w.Count(bmc.CommandOff), "Off was forgotten with its session")
+	assert.True(t, w.Ready())
+}
+
+// What a suspended daemon sees first is older than it seems: like an outage it ends in a
+// quiet period, and in a view that was proven since. // I16
+func TestSuspendEndsInAQuietPeriod(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.SetReady("True")
+		var l lid
+		e, events, stop := start(t, w, store, func(o *engine.Options) {
+			l.options(o)
+			o.Guards.QuietPeriod = 5 * time.Minute
+		})
+		time.Sleep(10 * time.Minute)
+		w.SetReadySince("Unknown", time.Now().Add(-4*time.Minute))
+		l.suspend(4 * time.Minute)
+		time.Sleep(5*time.Minute - time.Second)
+		assert.False(t, gate(t, e, policy.QuietPeriod).Pass)
+		assert.Empty(t, e.Runs("c"))
+		assert.Zero(t, w.Count(bmc.CommandOff))
+		var told []string
+		for _, ev := range eventsOf(t, events, func(ev engine.Event) bool { return ev.Type == engine.EventView || ev.Type == engine.EventOwner }) {
+			told = append(told, ev.Message)
+		}
+		assert.Contains(t, told, "this host was suspended for 4m0s, and the view is from before that")
+		assert.Contains(t, told, "this host was suspended for 4m0s: all is read anew")
+		time.Sleep(10 * time.Minute)
+		assert.Equal(t, remediate.Done, only(t, e).Step)
+		stop()
+	})
+}
+
+// A nap is none.
+func TestNapIsNoSuspend(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		var l lid
+		e, events, stop := start(t, w, store, l.options)
+		for range 3 {
+			time.Sleep(10 * time.Second)
+			l.suspend(300 * time.Millisecond)
+		}
+		assert.Len(t, eventsOf(t, events, func(ev engine.Event) bool { return ev.Type == engine.EventOwner }), 1, "it guards the cluster")
+		stop()
+		assert.Empty(t, e.Runs("c"))
+	})
+}
+
+// Nothing that was found out before a suspend proves anything after it: whoever it was
+// that switched the host on and off again, nobody here has seen it. // I1
+func TestSuspendVoidsTheProof(t *testing.T) {
+	for _, after := range []time.Duration{0, time.Second, 2900 * time.Millisecond} {
+		bubble(t, func(t *testing.T, w *world, store *failingStore) {
+			var l lid
+			e, _, stop := start(t, w, store, l.options)
+			for w.Count(bmc.CommandOff) == 0 {
+				time.Sleep(100 * time.Millisecond)
+			}
+			time.Sleep(after)
+			require.Zero(t, w.Isolations())
+			l.suspend(time.Hour)
+			isolatesOnce(t, w, e)
+			stop()
+		})
+	}
+}
+
+// What is under way when a host is suspended is cut off when it wakes up. // I1, I19
+func TestSuspendEndsWhatIsUnderWay(t *testing.T) {
+	t.Run("isolation", func(t *testing.T) {
+		bubble(t, func(t *testing.T, w *world, store *failingStore) {
+			var l lid
+			k := &deadWebhook{Kube: w, wait: 20 * time.Second, begun: func() { l.suspend(time.Hour) }}
+			e, _, stop := start(t, w, store, func(o *engine.Options) {
+				l.options(o)
+				o.Clusters[0].Kube = k
+			})
+			isolatesOnce(t, w, e)
+			assert.Equal(t, int32(1), k.cutOff.Load())
+			stop()
+		})
+	})
+	t.Run("command", func(t *testing.T) {
+		bubble(t, func(t *testing.T, w *world, store *failingStore) {
+			var l lid
+			took := make(chan time.Duration, 10)
+			_, _, stop := start(t, w, store, func(o *engine.Options) {
+				l.options(o)
+				o.Open = func(bmc.Device) (bmc.Power, error) { return slowPower{w.bmc(), took, time.Hour}, nil }
+			})
+			time.Sleep(62 * time.Second)
+			l.suspend(time.Hour)
+			time.Sleep(2 * time.Second)
+			require.Len(t, took, 1)
+			assert.Less(t, <-took, 5*time.Second, "else it may take ten")
+			stop()
+		})
+	})
+}
