@@ -54,12 +54,9 @@ func (c *cluster) decideLoop(ctx context.Context) error {
 // watchView says how good the view is. It notes when that turns bad or good, and starts
 // the quiet period after an outage. // I16
 func (c *cluster) watchView() View {
-	v := c.opt.Watch.View()
+	v := c.view()
 	bad := v.Problem
-	suspended := c.noteSuspend(v, time.Now())
 	switch {
-	case suspended != "":
-		bad = joined(suspended, v.Problem)
 	case !v.Synced:
 		bad = joined("not synced yet", v.Problem)
 	case v.Age > c.e.opt.Guards.ViewMaxAge:

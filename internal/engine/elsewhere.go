@@ -9,7 +9,7 @@ import (
 // elsewhere names another Node as which a run's host has come back, by its system
 // UUID. unseen: the Nodes cannot be seen now, so nobody can say. // I6
 func (c *cluster) elsewhere(r remediate.Run) (node string, unseen bool) {
-	if !c.opt.Watch.View().Synced {
+	if !c.view().Synced {
 		return "", true
 	}
 	c.mu.Lock()

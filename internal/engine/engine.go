@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -154,7 +155,8 @@ type Engine struct {
 	holds    *holds
 	slots    *slots
 	damage   *damage
-	clock    steady // by which people's stops end
+	clock    steady                    // by which people's stops end,
+	behind   atomic.Pointer[time.Time] // and when an API server's last held that back
 	started  time.Time
 	beat     func() // tells the watchdog that decisions are made
 

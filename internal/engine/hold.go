@@ -107,7 +107,7 @@ func (e *Engine) hold(of state.Hold) state.Hold {
 // held says which person keeps a Node from being fenced, and why; "" when nobody
 // does. // I23
 func (e *Engine) held(cluster, node string) string {
-	now := e.clock.now()
+	now := e.stopsEndBy(cluster)
 	h := e.stops.hold(cluster, node)
 	if !standing(h, now) {
 		h = e.hold(holdOf(cluster, node))
@@ -115,7 +115,7 @@ func (e *Engine) held(cluster, node string) string {
 	if !standing(h, now) {
 		return ""
 	}
-	return "held by " + h.By + until(h.Until) + ": " + h.Reason
+	return "held by " + h.By + until(h.Until) + ": " + h.Reason + e.overdue(h.Until)
 }
 
 // stopped says why nothing that hurts may be done to a Node: everything is paused,
@@ -135,10 +135,11 @@ func (e *Engine) Hold(ctx context.Context, o Order) (Outcome, error) {
 		return Outcome{}, err
 	}
 	now := time.Now().UTC()
-	h := state.Hold{Cluster: c.opt.Name, Node: o.Node, By: o.Actor, Reason: o.Reason, At: now, Until: o.end(now)}
+	h := state.Hold{Cluster: c.opt.Name, Node: o.Node, By: o.Actor, Reason: o.Reason, At: now, Until: o.end(e.stopsBeginBy(c.opt.Name))}
 	length := until(h.Until)
-	h = lengthened(h, e.stops.hold(h.Cluster, h.Node), now)
-	h = lengthened(h, e.hold(h), now)
+	end := e.stopsEndBy(h.Cluster)
+	h = lengthened(h, e.stops.hold(h.Cluster, h.Node), end)
+	h = lengthened(h, e.hold(h), end)
 	e.stops.setHold(h)
 	e.stirred(c.opt.Name)
 	c.emit(o.event("holds it" + length))
@@ -146,7 +147,7 @@ func (e *Engine) Hold(ctx context.Context, o Order) (Outcome, error) {
 	if err := e.saveWaiting(ctx, h); err != nil {
 		out.Unsaved = unsaved("held", err)
 		c.emit(Event{Type: EventFailed, Node: o.Node, Message: out.Unsaved})
-	} else if stored := e.hold(h); standing(stored, now) {
+	} else if stored := e.hold(h); standing(stored, end) {
 		h = stored // longer than what was known here, perhaps
 	}
 	out.Until, out.Earlier = h.Until, earlier(o, h.By, h.Reason)
@@ -200,7 +201,7 @@ func (e *Engine) saveWaiting(ctx context.Context, h state.Hold) error {
 		return nil
 	}
 	err := e.changeHold(ctx, h, func(old state.Hold) (state.Hold, bool) {
-		next := lengthened(h, old, time.Now())
+		next := lengthened(h, old, e.stopsEndBy(h.Cluster))
 		next.ReleasedAt = old.ReleasedAt // the runs before it count no more
 		return next, true
 	})
@@ -267,7 +268,7 @@ func (e *Engine) ReleaseHold(ctx context.Context, o Order) (Outcome, error) {
 		return out, nil
 	}
 	c.emit(o.event("releases it"))
-	if why, end := e.quarantine(c.opt.Name, o.Node, e.clock.now()); why != "" {
+	if why, end := e.quarantine(c.opt.Name, o.Node, e.stopsEndBy(c.opt.Name)); why != "" {
 		out.Still = "in quarantine" + until(end) + ": " + why
 	}
 	return out, nil
@@ -276,7 +277,7 @@ func (e *Engine) ReleaseHold(ctx context.Context, o Order) (Outcome, error) {
 // release stores that a person ended a hold, and says whether it stood.
 func (e *Engine) release(ctx context.Context, o Order, of state.Hold) (released bool, err error) {
 	err = e.changeHold(ctx, of, func(h state.Hold) (state.Hold, bool) {
-		released = standing(h, e.clock.now())
+		released = standing(h, e.stopsEndBy(h.Cluster))
 		h.ReleasedBy, h.ReleasedReason, h.ReleasedAt = o.Actor, o.Reason, time.Now().UTC()
 		return h, released
 	})
@@ -286,11 +287,11 @@ func (e *Engine) release(ctx context.Context, o Order, of state.Hold) (released 
 // Holds lists the holds and quarantines that stand in a cluster, by Node; a quarantine
 // comes after the hold of the same Node.
 func (e *Engine) Holds(cluster string) []state.Hold {
-	now := e.clock.now()
+	now := e.stopsEndBy(cluster)
 	found := map[string]state.Hold{}
 	collect := func(from map[string]state.Hold) {
 		for _, h := range from {
-			if h.Cluster == cluster && h.Active(now) {
+			if h.Cluster == cluster && standing(h, now) {
 				found[h.Key()] = h
 			}
 		}
@@ -306,31 +307,53 @@ func (e *Engine) Holds(cluster string) []state.Hold {
 	})
 }
 
-// keepHolds saves the holds that wait for the store, and tells of those that are
-// over since the last time.
-func (e *Engine) keepHolds(ctx context.Context, last, now time.Time) {
-	over := map[string]state.Hold{}
+// keepHolds saves the holds that wait for the store, and ends those that are over. A
+// failure is no news: it is tried again. // I23
+func (e *Engine) keepHolds(ctx context.Context) {
 	e.stops.mu.Lock()
 	waiting := slices.Collect(maps.Values(e.stops.holds))
 	e.stops.mu.Unlock()
 	for _, h := range waiting {
-		if !h.Active(now) {
-			over[h.Key()] = h
-			e.stops.dropHold(h)
+		if h.Active(e.stopsEndBy(h.Cluster)) {
+			_ = e.saveWaiting(ctx, h)
 			continue
 		}
-		_ = e.saveWaiting(ctx, h) // a failure is no news: it is tried again
+		e.stops.dropHold(h)
+		e.tellOver(h)
 	}
 	e.holds.mu.Lock()
-	for key, h := range e.holds.all {
-		if h.ReleasedBy == "" && last.Before(h.Until) && !now.Before(h.Until) {
-			over[key] = h
+	stored := slices.SortedFunc(maps.Values(e.holds.all), func(a, b state.Hold) int { return strings.Compare(a.Key(), b.Key()) })
+	e.holds.mu.Unlock()
+	for _, h := range stored {
+		if over(h, e.stopsEndBy(h.Cluster)) {
+			e.endHold(ctx, h)
 		}
 	}
-	e.holds.mu.Unlock()
-	for _, key := range slices.Sorted(maps.Keys(over)) {
-		h := over[key]
-		e.opt.Events.Emit(Event{Type: EventOrder, Cluster: h.Cluster, Node: h.Node, Message: "the hold by " + h.By + " is over"})
-		e.stirred(h.Cluster)
+}
+
+// endHold notes in the store that a hold is over, so that no clock which goes back, or is
+// not known to be right, brings it back. The record stays: it may say that the runs before
+// it count no more.
+func (e *Engine) endHold(ctx context.Context, h state.Hold) {
+	ctx, cancel := context.WithTimeout(ctx, saveTime)
+	defer cancel()
+	ended := false
+	err := e.changeHold(ctx, h, func(old state.Hold) (state.Hold, bool) {
+		ended = over(old, e.stopsEndBy(h.Cluster)) // unless another instance was faster
+		old.By = ""
+		return old, ended
+	})
+	if err == nil && ended {
+		e.tellOver(h)
 	}
+}
+
+// over says whether a hold has come to its end by itself.
+func over(h state.Hold, now time.Time) bool {
+	return h.By != "" && h.ReleasedBy == "" && !h.Active(now)
+}
+
+func (e *Engine) tellOver(h state.Hold) {
+	e.opt.Events.Emit(Event{Type: EventOrder, Cluster: h.Cluster, Node: h.Node, Message: "the hold by " + h.By + " is over"})
+	e.stirred(h.Cluster)
 }

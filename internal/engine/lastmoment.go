@@ -47,7 +47,7 @@ func (w *worker) stops() (reason, why string) {
 	if why := w.c.stopped(w.run.Target.Node); why != "" {
 		return "", why
 	}
-	if why := w.c.skewed(w.c.opt.Watch.View()); why != "" {
+	if why := w.c.skewed(w.c.view()); why != "" {
 		return string(policy.ClockSkew), why
 	}
 	return w.c.offLimits(w.run)

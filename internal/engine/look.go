@@ -114,6 +114,8 @@ func (w *worker) quorum(f Fresh) (remediate.Answer, string) {
 func (w *worker) justified(f Fresh, seen remediate.Seen, now time.Time) (remediate.Answer, string) {
 	t := w.run.Target
 	switch {
+	case w.run.Manual != nil && !w.run.Touched && age(w.run.Manual.At, now) > orderFresh:
+		return remediate.No, "the order is older than " + orderFresh.String() + ", and nothing was done on it; give it again"
 	case w.run.Manual != nil:
 		return remediate.Yes, ""
 	case t.Machine != "" && seen.Machine.Exists == remediate.CannotTell, t.Node != "" && seen.Node.Exists == remediate.CannotTell:
@@ -156,6 +158,15 @@ func (w *worker) justified(f Fresh, seen remediate.Seen, now time.Time) (remedia
 	return remediate.Yes, ""
 }
 
+// orderFresh is for how long a person's order to fence counts while nothing was done on it:
+// whoever gave it an hour ago may not want it any more.
+const orderFresh = 10 * time.Minute
+
+// age is how long ago that was, also where this host was suspended meanwhile.
+func age(at, now time.Time) time.Duration {
+	return max(now.Sub(at), now.Round(0).Sub(at.Round(0)))
+}
+
 // evident says whether the host's own BMC reads Off; what others say shortens no
 // wait.
 func evident(s remediate.Seen) bool {
@@ -187,7 +198,7 @@ func (w *worker) requests(check *policy.Check) []*policy.Request {
 
 // check finds the run's check in the present view, and what it is judged amid.
 func (w *worker) check() (*policy.Check, policy.Surroundings, bool) {
-	if !w.c.opt.Watch.View().Synced {
+	if !w.c.view().Synced {
 		return nil, policy.Surroundings{}, false
 	}
 	w.c.mu.Lock()

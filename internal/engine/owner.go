@@ -84,6 +84,10 @@ func (e *Engine) guard(ctx context.Context, claim state.Claim) {
 func (c *cluster) reign(ctx context.Context, claim state.Claim) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	if until := claim.Until(); !until.IsZero() && !time.Now().Before(until) { // it is about to end
+		<-ctx.Done()
+		return
+	}
 	if !c.take(ctx, claim) {
 		return
 	}
@@ -95,7 +99,7 @@ func (c *cluster) reign(ctx context.Context, claim state.Claim) {
 	c.tenure.Store(nil)
 	c.forget(nil) // of those that have just ended
 	if suspended != "" {
-		c.emit(Event{Type: EventOwner, Message: suspended + ": all is read anew"})
+		c.emit(Event{Type: EventOwner, Message: suspended + ": the state is read again"})
 	} else {
 		c.emit(Event{Type: EventOwner, Message: "gives the cluster up" + epochOf(claim)})
 	}

@@ -61,7 +61,6 @@ func until(t time.Time) string {
 // that nobody took back begins a quiet period, here and nowhere else: whoever sees
 // that the pause is over sees the quiet period, too. // I16, I23
 func (e *Engine) paused(c *cluster) string {
-	now := e.clock.now()
 	why, ended := e.file.look(time.Now())
 	if why == "" {
 		why = e.damage.why()
@@ -70,10 +69,11 @@ func (e *Engine) paused(c *cluster) string {
 		for _, find := range []func(string) (pause, bool){e.stops.pause, e.storedPause} {
 			p, stands := find(name)
 			switch {
-			case stands && p.over(now):
-				ended = later(ended, e.clock.reached(p.until))
-			case stands && why == "":
-				why = p.text(name)
+			case !stands:
+			case p.over(e.stopsEndBy(name)):
+				ended = later(ended, e.reached(p.until))
+			case why == "":
+				why = p.text(name) + e.overdue(p.until)
 			}
 		}
 	}
@@ -108,7 +108,7 @@ func (e *Engine) Pause(ctx context.Context, o Order) (Outcome, error) {
 		return Outcome{}, err
 	}
 	now := time.Now().UTC()
-	p := pause{by: o.Actor, reason: o.Reason, at: now, until: o.end(now)}
+	p := pause{by: o.Actor, reason: o.Reason, at: now, until: o.end(e.stopsBeginBy(o.Cluster))}
 	length := until(p.until)
 	for _, find := range []func(string) (pause, bool){e.stops.pause, e.storedPause} { // none is shortened
 		p = p.lengthened(find(o.Cluster))

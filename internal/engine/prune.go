@@ -18,7 +18,7 @@ const (
 )
 
 // prune drops old runs and backups until ctx ends. Open runs, and the backups
-// of open runs, stay however old they are. // I21
+// of open runs, stay however old they are. No clock that is ahead makes one old. // I21
 func (e *Engine) prune(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -29,7 +29,7 @@ func (e *Engine) prune(ctx context.Context) error {
 		case <-timer.C:
 		}
 		next := pruneEvery
-		if !e.pruneOnce(ctx, time.Now()) {
+		if now := e.stopsEndBy(state.AllClusters); now.IsZero() || !e.pruneOnce(ctx, now) {
 			next = pruneRetry
 		}
 		timer.Reset(next)
@@ -64,7 +64,7 @@ func (e *Engine) pruneOnce(ctx context.Context, now time.Time) bool {
 		err = e.freezes.prune(ctx, store, func(run string) bool { return known[run] })
 	}
 	if err == nil {
-		err = e.holds.prune(ctx, store, e.clock.now().Add(-keepRuns)) // I23
+		err = e.holds.prune(ctx, store, now.Add(-keepRuns)) // I23
 	}
 	if err != nil && ctx.Err() == nil {
 		e.opt.Events.Emit(Event{Type: EventInternal, Message: "prune old records: " + err.Error()})

@@ -16,7 +16,7 @@ func (c *cluster) skewed(v View) string {
 
 // clockAgrees says whether this clock agrees with the API server's.
 func (c *cluster) clockAgrees() remediate.Answer {
-	v := c.opt.Watch.View()
+	v := c.view()
 	if !v.SkewKnown {
 		return remediate.CannotTell
 	}

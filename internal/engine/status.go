@@ -37,7 +37,7 @@ func (e *Engine) Status() []ClusterStatus {
 		c := e.clusters[name]
 		o := e.opt.Owners.Owner(name)
 		s := ClusterStatus{
-			Name: name, Mode: c.opt.Mode, Paused: e.paused(c), View: c.opt.Watch.View(), Runs: c.openRuns(),
+			Name: name, Mode: c.opt.Mode, Paused: e.paused(c), View: c.view(), Runs: c.openRuns(),
 			Owner: c.tenure.Load() != nil, OwnerName: o.Instance, Epoch: o.Epoch,
 		}
 		if s.Owner || s.Epoch == 0 || s.OwnerName == e.opt.Instance {

@@ -201,20 +201,17 @@ func (e *Engine) watchFile(ctx context.Context) error {
 func (e *Engine) keepStops(ctx context.Context) error {
 	tick := time.NewTicker(stopsEvery)
 	defer tick.Stop()
-	last := e.clock.now().UTC() // a round takes long while the store hangs
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
 		}
-		now := e.clock.now().UTC()
 		for _, name := range append(slices.Sorted(maps.Keys(e.clusters)), state.AllClusters) {
-			e.keepPause(ctx, name, now)
+			e.keepPause(ctx, name, e.stopsEndBy(name))
 		}
 		e.keepResumed(ctx, time.Now())
-		e.keepHolds(ctx, last, now)
-		last = now
+		e.keepHolds(ctx)
 	}
 }
 
@@ -225,7 +222,7 @@ func (e *Engine) keepPause(ctx context.Context, name string, now time.Time) {
 		_ = e.savePause(ctx, name, p)
 		return
 	} else if stands {
-		e.beQuiet(name, e.clock.reached(p.until))
+		e.beQuiet(name, e.reached(p.until))
 		e.stops.dropPause(name, p)
 	}
 	if p, stands := e.storedPause(name); !stands || !p.over(now) {
@@ -236,7 +233,7 @@ func (e *Engine) keepPause(ctx context.Context, name string, now time.Time) {
 		ended = pause{}
 		if p, stands := pauseOf(*s); stands && p.over(now) { // unless another instance was faster
 			ended = p
-			resume(s, e.clock.reached(p.until))
+			resume(s, e.reached(p.until))
 		}
 	})
 	if err == nil && ended != (pause{}) {

@@ -47,18 +47,21 @@ func (a awake) wait(ctx context.Context) string {
 	}
 }
 
-// noteSuspend says that the view is from before a suspend; "" when it is not. The end of
-// a suspend begins a quiet period, like that of an outage: this instance has missed all
-// that came meanwhile. // I16
-func (c *cluster) noteSuspend(v View, now time.Time) string {
+// view is the watched one. One from before a suspend is as good as none: like the first
+// one after a start it counts once it was proven. The end of a suspend also begins a quiet
+// period, like that of an outage: what came meanwhile was missed here. // I16
+func (c *cluster) view() View {
+	v := c.opt.Watch.View()
+	now := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if why := c.awake.over(); why != "" {
 		c.awake, c.suspend, c.woken = c.e.stayAwake(), why, now
 		c.quiet = later(c.quiet, now.Add(c.e.opt.Guards.QuietPeriod))
+		clear(c.evidence)
 	}
-	if c.woken.IsZero() || now.Sub(c.woken) > v.Age {
-		return ""
+	if !c.woken.IsZero() && now.Sub(c.woken) <= v.Age {
+		v.Synced, v.Problem = false, joined(c.suspend, v.Problem)
 	}
-	return c.suspend + ", and the view is from before that"
+	return v
 }

@@ -52,8 +52,8 @@ func TestSuspendEndsInAQuietPeriod(t *testing.T) {
 		for _, ev := range eventsOf(t, events, func(ev engine.Event) bool { return ev.Type == engine.EventView || ev.Type == engine.EventOwner }) {
 			told = append(told, ev.Message)
 		}
-		assert.Contains(t, told, "this host was suspended for 4m0s, and the view is from before that")
-		assert.Contains(t, told, "this host was suspended for 4m0s: all is read anew")
+		assert.Contains(t, told, "not synced yet; this host was suspended for 4m0s")
+		assert.Contains(t, told, "this host was suspended for 4m0s: the state is read again")
 		time.Sleep(10 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
 		stop()
@@ -125,4 +125,74 @@ func TestSuspendEndsWhatIsUnderWay(t *testing.T) {
 			stop()
 		})
 	})
+}
+
+// oldWatch is a watch whose connection is dead: what it has was proven that long ago. Nor
+// did it tell the time.
+type oldWatch struct {
+	engine.Watch
+	proven  atomic.Pointer[time.Time] // nil: now
+	noClock bool
+}
+
+func (o *oldWatch) View() engine.View {
+	v := o.Watch.View()
+	if at := o.proven.Load(); at != nil {
+		v.Age = time.Since(*at)
+	}
+	v.SkewKnown = v.SkewKnown && !o.noClock
+	return v
+}
+
+// An open run is judged by no check that was seen before a suspend: it may have been paused
+// since. // I4, I16
+func TestViewFromBeforeASuspendJustifiesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		var l lid
+		old := &oldWatch{}
+		e, _, stop := start(t, w, store, func(o *engine.Options) {
+			l.options(o)
+			old.Watch = o.Clusters[0].Watch
+			o.Clusters[0].Watch = old
+			o.Record = func(ev engine.Event) error {
+				if now := time.Now(); ev.Type == engine.EventStarted {
+					old.proven.Store(&now)
+					l.suspend(12 * time.Hour)
+				}
+				return nil
+			}
+		})
+		time.Sleep(80 * time.Second)
+		assert.Equal(t, remediate.PowerOff, only(t, e).Step)
+		assert.Zero(t, w.Count(bmc.CommandOff))
+		old.proven.Store(nil)
+		time.Sleep(10 * time.Minute)
+		assert.Equal(t, remediate.Done, only(t, e).Step)
+		assert.Equal(t, 1, w.Isolations())
+		stop()
+	})
+}
+
+// Whoever ordered a fence that came to nothing does not find it carried out in the
+// morning. // I4
+func TestOldOrderIsNotCarriedOut(t *testing.T) {
+	for _, after := range []time.Duration{20 * time.Second, 11 * time.Minute} {
+		bubble(t, func(t *testing.T, w *world, store *failingStore) {
+			w.SetReady("True")
+			e, _, stop := start(t, w, store, nil)
+			time.Sleep(10 * time.Second)
+			_, err := e.Fence(t.Context(), byHand)
+			require.NoError(t, err)
+			stop() // at once
+			require.Zero(t, w.Count(bmc.CommandOff))
+			time.Sleep(after)
+			e, _, stop = start(t, w, store, func(o *engine.Options) { // its deadlines begin anew
+				o.Clusters[0].Watch = &oldWatch{Watch: o.Clusters[0].Watch, noClock: true}
+			})
+			time.Sleep(10 * time.Minute)
+			assert.False(t, only(t, e).Open())
+			assert.Equal(t, after < time.Minute, w.Count(bmc.CommandOff) > 0)
+			stop()
+		})
+	}
 }

@@ -71,8 +71,8 @@ func (w *World) auditHurt(c *incarnation, r remediate.Run, a remediate.Action) {
 	if l := w.api.Fenced; l.By != c || now.Sub(l.Renewed) > fake.LeaseDuration {
 		w.violate("I22", node, "%s does %s, and the Lease fenced is %s's since %s", c, a, l.Held.Instance, now.Sub(l.Renewed))
 	}
-	if skew := c.i.skew.Abs(); skew > w.plan.guards().ClockSkewMax && now.Sub(c.i.skewed) > 2*time.Second {
-		w.violate("I16", node, "%s does %s by a clock that is %s off since %s", c, a, skew, now.Sub(c.i.skewed))
+	if skew := c.i.clock.skew.Abs(); skew > w.plan.guards().ClockSkewMax && now.Sub(c.i.clock.since) > 2*time.Second {
+		w.violate("I16", node, "%s does %s by a clock that is %s off since %s", c, a, skew, now.Sub(c.i.clock.since))
 	}
 	if run := w.ledger.frozen[node]; run != "" && a != remediate.DeleteTargetMachine {
 		w.violate("I5", node, "%s does %s although run %s found a false Off out", c, a, run)

@@ -14,7 +14,7 @@ func (w *World) auditRun(d *door, old remediate.Run, known bool, r remediate.Run
 	if w.plan.Instances > 1 && !w.owners.valid(d.inc, d.epoch) { // I19
 		w.violate("I19", node, "%s stored run %s without owning the cluster", d.inc, r.ID)
 	}
-	if known && (!old.Open() || r.Started.Before(old.Started)) {
+	if known && (!old.Open() || w.plan.Clocks == 0 && r.Started.Before(old.Started)) {
 		w.violate("I19", node, "%s wrote over run %s, which had ended (%s)", d.inc, r.ID, old.Step)
 	}
 	if !known {
@@ -76,7 +76,7 @@ func (w *World) auditStart(c *incarnation, r remediate.Run) {
 	}
 	lately := 0
 	for _, o := range w.ledger.runs {
-		if o.Manual == nil && now.Sub(o.Started) < time.Hour && (o.Step != remediate.Aborted || o.Touched) { // else it touched nothing
+		if o.Manual == nil && now.Sub(w.ledger.begun[o.ID]) < time.Hour && (o.Step != remediate.Aborted || o.Touched) { // else it touched nothing
 			lately++
 		}
 	}
@@ -88,8 +88,8 @@ func (w *World) auditStart(c *incarnation, r remediate.Run) {
 	}
 	const slack = 2 * time.Second // from the decision to the record
 	switch v := c.view; {
-	case !v.synced, time.Since(v.proven) > g.ViewMaxAge+slack, c.i.skew.Abs() > g.ClockSkewMax && time.Since(c.i.skewed) > slack:
-		w.violate("I16", node, "run %s was begun on a view that is %s old, with clocks %s apart", r.ID, time.Since(v.proven), c.i.skew)
+	case !v.synced, time.Since(v.proven) > g.ViewMaxAge+slack, c.i.clock.skew.Abs() > g.ClockSkewMax && time.Since(c.i.clock.since) > slack:
+		w.violate("I16", node, "run %s was begun on a view that is %s old, with clocks %s apart", r.ID, time.Since(v.proven), c.i.clock.skew)
 	case !v.since.IsZero() && time.Since(v.since) < g.QuietPeriod:
 		w.violate("I16", node, "run %s was begun %s after an outage", r.ID, time.Since(v.since))
 	}

@@ -55,12 +55,18 @@ func (d *door) back(ctx context.Context, what string) error {
 	return d.inc.call(ctx, what+" answered")
 }
 
+// skew is by how much the times of others are ahead, for this fenced.
+func (d *door) skew() (skew time.Duration) {
+	d.inc.i.w.do(func() { skew = d.inc.i.clock.ours })
+	return skew
+}
+
 // Get implements state.Store.
 func (d *door) Get(ctx context.Context, kind state.Kind, key string) (state.Record, error) {
 	if err := d.pass(ctx, "get", false); err != nil {
 		return state.Record{}, err
 	}
-	return d.inc.i.w.store.Get(ctx, kind, key)
+	return righted{d.inc.i.w.store, d.skew()}.Get(ctx, kind, key)
 }
 
 // List implements state.Store.
@@ -71,7 +77,7 @@ func (d *door) List(ctx context.Context, kind state.Kind) ([]state.Record, error
 	if kind == state.KindRun && d.inc.i.w.defect.ForgetsRuns {
 		return nil, nil
 	}
-	return d.inc.i.w.store.List(ctx, kind)
+	return righted{d.inc.i.w.store, d.skew()}.List(ctx, kind)
 }
 
 // Put implements state.Store.
@@ -86,6 +92,8 @@ func (d *door) Put(ctx context.Context, r state.Record) (uint64, error) {
 		return r.Version, nil
 	}
 	var version uint64
+	skew := d.skew()
+	r = ahead(r, -skew)
 	err := error(state.ErrNotOwner)
 	w.do(func() { // the epoch is compared in the same transaction
 		if w.owners.holds(d) {
@@ -99,7 +107,7 @@ func (d *door) Put(ctx context.Context, r state.Record) (uint64, error) {
 	if r.Kind == state.KindBackup && w.defect.LosesBackups {
 		w.after(time.Second, func() { _ = w.store.Delete(w.ctx, r.Kind, r.Key, version) })
 	}
-	w.stored(d, r.Kind, r.Key)
+	w.stored(d, r.Kind, r.Key, skew)
 	return version, d.back(ctx, what)
 }
 

@@ -25,8 +25,7 @@ type instance struct {
 	w         *World
 	n         int
 	name      string
-	skew      time.Duration
-	skewed    time.Time // when that changed
+	clock     clock
 	apiCut    time.Time // the API server is out of reach until then
 	forbidden time.Time // and forbids everything
 	storeCut  time.Time
@@ -59,8 +58,13 @@ type incarnation struct {
 }
 
 func newInstance(w *World, dir string, n int) *instance {
-	return &instance{w: w, n: n, name: fmt.Sprintf("fenced-%d", n), again: w.began.Add(time.Duration(n) * time.Second),
+	i := &instance{w: w, n: n, name: fmt.Sprintf("fenced-%d", n), again: w.began.Add(time.Duration(n) * time.Second),
 		pauseFile: filepath.Join(dir, fmt.Sprintf("paused-%d", n))}
+	if w.plan.Clocks > 0 {
+		i.clock.differs = between(w.ticks, -2*time.Second, 2*time.Second)
+		i.clock.skew, i.clock.ours = i.clock.differs, i.clock.differs
+	}
+	return i
 }
 
 func (c *incarnation) String() string { return fmt.Sprintf("f%d.%d", c.i.n, c.n) }

@@ -114,7 +114,7 @@ func (k kube) Look(ctx context.Context, r remediate.Run, backups [][]byte) engin
 
 // look is what the API server says now, by a clock that may be ahead. w.mu is held.
 func (c *incarnation) look(r remediate.Run, backups [][]byte) engine.Fresh {
-	f, ahead := c.i.w.api.Look(r, backups), c.i.skew
+	f, ahead := c.i.w.api.Look(r, backups), c.i.clock.skew
 	f.Seen.Lease.RenewTime, f.Lease.RenewTime = f.Seen.Lease.RenewTime.Add(ahead), f.Lease.RenewTime.Add(ahead)
 	if f.Node != nil {
 		f.Node, _ = dated(f.Node, ahead).(*policy.Node)

@@ -13,6 +13,7 @@ import (
 type ledger struct {
 	runs     map[string]remediate.Run // as they are stored
 	writer   map[string]*incarnation  // who stored them last
+	begun    map[string]time.Time     // when they were stored first
 	looks    map[lookKey]looked       // the last look that was answered
 	recorded map[recordedKey]recorded
 	frozen   map[string]string    // by Node: the run that found a false Off out
@@ -70,7 +71,7 @@ type cycle struct {
 }
 
 func newLedger() ledger {
-	return ledger{runs: map[string]remediate.Run{}, writer: map[string]*incarnation{}, looks: map[lookKey]looked{},
+	return ledger{runs: map[string]remediate.Run{}, writer: map[string]*incarnation{}, begun: map[string]time.Time{}, looks: map[lookKey]looked{},
 		recorded: map[recordedKey]recorded{}, frozen: map[string]string{}, cycles: map[string][]cycle{}, forgiven: map[string]int{}, boots: map[string]booted{},
 		backups: map[string]time.Time{}, on: map[attemptKey]bool{}, held: map[string]bool{},
 		fixed: map[string][]logKey{}, scopes: map[string]time.Time{}, cases: map[caseKey]bool{}}
@@ -137,23 +138,27 @@ func (c *incarnation) hasty(h *host, now time.Time) (why string) {
 	return why
 }
 
-// stored is called when a record has become durable, before its writer knows.
-func (w *World) stored(d *door, kind state.Kind, key string) {
+// stored is called when a record has become durable, before its writer knows, whose clock
+// is that much behind the API server's.
+func (w *World) stored(d *door, kind state.Kind, key string, skew time.Duration) {
 	switch kind {
 	case state.KindRun:
-		r, err := state.GetRun(w.ctx, w.store, key)
+		r, err := state.GetRun(w.ctx, righted{w.store, skew}, key)
 		w.do(func() {
 			switch old, known := w.ledger.runs[key]; {
 			case err != nil:
 				w.violate("I19", "", "a run was stored that cannot be read: %v", err)
 			case known && old.Version >= r.Version && !w.defect.IgnoresVersions: // another one was quicker with its audit
 			default:
+				if !known {
+					w.ledger.begun[key] = time.Now()
+				}
 				w.ledger.runs[key], w.ledger.writer[key] = r, d.inc
 				w.auditRun(d, old, known, r)
 			}
 		})
 	case state.KindCluster:
-		if s, err := state.LoadCluster(w.ctx, w.store, state.AllClusters); err == nil {
+		if s, err := state.LoadCluster(w.ctx, w.store, state.AllClusters); err == nil { // as one with a right clock ends it
 			w.do(func() {
 				if w.crowd.stored = (stop{}); s.Paused {
 					w.crowd.stored = stop{time.Now(), s.PausedUntil}

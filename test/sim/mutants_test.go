@@ -45,7 +45,7 @@ func quiet(p *Plan) {
 	p.Hosts, p.BMCs, p.Outages, p.People = 12, 0, 0, 0
 	p.StoreFails, p.CallLost, p.CallSlow, p.Kill = 0, 0, 0, 0
 	p.Metal, p.Outlets, p.FoundOffStays, p.Reprovision = false, false, false, false
-	p.Mistakes, p.Policies, p.Words, p.Absurd = 0, 0, 0, 0
+	p.Mistakes, p.Policies, p.Words, p.Absurd, p.Clocks = 0, 0, 0, 0, 0
 }
 
 func only(m ...fake.Fault) func(*Plan) {
@@ -62,6 +62,7 @@ func nothing(*Plan)   {}
 func crowded(p *Plan) { p.Workers, p.Zones = 8, 2 }
 func people(p *Plan)  { p.People = 40 }
 func kills(p *Plan)   { p.Kill = 0.005 }
+func clocks(p *Plan)  { p.Clocks, p.Instances, p.People = 30, 2, 40 }
 func etcd(p *Plan)    { p.ControlPlanes, p.Workers = 3, 2 }
 func few(p *Plan)     { p.ControlPlanes, p.Workers, p.Zones, p.Hosts = 0, 3, 0, 40 }
 
@@ -100,6 +101,8 @@ var mutants = []mutant{
 	{"believes any view", "I16", outages, options(func(o *engine.Options) {
 		o.Guards.ViewMaxAge, o.Guards.ClockSkewMax, o.Guards.QuietPeriod = 100*time.Hour, 100*time.Hour, 0
 	})},
+	{"asks nobody about its clock", "I16", clocks, options(func(o *engine.Options) { o.Clusters[0].Watch = unskewed{o.Clusters[0].Watch} })},
+	{"ends a pause by whatever clock", "I23", clocks, options(func(o *engine.Options) { o.Clusters[0].Watch = unskewed{o.Clusters[0].Watch} })},
 	{"the store only says that it has stored", "I19", nothing, Defect{StoresNoRuns: true}},
 	{"epochs are not compared, and claims have no end", "I19", fleet, Defect{IgnoresEpochs: true}},
 	{"nor are versions", "I19", fleet, Defect{IgnoresEpochs: true, IgnoresVersions: true}},

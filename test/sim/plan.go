@@ -39,6 +39,9 @@ type Plan struct {
 	// How often, per hour, something is written down wrongly, policies.d grows, and a
 	// person vouches for a host; and how likely a condition's time is absurd.
 	Mistakes, Policies, Words, Absurd float64
+	// Clocks is how often, per hour, the clock of a fenced is set wrong by hours. Unless it
+	// is zero the clocks also differ a little from the beginning.
+	Clocks float64
 	// BMCFaults are what may befall a BMC; each as likely as the others.
 	BMCFaults []fake.Fault
 }
@@ -72,6 +75,7 @@ func NewPlan(seed uint64) Plan {
 	p.Mistakes, p.Policies, p.Words = pick(r, 0, 2, 6), pick(r, 0, 2), pick(r, 0, 2)
 	p.Absurd, p.OnePassword = pick(r, 0, 0.1, 0.5), r.IntN(2) == 0
 	p.Git, p.LongLeases = r.IntN(4) == 0, r.IntN(4) == 0
+	p.Clocks = pick(r, 0, 0, 3, 12)
 	return p
 }
 

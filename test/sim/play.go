@@ -45,6 +45,7 @@ func (w *World) second() {
 	w.tickGit()
 	w.tickStrangers(now)
 	for _, i := range w.instances {
+		i.tickClock(now)
 		i.tick(now)
 	}
 	if !w.calm && w.now() >= w.plan.Storm {
@@ -93,9 +94,13 @@ func (i *instance) trouble(now time.Time) {
 		w.fault("api-forbids", "", "%s until %s", i.name, i.forbidden.Sub(w.began).Round(time.Second))
 	}
 	if w.chance(w.plan.Outages / 3) {
-		i.skew = map[bool]time.Duration{true: between(w.rng, -20*time.Second, 20*time.Second)}[i.skew == 0]
-		i.skewed = now
-		w.fault("clock-skew", "", "%s %s", i.name, i.skew)
+		by := between(w.rng, -20*time.Second, 20*time.Second)
+		if i.clock.skew != i.clock.differs {
+			by = i.clock.differs
+		}
+		if i.clock.mended.IsZero() {
+			i.setSkew(by, now)
+		}
 	}
 	if w.chance(w.plan.Outages) && w.plan.Instances > 1 {
 		i.handOver = true
@@ -118,7 +123,12 @@ func (w *World) clear() {
 	}
 	w.correct()
 	for _, i := range w.instances {
-		i.apiCut, i.storeCut, i.forbidden, i.skew = time.Time{}, time.Time{}, time.Time{}, 0
+		i.apiCut, i.storeCut, i.forbidden = time.Time{}, time.Time{}, time.Time{}
+		if c := &i.clock; c.mended.IsZero() {
+			c.skew, c.since = c.differs, time.Now()
+		} else {
+			c.mended = time.Now()
+		}
 		if i.cur != nil {
 			i.cur.view.stuck = time.Time{}
 		}

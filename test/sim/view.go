@@ -21,7 +21,8 @@ type view struct {
 	proven time.Time // when it was last as new as the API server
 	since  time.Time // of the end of the last outage
 	lag    time.Duration
-	stuck  time.Time // until then
+	stuck  time.Time     // until then
+	dated  time.Duration // by which skew its objects are dated
 }
 
 // outageAfter is how long a blindness is that ends in a quiet period. // I16
@@ -47,13 +48,13 @@ func (v *view) Changes() []policy.Change {
 		v.pos++
 	}
 	news := w.api.History[begun:v.pos]
-	if begun == 0 {
-		news = fake.Listed(news)
+	if skew := v.inc.i.clock.skew; begun == 0 || v.dated != skew {
+		news, v.dated = fake.Listed(w.api.History[:v.pos]), skew
 	}
 	var list []policy.Change
 	for _, each := range news {
 		c := each.Change
-		c.Value = dated(c.Value, v.inc.i.skew)
+		c.Value = dated(c.Value, v.inc.i.clock.skew)
 		v.inc.knows.take(w, c, time.Now())
 		list = append(list, c)
 	}
@@ -83,7 +84,7 @@ func (v *view) View() engine.View {
 	w := v.inc.i.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return engine.View{Synced: v.synced, Age: time.Since(v.proven), Since: v.since, Skew: v.inc.i.skew, SkewKnown: v.synced}
+	return engine.View{Synced: v.synced, Age: time.Since(v.proven), Since: v.since, Skew: v.inc.i.clock.skew, SkewKnown: v.synced}
 }
 
 // tick is one second of the watch.
@@ -109,7 +110,7 @@ func (v *view) tick(now time.Time) {
 		v.stuck = now.Add(between(w.rng, 5*time.Second, 50*time.Second))
 		w.fault("watch-stuck", "", "%s until %s", v.inc, v.stuck.Sub(w.began).Round(time.Second))
 	}
-	if v.pos < len(w.api.History) && v.visible(w.api.History[v.pos]) {
+	if v.pos < len(w.api.History) && v.visible(w.api.History[v.pos]) || v.dated != v.inc.i.clock.skew {
 		select {
 		case v.signal <- struct{}{}:
 		default:

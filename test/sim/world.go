@@ -31,6 +31,7 @@ type World struct {
 	rng       *rand.Rand // of the troubles, second by second
 	dice      *rand.Rand // of single calls
 	pen       *rand.Rand // of what is written down wrongly
+	ticks     *rand.Rand // of the clocks
 	api       *fake.State
 	check     *policy.Check // as it should be
 	rivalTo   time.Time     // another remediator holds its Lease until then
@@ -69,7 +70,7 @@ type Violation struct {
 // bubble; pause files are made in dir.
 func NewWorld(ctx context.Context, dir string, p Plan, d Defect) *World {
 	w := &World{plan: p, defect: d, ctx: ctx, began: time.Now(), rng: rand.New(rand.NewPCG(p.Seed, 2)),
-		dice: rand.New(rand.NewPCG(p.Seed, 3)), pen: rand.New(rand.NewPCG(p.Seed, 4)),
+		dice: rand.New(rand.NewPCG(p.Seed, 3)), pen: rand.New(rand.NewPCG(p.Seed, 4)), ticks: rand.New(rand.NewPCG(p.Seed, 5)),
 		store: newMemory(), ledger: newLedger(), markers: markers(p.marker())}
 	w.outcome = Outcome{Faults: map[string]int{}, Orders: map[string]int{}, Ends: map[string]int{}, Rules: map[string]int{}, Actions: map[string]int{}, Cases: map[string]int{}}
 	w.crowd = crowd{stops: map[stopKey]stop{}, files: map[*instance]stop{}, helped: map[string]int{}}
