@@ -26,11 +26,11 @@ func TestErrorsDoNotRepeatWhatMayBeAPassword(t *testing.T) {
 		require.NotContains(t, err.Error(), canary, name)
 	}
 	for name, text := range map[string]string{
-		"a number for a Secret": "secret: 47114711", "a number for a file": "username: u, passwordFile: 47114711",
-		"a number for a credential": "username: u, credential: 47114711", "a day": "secret: 4711-01-01",
+		"a number for a Secret": "secret: 4711471147114711", "a number for a file": "username: u, passwordFile: 4711471147114711",
+		"a number for a credential": "username: u, credential: 4711471147114711", "a day": "secret: 4711-01-01",
 	} {
 		_, _, err := loadFiles(t, []string{"prod"}, map[string]string{"a.yaml": "hosts:\n- node: a\n  bmc: {address: 192.0.2.1, " + text + "}\n"})
 		require.ErrorContains(t, err, "is not text; quote it", name)
-		require.NotContains(t, err.Error(), "4711", name)
+		require.NotRegexp(t, "4711(4711|-01)", err.Error(), name) // the file's path may have a number
 	}
 }

@@ -112,7 +112,7 @@ func TestPortClosesUnderASession(t *testing.T) {
 // listens.
 func firstAsked(t *testing.T, c *Client, addr string) ipmisim.Datagram {
 	t.Helper()
-	conn, err := net.ListenPacket("udp", addr)
+	conn, err := again(ipmisim.Options{Addr: addr}, func() (net.PacketConn, error) { return net.ListenPacket("udp", addr) })
 	require.NoError(t, err)
 	defer conn.Close()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -80,7 +80,7 @@ func TestOneLeaseSaysWhoFences(t *testing.T) {
 	assert.NotEmpty(t, announces(t, ctx, theirs, other), "it has moved")
 
 	// A holder that goes on renewing is never pushed out; one that stands still is.
-	aged(theirs, 14*time.Second)
+	aged(theirs, 10*time.Second)
 	assert.NotEmpty(t, announces(t, ctx, theirs, other))
 	require.Empty(t, announces(t, ctx, mine, a))
 	aged(theirs, time.Minute)
@@ -181,7 +181,7 @@ func TestLeaseThatIsDamaged(t *testing.T) {
 	assert.Empty(t, announces(t, ctx, k, a), "nobody holds it for more than five minutes without a sign")
 	put(func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds, l.Annotations = &short, nil })
 	assert.NotEmpty(t, announces(t, ctx, k, a))
-	aged(k, 14*time.Second)
+	aged(k, 10*time.Second)
 	assert.NotEmpty(t, announces(t, ctx, k, a), "nor for less than fifteen seconds")
 }
 

@@ -60,14 +60,14 @@ func TestHugeBodyIsNotRead(t *testing.T) {
 
 // I25: a canary in every credential, and a BMC that repeats what it was sent.
 func TestNoCredentialInErrors(t *testing.T) {
-	for _, password := range []string{"canary-0451", `canary "0451" <&>`} {
+	for _, password := range []string{"canary-o451", `canary "o451" <&>`} {
 		t.Run(password, func(t *testing.T) {
 			basic := base64.StdEncoding.EncodeToString([]byte("admin:" + password))
 			check := func(err error) {
 				t.Helper()
 				require.Error(t, err)
 				assert.Contains(t, err.Error(), "[redacted]", "the BMC did repeat it")
-				assert.NotContains(t, err.Error(), "0451")
+				assert.NotContains(t, err.Error(), "o451")
 				assert.NotContains(t, err.Error(), basic)
 			}
 			sim := start(t, redfishsim.Options{Password: "other"})

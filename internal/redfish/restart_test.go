@@ -1,6 +1,7 @@
 package redfish_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"testing"
@@ -72,15 +73,15 @@ func TestBrokenAnswers(t *testing.T) {
 		for _, warm := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, warm %t", name, warm), func(t *testing.T) {
 				sim := start(t, redfishsim.Options{})
-				tm := timing
-				tm.ReadTimeout = 300 * time.Millisecond
-				c := open(t, hostOf(t, sim), tm)
+				c := open(t, hostOf(t, sim), timing)
 				var session uint64
 				if warm {
 					session = read(t, c).Session
 				}
 				sim.Faults(fault)
-				r, err := c.Read(t.Context())
+				short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+				defer cancel()
+				r, err := c.Read(short)
 				assert.True(t, failed(t, err, bmc.KindUnreachable).Retryable())
 				assert.Equal(t, bmc.Reading{}, r)
 				sim.Faults(func(f *redfishsim.Faults) { *f = redfishsim.Faults{} })

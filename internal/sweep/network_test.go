@@ -25,7 +25,7 @@ func TestSweepOfRealBMCs(t *testing.T) {
 	other := peer(t, w, 1, "another")
 	gone := peer(t, w, 2, "a long random one")
 	gone.Stop()
-	timing := bmc.Timing{ReadTimeout: 2 * time.Second, SendTimeout: 2 * time.Second}
+	timing := bmc.Timing{ReadTimeout: 20 * time.Second, SendTimeout: 20 * time.Second}
 	actors := bmc.NewActors(func(d bmc.Device) (bmc.Power, error) { return ipmi.New(d, timing), nil })
 	w.sweep = New(Options{Engine: w, Open: actors.Patient(), Urgent: actors.Urgent(), Every: time.Second, ReadTimeout: timing.ReadTimeout,
 		AtOnce: AtOnce, Tell: func(engine.Event) {}, Measured: func(bmc.Driver, time.Duration) {}})
@@ -35,7 +35,7 @@ func TestSweepOfRealBMCs(t *testing.T) {
 	go func() { ended <- w.sweep.Run(ctx) }()
 	require.Eventually(t, func() bool {
 		all, err := w.sweep.Results(t.Context(), "prod")
-		return err == nil && len(all) == 3 && !all[0].Checked.IsZero() && !all[1].Checked.IsZero() && !all[2].Checked.IsZero()
+		return err == nil && len(all) == 3 && all[0].State == StateOK && !all[0].Checked.IsZero() && !all[1].Checked.IsZero() && !all[2].Checked.IsZero()
 	}, time.Minute, 20*time.Millisecond)
 
 	r := w.result(t, 0)

@@ -21,7 +21,7 @@ var (
 // time for the 15 s without a heartbeat and for programs on a busy machine.
 func levelOptions(workers ...scene.Spec) scene.Options {
 	return scene.Options{
-		Set:     []string{"power.offDeadline=35s", "power.onDeadline=20s", "power.readTimeout=2s"},
+		Set:     []string{"power.offDeadline=35s", "power.onDeadline=20s", "power.readTimeout=5s"},
 		Workers: append(workers, scene.Spec{Name: "healthy", Protocol: scene.IPMI}),
 	}
 }

@@ -30,7 +30,7 @@ func TestWhatComesBack(t *testing.T) { // I6, I21
 			{Name: "healthy-1", Protocol: scene.IPMI}, {Name: "healthy-2", Protocol: scene.IPMI},
 		},
 		Checks: []rig.Check{check},
-		Set:    []string{"power.nodeReadyTimeout=20s", "power.restoreTimeout=6s"},
+		Set:    []string{"power.nodeReadyTimeout=20s", "power.restoreTimeout=20s"},
 	})
 	ctx := within(t)
 	renamed, board, full, refused := s.Worker("renamed"), s.Worker("other-board"), s.Worker("full"), s.Worker("refused")

@@ -3,7 +3,6 @@ package e2e
 import (
 	"bufio"
 	"context"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/test/port"
 	"github.com/fenced/fenced/test/scene"
 )
 
@@ -23,7 +23,7 @@ func TestSweepFindsTheDeadBMC(t *testing.T) {
 	needDebian(t, "ipmi_sim")
 	metrics := freeAddress(t)
 	s := set(t, scene.Options{
-		Set: []string{"sweep.interval=10s", "power.readTimeout=2s", "metrics.listen=" + metrics},
+		Set: []string{"sweep.interval=10s", "power.readTimeout=5s", "metrics.listen=" + metrics},
 		Workers: []scene.Spec{
 			{Name: "dies", Protocol: scene.IPMI}, {Name: "open-to-all", Protocol: scene.IPMISim},
 			{Name: "unverified", Protocol: scene.Redfish, Metal3: true}, {Name: "verified", Protocol: scene.Redfish},
@@ -98,10 +98,9 @@ func awaitAll(ctx context.Context, t *testing.T, s *scene.Scene, ok func(api.BMC
 // freeAddress is one that nobody listens at now.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, err := port.Free("tcp", "127.0.0.1")
 	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().String()
+	return addr
 }
 
 // metric is the value of one line of the daemon's metrics.

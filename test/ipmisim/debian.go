@@ -11,9 +11,10 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/fenced/fenced/test/port"
 )
 
 // DebianBMC is an ipmi_sim process; a script and three files are its chassis.
@@ -78,34 +79,16 @@ const portTries = 5
 
 var errPortTaken = errors.New("somebody else took the port")
 
-// The ports of ipmi_sim are below those that the kernel gives to outgoing sockets, so that
-// nobody takes one while a simulator restarts.
-const firstPort, ports = 10_000, 22_000
-
-// lastPort is the number of the port that this process tried last; processes begin apart.
-var lastPort atomic.Int64
-
-func init() { lastPort.Store(int64(os.Getpid()) * 97) }
-
 // freePort finds a free UDP port, unless the address has one.
 func freePort(addr string) (string, error) {
-	host, port, err := net.SplitHostPort(addr)
-	if err != nil {
+	host, number, err := net.SplitHostPort(addr)
+	switch {
+	case err != nil:
 		return "", err
+	case number == "0":
+		return port.Free("udp", host)
 	}
-	for range ports {
-		if port == "0" {
-			addr = net.JoinHostPort(host, strconv.FormatInt(firstPort+lastPort.Add(1)%ports, 10))
-		}
-		conn, err := net.ListenPacket("udp", addr)
-		if err == nil {
-			return addr, conn.Close()
-		}
-		if port != "0" {
-			return "", err
-		}
-	}
-	return "", fmt.Errorf("no port of %s from %d to %d is free", host, firstPort, firstPort+ports-1)
+	return addr, port.Try("udp", addr)
 }
 
 // run starts the process and waits until it answers.

@@ -21,6 +21,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/ipmi"
+	"github.com/fenced/fenced/test/port"
 )
 
 // guid is the machine's, as its BMC sends it.
@@ -65,7 +66,7 @@ func start(t *testing.T) *machine {
 	need(t, "ipmi_sim", "openipmi")
 	need(t, "qemu-system-x86_64", "qemu-system-x86")
 	m := &machine{dir: t.TempDir()}
-	lan, link := udpPort(t), tcpPort(t)
+	lan, link := freePort(t, "udp"), freePort(t, "tcp")
 	// A killed test must not leave machines behind: each dies with its BMC.
 	qemu := "setpriv --pdeathsig KILL qemu-system-x86_64 -accel tcg -m 64 -nodefaults -display none -serial none -monitor none" +
 		" -pidfile " + m.pidFile() +
@@ -176,18 +177,15 @@ func (m *machine) read(t *testing.T) bmc.Reading {
 	return r
 }
 
-func udpPort(t *testing.T) int {
+// freePort is one that nobody has now, and that nobody is given by chance before ipmi_sim
+// has it.
+func freePort(t *testing.T, network string) int {
 	t.Helper()
-	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	addr, err := port.Free(network, "127.0.0.1")
 	require.NoError(t, err)
-	defer conn.Close()
-	return conn.LocalAddr().(*net.UDPAddr).Port
-}
-
-func tcpPort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	_, text, err := net.SplitHostPort(addr)
 	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	number, err := strconv.Atoi(text)
+	require.NoError(t, err)
+	return number
 }
