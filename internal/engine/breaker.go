@@ -41,9 +41,9 @@ func (c *cluster) trip(ctx context.Context, a applicant, g policy.Gate, now time
 
 // quarantine says why the daemon keeps off a Node's host by itself, and until when;
 // "" when it does not. // I15
-func (e *Engine) quarantine(cluster, node string, now time.Time) (why string, until time.Time) {
+func (e *Engine) quarantine(cluster, node string) (why string, until time.Time) {
 	h := e.hold(quarantineOf(cluster, node))
-	if !standing(h, now) {
+	if !e.stands(h) {
 		return "", time.Time{}
 	}
 	return h.Reason, h.Until

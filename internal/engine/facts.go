@@ -41,7 +41,7 @@ func (c *cluster) facts(a applicant, p *probe, now time.Time) policy.Facts {
 	}
 	f.FrozenReason, f.Frozen = c.frozen(a.draft.Target)
 	f.Duplicate = c.e.index.twin(names(c.opt.Name, a.draft.Target.Node, a.draft.Target.BareMetalHost)...)
-	f.Quarantined, f.QuarantinedUntil = c.e.quarantine(c.opt.Name, a.draft.Target.Node, c.e.stopsEndBy(c.opt.Name))
+	f.Quarantined, f.QuarantinedUntil = c.e.quarantine(c.opt.Name, a.draft.Target.Node)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f.Armed, f.QuietUntil = c.stored.Armed, c.quiet

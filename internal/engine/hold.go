@@ -97,6 +97,11 @@ func holdOf(cluster, node string) state.Hold { return state.Hold{Cluster: cluste
 // standing says whether there is such a hold, and it binds.
 func standing(h state.Hold, now time.Time) bool { return h.By != "" && h.Active(now) }
 
+// stands is the same now. Of most Nodes there is none, and no clock is asked.
+func (e *Engine) stands(h state.Hold) bool {
+	return h.By != "" && h.Active(e.stopsEndBy(h.Cluster))
+}
+
 // hold is what is stored under the key of one; the zero value when nothing is.
 func (e *Engine) hold(of state.Hold) state.Hold {
 	e.holds.mu.Lock()
@@ -107,12 +112,11 @@ func (e *Engine) hold(of state.Hold) state.Hold {
 // held says which person keeps a Node from being fenced, and why; "" when nobody
 // does. // I23
 func (e *Engine) held(cluster, node string) string {
-	now := e.stopsEndBy(cluster)
 	h := e.stops.hold(cluster, node)
-	if !standing(h, now) {
+	if !e.stands(h) {
 		h = e.hold(holdOf(cluster, node))
 	}
-	if !standing(h, now) {
+	if !e.stands(h) {
 		return ""
 	}
 	return "held by " + h.By + until(h.Until) + ": " + h.Reason + e.overdue(h.Until)
@@ -268,7 +272,7 @@ func (e *Engine) ReleaseHold(ctx context.Context, o Order) (Outcome, error) {
 		return out, nil
 	}
 	c.emit(o.event("releases it"))
-	if why, end := e.quarantine(c.opt.Name, o.Node, e.stopsEndBy(c.opt.Name)); why != "" {
+	if why, end := e.quarantine(c.opt.Name, o.Node); why != "" {
 		out.Still = "in quarantine" + until(end) + ": " + why
 	}
 	return out, nil
@@ -277,7 +281,7 @@ func (e *Engine) ReleaseHold(ctx context.Context, o Order) (Outcome, error) {
 // release stores that a person ended a hold, and says whether it stood.
 func (e *Engine) release(ctx context.Context, o Order, of state.Hold) (released bool, err error) {
 	err = e.changeHold(ctx, of, func(h state.Hold) (state.Hold, bool) {
-		released = standing(h, e.stopsEndBy(h.Cluster))
+		released = e.stands(h)
 		h.ReleasedBy, h.ReleasedReason, h.ReleasedAt = o.Actor, o.Reason, time.Now().UTC()
 		return h, released
 	})
