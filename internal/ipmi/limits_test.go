@@ -105,7 +105,7 @@ func TestPortClosesUnderASession(t *testing.T) {
 	after, err := c.Read(t.Context())
 	require.NoError(t, err)
 	assert.NotEqual(t, before.Session, after.Session, "a BMC that restarted voids a proof")
-	assert.Equal(t, 1, again.Counts().Status)
+	assert.Positive(t, again.Counts().Status)
 }
 
 // firstAsked is what a client sends first to a BMC at this address, where nobody else

@@ -215,3 +215,15 @@ func TestLossyNetwork(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+// different is how many different messages of a kind there were: on a busy machine one is
+// sent again that was not lost.
+func different(seen []ipmisim.Datagram, payload int) int {
+	messages := map[string]bool{}
+	for _, d := range seen {
+		if d.Payload() == payload {
+			messages[string(d.Data)] = true
+		}
+	}
+	return len(messages)
+}

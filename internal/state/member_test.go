@@ -91,12 +91,13 @@ func TestSettleTimeIsNotLost(t *testing.T) {
 	require.False(t, guarded)
 
 	const settle = 3 * time.Second
-	next := startOn(t, openEtcd(t, c, prefix), "c", []string{"prod"}, times{ttl: expiring.ttl, settle: settle}, stay)
+	const lasting = 15 * time.Second // neither of these two is to expire
+	next := startOn(t, openEtcd(t, c, prefix), "c", []string{"prod"}, times{ttl: lasting, settle: settle}, stay)
 	next.awaitClaim(t, "prod")
 	require.GreaterOrEqual(t, time.Since(stopped), settle)
 	next.stop(t) // it has waited to the end
 
-	last := startOn(t, openEtcd(t, c, prefix), "d", []string{"prod"}, patient, stay)
+	last := startOn(t, openEtcd(t, c, prefix), "d", []string{"prod"}, times{ttl: lasting, settle: time.Hour}, stay)
 	last.awaitClaim(t, "prod")
 }
 
