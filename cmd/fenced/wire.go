@@ -40,7 +40,6 @@ type fenced struct {
 	notify   *notifier
 	own      ownBMC
 	control  net.Listener
-	scrape   net.Listener // nil when metrics are off
 }
 
 // build makes every part from the configuration. It takes the state file's
@@ -180,20 +179,10 @@ type configError struct{ error }
 
 func (e configError) Unwrap() error { return e.error }
 
-// listen opens the control socket and, unless they are off, the metrics.
-func (d *fenced) listen() error {
-	var err error
-	if d.control, err = api.Listen(d.cfg.Control.Socket, ""); err != nil {
-		return err
-	}
-	if d.cfg.Metrics.Listen == "" {
-		return nil
-	}
-	d.scrape, err = net.Listen("tcp", d.cfg.Metrics.Listen)
-	if err != nil {
-		return errors.Join(fmt.Errorf("listen for metrics: %w", err), d.control.Close())
-	}
-	return nil
+// listen opens the control socket.
+func (d *fenced) listen() (err error) {
+	d.control, err = api.Listen(d.cfg.Control.Socket, "")
+	return err
 }
 
 // run starts every task and tells systemd that the daemon is ready. It returns
@@ -209,8 +198,9 @@ func (d *fenced) run(ctx context.Context) error {
 	people := control{engine: d.engine, sweep: d.sweep, events: d.events, store: d.store, audit: d.audit, version: version}
 	server := api.NewServer(people, apiRoles(d.cfg), zap.NewStdLog(d.log.Named("control")), twoPersons(d.cfg)...)
 	g.Go(func() error { return server.Serve(ctx, d.control) })
-	if d.scrape != nil {
-		g.Go(func() error { return d.metrics.serve(ctx, d.scrape) })
+	if addr := d.cfg.Metrics.Listen; addr != "" {
+		door := openMetrics(addr, d.log.Named("metrics"))
+		g.Go(func() error { return door.keep(ctx, d.metrics) })
 	}
 	g.Go(func() error { return d.audit.keep(ctx) })
 	g.Go(func() error { return d.tell(ctx) })

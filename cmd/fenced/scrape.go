@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.uber.org/zap"
+)
+
+// scrapeRetry is how often it is tried to listen where somebody else does.
+const scrapeRetry = 2 * time.Second
+
+// scrapeDoor is where the metrics are read. Any user of the host can take its port first:
+// that is told, and nothing else depends on it.
+type scrapeDoor struct {
+	addr string
+	log  *zap.Logger
+	ln   net.Listener // nil while somebody else listens there
+	told bool
+}
+
+// openMetrics listens, so that whoever waits for the daemon to be ready finds them.
+func openMetrics(addr string, log *zap.Logger) *scrapeDoor {
+	d := &scrapeDoor{addr: addr, log: log}
+	d.open()
+	return d
+}
+
+func (d *scrapeDoor) open() {
+	ln, err := net.Listen("tcp", d.addr)
+	switch {
+	case err != nil:
+		d.tell(err)
+	case d.told:
+		d.told = false
+		d.log.Info("metrics are served again", zap.String("address", d.addr))
+	}
+	d.ln = ln
+}
+
+// tell says once that there are no metrics, until there are again.
+func (d *scrapeDoor) tell(err error) {
+	if !d.told {
+		d.log.Warn("metrics are not served, which is tried again; fencing does not depend on them", zap.String("address", d.addr), zap.Error(err))
+	}
+	d.told = true
+}
+
+// keep answers scrapes until ctx ends.
+func (d *scrapeDoor) keep(ctx context.Context, m *metrics) error {
+	for {
+		if d.ln != nil {
+			if err := m.serve(ctx, d.ln); ctx.Err() == nil {
+				d.tell(err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(scrapeRetry):
+		}
+		d.open()
+	}
+}
+
+// serve answers scrapes until ctx ends, or nobody can be answered any more.
+func (m *metrics) serve(ctx context.Context, ln net.Listener) error {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 10 * time.Second}))
+	s := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 20 * time.Second, MaxHeaderBytes: 16 << 10}
+	stop := context.AfterFunc(ctx, func() { _ = s.Close() }) // a scrape cut short is no loss
+	defer stop()
+	return s.Serve(ln)
+}
