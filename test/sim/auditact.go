@@ -134,7 +134,11 @@ func (w *World) auditOn(c *incarnation, h *host, r remediate.Run) {
 	if r.Isolated.IsZero() || r.Abandon != "" {
 		return
 	}
-	if since := time.Since(r.Isolated); w.api.Pods[h.Name] > 0 && since < podsGoneTimeout { // I7
+	at, known := w.ledger.isolated[r.ID] // what the record says begins anew with a wrong clock
+	if !known {
+		at = r.Isolated
+	}
+	if since := time.Since(at); w.api.Pods[h.Name] > 0 && since < podsGoneTimeout { // I7
 		w.violate("I7", h.Name, "%s switches on %s after the isolation, with %d pods bound", c, since, w.api.Pods[h.Name])
 	}
 	k := attemptKey{r.ID, r.Attempt}
@@ -214,6 +218,7 @@ func (w *World) auditIsolate(c *incarnation, h *host, r remediate.Run, b remedia
 // auditIsolated looks at the Node that is being isolated, and at its host. w.mu is
 // held.
 func (w *World) auditIsolated(n *fake.Node, r remediate.Run, b remediate.Backup) {
+	w.ledger.isolated[r.ID] = time.Now()
 	h := w.hostOf(n.Name)
 	w.note(n.Name, "Node %s is isolated; the host is on: %t", n.UID, h.On)
 	if n.UID != r.Target.NodeUID || fmt.Sprint(n.ResourceVersion) != b.ResourceVersion {

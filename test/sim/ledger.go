@@ -14,6 +14,7 @@ type ledger struct {
 	runs     map[string]remediate.Run // as they are stored
 	writer   map[string]*incarnation  // who stored them last
 	begun    map[string]time.Time     // when they were stored first
+	isolated map[string]time.Time     // when they last isolated a Node
 	looks    map[lookKey]looked       // the last look that was answered
 	recorded map[recordedKey]recorded
 	frozen   map[string]string    // by Node: the run that found a false Off out
@@ -71,7 +72,7 @@ type cycle struct {
 }
 
 func newLedger() ledger {
-	return ledger{runs: map[string]remediate.Run{}, writer: map[string]*incarnation{}, begun: map[string]time.Time{}, looks: map[lookKey]looked{},
+	return ledger{runs: map[string]remediate.Run{}, writer: map[string]*incarnation{}, begun: map[string]time.Time{}, isolated: map[string]time.Time{}, looks: map[lookKey]looked{},
 		recorded: map[recordedKey]recorded{}, frozen: map[string]string{}, cycles: map[string][]cycle{}, forgiven: map[string]int{}, boots: map[string]booted{},
 		backups: map[string]time.Time{}, on: map[attemptKey]bool{}, held: map[string]bool{},
 		fixed: map[string][]logKey{}, scopes: map[string]time.Time{}, cases: map[caseKey]bool{}}
