@@ -207,7 +207,7 @@ func (c *cluster) consider(ctx context.Context, check *policy.Check, t *policy.T
 		return earliest(askedAgain(g, now), p.retryAt())
 	case now.Sub(p.at) > probeFresh, !sameDraft(p.draft, a.draft):
 		c.dropProbe(a.key)
-		c.wake() // probe again at once
+		c.probed(a, now) // before another check that wants the same can, and so on in turns // L4
 		return time.Time{}
 	}
 	s := p.session

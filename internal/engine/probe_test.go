@@ -12,6 +12,7 @@ import (
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/fake"
 )
 
 // A check that changes while its target is probed gets a run of what it asks now.
@@ -27,6 +28,30 @@ func TestRunIsBegunAsTheCheckAsksNow(t *testing.T) {
 		time.Sleep(62 * time.Second)
 		assert.Equal(t, remediate.DeleteMachine, only(t, e).Strategy)
 		assert.Zero(t, w.Count(bmc.CommandOff))
+		stop()
+	})
+}
+
+// Two checks that want one host probed do not take the probe from each other for ever. // L4
+func TestTwoChecksOnOneHostBeginOneRun(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.ownMachines()
+		var first policy.Check
+		w.Do(func(s *fake.State) { first = *s.Check })
+		first.Name = "all" // it is asked before the other
+		looks := 0
+		w.OnLook(func(n int) {
+			switch looks = n; n {
+			case 1:
+				w.Do(func(s *fake.State) { s.ShowCheck(&first) })
+			case 20:
+				w.Do(func(s *fake.State) { s.DropCheck(&first) })
+			}
+		})
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(62 * time.Second)
+		assert.Equal(t, "ns/all", only(t, e).Check)
+		assert.Less(t, looks, 20)
 		stop()
 	})
 }
