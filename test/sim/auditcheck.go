@@ -45,9 +45,13 @@ func (w *World) auditAsked(c *incarnation, r remediate.Run, now time.Time) {
 	if name := c.grown(now); name != "" {
 		w.violate("I18", node, "run %s was begun %s after a start with %s, which was new", r.ID, now.Sub(w.ledger.scopes[name]), name)
 	}
-	why := "no Node of that name was told of"
-	for _, n := range c.knows.nodes[node] {
-		last := c.knows.nodes[node][len(c.knows.nodes[node])-1]
+	told := c.knows.nodes[node]
+	if len(told) == 0 { // its list lacked the Node
+		told = []toldNode{{gone: true}}
+	}
+	why := ""
+	for _, n := range told {
+		last := told[len(told)-1]
 		if n != last && now.Sub(last.at) > seenWithin { // it has changed since
 			continue
 		}

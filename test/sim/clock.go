@@ -13,6 +13,17 @@ import (
 // takes it for both. So what differs is what others have written: the API server's times,
 // and those in the store, which each fenced writes by its own clock.
 
+// differsMost is by how much a right clock differs from the API server's.
+const differsMost = 2 * time.Second
+
+// apart is by how much an instance may be wrong about a time that another has written.
+func (p Plan) apart() time.Duration {
+	if p.Clocks == 0 {
+		return 0
+	}
+	return 2 * differsMost
+}
+
 // clock is how the wall clock of an instance's host stands. Guarded by the world's mutex.
 type clock struct {
 	skew    time.Duration // the API server's clock less this one, as its answers show

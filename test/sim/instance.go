@@ -61,7 +61,7 @@ func newInstance(w *World, dir string, n int) *instance {
 	i := &instance{w: w, n: n, name: fmt.Sprintf("fenced-%d", n), again: w.began.Add(time.Duration(n) * time.Second),
 		pauseFile: filepath.Join(dir, fmt.Sprintf("paused-%d", n))}
 	if w.plan.Clocks > 0 {
-		i.clock.differs = between(w.ticks, -2*time.Second, 2*time.Second)
+		i.clock.differs = between(w.ticks, -differsMost, differsMost)
 		i.clock.skew, i.clock.ours = i.clock.differs, i.clock.differs
 	}
 	return i

@@ -131,7 +131,7 @@ func (c *incarnation) hasty(h *host, now time.Time) (why string) {
 			continue
 		}
 		stood, off := now.Sub(l.leaseAt), l.offs[0].at
-		if stood >= still || off.Sub(lease.Renewed) >= recent {
+		if stood >= still-c.i.w.plan.apart() || off.Sub(lease.Renewed) >= recent {
 			return ""
 		}
 		why = fmt.Sprintf("%s after it saw the Lease of %s, which was renewed %s before the first Off read", stood, lease.Duration, off.Sub(lease.Renewed))

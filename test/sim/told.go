@@ -85,33 +85,48 @@ func lastOf[T any](list []T) []T {
 	return slices.Clone(list[len(list)-1:])
 }
 
-// bmcs are the hosts whose BMCs a Node's entries lead to, as they were told, and since
-// when.
-func (c *incarnation) bmcs(node string) map[*host]time.Time {
-	all := map[*host]time.Time{}
-	if leads, listed := c.knows.ways[node]; listed {
-		all[leads.bmc] = c.since
+// lead is where an entry was told to lead: to whose BMC, and since when. sure: it is in
+// hosts.d, or it was enrolled there.
+type lead struct {
+	to   *host
+	at   time.Time
+	sure bool
+}
+
+// leads are those of a host's entries.
+func (c *incarnation) leads(h *host) (all []lead) {
+	way, listed := c.knows.ways[h.Name]
+	if listed {
+		all = append(all, lead{way.bmc, c.since, true})
 	}
-	if list := c.knows.metal[node]; len(list) > 0 {
+	if list := c.knows.metal[h.Name]; len(list) > 0 {
 		last := list[len(list)-1]
-		if _, known := all[last.to]; !known && last.to != nil {
-			all[last.to] = last.at
+		if last.to != nil && !(listed && last.to == way.bmc) {
+			all = append(all, lead{last.to, last.at, h.pinned && !h.listed && last.to == h})
 		}
 	}
 	return all
 }
 
+// maybeKnown says whether a host's entries may be vouched for: by hosts.d, an enrolment, or
+// a run that has pinned what it proved.
+func (c *incarnation) maybeKnown(h *host) bool {
+	return slices.ContainsFunc(c.leads(h), func(l lead) bool { return l.sure || l.to == h })
+}
+
 // twin says what makes a host, which is said to be of a UUID, one with another, and
 // since when that was told. // I9
 func (c *incarnation) twin(h *host, uuid string) (why string, since time.Time) {
-	mine, leads := c.bmcs(h.Name), c.knows.ways[h.Name]
+	leads := c.knows.ways[h.Name]
 	for _, o := range c.i.w.hosts {
 		if o == h {
 			continue
 		}
-		for to, at := range c.bmcs(o.Name) {
-			if from, shared := mine[to]; shared {
-				return o.Name + " leads to the BMC of " + to.Name + ", too", latest(from, at)
+		for _, theirs := range c.leads(o) {
+			for _, mine := range c.leads(h) {
+				if mine.to == theirs.to && (theirs.sure || !c.maybeKnown(h)) { // else only theirs is refused
+					return o.Name + " leads to the BMC of " + mine.to.Name + ", too", latest(mine.at, theirs.at)
+				}
 			}
 		}
 		if theirs := c.knows.ways[o.Name]; len(h.outlets) > 0 && leads.outlets != nil && theirs.outlets == leads.outlets {
