@@ -87,7 +87,7 @@ type client struct {
 func sameClient(a, b Device) bool {
 	return a.Driver == b.Driver && a.Endpoint == b.Endpoint && a.Provider == b.Provider &&
 		a.Agent == b.Agent && maps.Equal(a.Parameters, b.Parameters) && a.TLS == b.TLS &&
-		slices.Equal(a.CipherSuites, b.CipherSuites) && a.SystemUUID == b.SystemUUID && a.Username == b.Username &&
+		slices.Equal(a.CipherSuites, b.CipherSuites) && a.SystemUUID == b.SystemUUID && a.Networks == b.Networks && a.Username == b.Username &&
 		maps.EqualFunc(a.SecretParameters, b.SecretParameters, sameSecret) && sameSecret(a.Password, b.Password)
 }
 

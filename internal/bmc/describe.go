@@ -70,6 +70,7 @@ const (
 	FindingNotEnrolled        FindingCode = "NotEnrolled"        // the device tells no identity and was not enrolled
 	FindingIdentity           FindingCode = "Identity"           // another machine answers, or one that cannot be told
 	FindingDuplicate          FindingCode = "Duplicate"          // two entries lead to one machine
+	FindingSameMACs           FindingCode = "SameMACs"           // another host has one of its MAC addresses
 )
 
 // Finding is one weakness, for people.

@@ -61,6 +61,8 @@ type Device struct {
 	// SystemUUID picks the system of a Redfish service that has several; may be
 	// empty. It is the host's pin.
 	SystemUUID string
+	// Networks are where the device may be; nil: anywhere.
+	Networks *Networks
 }
 
 // Assurance is how much this device's answers can be trusted.

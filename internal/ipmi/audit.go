@@ -99,7 +99,7 @@ func (c *Client) known(ctx context.Context, user string) (bool, error) {
 func (c *Client) probe(ctx context.Context, x *exchange, fn func(context.Context, *wire) error) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timing.ReadTimeout)
 	defer cancel()
-	w, err := dial(ctx, c.addr)
+	w, err := c.dial(ctx)
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ const (
 // Client is one BMC over IPMI. It opens a session when one is needed, and keeps
 // it for the next operation. One goroutine may use it at a time.
 type Client struct {
-	addr    string
+	place
 	account account
 	timing  bmc.Timing
 	suites  []suite  // to try in order; the one that worked comes first
@@ -47,7 +47,7 @@ var serials atomic.Uint64
 func New(d bmc.Device, t bmc.Timing) *Client {
 	level, known := privileges[d.Endpoint.Privilege]
 	c := &Client{
-		addr:    d.Endpoint.HostPort(),
+		place:   place{d.Endpoint.HostPort(), d.Networks},
 		account: account{user: d.Username, password: d.Password.Reveal(), privilege: level},
 		timing:  t,
 	}

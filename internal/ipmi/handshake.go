@@ -18,8 +18,8 @@ type account struct {
 
 // handshake opens a session over a socket of its own with one cipher suite
 // (section 13.15). On an error nothing is left behind as far as that is up to us.
-func handshake(ctx context.Context, addr string, a account, s suite) (*session, error) {
-	w, err := dial(ctx, addr)
+func handshake(ctx context.Context, p place, a account, s suite) (*session, error) {
+	w, err := p.dial(ctx)
 	if err != nil {
 		return nil, err
 	}

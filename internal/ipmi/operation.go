@@ -139,7 +139,7 @@ func (c *Client) open(ctx context.Context) (*session, error) {
 	var err error
 	for i, suite := range c.suites {
 		var s *session
-		if s, err = handshake(ctx, c.addr, c.account, suite); err == nil {
+		if s, err = handshake(ctx, c.place, c.account, suite); err == nil {
 			c.suites[0], c.suites[i] = c.suites[i], c.suites[0]
 			return s, nil
 		}

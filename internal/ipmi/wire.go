@@ -8,6 +8,8 @@ import (
 	"net"
 	"os"
 	"time"
+
+	"github.com/fenced/fenced/internal/bmc"
 )
 
 // How long to wait for an answer before the question is sent again. BMCs are
@@ -34,9 +36,15 @@ type wire struct {
 	took time.Duration
 }
 
-func dial(ctx context.Context, addr string) (*wire, error) {
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "udp", addr)
+// place is where a BMC is said to be, and where it may be.
+type place struct {
+	addr     string
+	networks *bmc.Networks
+}
+
+func (p place) dial(ctx context.Context) (*wire, error) {
+	d := net.Dialer{Control: p.networks.Control}
+	conn, err := d.DialContext(ctx, "udp", p.addr)
 	if err != nil {
 		return nil, fmt.Errorf("dial: %w", err)
 	}

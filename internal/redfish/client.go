@@ -68,7 +68,7 @@ func New(d bmc.Device, t bmc.Timing) (*Client, error) {
 	c.wire = &transport{
 		base: &http.Transport{
 			// No Proxy: the credentials go to the BMC and nowhere else.
-			DialContext:            (&net.Dialer{Timeout: dialTimeout}).DialContext,
+			DialContext:            (&net.Dialer{Timeout: dialTimeout, Control: d.Networks.Control}).DialContext,
 			TLSClientConfig:        conf,
 			TLSHandshakeTimeout:    tlsTimeout,
 			ResponseHeaderTimeout:  headerTimeout,

@@ -47,6 +47,19 @@ func TestLinkOffHostIsRefused(t *testing.T) {
 	}
 }
 
+// Where no BMC may be, nobody is asked, whatever name that address has. // I10
+func TestNothingIsSentWhereNoBMCMayBe(t *testing.T) {
+	for _, host := range []string{"127.0.0.1", "localhost"} {
+		sim := start(t, redfishsim.Options{})
+		d := hostOf(t, sim)
+		d.Endpoint.Host, d.Networks = host, &bmc.Networks{}
+		_, err := open(t, d, timing).Read(t.Context())
+		failed(t, err, bmc.KindUnreachable)
+		require.ErrorContains(t, err, "loopback")
+		assert.Empty(t, sim.Requests())
+	}
+}
+
 func TestHugeBodyIsNotRead(t *testing.T) {
 	sim, c := one(t)
 	read(t, c)
