@@ -12,6 +12,8 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/config"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/localbmc"
 )
@@ -78,4 +80,13 @@ func withOwnBMC(ctx context.Context, own engine.Own, b *localbmc.BMC, log *zap.L
 	log.Info("this host's BMC", zap.String("guid", f.GUID), zap.String("firmware", f.Firmware),
 		zap.Stringers("addresses", f.Addrs), zap.Strings("macs", f.MACs))
 	return own
+}
+
+// metalRules is what BareMetalHosts are believed. // I10
+func metalRules(c config.Config, own []netip.Addr) engine.MetalRules {
+	n := &bmc.Networks{Own: own}
+	for _, text := range c.BMCNetworks {
+		n.Listed = append(n.Listed, netip.MustParsePrefix(text)) // config has checked it
+	}
+	return engine.MetalRules{Networks: n, PlainHTTP: c.BareMetalHosts.PlainHTTP, Unverified: c.BareMetalHosts.Unverified}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"reflect"
 	"regexp"
 	"slices"
@@ -40,6 +41,7 @@ var (
 		"clusterName": matches(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`, "must be letters, digits, . _ or -, at most 63, and begin and end with a letter or digit"),
 		"namespace":   matches(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`, "is not the name of a namespace"),
 		"nodeName":    matches(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`, "is not the name of a Node"),
+		"network":     checkNetwork,
 		"labelKey":    matches(`^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`, "is not the key of a label"),
 		"principal":   func(s string) error { _, err := ParsePrincipal(s); return err },
 		"agent":       matches(`^fence_[a-z0-9_]{1,58}$`, "is not the name of a fence agent, as fence_apc_snmp"),
@@ -114,6 +116,11 @@ func hidden(pattern, text string) func(string) error {
 // when the daemon starts to listen.
 func checkSocket(path string) error {
 	return must(len(path) <= 107, "the path of a socket has at most 107 bytes")
+}
+
+func checkNetwork(text string) error {
+	p, err := netip.ParsePrefix(text)
+	return must(err == nil && p == p.Masked(), fmt.Sprintf("%q is not a network as 192.0.2.0/24, or an address as 192.0.2.5/32", text))
 }
 
 func checkListen(address string) error {

@@ -30,21 +30,25 @@ type Config struct {
 
 	// Instance names this daemon where several might act: in the annotation
 	// fenced.io/evaluator. Empty is the host's name.
-	Instance              string    `yaml:"instance" is:"clusterName"`
-	Clusters              []Cluster `yaml:"clusters"`
-	Hosts                 string    `yaml:"hosts" is:"path"`
-	Policies              string    `yaml:"policies" is:"path"`
-	State                 State     `yaml:"state"`
-	Audit                 Audit     `yaml:"audit"`
-	Control               Control   `yaml:"control"`
-	Metrics               Metrics   `yaml:"metrics"`
-	Log                   Log       `yaml:"log"`
-	Guards                Guards    `yaml:"guards"`
-	Power                 Power     `yaml:"power"`
-	Sweep                 Sweep     `yaml:"sweep"`
-	Watchdog              Watchdog  `yaml:"watchdog"`
-	Isolation             string    `yaml:"isolation" is:"deleteNode|outOfServiceTaint"`
-	ControlPlaneIsolation string    `yaml:"controlPlaneIsolation" is:"auto|deleteNode|outOfServiceTaint"`
+	Instance string    `yaml:"instance" is:"clusterName"`
+	Clusters []Cluster `yaml:"clusters"`
+	Hosts    string    `yaml:"hosts" is:"path"`
+	// BMCNetworks are where the BMCs of BareMetalHosts may be; empty: anywhere, but for
+	// what Networks of package bmc excepts.
+	BMCNetworks           []string       `yaml:"bmcNetworks" is:"network"`
+	BareMetalHosts        BareMetalHosts `yaml:"bareMetalHosts"`
+	Policies              string         `yaml:"policies" is:"path"`
+	State                 State          `yaml:"state"`
+	Audit                 Audit          `yaml:"audit"`
+	Control               Control        `yaml:"control"`
+	Metrics               Metrics        `yaml:"metrics"`
+	Log                   Log            `yaml:"log"`
+	Guards                Guards         `yaml:"guards"`
+	Power                 Power          `yaml:"power"`
+	Sweep                 Sweep          `yaml:"sweep"`
+	Watchdog              Watchdog       `yaml:"watchdog"`
+	Isolation             string         `yaml:"isolation" is:"deleteNode|outOfServiceTaint"`
+	ControlPlaneIsolation string         `yaml:"controlPlaneIsolation" is:"auto|deleteNode|outOfServiceTaint"`
 }
 
 // Cluster is one cluster to watch.
@@ -64,6 +68,13 @@ type Management struct {
 	Kubeconfig  string `yaml:"kubeconfig" is:"path"`
 	Namespace   string `yaml:"namespace" is:"namespace"`
 	ClusterName string `yaml:"clusterName"`
+}
+
+// BareMetalHosts is what such an object may say about its BMC: to be asked over http,
+// and without a look at its certificate.
+type BareMetalHosts struct {
+	PlainHTTP  bool `yaml:"plainHTTP"`
+	Unverified bool `yaml:"unverified"`
 }
 
 // State says where the daemon keeps its records.

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -13,10 +12,7 @@ import (
 // and one that is not where the target's machine was pinned: whoever may write that
 // object, or the Machine that names it, need not be trusted with the power of any
 // host. hosts.d is the administrator's own. // I10
-func (c *cluster) pointedElsewhere(ctx context.Context, h bmc.Host, t remediate.Target) *Refusal {
-	if t.BareMetalHost == "" || h.Name != c.opt.Name+"/"+t.BareMetalHost {
-		return nil
-	}
+func (c *cluster) pointedElsewhere(h bmc.Host, t remediate.Target) *Refusal {
 	p, found, err := c.e.pins.get(h.Name)
 	switch {
 	case err != nil:

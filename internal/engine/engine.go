@@ -122,12 +122,14 @@ type Options struct {
 	// StoreID and Instance tell other installations who acts here.
 	StoreID, Instance string
 	Hosts             Hosts
-	Open              bmc.Opener
-	Own               Own
-	Guards            policy.Limits
-	Run               remediate.Limits // a check's start-up timeout may enlarge ReadyTimeout
-	Power             PowerTiming
-	Events            *Stream
+	// Metal is what BareMetalHosts are believed.
+	Metal  MetalRules
+	Open   bmc.Opener
+	Own    Own
+	Guards policy.Limits
+	Run    remediate.Limits // a check's start-up timeout may enlarge ReadyTimeout
+	Power  PowerTiming
+	Events *Stream
 	// Record makes an event durable before what it announces is done; while it
 	// fails nothing that hurts is done. After context.DeadlineExceeded the event may
 	// come to be durable all the same. nil: nothing is recorded. // I24
@@ -225,7 +227,7 @@ func namesOf(clusters []ClusterOptions) []string {
 func (e *Engine) declare(ctx context.Context, cluster string) {
 	for _, node := range e.opt.Hosts.List(cluster) {
 		if h, found, err := e.opt.Hosts.Find(ctx, cluster, node); found && err == nil { // else it is refused for that
-			e.index.put(indexed{name: h.Name, source: h.Source, devices: places(h)})
+			e.index.put(indexed{name: h.Name, source: h.Source, secrets: secretsOf(cluster, h), devices: places(h)})
 		}
 	}
 }

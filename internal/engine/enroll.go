@@ -44,13 +44,13 @@ func (e *Engine) Enroll(ctx context.Context, o Order) (Enrollment, error) {
 	}
 	t, _ := c.targetOn(o.Node)
 	s, err := e.SubjectOf(ctx, c.opt.Name, o.Node)
-	if err == nil && s.Err == nil {
-		s.Host, s.Err = c.host(ctx, t) // with the credentials of now
+	if err == nil {
+		err = cmp.Or(s.Err, c.enrollable(s))
 	}
-	if err != nil || s.Err != nil {
-		return Enrollment{}, cmp.Or(err, s.Err)
+	if err == nil {
+		s.Host, err = c.host(ctx, t) // with the credentials of now
 	}
-	if err := c.enrollable(s); err != nil {
+	if err != nil {
 		return Enrollment{}, err
 	}
 	e.accounts.forget(s.Host) // the person may have mended them
@@ -92,7 +92,13 @@ func (c *cluster) enrollable(s Subject) error {
 		return &Refusal{Reason: policy.IdentityUnknown,
 			Message: "Node " + s.Node + " shows no system UUID, and none is pinned in hosts.d; there is nothing to enroll for"}
 	}
-	if why := c.e.index.twin(names(s.Cluster, s.Node, s.BareMetalHost)...); why != "" {
+	if c.ofMetal(s.Host, s.target()) {
+		if r := c.misplaced(s.Host); r != nil {
+			return r
+		}
+	}
+	// The person vouches for this one; against another that is vouched for, too, nobody can.
+	if why := c.e.twinOf(names(s.Cluster, s.Node, s.BareMetalHost), true); why != "" {
 		return &Refusal{Reason: policy.DuplicateHost, Message: why}
 	}
 	return nil

@@ -40,7 +40,7 @@ func (c *cluster) facts(a applicant, p *probe, now time.Time) policy.Facts {
 		f.HostError, f.HostDetail = policy.InvalidHost, a.hostLost
 	}
 	f.FrozenReason, f.Frozen = c.frozen(a.draft.Target)
-	f.Duplicate = c.e.index.twin(names(c.opt.Name, a.draft.Target.Node, a.draft.Target.BareMetalHost)...)
+	f.Duplicate = c.e.twin(names(c.opt.Name, a.draft.Target.Node, a.draft.Target.BareMetalHost))
 	f.Quarantined, f.QuarantinedUntil = c.e.quarantine(c.opt.Name, a.draft.Target.Node)
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -49,17 +49,17 @@ func (c *cluster) sameHost(ctx context.Context, t remediate.Target) (bmc.Host, e
 	return h, nil
 }
 
-// newHost is host for what nothing was done to yet: a BareMetalHost must be where
-// it was pinned. // I10
+// newHost is host for what nothing was done to yet: no password goes where a
+// BareMetalHost leads that nobody knows. // I10
 func (c *cluster) newHost(ctx context.Context, t remediate.Target) (bmc.Host, error) {
-	h, err := c.host(ctx, t)
+	h, err := c.sameHost(ctx, t)
 	if err != nil {
 		return h, err
 	}
-	if r := c.pointedElsewhere(ctx, h, t); r != nil {
+	if r := c.withheld(h, t); r != nil {
 		return h, r
 	}
-	return h, nil
+	return withSecrets(ctx, h, c.credentials), nil
 }
 
 // find gives the administrator's entry for a target, else the BareMetalHost of
@@ -90,7 +90,7 @@ func (c *cluster) hostOf(b *policy.Host) (bmc.Host, error) {
 	}
 	d := bmc.Device{
 		Driver: bmc.Driver(ep.Protocol), Endpoint: ep, TLS: bmc.TLS{InsecureSkipVerify: b.DisableCertificateVerification},
-		Secret: b.Namespace + "/" + b.CredentialsName,
+		Secret: b.Namespace + "/" + b.CredentialsName, Networks: c.e.opt.Metal.Networks,
 	}
 	return bmc.Host{
 		Name: c.opt.Name + "/" + b.Key(), IdentityMode: c.opt.IdentityMode, Source: "BareMetalHost " + b.Key(),

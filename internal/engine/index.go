@@ -7,13 +7,12 @@ import (
 	"sync"
 
 	"github.com/fenced/fenced/internal/bmc"
-	"github.com/fenced/fenced/internal/policy"
 )
 
 // index finds hosts of the inventory that are one machine, in all clusters: by
-// device, by the UUID that a BMC told, and by MAC address. It is changed as the
-// inventory and the answers change, and asked by name: the size of the inventory
-// costs nothing. // I9
+// device, by the UUID that a BMC told, and by MAC address; and those that name one
+// Secret. It is changed as the inventory and the answers change, and asked by name:
+// the size of the inventory costs nothing. // I9
 type index struct {
 	mu    sync.Mutex
 	hosts map[string]*indexed   // by bmc.Host.Name
@@ -24,10 +23,13 @@ type index struct {
 type indexed struct {
 	name, source string
 	uid          string // of the BareMetalHost: one object may be seen from two clusters
-	devices      []place
-	macs         []string              // as the inventory tells them
-	told         map[string]deviceTold // by bmc.Device.Key
-	marks        []mark                // under which it is found
+	// metal is a BareMetalHost's way, nil for an entry of hosts.d.
+	metal   *bmc.Host
+	secrets []string // that it names, with the cluster that they are read from
+	devices []place
+	macs    []string              // as the inventory tells them
+	told    map[string]deviceTold // by bmc.Device.Key
+	marks   []mark                // under which it is found
 }
 
 // place is what a device is found by; it holds no credentials.
@@ -140,9 +142,9 @@ func (x *index) class(name string) string {
 	return ""
 }
 
-// twin says which other host leads to the same machine as the hosts of these
-// names, which are one; "" when none does.
-func (x *index) twin(names ...string) string {
+// other says which other host has a mark of the hosts of these names, which are one, and
+// which mark; "" when none of those that count has.
+func (x *index) other(marks func(*indexed) []mark, counts func(*indexed) bool, names []string) string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	var first *indexed
@@ -152,15 +154,22 @@ func (x *index) twin(names ...string) string {
 		if h == nil {
 			continue
 		}
-		for _, m := range x.shared(h) {
+		for _, m := range marks(h) {
 			for _, o := range x.by[m.key] {
-				if !slices.Contains(names, o.name) && !x.sameObject(names, o) && (first == nil || o.name < first.name) {
+				if !slices.Contains(names, o.name) && !x.sameObject(names, o) && (first == nil || o.name < first.name) && counts(o) {
 					first, why = o, o.name+" ("+o.source+") has the same "+m.what+" as "+h.name+" ("+h.source+")"
 				}
 			}
 		}
 	}
 	return why
+}
+
+// any says whether one of the hosts of these names is so.
+func (x *index) any(names []string, is func(*indexed) bool) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return slices.ContainsFunc(names, func(name string) bool { h := x.hosts[name]; return h != nil && is(h) })
 }
 
 // sameObject says whether o is one of the named hosts, seen from another cluster.
@@ -204,6 +213,9 @@ func marksOf(h *indexed) []mark {
 		addMACs(all, t.macs)
 	}
 	addMACs(all, h.macs)
+	for _, s := range h.secrets {
+		all[inSecret+s] = "Secret " + s
+	}
 	marks := make([]mark, 0, len(all))
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		marks = append(marks, mark{key, all[key]})
@@ -214,20 +226,17 @@ func marksOf(h *indexed) []mark {
 func addMACs(all map[string]string, macs []string) {
 	for _, s := range macs {
 		if mac, ok := bmc.NormalizeMAC(s); ok {
-			all["mac "+mac] = "MAC address " + mac
+			all[withMAC+mac] = "MAC address " + mac
 		}
 	}
 }
 
-// shared gives the marks that no other host may have. A service may serve many
+// unique gives the marks that no other host may have. A service may serve many
 // systems or outlets, but then every entry must say which. x.mu is held.
-func (x *index) shared(h *indexed) []mark {
-	var list []mark
-	for _, m := range h.marks {
-		if !strings.HasPrefix(m.key, onService) {
-			list = append(list, m)
-		}
-	}
+func unique(h *indexed) []mark {
+	list := slices.DeleteFunc(slices.Clone(h.marks), func(m mark) bool {
+		return slices.ContainsFunc([]string{onService, inSecret, withMAC}, func(kind string) bool { return strings.HasPrefix(m.key, kind) })
+	})
 	for _, d := range h.devices {
 		what := "device " + d.text
 		if d.part == "" {
@@ -239,38 +248,21 @@ func (x *index) shared(h *indexed) []mark {
 	return list
 }
 
-// onService marks every host of a service, whichever part of it is its own.
-const onService = "on "
-
-// follow notes the BareMetalHosts of a cluster that changed.
-func (x *index) follow(cluster string, changes []policy.Change, host func(*policy.Host) (bmc.Host, error)) {
-	for i := range changes {
-		id := changes[i].ID
-		if id.Kind != "BareMetalHost" || changes[i].Err != nil { // one that cannot be read stays as it was
-			continue
+// beginning gives the marks of one kind.
+func beginning(kind string) func(*indexed) []mark {
+	return func(h *indexed) (list []mark) {
+		for _, m := range h.marks {
+			if strings.HasPrefix(m.key, kind) {
+				list = append(list, m)
+			}
 		}
-		name := cluster + "/" + id.Namespace + "/" + id.Name
-		b, _ := changes[i].Value.(*policy.Host)
-		if b == nil {
-			x.drop(name)
-			continue
-		}
-		h, err := host(b)
-		if err != nil { // nobody can use its address
-			h = bmc.Host{Source: "BareMetalHost " + b.Key()}
-		}
-		x.put(indexed{name: name, source: h.Source, uid: b.UID, devices: places(h), macs: b.MACs})
+		return list
 	}
 }
 
-func places(h bmc.Host) (all []place) {
-	for _, l := range h.Levels {
-		for _, d := range l.Devices {
-			all = append(all, place{
-				key: d.Key(), service: d.Service(), part: d.Part(), text: d.String(), host: d.Endpoint.Host,
-				standard: d.Driver != bmc.DriverFenceAgent && slices.Contains([]int{623, 443, 80}, d.Endpoint.Port),
-			})
-		}
-	}
-	return all
-}
+// The kinds of marks that several hosts may have.
+const (
+	onService = "on " // every host of a service, whichever part of it is its own
+	inSecret  = "in "
+	withMAC   = "mac "
+)

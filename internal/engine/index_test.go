@@ -45,11 +45,11 @@ func TestDevicesThatAreOne(t *testing.T) {
 			x := newIndex()
 			x.put(indexed{name: "c/a", devices: c.a})
 			x.put(indexed{name: "c/b", devices: c.b})
-			assert.Equal(t, c.one, x.twin("c/a") != "", x.twin("c/a"))
-			assert.Equal(t, c.one, x.twin("c/b") != "")
-			assert.Empty(t, x.twin("c/a", "c/b"), "two names of one host")
+			assert.Equal(t, c.one, sameMachine(x, "c/a") != "", sameMachine(x, "c/a"))
+			assert.Equal(t, c.one, sameMachine(x, "c/b") != "")
+			assert.Empty(t, sameMachine(x, "c/a", "c/b"), "two names of one host")
 			x.drop("c/b")
-			assert.Empty(t, x.twin("c/a"))
+			assert.Empty(t, sameMachine(x, "c/a"))
 		})
 	}
 }
@@ -59,9 +59,9 @@ func TestObjectSeenTwiceIsNoDuplicate(t *testing.T) {
 	x := newIndex()
 	x.put(indexed{name: "a/ns/h", uid: "u", devices: at("ipmi://192.0.2.1")})
 	x.put(indexed{name: "b/ns/h", uid: "u", devices: at("ipmi://192.0.2.1")})
-	assert.Empty(t, x.twin("a/ns/h"))
+	assert.Empty(t, sameMachine(x, "a/ns/h"))
 	x.put(indexed{name: "b/ns/h", uid: "another", devices: at("ipmi://192.0.2.1")})
-	assert.NotEmpty(t, x.twin("a/ns/h"))
+	assert.NotEmpty(t, sameMachine(x, "a/ns/h"))
 }
 
 // What a device told is forgotten with it, not with the next look at the inventory.
@@ -73,16 +73,19 @@ func TestWhatADeviceToldBelongsToIt(t *testing.T) {
 	x.tell("c/a", "192.0.2.1", deviceTold{uuid: uuid, class: "m 1"})
 	x.tell("c/b", "192.0.2.2", deviceTold{uuid: uuid})
 	x.tell("c/b", "192.0.2.3", deviceTold{uuid: "not a device of it"})
-	assert.NotEmpty(t, x.twin("c/a"))
+	assert.NotEmpty(t, sameMachine(x, "c/a"))
 	x.put(indexed{name: "c/a", devices: at("ipmi://192.0.2.1"), macs: []string{"00:1b:21:00:00:01"}})
-	assert.NotEmpty(t, x.twin("c/a"))
+	assert.NotEmpty(t, sameMachine(x, "c/a"))
 	assert.Equal(t, "m 1", x.class("c/a"))
 	x.tell("c/a", "192.0.2.1", deviceTold{}) // a look that told nothing
-	assert.NotEmpty(t, x.twin("c/a"))
+	assert.NotEmpty(t, sameMachine(x, "c/a"))
 	x.put(indexed{name: "c/a", devices: at("ipmi://192.0.2.4")})
-	assert.Empty(t, x.twin("c/a"), "another BMC has said nothing yet")
+	assert.Empty(t, sameMachine(x, "c/a"), "another BMC has said nothing yet")
 	assert.Empty(t, x.class("c/a"))
 }
+
+// sameMachine is another host with a mark that only one may have.
+func sameMachine(x *index, names ...string) string { return x.other(unique, anyHost, names) }
 
 // Whatever comes and goes, the index finds what a look at all pairs finds, and
 // keeps nothing of what is gone.
@@ -104,7 +107,7 @@ func TestLawIndex(t *testing.T) {
 			for b := range macs {
 				twin = twin || a != b && macs[a] == macs[b]
 			}
-			assert.Equal(t, twin, x.twin(a) != "")
+			assert.Equal(t, twin, x.other(beginning(withMAC), anyHost, []string{a}) != "")
 		}
 		for name := range macs {
 			x.drop(name)

@@ -14,24 +14,26 @@ import (
 // Subject is one host of the inventory as a health check of its BMCs needs it.
 type Subject struct {
 	Cluster string
-	Node    string // empty for a BareMetalHost that no Node uses
+	Node    string // empty for a BareMetalHost whose Machine has no Node yet
 	// BareMetalHost is "namespace/name" where there is one, also beside an entry of
 	// hosts.d.
 	BareMetalHost string
-	// Host has its credentials filled in, unless Moved forbids. It is empty when Err
+	// Host has its credentials filled in, unless Withheld forbids. It is empty when Err
 	// is not nil.
 	Host bmc.Host
 	// Err is a *Refusal that says why the host cannot be used.
 	Err error
-	// Moved is why nobody but a person may have its BMCs asked: the password would
-	// go to an address that nobody has vouched for. // I10
-	Moved *Refusal
+	// Withheld is why its BMCs are not asked: the password would go where nobody has
+	// vouched for. Only to enroll them is. // I10
+	Withheld *Refusal
 	// SystemUUID is the Node's.
 	SystemUUID string
 	// Serial and MACs are the hardware's second factor, where a BareMetalHost
 	// tells them; lower case.
 	Serial string
 	MACs   []string
+	// SameMACs says which other host has one of its MAC addresses; empty: none.
+	SameMACs string
 	// Healthy: the Node is Ready=True now, so what its BMC says can be pinned.
 	Healthy bool
 }
@@ -61,7 +63,7 @@ func (c Checked) device() (bmc.Device, bool) {
 }
 
 // Inventory lists every host of every cluster, those of hosts.d and the
-// BareMetalHosts, each way to one host once. A cluster that was not seen whole yet
+// BareMetalHosts that a Machine names, each way to one host once. A cluster that was not seen whole yet
 // is one Subject without any name, refused as NotSynced. It reads passwords and,
 // where they are not remembered, Secrets.
 func (e *Engine) Inventory(ctx context.Context) []Subject {
@@ -87,9 +89,6 @@ func (e *Engine) SubjectOf(ctx context.Context, cluster, node string) (Subject, 
 		return Subject{}, &Refusal{Reason: NoSuchNode, Message: "no Node, no Machine's node and no entry of hosts.d is called " + node}
 	}
 	s := c.subject(ctx, t)
-	if s.Moved != nil { // a person may ask
-		s.Host = withSecrets(ctx, s.Host, c.rememberedCredentials)
-	}
 	if r, ok := asRefusal(s.Err); ok && r.Reason == policy.NoHost {
 		return Subject{}, r
 	}
@@ -111,23 +110,21 @@ func (c *cluster) inventory(ctx context.Context) (all []Subject) {
 	c.mu.Lock()
 	judged := c.judged
 	var machines []*policy.Machine
-	var hosts []string
 	if judged {
 		machines = slices.Collect(c.ledger.Machines())
-		for h := range c.ledger.Hosts() {
-			hosts = append(hosts, h.Key())
-		}
 	}
 	c.mu.Unlock()
 	if !judged {
 		return []Subject{{Cluster: c.opt.Name, Err: errNotJudged()}}
 	}
 	nodes := c.e.opt.Hosts.List(c.opt.Name)
-	used := map[string]bool{}
+	without := map[string]bool{} // a Node, so far
 	for _, m := range machines {
-		if key := c.bareMetalHostOf(m); key != "" && m.NodeName != "" {
-			used[key] = true
+		switch key := c.bareMetalHostOf(m); {
+		case key != "" && m.NodeName != "":
 			nodes = append(nodes, m.NodeName)
+		case key != "":
+			without[key] = true
 		}
 	}
 	slices.Sort(nodes)
@@ -135,12 +132,11 @@ func (c *cluster) inventory(ctx context.Context) (all []Subject) {
 		t, _ := c.targetOn(node)
 		if s := c.subject(ctx, t); s.Host.Name != "" || s.Err != nil {
 			all = append(all, s)
+			delete(without, s.BareMetalHost)
 		}
 	}
-	for _, key := range hosts {
-		if !used[key] {
-			all = append(all, c.subject(ctx, remediate.Target{Cluster: c.opt.Name, BareMetalHost: key}))
-		}
+	for key := range without {
+		all = append(all, c.subject(ctx, remediate.Target{Cluster: c.opt.Name, BareMetalHost: key}))
 	}
 	return all
 }
@@ -165,12 +161,13 @@ func (c *cluster) subject(ctx context.Context, t remediate.Target) Subject {
 	s := Subject{Cluster: c.opt.Name, Node: t.Node, BareMetalHost: t.BareMetalHost, SystemUUID: t.SystemUUID}
 	if s.Host, s.Err = c.find(ctx, t); s.Err != nil {
 		s.Host = bmc.Host{}
-	} else if s.Moved = c.pointedElsewhere(ctx, s.Host, t); s.Moved == nil {
+	} else if s.Withheld = c.withheld(s.Host, t); s.Withheld == nil {
 		s.Host = withSecrets(ctx, s.Host, c.rememberedCredentials)
 	}
 	if b := c.bareMetalHost(t); b != nil {
 		s.Serial, s.MACs = b.Serial, b.MACs
 	}
+	s.SameMACs = c.e.sameMACs(s)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := c.ledger.Node(t.Node)

@@ -20,7 +20,6 @@ type metal struct{ *world }
 
 func newMetal(w *world) metal {
 	w.DropEntry()
-	w.Do(func(s *fake.State) { s.Secrets["bmc"] = fake.Account{User: "admin", Password: bmc.NewSecret("hush")} })
 	m := metal{w}
 	m.set("h-1", func(*policy.Host) {})
 	m.use("h-1")
@@ -33,7 +32,8 @@ func (m metal) set(name string, change func(*policy.Host)) {
 		address := fmt.Sprintf("ipmi://192.0.2.%d", 10+len(s.Metal))
 		s.ChangeMetal(name, func(h *policy.Host) {
 			if h.Address == "" {
-				h.Address, h.CredentialsName = address, "bmc"
+				h.Address, h.CredentialsName = address, "bmc-"+name
+				s.Secrets[h.CredentialsName] = fake.Account{User: "admin", Password: bmc.NewSecret("hush")}
 			}
 			change(h)
 		})
@@ -43,9 +43,12 @@ func (m metal) set(name string, change func(*policy.Host)) {
 func (m metal) drop(name string) { m.Do(func(s *fake.State) { s.DropMetal(name) }) }
 
 // use has m-1 name a BareMetalHost as its own.
-func (m metal) use(name string) {
+func (m metal) use(name string) { m.useOn("n-1", name) }
+
+// useOn has the Machine of a Node name a BareMetalHost as its own.
+func (m metal) useOn(node, name string) {
 	m.Do(func(s *fake.State) {
-		s.ChangeMachine("n-1", func(x *policy.Machine) { x.Annotations = map[string]string{"metal3.io/BareMetalHost": "ns/" + name} })
+		s.ChangeMachine(node, func(x *policy.Machine) { x.Annotations = map[string]string{"metal3.io/BareMetalHost": "ns/" + name} })
 	})
 }
 
@@ -127,10 +130,6 @@ func TestDuplicateHostsAreBothRefused(t *testing.T) {
 		"one address, two protocols": func(_ *testing.T, _ *engine.Engine, m metal) {
 			m.set("h-2", func(h *policy.Host) { h.Address = "redfish://192.0.2.10/redfish/v1/Systems/1" })
 		},
-		"one MAC address": func(_ *testing.T, _ *engine.Engine, m metal) {
-			m.set("h-1", func(h *policy.Host) { h.MACs = []string{"00-1B-21-00-00-01"} })
-			m.set("h-2", func(h *policy.Host) { h.MACs = []string{"00:1b:21:00:00:01"} })
-		},
 		"one UUID told, in two byte orders": func(t *testing.T, e *engine.Engine, m metal) {
 			m.set("h-2", func(*policy.Host) {})
 			time.Sleep(2 * time.Second)
@@ -143,6 +142,8 @@ func TestDuplicateHostsAreBothRefused(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world, store *failingStore) {
 				m := newMetal(w)
 				m.set("h-3", func(*policy.Host) {}) // not concerned
+				m.useOn("other-0", "h-2")
+				m.useOn("other-1", "h-3")
 				e, _, stop := start(t, w, store, nil)
 				time.Sleep(2 * time.Second)
 				spoil(t, e, m)
@@ -185,6 +186,10 @@ func TestInventory(t *testing.T) {
 		m.set("h-1", func(h *policy.Host) { h.Serial = "ABC1234" })
 		m.set("h-2", func(*policy.Host) {})
 		m.set("h-3", func(h *policy.Host) { h.Address = "nonsense://x" })
+		m.set("h-4", func(*policy.Host) {}) // no Machine names it
+		m.useOn("other-0", "h-2")
+		m.useOn("other-1", "h-3")
+		m.Do(func(s *fake.State) { s.ChangeMachine("other-0", func(x *policy.Machine) { x.NodeName = "" }) })
 		w.SetReady("True")
 		w.setUnsynced(true)
 		e, _, stop := start(t, w, store, nil)
@@ -198,15 +203,16 @@ func TestInventory(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		list := e.Inventory(t.Context())
 		require.Len(t, list, 3)
-		assert.Equal(t, []string{"", "", "n-1"}, []string{list[0].Node, list[1].Node, list[2].Node})
-		s := list[2]
+		assert.Equal(t, []string{"", "n-1", "other-1"}, []string{list[0].Node, list[1].Node, list[2].Node})
+		s := list[1]
 		assert.Equal(t, "ns/h-1", s.BareMetalHost)
 		assert.Equal(t, hostUUID, s.SystemUUID)
 		assert.Equal(t, "ABC1234", s.Serial)
 		assert.True(t, s.Healthy)
 		assert.Equal(t, "hush", s.Host.Levels[0].Devices[0].Password.Reveal())
 		assert.False(t, list[0].Healthy)
-		refusedFor(t, list[1].Err, policy.InvalidHost)
+		assert.Equal(t, "ns/h-2", list[0].BareMetalHost)
+		refusedFor(t, list[2].Err, policy.InvalidHost)
 		read := m.secretReads()
 		for range 5 {
 			time.Sleep(time.Minute)
@@ -236,8 +242,10 @@ func TestEntryBesideItsBareMetalHostIsNoDuplicate(t *testing.T) {
 		assert.Equal(t, "c/n-1", list[0].Host.Name)
 		assert.Empty(t, e.Quarantine(t.Context(), list[0]))
 		m.set("h-2", func(h *policy.Host) { h.Address = "ipmi://192.0.2.1" })
+		m.useOn("other-0", "h-2")
 		time.Sleep(2 * time.Second)
-		assert.Len(t, e.Quarantine(t.Context(), subjectOf(t, e, "ns/h-1")), 1)
+		assert.Empty(t, e.Quarantine(t.Context(), subjectOf(t, e, "ns/h-1")), "the administrator's entry stands for it")
+		assert.Len(t, e.Quarantine(t.Context(), subjectOf(t, e, "ns/h-2")), 1)
 		stop()
 	})
 }
@@ -250,6 +258,7 @@ func TestTwinIsKnownByWhatALibraryTells(t *testing.T) {
 		w.ChangeEntry(func(h *bmc.Host) { *h = host })
 		w.by(bmc.DriverBMCLib)
 		m.set("h-2", func(*policy.Host) {})
+		m.useOn("other-0", "h-2")
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(2 * time.Second)
 		e.Checked(t.Context(), checked(t, e, hostUUID, ""))

@@ -243,7 +243,7 @@ func (c *cluster) rememberOwn(ctx context.Context, changes []policy.Change) {
 // that was left behind by a renaming says nothing of it, see elsewhere. // I9
 func (c *cluster) twice(r remediate.Run) string {
 	t := r.Target
-	entry := c.e.index.twin(names(t.Cluster, t.Node, t.BareMetalHost)...)
+	entry := c.e.twin(names(t.Cluster, t.Node, t.BareMetalHost))
 	if entry != "" || r.Attempt > 1 {
 		return entry
 	}

@@ -25,12 +25,15 @@ func (e *Engine) Quarantine(ctx context.Context, s Subject) (list []Refusal) {
 		list = append(list, *r)
 	}
 	t := s.target()
-	if r := c.pointedElsewhere(ctx, s.Host, t); r != nil {
+	r := c.withheld(s.Host, t)
+	if r != nil {
 		list = append(list, *r)
 	}
 	reason, why := c.frozen(t)
 	add(reason, why)
-	add(policy.DuplicateHost, e.index.twin(names(s.Cluster, s.Node, s.BareMetalHost)...))
+	if r == nil || r.Reason != policy.DuplicateHost {
+		add(policy.DuplicateHost, e.twin(names(s.Cluster, s.Node, s.BareMetalHost)))
+	}
 	if s.Err == nil {
 		add(policy.NotEnrolled, c.unenrolled(ctx, s))
 	}

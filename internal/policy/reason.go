@@ -135,6 +135,9 @@ const (
 	// AddressChanged: the BareMetalHost was pointed at another BMC than the one that
 	// was known to be its own, or the Machine at another BareMetalHost.
 	AddressChanged Reason = "AddressChanged"
+	// SecretShared: the BareMetalHost names the Secret of another host, and its BMC was
+	// neither pinned nor enrolled.
+	SecretShared Reason = "SecretShared"
 	// NotEnrolled: nobody has vouched that the device switches this host.
 	NotEnrolled Reason = "NotEnrolled"
 	// PowerOwner: the host's owner forbids turning it off, or wants it off.

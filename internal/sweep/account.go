@@ -41,14 +41,13 @@ func (s *Sweep) barred(e *entry, now time.Time) (answer, time.Time, bool) {
 }
 
 // spared gives, in place of a look, why a device is not asked now, and until when:
-// its account was refused, or it is at an address where only a person may send a
-// password. // I10
+// its account was refused, or no password may be sent there. // I10
 func (s *Sweep) spared(e *entry, now time.Time) (answer, time.Time, bool) {
-	if e.subject.Moved == nil {
+	if e.subject.Withheld == nil {
 		return s.barred(e, now)
 	}
 	a := answerOf(e.subject, e.id)
-	a.Err = e.subject.Moved
+	a.Err = e.subject.Withheld
 	return a, now.Add(e.pause(s.opt.Every)), true
 }
 

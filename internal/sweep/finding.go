@@ -28,6 +28,9 @@ func (e *entry) weaknesses(now time.Time) []bmc.Finding {
 		e.weakIdentity(add)
 	}
 	e.weakSettings(add)
+	if why := e.subject.SameMACs; why != "" {
+		add(bmc.FindingSameMACs, "%s: correct the one that is wrong; both are fenced all the same", why)
+	}
 	e.weakDescription(add, now)
 	return all
 }

@@ -30,6 +30,9 @@ func (s *Sweep) order(ctx context.Context, cluster, node string, what wish) ([]R
 	if err == nil {
 		err = subject.Err
 	}
+	if err == nil && subject.Withheld != nil {
+		err = subject.Withheld
+	}
 	if err != nil {
 		return nil, err
 	}

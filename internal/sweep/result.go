@@ -154,7 +154,10 @@ func (e *entry) result(now time.Time) Result {
 		Description: e.description, Findings: e.weaknesses(now), Audited: e.audited,
 		subject: e.subject,
 	}
-	if !e.last.At.IsZero() {
+	switch why := e.subject.Withheld; {
+	case why != nil: // whatever a look found before
+		r.Reason, r.Problem, r.Dependable = why.Reason, why.Message, false
+	case !e.last.At.IsZero():
 		r.Reason, r.Problem = failure(e.last)
 	}
 	if n := len(e.latencies); n > 0 {

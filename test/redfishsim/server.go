@@ -29,6 +29,7 @@ type Server struct {
 	faults   Faults
 	sessions map[string]string // ID -> token
 	logins   int
+	wrong    int // ones
 	requests []Request
 	conns    int
 	open     map[net.Conn]bool

@@ -17,6 +17,13 @@ func (s *Server) OpenSessions() int {
 	return len(s.sessions)
 }
 
+// WrongLogins is how often another account or password was tried.
+func (s *Server) WrongLogins() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.wrong
+}
+
 // ExpireSessions forgets all sessions, as a restart or an idle timeout does.
 func (s *Server) ExpireSessions() {
 	s.mu.Lock()
@@ -62,6 +69,9 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	f := s.faults
 	right := same(ask.UserName, s.opts.User) && same(ask.Password, s.opts.Password)
+	if !right {
+		s.wrong++
+	}
 	open := len(s.sessions)
 	s.mu.Unlock()
 	switch {

@@ -17,6 +17,8 @@ type Host struct {
 	// User and Password go into Secret NAME-bmc; with User empty none is made,
 	// though the host names it.
 	User, Password string
+	// Secret is another that it names.
+	Secret string
 	// Machine is the name in spec.consumerRef.
 	Machine string
 	// SkipVerify is spec.bmc.disableCertificateVerification.
@@ -32,7 +34,7 @@ type Host struct {
 // CreateHost creates a BareMetalHost as the bare-metal operator has it once a
 // Machine runs on it: managed, provisioned, powered on.
 func (c *ControlPlane) CreateHost(ctx context.Context, h Host) (*unstructured.Unstructured, error) {
-	secret := h.Name + "-bmc"
+	secret := orElse(h.Secret, h.Name+"-bmc")
 	if h.User != "" {
 		if err := c.CreateSecret(ctx, secret, map[string]string{"username": h.User, "password": h.Password}); err != nil {
 			return nil, err

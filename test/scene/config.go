@@ -21,6 +21,8 @@ const configuration = `instance: %s
 clusters:
   - {name: %s, kubeconfig: %s, management: {kubeconfig: "%s", namespace: "%s", clusterName: "%s"}, mode: evaluate}
 hosts: hosts.d
+bmcNetworks: [127.0.0.0/8]
+bareMetalHosts: {unverified: true}
 policies: policies.d
 state: {path: state.db}
 control: {socket: %s, pauseFile: paused}

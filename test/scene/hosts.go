@@ -78,7 +78,7 @@ func (w *Worker) entry(driver Driver) map[string]any {
 		return map[string]any{"driver": driver, "agent": "fence_redfish", "address": w.Service.Addr(),
 			"parameters": map[string]string{"ssl_insecure": "1", "systems_uri": w.Service.System(0).URI()}}
 	}
-	d := map[string]any{"address": w.address(), "tls": map[string]any{"ca": w.Service.CAFile()}}
+	d := map[string]any{"address": w.Address(), "tls": map[string]any{"ca": w.Service.CAFile()}}
 	if driver != Native {
 		d["driver"] = driver
 	}

@@ -80,7 +80,7 @@ func (s *Scene) createMachine(ctx context.Context, w *Worker) error {
 
 // createHost creates a worker's BareMetalHost with its Secret.
 func (s *Scene) createHost(ctx context.Context, w *Worker) error {
-	h := rig.Host{Name: w.Name, Address: s.named(w).address(), SkipVerify: true}
+	h := rig.Host{Name: w.Name, Address: s.named(w).Address(), SkipVerify: true}
 	if s.opts.Machines == OpenShift {
 		h.Machine = w.Name
 	}

@@ -82,8 +82,8 @@ func (m *metal) stopBMC() {
 	m.mains.stop()
 }
 
-// address is what fenced is told.
-func (m *metal) address() string {
+// Address is what fenced is told.
+func (m *metal) Address() string {
 	if m.Service != nil {
 		return m.Service.BMCAddress()
 	}

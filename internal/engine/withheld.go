@@ -1,0 +1,75 @@
+package engine
+
+import (
+	"cmp"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// MetalRules is what the administrator lets a BareMetalHost say about its BMC. Whoever
+// may write one need not be trusted with the password that is sent there. // I10
+type MetalRules struct {
+	// Networks are where its BMC may be; nil: anywhere.
+	Networks *bmc.Networks
+	// PlainHTTP lets it be asked over http, Unverified without a look at its certificate.
+	PlainHTTP, Unverified bool
+}
+
+// ofMetal says whether a target's way is that of its BareMetalHost.
+func (c *cluster) ofMetal(h bmc.Host, t remediate.Target) bool {
+	return t.BareMetalHost != "" && h.Name == c.opt.Name+"/"+t.BareMetalHost
+}
+
+// withheld says why no password is sent to the BMC that a BareMetalHost names; nil when
+// it may be, and for an entry of hosts.d, which is the administrator's own. // I10
+func (c *cluster) withheld(h bmc.Host, t remediate.Target) *Refusal {
+	if !c.ofMetal(h, t) {
+		return nil
+	}
+	return cmp.Or(c.misplaced(h), c.pointedElsewhere(h, t), c.unknown(h, t))
+}
+
+// misplaced refuses what only the configuration can allow, and no enrolment.
+func (c *cluster) misplaced(h bmc.Host) *Refusal {
+	rules := c.e.opt.Metal
+	for _, l := range h.Levels {
+		for _, d := range l.Devices {
+			why := rules.Networks.RefuseHost(d.Endpoint.Host)
+			switch {
+			case why != "":
+				why += ": allow it with bmcNetworks in fenced.yaml"
+			case d.Endpoint.Plain && !rules.PlainHTTP:
+				why = "the password would go in the clear: use https, or set bareMetalHosts.plainHTTP in fenced.yaml"
+			case d.Endpoint.Protocol == bmc.ProtocolRedfish && d.TLS.InsecureSkipVerify && !rules.Unverified:
+				why = "it wants no certificate verified, so anybody could be sent the password:" +
+					" write the host into hosts.d with tls.ca or tls.pinSHA256, or set bareMetalHosts.unverified in fenced.yaml"
+			}
+			if why != "" {
+				return &Refusal{Reason: policy.InvalidHost, Message: h.Source + ", " + d.String() + ": " + why}
+			}
+		}
+	}
+	return nil
+}
+
+// unknown refuses a BareMetalHost that may be anybody's, made to be sent another host's
+// password: it leads where another does, or it names another's Secret and was neither
+// pinned nor enrolled.
+func (c *cluster) unknown(h bmc.Host, t remediate.Target) *Refusal {
+	all := names(c.opt.Name, t.Node, t.BareMetalHost)
+	if !c.e.index.any([]string{h.Name}, anyHost) { // it has just gone
+		return &Refusal{Reason: policy.NotSynced, Message: h.Source + " has just gone"}
+	}
+	if why := c.e.twin(all); why != "" {
+		return &Refusal{Reason: policy.DuplicateHost, Message: why}
+	}
+	if c.e.index.any(all, c.e.vouched) {
+		return nil
+	}
+	if why := c.e.secretShared(all); why != "" {
+		return &Refusal{Reason: policy.SecretShared, Message: why + ", and nobody has vouched for its BMC at " + h.Address()}
+	}
+	return nil
+}
