@@ -14,14 +14,15 @@ type boltStore struct{ db *bolt.DB }
 
 // OpenBolt opens or makes the state file at path, readable by its owner only.
 // A file that another process holds is ErrLocked, one of a newer schema is
-// ErrFuture and stays as it is.
+// ErrFuture and stays as it is. A link, a pipe or whatever else is no file of its
+// own is refused and stays as it is, too.
 func OpenBolt(path string) (Store, error) {
-	db, err := openFile(path)
+	db, file, err := openFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("open state file %s: %w", path, err)
 	}
 	s := &boltStore{db: db}
-	if err := s.prepare(path); err != nil {
+	if err := s.prepare(file); err != nil {
 		return nil, fmt.Errorf("open state file %s: %w", path, errors.Join(err, db.Close()))
 	}
 	if _, err := ID(context.Background(), s); err != nil {

@@ -32,31 +32,36 @@ var (
 const lockTimeout = 200 * time.Millisecond
 
 // openFile turns the panics that bbolt raises on a damaged file into errors:
-// an operator's disk is not a bug of ours.
-func openFile(path string) (db *bolt.DB, err error) {
+// an operator's disk is not a bug of ours. The file belongs to the database, which
+// closes it.
+func openFile(path string) (db *bolt.DB, file *os.File, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			db, err = nil, fmt.Errorf("the file is damaged: %v", p)
+			db, file, err = nil, nil, fmt.Errorf("the file is damaged: %v", p)
 		}
 	}()
-	db, err = bolt.Open(path, 0o600, &bolt.Options{Timeout: lockTimeout})
+	open := func(path string, flag int, mode os.FileMode) (_ *os.File, err error) {
+		file, err = openPlain(path, flag, mode)
+		return file, err
+	}
+	db, err = bolt.Open(path, 0o600, &bolt.Options{Timeout: lockTimeout, OpenFile: open})
 	if errors.Is(err, berrors.ErrTimeout) {
-		return nil, ErrLocked
+		return nil, nil, ErrLocked
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		return nil, errors.Join(err, db.Close())
+	if err := file.Chmod(0o600); err != nil {
+		return nil, nil, errors.Join(err, db.Close())
 	}
-	return db, nil
+	return db, file, nil
 }
 
 // prepare checks the schema, and lays it out in an empty file or an older one.
-func (s *boltStore) prepare(path string) error {
+func (s *boltStore) prepare(file *os.File) error {
 	var change func(*bolt.Tx) error
 	err := s.db.View(func(tx *bolt.Tx) error {
-		if fi, err := os.Stat(path); err != nil || fi.Size() < tx.Size() {
+		if fi, err := file.Stat(); err != nil || fi.Size() < tx.Size() {
 			// Reading on would touch memory that no file stands behind.
 			return errors.Join(errors.New("the file is damaged: it was cut short"), err)
 		}
@@ -92,7 +97,7 @@ func (s *boltStore) prepare(path string) error {
 	if err := s.db.Update(change); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(path))
+	return syncDir(filepath.Dir(file.Name()))
 }
 
 // layOut makes what an empty file lacks.

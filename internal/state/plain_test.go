@@ -1,0 +1,79 @@
+package state_test
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/state"
+)
+
+// TestBoltFollowsNoLink: what a link in the state's directory leads to stays as it
+// is, and is not made where it is not there.
+func TestBoltFollowsNoLink(t *testing.T) {
+	dir := t.TempDir()
+	other, path := filepath.Join(dir, "other"), filepath.Join(dir, "state.db")
+	require.NoError(t, os.Symlink(other, path))
+	_, err := state.OpenBolt(path)
+	require.ErrorContains(t, err, "open state file "+path+": refused, because it is a symbolic link")
+	require.NoFileExists(t, other)
+
+	require.NoError(t, os.WriteFile(other, nil, 0o644)) // bbolt lays out what is empty
+	_, err = state.OpenBolt(path)
+	require.ErrorContains(t, err, "symbolic link")
+	fi, err := os.Stat(other)
+	require.NoError(t, err)
+	require.Zero(t, fi.Size())
+	require.Equal(t, os.FileMode(0o644), fi.Mode())
+}
+
+// TestBoltRefusesWhatIsNoFile: nothing of it is waited for or changed.
+func TestBoltRefusesWhatIsNoFile(t *testing.T) {
+	dir := t.TempDir()
+	kinds := map[string]func(path string) error{
+		"pipe":      func(path string) error { return syscall.Mkfifo(path, 0o644) },
+		"directory": func(path string) error { return os.Mkdir(path, 0o755) },
+		"socket": func(path string) error {
+			l, err := net.Listen("unix", path)
+			if err == nil {
+				t.Cleanup(func() { _ = l.Close() })
+			}
+			return err
+		},
+	}
+	for name, do := range kinds {
+		path := filepath.Join(dir, name)
+		require.NoError(t, do(path))
+		before, err := os.Lstat(path)
+		require.NoError(t, err)
+		_, err = state.OpenBolt(path)
+		require.ErrorContains(t, err, "refused, because it is not a regular file", name)
+		after, err := os.Lstat(path)
+		require.NoError(t, err)
+		require.Equal(t, before.Mode(), after.Mode(), name)
+	}
+}
+
+// TestBoltAsRootRefusesASecondName: only root can write through a hard link to
+// what belongs to somebody else.
+func TestBoltAsRootRefusesASecondName(t *testing.T) {
+	dir := t.TempDir()
+	other, path := filepath.Join(dir, "other"), filepath.Join(dir, "state.db")
+	require.NoError(t, os.WriteFile(other, nil, 0o644))
+	require.NoError(t, os.Link(other, path))
+	s, err := state.OpenBolt(path)
+	if os.Geteuid() != 0 {
+		require.NoError(t, err)
+		require.NoError(t, s.Close())
+		return
+	}
+	require.ErrorContains(t, err, "refused, because it has 2 names")
+	fi, err := os.Stat(other)
+	require.NoError(t, err)
+	require.Zero(t, fi.Size())
+	require.Equal(t, os.FileMode(0o644), fi.Mode())
+}
