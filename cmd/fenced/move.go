@@ -7,8 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"syscall"
 
 	"github.com/fenced/fenced/internal/config"
 	"github.com/fenced/fenced/internal/state"
@@ -31,18 +29,20 @@ func (m move) do(ctx context.Context, file string, set []string, stdout io.Write
 	return m.in(ctx, cfg.State, stdout)
 }
 
-func (m move) out(ctx context.Context, c config.State, stdout io.Writer) (err error) {
+func (m move) out(ctx context.Context, c config.State, stdout io.Writer) error {
 	if c.Engine != config.EngineEtcd {
-		if _, err := os.Stat(c.Path); err != nil { // opening would make an empty one
+		if _, err := os.Lstat(c.Path); err != nil { // opening would make an empty one
 			return fmt.Errorf("export the state: %w", err)
 		}
 	}
-	s, err := openWhole(ctx, c)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.Close()) }()
-	n, err := writeExport(ctx, s, m.export)
+	n, err := writeExport(m.export, func(f io.Writer) (n int, err error) {
+		s, err := openAsOwner(ctx, c, openWhole)
+		if err != nil {
+			return 0, err
+		}
+		defer func() { err = errors.Join(err, s.Close()) }()
+		return state.Export(ctx, s, f)
+	})
 	if err != nil {
 		return err
 	}
@@ -51,21 +51,28 @@ func (m move) out(ctx context.Context, c config.State, stdout io.Writer) (err er
 }
 
 // writeExport makes a new file that only its owner may read, and leaves none that is
-// not whole.
-func writeExport(ctx context.Context, s state.Store, path string) (n int, err error) {
+// not whole: unless write gave up the right to remove it, which the error then says.
+func writeExport(path string, write func(io.Writer) (int, error)) (n int, err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return 0, exportFailed(err)
 	}
 	defer func() {
 		if err = errors.Join(err, f.Close()); err != nil {
-			err = errors.Join(err, os.Remove(path))
+			err = errors.Join(err, removePart(path))
 		}
 	}()
-	if n, err = state.Export(ctx, s, f); err != nil {
+	if n, err = write(f); err != nil {
 		return 0, err
 	}
 	return n, f.Sync()
+}
+
+func removePart(path string) error {
+	if err := os.Remove(path); err != nil {
+		return fmt.Errorf("%w\nhint: what is there is no whole export; remove it yourself", err)
+	}
+	return nil
 }
 
 // exportFailed gives a file that is there its hint.
@@ -82,16 +89,11 @@ func (m move) in(ctx context.Context, c config.State, stdout io.Writer) (err err
 		return fmt.Errorf("import the state: %w", err)
 	}
 	defer f.Close() // it was only read
-	s, err := openStore(ctx, c)
+	s, err := openAsOwner(ctx, c, openStore)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	if c.Engine != config.EngineEtcd {
-		if err := giveToDaemon(c.Path); err != nil {
-			return err
-		}
-	}
 	n, err := state.Import(ctx, s, f)
 	if err != nil {
 		return fmt.Errorf("read %s: %w\nhint: an import wants the whole file of an export, and a state that is empty and that no daemon uses", m.from, err)
@@ -100,24 +102,15 @@ func (m move) in(ctx context.Context, c config.State, stdout io.Writer) (err err
 	return nil
 }
 
-// giveToDaemon makes the state file that root made the property of whoever owns its
-// directory: the daemon's user could not open it otherwise.
-func giveToDaemon(path string) error {
-	if os.Geteuid() != 0 {
-		return nil
+// openAsOwner opens the state as the user whose it is. The file that is moved to or
+// from is opened before: it is of whoever gave the command.
+func openAsOwner(ctx context.Context, c config.State, open func(context.Context, config.State) (state.Store, error)) (state.Store, error) {
+	if c.Engine != config.EngineEtcd {
+		if err := becomeOwner(c.Path); err != nil {
+			return nil, err
+		}
 	}
-	dir, err := os.Stat(filepath.Dir(path))
-	if err != nil {
-		return fmt.Errorf("import the state: %w", err)
-	}
-	owner, ok := dir.Sys().(*syscall.Stat_t)
-	if !ok {
-		return nil
-	}
-	if err := os.Chown(path, int(owner.Uid), int(owner.Gid)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("import the state: %w", err)
-	}
-	return nil
+	return open(ctx, c)
 }
 
 // openWhole opens the state, and refuses what an import left half done: only another

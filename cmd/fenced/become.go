@@ -1,0 +1,117 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// maxLinks bounds the links on the way to a directory, as the kernel does.
+const maxLinks = 40
+
+// becomeOwner gives root up, for good and in every thread, for the user who owns the
+// state at path: what that user put there, links and the file's content, is then met
+// with no more rights than that user has. Whoever is not root stays who they are.
+func becomeOwner(path string) error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	dir, _ := filepath.Split(path) // which cleans nothing: ".." after a link is another directory
+	uid, err := firstOwner(dir)
+	if err != nil {
+		return fmt.Errorf("find out whose the state is: %w", err)
+	}
+	if uid == 0 {
+		return nil
+	}
+	owner, err := user.LookupId(strconv.FormatUint(uint64(uid), 10))
+	if err != nil {
+		return fmt.Errorf("become the user who owns the state: %w\nhint: run it as that user", err)
+	}
+	if err := become(owner); err != nil {
+		return fmt.Errorf("become user %s, who owns the state: %w\nhint: run it as that user", owner.Username, err)
+	}
+	return nil
+}
+
+// become takes the user's uid and first group, and no other group.
+func become(u *user.User) error {
+	uid, err := strconv.Atoi(u.Uid)
+	if err != nil {
+		return err
+	}
+	gid, err := strconv.Atoi(u.Gid)
+	if err != nil {
+		return err
+	}
+	if err := syscall.Setgroups(nil); err != nil {
+		return err
+	}
+	if err := syscall.Setresgid(gid, gid, gid); err != nil {
+		return err
+	}
+	if err := syscall.Setresuid(uid, uid, uid); err != nil {
+		return err
+	}
+	return os.Unsetenv("TMPDIR") // root's may be closed to this user
+}
+
+// firstOwner is the uid of the first directory or link on the way from the root to
+// dir that is not root's: from there on that user may have put anything in the way.
+// It is 0 where all of the way is root's. What it says stays true, because the way up
+// to there is nobody's but root's to change.
+func firstOwner(dir string) (uint32, error) {
+	if !filepath.IsAbs(dir) {
+		wd, err := os.Getwd()
+		if err != nil {
+			return 0, err
+		}
+		dir = wd + "/" + dir
+	}
+	at, rest := "/", strings.Split(dir, "/")
+	for links := 0; ; at, rest = filepath.Join(at, rest[0]), rest[1:] { // at has no link above its last name
+		fi, err := os.Lstat(at)
+		if err != nil {
+			return 0, err
+		}
+		is, ok := fi.Sys().(*syscall.Stat_t)
+		switch {
+		case !ok:
+			return 0, fmt.Errorf("%s: this system does not say whose it is", at)
+		case is.Uid != 0:
+			return is.Uid, nil
+		case fi.Mode()&fs.ModeSymlink != 0:
+			target, err := os.Readlink(at)
+			if links++; err == nil && links > maxLinks {
+				err = &fs.PathError{Op: "follow", Path: at, Err: syscall.ELOOP}
+			}
+			if err != nil {
+				return 0, err
+			}
+			rest = append(strings.Split(target, "/"), rest...)
+			if at = filepath.Dir(at); filepath.IsAbs(target) {
+				at = "/"
+			}
+		case !fi.IsDir():
+			return 0, &fs.PathError{Op: "open", Path: at, Err: syscall.ENOTDIR}
+		case changeable(fi.Mode(), is.Gid):
+			return 0, errors.New(at + " belongs to root, and others may write in it and exchange what is there" +
+				"\nhint: chmod go-w, or run this as the user of the daemon")
+		}
+		if len(rest) == 0 {
+			return 0, nil
+		}
+	}
+}
+
+// changeable says of root's directory whether others may exchange what is in it.
+func changeable(mode fs.FileMode, gid uint32) bool {
+	others := mode&0o002 != 0 || mode&0o020 != 0 && gid != 0
+	return others && mode&fs.ModeSticky == 0
+}
