@@ -22,7 +22,7 @@ SuccessAction=exit-force
 FailureAction=exit-force
 [Service]
 Type=oneshot
-ExecStart=/share/administrator.sh
+ExecStart=/share/script.sh
 TimeoutStartSec=900
 StandardOutput=file:/share/said
 StandardError=file:/share/complained
@@ -32,12 +32,8 @@ StandardError=file:/share/complained
 // it is: the daemon in its sandbox becomes ready, people pause it by a unit, it comes
 // back when it is killed or hangs, and a bad configuration keeps it down. // I23
 func TestInstalledUnitsUnderSystemd(t *testing.T) {
-	needBoot(t)
-	root, dir := rpmRoot(t), t.TempDir()
-	sh(t, `umask 022; chmod 755 "$1"; cp -R --preserve=mode,links "$2" "$1/tree"; cp "$3/administrator.sh" "$1"
-		cp "$3/fenced.yaml" "$3/nowhere.kubeconfig" "$1/tree/etc/fenced/"; mkdir "$1/tree/usr/lib/systemd/system/fenced.service.d"
-		printf '[Service]\nWatchdogSec=4s\n' >"$1/tree/usr/lib/systemd/system/fenced.service.d/soon.conf"`, dir, root, absolute(t, "testdata"))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "tree/usr/lib/systemd/system/administrator.service"), []byte(driver), 0o644))
+	dir := shareInstalled(t, "administrator.sh")
+	sh(t, `mkdir "$1/fenced.service.d" && printf '[Service]\nWatchdogSec=4s\n' >"$1/fenced.service.d/soon.conf"`, filepath.Join(dir, unitDir))
 
 	console, err := boot(t, dir, "administrator.service")
 	said, complained := read(t, dir, "said"), read(t, dir, "complained")
@@ -46,6 +42,21 @@ func TestInstalledUnitsUnderSystemd(t *testing.T) {
 		"ok enabled and ready", "ok paused by the unit", "ok resumed by the unit", "ok back after kill -9",
 		"ok back after a hang", "ok paused from the start", "ok down with a bad configuration",
 	}, lines(said), "%s%s", complained, console)
+}
+
+// unitDir is where units are, below what boot is given.
+const unitDir = "tree/usr/lib/systemd/system"
+
+// shareInstalled makes a directory for boot: what the package installs, with a
+// configuration, and administrator.service, which runs a script of testdata.
+func shareInstalled(t *testing.T, script string) string {
+	t.Helper()
+	needBoot(t)
+	root, dir := rpmRoot(t), t.TempDir()
+	sh(t, `umask 022; chmod 755 "$1"; cp -R --preserve=mode,links "$2" "$1/tree"; cp "$3/$4" "$1/script.sh"
+		cp "$3/fenced.yaml" "$3/nowhere.kubeconfig" "$1/tree/etc/fenced/"`, dir, root, absolute(t, "testdata"), script)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, unitDir, "administrator.service"), []byte(driver), 0o644))
+	return dir
 }
 
 // needBoot skips the test where no systemd of its own can be booted.
