@@ -31,7 +31,7 @@
 // The body of a POST is {"reason"}, with what its verb takes of {"offOnly", "yes",
 // "dryRun", "for", "asIs", "typed"} (see Order); the reason is
 // mandatory, except for bmc/test and bmc/audit, and the actor is whoever the kernel says holds the other end of the
-// socket (SO_PEERCRED), never what the body says. An order that was accepted
+// socket (SO_PEERCRED, and the login uid of that process), never what the body says. An order that was accepted
 // is carried through even when its caller goes away.
 //
 // Every answer that is not 200 has the body {"code", "message", "hint"}:
@@ -41,9 +41,10 @@
 //	404 NotFound         no such route, cluster, node or run
 //	405 MethodNotAllowed the route exists for another method
 //	409 Conflict         something else is going on there, or, with the code
-//	                     SecondPersonNeeded, another user must give the order, too
+//	                     SecondPersonNeeded, another person must give the order, too
 //	413 TooLarge         the body is larger than any order
-//	422                  refused by a gate; code is the gate's reason code
+//	422                  refused by a gate; code is the gate's reason code, or PersonUnknown:
+//	                     it needs two persons, and the caller counts as none
 //	500 Internal         fenced could not do it; the message says what
 //	504 Timeout          fenced had no answer in time
 package api

@@ -16,17 +16,21 @@ import (
 // root from pausing the daemon.
 const maxConnsPerUser = 64
 
-// peerOf asks the kernel who connected. Only the uid and gid are used: a pid
-// may belong to someone else by the time it is looked up.
+// peerOf asks the kernel who connected. The uid and gid are those of that moment;
+// who logged in is looked up now, and loginOf sees to it that it is of that process.
 func peerOf(c *net.UnixConn) (Peer, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return Peer{}, fmt.Errorf("read the peer's credentials: %w", err)
 	}
-	var cred *unix.Ucred
+	var p Peer
 	var optErr error
 	err = raw.Control(func(fd uintptr) {
-		cred, optErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+		var cred *unix.Ucred
+		if cred, optErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); optErr == nil {
+			p = namePeer(cred.Uid, cred.Gid)
+			p.Login, p.NoLogin = loginOf(int(fd), cred.Pid)
+		}
 	})
 	if err == nil {
 		err = optErr
@@ -34,7 +38,16 @@ func peerOf(c *net.UnixConn) (Peer, error) {
 	if err != nil {
 		return Peer{}, fmt.Errorf("read the peer's credentials: %w", err)
 	}
-	return namePeer(cred.Uid, cred.Gid), nil
+	return p, nil
+}
+
+// userName is "" for a user without a name here.
+func userName(uid uint32) string {
+	u, err := user.LookupId(strconv.FormatUint(uint64(uid), 10))
+	if err != nil {
+		return ""
+	}
+	return u.Username
 }
 
 // namePeer resolves names. What does not resolve stays unnamed and so has no

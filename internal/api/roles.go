@@ -43,7 +43,7 @@ type Roles struct {
 // admin: they could replace the daemon anyway.
 func (r Roles) Of(p Peer) Role {
 	switch {
-	case p.UID == 0, int(p.UID) == os.Geteuid(), named(r.Admin, p):
+	case anybody(p.UID), named(r.Admin, p):
 		return Admin
 	case named(r.Operator, p):
 		return Operator
@@ -73,12 +73,48 @@ type Peer struct {
 	UID    uint32
 	User   string   // "" when the user has no name here
 	Groups []string // primary and supplementary
+	// Login is who logged in and became this user, by sudo perhaps; nil when the process
+	// belongs to no login, as a service's. It gives no role.
+	Login *Login
+	// NoLogin is why Login could not be read; nil when it was.
+	NoLogin error
 }
 
 // Actor is how the peer is named in records and logs.
 func (p Peer) Actor() string {
-	if p.User == "" {
-		return fmt.Sprintf("uid %d", p.UID)
+	name := account(p.UID, p.User)
+	if p.Login == nil || p.Login.UID == p.UID {
+		return name
 	}
-	return fmt.Sprintf("%s (uid %d)", p.User, p.UID)
+	return account(p.Login.UID, p.Login.User) + " as " + name
 }
+
+func account(uid uint32, name string) string {
+	if name == "" {
+		return fmt.Sprintf("uid %d", uid)
+	}
+	return fmt.Sprintf("%s (uid %d)", name, uid)
+}
+
+// persons gives the uids by which the person is known who gives an order, for the
+// rule of two persons: two orders are of two persons when they have no uid in common.
+// So neither sudo nor su makes a second person of anybody. Several people may be uid 0
+// or the daemon's user, and nobody is known by those: why says so when none is left.
+func (p Peer) persons() (uids []uint32, why string) {
+	switch {
+	case p.NoLogin != nil:
+		return nil, p.NoLogin.Error()
+	case p.Login == nil && anybody(p.UID):
+		return nil, account(p.UID, p.User) + " without a login may be anybody"
+	case p.Login == nil:
+		return []uint32{p.UID}, ""
+	case anybody(p.Login.UID):
+		return nil, "whoever logs in as " + account(p.Login.UID, p.Login.User) + " may be anybody"
+	case anybody(p.UID):
+		return []uint32{p.Login.UID}, ""
+	}
+	return []uint32{p.Login.UID, p.UID}, ""
+}
+
+// anybody says whether a uid tells of no person: root's, and the daemon's own.
+func anybody(uid uint32) bool { return uid == 0 || int(uid) == os.Geteuid() }

@@ -9,8 +9,12 @@ import (
 )
 
 // CodeSecondPersonNeeded is the answer to an order that two persons must give: it is
-// remembered, and the same order by another user carries it out.
+// remembered, and the same order by another person carries it out.
 const CodeSecondPersonNeeded = "SecondPersonNeeded"
+
+// CodePersonUnknown is the answer to such an order by somebody of whom the kernel does
+// not tell which person it is. It counts for nothing.
+const CodePersonUnknown = "PersonUnknown"
 
 // secondWithin is how long the first of two persons is waited for.
 const secondWithin = 10 * time.Minute
@@ -36,7 +40,7 @@ type firstKey struct {
 }
 
 type first struct {
-	uid           uint32
+	persons       []uint32 // see Peer.persons
 	actor, reason string
 	until         time.Time
 }
@@ -58,6 +62,12 @@ func (s *second) ask(o Order, p Peer, now time.Time) (both Order, failed func(),
 	if o.DryRun || !slices.Contains(s.verbs, o.Verb) {
 		return o, func() {}, nil
 	}
+	persons, why := p.persons()
+	if len(persons) == 0 {
+		return o, nil, Refused(CodePersonUnknown,
+			fmt.Sprintf("%s needs two persons, and %s counts as none: %s", o.Verb, o.Actor, why),
+			"log in under your own name, then give the order as yourself or by sudo; /proc/self/loginuid must hold your uid")
+	}
 	key := firstKey{o.Verb, o.Cluster, o.Node, o.Run, o.OffOnly, o.AsIs, o.Yes, o.For}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,7 +77,7 @@ func (s *second) ask(o Order, p Peer, now time.Time) (both Order, failed func(),
 		}
 	}
 	f, waits := s.firsts[key]
-	if waits && f.uid != p.UID {
+	if waits && !slices.ContainsFunc(persons, func(uid uint32) bool { return slices.Contains(f.persons, uid) }) {
 		delete(s.firsts, key)
 		return f.order(o), func() { s.giveBack(key, f) }, nil
 	}
@@ -75,12 +85,12 @@ func (s *second) ask(o Order, p Peer, now time.Time) (both Order, failed func(),
 		if len(s.firsts) >= maxFirsts {
 			return o, nil, Conflict(CodeConflict, "too many orders wait for a second person", "wait ten minutes")
 		}
-		f = first{p.UID, o.Actor, o.Reason, now.Add(secondWithin)}
+		f = first{persons, o.Actor, o.Reason, now.Add(secondWithin)}
 		s.firsts[key] = f
 	}
 	return o, nil, &Error{Status: http.StatusConflict, Code: CodeSecondPersonNeeded,
-		Message: fmt.Sprintf("%s needs two persons: the same order by another user within %s carries it out", o.Verb, f.until.Sub(now).Round(time.Second)),
-		Hint:    "which orders need two is control.twoPersons in fenced.yaml"}
+		Message: fmt.Sprintf("%s needs two persons: the same order by another person within %s carries it out", o.Verb, f.until.Sub(now).Round(time.Second)),
+		Hint:    "another user must log in and give it, sudo makes no second person; which orders need two is control.twoPersons in fenced.yaml"}
 }
 
 // giveBack lets a word stand until its time is over, unless there is a newer one: the

@@ -13,13 +13,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// byLogin is a peer that somebody became after they logged in under another name.
+func byLogin(login, is Peer) Peer {
+	is.Login = &Login{UID: login.UID, User: login.User}
+	return is
+}
+
 func secondOf(verbs ...Verb) *second {
 	return NewServer(&fake{}, Roles{}, log.Default(), verbs...).second
 }
 
-// TestSecondPerson: the same order by another user carries it out, with both names.
+// TestSecondPerson: the same order by another person carries it out, with both names.
 func TestSecondPerson(t *testing.T) {
 	s, now := secondOf(ConfirmOff), time.Now()
+	root := byLogin(oper, root)
 	word := func(p Peer, change func(*Order)) (Order, error) {
 		o := Order{Verb: ConfirmOff, Cluster: "prod", Node: "n-1", Reason: p.User + " looked", Actor: p.Actor(), Typed: "n-1"}
 		if change != nil {
@@ -41,7 +48,7 @@ func TestSecondPerson(t *testing.T) {
 	refused(word(root, func(o *Order) { o.Yes = true }))
 	o, err := word(root, nil)
 	require.NoError(t, err)
-	assert.Equal(t, "anna (uid 4003) and root (uid 0)", o.Actor)
+	assert.Equal(t, "anna (uid 4003) and olaf (uid 4002) as root (uid 0)", o.Actor)
 	assert.Equal(t, "anna looked; root looked", o.Reason)
 	refused(word(root, nil)) // the first word is used up
 
@@ -66,7 +73,7 @@ func TestSecondPersonIsNotAskedFor(t *testing.T) {
 func TestSecondPersonIsBounded(t *testing.T) {
 	s, now := secondOf(Fence), time.Now()
 	for i := range 2 * maxFirsts {
-		_, _, err := s.ask(Order{Verb: Fence, Node: time.Duration(i).String()}, root, now)
+		_, _, err := s.ask(Order{Verb: Fence, Node: time.Duration(i).String()}, admin, now)
 		require.Error(t, err)
 	}
 	assert.Len(t, s.firsts, maxFirsts)

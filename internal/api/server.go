@@ -34,7 +34,7 @@ type Server struct {
 }
 
 // NewServer makes a server; log gets refused orders and broken connections, and an
-// order of twoPersons is carried out when a second user has given it, too.
+// order of twoPersons is carried out when a second person has given it, too.
 func NewServer(d Daemon, roles Roles, log *log.Logger, twoPersons ...Verb) *Server {
 	return &Server{
 		daemon: d, roles: roles, log: log,

@@ -107,7 +107,7 @@ type Control struct {
 	Roles  Roles  `yaml:"roles"`
 	// PauseFile pauses everything while it exists; empty: none is looked for.
 	PauseFile string `yaml:"pauseFile" is:"path"`
-	// TwoPersons are the orders that two users must give. What stops something is none
+	// TwoPersons are the orders that two persons must give. What stops something is none
 	// of them: one person suffices.
 	TwoPersons []string `yaml:"twoPersons" is:"fence|unfence|release|resume|retry|confirm-off|arm|bmc-enroll|bmc-release"`
 }

@@ -34,8 +34,12 @@ func confined() error {
 			return err
 		},
 		"a file in /usr": func() error { return os.WriteFile("/usr/sandbox", nil, 0o600) },
-		"the first process": func() error {
-			_, err := os.Stat("/proc/1")
+		"what the first process was given": func() error {
+			_, err := os.ReadFile("/proc/1/environ")
+			return err
+		},
+		"the settings of the kernel": func() error {
+			_, err := os.Stat("/proc/sys")
 			return err
 		},
 	} {

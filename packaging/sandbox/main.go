@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -72,7 +73,7 @@ func reads(ctx context.Context, p bmc.Power, want bmc.PowerState) error {
 }
 
 // alone says whether every process that was started has ended: the simulator's
-// within a moment. Of other users' nothing can be seen here.
+// within a moment.
 func alone() (err error) {
 	for range 20 {
 		if err = company(); err == nil {
@@ -83,14 +84,19 @@ func alone() (err error) {
 	return err
 }
 
+// company is an error while this user has another process than this one.
 func company() error {
 	processes, err := os.ReadDir("/proc")
 	if err != nil {
 		return err
 	}
 	for _, p := range processes {
+		info, err := p.Info()
+		if err != nil || info.Sys().(*syscall.Stat_t).Uid != uint32(os.Getuid()) {
+			continue // it has ended, or is another user's
+		}
 		name, err := os.ReadFile("/proc/" + p.Name() + "/comm")
-		if err == nil && p.Name() != "self" && p.Name() != "thread-self" && p.Name() != fmt.Sprint(os.Getpid()) {
+		if err == nil && p.Name() != fmt.Sprint(os.Getpid()) {
 			return fmt.Errorf("process %s, %s", p.Name(), name)
 		}
 	}
