@@ -45,7 +45,7 @@ var table = map[string]rule{
 	"internal/sweep":      {[]string{"bmc", "engine", "policy"}, nil},
 	"internal/api":        {[]string{"policy", "remediate"}, []string{"golang.org/x/sys/unix"}},
 	"cmd/fenced":          {[]string{"*"}, []string{"go.uber.org/zap", "github.com/coreos/go-systemd/", "github.com/prometheus/", "golang.org/x/sync/errgroup"}},
-	"cmd/fencectl":        {[]string{"api", "audit", "policy", "manifest", "config"}, []string{"github.com/spf13/cobra", "golang.org/x/term", "golang.org/x/sys/unix", "sigs.k8s.io/yaml"}},
+	"cmd/fencectl":        {[]string{"api", "audit", "policy", "manifest", "config"}, []string{"github.com/spf13/cobra", "golang.org/x/term", "golang.org/x/sys/unix", "go.yaml.in/yaml/"}},
 }
 
 // testHelpers are packages that only tests import; they answer to nobody's row.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 
 	"github.com/fenced/fenced/internal/api"
 	"github.com/spf13/cobra"
@@ -41,9 +40,6 @@ func (c *cli) abort(ctx context.Context, run, reason string, asIs bool, w waitin
 	}
 	if err := w.check(); err != nil {
 		return err
-	}
-	if run == "" {
-		return usageError(errors.New("the run has no name"), "fencectl status lists the open runs")
 	}
 	rep, err := c.client().Do(ctx, api.Order{Verb: api.Abort, Cluster: c.cluster, Run: run, Reason: reason, AsIs: asIs})
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 
+	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/audit"
 )
 
@@ -18,7 +18,7 @@ func newAuditShowCommand(c *cli, o *auditOptions) *cobra.Command {
 		Use:   "show",
 		Short: "list what the audit log tells, oldest first",
 		Long: `List what the audit log tells, oldest first, and prove it while reading. -o json
-prints the lines as they are in the file. With --head it prints only the place of
+prints the lines of the file, with \uXXXX for what a terminal would obey. With --head it prints only the place of
 the last entry, SEQ:HASH, to be kept elsewhere for verify.`,
 		Args: wants(),
 		RunE: func(*cobra.Command, []string) error { return c.auditShow(o, time.Now()) },
@@ -61,10 +61,10 @@ func (c *cli) auditShow(o *auditOptions, now time.Time) error {
 func (c *cli) printEntry(l audit.Line) error {
 	switch c.output {
 	case "json":
-		_, err := fmt.Fprintf(c.out, "%s\n", l.Raw)
+		_, err := fmt.Fprintf(c.out, "%s\n", api.EscapeJSON(l.Raw))
 		return err
 	case "yaml":
-		text, err := yaml.JSONToYAML(l.Raw)
+		text, err := toYAML(l.Raw)
 		if err == nil {
 			_, err = fmt.Fprintf(c.out, "---\n%s", text)
 		}

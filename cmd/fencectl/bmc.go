@@ -97,7 +97,12 @@ tries no password but the configured one. Without NODE it shows what the daily
 audits of all devices found.
 
 The exit status is 2 when there is a finding, or a device could not be audited.`,
-		Args: cobra.MaximumNArgs(1),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := cobra.MaximumNArgs(1)(cmd, args); err != nil || len(args) == 0 {
+				return err
+			}
+			return checkArguments([]string{"NODE"}, args)
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			node := ""
 			if len(args) > 0 {

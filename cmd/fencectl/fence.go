@@ -72,10 +72,10 @@ func (c *cli) fence(ctx context.Context, node string, o fenceOptions) error {
 	return c.accepted(ctx, o.waiting, rep, &goal{offOnly: o.offOnly})
 }
 
-// needReason asks for the reason before anything is sent.
+// needReason asks for the reason, and for one that fenced takes, before anything is sent.
 func needReason(reason, line string) error {
-	if strings.TrimSpace(reason) == "" {
-		return usageError(errors.New("an order needs a reason"), line+` --reason "disk fails, ticket 4711"`)
+	if err := api.CheckReason(strings.TrimSpace(reason)); err != nil {
+		return usageError(err, line+` --reason "disk fails, ticket 4711"`)
 	}
 	return nil
 }

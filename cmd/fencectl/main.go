@@ -75,7 +75,14 @@ func newRoot(c *cli) *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError(err, cmd.CommandPath()+" --help")
 	})
-	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return c.checkOutput(cmd) }
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		if c.cluster != "" {
+			if err := api.CheckCluster(c.cluster); err != nil {
+				return wrong(err)
+			}
+		}
+		return c.checkOutput(cmd)
+	}
 	root.AddCommand(
 		newStatusCommand(c), newExplainCommand(c), newPlanCommand(c), newTimelineCommand(c), newHistoryCommand(c),
 		newFenceCommand(c), newUnfenceCommand(c), newHoldCommand(c), newReleaseCommand(c), newAbortCommand(c), newRetryCommand(c),
@@ -155,7 +162,7 @@ func (c *cli) checkOutput(cmd *cobra.Command) error {
 func wants(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == len(names) {
-			return nil
+			return checkArguments(names, args)
 		}
 		what := "no argument"
 		if len(names) > 0 {
@@ -163,4 +170,31 @@ func wants(names ...string) cobra.PositionalArgs {
 		}
 		return usageError(fmt.Errorf("%s takes %s", cmd.Name(), what), strings.Join(append([]string{cmd.CommandPath()}, names...), " "))
 	}
+}
+
+// checkArguments refuses what nothing can be called, before fenced is asked.
+func checkArguments(names, args []string) error {
+	checks := map[string]func(string) error{"NODE": api.CheckNode, "RUN": api.CheckRun, "NODE|RUN": func(name string) error {
+		if api.CheckRun(name) == nil {
+			return nil
+		}
+		return api.CheckNode(name)
+	}}
+	for i, name := range names {
+		if check := checks[name]; check != nil {
+			if err := check(args[i]); err != nil {
+				return wrong(err)
+			}
+		}
+	}
+	return nil
+}
+
+// wrong is a wrong command line that fenced would refuse, with its hint.
+func wrong(err error) error {
+	exit := usageError(err)
+	if e, ok := errors.AsType[*api.Error](err); ok && e.Hint != "" {
+		exit.hint = []string{e.Hint}
+	}
+	return exit
 }

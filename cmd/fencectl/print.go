@@ -5,27 +5,24 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"golang.org/x/term"
-	"sigs.k8s.io/yaml"
 
 	"github.com/fenced/fenced/internal/api"
 )
 
-// print writes an answer in the form that was asked for: JSON is the body
-// unchanged, so that scripts see what fenced said.
+// print writes an answer in the form that was asked for: JSON is the body as it is,
+// so that scripts see what fenced said, but for what a terminal would obey.
 func (c *cli) print(body []byte, table func() error) error {
 	switch c.output {
 	case "json":
-		_, err := c.out.Write(body)
+		_, err := c.out.Write(api.EscapeJSON(body))
 		return err
 	case "yaml":
-		text, err := yaml.JSONToYAML(body)
+		text, err := toYAML(body)
 		if err != nil {
 			return fmt.Errorf("turn the answer into YAML: %w", err)
 		}
@@ -42,24 +39,6 @@ func (c *cli) printRefusal(err error) {
 		_ = c.print(e.Body, func() error { return nil }) // the exit status tells, too
 	}
 }
-
-// clean makes text from a BMC, a cluster or a person harmless to a terminal.
-func clean(s string) string {
-	if !strings.ContainsFunc(s, unprintable) {
-		return s
-	}
-	var b strings.Builder
-	for _, r := range s {
-		if unprintable(r) {
-			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
-			continue
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
-}
-
-func unprintable(r rune) bool { return !unicode.IsPrint(r) }
 
 // color is an ANSI colour of text; plain has none.
 type color string

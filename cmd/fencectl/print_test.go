@@ -4,34 +4,10 @@ import (
 	"bytes"
 	"testing"
 	"time"
-	"unicode"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
-
-	"github.com/fenced/fenced/test/law"
 )
-
-func TestCleanIsHarmlessAndKeepsText(t *testing.T) {
-	law.Check(t, func(t *rapid.T) {
-		s := rapid.String().Draw(t, "text")
-		harmless := true
-		for _, r := range s {
-			harmless = harmless && unicode.IsPrint(r)
-		}
-		got := clean(s)
-		for _, r := range got {
-			if !unicode.IsPrint(r) {
-				t.Fatalf("%q holds %U", got, r)
-			}
-		}
-		if harmless && got != s {
-			t.Fatalf("%q became %q", s, got)
-		}
-	})
-	assert.Equal(t, `a\x1b]0;x\a b\nc\u202ed`, clean("a\x1b]0;x\x07 b\nc\u202ed"))
-}
 
 func TestTableAlignsColouredCells(t *testing.T) {
 	tab := newTable("NODE", "PASS", "X")

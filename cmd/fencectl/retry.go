@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 
 	"github.com/fenced/fenced/internal/api"
 	"github.com/spf13/cobra"
@@ -35,9 +34,6 @@ func (c *cli) retry(ctx context.Context, run, reason string, w waiting) error {
 	}
 	if err := w.check(); err != nil {
 		return err
-	}
-	if run == "" {
-		return usageError(errors.New("the run has no name"), "fencectl status lists the open runs")
 	}
 	rep, err := c.client().Do(ctx, api.Order{Verb: api.Retry, Cluster: c.cluster, Run: run, Reason: reason})
 	if err != nil {

@@ -23,11 +23,7 @@ func newTimelineCommand(c *cli) *cobra.Command {
 // timeline takes the name for a run's and, when there is no such run, for a
 // node's.
 func (c *cli) timeline(ctx context.Context, name string) error {
-	client := c.client()
-	rep, err := client.Run(ctx, name)
-	if e, ok := errors.AsType[*api.Error](err); ok && e.Status == http.StatusNotFound {
-		rep, err = client.NodeTimeline(ctx, c.cluster, name)
-	}
+	rep, err := c.runs(ctx, name)
 	if err != nil {
 		return failed("read the timeline of "+name, err)
 	}
@@ -46,6 +42,17 @@ func (c *cli) timeline(ctx context.Context, name string) error {
 		}
 		return nil
 	})
+}
+
+// runs asks for the run of a name, or for those of a node.
+func (c *cli) runs(ctx context.Context, name string) (api.Reply[api.Timeline], error) {
+	if api.CheckRun(name) == nil {
+		rep, err := c.client().Run(ctx, name)
+		if e, ok := errors.AsType[*api.Error](err); !ok || e.Status != http.StatusNotFound {
+			return rep, err
+		}
+	}
+	return c.client().NodeTimeline(ctx, c.cluster, name)
 }
 
 func (c *cli) printRun(r api.RunRecord, now time.Time) error {

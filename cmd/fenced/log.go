@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/sweep"
 )
@@ -25,8 +26,18 @@ func newLogger(level string) (*zap.Logger, error) {
 	if in, err := journal.StderrIsJournalStream(); err == nil && in {
 		enc.TimeKey = zapcore.OmitKey
 	}
-	core := zapcore.NewCore(zapcore.NewJSONEncoder(enc), zapcore.Lock(os.Stderr), lvl)
+	core := zapcore.NewCore(zapcore.NewJSONEncoder(enc), zapcore.Lock(harmless{os.Stderr}), lvl)
 	return zap.New(core), nil
+}
+
+// harmless writes lines of JSON without what a terminal would obey: much in them is of
+// BMCs and clusters.
+type harmless struct{ zapcore.WriteSyncer }
+
+// Write implements io.Writer.
+func (h harmless) Write(line []byte) (int, error) {
+	_, err := h.WriteSyncer.Write(api.EscapeJSON(line))
+	return len(line), err
 }
 
 // words is the message of an event that needs no sentence.

@@ -113,7 +113,7 @@ func (s *Server) look(v Verb) answer {
 	return func(ctx context.Context, r *http.Request) (any, error) {
 		o, err := readBody(r)
 		if err == nil && o.Reason != "" {
-			err = checkReason(o.Reason)
+			err = CheckReason(o.Reason)
 		}
 		if err != nil {
 			return nil, err

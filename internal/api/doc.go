@@ -36,7 +36,7 @@
 //
 // Every answer that is not 200 has the body {"code", "message", "hint"}:
 //
-//	400 BadRequest       the request cannot be understood, or has no reason
+//	400 BadRequest       the request cannot be understood, has no reason, or a name that nothing can have
 //	403 NotAuthorised    the caller's role does not allow it
 //	404 NotFound         no such route, cluster, node or run
 //	405 MethodNotAllowed the route exists for another method

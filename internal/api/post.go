@@ -11,11 +11,7 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 )
-
-// maxReason bounds what is kept with a run for ever.
-const maxReason = 1000
 
 // maxFor bounds a pause or a hold that ends by itself.
 const maxFor = Span(365 * 24 * time.Hour)
@@ -100,7 +96,7 @@ func readOrder(r *http.Request) (Order, error) {
 	if err != nil {
 		return o, err
 	}
-	return o, checkReason(o.Reason)
+	return o, CheckReason(o.Reason)
 }
 
 func readBody(r *http.Request) (Order, error) {
@@ -124,18 +120,4 @@ func readBody(r *http.Request) (Order, error) {
 	}
 	o.Reason = strings.TrimSpace(o.Reason)
 	return o, nil
-}
-
-// checkReason wants a sentence for the audit log that is safe to show on a
-// terminal.
-func checkReason(reason string) error {
-	switch {
-	case reason == "":
-		return BadRequest("an order needs a reason", `say why: --reason "disk fails, ticket 4711"`)
-	case len(reason) > maxReason:
-		return BadRequest(fmt.Sprintf("the reason is longer than %d bytes", maxReason), "")
-	case strings.ContainsFunc(reason, unicode.IsControl):
-		return BadRequest("the reason holds control characters", "write it on one line")
-	}
-	return nil
 }

@@ -19,7 +19,7 @@ func (s *Server) refused(o Order, p Peer, e *Error) {
 	case e.Code == CodeNotAuthorised && !s.denied.first(p, o.Verb, time.Now()):
 		return
 	}
-	if checkReason(o.Reason) != nil {
+	if CheckReason(o.Reason) != nil {
 		o.Reason = ""
 	}
 	s.daemon.Refused(o, e)

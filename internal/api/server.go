@@ -83,7 +83,7 @@ type answer func(ctx context.Context, r *http.Request) (any, error)
 func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
 	route := func(method, pattern string, need Role, h http.Handler) {
-		mux.Handle(method+" "+pattern, s.allow(need, h))
+		mux.Handle(method+" "+pattern, checkNames(s.allow(need, h)))
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Allow", method)
 			writeError(w, &Error{Status: http.StatusMethodNotAllowed, Code: CodeMethodNotAllowed,

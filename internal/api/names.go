@@ -1,0 +1,75 @@
+package api
+
+import (
+	"fmt"
+	"net/http"
+	"regexp"
+)
+
+// What names look like. A Node's is a DNS subdomain (RFC 1123), as the API server wants
+// it; a cluster's is what fenced.yaml takes; a run's is what the daemon makes.
+var (
+	nodeName    = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$`)
+	clusterName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
+	runName     = regexp.MustCompile(`^[0-9a-z]{1,16}-[0-9a-z]{1,16}$`)
+)
+
+// maxNodeName is the longest name that a Node can have.
+const maxNodeName = 253
+
+// CheckNode refuses what is not the name of any Node, with a *Error.
+func CheckNode(name string) error {
+	if len(name) <= maxNodeName && nodeName.MatchString(name) {
+		return nil
+	}
+	return badName(name, "Node", "it is small letters, digits, - and ., at most 253; fencectl status -o wide shows those that fenced knows")
+}
+
+// CheckCluster refuses what is not the name of any cluster, with a *Error.
+func CheckCluster(name string) error {
+	if clusterName.MatchString(name) {
+		return nil
+	}
+	return badName(name, "cluster", "fencectl status shows the clusters")
+}
+
+// CheckRun refuses what is not the name of any run, with a *Error.
+func CheckRun(name string) error {
+	if runName.MatchString(name) {
+		return nil
+	}
+	return badName(name, "run", "fencectl status shows the open runs, fencectl history all")
+}
+
+// maxQuoted bounds what is repeated of a wrong name.
+const maxQuoted = 64
+
+func badName(name, of, hint string) error {
+	more := ""
+	if len(name) > maxQuoted {
+		name, more = name[:maxQuoted], "..."
+	}
+	return BadRequest(fmt.Sprintf("%+q%s is not the name of a %s", name, more, of), hint)
+}
+
+// checkNames refuses a request with a name that nothing can have, before anything else is
+// done with it: what comes later stores names, logs them and shows them.
+func checkNames(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for _, n := range []struct {
+			name  string
+			check func(string) error
+		}{
+			{r.PathValue("node"), CheckNode}, {r.PathValue("id"), CheckRun}, {r.URL.Query().Get("cluster"), CheckCluster},
+		} {
+			if n.name == "" { // the route has no such name, or none was given
+				continue
+			}
+			if err := n.check(n.name); err != nil {
+				writeError(w, errorOf(err))
+				return
+			}
+		}
+		h.ServeHTTP(w, r)
+	})
+}
