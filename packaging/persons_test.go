@@ -2,6 +2,7 @@ package packaging_test
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,6 +19,9 @@ const people = "u anna 4003\nu bert 4004\n"
 // people, whichever users they have become. // I26
 func TestInstalledDaemonKnowsWhoUsedSudo(t *testing.T) {
 	needBoot(t)
+	if exec.Command("sh", "-c", "echo 4003 >/proc/self/loginuid").Run() != nil && os.Getenv("CI") != "true" {
+		t.Skip("no process can log in here")
+	}
 	root, dir := rpmRoot(t), t.TempDir()
 	sh(t, `umask 022; chmod 755 "$1"; cp -R --preserve=mode,links "$2" "$1/tree"; cp "$3/persons.sh" "$1"
 		cp "$3/persons.yaml" "$1/tree/etc/fenced/fenced.yaml"; cp "$3/nowhere.kubeconfig" "$1/tree/etc/fenced/"`, dir, root, absolute(t, "testdata"))

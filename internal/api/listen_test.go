@@ -90,15 +90,16 @@ func TestPeerOfAnotherUser(t *testing.T) {
 }
 
 // TestSecondPersonIsAnotherUser: two persons are two users of the kernel, and one who
-// connects twice is one.
+// connects twice is one. Who belongs to no login is known by the user.
 func TestSecondPersonIsAnotherUser(t *testing.T) {
+	needLogins(t)
 	nobody, daemon := otherUser(t, "nobody"), otherUser(t, "daemon")
 	path, ln := listenForAll(t)
 	d := &fake{}
 	serveOn(t, ln, d, Roles{Operator: []string{"user:nobody", "user:daemon"}}, Fence)
 
 	fence := func(u *user.User) string {
-		return requestAs(t, u, path, "POST /v1/nodes/n-1/fence", `{"reason":"disk"}`)
+		return requestBy(t, uidOf(t, u), noLogin, path, "POST /v1/nodes/n-1/fence", `{"reason":"disk"}`)
 	}
 	for range 2 {
 		assert.Contains(t, fence(nobody), CodeSecondPersonNeeded)

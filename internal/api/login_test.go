@@ -6,7 +6,9 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -67,6 +69,13 @@ func requestBy(t *testing.T, uid, login uint32, path, request, body string) stri
 	return string(out)
 }
 
+func uidOf(t *testing.T, u *user.User) uint32 {
+	t.Helper()
+	uid, err := strconv.ParseUint(u.Uid, 10, 32)
+	require.NoError(t, err)
+	return uint32(uid)
+}
+
 // program is this test where every user can run it.
 func program(t *testing.T) string {
 	t.Helper()
@@ -108,11 +117,7 @@ func TestSudoMakesNoSecondPerson(t *testing.T) {
 	assert.Contains(t, fence(0, anna), CodeSecondPersonNeeded)
 	assert.Contains(t, fence(0, anna), CodeSecondPersonNeeded, "the same by sudo again")
 	assert.Contains(t, fence(0, 0), CodePersonUnknown)
-	nobody := otherUser(t, "nobody")
-	var uid uint32
-	_, err := fmt.Sscan(nobody.Uid, &uid)
-	require.NoError(t, err)
-	assert.Contains(t, fence(uid, anna), CodeSecondPersonNeeded, "the same by sudo -u nobody")
+	assert.Contains(t, fence(uidOf(t, otherUser(t, "nobody")), anna), CodeSecondPersonNeeded, "the same by sudo -u nobody")
 	require.Empty(t, d.orders)
 	assert.Contains(t, fence(0, bert), "200 OK")
 	require.Len(t, d.orders, 1)
