@@ -154,7 +154,7 @@ func startDaemon(fixture []byte, socket, orders string) (stop func() error, err 
 	if d.orders, err = os.Create(orders); err != nil {
 		return nil, err
 	}
-	ln, err := api.Listen(socket, "")
+	ln, err := api.Listen(socket)
 	if err != nil {
 		return nil, err
 	}

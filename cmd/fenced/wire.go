@@ -182,7 +182,10 @@ func (e configError) Unwrap() error { return e.error }
 
 // listen opens the control socket.
 func (d *fenced) listen() (err error) {
-	d.control, err = api.Listen(d.cfg.Control.Socket, "")
+	c := d.cfg.Control
+	if d.control, err = api.Listen(c.Socket); err == nil {
+		giveSocket(c.Socket, c.Group, d.log)
+	}
 	return err
 }
 

@@ -156,7 +156,7 @@ func (c *Client) open(ctx context.Context, method, path string, q url.Values, bo
 	case errors.Is(err, fs.ErrPermission):
 		return nil, &Error{Status: http.StatusForbidden, Code: CodeNotAuthorised,
 			Message: fmt.Sprintf("connect to %s: permission denied", c.socket),
-			Hint:    "the socket admits root and the members of its group (fenced)"}
+			Hint:    "the socket admits root and the members of its group; usermod -aG fenced-view USER, then log in anew"}
 	}
 	return nil, fmt.Errorf("%w at %s: %w", ErrUnreachable, c.socket, err)
 }

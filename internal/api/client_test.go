@@ -72,7 +72,7 @@ func TestEventsArriveAsTheyHappen(t *testing.T) {
 
 func TestEventStreamEndsWithTheServer(t *testing.T) {
 	path := filepath.Join(shortDir(t), "s")
-	ln, err := Listen(path, "")
+	ln, err := Listen(path)
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -112,7 +112,7 @@ func TestForeignAnswers(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			path := filepath.Join(shortDir(t), "s")
-			ln, err := Listen(path, "")
+			ln, err := Listen(path)
 			require.NoError(t, err)
 			defer ln.Close()
 			go func() {

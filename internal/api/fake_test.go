@@ -102,7 +102,7 @@ func (f *fake) Events(ctx context.Context, after uint64) iter.Seq2[Event, error]
 func serve(t *testing.T, d Daemon, roles Roles) string {
 	t.Helper()
 	path := filepath.Join(shortDir(t), "s")
-	ln, err := Listen(path, "")
+	ln, err := Listen(path)
 	require.NoError(t, err)
 	serveOn(t, ln, d, roles)
 	return path

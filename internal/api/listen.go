@@ -16,10 +16,9 @@ import (
 // socketMode lets the socket's group in; roles decide what its members may do.
 const socketMode = 0o660
 
-// Listen makes the control socket with mode 0660 and, when group is not empty,
-// that group. A path left by a daemon that died is removed, but only if it is
-// a socket and nobody answers there.
-func Listen(path, group string) (net.Listener, error) {
+// Listen makes the control socket with mode 0660. A path left by a daemon that died is
+// removed, but only if it is a socket and nobody answers there.
+func Listen(path string) (net.Listener, error) {
 	if err := removeStale(path); err != nil {
 		return nil, err
 	}
@@ -34,29 +33,31 @@ func Listen(path, group string) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
-	if err := open(path, group); err != nil {
-		return nil, errors.Join(err, ln.Close())
+	if err := os.Chmod(path, socketMode); err != nil {
+		return nil, errors.Join(fmt.Errorf("set the mode of %s: %w", path, err), ln.Close())
 	}
 	return ln, nil
 }
 
-// open gives the socket its group and then its mode.
-func open(path, group string) error {
-	if group != "" {
-		g, err := user.LookupGroup(group)
-		if err != nil {
-			return fmt.Errorf("find the group of %s: %w", path, err)
-		}
-		gid, err := strconv.Atoi(g.Gid)
-		if err != nil {
-			return fmt.Errorf("find the group of %s: %w", path, err)
-		}
-		if err := os.Chown(path, -1, gid); err != nil {
-			return fmt.Errorf("give %s to group %s: %w", path, group, err)
-		}
+// SetGroup gives the socket to a group, if it is not its own already by its directory.
+func SetGroup(path, group string) error {
+	g, err := user.LookupGroup(group)
+	if err != nil {
+		return fmt.Errorf("find the group of %s: %w", path, err)
 	}
-	if err := os.Chmod(path, socketMode); err != nil {
-		return fmt.Errorf("set the mode of %s: %w", path, err)
+	info, err := os.Lstat(path)
+	if err != nil {
+		return fmt.Errorf("look at %s: %w", path, err)
+	}
+	if s, ok := info.Sys().(*syscall.Stat_t); ok && strconv.FormatUint(uint64(s.Gid), 10) == g.Gid {
+		return nil
+	}
+	gid, err := strconv.Atoi(g.Gid)
+	if err == nil {
+		err = os.Lchown(path, -1, gid)
+	}
+	if err != nil {
+		return fmt.Errorf("give %s to group %s: %w", path, group, err)
 	}
 	return nil
 }

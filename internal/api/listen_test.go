@@ -19,7 +19,7 @@ import (
 
 func TestListenMode(t *testing.T) {
 	path := filepath.Join(shortDir(t), "s")
-	ln, err := Listen(path, "")
+	ln, err := Listen(path)
 	require.NoError(t, err)
 	info, err := os.Lstat(path)
 	require.NoError(t, err)
@@ -28,11 +28,24 @@ func TestListenMode(t *testing.T) {
 	assert.NoFileExists(t, path)
 }
 
-func TestListenUnknownGroup(t *testing.T) {
+func TestSetGroup(t *testing.T) {
 	path := filepath.Join(shortDir(t), "s")
-	_, err := Listen(path, "no-such-group-here")
-	require.ErrorContains(t, err, "find the group")
-	assert.NoFileExists(t, path)
+	ln, err := Listen(path)
+	require.NoError(t, err)
+	require.ErrorContains(t, SetGroup(path, "no-such-group-here"), "find the group")
+	other := otherUser(t, "nobody")
+	group, err := user.LookupGroupId(other.Gid)
+	require.NoError(t, err)
+	for range 2 {
+		require.NoError(t, SetGroup(path, group.Name))
+	}
+	info, err := os.Lstat(path)
+	require.NoError(t, err)
+	assert.Equal(t, os.ModeSocket|0o660, info.Mode())
+	s, ok := info.Sys().(*syscall.Stat_t)
+	require.True(t, ok)
+	assert.Equal(t, other.Gid, strconv.FormatUint(uint64(s.Gid), 10))
+	require.NoError(t, ln.Close())
 }
 
 func TestListenReplacesOnlyADeadSocket(t *testing.T) {
@@ -43,16 +56,16 @@ func TestListenReplacesOnlyADeadSocket(t *testing.T) {
 		dead.SetUnlinkOnClose(false)
 		require.NoError(t, dead.Close())
 		require.FileExists(t, path)
-		ln, err := Listen(path, "")
+		ln, err := Listen(path)
 		require.NoError(t, err)
 		require.NoError(t, ln.Close())
 	})
 	t.Run("alive", func(t *testing.T) {
 		path := filepath.Join(shortDir(t), "s")
-		alive, err := Listen(path, "")
+		alive, err := Listen(path)
 		require.NoError(t, err)
 		defer alive.Close()
-		_, err = Listen(path, "")
+		_, err = Listen(path)
 		require.ErrorContains(t, err, "another fenced answers there")
 		c, err := net.Dial("unix", path)
 		require.NoError(t, err, "the first one must go on")
@@ -61,7 +74,7 @@ func TestListenReplacesOnlyADeadSocket(t *testing.T) {
 	t.Run("a file", func(t *testing.T) {
 		path := filepath.Join(shortDir(t), "s")
 		require.NoError(t, os.WriteFile(path, []byte("precious"), 0o600))
-		_, err := Listen(path, "")
+		_, err := Listen(path)
 		require.ErrorContains(t, err, "is not a socket")
 		assert.FileExists(t, path)
 	})
@@ -69,7 +82,7 @@ func TestListenReplacesOnlyADeadSocket(t *testing.T) {
 		dir := shortDir(t)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "f"), nil, 0o600))
 		require.NoError(t, os.Symlink("f", filepath.Join(dir, "s")))
-		_, err := Listen(filepath.Join(dir, "s"), "")
+		_, err := Listen(filepath.Join(dir, "s"))
 		require.ErrorContains(t, err, "is not a socket")
 	})
 }
@@ -130,7 +143,7 @@ func listenForAll(t *testing.T) (path string, ln net.Listener) {
 	dir := shortDir(t)
 	require.NoError(t, os.Chmod(dir, 0o755))
 	path = filepath.Join(dir, "s")
-	ln, err := Listen(path, "")
+	ln, err := Listen(path)
 	require.NoError(t, err)
 	require.NoError(t, os.Chmod(path, 0o666))
 	return path, ln

@@ -43,11 +43,14 @@ var (
 		"nodeName":    matches(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`, "is not the name of a Node"),
 		"network":     checkNetwork,
 		"labelKey":    matches(`^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`, "is not the key of a label"),
-		"principal":   func(s string) error { _, err := ParsePrincipal(s); return err },
-		"agent":       matches(`^fence_[a-z0-9_]{1,58}$`, "is not the name of a fence agent, as fence_apc_snmp"),
-		"parameter":   checkParameter,
-		"secretRef":   hidden(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?/[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`, "must be NAMESPACE/NAME of a Secret"),
-		"credential":  hidden(`^[A-Za-z0-9_][A-Za-z0-9_.@:-]{0,254}$`, "must be the name of a systemd credential, not a path"),
+		"group": func(s string) error {
+			return must(principalName.MatchString(s), fmt.Sprintf("%q is not the name of a group", s))
+		},
+		"principal":  func(s string) error { _, err := ParsePrincipal(s); return err },
+		"agent":      matches(`^fence_[a-z0-9_]{1,58}$`, "is not the name of a fence agent, as fence_apc_snmp"),
+		"parameter":  checkParameter,
+		"secretRef":  hidden(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?/[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`, "must be NAMESPACE/NAME of a Secret"),
+		"credential": hidden(`^[A-Za-z0-9_][A-Za-z0-9_.@:-]{0,254}$`, "must be the name of a systemd credential, not a path"),
 		"uuid": func(s string) error {
 			return must(bmc.UsableUUID(s), "must be a system UUID that is not a vendor's placeholder")
 		},

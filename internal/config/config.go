@@ -104,7 +104,10 @@ type Audit struct {
 // Control is the socket of fencectl and who may do what there.
 type Control struct {
 	Socket string `yaml:"socket" is:"socket" empty:"no"`
-	Roles  Roles  `yaml:"roles"`
+	// Group is that of the socket: its members may connect, and their roles say what they
+	// may do. Empty: the daemon's own.
+	Group string `yaml:"group" is:"group"`
+	Roles Roles  `yaml:"roles"`
 	// PauseFile pauses everything while it exists; empty: none is looked for.
 	PauseFile string `yaml:"pauseFile" is:"path"`
 	// TwoPersons are the orders that two persons must give. What stops something is none

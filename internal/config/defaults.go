@@ -2,6 +2,10 @@ package config
 
 import "time"
 
+// ViewGroup is the group of those who may look. The daemon's own group reads every
+// password.
+const ViewGroup = "fenced-view"
+
 // Default is a Config with every default and no cluster.
 func Default() Config {
 	return Config{
@@ -9,7 +13,7 @@ func Default() Config {
 		Policies: "/etc/fenced/policies.d",
 		State:    State{Engine: "bbolt", Path: "/var/lib/fenced/state.db", Etcd: Etcd{Prefix: "/fenced/"}},
 		Control: Control{
-			Socket: "/run/fenced/fenced.sock", Roles: Roles{Viewer: []string{"group:fenced"}}, PauseFile: "/var/lib/fenced/paused",
+			Socket: "/run/fenced/fenced.sock", Group: ViewGroup, Roles: Roles{Viewer: []string{"group:" + ViewGroup}}, PauseFile: "/var/lib/fenced/paused",
 		},
 		Metrics: Metrics{Listen: "127.0.0.1:9870"},
 		Log:     Log{Level: "info"},

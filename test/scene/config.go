@@ -25,7 +25,7 @@ bmcNetworks: [127.0.0.0/8]
 bareMetalHosts: {unverified: true}
 policies: policies.d
 state: {path: state.db}
-control: {socket: %s, pauseFile: paused}
+control: {socket: %s, group: "", pauseFile: paused}
 metrics: {listen: ""}
 sweep: {interval: 0s}
 guards:

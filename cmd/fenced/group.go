@@ -1,0 +1,67 @@
+package main
+
+import (
+	"io/fs"
+	"os"
+	"os/user"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"github.com/fenced/fenced/internal/api"
+)
+
+// giveSocket gives the control socket its group. One that cannot be given lets nobody in
+// but root, and is no reason not to fence.
+func giveSocket(path, group string, log *zap.Logger) {
+	if group == "" {
+		return
+	}
+	if err := api.SetGroup(path, group); err != nil {
+		log.Warn("only root may use the control socket; systemd-sysusers makes its group, and the unit gives it", zap.Error(err))
+	}
+	own := os.Getegid()
+	others := othersIn(os.DirFS("/etc"), strconv.Itoa(own))
+	if len(others) == 0 || own == 0 {
+		return
+	}
+	name := strconv.Itoa(own)
+	if g, err := user.LookupGroupId(name); err == nil {
+		name = g.Name
+	}
+	log.Warn("people are in the daemon's own group, which reads the passwords of all BMCs; for each: usermod -aG "+group+" USER && gpasswd -d USER "+
+		name+"; and in control.roles write group:"+group+" in place of group:"+name, zap.Strings("members", others))
+}
+
+// othersIn lists the users of a group but the one who bears its name, and root, as
+// /etc/group and /etc/passwd have them.
+func othersIn(etc fs.FS, gid string) (others []string) {
+	name := ""
+	for line := range lines(etc, "group") {
+		if len(line) > 3 && line[2] == gid {
+			name = line[0]
+			others = strings.Split(line[3], ",")
+		}
+	}
+	for line := range lines(etc, "passwd") {
+		if len(line) > 3 && line[3] == gid {
+			others = append(others, line[0])
+		}
+	}
+	slices.Sort(others)
+	return slices.DeleteFunc(slices.Compact(others), func(u string) bool { return u == "" || u == "root" || u == name })
+}
+
+// lines are those of a file of /etc, in their fields; none when it cannot be read.
+func lines(etc fs.FS, file string) func(func([]string) bool) {
+	return func(yield func([]string) bool) {
+		text, _ := fs.ReadFile(etc, file) // then nobody is known
+		for line := range strings.Lines(string(text)) {
+			if !yield(strings.Split(strings.TrimSpace(line), ":")) {
+				return
+			}
+		}
+	}
+}

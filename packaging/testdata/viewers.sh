@@ -1,0 +1,78 @@
+#!/bin/bash
+# Vera may look, Nina may not, and Otto could before there was a group for it.
+set -eEu
+trap 'echo "failed in line $LINENO" >&2; systemctl --no-pager status fenced >&2; cat /tmp/answer /tmp/log >&2' ERR
+
+not() { ! "$@"; } # by itself, ! hides a failure from set -e
+
+as() { setpriv --reuid="$1" --regid="$1" --init-groups "${@:2}" >/tmp/answer 2>&1; } # as USER COMMAND...
+
+# The exit code of fencectl status tells that the clusters cannot be seen.
+looks() { as "$1" fencectl status -o json || grep -q '"armed"' /tmp/answer; }
+
+refused() { # refused USER WORDS: who may not even connect
+	local code=0
+	as "$1" fencectl status || code=$?
+	[ $code = 4 ] && grep -q "$2" /tmp/answer
+}
+
+keeps() { # keeps USER FILE...: none of them is for the user
+	local f
+	for f in "${@:2}"; do
+		[ -e "$f" ]
+		not as "$1" cat "$f"
+	done
+}
+
+restarted() { # restarted GROUP: who has the socket then
+	: >/tmp/log
+	systemctl restart fenced
+	[ "$(stat -c '%G %a' /run/fenced/fenced.sock)" = "$1 660" ]
+}
+
+# As the package's scripts do.
+systemd-tmpfiles --create fenced.conf
+chgrp fenced /etc/fenced/nowhere.kubeconfig
+chmod 0640 /etc/fenced/nowhere.kubeconfig
+install -m 0640 -g fenced /dev/null /etc/fenced/credentials/worker-1
+mkdir -p /run/systemd/system/fenced.service.d
+printf '[Service]\nStandardError=append:/tmp/log\nPrivateTmp=no\n' >/run/systemd/system/fenced.service.d/log.conf
+systemctl daemon-reload
+secrets="/etc/fenced/credentials/worker-1 /etc/fenced/nowhere.kubeconfig /etc/fenced/fenced.yaml"
+
+restarted fenced-view
+not grep -q '"level":"warn".*group' /tmp/log
+looks vera
+keeps vera $secrets
+as vera fencectl pause --reason "look at this" || [ $? = 4 ]
+grep -q "needs role operator" /tmp/answer
+echo "ok who is in fenced-view looks, and reads no password"
+
+refused nina "usermod -aG fenced-view"
+keeps nina $secrets
+echo "ok others cannot connect"
+
+groupdel fenced-view
+sed -i /fenced-view/d /usr/lib/sysusers.d/*.conf
+usermod -aG fenced otto
+printf 'control: {roles: {viewer: ["group:fenced"]}}\n' >>/etc/fenced/fenced.yaml
+as otto cat /etc/fenced/credentials/worker-1 # so it was
+sh -eu /share/prein 2 # the package's, at an upgrade
+restarted fenced-view
+looks otto
+grep -q '"members":\["otto"\]' /tmp/log
+grep -q 'usermod -aG fenced-view USER && gpasswd -d USER fenced' /tmp/log
+echo "ok an installation from before goes on, and is told what to change"
+
+gpasswd -d otto fenced >/dev/null
+sed -i /^control/d /etc/fenced/fenced.yaml
+restarted fenced-view
+looks otto
+keeps otto $secrets
+echo "ok it is as it should be once that is done"
+
+groupdel fenced-view
+restarted fenced
+grep -q "only root may use the control socket" /tmp/log
+fencectl status -o json >/tmp/answer 2>&1 || grep -q '"armed"' /tmp/answer
+echo "ok without the group root looks, and the daemon goes on"
