@@ -23,7 +23,7 @@ func Open(path string, opt Options) (*Log, error) {
 	if opt.Tell == nil {
 		opt.Tell = func(error) {}
 	}
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	file, err := openRegular(path, os.O_RDWR|os.O_CREATE|os.O_APPEND)
 	if err != nil {
 		return nil, fmt.Errorf("open the audit log: %w", err)
 	}
@@ -134,6 +134,23 @@ func (l *Log) sameName() error {
 	return nil
 }
 
+// openRegular opens a regular file: reading a pipe or a device in its place would never
+// end.
+func openRegular(name string, flag int) (*os.File, error) {
+	f, err := os.OpenFile(name, flag|syscall.O_NONBLOCK, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	fi, err := f.Stat()
+	if err == nil && !fi.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a regular file", name)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
 // lock keeps the file for this process. It does not outlive it.
 func lock(f *os.File) error {
 	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
@@ -151,7 +168,7 @@ func headFile(path string) string { return path + ".head" }
 
 // loadHead gives the head that was exported last; the zero one when none was.
 func loadHead(path string) (Head, error) {
-	f, err := os.Open(headFile(path))
+	f, err := openRegular(headFile(path), os.O_RDONLY)
 	if errors.Is(err, os.ErrNotExist) {
 		return Head{}, nil
 	}

@@ -3,7 +3,9 @@ package audit
 import (
 	"bytes"
 	"os"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -97,5 +99,34 @@ func TestParseHead(t *testing.T) {
 	for _, text := range []string{"", "1", "x:" + h.String()[2:], "-1" + h.String()[1:], h.String() + "0", h.String()[:60], "1:" + string(bytes.ToUpper([]byte(h.String()[2:])))} {
 		_, err := ParseHead(text)
 		require.Error(t, err, text)
+	}
+}
+
+// A pipe or a device in the place of the log, or of what is beside it, would be read
+// for ever.
+func TestOnlyARegularFileIsALog(t *testing.T) {
+	good := newPath(t)
+	l := opened(t, good)
+	require.NoError(t, l.Close())
+	pipe := newPath(t)
+	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
+	linked := newPath(t)
+	require.NoError(t, os.Symlink("/dev/zero", linked))
+	require.NoError(t, syscall.Mkfifo(headFile(good)+".pipe", 0o600))
+	require.NoError(t, os.Rename(headFile(good)+".pipe", headFile(good)))
+	for path, not := range map[string]string{pipe: pipe, linked: linked, good: headFile(good)} {
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_, err := Verify(path)
+			assert.ErrorContains(t, err, not+" is not a regular file")
+			_, err = Open(path, Options{Origin: origin})
+			assert.ErrorContains(t, err, not+" is not a regular file")
+		}()
+		select {
+		case <-ended:
+		case <-time.After(time.Minute):
+			t.Fatalf("%s is still being read", not)
+		}
 	}
 }

@@ -53,7 +53,7 @@ func Walk(path string, f func(Line) error) (Span, error) {
 }
 
 func walkFile(name string, f func(Line) error) (Span, error) {
-	file, err := os.Open(name)
+	file, err := openRegular(name, os.O_RDONLY)
 	if err != nil {
 		return Span{}, fmt.Errorf("open the audit log: %w", err)
 	}
