@@ -88,7 +88,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stdout, "the configuration is good")
 		return exitOK
 	}
-	if err := serve(*file, set, m, stdout); err != nil {
+	if err := serve(*file, set, m, warnings, stdout); err != nil {
 		fmt.Fprintf(stderr, "fenced: %v\n", err)
 		if _, ok := errors.AsType[configError](err); ok {
 			return exitConfig
@@ -100,14 +100,14 @@ func run(args []string, stdout, stderr io.Writer) int {
 
 // serve runs the daemon, or moves its state, until SIGTERM or SIGINT; a second signal
 // ends it at once.
-func serve(file string, set []string, m move, stdout io.Writer) error {
+func serve(file string, set []string, m move, warnings []string, stdout io.Writer) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	context.AfterFunc(ctx, stop) // the second signal finds the default action
 	if m.wanted() {
 		return m.do(ctx, file, set, stdout)
 	}
-	d, err := build(ctx, file, set)
+	d, err := build(ctx, file, set, warnings)
 	if err != nil {
 		return err
 	}

@@ -3,8 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/fenced/fenced/internal/config"
@@ -12,25 +10,16 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 )
 
-// loadPolicies reads the checks and budgets of policies.d; a missing directory
-// holds none.
+// loadPolicies reads the checks and budgets of policies.d; a missing directory, or an
+// empty path, holds none.
 func loadPolicies(cfg config.Config) (manifest.Policies, error) {
 	var all manifest.Policies
-	files, err := filepath.Glob(filepath.Join(cfg.Policies, "*.yaml"))
-	if err != nil {
-		return all, fmt.Errorf("list %s: %w", cfg.Policies, err)
-	}
-	var errs []error
-	for _, f := range files {
-		data, err := os.ReadFile(f)
-		if err == nil {
-			var found manifest.Policies
-			found, err = manifest.DecodePolicies(f, data)
-			all.Checks = append(all.Checks, found.Checks...)
-			all.Budgets = append(all.Budgets, found.Budgets...)
-		}
-		errs = append(errs, err)
-	}
+	errs := []error{config.ReadPolicies(cfg, func(file string, data []byte) error {
+		found, err := manifest.DecodePolicies(file, data)
+		all.Checks = append(all.Checks, found.Checks...)
+		all.Budgets = append(all.Budgets, found.Budgets...)
+		return err
+	})}
 	first := map[policy.CheckID]string{}
 	examine := func(id policy.CheckID, clusters []string) {
 		errs = append(errs, placed(cfg, id.Source, clusters))

@@ -43,8 +43,9 @@ type fenced struct {
 }
 
 // build makes every part from the configuration. It takes the state file's
-// lock and the socket, and talks to nobody yet.
-func build(ctx context.Context, file string, set []string) (*fenced, error) {
+// lock and the socket, and talks to nobody yet. The warnings are those of the check
+// of the configuration.
+func build(ctx context.Context, file string, set, warnings []string) (*fenced, error) {
 	cfg, err := config.Load(file, set...)
 	if err != nil {
 		return nil, err
@@ -52,6 +53,9 @@ func build(ctx context.Context, file string, set []string) (*fenced, error) {
 	d := &fenced{cfg: cfg}
 	if d.log, err = newLogger(cfg.Log.Level); err != nil {
 		return nil, err
+	}
+	for _, w := range warnings {
+		d.log.Warn(w)
 	}
 	entries, err := config.LoadHosts(cfg)
 	if err != nil {
@@ -103,7 +107,7 @@ func (d *fenced) buildEngine(ctx context.Context, entries []config.HostEntry, po
 	for _, c := range d.cfg.Clusters {
 		checks := checksOf(policies.Checks, c.Name, len(d.cfg.Clusters))
 		k, err := k8swatch.New(k8swatch.Config{
-			Name: c.Name, Kubeconfig: c.Kubeconfig, Namespaces: c.Namespaces, FreshEvery: g.ViewMaxAge / 6,
+			Name: c.Name, Kubeconfig: c.Kubeconfig, Guard: config.CheckGuarded, Namespaces: c.Namespaces, FreshEvery: g.ViewMaxAge / 6,
 			Management:                 k8swatch.ManagementConfig(c.Management),
 			DeleteControlPlaneMachines: g.DeleteControlPlaneMachines, Checks: checks,
 		}, d.log)

@@ -1,14 +1,12 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/fenced/fenced/internal/bmc"
 )
@@ -94,21 +92,4 @@ func readSecret(path string) (bmc.Secret, error) {
 		return bmc.Secret{}, fmt.Errorf("%s is empty", path)
 	}
 	return bmc.NewSecret(text), nil
-}
-
-// openRegular opens a regular file; a pipe or a device in its place would keep
-// the daemon waiting.
-func openRegular(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	fi, err := f.Stat()
-	if err == nil && !fi.Mode().IsRegular() {
-		err = fmt.Errorf("%s is not a regular file", path)
-	}
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
 }

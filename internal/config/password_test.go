@@ -38,9 +38,12 @@ func TestReadPassword(t *testing.T) {
 func TestReadPasswordRefuses(t *testing.T) {
 	fifo := filepath.Join(t.TempDir(), "fifo")
 	require.NoError(t, syscall.Mkfifo(fifo, 0o600))
+	inOpenDirectory := passwordFile(t, "canary", 0o600)
+	require.NoError(t, os.Chmod(filepath.Dir(inOpenDirectory), 0o777))
 	for _, c := range []struct{ name, path, want string }{
 		{"open to everyone", passwordFile(t, "canary", 0o644), "chmod o= "},
 		{"written by everyone", passwordFile(t, "canary", 0o602), "is open to everyone (mode 0602)"},
+		{"in a directory that is", inOpenDirectory, "everybody may write " + filepath.Dir(inOpenDirectory)},
 		{"empty", passwordFile(t, " \n\t", 0o600), "is empty"},
 		{"huge", passwordFile(t, strings.Repeat("canary", 1000), 0o600), "larger than 4096"},
 		{"missing", "/nowhere/pw", "no such file"},

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
-	"os"
 )
 
 // state verifies the keys of the engine that is chosen. What an etcd holds decides
@@ -49,6 +48,22 @@ func checkEndpoint(text string) error {
 	return must(false, fmt.Sprintf("%q is not https://HOST:PORT", text))
 }
 
+// warnState warns of an etcd that asks nobody who he is: who writes the state can arm
+// fenced.
+func warnState(c Config) []string {
+	if c.State.Engine != EngineEtcd || c.State.Etcd.Cert != "" {
+		return nil
+	}
+	who := "every user of this host"
+	for _, e := range c.State.Etcd.Endpoints {
+		if u, err := url.Parse(e); err != nil || !loopback(u.Hostname()) {
+			who = "everybody who reaches it"
+		}
+	}
+	return []string{fmt.Sprintf("%s: state.etcd: without cert and key %s can write the state, arm fenced and have hosts powered off; "+
+		"let etcd ask for client certificates (--client-cert-auth) and set cert and key", c.File, who)}
+}
+
 func loopback(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && ip.IsLoopback()
@@ -60,7 +75,7 @@ func (v *verifier) readable(key, path string) {
 	if path == "" {
 		return
 	}
-	f, err := os.Open(path)
+	f, err := openRegular(path)
 	if err != nil {
 		v.fail(key, "%v", err)
 		return

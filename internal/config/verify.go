@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"time"
 )
@@ -43,6 +44,8 @@ func (v *verifier) clusters() {
 		at := fmt.Sprintf("clusters[%d]", i)
 		v.required(at, "name")
 		v.required(at, "kubeconfig")
+		v.guarded(at+".kubeconfig", cl.Kubeconfig)
+		v.guarded(at+".management.kubeconfig", cl.Management.Kubeconfig)
 		if cl.Management.Kubeconfig != "" && cl.Management.ClusterName == "" { // it may manage many: whose Machines are they?
 			v.fail(at+".management", "clusterName is missing: it says which of the clusters managed there this one is")
 		}
@@ -60,6 +63,14 @@ func (v *verifier) clusters() {
 func (v *verifier) required(element, name string) {
 	if v.origin(element) != "default" && v.origin(element+"."+name) == "default" {
 		v.fail(element, "%s is missing", name)
+	}
+}
+
+// guarded: whoever could write the file could lead the daemon to a cluster of his own.
+// That it is there is asked when it is read.
+func (v *verifier) guarded(key, path string) {
+	if err := CheckGuarded(path); path != "" && err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
+		v.fail(key, "%v", err)
 	}
 }
 

@@ -17,11 +17,18 @@ import (
 const maxFile = 64 << 20
 
 // listFiles gives the *.yaml of a directory in name order, without those that
-// editors hide. A directory that does not exist has none.
+// editors hide. A directory that does not exist has none, and neither has "", which is
+// not the current one.
 func listFiles(dir string) ([]string, error) {
+	if dir == "" {
+		return nil, nil
+	}
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
+	}
+	if err == nil {
+		err = CheckGuarded(dir)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list files: %w", err)
@@ -36,7 +43,8 @@ func listFiles(dir string) ([]string, error) {
 	return files, nil
 }
 
-// readBounded reads a regular file of at most limit bytes.
+// readBounded reads a regular file of at most limit bytes that not everybody could have
+// written.
 func readBounded(path string, limit int64) ([]byte, error) {
 	f, err := openRegular(path)
 	if err != nil {

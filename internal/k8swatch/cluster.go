@@ -19,6 +19,9 @@ type Config struct {
 	// Kubeconfig leads to the workload API: Nodes, Leases, Pods, and what runs in
 	// that cluster. It is read again when the file changes.
 	Kubeconfig string
+	// Guard refuses a kubeconfig that others could have written, before each reading;
+	// nil refuses none.
+	Guard      func(path string) error
 	Namespaces []string // where Machines, checks and BareMetalHosts live; empty = all
 	Management ManagementConfig
 	// FreshEvery is how often the view is compared with the API, and a kubeconfig
@@ -65,7 +68,7 @@ func New(cfg Config, log *zap.Logger) (*Cluster, error) {
 		if s.kubeconfig == "" { // client-go would take the pod it runs in, or localhost
 			return nil, fmt.Errorf("cluster %q names no kubeconfig", cfg.Name)
 		}
-		cl, err := connect(s.kubeconfig, &s.clock)
+		cl, err := s.connect()
 		if err != nil {
 			return nil, err
 		}

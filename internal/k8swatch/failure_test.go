@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 
+	"github.com/fenced/fenced/internal/config"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -160,6 +161,41 @@ func TestChangedKubeconfigIsTakenUp(t *testing.T) {
 	text, err := os.ReadFile(kubeconfigFor(t, second.URL))
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(c.cfg.Kubeconfig, text, 0o600))
+	until(t, time.Minute, "the second server is asked", func() bool { return after.Load() > 0 })
+	cancel()
+	require.NoError(t, <-done)
+}
+
+// Whoever could write the kubeconfig could lead the daemon to a cluster of his own.
+func TestChangedKubeconfigThatEverybodyMayWriteIsNotTakenUp(t *testing.T) {
+	var before, after, refused atomic.Int32
+	answer := func(n *atomic.Int32) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { n.Add(1); status(w, 503, "ServiceUnavailable", "") }
+	}
+	c := served(t, answer(&before))
+	c.cfg.Guard = func(path string) error {
+		err := config.CheckGuarded(path)
+		if err != nil {
+			refused.Add(1)
+		}
+		return err
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+
+	second := httptest.NewServer(answer(&after))
+	defer second.Close()
+	text, err := os.ReadFile(kubeconfigFor(t, second.URL))
+	require.NoError(t, err)
+	require.NoError(t, os.Chmod(c.cfg.Kubeconfig, 0o666))
+	require.NoError(t, os.WriteFile(c.cfg.Kubeconfig, append(text, '\n'), 0o666))
+	until(t, time.Minute, "the changed file is refused", func() bool { return refused.Load() > 1 })
+	_, err = New(c.cfg, zap.NewNop())
+	require.ErrorContains(t, err, "everybody may write "+c.cfg.Kubeconfig)
+	require.Zero(t, after.Load())
+
+	require.NoError(t, os.Chmod(c.cfg.Kubeconfig, 0o600))
 	until(t, time.Minute, "the second server is asked", func() bool { return after.Load() > 0 })
 	cancel()
 	require.NoError(t, <-done)

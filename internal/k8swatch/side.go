@@ -2,6 +2,7 @@ package k8swatch
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"sync"
@@ -107,6 +108,16 @@ func (s *side) run(ctx context.Context) {
 	}
 }
 
+// connect makes clients from the kubeconfig as it is now.
+func (s *side) connect() (*clients, error) {
+	if guard := s.c.cfg.Guard; guard != nil {
+		if err := guard(s.kubeconfig); err != nil {
+			return nil, fmt.Errorf("read kubeconfig %s: %w", s.kubeconfig, err)
+		}
+	}
+	return connect(s.kubeconfig, &s.clock)
+}
+
 // untilReplaced returns when ctx ends or the kubeconfig was replaced by one
 // that can be used.
 func (s *side) untilReplaced(ctx context.Context) {
@@ -121,7 +132,7 @@ func (s *side) untilReplaced(ctx context.Context) {
 		if stamp, err := stampOf(s.kubeconfig); err != nil || stamp == s.api().file {
 			continue // a file in the middle of being replaced is looked at again
 		}
-		cl, err := connect(s.kubeconfig, &s.clock)
+		cl, err := s.connect()
 		if err != nil {
 			s.log.Warn("the changed kubeconfig cannot be used; the old one stays", zap.Error(err))
 			continue
