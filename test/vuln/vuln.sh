@@ -1,0 +1,22 @@
+#!/bin/sh
+# Looks the code up in the database of known vulnerabilities: vuln.sh PACKAGES. GOVULNDB names a mirror of the database.
+# Exit status: 0 nothing is known, 3 something is, 75 the database cannot be reached and nothing was checked, else a failure.
+set -eu
+govulncheck=golang.org/x/vuln/cmd/govulncheck@v1.9.0
+db=${GOVULNDB:-https://vuln.go.dev}
+
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+GOBIN=$tmp go install "$govulncheck" # not go run, which makes every exit status 1
+status=0
+"$tmp/govulncheck" -db "$db" "$@" 2>"$tmp/stderr" || status=$?
+cat "$tmp/stderr" >&2
+# No answer, or one that is not the database's: a proxy forbids it, its server is out of order. Of a mirror the second text
+# is all that govulncheck says then.
+if [ "$status" -eq 1 ] && grep -Eq '^(govulncheck: fetching vulnerabilities: (Get |HTTP GET )|creating client: unrecognized vulndb format)' "$tmp/stderr"; then
+	echo "vuln: the database $db cannot be reached: NOTHING WAS CHECKED for known vulnerabilities" >&2
+	echo "vuln: run make vuln where it can be, or name a mirror of it: GOVULNDB=URL make vuln" >&2
+	exit 75
+fi
+[ "$status" -ne 0 ] || echo "vuln: no vulnerability in $db affects $*"
+exit "$status"
