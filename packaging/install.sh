@@ -41,7 +41,7 @@ for page in fenced.8 fencectl.8 fenced.yaml.5 fenced-policy.5; do
 done
 put 0644 LICENSE "$prefix/share/licenses/fenced/LICENSE"
 doc=$prefix/share/doc/fenced
-for f in README.md CHANGELOG.md docs/operations.md docs/policy.md docs/safety.md docs/six-steps.md; do
+for f in README.md CHANGELOG.md SECURITY.md docs/operations.md docs/policy.md docs/safety.md docs/security.md docs/six-steps.md; do
 	put 0644 "$f" "$doc/$f"
 done
 for f in rbac.yaml hosts.d/example.yaml policies.d/example.yaml policies.d/fencepolicy.yaml fenced-policy.schema.json; do

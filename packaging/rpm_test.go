@@ -37,10 +37,12 @@ drwxr-xr-x root root - /usr/libexec/fenced
 drwxr-xr-x root root - /usr/share/doc/fenced
 -rw-r--r-- root root d /usr/share/doc/fenced/CHANGELOG.md
 -rw-r--r-- root root d /usr/share/doc/fenced/README.md
+-rw-r--r-- root root d /usr/share/doc/fenced/SECURITY.md
 drwxr-xr-x root root - /usr/share/doc/fenced/docs
 -rw-r--r-- root root d /usr/share/doc/fenced/docs/operations.md
 -rw-r--r-- root root d /usr/share/doc/fenced/docs/policy.md
 -rw-r--r-- root root d /usr/share/doc/fenced/docs/safety.md
+-rw-r--r-- root root d /usr/share/doc/fenced/docs/security.md
 -rw-r--r-- root root d /usr/share/doc/fenced/docs/six-steps.md
 drwxr-xr-x root root - /usr/share/doc/fenced/examples
 -rw-r--r-- root root d /usr/share/doc/fenced/examples/fenced-policy.schema.json

@@ -104,7 +104,7 @@ func TestOutputIsHarmless(t *testing.T) {
 					args[i] = strings.ReplaceAll(args[i], "EVIL", hostile)
 				}
 				var out, errs bytes.Buffer
-				run(ctx, args, in, &out, &errs)
+				assert.NotEqual(t, exitUnreachable, run(ctx, args, in, &out, &errs), "%v", args)
 				cancel()
 				assertHarmless(t, verb+" -o "+form, out.String()+errs.String())
 			}

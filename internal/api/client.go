@@ -32,6 +32,7 @@ func New(socket string) *Client {
 	dialer := net.Dialer{Timeout: 5 * time.Second}
 	return &Client{socket: socket, http: &http.Client{
 		Transport: &http.Transport{
+			DisableKeepAlives: true, // one user has few connections, and may leave none behind
 			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 				return dialer.DialContext(ctx, "unix", socket)
 			},

@@ -2,7 +2,6 @@ package bmc
 
 import (
 	"context"
-	"crypto/subtle"
 	"errors"
 	"fmt"
 	"maps"
@@ -88,11 +87,7 @@ func sameClient(a, b Device) bool {
 	return a.Driver == b.Driver && a.Endpoint == b.Endpoint && a.Provider == b.Provider &&
 		a.Agent == b.Agent && maps.Equal(a.Parameters, b.Parameters) && a.TLS == b.TLS &&
 		slices.Equal(a.CipherSuites, b.CipherSuites) && a.SystemUUID == b.SystemUUID && a.Networks == b.Networks && a.Username == b.Username &&
-		maps.EqualFunc(a.SecretParameters, b.SecretParameters, sameSecret) && sameSecret(a.Password, b.Password)
-}
-
-func sameSecret(a, b Secret) bool {
-	return subtle.ConstantTimeCompare([]byte(a.Reveal()), []byte(b.Reveal())) == 1
+		maps.EqualFunc(a.SecretParameters, b.SecretParameters, Secret.Equal) && a.Password.Equal(b.Password)
 }
 
 // handle is one user's hold on a shared client.

@@ -1,6 +1,7 @@
 package bmc
 
 import (
+	"crypto/subtle"
 	"fmt"
 	"io"
 )
@@ -21,6 +22,11 @@ func (s Secret) Reveal() string {
 		return ""
 	}
 	return *s.text
+}
+
+// Equal says whether two secrets are one.
+func (s Secret) Equal(o Secret) bool {
+	return subtle.ConstantTimeCompare([]byte(s.Reveal()), []byte(o.Reveal())) == 1
 }
 
 // Empty says whether there is no secret.

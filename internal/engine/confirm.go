@@ -106,8 +106,7 @@ func (c *cluster) powerTestimony(ctx context.Context, p *probe) (evidence []stri
 	if err != nil {
 		return []string{"power: nothing can be asked: " + Sentence(err)}, ""
 	}
-	t := &p.draft.Target
-	t.Host, t.Address, t.Devices, t.Choice = h.Name, h.Address(), devicesOf(h), choiceOf(h)
+	c.fix(&p.draft.Target, h)
 	p.draft.Limits.Levels = len(h.Levels)
 	for i := range h.Levels {
 		name := levelText(h, i)

@@ -227,7 +227,7 @@ func namesOf(clusters []ClusterOptions) []string {
 func (e *Engine) declare(ctx context.Context, cluster string) {
 	for _, node := range e.opt.Hosts.List(cluster) {
 		if h, found, err := e.opt.Hosts.Find(ctx, cluster, node); found && err == nil { // else it is refused for that
-			e.index.put(indexed{name: h.Name, source: h.Source, secrets: secretsOf(cluster, h), devices: places(h)})
+			e.index.put(indexed{name: h.Name, source: h.Source, way: bare(h), listed: true, secrets: secretsOf(cluster, h), devices: places(h)})
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -45,15 +46,16 @@ func (e *Engine) Enroll(ctx context.Context, o Order) (Enrollment, error) {
 	t, _ := c.targetOn(o.Node)
 	s, err := e.SubjectOf(ctx, c.opt.Name, o.Node)
 	if err == nil {
-		err = cmp.Or(s.Err, c.enrollable(s))
+		s.Host, err = c.sameHost(ctx, t)
 	}
 	if err == nil {
-		s.Host, err = c.host(ctx, t) // with the credentials of now
+		err = cmp.Or(s.Err, c.enrollable(s))
 	}
 	if err != nil {
 		return Enrollment{}, err
 	}
-	e.accounts.forget(s.Host) // the person may have mended them
+	s.Host = withSecrets(ctx, s.Host, c.credentials) // those of now
+	e.accounts.forget(s.Host)                        // the person may have mended them
 	e.patience.forget(s.Host)
 	old, _, err := e.pins.get(s.Host.Name)
 	if err != nil {
@@ -61,6 +63,7 @@ func (e *Engine) Enroll(ctx context.Context, o Order) (Enrollment, error) {
 	}
 	x := Enrollment{Pin: state.Pin{
 		Host: s.Host.Name, Version: old.Version, Node: s.Node, Address: s.Host.Address(), Devices: devicesOf(s.Host), Choice: choiceOf(s.Host),
+		Secret:     strings.Join(secretsOf(c.opt.Name, s.Host), "\n"),
 		SystemUUID: machineUUID(s), Class: e.index.class(s.Host.Name), At: time.Now().UTC(), EnrolledBy: o.Actor,
 	}}
 	for i, l := range s.Host.Levels {
@@ -97,8 +100,9 @@ func (c *cluster) enrollable(s Subject) error {
 			return r
 		}
 	}
-	// The person vouches for this one; against another that is vouched for, too, nobody can.
-	if why := c.e.twinOf(names(s.Cluster, s.Node, s.BareMetalHost), true); why != "" {
+	// A person may vouch for this one against another that is unknown; not where only that
+	// other could tell whose BMC it is.
+	if why := c.e.twinOf(names(s.Cluster, s.Node, s.BareMetalHost), allIdentify(s.Host)); why != "" {
 		return &Refusal{Reason: policy.DuplicateHost, Message: why}
 	}
 	return nil

@@ -22,9 +22,18 @@ func Sentence(err error) string {
 	return err.Error()
 }
 
+// fix notes in a target where its host is found, for the whole run. // I10
+func (c *cluster) fix(t *remediate.Target, h bmc.Host) {
+	t.Host, t.Address, t.Devices, t.Choice = h.Name, h.Address(), devicesOf(h), choiceOf(h)
+	t.Secret = strings.Join(secretsOf(c.opt.Name, h), "\n")
+}
+
 // host finds the way to a target's power with its credentials, and refuses one
 // that points elsewhere than when the run began. Errors are *Refusal.
 func (c *cluster) host(ctx context.Context, t remediate.Target) (bmc.Host, error) {
+	if t.Address == "" { // nothing was fixed yet
+		return c.newHost(ctx, t)
+	}
 	h, err := c.sameHost(ctx, t)
 	if err != nil {
 		return h, err
@@ -46,6 +55,18 @@ func (c *cluster) sameHost(ctx context.Context, t remediate.Target) (bmc.Host, e
 		return h, &Refusal{Reason: policy.InvalidHost,
 			Message: fmt.Sprintf("what %s switches was changed in %s during the run", h.Address(), h.Source)}
 	}
+	if why := c.otherSecret(h, t); why != "" {
+		return h, &Refusal{Reason: policy.InvalidHost, Message: why}
+	}
+	if t.Choice != "" { // bmcNetworks may have been narrowed since: the host is to be brought back all the same
+		for _, l := range h.Levels {
+			for i, d := range l.Devices {
+				if d.Networks.RefuseHost(d.Endpoint.Host) != "" {
+					l.Devices[i].Networks = nil
+				}
+			}
+		}
+	}
 	return h, nil
 }
 
@@ -59,7 +80,11 @@ func (c *cluster) newHost(ctx context.Context, t remediate.Target) (bmc.Host, er
 	if r := c.withheld(h, t); r != nil {
 		return h, r
 	}
-	return withSecrets(ctx, h, c.credentials), nil
+	h = withSecrets(ctx, h, c.credentials)
+	if r := c.otherAccount(ctx, h, t); r != nil {
+		return h, r
+	}
+	return h, nil
 }
 
 // find gives the administrator's entry for a target, else the BareMetalHost of

@@ -22,14 +22,14 @@ type index struct {
 // indexed is one host.
 type indexed struct {
 	name, source string
-	uid          string // of the BareMetalHost: one object may be seen from two clusters
-	// metal is a BareMetalHost's way, nil for an entry of hosts.d.
-	metal   *bmc.Host
-	secrets []string // that it names, with the cluster that they are read from
-	devices []place
-	macs    []string              // as the inventory tells them
-	told    map[string]deviceTold // by bmc.Device.Key
-	marks   []mark                // under which it is found
+	uid          string   // of the BareMetalHost: one object may be seen from two clusters
+	way          bmc.Host // without any password
+	listed       bool     // in hosts.d
+	secrets      []string // that it names, with the cluster that they are read from
+	devices      []place
+	macs         []string              // as the inventory tells them
+	told         map[string]deviceTold // by bmc.Device.Key
+	marks        []mark                // under which it is found
 }
 
 // place is what a device is found by; it holds no credentials.
@@ -163,6 +163,18 @@ func (x *index) other(marks func(*indexed) []mark, counts func(*indexed) bool, n
 		}
 	}
 	return why
+}
+
+// beside gives the other hosts that count and have a device of a service.
+func (x *index) beside(service string, names []string, counts func(*indexed) bool) (list []indexed) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, o := range x.by[onService+service] {
+		if !slices.Contains(names, o.name) && !x.sameObject(names, o) && counts(o) {
+			list = append(list, *o)
+		}
+	}
+	return list
 }
 
 // any says whether one of the hosts of these names is so.

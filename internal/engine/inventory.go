@@ -162,7 +162,10 @@ func (c *cluster) subject(ctx context.Context, t remediate.Target) Subject {
 	if s.Host, s.Err = c.find(ctx, t); s.Err != nil {
 		s.Host = bmc.Host{}
 	} else if s.Withheld = c.withheld(s.Host, t); s.Withheld == nil {
-		s.Host = withSecrets(ctx, s.Host, c.rememberedCredentials)
+		filled := withSecrets(ctx, s.Host, c.rememberedCredentials)
+		if s.Withheld = c.otherAccount(ctx, filled, t); s.Withheld == nil {
+			s.Host = filled
+		}
 	}
 	if b := c.bareMetalHost(t); b != nil {
 		s.Serial, s.MACs = b.Serial, b.MACs

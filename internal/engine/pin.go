@@ -1,8 +1,10 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -65,6 +67,7 @@ func (c *cluster) pinHealthy(ctx context.Context, k Checked, d bmc.Device) error
 	}
 	next.Node, next.SystemUUID = s.Node, s.SystemUUID
 	next.Address, next.Devices, next.Choice = h.Address(), devicesOf(h), choiceOf(h)
+	next.Secret = strings.Join(secretsOf(c.opt.Name, h), "\n")
 	if class := c.e.index.class(h.Name); class != "" {
 		next.Class = class
 	}
@@ -75,7 +78,7 @@ func (c *cluster) pinHealthy(ctx context.Context, k Checked, d bmc.Device) error
 		}
 	}
 	if next.EnrolledBy != "" { // a person's word stands; only what was not asked then is added
-		next.SystemUUID, next.BMCUUID = old.SystemUUID, old.BMCUUID
+		next.SystemUUID, next.BMCUUID, next.Secret = old.SystemUUID, old.BMCUUID, cmp.Or(old.Secret, next.Secret)
 	}
 	return c.savePin(ctx, old, next, k.At)
 }
@@ -108,7 +111,7 @@ func (c *cluster) storePin(ctx context.Context, r remediate.Run) {
 	}
 	next := old
 	next.Host, next.Node, next.SystemUUID = t.Host, t.Node, t.SystemUUID
-	next.Address, next.Devices, next.Choice = t.Address, t.Devices, t.Choice
+	next.Address, next.Devices, next.Choice, next.Secret = t.Address, t.Devices, t.Choice, t.Secret
 	if moved {
 		next.Serial, next.BMCUUID = "", ""
 	}

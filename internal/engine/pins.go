@@ -12,13 +12,13 @@ import (
 	"github.com/fenced/fenced/internal/state"
 )
 
-// pins finds, by system UUID, where machines were pinned: whoever may write a
+// pins finds, by system UUID and by Secret, where machines were pinned: whoever may write a
 // Machine chooses which BareMetalHost it names, and is not trusted with the power
 // of any host either. // I10
 type pins struct {
 	mu    sync.Mutex
 	hosts map[string]state.Pin       // by bmc.Host.Name
-	by    map[string]map[string]bool // host names, by each form of the UUID
+	by    map[string]map[string]bool // host names, by what foundBy gives
 	// damage names the pins that could not be read, damaged are their hosts.
 	damage  error
 	damaged map[string]bool
@@ -85,6 +85,21 @@ func (p *pins) broken() error {
 	return p.damage
 }
 
+// named gives a pinned host, other than the named ones, that had one of these Secrets; ""
+// when none had.
+func (p *pins) named(secrets, names []string) (found string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, secret := range secrets {
+		for host := range p.by[inSecret+secret] {
+			if !slices.Contains(names, host) && (found == "" || host < found) {
+				found = host
+			}
+		}
+	}
+	return found
+}
+
 // put notes a pin as it was stored.
 func (p *pins) put(n state.Pin) {
 	p.mu.Lock()
@@ -93,18 +108,29 @@ func (p *pins) put(n state.Pin) {
 	if known && old.Version > n.Version {
 		return
 	}
-	for _, form := range bmc.UUIDForms(old.SystemUUID) {
-		if delete(p.by[form], n.Host); len(p.by[form]) == 0 {
-			delete(p.by, form)
+	for _, key := range foundBy(old) {
+		if delete(p.by[key], n.Host); len(p.by[key]) == 0 {
+			delete(p.by, key)
 		}
 	}
 	p.hosts[n.Host] = n
-	for _, form := range bmc.UUIDForms(n.SystemUUID) {
-		if p.by[form] == nil {
-			p.by[form] = map[string]bool{}
+	for _, key := range foundBy(n) {
+		if p.by[key] == nil {
+			p.by[key] = map[string]bool{}
 		}
-		p.by[form][n.Host] = true
+		p.by[key][n.Host] = true
 	}
+}
+
+// foundBy are the keys of a pin: each form of the UUID, and its Secrets.
+func foundBy(n state.Pin) []string {
+	keys := bmc.UUIDForms(n.SystemUUID)
+	for secret := range strings.SplitSeq(n.Secret, "\n") {
+		if secret != "" {
+			keys = append(keys, inSecret+secret)
+		}
+	}
+	return keys
 }
 
 // elsewhere gives a pin of the machine with this UUID under another name than the

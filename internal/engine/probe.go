@@ -108,7 +108,7 @@ func (c *cluster) completed(p *probe, check *policy.Check) remediate.Run {
 // sameDraft says whether a run would still be made from what was probed.
 func sameDraft(probed, now remediate.Run) bool {
 	t := &probed.Target
-	t.Host, t.Address, t.Devices, t.Choice = now.Target.Host, now.Target.Address, now.Target.Devices, now.Target.Choice
+	t.Host, t.Address, t.Devices, t.Choice, t.Secret = now.Target.Host, now.Target.Address, now.Target.Devices, now.Target.Choice, now.Target.Secret
 	probed.Level, probed.Limits.Levels = now.Level, now.Limits.Levels
 	return reflect.DeepEqual(probed, now)
 }

@@ -28,7 +28,7 @@ func (c *cluster) look1Power(ctx context.Context, p *probe) error {
 		return err
 	}
 	t := &p.draft.Target
-	t.Host, t.Address, t.Devices, t.Choice = h.Name, h.Address(), devicesOf(h), choiceOf(h)
+	c.fix(t, h)
 	p.draft.Limits.Levels = len(h.Levels)
 	if p.levels == nil && p.draft.Manual != nil { // whoever orders it may have mended the account
 		c.e.accounts.forget(h)

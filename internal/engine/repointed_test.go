@@ -3,6 +3,7 @@ package engine_test
 import (
 	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -19,22 +20,32 @@ import (
 // given is the passwords that BMCs were asked with, by address.
 type given struct {
 	mu sync.Mutex
-	to map[string]string
+	to map[string][]string
 }
 
+// at is the last one.
 func (g *given) at(host string) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.to[host]
+	if all := g.to[host]; len(all) > 0 {
+		return all[len(all)-1]
+	}
+	return ""
+}
+
+func (g *given) were(host, password string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Contains(g.to[host], password)
 }
 
 // sweeping runs health checks over an engine until stop.
 func sweeping(t *testing.T, w *world, e *engine.Engine) (*sweep.Sweep, *given, func()) {
-	g := &given{to: map[string]string{}}
+	g := &given{to: map[string][]string{}}
 	actors := bmc.NewActors(func(d bmc.Device) (bmc.Power, error) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		g.to[d.Endpoint.Host] = cmp.Or(d.Password.Reveal(), "none")
+		g.to[d.Endpoint.Host] = append(g.to[d.Endpoint.Host], cmp.Or(d.Password.Reveal(), "none"))
 		return w.bmc(), nil
 	})
 	s := sweep.New(sweep.Options{Engine: e, Open: actors.Patient(), Urgent: actors.Urgent(), Every: time.Minute,

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/policy"
@@ -9,23 +10,54 @@ import (
 
 // twin says which other host leads to the same machine as the hosts of these names,
 // which are one; "" when none does that counts. Whoever may write a BareMetalHost must
-// not be able to keep another host from being fenced: against one that a person has
-// vouched for, or that was pinned, one that nobody knows does not count. // I9
-func (e *Engine) twin(names []string) string { return e.twinOf(names, e.index.any(names, e.vouched)) }
+// not be able to keep another host from being fenced: against a host that proves whose it
+// is, and is in hosts.d, pinned or enrolled, one that nobody knows does not count. // I9
+func (e *Engine) twin(names []string) string { return e.twinOf(names, e.index.any(names, e.excused)) }
 
-// twinOf is twin of hosts of which it is said whether they are known.
-func (e *Engine) twinOf(names []string, known bool) string {
-	return e.index.other(unique, func(o *indexed) bool { return !known || e.vouched(o) }, names)
+// twinOf is twin of hosts of which it is said whether they are excused so.
+func (e *Engine) twinOf(names []string, excused bool) string {
+	return e.index.other(unique, func(o *indexed) bool { return !excused || e.known(o) }, names)
 }
 
-// vouched says whether an administrator wrote a host down, or it is where it was pinned
-// or enrolled.
-func (e *Engine) vouched(h *indexed) bool {
-	if h.metal == nil {
-		return true
-	}
+// known says whether an administrator wrote a host down, or it is where it was pinned or
+// enrolled, and does not tell by now that it is another machine.
+func (e *Engine) known(h *indexed) bool { return h.listed || e.pinned(h) }
+
+// excused is known, but for an entry of hosts.d that does not prove whose it is and that
+// nobody has enrolled: only the host beside it may show that the entry is wrong. // I8
+func (e *Engine) excused(h *indexed) bool {
+	return h.listed && allIdentify(h.way) && h.way.IdentityMode != identityOff || e.pinned(h)
+}
+
+func (e *Engine) pinned(h *indexed) bool {
 	p, found, err := e.pins.get(h.name)
-	return err == nil && found && pinnedHere(p, *h.metal)
+	if err != nil || !found || !pinnedHere(p, h.way) {
+		return false
+	}
+	for _, t := range h.told {
+		if contradicts(t.uuid, p.SystemUUID) && contradicts(t.uuid, p.BMCUUID) {
+			return false
+		}
+	}
+	return true
+}
+
+// bare is a host without its accounts.
+func bare(h bmc.Host) bmc.Host {
+	levels := make([]bmc.Level, len(h.Levels))
+	for i, l := range h.Levels {
+		for _, d := range l.Devices {
+			d.Username, d.Password = "", bmc.Secret{}
+			secret := map[string]bmc.Secret{} // that there are some is part of what is chosen
+			for k := range d.SecretParameters {
+				secret[k] = bmc.Secret{}
+			}
+			d.SecretParameters = secret
+			levels[i].Devices = append(levels[i].Devices, d)
+		}
+	}
+	h.Levels = levels
+	return h
 }
 
 // sameMACs names another host with a MAC address of a subject's: in status they may be
@@ -34,9 +66,16 @@ func (e *Engine) sameMACs(s Subject) string {
 	return e.index.other(beginning(withMAC), anyHost, names(s.Cluster, s.Node, s.BareMetalHost))
 }
 
-// secretShared names another host that names a Secret of the hosts of these names.
-func (e *Engine) secretShared(names []string) string {
-	return e.index.other(beginning(inSecret), anyHost, names)
+// secretShared names another host that names a Secret of the hosts of these names, or that
+// was pinned with it.
+func (e *Engine) secretShared(names, secrets []string) string {
+	if why := e.index.other(beginning(inSecret), anyHost, names); why != "" {
+		return why
+	}
+	if other := e.pins.named(secrets, names); other != "" {
+		return other + " was pinned with the same Secret " + strings.Join(secrets, ", ")
+	}
+	return ""
 }
 
 func anyHost(*indexed) bool { return true }
@@ -70,7 +109,7 @@ func (x *index) follow(cluster string, changes []policy.Change, host func(*polic
 		if err != nil { // nobody can use its address
 			h = bmc.Host{Source: "BareMetalHost " + b.Key()}
 		}
-		x.put(indexed{name: name, source: h.Source, uid: b.UID, metal: &h, secrets: secretsOf(cluster, h), devices: places(h), macs: b.MACs})
+		x.put(indexed{name: name, source: h.Source, uid: b.UID, way: h, secrets: secretsOf(cluster, h), devices: places(h), macs: b.MACs})
 	}
 }
 

@@ -2,6 +2,8 @@ package engine
 
 import (
 	"cmp"
+	"context"
+	"strings"
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/policy"
@@ -56,20 +58,75 @@ func (c *cluster) misplaced(h bmc.Host) *Refusal {
 
 // unknown refuses a BareMetalHost that may be anybody's, made to be sent another host's
 // password: it leads where another does, or it names another's Secret and was neither
-// pinned nor enrolled.
+// pinned nor enrolled with that.
 func (c *cluster) unknown(h bmc.Host, t remediate.Target) *Refusal {
 	all := names(c.opt.Name, t.Node, t.BareMetalHost)
-	if !c.e.index.any([]string{h.Name}, anyHost) { // it has just gone
+	if !c.e.index.any([]string{h.Name}, anyHost) {
 		return &Refusal{Reason: policy.NotSynced, Message: h.Source + " has just gone"}
 	}
 	if why := c.e.twin(all); why != "" {
 		return &Refusal{Reason: policy.DuplicateHost, Message: why}
 	}
-	if c.e.index.any(all, c.e.vouched) {
+	secrets := secretsOf(c.opt.Name, h)
+	why := c.e.secretShared(all, secrets)
+	if p, _, _ := c.e.pins.get(h.Name); why == "" || c.e.index.any(all, c.e.pinned) && (p.Secret == "" || p.Secret == strings.Join(secrets, "\n")) {
 		return nil
 	}
-	if why := c.e.secretShared(all); why != "" {
-		return &Refusal{Reason: policy.SecretShared, Message: why + ", and nobody has vouched for its BMC at " + h.Address()}
+	return &Refusal{Reason: policy.SecretShared, Message: why + ", and nobody has vouched for its BMC at " + h.Address()}
+}
+
+// otherSecret says why a run does not go on with the Secret that its BareMetalHost names by
+// now: another's could be meant. "" when it may. // I10
+func (c *cluster) otherSecret(h bmc.Host, t remediate.Target) string {
+	secrets := secretsOf(c.opt.Name, h)
+	if !c.ofMetal(h, t) || t.Secret == "" || t.Secret == strings.Join(secrets, "\n") {
+		return ""
+	}
+	why := c.e.secretShared(names(c.opt.Name, t.Node, t.BareMetalHost), secrets)
+	if why == "" {
+		return ""
+	}
+	return "the Secret of " + h.Source + " was changed during the run: " + why
+}
+
+// otherAccount refuses a BareMetalHost that nobody knows, with its credentials, at the BMC
+// of one that is known, beside whose part it names another: with another password it would
+// lock the account of the other.
+func (c *cluster) otherAccount(ctx context.Context, h bmc.Host, t remediate.Target) *Refusal {
+	all := names(c.opt.Name, t.Node, t.BareMetalHost)
+	if !c.ofMetal(h, t) || c.e.index.any(all, c.e.pinned) {
+		return nil
+	}
+	for _, l := range h.Levels {
+		for _, d := range l.Devices {
+			for _, o := range c.e.index.beside(d.Service(), all, c.e.known) {
+				if !c.sameAccount(ctx, d, o) {
+					return &Refusal{Reason: policy.BMCShared,
+						Message: h.Source + " has another account at " + d.String() + " than " + o.name + " (" + o.source + "), and nobody has vouched for it"}
+				}
+			}
+		}
 	}
 	return nil
+}
+
+// sameAccount says whether a device has the account that another host has at the same BMC.
+func (c *cluster) sameAccount(ctx context.Context, d bmc.Device, o indexed) bool {
+	h := o.way
+	cluster, node, _ := strings.Cut(o.name, "/")
+	if o.listed {
+		h, _, _ = c.e.opt.Hosts.Find(ctx, cluster, node)
+	}
+	of := c.e.clusters[cluster]
+	if of == nil {
+		return false
+	}
+	for _, l := range withSecrets(ctx, h, of.rememberedCredentials).Levels {
+		for _, other := range l.Devices {
+			if other.Service() == d.Service() && (other.Username != d.Username || !other.Password.Equal(d.Password)) {
+				return false
+			}
+		}
+	}
+	return true
 }

@@ -87,9 +87,6 @@ func (l *Ledger) Check(id CheckID) *Check {
 // Host gives the BareMetalHost of this name, or nil.
 func (l *Ledger) Host(namespace, name string) *Host { return l.w.hosts[key(namespace, name)] }
 
-// Hosts goes through the BareMetalHosts, in no order.
-func (l *Ledger) Hosts() iter.Seq[*Host] { return maps.Values(l.w.hosts) }
-
 // Surroundings is what a check is judged amid now; it does not change later.
 func (l *Ledger) Surroundings(c *Check) Surroundings {
 	a := l.w.surroundings(c)

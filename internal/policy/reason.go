@@ -138,6 +138,9 @@ const (
 	// SecretShared: the BareMetalHost names the Secret of another host, and its BMC was
 	// neither pinned nor enrolled.
 	SecretShared Reason = "SecretShared"
+	// BMCShared: the BareMetalHost has another account at the BMC of another host, and was
+	// neither pinned nor enrolled.
+	BMCShared Reason = "BMCShared"
 	// NotEnrolled: nobody has vouched that the device switches this host.
 	NotEnrolled Reason = "NotEnrolled"
 	// PowerOwner: the host's owner forbids turning it off, or wants it off.

@@ -48,7 +48,7 @@ func TestLinkOffHostIsRefused(t *testing.T) {
 }
 
 // Where no BMC may be, nobody is asked, whatever name that address has. // I10
-func TestNothingIsSentWhereNoBMCMayBe(t *testing.T) {
+func TestNoConnectionWhereNoBMCMayBe(t *testing.T) {
 	for _, host := range []string{"127.0.0.1", "localhost"} {
 		sim := start(t, redfishsim.Options{})
 		d := hostOf(t, sim)

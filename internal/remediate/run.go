@@ -76,6 +76,9 @@ type Target struct {
 	// Choice is what chooses the machine behind each of them at the start
 	// (bmc.Device.Fingerprint); empty in older records. // I10
 	Choice string `json:"choice,omitempty"`
+	// Secret names the Secrets of the devices at the start, one to a line; empty in older
+	// records, and where none comes from a Secret.
+	Secret string `json:"secret,omitempty"`
 	// BareMetalHost is namespace/name when Metal3 also owns this host's power;
 	// our hold must then stand on it before the host is switched off.
 	BareMetalHost string `json:"bareMetalHost,omitempty"`

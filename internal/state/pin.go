@@ -19,7 +19,10 @@ type Pin struct {
 	Devices string `json:"devices,omitempty"`
 	// Choice is what chooses the machine behind each of them, one digest to a line
 	// (bmc.Device.Fingerprint); empty in older records.
-	Choice     string    `json:"choice,omitempty"`
+	Choice string `json:"choice,omitempty"`
+	// Secret names the Secrets of the devices, one to a line; empty in older records, and
+	// where none comes from a Secret.
+	Secret     string    `json:"secret,omitempty"`
 	SystemUUID string    `json:"systemUUID"`
 	BMCUUID    string    `json:"bmcUUID"` // as the BMC wrote it; the byte order may differ
 	Serial     string    `json:"serial,omitempty"`

@@ -55,7 +55,7 @@ func (s *Sweep) spared(e *entry, now time.Time) (answer, time.Time, bool) {
 func (s *Sweep) noteAccount(e *entry, a answer) {
 	key := accountOf(e)
 	if !accountRefused(a.Err) {
-		if a.Err == nil {
+		if last, ok := s.accounts[key]; ok && a.Err == nil && last.password.Equal(a.device().Password) {
 			delete(s.accounts, key)
 		}
 		return

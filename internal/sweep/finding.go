@@ -29,7 +29,7 @@ func (e *entry) weaknesses(now time.Time) []bmc.Finding {
 	}
 	e.weakSettings(add)
 	if why := e.subject.SameMACs; why != "" {
-		add(bmc.FindingSameMACs, "%s: correct the one that is wrong; both are fenced all the same", why)
+		add(bmc.FindingSameMACs, "%s: correct the one that is wrong; nothing is refused for it", why)
 	}
 	e.weakDescription(add, now)
 	return all

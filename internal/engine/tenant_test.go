@@ -1,0 +1,271 @@
+package engine_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/sweep"
+	"github.com/fenced/fenced/test/fake"
+)
+
+// opened are the devices that runs, probes and people opened: address, then password.
+type opened struct {
+	mu   sync.Mutex
+	list []string
+}
+
+func (x *opened) note(o *engine.Options) {
+	inner := o.Open
+	o.Open = func(d bmc.Device) (bmc.Power, error) {
+		x.mu.Lock()
+		x.list = append(x.list, d.String()+" "+d.Password.Reveal())
+		x.mu.Unlock()
+		return inner(d)
+	}
+}
+
+func (x *opened) has(what string) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return slices.Contains(x.list, what)
+}
+
+// has makes what the Secret of a BareMetalHost holds.
+func (m metal) has(name, password string) {
+	m.Do(func(s *fake.State) {
+		s.Secrets["bmc-"+name] = fake.Account{User: "admin", Password: bmc.NewSecret(password)}
+	})
+}
+
+// A pin is for one Secret: whoever may write a pinned BareMetalHost is not sent another's
+// password. // I10
+func TestPinnedHostIsNotSentAnothersPassword(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		m := newMetal(w)
+		w.SetReady("True")
+		m.set("h-2", func(*policy.Host) {})
+		m.has("h-2", "another's")
+		m.useOn("other-0", "h-2")
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(2 * time.Second)
+		checkHealthy(t, e) // h-1 is pinned, and its tenant's BMC was there
+		_, passwords, end := sweeping(t, w, e)
+		time.Sleep(2 * time.Minute)
+		m.set("h-1", func(h *policy.Host) { h.CredentialsName = "bmc-h-2" })
+		time.Sleep(15 * time.Minute)
+		assert.True(t, passwords.were("192.0.2.10", "hush"))
+		assert.False(t, passwords.were("192.0.2.10", "another's"))
+		assert.Equal(t, policy.SecretShared, subjectOf(t, e, "ns/h-1").Withheld.Reason)
+		end()
+		stop()
+	})
+}
+
+// Who was pinned with a Secret is remembered when nobody names it any more. // I10
+func TestSecretOfAPinnedHostIsNotFree(t *testing.T) {
+	for name, change := range map[string]func(metal){
+		"edited": func(m metal) { m.set("h-1", func(h *policy.Host) { h.CredentialsName = "other" }) },
+		"gone":   func(m metal) { m.drop("h-1") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world, store *failingStore) {
+				const trap = "203.0.113.66"
+				m := newMetal(w)
+				w.SetReady("True")
+				e, _, stop := start(t, w, store, nil)
+				time.Sleep(2 * time.Second)
+				checkHealthy(t, e)
+				_, passwords, end := sweeping(t, w, e)
+				bait(m, "ipmi://"+trap)
+				change(m)
+				time.Sleep(15 * time.Minute)
+				assert.Empty(t, passwords.at(trap))
+				end()
+				stop()
+			})
+		})
+	}
+}
+
+// An open run goes on with the Secret that it began with, or with one that is nobody
+// else's. // I10
+func TestRunIsNotGivenAnothersPassword(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		m := newMetal(w)
+		m.set("h-2", func(*policy.Host) {})
+		m.has("h-2", "another's")
+		e, _, stop := start(t, w, store, nil)
+		until(t, e, remediate.PowerOff)
+		m.set("h-1", func(h *policy.Host) { h.CredentialsName = "bmc-h-2" })
+		stop()
+		var asked opened
+		_, _, stop = start(t, w, store, asked.note)
+		time.Sleep(time.Minute)
+		assert.False(t, asked.has("ipmi://192.0.2.10:623 another's"))
+		m.set("h-1", func(h *policy.Host) { h.CredentialsName = "bmc-new" })
+		m.has("new", "renamed")
+		time.Sleep(time.Minute)
+		assert.True(t, asked.has("ipmi://192.0.2.10:623 renamed"), "the host is to be brought back")
+		stop()
+	})
+}
+
+// A person's word that a host is off has nobody asked to whom no password may be sent, then
+// or in the run that follows, and pins nothing. // I10, I26
+func TestWordOpensNoDoor(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		m := newMetal(w)
+		w.pauseCheck()
+		w.dead()
+		m.set("h-2", func(h *policy.Host) { h.CredentialsName = "bmc-h-1" })
+		m.useOn("other-0", "h-2")
+		var asked opened
+		e, _, stop := start(t, w, store, func(o *engine.Options) {
+			asked.note(o)
+			o.Metal = engine.MetalRules{Networks: &bmc.Networks{}}
+		})
+		time.Sleep(2 * time.Second)
+		require.Equal(t, policy.SecretShared, subjectOf(t, e, "ns/h-1").Withheld.Reason)
+		_, err := e.ConfirmOff(t.Context(), byHand)
+		require.NoError(t, err)
+		m.set("h-1", func(h *policy.Host) { h.Address = "redfish+http://203.0.113.66/redfish/v1/Systems/1" })
+		time.Sleep(5 * time.Minute)
+		assert.Empty(t, asked.list)
+		assert.Empty(t, pinOf(t, store, "c/ns/h-1").Devices)
+		stop()
+	})
+}
+
+// bmcNetworks may be narrowed while a host is off: it is brought back all the same.
+func TestNarrowerNetworksLeaveNoHostOff(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		m := newMetal(w)
+		m.set("h-1", func(h *policy.Host) { h.Address = "ipmi://127.0.0.1:6230" })
+		e, _, stop := start(t, w, store, nil)
+		until(t, e, remediate.PowerOff)
+		stop()
+		var refusing []string
+		_, _, stop = start(t, w, store, func(o *engine.Options) {
+			o.Metal = engine.MetalRules{Networks: &bmc.Networks{}}
+			inner := o.Open
+			o.Open = func(d bmc.Device) (bmc.Power, error) {
+				if why := d.Networks.RefuseHost(d.Endpoint.Host); why != "" {
+					refusing = append(refusing, why)
+				}
+				return inner(d)
+			}
+		})
+		time.Sleep(time.Minute)
+		assert.Empty(t, refusing)
+		stop()
+	})
+}
+
+// wrongly counts the logins with a wrong password.
+type wrongly struct {
+	bmc.Power
+	n *int
+}
+
+func (a wrongly) Read(context.Context) (bmc.Reading, error) {
+	*a.n++
+	return bmc.Reading{}, &bmc.Error{Kind: bmc.KindAuth, Op: "login"}
+}
+
+// Who names another part of a known host's BMC has the same account there, or is vouched
+// for: a wrong password would lock the account of the other.
+func TestNoOtherAccountAtAKnownHostsBMC(t *testing.T) {
+	for password, reason := range map[string]policy.Reason{"wrong": policy.BMCShared, "hush": ""} {
+		bubble(t, func(t *testing.T, w *world, store *failingStore) {
+			m := newMetal(w)
+			m.set("h-1", func(h *policy.Host) { h.Address = "redfish://192.0.2.10/redfish/v1/Systems/1" })
+			w.SetReady("True")
+			e, _, stop := start(t, w, store, nil)
+			time.Sleep(2 * time.Second)
+			checkHealthy(t, e)
+			m.set("h-bait", func(h *policy.Host) { h.Address = "redfish://192.0.2.10/redfish/v1/Systems/2" })
+			m.has("h-bait", password)
+			m.useOn("other-0", "h-bait")
+			time.Sleep(2 * time.Second)
+			if withheld := subjectOf(t, e, "ns/h-bait").Withheld; reason == "" {
+				require.Nil(t, withheld)
+			} else {
+				require.Equal(t, reason, withheld.Reason)
+			}
+			n := 0
+			actors := bmc.NewActors(func(d bmc.Device) (bmc.Power, error) {
+				if d.Password.Reveal() == "wrong" {
+					return wrongly{w.bmc(), &n}, nil
+				}
+				return w.bmc(), nil
+			})
+			s := sweep.New(sweep.Options{Engine: e, Open: actors.Patient(), Urgent: actors.Urgent(), Every: time.Minute,
+				ReadTimeout: 5 * time.Second, AtOnce: sweep.AtOnce, Tell: func(engine.Event) {}, Measured: func(bmc.Driver, time.Duration) {}})
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			go func() { done <- s.Run(ctx) }()
+			time.Sleep(time.Hour)
+			cancel()
+			require.NoError(t, <-done)
+			time.Sleep(time.Minute)
+			assert.Zero(t, n, "logins with a wrong password")
+			stop()
+		})
+	}
+}
+
+// A pinned BMC that tells another machine's UUID by now forbids nothing about that. // I9
+func TestPinnedLiarForbidsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		m := newMetal(w)
+		w.SetReady("True")
+		m.set("h-2", func(*policy.Host) {})
+		m.useOn("other-0", "h-2")
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(2 * time.Second)
+		checkHealthy(t, e)
+		says := func(host, uuid string) {
+			s := subjectOf(t, e, host)
+			r := bmc.Reading{State: bmc.On, Identity: bmc.Identity{UUID: uuid}}
+			e.Checked(t.Context(), engine.Checked{Subject: s, At: time.Now(), Reading: r, Identity: e.Identify(t.Context(), s, 0, 0, r)})
+		}
+		says("ns/h-2", subjectOf(t, e, "ns/h-2").SystemUUID)
+		require.NotEmpty(t, pinOf(t, store, "c/ns/h-2").Devices)
+		says("ns/h-1", hostUUID)
+		says("ns/h-2", hostUUID)
+		assert.Empty(t, e.Quarantine(t.Context(), subjectOf(t, e, "ns/h-1")))
+		assert.Equal(t, policy.DuplicateHost, e.Quarantine(t.Context(), subjectOf(t, e, "ns/h-2"))[0].Reason)
+		stop()
+	})
+}
+
+// An entry of hosts.d whose device does not tell whose it is, and that leads to the BMC of
+// another Node's BareMetalHost: the latter may be right, though nobody knows it. // I8, I9
+func TestEntryThatProvesNothingIsNotExcused(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		host := w.Entry()
+		m := newMetal(w)
+		m.set("h-2", func(h *policy.Host) { h.Address = "ipmi://192.0.2.1" })
+		m.useOn("other-0", "h-2")
+		w.ChangeEntry(func(h *bmc.Host) { *h = host })
+		w.by(bmc.DriverFenceAgent)
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(2 * time.Second)
+		_, err := e.Enroll(t.Context(), byHand)
+		refusedFor(t, err, policy.DuplicateHost)
+		time.Sleep(3 * time.Minute)
+		assert.Empty(t, e.Runs("c"))
+		assert.Zero(t, w.Count(bmc.CommandOff))
+		stop()
+	})
+}
