@@ -2,13 +2,16 @@ package main
 
 import (
 	"os"
+	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// TestMain lets the scripts run this very program as a process.
+// TestMain lets the scripts run this very program as a process. Files are made with the
+// modes that the tests expect, whatever the umask of who runs them.
 func TestMain(m *testing.M) {
+	syscall.Umask(0o022)
 	testscript.Main(m, map[string]func(){
 		"fenced": func() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) },
 	})

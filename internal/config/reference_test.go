@@ -2,6 +2,7 @@ package config
 
 import (
 	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -39,8 +40,17 @@ func TestReferenceFileIsComplete(t *testing.T) {
 	cl.Name, cl.Kubeconfig, cl.Namespaces = "prod", "/etc/fenced/prod.kubeconfig", []string{}
 	require.Equal(t, cl, c.Clusters[0])
 	requireKeys(t, lines, "clusters[0]", reflect.TypeFor[Cluster]())
-	_, err = Load(file)
+	_, err = Load(filepath.Join(reference(t), "fenced.yaml"))
 	require.NoError(t, err)
+}
+
+// reference is a copy of the reference files: everybody may write where they are checked
+// out, perhaps.
+func reference(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, os.CopyFS(dir, os.DirFS(configs)))
+	return dir
 }
 
 // requireKeys checks that every key of a type occurs under prefix.
@@ -58,7 +68,8 @@ func requireKeys(t *testing.T, lines map[string]string, prefix string, typ refle
 }
 
 func TestHostsExample(t *testing.T) {
-	c, err := Load(configs+"fenced.yaml", "hosts="+configs+"hosts.d")
+	dir := reference(t)
+	c, err := Load(filepath.Join(dir, "fenced.yaml"), "hosts="+filepath.Join(dir, "hosts.d"))
 	require.NoError(t, err)
 	hosts, err := LoadHosts(c)
 	require.NoError(t, err)
