@@ -181,9 +181,16 @@ func TestOldOrderIsNotCarriedOut(t *testing.T) {
 			w.SetReady("True")
 			e, _, stop := start(t, w, store, nil)
 			time.Sleep(10 * time.Second)
+			asked := w.Looks()
+			w.OnLook(func(n int) {
+				if n > asked+1 { // the run's own
+					time.Sleep(time.Second)
+				}
+			})
 			_, err := e.Fence(t.Context(), byHand)
 			require.NoError(t, err)
-			stop() // at once
+			stop() // while it looks for the first time
+			w.OnLook(nil)
 			require.Zero(t, w.Count(bmc.CommandOff))
 			time.Sleep(after)
 			e, _, stop = start(t, w, store, func(o *engine.Options) { // its deadlines begin anew

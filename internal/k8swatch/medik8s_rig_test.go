@@ -1,6 +1,7 @@
 package k8swatch
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -28,7 +30,18 @@ func nodeCheck(t *testing.T, c *rig.ControlPlane, template rig.TemplateRef) stri
 	name := rigtest.Name("nhc")
 	_, err := c.CreateNodeCheck(t.Context(), rig.NodeCheck{Name: name, Match: map[string]string{"pool": name}, MinHealthy: "51%", Template: template})
 	require.NoError(t, err)
+	t.Cleanup(func() { dropNodeCheck(t, c, name) }) // others look for what names no template
 	return name
+}
+
+func dropNodeCheck(t *testing.T, c *rig.ControlPlane, name string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	err := c.Dynamic().Resource(rig.NodeCheckResource).Delete(ctx, name, metav1.DeleteOptions{})
+	if !apierrors.IsNotFound(err) {
+		require.NoError(t, err)
+	}
 }
 
 func TestNodeHealthCheckAndItsRequests(t *testing.T) {
@@ -67,7 +80,7 @@ func TestNodeHealthCheckAndItsRequests(t *testing.T) {
 		assert.Contains(t, s.Contender, why)
 	}
 	for _, name := range []string{good, secret, strange, absent} {
-		require.NoError(t, c.Dynamic().Resource(rig.NodeCheckResource).Delete(ctx, name, metav1.DeleteOptions{}))
+		dropNodeCheck(t, c, name)
 	}
 	until(t, time.Minute, "no check names the kind any more", func() bool {
 		return find[policy.Request](seen(k), "Metal3Remediation", r.Target.Machine) == nil
