@@ -40,6 +40,9 @@ func (h hosts) List(cluster string) (nodes []string) {
 	return nodes
 }
 
+// Protected implements engine.Hosts.
+func (h hosts) Protected(cluster, node string) bool { return h[hostKey{cluster, node}].Protected }
+
 // Find implements engine.Hosts. A password that only the cluster's API can give
 // is left to the engine.
 func (h hosts) Find(_ context.Context, cluster, node string) (bmc.Host, bool, error) {

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"cmp"
-	"context"
 	"slices"
 	"strings"
 
@@ -149,8 +148,7 @@ func (c *cluster) hostLost(m *policy.Machine) string {
 }
 
 func (c *cluster) protected(node string) bool {
-	h, found, err := c.e.opt.Hosts.Find(context.Background(), c.opt.Name, node)
-	return found && err == nil && h.Protected
+	return c.e.opt.Hosts.Protected(c.opt.Name, node)
 }
 
 // sameTarget says whether two targets share a Machine, a Node or a host.

@@ -80,6 +80,9 @@ type Announcement struct {
 type Hosts interface {
 	// List names the Nodes of a cluster that have an entry.
 	List(cluster string) []string
+	// Protected says whether the entry of a Node forbids to fence it automatically. It
+	// reads no file: the deciding loop asks it.
+	Protected(cluster, node string) bool
 	Find(ctx context.Context, cluster, node string) (h bmc.Host, found bool, err error)
 }
 

@@ -65,6 +65,8 @@ func (all fleets) List(cluster string) []string {
 	return nil
 }
 
+func (fleets) Protected(string, string) bool { return false }
+
 func (all fleets) Find(ctx context.Context, cluster, node string) (h bmc.Host, found bool, err error) {
 	for _, f := range all {
 		if f.name == cluster {
@@ -113,20 +115,21 @@ func (all fleets) guardBeating(t *testing.T, store state.Store, change func(*eng
 	return e, events, func() { stop(); cancel(); lives.Wait() }
 }
 
-// askedFirst is an inventory that has f called before it is asked for a host.
-type askedFirst struct {
+// meddling is an inventory that has f called in the middle of a decision: when it is asked
+// whether a host is protected.
+type meddling struct {
 	engine.Hosts
 	f func(node string)
 }
 
-func (a askedFirst) Find(ctx context.Context, cluster, node string) (bmc.Host, bool, error) {
+func (a meddling) Protected(cluster, node string) bool {
 	a.f(node)
-	return a.Hosts.Find(ctx, cluster, node)
+	return a.Hosts.Protected(cluster, node)
 }
 
-// onFind calls f before the inventory is asked for a host.
-func onFind(f func(node string)) func(*engine.Options) {
-	return func(o *engine.Options) { o.Hosts = askedFirst{o.Hosts, f} }
+// onDecision calls f in the middle of each decision about a host.
+func onDecision(f func(node string)) func(*engine.Options) {
+	return func(o *engine.Options) { o.Hosts = meddling{o.Hosts, f} }
 }
 
 // refusals lists the reasons that were told.

@@ -14,6 +14,8 @@ import (
 // noHosts is an inventory that cannot be read.
 type noHosts struct{}
 
+func (noHosts) Protected(string, string) bool { return false }
+
 func (noHosts) List(string) []string { return nil }
 
 func (noHosts) Find(context.Context, string, string) (bmc.Host, bool, error) {

@@ -209,7 +209,7 @@ func TestCheckIsAskedAgainAtTheStart(t *testing.T) {
 		f.fail(1)
 		var running atomic.Pointer[engine.Engine]
 		var meddled atomic.Bool
-		meddling := onFind(func(node string) {
+		meddles := onDecision(func(node string) {
 			e := running.Load()
 			if node != "a-000" || meddled.Load() || e == nil || f.Handle(node).Reads() == 0 {
 				return
@@ -219,7 +219,7 @@ func TestCheckIsAskedAgainAtTheStart(t *testing.T) {
 			assert.NoError(t, err)
 		})
 		one := intstr.FromInt32(1)
-		e, events, stop := fleets{f}.guard(t, store, func(o *engine.Options) { meddling(o); o.Clusters[0].FileChecks[0].MaxUnhealthy = &one })
+		e, events, stop := fleets{f}.guard(t, store, func(o *engine.Options) { meddles(o); o.Clusters[0].FileChecks[0].MaxUnhealthy = &one })
 		running.Store(e)
 		time.Sleep(15 * time.Second)
 		require.True(t, meddled.Load())

@@ -1,7 +1,9 @@
 package engine_test
 
 import (
+	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,6 +30,34 @@ func TestRunIsBegunAsTheCheckAsksNow(t *testing.T) {
 		time.Sleep(62 * time.Second)
 		assert.Equal(t, remediate.DeleteMachine, only(t, e).Strategy)
 		assert.Zero(t, w.Count(bmc.CommandOff))
+		stop()
+	})
+}
+
+// counting is an inventory that counts who looks for a host.
+type counting struct {
+	engine.Hosts
+	finds atomic.Int64
+}
+
+func (c *counting) Find(ctx context.Context, cluster, node string) (bmc.Host, bool, error) {
+	c.finds.Add(1)
+	return c.Hosts.Find(ctx, cluster, node)
+}
+
+// A candidate that a cheap gate refuses costs no look into the inventory, which would read
+// its password: files may hang, and the deciding loop goes on for all.
+func TestDecidingReadsNoPassword(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		var x *counting
+		e, _, stop := start(t, w, store, func(o *engine.Options) { x = &counting{Hosts: o.Hosts}; o.Hosts = x })
+		time.Sleep(2 * time.Second)
+		_, err := e.Hold(t.Context(), engine.Order{Node: "n-1", Actor: "root", Reason: "test"})
+		require.NoError(t, err)
+		before := x.finds.Load()
+		time.Sleep(5 * time.Minute)
+		assert.Equal(t, before, x.finds.Load())
+		assert.False(t, gate(t, e, policy.Hold).Pass)
 		stop()
 	})
 }

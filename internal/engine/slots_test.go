@@ -119,14 +119,14 @@ func TestLastSlotIsTakenInTheStore(t *testing.T) {
 		f := newFleet("a", 4, "")
 		f.fail(1)
 		var meddled atomic.Bool
-		meddling := onFind(func(node string) {
+		meddles := onDecision(func(node string) {
 			if !meddled.Load() && f.Handle(node).Reads() > 0 {
 				meddled.Store(true) // the probe is done, the gate is asked
 				_, err := state.TakeSlot(t.Context(), store, 1, state.Slot{Cluster: "elsewhere", Run: "theirs"})
 				assert.NoError(t, err)
 			}
 		})
-		e, events, stop := fleets{f}.guard(t, store, func(o *engine.Options) { meddling(o); o.Guards.MaxInFlightTotal = 1 })
+		e, events, stop := fleets{f}.guard(t, store, func(o *engine.Options) { meddles(o); o.Guards.MaxInFlightTotal = 1 })
 		time.Sleep(time.Minute)
 		require.True(t, meddled.Load())
 		require.Empty(t, e.Runs("a"))

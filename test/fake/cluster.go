@@ -143,6 +143,12 @@ func (c *Cluster) List(string) (nodes []string) {
 	return nodes
 }
 
+// Protected implements engine.Hosts.
+func (c *Cluster) Protected(_, node string) (is bool) {
+	c.Do(func(s *State) { is = s.Entries[node].Protected })
+	return is
+}
+
 // Find implements engine.Hosts.
 func (c *Cluster) Find(_ context.Context, _, node string) (h bmc.Host, found bool, err error) {
 	c.Do(func(s *State) { h, found = s.Entries[node] })

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"context"
 	"maps"
 	"slices"
 	"testing"
@@ -33,11 +32,7 @@ func options(change func(*engine.Options)) Defect { return Defect{Options: chang
 // unprotected is an inventory in which nothing is protected.
 type unprotected struct{ engine.Hosts }
 
-func (u unprotected) Find(ctx context.Context, cluster, node string) (bmc.Host, bool, error) {
-	h, found, err := u.Hosts.Find(ctx, cluster, node)
-	h.Protected = false
-	return h, found, err
-}
+func (unprotected) Protected(string, string) bool { return false }
 
 // quiet is a world in which hosts break, often, and nothing else does.
 func quiet(p *Plan) {

@@ -121,6 +121,15 @@ func (v inventory) List(string) (names []string) {
 	return names
 }
 
+// Protected implements engine.Hosts.
+func (v inventory) Protected(_, node string) (is bool) {
+	v.inc.i.w.do(func() {
+		_, listed := v.inc.knows.ways[node]
+		is = listed && v.inc.i.w.hostOf(node).protected
+	})
+	return is
+}
+
 // Find implements engine.Hosts.
 func (v inventory) Find(_ context.Context, _, node string) (e bmc.Host, found bool, err error) {
 	v.inc.i.w.do(func() {
