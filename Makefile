@@ -52,7 +52,7 @@ fmt-check:
 
 lint: fmt-check ## gofmt, go vet, staticcheck with all checks
 	$(GO) vet ./...
-	$(GO) vet -tags failpoint ./internal/engine ./cmd/fenced
+	$(GO) vet -tags failpoint ./internal/failpoint ./cmd/fenced
 	$(GO) run $(STATICCHECK) -checks=all ./...
 
 vuln: ## look up known vulnerabilities (govulncheck); where its database cannot be reached it fails, and says that nothing was checked

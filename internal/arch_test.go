@@ -42,6 +42,7 @@ var table = map[string]rule{
 	"internal/k8swatch":   {[]string{"policy", "remediate", "manifest", "bmc"}, []string{"k8s.io/", "go.uber.org/zap", "golang.org/x/sys/unix"}},
 	"internal/config":     {[]string{"policy", "bmc", "manifest"}, []string{"github.com/spf13/viper", "go.yaml.in/yaml/"}},
 	"internal/engine":     {[]string{"policy", "remediate", "bmc", "state", "suspend"}, []string{"golang.org/x/sync/errgroup"}},
+	"internal/failpoint":  {[]string{"policy", "remediate", "bmc", "state", "engine"}, nil},
 	"internal/sweep":      {[]string{"bmc", "engine", "policy"}, nil},
 	"internal/api":        {[]string{"policy", "remediate"}, []string{"golang.org/x/sys/unix"}},
 	"cmd/fenced":          {[]string{"*"}, []string{"go.uber.org/zap", "github.com/coreos/go-systemd/", "github.com/prometheus/", "golang.org/x/sync/errgroup"}},

@@ -18,6 +18,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/config"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/failpoint"
 	"github.com/fenced/fenced/internal/k8swatch"
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
@@ -126,7 +127,7 @@ func (d *fenced) buildEngine(ctx context.Context, entries []config.HostEntry, po
 			ControlPlaneIsolation: controlPlaneIsolation(d.cfg.ControlPlaneIsolation),
 		})
 	}
-	e, err := engine.New(ctx, opt)
+	e, err := engine.New(ctx, failpoint.Wrap(opt))
 	if err != nil {
 		return err
 	}

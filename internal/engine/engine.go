@@ -172,7 +172,6 @@ type Engine struct {
 // New loads what the store holds and prepares every cluster. It talks to no
 // cluster and no BMC.
 func New(ctx context.Context, opt Options) (*Engine, error) {
-	opt = withFailpoints(opt)
 	e := &Engine{opt: opt, clusters: map[string]*cluster{}, index: newIndex(), started: time.Now(), beat: func() {}}
 	refused, err := state.LoadRefusals(ctx, opt.Store, opt.Instance)
 	if err != nil {

@@ -148,7 +148,7 @@ func adds(fn *ast.FuncDecl, helper func(name string) bool) (yes bool) {
 // eachTestFile parses every Go file that only tests, and what they start, are built of.
 func eachTestFile(t *testing.T, visit func(path string, f *ast.File, set *token.FileSet)) {
 	t.Helper()
-	helpers := []string{"test/", "internal/bmc/bmctest/", "internal/state/statetest/", "internal/engine/failpoint"}
+	helpers := []string{"test/", "internal/bmc/bmctest/", "internal/state/statetest/", "internal/failpoint/"}
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") {
 			return err

@@ -1,6 +1,6 @@
 //go:build failpoint
 
-package engine
+package failpoint
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -23,9 +24,9 @@ type failingPower struct {
 
 func (p failingPower) Send(ctx context.Context, c bmc.Command) (bmc.Receipt, error) {
 	node, name := p.book.commanding(p.device)
-	failpoint(node, "before", "command", c.String(), name)
+	reach(node, "before", "command", c.String(), name)
 	receipt, err := p.Power.Send(ctx, c)
-	failpoint(node, "after", "command", c.String(), name)
+	reach(node, "after", "command", c.String(), name)
 	return receipt, err
 }
 
@@ -47,43 +48,43 @@ func (b *logbook) commanding(device string) (node, name string) {
 const unasked = "unsaved"
 
 // failingKube has a point before and after every write of a run, and of the Lease.
-type failingKube struct{ Kube }
+type failingKube struct{ engine.Kube }
 
 func (k failingKube) Act(ctx context.Context, r remediate.Run, a remediate.Action, backups [][]byte, b remediate.Backup) error {
-	failpoint(r.Target.Node, "before", "write", string(r.Step), string(a))
+	reach(r.Target.Node, "before", "write", string(r.Step), string(a))
 	err := k.Kube.Act(ctx, r, a, backups, b)
-	failpoint(r.Target.Node, "after", "write", string(r.Step), string(a))
+	reach(r.Target.Node, "after", "write", string(r.Step), string(a))
 	return err
 }
 
-func (k failingKube) Announce(ctx context.Context, a Announcement) (time.Duration, string, error) {
-	failpoint("", "before", "write", "Lease")
+func (k failingKube) Announce(ctx context.Context, a engine.Announcement) (time.Duration, string, error) {
+	reach("", "before", "write", "Lease")
 	binds, foreign, err := k.Kube.Announce(ctx, a)
-	failpoint("", "after", "write", "Lease")
+	reach("", "after", "write", "Lease")
 	return binds, foreign, err
 }
 
 // failingChecks has a point before and after every write to a check.
-type failingChecks struct{ Checks }
+type failingChecks struct{ engine.Checks }
 
 func (k failingChecks) WriteStatus(ctx context.Context, r policy.CheckReport) error {
-	failpoint("", "before", "write", "status")
+	reach("", "before", "write", "status")
 	err := k.Checks.WriteStatus(ctx, r)
-	failpoint("", "after", "write", "status")
+	reach("", "after", "write", "status")
 	return err
 }
 
 func (k failingChecks) Record(ctx context.Context, r policy.CheckReport, warning bool, reason, message string) error {
-	failpoint("", "before", "write", "event")
+	reach("", "before", "write", "event")
 	err := k.Checks.Record(ctx, r, warning, reason, message)
-	failpoint("", "after", "write", "event")
+	reach("", "after", "write", "event")
 	return err
 }
 
 // failingRecord has a point before and after a record becomes durable.
-func failingRecord(record func(Event) error, ev Event) error {
-	failpoint(ev.Node, "before", "record", string(ev.Step), string(ev.Action))
+func failingRecord(record func(engine.Event) error, ev engine.Event) error {
+	reach(ev.Node, "before", "record", string(ev.Step), string(ev.Action))
 	err := record(ev)
-	failpoint(ev.Node, "after", "record", string(ev.Step), string(ev.Action))
+	reach(ev.Node, "after", "record", string(ev.Step), string(ev.Action))
 	return err
 }

@@ -1,6 +1,6 @@
 //go:build failpoint
 
-package engine
+package failpoint
 
 import (
 	"context"
@@ -77,19 +77,19 @@ type failingStore struct {
 
 func (s failingStore) Put(ctx context.Context, r state.Record) (uint64, error) {
 	node, name := s.book.saving(r)
-	failpoint(node, append([]string{"before", "save"}, name...)...)
+	reach(node, append([]string{"before", "save"}, name...)...)
 	version, err := s.Store.Put(ctx, r)
 	if err == nil {
 		s.book.note(r)
-		failpoint(node, append([]string{"after", "save"}, name...)...)
+		reach(node, append([]string{"after", "save"}, name...)...)
 	}
 	return version, err
 }
 
 func (s failingStore) Delete(ctx context.Context, kind state.Kind, key string, version uint64) error {
-	failpoint("", "before", "drop", string(kind))
+	reach("", "before", "drop", string(kind))
 	err := s.Store.Delete(ctx, kind, key, version)
-	failpoint("", "after", "drop", string(kind))
+	reach("", "after", "drop", string(kind))
 	return err
 }
 

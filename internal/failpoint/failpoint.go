@@ -1,6 +1,6 @@
 //go:build failpoint
 
-package engine
+package failpoint
 
 import (
 	"crypto/sha256"
@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
 )
 
 // Files of the directory that say how the points in it work.
@@ -24,9 +25,9 @@ const (
 	eachNode = "each"
 )
 
-// withFailpoints puts a point before and after all that leaves the engine: each save,
+// Wrap puts a point before and after all that leaves the engine: each save,
 // each command to a device, each write to a cluster and each durable record.
-func withFailpoints(o Options) Options {
+func Wrap(o engine.Options) engine.Options {
 	if os.Getenv("FENCED_FAILPOINTS") == "" {
 		return o
 	}
@@ -45,7 +46,7 @@ func withFailpoints(o Options) Options {
 		}
 	}
 	if record := o.Record; record != nil {
-		o.Record = func(ev Event) error { return failingRecord(record, ev) }
+		o.Record = func(ev engine.Event) error { return failingRecord(record, ev) }
 	}
 	o.Clusters = slices.Clone(o.Clusters)
 	for i := range o.Clusters {
@@ -62,10 +63,10 @@ func withFailpoints(o Options) Options {
 // that no two points mark one death.
 var marking sync.Mutex
 
-// failpoint kills this process with SIGKILL the first time a point is reached
+// reach kills this process with SIGKILL the first time a point is reached
 // in the life of the directory FENCED_FAILPOINTS: a marker file per point says
 // that it has been passed. Only the tests build with this tag.
-func failpoint(node string, name ...string) {
+func reach(node string, name ...string) {
 	dir, point := os.Getenv("FENCED_FAILPOINTS"), strings.Join(slices.DeleteFunc(name, func(s string) bool { return s == "" }), "-")
 	if !chosen(dir, point) {
 		return

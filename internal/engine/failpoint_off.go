@@ -1,6 +1,0 @@
-//go:build !failpoint
-
-package engine
-
-// withFailpoints changes nothing in the shipped binary.
-func withFailpoints(o Options) Options { return o }
