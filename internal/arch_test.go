@@ -30,6 +30,7 @@ var table = map[string]rule{
 	"internal/policy":     {nil, []string{"k8s.io/apimachinery/pkg/labels", "k8s.io/apimachinery/pkg/util/intstr"}},
 	"internal/remediate":  {[]string{"bmc"}, nil},
 	"internal/bmc":        {nil, nil},
+	"internal/power":      {[]string{"bmc"}, nil},
 	"internal/manifest":   {[]string{"policy"}, []string{"k8s.io/apimachinery/", "sigs.k8s.io/yaml", "go.yaml.in/yaml/", "github.com/robfig/cron/"}},
 	"internal/ipmi":       {[]string{"bmc"}, nil},
 	"internal/redfish":    {[]string{"bmc"}, []string{"github.com/stmcginnis/gofish"}},
@@ -41,9 +42,9 @@ var table = map[string]rule{
 	"internal/state":      {[]string{"remediate", "suspend"}, []string{"go.etcd.io/bbolt", "go.etcd.io/etcd/", "golang.org/x/sync/errgroup", "go.uber.org/zap"}},
 	"internal/k8swatch":   {[]string{"policy", "remediate", "manifest", "bmc"}, []string{"k8s.io/", "go.uber.org/zap", "golang.org/x/sys/unix"}},
 	"internal/config":     {[]string{"policy", "bmc", "manifest"}, []string{"github.com/spf13/viper", "go.yaml.in/yaml/"}},
-	"internal/engine":     {[]string{"policy", "remediate", "bmc", "state", "suspend"}, []string{"golang.org/x/sync/errgroup"}},
+	"internal/engine":     {[]string{"policy", "remediate", "bmc", "power", "state", "suspend"}, []string{"golang.org/x/sync/errgroup"}},
 	"internal/failpoint":  {[]string{"policy", "remediate", "bmc", "state", "engine"}, nil},
-	"internal/sweep":      {[]string{"bmc", "engine", "policy"}, nil},
+	"internal/sweep":      {[]string{"bmc", "power", "engine", "policy"}, nil},
 	"internal/api":        {[]string{"policy", "remediate"}, []string{"golang.org/x/sys/unix"}},
 	"cmd/fenced":          {[]string{"*"}, []string{"go.uber.org/zap", "github.com/coreos/go-systemd/", "github.com/prometheus/", "golang.org/x/sync/errgroup"}},
 	"cmd/fencectl":        {[]string{"api", "audit", "policy", "manifest", "config"}, []string{"github.com/spf13/cobra", "golang.org/x/term", "golang.org/x/sys/unix", "go.yaml.in/yaml/"}},
@@ -80,13 +81,13 @@ func (r rule) allows(path string) bool {
 	return slices.ContainsFunc(r.outside, func(p string) bool { return strings.HasPrefix(path, p) })
 }
 
-// TestPurity: policy and remediate start no goroutine and read no clock, so
+// TestPurity: policy, remediate and bmc start no goroutine and read no clock, so
 // that the exhaustive search and the simulation run the shipped code.
 func TestPurity(t *testing.T) {
 	clock := []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick"}
 	found := 0
 	eachFile(t, func(dir string, f *ast.File, set *token.FileSet) {
-		if dir != "internal/policy" && dir != "internal/remediate" {
+		if dir != "internal/policy" && dir != "internal/remediate" && dir != "internal/bmc" {
 			return
 		}
 		found++

@@ -15,13 +15,13 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 
 	"github.com/fenced/fenced/internal/api"
-	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/config"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/failpoint"
 	"github.com/fenced/fenced/internal/k8swatch"
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/sweep"
@@ -87,7 +87,7 @@ func build(ctx context.Context, file string, set, warnings []string) (*fenced, e
 
 func (d *fenced) buildEngine(ctx context.Context, entries []config.HostEntry, policies manifest.Policies) error {
 	p := d.cfg.Power
-	actors := bmc.NewActors(opener(p.ReadTimeout))
+	actors := power.NewActors(opener(p.ReadTimeout))
 	w := d.cfg.Watchdog
 	d.own = ownBMC{BMC: openOwnBMC(w.Device, d.log), cfg: w, pulse: new(pulse), log: d.log}
 	opt := d.engineOptions()

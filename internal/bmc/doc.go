@@ -5,17 +5,15 @@
 //	host.go      a host and its levels
 //	device.go    what switches a host; fingerprint.go, all that chooses which
 //	endpoint.go  addresses, with scheme.go and hostname.go
-//	level.go     all devices of a level as one Power
-//	witness.go   what lower levels say to its Off
-//	actor.go     one at a time for each BMC, with service.go and operation.go
 //	proof.go     two readings that prove Off; pure
 //	identity.go  whose BMC it is, with serial.go, mac.go and placeholder.go
 //	describe.go  what a BMC tells about itself, and what is weak about it
 //	secret.go    a password, which does not print
 //	error.go     what went wrong, and whether a command may have arrived, with answer.go, which words it
 //
-// Nothing here talks to a network. The drivers do, each behind Power:
-// internal/ipmi and internal/redfish, internal/bmclib and internal/fenceagent.
+// These are values; nothing here waits, or talks to a network. The drivers do, each behind
+// Power: internal/ipmi and internal/redfish, internal/bmclib and internal/fenceagent. Who
+// uses them when is for package power.
 // The proof of off stands above them, once, in Proof. "Off" always means READ as
 // off, twice and apart, on a session whose identity was checked: a BMC that
 // accepted a command has proven nothing. Package bmctest holds every driver to

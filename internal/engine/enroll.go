@@ -9,6 +9,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/state"
 )
 
@@ -165,7 +166,7 @@ func refusedIdentity(v policy.IdentityVerdict) policy.Reason {
 // readOnce opens a device, reads it, and ends its session.
 func (c *cluster) readOnce(ctx context.Context, d bmc.Device) (bmc.Reading, error) {
 	one := bmc.Host{Name: d.String(), Levels: []bmc.Level{{Devices: []bmc.Device{d}}}}
-	p, err := bmc.OpenLevel(c.e.opt.Open, one, 0)
+	p, err := power.OpenLevel(c.e.opt.Open, one, 0)
 	if err != nil {
 		return bmc.Reading{}, err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -167,7 +168,7 @@ func (c *cluster) readsOff(ctx context.Context, draft remediate.Run) (off, barre
 	if err != nil || !strict(h.Levels[0]) { // what others say shortens no wait
 		return false, false
 	}
-	p, err := bmc.OpenLevel(c.e.opt.Open, h, 0)
+	p, err := power.OpenLevel(c.e.opt.Open, h, 0)
 	if err != nil {
 		return false, false
 	}

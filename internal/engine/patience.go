@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/power"
 )
 
 const (
@@ -47,7 +48,7 @@ func (p *patience) wait(l bmc.Level) error {
 // note takes in how a probe of a level went. What only had to make way for others
 // says nothing about it.
 func (p *patience) note(l bmc.Level, err error) {
-	if strict(l) || errors.Is(err, bmc.ErrInUse) {
+	if strict(l) || errors.Is(err, power.ErrInUse) {
 		return
 	}
 	p.mu.Lock()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/power"
 )
 
 // failedTwice: a level that does not answer is passed over for the next only
@@ -86,7 +87,7 @@ func (c *cluster) readLevel(ctx context.Context, h bmc.Host, level int) (bmc.Rea
 
 // openLevel opens one level.
 func (c *cluster) openLevel(h bmc.Host, level int) (*session, error) {
-	p, err := bmc.OpenLevel(c.e.opt.Open, h, level)
+	p, err := power.OpenLevel(c.e.opt.Open, h, level)
 	if err != nil {
 		return nil, err
 	}

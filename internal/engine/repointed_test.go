@@ -14,6 +14,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/sweep"
 )
 
@@ -42,7 +43,7 @@ func (g *given) were(host, password string) bool {
 // sweeping runs health checks over an engine until stop.
 func sweeping(t *testing.T, w *world, e *engine.Engine) (*sweep.Sweep, *given, func()) {
 	g := &given{to: map[string][]string{}}
-	actors := bmc.NewActors(func(d bmc.Device) (bmc.Power, error) {
+	actors := power.NewActors(func(d bmc.Device) (bmc.Power, error) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		g.to[d.Endpoint.Host] = append(g.to[d.Endpoint.Host], cmp.Or(d.Password.Reveal(), "none"))

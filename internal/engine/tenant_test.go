@@ -13,6 +13,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/sweep"
 	"github.com/fenced/fenced/test/fake"
@@ -203,7 +204,7 @@ func TestNoOtherAccountAtAKnownHostsBMC(t *testing.T) {
 				require.Equal(t, reason, withheld.Reason)
 			}
 			n := 0
-			actors := bmc.NewActors(func(d bmc.Device) (bmc.Power, error) {
+			actors := power.NewActors(func(d bmc.Device) (bmc.Power, error) {
 				if d.Password.Reveal() == "wrong" {
 					return wrongly{w.bmc(), &n}, nil
 				}

@@ -85,7 +85,7 @@ func (w *world) reads(v variant, level int8) bmc.Reading {
 		r.State = bmc.Off
 	case level == 1 && (v.outlet == liar && w.says || w.outletsOff()):
 		r.State = bmc.Off
-		if w.answers(v, 0) == "" && w.on { // the witness, as bmc.OpenLevel has it
+		if w.answers(v, 0) == "" && w.on { // the witness, as power.OpenLevel has it
 			r.State, r.Contradicted, w.told = bmc.On, true, true
 		}
 	case level == 1:

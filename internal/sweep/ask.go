@@ -8,6 +8,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/power"
 )
 
 // deviceID is a device's place among those of its host.
@@ -125,7 +126,7 @@ func bounded(ctx context.Context, limit time.Duration, f func(context.Context) e
 
 // gaveWay says whether a look was ended for reasons that are not the device's.
 func gaveWay(ctx context.Context, err error) bool {
-	return err != nil && (errors.Is(err, bmc.ErrInUse) || ctx.Err() != nil)
+	return err != nil && (errors.Is(err, power.ErrInUse) || ctx.Err() != nil)
 }
 
 // starved says whether a look that failed waited for others so long that the

@@ -14,6 +14,7 @@ import (
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/ipmi"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/test/ipmisim"
 )
 
@@ -26,7 +27,7 @@ func TestSweepOfRealBMCs(t *testing.T) {
 	gone := peer(t, w, 2, "a long random one")
 	gone.Stop()
 	timing := bmc.Timing{ReadTimeout: 20 * time.Second, SendTimeout: 20 * time.Second}
-	actors := bmc.NewActors(func(d bmc.Device) (bmc.Power, error) { return ipmi.New(d, timing), nil })
+	actors := power.NewActors(func(d bmc.Device) (bmc.Power, error) { return ipmi.New(d, timing), nil })
 	w.sweep = New(Options{Engine: w, Open: actors.Patient(), Urgent: actors.Urgent(), Every: time.Second, ReadTimeout: timing.ReadTimeout,
 		AtOnce: AtOnce, Tell: func(engine.Event) {}, Measured: func(bmc.Driver, time.Duration) {}})
 	ctx, stop := context.WithCancel(t.Context())

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/power"
 )
 
 func TestAnOrderedLookIsUrgentAndFresh(t *testing.T) {
@@ -44,7 +45,7 @@ func TestAnOrderedLookThatCannotBeDoneSaysSo(t *testing.T) {
 	m := w.host(1)
 	w.run(t, func(t *testing.T) {
 		w.wait(2 * every)
-		w.change(func() { m.err = fmt.Errorf("read: %w", bmc.ErrInUse) })
+		w.change(func() { m.err = fmt.Errorf("read: %w", power.ErrInUse) })
 		got, err := w.sweep.Test(t.Context(), "prod", "n-1")
 		require.NoError(t, err)
 		assert.Contains(t, got[0].Problem, "in use", "an old answer is not passed off as a fresh one")
@@ -55,7 +56,7 @@ func TestAnOrderedLookThatCannotBeDoneSaysSo(t *testing.T) {
 		assert.Empty(t, got[0].Problem)
 		assert.Contains(t, got[0].AuditProblem, "sessions", "no finding is not a clean bill")
 
-		w.change(func() { m.auditErr = fmt.Errorf("audit: %w", bmc.ErrInUse) })
+		w.change(func() { m.auditErr = fmt.Errorf("audit: %w", power.ErrInUse) })
 		got, err = w.sweep.Audit(t.Context(), "prod", "n-1")
 		require.NoError(t, err)
 		assert.Contains(t, got[0].AuditProblem, "in use")

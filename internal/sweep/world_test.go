@@ -15,6 +15,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/power"
 	_ "github.com/fenced/fenced/test/oneproc" // it plays in virtual time
 )
 
@@ -34,7 +35,7 @@ type world struct {
 	inFlight int
 	most     int // looks in flight, at the peak
 	sweep    *Sweep
-	actors   *bmc.Actors
+	actors   *power.Actors
 	urgent   int    // devices opened for people
 	frozen   string // a node
 	twin     string // a node
@@ -142,9 +143,9 @@ func (w *world) runEvery(t *testing.T, every time.Duration, f func(t *testing.T)
 		open := func(d bmc.Device) (bmc.Power, error) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			return &power{w: w, m: w.machines[d.Service()], d: d}, nil
+			return &asked{w: w, m: w.machines[d.Service()], d: d}, nil
 		}
-		w.actors = bmc.NewActors(open)
+		w.actors = power.NewActors(open)
 		w.sweep = New(Options{Engine: w, Open: w.actors.Patient(), Every: every, ReadTimeout: readTimeout, AtOnce: AtOnce,
 			Urgent: func(d bmc.Device) (bmc.Power, error) {
 				w.change(func() { w.urgent++ })
@@ -210,8 +211,8 @@ func failing(kind bmc.Kind) error {
 	return &bmc.Error{Kind: kind, Op: "read power state", Addr: "bmc", Err: errors.New(strings.ToLower(string(kind)))}
 }
 
-// power is a client of a machine.
-type power struct {
+// asked is a client of a machine.
+type asked struct {
 	w *world
 	m *machine
 	d bmc.Device
@@ -219,7 +220,7 @@ type power struct {
 	closed bool
 }
 
-func (p *power) Read(ctx context.Context) (bmc.Reading, error) {
+func (p *asked) Read(ctx context.Context) (bmc.Reading, error) {
 	p.w.mu.Lock()
 	m := p.m
 	m.reads, m.passwords = append(m.reads, time.Now()), append(m.passwords, p.d.Password.Reveal())
@@ -254,11 +255,11 @@ func (p *power) Read(ctx context.Context) (bmc.Reading, error) {
 	return bmc.Reading{State: bmc.On, Raw: "on", At: time.Now(), Fault: m.fault, Identity: bmc.Identity{UUID: m.uuid}, Took: takes}, nil
 }
 
-func (p *power) Send(context.Context, bmc.Command) (bmc.Receipt, error) {
+func (p *asked) Send(context.Context, bmc.Command) (bmc.Receipt, error) {
 	panic("the sweep gave a command")
 }
 
-func (p *power) Close(context.Context) error {
+func (p *asked) Close(context.Context) error {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
 	if !p.closed {
@@ -268,7 +269,7 @@ func (p *power) Close(context.Context) error {
 	return nil
 }
 
-func (p *power) Describe(ctx context.Context) (bmc.Description, error) {
+func (p *asked) Describe(ctx context.Context) (bmc.Description, error) {
 	p.w.mu.Lock()
 	p.m.described++
 	tells, told := p.m.tells, p.m.description
@@ -281,7 +282,7 @@ func (p *power) Describe(ctx context.Context) (bmc.Description, error) {
 	}
 }
 
-func (p *power) Audit(context.Context) ([]bmc.Finding, error) {
+func (p *asked) Audit(context.Context) ([]bmc.Finding, error) {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
 	p.m.audits++

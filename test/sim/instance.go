@@ -13,6 +13,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/test/fake"
 )
 
@@ -166,7 +167,7 @@ func (c *incarnation) options() engine.Options {
 	w, p := c.i.w, c.i.w.plan
 	opt := engine.Options{
 		Store: &door{inc: c}, StoreID: "shared", Instance: c.i.name, Hosts: inventory{c},
-		Open: bmc.NewActors(c.open).Urgent(), Guards: p.guards(), Run: p.run(), Record: c.record, PauseFile: c.i.pauseFile,
+		Open: power.NewActors(c.open).Urgent(), Guards: p.guards(), Run: p.run(), Record: c.record, PauseFile: c.i.pauseFile,
 		Power:  engine.PowerTiming{ReadTimeout: 5 * time.Second, OffReadSpacing: offReadSpacing},
 		Events: engine.NewStream(c.told), Own: c.own(),
 		Clusters: []engine.ClusterOptions{{Name: cluster, Mode: policy.ModeEvaluate, Reprovision: p.Reprovision, Isolation: p.Isolation,

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/power"
 )
 
 // closeLimit is how long the end of a session may take.
@@ -74,7 +75,7 @@ func closeHung(t T, d Driver, w *World) {
 
 // manyUsers share the BMC through actors: nobody fails, and one session serves all.
 func manyUsers(t T, d Driver, w *World) {
-	a := bmc.NewActors(w.Open)
+	a := power.NewActors(w.Open)
 	var wait sync.WaitGroup
 	var powers []bmc.Power
 	for range 6 {

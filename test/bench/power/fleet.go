@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/test/ipmisim"
 )
 
@@ -97,10 +98,10 @@ func (f *fleet) each(ctx context.Context, first, hung int, work func(context.Con
 
 // open opens the hosts from first on; nothing is sent yet.
 func (f *fleet) open(first int) ([]bmc.Power, error) {
-	actors := bmc.NewActors(open)
+	actors := power.NewActors(open)
 	var powers []bmc.Power
 	for _, h := range f.hosts[first:] {
-		p, err := bmc.OpenLevel(actors.Urgent(), h, 0)
+		p, err := power.OpenLevel(actors.Urgent(), h, 0)
 		if err != nil {
 			closeAll(powers)
 			return nil, err

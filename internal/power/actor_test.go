@@ -1,4 +1,4 @@
-package bmc
+package power
 
 import (
 	"context"
@@ -12,10 +12,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	_ "github.com/fenced/fenced/test/oneproc" // it plays in virtual time
+
+	"github.com/fenced/fenced/internal/bmc"
 )
 
 // opened opens d or fails the test.
-func opened(t *testing.T, open Opener, d Device) Power {
+func opened(t *testing.T, open bmc.Opener, d bmc.Device) bmc.Power {
 	t.Helper()
 	p, err := open(d)
 	require.NoError(t, err)
@@ -45,7 +47,7 @@ func TestActorsAskAServiceOneAtATime(t *testing.T) {
 		y := newYard()
 		y.read = takes(time.Second)
 		a := NewActors(y.open)
-		var devices []Device
+		var devices []bmc.Device
 		for _, system := range []string{"/redfish/v1/Systems/1", "/redfish/v1/Systems/2", "/redfish/v1/Systems/3"} {
 			for _, host := range []string{"a", "b"} {
 				d := deviceAt(host)
@@ -78,7 +80,7 @@ func TestActorsShareAClient(t *testing.T) {
 		run, person, sweep := opened(t, a.Urgent(), deviceAt("a")), opened(t, a.Urgent(), deviceAt("a")), opened(t, a.Patient(), deviceAt("a"))
 		first, err := run.Read(t.Context())
 		require.NoError(t, err)
-		for _, p := range []Power{person, sweep, run} {
+		for _, p := range []bmc.Power{person, sweep, run} {
 			r, err := p.Read(t.Context())
 			require.NoError(t, err)
 			assert.Equal(t, first.Session, r.Session, "one session for all")
@@ -105,19 +107,19 @@ func TestActorsShareAClient(t *testing.T) {
 // TestActorsNewClient: whatever changes how a device is reached, trusted or
 // logged in to gives a client of its own, asked in turn with the old one.
 func TestActorsNewClient(t *testing.T) {
-	for name, change := range map[string]func(*Device){
-		"password":   func(d *Device) { d.Password = NewSecret("other") },
-		"user":       func(d *Device) { d.Username = "other" },
-		"driver":     func(d *Device) { d.Driver = DriverBMCLib },
-		"provider":   func(d *Device) { d.Provider = "gofish" },
-		"pin":        func(d *Device) { d.TLS.PinSHA256 = "aa" },
-		"CA":         func(d *Device) { d.TLS.CA = "/ca.pem" },
-		"suites":     func(d *Device) { d.CipherSuites = []int{17} },
-		"privilege":  func(d *Device) { d.Endpoint.Privilege = "ADMINISTRATOR" },
-		"system":     func(d *Device) { d.Endpoint.System = "/redfish/v1/Systems/2" },
-		"UUID":       func(d *Device) { d.SystemUUID = asIs },
-		"parameters": func(d *Device) { d.Parameters = map[string]string{"plug": "2"} },
-		"secrets":    func(d *Device) { d.SecretParameters = map[string]Secret{"community": NewSecret("other")} },
+	for name, change := range map[string]func(*bmc.Device){
+		"password":   func(d *bmc.Device) { d.Password = bmc.NewSecret("other") },
+		"user":       func(d *bmc.Device) { d.Username = "other" },
+		"driver":     func(d *bmc.Device) { d.Driver = bmc.DriverBMCLib },
+		"provider":   func(d *bmc.Device) { d.Provider = "gofish" },
+		"pin":        func(d *bmc.Device) { d.TLS.PinSHA256 = "aa" },
+		"CA":         func(d *bmc.Device) { d.TLS.CA = "/ca.pem" },
+		"suites":     func(d *bmc.Device) { d.CipherSuites = []int{17} },
+		"privilege":  func(d *bmc.Device) { d.Endpoint.Privilege = "ADMINISTRATOR" },
+		"system":     func(d *bmc.Device) { d.Endpoint.System = "/redfish/v1/Systems/2" },
+		"UUID":       func(d *bmc.Device) { d.SystemUUID = hostUUID },
+		"parameters": func(d *bmc.Device) { d.Parameters = map[string]string{"plug": "2"} },
+		"secrets":    func(d *bmc.Device) { d.SecretParameters = map[string]bmc.Secret{"community": bmc.NewSecret("other")} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			y := newYard()
@@ -156,30 +158,30 @@ func TestActorsForward(t *testing.T) {
 		y := newYard()
 		plain := NewActors(y.open)
 		p := opened(t, plain.Urgent(), deviceAt("a"))
-		_, err := p.(Describer).Describe(t.Context())
-		assert.Equal(t, KindUnsupported, KindOf(err))
-		_, err = p.(Auditor).Audit(t.Context())
-		assert.Equal(t, KindUnsupported, KindOf(err))
+		_, err := p.(bmc.Describer).Describe(t.Context())
+		assert.Equal(t, bmc.KindUnsupported, bmc.KindOf(err))
+		_, err = p.(bmc.Auditor).Audit(t.Context())
+		assert.Equal(t, bmc.KindUnsupported, bmc.KindOf(err))
 
-		rich := NewActors(func(d Device) (Power, error) {
+		rich := NewActors(func(d bmc.Device) (bmc.Power, error) {
 			p, err := y.open(d)
-			return &talking{p.(*fakePower), func(context.Context) (Description, error) { return Description{Model: "X"}, nil }}, err
+			return &talking{p.(*fakePower), func(context.Context) (bmc.Description, error) { return bmc.Description{Model: "X"}, nil }}, err
 		})
 		p = opened(t, rich.Patient(), deviceAt("b"))
-		d, err := p.(Describer).Describe(t.Context())
+		d, err := p.(bmc.Describer).Describe(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, "X", d.Model)
-		f, err := p.(Auditor).Audit(t.Context())
+		f, err := p.(bmc.Auditor).Audit(t.Context())
 		require.NoError(t, err)
-		assert.Equal(t, []Finding{{Code: FindingClock}}, f)
+		assert.Equal(t, []bmc.Finding{{Code: bmc.FindingClock}}, f)
 	})
 }
 
 func TestPatientUsersOnlyRead(t *testing.T) {
 	y := newYard()
 	p := opened(t, NewActors(y.open).Patient(), deviceAt("a"))
-	_, err := p.Send(t.Context(), CommandOff)
-	assert.Equal(t, KindUnsupported, KindOf(err))
+	_, err := p.Send(t.Context(), bmc.CommandOff)
+	assert.Equal(t, bmc.KindUnsupported, bmc.KindOf(err))
 	assert.Empty(t, y.did(), "nothing was sent")
 }
 
@@ -193,16 +195,16 @@ func TestUsedAfterClose(t *testing.T) {
 		synctest.Wait()
 		waiting := make(chan error)
 		go func() {
-			_, err := p.Send(t.Context(), CommandOff)
+			_, err := p.Send(t.Context(), bmc.CommandOff)
 			waiting <- err
 		}()
 		synctest.Wait()
 		require.NoError(t, p.Close(t.Context()))
-		for _, err := range []error{<-waiting, errOf(p.Read(t.Context())), errOf(p.Send(t.Context(), CommandOff))} {
-			e, ok := errors.AsType[*Error](err)
+		for _, err := range []error{<-waiting, errOf(p.Read(t.Context())), errOf(p.Send(t.Context(), bmc.CommandOff))} {
+			e, ok := errors.AsType[*bmc.Error](err)
 			require.True(t, ok, "%v", err)
-			assert.Equal(t, KindUnsupported, e.Kind)
-			assert.Equal(t, SentNo, e.Sent)
+			assert.Equal(t, bmc.KindUnsupported, e.Kind)
+			assert.Equal(t, bmc.SentNo, e.Sent)
 		}
 		require.NoError(t, other.Close(within(t, time.Minute)))
 		quiet(t, a)
@@ -217,7 +219,7 @@ func TestActorErrorsShowNoSecret(t *testing.T) {
 	y := newYard()
 	a := NewActors(y.open)
 	p := opened(t, a.Patient(), deviceAt("a"))
-	_, err := p.Send(t.Context(), CommandOff)
+	_, err := p.Send(t.Context(), bmc.CommandOff)
 	assert.NotContains(t, err.Error(), canary)
 	require.NoError(t, p.Close(t.Context()))
 	_, err = p.Read(t.Context())

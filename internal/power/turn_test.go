@@ -1,4 +1,4 @@
-package bmc
+package power
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
 )
 
 func TestUrgentGoesFirst(t *testing.T) {
@@ -23,12 +25,12 @@ func TestUrgentGoesFirst(t *testing.T) {
 		go func() { swept <- errOf(sweep.Read(t.Context())) }()
 		time.Sleep(time.Second)
 		start := time.Now()
-		_, err := run.Send(t.Context(), CommandOff)
+		_, err := run.Send(t.Context(), bmc.CommandOff)
 		require.NoError(t, err)
 		assert.Zero(t, time.Since(start), "the sweep's read was cancelled")
 		err = <-swept
 		assert.ErrorIs(t, err, ErrInUse)
-		assert.Equal(t, KindBusy, KindOf(err))
+		assert.Equal(t, bmc.KindBusy, bmc.KindOf(err))
 		assert.Equal(t, []string{"read a", "send off a"}, y.did())
 	})
 }
@@ -62,13 +64,13 @@ func TestUrgentOnesInOrder(t *testing.T) {
 func TestDescribeGivesWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		y := newYard()
-		a := NewActors(func(d Device) (Power, error) {
+		a := NewActors(func(d bmc.Device) (bmc.Power, error) {
 			p, err := y.open(d)
-			return &talking{p.(*fakePower), func(ctx context.Context) (Description, error) { return Description{}, pause(ctx, time.Minute) }}, err
+			return &talking{p.(*fakePower), func(ctx context.Context) (bmc.Description, error) { return bmc.Description{}, pause(ctx, time.Minute) }}, err
 		})
 		person, run := opened(t, a.Urgent(), deviceAt("a")), opened(t, a.Urgent(), deviceAt("a"))
 		told := make(chan error)
-		go func() { told <- errOf(person.(Describer).Describe(t.Context())) }()
+		go func() { told <- errOf(person.(bmc.Describer).Describe(t.Context())) }()
 		synctest.Wait()
 		start := time.Now()
 		require.NoError(t, errOf(run.Read(t.Context())))
@@ -87,12 +89,12 @@ func TestWaiterLeaves(t *testing.T) {
 		go func() { reading <- errOf(p.Read(t.Context())) }()
 		synctest.Wait()
 		start := time.Now()
-		_, err := q.Send(within(t, time.Second), CommandOff)
+		_, err := q.Send(within(t, time.Second), bmc.CommandOff)
 		assert.Equal(t, time.Second, time.Since(start))
-		e, ok := errors.AsType[*Error](err)
+		e, ok := errors.AsType[*bmc.Error](err)
 		require.True(t, ok)
-		assert.Equal(t, KindBusy, e.Kind)
-		assert.Equal(t, SentNo, e.Sent)
+		assert.Equal(t, bmc.KindBusy, e.Kind)
+		assert.Equal(t, bmc.SentNo, e.Sent)
 		assert.ErrorIs(t, err, ErrInUse)
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.Contains(t, err.Error(), "read power state", "it says what is in the way")
@@ -102,7 +104,7 @@ func TestWaiterLeaves(t *testing.T) {
 
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err = q.Send(ended, CommandOff)
+		_, err = q.Send(ended, bmc.CommandOff)
 		assert.ErrorIs(t, err, context.Canceled)
 		assert.Len(t, y.did(), 1)
 	})
@@ -114,7 +116,7 @@ func TestPatientWaitsForQuiet(t *testing.T) {
 		a := NewActors(y.open)
 		run, sweep := opened(t, a.Urgent(), deviceAt("a")), opened(t, a.Patient(), deviceAt("a"))
 		other := opened(t, a.Patient(), deviceAt("a"))
-		took := func(p Power) time.Duration {
+		took := func(p bmc.Power) time.Duration {
 			start := time.Now()
 			require.NoError(t, errOf(p.Read(t.Context())))
 			return time.Since(start)
@@ -132,7 +134,7 @@ func TestPatientWaitsForQuiet(t *testing.T) {
 		_, err := sweep.Read(within(t, 3*time.Second))
 		assert.ErrorIs(t, err, ErrInUse, "which says nothing against the BMC")
 		assert.Equal(t, 3*time.Second, time.Since(start))
-		for _, p := range []Power{run, sweep, other} {
+		for _, p := range []bmc.Power{run, sweep, other} {
 			require.NoError(t, p.Close(t.Context()))
 		}
 		quiet(t, a)

@@ -1,4 +1,4 @@
-package bmc
+package power
 
 import (
 	"context"
@@ -15,6 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/test/dice"
+
+	"github.com/fenced/fenced/internal/bmc"
 )
 
 // TestStuckPower: a driver that ignores its ctx costs one goroutine, and others
@@ -23,27 +25,27 @@ func TestStuckPower(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		y := newYard()
 		stuck := make(chan struct{})
-		y.send = func(context.Context, Device, Command) (Receipt, error) {
+		y.send = func(context.Context, bmc.Device, bmc.Command) (bmc.Receipt, error) {
 			<-stuck
-			return Receipt{}, nil
+			return bmc.Receipt{}, nil
 		}
 		a := NewActors(y.open)
 		p, q := opened(t, a.Urgent(), deviceAt("a")), opened(t, a.Urgent(), deviceAt("a"))
 		good := opened(t, a.Urgent(), deviceAt("b"))
 		start := time.Now()
-		_, err := p.Send(within(t, 10*time.Second), CommandOff)
+		_, err := p.Send(within(t, 10*time.Second), bmc.CommandOff)
 		assert.Equal(t, 10*time.Second+grace, time.Since(start))
-		e, ok := errors.AsType[*Error](err)
+		e, ok := errors.AsType[*bmc.Error](err)
 		require.True(t, ok)
-		assert.Equal(t, KindUnreachable, e.Kind)
-		assert.Equal(t, SentMaybe, e.Sent, "it may be sent yet") // I2
+		assert.Equal(t, bmc.KindUnreachable, e.Kind)
+		assert.Equal(t, bmc.SentMaybe, e.Sent, "it may be sent yet") // I2
 
 		before := runtime.NumGoroutine()
 		for range 100 {
 			start = time.Now()
 			_, err = q.Read(within(t, time.Second))
 			assert.Equal(t, time.Second, time.Since(start))
-			assert.Equal(t, KindUnreachable, KindOf(err))
+			assert.Equal(t, bmc.KindUnreachable, bmc.KindOf(err))
 			assert.NotErrorIs(t, err, ErrInUse, "a BMC that hangs is not dependable")
 			assert.ErrorContains(t, err, `"send off" hangs there`)
 			require.NoError(t, errOf(good.Read(t.Context())), "another service is not delayed")
@@ -84,7 +86,7 @@ func TestStuckServiceKeepsLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		y := newYard()
 		stuck := make(chan struct{})
-		y.read = func(context.Context, Device) (Reading, error) { <-stuck; return Reading{}, nil }
+		y.read = func(context.Context, bmc.Device) (bmc.Reading, error) { <-stuck; return bmc.Reading{}, nil }
 		a := NewActors(y.open)
 		for range 200 {
 			p := opened(t, a.Patient(), deviceAt("a"))
@@ -137,10 +139,10 @@ func TestThousandHungBMCs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const hung, good, rounds = 1000, 10, 30
 		y := newYard()
-		y.read = func(ctx context.Context, d Device) (Reading, error) {
+		y.read = func(ctx context.Context, d bmc.Device) (bmc.Reading, error) {
 			if d.Username == "hung" {
 				<-ctx.Done()
-				return Reading{}, &Error{Kind: KindUnreachable, Err: ctx.Err()}
+				return bmc.Reading{}, &bmc.Error{Kind: bmc.KindUnreachable, Err: ctx.Err()}
 			}
 			return takes(10*time.Millisecond)(ctx, d)
 		}
@@ -150,7 +152,7 @@ func TestThousandHungBMCs(t *testing.T) {
 		for i := range hung {
 			d := deviceAt(fmt.Sprint("hung-", i))
 			d.Username = "hung"
-			for _, open := range []Opener{a.Urgent(), a.Patient()} {
+			for _, open := range []bmc.Opener{a.Urgent(), a.Patient()} {
 				p := opened(t, open, d)
 				wait.Go(func() {
 					for range 3 {
@@ -208,7 +210,7 @@ func TestActorsAtRandom(t *testing.T) {
 			host := fmt.Sprint("host-", i)
 			random[host] = dice.New(t, host)
 		}
-		y.read = func(ctx context.Context, d Device) (Reading, error) {
+		y.read = func(ctx context.Context, d bmc.Device) (bmc.Reading, error) {
 			return takes(time.Duration(random[d.Endpoint.Host].Int64N(int64(50*time.Millisecond))))(ctx, d)
 		}
 		a := NewActors(y.open)
@@ -230,7 +232,7 @@ func TestActorsAtRandom(t *testing.T) {
 					}
 					for range random.IntN(3) {
 						_, _ = p.Read(within(t, upTo(200*time.Millisecond)+1))
-						_, _ = p.Send(within(t, upTo(200*time.Millisecond)+1), CommandOn)
+						_, _ = p.Send(within(t, upTo(200*time.Millisecond)+1), bmc.CommandOn)
 					}
 					assert.NoError(t, p.Close(within(t, upTo(100*time.Millisecond)+1)))
 					time.Sleep(upTo(time.Second))

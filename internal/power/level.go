@@ -1,4 +1,4 @@
-package bmc
+package power
 
 import (
 	"context"
@@ -9,15 +9,17 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/fenced/fenced/internal/bmc"
 )
 
 // OpenLevel makes one Power of all devices of a host's level, and of the levels
 // below it as witnesses: an outlet that reads Off proves nothing while the BMC
 // still reads On, or has not been heard. The only device of the first level is its
 // own Power. // I1
-func OpenLevel(open Opener, h Host, level int) (Power, error) {
+func OpenLevel(open bmc.Opener, h bmc.Host, level int) (bmc.Power, error) {
 	if level < 0 || level >= len(h.Levels) || len(h.Levels[level].Devices) == 0 {
-		return nil, &Error{Kind: KindUnsupported, Op: "open", Addr: h.Name, Err: fmt.Errorf("the host has no power level %d", level+1)}
+		return nil, &bmc.Error{Kind: bmc.KindUnsupported, Op: "open", Addr: h.Name, Err: fmt.Errorf("the host has no power level %d", level+1)}
 	}
 	l := &levelPower{}
 	for _, d := range h.Levels[level].Devices {
@@ -42,7 +44,7 @@ func OpenLevel(open Opener, h Host, level int) (Power, error) {
 	return l, nil
 }
 
-func openDevice(open Opener, d Device) (Power, error) {
+func openDevice(open bmc.Opener, d bmc.Device) (bmc.Power, error) {
 	if d.Unusable != nil {
 		return nil, d.Unusable
 	}
@@ -51,15 +53,15 @@ func openDevice(open Opener, d Device) (Power, error) {
 
 // levelPower is several devices that switch one host.
 type levelPower struct {
-	devices   []Power
+	devices   []bmc.Power
 	witnesses []*witnesses
 
 	sessions []uint64 // of the devices at the last reading
 	serial   uint64   // changes with any of them
 
-	last     Command   // that was given
-	accepted bool      // by each device
-	since    time.Time // what witnesses saw before this says nothing
+	last     bmc.Command // that was given
+	accepted bool        // by each device
+	since    time.Time   // what witnesses saw before this says nothing
 }
 
 // serials numbers the sessions of all levels: no two readings from different
@@ -71,22 +73,22 @@ const levelSerial = 1 << 63
 // Read asks all devices at once. A level is Off when each device of it is and no
 // witness says otherwise, and On when one is, since one outlet feeds the whole host;
 // else one that cannot be read makes the whole unreadable.
-func (l *levelPower) Read(ctx context.Context) (Reading, error) {
+func (l *levelPower) Read(ctx context.Context) (bmc.Reading, error) {
 	began := time.Now()
 	l.ask(ctx, false)
-	parts := make([]Reading, len(l.devices))
-	errs := each(l.devices, func(i int, p Power) (err error) {
+	parts := make([]bmc.Reading, len(l.devices))
+	errs := each(l.devices, func(i int, p bmc.Power) (err error) {
 		if parts[i], err = p.Read(ctx); err != nil {
-			parts[i] = Reading{At: time.Now()} // whatever came with the error: Unknown
+			parts[i] = bmc.Reading{At: time.Now()} // whatever came with the error: Unknown
 		}
 		return err
 	})
 	l.ask(ctx, true) // its own devices come first
 	r := l.together(parts)
-	if err := worst(errs); err != nil && (r.State != On || accountRefused(err)) {
-		return Reading{}, err
+	if err := worst(errs); err != nil && (r.State != bmc.On || accountRefused(err)) {
+		return bmc.Reading{}, err
 	}
-	if r.State == Off {
+	if r.State == bmc.Off {
 		r = l.hear(ctx, began, r)
 	}
 	return r, nil
@@ -102,17 +104,17 @@ func (l *levelPower) ask(ctx context.Context, shared bool) {
 }
 
 // together makes one reading of those of all devices.
-func (l *levelPower) together(parts []Reading) Reading {
-	r := Reading{At: parts[0].At}
+func (l *levelPower) together(parts []bmc.Reading) bmc.Reading {
+	r := bmc.Reading{At: parts[0].At}
 	asked := parts[0].At
 	var on, off int
 	var raws, uuids, serialNumbers, faults []string
 	var sessions []uint64
 	for _, p := range parts {
 		switch p.State {
-		case On:
+		case bmc.On:
 			on++
-		case Off:
+		case bmc.Off:
 			off++
 		}
 		if p.At.Before(r.At) { // as old as its oldest part
@@ -130,19 +132,19 @@ func (l *levelPower) together(parts []Reading) Reading {
 	r.Took = r.At.Sub(asked) // so that the reading begins with the first question
 	switch {
 	case off == len(parts):
-		r.State = Off
+		r.State = bmc.Off
 	case on > 0: // one outlet feeds the whole host
-		r.State, r.Partial = On, on < len(parts)
+		r.State, r.Partial = bmc.On, on < len(parts)
 	}
 	if !slices.Equal(sessions, l.sessions) {
 		l.sessions, l.serial = sessions, serials.Add(1)|levelSerial
 	}
-	r.Session, r.Fault, r.Raw = l.serial, strings.Join(faults, ", "), Printable(strings.Join(raws, " + "), maxRaw)
+	r.Session, r.Fault, r.Raw = l.serial, strings.Join(faults, ", "), bmc.Printable(strings.Join(raws, " + "), maxRaw)
 	if len(parts) == 1 {
 		r.Identity = parts[0].Identity
 		return r
 	}
-	r.Identity = Identity{UUID: strings.Join(uuids, "+"), Serial: strings.Join(serialNumbers, "+")}
+	r.Identity = bmc.Identity{UUID: strings.Join(uuids, "+"), Serial: strings.Join(serialNumbers, "+")}
 	r.Parts = parts
 	return r
 }
@@ -152,7 +154,7 @@ const maxRaw = 64
 
 // Send gives the command to all devices at once; each must accept it. What the
 // witnesses saw before it says nothing; to repeat what was accepted changes nothing.
-func (l *levelPower) Send(ctx context.Context, c Command) (Receipt, error) {
+func (l *levelPower) Send(ctx context.Context, c bmc.Command) (bmc.Receipt, error) {
 	if repeats := c == l.last && l.accepted; !repeats {
 		for _, ws := range l.witnesses {
 			ws.drop()
@@ -164,17 +166,17 @@ func (l *levelPower) Send(ctx context.Context, c Command) (Receipt, error) {
 	return r, err
 }
 
-func (l *levelPower) send(ctx context.Context, c Command) (Receipt, error) {
-	receipts := make([]Receipt, len(l.devices))
-	errs := each(l.devices, func(i int, p Power) (err error) {
+func (l *levelPower) send(ctx context.Context, c bmc.Command) (bmc.Receipt, error) {
+	receipts := make([]bmc.Receipt, len(l.devices))
+	errs := each(l.devices, func(i int, p bmc.Power) (err error) {
 		receipts[i], err = p.Send(ctx, c)
 		return err
 	})
 	if err := worst(errs); err != nil {
-		return Receipt{}, together(err, errs)
+		return bmc.Receipt{}, together(err, errs)
 	}
-	already := !slices.ContainsFunc(receipts, func(r Receipt) bool { return !r.Already })
-	return Receipt{Already: already}, nil
+	already := !slices.ContainsFunc(receipts, func(r bmc.Receipt) bool { return !r.Already })
+	return bmc.Receipt{Already: already}, nil
 }
 
 // together is err, one of errs, with what is known about the command's arrival at
@@ -183,25 +185,25 @@ func together(err error, errs []error) error {
 	sent := sentOf(errs[0])
 	for _, e := range errs[1:] {
 		if sentOf(e) != sent {
-			sent = SentMaybe
+			sent = bmc.SentMaybe
 		}
 	}
-	whole := Error{Kind: KindOf(err), Op: "send", Addr: "a power level", Sent: sent, Err: err}
-	if e, ok := errors.AsType[*Error](err); ok {
+	whole := bmc.Error{Kind: bmc.KindOf(err), Op: "send", Addr: "a power level", Sent: sent, Err: err}
+	if e, ok := errors.AsType[*bmc.Error](err); ok {
 		whole.Op, whole.Addr, whole.Err = e.Op, e.Addr, e.Err
 	}
 	return &whole
 }
 
 // sentOf is what err tells about a command; nil is a command that was accepted.
-func sentOf(err error) Sent {
+func sentOf(err error) bmc.Sent {
 	if err == nil {
-		return SentYes
+		return bmc.SentYes
 	}
-	if e, ok := errors.AsType[*Error](err); ok {
+	if e, ok := errors.AsType[*bmc.Error](err); ok {
 		return e.Sent
 	}
-	return SentMaybe
+	return bmc.SentMaybe
 }
 
 // Close ends the sessions with all devices and witnesses.
@@ -209,7 +211,7 @@ func (l *levelPower) Close(ctx context.Context) error {
 	var witnessed []error
 	var wait sync.WaitGroup
 	wait.Go(func() { witnessed = each(l.witnesses, func(_ int, ws *witnesses) error { return ws.close(ctx) }) })
-	errs := each(l.devices, func(_ int, p Power) error { return p.Close(ctx) })
+	errs := each(l.devices, func(_ int, p bmc.Power) error { return p.Close(ctx) })
 	wait.Wait()
 	return errors.Join(append(errs, witnessed...)...)
 }
@@ -242,6 +244,6 @@ func worst(errs []error) error {
 
 // accountRefused says whether asking again may lock the account.
 func accountRefused(err error) bool {
-	k := KindOf(err)
-	return k == KindAuth || k == KindPrivilege
+	k := bmc.KindOf(err)
+	return k == bmc.KindAuth || k == bmc.KindPrivilege
 }

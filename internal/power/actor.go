@@ -1,4 +1,4 @@
-package bmc
+package power
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/fenced/fenced/internal/bmc"
 )
 
 // Actors lets everybody in the process use the same BMCs: each service is asked
@@ -19,7 +21,7 @@ import (
 // is cancelled when an urgent one waits, and starts only when the service was
 // quiet for a while; an urgent user paces itself by its polls. // bmc.md 7.5
 type Actors struct {
-	open Opener
+	open bmc.Opener
 
 	mu       sync.Mutex // of everything below, and of all services and clients
 	services map[string]*service
@@ -30,24 +32,24 @@ const closeTimeout = 2 * time.Second
 
 // NewActors makes the actors of the BMCs that open opens. It is called without
 // a lock held, once for all users of a device.
-func NewActors(open Opener) *Actors {
+func NewActors(open bmc.Opener) *Actors {
 	return &Actors{open: open, services: map[string]*service{}}
 }
 
 // Urgent opens for runs, probes and people. The Power may be used by several
 // goroutines; it is a Describer and an Auditor too, but to describe or audit is
 // patient for everybody.
-func (a *Actors) Urgent() Opener {
-	return func(d Device) (Power, error) { return a.acquire(d, true) }
+func (a *Actors) Urgent() bmc.Opener {
+	return func(d bmc.Device) (bmc.Power, error) { return a.acquire(d, true) }
 }
 
 // Patient opens for health checks, which only read: Send is refused.
-func (a *Actors) Patient() Opener {
-	return func(d Device) (Power, error) { return a.acquire(d, false) }
+func (a *Actors) Patient() bmc.Opener {
+	return func(d bmc.Device) (bmc.Power, error) { return a.acquire(d, false) }
 }
 
 // acquire gives one user a handle of the client for d.
-func (a *Actors) acquire(d Device, urgent bool) (Power, error) {
+func (a *Actors) acquire(d bmc.Device, urgent bool) (bmc.Power, error) {
 	if d.Unusable != nil {
 		return nil, d.Unusable
 	}
@@ -72,22 +74,22 @@ func (a *Actors) acquire(d Device, urgent bool) (Power, error) {
 
 // client is one Power, shared by the users of one device with one account.
 type client struct {
-	device Device
+	device bmc.Device
 	once   sync.Once
-	power  Power
+	power  bmc.Power
 	err    error
 	users  int
-	close  *operation // queued, when the last user went
-	who    *Identity  // of the last reading, whoever asked; only the one operation in flight uses it
+	close  *operation    // queued, when the last user went
+	who    *bmc.Identity // of the last reading, whoever asked; only the one operation in flight uses it
 }
 
 // sameClient says whether one client serves both: all that leads to the device,
 // what is trusted there, and the account.
-func sameClient(a, b Device) bool {
+func sameClient(a, b bmc.Device) bool {
 	return a.Driver == b.Driver && a.Endpoint == b.Endpoint && a.Provider == b.Provider &&
 		a.Agent == b.Agent && maps.Equal(a.Parameters, b.Parameters) && a.TLS == b.TLS &&
 		slices.Equal(a.CipherSuites, b.CipherSuites) && a.SystemUUID == b.SystemUUID && a.Networks == b.Networks && a.Username == b.Username &&
-		maps.EqualFunc(a.SecretParameters, b.SecretParameters, Secret.Equal) && a.Password.Equal(b.Password)
+		maps.EqualFunc(a.SecretParameters, b.SecretParameters, bmc.Secret.Equal) && a.Password.Equal(b.Password)
 }
 
 // handle is one user's hold on a shared client.
@@ -96,19 +98,19 @@ type handle struct {
 	client  *client
 	urgent  bool
 	closed  bool
-	saw     *Identity // of the last reading that this user got; guarded by actors.mu
+	saw     *bmc.Identity // of the last reading that this user got; guarded by actors.mu
 }
 
 var (
-	_ Power     = (*handle)(nil)
-	_ Describer = (*handle)(nil)
-	_ Auditor   = (*handle)(nil)
+	_ bmc.Power     = (*handle)(nil)
+	_ bmc.Describer = (*handle)(nil)
+	_ bmc.Auditor   = (*handle)(nil)
 )
 
 // Read asks for the power state.
-func (h *handle) Read(ctx context.Context) (Reading, error) {
+func (h *handle) Read(ctx context.Context) (bmc.Reading, error) {
 	op := &operation{name: "read power state", handle: h, urgent: h.urgent}
-	r, err := ask(ctx, op, func(ctx context.Context, p Power) (Reading, error) {
+	r, err := ask(ctx, op, func(ctx context.Context, p bmc.Power) (bmc.Reading, error) {
 		start := time.Now()
 		r, err := p.Read(ctx)
 		r.Took = time.Since(start)
@@ -127,17 +129,17 @@ func (h *handle) Read(ctx context.Context) (Reading, error) {
 
 // Send gives an absolute command. A Power gives it to the machine that it read last,
 // which must be the one that this user saw: others read through it, too. // I8
-func (h *handle) Send(ctx context.Context, c Command) (Receipt, error) {
+func (h *handle) Send(ctx context.Context, c bmc.Command) (bmc.Receipt, error) {
 	op := &operation{name: "send " + c.String(), handle: h, urgent: h.urgent, commands: true}
 	if !h.urgent {
-		return Receipt{}, op.fail(KindUnsupported, SentNo, errors.New("a health check only reads"))
+		return bmc.Receipt{}, op.fail(bmc.KindUnsupported, bmc.SentNo, errors.New("a health check only reads"))
 	}
-	return ask(ctx, op, func(ctx context.Context, p Power) (Receipt, error) {
+	return ask(ctx, op, func(ctx context.Context, p bmc.Power) (bmc.Receipt, error) {
 		h.service.actors.mu.Lock()
 		saw := h.saw
 		h.service.actors.mu.Unlock()
 		if who := h.client.who; saw != nil && who != nil && !saw.Equal(*who) {
-			return Receipt{}, op.fail(KindIdentity, SentNo, fmt.Errorf("system %q (serial %q) was read, and since then %q (serial %q) answered others: it is given no command",
+			return bmc.Receipt{}, op.fail(bmc.KindIdentity, bmc.SentNo, fmt.Errorf("system %q (serial %q) was read, and since then %q (serial %q) answered others: it is given no command",
 				saw.UUID, saw.Serial, who.UUID, who.Serial))
 		}
 		return p.Send(ctx, c)
@@ -145,23 +147,23 @@ func (h *handle) Send(ctx context.Context, c Command) (Receipt, error) {
 }
 
 // Describe forwards to the client, if that can.
-func (h *handle) Describe(ctx context.Context) (Description, error) {
+func (h *handle) Describe(ctx context.Context) (bmc.Description, error) {
 	op := &operation{name: "describe", handle: h}
-	d, able := h.client.power.(Describer)
+	d, able := h.client.power.(bmc.Describer)
 	if !able {
-		return Description{}, op.fail(KindUnsupported, SentNo, errors.New("its driver cannot describe it"))
+		return bmc.Description{}, op.fail(bmc.KindUnsupported, bmc.SentNo, errors.New("its driver cannot describe it"))
 	}
-	return ask(ctx, op, func(ctx context.Context, _ Power) (Description, error) { return d.Describe(ctx) })
+	return ask(ctx, op, func(ctx context.Context, _ bmc.Power) (bmc.Description, error) { return d.Describe(ctx) })
 }
 
 // Audit forwards to the client, if that can.
-func (h *handle) Audit(ctx context.Context) ([]Finding, error) {
+func (h *handle) Audit(ctx context.Context) ([]bmc.Finding, error) {
 	op := &operation{name: "audit", handle: h}
-	d, able := h.client.power.(Auditor)
+	d, able := h.client.power.(bmc.Auditor)
 	if !able {
-		return nil, op.fail(KindUnsupported, SentNo, errors.New("its driver cannot audit it"))
+		return nil, op.fail(bmc.KindUnsupported, bmc.SentNo, errors.New("its driver cannot audit it"))
 	}
-	return ask(ctx, op, func(ctx context.Context, _ Power) ([]Finding, error) { return d.Audit(ctx) })
+	return ask(ctx, op, func(ctx context.Context, _ bmc.Power) ([]bmc.Finding, error) { return d.Audit(ctx) })
 }
 
 // Close ends this use. The last user's ends the session on the BMC, when what is

@@ -1,10 +1,12 @@
-package bmc
+package power
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/fenced/fenced/internal/bmc"
 )
 
 // ErrInUse marks the error of an operation that was not carried out, or not to
@@ -39,7 +41,7 @@ type operation struct {
 }
 
 // ask queues op, waits for its turn and carries it out by f.
-func ask[T any](ctx context.Context, op *operation, f func(context.Context, Power) (T, error)) (T, error) {
+func ask[T any](ctx context.Context, op *operation, f func(context.Context, bmc.Power) (T, error)) (T, error) {
 	type answer struct {
 		value T
 		err   error
@@ -62,18 +64,18 @@ func ask[T any](ctx context.Context, op *operation, f func(context.Context, Powe
 		}
 	}
 	if op.dropped {
-		return none, op.fail(KindUnsupported, SentNo, errClosed)
+		return none, op.fail(bmc.KindUnsupported, bmc.SentNo, errClosed)
 	}
 	a := <-got
 	if a.err != nil && op.yielded {
-		return none, op.fail(KindBusy, SentNo, fmt.Errorf("%w: gave way to a more urgent use", ErrInUse))
+		return none, op.fail(bmc.KindBusy, bmc.SentNo, fmt.Errorf("%w: gave way to a more urgent use", ErrInUse))
 	}
 	return a.value, a.err
 }
 
 // fail is the error of an operation that the actor itself ends.
-func (o *operation) fail(k Kind, sent Sent, err error) error {
-	return &Error{Kind: k, Op: o.name, Addr: o.handle.client.device.String(), Sent: sent, Err: err}
+func (o *operation) fail(k bmc.Kind, sent bmc.Sent, err error) error {
+	return &bmc.Error{Kind: k, Op: o.name, Addr: o.handle.client.device.String(), Sent: sent, Err: err}
 }
 
 // busy is why op did not get its turn while r was running.
@@ -81,11 +83,11 @@ func (o *operation) busy(r *operation) error {
 	ended := o.caller.Err()
 	switch {
 	case r == nil:
-		return o.fail(KindBusy, SentNo, fmt.Errorf("%w: it was asked a moment ago: %w", ErrInUse, ended))
+		return o.fail(bmc.KindBusy, bmc.SentNo, fmt.Errorf("%w: it was asked a moment ago: %w", ErrInUse, ended))
 	case r.hangs():
-		return o.fail(KindUnreachable, SentNo, fmt.Errorf("%w: %q hangs there for %s: %w", errNotAsked, r.name, time.Since(r.started).Round(time.Second), ended))
+		return o.fail(bmc.KindUnreachable, bmc.SentNo, fmt.Errorf("%w: %q hangs there for %s: %w", errNotAsked, r.name, time.Since(r.started).Round(time.Second), ended))
 	}
-	return o.fail(KindBusy, SentNo, fmt.Errorf("%w: %q is under way: %w", ErrInUse, r.name, ended))
+	return o.fail(bmc.KindBusy, bmc.SentNo, fmt.Errorf("%w: %q is under way: %w", ErrInUse, r.name, ended))
 }
 
 // hangs says whether o, which is running, should have returned.

@@ -1,10 +1,12 @@
-package bmc
+package power
 
 import (
 	"context"
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/fenced/fenced/internal/bmc"
 )
 
 const (
@@ -37,7 +39,7 @@ type visit struct {
 }
 
 // client finds or makes the client for d, and counts one more user.
-func (s *service) client(d Device) *client {
+func (s *service) client(d bmc.Device) *client {
 	for _, c := range s.clients {
 		if sameClient(c.device, d) {
 			c.users++
@@ -97,10 +99,10 @@ func (s *service) submit(op *operation) error {
 	s.actors.mu.Lock()
 	defer s.actors.mu.Unlock()
 	if op.handle.closed {
-		return op.fail(KindUnsupported, SentNo, errClosed)
+		return op.fail(bmc.KindUnsupported, bmc.SentNo, errClosed)
 	}
 	if err := op.caller.Err(); err != nil {
-		return op.fail(KindUnreachable, SentNo, fmt.Errorf("%w: %w", errNotAsked, err))
+		return op.fail(bmc.KindUnreachable, bmc.SentNo, fmt.Errorf("%w: %w", errNotAsked, err))
 	}
 	op.done = make(chan struct{})
 	if !op.urgent {
@@ -136,11 +138,11 @@ func (s *service) leave(op *operation) error {
 		return nil
 	case <-timer.C:
 	}
-	sent := SentNo
+	sent := bmc.SentNo
 	if op.commands {
-		sent = SentMaybe
+		sent = bmc.SentMaybe
 	}
-	return op.fail(KindUnreachable, sent, fmt.Errorf("its driver does not return: %w", op.caller.Err()))
+	return op.fail(bmc.KindUnreachable, sent, fmt.Errorf("its driver does not return: %w", op.caller.Err()))
 }
 
 // next starts what is due, if nothing is running: urgent ones, then ends of

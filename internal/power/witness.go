@@ -1,4 +1,4 @@
-package bmc
+package power
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/fenced/fenced/internal/bmc"
 )
 
 const (
@@ -47,7 +49,7 @@ type witnesses struct {
 
 // witness is one device of a lower level.
 type witness struct {
-	power Power
+	power bmc.Power
 	name  string
 	time  time.Duration // of one read
 
@@ -58,9 +60,9 @@ type witness struct {
 	refused bool
 }
 
-func newWitness(d Device, p Power) *witness {
+func newWitness(d bmc.Device, p bmc.Power) *witness {
 	w := &witness{power: p, name: d.String(), time: witnessTime}
-	if d.Assurance() != AssuranceStrict {
+	if d.Assurance() != bmc.AssuranceStrict {
 		w.time = witnessTimeLower
 	}
 	return w
@@ -157,7 +159,7 @@ func (ws *witnesses) round(ctx context.Context) {
 // hear notes one answer. Who was not asked has not answered. One failure may be
 // chance; one that took the whole time, or the second in a row, is what a cut of its
 // mains looks like.
-func (ws *witnesses) hear(w *witness, asked time.Time, r Reading, err error, whole bool) {
+func (ws *witnesses) hear(w *witness, asked time.Time, r bmc.Reading, err error, whole bool) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	switch {
@@ -165,7 +167,7 @@ func (ws *witnesses) hear(w *witness, asked time.Time, r Reading, err error, who
 	case accountRefused(err):
 		w.refused = true
 	case err == nil:
-		w.asked, w.on, w.failed = asked, r.State == On, 0
+		w.asked, w.on, w.failed = asked, r.State == bmc.On, 0
 	default:
 		if w.failed++; whole || w.failed > 1 {
 			w.asked, w.on = asked, false
@@ -207,7 +209,7 @@ func (ws *witnesses) closeAll(ctx context.Context) error {
 
 // hear gives a level's Off what its witnesses say to that: they are waited for a
 // little, from began on, and until each of them has answered nothing is known. // I1
-func (l *levelPower) hear(ctx context.Context, began time.Time, r Reading) Reading {
+func (l *levelPower) hear(ctx context.Context, began time.Time, r bmc.Reading) bmc.Reading {
 	timer := time.NewTimer(time.Until(began.Add(witnessWait)))
 	defer timer.Stop()
 	for _, ws := range l.witnesses {
@@ -224,9 +226,9 @@ func (l *levelPower) hear(ctx context.Context, began time.Time, r Reading) Readi
 	}
 	switch worst {
 	case readsOn:
-		r.State, r.Contradicted, r.Raw = On, true, Printable(who+" reads On", maxRaw)
+		r.State, r.Contradicted, r.Raw = bmc.On, true, bmc.Printable(who+" reads On", maxRaw)
 	case unheard:
-		r.State, r.Unwitnessed, r.Raw = Unknown, true, Printable("waiting for "+who, maxRaw)
+		r.State, r.Unwitnessed, r.Raw = bmc.Unknown, true, bmc.Printable("waiting for "+who, maxRaw)
 	}
 	return r
 }
@@ -261,11 +263,11 @@ func (l *levelPower) await(ctx context.Context, ws *witnesses, over <-chan time.
 }
 
 // gather sorts the witnesses of lower levels by the service that answers for them.
-func (l *levelPower) gather(d Device, p Power, services map[string]*witnesses, own []Device) {
+func (l *levelPower) gather(d bmc.Device, p bmc.Power, services map[string]*witnesses, own []bmc.Device) {
 	s := d.Service()
 	ws := services[s]
 	if ws == nil {
-		ws = &witnesses{shared: slices.ContainsFunc(own, func(o Device) bool { return o.Service() == s })}
+		ws = &witnesses{shared: slices.ContainsFunc(own, func(o bmc.Device) bool { return o.Service() == s })}
 		services[s] = ws
 		l.witnesses = append(l.witnesses, ws)
 	}

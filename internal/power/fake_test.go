@@ -1,4 +1,4 @@
-package bmc
+package power
 
 import (
 	"context"
@@ -6,7 +6,24 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/fenced/fenced/internal/bmc"
 )
+
+// canary is a password that must not come out of anything.
+const canary = "hunter2hunter2"
+
+// A system UUID, and how some BMCs tell it.
+const (
+	hostUUID = "4c4c4544-0051-4d10-8059-b4c04f563733"
+	swapped  = "44454c4c-5100-104d-8059-b4c04f563733"
+	reversed = "3337564f-c0b4-5980-104d-510044454c4c"
+)
+
+// empty is the proof of the product: 3 s apart, 5 s old at most.
+func empty() bmc.Proof { return bmc.Proof{Spacing: 3 * time.Second, MaxAge: 5 * time.Second} }
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 // yard is where the devices of a test stand. It records what is done to them.
 type yard struct {
@@ -16,8 +33,8 @@ type yard struct {
 	// busy counts the operations in flight by service, most is its maximum.
 	busy, most map[string]int
 	// read is what a Read does; nil answers On at once.
-	read func(ctx context.Context, d Device) (Reading, error)
-	send func(ctx context.Context, d Device, c Command) (Receipt, error)
+	read func(ctx context.Context, d bmc.Device) (bmc.Reading, error)
+	send func(ctx context.Context, d bmc.Device, c bmc.Command) (bmc.Receipt, error)
 	fail error // of the next open
 }
 
@@ -29,12 +46,12 @@ var fakeSessions atomic.Uint64
 // it was closed.
 type fakePower struct {
 	yard    *yard
-	device  Device
+	device  bmc.Device
 	session uint64
 	closed  int
 }
 
-func (y *yard) open(d Device) (Power, error) {
+func (y *yard) open(d bmc.Device) (bmc.Power, error) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	if err := y.fail; err != nil {
@@ -64,22 +81,22 @@ func (p *fakePower) use(what string) (done func()) {
 	}
 }
 
-func (p *fakePower) Read(ctx context.Context) (Reading, error) {
+func (p *fakePower) Read(ctx context.Context) (bmc.Reading, error) {
 	defer p.use("read")()
 	if p.yard.read != nil {
 		r, err := p.yard.read(ctx, p.device)
 		r.Session = p.session
 		return r, err
 	}
-	return Reading{State: On, At: time.Now(), Session: p.session}, nil
+	return bmc.Reading{State: bmc.On, At: time.Now(), Session: p.session}, nil
 }
 
-func (p *fakePower) Send(ctx context.Context, c Command) (Receipt, error) {
+func (p *fakePower) Send(ctx context.Context, c bmc.Command) (bmc.Receipt, error) {
 	defer p.use("send " + c.String())()
 	if p.yard.send != nil {
 		return p.yard.send(ctx, p.device, c)
 	}
-	return Receipt{}, nil
+	return bmc.Receipt{}, nil
 }
 
 func (p *fakePower) Close(context.Context) error {
@@ -110,34 +127,34 @@ func (y *yard) sessions() (opened, closed int) {
 // talking is a fake that can be described and audited.
 type talking struct {
 	*fakePower
-	describe func(context.Context) (Description, error)
+	describe func(context.Context) (bmc.Description, error)
 }
 
-func (p *talking) Describe(ctx context.Context) (Description, error) {
+func (p *talking) Describe(ctx context.Context) (bmc.Description, error) {
 	defer p.use("describe")()
 	return p.describe(ctx)
 }
 
-func (p *talking) Audit(context.Context) ([]Finding, error) {
+func (p *talking) Audit(context.Context) ([]bmc.Finding, error) {
 	defer p.use("audit")()
-	return []Finding{{Code: FindingClock}}, nil
+	return []bmc.Finding{{Code: bmc.FindingClock}}, nil
 }
 
 // deviceAt is a BMC at a host of the yard.
-func deviceAt(host string) Device {
-	return Device{
-		Driver: DriverIPMI, Endpoint: Endpoint{Protocol: ProtocolIPMI, Host: host, Port: 623},
-		Username: "admin", Password: NewSecret(canary),
+func deviceAt(host string) bmc.Device {
+	return bmc.Device{
+		Driver: bmc.DriverIPMI, Endpoint: bmc.Endpoint{Protocol: bmc.ProtocolIPMI, Host: host, Port: 623},
+		Username: "admin", Password: bmc.NewSecret(canary),
 	}
 }
 
 // takes is an answer that comes after d, unless ctx ends.
-func takes(d time.Duration) func(context.Context, Device) (Reading, error) {
-	return func(ctx context.Context, _ Device) (Reading, error) {
+func takes(d time.Duration) func(context.Context, bmc.Device) (bmc.Reading, error) {
+	return func(ctx context.Context, _ bmc.Device) (bmc.Reading, error) {
 		if err := pause(ctx, d); err != nil {
-			return Reading{}, &Error{Kind: KindUnreachable, Op: "read power state", Addr: "fake", Err: err}
+			return bmc.Reading{}, &bmc.Error{Kind: bmc.KindUnreachable, Op: "read power state", Addr: "fake", Err: err}
 		}
-		return Reading{State: On, At: time.Now()}, nil
+		return bmc.Reading{State: bmc.On, At: time.Now()}, nil
 	}
 }
 

@@ -1,4 +1,4 @@
-package bmc
+package power
 
 import (
 	"context"
@@ -10,17 +10,19 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
 )
 
 // look is one reading of a level, begun at a time since the first.
 type look struct {
 	begun, took time.Duration
-	Reading
+	bmc.Reading
 }
 
 // looks reads a level as a run does, once a second after each answer, for as long
 // as d, and gives what was read and when it was proven first; 0 is never.
-func looks(t *testing.T, l Power, d time.Duration) (list []look, proven time.Duration) {
+func looks(t *testing.T, l bmc.Power, d time.Duration) (list []look, proven time.Duration) {
 	t.Helper()
 	start, proof := time.Now(), empty()
 	for time.Since(start) < d {
@@ -37,7 +39,7 @@ func looks(t *testing.T, l Power, d time.Duration) (list []look, proven time.Dur
 }
 
 // states is what was read, without repetitions.
-func states(list []look) (s []PowerState) {
+func states(list []look) (s []bmc.PowerState) {
 	for _, l := range list {
 		if len(s) == 0 || s[len(s)-1] != l.State {
 			s = append(s, l.State)
@@ -48,11 +50,11 @@ func states(list []look) (s []PowerState) {
 
 // witnessed opens the second of two levels, an outlet that reads Off, and has given
 // it an Off.
-func witnessed(t *testing.T, w *outlet) (Power, *outlet) {
+func witnessed(t *testing.T, w *outlet) (bmc.Power, *outlet) {
 	t.Helper()
-	device := says(Off)
+	device := says(bmc.Off)
 	l := newRack([]*outlet{w}, []*outlet{device}).level(t)
-	_, err := l.Send(t.Context(), CommandOff)
+	_, err := l.Send(t.Context(), bmc.CommandOff)
 	require.NoError(t, err)
 	return l, device
 }
@@ -61,16 +63,16 @@ func witnessed(t *testing.T, w *outlet) (Power, *outlet) {
 func TestSlowWitnessIsHeard(t *testing.T) {
 	for _, after := range []time.Duration{1999 * time.Millisecond, 2500 * time.Millisecond, 9 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
-			w := says(On)
+			w := says(bmc.On)
 			w.after = after
 			l, _ := witnessed(t, w)
 			list, proven := looks(t, l, 5*time.Minute)
 			assert.Zero(t, proven)
-			assert.NotContains(t, states(list), Off)
+			assert.NotContains(t, states(list), bmc.Off)
 			for _, r := range list {
 				assert.LessOrEqual(t, r.took, witnessWait)
-				assert.NotEqual(t, r.State == On, r.Unwitnessed)
-				assert.Equal(t, r.State == On, r.Contradicted)
+				assert.NotEqual(t, r.State == bmc.On, r.Unwitnessed)
+				assert.Equal(t, r.State == bmc.On, r.Contradicted)
 				assert.LessOrEqual(t, len(r.Raw), maxRaw)
 			}
 			if after > witnessWait {
@@ -95,11 +97,11 @@ func TestDeadWitness(t *testing.T) {
 		{"is refused at once", 0, 4 * time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			w := fails(KindUnreachable)
+			w := fails(bmc.KindUnreachable)
 			w.after = c.dies
 			l, _ := witnessed(t, w)
 			list, proven := looks(t, l, 2*time.Minute)
-			assert.Equal(t, []PowerState{Unknown, Off}, states(list), c.name)
+			assert.Equal(t, []bmc.PowerState{bmc.Unknown, bmc.Off}, states(list), c.name)
 			assert.Positive(t, proven, c.name)
 			assert.LessOrEqual(t, proven, c.proven, c.name)
 			for _, r := range list {
@@ -114,18 +116,18 @@ func TestDeadWitness(t *testing.T) {
 // What a witness says later is heard: Off is Off no longer when it reads On.
 func TestWitnessComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := says(On)
+		w := says(bmc.On)
 		w.after = 3 * time.Second
 		l, _ := witnessed(t, w)
 		list, _ := looks(t, l, 20*time.Second)
-		assert.Equal(t, []PowerState{Unknown, On}, states(list))
-		w.become(On, time.Hour) // it dies
+		assert.Equal(t, []bmc.PowerState{bmc.Unknown, bmc.On}, states(list))
+		w.become(bmc.On, time.Hour) // it dies
 		list, proven := looks(t, l, 40*time.Second)
-		assert.Equal(t, []PowerState{On, Off}, states(list))
+		assert.Equal(t, []bmc.PowerState{bmc.On, bmc.Off}, states(list))
 		assert.GreaterOrEqual(t, proven, witnessTime-5*time.Second)
-		w.become(On, 8*time.Second)
+		w.become(bmc.On, 8*time.Second)
 		list, _ = looks(t, l, 40*time.Second)
-		assert.Equal(t, []PowerState{Off, On}, states(list))
+		assert.Equal(t, []bmc.PowerState{bmc.Off, bmc.On}, states(list))
 		require.NoError(t, l.Close(t.Context()))
 	})
 }
@@ -133,12 +135,12 @@ func TestWitnessComesBack(t *testing.T) {
 // One failure may be chance: the slow On that follows it is waited for.
 func TestOneFailureOfAWitnessIsChance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := fails(KindSessions)
+		w := fails(bmc.KindSessions)
 		l, _ := witnessed(t, w)
-		assert.Equal(t, Unknown, readState(t, l))
-		w.become(On, 8*time.Second)
+		assert.Equal(t, bmc.Unknown, readState(t, l))
+		w.become(bmc.On, 8*time.Second)
 		list, _ := looks(t, l, time.Minute)
-		assert.Equal(t, []PowerState{Unknown, On}, states(list))
+		assert.Equal(t, []bmc.PowerState{bmc.Unknown, bmc.On}, states(list))
 		require.NoError(t, l.Close(t.Context()))
 	})
 }
@@ -147,32 +149,32 @@ func TestOneFailureOfAWitnessIsChance(t *testing.T) {
 // Off is repeated changes nothing.
 func TestWitnessIsAskedAfterTheOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, device := says(Off), says(Off)
+		w, device := says(bmc.Off), says(bmc.Off)
 		l := newRack([]*outlet{w}, []*outlet{device}).level(t)
-		assert.Equal(t, Off, readState(t, l))
-		w.become(Off, 3*time.Second)
+		assert.Equal(t, bmc.Off, readState(t, l))
+		w.become(bmc.Off, 3*time.Second)
 		time.Sleep(time.Second)
-		send := func(want Kind) {
-			_, err := l.Send(t.Context(), CommandOff)
-			require.Equal(t, want, KindOf(err))
+		send := func(want bmc.Kind) {
+			_, err := l.Send(t.Context(), bmc.CommandOff)
+			require.Equal(t, want, bmc.KindOf(err))
 		}
 		send("")
-		assert.Equal(t, Unknown, readState(t, l), "it spoke before the command")
+		assert.Equal(t, bmc.Unknown, readState(t, l), "it spoke before the command")
 		time.Sleep(time.Second)
-		assert.Equal(t, Off, readState(t, l))
+		assert.Equal(t, bmc.Off, readState(t, l))
 		send("")
-		assert.Equal(t, Off, readState(t, l), "the same command again")
-		device.refusal = &Error{Kind: KindBusy, Op: "send off", Addr: "fake", Err: errors.New("x")}
-		send(KindBusy)
+		assert.Equal(t, bmc.Off, readState(t, l), "the same command again")
+		device.refusal = &bmc.Error{Kind: bmc.KindBusy, Op: "send off", Addr: "fake", Err: errors.New("x")}
+		send(bmc.KindBusy)
 		device.refusal = nil
 		send("")
 		synctest.Wait()
-		assert.Equal(t, Unknown, readState(t, l), "the one before was not accepted")
+		assert.Equal(t, bmc.Unknown, readState(t, l), "the one before was not accepted")
 		time.Sleep(5 * time.Second)
-		assert.Equal(t, Off, readState(t, l))
-		w.become(Off, time.Hour)
+		assert.Equal(t, bmc.Off, readState(t, l))
+		w.become(bmc.Off, time.Hour)
 		time.Sleep(2*witnessTime + witnessRest + time.Second)
-		assert.Equal(t, Unknown, readState(t, l), "that is too long ago")
+		assert.Equal(t, bmc.Unknown, readState(t, l), "that is too long ago")
 		require.NoError(t, l.Close(t.Context()))
 	})
 }
@@ -181,18 +183,18 @@ func TestWitnessIsAskedAfterTheOff(t *testing.T) {
 // return when it is told to.
 func TestCloseEndsTheWitnessesRound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := says(On)
+		w := says(bmc.On)
 		w.after = time.Hour
 		l, _ := witnessed(t, w)
-		assert.Equal(t, Unknown, readState(t, l))
+		assert.Equal(t, bmc.Unknown, readState(t, l))
 		start := time.Now()
 		require.NoError(t, l.Close(t.Context()))
 		assert.Zero(t, time.Since(start))
 		assert.Equal(t, 1, w.closed)
 
-		stuck, device := &stuckPower{until: make(chan struct{})}, says(Off)
-		rack := newRack([]*outlet{says(On)}, []*outlet{device})
-		l, err := OpenLevel(func(d Device) (Power, error) {
+		stuck, device := &stuckPower{until: make(chan struct{})}, says(bmc.Off)
+		rack := newRack([]*outlet{says(bmc.On)}, []*outlet{device})
+		l, err := OpenLevel(func(d bmc.Device) (bmc.Power, error) {
 			if d.Key() == "l0-d0" {
 				return stuck, nil
 			}
@@ -200,7 +202,7 @@ func TestCloseEndsTheWitnessesRound(t *testing.T) {
 		}, rack.host, 1)
 		require.NoError(t, err)
 		list, proven := looks(t, l, time.Minute)
-		assert.Equal(t, []PowerState{Unknown}, states(list), "nobody knows what it would say")
+		assert.Equal(t, []bmc.PowerState{bmc.Unknown}, states(list), "nobody knows what it would say")
 		assert.Zero(t, proven)
 		start = time.Now()
 		require.NoError(t, l.Close(t.Context()))
@@ -219,8 +221,8 @@ type stuckPower struct {
 	closed atomic.Bool
 }
 
-func (p *stuckPower) Read(context.Context) (Reading, error) { <-p.until; return Reading{}, nil }
-func (p *stuckPower) Send(context.Context, Command) (Receipt, error) {
-	return Receipt{}, errors.New("a witness is only read")
+func (p *stuckPower) Read(context.Context) (bmc.Reading, error) { <-p.until; return bmc.Reading{}, nil }
+func (p *stuckPower) Send(context.Context, bmc.Command) (bmc.Receipt, error) {
+	return bmc.Receipt{}, errors.New("a witness is only read")
 }
 func (p *stuckPower) Close(context.Context) error { p.closed.Store(true); return nil }
