@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"io/fs"
 	"os"
 	"os/user"
@@ -11,16 +12,16 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/config"
 )
 
 // giveSocket gives the control socket its group. One that cannot be given lets nobody in
 // but root, and is no reason not to fence.
 func giveSocket(path, group string, log *zap.Logger) {
-	if group == "" {
-		return
-	}
-	if err := api.SetGroup(path, group); err != nil {
-		log.Warn("only root may use the control socket; systemd-sysusers makes its group, and the unit gives it", zap.Error(err))
+	if group != "" {
+		if err := api.SetGroup(path, group); err != nil {
+			log.Warn("only root may use the control socket; systemd-sysusers makes its group, and the unit gives it", zap.Error(err))
+		}
 	}
 	own := os.Getegid()
 	others := othersIn(os.DirFS("/etc"), strconv.Itoa(own))
@@ -31,8 +32,9 @@ func giveSocket(path, group string, log *zap.Logger) {
 	if g, err := user.LookupGroupId(name); err == nil {
 		name = g.Name
 	}
-	log.Warn("people are in the daemon's own group, which reads the passwords of all BMCs; for each: usermod -aG "+group+" USER && gpasswd -d USER "+
-		name+"; and in control.roles write group:"+group+" in place of group:"+name, zap.Strings("members", others))
+	view := cmp.Or(group, config.ViewGroup)
+	log.Warn("people are in the daemon's own group, which reads the passwords of all BMCs; for each: usermod -aG "+view+" USER && gpasswd -d USER "+
+		name+"; and in control.roles write group:"+view+" in place of group:"+name, zap.Strings("members", others))
 }
 
 // othersIn lists the users of a group but the one who bears its name, and root, as

@@ -67,7 +67,8 @@ func (e *Engine) ConfirmOff(ctx context.Context, o Order) (Outcome, error) {
 }
 
 // wordGates are all gates but those that a person's word takes the place of, and one
-// for what speaks against it.
+// for what speaks against it. A BMC that is there and may not be asked could speak against
+// it, too: hosts.d or an enrolment lets it. // I26
 func (c *cluster) wordGates(a applicant, p *probe, against string, held bool) []policy.Gate {
 	word := policy.Gate{Name: "word", Pass: against == "", Value: against, Threshold: "none", Source: "BMCs and Node"}
 	if !word.Pass {
@@ -78,7 +79,7 @@ func (c *cluster) wordGates(a applicant, p *probe, against string, held bool) []
 	now := time.Now()
 	gates := policy.Guards(c.e.opt.Guards, c.facts(a, p, now), now)
 	gates = slices.DeleteFunc(gates, func(g policy.Gate) bool {
-		return g.Name == "host" || g.Name == "identity" || held && g.Name == "openRun"
+		return g.Name == "host" && !p.withheld || g.Name == "identity" || held && g.Name == "openRun"
 	})
 	return append([]policy.Gate{word}, gates...)
 }
@@ -104,6 +105,10 @@ func (c *cluster) testimony(ctx context.Context, draft remediate.Run) (p *probe,
 func (c *cluster) powerTestimony(ctx context.Context, p *probe) (evidence []string, against string) {
 	h, err := c.host(ctx, p.draft.Target)
 	if err != nil {
+		if r, ok := asRefusal(err); ok && p.draft.Target.Address == "" {
+			_, lost := c.sameHost(ctx, p.draft.Target)
+			p.hostError, p.hostDetail, p.withheld = r.Reason, r.Message, lost == nil
+		}
 		return []string{"power: nothing can be asked: " + Sentence(err)}, ""
 	}
 	c.fix(&p.draft.Target, h)

@@ -22,6 +22,8 @@ type probe struct {
 	session *session
 	levels  []levelState
 
+	// withheld: there is a host, and no password may be sent to its BMC.
+	withheld   bool
 	hostError  policy.Reason
 	hostDetail string
 	identity   policy.IdentityFact

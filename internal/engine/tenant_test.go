@@ -121,22 +121,40 @@ func TestRunIsNotGivenAnothersPassword(t *testing.T) {
 	})
 }
 
-// A person's word that a host is off has nobody asked to whom no password may be sent, then
-// or in the run that follows, and pins nothing. // I10, I26
+// A person's word that a host is off has nobody asked to whom no password may be sent, and
+// is not taken while that BMC could speak against it. // I10, I26
 func TestWordOpensNoDoor(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		m := newMetal(w)
 		w.pauseCheck()
-		w.dead()
 		m.set("h-2", func(h *policy.Host) { h.CredentialsName = "bmc-h-1" })
 		m.useOn("other-0", "h-2")
 		var asked opened
-		e, _, stop := start(t, w, store, func(o *engine.Options) {
-			asked.note(o)
-			o.Metal = engine.MetalRules{Networks: &bmc.Networks{}}
-		})
+		e, _, stop := start(t, w, store, asked.note)
 		time.Sleep(2 * time.Second)
 		require.Equal(t, policy.SecretShared, subjectOf(t, e, "ns/h-1").Withheld.Reason)
+		_, err := e.ConfirmOff(t.Context(), byHand)
+		refusedFor(t, err, policy.SecretShared)
+		assert.Empty(t, asked.list)
+		m.drop("h-2")
+		time.Sleep(2 * time.Second)
+		_, err = e.ConfirmOff(t.Context(), byHand)
+		refusedFor(t, err, engine.ConfirmedOffContradicted)
+		stop()
+	})
+}
+
+// A run that began on a word, when there was no way to the host, takes none that nobody
+// knows, and pins nothing. // I10, I26
+func TestRunOnAWordOpensNoDoor(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		m := newMetal(w)
+		w.pauseCheck()
+		w.dead()
+		m.set("h-1", func(h *policy.Host) { h.Address = "nonsense://x" })
+		var asked opened
+		e, _, stop := start(t, w, store, asked.note)
+		time.Sleep(2 * time.Second)
 		_, err := e.ConfirmOff(t.Context(), byHand)
 		require.NoError(t, err)
 		m.set("h-1", func(h *policy.Host) { h.Address = "redfish+http://203.0.113.66/redfish/v1/Systems/1" })

@@ -72,7 +72,8 @@ func (c *cluster) unknown(h bmc.Host, t remediate.Target) *Refusal {
 	if p, _, _ := c.e.pins.get(h.Name); why == "" || c.e.index.any(all, c.e.pinned) && (p.Secret == "" || p.Secret == strings.Join(secrets, "\n")) {
 		return nil
 	}
-	return &Refusal{Reason: policy.SecretShared, Message: why + ", and nobody has vouched for its BMC at " + h.Address()}
+	return &Refusal{Reason: policy.SecretShared, Message: why + ", and nobody has vouched for its BMC at " + h.Address() +
+		": give it a Secret of its own, or look at that address and then enroll it (fencectl bmc enroll)"}
 }
 
 // otherSecret says why a run does not go on with the Secret that its BareMetalHost names by
@@ -86,7 +87,7 @@ func (c *cluster) otherSecret(h bmc.Host, t remediate.Target) string {
 	if why == "" {
 		return ""
 	}
-	return "the Secret of " + h.Source + " was changed during the run: " + why
+	return "the Secret of " + h.Source + " was changed during the run: " + why + "; name the former one again, or one of its own"
 }
 
 // otherAccount refuses a BareMetalHost that nobody knows, with its credentials, at the BMC
@@ -99,10 +100,14 @@ func (c *cluster) otherAccount(ctx context.Context, h bmc.Host, t remediate.Targ
 	}
 	for _, l := range h.Levels {
 		for _, d := range l.Devices {
+			if d.Unusable != nil { // nothing is sent without an account
+				continue
+			}
 			for _, o := range c.e.index.beside(d.Service(), all, c.e.known) {
 				if !c.sameAccount(ctx, d, o) {
 					return &Refusal{Reason: policy.BMCShared,
-						Message: h.Source + " has another account at " + d.String() + " than " + o.name + " (" + o.source + "), and nobody has vouched for it"}
+						Message: h.Source + " has another account at " + d.String() + " than " + o.name + " (" + o.source + "), and nobody has vouched for it:" +
+							" write the same account into its Secret, or enroll it (fencectl bmc enroll)"}
 				}
 			}
 		}
