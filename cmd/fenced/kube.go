@@ -24,7 +24,7 @@ type kube struct{ *k8swatch.Cluster }
 // Look implements engine.Kube.
 func (k kube) Look(ctx context.Context, r remediate.Run, backups [][]byte) engine.Fresh {
 	l := k.Cluster.Look(ctx, r, backups)
-	return engine.Fresh{Seen: l.Seen, Node: l.FreshNode, Machine: l.FreshMachine, Cluster: l.Cluster,
+	return engine.Fresh{Observation: l.Seen, Node: l.FreshNode, Machine: l.FreshMachine, Cluster: l.Cluster,
 		Members: l.Members, MembersKnown: l.MembersKnown, Lease: l.Lease, Err: l.Err}
 }
 

@@ -25,10 +25,10 @@ const maxRefusal = 500 // bytes of why a Node could not be restored
 // act performs one action. Its outcome is not believed: the next look sees it.
 func (w *worker) act(ctx context.Context, d decision) {
 	a := d.action
-	if a.Hurts() && w.forbidden() != "" || !w.announce(a, d.seen) {
+	if a.Destructive() && w.forbidden() != "" || !w.announce(a, d.seen) {
 		return
 	}
-	if a.Hurts() {
+	if a.Destructive() {
 		var why string
 		if d, why = w.lastMoment(ctx, d); why != "" {
 			w.undone(a, why)
@@ -37,7 +37,7 @@ func (w *worker) act(ctx context.Context, d decision) {
 	}
 	ctx, cancel := w.actTime(ctx, a)
 	defer cancel()
-	ctx, end, why := w.c.actUntil(ctx, a.Hurts())
+	ctx, end, why := w.c.actUntil(ctx, a.Destructive())
 	if why != "" { // I19, I22
 		w.undone(a, why)
 		return
@@ -57,7 +57,7 @@ func (w *worker) act(ctx context.Context, d decision) {
 			return
 		}
 		err = w.hurt(ctx, d)
-	case remediate.SetHold, remediate.DeleteTargetMachine:
+	case remediate.SetPowerLock, remediate.DeleteTargetMachine:
 		err = w.hurt(ctx, d)
 	default:
 		err = w.c.opt.Kube.Act(ctx, w.run, a, d.backups, d.backup)
@@ -84,8 +84,8 @@ const unprovenNow = "the proof of off grew old"
 // proven says whether what step 2 rests on still holds at the last moment: saving
 // took time. A person's word holds as long as the look that found nothing against it
 // is as fresh as a proof must be. // I1, I26
-func (w *worker) proven(seen remediate.Seen) bool {
-	if w.run.ByWord() {
+func (w *worker) proven(seen remediate.Observation) bool {
+	if w.run.IsolatesOnConfirmation() {
 		return time.Since(seen.At) <= proofMaxAge
 	}
 	return w.session != nil && w.session.proof.Proven(time.Now())
@@ -125,7 +125,7 @@ func (w *worker) disproven(ctx context.Context, d decision, good time.Time) stri
 	switch {
 	case why != "":
 		return why
-	case d.action == remediate.IsolateNode && !w.run.ByWord():
+	case d.action == remediate.IsolateNode && !w.run.IsolatesOnConfirmation():
 		return w.proofLost(ctx)
 	}
 	asking, cancel := context.WithDeadline(ctx, good.Add(proofMaxAge))
@@ -138,7 +138,7 @@ func (w *worker) disproven(ctx context.Context, d decision, good time.Time) stri
 		return "the cluster did not say in time whether something speaks against it"
 	}
 	if d.action == remediate.IsolateNode {
-		return remediate.Against(w.run, seen)
+		return remediate.ContradictsConfirmation(w.run, seen)
 	}
 	if _, action, _ := remediate.Next(d.from, seen, time.Now()); action != d.action {
 		return "a fresh look asks for something else"

@@ -9,9 +9,9 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// applicant is a target that a check or a person wants remedied, and the run
+// candidate is a target that a check or a person wants remedied, and the run
 // it would become.
-type applicant struct {
+type candidate struct {
 	key   string
 	draft remediate.Run
 	node  *policy.Node
@@ -38,14 +38,14 @@ func (c *cluster) check(id policy.CheckID) *policy.Check {
 	return c.ledger.Check(id)
 }
 
-// applicant drafts the run of one target of a check; false when the target has
+// candidateOf drafts the run of one target of a check; false when the target has
 // changed since it was judged.
-func (c *cluster) applicant(check *policy.Check, t *policy.TargetReport) (applicant, bool) {
+func (c *cluster) candidateOf(check *policy.Check, t *policy.TargetReport) (candidate, bool) {
 	c.mu.Lock()
 	n, m := c.ledger.Node(t.Node), c.machine(t)
 	if (t.Machine != "") != (m != nil) {
 		c.mu.Unlock()
-		return applicant{}, false
+		return candidate{}, false
 	}
 	r := c.baseRun()
 	r.Target = c.target(m, n, t.Node)
@@ -56,7 +56,7 @@ func (c *cluster) applicant(check *policy.Check, t *policy.TargetReport) (applic
 	r.Limits.ReplaceControlPlane = t.Action == policy.MarkOwner || c.opt.Rules.DeleteControlPlaneMachines
 	r.Limits.ReadyTimeout = max(r.Limits.ReadyTimeout, t.StartupTimeout)
 	c.override(&r, check)
-	return applicant{key: targetKey(t), draft: r, node: n, zoneKey: check.ZoneKey, asks: check, protected: c.protected(t.Node), hostLost: lost}, true
+	return candidate{key: targetKey(t), draft: r, node: n, zoneKey: check.ZoneKey, asks: check, protected: c.protected(t.Node), hostLost: lost}, true
 }
 
 // override lets a check change the limits and the isolation of its own runs.

@@ -15,9 +15,9 @@ const (
 	announceTime  = 10 * time.Second // one try
 )
 
-// notice is what came of telling the cluster who acts on it: another installation of
+// leaseStatus is what came of telling the cluster who acts on it: another installation of
 // fenced, with a store of its own, can know by nothing else.
-type notice struct {
+type leaseStatus struct {
 	mu      sync.Mutex
 	end     time.Time // others stay away until then
 	foreign string    // who else holds the Lease
@@ -25,7 +25,7 @@ type notice struct {
 }
 
 // until is how long nobody else acts on the cluster, or why somebody may.
-func (n *notice) until(now time.Time) (end time.Time, why string) {
+func (n *leaseStatus) until(now time.Time) (end time.Time, why string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if answer, why := n.judge(now); answer != remediate.No { // in one stroke with the end // I22
@@ -35,14 +35,14 @@ func (n *notice) until(now time.Time) (end time.Time, why string) {
 }
 
 // contested says whether another installation acts on the cluster, and which.
-func (n *notice) contested(now time.Time) (remediate.Answer, string) {
+func (n *leaseStatus) contested(now time.Time) (remediate.Answer, string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.judge(now)
 }
 
 // judge is contested while n.mu is held.
-func (n *notice) judge(now time.Time) (remediate.Answer, string) {
+func (n *leaseStatus) judge(now time.Time) (remediate.Answer, string) {
 	switch {
 	case n.foreign != "":
 		return remediate.Yes, n.foreign
@@ -56,7 +56,7 @@ func (n *notice) judge(now time.Time) (remediate.Answer, string) {
 
 // note takes in the outcome of one announcement that was begun at a time. Others stay
 // away as long as it says that it binds them. // I22
-func (n *notice) note(at time.Time, binds time.Duration, foreign string, err error) {
+func (n *leaseStatus) note(at time.Time, binds time.Duration, foreign string, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch {
@@ -70,7 +70,7 @@ func (n *notice) note(at time.Time, binds time.Duration, foreign string, err err
 }
 
 // keepAnnounced tells the cluster who acts on it, as long as this instance might.
-func (c *cluster) keepAnnounced(ctx context.Context, t *tenure) {
+func (c *cluster) keepAnnounced(ctx context.Context, t *leadership) {
 	tick := time.NewTicker(announceRetry)
 	defer tick.Stop()
 	var next time.Time
@@ -109,7 +109,7 @@ func (c *cluster) mayAct() bool {
 }
 
 // announceOnce says whether the Lease is ours now.
-func (c *cluster) announceOnce(ctx context.Context, t *tenure, now time.Time) bool {
+func (c *cluster) announceOnce(ctx context.Context, t *leadership, now time.Time) bool {
 	ctx, cancel := context.WithTimeout(ctx, announceTime)
 	defer cancel()
 	binds, foreign, err := c.opt.Kube.Announce(ctx, Announcement{Instance: c.e.opt.Instance, StoreID: c.e.opt.StoreID, Epoch: t.claim.Epoch})
@@ -125,7 +125,7 @@ type contest struct {
 
 // tellContested tells when it begins or ceases to be true that nothing hurting may
 // be done here.
-func (c *cluster) tellContested(t *tenure, last contest) contest {
+func (c *cluster) tellContested(t *leadership, last contest) contest {
 	answer, why := t.notice.contested(time.Now())
 	bad := answer != remediate.No
 	if answer != last.answer {
@@ -143,7 +143,7 @@ func (c *cluster) tellContested(t *tenure, last contest) contest {
 // foreignOwner says why this instance must not begin anything in the cluster; ""
 // when it may.
 func (c *cluster) foreignOwner(now time.Time) string {
-	t := c.tenure.Load()
+	t := c.leadership.Load()
 	if t == nil {
 		return c.notOurs()
 	}
@@ -156,7 +156,7 @@ func (c *cluster) foreignOwner(now time.Time) string {
 
 // ownerSource is what says whose the cluster is; "" where that is the Lease.
 func (c *cluster) ownerSource() string {
-	if c.tenure.Load() == nil {
+	if c.leadership.Load() == nil {
 		return "store"
 	}
 	return ""
@@ -164,14 +164,14 @@ func (c *cluster) ownerSource() string {
 
 // contested is what a run asks about other installations of fenced.
 func (c *cluster) contested(now time.Time) (remediate.Answer, string) {
-	if t := c.tenure.Load(); t != nil {
+	if t := c.leadership.Load(); t != nil {
 		return t.notice.contested(now)
 	}
 	return remediate.CannotTell, c.notOurs()
 }
 
 // alsoContested adds that to what a look found of other remediators. // I22
-func (c *cluster) alsoContested(s *remediate.Seen, now time.Time) {
+func (c *cluster) alsoContested(s *remediate.Observation, now time.Time) {
 	answer, who := c.contested(now)
 	switch {
 	case answer == remediate.Yes, answer == remediate.CannotTell && s.Contested == remediate.No:

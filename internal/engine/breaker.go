@@ -16,7 +16,7 @@ const (
 
 // trip quarantines a host whose runs of a day are used up and that is asked for once
 // more: power is no cure for it. A person who releases it begins a new day. // I15
-func (c *cluster) trip(ctx context.Context, a applicant, g policy.Gate, now time.Time) {
+func (c *cluster) trip(ctx context.Context, a candidate, g policy.Gate, now time.Time) {
 	node := a.draft.Target.Node
 	if g.Pass || g.Reason != policy.FencesPerDay || node == "" {
 		return

@@ -110,7 +110,7 @@ func ended(t *testing.T, store state.Store, n int, ago time.Duration, step remed
 	t.Helper()
 	at := time.Now().Add(-ago).UTC()
 	r := remediate.Begin(remediate.Run{ID: fmt.Sprint("r", n), Strategy: remediate.PowerCycle, Target: remediate.Target{Cluster: "c", Node: "n-1"}}, at.Add(-time.Minute))
-	r.Step, r.Ended, r.Touched = step, at, true
+	r.Step, r.Ended, r.Intervened = step, at, true
 	_, err := state.SaveRun(t.Context(), store, r)
 	require.NoError(t, err)
 }

@@ -22,9 +22,9 @@ type cluster struct {
 	poke chan struct{} // something changed that the watch does not show
 	stir chan struct{} // like poke, for keepAnnounced
 	news chan struct{} // there may be something to tell about the checks
-	// tenure is nil while this instance does not own the cluster.
-	tenure atomic.Pointer[tenure]
-	looks  *queue // of this cluster's runs
+	// leadership is nil while this instance does not own the cluster.
+	leadership atomic.Pointer[leadership]
+	looks      *queue // of this cluster's runs
 
 	mu        sync.Mutex
 	stored    state.Cluster

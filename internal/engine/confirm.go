@@ -37,7 +37,7 @@ func (e *Engine) ConfirmOff(ctx context.Context, o Order) (Outcome, error) {
 	case err != nil:
 		return Outcome{}, err
 	}
-	p, evidence, against := c.testimony(ctx, a.draft)
+	p, evidence, against := c.gatherEvidence(ctx, a.draft)
 	out := Outcome{Run: open.ID, Evidence: evidence, Gates: append(claim(a), c.wordGates(a, p, against, held)...)}
 	g, refused := firstFailing(out.Gates)
 	switch {
@@ -69,7 +69,7 @@ func (e *Engine) ConfirmOff(ctx context.Context, o Order) (Outcome, error) {
 // wordGates are all gates but those that a person's word takes the place of, and one
 // for what speaks against it. A BMC that is there and may not be asked could speak against
 // it, too: hosts.d or an enrolment lets it. // I26
-func (c *cluster) wordGates(a applicant, p *probe, against string, held bool) []policy.Gate {
+func (c *cluster) wordGates(a candidate, p *probe, against string, held bool) []policy.Gate {
 	word := policy.Gate{Name: "word", Pass: against == "", Value: against, Threshold: "none", Source: "BMCs and Node"}
 	if !word.Pass {
 		word.Reason = ConfirmedOffContradicted
@@ -84,12 +84,12 @@ func (c *cluster) wordGates(a applicant, p *probe, against string, held bool) []
 	return append([]policy.Gate{word}, gates...)
 }
 
-// testimony asks every power level, and then the cluster, what they know about a
+// gatherEvidence asks every power level, and then the cluster, what they know about a
 // host of which a person says that it is off. against is what contradicts that.
-func (c *cluster) testimony(ctx context.Context, draft remediate.Run) (p *probe, evidence []string, against string) {
+func (c *cluster) gatherEvidence(ctx context.Context, draft remediate.Run) (p *probe, evidence []string, against string) {
 	p = &probe{draft: draft}
 	evidence, against = c.powerTestimony(ctx, p)
-	fresh := c.look1Cluster(ctx, p, remediate.Lease{})
+	fresh := c.probeCluster(ctx, p, remediate.Lease{})
 	p.at = time.Now()
 	more, living := nodeTestimony(fresh, p.at)
 	if p.nodeAlive && living == "" {
@@ -142,7 +142,7 @@ func levelText(h bmc.Host, level int) string {
 
 // nodeTestimony is what the cluster shows of the host, by an uncached look.
 func nodeTestimony(f Fresh, now time.Time) (evidence []string, against string) {
-	switch n := f.Seen.Node; {
+	switch n := f.Observation.Node; {
 	case n.Exists == remediate.CannotTell:
 		evidence = append(evidence, "node: it cannot be read")
 	case n.Exists == remediate.No:
@@ -152,7 +152,7 @@ func nodeTestimony(f Fresh, now time.Time) (evidence []string, against string) {
 	default:
 		evidence = append(evidence, "node: not Ready"+since(f.Node, now))
 	}
-	switch l := f.Seen.Lease; {
+	switch l := f.Observation.Lease; {
 	case !l.Known:
 		evidence = append(evidence, "lease: it cannot be read")
 	case l.ResourceVersion == "":

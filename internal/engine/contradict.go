@@ -102,10 +102,10 @@ func (c *cluster) alive(ctx context.Context, node, systemUUID string) (lease str
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	f := c.opt.Kube.Look(ctx, remediate.Run{Target: t}, nil)
-	if f.Node == nil || !f.Node.Ready() || !f.Seen.Lease.Known || !bmc.UUIDsMatch(f.Node.SystemUUID, systemUUID) {
+	if f.Node == nil || !f.Node.Ready() || !f.Observation.Lease.Known || !bmc.UUIDsMatch(f.Node.SystemUUID, systemUUID) {
 		return "", false
 	}
-	return f.Seen.Lease.ResourceVersion, true
+	return f.Observation.Lease.ResourceVersion, true
 }
 
 // revoke ends an enrolment durably and tells of it. What another goroutine has just

@@ -181,7 +181,7 @@ func own(check *policy.Check, t *policy.TargetReport) bool {
 // consider asks the gates about one candidate: the cheap ones, then a probe of
 // BMC and cluster, then all of them, then it starts the run.
 func (c *cluster) consider(ctx context.Context, check *policy.Check, t *policy.TargetReport, now time.Time) time.Time {
-	a, ok := c.applicant(check, t)
+	a, ok := c.candidateOf(check, t)
 	if !ok {
 		return time.Time{}
 	}
@@ -227,7 +227,7 @@ func askedAgain(g policy.Gate, now time.Time) time.Time {
 
 // probed gives the finished probe of a candidate. When there is none, or it is
 // due again, it starts one and gives nil.
-func (c *cluster) probed(a applicant, now time.Time) *probe {
+func (c *cluster) probed(a candidate, now time.Time) *probe {
 	c.mu.Lock()
 	p := c.probes[a.key]
 	if p != nil && (p.running || now.Before(p.retryAt())) {
@@ -254,7 +254,7 @@ func (c *cluster) probed(a applicant, now time.Time) *probe {
 }
 
 // refuse tells of a refusal once per target and reason.
-func (c *cluster) refuse(a applicant, g policy.Gate) {
+func (c *cluster) refuse(a candidate, g policy.Gate) {
 	c.mu.Lock()
 	known := c.refused[a.key] == g.Reason
 	c.refused[a.key] = g.Reason

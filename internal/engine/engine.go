@@ -40,9 +40,9 @@ type View struct {
 
 // Fresh is what one uncached look at the cluster found.
 type Fresh struct {
-	Seen    remediate.Seen // its cluster half
-	Node    *policy.Node
-	Machine *policy.Machine
+	Observation remediate.Observation // its cluster half
+	Node        *policy.Node
+	Machine     *policy.Machine
 	// Cluster is the Cluster API's, where the Machine has one.
 	Cluster *policy.Cluster
 	// Members are the etcd members, read for control-plane runs. Unless
@@ -152,15 +152,15 @@ type Engine struct {
 	freezes  *freezes
 	pins     *pins
 	accounts *accounts
-	patience *patience
+	backoff  *probeBackoff
 	recorder *recorder
 	own      *ownHost
 	file     *pauseFile
 	stops    *stops
 	holds    *holds
 	slots    *slots
-	damage   *damage
-	clock    steady                    // by which people's stops end,
+	corrupt  *corruptRecords
+	clock    jumpTolerantClock         // by which people's stops end,
 	behind   atomic.Pointer[time.Time] // and when an API server's last held that back
 	started  time.Time
 	beat     func() // tells the watchdog that decisions are made
@@ -177,7 +177,7 @@ func New(ctx context.Context, opt Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.accounts, e.patience = newAccounts(refused, time.Now()), &patience{failing: map[string]failing{}}
+	e.accounts, e.backoff = newAccounts(refused, time.Now()), &probeBackoff{failing: map[string]failing{}}
 	e.recorder = &recorder{failed: map[string]string{}}
 	e.opt.Open = e.accounts.guard(opt.Open)
 	e.own = &ownHost{Own: opt.Own, found: map[string]resolved{}, pinned: ownPin(opt.Instance)}
@@ -185,7 +185,7 @@ func New(ctx context.Context, opt Options) (*Engine, error) {
 		e.opt.Owners = state.Sole(opt.Store, opt.Instance, namesOf(opt.Clusters))
 	}
 	e.file, e.stops, e.holds = &pauseFile{path: opt.PauseFile}, newStops(), &holds{all: map[string]state.Hold{}}
-	e.slots, e.freezes, e.damage = newSlots(), newFreezes(), newDamage()
+	e.slots, e.freezes, e.corrupt = newSlots(), newFreezes(), newCorruptRecords()
 	if opt.Suspended == nil {
 		e.opt.Suspended = suspend.Total
 	}
@@ -243,7 +243,7 @@ func (e *Engine) Run(ctx context.Context, beat func()) error {
 	for _, c := range e.clusters {
 		g.Go(func() error { return c.decideLoop(ctx) })
 		if c.opt.Checks != nil {
-			t := &teller{c: c, told: map[checkKey]told{}, judges: map[string]judged{}}
+			t := &statusWriter{c: c, told: map[checkKey]told{}, judges: map[string]judged{}}
 			g.Go(func() error { return t.loop(ctx) })
 		}
 	}

@@ -57,7 +57,7 @@ func (e *Engine) Enroll(ctx context.Context, o Order) (Enrollment, error) {
 	}
 	s.Host = withSecrets(ctx, s.Host, c.credentials) // those of now
 	e.accounts.forget(s.Host)                        // the person may have mended them
-	e.patience.forget(s.Host)
+	e.backoff.forget(s.Host)
 	old, _, err := e.pins.get(s.Host.Name)
 	if err != nil {
 		return Enrollment{}, fmt.Errorf("read the pin of %s: %w", s.Host.Name, err)

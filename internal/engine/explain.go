@@ -36,7 +36,7 @@ func (e *Engine) Explain(ctx context.Context, cluster, node string) (Explanation
 	c.mu.Unlock()
 	x := Explanation{Cluster: c.opt.Name, Node: node, Verdict: verdictOn(&report, node), Gates: policy.Explain(report, node)}
 	if check, t := c.askedFor(&report, node); t != nil {
-		if b, ok := c.applicant(check, t); ok { // the very one that the deciding loop asks about
+		if b, ok := c.candidateOf(check, t); ok { // the very one that the deciding loop asks about
 			a = b
 		}
 		x.Gates = append(x.Gates, executor(check, t)...)

@@ -10,7 +10,7 @@ import (
 
 // facts gathers what the guards ask about. Without a probe they stand as if
 // BMC, contenders and etcd had nothing against it.
-func (c *cluster) facts(a applicant, p *probe, now time.Time) policy.Facts {
+func (c *cluster) facts(a candidate, p *probe, now time.Time) policy.Facts {
 	v := c.watchView() // one whose outage is over brings its quiet period along // I16
 	f := policy.Facts{
 		Manual: a.draft.Manual != nil, Mode: c.opt.Mode, ForeignOwner: c.foreignOwner(now), OwnerSource: c.ownerSource(),
@@ -53,7 +53,7 @@ func (c *cluster) facts(a applicant, p *probe, now time.Time) policy.Facts {
 }
 
 // countNodes fills the everything-down and zone facts; c.mu is held.
-func (c *cluster) countNodes(a applicant, f *policy.Facts) {
+func (c *cluster) countNodes(a candidate, f *policy.Facts) {
 	if a.node != nil {
 		f.Zone = a.node.Labels[c.zoneKey(a)]
 	}
@@ -65,7 +65,7 @@ func (c *cluster) countNodes(a applicant, f *policy.Facts) {
 	}
 }
 
-func (c *cluster) zoneKey(a applicant) string { return cmp.Or(a.zoneKey, c.e.opt.Guards.ZoneKey) }
+func (c *cluster) zoneKey(a candidate) string { return cmp.Or(a.zoneKey, c.e.opt.Guards.ZoneKey) }
 
 // fleet counts Nodes. The ledger knows the zones of one key; those of a check's
 // own key are counted here, for the few candidates that such a check has.
@@ -99,7 +99,7 @@ func (c *cluster) anyMachineHasItsNode() bool {
 }
 
 // countRuns fills the facts about runs; c.mu is held.
-func (c *cluster) countRuns(a applicant, f *policy.Facts, now time.Time) {
+func (c *cluster) countRuns(a candidate, f *policy.Facts, now time.Time) {
 	h := c.history(a.draft.Target)
 	f.LastRunEnded, f.RunsLastDay, f.RunsNotDone = h.lastEnded(), h.within(now, 24*time.Hour), h.notDone()
 	for _, r := range c.runs {

@@ -22,13 +22,13 @@ const falseOff = "FalseOff"
 // them: their BMCs have lied. From the second host of one model and firmware on,
 // all of its class are frozen. // I5
 type freezes struct {
-	writing turn // held while the store is written; those who ask do not wait for it
+	writing ctxMutex // held while the store is written; those who ask do not wait for it
 
 	mu  sync.Mutex
 	all map[string]state.Freeze // by run, released ones too
 }
 
-func newFreezes() *freezes { return &freezes{writing: newTurn(), all: map[string]state.Freeze{}} }
+func newFreezes() *freezes { return &freezes{writing: newCtxMutex(), all: map[string]state.Freeze{}} }
 
 // load reads the freezes. What cannot be read leaves what was known.
 func (f *freezes) load(ctx context.Context, s state.Store) error {

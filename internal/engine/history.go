@@ -36,7 +36,7 @@ func (c *cluster) history(t remediate.Target) history {
 
 // cycled says whether a run has touched its host in any attempt: a later one that waits
 // for its turn has not done so itself. // I15
-func cycled(r remediate.Run) bool { return r.Touched || r.Attempt > 1 }
+func cycled(r remediate.Run) bool { return r.Intervened || r.Attempt > 1 }
 
 // lastEnded is when the newest of them that has ended did.
 func (h history) lastEnded() (last time.Time) {

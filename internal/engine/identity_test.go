@@ -74,13 +74,13 @@ func TestIdentify(t *testing.T) {
 
 // Only the host's own BMC, identified, shortens a wait.
 func TestEvident(t *testing.T) {
-	off := remediate.Seen{ProofKind: remediate.ProofBMC, Power: bmc.Reading{State: bmc.Off}, Identity: remediate.Yes}
+	off := remediate.Observation{ProofKind: remediate.ProofBMC, Power: bmc.Reading{State: bmc.Off}, Identity: remediate.Yes}
 	assert.True(t, evident(off))
-	for name, spoil := range map[string]func(*remediate.Seen){
-		"a further level": func(s *remediate.Seen) { s.Level = 1 },
-		"an outlet":       func(s *remediate.Seen) { s.ProofKind = remediate.ProofDevice },
-		"On":              func(s *remediate.Seen) { s.Power.State = bmc.On },
-		"a stranger":      func(s *remediate.Seen) { s.Identity = remediate.CannotTell },
+	for name, spoil := range map[string]func(*remediate.Observation){
+		"a further level": func(s *remediate.Observation) { s.Level = 1 },
+		"an outlet":       func(s *remediate.Observation) { s.ProofKind = remediate.ProofDevice },
+		"On":              func(s *remediate.Observation) { s.Power.State = bmc.On },
+		"a stranger":      func(s *remediate.Observation) { s.Identity = remediate.CannotTell },
 	} {
 		s := off
 		spoil(&s)

@@ -9,10 +9,10 @@ func (w *worker) missed(next remediate.Run) {
 	}
 }
 
-// insisted gives that step again in place of the answer to a later look: what spoke
+// pendingHeld gives that step again in place of the answer to a later look: what spoke
 // against going on, like one On read against a person's word, may not be seen again.
 // A record that was changed since is asked about anew. // I5, I26
-func (w *worker) insisted(next remediate.Run, a remediate.Action) (remediate.Run, remediate.Action) {
+func (w *worker) pendingHeld(next remediate.Run, a remediate.Action) (remediate.Run, remediate.Action) {
 	held := w.held
 	w.held = nil
 	if held == nil || held.Version != w.run.Version {

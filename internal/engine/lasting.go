@@ -11,7 +11,7 @@ const lastingCheck = time.Second
 
 // until is how long this instance owns the cluster and, for what hurts, nobody else
 // acts there, as far as is known now: zero for no such end, or why that is over.
-func (t *tenure) until(hurts bool, now time.Time) (by time.Time, why string) {
+func (t *leadership) until(hurts bool, now time.Time) (by time.Time, why string) {
 	if why := t.awake.over(); why != "" {
 		return time.Time{}, why
 	}
@@ -24,7 +24,7 @@ func (t *tenure) until(hurts bool, now time.Time) (by time.Time, why string) {
 }
 
 // ending says whether the claim was lost, or is to be handed over.
-func (t *tenure) ending() bool {
+func (t *leadership) ending() bool {
 	select {
 	case <-t.lost:
 		return true
@@ -37,7 +37,7 @@ func (t *tenure) ending() bool {
 // Both are renewed while it goes on, so the bound moves: an agent may need longer than
 // either lasts at any moment. What is not renewed cuts the action at the last end that
 // is known, and what is lost before that cuts it at once. // I19, I22
-func (t *tenure) lasting(ctx context.Context, hurts bool, by time.Time) (context.Context, context.CancelFunc) {
+func (t *leadership) lasting(ctx context.Context, hurts bool, by time.Time) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	if by.IsZero() {
 		return ctx, cancel

@@ -17,7 +17,7 @@ const actFresh = 2 * time.Second
 type decision struct {
 	action  remediate.Action
 	from    remediate.Run // the record before it
-	seen    remediate.Seen
+	seen    remediate.Observation
 	backups [][]byte
 	backup  remediate.Backup
 }
@@ -62,7 +62,7 @@ func (w *worker) lastMoment(ctx context.Context, d decision) (last decision, why
 			return d, why
 		}
 	}
-	if why := w.misled(ctx, d); why != "" {
+	if why := w.recheckHost(ctx, d); why != "" {
 		return d, why
 	}
 	if why := w.lastWord(ctx, d); why != "" {
@@ -77,19 +77,19 @@ func (w *worker) lastMoment(ctx context.Context, d decision) (last decision, why
 	return d, ""
 }
 
-// misled says why a host must not be switched off although the machine was identified:
+// recheckHost says why a host must not be switched off although the machine was identified:
 // it is there twice by now, or the BareMetalHost leads elsewhere, whose owner carries
 // out the hold at any address. Every Off is asked: that the record has one begun does
 // not say that it was given. // I9, I10
-func (w *worker) misled(ctx context.Context, d decision) string {
+func (w *worker) recheckHost(ctx context.Context, d decision) string {
 	switch d.action {
-	case remediate.SetHold:
+	case remediate.SetPowerLock:
 		if _, err := w.c.sameHost(ctx, w.run.Target); err != nil {
 			return Sentence(err)
 		}
 		fallthrough
 	case remediate.SendOff:
-		return w.c.twice(w.run)
+		return w.c.duplicateHost(w.run)
 	}
 	return ""
 }

@@ -18,36 +18,36 @@ var errNoSession = errors.New("no session with the BMC")
 // look reads everything Next may ask about: the BMC, then the cluster, so that
 // the Lease is younger than the power reading. What could not be read stays
 // unknown.
-func (w *worker) look(ctx context.Context) (remediate.Seen, [][]byte, remediate.Backup) {
+func (w *worker) look(ctx context.Context) (remediate.Observation, [][]byte, remediate.Backup) {
 	power, backups, last := w.lookAround(ctx)
 	if !w.c.looks.enter(ctx, w.due(power)) { // not around the BMC, which may hang // L3
-		return remediate.Seen{At: time.Now()}, nil, remediate.Backup{}
+		return remediate.Observation{At: time.Now()}, nil, remediate.Backup{}
 	}
 	defer w.c.looks.leave()
 	return w.lookAtCluster(ctx, power, backups, last), backups, last
 }
 
 // lookAtCluster reads what comes from the cluster, beside what is known of the rest.
-func (w *worker) lookAtCluster(ctx context.Context, power remediate.Seen, backups [][]byte, last remediate.Backup) remediate.Seen {
+func (w *worker) lookAtCluster(ctx context.Context, power remediate.Observation, backups [][]byte, last remediate.Backup) remediate.Observation {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	at := time.Now()
 	fresh := w.c.opt.Kube.Look(ctx, w.run, backups)
-	seen := fresh.Seen
+	seen := fresh.Observation
 	seen.At = at
 	w.c.alsoContested(&seen, time.Now())
 	seen.Level, seen.Devices, seen.ProofKind = power.Level, power.Devices, power.ProofKind
-	seen.Power, seen.PowerError, seen.NoWay = power.Power, power.PowerError, power.NoWay
-	seen.Identity, seen.AlsoOn = power.Identity, power.AlsoOn
+	seen.Power, seen.PowerError, seen.LevelRefusal = power.Power, power.PowerError, power.LevelRefusal
+	seen.Identity, seen.LowerLevelOn = power.Identity, power.LowerLevelOn
 	seen.Proof, seen.OffAccepted = power.Proof, power.OffAccepted
 	_, frozen := w.c.frozen(w.run.Target)
-	seen.PowerForbidden = cmp.Or(frozen, w.c.twice(w.run), seen.PowerForbidden) // I5, I9
+	seen.PowerForbidden = cmp.Or(frozen, w.c.duplicateHost(w.run), seen.PowerForbidden) // I5, I9
 	seen.Backup, seen.RestoreError = last, w.refused
 	seen.PausedReason, seen.PausedWhy = w.stops()
 	seen.Paused = seen.PausedWhy != ""
 	seen.Clock, seen.ClockSet = w.c.clockAgrees(), w.clock.set(time.Now())
 	seen.Justified, seen.Why = w.justified(fresh, seen, at)
-	seen.Elsewhere, seen.NodesUnseen = w.c.elsewhere(w.run)
+	seen.RenamedTo, seen.NodesUnseen = w.c.elsewhere(w.run)
 	if w.run.ControlPlane {
 		seen.Quorum, seen.QuorumWhy = w.quorum(fresh)
 	}
@@ -56,7 +56,7 @@ func (w *worker) lookAtCluster(ctx context.Context, power remediate.Seen, backup
 
 // lookAround reads what does not come from the cluster, power and store each in a time
 // of its own: silent devices may take all of theirs.
-func (w *worker) lookAround(ctx context.Context) (power remediate.Seen, backups [][]byte, last remediate.Backup) {
+func (w *worker) lookAround(ctx context.Context) (power remediate.Observation, backups [][]byte, last remediate.Backup) {
 	asking, cancel := context.WithTimeout(ctx, lookTimeout)
 	power = w.lookPower(asking)
 	cancel()
@@ -68,7 +68,7 @@ func (w *worker) lookAround(ctx context.Context) (power remediate.Seen, backups 
 
 // due is when a look at the cluster should be. A proof of off grows old, so a run that
 // has begun one goes before others.
-func (w *worker) due(power remediate.Seen) time.Time {
+func (w *worker) due(power remediate.Observation) time.Time {
 	proving := w.run.Step == remediate.PowerOff || w.run.Step == remediate.DeleteNode
 	if proving && power.OffAccepted && power.Power.State == bmc.Off {
 		return time.Now()
@@ -111,10 +111,10 @@ func (w *worker) quorum(f Fresh) (remediate.Answer, string) {
 
 // justified judges the fresh objects with the check's own rules. A person's
 // order justifies itself. // I4
-func (w *worker) justified(f Fresh, seen remediate.Seen, now time.Time) (remediate.Answer, string) {
+func (w *worker) justified(f Fresh, seen remediate.Observation, now time.Time) (remediate.Answer, string) {
 	t := w.run.Target
 	switch {
-	case w.run.Manual != nil && !w.run.Touched && age(w.run.Manual.At, now) > orderFresh:
+	case w.run.Manual != nil && !w.run.Intervened && age(w.run.Manual.At, now) > orderFresh:
 		return remediate.No, "the order is older than " + orderFresh.String() + ", and nothing was done on it; give it again"
 	case w.run.Manual != nil:
 		return remediate.Yes, ""
@@ -169,7 +169,7 @@ func age(at, now time.Time) time.Duration {
 
 // evident says whether the host's own BMC reads Off; what others say shortens no
 // wait.
-func evident(s remediate.Seen) bool {
+func evident(s remediate.Observation) bool {
 	return s.Level == 0 && s.ProofKind == remediate.ProofBMC && s.Power.State == bmc.Off && s.Identity == remediate.Yes
 }
 
@@ -197,22 +197,22 @@ func (w *worker) requests(check *policy.Check) []*policy.Request {
 }
 
 // check finds the run's check in the present view, and what it is judged amid.
-func (w *worker) check() (*policy.Check, policy.Surroundings, bool) {
+func (w *worker) check() (*policy.Check, policy.CheckContext, bool) {
 	if !w.c.view().Synced {
-		return nil, policy.Surroundings{}, false
+		return nil, policy.CheckContext{}, false
 	}
 	w.c.mu.Lock()
 	defer w.c.mu.Unlock()
 	if !w.c.judged { // after a start the ledger knows only the checks from files
-		return nil, policy.Surroundings{}, false
+		return nil, policy.CheckContext{}, false
 	}
 	for _, r := range w.c.ledger.Counters() {
 		c := w.c.ledger.Check(r.ID())
 		if c != nil && w.asked(c) {
-			return c, w.c.ledger.Surroundings(c), true
+			return c, w.c.ledger.CheckContext(c), true
 		}
 	}
-	return nil, policy.Surroundings{}, true
+	return nil, policy.CheckContext{}, true
 }
 
 // asked says whether a check is the run's. Older records, which name no kind, are
@@ -224,7 +224,7 @@ func (w *worker) asked(c *policy.Check) bool {
 	return checkID(c.ID()) == w.run.CheckID
 }
 
-func failureReason(seen remediate.Seen, err error) string {
+func failureReason(seen remediate.Observation, err error) string {
 	if e, ok := errors.AsType[*bmc.Error](err); ok {
 		return "BMC" + string(e.Kind)
 	}

@@ -10,12 +10,12 @@ import (
 
 // lookPower reads the run's power level. The session is opened when there is none
 // yet; one with another level proves nothing about this one and is ended. // I1
-func (w *worker) lookPower(ctx context.Context) (seen remediate.Seen) {
+func (w *worker) lookPower(ctx context.Context) (seen remediate.Observation) {
 	if w.run.Strategy != remediate.PowerCycle {
 		return seen
 	}
 	seen.Level = w.run.Level
-	if !w.run.OnWord() {
+	if !w.run.HasConfirmation() {
 		w.against = ""
 	}
 	if s := w.session; s != nil && (s.level != w.run.Level || s.refused && !w.barred()) {
@@ -24,16 +24,16 @@ func (w *worker) lookPower(ctx context.Context) (seen remediate.Seen) {
 	if w.session == nil {
 		if err := w.open(ctx); err != nil {
 			w.emit(Event{Type: EventFailed, Reason: string(hostReason(err)), Message: Sentence(err)})
-			seen.PowerError, seen.NoWay, seen.AlsoOn = bmc.KindOf(err), noWay(err), w.besides(ctx)
+			seen.PowerError, seen.LevelRefusal, seen.LowerLevelOn = bmc.KindOf(err), noWay(err), w.besides(ctx)
 			return seen
 		}
 	}
 	s, t := w.session, w.run.Target
 	seen.Devices, seen.ProofKind = s.devices(), s.proofKind()
 	r, err := s.read(ctx)
-	seen.Power, seen.PowerError, seen.NoWay = r, bmc.KindOf(err), noWay(err)
+	seen.Power, seen.PowerError, seen.LevelRefusal = r, bmc.KindOf(err), noWay(err)
 	if err != nil {
-		seen.AlsoOn = w.besides(ctx)
+		seen.LowerLevelOn = w.besides(ctx)
 	} else {
 		seen.Identity = answer(identify(s.host, s.level, r, w.c.claims(ctx, s.host, t, w.run.Manual != nil)))
 	}

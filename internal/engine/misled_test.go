@@ -34,7 +34,7 @@ func (m *meanwhile) Look(ctx context.Context, r remediate.Run, backups [][]byte)
 }
 
 func (m *meanwhile) Act(ctx context.Context, r remediate.Run, a remediate.Action, backups [][]byte, b remediate.Backup) error {
-	if a == remediate.SetHold {
+	if a == remediate.SetPowerLock {
 		m.held.Add(1)
 		return nil
 	}

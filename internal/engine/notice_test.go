@@ -10,7 +10,7 @@ import (
 
 // Nobody is told that there is no limit while another installation takes the Lease. // I22
 func TestNoticeGivesNoTimeWithoutAnEnd(t *testing.T) {
-	var n notice
+	var n leaseStatus
 	var flip sync.WaitGroup
 	done := make(chan struct{})
 	flip.Go(func() {
@@ -38,7 +38,7 @@ func TestNoticeGivesNoTimeWithoutAnEnd(t *testing.T) {
 // Others stay away as long as the announcement says and not a moment longer, counted
 // from before it was made. // I22
 func TestNoticeEndsWithWhatBindsOthers(t *testing.T) {
-	var n notice
+	var n leaseStatus
 	at := time.Now()
 	n.note(at, 7*time.Second, "", nil)
 	end, why := n.until(at.Add(7*time.Second - 1))

@@ -74,10 +74,10 @@ func (e *Engine) Fence(ctx context.Context, o Order) (Outcome, error) {
 	if g, refused := firstFailing(gates); refused {
 		return Outcome{Gates: gates}, refusalOf(g)
 	}
-	p := c.look1(ctx, a.draft, nil)
+	p := c.probeTarget(ctx, a.draft, nil)
 	for range p.levels { // a person does not wait for the next probe
 		if p.untried() {
-			p = c.look1(ctx, a.draft, p)
+			p = c.probeTarget(ctx, a.draft, p)
 		}
 	}
 	now = time.Now()
@@ -109,15 +109,15 @@ func refusalOf(g policy.Gate) *Refusal {
 }
 
 // manual drafts the run that a person ordered.
-func (c *cluster) manual(o Order) (applicant, error) {
+func (c *cluster) manual(o Order) (candidate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.judged {
-		return applicant{}, errNotJudged()
+		return candidate{}, errNotJudged()
 	}
 	n, m := c.ledger.Node(o.Node), c.ledger.MachineOf(o.Node)
 	if n == nil && m == nil {
-		return applicant{}, &Refusal{Reason: NoSuchNode, Message: "no Node and no Machine's node is called " + o.Node}
+		return candidate{}, &Refusal{Reason: NoSuchNode, Message: "no Node and no Machine's node is called " + o.Node}
 	}
 	r := c.baseRun()
 	r.Strategy, r.OffOnly = remediate.PowerCycle, o.OffOnly
@@ -128,12 +128,12 @@ func (c *cluster) manual(o Order) (applicant, error) {
 	}
 	r.Manual = &remediate.Order{Actor: o.Actor, Reason: o.Reason, At: time.Now().UTC()}
 	r.Trigger = "manual fence by " + o.Actor + ": " + o.Reason
-	return applicant{key: "manual|" + o.Node, draft: r, node: n, hostLost: c.hostLost(m), doubt: c.ledger.Doubt(m, n)}, nil
+	return candidate{key: "manual|" + o.Node, draft: r, node: n, hostLost: c.hostLost(m), doubt: c.ledger.Doubt(m, n)}, nil
 }
 
 // claim is a gate for a Node of which nobody can say whose it is: the Machine that
 // would ask to be left alone may not be the one that is seen. None without a doubt.
-func claim(a applicant) []policy.Gate {
+func claim(a candidate) []policy.Gate {
 	if a.doubt == (policy.Doubt{}) {
 		return nil
 	}

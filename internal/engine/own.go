@@ -227,7 +227,7 @@ func (c *cluster) rememberOwn(ctx context.Context, changes []policy.Change) {
 	uuid := own.uuid
 	own.mu.Unlock()
 	p, _, err := c.e.pins.get(own.pinned)
-	if uuid == "" || p.SystemUUID == uuid || c.tenure.Load() == nil {
+	if uuid == "" || p.SystemUUID == uuid || c.leadership.Load() == nil {
 		return
 	}
 	if p.SystemUUID = uuid; err == nil {
@@ -238,10 +238,10 @@ func (c *cluster) rememberOwn(ctx context.Context, changes []policy.Change) {
 	}
 }
 
-// twice says what the host of a run is there twice by: two entries lead to one device,
+// duplicateHost says what the host of a run is there twice by: two entries lead to one device,
 // or two Nodes tell one UUID. A later attempt goes by where its host came back: a Node
 // that was left behind by a renaming says nothing of it, see elsewhere. // I9
-func (c *cluster) twice(r remediate.Run) string {
+func (c *cluster) duplicateHost(r remediate.Run) string {
 	t := r.Target
 	entry := c.e.twin(names(t.Cluster, t.Node, t.BareMetalHost))
 	if entry != "" || r.Attempt > 1 {

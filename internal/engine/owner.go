@@ -18,12 +18,12 @@ const (
 	claimRetry = time.Second // after the records of a claimed cluster could not be read
 )
 
-// tenure is the time in which this instance owns a cluster. All that acts there runs
+// leadership is the time in which this instance owns a cluster. All that acts there runs
 // in it, and has ended when it is over.
-type tenure struct {
+type leadership struct {
 	claim  state.Claim
 	awake  awake // it does not outlast a suspend
-	notice notice
+	notice leaseStatus
 	settle chan struct{}   // runs may have begun or ended: their slots are to be settled
 	lost   <-chan struct{} // closed when the claim is lost, or is to be given up
 	run    func(func(context.Context))
@@ -33,14 +33,14 @@ type tenure struct {
 	inside sync.WaitGroup
 }
 
-func newTenure(ctx context.Context, claim state.Claim, a awake) *tenure {
-	t := &tenure{claim: claim, awake: a, settle: make(chan struct{}, 1), lost: ctx.Done()}
+func newLeadership(ctx context.Context, claim state.Claim, a awake) *leadership {
+	t := &leadership{claim: claim, awake: a, settle: make(chan struct{}, 1), lost: ctx.Done()}
 	t.run = func(f func(context.Context)) { t.inside.Go(func() { f(ctx) }) }
 	return t
 }
 
 // spawn runs f in the tenure; false when that is over.
-func (t *tenure) spawn(f func(context.Context)) bool {
+func (t *leadership) spawn(f func(context.Context)) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.over {
@@ -51,7 +51,7 @@ func (t *tenure) spawn(f func(context.Context)) bool {
 }
 
 // enter keeps the tenure from ending until leave is called; false when it is over.
-func (t *tenure) enter() bool {
+func (t *leadership) enter() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.over {
@@ -60,10 +60,10 @@ func (t *tenure) enter() bool {
 	return !t.over
 }
 
-func (t *tenure) leave() { t.inside.Done() }
+func (t *leadership) leave() { t.inside.Done() }
 
 // end waits until all that runs in the tenure has stopped, and lets nothing more begin.
-func (t *tenure) end() {
+func (t *leadership) end() {
 	t.mu.Lock()
 	t.over = true
 	t.mu.Unlock()
@@ -91,12 +91,12 @@ func (c *cluster) reign(ctx context.Context, claim state.Claim) {
 	if !c.take(ctx, claim) {
 		return
 	}
-	t := c.tenure.Load()
+	t := c.leadership.Load()
 	suspended := t.awake.wait(ctx)
 	stop()
 	c.forget(nil) // the sessions of probes
 	t.end()
-	c.tenure.Store(nil)
+	c.leadership.Store(nil)
 	c.forget(nil) // of those that have just ended
 	if suspended != "" {
 		c.emit(Event{Type: EventOwner, Message: suspended + ": the state is read again"})
@@ -150,10 +150,10 @@ func (c *cluster) load(ctx context.Context, claim state.Claim) error {
 	if err := c.e.freezes.complete(ctx, claim.Store, runs, c.e.classOf); err != nil {
 		return err
 	}
-	t := newTenure(ctx, claim, a)
+	t := newLeadership(ctx, claim, a)
 	c.mu.Lock()
 	c.runs, c.moved = runs, true
-	c.tenure.Store(t)
+	c.leadership.Store(t)
 	c.mu.Unlock()
 	t.spawn(func(ctx context.Context) { c.keepAnnounced(ctx, t) })
 	t.spawn(func(ctx context.Context) { c.keepSlots(ctx, t) })
@@ -167,14 +167,14 @@ func (c *cluster) load(ctx context.Context, claim state.Claim) error {
 
 // spawn runs f while this instance owns the cluster; false when it does not.
 func (c *cluster) spawn(f func(context.Context)) bool {
-	t := c.tenure.Load()
+	t := c.leadership.Load()
 	return t != nil && t.spawn(f)
 }
 
 // store is where what is known about the cluster is written: only in a tenure, and
 // only while its epoch is the newest. // I19
 func (c *cluster) store() state.Store {
-	if t := c.tenure.Load(); t != nil {
+	if t := c.leadership.Load(); t != nil {
 		return t.claim.Store
 	}
 	return standby{c.e.opt.Store}
@@ -192,7 +192,7 @@ func (standby) Delete(context.Context, state.Kind, string, uint64) error { retur
 // notOurs says why this instance may not act on the cluster; "" when it may, as far
 // as the store knows.
 func (c *cluster) notOurs() string {
-	if c.tenure.Load() != nil {
+	if c.leadership.Load() != nil {
 		return ""
 	}
 	o := c.e.opt.Owners.Owner(c.opt.Name)
@@ -215,7 +215,7 @@ func (c *cluster) tellOwnerless(told bool) bool {
 	switch why := c.e.opt.Owners.Owner(c.opt.Name).Problem; {
 	case why == "":
 		return false
-	case !told && c.tenure.Load() == nil:
+	case !told && c.leadership.Load() == nil:
 		c.emit(Event{Type: EventFailed, Message: "know who owns the cluster, or take it: " + why})
 		return true
 	}
@@ -237,7 +237,7 @@ func (c *cluster) ours() error {
 // actUntil bounds an action that is begun now by what this instance may do, or says
 // why it must not be begun. // I19
 func (c *cluster) actUntil(ctx context.Context, hurts bool) (bounded context.Context, cancel context.CancelFunc, why string) {
-	t := c.tenure.Load()
+	t := c.leadership.Load()
 	if t == nil {
 		return nil, nil, c.notOurs()
 	}

@@ -16,10 +16,10 @@ const (
 	patienceKept = time.Hour        // after that it is as if it had never failed
 )
 
-// patience spaces out the probes of power levels that keep failing where a wrong
+// probeBackoff spaces out the probes of power levels that keep failing where a wrong
 // password looks like a dead device: ipmitool and most agents cannot tell. It is
 // for probes; a run asks in its own time.
-type patience struct {
+type probeBackoff struct {
 	mu      sync.Mutex
 	failing map[string]failing
 }
@@ -35,7 +35,7 @@ type failing struct {
 func levelKey(l bmc.Level) string { return strings.Join(bmc.Host{Levels: []bmc.Level{l}}.Keys(), "\n") }
 
 // wait is how a level failed that is not to be probed yet; nil when it may be.
-func (p *patience) wait(l bmc.Level) error {
+func (p *probeBackoff) wait(l bmc.Level) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f, ok := p.failing[levelKey(l)]
@@ -47,7 +47,7 @@ func (p *patience) wait(l bmc.Level) error {
 
 // note takes in how a probe of a level went. What only had to make way for others
 // says nothing about it.
-func (p *patience) note(l bmc.Level, err error) {
+func (p *probeBackoff) note(l bmc.Level, err error) {
 	if strict(l) || errors.Is(err, power.ErrInUse) {
 		return
 	}
@@ -67,7 +67,7 @@ func (p *patience) note(l bmc.Level, err error) {
 }
 
 // forget lets the levels of a host be probed at once.
-func (p *patience) forget(h bmc.Host) {
+func (p *probeBackoff) forget(h bmc.Host) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, l := range h.Levels {

@@ -63,7 +63,7 @@ func until(t time.Time) string {
 func (e *Engine) paused(c *cluster) string {
 	why, ended := e.file.look(time.Now())
 	if why == "" {
-		why = e.damage.why()
+		why = e.corrupt.why()
 	}
 	for _, name := range []string{state.AllClusters, c.opt.Name} {
 		for _, find := range []func(string) (pause, bool){e.stops.pause, e.storedPause} {

@@ -23,7 +23,7 @@ func (e *Engine) Checked(ctx context.Context, k Checked) {
 		return
 	}
 	e.own.resolve(ctx, d)
-	owned := c.tenure.Load() != nil // else others write it down
+	owned := c.leadership.Load() != nil // else others write it down
 	if owned {
 		c.contradict(ctx, k, d)
 	}
@@ -35,7 +35,7 @@ func (e *Engine) Checked(ctx context.Context, k Checked) {
 	}
 	e.accounts.took(d)
 	if l := k.Subject.Host.Levels[k.Level]; len(l.Devices) == 1 {
-		e.patience.note(l, nil)
+		e.backoff.note(l, nil)
 	}
 	e.index.tell(k.Subject.Host.Name, d.Key(), deviceTold{
 		uuid: k.Reading.Identity.UUID, macs: k.Description.MACs, class: k.Description.Class(),

@@ -65,7 +65,7 @@ func (e *Engine) Plan(ctx context.Context, cluster string) (Plan, error) {
 // planned asks the gates about one target; none if it has changed since. Only
 // where the cheap ones hold is anything looked up, while lookups are left.
 func (c *cluster) planned(ctx context.Context, full *policy.Check, r *policy.Report, check *policy.CheckReport, t *policy.TargetReport, now time.Time, lookups *int) []Planned {
-	a, ok := c.applicant(full, t)
+	a, ok := c.candidateOf(full, t)
 	if !ok {
 		return nil
 	}

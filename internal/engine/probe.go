@@ -38,11 +38,11 @@ type probe struct {
 }
 
 // runProbe fills the probe of a candidate and asks for a decision.
-func (c *cluster) runProbe(ctx context.Context, a applicant) {
+func (c *cluster) runProbe(ctx context.Context, a candidate) {
 	c.mu.Lock()
 	before := c.probes[a.key]
 	c.mu.Unlock()
-	p := c.look1(ctx, a.draft, before)
+	p := c.probeTarget(ctx, a.draft, before)
 	if ctx.Err() != nil && p.session != nil { // the daemon stops: nobody will take it
 		p.session.close(ctx)
 		c.dropProbe(a.key) // or it would seem to run for ever // L4
@@ -54,10 +54,10 @@ func (c *cluster) runProbe(ctx context.Context, a applicant) {
 	c.wake()
 }
 
-// look1 is the first look at a target: BMC first, then the cluster, so that
+// probeTarget is the first look at a target: BMC first, then the cluster, so that
 // the Lease is younger than the power reading. before is what the last probe
 // found; nil for the first.
-func (c *cluster) look1(ctx context.Context, draft remediate.Run, before *probe) *probe {
+func (c *cluster) probeTarget(ctx context.Context, draft remediate.Run, before *probe) *probe {
 	p := &probe{draft: draft}
 	var lease remediate.Lease
 	if before != nil {
@@ -66,30 +66,30 @@ func (c *cluster) look1(ctx context.Context, draft remediate.Run, before *probe)
 	}
 	defer func() { p.at = time.Now() }()
 	if draft.Strategy == remediate.PowerCycle {
-		if err := c.look1Power(ctx, p); err != nil {
+		if err := c.probePower(ctx, p); err != nil {
 			p.hostError, p.hostDetail = hostReason(err), Sentence(err)
 			return p
 		}
 	}
-	c.look1Cluster(ctx, p, lease)
+	c.probeCluster(ctx, p, lease)
 	return p
 }
 
-// look1Cluster asks the cluster, past every cache; lease is what the last probe read.
-func (c *cluster) look1Cluster(ctx context.Context, p *probe, lease remediate.Lease) Fresh {
+// probeCluster asks the cluster, past every cache; lease is what the last probe read.
+func (c *cluster) probeCluster(ctx context.Context, p *probe, lease remediate.Lease) Fresh {
 	fresh := c.opt.Kube.Look(ctx, p.draft, nil)
-	p.lease = fresh.Seen.Lease
-	p.powerOwner = fresh.Seen.PowerForbidden
-	switch fresh.Seen.Contested {
+	p.lease = fresh.Observation.Lease
+	p.powerOwner = fresh.Observation.PowerForbidden
+	switch fresh.Observation.Contested {
 	case remediate.Yes:
-		p.contested = fresh.Seen.Contender
+		p.contested = fresh.Observation.Contender
 	case remediate.CannotTell:
 		p.contested = "who else is at work cannot be read"
 		if fresh.Err != nil {
 			p.contested += ": " + fresh.Err.Error()
 		}
 	}
-	p.nodeAlive = nodeAlive(fresh.Node, fresh.Seen.Lease, lease)
+	p.nodeAlive = nodeAlive(fresh.Node, fresh.Observation.Lease, lease)
 	p.controlPlane = p.draft.ControlPlane || fresh.Node != nil && fresh.Node.ControlPlane || fresh.Machine != nil && fresh.Machine.ControlPlane
 	if p.controlPlane {
 		p.quorum, p.quorumDetail = c.quorum(p.draft, fresh)

@@ -20,10 +20,10 @@ type levelState struct {
 	err    error // the last failure
 }
 
-// look1Power finds the host and its first power level that answers, and compares
+// probePower finds the host and its first power level that answers, and compares
 // identities there: an answer of another machine is refused, and no further level
 // is tried.
-func (c *cluster) look1Power(ctx context.Context, p *probe) error {
+func (c *cluster) probePower(ctx context.Context, p *probe) error {
 	h, err := c.newHost(ctx, p.draft.Target)
 	if err != nil {
 		return err
@@ -33,7 +33,7 @@ func (c *cluster) look1Power(ctx context.Context, p *probe) error {
 	p.draft.Limits.Levels = len(h.Levels)
 	if p.levels == nil && p.draft.Manual != nil { // whoever orders it may have mended the account
 		c.e.accounts.forget(h)
-		c.e.patience.forget(h)
+		c.e.backoff.forget(h)
 	}
 	if len(p.levels) != len(h.Levels) {
 		p.levels = make([]levelState, len(h.Levels))
@@ -41,13 +41,13 @@ func (c *cluster) look1Power(ctx context.Context, p *probe) error {
 	p.identity = policy.IdentityFact{Mode: h.IdentityMode, Node: t.SystemUUID}
 	for i := range h.Levels {
 		l := &p.levels[i]
-		if err := c.spared(h.Levels[i]); err != nil {
+		if err := c.backingOff(h.Levels[i]); err != nil {
 			l.err = err
 			continue
 		}
 		r, s, err := c.readLevel(ctx, h, i)
 		if ctx.Err() == nil { // else it was cut short
-			c.e.patience.note(h.Levels[i], err)
+			c.e.backoff.note(h.Levels[i], err)
 		}
 		if err == nil {
 			*l = levelState{}
@@ -64,10 +64,10 @@ func (c *cluster) look1Power(ctx context.Context, p *probe) error {
 	return p.levels[0].err
 }
 
-// spared is why a level is left in peace for a while: it refused the account, which
+// backingOff is why a level is left in peace for a while: it refused the account, which
 // asking again would lock, or may have done so. nil when it may be probed.
-func (c *cluster) spared(l bmc.Level) error {
-	return cmp.Or(c.e.accounts.barLevel(l), c.e.patience.wait(l))
+func (c *cluster) backingOff(l bmc.Level) error {
+	return cmp.Or(c.e.accounts.barLevel(l), c.e.backoff.wait(l))
 }
 
 // readLevel opens one level and reads it; the session is the caller's when there

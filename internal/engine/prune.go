@@ -42,7 +42,7 @@ func (e *Engine) pruneOnce(ctx context.Context, now time.Time) bool {
 	for _, c := range e.clusters {
 		c.dropEnded(now.Add(-keepRuns))
 		c.dropMemory(now.Add(-24 * time.Hour))
-		if c.tenure.Load() != nil {
+		if c.leadership.Load() != nil {
 			store = c.store()
 		}
 	}

@@ -110,7 +110,7 @@ func (e *Engine) keepReread(ctx context.Context) error {
 
 func (e *Engine) actsAmongOthers() bool {
 	for _, c := range e.clusters {
-		if t := c.tenure.Load(); t != nil && !t.claim.Until().IsZero() && c.mayAct() {
+		if t := c.leadership.Load(); t != nil && !t.claim.Until().IsZero() && c.mayAct() {
 			return true
 		}
 	}
@@ -122,7 +122,7 @@ func (c *cluster) follows(all []remediate.Run) {
 	runs := c.of(all)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.tenure.Load() == nil { // else its own memory is newer
+	if c.leadership.Load() == nil { // else its own memory is newer
 		c.runs, c.moved = runs, true
 		c.wake()
 	}

@@ -17,7 +17,7 @@ const (
 // backOff is a gate for a target on which a run has just ended: one that was
 // dropped at once must not be begun again at once, and ever later when the next
 // one is dropped, too. Nil when enough time has passed.
-func (c *cluster) backOff(a applicant, now time.Time) []policy.Gate {
+func (c *cluster) backOff(a candidate, now time.Time) []policy.Gate {
 	ended := c.endedOn(a.draft.Target)
 	if len(ended) == 0 {
 		return nil
@@ -56,5 +56,5 @@ func (c *cluster) endedOn(t remediate.Target) (ended []remediate.Run) {
 
 // inVain says whether a run that a check asked for ended before it did anything.
 func inVain(r remediate.Run) bool {
-	return r.Step == remediate.Aborted && !r.Touched && r.Manual == nil
+	return r.Step == remediate.Aborted && !r.Intervened && r.Manual == nil
 }

@@ -50,8 +50,8 @@ func TestPlaceIsTakenUnderAllLimits(t *testing.T) {
 				nodes[n.Name] = n
 				c.ledger.Apply(time.Now(), policy.Change{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: n.Name}, Value: n})
 			}
-			require.NoError(t, c.reserve(applicant{draft: first, node: nodes["n-1"]}, first, time.Now()))
-			err = c.reserve(applicant{draft: second, node: nodes["n-2"]}, second, time.Now())
+			require.NoError(t, c.reserve(candidate{draft: first, node: nodes["n-1"]}, first, time.Now()))
+			err = c.reserve(candidate{draft: second, node: nodes["n-2"]}, second, time.Now())
 			if reason == "" {
 				require.NoError(t, err)
 				return

@@ -38,7 +38,7 @@ func (c *cluster) lookForRivals(ctx context.Context, r remediate.Run) *probe {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	p := &probe{draft: r}
-	if f := c.look1Cluster(ctx, p, remediate.Lease{}); f.Seen.Contested != remediate.Yes {
+	if f := c.probeCluster(ctx, p, remediate.Lease{}); f.Observation.Contested != remediate.Yes {
 		p.contested = ""
 	}
 	return p
@@ -46,7 +46,7 @@ func (c *cluster) lookForRivals(ctx context.Context, r remediate.Run) *probe {
 
 // retryGates are those of all gates that keep a run from being taken up again. // I5, I22, I23
 func (c *cluster) retryGates(r remediate.Run, p *probe, now time.Time) []policy.Gate {
-	gates := policy.Guards(c.e.opt.Guards, c.facts(applicant{draft: r}, p, now), now)
+	gates := policy.Guards(c.e.opt.Guards, c.facts(candidate{draft: r}, p, now), now)
 	return slices.DeleteFunc(gates, func(g policy.Gate) bool {
 		switch g.Name {
 		case "owner", "pause", "hold", "frozen", "contested", "powerOwner":

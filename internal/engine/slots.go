@@ -18,7 +18,7 @@ const (
 // store. There one is taken or not; here they are only counted, for the gate and for
 // explain. // I11
 type slots struct {
-	io turn // one reader or writer of them at a time
+	io ctxMutex // one reader or writer of them at a time
 
 	mu     sync.Mutex
 	taken  map[string]string // run -> cluster
@@ -26,7 +26,7 @@ type slots struct {
 	failed error             // then
 }
 
-func newSlots() *slots { return &slots{io: newTurn(), taken: map[string]string{}} }
+func newSlots() *slots { return &slots{io: newCtxMutex(), taken: map[string]string{}} }
 
 func (s *slots) count() int {
 	s.mu.Lock()
@@ -164,7 +164,7 @@ func (c *cluster) unsettled(taken map[string]bool) (lacking, needless []string) 
 // settleSoon lets the slots be settled, as long as this instance owns the cluster. The
 // deciding loop does not wait for it: the store may be slow.
 func (c *cluster) settleSoon() {
-	if t := c.tenure.Load(); t != nil { // else its runs are not known well enough
+	if t := c.leadership.Load(); t != nil { // else its runs are not known well enough
 		select {
 		case t.settle <- struct{}{}:
 		default:
@@ -174,7 +174,7 @@ func (c *cluster) settleSoon() {
 
 // keepSlots settles the slots whenever that is due, until ctx ends, and tells when it
 // fails.
-func (c *cluster) keepSlots(ctx context.Context, t *tenure) {
+func (c *cluster) keepSlots(ctx context.Context, t *leadership) {
 	failed := false
 	for {
 		select {

@@ -16,7 +16,7 @@ import (
 // start makes a draft an open run and gives it a worker; s may be nil. What other
 // runs can close is asked again here, in one stroke with taking the place: two
 // callers cannot both pass. A *Refusal says which gate closed meanwhile. // I11, I12
-func (c *cluster) start(ctx context.Context, a applicant, draft remediate.Run, s *session) (remediate.Run, error) {
+func (c *cluster) start(ctx context.Context, a candidate, draft remediate.Run, s *session) (remediate.Run, error) {
 	t, r, err := c.place(a, draft)
 	if err != nil {
 		return r, err
@@ -28,7 +28,7 @@ func (c *cluster) start(ctx context.Context, a applicant, draft remediate.Run, s
 // startSoon is start for a check, which does not wait for it: while record and store
 // are slow, the deciding loop goes on with others. It gives when the candidate is to
 // be asked about again. // L2
-func (c *cluster) startSoon(ctx context.Context, a applicant, draft remediate.Run, s *session, now time.Time) time.Time {
+func (c *cluster) startSoon(ctx context.Context, a candidate, draft remediate.Run, s *session, now time.Time) time.Time {
 	t, r, err := c.place(a, draft)
 	if err != nil {
 		c.notStarted(ctx, a, s, err)
@@ -51,7 +51,7 @@ func (c *cluster) startSoon(ctx context.Context, a applicant, draft remediate.Ru
 }
 
 // notStarted tells why a candidate did not become a run.
-func (c *cluster) notStarted(ctx context.Context, a applicant, s *session, err error) {
+func (c *cluster) notStarted(ctx context.Context, a candidate, s *session, err error) {
 	if r, ok := asRefusal(err); ok { // any other was told of
 		c.refuse(a, policy.Gate{Name: "start", Reason: r.Reason, Value: r.Message, Threshold: "still free", Source: "state"})
 	}
@@ -62,11 +62,11 @@ func (c *cluster) notStarted(ctx context.Context, a applicant, s *session, err e
 
 // place lists a run as open if nothing stands against it, and enters the tenure: a run
 // belongs to the one that it was decided in, which ends only after it was begun. // I19
-func (c *cluster) place(a applicant, draft remediate.Run) (*tenure, remediate.Run, error) {
+func (c *cluster) place(a candidate, draft remediate.Run) (*leadership, remediate.Run, error) {
 	now := time.Now().UTC()
 	draft.ID = newRunID(now)
 	r := remediate.Begin(draft, now)
-	t := c.tenure.Load()
+	t := c.leadership.Load()
 	if t == nil || !t.enter() {
 		why := cmp.Or(c.notOurs(), "this instance gives the cluster up")
 		return nil, r, &Refusal{Reason: policy.NotOwner, Message: why}
@@ -79,7 +79,7 @@ func (c *cluster) place(a applicant, draft remediate.Run) (*tenure, remediate.Ru
 }
 
 // begin records and saves a run that has its place, or takes that away again.
-func (c *cluster) begin(ctx context.Context, t *tenure, a applicant, r remediate.Run, s *session) (remediate.Run, error) {
+func (c *cluster) begin(ctx context.Context, t *leadership, a candidate, r remediate.Run, s *session) (remediate.Run, error) {
 	started, err := c.recorded(Event{
 		Type: EventStarted, Node: r.Target.Node, Run: r.ID, Step: r.Step, Check: r.CheckID, Gates: a.gates,
 		Message: cmp.Or(r.Trigger, "manual fence"),
@@ -110,7 +110,7 @@ func (c *cluster) begin(ctx context.Context, t *tenure, a applicant, r remediate
 }
 
 // reserve lists a run as open if nothing stands against it at this moment.
-func (c *cluster) reserve(a applicant, r remediate.Run, now time.Time) error {
+func (c *cluster) reserve(a candidate, r remediate.Run, now time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if g, refused := firstFailing(c.asked(a, now)); refused {
@@ -134,7 +134,7 @@ func (c *cluster) reserve(a applicant, r remediate.Run, now time.Time) error {
 // asked is a gate that does not hold when the check asks for the run no more, now
 // that others were begun: its limit, a budget or another check may forbid it. c.mu is
 // held.
-func (c *cluster) asked(a applicant, now time.Time) []policy.Gate {
+func (c *cluster) asked(a candidate, now time.Time) []policy.Gate {
 	if a.asks == nil {
 		return nil
 	}

@@ -38,7 +38,7 @@ func (e *Engine) Status() []ClusterStatus {
 		o := e.opt.Owners.Owner(name)
 		s := ClusterStatus{
 			Name: name, Mode: c.opt.Mode, Paused: e.paused(c), View: c.view(), Runs: c.openRuns(),
-			Owner: c.tenure.Load() != nil, OwnerName: o.Instance, Epoch: o.Epoch,
+			Owner: c.leadership.Load() != nil, OwnerName: o.Instance, Epoch: o.Epoch,
 		}
 		if s.Owner || s.Epoch == 0 || s.OwnerName == e.opt.Instance {
 			s.Idle = c.foreignOwner(time.Now())

@@ -12,10 +12,10 @@ const (
 	doubted = 10 * time.Minute
 )
 
-// steady is the time by which people's stops end. A clock that jumps forward for a
+// jumpTolerantClock is the time by which people's stops end. A clock that jumps forward for a
 // moment ends none: until it has stayed there, the time goes on from before the jump.
 // One that is set back is believed at once, which only lengthens them. // I23
-type steady struct {
+type jumpTolerantClock struct {
 	mu     sync.Mutex
 	began  time.Time     // of the monotonic clock
 	wall   time.Time     // that was believed last,
@@ -27,7 +27,7 @@ type steady struct {
 	from, to time.Time // what the last jump that was believed passed over
 }
 
-func (s *steady) now() time.Time {
+func (s *jumpTolerantClock) now() time.Time {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -38,7 +38,7 @@ func (s *steady) now() time.Time {
 }
 
 // at is the time when the clocks show these. s.mu is held.
-func (s *steady) at(wall time.Time, mono time.Duration) time.Time {
+func (s *jumpTolerantClock) at(wall time.Time, mono time.Duration) time.Time {
 	expected := s.wall.Add(mono - s.mono)
 	by := wall.Sub(expected)
 	switch ahead := by > smallStep; {
@@ -57,7 +57,7 @@ func (s *steady) at(wall time.Time, mono time.Duration) time.Time {
 
 // reached is when a stop that is over, and was to end then, has ended: not before what
 // follows the end could begin, if the clock jumped over it.
-func (s *steady) reached(end time.Time) time.Time {
+func (s *jumpTolerantClock) reached(end time.Time) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if end.After(s.from) && end.Before(s.to) {

@@ -11,7 +11,7 @@ import (
 // believed after a while, and one that is set back at once. // I23
 func TestClockThatJumpsEndsNoStop(t *testing.T) {
 	start := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-	s := &steady{wall: start}
+	s := &jumpTolerantClock{wall: start}
 	p := pause{until: start.Add(time.Hour)}
 	at := func(mono, jump time.Duration) time.Time { return s.at(start.Add(mono+jump), mono) }
 	assert.Equal(t, start.Add(time.Second), at(time.Second, 0))
@@ -24,7 +24,7 @@ func TestClockThatJumpsEndsNoStop(t *testing.T) {
 	assert.False(t, p.over(at(22*time.Minute, 0)), "it is set back")
 	assert.False(t, p.over(at(time.Hour-1, 0)))
 	assert.True(t, p.over(at(time.Hour, 0)), "time itself is no jump")
-	late := &steady{wall: start}
+	late := &jumpTolerantClock{wall: start}
 	late.at(start.Add(time.Hour), 0)
 	late.at(start.Add(time.Hour+9*time.Minute+365*24*time.Hour), 9*time.Minute)
 	assert.Equal(t, start.Add(10*time.Minute), late.at(start.Add(10*time.Minute+365*24*time.Hour), 10*time.Minute), "a jump on top of one is as new")
@@ -38,7 +38,7 @@ func TestClockThatJumpsEndsNoStop(t *testing.T) {
 // and not where that has left the end: behind. // I16, I23
 func TestStopThatTheClockJumpedOverHasJustEnded(t *testing.T) {
 	start := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-	s := &steady{wall: start}
+	s := &jumpTolerantClock{wall: start}
 	end := start.Add(time.Hour)
 	at := func(mono time.Duration) time.Time { return s.at(start.Add(mono+2*time.Hour), mono) }
 	at(time.Second)

@@ -19,7 +19,7 @@ const (
 // stops are people's pauses and holds that the store has not taken: they bind all
 // the same until the daemon ends, and are saved as soon as that is possible. // I23
 type stops struct {
-	saving turn // one change of them at a time; held during I/O
+	saving ctxMutex // one change of them at a time; held during I/O
 
 	mu     sync.Mutex
 	pauses map[string]pause      // by cluster; state.AllClusters is all
@@ -27,7 +27,7 @@ type stops struct {
 }
 
 func newStops() *stops {
-	return &stops{saving: newTurn(), pauses: map[string]pause{}, holds: map[string]state.Hold{}}
+	return &stops{saving: newCtxMutex(), pauses: map[string]pause{}, holds: map[string]state.Hold{}}
 }
 
 // begin waits for the turn to change a stop, no longer than a person should.

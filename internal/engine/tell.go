@@ -34,9 +34,9 @@ const (
 	remediationAllowed    = "RemediationAllowed"
 )
 
-// teller writes back what the checks found. It has a goroutine of its own, so
+// statusWriter writes back what the checks found. It has a goroutine of its own, so
 // that a slow API never delays a decision.
-type teller struct {
+type statusWriter struct {
 	c      *cluster
 	told   map[checkKey]told
 	judges map[string]judged
@@ -72,7 +72,7 @@ func (c *cluster) tell() {
 	}
 }
 
-func (t *teller) loop(ctx context.Context) error {
+func (t *statusWriter) loop(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -90,7 +90,7 @@ func (t *teller) loop(ctx context.Context) error {
 }
 
 // round tells what is new. It returns when there is more to tell.
-func (t *teller) round(ctx context.Context, now time.Time) (due time.Time) {
+func (t *statusWriter) round(ctx context.Context, now time.Time) (due time.Time) {
 	if t.c.e.paused(t.c) != "" {
 		return time.Time{} // the end of a pause is told
 	}
@@ -130,7 +130,7 @@ func (t *teller) round(ctx context.Context, now time.Time) (due time.Time) {
 }
 
 // forget drops what was told about checks that are gone.
-func (t *teller) forget(found []policy.CheckReport) {
+func (t *statusWriter) forget(found []policy.CheckReport) {
 	there := map[checkKey]bool{}
 	for i := range found {
 		there[checkKey{found[i].ID(), found[i].UID}] = true
@@ -140,7 +140,7 @@ func (t *teller) forget(found []policy.CheckReport) {
 
 // ours says whether nobody in the cluster judges this check: the controller is
 // not alive, or the check was handed over to this instance.
-func (t *teller) ours(ctx context.Context, id policy.CheckID, now time.Time) bool {
+func (t *statusWriter) ours(ctx context.Context, id policy.CheckID, now time.Time) bool {
 	check := t.c.check(id)
 	if check == nil {
 		return false
@@ -162,7 +162,7 @@ func (t *teller) ours(ctx context.Context, id policy.CheckID, now time.Time) boo
 }
 
 // write tells one check's status, and an Event when its limit was passed.
-func (t *teller) write(ctx context.Context, r *policy.CheckReport, is status, last told, now time.Time) told {
+func (t *statusWriter) write(ctx context.Context, r *policy.CheckReport, is status, last told, now time.Time) told {
 	next := told{status: is, next: now.Add(tellEvery), seen: true, allowed: r.Allowed}
 	full := t.c.withTargets(*r, now)
 	err := t.c.opt.Checks.WriteStatus(ctx, full)

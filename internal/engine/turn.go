@@ -5,16 +5,16 @@ import (
 	"fmt"
 )
 
-// turn is a lock that is held during I/O. Whoever waits for it waits on a channel, as
+// ctxMutex is a lock that is held during I/O. Whoever waits for it waits on a channel, as
 // if for the I/O itself: in virtual time (testing/synctest) the clock goes on
 // meanwhile, which it does not for those who wait for a mutex.
-type turn chan struct{}
+type ctxMutex chan struct{}
 
-func newTurn() turn { return make(turn, 1) }
+func newCtxMutex() ctxMutex { return make(ctxMutex, 1) }
 
 // lock waits for the turn, as long as ctx lasts: who has it may wait for a store that
 // hangs.
-func (t turn) lock(ctx context.Context) error {
+func (t ctxMutex) lock(ctx context.Context) error {
 	select {
 	case t <- struct{}{}:
 		return nil
@@ -23,4 +23,4 @@ func (t turn) lock(ctx context.Context) error {
 	}
 }
 
-func (t turn) unlock() { <-t }
+func (t ctxMutex) unlock() { <-t }

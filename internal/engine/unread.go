@@ -16,19 +16,19 @@ import (
 
 const maxUnread = 500 // bytes of what is said of records that cannot be read
 
-// damage are the records of pauses, holds and freezes that are there and cannot be
+// corruptRecords are the records of pauses, holds and freezes that are there and cannot be
 // read: what they forbid is not known, so that everything is paused. The hosts that are
 // off come back all the same. // I20, I23
-type damage struct {
+type corruptRecords struct {
 	mu  sync.Mutex
 	bad map[state.Kind]error
 }
 
-func newDamage() *damage { return &damage{bad: map[state.Kind]error{}} }
+func newCorruptRecords() *corruptRecords { return &corruptRecords{bad: map[state.Kind]error{}} }
 
 // note takes in how the records of a kind were read, and says whether that changed
 // anything. What could not be asked for changes nothing.
-func (d *damage) note(kind state.Kind, err error) (changed bool) {
+func (d *corruptRecords) note(kind state.Kind, err error) (changed bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	old, had := d.bad[kind]
@@ -44,7 +44,7 @@ func (d *damage) note(kind state.Kind, err error) (changed bool) {
 }
 
 // why is why everything is paused for such records; "" when it is not.
-func (d *damage) why() string {
+func (d *corruptRecords) why() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.bad) == 0 {
@@ -60,8 +60,8 @@ func (d *damage) why() string {
 // noteUnread takes in how the records of a kind were read, and gives the error if they
 // could not be asked for at all. Once all can be read, the quiet period begins. // I16
 func (e *Engine) noteUnread(kind state.Kind, err error) error {
-	if e.damage.note(kind, err) {
-		ev := Event{Type: EventFailed, Message: e.damage.why()}
+	if e.corrupt.note(kind, err) {
+		ev := Event{Type: EventFailed, Message: e.corrupt.why()}
 		if ev.Message == "" {
 			ev = Event{Type: EventInternal, Message: "what forbids something can be read again; the quiet period begins"}
 		}

@@ -28,7 +28,7 @@ func (w *worker) take(ctx context.Context, saved remediate.Run) {
 		return
 	}
 	w.emit(Event{Type: EventStep, Reason: saved.Reason, Message: lastNote(saved)})
-	if saved.Step == remediate.DeleteNode && !saved.ByWord() { // else nobody has compared who answers
+	if saved.Step == remediate.DeleteNode && !saved.IsolatesOnConfirmation() { // else nobody has compared who answers
 		w.c.storePin(ctx, saved)
 	}
 	w.c.wake() // slots and overlaps changed

@@ -19,7 +19,7 @@ const wordWait = 2 * time.Second
 // besides is what a level below the run's reads, where the run's own cannot be read and
 // a person's word stands: who is asked no more may be heard again. // I26
 func (w *worker) besides(ctx context.Context) string {
-	if w.run.OnWord() && w.against == "" {
+	if w.run.HasConfirmation() && w.against == "" {
 		w.against, _ = w.readsOn(ctx, w.run.Level) // what cannot be asked now is asked at the last moment
 		w.against = cmp.Or(w.against, w.heardOn())
 	}
@@ -76,7 +76,7 @@ func (w *worker) readsOn(ctx context.Context, top int) (string, error) {
 // person's word, and says which reads On. The next look shows it to Next, although none
 // may be heard then. // I26
 func (w *worker) lastWord(ctx context.Context, d decision) string {
-	if d.action != remediate.IsolateNode || !w.run.ByWord() {
+	if d.action != remediate.IsolateNode || !w.run.IsolatesOnConfirmation() {
 		return ""
 	}
 	asking, cancel := context.WithTimeout(ctx, wordWait)

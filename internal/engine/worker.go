@@ -53,7 +53,7 @@ func (w *worker) loop(ctx context.Context) {
 		w.obey(ctx) // a look can be slow
 		d.from = w.run
 		next, action, wait := remediate.Next(w.run, d.seen, time.Now())
-		next, d.action = w.insisted(next, action)
+		next, d.action = w.pendingHeld(next, action)
 		if !w.commit(ctx, next) {
 			w.missed(next)
 			if w.ousted {

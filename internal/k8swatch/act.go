@@ -56,14 +56,14 @@ func (c *Cluster) Backup(ctx context.Context, t remediate.Target) ([]byte, remed
 // Act does one write of a run. Each is bound to the UID, and where it matters
 // the resourceVersion, that was decided on; what is already so is a success. // I2
 func (c *Cluster) Act(ctx context.Context, run remediate.Run, a remediate.Action, backups [][]byte, b remediate.Backup) error {
-	if a.Hurts() {
+	if a.Destructive() {
 		ctx = once(ctx)
 	}
 	api, manage := c.work.api(), c.manage.api()
 	switch a {
-	case remediate.SetHold:
+	case remediate.SetPowerLock:
 		return manage.annotateHost(ctx, run.Target.BareMetalHost, holdValue)
-	case remediate.ReleaseHold:
+	case remediate.ReleasePowerLock:
 		return manage.annotateHost(ctx, run.Target.BareMetalHost, nil)
 	case remediate.IsolateNode:
 		if b.UID == "" || b.UID != run.Target.NodeUID || b.ResourceVersion == "" {

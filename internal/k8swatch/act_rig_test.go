@@ -112,21 +112,21 @@ func TestHoldStandsAndGoes(t *testing.T) {
 	k := dial(t, c)
 	r := bareMetal(t, c, rig.Host{}, rig.Node{})
 	for range 2 { // each is absolute
-		require.NoError(t, k.Act(ctx, r, remediate.SetHold, nil, remediate.Backup{}))
+		require.NoError(t, k.Act(ctx, r, remediate.SetPowerLock, nil, remediate.Backup{}))
 		s := look(t, k, r).Seen
-		require.Equal(t, remediate.Yes, s.Hold)
+		require.Equal(t, remediate.Yes, s.PowerLock)
 		require.Equal(t, remediate.No, s.Contested, "our own hold is no rival")
 	}
 	u, err := c.Dynamic().Resource(rig.HostResource).Namespace(rig.Namespace).Get(ctx, hostName(r), metav1.GetOptions{})
 	require.NoError(t, err)
 	assert.JSONEq(t, `{"mode":"hard"}`, u.GetAnnotations()["reboot.metal3.io/fenced"])
 	for range 2 {
-		require.NoError(t, k.Act(ctx, r, remediate.ReleaseHold, nil, remediate.Backup{}))
-		require.Equal(t, remediate.No, look(t, k, r).Seen.Hold)
+		require.NoError(t, k.Act(ctx, r, remediate.ReleasePowerLock, nil, remediate.Backup{}))
+		require.Equal(t, remediate.No, look(t, k, r).Seen.PowerLock)
 	}
 	r.Target.BareMetalHost = rig.Namespace + "/none"
-	require.NoError(t, k.Act(ctx, r, remediate.ReleaseHold, nil, remediate.Backup{}), "no host, no hold")
-	require.Error(t, k.Act(ctx, r, remediate.SetHold, nil, remediate.Backup{}))
+	require.NoError(t, k.Act(ctx, r, remediate.ReleasePowerLock, nil, remediate.Backup{}), "no host, no hold")
+	require.Error(t, k.Act(ctx, r, remediate.SetPowerLock, nil, remediate.Backup{}))
 }
 
 func TestMachineRequestAndDeletion(t *testing.T) { // I2

@@ -34,7 +34,7 @@ func TestAPIServerSaysNotFound(t *testing.T) {
 	assert.Equal(t, remediate.No, l.Seen.Machine.Exists)
 	assert.Equal(t, remediate.No, l.Seen.Contested)
 	assert.Equal(t, remediate.Lease{Known: true}, l.Seen.Lease)
-	assert.Equal(t, remediate.No, l.Seen.Hold)
+	assert.Equal(t, remediate.No, l.Seen.PowerLock)
 	assert.Contains(t, l.Seen.PowerForbidden, "does not exist")
 }
 
@@ -54,7 +54,7 @@ func TestErrorPageIsNoAnswer(t *testing.T) { // I2
 			assert.Equal(t, remediate.APIUnreachable, l.Seen.API)
 			assert.Equal(t, remediate.CannotTell, l.Seen.Node.Exists)
 			assert.Equal(t, remediate.CannotTell, l.Seen.Machine.Exists)
-			assert.Equal(t, remediate.CannotTell, l.Seen.Hold)
+			assert.Equal(t, remediate.CannotTell, l.Seen.PowerLock)
 			assert.Equal(t, remediate.CannotTell, l.Seen.Contested)
 			assert.False(t, l.Seen.Lease.Known)
 		})

@@ -25,19 +25,19 @@ const (
 func (l *looker) host(ctx context.Context) error {
 	key := l.run.Target.BareMetalHost
 	if key == "" {
-		l.look.Seen.Hold = remediate.No
+		l.look.Seen.PowerLock = remediate.No
 		return nil
 	}
 	h, err := l.manage.bareMetalHost(ctx, key)
 	if _, name, _ := strings.Cut(key, "/"); gone(err, name) {
-		l.look.Seen.Hold, l.look.Seen.PowerForbidden = remediate.No, "BareMetalHost "+key+" does not exist any more"
+		l.look.Seen.PowerLock, l.look.Seen.PowerForbidden = remediate.No, "BareMetalHost "+key+" does not exist any more"
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("read BareMetalHost %s: %w", key, err)
 	}
 	_, held := h.Annotations[holdKey]
-	l.look.Seen.Hold = remediate.Ask(held)
+	l.look.Seen.PowerLock = remediate.Ask(held)
 	l.owned = &h
 	for k := range h.Annotations {
 		// Whatever its mode, the bare-metal operator keeps the host off for it.

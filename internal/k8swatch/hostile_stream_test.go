@@ -30,7 +30,7 @@ func TestTokenDoesNotFollowARedirect(t *testing.T) {
 		assert.Equal(t, remediate.CannotTell, l.Seen.Node.Exists)
 		_, _, err := c.Backup(t.Context(), aRun.Target)
 		assert.Error(t, err)
-		for _, a := range []remediate.Action{remediate.SetHold, remediate.IsolateNode, remediate.ClearRequest, remediate.DeleteTargetMachine} {
+		for _, a := range []remediate.Action{remediate.SetPowerLock, remediate.IsolateNode, remediate.ClearRequest, remediate.DeleteTargetMachine} {
 			assert.Error(t, c.Act(t.Context(), aRun, a, nil, remediate.Backup{UID: "u1", ResourceVersion: "1"}), "%s", a)
 		}
 		stop := running(t, c)

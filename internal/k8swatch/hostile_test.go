@@ -66,7 +66,7 @@ func TestImpostorOfTheAPIServerIsNoAnswer(t *testing.T) { // I2
 				assert.Equal(t, remediate.CannotTell, l.Seen.Machine.Exists)
 				assert.Equal(t, remediate.CannotTell, l.Seen.Machine.Replaceable)
 				assert.Equal(t, remediate.CannotTell, l.Seen.Contested)
-				assert.Equal(t, remediate.CannotTell, l.Seen.Hold)
+				assert.Equal(t, remediate.CannotTell, l.Seen.PowerLock)
 				assert.Equal(t, remediate.CannotTell, l.Seen.PodsGone)
 				assert.Equal(t, remediate.CannotTell, l.Seen.Restored)
 				assert.False(t, l.MembersKnown)
@@ -170,7 +170,7 @@ func TestNameThatIsAPathIsNotFollowed(t *testing.T) {
 		assert.NotEqual(t, remediate.APIReachable, l.Seen.API, name)
 		assert.Equal(t, remediate.CannotTell, l.Seen.Node.Exists, name)
 		assert.Equal(t, remediate.CannotTell, l.Seen.Machine.Exists, name)
-		assert.Equal(t, remediate.CannotTell, l.Seen.Hold, name)
+		assert.Equal(t, remediate.CannotTell, l.Seen.PowerLock, name)
 	}
 	assert.Zero(t, asked.Load())
 }

@@ -24,8 +24,8 @@ const podsPage = 500
 
 // Look is one uncached look at the objects of a run.
 type Look struct {
-	Seen         remediate.Seen // its cluster half
-	FreshNode    *policy.Node   // nil when it does not exist or was not read
+	Seen         remediate.Observation // its cluster half
+	FreshNode    *policy.Node          // nil when it does not exist or was not read
 	FreshMachine *policy.Machine
 	// Cluster is the Cluster API's of the Machine; nil when there is none.
 	Cluster *policy.Cluster
@@ -69,7 +69,7 @@ func (c *Cluster) Look(ctx context.Context, run remediate.Run, backups [][]byte)
 	g.Wait()
 	l.failed(l.joined(ctx))
 	l.failed(l.restored(backups))
-	l.look.Seen.Lease.Heard = l.look.FreshNode.Heard()
+	l.look.Seen.Lease.KubeletReporting = l.look.FreshNode.Heard()
 	for _, read := range []func(context.Context) error{l.cluster, l.rivals} { // they need the Machine
 		g.Go(func() { l.failed(read(ctx)) })
 	}

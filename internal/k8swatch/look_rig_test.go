@@ -65,9 +65,9 @@ func TestLookSeesTheTarget(t *testing.T) {
 	assert.Equal(t, remediate.Machine{Exists: remediate.Yes, UID: r.Target.MachineUID, Replaceable: remediate.Yes}, s.Machine)
 	assert.True(t, s.Lease.Known)
 	assert.NotEmpty(t, s.Lease.ResourceVersion)
-	assert.True(t, s.Lease.Heard, "Ready is not Unknown")
+	assert.True(t, s.Lease.KubeletReporting, "Ready is not Unknown")
 	assert.Equal(t, remediate.No, s.Contested)
-	assert.Equal(t, remediate.No, s.Hold)
+	assert.Equal(t, remediate.No, s.PowerLock)
 	assert.Empty(t, s.PowerForbidden)
 	require.NotNil(t, first.FreshNode)
 	require.NotNil(t, first.FreshMachine)
@@ -78,7 +78,7 @@ func TestLookSeesTheTarget(t *testing.T) {
 	_, err := c.Client().CoreV1().Nodes().Patch(ctx, r.Target.Node, types.StrategicMergePatchType,
 		[]byte(`{"status":{"conditions":[{"type":"Ready","status":"Unknown"}]}}`), metav1.PatchOptions{}, "status")
 	require.NoError(t, err)
-	assert.False(t, look(t, k, r).Seen.Lease.Heard)
+	assert.False(t, look(t, k, r).Seen.Lease.KubeletReporting)
 }
 
 func TestLookSeesWhoseHostItIs(t *testing.T) {

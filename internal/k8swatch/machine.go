@@ -95,7 +95,7 @@ func (l *looker) replaceable() {
 		s.Why = "no controller owns it, so nothing would replace it"
 	}
 	s.Replaceable = remediate.Ask(s.Why == "")
-	if l.run.Target.BareMetalHost != "" && l.look.Seen.Hold == remediate.CannotTell {
+	if l.run.Target.BareMetalHost != "" && l.look.Seen.PowerLock == remediate.CannotTell {
 		s.Replaceable = remediate.CannotTell
 	}
 }

@@ -92,7 +92,7 @@ func TestNodeLeaseOfMedik8sIsARival(t *testing.T) { // I22
 	k := dial(t, c)
 	r := bareMetal(t, c, rig.Host{}, rig.Node{})
 	require.NoError(t, c.CreateNamespace(ctx, medik8sLeases))
-	hold := func(holder string) remediate.Seen {
+	hold := func(holder string) remediate.Observation {
 		require.NoError(t, c.PutLease(ctx, rig.Lease{Namespace: medik8sLeases, Name: "node-" + r.Target.Node, Holder: holder, Duration: 5 * time.Minute}))
 		return look(t, k, r).Seen
 	}

@@ -41,7 +41,7 @@ func TestDeletionOutlastsADeadWebhook(t *testing.T) {
 // asked again by the client, for whoever decided must be. What brings back may be. // I1
 func TestThrottledWritesThatHurtAreNotRepeated(t *testing.T) {
 	for action, want := range map[remediate.Action]int32{
-		remediate.IsolateNode: 1, remediate.SetHold: 1, remediate.DeleteTargetMachine: 1, remediate.ReleaseHold: 2,
+		remediate.IsolateNode: 1, remediate.SetPowerLock: 1, remediate.DeleteTargetMachine: 1, remediate.ReleasePowerLock: 2,
 	} {
 		t.Run(string(action), func(t *testing.T) {
 			t.Parallel()

@@ -24,19 +24,19 @@ const (
 	FencedAPI           = "fenced.io/v1alpha1"
 )
 
-// lineage is whose rules a check follows.
-type lineage int
+// apiFamily is whose rules a check follows.
+type apiFamily int
 
 const (
-	unknownLineage lineage = iota
+	unknownFamily apiFamily = iota
 	openShift
 	clusterAPI
 	medik8s
 	fenced
 )
 
-// lineages says which rules belong to which kind of check.
-var lineages = map[[2]string]lineage{
+// apiFamilies says which rules belong to which kind of check.
+var apiFamilies = map[[2]string]apiFamily{
 	{OpenShiftMachineAPI, MachineHealthCheckKind}: openShift,
 	{ClusterAPIV1Beta1, MachineHealthCheckKind}:   clusterAPI,
 	{ClusterAPIV1Beta2, MachineHealthCheckKind}:   clusterAPI,
@@ -207,7 +207,7 @@ type CheckID struct {
 	Kind, APIVersion, Namespace, Name, Source string
 }
 
-func (c *Check) lineage() lineage { return lineages[[2]string{c.APIVersion, c.Kind}] }
+func (c *Check) family() apiFamily { return apiFamilies[[2]string{c.APIVersion, c.Kind}] }
 
 // In says whether the check is meant for a cluster.
 func (c *Check) In(cluster string) bool {

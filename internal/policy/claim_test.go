@@ -86,7 +86,7 @@ func TestNodeOfTheSameName(t *testing.T) {
 	l.Apply(ledgerEpoch, put(c), put(n), put(m))
 	require.Empty(t, acts(t, l))
 	assert.Equal(t, NodeMismatch, l.Doubt(m, n).Reason)
-	fresh := Judge(c, Surroundings{}, Subject{Machine: m, Node: n}, ledgerEpoch)
+	fresh := Judge(c, CheckContext{}, Subject{Machine: m, Node: n}, ledgerEpoch)
 	assert.Equal(t, NodeMismatch, fresh.Reason, "the engine asks with fresh objects")
 	assert.Equal(t, None, fresh.Action)
 

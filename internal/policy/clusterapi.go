@@ -27,7 +27,7 @@ func (w *tables) clusterOf(c *Check) (cluster *Cluster, unread bool) {
 
 // settingClusterAPI: a check waits with its Cluster. Saved objects may come
 // without the Cluster; it is then taken for one that is up and running.
-func (c *Check) settingClusterAPI(a Surroundings) setting {
+func (c *Check) settingClusterAPI(a CheckContext) setting {
 	name := key(c.Namespace, c.ClusterName)
 	switch {
 	case a.Cluster == nil && a.ClusterUnread:

@@ -52,9 +52,9 @@ func (w *tables) size(c *Check) (n int) {
 	return n
 }
 
-// fit stops the judging of all checks when they have too many targets, and goes on
+// enforceTargetLimit stops the judging of all checks when they have too many targets, and goes on
 // with it when they have few enough again.
-func (l *Ledger) fit() {
+func (l *Ledger) enforceTargetLimit() {
 	crowded := l.w.rules.tooMany(l.size)
 	if crowded == l.w.crowded {
 		return

@@ -47,7 +47,7 @@ func (w *tables) finish(r *Report, budgets []DisruptionBudget) {
 
 // decideCheck judges one check as if it were alone in the cluster.
 func (w *tables) decideCheck(c *Check, now time.Time) CheckReport {
-	a := w.surroundings(c)
+	a := w.checkContext(c)
 	st := settingOf(c, a, now)
 	r := newCheckReport(c, a, &st)
 	var n count
@@ -102,12 +102,12 @@ func (n *count) wait(seconds int) {
 	}
 }
 
-func newCheckReport(c *Check, a Surroundings, st *setting) CheckReport {
+func newCheckReport(c *Check, a CheckContext, st *setting) CheckReport {
 	return CheckReport{
 		Kind: c.Kind, APIVersion: c.APIVersion, Namespace: c.Namespace, Name: c.Name,
 		State: st.state, Message: st.message, Targets: []TargetReport{}, UID: c.UID, Source: c.Source,
-		unread: c.Selector == nil || a.Crowded, idle: map[string]bool{}, pets: c.Strategy == CountOnly, Limit: c.limitText(), Due: st.due, Storm: c.Storm,
-		minHealthy: c.lineage() == medik8s && c.MaxUnhealthy == nil,
+		unread: c.Selector == nil || a.Crowded, idle: map[string]bool{}, countOnly: c.Strategy == CountOnly, Limit: c.limitText(), Due: st.due, Storm: c.Storm,
+		minHealthy: c.family() == medik8s && c.MaxUnhealthy == nil,
 	}
 }
 
@@ -131,7 +131,7 @@ func (r *CheckReport) conclude(c *Check, st *setting, n count, now time.Time) {
 		r.gate = append(r.gate, y.reason)
 	}
 	r.gate = append(r.gate, st.refusals...)
-	r.weather(c, st, y.allowed, n.sick > 0, now)
+	r.updateStorm(c, st, y.allowed, n.sick > 0, now)
 	n.wait(r.RecheckAfterSeconds)
 	r.RecheckAfterSeconds = n.recheck
 	for i := range r.Targets {
@@ -139,7 +139,7 @@ func (r *CheckReport) conclude(c *Check, st *setting, n count, now time.Time) {
 			t.Refusals = append(append([]Reason{}, r.gate...), t.Refusals...) // never null in JSON
 		}
 	}
-	if c.lineage() == openShift {
+	if c.family() == openShift {
 		r.RecheckAfterSeconds = min(r.RecheckAfterSeconds, recheckCap)
 	}
 }

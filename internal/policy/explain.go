@@ -128,7 +128,7 @@ func (r *CheckReport) restrains(o, t *TargetReport) string {
 	switch {
 	case o.subject() != t.subject():
 		return ""
-	case r.pets:
+	case r.countOnly:
 		return "this check only counts"
 	case !r.Allowed:
 		return "the limit of this check is exceeded"

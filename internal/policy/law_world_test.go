@@ -188,7 +188,7 @@ func TestLawsMoreGuardsNeverAllowMore(t *testing.T) {
 		case "check":
 			c := drawWorldCheck(t, ledgerEpoch)
 			c.Name = "another"
-			if c.lineage() == openShift && slices.ContainsFunc(s.Checks, func(c Check) bool { return c.lineage() == medik8s }) {
+			if c.family() == openShift && slices.ContainsFunc(s.Checks, func(c Check) bool { return c.family() == medik8s }) {
 				return
 			}
 			s.Checks = append(s.Checks, *c)

@@ -9,7 +9,7 @@ import (
 // such, and its old value is not used any more.
 func (l *Ledger) apply(c Change) {
 	err := l.put(c.ID, c.Value, c.Err)
-	l.fit()
+	l.enforceTargetLimit()
 	old, had := l.errors[c.ID]
 	if had && err == nil {
 		delete(l.errors, c.ID)
@@ -61,7 +61,7 @@ func (l *Ledger) put(id ObjectID, value any, err error) error {
 	case request, value == nil && err == nil && l.requests[id] != nil:
 		// Whoever writes a check names the kind of its requests; by no such name may
 		// anything else be replaced, or be taken away.
-		hand(id, value, l.setRequest)
+		dispatch(id, value, l.setRequest)
 		return err
 	case err != nil && l.requests[id] != nil:
 		l.setRequest(id, nil)
@@ -69,25 +69,25 @@ func (l *Ledger) put(id ObjectID, value any, err error) error {
 	ok := true
 	switch id.kind() {
 	case "Node":
-		ok = hand(id, value, l.setNode)
+		ok = dispatch(id, value, l.setNode)
 	case "Machine":
-		ok = hand(id, value, l.setMachine)
+		ok = dispatch(id, value, l.setMachine)
 	case MachineHealthCheckKind, NodeHealthCheckKind, FencePolicyKind:
-		ok = hand(id, value, l.setCheck)
+		ok = dispatch(id, value, l.setCheck)
 	case DisruptionBudgetKind:
-		ok = hand(id, value, l.setBudget)
+		ok = dispatch(id, value, l.setBudget)
 	case "Cluster":
-		ok = hand(id, value, l.setCluster)
+		ok = dispatch(id, value, l.setCluster)
 	case "Pod":
-		ok = hand(id, value, l.setEtcdPod)
+		ok = dispatch(id, value, l.setEtcdPod)
 	case "Lease":
-		ok = hand(id, value, l.setLease)
+		ok = dispatch(id, value, l.setLease)
 	case "BareMetalHost":
-		ok = hand(id, value, l.setHost)
+		ok = dispatch(id, value, l.setHost)
 	case "ClusterVersion":
-		ok = hand(id, value, l.setUpgrade)
+		ok = dispatch(id, value, l.setUpgrade)
 	default:
-		ok = hand(id, value, l.setRequest)
+		ok = dispatch(id, value, l.setRequest)
 	}
 	if !ok && err == nil {
 		return fmt.Errorf("a %s cannot be a %T", id.Kind, value)
@@ -95,8 +95,8 @@ func (l *Ledger) put(id ObjectID, value any, err error) error {
 	return err
 }
 
-// hand gives a value of the right type on, and nil instead of any other.
-func hand[T any](id ObjectID, value any, set func(ObjectID, *T)) bool {
+// dispatch gives a value of the right type on, and nil instead of any other.
+func dispatch[T any](id ObjectID, value any, set func(ObjectID, *T)) bool {
 	v, ok := value.(*T)
 	set(id, v)
 	return ok || value == nil

@@ -58,7 +58,7 @@ func (c *Check) like(o *Check) bool {
 
 // selectsLike says whether two versions of a check select the same.
 func (c *Check) selectsLike(o *Check) bool {
-	return c.SelectsNodes == o.SelectsNodes && c.lineage() == o.lineage() && reflect.DeepEqual(c.Selector, o.Selector)
+	return c.SelectsNodes == o.SelectsNodes && c.family() == o.family() && reflect.DeepEqual(c.Selector, o.Selector)
 }
 
 // budgetEntry is a budget with the numbers of its Nodes.

@@ -11,7 +11,7 @@ import (
 // checkEntry is a check with its targets.
 type checkEntry struct {
 	check   *Check
-	around  Surroundings
+	around  CheckContext
 	st      setting
 	targets []*targetEntry
 	// size is how many it selects, kept or not.
@@ -101,7 +101,7 @@ func (l *Ledger) touchMachine(name string) {
 func (l *Ledger) revise(c *checkEntry) {
 	due := !c.due.IsZero() && !l.now.Before(c.due)
 	if l.full || l.stale || due || c.fresh {
-		around := l.Surroundings(c.check)
+		around := l.CheckContext(c.check)
 		st := settingOf(c.check, around, l.now)
 		if l.full || c.fresh || !reflect.DeepEqual(st, c.st) || !reflect.DeepEqual(around, c.around) {
 			c.around, c.st = around, st

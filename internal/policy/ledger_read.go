@@ -87,9 +87,9 @@ func (l *Ledger) Check(id CheckID) *Check {
 // Host gives the BareMetalHost of this name, or nil.
 func (l *Ledger) Host(namespace, name string) *Host { return l.w.hosts[key(namespace, name)] }
 
-// Surroundings is what a check is judged amid now; it does not change later.
-func (l *Ledger) Surroundings(c *Check) Surroundings {
-	a := l.w.surroundings(c)
+// CheckContext is what a check is judged amid now; it does not change later.
+func (l *Ledger) CheckContext(c *Check) CheckContext {
+	a := l.w.checkContext(c)
 	a.MachineChecks = maps.Clone(a.MachineChecks)
 	return a
 }

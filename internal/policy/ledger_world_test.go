@@ -43,7 +43,7 @@ func drawWorldCheck(t *rapid.T, now time.Time) *Check {
 	c := &Check{Namespace: of(t, "namespace", "a", "a", "b"), Name: of(t, "name", "c-0", "c-1"), UID: "u", Source: "cluster",
 		ResourceVersion: fmt.Sprint(rapid.IntRange(0, 3).Draw(t, "version")),
 		Selector:        of(t, "selector", worldSelector...), Paused: odds(t, "paused", 12)}
-	switch of(t, "lineage", openShift, clusterAPI, medik8s, fenced, openShift, clusterAPI, medik8s, fenced, unknownLineage) {
+	switch of(t, "lineage", openShift, clusterAPI, medik8s, fenced, openShift, clusterAPI, medik8s, fenced, unknownFamily) {
 	case openShift:
 		c.APIVersion, c.Kind = OpenShiftMachineAPI, MachineHealthCheckKind
 		c.Strategy = of(t, "strategy", DeleteMachines, PowerCycleHosts, PowerCycleHosts, CreateRequests)

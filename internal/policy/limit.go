@@ -45,7 +45,7 @@ func (l limit) of(expected int) int {
 
 // parseLimits says what is wrong with the check's limits.
 func (c *Check) parseLimits() error {
-	switch c.lineage() {
+	switch c.family() {
 	case clusterAPI:
 		_, _, err := c.parseClusterAPILimits()
 		return err
@@ -72,7 +72,7 @@ type tally struct {
 
 // tally applies the check's limit, in its lineage's way, to the counters.
 func (c *Check) tally(expected, healthy int) tally {
-	switch c.lineage() {
+	switch c.family() {
 	case clusterAPI:
 		return c.tallyClusterAPI(expected, healthy)
 	case medik8s:
@@ -94,7 +94,7 @@ func (c *Check) tally(expected, healthy int) tally {
 // limitText is the limit as its author wrote it, or the documented default.
 func (c *Check) limitText() string {
 	switch {
-	case c.lineage() == medik8s:
+	case c.family() == medik8s:
 		return c.limitTextMedik8s()
 	case c.UnhealthyRange != "":
 		return c.UnhealthyRange

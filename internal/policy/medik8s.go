@@ -20,7 +20,7 @@ const (
 
 // settingMedik8s is what the lineage looks at before any Node. A pause and an
 // upgrade only refuse the actions: what is judged is shown all the same.
-func (c *Check) settingMedik8s(a Surroundings) setting {
+func (c *Check) settingMedik8s(a CheckContext) setting {
 	st := setting{state: StateActive}
 	if rival := a.rival(); rival != nil {
 		return setting{state: StateDisabled, message: fmt.Sprintf(
@@ -44,7 +44,7 @@ func (c *Check) settingMedik8s(a Surroundings) setting {
 
 // rival is a MachineHealthCheck that stands against every NodeHealthCheck: any,
 // unless it is the only one and looks for the end of a spot instance alone.
-func (a *Surroundings) rival() *Check {
+func (a *CheckContext) rival() *Check {
 	var first *Check
 	for _, m := range a.MachineChecks {
 		if first == nil || m.ID().compare(first.ID()) < 0 {

@@ -255,7 +255,7 @@ func TestLawNodeJudge(t *testing.T) {
 		s := drawNodes(t)
 		i := slices.IndexFunc(s.Checks, func(c policy.Check) bool { return c.Kind == policy.NodeHealthCheckKind })
 		s.Checks = s.Checks[i : i+1]
-		around := policy.Surroundings{Rules: s.Rules, Upgrading: s.Upgrading}
+		around := policy.CheckContext{Rules: s.Rules, Upgrading: s.Upgrading}
 		for _, want := range policy.Decide(s, epoch).Checks[0].Targets {
 			x := policy.Subject{Node: s.Nodes[want.Node]}
 			for j := range s.Requests {

@@ -25,11 +25,11 @@ func (s Storm) next(allowed bool, cooldown time.Duration, now time.Time) (next S
 	return Storm{}, time.Time{}
 }
 
-// weather applies the storm rule to a judged check. As in the lineage it stands
+// updateStorm applies the storm rule to a judged check. As in the lineage it stands
 // still while nobody is sick, while the check is paused and while the cluster
 // is upgraded: a storm whose Nodes all recover is remembered, and delays the
 // next incident.
-func (r *CheckReport) weather(c *Check, st *setting, allowed, sick bool, now time.Time) {
+func (r *CheckReport) updateStorm(c *Check, st *setting, allowed, sick bool, now time.Time) {
 	if c.StormCooldown == 0 || !sick || len(st.refusals) > 0 {
 		return
 	}

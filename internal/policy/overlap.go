@@ -32,11 +32,11 @@ func settle(group []claim) {
 	gentlest, closed, pet, asked := severity[DeleteMachine], false, false, false
 	var doubts []claim
 	for _, g := range group {
-		if g.doubts() {
+		if g.isDoubtful() {
 			doubts = append(doubts, g)
 		}
 		closed = closed || !g.check.Allowed
-		pet = pet || g.check.pets
+		pet = pet || g.check.countOnly
 		asked = asked || g.asked()
 		if g.target.Action != None {
 			gentlest = min(gentlest, severity[g.target.Action])
@@ -46,21 +46,21 @@ func settle(group []claim) {
 		if g.target.Action == None {
 			continue
 		}
-		if pet || closed && g.check.Allowed || asked && !g.asked() || severity[g.target.Action] > gentlest || g.doubted(doubts) {
+		if pet || closed && g.check.Allowed || asked && !g.asked() || severity[g.target.Action] > gentlest || g.doubtedBy(doubts) {
 			g.target.refuse(Overlap)
 		}
 	}
 	oneRequest(group)
 }
 
-// doubts: the check cannot tell which Node the target has, or whose it is.
-func (g claim) doubts() bool {
+// isDoubtful: the check cannot tell which Node the target has, or whose it is.
+func (g claim) isDoubtful() bool {
 	return g.target.Verdict == Indeterminate && (g.target.Reason == Undecodable || g.target.Reason == NodeMismatch)
 }
 
-// doubted: another check that doubts about the same Machine might have asked for a
+// doubtedBy: another check that doubts about the same Machine might have asked for a
 // power cycle, so nothing less gentle is done.
-func (g claim) doubted(doubts []claim) bool {
+func (g claim) doubtedBy(doubts []claim) bool {
 	return g.target.Action != PowerCycle && slices.ContainsFunc(doubts, func(o claim) bool {
 		return o.check != g.check && (o.target.Machine == "" || o.target.Machine == g.target.Machine)
 	})

@@ -71,10 +71,10 @@ func (w *tables) controlPlaneSize() int {
 		}
 		machines[in][subjectName(m.NodeName, m.Key())] = true // both lineages may have it
 	}
-	for _, m := range w.masterMachines {
+	for _, m := range w.machinesWithRole {
 		note(m)
 	}
-	for name := range w.masters {
+	for name := range w.nodesWithRole {
 		for _, m := range w.byNode[name] {
 			note(m)
 		}
@@ -111,8 +111,8 @@ func (w *tables) standIns() []Member {
 // controlPlaneNodes are the Nodes of control-plane hosts, by their own role or by
 // their Machine's.
 func (w *tables) controlPlaneNodes() map[string]*Node {
-	all := maps.Clone(w.masters)
-	for _, m := range w.masterMachines {
+	all := maps.Clone(w.nodesWithRole)
+	for _, m := range w.machinesWithRole {
 		if n := w.nodes[m.NodeName]; n != nil {
 			all[n.Name] = n
 		}

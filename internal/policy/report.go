@@ -66,8 +66,8 @@ type CheckReport struct {
 	gate []Reason
 	// minHealthy: Limit is about the healthy.
 	minHealthy bool
-	// pets: the check counts its targets and forbids every remedy.
-	pets bool
+	// countOnly: the check counts its targets and forbids every remedy.
+	countOnly bool
 	// idle are the Nodes that the check would cover if it were evaluated; empty
 	// with unread set when not even its selector could be read, or when all checks
 	// have too many targets.

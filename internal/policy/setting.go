@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Surroundings is what a check depends on besides its targets.
-type Surroundings struct {
+// CheckContext is what a check depends on besides its targets.
+type CheckContext struct {
 	Rules Rules
 	// Cluster is the Cluster API's; nil when it is not known.
 	Cluster *Cluster
@@ -34,9 +34,9 @@ type setting struct {
 
 // settingOf says whether a check can be evaluated, and if not, why. What it
 // looks at is the same for all of its targets.
-func settingOf(c *Check, a Surroundings, now time.Time) setting {
+func settingOf(c *Check, a CheckContext, now time.Time) setting {
 	switch {
-	case c.lineage() == unknownLineage:
+	case c.family() == unknownFamily:
 		return setting{state: StateInvalid, message: fmt.Sprintf("this version does not judge %s %s", c.APIVersion, c.Kind)}
 	case c.Invalid != "":
 		return setting{state: StateInvalid, message: c.Invalid}
@@ -47,13 +47,13 @@ func settingOf(c *Check, a Surroundings, now time.Time) setting {
 		return setting{state: StateInvalid, message: err.Error()}
 	}
 	switch {
-	case c.lineage() == clusterAPI:
+	case c.family() == clusterAPI:
 		return c.settingClusterAPI(a)
 	case c.Paused:
 		return setting{state: StatePaused, message: "the check is paused"}
 	case c.Disabled != "":
 		return setting{state: StateDisabled, message: c.Disabled}
-	case c.lineage() == medik8s:
+	case c.family() == medik8s:
 		return c.settingMedik8s(a)
 	case len(c.Windows) > 0:
 		return c.settingWindows(now)
@@ -64,6 +64,6 @@ func settingOf(c *Check, a Surroundings, now time.Time) setting {
 // State says whether the check can be evaluated by what it says itself, at no
 // particular time.
 func (c *Check) State() (State, string) {
-	s := settingOf(c, Surroundings{}, time.Time{})
+	s := settingOf(c, CheckContext{}, time.Time{})
 	return s.state, s.message
 }

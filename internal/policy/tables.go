@@ -21,9 +21,9 @@ type tables struct {
 	// inHand are the Machines whose remediation has been requested, and those that
 	// are being deleted.
 	inHand map[machineID]*Machine
-	// masters are the Nodes and Machines with the role of a control plane.
-	masters        map[string]*Node
-	masterMachines map[machineID]*Machine
+	// nodesWithRole are the Nodes and Machines with the role of a control plane.
+	nodesWithRole    map[string]*Node
+	machinesWithRole map[machineID]*Machine
 	// byNode lists the Machines that name a Node, by id.
 	byNode   map[string][]*Machine
 	leases   map[string]Lease
@@ -46,7 +46,7 @@ type tables struct {
 func newTables(rules Rules) *tables {
 	return &tables{
 		rules: rules, nodes: map[string]*Node{}, machines: map[machineID]*Machine{}, inHand: map[machineID]*Machine{},
-		masters: map[string]*Node{}, masterMachines: map[machineID]*Machine{}, byNode: map[string][]*Machine{},
+		nodesWithRole: map[string]*Node{}, machinesWithRole: map[machineID]*Machine{}, byNode: map[string][]*Machine{},
 		leases: map[string]Lease{}, clusters: map[string]*Cluster{}, hosts: map[string]*Host{}, requests: map[string][]*Request{},
 		etcd: map[ObjectKey]*EtcdPod{}, runs: map[string]OpenRun{}, readsOff: map[string]bool{},
 		machineChecks: map[CheckID]*Check{}, undecoded: map[ObjectKey]int{},
@@ -102,19 +102,19 @@ func (w *tables) putNode(n *Node) {
 // noteNode keeps the indexes of Nodes.
 func (w *tables) noteNode(n *Node) {
 	if n.ControlPlane {
-		w.masters[n.Name] = n
+		w.nodesWithRole[n.Name] = n
 	}
 }
 
 func (w *tables) dropNode(name string) {
 	delete(w.nodes, name)
-	delete(w.masters, name)
+	delete(w.nodesWithRole, name)
 }
 
 func (w *tables) putMachine(m *Machine) {
 	w.machines[m.id()] = m
 	if m.ControlPlane {
-		w.masterMachines[m.id()] = m
+		w.machinesWithRole[m.id()] = m
 	}
 	if m.ExternalRemediationRequested || m.Deleting {
 		w.inHand[m.id()] = m
@@ -127,7 +127,7 @@ func (w *tables) putMachine(m *Machine) {
 func (w *tables) dropMachine(m *Machine) {
 	delete(w.machines, m.id())
 	delete(w.inHand, m.id())
-	delete(w.masterMachines, m.id())
+	delete(w.machinesWithRole, m.id())
 	drop(w.byNode, m.NodeName, m)
 }
 
@@ -194,7 +194,7 @@ func (w *tables) machinesOf(r OpenRun) (list []*Machine) {
 var machineGroups = []string{group(OpenShiftMachineAPI), group(ClusterAPIV1Beta2)}
 
 func (w *tables) putMachineCheck(c *Check) {
-	if c.lineage() == openShift {
+	if c.family() == openShift {
 		w.machineChecks[c.ID()] = c
 	}
 }
@@ -229,7 +229,7 @@ func (c *Check) covers(m *Machine) bool {
 	switch {
 	case c.Selector == nil || c.SelectsNodes:
 		return false
-	case c.lineage() == fenced: // it knows no namespace, and either lineage
+	case c.family() == fenced: // it knows no namespace, and either lineage
 		return c.Selector.Matches(set(m.Labels))
 	}
 	return m.Namespace == c.Namespace && m.Group() == group(c.APIVersion) && c.Selector.Matches(set(m.Labels))
@@ -289,10 +289,10 @@ func (w *tables) addNode(x *Subject, node string) {
 	x.Lease, x.ReadsOff = w.leases[node], w.readsOff[node]
 }
 
-// surroundings is what a check is judged amid.
-func (w *tables) surroundings(c *Check) Surroundings {
-	a := Surroundings{Rules: w.rules, Crowded: w.crowded}
-	switch c.lineage() {
+// checkContext is what a check is judged amid.
+func (w *tables) checkContext(c *Check) CheckContext {
+	a := CheckContext{Rules: w.rules, Crowded: w.crowded}
+	switch c.family() {
 	case clusterAPI:
 		a.Cluster, a.ClusterUnread = w.clusterOf(c)
 	case medik8s:

@@ -73,7 +73,7 @@ func bySubject(a, b Subject) int {
 // Judge judges one target by itself: health, action, and the refusals that its
 // Machine and its Node show. The engine asks it again with a fresh uncached
 // read just before it acts. // I4
-func Judge(c *Check, a Surroundings, x Subject, now time.Time) TargetReport {
+func Judge(c *Check, a CheckContext, x Subject, now time.Time) TargetReport {
 	st := settingOf(c, a, now)
 	if st.state != StateActive {
 		t := newTarget(c, &x)
@@ -104,9 +104,9 @@ func newTarget(c *Check, x *Subject) TargetReport {
 }
 
 // judge judges a target of a check that is evaluated.
-func judge(c *Check, a Surroundings, st *setting, x *Subject, now time.Time) TargetReport {
+func judge(c *Check, a CheckContext, st *setting, x *Subject, now time.Time) TargetReport {
 	t := newTarget(c, x)
-	switch c.lineage() {
+	switch c.family() {
 	case openShift:
 		t.judgeOpenShift(c, x, now)
 	case clusterAPI:
@@ -130,7 +130,7 @@ func judge(c *Check, a Surroundings, st *setting, x *Subject, now time.Time) Tar
 		t.Action = c.action(x)
 		t.refuseTarget(c, a.Rules, x)
 		t.refuseAlive(x, now)
-		if c.lineage() == medik8s {
+		if c.family() == medik8s {
 			t.escalate(c, x, now)
 		}
 	}
@@ -139,7 +139,7 @@ func judge(c *Check, a Surroundings, st *setting, x *Subject, now time.Time) Tar
 
 // action is what the check asks for about an unhealthy target.
 func (c *Check) action(x *Subject) Action {
-	failed := c.lineage() == openShift && x.Machine.Phase == "Failed"
+	failed := c.family() == openShift && x.Machine.Phase == "Failed"
 	switch {
 	case c.Strategy == CreateRequests:
 		return CreateRequest // a template wins over everything

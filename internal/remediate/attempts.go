@@ -15,17 +15,17 @@ func nextAttempt(r Run, why string, now time.Time) (Run, Action, time.Duration) 
 	}
 	r.NotBefore = now.Add(r.Limits.MinPowerInterval << (r.Attempt - 1))
 	r.Attempt++
-	r.Touched, r.FoundOff, r.OffLease, r.NewNodeUID = false, false, nil, ""
+	r.Intervened, r.FoundOff, r.OffLease, r.NewNodeUID = false, false, nil, ""
 	r.Isolated, r.OnSeen, r.Level, r.OffLevel = time.Time{}, time.Time{}, 0, 0
 	return enter(r, PowerOff, why, now)
 }
 
-// adopt makes the Node that stands now the target of a later attempt, and notes in
+// retargetNode makes the Node that stands now the target of a later attempt, and notes in
 // NewNodeUID whether it came of another boot than the Node that was isolated. The
 // first attempt keeps the UID it was decided on. // I2, I6
-func adopt(r Run, s Seen) Run {
+func retargetNode(r Run, s Observation) Run {
 	if n := s.Node; r.Attempt > 1 && n.Exists == Yes {
-		if registeredAnew(r) || registered(r, n) && n.BootID != r.Target.BootID && (n.SystemUUID == r.Target.SystemUUID || r.Target.SystemUUID == "") {
+		if registeredAnew(r) || registeredSinceIsolation(r, n) && n.BootID != r.Target.BootID && (n.SystemUUID == r.Target.SystemUUID || r.Target.SystemUUID == "") {
 			r.NewNodeUID = n.UID
 		}
 		r.Target.NodeUID, r.Target.BootID = n.UID, cmp.Or(n.BootID, r.Target.BootID)
@@ -37,20 +37,20 @@ func adopt(r Run, s Seen) Run {
 // after the power cycle before.
 func registeredAnew(r Run) bool { return r.NewNodeUID != "" && r.NewNodeUID == r.Target.NodeUID }
 
-// notTaken says whether no hold and no Off has taken effect at this level.
-func notTaken(r Run, s Seen) bool {
-	return !s.OffAccepted && s.Power.State != bmc.Off && released(r, s)
+// noEffectYet says whether no hold and no Off has taken effect at this level.
+func noEffectYet(r Run, s Observation) bool {
+	return !s.OffAccepted && s.Power.State != bmc.Off && powerLockFree(r, s)
 }
 
-// nothingDone says whether a first attempt's hold or Off has not taken effect at
+// firstAttemptWithoutEffect says whether a first attempt's hold or Off has not taken effect at
 // this level: until then the run needs the justification it began with. // I4
-func nothingDone(r Run, s Seen) bool { return r.Attempt == 1 && notTaken(r, s) }
+func firstAttemptWithoutEffect(r Run, s Observation) bool { return r.Attempt == 1 && noEffectYet(r, s) }
 
-// unsure says whether a fresh look leaves open what an Off needs that none has come
+// preconditionsUnknown says whether a fresh look leaves open what an Off needs that none has come
 // before: the first attempt its reason, a later one what the host has become. // I4
-func unsure(r Run, s Seen, now time.Time) bool {
+func preconditionsUnknown(r Run, s Observation, now time.Time) bool {
 	switch {
-	case r.Attempt == 1 && s.Justified != Yes, recovered(r, s):
+	case r.Attempt == 1 && s.Justified != Yes, nodeRecovered(r, s):
 		return true
 	case r.Attempt > 1 && (s.Node.Exists == CannotTell || s.NodesUnseen || s.PowerForbidden != ""):
 		return true
@@ -58,46 +58,46 @@ func unsure(r Run, s Seen, now time.Time) bool {
 	return s.API != APIReachable || s.Contested != No || noQuorum(r, s) || now.Sub(s.At) > freshFor
 }
 
-// recovered says whether the Node of a later attempt is Ready by now, and no Off is
+// nodeRecovered says whether the Node of a later attempt is Ready by now, and no Off is
 // known to have been taken. Its kubelet was slow, and the missed deadline is a reason
 // no more. // I4
-func recovered(r Run, s Seen) bool {
+func nodeRecovered(r Run, s Observation) bool {
 	return r.Attempt > 1 && !s.OffAccepted && s.Power.State != bmc.Off && s.Node.Ready == Yes
 }
 
-// cameUp says whether the host of such a Node reads On, or works under another name.
-func cameUp(r Run, s Seen) bool {
-	renamed := r.Attempt > 1 && s.Elsewhere != "" && notTaken(r, s)
-	return renamed || recovered(r, s) && s.Power.State == bmc.On
+// hostCameUp says whether the host of such a Node reads On, or works under another name.
+func hostCameUp(r Run, s Observation) bool {
+	renamed := r.Attempt > 1 && s.RenamedTo != "" && noEffectYet(r, s)
+	return renamed || nodeRecovered(r, s) && s.Power.State == bmc.On
 }
 
-// keptOn gives up the Off of a later attempt whose host works after all. One that was
+// cancelOff gives up the Off of a later attempt whose host works after all. One that was
 // taken unheard shows before the settling is over. // I20
-func keptOn(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
+func cancelOff(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	since := now.Sub(r.Intent.At)
 	switch {
-	case s.Elsewhere != "":
-		return renamed(r, s, now)
-	case !released(r, s):
-		return releasing(r, s, now)
+	case s.RenamedTo != "":
+		return holdRenamed(r, s, now)
+	case !powerLockFree(r, s):
+		return releasePowerLock(r, s, now)
 	case since >= 0 && since < offSettle: // < 0: the clock was set back
 		return r, Nothing, poll
 	}
-	return readyAfterAll(r, s, now)
+	return acceptReadyNode(r, s, now)
 }
 
-// readyAfterAll goes on with a Node that is Ready before a later attempt has begun:
+// acceptReadyNode goes on with a Node that is Ready before a later attempt has begun:
 // step 4 judges it like any that registers, after what may be off was taken back.
-func readyAfterAll(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
+func acceptReadyNode(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	const note = "the Node is Ready after all"
 	switch {
 	case registeredAnew(r): // its own UID and boot ID would count as the old ones in step 4
 		r.Target.NodeUID, r.Target.BootID = "", ""
 	case r.Isolation == IsolateDelete && s.Node.UID == r.Target.NodeUID:
-		return notOff(r, "the Node registered again without a reboot: its host was never off", now) // I5, I6
+		return holdFalseOff(r, "the Node registered again without a reboot: its host was never off", now) // I5, I6
 	}
-	r.OnSeen, r.Recheck = now, false
-	if r.Touched {
+	r.OnSeen, r.Revalidate = now, false
+	if r.Intervened {
 		return enter(r, PowerOn, note, now)
 	}
 	return enter(r, AwaitNode, note, now)

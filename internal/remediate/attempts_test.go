@@ -11,7 +11,7 @@ import (
 
 // unheard is a later attempt whose first Off was saved, and not given: the daemon was
 // killed, the BMC did not answer, or the claim ran out. By now the Node is Ready.
-func unheard(r *Run, s *Seen) {
+func unheard(r *Run, s *Observation) {
 	on(s)
 	r.Attempt, r.OffLease, r.Intent = 2, nil, Intent{Action: SendOff, At: ago(minute)}
 	s.OffAccepted, s.Justified, s.Why = false, No, "the target is Healthy now"
@@ -19,10 +19,10 @@ func unheard(r *Run, s *Seen) {
 }
 
 // adopted is one that had taken the Node for its target while that was not Ready.
-func adopted(r *Run, s *Seen) {
+func adopted(r *Run, s *Observation) {
 	unheard(r, s)
 	s.Node.Ready = No
-	*r = adopt(*r, *s)
+	*r = retargetNode(*r, *s)
 	s.Node.Ready = Yes
 }
 
@@ -30,25 +30,25 @@ func TestLaterAttemptGivesNoFirstOffToAReadyNode(t *testing.T) { // I4
 	play(t, []scene{
 		{"registered after the cycle: on", PowerOff, 20 * sec, unheard, PowerOn, Nothing, ""},
 		{"taken for the target already: on", PowerOff, 20 * sec, adopted, PowerOn, Nothing, ""},
-		{"the hold is released first", PowerOff, 20 * sec, func(r *Run, s *Seen) { unheard(r, s); metal3(r, s, Yes) }, PowerOff, ReleaseHold, ""},
-		{"the hold cannot be read: waits", PowerOff, 20 * sec, func(r *Run, s *Seen) { unheard(r, s); metal3(r, s, CannotTell) }, PowerOff, Nothing, ""},
-		{"an Off may have been taken: waits", PowerOff, 20 * sec, func(r *Run, s *Seen) { unheard(r, s); r.Intent.At = ago(15*sec - 1) }, PowerOff, Nothing, ""},
-		{"it was taken: goes on", PowerOff, 20 * sec, func(r *Run, s *Seen) { unheard(r, s); s.Power.State = bmc.Off }, PowerOff, SendOff, ""},
-		{"it was taken in this process: goes on", PowerOff, 20 * sec, func(r *Run, s *Seen) { unheard(r, s); s.OffAccepted = true }, PowerOff, SendOff, ""},
-		{"the power is unknown: waits", PowerOff, 20 * sec, func(r *Run, s *Seen) { unheard(r, s); s.Power.State = bmc.Unknown }, PowerOff, Nothing, ""},
-		{"not Ready: Off", PowerOff, 20 * sec, func(r *Run, s *Seen) { unheard(r, s); s.Node.Ready = No }, PowerOff, SendOff, ""},
-		{"Ready cannot be read: waits", PowerOff, 20 * sec, func(r *Run, s *Seen) { unheard(r, s); noAPI(s) }, PowerOff, Nothing, ""},
-		{"forbidden meanwhile: waits", PowerOff, 20 * sec, func(r *Run, s *Seen) { unheard(r, s); s.Node.Ready, s.PowerForbidden = No, "frozen" }, PowerOff, Nothing, ""},
-		{"works under another name: a human", PowerOff, 20 * sec, func(r *Run, s *Seen) { unheard(r, s); s.Node, s.Elsewhere = Node{Exists: No}, "n-new" }, Held, Nothing, "NodeRenamed"},
-		{"never rebooted: its BMC has lied", PowerOff, 20 * sec, func(r *Run, s *Seen) { unheard(r, s); s.Node.UID = "u1" }, Held, Nothing, falseOff},
-		{"after a retry: on", PowerOff, 20 * sec, func(r *Run, s *Seen) { adopted(r, s); r.Recheck = true }, PowerOn, Nothing, ""},
+		{"the hold is released first", PowerOff, 20 * sec, func(r *Run, s *Observation) { unheard(r, s); metal3(r, s, Yes) }, PowerOff, ReleasePowerLock, ""},
+		{"the hold cannot be read: waits", PowerOff, 20 * sec, func(r *Run, s *Observation) { unheard(r, s); metal3(r, s, CannotTell) }, PowerOff, Nothing, ""},
+		{"an Off may have been taken: waits", PowerOff, 20 * sec, func(r *Run, s *Observation) { unheard(r, s); r.Intent.At = ago(15*sec - 1) }, PowerOff, Nothing, ""},
+		{"it was taken: goes on", PowerOff, 20 * sec, func(r *Run, s *Observation) { unheard(r, s); s.Power.State = bmc.Off }, PowerOff, SendOff, ""},
+		{"it was taken in this process: goes on", PowerOff, 20 * sec, func(r *Run, s *Observation) { unheard(r, s); s.OffAccepted = true }, PowerOff, SendOff, ""},
+		{"the power is unknown: waits", PowerOff, 20 * sec, func(r *Run, s *Observation) { unheard(r, s); s.Power.State = bmc.Unknown }, PowerOff, Nothing, ""},
+		{"not Ready: Off", PowerOff, 20 * sec, func(r *Run, s *Observation) { unheard(r, s); s.Node.Ready = No }, PowerOff, SendOff, ""},
+		{"Ready cannot be read: waits", PowerOff, 20 * sec, func(r *Run, s *Observation) { unheard(r, s); noAPI(s) }, PowerOff, Nothing, ""},
+		{"forbidden meanwhile: waits", PowerOff, 20 * sec, func(r *Run, s *Observation) { unheard(r, s); s.Node.Ready, s.PowerForbidden = No, "frozen" }, PowerOff, Nothing, ""},
+		{"works under another name: a human", PowerOff, 20 * sec, func(r *Run, s *Observation) { unheard(r, s); s.Node, s.RenamedTo = Node{Exists: No}, "n-new" }, Held, Nothing, "NodeRenamed"},
+		{"never rebooted: its BMC has lied", PowerOff, 20 * sec, func(r *Run, s *Observation) { unheard(r, s); s.Node.UID = "u1" }, Held, Nothing, falseOff},
+		{"after a retry: on", PowerOff, 20 * sec, func(r *Run, s *Observation) { adopted(r, s); r.Revalidate = true }, PowerOn, Nothing, ""},
 	})
 }
 
 // What it has taken for its target meanwhile is the Node that step 4 accepts. // I6
 func TestNodeOfALaterAttemptIsAccepted(t *testing.T) {
 	for _, isolation := range []Isolation{IsolateDelete, IsolateTaint} {
-		for name, change := range map[string]func(*Run, *Seen){"at once": unheard, "taken for the target already": adopted} {
+		for name, change := range map[string]func(*Run, *Observation){"at once": unheard, "taken for the target already": adopted} {
 			r, s := begin(PowerOff, 20*sec)
 			r.Isolation = isolation
 			change(&r, &s)
@@ -64,13 +64,13 @@ func TestNodeOfALaterAttemptIsAccepted(t *testing.T) {
 	r, s := begin(PowerOff, 20*sec)
 	adopted(&r, &s)
 	s.Node.UID = "u3" // deleted, and registered again under the same new boot
-	r = adopt(r, s)
+	r = retargetNode(r, s)
 	got, _, _ := Next(r, s, noon)
 	assert.Equal(t, PowerOn, got.Step, "%s: %s", got.Reason, got.Note)
 	r, s = begin(PowerOff, 20*sec)
 	unheard(&r, &s)
 	s.Node.SystemUUID = "another machine"
-	r = adopt(r, s)
+	r = retargetNode(r, s)
 	got, _, _ = Next(r, s, noon)
 	assert.Equal(t, Held, got.Step)
 }
@@ -96,12 +96,12 @@ var slowBoots = []variant{
 
 // attemptMutants are broken forms of the rules about later attempts.
 var attemptMutants = []mutant{
-	{"presses a later Off home", "I4: SendOff to a Node that is Ready", variant{name: "m", badBoots: 1, maxAttempts: 2, faults: []fault{slowBoot, actFails}, budget: 2}, seeing(func(r Run, s *Seen, _ time.Time) {
-		if r.Step == PowerOff && r.Touched {
+	{"presses a later Off home", "I4: SendOff to a Node that is Ready", variant{name: "m", badBoots: 1, maxAttempts: 2, faults: []fault{slowBoot, actFails}, budget: 2}, seeing(func(r Run, s *Observation, _ time.Time) {
+		if r.Step == PowerOff && r.Intervened {
 			s.Node.Ready = No
 		}
 	})},
-	{"takes a late Off for none", "Done", variant{name: "m", levelled: levelled{bmc: slow}, badBoots: 1, maxAttempts: 2, faults: []fault{slowBoot, answerLost}, budget: 2}, func(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
+	{"takes a late Off for none", "Done", variant{name: "m", levelled: levelled{bmc: slow}, badBoots: 1, maxAttempts: 2, faults: []fault{slowBoot, answerLost}, budget: 2}, func(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 		if r.Attempt > 1 && r.Step == PowerOff && s.Node.Ready == Yes {
 			r.Intent.At = time.Time{}
 		}

@@ -9,20 +9,20 @@ import (
 // it may be another host, or the same one after its clock was set. What a wrong clock can
 // do is bounded here: no deadline expires by one, and no wait goes on for ever. // I16, I20
 
-// onClock makes the times of a record comparable with now. One that is yet to come was
+// alignClock makes the times of a record comparable with now. One that is yet to come was
 // written by a clock that was ahead, and counts from now. Where this host's clock does not
 // agree with the API server's, or nobody has compared them, all that is waited for starts
 // anew, with each such clock, and once more when a clock agrees again.
-func onClock(r Run, s Seen, now time.Time) Run {
+func alignClock(r Run, s Observation, now time.Time) Run {
 	if wrong := s.Clock != Yes; wrong != r.WrongClock || wrong && s.ClockSet {
-		r = retimed(r, func(time.Time) time.Time { return now })
+		r = mapTimes(r, func(time.Time) time.Time { return now })
 		r.WrongClock = wrong
 	}
-	return retimed(r, func(t time.Time) time.Time { return earlier(t, now) })
+	return mapTimes(r, func(t time.Time) time.Time { return earlier(t, now) })
 }
 
-// retimed changes each time of a record from which something is waited for.
-func retimed(r Run, to func(time.Time) time.Time) Run {
+// mapTimes changes each time of a record from which something is waited for.
+func mapTimes(r Run, to func(time.Time) time.Time) Run {
 	set := func(t time.Time) time.Time {
 		if t.IsZero() {
 			return t
@@ -36,12 +36,12 @@ func retimed(r Run, to func(time.Time) time.Time) Run {
 		r.NotBefore = to(r.NotBefore.Add(-pause)).Add(pause)
 	}
 	if l := r.OffLease; l != nil && !set(l.Seen).Equal(l.Seen) {
-		r.OffLease = l.seen(set(l.Seen))
+		r.OffLease = l.seenAt(set(l.Seen))
 	}
-	if r.Word != nil && !set(r.Word.Since).Equal(r.Word.Since) {
-		w := *r.Word // the caller's record is not ours to change
+	if r.Confirmation != nil && !set(r.Confirmation.Since).Equal(r.Confirmation.Since) {
+		w := *r.Confirmation // the caller's record is not ours to change
 		w.Since = set(w.Since)
-		r.Word = &w
+		r.Confirmation = &w
 	}
 	for i, c := range r.Contradicted {
 		if at := to(c.Since); !at.Equal(c.Since) {
@@ -52,6 +52,6 @@ func retimed(r Run, to func(time.Time) time.Time) Run {
 	return r
 }
 
-// over says whether a time that is waited for has passed, by a clock that is not known to
+// timeExpired says whether a time that is waited for has passed, by a clock that is not known to
 // be wrong.
-func over(s Seen, now, at time.Time) bool { return s.Clock != No && now.After(at) }
+func timeExpired(s Observation, now, at time.Time) bool { return s.Clock != No && now.After(at) }

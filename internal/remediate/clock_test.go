@@ -13,7 +13,7 @@ import (
 // switched off comes back in the usual time. // I20
 func TestClockSetBackLeavesNoHostOff(t *testing.T) {
 	for name, later := range map[string]func(r *Run){
-		"all times":     func(r *Run) { *r = retimed(*r, func(at time.Time) time.Time { return at.Add(5 * time.Hour) }) },
+		"all times":     func(r *Run) { *r = mapTimes(*r, func(at time.Time) time.Time { return at.Add(5 * time.Hour) }) },
 		"the step":      func(r *Run) { r.StepStarted = noon.Add(5 * time.Hour) },
 		"the isolation": func(r *Run) { r.Isolated = noon.Add(5 * time.Hour) },
 		"the command":   func(r *Run) { r.Intent = Intent{SendOn, noon.Add(5 * time.Hour)} },
@@ -67,7 +67,7 @@ func TestNoDeadlineExpiresByAWrongClock(t *testing.T) {
 				var a Action
 				r, a, _ = Next(r, s, noon.Add(d))
 				assert.Equal(t, step, r.Step, "after %s", d)
-				assert.False(t, a.Hurts(), a)
+				assert.False(t, a.Destructive(), a)
 				commanded = commanded || a == SendOn
 			}
 			assert.Equal(t, step == PowerOn || step == Held, commanded)

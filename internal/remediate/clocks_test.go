@@ -70,13 +70,13 @@ func (w *world) proofNow() bmc.Proof {
 
 // onClock judges an answer that was given by a clock that is known to be wrong, or on times
 // that one has written. // I16
-func (v variant) onClock(w world, r, r2 Run, s Seen, a Action) (bad []string) {
-	if w.ahead != 0 && w.compared && a.Hurts() {
+func (v variant) onClock(w world, r, r2 Run, s Observation, a Action) (bad []string) {
+	if w.ahead != 0 && w.compared && a.Destructive() {
 		bad = append(bad, "I16: "+string(a)+" by a clock that is known to be wrong")
 	}
 	late := cmp.Or(int(r.Limits.ReadyTimeout/time.Second), 1)
 	seen := v.clocked() && !slices.Contains(v.faults, foreignOff) // else it may have been off and on, and nobody saw it
-	if seen && r.Step == AwaitNode && (r2.Step == Reprovision || r2.Step == PowerOff) && w.on && w.upFor < late && s.Elsewhere == "" {
+	if seen && r.Step == AwaitNode && (r2.Step == Reprovision || r2.Step == PowerOff) && w.on && w.upFor < late && s.RenamedTo == "" {
 		bad = append(bad, "I16: a host that boots is given up before its time")
 	}
 	return bad
@@ -95,19 +95,19 @@ var clocksSet = []variant{
 
 // clockMutants forget what a clock can do.
 var clockMutants = []mutant{
-	{"does not ask about its clock", "I16: ", variant{name: "m", badBoots: 1, maxAttempts: 2, faults: []fault{clockAhead}, budget: 1}, seeing(func(_ Run, s *Seen, _ time.Time) {
+	{"does not ask about its clock", "I16: ", variant{name: "m", badBoots: 1, maxAttempts: 2, faults: []fault{clockAhead}, budget: 1}, seeing(func(_ Run, s *Observation, _ time.Time) {
 		s.Clock, s.Paused = Yes, s.Paused && s.PausedReason == ""
 	})},
-	{"lets deadlines expire by a wrong clock", "I16: a host that boots is given up", variant{name: "m", badBoots: 1, maxAttempts: 2, faults: []fault{clockAhead}, budget: 1}, seeing(func(_ Run, s *Seen, _ time.Time) {
+	{"lets deadlines expire by a wrong clock", "I16: a host that boots is given up", variant{name: "m", badBoots: 1, maxAttempts: 2, faults: []fault{clockAhead}, budget: 1}, seeing(func(_ Run, s *Observation, _ time.Time) {
 		s.Clock = Yes
 	})},
-	{"trusts what a wrong clock has written", "I16: a host that boots is given up", variant{name: "m", clocksDiffer: -wrong, badBoots: 1, maxAttempts: 2, faults: crashes, budget: 1}, func(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
+	{"trusts what a wrong clock has written", "I16: a host that boots is given up", variant{name: "m", clocksDiffer: -wrong, badBoots: 1, maxAttempts: 2, faults: crashes, budget: 1}, func(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 		if s.Clock == Yes {
 			r.WrongClock = false
 		}
 		return Next(r, s, now)
 	}},
-	{"waits for times to come", "L1", variant{name: "m", clocksDiffer: wrong, faults: crashes, budget: 1}, func(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
+	{"waits for times to come", "L1", variant{name: "m", clocksDiffer: wrong, faults: crashes, budget: 1}, func(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 		if now.Before(r.StepStarted) {
 			return r, Nothing, poll
 		}

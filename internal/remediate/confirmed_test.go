@@ -14,18 +14,18 @@ func confirm(r *Run) { r.Confirmed = &Order{Actor: "ann", Reason: "plug pulled",
 
 // word is a run in step 1 whose power cannot be read, on a word that stands since the
 // Lease was first read after it.
-func word(since time.Duration) func(r *Run, s *Seen) {
-	return func(r *Run, s *Seen) {
+func word(since time.Duration) func(r *Run, s *Observation) {
+	return func(r *Run, s *Observation) {
 		confirm(r)
-		r.Word = &Word{Given: r.Confirmed.At, Since: ago(since), Lease: Lease{Known: true, ResourceVersion: "v1", RenewTime: ago(time.Hour)}}
-		r.Recheck, r.OffLease = true, nil
+		r.Confirmation = &OffConfirmation{Given: r.Confirmed.At, Since: ago(since), Lease: Lease{Known: true, ResourceVersion: "v1", RenewTime: ago(time.Hour)}}
+		r.Revalidate, r.OffLease = true, nil
 		unread(s, bmc.KindUnreachable)
 		s.OffAccepted = false
 	}
 }
 
-func quietly(change func(r *Run, s *Seen)) func(r *Run, s *Seen) {
-	return func(r *Run, s *Seen) {
+func quietly(change func(r *Run, s *Observation)) func(r *Run, s *Observation) {
+	return func(r *Run, s *Observation) {
 		word(15*sec)(r, s)
 		change(r, s)
 	}
@@ -36,39 +36,39 @@ func TestStepOneOnAWord(t *testing.T) { // I26
 		{"the Lease stood still: on to step 2", PowerOff, 15 * sec, word(15 * sec), DeleteNode, Nothing, ""},
 		{"not before it has for 15 s", PowerOff, 15 * sec, word(15*sec - 1), PowerOff, Nothing, ""},
 		{"not before the device had its time to answer", PowerOff, 15*sec - 1, word(minute), PowerOff, Nothing, ""},
-		{"an account that is refused answers nothing", PowerOff, sec, quietly(func(r *Run, s *Seen) { s.PowerError = bmc.KindAuth }), DeleteNode, Nothing, ""},
-		{"nothing counts without a word", PowerOff, 61 * sec, func(r *Run, s *Seen) { unread(s, bmc.KindUnreachable) }, Held, Nothing, "BMCUnreachable"},
-		{"nor on one that is spent", PowerOff, 61 * sec, quietly(func(r *Run, s *Seen) { r.Word.Spent = true }), Held, Nothing, "BMCUnreachable"},
-		{"an answer that says nothing has the level's whole time", PowerOff, minute, quietly(func(r *Run, s *Seen) { s.PowerError, s.Identity = "", Yes }), PowerOff, SendOff, ""},
-		{"and then the word counts", PowerOff, minute + 1, quietly(func(r *Run, s *Seen) { s.PowerError = "" }), DeleteNode, Nothing, ""},
-		{"a device that reads Off is asked to switch off, and proves it", PowerOff, 16 * sec, quietly(func(r *Run, s *Seen) { s.Power.State, s.PowerError, s.Identity = bmc.Off, "", Yes }), PowerOff, SendOff, ""},
-		{"a device that reads On: a human", PowerOff, sec, quietly(func(r *Run, s *Seen) { s.Power.State, s.PowerError = bmc.On, "" }), Held, Nothing, "ConfirmedOffContradicted"},
-		{"an outlet of two that reads On: a human", PowerOff, sec, quietly(func(r *Run, s *Seen) { s.Power.State, s.Power.Partial = bmc.On, true }), Held, Nothing, "ConfirmedOffContradicted"},
-		{"a witness that reads On: a human", PowerOff, sec, quietly(func(r *Run, s *Seen) { s.Power.State, s.Power.Contradicted = bmc.On, true }), Held, Nothing, "ConfirmedOffContradicted"},
-		{"the Lease moved: a human", PowerOff, sec, quietly(func(r *Run, s *Seen) { s.Lease.ResourceVersion = "v2" }), Held, Nothing, "ConfirmedOffContradicted"},
-		{"the Node is Ready: a human", PowerOff, sec, quietly(func(r *Run, s *Seen) { s.Node.Ready = Yes }), Held, Nothing, "ConfirmedOffContradicted"},
-		{"paused: left off", PowerOff, minute, quietly(func(r *Run, s *Seen) { s.Paused = true }), Held, Nothing, "Paused"},
-		{"contested: left off", PowerOff, minute, quietly(func(r *Run, s *Seen) { s.Contested = Yes }), Held, Nothing, "Contested"},
-		{"contest unknown: waits", PowerOff, minute, quietly(func(r *Run, s *Seen) { s.Contested = CannotTell }), PowerOff, Nothing, ""},
-		{"quorum lost: left off", PowerOff, minute, quietly(func(r *Run, s *Seen) { r.ControlPlane, s.Quorum = true, No }), Held, Nothing, "QuorumLost"},
-		{"quorum unknown: waits", PowerOff, minute, quietly(func(r *Run, s *Seen) { r.ControlPlane = true }), PowerOff, Nothing, ""},
-		{"forbidden or frozen: left off", PowerOff, minute, quietly(func(r *Run, s *Seen) { s.PowerForbidden = "frozen" }), Held, Nothing, "PowerForbidden"},
-		{"another machine answers: a human", PowerOff, minute, quietly(func(r *Run, s *Seen) { s.Identity = No }), Held, Nothing, "IdentityMismatch"},
-		{"another Node: left off", PowerOff, minute, quietly(func(r *Run, s *Seen) { s.Node.UID = "u2" }), Held, Nothing, "TargetChanged"},
-		{"unfenced: back to On", PowerOff, minute, quietly(func(r *Run, s *Seen) { unfence(r) }), PowerOn, Nothing, "Unfenced"},
-		{"needs no other reason", PowerOff, 15 * sec, quietly(func(r *Run, s *Seen) { s.Justified = No }), DeleteNode, Nothing, ""},
-		{"API gone: waits", PowerOff, minute, quietly(func(r *Run, s *Seen) { noAPI(s) }), PowerOff, Nothing, ""},
-		{"API gone for long: left off", PowerOff, 3*minute + 1, quietly(func(r *Run, s *Seen) { noAPI(s) }), Held, Nothing, "NotJudged"},
-		{"old reads: waits", PowerOff, minute, quietly(func(r *Run, s *Seen) { s.At = ago(3 * sec) }), PowerOff, Nothing, ""},
-		{"Metal3 gets the hold first", PowerOff, minute, quietly(func(r *Run, s *Seen) { metal3(r, s, No) }), PowerOff, SetHold, ""},
-		{"a hold that cannot be read: waits", PowerOff, minute, quietly(func(r *Run, s *Seen) { metal3(r, s, CannotTell) }), PowerOff, Nothing, ""},
-		{"under a hold: on to step 2", PowerOff, 15 * sec, quietly(func(r *Run, s *Seen) { metal3(r, s, Yes) }), DeleteNode, Nothing, ""},
+		{"an account that is refused answers nothing", PowerOff, sec, quietly(func(r *Run, s *Observation) { s.PowerError = bmc.KindAuth }), DeleteNode, Nothing, ""},
+		{"nothing counts without a word", PowerOff, 61 * sec, func(r *Run, s *Observation) { unread(s, bmc.KindUnreachable) }, Held, Nothing, "BMCUnreachable"},
+		{"nor on one that is spent", PowerOff, 61 * sec, quietly(func(r *Run, s *Observation) { r.Confirmation.Expired = true }), Held, Nothing, "BMCUnreachable"},
+		{"an answer that says nothing has the level's whole time", PowerOff, minute, quietly(func(r *Run, s *Observation) { s.PowerError, s.Identity = "", Yes }), PowerOff, SendOff, ""},
+		{"and then the word counts", PowerOff, minute + 1, quietly(func(r *Run, s *Observation) { s.PowerError = "" }), DeleteNode, Nothing, ""},
+		{"a device that reads Off is asked to switch off, and proves it", PowerOff, 16 * sec, quietly(func(r *Run, s *Observation) { s.Power.State, s.PowerError, s.Identity = bmc.Off, "", Yes }), PowerOff, SendOff, ""},
+		{"a device that reads On: a human", PowerOff, sec, quietly(func(r *Run, s *Observation) { s.Power.State, s.PowerError = bmc.On, "" }), Held, Nothing, "ConfirmedOffContradicted"},
+		{"an outlet of two that reads On: a human", PowerOff, sec, quietly(func(r *Run, s *Observation) { s.Power.State, s.Power.Partial = bmc.On, true }), Held, Nothing, "ConfirmedOffContradicted"},
+		{"a witness that reads On: a human", PowerOff, sec, quietly(func(r *Run, s *Observation) { s.Power.State, s.Power.Contradicted = bmc.On, true }), Held, Nothing, "ConfirmedOffContradicted"},
+		{"the Lease moved: a human", PowerOff, sec, quietly(func(r *Run, s *Observation) { s.Lease.ResourceVersion = "v2" }), Held, Nothing, "ConfirmedOffContradicted"},
+		{"the Node is Ready: a human", PowerOff, sec, quietly(func(r *Run, s *Observation) { s.Node.Ready = Yes }), Held, Nothing, "ConfirmedOffContradicted"},
+		{"paused: left off", PowerOff, minute, quietly(func(r *Run, s *Observation) { s.Paused = true }), Held, Nothing, "Paused"},
+		{"contested: left off", PowerOff, minute, quietly(func(r *Run, s *Observation) { s.Contested = Yes }), Held, Nothing, "Contested"},
+		{"contest unknown: waits", PowerOff, minute, quietly(func(r *Run, s *Observation) { s.Contested = CannotTell }), PowerOff, Nothing, ""},
+		{"quorum lost: left off", PowerOff, minute, quietly(func(r *Run, s *Observation) { r.ControlPlane, s.Quorum = true, No }), Held, Nothing, "QuorumLost"},
+		{"quorum unknown: waits", PowerOff, minute, quietly(func(r *Run, s *Observation) { r.ControlPlane = true }), PowerOff, Nothing, ""},
+		{"forbidden or frozen: left off", PowerOff, minute, quietly(func(r *Run, s *Observation) { s.PowerForbidden = "frozen" }), Held, Nothing, "PowerForbidden"},
+		{"another machine answers: a human", PowerOff, minute, quietly(func(r *Run, s *Observation) { s.Identity = No }), Held, Nothing, "IdentityMismatch"},
+		{"another Node: left off", PowerOff, minute, quietly(func(r *Run, s *Observation) { s.Node.UID = "u2" }), Held, Nothing, "TargetChanged"},
+		{"unfenced: back to On", PowerOff, minute, quietly(func(r *Run, s *Observation) { unfence(r) }), PowerOn, Nothing, "Unfenced"},
+		{"needs no other reason", PowerOff, 15 * sec, quietly(func(r *Run, s *Observation) { s.Justified = No }), DeleteNode, Nothing, ""},
+		{"API gone: waits", PowerOff, minute, quietly(func(r *Run, s *Observation) { noAPI(s) }), PowerOff, Nothing, ""},
+		{"API gone for long: left off", PowerOff, 3*minute + 1, quietly(func(r *Run, s *Observation) { noAPI(s) }), Held, Nothing, "NotJudged"},
+		{"old reads: waits", PowerOff, minute, quietly(func(r *Run, s *Observation) { s.At = ago(3 * sec) }), PowerOff, Nothing, ""},
+		{"Metal3 gets the hold first", PowerOff, minute, quietly(func(r *Run, s *Observation) { metal3(r, s, No) }), PowerOff, SetPowerLock, ""},
+		{"a hold that cannot be read: waits", PowerOff, minute, quietly(func(r *Run, s *Observation) { metal3(r, s, CannotTell) }), PowerOff, Nothing, ""},
+		{"under a hold: on to step 2", PowerOff, 15 * sec, quietly(func(r *Run, s *Observation) { metal3(r, s, Yes) }), DeleteNode, Nothing, ""},
 	})
 }
 
 func TestAWordAsksEveryLevel(t *testing.T) {
-	both := func(level int) func(r *Run, s *Seen) {
-		return quietly(func(r *Run, s *Seen) { at(r, s, level, 0); unread(s, bmc.KindUnreachable) })
+	both := func(level int) func(r *Run, s *Observation) {
+		return quietly(func(r *Run, s *Observation) { at(r, s, level, 0); unread(s, bmc.KindUnreachable) })
 	}
 	playLevels(t, []levelScene{
 		{scene{"the first does not answer", PowerOff, 15 * sec, both(0), PowerOff, Nothing, ""}, 1},
@@ -77,9 +77,9 @@ func TestAWordAsksEveryLevel(t *testing.T) {
 }
 
 // byword is step 2 on a word alone.
-func byword(change func(r *Run, s *Seen)) func(r *Run, s *Seen) {
-	return quietly(func(r *Run, s *Seen) {
-		r.Recheck, r.Proof, r.OffLease = false, ProofHuman, &Lease{Known: true, ResourceVersion: "v1", RenewTime: ago(time.Hour)}
+func byword(change func(r *Run, s *Observation)) func(r *Run, s *Observation) {
+	return quietly(func(r *Run, s *Observation) {
+		r.Revalidate, r.Proof, r.OffLease = false, ProofHuman, &Lease{Known: true, ResourceVersion: "v1", RenewTime: ago(time.Hour)}
 		if change != nil {
 			change(r, s)
 		}
@@ -89,39 +89,39 @@ func byword(change func(r *Run, s *Seen)) func(r *Run, s *Seen) {
 func TestStepTwoOnAWord(t *testing.T) { // I26
 	play(t, []scene{
 		{"isolated without a BMC's proof", DeleteNode, sec, byword(nil), DeleteNode, IsolateNode, ""},
-		{"never on a word that is spent", DeleteNode, sec, byword(func(r *Run, s *Seen) { r.Word.Spent = true }), PowerOff, Nothing, ""},
-		{"nor without one", DeleteNode, sec, byword(func(r *Run, s *Seen) { r.Confirmed = nil }), PowerOff, Nothing, ""},
-		{"with a backup like any other", DeleteNode, sec, byword(func(r *Run, s *Seen) { s.Backup = Backup{} }), DeleteNode, BackupNode, ""},
-		{"a lost hold is set first", DeleteNode, sec, byword(func(r *Run, s *Seen) { metal3(r, s, No) }), PowerOff, Nothing, ""},
-		{"reads On: a human", DeleteNode, sec, byword(func(r *Run, s *Seen) { s.Power.State = bmc.On }), Held, Nothing, "ConfirmedOffContradicted"},
-		{"the Lease moved: a human", DeleteNode, sec, byword(func(r *Run, s *Seen) { s.Lease.ResourceVersion = "v2" }), Held, Nothing, "ConfirmedOffContradicted"},
-		{"the Lease cannot be read: waits", DeleteNode, sec, byword(func(r *Run, s *Seen) { s.Lease.Known = false }), DeleteNode, Nothing, ""},
-		{"the Node is Ready: a human", DeleteNode, sec, byword(func(r *Run, s *Seen) { s.Node.Ready = Yes }), Held, Nothing, "ConfirmedOffContradicted"},
-		{"another Node of that name: no BMC has lied", DeleteNode, sec, byword(func(r *Run, s *Seen) { s.Node.UID = "u2" }), Held, Nothing, "ConfirmedOffContradicted"},
-		{"quorum lost: left off", DeleteNode, sec, byword(func(r *Run, s *Seen) { r.ControlPlane, s.Quorum = true, No }), Held, Nothing, "QuorumLost"},
-		{"quorum unknown: waits", DeleteNode, sec, byword(func(r *Run, s *Seen) { r.ControlPlane = true }), DeleteNode, Nothing, ""},
-		{"paused: left off", DeleteNode, sec, byword(func(r *Run, s *Seen) { s.Paused = true }), Held, Nothing, "Paused"},
-		{"API gone for long: left off", DeleteNode, 3 * minute, byword(func(r *Run, s *Seen) { noAPI(s); r.APILost = ago(3 * minute) }), Held, Nothing, "APIUnreachable"},
-		{"unfenced: back to On", DeleteNode, sec, byword(func(r *Run, s *Seen) { unfence(r) }), PowerOn, Nothing, "Unfenced"},
-		{"gone: left off", DeleteNode, sec, byword(func(r *Run, s *Seen) { s.Node = Node{Exists: No} }), Held, Nothing, "ConfirmedOff"},
-		{"tainted: left off", DeleteNode, sec, byword(func(r *Run, s *Seen) { taint(r); s.Node.OutOfService = true }), Held, Nothing, "ConfirmedOff"},
-		{"proven by a BMC as well: left off all the same", DeleteNode, sec, byword(func(r *Run, s *Seen) { r.Proof, s.Node = ProofBMC, Node{Exists: No} }), Held, Nothing, "ConfirmedOff"},
+		{"never on a word that is spent", DeleteNode, sec, byword(func(r *Run, s *Observation) { r.Confirmation.Expired = true }), PowerOff, Nothing, ""},
+		{"nor without one", DeleteNode, sec, byword(func(r *Run, s *Observation) { r.Confirmed = nil }), PowerOff, Nothing, ""},
+		{"with a backup like any other", DeleteNode, sec, byword(func(r *Run, s *Observation) { s.Backup = Backup{} }), DeleteNode, BackupNode, ""},
+		{"a lost hold is set first", DeleteNode, sec, byword(func(r *Run, s *Observation) { metal3(r, s, No) }), PowerOff, Nothing, ""},
+		{"reads On: a human", DeleteNode, sec, byword(func(r *Run, s *Observation) { s.Power.State = bmc.On }), Held, Nothing, "ConfirmedOffContradicted"},
+		{"the Lease moved: a human", DeleteNode, sec, byword(func(r *Run, s *Observation) { s.Lease.ResourceVersion = "v2" }), Held, Nothing, "ConfirmedOffContradicted"},
+		{"the Lease cannot be read: waits", DeleteNode, sec, byword(func(r *Run, s *Observation) { s.Lease.Known = false }), DeleteNode, Nothing, ""},
+		{"the Node is Ready: a human", DeleteNode, sec, byword(func(r *Run, s *Observation) { s.Node.Ready = Yes }), Held, Nothing, "ConfirmedOffContradicted"},
+		{"another Node of that name: no BMC has lied", DeleteNode, sec, byword(func(r *Run, s *Observation) { s.Node.UID = "u2" }), Held, Nothing, "ConfirmedOffContradicted"},
+		{"quorum lost: left off", DeleteNode, sec, byword(func(r *Run, s *Observation) { r.ControlPlane, s.Quorum = true, No }), Held, Nothing, "QuorumLost"},
+		{"quorum unknown: waits", DeleteNode, sec, byword(func(r *Run, s *Observation) { r.ControlPlane = true }), DeleteNode, Nothing, ""},
+		{"paused: left off", DeleteNode, sec, byword(func(r *Run, s *Observation) { s.Paused = true }), Held, Nothing, "Paused"},
+		{"API gone for long: left off", DeleteNode, 3 * minute, byword(func(r *Run, s *Observation) { noAPI(s); r.APILost = ago(3 * minute) }), Held, Nothing, "APIUnreachable"},
+		{"unfenced: back to On", DeleteNode, sec, byword(func(r *Run, s *Observation) { unfence(r) }), PowerOn, Nothing, "Unfenced"},
+		{"gone: left off", DeleteNode, sec, byword(func(r *Run, s *Observation) { s.Node = Node{Exists: No} }), Held, Nothing, "ConfirmedOff"},
+		{"tainted: left off", DeleteNode, sec, byword(func(r *Run, s *Observation) { taint(r); s.Node.OutOfService = true }), Held, Nothing, "ConfirmedOff"},
+		{"proven by a BMC as well: left off all the same", DeleteNode, sec, byword(func(r *Run, s *Observation) { r.Proof, s.Node = ProofBMC, Node{Exists: No} }), Held, Nothing, "ConfirmedOff"},
 	})
 }
 
 // confirmedHeld is a run that was isolated on a word, with the look at the host that
 // came back.
-func confirmedHeld(r *Run, s *Seen) {
+func confirmedHeld(r *Run, s *Observation) {
 	confirm(r)
 	isolatedRun(r, "ConfirmedOff")
-	r.Word = &Word{Given: r.Confirmed.At, Spent: true}
+	r.Confirmation = &OffConfirmation{Given: r.Confirmed.At, Expired: true}
 	r.LeaveOff, r.Proof = true, ProofHuman
 	s.Node = Node{Exists: Yes, UID: "u2", ResourceVersion: "2", BootID: "b2", SystemUUID: "s", Ready: No}
 }
 
 // missed is a host that came back and was restored, and was not Ready in time. // L1
-func missed(ready Answer) func(r *Run, s *Seen) {
-	return func(r *Run, s *Seen) {
+func missed(ready Answer) func(r *Run, s *Observation) {
+	return func(r *Run, s *Observation) {
 		confirmedHeld(r, s)
 		r.Reason, r.NewNodeUID, r.LeaveOff, s.Node.Ready = "AttemptsExhausted", s.Node.UID, false, ready
 	}
@@ -130,22 +130,25 @@ func missed(ready Answer) func(r *Run, s *Seen) {
 func TestLeftOffOnAWord(t *testing.T) {
 	play(t, []scene{
 		{"registered anew: restored by itself", Held, time.Hour, confirmedHeld, RestoreNode, Nothing, ""},
-		{"our hold is released first", Held, time.Hour, func(r *Run, s *Seen) { confirmedHeld(r, s); metal3(r, s, Yes) }, Held, ReleaseHold, "ConfirmedOff"},
-		{"a hold that cannot be read: waits", Held, time.Hour, func(r *Run, s *Seen) { confirmedHeld(r, s); metal3(r, s, CannotTell) }, Held, Nothing, "ConfirmedOff"},
-		{"no Node: waits, and sends nothing", Held, time.Hour, func(r *Run, s *Seen) { confirmedHeld(r, s); s.Node = Node{Exists: No}; s.Power.State = bmc.Off }, Held, Nothing, "ConfirmedOff"},
-		{"the old boot: waits", Held, time.Hour, func(r *Run, s *Seen) { confirmedHeld(r, s); s.Node.BootID = "b1" }, Held, Nothing, "ConfirmedOff"},
-		{"another machine: waits", Held, time.Hour, func(r *Run, s *Seen) { confirmedHeld(r, s); s.Node.SystemUUID = "x" }, Held, Nothing, "ConfirmedOff"},
-		{"a machine that was never known: waits", Held, time.Hour, func(r *Run, s *Seen) { confirmedHeld(r, s); r.Target.SystemUUID, s.Node.SystemUUID = "", "" }, Held, Nothing, "ConfirmedOff"},
-		{"tainted: the same UID with a new boot", Held, time.Hour, func(r *Run, s *Seen) { confirmedHeld(r, s); taint(r); s.Node.UID = "u1" }, RestoreNode, Nothing, ""},
-		{"nobody confirmed: waits", Held, time.Hour, func(r *Run, s *Seen) { confirmedHeld(r, s); r.Confirmed = nil }, Held, Nothing, "ConfirmedOff"},
+		{"our hold is released first", Held, time.Hour, func(r *Run, s *Observation) { confirmedHeld(r, s); metal3(r, s, Yes) }, Held, ReleasePowerLock, "ConfirmedOff"},
+		{"a hold that cannot be read: waits", Held, time.Hour, func(r *Run, s *Observation) { confirmedHeld(r, s); metal3(r, s, CannotTell) }, Held, Nothing, "ConfirmedOff"},
+		{"no Node: waits, and sends nothing", Held, time.Hour, func(r *Run, s *Observation) { confirmedHeld(r, s); s.Node = Node{Exists: No}; s.Power.State = bmc.Off }, Held, Nothing, "ConfirmedOff"},
+		{"the old boot: waits", Held, time.Hour, func(r *Run, s *Observation) { confirmedHeld(r, s); s.Node.BootID = "b1" }, Held, Nothing, "ConfirmedOff"},
+		{"another machine: waits", Held, time.Hour, func(r *Run, s *Observation) { confirmedHeld(r, s); s.Node.SystemUUID = "x" }, Held, Nothing, "ConfirmedOff"},
+		{"a machine that was never known: waits", Held, time.Hour, func(r *Run, s *Observation) { confirmedHeld(r, s); r.Target.SystemUUID, s.Node.SystemUUID = "", "" }, Held, Nothing, "ConfirmedOff"},
+		{"tainted: the same UID with a new boot", Held, time.Hour, func(r *Run, s *Observation) { confirmedHeld(r, s); taint(r); s.Node.UID = "u1" }, RestoreNode, Nothing, ""},
+		{"nobody confirmed: waits", Held, time.Hour, func(r *Run, s *Observation) { confirmedHeld(r, s); r.Confirmed = nil }, Held, Nothing, "ConfirmedOff"},
 		{"one that missed its time is not restored again", Held, time.Hour, missed(CannotTell), Held, Nothing, "AttemptsExhausted"},
-		{"unless our taint is still on it, whatever was before", Held, time.Hour, func(r *Run, s *Seen) { missed(CannotTell)(r, s); taint(r); s.Node.OutOfService = true }, RestoreNode, Nothing, ""},
+		{"unless our taint is still on it, whatever was before", Held, time.Hour, func(r *Run, s *Observation) { missed(CannotTell)(r, s); taint(r); s.Node.OutOfService = true }, RestoreNode, Nothing, ""},
 		{"until it is Ready", Held, time.Hour, missed(Yes), RestoreNode, Nothing, ""},
-		{"could not be switched on, and came back later", Held, time.Hour, func(r *Run, s *Seen) { confirmedHeld(r, s); r.Reason, r.LeaveOff = "PowerOnFailed", false }, RestoreNode, Nothing, ""},
-		{"a person was wrong: waits for one", Held, time.Hour, func(r *Run, s *Seen) { confirmedHeld(r, s); r.Reason = wordContradicted }, Held, Nothing, wordContradicted},
-		{"unfenced: on at step 3", Held, time.Hour, func(r *Run, s *Seen) { confirmedHeld(r, s); s.Node = Node{Exists: No}; unfence(r) }, PowerOn, Nothing, ""},
-		{"never on: no Machine is deleted", Reprovision, sec, func(r *Run, s *Seen) { confirmedHeld(r, s); r.Reason, s.Node = "PowerOnFailed", Node{Exists: No} }, Held, Nothing, "PowerOnFailed"},
-		{"registered again without a reboot: no BMC has lied", AwaitNode, sec, func(r *Run, s *Seen) { confirmedHeld(r, s); s.Node.BootID = "b1" }, Held, Nothing, wordContradicted},
+		{"could not be switched on, and came back later", Held, time.Hour, func(r *Run, s *Observation) { confirmedHeld(r, s); r.Reason, r.LeaveOff = "PowerOnFailed", false }, RestoreNode, Nothing, ""},
+		{"a person was wrong: waits for one", Held, time.Hour, func(r *Run, s *Observation) { confirmedHeld(r, s); r.Reason = wordContradicted }, Held, Nothing, wordContradicted},
+		{"unfenced: on at step 3", Held, time.Hour, func(r *Run, s *Observation) { confirmedHeld(r, s); s.Node = Node{Exists: No}; unfence(r) }, PowerOn, Nothing, ""},
+		{"never on: no Machine is deleted", Reprovision, sec, func(r *Run, s *Observation) {
+			confirmedHeld(r, s)
+			r.Reason, s.Node = "PowerOnFailed", Node{Exists: No}
+		}, Held, Nothing, "PowerOnFailed"},
+		{"registered again without a reboot: no BMC has lied", AwaitNode, sec, func(r *Run, s *Observation) { confirmedHeld(r, s); s.Node.BootID = "b1" }, Held, Nothing, wordContradicted},
 	})
 	r, s := begin(Held, time.Hour)
 	confirmedHeld(&r, &s)
@@ -158,28 +161,28 @@ func TestLeftOffOnAWord(t *testing.T) {
 
 func TestWordIsTaken(t *testing.T) { // I26
 	play(t, []scene{
-		{"Held, not isolated: step 1", Held, minute, func(r *Run, s *Seen) { confirm(r); unread(s, bmc.KindBusy); s.Node.Ready = No }, PowerOff, Nothing, ""},
-		{"the host reads On: stays Held, and says so", Held, minute, func(r *Run, s *Seen) { confirm(r); s.Node.Ready = No }, Held, Nothing, wordContradicted},
-		{"the Node is Ready: stays Held, and says so", Held, minute, func(r *Run, s *Seen) { confirm(r); unread(s, bmc.KindBusy) }, Held, Nothing, wordContradicted},
-		{"isolated: too late", Held, minute, func(r *Run, s *Seen) { confirm(r); isolatedRun(r, "PowerOnFailed") }, Held, Nothing, "PowerOnFailed"},
-		{"paused: stays Held", Held, minute, func(r *Run, s *Seen) { confirm(r); s.Paused = true }, Held, Nothing, "PowerOffFailed"},
-		{"contested: stays Held", Held, minute, func(r *Run, s *Seen) { confirm(r); s.Contested = Yes }, Held, Nothing, "PowerOffFailed"},
-		{"frozen: stays Held", Held, minute, func(r *Run, s *Seen) { confirm(r); s.PowerForbidden = "frozen" }, Held, Nothing, "PowerOffFailed"},
+		{"Held, not isolated: step 1", Held, minute, func(r *Run, s *Observation) { confirm(r); unread(s, bmc.KindBusy); s.Node.Ready = No }, PowerOff, Nothing, ""},
+		{"the host reads On: stays Held, and says so", Held, minute, func(r *Run, s *Observation) { confirm(r); s.Node.Ready = No }, Held, Nothing, wordContradicted},
+		{"the Node is Ready: stays Held, and says so", Held, minute, func(r *Run, s *Observation) { confirm(r); unread(s, bmc.KindBusy) }, Held, Nothing, wordContradicted},
+		{"isolated: too late", Held, minute, func(r *Run, s *Observation) { confirm(r); isolatedRun(r, "PowerOnFailed") }, Held, Nothing, "PowerOnFailed"},
+		{"paused: stays Held", Held, minute, func(r *Run, s *Observation) { confirm(r); s.Paused = true }, Held, Nothing, "PowerOffFailed"},
+		{"contested: stays Held", Held, minute, func(r *Run, s *Observation) { confirm(r); s.Contested = Yes }, Held, Nothing, "PowerOffFailed"},
+		{"frozen: stays Held", Held, minute, func(r *Run, s *Observation) { confirm(r); s.PowerForbidden = "frozen" }, Held, Nothing, "PowerOffFailed"},
 	})
 	r, s := begin(Held, minute)
 	unread(&s, bmc.KindUnreachable)
 	s.Node.Ready = No
 	confirm(&r)
 	got, _, _ := Next(r, s, noon)
-	assert.True(t, got.Recheck)
-	assert.Zero(t, got.Word.Since)
+	assert.True(t, got.Revalidate)
+	assert.Zero(t, got.Confirmation.Since)
 	got, _, _ = Next(got, s, noon.Add(sec))
-	assert.Equal(t, noon.Add(sec), got.Word.Since, "from here on the Lease must stand still")
-	assert.Equal(t, s.Lease, got.Word.Lease)
+	assert.Equal(t, noon.Add(sec), got.Confirmation.Since, "from here on the Lease must stand still")
+	assert.Equal(t, s.Lease, got.Confirmation.Lease)
 
 	s.Paused = true
 	got, _, _ = Next(r, s, noon)
-	assert.True(t, got.Word.Spent, "a word does not wait for a pause to end")
+	assert.True(t, got.Confirmation.Expired, "a word does not wait for a pause to end")
 	s.Paused = false
 	later, _, _ := Next(got, s, noon.Add(minute))
 	assert.Equal(t, Held, later.Step)
@@ -198,7 +201,7 @@ func TestFreshRunOnAWord(t *testing.T) { // I26
 	got, action, _ := Next(r, s, noon)
 	assert.Equal(t, PowerOff, got.Step)
 	assert.Equal(t, Nothing, action)
-	assert.True(t, vouched(got))
+	assert.True(t, confirmationActive(got))
 	s.At = noon.Add(15 * sec)
 	got, _, _ = Next(got, s, s.At)
 	assert.Equal(t, DeleteNode, got.Step)
@@ -208,7 +211,7 @@ func TestFreshRunOnAWord(t *testing.T) { // I26
 	r, s = begin(PowerOff, sec) // at work: its own proof is under way
 	confirm(&r)
 	got, _, _ = Next(r, s, noon)
-	assert.False(t, vouched(got))
+	assert.False(t, confirmationActive(got))
 }
 
 // A run that is given up on a word leaves the host as it is: who said that it is off
@@ -222,8 +225,8 @@ func TestGivenUpOnAWordStaysOff(t *testing.T) {
 	assert.Equal(t, Held, got.Step)
 	assert.True(t, got.LeaveOff)
 	assert.Contains(t, got.Note, "left off on the word of ann")
-	assert.True(t, got.Word.Spent, "no later step 2 may rest on it")
-	assert.False(t, r.Word.Spent, "the caller's record is not ours to change")
+	assert.True(t, got.Confirmation.Expired, "no later step 2 may rest on it")
+	assert.False(t, r.Confirmation.Expired, "the caller's record is not ours to change")
 
 	s.Power.State, s.PowerError, s.Identity, s.Paused = bmc.Off, "", Yes, false
 	for _, age := range []time.Duration{sec, minute, time.Hour} {
@@ -260,12 +263,12 @@ func TestRefutedWordLeavesNothingOff(t *testing.T) { // I20
 }
 
 func TestRenamedHostIsNotCycled(t *testing.T) { // I6
-	gone := func(r *Run, s *Seen) { s.Node, s.Elsewhere = Node{Exists: No}, "n-new" }
+	gone := func(r *Run, s *Observation) { s.Node, s.RenamedTo = Node{Exists: No}, "n-new" }
 	play(t, []scene{
 		{"not under its name, in time: waits", AwaitNode, minute, gone, AwaitNode, Nothing, ""},
 		{"not in time, and under another: a human", AwaitNode, 11 * minute, gone, Held, Nothing, "NodeRenamed"},
-		{"the API cannot be read: waits", AwaitNode, 11 * minute, func(r *Run, s *Seen) { gone(r, s); noAPI(s) }, AwaitNode, Nothing, ""},
-		{"during the back-off: a human", PowerOff, 0, func(r *Run, s *Seen) { again(r, s); gone(r, s) }, Held, Nothing, "NodeRenamed"},
+		{"the API cannot be read: waits", AwaitNode, 11 * minute, func(r *Run, s *Observation) { gone(r, s); noAPI(s) }, AwaitNode, Nothing, ""},
+		{"during the back-off: a human", PowerOff, 0, func(r *Run, s *Observation) { again(r, s); gone(r, s) }, Held, Nothing, "NodeRenamed"},
 		{"before step 6: a human", Reprovision, sec, gone, Held, Nothing, "NodeRenamed"},
 	})
 }
@@ -273,12 +276,12 @@ func TestRenamedHostIsNotCycled(t *testing.T) { // I6
 // While the Nodes cannot be seen, as just after a restart, nobody knows whether the
 // host works under another name.
 func TestUnseenNodesAreWaitedFor(t *testing.T) { // I6
-	gone := func(r *Run, s *Seen) { s.Node, s.NodesUnseen = Node{Exists: No}, true }
+	gone := func(r *Run, s *Observation) { s.Node, s.NodesUnseen = Node{Exists: No}, true }
 	play(t, []scene{
 		{"not in time: waits", AwaitNode, 11 * minute, gone, AwaitNode, Nothing, ""},
-		{"after the back-off: waits", PowerOff, 0, func(r *Run, s *Seen) { again(r, s); gone(r, s) }, PowerOff, Nothing, ""},
+		{"after the back-off: waits", PowerOff, 0, func(r *Run, s *Observation) { again(r, s); gone(r, s) }, PowerOff, Nothing, ""},
 		{"before step 6: waits", Reprovision, sec, gone, Reprovision, Nothing, ""},
-		{"the first Off asks for no other Node", PowerOff, 0, func(r *Run, s *Seen) { fresh(r, s); s.NodesUnseen = true }, PowerOff, SendOff, ""},
+		{"the first Off asks for no other Node", PowerOff, 0, func(r *Run, s *Observation) { fresh(r, s); s.NodesUnseen = true }, PowerOff, SendOff, ""},
 	})
 }
 

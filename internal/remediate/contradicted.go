@@ -11,7 +11,7 @@ import (
 // hang.
 const outletContradicted = "OutletContradicted"
 
-const owesNote = "On is owed to an outlet that may feed another machine"
+const onPendingNote = "On is owed to an outlet that may feed another machine"
 
 // contradictedFor is how long outlets may read Off while a lower level reads On:
 // some chassis say that they are off before the host is. It is more than two readings.
@@ -22,70 +22,70 @@ const contradictedFor = resendPower
 type Contradiction struct {
 	Level int       `json:"level"`
 	Since time.Time `json:"since"`
-	// Owed: it was given an Off, and has not read On since without contradiction.
-	Owed bool `json:"owed,omitempty"`
+	// OnPending: it was given an Off, and has not read On since without contradiction.
+	OnPending bool `json:"owed,omitempty"`
 }
 
-// contradicted notes what this look found. It is remembered for the whole run: such
+// recordContradiction notes what this look found. It is remembered for the whole run: such
 // a level is never given an Off that could change anything. // I8, I20
-func contradicted(r Run, s Seen, now time.Time) Run {
-	if !s.Power.Contradicted || !r.Touched {
+func recordContradiction(r Run, s Observation, now time.Time) Run {
+	if !s.Power.Contradicted || !r.Intervened {
 		return r
 	}
-	i, ours := disputed(r), r.Level <= r.OffLevel
+	i, ours := contradictionIndex(r), r.Level <= r.OffLevel
 	switch {
 	case i < 0:
-		r.Contradicted = append(slices.Clone(r.Contradicted), Contradiction{Level: r.Level, Since: now, Owed: ours})
-	case ours && !r.Contradicted[i].Owed:
-		r = owing(r, i, true)
+		r.Contradicted = append(slices.Clone(r.Contradicted), Contradiction{Level: r.Level, Since: now, OnPending: ours})
+	case ours && !r.Contradicted[i].OnPending:
+		r = setOnPending(r, i, true)
 	}
 	return r
 }
 
-// disputed is where the present level stands among the contradicted; -1 if it does not.
-func disputed(r Run) int {
+// contradictionIndex is where the present level stands among the contradicted; -1 if it does not.
+func contradictionIndex(r Run) int {
 	return slices.IndexFunc(r.Contradicted, func(c Contradiction) bool { return c.Level == r.Level })
 }
 
-// owed says whether On is owed to the present level, owes whether to any: no run ends
+// onPending says whether On is owed to the present level, owes whether to any: no run ends
 // before, and no time passes it over. // I20
-func owed(r Run) bool {
-	i := disputed(r)
-	return i >= 0 && r.Contradicted[i].Owed
+func onPending(r Run) bool {
+	i := contradictionIndex(r)
+	return i >= 0 && r.Contradicted[i].OnPending
 }
 
-func owes(r Run) bool {
-	return slices.ContainsFunc(r.Contradicted, func(c Contradiction) bool { return c.Owed })
+func anyOnPending(r Run) bool {
+	return slices.ContainsFunc(r.Contradicted, func(c Contradiction) bool { return c.OnPending })
 }
 
-func owing(r Run, i int, owed bool) Run {
+func setOnPending(r Run, i int, owed bool) Run {
 	r.Contradicted = slices.Clone(r.Contradicted) // the caller's record is not ours to change
-	r.Contradicted[i].Owed = owed
+	r.Contradicted[i].OnPending = owed
 	return r
 }
 
-// given notes that the present level reads On, without contradiction.
-func given(r Run) Run {
-	if i := disputed(r); i >= 0 && r.Contradicted[i].Owed {
-		return owing(r, i, false)
+// clearOnPending notes that the present level reads On, without contradiction.
+func clearOnPending(r Run) Run {
+	if i := contradictionIndex(r); i >= 0 && r.Contradicted[i].OnPending {
+		return setOnPending(r, i, false)
 	}
 	return r
 }
 
-// stranger says whether the present level has read Off for long enough while a lower
+// levelMiswired says whether the present level has read Off for long enough while a lower
 // one read On.
-func stranger(r Run, s Seen, now time.Time) bool {
-	i := disputed(r)
+func levelMiswired(r Run, s Observation, now time.Time) bool {
+	i := contradictionIndex(r)
 	return i >= 0 && s.Power.Contradicted && now.Sub(r.Contradicted[i].Since) >= contradictedFor
 }
 
-// barred says whether the present level gets no Off: it may feed another machine. Where
+// offInhibited says whether the present level gets no Off: it may feed another machine. Where
 // it reads Off already, and nothing speaks against that, one more changes nothing.
-func barred(r Run, s Seen) bool {
-	return s.Power.Contradicted || disputed(r) >= 0 && s.Power.State != bmc.Off
+func offInhibited(r Run, s Observation) bool {
+	return s.Power.Contradicted || contradictionIndex(r) >= 0 && s.Power.State != bmc.Off
 }
 
-func strangerNote(r Run, s Seen) string {
+func miswiredNote(r Run, s Observation) string {
 	lower := "a lower level reads On"
 	if s.Power.Contradicted {
 		lower = s.Power.Raw
@@ -95,9 +95,9 @@ func strangerNote(r Run, s Seen) string {
 
 // offFailed is the reason code and sentence of a level that did not prove the host off
 // in time.
-func offFailed(r Run, s Seen) (reason, note string) {
-	if s.Power.Contradicted || disputed(r) >= 0 {
-		return outletContradicted, strangerNote(r, s)
+func offFailed(r Run, s Observation) (reason, note string) {
+	if s.Power.Contradicted || contradictionIndex(r) >= 0 {
+		return outletContradicted, miswiredNote(r, s)
 	}
 	return powerReason(s, "PowerOffFailed"), "the host was not proven off in time; last read: " + readText(s)
 }

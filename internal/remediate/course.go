@@ -10,16 +10,16 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 )
 
-// held keeps a run that needs a human: before the isolation it brings the host
+// heldRun keeps a run that needs a human: before the isolation it brings the host
 // back and ends by itself once all is well; after it, or when the host stays
 // off on purpose, it only waits for an order.
-func held(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
-	before := (r.Isolated.IsZero() || owes(r)) && !r.LeaveOff
-	if before && r.Touched {
+func heldRun(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
+	before := (r.Isolated.IsZero() || anyOnPending(r)) && !r.LeaveOff
+	if before && r.Intervened {
 		r = heldLevel(r, s, now)
 	}
 	healthy := s.Power.State == bmc.On && s.Level == 0 && r.Level == 0 && s.Node.Ready == Yes && s.Node.UID == r.Target.NodeUID &&
-		!s.Node.Deleting && !s.Node.OutOfService && released(r, s) && !owes(r)
+		!s.Node.Deleting && !s.Node.OutOfService && powerLockFree(r, s) && !anyOnPending(r)
 	// A FalseOff host stays frozen (I5); after a first cycle labels may be missing.
 	if !healthy || !before || r.Reason == falseOff || r.Attempt > 1 {
 		r.HealthySince = time.Time{}
@@ -28,20 +28,20 @@ func held(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	}
 	switch {
 	case r.Abort != nil && r.Abort.AsIs:
-		return closed(r, s, now)
-	case wantedBack(r):
-		return broughtBack(r, now)
-	case newWord(r):
-		return taken(r, s, now)
+		return closeAsIs(r, s, now)
+	case restoreRequested(r):
+		return handleRestore(r, now)
+	case hasNewConfirmation(r):
+		return acceptConfirmation(r, s, now)
 	case r.Retry != nil:
-		return retried(r, s, now)
-	case cameBack(r, s):
-		return welcomed(r, s, now)
-	case before && r.Target.BareMetalHost != "" && s.Hold == Yes:
-		return command(r, ReleaseHold, idlePoll, now)
+		return acceptRetry(r, s, now)
+	case selfBooted(r, s):
+		return resumeSelfBooted(r, s, now)
+	case before && r.Target.BareMetalHost != "" && s.PowerLock == Yes:
+		return command(r, ReleasePowerLock, idlePoll, now)
 	case r.Level != s.Level: // another look, at that level
 		return r, Nothing, poll
-	case before && r.Touched && wantsOn(r, s) && s.Identity != No:
+	case before && r.Intervened && needsOn(r, s) && s.Identity != No:
 		return command(r, SendOn, resendHeldOn, now)
 	case !r.HealthySince.IsZero() && now.Sub(r.HealthySince) >= healthyFor:
 		return finish(r, Aborted, r.Reason, "the host is On and its Node Ready", now)
@@ -49,19 +49,19 @@ func held(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
 	return r, Nothing, idlePoll
 }
 
-// overtime ends a run whose whole time is over, with the host back on where
+// runTimedOut ends a run whose whole time is over, with the host back on where
 // the Node was not isolated.
-func overtime(r Run, now time.Time) (Run, Action, time.Duration) {
+func runTimedOut(r Run, now time.Time) (Run, Action, time.Duration) {
 	const note = "the run took longer than power.runTimeout"
-	if r.Touched && r.Isolated.IsZero() {
+	if r.Intervened && r.Isolated.IsZero() {
 		return abandon(r, "RunTimeout", note, Held, now)
 	}
-	return hold(r, "RunTimeout", note, now)
+	return stopAsHeld(r, "RunTimeout", note, now)
 }
 
-// answered notes that the API is back: step 2 starts its time over, and the
+// resumeAfterOutage notes that the API is back: step 2 starts its time over, and the
 // outage does not count in steps 4 and 5, which could not see the Node.
-func answered(r Run, now time.Time) Run {
+func resumeAfterOutage(r Run, now time.Time) Run {
 	switch r.Step {
 	case DeleteNode:
 		r.StepStarted = now
@@ -73,9 +73,9 @@ func answered(r Run, now time.Time) Run {
 	return r
 }
 
-// isolatedAfterAll takes an abandoned cycle up again when the isolation turns
+// detectLateIsolation takes an abandoned cycle up again when the isolation turns
 // out to have been done, its answer lost: the Node is gone, or carries our taint.
-func isolatedAfterAll(r Run, s Seen, now time.Time) Run {
+func detectLateIsolation(r Run, s Observation, now time.Time) Run {
 	gone := s.Node.Exists == No && r.Target.NodeUID != "" || s.Node.Exists == Yes && s.Node.UID != r.Target.NodeUID
 	tainted := r.Isolation == IsolateTaint && s.Node.OutOfService
 	if r.Abandon != "" && (gone || tainted) {
@@ -84,30 +84,34 @@ func isolatedAfterAll(r Run, s Seen, now time.Time) Run {
 	return r
 }
 
-// owned says whether no other power owner may switch the host on: our hold
+// powerLockHeld says whether no other power owner may switch the host on: our hold
 // stands, or there is no other owner. released is the opposite.
-func owned(r Run, s Seen) bool    { return r.Target.BareMetalHost == "" || s.Hold == Yes }
-func released(r Run, s Seen) bool { return r.Target.BareMetalHost == "" || s.Hold == No }
-
-// offProven is the proof that step 2 needs. // I1
-func offProven(r Run, s Seen, now time.Time) bool {
-	return r.Touched && s.OffAccepted && s.Identity == Yes && s.Proof.Proven(now)
+func powerLockHeld(r Run, s Observation) bool {
+	return r.Target.BareMetalHost == "" || s.PowerLock == Yes
+}
+func powerLockFree(r Run, s Observation) bool {
+	return r.Target.BareMetalHost == "" || s.PowerLock == No
 }
 
-// quiet says whether the Lease stood still long enough after the first Off: a
+// offProven is the proof that step 2 needs. // I1
+func offProven(r Run, s Observation, now time.Time) bool {
+	return r.Intervened && s.OffAccepted && s.Identity == Yes && s.Proof.Proven(now)
+}
+
+// leaseQuiet says whether the Lease stood still long enough after the first Off: a
 // Lease renewed shortly before it might be renewed again by a living host.
-func quiet(r Run, s Seen, now time.Time) bool {
+func leaseQuiet(r Run, s Observation, now time.Time) bool {
 	if !s.Lease.Known || r.OffLease == nil {
 		return false
 	}
 	l := *r.OffLease
-	recent := (l.Heard || s.Proof.Since().Sub(l.RenewTime) < l.recent()) && l.ResourceVersion != ""
+	recent := (l.KubeletReporting || s.Proof.Since().Sub(l.RenewTime) < l.recent()) && l.ResourceVersion != ""
 	since := later(s.Proof.Since(), l.Seen) // while the API did not answer nobody saw it stand still
 	return !recent || now.Sub(since) >= l.still()
 }
 
-// registered says whether the Node that stands now came after the isolation.
-func registered(r Run, n Node) bool {
+// registeredSinceIsolation says whether the Node that stands now came after the isolation.
+func registeredSinceIsolation(r Run, n Node) bool {
 	return n.Exists == Yes && n.BootID != "" && (r.Isolation == IsolateTaint || n.UID != r.Target.NodeUID)
 }
 
@@ -117,27 +121,27 @@ func ofMachine(r Run, n Node) bool {
 	return r.Target.SystemUUID == "" || n.SystemUUID == r.Target.SystemUUID
 }
 
-// alive says whether the Lease advanced since the first Off read. // I5
-func alive(r Run, s Seen) bool {
+// leaseAdvanced says whether the Lease advanced since the first Off read. // I5
+func leaseAdvanced(r Run, s Observation) bool {
 	return r.OffLease != nil && s.Lease.Known && s.Lease.ResourceVersion != "" &&
 		s.Lease.ResourceVersion != r.OffLease.ResourceVersion
 }
 
 // powerReason is the reason code of a failed step 1: what the BMC last refused, or kept
 // it from being asked, else fallback.
-func powerReason(s Seen, fallback string) string {
+func powerReason(s Observation, fallback string) string {
 	switch {
-	case s.NoWay != "":
-		return s.NoWay
+	case s.LevelRefusal != "":
+		return s.LevelRefusal
 	case s.PowerError != "":
 		return "BMC" + string(s.PowerError)
 	}
 	return fallback
 }
 
-func readText(s Seen) string {
-	if s.NoWay != "" {
-		return "failed (" + s.NoWay + ")"
+func readText(s Observation) string {
+	if s.LevelRefusal != "" {
+		return "failed (" + s.LevelRefusal + ")"
 	}
 	if s.PowerError != "" {
 		return "failed (" + string(s.PowerError) + ")"
@@ -153,7 +157,7 @@ func readText(s Seen) string {
 
 // untilRead waits for the moment at which another power read can help; when the
 // spacing is over, something else is waited for.
-func untilRead(s Seen, now time.Time) time.Duration {
+func untilRead(s Observation, now time.Time) time.Duration {
 	d := s.Proof.NextRead(now).Sub(now)
 	if d <= 0 {
 		return poll
@@ -163,7 +167,7 @@ func untilRead(s Seen, now time.Time) time.Duration {
 
 // noQuorum: nobody has said that etcd survives the loss of this control-plane
 // host. // I12
-func noQuorum(r Run, s Seen) bool { return r.ControlPlane && s.Quorum != Yes }
+func noQuorum(r Run, s Observation) bool { return r.ControlPlane && s.Quorum != Yes }
 
 // command gives a once per interval: the intent is in the record before the
 // engine acts. // I19
@@ -183,7 +187,7 @@ func enter(r Run, to Step, note string, now time.Time) (Run, Action, time.Durati
 	}
 	r.Step, r.StepStarted, r.Intent = to, now, Intent{} // a command's interval belongs to one step
 	if to != PowerOff && to != DeleteNode {
-		r = spent(r)
+		r = expireConfirmation(r)
 	}
 	if to == PowerOn || to == Held {
 		r.Level = r.OffLevel // all levels from there down are taken back // I20
@@ -194,27 +198,27 @@ func enter(r Run, to Step, note string, now time.Time) (Run, Action, time.Durati
 	return r, Nothing, 0
 }
 
-// renamed holds a run whose host works under another name: it is not cycled. // I6
-func renamed(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
-	return hold(r, "NodeRenamed", "the host registered as Node "+s.Elsewhere, now)
+// holdRenamed holds a run whose host works under another name: it is not cycled. // I6
+func holdRenamed(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
+	return stopAsHeld(r, "NodeRenamed", "the host registered as Node "+s.RenamedTo, now)
 }
 
 // pausedReason and pausedNote are what a run says that a pause, or a hold of its target,
 // ends.
-func pausedReason(s Seen) string { return cmp.Or(s.PausedReason, "Paused") }
+func pausedReason(s Observation) string { return cmp.Or(s.PausedReason, "Paused") }
 
-func pausedNote(s Seen) string {
+func pausedNote(s Observation) string {
 	if s.PausedReason != "" {
 		return s.PausedWhy
 	}
 	return strings.TrimSuffix("paused before anything that cannot be undone: "+s.PausedWhy, ": ")
 }
 
-// hold keeps the run for a human. While a person's word stands that the host is off it
+// stopAsHeld keeps the run for a human. While a person's word stands that the host is off it
 // stays as it is, whatever ends the run: who gave the word may be at work inside it,
 // and only a person switches it on again. // I26
-func hold(r Run, reason, note string, now time.Time) (Run, Action, time.Duration) {
-	if vouched(r) && !refuted[reason] {
+func stopAsHeld(r Run, reason, note string, now time.Time) (Run, Action, time.Duration) {
+	if confirmationActive(r) && !refuted[reason] {
 		r.LeaveOff = true
 	}
 	r.Reason, r.Note, r.Abandon, r.AbandonTo = reason, note, "", ""
@@ -222,8 +226,8 @@ func hold(r Run, reason, note string, now time.Time) (Run, Action, time.Duration
 }
 
 func finish(r Run, end Step, reason, note string, now time.Time) (Run, Action, time.Duration) {
-	if owes(r) { // I20
-		return hold(r, outletContradicted, owesNote, now)
+	if anyOnPending(r) { // I20
+		return stopAsHeld(r, outletContradicted, onPendingNote, now)
 	}
 	r.Reason, r.Note, r.Ended = reason, note, now
 	return enter(r, end, note, now)
@@ -232,8 +236,8 @@ func finish(r Run, end Step, reason, note string, now time.Time) (Run, Action, t
 // abandon goes back to On without isolation and then to the end named. A later
 // attempt has isolated a Node before, so it always ends with a human.
 func abandon(r Run, reason, note string, to Step, now time.Time) (Run, Action, time.Duration) {
-	if vouched(r) {
-		return hold(r, reason, strings.TrimPrefix(note+"; ", "; ")+"left off on the word of "+r.Confirmed.Actor+", unfence brings it back", now)
+	if confirmationActive(r) {
+		return stopAsHeld(r, reason, strings.TrimPrefix(note+"; ", "; ")+"left off on the word of "+r.Confirmed.Actor+", unfence brings it back", now)
 	}
 	if r.Attempt > 1 {
 		to = Held

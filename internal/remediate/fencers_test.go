@@ -67,7 +67,7 @@ func (v variant) mayWake(st state, f fault) bool {
 	case f == staleRound:
 		return st.other != nil
 	case f == late:
-		return st.other != nil && st.other.action != Nothing && (st.other.bound() && !(v.endsWithClaim && st.other.action == IsolateNode) || v.noWait || v.looseHold && st.other.action == SetHold || st.w.now-st.other.at < settling)
+		return st.other != nil && st.other.action != Nothing && (st.other.bound() && !(v.endsWithClaim && st.other.action == IsolateNode) || v.noWait || v.looseHold && st.other.action == SetPowerLock || st.w.now-st.other.at < settling)
 	}
 	return true
 }

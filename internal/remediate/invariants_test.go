@@ -9,24 +9,24 @@ import (
 
 // onAnswer judges one answer of Next against the truth. r is the record that
 // was asked about and r2 the answer, which is saved before a is done.
-func (v variant) onAnswer(st state, w world, r, r2 Run, s Seen, a Action, now time.Time) []string {
+func (v variant) onAnswer(st state, w world, r, r2 Run, s Observation, a Action, now time.Time) []string {
 	var bad []string
 	fail := func(format string, args ...any) { bad = append(bad, fmt.Sprintf(format, args...)) }
 	switch a { // I3
-	case Nothing, SetHold, ReleaseHold, SendOff, SendOn, BackupNode, IsolateNode, RestoreTargetNode, ClearRequest, DeleteTargetMachine:
+	case Nothing, SetPowerLock, ReleasePowerLock, SendOff, SendOn, BackupNode, IsolateNode, RestoreTargetNode, ClearRequest, DeleteTargetMachine:
 	default:
 		fail("I3: %q is no absolute action", a)
 	}
 	if a != Nothing && r2.Intent != (Intent{Action: a, At: now}) {
 		fail("I19: %s is given, and the record to be saved before it says %q", a, r2.Intent.Action)
 	}
-	if (a == SendOff || a == SetHold) && r.Attempt > 1 && !s.OffAccepted && s.Power.State != bmc.Off && s.Node.Ready == Yes {
+	if (a == SendOff || a == SetPowerLock) && r.Attempt > 1 && !s.OffAccepted && s.Power.State != bmc.Off && s.Node.Ready == Yes {
 		fail("I4: %s to a Node that is Ready, in attempt %d", a, r.Attempt)
 	}
-	if (r.Step == PowerOff || r.Step == DeleteNode) && r2.Reason == wordContradicted && s.Power.State == bmc.Off && w.on && r.Proof != ProofHuman && alive(r, s) {
+	if (r.Step == PowerOff || r.Step == DeleteNode) && r2.Reason == wordContradicted && s.Power.State == bmc.Off && w.on && r.Proof != ProofHuman && leaseAdvanced(r, s) {
 		fail("I5: a BMC that lies beside a word is not frozen")
 	}
-	if r2.Reason == falseOff && r.Reason != falseOff && w.uid != 0 && w.bootID == 0 && !alive(r, s) {
+	if r2.Reason == falseOff && r.Reason != falseOff && w.uid != 0 && w.bootID == 0 && !leaseAdvanced(r, s) {
 		fail("I5: a Node that no kubelet has made counts as a sign of life")
 	}
 	switch a {
@@ -63,7 +63,7 @@ func (v variant) onAnswer(st state, w world, r, r2 Run, s Seen, a Action, now ti
 }
 
 // onOff: nothing is switched off against what the reads of this look said.
-func (v variant) onOff(r Run, s Seen, now time.Time) (bad []string) {
+func (v variant) onOff(r Run, s Observation, now time.Time) (bad []string) {
 	switch {
 	case s.Identity != Yes:
 		bad = append(bad, "I8: Off to a BMC whose identity was not read")
@@ -73,20 +73,20 @@ func (v variant) onOff(r Run, s Seen, now time.Time) (bad []string) {
 		bad = append(bad, "I23: Off while paused")
 	case r.Unfence != nil:
 		bad = append(bad, "Off although a person wants the host back")
-	case !r.Touched && now.Sub(s.At) > freshFor:
+	case !r.Intervened && now.Sub(s.At) > freshFor:
 		bad = append(bad, "I4: Off on old reads")
-	case !r.Touched && r.Attempt == 1 && s.Justified != Yes:
+	case !r.Intervened && r.Attempt == 1 && s.Justified != Yes:
 		bad = append(bad, "I4: Off without a fresh reason")
-	case !r.Touched && r.ControlPlane && s.Quorum != Yes:
+	case !r.Intervened && r.ControlPlane && s.Quorum != Yes:
 		bad = append(bad, "I12: Off without a quorum to spare")
-	case v.bmh && s.Hold != Yes:
+	case v.bmh && s.PowerLock != Yes:
 		bad = append(bad, "Off without a hold: Metal3 would switch the host on again")
 	}
 	return bad
 }
 
 // onIsolate is the invariant that everything is there for.
-func (v variant) onIsolate(w world, r Run, s Seen) (bad []string) {
+func (v variant) onIsolate(w world, r Run, s Observation) (bad []string) {
 	fail := func(format string, args ...any) { bad = append(bad, fmt.Sprintf(format, args...)) }
 	switch {
 	case r.Proof == ProofHuman:
@@ -119,7 +119,7 @@ func (v variant) onIsolate(w world, r Run, s Seen) (bad []string) {
 	if s.Paused {
 		fail("I23: isolated while paused")
 	}
-	if v.bmh && s.Hold != Yes {
+	if v.bmh && s.PowerLock != Yes {
 		fail("isolated while Metal3 may switch the host on")
 	}
 	return bad

@@ -28,7 +28,7 @@ type flat struct {
 	contradiction                        Contradiction // the last
 	abort, asIs, retry, confirmed        bool
 	recheck, hasWord                     bool
-	word                                 Word
+	word                                 OffConfirmation
 	maxAttempts                          int
 	reprovision                          bool
 }
@@ -40,14 +40,14 @@ func flatten(r Run) flat {
 		target: r.Target, step: r.Step, abandonTo: r.AbandonTo, reason: r.Reason, note: r.Note, abandon: r.Abandon,
 		newUID: r.NewNodeUID, attempt: r.Attempt, level: r.Level, offLevel: r.OffLevel, proof: r.Proof, journal: len(r.Steps), stepStarted: r.StepStarted, ended: r.Ended,
 		isolated: r.Isolated, apiLost: r.APILost, onSeen: r.OnSeen, notBefore: r.NotBefore, healthy: r.HealthySince,
-		started: r.Started, intent: r.Intent, wrongClock: r.WrongClock, touched: r.Touched, foundOff: r.FoundOff, leaveOff: r.LeaveOff,
+		started: r.Started, intent: r.Intent, wrongClock: r.WrongClock, touched: r.Intervened, foundOff: r.FoundOff, leaveOff: r.LeaveOff,
 		offLease: r.OffLease != nil, unfence: r.Unfence != nil, offOnly: r.OffOnly,
 	}
 	f.abort, f.asIs, f.retry = r.Abort != nil, r.Abort != nil && r.Abort.AsIs, r.Retry != nil
-	f.confirmed, f.recheck = r.Confirmed != nil, r.Recheck
+	f.confirmed, f.recheck = r.Confirmed != nil, r.Revalidate
 	f.maxAttempts, f.reprovision = r.Limits.MaxAttempts, r.Limits.Reprovision
-	if f.hasWord = r.Word != nil; f.hasWord {
-		f.word = *r.Word
+	if f.hasWord = r.Confirmation != nil; f.hasWord {
+		f.word = *r.Confirmation
 	}
 	if r.OffLease != nil {
 		f.lease, f.renew, f.renewSeen = r.OffLease.ResourceVersion, r.OffLease.RenewTime, r.OffLease.Seen
@@ -98,10 +98,10 @@ func keyOf(v variant, st state) key {
 		nodeUID: r.Target.NodeUID, bootID: r.Target.BootID, newUID: r.NewNodeUID, attempt: int8(r.Attempt), left: st.left,
 	}
 	for i, b := range []bool{
-		r.Touched, r.FoundOff, r.LeaveOff, r.Unfence != nil, r.OffOnly,
+		r.Intervened, r.FoundOff, r.LeaveOff, r.Unfence != nil, r.OffOnly,
 		w.on, w.hung, w.ready, w.oos, w.labels, w.hold, w.requested, w.machineGone, w.paused, w.ordered,
 		w.accepted.Off(), w.ack, w.sincePower, w.lied, w.byUs, st.crash, w.marked, w.noQuorum,
-		r.Recheck, r.Confirmed != nil, newWord(r), r.Proof == ProofHuman, r.Limits.Reprovision,
+		r.Revalidate, r.Confirmed != nil, hasNewConfirmation(r), r.Proof == ProofHuman, r.Limits.Reprovision,
 		r.Abort != nil, r.Abort != nil && r.Abort.AsIs, r.Retry != nil, r.WrongClock, v.clocked() && w.compared, w.set && (w.ahead != 0 || !w.compared),
 	} {
 		if b {
@@ -109,7 +109,7 @@ func keyOf(v variant, st state) key {
 		}
 	}
 	for _, c := range r.Contradicted {
-		if k.contradiction = 1; c.Owed {
+		if k.contradiction = 1; c.OnPending {
 			k.contradiction = 2
 		}
 	}
@@ -132,9 +132,9 @@ func keyOf(v variant, st state) key {
 	if r.Step == PowerOn { // its time may begin with the pods'
 		k.ages[2] = age(r.Isolated, shown, 55)
 	}
-	if vouched(r) {
-		k.word, k.ages[0], k.ages[17] = 1, age(r.StepStarted, shown, 80), age(r.Word.Since, shown, 16)
-		if r.Word.Lease.ResourceVersion == versions[w.leaseRV] {
+	if confirmationActive(r) {
+		k.word, k.ages[0], k.ages[17] = 1, age(r.StepStarted, shown, 80), age(r.Confirmation.Since, shown, 16)
+		if r.Confirmation.Lease.ResourceVersion == versions[w.leaseRV] {
 			k.wordLease = 1
 		}
 	}

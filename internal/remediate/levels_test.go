@@ -11,7 +11,7 @@ import (
 
 // at puts a scene on one of two power levels; off is the highest that was given
 // an Off.
-func at(r *Run, s *Seen, level, off int) {
+func at(r *Run, s *Observation, level, off int) {
 	r.Limits.Levels, r.Level, s.Level, r.OffLevel = 2, level, level, off
 }
 
@@ -29,30 +29,30 @@ func playLevels(t *testing.T, scenes []levelScene) {
 
 func TestLevelsGoUp(t *testing.T) {
 	playLevels(t, []levelScene{
-		{scene{"never off: the next level", PowerOff, minute + 1, func(r *Run, s *Seen) { at(r, s, 0, 0); on(s) }, PowerOff, Nothing, ""}, 1},
-		{scene{"never off at the last: a human", PowerOff, minute + 1, func(r *Run, s *Seen) { at(r, s, 1, 1); on(s) }, Held, Nothing, "PowerOffFailed"}, 1},
-		{scene{"password refused: the next level at once", PowerOff, sec, func(r *Run, s *Seen) { at(r, s, 0, 0); unread(s, bmc.KindAuth) }, PowerOff, Nothing, ""}, 1},
-		{scene{"password refused at the last: a human", PowerOff, sec, func(r *Run, s *Seen) { at(r, s, 1, 0); unread(s, bmc.KindAuth) }, Held, Nothing, "BMCAuth"}, 0},
-		{scene{"unsupported: the next level at once", PowerOff, sec, func(r *Run, s *Seen) { at(r, s, 0, 0); unread(s, bmc.KindUnsupported) }, PowerOff, Nothing, ""}, 1},
-		{scene{"unsupported at the last: has its time", PowerOff, sec, func(r *Run, s *Seen) { at(r, s, 1, 0); unread(s, bmc.KindUnsupported) }, PowerOff, Nothing, ""}, 1},
-		{scene{"another machine answers: never the next level", PowerOff, sec, func(r *Run, s *Seen) { at(r, s, 0, 0); on(s); s.Identity = No }, Held, Nothing, "IdentityMismatch"}, 0},
-		{scene{"paused: no further level", PowerOff, minute + 1, func(r *Run, s *Seen) { at(r, s, 0, 0); on(s); s.Paused = true }, PowerOn, Nothing, "Paused"}, 0},
-		{scene{"proven off, only the heartbeat is missing: no further level", PowerOff, minute + 1, func(r *Run, s *Seen) {
+		{scene{"never off: the next level", PowerOff, minute + 1, func(r *Run, s *Observation) { at(r, s, 0, 0); on(s) }, PowerOff, Nothing, ""}, 1},
+		{scene{"never off at the last: a human", PowerOff, minute + 1, func(r *Run, s *Observation) { at(r, s, 1, 1); on(s) }, Held, Nothing, "PowerOffFailed"}, 1},
+		{scene{"password refused: the next level at once", PowerOff, sec, func(r *Run, s *Observation) { at(r, s, 0, 0); unread(s, bmc.KindAuth) }, PowerOff, Nothing, ""}, 1},
+		{scene{"password refused at the last: a human", PowerOff, sec, func(r *Run, s *Observation) { at(r, s, 1, 0); unread(s, bmc.KindAuth) }, Held, Nothing, "BMCAuth"}, 0},
+		{scene{"unsupported: the next level at once", PowerOff, sec, func(r *Run, s *Observation) { at(r, s, 0, 0); unread(s, bmc.KindUnsupported) }, PowerOff, Nothing, ""}, 1},
+		{scene{"unsupported at the last: has its time", PowerOff, sec, func(r *Run, s *Observation) { at(r, s, 1, 0); unread(s, bmc.KindUnsupported) }, PowerOff, Nothing, ""}, 1},
+		{scene{"another machine answers: never the next level", PowerOff, sec, func(r *Run, s *Observation) { at(r, s, 0, 0); on(s); s.Identity = No }, Held, Nothing, "IdentityMismatch"}, 0},
+		{scene{"paused: no further level", PowerOff, minute + 1, func(r *Run, s *Observation) { at(r, s, 0, 0); on(s); s.Paused = true }, PowerOn, Nothing, "Paused"}, 0},
+		{scene{"proven off, only the heartbeat is missing: no further level", PowerOff, minute + 1, func(r *Run, s *Observation) {
 			at(r, s, 0, 0)
 			r.OffLease.RenewTime = ago(62 * sec)
 		}, Held, Nothing, "PowerOffFailed"}, 0},
-		{scene{"a further level needs the reason afresh", PowerOff, sec, func(r *Run, s *Seen) { at(r, s, 1, 0); on(s); s.OffAccepted, s.Justified = false, No }, PowerOn, Nothing, "Recovered"}, 0},
-		{scene{"and Off of its own", PowerOff, sec, func(r *Run, s *Seen) { at(r, s, 1, 0); on(s); s.OffAccepted = false }, PowerOff, SendOff, ""}, 1},
-		{scene{"what another level read proves nothing", PowerOff, 4 * sec, func(r *Run, s *Seen) { at(r, s, 1, 1); s.Level = 0 }, PowerOff, Nothing, ""}, 1},
-		{scene{"proven off at the second level", PowerOff, 4 * sec, func(r *Run, s *Seen) { at(r, s, 1, 1) }, DeleteNode, Nothing, ""}, 1},
-		{scene{"On again in step 2: the same level", DeleteNode, sec, func(r *Run, s *Seen) { at(r, s, 1, 1); on(s) }, PowerOff, Nothing, ""}, 1},
-		{scene{"untouched, no answer in time: the next level", PowerOff, 61 * sec, func(r *Run, s *Seen) { at(r, s, 0, 0); fresh(r, s); unread(s, bmc.KindUnreachable) }, PowerOff, Nothing, ""}, 1},
-		{scene{"untouched, no answer yet: waits", PowerOff, minute, func(r *Run, s *Seen) { at(r, s, 0, 0); fresh(r, s); unread(s, bmc.KindUnreachable) }, PowerOff, Nothing, ""}, 0},
-		{scene{"untouched, password refused: the next level at once", PowerOff, sec, func(r *Run, s *Seen) { at(r, s, 0, 0); fresh(r, s); unread(s, bmc.KindAuth) }, PowerOff, Nothing, ""}, 1},
-		{scene{"untouched, no answer at the last: dropped", PowerOff, 61 * sec, func(r *Run, s *Seen) { at(r, s, 1, 0); fresh(r, s); unread(s, bmc.KindUnreachable) }, Aborted, Nothing, "BMCUnreachable"}, 1},
-		{scene{"untouched, the API is gone: no level mends that", PowerOff, 61 * sec, func(r *Run, s *Seen) { at(r, s, 0, 0); fresh(r, s); noAPI(s) }, Aborted, Nothing, "NotJudged"}, 0},
-		{scene{"a run may begin at the second level", PowerOff, 0, func(r *Run, s *Seen) { at(r, s, 1, 0); fresh(r, s) }, PowerOff, SendOff, ""}, 1},
-		{scene{"the account is not asked again before the back-off is over", PowerOff, sec, func(r *Run, s *Seen) {
+		{scene{"a further level needs the reason afresh", PowerOff, sec, func(r *Run, s *Observation) { at(r, s, 1, 0); on(s); s.OffAccepted, s.Justified = false, No }, PowerOn, Nothing, "Recovered"}, 0},
+		{scene{"and Off of its own", PowerOff, sec, func(r *Run, s *Observation) { at(r, s, 1, 0); on(s); s.OffAccepted = false }, PowerOff, SendOff, ""}, 1},
+		{scene{"what another level read proves nothing", PowerOff, 4 * sec, func(r *Run, s *Observation) { at(r, s, 1, 1); s.Level = 0 }, PowerOff, Nothing, ""}, 1},
+		{scene{"proven off at the second level", PowerOff, 4 * sec, func(r *Run, s *Observation) { at(r, s, 1, 1) }, DeleteNode, Nothing, ""}, 1},
+		{scene{"On again in step 2: the same level", DeleteNode, sec, func(r *Run, s *Observation) { at(r, s, 1, 1); on(s) }, PowerOff, Nothing, ""}, 1},
+		{scene{"untouched, no answer in time: the next level", PowerOff, 61 * sec, func(r *Run, s *Observation) { at(r, s, 0, 0); fresh(r, s); unread(s, bmc.KindUnreachable) }, PowerOff, Nothing, ""}, 1},
+		{scene{"untouched, no answer yet: waits", PowerOff, minute, func(r *Run, s *Observation) { at(r, s, 0, 0); fresh(r, s); unread(s, bmc.KindUnreachable) }, PowerOff, Nothing, ""}, 0},
+		{scene{"untouched, password refused: the next level at once", PowerOff, sec, func(r *Run, s *Observation) { at(r, s, 0, 0); fresh(r, s); unread(s, bmc.KindAuth) }, PowerOff, Nothing, ""}, 1},
+		{scene{"untouched, no answer at the last: dropped", PowerOff, 61 * sec, func(r *Run, s *Observation) { at(r, s, 1, 0); fresh(r, s); unread(s, bmc.KindUnreachable) }, Aborted, Nothing, "BMCUnreachable"}, 1},
+		{scene{"untouched, the API is gone: no level mends that", PowerOff, 61 * sec, func(r *Run, s *Observation) { at(r, s, 0, 0); fresh(r, s); noAPI(s) }, Aborted, Nothing, "NotJudged"}, 0},
+		{scene{"a run may begin at the second level", PowerOff, 0, func(r *Run, s *Observation) { at(r, s, 1, 0); fresh(r, s) }, PowerOff, SendOff, ""}, 1},
+		{scene{"the account is not asked again before the back-off is over", PowerOff, sec, func(r *Run, s *Observation) {
 			at(r, s, 0, 0)
 			again(r, s)
 			unread(s, bmc.KindAuth)
@@ -102,42 +102,45 @@ func TestProofIsNoted(t *testing.T) {
 
 func TestLevelsGoDown(t *testing.T) {
 	told := func(r *Run) { r.Intent = Intent{SendOn, ago(sec)} }
-	second := func(r *Run, s *Seen) { at(r, s, 1, 1); on(s); told(r) }
-	below := func(r *Run, s *Seen) { at(r, s, 0, 1) }
-	givenUp := func(r *Run, s *Seen) {
+	second := func(r *Run, s *Observation) { at(r, s, 1, 1); on(s); told(r) }
+	below := func(r *Run, s *Observation) { at(r, s, 0, 1) }
+	givenUp := func(r *Run, s *Observation) {
 		r.Isolated, r.Abandon, r.AbandonTo, r.Reason = time.Time{}, "Paused", Aborted, "Paused"
 		s.Node = Node{Exists: Yes, UID: "u1", BootID: "b1", Ready: No}
 	}
 	playLevels(t, []levelScene{
-		{scene{"the level in use gets On first", PowerOn, 10 * sec, func(r *Run, s *Seen) { at(r, s, 1, 1) }, PowerOn, SendOn, ""}, 1},
-		{scene{"also if it reads On: an outlet may switch late", PowerOn, 10 * sec, func(r *Run, s *Seen) { at(r, s, 1, 1); on(s) }, PowerOn, SendOn, ""}, 1},
-		{scene{"never to another machine's outlet", PowerOn, 10 * sec, func(r *Run, s *Seen) { at(r, s, 1, 1); on(s); s.Identity = No }, PowerOn, Nothing, ""}, 1},
-		{scene{"one outlet still off: On again", PowerOn, 100 * sec, func(r *Run, s *Seen) { second(r, s); s.Power.Partial = true; r.Intent.At = ago(10 * sec) }, PowerOn, SendOn, ""}, 1},
+		{scene{"the level in use gets On first", PowerOn, 10 * sec, func(r *Run, s *Observation) { at(r, s, 1, 1) }, PowerOn, SendOn, ""}, 1},
+		{scene{"also if it reads On: an outlet may switch late", PowerOn, 10 * sec, func(r *Run, s *Observation) { at(r, s, 1, 1); on(s) }, PowerOn, SendOn, ""}, 1},
+		{scene{"never to another machine's outlet", PowerOn, 10 * sec, func(r *Run, s *Observation) { at(r, s, 1, 1); on(s); s.Identity = No }, PowerOn, Nothing, ""}, 1},
+		{scene{"one outlet still off: On again", PowerOn, 100 * sec, func(r *Run, s *Observation) { second(r, s); s.Power.Partial = true; r.Intent.At = ago(10 * sec) }, PowerOn, SendOn, ""}, 1},
 		{scene{"a level below that reads Off gets On", PowerOn, 10 * sec, below, PowerOn, SendOn, ""}, 0},
 		{scene{"five seconds after its mains, not earlier", PowerOn, 5*sec - 1, below, PowerOn, Nothing, ""}, 0},
-		{scene{"one below that does not answer gets nothing", PowerOn, minute, func(r *Run, s *Seen) { below(r, s); unread(s, bmc.KindUnreachable) }, PowerOn, Nothing, ""}, 0},
-		{scene{"for two minutes", PowerOn, 2*minute - 1, func(r *Run, s *Seen) { below(r, s); unread(s, bmc.KindUnreachable) }, PowerOn, Nothing, ""}, 0},
-		{scene{"then it is passed over", PowerOn, 2 * minute, func(r *Run, s *Seen) { below(r, s); unread(s, bmc.KindUnreachable) }, AwaitNode, Nothing, ""}, 0},
-		{scene{"not with our hold on the BareMetalHost", PowerOn, 2 * minute, func(r *Run, s *Seen) { below(r, s); unread(s, bmc.KindUnreachable); metal3(r, s, Yes) }, PowerOn, ReleaseHold, ""}, 0},
-		{scene{"one that refuses the account is passed over at once", PowerOn, sec, func(r *Run, s *Seen) { below(r, s); unread(s, bmc.KindAuth) }, AwaitNode, Nothing, ""}, 0},
-		{scene{"but not after it got On", PowerOn, sec, func(r *Run, s *Seen) { below(r, s); unread(s, bmc.KindAuth); told(r) }, PowerOn, Nothing, ""}, 0},
-		{scene{"one that answered and got On is not passed over", PowerOn, 3 * minute, func(r *Run, s *Seen) { below(r, s); unread(s, bmc.KindUnreachable); told(r) }, PowerOn, Nothing, ""}, 0},
-		{scene{"another machine's BMC there is no answer", PowerOn, minute, func(r *Run, s *Seen) { below(r, s); on(s); s.Identity = No }, PowerOn, Nothing, ""}, 0},
-		{scene{"and is passed over too", PowerOn, 2 * minute, func(r *Run, s *Seen) { below(r, s); on(s); s.Identity = No }, AwaitNode, Nothing, ""}, 0},
-		{scene{"the level in use is never passed over", PowerOn, 2 * minute, func(r *Run, s *Seen) { at(r, s, 1, 1); unread(s, bmc.KindUnreachable) }, PowerOn, SendOn, ""}, 1},
-		{scene{"it is waited for, and then step 6", PowerOn, 375 * sec, func(r *Run, s *Seen) { at(r, s, 1, 1); r.Isolated, r.Intent = ago(370*sec+1), Intent{SendOn, ago(sec)} }, Reprovision, Nothing, "PowerOnFailed"}, 1},
-		{scene{"all read On: on to step 4", PowerOn, 10 * sec, func(r *Run, s *Seen) { below(r, s); on(s) }, AwaitNode, Nothing, ""}, 0},
-		{scene{"a host that boots already is no FalseOff", PowerOn, sec, func(r *Run, s *Seen) { below(r, s); s.Node = Node{Exists: Yes, UID: "u2"} }, PowerOn, Nothing, ""}, 0},
-		{scene{"over the whole time, on its way down: completes", PowerOn, 10 * sec, func(r *Run, s *Seen) { second(r, s); r.Started = ago(3 * time.Hour) }, PowerOn, Nothing, ""}, 0},
-		{scene{"over the whole time, an outlet still off: completes", PowerOn, 10 * sec, func(r *Run, s *Seen) {
+		{scene{"one below that does not answer gets nothing", PowerOn, minute, func(r *Run, s *Observation) { below(r, s); unread(s, bmc.KindUnreachable) }, PowerOn, Nothing, ""}, 0},
+		{scene{"for two minutes", PowerOn, 2*minute - 1, func(r *Run, s *Observation) { below(r, s); unread(s, bmc.KindUnreachable) }, PowerOn, Nothing, ""}, 0},
+		{scene{"then it is passed over", PowerOn, 2 * minute, func(r *Run, s *Observation) { below(r, s); unread(s, bmc.KindUnreachable) }, AwaitNode, Nothing, ""}, 0},
+		{scene{"not with our hold on the BareMetalHost", PowerOn, 2 * minute, func(r *Run, s *Observation) { below(r, s); unread(s, bmc.KindUnreachable); metal3(r, s, Yes) }, PowerOn, ReleasePowerLock, ""}, 0},
+		{scene{"one that refuses the account is passed over at once", PowerOn, sec, func(r *Run, s *Observation) { below(r, s); unread(s, bmc.KindAuth) }, AwaitNode, Nothing, ""}, 0},
+		{scene{"but not after it got On", PowerOn, sec, func(r *Run, s *Observation) { below(r, s); unread(s, bmc.KindAuth); told(r) }, PowerOn, Nothing, ""}, 0},
+		{scene{"one that answered and got On is not passed over", PowerOn, 3 * minute, func(r *Run, s *Observation) { below(r, s); unread(s, bmc.KindUnreachable); told(r) }, PowerOn, Nothing, ""}, 0},
+		{scene{"another machine's BMC there is no answer", PowerOn, minute, func(r *Run, s *Observation) { below(r, s); on(s); s.Identity = No }, PowerOn, Nothing, ""}, 0},
+		{scene{"and is passed over too", PowerOn, 2 * minute, func(r *Run, s *Observation) { below(r, s); on(s); s.Identity = No }, AwaitNode, Nothing, ""}, 0},
+		{scene{"the level in use is never passed over", PowerOn, 2 * minute, func(r *Run, s *Observation) { at(r, s, 1, 1); unread(s, bmc.KindUnreachable) }, PowerOn, SendOn, ""}, 1},
+		{scene{"it is waited for, and then step 6", PowerOn, 375 * sec, func(r *Run, s *Observation) {
+			at(r, s, 1, 1)
+			r.Isolated, r.Intent = ago(370*sec+1), Intent{SendOn, ago(sec)}
+		}, Reprovision, Nothing, "PowerOnFailed"}, 1},
+		{scene{"all read On: on to step 4", PowerOn, 10 * sec, func(r *Run, s *Observation) { below(r, s); on(s) }, AwaitNode, Nothing, ""}, 0},
+		{scene{"a host that boots already is no FalseOff", PowerOn, sec, func(r *Run, s *Observation) { below(r, s); s.Node = Node{Exists: Yes, UID: "u2"} }, PowerOn, Nothing, ""}, 0},
+		{scene{"over the whole time, on its way down: completes", PowerOn, 10 * sec, func(r *Run, s *Observation) { second(r, s); r.Started = ago(3 * time.Hour) }, PowerOn, Nothing, ""}, 0},
+		{scene{"over the whole time, an outlet still off: completes", PowerOn, 10 * sec, func(r *Run, s *Observation) {
 			at(r, s, 0, 0)
 			on(s)
 			s.Power.Partial, r.Started = true, ago(3*time.Hour)
 		}, PowerOn, SendOn, ""}, 0},
-		{scene{"given up: an outlet may go off late", PowerOn, 15*sec - 1, func(r *Run, s *Seen) { second(r, s); givenUp(r, s) }, PowerOn, Nothing, "Paused"}, 1},
-		{scene{"and then goes down", PowerOn, 15 * sec, func(r *Run, s *Seen) { second(r, s); givenUp(r, s) }, PowerOn, Nothing, "Paused"}, 0},
-		{scene{"a level below waited for that already", PowerOn, sec, func(r *Run, s *Seen) { below(r, s); on(s); givenUp(r, s) }, Aborted, Nothing, "Paused"}, 0},
-		{scene{"reads Off again: back to step 3", AwaitNode, sec, func(r *Run, s *Seen) { at(r, s, 0, 1); s.Node, s.Power.State = Node{Exists: No}, bmc.Off }, PowerOn, Nothing, ""}, 1},
+		{scene{"given up: an outlet may go off late", PowerOn, 15*sec - 1, func(r *Run, s *Observation) { second(r, s); givenUp(r, s) }, PowerOn, Nothing, "Paused"}, 1},
+		{scene{"and then goes down", PowerOn, 15 * sec, func(r *Run, s *Observation) { second(r, s); givenUp(r, s) }, PowerOn, Nothing, "Paused"}, 0},
+		{scene{"a level below waited for that already", PowerOn, sec, func(r *Run, s *Observation) { below(r, s); on(s); givenUp(r, s) }, Aborted, Nothing, "Paused"}, 0},
+		{scene{"reads Off again: back to step 3", AwaitNode, sec, func(r *Run, s *Observation) { at(r, s, 0, 1); s.Node, s.Power.State = Node{Exists: No}, bmc.Off }, PowerOn, Nothing, ""}, 1},
 	})
 }
 
@@ -208,38 +211,41 @@ func TestLaterAttemptStartsAtTheFirstLevel(t *testing.T) {
 }
 
 func TestHeldWalksThroughTheLevels(t *testing.T) {
-	off := func(s *Seen) { s.Power.State, s.Node.Ready = bmc.Off, No }
+	off := func(s *Observation) { s.Power.State, s.Node.Ready = bmc.Off, No }
 	play(t, []scene{
-		{"the level that was given Off gets On", Held, minute, func(r *Run, s *Seen) { at(r, s, 1, 1); off(s) }, Held, SendOn, "PowerOffFailed"},
-		{"one outlet still off: On", Held, minute, func(r *Run, s *Seen) { at(r, s, 1, 1); s.Power.Partial, r.Intent = true, Intent{SendOn, ago(minute)} }, Held, SendOn, "PowerOffFailed"},
-		{"On once, also if it reads On", Held, minute, func(r *Run, s *Seen) { at(r, s, 1, 1) }, Held, SendOn, "PowerOffFailed"},
-		{"nothing to one that does not answer", Held, minute, func(r *Run, s *Seen) { at(r, s, 1, 1); unread(s, bmc.KindAuth) }, Held, Nothing, "PowerOffFailed"},
-		{"nothing to a level that was not asked", Held, minute, func(r *Run, s *Seen) { at(r, s, 1, 1); off(s); s.Level = 0 }, Held, Nothing, "PowerOffFailed"},
-		{"healthy only where the first level reads On", Held, time.Hour, func(r *Run, s *Seen) {
+		{"the level that was given Off gets On", Held, minute, func(r *Run, s *Observation) { at(r, s, 1, 1); off(s) }, Held, SendOn, "PowerOffFailed"},
+		{"one outlet still off: On", Held, minute, func(r *Run, s *Observation) {
+			at(r, s, 1, 1)
+			s.Power.Partial, r.Intent = true, Intent{SendOn, ago(minute)}
+		}, Held, SendOn, "PowerOffFailed"},
+		{"On once, also if it reads On", Held, minute, func(r *Run, s *Observation) { at(r, s, 1, 1) }, Held, SendOn, "PowerOffFailed"},
+		{"nothing to one that does not answer", Held, minute, func(r *Run, s *Observation) { at(r, s, 1, 1); unread(s, bmc.KindAuth) }, Held, Nothing, "PowerOffFailed"},
+		{"nothing to a level that was not asked", Held, minute, func(r *Run, s *Observation) { at(r, s, 1, 1); off(s); s.Level = 0 }, Held, Nothing, "PowerOffFailed"},
+		{"healthy only where the first level reads On", Held, time.Hour, func(r *Run, s *Observation) {
 			at(r, s, 1, 1)
 			r.HealthySince, r.Intent = ago(5*minute), Intent{SendOn, ago(sec)}
 		}, Held, Nothing, "PowerOffFailed"},
-		{"healthy there: the end", Held, time.Hour, func(r *Run, s *Seen) { at(r, s, 0, 1); r.HealthySince = ago(5 * minute) }, Aborted, Nothing, "PowerOffFailed"},
+		{"healthy there: the end", Held, time.Hour, func(r *Run, s *Observation) { at(r, s, 0, 1); r.HealthySince = ago(5 * minute) }, Aborted, Nothing, "PowerOffFailed"},
 	})
 	for _, c := range []struct {
 		name       string
 		level, off int
 		since      time.Duration
-		change     func(r *Run, s *Seen)
+		change     func(r *Run, s *Observation)
 		to         int
 	}{
-		{"reads On: down", 1, 1, sec, func(r *Run, s *Seen) { r.Intent.Action = SendOn }, 0},
-		{"not before On was sent", 1, 1, sec, func(r *Run, s *Seen) {}, 1},
-		{"reads Off: stays", 1, 1, time.Hour, func(r *Run, s *Seen) { off(s) }, 1},
-		{"partly On: stays", 1, 1, 5*minute - 1, func(r *Run, s *Seen) { r.Intent.Action, s.Power.Partial = SendOn, true }, 1},
-		{"partly On for long: down", 1, 1, 5 * minute, func(r *Run, s *Seen) { r.Intent.Action, s.Power.Partial = SendOn, true }, 0},
-		{"no answer: stays", 1, 1, 5*minute - 1, func(r *Run, s *Seen) { unread(s, bmc.KindAuth) }, 1},
-		{"no answer for five minutes: down", 1, 1, 5 * minute, func(r *Run, s *Seen) { unread(s, bmc.KindAuth) }, 0},
-		{"no answer at the first: back to the top", 0, 1, 5 * minute, func(r *Run, s *Seen) { unread(s, bmc.KindUnreachable) }, 1},
-		{"On at the first: stays", 0, 1, time.Hour, func(r *Run, s *Seen) {}, 0},
-		{"only one level: stays", 0, 0, time.Hour, func(r *Run, s *Seen) { unread(s, bmc.KindUnreachable) }, 0},
-		{"untouched: stays", 1, 1, time.Hour, func(r *Run, s *Seen) { r.Touched = false; unread(s, bmc.KindUnreachable) }, 1},
-		{"off on purpose: stays", 1, 1, time.Hour, func(r *Run, s *Seen) { r.LeaveOff = true; unread(s, bmc.KindUnreachable) }, 1},
+		{"reads On: down", 1, 1, sec, func(r *Run, s *Observation) { r.Intent.Action = SendOn }, 0},
+		{"not before On was sent", 1, 1, sec, func(r *Run, s *Observation) {}, 1},
+		{"reads Off: stays", 1, 1, time.Hour, func(r *Run, s *Observation) { off(s) }, 1},
+		{"partly On: stays", 1, 1, 5*minute - 1, func(r *Run, s *Observation) { r.Intent.Action, s.Power.Partial = SendOn, true }, 1},
+		{"partly On for long: down", 1, 1, 5 * minute, func(r *Run, s *Observation) { r.Intent.Action, s.Power.Partial = SendOn, true }, 0},
+		{"no answer: stays", 1, 1, 5*minute - 1, func(r *Run, s *Observation) { unread(s, bmc.KindAuth) }, 1},
+		{"no answer for five minutes: down", 1, 1, 5 * minute, func(r *Run, s *Observation) { unread(s, bmc.KindAuth) }, 0},
+		{"no answer at the first: back to the top", 0, 1, 5 * minute, func(r *Run, s *Observation) { unread(s, bmc.KindUnreachable) }, 1},
+		{"On at the first: stays", 0, 1, time.Hour, func(r *Run, s *Observation) {}, 0},
+		{"only one level: stays", 0, 0, time.Hour, func(r *Run, s *Observation) { unread(s, bmc.KindUnreachable) }, 0},
+		{"untouched: stays", 1, 1, time.Hour, func(r *Run, s *Observation) { r.Intervened = false; unread(s, bmc.KindUnreachable) }, 1},
+		{"off on purpose: stays", 1, 1, time.Hour, func(r *Run, s *Observation) { r.LeaveOff = true; unread(s, bmc.KindUnreachable) }, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r, s := begin(Held, c.since)

@@ -17,74 +17,74 @@ func onWordOf(v variant, faults ...fault) variant {
 
 // peopleMutants are broken forms of the rules about people's orders.
 var peopleMutants = []mutant{
-	{"isolates on nobody's word", "I26: isolated without a proof and without", variant{name: "m", levelled: levelled{bmc: chokes}}, func(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
-		if r.Touched && r.Step != Held {
+	{"isolates on nobody's word", "I26: isolated without a proof and without", variant{name: "m", levelled: levelled{bmc: chokes}}, func(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
+		if r.Intervened && r.Step != Held {
 			r.Confirmed = &Order{At: clock(0)}
-			r.Word = &Word{Given: clock(0), Since: clock(0), Lease: s.Lease}
+			r.Confirmation = &OffConfirmation{Given: clock(0), Since: clock(0), Lease: s.Lease}
 			if s.Power.State == bmc.On {
 				s.Power.State = bmc.Unknown
 			}
 		}
 		r2, a, wait := Next(r, s, now)
-		r2.Confirmed, r2.Word = nil, nil
+		r2.Confirmed, r2.Confirmation = nil, nil
 		return r2, a, wait
 	}},
-	{"takes the word off the record", "I26: the word is taken off", onWordOf(variant{}), saying(func(_ Run, _ Seen, r2 *Run, _ *Action, _ time.Time) {
+	{"takes the word off the record", "I26: the word is taken off", onWordOf(variant{}), saying(func(_ Run, _ Observation, r2 *Run, _ *Action, _ time.Time) {
 		if r2.Step == Held {
 			r2.Confirmed = nil
 		}
 	})},
-	{"does not wait for the Lease on a word", "I26: isolated on a word before", onWordOf(variant{}), func(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
+	{"does not wait for the Lease on a word", "I26: isolated on a word before", onWordOf(variant{}), func(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 		if r.Step == PowerOff {
 			r.StepStarted = r.StepStarted.Add(-wholeAnswer)
 		}
-		if r.Word != nil && !r.Word.Since.IsZero() {
-			w := *r.Word
+		if r.Confirmation != nil && !r.Confirmation.Since.IsZero() {
+			w := *r.Confirmation
 			w.Since = w.Since.Add(-leaseStill)
-			r.Word = &w
+			r.Confirmation = &w
 		}
 		return Next(r, s, now)
 	}},
-	{"overlooks an On read on a word", "I26: isolated on a word that", onWordOf(variant{mistaken: true, levelled: levelled{bmc: slow}}), seeing(func(r Run, s *Seen, _ time.Time) {
+	{"overlooks an On read on a word", "I26: isolated on a word that", onWordOf(variant{mistaken: true, levelled: levelled{bmc: slow}}), seeing(func(r Run, s *Observation, _ time.Time) {
 		if s.Power.State == bmc.On {
 			s.Power.State, s.PowerError, s.Identity = bmc.Unknown, bmc.KindUnreachable, CannotTell
 		}
 	})},
-	{"overlooks a heartbeat on a word", "I26: isolated on a word that", onWordOf(variant{mistaken: true, sick: true}), func(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
-		if r.Word != nil {
-			w := *r.Word
+	{"overlooks a heartbeat on a word", "I26: isolated on a word that", onWordOf(variant{mistaken: true, sick: true}), func(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
+		if r.Confirmation != nil {
+			w := *r.Confirmation
 			w.Lease, s.Lease.Known = s.Lease, s.Lease.Known || s.API == APIReachable
-			r.Word, r.OffLease = &w, nil
+			r.Confirmation, r.OffLease = &w, nil
 		}
 		return Next(r, s, now)
 	}},
-	{"hears only the level in use on a word", "I26: isolated on a word that", onWordOf(variant{mistaken: true, levelled: levelled{levels: 2, bmc: booting, outlet: dead}}), seeing(func(_ Run, s *Seen, _ time.Time) { s.AlsoOn = "" })},
-	{"forgets the hold on a word", "isolated while Metal3", onWordOf(variant{bmh: true}), seeing(func(_ Run, s *Seen, _ time.Time) { s.Hold = Yes })},
-	{"forgets the quorum on a word", "I12: isolated on a word", onWordOf(variant{control: true, isolation: IsolateTaint}, memberLost), seeing(func(_ Run, s *Seen, _ time.Time) { s.Quorum = Yes })},
-	{"switches on what a person left off", "I26: a host that a person vouched for", onWordOf(variant{}), saying(func(r Run, _ Seen, r2 *Run, a *Action, now time.Time) {
+	{"hears only the level in use on a word", "I26: isolated on a word that", onWordOf(variant{mistaken: true, levelled: levelled{levels: 2, bmc: booting, outlet: dead}}), seeing(func(_ Run, s *Observation, _ time.Time) { s.LowerLevelOn = "" })},
+	{"forgets the hold on a word", "isolated while Metal3", onWordOf(variant{bmh: true}), seeing(func(_ Run, s *Observation, _ time.Time) { s.PowerLock = Yes })},
+	{"forgets the quorum on a word", "I12: isolated on a word", onWordOf(variant{control: true, isolation: IsolateTaint}, memberLost), seeing(func(_ Run, s *Observation, _ time.Time) { s.Quorum = Yes })},
+	{"switches on what a person left off", "I26: a host that a person vouched for", onWordOf(variant{}), saying(func(r Run, _ Observation, r2 *Run, a *Action, now time.Time) {
 		if r.Step == Held && r.Reason == confirmedOff {
-			*r2, *a, _ = resumed(r, "", now)
+			*r2, *a, _ = resumeAtPowerOn(r, "", now)
 		}
 	})},
-	{"switches on what it gives up on a word", "I26: given up on a person's word", onWordOf(variant{bmh: true}, pause), saying(func(r Run, _ Seen, r2 *Run, a *Action, now time.Time) {
-		if vouched(r) && r2.Step == Held && r2.LeaveOff && r2.Isolated.IsZero() {
+	{"switches on what it gives up on a word", "I26: given up on a person's word", onWordOf(variant{bmh: true}, pause), saying(func(r Run, _ Observation, r2 *Run, a *Action, now time.Time) {
+		if confirmationActive(r) && r2.Step == Held && r2.LeaveOff && r2.Isolated.IsZero() {
 			*r2, *a, _ = enter(*r2, PowerOn, "", now)
 		}
 	})},
-	{"closes a run and leaves its hold", "Aborted ClosedAsIs: the hold stands", variant{name: "m", bmh: true, offOnly: true, faults: []fault{closeOrder}, budget: 1}, seeing(func(r Run, s *Seen, _ time.Time) {
+	{"closes a run and leaves its hold", "Aborted ClosedAsIs: the hold stands", variant{name: "m", bmh: true, offOnly: true, faults: []fault{closeOrder}, budget: 1}, seeing(func(r Run, s *Observation, _ time.Time) {
 		if r.Abort != nil {
-			s.Hold = No
+			s.PowerLock = No
 		}
 	})},
-	{"retries without a reason", "I4: Off after a retry", variant{name: "m", ignoresOff: true, ignoresOn: true, faults: []fault{foreignOff, retryOrder, lostAPI}, budget: 3}, func(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
-		r.Recheck = false
+	{"retries without a reason", "I4: Off after a retry", variant{name: "m", ignoresOff: true, ignoresOn: true, faults: []fault{foreignOff, retryOrder, lostAPI}, budget: 3}, func(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
+		r.Revalidate = false
 		return Next(r, s, now)
 	}},
-	{"goes on to step 6 after an abort", "a run that was given up", variant{name: "m", badBoots: 9, faults: []fault{abortOrder}, budget: 1}, saying(func(_ Run, _ Seen, r2 *Run, _ *Action, _ time.Time) {
+	{"goes on to step 6 after an abort", "a run that was given up", variant{name: "m", badBoots: 9, faults: []fault{abortOrder}, budget: 1}, saying(func(_ Run, _ Observation, r2 *Run, _ *Action, _ time.Time) {
 		r2.Limits.Reprovision = true
 	})},
-	{"works through a hold", "I23", basic(holdOrder), seeing(func(_ Run, s *Seen, _ time.Time) { s.Paused = false })},
-	{"closes of its own accord", "closed as it is, and nobody", basic(), saying(func(r Run, _ Seen, r2 *Run, _ *Action, now time.Time) {
+	{"works through a hold", "I23", basic(holdOrder), seeing(func(_ Run, s *Observation, _ time.Time) { s.Paused = false })},
+	{"closes of its own accord", "closed as it is, and nobody", basic(), saying(func(r Run, _ Observation, r2 *Run, _ *Action, now time.Time) {
 		if r2.Step == AwaitNode {
 			*r2, _, _ = finish(*r2, Aborted, closedAsIs, "", now)
 		}

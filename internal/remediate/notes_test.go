@@ -59,7 +59,7 @@ func TestFirstCommandStartsTheTime(t *testing.T) {
 	s.Power.State = bmc.Off
 	r, _, _ = Next(r, s, noon)
 	assert.Equal(t, noon, r.StepStarted)
-	assert.True(t, r.Touched && r.FoundOff)
+	assert.True(t, r.Intervened && r.FoundOff)
 	assert.Nil(t, r.OffLease, "the Lease is noted after Off was sent")
 }
 

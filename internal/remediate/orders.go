@@ -4,39 +4,39 @@ import (
 	"time"
 )
 
-// ordered carries out of a person's orders what needs no look, and drops those that
+// takeOrders carries out of a person's orders what needs no look, and drops those that
 // came too late. The steps read what it leaves.
-func ordered(r Run, now time.Time) Run {
+func takeOrders(r Run, now time.Time) Run {
 	if r.Abort != nil && r.Step != Held {
-		r = aborting(r)
+		r = takeAbort(r)
 	}
 	if r.Retry != nil && r.Step != Held {
-		if r.Step == PowerOff && !r.Touched && now.Before(r.NotBefore) {
+		if r.Step == PowerOff && !r.Intervened && now.Before(r.NotBefore) {
 			r.NotBefore = now
 		}
 		r.Retry = nil
 	}
-	if newWord(r) && r.Step != Held {
-		begins := r.Step == PowerOff && !r.Touched && r.Attempt == 1
-		r.Word = &Word{Given: r.Confirmed.At, Spent: !begins}
+	if hasNewConfirmation(r) && r.Step != Held {
+		begins := r.Step == PowerOff && !r.Intervened && r.Attempt == 1
+		r.Confirmation = &OffConfirmation{Given: r.Confirmed.At, Expired: !begins}
 	}
 	return r
 }
 
-// aborting takes an abort where there is nothing to go back from: a cycle that is on
+// takeAbort takes an abort where there is nothing to go back from: a cycle that is on
 // its way back ends Aborted, and one that has isolated is completed, without another
 // attempt and without step 6.
-func aborting(r Run) Run {
+func takeAbort(r Run) Run {
 	switch {
 	case r.Abort.AsIs:
 		r.Abort = nil
 	case r.Step == PowerOn && r.Abandon != "" && r.Attempt == 1:
-		r = lastAttempt(r) // it may turn out to have isolated after all
+		r = forbidMoreAttempts(r) // it may turn out to have isolated after all
 		r.Abandon, r.AbandonTo = aborted, Aborted
 		r.Reason, r.Note, r.Abort = aborted, saidBy("aborted", *r.Abort), nil
 	case r.Step == PowerOn && r.Abandon != "": // Held next: from there
 	case r.Step == PowerOn, r.Step == AwaitNode, r.Step == RestoreNode:
-		r = lastAttempt(r)
+		r = forbidMoreAttempts(r)
 		r.Abort = nil
 	}
 	return r
@@ -52,50 +52,50 @@ const (
 
 func saidBy(verb string, o Order) string { return verb + " by " + o.Actor + ": " + o.Reason }
 
-// wantedBack says whether a person wants the host back.
-func wantedBack(r Run) bool { return r.Unfence != nil || r.Abort != nil }
+// restoreRequested says whether a person wants the host back.
+func restoreRequested(r Run) bool { return r.Unfence != nil || r.Abort != nil }
 
-// lastAttempt lets nothing that hurts begin after the present attempt.
-func lastAttempt(r Run) Run {
+// forbidMoreAttempts lets nothing that hurts begin after the present attempt.
+func forbidMoreAttempts(r Run) Run {
 	r.Limits.MaxAttempts, r.Limits.Reprovision = min(r.Limits.MaxAttempts, r.Attempt), false
 	return r
 }
 
-// broughtBack carries out an unfence or an abort: without isolation the cycle is
+// handleRestore carries out an unfence or an abort: without isolation the cycle is
 // abandoned, after it the run goes on at step 3.
-func broughtBack(r Run, now time.Time) (Run, Action, time.Duration) {
+func handleRestore(r Run, now time.Time) (Run, Action, time.Duration) {
 	var reason, note string
 	if r.Abort != nil {
-		r, reason, note = lastAttempt(r), aborted, saidBy("aborted", *r.Abort)
+		r, reason, note = forbidMoreAttempts(r), aborted, saidBy("aborted", *r.Abort)
 	} else {
 		reason, note = unfenced, saidBy("unfenced", *r.Unfence)
 	}
 	r.Unfence, r.Abort, r.LeaveOff, r.OffOnly = nil, nil, false, false
-	r = spent(r) // this word is newer
+	r = expireConfirmation(r) // this word is newer
 	switch {
 	case r.Strategy == DeleteMachine:
 		return finish(r, Aborted, reason, note, now)
 	case r.Isolated.IsZero() && r.Attempt == 1:
-		return dropped(r, reason, note, now)
+		return dropAttempt(r, reason, note, now)
 	}
 	// A human vouches: whatever Node stands there after a later attempt, or after a
 	// host was falsely believed off, is the one to restore.
 	if r.Attempt > 1 || r.Reason == falseOff || r.Reason == wordContradicted {
 		r.Target.NodeUID, r.Target.BootID = "", ""
 	}
-	return resumed(r, note, now)
+	return resumeAtPowerOn(r, note, now)
 }
 
-// resumed goes on at step 3; the run's time starts over.
-func resumed(r Run, note string, now time.Time) (Run, Action, time.Duration) {
+// resumeAtPowerOn goes on at step 3; the run's time starts over.
+func resumeAtPowerOn(r Run, note string, now time.Time) (Run, Action, time.Duration) {
 	r.Reason, r.Note, r.Started, r.OnSeen = "", "", now, now
 	return enter(r, PowerOn, note, now)
 }
 
-// dropped ends an attempt that has not isolated: at once where nothing was touched,
+// dropAttempt ends an attempt that has not isolated: at once where nothing was touched,
 // else with the host back On.
-func dropped(r Run, reason, note string, now time.Time) (Run, Action, time.Duration) {
-	if !r.Touched && r.Attempt == 1 {
+func dropAttempt(r Run, reason, note string, now time.Time) (Run, Action, time.Duration) {
+	if !r.Intervened && r.Attempt == 1 {
 		return finish(r, Aborted, reason, note, now)
 	}
 	return abandon(r, reason, note, Aborted, now)
@@ -116,30 +116,30 @@ func CanClose(r Run) (ok bool, why string) {
 		return false, "the run has ended"
 	case r.Step != Held:
 		return false, "the run is at work, at step " + string(r.Step) + "; only a Held one can be closed as it is"
-	case owes(r):
-		return false, owesNote
+	case anyOnPending(r):
+		return false, onPendingNote
 	}
 	return true, ""
 }
 
-// closed ends a Held run and leaves the host as it is; our hold is not left behind.
-func closed(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
+// closeAsIs ends a Held run and leaves the host as it is; our hold is not left behind.
+func closeAsIs(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	note := saidBy("closed as it is", *r.Abort) + "; last power read: " + readText(s)
 	if ok, _ := CanClose(r); !ok {
 		r.Abort = nil
 		return r, Nothing, poll
 	}
-	if !released(r, s) {
-		return releasing(r, s, now)
+	if !powerLockFree(r, s) {
+		return releasePowerLock(r, s, now)
 	}
 	r.Abort, r.LeaveOff = nil, false
 	return finish(r, Aborted, closedAsIs, note, now)
 }
 
-// releasing takes our hold off the BareMetalHost.
-func releasing(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
-	if s.Hold == Yes {
-		return command(r, ReleaseHold, resendWrite, now)
+// releasePowerLock takes our hold off the BareMetalHost.
+func releasePowerLock(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
+	if s.PowerLock == Yes {
+		return command(r, ReleasePowerLock, resendWrite, now)
 	}
 	return r, Nothing, poll // it cannot be read
 }
@@ -150,12 +150,12 @@ func CanRetry(r Run) (ok bool, why string) {
 	switch {
 	case !r.Open():
 		return false, "the run has ended"
-	case r.Step == PowerOff && !r.Touched && !r.NotBefore.IsZero():
+	case r.Step == PowerOff && !r.Intervened && !r.NotBefore.IsZero():
 		return true, ""
 	case r.Step != Held:
 		return false, "the run is at work, at step " + string(r.Step)
-	case owes(r):
-		return false, owesNote
+	case anyOnPending(r):
+		return false, onPendingNote
 	case r.LeaveOff && r.Confirmed != nil && r.Isolated.IsZero():
 		return false, "the host is left off on a person's word; confirm-off, unfence or abort go on" // I26
 	case r.LeaveOff && !r.Isolated.IsZero():
@@ -164,35 +164,35 @@ func CanRetry(r Run) (ok bool, why string) {
 	return true, ""
 }
 
-// retried takes a Held run up where it stopped: at step 1 with every reason asked
+// acceptRetry takes a Held run up where it stopped: at step 1 with every reason asked
 // afresh, or at step 3; where the attempts are used up, with one more.
-func retried(r Run, s Seen, now time.Time) (Run, Action, time.Duration) {
+func acceptRetry(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	note := saidBy("retried", *r.Retry)
 	r.Retry = nil
 	ok, _ := CanRetry(r)
 	switch {
-	case !ok, stopped(s):
+	case !ok, heldBlocked(s):
 		return r, Nothing, poll
 	case r.Isolated.IsZero():
-		return anew(r, note, now)
+		return restartPowerOff(r, note, now)
 	case r.Reason == exhausted:
 		r.Limits.MaxAttempts, r.Reason, r.Note, r.Started = r.Attempt+1, "", "", now
 		r, a, wait := nextAttempt(r, note, now)
 		r.NotBefore = now
 		return r, a, wait
 	}
-	return resumed(r, note, now)
+	return resumeAtPowerOn(r, note, now)
 }
 
-// stopped says whether a Held run stays where it is, whatever is ordered: what it would
+// heldBlocked says whether a Held run stays where it is, whatever is ordered: what it would
 // begin is not allowed now. A host whose BMC has lied is frozen, for example. // I5, I22, I23
-func stopped(s Seen) bool { return s.Paused || s.PowerForbidden != "" || s.Contested == Yes }
+func heldBlocked(s Observation) bool { return s.Paused || s.PowerForbidden != "" || s.Contested == Yes }
 
-// anew begins step 1 over at the first level. What may still be off because of us
+// restartPowerOff begins step 1 over at the first level. What may still be off because of us
 // stays on the record, and beforeOff asks every reason again.
-func anew(r Run, note string, now time.Time) (Run, Action, time.Duration) {
+func restartPowerOff(r Run, note string, now time.Time) (Run, Action, time.Duration) {
 	r.Reason, r.Note, r.Started, r.NotBefore, r.HealthySince = "", "", now, time.Time{}, time.Time{}
-	r.OffLease, r.LeaveOff, r.Recheck = nil, false, r.Touched
+	r.OffLease, r.LeaveOff, r.Revalidate = nil, false, r.Intervened
 	r, a, wait := enter(r, PowerOff, note, now)
 	r.Level = 0
 	return r, a, wait

@@ -19,21 +19,21 @@ func isolatedRun(r *Run, reason string) { r.Isolated, r.Reason = ago(minute), re
 
 func TestAbort(t *testing.T) {
 	play(t, []scene{
-		{"before anything: dropped", PowerOff, 0, func(r *Run, s *Seen) { fresh(r, s); abort(r) }, Aborted, Nothing, "Aborted"},
-		{"in step 1: back to On", PowerOff, sec, func(r *Run, s *Seen) { abort(r); on(s) }, PowerOn, Nothing, "Aborted"},
-		{"in step 2: back to On", DeleteNode, sec, func(r *Run, s *Seen) { abort(r) }, PowerOn, Nothing, "Aborted"},
-		{"in step 2, and the Node is gone: forward", DeleteNode, sec, func(r *Run, s *Seen) { abort(r); s.Node = Node{Exists: No} }, PowerOn, Nothing, ""},
-		{"in step 3: completed", PowerOn, 10 * sec, func(r *Run, s *Seen) { abort(r) }, PowerOn, SendOn, ""},
-		{"in step 4: completed", AwaitNode, sec, func(r *Run, s *Seen) { abort(r) }, RestoreNode, Nothing, ""},
-		{"in step 4, not registered: no other attempt", AwaitNode, 11 * minute, func(r *Run, s *Seen) { abort(r); s.Node = Node{Exists: No} }, Reprovision, Nothing, "AttemptsExhausted"},
-		{"in step 5: completed", RestoreNode, sec, func(r *Run, s *Seen) { abort(r) }, Done, Nothing, ""},
-		{"in step 6: back to step 3", Reprovision, sec, func(r *Run, s *Seen) { abort(r) }, PowerOn, Nothing, ""},
-		{"of a Machine's deletion", Reprovision, sec, func(r *Run, s *Seen) { abort(r); r.Strategy = DeleteMachine }, Aborted, Nothing, "Aborted"},
-		{"while a second attempt waits: on, and whatever Node stands there", PowerOff, 0, func(r *Run, s *Seen) { again(r, s); abort(r) }, PowerOn, Nothing, ""},
-		{"from Held, before the isolation: back to On", Held, minute, func(r *Run, s *Seen) { abort(r) }, PowerOn, Nothing, "Aborted"},
-		{"from Held, untouched: dropped", Held, minute, func(r *Run, s *Seen) { abort(r); r.Touched = false }, Aborted, Nothing, "Aborted"},
-		{"from Held, after it: on at step 3", Held, minute, func(r *Run, s *Seen) { abort(r); isolatedRun(r, "OperatorOff"); r.LeaveOff = true }, PowerOn, Nothing, ""},
-		{"a pause does not hinder it", Held, minute, func(r *Run, s *Seen) { abort(r); s.Paused = true }, PowerOn, Nothing, "Aborted"},
+		{"before anything: dropped", PowerOff, 0, func(r *Run, s *Observation) { fresh(r, s); abort(r) }, Aborted, Nothing, "Aborted"},
+		{"in step 1: back to On", PowerOff, sec, func(r *Run, s *Observation) { abort(r); on(s) }, PowerOn, Nothing, "Aborted"},
+		{"in step 2: back to On", DeleteNode, sec, func(r *Run, s *Observation) { abort(r) }, PowerOn, Nothing, "Aborted"},
+		{"in step 2, and the Node is gone: forward", DeleteNode, sec, func(r *Run, s *Observation) { abort(r); s.Node = Node{Exists: No} }, PowerOn, Nothing, ""},
+		{"in step 3: completed", PowerOn, 10 * sec, func(r *Run, s *Observation) { abort(r) }, PowerOn, SendOn, ""},
+		{"in step 4: completed", AwaitNode, sec, func(r *Run, s *Observation) { abort(r) }, RestoreNode, Nothing, ""},
+		{"in step 4, not registered: no other attempt", AwaitNode, 11 * minute, func(r *Run, s *Observation) { abort(r); s.Node = Node{Exists: No} }, Reprovision, Nothing, "AttemptsExhausted"},
+		{"in step 5: completed", RestoreNode, sec, func(r *Run, s *Observation) { abort(r) }, Done, Nothing, ""},
+		{"in step 6: back to step 3", Reprovision, sec, func(r *Run, s *Observation) { abort(r) }, PowerOn, Nothing, ""},
+		{"of a Machine's deletion", Reprovision, sec, func(r *Run, s *Observation) { abort(r); r.Strategy = DeleteMachine }, Aborted, Nothing, "Aborted"},
+		{"while a second attempt waits: on, and whatever Node stands there", PowerOff, 0, func(r *Run, s *Observation) { again(r, s); abort(r) }, PowerOn, Nothing, ""},
+		{"from Held, before the isolation: back to On", Held, minute, func(r *Run, s *Observation) { abort(r) }, PowerOn, Nothing, "Aborted"},
+		{"from Held, untouched: dropped", Held, minute, func(r *Run, s *Observation) { abort(r); r.Intervened = false }, Aborted, Nothing, "Aborted"},
+		{"from Held, after it: on at step 3", Held, minute, func(r *Run, s *Observation) { abort(r); isolatedRun(r, "OperatorOff"); r.LeaveOff = true }, PowerOn, Nothing, ""},
+		{"a pause does not hinder it", Held, minute, func(r *Run, s *Observation) { abort(r); s.Paused = true }, PowerOn, Nothing, "Aborted"},
 	})
 }
 
@@ -77,21 +77,21 @@ func TestAbortedRunCompletesWithoutAnotherAttempt(t *testing.T) {
 
 func TestClosedAsIs(t *testing.T) {
 	play(t, []scene{
-		{"ends, whatever the host does", Held, minute, func(r *Run, s *Seen) { asIs(r); s.Power.State = bmc.Off }, Aborted, Nothing, "ClosedAsIs"},
-		{"off on purpose", Held, minute, func(r *Run, s *Seen) {
+		{"ends, whatever the host does", Held, minute, func(r *Run, s *Observation) { asIs(r); s.Power.State = bmc.Off }, Aborted, Nothing, "ClosedAsIs"},
+		{"off on purpose", Held, minute, func(r *Run, s *Observation) {
 			asIs(r)
 			isolatedRun(r, "OperatorOff")
 			r.LeaveOff = true
 			unread(s, bmc.KindAuth)
 		}, Aborted, Nothing, "ClosedAsIs"},
-		{"our hold is not left behind", Held, minute, func(r *Run, s *Seen) { asIs(r); metal3(r, s, Yes); r.LeaveOff = true }, Held, ReleaseHold, "PowerOffFailed"},
-		{"nor one that cannot be read", Held, minute, func(r *Run, s *Seen) { asIs(r); metal3(r, s, CannotTell) }, Held, Nothing, "PowerOffFailed"},
-		{"not while On is owed to another machine", Held, minute, func(r *Run, s *Seen) {
+		{"our hold is not left behind", Held, minute, func(r *Run, s *Observation) { asIs(r); metal3(r, s, Yes); r.LeaveOff = true }, Held, ReleasePowerLock, "PowerOffFailed"},
+		{"nor one that cannot be read", Held, minute, func(r *Run, s *Observation) { asIs(r); metal3(r, s, CannotTell) }, Held, Nothing, "PowerOffFailed"},
+		{"not while On is owed to another machine", Held, minute, func(r *Run, s *Observation) {
 			asIs(r)
-			r.Contradicted = []Contradiction{{Level: 0, Owed: true}}
+			r.Contradicted = []Contradiction{{Level: 0, OnPending: true}}
 			s.Power.Contradicted = true
 		}, Held, Nothing, "PowerOffFailed"},
-		{"too early: not carried out", PowerOff, sec, func(r *Run, s *Seen) { asIs(r); on(s) }, PowerOff, SendOff, ""},
+		{"too early: not carried out", PowerOff, sec, func(r *Run, s *Observation) { asIs(r); on(s) }, PowerOff, SendOff, ""},
 	})
 	r, s := begin(Held, minute)
 	asIs(&r)
@@ -107,23 +107,23 @@ func TestClosedAsIs(t *testing.T) {
 
 func TestRetry(t *testing.T) {
 	play(t, []scene{
-		{"an attempt that waits goes at once", PowerOff, 0, func(r *Run, s *Seen) { again(r, s); retry(r); r.NotBefore = noon.Add(time.Hour) }, PowerOff, SendOff, ""},
-		{"but not through a pause", PowerOff, 0, func(r *Run, s *Seen) {
+		{"an attempt that waits goes at once", PowerOff, 0, func(r *Run, s *Observation) { again(r, s); retry(r); r.NotBefore = noon.Add(time.Hour) }, PowerOff, SendOff, ""},
+		{"but not through a pause", PowerOff, 0, func(r *Run, s *Observation) {
 			again(r, s)
 			retry(r)
 			r.NotBefore, s.Paused = noon.Add(time.Hour), true
 		}, PowerOff, Nothing, ""},
-		{"Held before the isolation: step 1", Held, minute, func(r *Run, s *Seen) { retry(r) }, PowerOff, Nothing, ""},
-		{"Held after it: step 3", Held, minute, func(r *Run, s *Seen) { retry(r); isolatedRun(r, "PowerOnFailed") }, PowerOn, Nothing, ""},
-		{"attempts used up: one more", Held, minute, func(r *Run, s *Seen) { retry(r); isolatedRun(r, "AttemptsExhausted") }, PowerOff, Nothing, ""},
-		{"off on purpose: not this way", Held, minute, func(r *Run, s *Seen) { retry(r); isolatedRun(r, "OperatorOff"); r.LeaveOff = true }, Held, Nothing, "OperatorOff"},
-		{"frozen: not before that is released", Held, minute, func(r *Run, s *Seen) { retry(r); r.Reason, s.PowerForbidden = "FalseOff", "frozen" }, Held, Nothing, "FalseOff"},
-		{"FalseOff that was released: step 1", Held, minute, func(r *Run, s *Seen) { retry(r); r.Reason = "FalseOff" }, PowerOff, Nothing, ""},
-		{"paused: stays Held", Held, minute, func(r *Run, s *Seen) { retry(r); s.Paused = true }, Held, Nothing, "PowerOffFailed"},
-		{"contested: stays Held", Held, minute, func(r *Run, s *Seen) { retry(r); s.Contested = Yes }, Held, Nothing, "PowerOffFailed"},
-		{"On is owed to another machine: stays Held", Held, minute, func(r *Run, s *Seen) {
+		{"Held before the isolation: step 1", Held, minute, func(r *Run, s *Observation) { retry(r) }, PowerOff, Nothing, ""},
+		{"Held after it: step 3", Held, minute, func(r *Run, s *Observation) { retry(r); isolatedRun(r, "PowerOnFailed") }, PowerOn, Nothing, ""},
+		{"attempts used up: one more", Held, minute, func(r *Run, s *Observation) { retry(r); isolatedRun(r, "AttemptsExhausted") }, PowerOff, Nothing, ""},
+		{"off on purpose: not this way", Held, minute, func(r *Run, s *Observation) { retry(r); isolatedRun(r, "OperatorOff"); r.LeaveOff = true }, Held, Nothing, "OperatorOff"},
+		{"frozen: not before that is released", Held, minute, func(r *Run, s *Observation) { retry(r); r.Reason, s.PowerForbidden = "FalseOff", "frozen" }, Held, Nothing, "FalseOff"},
+		{"FalseOff that was released: step 1", Held, minute, func(r *Run, s *Observation) { retry(r); r.Reason = "FalseOff" }, PowerOff, Nothing, ""},
+		{"paused: stays Held", Held, minute, func(r *Run, s *Observation) { retry(r); s.Paused = true }, Held, Nothing, "PowerOffFailed"},
+		{"contested: stays Held", Held, minute, func(r *Run, s *Observation) { retry(r); s.Contested = Yes }, Held, Nothing, "PowerOffFailed"},
+		{"On is owed to another machine: stays Held", Held, minute, func(r *Run, s *Observation) {
 			retry(r)
-			r.Contradicted = []Contradiction{{Level: 0, Owed: true}}
+			r.Contradicted = []Contradiction{{Level: 0, OnPending: true}}
 			s.Power.Contradicted = true
 		}, Held, Nothing, "PowerOffFailed"},
 	})
@@ -135,29 +135,29 @@ func TestRetry(t *testing.T) {
 }
 
 // again1 is a first attempt that a person began over, with the host in whatever state.
-func again1(r *Run, s *Seen) {
-	r.Recheck, r.OffLease = true, nil
+func again1(r *Run, s *Observation) {
+	r.Revalidate, r.OffLease = true, nil
 	s.OffAccepted, s.Proof, s.Power.State = false, proof(bmc.Off), bmc.On
 }
 
 func TestRetriedStepOneAsksEverythingAfresh(t *testing.T) {
 	play(t, []scene{
 		{"a fresh reason sends Off", PowerOff, 0, again1, PowerOff, SendOff, ""},
-		{"recovered: back to On", PowerOff, 0, func(r *Run, s *Seen) { again1(r, s); s.Power.State, s.Justified = bmc.Off, No }, PowerOn, Nothing, "Recovered"},
-		{"cannot tell: waits", PowerOff, 0, func(r *Run, s *Seen) { again1(r, s); s.Power.State, s.Justified = bmc.Off, CannotTell }, PowerOff, Nothing, ""},
-		{"old reads: waits", PowerOff, 0, func(r *Run, s *Seen) { again1(r, s); s.Power.State, s.At = bmc.Off, ago(3*sec) }, PowerOff, Nothing, ""},
-		{"quorum lost: back to On", PowerOff, 0, func(r *Run, s *Seen) { again1(r, s); r.ControlPlane, s.Quorum = true, No }, PowerOn, Nothing, "QuorumLost"},
-		{"contested: back to On", PowerOff, 0, func(r *Run, s *Seen) { again1(r, s); s.Contested = Yes }, PowerOn, Nothing, "Contested"},
-		{"another Node: back to On", PowerOff, 0, func(r *Run, s *Seen) { again1(r, s); s.Node.UID = "u2" }, PowerOn, Nothing, "TargetChanged"},
-		{"aborted: back to On", PowerOff, 0, func(r *Run, s *Seen) { again1(r, s); abort(r) }, PowerOn, Nothing, "Aborted"},
-		{"cannot begin in time: a human again", PowerOff, 61 * sec, func(r *Run, s *Seen) { again1(r, s); unread(s, bmc.KindUnreachable) }, Held, Nothing, "BMCUnreachable"},
+		{"recovered: back to On", PowerOff, 0, func(r *Run, s *Observation) { again1(r, s); s.Power.State, s.Justified = bmc.Off, No }, PowerOn, Nothing, "Recovered"},
+		{"cannot tell: waits", PowerOff, 0, func(r *Run, s *Observation) { again1(r, s); s.Power.State, s.Justified = bmc.Off, CannotTell }, PowerOff, Nothing, ""},
+		{"old reads: waits", PowerOff, 0, func(r *Run, s *Observation) { again1(r, s); s.Power.State, s.At = bmc.Off, ago(3*sec) }, PowerOff, Nothing, ""},
+		{"quorum lost: back to On", PowerOff, 0, func(r *Run, s *Observation) { again1(r, s); r.ControlPlane, s.Quorum = true, No }, PowerOn, Nothing, "QuorumLost"},
+		{"contested: back to On", PowerOff, 0, func(r *Run, s *Observation) { again1(r, s); s.Contested = Yes }, PowerOn, Nothing, "Contested"},
+		{"another Node: back to On", PowerOff, 0, func(r *Run, s *Observation) { again1(r, s); s.Node.UID = "u2" }, PowerOn, Nothing, "TargetChanged"},
+		{"aborted: back to On", PowerOff, 0, func(r *Run, s *Observation) { again1(r, s); abort(r) }, PowerOn, Nothing, "Aborted"},
+		{"cannot begin in time: a human again", PowerOff, 61 * sec, func(r *Run, s *Observation) { again1(r, s); unread(s, bmc.KindUnreachable) }, Held, Nothing, "BMCUnreachable"},
 	})
 	r, s := begin(PowerOff, 0)
 	again1(&r, &s)
 	s.Power.State = bmc.Off
 	got, action, _ := Next(r, s, noon)
 	assert.Equal(t, SendOff, action)
-	assert.False(t, got.Recheck)
+	assert.False(t, got.Revalidate)
 	assert.False(t, got.FoundOff, "it may be off because of us")
 }
 
@@ -168,7 +168,7 @@ func TestRetryBeginsOver(t *testing.T) {
 	got, _, _ := Next(r, s, noon)
 	assert.Equal(t, "0 1", string(rune('0'+got.Level))+" "+string(rune('0'+got.OffLevel)), "at the first level; both are taken back in the end")
 	assert.Equal(t, noon, got.Started, "with the whole time")
-	assert.True(t, got.Recheck && got.Touched)
+	assert.True(t, got.Revalidate && got.Intervened)
 	assert.Nil(t, got.Retry)
 	assert.Equal(t, "retried by ann: mended", got.Steps[len(got.Steps)-2].Note)
 
@@ -180,7 +180,7 @@ func TestRetryBeginsOver(t *testing.T) {
 	assert.Equal(t, 3, got.Attempt)
 	assert.Equal(t, 3, got.Limits.MaxAttempts, "one more, not two")
 	assert.Equal(t, noon, got.NotBefore, "at once")
-	assert.False(t, got.Touched)
+	assert.False(t, got.Intervened)
 }
 
 func TestOrdersThatMakeNoSense(t *testing.T) {
@@ -189,11 +189,11 @@ func TestOrdersThatMakeNoSense(t *testing.T) {
 		change(&r)
 		return r
 	}
-	owing := func(r *Run) { r.Contradicted = []Contradiction{{Owed: true}} }
+	owing := func(r *Run) { r.Contradicted = []Contradiction{{OnPending: true}} }
 	ended := held(func(r *Run) { r.Step = Done })
 	working, _ := begin(PowerOff, sec)
 	waiting := working
-	waiting.Touched, waiting.NotBefore = false, noon
+	waiting.Intervened, waiting.NotBefore = false, noon
 	leftOff := held(func(r *Run) { isolatedRun(r, "OperatorOff"); r.LeaveOff = true })
 	for _, c := range []struct {
 		name                          string

@@ -66,7 +66,7 @@ func (w *world) vouch(v variant) {
 }
 
 // shown notes what a look tells about a word.
-func (w *world) shown(s Seen) {
+func (w *world) shown(s Observation) {
 	w.hint = false
 	if !w.word {
 		return
@@ -74,7 +74,7 @@ func (w *world) shown(s Seen) {
 	if s.API == APIReachable && !w.based {
 		w.based, w.moved, w.quiet = true, false, 0
 	}
-	w.hint = s.Power.State == bmc.On || s.AlsoOn != "" || s.Node.Ready == Yes || s.API == APIReachable && w.moved
+	w.hint = s.Power.State == bmc.On || s.LowerLevelOn != "" || s.Node.Ready == Yes || s.API == APIReachable && w.moved
 }
 
 // answered notes an answer that was saved, before it is acted upon.
@@ -98,7 +98,7 @@ func (p *people) tick() {
 }
 
 // onWord judges an isolation that no BMC has proven. // I26
-func (w *world) onWord(r Run, s Seen) (bad []string) {
+func (w *world) onWord(r Run, s Observation) (bad []string) {
 	switch {
 	case !w.word || r.Confirmed == nil:
 		bad = append(bad, "I26: isolated without a proof and without a person's word")
@@ -115,7 +115,7 @@ func (w *world) onWord(r Run, s Seen) (bad []string) {
 }
 
 // onOrders judges what an answer makes of people's orders.
-func (v variant) onOrders(w world, r, r2 Run, s Seen, a Action) (bad []string) {
+func (v variant) onOrders(w world, r, r2 Run, s Observation, a Action) (bad []string) {
 	switch {
 	case r.Confirmed != nil && r2.Confirmed == nil:
 		bad = append(bad, "I26: the word is taken off the record")
@@ -123,7 +123,7 @@ func (v variant) onOrders(w world, r, r2 Run, s Seen, a Action) (bad []string) {
 		bad = append(bad, "I4: Off after a retry without a fresh reason")
 	case (a == SendOn || r2.Step == PowerOn) && r2.Abandon == "" && w.leftOff && !w.ordered:
 		bad = append(bad, "I26: a host that a person vouched for is switched on unasked")
-	case r2.Step == PowerOn && vouched(r) && !wantedBack(r):
+	case r2.Step == PowerOn && confirmationActive(r) && !restoreRequested(r):
 		bad = append(bad, "I26: given up on a person's word, and switched on unasked")
 	case a == DeleteTargetMachine && w.aborted && !w.ordered && !v.deleteOnly && r.Retry == nil:
 		bad = append(bad, "a run that was given up deletes a Machine")

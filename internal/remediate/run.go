@@ -151,8 +151,8 @@ type Run struct {
 	Retry   *Order `json:"retry,omitempty"`   // a person has mended what it was Held for
 	// Confirmed: a person vouches that the host is off, and cannot come on. It is
 	// never taken off the record again. // I26
-	Confirmed *Order `json:"confirmed,omitempty"`
-	Word      *Word  `json:"word,omitempty"` // what became of that
+	Confirmed    *Order           `json:"confirmed,omitempty"`
+	Confirmation *OffConfirmation `json:"word,omitempty"` // what became of that
 
 	Step        Step      `json:"step"`
 	Attempt     int       `json:"attempt"`
@@ -174,12 +174,12 @@ type Run struct {
 	Contradicted []Contradiction `json:"contradicted,omitempty"`
 	// Proof is what proved the host off; "" until something has.
 	Proof ProofKind `json:"proof,omitempty"`
-	// Touched: the hold was set or Off was sent, so the host must be brought
+	// Intervened: the hold was set or Off was sent, so the host must be brought
 	// back On before this run may end.
-	Touched bool `json:"touched,omitempty"`
-	// Recheck: a person began step 1 over after the host was touched; the reasons are
+	Intervened bool `json:"touched,omitempty"`
+	// Revalidate: a person began step 1 over after the host was touched; the reasons are
 	// asked afresh before the next command, and without them it goes back On.
-	Recheck bool `json:"recheck,omitempty"`
+	Revalidate bool `json:"recheck,omitempty"`
 	// FoundOff: the host read Off before our first command.
 	FoundOff bool `json:"foundOff,omitempty"`
 	// OffLease is the Lease at the first Off read; it must not advance while the
@@ -245,8 +245,8 @@ func (r Run) longLease() (more time.Duration) {
 	if r.OffLease != nil {
 		more = 2 * (r.OffLease.still() - leaseStill)
 	}
-	if vouched(r) {
-		more = max(more, 2*(r.Word.Lease.still()-leaseStill))
+	if confirmationActive(r) {
+		more = max(more, 2*(r.Confirmation.Lease.still()-leaseStill))
 	}
 	return more
 }

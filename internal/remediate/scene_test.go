@@ -15,7 +15,7 @@ type scene struct {
 	name   string
 	in     Step
 	at     time.Duration
-	change func(r *Run, s *Seen)
+	change func(r *Run, s *Observation)
 	step   Step // the expected answer
 	action Action
 	reason string
@@ -37,19 +37,19 @@ func proof(state bmc.PowerState, ages ...time.Duration) bmc.Proof {
 }
 
 // begin is a run in the good course of a step, with the look that belongs to it.
-func begin(in Step, at time.Duration) (Run, Seen) {
+func begin(in Step, at time.Duration) (Run, Observation) {
 	l := Limits{
 		OffDeadline: time.Minute, APITimeout: 2 * time.Minute, PodsGoneTimeout: 70 * time.Second, OnDeadline: 5 * time.Minute,
 		ReadyTimeout: 10 * time.Minute, RestoreTimeout: time.Minute, RunTimeout: 2 * time.Hour, MinPowerInterval: 3 * time.Minute,
 		MaxAttempts: 2, PowerOnFoundOff: true, Reprovision: true,
 	}
-	r := Run{Step: in, StepStarted: ago(at), Started: ago(at + time.Minute), Attempt: 1, Touched: true, Limits: l,
+	r := Run{Step: in, StepStarted: ago(at), Started: ago(at + time.Minute), Attempt: 1, Intervened: true, Limits: l,
 		Isolation: IsolateDelete, Strategy: PowerCycle, OffLease: &Lease{Known: true, ResourceVersion: "v1", RenewTime: ago(time.Hour)},
 		Target: Target{Node: "n", NodeUID: "u1", BootID: "b1", SystemUUID: "s", Machine: "m", MachineUID: "mu", Host: "h"},
 		Steps:  []Visit{{Step: in, Attempt: 1, Started: ago(at)}},
 	}
-	s := Seen{At: noon, Clock: Yes, Power: bmc.Reading{State: bmc.Off, At: noon}, Proof: proof(bmc.Off, 3*time.Second, 0), OffAccepted: true,
-		Identity: Yes, API: APIReachable, Justified: Yes, Contested: No, Hold: No, PodsGone: Yes, Restored: Yes,
+	s := Observation{At: noon, Clock: Yes, Power: bmc.Reading{State: bmc.Off, At: noon}, Proof: proof(bmc.Off, 3*time.Second, 0), OffAccepted: true,
+		Identity: Yes, API: APIReachable, Justified: Yes, Contested: No, PowerLock: No, PodsGone: Yes, Restored: Yes,
 		Node:    Node{Exists: Yes, UID: "u1", ResourceVersion: "1", BootID: "b1", SystemUUID: "s", Ready: No},
 		Lease:   Lease{Known: true, ResourceVersion: "v1", RenewTime: ago(time.Hour)},
 		Machine: Machine{Exists: Yes, UID: "mu", Replaceable: Yes},
@@ -99,25 +99,25 @@ func play(t *testing.T, scenes []scene) {
 	}
 }
 
-func fresh(r *Run, s *Seen) { // nothing was touched yet
-	r.Touched, r.OffLease = false, nil
+func fresh(r *Run, s *Observation) { // nothing was touched yet
+	r.Intervened, r.OffLease = false, nil
 	s.OffAccepted, s.Proof, s.Power.State = false, proof(bmc.Off), bmc.On
 }
 
-func again(r *Run, s *Seen) { fresh(r, s); r.Attempt = 2 }
+func again(r *Run, s *Observation) { fresh(r, s); r.Attempt = 2 }
 
-func on(s *Seen) { s.Power.State, s.Proof = bmc.On, proof(bmc.Off) }
+func on(s *Observation) { s.Power.State, s.Proof = bmc.On, proof(bmc.Off) }
 
-func unread(s *Seen, k bmc.Kind) {
+func unread(s *Observation, k bmc.Kind) {
 	s.Power.State, s.Power.Raw, s.PowerError, s.Identity, s.Proof = bmc.Unknown, "", k, CannotTell, proof(bmc.Off)
 }
 
-func noAPI(s *Seen) {
-	s.API, s.Node, s.Lease, s.Machine, s.Hold, s.Justified, s.Contested = APIUnreachable, Node{}, Lease{}, Machine{}, CannotTell, CannotTell, CannotTell
+func noAPI(s *Observation) {
+	s.API, s.Node, s.Lease, s.Machine, s.PowerLock, s.Justified, s.Contested = APIUnreachable, Node{}, Lease{}, Machine{}, CannotTell, CannotTell, CannotTell
 	s.PodsGone, s.Restored = CannotTell, CannotTell
 }
 
-func metal3(r *Run, s *Seen, hold Answer) { r.Target.BareMetalHost, s.Hold = "ns/h", hold }
+func metal3(r *Run, s *Observation, hold Answer) { r.Target.BareMetalHost, s.PowerLock = "ns/h", hold }
 
 func unfence(r *Run) { r.Unfence = &Order{Actor: "ann", Reason: "back"} }
 

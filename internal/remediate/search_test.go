@@ -87,7 +87,7 @@ type state struct {
 }
 
 // nextFunc is Next, or a broken form of it.
-type nextFunc func(Run, Seen, time.Time) (Run, Action, time.Duration)
+type nextFunc func(Run, Observation, time.Time) (Run, Action, time.Duration)
 
 // node is what the search remembers of a state it has left behind.
 type node struct {
@@ -184,7 +184,7 @@ func (x *explorer) rounds(st state, at int32, more []state) []state {
 }
 
 // ask puts the question twice, and checks that Next is pure.
-func (x *explorer) ask(r Run, s Seen, now time.Time, at int32, pre fault) (Run, Action, time.Duration) {
+func (x *explorer) ask(r Run, s Observation, now time.Time, at int32, pre fault) (Run, Action, time.Duration) {
 	x.asked++
 	before := flatten(r)
 	steps := slices.Clone(r.Steps)

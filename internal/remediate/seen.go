@@ -34,9 +34,9 @@ const (
 	APIForbidden
 )
 
-// Seen is everything one look found. All reads of it are uncached and belong
+// Observation is everything one look found. All reads of it are uncached and belong
 // to this round; what could not be read stays at its zero value.
-type Seen struct {
+type Observation struct {
 	// At is when the reads of the cluster began; step 1 and machine deletion
 	// want them no older than two seconds. // I4
 	At time.Time
@@ -53,13 +53,13 @@ type Seen struct {
 	// PowerError is why the read failed, or the level could not be opened; "" when
 	// neither did.
 	PowerError bmc.Kind
-	// NoWay is the reason code of what keeps the level from being asked at all, as
+	// LevelRefusal is the reason code of what keeps the level from being asked at all, as
 	// InvalidHost or SecretMissing; "" when the BMC itself failed.
-	NoWay string
-	Proof bmc.Proof
-	// AlsoOn names a level below that reads On while this one cannot be read; only
+	LevelRefusal string
+	Proof        bmc.Proof
+	// LowerLevelOn names a level below that reads On while this one cannot be read; only
 	// asked while a person's word is on the record. // I26
-	AlsoOn string
+	LowerLevelOn string
 	// OffAccepted: in this process the level accepted Off, before every reading
 	// in Proof. A restart forgets it and sends Off again. // I1
 	OffAccepted bool
@@ -91,9 +91,9 @@ type Seen struct {
 	Contested Answer
 	Contender string
 
-	// Hold: our hold stands on the BareMetalHost. Only asked when the target
+	// PowerLock: our hold stands on the BareMetalHost. Only asked when the target
 	// has one.
-	Hold Answer
+	PowerLock Answer
 	// PowerForbidden is why the host must not be switched off: its power owner forbids
 	// it (disablePowerOff, online: false), its BMC has lied (I5), or it is there twice
 	// by now (I9); "" = nothing is against it.
@@ -112,9 +112,9 @@ type Seen struct {
 	// PausedWhy is the sentence to Paused, PausedReason what a run ends with for it;
 	// "" = Paused.
 	PausedWhy, PausedReason string
-	// Elsewhere names another Node that now has the target's system UUID: the host
+	// RenamedTo names another Node that now has the target's system UUID: the host
 	// came back under another name. // I6
-	Elsewhere string
+	RenamedTo string
 	// NodesUnseen: the Nodes of the cluster cannot be seen now, so an empty Elsewhere
 	// says nothing.
 	NodesUnseen bool
@@ -148,9 +148,9 @@ type Lease struct {
 	Duration time.Duration `json:"duration,omitempty"`
 	// Seen is when this Lease was first read; only in the record of a run.
 	Seen time.Time `json:"seen,omitzero"`
-	// Heard: the Node's Ready is not Unknown, so the control plane saw this Lease move
+	// KubeletReporting: the Node's Ready is not Unknown, so the control plane saw this Lease move
 	// within its grace period, whatever the host's clock writes into it.
-	Heard bool `json:"heard,omitempty"`
+	KubeletReporting bool `json:"heard,omitempty"`
 }
 
 // recent is how shortly before an Off a Lease may have been renewed to be one that may
@@ -159,8 +159,8 @@ type Lease struct {
 func (l Lease) recent() time.Duration { return max(leaseRecent, l.Duration) }
 func (l Lease) still() time.Duration  { return max(leaseStill, l.Duration/2) }
 
-// seen is the Lease for the record of a run.
-func (l Lease) seen(now time.Time) *Lease {
+// seenAt is the Lease for the record of a run.
+func (l Lease) seenAt(now time.Time) *Lease {
 	l.Seen = now
 	return &l
 }
@@ -193,8 +193,8 @@ type Action string
 // The actions. Those that do not hurt are safe at any time.
 const (
 	Nothing             Action = ""
-	SetHold             Action = "SetHold"             // reboot.metal3.io/fenced on the BareMetalHost
-	ReleaseHold         Action = "ReleaseHold"         // remove it
+	SetPowerLock        Action = "SetHold"             // reboot.metal3.io/fenced on the BareMetalHost
+	ReleasePowerLock    Action = "ReleaseHold"         // remove it
 	SendOff             Action = "SendOff"             // ForceOff
 	SendOn              Action = "SendOn"              // On
 	BackupNode          Action = "BackupNode"          // fresh GET, save durably, read back
@@ -204,10 +204,10 @@ const (
 	DeleteTargetMachine Action = "DeleteTargetMachine" // or mark it for its owner, as its lineage does; with UID precondition
 )
 
-// Hurts says whether an action takes something away; the others bring back.
-func (a Action) Hurts() bool {
+// Destructive says whether an action takes something away; the others bring back.
+func (a Action) Destructive() bool {
 	switch a {
-	case SetHold, SendOff, IsolateNode, DeleteTargetMachine:
+	case SetPowerLock, SendOff, IsolateNode, DeleteTargetMachine:
 		return true
 	}
 	return false

@@ -97,7 +97,7 @@ func (w *world) reads(v variant, level int8) bmc.Reading {
 // alsoOn is what the engine asks of the level below while a word is on the record.
 func (w *world) alsoOn(v variant, r Run, lost bool) string {
 	mute := w.memory.level == 1 && w.answers(v, 1) != ""
-	if r.OnWord() && mute && !lost && w.answers(v, 0) == "" && w.reads(v, 0).State == bmc.On {
+	if r.HasConfirmation() && mute && !lost && w.answers(v, 0) == "" && w.reads(v, 0).State == bmc.On {
 		return "power level 1 reads On"
 	}
 	return ""

@@ -12,10 +12,10 @@ import (
 // Beside a word that stands, the BMC takes the Off and reads Off twice, and then the
 // Lease moves: the BMC has lied, and is frozen, whatever the person said. // I5
 func TestBMCThatLiesBesideAWordIsFalseOff(t *testing.T) {
-	lied := func(in Step) (Run, Seen) {
+	lied := func(in Step) (Run, Observation) {
 		r, s := begin(in, 20*sec)
 		confirm(&r)
-		r.Word = &Word{Given: r.Confirmed.At, Since: ago(minute), Lease: Lease{Known: true, ResourceVersion: "v1", RenewTime: ago(minute)}}
+		r.Confirmation = &OffConfirmation{Given: r.Confirmed.At, Since: ago(minute), Lease: Lease{Known: true, ResourceVersion: "v1", RenewTime: ago(minute)}}
 		if in == DeleteNode {
 			r.Proof = ProofBMC
 		}
@@ -59,9 +59,9 @@ var wordLies = []variant{
 }
 
 var wordLieMutants = []mutant{
-	{"believes a BMC beside a word", "I5: a BMC that lies beside a word", variant{name: "m", vouchedFor: true, mistaken: true, sick: true, ignoresOff: true, lieFor: 100, faults: []fault{lie}, budget: 1}, saying(func(r Run, s Seen, r2 *Run, _ *Action, _ time.Time) {
-		if vouched(r) && r2.Reason == falseOff {
-			*r2, _, _ = contradictedWord(r, "the Node's Lease was renewed since", clock(0))
+	{"believes a BMC beside a word", "I5: a BMC that lies beside a word", variant{name: "m", vouchedFor: true, mistaken: true, sick: true, ignoresOff: true, lieFor: 100, faults: []fault{lie}, budget: 1}, saying(func(r Run, s Observation, r2 *Run, _ *Action, _ time.Time) {
+		if confirmationActive(r) && r2.Reason == falseOff {
+			*r2, _, _ = holdContradicted(r, "the Node's Lease was renewed since", clock(0))
 		}
 	})},
 }

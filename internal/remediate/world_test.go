@@ -196,9 +196,9 @@ func (w *world) power(on bool) {
 }
 
 // look is what the engine does before it asks.
-func (w *world) look(v variant, r Run, lostPower, lostAPI bool) Seen {
+func (w *world) look(v variant, r Run, lostPower, lostAPI bool) Observation {
 	answers := !lostAPI && w.apiDown == 0
-	s := Seen{At: w.time(), Paused: w.paused || w.held, Clock: w.agrees(answers), ClockSet: w.set}
+	s := Observation{At: w.time(), Paused: w.paused || w.held, Clock: w.agrees(answers), ClockSet: w.set}
 	if s.Clock == No && !s.Paused { // as the engine has it
 		s.Paused, s.PausedReason, s.PausedWhy = true, "ClockSkew", "the clock is wrong"
 	}
@@ -207,7 +207,7 @@ func (w *world) look(v variant, r Run, lostPower, lostAPI bool) Seen {
 		w.open(v, r)
 		s.Level, s.OffAccepted = int(w.memory.level), w.accepted.Off()
 		s.Power, s.PowerError = w.readPower(v, lostPower)
-		s.Proof, s.AlsoOn = w.proofNow(), w.alsoOn(v, r, lostPower)
+		s.Proof, s.LowerLevelOn = w.proofNow(), w.alsoOn(v, r, lostPower)
 		if s.PowerError == "" {
 			s.Identity = Yes
 		}
@@ -226,7 +226,7 @@ func (w *world) look(v variant, r Run, lostPower, lostAPI bool) Seen {
 	if v.control {
 		s.Quorum = Ask(!w.noQuorum)
 	}
-	s.Hold, s.PodsGone = Ask(w.hold), Ask(w.podsGone(v))
+	s.PowerLock, s.PodsGone = Ask(w.hold), Ask(w.podsGone(v))
 	s.Lease = Lease{Known: true, ResourceVersion: versions[w.leaseRV], RenewTime: clock(w.renewed),
 		Duration: time.Duration(v.duration()) * time.Second}
 	s.Machine = Machine{Exists: Ask(!w.machineGone), UID: "mu", Requested: w.requested, Marked: w.marked, Replaceable: Ask(!v.noReplace)}
@@ -263,9 +263,9 @@ func (w *world) act(v variant, r Run, a Action, deaf bool) {
 		return
 	}
 	switch a {
-	case SetHold:
+	case SetPowerLock:
 		w.hold = true
-	case ReleaseHold:
+	case ReleasePowerLock:
 		w.hold = false
 	case BackupNode:
 		w.backupUID, w.backupRV = w.uid, w.rv

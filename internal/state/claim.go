@@ -8,7 +8,7 @@ import (
 // two instances which both think that they own a cluster only one can write. // I19
 type claimed struct {
 	*etcdStore
-	reign reign
+	reign fencingToken
 }
 
 // Put implements Store.

@@ -46,7 +46,7 @@ type etcdStore struct {
 	prefix string
 	// writer is in front of the nonce of everything that this store writes.
 	writer   [8]byte
-	doubts   doubts
+	doubts   uncertainWrites
 	watchers watchers
 	close    func() error
 }

@@ -12,25 +12,25 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// reign is what a write under a claim compares beside the record's version: the
+// fencingToken is what a write under a claim compares beside the record's version: the
 // owner's key was created at this epoch and is there still. The zero value compares
 // nothing.
-type reign struct {
+type fencingToken struct {
 	key   string
 	epoch int64
 }
 
 // Put implements Store.
 func (s *etcdStore) Put(ctx context.Context, r Record) (uint64, error) {
-	return s.putUnder(ctx, reign{}, r)
+	return s.putUnder(ctx, fencingToken{}, r)
 }
 
 // Delete implements Store.
 func (s *etcdStore) Delete(ctx context.Context, kind Kind, key string, version uint64) error {
-	return s.deleteUnder(ctx, reign{}, kind, key, version)
+	return s.deleteUnder(ctx, fencingToken{}, kind, key, version)
 }
 
-func (s *etcdStore) putUnder(ctx context.Context, t reign, r Record) (uint64, error) {
+func (s *etcdStore) putUnder(ctx context.Context, t fencingToken, r Record) (uint64, error) {
 	if err := checkKey(r.Kind, r.Key); err != nil {
 		return 0, err
 	}
@@ -41,7 +41,7 @@ func (s *etcdStore) putUnder(ctx context.Context, t reign, r Record) (uint64, er
 	return version, nil
 }
 
-func (s *etcdStore) put(ctx context.Context, t reign, r Record) (uint64, error) {
+func (s *etcdStore) put(ctx context.Context, t fencingToken, r Record) (uint64, error) {
 	if !slices.Contains(kinds, r.Kind) {
 		return 0, errUnknownKind
 	}
@@ -67,7 +67,7 @@ func (s *etcdStore) put(ctx context.Context, t reign, r Record) (uint64, error) 
 	return s.write(ctx, w)
 }
 
-func (s *etcdStore) deleteUnder(ctx context.Context, t reign, kind Kind, key string, version uint64) error {
+func (s *etcdStore) deleteUnder(ctx context.Context, t fencingToken, kind Kind, key string, version uint64) error {
 	err := errUnknownKind
 	if slices.Contains(kinds, kind) {
 		w := write{kind: kind, key: s.kindPrefix(kind) + key, version: version, reign: t, deletes: true, ops: []clientv3.Op{
@@ -89,7 +89,7 @@ type write struct {
 	version uint64 // what the record must have; 0 = none may be there
 	nonce   nonce
 	deletes bool
-	reign   reign
+	reign   fencingToken
 	parts   []string // must be there
 	ops     []clientv3.Op
 }

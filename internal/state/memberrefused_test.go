@@ -74,9 +74,9 @@ func TestOwnershipThatTheStoreRefuses(t *testing.T) {
 	claim := <-guarding
 	require.Eventually(t, func() bool { return owners.Owner("prod") == Owner{Instance: "a", Epoch: claim.Epoch} }, patience, 10*time.Millisecond)
 
-	under := reign{key: s.ownerKey("prod"), epoch: int64(claim.Epoch)}
+	under := fencingToken{key: s.ownerKey("prod"), epoch: int64(claim.Epoch)}
 	s.doubts.add(write{kind: KindRun, key: "ours", version: 1, reign: under})
-	s.doubts.add(write{kind: KindRun, key: "theirs", version: 1, reign: reign{key: s.ownerKey("test"), epoch: 1}})
+	s.doubts.add(write{kind: KindRun, key: "theirs", version: 1, reign: fencingToken{key: s.ownerKey("test"), epoch: 1}})
 	cancel()
 	require.NoError(t, <-done)
 	assert.Len(t, s.doubts.all, 1)

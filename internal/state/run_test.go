@@ -170,7 +170,7 @@ func drawRun(t *rapid.T, id string) remediate.Run {
 		Started:     when.Draw(t, "started"),
 		StepStarted: when.Draw(t, "stepStarted"),
 		Ended:       when.Draw(t, "ended"),
-		Touched:     rapid.Bool().Draw(t, "touched"),
+		Intervened:  rapid.Bool().Draw(t, "touched"),
 	}
 	run.Intent.At = when.Draw(t, "intent")
 	if rapid.Bool().Draw(t, "manual") {

@@ -184,7 +184,7 @@ func (t *term) claim(ctx, working context.Context, cluster string) error {
 // lost has ended. // I19
 func (t *term) start(ctx context.Context, cluster string, epoch int64, settle time.Duration) {
 	ctx, stop := both(ctx, t.sess.ctx)
-	under := reign{key: t.store.ownerKey(cluster), epoch: epoch}
+	under := fencingToken{key: t.store.ownerKey(cluster), epoch: epoch}
 	h := &holding{epoch: epoch, since: time.Now(), stop: stop, done: make(chan struct{}), settled: settle == 0}
 	t.held[cluster] = h
 	t.noteOurs(cluster, epoch)

@@ -25,33 +25,33 @@ func (s *State) metalOf(t remediate.Target) *policy.Host {
 // Look is what the API server says now.
 func (s *State) Look(r remediate.Run, backups [][]byte) engine.Fresh {
 	t := r.Target
-	f := engine.Fresh{Cluster: s.Owner, Members: s.members(), MembersKnown: !s.MembersUnknown, Seen: remediate.Seen{
-		API: remediate.APIReachable, Contested: s.Contested, Contender: s.Contender, PowerForbidden: s.PowerForbidden, Hold: remediate.No,
+	f := engine.Fresh{Cluster: s.Owner, Members: s.members(), MembersKnown: !s.MembersUnknown, Observation: remediate.Observation{
+		API: remediate.APIReachable, Contested: s.Contested, Contender: s.Contender, PowerForbidden: s.PowerForbidden, PowerLock: remediate.No,
 		Lease: remediate.Lease{Known: true}, Node: remediate.Node{Exists: remediate.No}, Machine: remediate.Machine{Exists: remediate.No}}}
 	if l, ok := s.Leases[t.Node]; ok {
-		f.Seen.Lease.ResourceVersion, f.Seen.Lease.RenewTime, f.Lease.RenewTime = fmt.Sprint(l.Version), l.Renewed, l.Renewed
-		f.Seen.Lease.Duration = l.Duration
+		f.Observation.Lease.ResourceVersion, f.Observation.Lease.RenewTime, f.Lease.RenewTime = fmt.Sprint(l.Version), l.Renewed, l.Renewed
+		f.Observation.Lease.Duration = l.Duration
 	}
 	if n := s.Nodes[t.Node]; n != nil {
 		f.Node = n.Policy()
-		f.Seen.Lease.Heard = f.Node.Heard()
-		f.Seen.Node = remediate.Node{Exists: remediate.Yes, UID: n.UID, ResourceVersion: fmt.Sprint(n.ResourceVersion), BootID: n.BootID,
+		f.Observation.Lease.KubeletReporting = f.Node.Heard()
+		f.Observation.Node = remediate.Node{Exists: remediate.Yes, UID: n.UID, ResourceVersion: fmt.Sprint(n.ResourceVersion), BootID: n.BootID,
 			SystemUUID: n.SystemUUID, Ready: remediate.Ask(n.Ready == "True"), OutOfService: n.OutOfService()}
 		if backups != nil {
-			f.Seen.Restored = remediate.Ask(len(n.Missing(backups)) == 0 && !(r.Isolation == remediate.IsolateTaint && n.OutOfService()))
+			f.Observation.Restored = remediate.Ask(len(n.Missing(backups)) == 0 && !(r.Isolation == remediate.IsolateTaint && n.OutOfService()))
 		}
 	}
 	if m := s.Machines[t.Node]; m != nil {
 		shown := *m
-		f.Machine, f.Seen.Machine = &shown, seenMachine(m)
+		f.Machine, f.Observation.Machine = &shown, seenMachine(m)
 	}
 	if h := s.metalOf(t); h != nil {
-		if f.Seen.Hold = remediate.Ask(Held(h)); !h.Online {
-			f.Seen.PowerForbidden = "its owner wants it off"
+		if f.Observation.PowerLock = remediate.Ask(Held(h)); !h.Online {
+			f.Observation.PowerForbidden = "its owner wants it off"
 		}
 	}
 	if r.Step == remediate.PowerOn && r.Abandon == "" {
-		f.Seen.PodsGone = remediate.Ask(s.Pods[t.Node] == 0)
+		f.Observation.PodsGone = remediate.Ask(s.Pods[t.Node] == 0)
 	}
 	return f
 }
@@ -80,12 +80,12 @@ func (s *State) Backup(t remediate.Target) ([]byte, remediate.Backup, error) {
 func (s *State) Act(r remediate.Run, action remediate.Action, backups [][]byte, b remediate.Backup) error {
 	n := s.Nodes[r.Target.Node]
 	switch action {
-	case remediate.SetHold, remediate.ReleaseHold:
+	case remediate.SetPowerLock, remediate.ReleasePowerLock:
 		h := s.metalOf(r.Target)
 		if h == nil {
 			return errors.New("there is no such BareMetalHost")
 		}
-		s.hold(h.Name, action == remediate.SetHold)
+		s.hold(h.Name, action == remediate.SetPowerLock)
 	case remediate.IsolateNode:
 		return s.isolate(n, r, backups, b)
 	case remediate.RestoreTargetNode:

@@ -101,7 +101,7 @@ func (w *World) auditFirst(c *incarnation, h *host, r remediate.Run, now time.Ti
 		}
 	}
 	last := w.ledger.looks[lookKey{c, h.Name}]
-	seen := last.fresh.Seen
+	seen := last.fresh.Observation
 	off := !h.On && c.log(h, nil).last.State == bmc.Off // then the command takes nothing away, and the isolation looks again
 	switch age := r.Intent.At.Sub(last.began); {
 	case !off && (age > freshFor || seen.API != remediate.APIReachable):
@@ -142,7 +142,7 @@ func (w *World) auditOn(c *incarnation, h *host, r remediate.Run) {
 		w.violate("I7", h.Name, "%s switches on %s after the isolation, with %d pods bound", c, since, w.api.Pods[h.Name])
 	}
 	k := attemptKey{r.ID, r.Attempt}
-	if seen := w.ledger.looks[lookKey{c, h.Name}].fresh.Seen; !w.ledger.on[k] && c.moved(h, r, seen.Lease) {
+	if seen := w.ledger.looks[lookKey{c, h.Name}].fresh.Observation; !w.ledger.on[k] && c.moved(h, r, seen.Lease) {
 		w.violate("I5", h.Name, "%s switches on although the Lease moved while the host was believed off", c)
 	}
 	w.ledger.on[k] = true // from here on the Lease may move
@@ -155,9 +155,9 @@ func (w *World) auditAction(c *incarnation, r remediate.Run, a remediate.Action,
 	w.outcome.Actions[string(a)]++
 	w.auditIntent(c, w.ledger.runs[r.ID], a)
 	switch a {
-	case remediate.ReleaseHold:
+	case remediate.ReleasePowerLock:
 		w.auditOn(c, h, w.ledger.runs[r.ID])
-	case remediate.SetHold:
+	case remediate.SetPowerLock:
 		if c.hostMoved(r, now) {
 			w.violate("I10", node, "%s holds a BareMetalHost that leads elsewhere than when run %s began", c, r.ID)
 		}
@@ -178,7 +178,7 @@ func (w *World) auditAction(c *incarnation, r remediate.Run, a remediate.Action,
 // auditWrite looks at what takes something away when it is carried out, however long that
 // was after it was sent. w.mu is held.
 func (w *World) auditWrite(c *incarnation, r remediate.Run, a remediate.Action, b remediate.Backup) {
-	if !a.Hurts() {
+	if !a.Destructive() {
 		return
 	}
 	w.auditIntent(c, w.ledger.runs[r.ID], a)
@@ -189,7 +189,7 @@ func (w *World) auditWrite(c *incarnation, r remediate.Run, a remediate.Action, 
 
 // auditIsolate looks at the one write that cannot be taken back. w.mu is held.
 func (w *World) auditIsolate(c *incarnation, h *host, r remediate.Run, b remediate.Backup, now time.Time) {
-	if r.ByWord() {
+	if r.IsolatesOnConfirmation() {
 		w.outcome.Cases["I26 isolations on a word"]++
 		for k, l := range c.logs {
 			if k.h == h && l.last.State == bmc.On && now.Sub(l.last.At) < proofMaxAge {
@@ -199,10 +199,10 @@ func (w *World) auditIsolate(c *incarnation, h *host, r remediate.Run, b remedia
 	} else if why := c.proven(h, now); why != "" {
 		w.violate("I1", h.Name, "%s isolates without a proof: %s", c, why)
 	}
-	if why := c.hasty(h, now); why != "" && !r.ByWord() {
+	if why := c.hasty(h, now); why != "" && !r.IsolatesOnConfirmation() {
 		w.violate("I5", h.Name, "%s isolates %s", c, why)
 	}
-	seen := w.ledger.looks[lookKey{c, h.Name}].fresh.Seen
+	seen := w.ledger.looks[lookKey{c, h.Name}].fresh.Observation
 	if c.moved(h, r, seen.Lease) {
 		w.violate("I5", h.Name, "%s isolates although the Lease moved after the first Off", c)
 	}
@@ -239,7 +239,7 @@ func (w *World) auditIsolated(n *fake.Node, r remediate.Run, b remediate.Backup)
 		}
 	}
 	switch {
-	case r.ByWord():
+	case r.IsolatesOnConfirmation():
 		w.outcome.Misled++
 	case lied:
 		w.outcome.Lied++

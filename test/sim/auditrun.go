@@ -20,7 +20,7 @@ func (w *World) auditRun(d *door, old remediate.Run, known bool, r remediate.Run
 	if !known {
 		w.auditStart(d.inc, r)
 	}
-	asked := old.Attempt == r.Attempt && (old.Intent.Action == remediate.SendOn || old.Intent.Action == remediate.ReleaseHold)
+	asked := old.Attempt == r.Attempt && (old.Intent.Action == remediate.SendOn || old.Intent.Action == remediate.ReleasePowerLock)
 	if asked || r.Step == remediate.AwaitNode || r.Step == remediate.RestoreNode {
 		w.ledger.on[attemptKey{r.ID, r.Attempt}] = true // it was asked to come on, or found on: the Lease may move
 	}
@@ -76,7 +76,7 @@ func (w *World) auditStart(c *incarnation, r remediate.Run) {
 	}
 	lately := 0
 	for _, o := range w.ledger.runs {
-		if o.Manual == nil && now.Sub(w.ledger.begun[o.ID]) < time.Hour && (o.Step != remediate.Aborted || o.Touched) { // else it touched nothing
+		if o.Manual == nil && now.Sub(w.ledger.begun[o.ID]) < time.Hour && (o.Step != remediate.Aborted || o.Intervened) { // else it touched nothing
 			lately++
 		}
 	}

@@ -94,14 +94,14 @@ func (k kube) Look(ctx context.Context, r remediate.Run, backups [][]byte) engin
 	if err != nil {
 		f = engine.Fresh{Err: err}
 		if errors.Is(err, errForbidden) {
-			f.Seen.API = remediate.APIForbidden
+			f.Observation.API = remediate.APIForbidden
 		}
 		return f
 	}
 	w.do(func() {
 		if w.dice.Float64() < w.lost() {
 			w.fault("api-part-lost", "", "")
-			f.Seen.Lease, f.Lease, f.Err, f.Seen.API = remediate.Lease{}, policy.Lease{}, errLost, remediate.APIUnreachable
+			f.Observation.Lease, f.Lease, f.Err, f.Observation.API = remediate.Lease{}, policy.Lease{}, errLost, remediate.APIUnreachable
 		}
 		if r.Step == remediate.DeleteNode {
 			w.touchNode(r.Target.Node)
@@ -115,7 +115,7 @@ func (k kube) Look(ctx context.Context, r remediate.Run, backups [][]byte) engin
 // look is what the API server says now, by a clock that may be ahead. w.mu is held.
 func (c *incarnation) look(r remediate.Run, backups [][]byte) engine.Fresh {
 	f, ahead := c.i.w.api.Look(r, backups), c.i.clock.skew
-	f.Seen.Lease.RenewTime, f.Lease.RenewTime = f.Seen.Lease.RenewTime.Add(ahead), f.Lease.RenewTime.Add(ahead)
+	f.Observation.Lease.RenewTime, f.Lease.RenewTime = f.Observation.Lease.RenewTime.Add(ahead), f.Lease.RenewTime.Add(ahead)
 	if f.Node != nil {
 		f.Node, _ = dated(f.Node, ahead).(*policy.Node)
 	}

@@ -83,12 +83,12 @@ func (w *World) looked(c *incarnation, r remediate.Run, f engine.Fresh, began ti
 	node := r.Target.Node
 	w.ledger.looks[lookKey{c, node}] = looked{began, f, w.survives(f, node)}
 	h := w.hostOf(node)
-	if h == nil || !f.Seen.Lease.Known {
+	if h == nil || !f.Observation.Lease.Known {
 		return
 	}
 	for k, l := range c.logs {
 		if k.h == h && len(l.offs) > 0 && l.lease == "" {
-			l.lease, l.leaseAt = "at "+f.Seen.Lease.ResourceVersion, time.Now()
+			l.lease, l.leaseAt = "at "+f.Observation.Lease.ResourceVersion, time.Now()
 		}
 	}
 }

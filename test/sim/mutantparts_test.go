@@ -26,7 +26,7 @@ func staleness() func(f *engine.Fresh, r remediate.Run) {
 		case known:
 			n := *old.Node
 			n.UID = f.Node.UID
-			f.Node, f.Seen.Node.Ready, f.Lease, f.Seen.Lease = &n, remediate.No, old.Lease, old.Seen.Lease
+			f.Node, f.Observation.Node.Ready, f.Lease, f.Observation.Lease = &n, remediate.No, old.Lease, old.Observation.Lease
 		}
 	}
 }
@@ -34,9 +34,9 @@ func staleness() func(f *engine.Fresh, r remediate.Run) {
 // anyBoot makes every Node one that has just booted, and its Lease one that stands
 // still.
 func anyBoot(f *engine.Fresh, r remediate.Run) {
-	f.Seen.Lease.ResourceVersion = "1"
+	f.Observation.Lease.ResourceVersion = "1"
 	if r.Step == remediate.AwaitNode || r.Step == remediate.RestoreNode {
-		f.Seen.Node.BootID = "another"
+		f.Observation.Node.BootID = "another"
 	}
 }
 
