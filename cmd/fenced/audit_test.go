@@ -17,7 +17,7 @@ import (
 	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/audit"
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -48,7 +48,7 @@ func TestEventsAreAudited(t *testing.T) {
 	act.Recorded = true
 	events.Emit(act)
 	require.NoError(t, a.record(engine.Event{Type: engine.EventStarted, Check: "ns/workers",
-		Gates: []policy.Gate{{Name: "pause", Pass: true, Value: "no", Threshold: "not paused", Source: "state"}}}))
+		Gates: []reason.Gate{{Name: "pause", Pass: true, Value: "no", Threshold: "not paused", Source: "state"}}}))
 
 	all := entries(t, path)
 	require.Len(t, all, 4)

@@ -7,13 +7,14 @@ import (
 
 	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/sweep"
 )
 
 // BMCs implements api.Daemon.
 func (c control) BMCs(ctx context.Context, cluster string) (api.BMCs, error) {
 	if cluster != "" && !slices.Contains(c.clusterNames(""), cluster) {
-		return api.BMCs{}, api.NotFound(string(engine.NoSuchCluster), fmt.Sprintf("no cluster %q is configured", cluster), "see fencectl status for the names fenced knows")
+		return api.BMCs{}, api.NotFound(string(reason.NoSuchCluster), fmt.Sprintf("no cluster %q is configured", cluster), "see fencectl status for the names fenced knows")
 	}
 	found, err := c.sweep.Results(ctx, cluster)
 	if err != nil {

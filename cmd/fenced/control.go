@@ -14,6 +14,7 @@ import (
 	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/sweep"
@@ -111,7 +112,7 @@ func (c control) Explain(ctx context.Context, cluster, node string) (api.Explana
 	rec := api.FromRun(*x.Run)
 	out.Run = &rec
 	if x.Run.Open() {
-		out.Refused = string(policy.UnderRemediation)
+		out.Refused = string(reason.UnderRemediation)
 		out.Message = strings.TrimSuffix("run "+x.Run.ID+" is open, step "+string(x.Run.Step)+": "+x.Run.Note, ": ")
 	}
 	if x.Run.Step == remediate.Held { // what keeps the node is why the run is held
@@ -132,7 +133,7 @@ func (c control) Runs(ctx context.Context, f api.RunFilter) (api.Timeline, error
 	}
 	if f.Node != "" && len(t.Runs) == 0 {
 		_, err := c.engine.Explain(ctx, f.Cluster, f.Node)
-		if r, ok := errors.AsType[*engine.Refusal](err); ok && (r.Reason == engine.NoSuchNode || r.Reason == engine.NoSuchCluster) {
+		if r, ok := errors.AsType[*reason.Refusal](err); ok && (r.Reason == reason.NoSuchNode || r.Reason == reason.NoSuchCluster) {
 			return t, apiError(err)
 		}
 	}
@@ -225,23 +226,23 @@ func wireEvent(e engine.Event) api.Event {
 
 // apiError gives a refusal its place among the API's errors.
 func apiError(err error) error {
-	r, ok := errors.AsType[*engine.Refusal](err)
+	r, ok := errors.AsType[*reason.Refusal](err)
 	if !ok {
 		return err
 	}
 	code := string(r.Reason)
 	switch r.Reason {
-	case engine.NoSuchNode, engine.NoSuchCluster, engine.NoSuchRun:
+	case reason.NoSuchNode, reason.NoSuchCluster, reason.NoSuchRun:
 		return api.NotFound(code, r.Message, "see fencectl status -o wide for the names fenced knows")
-	case engine.ClusterRequired:
+	case reason.ClusterRequired:
 		return &api.Error{Status: http.StatusBadRequest, Code: code, Message: r.Message, Hint: "add --cluster NAME"}
-	case engine.NoHold:
+	case reason.NoHold:
 		return api.Conflict(code, r.Message, "fencectl status lists the holds")
-	case engine.NoRun, policy.UnderRemediation:
+	case reason.NoRun, reason.UnderRemediation:
 		return api.Conflict(code, r.Message, "see fencectl status for the open runs")
-	case policy.NotFrozen:
+	case reason.NotFrozen:
 		return api.Conflict(code, r.Message, "fencectl bmc list shows what is refused, and why")
-	case policy.NotOwner:
+	case reason.NotOwner:
 		return api.Refused(code, r.Message, "give it at the instance that owns the cluster: fencectl status names it")
 	}
 	return api.Refused(code, r.Message, "see fencectl explain for every gate")

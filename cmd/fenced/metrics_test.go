@@ -13,7 +13,8 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/sweep"
 )
@@ -29,10 +30,10 @@ func (o oneHost) Inventory(context.Context) []engine.Subject { return []engine.S
 func (o oneHost) SubjectOf(context.Context, string, string) (engine.Subject, error) {
 	return o.subject(), nil
 }
-func (oneHost) Identify(context.Context, engine.Subject, int, int, bmc.Reading) policy.IdentityVerdict {
-	return policy.IdentityUnproven
+func (oneHost) Identify(context.Context, engine.Subject, int, int, bmc.Reading) guard.IdentityVerdict {
+	return guard.IdentityUnproven
 }
-func (oneHost) Quarantine(context.Context, engine.Subject) []engine.Refusal { return nil }
+func (oneHost) Quarantine(context.Context, engine.Subject) []reason.Refusal { return nil }
 func (oneHost) Checked(context.Context, engine.Checked)                     {}
 
 func TestMetricsOfBMCs(t *testing.T) {

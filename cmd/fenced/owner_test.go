@@ -13,6 +13,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/sweep"
@@ -43,8 +44,8 @@ func TestOwnerIsTold(t *testing.T) {
 		want   []string
 		words  string
 	}{
-		{nil, policy.ModeObserve, []string{`fenced_owner{cluster="prod"} 1`, `fenced_epoch{cluster="prod"} 1`}, ""},
-		{others{}, policy.ModeEvaluate, []string{`fenced_owner{cluster="prod"} 0`, `fenced_epoch{cluster="prod"} 7`}, "prod is with two"},
+		{nil, guard.ModeObserve, []string{`fenced_owner{cluster="prod"} 1`, `fenced_epoch{cluster="prod"} 1`}, ""},
+		{others{}, guard.ModeEvaluate, []string{`fenced_owner{cluster="prod"} 0`, `fenced_epoch{cluster="prod"} 7`}, "prod is with two"},
 	} {
 		store, err := state.OpenBolt(filepath.Join(t.TempDir(), "state.db"))
 		require.NoError(t, err)

@@ -18,6 +18,7 @@ import (
 	"github.com/fenced/fenced/internal/config"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/failpoint"
+	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/k8swatch"
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
@@ -145,7 +146,7 @@ func (d *fenced) engineOptions() engine.Options {
 	return engine.Options{
 		Store: d.store, Events: d.events, PauseFile: d.cfg.Control.PauseFile, Record: d.audit.record,
 		Power: engine.PowerTiming{ReadTimeout: p.ReadTimeout, OffReadSpacing: p.OffReadSpacing},
-		Guards: policy.Limits{
+		Guards: guard.Limits{
 			QuietPeriod: g.QuietPeriod, ViewMaxAge: g.ViewMaxAge, ClockSkewMax: g.ClockSkewMax, MinPowerInterval: g.MinPowerInterval,
 			MaxInFlight: g.MaxInFlight, MaxInFlightPercent: g.MaxInFlightPercent, MaxInFlightPerZone: g.MaxInFlightPerZone,
 			ZoneBreakerPercent: g.ZoneBreakerPercent, ZoneBreakerMin: g.ZoneBreakerMin, MaxFencesPerDay: g.MaxFencesPerDay, ZoneKey: g.ZoneKey,

@@ -6,13 +6,11 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 )
-
-// ConfirmedOffContradicted is the refusal where something speaks against a person's word that a host is
-// off.
-const ConfirmedOffContradicted policy.Reason = "ConfirmedOffContradicted"
 
 // ConfirmOff takes a person's word, in the place of a proof, that a Node's host is
 // off and cannot come on: for the run that is Held there, or for a new one. Only the
@@ -30,7 +28,7 @@ func (e *Engine) ConfirmOff(ctx context.Context, o Order) (Outcome, error) {
 	switch {
 	case held:
 		if may, why := remediate.CanConfirm(open); !may {
-			return Outcome{}, &Refusal{Reason: OrderRefused, Message: "run " + open.ID + ": " + why}
+			return Outcome{}, &reason.Refusal{Reason: reason.OrderRefused, Message: "run " + open.ID + ": " + why}
 		}
 		a.draft = open
 		a.draft.Manual = o.word() // a person asks, whoever began the run
@@ -44,11 +42,11 @@ func (e *Engine) ConfirmOff(ctx context.Context, o Order) (Outcome, error) {
 	case o.DryRun:
 		return out, nil
 	case refused:
-		return out, refusalOf(g)
+		return out, reason.RefusalOf(g)
 	case held:
 		done, err := c.order(ctx, open.ID, o, "confirms that the host is off", func(r remediate.Run) (remediate.Run, error) {
 			if may, why := remediate.CanConfirm(r); !may {
-				return r, &Refusal{Reason: OrderRefused, Message: why}
+				return r, &reason.Refusal{Reason: reason.OrderRefused, Message: why}
 			}
 			r.Confirmed = o.word()
 			return r, nil
@@ -69,19 +67,19 @@ func (e *Engine) ConfirmOff(ctx context.Context, o Order) (Outcome, error) {
 // wordGates are all gates but those that a person's word takes the place of, and one
 // for what speaks against it. A BMC that is there and may not be asked could speak against
 // it, too: hosts.d or an enrolment lets it. // I26
-func (c *cluster) wordGates(a candidate, p *probe, against string, held bool) []policy.Gate {
-	word := policy.Gate{Name: "word", Pass: against == "", Value: against, Threshold: "none", Source: "BMCs and Node"}
+func (c *cluster) wordGates(a candidate, p *probe, against string, held bool) []reason.Gate {
+	word := reason.Gate{Name: "word", Pass: against == "", Value: against, Threshold: "none", Source: "BMCs and Node"}
 	if !word.Pass {
-		word.Reason = ConfirmedOffContradicted
+		word.Reason = reason.ConfirmedOffContradicted
 	} else {
 		word.Value = "nothing speaks against it"
 	}
 	now := time.Now()
-	gates := policy.Guards(c.e.opt.Guards, c.facts(a, p, now), now)
-	gates = slices.DeleteFunc(gates, func(g policy.Gate) bool {
+	gates := guard.Gates(c.e.opt.Guards, c.facts(a, p, now), now)
+	gates = slices.DeleteFunc(gates, func(g reason.Gate) bool {
 		return g.Name == "host" && !p.withheld || g.Name == "identity" || held && g.Name == "openRun"
 	})
-	return append([]policy.Gate{word}, gates...)
+	return append([]reason.Gate{word}, gates...)
 }
 
 // gatherEvidence asks every power level, and then the cluster, what they know about a
@@ -105,11 +103,11 @@ func (c *cluster) gatherEvidence(ctx context.Context, draft remediate.Run) (p *p
 func (c *cluster) powerTestimony(ctx context.Context, p *probe) (evidence []string, against string) {
 	h, err := c.host(ctx, p.draft.Target)
 	if err != nil {
-		if r, ok := asRefusal(err); ok && p.draft.Target.Address == "" {
+		if r, ok := reason.AsRefusal(err); ok && p.draft.Target.Address == "" {
 			_, lost := c.sameHost(ctx, p.draft.Target)
 			p.hostError, p.hostDetail, p.withheld = r.Reason, r.Message, lost == nil
 		}
-		return []string{"power: nothing can be asked: " + Sentence(err)}, ""
+		return []string{"power: nothing can be asked: " + reason.Sentence(err)}, ""
 	}
 	c.fix(&p.draft.Target, h)
 	p.draft.Limits.Levels = len(h.Levels)
@@ -117,7 +115,7 @@ func (c *cluster) powerTestimony(ctx context.Context, p *probe) (evidence []stri
 		name := levelText(h, i)
 		r, s, err := c.readLevel(ctx, h, i)
 		if err != nil {
-			evidence = append(evidence, "power: "+name+" cannot be read: "+Sentence(err))
+			evidence = append(evidence, "power: "+name+" cannot be read: "+reason.Sentence(err))
 			continue
 		}
 		s.close(ctx)

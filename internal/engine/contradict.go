@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 )
@@ -119,6 +119,6 @@ func (c *cluster) revoke(ctx context.Context, p state.Pin, node, why string) {
 		c.emit(Event{Type: EventFailed, Node: node, Message: "end the enrolment: " + err.Error()})
 		return
 	}
-	c.emit(Event{Type: EventRefused, Node: node, Reason: string(policy.NotEnrolled), Message: why})
+	c.emit(Event{Type: EventRefused, Node: node, Reason: string(reason.NotEnrolled), Message: why})
 	c.wake()
 }

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -29,7 +29,7 @@ type Event struct {
 	Why    string // an order's reason, as the person gave it
 	Check  string // that asked for a run
 	Inputs string // what was seen when an action was decided
-	Gates  []policy.Gate
+	Gates  []reason.Gate
 	// Recorded: Options.Record has made it durable already.
 	Recorded bool
 }

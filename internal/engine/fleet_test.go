@@ -11,6 +11,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
@@ -99,7 +100,7 @@ func (all fleets) guardBeating(t *testing.T, store state.Store, change func(*eng
 	e, events, stop := startBeating(t, newWorld(), store, func(o *engine.Options) {
 		o.Hosts, o.Clusters, o.Open = all, nil, all.open
 		for _, f := range all {
-			o.Clusters = append(o.Clusters, engine.ClusterOptions{Name: f.name, Mode: policy.ModeEvaluate, Isolation: remediate.IsolateDelete,
+			o.Clusters = append(o.Clusters, engine.ClusterOptions{Name: f.name, Mode: guard.ModeEvaluate, Isolation: remediate.IsolateDelete,
 				IdentityMode: "required", Watch: f.Watch(), Kube: f, FileChecks: []policy.Check{p}})
 		}
 		o.Guards.ZoneKey, o.Guards.ZoneBreakerPercent, o.Guards.MaxInFlight = "zone", 101, 50

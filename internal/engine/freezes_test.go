@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 )
@@ -55,9 +55,9 @@ func TestFreezeIsAboutOneHost(t *testing.T) {
 		"of that name, elsewhere":     {remediate.Target{Cluster: "d", Node: "n-1", Host: "d/n-1", Devices: "bmc-d"}, false},
 		"a run that is Held for more": {remediate.Target{Cluster: "c", Node: "n-9"}, false},
 	} {
-		reason, why := f.on(c.t, "")
+		code, why := f.on(c.t, "")
 		assert.Equal(t, c.frozen, why != "", name)
-		assert.Equal(t, c.frozen, reason == policy.Frozen, name)
+		assert.Equal(t, c.frozen, code == reason.Frozen, name)
 	}
 }
 

@@ -11,12 +11,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/state"
 )
-
-// NoHold is the refusal to release a Node on which neither a hold nor a quarantine stands.
-const NoHold policy.Reason = "NoHold"
 
 // holds are those that the store has, ended ones too.
 type holds struct {
@@ -174,11 +171,11 @@ func noEarlier(end, other time.Time) bool {
 
 // earlier names whose stop goes on in the place of a new one that is no longer; "" when
 // that of the order does.
-func earlier(o Order, by, reason string) string {
-	if by == o.Actor && reason == o.Reason {
+func earlier(o Order, by, code string) string {
+	if by == o.Actor && code == o.Reason {
 		return ""
 	}
-	return by + ": " + reason
+	return by + ": " + code
 }
 
 // sees says whether a Node of that name, or something that will have it, is known.
@@ -263,7 +260,7 @@ func (e *Engine) ReleaseHold(ctx context.Context, o Order) (Outcome, error) {
 	case err != nil:
 		return Outcome{}, fmt.Errorf("save that it is released; it stays held: %w", err)
 	case waiting.By == "" && !released:
-		return Outcome{}, &Refusal{Reason: NoHold, Message: "nobody holds " + o.Node + ", and it is in no quarantine"}
+		return Outcome{}, &reason.Refusal{Reason: reason.NoHold, Message: "nobody holds " + o.Node + ", and it is in no quarantine"}
 	}
 	e.stops.dropHold(waiting)
 	e.stirred(c.opt.Name)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 )
@@ -45,7 +45,7 @@ func TestHoldIsOverByItself(t *testing.T) {
 		e, events, stop := start(t, w, store, nil)
 		time.Sleep(29 * time.Minute)
 		require.Empty(t, e.Runs("c"))
-		assert.Contains(t, gate(t, e, policy.Hold).Value, "ada")
+		assert.Contains(t, gate(t, e, reason.Hold).Value, "ada")
 		time.Sleep(10 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
 		assert.Equal(t, 1, heard(t, events, "the hold by ada"))
@@ -60,10 +60,10 @@ func TestHoldBindsPeopleAndIsReleased(t *testing.T) {
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(time.Second)
 		_, err := e.ReleaseHold(t.Context(), byHand)
-		refusedFor(t, err, engine.NoHold)
+		refusedFor(t, err, reason.NoHold)
 		_, err = e.Hold(t.Context(), heldFor(0))
 		require.NoError(t, err)
-		refusedByHand(t, e, policy.Hold)
+		refusedByHand(t, e, reason.Hold)
 		other := byHand
 		other.Node = "other-0"
 		out, err := e.Hold(t.Context(), other)
@@ -77,7 +77,7 @@ func TestHoldBindsPeopleAndIsReleased(t *testing.T) {
 		_, err = e.ReleaseHold(t.Context(), byHand)
 		require.NoError(t, err)
 		_, err = e.ReleaseHold(t.Context(), byHand)
-		refusedFor(t, err, engine.NoHold)
+		refusedFor(t, err, reason.NoHold)
 		_, err = e.Fence(t.Context(), byHand)
 		require.NoError(t, err)
 		time.Sleep(10 * time.Minute)
@@ -126,7 +126,7 @@ func TestStopsOfAnotherInstanceBind(t *testing.T) {
 		store.syncChanges()
 		time.Sleep(5 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
-		assert.Contains(t, gate(t, e, policy.Paused).Value, "bea")
+		assert.Contains(t, gate(t, e, reason.Paused).Value, "bea")
 		stop()
 	})
 }
@@ -148,7 +148,7 @@ func TestQuarantineAndHold(t *testing.T) {
 		out, err := e.Hold(t.Context(), heldFor(time.Hour))
 		require.NoError(t, err)
 		assert.Equal(t, engine.Outcome{Until: time.Now().UTC().Add(time.Hour)}, out)
-		refusedByHand(t, e, policy.Hold)
+		refusedByHand(t, e, reason.Hold)
 		holds := e.Holds("c")
 		require.Len(t, holds, 2)
 		assert.Equal(t, []bool{false, true}, []bool{holds[0].Quarantine, holds[1].Quarantine})
@@ -167,7 +167,7 @@ func TestQuarantineAndHold(t *testing.T) {
 		assert.Equal(t, engine.Outcome{Quarantine: true}, out)
 		assert.Empty(t, e.Holds("c"))
 		_, err = e.ReleaseHold(t.Context(), byHand)
-		refusedFor(t, err, engine.NoHold)
+		refusedFor(t, err, reason.NoHold)
 		stop()
 	})
 }

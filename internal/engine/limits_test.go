@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/test/fake"
@@ -178,7 +178,7 @@ func TestStartsKeepToTheirRate(t *testing.T) {
 					return
 				}
 				for _, g := range x.Gates {
-					if g.Reason == policy.StartRate {
+					if g.Reason == reason.StartRate {
 						refused = true
 						assert.True(t, g.Until.After(time.Now()))
 					}
@@ -226,7 +226,7 @@ func TestCheckIsAskedAgainAtTheStart(t *testing.T) {
 		for _, r := range e.Runs("a") {
 			assert.Equal(t, "a-001", r.Target.Node, "%s", r.Trigger)
 		}
-		assert.Contains(t, refusals(t, events), string(policy.ShortCircuit))
+		assert.Contains(t, refusals(t, events), string(reason.ShortCircuit))
 		stop()
 	})
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 )
@@ -99,11 +100,11 @@ func (w *worker) backups(ctx context.Context) ([][]byte, remediate.Backup) {
 // quorum asks afresh whether etcd survives the loss of the host; what cannot be
 // read is no answer. // I12
 func (w *worker) quorum(f Fresh) (remediate.Answer, string) {
-	reason, why := w.c.quorum(w.run, f)
-	switch reason {
+	code, why := w.c.quorum(w.run, f)
+	switch code {
 	case "":
 		return remediate.Yes, ""
-	case policy.QuorumUnknown:
+	case reason.QuorumUnknown:
 		return remediate.CannotTell, ""
 	}
 	return remediate.No, why

@@ -5,7 +5,9 @@ import (
 	"context"
 	"time"
 
+	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 )
@@ -34,7 +36,7 @@ func (o Order) end(now time.Time) time.Time {
 type Outcome struct {
 	Run    string
 	Joined bool          // an equal run was open already
-	Gates  []policy.Gate // all that were asked, also beside a *Refusal, which the control API gives alone
+	Gates  []reason.Gate // all that were asked, also beside a *Refusal, which the control API gives alone
 	// Evidence is what is known about a host that a person is to vouch for.
 	Evidence []string
 	// Until is when a pause or a hold is over; zero is never.
@@ -70,9 +72,9 @@ func (e *Engine) Fence(ctx context.Context, o Order) (Outcome, error) {
 		}
 	}
 	now := time.Now()
-	gates := append(claim(a), policy.Guards(e.opt.Guards, c.facts(a, nil, now), now)...)
+	gates := append(claim(a), guard.Gates(e.opt.Guards, c.facts(a, nil, now), now)...)
 	if g, refused := firstFailing(gates); refused {
-		return Outcome{Gates: gates}, refusalOf(g)
+		return Outcome{Gates: gates}, reason.RefusalOf(g)
 	}
 	p := c.probeTarget(ctx, a.draft, nil)
 	for range p.levels { // a person does not wait for the next probe
@@ -84,14 +86,14 @@ func (e *Engine) Fence(ctx context.Context, o Order) (Outcome, error) {
 	if again, err := c.manual(o); err == nil { // the look took its time
 		a.doubt, a.hostLost = again.doubt, again.hostLost
 	}
-	gates = append(claim(a), policy.Guards(e.opt.Guards, c.facts(a, p, now), now)...)
+	gates = append(claim(a), guard.Gates(e.opt.Guards, c.facts(a, p, now), now)...)
 	g, refused := firstFailing(gates)
 	if (refused || o.DryRun) && p.session != nil {
 		p.session.close(ctx)
 	}
 	switch {
 	case refused:
-		return Outcome{Gates: gates}, refusalOf(g)
+		return Outcome{Gates: gates}, reason.RefusalOf(g)
 	case o.DryRun:
 		return Outcome{Gates: gates}, nil
 	}
@@ -104,10 +106,6 @@ func (e *Engine) Fence(ctx context.Context, o Order) (Outcome, error) {
 	return Outcome{Run: r.ID, Gates: gates}, err
 }
 
-func refusalOf(g policy.Gate) *Refusal {
-	return &Refusal{Reason: g.Reason, Message: g.Why()}
-}
-
 // manual drafts the run that a person ordered.
 func (c *cluster) manual(o Order) (candidate, error) {
 	c.mu.Lock()
@@ -117,7 +115,7 @@ func (c *cluster) manual(o Order) (candidate, error) {
 	}
 	n, m := c.ledger.Node(o.Node), c.ledger.MachineOf(o.Node)
 	if n == nil && m == nil {
-		return candidate{}, &Refusal{Reason: NoSuchNode, Message: "no Node and no Machine's node is called " + o.Node}
+		return candidate{}, &reason.Refusal{Reason: reason.NoSuchNode, Message: "no Node and no Machine's node is called " + o.Node}
 	}
 	r := c.baseRun()
 	r.Strategy, r.OffOnly = remediate.PowerCycle, o.OffOnly
@@ -133,28 +131,12 @@ func (c *cluster) manual(o Order) (candidate, error) {
 
 // claim is a gate for a Node of which nobody can say whose it is: the Machine that
 // would ask to be left alone may not be the one that is seen. None without a doubt.
-func claim(a candidate) []policy.Gate {
+func claim(a candidate) []reason.Gate {
 	if a.doubt == (policy.Doubt{}) {
 		return nil
 	}
-	return []policy.Gate{{Name: "claim", Reason: a.doubt.Reason, Value: a.doubt.Message, Threshold: "a Machine of its own, or none", Source: "watch"}}
+	return []reason.Gate{{Name: "claim", Reason: a.doubt.Reason, Value: a.doubt.Message, Threshold: "a Machine of its own, or none", Source: "watch"}}
 }
-
-// The reasons of orders that name something which is not there.
-const (
-	// NoSuchNode: an order names a Node nobody knows.
-	NoSuchNode policy.Reason = "NoSuchNode"
-	// NoSuchCluster: an order names a cluster that is not configured.
-	NoSuchCluster policy.Reason = "NoSuchCluster"
-	// ClusterRequired: several clusters are configured and none was named.
-	ClusterRequired policy.Reason = "ClusterRequired"
-	// NoSuchRun: an order names a run that nobody knows.
-	NoSuchRun policy.Reason = "NoSuchRun"
-	// OrderRefused: the run is in no state for the order.
-	OrderRefused policy.Reason = "OrderRefused"
-	// NoRun: an order needs an open run and there is none.
-	NoRun policy.Reason = "NoRun"
-)
 
 // Unfence brings the host of an open run back: an abort before the Node was
 // isolated, power-on after it. It returns when the order is durable.
@@ -165,7 +147,7 @@ func (e *Engine) Unfence(ctx context.Context, o Order) (Outcome, error) {
 	}
 	r, open := c.openOn(o.Node)
 	if !open {
-		return Outcome{}, &Refusal{Reason: NoRun, Message: "no run is open on " + o.Node + ", so nothing of fenced keeps it off"}
+		return Outcome{}, &reason.Refusal{Reason: reason.NoRun, Message: "no run is open on " + o.Node + ", so nothing of fenced keeps it off"}
 	}
 	return c.order(ctx, r.ID, o, "unfences", func(r remediate.Run) (remediate.Run, error) {
 		r.Unfence = o.word()
@@ -191,7 +173,7 @@ func (e *Engine) Abort(ctx context.Context, o Order) (Outcome, error) {
 			may, why = remediate.CanClose(r)
 		}
 		if !may {
-			return r, &Refusal{Reason: OrderRefused, Message: why}
+			return r, &reason.Refusal{Reason: reason.OrderRefused, Message: why}
 		}
 		r.Abort = o.word()
 		return r, nil
@@ -211,11 +193,11 @@ func (e *Engine) withRun(o Order) (*cluster, remediate.Run, error) {
 		case !known:
 			continue
 		case !r.Open():
-			return nil, r, &Refusal{Reason: NoRun, Message: "run " + o.Run + " has ended: " + string(r.Step)}
+			return nil, r, &reason.Refusal{Reason: reason.NoRun, Message: "run " + o.Run + " has ended: " + string(r.Step)}
 		}
 		return c, r, nil
 	}
-	return nil, remediate.Run{}, &Refusal{Reason: NoSuchRun, Message: "no run " + o.Run}
+	return nil, remediate.Run{}, &reason.Refusal{Reason: reason.NoSuchRun, Message: "no run " + o.Run}
 }
 
 // openOn is the open run on a Node.
@@ -255,7 +237,7 @@ func (c *cluster) order(ctx context.Context, run string, o Order, verb string, c
 }
 
 func errEnded(run string) error {
-	return &Refusal{Reason: NoRun, Message: "run " + run + " has just ended, or is taken up elsewhere"}
+	return &reason.Refusal{Reason: reason.NoRun, Message: "run " + run + " has just ended, or is taken up elsewhere"}
 }
 
 // Arm lets an observing cluster act on its own judgement; Disarm takes that

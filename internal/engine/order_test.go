@@ -9,7 +9,8 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 )
@@ -56,14 +57,14 @@ func TestDryRunAndRefusedFenceTouchNothing(t *testing.T) {
 
 		w.setContested(remediate.Yes)
 		_, err = e.Fence(t.Context(), byHand)
-		var refusal *engine.Refusal
+		var refusal *reason.Refusal
 		require.ErrorAs(t, err, &refusal)
-		assert.Equal(t, policy.Contested, refusal.Reason, "a rival binds people too")
+		assert.Equal(t, reason.Contested, refusal.Reason, "a rival binds people too")
 		o = byHand
 		o.Node = "no-such-node"
 		_, err = e.Fence(t.Context(), o)
 		require.ErrorAs(t, err, &refusal)
-		assert.Equal(t, engine.NoSuchNode, refusal.Reason)
+		assert.Equal(t, reason.NoSuchNode, refusal.Reason)
 		assert.Empty(t, w.Commands())
 		assert.Empty(t, e.Runs(""))
 		stop()
@@ -95,7 +96,7 @@ func TestPauseTakesBackWhatCanBeTakenBack(t *testing.T) {
 
 func TestArmingAnObservingClusterActsAndDisarmingStops(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		observe := func(o *engine.Options) { o.Clusters[0].Mode = policy.ModeObserve }
+		observe := func(o *engine.Options) { o.Clusters[0].Mode = guard.ModeObserve }
 		e, _, stop := start(t, w, store, observe)
 		time.Sleep(2 * time.Minute)
 		require.Empty(t, e.Runs("c"))

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/state"
 )
 
@@ -231,7 +231,7 @@ func (c *cluster) ours() error {
 	if o := c.e.opt.Owners.Owner(c.opt.Name); o.Epoch != 0 && o.Instance != c.e.opt.Instance {
 		why += "; orders are given there"
 	}
-	return &Refusal{Reason: policy.NotOwner, Message: why}
+	return &reason.Refusal{Reason: reason.NotOwner, Message: why}
 }
 
 // actUntil bounds an action that is begun now by what this instance may do, or says

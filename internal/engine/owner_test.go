@@ -11,6 +11,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 )
@@ -27,7 +28,7 @@ func TestStandbyExplainsAndTouchesNothing(t *testing.T) {
 		records, err := store.List(t.Context(), state.KindCluster)
 		require.NoError(t, err)
 		assert.Empty(t, records, "nothing is saved")
-		g := gate(t, p.engine["b"], policy.NotOwner)
+		g := gate(t, p.engine["b"], reason.NotOwner)
 		assert.Contains(t, g.Value, "no instance owns")
 		assert.Equal(t, "store", g.Source)
 		s := p.engine["b"].Status()[0]
@@ -36,17 +37,17 @@ func TestStandbyExplainsAndTouchesNothing(t *testing.T) {
 
 		p.give("a")
 		time.Sleep(time.Second)
-		g = gate(t, p.engine["b"], policy.NotOwner)
+		g = gate(t, p.engine["b"], reason.NotOwner)
 		assert.Equal(t, "instance a owns the cluster (epoch 1)", g.Value)
 		x, err := p.engine["b"].Explain(t.Context(), "c", "n-1")
 		require.NoError(t, err)
 		assert.Equal(t, policy.Unhealthy, x.Verdict)
 		_, err = p.engine["b"].Fence(t.Context(), byHand)
-		refusedFor(t, err, policy.NotOwner)
-		refusedFor(t, p.engine["b"].Arm(t.Context(), byHand, true), policy.NotOwner)
-		refusedFor(t, p.engine["b"].Release(t.Context(), byHand), policy.NotOwner)
+		refusedFor(t, err, reason.NotOwner)
+		refusedFor(t, p.engine["b"].Arm(t.Context(), byHand, true), reason.NotOwner)
+		refusedFor(t, p.engine["b"].Release(t.Context(), byHand), reason.NotOwner)
 		_, err = p.engine["b"].Enroll(t.Context(), byHand)
-		refusedFor(t, err, policy.NotOwner)
+		refusedFor(t, err, reason.NotOwner)
 
 		time.Sleep(5 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, p.engine["a"]).Step)
@@ -179,7 +180,7 @@ func TestPauseAtAStandbyBindsTheOwner(t *testing.T) {
 		require.NoError(t, err)
 		time.Sleep(time.Minute)
 		assert.Empty(t, w.Commands())
-		gate(t, p.engine["a"], policy.Hold)
+		gate(t, p.engine["a"], reason.Hold)
 		_, err = p.engine["b"].ReleaseHold(t.Context(), byHand)
 		require.NoError(t, err)
 		time.Sleep(5 * time.Minute)

@@ -16,7 +16,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 )
@@ -142,10 +142,10 @@ func TestPauseFileGoesWithAQuietPeriod(t *testing.T) {
 		e, _, stop := start(t, w, store, configured)
 		time.Sleep(20 * time.Minute)
 		require.Empty(t, e.Runs("c"))
-		assert.Contains(t, gate(t, e, policy.Paused).Value, "ticket")
+		assert.Contains(t, gate(t, e, reason.Paused).Value, "ticket")
 		_, err := e.Resume(t.Context(), engine.Order{Actor: "ada", Reason: "go"})
 		require.NoError(t, err)
-		assert.False(t, gate(t, e, policy.Paused).Pass, "only who takes the file away ends its pause")
+		assert.False(t, gate(t, e, reason.Paused).Pass, "only who takes the file away ends its pause")
 		require.NoError(t, os.Remove(file))
 		time.Sleep(2 * time.Second)
 		stop()
@@ -170,7 +170,7 @@ func TestPauseFileThatCannotBeSeenPauses(t *testing.T) {
 			e, _, stop := start(t, w, store, pausedBy(filepath.Join(dir, path)))
 			time.Sleep(2 * time.Minute)
 			assert.Empty(t, e.Runs("c"), path)
-			assert.False(t, gate(t, e, policy.Paused).Pass, path)
+			assert.False(t, gate(t, e, reason.Paused).Pass, path)
 			stop()
 		})
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 )
@@ -42,7 +42,7 @@ func (e *Engine) Checked(ctx context.Context, k Checked) {
 	})
 	match, known := bmc.MACsMatch(k.Subject.MACs, k.Description.MACs)
 	otherMACs := known && !match
-	if !owned || !k.Subject.Healthy || k.Identity != policy.IdentityMatches || otherMACs || k.Level != 0 || k.Device != 0 {
+	if !owned || !k.Subject.Healthy || k.Identity != guard.IdentityMatches || otherMACs || k.Level != 0 || k.Device != 0 {
 		return // the first device tells for all
 	}
 	if err := c.pinHealthy(ctx, k, d); err != nil && ctx.Err() == nil {

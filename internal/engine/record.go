@@ -9,13 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 )
-
-// AuditFailed is the reason why nothing that hurts is done: its record could not
-// be made durable. To power on and to restore is never refused for it. // I24
-const AuditFailed policy.Reason = "AuditFailed"
 
 // recorder remembers about which Nodes nothing could be recorded, and why: it is
 // told once, and explained.
@@ -40,7 +36,7 @@ func (r *recorder) note(node string, err error) bool {
 
 // auditGate is a gate for a Node about which nothing could be recorded when that was
 // last tried; none otherwise. // L4
-func (c *cluster) auditGate(node string) []policy.Gate {
+func (c *cluster) auditGate(node string) []reason.Gate {
 	r := c.e.recorder
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -48,7 +44,7 @@ func (c *cluster) auditGate(node string) []policy.Gate {
 	if !failed {
 		return nil
 	}
-	return []policy.Gate{{Name: "audit", Reason: AuditFailed, Value: why, Threshold: "a durable record", Source: "audit log"}}
+	return []reason.Gate{{Name: "audit", Reason: reason.AuditFailed, Value: why, Threshold: "a durable record", Source: "audit log"}}
 }
 
 // recorded makes an event durable before what it announces is done, and gives it to
@@ -61,7 +57,7 @@ func (c *cluster) recorded(ev Event) (Event, error) {
 	err := c.e.opt.Record(ev)
 	if c.e.recorder.note(c.opt.Name+"/"+ev.Node, err) {
 		c.emit(Event{
-			Type: EventFailed, Node: ev.Node, Run: ev.Run, Step: ev.Step, Action: ev.Action, Reason: string(AuditFailed),
+			Type: EventFailed, Node: ev.Node, Run: ev.Run, Step: ev.Step, Action: ev.Action, Reason: string(reason.AuditFailed),
 			Message: "record it before it is done; nothing that hurts is done until that works: " + err.Error(),
 		})
 	}

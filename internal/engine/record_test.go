@@ -12,6 +12,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -57,7 +58,7 @@ func (l *ledger) actions() (all []remediate.Action) {
 func auditFailures(t *testing.T, events *engine.Stream) int {
 	t.Helper()
 	return len(eventsOf(t, events, func(ev engine.Event) bool {
-		return ev.Type == engine.EventFailed && ev.Reason == string(engine.AuditFailed)
+		return ev.Type == engine.EventFailed && ev.Reason == string(reason.AuditFailed)
 	}))
 }
 
@@ -103,11 +104,11 @@ func TestNoRunIsBegunWithoutARecord(t *testing.T) {
 		require.Empty(t, e.Runs("c"))
 		require.Empty(t, w.Commands())
 		assert.Equal(t, 1, auditFailures(t, events), "it is told once")
-		assert.Equal(t, "no space left on device", gate(t, e, engine.AuditFailed).Value)
+		assert.Equal(t, "no space left on device", gate(t, e, reason.AuditFailed).Value)
 		_, err := e.Fence(t.Context(), engine.Order{Node: "n-1", Actor: "root", Reason: "test"})
-		var refusal *engine.Refusal
+		var refusal *reason.Refusal
 		require.ErrorAs(t, err, &refusal)
-		assert.Equal(t, engine.AuditFailed, refusal.Reason)
+		assert.Equal(t, reason.AuditFailed, refusal.Reason)
 		l.set(nil)
 		time.Sleep(6 * time.Minute)
 		require.Equal(t, remediate.Done, only(t, e).Step)

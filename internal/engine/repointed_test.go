@@ -15,6 +15,7 @@ import (
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/power"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/sweep"
 )
 
@@ -82,11 +83,11 @@ func TestPasswordDoesNotFollowABareMetalHost(t *testing.T) {
 		list, err := s.Results(t.Context(), "c")
 		require.NoError(t, err)
 		require.Len(t, list, 1)
-		assert.Equal(t, policy.AddressChanged, list[0].Reason)
+		assert.Equal(t, reason.AddressChanged, list[0].Reason)
 		assert.False(t, list[0].Dependable)
 
 		_, err = s.Test(t.Context(), "c", "n-1")
-		refusedFor(t, err, policy.AddressChanged)
+		refusedFor(t, err, reason.AddressChanged)
 		assert.Empty(t, passwords.at(otherAddress), "who wants it asked enrolls it")
 
 		_, err = e.Enroll(t.Context(), byHand)

@@ -5,7 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -22,10 +23,10 @@ func (e *Engine) Retry(ctx context.Context, o Order) (Outcome, error) {
 	p := c.lookForRivals(ctx, r)
 	return c.order(ctx, o.Run, o, "retries", func(r remediate.Run) (remediate.Run, error) {
 		if may, why := remediate.CanRetry(r); !may {
-			return r, &Refusal{Reason: OrderRefused, Message: why}
+			return r, &reason.Refusal{Reason: reason.OrderRefused, Message: why}
 		}
 		if g, refused := firstFailing(c.retryGates(r, p, time.Now())); refused {
-			return r, refusalOf(g)
+			return r, reason.RefusalOf(g)
 		}
 		r.Retry = o.word()
 		return r, nil
@@ -45,9 +46,9 @@ func (c *cluster) lookForRivals(ctx context.Context, r remediate.Run) *probe {
 }
 
 // retryGates are those of all gates that keep a run from being taken up again. // I5, I22, I23
-func (c *cluster) retryGates(r remediate.Run, p *probe, now time.Time) []policy.Gate {
-	gates := policy.Guards(c.e.opt.Guards, c.facts(candidate{draft: r}, p, now), now)
-	return slices.DeleteFunc(gates, func(g policy.Gate) bool {
+func (c *cluster) retryGates(r remediate.Run, p *probe, now time.Time) []reason.Gate {
+	gates := guard.Gates(c.e.opt.Guards, c.facts(candidate{draft: r}, p, now), now)
+	return slices.DeleteFunc(gates, func(g reason.Gate) bool {
 		switch g.Name {
 		case "owner", "pause", "hold", "frozen", "contested", "powerOwner":
 			return false

@@ -10,7 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/state"
 )
 
@@ -30,7 +32,7 @@ func atStart(t *testing.T, w *world, store state.Store, change func(*engine.Opti
 	}
 	time.Sleep(6 * time.Minute)
 	stop()
-	return refusing(x.Gates, policy.QuietPeriod), told
+	return refusing(x.Gates, reason.QuietPeriod), told
 }
 
 // A start that may act on more than the one before begins with a quiet period, and
@@ -51,15 +53,15 @@ func TestScopeThatGrowsBeginsQuiet(t *testing.T) {
 			start func(*engine.Options)
 			want  string // what is told; "" = it is not quiet
 		}{
-			{in(policy.ModeObserve, a), "there is no state"},
-			{in(policy.ModeObserve, a), ""},
-			{in(policy.ModeEvaluate, a), "mode was observe and is evaluate"},
-			{in(policy.ModeEvaluate, a), ""},
-			{in(policy.ModeEvaluate, a, b), "FencePolicy b is new"},
-			{in(policy.ModeEvaluate, b), ""},
-			{in(policy.ModeEvaluate, named("b", labels.Set{"x": "2"})), "FencePolicy b selects something else"},
-			{in(policy.ModeObserve), ""},
-			{in(policy.ModeEvaluate), "mode was observe and is evaluate"},
+			{in(guard.ModeObserve, a), "there is no state"},
+			{in(guard.ModeObserve, a), ""},
+			{in(guard.ModeEvaluate, a), "mode was observe and is evaluate"},
+			{in(guard.ModeEvaluate, a), ""},
+			{in(guard.ModeEvaluate, a, b), "FencePolicy b is new"},
+			{in(guard.ModeEvaluate, b), ""},
+			{in(guard.ModeEvaluate, named("b", labels.Set{"x": "2"})), "FencePolicy b selects something else"},
+			{in(guard.ModeObserve), ""},
+			{in(guard.ModeEvaluate), "mode was observe and is evaluate"},
 		} {
 			quiet, told := atStart(t, w, store, c.start)
 			assert.Equal(t, c.want != "", quiet, "%s", told)
@@ -105,12 +107,12 @@ func TestScopeOfAStillClusterIsRemembered(t *testing.T) {
 // observed, and that is told.
 func TestLostArmingIsTold(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		observe := func(o *engine.Options) { o.Clusters[0].Mode = policy.ModeObserve }
+		observe := func(o *engine.Options) { o.Clusters[0].Mode = guard.ModeObserve }
 		e, events, stop := start(t, w, store, observe)
 		time.Sleep(5 * time.Minute)
 		lost := eventsOf(t, events, func(ev engine.Event) bool { return strings.Contains(ev.Message, "until fencectl arm") })
 		require.Len(t, lost, 1)
-		assert.Equal(t, string(policy.Observing), lost[0].Reason)
+		assert.Equal(t, string(reason.Observing), lost[0].Reason)
 		assert.Equal(t, "c", lost[0].Cluster)
 		assert.Empty(t, e.Runs("c"))
 		assert.Empty(t, w.Commands())

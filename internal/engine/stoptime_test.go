@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/fake"
 )
@@ -44,7 +44,7 @@ func TestClockThatIsAheadEndsNoStop(t *testing.T) {
 			assert.Empty(t, e.Holds("c"))
 			w.SetReadySince("Unknown", time.Now().Add(-time.Hour))
 			time.Sleep(time.Second)
-			assert.Equal(t, skew < 0, firstRefusal(t, e) == policy.QuietPeriod, "it follows the end as it was, not as it was to be")
+			assert.Equal(t, skew < 0, firstRefusal(t, e) == reason.QuietPeriod, "it follows the end as it was, not as it was to be")
 			stop()
 		})
 	}
@@ -125,7 +125,7 @@ func TestHoldThatIsOverStaysOver(t *testing.T) {
 }
 
 // firstRefusal is the reason of the first gate that forbids to fence n-1.
-func firstRefusal(t *testing.T, e *engine.Engine) policy.Reason {
+func firstRefusal(t *testing.T, e *engine.Engine) reason.Code {
 	t.Helper()
 	x, err := e.Explain(t.Context(), "c", "n-1")
 	require.NoError(t, err)

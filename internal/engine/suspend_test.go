@@ -10,7 +10,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -45,7 +45,7 @@ func TestSuspendEndsInAQuietPeriod(t *testing.T) {
 		w.SetReadySince("Unknown", time.Now().Add(-4*time.Minute))
 		l.suspend(4 * time.Minute)
 		time.Sleep(5*time.Minute - time.Second)
-		assert.False(t, gate(t, e, policy.QuietPeriod).Pass)
+		assert.False(t, gate(t, e, reason.QuietPeriod).Pass)
 		assert.Empty(t, e.Runs("c"))
 		assert.Zero(t, w.Count(bmc.CommandOff))
 		var told []string

@@ -10,7 +10,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 )
@@ -61,7 +61,7 @@ func TestUnreadableStopsStopAndBringBack(t *testing.T) {
 				assert.Equal(t, end, only(t, e).Step, "%s, isolated: %t", name, isolated)
 				assert.True(t, w.On(), name)
 				assert.Equal(t, 1, w.Count(bmc.CommandOff), name)
-				assert.Contains(t, gate(t, e, policy.Paused).Value, "cannot be read", name)
+				assert.Contains(t, gate(t, e, reason.Paused).Value, "cannot be read", name)
 				assert.Contains(t, e.Status()[0].Paused, "cannot be read", name)
 				assert.Equal(t, 1, alarms(t, events, "cannot be read"), "told once: %s", name)
 				_, err := e.Fence(t.Context(), byHand)

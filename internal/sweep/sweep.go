@@ -9,7 +9,8 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // Engine is what the sweep asks of the daemon's engine, and tells it.
@@ -19,9 +20,9 @@ type Engine interface {
 	// SubjectOf gives the host of one Node. An empty cluster means the only one.
 	SubjectOf(ctx context.Context, cluster, node string) (engine.Subject, error)
 	// Identify says whether the machine that answered is the Node's.
-	Identify(ctx context.Context, s engine.Subject, level, device int, r bmc.Reading) policy.IdentityVerdict
+	Identify(ctx context.Context, s engine.Subject, level, device int, r bmc.Reading) guard.IdentityVerdict
 	// Quarantine is why the host would not be switched, whatever its BMC says.
-	Quarantine(ctx context.Context, s engine.Subject) []engine.Refusal
+	Quarantine(ctx context.Context, s engine.Subject) []reason.Refusal
 	// Checked is told of every look.
 	Checked(ctx context.Context, c engine.Checked)
 }
