@@ -13,6 +13,7 @@ import (
 
 	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
@@ -64,7 +65,7 @@ func TestRunsAreInTheOrderOfTheirBegin(t *testing.T) {
 		_, err := state.SaveRun(t.Context(), store, r)
 		require.NoError(t, err)
 	}
-	e, err := engine.New(t.Context(), engine.Options{Store: store, Events: engine.NewStream(), Hosts: hosts{}, Instance: "one",
+	e, err := engine.New(t.Context(), engine.Options{Store: store, Events: event.NewStream(), Hosts: hosts{}, Instance: "one",
 		Clusters: []engine.ClusterOptions{{Name: "prod", Mode: guard.ModeObserve, Watch: blind{}}}})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/state"
@@ -41,11 +42,11 @@ func TestMetricsOfBMCs(t *testing.T) {
 	require.NoError(t, err)
 	defer store.Close()
 	m := newMetrics("1")
-	m.engine, err = engine.New(t.Context(), engine.Options{Store: store, Events: engine.NewStream(), Hosts: hosts{}})
+	m.engine, err = engine.New(t.Context(), engine.Options{Store: store, Events: event.NewStream(), Hosts: hosts{}})
 	require.NoError(t, err)
 	refuse := func(bmc.Device) (bmc.Power, error) { return nil, &bmc.Error{Kind: bmc.KindAuth, Err: assert.AnError} }
 	m.sweep = sweep.New(sweep.Options{Engine: oneHost{}, Open: refuse, Urgent: refuse, ReadTimeout: time.Second, AtOnce: 1,
-		Tell: func(engine.Event) {}, Measured: m.measured})
+		Tell: func(event.Event) {}, Measured: m.measured})
 	_, err = m.sweep.Test(t.Context(), "prod", "n-1")
 	require.NoError(t, err)
 	m.measured(bmc.DriverIPMI, 30*time.Millisecond)

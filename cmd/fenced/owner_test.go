@@ -13,6 +13,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/state"
@@ -51,12 +52,12 @@ func TestOwnerIsTold(t *testing.T) {
 		require.NoError(t, err)
 		defer store.Close()
 		m := newMetrics("1")
-		m.engine, err = engine.New(t.Context(), engine.Options{Store: store, Events: engine.NewStream(), Hosts: hosts{}, Instance: "one",
+		m.engine, err = engine.New(t.Context(), engine.Options{Store: store, Events: event.NewStream(), Hosts: hosts{}, Instance: "one",
 			Owners: each.owners, Clusters: []engine.ClusterOptions{{Name: "prod", Mode: each.mode, Watch: blind{}}}})
 		require.NoError(t, err)
 		open := func(bmc.Device) (bmc.Power, error) { return nil, assert.AnError }
 		m.sweep = sweep.New(sweep.Options{Engine: oneHost{}, Open: open, Urgent: open, ReadTimeout: time.Second, AtOnce: 1,
-			Tell: func(engine.Event) {}, Measured: m.measured})
+			Tell: func(event.Event) {}, Measured: m.measured})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- m.engine.Run(ctx, func() {}) }()

@@ -17,6 +17,7 @@ import (
 	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/config"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/failpoint"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/k8swatch"
@@ -34,7 +35,7 @@ type fenced struct {
 	log      *zap.Logger
 	store    state.Store
 	audit    *auditor
-	events   *engine.Stream
+	events   *event.Stream
 	engine   *engine.Engine
 	sweep    *sweep.Sweep
 	clusters []*k8swatch.Cluster
@@ -74,7 +75,7 @@ func build(ctx context.Context, file string, set, warnings []string) (*fenced, e
 	if err := d.openAudit(ctx); err != nil {
 		return nil, errors.Join(err, d.store.Close())
 	}
-	d.events = engine.NewStream(logEvents(d.log), d.metrics.observe, d.audit.observe)
+	d.events = event.NewStream(logEvents(d.log), d.metrics.observe, d.audit.observe)
 	if err := d.buildEngine(ctx, entries, policies); err != nil {
 		return nil, errors.Join(err, d.close())
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
@@ -18,10 +19,10 @@ import (
 var errForbidden = errors.New("update Lease kube-system/fenced: forbidden")
 
 // contests counts the events that say that nothing is done because of others.
-func contests(t *testing.T, s *engine.Stream) int {
+func contests(t *testing.T, s *event.Stream) int {
 	t.Helper()
-	return len(eventsOf(t, s, func(ev engine.Event) bool {
-		return ev.Type == engine.EventRefused && ev.Node == "" && ev.Reason == string(reason.NotOwner)
+	return len(eventsOf(t, s, func(ev event.Event) bool {
+		return ev.Type == event.Refused && ev.Node == "" && ev.Reason == string(reason.NotOwner)
 	}))
 }
 
@@ -110,7 +111,7 @@ func TestLeaseThatIsNotRenewedForbidsTheIsolation(t *testing.T) {
 func TestLeaseThatLapsesForbidsTheNextCommand(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		_, _, stop := start(t, w, store, func(o *engine.Options) {
-			o.Record = func(ev engine.Event) error {
+			o.Record = func(ev event.Event) error {
 				if ev.Action == remediate.SendOff {
 					w.failAnnouncements(errForbidden)
 					time.Sleep(16 * time.Second) // a slow disk

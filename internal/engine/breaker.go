@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/state"
 )
@@ -32,9 +33,9 @@ func (c *cluster) trip(ctx context.Context, a candidate, g reason.Gate, now time
 	})
 	switch {
 	case err != nil: // the gate that tripped stays shut by itself
-		c.emit(Event{Type: EventFailed, Node: node, Message: "save the quarantine: " + err.Error()})
+		c.emit(event.Event{Type: event.Failed, Node: node, Message: "save the quarantine: " + err.Error()})
 	case made:
-		c.emit(Event{Type: EventRefused, Node: node, Reason: string(reason.Quarantined),
+		c.emit(event.Event{Type: event.Refused, Node: node, Reason: string(reason.Quarantined),
 			Message: fmt.Sprintf("quarantined until %s, or until a person releases it: %s", h.Until.Format(time.RFC3339), h.Reason)})
 	}
 }

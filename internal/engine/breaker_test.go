@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
@@ -72,7 +73,7 @@ func TestQuarantineIsReleased(t *testing.T) {
 		e, _, stop := start(t, w, store, twiceADay)
 		time.Sleep(time.Hour)
 		gate(t, e, reason.Quarantined)
-		_, err := e.ReleaseHold(t.Context(), engine.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "new disk"})
+		_, err := e.ReleaseHold(t.Context(), order.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "new disk"})
 		require.NoError(t, err)
 		time.Sleep(10 * time.Second)
 		stop()
@@ -80,7 +81,7 @@ func TestQuarantineIsReleased(t *testing.T) {
 		time.Sleep(time.Hour)
 		require.Len(t, e.Runs("c"), 4, "two more")
 		gate(t, e, reason.Quarantined)
-		_, err = e.Fence(t.Context(), engine.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "once more"})
+		_, err = e.Fence(t.Context(), order.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "once more"})
 		require.NoError(t, err)
 		time.Sleep(time.Hour)
 		assert.Len(t, e.Runs("c"), 5)
@@ -94,7 +95,7 @@ func TestQuarantineLeavesHoldsAlone(t *testing.T) {
 		defer relapsing(t, w)()
 		e, _, stop := start(t, w, store, twiceADay)
 		time.Sleep(3 * time.Minute)
-		_, err := e.Hold(t.Context(), engine.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "disk", For: 48 * time.Hour})
+		_, err := e.Hold(t.Context(), order.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "disk", For: 48 * time.Hour})
 		require.NoError(t, err)
 		time.Sleep(time.Hour)
 		gate(t, e, reason.Hold)

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
@@ -72,7 +73,7 @@ func newCluster(e *Engine, o ClusterOptions, stored state.Cluster) *cluster {
 	return c
 }
 
-func (c *cluster) emit(ev Event) {
+func (c *cluster) emit(ev event.Event) {
 	ev.Cluster = c.opt.Name
 	c.e.opt.Events.Emit(ev)
 }

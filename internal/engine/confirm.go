@@ -7,6 +7,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
@@ -15,28 +16,28 @@ import (
 // ConfirmOff takes a person's word, in the place of a proof, that a Node's host is
 // off and cannot come on: for the run that is Held there, or for a new one. Only the
 // gates about the BMC are not asked. A dry run gives what is known and asks no gate. // I26
-func (e *Engine) ConfirmOff(ctx context.Context, o Order) (Outcome, error) {
+func (e *Engine) ConfirmOff(ctx context.Context, o order.Order) (order.Outcome, error) {
 	c, err := e.cluster(o.Cluster)
 	if err == nil {
 		err = c.ours() // a standby asks no BMC
 	}
 	if err != nil {
-		return Outcome{}, err
+		return order.Outcome{}, err
 	}
 	open, held := c.openOn(o.Node)
 	a, err := c.manual(o)
 	switch {
 	case held:
 		if may, why := remediate.CanConfirm(open); !may {
-			return Outcome{}, &reason.Refusal{Reason: reason.OrderRefused, Message: "run " + open.ID + ": " + why}
+			return order.Outcome{}, &reason.Refusal{Reason: reason.OrderRefused, Message: "run " + open.ID + ": " + why}
 		}
 		a.draft = open
-		a.draft.Manual = o.word() // a person asks, whoever began the run
+		a.draft.Manual = o.ForRecord() // a person asks, whoever began the run
 	case err != nil:
-		return Outcome{}, err
+		return order.Outcome{}, err
 	}
 	p, evidence, against := c.gatherEvidence(ctx, a.draft)
-	out := Outcome{Run: open.ID, Evidence: evidence, Gates: append(claim(a), c.wordGates(a, p, against, held)...)}
+	out := order.Outcome{Run: open.ID, Evidence: evidence, Gates: append(claim(a), c.wordGates(a, p, against, held)...)}
 	g, refused := firstFailing(out.Gates)
 	switch {
 	case o.DryRun:
@@ -48,17 +49,17 @@ func (e *Engine) ConfirmOff(ctx context.Context, o Order) (Outcome, error) {
 			if may, why := remediate.CanConfirm(r); !may {
 				return r, &reason.Refusal{Reason: reason.OrderRefused, Message: why}
 			}
-			r.Confirmed = o.word()
+			r.Confirmed = o.ForRecord()
 			return r, nil
 		})
 		out.Run = done.Run
 		return out, err
 	}
 	draft := c.completed(p, nil)
-	draft.Confirmed = o.word()
+	draft.Confirmed = o.ForRecord()
 	draft.Trigger = "confirmed off by " + o.Actor + ": " + o.Reason
 	a.gates = out.Gates
-	c.emit(o.event("confirms that the host is off"))
+	c.emit(o.Event("confirms that the host is off"))
 	r, err := c.start(ctx, a, draft, nil)
 	out.Run = r.ID
 	return out, err

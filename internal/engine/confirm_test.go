@@ -12,6 +12,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -60,7 +61,7 @@ func TestConfirmOffWithoutARun(t *testing.T) {
 				assert.Zero(t, w.Count(bmc.CommandOn))
 				stop()
 				took := l.all()
-				at := slices.IndexFunc(took, func(ev engine.Event) bool { return ev.Action == remediate.IsolateNode })
+				at := slices.IndexFunc(took, func(ev event.Event) bool { return ev.Action == remediate.IsolateNode })
 				require.NotEqual(t, -1, at)
 				assert.Contains(t, took[at].Inputs, ` proof=Human by="ada (uid 1000)" proven=false`, "nobody takes it for a reading")
 			})

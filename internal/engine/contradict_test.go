@@ -10,6 +10,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/test/fake"
 )
@@ -84,10 +85,10 @@ func TestOffOfALiveNodeEndsTheEnrolment(t *testing.T) {
 }
 
 // told are the messages of the refusals for a reason.
-func told(t *testing.T, events *engine.Stream, code reason.Code) (messages []string) {
+func told(t *testing.T, events *event.Stream, code reason.Code) (messages []string) {
 	t.Helper()
-	contradicts := func(ev engine.Event) bool {
-		return ev.Type == engine.EventRefused && ev.Reason == string(code) && strings.Contains(ev.Message, "read Off")
+	contradicts := func(ev event.Event) bool {
+		return ev.Type == event.Refused && ev.Reason == string(code) && strings.Contains(ev.Message, "read Off")
 	}
 	for _, ev := range eventsOf(t, events, contradicts) {
 		messages = append(messages, ev.Message)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
@@ -76,7 +77,7 @@ func (c *cluster) watchView() View {
 	}
 	c.mu.Unlock()
 	if changed {
-		c.emit(Event{Type: EventView, Message: bad})
+		c.emit(event.Event{Type: event.ViewChanged, Message: bad})
 		c.wake()
 	}
 	return v
@@ -101,7 +102,7 @@ func (c *cluster) decide(ctx context.Context, now time.Time, ask bool, due time.
 	moved, next := c.follow(ctx, now)
 	remember, err := c.rememberScope(ctx, now)
 	if err != nil {
-		c.emit(Event{Type: EventFailed, Message: "save the state of the cluster: " + err.Error()})
+		c.emit(event.Event{Type: event.Failed, Message: "save the state of the cluster: " + err.Error()})
 	}
 	if moved || ask {
 		c.e.beat()
@@ -262,7 +263,7 @@ func (c *cluster) refuse(a candidate, g reason.Gate) {
 	c.refused[a.key] = g.Reason
 	c.mu.Unlock()
 	if !known {
-		c.emit(Event{Type: EventRefused, Node: a.draft.Target.Node, Reason: string(g.Reason), Check: a.draft.CheckID, Gates: []reason.Gate{g},
+		c.emit(event.Event{Type: event.Refused, Node: a.draft.Target.Node, Reason: string(g.Reason), Check: a.draft.CheckID, Gates: []reason.Gate{g},
 			Message: g.Name + ": " + g.Value + " (needs " + g.Threshold + ", " + g.Source + ")"})
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
@@ -125,11 +126,11 @@ type Options struct {
 	Guards guard.Limits
 	Run    remediate.Limits // a check's start-up timeout may enlarge ReadyTimeout
 	Power  PowerTiming
-	Events *Stream
+	Events *event.Stream
 	// Record makes an event durable before what it announces is done; while it
 	// fails nothing that hurts is done. After context.DeadlineExceeded the event may
 	// come to be durable all the same. nil: nothing is recorded. // I24
-	Record func(Event) error
+	Record func(event.Event) error
 	// PauseFile pauses everything while it exists; empty: none is looked for. // I23
 	PauseFile string
 	// Suspended is how long this host was suspended since it was booted; nil: as its

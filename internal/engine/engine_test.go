@@ -10,6 +10,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
@@ -75,7 +76,7 @@ func TestNothingIsDoneWhileTheStoreRefuses(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		require.Empty(t, w.Commands())
 		require.Zero(t, w.Isolations())
-		failed := eventsOf(t, events, func(ev engine.Event) bool { return ev.Type == engine.EventFailed })
+		failed := eventsOf(t, events, func(ev event.Event) bool { return ev.Type == event.Failed })
 		require.NotEmpty(t, failed, "the refusal of the store was not told")
 		store.set(false)
 		time.Sleep(5 * time.Minute)

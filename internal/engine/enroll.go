@@ -9,6 +9,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/state"
@@ -34,7 +35,7 @@ type EnrolledDevice struct {
 // Enroll stores a person's word that the devices of a Node's host, as they are
 // now, switch that very machine. Each is read at once: what tells an identity must
 // match, and what tells one unasked may not contradict. A refusal is a *Refusal. // I8, I10
-func (e *Engine) Enroll(ctx context.Context, o Order) (Enrollment, error) {
+func (e *Engine) Enroll(ctx context.Context, o order.Order) (Enrollment, error) {
 	c, err := e.cluster(o.Cluster)
 	if err != nil {
 		return Enrollment{}, err
@@ -85,7 +86,7 @@ func (e *Engine) Enroll(ctx context.Context, o Order) (Enrollment, error) {
 	if x.Pin, err = c.putPin(ctx, x.Pin); err != nil {
 		return Enrollment{}, err
 	}
-	c.emit(o.event("enrolls " + s.Host.Address()))
+	c.emit(o.Event("enrolls " + s.Host.Address()))
 	c.wake()
 	return x, nil
 }
@@ -178,7 +179,7 @@ func (c *cluster) readOnce(ctx context.Context, d bmc.Device) (bmc.Reading, erro
 
 // Release ends the freeze of a Node's host, on the word of a person who knows why
 // its BMC said Off falsely. // I5
-func (e *Engine) Release(ctx context.Context, o Order) error {
+func (e *Engine) Release(ctx context.Context, o order.Order) error {
 	c, err := e.cluster(o.Cluster)
 	if err != nil {
 		return err
@@ -189,7 +190,7 @@ func (e *Engine) Release(ctx context.Context, o Order) error {
 	released, err := e.freezes.release(ctx, c.store(), o, c.opt.Name)
 	for _, f := range released {
 		o.Node, o.Run = f.Node, f.RunID
-		c.emit(o.event("releases " + f.Host))
+		c.emit(o.Event("releases " + f.Host))
 	}
 	if err == nil && len(released) == 0 {
 		return &reason.Refusal{Reason: reason.NotFrozen, Message: "no freeze stands on " + o.Node}

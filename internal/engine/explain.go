@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
@@ -27,7 +28,7 @@ func (e *Engine) Explain(ctx context.Context, cluster, node string) (Explanation
 	if err != nil {
 		return Explanation{}, err
 	}
-	a, err := c.manual(Order{Node: node})
+	a, err := c.manual(order.Order{Node: node})
 	if err != nil {
 		return Explanation{}, err
 	}

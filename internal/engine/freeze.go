@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
@@ -168,7 +169,7 @@ func (f *freezes) none() bool {
 }
 
 // release ends every freeze of a host and gives those that it ended.
-func (f *freezes) release(ctx context.Context, s state.Store, o Order, cluster string) (released []state.Freeze, err error) {
+func (f *freezes) release(ctx context.Context, s state.Store, o order.Order, cluster string) (released []state.Freeze, err error) {
 	if err := f.writing.lock(ctx); err != nil {
 		return nil, err
 	}
@@ -245,7 +246,7 @@ func (c *cluster) frozen(t remediate.Target) (reason.Code, string) {
 
 // StillFrozen says why a Node's host must not be switched off although its own
 // freezes were released; "" when no other stands.
-func (e *Engine) StillFrozen(o Order) string {
+func (e *Engine) StillFrozen(o order.Order) string {
 	c, err := e.cluster(o.Cluster)
 	if err != nil {
 		return ""

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
@@ -50,15 +51,15 @@ func (s *failingStore) set(fail bool) {
 }
 
 // start runs an engine over the world until the test's bubble ends it.
-func start(t *testing.T, w *world, store state.Store, change func(*engine.Options)) (*engine.Engine, *engine.Stream, func()) {
+func start(t *testing.T, w *world, store state.Store, change func(*engine.Options)) (*engine.Engine, *event.Stream, func()) {
 	t.Helper()
 	return startBeating(t, w, store, change, func() {})
 }
 
 // startBeating is start for a test that listens to the beats for the watchdog.
-func startBeating(t *testing.T, w *world, store state.Store, change func(*engine.Options), beat func()) (*engine.Engine, *engine.Stream, func()) {
+func startBeating(t *testing.T, w *world, store state.Store, change func(*engine.Options), beat func()) (*engine.Engine, *event.Stream, func()) {
 	t.Helper()
-	events := engine.NewStream()
+	events := event.NewStream()
 	opt := engine.Options{
 		Store: store, Hosts: w, Open: func(bmc.Device) (bmc.Power, error) { return w.bmc(), nil }, Events: events,
 		Clusters: []engine.ClusterOptions{{Name: "c", Mode: guard.ModeEvaluate, Isolation: remediate.IsolateDelete, IdentityMode: "required", Watch: w.Watch(), Kube: w}},
@@ -99,9 +100,9 @@ func openStore(t *testing.T, dir string) state.Store {
 }
 
 // eventsOf are the events so far that a test asks for.
-func eventsOf(t *testing.T, s *engine.Stream, keep func(engine.Event) bool) []engine.Event {
+func eventsOf(t *testing.T, s *event.Stream, keep func(event.Event) bool) []event.Event {
 	t.Helper()
 	all, err := s.After(t.Context(), 0)
 	require.NoError(t, err)
-	return slices.DeleteFunc(all, func(ev engine.Event) bool { return !keep(ev) })
+	return slices.DeleteFunc(all, func(ev event.Event) bool { return !keep(ev) })
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
@@ -22,7 +23,7 @@ func (s *failingStore) cluster(t *testing.T, name string) state.Cluster {
 	return c
 }
 
-func heldFor(length time.Duration) engine.Order {
+func heldFor(length time.Duration) order.Order {
 	o := byHand
 	o.For = length
 	return o
@@ -35,7 +36,7 @@ func TestHoldIsOverByItself(t *testing.T) {
 		time.Sleep(time.Second)
 		out, err := e.Hold(t.Context(), heldFor(time.Hour))
 		require.NoError(t, err)
-		assert.Equal(t, engine.Outcome{Until: time.Now().UTC().Add(time.Hour)}, out)
+		assert.Equal(t, order.Outcome{Until: time.Now().UTC().Add(time.Hour)}, out)
 		out, err = e.Hold(t.Context(), heldFor(time.Minute))
 		require.NoError(t, err)
 		assert.Equal(t, time.Now().UTC().Add(time.Hour), out.Until, "a hold that stands is not shortened")
@@ -147,7 +148,7 @@ func TestQuarantineAndHold(t *testing.T) {
 		require.NoError(t, err)
 		out, err := e.Hold(t.Context(), heldFor(time.Hour))
 		require.NoError(t, err)
-		assert.Equal(t, engine.Outcome{Until: time.Now().UTC().Add(time.Hour)}, out)
+		assert.Equal(t, order.Outcome{Until: time.Now().UTC().Add(time.Hour)}, out)
 		refusedByHand(t, e, reason.Hold)
 		holds := e.Holds("c")
 		require.Len(t, holds, 2)
@@ -164,7 +165,7 @@ func TestQuarantineAndHold(t *testing.T) {
 
 		out, err = e.ReleaseHold(t.Context(), byHand)
 		require.NoError(t, err)
-		assert.Equal(t, engine.Outcome{Quarantine: true}, out)
+		assert.Equal(t, order.Outcome{Quarantine: true}, out)
 		assert.Empty(t, e.Holds("c"))
 		_, err = e.ReleaseHold(t.Context(), byHand)
 		refusedFor(t, err, reason.NoHold)
@@ -176,7 +177,7 @@ func TestQuarantineAndHold(t *testing.T) {
 // that is longer takes its place. // I23
 func TestStopThatStandsKeepsItsName(t *testing.T) {
 	for name, c := range map[string]struct {
-		give func(*engine.Engine, context.Context, engine.Order) (engine.Outcome, error)
+		give func(*engine.Engine, context.Context, order.Order) (order.Outcome, error)
 		why  func(*engine.Engine) string
 	}{
 		"hold": {
@@ -223,7 +224,7 @@ func TestResumeSaysHowTheOtherPauseEnds(t *testing.T) {
 		time.Sleep(time.Second)
 		all, one := heldFor(0), heldFor(0)
 		all.Cluster, all.Node, one.Node = state.AllClusters, "", ""
-		for _, o := range []engine.Order{all, one} {
+		for _, o := range []order.Order{all, one} {
 			_, err := e.Pause(t.Context(), o)
 			require.NoError(t, err)
 		}

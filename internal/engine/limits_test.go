@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
@@ -215,7 +216,7 @@ func TestCheckIsAskedAgainAtTheStart(t *testing.T) {
 				return
 			}
 			meddled.Store(true) // in the middle of the decision about a-000, whose probe is done
-			_, err := e.Fence(t.Context(), engine.Order{Cluster: "a", Node: "a-001", Actor: "ada", Reason: "smoke"})
+			_, err := e.Fence(t.Context(), order.Order{Cluster: "a", Node: "a-001", Actor: "ada", Reason: "smoke"})
 			assert.NoError(t, err)
 		})
 		one := intstr.FromInt32(1)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
@@ -83,7 +84,7 @@ func (w *worker) backups(ctx context.Context) ([][]byte, remediate.Backup) {
 	if w.saved == nil { // nobody else writes them: the store is not asked at each look
 		saved, err := state.Backups(ctx, w.c.store(), w.run.ID)
 		if err != nil {
-			w.emit(Event{Type: EventFailed, Message: "read the backups of the Node: " + err.Error()})
+			w.emit(event.Event{Type: event.Failed, Message: "read the backups of the Node: " + err.Error()})
 			return nil, remediate.Backup{}
 		}
 		w.saved = append([]state.Backup{}, saved...)

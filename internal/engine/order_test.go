@@ -10,12 +10,13 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 )
 
-var byHand = engine.Order{Cluster: "c", Node: "n-1", Actor: "ada (uid 1000)", Reason: "smoke"}
+var byHand = order.Order{Cluster: "c", Node: "n-1", Actor: "ada (uid 1000)", Reason: "smoke"}
 
 func TestFenceOffOnlyStaysOffUntilUnfence(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
@@ -28,7 +29,7 @@ func TestFenceOffOnlyStaysOffUntilUnfence(t *testing.T) {
 		require.NoError(t, err)
 		again, err := e.Fence(t.Context(), o)
 		require.NoError(t, err)
-		assert.Equal(t, engine.Outcome{Run: out.Run, Joined: true}, again)
+		assert.Equal(t, order.Outcome{Run: out.Run, Joined: true}, again)
 		time.Sleep(10 * time.Minute)
 		r := only(t, e)
 		assert.Equal(t, remediate.Held, r.Step)
@@ -77,7 +78,7 @@ func TestPauseTakesBackWhatCanBeTakenBack(t *testing.T) {
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(62 * time.Second)
 		require.Equal(t, 1, w.Count(bmc.CommandOff))
-		_, err := e.Pause(t.Context(), engine.Order{Actor: "ada", Reason: "stop"})
+		_, err := e.Pause(t.Context(), order.Order{Actor: "ada", Reason: "stop"})
 		require.NoError(t, err)
 		time.Sleep(time.Minute)
 		r := only(t, e)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/fake"
@@ -29,8 +30,8 @@ func until(t *testing.T, e *engine.Engine, step remediate.Step) remediate.Run {
 	return remediate.Run{}
 }
 
-func ofRun(r remediate.Run) engine.Order {
-	return engine.Order{Run: r.ID, Actor: "ada", Reason: "enough"}
+func ofRun(r remediate.Run) order.Order {
+	return order.Order{Run: r.ID, Actor: "ada", Reason: "enough"}
 }
 
 // An abort takes back what can be taken back, and completes what cannot. // I20

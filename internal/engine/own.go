@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
@@ -235,7 +236,7 @@ func (c *cluster) rememberOwn(ctx context.Context, changes []policy.Change) {
 		_, err = c.putPin(ctx, p)
 	}
 	if err != nil {
-		c.emit(Event{Type: EventFailed, Message: "remember this host's system UUID: " + err.Error()})
+		c.emit(event.Event{Type: event.Failed, Message: "remember this host's system UUID: " + err.Error()})
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
@@ -168,7 +170,7 @@ func TestPauseAtAStandbyBindsTheOwner(t *testing.T) {
 		p := newPair(t, w, store, nil)
 		p.give("a")
 		time.Sleep(30 * time.Second)
-		_, err := p.engine["b"].Pause(t.Context(), engine.Order{Cluster: "c", Actor: "ada", Reason: "wait"})
+		_, err := p.engine["b"].Pause(t.Context(), order.Order{Cluster: "c", Actor: "ada", Reason: "wait"})
 		require.NoError(t, err)
 		time.Sleep(time.Second)
 		assert.Contains(t, p.engine["a"].Status()[0].Paused, "ada")
@@ -176,7 +178,7 @@ func TestPauseAtAStandbyBindsTheOwner(t *testing.T) {
 		require.NoError(t, err)
 		time.Sleep(5 * time.Minute)
 		assert.Empty(t, w.Commands())
-		_, err = p.engine["a"].Resume(t.Context(), engine.Order{Cluster: "c", Actor: "ada", Reason: "go"})
+		_, err = p.engine["a"].Resume(t.Context(), order.Order{Cluster: "c", Actor: "ada", Reason: "go"})
 		require.NoError(t, err)
 		time.Sleep(time.Minute)
 		assert.Empty(t, w.Commands())
@@ -202,8 +204,8 @@ func TestUnreadableRecordsAreNotTakenOver(t *testing.T) {
 		s := p.engine["a"].Status()[0]
 		assert.False(t, s.Owner)
 		assert.NotEmpty(t, s.Idle, "and people see that nobody acts")
-		require.Len(t, p.told(t, "a", engine.EventFailed), 1)
-		assert.Contains(t, p.told(t, "a", engine.EventFailed)[0], "r-1")
+		require.Len(t, p.told(t, "a", event.Failed), 1)
+		assert.Contains(t, p.told(t, "a", event.Failed)[0], "r-1")
 		r, err := store.Get(t.Context(), state.KindRun, "r-1")
 		require.NoError(t, err)
 		require.NoError(t, store.Delete(t.Context(), state.KindRun, "r-1", r.Version))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
@@ -46,7 +47,7 @@ func (e *Engine) Checked(ctx context.Context, k Checked) {
 		return // the first device tells for all
 	}
 	if err := c.pinHealthy(ctx, k, d); err != nil && ctx.Err() == nil {
-		c.emit(Event{Type: EventFailed, Node: k.Subject.Node, Message: "store the identity pin: " + err.Error()})
+		c.emit(event.Event{Type: event.Failed, Node: k.Subject.Node, Message: "store the identity pin: " + err.Error()})
 	}
 }
 
@@ -119,6 +120,6 @@ func (c *cluster) storePin(ctx context.Context, r remediate.Run) {
 		err = c.savePin(ctx, old, next, time.Now())
 	}
 	if err != nil {
-		c.emit(Event{Type: EventFailed, Node: t.Node, Run: r.ID, Message: "store the identity pin: " + err.Error()})
+		c.emit(event.Event{Type: event.Failed, Node: t.Node, Run: r.ID, Message: "store the identity pin: " + err.Error()})
 	}
 }

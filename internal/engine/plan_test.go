@@ -15,6 +15,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
@@ -38,7 +39,7 @@ func TestPlanNamesWhatLimits(t *testing.T) {
 		assert.Equal(t, []string{"n-1", "other-0"}, []string{p.Items[0].Node, p.Items[1].Node}, "in the order of the report")
 		assert.Equal(t, reason.Observing, p.Items[0].Gate.Reason)
 		assert.Zero(t, w.Reads(), "a plan asks no BMC")
-		require.NoError(t, e.Arm(t.Context(), engine.Order{Cluster: "c", Actor: "ada", Reason: "go"}, true))
+		require.NoError(t, e.Arm(t.Context(), order.Order{Cluster: "c", Actor: "ada", Reason: "go"}, true))
 		synctest.Wait()
 		p, err = e.Plan(t.Context(), "c")
 		require.NoError(t, err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
@@ -53,7 +54,7 @@ func TestDecidingReadsNoPassword(t *testing.T) {
 		var x *counting
 		e, _, stop := start(t, w, store, func(o *engine.Options) { x = &counting{Hosts: o.Hosts}; o.Hosts = x })
 		time.Sleep(2 * time.Second)
-		_, err := e.Hold(t.Context(), engine.Order{Node: "n-1", Actor: "root", Reason: "test"})
+		_, err := e.Hold(t.Context(), order.Order{Node: "n-1", Actor: "root", Reason: "test"})
 		require.NoError(t, err)
 		before := x.finds.Load()
 		time.Sleep(5 * time.Minute)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
@@ -43,7 +44,7 @@ func TestPlaceIsTakenUnderAllLimits(t *testing.T) {
 			store, err := state.OpenBolt(filepath.Join(t.TempDir(), "state.db"))
 			require.NoError(t, err)
 			defer func() { require.NoError(t, store.Close()) }()
-			e, err := New(t.Context(), Options{Store: store, Hosts: noHosts{}, Events: NewStream(), Guards: l, Clusters: []ClusterOptions{{Name: "c"}}})
+			e, err := New(t.Context(), Options{Store: store, Hosts: noHosts{}, Events: event.NewStream(), Guards: l, Clusters: []ClusterOptions{{Name: "c"}}})
 			require.NoError(t, err)
 			c := e.clusters["c"]
 			nodes := map[string]*policy.Node{}

@@ -6,19 +6,20 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
 // Retry takes a run up again that is Held, or waits for its next attempt. What would
 // keep the run where it is refuses the order: the run would drop it without a word.
-func (e *Engine) Retry(ctx context.Context, o Order) (Outcome, error) {
+func (e *Engine) Retry(ctx context.Context, o order.Order) (order.Outcome, error) {
 	c, r, err := e.withRun(o)
 	if err == nil {
 		err = c.ours()
 	}
 	if err != nil {
-		return Outcome{}, err
+		return order.Outcome{}, err
 	}
 	p := c.lookForRivals(ctx, r)
 	return c.order(ctx, o.Run, o, "retries", func(r remediate.Run) (remediate.Run, error) {
@@ -28,7 +29,7 @@ func (e *Engine) Retry(ctx context.Context, o Order) (Outcome, error) {
 		if g, refused := firstFailing(c.retryGates(r, p, time.Now())); refused {
 			return r, reason.RefusalOf(g)
 		}
-		r.Retry = o.word()
+		r.Retry = o.ForRecord()
 		return r, nil
 	})
 }

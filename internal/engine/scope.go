@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/state"
@@ -52,9 +53,9 @@ func enlarged(before, now state.Scope) string {
 
 // quietFrom is when the quiet period of a start begins, and what is to be told of the
 // start. Without state nobody knows what went on before, or whether it was armed. // I16, I18
-func (c *cluster) quietFrom(resumed time.Time) (from time.Time, told []Event) {
+func (c *cluster) quietFrom(resumed time.Time) (from time.Time, told []event.Event) {
 	if c.opt.Mode == guard.ModeObserve && c.stored.Version == 0 {
-		told = append(told, Event{Type: EventInternal, Reason: string(reason.Observing),
+		told = append(told, event.Event{Type: event.Internal, Reason: string(reason.Observing),
 			Message: "there is no state of this cluster: it is observed until fencectl arm, whatever it was before"})
 	}
 	why := enlarged(c.stored.Scope, scopeOf(c.opt))
@@ -62,7 +63,7 @@ func (c *cluster) quietFrom(resumed time.Time) (from time.Time, told []Event) {
 		return resumed, told
 	}
 	if c.stored.Version != 0 && c.e.opt.Guards.QuietPeriod > 0 {
-		told = append(told, Event{Type: EventInternal, Reason: string(reason.QuietPeriod),
+		told = append(told, event.Event{Type: event.Internal, Reason: string(reason.QuietPeriod),
 			Message: "more may be acted on than before (" + why + "): the quiet period begins"})
 	}
 	return later(resumed, c.e.started), told

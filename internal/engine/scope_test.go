@@ -10,7 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/state"
@@ -27,7 +29,7 @@ func atStart(t *testing.T, w *world, store state.Store, change func(*engine.Opti
 	time.Sleep(2 * time.Second)
 	x, err := e.Explain(t.Context(), "c", "n-1")
 	require.NoError(t, err)
-	for _, ev := range eventsOf(t, events, func(ev engine.Event) bool { return ev.Type == engine.EventInternal }) {
+	for _, ev := range eventsOf(t, events, func(ev event.Event) bool { return ev.Type == event.Internal }) {
 		told += ev.Message + "\n"
 	}
 	time.Sleep(6 * time.Minute)
@@ -81,7 +83,7 @@ func TestScopeIsRememberedAfterTheQuietPeriod(t *testing.T) {
 		w.SetReady("True")
 		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Guards.QuietPeriod = 5 * time.Minute })
 		time.Sleep(time.Minute)
-		_, err := e.Pause(t.Context(), engine.Order{Cluster: "c", Actor: "ada", Reason: "look"})
+		_, err := e.Pause(t.Context(), order.Order{Cluster: "c", Actor: "ada", Reason: "look"})
 		require.NoError(t, err)
 		stop()
 		quiet, told := atStart(t, w, store, func(*engine.Options) {})
@@ -110,7 +112,7 @@ func TestLostArmingIsTold(t *testing.T) {
 		observe := func(o *engine.Options) { o.Clusters[0].Mode = guard.ModeObserve }
 		e, events, stop := start(t, w, store, observe)
 		time.Sleep(5 * time.Minute)
-		lost := eventsOf(t, events, func(ev engine.Event) bool { return strings.Contains(ev.Message, "until fencectl arm") })
+		lost := eventsOf(t, events, func(ev event.Event) bool { return strings.Contains(ev.Message, "until fencectl arm") })
 		require.Len(t, lost, 1)
 		assert.Equal(t, string(reason.Observing), lost[0].Reason)
 		assert.Equal(t, "c", lost[0].Cluster)

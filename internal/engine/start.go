@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
@@ -81,14 +82,14 @@ func (c *cluster) place(a candidate, draft remediate.Run) (*leadership, remediat
 
 // begin records and saves a run that has its place, or takes that away again.
 func (c *cluster) begin(ctx context.Context, t *leadership, a candidate, r remediate.Run, s *session) (remediate.Run, error) {
-	started, err := c.recorded(Event{
-		Type: EventStarted, Node: r.Target.Node, Run: r.ID, Step: r.Step, Check: r.CheckID, Gates: a.gates,
+	started, err := c.recorded(event.Event{
+		Type: event.Started, Node: r.Target.Node, Run: r.ID, Step: r.Step, Check: r.CheckID, Gates: a.gates,
 		Message: cmp.Or(r.Trigger, "manual fence"),
 	})
 	var saved remediate.Run
 	if err != nil {
 		if perhapsRecorded(err) { // I24
-			c.emit(Event{Type: EventFailed, Node: r.Target.Node, Run: r.ID, Message: "not begun: " + err.Error()})
+			c.emit(event.Event{Type: event.Failed, Node: r.Target.Node, Run: r.ID, Message: "not begun: " + err.Error()})
 		}
 		err = &reason.Refusal{Reason: reason.AuditFailed, Message: "the audit log cannot be written: " + err.Error()}
 	} else {
@@ -172,14 +173,14 @@ func (c *cluster) saveFirst(ctx context.Context, r remediate.Run) (remediate.Run
 	free, err := c.e.slots.take(ctx, c.store(), limit, c.opt.Name, r.ID)
 	switch {
 	case err != nil:
-		c.emit(Event{Type: EventFailed, Node: r.Target.Node, Message: reason.Sentence(err)})
+		c.emit(event.Event{Type: event.Failed, Node: r.Target.Node, Message: reason.Sentence(err)})
 		return r, err
 	case !free:
 		return r, &reason.Refusal{Reason: reason.TotalInFlight, Message: "as many runs are in flight over all clusters as guards.maxInFlightTotal allows"}
 	}
 	saved, err := c.save(ctx, r)
 	if err != nil {
-		c.emit(Event{Type: EventFailed, Node: r.Target.Node, Message: "save a new run: " + err.Error()})
+		c.emit(event.Event{Type: event.Failed, Node: r.Target.Node, Message: "save a new run: " + err.Error()})
 		return r, unsureOf(err)
 	}
 	return saved, nil

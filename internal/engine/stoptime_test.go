@@ -8,13 +8,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/fake"
 )
 
-func pausedFor(d time.Duration) engine.Order {
-	return engine.Order{Cluster: "c", Actor: "ada", Reason: "wait", For: d}
+func pausedFor(d time.Duration) order.Order {
+	return order.Order{Cluster: "c", Actor: "ada", Reason: "wait", For: d}
 }
 
 // A clock that is ahead, this host's or the API server's, ends no pause: it would be over

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -175,7 +176,7 @@ func (t *statusWriter) write(ctx context.Context, r *policy.CheckReport, is stat
 	}
 	if err != nil && ctx.Err() == nil {
 		if last.failed == 0 { // told once, until it goes well again
-			t.c.emit(Event{Type: EventFailed, Message: "tell what check " + r.Namespace + "/" + r.Name + " found: " + err.Error()})
+			t.c.emit(event.Event{Type: event.Failed, Message: "tell what check " + r.Namespace + "/" + r.Name + " found: " + err.Error()})
 		}
 		last.failed = min(max(2*last.failed, tellRetry), tellSlowest)
 		last.next = now.Add(last.failed)

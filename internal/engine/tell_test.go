@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
@@ -145,7 +146,7 @@ func TestTellingNeverDelaysADecision(t *testing.T) {
 		stop()
 		written, _ := b.told()
 		assert.Len(t, written, 5, "after 0, 10, 30, 70 and 150 s")
-		failed := eventsOf(t, events, func(ev engine.Event) bool { return ev.Type == engine.EventFailed })
+		failed := eventsOf(t, events, func(ev event.Event) bool { return ev.Type == event.Failed })
 		assert.Len(t, failed, 1, "told once")
 	})
 }

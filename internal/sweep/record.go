@@ -8,6 +8,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/reason"
 )
@@ -81,7 +82,7 @@ func (e *entry) pause(every time.Duration) time.Duration {
 
 // record adds a look. It gives the event when the device stops or begins to be
 // dependable.
-func (e *entry) record(a answer) *engine.Event {
+func (e *entry) record(a answer) *event.Event {
 	e.last = a
 	if why, _ := failure(a); why != "" {
 		e.failures++
@@ -119,13 +120,13 @@ func (e *entry) good(a answer) {
 }
 
 // news is the event that is due, if one is.
-func (e *entry) news() *engine.Event {
+func (e *entry) news() *event.Event {
 	bad := e.failures >= dependableFailures
 	if bad == e.told {
 		return nil
 	}
 	e.told = bad
-	ev := &engine.Event{Type: EventBMC, Cluster: e.subject.Cluster, Node: e.subject.Node}
+	ev := &event.Event{Type: EventBMC, Cluster: e.subject.Cluster, Node: e.subject.Node}
 	if !bad {
 		ev.Message = fmt.Sprintf("BMC %s of %s is dependable again", e.device(), e.subject.Host.Name)
 		return ev

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/reason"
 )
@@ -39,7 +40,7 @@ type Options struct {
 	AtOnce      int           // looks in flight, at most
 	// Tell is given an event when a device stops or begins to be dependable, and
 	// Measured the latency of each good look. Neither may block.
-	Tell     func(engine.Event)
+	Tell     func(event.Event)
 	Measured func(bmc.Driver, time.Duration)
 }
 
@@ -126,7 +127,7 @@ func (s *Sweep) follow(ctx context.Context) {
 func (s *Sweep) begin(ctx context.Context, looks *sync.WaitGroup) time.Time {
 	s.mu.Lock()
 	now := time.Now()
-	var news []engine.Event
+	var news []event.Event
 	for e := s.plan.next(now); e != nil; e = s.plan.next(now) {
 		if a, until, spared := s.spared(e, now); spared {
 			if ev := e.record(a); ev != nil {
@@ -165,13 +166,13 @@ func (s *Sweep) look(ctx context.Context, e *entry, subject engine.Subject, what
 }
 
 // took notes what a look found. The caller holds mu.
-func (s *Sweep) took(e *entry, a answer) *engine.Event {
+func (s *Sweep) took(e *entry, a answer) *event.Event {
 	s.noteAccount(e, a)
 	return e.record(a)
 }
 
 // tell passes on what a look found.
-func (s *Sweep) tell(ctx context.Context, a answer, news *engine.Event) {
+func (s *Sweep) tell(ctx context.Context, a answer, news *event.Event) {
 	if a.Err == nil {
 		s.opt.Measured(a.device().Driver, a.Latency)
 	}

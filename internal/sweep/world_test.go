@@ -14,6 +14,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/reason"
@@ -30,7 +31,7 @@ type world struct {
 	mu       sync.Mutex
 	subjects []engine.Subject
 	machines map[string]*machine // by service
-	events   []engine.Event
+	events   []event.Event
 	checked  []engine.Checked
 	measured int
 	inFlight int
@@ -152,7 +153,7 @@ func (w *world) runEvery(t *testing.T, every time.Duration, f func(t *testing.T)
 				w.change(func() { w.urgent++ })
 				return w.actors.Urgent()(d)
 			},
-			Tell: func(e engine.Event) {
+			Tell: func(e event.Event) {
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				w.events = append(w.events, e)
