@@ -96,11 +96,11 @@ func (c *cluster) keepAnnounced(ctx context.Context, t *leadership) {
 // mayAct says whether there is anything that this instance could do to the cluster:
 // one that is only observed belongs to whoever acts on it.
 func (c *cluster) mayAct() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if c.armed() {
 		return true
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, r := range c.runs {
 		if r.Open() {
 			return true

@@ -29,7 +29,6 @@ type cluster struct {
 	looks      *queue // of this cluster's runs
 
 	mu        sync.Mutex
-	stored    state.Cluster
 	runs      map[string]remediate.Run // by ID, ended ones too
 	workers   map[string]*worker       // by run ID, open ones only
 	probes    map[string]*probe        // by target key
@@ -53,11 +52,11 @@ type cluster struct {
 	scopeKept bool                         // this process has stored its scope
 }
 
-func newCluster(e *Engine, o ClusterOptions, stored state.Cluster) *cluster {
+func newCluster(e *Engine, o ClusterOptions) *cluster {
 	o.Rules.ClusterRequired, o.Rules.NodesStandIn = true, false // this is a live cluster
 	o.Rules.ZoneKey = cmp.Or(o.Rules.ZoneKey, e.opt.Guards.ZoneKey)
 	c := &cluster{
-		e: e, opt: o, stored: stored, poke: make(chan struct{}, 1), stir: make(chan struct{}, 1), news: make(chan struct{}, 1),
+		e: e, opt: o, poke: make(chan struct{}, 1), stir: make(chan struct{}, 1), news: make(chan struct{}, 1),
 		runs: map[string]remediate.Run{}, workers: map[string]*worker{},
 		probes: map[string]*probe{}, refused: map[string]reason.Code{},
 		ledger: policy.NewLedger(o.Rules), storms: map[checkKey]policy.Storm{}, moved: true, evidence: map[string]*evidence{},
@@ -65,7 +64,7 @@ func newCluster(e *Engine, o ClusterOptions, stored state.Cluster) *cluster {
 		looks: &queue{size: looksAtOnce}, awake: e.stayAwake(),
 	}
 	c.ledger.Apply(e.started, fromFiles(o)...)
-	from, told := c.quietFrom(later(stored.ResumedAt, e.global.ResumedAt))
+	from, told := c.quietFrom(later(c.record().ResumedAt, e.stop.Record(state.AllClusters).ResumedAt))
 	c.quiet = from.Add(e.opt.Guards.QuietPeriod)
 	for _, ev := range told {
 		c.emit(ev)
@@ -113,10 +112,4 @@ func (c *cluster) save(ctx context.Context, r remediate.Run) (remediate.Run, err
 	c.runs[saved.ID], c.moved = saved, true
 	c.mu.Unlock()
 	return saved, nil
-}
-
-// change stores a change of the cluster's record; nothing changes in memory
-// when the store refuses.
-func (c *cluster) change(ctx context.Context, f func(*state.Cluster)) error {
-	return c.e.changeRecord(ctx, c.opt.Name, f)
 }

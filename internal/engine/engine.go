@@ -3,8 +3,6 @@ package engine
 import (
 	"context"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -16,6 +14,7 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/stop"
 	"github.com/fenced/fenced/internal/suspend"
 )
 
@@ -149,18 +148,10 @@ type Engine struct {
 	backoff  *probeBackoff
 	recorder *recorder
 	own      *ownHost
-	file     *pauseFile
-	stops    *stops
-	holds    *holds
 	slots    *slots
-	corrupt  *corruptRecords
-	clock    jumpTolerantClock         // by which people's stops end,
-	behind   atomic.Pointer[time.Time] // and when an API server's last held that back
+	stop     *stop.Stop
 	started  time.Time
 	beat     func() // tells the watchdog that decisions are made
-
-	mu     sync.Mutex
-	global state.Cluster // the pause of everything, under the empty name
 }
 
 // New loads what the store holds and prepares every cluster. It talks to no
@@ -178,13 +169,14 @@ func New(ctx context.Context, opt Options) (*Engine, error) {
 	if opt.Owners == nil {
 		e.opt.Owners = state.Sole(opt.Store, opt.Instance, namesOf(opt.Clusters))
 	}
-	e.file, e.stops, e.holds = &pauseFile{path: opt.PauseFile}, newStops(), &holds{all: map[string]state.Hold{}}
-	e.slots, e.freezes, e.corrupt = newSlots(), newFreezes(), newCorruptRecords()
+	e.slots, e.freezes = newSlots(), newFreezes()
 	if opt.Suspended == nil {
 		e.opt.Suspended = suspend.Total
 	}
-	records, err := e.firstStops(ctx)
-	if err != nil {
+	if e.stop, err = stop.New(ctx, stop.Options{Store: opt.Store, Emit: opt.Events.Emit, PauseFile: opt.PauseFile}); err != nil {
+		return nil, err
+	}
+	if err := e.stop.NoteUnread(state.KindFreeze, e.freezes.load(ctx, opt.Store)); err != nil {
 		return nil, err
 	}
 	runs, err := state.LoadRuns(ctx, opt.Store)
@@ -196,7 +188,9 @@ func New(ctx context.Context, opt Options) (*Engine, error) {
 		return nil, err
 	}
 	for _, o := range opt.Clusters {
-		e.clusters[o.Name] = newCluster(e, o, recordOf(records, o.Name))
+		c := newCluster(e, o)
+		e.clusters[o.Name] = c
+		e.stop.Attach(o.Name, stopped{c})
 		e.declare(ctx, o.Name)
 	}
 	for _, r := range runs {
@@ -245,9 +239,8 @@ func (e *Engine) Run(ctx context.Context, beat func()) error {
 	g.Go(func() error { return e.keepReloaded(ctx) })
 	g.Go(func() error { return e.keepReread(ctx) })
 	g.Go(func() error { return e.prune(ctx) })
-	g.Go(func() error { return e.watchFile(ctx) })
 	g.Go(func() error { return e.keepAccounts(ctx) })
-	g.Go(func() error { return e.keepStops(ctx) })
+	g.Go(func() error { return e.stop.Run(ctx) })
 	return g.Wait()
 }
 

@@ -35,7 +35,7 @@ type evidence struct {
 // seekEvidence asks the BMCs of the targets that a check waits for, if the check
 // would not wait for a host that reads Off. It says when to seek again.
 func (c *cluster) seekEvidence(now time.Time) (due time.Time) {
-	act := c.e.paused(c) == "" && c.foreignOwner(now) == ""
+	act := c.e.stop.Paused(c.opt.Name) == "" && c.foreignOwner(now) == "" && c.armed()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	checks := c.shortening()
@@ -47,7 +47,7 @@ func (c *cluster) seekEvidence(now time.Time) (due time.Time) {
 	}
 	c.sought = now
 	wanted := map[string]remediate.Run{}
-	if act && c.armed() {
+	if act {
 		wanted = c.waiting(checks)
 	}
 	c.dropEvidence(wanted, now)

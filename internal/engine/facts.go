@@ -16,7 +16,7 @@ func (c *cluster) facts(a candidate, p *probe, now time.Time) guard.Facts {
 	v := c.watchView() // one whose outage is over brings its quiet period along // I16
 	f := guard.Facts{
 		Manual: a.draft.Manual != nil, Mode: c.opt.Mode, ForeignOwner: c.foreignOwner(now), OwnerSource: c.ownerSource(),
-		Paused: c.e.paused(c), Held: c.e.held(c.opt.Name, a.draft.Target.Node),
+		Paused: c.e.stop.Paused(c.opt.Name), Held: c.e.stop.Held(c.opt.Name, a.draft.Target.Node),
 		ViewSynced: v.Synced, ViewAge: v.Age, ClockSkew: v.Skew, Protected: a.protected,
 		ControlPlane: a.draft.ControlPlane, QuorumHolds: true, QuorumDetail: "etcd is asked just before",
 		NeedsHost: a.draft.Strategy == remediate.PowerCycle, Host: cmp.Or(a.draft.Target.BareMetalHost, "not looked up yet"),
@@ -43,14 +43,16 @@ func (c *cluster) facts(a candidate, p *probe, now time.Time) guard.Facts {
 	}
 	f.FrozenReason, f.Frozen = c.frozen(a.draft.Target)
 	f.Duplicate = c.e.twin(names(c.opt.Name, a.draft.Target.Node, a.draft.Target.BareMetalHost))
-	f.Quarantined, f.QuarantinedUntil = c.e.quarantine(c.opt.Name, a.draft.Target.Node)
+	f.Quarantined, f.QuarantinedUntil = c.e.stop.Quarantined(c.opt.Name, a.draft.Target.Node)
+	f.Armed = c.record().Armed
+	forgiven := c.e.stop.ReleasedAt(c.opt.Name, a.draft.Target.Node)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	f.Armed, f.QuietUntil = c.stored.Armed, c.quiet
+	f.QuietUntil = c.quiet
 	f.NextStart, f.StartsLastHour = c.nextStart(now)
 	f.UUIDTwin = c.twin(a.draft.Target.Node, uuid)
 	c.countNodes(a, &f)
-	c.countRuns(a, &f, now)
+	c.countRuns(a, &f, forgiven, now)
 	return f
 }
 
@@ -100,9 +102,10 @@ func (c *cluster) anyMachineHasItsNode() bool {
 	return false
 }
 
-// countRuns fills the facts about runs; c.mu is held.
-func (c *cluster) countRuns(a candidate, f *guard.Facts, now time.Time) {
-	h := c.history(a.draft.Target)
+// countRuns fills the facts about runs. Since forgiven a person lets the host be fenced
+// again. c.mu is held.
+func (c *cluster) countRuns(a candidate, f *guard.Facts, forgiven, now time.Time) {
+	h := c.history(a.draft.Target, forgiven)
 	f.LastRunEnded, f.RunsLastDay, f.RunsNotDone = h.lastEnded(), h.within(now, 24*time.Hour), h.notDone()
 	for _, r := range c.runs {
 		if !r.Open() {

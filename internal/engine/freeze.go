@@ -7,13 +7,13 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
+	"golang.org/x/sync/semaphore"
 )
 
 // falseOff is the reason of a run whose host lived while its BMC said Off.
@@ -23,21 +23,17 @@ const falseOff = "FalseOff"
 // them: their BMCs have lied. From the second host of one model and firmware on,
 // all of its class are frozen. // I5
 type freezes struct {
-	writing ctxMutex // held while the store is written; those who ask do not wait for it
-
-	mu  sync.Mutex
-	all map[string]state.Freeze // by run, released ones too
+	writing *semaphore.Weighted        // held while the store is written; those who ask do not wait for it
+	table   *state.Table[state.Freeze] // by run, released ones too
 }
 
-func newFreezes() *freezes { return &freezes{writing: newCtxMutex(), all: map[string]state.Freeze{}} }
+func newFreezes() *freezes {
+	return &freezes{writing: semaphore.NewWeighted(1), table: state.NewFreezes(func(state.Freeze) {})}
+}
 
 // load reads the freezes. What cannot be read leaves what was known.
 func (f *freezes) load(ctx context.Context, s state.Store) error {
-	list, err := state.LoadFreezes(ctx, s)
-	for _, each := range list {
-		f.put(each)
-	}
-	if err != nil {
+	if err := f.table.Load(ctx, s); err != nil {
 		return fmt.Errorf("load freezes: %w", err)
 	}
 	return nil
@@ -48,7 +44,7 @@ func (f *freezes) load(ctx context.Context, s state.Store) error {
 // cannot be read forbids everything already.
 func (f *freezes) complete(ctx context.Context, s state.Store, runs map[string]remediate.Run, class func(host string) string) error {
 	for id, r := range runs {
-		if _, known := f.of(id); known || !lied(r) {
+		if _, known := f.table.Get(id); known || !lied(r) {
 			continue
 		}
 		err := f.add(ctx, s, r, class(r.Target.Host))
@@ -62,78 +58,29 @@ func (f *freezes) complete(ctx context.Context, s state.Store, runs map[string]r
 // lied says whether a run stands still because a BMC said Off falsely.
 func lied(r remediate.Run) bool { return r.Step == remediate.Held && r.Reason == falseOff }
 
-// of is the freeze that a run found out about.
-func (f *freezes) of(run string) (state.Freeze, bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	each, known := f.all[run]
-	return each, known
-}
-
-// put notes a freeze as it was stored.
-func (f *freezes) put(n state.Freeze) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if n.Version >= f.all[n.RunID].Version {
-		f.all[n.RunID] = n
-	}
-}
-
-// list gives all of them.
-func (f *freezes) list() []state.Freeze {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return slices.Collect(maps.Values(f.all))
-}
-
 // add freezes the host of a run, durably; again if it was released before.
 func (f *freezes) add(ctx context.Context, s state.Store, r remediate.Run, class string) error {
 	if r.OffLevel > 0 || r.Level > 0 { // the outlets lied, or something between
 		class = ""
 	}
-	if err := f.writing.lock(ctx); err != nil {
+	if err := f.writing.Acquire(ctx, 1); err != nil {
 		return err
 	}
-	defer f.writing.unlock()
-	_, err := f.change(ctx, s, r.ID, func(state.Freeze) state.Freeze {
+	defer f.writing.Release(1)
+	_, err := f.table.Update(ctx, s, r.ID, func(state.Freeze, bool) (state.Freeze, bool) {
 		return state.Freeze{
 			RunID: r.ID, Host: r.Target.Host, Cluster: r.Target.Cluster, Node: r.Target.Node,
 			Devices: r.Target.Devices, Class: class, Reason: r.Note, At: time.Now().UTC(),
-		}
+		}, true
 	})
 	return err
-}
-
-// change stores what to makes of the freeze of a run, on top of whatever a write without
-// an answer, or another instance, has made of it. f.writing is held.
-func (f *freezes) change(ctx context.Context, s state.Store, run string, to func(old state.Freeze) state.Freeze) (state.Freeze, error) {
-	const conflicts = 3
-	for again := 0; ; again++ {
-		old, _ := f.of(run)
-		next := to(old)
-		next.Version = old.Version
-		saved, err := state.SaveFreeze(ctx, s, next)
-		if err == nil {
-			f.put(saved)
-			return saved, nil
-		}
-		if again == conflicts || !errors.Is(err, state.ErrConflict) && !errors.Is(err, state.ErrExists) {
-			return saved, err
-		}
-		if e := f.load(ctx, s); e != nil {
-			return saved, errors.Join(err, e)
-		}
-	}
 }
 
 // on says why a target must not be switched off, and by which reason; "" when it
 // may. class is that of its BMC, "" when it is not known.
 func (f *freezes) on(t remediate.Target, class string) (reason.Code, string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	hosts := map[string]bool{}
-	for _, id := range slices.Sorted(maps.Keys(f.all)) {
-		each := f.all[id]
+	for _, each := range f.table.All() {
 		switch {
 		case !each.Active():
 		case frozenThere(each, t):
@@ -158,35 +105,29 @@ func frozenThere(f state.Freeze, t remediate.Target) bool {
 
 // none says whether nothing is frozen, as it mostly is.
 func (f *freezes) none() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, each := range f.all {
-		if each.Active() {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(f.table.All(), state.Freeze.Active)
 }
 
 // release ends every freeze of a host and gives those that it ended.
 func (f *freezes) release(ctx context.Context, s state.Store, o order.Order, cluster string) (released []state.Freeze, err error) {
-	if err := f.writing.lock(ctx); err != nil {
+	if err := f.writing.Acquire(ctx, 1); err != nil {
 		return nil, err
 	}
-	defer f.writing.unlock()
-	for _, each := range f.list() {
+	defer f.writing.Release(1)
+	for _, each := range f.table.All() {
 		if !each.Active() || each.Cluster != cluster || each.Node != o.Node && each.Host != o.Node {
 			continue
 		}
-		saved, e := f.change(ctx, s, each.RunID, func(old state.Freeze) state.Freeze {
+		saved, e := f.table.Update(ctx, s, each.RunID, func(old state.Freeze, known bool) (state.Freeze, bool) {
 			old.ReleasedBy, old.ReleasedReason, old.ReleasedAt = o.Actor, o.Reason, time.Now().UTC()
-			return old
+			return old, known // another instance forgets only what was released
 		})
-		if e != nil {
+		switch {
+		case e != nil:
 			err = errors.Join(err, e)
-			continue
+		case saved.RunID != "":
+			released = append(released, saved)
 		}
-		released = append(released, saved)
 	}
 	return released, err
 }
@@ -194,20 +135,17 @@ func (f *freezes) release(ctx context.Context, s state.Store, o order.Order, clu
 // prune forgets released freezes whose runs are forgotten, too. A store that does not
 // answer is asked once: whoever must freeze a host waits meanwhile.
 func (f *freezes) prune(ctx context.Context, s state.Store, kept func(run string) bool) error {
-	if err := f.writing.lock(ctx); err != nil {
+	if err := f.writing.Acquire(ctx, 1); err != nil {
 		return err
 	}
-	defer f.writing.unlock()
-	for _, each := range f.list() {
+	defer f.writing.Release(1)
+	for _, each := range f.table.All() {
 		if each.Active() || kept(each.RunID) {
 			continue
 		}
-		if err := state.DeleteFreeze(ctx, s, each); err != nil && !errors.Is(err, state.ErrNotFound) {
+		if err := f.table.Delete(ctx, s, each); err != nil {
 			return err
 		}
-		f.mu.Lock()
-		delete(f.all, each.RunID)
-		f.mu.Unlock()
 	}
 	return nil
 }

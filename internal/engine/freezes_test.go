@@ -86,7 +86,7 @@ func TestClassIsTheLiarsAndOfTwoHosts(t *testing.T) {
 	assert.True(t, frozen("m 1"))
 	assert.False(t, frozen("m 2"))
 
-	assert.Equal(t, f.all, readFreezes(t, s).all)
+	assert.Equal(t, f.table.All(), readFreezes(t, s).table.All())
 	_, err := f.release(t.Context(), s, order.Order{Node: "e", Actor: "ada"}, "c")
 	require.NoError(t, err)
 	assert.False(t, frozen("m 1"))
@@ -113,11 +113,12 @@ func TestReleasedFreezesArePruned(t *testing.T) {
 	silent := &unpruned{Store: s}
 	require.ErrorIs(t, f.prune(t.Context(), silent, func(string) bool { return false }), context.DeadlineExceeded)
 	assert.Equal(t, 1, silent.asked, "whoever must freeze a host waits for it")
-	assert.Len(t, f.all, 3)
+	assert.Len(t, f.table.All(), 3)
 	require.NoError(t, f.prune(t.Context(), s, func(run string) bool { return run == "r2" }))
 	again := readFreezes(t, s)
-	assert.Len(t, again.all, 2)
-	assert.NotContains(t, again.all, "r1")
+	assert.Len(t, again.table.All(), 2)
+	_, known := again.table.Get("r1")
+	assert.False(t, known)
 }
 
 // unanswered is a store whose writes are done, and not answered once.
@@ -142,15 +143,15 @@ func TestFreezeWithoutAnAnswerIsTakenIn(t *testing.T) {
 	s, r, o := &unanswered{inner, true}, heldFor("r1", "n-1"), order.Order{Node: "n-1", Actor: "ada", Reason: "board replaced"}
 	require.Error(t, f.add(t.Context(), s, r, ""))
 	require.NoError(t, f.add(t.Context(), s, r, ""))
-	require.True(t, first(f.of("r1")).Active())
+	require.True(t, first(f.table.Get("r1")).Active())
 	s.lose = true
 	_, err := f.release(t.Context(), s, o, "c")
 	require.Error(t, err)
 	released, err := f.release(t.Context(), s, o, "c")
 	require.NoError(t, err)
 	require.Len(t, released, 1)
-	require.False(t, first(f.of("r1")).Active())
-	assert.Equal(t, f.list(), readFreezes(t, inner).list())
+	require.False(t, first(f.table.Get("r1")).Active())
+	assert.Equal(t, f.table.All(), readFreezes(t, inner).table.All())
 }
 
 func first(f state.Freeze, _ bool) state.Freeze { return f }

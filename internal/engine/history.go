@@ -23,8 +23,8 @@ type history struct {
 }
 
 // history collects the power cycles of a target. c.mu is held.
-func (c *cluster) history(t remediate.Target) history {
-	h := history{forgiven: c.e.releasedAt(c.opt.Name, t.Node), well: c.well[t.Node]}
+func (c *cluster) history(t remediate.Target, forgiven time.Time) history {
+	h := history{forgiven: forgiven, well: c.well[t.Node]}
 	for _, r := range c.runs {
 		if r.Strategy == remediate.PowerCycle && cycled(r) && sameTarget(r.Target, t) {
 			h.cycles = append(h.cycles, r)

@@ -204,7 +204,7 @@ func (e *Engine) Arm(ctx context.Context, o order.Order, armed bool) error {
 		return err
 	}
 	verb := map[bool]string{true: "arms", false: "disarms"}[armed]
-	err = c.change(ctx, func(s *state.Cluster) {
+	err = e.stop.Change(ctx, c.opt.Name, func(s *state.Cluster) {
 		s.Armed, s.ArmedBy, s.ArmedReason, s.ArmedAt = armed, o.Actor, o.Reason, time.Now().UTC()
 	})
 	if err == nil {

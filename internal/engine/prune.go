@@ -30,7 +30,7 @@ func (e *Engine) prune(ctx context.Context) error {
 		case <-timer.C:
 		}
 		next := pruneEvery
-		if now := e.stopsEndBy(state.AllClusters); now.IsZero() || !e.pruneOnce(ctx, now) {
+		if now := e.stop.EndBy(state.AllClusters); now.IsZero() || !e.pruneOnce(ctx, now) {
 			next = pruneRetry
 		}
 		timer.Reset(next)
@@ -65,7 +65,7 @@ func (e *Engine) pruneOnce(ctx context.Context, now time.Time) bool {
 		err = e.freezes.prune(ctx, store, func(run string) bool { return known[run] })
 	}
 	if err == nil {
-		err = e.holds.prune(ctx, store, now.Add(-keepRuns)) // I23
+		err = e.stop.Prune(ctx, store, now.Add(-keepRuns)) // I23
 	}
 	if err != nil && ctx.Err() == nil {
 		e.opt.Events.Emit(event.Event{Type: event.Internal, Message: "prune old records: " + err.Error()})

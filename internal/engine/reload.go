@@ -20,6 +20,9 @@ const (
 	reloadTime = 30 * time.Second
 	// followEvery is how often what nobody decides with here is read again.
 	followEvery = 5 * time.Second
+	// rereadEvery is how often what forbids something is read again by an instance that
+	// might act.
+	rereadEvery = time.Second
 )
 
 // keepReloaded takes in what other instances write, until ctx ends: people give a
@@ -85,9 +88,8 @@ func (e *Engine) reload(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, reloadTime)
 	defer cancel()
 	return errors.Join(
-		e.noteUnread(state.KindCluster, e.loadPauses(ctx)),
-		e.noteUnread(state.KindHold, e.loadHolds(ctx)),
-		e.noteUnread(state.KindFreeze, e.freezes.load(ctx, e.opt.Store)),
+		e.stop.Load(ctx),
+		e.stop.NoteUnread(state.KindFreeze, e.freezes.load(ctx, e.opt.Store)),
 	)
 }
 
@@ -95,7 +97,7 @@ func (e *Engine) reload(ctx context.Context) error {
 // on a cluster that others may own, too: it can take long to notice that a watch is
 // dead. A failure is no news: it is tried again, and a claim ends without its store. // I23
 func (e *Engine) keepReread(ctx context.Context) error {
-	tick := time.NewTicker(stopsEvery)
+	tick := time.NewTicker(rereadEvery)
 	defer tick.Stop()
 	for {
 		select {

@@ -54,15 +54,16 @@ func enlarged(before, now state.Scope) string {
 // quietFrom is when the quiet period of a start begins, and what is to be told of the
 // start. Without state nobody knows what went on before, or whether it was armed. // I16, I18
 func (c *cluster) quietFrom(resumed time.Time) (from time.Time, told []event.Event) {
-	if c.opt.Mode == guard.ModeObserve && c.stored.Version == 0 {
+	stored := c.record()
+	if c.opt.Mode == guard.ModeObserve && stored.Version == 0 {
 		told = append(told, event.Event{Type: event.Internal, Reason: string(reason.Observing),
 			Message: "there is no state of this cluster: it is observed until fencectl arm, whatever it was before"})
 	}
-	why := enlarged(c.stored.Scope, scopeOf(c.opt))
+	why := enlarged(stored.Scope, scopeOf(c.opt))
 	if why == "" {
 		return resumed, told
 	}
-	if c.stored.Version != 0 && c.e.opt.Guards.QuietPeriod > 0 {
+	if stored.Version != 0 && c.e.opt.Guards.QuietPeriod > 0 {
 		told = append(told, event.Event{Type: event.Internal, Reason: string(reason.QuietPeriod),
 			Message: "more may be acted on than before (" + why + "): the quiet period begins"})
 	}
@@ -76,13 +77,14 @@ const scopeRetry = time.Minute
 // cluster was seen whole with this scope: the next start need not be quiet. due is when
 // to call it again, although nothing happens in the cluster; zero = never.
 func (c *cluster) rememberScope(ctx context.Context, now time.Time) (due time.Time, err error) {
-	if c.leadership.Load() == nil || c.e.corrupt.why() != "" { // the owner does, when it knows what it writes over
+	if c.leadership.Load() == nil || c.e.stop.Corrupt() != "" { // the owner does, when it knows what it writes over
 		return time.Time{}, nil
 	}
 	c.mu.Lock()
 	kept, quiet := c.scopeKept, c.quiet
-	known := c.stored.Version != 0 && enlarged(c.stored.Scope, scopeOf(c.opt)) == "" && enlarged(scopeOf(c.opt), c.stored.Scope) == ""
 	c.mu.Unlock()
+	stored := c.record()
+	known := stored.Version != 0 && enlarged(stored.Scope, scopeOf(c.opt)) == "" && enlarged(scopeOf(c.opt), stored.Scope) == ""
 	switch {
 	case kept:
 		return time.Time{}, nil
@@ -90,7 +92,7 @@ func (c *cluster) rememberScope(ctx context.Context, now time.Time) (due time.Ti
 		return quiet, nil
 	}
 	if !known {
-		if err := c.change(ctx, func(s *state.Cluster) { s.Scope = scopeOf(c.opt) }); err != nil {
+		if err := c.e.stop.Change(ctx, c.opt.Name, func(s *state.Cluster) { s.Scope = scopeOf(c.opt) }); err != nil {
 			return now.Add(scopeRetry), err
 		}
 	}

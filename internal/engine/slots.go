@@ -8,6 +8,7 @@ import (
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
+	"golang.org/x/sync/semaphore"
 )
 
 const (
@@ -19,7 +20,7 @@ const (
 // store. There one is taken or not; here they are only counted, for the gate and for
 // explain. // I11
 type slots struct {
-	io ctxMutex // one reader or writer of them at a time
+	io *semaphore.Weighted // one reader or writer of them at a time
 
 	mu     sync.Mutex
 	taken  map[string]string // run -> cluster
@@ -27,7 +28,7 @@ type slots struct {
 	failed error             // then
 }
 
-func newSlots() *slots { return &slots{io: newCtxMutex(), taken: map[string]string{}} }
+func newSlots() *slots { return &slots{io: semaphore.NewWeighted(1), taken: map[string]string{}} }
 
 func (s *slots) count() int {
 	s.mu.Lock()
@@ -39,10 +40,10 @@ func (s *slots) count() int {
 // waits for a store that does not answer. What cannot be read leaves what was known.
 // The store is asked again at the start of a run.
 func (s *slots) refresh(ctx context.Context, store state.Store) error {
-	if err := s.io.lock(ctx); err != nil {
+	if err := s.io.Acquire(ctx, 1); err != nil {
 		return err
 	}
-	defer s.io.unlock()
+	defer s.io.Release(1)
 	s.mu.Lock()
 	fresh, failed := time.Since(s.loaded).Abs() < slotsFresh, s.failed
 	s.mu.Unlock()
@@ -64,10 +65,10 @@ func (s *slots) refresh(ctx context.Context, store state.Store) error {
 }
 
 func (s *slots) take(ctx context.Context, store state.Store, limit int, cluster, run string) (bool, error) {
-	if err := s.io.lock(ctx); err != nil {
+	if err := s.io.Acquire(ctx, 1); err != nil {
 		return false, err
 	}
-	defer s.io.unlock()
+	defer s.io.Release(1)
 	ok, err := state.TakeSlot(ctx, store, limit, state.Slot{Cluster: cluster, Run: run})
 	if err == nil && ok {
 		s.mu.Lock()
@@ -78,10 +79,10 @@ func (s *slots) take(ctx context.Context, store state.Store, limit int, cluster,
 }
 
 func (s *slots) free(ctx context.Context, store state.Store, run string) error {
-	if err := s.io.lock(ctx); err != nil {
+	if err := s.io.Acquire(ctx, 1); err != nil {
 		return err
 	}
-	defer s.io.unlock()
+	defer s.io.Release(1)
 	err := state.FreeSlot(ctx, store, run)
 	if err == nil {
 		s.mu.Lock()

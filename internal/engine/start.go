@@ -113,6 +113,7 @@ func (c *cluster) begin(ctx context.Context, t *leadership, a candidate, r remed
 
 // reserve lists a run as open if nothing stands against it at this moment.
 func (c *cluster) reserve(a candidate, r remediate.Run, now time.Time) error {
+	forgiven := c.e.stop.ReleasedAt(c.opt.Name, r.Target.Node)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if g, refused := firstFailing(c.asked(a, now)); refused {
@@ -121,7 +122,7 @@ func (c *cluster) reserve(a candidate, r remediate.Run, now time.Time) error {
 	a.draft = r
 	f := guard.Facts{Manual: r.Manual != nil, ControlPlane: r.ControlPlane, NeedsHost: r.Strategy == remediate.PowerCycle}
 	c.countNodes(a, &f)
-	c.countRuns(a, &f, now)
+	c.countRuns(a, &f, forgiven, now)
 	f.NextStart, f.StartsLastHour = c.nextStart(now)
 	if g, refused := firstFailing(guard.StartGates(c.e.opt.Guards, f, now)); refused {
 		return reason.RefusalOf(g)

@@ -9,6 +9,7 @@ import (
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/state"
 )
 
 // ClusterStatus is what is known about one cluster now.
@@ -38,14 +39,13 @@ func (e *Engine) Status() []ClusterStatus {
 		c := e.clusters[name]
 		o := e.opt.Owners.Owner(name)
 		s := ClusterStatus{
-			Name: name, Mode: c.opt.Mode, Paused: e.paused(c), View: c.view(), Runs: c.openRuns(),
+			Name: name, Mode: c.opt.Mode, Paused: e.stop.Paused(name), Armed: c.armed(), View: c.view(), Runs: c.openRuns(),
 			Owner: c.leadership.Load() != nil, OwnerName: o.Instance, Epoch: o.Epoch,
 		}
 		if s.Owner || s.Epoch == 0 || s.OwnerName == e.opt.Instance {
 			s.Idle = c.foreignOwner(time.Now())
 		}
 		c.mu.Lock()
-		s.Armed = c.armed()
 		s.ViewBad = c.viewBad
 		if c.judged {
 			s.Nodes, s.Checks = c.ledger.Fleet("").Nodes, c.ledger.Counters()
@@ -56,9 +56,9 @@ func (e *Engine) Status() []ClusterStatus {
 	return all
 }
 
-// armed says whether fenced acts on its own judgement here. c.mu is held.
-func (c *cluster) armed() bool {
-	return c.opt.Mode == guard.ModeEvaluate || c.opt.Mode == guard.ModeObserve && c.stored.Armed
+// actsAlone says whether fenced acts on its own judgement in a cluster.
+func actsAlone(mode string, stored state.Cluster) bool {
+	return mode == guard.ModeEvaluate || mode == guard.ModeObserve && stored.Armed
 }
 
 // Report is what the checks find in a cluster now, with every target. It is for

@@ -2,252 +2,119 @@ package engine
 
 import (
 	"context"
-	"errors"
-	"maps"
-	"slices"
-	"sync"
 	"time"
 
-	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/order"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/state"
 )
 
-const (
-	stopsEvery = time.Second     // between two looks at the file, and two tries to save
-	saveTime   = 5 * time.Second // for a person's stop, which binds before it is saved
-)
-
-// stops are people's pauses and holds that the store has not taken: they bind all
-// the same until the daemon ends, and are saved as soon as that is possible. // I23
-type stops struct {
-	saving ctxMutex // one change of them at a time; held during I/O
-
-	mu     sync.Mutex
-	pauses map[string]pause      // by cluster; state.AllClusters is all
-	holds  map[string]state.Hold // by key
-}
-
-func newStops() *stops {
-	return &stops{saving: newCtxMutex(), pauses: map[string]pause{}, holds: map[string]state.Hold{}}
-}
-
-// begin waits for the turn to change a stop, no longer than a person should.
-func (s *stops) begin(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, saveTime)
-	defer cancel()
-	return s.saving.lock(ctx)
-}
-
-func (s *stops) pause(cluster string) (p pause, stands bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p, stands = s.pauses[cluster]
-	return p, stands
-}
-
-func (s *stops) setPause(cluster string, p pause) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.pauses[cluster] = p
-}
-
-// dropPause forgets that very pause.
-func (s *stops) dropPause(cluster string, p pause) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.pauses[cluster] == p {
-		delete(s.pauses, cluster)
+// Pause stops everything new and everything that can still be taken back, in
+// one cluster or, with no name, in all. It binds at once, whatever the store does. // I23
+func (e *Engine) Pause(ctx context.Context, o order.Order) (order.Outcome, error) {
+	if err := e.knows(o.Cluster); err != nil {
+		return order.Outcome{}, err
 	}
+	return e.stop.Pause(ctx, o), nil
 }
 
-// hold is the one that waits to be saved for a Node; the zero value when none does.
-func (s *stops) hold(cluster, node string) state.Hold {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.holds[state.Hold{Cluster: cluster, Node: node}.Key()]
-}
-
-func (s *stops) setHold(h state.Hold) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.holds[h.Key()] = h
-}
-
-// dropHold forgets that very hold.
-func (s *stops) dropHold(h state.Hold) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.holds[h.Key()] == h {
-		delete(s.holds, h.Key())
+// Resume ends a pause; the quiet period follows. It does not remove the pause
+// file: Outcome.Still says what pauses on.
+func (e *Engine) Resume(ctx context.Context, o order.Order) (order.Outcome, error) {
+	if err := e.knows(o.Cluster); err != nil {
+		return order.Outcome{}, err
 	}
+	return e.stop.Resume(ctx, o)
 }
 
-// unsaved is what an order's answer says of a stop that the store refused: those that
-// share the store hear of it only once it is saved. // I23
-func unsaved(what string, err error) string {
-	return what + " by this daemon alone, and until it restarts: the state could not be saved, so order it" +
-		" at every other fenced that shares the store, too: " + err.Error()
-}
-
-// record is what people ordered for one cluster or for all, as it was last stored.
-func (e *Engine) record(name string) state.Cluster {
-	if c := e.clusters[name]; c != nil {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return c.stored
+// knows refuses the name of a cluster that is not configured; none means all.
+func (e *Engine) knows(cluster string) error {
+	if cluster == state.AllClusters {
+		return nil
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.global
-}
-
-// setRecord makes a stored record what the gates ask; an older one than is known
-// changes nothing.
-func (e *Engine) setRecord(r state.Cluster) {
-	if r.Name == state.AllClusters {
-		e.mu.Lock()
-		if r.Version > e.global.Version {
-			e.global = r
-		}
-		e.mu.Unlock()
-	}
-	for name, c := range e.clusters {
-		if r.Name != state.AllClusters && r.Name != name {
-			continue
-		}
-		c.mu.Lock()
-		if r.Name == name && r.Version > c.stored.Version {
-			c.stored = r
-		}
-		c.mu.Unlock()
-		c.beQuiet(r.ResumedAt)
-	}
-	e.stirred(r.Name)
-}
-
-// stirred wakes all whom people's stops bind: they bind, or cease to, at once.
-func (e *Engine) stirred(cluster string) {
-	for name, c := range e.clusters {
-		if cluster != state.AllClusters && cluster != name {
-			continue
-		}
-		c.wake()
-		c.mu.Lock()
-		for _, w := range c.workers {
-			w.inbox.kick()
-		}
-		c.mu.Unlock()
-	}
-}
-
-// loadPauses takes in what other instances have stored about pauses and arming.
-func (e *Engine) loadPauses(ctx context.Context) error {
-	list, err := state.LoadClusters(ctx, e.opt.Store)
-	for _, r := range list {
-		if (r.Name == state.AllClusters || e.clusters[r.Name] != nil) && r.Version > e.record(r.Name).Version {
-			e.setRecord(r)
-		}
-	}
+	_, err := e.cluster(cluster)
 	return err
 }
 
-// changeRecord stores a change of a cluster's record on top of whatever another
-// instance has made of it; nothing changes in memory when the store refuses.
-func (e *Engine) changeRecord(ctx context.Context, name string, f func(*state.Cluster)) error {
-	const conflicts = 3
-	have := e.record(name)
-	for again := 0; ; again++ {
-		next := have
-		f(&next)
-		saved, err := state.SaveCluster(ctx, e.opt.Store, next)
-		if err == nil {
-			e.setRecord(saved)
-			return nil
+// Hold keeps one Node from being fenced. It binds at once, whatever the store does;
+// the Node need not be seen. Nothing that is there is shortened. // I23
+func (e *Engine) Hold(ctx context.Context, o order.Order) (order.Outcome, error) {
+	c, err := e.cluster(o.Cluster)
+	if err != nil {
+		return order.Outcome{}, err
+	}
+	o.Cluster = c.opt.Name
+	out := e.stop.Hold(ctx, o)
+	out.Unseen = !c.sees(o.Node)
+	return out, nil
+}
+
+// ReleaseHold ends the hold of a Node by people or, where there is none, its quarantine:
+// one of them, so that who ends his own hold does not let the host be fenced again.
+func (e *Engine) ReleaseHold(ctx context.Context, o order.Order) (order.Outcome, error) {
+	c, err := e.cluster(o.Cluster)
+	if err != nil {
+		return order.Outcome{}, err
+	}
+	o.Cluster = c.opt.Name
+	return e.stop.Release(ctx, o)
+}
+
+// Holds lists the active holds and quarantines in a cluster, by Node; a quarantine
+// comes after the hold of the same Node.
+func (e *Engine) Holds(cluster string) []state.Hold { return e.stop.Holds(cluster) }
+
+// sees says whether a Node of that name, or something that will have it, is known.
+func (c *cluster) sees(node string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range c.runs {
+		if r.Open() && r.Target.Node == node {
+			return true
 		}
-		if again == conflicts || !errors.Is(err, state.ErrConflict) && !errors.Is(err, state.ErrExists) {
-			return err
-		}
-		if have, err = state.LoadCluster(ctx, e.opt.Store, name); err != nil {
-			return err
-		}
+	}
+	return c.judged && (c.ledger.Node(node) != nil || c.ledger.MachineOf(node) != nil)
+}
+
+// stopped is what people's stops bind: the deciding loop, and each run.
+type stopped struct{ c *cluster }
+
+// Clock implements stop.Cluster.
+func (s stopped) Clock() (skew time.Duration, seen bool) {
+	v := s.c.view()
+	if s.c.skewed(v) == "" {
+		return 0, v.Synced
+	}
+	return v.Skew, v.Synced
+}
+
+// BeQuiet implements stop.Cluster. // I16
+func (s stopped) BeQuiet(from time.Time) {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	s.c.quiet = later(s.c.quiet, from.Add(s.c.e.opt.Guards.QuietPeriod))
+}
+
+// Wake implements stop.Cluster.
+func (s stopped) Wake() {
+	s.c.wake()
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	for _, w := range s.c.workers {
+		w.inbox.kick()
 	}
 }
 
-// watchFile tells of the pause file and makes it felt at once; the gates look at it
-// by themselves. It does no other I/O: the store may hang. // I23
-func (e *Engine) watchFile(ctx context.Context) error {
-	tick := time.NewTicker(stopsEvery)
-	defer tick.Stop()
-	told := ""
-	for {
-		why, _ := e.file.look(time.Now())
-		if why != told {
-			message := why
-			if why == "" {
-				message = "the pause file is gone; the quiet period begins"
-			}
-			told = why
-			e.opt.Events.Emit(event.Event{Type: event.Ordered, Message: message})
-			e.stirred(state.AllClusters)
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
+// trip quarantines a host whose runs of a day are used up and that is asked for once
+// more. // I15
+func (c *cluster) trip(ctx context.Context, a candidate, g reason.Gate, now time.Time) {
+	if node := a.draft.Target.Node; !g.Pass && g.Reason == reason.FencesPerDay && node != "" {
+		c.e.stop.Quarantine(ctx, c.opt.Name, node, g.Value, now)
 	}
 }
 
-// keepStops saves what could not be saved, and ends what is over, until ctx ends.
-func (e *Engine) keepStops(ctx context.Context) error {
-	tick := time.NewTicker(stopsEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-		for _, name := range append(slices.Sorted(maps.Keys(e.clusters)), state.AllClusters) {
-			e.keepPause(ctx, name, e.stopsEndBy(name))
-		}
-		e.keepResumed(ctx, time.Now())
-		e.keepHolds(ctx)
-	}
-}
+// record is what people ordered for the cluster, as it was last stored.
+func (c *cluster) record() state.Cluster { return c.e.stop.Record(c.opt.Name) }
 
-// keepPause saves a pause that waits for the store, or ends one that is over. A
-// failure is no news: it is tried again. // I23
-func (e *Engine) keepPause(ctx context.Context, name string, now time.Time) {
-	if p, stands := e.stops.pause(name); stands && !p.over(now) {
-		_ = e.savePause(ctx, name, p)
-		return
-	} else if stands {
-		e.beQuiet(name, e.reached(p.until))
-		e.stops.dropPause(name, p)
-	}
-	if p, stands := e.storedPause(name); !stands || !p.over(now) {
-		return
-	}
-	var ended pause
-	err := e.changeRecord(ctx, name, func(s *state.Cluster) {
-		ended = pause{}
-		if p, stands := pauseOf(*s); stands && p.over(now) { // unless another instance was faster
-			ended = p
-			resume(s, e.reached(p.until))
-		}
-	})
-	if err == nil && ended != (pause{}) {
-		e.opt.Events.Emit(event.Event{Type: event.Ordered, Cluster: name, Message: "the pause by " + ended.by + " is over; the quiet period begins"})
-	}
-}
-
-// keepResumed makes the quiet period after the pause file survive a restart.
-func (e *Engine) keepResumed(ctx context.Context, now time.Time) {
-	_, ended := e.file.look(now)
-	if ended.IsZero() || !e.record(state.AllClusters).ResumedAt.Before(ended) {
-		return
-	}
-	// A failure is no news: it is tried again.
-	_ = e.changeRecord(ctx, state.AllClusters, func(s *state.Cluster) { s.ResumedAt = later(s.ResumedAt, ended.UTC()) })
-}
+// armed says whether fenced acts on its own judgement here.
+func (c *cluster) armed() bool { return actsAlone(c.opt.Mode, c.record()) }

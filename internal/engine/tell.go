@@ -92,13 +92,14 @@ func (t *statusWriter) loop(ctx context.Context) error {
 
 // round tells what is new. It returns when there is more to tell.
 func (t *statusWriter) round(ctx context.Context, now time.Time) (due time.Time) {
-	if t.c.e.paused(t.c) != "" {
+	if t.c.e.stop.Paused(t.c.opt.Name) != "" {
 		return time.Time{} // the end of a pause is told
 	}
 	foreign := t.c.foreignOwner(now) // whoever acts tells
+	acts := t.c.armed() && foreign == ""
 	t.c.mu.Lock()
 	var found []policy.CheckReport
-	judged, acts := t.c.judged, t.c.armed() && foreign == ""
+	judged := t.c.judged
 	if judged {
 		found = t.c.ledger.Counters()
 	}

@@ -44,54 +44,38 @@ type Scope struct {
 	Checks map[string]string `json:"checks,omitempty"` // of policies.d: digest of what each selects
 }
 
+// Key is under which the cluster is stored.
+func (c Cluster) Key() string { return clusterKey(c.Name) }
+
+var typeCluster = typed[Cluster]{
+	kind: KindCluster, key: Cluster.Key, version: func(c *Cluster) *uint64 { return &c.Version },
+	name: func(c Cluster) string { return ordered(c.Name) },
+}
+
+// NewClusters is an empty table of clusters, AllClusters among them.
+func NewClusters(changed func(Cluster)) *Table[Cluster] { return newTable(typeCluster, changed) }
+
 // SaveCluster writes the cluster durably and returns it with its new version.
 func SaveCluster(ctx context.Context, s Store, c Cluster) (Cluster, error) {
 	if c.Name == allClustersKey {
 		return c, fmt.Errorf("save cluster %q: the name is reserved", c.Name)
 	}
-	data, err := encode(c)
-	if err != nil {
-		return c, fmt.Errorf("save %s: %w", ordered(c.Name), err)
-	}
-	version, err := s.Put(ctx, Record{Kind: KindCluster, Key: clusterKey(c.Name), Version: c.Version, Data: data})
-	if err != nil {
-		return c, fmt.Errorf("save %s: %w", ordered(c.Name), err)
-	}
-	c.Version = version
-	return c, nil
+	return typeCluster.save(ctx, s, c)
 }
 
 // LoadCluster reads a cluster. One that was never saved has only its name, and
 // version 0, so that it can be changed and saved at once.
 func LoadCluster(ctx context.Context, s Store, cluster string) (Cluster, error) {
-	r, err := s.Get(ctx, KindCluster, clusterKey(cluster))
+	c, err := typeCluster.get(ctx, s, clusterKey(cluster))
 	if errors.Is(err, ErrNotFound) {
 		return Cluster{Name: cluster}, nil
 	}
-	if err != nil {
-		return Cluster{}, err
-	}
-	return decodeCluster(r)
+	return c, err
 }
 
 // LoadClusters reads all clusters that were ever saved, AllClusters among
 // them, beside an error that names each unreadable one.
-func LoadClusters(ctx context.Context, s Store) ([]Cluster, error) {
-	return load(ctx, s, KindCluster, decodeCluster)
-}
-
-func decodeCluster(r Record) (Cluster, error) {
-	var c Cluster
-	err := decode(r.Data, &c)
-	if err == nil && clusterKey(c.Name) != r.Key {
-		err = fmt.Errorf("it calls itself %q", c.Name)
-	}
-	if err != nil {
-		return Cluster{}, fmt.Errorf("read %s: %w", name(KindCluster, r.Key), err)
-	}
-	c.Version = r.Version
-	return c, nil
-}
+func LoadClusters(ctx context.Context, s Store) ([]Cluster, error) { return typeCluster.list(ctx, s) }
 
 // ordered names a record for people.
 func ordered(cluster string) string {

@@ -2,7 +2,6 @@ package state
 
 import (
 	"context"
-	"fmt"
 	"time"
 )
 
@@ -31,40 +30,22 @@ type Freeze struct {
 // Active says whether nobody has released the host yet.
 func (f Freeze) Active() bool { return f.ReleasedBy == "" }
 
+var typeFreeze = typed[Freeze]{
+	kind: KindFreeze, key: func(f Freeze) string { return f.RunID }, version: func(f *Freeze) *uint64 { return &f.Version },
+	name: func(f Freeze) string { return "the freeze of " + f.Host + " by run " + f.RunID },
+}
+
+// NewFreezes is an empty table of freezes, released ones too.
+func NewFreezes(changed func(Freeze)) *Table[Freeze] { return newTable(typeFreeze, changed) }
+
 // SaveFreeze writes the freeze durably and returns it with its new version.
 func SaveFreeze(ctx context.Context, s Store, f Freeze) (Freeze, error) {
-	data, err := encode(f)
-	if err != nil {
-		return f, fmt.Errorf("save the freeze of %s: %w", f.Host, err)
-	}
-	version, err := s.Put(ctx, Record{Kind: KindFreeze, Key: f.RunID, Version: f.Version, Data: data})
-	if err != nil {
-		return f, fmt.Errorf("save the freeze of %s: %w", f.Host, err)
-	}
-	f.Version = version
-	return f, nil
+	return typeFreeze.save(ctx, s, f)
 }
 
 // LoadFreezes reads all freezes, released ones too, beside an error that names
 // each unreadable one.
-func LoadFreezes(ctx context.Context, s Store) ([]Freeze, error) {
-	return load(ctx, s, KindFreeze, decodeFreeze)
-}
+func LoadFreezes(ctx context.Context, s Store) ([]Freeze, error) { return typeFreeze.list(ctx, s) }
 
 // DeleteFreeze forgets a freeze.
-func DeleteFreeze(ctx context.Context, s Store, f Freeze) error {
-	return s.Delete(ctx, KindFreeze, f.RunID, f.Version)
-}
-
-func decodeFreeze(r Record) (Freeze, error) {
-	var f Freeze
-	err := decode(r.Data, &f)
-	if err == nil && f.RunID != r.Key {
-		err = fmt.Errorf("it calls itself the freeze of run %q", f.RunID)
-	}
-	if err != nil {
-		return Freeze{}, fmt.Errorf("read %s: %w", name(KindFreeze, r.Key), err)
-	}
-	f.Version = r.Version
-	return f, nil
-}
+func DeleteFreeze(ctx context.Context, s Store, f Freeze) error { return typeFreeze.delete(ctx, s, f) }

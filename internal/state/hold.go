@@ -2,7 +2,6 @@ package state
 
 import (
 	"context"
-	"fmt"
 	"time"
 )
 
@@ -51,41 +50,21 @@ func (h Hold) Ended() time.Time {
 	return h.Until
 }
 
-// SaveHold writes the hold durably and returns it with its new version. There is
-// one for each Node, beside a quarantine: a new one takes the place of the old.
-func SaveHold(ctx context.Context, s Store, h Hold) (Hold, error) {
-	data, err := encode(h)
-	if err != nil {
-		return h, fmt.Errorf("save the hold of %s: %w", h.Node, err)
-	}
-	version, err := s.Put(ctx, Record{Kind: KindHold, Key: h.Key(), Version: h.Version, Data: data})
-	if err != nil {
-		return h, fmt.Errorf("save the hold of %s: %w", h.Node, err)
-	}
-	h.Version = version
-	return h, nil
+var typeHold = typed[Hold]{
+	kind: KindHold, key: Hold.Key, version: func(h *Hold) *uint64 { return &h.Version },
+	name: func(h Hold) string { return "the hold of " + h.Key() },
 }
+
+// NewHolds is an empty table of holds, ended ones too. There is one for each Node, beside
+// a quarantine: a new one takes the place of the old.
+func NewHolds(changed func(Hold)) *Table[Hold] { return newTable(typeHold, changed) }
+
+// SaveHold writes the hold durably and returns it with its new version.
+func SaveHold(ctx context.Context, s Store, h Hold) (Hold, error) { return typeHold.save(ctx, s, h) }
 
 // LoadHolds reads all holds, ended ones too, beside an error that names each
 // unreadable one.
-func LoadHolds(ctx context.Context, s Store) ([]Hold, error) {
-	return load(ctx, s, KindHold, decodeHold)
-}
+func LoadHolds(ctx context.Context, s Store) ([]Hold, error) { return typeHold.list(ctx, s) }
 
 // DeleteHold forgets a hold.
-func DeleteHold(ctx context.Context, s Store, h Hold) error {
-	return s.Delete(ctx, KindHold, h.Key(), h.Version)
-}
-
-func decodeHold(r Record) (Hold, error) {
-	var h Hold
-	err := decode(r.Data, &h)
-	if err == nil && h.Key() != r.Key {
-		err = fmt.Errorf("it calls itself the hold of %q", h.Key())
-	}
-	if err != nil {
-		return Hold{}, fmt.Errorf("read %s: %w", name(KindHold, r.Key), err)
-	}
-	h.Version = r.Version
-	return h, nil
-}
+func DeleteHold(ctx context.Context, s Store, h Hold) error { return typeHold.delete(ctx, s, h) }

@@ -2,7 +2,6 @@ package state
 
 import (
 	"context"
-	"fmt"
 	"time"
 )
 
@@ -35,43 +34,18 @@ type Pin struct {
 	Revoked string `json:"revoked,omitempty"`
 }
 
-// SavePin writes the pin durably and returns it with its new version.
-func SavePin(ctx context.Context, s Store, p Pin) (Pin, error) {
-	data, err := encode(p)
-	if err != nil {
-		return p, fmt.Errorf("save the pin of %s: %w", p.Host, err)
-	}
-	version, err := s.Put(ctx, Record{Kind: KindPin, Key: p.Host, Version: p.Version, Data: data})
-	if err != nil {
-		return p, fmt.Errorf("save the pin of %s: %w", p.Host, err)
-	}
-	p.Version = version
-	return p, nil
+var typePin = typed[Pin]{
+	kind: KindPin, key: func(p Pin) string { return p.Host }, version: func(p *Pin) *uint64 { return &p.Version },
+	name: func(p Pin) string { return "the pin of " + p.Host },
 }
+
+// SavePin writes the pin durably and returns it with its new version.
+func SavePin(ctx context.Context, s Store, p Pin) (Pin, error) { return typePin.save(ctx, s, p) }
 
 // LoadPin reads the pin of a host; ErrNotFound when it was never pinned.
 func LoadPin(ctx context.Context, s Store, host string) (Pin, error) {
-	r, err := s.Get(ctx, KindPin, host)
-	if err != nil {
-		return Pin{}, err
-	}
-	return decodePin(r)
+	return typePin.get(ctx, s, host)
 }
 
 // LoadPins reads all pins, beside an error that names each unreadable one.
-func LoadPins(ctx context.Context, s Store) ([]Pin, error) {
-	return load(ctx, s, KindPin, decodePin)
-}
-
-func decodePin(r Record) (Pin, error) {
-	var p Pin
-	err := decode(r.Data, &p)
-	if err == nil && p.Host != r.Key {
-		err = fmt.Errorf("it calls itself the pin of %q", p.Host)
-	}
-	if err != nil {
-		return Pin{}, fmt.Errorf("read %s: %w", name(KindPin, r.Key), err)
-	}
-	p.Version = r.Version
-	return p, nil
-}
+func LoadPins(ctx context.Context, s Store) ([]Pin, error) { return typePin.list(ctx, s) }

@@ -1,9 +1,7 @@
-package engine
+package stop
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -58,17 +56,17 @@ func (d *corruptRecords) why() string {
 	return "everything is paused: what forbids something cannot be read: " + bmc.Printable(strings.Join(said, "; "), maxUnread)
 }
 
-// noteUnread takes in how the records of a kind were read, and gives the error if they
+// NoteUnread takes in how the records of a kind were read, and gives the error if they
 // could not be asked for at all. Once all can be read, the quiet period begins. // I16
-func (e *Engine) noteUnread(kind state.Kind, err error) error {
-	if e.corrupt.note(kind, err) {
-		ev := event.Event{Type: event.Failed, Message: e.corrupt.why()}
+func (s *Stop) NoteUnread(kind state.Kind, err error) error {
+	if s.corrupt.note(kind, err) {
+		ev := event.Event{Type: event.Failed, Message: s.corrupt.why()}
 		if ev.Message == "" {
 			ev = event.Event{Type: event.Internal, Message: "what forbids something can be read again; the quiet period begins"}
 		}
-		e.beQuiet(state.AllClusters, time.Now())
-		e.opt.Events.Emit(ev)
-		e.stirred(state.AllClusters)
+		s.beQuiet(state.AllClusters, time.Now())
+		s.opt.Emit(ev)
+		s.wake(state.AllClusters)
 	}
 	if err != nil && !errors.Is(err, state.ErrUnreadable) {
 		return err
@@ -76,25 +74,6 @@ func (e *Engine) noteUnread(kind state.Kind, err error) error {
 	return nil
 }
 
-// firstStops loads at a start what forbids something, and gives the clusters' records.
-func (e *Engine) firstStops(ctx context.Context) ([]state.Cluster, error) {
-	records, err := state.LoadClusters(ctx, e.opt.Store)
-	if err := e.noteUnread(state.KindCluster, err); err != nil {
-		return nil, fmt.Errorf("load the state of the clusters: %w", err)
-	}
-	e.global = recordOf(records, state.AllClusters)
-	if err := e.noteUnread(state.KindHold, e.loadHolds(ctx)); err != nil {
-		return nil, fmt.Errorf("load holds: %w", err)
-	}
-	return records, e.noteUnread(state.KindFreeze, e.freezes.load(ctx, e.opt.Store))
-}
-
-// recordOf is a cluster's record; only its name when none was saved.
-func recordOf(records []state.Cluster, name string) state.Cluster {
-	for _, r := range records {
-		if r.Name == name {
-			return r
-		}
-	}
-	return state.Cluster{Name: name}
-}
+// Corrupt says why everything is paused for records that cannot be read; "" when it is
+// not.
+func (s *Stop) Corrupt() string { return s.corrupt.why() }

@@ -1,4 +1,4 @@
-package engine
+package stop
 
 import (
 	"path/filepath"
@@ -8,8 +8,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/state"
 )
+
+const keepRuns = 90 * 24 * time.Hour
 
 // Only holds that ended long ago are forgotten, and what another instance has deleted
 // is forgotten here, too.
@@ -31,19 +34,19 @@ func TestHoldsAreForgottenLongAfterTheirEnd(t *testing.T) {
 		_, err := state.SaveHold(t.Context(), s, h)
 		require.NoError(t, err)
 	}
-	e := &Engine{opt: Options{Store: s}, holds: &holds{all: map[string]state.Hold{}}}
-	other := &holds{all: map[string]state.Hold{}}
-	require.NoError(t, e.loadHolds(t.Context()))
-	for key, h := range e.holds.all {
-		other.all[key] = h
+	open := func() *Stop {
+		stops, err := New(t.Context(), Options{Store: s, Emit: func(event.Event) {}})
+		require.NoError(t, err)
+		return stops
 	}
-	require.NoError(t, other.prune(t.Context(), s, time.Now().Add(-keepRuns)))
+	one, other := open(), open()
+	require.NoError(t, other.Prune(t.Context(), s, time.Now().Add(-keepRuns)))
 	var left []string
-	for key := range other.all {
-		left = append(left, key)
+	for _, h := range other.holds.All() {
+		left = append(left, h.Key())
 	}
 	assert.ElementsMatch(t, []string{"c/endless", "c/just over", "c/just released", "c/held once more", "c/over long after"}, left)
-	require.NoError(t, e.loadHolds(t.Context()))
-	assert.Equal(t, other.all, e.holds.all)
-	require.NoError(t, e.holds.prune(t.Context(), s, time.Now().Add(-keepRuns)), "another has done it")
+	require.NoError(t, one.Load(t.Context()))
+	assert.Equal(t, other.holds.All(), one.holds.All())
+	require.NoError(t, one.Prune(t.Context(), s, time.Now().Add(-keepRuns)), "another has done it")
 }

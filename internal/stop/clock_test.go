@@ -1,4 +1,4 @@
-package engine
+package stop
 
 import (
 	"testing"
@@ -12,18 +12,19 @@ import (
 func TestClockThatJumpsEndsNoStop(t *testing.T) {
 	start := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	s := &jumpTolerantClock{wall: start}
-	p := pause{until: start.Add(time.Hour)}
+	p := stop{by: "ada", until: start.Add(time.Hour)}
+	over := func(now time.Time) bool { return !p.active(now) }
 	at := func(mono, jump time.Duration) time.Time { return s.at(start.Add(mono+jump), mono) }
 	assert.Equal(t, start.Add(time.Second), at(time.Second, 0))
-	assert.False(t, p.over(at(2*time.Second, 2*time.Hour)), "it jumps")
-	assert.False(t, p.over(at(9*time.Minute, 2*time.Hour)))
+	assert.False(t, over(at(2*time.Second, 2*time.Hour)), "it jumps")
+	assert.False(t, over(at(9*time.Minute, 2*time.Hour)))
 	assert.Equal(t, start.Add(10*time.Minute), at(10*time.Minute, 0), "it is back")
-	assert.False(t, p.over(at(11*time.Minute, 2*time.Hour)), "it jumps again")
-	assert.False(t, p.over(at(21*time.Minute-1, 2*time.Hour)))
-	assert.True(t, p.over(at(21*time.Minute, 2*time.Hour)), "it was right")
-	assert.False(t, p.over(at(22*time.Minute, 0)), "it is set back")
-	assert.False(t, p.over(at(time.Hour-1, 0)))
-	assert.True(t, p.over(at(time.Hour, 0)), "time itself is no jump")
+	assert.False(t, over(at(11*time.Minute, 2*time.Hour)), "it jumps again")
+	assert.False(t, over(at(21*time.Minute-1, 2*time.Hour)))
+	assert.True(t, over(at(21*time.Minute, 2*time.Hour)), "it was right")
+	assert.False(t, over(at(22*time.Minute, 0)), "it is set back")
+	assert.False(t, over(at(time.Hour-1, 0)))
+	assert.True(t, over(at(time.Hour, 0)), "time itself is no jump")
 	late := &jumpTolerantClock{wall: start}
 	late.at(start.Add(time.Hour), 0)
 	late.at(start.Add(time.Hour+9*time.Minute+365*24*time.Hour), 9*time.Minute)

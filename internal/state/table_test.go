@@ -1,0 +1,114 @@
+package state_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/state"
+)
+
+// interrupted lets something happen to the store just before a write.
+type interrupted struct {
+	state.Store
+	before func()
+	fail   error // of the answer to the next write
+}
+
+func (s *interrupted) Put(ctx context.Context, r state.Record) (uint64, error) {
+	if f := s.before; f != nil {
+		s.before = nil
+		f()
+	}
+	v, err := s.Store.Put(ctx, r)
+	if s.fail != nil {
+		err, s.fail = s.fail, nil
+	}
+	return v, err
+}
+
+func openTable(t *testing.T) (s *interrupted, one, two *state.Table[state.Hold], changes *[]string) {
+	t.Helper()
+	bolt, err := state.OpenBolt(filepath.Join(t.TempDir(), "state.db"))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, bolt.Close()) })
+	changes = &[]string{}
+	one = state.NewHolds(func(h state.Hold) { *changes = append(*changes, h.Node+" by "+h.By) })
+	return &interrupted{Store: bolt}, one, state.NewHolds(func(state.Hold) {}), changes
+}
+
+func holdBy(by string) func(state.Hold, bool) (state.Hold, bool) {
+	return func(old state.Hold, _ bool) (state.Hold, bool) {
+		old.Cluster, old.Node, old.By, old.Reason = "c", "n", by, old.Reason+by
+		return old, true
+	}
+}
+
+// An update is made on top of what another instance has written meanwhile, and of what this
+// one has written without hearing so.
+func TestTableUpdate(t *testing.T) {
+	s, one, two, changes := openTable(t)
+	ctx := t.Context()
+	_, err := one.Update(ctx, s, "c/n", holdBy("a"))
+	require.NoError(t, err)
+	s.before = func() {
+		require.NoError(t, two.Load(ctx, s.Store))
+		_, err := two.Update(ctx, s.Store, "c/n", holdBy("b"))
+		require.NoError(t, err)
+	}
+	saved, err := one.Update(ctx, s, "c/n", holdBy("c"))
+	require.NoError(t, err)
+	assert.Equal(t, "abc", saved.Reason)
+	assert.Equal(t, []string{"n by a", "n by b", "n by c"}, *changes)
+
+	lost := errors.New("no answer")
+	s.fail = lost
+	_, err = one.Update(ctx, s, "c/n", holdBy("d"))
+	require.ErrorIs(t, err, lost)
+	known, _ := one.Get("c/n")
+	assert.Equal(t, "abc", known.Reason, "what the store did not confirm is not shown")
+	saved, err = one.Update(ctx, s, "c/n", holdBy("e"))
+	require.NoError(t, err)
+	assert.Equal(t, "abcde", saved.Reason)
+
+	s.before = func() { require.NoError(t, one.Delete(ctx, s.Store, saved)) }
+	saved, err = one.Update(ctx, s, "c/n", holdBy("f"))
+	require.NoError(t, err)
+	assert.Equal(t, "f", saved.Reason, "it was gone")
+}
+
+// Nothing is stored, and nobody told, where there is nothing to store.
+func TestTableUpdateOfNothing(t *testing.T) {
+	s, one, _, changes := openTable(t)
+	s.before = func() { t.Error("written") }
+	_, err := one.Update(t.Context(), s, "c/n", func(h state.Hold, known bool) (state.Hold, bool) { return h, known })
+	require.NoError(t, err)
+	assert.Empty(t, one.All())
+	assert.Empty(t, *changes)
+}
+
+// What is gone from the store is gone from the table. What cannot be read, or was stored
+// while the store was read, stays.
+func TestTableLoad(t *testing.T) {
+	s, one, two, changes := openTable(t)
+	ctx := t.Context()
+	saved, err := one.Update(ctx, s, "c/n", holdBy("a"))
+	require.NoError(t, err)
+	require.NoError(t, two.Load(ctx, s))
+	assert.Equal(t, one.All(), two.All())
+	bad, err := s.Store.Put(ctx, state.Record{Kind: state.KindHold, Key: "c/bad", Data: []byte("{}")})
+	require.NoError(t, err)
+	require.NoError(t, two.Delete(ctx, s, saved))
+	require.ErrorIs(t, two.Delete(ctx, s, state.Hold{Cluster: "c", Node: "bad"}), state.ErrConflict)
+	require.NoError(t, two.Delete(ctx, s, saved), "it is gone already")
+	require.ErrorIs(t, one.Load(ctx, s), state.ErrUnreadable)
+	assert.Len(t, one.All(), 1, "it could be the one that cannot be read")
+	require.NoError(t, s.Store.Delete(ctx, state.KindHold, "c/bad", bad))
+	require.NoError(t, one.Load(ctx, s))
+	assert.Empty(t, one.All())
+	assert.Equal(t, []string{"n by a", "n by a"}, *changes, "it came, and went")
+}
