@@ -3,6 +3,7 @@ package upgrade_test
 import (
 	"errors"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -82,9 +83,9 @@ func off(t *testing.T, s *fake.State, r remediate.Run) {
 	s.Leases[r.Target.Node] = fake.Lease{Version: n, Renewed: r.OffLease.RenewTime, Duration: r.OffLease.Duration}
 }
 
-// stopsStand checks what binds the engine at once, and that the refused account is left in
+// checkStops checks what binds the engine at once, and that the refused account is left in
 // peace until its time is over.
-func stopsStand(t *testing.T, w *world, d *daemon) {
+func checkStops(t *testing.T, w *world, d *daemon) {
 	assert.Equal(t, []state.Hold{maintenance, quarantine}, unversioned(d.Holds(prod)))
 	for _, c := range d.Status() {
 		assert.True(t, c.Armed, c.Name)
@@ -98,8 +99,8 @@ func stopsStand(t *testing.T, w *world, d *daemon) {
 	assert.NotZero(t, w.asked(locked))
 }
 
-// finished checks how each open run of the version before ended.
-func finished(t *testing.T, w *world, d *daemon) {
+// checkEnds checks how each open run of the version before ended.
+func checkEnds(t *testing.T, w *world, d *daemon) {
 	for host, want := range map[string]struct {
 		run    string
 		step   remediate.Step
@@ -119,7 +120,7 @@ func finished(t *testing.T, w *world, d *daemon) {
 		assert.Equal(t, want.reason, r.Reason, "%s: %s", host, r.Note)
 		assert.Equal(t, want.offs, w.of(host).Count(bmc.CommandOff) > 0, "%s: %v", host, w.of(host).Commands())
 		if r.Step == remediate.Done {
-			cameBack(t, w, r)
+			checkHost(t, w, r)
 		}
 	}
 	assert.True(t, w.outlet.On(), "On was owed to it")
@@ -134,9 +135,9 @@ func finished(t *testing.T, w *world, d *daemon) {
 	assert.Empty(t, taken, "no run is in flight")
 }
 
-// cameBack checks that a host of a run that is Done works again, and that its Node has
+// checkHost checks that a host of a run that is Done works again, and that its Node has
 // what the old one had.
-func cameBack(t *testing.T, w *world, r remediate.Run) {
+func checkHost(t *testing.T, w *world, r remediate.Run) {
 	host := r.Target.Node
 	w.prod.Do(func(s *fake.State) {
 		n := s.Nodes[host]
@@ -153,8 +154,8 @@ func cameBack(t *testing.T, w *world, r remediate.Run) {
 	})
 }
 
-// refused checks what people are not given, and what was not fenced meanwhile.
-func refused(t *testing.T, w *world, d *daemon) {
+// checkRefusals checks what people are not given, and what was not fenced meanwhile.
+func checkRefusals(t *testing.T, w *world, d *daemon) {
 	for _, host := range []string{maintained, quarantined, own, handed, restored, forgiven} {
 		assert.Empty(t, w.of(host).Commands(), host)
 	}
@@ -176,11 +177,14 @@ func refused(t *testing.T, w *world, d *daemon) {
 			assert.Equal(t, reason, got.Reason, "%s: %s", o.Node, got.Message)
 		}
 	}
+	x, err := d.Explain(t.Context(), prod, quarantined)
+	require.NoError(t, err)
+	assert.True(t, slices.ContainsFunc(x.Gates, func(g policy.Gate) bool { return g.Reason == policy.Quarantined && !g.Pass }), "%+v", x.Gates)
 	assert.Contains(t, d.StillFrozen(by("", lying, "")), lyingRun)
 	assert.Empty(t, d.StillFrozen(by("", forgiven, "")))
 	again := by("ada (uid 1000)", lying, "test")
 	again.Run = lyingRun
-	_, err := d.Retry(t.Context(), again)
+	_, err = d.Retry(t.Context(), again)
 	got, _ := errors.AsType[*engine.Refusal](err)
 	require.NotNil(t, got, "%v", err)
 	assert.Equal(t, policy.Frozen, got.Reason)

@@ -13,7 +13,7 @@ func limitsOf(levels int) remediate.Limits {
 		MaxAttempts: 3, Levels: levels, PowerOnFoundOff: true}
 }
 
-// The runs in which most kinds of field are set: after the isolation, on a person's word,
+// The runs in which most kinds of field are set: after the isolation, after a manual confirmation,
 // at a miswired outlet, and in mid-command.
 var openRuns = []remediate.Run{
 	{

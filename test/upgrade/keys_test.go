@@ -21,8 +21,8 @@ import (
 // keysFile lists what a version can store, also where no record of the story has it.
 const keysFile = "keys.txt"
 
-// stored are the types that are written to disk, by what they are called there.
-var stored = map[string]any{
+// storedTypes are those that are written to disk, by what they are called there.
+var storedTypes = map[string]any{
 	"run": remediate.Run{}, "backup": []state.Backup{}, "cluster": state.Cluster{}, "pin": state.Pin{}, "freeze": state.Freeze{},
 	"hold": state.Hold{}, "slot": state.Slot{}, "refusals": state.Refusals{}, "audit": audit.Entry{},
 }
@@ -30,7 +30,7 @@ var stored = map[string]any{
 // keys lists every JSON key of the stored types with the kind of its value, one to a line.
 func keys() string {
 	var lines []string
-	for name, value := range stored {
+	for name, value := range storedTypes {
 		lines = append(lines, shape(name, reflect.TypeOf(value))...)
 	}
 	slices.Sort(lines)
@@ -71,9 +71,7 @@ func TestKeysOfTheVersionBefore(t *testing.T) {
 	lines := strings.Split(strings.TrimSuffix(string(old), "\n"), "\n")
 	require.Greater(t, len(lines), 150)
 	present := strings.Split(keys(), "\n")
-	for _, line := range lines {
-		assert.Contains(t, present, line, "the version before stored this")
-	}
+	assert.Empty(t, slices.DeleteFunc(lines, func(line string) bool { return slices.Contains(present, line) }), "stored by the version before, and unknown today")
 }
 
 // generic is any JSON, as whoever knows no type of ours reads it.

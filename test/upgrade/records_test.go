@@ -15,16 +15,16 @@ import (
 // kinds are those of all records.
 var kinds = []state.Kind{state.KindRun, state.KindBackup, state.KindCluster, state.KindPin, state.KindFreeze, state.KindHold, state.KindSlot, state.KindMeta}
 
-// opened is a copy of the old state file.
-func opened(t *testing.T) state.Store {
+// openFixture opens a copy of the old state file.
+func openFixture(t *testing.T) state.Store {
 	s, err := state.OpenBolt(filepath.Join(fixtures(t), stateFile))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s
 }
 
-// loaded is a list of records without error.
-func loaded[T any](t *testing.T, s state.Store, load func(context.Context, state.Store) ([]T, error)) []T {
+// loadAll reads the records of one kind without error.
+func loadAll[T any](t *testing.T, s state.Store, load func(context.Context, state.Store) ([]T, error)) []T {
 	t.Helper()
 	list, err := load(t.Context(), s)
 	require.NoError(t, err)
@@ -34,21 +34,21 @@ func loaded[T any](t *testing.T, s state.Store, load func(context.Context, state
 
 // Each record means today what it meant to the version before: every field.
 func TestRecordsMeanTheSame(t *testing.T) {
-	s := opened(t)
+	s := openFixture(t)
 	id, err := state.ID(t.Context(), s)
 	require.NoError(t, err)
 	assert.Equal(t, storeID, id)
-	assert.Equal(t, []state.Hold{over, maintenance, quarantine}, unversioned(loaded(t, s, state.LoadHolds)))
-	assert.Equal(t, clusters, unversioned(loaded(t, s, state.LoadClusters)))
-	assert.Equal(t, freezes, unversioned(loaded(t, s, state.LoadFreezes)))
-	assert.Equal(t, pins, unversioned(loaded(t, s, state.LoadPins)))
-	assert.Equal(t, slots, unversioned(loaded(t, s, state.LoadSlots)))
+	assert.Equal(t, []state.Hold{releasedHold, maintenance, quarantine}, unversioned(loadAll(t, s, state.LoadHolds)))
+	assert.Equal(t, clusters, unversioned(loadAll(t, s, state.LoadClusters)))
+	assert.Equal(t, freezes, unversioned(loadAll(t, s, state.LoadFreezes)))
+	assert.Equal(t, pins, unversioned(loadAll(t, s, state.LoadPins)))
+	assert.Equal(t, slots, unversioned(loadAll(t, s, state.LoadSlots)))
 	accounts, err := state.LoadRefusals(t.Context(), s, instance)
 	require.NoError(t, err)
 	assert.Equal(t, []state.Refusals{refusedAccounts}, unversioned([]state.Refusals{accounts}))
 
 	runs := map[string]remediate.Run{}
-	for _, r := range unversioned(loaded(t, s, state.LoadRuns)) {
+	for _, r := range unversioned(loadAll(t, s, state.LoadRuns)) {
 		runs[r.ID] = r
 	}
 	for _, want := range openRuns {
@@ -75,7 +75,7 @@ func TestRecordsMeanTheSame(t *testing.T) {
 // Whoever reads a record and saves it as it is changes nothing in it: no key, no value.
 // So the version before reads it again after a downgrade.
 func TestRecordsAreWrittenAsBefore(t *testing.T) {
-	s := opened(t)
+	s := openFixture(t)
 	before := records(t, s)
 	require.Equal(t, 39, len(before))
 	resave(t, s)
@@ -116,7 +116,7 @@ func records(t *testing.T, s state.Store) map[string]state.Record {
 func resave(t *testing.T, s state.Store) {
 	ctx := t.Context()
 	again := func(_ any, err error) { require.NoError(t, err) }
-	for _, r := range loaded(t, s, state.LoadRuns) {
+	for _, r := range loadAll(t, s, state.LoadRuns) {
 		again(state.SaveRun(ctx, s, r))
 		saved, err := state.Backups(ctx, s, r.ID)
 		require.NoError(t, err)
@@ -124,19 +124,19 @@ func resave(t *testing.T, s state.Store) {
 			require.NoError(t, state.SaveBackup(ctx, s, b))
 		}
 	}
-	for _, c := range loaded(t, s, state.LoadClusters) {
+	for _, c := range loadAll(t, s, state.LoadClusters) {
 		again(state.SaveCluster(ctx, s, c))
 	}
-	for _, p := range loaded(t, s, state.LoadPins) {
+	for _, p := range loadAll(t, s, state.LoadPins) {
 		again(state.SavePin(ctx, s, p))
 	}
-	for _, f := range loaded(t, s, state.LoadFreezes) {
+	for _, f := range loadAll(t, s, state.LoadFreezes) {
 		again(state.SaveFreeze(ctx, s, f))
 	}
-	for _, h := range loaded(t, s, state.LoadHolds) {
+	for _, h := range loadAll(t, s, state.LoadHolds) {
 		again(state.SaveHold(ctx, s, h))
 	}
-	for _, x := range loaded(t, s, state.LoadSlots) { // one that is given back is taken again
+	for _, x := range loadAll(t, s, state.LoadSlots) { // one that is given back is taken again
 		require.NoError(t, state.FreeSlot(ctx, s, x.Run))
 		again(state.TakeSlot(ctx, s, len(slots), x))
 	}

@@ -33,12 +33,12 @@ func TestStory(t *testing.T) {
 		w := newWorld()
 		d := start(t, w, dir)
 		time.Sleep(5 * time.Second)
-		well(t, d)
-		stops(t, d)
+		checkAll(t, d)
+		orderStops(t, d)
 		time.Sleep(time.Minute)
-		ended(t, w, d)
-		limits(t, w, d)
-		inMidRun(t, w, d)
+		endRuns(t, w, d)
+		reachLimits(t, w, d)
+		stopInMidRun(t, w, d)
 		for host, step := range map[string]remediate.Step{
 			isolated: remediate.PowerOn, deleting: remediate.DeleteNode, cutting: remediate.PowerOff,
 			restored: remediate.Done, confirmed: remediate.Held, miswired: remediate.Held, lying: remediate.Held, forgiven: remediate.Aborted,
@@ -75,8 +75,8 @@ func by(actor, host, reason string) engine.Order {
 	return engine.Order{Cluster: prod, Node: host, Actor: actor, Reason: reason}
 }
 
-// well is the time before: each BMC is checked once, and an outlet is enrolled.
-func well(t *testing.T, d *daemon) {
+// checkAll checks each BMC once, while all is well, and enrolls an outlet.
+func checkAll(t *testing.T, d *daemon) {
 	for _, s := range d.Inventory(t.Context()) {
 		require.NoError(t, s.Err)
 		r := bmc.Reading{State: bmc.On, At: time.Now(), Session: 1, Identity: bmc.Identity{UUID: s.SystemUUID, Serial: "SN-" + s.Node}}
@@ -89,8 +89,8 @@ func well(t *testing.T, d *daemon) {
 	require.NoError(t, err)
 }
 
-// stops are what people order for clusters and hosts that are well.
-func stops(t *testing.T, d *daemon) {
+// orderStops gives the orders of people for clusters and hosts that are well.
+func orderStops(t *testing.T, d *daemon) {
 	inLab := engine.Order{Cluster: lab, Actor: "ada (uid 1000)", Reason: "try it"}
 	require.NoError(t, d.Arm(t.Context(), inLab, true))
 	inLab.Actor, inLab.Reason, inLab.For = "bob (uid 1001)", "new switches", 48*time.Hour
@@ -113,8 +113,8 @@ func stops(t *testing.T, d *daemon) {
 	require.NoError(t, err)
 }
 
-// ended are the runs that come to an end, or to where they need a person.
-func ended(t *testing.T, w *world, d *daemon) {
+// endRuns plays the runs that come to an end, or to where they need a person.
+func endRuns(t *testing.T, w *world, d *daemon) {
 	w.prod.Do(func(s *fake.State) { // its mains are gone
 		h := s.Host(confirmed)
 		h.Power(false, "mains")
@@ -145,9 +145,9 @@ func ended(t *testing.T, w *world, d *daemon) {
 	w.of(forgiven).Recover()
 }
 
-// limits are what fenced stops by itself: a host that comes to no rest, and an account
+// reachLimits plays what fenced stops by itself: a host that comes to no rest, and an account
 // that a BMC refuses.
-func limits(t *testing.T, w *world, d *daemon) {
+func reachLimits(t *testing.T, w *world, d *daemon) {
 	require.Equal(t, remediate.Done, d.runOn(t, quarantined).Step)
 	w.of(quarantined).Hang()
 	w.of(locked).FailReads(&bmc.Error{Kind: bmc.KindAuth, Op: "open session", Addr: "ipmi://" + addressOf(11) + ":623", Err: errors.New("refused")})
@@ -158,9 +158,9 @@ func limits(t *testing.T, w *world, d *daemon) {
 	require.NoError(t, err)
 }
 
-// inMidRun is where the daemon is killed: one host is isolated, one is proven off while
+// stopInMidRun goes on to where the daemon is killed: one host is isolated, one is proven off while
 // the API server is away, and one has just taken its Off.
-func inMidRun(t *testing.T, w *world, d *daemon) {
+func stopInMidRun(t *testing.T, w *world, d *daemon) {
 	w.of(isolated).Hang()
 	time.Sleep(20 * time.Second)
 	w.of(deleting).Hang()

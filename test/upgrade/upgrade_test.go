@@ -63,7 +63,7 @@ func TestOpenRunsAreFinished(t *testing.T) {
 				w := newWorld()
 				asLeft(t, w, dir, on)
 				d := start(t, w, dir)
-				stopsStand(t, w, d)
+				checkStops(t, w, d)
 				time.Sleep(10 * time.Minute)
 				w.prod.Do(func(s *fake.State) { // its power supply is new
 					h := s.Host(confirmed)
@@ -71,18 +71,18 @@ func TestOpenRunsAreFinished(t *testing.T) {
 					h.Power(true, "by hand")
 				})
 				time.Sleep(20 * time.Minute)
-				finished(t, w, d)
-				refused(t, w, d)
+				checkEnds(t, w, d)
+				checkRefusals(t, w, d)
 				d.stop()
 			})
-			chainGoesOn(t, dir)
+			checkChain(t, dir)
 		})
 	}
 }
 
-// chainGoesOn checks the audit log with the product's own check: all that the old daemon
+// checkChain checks the audit log with the product's own check: all that the old daemon
 // wrote is there, byte by byte, and what the new one wrote follows it.
-func chainGoesOn(t *testing.T, dir string) {
+func checkChain(t *testing.T, dir string) {
 	head, err := audit.ParseHead(oldHead)
 	require.NoError(t, err)
 	span, err := audit.Verify(filepath.Join(dir, auditFile), head)

@@ -56,10 +56,10 @@ type world struct {
 
 // answer is one thing that a BMC said or was told.
 type answer struct {
-	at   time.Time
-	off  bool // it read Off
-	sent bool // it took a command
-	told bmc.Command
+	at      time.Time
+	off     bool // it read Off
+	sent    bool // it took a command
+	command bmc.Command
 }
 
 // newWorld makes both clusters, all well.
@@ -139,36 +139,36 @@ func (w *world) open(d bmc.Device) (bmc.Power, error) {
 	}
 	for i, name := range hosts {
 		if d.Endpoint.Host == addressOf(i) {
-			return noted{w.prod.BMC(name), w, name}, nil
+			return recordingBMC{w.prod.BMC(name), w, name}, nil
 		}
 	}
 	return nil, errors.New("nothing is at " + d.String())
 }
 
-// noted is a BMC of which the world remembers what it said.
-type noted struct {
+// recordingBMC is a BMC of which the world remembers what it said.
+type recordingBMC struct {
 	bmc.Power
 	w    *world
 	host string
 }
 
-func (n noted) note(a answer) {
+func (n recordingBMC) note(a answer) {
 	n.w.mu.Lock()
 	defer n.w.mu.Unlock()
 	n.w.powers[n.host] = append(n.w.powers[n.host], a)
 }
 
 // Read implements bmc.Power.
-func (n noted) Read(ctx context.Context) (bmc.Reading, error) {
+func (n recordingBMC) Read(ctx context.Context) (bmc.Reading, error) {
 	r, err := n.Power.Read(ctx)
 	n.note(answer{at: time.Now(), off: err == nil && r.State == bmc.Off})
 	return r, err
 }
 
 // Send implements bmc.Power.
-func (n noted) Send(ctx context.Context, c bmc.Command) (bmc.Receipt, error) {
+func (n recordingBMC) Send(ctx context.Context, c bmc.Command) (bmc.Receipt, error) {
 	r, err := n.Power.Send(ctx, c)
-	n.note(answer{at: time.Now(), sent: err == nil, told: c})
+	n.note(answer{at: time.Now(), sent: err == nil, command: c})
 	return r, err
 }
 
@@ -183,7 +183,7 @@ func (w *world) proven(host string, now time.Time) bool {
 	for _, a := range w.powers[host] {
 		switch {
 		case a.sent:
-			accepted, first, last = a.told == bmc.CommandOff, time.Time{}, time.Time{}
+			accepted, first, last = a.command == bmc.CommandOff, time.Time{}, time.Time{}
 		case !a.off:
 			first, last = time.Time{}, time.Time{}
 		case first.IsZero():
