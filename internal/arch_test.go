@@ -27,7 +27,9 @@ type rule struct {
 // table is docs/architecture.md's import table. A package that is not in it
 // fails the test, so a new wall is always a decision.
 var table = map[string]rule{
-	"internal/policy":     {nil, []string{"k8s.io/apimachinery/pkg/labels", "k8s.io/apimachinery/pkg/util/intstr"}},
+	"internal/reason":     {nil, nil},
+	"internal/guard":      {[]string{"reason"}, nil},
+	"internal/policy":     {[]string{"reason"}, []string{"k8s.io/apimachinery/pkg/labels", "k8s.io/apimachinery/pkg/util/intstr"}},
 	"internal/remediate":  {[]string{"bmc"}, nil},
 	"internal/bmc":        {nil, nil},
 	"internal/power":      {[]string{"bmc"}, nil},
@@ -41,20 +43,22 @@ var table = map[string]rule{
 	"internal/audit":      {nil, nil},
 	"internal/state":      {[]string{"remediate", "suspend"}, []string{"go.etcd.io/bbolt", "go.etcd.io/etcd/", "golang.org/x/sync/errgroup", "go.uber.org/zap"}},
 	"internal/k8swatch":   {[]string{"policy", "remediate", "manifest", "bmc"}, []string{"k8s.io/", "go.uber.org/zap", "golang.org/x/sys/unix"}},
-	"internal/config":     {[]string{"policy", "bmc", "manifest"}, []string{"github.com/spf13/viper", "go.yaml.in/yaml/"}},
-	"internal/engine":     {[]string{"policy", "remediate", "bmc", "power", "state", "suspend"}, []string{"golang.org/x/sync/errgroup"}},
-	"internal/failpoint":  {[]string{"policy", "remediate", "bmc", "state", "engine"}, nil},
-	"internal/sweep":      {[]string{"bmc", "power", "engine", "policy"}, nil},
-	"internal/api":        {[]string{"policy", "remediate"}, []string{"golang.org/x/sys/unix"}},
+	"internal/config":     {[]string{"bmc"}, []string{"github.com/spf13/viper", "go.yaml.in/yaml/"}},
+	"internal/event":      {[]string{"reason", "remediate"}, nil},
+	"internal/order":      {[]string{"event", "reason", "remediate"}, nil},
+	"internal/engine":     {[]string{"reason", "guard", "policy", "remediate", "bmc", "power", "state", "event", "order", "suspend"}, []string{"golang.org/x/sync/errgroup"}},
+	"internal/failpoint":  {[]string{"policy", "remediate", "bmc", "state", "event", "engine"}, nil},
+	"internal/sweep":      {[]string{"bmc", "power", "engine", "event", "guard", "reason"}, nil},
+	"internal/api":        {[]string{"reason", "remediate"}, []string{"golang.org/x/sys/unix"}},
 	"cmd/fenced":          {[]string{"*"}, []string{"go.uber.org/zap", "github.com/coreos/go-systemd/", "github.com/prometheus/", "golang.org/x/sync/errgroup"}},
-	"cmd/fencectl":        {[]string{"api", "audit", "policy", "manifest", "config"}, []string{"github.com/spf13/cobra", "golang.org/x/term", "golang.org/x/sys/unix", "go.yaml.in/yaml/"}},
+	"cmd/fencectl":        {[]string{"api", "audit", "policy", "reason", "manifest", "config"}, []string{"github.com/spf13/cobra", "golang.org/x/term", "golang.org/x/sys/unix", "go.yaml.in/yaml/"}},
 }
 
 // testHelpers are packages that only tests import; they answer to nobody's row.
 var testHelpers = []string{"internal/bmc/bmctest", "internal/state/statetest"}
 
 func TestImportTable(t *testing.T) {
-	seen := map[string]bool{}
+	seen, used := map[string]bool{}, map[string]bool{}
 	eachFile(t, func(dir string, f *ast.File, _ *token.FileSet) {
 		r, known := table[dir]
 		require.True(t, known, "package %s is not in the import table; add it there and to docs/architecture.md", dir)
@@ -63,10 +67,14 @@ func TestImportTable(t *testing.T) {
 			path, err := strconv.Unquote(spec.Path.Value)
 			require.NoError(t, err)
 			require.True(t, r.allows(path), "%s may not import %s", dir, path)
+			used[dir+" "+strings.TrimPrefix(path, module+"internal/")] = true
 		}
 	})
 	for dir := range table {
 		require.True(t, seen[dir], "the import table names %s, which does not exist", dir)
+		for _, pkg := range table[dir].internal {
+			require.True(t, pkg == "*" || used[dir+" "+pkg], "the import table lets %s import %s, which it does not", dir, pkg)
+		}
 	}
 }
 
@@ -81,13 +89,14 @@ func (r rule) allows(path string) bool {
 	return slices.ContainsFunc(r.outside, func(p string) bool { return strings.HasPrefix(path, p) })
 }
 
-// TestPurity: policy, remediate and bmc start no goroutine and read no clock, so
-// that the exhaustive search and the simulation run the shipped code.
+var pure = []string{"internal/policy", "internal/remediate", "internal/bmc", "internal/reason", "internal/guard"}
+
+// TestPurity: these packages start no goroutine and read no clock, so that the exhaustive search and the simulation run the shipped code.
 func TestPurity(t *testing.T) {
 	clock := []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick"}
 	found := 0
 	eachFile(t, func(dir string, f *ast.File, set *token.FileSet) {
-		if dir != "internal/policy" && dir != "internal/remediate" && dir != "internal/bmc" {
+		if !slices.Contains(pure, dir) {
 			return
 		}
 		found++

@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/fenced/fenced/internal/api"
-	"github.com/fenced/fenced/internal/policy"
 	"github.com/spf13/cobra"
+
+	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/reason"
 )
 
 func newExplainCommand(c *cli) *cobra.Command {
@@ -45,7 +46,7 @@ func (c *cli) printExplanation(e api.Explanation, now time.Time) error {
 	return gateTable(e.Gates).write(c.out, p, "GATES")
 }
 
-func gateTable(gates []policy.Gate) *table {
+func gateTable(gates []reason.Gate) *table {
 	t := newTable("GATE", "PASS", "REASON", "VALUE", "THRESHOLD", "SOURCE", "UNTIL")
 	for _, g := range gates {
 		pass := cell{text: "yes", color: green}

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/fenced/fenced/internal/api"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // dryRun shows what the order would do; a gate that forbids it is exit 3.
@@ -86,7 +86,7 @@ func (c *cli) preview(w io.Writer, r api.OrderResult) error {
 	return gateTable(r.Gates).write(w, c.painter(w), "GATES")
 }
 
-func refusedBy(verb, node string, gates []policy.Gate) error {
+func refusedBy(verb, node string, gates []reason.Gate) error {
 	for _, g := range gates {
 		if !g.Pass {
 			return &exitError{code: exitRefused, err: fmt.Errorf("%s %s: refused (%s): %s", verb, node, g.Reason, g.Why()),

@@ -12,7 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/fenced/fenced/internal/audit"
-	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/event"
 )
 
 const (
@@ -103,7 +103,7 @@ func (a *auditor) trouble() (since time.Time, err error) {
 }
 
 // record returns nil once an event is durable. // I24
-func (a *auditor) record(e engine.Event) error {
+func (a *auditor) record(e event.Event) error {
 	chain, err := a.now()
 	if err != nil {
 		return err
@@ -115,7 +115,7 @@ func (a *auditor) record(e engine.Event) error {
 }
 
 // observe takes the events that nothing waits for.
-func (a *auditor) observe(e engine.Event) {
+func (a *auditor) observe(e event.Event) {
 	if e.Recorded {
 		return
 	}
@@ -128,7 +128,7 @@ func (a *auditor) observe(e engine.Event) {
 	a.chain.Add(entryOf(e))
 }
 
-func entryOf(e engine.Event) audit.Entry {
+func entryOf(e event.Event) audit.Entry {
 	out := audit.Entry{
 		Type: e.Type, Cluster: e.Cluster, Node: e.Node, Run: e.Run, Step: string(e.Step), Action: string(e.Action),
 		Reason: e.Reason, Message: e.Message, Check: e.Check, Actor: e.Actor, Why: e.Why, Inputs: e.Inputs,

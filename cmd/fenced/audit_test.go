@@ -16,8 +16,8 @@ import (
 
 	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/audit"
-	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -41,14 +41,14 @@ func entries(t *testing.T, path string) (all []audit.Entry) {
 func TestEventsAreAudited(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	a, logs := openedAuditor(t, path)
-	events := engine.NewStream(a.observe)
-	events.Emit(engine.Event{Type: engine.EventOrder, Node: "n-1", Actor: "root", Why: "it hangs", Message: "root fences: it hangs"})
-	act := engine.Event{Type: engine.EventAction, Node: "n-1", Run: "r1", Action: remediate.SendOff, Inputs: "power=On"}
+	events := event.NewStream(a.observe)
+	events.Emit(event.Event{Type: event.Ordered, Node: "n-1", Actor: "root", Why: "it hangs", Message: "root fences: it hangs"})
+	act := event.Event{Type: event.Acting, Node: "n-1", Run: "r1", Action: remediate.SendOff, Inputs: "power=On"}
 	require.NoError(t, a.record(act))
 	act.Recorded = true
 	events.Emit(act)
-	require.NoError(t, a.record(engine.Event{Type: engine.EventStarted, Check: "ns/workers",
-		Gates: []policy.Gate{{Name: "pause", Pass: true, Value: "no", Threshold: "not paused", Source: "state"}}}))
+	require.NoError(t, a.record(event.Event{Type: event.Started, Check: "ns/workers",
+		Gates: []reason.Gate{{Name: "pause", Pass: true, Value: "no", Threshold: "not paused", Source: "state"}}}))
 
 	all := entries(t, path)
 	require.Len(t, all, 4)
@@ -75,8 +75,8 @@ func TestDamagedAuditLogForbidsWhatHurts(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	require.NoError(t, os.WriteFile(path, []byte("junk\n"), 0o600))
 	a, logs := openedAuditor(t, path)
-	require.ErrorAs(t, a.record(engine.Event{Type: engine.EventAction}), new(*audit.Broken))
-	a.observe(engine.Event{Type: engine.EventStep})
+	require.ErrorAs(t, a.record(event.Event{Type: event.Acting}), new(*audit.Broken))
+	a.observe(event.Event{Type: event.Stepped})
 	assert.EqualValues(t, 1, a.failures())
 	require.Error(t, a.open())
 	assert.Equal(t, 1, logs.FilterLevelExact(zapcore.ErrorLevel).Len(), "it is told once")
@@ -89,7 +89,7 @@ func TestDamagedAuditLogForbidsWhatHurts(t *testing.T) {
 	require.NoError(t, os.Rename(path, path+"-kept"))
 	a.retry()
 	assert.Nil(t, control{audit: a}.auditStatus())
-	require.NoError(t, a.record(engine.Event{Type: engine.EventAction}))
+	require.NoError(t, a.record(event.Event{Type: event.Acting}))
 	all := entries(t, path)
 	require.Len(t, all, 3)
 	assert.Equal(t, audit.Lost, all[1].Type)
@@ -122,7 +122,7 @@ func TestAuditMetrics(t *testing.T) {
 func TestRefusedOrdersAreAudited(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	a, _ := openedAuditor(t, path)
-	c := control{events: engine.NewStream(a.observe), audit: a}
+	c := control{events: event.NewStream(a.observe), audit: a}
 	c.Refused(api.Order{Verb: api.ConfirmOff, Cluster: "prod", Node: "n-1", Actor: "otto (uid 4004)", Reason: "it smells"},
 		&api.Error{Code: api.CodeNotAuthorised, Message: "it needs role admin"})
 	c.Refused(api.Order{Verb: api.Retry, Actor: "ada"}, &api.Error{Status: 504, Message: "it took too long"})
@@ -132,7 +132,7 @@ func TestRefusedOrdersAreAudited(t *testing.T) {
 	e := all[len(all)-2]
 	e.Seq, e.At = 0, time.Time{}
 	assert.Equal(t, audit.Entry{
-		Type: engine.EventOrder, Cluster: "prod", Node: "n-1", Actor: "otto (uid 4004)", Why: "it smells", Reason: "NotAuthorised",
+		Type: event.Ordered, Cluster: "prod", Node: "n-1", Actor: "otto (uid 4004)", Why: "it smells", Reason: "NotAuthorised",
 		Message: "refused: confirm-off by otto (uid 4004): it needs role admin",
 	}, e)
 }

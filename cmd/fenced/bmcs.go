@@ -6,14 +6,16 @@ import (
 	"slices"
 
 	"github.com/fenced/fenced/internal/api"
-	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/order"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/sweep"
 )
 
 // BMCs implements api.Daemon.
 func (c control) BMCs(ctx context.Context, cluster string) (api.BMCs, error) {
 	if cluster != "" && !slices.Contains(c.clusterNames(""), cluster) {
-		return api.BMCs{}, api.NotFound(string(engine.NoSuchCluster), fmt.Sprintf("no cluster %q is configured", cluster), "see fencectl status for the names fenced knows")
+		return api.BMCs{}, api.NotFound(string(reason.NoSuchCluster), fmt.Sprintf("no cluster %q is configured", cluster), "see fencectl status for the names fenced knows")
 	}
 	found, err := c.sweep.Results(ctx, cluster)
 	if err != nil {
@@ -32,7 +34,7 @@ func (c control) LookAtBMCs(ctx context.Context, o api.Order) (api.BMCs, error) 
 	if o.Reason != "" {
 		message += ": " + o.Reason
 	}
-	c.events.Emit(engine.Event{Type: engine.EventOrder, Cluster: o.Cluster, Node: o.Node, Actor: o.Actor, Why: o.Reason, Message: message})
+	c.events.Emit(event.Event{Type: event.Ordered, Cluster: o.Cluster, Node: o.Node, Actor: o.Actor, Why: o.Reason, Message: message})
 	found, err := look(ctx, o.Cluster, o.Node)
 	if err != nil {
 		return api.BMCs{}, apiError(err)
@@ -75,7 +77,7 @@ func wireBMC(r *sweep.Result) api.BMC {
 }
 
 // enroll stores, or shows, what a person vouches for.
-func (c control) enroll(ctx context.Context, o engine.Order) (api.OrderResult, error) {
+func (c control) enroll(ctx context.Context, o order.Order) (api.OrderResult, error) {
 	x, err := c.engine.Enroll(ctx, o)
 	if err != nil {
 		return api.OrderResult{}, apiError(err)

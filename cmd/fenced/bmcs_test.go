@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
-	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/sweep"
 )
 
@@ -22,12 +22,12 @@ func TestEveryFieldOfABMCIsTold(t *testing.T) {
 	r := sweep.Result{
 		Cluster: "prod", Node: "n-1", Host: "prod/n-1", Source: "hosts.d", Level: 1, Device: 1, Address: "ipmi://bmc", Driver: bmc.DriverIPMI,
 		Assurance: bmc.AssuranceStrict, State: sweep.StateOK, Dependable: true, Reason: "BMCBusy", Problem: "busy", Power: bmc.On, Raw: "01",
-		Identity: policy.IdentityMatches, UUID: "4c4c", Serial: "S1", Latency: time.Second, LatencyP95: 2 * time.Second, Checked: at, LastGood: at,
+		Identity: guard.IdentityMatches, UUID: "4c4c", Serial: "S1", Latency: time.Second, LatencyP95: 2 * time.Second, Checked: at, LastGood: at,
 		Next: at, Failures: 1, Audited: at, AuditProblem: "no session", DescribeProblem: "slow",
 		Description: bmc.Description{Manufacturer: "Dell", Model: "R650", Firmware: "7", MACs: []string{"m"}, RestorePolicy: "previous",
 			CertificateUntil: at, PowerEvents: []bmc.PowerEvent{{At: at, Text: "off"}}},
 		Findings: []bmc.Finding{{Code: bmc.FindingClock, Message: "late"}},
-		Refused:  []engine.Refusal{{Reason: policy.Frozen, Message: "it lied"}},
+		Refused:  []reason.Refusal{{Reason: reason.Frozen, Message: "it lied"}},
 	}
 	b := wireBMC(&r)
 	v := reflect.ValueOf(b)
@@ -37,7 +37,7 @@ func TestEveryFieldOfABMCIsTold(t *testing.T) {
 	assert.Equal(t, 2, b.Level, "people count from 1")
 	assert.Equal(t, "Frozen", b.Refused[0].Code)
 
-	unusable := wireBMC(&sweep.Result{Cluster: "prod", Node: "n-2", State: sweep.StateFailed, Reason: policy.InvalidHost, Problem: "no scheme"})
+	unusable := wireBMC(&sweep.Result{Cluster: "prod", Node: "n-2", State: sweep.StateFailed, Reason: reason.InvalidHost, Problem: "no scheme"})
 	assert.Zero(t, unusable.Level)
 	text, err := json.Marshal(unusable)
 	require.NoError(t, err)

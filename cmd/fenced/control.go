@@ -13,7 +13,10 @@ import (
 
 	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/sweep"
@@ -23,7 +26,7 @@ import (
 type control struct {
 	engine  *engine.Engine
 	sweep   *sweep.Sweep
-	events  *engine.Stream
+	events  *event.Stream
 	store   state.Store
 	audit   *auditor
 	version string
@@ -111,7 +114,7 @@ func (c control) Explain(ctx context.Context, cluster, node string) (api.Explana
 	rec := api.FromRun(*x.Run)
 	out.Run = &rec
 	if x.Run.Open() {
-		out.Refused = string(policy.UnderRemediation)
+		out.Refused = string(reason.UnderRemediation)
 		out.Message = strings.TrimSuffix("run "+x.Run.ID+" is open, step "+string(x.Run.Step)+": "+x.Run.Note, ": ")
 	}
 	if x.Run.Step == remediate.Held { // what keeps the node is why the run is held
@@ -132,7 +135,7 @@ func (c control) Runs(ctx context.Context, f api.RunFilter) (api.Timeline, error
 	}
 	if f.Node != "" && len(t.Runs) == 0 {
 		_, err := c.engine.Explain(ctx, f.Cluster, f.Node)
-		if r, ok := errors.AsType[*engine.Refusal](err); ok && (r.Reason == engine.NoSuchNode || r.Reason == engine.NoSuchCluster) {
+		if r, ok := errors.AsType[*reason.Refusal](err); ok && (r.Reason == reason.NoSuchNode || r.Reason == reason.NoSuchCluster) {
 			return t, apiError(err)
 		}
 	}
@@ -140,38 +143,38 @@ func (c control) Runs(ctx context.Context, f api.RunFilter) (api.Timeline, error
 }
 
 func (c control) Do(ctx context.Context, o api.Order) (api.OrderResult, error) {
-	order := engine.Order{
+	given := order.Order{
 		Cluster: o.Cluster, Node: o.Node, Run: o.Run, Actor: o.Actor, Reason: o.Reason,
 		OffOnly: o.OffOnly, DryRun: o.DryRun, AsIs: o.AsIs, For: time.Duration(o.For),
 	}
-	var out engine.Outcome
+	var out order.Outcome
 	var err error
 	switch o.Verb {
 	case api.Fence:
-		out, err = c.engine.Fence(ctx, order)
+		out, err = c.engine.Fence(ctx, given)
 	case api.Unfence:
-		out, err = c.engine.Unfence(ctx, order)
+		out, err = c.engine.Unfence(ctx, given)
 	case api.Abort:
-		out, err = c.engine.Abort(ctx, order)
+		out, err = c.engine.Abort(ctx, given)
 	case api.Retry:
-		out, err = c.engine.Retry(ctx, order)
+		out, err = c.engine.Retry(ctx, given)
 	case api.ConfirmOff:
-		out, err = c.engine.ConfirmOff(ctx, order)
+		out, err = c.engine.ConfirmOff(ctx, given)
 		out.Evidence = append(out.Evidence, c.lastReads(ctx, o)...)
 	case api.Hold:
-		out, err = c.engine.Hold(ctx, order)
+		out, err = c.engine.Hold(ctx, given)
 	case api.Release:
-		out, err = c.engine.ReleaseHold(ctx, order)
+		out, err = c.engine.ReleaseHold(ctx, given)
 	case api.Pause:
-		out, err = c.engine.Pause(ctx, order)
+		out, err = c.engine.Pause(ctx, given)
 	case api.Resume:
-		out, err = c.engine.Resume(ctx, order)
+		out, err = c.engine.Resume(ctx, given)
 	case api.EnrollBMC:
-		return c.enroll(ctx, order)
+		return c.enroll(ctx, given)
 	case api.ReleaseBMC:
-		err = c.engine.Release(ctx, order)
+		err = c.engine.Release(ctx, given)
 	case api.Arm, api.Disarm:
-		err = c.engine.Arm(ctx, order, o.Verb == api.Arm)
+		err = c.engine.Arm(ctx, given, o.Verb == api.Arm)
 	default:
 		err = fmt.Errorf("no verb %q", o.Verb)
 	}
@@ -179,7 +182,7 @@ func (c control) Do(ctx context.Context, o api.Order) (api.OrderResult, error) {
 		return api.OrderResult{}, apiError(err)
 	}
 	return api.OrderResult{
-		Run: out.Run, Joined: out.Joined, Message: c.outcome(ctx, o, order, out), Gates: out.Gates,
+		Run: out.Run, Joined: out.Joined, Message: c.outcome(ctx, o, given, out), Gates: out.Gates,
 		Effect: effect(o), Evidence: out.Evidence, Until: out.Until,
 	}, nil
 }
@@ -191,8 +194,8 @@ func (c control) Refused(o api.Order, e *api.Error) {
 	if e.Status >= http.StatusInternalServerError { // it may yet be carried out
 		word = "failed: "
 	}
-	c.events.Emit(engine.Event{
-		Type: engine.EventOrder, Cluster: o.Cluster, Node: o.Node, Run: o.Run, Actor: o.Actor, Why: o.Reason,
+	c.events.Emit(event.Event{
+		Type: event.Ordered, Cluster: o.Cluster, Node: o.Node, Run: o.Run, Actor: o.Actor, Why: o.Reason,
 		Reason: e.Code, Message: word + string(o.Verb) + " by " + o.Actor + ": " + e.Message,
 	})
 }
@@ -214,10 +217,10 @@ func (c control) Events(ctx context.Context, after uint64) iter.Seq2[api.Event, 
 	}
 }
 
-func wireEvent(e engine.Event) api.Event {
+func wireEvent(e event.Event) api.Event {
 	out := api.Event{Seq: e.Seq, At: e.At, Cluster: e.Cluster, Node: e.Node, Run: e.Run, Type: e.Type,
 		Step: string(e.Step), Reason: e.Reason, Message: e.Message}
-	if e.Type == engine.EventAction {
+	if e.Type == event.Acting {
 		out.Message = string(e.Action)
 	}
 	return out
@@ -225,23 +228,23 @@ func wireEvent(e engine.Event) api.Event {
 
 // apiError gives a refusal its place among the API's errors.
 func apiError(err error) error {
-	r, ok := errors.AsType[*engine.Refusal](err)
+	r, ok := errors.AsType[*reason.Refusal](err)
 	if !ok {
 		return err
 	}
 	code := string(r.Reason)
 	switch r.Reason {
-	case engine.NoSuchNode, engine.NoSuchCluster, engine.NoSuchRun:
+	case reason.NoSuchNode, reason.NoSuchCluster, reason.NoSuchRun:
 		return api.NotFound(code, r.Message, "see fencectl status -o wide for the names fenced knows")
-	case engine.ClusterRequired:
+	case reason.ClusterRequired:
 		return &api.Error{Status: http.StatusBadRequest, Code: code, Message: r.Message, Hint: "add --cluster NAME"}
-	case engine.NoHold:
+	case reason.NoHold:
 		return api.Conflict(code, r.Message, "fencectl status lists the holds")
-	case engine.NoRun, policy.UnderRemediation:
+	case reason.NoRun, reason.UnderRemediation:
 		return api.Conflict(code, r.Message, "see fencectl status for the open runs")
-	case policy.NotFrozen:
+	case reason.NotFrozen:
 		return api.Conflict(code, r.Message, "fencectl bmc list shows what is refused, and why")
-	case policy.NotOwner:
+	case reason.NotOwner:
 		return api.Refused(code, r.Message, "give it at the instance that owns the cluster: fencectl status names it")
 	}
 	return api.Refused(code, r.Message, "see fencectl explain for every gate")

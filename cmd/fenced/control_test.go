@@ -13,7 +13,9 @@ import (
 
 	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 )
@@ -21,27 +23,27 @@ import (
 // What the engine refuses has its place among the API's errors, from which fencectl
 // takes its exit status.
 func TestRefusalsHaveTheirPlaceInTheAPI(t *testing.T) {
-	for reason, want := range map[policy.Reason]api.Error{
-		engine.NoSuchNode:               {Status: http.StatusNotFound, Code: "NoSuchNode"},
-		engine.NoSuchCluster:            {Status: http.StatusNotFound, Code: "NoSuchCluster"},
-		engine.NoSuchRun:                {Status: http.StatusNotFound, Code: "NoSuchRun"},
-		engine.ClusterRequired:          {Status: http.StatusBadRequest, Code: "ClusterRequired"},
-		engine.NoHold:                   {Status: http.StatusConflict, Code: "NoHold"},
-		engine.NoRun:                    {Status: http.StatusConflict, Code: "NoRun"},
-		policy.UnderRemediation:         {Status: http.StatusConflict, Code: "UnderRemediation"},
-		policy.NotFrozen:                {Status: http.StatusConflict, Code: "NotFrozen"},
-		engine.OrderRefused:             {Status: http.StatusUnprocessableEntity, Code: "OrderRefused"},
-		engine.ConfirmedOffContradicted: {Status: http.StatusUnprocessableEntity, Code: "ConfirmedOffContradicted"},
-		policy.Paused:                   {Status: http.StatusUnprocessableEntity, Code: "Paused"},
-		policy.NotOwner:                 {Status: http.StatusUnprocessableEntity, Code: "NotOwner"},
+	for code, want := range map[reason.Code]api.Error{
+		reason.NoSuchNode:               {Status: http.StatusNotFound, Code: "NoSuchNode"},
+		reason.NoSuchCluster:            {Status: http.StatusNotFound, Code: "NoSuchCluster"},
+		reason.NoSuchRun:                {Status: http.StatusNotFound, Code: "NoSuchRun"},
+		reason.ClusterRequired:          {Status: http.StatusBadRequest, Code: "ClusterRequired"},
+		reason.NoHold:                   {Status: http.StatusConflict, Code: "NoHold"},
+		reason.NoRun:                    {Status: http.StatusConflict, Code: "NoRun"},
+		reason.UnderRemediation:         {Status: http.StatusConflict, Code: "UnderRemediation"},
+		reason.NotFrozen:                {Status: http.StatusConflict, Code: "NotFrozen"},
+		reason.OrderRefused:             {Status: http.StatusUnprocessableEntity, Code: "OrderRefused"},
+		reason.ConfirmedOffContradicted: {Status: http.StatusUnprocessableEntity, Code: "ConfirmedOffContradicted"},
+		reason.Paused:                   {Status: http.StatusUnprocessableEntity, Code: "Paused"},
+		reason.NotOwner:                 {Status: http.StatusUnprocessableEntity, Code: "NotOwner"},
 	} {
-		got, ok := errors.AsType[*api.Error](apiError(&engine.Refusal{Reason: reason, Message: "why"}))
-		require.True(t, ok, reason)
-		assert.NotEmpty(t, got.Hint, reason)
+		got, ok := errors.AsType[*api.Error](apiError(&reason.Refusal{Reason: code, Message: "why"}))
+		require.True(t, ok, code)
+		assert.NotEmpty(t, got.Hint, code)
 		want.Message, want.Hint = "why", got.Hint
-		assert.Equal(t, want, *got, reason)
+		assert.Equal(t, want, *got, code)
 	}
-	elsewhere, ok := errors.AsType[*api.Error](apiError(&engine.Refusal{Reason: policy.NotOwner}))
+	elsewhere, ok := errors.AsType[*api.Error](apiError(&reason.Refusal{Reason: reason.NotOwner}))
 	require.True(t, ok)
 	assert.Contains(t, elsewhere.Hint, "the instance that owns the cluster")
 	plain := errors.New("disk full")
@@ -63,8 +65,8 @@ func TestRunsAreInTheOrderOfTheirBegin(t *testing.T) {
 		_, err := state.SaveRun(t.Context(), store, r)
 		require.NoError(t, err)
 	}
-	e, err := engine.New(t.Context(), engine.Options{Store: store, Events: engine.NewStream(), Hosts: hosts{}, Instance: "one",
-		Clusters: []engine.ClusterOptions{{Name: "prod", Mode: policy.ModeObserve, Watch: blind{}}}})
+	e, err := engine.New(t.Context(), engine.Options{Store: store, Events: event.NewStream(), Hosts: hosts{}, Instance: "one",
+		Clusters: []engine.ClusterOptions{{Name: "prod", Mode: guard.ModeObserve, Watch: blind{}}}})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

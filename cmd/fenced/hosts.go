@@ -12,7 +12,7 @@ import (
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/fenceagent"
 	"github.com/fenced/fenced/internal/ipmi"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/redfish"
 )
 
@@ -54,7 +54,7 @@ func (h hosts) Find(_ context.Context, cluster, node string) (bmc.Host, bool, er
 	for _, l := range host.Levels {
 		for i, d := range l.Devices {
 			if d.Unusable != nil {
-				l.Devices[i].Unusable = &engine.Refusal{Reason: policy.SecretMissing, Message: d.Unusable.Error()}
+				l.Devices[i].Unusable = &reason.Refusal{Reason: reason.SecretMissing, Message: d.Unusable.Error()}
 			}
 		}
 	}

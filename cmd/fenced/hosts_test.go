@@ -15,7 +15,7 @@ import (
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/fenceagent"
 	"github.com/fenced/fenced/internal/ipmi"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/redfish"
 )
 
@@ -88,9 +88,9 @@ func TestHosts(t *testing.T) {
 	host, found, err := h.Find(t.Context(), "prod", "a")
 	require.NoError(t, err)
 	require.True(t, found)
-	refusal, ok := errors.AsType[*engine.Refusal](host.Levels[0].Devices[0].Unusable)
+	refusal, ok := errors.AsType[*reason.Refusal](host.Levels[0].Devices[0].Unusable)
 	require.True(t, ok, "what the engine can say why")
-	require.Equal(t, policy.SecretMissing, refusal.Reason)
+	require.Equal(t, reason.SecretMissing, refusal.Reason)
 	require.Contains(t, refusal.Message, "it has 28 bytes, and IPMI 2.0 takes 20")
 	second := host.Levels[1].Devices[0]
 	require.NoError(t, second.Unusable, "one device that cannot be used leaves the others")

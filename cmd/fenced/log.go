@@ -10,7 +10,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/fenced/fenced/internal/api"
-	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/sweep"
 )
 
@@ -41,13 +41,13 @@ func (h harmless) Write(line []byte) (int, error) {
 }
 
 // words is the message of an event that needs no sentence.
-func words(e engine.Event) string {
+func words(e event.Event) string {
 	switch e.Type {
-	case engine.EventAction:
+	case event.Acting:
 		return "action " + string(e.Action)
-	case engine.EventStep:
+	case event.Stepped:
 		return "step " + string(e.Step)
-	case engine.EventView:
+	case event.ViewChanged:
 		return "the view of the cluster is good"
 	}
 	return e.Type
@@ -55,13 +55,13 @@ func words(e engine.Event) string {
 
 // logEvents is the log as a subscriber of the engine's events. The keys are
 // fixed: operators grep for them.
-func logEvents(log *zap.Logger) func(engine.Event) {
-	return func(e engine.Event) {
+func logEvents(log *zap.Logger) func(event.Event) {
+	return func(e event.Event) {
 		level := zapcore.InfoLevel
 		switch {
-		case e.Type == engine.EventFailed, e.Type == engine.EventView && e.Message != "", e.Type == sweep.EventBMC && e.Reason != "":
+		case e.Type == event.Failed, e.Type == event.ViewChanged && e.Message != "", e.Type == sweep.EventBMC && e.Reason != "":
 			level = zapcore.WarnLevel
-		case e.Type == engine.EventStep && string(e.Step) == "Held":
+		case e.Type == event.Stepped && string(e.Step) == "Held":
 			level = zapcore.ErrorLevel // a human is needed
 		}
 		fields := []zap.Field{zap.String("event", e.Type)}

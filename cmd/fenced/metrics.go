@@ -7,6 +7,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/sweep"
 )
@@ -71,13 +72,13 @@ func newMetrics(version string) *metrics {
 }
 
 // observe counts an event.
-func (m *metrics) observe(e engine.Event) {
+func (m *metrics) observe(e event.Event) {
 	switch {
-	case e.Type == engine.EventStep && (e.Step.Ended() || e.Step == remediate.Held):
+	case e.Type == event.Stepped && (e.Step.Ended() || e.Step == remediate.Held):
 		m.results.WithLabelValues(e.Cluster, string(e.Step), e.Reason).Inc()
-	case e.Type == engine.EventRefused:
+	case e.Type == event.Refused:
 		m.refusals.WithLabelValues(e.Cluster, e.Reason).Inc()
-	case e.Type == engine.EventFailed:
+	case e.Type == event.Failed:
 		m.failures.WithLabelValues(e.Cluster, e.Reason).Inc()
 	}
 }

@@ -13,7 +13,9 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/sweep"
 )
@@ -29,10 +31,10 @@ func (o oneHost) Inventory(context.Context) []engine.Subject { return []engine.S
 func (o oneHost) SubjectOf(context.Context, string, string) (engine.Subject, error) {
 	return o.subject(), nil
 }
-func (oneHost) Identify(context.Context, engine.Subject, int, int, bmc.Reading) policy.IdentityVerdict {
-	return policy.IdentityUnproven
+func (oneHost) Identify(context.Context, engine.Subject, int, int, bmc.Reading) guard.IdentityVerdict {
+	return guard.IdentityUnproven
 }
-func (oneHost) Quarantine(context.Context, engine.Subject) []engine.Refusal { return nil }
+func (oneHost) Quarantine(context.Context, engine.Subject) []reason.Refusal { return nil }
 func (oneHost) Checked(context.Context, engine.Checked)                     {}
 
 func TestMetricsOfBMCs(t *testing.T) {
@@ -40,11 +42,11 @@ func TestMetricsOfBMCs(t *testing.T) {
 	require.NoError(t, err)
 	defer store.Close()
 	m := newMetrics("1")
-	m.engine, err = engine.New(t.Context(), engine.Options{Store: store, Events: engine.NewStream(), Hosts: hosts{}})
+	m.engine, err = engine.New(t.Context(), engine.Options{Store: store, Events: event.NewStream(), Hosts: hosts{}})
 	require.NoError(t, err)
 	refuse := func(bmc.Device) (bmc.Power, error) { return nil, &bmc.Error{Kind: bmc.KindAuth, Err: assert.AnError} }
 	m.sweep = sweep.New(sweep.Options{Engine: oneHost{}, Open: refuse, Urgent: refuse, ReadTimeout: time.Second, AtOnce: 1,
-		Tell: func(engine.Event) {}, Measured: m.measured})
+		Tell: func(event.Event) {}, Measured: m.measured})
 	_, err = m.sweep.Test(t.Context(), "prod", "n-1")
 	require.NoError(t, err)
 	m.measured(bmc.DriverIPMI, 30*time.Millisecond)

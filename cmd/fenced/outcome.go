@@ -5,11 +5,11 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/api"
-	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/order"
 )
 
 // outcome is what became of an order, as a sentence.
-func (c control) outcome(ctx context.Context, o api.Order, order engine.Order, out engine.Outcome) string {
+func (c control) outcome(ctx context.Context, o api.Order, order order.Order, out order.Outcome) string {
 	switch o.Verb {
 	case api.Fence:
 		return fenceMessage(o, out)
@@ -39,7 +39,7 @@ func (c control) outcome(ctx context.Context, o api.Order, order engine.Order, o
 }
 
 // stopMessage says how long a stop binds, and whether it outlives the daemon.
-func stopMessage(what string, out engine.Outcome) string {
+func stopMessage(what string, out order.Outcome) string {
 	switch {
 	case out.Unsaved != "":
 		return out.Unsaved
@@ -53,7 +53,7 @@ func stopMessage(what string, out engine.Outcome) string {
 }
 
 // releaseMessage says which of the two was released: a hold and a quarantine end apart.
-func releaseMessage(o api.Order, out engine.Outcome) string {
+func releaseMessage(o api.Order, out order.Outcome) string {
 	switch {
 	case out.Quarantine:
 		return o.Node + " is released from the quarantine"
@@ -63,7 +63,7 @@ func releaseMessage(o api.Order, out engine.Outcome) string {
 	return o.Node + " is held no more"
 }
 
-func holdMessage(o api.Order, out engine.Outcome) string {
+func holdMessage(o api.Order, out order.Outcome) string {
 	text := o.Node + " is " + stopMessage("held", out)
 	if out.Unseen {
 		text += "; no Node of this name is seen now, and the hold stands for when there is"
@@ -78,7 +78,7 @@ func abortMessage(o api.Order) string {
 	return "run " + o.Run + " is aborted: its host is brought back"
 }
 
-func confirmMessage(o api.Order, out engine.Outcome) string {
+func confirmMessage(o api.Order, out order.Outcome) string {
 	if o.DryRun {
 		return "this is what is known about " + o.Node
 	}
@@ -115,7 +115,7 @@ func released(node, still string) string {
 	return node + " may be switched again"
 }
 
-func fenceMessage(o api.Order, out engine.Outcome) string {
+func fenceMessage(o api.Order, out order.Outcome) string {
 	switch {
 	case o.DryRun && !out.Joined:
 		return o.Node + " would be fenced"

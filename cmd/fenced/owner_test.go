@@ -13,6 +13,8 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/sweep"
@@ -43,19 +45,19 @@ func TestOwnerIsTold(t *testing.T) {
 		want   []string
 		words  string
 	}{
-		{nil, policy.ModeObserve, []string{`fenced_owner{cluster="prod"} 1`, `fenced_epoch{cluster="prod"} 1`}, ""},
-		{others{}, policy.ModeEvaluate, []string{`fenced_owner{cluster="prod"} 0`, `fenced_epoch{cluster="prod"} 7`}, "prod is with two"},
+		{nil, guard.ModeObserve, []string{`fenced_owner{cluster="prod"} 1`, `fenced_epoch{cluster="prod"} 1`}, ""},
+		{others{}, guard.ModeEvaluate, []string{`fenced_owner{cluster="prod"} 0`, `fenced_epoch{cluster="prod"} 7`}, "prod is with two"},
 	} {
 		store, err := state.OpenBolt(filepath.Join(t.TempDir(), "state.db"))
 		require.NoError(t, err)
 		defer store.Close()
 		m := newMetrics("1")
-		m.engine, err = engine.New(t.Context(), engine.Options{Store: store, Events: engine.NewStream(), Hosts: hosts{}, Instance: "one",
+		m.engine, err = engine.New(t.Context(), engine.Options{Store: store, Events: event.NewStream(), Hosts: hosts{}, Instance: "one",
 			Owners: each.owners, Clusters: []engine.ClusterOptions{{Name: "prod", Mode: each.mode, Watch: blind{}}}})
 		require.NoError(t, err)
 		open := func(bmc.Device) (bmc.Power, error) { return nil, assert.AnError }
 		m.sweep = sweep.New(sweep.Options{Engine: oneHost{}, Open: open, Urgent: open, ReadTimeout: time.Second, AtOnce: 1,
-			Tell: func(engine.Event) {}, Measured: m.measured})
+			Tell: func(event.Event) {}, Measured: m.measured})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- m.engine.Run(ctx, func() {}) }()

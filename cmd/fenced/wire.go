@@ -17,7 +17,9 @@ import (
 	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/config"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/failpoint"
+	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/k8swatch"
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
@@ -33,7 +35,7 @@ type fenced struct {
 	log      *zap.Logger
 	store    state.Store
 	audit    *auditor
-	events   *engine.Stream
+	events   *event.Stream
 	engine   *engine.Engine
 	sweep    *sweep.Sweep
 	clusters []*k8swatch.Cluster
@@ -73,7 +75,7 @@ func build(ctx context.Context, file string, set, warnings []string) (*fenced, e
 	if err := d.openAudit(ctx); err != nil {
 		return nil, errors.Join(err, d.store.Close())
 	}
-	d.events = engine.NewStream(logEvents(d.log), d.metrics.observe, d.audit.observe)
+	d.events = event.NewStream(logEvents(d.log), d.metrics.observe, d.audit.observe)
 	if err := d.buildEngine(ctx, entries, policies); err != nil {
 		return nil, errors.Join(err, d.close())
 	}
@@ -145,7 +147,7 @@ func (d *fenced) engineOptions() engine.Options {
 	return engine.Options{
 		Store: d.store, Events: d.events, PauseFile: d.cfg.Control.PauseFile, Record: d.audit.record,
 		Power: engine.PowerTiming{ReadTimeout: p.ReadTimeout, OffReadSpacing: p.OffReadSpacing},
-		Guards: policy.Limits{
+		Guards: guard.Limits{
 			QuietPeriod: g.QuietPeriod, ViewMaxAge: g.ViewMaxAge, ClockSkewMax: g.ClockSkewMax, MinPowerInterval: g.MinPowerInterval,
 			MaxInFlight: g.MaxInFlight, MaxInFlightPercent: g.MaxInFlightPercent, MaxInFlightPerZone: g.MaxInFlightPerZone,
 			ZoneBreakerPercent: g.ZoneBreakerPercent, ZoneBreakerMin: g.ZoneBreakerMin, MaxFencesPerDay: g.MaxFencesPerDay, ZoneKey: g.ZoneKey,

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // BMCs is what is known about the devices that switch the hosts' power.
@@ -84,7 +84,7 @@ type BMCFinding struct {
 // for good.
 func (b BMCs) Undependable() (n int) {
 	for _, d := range b.BMCs {
-		if !d.Dependable || slices.ContainsFunc(d.Refused, func(r BMCFinding) bool { return r.Code != string(policy.OwnHost) }) {
+		if !d.Dependable || slices.ContainsFunc(d.Refused, func(r BMCFinding) bool { return r.Code != string(reason.OwnHost) }) {
 			n++
 		}
 	}

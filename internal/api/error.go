@@ -39,8 +39,8 @@ func (e *Error) Error() string { return e.Message }
 
 // Refused is the error of an order that a gate forbids; reason is the gate's
 // stable code.
-func Refused(reason, message, hint string) *Error {
-	return &Error{Status: http.StatusUnprocessableEntity, Code: reason, Message: message, Hint: hint}
+func Refused(code, message, hint string) *Error {
+	return &Error{Status: http.StatusUnprocessableEntity, Code: code, Message: message, Hint: hint}
 }
 
 // NotFound is the error of a name that the daemon does not know; code says of what.

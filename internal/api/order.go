@@ -7,7 +7,7 @@ import (
 	"iter"
 	"time"
 
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // Verb is what an order asks for.
@@ -80,7 +80,7 @@ type OrderResult struct {
 	// Until is when a pause or a hold ends by itself.
 	Until time.Time `json:"until,omitzero"`
 	// Gates are those that were asked; in a dry run they may not all pass.
-	Gates []policy.Gate `json:"gates,omitempty"`
+	Gates []reason.Gate `json:"gates,omitempty"`
 }
 
 // RunFilter selects runs; empty fields select all.

@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // Plan is what fenced would do now, in the order in which it would.
@@ -32,7 +32,7 @@ type PlannedAction struct {
 	// Refused is the reason code of the gate that limits; empty means that it
 	// would be done.
 	Refused string       `json:"refused"`
-	Gate    *policy.Gate `json:"gate,omitempty"`
+	Gate    *reason.Gate `json:"gate,omitempty"`
 	// Earliest is when it could be done if nothing else changes.
 	Earliest time.Time `json:"earliest,omitzero"`
 }

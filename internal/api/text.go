@@ -42,16 +42,16 @@ const maxReason = 1000
 
 // CheckReason wants a sentence for the audit log that is safe to show on a terminal,
 // and refuses any other with a *Error.
-func CheckReason(reason string) error {
-	switch at := strings.IndexFunc(reason, Unprintable); {
-	case reason == "":
+func CheckReason(code string) error {
+	switch at := strings.IndexFunc(code, Unprintable); {
+	case code == "":
 		return BadRequest("an order needs a reason", `say why: --reason "disk fails, ticket 4711"`)
-	case len(reason) > maxReason:
+	case len(code) > maxReason:
 		return BadRequest(fmt.Sprintf("the reason is longer than %d bytes", maxReason), "name a ticket that says more")
 	case at >= 0:
-		r, _ := utf8.DecodeRuneInString(reason[at:])
+		r, _ := utf8.DecodeRuneInString(code[at:])
 		return BadRequest(fmt.Sprintf("the reason holds control characters, or others that cannot be seen: %U", r), "write it on one line, in plain text")
-	case !utf8.ValidString(reason):
+	case !utf8.ValidString(code):
 		return BadRequest("the reason is not UTF-8", "write it in plain text")
 	}
 	return nil

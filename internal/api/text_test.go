@@ -12,7 +12,7 @@ import (
 )
 
 func TestReason(t *testing.T) {
-	for reason, good := range map[string]bool{
+	for code, good := range map[string]bool{
 		"disk fails, ticket 4711":        true,
 		"Netzteil getauscht, 50 €":       true,
 		"電源\u3000交換":                     true, // a space of its script
@@ -32,7 +32,7 @@ func TestReason(t *testing.T) {
 		strings.Repeat("x", maxReason):   true,
 		strings.Repeat("x", maxReason+1): false,
 	} {
-		assert.Equal(t, good, CheckReason(reason) == nil, "%q", reason)
+		assert.Equal(t, good, CheckReason(code) == nil, "%q", code)
 	}
 }
 

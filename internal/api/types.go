@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // Status is what fenced is and does at this moment.
@@ -133,7 +133,7 @@ type Explanation struct {
 	// Earliest is when it could be fenced if nothing else changes.
 	Earliest time.Time     `json:"earliest,omitzero"`
 	Run      *RunRecord    `json:"run,omitempty"` // the open run, if there is one
-	Gates    []policy.Gate `json:"gates"`
+	Gates    []reason.Gate `json:"gates"`
 }
 
 // Event is one thing that happened, in the order it happened.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -66,7 +67,7 @@ func (w *worker) act(ctx context.Context, d decision) {
 		w.refused = textOf(err)
 	}
 	if err != nil {
-		w.emit(Event{Type: EventFailed, Action: a, Reason: failureReason(d.seen, err), Message: err.Error()})
+		w.emit(event.Event{Type: event.Failed, Action: a, Reason: failureReason(d.seen, err), Message: err.Error()})
 	}
 }
 

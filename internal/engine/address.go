@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/fenced/fenced/internal/bmc"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -12,11 +12,11 @@ import (
 // and one that is not where the target's machine was pinned: whoever may write that
 // object, or the Machine that names it, need not be trusted with the power of any
 // host. hosts.d is the administrator's own. // I10
-func (c *cluster) pointedElsewhere(h bmc.Host, t remediate.Target) *Refusal {
+func (c *cluster) pointedElsewhere(h bmc.Host, t remediate.Target) *reason.Refusal {
 	p, found, err := c.e.pins.get(h.Name)
 	switch {
 	case err != nil:
-		return &Refusal{Reason: policy.InvalidHost, Message: "where " + h.Source + " was pinned cannot be read: " + err.Error()}
+		return &reason.Refusal{Reason: reason.InvalidHost, Message: "where " + h.Source + " was pinned cannot be read: " + err.Error()}
 	case found && !pinnedHere(p, h):
 		return changed("%s was pinned at %s and is now at %s", h.Source, p.Address, h.Address())
 	case found && bmc.UUIDsMatch(p.SystemUUID, t.SystemUUID):
@@ -30,11 +30,11 @@ func (c *cluster) pointedElsewhere(h bmc.Host, t remediate.Target) *Refusal {
 		return changed("the machine of Node %s was pinned at %s (%s) and is now said to be at %s (%s)",
 			t.Node, other.Address, other.Host, h.Address(), h.Source)
 	case c.e.pins.broken() != nil && bmc.UsableUUID(t.SystemUUID):
-		return &Refusal{Reason: policy.InvalidHost, Message: "where machines were pinned cannot all be read: " + c.e.pins.broken().Error()}
+		return &reason.Refusal{Reason: reason.InvalidHost, Message: "where machines were pinned cannot all be read: " + c.e.pins.broken().Error()}
 	}
 	return nil
 }
 
-func changed(format string, args ...any) *Refusal {
-	return &Refusal{Reason: policy.AddressChanged, Message: fmt.Sprintf(format, args...) + "; if that is right, enroll it again"}
+func changed(format string, args ...any) *reason.Refusal {
+	return &reason.Refusal{Reason: reason.AddressChanged, Message: fmt.Sprintf(format, args...) + "; if that is right, enroll it again"}
 }

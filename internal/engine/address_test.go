@@ -9,6 +9,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/state"
 )
 
@@ -33,14 +34,14 @@ func TestMachineThatNamesAnotherHostIsNotFollowed(t *testing.T) {
 		require.Equal(t, "ns/h-2", s.BareMetalHost)
 		reads := w.Reads()
 		_, err = e.Fence(t.Context(), byHand)
-		refusedFor(t, err, policy.AddressChanged)
+		refusedFor(t, err, reason.AddressChanged)
 		checkHealthy(t, e)
 		assert.Empty(t, pinOf(t, store, "c/ns/h-2").Address, "no health check follows it")
 		stop()
 		e, _, stop = start(t, w, store, nil) // nor does a restart forget
 		time.Sleep(5 * time.Second)
 		_, err = e.Fence(t.Context(), byHand)
-		refusedFor(t, err, policy.AddressChanged)
+		refusedFor(t, err, reason.AddressChanged)
 		assert.Equal(t, reads, w.Reads(), "the new address is not even asked")
 		_, err = e.Enroll(t.Context(), byHand)
 		require.NoError(t, err)
@@ -85,7 +86,7 @@ func TestHostOfAnotherNodeIsNotThisOnes(t *testing.T) {
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(5 * time.Second)
 		_, err = e.Fence(t.Context(), byHand)
-		refusedFor(t, err, policy.AddressChanged)
+		refusedFor(t, err, reason.AddressChanged)
 		assert.Zero(t, w.Reads())
 		stop()
 	})
@@ -100,7 +101,7 @@ func TestPinsThatCannotBeReadStopFollowing(t *testing.T) {
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(5 * time.Second)
 		_, err = e.Fence(t.Context(), byHand)
-		refusedFor(t, err, policy.InvalidHost)
+		refusedFor(t, err, reason.InvalidHost)
 		_, err = e.Enroll(t.Context(), byHand)
 		require.NoError(t, err)
 		o := byHand

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -24,7 +25,7 @@ type candidate struct {
 	// doubt is why the Node may be another Machine's; checks know it by themselves.
 	doubt policy.Doubt
 	// gates are those that were asked before its run is begun, for the record.
-	gates []policy.Gate
+	gates []reason.Gate
 	// asks is the check that wants it; nil: a person does.
 	asks *policy.Check
 }

@@ -5,7 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -133,9 +134,9 @@ func (c *cluster) tellContested(t *leadership, last contest) contest {
 	}
 	switch {
 	case bad && (!last.told || answer != last.answer):
-		c.emit(Event{Type: EventRefused, Reason: string(policy.NotOwner), Message: why})
+		c.emit(event.Event{Type: event.Refused, Reason: string(reason.NotOwner), Message: why})
 	case !bad && last.told:
-		c.emit(Event{Type: EventOwner, Message: "nobody else acts on the cluster any more"})
+		c.emit(event.Event{Type: event.OwnerChanged, Message: "nobody else acts on the cluster any more"})
 	}
 	return contest{answer, bad}
 }

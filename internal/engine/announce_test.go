@@ -10,17 +10,19 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
 var errForbidden = errors.New("update Lease kube-system/fenced: forbidden")
 
 // contests counts the events that say that nothing is done because of others.
-func contests(t *testing.T, s *engine.Stream) int {
+func contests(t *testing.T, s *event.Stream) int {
 	t.Helper()
-	return len(eventsOf(t, s, func(ev engine.Event) bool {
-		return ev.Type == engine.EventRefused && ev.Node == "" && ev.Reason == string(policy.NotOwner)
+	return len(eventsOf(t, s, func(ev event.Event) bool {
+		return ev.Type == event.Refused && ev.Node == "" && ev.Reason == string(reason.NotOwner)
 	}))
 }
 
@@ -33,12 +35,12 @@ func TestForeignInstallationIsLeftToItsWork(t *testing.T) {
 		e, events, stop := start(t, w, store, func(o *engine.Options) { o.Instance, o.StoreID = "a", "id" })
 		time.Sleep(10 * time.Minute)
 		assert.Empty(t, w.Commands())
-		assert.Equal(t, foreigner, gate(t, e, policy.NotOwner).Value)
-		assert.Equal(t, "Lease fenced", gate(t, e, policy.NotOwner).Source)
+		assert.Equal(t, foreigner, gate(t, e, reason.NotOwner).Value)
+		assert.Equal(t, "Lease fenced", gate(t, e, reason.NotOwner).Source)
 		assert.Equal(t, foreigner, e.Status()[0].Idle)
 		assert.Equal(t, 1, contests(t, events), "told once")
 		_, err := e.Fence(t.Context(), byHand)
-		refusedFor(t, err, policy.NotOwner)
+		refusedFor(t, err, reason.NotOwner)
 		_, told := w.Announcements()
 		assert.Equal(t, engine.Announcement{Instance: "a", StoreID: "id", Epoch: 1}, told)
 		w.setForeignHolder("")
@@ -81,7 +83,7 @@ func TestLeaseThatIsForbiddenForbids(t *testing.T) {
 		e, events, stop := start(t, w, store, nil)
 		time.Sleep(10 * time.Minute)
 		assert.Empty(t, w.Commands())
-		assert.Contains(t, gate(t, e, policy.NotOwner).Value, "forbidden")
+		assert.Contains(t, gate(t, e, reason.NotOwner).Value, "forbidden")
 		assert.Equal(t, 1, contests(t, events))
 		w.failAnnouncements(nil)
 		time.Sleep(5 * time.Minute)
@@ -109,7 +111,7 @@ func TestLeaseThatIsNotRenewedForbidsTheIsolation(t *testing.T) {
 func TestLeaseThatLapsesForbidsTheNextCommand(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		_, _, stop := start(t, w, store, func(o *engine.Options) {
-			o.Record = func(ev engine.Event) error {
+			o.Record = func(ev event.Event) error {
 				if ev.Action == remediate.SendOff {
 					w.failAnnouncements(errForbidden)
 					time.Sleep(16 * time.Second) // a slow disk
@@ -126,7 +128,7 @@ func TestLeaseThatLapsesForbidsTheNextCommand(t *testing.T) {
 // Who only observes leaves the Lease to whoever acts, and takes it when it is armed.
 func TestObserverTakesNoLease(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Mode = policy.ModeObserve })
+		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Mode = guard.ModeObserve })
 		time.Sleep(10 * time.Minute)
 		n, _ := w.Announcements()
 		assert.Zero(t, n)

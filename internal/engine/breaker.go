@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/state"
 )
 
@@ -16,9 +17,9 @@ const (
 
 // trip quarantines a host whose runs of a day are used up and that is asked for once
 // more: power is no cure for it. A person who releases it begins a new day. // I15
-func (c *cluster) trip(ctx context.Context, a candidate, g policy.Gate, now time.Time) {
+func (c *cluster) trip(ctx context.Context, a candidate, g reason.Gate, now time.Time) {
 	node := a.draft.Target.Node
-	if g.Pass || g.Reason != policy.FencesPerDay || node == "" {
+	if g.Pass || g.Reason != reason.FencesPerDay || node == "" {
 		return
 	}
 	h := state.Hold{
@@ -32,9 +33,9 @@ func (c *cluster) trip(ctx context.Context, a candidate, g policy.Gate, now time
 	})
 	switch {
 	case err != nil: // the gate that tripped stays shut by itself
-		c.emit(Event{Type: EventFailed, Node: node, Message: "save the quarantine: " + err.Error()})
+		c.emit(event.Event{Type: event.Failed, Node: node, Message: "save the quarantine: " + err.Error()})
 	case made:
-		c.emit(Event{Type: EventRefused, Node: node, Reason: string(policy.Quarantined),
+		c.emit(event.Event{Type: event.Refused, Node: node, Reason: string(reason.Quarantined),
 			Message: fmt.Sprintf("quarantined until %s, or until a person releases it: %s", h.Until.Format(time.RFC3339), h.Reason)})
 	}
 }

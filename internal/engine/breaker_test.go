@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/order"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 )
@@ -42,7 +43,7 @@ func TestRestlessHostIsQuarantined(t *testing.T) {
 		_, events, stop := start(t, w, store, twiceADay)
 		time.Sleep(time.Hour)
 		stop()
-		assert.Contains(t, refusals(t, events), string(policy.Quarantined))
+		assert.Contains(t, refusals(t, events), string(reason.Quarantined))
 		holds, err := state.LoadHolds(t.Context(), store)
 		require.NoError(t, err)
 		require.Len(t, holds, 1)
@@ -54,7 +55,7 @@ func TestRestlessHostIsQuarantined(t *testing.T) {
 		e, _, stop := start(t, w, store, twiceADay)
 		time.Sleep(4 * time.Minute)
 		require.Len(t, e.Runs("c"), 2)
-		g := gate(t, e, policy.Quarantined)
+		g := gate(t, e, reason.Quarantined)
 		assert.Equal(t, h.Until, g.Until.UTC())
 		time.Sleep(30 * time.Minute)
 		assert.Len(t, e.Runs("c"), 4, "a new day, and no more than that")
@@ -71,16 +72,16 @@ func TestQuarantineIsReleased(t *testing.T) {
 		defer relapsing(t, w)()
 		e, _, stop := start(t, w, store, twiceADay)
 		time.Sleep(time.Hour)
-		gate(t, e, policy.Quarantined)
-		_, err := e.ReleaseHold(t.Context(), engine.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "new disk"})
+		gate(t, e, reason.Quarantined)
+		_, err := e.ReleaseHold(t.Context(), order.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "new disk"})
 		require.NoError(t, err)
 		time.Sleep(10 * time.Second)
 		stop()
 		e, _, stop = start(t, w, store, twiceADay)
 		time.Sleep(time.Hour)
 		require.Len(t, e.Runs("c"), 4, "two more")
-		gate(t, e, policy.Quarantined)
-		_, err = e.Fence(t.Context(), engine.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "once more"})
+		gate(t, e, reason.Quarantined)
+		_, err = e.Fence(t.Context(), order.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "once more"})
 		require.NoError(t, err)
 		time.Sleep(time.Hour)
 		assert.Len(t, e.Runs("c"), 5)
@@ -94,10 +95,10 @@ func TestQuarantineLeavesHoldsAlone(t *testing.T) {
 		defer relapsing(t, w)()
 		e, _, stop := start(t, w, store, twiceADay)
 		time.Sleep(3 * time.Minute)
-		_, err := e.Hold(t.Context(), engine.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "disk", For: 48 * time.Hour})
+		_, err := e.Hold(t.Context(), order.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "disk", For: 48 * time.Hour})
 		require.NoError(t, err)
 		time.Sleep(time.Hour)
-		gate(t, e, policy.Hold)
+		gate(t, e, reason.Hold)
 		for _, h := range e.Holds("c") {
 			assert.False(t, h.Quarantine)
 		}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/test/fake"
@@ -43,17 +43,17 @@ func TestEnrolmentEndsWithTheParameters(t *testing.T) {
 		w.SetReady("True")
 		_, levels := withLPAR(w)
 		e, stop := enrolled(t, w, store, levels)
-		verdict := func() policy.IdentityVerdict {
+		verdict := func() guard.IdentityVerdict {
 			s, err := e.SubjectOf(t.Context(), "c", "n-1")
 			require.NoError(t, err)
 			return e.Identify(t.Context(), s, 1, 0, bmc.Reading{})
 		}
-		require.Equal(t, policy.IdentityMatches, verdict())
+		require.Equal(t, guard.IdentityMatches, verdict())
 		w.choose("managed", "system-b")
-		assert.Equal(t, policy.IdentityNotEnrolled, verdict(), "node1 of system-b was never enrolled")
+		assert.Equal(t, guard.IdentityNotEnrolled, verdict(), "node1 of system-b was never enrolled")
 		_, err := e.Enroll(t.Context(), byHand)
 		require.NoError(t, err)
-		assert.Equal(t, policy.IdentityMatches, verdict())
+		assert.Equal(t, guard.IdentityMatches, verdict())
 		stop()
 	})
 }
@@ -76,13 +76,13 @@ func TestEnrolmentWithoutParametersIsForDevicesThatTell(t *testing.T) {
 		older()
 		s, err := e.SubjectOf(t.Context(), "c", "n-1")
 		require.NoError(t, err)
-		assert.Equal(t, policy.IdentityNotEnrolled, e.Identify(t.Context(), s, 1, 0, bmc.Reading{}))
+		assert.Equal(t, guard.IdentityNotEnrolled, e.Identify(t.Context(), s, 1, 0, bmc.Reading{}))
 		host.IdentityMode = "pinned"
 		w.ChangeEntry(func(h *bmc.Host) { *h = host })
 		_, err = e.Enroll(t.Context(), byHand)
 		require.NoError(t, err)
 		older()
-		assert.Equal(t, policy.IdentityMatches, checked(t, e, hostUUID, "").Identity)
+		assert.Equal(t, guard.IdentityMatches, checked(t, e, hostUUID, "").Identity)
 		stop()
 	})
 }

@@ -10,17 +10,18 @@ import (
 
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/fake"
 )
 
-func refusedByHand(t *testing.T, e *engine.Engine, reason policy.Reason) {
+func refusedByHand(t *testing.T, e *engine.Engine, code reason.Code) {
 	t.Helper()
 	_, err := e.Fence(t.Context(), byHand)
-	var refusal *engine.Refusal
+	var refusal *reason.Refusal
 	require.ErrorAs(t, err, &refusal, "people are bound, too")
-	assert.Equal(t, reason, refusal.Reason)
-	assert.False(t, gate(t, e, reason).Pass, "and explain shows it")
+	assert.Equal(t, code, refusal.Reason)
+	assert.False(t, gate(t, e, code).Pass, "and explain shows it")
 }
 
 // A Machine that cannot be read may be paused, and may be this Node's.
@@ -35,7 +36,7 @@ func TestMachineThatCannotBeReadIsNotAbsent(t *testing.T) {
 		e, _, stop := start(t, w, store, func(o *engine.Options) { policies(o); unreadable(o) })
 		time.Sleep(2 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
-		refusedByHand(t, e, policy.Undecodable)
+		refusedByHand(t, e, reason.Undecodable)
 		assert.Empty(t, w.Commands())
 		stop()
 	})
@@ -58,7 +59,7 @@ func TestNodeOfAnotherHostIsLeftAlone(t *testing.T) {
 		e, _, stop := start(t, w, store, through(otherProvider))
 		time.Sleep(2 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
-		refusedByHand(t, e, policy.NodeMismatch)
+		refusedByHand(t, e, reason.NodeMismatch)
 		assert.Empty(t, w.Commands())
 		stop()
 	})

@@ -9,7 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 )
@@ -31,7 +33,7 @@ type cluster struct {
 	runs      map[string]remediate.Run // by ID, ended ones too
 	workers   map[string]*worker       // by run ID, open ones only
 	probes    map[string]*probe        // by target key
-	refused   map[string]policy.Reason // last refusal told, by target key
+	refused   map[string]reason.Code   // last refusal told, by target key
 	ledger    *policy.Ledger
 	storms    map[checkKey]policy.Storm
 	evidence  map[string]*evidence  // by Node
@@ -57,7 +59,7 @@ func newCluster(e *Engine, o ClusterOptions, stored state.Cluster) *cluster {
 	c := &cluster{
 		e: e, opt: o, stored: stored, poke: make(chan struct{}, 1), stir: make(chan struct{}, 1), news: make(chan struct{}, 1),
 		runs: map[string]remediate.Run{}, workers: map[string]*worker{},
-		probes: map[string]*probe{}, refused: map[string]policy.Reason{},
+		probes: map[string]*probe{}, refused: map[string]reason.Code{},
 		ledger: policy.NewLedger(o.Rules), storms: map[checkKey]policy.Storm{}, moved: true, evidence: map[string]*evidence{},
 		secrets: map[string]remembered{}, labels: map[string]map[string]string{}, well: map[string]time.Time{},
 		looks: &queue{size: looksAtOnce}, awake: e.stayAwake(),
@@ -71,7 +73,7 @@ func newCluster(e *Engine, o ClusterOptions, stored state.Cluster) *cluster {
 	return c
 }
 
-func (c *cluster) emit(ev Event) {
+func (c *cluster) emit(ev event.Event) {
 	ev.Cluster = c.opt.Name
 	c.e.opt.Events.Emit(ev)
 }

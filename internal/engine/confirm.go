@@ -6,61 +6,60 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 )
-
-// ConfirmedOffContradicted is the refusal where something speaks against a person's word that a host is
-// off.
-const ConfirmedOffContradicted policy.Reason = "ConfirmedOffContradicted"
 
 // ConfirmOff takes a person's word, in the place of a proof, that a Node's host is
 // off and cannot come on: for the run that is Held there, or for a new one. Only the
 // gates about the BMC are not asked. A dry run gives what is known and asks no gate. // I26
-func (e *Engine) ConfirmOff(ctx context.Context, o Order) (Outcome, error) {
+func (e *Engine) ConfirmOff(ctx context.Context, o order.Order) (order.Outcome, error) {
 	c, err := e.cluster(o.Cluster)
 	if err == nil {
 		err = c.ours() // a standby asks no BMC
 	}
 	if err != nil {
-		return Outcome{}, err
+		return order.Outcome{}, err
 	}
 	open, held := c.openOn(o.Node)
 	a, err := c.manual(o)
 	switch {
 	case held:
 		if may, why := remediate.CanConfirm(open); !may {
-			return Outcome{}, &Refusal{Reason: OrderRefused, Message: "run " + open.ID + ": " + why}
+			return order.Outcome{}, &reason.Refusal{Reason: reason.OrderRefused, Message: "run " + open.ID + ": " + why}
 		}
 		a.draft = open
-		a.draft.Manual = o.word() // a person asks, whoever began the run
+		a.draft.Manual = o.ForRecord() // a person asks, whoever began the run
 	case err != nil:
-		return Outcome{}, err
+		return order.Outcome{}, err
 	}
 	p, evidence, against := c.gatherEvidence(ctx, a.draft)
-	out := Outcome{Run: open.ID, Evidence: evidence, Gates: append(claim(a), c.wordGates(a, p, against, held)...)}
+	out := order.Outcome{Run: open.ID, Evidence: evidence, Gates: append(claim(a), c.wordGates(a, p, against, held)...)}
 	g, refused := firstFailing(out.Gates)
 	switch {
 	case o.DryRun:
 		return out, nil
 	case refused:
-		return out, refusalOf(g)
+		return out, reason.RefusalOf(g)
 	case held:
 		done, err := c.order(ctx, open.ID, o, "confirms that the host is off", func(r remediate.Run) (remediate.Run, error) {
 			if may, why := remediate.CanConfirm(r); !may {
-				return r, &Refusal{Reason: OrderRefused, Message: why}
+				return r, &reason.Refusal{Reason: reason.OrderRefused, Message: why}
 			}
-			r.Confirmed = o.word()
+			r.Confirmed = o.ForRecord()
 			return r, nil
 		})
 		out.Run = done.Run
 		return out, err
 	}
 	draft := c.completed(p, nil)
-	draft.Confirmed = o.word()
+	draft.Confirmed = o.ForRecord()
 	draft.Trigger = "confirmed off by " + o.Actor + ": " + o.Reason
 	a.gates = out.Gates
-	c.emit(o.event("confirms that the host is off"))
+	c.emit(o.Event("confirms that the host is off"))
 	r, err := c.start(ctx, a, draft, nil)
 	out.Run = r.ID
 	return out, err
@@ -69,19 +68,19 @@ func (e *Engine) ConfirmOff(ctx context.Context, o Order) (Outcome, error) {
 // wordGates are all gates but those that a person's word takes the place of, and one
 // for what speaks against it. A BMC that is there and may not be asked could speak against
 // it, too: hosts.d or an enrolment lets it. // I26
-func (c *cluster) wordGates(a candidate, p *probe, against string, held bool) []policy.Gate {
-	word := policy.Gate{Name: "word", Pass: against == "", Value: against, Threshold: "none", Source: "BMCs and Node"}
+func (c *cluster) wordGates(a candidate, p *probe, against string, held bool) []reason.Gate {
+	word := reason.Gate{Name: "word", Pass: against == "", Value: against, Threshold: "none", Source: "BMCs and Node"}
 	if !word.Pass {
-		word.Reason = ConfirmedOffContradicted
+		word.Reason = reason.ConfirmedOffContradicted
 	} else {
 		word.Value = "nothing speaks against it"
 	}
 	now := time.Now()
-	gates := policy.Guards(c.e.opt.Guards, c.facts(a, p, now), now)
-	gates = slices.DeleteFunc(gates, func(g policy.Gate) bool {
+	gates := guard.Gates(c.e.opt.Guards, c.facts(a, p, now), now)
+	gates = slices.DeleteFunc(gates, func(g reason.Gate) bool {
 		return g.Name == "host" && !p.withheld || g.Name == "identity" || held && g.Name == "openRun"
 	})
-	return append([]policy.Gate{word}, gates...)
+	return append([]reason.Gate{word}, gates...)
 }
 
 // gatherEvidence asks every power level, and then the cluster, what they know about a
@@ -105,11 +104,11 @@ func (c *cluster) gatherEvidence(ctx context.Context, draft remediate.Run) (p *p
 func (c *cluster) powerTestimony(ctx context.Context, p *probe) (evidence []string, against string) {
 	h, err := c.host(ctx, p.draft.Target)
 	if err != nil {
-		if r, ok := asRefusal(err); ok && p.draft.Target.Address == "" {
+		if r, ok := reason.AsRefusal(err); ok && p.draft.Target.Address == "" {
 			_, lost := c.sameHost(ctx, p.draft.Target)
 			p.hostError, p.hostDetail, p.withheld = r.Reason, r.Message, lost == nil
 		}
-		return []string{"power: nothing can be asked: " + Sentence(err)}, ""
+		return []string{"power: nothing can be asked: " + reason.Sentence(err)}, ""
 	}
 	c.fix(&p.draft.Target, h)
 	p.draft.Limits.Levels = len(h.Levels)
@@ -117,7 +116,7 @@ func (c *cluster) powerTestimony(ctx context.Context, p *probe) (evidence []stri
 		name := levelText(h, i)
 		r, s, err := c.readLevel(ctx, h, i)
 		if err != nil {
-			evidence = append(evidence, "power: "+name+" cannot be read: "+Sentence(err))
+			evidence = append(evidence, "power: "+name+" cannot be read: "+reason.Sentence(err))
 			continue
 		}
 		s.close(ctx)

@@ -12,7 +12,8 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -60,7 +61,7 @@ func TestConfirmOffWithoutARun(t *testing.T) {
 				assert.Zero(t, w.Count(bmc.CommandOn))
 				stop()
 				took := l.all()
-				at := slices.IndexFunc(took, func(ev engine.Event) bool { return ev.Action == remediate.IsolateNode })
+				at := slices.IndexFunc(took, func(ev event.Event) bool { return ev.Action == remediate.IsolateNode })
 				require.NotEqual(t, -1, at)
 				assert.Contains(t, took[at].Inputs, ` proof=Human by="ada (uid 1000)" proven=false`, "nobody takes it for a reading")
 			})
@@ -74,7 +75,7 @@ func TestConfirmOffOfAHeldRun(t *testing.T) {
 		e, _, stop := start(t, w, store, nil)
 		r := until(t, e, remediate.PowerOff)
 		_, err := e.ConfirmOff(t.Context(), byHand)
-		refusedFor(t, err, engine.OrderRefused)
+		refusedFor(t, err, reason.OrderRefused)
 		w.dead()
 		until(t, e, remediate.Held)
 		require.Zero(t, w.Isolations())
@@ -100,12 +101,12 @@ func TestConfirmOffOfAHeldRun(t *testing.T) {
 // The word of a person is not taken against what is seen, nor against any gate that
 // is not about the BMC. // I26
 func TestConfirmOffIsRefused(t *testing.T) {
-	for reason, change := range map[policy.Reason]func(w *world, e *engine.Engine){
-		engine.ConfirmedOffContradicted: func(w *world, _ *engine.Engine) { w.SetPower(true); w.FailReads(nil) },
-		policy.Contested:                func(w *world, _ *engine.Engine) { w.setContested(remediate.Yes) },
-		policy.NotSynced:                func(w *world, _ *engine.Engine) { w.setUnsynced(true) },
+	for code, change := range map[reason.Code]func(w *world, e *engine.Engine){
+		reason.ConfirmedOffContradicted: func(w *world, _ *engine.Engine) { w.SetPower(true); w.FailReads(nil) },
+		reason.Contested:                func(w *world, _ *engine.Engine) { w.setContested(remediate.Yes) },
+		reason.NotSynced:                func(w *world, _ *engine.Engine) { w.setUnsynced(true) },
 	} {
-		t.Run(string(reason), func(t *testing.T) {
+		t.Run(string(code), func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world, store *failingStore) {
 				w.pauseCheck()
 				w.dead()
@@ -113,7 +114,7 @@ func TestConfirmOffIsRefused(t *testing.T) {
 				time.Sleep(time.Second)
 				change(w, e)
 				_, err := e.ConfirmOff(t.Context(), byHand)
-				refusedFor(t, err, reason)
+				refusedFor(t, err, code)
 				assert.Empty(t, e.Runs("c"))
 				assert.Zero(t, w.Isolations())
 				stop()
@@ -137,7 +138,7 @@ func TestConfirmOffIsRefused(t *testing.T) {
 				seen(w)
 				time.Sleep(5 * time.Minute)
 				r := only(t, e)
-				assert.Equal(t, string(engine.ConfirmedOffContradicted), r.Reason, r.Note)
+				assert.Equal(t, string(reason.ConfirmedOffContradicted), r.Reason, r.Note)
 				assert.Zero(t, w.Isolations())
 				stop()
 			})
@@ -155,11 +156,11 @@ func TestConfirmOffRespectsStops(t *testing.T) {
 		_, err := e.Hold(t.Context(), byHand)
 		require.NoError(t, err)
 		_, err = e.ConfirmOff(t.Context(), byHand)
-		refusedFor(t, err, policy.Hold)
+		refusedFor(t, err, reason.Hold)
 		_, err = e.Pause(t.Context(), byHand)
 		require.NoError(t, err)
 		_, err = e.ConfirmOff(t.Context(), byHand)
-		refusedFor(t, err, policy.Paused)
+		refusedFor(t, err, reason.Paused)
 		stop()
 	})
 }

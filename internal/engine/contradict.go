@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 )
@@ -116,9 +117,9 @@ func (c *cluster) revoke(ctx context.Context, p state.Pin, node, why string) {
 	case errors.Is(err, state.ErrConflict), errors.Is(err, state.ErrExists), err != nil && ctx.Err() != nil:
 		return
 	case err != nil:
-		c.emit(Event{Type: EventFailed, Node: node, Message: "end the enrolment: " + err.Error()})
+		c.emit(event.Event{Type: event.Failed, Node: node, Message: "end the enrolment: " + err.Error()})
 		return
 	}
-	c.emit(Event{Type: EventRefused, Node: node, Reason: string(policy.NotEnrolled), Message: why})
+	c.emit(event.Event{Type: event.Refused, Node: node, Reason: string(reason.NotEnrolled), Message: why})
 	c.wake()
 }

@@ -10,7 +10,8 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/test/fake"
 )
 
@@ -54,14 +55,14 @@ func TestOffOfALiveNodeEndsTheEnrolment(t *testing.T) {
 		outletReads(t, e, bmc.Off)
 		assert.Empty(t, pinOf(t, store, "c/n-1").EnrolledBy)
 		const why = "fence_apc_snmp://192.0.2.200#7 read Off while Node n-1 was Ready; enroll again after checking the outlet"
-		assert.Equal(t, []string{why}, told(t, events, policy.NotEnrolled))
+		assert.Equal(t, []string{why}, told(t, events, reason.NotEnrolled))
 
 		s, err := e.SubjectOf(t.Context(), "c", "n-1")
 		require.NoError(t, err)
-		assert.Equal(t, []engine.Refusal{{Reason: policy.NotEnrolled, Message: why}}, e.Quarantine(t.Context(), s))
+		assert.Equal(t, []reason.Refusal{{Reason: reason.NotEnrolled, Message: why}}, e.Quarantine(t.Context(), s))
 		checkHealthy(t, e)
 		outletReads(t, e, bmc.Off)
-		assert.Equal(t, []string{why}, told(t, events, policy.NotEnrolled), "once")
+		assert.Equal(t, []string{why}, told(t, events, reason.NotEnrolled), "once")
 		stop()
 
 		e, _, stop = start(t, w, store, levels)
@@ -84,10 +85,10 @@ func TestOffOfALiveNodeEndsTheEnrolment(t *testing.T) {
 }
 
 // told are the messages of the refusals for a reason.
-func told(t *testing.T, events *engine.Stream, reason policy.Reason) (messages []string) {
+func told(t *testing.T, events *event.Stream, code reason.Code) (messages []string) {
 	t.Helper()
-	contradicts := func(ev engine.Event) bool {
-		return ev.Type == engine.EventRefused && ev.Reason == string(reason) && strings.Contains(ev.Message, "read Off")
+	contradicts := func(ev event.Event) bool {
+		return ev.Type == event.Refused && ev.Reason == string(code) && strings.Contains(ev.Message, "read Off")
 	}
 	for _, ev := range eventsOf(t, events, contradicts) {
 		messages = append(messages, ev.Message)
@@ -183,11 +184,11 @@ func TestOnlyWhatReadsOnIsEnrolled(t *testing.T) {
 	for name, c := range map[string]struct {
 		ready string
 		reads bmc.PowerState
-		want  policy.Reason
+		want  reason.Code
 	}{
-		"Off while the Node is Ready":     {"True", bmc.Off, policy.IdentityMismatch},
-		"Off while it is not":             {"Unknown", bmc.Off, policy.IdentityUnknown},
-		"Unknown while the Node is Ready": {"True", bmc.Unknown, policy.IdentityUnknown},
+		"Off while the Node is Ready":     {"True", bmc.Off, reason.IdentityMismatch},
+		"Off while it is not":             {"Unknown", bmc.Off, reason.IdentityUnknown},
+		"Unknown while the Node is Ready": {"True", bmc.Unknown, reason.IdentityUnknown},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world, store *failingStore) {

@@ -5,7 +5,10 @@ import (
 	"context"
 	"time"
 
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -74,7 +77,7 @@ func (c *cluster) watchView() View {
 	}
 	c.mu.Unlock()
 	if changed {
-		c.emit(Event{Type: EventView, Message: bad})
+		c.emit(event.Event{Type: event.ViewChanged, Message: bad})
 		c.wake()
 	}
 	return v
@@ -99,7 +102,7 @@ func (c *cluster) decide(ctx context.Context, now time.Time, ask bool, due time.
 	moved, next := c.follow(ctx, now)
 	remember, err := c.rememberScope(ctx, now)
 	if err != nil {
-		c.emit(Event{Type: EventFailed, Message: "save the state of the cluster: " + err.Error()})
+		c.emit(event.Event{Type: event.Failed, Message: "save the state of the cluster: " + err.Error()})
 	}
 	if moved || ask {
 		c.e.beat()
@@ -149,7 +152,7 @@ func acts(check *policy.Check, t *policy.TargetReport) bool {
 		return false
 	}
 	for _, r := range t.Refusals {
-		if r != policy.AlreadyRequested || t.Action != policy.PowerCycle {
+		if r != reason.AlreadyRequested || t.Action != policy.PowerCycle {
 			return false
 		}
 	}
@@ -185,7 +188,7 @@ func (c *cluster) consider(ctx context.Context, check *policy.Check, t *policy.T
 	if !ok {
 		return time.Time{}
 	}
-	if g, ok := firstFailing(policy.Guards(c.e.opt.Guards, c.facts(a, nil, now), now)); ok {
+	if g, ok := firstFailing(guard.Gates(c.e.opt.Guards, c.facts(a, nil, now), now)); ok {
 		c.refuse(a, g)
 		c.trip(ctx, a, g, now)
 		return askedAgain(g, now)
@@ -198,7 +201,7 @@ func (c *cluster) consider(ctx context.Context, check *policy.Check, t *policy.T
 	if p == nil {
 		return time.Time{} // it wakes the loop when it is done
 	}
-	a.gates = policy.Guards(c.e.opt.Guards, c.facts(a, p, now), now)
+	a.gates = guard.Gates(c.e.opt.Guards, c.facts(a, p, now), now)
 	g, refused := firstFailing(a.gates)
 	switch {
 	case refused:
@@ -218,7 +221,7 @@ func (c *cluster) consider(ctx context.Context, check *policy.Check, t *policy.T
 
 // askedAgain is when a gate that does not hold is asked again: much of what gates
 // look at does not show in the checks. // L4
-func askedAgain(g policy.Gate, now time.Time) time.Time {
+func askedAgain(g reason.Gate, now time.Time) time.Time {
 	if g.Until.After(now) {
 		return g.Until
 	}
@@ -254,13 +257,13 @@ func (c *cluster) probed(a candidate, now time.Time) *probe {
 }
 
 // refuse tells of a refusal once per target and reason.
-func (c *cluster) refuse(a candidate, g policy.Gate) {
+func (c *cluster) refuse(a candidate, g reason.Gate) {
 	c.mu.Lock()
 	known := c.refused[a.key] == g.Reason
 	c.refused[a.key] = g.Reason
 	c.mu.Unlock()
 	if !known {
-		c.emit(Event{Type: EventRefused, Node: a.draft.Target.Node, Reason: string(g.Reason), Check: a.draft.CheckID, Gates: []policy.Gate{g},
+		c.emit(event.Event{Type: event.Refused, Node: a.draft.Target.Node, Reason: string(g.Reason), Check: a.draft.CheckID, Gates: []reason.Gate{g},
 			Message: g.Name + ": " + g.Value + " (needs " + g.Threshold + ", " + g.Source + ")"})
 	}
 }
@@ -285,13 +288,13 @@ func (c *cluster) forget(live map[string]bool) {
 	}
 }
 
-func firstFailing(gates []policy.Gate) (policy.Gate, bool) {
+func firstFailing(gates []reason.Gate) (reason.Gate, bool) {
 	for _, g := range gates {
 		if !g.Pass {
 			return g, true
 		}
 	}
-	return policy.Gate{}, false
+	return reason.Gate{}, false
 }
 
 func earliest(a, b time.Time) time.Time {

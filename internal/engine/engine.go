@@ -10,7 +10,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/suspend"
@@ -86,15 +89,6 @@ type Hosts interface {
 	Find(ctx context.Context, cluster, node string) (h bmc.Host, found bool, err error)
 }
 
-// Refusal is a gate that forbids something: a stable reason and a sentence. The
-// implementations of Hosts and Kube return it as an error, too.
-type Refusal struct {
-	Reason  policy.Reason
-	Message string
-}
-
-func (r *Refusal) Error() string { return fmt.Sprintf("%s: %s", r.Reason, r.Message) }
-
 // ClusterOptions is one cluster to guard.
 type ClusterOptions struct {
 	Name         string
@@ -129,14 +123,14 @@ type Options struct {
 	Metal  MetalRules
 	Open   bmc.Opener
 	Own    Own
-	Guards policy.Limits
+	Guards guard.Limits
 	Run    remediate.Limits // a check's start-up timeout may enlarge ReadyTimeout
 	Power  PowerTiming
-	Events *Stream
+	Events *event.Stream
 	// Record makes an event durable before what it announces is done; while it
 	// fails nothing that hurts is done. After context.DeadlineExceeded the event may
 	// come to be durable all the same. nil: nothing is recorded. // I24
-	Record func(Event) error
+	Record func(event.Event) error
 	// PauseFile pauses everything while it exists; empty: none is looked for. // I23
 	PauseFile string
 	// Suspended is how long this host was suspended since it was booted; nil: as its
@@ -267,7 +261,7 @@ func (e *Engine) cluster(name string) (*cluster, error) {
 		return c, nil
 	}
 	if name == "" {
-		return nil, &Refusal{Reason: ClusterRequired, Message: "several clusters are configured; name one with --cluster"}
+		return nil, &reason.Refusal{Reason: reason.ClusterRequired, Message: "several clusters are configured; name one with --cluster"}
 	}
-	return nil, &Refusal{Reason: NoSuchCluster, Message: fmt.Sprintf("no cluster %q is configured", name)}
+	return nil, &reason.Refusal{Reason: reason.NoSuchCluster, Message: fmt.Sprintf("no cluster %q is configured", name)}
 }

@@ -10,7 +10,9 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/fake"
 	_ "github.com/fenced/fenced/test/oneproc" // it plays in virtual time
@@ -37,17 +39,17 @@ func only(t *testing.T, e *engine.Engine) remediate.Run {
 	return runs[0]
 }
 
-func gate(t *testing.T, e *engine.Engine, reason policy.Reason) policy.Gate {
+func gate(t *testing.T, e *engine.Engine, code reason.Code) reason.Gate {
 	t.Helper()
 	x, err := e.Explain(t.Context(), "c", "n-1")
 	require.NoError(t, err)
 	for _, g := range x.Gates {
-		if g.Reason == reason {
+		if g.Reason == code {
 			return g
 		}
 	}
-	require.Failf(t, "no such gate", "%s is not among %+v", reason, x.Gates)
-	return policy.Gate{}
+	require.Failf(t, "no such gate", "%s is not among %+v", code, x.Gates)
+	return reason.Gate{}
 }
 
 func TestUnknownNodeIsFencedAndComesBack(t *testing.T) {
@@ -74,7 +76,7 @@ func TestNothingIsDoneWhileTheStoreRefuses(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		require.Empty(t, w.Commands())
 		require.Zero(t, w.Isolations())
-		failed := eventsOf(t, events, func(ev engine.Event) bool { return ev.Type == engine.EventFailed })
+		failed := eventsOf(t, events, func(ev event.Event) bool { return ev.Type == event.Failed })
 		require.NotEmpty(t, failed, "the refusal of the store was not told")
 		store.set(false)
 		time.Sleep(5 * time.Minute)
@@ -102,23 +104,23 @@ func TestStopAndStartAtAnyMomentReachTheSameEnd(t *testing.T) {
 }
 
 func TestRefusalsHaveReasonsAndTouchNothing(t *testing.T) {
-	cases := map[policy.Reason]func(*world, *engine.Options){
-		policy.IdentityMismatch: func(w *world, _ *engine.Options) { w.SetBMCUUID("4c4c4544-0042-3510-8054-b4c04f4d9999") },
-		policy.IdentityUnknown:  func(w *world, _ *engine.Options) { w.SetBMCUUID("") },
+	cases := map[reason.Code]func(*world, *engine.Options){
+		reason.IdentityMismatch: func(w *world, _ *engine.Options) { w.SetBMCUUID("4c4c4544-0042-3510-8054-b4c04f4d9999") },
+		reason.IdentityUnknown:  func(w *world, _ *engine.Options) { w.SetBMCUUID("") },
 		"BMCAuth": func(w *world, _ *engine.Options) {
 			w.FailReads(refusedAccount())
 		},
-		policy.Contested:   func(w *world, _ *engine.Options) { w.setContested(remediate.Yes) },
-		policy.PowerOwner:  func(w *world, _ *engine.Options) { w.Do(func(s *fake.State) { s.PowerForbidden = "disablePowerOff" }) },
-		policy.Observing:   func(_ *world, o *engine.Options) { o.Clusters[0].Mode = policy.ModeObserve },
-		policy.QuietPeriod: func(_ *world, o *engine.Options) { o.Guards.QuietPeriod = time.Hour },
+		reason.Contested:   func(w *world, _ *engine.Options) { w.setContested(remediate.Yes) },
+		reason.PowerOwner:  func(w *world, _ *engine.Options) { w.Do(func(s *fake.State) { s.PowerForbidden = "disablePowerOff" }) },
+		reason.Observing:   func(_ *world, o *engine.Options) { o.Clusters[0].Mode = guard.ModeObserve },
+		reason.QuietPeriod: func(_ *world, o *engine.Options) { o.Guards.QuietPeriod = time.Hour },
 	}
-	for reason, change := range cases {
-		t.Run(string(reason), func(t *testing.T) {
+	for code, change := range cases {
+		t.Run(string(code), func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world, store *failingStore) {
 				e, _, stop := start(t, w, store, func(o *engine.Options) { change(w, o) })
 				time.Sleep(10 * time.Minute)
-				assert.False(t, gate(t, e, reason).Pass)
+				assert.False(t, gate(t, e, code).Pass)
 				assert.Empty(t, e.Runs("c"))
 				assert.Empty(t, w.Commands())
 				stop()
@@ -136,7 +138,7 @@ func TestBMCThatNeverTurnsOffIsHeldAndNothingIsDeleted(t *testing.T) {
 		assert.Equal(t, remediate.Held, r.Step)
 		assert.Equal(t, "PowerOffFailed", r.Reason)
 		assert.Zero(t, w.Isolations())
-		gate(t, e, policy.UnderRemediation)
+		gate(t, e, reason.UnderRemediation)
 		stop()
 	})
 }
@@ -165,11 +167,11 @@ func TestInFlightLimitHoldsBackTheSecondNode(t *testing.T) {
 		require.Len(t, e.Runs("c"), 1)
 		x, err := e.Explain(t.Context(), "c", "other-0")
 		require.NoError(t, err)
-		reasons := map[policy.Reason]bool{}
+		reasons := map[reason.Code]bool{}
 		for _, g := range x.Gates {
 			reasons[g.Reason] = true
 		}
-		assert.True(t, reasons[policy.InFlightLimit], "%+v", x.Gates)
+		assert.True(t, reasons[reason.InFlightLimit], "%+v", x.Gates)
 		stop()
 	})
 }
@@ -186,7 +188,7 @@ func TestRunDoesNotFollowAHostThatIsPointedElsewhere(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		r := only(t, e)
 		assert.Equal(t, remediate.Held, r.Step)
-		assert.Equal(t, string(policy.InvalidHost), r.Reason, r.Note)
+		assert.Equal(t, string(reason.InvalidHost), r.Reason, r.Note)
 		assert.Zero(t, w.Isolations())
 		assert.Len(t, w.Commands(), 1, "nothing is sent to the new address")
 		stop()
@@ -207,7 +209,7 @@ func TestOwnHostIsKnownWithoutItsNode(t *testing.T) {
 		time.Sleep(time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		assert.Empty(t, w.Commands())
-		gate(t, e, policy.OwnHost)
+		gate(t, e, reason.OwnHost)
 		stop()
 	})
 }

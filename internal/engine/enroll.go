@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/power"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/state"
 )
 
@@ -27,13 +29,13 @@ type EnrolledDevice struct {
 	Power    bmc.PowerState
 	UUID     string
 	Serial   string
-	Identity policy.IdentityVerdict
+	Identity guard.IdentityVerdict
 }
 
 // Enroll stores a person's word that the devices of a Node's host, as they are
 // now, switch that very machine. Each is read at once: what tells an identity must
 // match, and what tells one unasked may not contradict. A refusal is a *Refusal. // I8, I10
-func (e *Engine) Enroll(ctx context.Context, o Order) (Enrollment, error) {
+func (e *Engine) Enroll(ctx context.Context, o order.Order) (Enrollment, error) {
 	c, err := e.cluster(o.Cluster)
 	if err != nil {
 		return Enrollment{}, err
@@ -84,7 +86,7 @@ func (e *Engine) Enroll(ctx context.Context, o Order) (Enrollment, error) {
 	if x.Pin, err = c.putPin(ctx, x.Pin); err != nil {
 		return Enrollment{}, err
 	}
-	c.emit(o.event("enrolls " + s.Host.Address()))
+	c.emit(o.Event("enrolls " + s.Host.Address()))
 	c.wake()
 	return x, nil
 }
@@ -93,7 +95,7 @@ func (e *Engine) Enroll(ctx context.Context, o Order) (Enrollment, error) {
 // that is there twice.
 func (c *cluster) enrollable(s Subject) error {
 	if !bmc.UsableUUID(machineUUID(s)) {
-		return &Refusal{Reason: policy.IdentityUnknown,
+		return &reason.Refusal{Reason: reason.IdentityUnknown,
 			Message: "Node " + s.Node + " shows no system UUID, and none is pinned in hosts.d; there is nothing to enroll for"}
 	}
 	if c.ofMetal(s.Host, s.target()) {
@@ -104,7 +106,7 @@ func (c *cluster) enrollable(s Subject) error {
 	// A person may vouch for this one against another that is unknown; not where only that
 	// other could tell whose BMC it is.
 	if why := c.e.twinOf(names(s.Cluster, s.Node, s.BareMetalHost), allIdentify(s.Host)); why != "" {
-		return &Refusal{Reason: policy.DuplicateHost, Message: why}
+		return &reason.Refusal{Reason: reason.DuplicateHost, Message: why}
 	}
 	return nil
 }
@@ -123,7 +125,7 @@ func (c *cluster) enrollDevice(ctx context.Context, s Subject, level, device int
 	d := s.Host.Levels[level].Devices[device]
 	r, err := c.readOnce(ctx, d)
 	if err != nil {
-		return EnrolledDevice{}, &Refusal{Reason: hostReason(err), Message: d.String() + " could not be read: " + Sentence(err)}
+		return EnrolledDevice{}, &reason.Refusal{Reason: hostReason(err), Message: d.String() + " could not be read: " + reason.Sentence(err)}
 	}
 	h := s.Host
 	if h.IdentityMode != identityPinned || h.PinnedUUID == "" {
@@ -136,8 +138,8 @@ func (c *cluster) enrollDevice(ctx context.Context, s Subject, level, device int
 	if !bmc.UsableUUID(x.UUID) {
 		x.UUID = "" // tells nobody anything
 	}
-	if x.Identity != policy.IdentityMatches && (d.Identifies() || x.Identity == policy.IdentityDiffers) {
-		return x, &Refusal{Reason: refusedIdentity(x.Identity),
+	if x.Identity != guard.IdentityMatches && (d.Identifies() || x.Identity == guard.IdentityDiffers) {
+		return x, &reason.Refusal{Reason: refusedIdentity(x.Identity),
 			Message: fmt.Sprintf("%s says it is %q, and %s is %q", d, r.Identity.UUID, s.Node, machineUUID(s))}
 	}
 	return x, seenOn(s, d, r)
@@ -148,19 +150,19 @@ func (c *cluster) enrollDevice(ctx context.Context, s Subject, level, device int
 func seenOn(s Subject, d bmc.Device, r bmc.Reading) error {
 	switch {
 	case s.Healthy && r.State == bmc.Off:
-		return &Refusal{Reason: policy.IdentityMismatch, Message: d.String() + " reads Off while its Node is Ready: it switches something else"}
+		return &reason.Refusal{Reason: reason.IdentityMismatch, Message: d.String() + " reads Off while its Node is Ready: it switches something else"}
 	case !d.Identifies() && r.State != bmc.On:
-		return &Refusal{Reason: policy.IdentityUnknown,
+		return &reason.Refusal{Reason: reason.IdentityUnknown,
 			Message: fmt.Sprintf("%s reads %s (%s), and is enrolled only while it reads On", d, r.State, r.Raw)}
 	}
 	return nil
 }
 
-func refusedIdentity(v policy.IdentityVerdict) policy.Reason {
-	if v == policy.IdentityDiffers {
-		return policy.IdentityMismatch
+func refusedIdentity(v guard.IdentityVerdict) reason.Code {
+	if v == guard.IdentityDiffers {
+		return reason.IdentityMismatch
 	}
-	return policy.IdentityUnknown
+	return reason.IdentityUnknown
 }
 
 // readOnce opens a device, reads it, and ends its session.
@@ -177,7 +179,7 @@ func (c *cluster) readOnce(ctx context.Context, d bmc.Device) (bmc.Reading, erro
 
 // Release ends the freeze of a Node's host, on the word of a person who knows why
 // its BMC said Off falsely. // I5
-func (e *Engine) Release(ctx context.Context, o Order) error {
+func (e *Engine) Release(ctx context.Context, o order.Order) error {
 	c, err := e.cluster(o.Cluster)
 	if err != nil {
 		return err
@@ -188,10 +190,10 @@ func (e *Engine) Release(ctx context.Context, o Order) error {
 	released, err := e.freezes.release(ctx, c.store(), o, c.opt.Name)
 	for _, f := range released {
 		o.Node, o.Run = f.Node, f.RunID
-		c.emit(o.event("releases " + f.Host))
+		c.emit(o.Event("releases " + f.Host))
 	}
 	if err == nil && len(released) == 0 {
-		return &Refusal{Reason: policy.NotFrozen, Message: "no freeze stands on " + o.Node}
+		return &reason.Refusal{Reason: reason.NotFrozen, Message: "no freeze stands on " + o.Node}
 	}
 	for _, each := range e.clusters {
 		each.wake()

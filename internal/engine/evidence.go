@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/remediate"
@@ -179,7 +180,7 @@ func (c *cluster) readsOff(ctx context.Context, draft remediate.Run) (off, barre
 		switch {
 		case err != nil:
 			return false, accountRefused(err)
-		case r.State != bmc.Off, identify(h, 0, r, c.claims(ctx, h, draft.Target, false)) != policy.IdentityMatches:
+		case r.State != bmc.Off, identify(h, 0, r, c.claims(ctx, h, draft.Target, false)) != guard.IdentityMatches:
 			return false, false
 		case s.proof.Proven(time.Now()):
 			return true, false

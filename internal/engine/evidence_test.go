@@ -9,6 +9,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -84,7 +85,7 @@ func TestOldEvidenceIsForgotten(t *testing.T) {
 func TestEvidenceNeedsIdentityAndLeave(t *testing.T) {
 	cases := map[string]func(*world, *engine.Options){
 		"identity":  func(w *world, _ *engine.Options) { w.SetBMCUUID("4c4c4544-0042-3510-8054-b4c04f4d9999") },
-		"observing": func(_ *world, o *engine.Options) { o.Clusters[0].Mode = policy.ModeObserve },
+		"observing": func(_ *world, o *engine.Options) { o.Clusters[0].Mode = guard.ModeObserve },
 	}
 	for name, change := range cases {
 		t.Run(name, func(t *testing.T) {

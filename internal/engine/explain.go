@@ -5,7 +5,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -13,7 +16,7 @@ import (
 type Explanation struct {
 	Cluster, Node string
 	Verdict       policy.Verdict // Unhealthy if any check says so; "" when none covers the Node
-	Gates         []policy.Gate
+	Gates         []reason.Gate
 	Run           *remediate.Run // the open one, else the newest that ended
 	Earliest      time.Time      // when the last failing gate could pass; zero when unknown
 }
@@ -25,7 +28,7 @@ func (e *Engine) Explain(ctx context.Context, cluster, node string) (Explanation
 	if err != nil {
 		return Explanation{}, err
 	}
-	a, err := c.manual(Order{Node: node})
+	a, err := c.manual(order.Order{Node: node})
 	if err != nil {
 		return Explanation{}, err
 	}
@@ -46,7 +49,7 @@ func (e *Engine) Explain(ctx context.Context, cluster, node string) (Explanation
 	if p == nil {
 		p = c.unprobed(ctx, a.draft)
 	}
-	x.Gates = append(x.Gates, policy.Guards(e.opt.Guards, c.facts(a, p, now), now)...)
+	x.Gates = append(x.Gates, guard.Gates(e.opt.Guards, c.facts(a, p, now), now)...)
 	x.Gates = append(x.Gates, c.backOff(a, now)...)
 	x.Gates = append(x.Gates, c.auditGate(node)...)
 	x.Earliest = whenOpen(x.Gates)
@@ -91,12 +94,12 @@ func (c *cluster) askedFor(r *policy.Report, node string) (check *policy.Check, 
 }
 
 // executor is a gate for what another controller is asked to do.
-func executor(check *policy.Check, t *policy.TargetReport) []policy.Gate {
+func executor(check *policy.Check, t *policy.TargetReport) []reason.Gate {
 	if strategyOf(check, t) != "" {
 		return nil
 	}
-	return []policy.Gate{{
-		Name: "executor", Reason: policy.Delegated, Value: "the check's template leaves the remedy to another controller",
+	return []reason.Gate{{
+		Name: "executor", Reason: reason.Delegated, Value: "the check's template leaves the remedy to another controller",
 		Threshold: "a template of fenced.io, or none", Source: "check " + check.Key(),
 	}}
 }
@@ -124,16 +127,16 @@ func (c *cluster) unprobed(ctx context.Context, draft remediate.Run) *probe {
 	}
 	h, err := c.newHost(ctx, draft.Target)
 	if err != nil {
-		p.hostError, p.hostDetail = hostReason(err), Sentence(err)
+		p.hostError, p.hostDetail = hostReason(err), reason.Sentence(err)
 		return p
 	}
 	p.draft.Target.Host = h.Name
-	p.identity = policy.IdentityFact{Mode: h.IdentityMode, Node: draft.Target.SystemUUID}
+	p.identity = guard.IdentityFact{Mode: h.IdentityMode, Node: draft.Target.SystemUUID}
 	return p
 }
 
 // whenOpen is when every failing gate could pass; zero when one does not say.
-func whenOpen(gates []policy.Gate) time.Time {
+func whenOpen(gates []reason.Gate) time.Time {
 	var t time.Time
 	for _, g := range gates {
 		switch {

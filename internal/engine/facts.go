@@ -4,15 +4,17 @@ import (
 	"cmp"
 	"time"
 
+	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
 // facts gathers what the guards ask about. Without a probe they stand as if
 // BMC, contenders and etcd had nothing against it.
-func (c *cluster) facts(a candidate, p *probe, now time.Time) policy.Facts {
+func (c *cluster) facts(a candidate, p *probe, now time.Time) guard.Facts {
 	v := c.watchView() // one whose outage is over brings its quiet period along // I16
-	f := policy.Facts{
+	f := guard.Facts{
 		Manual: a.draft.Manual != nil, Mode: c.opt.Mode, ForeignOwner: c.foreignOwner(now), OwnerSource: c.ownerSource(),
 		Paused: c.e.paused(c), Held: c.e.held(c.opt.Name, a.draft.Target.Node),
 		ViewSynced: v.Synced, ViewAge: v.Age, ClockSkew: v.Skew, Protected: a.protected,
@@ -37,7 +39,7 @@ func (c *cluster) facts(a candidate, p *probe, now time.Time) policy.Facts {
 		f.QuorumHolds, f.QuorumReason, f.QuorumDetail = p.quorum == "", p.quorum, p.quorumDetail
 	}
 	if a.hostLost != "" {
-		f.HostError, f.HostDetail = policy.InvalidHost, a.hostLost
+		f.HostError, f.HostDetail = reason.InvalidHost, a.hostLost
 	}
 	f.FrozenReason, f.Frozen = c.frozen(a.draft.Target)
 	f.Duplicate = c.e.twin(names(c.opt.Name, a.draft.Target.Node, a.draft.Target.BareMetalHost))
@@ -53,7 +55,7 @@ func (c *cluster) facts(a candidate, p *probe, now time.Time) policy.Facts {
 }
 
 // countNodes fills the everything-down and zone facts; c.mu is held.
-func (c *cluster) countNodes(a candidate, f *policy.Facts) {
+func (c *cluster) countNodes(a candidate, f *guard.Facts) {
 	if a.node != nil {
 		f.Zone = a.node.Labels[c.zoneKey(a)]
 	}
@@ -99,7 +101,7 @@ func (c *cluster) anyMachineHasItsNode() bool {
 }
 
 // countRuns fills the facts about runs; c.mu is held.
-func (c *cluster) countRuns(a candidate, f *policy.Facts, now time.Time) {
+func (c *cluster) countRuns(a candidate, f *guard.Facts, now time.Time) {
 	h := c.history(a.draft.Target)
 	f.LastRunEnded, f.RunsLastDay, f.RunsNotDone = h.lastEnded(), h.within(now, 24*time.Hour), h.notDone()
 	for _, r := range c.runs {

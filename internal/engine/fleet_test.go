@@ -11,6 +11,8 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
@@ -86,20 +88,20 @@ func (all fleets) open(d bmc.Device) (p bmc.Power, err error) {
 }
 
 // guard runs an engine over the fleets.
-func (all fleets) guard(t *testing.T, store state.Store, change func(*engine.Options)) (*engine.Engine, *engine.Stream, func()) {
+func (all fleets) guard(t *testing.T, store state.Store, change func(*engine.Options)) (*engine.Engine, *event.Stream, func()) {
 	t.Helper()
 	return all.guardBeating(t, store, change, func() {})
 }
 
 // guardBeating is guard for a test that listens to the beats for the watchdog.
-func (all fleets) guardBeating(t *testing.T, store state.Store, change func(*engine.Options), beat func()) (*engine.Engine, *engine.Stream, func()) {
+func (all fleets) guardBeating(t *testing.T, store state.Store, change func(*engine.Options), beat func()) (*engine.Engine, *event.Stream, func()) {
 	t.Helper()
 	p := nodePolicy()
 	p.Selector, p.Conditions[0].Timeout = labels.Everything(), 10*time.Second
 	e, events, stop := startBeating(t, newWorld(), store, func(o *engine.Options) {
 		o.Hosts, o.Clusters, o.Open = all, nil, all.open
 		for _, f := range all {
-			o.Clusters = append(o.Clusters, engine.ClusterOptions{Name: f.name, Mode: policy.ModeEvaluate, Isolation: remediate.IsolateDelete,
+			o.Clusters = append(o.Clusters, engine.ClusterOptions{Name: f.name, Mode: guard.ModeEvaluate, Isolation: remediate.IsolateDelete,
 				IdentityMode: "required", Watch: f.Watch(), Kube: f, FileChecks: []policy.Check{p}})
 		}
 		o.Guards.ZoneKey, o.Guards.ZoneBreakerPercent, o.Guards.MaxInFlight = "zone", 101, 50
@@ -133,8 +135,8 @@ func onDecision(f func(node string)) func(*engine.Options) {
 }
 
 // refusals lists the reasons that were told.
-func refusals(t *testing.T, events *engine.Stream) (list []string) {
-	for _, ev := range eventsOf(t, events, func(ev engine.Event) bool { return ev.Type == engine.EventRefused }) {
+func refusals(t *testing.T, events *event.Stream) (list []string) {
+	for _, ev := range eventsOf(t, events, func(ev event.Event) bool { return ev.Type == event.Refused }) {
 		list = append(list, ev.Reason)
 	}
 	return list

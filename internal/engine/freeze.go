@@ -10,7 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/order"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 )
@@ -127,7 +128,7 @@ func (f *freezes) change(ctx context.Context, s state.Store, run string, to func
 
 // on says why a target must not be switched off, and by which reason; "" when it
 // may. class is that of its BMC, "" when it is not known.
-func (f *freezes) on(t remediate.Target, class string) (policy.Reason, string) {
+func (f *freezes) on(t remediate.Target, class string) (reason.Code, string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	hosts := map[string]bool{}
@@ -136,7 +137,7 @@ func (f *freezes) on(t remediate.Target, class string) (policy.Reason, string) {
 		switch {
 		case !each.Active():
 		case frozenThere(each, t):
-			return policy.Frozen, fmt.Sprintf("run %s at %s: %s", each.RunID, each.At.Format(time.RFC3339), each.Reason)
+			return reason.Frozen, fmt.Sprintf("run %s at %s: %s", each.RunID, each.At.Format(time.RFC3339), each.Reason)
 		case class != "" && each.Class == class:
 			hosts[each.Host] = true
 		}
@@ -144,7 +145,7 @@ func (f *freezes) on(t remediate.Target, class string) (policy.Reason, string) {
 	if len(hosts) < 2 {
 		return "", ""
 	}
-	return policy.ClassFrozen, fmt.Sprintf("BMCs of %q said Off about living hosts: %s", class, strings.Join(slices.Sorted(maps.Keys(hosts)), ", "))
+	return reason.ClassFrozen, fmt.Sprintf("BMCs of %q said Off about living hosts: %s", class, strings.Join(slices.Sorted(maps.Keys(hosts)), ", "))
 }
 
 // frozenThere says whether a freeze is about a target: its host, under whatever
@@ -168,7 +169,7 @@ func (f *freezes) none() bool {
 }
 
 // release ends every freeze of a host and gives those that it ended.
-func (f *freezes) release(ctx context.Context, s state.Store, o Order, cluster string) (released []state.Freeze, err error) {
+func (f *freezes) release(ctx context.Context, s state.Store, o order.Order, cluster string) (released []state.Freeze, err error) {
 	if err := f.writing.lock(ctx); err != nil {
 		return nil, err
 	}
@@ -230,7 +231,7 @@ func (c *cluster) freeze(ctx context.Context, r remediate.Run) error {
 }
 
 // frozen says why a target must not be switched off.
-func (c *cluster) frozen(t remediate.Target) (policy.Reason, string) {
+func (c *cluster) frozen(t remediate.Target) (reason.Code, string) {
 	if c.e.freezes.none() {
 		return "", ""
 	}
@@ -245,7 +246,7 @@ func (c *cluster) frozen(t remediate.Target) (policy.Reason, string) {
 
 // StillFrozen says why a Node's host must not be switched off although its own
 // freezes were released; "" when no other stands.
-func (e *Engine) StillFrozen(o Order) string {
+func (e *Engine) StillFrozen(o order.Order) string {
 	c, err := e.cluster(o.Cluster)
 	if err != nil {
 		return ""

@@ -11,7 +11,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 )
@@ -25,11 +25,11 @@ func lie(t *testing.T, w *world, store state.Store) (*engine.Engine, func()) {
 	return e, stop
 }
 
-func refusedFor(t *testing.T, err error, reason policy.Reason) {
+func refusedFor(t *testing.T, err error, code reason.Code) {
 	t.Helper()
-	var refusal *engine.Refusal
+	var refusal *reason.Refusal
 	require.ErrorAs(t, err, &refusal)
-	assert.Equal(t, reason, refusal.Reason, refusal.Message)
+	assert.Equal(t, code, refusal.Reason, refusal.Message)
 }
 
 func freezesIn(t *testing.T, store state.Store) []state.Freeze {
@@ -56,15 +56,15 @@ func TestFalseOffFreezesTheHost(t *testing.T) {
 		e, _, stop = start(t, w, store, nil)
 		time.Sleep(10 * time.Minute)
 		require.Len(t, e.Runs("c"), 1, "no further run")
-		assert.Contains(t, gate(t, e, policy.Frozen).Value, "run "+only(t, e).ID)
+		assert.Contains(t, gate(t, e, reason.Frozen).Value, "run "+only(t, e).ID)
 		_, err = e.Fence(t.Context(), byHand)
-		refusedFor(t, err, policy.Frozen)
+		refusedFor(t, err, reason.Frozen)
 		s, err := e.SubjectOf(t.Context(), "c", "n-1")
 		require.NoError(t, err)
-		assert.Equal(t, policy.Frozen, e.Quarantine(t.Context(), s)[0].Reason)
+		assert.Equal(t, reason.Frozen, e.Quarantine(t.Context(), s)[0].Reason)
 
 		require.NoError(t, e.Release(t.Context(), byHand))
-		refusedFor(t, e.Release(t.Context(), byHand), policy.NotFrozen)
+		refusedFor(t, e.Release(t.Context(), byHand), reason.NotFrozen)
 		time.Sleep(2 * time.Minute)
 		assert.Len(t, e.Runs("c"), 2)
 		assert.Equal(t, "ada (uid 1000)", freezesIn(t, store)[0].ReleasedBy)
@@ -81,7 +81,7 @@ func TestReleaseOutlivesARestart(t *testing.T) {
 		e, _, stop = start(t, w, store, nil)
 		time.Sleep(time.Second)
 		require.Equal(t, remediate.Held, only(t, e).Step)
-		refusedFor(t, e.Release(t.Context(), byHand), policy.NotFrozen)
+		refusedFor(t, e.Release(t.Context(), byHand), reason.NotFrozen)
 		stop()
 	})
 }
@@ -149,9 +149,9 @@ func TestClassIsFrozenAtTheSecondHost(t *testing.T) {
 		tellClass(t, e)
 		time.Sleep(5 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
-		assert.Contains(t, gate(t, e, policy.ClassFrozen).Value, "c/other-0, c/other-1")
+		assert.Contains(t, gate(t, e, reason.ClassFrozen).Value, "c/other-0, c/other-1")
 		_, err := e.Fence(t.Context(), byHand)
-		refusedFor(t, err, policy.ClassFrozen)
+		refusedFor(t, err, reason.ClassFrozen)
 
 		o := byHand
 		o.Node = "other-1"
@@ -177,7 +177,7 @@ func TestClassIsPinned(t *testing.T) {
 		e, _, stop = start(t, w, store, nil)
 		time.Sleep(5 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
-		gate(t, e, policy.ClassFrozen)
+		gate(t, e, reason.ClassFrozen)
 		stop()
 	})
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/order"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 )
@@ -55,9 +56,9 @@ func TestFreezeIsAboutOneHost(t *testing.T) {
 		"of that name, elsewhere":     {remediate.Target{Cluster: "d", Node: "n-1", Host: "d/n-1", Devices: "bmc-d"}, false},
 		"a run that is Held for more": {remediate.Target{Cluster: "c", Node: "n-9"}, false},
 	} {
-		reason, why := f.on(c.t, "")
+		code, why := f.on(c.t, "")
 		assert.Equal(t, c.frozen, why != "", name)
-		assert.Equal(t, c.frozen, reason == policy.Frozen, name)
+		assert.Equal(t, c.frozen, code == reason.Frozen, name)
 	}
 }
 
@@ -86,7 +87,7 @@ func TestClassIsTheLiarsAndOfTwoHosts(t *testing.T) {
 	assert.False(t, frozen("m 2"))
 
 	assert.Equal(t, f.all, readFreezes(t, s).all)
-	_, err := f.release(t.Context(), s, Order{Node: "e", Actor: "ada"}, "c")
+	_, err := f.release(t.Context(), s, order.Order{Node: "e", Actor: "ada"}, "c")
 	require.NoError(t, err)
 	assert.False(t, frozen("m 1"))
 }
@@ -106,7 +107,7 @@ func (s *unpruned) Delete(context.Context, state.Kind, string, uint64) error {
 func TestReleasedFreezesArePruned(t *testing.T) {
 	f, s := openFreezes(t, heldFor("r1", "a"), heldFor("r2", "b"), heldFor("r3", "c"))
 	for _, node := range []string{"a", "b"} {
-		_, err := f.release(t.Context(), s, Order{Node: node, Actor: "ada"}, "c")
+		_, err := f.release(t.Context(), s, order.Order{Node: node, Actor: "ada"}, "c")
 		require.NoError(t, err)
 	}
 	silent := &unpruned{Store: s}
@@ -138,7 +139,7 @@ func (u *unanswered) Put(ctx context.Context, r state.Record) (uint64, error) {
 // was released without an answer keeps nobody from releasing it. // I5, L1
 func TestFreezeWithoutAnAnswerIsTakenIn(t *testing.T) {
 	f, inner := openFreezes(t)
-	s, r, o := &unanswered{inner, true}, heldFor("r1", "n-1"), Order{Node: "n-1", Actor: "ada", Reason: "board replaced"}
+	s, r, o := &unanswered{inner, true}, heldFor("r1", "n-1"), order.Order{Node: "n-1", Actor: "ada", Reason: "board replaced"}
 	require.Error(t, f.add(t.Context(), s, r, ""))
 	require.NoError(t, f.add(t.Context(), s, r, ""))
 	require.True(t, first(f.of("r1")).Active())

@@ -13,7 +13,8 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 )
@@ -50,19 +51,19 @@ func (s *failingStore) set(fail bool) {
 }
 
 // start runs an engine over the world until the test's bubble ends it.
-func start(t *testing.T, w *world, store state.Store, change func(*engine.Options)) (*engine.Engine, *engine.Stream, func()) {
+func start(t *testing.T, w *world, store state.Store, change func(*engine.Options)) (*engine.Engine, *event.Stream, func()) {
 	t.Helper()
 	return startBeating(t, w, store, change, func() {})
 }
 
 // startBeating is start for a test that listens to the beats for the watchdog.
-func startBeating(t *testing.T, w *world, store state.Store, change func(*engine.Options), beat func()) (*engine.Engine, *engine.Stream, func()) {
+func startBeating(t *testing.T, w *world, store state.Store, change func(*engine.Options), beat func()) (*engine.Engine, *event.Stream, func()) {
 	t.Helper()
-	events := engine.NewStream()
+	events := event.NewStream()
 	opt := engine.Options{
 		Store: store, Hosts: w, Open: func(bmc.Device) (bmc.Power, error) { return w.bmc(), nil }, Events: events,
-		Clusters: []engine.ClusterOptions{{Name: "c", Mode: policy.ModeEvaluate, Isolation: remediate.IsolateDelete, IdentityMode: "required", Watch: w.Watch(), Kube: w}},
-		Guards: policy.Limits{ViewMaxAge: time.Minute, ClockSkewMax: time.Minute, MaxInFlight: 5, MaxInFlightPercent: 100,
+		Clusters: []engine.ClusterOptions{{Name: "c", Mode: guard.ModeEvaluate, Isolation: remediate.IsolateDelete, IdentityMode: "required", Watch: w.Watch(), Kube: w}},
+		Guards: guard.Limits{ViewMaxAge: time.Minute, ClockSkewMax: time.Minute, MaxInFlight: 5, MaxInFlightPercent: 100,
 			MaxInFlightPerZone: 1, ZoneBreakerPercent: 55, ZoneBreakerMin: 3, MaxFencesPerDay: 10, MaxInFlightTotal: 20},
 		Run: remediate.Limits{OffDeadline: time.Minute, APITimeout: 2 * time.Minute, PodsGoneTimeout: time.Minute, OnDeadline: 3 * time.Minute,
 			RestoreTimeout: 10 * time.Minute, RunTimeout: 2 * time.Hour, MinPowerInterval: time.Minute, MaxAttempts: 3, PowerOnFoundOff: true,
@@ -99,9 +100,9 @@ func openStore(t *testing.T, dir string) state.Store {
 }
 
 // eventsOf are the events so far that a test asks for.
-func eventsOf(t *testing.T, s *engine.Stream, keep func(engine.Event) bool) []engine.Event {
+func eventsOf(t *testing.T, s *event.Stream, keep func(event.Event) bool) []event.Event {
 	t.Helper()
 	all, err := s.After(t.Context(), 0)
 	require.NoError(t, err)
-	return slices.DeleteFunc(all, func(ev engine.Event) bool { return !keep(ev) })
+	return slices.DeleteFunc(all, func(ev event.Event) bool { return !keep(ev) })
 }

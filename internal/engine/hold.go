@@ -11,12 +11,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/order"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/state"
 )
-
-// NoHold is the refusal to release a Node on which neither a hold nor a quarantine stands.
-const NoHold policy.Reason = "NoHold"
 
 // holds are those that the store has, ended ones too.
 type holds struct {
@@ -133,24 +132,24 @@ func (c *cluster) stopped(node string) string {
 
 // Hold keeps one Node from being fenced. It binds at once, whatever the store does;
 // the Node need not be seen. Nothing that stands there is shortened. // I23
-func (e *Engine) Hold(ctx context.Context, o Order) (Outcome, error) {
+func (e *Engine) Hold(ctx context.Context, o order.Order) (order.Outcome, error) {
 	c, err := e.cluster(o.Cluster)
 	if err != nil {
-		return Outcome{}, err
+		return order.Outcome{}, err
 	}
 	now := time.Now().UTC()
-	h := state.Hold{Cluster: c.opt.Name, Node: o.Node, By: o.Actor, Reason: o.Reason, At: now, Until: o.end(e.stopsBeginBy(c.opt.Name))}
+	h := state.Hold{Cluster: c.opt.Name, Node: o.Node, By: o.Actor, Reason: o.Reason, At: now, Until: o.Ends(e.stopsBeginBy(c.opt.Name))}
 	length := until(h.Until)
 	end := e.stopsEndBy(h.Cluster)
 	h = lengthened(h, e.stops.hold(h.Cluster, h.Node), end)
 	h = lengthened(h, e.hold(h), end)
 	e.stops.setHold(h)
 	e.stirred(c.opt.Name)
-	c.emit(o.event("holds it" + length))
-	out := Outcome{Until: h.Until, Unseen: !c.sees(o.Node)}
+	c.emit(o.Event("holds it" + length))
+	out := order.Outcome{Until: h.Until, Unseen: !c.sees(o.Node)}
 	if err := e.saveWaiting(ctx, h); err != nil {
 		out.Unsaved = unsaved("held", err)
-		c.emit(Event{Type: EventFailed, Node: o.Node, Message: out.Unsaved})
+		c.emit(event.Event{Type: event.Failed, Node: o.Node, Message: out.Unsaved})
 	} else if stored := e.hold(h); standing(stored, end) {
 		h = stored // longer than what was known here, perhaps
 	}
@@ -174,11 +173,11 @@ func noEarlier(end, other time.Time) bool {
 
 // earlier names whose stop goes on in the place of a new one that is no longer; "" when
 // that of the order does.
-func earlier(o Order, by, reason string) string {
-	if by == o.Actor && reason == o.Reason {
+func earlier(o order.Order, by, code string) string {
+	if by == o.Actor && code == o.Reason {
 		return ""
 	}
-	return by + ": " + reason
+	return by + ": " + code
 }
 
 // sees says whether a Node of that name, or something that will have it, is known.
@@ -244,34 +243,34 @@ func (e *Engine) changeHold(ctx context.Context, of state.Hold, f func(old state
 
 // ReleaseHold ends the hold of a Node by people or, where none stands, its quarantine:
 // one of them, so that who ends his own hold does not let the host be fenced again.
-func (e *Engine) ReleaseHold(ctx context.Context, o Order) (Outcome, error) {
+func (e *Engine) ReleaseHold(ctx context.Context, o order.Order) (order.Outcome, error) {
 	c, err := e.cluster(o.Cluster)
 	if err != nil {
-		return Outcome{}, err
+		return order.Outcome{}, err
 	}
 	if err := e.stops.begin(ctx); err != nil {
-		return Outcome{}, fmt.Errorf("release it; it stays held: %w", err)
+		return order.Outcome{}, fmt.Errorf("release it; it stays held: %w", err)
 	}
 	defer e.stops.saving.unlock()
 	waiting := e.stops.hold(c.opt.Name, o.Node)
-	out, released, err := Outcome{}, false, error(nil)
+	out, released, err := order.Outcome{}, false, error(nil)
 	if released, err = e.release(ctx, o, holdOf(c.opt.Name, o.Node)); err == nil && !released && waiting.By == "" {
 		out.Quarantine = true
 		released, err = e.release(ctx, o, quarantineOf(c.opt.Name, o.Node))
 	}
 	switch {
 	case err != nil:
-		return Outcome{}, fmt.Errorf("save that it is released; it stays held: %w", err)
+		return order.Outcome{}, fmt.Errorf("save that it is released; it stays held: %w", err)
 	case waiting.By == "" && !released:
-		return Outcome{}, &Refusal{Reason: NoHold, Message: "nobody holds " + o.Node + ", and it is in no quarantine"}
+		return order.Outcome{}, &reason.Refusal{Reason: reason.NoHold, Message: "nobody holds " + o.Node + ", and it is in no quarantine"}
 	}
 	e.stops.dropHold(waiting)
 	e.stirred(c.opt.Name)
 	if out.Quarantine {
-		c.emit(o.event("releases it from the quarantine"))
+		c.emit(o.Event("releases it from the quarantine"))
 		return out, nil
 	}
-	c.emit(o.event("releases it"))
+	c.emit(o.Event("releases it"))
 	if why, end := e.quarantine(c.opt.Name, o.Node); why != "" {
 		out.Still = "in quarantine" + until(end) + ": " + why
 	}
@@ -279,7 +278,7 @@ func (e *Engine) ReleaseHold(ctx context.Context, o Order) (Outcome, error) {
 }
 
 // release stores that a person ended a hold, and says whether it stood.
-func (e *Engine) release(ctx context.Context, o Order, of state.Hold) (released bool, err error) {
+func (e *Engine) release(ctx context.Context, o order.Order, of state.Hold) (released bool, err error) {
 	err = e.changeHold(ctx, of, func(h state.Hold) (state.Hold, bool) {
 		released = e.stands(h)
 		h.ReleasedBy, h.ReleasedReason, h.ReleasedAt = o.Actor, o.Reason, time.Now().UTC()
@@ -358,6 +357,6 @@ func over(h state.Hold, now time.Time) bool {
 }
 
 func (e *Engine) tellOver(h state.Hold) {
-	e.opt.Events.Emit(Event{Type: EventOrder, Cluster: h.Cluster, Node: h.Node, Message: "the hold by " + h.By + " is over"})
+	e.opt.Events.Emit(event.Event{Type: event.Ordered, Cluster: h.Cluster, Node: h.Node, Message: "the hold by " + h.By + " is over"})
 	e.stirred(h.Cluster)
 }

@@ -10,7 +10,8 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/order"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 )
@@ -22,7 +23,7 @@ func (s *failingStore) cluster(t *testing.T, name string) state.Cluster {
 	return c
 }
 
-func heldFor(length time.Duration) engine.Order {
+func heldFor(length time.Duration) order.Order {
 	o := byHand
 	o.For = length
 	return o
@@ -35,7 +36,7 @@ func TestHoldIsOverByItself(t *testing.T) {
 		time.Sleep(time.Second)
 		out, err := e.Hold(t.Context(), heldFor(time.Hour))
 		require.NoError(t, err)
-		assert.Equal(t, engine.Outcome{Until: time.Now().UTC().Add(time.Hour)}, out)
+		assert.Equal(t, order.Outcome{Until: time.Now().UTC().Add(time.Hour)}, out)
 		out, err = e.Hold(t.Context(), heldFor(time.Minute))
 		require.NoError(t, err)
 		assert.Equal(t, time.Now().UTC().Add(time.Hour), out.Until, "a hold that stands is not shortened")
@@ -45,7 +46,7 @@ func TestHoldIsOverByItself(t *testing.T) {
 		e, events, stop := start(t, w, store, nil)
 		time.Sleep(29 * time.Minute)
 		require.Empty(t, e.Runs("c"))
-		assert.Contains(t, gate(t, e, policy.Hold).Value, "ada")
+		assert.Contains(t, gate(t, e, reason.Hold).Value, "ada")
 		time.Sleep(10 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
 		assert.Equal(t, 1, heard(t, events, "the hold by ada"))
@@ -60,10 +61,10 @@ func TestHoldBindsPeopleAndIsReleased(t *testing.T) {
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(time.Second)
 		_, err := e.ReleaseHold(t.Context(), byHand)
-		refusedFor(t, err, engine.NoHold)
+		refusedFor(t, err, reason.NoHold)
 		_, err = e.Hold(t.Context(), heldFor(0))
 		require.NoError(t, err)
-		refusedByHand(t, e, policy.Hold)
+		refusedByHand(t, e, reason.Hold)
 		other := byHand
 		other.Node = "other-0"
 		out, err := e.Hold(t.Context(), other)
@@ -77,7 +78,7 @@ func TestHoldBindsPeopleAndIsReleased(t *testing.T) {
 		_, err = e.ReleaseHold(t.Context(), byHand)
 		require.NoError(t, err)
 		_, err = e.ReleaseHold(t.Context(), byHand)
-		refusedFor(t, err, engine.NoHold)
+		refusedFor(t, err, reason.NoHold)
 		_, err = e.Fence(t.Context(), byHand)
 		require.NoError(t, err)
 		time.Sleep(10 * time.Minute)
@@ -126,7 +127,7 @@ func TestStopsOfAnotherInstanceBind(t *testing.T) {
 		store.syncChanges()
 		time.Sleep(5 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
-		assert.Contains(t, gate(t, e, policy.Paused).Value, "bea")
+		assert.Contains(t, gate(t, e, reason.Paused).Value, "bea")
 		stop()
 	})
 }
@@ -147,8 +148,8 @@ func TestQuarantineAndHold(t *testing.T) {
 		require.NoError(t, err)
 		out, err := e.Hold(t.Context(), heldFor(time.Hour))
 		require.NoError(t, err)
-		assert.Equal(t, engine.Outcome{Until: time.Now().UTC().Add(time.Hour)}, out)
-		refusedByHand(t, e, policy.Hold)
+		assert.Equal(t, order.Outcome{Until: time.Now().UTC().Add(time.Hour)}, out)
+		refusedByHand(t, e, reason.Hold)
 		holds := e.Holds("c")
 		require.Len(t, holds, 2)
 		assert.Equal(t, []bool{false, true}, []bool{holds[0].Quarantine, holds[1].Quarantine})
@@ -164,10 +165,10 @@ func TestQuarantineAndHold(t *testing.T) {
 
 		out, err = e.ReleaseHold(t.Context(), byHand)
 		require.NoError(t, err)
-		assert.Equal(t, engine.Outcome{Quarantine: true}, out)
+		assert.Equal(t, order.Outcome{Quarantine: true}, out)
 		assert.Empty(t, e.Holds("c"))
 		_, err = e.ReleaseHold(t.Context(), byHand)
-		refusedFor(t, err, engine.NoHold)
+		refusedFor(t, err, reason.NoHold)
 		stop()
 	})
 }
@@ -176,7 +177,7 @@ func TestQuarantineAndHold(t *testing.T) {
 // that is longer takes its place. // I23
 func TestStopThatStandsKeepsItsName(t *testing.T) {
 	for name, c := range map[string]struct {
-		give func(*engine.Engine, context.Context, engine.Order) (engine.Outcome, error)
+		give func(*engine.Engine, context.Context, order.Order) (order.Outcome, error)
 		why  func(*engine.Engine) string
 	}{
 		"hold": {
@@ -223,7 +224,7 @@ func TestResumeSaysHowTheOtherPauseEnds(t *testing.T) {
 		time.Sleep(time.Second)
 		all, one := heldFor(0), heldFor(0)
 		all.Cluster, all.Node, one.Node = state.AllClusters, "", ""
-		for _, o := range []engine.Order{all, one} {
+		for _, o := range []order.Order{all, one} {
 			_, err := e.Pause(t.Context(), o)
 			require.NoError(t, err)
 		}

@@ -2,25 +2,14 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 )
-
-func asRefusal(err error) (*Refusal, bool) { return errors.AsType[*Refusal](err) }
-
-// Sentence is the text of an error whose reason is told beside it: a Refusal has it
-// in its text.
-func Sentence(err error) string {
-	if r, ok := err.(*Refusal); ok {
-		return r.Message
-	}
-	return err.Error()
-}
 
 // fix notes in a target where its host is found, for the whole run. // I10
 func (c *cluster) fix(t *remediate.Target, h bmc.Host) {
@@ -48,15 +37,15 @@ func (c *cluster) sameHost(ctx context.Context, t remediate.Target) (bmc.Host, e
 		return h, err
 	}
 	if t.Address != "" && t.Address != h.Address() {
-		return h, &Refusal{Reason: policy.InvalidHost,
+		return h, &reason.Refusal{Reason: reason.InvalidHost,
 			Message: fmt.Sprintf("the BMC address of %s changed from %s to %s during the run", h.Source, t.Address, h.Address())}
 	}
 	if t.Choice != "" && t.Choice != choiceOf(h) {
-		return h, &Refusal{Reason: policy.InvalidHost,
+		return h, &reason.Refusal{Reason: reason.InvalidHost,
 			Message: fmt.Sprintf("what %s switches was changed in %s during the run", h.Address(), h.Source)}
 	}
 	if why := c.otherSecret(h, t); why != "" {
-		return h, &Refusal{Reason: policy.InvalidHost, Message: why}
+		return h, &reason.Refusal{Reason: reason.InvalidHost, Message: why}
 	}
 	if t.Choice != "" { // bmcNetworks may have been narrowed since: the host is to be brought back all the same
 		for _, l := range h.Levels {
@@ -93,7 +82,7 @@ func (c *cluster) find(ctx context.Context, t remediate.Target) (bmc.Host, error
 	if t.Node != "" {
 		h, found, err := c.e.opt.Hosts.Find(ctx, c.opt.Name, t.Node)
 		if err != nil {
-			return h, &Refusal{Reason: hostErrorReason(err, policy.InvalidHost), Message: Sentence(err)}
+			return h, &reason.Refusal{Reason: hostErrorReason(err, reason.InvalidHost), Message: reason.Sentence(err)}
 		}
 		if found {
 			return h, nil
@@ -101,7 +90,7 @@ func (c *cluster) find(ctx context.Context, t remediate.Target) (bmc.Host, error
 	}
 	b := c.bareMetalHost(t)
 	if b == nil {
-		return bmc.Host{}, &Refusal{Reason: policy.NoHost,
+		return bmc.Host{}, &reason.Refusal{Reason: reason.NoHost,
 			Message: fmt.Sprintf("no entry in hosts.d for Node %q and no BareMetalHost for Machine %q; add one", t.Node, t.Machine)}
 	}
 	return c.hostOf(b)
@@ -111,7 +100,7 @@ func (c *cluster) find(ctx context.Context, t remediate.Target) (bmc.Host, error
 func (c *cluster) hostOf(b *policy.Host) (bmc.Host, error) {
 	ep, err := bmc.ParseEndpoint(b.Address)
 	if err != nil {
-		return bmc.Host{}, &Refusal{Reason: policy.InvalidHost, Message: "BareMetalHost " + b.Key() + ": " + err.Error()}
+		return bmc.Host{}, &reason.Refusal{Reason: reason.InvalidHost, Message: "BareMetalHost " + b.Key() + ": " + err.Error()}
 	}
 	d := bmc.Device{
 		Driver: bmc.Driver(ep.Protocol), Endpoint: ep, TLS: bmc.TLS{InsecureSkipVerify: b.DisableCertificateVerification},
@@ -123,8 +112,8 @@ func (c *cluster) hostOf(b *policy.Host) (bmc.Host, error) {
 	}, nil
 }
 
-func hostErrorReason(err error, fallback policy.Reason) policy.Reason {
-	if r, ok := asRefusal(err); ok {
+func hostErrorReason(err error, fallback reason.Code) reason.Code {
+	if r, ok := reason.AsRefusal(err); ok {
 		return r.Reason
 	}
 	return fallback

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // A Machine that names a BareMetalHost which is not to be found: hosts.d knows the
@@ -25,11 +25,11 @@ func TestHostThatIsNamedAndNotFoundIsLeftAlone(t *testing.T) {
 				e, _, stop := start(t, w, store, eachMachine(func(_ *policy.Change, m *policy.Machine) { change(m) }))
 				time.Sleep(5 * time.Minute)
 				assert.Empty(t, e.Runs("c"))
-				assert.False(t, gate(t, e, policy.InvalidHost).Pass)
+				assert.False(t, gate(t, e, reason.InvalidHost).Pass)
 				_, err := e.Fence(t.Context(), byHand)
-				var refusal *engine.Refusal
+				var refusal *reason.Refusal
 				require.ErrorAs(t, err, &refusal, "people are bound, too")
-				assert.Equal(t, policy.InvalidHost, refusal.Reason)
+				assert.Equal(t, reason.InvalidHost, refusal.Reason)
 				assert.Zero(t, w.Reads(), "its BMC is not even asked")
 				stop()
 			})

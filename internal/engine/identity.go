@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/fenced/fenced/internal/bmc"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 )
@@ -28,15 +28,15 @@ type claims struct {
 
 // identify compares who answered at a level with whom its host is said to be:
 // each device must be the one. // I8
-func identify(h bmc.Host, level int, r bmc.Reading, k claims) policy.IdentityVerdict {
+func identify(h bmc.Host, level int, r bmc.Reading, k claims) guard.IdentityVerdict {
 	parts := r.Parts
 	if len(parts) == 0 {
 		parts = []bmc.Reading{r}
 	}
 	if level < 0 || level >= len(h.Levels) || len(parts) != len(h.Levels[level].Devices) {
-		return policy.IdentityUnproven
+		return guard.IdentityUnproven
 	}
-	all := policy.IdentityMatches
+	all := guard.IdentityMatches
 	for i, d := range h.Levels[level].Devices {
 		all = worse(all, identifyDevice(h, d, parts[i].Identity, k))
 	}
@@ -49,12 +49,12 @@ func identify(h bmc.Host, level int, r bmc.Reading, k claims) policy.IdentityVer
 // pinned: only what a person has vouched for does. off: nothing is compared,
 // for manual fences alone. A device that need not tell whose it is, and does, is
 // held to it: its address may have moved since it was enrolled.
-func identifyDevice(h bmc.Host, d bmc.Device, got bmc.Identity, k claims) policy.IdentityVerdict {
+func identifyDevice(h bmc.Host, d bmc.Device, got bmc.Identity, k claims) guard.IdentityVerdict {
 	switch {
 	case h.IdentityMode == identityOff && k.manual: // a person answers for it
-		return policy.IdentityMatches
+		return guard.IdentityMatches
 	case h.IdentityMode == identityOff:
-		return policy.IdentityUnproven
+		return guard.IdentityUnproven
 	}
 	vouched := h.PinnedUUID
 	if vouched == "" && k.pin.EnrolledBy != "" {
@@ -63,14 +63,14 @@ func identifyDevice(h bmc.Host, d bmc.Device, got bmc.Identity, k claims) policy
 	switch {
 	case d.Identifies():
 	case contradicts(got.UUID, vouched), contradicts(got.UUID, k.node), otherSerial(got, k):
-		return policy.IdentityDiffers
+		return guard.IdentityDiffers
 	default:
 		return enrolled(k)
 	}
 	want := k.node
 	switch {
 	case h.IdentityMode == identityPinned && vouched == "":
-		return policy.IdentityNotEnrolled
+		return guard.IdentityNotEnrolled
 	case h.IdentityMode == identityPinned:
 		want = vouched
 	case !bmc.UsableUUID(want) && vouched != "":
@@ -80,15 +80,15 @@ func identifyDevice(h bmc.Host, d bmc.Device, got bmc.Identity, k claims) policy
 	}
 	switch {
 	case !bmc.UsableUUID(got.UUID):
-		return policy.IdentityUnproven
+		return guard.IdentityUnproven
 	case contradicts(got.UUID, vouched), otherSerial(got, k):
-		return policy.IdentityDiffers
+		return guard.IdentityDiffers
 	case !bmc.UsableUUID(want):
-		return policy.IdentityUnproven
+		return guard.IdentityUnproven
 	case !bmc.UUIDsMatch(got.UUID, want):
-		return policy.IdentityDiffers
+		return guard.IdentityDiffers
 	}
-	return policy.IdentityMatches
+	return guard.IdentityMatches
 }
 
 // contradicts says whether two UUIDs that both name a machine name different ones.
@@ -98,13 +98,13 @@ func contradicts(a, b string) bool {
 
 // enrolled is the verdict on a device that need not tell an identity: a person must have
 // vouched for it, and for no other machine than the Node's. // I8
-func enrolled(k claims) policy.IdentityVerdict {
+func enrolled(k claims) guard.IdentityVerdict {
 	switch {
 	case k.pin.EnrolledBy == "" || !bmc.UsableUUID(k.pin.SystemUUID),
 		bmc.UsableUUID(k.node) && !bmc.UUIDsMatch(k.pin.SystemUUID, k.node):
-		return policy.IdentityNotEnrolled
+		return guard.IdentityNotEnrolled
 	}
-	return policy.IdentityMatches
+	return guard.IdentityMatches
 }
 
 // otherSerial says whether the second factor contradicts: the serial number that
@@ -121,20 +121,20 @@ func otherSerial(got bmc.Identity, k claims) bool {
 }
 
 // worse is the verdict on two devices of one host.
-func worse(a, b policy.IdentityVerdict) policy.IdentityVerdict {
-	for _, v := range []policy.IdentityVerdict{policy.IdentityDiffers, policy.IdentityUnproven, policy.IdentityNotEnrolled} {
+func worse(a, b guard.IdentityVerdict) guard.IdentityVerdict {
+	for _, v := range []guard.IdentityVerdict{guard.IdentityDiffers, guard.IdentityUnproven, guard.IdentityNotEnrolled} {
 		if a == v || b == v {
 			return v
 		}
 	}
-	return policy.IdentityMatches
+	return guard.IdentityMatches
 }
 
-func answer(v policy.IdentityVerdict) remediate.Answer {
+func answer(v guard.IdentityVerdict) remediate.Answer {
 	switch v {
-	case policy.IdentityMatches:
+	case guard.IdentityMatches:
 		return remediate.Yes
-	case policy.IdentityDiffers:
+	case guard.IdentityDiffers:
 		return remediate.No
 	}
 	return remediate.CannotTell

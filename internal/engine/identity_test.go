@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fenced/fenced/internal/bmc"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/test/law"
@@ -36,35 +36,35 @@ func TestIdentify(t *testing.T) {
 		host bmc.Host
 		got  string
 		k    claims
-		want policy.IdentityVerdict
+		want guard.IdentityVerdict
 	}{
-		"the Node's":                               {in("required", "", one(ownBMC)), mine, claims{node: mine}, policy.IdentityMatches},
-		"another's":                                {in("required", "", one(ownBMC)), theirs, claims{node: mine}, policy.IdentityDiffers},
-		"a placeholder":                            {in("required", "", one(ownBMC)), noUUID, claims{node: mine}, policy.IdentityUnproven},
-		"no Node, no pin":                          {in("required", "", one(ownBMC)), mine, claims{}, policy.IdentityUnproven},
-		"no Node, a pin of a healthy day":          {in("required", "", one(ownBMC)), mine, claims{pin: matched}, policy.IdentityMatches},
-		"no Node, another than pinned":             {in("required", "", one(ownBMC)), theirs, claims{pin: matched}, policy.IdentityDiffers},
-		"a Node that replaced the pinned one":      {in("required", "", one(ownBMC)), theirs, claims{node: theirs, pin: matched}, policy.IdentityMatches},
-		"but not one that a person vouched for":    {in("required", "", one(ownBMC)), theirs, claims{node: theirs, pin: byHand}, policy.IdentityDiffers},
-		"nor one that the administrator wrote":     {in("required", mine, one(ownBMC)), theirs, claims{node: theirs}, policy.IdentityDiffers},
-		"written, but the Node is another":         {in("required", mine, one(ownBMC)), mine, claims{node: theirs}, policy.IdentityDiffers},
-		"pinned: nobody's word":                    {in("pinned", "", one(ownBMC)), mine, claims{node: mine, pin: matched}, policy.IdentityNotEnrolled},
-		"pinned: a person's word":                  {in("pinned", "", one(ownBMC)), mine, claims{node: theirs, pin: byHand}, policy.IdentityMatches},
-		"pinned: the administrator's word":         {in("pinned", mine, one(ownBMC)), mine, claims{}, policy.IdentityMatches},
-		"pinned: another":                          {in("pinned", mine, one(ownBMC)), theirs, claims{node: theirs}, policy.IdentityDiffers},
-		"off: by itself":                           {in("off", "", one(ownBMC)), mine, claims{node: mine}, policy.IdentityUnproven},
-		"off: by hand":                             {in("off", "", one(ownBMC)), theirs, claims{node: mine, manual: true}, policy.IdentityMatches},
-		"an outlet":                                {in("required", "", one(feed)), "", claims{node: mine, pin: byHand}, policy.IdentityMatches},
-		"an outlet that nobody enrolled":           {in("required", "", one(feed)), "", claims{node: mine, pin: matched}, policy.IdentityNotEnrolled},
-		"an outlet whose Node is gone":             {in("required", "", one(feed)), "", claims{pin: byHand}, policy.IdentityMatches},
-		"an outlet that says it is the right one":  {in("required", "", one(feed)), mine, claims{node: mine}, policy.IdentityNotEnrolled},
-		"a library: enrolled, and says so, too":    {in("required", "", one(byLib)), mine, claims{node: mine, pin: byHand}, policy.IdentityMatches},
-		"a library: enrolled, and tells a filler":  {in("required", "", one(byLib)), noUUID, claims{node: mine, pin: byHand}, policy.IdentityMatches},
-		"a library: enrolled, and says another":    {in("required", "", one(byLib)), theirs, claims{node: mine, pin: byHand}, policy.IdentityDiffers},
-		"a library: another, and the Node is gone": {in("required", "", one(byLib)), theirs, claims{pin: byHand}, policy.IdentityDiffers},
-		"a library: another than the Node, pinned": {in("pinned", mine, one(byLib)), mine, claims{node: theirs}, policy.IdentityDiffers},
-		"a library: another than the written":      {in("required", mine, one(byLib)), theirs, claims{}, policy.IdentityDiffers},
-		"an outlet with a uuid, and nobody's word": {in("required", mine, one(feed)), "", claims{node: mine}, policy.IdentityNotEnrolled},
+		"the Node's":                               {in("required", "", one(ownBMC)), mine, claims{node: mine}, guard.IdentityMatches},
+		"another's":                                {in("required", "", one(ownBMC)), theirs, claims{node: mine}, guard.IdentityDiffers},
+		"a placeholder":                            {in("required", "", one(ownBMC)), noUUID, claims{node: mine}, guard.IdentityUnproven},
+		"no Node, no pin":                          {in("required", "", one(ownBMC)), mine, claims{}, guard.IdentityUnproven},
+		"no Node, a pin of a healthy day":          {in("required", "", one(ownBMC)), mine, claims{pin: matched}, guard.IdentityMatches},
+		"no Node, another than pinned":             {in("required", "", one(ownBMC)), theirs, claims{pin: matched}, guard.IdentityDiffers},
+		"a Node that replaced the pinned one":      {in("required", "", one(ownBMC)), theirs, claims{node: theirs, pin: matched}, guard.IdentityMatches},
+		"but not one that a person vouched for":    {in("required", "", one(ownBMC)), theirs, claims{node: theirs, pin: byHand}, guard.IdentityDiffers},
+		"nor one that the administrator wrote":     {in("required", mine, one(ownBMC)), theirs, claims{node: theirs}, guard.IdentityDiffers},
+		"written, but the Node is another":         {in("required", mine, one(ownBMC)), mine, claims{node: theirs}, guard.IdentityDiffers},
+		"pinned: nobody's word":                    {in("pinned", "", one(ownBMC)), mine, claims{node: mine, pin: matched}, guard.IdentityNotEnrolled},
+		"pinned: a person's word":                  {in("pinned", "", one(ownBMC)), mine, claims{node: theirs, pin: byHand}, guard.IdentityMatches},
+		"pinned: the administrator's word":         {in("pinned", mine, one(ownBMC)), mine, claims{}, guard.IdentityMatches},
+		"pinned: another":                          {in("pinned", mine, one(ownBMC)), theirs, claims{node: theirs}, guard.IdentityDiffers},
+		"off: by itself":                           {in("off", "", one(ownBMC)), mine, claims{node: mine}, guard.IdentityUnproven},
+		"off: by hand":                             {in("off", "", one(ownBMC)), theirs, claims{node: mine, manual: true}, guard.IdentityMatches},
+		"an outlet":                                {in("required", "", one(feed)), "", claims{node: mine, pin: byHand}, guard.IdentityMatches},
+		"an outlet that nobody enrolled":           {in("required", "", one(feed)), "", claims{node: mine, pin: matched}, guard.IdentityNotEnrolled},
+		"an outlet whose Node is gone":             {in("required", "", one(feed)), "", claims{pin: byHand}, guard.IdentityMatches},
+		"an outlet that says it is the right one":  {in("required", "", one(feed)), mine, claims{node: mine}, guard.IdentityNotEnrolled},
+		"a library: enrolled, and says so, too":    {in("required", "", one(byLib)), mine, claims{node: mine, pin: byHand}, guard.IdentityMatches},
+		"a library: enrolled, and tells a filler":  {in("required", "", one(byLib)), noUUID, claims{node: mine, pin: byHand}, guard.IdentityMatches},
+		"a library: enrolled, and says another":    {in("required", "", one(byLib)), theirs, claims{node: mine, pin: byHand}, guard.IdentityDiffers},
+		"a library: another, and the Node is gone": {in("required", "", one(byLib)), theirs, claims{pin: byHand}, guard.IdentityDiffers},
+		"a library: another than the Node, pinned": {in("pinned", mine, one(byLib)), mine, claims{node: theirs}, guard.IdentityDiffers},
+		"a library: another than the written":      {in("required", mine, one(byLib)), theirs, claims{}, guard.IdentityDiffers},
+		"an outlet with a uuid, and nobody's word": {in("required", mine, one(feed)), "", claims{node: mine}, guard.IdentityNotEnrolled},
 	} {
 		t.Run(name, func(t *testing.T) {
 			assert.Equal(t, c.want, identify(c.host, 0, bmc.Reading{Identity: bmc.Identity{UUID: c.got}}, c.k))
@@ -96,24 +96,24 @@ func TestLawIdentify(t *testing.T) {
 		h := bmc.Host{IdentityMode: rapid.SampledFrom([]string{"required", "pinned", "off"}).Draw(t, "mode"), Levels: []bmc.Level{{}}}
 		k := claims{node: uuid.Draw(t, "node"), manual: rapid.Bool().Draw(t, "manual"), pin: state.Pin{SystemUUID: uuid.Draw(t, "pin"), EnrolledBy: rapid.SampledFrom([]string{"", "ada"}).Draw(t, "by")}}
 		var r bmc.Reading
-		all := policy.IdentityMatches
+		all := guard.IdentityMatches
 		for range rapid.IntRange(2, 3).Draw(t, "devices") {
 			d := rapid.SampledFrom([]bmc.Device{ownBMC, feed, byLib}).Draw(t, "device")
 			got := bmc.Identity{UUID: uuid.Draw(t, "got")}
 			h.Levels[0].Devices, r.Parts = append(h.Levels[0].Devices, d), append(r.Parts, bmc.Reading{Identity: got})
 			one := identifyDevice(h, d, got, k)
 			if contradicts(got.UUID, k.node) && h.IdentityMode == "required" {
-				assert.Equal(t, policy.IdentityDiffers, one, "whoever vouched for it")
+				assert.Equal(t, guard.IdentityDiffers, one, "whoever vouched for it")
 			}
 			all = worse(all, one)
 		}
 		got := identify(h, 0, r, k)
 		assert.Equal(t, all, got)
-		assert.NotEqual(t, policy.IdentityMatches, identify(h, 0, bmc.Reading{Identity: r.Parts[0].Identity}, k), "one reading for several devices")
-		assert.NotEqual(t, policy.IdentityMatches, identify(h, 1, r, k), "no such level")
+		assert.NotEqual(t, guard.IdentityMatches, identify(h, 0, bmc.Reading{Identity: r.Parts[0].Identity}, k), "one reading for several devices")
+		assert.NotEqual(t, guard.IdentityMatches, identify(h, 1, r, k), "no such level")
 		if answer(got) == remediate.Yes {
 			for i, d := range h.Levels[0].Devices {
-				assert.Equal(t, policy.IdentityMatches, identifyDevice(h, d, r.Parts[i].Identity, k))
+				assert.Equal(t, guard.IdentityMatches, identifyDevice(h, d, r.Parts[i].Identity, k))
 			}
 		}
 	})

@@ -4,14 +4,15 @@ import (
 	"context"
 	"sync"
 
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// order is what a person wants of one run: a change of its record, or why it may
+// runOrder is what a person wants of one run: a change of its record, or why it may
 // not be. The worker makes it between two looks; done gets nil once it is durable.
-type order struct {
+type runOrder struct {
 	change func(remediate.Run) (remediate.Run, error)
-	event  Event // tells of it
+	event  event.Event // tells of it
 	done   chan error
 }
 
@@ -20,14 +21,14 @@ type inbox struct {
 	wake chan struct{} // something may have come, or people have stopped something
 
 	mu     sync.Mutex
-	list   []order
+	list   []runOrder
 	closed bool
 }
 
 func newInbox() *inbox { return &inbox{wake: make(chan struct{}, 1)} }
 
 // put adds an order; false when the worker has ended.
-func (b *inbox) put(o order) bool {
+func (b *inbox) put(o runOrder) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
@@ -54,7 +55,7 @@ func (b *inbox) waiting() bool {
 }
 
 // take gives the orders that came, the oldest first.
-func (b *inbox) take() []order {
+func (b *inbox) take() []runOrder {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	list := b.list
@@ -87,12 +88,12 @@ func (w *worker) obey(ctx context.Context) {
 // carryOut stores what an order makes of the run. First it is recorded who gave it: no
 // crash may leave only its effect behind. But what cannot be recorded is done all the
 // same, for it may bring a host back; what hurts afterwards is recorded by itself. // I24
-func (w *worker) carryOut(ctx context.Context, told Event, next remediate.Run) error {
+func (w *worker) carryOut(ctx context.Context, told event.Event, next remediate.Run) error {
 	told, unrecorded := w.c.recorded(told)
 	told.Recorded = told.Recorded && unrecorded == nil
 	saved, err := w.c.save(ctx, next)
 	if err != nil {
-		w.emit(Event{Type: EventFailed, Actor: told.Actor, Why: told.Why, Message: "save that " + told.Message + ": " + err.Error()})
+		w.emit(event.Event{Type: event.Failed, Actor: told.Actor, Why: told.Why, Message: "save that " + told.Message + ": " + err.Error()})
 		w.reread(ctx) // it may have been stored all the same
 		return err
 	}

@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -25,7 +27,7 @@ type Subject struct {
 	Err error
 	// Withheld is why its BMCs are not asked: the password would go where nobody has
 	// vouched for. Only to enroll them is. // I10
-	Withheld *Refusal
+	Withheld *reason.Refusal
 	// SystemUUID is the Node's.
 	SystemUUID string
 	// Serial and MACs are the hardware's second factor, where a BareMetalHost
@@ -50,7 +52,7 @@ type Checked struct {
 	// Description is empty when the device tells none, or was not asked this time.
 	Description bmc.Description
 	// Identity is what Engine.Identify made of the reading.
-	Identity policy.IdentityVerdict
+	Identity guard.IdentityVerdict
 }
 
 // device is the one that was checked; false when the indexes name none.
@@ -86,10 +88,10 @@ func (e *Engine) SubjectOf(ctx context.Context, cluster, node string) (Subject, 
 	}
 	t, known := c.targetOn(node)
 	if _, listed, err := e.opt.Hosts.Find(ctx, c.opt.Name, node); !known && !listed && err == nil {
-		return Subject{}, &Refusal{Reason: NoSuchNode, Message: "no Node, no Machine's node and no entry of hosts.d is called " + node}
+		return Subject{}, &reason.Refusal{Reason: reason.NoSuchNode, Message: "no Node, no Machine's node and no entry of hosts.d is called " + node}
 	}
 	s := c.subject(ctx, t)
-	if r, ok := asRefusal(s.Err); ok && r.Reason == policy.NoHost {
+	if r, ok := reason.AsRefusal(s.Err); ok && r.Reason == reason.NoHost {
 		return Subject{}, r
 	}
 	return s, nil
@@ -184,11 +186,11 @@ func (c *cluster) subject(ctx context.Context, t remediate.Target) Subject {
 }
 
 // Identify compares who answered at one device with whom the subject is said to be.
-func (e *Engine) Identify(ctx context.Context, s Subject, level, device int, r bmc.Reading) policy.IdentityVerdict {
+func (e *Engine) Identify(ctx context.Context, s Subject, level, device int, r bmc.Reading) guard.IdentityVerdict {
 	c, err := e.cluster(s.Cluster)
 	d, ok := Checked{Subject: s, Level: level, Device: device}.device()
 	if err != nil || !ok {
-		return policy.IdentityUnproven
+		return guard.IdentityUnproven
 	}
 	return identifyDevice(s.Host, d, r.Identity, c.claims(ctx, s.Host, s.target(), false))
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/test/fake"
@@ -133,7 +134,7 @@ func TestMachineIsNotHandedOverBesideAManagerThatLives(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		assert.Zero(t, w.HandedOver())
-		gate(t, e, policy.Contested)
+		gate(t, e, reason.Contested)
 		stop()
 	})
 }
@@ -147,7 +148,7 @@ func TestRequestIsLeftToItsTemplatesController(t *testing.T) {
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(2 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
-		gate(t, e, policy.Delegated)
+		gate(t, e, reason.Delegated)
 		stop()
 	})
 }
@@ -173,7 +174,7 @@ func TestBudgetHoldsBack(t *testing.T) {
 		})
 		time.Sleep(2 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
-		assert.Equal(t, "DisruptionBudget all", gate(t, e, policy.Budget).Source)
+		assert.Equal(t, "DisruptionBudget all", gate(t, e, reason.Budget).Source)
 		stop()
 	})
 }
@@ -193,7 +194,7 @@ func TestMaintenanceWindowPausesUntilItsEnd(t *testing.T) {
 		e, _, stop := start(t, w, store, withPolicy(w, p))
 		time.Sleep(4*time.Hour - time.Second) // the bubble's clock begins at midnight
 		require.Empty(t, e.Runs("c"))
-		assert.Equal(t, time.Date(2000, 1, 1, 4, 0, 0, 0, time.UTC), gate(t, e, policy.Paused).Until.UTC())
+		assert.Equal(t, time.Date(2000, 1, 1, 4, 0, 0, 0, time.UTC), gate(t, e, reason.Paused).Until.UTC())
 		time.Sleep(3 * time.Second)
 		assert.Len(t, e.Runs("c"), 1)
 		stop()
@@ -214,7 +215,7 @@ func TestForeignNodesAreNotThisClustersAbsence(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		assert.Empty(t, w.Commands())
-		gate(t, e, policy.NoNodesVisible)
+		gate(t, e, reason.NoNodesVisible)
 		stop()
 	})
 }
@@ -245,20 +246,20 @@ func TestControlPlaneWithoutQuorumIsLeftAlone(t *testing.T) {
 	for _, unknown := range []bool{false, true} {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {
 			controlPlaneOf(w, false)
-			reason := policy.QuorumLost
+			code := reason.QuorumLost
 			if unknown {
 				w.Do(func(s *fake.State) { s.MembersUnknown = true })
-				reason = policy.QuorumUnknown
+				code = reason.QuorumUnknown
 			}
 			e, _, stop := start(t, w, store, nil)
 			time.Sleep(10 * time.Minute)
 			assert.Empty(t, e.Runs("c"))
 			assert.Empty(t, w.Commands())
-			gate(t, e, reason)
+			gate(t, e, code)
 			_, err := e.Fence(t.Context(), byHand)
-			var refusal *engine.Refusal
+			var refusal *reason.Refusal
 			require.ErrorAs(t, err, &refusal, "people are bound, too")
-			assert.Equal(t, reason, refusal.Reason)
+			assert.Equal(t, code, refusal.Reason)
 			stop()
 		})
 	}
@@ -279,7 +280,7 @@ func TestMembersThatAreGoneShrinkNoQuorum(t *testing.T) {
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(2 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
-		assert.Equal(t, "2 of 5 members are healthy without it, 3 are needed", gate(t, e, policy.QuorumLost).Value)
+		assert.Equal(t, "2 of 5 members are healthy without it, 3 are needed", gate(t, e, reason.QuorumLost).Value)
 		stop()
 	})
 }
@@ -313,9 +314,9 @@ func TestSecondControlPlaneHostIsRefused(t *testing.T) {
 		o := byHand
 		o.Node = "other-1"
 		_, err := e.Fence(t.Context(), o)
-		var refusal *engine.Refusal
+		var refusal *reason.Refusal
 		require.ErrorAs(t, err, &refusal)
-		assert.Equal(t, policy.ControlPlaneBusy, refusal.Reason)
+		assert.Equal(t, reason.ControlPlaneBusy, refusal.Reason)
 		stop()
 	})
 }
@@ -331,7 +332,7 @@ func TestHeldControlPlaneRunBlocksTheNext(t *testing.T) {
 		o := byHand
 		o.Node = "other-1"
 		_, err := e.Fence(t.Context(), o)
-		refusedFor(t, err, policy.ControlPlaneBusy)
+		refusedFor(t, err, reason.ControlPlaneBusy)
 		stop()
 	})
 }

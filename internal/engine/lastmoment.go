@@ -5,7 +5,7 @@ import (
 	"reflect"
 	"time"
 
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -43,12 +43,12 @@ func (w *worker) stopped() string {
 
 // stops says why the run is to stop before anything that hurts, and with what reason if
 // it is not a pause or a hold. // I13, I16, I23
-func (w *worker) stops() (reason, why string) {
+func (w *worker) stops() (code, why string) {
 	if why := w.c.stopped(w.run.Target.Node); why != "" {
 		return "", why
 	}
 	if why := w.c.skewed(w.c.view()); why != "" {
-		return string(policy.ClockSkew), why
+		return string(reason.ClockSkew), why
 	}
 	return w.c.offLimits(w.run)
 }
@@ -85,7 +85,7 @@ func (w *worker) recheckHost(ctx context.Context, d decision) string {
 	switch d.action {
 	case remediate.SetPowerLock:
 		if _, err := w.c.sameHost(ctx, w.run.Target); err != nil {
-			return Sentence(err)
+			return reason.Sentence(err)
 		}
 		fallthrough
 	case remediate.SendOff:

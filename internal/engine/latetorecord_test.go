@@ -13,6 +13,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -20,17 +21,17 @@ import (
 // it is also told that nothing was done. // I24
 func TestLateRecordIsTakenBack(t *testing.T) {
 	for _, tc := range []struct {
-		late func(engine.Event) bool
+		late func(event.Event) bool
 		told string
 	}{
-		{func(e engine.Event) bool { return e.Action == remediate.SendOff }, "not done: "},
-		{func(e engine.Event) bool { return e.Type == engine.EventStarted }, "not begun: "},
+		{func(e event.Event) bool { return e.Action == remediate.SendOff }, "not done: "},
+		{func(e event.Event) bool { return e.Type == event.Started }, "not begun: "},
 	} {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {
 			var mu sync.Mutex
 			inLog := map[string]int{} // by run
 			_, events, stop := start(t, w, store, func(o *engine.Options) {
-				o.Record = func(e engine.Event) error {
+				o.Record = func(e event.Event) error {
 					if !tc.late(e) {
 						return nil
 					}
@@ -48,8 +49,8 @@ func TestLateRecordIsTakenBack(t *testing.T) {
 			require.NotEmpty(t, inLog)
 			require.Zero(t, w.Count(bmc.CommandOff))
 			undone := map[string]int{}
-			for _, ev := range eventsOf(t, events, func(ev engine.Event) bool {
-				return ev.Type == engine.EventFailed && strings.HasPrefix(ev.Message, tc.told)
+			for _, ev := range eventsOf(t, events, func(ev event.Event) bool {
+				return ev.Type == event.Failed && strings.HasPrefix(ev.Message, tc.told)
 			}) {
 				undone[ev.Run]++
 			}

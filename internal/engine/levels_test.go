@@ -9,7 +9,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/fake"
 )
@@ -204,7 +204,7 @@ func TestAnotherMachineAnswersIsNoNextLevel(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		assert.Empty(t, p.Commands())
-		assert.Equal(t, "BMC 4c4c4544-0042-3510-8054-b4c04f4d9999, Node "+hostUUID, gate(t, e, policy.IdentityMismatch).Value)
+		assert.Equal(t, "BMC 4c4c4544-0042-3510-8054-b4c04f4d9999, Node "+hostUUID, gate(t, e, reason.IdentityMismatch).Value)
 		stop()
 	})
 }
@@ -218,11 +218,11 @@ func TestOutletThatIsNotEnrolledIsNeverSwitched(t *testing.T) {
 		w.FailReads(noAnswer())
 		time.Sleep(5 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
-		gate(t, e, policy.NotEnrolled)
+		gate(t, e, reason.NotEnrolled)
 		_, err := e.Fence(t.Context(), byHand)
-		var refusal *engine.Refusal
+		var refusal *reason.Refusal
 		require.ErrorAs(t, err, &refusal, "people are bound, too")
-		assert.Equal(t, policy.NotEnrolled, refusal.Reason)
+		assert.Equal(t, reason.NotEnrolled, refusal.Reason)
 		w.FailReads(nil)
 		_, err = e.Enroll(t.Context(), byHand)
 		require.NoError(t, err)

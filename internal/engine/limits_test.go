@@ -12,7 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/order"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/test/fake"
@@ -178,7 +179,7 @@ func TestStartsKeepToTheirRate(t *testing.T) {
 					return
 				}
 				for _, g := range x.Gates {
-					if g.Reason == policy.StartRate {
+					if g.Reason == reason.StartRate {
 						refused = true
 						assert.True(t, g.Until.After(time.Now()))
 					}
@@ -215,7 +216,7 @@ func TestCheckIsAskedAgainAtTheStart(t *testing.T) {
 				return
 			}
 			meddled.Store(true) // in the middle of the decision about a-000, whose probe is done
-			_, err := e.Fence(t.Context(), engine.Order{Cluster: "a", Node: "a-001", Actor: "ada", Reason: "smoke"})
+			_, err := e.Fence(t.Context(), order.Order{Cluster: "a", Node: "a-001", Actor: "ada", Reason: "smoke"})
 			assert.NoError(t, err)
 		})
 		one := intstr.FromInt32(1)
@@ -226,7 +227,7 @@ func TestCheckIsAskedAgainAtTheStart(t *testing.T) {
 		for _, r := range e.Runs("a") {
 			assert.Equal(t, "a-001", r.Target.Node, "%s", r.Trigger)
 		}
-		assert.Contains(t, refusals(t, events), string(policy.ShortCircuit))
+		assert.Contains(t, refusals(t, events), string(reason.ShortCircuit))
 		stop()
 	})
 }

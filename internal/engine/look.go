@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 )
@@ -82,7 +84,7 @@ func (w *worker) backups(ctx context.Context) ([][]byte, remediate.Backup) {
 	if w.saved == nil { // nobody else writes them: the store is not asked at each look
 		saved, err := state.Backups(ctx, w.c.store(), w.run.ID)
 		if err != nil {
-			w.emit(Event{Type: EventFailed, Message: "read the backups of the Node: " + err.Error()})
+			w.emit(event.Event{Type: event.Failed, Message: "read the backups of the Node: " + err.Error()})
 			return nil, remediate.Backup{}
 		}
 		w.saved = append([]state.Backup{}, saved...)
@@ -99,11 +101,11 @@ func (w *worker) backups(ctx context.Context) ([][]byte, remediate.Backup) {
 // quorum asks afresh whether etcd survives the loss of the host; what cannot be
 // read is no answer. // I12
 func (w *worker) quorum(f Fresh) (remediate.Answer, string) {
-	reason, why := w.c.quorum(w.run, f)
-	switch reason {
+	code, why := w.c.quorum(w.run, f)
+	switch code {
 	case "":
 		return remediate.Yes, ""
-	case policy.QuorumUnknown:
+	case reason.QuorumUnknown:
 		return remediate.CannotTell, ""
 	}
 	return remediate.No, why

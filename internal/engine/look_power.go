@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -23,7 +25,7 @@ func (w *worker) lookPower(ctx context.Context) (seen remediate.Observation) {
 	}
 	if w.session == nil {
 		if err := w.open(ctx); err != nil {
-			w.emit(Event{Type: EventFailed, Reason: string(hostReason(err)), Message: Sentence(err)})
+			w.emit(event.Event{Type: event.Failed, Reason: string(hostReason(err)), Message: reason.Sentence(err)})
 			seen.PowerError, seen.LevelRefusal, seen.LowerLevelOn = bmc.KindOf(err), noWay(err), w.besides(ctx)
 			return seen
 		}
@@ -44,7 +46,7 @@ func (w *worker) lookPower(ctx context.Context) (seen remediate.Observation) {
 // noWay is the reason code of a level that cannot be asked for another reason than its
 // BMC's; "" when it is the BMC's.
 func noWay(err error) string {
-	if r, ok := asRefusal(err); ok {
+	if r, ok := reason.AsRefusal(err); ok {
 		return string(r.Reason)
 	}
 	return ""

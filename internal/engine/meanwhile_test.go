@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/state"
 )
 
@@ -48,7 +48,7 @@ func TestHoldThatIsGivenDuringAReloadBinds(t *testing.T) {
 		}
 		time.Sleep(5 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
-		assert.Contains(t, gate(t, e, policy.Hold).Value, "ada")
+		assert.Contains(t, gate(t, e, reason.Hold).Value, "ada")
 		stop()
 	})
 }

@@ -10,7 +10,10 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/test/fake"
 )
 
@@ -70,8 +73,8 @@ func TestBareMetalHostThatMovedIsNotFollowed(t *testing.T) {
 		checkHealthy(t, e)
 		assert.Equal(t, "ipmi://192.0.2.10:623", pinOf(t, store, "c/ns/h-1").Address, "no health check follows it, though the right machine answers there")
 		_, err := e.Fence(t.Context(), byHand)
-		refusedFor(t, err, policy.AddressChanged)
-		gate(t, e, policy.AddressChanged)
+		refusedFor(t, err, reason.AddressChanged)
+		gate(t, e, reason.AddressChanged)
 		stop()
 		w.Hang()
 		e, _, stop = start(t, w, store, nil)
@@ -95,9 +98,9 @@ func TestSerialOfTheHardwareIsCompared(t *testing.T) {
 		m.set("h-1", func(h *policy.Host) { h.Serial = "XYZ9876" })
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(2 * time.Second)
-		assert.Equal(t, policy.IdentityDiffers, checked(t, e, hostUUID, "ABC1234").Identity)
-		assert.Equal(t, policy.IdentityMatches, checked(t, e, hostUUID, "xyz 9876").Identity)
-		assert.Equal(t, policy.IdentityMatches, checked(t, e, hostUUID, "").Identity)
+		assert.Equal(t, guard.IdentityDiffers, checked(t, e, hostUUID, "ABC1234").Identity)
+		assert.Equal(t, guard.IdentityMatches, checked(t, e, hostUUID, "xyz 9876").Identity)
+		assert.Equal(t, guard.IdentityMatches, checked(t, e, hostUUID, "").Identity)
 		stop()
 	})
 }
@@ -149,13 +152,13 @@ func TestDuplicateHostsAreBothRefused(t *testing.T) {
 				spoil(t, e, m)
 				time.Sleep(2 * time.Minute)
 				assert.Empty(t, e.Runs("c"))
-				assert.Contains(t, gate(t, e, policy.DuplicateHost).Value, "c/ns/h-2")
+				assert.Contains(t, gate(t, e, reason.DuplicateHost).Value, "c/ns/h-2")
 				_, err := e.Fence(t.Context(), byHand)
-				refusedFor(t, err, policy.DuplicateHost)
+				refusedFor(t, err, reason.DuplicateHost)
 				for _, key := range []string{"ns/h-1", "ns/h-2"} {
 					list := e.Quarantine(t.Context(), subjectOf(t, e, key))
 					require.NotEmpty(t, list, key)
-					assert.Equal(t, policy.DuplicateHost, list[0].Reason)
+					assert.Equal(t, reason.DuplicateHost, list[0].Reason)
 				}
 				assert.Empty(t, e.Quarantine(t.Context(), subjectOf(t, e, "ns/h-3")))
 
@@ -196,9 +199,9 @@ func TestInventory(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		unseen := e.Inventory(t.Context())
 		require.Len(t, unseen, 1, "nobody knows yet whose they are")
-		refusedFor(t, unseen[0].Err, policy.NotSynced)
-		_, err := e.Enroll(t.Context(), engine.Order{Node: "n-1", Actor: "root", Reason: "new"})
-		refusedFor(t, err, policy.NotSynced)
+		refusedFor(t, unseen[0].Err, reason.NotSynced)
+		_, err := e.Enroll(t.Context(), order.Order{Node: "n-1", Actor: "root", Reason: "new"})
+		refusedFor(t, err, reason.NotSynced)
 		w.setUnsynced(false)
 		time.Sleep(2 * time.Second)
 		list := e.Inventory(t.Context())
@@ -212,7 +215,7 @@ func TestInventory(t *testing.T) {
 		assert.Equal(t, "hush", s.Host.Levels[0].Devices[0].Password.Reveal())
 		assert.False(t, list[0].Healthy)
 		assert.Equal(t, "ns/h-2", list[0].BareMetalHost)
-		refusedFor(t, list[2].Err, policy.InvalidHost)
+		refusedFor(t, list[2].Err, reason.InvalidHost)
 		read := m.secretReads()
 		for range 5 {
 			time.Sleep(time.Minute)
@@ -223,7 +226,7 @@ func TestInventory(t *testing.T) {
 		e.Inventory(t.Context())
 		assert.Greater(t, m.secretReads(), read, "they may have been changed")
 		_, err = e.SubjectOf(t.Context(), "c", "nobody")
-		refusedFor(t, err, engine.NoSuchNode)
+		refusedFor(t, err, reason.NoSuchNode)
 		stop()
 	})
 }
@@ -266,7 +269,7 @@ func TestTwinIsKnownByWhatALibraryTells(t *testing.T) {
 		e.Checked(t.Context(), engine.Checked{Subject: subjectOf(t, e, "ns/h-2"), Reading: bmc.Reading{Identity: bmc.Identity{UUID: hostUUID}}})
 		list := e.Quarantine(t.Context(), subjectOf(t, e, "ns/h-2"))
 		require.Len(t, list, 1)
-		assert.Equal(t, policy.DuplicateHost, list[0].Reason)
+		assert.Equal(t, reason.DuplicateHost, list[0].Reason)
 		stop()
 	})
 }

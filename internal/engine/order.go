@@ -5,74 +5,34 @@ import (
 	"context"
 	"time"
 
+	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 )
 
-// Order is what a person asks for. Actor comes from the kernel, never from the
-// request.
-type Order struct {
-	Cluster, Node string
-	Run           string // of an abort or a retry
-	Actor, Reason string
-	OffOnly       bool          // stop after step 2
-	DryRun        bool          // show the gates and change nothing
-	AsIs          bool          // abort: end a Held run and leave the host as it is
-	For           time.Duration // of a pause or a hold; 0 is until it is taken back
-}
-
-// end is when what was ordered for some time is over; zero is never.
-func (o Order) end(now time.Time) time.Time {
-	if o.For <= 0 {
-		return time.Time{}
-	}
-	return now.Add(o.For)
-}
-
-// Outcome is what became of an order.
-type Outcome struct {
-	Run    string
-	Joined bool          // an equal run was open already
-	Gates  []policy.Gate // all that were asked, also beside a *Refusal, which the control API gives alone
-	// Evidence is what is known about a host that a person is to vouch for.
-	Evidence []string
-	// Until is when a pause or a hold is over; zero is never.
-	Until time.Time
-	// Unsaved says that a pause or a hold binds, and that the store has not taken it.
-	Unsaved string
-	// Earlier is who gave the pause or the hold that ends no earlier, and so goes on in
-	// the place of this one, and why.
-	Earlier string
-	// Quarantine: a quarantine was released, not a hold.
-	Quarantine bool
-	// Still is why a cluster is paused although it was resumed, or why a Node that was
-	// released is not fenced.
-	Still string
-	// Unseen: no Node of the held name is seen now.
-	Unseen bool
-}
-
 // Fence begins a run on one Node. It skips the check's limit, the clocks and
 // the rates, and no other gate; a refusal is a *Refusal.
-func (e *Engine) Fence(ctx context.Context, o Order) (Outcome, error) {
+func (e *Engine) Fence(ctx context.Context, o order.Order) (order.Outcome, error) {
 	c, err := e.cluster(o.Cluster)
 	if err != nil {
-		return Outcome{}, err
+		return order.Outcome{}, err
 	}
 	a, err := c.manual(o)
 	if err != nil {
-		return Outcome{}, err
+		return order.Outcome{}, err
 	}
 	for _, r := range c.openRuns() {
 		if r.Target.Node == o.Node && r.OffOnly == o.OffOnly && r.Step != remediate.Held && r.Strategy == remediate.PowerCycle {
-			return Outcome{Run: r.ID, Joined: true}, nil
+			return order.Outcome{Run: r.ID, Joined: true}, nil
 		}
 	}
 	now := time.Now()
-	gates := append(claim(a), policy.Guards(e.opt.Guards, c.facts(a, nil, now), now)...)
+	gates := append(claim(a), guard.Gates(e.opt.Guards, c.facts(a, nil, now), now)...)
 	if g, refused := firstFailing(gates); refused {
-		return Outcome{Gates: gates}, refusalOf(g)
+		return order.Outcome{Gates: gates}, reason.RefusalOf(g)
 	}
 	p := c.probeTarget(ctx, a.draft, nil)
 	for range p.levels { // a person does not wait for the next probe
@@ -84,32 +44,28 @@ func (e *Engine) Fence(ctx context.Context, o Order) (Outcome, error) {
 	if again, err := c.manual(o); err == nil { // the look took its time
 		a.doubt, a.hostLost = again.doubt, again.hostLost
 	}
-	gates = append(claim(a), policy.Guards(e.opt.Guards, c.facts(a, p, now), now)...)
+	gates = append(claim(a), guard.Gates(e.opt.Guards, c.facts(a, p, now), now)...)
 	g, refused := firstFailing(gates)
 	if (refused || o.DryRun) && p.session != nil {
 		p.session.close(ctx)
 	}
 	switch {
 	case refused:
-		return Outcome{Gates: gates}, refusalOf(g)
+		return order.Outcome{Gates: gates}, reason.RefusalOf(g)
 	case o.DryRun:
-		return Outcome{Gates: gates}, nil
+		return order.Outcome{Gates: gates}, nil
 	}
 	a.gates = gates
-	c.emit(o.event("fences"))
+	c.emit(o.Event("fences"))
 	r, err := c.start(ctx, a, c.completed(p, nil), p.session)
 	if err != nil && p.session != nil {
 		p.session.close(ctx)
 	}
-	return Outcome{Run: r.ID, Gates: gates}, err
-}
-
-func refusalOf(g policy.Gate) *Refusal {
-	return &Refusal{Reason: g.Reason, Message: g.Why()}
+	return order.Outcome{Run: r.ID, Gates: gates}, err
 }
 
 // manual drafts the run that a person ordered.
-func (c *cluster) manual(o Order) (candidate, error) {
+func (c *cluster) manual(o order.Order) (candidate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.judged {
@@ -117,7 +73,7 @@ func (c *cluster) manual(o Order) (candidate, error) {
 	}
 	n, m := c.ledger.Node(o.Node), c.ledger.MachineOf(o.Node)
 	if n == nil && m == nil {
-		return candidate{}, &Refusal{Reason: NoSuchNode, Message: "no Node and no Machine's node is called " + o.Node}
+		return candidate{}, &reason.Refusal{Reason: reason.NoSuchNode, Message: "no Node and no Machine's node is called " + o.Node}
 	}
 	r := c.baseRun()
 	r.Strategy, r.OffOnly = remediate.PowerCycle, o.OffOnly
@@ -133,57 +89,36 @@ func (c *cluster) manual(o Order) (candidate, error) {
 
 // claim is a gate for a Node of which nobody can say whose it is: the Machine that
 // would ask to be left alone may not be the one that is seen. None without a doubt.
-func claim(a candidate) []policy.Gate {
+func claim(a candidate) []reason.Gate {
 	if a.doubt == (policy.Doubt{}) {
 		return nil
 	}
-	return []policy.Gate{{Name: "claim", Reason: a.doubt.Reason, Value: a.doubt.Message, Threshold: "a Machine of its own, or none", Source: "watch"}}
+	return []reason.Gate{{Name: "claim", Reason: a.doubt.Reason, Value: a.doubt.Message, Threshold: "a Machine of its own, or none", Source: "watch"}}
 }
-
-// The reasons of orders that name something which is not there.
-const (
-	// NoSuchNode: an order names a Node nobody knows.
-	NoSuchNode policy.Reason = "NoSuchNode"
-	// NoSuchCluster: an order names a cluster that is not configured.
-	NoSuchCluster policy.Reason = "NoSuchCluster"
-	// ClusterRequired: several clusters are configured and none was named.
-	ClusterRequired policy.Reason = "ClusterRequired"
-	// NoSuchRun: an order names a run that nobody knows.
-	NoSuchRun policy.Reason = "NoSuchRun"
-	// OrderRefused: the run is in no state for the order.
-	OrderRefused policy.Reason = "OrderRefused"
-	// NoRun: an order needs an open run and there is none.
-	NoRun policy.Reason = "NoRun"
-)
 
 // Unfence brings the host of an open run back: an abort before the Node was
 // isolated, power-on after it. It returns when the order is durable.
-func (e *Engine) Unfence(ctx context.Context, o Order) (Outcome, error) {
+func (e *Engine) Unfence(ctx context.Context, o order.Order) (order.Outcome, error) {
 	c, err := e.cluster(o.Cluster)
 	if err != nil {
-		return Outcome{}, err
+		return order.Outcome{}, err
 	}
 	r, open := c.openOn(o.Node)
 	if !open {
-		return Outcome{}, &Refusal{Reason: NoRun, Message: "no run is open on " + o.Node + ", so nothing of fenced keeps it off"}
+		return order.Outcome{}, &reason.Refusal{Reason: reason.NoRun, Message: "no run is open on " + o.Node + ", so nothing of fenced keeps it off"}
 	}
 	return c.order(ctx, r.ID, o, "unfences", func(r remediate.Run) (remediate.Run, error) {
-		r.Unfence = o.word()
+		r.Unfence = o.ForRecord()
 		return r, nil
 	})
 }
 
-// word is an order as it is kept in a run's record.
-func (o Order) word() *remediate.Order {
-	return &remediate.Order{Actor: o.Actor, Reason: o.Reason, At: time.Now().UTC(), AsIs: o.AsIs}
-}
-
 // Abort wants no more of a run: before the isolation its host goes back On; after
 // it, it is completed. With AsIs a Held run ends and the host stays as it is.
-func (e *Engine) Abort(ctx context.Context, o Order) (Outcome, error) {
+func (e *Engine) Abort(ctx context.Context, o order.Order) (order.Outcome, error) {
 	c, _, err := e.withRun(o)
 	if err != nil {
-		return Outcome{}, err
+		return order.Outcome{}, err
 	}
 	return c.order(ctx, o.Run, o, "aborts", func(r remediate.Run) (remediate.Run, error) {
 		may, why := remediate.CanAbort(r)
@@ -191,15 +126,15 @@ func (e *Engine) Abort(ctx context.Context, o Order) (Outcome, error) {
 			may, why = remediate.CanClose(r)
 		}
 		if !may {
-			return r, &Refusal{Reason: OrderRefused, Message: why}
+			return r, &reason.Refusal{Reason: reason.OrderRefused, Message: why}
 		}
-		r.Abort = o.word()
+		r.Abort = o.ForRecord()
 		return r, nil
 	})
 }
 
 // withRun finds the open run that an order names, and its cluster.
-func (e *Engine) withRun(o Order) (*cluster, remediate.Run, error) {
+func (e *Engine) withRun(o order.Order) (*cluster, remediate.Run, error) {
 	for _, c := range e.clusters {
 		if o.Cluster != "" && o.Cluster != c.opt.Name {
 			continue
@@ -211,11 +146,11 @@ func (e *Engine) withRun(o Order) (*cluster, remediate.Run, error) {
 		case !known:
 			continue
 		case !r.Open():
-			return nil, r, &Refusal{Reason: NoRun, Message: "run " + o.Run + " has ended: " + string(r.Step)}
+			return nil, r, &reason.Refusal{Reason: reason.NoRun, Message: "run " + o.Run + " has ended: " + string(r.Step)}
 		}
 		return c, r, nil
 	}
-	return nil, remediate.Run{}, &Refusal{Reason: NoSuchRun, Message: "no run " + o.Run}
+	return nil, remediate.Run{}, &reason.Refusal{Reason: reason.NoSuchRun, Message: "no run " + o.Run}
 }
 
 // openOn is the open run on a Node.
@@ -231,36 +166,36 @@ func (c *cluster) openOn(node string) (remediate.Run, bool) {
 }
 
 // order gives a run's worker an order and returns once that is durable.
-func (c *cluster) order(ctx context.Context, run string, o Order, verb string, change func(remediate.Run) (remediate.Run, error)) (Outcome, error) {
+func (c *cluster) order(ctx context.Context, run string, o order.Order, verb string, change func(remediate.Run) (remediate.Run, error)) (order.Outcome, error) {
 	c.mu.Lock()
 	w, r := c.workers[run], c.runs[run]
 	c.mu.Unlock()
 	if w == nil {
-		return Outcome{}, cmp.Or(c.ours(), errEnded(run))
+		return order.Outcome{}, cmp.Or(c.ours(), errEnded(run))
 	}
 	o.Node, o.Run = r.Target.Node, run
-	ord := order{change: change, event: o.event(verb), done: make(chan error, 1)}
+	ord := runOrder{change: change, event: o.Event(verb), done: make(chan error, 1)}
 	if !w.inbox.put(ord) {
-		return Outcome{}, errEnded(run)
+		return order.Outcome{}, errEnded(run)
 	}
 	select {
 	case err := <-ord.done:
 		if err != nil {
-			return Outcome{}, err
+			return order.Outcome{}, err
 		}
 	case <-ctx.Done(): // the worker will take it all the same
-		return Outcome{}, ctx.Err()
+		return order.Outcome{}, ctx.Err()
 	}
-	return Outcome{Run: run}, nil
+	return order.Outcome{Run: run}, nil
 }
 
 func errEnded(run string) error {
-	return &Refusal{Reason: NoRun, Message: "run " + run + " has just ended, or is taken up elsewhere"}
+	return &reason.Refusal{Reason: reason.NoRun, Message: "run " + run + " has just ended, or is taken up elsewhere"}
 }
 
 // Arm lets an observing cluster act on its own judgement; Disarm takes that
 // back. A cluster whose file says evaluate needs no arming.
-func (e *Engine) Arm(ctx context.Context, o Order, armed bool) error {
+func (e *Engine) Arm(ctx context.Context, o order.Order, armed bool) error {
 	c, err := e.cluster(o.Cluster)
 	if err != nil {
 		return err
@@ -273,7 +208,7 @@ func (e *Engine) Arm(ctx context.Context, o Order, armed bool) error {
 		s.Armed, s.ArmedBy, s.ArmedReason, s.ArmedAt = armed, o.Actor, o.Reason, time.Now().UTC()
 	})
 	if err == nil {
-		c.emit(o.event(verb))
+		c.emit(o.Event(verb))
 	}
 	return err
 }

@@ -9,12 +9,14 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/order"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 )
 
-var byHand = engine.Order{Cluster: "c", Node: "n-1", Actor: "ada (uid 1000)", Reason: "smoke"}
+var byHand = order.Order{Cluster: "c", Node: "n-1", Actor: "ada (uid 1000)", Reason: "smoke"}
 
 func TestFenceOffOnlyStaysOffUntilUnfence(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
@@ -27,7 +29,7 @@ func TestFenceOffOnlyStaysOffUntilUnfence(t *testing.T) {
 		require.NoError(t, err)
 		again, err := e.Fence(t.Context(), o)
 		require.NoError(t, err)
-		assert.Equal(t, engine.Outcome{Run: out.Run, Joined: true}, again)
+		assert.Equal(t, order.Outcome{Run: out.Run, Joined: true}, again)
 		time.Sleep(10 * time.Minute)
 		r := only(t, e)
 		assert.Equal(t, remediate.Held, r.Step)
@@ -56,14 +58,14 @@ func TestDryRunAndRefusedFenceTouchNothing(t *testing.T) {
 
 		w.setContested(remediate.Yes)
 		_, err = e.Fence(t.Context(), byHand)
-		var refusal *engine.Refusal
+		var refusal *reason.Refusal
 		require.ErrorAs(t, err, &refusal)
-		assert.Equal(t, policy.Contested, refusal.Reason, "a rival binds people too")
+		assert.Equal(t, reason.Contested, refusal.Reason, "a rival binds people too")
 		o = byHand
 		o.Node = "no-such-node"
 		_, err = e.Fence(t.Context(), o)
 		require.ErrorAs(t, err, &refusal)
-		assert.Equal(t, engine.NoSuchNode, refusal.Reason)
+		assert.Equal(t, reason.NoSuchNode, refusal.Reason)
 		assert.Empty(t, w.Commands())
 		assert.Empty(t, e.Runs(""))
 		stop()
@@ -76,7 +78,7 @@ func TestPauseTakesBackWhatCanBeTakenBack(t *testing.T) {
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(62 * time.Second)
 		require.Equal(t, 1, w.Count(bmc.CommandOff))
-		_, err := e.Pause(t.Context(), engine.Order{Actor: "ada", Reason: "stop"})
+		_, err := e.Pause(t.Context(), order.Order{Actor: "ada", Reason: "stop"})
 		require.NoError(t, err)
 		time.Sleep(time.Minute)
 		r := only(t, e)
@@ -95,7 +97,7 @@ func TestPauseTakesBackWhatCanBeTakenBack(t *testing.T) {
 
 func TestArmingAnObservingClusterActsAndDisarmingStops(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		observe := func(o *engine.Options) { o.Clusters[0].Mode = policy.ModeObserve }
+		observe := func(o *engine.Options) { o.Clusters[0].Mode = guard.ModeObserve }
 		e, _, stop := start(t, w, store, observe)
 		time.Sleep(2 * time.Minute)
 		require.Empty(t, e.Runs("c"))

@@ -12,13 +12,15 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
 // orders are those on record.
-func (l *ledger) orders() (all []engine.Event) {
+func (l *ledger) orders() (all []event.Event) {
 	for _, e := range l.all() {
-		if e.Type == engine.EventOrder {
+		if e.Type == event.Ordered {
 			all = append(all, e)
 		}
 	}
@@ -45,7 +47,7 @@ func TestOrderIsOnRecordBeforeItsEffect(t *testing.T) {
 			if gone {
 				cancel()
 			}
-			_, err := e.Abort(ctx, engine.Order{Cluster: "c", Run: e.Runs("c")[0].ID, Actor: "ada", Reason: "wrong host"})
+			_, err := e.Abort(ctx, order.Order{Cluster: "c", Run: e.Runs("c")[0].ID, Actor: "ada", Reason: "wrong host"})
 			cancel()
 			if !gone {
 				require.NoError(t, err)
@@ -71,13 +73,13 @@ func TestOrderIsCarriedOutThoughItCannotBeRecorded(t *testing.T) {
 		for w.Count(bmc.CommandOff) == 0 {
 			time.Sleep(100 * time.Millisecond)
 		}
-		l.set(func(engine.Event) bool { return true })
-		_, err := e.Abort(t.Context(), engine.Order{Cluster: "c", Run: only(t, e).ID, Actor: "ada", Reason: "wrong host"})
+		l.set(func(event.Event) bool { return true })
+		_, err := e.Abort(t.Context(), order.Order{Cluster: "c", Run: only(t, e).ID, Actor: "ada", Reason: "wrong host"})
 		require.NoError(t, err)
 		time.Sleep(5 * time.Minute)
 		assert.Equal(t, 1, w.Count(bmc.CommandOn))
 		assert.Equal(t, remediate.Aborted, only(t, e).Step)
-		recorded := eventsOf(t, events, func(ev engine.Event) bool { return ev.Type == engine.EventOrder && ev.Recorded })
+		recorded := eventsOf(t, events, func(ev event.Event) bool { return ev.Type == event.Ordered && ev.Recorded })
 		assert.Empty(t, recorded, "the audit log is to take it when it can")
 		stop()
 	})

@@ -11,7 +11,8 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/order"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/fake"
 )
@@ -29,8 +30,8 @@ func until(t *testing.T, e *engine.Engine, step remediate.Step) remediate.Run {
 	return remediate.Run{}
 }
 
-func ofRun(r remediate.Run) engine.Order {
-	return engine.Order{Run: r.ID, Actor: "ada", Reason: "enough"}
+func ofRun(r remediate.Run) order.Order {
+	return order.Order{Run: r.ID, Actor: "ada", Reason: "enough"}
 }
 
 // An abort takes back what can be taken back, and completes what cannot. // I20
@@ -56,12 +57,12 @@ func TestAbortAtEachStep(t *testing.T) {
 				assert.Equal(t, tc.deleted, w.Isolations())
 				assert.True(t, w.On())
 				_, err = e.Abort(t.Context(), ofRun(r))
-				refusedFor(t, err, engine.NoRun)
+				refusedFor(t, err, reason.NoRun)
 				_, err = e.Retry(t.Context(), ofRun(r))
-				refusedFor(t, err, engine.NoRun)
+				refusedFor(t, err, reason.NoRun)
 				r.ID = "of-nobody"
 				_, err = e.Abort(t.Context(), ofRun(r))
-				refusedFor(t, err, engine.NoSuchRun)
+				refusedFor(t, err, reason.NoSuchRun)
 				stop()
 			})
 		})
@@ -123,7 +124,7 @@ func TestAbortAsIs(t *testing.T) {
 		asIs := ofRun(until(t, e, remediate.PowerOff))
 		asIs.AsIs = true
 		_, err = e.Abort(t.Context(), asIs)
-		refusedFor(t, err, engine.OrderRefused)
+		refusedFor(t, err, reason.OrderRefused)
 		until(t, e, remediate.Held)
 		_, err = e.Abort(t.Context(), asIs)
 		require.NoError(t, err)
@@ -144,7 +145,7 @@ func TestRetryOfAHeldRun(t *testing.T) {
 		e, _, stop := start(t, w, store, nil)
 		r := until(t, e, remediate.PowerOff)
 		_, err := e.Retry(t.Context(), ofRun(r))
-		refusedFor(t, err, engine.OrderRefused)
+		refusedFor(t, err, reason.OrderRefused)
 		until(t, e, remediate.Held)
 		w.SetFault(fake.NoFault)
 		_, err = e.Retry(t.Context(), ofRun(r))
@@ -165,7 +166,7 @@ func TestRetryOfAFrozenHostIsRefused(t *testing.T) {
 		r := until(t, e, remediate.Held)
 		require.Equal(t, "FalseOff", r.Reason)
 		_, err := e.Retry(t.Context(), ofRun(r))
-		refusedFor(t, err, policy.Frozen)
+		refusedFor(t, err, reason.Frozen)
 		stop()
 	})
 }

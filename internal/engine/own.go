@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -182,15 +184,15 @@ func (c *cluster) ownHost(n *policy.Node, t remediate.Target, uuids ...string) s
 // offLimits says why the host of an open run is none that this daemon switches off, and
 // which gate it would not pass: the run may have been begun by a daemon on another host,
 // or before hosts.d said what it says now. // I13
-func (c *cluster) offLimits(r remediate.Run) (reason, why string) {
+func (c *cluster) offLimits(r remediate.Run) (code, why string) {
 	c.mu.Lock()
 	n := c.ledger.Node(r.Target.Node)
 	c.mu.Unlock()
 	if why := c.ownHost(n, r.Target); why != "" {
-		return string(policy.OwnHost), "it is the host that this daemon runs on: " + why
+		return string(reason.OwnHost), "it is the host that this daemon runs on: " + why
 	}
 	if r.Manual == nil && c.protected(r.Target.Node) {
-		return string(policy.Protected), "hosts.d says by now that it is protected"
+		return string(reason.Protected), "hosts.d says by now that it is protected"
 	}
 	return "", ""
 }
@@ -234,7 +236,7 @@ func (c *cluster) rememberOwn(ctx context.Context, changes []policy.Change) {
 		_, err = c.putPin(ctx, p)
 	}
 	if err != nil {
-		c.emit(Event{Type: EventFailed, Message: "remember this host's system UUID: " + err.Error()})
+		c.emit(event.Event{Type: event.Failed, Message: "remember this host's system UUID: " + err.Error()})
 	}
 }
 

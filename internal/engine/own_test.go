@@ -13,7 +13,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 )
 
 func addrs(texts ...string) (list []netip.Addr) {
@@ -65,7 +65,7 @@ func refusesOwnHost(t *testing.T, w *world, store *failingStore, own engine.Own,
 	o.DryRun = true
 	_, err := e.Fence(t.Context(), o)
 	if is {
-		refusedFor(t, err, policy.OwnHost)
+		refusedFor(t, err, reason.OwnHost)
 	} else {
 		require.NoError(t, err)
 	}
@@ -104,7 +104,7 @@ func TestOwnBMCIsKnownByItsName(t *testing.T) {
 		}
 		assert.EqualValues(t, 1, asked.Load())
 		_, err = e.Fence(t.Context(), o)
-		refusedFor(t, err, policy.OwnHost)
+		refusedFor(t, err, reason.OwnHost)
 		stop()
 	})
 }
@@ -119,7 +119,7 @@ func TestOwnBMCIsKnownByItsMAC(t *testing.T) {
 		k.Description = bmc.Description{MACs: []string{"00:1b:21:00:00:01"}}
 		e.Checked(t.Context(), k)
 		_, err := e.Fence(t.Context(), byHand)
-		refusedFor(t, err, policy.OwnHost)
+		refusedFor(t, err, reason.OwnHost)
 		stop()
 	})
 }

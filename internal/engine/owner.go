@@ -7,7 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/state"
 )
 
@@ -99,9 +100,9 @@ func (c *cluster) reign(ctx context.Context, claim state.Claim) {
 	c.leadership.Store(nil)
 	c.forget(nil) // of those that have just ended
 	if suspended != "" {
-		c.emit(Event{Type: EventOwner, Message: suspended + ": the state is read again"})
+		c.emit(event.Event{Type: event.OwnerChanged, Message: suspended + ": the state is read again"})
 	} else {
-		c.emit(Event{Type: EventOwner, Message: "gives the cluster up" + epochOf(claim)})
+		c.emit(event.Event{Type: event.OwnerChanged, Message: "gives the cluster up" + epochOf(claim)})
 	}
 	c.wake()
 }
@@ -125,7 +126,7 @@ func (c *cluster) take(ctx context.Context, claim state.Claim) bool {
 		}
 		if !told && ctx.Err() == nil {
 			told = true
-			c.emit(Event{Type: EventFailed, Message: "take the cluster over, which is tried again until it can be done: " + err.Error()})
+			c.emit(event.Event{Type: event.Failed, Message: "take the cluster over, which is tried again until it can be done: " + err.Error()})
 		}
 		select {
 		case <-ctx.Done():
@@ -160,7 +161,7 @@ func (c *cluster) load(ctx context.Context, claim state.Claim) error {
 	for _, r := range c.openRuns() {
 		c.startWorker(r, nil)
 	}
-	c.emit(Event{Type: EventOwner, Message: "guards the cluster" + epochOf(claim)})
+	c.emit(event.Event{Type: event.OwnerChanged, Message: "guards the cluster" + epochOf(claim)})
 	c.wake()
 	return nil
 }
@@ -216,7 +217,7 @@ func (c *cluster) tellOwnerless(told bool) bool {
 	case why == "":
 		return false
 	case !told && c.leadership.Load() == nil:
-		c.emit(Event{Type: EventFailed, Message: "know who owns the cluster, or take it: " + why})
+		c.emit(event.Event{Type: event.Failed, Message: "know who owns the cluster, or take it: " + why})
 		return true
 	}
 	return told
@@ -231,7 +232,7 @@ func (c *cluster) ours() error {
 	if o := c.e.opt.Owners.Owner(c.opt.Name); o.Epoch != 0 && o.Instance != c.e.opt.Instance {
 		why += "; orders are given there"
 	}
-	return &Refusal{Reason: policy.NotOwner, Message: why}
+	return &reason.Refusal{Reason: reason.NotOwner, Message: why}
 }
 
 // actUntil bounds an action that is begun now by what this instance may do, or says

@@ -10,7 +10,10 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 )
@@ -27,7 +30,7 @@ func TestStandbyExplainsAndTouchesNothing(t *testing.T) {
 		records, err := store.List(t.Context(), state.KindCluster)
 		require.NoError(t, err)
 		assert.Empty(t, records, "nothing is saved")
-		g := gate(t, p.engine["b"], policy.NotOwner)
+		g := gate(t, p.engine["b"], reason.NotOwner)
 		assert.Contains(t, g.Value, "no instance owns")
 		assert.Equal(t, "store", g.Source)
 		s := p.engine["b"].Status()[0]
@@ -36,17 +39,17 @@ func TestStandbyExplainsAndTouchesNothing(t *testing.T) {
 
 		p.give("a")
 		time.Sleep(time.Second)
-		g = gate(t, p.engine["b"], policy.NotOwner)
+		g = gate(t, p.engine["b"], reason.NotOwner)
 		assert.Equal(t, "instance a owns the cluster (epoch 1)", g.Value)
 		x, err := p.engine["b"].Explain(t.Context(), "c", "n-1")
 		require.NoError(t, err)
 		assert.Equal(t, policy.Unhealthy, x.Verdict)
 		_, err = p.engine["b"].Fence(t.Context(), byHand)
-		refusedFor(t, err, policy.NotOwner)
-		refusedFor(t, p.engine["b"].Arm(t.Context(), byHand, true), policy.NotOwner)
-		refusedFor(t, p.engine["b"].Release(t.Context(), byHand), policy.NotOwner)
+		refusedFor(t, err, reason.NotOwner)
+		refusedFor(t, p.engine["b"].Arm(t.Context(), byHand, true), reason.NotOwner)
+		refusedFor(t, p.engine["b"].Release(t.Context(), byHand), reason.NotOwner)
 		_, err = p.engine["b"].Enroll(t.Context(), byHand)
-		refusedFor(t, err, policy.NotOwner)
+		refusedFor(t, err, reason.NotOwner)
 
 		time.Sleep(5 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, p.engine["a"]).Step)
@@ -167,7 +170,7 @@ func TestPauseAtAStandbyBindsTheOwner(t *testing.T) {
 		p := newPair(t, w, store, nil)
 		p.give("a")
 		time.Sleep(30 * time.Second)
-		_, err := p.engine["b"].Pause(t.Context(), engine.Order{Cluster: "c", Actor: "ada", Reason: "wait"})
+		_, err := p.engine["b"].Pause(t.Context(), order.Order{Cluster: "c", Actor: "ada", Reason: "wait"})
 		require.NoError(t, err)
 		time.Sleep(time.Second)
 		assert.Contains(t, p.engine["a"].Status()[0].Paused, "ada")
@@ -175,11 +178,11 @@ func TestPauseAtAStandbyBindsTheOwner(t *testing.T) {
 		require.NoError(t, err)
 		time.Sleep(5 * time.Minute)
 		assert.Empty(t, w.Commands())
-		_, err = p.engine["a"].Resume(t.Context(), engine.Order{Cluster: "c", Actor: "ada", Reason: "go"})
+		_, err = p.engine["a"].Resume(t.Context(), order.Order{Cluster: "c", Actor: "ada", Reason: "go"})
 		require.NoError(t, err)
 		time.Sleep(time.Minute)
 		assert.Empty(t, w.Commands())
-		gate(t, p.engine["a"], policy.Hold)
+		gate(t, p.engine["a"], reason.Hold)
 		_, err = p.engine["b"].ReleaseHold(t.Context(), byHand)
 		require.NoError(t, err)
 		time.Sleep(5 * time.Minute)
@@ -201,8 +204,8 @@ func TestUnreadableRecordsAreNotTakenOver(t *testing.T) {
 		s := p.engine["a"].Status()[0]
 		assert.False(t, s.Owner)
 		assert.NotEmpty(t, s.Idle, "and people see that nobody acts")
-		require.Len(t, p.told(t, "a", engine.EventFailed), 1)
-		assert.Contains(t, p.told(t, "a", engine.EventFailed)[0], "r-1")
+		require.Len(t, p.told(t, "a", event.Failed), 1)
+		assert.Contains(t, p.told(t, "a", event.Failed)[0], "r-1")
 		r, err := store.Get(t.Context(), state.KindRun, "r-1")
 		require.NoError(t, err)
 		require.NoError(t, store.Delete(t.Context(), state.KindRun, "r-1", r.Version))

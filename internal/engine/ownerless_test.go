@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/state"
 )
 
@@ -39,9 +39,9 @@ func TestClusterThatCannotBeOwnedSaysWhy(t *testing.T) {
 		})
 		time.Sleep(5 * time.Minute)
 		assert.Equal(t, "no instance owns the cluster now, as far as this instance knows: permission denied", e.Status()[0].Idle)
-		assert.Contains(t, gate(t, e, policy.NotOwner).Value, "permission denied")
+		assert.Contains(t, gate(t, e, reason.NotOwner).Value, "permission denied")
 		_, err := e.ConfirmOff(t.Context(), byHand)
-		refusedFor(t, err, policy.NotOwner)
+		refusedFor(t, err, reason.NotOwner)
 		assert.NotContains(t, err.Error(), "orders are given there", "there is no such place")
 		assert.Equal(t, 1, heard(t, events, "know who owns the cluster"))
 		refused.Store(false)

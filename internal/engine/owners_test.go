@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/state"
 )
 
@@ -165,7 +166,7 @@ type pair struct {
 	*deed
 	world  *world
 	engine map[string]*engine.Engine
-	events map[string]*engine.Stream
+	events map[string]*event.Stream
 	store  map[string]*branch
 	stop   map[string]func()
 }
@@ -173,7 +174,7 @@ type pair struct {
 // newPair starts instances a and b; nobody owns the cluster yet.
 func newPair(t *testing.T, w *world, store *failingStore, change func(string, *engine.Options)) *pair {
 	t.Helper()
-	p := &pair{deed: newDeed(), world: w, engine: map[string]*engine.Engine{}, events: map[string]*engine.Stream{},
+	p := &pair{deed: newDeed(), world: w, engine: map[string]*engine.Engine{}, events: map[string]*event.Stream{},
 		store: map[string]*branch{}, stop: map[string]func(){}}
 	others := new([]*branch)
 	for _, name := range []string{"a", "b"} {
@@ -199,7 +200,7 @@ func (p *pair) end() {
 // told are the messages of one instance's events of a type.
 func (p *pair) told(t *testing.T, name, kind string) (messages []string) {
 	t.Helper()
-	for _, ev := range eventsOf(t, p.events[name], func(ev engine.Event) bool { return ev.Type == kind }) {
+	for _, ev := range eventsOf(t, p.events[name], func(ev event.Event) bool { return ev.Type == kind }) {
 		messages = append(messages, ev.Message)
 	}
 	return messages

@@ -9,7 +9,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/fake"
 )
@@ -113,7 +113,7 @@ func TestOutageEndsInAQuietPeriod(t *testing.T) {
 		w.setOthersDown(true)
 		w.bringAPIUp()
 		time.Sleep(4 * time.Minute)
-		g := gate(t, e, policy.QuietPeriod)
+		g := gate(t, e, reason.QuietPeriod)
 		assert.False(t, g.Pass)
 		w.Recover()
 		w.setOthersDown(false)
@@ -134,7 +134,7 @@ func TestOwnPartitionNeverFences(t *testing.T) {
 		time.Sleep(time.Hour)
 		assert.Empty(t, e.Runs("c"))
 		assert.Empty(t, w.Commands())
-		assert.False(t, gate(t, e, policy.ViewStale).Pass)
+		assert.False(t, gate(t, e, reason.ViewStale).Pass)
 		stop()
 	})
 }

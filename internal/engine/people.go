@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/state"
 )
 
@@ -103,23 +105,23 @@ func (e *Engine) storedPause(name string) (pause, bool) { return pauseOf(e.recor
 
 // Pause stops everything new and everything that can still be taken back, in
 // one cluster or, with no name, in all. It binds at once, whatever the store does. // I23
-func (e *Engine) Pause(ctx context.Context, o Order) (Outcome, error) {
+func (e *Engine) Pause(ctx context.Context, o order.Order) (order.Outcome, error) {
 	if err := e.knows(o.Cluster); err != nil {
-		return Outcome{}, err
+		return order.Outcome{}, err
 	}
 	now := time.Now().UTC()
-	p := pause{by: o.Actor, reason: o.Reason, at: now, until: o.end(e.stopsBeginBy(o.Cluster))}
+	p := pause{by: o.Actor, reason: o.Reason, at: now, until: o.Ends(e.stopsBeginBy(o.Cluster))}
 	length := until(p.until)
 	for _, find := range []func(string) (pause, bool){e.stops.pause, e.storedPause} { // none is shortened
 		p = p.lengthened(find(o.Cluster))
 	}
 	e.stops.setPause(o.Cluster, p)
 	e.stirred(o.Cluster)
-	e.opt.Events.Emit(o.event("pauses" + length))
-	out := Outcome{}
+	e.opt.Events.Emit(o.Event("pauses" + length))
+	out := order.Outcome{}
 	if err := e.savePause(ctx, o.Cluster, p); err != nil {
 		out.Unsaved = unsaved("paused", err)
-		e.opt.Events.Emit(Event{Type: EventFailed, Cluster: o.Cluster, Message: out.Unsaved})
+		e.opt.Events.Emit(event.Event{Type: event.Failed, Cluster: o.Cluster, Message: out.Unsaved})
 	} else if stored, stands := e.storedPause(o.Cluster); stands {
 		p = stored // longer than what was known here, perhaps
 	}
@@ -159,25 +161,25 @@ func (e *Engine) savePause(ctx context.Context, name string, p pause) error {
 
 // Resume ends a pause; the quiet period follows. It does not take the pause file
 // away: Outcome.Still says what pauses on.
-func (e *Engine) Resume(ctx context.Context, o Order) (Outcome, error) {
+func (e *Engine) Resume(ctx context.Context, o order.Order) (order.Outcome, error) {
 	if err := e.knows(o.Cluster); err != nil {
-		return Outcome{}, err
+		return order.Outcome{}, err
 	}
 	if err := e.stops.begin(ctx); err != nil {
-		return Outcome{}, fmt.Errorf("resume; it stays as it is: %w", err)
+		return order.Outcome{}, fmt.Errorf("resume; it stays as it is: %w", err)
 	}
 	defer e.stops.saving.unlock()
 	now := time.Now().UTC()
 	waiting, stands := e.stops.pause(o.Cluster)
 	err := e.changeRecord(ctx, o.Cluster, func(s *state.Cluster) { resume(s, now) })
 	if _, stored := e.storedPause(o.Cluster); err != nil && (stored || !stands) {
-		return Outcome{}, fmt.Errorf("save that it is resumed; it stays as it is: %w", err)
+		return order.Outcome{}, fmt.Errorf("save that it is resumed; it stays as it is: %w", err)
 	}
 	e.beQuiet(o.Cluster, now)
 	e.stops.dropPause(o.Cluster, waiting)
 	e.stirred(o.Cluster)
-	e.opt.Events.Emit(o.event("resumes"))
-	return Outcome{Still: e.stillPaused(o.Cluster)}, nil
+	e.opt.Events.Emit(o.Event("resumes"))
+	return order.Outcome{Still: e.stillPaused(o.Cluster)}, nil
 }
 
 // stillPaused says why a cluster (one of them, with no name) is paused although it

@@ -16,7 +16,9 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/order"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 )
@@ -55,29 +57,29 @@ func (s *stubborn) set(refuse bool) {
 }
 
 // stopBy is every way in which people stop something.
-var stopBy = map[string]func(t *testing.T, e *engine.Engine, file string) engine.Outcome{
-	"pause": func(t *testing.T, e *engine.Engine, _ string) engine.Outcome {
-		out, err := e.Pause(t.Context(), engine.Order{Actor: "ada", Reason: "stop"})
+var stopBy = map[string]func(t *testing.T, e *engine.Engine, file string) order.Outcome{
+	"pause": func(t *testing.T, e *engine.Engine, _ string) order.Outcome {
+		out, err := e.Pause(t.Context(), order.Order{Actor: "ada", Reason: "stop"})
 		require.NoError(t, err)
 		return out
 	},
-	"pause of the cluster": func(t *testing.T, e *engine.Engine, _ string) engine.Outcome {
+	"pause of the cluster": func(t *testing.T, e *engine.Engine, _ string) order.Outcome {
 		out, err := e.Pause(t.Context(), byHand)
 		require.NoError(t, err)
 		return out
 	},
-	"hold": func(t *testing.T, e *engine.Engine, _ string) engine.Outcome {
+	"hold": func(t *testing.T, e *engine.Engine, _ string) order.Outcome {
 		out, err := e.Hold(t.Context(), byHand)
 		require.NoError(t, err)
 		return out
 	},
-	"file": func(t *testing.T, _ *engine.Engine, file string) engine.Outcome {
+	"file": func(t *testing.T, _ *engine.Engine, file string) order.Outcome {
 		require.NoError(t, os.WriteFile(file, []byte("ticket 4711\n"), 0o600))
-		return engine.Outcome{Unsaved: "as it should be"}
+		return order.Outcome{Unsaved: "as it should be"}
 	},
 }
 
-func eachStop(t *testing.T, f func(t *testing.T, w *world, store *stubborn, file string, stop func(*testing.T, *engine.Engine, string) engine.Outcome)) {
+func eachStop(t *testing.T, f func(t *testing.T, w *world, store *stubborn, file string, stop func(*testing.T, *engine.Engine, string) order.Outcome)) {
 	for name, stop := range stopBy {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "paused")
@@ -95,7 +97,7 @@ func pausedBy(file string) func(*engine.Options) {
 // A stop before the Node is isolated takes the power-off back, also when the store
 // does not take it. // I23
 func TestStopsBindWithoutTheStore(t *testing.T) {
-	eachStop(t, func(t *testing.T, w *world, store *stubborn, file string, stopNow func(*testing.T, *engine.Engine, string) engine.Outcome) {
+	eachStop(t, func(t *testing.T, w *world, store *stubborn, file string, stopNow func(*testing.T, *engine.Engine, string) order.Outcome) {
 		e, _, stop := start(t, w, store, pausedBy(file))
 		time.Sleep(62 * time.Second)
 		require.Equal(t, 1, w.Count(bmc.CommandOff))
@@ -116,7 +118,7 @@ func TestStopsBindWithoutTheStore(t *testing.T) {
 
 // What is stopped while a record is saved binds the write for which it is saved. // I23
 func TestStopsBindTheVeryNextWrite(t *testing.T) {
-	eachStop(t, func(t *testing.T, w *world, store *stubborn, file string, stopNow func(*testing.T, *engine.Engine, string) engine.Outcome) {
+	eachStop(t, func(t *testing.T, w *world, store *stubborn, file string, stopNow func(*testing.T, *engine.Engine, string) order.Outcome) {
 		e, _, stop := start(t, w, store, pausedBy(file))
 		var given sync.Once
 		store.watch(func(run []byte) {
@@ -142,10 +144,10 @@ func TestPauseFileGoesWithAQuietPeriod(t *testing.T) {
 		e, _, stop := start(t, w, store, configured)
 		time.Sleep(20 * time.Minute)
 		require.Empty(t, e.Runs("c"))
-		assert.Contains(t, gate(t, e, policy.Paused).Value, "ticket")
-		_, err := e.Resume(t.Context(), engine.Order{Actor: "ada", Reason: "go"})
+		assert.Contains(t, gate(t, e, reason.Paused).Value, "ticket")
+		_, err := e.Resume(t.Context(), order.Order{Actor: "ada", Reason: "go"})
 		require.NoError(t, err)
-		assert.False(t, gate(t, e, policy.Paused).Pass, "only who takes the file away ends its pause")
+		assert.False(t, gate(t, e, reason.Paused).Pass, "only who takes the file away ends its pause")
 		require.NoError(t, os.Remove(file))
 		time.Sleep(2 * time.Second)
 		stop()
@@ -170,7 +172,7 @@ func TestPauseFileThatCannotBeSeenPauses(t *testing.T) {
 			e, _, stop := start(t, w, store, pausedBy(filepath.Join(dir, path)))
 			time.Sleep(2 * time.Minute)
 			assert.Empty(t, e.Runs("c"), path)
-			assert.False(t, gate(t, e, policy.Paused).Pass, path)
+			assert.False(t, gate(t, e, reason.Paused).Pass, path)
 			stop()
 		})
 	}
@@ -181,7 +183,7 @@ func TestPauseForAWhileEndsByItself(t *testing.T) {
 		quiet := func(o *engine.Options) { o.Guards.QuietPeriod = 5 * time.Minute }
 		e, _, stop := start(t, w, store, quiet)
 		time.Sleep(time.Second)
-		o := engine.Order{Actor: "ada", Reason: "switch upgrade", For: time.Hour}
+		o := order.Order{Actor: "ada", Reason: "switch upgrade", For: time.Hour}
 		out, err := e.Pause(t.Context(), o)
 		require.NoError(t, err)
 		assert.Equal(t, time.Now().UTC().Add(time.Hour), out.Until)
@@ -204,9 +206,9 @@ func TestPauseForAWhileEndsByItself(t *testing.T) {
 }
 
 // heard counts the events of a wording.
-func heard(t *testing.T, events *engine.Stream, words string) int {
+func heard(t *testing.T, events *event.Stream, words string) int {
 	t.Helper()
-	return len(eventsOf(t, events, func(ev engine.Event) bool {
+	return len(eventsOf(t, events, func(ev event.Event) bool {
 		return strings.Contains(ev.Message, words)
 	}))
 }

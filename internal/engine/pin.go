@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 )
@@ -42,11 +43,11 @@ func (e *Engine) Checked(ctx context.Context, k Checked) {
 	})
 	match, known := bmc.MACsMatch(k.Subject.MACs, k.Description.MACs)
 	otherMACs := known && !match
-	if !owned || !k.Subject.Healthy || k.Identity != policy.IdentityMatches || otherMACs || k.Level != 0 || k.Device != 0 {
+	if !owned || !k.Subject.Healthy || k.Identity != guard.IdentityMatches || otherMACs || k.Level != 0 || k.Device != 0 {
 		return // the first device tells for all
 	}
 	if err := c.pinHealthy(ctx, k, d); err != nil && ctx.Err() == nil {
-		c.emit(Event{Type: EventFailed, Node: k.Subject.Node, Message: "store the identity pin: " + err.Error()})
+		c.emit(event.Event{Type: event.Failed, Node: k.Subject.Node, Message: "store the identity pin: " + err.Error()})
 	}
 }
 
@@ -119,6 +120,6 @@ func (c *cluster) storePin(ctx context.Context, r remediate.Run) {
 		err = c.savePin(ctx, old, next, time.Now())
 	}
 	if err != nil {
-		c.emit(Event{Type: EventFailed, Node: t.Node, Run: r.ID, Message: "store the identity pin: " + err.Error()})
+		c.emit(event.Event{Type: event.Failed, Node: t.Node, Run: r.ID, Message: "store the identity pin: " + err.Error()})
 	}
 }

@@ -9,7 +9,8 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/test/fake"
 )
@@ -28,7 +29,7 @@ func checked(t *testing.T, e *engine.Engine, uuid, serial string) engine.Checked
 func checkHealthy(t *testing.T, e *engine.Engine) {
 	t.Helper()
 	k := checked(t, e, hostUUID, "ABC1234")
-	require.Equal(t, policy.IdentityMatches, k.Identity)
+	require.Equal(t, guard.IdentityMatches, k.Identity)
 	e.Checked(t.Context(), k)
 }
 
@@ -53,7 +54,7 @@ func TestIdentityIsPinnedWhileHealthy(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		wrong := checked(t, e, "4c4c4544-0042-3510-8054-b4c04f4d9999", "")
 		e.Checked(t.Context(), wrong)
-		assert.Equal(t, policy.IdentityDiffers, wrong.Identity)
+		assert.Equal(t, guard.IdentityDiffers, wrong.Identity)
 		assert.Empty(t, pinOf(t, store, "c/n-1").SystemUUID, "another machine answers")
 		checkHealthy(t, e)
 		first := pinOf(t, store, "c/n-1")
@@ -74,9 +75,9 @@ func TestOtherSerialIsAnotherMachine(t *testing.T) {
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(time.Second)
 		checkHealthy(t, e)
-		assert.Equal(t, policy.IdentityMatches, checked(t, e, hostUUID, "").Identity, "not told is not contradicted")
-		assert.Equal(t, policy.IdentityMatches, checked(t, e, hostUUID, "To be filled by O.E.M.").Identity)
-		assert.Equal(t, policy.IdentityDiffers, checked(t, e, hostUUID, "XYZ9876").Identity)
+		assert.Equal(t, guard.IdentityMatches, checked(t, e, hostUUID, "").Identity, "not told is not contradicted")
+		assert.Equal(t, guard.IdentityMatches, checked(t, e, hostUUID, "To be filled by O.E.M.").Identity)
+		assert.Equal(t, guard.IdentityDiffers, checked(t, e, hostUUID, "XYZ9876").Identity)
 		stop()
 	})
 }
@@ -92,19 +93,19 @@ func TestEnrolmentEndsWithTheDevices(t *testing.T) {
 		s, err := e.SubjectOf(t.Context(), "c", "n-1")
 		require.NoError(t, err)
 		assert.Empty(t, e.Quarantine(t.Context(), s))
-		assert.Equal(t, policy.IdentityMatches, e.Identify(t.Context(), s, 1, 0, bmc.Reading{}))
+		assert.Equal(t, guard.IdentityMatches, e.Identify(t.Context(), s, 1, 0, bmc.Reading{}))
 		w.ChangeEntry(func(h *bmc.Host) { h.Levels[1].Devices[0].Parameters = map[string]string{"plug": "8"} })
 		s, err = e.SubjectOf(t.Context(), "c", "n-1")
 		require.NoError(t, err)
-		assert.Equal(t, policy.IdentityNotEnrolled, e.Identify(t.Context(), s, 1, 0, bmc.Reading{}))
+		assert.Equal(t, guard.IdentityNotEnrolled, e.Identify(t.Context(), s, 1, 0, bmc.Reading{}))
 		checkHealthy(t, e)
 		p := pinOf(t, store, "c/n-1")
 		assert.Empty(t, p.EnrolledBy)
 		assert.Contains(t, p.Devices, " 8")
 		s, err = e.SubjectOf(t.Context(), "c", "n-1")
 		require.NoError(t, err)
-		assert.Equal(t, policy.IdentityNotEnrolled, e.Identify(t.Context(), s, 1, 0, bmc.Reading{}))
-		assert.Equal(t, policy.NotEnrolled, e.Quarantine(t.Context(), s)[0].Reason)
+		assert.Equal(t, guard.IdentityNotEnrolled, e.Identify(t.Context(), s, 1, 0, bmc.Reading{}))
+		assert.Equal(t, reason.NotEnrolled, e.Quarantine(t.Context(), s)[0].Reason)
 		stop()
 	})
 }
@@ -118,7 +119,7 @@ func TestEnrolmentIsForOneMachine(t *testing.T) {
 		s, err := e.SubjectOf(t.Context(), "c", "n-1")
 		require.NoError(t, err)
 		s.SystemUUID = "4c4c4544-0042-3510-8054-b4c04f4d9999"
-		assert.Equal(t, policy.IdentityNotEnrolled, e.Identify(t.Context(), s, 1, 0, bmc.Reading{}))
+		assert.Equal(t, guard.IdentityNotEnrolled, e.Identify(t.Context(), s, 1, 0, bmc.Reading{}))
 		stop()
 	})
 }
@@ -127,18 +128,18 @@ func TestEnrolmentIsForOneMachine(t *testing.T) {
 func TestEnrollRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
 		spoil func(w *world, p *fake.OutletHandle)
-		want  policy.Reason
+		want  reason.Code
 	}{
-		"another machine answers": {func(w *world, _ *fake.OutletHandle) { w.SetBMCUUID("4c4c4544-0042-3510-8054-b4c04f4d9999") }, policy.IdentityMismatch},
-		"the BMC tells no UUID":   {func(w *world, _ *fake.OutletHandle) { w.SetBMCUUID("") }, policy.IdentityUnknown},
+		"another machine answers": {func(w *world, _ *fake.OutletHandle) { w.SetBMCUUID("4c4c4544-0042-3510-8054-b4c04f4d9999") }, reason.IdentityMismatch},
+		"the BMC tells no UUID":   {func(w *world, _ *fake.OutletHandle) { w.SetBMCUUID("") }, reason.IdentityUnknown},
 		"the BMC is silent":       {func(w *world, _ *fake.OutletHandle) { w.FailReads(noAnswer()) }, "BMCUnreachable"},
 		"an outlet of another one": {func(w *world, p *fake.OutletHandle) {
 			w.SetReady("True")
 			p.Change(func(o *fake.Outlet) { o.On = false })
 		}, "BMCUnreachable"},
-		"the outlet reads Off": {func(w *world, p *fake.OutletHandle) { w.SetReady("True"); w.SetPower(false) }, policy.IdentityMismatch},
-		"no Node":              {func(w *world, _ *fake.OutletHandle) { w.RemoveNode() }, policy.IdentityUnknown},
-		"no host":              {func(w *world, _ *fake.OutletHandle) { w.DropEntry() }, policy.NoHost},
+		"the outlet reads Off": {func(w *world, p *fake.OutletHandle) { w.SetReady("True"); w.SetPower(false) }, reason.IdentityMismatch},
+		"no Node":              {func(w *world, _ *fake.OutletHandle) { w.RemoveNode() }, reason.IdentityUnknown},
+		"no host":              {func(w *world, _ *fake.OutletHandle) { w.DropEntry() }, reason.NoHost},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world, store *failingStore) {
@@ -162,7 +163,7 @@ func TestPinnedModeWantsAPersonsWord(t *testing.T) {
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(2 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
-		gate(t, e, policy.NotEnrolled)
+		gate(t, e, reason.NotEnrolled)
 		o := byHand
 		o.DryRun = true
 		x, err := e.Enroll(t.Context(), o)
@@ -187,11 +188,11 @@ func TestEnrolmentDoesNotStandAgainstWhatTheDeviceTells(t *testing.T) {
 		})
 		e, stop := enrolled(t, w, store, nil)
 		w.SetBMCUUID(other)
-		assert.Equal(t, policy.IdentityDiffers, checked(t, e, other, "").Identity)
+		assert.Equal(t, guard.IdentityDiffers, checked(t, e, other, "").Identity)
 		time.Sleep(5 * time.Minute)
 		assert.Zero(t, w.Count(bmc.CommandOff), "another machine was switched off")
 		_, err := e.Enroll(t.Context(), byHand)
-		refusedFor(t, err, policy.IdentityMismatch)
+		refusedFor(t, err, reason.IdentityMismatch)
 		stop()
 	})
 }
@@ -222,11 +223,11 @@ func TestPinWithoutAnAnswerIsTakenIn(t *testing.T) {
 		require.Empty(t, pinOf(t, inner, "c/n-1").EnrolledBy)
 		subject, err := e.SubjectOf(t.Context(), "c", "n-1")
 		require.NoError(t, err)
-		var reasons []policy.Reason
+		var reasons []reason.Code
 		for _, r := range e.Quarantine(t.Context(), subject) {
 			reasons = append(reasons, r.Reason)
 		}
-		assert.Contains(t, reasons, policy.NotEnrolled)
+		assert.Contains(t, reasons, reason.NotEnrolled)
 		stop()
 	})
 }

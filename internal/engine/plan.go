@@ -5,7 +5,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // Plan is what fenced would do now in one cluster, in the order in which it
@@ -22,7 +24,7 @@ type Planned struct {
 	Action        policy.Action
 	Trigger       string // what the check saw
 	// Gate is the first one that does not hold; nil: it would be begun now.
-	Gate *policy.Gate
+	Gate *reason.Gate
 	// Earliest is when every gate could hold; zero when one does not say.
 	Earliest time.Time
 }
@@ -71,10 +73,10 @@ func (c *cluster) planned(ctx context.Context, full *policy.Check, r *policy.Rep
 	}
 	gates := append(policy.ExplainTarget(r, check, t), executor(full, t)...)
 	p := c.lastProbe(a.key)
-	guards := policy.Guards(c.e.opt.Guards, c.facts(a, p, now), now)
+	guards := guard.Gates(c.e.opt.Guards, c.facts(a, p, now), now)
 	if _, refused := firstFailing(slices.Concat(gates, guards)); p == nil && !refused && *lookups > 0 {
 		*lookups--
-		guards = policy.Guards(c.e.opt.Guards, c.facts(a, c.unprobed(ctx, a.draft), now), now)
+		guards = guard.Gates(c.e.opt.Guards, c.facts(a, c.unprobed(ctx, a.draft), now), now)
 	}
 	gates = slices.Concat(gates, guards, c.backOff(a, now))
 	item := Planned{Check: check.ID(), Machine: t.Machine, Node: t.Node, Action: t.Action, Trigger: t.Trigger, Earliest: whenOpen(gates)}
@@ -102,7 +104,7 @@ func (c *cluster) seenWhole() bool {
 }
 
 func errNotJudged() error {
-	return &Refusal{Reason: policy.NotSynced, Message: "the cluster has not been seen whole yet"}
+	return &reason.Refusal{Reason: reason.NotSynced, Message: "the cluster has not been seen whole yet"}
 }
 
 // Coverage says what every check and budget comes to on one cluster.

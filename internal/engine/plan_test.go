@@ -14,7 +14,10 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -23,25 +26,25 @@ func TestPlanNamesWhatLimits(t *testing.T) {
 		w.setUnsynced(true)
 		w.setOthersDown(true)
 		w.setContested(remediate.Yes) // only a probe shows the rival
-		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Mode = policy.ModeObserve })
+		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Mode = guard.ModeObserve })
 		_, err := e.Plan(t.Context(), "c")
-		var refusal *engine.Refusal
+		var refusal *reason.Refusal
 		require.ErrorAs(t, err, &refusal)
-		assert.Equal(t, policy.NotSynced, refusal.Reason, "nothing was seen yet")
+		assert.Equal(t, reason.NotSynced, refusal.Reason, "nothing was seen yet")
 		w.setUnsynced(false)
 		time.Sleep(2 * time.Minute)
 		p, err := e.Plan(t.Context(), "c")
 		require.NoError(t, err)
 		require.Len(t, p.Items, 2)
 		assert.Equal(t, []string{"n-1", "other-0"}, []string{p.Items[0].Node, p.Items[1].Node}, "in the order of the report")
-		assert.Equal(t, policy.Observing, p.Items[0].Gate.Reason)
+		assert.Equal(t, reason.Observing, p.Items[0].Gate.Reason)
 		assert.Zero(t, w.Reads(), "a plan asks no BMC")
-		require.NoError(t, e.Arm(t.Context(), engine.Order{Cluster: "c", Actor: "ada", Reason: "go"}, true))
+		require.NoError(t, e.Arm(t.Context(), order.Order{Cluster: "c", Actor: "ada", Reason: "go"}, true))
 		synctest.Wait()
 		p, err = e.Plan(t.Context(), "c")
 		require.NoError(t, err)
-		assert.Equal(t, policy.Contested, p.Items[0].Gate.Reason, "as the probe found")
-		assert.Equal(t, policy.NoHost, p.Items[1].Gate.Reason)
+		assert.Equal(t, reason.Contested, p.Items[0].Gate.Reason, "as the probe found")
+		assert.Equal(t, reason.NoHost, p.Items[1].Gate.Reason)
 		stop()
 	})
 }
@@ -100,7 +103,7 @@ func TestBreakerCountsByTheChecksOwnZoneKey(t *testing.T) {
 				assert.NotEmpty(t, e.Runs("c"))
 			} else {
 				assert.Empty(t, e.Runs("c"))
-				assert.Equal(t, "2 of 4 of zone r1 not ready", gate(t, e, policy.ZoneBreaker).Value)
+				assert.Equal(t, "2 of 4 of zone r1 not ready", gate(t, e, reason.ZoneBreaker).Value)
 			}
 			stop()
 		})
@@ -123,7 +126,7 @@ func TestEngineNeverJudgesEverything(t *testing.T) {
 // A plan of a large outage looks up no more than can begin soon, and nothing
 // where that makes no difference.
 func TestPlanOfALargeOutageLooksUpLittle(t *testing.T) {
-	for mode, lookups := range map[string]int{policy.ModeEvaluate: 50, policy.ModeObserve: 0} {
+	for mode, lookups := range map[string]int{guard.ModeEvaluate: 50, guard.ModeObserve: 0} {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {
 			crowd := inCrowd(w, 80)
 			crowd.hangs = true // no probe comes to an end

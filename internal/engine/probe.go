@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -24,16 +26,16 @@ type probe struct {
 
 	// withheld: there is a host, and no password may be sent to its BMC.
 	withheld   bool
-	hostError  policy.Reason
+	hostError  reason.Code
 	hostDetail string
-	identity   policy.IdentityFact
+	identity   guard.IdentityFact
 	contested  string
 	powerOwner string
 	nodeAlive  bool
 	lease      remediate.Lease
 	// controlPlane: the fresh Node or Machine says so, whatever the view says.
 	controlPlane bool
-	quorum       policy.Reason // why etcd would not survive; "" when it would
+	quorum       reason.Code // why etcd would not survive; "" when it would
 	quorumDetail string
 }
 
@@ -67,7 +69,7 @@ func (c *cluster) probeTarget(ctx context.Context, draft remediate.Run, before *
 	defer func() { p.at = time.Now() }()
 	if draft.Strategy == remediate.PowerCycle {
 		if err := c.probePower(ctx, p); err != nil {
-			p.hostError, p.hostDetail = hostReason(err), Sentence(err)
+			p.hostError, p.hostDetail = hostReason(err), reason.Sentence(err)
 			return p
 		}
 	}
@@ -118,18 +120,18 @@ func sameDraft(probed, now remediate.Run) bool {
 // quorum says why etcd would not survive the loss of a control-plane host, by
 // members read just now; "" when it would. An owner that is only told to replace
 // its Machine guards its own quorum. // I12
-func (c *cluster) quorum(r remediate.Run, f Fresh) (policy.Reason, string) {
+func (c *cluster) quorum(r remediate.Run, f Fresh) (reason.Code, string) {
 	if r.Strategy == remediate.DeleteMachine && marks(r.Target) {
 		return "", "the Machine's owner keeps the quorum"
 	}
 	c.mu.Lock()
 	size := c.ledger.ControlPlaneSize()
 	c.mu.Unlock()
-	reason, detail := policy.Quorum(f.Members, r.Target.Node, size, c.opt.Rules)
-	if !f.MembersKnown && reason != policy.ControlPlane && !c.opt.Rules.ExternalEtcd {
-		return policy.QuorumUnknown, "the etcd members cannot be read"
+	code, detail := policy.Quorum(f.Members, r.Target.Node, size, c.opt.Rules)
+	if !f.MembersKnown && code != reason.ControlPlane && !c.opt.Rules.ExternalEtcd {
+		return reason.QuorumUnknown, "the etcd members cannot be read"
 	}
-	return reason, detail
+	return code, detail
 }
 
 // marks says whether the Machine is handed over to its owner by condition instead
@@ -181,9 +183,9 @@ func (c *cluster) endProbe(p *probe) {
 }
 
 // hostReason is the reason code of a host that cannot be used.
-func hostReason(err error) policy.Reason {
-	if r, ok := asRefusal(err); ok {
+func hostReason(err error) reason.Code {
+	if r, ok := reason.AsRefusal(err); ok {
 		return r.Reason
 	}
-	return policy.Reason("BMC" + string(bmc.KindOf(err)))
+	return reason.Code("BMC" + string(bmc.KindOf(err)))
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/fenced/fenced/internal/bmc"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/power"
 )
 
@@ -38,7 +38,7 @@ func (c *cluster) probePower(ctx context.Context, p *probe) error {
 	if len(p.levels) != len(h.Levels) {
 		p.levels = make([]levelState, len(h.Levels))
 	}
-	p.identity = policy.IdentityFact{Mode: h.IdentityMode, Node: t.SystemUUID}
+	p.identity = guard.IdentityFact{Mode: h.IdentityMode, Node: t.SystemUUID}
 	for i := range h.Levels {
 		l := &p.levels[i]
 		if err := c.backingOff(h.Levels[i]); err != nil {

@@ -12,7 +12,9 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/fake"
 )
@@ -52,12 +54,12 @@ func TestDecidingReadsNoPassword(t *testing.T) {
 		var x *counting
 		e, _, stop := start(t, w, store, func(o *engine.Options) { x = &counting{Hosts: o.Hosts}; o.Hosts = x })
 		time.Sleep(2 * time.Second)
-		_, err := e.Hold(t.Context(), engine.Order{Node: "n-1", Actor: "root", Reason: "test"})
+		_, err := e.Hold(t.Context(), order.Order{Node: "n-1", Actor: "root", Reason: "test"})
 		require.NoError(t, err)
 		before := x.finds.Load()
 		time.Sleep(5 * time.Minute)
 		assert.Equal(t, before, x.finds.Load())
-		assert.False(t, gate(t, e, policy.Hold).Pass)
+		assert.False(t, gate(t, e, reason.Hold).Pass)
 		stop()
 	})
 }
@@ -120,8 +122,8 @@ func TestLeaseThatMovesIsAliveWhateverItsClock(t *testing.T) {
 		w.SetLeaseMoving(true)
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(2 * time.Minute)
-		gate(t, e, policy.Contested)
-		assert.False(t, gate(t, e, policy.NodeAlive).Pass)
+		gate(t, e, reason.Contested)
+		assert.False(t, gate(t, e, reason.NodeAlive).Pass)
 		w.setContested(remediate.No)
 		time.Sleep(2 * time.Minute)
 		assert.Empty(t, e.Runs("c"))

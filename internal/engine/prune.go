@@ -5,6 +5,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/state"
 )
 
@@ -67,7 +68,7 @@ func (e *Engine) pruneOnce(ctx context.Context, now time.Time) bool {
 		err = e.holds.prune(ctx, store, now.Add(-keepRuns)) // I23
 	}
 	if err != nil && ctx.Err() == nil {
-		e.opt.Events.Emit(Event{Type: EventInternal, Message: "prune old records: " + err.Error()})
+		e.opt.Events.Emit(event.Event{Type: event.Internal, Message: "prune old records: " + err.Error()})
 	}
 	return true
 }

@@ -5,23 +5,24 @@ import (
 	"context"
 	"slices"
 
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // Quarantine lists what forbids to switch a subject off whatever its Node does:
 // its host cannot be used, was pointed elsewhere, is frozen, is there twice, was
 // never enrolled, or is this daemon's own.
-func (e *Engine) Quarantine(ctx context.Context, s Subject) (list []Refusal) {
+func (e *Engine) Quarantine(ctx context.Context, s Subject) (list []reason.Refusal) {
 	c, err := e.cluster(s.Cluster)
 	if err != nil {
 		return nil
 	}
-	add := func(r policy.Reason, why string) {
+	add := func(r reason.Code, why string) {
 		if why != "" {
-			list = append(list, Refusal{Reason: r, Message: why})
+			list = append(list, reason.Refusal{Reason: r, Message: why})
 		}
 	}
-	if r, ok := asRefusal(s.Err); ok {
+	if r, ok := reason.AsRefusal(s.Err); ok {
 		list = append(list, *r)
 	}
 	t := s.target()
@@ -29,18 +30,18 @@ func (e *Engine) Quarantine(ctx context.Context, s Subject) (list []Refusal) {
 	if r != nil {
 		list = append(list, *r)
 	}
-	reason, why := c.frozen(t)
-	add(reason, why)
-	if r == nil || r.Reason != policy.DuplicateHost {
-		add(policy.DuplicateHost, e.twin(names(s.Cluster, s.Node, s.BareMetalHost)))
+	code, why := c.frozen(t)
+	add(code, why)
+	if r == nil || r.Reason != reason.DuplicateHost {
+		add(reason.DuplicateHost, e.twin(names(s.Cluster, s.Node, s.BareMetalHost)))
 	}
 	if s.Err == nil {
-		add(policy.NotEnrolled, c.unenrolled(ctx, s))
+		add(reason.NotEnrolled, c.unenrolled(ctx, s))
 	}
 	c.mu.Lock()
 	n := c.ledger.Node(s.Node)
 	c.mu.Unlock()
-	add(policy.OwnHost, c.ownHost(n, t, s.SystemUUID))
+	add(reason.OwnHost, c.ownHost(n, t, s.SystemUUID))
 	return list
 }
 
@@ -50,7 +51,7 @@ func (c *cluster) unenrolled(ctx context.Context, s Subject) string {
 	k := c.claims(ctx, s.Host, s.target(), false)
 	for _, l := range s.Host.Levels {
 		for _, d := range l.Devices {
-			if !d.Identifies() && s.Host.IdentityMode != identityOff && enrolled(k) == policy.IdentityNotEnrolled {
+			if !d.Identifies() && s.Host.IdentityMode != identityOff && enrolled(k) == guard.IdentityNotEnrolled {
 				return cmp.Or(k.pin.Revoked, "nobody has vouched that "+s.Host.Address()+" switches this host")
 			}
 		}
@@ -60,5 +61,5 @@ func (c *cluster) unenrolled(ctx context.Context, s Subject) string {
 
 // quarantined says whether a subject's answers must not be pinned.
 func (c *cluster) quarantined(ctx context.Context, s Subject) bool {
-	return slices.ContainsFunc(c.e.Quarantine(ctx, s), func(r Refusal) bool { return r.Reason != policy.NotEnrolled })
+	return slices.ContainsFunc(c.e.Quarantine(ctx, s), func(r reason.Refusal) bool { return r.Reason != reason.NotEnrolled })
 }

@@ -9,13 +9,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 )
-
-// AuditFailed is the reason why nothing that hurts is done: its record could not
-// be made durable. To power on and to restore is never refused for it. // I24
-const AuditFailed policy.Reason = "AuditFailed"
 
 // recorder remembers about which Nodes nothing could be recorded, and why: it is
 // told once, and explained.
@@ -40,7 +37,7 @@ func (r *recorder) note(node string, err error) bool {
 
 // auditGate is a gate for a Node about which nothing could be recorded when that was
 // last tried; none otherwise. // L4
-func (c *cluster) auditGate(node string) []policy.Gate {
+func (c *cluster) auditGate(node string) []reason.Gate {
 	r := c.e.recorder
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -48,20 +45,20 @@ func (c *cluster) auditGate(node string) []policy.Gate {
 	if !failed {
 		return nil
 	}
-	return []policy.Gate{{Name: "audit", Reason: AuditFailed, Value: why, Threshold: "a durable record", Source: "audit log"}}
+	return []reason.Gate{{Name: "audit", Reason: reason.AuditFailed, Value: why, Threshold: "a durable record", Source: "audit log"}}
 }
 
 // recorded makes an event durable before what it announces is done, and gives it to
 // be told of. On an error nothing that hurts may be done. // I24
-func (c *cluster) recorded(ev Event) (Event, error) {
+func (c *cluster) recorded(ev event.Event) (event.Event, error) {
 	if c.e.opt.Record == nil {
 		return ev, nil
 	}
 	ev.Cluster, ev.Recorded = c.opt.Name, true
 	err := c.e.opt.Record(ev)
 	if c.e.recorder.note(c.opt.Name+"/"+ev.Node, err) {
-		c.emit(Event{
-			Type: EventFailed, Node: ev.Node, Run: ev.Run, Step: ev.Step, Action: ev.Action, Reason: string(AuditFailed),
+		c.emit(event.Event{
+			Type: event.Failed, Node: ev.Node, Run: ev.Run, Step: ev.Step, Action: ev.Action, Reason: string(reason.AuditFailed),
 			Message: "record it before it is done; nothing that hurts is done until that works: " + err.Error(),
 		})
 	}
@@ -76,7 +73,7 @@ func perhapsRecorded(err error) bool { return errors.Is(err, context.DeadlineExc
 // announce tells that an action is about to be done and says whether it may be:
 // one that hurts only once that is durable. // I24
 func (w *worker) announce(a remediate.Action, seen remediate.Observation) bool {
-	ev := Event{Type: EventAction, Action: a, Node: w.run.Target.Node, Run: w.run.ID, Step: w.run.Step, Check: w.run.CheckID, Inputs: inputs(w.run, seen, time.Now())}
+	ev := event.Event{Type: event.Acting, Action: a, Node: w.run.Target.Node, Run: w.run.ID, Step: w.run.Step, Check: w.run.CheckID, Inputs: inputs(w.run, seen, time.Now())}
 	if by := w.run.Confirmed; by != nil {
 		ev.Actor, ev.Why = by.Actor, by.Reason // it may be done on nothing but this word // I26
 	}
@@ -97,7 +94,7 @@ func (w *worker) announce(a remediate.Action, seen remediate.Observation) bool {
 
 // undone tells that an action which was announced was not even tried.
 func (w *worker) undone(a remediate.Action, why string) {
-	w.emit(Event{Type: EventFailed, Action: a, Message: "not done: " + why})
+	w.emit(event.Event{Type: event.Failed, Action: a, Message: "not done: " + why})
 }
 
 // inputs is what an action was decided on, for the record. // I24

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/state"
 )
 
@@ -89,7 +90,7 @@ func (e *Engine) keepAccounts(ctx context.Context) error {
 			kept.Version = stood.Version // only the answer was lost, perhaps
 		}
 		if err != nil && !failed && ctx.Err() == nil {
-			e.opt.Events.Emit(Event{Type: EventInternal, Message: err.Error()})
+			e.opt.Events.Emit(event.Event{Type: event.Internal, Message: err.Error()})
 		}
 		if failed = err != nil; !failed {
 			continue

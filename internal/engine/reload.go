@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 )
@@ -46,7 +47,7 @@ func (e *Engine) keepReloaded(ctx context.Context) error {
 			pause, follow = reloadRetry, time.After(reloadRetry)
 		}
 		if err != nil && !failed && ctx.Err() == nil {
-			e.opt.Events.Emit(Event{Type: EventInternal, Message: "read what other instances have written, which is tried again: " + err.Error()})
+			e.opt.Events.Emit(event.Event{Type: event.Internal, Message: "read what other instances have written, which is tried again: " + err.Error()})
 		}
 		failed = err != nil
 		select {

@@ -13,8 +13,10 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/power"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/sweep"
 )
 
@@ -50,7 +52,7 @@ func sweeping(t *testing.T, w *world, e *engine.Engine) (*sweep.Sweep, *given, f
 		return w.bmc(), nil
 	})
 	s := sweep.New(sweep.Options{Engine: e, Open: actors.Patient(), Urgent: actors.Urgent(), Every: time.Minute,
-		ReadTimeout: 5 * time.Second, AtOnce: sweep.AtOnce, Tell: func(engine.Event) {}, Measured: func(bmc.Driver, time.Duration) {}})
+		ReadTimeout: 5 * time.Second, AtOnce: sweep.AtOnce, Tell: func(event.Event) {}, Measured: func(bmc.Driver, time.Duration) {}})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
@@ -82,11 +84,11 @@ func TestPasswordDoesNotFollowABareMetalHost(t *testing.T) {
 		list, err := s.Results(t.Context(), "c")
 		require.NoError(t, err)
 		require.Len(t, list, 1)
-		assert.Equal(t, policy.AddressChanged, list[0].Reason)
+		assert.Equal(t, reason.AddressChanged, list[0].Reason)
 		assert.False(t, list[0].Dependable)
 
 		_, err = s.Test(t.Context(), "c", "n-1")
-		refusedFor(t, err, policy.AddressChanged)
+		refusedFor(t, err, reason.AddressChanged)
 		assert.Empty(t, passwords.at(otherAddress), "who wants it asked enrolls it")
 
 		_, err = e.Enroll(t.Context(), byHand)

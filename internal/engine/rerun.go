@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -17,7 +17,7 @@ const (
 // backOff is a gate for a target on which a run has just ended: one that was
 // dropped at once must not be begun again at once, and ever later when the next
 // one is dropped, too. Nil when enough time has passed.
-func (c *cluster) backOff(a candidate, now time.Time) []policy.Gate {
+func (c *cluster) backOff(a candidate, now time.Time) []reason.Gate {
 	ended := c.endedOn(a.draft.Target)
 	if len(ended) == 0 {
 		return nil
@@ -35,8 +35,8 @@ func (c *cluster) backOff(a candidate, now time.Time) []policy.Gate {
 	if !now.Before(again) {
 		return nil
 	}
-	return []policy.Gate{{
-		Name: "backOff", Reason: policy.PowerInterval, Until: again, Source: "state", Threshold: wait.String(),
+	return []reason.Gate{{
+		Name: "backOff", Reason: reason.PowerInterval, Until: again, Source: "state", Threshold: wait.String(),
 		Value: fmt.Sprintf("the last run ended at %s; %d in a row touched nothing", ended[0].Ended.UTC().Format(time.RFC3339), vain),
 	}}
 }

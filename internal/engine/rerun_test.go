@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -25,7 +26,7 @@ func TestRunsInVainAreBegunEverMoreSeldom(t *testing.T) {
 		require.Greater(t, len(runs), 5)
 		assert.Less(t, len(runs), 11, "after 10, 20, 40 s and so on")
 		assert.Equal(t, remediate.Aborted, runs[0].Step)
-		g := gate(t, e, policy.PowerInterval)
+		g := gate(t, e, reason.PowerInterval)
 		assert.Equal(t, "backOff", g.Name)
 		assert.Equal(t, "10m0s", g.Threshold, "and no more seldom than that")
 		assert.True(t, g.Until.After(time.Now()))

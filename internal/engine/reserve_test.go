@@ -9,7 +9,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 )
@@ -17,21 +20,21 @@ import (
 // Two candidates have passed all gates, and only one may begin: whatever the first has
 // closed is noticed when the second takes its place. // I11, I12
 func TestPlaceIsTakenUnderAllLimits(t *testing.T) {
-	for reason, change := range map[policy.Reason]func(l *policy.Limits, first, second *remediate.Run){
-		"":                   func(*policy.Limits, *remediate.Run, *remediate.Run) {},
-		policy.InFlightLimit: func(l *policy.Limits, _, _ *remediate.Run) { l.MaxInFlight = 1 },
-		policy.ZoneInFlight:  func(l *policy.Limits, _, _ *remediate.Run) { l.MaxInFlightPerZone = 1 },
-		policy.TotalInFlight: func(l *policy.Limits, _, _ *remediate.Run) { l.MaxInFlightTotal = 1 },
-		policy.StartRate: func(l *policy.Limits, first, _ *remediate.Run) {
+	for code, change := range map[reason.Code]func(l *guard.Limits, first, second *remediate.Run){
+		"":                   func(*guard.Limits, *remediate.Run, *remediate.Run) {},
+		reason.InFlightLimit: func(l *guard.Limits, _, _ *remediate.Run) { l.MaxInFlight = 1 },
+		reason.ZoneInFlight:  func(l *guard.Limits, _, _ *remediate.Run) { l.MaxInFlightPerZone = 1 },
+		reason.TotalInFlight: func(l *guard.Limits, _, _ *remediate.Run) { l.MaxInFlightTotal = 1 },
+		reason.StartRate: func(l *guard.Limits, first, _ *remediate.Run) {
 			l.MaxInFlight, l.StartsPerHour, first.Step = 1, 1, remediate.Held
 		},
-		policy.ControlPlaneBusy: func(_ *policy.Limits, first, second *remediate.Run) {
+		reason.ControlPlaneBusy: func(_ *guard.Limits, first, second *remediate.Run) {
 			first.ControlPlane, second.ControlPlane = true, true
 		},
-		policy.UnderRemediation: func(_ *policy.Limits, first, second *remediate.Run) { second.Target = first.Target },
+		reason.UnderRemediation: func(_ *guard.Limits, first, second *remediate.Run) { second.Target = first.Target },
 	} {
-		t.Run(string(reason), func(t *testing.T) {
-			l := policy.Limits{MaxInFlight: 5, MaxInFlightPercent: 100, MaxInFlightPerZone: 5, MaxInFlightTotal: 5, MaxFencesPerDay: 5, ZoneBreakerMin: 9, ZoneKey: "zone"}
+		t.Run(string(code), func(t *testing.T) {
+			l := guard.Limits{MaxInFlight: 5, MaxInFlightPercent: 100, MaxInFlightPerZone: 5, MaxInFlightTotal: 5, MaxFencesPerDay: 5, ZoneBreakerMin: 9, ZoneKey: "zone"}
 			run := func(n int) remediate.Run {
 				return remediate.Run{ID: fmt.Sprint("r", n), Step: remediate.PowerOff, Started: time.Now(), Strategy: remediate.PowerCycle,
 					Target: remediate.Target{Cluster: "c", Node: fmt.Sprint("n-", n), Host: fmt.Sprint("h-", n)}}
@@ -41,7 +44,7 @@ func TestPlaceIsTakenUnderAllLimits(t *testing.T) {
 			store, err := state.OpenBolt(filepath.Join(t.TempDir(), "state.db"))
 			require.NoError(t, err)
 			defer func() { require.NoError(t, store.Close()) }()
-			e, err := New(t.Context(), Options{Store: store, Hosts: noHosts{}, Events: NewStream(), Guards: l, Clusters: []ClusterOptions{{Name: "c"}}})
+			e, err := New(t.Context(), Options{Store: store, Hosts: noHosts{}, Events: event.NewStream(), Guards: l, Clusters: []ClusterOptions{{Name: "c"}}})
 			require.NoError(t, err)
 			c := e.clusters["c"]
 			nodes := map[string]*policy.Node{}
@@ -52,13 +55,13 @@ func TestPlaceIsTakenUnderAllLimits(t *testing.T) {
 			}
 			require.NoError(t, c.reserve(candidate{draft: first, node: nodes["n-1"]}, first, time.Now()))
 			err = c.reserve(candidate{draft: second, node: nodes["n-2"]}, second, time.Now())
-			if reason == "" {
+			if code == "" {
 				require.NoError(t, err)
 				return
 			}
-			refusal, ok := errors.AsType[*Refusal](err)
+			refusal, ok := errors.AsType[*reason.Refusal](err)
 			require.True(t, ok, "%v", err)
-			require.Equal(t, reason, refusal.Reason)
+			require.Equal(t, code, refusal.Reason)
 			require.NotContains(t, c.runs, "r2")
 		})
 	}

@@ -9,30 +9,30 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/test/fake"
 )
 
 // bars keep a Held run where it is, whoever orders otherwise.
-var bars = map[policy.Reason]func(t *testing.T, w *world, e *engine.Engine){
-	policy.Paused: func(t *testing.T, _ *world, e *engine.Engine) {
+var bars = map[reason.Code]func(t *testing.T, w *world, e *engine.Engine){
+	reason.Paused: func(t *testing.T, _ *world, e *engine.Engine) {
 		_, err := e.Pause(t.Context(), byHand)
 		require.NoError(t, err)
 	},
-	policy.Hold: func(t *testing.T, _ *world, e *engine.Engine) {
+	reason.Hold: func(t *testing.T, _ *world, e *engine.Engine) {
 		_, err := e.Hold(t.Context(), byHand)
 		require.NoError(t, err)
 	},
-	policy.Contested: func(_ *testing.T, w *world, _ *engine.Engine) {
+	reason.Contested: func(_ *testing.T, w *world, _ *engine.Engine) {
 		w.setContested(remediate.Yes)
 	},
-	policy.NotOwner: func(_ *testing.T, w *world, _ *engine.Engine) {
+	reason.NotOwner: func(_ *testing.T, w *world, _ *engine.Engine) {
 		w.setForeignHolder("fenced instance x holds the Lease")
 		time.Sleep(6 * time.Second) // until it is announced again
 	},
-	policy.PowerOwner: func(_ *testing.T, w *world, _ *engine.Engine) {
+	reason.PowerOwner: func(_ *testing.T, w *world, _ *engine.Engine) {
 		w.Do(func(s *fake.State) { s.PowerForbidden = "somebody else has it off" })
 	},
 }
@@ -51,11 +51,11 @@ func TestOrdersForAHeldRunAreRefusedBeforeTheyAreSaved(t *testing.T) {
 		},
 	}
 	for name, give := range orders {
-		for reason, bar := range bars {
-			if reason == policy.PowerOwner && name == "confirm-off" {
+		for code, bar := range bars {
+			if code == reason.PowerOwner && name == "confirm-off" {
 				continue // nobody's power is touched
 			}
-			t.Run(name+" "+string(reason), func(t *testing.T) {
+			t.Run(name+" "+string(code), func(t *testing.T) {
 				bubble(t, func(t *testing.T, w *world, store *failingStore) {
 					e, _, stop := start(t, w, store, nil)
 					until(t, e, remediate.PowerOff)
@@ -63,7 +63,7 @@ func TestOrdersForAHeldRunAreRefusedBeforeTheyAreSaved(t *testing.T) {
 					until(t, e, remediate.Held)
 					bar(t, w, e)
 					r := only(t, e)
-					refusedFor(t, give(e, r, t), reason)
+					refusedFor(t, give(e, r, t), code)
 					assert.Equal(t, r.Version, only(t, e).Version, "nothing is saved")
 					time.Sleep(10 * time.Minute)
 					assert.Equal(t, remediate.Held, only(t, e).Step)
@@ -86,7 +86,7 @@ func TestConfirmOffOfAFrozenHostIsRefused(t *testing.T) {
 		w.SetLeaseMoving(false)
 		w.dead()
 		_, err := e.ConfirmOff(t.Context(), byHand)
-		refusedFor(t, err, policy.Frozen)
+		refusedFor(t, err, reason.Frozen)
 		assert.Nil(t, only(t, e).Confirmed)
 		assert.Zero(t, w.Isolations())
 		stop()
@@ -112,7 +112,7 @@ func TestOrdersAtAStandbyAreRefused(t *testing.T) {
 			func(e *engine.Engine) error { _, err := e.ConfirmOff(t.Context(), byHand); return err },
 		} {
 			err := give(p.engine["b"])
-			refusedFor(t, err, policy.NotOwner)
+			refusedFor(t, err, reason.NotOwner)
 			assert.Contains(t, err.Error(), "instance a owns the cluster")
 		}
 		assert.Equal(t, r.Version, only(t, p.engine["b"]).Version)

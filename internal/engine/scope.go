@@ -9,7 +9,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/state"
 )
 
@@ -31,7 +33,7 @@ func scopeOf(o ClusterOptions) state.Scope {
 // enlarged says what the daemon may act on now and could not before; "" when that is
 // nothing. // I18
 func enlarged(before, now state.Scope) string {
-	acts := []string{policy.ModeObserve, policy.ModeRespond, policy.ModeEvaluate} // ever more
+	acts := []string{guard.ModeObserve, guard.ModeRespond, guard.ModeEvaluate} // ever more
 	switch {
 	case before.Mode == "":
 		return "what it was before is not on record"
@@ -51,9 +53,9 @@ func enlarged(before, now state.Scope) string {
 
 // quietFrom is when the quiet period of a start begins, and what is to be told of the
 // start. Without state nobody knows what went on before, or whether it was armed. // I16, I18
-func (c *cluster) quietFrom(resumed time.Time) (from time.Time, told []Event) {
-	if c.opt.Mode == policy.ModeObserve && c.stored.Version == 0 {
-		told = append(told, Event{Type: EventInternal, Reason: string(policy.Observing),
+func (c *cluster) quietFrom(resumed time.Time) (from time.Time, told []event.Event) {
+	if c.opt.Mode == guard.ModeObserve && c.stored.Version == 0 {
+		told = append(told, event.Event{Type: event.Internal, Reason: string(reason.Observing),
 			Message: "there is no state of this cluster: it is observed until fencectl arm, whatever it was before"})
 	}
 	why := enlarged(c.stored.Scope, scopeOf(c.opt))
@@ -61,7 +63,7 @@ func (c *cluster) quietFrom(resumed time.Time) (from time.Time, told []Event) {
 		return resumed, told
 	}
 	if c.stored.Version != 0 && c.e.opt.Guards.QuietPeriod > 0 {
-		told = append(told, Event{Type: EventInternal, Reason: string(policy.QuietPeriod),
+		told = append(told, event.Event{Type: event.Internal, Reason: string(reason.QuietPeriod),
 			Message: "more may be acted on than before (" + why + "): the quiet period begins"})
 	}
 	return later(resumed, c.e.started), told

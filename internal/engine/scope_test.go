@@ -10,7 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/state"
 )
 
@@ -25,12 +29,12 @@ func atStart(t *testing.T, w *world, store state.Store, change func(*engine.Opti
 	time.Sleep(2 * time.Second)
 	x, err := e.Explain(t.Context(), "c", "n-1")
 	require.NoError(t, err)
-	for _, ev := range eventsOf(t, events, func(ev engine.Event) bool { return ev.Type == engine.EventInternal }) {
+	for _, ev := range eventsOf(t, events, func(ev event.Event) bool { return ev.Type == event.Internal }) {
 		told += ev.Message + "\n"
 	}
 	time.Sleep(6 * time.Minute)
 	stop()
-	return refusing(x.Gates, policy.QuietPeriod), told
+	return refusing(x.Gates, reason.QuietPeriod), told
 }
 
 // A start that may act on more than the one before begins with a quiet period, and
@@ -51,15 +55,15 @@ func TestScopeThatGrowsBeginsQuiet(t *testing.T) {
 			start func(*engine.Options)
 			want  string // what is told; "" = it is not quiet
 		}{
-			{in(policy.ModeObserve, a), "there is no state"},
-			{in(policy.ModeObserve, a), ""},
-			{in(policy.ModeEvaluate, a), "mode was observe and is evaluate"},
-			{in(policy.ModeEvaluate, a), ""},
-			{in(policy.ModeEvaluate, a, b), "FencePolicy b is new"},
-			{in(policy.ModeEvaluate, b), ""},
-			{in(policy.ModeEvaluate, named("b", labels.Set{"x": "2"})), "FencePolicy b selects something else"},
-			{in(policy.ModeObserve), ""},
-			{in(policy.ModeEvaluate), "mode was observe and is evaluate"},
+			{in(guard.ModeObserve, a), "there is no state"},
+			{in(guard.ModeObserve, a), ""},
+			{in(guard.ModeEvaluate, a), "mode was observe and is evaluate"},
+			{in(guard.ModeEvaluate, a), ""},
+			{in(guard.ModeEvaluate, a, b), "FencePolicy b is new"},
+			{in(guard.ModeEvaluate, b), ""},
+			{in(guard.ModeEvaluate, named("b", labels.Set{"x": "2"})), "FencePolicy b selects something else"},
+			{in(guard.ModeObserve), ""},
+			{in(guard.ModeEvaluate), "mode was observe and is evaluate"},
 		} {
 			quiet, told := atStart(t, w, store, c.start)
 			assert.Equal(t, c.want != "", quiet, "%s", told)
@@ -79,7 +83,7 @@ func TestScopeIsRememberedAfterTheQuietPeriod(t *testing.T) {
 		w.SetReady("True")
 		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Guards.QuietPeriod = 5 * time.Minute })
 		time.Sleep(time.Minute)
-		_, err := e.Pause(t.Context(), engine.Order{Cluster: "c", Actor: "ada", Reason: "look"})
+		_, err := e.Pause(t.Context(), order.Order{Cluster: "c", Actor: "ada", Reason: "look"})
 		require.NoError(t, err)
 		stop()
 		quiet, told := atStart(t, w, store, func(*engine.Options) {})
@@ -105,12 +109,12 @@ func TestScopeOfAStillClusterIsRemembered(t *testing.T) {
 // observed, and that is told.
 func TestLostArmingIsTold(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		observe := func(o *engine.Options) { o.Clusters[0].Mode = policy.ModeObserve }
+		observe := func(o *engine.Options) { o.Clusters[0].Mode = guard.ModeObserve }
 		e, events, stop := start(t, w, store, observe)
 		time.Sleep(5 * time.Minute)
-		lost := eventsOf(t, events, func(ev engine.Event) bool { return strings.Contains(ev.Message, "until fencectl arm") })
+		lost := eventsOf(t, events, func(ev event.Event) bool { return strings.Contains(ev.Message, "until fencectl arm") })
 		require.Len(t, lost, 1)
-		assert.Equal(t, string(policy.Observing), lost[0].Reason)
+		assert.Equal(t, string(reason.Observing), lost[0].Reason)
 		assert.Equal(t, "c", lost[0].Cluster)
 		assert.Empty(t, e.Runs("c"))
 		assert.Empty(t, w.Commands())

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 )
 
 const (
@@ -89,12 +89,12 @@ func withSecrets(ctx context.Context, h bmc.Host, read readSecret) bmc.Host {
 // withSecret fills in one device's user and password.
 func withSecret(ctx context.Context, source string, d *bmc.Device, read readSecret) {
 	if ns, name, _ := strings.Cut(d.Secret, "/"); ns == "" || name == "" {
-		d.Unusable = &Refusal{Reason: policy.SecretMissing, Message: source + " names no Secret with its BMC's credentials"}
+		d.Unusable = &reason.Refusal{Reason: reason.SecretMissing, Message: source + " names no Secret with its BMC's credentials"}
 		return
 	}
 	user, password, err := read(ctx, d.Secret)
 	if err != nil {
-		d.Unusable = &Refusal{Reason: hostErrorReason(err, policy.SecretMissing), Message: source + ": " + Sentence(err)}
+		d.Unusable = &reason.Refusal{Reason: hostErrorReason(err, reason.SecretMissing), Message: source + ": " + reason.Sentence(err)}
 		return
 	}
 	d.Username, d.Password = user, password

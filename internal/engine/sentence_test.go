@@ -8,18 +8,18 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/fenced/fenced/internal/bmc"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // A reason that is told beside its sentence is not told twice.
 func TestSentence(t *testing.T) {
-	lost := &Refusal{Reason: policy.SecretMissing, Message: "Secret ns/s does not exist"}
+	lost := &reason.Refusal{Reason: reason.SecretMissing, Message: "Secret ns/s does not exist"}
 	h := bmc.Host{Source: "BareMetalHost ns/h", Levels: []bmc.Level{{Devices: []bmc.Device{{Secret: "ns/s"}}}}}
 	h = withSecrets(t.Context(), h, func(context.Context, string) (string, bmc.Secret, error) { return "", bmc.Secret{}, lost })
 	err := h.Levels[0].Devices[0].Unusable
 	assert.EqualError(t, err, "SecretMissing: BareMetalHost ns/h: Secret ns/s does not exist")
-	assert.Equal(t, "BareMetalHost ns/h: Secret ns/s does not exist", Sentence(err))
-	assert.Equal(t, "x", Sentence(errors.New("x")))
+	assert.Equal(t, "BareMetalHost ns/h: Secret ns/s does not exist", reason.Sentence(err))
+	assert.Equal(t, "x", reason.Sentence(errors.New("x")))
 }
 
 func TestJoined(t *testing.T) {

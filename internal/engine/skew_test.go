@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/fake"
 )
@@ -26,13 +26,13 @@ func TestWrongClockBringsTheHostBack(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		r := only(t, e)
 		assert.Equal(t, remediate.PowerOn, r.Step, "nobody can tell how long it has read On")
-		assert.Equal(t, string(policy.ClockSkew), r.Reason)
+		assert.Equal(t, string(reason.ClockSkew), r.Reason)
 		assert.Contains(t, r.Note, "this clock and the API server's differ by 1h0m0s")
 		assert.True(t, w.On())
 		w.Hang()
 		time.Sleep(30 * time.Minute)
 		assert.Len(t, e.Runs("c"), 1)
-		assert.NotEmpty(t, gate(t, e, policy.ClockSkew).Value)
+		assert.NotEmpty(t, gate(t, e, reason.ClockSkew).Value)
 		assert.Zero(t, w.Isolations())
 		w.setSkew(0)
 		time.Sleep(30 * time.Minute)

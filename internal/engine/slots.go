@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 )
@@ -184,7 +185,7 @@ func (c *cluster) keepSlots(ctx context.Context, t *leadership) {
 		}
 		err := c.settleSlots(ctx)
 		if ctx.Err() == nil && err != nil && !failed {
-			c.emit(Event{Type: EventFailed, Message: "settle the slots of runs in flight: " + err.Error()})
+			c.emit(event.Event{Type: event.Failed, Message: "settle the slots of runs in flight: " + err.Error()})
 		}
 		if failed && err == nil {
 			c.wake() // what was waiting for a free one is asked again

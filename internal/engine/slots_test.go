@@ -11,7 +11,8 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/order"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/test/fake"
@@ -130,12 +131,12 @@ func TestLastSlotIsTakenInTheStore(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.True(t, meddled.Load())
 		require.Empty(t, e.Runs("a"))
-		require.Contains(t, refusals(t, events), string(policy.TotalInFlight))
+		require.Contains(t, refusals(t, events), string(reason.TotalInFlight))
 		x, err := e.Explain(t.Context(), "a", "a-000")
 		require.NoError(t, err)
-		require.True(t, refusing(x.Gates, policy.TotalInFlight), "explain counts the others', too: %+v", x.Gates)
+		require.True(t, refusing(x.Gates, reason.TotalInFlight), "explain counts the others', too: %+v", x.Gates)
 
-		out, err := e.Fence(t.Context(), engine.Order{Cluster: "a", Node: "a-001", Actor: "ada", Reason: "smoke"})
+		out, err := e.Fence(t.Context(), order.Order{Cluster: "a", Node: "a-001", Actor: "ada", Reason: "smoke"})
 		require.NoError(t, err, "a person does not wait for a slot")
 		assert.ElementsMatch(t, []string{"theirs", out.Run}, slotsOf(t, store), "but the run has one")
 		time.Sleep(5 * time.Minute)
@@ -149,9 +150,9 @@ func TestLastSlotIsTakenInTheStore(t *testing.T) {
 	})
 }
 
-func refusing(gates []policy.Gate, reason policy.Reason) bool {
+func refusing(gates []reason.Gate, code reason.Code) bool {
 	for _, g := range gates {
-		if g.Reason == reason {
+		if g.Reason == code {
 			return true
 		}
 	}

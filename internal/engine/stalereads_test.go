@@ -13,6 +13,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -47,7 +48,7 @@ func TestSlowRecordDoesNotPowerOffAReadyNode(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		var once sync.Once
 		e, _, stop := start(t, w, store, func(o *engine.Options) {
-			o.Record = func(e engine.Event) error {
+			o.Record = func(e event.Event) error {
 				if e.Action == remediate.SendOff {
 					once.Do(func() { w.Recover(); time.Sleep(4900 * time.Millisecond) })
 				}
@@ -80,7 +81,7 @@ func TestSlowSaveDoesNotReplaceAReadyMachine(t *testing.T) {
 func TestFreezeWhileTheRecordIsMade(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		_, _, stop := start(t, w, store, func(o *engine.Options) {
-			o.Record = func(e engine.Event) error {
+			o.Record = func(e event.Event) error {
 				if e.Action == remediate.SendOff {
 					lied(t, store, "n-1", "")
 					store.changed <- struct{}{}
@@ -103,7 +104,7 @@ func TestSlowStoreAndRecordStillFence(t *testing.T) {
 		store.watch(func([]byte) { time.Sleep(7 * time.Second) })
 		e, _, stop := start(t, w, store, func(o *engine.Options) {
 			o.Run.OffDeadline = 5 * time.Minute
-			o.Record = func(engine.Event) error { time.Sleep(4 * time.Second); return nil }
+			o.Record = func(event.Event) error { time.Sleep(4 * time.Second); return nil }
 		})
 		time.Sleep(30 * time.Minute)
 		r := only(t, e)

@@ -9,7 +9,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -52,8 +54,8 @@ func (c *cluster) startSoon(ctx context.Context, a candidate, draft remediate.Ru
 
 // notStarted tells why a candidate did not become a run.
 func (c *cluster) notStarted(ctx context.Context, a candidate, s *session, err error) {
-	if r, ok := asRefusal(err); ok { // any other was told of
-		c.refuse(a, policy.Gate{Name: "start", Reason: r.Reason, Value: r.Message, Threshold: "still free", Source: "state"})
+	if r, ok := reason.AsRefusal(err); ok { // any other was told of
+		c.refuse(a, reason.Gate{Name: "start", Reason: r.Reason, Value: r.Message, Threshold: "still free", Source: "state"})
 	}
 	if s != nil {
 		s.close(ctx)
@@ -69,7 +71,7 @@ func (c *cluster) place(a candidate, draft remediate.Run) (*leadership, remediat
 	t := c.leadership.Load()
 	if t == nil || !t.enter() {
 		why := cmp.Or(c.notOurs(), "this instance gives the cluster up")
-		return nil, r, &Refusal{Reason: policy.NotOwner, Message: why}
+		return nil, r, &reason.Refusal{Reason: reason.NotOwner, Message: why}
 	}
 	if err := c.reserve(a, r, now); err != nil {
 		t.leave()
@@ -80,16 +82,16 @@ func (c *cluster) place(a candidate, draft remediate.Run) (*leadership, remediat
 
 // begin records and saves a run that has its place, or takes that away again.
 func (c *cluster) begin(ctx context.Context, t *leadership, a candidate, r remediate.Run, s *session) (remediate.Run, error) {
-	started, err := c.recorded(Event{
-		Type: EventStarted, Node: r.Target.Node, Run: r.ID, Step: r.Step, Check: r.CheckID, Gates: a.gates,
+	started, err := c.recorded(event.Event{
+		Type: event.Started, Node: r.Target.Node, Run: r.ID, Step: r.Step, Check: r.CheckID, Gates: a.gates,
 		Message: cmp.Or(r.Trigger, "manual fence"),
 	})
 	var saved remediate.Run
 	if err != nil {
 		if perhapsRecorded(err) { // I24
-			c.emit(Event{Type: EventFailed, Node: r.Target.Node, Run: r.ID, Message: "not begun: " + err.Error()})
+			c.emit(event.Event{Type: event.Failed, Node: r.Target.Node, Run: r.ID, Message: "not begun: " + err.Error()})
 		}
-		err = &Refusal{Reason: AuditFailed, Message: "the audit log cannot be written: " + err.Error()}
+		err = &reason.Refusal{Reason: reason.AuditFailed, Message: "the audit log cannot be written: " + err.Error()}
 	} else {
 		saved, err = c.saveFirst(ctx, r)
 	}
@@ -114,15 +116,15 @@ func (c *cluster) reserve(a candidate, r remediate.Run, now time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if g, refused := firstFailing(c.asked(a, now)); refused {
-		return refusalOf(g)
+		return reason.RefusalOf(g)
 	}
 	a.draft = r
-	f := policy.Facts{Manual: r.Manual != nil, ControlPlane: r.ControlPlane, NeedsHost: r.Strategy == remediate.PowerCycle}
+	f := guard.Facts{Manual: r.Manual != nil, ControlPlane: r.ControlPlane, NeedsHost: r.Strategy == remediate.PowerCycle}
 	c.countNodes(a, &f)
 	c.countRuns(a, &f, now)
 	f.NextStart, f.StartsLastHour = c.nextStart(now)
-	if g, refused := firstFailing(policy.StartGuards(c.e.opt.Guards, f, now)); refused {
-		return refusalOf(g)
+	if g, refused := firstFailing(guard.StartGates(c.e.opt.Guards, f, now)); refused {
+		return reason.RefusalOf(g)
 	}
 	c.runs[r.ID], c.moved = r, true
 	if a.node != nil {
@@ -134,7 +136,7 @@ func (c *cluster) reserve(a candidate, r remediate.Run, now time.Time) error {
 // asked is a gate that does not hold when the check asks for the run no more, now
 // that others were begun: its limit, a budget or another check may forbid it. c.mu is
 // held.
-func (c *cluster) asked(a candidate, now time.Time) []policy.Gate {
+func (c *cluster) asked(a candidate, now time.Time) []reason.Gate {
 	if a.asks == nil {
 		return nil
 	}
@@ -142,7 +144,7 @@ func (c *cluster) asked(a candidate, now time.Time) []policy.Gate {
 		c.ledger.SetRuns(now, c.openTargets())
 		c.moved = false
 	}
-	reason := policy.NotUnhealthy
+	code := reason.NotUnhealthy
 	for _, check := range c.ledger.Acting(now) {
 		if check.ID() != a.asks.ID() {
 			continue
@@ -154,11 +156,11 @@ func (c *cluster) asked(a candidate, now time.Time) []policy.Gate {
 			case acts(a.asks, t) && strategyOf(a.asks, t) == a.draft.Strategy:
 				return nil
 			case len(t.Refusals) > 0:
-				reason = t.Refusals[0]
+				code = t.Refusals[0]
 			}
 		}
 	}
-	return []policy.Gate{{Name: "check", Reason: reason, Value: "it asks for this no more", Threshold: "still asked for", Source: "check " + a.asks.Key()}}
+	return []reason.Gate{{Name: "check", Reason: code, Value: "it asks for this no more", Threshold: "still asked for", Source: "check " + a.asks.Key()}}
 }
 
 // saveFirst takes a slot for a run and saves it. An order by a person does not wait
@@ -171,14 +173,14 @@ func (c *cluster) saveFirst(ctx context.Context, r remediate.Run) (remediate.Run
 	free, err := c.e.slots.take(ctx, c.store(), limit, c.opt.Name, r.ID)
 	switch {
 	case err != nil:
-		c.emit(Event{Type: EventFailed, Node: r.Target.Node, Message: Sentence(err)})
+		c.emit(event.Event{Type: event.Failed, Node: r.Target.Node, Message: reason.Sentence(err)})
 		return r, err
 	case !free:
-		return r, &Refusal{Reason: policy.TotalInFlight, Message: "as many runs are in flight over all clusters as guards.maxInFlightTotal allows"}
+		return r, &reason.Refusal{Reason: reason.TotalInFlight, Message: "as many runs are in flight over all clusters as guards.maxInFlightTotal allows"}
 	}
 	saved, err := c.save(ctx, r)
 	if err != nil {
-		c.emit(Event{Type: EventFailed, Node: r.Target.Node, Message: "save a new run: " + err.Error()})
+		c.emit(event.Event{Type: event.Failed, Node: r.Target.Node, Message: "save a new run: " + err.Error()})
 		return r, unsureOf(err)
 	}
 	return saved, nil

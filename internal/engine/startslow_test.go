@@ -8,16 +8,17 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 )
 
 // recordingStarts lets the record of the first start take so long.
-func recordingStarts(long time.Duration) (begun chan struct{}, record func(engine.Event) error) {
+func recordingStarts(long time.Duration) (begun chan struct{}, record func(event.Event) error) {
 	begun = make(chan struct{})
 	var once sync.Once
-	return begun, func(e engine.Event) error {
-		if e.Type == engine.EventStarted {
+	return begun, func(e event.Event) error {
+		if e.Type == event.Started {
 			once.Do(func() { close(begun); time.Sleep(long) })
 		}
 		return nil

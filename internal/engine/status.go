@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -57,7 +58,7 @@ func (e *Engine) Status() []ClusterStatus {
 
 // armed says whether fenced acts on its own judgement here. c.mu is held.
 func (c *cluster) armed() bool {
-	return c.opt.Mode == policy.ModeEvaluate || c.opt.Mode == policy.ModeObserve && c.stored.Armed
+	return c.opt.Mode == guard.ModeEvaluate || c.opt.Mode == guard.ModeObserve && c.stored.Armed
 }
 
 // Report is what the checks find in a cluster now, with every target. It is for

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/state"
 )
 
@@ -186,7 +187,7 @@ func (e *Engine) watchFile(ctx context.Context) error {
 				message = "the pause file is gone; the quiet period begins"
 			}
 			told = why
-			e.opt.Events.Emit(Event{Type: EventOrder, Message: message})
+			e.opt.Events.Emit(event.Event{Type: event.Ordered, Message: message})
 			e.stirred(state.AllClusters)
 		}
 		select {
@@ -237,7 +238,7 @@ func (e *Engine) keepPause(ctx context.Context, name string, now time.Time) {
 		}
 	})
 	if err == nil && ended != (pause{}) {
-		e.opt.Events.Emit(Event{Type: EventOrder, Cluster: name, Message: "the pause by " + ended.by + " is over; the quiet period begins"})
+		e.opt.Events.Emit(event.Event{Type: event.Ordered, Cluster: name, Message: "the pause by " + ended.by + " is over; the quiet period begins"})
 	}
 }
 

@@ -8,13 +8,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/order"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/fake"
 )
 
-func pausedFor(d time.Duration) engine.Order {
-	return engine.Order{Cluster: "c", Actor: "ada", Reason: "wait", For: d}
+func pausedFor(d time.Duration) order.Order {
+	return order.Order{Cluster: "c", Actor: "ada", Reason: "wait", For: d}
 }
 
 // A clock that is ahead, this host's or the API server's, ends no pause: it would be over
@@ -44,7 +45,7 @@ func TestClockThatIsAheadEndsNoStop(t *testing.T) {
 			assert.Empty(t, e.Holds("c"))
 			w.SetReadySince("Unknown", time.Now().Add(-time.Hour))
 			time.Sleep(time.Second)
-			assert.Equal(t, skew < 0, firstRefusal(t, e) == policy.QuietPeriod, "it follows the end as it was, not as it was to be")
+			assert.Equal(t, skew < 0, firstRefusal(t, e) == reason.QuietPeriod, "it follows the end as it was, not as it was to be")
 			stop()
 		})
 	}
@@ -125,7 +126,7 @@ func TestHoldThatIsOverStaysOver(t *testing.T) {
 }
 
 // firstRefusal is the reason of the first gate that forbids to fence n-1.
-func firstRefusal(t *testing.T, e *engine.Engine) policy.Reason {
+func firstRefusal(t *testing.T, e *engine.Engine) reason.Code {
 	t.Helper()
 	x, err := e.Explain(t.Context(), "c", "n-1")
 	require.NoError(t, err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/test/fake"
 )
 
@@ -36,11 +37,11 @@ func TestStormIsRemembered(t *testing.T) {
 		stormy(w)
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(2 * time.Minute)
-		gate(t, e, policy.ShortCircuit)
+		gate(t, e, reason.ShortCircuit)
 		w.setOthersDown(false)
 		time.Sleep(30 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
-		gate(t, e, policy.StormCooldown)
+		gate(t, e, reason.StormCooldown)
 		time.Sleep(31 * time.Minute)
 		assert.NotEmpty(t, e.Runs("c"), "the end of the cooldown needs no event")
 		stop()
@@ -59,7 +60,7 @@ func TestStormIsNotForgottenByARestart(t *testing.T) {
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(59 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
-		gate(t, e, policy.StormCooldown)
+		gate(t, e, reason.StormCooldown)
 		time.Sleep(2 * time.Minute)
 		assert.NotEmpty(t, e.Runs("c"))
 		stop()
@@ -74,7 +75,7 @@ func TestStormGoesWithItsCheck(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 		w.setOthersDown(false)
 		time.Sleep(time.Minute)
-		gate(t, e, policy.StormCooldown)
+		gate(t, e, reason.StormCooldown)
 		w.changeCheck(func(c *policy.Check) { c.UID = "another" })
 		time.Sleep(5 * time.Second)
 		assert.NotEmpty(t, e.Runs("c"), "the daemon has watched for longer than the cooldown")

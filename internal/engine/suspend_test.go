@@ -10,7 +10,8 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -45,11 +46,11 @@ func TestSuspendEndsInAQuietPeriod(t *testing.T) {
 		w.SetReadySince("Unknown", time.Now().Add(-4*time.Minute))
 		l.suspend(4 * time.Minute)
 		time.Sleep(5*time.Minute - time.Second)
-		assert.False(t, gate(t, e, policy.QuietPeriod).Pass)
+		assert.False(t, gate(t, e, reason.QuietPeriod).Pass)
 		assert.Empty(t, e.Runs("c"))
 		assert.Zero(t, w.Count(bmc.CommandOff))
 		var told []string
-		for _, ev := range eventsOf(t, events, func(ev engine.Event) bool { return ev.Type == engine.EventView || ev.Type == engine.EventOwner }) {
+		for _, ev := range eventsOf(t, events, func(ev event.Event) bool { return ev.Type == event.ViewChanged || ev.Type == event.OwnerChanged }) {
 			told = append(told, ev.Message)
 		}
 		assert.Contains(t, told, "not synced yet; this host was suspended for 4m0s")
@@ -69,7 +70,7 @@ func TestNapIsNoSuspend(t *testing.T) {
 			time.Sleep(10 * time.Second)
 			l.suspend(300 * time.Millisecond)
 		}
-		assert.Len(t, eventsOf(t, events, func(ev engine.Event) bool { return ev.Type == engine.EventOwner }), 1, "it guards the cluster")
+		assert.Len(t, eventsOf(t, events, func(ev event.Event) bool { return ev.Type == event.OwnerChanged }), 1, "it guards the cluster")
 		stop()
 		assert.Empty(t, e.Runs("c"))
 	})
@@ -154,8 +155,8 @@ func TestViewFromBeforeASuspendJustifiesNothing(t *testing.T) {
 			l.options(o)
 			old.Watch = o.Clusters[0].Watch
 			o.Clusters[0].Watch = old
-			o.Record = func(ev engine.Event) error {
-				if now := time.Now(); ev.Type == engine.EventStarted {
+			o.Record = func(ev event.Event) error {
+				if now := time.Now(); ev.Type == event.Started {
 					old.proven.Store(&now)
 					l.suspend(12 * time.Hour)
 				}

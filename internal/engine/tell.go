@@ -5,6 +5,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -18,7 +19,7 @@ type Checks interface {
 	// WriteStatus changes what differs in the status of one check.
 	WriteStatus(ctx context.Context, r policy.CheckReport) error
 	// Record adds one Kubernetes Event to a check.
-	Record(ctx context.Context, r policy.CheckReport, warning bool, reason, message string) error
+	Record(ctx context.Context, r policy.CheckReport, warning bool, code, message string) error
 }
 
 const (
@@ -167,15 +168,15 @@ func (t *statusWriter) write(ctx context.Context, r *policy.CheckReport, is stat
 	full := t.c.withTargets(*r, now)
 	err := t.c.opt.Checks.WriteStatus(ctx, full)
 	if err == nil && last.seen && last.allowed != r.Allowed {
-		reason, message := remediationAllowed, "not more targets are unhealthy than the limit allows"
+		code, message := remediationAllowed, "not more targets are unhealthy than the limit allows"
 		if !r.Allowed {
-			reason, message = remediationRestricted, r.Message
+			code, message = remediationRestricted, r.Message
 		}
-		err = t.c.opt.Checks.Record(ctx, full, !r.Allowed, reason, message)
+		err = t.c.opt.Checks.Record(ctx, full, !r.Allowed, code, message)
 	}
 	if err != nil && ctx.Err() == nil {
 		if last.failed == 0 { // told once, until it goes well again
-			t.c.emit(Event{Type: EventFailed, Message: "tell what check " + r.Namespace + "/" + r.Name + " found: " + err.Error()})
+			t.c.emit(event.Event{Type: event.Failed, Message: "tell what check " + r.Namespace + "/" + r.Name + " found: " + err.Error()})
 		}
 		last.failed = min(max(2*last.failed, tellRetry), tellSlowest)
 		last.next = now.Add(last.failed)

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -50,13 +52,13 @@ func (b *board) WriteStatus(ctx context.Context, r policy.CheckReport) error {
 	return nil
 }
 
-func (b *board) Record(_ context.Context, _ policy.CheckReport, warning bool, reason, _ string) error {
+func (b *board) Record(_ context.Context, _ policy.CheckReport, warning bool, code, _ string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if warning {
-		reason = "!" + reason
+		code = "!" + code
 	}
-	b.recorded = append(b.recorded, reason)
+	b.recorded = append(b.recorded, code)
 	return nil
 }
 
@@ -109,7 +111,7 @@ func TestStatusIsLeftToTheJudgeThatLives(t *testing.T) {
 	cases := map[string]func(*board, *engine.Options){
 		"alive":    func(b *board, _ *engine.Options) { b.alive = remediate.Yes },
 		"unknown":  func(b *board, _ *engine.Options) { b.alive = remediate.CannotTell },
-		"observer": func(_ *board, o *engine.Options) { o.Clusters[0].Mode = policy.ModeObserve },
+		"observer": func(_ *board, o *engine.Options) { o.Clusters[0].Mode = guard.ModeObserve },
 	}
 	for name, change := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -144,7 +146,7 @@ func TestTellingNeverDelaysADecision(t *testing.T) {
 		stop()
 		written, _ := b.told()
 		assert.Len(t, written, 5, "after 0, 10, 30, 70 and 150 s")
-		failed := eventsOf(t, events, func(ev engine.Event) bool { return ev.Type == engine.EventFailed })
+		failed := eventsOf(t, events, func(ev event.Event) bool { return ev.Type == event.Failed })
 		assert.Len(t, failed, 1, "told once")
 	})
 }

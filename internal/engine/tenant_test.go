@@ -12,8 +12,10 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/power"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/sweep"
 	"github.com/fenced/fenced/test/fake"
@@ -66,7 +68,7 @@ func TestPinnedHostIsNotSentAnothersPassword(t *testing.T) {
 		time.Sleep(15 * time.Minute)
 		assert.True(t, passwords.were("192.0.2.10", "hush"))
 		assert.False(t, passwords.were("192.0.2.10", "another's"))
-		assert.Equal(t, policy.SecretShared, subjectOf(t, e, "ns/h-1").Withheld.Reason)
+		assert.Equal(t, reason.SecretShared, subjectOf(t, e, "ns/h-1").Withheld.Reason)
 		end()
 		stop()
 	})
@@ -132,14 +134,14 @@ func TestWordOpensNoDoor(t *testing.T) {
 		var asked opened
 		e, _, stop := start(t, w, store, asked.note)
 		time.Sleep(2 * time.Second)
-		require.Equal(t, policy.SecretShared, subjectOf(t, e, "ns/h-1").Withheld.Reason)
+		require.Equal(t, reason.SecretShared, subjectOf(t, e, "ns/h-1").Withheld.Reason)
 		_, err := e.ConfirmOff(t.Context(), byHand)
-		refusedFor(t, err, policy.SecretShared)
+		refusedFor(t, err, reason.SecretShared)
 		assert.Empty(t, asked.list)
 		m.drop("h-2")
 		time.Sleep(2 * time.Second)
 		_, err = e.ConfirmOff(t.Context(), byHand)
-		refusedFor(t, err, engine.ConfirmedOffContradicted)
+		refusedFor(t, err, reason.ConfirmedOffContradicted)
 		stop()
 	})
 }
@@ -204,7 +206,7 @@ func (a wrongly) Read(context.Context) (bmc.Reading, error) {
 // Who names another part of a known host's BMC has the same account there, or is vouched
 // for: a wrong password would lock the account of the other.
 func TestNoOtherAccountAtAKnownHostsBMC(t *testing.T) {
-	for password, reason := range map[string]policy.Reason{"wrong": policy.BMCShared, "hush": ""} {
+	for password, code := range map[string]reason.Code{"wrong": reason.BMCShared, "hush": ""} {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {
 			m := newMetal(w)
 			m.set("h-1", func(h *policy.Host) { h.Address = "redfish://192.0.2.10/redfish/v1/Systems/1" })
@@ -216,10 +218,10 @@ func TestNoOtherAccountAtAKnownHostsBMC(t *testing.T) {
 			m.has("h-bait", password)
 			m.useOn("other-0", "h-bait")
 			time.Sleep(2 * time.Second)
-			if withheld := subjectOf(t, e, "ns/h-bait").Withheld; reason == "" {
+			if withheld := subjectOf(t, e, "ns/h-bait").Withheld; code == "" {
 				require.Nil(t, withheld)
 			} else {
-				require.Equal(t, reason, withheld.Reason)
+				require.Equal(t, code, withheld.Reason)
 			}
 			n := 0
 			actors := power.NewActors(func(d bmc.Device) (bmc.Power, error) {
@@ -229,7 +231,7 @@ func TestNoOtherAccountAtAKnownHostsBMC(t *testing.T) {
 				return w.bmc(), nil
 			})
 			s := sweep.New(sweep.Options{Engine: e, Open: actors.Patient(), Urgent: actors.Urgent(), Every: time.Minute,
-				ReadTimeout: 5 * time.Second, AtOnce: sweep.AtOnce, Tell: func(engine.Event) {}, Measured: func(bmc.Driver, time.Duration) {}})
+				ReadTimeout: 5 * time.Second, AtOnce: sweep.AtOnce, Tell: func(event.Event) {}, Measured: func(bmc.Driver, time.Duration) {}})
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan error, 1)
 			go func() { done <- s.Run(ctx) }()
@@ -263,7 +265,7 @@ func TestPinnedLiarForbidsNothing(t *testing.T) {
 		says("ns/h-1", hostUUID)
 		says("ns/h-2", hostUUID)
 		assert.Empty(t, e.Quarantine(t.Context(), subjectOf(t, e, "ns/h-1")))
-		assert.Equal(t, policy.DuplicateHost, e.Quarantine(t.Context(), subjectOf(t, e, "ns/h-2"))[0].Reason)
+		assert.Equal(t, reason.DuplicateHost, e.Quarantine(t.Context(), subjectOf(t, e, "ns/h-2"))[0].Reason)
 		stop()
 	})
 }
@@ -281,7 +283,7 @@ func TestEntryThatProvesNothingIsNotExcused(t *testing.T) {
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(2 * time.Second)
 		_, err := e.Enroll(t.Context(), byHand)
-		refusedFor(t, err, policy.DuplicateHost)
+		refusedFor(t, err, reason.DuplicateHost)
 		time.Sleep(3 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		assert.Zero(t, w.Count(bmc.CommandOff))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 )
@@ -37,7 +38,7 @@ func (c *cluster) takeBack(ctx context.Context, r remediate.Run) {
 			c.settle(saved)
 			return
 		case errors.Is(err, state.ErrNotOwner):
-			c.emit(Event{Type: EventFailed, Node: r.Target.Node, Run: r.ID, Message: "another instance may find this run open and go on with it: it could not be taken back: " + err.Error()})
+			c.emit(event.Event{Type: event.Failed, Node: r.Target.Node, Run: r.ID, Message: "another instance may find this run open and go on with it: it could not be taken back: " + err.Error()})
 			return
 		}
 		switch stood, err := state.GetRun(ctx, c.store(), r.ID); {
@@ -61,6 +62,6 @@ func (c *cluster) settle(r remediate.Run) {
 	c.runs[r.ID], c.moved = r, true
 	delete(c.labels, r.ID)
 	c.mu.Unlock()
-	c.emit(Event{Type: EventStep, Node: r.Target.Node, Run: r.ID, Step: r.Step, Reason: r.Reason, Message: r.Note})
+	c.emit(event.Event{Type: event.Stepped, Node: r.Target.Node, Run: r.ID, Step: r.Step, Reason: r.Reason, Message: r.Note})
 	c.wake()
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
-	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 )
@@ -100,7 +100,7 @@ func TestFirstSaveThatAnotherInstanceFindsIsToldOf(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		p.give("b")
 		time.Sleep(3 * time.Second)
-		assert.Contains(t, strings.Join(p.told(t, "a", engine.EventFailed), "\n"), "it could not be taken back")
+		assert.Contains(t, strings.Join(p.told(t, "a", event.Failed), "\n"), "it could not be taken back")
 		p.end()
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/state"
 )
 
@@ -61,9 +62,9 @@ func (d *corruptRecords) why() string {
 // could not be asked for at all. Once all can be read, the quiet period begins. // I16
 func (e *Engine) noteUnread(kind state.Kind, err error) error {
 	if e.corrupt.note(kind, err) {
-		ev := Event{Type: EventFailed, Message: e.corrupt.why()}
+		ev := event.Event{Type: event.Failed, Message: e.corrupt.why()}
 		if ev.Message == "" {
-			ev = Event{Type: EventInternal, Message: "what forbids something can be read again; the quiet period begins"}
+			ev = event.Event{Type: event.Internal, Message: "what forbids something can be read again; the quiet period begins"}
 		}
 		e.beQuiet(state.AllClusters, time.Now())
 		e.opt.Events.Emit(ev)

@@ -10,7 +10,8 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 )
@@ -36,10 +37,10 @@ func spoil(t *testing.T, s state.Store, r state.Record) {
 }
 
 // alarms counts what failed in no run, of a wording.
-func alarms(t *testing.T, events *engine.Stream, words string) int {
+func alarms(t *testing.T, events *event.Stream, words string) int {
 	t.Helper()
-	return len(eventsOf(t, events, func(ev engine.Event) bool {
-		return ev.Type == engine.EventFailed && ev.Node == "" && strings.Contains(ev.Message, words)
+	return len(eventsOf(t, events, func(ev event.Event) bool {
+		return ev.Type == event.Failed && ev.Node == "" && strings.Contains(ev.Message, words)
 	}))
 }
 
@@ -61,7 +62,7 @@ func TestUnreadableStopsStopAndBringBack(t *testing.T) {
 				assert.Equal(t, end, only(t, e).Step, "%s, isolated: %t", name, isolated)
 				assert.True(t, w.On(), name)
 				assert.Equal(t, 1, w.Count(bmc.CommandOff), name)
-				assert.Contains(t, gate(t, e, policy.Paused).Value, "cannot be read", name)
+				assert.Contains(t, gate(t, e, reason.Paused).Value, "cannot be read", name)
 				assert.Contains(t, e.Status()[0].Paused, "cannot be read", name)
 				assert.Equal(t, 1, alarms(t, events, "cannot be read"), "told once: %s", name)
 				_, err := e.Fence(t.Context(), byHand)

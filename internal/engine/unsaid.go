@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 )
@@ -27,7 +28,7 @@ func (w *worker) take(ctx context.Context, saved remediate.Run) {
 	if !stepped {
 		return
 	}
-	w.emit(Event{Type: EventStep, Reason: saved.Reason, Message: lastNote(saved)})
+	w.emit(event.Event{Type: event.Stepped, Reason: saved.Reason, Message: lastNote(saved)})
 	if saved.Step == remediate.DeleteNode && !saved.IsolatesOnConfirmation() { // else nobody has compared who answers
 		w.c.storePin(ctx, saved)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 )
@@ -45,7 +45,7 @@ func TestSaveWithoutAnAnswerIsTakenIn(t *testing.T) {
 			stop()
 			require.Len(t, runs, 1)
 			assert.Equal(t, remediate.Done, runs[0].Step, "no answer to %s", step)
-			told := eventsOf(t, events, func(ev engine.Event) bool { return ev.Type == engine.EventStep && ev.Step == step })
+			told := eventsOf(t, events, func(ev event.Event) bool { return ev.Type == event.Stepped && ev.Step == step })
 			assert.Len(t, told, 1, "events of %s", step)
 		})
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/fenced/fenced/internal/bmc"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -26,7 +26,7 @@ func (c *cluster) ofMetal(h bmc.Host, t remediate.Target) bool {
 
 // withheld says why no password is sent to the BMC that a BareMetalHost names; nil when
 // it may be, and for an entry of hosts.d, which is the administrator's own. // I10
-func (c *cluster) withheld(h bmc.Host, t remediate.Target) *Refusal {
+func (c *cluster) withheld(h bmc.Host, t remediate.Target) *reason.Refusal {
 	if !c.ofMetal(h, t) {
 		return nil
 	}
@@ -34,7 +34,7 @@ func (c *cluster) withheld(h bmc.Host, t remediate.Target) *Refusal {
 }
 
 // misplaced refuses what only the configuration can allow, and no enrolment.
-func (c *cluster) misplaced(h bmc.Host) *Refusal {
+func (c *cluster) misplaced(h bmc.Host) *reason.Refusal {
 	rules := c.e.opt.Metal
 	for _, l := range h.Levels {
 		for _, d := range l.Devices {
@@ -49,7 +49,7 @@ func (c *cluster) misplaced(h bmc.Host) *Refusal {
 					" write the host into hosts.d with tls.ca or tls.pinSHA256, or set bareMetalHosts.unverified in fenced.yaml"
 			}
 			if why != "" {
-				return &Refusal{Reason: policy.InvalidHost, Message: h.Source + ", " + d.String() + ": " + why}
+				return &reason.Refusal{Reason: reason.InvalidHost, Message: h.Source + ", " + d.String() + ": " + why}
 			}
 		}
 	}
@@ -59,20 +59,20 @@ func (c *cluster) misplaced(h bmc.Host) *Refusal {
 // unknown refuses a BareMetalHost that may be anybody's, made to be sent another host's
 // password: it leads where another does, or it names another's Secret and was neither
 // pinned nor enrolled with that.
-func (c *cluster) unknown(h bmc.Host, t remediate.Target) *Refusal {
+func (c *cluster) unknown(h bmc.Host, t remediate.Target) *reason.Refusal {
 	all := names(c.opt.Name, t.Node, t.BareMetalHost)
 	if !c.e.index.any([]string{h.Name}, anyHost) {
-		return &Refusal{Reason: policy.NotSynced, Message: h.Source + " has just gone"}
+		return &reason.Refusal{Reason: reason.NotSynced, Message: h.Source + " has just gone"}
 	}
 	if why := c.e.twin(all); why != "" {
-		return &Refusal{Reason: policy.DuplicateHost, Message: why}
+		return &reason.Refusal{Reason: reason.DuplicateHost, Message: why}
 	}
 	secrets := secretsOf(c.opt.Name, h)
 	why := c.e.secretShared(all, secrets)
 	if p, _, _ := c.e.pins.get(h.Name); why == "" || c.e.index.any(all, c.e.pinned) && (p.Secret == "" || p.Secret == strings.Join(secrets, "\n")) {
 		return nil
 	}
-	return &Refusal{Reason: policy.SecretShared, Message: why + ", and nobody has vouched for its BMC at " + h.Address() +
+	return &reason.Refusal{Reason: reason.SecretShared, Message: why + ", and nobody has vouched for its BMC at " + h.Address() +
 		": give it a Secret of its own, or look at that address and then enroll it (fencectl bmc enroll)"}
 }
 
@@ -93,7 +93,7 @@ func (c *cluster) otherSecret(h bmc.Host, t remediate.Target) string {
 // otherAccount refuses a BareMetalHost that nobody knows, with its credentials, at the BMC
 // of one that is known, beside whose part it names another: with another password it would
 // lock the account of the other.
-func (c *cluster) otherAccount(ctx context.Context, h bmc.Host, t remediate.Target) *Refusal {
+func (c *cluster) otherAccount(ctx context.Context, h bmc.Host, t remediate.Target) *reason.Refusal {
 	all := names(c.opt.Name, t.Node, t.BareMetalHost)
 	if !c.ofMetal(h, t) || c.e.index.any(all, c.e.pinned) {
 		return nil
@@ -105,7 +105,7 @@ func (c *cluster) otherAccount(ctx context.Context, h bmc.Host, t remediate.Targ
 			}
 			for _, o := range c.e.index.beside(d.Service(), all, c.e.known) {
 				if !c.sameAccount(ctx, d, o) {
-					return &Refusal{Reason: policy.BMCShared,
+					return &reason.Refusal{Reason: reason.BMCShared,
 						Message: h.Source + " has another account at " + d.String() + " than " + o.name + " (" + o.source + "), and nobody has vouched for it:" +
 							" write the same account into its Secret, or enroll it (fencectl bmc enroll)"}
 				}

@@ -10,7 +10,9 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/test/fake"
 )
@@ -38,12 +40,12 @@ func TestPasswordIsNotSentToWhoNamesAnothersSecret(t *testing.T) {
 		assert.Equal(t, "hush", passwords.at("192.0.2.10"), "h-1 is asked as before")
 		list := e.Quarantine(t.Context(), subjectOf(t, e, "ns/h-bait"))
 		require.Len(t, list, 1)
-		assert.Equal(t, policy.SecretShared, list[0].Reason)
+		assert.Equal(t, reason.SecretShared, list[0].Reason)
 		assert.Empty(t, e.Quarantine(t.Context(), subjectOf(t, e, "ns/h-1")))
 		_, err := s.Test(t.Context(), "c", "other-0")
-		refusedFor(t, err, policy.SecretShared)
-		_, err = e.Fence(t.Context(), engine.Order{Node: "other-0", Actor: "root", Reason: "test"})
-		refusedFor(t, err, policy.SecretShared)
+		refusedFor(t, err, reason.SecretShared)
+		_, err = e.Fence(t.Context(), order.Order{Node: "other-0", Actor: "root", Reason: "test"})
+		refusedFor(t, err, reason.SecretShared)
 		assert.Empty(t, passwords.at(trap))
 		end()
 		stop()
@@ -58,11 +60,11 @@ func TestSharedSecretIsUsedOnceEnrolled(t *testing.T) {
 		bait(m, "ipmi://192.0.2.77")
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(2 * time.Second)
-		assert.Equal(t, policy.SecretShared, subjectOf(t, e, "ns/h-1").Withheld.Reason, "nobody knows yet whose it is")
+		assert.Equal(t, reason.SecretShared, subjectOf(t, e, "ns/h-1").Withheld.Reason, "nobody knows yet whose it is")
 		_, err := e.Enroll(t.Context(), byHand)
 		require.NoError(t, err)
 		assert.Nil(t, subjectOf(t, e, "ns/h-1").Withheld)
-		assert.Equal(t, policy.SecretShared, subjectOf(t, e, "ns/h-bait").Withheld.Reason)
+		assert.Equal(t, reason.SecretShared, subjectOf(t, e, "ns/h-bait").Withheld.Reason)
 		stop()
 	})
 }
@@ -118,10 +120,10 @@ func TestBareMetalHostMayNotSayEverything(t *testing.T) {
 				e, _, stop := start(t, w, store, func(o *engine.Options) { o.Metal = rules })
 				time.Sleep(2 * time.Minute)
 				assert.Empty(t, e.Runs("c"))
-				gate(t, e, policy.InvalidHost)
-				assert.Equal(t, policy.InvalidHost, subjectOf(t, e, "ns/h-1").Withheld.Reason)
+				gate(t, e, reason.InvalidHost)
+				assert.Equal(t, reason.InvalidHost, subjectOf(t, e, "ns/h-1").Withheld.Reason)
 				_, err := e.Enroll(t.Context(), byHand)
-				refusedFor(t, err, policy.InvalidHost)
+				refusedFor(t, err, reason.InvalidHost)
 				assert.Zero(t, w.Reads())
 				assert.Zero(t, m.secretReads(), "not even its Secret is read for that")
 				stop()
@@ -179,7 +181,7 @@ func TestForeignHostForbidsNothing(t *testing.T) {
 				assert.False(t, passwords.were("192.0.2.10", "wrong"), "it would lock the account of the other")
 				list := e.Quarantine(t.Context(), subjectOf(t, e, "ns/h-bait"))
 				require.Len(t, list, 1)
-				assert.Equal(t, policy.DuplicateHost, list[0].Reason)
+				assert.Equal(t, reason.DuplicateHost, list[0].Reason)
 				require.NotEmpty(t, e.Runs("c"))
 				assert.Equal(t, "n-1", e.Runs("c")[0].Target.Node)
 				end()
@@ -204,10 +206,10 @@ func TestTwoKnownHostsAreBothRefused(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		for _, key := range []string{"ns/h-1", "ns/h-2"} {
-			assert.Equal(t, policy.DuplicateHost, subjectOf(t, e, key).Withheld.Reason, key)
+			assert.Equal(t, reason.DuplicateHost, subjectOf(t, e, key).Withheld.Reason, key)
 		}
 		_, err := e.Enroll(t.Context(), byHand)
-		refusedFor(t, err, policy.DuplicateHost)
+		refusedFor(t, err, reason.DuplicateHost)
 		stop()
 	})
 }

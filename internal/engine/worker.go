@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 )
@@ -92,7 +93,7 @@ func (w *worker) commit(ctx context.Context, next remediate.Run) bool {
 	}
 	saved, err := w.c.save(context.WithoutCancel(ctx), next)
 	if err != nil {
-		w.emit(Event{Type: EventFailed, Message: "save the run: " + err.Error()})
+		w.emit(event.Event{Type: event.Failed, Message: "save the run: " + err.Error()})
 		if w.ousted = errors.Is(err, state.ErrNotOwner); w.ousted { // I19
 			return false
 		}
@@ -149,7 +150,7 @@ func (w *worker) mended(ctx context.Context) {
 	}
 }
 
-func (w *worker) emit(e Event) {
+func (w *worker) emit(e event.Event) {
 	e.Node, e.Run, e.Step = w.run.Target.Node, w.run.ID, w.run.Step
 	w.c.emit(e)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/fake"
 )
@@ -50,7 +50,7 @@ func TestOutletIsNotLeftOffBecauseTheBMCReadsOn(t *testing.T) {
 		refusals := e.Quarantine(t.Context(), subject)
 		stop()
 		require.Len(t, refusals, 1, "the next run must not cut it again")
-		assert.Equal(t, policy.NotEnrolled, refusals[0].Reason)
+		assert.Equal(t, reason.NotEnrolled, refusals[0].Reason)
 		assert.Contains(t, refusals[0].Message, "power level 2 read Off while a lower one read On")
 		assert.Equal(t, remediate.Aborted, r.Step, "%s: %s", r.Reason, r.Note)
 		assert.True(t, p.On())

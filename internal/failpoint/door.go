@@ -11,6 +11,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -82,7 +83,7 @@ func (k failingChecks) Record(ctx context.Context, r policy.CheckReport, warning
 }
 
 // failingRecord has a point before and after a record becomes durable.
-func failingRecord(record func(engine.Event) error, ev engine.Event) error {
+func failingRecord(record func(event.Event) error, ev event.Event) error {
 	reach(ev.Node, "before", "record", string(ev.Step), string(ev.Action))
 	err := record(ev)
 	reach(ev.Node, "after", "record", string(ev.Step), string(ev.Action))

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/event"
 )
 
 // Files of the directory that say how the points in it work.
@@ -46,7 +47,7 @@ func Wrap(o engine.Options) engine.Options {
 		}
 	}
 	if record := o.Record; record != nil {
-		o.Record = func(ev engine.Event) error { return failingRecord(record, ev) }
+		o.Record = func(ev event.Event) error { return failingRecord(record, ev) }
 	}
 	o.Clusters = slices.Clone(o.Clusters)
 	for i := range o.Clusters {

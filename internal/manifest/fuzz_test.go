@@ -12,6 +12,7 @@ import (
 
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // FuzzDecode: whatever the input, decoding and judging end, give the same
@@ -42,7 +43,7 @@ func FuzzDecode(f *testing.F) {
 				if target.Verdict != policy.Skipped {
 					counted++
 				}
-				if target.Reason == policy.NodeNotFound {
+				if target.Reason == reason.NodeNotFound {
 					assert.NotContains(t, s.Undecoded, policy.ObjectKey{}, "a Node was taken for gone in spite of what could not be read")
 				}
 			}

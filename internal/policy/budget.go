@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // countBudget counts the Nodes of a DisruptionBudget.
@@ -125,7 +127,7 @@ func (w *tables) refuseBudget(r *Report, b *DisruptionBudget, found *BudgetRepor
 }
 
 func (t *TargetReport) refuseBudget(b *BudgetReport) {
-	t.refuse(Budget)
+	t.refuse(reason.Budget)
 	t.budgets = append(t.budgets, b.gate())
 }
 
@@ -135,7 +137,7 @@ func firstByName(targets []*TargetReport, room int) map[string]bool {
 	var names []string
 	for _, t := range targets {
 		// fenced itself carries out a power cycle that was requested.
-		held := slices.ContainsFunc(t.Refusals, func(r Reason) bool { return r != AlreadyRequested || t.Action != PowerCycle })
+		held := slices.ContainsFunc(t.Refusals, func(r reason.Code) bool { return r != reason.AlreadyRequested || t.Action != PowerCycle })
 		if !held {
 			names = append(names, t.Node)
 		}
@@ -150,11 +152,11 @@ func firstByName(targets []*TargetReport, room int) map[string]bool {
 }
 
 // gate is the budget as something that refuses.
-func (r *BudgetReport) gate() Gate {
+func (r *BudgetReport) gate() reason.Gate {
 	source := DisruptionBudgetKind + " " + r.Name
 	if r.State != StateActive {
-		return gate("budget", false, Budget, fmt.Sprintf("%s: %s", r.State, r.Message), string(StateActive), source)
+		return reason.NewGate("budget", false, reason.Budget, fmt.Sprintf("%s: %s", r.State, r.Message), string(StateActive), source)
 	}
-	return gate("budget", false, Budget, share(r.Unavailable, r.Nodes)+" unavailable",
+	return reason.NewGate("budget", false, reason.Budget, fmt.Sprintf("%d of %d unavailable", r.Unavailable, r.Nodes),
 		fmt.Sprintf("at most %d (%s)", r.MaxUnavailable, r.Limit), source)
 }

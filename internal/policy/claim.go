@@ -3,13 +3,15 @@ package policy
 import (
 	"fmt"
 	"strings"
+
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // Doubt is why nobody can say which Machine a Node belongs to; the zero value is
 // none. Whoever acts in spite of it may hit another host than the one that is ill,
 // or one whose owner was never asked. // I4
 type Doubt struct {
-	Reason  Reason
+	Reason  reason.Code
 	Message string
 }
 
@@ -19,7 +21,7 @@ func (w *tables) machineOf(n *Node) (*Machine, Doubt) {
 	list := w.byNode[n.Name]
 	switch {
 	case len(list) == 0 && w.unreadMachines > 0:
-		return nil, Doubt{Undecodable, "a Machine could not be decoded, and it may be this Node's"}
+		return nil, Doubt{reason.Undecodable, "a Machine could not be decoded, and it may be this Node's"}
 	case len(list) == 0:
 		return nil, Doubt{}
 	case len(list) == 1:
@@ -62,7 +64,7 @@ func (w *tables) doubt(m *Machine) Doubt {
 }
 
 func disputed(node string, a, b *Machine) Doubt {
-	return Doubt{NodeMismatch, fmt.Sprintf("Machines %s and %s both name Node %s, and no providerID tells whose it is", a.Key(), b.Key(), node)}
+	return Doubt{reason.NodeMismatch, fmt.Sprintf("Machines %s and %s both name Node %s, and no providerID tells whose it is", a.Key(), b.Key(), node)}
 }
 
 // mismatch: a Node of another host, or of another cluster, has the name that the
@@ -72,7 +74,7 @@ func mismatch(m *Machine, n *Node) Doubt {
 	if m == nil || n == nil || m.ProviderID == "" || n.ProviderID == "" || sameProvider(m.ProviderID, n.ProviderID) {
 		return Doubt{}
 	}
-	return Doubt{NodeMismatch, fmt.Sprintf("Node %s has the providerID %s, its Machine %s has %s", n.Name, n.ProviderID, m.Key(), m.ProviderID)}
+	return Doubt{reason.NodeMismatch, fmt.Sprintf("Node %s has the providerID %s, its Machine %s has %s", n.Name, n.ProviderID, m.Key(), m.ProviderID)}
 }
 
 // sameProvider says whether two providerIDs name one host. OpenShift's provider
@@ -89,7 +91,7 @@ func sameProvider(a, b string) bool {
 func (l *Ledger) Doubt(m *Machine, n *Node) Doubt {
 	switch {
 	case m == nil && n == nil && l.w.unreadMachines > 0:
-		return Doubt{Undecodable, "a Machine could not be decoded, and it may be the target's"}
+		return Doubt{reason.Undecodable, "a Machine could not be decoded, and it may be the target's"}
 	case m == nil && n == nil:
 		return Doubt{}
 	case m == nil:

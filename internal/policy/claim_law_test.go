@@ -10,14 +10,15 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"pgregory.net/rapid"
 
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/test/law"
 )
 
 // TestLawsDoubtfulIsLeftAlone: what the engine is told before it drafts a run is
 // what the checks have gone by.
 func TestLawsDoubtfulIsLeftAlone(t *testing.T) {
-	found := map[Reason]bool{}
-	law.CheckTested(t, func() bool { return found[NodeMismatch] && found[Undecodable] }, func(t *rapid.T) {
+	found := map[reason.Code]bool{}
+	law.CheckTested(t, func() bool { return found[reason.NodeMismatch] && found[reason.Undecodable] }, func(t *rapid.T) {
 		rules := Rules{NodesStandIn: true}
 		w := &trial{model: newModel(rules), l: NewLedger(rules), now: ledgerEpoch}
 		w.populate(t)
@@ -34,7 +35,7 @@ func TestLawsDoubtfulIsLeftAlone(t *testing.T) {
 					require.Equal(t, None, x.Action, "%+v: %+v", d, x)
 					found[x.Reason] = true
 				} else if !w.l.Check(c.ID()).SelectsNodes { // which lineage's Machine a Node is of is not known, either
-					require.NotEqual(t, NodeMismatch, x.Reason, "%+v", x)
+					require.NotEqual(t, reason.NodeMismatch, x.Reason, "%+v", x)
 				}
 			}
 		}

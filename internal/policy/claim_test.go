@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // nodePolicy power-cycles every Node that is silent for a minute.
@@ -57,9 +59,9 @@ func TestUnreadMachineIsNotAbsent(t *testing.T) {
 	l.Apply(ledgerEpoch, Change{ID: id, Err: errors.New("spec.providerID is a number")})
 	require.Empty(t, acts(t, l))
 	x := l.Report(ledgerEpoch).Checks[0].Targets[0]
-	assert.Equal(t, Undecodable, x.Reason)
-	assert.Equal(t, Undecodable, l.Doubt(nil, l.Node("n")).Reason)
-	assert.Equal(t, Undecodable, l.Doubt(nil, nil).Reason)
+	assert.Equal(t, reason.Undecodable, x.Reason)
+	assert.Equal(t, reason.Undecodable, l.Doubt(nil, l.Node("n")).Reason)
+	assert.Equal(t, reason.Undecodable, l.Doubt(nil, nil).Reason)
 	l.Apply(ledgerEpoch, Change{ID: id})
 	assert.Equal(t, []string{"n "}, acts(t, l), "now it is gone")
 	assert.Zero(t, l.Doubt(nil, l.Node("n")))
@@ -85,9 +87,9 @@ func TestNodeOfTheSameName(t *testing.T) {
 	l := NewLedger(Rules{})
 	l.Apply(ledgerEpoch, put(c), put(n), put(m))
 	require.Empty(t, acts(t, l))
-	assert.Equal(t, NodeMismatch, l.Doubt(m, n).Reason)
+	assert.Equal(t, reason.NodeMismatch, l.Doubt(m, n).Reason)
 	fresh := Judge(c, CheckContext{}, Subject{Machine: m, Node: n}, ledgerEpoch)
-	assert.Equal(t, NodeMismatch, fresh.Reason, "the engine asks with fresh objects")
+	assert.Equal(t, reason.NodeMismatch, fresh.Reason, "the engine asks with fresh objects")
 	assert.Equal(t, None, fresh.Action)
 
 	same := *n
@@ -118,7 +120,7 @@ func TestOneNodeOfTwoMachines(t *testing.T) {
 			l.Apply(ledgerEpoch, put(c), put(n), put(wrong), put(right))
 			assert.Equal(t, want, acts(t, l), "%s %s", c.Name, providerID)
 			if want == nil {
-				assert.Equal(t, NodeMismatch, l.Doubt(l.MachineOf("n"), n).Reason)
+				assert.Equal(t, reason.NodeMismatch, l.Doubt(l.MachineOf("n"), n).Reason)
 			} else {
 				assert.Same(t, right, l.MachineOf("n"))
 			}
@@ -140,7 +142,7 @@ func TestOneNodeOfTwoMachinesAlike(t *testing.T) {
 	l := NewLedger(Rules{})
 	l.Apply(ledgerEpoch, put(c), put(nodes), put(n), put(a), put(&b))
 	require.Empty(t, acts(t, l))
-	assert.Equal(t, NodeMismatch, l.Doubt(a, n).Reason)
+	assert.Equal(t, reason.NodeMismatch, l.Doubt(a, n).Reason)
 	other := b
 	other.APIVersion = ClusterAPIV1Beta2
 	l.Apply(ledgerEpoch, Change{ID: put(&b).ID}, put(&other))
@@ -179,6 +181,6 @@ func TestDoubtDoesNotFollowTheClock(t *testing.T) {
 	l.Apply(ledgerEpoch, put(c), put(rival), put(n), Change{ID: ObjectID{q.APIVersion, q.Kind, q.Namespace, q.Name}, Value: q},
 		Change{ID: ObjectID{OpenShiftMachineAPI, "Machine", "ns", "m"}, Err: errors.New("x")})
 	for _, now := range []time.Time{ledgerEpoch, ledgerEpoch.Add(3 * time.Hour)} {
-		assert.Equal(t, Undecodable, Decide(l.Snapshot(), now).Checks[0].Targets[0].Reason, now)
+		assert.Equal(t, reason.Undecodable, Decide(l.Snapshot(), now).Checks[0].Targets[0].Reason, now)
 	}
 }

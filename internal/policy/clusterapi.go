@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // controlPlaneLabel marks the Cluster API's control-plane Machines; only the
@@ -58,23 +60,23 @@ func (t *TargetReport) judgeClusterAPI(c *Check, cluster *Cluster, x *Subject, n
 	p := phaseOf(cluster)
 	switch {
 	case m.Paused:
-		t.set(Skipped, Paused, "the Machine is paused")
+		t.set(Skipped, reason.Paused, "the Machine is paused")
 	case m.SkipRemediation:
-		t.set(Skipped, SkipRequested, "the Machine asks not to be remedied")
+		t.set(Skipped, reason.SkipRequested, "the Machine asks not to be remedied")
 	case p.initialized && m.NodeName != "" && x.Node == nil && !x.Gone:
 		// The lineage judges nobody then; here one Machine waits for its Node.
-		t.set(Indeterminate, Undecodable, fmt.Sprintf("Node %s could not be decoded", m.NodeName))
+		t.set(Indeterminate, reason.Undecodable, fmt.Sprintf("Node %s could not be decoded", m.NodeName))
 	case m.RemediateRequested:
-		t.set(Unhealthy, RemediateRequested, "the Machine is annotated for remediation")
+		t.set(Unhealthy, reason.RemediateRequested, "the Machine is annotated for remediation")
 	case !p.initialized && !controlPlane:
-		t.set(Indeterminate, NotReadyForChecks, "the control plane is not initialized")
+		t.set(Indeterminate, reason.NotReadyForChecks, "the control plane is not initialized")
 	case !p.ready && !(p.initialized && x.Node != nil):
-		t.set(Indeterminate, NotReadyForChecks, "the cluster's infrastructure is not ready")
+		t.set(Indeterminate, reason.NotReadyForChecks, "the cluster's infrastructure is not ready")
 	case p.ready && t.judgeClocks(c, p.findings(c, x), now):
 	case p.ready && (m.NodeName == "" || !p.initialized):
-		t.set(Indeterminate, StartupCheckDisabled, p.noNode()+", and the start-up check is off")
+		t.set(Indeterminate, reason.StartupCheckDisabled, p.noNode()+", and the start-up check is off")
 	case m.Deleting:
-		t.set(Indeterminate, Deleting, "the Machine is being deleted")
+		t.set(Indeterminate, reason.Deleting, "the Machine is being deleted")
 	default:
 		// Also while the infrastructure is not ready, however the Node is.
 		t.set(Healthy, "", "")
@@ -106,7 +108,7 @@ func (p clusterPhase) noNode() string {
 // finding is something wrong with a target, and the clock that makes it
 // unhealthy.
 type finding struct {
-	reason  Reason
+	reason  reason.Code
 	what    string
 	since   time.Time
 	timeout time.Duration
@@ -125,22 +127,22 @@ func (f *finding) String() string {
 // conditions, which need no Node, then by its Node.
 func (p clusterPhase) findings(c *Check, x *Subject) []finding {
 	m := x.Machine
-	list := matching(nil, MachineCondition, "Machine condition ", c.MachineConditions, m.Conditions)
+	list := matching(nil, reason.MachineCondition, "Machine condition ", c.MachineConditions, m.Conditions)
 	switch {
 	case m.NodeName == "" || !p.initialized:
 		if c.StartupTimeout == 0 {
 			return list
 		}
-		return append(list, finding{reason: NodeStartupTimeout, what: p.noNode(), since: p.startupClock(m), timeout: c.StartupTimeout})
+		return append(list, finding{reason: reason.NodeStartupTimeout, what: p.noNode(), since: p.startupClock(m), timeout: c.StartupTimeout})
 	case x.Gone:
 		// No grace: the Machine had a Node, and someone removed it.
-		return append(list, finding{reason: NodeNotFound, what: fmt.Sprintf("Node %s does not exist", m.NodeName), atOnce: true})
+		return append(list, finding{reason: reason.NodeNotFound, what: fmt.Sprintf("Node %s does not exist", m.NodeName), atOnce: true})
 	}
-	return matching(list, NodeCondition, "", c.Conditions, x.Node.Conditions)
+	return matching(list, reason.NodeCondition, "", c.Conditions, x.Node.Conditions)
 }
 
 // matching adds a finding for each unhealthy condition that is seen.
-func matching(list []finding, reason Reason, prefix string, unhealthy []UnhealthyCondition, seen []Condition) []finding {
+func matching(list []finding, code reason.Code, prefix string, unhealthy []UnhealthyCondition, seen []Condition) []finding {
 	for _, u := range unhealthy {
 		for _, s := range seen {
 			if s.Type != u.Type {
@@ -148,7 +150,7 @@ func matching(list []finding, reason Reason, prefix string, unhealthy []Unhealth
 			}
 			if s.Status == u.Status {
 				what := prefix + u.Type + " is " + u.Status
-				list = append(list, finding{reason: reason, what: what, since: s.LastTransition, timeout: u.Timeout})
+				list = append(list, finding{reason: code, what: what, since: s.LastTransition, timeout: u.Timeout})
 			}
 			break // the first of a type counts
 		}
@@ -206,15 +208,15 @@ func (t *TargetReport) judgeClocks(c *Check, list []finding, now time.Time) bool
 // has brakes of its own for a control-plane Machine.
 func (t *TargetReport) refuseHandOver(m *Machine) {
 	if s := m.OwnerRemediated; s != "" && s != "True" {
-		t.refuse(AlreadyRequested) // Unknown, too: the owner is at it
+		t.refuse(reason.AlreadyRequested) // Unknown, too: the owner is at it
 	}
 	if t.ControlPlane && m.ControllerOwner.Kind != "KubeadmControlPlane" {
-		t.refuse(ControlPlane)
+		t.refuse(reason.ControlPlane)
 	}
 }
 
 // readsHealth: the reason is what a Node or its Machine reports, or fails to
 // report, and not somebody's order.
-func (r Reason) readsHealth() bool {
-	return r == NodeCondition || r == MachineCondition || r == NodeStartupTimeout
+func readsHealth(r reason.Code) bool {
+	return r == reason.NodeCondition || r == reason.MachineCondition || r == reason.NodeStartupTimeout
 }

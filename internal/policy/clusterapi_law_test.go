@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/test/law"
 )
 
@@ -159,7 +160,7 @@ func TestClusterAPIOpenRun(t *testing.T) {
 		}
 		for _, c := range policy.Decide(s, epoch).Checks {
 			for _, target := range c.Targets {
-				assert.Equal(t, policy.UnderRemediation, target.Reason)
+				assert.Equal(t, reason.UnderRemediation, target.Reason)
 				assert.Equal(t, policy.None, target.Action)
 			}
 		}

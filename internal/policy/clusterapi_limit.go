@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // clusterAPIFields are the names of a check's limits in each version.
@@ -80,10 +82,10 @@ func (c *Check) tallyClusterAPI(expected, healthy int) tally {
 	}
 	switch {
 	case c.UnhealthyRange != "" && (unhealthy < y.min || unhealthy > y.max):
-		y.reason = OutOfRange
+		y.reason = reason.OutOfRange
 		y.message = fmt.Sprintf("%d of %d targets are not healthy, outside the range %s", unhealthy, expected, y.limit)
 	case unhealthy > y.max:
-		y.reason = ShortCircuit
+		y.reason = reason.ShortCircuit
 		y.message = fmt.Sprintf("%d of %d targets are not healthy, more than the limit %s (%d)", unhealthy, expected, y.limit, y.max)
 	default:
 		y.allowed, y.more = true, y.max-unhealthy

@@ -1,6 +1,10 @@
 package policy
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/fenced/fenced/internal/reason"
+)
 
 // guardControlPlane lets at most one control-plane host be remedied at a time,
 // and none whose loss etcd would not survive. // I12
@@ -19,12 +23,12 @@ func (w *tables) guardControlPlane(r *Report) {
 	members, known := w.members()
 	size := w.controlPlaneSize()
 	for _, t := range waiting {
-		reason, _ := Quorum(members, t.Node, size, w.rules)
-		if !known && reason != ControlPlane {
-			reason = QuorumUnknown
+		code, _ := Quorum(members, t.Node, size, w.rules)
+		if !known && code != reason.ControlPlane {
+			code = reason.QuorumUnknown
 		}
-		if reason != "" {
-			t.refuse(reason)
+		if code != "" {
+			t.refuse(code)
 		}
 	}
 	holder := w.controlPlaneInFlight()
@@ -35,7 +39,7 @@ func (w *tables) guardControlPlane(r *Report) {
 	}
 	for _, t := range waiting {
 		if len(holder) > 1 || len(holder) == 1 && !holder[t.subject()] {
-			t.refuse(ControlPlaneBusy)
+			t.refuse(reason.ControlPlaneBusy)
 		}
 	}
 }
@@ -88,7 +92,7 @@ func (w *tables) controlPlaneInFlight() map[string]bool {
 func firstInLine(waiting []*TargetReport) string {
 	first, free := "", false
 	for _, t := range waiting {
-		refused := slices.ContainsFunc(t.Refusals, func(r Reason) bool { return r != QuorumUnknown && r != QuorumLost })
+		refused := slices.ContainsFunc(t.Refusals, func(r reason.Code) bool { return r != reason.QuorumUnknown && r != reason.QuorumLost })
 		open := len(t.Refusals) == 0
 		if !refused && (first == "" || open && !free || open == free && t.subject() < first) {
 			first, free = t.subject(), open

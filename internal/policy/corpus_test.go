@@ -91,12 +91,12 @@ func summary(r policy.Report) string {
 		}
 		fmt.Fprintln(&b, note(c.Message))
 		for _, t := range c.Targets {
-			reason := t.Reason
-			if reason == "" {
-				reason = "-"
+			code := t.Reason
+			if code == "" {
+				code = "-"
 			}
 			fmt.Fprintf(&b, "  %s node=%s %s %s %s %v recheck=%d%s\n",
-				t.Machine, t.Node, t.Verdict, reason, t.Action, t.Refusals, t.RecheckAfterSeconds, note(t.Message))
+				t.Machine, t.Node, t.Verdict, code, t.Action, t.Refusals, t.RecheckAfterSeconds, note(t.Message))
 		}
 	}
 	for _, d := range r.Budgets {

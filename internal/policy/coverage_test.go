@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 )
 
 func cover(s policy.Snapshot) []policy.Coverage {
@@ -87,12 +88,12 @@ func TestExplainNamesBudgetAndOverlap(t *testing.T) {
 	s.Budgets = []policy.DisruptionBudget{{Name: "rack", Selector: labels.Everything(), MaxUnavailable: intstr.FromInt32(0)}}
 	r := policy.Decide(s, epoch)
 	gates := policy.ExplainTarget(&r, &r.Checks[0], &r.Checks[0].Targets[0])
-	found := map[policy.Reason]policy.Gate{}
+	found := map[reason.Code]reason.Gate{}
 	for _, g := range gates {
 		found[g.Reason] = g
 	}
-	assert.Equal(t, "check ns/power", found[policy.Overlap].Source)
-	assert.Equal(t, "1 of 1 unavailable", found[policy.Budget].Value)
-	assert.Equal(t, "at most 0 (0)", found[policy.Budget].Threshold)
-	assert.Equal(t, "DisruptionBudget rack", found[policy.Budget].Source)
+	assert.Equal(t, "check ns/power", found[reason.Overlap].Source)
+	assert.Equal(t, "1 of 1 unavailable", found[reason.Budget].Value)
+	assert.Equal(t, "at most 0 (0)", found[reason.Budget].Threshold)
+	assert.Equal(t, "DisruptionBudget rack", found[reason.Budget].Source)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // Checks that have too many targets together are none of them evaluated, until they
@@ -15,7 +16,7 @@ import (
 func TestTooManyTargets(t *testing.T) { // I18
 	s := sickWorld(time.Hour, powerCheck("a"), powerCheck("b"), powerCheck("c"))
 	s.Rules.MaxTargets = 2
-	assert.Equal(t, []policy.Reason{policy.InvalidCheck, policy.InvalidCheck, policy.InvalidCheck}, explain(s, "n-1"))
+	assert.Equal(t, []reason.Code{reason.InvalidCheck, reason.InvalidCheck, reason.InvalidCheck}, explain(s, "n-1"))
 	l := ledgerOf(s)
 	assert.Empty(t, l.Acting(epoch))
 	for _, c := range l.Counters() {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // recheckCap is the longest a check of the OpenShift lineage goes unlooked at
@@ -90,7 +92,7 @@ func (n *count) weigh(t *TargetReport, by int) {
 	if t.Verdict == Healthy {
 		n.healthy += by
 	}
-	if t.Verdict == Unhealthy || t.Reason == Excluded {
+	if t.Verdict == Unhealthy || t.Reason == reason.Excluded {
 		n.sick += by
 	}
 }
@@ -136,7 +138,7 @@ func (r *CheckReport) conclude(c *Check, st *setting, n count, now time.Time) {
 	r.RecheckAfterSeconds = n.recheck
 	for i := range r.Targets {
 		if t := &r.Targets[i]; t.Action != None {
-			t.Refusals = append(append([]Reason{}, r.gate...), t.Refusals...) // never null in JSON
+			t.Refusals = append(append([]reason.Code{}, r.gate...), t.Refusals...) // never null in JSON
 		}
 	}
 	if c.family() == openShift {

@@ -1,15 +1,18 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // Explain turns what the checks found about one Node into gates. Where several
 // checks cover it, the one that is closest to acting is explained. Together
 // with Guards this is the whole answer to "why is it fenced, or not".
-func Explain(r Report, node string) []Gate {
+func Explain(r Report, node string) []reason.Gate {
 	c, t := closest(&r, node)
 	if t == nil {
 		return explainUncovered(&r, node)
@@ -19,29 +22,29 @@ func Explain(r Report, node string) []Gate {
 
 // ExplainTarget turns what one check of a report found about one of its targets
 // into gates, the check's own first.
-func ExplainTarget(r *Report, c *CheckReport, t *TargetReport) []Gate {
+func ExplainTarget(r *Report, c *CheckReport, t *TargetReport) []reason.Gate {
 	source := c.source()
-	gates := []Gate{
-		gate("check", true, "", string(c.State), string(StateActive), source),
-		gate("verdict", t.Verdict == Unhealthy, NotUnhealthy, verdictText(t), string(Unhealthy), source).until(t.pendingUntil()),
+	gates := []reason.Gate{
+		reason.NewGate("check", true, "", string(c.State), string(StateActive), source),
+		reason.NewGate("verdict", t.Verdict == Unhealthy, reason.NotUnhealthy, verdictText(t), string(Unhealthy), source).OpenFrom(t.pendingUntil()),
 		c.limitGate(),
 	}
-	for _, reason := range t.Refusals {
-		gates = append(gates, r.refusalGates(c, t, reason)...)
+	for _, code := range t.Refusals {
+		gates = append(gates, r.refusalGates(c, t, code)...)
 	}
 	return gates
 }
 
 // limitGate is the check's own limit on how much may be unhealthy.
-func (r *CheckReport) limitGate() Gate {
-	reason, threshold := ShortCircuit, fmt.Sprintf("at most %d (%s)", r.MaxUnhealthy, r.limitName())
-	if slices.Contains(r.gate, OutOfRange) {
-		reason = OutOfRange
+func (r *CheckReport) limitGate() reason.Gate {
+	code, threshold := reason.ShortCircuit, fmt.Sprintf("at most %d (%s)", r.MaxUnhealthy, r.limitName())
+	if slices.Contains(r.gate, reason.OutOfRange) {
+		code = reason.OutOfRange
 	}
 	if r.MinUnhealthy > 0 {
 		threshold = fmt.Sprintf("%d to %d (%s)", r.MinUnhealthy, r.MaxUnhealthy, r.Limit)
 	}
-	return gate("limit", r.Allowed, reason, fmt.Sprintf("%d of %d not healthy", r.Expected-r.Healthy, r.Expected), threshold, r.source())
+	return reason.NewGate("limit", r.Allowed, code, fmt.Sprintf("%d of %d not healthy", r.Expected-r.Healthy, r.Expected), threshold, r.source())
 }
 
 // limitName is the limit with the name of its field where a percentage alone
@@ -55,59 +58,59 @@ func (r *CheckReport) limitName() string {
 
 // refusalGates are the gates that one refusal stands for, with the numbers or the
 // name behind it.
-func (r *Report) refusalGates(c *CheckReport, t *TargetReport, reason Reason) []Gate {
-	closed := func(name, value, threshold string) Gate {
-		return gate(name, false, reason, value, threshold, c.source())
+func (r *Report) refusalGates(c *CheckReport, t *TargetReport, code reason.Code) []reason.Gate {
+	closed := func(name, value, threshold string) reason.Gate {
+		return reason.NewGate(name, false, code, value, threshold, c.source())
 	}
-	switch reason {
-	case ShortCircuit, OutOfRange:
+	switch code {
+	case reason.ShortCircuit, reason.OutOfRange:
 		return nil // the limit's gate
-	case AlreadyRequested:
+	case reason.AlreadyRequested:
 		if t.Action == PowerCycle { // the daemon is the one that carries the request out
-			return []Gate{gate("request", true, "", "made on the Machine", "made or not", c.source())}
+			return []reason.Gate{reason.NewGate("request", true, "", "made on the Machine", "made or not", c.source())}
 		}
-		return []Gate{closed("request", "made already", "not made yet")}
-	case Budget:
+		return []reason.Gate{closed("request", "made already", "not made yet")}
+	case reason.Budget:
 		return t.budgets
-	case Overlap:
+	case reason.Overlap:
 		if gates := r.overlapGates(c, t); len(gates) > 0 {
 			return gates
 		}
-	case StormCooldown:
-		return []Gate{closed("storm", "too many targets were unhealthy until a short while ago", "the cooldown is over").until(c.Due)}
-	case ClusterUpgrading:
-		return []Gate{closed("upgrade", orNone(c.Message), "no upgrade")}
-	case PauseRequested:
-		return []Gate{closed("pauseRequests", orNone(c.Message), "none")}
-	case QuorumLost, QuorumUnknown:
-		return []Gate{closed("etcd", quorumText[reason], "a quorum without it")}
-	case ControlPlaneBusy:
-		return []Gate{closed("controlPlane", "another control-plane host is, or will be, remedied first", "one at a time")}
+	case reason.StormCooldown:
+		return []reason.Gate{closed("storm", "too many targets were unhealthy until a short while ago", "the cooldown is over").OpenFrom(c.Due)}
+	case reason.ClusterUpgrading:
+		return []reason.Gate{closed("upgrade", cmp.Or(c.Message, "none"), "no upgrade")}
+	case reason.PauseRequested:
+		return []reason.Gate{closed("pauseRequests", cmp.Or(c.Message, "none"), "none")}
+	case reason.QuorumLost, reason.QuorumUnknown:
+		return []reason.Gate{closed("etcd", quorumText[code], "a quorum without it")}
+	case reason.ControlPlaneBusy:
+		return []reason.Gate{closed("controlPlane", "another control-plane host is, or will be, remedied first", "one at a time")}
 	}
-	if text, ok := targetText[reason]; ok {
-		return []Gate{closed(text.gate, text.value, text.threshold).until(t.Due)}
+	if text, ok := targetText[code]; ok {
+		return []reason.Gate{closed(text.gate, text.value, text.threshold).OpenFrom(t.Due)}
 	}
-	return []Gate{closed("target", t.Message, string(t.Action)).until(t.Due)}
+	return []reason.Gate{closed("target", t.Message, string(t.Action)).OpenFrom(t.Due)}
 }
 
 // targetText says what one target shows against its own remedy.
-var targetText = map[Reason]struct{ gate, value, threshold string }{
-	Deleting:       {"deleting", "the Machine or Node is being deleted", "not being deleted"},
-	NoController:   {"owner", "no controller owns the Machine", "a controller that recreates it"},
-	ControlPlane:   {"controlPlane", "a control-plane host", "allowed by guards.controlPlane or guards.deleteControlPlaneMachines, and owned by what recreates it"},
-	NodeAlive:      {"lease", "Ready is Unknown, but the kubelet renews its Lease", "still for 60s"},
-	PowerOwner:     {"powerOwner", "the BareMetalHost has disablePowerOff: true or online: false", "a host that may be turned off"},
-	NoTemplateLeft: {"escalation", "every rung has been tried", "a template that is left"},
+var targetText = map[reason.Code]struct{ gate, value, threshold string }{
+	reason.Deleting:       {"deleting", "the Machine or Node is being deleted", "not being deleted"},
+	reason.NoController:   {"owner", "no controller owns the Machine", "a controller that recreates it"},
+	reason.ControlPlane:   {"controlPlane", "a control-plane host", "allowed by guards.controlPlane or guards.deleteControlPlaneMachines, and owned by what recreates it"},
+	reason.NodeAlive:      {"lease", "Ready is Unknown, but the kubelet renews its Lease", "still for 60s"},
+	reason.PowerOwner:     {"powerOwner", "the BareMetalHost has disablePowerOff: true or online: false", "a host that may be turned off"},
+	reason.NoTemplateLeft: {"escalation", "every rung has been tried", "a template that is left"},
 }
 
-var quorumText = map[Reason]string{
-	QuorumLost:    "etcd would lose its quorum",
-	QuorumUnknown: "no etcd member is seen, or one of them cannot be read",
+var quorumText = map[reason.Code]string{
+	reason.QuorumLost:    "etcd would lose its quorum",
+	reason.QuorumUnknown: "no etcd member is seen, or one of them cannot be read",
 }
 
 // overlapGates name the checks that hold a target back from c.
-func (r *Report) overlapGates(c *CheckReport, t *TargetReport) []Gate {
-	var gates []Gate
+func (r *Report) overlapGates(c *CheckReport, t *TargetReport) []reason.Gate {
+	var gates []reason.Gate
 	for i := range r.Checks {
 		o := &r.Checks[i]
 		if o == c {
@@ -115,7 +118,7 @@ func (r *Report) overlapGates(c *CheckReport, t *TargetReport) []Gate {
 		}
 		for j := range o.Targets {
 			if why := o.restrains(&o.Targets[j], t); why != "" {
-				gates = append(gates, gate("overlap", false, Overlap, why, "no stricter check", o.source()))
+				gates = append(gates, reason.NewGate("overlap", false, reason.Overlap, why, "no stricter check", o.source()))
 			}
 		}
 	}
@@ -147,18 +150,18 @@ func (r *CheckReport) source() string { return "check " + key(r.Namespace, r.Nam
 
 // explainUncovered says why no check judges the Node: there is none, or it is
 // paused, disabled or invalid.
-func explainUncovered(r *Report, node string) []Gate {
-	var gates []Gate
+func explainUncovered(r *Report, node string) []reason.Gate {
+	var gates []reason.Gate
 	for i := range r.Checks {
 		c := &r.Checks[i]
 		if c.State == StateActive || !c.unread && !c.idle[node] {
 			continue
 		}
-		gates = append(gates, gate("check", false, stateReason(c.State), fmt.Sprintf("%s: %s", c.State, c.Message),
-			string(StateActive), c.source()).until(c.Due))
+		gates = append(gates, reason.NewGate("check", false, stateReason(c.State), fmt.Sprintf("%s: %s", c.State, c.Message),
+			string(StateActive), c.source()).OpenFrom(c.Due))
 	}
 	if len(gates) == 0 {
-		gates = append(gates, gate("check", false, NotCovered, "no check covers "+node, "covered by a check", "checks"))
+		gates = append(gates, reason.NewGate("check", false, reason.NotCovered, "no check covers "+node, "covered by a check", "checks"))
 	}
 	return gates
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 )
 
 func powerCheck(name string) policy.Check {
@@ -29,7 +30,7 @@ func sickWorld(ago time.Duration, checks ...policy.Check) policy.Snapshot {
 	}
 }
 
-func explain(s policy.Snapshot, node string) []policy.Reason {
+func explain(s policy.Snapshot, node string) []reason.Code {
 	return refusals(policy.Explain(policy.Decide(s, epoch), node))
 }
 
@@ -44,23 +45,23 @@ func TestExplainRefusals(t *testing.T) {
 	zero := intstr.FromInt32(0)
 	stopped := powerCheck("c")
 	stopped.MaxUnhealthy = &zero
-	assert.Equal(t, []policy.Reason{policy.ShortCircuit}, explain(sickWorld(time.Hour, stopped), "n-1"), "once, as the limit's gate")
+	assert.Equal(t, []reason.Code{reason.ShortCircuit}, explain(sickWorld(time.Hour, stopped), "n-1"), "once, as the limit's gate")
 
 	s := sickWorld(time.Hour, powerCheck("c"))
 	s.Machines[0].ControlPlane, s.Machines[0].Deleting = true, true
-	assert.Equal(t, []policy.Reason{policy.Deleting, policy.QuorumUnknown}, explain(s, "n-1"))
+	assert.Equal(t, []reason.Code{reason.Deleting, reason.QuorumUnknown}, explain(s, "n-1"))
 }
 
 func TestExplainWaits(t *testing.T) {
 	s := sickWorld(40*time.Second, powerCheck("c"))
 	gates := policy.Explain(policy.Decide(s, epoch), "n-1")
-	assert.Equal(t, []policy.Reason{policy.NotUnhealthy}, refusals(gates))
+	assert.Equal(t, []reason.Code{reason.NotUnhealthy}, refusals(gates))
 	assert.Equal(t, epoch.Add(20*time.Second+1), gates[1].Until, "to the instant")
 
 	s = sickWorld(time.Hour, powerCheck("c"))
 	s.Leases = map[string]policy.Lease{"n-1": {RenewTime: epoch.Add(-10 * time.Second)}}
 	gates = policy.Explain(policy.Decide(s, epoch), "n-1")
-	assert.Equal(t, []policy.Reason{policy.NodeAlive}, refusals(gates))
+	assert.Equal(t, []reason.Code{reason.NodeAlive}, refusals(gates))
 	assert.Equal(t, epoch.Add(50*time.Second), gates[3].Until)
 }
 
@@ -74,12 +75,12 @@ func TestExplainUnjudged(t *testing.T) {
 	other := powerCheck("elsewhere")
 	other.Namespace, other.Invalid = "other", "x"
 
-	assert.Equal(t, []policy.Reason{policy.NotCovered}, explain(sickWorld(time.Hour), "n-1"))
-	assert.Equal(t, []policy.Reason{policy.NotCovered}, explain(sickWorld(time.Hour, other), "n-1"))
-	assert.Equal(t, []policy.Reason{policy.NotCovered}, explain(sickWorld(time.Hour, powerCheck("c")), "n-9"))
-	assert.Equal(t, []policy.Reason{policy.InvalidCheck}, explain(sickWorld(time.Hour, broken), "n-1"))
-	assert.Equal(t, []policy.Reason{policy.InvalidCheck}, explain(sickWorld(time.Hour, unread), "n-1"), "it may cover the Node")
-	assert.Equal(t, []policy.Reason{policy.Paused}, explain(sickWorld(time.Hour, paused), "n-1"))
+	assert.Equal(t, []reason.Code{reason.NotCovered}, explain(sickWorld(time.Hour), "n-1"))
+	assert.Equal(t, []reason.Code{reason.NotCovered}, explain(sickWorld(time.Hour, other), "n-1"))
+	assert.Equal(t, []reason.Code{reason.NotCovered}, explain(sickWorld(time.Hour, powerCheck("c")), "n-9"))
+	assert.Equal(t, []reason.Code{reason.InvalidCheck}, explain(sickWorld(time.Hour, broken), "n-1"))
+	assert.Equal(t, []reason.Code{reason.InvalidCheck}, explain(sickWorld(time.Hour, unread), "n-1"), "it may cover the Node")
+	assert.Equal(t, []reason.Code{reason.Paused}, explain(sickWorld(time.Hour, paused), "n-1"))
 	assert.Empty(t, explain(sickWorld(time.Hour, broken, powerCheck("c")), "n-1"), "another check judges it")
 }
 
@@ -110,7 +111,7 @@ func TestJudgeDetail(t *testing.T) {
 func TestOpenRun(t *testing.T) {
 	s := sickWorld(time.Hour, powerCheck("c"))
 	s.OpenRuns = []policy.OpenRun{{ID: "r1", Machine: "ns/m-1", Node: "n-1"}}
-	assert.Equal(t, []policy.Reason{policy.NotUnhealthy}, explain(s, "n-1"), "a run is open on it")
+	assert.Equal(t, []reason.Code{reason.NotUnhealthy}, explain(s, "n-1"), "a run is open on it")
 }
 
 // TestJudgeUnjudged: the last look before an action honours a pause.
@@ -120,9 +121,19 @@ func TestJudgeUnjudged(t *testing.T) {
 	c.Paused = true
 	got := policy.Judge(&c, policy.CheckContext{}, policy.Subject{Machine: &s.Machines[0], Node: s.Nodes["n-1"]}, epoch)
 	assert.Equal(t, policy.Skipped, got.Verdict)
-	assert.Equal(t, policy.Paused, got.Reason)
+	assert.Equal(t, reason.Paused, got.Reason)
 	assert.Equal(t, policy.None, got.Action)
 	c = powerCheck("c")
 	got = policy.Judge(&c, policy.CheckContext{}, policy.Subject{Machine: &s.Machines[0]}, epoch)
 	assert.Equal(t, policy.Indeterminate, got.Verdict, "a Node nobody could read is not gone")
+}
+
+// refusals lists the reasons of the gates that do not hold, in their order.
+func refusals(gates []reason.Gate) (list []reason.Code) {
+	for _, g := range gates {
+		if !g.Pass {
+			list = append(list, g.Reason)
+		}
+	}
+	return list
 }

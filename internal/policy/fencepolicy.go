@@ -3,6 +3,8 @@ package policy
 import (
 	"fmt"
 	"time"
+
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // judgeFencePolicy applies fenced's own health rules to one target, a Machine or
@@ -11,25 +13,25 @@ func (t *TargetReport) judgeFencePolicy(c *Check, x *Subject, now time.Time) {
 	m, n := x.Machine, x.Node
 	switch {
 	case m != nil && m.Paused:
-		t.set(Skipped, Paused, "the Machine is paused")
+		t.set(Skipped, reason.Paused, "the Machine is paused")
 	case m != nil && m.SkipRemediation:
-		t.set(Skipped, SkipRequested, "the Machine asks not to be remedied")
+		t.set(Skipped, reason.SkipRequested, "the Machine asks not to be remedied")
 	case n == nil && m.NodeName != "" && !x.Gone:
-		t.set(Indeterminate, Undecodable, fmt.Sprintf("Node %s could not be decoded", m.NodeName))
+		t.set(Indeterminate, reason.Undecodable, fmt.Sprintf("Node %s could not be decoded", m.NodeName))
 	case n == nil && m.NodeName == "" && c.StartupTimeout == 0:
-		t.set(Indeterminate, StartupCheckDisabled, "no Node has joined, and nodeStartupTimeout is 0")
+		t.set(Indeterminate, reason.StartupCheckDisabled, "no Node has joined, and nodeStartupTimeout is 0")
 	case n == nil && m.NodeName == "" && m.startupClock().IsZero():
 		// Without a clock it can never time out; look again after a full timeout.
-		t.set(Pending, NodeStartupTimeout, "no Node has joined, and nothing says since when it could have")
+		t.set(Pending, reason.NodeStartupTimeout, "no Node has joined, and nothing says since when it could have")
 		t.Timeout, t.RecheckAfterSeconds = c.StartupTimeout, wholeSeconds(c.StartupTimeout)
 	case t.judgeClocks(c, c.shorten(x, c.objections(x)), now):
 		t.refuseInHand(c, x)
 	case m != nil && m.Deleting:
-		t.set(Indeterminate, Deleting, "the Machine is being deleted")
+		t.set(Indeterminate, reason.Deleting, "the Machine is being deleted")
 	case n.Deleting:
-		t.set(Indeterminate, Deleting, "the Node is being deleted")
+		t.set(Indeterminate, reason.Deleting, "the Node is being deleted")
 	case m != nil && m.ExternalRemediationRequested:
-		t.set(Indeterminate, UnderRemediation, "the Machine's remediation has been requested")
+		t.set(Indeterminate, reason.UnderRemediation, "the Machine's remediation has been requested")
 	default:
 		t.set(Healthy, "", "")
 	}
@@ -39,12 +41,12 @@ func (t *TargetReport) judgeFencePolicy(c *Check, x *Subject, now time.Time) {
 func (c *Check) objections(x *Subject) []finding {
 	switch {
 	case x.Node != nil:
-		return matching(nil, NodeCondition, "", c.Conditions, x.Node.Conditions)
+		return matching(nil, reason.NodeCondition, "", c.Conditions, x.Node.Conditions)
 	case x.Gone:
 		// No grace: the Machine had a Node, and someone removed it.
-		return []finding{{reason: NodeNotFound, what: fmt.Sprintf("Node %s does not exist", x.Machine.NodeName), atOnce: true}}
+		return []finding{{reason: reason.NodeNotFound, what: fmt.Sprintf("Node %s does not exist", x.Machine.NodeName), atOnce: true}}
 	}
-	return []finding{{reason: NodeStartupTimeout, what: "no Node has joined", since: x.Machine.startupClock(), timeout: c.StartupTimeout}}
+	return []finding{{reason: reason.NodeStartupTimeout, what: "no Node has joined", since: x.Machine.startupClock(), timeout: c.StartupTimeout}}
 }
 
 // startupClock is the latest moment that is known from which a Node could have
@@ -79,10 +81,10 @@ func (t *TargetReport) refuseInHand(c *Check, x *Subject) {
 		return
 	}
 	if x.Node != nil && x.Node.Deleting {
-		t.refuse(Deleting)
+		t.refuse(reason.Deleting)
 	}
 	if m := x.Machine; m != nil && c.Strategy == DeleteMachines && m.OwnerRemediated != "" && m.OwnerRemediated != "True" {
-		t.refuse(AlreadyRequested) // its owner was told
+		t.refuse(reason.AlreadyRequested) // its owner was told
 	}
 }
 
@@ -103,11 +105,11 @@ func (c *Check) parsePolicyLimit() error {
 // tallyFencePolicy applies a FencePolicy's limit; settingOf has seen that it
 // parses.
 func (c *Check) tallyFencePolicy(expected, healthy int) tally {
-	y := tally{limit: c.limitText(), reason: ShortCircuit}
+	y := tally{limit: c.limitText(), reason: reason.ShortCircuit}
 	unhealthy, beyond := expected-healthy, "more than"
 	if c.UnhealthyRange != "" {
 		span, _ := parseRange(c.UnhealthyRange)
-		y.min, y.max, y.reason, beyond = span[0], span[1], OutOfRange, "outside"
+		y.min, y.max, y.reason, beyond = span[0], span[1], reason.OutOfRange, "outside"
 	} else {
 		l, _ := parseLimit(c.MaxUnhealthy)
 		y.max = l.of(expected)

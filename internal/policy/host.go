@@ -3,6 +3,8 @@ package policy
 import (
 	"fmt"
 	"strings"
+
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // How a Machine names its BareMetalHost: OpenShift's provider writes
@@ -74,7 +76,7 @@ func (w *tables) refusePowerOwners(r *Report) {
 				continue
 			}
 			if h, err := w.hostOf(m); err == nil && (h.DisablePowerOff || !h.Online) {
-				t.refuse(PowerOwner)
+				t.refuse(reason.PowerOwner)
 			}
 		}
 	}

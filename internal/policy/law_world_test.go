@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"pgregory.net/rapid"
 
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/test/law"
 )
 
@@ -129,7 +130,7 @@ func newlyActing(before, after Report) (list []string) {
 }
 
 func inLine(t *TargetReport) bool {
-	return t.Action != None && !slices.ContainsFunc(t.Refusals, func(r Reason) bool { return r != ControlPlaneBusy && r != Budget })
+	return t.Action != None && !slices.ContainsFunc(t.Refusals, func(r reason.Code) bool { return r != reason.ControlPlaneBusy && r != reason.Budget })
 }
 
 // TestLawsOneMoreUnhealthy makes one ready Node fall ill. No limit opens, except

@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // The cases of this file are rare in the random trials, and each was once missed
@@ -100,7 +102,7 @@ func TestLedgerStormEnds(t *testing.T) {
 	next, ok := w.l.Next()
 	require.True(t, ok)
 	require.Equal(t, ledgerEpoch.Add(5*time.Minute), next)
-	require.Equal(t, []Reason{StormCooldown}, w.l.Acting(next.Add(-1))[0].Targets[0].Refusals)
+	require.Equal(t, []reason.Code{reason.StormCooldown}, w.l.Acting(next.Add(-1))[0].Targets[0].Refusals)
 	before := w.l.Version()
 	w.now = next
 	w.l.Advance(next)

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 )
 
 func ledgerOf(s policy.Snapshot) *policy.Ledger {
@@ -69,7 +70,7 @@ func TestJudgeHeedsAPauseThatCameMeanwhile(t *testing.T) {
 	x := policy.Subject{Node: sickWorld(time.Hour).Nodes["n-1"]}
 	assert.Empty(t, policy.Judge(&c, policy.CheckContext{}, x, epoch).Refusals)
 	c.PauseRequests = []string{"maintenance"}
-	assert.Equal(t, []policy.Reason{policy.PauseRequested}, policy.Judge(&c, policy.CheckContext{}, x, epoch).Refusals)
+	assert.Equal(t, []reason.Code{reason.PauseRequested}, policy.Judge(&c, policy.CheckContext{}, x, epoch).Refusals)
 }
 
 // Both lineages may have a Machine of one name.

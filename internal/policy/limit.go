@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // limit is a parsed maxUnhealthy: a number of targets, or a percentage.
@@ -64,8 +66,8 @@ type tally struct {
 	limit    string // as written
 	max, min int    // as numbers of targets
 	allowed  bool
-	more     int    // remediations that the limit still allows
-	reason   Reason // why it is not allowed
+	more     int         // remediations that the limit still allows
+	reason   reason.Code // why it is not allowed
 	message  string
 	invalid  string // why the limit cannot be applied to these counters
 }
@@ -85,7 +87,7 @@ func (c *Check) tally(expected, healthy int) tally {
 	unhealthy := expected - healthy
 	y.allowed, y.more = unhealthy <= y.max, max(0, y.max-unhealthy)
 	if !y.allowed {
-		y.reason = ShortCircuit
+		y.reason = reason.ShortCircuit
 		y.message = fmt.Sprintf("%d of %d targets are not healthy, more than maxUnhealthy %s (%d)", unhealthy, expected, y.limit, y.max)
 	}
 	return y

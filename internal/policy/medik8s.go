@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // Keys that the medik8s lineage reads on Nodes.
@@ -31,11 +33,11 @@ func (c *Check) settingMedik8s(a CheckContext) setting {
 	}
 	var why []string
 	if a.Upgrading != "" {
-		st.refusals = append(st.refusals, ClusterUpgrading)
+		st.refusals = append(st.refusals, reason.ClusterUpgrading)
 		why = append(why, a.Upgrading)
 	}
 	if len(c.PauseRequests) > 0 {
-		st.refusals = append(st.refusals, PauseRequested)
+		st.refusals = append(st.refusals, reason.PauseRequested)
 		why = append(why, "spec.pauseRequests: "+strings.Join(c.PauseRequests, ", "))
 	}
 	st.message = strings.Join(why, "; ")
@@ -65,10 +67,10 @@ func (t *TargetReport) judgeMedik8s(c *Check, st *setting, x *Subject, now time.
 	switch {
 	case n == nil && x.Gone:
 		// The Node went between two looks. Whoever removed it knows why.
-		t.set(Indeterminate, NodeNotFound, "the Node does not exist any more")
+		t.set(Indeterminate, reason.NodeNotFound, "the Node does not exist any more")
 		return
 	case n == nil:
-		t.set(Indeterminate, Undecodable, "the Node could not be decoded")
+		t.set(Indeterminate, reason.Undecodable, "the Node could not be decoded")
 		return
 	}
 	if t.judgeConditions(c, n, now) {
@@ -92,7 +94,7 @@ func (t *TargetReport) judgeMedik8s(c *Check, st *setting, x *Subject, now time.
 // the exact value excludes; an empty one is a mistake that the lineage ignores.
 func (t *TargetReport) exclude(n *Node) {
 	if n.Labels[excludeLabel] == "true" {
-		t.set(Indeterminate, Excluded, t.Message+"; the Node's label excludes it from remediation")
+		t.set(Indeterminate, reason.Excluded, t.Message+"; the Node's label excludes it from remediation")
 	}
 }
 
@@ -114,7 +116,7 @@ func (t *TargetReport) judgeRecovered(c *Check, n *Node, own []*Request, now tim
 		message += fmt.Sprintf(" stays until %s, healthyDelay %s", stamp(until), c.HealthyDelay)
 		t.waitUntil(until.Add(1), now)
 	}
-	t.set(Indeterminate, UnderRemediation, message)
+	t.set(Indeterminate, reason.UnderRemediation, message)
 }
 
 // latestDelay is when the delay of the last of them is over; false while one of

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // defaultMinHealthy is the documented one, for a check without any limit.
@@ -75,7 +77,7 @@ func (c *Check) tallyMedik8s(expected, healthy int) tally {
 	if y.allowed {
 		return y
 	}
-	y.reason = ShortCircuit
+	y.reason = reason.ShortCircuit
 	y.message = fmt.Sprintf("%d of %d Nodes are healthy, fewer than minHealthy %s (%d)", healthy, expected, y.limit, least)
 	if q.field == "maxUnhealthy" {
 		y.message = fmt.Sprintf("%d of %d Nodes are not healthy, more than maxUnhealthy %s (%d)", expected-healthy, expected, y.limit, y.max)

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // rungs are the templates of the check in the order in which they are tried. A
@@ -20,15 +22,15 @@ func (c *Check) rungs() []Escalation {
 // from, and refuses when it has been made, or when none is left.
 func (t *TargetReport) escalate(c *Check, x *Subject, now time.Time) {
 	if x.Node.Deleting {
-		t.refuse(Deleting)
+		t.refuse(reason.Deleting)
 	}
 	if x.Node.rolling() {
-		t.refuse(ClusterUpgrading)
+		t.refuse(reason.ClusterUpgrading)
 	}
 	if q := c.strangeRequest(x); q != nil {
 		// Another check, a person or another controller remedies it already; what
 		// is not ours is never touched, nor is a second remediator started.
-		t.refuse(AlreadyRequested)
+		t.refuse(reason.AlreadyRequested)
 		t.Message += fmt.Sprintf("; %s %s exists and is not this check's", q.Kind, q.key())
 		return
 	}
@@ -42,7 +44,7 @@ func (t *TargetReport) escalate(c *Check, x *Subject, now time.Time) {
 		t.Template = &rung.Template
 		switch {
 		case made != nil:
-			t.refuse(AlreadyRequested)
+			t.refuse(reason.AlreadyRequested)
 			t.Message += fmt.Sprintf("; %s %s has been made", made.Kind, made.key())
 			t.waitAtMost(ends, now)
 		case c.Template == nil:
@@ -50,7 +52,7 @@ func (t *TargetReport) escalate(c *Check, x *Subject, now time.Time) {
 		}
 		return
 	}
-	t.refuse(NoTemplateLeft)
+	t.refuse(reason.NoTemplateLeft)
 	t.Message += "; every template was tried"
 }
 

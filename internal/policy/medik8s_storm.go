@@ -3,6 +3,8 @@ package policy
 import (
 	"fmt"
 	"time"
+
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // next is what is to be remembered of a storm after a look at the limit. A
@@ -38,7 +40,7 @@ func (r *CheckReport) updateStorm(c *Check, st *setting, allowed, sick bool, now
 	if quiet.IsZero() {
 		return
 	}
-	r.gate = append(r.gate, StormCooldown)
+	r.gate = append(r.gate, reason.StormCooldown)
 	r.Message = fmt.Sprintf("more Nodes than allowed were not healthy until %s; nothing new begins before %s, stormCooldownDuration %s",
 		stamp(r.Storm.CooldownSince), stamp(quiet), c.StormCooldown)
 	// Over at the very instant, unlike a timeout; the lineage adds a second all the same.

@@ -3,6 +3,8 @@ package policy
 import (
 	"fmt"
 	"time"
+
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // judgeOpenShift applies the OpenShift lineage's health rules to one target; the
@@ -11,21 +13,21 @@ func (t *TargetReport) judgeOpenShift(c *Check, x *Subject, now time.Time) {
 	m, n := x.Machine, x.Node
 	switch {
 	case m.Phase == "Failed":
-		t.set(Unhealthy, MachineFailed, "the Machine's phase is Failed")
+		t.set(Unhealthy, reason.MachineFailed, "the Machine's phase is Failed")
 	case m.NodeName == "":
 		t.judgeStartup(c, m, now)
 	case x.Gone:
 		// No grace: the Machine had a Node, and someone removed it.
-		t.set(Unhealthy, NodeNotFound, fmt.Sprintf("Node %s does not exist", m.NodeName))
+		t.set(Unhealthy, reason.NodeNotFound, fmt.Sprintf("Node %s does not exist", m.NodeName))
 	case n == nil:
-		t.set(Indeterminate, Undecodable, fmt.Sprintf("Node %s could not be decoded", m.NodeName))
+		t.set(Indeterminate, reason.Undecodable, fmt.Sprintf("Node %s could not be decoded", m.NodeName))
 	case t.judgeConditions(c, n, now):
 	case m.Deleting:
-		t.set(Indeterminate, Deleting, "the Machine is being deleted")
+		t.set(Indeterminate, reason.Deleting, "the Machine is being deleted")
 	case m.ExternalRemediationRequested:
 		// The lineage counts it as not healthy until the request is cleared, so
 		// that hosts in flight weigh on the limit.
-		t.set(Indeterminate, UnderRemediation, "the Machine's remediation has been requested")
+		t.set(Indeterminate, reason.UnderRemediation, "the Machine's remediation has been requested")
 	default:
 		t.set(Healthy, "", "")
 	}
@@ -36,18 +38,18 @@ func (t *TargetReport) judgeOpenShift(c *Check, x *Subject, now time.Time) {
 func (t *TargetReport) judgeStartup(c *Check, m *Machine, now time.Time) {
 	switch {
 	case c.StartupTimeout == 0:
-		t.set(Indeterminate, StartupCheckDisabled, "no Node has joined, and nodeStartupTimeout is 0")
+		t.set(Indeterminate, reason.StartupCheckDisabled, "no Node has joined, and nodeStartupTimeout is 0")
 	case m.LastUpdated.IsZero():
 		// Without a clock it can never time out; look again after a full timeout.
-		t.set(Pending, NodeStartupTimeout, "no Node has joined, and the Machine has no status.lastUpdated yet")
+		t.set(Pending, reason.NodeStartupTimeout, "no Node has joined, and the Machine has no status.lastUpdated yet")
 		t.Timeout = c.StartupTimeout
 		t.RecheckAfterSeconds = wholeSeconds(c.StartupTimeout)
 	case expired(m.LastUpdated, c.StartupTimeout, now):
-		t.set(Unhealthy, NodeStartupTimeout, fmt.Sprintf("no Node has joined since %s, longer than %s",
+		t.set(Unhealthy, reason.NodeStartupTimeout, fmt.Sprintf("no Node has joined since %s, longer than %s",
 			stamp(m.LastUpdated), c.StartupTimeout))
 		t.Since, t.Timeout = m.LastUpdated, c.StartupTimeout
 	default:
-		t.set(Pending, NodeStartupTimeout, fmt.Sprintf("no Node has joined since %s, allowed for %s",
+		t.set(Pending, reason.NodeStartupTimeout, fmt.Sprintf("no Node has joined since %s, allowed for %s",
 			stamp(m.LastUpdated), c.StartupTimeout))
 		t.wait(m.LastUpdated, c.StartupTimeout, now)
 	}
@@ -66,13 +68,13 @@ func (t *TargetReport) judgeConditions(c *Check, n *Node, now time.Time) bool {
 		if expired(since, u.Timeout, now) {
 			// An earlier rule decides as soon as its own time is over.
 			t.again, t.Due, t.RecheckAfterSeconds = t.Due, time.Time{}, 0
-			t.set(Unhealthy, NodeCondition, fmt.Sprintf("%s is %s since %s, longer than %s",
+			t.set(Unhealthy, reason.NodeCondition, fmt.Sprintf("%s is %s since %s, longer than %s",
 				u.Type, u.Status, stamp(since), u.Timeout))
 			t.Since, t.Timeout = since, u.Timeout
 			return true
 		}
 		if !waiting || deadline(since, u.Timeout).Before(t.Due) {
-			t.set(Pending, NodeCondition, fmt.Sprintf("%s is %s since %s, allowed for %s",
+			t.set(Pending, reason.NodeCondition, fmt.Sprintf("%s is %s since %s, allowed for %s",
 				u.Type, u.Status, stamp(since), u.Timeout))
 			t.wait(since, u.Timeout, now)
 		}
@@ -81,7 +83,7 @@ func (t *TargetReport) judgeConditions(c *Check, n *Node, now time.Time) bool {
 	return waiting
 }
 
-func (t *TargetReport) set(v Verdict, r Reason, message string) {
+func (t *TargetReport) set(v Verdict, r reason.Code, message string) {
 	t.Verdict, t.Reason, t.Message = v, r, message
 }
 

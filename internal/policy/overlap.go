@@ -1,6 +1,10 @@
 package policy
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/fenced/fenced/internal/reason"
+)
 
 // claim is one check's interest in a target.
 type claim struct {
@@ -47,7 +51,7 @@ func settle(group []claim) {
 			continue
 		}
 		if pet || closed && g.check.Allowed || asked && !g.asked() || severity[g.target.Action] > gentlest || g.doubtedBy(doubts) {
-			g.target.refuse(Overlap)
+			g.target.refuse(reason.Overlap)
 		}
 	}
 	oneRequest(group)
@@ -55,7 +59,7 @@ func settle(group []claim) {
 
 // isDoubtful: the check cannot tell which Node the target has, or whose it is.
 func (g claim) isDoubtful() bool {
-	return g.target.Verdict == Indeterminate && (g.target.Reason == Undecodable || g.target.Reason == NodeMismatch)
+	return g.target.Verdict == Indeterminate && (g.target.Reason == reason.Undecodable || g.target.Reason == reason.NodeMismatch)
 }
 
 // doubtedBy: another check that doubts about the same Machine might have asked for a
@@ -69,7 +73,7 @@ func (g claim) doubtedBy(doubts []claim) bool {
 // asked: the check has handed the target to another remediator already, which
 // may be at work. // I22
 func (g claim) asked() bool {
-	return g.target.Action != PowerCycle && slices.Contains(g.target.Refusals, AlreadyRequested)
+	return g.target.Action != PowerCycle && slices.Contains(g.target.Refusals, reason.AlreadyRequested)
 }
 
 // oneRequest lets only the first of several NodeHealthChecks ask for the
@@ -82,7 +86,7 @@ func oneRequest(group []claim) {
 			continue
 		}
 		if taken {
-			g.target.refuse(Overlap)
+			g.target.refuse(reason.Overlap)
 		}
 		taken = true
 	}

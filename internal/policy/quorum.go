@@ -3,6 +3,8 @@ package policy
 import (
 	"fmt"
 	"maps"
+
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // Member is one etcd member: healthy means that its Pod is Ready on a Ready Node.
@@ -15,14 +17,14 @@ type Member struct {
 // reason means that it does. The target counts as a member even if none was seen
 // on it. A member whose Node is gone is seen nowhere and counts in etcd all the
 // same, so there are taken to be atLeast so many. // I12
-func Quorum(members []Member, node string, atLeast int, rules Rules) (Reason, string) {
+func Quorum(members []Member, node string, atLeast int, rules Rules) (reason.Code, string) {
 	switch {
 	case rules.ControlPlaneNever:
-		return ControlPlane, "guards.controlPlane is never"
+		return reason.ControlPlane, "guards.controlPlane is never"
 	case rules.ExternalEtcd:
 		return "", "etcd runs elsewhere"
 	case len(members) == 0:
-		return QuorumUnknown, "no etcd member is seen"
+		return reason.QuorumUnknown, "no etcd member is seen"
 	}
 	healthy := map[string]bool{node: false} // by Node; of several Pods there each must be
 	for _, m := range members {
@@ -38,7 +40,7 @@ func Quorum(members []Member, node string, atLeast int, rules Rules) (Reason, st
 	need := size/2 + 1
 	message := fmt.Sprintf("%d of %d members are healthy without it, %d are needed", others, size, need)
 	if others < need {
-		return QuorumLost, message
+		return reason.QuorumLost, message
 	}
 	return "", message
 }

@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/reason"
 )
 
 func controlPlaneOf(node *Node) *Node {
@@ -24,17 +26,17 @@ func member(name string) Change {
 // Five members, of two of which the Nodes are gone: etcd still counts five. // I12
 func TestQuorumCountsMembersThatAreGone(t *testing.T) {
 	seen := []Member{{"c", true}, {"d", true}, {"e", true}}
-	reason, _ := Quorum(seen, "c", 3, Rules{})
-	require.Empty(t, reason)
-	reason, text := Quorum(seen, "c", 5, Rules{})
-	assert.Equal(t, QuorumLost, reason)
+	code, _ := Quorum(seen, "c", 3, Rules{})
+	require.Empty(t, code)
+	code, text := Quorum(seen, "c", 5, Rules{})
+	assert.Equal(t, reason.QuorumLost, code)
 	assert.Equal(t, "2 of 5 members are healthy without it, 3 are needed", text)
-	reason, _ = Quorum(seen, "c", 0, Rules{})
-	assert.Empty(t, reason, "nobody knows of more than what is seen")
-	reason, _ = Quorum(seen, "c", 3, Rules{ControlPlaneNever: true})
-	assert.Equal(t, ControlPlane, reason, "never is never, whatever the quorum")
-	reason, _ = Quorum(nil, "c", 3, Rules{ControlPlaneNever: true, ExternalEtcd: true})
-	assert.Equal(t, ControlPlane, reason)
+	code, _ = Quorum(seen, "c", 0, Rules{})
+	assert.Empty(t, code, "nobody knows of more than what is seen")
+	code, _ = Quorum(seen, "c", 3, Rules{ControlPlaneNever: true})
+	assert.Equal(t, reason.ControlPlane, code, "never is never, whatever the quorum")
+	code, _ = Quorum(nil, "c", 3, Rules{ControlPlaneNever: true, ExternalEtcd: true})
+	assert.Equal(t, reason.ControlPlane, code)
 }
 
 // What is known of the size of the control plane, by whatever shows most of it.
@@ -71,7 +73,7 @@ func TestQuorumOfTheWholeControlPlane(t *testing.T) {
 		l.Apply(ledgerEpoch, put(&Machine{APIVersion: OpenShiftMachineAPI, Namespace: "ns", Name: name, NodeName: name, ControlPlane: true}))
 	}
 	require.Empty(t, acts(t, l), "three of five")
-	assert.Equal(t, []Reason{QuorumLost}, l.Report(ledgerEpoch).Checks[0].Targets[0].Refusals)
+	assert.Equal(t, []reason.Code{reason.QuorumLost}, l.Report(ledgerEpoch).Checks[0].Targets[0].Refusals)
 }
 
 // A's run has deleted A's Node, and no Machine stands for it: B waits.

@@ -1,6 +1,10 @@
 package policy
 
-import "time"
+import (
+	"time"
+
+	"github.com/fenced/fenced/internal/reason"
+)
 
 // Report is what Decide found. Its JSON is the output of `fencectl simulate`
 // and stable: fields may be added, never renamed.
@@ -63,7 +67,7 @@ type CheckReport struct {
 	// Due is when time alone changes something about the check as a whole.
 	Due time.Time `json:"-"`
 	// gate are the refusals of the check as a whole: its limit first.
-	gate []Reason
+	gate []reason.Code
 	// minHealthy: Limit is about the healthy.
 	minHealthy bool
 	// countOnly: the check counts its targets and forbids every remedy.
@@ -102,14 +106,14 @@ const (
 
 // TargetReport is what a check found about one target.
 type TargetReport struct {
-	Machine             string   `json:"machine"`
-	Node                string   `json:"node"`
-	Verdict             Verdict  `json:"verdict"`
-	Reason              Reason   `json:"reason"`
-	Message             string   `json:"message"`
-	RecheckAfterSeconds int      `json:"recheckAfterSeconds"`
-	Action              Action   `json:"action"`
-	Refusals            []Reason `json:"refusals"`
+	Machine             string        `json:"machine"`
+	Node                string        `json:"node"`
+	Verdict             Verdict       `json:"verdict"`
+	Reason              reason.Code   `json:"reason"`
+	Message             string        `json:"message"`
+	RecheckAfterSeconds int           `json:"recheckAfterSeconds"`
+	Action              Action        `json:"action"`
+	Refusals            []reason.Code `json:"refusals"`
 
 	// MachineAPIVersion is the lineage of the Machine.
 	MachineAPIVersion string `json:"-"`
@@ -135,7 +139,7 @@ type TargetReport struct {
 	// every other action, and when none is left.
 	Template *Template `json:"-"`
 	// budgets are the DisruptionBudgets behind the refusal Budget.
-	budgets []Gate
+	budgets []reason.Gate
 	// Trigger is the sentence that history shows: which check, and what it saw.
 	Trigger string `json:"-"`
 }

@@ -3,6 +3,8 @@ package policy
 import (
 	"fmt"
 	"time"
+
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // CheckContext is what a check depends on besides its targets.
@@ -25,7 +27,7 @@ type setting struct {
 	state   State
 	message string
 	// refusals forbid all actions of the check at once.
-	refusals []Reason
+	refusals []reason.Code
 	// due is when time alone changes any of this; zero is never.
 	due time.Time
 	// exempt is a Node condition whose bearers another check looks after.

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // Subject is one target as the rules see it: a Machine with its Node, a
@@ -91,7 +93,7 @@ func Judge(c *Check, a CheckContext, x Subject, now time.Time) TargetReport {
 
 func newTarget(c *Check, x *Subject) TargetReport {
 	t := TargetReport{
-		Machine: x.machineKey(), Node: x.nodeName(), Action: None, Refusals: []Reason{},
+		Machine: x.machineKey(), Node: x.nodeName(), Action: None, Refusals: []reason.Code{},
 		ControlPlane: x.controlPlane(), StartupTimeout: c.StartupTimeout,
 	}
 	if m := x.Machine; m != nil {
@@ -117,11 +119,11 @@ func judge(c *Check, a CheckContext, st *setting, x *Subject, now time.Time) Tar
 		t.judgeFencePolicy(c, x, now)
 	}
 	if x.Run != "" {
-		return t.leave(UnderRemediation, "run "+x.Run+" is open on it")
+		return t.leave(reason.UnderRemediation, "run "+x.Run+" is open on it")
 	}
 	// A Machine that asks to be left alone does so whatever its Node is. Any other
 	// reason to leave it may come and go with time, and the doubt does not.
-	left := t.Reason == Undecodable || t.Verdict == Skipped && !c.SelectsNodes
+	left := t.Reason == reason.Undecodable || t.Verdict == Skipped && !c.SelectsNodes
 	if d := x.doubt(); d != (Doubt{}) && !left {
 		return t.leave(d.Reason, d.Message)
 	}
@@ -159,20 +161,20 @@ func (t *TargetReport) refuseTarget(c *Check, rules Rules, x *Subject) {
 		return
 	}
 	if x.deleting() {
-		t.refuse(Deleting)
+		t.refuse(reason.Deleting)
 	}
 	switch t.Action {
 	case DeleteMachine:
 		t.refuseDeletion(rules, x.Machine)
 	case PowerCycle:
 		if x.Machine != nil && x.Machine.ExternalRemediationRequested {
-			t.refuse(AlreadyRequested)
+			t.refuse(reason.AlreadyRequested)
 		}
 	case MarkOwner:
 		t.refuseHandOver(x.Machine)
 	case CreateRequest:
 		if c.requested(x) {
-			t.refuse(AlreadyRequested)
+			t.refuse(reason.AlreadyRequested)
 		}
 	}
 }
@@ -181,10 +183,10 @@ func (t *TargetReport) refuseTarget(c *Check, rules Rules, x *Subject) {
 // and a control-plane Machine only when the administrator said so, too.
 func (t *TargetReport) refuseDeletion(rules Rules, m *Machine) {
 	if m == nil || m.ControllerOwner == (Owner{}) {
-		t.refuse(NoController)
+		t.refuse(reason.NoController)
 	}
 	if t.ControlPlane && !(rules.DeleteControlPlaneMachines && m != nil && m.ControllerOwner.recreatesControlPlane()) {
-		t.refuse(ControlPlane)
+		t.refuse(reason.ControlPlane)
 	}
 }
 
@@ -199,16 +201,16 @@ func (c *Check) requested(x *Subject) bool {
 	})
 }
 
-func (t *TargetReport) refuse(r Reason) {
+func (t *TargetReport) refuse(r reason.Code) {
 	if !slices.Contains(t.Refusals, r) {
 		t.Refusals = append(t.Refusals, r)
 	}
 }
 
 // leave replaces the verdict: nobody judges the target as long as this holds.
-func (t TargetReport) leave(reason Reason, why string) TargetReport {
-	t.set(Indeterminate, reason, why)
-	t.Action, t.Refusals = None, []Reason{}
+func (t TargetReport) leave(code reason.Code, why string) TargetReport {
+	t.set(Indeterminate, code, why)
+	t.Action, t.Refusals = None, []reason.Code{}
 	t.RecheckAfterSeconds, t.Due, t.again, t.Since, t.Timeout = 0, time.Time{}, time.Time{}, time.Time{}, 0
 	return t
 }
@@ -220,7 +222,7 @@ const leaseFresh = 60 * time.Second
 // refuseAlive refuses a Node whose Ready is Unknown while its kubelet still
 // renews the Lease: it runs, only its status does not get through. // I4
 func (t *TargetReport) refuseAlive(x *Subject, now time.Time) {
-	if x.Node == nil || t.Action == None || !t.Reason.readsHealth() {
+	if x.Node == nil || t.Action == None || !readsHealth(t.Reason) {
 		return
 	}
 	ready, ok := x.Node.condition("Ready")
@@ -231,18 +233,18 @@ func (t *TargetReport) refuseAlive(x *Subject, now time.Time) {
 	if !now.Before(still) {
 		return
 	}
-	t.refuse(NodeAlive)
+	t.refuse(reason.NodeAlive)
 	t.waitUntil(still, now)
 }
 
-func stateReason(s State) Reason {
+func stateReason(s State) reason.Code {
 	switch s {
 	case StatePaused:
-		return Paused
+		return reason.Paused
 	case StateDisabled:
-		return CheckDisabled
+		return reason.CheckDisabled
 	}
-	return InvalidCheck
+	return reason.InvalidCheck
 }
 
 func set(l map[string]string) labels.Labels { return labels.Set(l) }

@@ -5,12 +5,12 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // A refusal says what is in the way, and what would have to be where that says more.
 func TestGateSaysWhy(t *testing.T) {
-	assert.Equal(t, "hold: held by ann: disk", policy.Gate{Name: "hold", Value: "held by ann: disk", Threshold: "none"}.Why())
-	assert.Equal(t, "word: the BMC reads On", policy.Gate{Name: "word", Value: "the BMC reads On"}.Why())
-	assert.Equal(t, "inFlight: 5 (needed: below 5)", policy.Gate{Name: "inFlight", Value: "5", Threshold: "below 5"}.Why())
+	assert.Equal(t, "hold: held by ann: disk", reason.Gate{Name: "hold", Value: "held by ann: disk", Threshold: "none"}.Why())
+	assert.Equal(t, "word: the BMC reads On", reason.Gate{Name: "word", Value: "the BMC reads On"}.Why())
+	assert.Equal(t, "inFlight: 5 (needed: below 5)", reason.Gate{Name: "inFlight", Value: "5", Threshold: "below 5"}.Why())
 }

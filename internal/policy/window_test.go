@@ -12,6 +12,7 @@ import (
 
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/test/law"
 )
 
@@ -116,7 +117,7 @@ func TestWindowAtNoTime(t *testing.T) {
 	n := policy.Node{Name: "n-1", Conditions: []policy.Condition{{Type: "Ready", Status: "Unknown"}}}
 	judged := policy.Judge(&always, policy.CheckContext{}, policy.Subject{Node: &n}, epoch)
 	assert.Equal(t, policy.Skipped, judged.Verdict, "also the look just before acting sees the window")
-	assert.Equal(t, policy.Paused, judged.Reason)
+	assert.Equal(t, reason.Paused, judged.Reason)
 	assert.Equal(t, policy.None, judged.Action)
 }
 

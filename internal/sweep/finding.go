@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/guard"
 )
 
 const (
@@ -40,9 +40,9 @@ type adder func(code bmc.FindingCode, format string, args ...any)
 // weakIdentity is what is doubtful about who answered. // I8
 func (e *entry) weakIdentity(add adder) {
 	switch {
-	case e.last.Identity == policy.IdentityDiffers:
+	case e.last.Identity == guard.IdentityDiffers:
 		add(bmc.FindingIdentity, "another machine than the Node's answers (%s): correct the address", orNone(e.last.Reading.Identity.UUID))
-	case e.last.Identity == policy.IdentityMatches:
+	case e.last.Identity == guard.IdentityMatches:
 	case !e.device().Identifies():
 		add(bmc.FindingNotEnrolled, "the device does not tell whose power it switches: fencectl bmc enroll, after a look at the cabling")
 	case e.subject.Node != "": // without a Node there is nothing to compare with

@@ -11,7 +11,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/guard"
 )
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -20,7 +20,7 @@ var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 func looked(spoil func(e *entry, d *bmc.Device)) *entry {
 	d := bmc.Device{Driver: bmc.DriverRedfish, Username: "fence", Password: bmc.NewSecret("a long random one"),
 		Endpoint: bmc.Endpoint{Protocol: bmc.ProtocolRedfish, Host: "bmc", Port: 443}}
-	e := &entry{place: -1, last: answer{Checked: engine.Checked{At: noon, Identity: policy.IdentityMatches}}}
+	e := &entry{place: -1, last: answer{Checked: engine.Checked{At: noon, Identity: guard.IdentityMatches}}}
 	spoil(e, &d)
 	e.subject = engine.Subject{Cluster: "prod", Node: "n-1", Host: bmc.Host{Name: "prod/n-1", Levels: []bmc.Level{{Devices: []bmc.Device{d}}}}}
 	return e
@@ -40,13 +40,13 @@ func TestWeaknesses(t *testing.T) {
 		"a BMC's agent":      {func(_ *entry, d *bmc.Device) { d.Driver, d.Agent = bmc.DriverFenceAgent, "fence_ilo4_ssh" }, []bmc.FindingCode{bmc.FindingLowerAssurance}},
 		"an outlet":          {func(_ *entry, d *bmc.Device) { d.Driver, d.Agent = bmc.DriverFenceAgent, "fence_apc_snmp" }, nil},
 		"not enrolled": {func(e *entry, d *bmc.Device) {
-			d.Driver, d.Password, e.last.Identity = bmc.DriverFenceAgent, bmc.Secret{}, policy.IdentityUnproven
+			d.Driver, d.Password, e.last.Identity = bmc.DriverFenceAgent, bmc.Secret{}, guard.IdentityUnproven
 		}, []bmc.FindingCode{bmc.FindingNotEnrolled}},
 		"nobody vouched": {func(e *entry, d *bmc.Device) {
-			d.Driver, e.last.Identity = bmc.DriverFenceAgent, policy.IdentityNotEnrolled
+			d.Driver, e.last.Identity = bmc.DriverFenceAgent, guard.IdentityNotEnrolled
 		}, []bmc.FindingCode{bmc.FindingNotEnrolled}},
-		"another machine": {func(e *entry, _ *bmc.Device) { e.last.Identity = policy.IdentityDiffers }, []bmc.FindingCode{bmc.FindingIdentity}},
-		"no identity":     {func(e *entry, _ *bmc.Device) { e.last.Identity = policy.IdentityUnproven }, []bmc.FindingCode{bmc.FindingIdentity}},
+		"another machine": {func(e *entry, _ *bmc.Device) { e.last.Identity = guard.IdentityDiffers }, []bmc.FindingCode{bmc.FindingIdentity}},
+		"no identity":     {func(e *entry, _ *bmc.Device) { e.last.Identity = guard.IdentityUnproven }, []bmc.FindingCode{bmc.FindingIdentity}},
 		"no answer":       {func(e *entry, _ *bmc.Device) { e.last.Identity, e.last.Err = "", assert.AnError }, nil},
 		"plain http":      {func(_ *entry, d *bmc.Device) { d.Endpoint.Plain = true }, []bmc.FindingCode{bmc.FindingCertificateTrust}},
 		"not verified":    {func(_ *entry, d *bmc.Device) { d.TLS.InsecureSkipVerify = true }, []bmc.FindingCode{bmc.FindingCertificateTrust}},

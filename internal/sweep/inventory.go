@@ -7,7 +7,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // adopt makes the inventory what it is now. A host that has no BMC, as in a
@@ -18,11 +18,11 @@ func (s *Sweep) adopt(all []engine.Subject, now time.Time) {
 	s.adopted, s.unusable = true, nil
 	there := map[hostID]bool{}
 	for _, subject := range all {
-		switch r, refused := errors.AsType[*engine.Refusal](subject.Err); {
+		switch r, refused := errors.AsType[*reason.Refusal](subject.Err); {
 		case subject.Err == nil:
 			there[idOf(subject)] = true
 			s.adoptOne(subject, now)
-		case !refused || r.Reason != policy.NoHost:
+		case !refused || r.Reason != reason.NoHost:
 			s.unusable = append(s.unusable, subject)
 		}
 	}
@@ -38,8 +38,8 @@ func (s *Sweep) adopt(all []engine.Subject, now time.Time) {
 
 // unseen says whether a subject stands for a whole cluster that was not seen yet.
 func unseen(subject engine.Subject) bool {
-	r, ok := errors.AsType[*engine.Refusal](subject.Err)
-	return ok && r.Reason == policy.NotSynced
+	r, ok := errors.AsType[*reason.Refusal](subject.Err)
+	return ok && r.Reason == reason.NotSynced
 }
 
 func idOf(subject engine.Subject) hostID {

@@ -11,10 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
-	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/ipmi"
-	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/power"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/test/ipmisim"
 )
 
@@ -29,7 +29,7 @@ func TestSweepOfRealBMCs(t *testing.T) {
 	timing := bmc.Timing{ReadTimeout: 20 * time.Second, SendTimeout: 20 * time.Second}
 	actors := power.NewActors(func(d bmc.Device) (bmc.Power, error) { return ipmi.New(d, timing), nil })
 	w.sweep = New(Options{Engine: w, Open: actors.Patient(), Urgent: actors.Urgent(), Every: time.Second, ReadTimeout: timing.ReadTimeout,
-		AtOnce: AtOnce, Tell: func(engine.Event) {}, Measured: func(bmc.Driver, time.Duration) {}})
+		AtOnce: AtOnce, Tell: func(event.Event) {}, Measured: func(bmc.Driver, time.Duration) {}})
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	ended := make(chan error, 1)
@@ -43,9 +43,9 @@ func TestSweepOfRealBMCs(t *testing.T) {
 	assert.Equal(t, StateOK, r.State)
 	assert.Equal(t, bmc.On, r.Power)
 	assert.Positive(t, r.Latency)
-	assert.Equal(t, policy.Reason("BMCAuth"), w.result(t, 1).Reason)
+	assert.Equal(t, reason.Code("BMCAuth"), w.result(t, 1).Reason)
 	assert.False(t, w.result(t, 1).Dependable)
-	assert.Contains(t, []policy.Reason{"BMCRefused", "BMCUnreachable"}, w.result(t, 2).Reason)
+	assert.Contains(t, []reason.Code{"BMCRefused", "BMCUnreachable"}, w.result(t, 2).Reason)
 
 	audited, err := w.sweep.Audit(t.Context(), "prod", "n-0")
 	require.NoError(t, err)

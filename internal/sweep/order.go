@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // orderTimeout bounds a look that a person waits for: two outlets of a dead PDU, or
@@ -14,7 +14,7 @@ const orderTimeout = 2 * time.Minute
 
 // Test looks at every device of a Node's host now, and gives what is then known.
 // It waits for nothing but the device itself, and asks an account that was
-// refused, too: whoever orders it has just mended it. An error is a *engine.Refusal
+// refused, too: whoever orders it has just mended it. An error is a *reason.Refusal
 // or that of ctx.
 func (s *Sweep) Test(ctx context.Context, cluster, node string) ([]Result, error) {
 	return s.order(ctx, cluster, node, wish{describe: true})
@@ -105,7 +105,7 @@ func (s *Sweep) answered(ctx context.Context, list []*entry, answers []answer) [
 	out := s.resultsOf(ctx, list)
 	for i, a := range answers {
 		if a.abandoned {
-			out[i].Reason, out[i].Problem = reasonOf(a.Err), engine.Sentence(a.Err)
+			out[i].Reason, out[i].Problem = reasonOf(a.Err), reason.Sentence(a.Err)
 		}
 		if a.describeErr != nil {
 			out[i].DescribeProblem = a.describeErr.Error()

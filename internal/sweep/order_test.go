@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
-	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/power"
+	"github.com/fenced/fenced/internal/reason"
 )
 
 func TestAnOrderedLookIsUrgentAndFresh(t *testing.T) {
@@ -62,7 +62,7 @@ func TestAnOrderedLookThatCannotBeDoneSaysSo(t *testing.T) {
 		assert.Contains(t, got[0].AuditProblem, "in use")
 
 		_, err = w.sweep.Test(t.Context(), "prod", "n-9")
-		var refusal *engine.Refusal
+		var refusal *reason.Refusal
 		require.ErrorAs(t, err, &refusal)
 	})
 }

@@ -8,7 +8,9 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/reason"
 )
 
 const (
@@ -80,7 +82,7 @@ func (e *entry) pause(every time.Duration) time.Duration {
 
 // record adds a look. It gives the event when the device stops or begins to be
 // dependable.
-func (e *entry) record(a answer) *engine.Event {
+func (e *entry) record(a answer) *event.Event {
 	e.last = a
 	if why, _ := failure(a); why != "" {
 		e.failures++
@@ -118,39 +120,39 @@ func (e *entry) good(a answer) {
 }
 
 // news is the event that is due, if one is.
-func (e *entry) news() *engine.Event {
+func (e *entry) news() *event.Event {
 	bad := e.failures >= dependableFailures
 	if bad == e.told {
 		return nil
 	}
 	e.told = bad
-	ev := &engine.Event{Type: EventBMC, Cluster: e.subject.Cluster, Node: e.subject.Node}
+	ev := &event.Event{Type: EventBMC, Cluster: e.subject.Cluster, Node: e.subject.Node}
 	if !bad {
 		ev.Message = fmt.Sprintf("BMC %s of %s is dependable again", e.device(), e.subject.Host.Name)
 		return ev
 	}
-	reason, why := failure(e.last)
-	ev.Reason = string(reason)
+	code, why := failure(e.last)
+	ev.Reason = string(code)
 	ev.Message = fmt.Sprintf("BMC %s of %s is not dependable: %s", e.device(), e.subject.Host.Name, why)
 	return ev
 }
 
 // failure is why a fence could not rely on what a look found; "" when it could.
-func failure(a answer) (policy.Reason, string) {
+func failure(a answer) (reason.Code, string) {
 	switch {
 	case a.Err != nil:
-		return reasonOf(a.Err), engine.Sentence(a.Err)
-	case a.Identity == policy.IdentityDiffers:
-		return policy.IdentityMismatch, "another machine than the Node's answers"
+		return reasonOf(a.Err), reason.Sentence(a.Err)
+	case a.Identity == guard.IdentityDiffers:
+		return reason.IdentityMismatch, "another machine than the Node's answers"
 	case a.Reading.Fault != "":
-		return policy.BMCFault, "it reports " + a.Reading.Fault + ": no Off of it can be proven"
+		return reason.BMCFault, "it reports " + a.Reading.Fault + ": no Off of it can be proven"
 	}
 	return "", ""
 }
 
-func reasonOf(err error) policy.Reason {
-	if r, ok := errors.AsType[*engine.Refusal](err); ok {
+func reasonOf(err error) reason.Code {
+	if r, ok := errors.AsType[*reason.Refusal](err); ok {
 		return r.Reason
 	}
-	return policy.Reason("BMC" + string(bmc.KindOf(err)))
+	return reason.Code("BMC" + string(bmc.KindOf(err)))
 }

@@ -9,7 +9,8 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // State is what the newest look at a device came to.
@@ -39,11 +40,11 @@ type Result struct {
 	State State
 	// Dependable is false when a fence would likely fail here.
 	Dependable bool
-	Reason     policy.Reason // why the newest look failed
+	Reason     reason.Code // why the newest look failed
 	Problem    string
 	Power      bmc.PowerState
 	Raw        string
-	Identity   policy.IdentityVerdict
+	Identity   guard.IdentityVerdict
 	UUID       string // as the device tells it
 	Serial     string
 
@@ -57,19 +58,19 @@ type Result struct {
 	Audited             time.Time
 	AuditProblem        string // why the newest audit could not be finished
 	// Refused is why the engine would not switch the host, whatever its BMC says.
-	Refused []engine.Refusal
+	Refused []reason.Refusal
 
 	subject engine.Subject
 }
 
 // Results gives every device of one cluster, or with no name of all, sorted, and
 // one Result without a host for each cluster that was not seen whole yet. Before
-// the inventory was seen the error is a *engine.Refusal: an empty list would read
+// the inventory was seen the error is a *reason.Refusal: an empty list would read
 // as that all is well.
 func (s *Sweep) Results(ctx context.Context, cluster string) ([]Result, error) {
 	out, ok := s.collect(cluster)
 	if !ok {
-		return nil, &engine.Refusal{Reason: policy.NotSynced, Message: "the inventory has not been read yet"}
+		return nil, &reason.Refusal{Reason: reason.NotSynced, Message: "the inventory has not been read yet"}
 	}
 	s.refused(ctx, out)
 	slices.SortFunc(out, func(a, b Result) int {
@@ -115,7 +116,7 @@ func (s *Sweep) resultsOf(ctx context.Context, list []*entry) []Result {
 // refused asks the engine about each host once, which knows those of all clusters. One that cannot be used says why
 // already.
 func (s *Sweep) refused(ctx context.Context, list []Result) {
-	told := map[hostID][]engine.Refusal{}
+	told := map[hostID][]reason.Refusal{}
 	for i := range list {
 		r := &list[i]
 		if r.Host == "" {
@@ -127,7 +128,7 @@ func (s *Sweep) refused(ctx context.Context, list []Result) {
 		}
 		r.Refused = told[id]
 		for _, why := range r.Refused {
-			if why.Reason == policy.DuplicateHost { // I9
+			if why.Reason == reason.DuplicateHost { // I9
 				r.Findings = append(r.Findings, bmc.Finding{Code: bmc.FindingDuplicate, Message: why.Message + ": correct the inventory"})
 			}
 		}
@@ -135,7 +136,7 @@ func (s *Sweep) refused(ctx context.Context, list []Result) {
 }
 
 func unusable(u engine.Subject) Result {
-	r := Result{Cluster: u.Cluster, Node: u.Node, Source: u.BareMetalHost, State: StateFailed, Reason: reasonOf(u.Err), Problem: engine.Sentence(u.Err)}
+	r := Result{Cluster: u.Cluster, Node: u.Node, Source: u.BareMetalHost, State: StateFailed, Reason: reasonOf(u.Err), Problem: reason.Sentence(u.Err)}
 	if unseen(u) {
 		r.State = StateUnchecked
 	}
@@ -180,11 +181,11 @@ func (e *entry) state() State {
 	switch {
 	case e.last.At.IsZero():
 		return StateUnchecked
-	case why == policy.IdentityMismatch:
+	case why == reason.IdentityMismatch:
 		return StateMismatch
 	case why != "":
 		return StateFailed
-	case e.last.Identity == policy.IdentityMatches:
+	case e.last.Identity == guard.IdentityMatches:
 		return StateOK
 	}
 	return StateUnproven

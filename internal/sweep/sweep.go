@@ -9,7 +9,9 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // Engine is what the sweep asks of the daemon's engine, and tells it.
@@ -19,9 +21,9 @@ type Engine interface {
 	// SubjectOf gives the host of one Node. An empty cluster means the only one.
 	SubjectOf(ctx context.Context, cluster, node string) (engine.Subject, error)
 	// Identify says whether the machine that answered is the Node's.
-	Identify(ctx context.Context, s engine.Subject, level, device int, r bmc.Reading) policy.IdentityVerdict
+	Identify(ctx context.Context, s engine.Subject, level, device int, r bmc.Reading) guard.IdentityVerdict
 	// Quarantine is why the host would not be switched, whatever its BMC says.
-	Quarantine(ctx context.Context, s engine.Subject) []engine.Refusal
+	Quarantine(ctx context.Context, s engine.Subject) []reason.Refusal
 	// Checked is told of every look.
 	Checked(ctx context.Context, c engine.Checked)
 }
@@ -38,7 +40,7 @@ type Options struct {
 	AtOnce      int           // looks in flight, at most
 	// Tell is given an event when a device stops or begins to be dependable, and
 	// Measured the latency of each good look. Neither may block.
-	Tell     func(engine.Event)
+	Tell     func(event.Event)
 	Measured func(bmc.Driver, time.Duration)
 }
 
@@ -125,7 +127,7 @@ func (s *Sweep) follow(ctx context.Context) {
 func (s *Sweep) begin(ctx context.Context, looks *sync.WaitGroup) time.Time {
 	s.mu.Lock()
 	now := time.Now()
-	var news []engine.Event
+	var news []event.Event
 	for e := s.plan.next(now); e != nil; e = s.plan.next(now) {
 		if a, until, spared := s.spared(e, now); spared {
 			if ev := e.record(a); ev != nil {
@@ -164,13 +166,13 @@ func (s *Sweep) look(ctx context.Context, e *entry, subject engine.Subject, what
 }
 
 // took notes what a look found. The caller holds mu.
-func (s *Sweep) took(e *entry, a answer) *engine.Event {
+func (s *Sweep) took(e *entry, a answer) *event.Event {
 	s.noteAccount(e, a)
 	return e.record(a)
 }
 
 // tell passes on what a look found.
-func (s *Sweep) tell(ctx context.Context, a answer, news *engine.Event) {
+func (s *Sweep) tell(ctx context.Context, a answer, news *event.Event) {
 	if a.Err == nil {
 		s.opt.Measured(a.device().Driver, a.Latency)
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 )
 
 func TestEveryDeviceIsAskedEachInterval(t *testing.T) {
@@ -113,11 +113,11 @@ func TestAnotherMachineAndAFaultAreFailures(t *testing.T) {
 	w.run(t, func(t *testing.T) {
 		w.wait(5 * every)
 		assert.Equal(t, StateMismatch, w.result(t, 1).State)
-		assert.Equal(t, policy.IdentityMismatch, w.result(t, 1).Reason)
+		assert.Equal(t, reason.IdentityMismatch, w.result(t, 1).Reason)
 		assert.Equal(t, StateFailed, w.result(t, 2).State)
-		assert.Equal(t, policy.BMCFault, w.result(t, 2).Reason)
+		assert.Equal(t, reason.BMCFault, w.result(t, 2).Reason)
 		assert.Empty(t, w.result(t, 1).Refused)
-		assert.Equal(t, policy.Frozen, w.result(t, 2).Refused[0].Reason)
+		assert.Equal(t, reason.Frozen, w.result(t, 2).Refused[0].Reason)
 		require.Len(t, w.events, 2)
 	})
 }
@@ -168,8 +168,8 @@ func TestInventoryChanges(t *testing.T) {
 			w.subjects[0] = moved
 			w.machines["bmc-9"] = &machine{uuid: m.uuid}
 			w.subjects = append(w.subjects,
-				engine.Subject{Cluster: "prod", Node: "n-3", Err: &engine.Refusal{Reason: policy.InvalidHost, Message: "no such scheme"}},
-				engine.Subject{Cluster: "prod", Node: "n-4", Err: &engine.Refusal{Reason: policy.NoHost, Message: "a cloud"}})
+				engine.Subject{Cluster: "prod", Node: "n-3", Err: &reason.Refusal{Reason: reason.InvalidHost, Message: "no such scheme"}},
+				engine.Subject{Cluster: "prod", Node: "n-4", Err: &reason.Refusal{Reason: reason.NoHost, Message: "a cloud"}})
 		})
 		w.wait(3 * every)
 		before := len(m.reads)
@@ -180,7 +180,7 @@ func TestInventoryChanges(t *testing.T) {
 		assert.Equal(t, StateOK, w.result(t, 1).State)
 		all := w.results(t, "")
 		require.Len(t, all, 2, "a Node without any BMC is none of ours")
-		assert.Equal(t, policy.InvalidHost, all[1].Reason)
+		assert.Equal(t, reason.InvalidHost, all[1].Reason)
 		assert.False(t, all[1].Dependable)
 		assert.Empty(t, w.results(t, "other"))
 		_, bad := w.sweep.Tally()

@@ -8,24 +8,24 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // An empty list would read as that all is well.
 func TestWhatWasNotSeenYetIsNotHealthy(t *testing.T) {
 	w := newWorld()
 	_, err := New(Options{Engine: w, AtOnce: 1}).Results(t.Context(), "")
-	var refusal *engine.Refusal
+	var refusal *reason.Refusal
 	require.ErrorAs(t, err, &refusal)
-	assert.Equal(t, policy.NotSynced, refusal.Reason)
+	assert.Equal(t, reason.NotSynced, refusal.Reason)
 
-	w.subjects = []engine.Subject{{Cluster: "prod", Err: &engine.Refusal{Reason: policy.NotSynced, Message: "not seen whole"}}}
+	w.subjects = []engine.Subject{{Cluster: "prod", Err: &reason.Refusal{Reason: reason.NotSynced, Message: "not seen whole"}}}
 	w.run(t, func(t *testing.T) {
 		w.wait(time.Second)
 		all := w.results(t, "")
 		require.Len(t, all, 1)
 		assert.False(t, all[0].Dependable)
-		assert.Equal(t, policy.NotSynced, all[0].Reason)
+		assert.Equal(t, reason.NotSynced, all[0].Reason)
 		assert.Equal(t, StateUnchecked, all[0].State)
 		_, bad := w.sweep.Tally()
 		assert.Empty(t, bad, "nothing is known to be bad")

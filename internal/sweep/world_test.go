@@ -14,8 +14,10 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/power"
+	"github.com/fenced/fenced/internal/reason"
 	_ "github.com/fenced/fenced/test/oneproc" // it plays in virtual time
 )
 
@@ -29,7 +31,7 @@ type world struct {
 	mu       sync.Mutex
 	subjects []engine.Subject
 	machines map[string]*machine // by service
-	events   []engine.Event
+	events   []event.Event
 	checked  []engine.Checked
 	measured int
 	inFlight int
@@ -99,29 +101,29 @@ func (w *world) SubjectOf(_ context.Context, _, node string) (engine.Subject, er
 			return s, nil
 		}
 	}
-	return engine.Subject{}, &engine.Refusal{Reason: engine.NoSuchNode, Message: "no Node " + node}
+	return engine.Subject{}, &reason.Refusal{Reason: reason.NoSuchNode, Message: "no Node " + node}
 }
 
 // Identify implements Engine.
-func (w *world) Identify(_ context.Context, s engine.Subject, _, _ int, r bmc.Reading) policy.IdentityVerdict {
+func (w *world) Identify(_ context.Context, s engine.Subject, _, _ int, r bmc.Reading) guard.IdentityVerdict {
 	switch {
 	case !bmc.UsableUUID(r.Identity.UUID) || s.SystemUUID == "":
-		return policy.IdentityUnproven
+		return guard.IdentityUnproven
 	case bmc.UUIDsMatch(r.Identity.UUID, s.SystemUUID):
-		return policy.IdentityMatches
+		return guard.IdentityMatches
 	}
-	return policy.IdentityDiffers
+	return guard.IdentityDiffers
 }
 
 // Quarantine implements Engine.
-func (w *world) Quarantine(_ context.Context, s engine.Subject) []engine.Refusal {
+func (w *world) Quarantine(_ context.Context, s engine.Subject) []reason.Refusal {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch s.Node {
 	case w.frozen:
-		return []engine.Refusal{{Reason: policy.Frozen, Message: "it lied"}}
+		return []reason.Refusal{{Reason: reason.Frozen, Message: "it lied"}}
 	case w.twin:
-		return []engine.Refusal{{Reason: policy.DuplicateHost, Message: "prod/n-9 has the same MAC"}}
+		return []reason.Refusal{{Reason: reason.DuplicateHost, Message: "prod/n-9 has the same MAC"}}
 	}
 	return nil
 }
@@ -151,7 +153,7 @@ func (w *world) runEvery(t *testing.T, every time.Duration, f func(t *testing.T)
 				w.change(func() { w.urgent++ })
 				return w.actors.Urgent()(d)
 			},
-			Tell: func(e engine.Event) {
+			Tell: func(e event.Event) {
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				w.events = append(w.events, e)

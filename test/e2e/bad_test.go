@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/api"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/test/ipmisim"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
@@ -117,13 +117,13 @@ func renewOnceOff(ctx context.Context, t *testing.T, s *scene.Scene, w *scene.Wo
 
 // awaitRefusal waits until explain gives a reason for a node; questions that are
 // refused are repeated, because the daemon may not have seen the cluster yet.
-func awaitRefusal(ctx context.Context, t *testing.T, s *scene.Scene, node, reason string) api.Explanation {
+func awaitRefusal(ctx context.Context, t *testing.T, s *scene.Scene, node, code string) api.Explanation {
 	t.Helper()
 	var last api.Explanation
 	var lastErr error
 	for ctx.Err() == nil {
 		last, lastErr = s.Explain(ctx, node)
-		if lastErr == nil && last.Refused == reason {
+		if lastErr == nil && last.Refused == code {
 			return last
 		}
 		select {
@@ -131,14 +131,14 @@ func awaitRefusal(ctx context.Context, t *testing.T, s *scene.Scene, node, reaso
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
-	require.Failf(t, "no such refusal", "%s of %s; the last one: %+v; last error: %v", reason, node, last, lastErr)
+	require.Failf(t, "no such refusal", "%s of %s; the last one: %+v; last error: %v", code, node, last, lastErr)
 	return last
 }
 
 // refuses says whether a gate is closed for a reason.
-func refuses(x api.Explanation, reason string) bool {
+func refuses(x api.Explanation, code string) bool {
 	for _, g := range x.Gates {
-		if !g.Pass && g.Reason == policy.Reason(reason) {
+		if !g.Pass && g.Reason == reason.Code(code) {
 			return true
 		}
 	}

@@ -52,11 +52,11 @@ func TestCloudPoolDeletesMachines(t *testing.T) {
 		d, err := s.Cluster.Deletions("machines", "owned")
 		return err == nil && len(d) > 0
 	}, patience, 100*time.Millisecond, "the Machine that a controller owns is deleted")
-	for name, reason := range map[string]string{
+	for name, code := range map[string]string{
 		"orphan": "NoController", "master": "ControlPlane",
 		"cloud-1": "ShortCircuit", "cloud-2": "ShortCircuit", "metal-1": "ShortCircuit", "metal-2": "ShortCircuit",
 	} {
-		awaitRefusal(ctx, t, s, name, reason)
+		awaitRefusal(ctx, t, s, name, code)
 	}
 	time.Sleep(3 * time.Second) // what should not happen has time to
 

@@ -112,10 +112,10 @@ func awaitListed(ctx context.Context, t *testing.T, s *scene.Scene, node, code s
 }
 
 // requireFrozen checks that not even a person can fence a host.
-func requireFrozen(ctx context.Context, t *testing.T, s *scene.Scene, node, reason string) {
+func requireFrozen(ctx context.Context, t *testing.T, s *scene.Scene, node, code string) {
 	t.Helper()
 	r := fencectl(ctx, t, s, 3, "fence", node, "--reason", "test", "--yes")
-	assert.Contains(t, r.Stderr, "("+reason+")", node)
+	assert.Contains(t, r.Stderr, "("+code+")", node)
 }
 
 func goBMC(t *testing.T, w *scene.Worker) *ipmisim.GoBMC {

@@ -86,9 +86,9 @@ func TestOutletsThatProveNothing(t *testing.T) {
 		w.Kubelet.Hang()
 	}
 
-	for name, reason := range map[string]string{"feeds-another": "OutletContradicted", "one-stays-on": "PowerOffFailed"} {
+	for name, code := range map[string]string{"feeds-another": "OutletContradicted", "one-stays-on": "PowerOffFailed"} {
 		r := awaitRun(ctx, t, s, name, result(api.ResultHeld))
-		assert.Equal(t, reason, r.Reason, name)
+		assert.Equal(t, code, r.Reason, name)
 		assert.Contains(t, notesOf(r), "on to the next level", name)
 	}
 	x := awaitRefusal(ctx, t, s, "not-enrolled", "NotEnrolled")

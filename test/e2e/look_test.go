@@ -100,14 +100,14 @@ func covered(ctx context.Context, t *testing.T, s *scene.Scene, exit int) map[st
 }
 
 // gateOf is the first gate of an explanation that is closed for a reason.
-func gateOf(t *testing.T, x api.Explanation, reason string) (name, value, threshold, source string) {
+func gateOf(t *testing.T, x api.Explanation, code string) (name, value, threshold, source string) {
 	t.Helper()
 	for _, g := range x.Gates {
-		if !g.Pass && string(g.Reason) == reason {
+		if !g.Pass && string(g.Reason) == code {
 			return g.Name, g.Value, g.Threshold, g.Source
 		}
 	}
-	require.Failf(t, "no such gate", "%s is not closed: %+v", reason, x.Gates)
+	require.Failf(t, "no such gate", "%s is not closed: %+v", code, x.Gates)
 	return "", "", "", ""
 }
 

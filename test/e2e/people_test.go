@@ -41,9 +41,9 @@ func TestPeopleStopRuns(t *testing.T) {
 	held.Kubelet.Hang()
 	paused.Kubelet.Hang()
 	switchedOff(ctx, t, s, paused)
-	reason := filepath.Join(t.TempDir(), "reason") // the file is to be there whole
-	require.NoError(t, os.WriteFile(reason, []byte("smoke in the hall\n"), 0o600))
-	require.NoError(t, os.Rename(reason, pauseFile(s)))
+	code := filepath.Join(t.TempDir(), "reason") // the file is to be there whole
+	require.NoError(t, os.WriteFile(code, []byte("smoke in the hall\n"), 0o600))
+	require.NoError(t, os.Rename(code, pauseFile(s)))
 	r := awaitRun(ctx, t, s, paused.Name, result(api.ResultAborted))
 	assert.Equal(t, "Paused", r.Reason)
 	assert.Contains(t, r.Note, "smoke in the hall")

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -73,7 +73,7 @@ func (w *World) finishHost(h *host, why string) {
 			w.violate("I20", h.Name, "the Node lacks %s, and no run is open", strings.Join(lacks, ", "))
 		}
 	case n != nil && time.Since(n.Since) < 5*time.Minute: // it has just gone
-	case why == "" || strings.HasPrefix(why, string(policy.NotUnhealthy)) || strings.HasPrefix(why, string(policy.NotCovered)):
+	case why == "" || strings.HasPrefix(why, string(reason.NotUnhealthy)) || strings.HasPrefix(why, string(reason.NotCovered)):
 		w.violate("L4", h.Name, "the Node is not Ready (host on: %t), nobody acts, and no gate says why (%s)", h.On, why)
 	default:
 		w.note(h.Name, "left alone: %s", why)

@@ -12,7 +12,8 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/test/fake"
 )
@@ -169,8 +170,8 @@ func (c *incarnation) options() engine.Options {
 		Store: &door{inc: c}, StoreID: "shared", Instance: c.i.name, Hosts: inventory{c},
 		Open: power.NewActors(c.open).Urgent(), Guards: p.guards(), Run: p.run(), Record: c.record, PauseFile: c.i.pauseFile,
 		Power:  engine.PowerTiming{ReadTimeout: 5 * time.Second, OffReadSpacing: offReadSpacing},
-		Events: engine.NewStream(c.told), Own: c.own(),
-		Clusters: []engine.ClusterOptions{{Name: cluster, Mode: policy.ModeEvaluate, Reprovision: p.Reprovision, Isolation: p.Isolation,
+		Events: event.NewStream(c.told), Own: c.own(),
+		Clusters: []engine.ClusterOptions{{Name: cluster, Mode: guard.ModeEvaluate, Reprovision: p.Reprovision, Isolation: p.Isolation,
 			ControlPlaneIsolation: p.Isolation, IdentityMode: "required", Watch: c.view, Kube: kube{c}}},
 	}
 	w.do(func() { opt.Clusters[0].FileChecks = c.fileChecks() })
@@ -208,7 +209,7 @@ func (c *incarnation) open(d bmc.Device) (bmc.Power, error) {
 }
 
 // told takes the engine's events into the story.
-func (c *incarnation) told(ev engine.Event) {
+func (c *incarnation) told(ev event.Event) {
 	w := c.i.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -219,7 +220,7 @@ func (c *incarnation) told(ev engine.Event) {
 }
 
 // record is the audit log of this life, which fails like the store.
-func (c *incarnation) record(ev engine.Event) error {
+func (c *incarnation) record(ev event.Event) error {
 	if err := c.call(c.ctx, "record"); err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -62,8 +63,8 @@ func (w *World) people(now time.Time) {
 func (w *World) order(c *incarnation, h *host, what int) {
 	e := c.engine
 	r, _ := w.open(h.Name)
-	o := engine.Order{Cluster: cluster, Node: h.Name, Run: r.ID, Actor: "uid 1000", Reason: "at random", For: between(w.rng, 20*time.Second, 5*time.Minute)}
-	plain := func(f func(context.Context, engine.Order) (engine.Outcome, error)) func(context.Context) error {
+	o := order.Order{Cluster: cluster, Node: h.Name, Run: r.ID, Actor: "uid 1000", Reason: "at random", For: between(w.rng, 20*time.Second, 5*time.Minute)}
+	plain := func(f func(context.Context, order.Order) (order.Outcome, error)) func(context.Context) error {
 		return func(ctx context.Context) error { _, err := f(ctx, o); return err }
 	}
 	switch {
@@ -111,7 +112,7 @@ func (w *World) ask(verb, node string, c *incarnation, f func(context.Context) e
 }
 
 // pause stops everything for a while. It binds when it is answered.
-func (w *World) pause(ctx context.Context, c *incarnation, e *engine.Engine, o engine.Order) error {
+func (w *World) pause(ctx context.Context, c *incarnation, e *engine.Engine, o order.Order) error {
 	o.Cluster, o.Node = "", ""
 	begun := time.Now()
 	if !w.defect.ForgetsStops {
@@ -124,7 +125,7 @@ func (w *World) pause(ctx context.Context, c *incarnation, e *engine.Engine, o e
 }
 
 // hold keeps one Node from being fenced for a while.
-func (w *World) hold(ctx context.Context, c *incarnation, e *engine.Engine, o engine.Order) error {
+func (w *World) hold(ctx context.Context, c *incarnation, e *engine.Engine, o order.Order) error {
 	begun := time.Now()
 	if !w.defect.ForgetsStops {
 		if _, err := e.Hold(ctx, o); err != nil {
@@ -158,7 +159,7 @@ func (w *World) touch(c *incarnation, d time.Duration) {
 }
 
 // thaw releases a host that is frozen, held or in quarantine.
-func (w *World) thaw(ctx context.Context, e *engine.Engine, o engine.Order) error {
+func (w *World) thaw(ctx context.Context, e *engine.Engine, o order.Order) error {
 	w.do(func() { // from here on it may act
 		delete(w.ledger.frozen, o.Node)
 		w.ledger.forgiven[o.Node] = len(w.ledger.cycles[o.Node])
@@ -219,7 +220,7 @@ func (w *World) help() {
 			_ = os.Remove(i.pauseFile)
 		}
 		w.ask("resume", "", c, func(ctx context.Context) error {
-			_, err := e.Resume(ctx, engine.Order{Actor: "uid 0", Reason: "calm"})
+			_, err := e.Resume(ctx, order.Order{Actor: "uid 0", Reason: "calm"})
 			return err
 		})
 	}
@@ -229,7 +230,7 @@ func (w *World) help() {
 			continue
 		}
 		w.crowd.helped[r.ID]++
-		o := engine.Order{Cluster: cluster, Node: h.Name, Actor: "uid 0", Reason: "calm"}
+		o := order.Order{Cluster: cluster, Node: h.Name, Actor: "uid 0", Reason: "calm"}
 		w.ask("unfence", h.Name, c, func(ctx context.Context) error {
 			_ = w.thaw(ctx, e, o) // most are not frozen
 			_, err := e.Unfence(ctx, o)

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/fake"
 )
@@ -90,8 +90,8 @@ const (
 	proofMaxAge    = 5 * time.Second
 )
 
-func (p Plan) guards() policy.Limits {
-	return policy.Limits{
+func (p Plan) guards() guard.Limits {
+	return guard.Limits{
 		QuietPeriod: time.Minute, ViewMaxAge: 30 * time.Second, ClockSkewMax: 5 * time.Second, MinPowerInterval: 2 * time.Minute,
 		MaxInFlight: 2, MaxInFlightPercent: 100, MaxInFlightPerZone: 1, ZoneBreakerPercent: 55, ZoneBreakerMin: 3,
 		MaxFencesPerDay: 4, MaxInFlightTotal: 20, StartsPerHour: 12, ZoneKey: "zone",

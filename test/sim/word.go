@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/test/fake"
 )
 
@@ -47,6 +47,6 @@ func (w *World) word(h *host) {
 	if c == nil || w.calm {
 		return
 	}
-	e, o := c.engine, engine.Order{Cluster: cluster, Node: h.Name, Actor: "uid 1000", Reason: "its plug is pulled"}
+	e, o := c.engine, order.Order{Cluster: cluster, Node: h.Name, Actor: "uid 1000", Reason: "its plug is pulled"}
 	w.ask("confirm-off", h.Name, c, func(ctx context.Context) error { _, err := e.ConfirmOff(ctx, o); return err })
 }

@@ -1,4 +1,4 @@
-package policy_test
+package guard_test
 
 import (
 	"testing"
@@ -8,12 +8,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/test/law"
 )
 
 func TestBucket(t *testing.T) {
-	b := policy.Bucket{Burst: 3, PerHour: 60}
+	b := guard.Bucket{Burst: 3, PerHour: 60}
 	at := func(minutes ...float64) (list []time.Time) {
 		for _, m := range minutes {
 			list = append(list, epoch.Add(time.Duration(m*float64(time.Minute))))
@@ -47,7 +47,7 @@ func TestBucket(t *testing.T) {
 			assert.Equal(t, at(c.now + c.want)[0], later(b.Next(c.starts, now), now))
 		})
 	}
-	assert.Equal(t, epoch, policy.Bucket{Burst: 1}.Next(at(0, 0, 0), epoch), "no limit")
+	assert.Equal(t, epoch, guard.Bucket{Burst: 1}.Next(at(0, 0, 0), epoch), "no limit")
 }
 
 func later(a, b time.Time) time.Time {
@@ -62,7 +62,7 @@ func later(a, b time.Time) time.Time {
 // time; and while the clock only runs on, he is never kept waiting for ever. // I11
 func TestLawBucket(t *testing.T) {
 	law.Check(t, func(t *rapid.T) {
-		b := policy.Bucket{Burst: rapid.IntRange(1, 6).Draw(t, "burst"), PerHour: rapid.IntRange(1, 120).Draw(t, "perHour")}
+		b := guard.Bucket{Burst: rapid.IntRange(1, 6).Draw(t, "burst"), PerHour: rapid.IntRange(1, 120).Draw(t, "perHour")}
 		back := rapid.Bool().Draw(t, "set back")
 		clock, passed := epoch, time.Duration(0)
 		var onRecord []time.Time

@@ -1,28 +1,10 @@
-package policy
+package guard
 
-import "time"
+import (
+	"time"
 
-// Gate is one condition that must hold before the daemon acts, with what it
-// compared. `fencectl explain` prints the list.
-type Gate struct {
-	Name      string `json:"name"`
-	Pass      bool   `json:"pass"`
-	Reason    Reason `json:"reason,omitempty"`
-	Value     string `json:"value"`
-	Threshold string `json:"threshold"`
-	Source    string `json:"source"`
-	// Until is the earliest time at which the gate could pass, when that is known.
-	Until time.Time `json:"until,omitzero"`
-}
-
-// Why is the gate as a sentence for who is refused by it: what is, and what would have
-// to be. A gate that waits for something to go away has said all with what is.
-func (g Gate) Why() string {
-	if g.Threshold == "" || g.Threshold == "none" {
-		return g.Name + ": " + g.Value
-	}
-	return g.Name + ": " + g.Value + " (needed: " + g.Threshold + ")"
-}
+	"github.com/fenced/fenced/internal/reason"
+)
 
 // Limits are the configured thresholds of the guards; internal/config holds
 // their defaults.
@@ -96,7 +78,7 @@ type Facts struct {
 	// QuorumHolds: etcd survives the loss of this control-plane member, by an
 	// uncached read. Else QuorumReason and QuorumDetail say why not. // I12
 	QuorumHolds  bool
-	QuorumReason Reason
+	QuorumReason reason.Code
 	QuorumDetail string
 	// ControlPlaneRun is a run that is open on another control-plane host.
 	ControlPlaneRun string
@@ -107,7 +89,7 @@ type Facts struct {
 	// Frozen says whose BMC said Off about a host that lived; FrozenReason is Frozen
 	// for this host's own, ClassFrozen for others of its model and firmware. // I5
 	Frozen       string
-	FrozenReason Reason
+	FrozenReason reason.Code
 	// Duplicate names the other host that leads to the same machine. // I9
 	Duplicate string
 	// OwnHost says what makes the target this daemon's own host.
@@ -118,7 +100,7 @@ type Facts struct {
 	// HostError and HostDetail say why none is usable.
 	NeedsHost  bool
 	Host       string
-	HostError  Reason
+	HostError  reason.Code
 	HostDetail string
 	// PowerOwner says whose wish about the host's power stands against ours.
 	PowerOwner string

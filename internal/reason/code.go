@@ -1,168 +1,168 @@
-package policy
+package reason
 
-// Reason is a stable code that says why: of a verdict, of a refusal or of a
+// Code is a stable code that says why: of a verdict, of a refusal or of a
 // gate. Codes are never renamed; docs/operations.md has one row for each.
-type Reason string
+type Code string
 
 // Reasons of a verdict.
 const (
 	// NodeCondition: the Node has an unhealthy condition of the check.
-	NodeCondition Reason = "NodeCondition"
+	NodeCondition Code = "NodeCondition"
 	// NodeNotFound: the Machine names a Node that does not exist.
-	NodeNotFound Reason = "NodeNotFound"
+	NodeNotFound Code = "NodeNotFound"
 	// NodeStartupTimeout: the Machine has no Node for longer than the check allows.
-	NodeStartupTimeout Reason = "NodeStartupTimeout"
+	NodeStartupTimeout Code = "NodeStartupTimeout"
 	// MachineFailed: the Machine's phase is Failed.
-	MachineFailed Reason = "MachineFailed"
+	MachineFailed Code = "MachineFailed"
 	// UnderRemediation: someone has asked for this target's remediation, or a run is open on it.
-	UnderRemediation Reason = "UnderRemediation"
+	UnderRemediation Code = "UnderRemediation"
 	// StartupCheckDisabled: the Machine has no Node and the check's start-up timeout is 0.
-	StartupCheckDisabled Reason = "StartupCheckDisabled"
+	StartupCheckDisabled Code = "StartupCheckDisabled"
 	// MachineCondition: the Machine has an unhealthy condition of the check.
-	MachineCondition Reason = "MachineCondition"
+	MachineCondition Code = "MachineCondition"
 	// RemediateRequested: someone asked for the remediation by annotation.
-	RemediateRequested Reason = "RemediateRequested"
+	RemediateRequested Code = "RemediateRequested"
 	// SkipRequested: the Machine asks not to be remedied.
-	SkipRequested Reason = "SkipRequested"
+	SkipRequested Code = "SkipRequested"
 	// Excluded: the Node's label excludes it from remediation.
-	Excluded Reason = "Excluded"
+	Excluded Code = "Excluded"
 	// NotReadyForChecks: the cluster is still being set up.
-	NotReadyForChecks Reason = "NotReadyForChecks"
+	NotReadyForChecks Code = "NotReadyForChecks"
 	// Undecodable: the target's Node is there but could not be decoded, or a Machine
 	// that may be the Node's.
-	Undecodable Reason = "Undecodable"
+	Undecodable Code = "Undecodable"
 	// NodeMismatch: the Machine names a Node that another Machine or another host has.
-	NodeMismatch Reason = "NodeMismatch"
+	NodeMismatch Code = "NodeMismatch"
 )
 
 // Reasons of a verdict and of a refusal.
 const (
 	// Deleting: the Machine is being deleted.
-	Deleting Reason = "Deleting"
+	Deleting Code = "Deleting"
 	// Paused: the check, the cluster or the daemon is paused.
-	Paused Reason = "Paused"
+	Paused Code = "Paused"
 )
 
 // Refusals by the check and its lineage.
 const (
 	// InvalidCheck: the check cannot be evaluated.
-	InvalidCheck Reason = "InvalidCheck"
+	InvalidCheck Code = "InvalidCheck"
 	// CheckDisabled: the check refers to nothing that could remedy a target.
-	CheckDisabled Reason = "CheckDisabled"
+	CheckDisabled Code = "CheckDisabled"
 	// NotCovered: no check covers the Node.
-	NotCovered Reason = "NotCovered"
+	NotCovered Code = "NotCovered"
 	// NotUnhealthy: the check does not hold the target for unhealthy.
-	NotUnhealthy Reason = "NotUnhealthy"
+	NotUnhealthy Code = "NotUnhealthy"
 	// ShortCircuit: more targets are not healthy than the check's limit.
-	ShortCircuit Reason = "ShortCircuit"
+	ShortCircuit Code = "ShortCircuit"
 	// OutOfRange: the number of unhealthy targets is outside the check's range.
-	OutOfRange Reason = "OutOfRange"
+	OutOfRange Code = "OutOfRange"
 	// ClusterUpgrading: the whole cluster is being upgraded.
-	ClusterUpgrading Reason = "ClusterUpgrading"
+	ClusterUpgrading Code = "ClusterUpgrading"
 	// PauseRequested: someone listed a reason in the check's pauseRequests.
-	PauseRequested Reason = "PauseRequested"
+	PauseRequested Code = "PauseRequested"
 	// StormCooldown: the limit was exceeded until a short while ago.
-	StormCooldown Reason = "StormCooldown"
+	StormCooldown Code = "StormCooldown"
 	// NoTemplateLeft: every rung of the escalation has been tried.
-	NoTemplateLeft Reason = "NoTemplateLeft"
+	NoTemplateLeft Code = "NoTemplateLeft"
 	// Budget: too many Nodes of a disruption budget are unavailable.
-	Budget Reason = "Budget"
+	Budget Code = "Budget"
 	// NoController: no controller would recreate the Machine if it were deleted.
-	NoController Reason = "NoController"
+	NoController Code = "NoController"
 	// ControlPlane: a control-plane Machine is not deleted.
-	ControlPlane Reason = "ControlPlane"
+	ControlPlane Code = "ControlPlane"
 	// AlreadyRequested: the remediation that the check asks for has been requested.
-	AlreadyRequested Reason = "AlreadyRequested"
+	AlreadyRequested Code = "AlreadyRequested"
 	// ControlPlaneBusy: another control-plane host is being remedied.
-	ControlPlaneBusy Reason = "ControlPlaneBusy"
+	ControlPlaneBusy Code = "ControlPlaneBusy"
 	// QuorumUnknown: nobody can say whether etcd survives the loss of this member.
-	QuorumUnknown Reason = "QuorumUnknown"
+	QuorumUnknown Code = "QuorumUnknown"
 	// QuorumLost: etcd would lose its quorum with this member.
-	QuorumLost Reason = "QuorumLost"
+	QuorumLost Code = "QuorumLost"
 	// Overlap: another check that covers the target is more restrictive.
-	Overlap Reason = "Overlap"
+	Overlap Code = "Overlap"
 	// NodeAlive: Ready is Unknown but the kubelet still renews its Lease.
-	NodeAlive Reason = "NodeAlive"
+	NodeAlive Code = "NodeAlive"
 )
 
 // Refusals by the daemon's guards.
 const (
 	// Delegated: the check leaves the remedy to another controller.
-	Delegated Reason = "Delegated"
+	Delegated Code = "Delegated"
 	// Observing: the cluster's mode does not let the daemon act on its own judgement.
-	Observing Reason = "Observing"
+	Observing Code = "Observing"
 	// NotOwner: another instance holds the cluster.
-	NotOwner Reason = "NotOwner"
+	NotOwner Code = "NotOwner"
 	// Hold: an operator holds this target.
-	Hold Reason = "Hold"
+	Hold Code = "Hold"
 	// NotSynced: the first full view of the cluster is not there yet.
-	NotSynced Reason = "NotSynced"
+	NotSynced Code = "NotSynced"
 	// ViewStale: the view of the cluster is too old.
-	ViewStale Reason = "ViewStale"
+	ViewStale Code = "ViewStale"
 	// ClockSkew: this host's clock and the API server's differ too much.
-	ClockSkew Reason = "ClockSkew"
+	ClockSkew Code = "ClockSkew"
 	// NoNodesVisible: the workload API shows no Node at all, or none of this cluster's.
-	NoNodesVisible Reason = "NoNodesVisible"
+	NoNodesVisible Code = "NoNodesVisible"
 	// EverythingDown: every Node is not ready, so the daemon's own view is suspected.
-	EverythingDown Reason = "EverythingDown"
+	EverythingDown Code = "EverythingDown"
 	// QuietPeriod: too soon after a start, a reload, an unpause or an API outage.
-	QuietPeriod Reason = "QuietPeriod"
+	QuietPeriod Code = "QuietPeriod"
 	// Protected: the host is marked as never to be fenced automatically.
-	Protected Reason = "Protected"
+	Protected Code = "Protected"
 	// DuplicateUUID: another Node has the same system UUID, so power would hit both.
-	DuplicateUUID Reason = "DuplicateUUID"
+	DuplicateUUID Code = "DuplicateUUID"
 	// OwnHost: the target is the machine that this daemon runs on.
-	OwnHost Reason = "OwnHost"
+	OwnHost Code = "OwnHost"
 	// Contested: another remediator is alive and would act on the same target.
-	Contested Reason = "Contested"
+	Contested Code = "Contested"
 	// NoHost: no BMC is known for the target.
-	NoHost Reason = "NoHost"
+	NoHost Code = "NoHost"
 	// SecretMissing: the BMC's credentials cannot be found.
-	SecretMissing Reason = "SecretMissing"
+	SecretMissing Code = "SecretMissing"
 	// InvalidHost: the host's entry or BareMetalHost cannot be used.
-	InvalidHost Reason = "InvalidHost"
+	InvalidHost Code = "InvalidHost"
 	// Frozen: the host was seen alive while its BMC said Off.
-	Frozen Reason = "Frozen"
+	Frozen Code = "Frozen"
 	// ClassFrozen: BMCs of this model and firmware said Off about living hosts.
-	ClassFrozen Reason = "ClassFrozen"
+	ClassFrozen Code = "ClassFrozen"
 	// NotFrozen: an order would release a host that is not frozen.
-	NotFrozen Reason = "NotFrozen"
+	NotFrozen Code = "NotFrozen"
 	// BMCFault: the BMC answers, and reports a fault that no proof of Off can stand
 	// beside.
-	BMCFault Reason = "BMCFault"
+	BMCFault Code = "BMCFault"
 	// DuplicateHost: two hosts of the inventory lead to one BMC or one machine.
-	DuplicateHost Reason = "DuplicateHost"
+	DuplicateHost Code = "DuplicateHost"
 	// AddressChanged: the BareMetalHost was pointed at another BMC than the one that
 	// was known to be its own, or the Machine at another BareMetalHost.
-	AddressChanged Reason = "AddressChanged"
+	AddressChanged Code = "AddressChanged"
 	// SecretShared: the BareMetalHost names the Secret of another host, and its BMC was
 	// neither pinned nor enrolled.
-	SecretShared Reason = "SecretShared"
+	SecretShared Code = "SecretShared"
 	// BMCShared: the BareMetalHost has another account at the BMC of another host, and was
 	// neither pinned nor enrolled.
-	BMCShared Reason = "BMCShared"
+	BMCShared Code = "BMCShared"
 	// NotEnrolled: nobody has vouched that the device switches this host.
-	NotEnrolled Reason = "NotEnrolled"
+	NotEnrolled Code = "NotEnrolled"
 	// PowerOwner: the host's owner forbids turning it off, or wants it off.
-	PowerOwner Reason = "PowerOwner"
+	PowerOwner Code = "PowerOwner"
 	// IdentityMismatch: the BMC belongs to another machine than the Node.
-	IdentityMismatch Reason = "IdentityMismatch"
+	IdentityMismatch Code = "IdentityMismatch"
 	// IdentityUnknown: nothing proves that BMC and Node are the same machine.
-	IdentityUnknown Reason = "IdentityUnknown"
+	IdentityUnknown Code = "IdentityUnknown"
 	// InFlightLimit: as many runs are open in the cluster as are allowed at once.
-	InFlightLimit Reason = "InFlightLimit"
+	InFlightLimit Code = "InFlightLimit"
 	// TotalInFlight: as many runs are open over all clusters as are allowed at once.
-	TotalInFlight Reason = "TotalInFlight"
+	TotalInFlight Code = "TotalInFlight"
 	// StartRate: so many runs were begun in the cluster of late that the next one waits.
-	StartRate Reason = "StartRate"
+	StartRate Code = "StartRate"
 	// Quarantined: the host was fenced again and again, so the daemon keeps off it.
-	Quarantined Reason = "Quarantined"
+	Quarantined Code = "Quarantined"
 	// ZoneInFlight: as many runs are open in the zone as are allowed at once.
-	ZoneInFlight Reason = "ZoneInFlight"
+	ZoneInFlight Code = "ZoneInFlight"
 	// ZoneBreaker: so much of the zone is not ready that the zone is suspected.
-	ZoneBreaker Reason = "ZoneBreaker"
+	ZoneBreaker Code = "ZoneBreaker"
 	// PowerInterval: too soon after the last run on this host.
-	PowerInterval Reason = "PowerInterval"
+	PowerInterval Code = "PowerInterval"
 	// FencesPerDay: too many runs on this host within a day.
-	FencesPerDay Reason = "FencesPerDay"
+	FencesPerDay Code = "FencesPerDay"
 )

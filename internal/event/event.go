@@ -1,11 +1,13 @@
-package engine
+// Package event holds what happened: log, metrics, audit log and the control API read one
+// stream of events.
+package event
 
 import (
 	"context"
 	"sync"
 	"time"
 
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -29,31 +31,23 @@ type Event struct {
 	Why    string // an order's reason, as the person gave it
 	Check  string // that asked for a run
 	Inputs string // what was seen when an action was decided
-	Gates  []policy.Gate
+	Gates  []reason.Gate
 	// Recorded: Options.Record has made it durable already.
 	Recorded bool
 }
 
 // The types of event. Each is sent on transitions only.
 const (
-	EventStarted  = "Started"  // a run began
-	EventStep     = "Step"     // a run entered a step or an end
-	EventAction   = "Action"   // a run is about to act; the intent is saved
-	EventFailed   = "Failed"   // an action or a save failed; it is tried again
-	EventRefused  = "Refused"  // a gate forbids an action, for a new reason
-	EventOrder    = "Order"    // a person changed something or, with a Reason, was refused to
-	EventView     = "View"     // the view of a cluster became good or bad
-	EventOwner    = "Owner"    // this instance took a cluster or gave it up
-	EventInternal = "Internal" // the daemon itself
+	Started      = "Started"  // a run began
+	Stepped      = "Step"     // a run entered a step or an end
+	Acting       = "Action"   // a run is about to act; the intent is saved
+	Failed       = "Failed"   // an action or a save failed; it is tried again
+	Refused      = "Refused"  // a gate forbids an action, for a new reason
+	Ordered      = "Order"    // a person changed something or, with a Reason, was refused to
+	ViewChanged  = "View"     // the view of a cluster became good or bad
+	OwnerChanged = "Owner"    // this instance took a cluster or gave it up
+	Internal     = "Internal" // the daemon itself
 )
-
-// event tells that an order was carried out; did is the verb, as a sentence wants it.
-func (o Order) event(did string) Event {
-	return Event{
-		Type: EventOrder, Cluster: o.Cluster, Node: o.Node, Run: o.Run, Actor: o.Actor, Why: o.Reason,
-		Message: o.Actor + " " + did + ": " + o.Reason,
-	}
-}
 
 const ringSize = 2048
 

@@ -1,0 +1,66 @@
+// Package order holds what a person asks for, and what became of it.
+package order
+
+import (
+	"time"
+
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// Order is what a person asks for. Actor comes from the kernel, never from the
+// request.
+type Order struct {
+	Cluster, Node string
+	Run           string // of an abort or a retry
+	Actor, Reason string
+	OffOnly       bool          // stop after step 2
+	DryRun        bool          // show the gates and change nothing
+	AsIs          bool          // abort: end a Held run and leave the host as it is
+	For           time.Duration // of a pause or a hold; 0 is until it is taken back
+}
+
+// Ends is when what was ordered for some time is over; zero is never.
+func (o Order) Ends(now time.Time) time.Time {
+	if o.For <= 0 {
+		return time.Time{}
+	}
+	return now.Add(o.For)
+}
+
+// Outcome is what became of an order.
+type Outcome struct {
+	Run    string
+	Joined bool          // an equal run was open already
+	Gates  []reason.Gate // all that were asked, also beside a *Refusal, which the control API gives alone
+	// Evidence is what is known about a host that a person is to vouch for.
+	Evidence []string
+	// Until is when a pause or a hold is over; zero is never.
+	Until time.Time
+	// Unsaved says that a pause or a hold binds, and that the store has not taken it.
+	Unsaved string
+	// Earlier is who gave the pause or the hold that ends no earlier, and so goes on in
+	// the place of this one, and why.
+	Earlier string
+	// Quarantine: a quarantine was released, not a hold.
+	Quarantine bool
+	// Still is why a cluster is paused although it was resumed, or why a Node that was
+	// released is not fenced.
+	Still string
+	// Unseen: no Node of the held name is seen now.
+	Unseen bool
+}
+
+// ForRecord is an order as it is kept in a run's record.
+func (o Order) ForRecord() *remediate.Order {
+	return &remediate.Order{Actor: o.Actor, Reason: o.Reason, At: time.Now().UTC(), AsIs: o.AsIs}
+}
+
+// Event tells that an order was carried out; did is the verb, as a sentence wants it.
+func (o Order) Event(did string) event.Event {
+	return event.Event{
+		Type: event.Ordered, Cluster: o.Cluster, Node: o.Node, Run: o.Run, Actor: o.Actor, Why: o.Reason,
+		Message: o.Actor + " " + did + ": " + o.Reason,
+	}
+}
