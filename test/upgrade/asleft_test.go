@@ -12,8 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
-	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/test/fake"
@@ -159,33 +160,33 @@ func checkRefusals(t *testing.T, w *world, d *daemon) {
 	for _, host := range []string{maintained, quarantined, own, handed, restored, forgiven} {
 		assert.Empty(t, w.of(host).Commands(), host)
 	}
-	dry := func(host string) engine.Order {
+	dry := func(host string) order.Order {
 		o := by("ada (uid 1000)", host, "test")
 		o.DryRun = true
 		return o
 	}
 	inLab := dry("bench")
 	inLab.Cluster = lab
-	for o, reason := range map[engine.Order]policy.Reason{
-		dry(maintained): policy.Hold, dry(own): policy.OwnHost, inLab: policy.Paused, dry(handed): "", dry(forgiven): "",
+	for o, want := range map[order.Order]reason.Code{
+		dry(maintained): reason.Hold, dry(own): reason.OwnHost, inLab: reason.Paused, dry(handed): "", dry(forgiven): "",
 	} {
 		_, err := d.Fence(t.Context(), o)
-		got, _ := errors.AsType[*engine.Refusal](err)
-		if reason == "" {
+		got, _ := errors.AsType[*reason.Refusal](err)
+		if want == "" {
 			assert.NoError(t, err, o.Node)
 		} else if assert.NotNil(t, got, "%s: %v", o.Node, err) {
-			assert.Equal(t, reason, got.Reason, "%s: %s", o.Node, got.Message)
+			assert.Equal(t, want, got.Reason, "%s: %s", o.Node, got.Message)
 		}
 	}
 	x, err := d.Explain(t.Context(), prod, quarantined)
 	require.NoError(t, err)
-	assert.True(t, slices.ContainsFunc(x.Gates, func(g policy.Gate) bool { return g.Reason == policy.Quarantined && !g.Pass }), "%+v", x.Gates)
+	assert.True(t, slices.ContainsFunc(x.Gates, func(g reason.Gate) bool { return g.Reason == reason.Quarantined && !g.Pass }), "%+v", x.Gates)
 	assert.Contains(t, d.StillFrozen(by("", lying, "")), lyingRun)
 	assert.Empty(t, d.StillFrozen(by("", forgiven, "")))
 	again := by("ada (uid 1000)", lying, "test")
 	again.Run = lyingRun
 	_, err = d.Retry(t.Context(), again)
-	got, _ := errors.AsType[*engine.Refusal](err)
+	got, _ := errors.AsType[*reason.Refusal](err)
 	require.NotNil(t, got, "%v", err)
-	assert.Equal(t, policy.Frozen, got.Reason)
+	assert.Equal(t, reason.Frozen, got.Reason)
 }

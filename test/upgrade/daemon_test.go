@@ -14,6 +14,8 @@ import (
 
 	"github.com/fenced/fenced/internal/audit"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
@@ -71,13 +73,13 @@ func start(t *testing.T, w *world, dir string) *daemon {
 func (d *daemon) options(w *world) engine.Options {
 	return engine.Options{
 		Store: d.store, StoreID: d.id, Instance: instance, Hosts: inventory{w}, Open: w.open, Own: engine.Own{MachineID: "machine-" + own},
-		Events: engine.NewStream(d.observe), Record: d.record, Suspended: func() time.Duration { return 0 },
+		Events: event.NewStream(d.observe), Record: d.record, Suspended: func() time.Duration { return 0 },
 		Clusters: []engine.ClusterOptions{
-			{Name: prod, Mode: policy.ModeEvaluate, Isolation: remediate.IsolateDelete, IdentityMode: "required", Watch: w.prod.Watch(), Kube: w.prod},
-			{Name: lab, Mode: policy.ModeObserve, Isolation: remediate.IsolateDelete, IdentityMode: "required", Watch: w.lab.Watch(), Kube: w.lab,
+			{Name: prod, Mode: guard.ModeEvaluate, Isolation: remediate.IsolateDelete, IdentityMode: "required", Watch: w.prod.Watch(), Kube: w.prod},
+			{Name: lab, Mode: guard.ModeObserve, Isolation: remediate.IsolateDelete, IdentityMode: "required", Watch: w.lab.Watch(), Kube: w.lab,
 				FileChecks: []policy.Check{*check()}},
 		},
-		Guards: policy.Limits{ViewMaxAge: time.Minute, ClockSkewMax: time.Minute, MaxInFlight: 20, MaxInFlightPercent: 100,
+		Guards: guard.Limits{ViewMaxAge: time.Minute, ClockSkewMax: time.Minute, MaxInFlight: 20, MaxInFlightPercent: 100,
 			MaxInFlightPerZone: 20, ZoneBreakerPercent: 100, ZoneBreakerMin: 100, MaxFencesPerDay: 1, MaxInFlightTotal: 20},
 		Run: remediate.Limits{OffDeadline: time.Minute, APITimeout: 2 * time.Minute, PodsGoneTimeout: time.Minute, OnDeadline: 3 * time.Minute,
 			RestoreTimeout: 10 * time.Minute, RunTimeout: 2 * time.Hour, MinPowerInterval: time.Minute, MaxAttempts: 3, PowerOnFoundOff: true,
@@ -87,19 +89,19 @@ func (d *daemon) options(w *world) engine.Options {
 }
 
 // record makes an event durable, as the daemon does. // I24
-func (d *daemon) record(ev engine.Event) error {
+func (d *daemon) record(ev event.Event) error {
 	_, err := d.log.Append(context.Background(), entryOf(ev))
 	return err
 }
 
 // observe takes the events that nothing waits for.
-func (d *daemon) observe(ev engine.Event) {
+func (d *daemon) observe(ev event.Event) {
 	if !ev.Recorded {
 		d.log.Add(entryOf(ev))
 	}
 }
 
-func entryOf(ev engine.Event) audit.Entry {
+func entryOf(ev event.Event) audit.Entry {
 	out := audit.Entry{Type: ev.Type, Cluster: ev.Cluster, Node: ev.Node, Run: ev.Run, Step: string(ev.Step), Action: string(ev.Action),
 		Reason: ev.Reason, Message: ev.Message, Check: ev.Check, Actor: ev.Actor, Why: ev.Why, Inputs: ev.Inputs}
 	for _, g := range ev.Gates {

@@ -16,7 +16,8 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/fake"
 	_ "github.com/fenced/fenced/test/oneproc" // it plays in virtual time
@@ -71,8 +72,8 @@ func keep(t *testing.T, dir string, files map[string][]byte) {
 }
 
 // by is an order about a host.
-func by(actor, host, reason string) engine.Order {
-	return engine.Order{Cluster: prod, Node: host, Actor: actor, Reason: reason}
+func by(actor, host, reason string) order.Order {
+	return order.Order{Cluster: prod, Node: host, Actor: actor, Reason: reason}
 }
 
 // checkAll checks each BMC once, while all is well, and enrolls an outlet.
@@ -82,7 +83,7 @@ func checkAll(t *testing.T, d *daemon) {
 		r := bmc.Reading{State: bmc.On, At: time.Now(), Session: 1, Identity: bmc.Identity{UUID: s.SystemUUID, Serial: "SN-" + s.Node}}
 		k := engine.Checked{Subject: s, At: time.Now(), Reading: r, Identity: d.Identify(t.Context(), s, 0, 0, r),
 			Description: bmc.Description{Manufacturer: "Maker", Model: "M-" + s.Node, Firmware: "1.0"}}
-		require.Equal(t, policy.IdentityMatches, k.Identity, s.Node)
+		require.Equal(t, guard.IdentityMatches, k.Identity, s.Node)
 		d.Checked(t.Context(), k)
 	}
 	_, err := d.Enroll(t.Context(), by("ada (uid 1000)", miswired, "seen on site"))
@@ -91,12 +92,12 @@ func checkAll(t *testing.T, d *daemon) {
 
 // orderStops gives the orders of people for clusters and hosts that are well.
 func orderStops(t *testing.T, d *daemon) {
-	inLab := engine.Order{Cluster: lab, Actor: "ada (uid 1000)", Reason: "try it"}
+	inLab := order.Order{Cluster: lab, Actor: "ada (uid 1000)", Reason: "try it"}
 	require.NoError(t, d.Arm(t.Context(), inLab, true))
 	inLab.Actor, inLab.Reason, inLab.For = "bob (uid 1001)", "new switches", 48*time.Hour
 	_, err := d.Pause(t.Context(), inLab)
 	require.NoError(t, err)
-	everywhere := engine.Order{Actor: "bob (uid 1001)", Reason: "a drill"}
+	everywhere := order.Order{Actor: "bob (uid 1001)", Reason: "a drill"}
 	_, err = d.Pause(t.Context(), everywhere)
 	require.NoError(t, err)
 	time.Sleep(10 * time.Second)
