@@ -32,7 +32,7 @@ func commandLines(snippet string) (all [][]string) {
 	snippet, _, _ = strings.Cut(snippet+" ", " # ")
 	for _, part := range regexp.MustCompile(`&&|\|\||[|;>]`).Split(snippet, -1) {
 		words := strings.Fields(part)
-		if len(words) > 0 && words[0] == "sudo" {
+		if len(words) > 1 && words[0] == "sudo" && flagOf(words[1]) == "" {
 			words = words[1:]
 		}
 		if len(words) > 0 {

@@ -159,7 +159,7 @@ func TestNamedCommandsExist(t *testing.T) {
 					all.check(t, file, words)
 				case flagOf(first) != "":
 					found++
-					assert.Contains(t, every, flagOf(first), "%s names a flag that nothing has", file)
+					assert.Contains(t, every, flagOf(first), "%s names a flag %s that nothing has", file, first)
 				}
 			}
 		}
