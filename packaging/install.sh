@@ -41,8 +41,11 @@ for page in fenced.8 fencectl.8 fenced.yaml.5 fenced-policy.5; do
 done
 put 0644 LICENSE "$prefix/share/licenses/fenced/LICENSE"
 doc=$prefix/share/doc/fenced
-for f in README.md CHANGELOG.md SECURITY.md docs/operations.md docs/policy.md docs/safety.md docs/security.md docs/six-steps.md; do
+for f in README.md CHANGELOG.md SECURITY.md; do
 	put 0644 "$f" "$doc/$f"
+done
+for page in alerts audit-log day-to-day install own-host policy power reasons safety security six-steps state stop-and-override troubleshooting; do
+	put 0644 "docs/$page.md" "$doc/docs/$page.md"
 done
 for f in rbac.yaml hosts.d/example.yaml policies.d/example.yaml policies.d/fencepolicy.yaml fenced-policy.schema.json; do
 	put 0644 "configs/$f" "$doc/examples/$f"

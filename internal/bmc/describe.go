@@ -57,7 +57,7 @@ func (d Description) Class() string {
 // FindingCode is a stable name for a weakness.
 type FindingCode string
 
-// The findings. docs/operations.md has one row for each.
+// The findings. docs/reasons.md has one row for each.
 const (
 	FindingCipherZero         FindingCode = "CipherZero"         // IPMI suite 0 accepted: no password needed
 	FindingNullUser           FindingCode = "NullUser"           // an account without a name is enabled

@@ -1,7 +1,7 @@
 package reason
 
 // Code is a stable code that says why: of a verdict, of a refusal or of a
-// gate. Codes are never renamed; docs/operations.md has one row for each.
+// gate. Codes are never renamed; docs/reasons.md has one row for each.
 type Code string
 
 // Reasons of a verdict.

@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// matrix is what docs/testing.md shows: the points, and the courses in which fenced
+// matrix is what docs/results.md shows: the points, and the courses in which fenced
 // died there.
 type matrix struct {
 	mu      sync.Mutex

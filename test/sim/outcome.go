@@ -55,7 +55,7 @@ func merge(into *map[string]int, from map[string]int) {
 	}
 }
 
-// Table is the outcome for docs/testing.md.
+// Table is the outcome for docs/results.md.
 func (o *Outcome) Table() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "| What | How many |\n|---|---|\n")

@@ -1,0 +1,237 @@
+package docs_test
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// verbs are those of fencectl, by their path like "bmc list", each with its flags; "" is
+// fencectl itself, with the flags that every verb has.
+type verbs map[string][]string
+
+// readVerbs builds the program and reads them from its help.
+var readVerbs = sync.OnceValues(func() (verbs, error) {
+	dir, err := os.MkdirTemp("", "fencectl")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	program := filepath.Join(dir, "fencectl")
+	if out, err := exec.Command("go", "build", "-o", program, "../cmd/fencectl").CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("%w: %s", err, out)
+	}
+	all := verbs{}
+	return all, all.read(program)
+})
+
+func fencectlVerbs(t *testing.T) verbs {
+	t.Helper()
+	all, err := readVerbs()
+	require.NoError(t, err)
+	require.Greater(t, len(all), 25, "the verbs were not found")
+	return all
+}
+
+var (
+	helpFlag = regexp.MustCompile(`(?m)^ +(?:(-\w), )?(--[\w-]+)`)
+	helpVerb = regexp.MustCompile(`(?m)^  ([a-z][a-z-]*) +\S`)
+)
+
+func (v verbs) read(program string, path ...string) error {
+	help, err := exec.Command(program, append(path, "--help")...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%v --help: %w: %s", path, err, help)
+	}
+	flags := []string{}
+	for _, m := range helpFlag.FindAllStringSubmatch(string(help), -1) {
+		flags = append(flags, m[2])
+		if m[1] != "" {
+			flags = append(flags, m[1])
+		}
+	}
+	v[strings.Join(path, " ")] = flags
+	_, below, _ := strings.Cut(string(help), "Available Commands:")
+	below, _, _ = strings.Cut(below, "Flags:")
+	for _, m := range helpVerb.FindAllStringSubmatch(below, -1) {
+		if m[1] == "help" { // cobra's own
+			continue
+		}
+		if err := v.read(program, append(slices.Clone(path), m[1])...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// own are the flags of a verb that not every verb has.
+func (v verbs) own(path string) (flags []string) {
+	for _, flag := range v[path] {
+		if !slices.Contains(v[""], flag) {
+			flags = append(flags, flag)
+		}
+	}
+	return flags
+}
+
+func (v verbs) hasBelow(path string) bool {
+	for other := range v {
+		if strings.HasPrefix(other, path+" ") {
+			return true
+		}
+	}
+	return false
+}
+
+// check reports what a command line names and fencectl does not have.
+func (v verbs) check(t *testing.T, file string, words []string) {
+	t.Helper()
+	path := ""
+	name := regexp.MustCompile(`^[a-z][a-z-]*$`)
+	for len(words) > 0 && name.MatchString(words[0]) && (path == "" || v.hasBelow(path)) {
+		path = strings.TrimSpace(path + " " + words[0])
+		words = words[1:]
+		if !assert.Contains(t, v, path, "%s names fencectl %s, which is no verb", file, path) {
+			return
+		}
+	}
+	for _, word := range words {
+		if flag := flagOf(word); flag != "" {
+			assert.Contains(t, v[path], flag, "%s names a flag that fencectl %s does not have", file, path)
+		}
+	}
+}
+
+// flagOf is the flag in a word of a command line like [--for or --head=1:abc, or "".
+func flagOf(word string) string {
+	return regexp.MustCompile(`^-(?:\w$|-[a-z][\w-]*)`).FindString(strings.Trim(word, "[](),."))
+}
+
+// fencedFlags are those of the daemon: the first text in each call that adds one.
+func fencedFlags(t *testing.T) (flags []string) {
+	t.Helper()
+	data, err := os.ReadFile("../cmd/fenced/main.go")
+	require.NoError(t, err)
+	for _, m := range regexp.MustCompile(`\bflags\.(?:\w*Var|String|Bool)\([^"\n]*"([\w-]+)"`).FindAllSubmatch(data, -1) {
+		dashes := "--"
+		if len(m[1]) == 1 {
+			dashes = "-"
+		}
+		flags = append(flags, dashes+string(m[1]))
+	}
+	require.Greater(t, len(flags), 5, "the flags of fenced were not found")
+	return flags
+}
+
+// othersFlags are the flags of other programs that the documents name alone.
+var othersFlags = []string{"--client-cert-auth", "--bump-revision", "--mark-compacted"}
+
+// TestNamedCommandsExist: each verb and each flag that a document names is one of fencectl
+// or of fenced.
+func TestNamedCommandsExist(t *testing.T) {
+	all, daemon := fencectlVerbs(t), fencedFlags(t)
+	every := slices.Concat(append(slices.Collect(maps.Values(all)), daemon, othersFlags)...)
+	found := 0
+	for file, text := range documents(t) {
+		for _, snippet := range snippets(text) {
+			for _, words := range commandLines(snippet) {
+				switch first := words[0]; {
+				case first == "fencectl":
+					found++
+					all.check(t, file, words[1:])
+				case first == "fenced":
+					for _, word := range words[1:] {
+						if flag := flagOf(word); flag != "" {
+							assert.Contains(t, daemon, flag, "%s names a flag that fenced does not have", file)
+						}
+					}
+				case all[first] != nil && len(words) > 1:
+					all.check(t, file, words)
+				case flagOf(first) != "":
+					found++
+					assert.Contains(t, every, flagOf(first), "%s names a flag %s that nothing has", file, first)
+				}
+			}
+		}
+	}
+	require.Greater(t, found, 150, "the commands were not found")
+}
+
+// TestManPagesHaveEveryFlag: each verb of fencectl has an entry that names its own flags, the
+// synopsis names those that all have, and no entry names one that is not there. So for fenced.
+func TestManPagesHaveEveryFlag(t *testing.T) {
+	all := fencectlVerbs(t)
+	page := manPage(t, "fencectl.8")
+	told, wanted := verbs{}, verbs{}
+	for item, lines := range entries(page) {
+		for part := range strings.SplitSeq(item, " , ") {
+			path := strings.Join(arguments("Ic", part), " ")
+			if path == "" {
+				continue
+			}
+			wanted[path] = flagsOf(part)
+			told[path] = append(flagsOf(part), flagsOf(strings.Join(lines, "\n"))...)
+		}
+	}
+	require.Greater(t, len(told), 25, "the entries were not found")
+	for path := range all {
+		if path == "" || all.hasBelow(path) && path != "completion" || strings.HasPrefix(path, "completion ") {
+			continue
+		}
+		if !assert.Contains(t, told, path, "fencectl.8 has no entry for it") {
+			continue
+		}
+		for _, flag := range all.own(path) {
+			if strings.HasPrefix(flag, "--") {
+				assert.Contains(t, told[path], flag, "fencectl.8 does not name this flag of %s", path)
+			}
+		}
+	}
+	for path, flags := range wanted {
+		assert.Contains(t, all, path, "fencectl.8 has an entry for what is no verb")
+		for _, flag := range flags {
+			assert.Contains(t, all[path], flag, "fencectl.8 names a flag that %s does not have", path)
+		}
+	}
+	synopsis, _, _ := strings.Cut(page, ".Bl ")
+	for _, flag := range all[""] {
+		if flag != "--help" && flag != "-h" {
+			assert.Contains(t, flagsOf(synopsis), flag, "fencectl.8 does not name this flag of all verbs")
+		}
+	}
+	assert.ElementsMatch(t, fencedFlags(t), unique(flagsOf(manPage(t, "fenced.8"))), "the flags of fenced.8")
+}
+
+func flagsOf(text string) (flags []string) {
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, ".Nm fenced ") {
+			continue // of the other program
+		}
+		for _, flag := range arguments("Fl", line) {
+			flags = append(flags, "-"+strings.TrimRight(flag, ".,;"))
+		}
+	}
+	return flags
+}
+
+func unique(list []string) []string {
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+func manPage(t *testing.T, name string) string {
+	t.Helper()
+	data, err := os.ReadFile("man/" + name)
+	require.NoError(t, err)
+	return string(data)
+}
