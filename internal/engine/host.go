@@ -13,13 +13,14 @@ import (
 
 func asRefusal(err error) (*Refusal, bool) { return errors.AsType[*Refusal](err) }
 
-// Sentence is the text of an error whose reason is told beside it: a Refusal has it
-// in its text.
+// Sentence is the text of an error whose reason is shown beside it. A Refusal, wrapped
+// or not, has that reason in its own text; here it is left out.
 func Sentence(err error) string {
-	if r, ok := err.(*Refusal); ok {
-		return r.Message
+	text := err.Error()
+	if r, ok := asRefusal(err); ok {
+		text = strings.Replace(text, r.Error(), r.Message, 1)
 	}
-	return err.Error()
+	return text
 }
 
 // fix notes in a target where its host is found, for the whole run. // I10
