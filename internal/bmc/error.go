@@ -23,6 +23,10 @@ const (
 	KindProtocol    Kind = "Protocol"    // an answer that breaks the protocol
 )
 
+// RefusesAccount says whether the device refused the account or what it may do. Asking
+// again may lock the account.
+func (k Kind) RefusesAccount() bool { return k == KindAuth || k == KindPrivilege }
+
 // Sent says whether a command reached the BMC.
 type Sent uint8
 
