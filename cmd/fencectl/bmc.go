@@ -22,7 +22,7 @@ func newBMCCommand(c *cli) *cobra.Command {
 			return usageError(fmt.Errorf("unknown verb %q of bmc", args[0]), "fencectl bmc --help")
 		},
 	}
-	cmd.AddCommand(newBMCListCommand(c), newBMCTestCommand(c), newBMCAuditCommand(c), newBMCEnrollCommand(c), newBMCReleaseCommand(c))
+	cmd.AddCommand(newBMCListCommand(c), newBMCTestCommand(c), newBMCAuditCommand(c), newBMCEnrollCommand(c))
 	return cmd
 }
 

@@ -69,26 +69,6 @@ func (c *cli) confirmEnroll(ctx context.Context, o api.Order) error {
 	return nil
 }
 
-func newBMCReleaseCommand(c *cli) *cobra.Command {
-	var reason string
-	cmd := &cobra.Command{
-		Use:   "release NODE --reason WHY",
-		Short: "end the freeze of a host whose BMC said Off while it was on (admin)",
-		Long: `End the freeze of a host whose BMC said Off while the host went on running, and
-with the last one of its model and firmware the freeze of all that are like it.
-Mend the BMC first: a false Off is how two machines come to write one disk.`,
-		Args: wants("NODE"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := needReason(reason, "fencectl bmc release "+args[0]); err != nil {
-				return err
-			}
-			return c.bmcOrder(cmd.Context(), api.Order{Verb: api.ReleaseBMC, Cluster: c.cluster, Node: args[0], Reason: reason}, "release "+args[0])
-		},
-	}
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for the records (mandatory)")
-	return cmd
-}
-
 func (c *cli) bmcOrder(ctx context.Context, o api.Order, what string) error {
 	rep, err := c.client().Do(ctx, o)
 	if err != nil {

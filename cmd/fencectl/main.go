@@ -57,6 +57,14 @@ type cli struct {
 
 func (c *cli) client() *api.Client { return api.New(c.socket) }
 
+// verbs are those with a file of their own. Verbs that only send an order are the rows
+// of orderVerbs.
+var verbs = []func(*cli) *cobra.Command{
+	newStatusCommand, newExplainCommand, newPlanCommand, newTimelineCommand, newHistoryCommand, newCheckConfigCommand,
+	newFenceCommand, newConfirmOffCommand, newBMCCommand,
+	newAuditCommand, newExportCommand, newImportCommand, newSimulateCommand, newVersionCommand,
+}
+
 func newRoot(c *cli) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "fencectl VERB",
@@ -83,12 +91,10 @@ func newRoot(c *cli) *cobra.Command {
 		}
 		return c.checkOutput(cmd)
 	}
-	root.AddCommand(
-		newStatusCommand(c), newExplainCommand(c), newPlanCommand(c), newTimelineCommand(c), newHistoryCommand(c),
-		newFenceCommand(c), newUnfenceCommand(c), newHoldCommand(c), newReleaseCommand(c), newAbortCommand(c), newRetryCommand(c),
-		newConfirmOffCommand(c), newBMCCommand(c), newPauseCommand(c), newResumeCommand(c),
-		newArmCommand(c), newDisarmCommand(c), newAuditCommand(c), newExportCommand(c), newImportCommand(c), newSimulateCommand(c), newCheckConfigCommand(c), newVersionCommand(c),
-	)
+	for _, verb := range verbs {
+		root.AddCommand(verb(c))
+	}
+	addOrderVerbs(c, root)
 	root.InitDefaultCompletionCmd()
 	knownShells(root)
 	wrongArgsAreUsage(root)

@@ -144,44 +144,25 @@ func (c control) Do(ctx context.Context, o api.Order) (api.OrderResult, error) {
 		Cluster: o.Cluster, Node: o.Node, Run: o.Run, Actor: o.Actor, Reason: o.Reason,
 		OffOnly: o.OffOnly, DryRun: o.DryRun, AsIs: o.AsIs, For: time.Duration(o.For),
 	}
-	var out engine.Outcome
-	var err error
-	switch o.Verb {
-	case api.Fence:
-		out, err = c.engine.Fence(ctx, order)
-	case api.Unfence:
-		out, err = c.engine.Unfence(ctx, order)
-	case api.Abort:
-		out, err = c.engine.Abort(ctx, order)
-	case api.Retry:
-		out, err = c.engine.Retry(ctx, order)
-	case api.ConfirmOff:
-		out, err = c.engine.ConfirmOff(ctx, order)
-		out.Evidence = append(out.Evidence, c.lastReads(ctx, o)...)
-	case api.Hold:
-		out, err = c.engine.Hold(ctx, order)
-	case api.Release:
-		out, err = c.engine.ReleaseHold(ctx, order)
-	case api.Pause:
-		out, err = c.engine.Pause(ctx, order)
-	case api.Resume:
-		out, err = c.engine.Resume(ctx, order)
-	case api.EnrollBMC:
+	if o.Verb == api.EnrollBMC {
 		return c.enroll(ctx, order)
-	case api.ReleaseBMC:
-		err = c.engine.Release(ctx, order)
-	case api.Arm, api.Disarm:
-		err = c.engine.Arm(ctx, order, o.Verb == api.Arm)
-	default:
-		err = fmt.Errorf("no verb %q", o.Verb)
 	}
+	row, known := orders[o.Verb]
+	if !known {
+		return api.OrderResult{}, fmt.Errorf("no verb %q", o.Verb)
+	}
+	out, err := row.give(c, ctx, order)
 	if err != nil {
 		return api.OrderResult{}, apiError(err)
 	}
-	return api.OrderResult{
-		Run: out.Run, Joined: out.Joined, Message: c.outcome(ctx, o, order, out), Gates: out.Gates,
-		Effect: effect(o), Evidence: out.Evidence, Until: out.Until,
-	}, nil
+	res := api.OrderResult{
+		Run: out.Run, Joined: out.Joined, Message: row.outcome(o, out), Gates: out.Gates,
+		Evidence: out.Evidence, Until: out.Until,
+	}
+	if row.effect != nil {
+		res.Effect = row.effect(o)
+	}
+	return res, nil
 }
 
 // Refused records what a person ordered and was refused: a role, a gate, a name that

@@ -8,34 +8,21 @@ import (
 	"github.com/fenced/fenced/internal/engine"
 )
 
-// outcome is what became of an order, as a sentence.
-func (c control) outcome(ctx context.Context, o api.Order, order engine.Order, out engine.Outcome) string {
-	switch o.Verb {
-	case api.Fence:
-		return fenceMessage(o, out)
-	case api.Unfence:
-		return "run " + out.Run + " brings " + o.Node + " back"
-	case api.Abort:
-		return abortMessage(o)
-	case api.Retry:
-		return "run " + o.Run + " is taken up again"
-	case api.ConfirmOff:
-		return confirmMessage(o, out)
-	case api.Hold:
-		return holdMessage(o, out)
-	case api.Release:
-		return releaseMessage(o, out)
-	case api.Pause:
-		return stopMessage("paused", out)
-	case api.Resume:
-		if out.Still != "" {
-			return "resumed, and still: " + out.Still
-		}
-		return "resumed; the quiet period begins"
-	case api.ReleaseBMC:
-		return released(o.Node, c.engine.StillFrozen(order))
+func unfenceMessage(o api.Order, out engine.Outcome) string {
+	return "run " + out.Run + " brings " + o.Node + " back"
+}
+
+func retryMessage(o api.Order, _ engine.Outcome) string { return "run " + o.Run + " is taken up again" }
+
+func doneMessage(o api.Order, _ engine.Outcome) string { return string(o.Verb) + " done" }
+
+func pauseMessage(_ api.Order, out engine.Outcome) string { return stopMessage("paused", out) }
+
+func resumeMessage(_ api.Order, out engine.Outcome) string {
+	if out.Still != "" {
+		return "resumed, and still: " + out.Still
 	}
-	return string(o.Verb) + " done"
+	return "resumed; the quiet period begins"
 }
 
 // stopMessage says how long a stop binds, and whether it outlives the daemon.
@@ -71,7 +58,7 @@ func holdMessage(o api.Order, out engine.Outcome) string {
 	return text
 }
 
-func abortMessage(o api.Order) string {
+func abortMessage(o api.Order, _ engine.Outcome) string {
 	if o.AsIs {
 		return "run " + o.Run + " is closed, and its host stays as it is"
 	}
@@ -87,7 +74,7 @@ func confirmMessage(o api.Order, out engine.Outcome) string {
 
 // lastReads is what the health check knows of a host: when its devices last answered,
 // and what the newest look read.
-func (c control) lastReads(ctx context.Context, o api.Order) (evidence []string) {
+func (c control) lastReads(ctx context.Context, o engine.Order) (evidence []string) {
 	found, err := c.sweep.Results(ctx, o.Cluster)
 	if err != nil { // nothing was seen yet
 		return nil
@@ -106,13 +93,12 @@ func (c control) lastReads(ctx context.Context, o api.Order) (evidence []string)
 	return evidence
 }
 
-// released tells what the end of a host's freezes came to; still is why it must not
-// be switched off yet.
-func released(node, still string) string {
-	if still != "" {
-		return "the freezes of " + node + " are ended, and it stays frozen for another: " + still
+// unfreezeMessage says whether the host may be switched, or stays frozen for another BMC.
+func unfreezeMessage(o api.Order, out engine.Outcome) string {
+	if out.Still != "" {
+		return "the freezes of " + o.Node + " are ended, and it stays frozen for another: " + out.Still
 	}
-	return node + " may be switched again"
+	return o.Node + " may be switched again"
 }
 
 func fenceMessage(o api.Order, out engine.Outcome) string {
@@ -125,19 +111,16 @@ func fenceMessage(o api.Order, out engine.Outcome) string {
 	return "run " + out.Run + " fences " + o.Node
 }
 
-// effect is what an order does to the world.
-func effect(o api.Order) []string {
-	switch {
-	case o.Verb == api.ConfirmOff:
-		return []string{
-			"nobody proves that the host of " + o.Node + " is off: your word takes the place of the proof, and is marked for ever",
-			"its Node is isolated and its pods and volumes go elsewhere; if the host runs after all, two machines may write one disk",
-			"the host is left off, and the run is Held, until unfence, or until the Node registers anew after another boot",
-			"be sure that the host cannot come on: pull its mains, or lock its outlet",
-		}
-	case o.Verb != api.Fence:
-		return nil
+func confirmEffect(o api.Order) []string {
+	return []string{
+		"nobody proves that the host of " + o.Node + " is off: your word takes the place of the proof, and is marked for ever",
+		"its Node is isolated and its pods and volumes go elsewhere; if the host runs after all, two machines may write one disk",
+		"the host is left off, and the run is Held, until unfence, or until the Node registers anew after another boot",
+		"be sure that the host cannot come on: pull its mains, or lock its outlet",
 	}
+}
+
+func fenceEffect(o api.Order) []string {
 	all := []string{
 		"the power of " + o.Node + " is cut at once, without a shutdown",
 		"once the BMC has read Off twice, its Node is isolated and its pods go elsewhere",

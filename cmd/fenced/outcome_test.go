@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -26,6 +27,19 @@ func TestStopsAreAnsweredInASentence(t *testing.T) {
 		"n-1 is released from the quarantine":                                                            {api.Release, engine.Outcome{Quarantine: true}},
 		"n-1 is held no more, and still in quarantine: restless (release it once more to end that, too)": {api.Release, engine.Outcome{Still: "in quarantine: restless"}},
 	} {
-		assert.Equal(t, want, control{}.outcome(t.Context(), api.Order{Verb: c.verb, Node: "n-1"}, engine.Order{}, c.out))
+		assert.Equal(t, want, orders[c.verb].outcome(api.Order{Verb: c.verb, Node: "n-1"}, c.out))
+	}
+}
+
+// TestEveryVerbIsCarriedOut: a verb that the socket takes has somebody who does it.
+func TestEveryVerbIsCarriedOut(t *testing.T) {
+	elsewhere := []api.Verb{api.TestBMC, api.AuditBMC, api.EnrollBMC} // bmcs.go
+	for _, v := range api.Verbs() {
+		row, known := orders[v]
+		assert.Equal(t, !slices.Contains(elsewhere, v), known, v)
+		if known {
+			assert.NotNil(t, row.give, v)
+			assert.NotNil(t, row.outcome, v)
+		}
 	}
 }

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 )
@@ -44,9 +42,7 @@ func (s *Server) carryOut(ctx context.Context, r *http.Request, o Order, p Peer)
 	if err := o.Verb.takes(o); err != nil {
 		return OrderResult{}, err
 	}
-	if o.Yes || o.AsIs {
-		// The typed node name, and what still waits to be brought back, are
-		// safeguards; only an admin may do without.
+	if o.needsAdmin() {
 		if err := s.authorise(r, Admin); err != nil {
 			return OrderResult{}, err
 		}
@@ -67,27 +63,6 @@ func (s *Server) carryOut(ctx context.Context, r *http.Request, o Order, p Peer)
 		failed()
 	}
 	return result, err
-}
-
-// takes refuses what an order of this verb cannot say.
-func (v Verb) takes(o Order) error {
-	mayNot := map[string]bool{
-		"offOnly": o.OffOnly && v != Fence,
-		"yes":     o.Yes && v != Fence && v != ConfirmOff,
-		"dryRun":  o.DryRun && v != Fence && v != EnrollBMC && v != ConfirmOff,
-		"for":     o.For != 0 && v != Pause && v != Hold,
-		"asIs":    o.AsIs && v != Abort,
-		"typed":   o.Typed != "" && v != ConfirmOff,
-	}
-	for _, field := range slices.Sorted(maps.Keys(mayNot)) {
-		if mayNot[field] {
-			return BadRequest(fmt.Sprintf("%s takes no %s", v, field), "")
-		}
-	}
-	if o.For > maxFor {
-		return BadRequest(fmt.Sprintf("for is longer than %s", time.Duration(maxFor)), "without it there is no end")
-	}
-	return nil
 }
 
 // readOrder reads an order, which has a reason.
