@@ -47,6 +47,7 @@ var (
 			return must(principalName.MatchString(s), fmt.Sprintf("%q is not the name of a group", s))
 		},
 		"principal":  func(s string) error { _, err := ParsePrincipal(s); return err },
+		"driver":     checkDriver,
 		"agent":      matches(`^fence_[a-z0-9_]{1,58}$`, "is not the name of a fence agent, as fence_apc_snmp"),
 		"parameter":  checkParameter,
 		"secretRef":  hidden(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?/[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`, "must be NAMESPACE/NAME of a Secret"),

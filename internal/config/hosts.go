@@ -66,7 +66,7 @@ type deviceYAML struct {
 	PasswordFile string  `yaml:"passwordFile" is:"path" show:"no"`
 	Credential   string  `yaml:"credential" is:"credential" show:"no"`
 	Secret       string  `yaml:"secret" is:"secretRef" show:"no"`
-	Driver       string  `yaml:"driver" is:"auto|ipmi|redfish|bmclib|fence-agent"`
+	Driver       string  `yaml:"driver" is:"driver" empty:"no"`
 	CipherSuites []int   `yaml:"cipherSuites" is:"cipherSuite"`
 	TLS          tlsYAML `yaml:"tls"`
 
