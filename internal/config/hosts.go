@@ -3,7 +3,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -105,7 +104,8 @@ func loadHosts(c Config, look bool) (hosts []HostEntry, warnings []string, err e
 			errs = append(errs, fmt.Errorf("load hosts: %w", err))
 			continue
 		}
-		r := reader{file: file, dir: filepath.Dir(file), looks: look}
+		r := newReader(file)
+		r.looks = look
 		hosts = append(hosts, r.hosts(c, data)...)
 		warnings, errs = append(warnings, r.warnings...), append(errs, r.errs...)
 	}
@@ -126,7 +126,6 @@ func (r *reader) hosts(c Config, data []byte) (hosts []HostEntry) {
 		return nil
 	}
 	var f hostsFile
-	r.root = root
 	r.mapping(root, "", reflect.ValueOf(&f).Elem())
 	if len(r.errs) > 0 {
 		return nil

@@ -81,12 +81,14 @@ func (l *layers) addFile(file string) error {
 	l.errs = append(l.errs, errs...)
 	said := map[string]any{}
 	for _, leaf := range leaves(&c) {
-		if lines[leaf.key] != "" {
+		if lines[leaf.key] != 0 {
 			l.forget(leaf.key + "[")
 			nest(said, strings.Split(leaf.key, "."), leaf.value.Interface())
 		}
 	}
-	maps.Copy(l.lines, lines)
+	for key, line := range lines {
+		l.lines[key] = fmt.Sprintf("%s:%d", file, line)
+	}
 	return l.v.MergeConfigMap(said)
 }
 
