@@ -16,10 +16,11 @@ import (
 func newAuditShowCommand(c *cli, o *auditOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show",
-		Short: "list what the audit log tells, oldest first",
-		Long: `List what the audit log tells, oldest first, and prove it while reading. -o json
-prints the lines of the file, with \uXXXX for what a terminal would obey. With --head it prints only the place of
-the last entry, SEQ:HASH, to be kept elsewhere for verify.`,
+		Short: "list the entries of the audit log, oldest first",
+		Long: `List the entries of the audit log, oldest first, and verify them while reading.
+-o json prints the lines of the file, with \uXXXX in place of control characters.
+With --head it prints only SEQ:HASH of the last entry: store it on another host for
+fencectl audit verify.`,
 		Args: wants(),
 		RunE: func(*cobra.Command, []string) error { return c.auditShow(o, time.Now()) },
 	}

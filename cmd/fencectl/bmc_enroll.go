@@ -15,14 +15,14 @@ func newBMCEnrollCommand(c *cli) *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "enroll NODE --reason WHY",
-		Short: "vouch that a host's BMCs, as they are now, switch this very machine (admin)",
-		Long: `Store your word that the devices of a node's host, as they are now, switch this
-very machine. Every device is read; one that tells an identity must match the
-Node. Outlets tell none: look at the cabling first.
+		Short: "confirm that a host's BMCs switch this very machine (admin)",
+		Long: `Confirm that the devices of a node's host, as they are configured now, switch this
+very machine. fenced reads every device. If a device reports an identity, it must
+match the Node. An outlet cannot prove which host it feeds: check the cabling first.
 
-It is needed for devices that do not tell whose power they switch, and after the
-address of a BareMetalHost changed. It shows what would be stored and asks for
-the node's name on the terminal; --yes goes without.`,
+This is needed for devices that report no identity, and after the address of a
+BareMetalHost changed. The command shows what would be stored, then asks for the
+node's name on the terminal; --yes skips the prompt.`,
 		Args: wants("NODE"),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.bmcEnroll(cmd.Context(), args[0], reason, yes) },
 	}

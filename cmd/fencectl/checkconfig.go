@@ -11,13 +11,13 @@ import (
 func newCheckConfigCommand(c *cli) *cobra.Command {
 	return &cobra.Command{
 		Use:   "check-config",
-		Short: "show what each check covers on the live clusters, and what is odd about it",
-		Long: `Ask the running fenced what each check covers: those of the clusters and those of
-policies.d. It names checks that cover nothing or overlap, percentages that come
-to 0, and rules that can never decide. It changes nothing. For the files alone,
-without a running fenced: fenced -t.
+		Short: "show what each check covers on the live clusters, and its likely mistakes",
+		Long: `Ask the running fenced what each check of the clusters and of policies.d covers. It
+reports checks that cover nothing or overlap, percentages that round to 0, and rules
+that can never apply. It changes nothing. To check only the files, without a running
+fenced, use fenced -t.
 
-The exit status is 2 when a check, or a rule of one, has no effect, else 0.`,
+The exit status is 2 if a check or one of its rules has no effect, else 0.`,
 		Args: wants(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.checkConfig(cmd.Context()) },
 	}

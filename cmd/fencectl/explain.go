@@ -13,10 +13,10 @@ import (
 func newExplainCommand(c *cli) *cobra.Command {
 	return &cobra.Command{
 		Use:   "explain NODE",
-		Short: "show every gate between a node and its being fenced",
-		Long: `Show every gate between a node and its being fenced, in the order in which fenced
-asks them: what it is now, what it would have to be, and where that comes from.
-It changes nothing. The exit status is 0 whatever the verdict.`,
+		Short: "show every gate that must pass before a node is fenced",
+		Long: `Show every gate that must pass before a node is fenced, in the order in which fenced
+asks them: the present value, the value that is needed, and where that is set. It
+changes nothing. The exit status is 0 whatever the verdict.`,
 		Args: wants("NODE"),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.explain(cmd.Context(), args[0]) },
 	}

@@ -15,8 +15,8 @@ func newExportCommand(c *cli) *cobra.Command {
 		Use:   "export FILE",
 		Short: "write the whole state of the daemon to a new file (admin)",
 		Long: `Write the whole state to a new file: open runs, saved Nodes, orders, holds, pins and
-history, for a cold standby or another engine. It holds no passwords, and names
-every host. The daemon goes on meanwhile; what it does later is not in the file.`,
+history, for a cold standby or another engine. The file has no passwords, but it
+names every host. The daemon keeps running; what it does later is not in the file.`,
 		Args: wants("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.export(cmd.Context(), args[0]) },
 	}
@@ -33,7 +33,7 @@ func (c *cli) export(ctx context.Context, path string) (err error) {
 	if err != nil {
 		exit := &exitError{code: exitFailure, err: fmt.Errorf("make the file: %w", err)}
 		if errors.Is(err, fs.ErrExist) {
-			exit.hint = []string{"name another file; none is written over"}
+			exit.hint = []string{"name another file: fencectl overwrites none"}
 		}
 		return exit
 	}

@@ -68,7 +68,7 @@ var verbs = []func(*cli) *cobra.Command{
 func newRoot(c *cli) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "fencectl VERB",
-		Short:         "drive fenced: see, explain and order the fencing of nodes",
+		Short:         "control fenced: show, explain and order the fencing of nodes",
 		SilenceErrors: true, // report prints them
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs, // RunE names the unknown verb

@@ -28,89 +28,92 @@ func orderVerbs() []orderVerb {
 	return []orderVerb{
 		{verb: api.Hold, arg: "NODE", forHelp: "end by itself after this time", command: &cobra.Command{
 			Use:   "hold NODE --reason WHY [--for 4h]",
-			Short: "keep one node from being fenced",
-			Long: `Keep one node from being fenced, by checks and by people, until release or for the
-time of --for. A run on it whose Node is not isolated yet powers its host on again
-and ends Aborted; one whose Node is isolated completes, so that no host stays off.
+			Short: "prevent one node from being fenced",
+			Long: `Prevent one node from being fenced, by checks and by people, until fencectl release
+or for the time of --for. If a run on the node has not isolated its Node yet, it
+powers the host on again and ends Aborted. If the Node is isolated already, the run
+completes, so that no host stays off.
 
-It binds at once, also when the state cannot be saved: then it says so, and tries
-again. A hold that stands is never shortened; release it first.`,
+The hold takes effect at once. If fenced cannot save it, the answer says so, and
+fenced tries again. A new hold never shortens an existing one; release that first.`,
 		}},
 		{verb: api.Release, arg: "NODE", command: &cobra.Command{
 			Use:   "release NODE --reason WHY",
 			Short: "end a node's hold, or its quarantine",
-			Long: `End the hold of a node, or the quarantine of a host that was fenced again and
-again; the runs before it count no more. The freeze of a BMC that lied is another
-thing: fencectl bmc release.`,
+			Long: `End the hold of a node, or the quarantine of a host that was fenced too often; its
+earlier runs no longer count. To end the freeze of a BMC that reported a false Off,
+use fencectl bmc release.`,
 		}},
 		{verb: api.Unfence, arg: "NODE", goal: &goal{unfence: true}, command: &cobra.Command{
 			Use:   "unfence NODE --reason WHY",
-			Short: "bring back what is Held, was fenced with --off-only, or is about to be",
-			Long: `Power a host on again that was fenced with --off-only or whose run is Held, wait
-for its Node and restore it. Before the Node is isolated it stops the run.
+			Short: "bring back a host that is Held or was fenced with --off-only",
+			Long: `Power the host on again, wait for its Node and restore it. This is for a host that
+was fenced with --off-only, or whose run is Held. If the Node is not isolated yet,
+the run stops.
 
-With --wait the exit status is 0 when the run ended, 1 when it is still or again
-Held, 6 after --timeout.`,
+With --wait the exit status is 0 if the run ended, 1 if it is Held, and 6 after
+--timeout.`,
 		}},
 		{verb: api.Abort, arg: "RUN", asIs: true, goal: &goal{unfence: true}, command: &cobra.Command{
 			Use:   "abort RUN --reason WHY",
-			Short: "want no more of a run",
-			Long: `Give a run up. Before its Node is isolated the host is powered on again and the run
-ends Aborted; after that nothing new is begun, and the host and its Node are
-brought back. A Held run goes on like with unfence.
+			Short: "stop a run and bring its host back",
+			Long: `Stop a run. If its Node is not isolated yet, fenced powers the host on again and the
+run ends Aborted. If the Node is isolated, fenced brings the host and its Node back
+and does nothing else. A Held run continues as with fencectl unfence.
 
-With --as-is (admin) a Held run ends at once and its host stays as it is, whatever
-that is: fenced forgets that it owes the host anything.
+With --as-is (admin) a Held run ends at once. The host stays in its present state,
+and fenced does not bring it back.
 
-With --wait the exit status is 0 when the run ended, 1 when it is Held, 6 after
+With --wait the exit status is 0 if the run ended, 1 if it is Held, and 6 after
 --timeout.`,
 		}},
 		{verb: api.Retry, arg: "RUN", goal: &goal{fromHeld: true}, command: &cobra.Command{
 			Use:   "retry RUN --reason WHY",
-			Short: "take up a run that is Held, or waits for its next attempt",
-			Long: `Take a run up again after what kept it was mended. One that waits for its next
-attempt goes at once. A Held one goes on where it stopped: at step 1, with every
-check asked afresh, or, when its Node is isolated already, at step 3. When its
-attempts are used up it has one more.
+			Short: "continue a run that is Held or waits for its next attempt",
+			Long: `Continue a run after you repaired what stopped it. A run that waits for its next
+attempt continues at once. A Held run continues at step 1, where fenced asks every
+gate again, or at step 3 if its Node is isolated already. If it has used up its
+attempts, it gets one more.
 
-With --wait the exit status is 0 when the run is done, 1 when it is Held again, 3
-when it was aborted by a gate, 6 after --timeout.`,
+With --wait the exit status is 0 if the run is done, 1 if it is Held again, 3 if a
+gate aborted it, and 6 after --timeout.`,
 		}},
 		{verb: api.Pause, forHelp: "resume by itself after this time", command: &cobra.Command{
 			Use:   "pause --reason WHY [--for 2h] [--cluster NAME]",
-			Short: "stop deciding and acting",
-			Long: `Begin nothing new, in one cluster or in all, and take back what can be taken
-back: a run whose Node is not isolated yet powers its host on again and ends
-Aborted; one whose Node is isolated completes, so that no host stays off. With
---for it ends by itself, and the quiet period follows.
+			Short: "stop fencing, in one cluster or in all",
+			Long: `Start no new runs, in one cluster or in all. A run whose Node is not isolated yet
+powers its host on again and ends Aborted. A run whose Node is isolated already
+completes, so that no host stays off. With --for the pause ends by itself, and the
+quiet period follows.
 
-It binds at once, also when the state cannot be saved: then it says so, and tries
-again. A pause that stands is never shortened. Without this socket:
-systemctl start fenced-pause.`,
+The pause takes effect at once. If fenced cannot save it, the answer says so, and
+fenced tries again. A new pause never shortens an existing one. If this socket does
+not work, use systemctl start fenced-pause.`,
 		}},
 		{verb: api.Resume, command: &cobra.Command{
 			Use:   "resume --reason WHY [--cluster NAME]",
-			Short: "go on after a pause",
-			Long: `Go on after a pause. New fencing begins after the quiet period. A pause by the file
-of control.pauseFile stands until that is gone: systemctl start fenced-resume.`,
+			Short: "resume after a pause",
+			Long: `Resume after a pause. New fencing starts after the quiet period. If the file of
+control.pauseFile exists, fenced stays paused until it is removed: run
+systemctl start fenced-resume.`,
 		}},
 		{verb: api.Arm, command: &cobra.Command{
 			Use:   "arm --reason WHY [--cluster NAME]",
-			Short: "let a cluster in mode observe be acted on (admin)",
-			Long: `Raise a cluster in mode observe to evaluate: from now on fenced acts. The order is
-stored; a daemon that lost its state observes again.`,
+			Short: "let fenced act on a cluster in mode observe (admin)",
+			Long: `Change a cluster from mode observe to mode evaluate: from now on fenced acts. The
+order is stored with the state; a daemon that loses its state is disarmed again.`,
 		}},
 		{verb: api.Disarm, command: &cobra.Command{
 			Use:   "disarm --reason WHY [--cluster NAME]",
-			Short: "take arm back (admin)",
-			Long:  `Take arm back: fenced judges and explains, and does not act.`,
+			Short: "undo arm (admin)",
+			Long:  `Undo arm: fenced evaluates and explains, but does not act.`,
 		}},
 		{verb: api.ReleaseBMC, arg: "NODE", command: &cobra.Command{
 			Use:   "release NODE --reason WHY",
-			Short: "end the freeze of a host whose BMC said Off while it was on (admin)",
-			Long: `End the freeze of a host whose BMC said Off while the host went on running, and
-with the last one of its model and firmware the freeze of all that are like it.
-Mend the BMC first: a false Off is how two machines come to write one disk.`,
+			Short: "unfreeze a host whose BMC reported Off while it was on (admin)",
+			Long: `Unfreeze a host whose BMC reported Off while the host was running. When the last
+such host of a model and firmware is unfrozen, all hosts of that model and firmware
+are. Repair the BMC first: after a false Off, two machines can write to one disk.`,
 		}},
 	}
 }
@@ -148,7 +151,7 @@ func (v orderVerb) make(c *cli) *cobra.Command {
 		cmd.Flags().DurationVar(&f.length, "for", 0, v.forHelp)
 	}
 	if v.asIs {
-		cmd.Flags().BoolVar(&f.asIs, "as-is", false, "end a Held run and leave the host as it is (admin)")
+		cmd.Flags().BoolVar(&f.asIs, "as-is", false, "end a Held run and leave the host in its present state (admin)")
 	}
 	if v.goal != nil {
 		f.flags(cmd)
@@ -187,7 +190,7 @@ func (c *cli) give(ctx context.Context, o api.Order, what string, w waiting, g *
 	return c.accepted(ctx, w, rep, g)
 }
 
-// checkFor: a slip like --for 0 must not become a stop without an end.
+// checkFor refuses --for 0: a typing error must not become a stop without an end.
 func checkFor(length time.Duration, given bool, line string) error {
 	if given && length <= 0 {
 		return usageError(errors.New("--for is a time, like 4h or 30m"), line+" --for 4h")

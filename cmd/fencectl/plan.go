@@ -11,12 +11,12 @@ import (
 func newPlanCommand(c *cli) *cobra.Command {
 	return &cobra.Command{
 		Use:   "plan",
-		Short: "show what fenced would do now, and what keeps it from the rest",
+		Short: "show what fenced would do now, and what blocks the rest",
 		Long: `Show what the checks ask for, in the order in which fenced would do it, each with
-the gate that keeps fenced from it, if there is one. It changes nothing.
+the gate that blocks it, if any. It changes nothing.
 
-The exit status is 2 when something would be done now, or a cluster cannot be
-judged; else 0.`,
+The exit status is 2 if fenced would do something now or cannot evaluate a cluster,
+else 0.`,
 		Args: wants(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.plan(cmd.Context()) },
 	}
@@ -41,7 +41,7 @@ func (c *cli) printPlan(plan api.Plan) error {
 	t := newTable("CLUSTER", "#", "NODE", "MACHINE", "ACTION", "CHECK", "LIMITED BY", "VALUE", "THRESHOLD", "EARLIEST", "WHY")
 	for _, cl := range plan.Clusters {
 		if cl.Problem != "" {
-			fmt.Fprintf(c.out, "%s cluster %s: %s\n", p.paint(yellow, "not judged:"), clean(cl.Cluster), clean(cl.Problem))
+			fmt.Fprintf(c.out, "%s cluster %s: %s\n", p.paint(yellow, "not evaluated:"), clean(cl.Cluster), clean(cl.Problem))
 		}
 		for _, a := range cl.Actions {
 			limit, value, threshold := cell{text: "-", color: green}, "-", "-"

@@ -10,7 +10,7 @@ import (
 
 // printReport prints the report for people: one block per check.
 func (c *cli) printReport(r *policy.Report) error {
-	if _, err := fmt.Fprintf(c.out, "judged at %s\n", clock(r.At)); err != nil {
+	if _, err := fmt.Fprintf(c.out, "evaluated at %s\n", clock(r.At)); err != nil {
 		return err
 	}
 	if len(r.Checks) == 0 {
@@ -32,7 +32,7 @@ func (c *cli) printReport(r *policy.Report) error {
 	for _, e := range r.Errors {
 		errors.add(e.Object, e.Message)
 	}
-	return errors.write(c.out, c.painter(c.out), "not judged:")
+	return errors.write(c.out, c.painter(c.out), "not evaluated:")
 }
 
 func (c *cli) printCheck(r *policy.CheckReport) error {

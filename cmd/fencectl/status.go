@@ -17,13 +17,13 @@ func newStatusCommand(c *cli) *cobra.Command {
 	var watch bool
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "show whether fenced is armed, what deviates and what is in flight",
-		Long: `Show whether fenced is armed, what deviates and what is in flight.
+		Short: "show whether fenced is armed, which targets are not healthy, and the open runs",
+		Long: `Show whether fenced is armed, which targets are not healthy, and the open runs.
 
-The exit status is 2 when fenced is degraded: it is not armed, it or a cluster
-is paused, a cluster is not judged (a stale view, another owner), the audit log
-cannot be written, a check is invalid or short-circuited, a host is in
-quarantine, or a run is Held and needs a human.`,
+The exit status is 2 if fenced is degraded: it is not armed, it or a cluster is
+paused, a cluster is not evaluated (stale view, another owner), the audit log cannot
+be written, a check is invalid or short-circuited, a host is in quarantine, or a run
+is Held and needs a person.`,
 		Args: wants(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if watch {

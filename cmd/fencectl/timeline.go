@@ -66,7 +66,7 @@ func (c *cli) printRun(r api.RunRecord, now time.Time) error {
 		fmt.Fprintf(c.out, "  ordered by %s\n", clean(r.Actor))
 	}
 	if r.ConfirmedBy != "" {
-		fmt.Fprintf(c.out, "  %s by the word of %s%s\n", p.paint(yellow, "confirmed off"), clean(r.ConfirmedBy), note(r.ConfirmedReason))
+		fmt.Fprintf(c.out, "  %s by %s%s\n", p.paint(yellow, "confirmed off"), clean(r.ConfirmedBy), note(r.ConfirmedReason))
 	}
 	if r.Proof != "" {
 		fmt.Fprintf(c.out, "  proof of off: %s\n", clean(r.Proof))

@@ -10,7 +10,7 @@ import (
 func newVersionCommand(c *cli) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "print the version of fencectl; status has the daemon's",
+		Short: "print the version of fencectl (fencectl status shows the daemon's)",
 		Args:  wants(),
 		RunE: func(*cobra.Command, []string) error {
 			body, err := json.Marshal(map[string]string{"version": version})

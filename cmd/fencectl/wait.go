@@ -14,7 +14,7 @@ import (
 // reasonOperatorOff is why a run is Held after `fence --off-only`.
 const reasonOperatorOff = "OperatorOff"
 
-// reasonConfirmedOff is why a run is Held that rests on a person's word.
+// reasonConfirmedOff is why a run is Held after a manual confirmation.
 const reasonConfirmedOff = "ConfirmedOff"
 
 // heldGrace is how long a Held run is given to take up an unfence order.
@@ -27,13 +27,13 @@ type waiting struct {
 }
 
 func (w *waiting) flags(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&w.wait, "wait", false, "show the six steps as they happen, until the run ends")
-	cmd.Flags().DurationVar(&w.timeout, "timeout", 0, "stop waiting after this time (exit 6); the run goes on")
+	cmd.Flags().BoolVar(&w.wait, "wait", false, "show the six steps until the run ends")
+	cmd.Flags().DurationVar(&w.timeout, "timeout", 0, "stop waiting after this time (exit 6); the run continues")
 }
 
 func (w *waiting) check() error {
 	if w.timeout < 0 || w.timeout > 0 && !w.wait {
-		return usageError(errors.New("--timeout is a time to --wait"), "--wait --timeout 10m")
+		return usageError(errors.New("--timeout needs --wait and a time above 0"), "--wait --timeout 10m")
 	}
 	return nil
 }
@@ -95,7 +95,7 @@ func (c *cli) printEnd(r api.RunRecord) error {
 // goal is what an order wants of its run.
 type goal struct {
 	offOnly   bool // Held with the host off
-	confirmed bool // Held on a person's word
+	confirmed bool // Held after a manual confirmation
 	unfence   bool // an abort is as good as Done
 	fromHeld  bool // the run may be Held still from before
 

@@ -18,14 +18,14 @@ func TestStopsAreAnsweredInASentence(t *testing.T) {
 		verb api.Verb
 		out  engine.Outcome
 	}{
-		"n-1 is held until 2026-05-01T12:00:00Z":                                                         {api.Hold, engine.Outcome{Until: end}},
-		"n-1 is held; what stood before ends no earlier and goes on, by ada: disk":                       {api.Hold, engine.Outcome{Earlier: "ada: disk"}},
-		"paused until 2026-05-01T12:00:00Z; what stood before ends no earlier and goes on, by ada: disk": {api.Pause, engine.Outcome{Until: end, Earlier: "ada: disk"}},
-		"paused by this daemon alone":                                                                    {api.Pause, engine.Outcome{Unsaved: "paused by this daemon alone"}},
-		"resumed, and still: cluster c is paused":                                                        {api.Resume, engine.Outcome{Still: "cluster c is paused"}},
-		"n-1 is held no more":                                                                            {api.Release, engine.Outcome{}},
-		"n-1 is released from the quarantine":                                                            {api.Release, engine.Outcome{Quarantine: true}},
-		"n-1 is held no more, and still in quarantine: restless (release it once more to end that, too)": {api.Release, engine.Outcome{Still: "in quarantine: restless"}},
+		"n-1 is held until 2026-05-01T12:00:00Z":                                                          {api.Hold, engine.Outcome{Until: end}},
+		"n-1 is held; an earlier stop that ends later stays in force, by ada: disk":                       {api.Hold, engine.Outcome{Earlier: "ada: disk"}},
+		"paused until 2026-05-01T12:00:00Z; an earlier stop that ends later stays in force, by ada: disk": {api.Pause, engine.Outcome{Until: end, Earlier: "ada: disk"}},
+		"paused by this daemon alone":                                                                     {api.Pause, engine.Outcome{Unsaved: "paused by this daemon alone"}},
+		"resumed, but fencing is still stopped: cluster c is paused":                                      {api.Resume, engine.Outcome{Still: "cluster c is paused"}},
+		"n-1 is no longer held":                                                                           {api.Release, engine.Outcome{}},
+		"n-1 is released from quarantine":                                                                 {api.Release, engine.Outcome{Quarantine: true}},
+		"n-1 is no longer held, but still in quarantine: restless; release it again to end that too":      {api.Release, engine.Outcome{Still: "in quarantine: restless"}},
 	} {
 		assert.Equal(t, want, orders[c.verb].outcome(api.Order{Verb: c.verb, Node: "n-1"}, c.out))
 	}

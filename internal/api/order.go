@@ -48,7 +48,7 @@ type OrderResult struct {
 	Message string `json:"message"`          // the outcome as a sentence
 	// Effect is what the order does to the world, one sentence each.
 	Effect []string `json:"effect,omitempty"`
-	// Evidence is what is known about a host that a person vouches for.
+	// Evidence is what is known about a host that a person confirms to be off.
 	Evidence []string `json:"evidence,omitempty"`
 	// Until is when a pause or a hold ends by itself.
 	Until time.Time `json:"until,omitzero"`

@@ -74,7 +74,7 @@ func TestUnknownPersonIsTold(t *testing.T) {
 	s := NewServer(d, roles, nil, Fence)
 	code, body := requestOf(t, s, root, http.MethodPost, "/v1/nodes/n-1/fence", `{"reason":"disk"}`)
 	assert.Equal(t, http.StatusUnprocessableEntity, code)
-	assert.Contains(t, body, "root (uid 0) without a login may be anybody")
+	assert.Contains(t, body, "root (uid 0) without a login does not identify a person")
 	assert.Contains(t, body, "log in under your own name")
 	assert.Equal(t, []string{CodePersonUnknown}, d.codes)
 	require.Empty(t, d.orders)

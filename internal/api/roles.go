@@ -105,11 +105,11 @@ func (p Peer) persons() (uids []uint32, why string) {
 	case p.NoLogin != nil:
 		return nil, p.NoLogin.Error()
 	case p.Login == nil && anybody(p.UID):
-		return nil, account(p.UID, p.User) + " without a login may be anybody"
+		return nil, account(p.UID, p.User) + " without a login does not identify a person"
 	case p.Login == nil:
 		return []uint32{p.UID}, ""
 	case anybody(p.Login.UID):
-		return nil, "whoever logs in as " + account(p.Login.UID, p.Login.User) + " may be anybody"
+		return nil, "several people may log in as " + account(p.Login.UID, p.Login.User)
 	case anybody(p.UID):
 		return []uint32{p.Login.UID}, ""
 	}

@@ -56,7 +56,7 @@ func (f first) order(o Order) Order {
 }
 
 // ask gives the order as it is to be carried out, with both names where two persons
-// are needed, or says that the second is. The first one's word is used up with that;
+// are needed, or says that the second is. The first order is used up with that;
 // failed gives it back.
 func (s *second) ask(o Order, p Peer, now time.Time) (both Order, failed func(), err error) {
 	if o.DryRun || !slices.Contains(s.verbs, o.Verb) {
@@ -65,8 +65,8 @@ func (s *second) ask(o Order, p Peer, now time.Time) (both Order, failed func(),
 	persons, why := p.persons()
 	if len(persons) == 0 {
 		return o, nil, Refused(CodePersonUnknown,
-			fmt.Sprintf("%s needs two persons, and %s counts as none: %s", o.Verb, o.Actor, why),
-			"log in under your own name, then give the order as yourself or by sudo; /proc/self/loginuid must hold your uid")
+			fmt.Sprintf("%s needs two persons, and fenced cannot tell which person %s is: %s", o.Verb, o.Actor, why),
+			"log in under your own name, then give the order as yourself or with sudo; /proc/self/loginuid must hold your uid")
 	}
 	key := firstKey{o.Verb, o.Cluster, o.Node, o.Run, o.OffOnly, o.AsIs, o.Yes, o.For}
 	s.mu.Lock()
@@ -89,11 +89,11 @@ func (s *second) ask(o Order, p Peer, now time.Time) (both Order, failed func(),
 		s.firsts[key] = f
 	}
 	return o, nil, &Error{Status: http.StatusConflict, Code: CodeSecondPersonNeeded,
-		Message: fmt.Sprintf("%s needs two persons: the same order by another person within %s carries it out", o.Verb, f.until.Sub(now).Round(time.Second)),
-		Hint:    "another user must log in and give it, sudo makes no second person; which orders need two is control.twoPersons in fenced.yaml"}
+		Message: fmt.Sprintf("%s needs two persons: another person must give the same order within %s", o.Verb, f.until.Sub(now).Round(time.Second)),
+		Hint:    "another user must log in and give it; sudo does not make you a second person; control.twoPersons in fenced.yaml lists these orders"}
 }
 
-// giveBack lets a word stand until its time is over, unless there is a newer one: the
+// giveBack keeps a first order until its time is over, unless there is a newer one: the
 // order that used it up was not carried out.
 func (s *second) giveBack(key firstKey, f first) {
 	s.mu.Lock()

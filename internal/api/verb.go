@@ -125,7 +125,7 @@ func (v Verb) takes(o Order) error {
 		}
 	}
 	if o.For > maxFor {
-		return BadRequest(fmt.Sprintf("for is longer than %s", time.Duration(maxFor)), "without it there is no end")
+		return BadRequest(fmt.Sprintf("for is longer than %s", time.Duration(maxFor)), "leave it out for a stop without an end")
 	}
 	return nil
 }
