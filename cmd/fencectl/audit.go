@@ -73,7 +73,7 @@ one from the host that stores the journal. FILE.head beside the log is always
 compared, but whoever cuts the log can change that file too.
 
 The exit status is 1 if the log is broken; the error names the last good entry.`,
-		Args: wants(),
+		Args: exactArgs(),
 		RunE: func(*cobra.Command, []string) error { return c.auditVerify(o) },
 	}
 	cmd.Flags().StringArrayVar(&o.heads, "head", nil, "an exported head, SEQ:HASH, that the log must hold; may be repeated")
@@ -108,7 +108,7 @@ func (c *cli) auditVerify(o *auditOptions) error {
 	}
 	proof := auditProof{File: path, First: s.Before.Seq + 1, Head: s.Head.String(), Heads: len(heads), Unfinished: s.Torn}
 	return c.printValue(proof, func() error {
-		fmt.Fprintf(c.out, "%s: entries %d to %d are as they were written\n", clean(path), proof.First, s.Head.Seq)
+		fmt.Fprintf(c.out, "%s: entries %d to %d are as they were written\n", escapeControl(path), proof.First, s.Head.Seq)
 		switch {
 		case len(heads) > 0:
 		case s.Remembered != audit.Head{}:

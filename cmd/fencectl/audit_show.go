@@ -21,7 +21,7 @@ func newAuditShowCommand(c *cli, o *auditOptions) *cobra.Command {
 -o json prints the lines of the file, with \uXXXX in place of control characters.
 With --head it prints only SEQ:HASH of the last entry: store it on another host for
 fencectl audit verify.`,
-		Args: wants(),
+		Args: exactArgs(),
 		RunE: func(*cobra.Command, []string) error { return c.auditShow(o, time.Now()) },
 	}
 	flags := cmd.Flags()
@@ -88,7 +88,7 @@ func (c *cli) printEntry(l audit.Line) error {
 	if e.Origin != nil {
 		fmt.Fprintf(&b, "  fenced %s on %s, store %s", e.Origin.Version, e.Origin.Host, e.Origin.Store)
 	}
-	_, err := fmt.Fprintln(c.out, clean(b.String()))
+	_, err := fmt.Fprintln(c.out, escapeControl(b.String()))
 	return err
 }
 

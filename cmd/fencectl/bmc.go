@@ -36,7 +36,7 @@ health check. -o wide adds model, firmware and findings.
 The exit status is 2 if a device is not dependable: three health checks in a row
 failed, the device refuses its account, the entry in the inventory is unusable, or
 fenced refuses the host until a person acts.`,
-		Args: wants(),
+		Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.bmcList(cmd.Context()) },
 	}
 }
@@ -44,7 +44,7 @@ fenced refuses the host until a person acts.`,
 func (c *cli) bmcList(ctx context.Context) error {
 	rep, err := c.client().BMCs(ctx, c.cluster)
 	if err != nil {
-		return failed("list the BMCs", err)
+		return requestError("list the BMCs", err)
 	}
 	return c.showBMCs(rep)
 }
@@ -57,7 +57,7 @@ func newBMCTestCommand(c *cli) *cobra.Command {
 only reads. Run it after you changed a cable, a password or firmware.
 
 The exit status is that of fencectl bmc list.`,
-		Args: wants("NODE"),
+		Args: exactArgs("NODE"),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.bmcTest(cmd.Context(), args[0]) },
 	}
 }
@@ -65,7 +65,7 @@ The exit status is that of fencectl bmc list.`,
 func (c *cli) bmcTest(ctx context.Context, node string) error {
 	rep, err := c.client().LookAtBMCs(ctx, api.Order{Verb: api.TestBMC, Cluster: c.cluster, Node: node})
 	if err != nil {
-		return failed("test the BMCs of "+node, err)
+		return requestError("test the BMCs of "+node, err)
 	}
 	if err := c.showBMCs(rep); err != nil {
 		return err
@@ -122,7 +122,7 @@ func (c *cli) bmcAudit(ctx context.Context, node string) error {
 		rep, err = c.client().LookAtBMCs(ctx, api.Order{Verb: api.AuditBMC, Cluster: c.cluster, Node: node})
 	}
 	if err != nil {
-		return failed("audit the BMCs", err)
+		return requestError("audit the BMCs", err)
 	}
 	if err := c.print(rep.Body, func() error { return c.printAudit(rep.Value) }); err != nil {
 		return err

@@ -23,7 +23,7 @@ match the Node. An outlet cannot prove which host it feeds: check the cabling fi
 This is needed for devices that report no identity, and after the address of a
 BareMetalHost changed. The command shows what would be stored, then asks for the
 node's name on the terminal; --yes skips the prompt.`,
-		Args: wants("NODE"),
+		Args: exactArgs("NODE"),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.bmcEnroll(cmd.Context(), args[0], reason, yes) },
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the records (mandatory)")
@@ -53,7 +53,7 @@ func (c *cli) confirmEnroll(ctx context.Context, o api.Order) error {
 	o.DryRun = true
 	rep, err := c.client().Do(ctx, o)
 	if err != nil {
-		return failed("enroll the BMCs of "+o.Node, err)
+		return requestError("enroll the BMCs of "+o.Node, err)
 	}
 	if err := c.preview(c.errs, rep.Value); err != nil {
 		return err
@@ -72,7 +72,7 @@ func (c *cli) confirmEnroll(ctx context.Context, o api.Order) error {
 func (c *cli) bmcOrder(ctx context.Context, o api.Order, what string) error {
 	rep, err := c.client().Do(ctx, o)
 	if err != nil {
-		return failed(what, err)
+		return requestError(what, err)
 	}
 	return c.print(rep.Body, func() error { return c.preview(c.out, rep.Value) })
 }

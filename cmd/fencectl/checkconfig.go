@@ -18,7 +18,7 @@ that can never apply. It changes nothing. To check only the files, without a run
 fenced, use fenced -t.
 
 The exit status is 2 if a check or one of its rules has no effect, else 0.`,
-		Args: wants(),
+		Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.checkConfig(cmd.Context()) },
 	}
 }
@@ -26,7 +26,7 @@ The exit status is 2 if a check or one of its rules has no effect, else 0.`,
 func (c *cli) checkConfig(ctx context.Context) error {
 	rep, err := c.client().Coverage(ctx, c.cluster)
 	if err != nil {
-		return failed("check the configuration (fenced -t checks the files alone)", err)
+		return requestError("check the configuration (fenced -t checks the files alone)", err)
 	}
 	if err := c.print(rep.Body, func() error { return c.printCoverage(rep.Value) }); err != nil {
 		return err

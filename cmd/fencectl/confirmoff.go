@@ -10,7 +10,7 @@ import (
 )
 
 type confirmOptions struct {
-	waiting
+	waitFlags
 	reason string
 	yes    bool
 	dryRun bool
@@ -34,7 +34,7 @@ shows for good that a person confirmed the power-off.
 
 Afterwards the run is Held (ConfirmedOff) and the host stays off until fencectl
 unfence, or until the Node registers again after another boot of the same machine.`,
-		Args: wants("NODE"),
+		Args: exactArgs("NODE"),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.confirmOff(cmd.Context(), args[0], o) },
 	}
 	flags := cmd.Flags()
@@ -50,7 +50,7 @@ func (c *cli) confirmOff(ctx context.Context, node string, o confirmOptions) err
 	if err := needReason(o.reason, line); err != nil {
 		return err
 	}
-	if err := o.check(); err != nil {
+	if err := o.validate(); err != nil {
 		return err
 	}
 	order := api.Order{Verb: api.ConfirmOff, Cluster: c.cluster, Node: node, Reason: o.reason}
@@ -62,7 +62,7 @@ func (c *cli) confirmOff(ctx context.Context, node string, o confirmOptions) err
 	case !isTerminal(c.in):
 		return usageError(errors.New("confirm-off asks for the node's name on a terminal, and there is none"), fmt.Sprintf("%s --reason %q --yes   (role admin)", line, o.reason))
 	default:
-		typed, err := c.typed(ctx, order, "type the node's name to confirm that its host is off and cannot start: ")
+		typed, err := c.confirmName(ctx, order, "type the node's name to confirm that its host is off and cannot start: ")
 		if err != nil {
 			return err
 		}
@@ -71,7 +71,7 @@ func (c *cli) confirmOff(ctx context.Context, node string, o confirmOptions) err
 	order.Yes = o.yes
 	rep, err := c.client().Do(ctx, order)
 	if err != nil {
-		return failed("confirm-off "+node, err)
+		return requestError("confirm-off "+node, err)
 	}
-	return c.accepted(ctx, o.waiting, rep, &goal{confirmed: true, fromHeld: true})
+	return c.showAndWait(ctx, o.waitFlags, rep, &goal{confirmed: true, fromHeld: true})
 }

@@ -17,7 +17,7 @@ func newExportCommand(c *cli) *cobra.Command {
 		Long: `Write the whole state to a new file: open runs, saved Nodes, orders, holds, pins and
 history, for a cold standby or another engine. The file has no passwords, but it
 names every host. The daemon keeps running; what it does later is not in the file.`,
-		Args: wants("FILE"),
+		Args: exactArgs("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.export(cmd.Context(), args[0]) },
 	}
 }
@@ -42,10 +42,10 @@ func (c *cli) export(ctx context.Context, path string) (err error) {
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
-		return failed("export the state", errors.Join(err, os.Remove(path)))
+		return requestError("export the state", errors.Join(err, os.Remove(path)))
 	}
 	return c.printValue(exported{File: path}, func() error {
-		_, err := fmt.Fprintf(c.out, "the state is in %s\n", clean(path))
+		_, err := fmt.Fprintf(c.out, "the state is in %s\n", escapeControl(path))
 		return err
 	})
 }

@@ -11,7 +11,7 @@ import (
 )
 
 type fenceOptions struct {
-	waiting
+	waitFlags
 	reason  string
 	offOnly bool
 	yes     bool
@@ -32,7 +32,7 @@ fencectl unfence.
 
 With --wait the exit status is 0 if the run is done, 1 if it is Held and a person is
 needed, 3 if a gate aborted it, and 6 after --timeout.`,
-		Args: wants("NODE"),
+		Args: exactArgs("NODE"),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.fence(cmd.Context(), args[0], o) },
 	}
 	flags := cmd.Flags()
@@ -49,7 +49,7 @@ func (c *cli) fence(ctx context.Context, node string, o fenceOptions) error {
 	if err := needReason(o.reason, "fencectl fence "+node); err != nil {
 		return err
 	}
-	if err := o.check(); err != nil {
+	if err := o.validate(); err != nil {
 		return err
 	}
 	order := api.Order{Verb: api.Fence, Cluster: c.cluster, Node: node, Reason: o.reason, OffOnly: o.offOnly}
@@ -60,16 +60,16 @@ func (c *cli) fence(ctx context.Context, node string, o fenceOptions) error {
 		if !isTerminal(c.in) {
 			return usageError(errors.New("fence asks for the node's name on a terminal, and there is none"), line+" --yes   (role admin)")
 		}
-		if _, err := c.typed(ctx, order, "type the node's name to fence it: "); err != nil {
+		if _, err := c.confirmName(ctx, order, "type the node's name to fence it: "); err != nil {
 			return err
 		}
 	}
 	order.Yes = o.yes
 	rep, err := c.client().Do(ctx, order)
 	if err != nil {
-		return failed("fence "+node, err)
+		return requestError("fence "+node, err)
 	}
-	return c.accepted(ctx, o.waiting, rep, &goal{offOnly: o.offOnly})
+	return c.showAndWait(ctx, o.waitFlags, rep, &goal{offOnly: o.offOnly})
 }
 
 // needReason asks for the reason, and for one that fenced takes, before anything is sent.

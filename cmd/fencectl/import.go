@@ -24,7 +24,7 @@ func newImportCommand(c *cli) *cobra.Command {
 fenced --import. The state must be empty and the daemon stopped. When fenced starts,
 it continues the open runs. Before that, stop the fenced that wrote the file, and
 make sure that it never starts again.`,
-		Args: wants("FILE"),
+		Args: exactArgs("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.importFile(cmd.Context(), args[0], config, set)
 		},

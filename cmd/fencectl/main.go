@@ -86,7 +86,7 @@ func newRoot(c *cli) *cobra.Command {
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		if c.cluster != "" {
 			if err := api.CheckCluster(c.cluster); err != nil {
-				return wrong(err)
+				return usageOf(err)
 			}
 		}
 		return c.checkOutput(cmd)
@@ -164,8 +164,8 @@ func (c *cli) checkOutput(cmd *cobra.Command) error {
 	return usageError(fmt.Errorf("%s has no output form %q", cmd.CommandPath(), c.output), "-o table, -o json or -o yaml")
 }
 
-// wants makes a verb take exactly the named arguments.
-func wants(names ...string) cobra.PositionalArgs {
+// exactArgs makes a verb take exactly the named arguments.
+func exactArgs(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == len(names) {
 			return checkArguments(names, args)
@@ -189,15 +189,15 @@ func checkArguments(names, args []string) error {
 	for i, name := range names {
 		if check := checks[name]; check != nil {
 			if err := check(args[i]); err != nil {
-				return wrong(err)
+				return usageOf(err)
 			}
 		}
 	}
 	return nil
 }
 
-// wrong is a wrong command line that fenced would refuse, with its hint.
-func wrong(err error) error {
+// usageOf is a wrong command line that fenced would refuse, with its hint.
+func usageOf(err error) error {
 	exit := usageError(err)
 	if e, ok := errors.AsType[*api.Error](err); ok && e.Hint != "" {
 		exit.hint = []string{e.Hint}

@@ -135,7 +135,7 @@ func addOrderVerbs(c *cli, root *cobra.Command) {
 
 // orderFlags are the flags of the rows.
 type orderFlags struct {
-	waiting
+	waitFlags
 	reason string
 	asIs   bool
 	length time.Duration
@@ -144,7 +144,7 @@ type orderFlags struct {
 func (v orderVerb) make(c *cli) *cobra.Command {
 	var f orderFlags
 	cmd := v.command
-	cmd.Args = wants(strings.Fields(v.arg)...)
+	cmd.Args = exactArgs(strings.Fields(v.arg)...)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return v.run(cmd, c, args, f) }
 	cmd.Flags().StringVar(&f.reason, "reason", "", "why, for the records (mandatory)")
 	if v.forHelp != "" {
@@ -167,7 +167,7 @@ func (v orderVerb) run(cmd *cobra.Command, c *cli, args []string, f orderFlags) 
 	if err := checkFor(f.length, cmd.Flags().Changed("for"), line); err != nil {
 		return err
 	}
-	if err := f.check(); err != nil {
+	if err := f.validate(); err != nil {
 		return err
 	}
 	o := api.Order{Verb: v.verb, Cluster: c.cluster, Reason: f.reason, AsIs: f.asIs, For: api.Span(f.length)}
@@ -178,16 +178,16 @@ func (v orderVerb) run(cmd *cobra.Command, c *cli, args []string, f orderFlags) 
 		o.Run = args[0]
 	}
 	what := strings.Join(append([]string{cmd.Name()}, args...), " ")
-	return c.give(cmd.Context(), o, what, f.waiting, v.goal)
+	return c.sendOrder(cmd.Context(), o, what, f.waitFlags, v.goal)
 }
 
-// give sends an order and, if asked, waits for its run.
-func (c *cli) give(ctx context.Context, o api.Order, what string, w waiting, g *goal) error {
+// sendOrder sends an order and, if asked, waits for its run.
+func (c *cli) sendOrder(ctx context.Context, o api.Order, what string, w waitFlags, g *goal) error {
 	rep, err := c.client().Do(ctx, o)
 	if err != nil {
-		return failed(what, err)
+		return requestError(what, err)
 	}
-	return c.accepted(ctx, w, rep, g)
+	return c.showAndWait(ctx, w, rep, g)
 }
 
 // checkFor refuses --for 0: a typing error must not become a stop without an end.

@@ -24,7 +24,7 @@ The exit status is 2 if fenced is degraded: it is not armed, it or a cluster is
 paused, a cluster is not evaluated (stale view, another owner), the audit log cannot
 be written, a check is invalid or short-circuited, a host is in quarantine, or a run
 is Held and needs a person.`,
-		Args: wants(),
+		Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if watch {
 				return c.watchStatus(cmd.Context())
@@ -39,7 +39,7 @@ is Held and needs a person.`,
 func (c *cli) status(ctx context.Context) error {
 	rep, err := c.client().Status(ctx)
 	if err != nil {
-		return failed("read the status", err)
+		return requestError("read the status", err)
 	}
 	st := rep.Value
 	if err := c.print(rep.Body, func() error { return c.printStatus(st, time.Now()) }); err != nil {

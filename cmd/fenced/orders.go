@@ -50,7 +50,7 @@ func arm(armed bool) giveOrder {
 // confirmOff adds to the evidence what the health check of BMCs read.
 func (c control) confirmOff(ctx context.Context, o engine.Order) (engine.Outcome, error) {
 	out, err := c.engine.ConfirmOff(ctx, o)
-	out.Evidence = append(out.Evidence, c.lastReads(ctx, o)...)
+	out.Evidence = append(out.Evidence, c.lastHealthCheck(ctx, o)...)
 	return out, err
 }
 

@@ -72,9 +72,9 @@ func confirmMessage(o api.Order, out engine.Outcome) string {
 	return "run " + out.Run + " continues on your confirmation that the host of " + o.Node + " is off"
 }
 
-// lastReads is what the health check knows of a host: when its devices last answered,
+// lastHealthCheck is what the health check knows of a host: when its devices last answered,
 // and what the newest look read.
-func (c control) lastReads(ctx context.Context, o engine.Order) (evidence []string) {
+func (c control) lastHealthCheck(ctx context.Context, o engine.Order) (evidence []string) {
 	found, err := c.sweep.Results(ctx, o.Cluster)
 	if err != nil { // nothing was seen yet
 		return nil

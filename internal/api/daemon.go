@@ -25,8 +25,8 @@ type Daemon interface {
 	// Do gives an order. It returns once the order is durable, not once it is
 	// carried out.
 	Do(ctx context.Context, o Order) (OrderResult, error)
-	// Refused hears of an order that ended in an error, wherever that came from. It must
-	// not block.
+	// Refused records an order that ended in an error, whether the server or the daemon
+	// refused it. It must not block.
 	Refused(o Order, e *Error)
 	// Export writes the whole state, as fenced --import reads it.
 	Export(ctx context.Context, w io.Writer) error

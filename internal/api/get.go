@@ -74,8 +74,8 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
-	// The stream may be silent for days, but a caller that does not read what
-	// is written to it is dropped.
+	// The stream may be silent for days. A caller that does not read what is
+	// written is disconnected.
 	if ctl.Flush() != nil || ctl.SetWriteDeadline(time.Time{}) != nil {
 		return
 	}

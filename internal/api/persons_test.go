@@ -44,7 +44,7 @@ func TestTwoPersonsAreTwoPeople(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			s, now := secondOf(Fence), time.Now()
 			give := func(p Peer) error {
-				_, _, err := s.ask(Order{Verb: Fence, Node: "n-1", Actor: p.Actor()}, p, now)
+				_, _, err := s.check(Order{Verb: Fence, Node: "n-1", Actor: p.Actor()}, p, now)
 				return err
 			}
 			require.Equal(t, CodeSecondPersonNeeded, codeOf(give(tc.first)))

@@ -22,7 +22,7 @@ func (s *Server) order(v Verb, need Role) answer {
 		o.Verb, o.Actor = v, p.Actor()
 		o.Cluster, o.Node, o.Run = r.URL.Query().Get("cluster"), r.PathValue("node"), r.PathValue("id")
 		if err := s.authorise(r, need); err != nil {
-			s.refused(o, p, err)
+			s.recordRefusal(o, p, err)
 			return nil, err
 		}
 		if unread != nil {
@@ -30,7 +30,7 @@ func (s *Server) order(v Verb, need Role) answer {
 		}
 		res, err := s.carryOut(ctx, r, o, p)
 		if err != nil {
-			s.refused(o, p, errorOf(err))
+			s.recordRefusal(o, p, errorOf(err))
 			return nil, err
 		}
 		return res, nil
@@ -50,12 +50,12 @@ func (s *Server) carryOut(ctx context.Context, r *http.Request, o Order, p Peer)
 	if o.Verb == ConfirmOff && !o.DryRun && o.Typed != o.Node {
 		return OrderResult{}, BadRequest(fmt.Sprintf("typed is %q, not the node's name", o.Typed), "")
 	}
-	o, failed, err := s.second.ask(o, p, time.Now())
+	o, failed, err := s.twoPersons.check(o, p, time.Now())
 	if err != nil {
 		return OrderResult{}, err
 	}
-	// An order is carried through even when its caller has gone: half an
-	// order is worse than one whose answer nobody heard.
+	// The order completes even if its caller has disconnected: half an order is
+	// worse than a lost answer.
 	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
 	defer cancel()
 	result, err := s.daemon.Do(whole, o)

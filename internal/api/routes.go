@@ -75,5 +75,5 @@ func (s *Server) handler() http.Handler {
 		})
 	}
 	mux.HandleFunc("/", notFound)
-	return tidy(mux)
+	return guardRequests(mux)
 }

@@ -26,19 +26,19 @@ const (
 
 // Server serves the API of one daemon.
 type Server struct {
-	daemon Daemon
-	roles  Roles
-	log    *log.Logger
-	second *second
-	denied *denied
+	daemon     Daemon
+	roles      Roles
+	log        *log.Logger
+	twoPersons *twoPersonRule
+	deniedLog  *deniedLog
 }
 
-// NewServer makes a server; log gets refused orders and broken connections, and an
-// order of twoPersons is carried out when a second person has given it, too.
+// NewServer makes a server. It logs refused orders and broken connections. Orders of the
+// verbs in twoPersons need a second person.
 func NewServer(d Daemon, roles Roles, log *log.Logger, twoPersons ...Verb) *Server {
 	return &Server{
 		daemon: d, roles: roles, log: log,
-		second: &second{verbs: twoPersons, firsts: map[firstKey]first{}}, denied: &denied{told: map[deniedKey]time.Time{}},
+		twoPersons: &twoPersonRule{verbs: twoPersons, waiting: map[orderKey]firstOrder{}}, deniedLog: &deniedLog{recorded: map[deniedKey]time.Time{}},
 	}
 }
 
@@ -77,8 +77,8 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	return fmt.Errorf("serve the control socket: %w", err)
 }
 
-// tidy bounds what the mux does not: odd paths and slow bodies.
-func tidy(mux http.Handler) http.Handler {
+// guardRequests handles what the mux does not: unclean paths and slow bodies.
+func guardRequests(mux http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// The mux would answer an unclean path with an HTML redirect.
 		if path.Clean(r.URL.Path) != r.URL.Path {

@@ -8,14 +8,14 @@ import (
 	"unicode/utf8"
 )
 
-// Unprintable says whether a rune is none that people write and see: a terminal obeys
-// it (control characters, C1 too), or it changes how the text around it reads (marks
-// of direction, what has no width, ends of lines).
+// Unprintable says whether a rune is not visible text: a control character that a
+// terminal obeys (C1 included), or one that changes how the text around it reads
+// (direction marks, zero-width characters, line ends).
 func Unprintable(r rune) bool { return !unicode.IsGraphic(r) }
 
-// EscapeJSON gives JSON that means the same and holds nothing unprintable but the
-// newline: within strings that is written \uXXXX, between them it becomes a space.
-// What is no JSON is no JSON afterwards either, and as harmless.
+// EscapeJSON gives equivalent JSON without unprintable characters, except newlines. In
+// strings it writes them as \uXXXX, between strings as a space. Input that is not JSON
+// stays invalid, but becomes harmless too.
 func EscapeJSON(text []byte) []byte {
 	out := make([]byte, 0, len(text))
 	for len(text) > 0 {
@@ -37,11 +37,11 @@ func EscapeJSON(text []byte) []byte {
 	return out
 }
 
-// maxReason bounds, in bytes, what is kept with a run for ever.
+// maxReason bounds a reason, in bytes: it stays with the run for good.
 const maxReason = 1000
 
-// CheckReason wants a sentence for the audit log that is safe to show on a terminal,
-// and refuses any other with a *Error.
+// CheckReason refuses, with a *Error, a reason that is empty, too long, or not safe to
+// show on a terminal.
 func CheckReason(reason string) error {
 	switch at := strings.IndexFunc(reason, Unprintable); {
 	case reason == "":

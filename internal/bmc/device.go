@@ -40,9 +40,9 @@ type Device struct {
 	Networks *Networks
 }
 
-// Service names what must be asked by one at a time: the BMC or the PDU behind
-// the address, however that is written, and whoever asks it. It is the same behind
-// each standard port; another port may be another BMC. // I9
+// Service names what only one may ask at a time: the BMC or the PDU behind the address,
+// however the address is written and whichever driver asks. All standard ports lead to
+// the same service; another port may be another BMC. // I9
 func (d Device) Service() string {
 	e := d.Endpoint
 	host := e.plainHost()

@@ -17,7 +17,7 @@ func checkDriver(text string) error {
 	for _, d := range bmc.Drivers() {
 		words = append(words, string(d.Name))
 	}
-	return must(slices.Contains(words, text), fmt.Sprintf("%q is not known; use %s", text, strings.Join(words, ", ")))
+	return orError(slices.Contains(words, text), fmt.Sprintf("%q is not known; use %s", text, strings.Join(words, ", ")))
 }
 
 // device reads one device of the file.
@@ -39,8 +39,8 @@ func (r *reader) device(key string, d deviceYAML) (bmc.Device, PasswordSource) {
 	if part, why := device.Refused(); why != "" {
 		r.refuse(d.Line, key+"."+part, "%s", why)
 	}
-	if r.looks {
-		r.look(key, d.Line, device, source)
+	if r.checksFiles {
+		r.checkFiles(key, d.Line, device, source)
 	}
 	return device, source
 }

@@ -105,7 +105,7 @@ func loadHosts(c Config, look bool) (hosts []HostEntry, warnings []string, err e
 			continue
 		}
 		r := newReader(file)
-		r.looks = look
+		r.checksFiles = look
 		hosts = append(hosts, r.hosts(c, data)...)
 		warnings, errs = append(warnings, r.warnings...), append(errs, r.errs...)
 	}

@@ -18,9 +18,9 @@ type reader struct {
 	// lines is where each key stands that occurs.
 	lines map[string]int
 	errs  []error
-	// looks asks for warnings of what the daemon can start with; see look.
-	looks    bool
-	warnings []string
+	// checksFiles asks for warnings of what the daemon can start with; see look.
+	checksFiles bool
+	warnings    []string
 }
 
 func newReader(file string) *reader {
