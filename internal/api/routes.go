@@ -48,11 +48,11 @@ func stream(pattern string, need Role, write func(*Server, http.ResponseWriter, 
 
 // route is the row of an order. An order asks for the role itself, and records who lacks
 // it.
-func (v verb) route() route {
-	if v.answer != nil {
-		return route{http.MethodPost, v.pattern(), v.need, func(s *Server) http.Handler { return s.reply(v.answer(s, v.name)) }}
+func (r verb) route() route {
+	if r.answer != nil {
+		return route{http.MethodPost, r.pattern(), r.need, func(s *Server) http.Handler { return s.reply(r.answer(s, r.name)) }}
 	}
-	return route{http.MethodPost, v.pattern(), Nobody, func(s *Server) http.Handler { return s.reply(s.order(v.name, v.need)) }}
+	return route{http.MethodPost, r.pattern(), Nobody, func(s *Server) http.Handler { return s.reply(s.order(r.name, r.need)) }}
 }
 
 // routes is the whole API.
