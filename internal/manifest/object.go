@@ -40,7 +40,7 @@ func (o object) firstErrors() []error {
 	if len(all) <= maxErrors {
 		return all
 	}
-	return append(slices.Clone(all[:maxErrors]), fmt.Errorf("and %d more mistakes", len(all)-maxErrors))
+	return append(slices.Clone(all[:maxErrors]), fmt.Errorf("and %d more errors", len(all)-maxErrors))
 }
 
 func (o object) at(name string) string {
