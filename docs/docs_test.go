@@ -16,6 +16,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/api"
 )
 
 // documents reads every Markdown file of the project, by path from here.
@@ -145,4 +147,21 @@ func anchors(text string) []string {
 		list = append(list, strings.ReplaceAll(words, " ", "-"))
 	}
 	return list
+}
+
+// TestManPageTellsTheRoles: the role of every verb of orders stands in the page.
+func TestManPageTellsTheRoles(t *testing.T) {
+	page, err := os.ReadFile("man/fencectl.8")
+	require.NoError(t, err)
+	want := map[string][]string{}
+	for _, v := range api.Verbs() {
+		role := v.Role().String()
+		want[role] = append(want[role], strings.Replace(string(v), "/", " ", 1))
+	}
+	require.Len(t, want, 2, "the roles were not found")
+	for role, verbs := range want {
+		line := regexp.MustCompile(`(?m)^\.It ` + role + `\n\.Cm (.*?),?$`).FindStringSubmatch(string(page))
+		require.NotNil(t, line, "no line of %s", role)
+		assert.ElementsMatch(t, verbs, strings.Split(strings.TrimSuffix(line[1], " "), " , "), role)
+	}
 }

@@ -1,7 +1,6 @@
 package docs_test
 
 import (
-	"go/ast"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -46,24 +45,25 @@ func TestPowerExamplesLoad(t *testing.T) {
 	}
 }
 
+// TestEveryDriverHasARow: the first table tells each driver, and how far it can be
+// believed.
+func TestEveryDriverHasARow(t *testing.T) {
+	told := map[string]string{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\|[^|]*\\| (strict|lower) \\|").FindAllStringSubmatch(documents(t)["power.md"], -1) {
+		told[m[1]] = m[2]
+	}
+	known := map[string]string{}
+	for _, d := range bmc.Drivers() {
+		known[string(d.Name)] = string(d.Assurance)
+	}
+	require.Greater(t, len(known), 3, "the drivers were not found")
+	assert.Equal(t, known, told)
+}
+
 // TestEverySchemeHasARow: the table of addresses says of each scheme in the code
 // what it does.
 func TestEverySchemeHasARow(t *testing.T) {
-	var schemes []string
-	walk(t, func(path string) bool { return path == "../internal/bmc/scheme.go" }, func(_ string, f *ast.File) {
-		ast.Inspect(f, func(n ast.Node) bool {
-			kv, ok := n.(*ast.KeyValueExpr)
-			if !ok {
-				return true
-			}
-			if key, ok := kv.Key.(*ast.BasicLit); ok {
-				name, err := strconv.Unquote(key.Value)
-				require.NoError(t, err)
-				schemes = append(schemes, name)
-			}
-			return true
-		})
-	})
+	schemes := bmc.Schemes()
 	require.Greater(t, len(schemes), 15, "the schemes were not found")
 	rows := map[string][]string{}
 	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z0-9-]+)`( \\(removed\\))? \\|(.*)\\|$").FindAllStringSubmatch(documents(t)["power.md"], -1) {
@@ -78,11 +78,8 @@ func TestEverySchemeHasARow(t *testing.T) {
 		}
 		e, err := bmc.ParseEndpoint(name + "://h/redfish/v1/Systems/1")
 		require.NoError(t, err)
-		protocol, port := "Redfish", strconv.Itoa(e.Port)
-		if e.Protocol == bmc.ProtocolIPMI {
-			protocol = "IPMI"
-		}
-		assert.Regexp(t, "^"+protocol+`\b`, row[1], name)
+		port := strconv.Itoa(e.Port)
+		assert.Regexp(t, "(?i)^"+string(e.Protocol)+`\b`, row[1], name)
 		assert.Regexp(t, "^"+port+`\b`, row[2], name)
 		assert.Equal(t, e.System == "", strings.HasPrefix(row[3], "not read"), name)
 		over, err := bmc.ParseEndpoint(name + "+http://h")

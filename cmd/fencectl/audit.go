@@ -28,10 +28,10 @@ func newAuditCommand(c *cli) *cobra.Command {
 	var o auditOptions
 	cmd := &cobra.Command{
 		Use:   "audit show|verify",
-		Short: "show and prove what fenced decided, was ordered and did",
-		Long: `Show and prove the audit log: what fenced decided and on what, what people ordered
-and why, and what was done. It reads the files of this host, so it works without
-the daemon; they are readable by root and by the daemon's user.`,
+		Short: "show and verify the audit log: decisions, orders, actions",
+		Long: `Show and verify the audit log: what fenced decided and why, what people ordered and
+why, and what was done. This reads the files of this host, so it works without the
+daemon. Only root and the daemon's user can read them.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return usageError(fmt.Errorf("audit has no verb %q", args[0]), "fencectl audit show", "fencectl audit verify")
@@ -64,16 +64,16 @@ func (o *auditOptions) path() (string, error) {
 func newAuditVerifyCommand(c *cli, o *auditOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify [--head SEQ:HASH]",
-		Short: "prove that nothing was changed in the audit log or taken from it",
-		Long: `Prove that each line of the audit log follows the one before it: nothing was
-changed, removed, added or moved. That its end is not missing, and that it was not
-made anew as a whole, is proven against heads that were exported: the daemon writes
-one to the journal every five minutes ("audit head"). Give the newest that you
-have, from where the journal is kept. The head that the daemon remembers beside the
-log, in FILE.head, is always compared; but who cuts the log can change that, too.
+		Short: "verify that no entry of the audit log was changed or removed",
+		Long: `Verify that each line of the audit log follows the one before it: no line was
+changed, removed, added or moved. The log alone cannot show that its end was cut off
+or that all of it was replaced. For that, give a head that was exported earlier: the
+daemon writes one to the journal every five minutes ("audit head"). Take the newest
+one from the host that stores the journal. FILE.head beside the log is always
+compared, but whoever cuts the log can change that file too.
 
-The exit status is 1 when the log is broken; it says after which entry and how.`,
-		Args: wants(),
+The exit status is 1 if the log is broken; the error names the last good entry.`,
+		Args: exactArgs(),
 		RunE: func(*cobra.Command, []string) error { return c.auditVerify(o) },
 	}
 	cmd.Flags().StringArrayVar(&o.heads, "head", nil, "an exported head, SEQ:HASH, that the log must hold; may be repeated")
@@ -108,7 +108,7 @@ func (c *cli) auditVerify(o *auditOptions) error {
 	}
 	proof := auditProof{File: path, First: s.Before.Seq + 1, Head: s.Head.String(), Heads: len(heads), Unfinished: s.Torn}
 	return c.printValue(proof, func() error {
-		fmt.Fprintf(c.out, "%s: entries %d to %d are as they were written\n", clean(path), proof.First, s.Head.Seq)
+		fmt.Fprintf(c.out, "%s: entries %d to %d are as they were written\n", escapeControl(path), proof.First, s.Head.Seq)
 		switch {
 		case len(heads) > 0:
 		case s.Remembered != audit.Head{}:

@@ -16,11 +16,12 @@ import (
 func newAuditShowCommand(c *cli, o *auditOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show",
-		Short: "list what the audit log tells, oldest first",
-		Long: `List what the audit log tells, oldest first, and prove it while reading. -o json
-prints the lines of the file, with \uXXXX for what a terminal would obey. With --head it prints only the place of
-the last entry, SEQ:HASH, to be kept elsewhere for verify.`,
-		Args: wants(),
+		Short: "list the entries of the audit log, oldest first",
+		Long: `List the entries of the audit log, oldest first, and verify them while reading.
+-o json prints the lines of the file, with \uXXXX in place of control characters.
+With --head it prints only SEQ:HASH of the last entry: store it on another host for
+fencectl audit verify.`,
+		Args: exactArgs(),
 		RunE: func(*cobra.Command, []string) error { return c.auditShow(o, time.Now()) },
 	}
 	flags := cmd.Flags()
@@ -87,7 +88,7 @@ func (c *cli) printEntry(l audit.Line) error {
 	if e.Origin != nil {
 		fmt.Fprintf(&b, "  fenced %s on %s, store %s", e.Origin.Version, e.Origin.Host, e.Origin.Store)
 	}
-	_, err := fmt.Fprintln(c.out, clean(b.String()))
+	_, err := fmt.Fprintln(c.out, escapeControl(b.String()))
 	return err
 }
 

@@ -13,7 +13,7 @@ import (
 func newBMCCommand(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bmc VERB",
-		Short: "see and check the BMCs, and vouch for them",
+		Short: "list, test, audit and enroll the BMCs",
 		Args:  cobra.ArbitraryArgs, // RunE names the unknown verb
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -22,21 +22,21 @@ func newBMCCommand(c *cli) *cobra.Command {
 			return usageError(fmt.Errorf("unknown verb %q of bmc", args[0]), "fencectl bmc --help")
 		},
 	}
-	cmd.AddCommand(newBMCListCommand(c), newBMCTestCommand(c), newBMCAuditCommand(c), newBMCEnrollCommand(c), newBMCReleaseCommand(c))
+	cmd.AddCommand(newBMCListCommand(c), newBMCTestCommand(c), newBMCAuditCommand(c), newBMCEnrollCommand(c))
 	return cmd
 }
 
 func newBMCListCommand(c *cli) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "show every BMC, and whether a fence could rely on it",
-		Long: `Show every device that switches a host's power, as the newest look of the health
-check found it. -o wide adds model, firmware and findings.
+		Short: "list every BMC, and whether a fence could rely on it",
+		Long: `List every device that switches a host's power, with the result of its last BMC
+health check. -o wide adds model, firmware and findings.
 
-The exit status is 2 when a device is not dependable: three looks in a row
-failed, its account is refused, the inventory's entry cannot be used, or fenced
-refuses the host until a person does something.`,
-		Args: wants(),
+The exit status is 2 if a device is not dependable: three health checks in a row
+failed, the device refuses its account, the entry in the inventory is unusable, or
+fenced refuses the host until a person acts.`,
+		Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.bmcList(cmd.Context()) },
 	}
 }
@@ -44,7 +44,7 @@ refuses the host until a person does something.`,
 func (c *cli) bmcList(ctx context.Context) error {
 	rep, err := c.client().BMCs(ctx, c.cluster)
 	if err != nil {
-		return failed("list the BMCs", err)
+		return requestError("list the BMCs", err)
 	}
 	return c.showBMCs(rep)
 }
@@ -52,12 +52,12 @@ func (c *cli) bmcList(ctx context.Context) error {
 func newBMCTestCommand(c *cli) *cobra.Command {
 	return &cobra.Command{
 		Use:   "test NODE",
-		Short: "look at a host's BMCs now (operator)",
-		Long: `Look at every device of a node's host now: account, power, identity, latency. It
-only reads. Use it after a change of cable, password or firmware.
+		Short: "check a host's BMCs now (operator)",
+		Long: `Check every device of a node's host now: account, power, identity, latency. This
+only reads. Run it after you changed a cable, a password or firmware.
 
-The exit status is that of bmc list.`,
-		Args: wants("NODE"),
+The exit status is that of fencectl bmc list.`,
+		Args: exactArgs("NODE"),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.bmcTest(cmd.Context(), args[0]) },
 	}
 }
@@ -65,13 +65,13 @@ The exit status is that of bmc list.`,
 func (c *cli) bmcTest(ctx context.Context, node string) error {
 	rep, err := c.client().LookAtBMCs(ctx, api.Order{Verb: api.TestBMC, Cluster: c.cluster, Node: node})
 	if err != nil {
-		return failed("test the BMCs of "+node, err)
+		return requestError("test the BMCs of "+node, err)
 	}
 	if err := c.showBMCs(rep); err != nil {
 		return err
 	}
 	if slices.ContainsFunc(rep.Value.BMCs, func(b api.BMC) bool { return b.Problem != "" }) {
-		return &exitError{code: exitDegraded} // one failed look is an answer to who asked for one
+		return &exitError{code: exitDegraded} // who asks for a check wants to know of one failure
 	}
 	return nil
 }
@@ -90,13 +90,13 @@ func (c *cli) showBMCs(rep api.Reply[api.BMCs]) error {
 func newBMCAuditCommand(c *cli) *cobra.Command {
 	return &cobra.Command{
 		Use:   "audit [NODE]",
-		Short: "show what is weak about the BMCs, or about those of one host now (operator)",
-		Long: `Look at a node's devices now, for weaknesses too: cipher suite 0, accounts without
-a name, default passwords, certificates, clocks. It changes nothing there and
-tries no password but the configured one. Without NODE it shows what the daily
-audits of all devices found.
+		Short: "list weaknesses of the BMCs, or check one host for them now (operator)",
+		Long: `Check a node's devices for weaknesses now: cipher suite 0, accounts without a name,
+default passwords, certificates, clocks. This changes nothing on the device and
+tries only the configured password. Without NODE it lists what the daily audits of
+all devices found.
 
-The exit status is 2 when there is a finding, or a device could not be audited.`,
+The exit status is 2 if there is a finding, or if a device could not be audited.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := cobra.MaximumNArgs(1)(cmd, args); err != nil || len(args) == 0 {
 				return err
@@ -122,7 +122,7 @@ func (c *cli) bmcAudit(ctx context.Context, node string) error {
 		rep, err = c.client().LookAtBMCs(ctx, api.Order{Verb: api.AuditBMC, Cluster: c.cluster, Node: node})
 	}
 	if err != nil {
-		return failed("audit the BMCs", err)
+		return requestError("audit the BMCs", err)
 	}
 	if err := c.print(rep.Body, func() error { return c.printAudit(rep.Value) }); err != nil {
 		return err

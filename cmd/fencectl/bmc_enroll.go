@@ -15,15 +15,15 @@ func newBMCEnrollCommand(c *cli) *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "enroll NODE --reason WHY",
-		Short: "vouch that a host's BMCs, as they are now, switch this very machine (admin)",
-		Long: `Store your word that the devices of a node's host, as they are now, switch this
-very machine. Every device is read; one that tells an identity must match the
-Node. Outlets tell none: look at the cabling first.
+		Short: "confirm that a host's BMCs switch this very machine (admin)",
+		Long: `Confirm that the devices of a node's host, as they are configured now, switch this
+very machine. fenced reads every device. If a device reports an identity, it must
+match the Node. An outlet cannot prove which host it feeds: check the cabling first.
 
-It is needed for devices that do not tell whose power they switch, and after the
-address of a BareMetalHost changed. It shows what would be stored and asks for
-the node's name on the terminal; --yes goes without.`,
-		Args: wants("NODE"),
+This is needed for devices that report no identity, and after the address of a
+BareMetalHost changed. The command shows what would be stored, then asks for the
+node's name on the terminal; --yes skips the prompt.`,
+		Args: exactArgs("NODE"),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.bmcEnroll(cmd.Context(), args[0], reason, yes) },
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the records (mandatory)")
@@ -53,7 +53,7 @@ func (c *cli) confirmEnroll(ctx context.Context, o api.Order) error {
 	o.DryRun = true
 	rep, err := c.client().Do(ctx, o)
 	if err != nil {
-		return failed("enroll the BMCs of "+o.Node, err)
+		return requestError("enroll the BMCs of "+o.Node, err)
 	}
 	if err := c.preview(c.errs, rep.Value); err != nil {
 		return err
@@ -69,30 +69,10 @@ func (c *cli) confirmEnroll(ctx context.Context, o api.Order) error {
 	return nil
 }
 
-func newBMCReleaseCommand(c *cli) *cobra.Command {
-	var reason string
-	cmd := &cobra.Command{
-		Use:   "release NODE --reason WHY",
-		Short: "end the freeze of a host whose BMC said Off while it was on (admin)",
-		Long: `End the freeze of a host whose BMC said Off while the host went on running, and
-with the last one of its model and firmware the freeze of all that are like it.
-Mend the BMC first: a false Off is how two machines come to write one disk.`,
-		Args: wants("NODE"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := needReason(reason, "fencectl bmc release "+args[0]); err != nil {
-				return err
-			}
-			return c.bmcOrder(cmd.Context(), api.Order{Verb: api.ReleaseBMC, Cluster: c.cluster, Node: args[0], Reason: reason}, "release "+args[0])
-		},
-	}
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for the records (mandatory)")
-	return cmd
-}
-
 func (c *cli) bmcOrder(ctx context.Context, o api.Order, what string) error {
 	rep, err := c.client().Do(ctx, o)
 	if err != nil {
-		return failed(what, err)
+		return requestError(what, err)
 	}
 	return c.print(rep.Body, func() error { return c.preview(c.out, rep.Value) })
 }

@@ -11,14 +11,14 @@ import (
 func newCheckConfigCommand(c *cli) *cobra.Command {
 	return &cobra.Command{
 		Use:   "check-config",
-		Short: "show what each check covers on the live clusters, and what is odd about it",
-		Long: `Ask the running fenced what each check covers: those of the clusters and those of
-policies.d. It names checks that cover nothing or overlap, percentages that come
-to 0, and rules that can never decide. It changes nothing. For the files alone,
-without a running fenced: fenced -t.
+		Short: "show what each check covers on the live clusters, and its likely mistakes",
+		Long: `Ask the running fenced what each check of the clusters and of policies.d covers. It
+reports checks that cover nothing or overlap, percentages that round to 0, and rules
+that can never apply. It changes nothing. To check only the files, without a running
+fenced, use fenced -t.
 
-The exit status is 2 when a check, or a rule of one, has no effect, else 0.`,
-		Args: wants(),
+The exit status is 2 if a check or one of its rules has no effect, else 0.`,
+		Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.checkConfig(cmd.Context()) },
 	}
 }
@@ -26,7 +26,7 @@ The exit status is 2 when a check, or a rule of one, has no effect, else 0.`,
 func (c *cli) checkConfig(ctx context.Context) error {
 	rep, err := c.client().Coverage(ctx, c.cluster)
 	if err != nil {
-		return failed("check the configuration (fenced -t checks the files alone)", err)
+		return requestError("check the configuration (fenced -t checks the files alone)", err)
 	}
 	if err := c.print(rep.Body, func() error { return c.printCoverage(rep.Value) }); err != nil {
 		return err

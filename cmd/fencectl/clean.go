@@ -16,8 +16,8 @@ import (
 	"github.com/fenced/fenced/internal/api"
 )
 
-// clean makes text from a BMC, a cluster or a person harmless to a terminal.
-func clean(s string) string {
+// escapeControl makes text from a BMC, a cluster or a person harmless to a terminal.
+func escapeControl(s string) string {
 	if !strings.ContainsFunc(s, api.Unprintable) {
 		return s
 	}

@@ -21,7 +21,7 @@ func TestCleanIsHarmlessAndKeepsText(t *testing.T) {
 		for _, r := range s {
 			harmless = harmless && unicode.IsGraphic(r)
 		}
-		got := clean(s)
+		got := escapeControl(s)
 		for _, r := range got {
 			if !unicode.IsGraphic(r) {
 				t.Fatalf("%q holds %U", got, r)
@@ -31,7 +31,7 @@ func TestCleanIsHarmlessAndKeepsText(t *testing.T) {
 			t.Fatalf("%q became %q", s, got)
 		}
 	})
-	assert.Equal(t, `a\x1b]0;x\a b\nc\u202ed`, clean("a\x1b]0;x\x07 b\nc\u202ed"))
+	assert.Equal(t, `a\x1b]0;x\a b\nc\u202ed`, escapeControl("a\x1b]0;x\x07 b\nc\u202ed"))
 }
 
 func TestYAML(t *testing.T) {

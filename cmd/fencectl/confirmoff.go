@@ -10,7 +10,7 @@ import (
 )
 
 type confirmOptions struct {
-	waiting
+	waitFlags
 	reason string
 	yes    bool
 	dryRun bool
@@ -20,19 +20,21 @@ func newConfirmOffCommand(c *cli) *cobra.Command {
 	var o confirmOptions
 	cmd := &cobra.Command{
 		Use:   "confirm-off NODE --reason WHY",
-		Short: "vouch that a host is off, where no BMC can prove it (admin)",
-		Long: `Put your word in the place of a proof: the host of NODE is off and cannot come on.
-Its Node is then isolated, so that its pods and volumes can go elsewhere. If the
-host runs after all, two machines may write one disk: pull its mains first.
+		Short: "confirm that a host is off when no BMC can prove it (admin)",
+		Long: `Confirm that the host of NODE is off and cannot start. Your confirmation replaces
+the proof: fenced isolates the Node, so that its pods and volumes can move to other
+nodes. If the host is running after all, two machines may write to one disk.
+Disconnect its power first.
 
-It shows what is known about the host (what its BMCs read, its Node, its Lease) and
-what your word permits, and asks for the node's name; --yes goes without. It is
-refused while anything reads On, while the Node is Ready or its Lease moves, and by
-every gate that is not about the BMC. The record is marked for ever.
+The command shows what is known about the host (the readings of its BMCs, its Node,
+its Lease) and what happens next, then asks for the node's name; --yes skips the
+prompt. fenced refuses while any BMC reads On, while the Node is Ready, while its
+Lease is renewed, and while any gate that is not about the BMC fails. The record
+shows for good that a person confirmed the power-off.
 
-Afterwards the run is Held (ConfirmedOff) and the host is left off, until unfence,
-or until the Node registers anew after another boot of the same machine.`,
-		Args: wants("NODE"),
+Afterwards the run is Held (ConfirmedOff) and the host stays off until fencectl
+unfence, or until the Node registers again after another boot of the same machine.`,
+		Args: exactArgs("NODE"),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.confirmOff(cmd.Context(), args[0], o) },
 	}
 	flags := cmd.Flags()
@@ -48,7 +50,7 @@ func (c *cli) confirmOff(ctx context.Context, node string, o confirmOptions) err
 	if err := needReason(o.reason, line); err != nil {
 		return err
 	}
-	if err := o.check(); err != nil {
+	if err := o.validate(); err != nil {
 		return err
 	}
 	order := api.Order{Verb: api.ConfirmOff, Cluster: c.cluster, Node: node, Reason: o.reason}
@@ -60,7 +62,7 @@ func (c *cli) confirmOff(ctx context.Context, node string, o confirmOptions) err
 	case !isTerminal(c.in):
 		return usageError(errors.New("confirm-off asks for the node's name on a terminal, and there is none"), fmt.Sprintf("%s --reason %q --yes   (role admin)", line, o.reason))
 	default:
-		typed, err := c.typed(ctx, order, "type the node's name to vouch that its host is off and cannot come on: ")
+		typed, err := c.confirmName(ctx, order, "type the node's name to confirm that its host is off and cannot start: ")
 		if err != nil {
 			return err
 		}
@@ -69,7 +71,7 @@ func (c *cli) confirmOff(ctx context.Context, node string, o confirmOptions) err
 	order.Yes = o.yes
 	rep, err := c.client().Do(ctx, order)
 	if err != nil {
-		return failed("confirm-off "+node, err)
+		return requestError("confirm-off "+node, err)
 	}
-	return c.accepted(ctx, o.waiting, rep, &goal{confirmed: true, fromHeld: true})
+	return c.showAndWait(ctx, o.waitFlags, rep, &goal{confirmed: true, fromHeld: true})
 }

@@ -20,6 +20,8 @@ import (
 
 // scripted is a daemon that answers from a fixture.
 type scripted struct {
+	api.Daemon `json:"-"` // what is not answered below
+
 	StatusIs  api.Status      `json:"status"`
 	ExplainIs api.Explanation `json:"explain"`
 	PlanIs    api.Plan        `json:"plan"`

@@ -44,9 +44,9 @@ func usageError(err error, hint ...string) *exitError {
 	return &exitError{code: exitUsage, err: err, hint: hint}
 }
 
-// failed gives the exit of an answer of the daemon that is not a success; what
+// requestError gives the exit of an answer of the daemon that is not a success; what
 // says what was asked of it.
-func failed(what string, err error) error {
+func requestError(what string, err error) error {
 	if errors.Is(err, api.ErrUnreachable) {
 		return &exitError{code: exitUnreachable, err: fmt.Errorf("%s: %w", what, err),
 			hint: []string{"is it running? systemctl status fenced", "another socket is named with --socket"}}
@@ -86,10 +86,10 @@ func report(w io.Writer, err error) int {
 		exit = &exitError{code: exitFailure, err: err}
 	}
 	if exit.err != nil {
-		fmt.Fprintf(w, "fencectl: %s\n", clean(err.Error()))
+		fmt.Fprintf(w, "fencectl: %s\n", escapeControl(err.Error()))
 	}
 	for _, hint := range exit.hint {
-		fmt.Fprintf(w, "hint: %s\n", clean(hint))
+		fmt.Fprintf(w, "hint: %s\n", escapeControl(hint))
 	}
 	return exit.code
 }

@@ -14,11 +14,11 @@ import (
 func newExplainCommand(c *cli) *cobra.Command {
 	return &cobra.Command{
 		Use:   "explain NODE",
-		Short: "show every gate between a node and its being fenced",
-		Long: `Show every gate between a node and its being fenced, in the order in which fenced
-asks them: what it is now, what it would have to be, and where that comes from.
-It changes nothing. The exit status is 0 whatever the verdict.`,
-		Args: wants("NODE"),
+		Short: "show every gate that must pass before a node is fenced",
+		Long: `Show every gate that must pass before a node is fenced, in the order in which fenced
+asks them: the present value, the value that is needed, and where that is set. It
+changes nothing. The exit status is 0 whatever the verdict.`,
+		Args: exactArgs("NODE"),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.explain(cmd.Context(), args[0]) },
 	}
 }
@@ -26,22 +26,22 @@ It changes nothing. The exit status is 0 whatever the verdict.`,
 func (c *cli) explain(ctx context.Context, node string) error {
 	rep, err := c.client().Explain(ctx, c.cluster, node)
 	if err != nil {
-		return failed("explain "+node, err)
+		return requestError("explain "+node, err)
 	}
 	return c.print(rep.Body, func() error { return c.printExplanation(rep.Value, time.Now()) })
 }
 
 func (c *cli) printExplanation(e api.Explanation, now time.Time) error {
 	p := c.painter(c.out)
-	fmt.Fprintf(c.out, "%s in %s: %s%s\n", clean(e.Node), clean(e.Cluster), orDash(clean(e.Verdict)), note(e.Message))
+	fmt.Fprintf(c.out, "%s in %s: %s%s\n", escapeControl(e.Node), escapeControl(e.Cluster), orDash(escapeControl(e.Verdict)), note(e.Message))
 	if e.Refused != "" {
-		fmt.Fprintf(c.out, "%s %s\n", p.paint(yellow, "refused:"), clean(e.Refused))
+		fmt.Fprintf(c.out, "%s %s\n", p.paint(yellow, "refused:"), escapeControl(e.Refused))
 	}
 	if !e.Earliest.IsZero() {
 		fmt.Fprintf(c.out, "earliest: %s (in %s), if nothing else changes\n", clock(e.Earliest), span(e.Earliest.Sub(now)))
 	}
 	if e.Run != nil {
-		fmt.Fprintf(c.out, "run: %s %s%s\n", clean(e.Run.ID), clean(e.Run.Result), note(e.Run.Reason))
+		fmt.Fprintf(c.out, "run: %s %s%s\n", escapeControl(e.Run.ID), escapeControl(e.Run.Result), note(e.Run.Reason))
 	}
 	return gateTable(e.Gates).write(c.out, p, "GATES")
 }

@@ -15,9 +15,9 @@ func newExportCommand(c *cli) *cobra.Command {
 		Use:   "export FILE",
 		Short: "write the whole state of the daemon to a new file (admin)",
 		Long: `Write the whole state to a new file: open runs, saved Nodes, orders, holds, pins and
-history, for a cold standby or another engine. It holds no passwords, and names
-every host. The daemon goes on meanwhile; what it does later is not in the file.`,
-		Args: wants("FILE"),
+history, for a cold standby or another engine. The file has no passwords, but it
+names every host. The daemon keeps running; what it does later is not in the file.`,
+		Args: exactArgs("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.export(cmd.Context(), args[0]) },
 	}
 }
@@ -33,7 +33,7 @@ func (c *cli) export(ctx context.Context, path string) (err error) {
 	if err != nil {
 		exit := &exitError{code: exitFailure, err: fmt.Errorf("make the file: %w", err)}
 		if errors.Is(err, fs.ErrExist) {
-			exit.hint = []string{"name another file; none is written over"}
+			exit.hint = []string{"name another file: fencectl overwrites none"}
 		}
 		return exit
 	}
@@ -42,10 +42,10 @@ func (c *cli) export(ctx context.Context, path string) (err error) {
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
-		return failed("export the state", errors.Join(err, os.Remove(path)))
+		return requestError("export the state", errors.Join(err, os.Remove(path)))
 	}
 	return c.printValue(exported{File: path}, func() error {
-		_, err := fmt.Fprintf(c.out, "the state is in %s\n", clean(path))
+		_, err := fmt.Fprintf(c.out, "the state is in %s\n", escapeControl(path))
 		return err
 	})
 }

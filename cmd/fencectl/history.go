@@ -14,7 +14,7 @@ func newHistoryCommand(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "history",
 		Short: "list runs, oldest first",
-		Args:  wants(),
+		Args:  exactArgs(),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return c.history(cmd.Context(), since) },
 	}
 	cmd.Flags().DurationVar(&since, "since", 0, "only runs that started in this last time, like 24h; 0 means all")
@@ -32,7 +32,7 @@ func (c *cli) history(ctx context.Context, since time.Duration) error {
 	}
 	rep, err := c.client().Runs(ctx, c.cluster, from)
 	if err != nil {
-		return failed("read the history", err)
+		return requestError("read the history", err)
 	}
 	return c.print(rep.Body, func() error {
 		return runsTable(rep.Value, now).write(c.out, c.painter(c.out), "")

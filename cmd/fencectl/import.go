@@ -19,12 +19,12 @@ func newImportCommand(c *cli) *cobra.Command {
 	var set []string
 	cmd := &cobra.Command{
 		Use:   "import FILE",
-		Short: "read an export into an empty state, with the daemon stopped",
-		Long: `Read a file of export into the state that fenced.yaml names, by running
-fenced --import. The state must be empty and the daemon stopped. What was open
-is taken up when fenced is started: the fenced that the file is from must be dead
-by then, and stay so.`,
-		Args: wants("FILE"),
+		Short: "read an export into an empty state (stop the daemon first)",
+		Long: `Read a file of fencectl export into the state that fenced.yaml names, by running
+fenced --import. The state must be empty and the daemon stopped. When fenced starts,
+it continues the open runs. Before that, stop the fenced that wrote the file, and
+make sure that it never starts again.`,
+		Args: exactArgs("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.importFile(cmd.Context(), args[0], config, set)
 		},

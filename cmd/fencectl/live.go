@@ -72,7 +72,7 @@ func (l *live) redraw(r api.RunRecord, now time.Time) {
 
 // stepName is "n/6 Step", with the attempt after the first.
 func stepName(s api.StepRecord) string {
-	name := fmt.Sprintf("%d/6 %s", api.StepNumber(s.Step), clean(s.Step))
+	name := fmt.Sprintf("%d/6 %s", api.StepNumber(s.Step), escapeControl(s.Step))
 	if s.Attempt > 1 {
 		name += fmt.Sprintf(" (attempt %d)", s.Attempt)
 	}
@@ -83,7 +83,7 @@ func note(text string) string {
 	if text == "" {
 		return ""
 	}
-	return ": " + clean(text)
+	return ": " + escapeControl(text)
 }
 
 // cut keeps a line from wrapping, which would break the redrawing.

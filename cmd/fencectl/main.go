@@ -57,10 +57,18 @@ type cli struct {
 
 func (c *cli) client() *api.Client { return api.New(c.socket) }
 
+// verbs are those with a file of their own. Verbs that only send an order are the rows
+// of orderVerbs.
+var verbs = []func(*cli) *cobra.Command{
+	newStatusCommand, newExplainCommand, newPlanCommand, newTimelineCommand, newHistoryCommand, newCheckConfigCommand,
+	newFenceCommand, newConfirmOffCommand, newBMCCommand,
+	newAuditCommand, newExportCommand, newImportCommand, newSimulateCommand, newVersionCommand,
+}
+
 func newRoot(c *cli) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "fencectl VERB",
-		Short:         "drive fenced: see, explain and order the fencing of nodes",
+		Short:         "control fenced: show, explain and order the fencing of nodes",
 		SilenceErrors: true, // report prints them
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs, // RunE names the unknown verb
@@ -78,17 +86,15 @@ func newRoot(c *cli) *cobra.Command {
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		if c.cluster != "" {
 			if err := api.CheckCluster(c.cluster); err != nil {
-				return wrong(err)
+				return usageOf(err)
 			}
 		}
 		return c.checkOutput(cmd)
 	}
-	root.AddCommand(
-		newStatusCommand(c), newExplainCommand(c), newPlanCommand(c), newTimelineCommand(c), newHistoryCommand(c),
-		newFenceCommand(c), newUnfenceCommand(c), newHoldCommand(c), newReleaseCommand(c), newAbortCommand(c), newRetryCommand(c),
-		newConfirmOffCommand(c), newBMCCommand(c), newPauseCommand(c), newResumeCommand(c),
-		newArmCommand(c), newDisarmCommand(c), newAuditCommand(c), newExportCommand(c), newImportCommand(c), newSimulateCommand(c), newCheckConfigCommand(c), newVersionCommand(c),
-	)
+	for _, verb := range verbs {
+		root.AddCommand(verb(c))
+	}
+	addOrderVerbs(c, root)
 	root.InitDefaultCompletionCmd()
 	knownShells(root)
 	wrongArgsAreUsage(root)
@@ -158,8 +164,8 @@ func (c *cli) checkOutput(cmd *cobra.Command) error {
 	return usageError(fmt.Errorf("%s has no output form %q", cmd.CommandPath(), c.output), "-o table, -o json or -o yaml")
 }
 
-// wants makes a verb take exactly the named arguments.
-func wants(names ...string) cobra.PositionalArgs {
+// exactArgs makes a verb take exactly the named arguments.
+func exactArgs(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == len(names) {
 			return checkArguments(names, args)
@@ -183,15 +189,15 @@ func checkArguments(names, args []string) error {
 	for i, name := range names {
 		if check := checks[name]; check != nil {
 			if err := check(args[i]); err != nil {
-				return wrong(err)
+				return usageOf(err)
 			}
 		}
 	}
 	return nil
 }
 
-// wrong is a wrong command line that fenced would refuse, with its hint.
-func wrong(err error) error {
+// usageOf is a wrong command line that fenced would refuse, with its hint.
+func usageOf(err error) error {
 	exit := usageError(err)
 	if e, ok := errors.AsType[*api.Error](err); ok && e.Hint != "" {
 		exit.hint = []string{e.Hint}

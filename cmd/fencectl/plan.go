@@ -11,13 +11,13 @@ import (
 func newPlanCommand(c *cli) *cobra.Command {
 	return &cobra.Command{
 		Use:   "plan",
-		Short: "show what fenced would do now, and what keeps it from the rest",
+		Short: "show what fenced would do now, and what blocks the rest",
 		Long: `Show what the checks ask for, in the order in which fenced would do it, each with
-the gate that keeps fenced from it, if there is one. It changes nothing.
+the gate that blocks it, if any. It changes nothing.
 
-The exit status is 2 when something would be done now, or a cluster cannot be
-judged; else 0.`,
-		Args: wants(),
+The exit status is 2 if fenced would do something now or cannot evaluate a cluster,
+else 0.`,
+		Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.plan(cmd.Context()) },
 	}
 }
@@ -25,7 +25,7 @@ judged; else 0.`,
 func (c *cli) plan(ctx context.Context) error {
 	rep, err := c.client().Plan(ctx, c.cluster)
 	if err != nil {
-		return failed("read the plan", err)
+		return requestError("read the plan", err)
 	}
 	if err := c.print(rep.Body, func() error { return c.printPlan(rep.Value) }); err != nil {
 		return err
@@ -41,7 +41,7 @@ func (c *cli) printPlan(plan api.Plan) error {
 	t := newTable("CLUSTER", "#", "NODE", "MACHINE", "ACTION", "CHECK", "LIMITED BY", "VALUE", "THRESHOLD", "EARLIEST", "WHY")
 	for _, cl := range plan.Clusters {
 		if cl.Problem != "" {
-			fmt.Fprintf(c.out, "%s cluster %s: %s\n", p.paint(yellow, "not judged:"), clean(cl.Cluster), clean(cl.Problem))
+			fmt.Fprintf(c.out, "%s cluster %s: %s\n", p.paint(yellow, "not evaluated:"), escapeControl(cl.Cluster), escapeControl(cl.Problem))
 		}
 		for _, a := range cl.Actions {
 			limit, value, threshold := cell{text: "-", color: green}, "-", "-"

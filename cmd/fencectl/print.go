@@ -92,7 +92,7 @@ func (t *table) add(values ...any) {
 		if !ok {
 			c = cell{text: fmt.Sprint(v)}
 		}
-		c.text = clean(c.text)
+		c.text = escapeControl(c.text)
 		row[i] = c
 	}
 	t.rows = append(t.rows, row)

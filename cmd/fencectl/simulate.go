@@ -15,17 +15,16 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 )
 
-const simulateLong = `Judge saved Kubernetes objects by the policy of the daemon, with no cluster and no
-daemon:
+const simulateLong = `Evaluate saved Kubernetes objects with the policy of the daemon. This needs neither a
+cluster nor the daemon:
 
   kubectl get mhc,machines.machine.openshift.io,nodes -A -o yaml > cluster.yaml
   fencectl simulate --objects cluster.yaml
 
-Policies of files that are meant for other clusters are judged, too, unless
---cluster names one.
+Without --cluster, policies from files for other clusters are evaluated too.
 
-The exit status is 0 when nothing would be done, 2 when something would be, and 1
-when the input could not be read at all.`
+The exit status is 0 if nothing would be done, 2 if something would be done, and 1
+if the input could not be read at all.`
 
 // simulateOptions are the command line of simulate.
 type simulateOptions struct {
@@ -37,7 +36,7 @@ func newSimulateCommand(c *cli) *cobra.Command {
 	var o simulateOptions
 	cmd := &cobra.Command{
 		Use:   "simulate --objects FILE",
-		Short: "judge saved Kubernetes objects, offline",
+		Short: "evaluate saved Kubernetes objects, offline",
 		Long:  simulateLong,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -49,7 +48,7 @@ func newSimulateCommand(c *cli) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVar(&o.objects, "objects", nil, "file of YAML or JSON objects, - for standard input; may be repeated")
-	flags.StringVar(&o.at, "at", "", "the time to judge at, RFC 3339 (default: now)")
+	flags.StringVar(&o.at, "at", "", "the time to evaluate at, RFC 3339 (default: now)")
 	return cmd
 }
 
@@ -82,7 +81,7 @@ func (c *cli) simulate(o simulateOptions) error {
 // check refuses a wrong command line; it gives the one sampled now.
 func (o *simulateOptions) check() (time.Time, error) {
 	if len(o.objects) == 0 {
-		return time.Time{}, usageError(errors.New("simulate: no objects to judge"), "fencectl simulate --objects FILE")
+		return time.Time{}, usageError(errors.New("simulate: no objects to evaluate"), "fencectl simulate --objects FILE")
 	}
 	if o.at == "" {
 		return time.Now(), nil

@@ -10,7 +10,7 @@ import (
 
 // printReport prints the report for people: one block per check.
 func (c *cli) printReport(r *policy.Report) error {
-	if _, err := fmt.Fprintf(c.out, "judged at %s\n", clock(r.At)); err != nil {
+	if _, err := fmt.Fprintf(c.out, "evaluated at %s\n", clock(r.At)); err != nil {
 		return err
 	}
 	if len(r.Checks) == 0 {
@@ -32,7 +32,7 @@ func (c *cli) printReport(r *policy.Report) error {
 	for _, e := range r.Errors {
 		errors.add(e.Object, e.Message)
 	}
-	return errors.write(c.out, c.painter(c.out), "not judged:")
+	return errors.write(c.out, c.painter(c.out), "not evaluated:")
 }
 
 func (c *cli) printCheck(r *policy.CheckReport) error {
@@ -40,7 +40,7 @@ func (c *cli) printCheck(r *policy.CheckReport) error {
 	if r.Message != "" {
 		title += ", " + r.Message
 	}
-	if _, err := fmt.Fprintf(c.out, "\n%s\n", clean(title)); err != nil {
+	if _, err := fmt.Fprintf(c.out, "\n%s\n", escapeControl(title)); err != nil {
 		return err
 	}
 	if r.State != policy.StateActive {
@@ -55,7 +55,7 @@ func (c *cli) printCheck(r *policy.CheckReport) error {
 		limit = fmt.Sprintf("%d to %d", r.MinUnhealthy, r.MaxUnhealthy)
 	}
 	_, err := fmt.Fprintf(c.out, "healthy %d of %d, limit %s (%s): remediation %s, room for %d more%s\n", r.Healthy, r.Expected,
-		clean(r.Limit), limit, gate, r.RemediationsAllowed, lookAgain(r.RecheckAfterSeconds, ", look again in "))
+		escapeControl(r.Limit), limit, gate, r.RemediationsAllowed, lookAgain(r.RecheckAfterSeconds, ", look again in "))
 	if err != nil {
 		return err
 	}

@@ -17,14 +17,14 @@ func newStatusCommand(c *cli) *cobra.Command {
 	var watch bool
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "show whether fenced is armed, what deviates and what is in flight",
-		Long: `Show whether fenced is armed, what deviates and what is in flight.
+		Short: "show whether fenced is armed, which targets are not healthy, and the open runs",
+		Long: `Show whether fenced is armed, which targets are not healthy, and the open runs.
 
-The exit status is 2 when fenced is degraded: it is not armed, it or a cluster
-is paused, a cluster is not judged (a stale view, another owner), the audit log
-cannot be written, a check is invalid or short-circuited, a host is in
-quarantine, or a run is Held and needs a human.`,
-		Args: wants(),
+The exit status is 2 if fenced is degraded: it is not armed, it or a cluster is
+paused, a cluster is not evaluated (stale view, another owner), the audit log cannot
+be written, a check is invalid or short-circuited, a host is in quarantine, or a run
+is Held and needs a person.`,
+		Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if watch {
 				return c.watchStatus(cmd.Context())
@@ -39,7 +39,7 @@ quarantine, or a run is Held and needs a human.`,
 func (c *cli) status(ctx context.Context) error {
 	rep, err := c.client().Status(ctx)
 	if err != nil {
-		return failed("read the status", err)
+		return requestError("read the status", err)
 	}
 	st := rep.Value
 	if err := c.print(rep.Body, func() error { return c.printStatus(st, time.Now()) }); err != nil {

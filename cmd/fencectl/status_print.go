@@ -9,9 +9,9 @@ import (
 
 func (c *cli) printStatus(st api.Status, now time.Time) error {
 	p := c.painter(c.out)
-	fmt.Fprintf(c.out, "fenced %s: %s\n", clean(st.Version), headline(st, p))
+	fmt.Fprintf(c.out, "fenced %s: %s\n", escapeControl(st.Version), headline(st, p))
 	for _, why := range st.Degraded() {
-		fmt.Fprintf(c.out, "%s %s\n", p.paint(yellow, "degraded:"), clean(why))
+		fmt.Fprintf(c.out, "%s %s\n", p.paint(yellow, "degraded:"), escapeControl(why))
 	}
 	for _, t := range []struct {
 		title string

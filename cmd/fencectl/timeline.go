@@ -15,7 +15,7 @@ func newTimelineCommand(c *cli) *cobra.Command {
 	return &cobra.Command{
 		Use:   "timeline NODE|RUN",
 		Short: "show the runs of a node, or one run, step by step",
-		Args:  wants("NODE|RUN"),
+		Args:  exactArgs("NODE|RUN"),
 		RunE:  func(cmd *cobra.Command, args []string) error { return c.timeline(cmd.Context(), args[0]) },
 	}
 }
@@ -25,11 +25,11 @@ func newTimelineCommand(c *cli) *cobra.Command {
 func (c *cli) timeline(ctx context.Context, name string) error {
 	rep, err := c.runs(ctx, name)
 	if err != nil {
-		return failed("read the timeline of "+name, err)
+		return requestError("read the timeline of "+name, err)
 	}
 	return c.print(rep.Body, func() error {
 		if len(rep.Value.Runs) == 0 {
-			_, err := fmt.Fprintf(c.out, "no run of %s\n", clean(name))
+			_, err := fmt.Fprintf(c.out, "no run of %s\n", escapeControl(name))
 			return err
 		}
 		for i, r := range rep.Value.Runs {
@@ -57,19 +57,19 @@ func (c *cli) runs(ctx context.Context, name string) (api.Reply[api.Timeline], e
 
 func (c *cli) printRun(r api.RunRecord, now time.Time) error {
 	p := c.painter(c.out)
-	fmt.Fprintf(c.out, "run %s: %s in %s", clean(r.ID), clean(r.Node), clean(r.Cluster))
+	fmt.Fprintf(c.out, "run %s: %s in %s", escapeControl(r.ID), escapeControl(r.Node), escapeControl(r.Cluster))
 	if r.Machine != "" {
-		fmt.Fprintf(c.out, " (%s)", clean(r.Machine))
+		fmt.Fprintf(c.out, " (%s)", escapeControl(r.Machine))
 	}
-	fmt.Fprintf(c.out, "\n  trigger: %s\n", clean(r.Trigger))
+	fmt.Fprintf(c.out, "\n  trigger: %s\n", escapeControl(r.Trigger))
 	if r.Actor != "" {
-		fmt.Fprintf(c.out, "  ordered by %s\n", clean(r.Actor))
+		fmt.Fprintf(c.out, "  ordered by %s\n", escapeControl(r.Actor))
 	}
 	if r.ConfirmedBy != "" {
-		fmt.Fprintf(c.out, "  %s by the word of %s%s\n", p.paint(yellow, "confirmed off"), clean(r.ConfirmedBy), note(r.ConfirmedReason))
+		fmt.Fprintf(c.out, "  %s by %s%s\n", p.paint(yellow, "confirmed off"), escapeControl(r.ConfirmedBy), note(r.ConfirmedReason))
 	}
 	if r.Proof != "" {
-		fmt.Fprintf(c.out, "  proof of off: %s\n", clean(r.Proof))
+		fmt.Fprintf(c.out, "  proof of off: %s\n", escapeControl(r.Proof))
 	}
 	end := r.Ended
 	if end.IsZero() {
@@ -77,9 +77,9 @@ func (c *cli) printRun(r api.RunRecord, now time.Time) error {
 	}
 	reason := ""
 	if r.Reason != "" {
-		reason = " (" + clean(r.Reason) + ")"
+		reason = " (" + escapeControl(r.Reason) + ")"
 	}
-	result := p.paint(resultColor(r.Result), clean(r.Result))
+	result := p.paint(resultColor(r.Result), escapeControl(r.Result))
 	fmt.Fprintf(c.out, "  result: %s%s, started %s, took %s%s\n", result, reason, clock(r.Started), span(end.Sub(r.Started)), note(r.Note))
 	t := newTable("  STEP", "ATTEMPT", "STARTED", "TOOK", "NOTE")
 	for _, s := range r.Steps {

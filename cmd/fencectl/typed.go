@@ -17,7 +17,7 @@ func (c *cli) dryRun(ctx context.Context, o api.Order) error {
 	o.DryRun = true
 	rep, err := c.client().Do(ctx, o)
 	if err != nil {
-		return failed(string(o.Verb)+" "+o.Node, err)
+		return requestError(string(o.Verb)+" "+o.Node, err)
 	}
 	if err := c.print(rep.Body, func() error { return c.preview(c.out, rep.Value) }); err != nil {
 		return err
@@ -25,13 +25,13 @@ func (c *cli) dryRun(ctx context.Context, o api.Order) error {
 	return refusedBy(string(o.Verb), o.Node, rep.Value.Gates)
 }
 
-// typed shows what the order would do and has the node's name typed: most wrong fences
+// confirmName shows what the order would do and has the node's name typed: most wrong fences
 // are right orders for the wrong name.
-func (c *cli) typed(ctx context.Context, o api.Order, prompt string) (name string, err error) {
+func (c *cli) confirmName(ctx context.Context, o api.Order, prompt string) (name string, err error) {
 	o.DryRun = true
 	rep, err := c.client().Do(ctx, o)
 	if err != nil {
-		return "", failed(string(o.Verb)+" "+o.Node, err)
+		return "", requestError(string(o.Verb)+" "+o.Node, err)
 	}
 	if err := c.preview(c.errs, rep.Value); err != nil {
 		return "", err
@@ -75,13 +75,13 @@ func (c *cli) readLine(ctx context.Context) (string, error) {
 
 func (c *cli) preview(w io.Writer, r api.OrderResult) error {
 	if r.Message != "" {
-		fmt.Fprintln(w, clean(r.Message))
+		fmt.Fprintln(w, escapeControl(r.Message))
 	}
 	for _, known := range r.Evidence {
-		fmt.Fprintln(w, "  * "+clean(known))
+		fmt.Fprintln(w, "  * "+escapeControl(known))
 	}
 	for _, effect := range r.Effect {
-		fmt.Fprintln(w, "  - "+clean(effect))
+		fmt.Fprintln(w, "  - "+escapeControl(effect))
 	}
 	return gateTable(r.Gates).write(w, c.painter(w), "GATES")
 }

@@ -14,32 +14,32 @@ import (
 // reasonOperatorOff is why a run is Held after `fence --off-only`.
 const reasonOperatorOff = "OperatorOff"
 
-// reasonConfirmedOff is why a run is Held that rests on a person's word.
+// reasonConfirmedOff is why a run is Held after a manual confirmation.
 const reasonConfirmedOff = "ConfirmedOff"
 
 // heldGrace is how long a Held run is given to take up an unfence order.
 const heldGrace = 30 * time.Second
 
-// waiting is the flags of a verb that can wait for its run.
-type waiting struct {
+// waitFlags is the flags of a verb that can wait for its run.
+type waitFlags struct {
 	wait    bool
 	timeout time.Duration
 }
 
-func (w *waiting) flags(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&w.wait, "wait", false, "show the six steps as they happen, until the run ends")
-	cmd.Flags().DurationVar(&w.timeout, "timeout", 0, "stop waiting after this time (exit 6); the run goes on")
+func (w *waitFlags) flags(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&w.wait, "wait", false, "show the six steps until the run ends")
+	cmd.Flags().DurationVar(&w.timeout, "timeout", 0, "stop waiting after this time (exit 6); the run continues")
 }
 
-func (w *waiting) check() error {
+func (w *waitFlags) validate() error {
 	if w.timeout < 0 || w.timeout > 0 && !w.wait {
-		return usageError(errors.New("--timeout is a time to --wait"), "--wait --timeout 10m")
+		return usageError(errors.New("--timeout needs --wait and a time above 0"), "--wait --timeout 10m")
 	}
 	return nil
 }
 
-// accepted shows an order's result and, if asked, waits for the run.
-func (c *cli) accepted(ctx context.Context, w waiting, rep api.Reply[api.OrderResult], g *goal) error {
+// showAndWait shows an order's result and, if asked, waits for the run.
+func (c *cli) showAndWait(ctx context.Context, w waitFlags, rep api.Reply[api.OrderResult], g *goal) error {
 	if !w.wait || rep.Value.Run == "" {
 		return c.print(rep.Body, func() error { return c.printResult(rep.Value) })
 	}
@@ -59,7 +59,7 @@ func (c *cli) accepted(ctx context.Context, w waiting, rep api.Reply[api.OrderRe
 		if !quiet {
 			screen.show(r, time.Now())
 		}
-		return g.over(r, time.Now())
+		return g.reached(r, time.Now())
 	})
 	if err != nil {
 		return err
@@ -76,7 +76,7 @@ func (c *cli) printResult(r api.OrderResult) error {
 	if !strings.Contains(line, r.Run) {
 		line += " (run " + r.Run + ")"
 	}
-	_, err := fmt.Fprintln(c.out, clean(line))
+	_, err := fmt.Fprintln(c.out, escapeControl(line))
 	return err
 }
 
@@ -88,25 +88,25 @@ func (c *cli) printEnd(r api.RunRecord) error {
 	if !r.Ended.IsZero() {
 		line += " after " + span(r.Ended.Sub(r.Started))
 	}
-	_, err := fmt.Fprintln(c.out, clean(line)+note(r.Note))
+	_, err := fmt.Fprintln(c.out, escapeControl(line)+note(r.Note))
 	return err
 }
 
 // goal is what an order wants of its run.
 type goal struct {
 	offOnly   bool // Held with the host off
-	confirmed bool // Held on a person's word
+	confirmed bool // Held after a manual confirmation
 	unfence   bool // an abort is as good as Done
 	fromHeld  bool // the run may be Held still from before
 
-	// held is the run as it was first seen after the order, while it is still Held
+	// firstHeld is the run as it was first seen after the order, while it is still Held
 	// from before.
-	held  *api.RunRecord
-	since time.Time
+	firstHeld *api.RunRecord
+	since     time.Time
 }
 
-// over says whether nothing more is to be waited for.
-func (g *goal) over(r api.RunRecord, now time.Time) bool {
+// reached says whether nothing more is to be waited for.
+func (g *goal) reached(r api.RunRecord, now time.Time) bool {
 	switch r.Result {
 	case api.ResultRunning:
 		return false
@@ -114,10 +114,10 @@ func (g *goal) over(r api.RunRecord, now time.Time) bool {
 		if !g.unfence && !g.fromHeld || g.confirmed && r.Reason == reasonConfirmedOff {
 			return true
 		}
-		if g.held == nil {
-			g.held, g.since = &r, now
+		if g.firstHeld == nil {
+			g.firstHeld, g.since = &r, now
 		}
-		before := len(g.held.Steps) == len(r.Steps)
+		before := len(g.firstHeld.Steps) == len(r.Steps)
 		return !before || now.Sub(g.since) > heldGrace
 	}
 	return true

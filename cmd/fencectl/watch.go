@@ -67,7 +67,7 @@ func (c *cli) follow(ctx context.Context, id string, over func(api.RunRecord) bo
 		case ctx.Err() != nil: // below
 		case errors.Is(err, api.ErrUnreachable) && time.Since(lastAnswer) < restartTime:
 		case err != nil:
-			return rep, failed("follow run "+id, err)
+			return rep, requestError("follow run "+id, err)
 		default:
 			lastAnswer = time.Now()
 			if over(rep.Value.Runs[0]) {

@@ -109,10 +109,10 @@ func TestUnfenceGivesUpOnARunThatStaysHeld(t *testing.T) {
 	again.Steps = append(again.Steps, api.StepRecord{Step: "PowerOn"})
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	g := goal{unfence: true}
-	assert.False(t, g.over(held, at), "it may not have taken up the order yet")
-	assert.False(t, g.over(held, at.Add(heldGrace)))
-	assert.True(t, g.over(held, at.Add(heldGrace+time.Millisecond)))
-	assert.True(t, g.over(again, at.Add(time.Second)), "it went on and is Held once more")
+	assert.False(t, g.reached(held, at), "it may not have taken up the order yet")
+	assert.False(t, g.reached(held, at.Add(heldGrace)))
+	assert.True(t, g.reached(held, at.Add(heldGrace+time.Millisecond)))
+	assert.True(t, g.reached(again, at.Add(time.Second)), "it went on and is Held once more")
 	var exit *exitError
 	require.ErrorAs(t, g.exit(held), &exit)
 	assert.Equal(t, exitFailure, exit.code)

@@ -76,7 +76,7 @@ func wireBMC(r *sweep.Result) api.BMC {
 	return b
 }
 
-// enroll stores, or shows, what a person vouches for.
+// enroll stores, or shows, which devices a person confirms.
 func (c control) enroll(ctx context.Context, o order.Order) (api.OrderResult, error) {
 	x, err := c.engine.Enroll(ctx, o)
 	if err != nil {
@@ -92,7 +92,7 @@ func (c control) enroll(ctx context.Context, o order.Order) (api.OrderResult, er
 		if d.UUID != "" {
 			line += " and says it is " + d.UUID
 		} else {
-			line += " and does not tell whose power it switches: your word stands for it"
+			line += " and reports no identity: your confirmation replaces it"
 		}
 		if d.Serial != "" {
 			line += ", serial " + d.Serial

@@ -147,44 +147,25 @@ func (c control) Do(ctx context.Context, o api.Order) (api.OrderResult, error) {
 		Cluster: o.Cluster, Node: o.Node, Run: o.Run, Actor: o.Actor, Reason: o.Reason,
 		OffOnly: o.OffOnly, DryRun: o.DryRun, AsIs: o.AsIs, For: time.Duration(o.For),
 	}
-	var out order.Outcome
-	var err error
-	switch o.Verb {
-	case api.Fence:
-		out, err = c.engine.Fence(ctx, given)
-	case api.Unfence:
-		out, err = c.engine.Unfence(ctx, given)
-	case api.Abort:
-		out, err = c.engine.Abort(ctx, given)
-	case api.Retry:
-		out, err = c.engine.Retry(ctx, given)
-	case api.ConfirmOff:
-		out, err = c.engine.ConfirmOff(ctx, given)
-		out.Evidence = append(out.Evidence, c.lastReads(ctx, o)...)
-	case api.Hold:
-		out, err = c.engine.Hold(ctx, given)
-	case api.Release:
-		out, err = c.engine.ReleaseHold(ctx, given)
-	case api.Pause:
-		out, err = c.engine.Pause(ctx, given)
-	case api.Resume:
-		out, err = c.engine.Resume(ctx, given)
-	case api.EnrollBMC:
+	if o.Verb == api.EnrollBMC {
 		return c.enroll(ctx, given)
-	case api.ReleaseBMC:
-		err = c.engine.Release(ctx, given)
-	case api.Arm, api.Disarm:
-		err = c.engine.Arm(ctx, given, o.Verb == api.Arm)
-	default:
-		err = fmt.Errorf("no verb %q", o.Verb)
 	}
+	row, known := orders[o.Verb]
+	if !known {
+		return api.OrderResult{}, fmt.Errorf("no verb %q", o.Verb)
+	}
+	out, err := row.give(c, ctx, given)
 	if err != nil {
 		return api.OrderResult{}, apiError(err)
 	}
-	return api.OrderResult{
-		Run: out.Run, Joined: out.Joined, Message: c.outcome(ctx, o, given, out), Gates: out.Gates,
-		Effect: effect(o), Evidence: out.Evidence, Until: out.Until,
-	}, nil
+	res := api.OrderResult{
+		Run: out.Run, Joined: out.Joined, Message: row.outcome(o, out), Gates: out.Gates,
+		Evidence: out.Evidence, Until: out.Until,
+	}
+	if row.effect != nil {
+		res.Effect = row.effect(o)
+	}
+	return res, nil
 }
 
 // Refused records what a person ordered and was refused: a role, a gate, a name that

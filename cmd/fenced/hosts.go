@@ -61,19 +61,19 @@ func (h hosts) Find(_ context.Context, cluster, node string) (bmc.Host, bool, er
 	return host, true, nil
 }
 
+// drivers makes the Power of each driver that package bmc describes.
+var drivers = map[bmc.Driver]func(bmc.Device, bmc.Timing) (bmc.Power, error){
+	bmc.DriverIPMI:       func(d bmc.Device, t bmc.Timing) (bmc.Power, error) { return ipmi.New(d, t), nil },
+	bmc.DriverRedfish:    func(d bmc.Device, t bmc.Timing) (bmc.Power, error) { return redfish.New(d, t) },
+	bmc.DriverBMCLib:     func(d bmc.Device, t bmc.Timing) (bmc.Power, error) { return bmclib.New(d, t) },
+	bmc.DriverFenceAgent: func(d bmc.Device, t bmc.Timing) (bmc.Power, error) { return fenceagent.New(d, t) },
+}
+
 // opener gives a device to its driver.
 func opener(read time.Duration) bmc.Opener {
 	return func(d bmc.Device) (bmc.Power, error) {
-		t := engine.Timing(d, read)
-		switch d.Driver {
-		case bmc.DriverIPMI:
-			return ipmi.New(d, t), nil
-		case bmc.DriverRedfish:
-			return redfish.New(d, t)
-		case bmc.DriverBMCLib:
-			return bmclib.New(d, t)
-		case bmc.DriverFenceAgent:
-			return fenceagent.New(d, t)
+		if open := drivers[d.Driver]; open != nil {
+			return open(d, engine.Timing(d, read))
 		}
 		return nil, &bmc.Error{Kind: bmc.KindUnsupported, Op: "open", Addr: d.String(),
 			Err: fmt.Errorf("there is no driver %q", d.Driver)}

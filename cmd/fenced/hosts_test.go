@@ -100,3 +100,11 @@ func TestHosts(t *testing.T) {
 	require.NoError(t, err)
 	require.ErrorContains(t, host.Levels[0].Devices[0].Unusable, "no such file")
 }
+
+// TestEveryDriverIsOpened: what an entry of hosts.d may name, the daemon can open.
+func TestEveryDriverIsOpened(t *testing.T) {
+	for _, d := range bmc.Drivers() {
+		require.NotNil(t, drivers[d.Name], d.Name)
+	}
+	require.Len(t, drivers, len(bmc.Drivers()))
+}

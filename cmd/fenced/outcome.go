@@ -8,34 +8,21 @@ import (
 	"github.com/fenced/fenced/internal/order"
 )
 
-// outcome is what became of an order, as a sentence.
-func (c control) outcome(ctx context.Context, o api.Order, order order.Order, out order.Outcome) string {
-	switch o.Verb {
-	case api.Fence:
-		return fenceMessage(o, out)
-	case api.Unfence:
-		return "run " + out.Run + " brings " + o.Node + " back"
-	case api.Abort:
-		return abortMessage(o)
-	case api.Retry:
-		return "run " + o.Run + " is taken up again"
-	case api.ConfirmOff:
-		return confirmMessage(o, out)
-	case api.Hold:
-		return holdMessage(o, out)
-	case api.Release:
-		return releaseMessage(o, out)
-	case api.Pause:
-		return stopMessage("paused", out)
-	case api.Resume:
-		if out.Still != "" {
-			return "resumed, and still: " + out.Still
-		}
-		return "resumed; the quiet period begins"
-	case api.ReleaseBMC:
-		return released(o.Node, c.engine.StillFrozen(order))
+func unfenceMessage(o api.Order, out order.Outcome) string {
+	return "run " + out.Run + " brings " + o.Node + " back"
+}
+
+func retryMessage(o api.Order, _ order.Outcome) string { return "run " + o.Run + " continues" }
+
+func doneMessage(o api.Order, _ order.Outcome) string { return string(o.Verb) + " done" }
+
+func pauseMessage(_ api.Order, out order.Outcome) string { return stopMessage("paused", out) }
+
+func resumeMessage(_ api.Order, out order.Outcome) string {
+	if out.Still != "" {
+		return "resumed, but fencing is still stopped: " + out.Still
 	}
-	return string(o.Verb) + " done"
+	return "resumed; the quiet period begins"
 }
 
 // stopMessage says how long a stop binds, and whether it outlives the daemon.
@@ -47,7 +34,7 @@ func stopMessage(what string, out order.Outcome) string {
 		what += " until " + out.Until.Format(time.RFC3339)
 	}
 	if out.Earlier != "" {
-		what += "; what stood before ends no earlier and goes on, by " + out.Earlier
+		what += "; an earlier stop that ends later stays in force, by " + out.Earlier
 	}
 	return what
 }
@@ -56,22 +43,22 @@ func stopMessage(what string, out order.Outcome) string {
 func releaseMessage(o api.Order, out order.Outcome) string {
 	switch {
 	case out.Quarantine:
-		return o.Node + " is released from the quarantine"
+		return o.Node + " is released from quarantine"
 	case out.Still != "":
-		return o.Node + " is held no more, and still " + out.Still + " (release it once more to end that, too)"
+		return o.Node + " is no longer held, but still " + out.Still + "; release it again to end that too"
 	}
-	return o.Node + " is held no more"
+	return o.Node + " is no longer held"
 }
 
 func holdMessage(o api.Order, out order.Outcome) string {
 	text := o.Node + " is " + stopMessage("held", out)
 	if out.Unseen {
-		text += "; no Node of this name is seen now, and the hold stands for when there is"
+		text += "; fenced sees no Node of this name now, and the hold applies as soon as it does"
 	}
 	return text
 }
 
-func abortMessage(o api.Order) string {
+func abortMessage(o api.Order, _ order.Outcome) string {
 	if o.AsIs {
 		return "run " + o.Run + " is closed, and its host stays as it is"
 	}
@@ -82,12 +69,12 @@ func confirmMessage(o api.Order, out order.Outcome) string {
 	if o.DryRun {
 		return "this is what is known about " + o.Node
 	}
-	return "run " + out.Run + " takes your word that the host of " + o.Node + " is off"
+	return "run " + out.Run + " continues on your confirmation that the host of " + o.Node + " is off"
 }
 
-// lastReads is what the health check knows of a host: when its devices last answered,
+// lastHealthCheck is what the health check knows of a host: when its devices last answered,
 // and what the newest look read.
-func (c control) lastReads(ctx context.Context, o api.Order) (evidence []string) {
+func (c control) lastHealthCheck(ctx context.Context, o order.Order) (evidence []string) {
 	found, err := c.sweep.Results(ctx, o.Cluster)
 	if err != nil { // nothing was seen yet
 		return nil
@@ -97,7 +84,7 @@ func (c control) lastReads(ctx context.Context, o api.Order) (evidence []string)
 		if r.Node != o.Node || r.LastGood.IsZero() {
 			continue
 		}
-		text := "health check: " + r.Address + " last answered " + time.Since(r.LastGood).Round(time.Second).String() + " ago"
+		text := "BMC health check: " + r.Address + " last answered " + time.Since(r.LastGood).Round(time.Second).String() + " ago"
 		if r.Failures == 0 {
 			text += ", and read " + r.Power.String()
 		}
@@ -106,13 +93,12 @@ func (c control) lastReads(ctx context.Context, o api.Order) (evidence []string)
 	return evidence
 }
 
-// released tells what the end of a host's freezes came to; still is why it must not
-// be switched off yet.
-func released(node, still string) string {
-	if still != "" {
-		return "the freezes of " + node + " are ended, and it stays frozen for another: " + still
+// unfreezeMessage says whether the host may be switched, or stays frozen for another BMC.
+func unfreezeMessage(o api.Order, out order.Outcome) string {
+	if out.Still != "" {
+		return o.Node + " is released, but stays frozen for another reason: " + out.Still
 	}
-	return node + " may be switched again"
+	return o.Node + " may be powered off again"
 }
 
 func fenceMessage(o api.Order, out order.Outcome) string {
@@ -125,25 +111,22 @@ func fenceMessage(o api.Order, out order.Outcome) string {
 	return "run " + out.Run + " fences " + o.Node
 }
 
-// effect is what an order does to the world.
-func effect(o api.Order) []string {
-	switch {
-	case o.Verb == api.ConfirmOff:
-		return []string{
-			"nobody proves that the host of " + o.Node + " is off: your word takes the place of the proof, and is marked for ever",
-			"its Node is isolated and its pods and volumes go elsewhere; if the host runs after all, two machines may write one disk",
-			"the host is left off, and the run is Held, until unfence, or until the Node registers anew after another boot",
-			"be sure that the host cannot come on: pull its mains, or lock its outlet",
-		}
-	case o.Verb != api.Fence:
-		return nil
+func confirmEffect(o api.Order) []string {
+	return []string{
+		"no BMC proves that the host of " + o.Node + " is off: your confirmation replaces the proof, and the record shows that for good",
+		"its Node is isolated and its pods and volumes can move to other nodes; if the host is running after all, two machines may write to one disk",
+		"the host stays off and the run stays Held until fencectl unfence, or until the Node registers again after another boot",
+		"make sure that the host cannot start: disconnect its power, or lock its outlet",
 	}
+}
+
+func fenceEffect(o api.Order) []string {
 	all := []string{
 		"the power of " + o.Node + " is cut at once, without a shutdown",
-		"once the BMC has read Off twice, its Node is isolated and its pods go elsewhere",
+		"after the BMC has read Off twice, its Node is isolated and its pods can move to other nodes",
 	}
 	if o.OffOnly {
-		return append(all, "the host stays off until unfence")
+		return append(all, "the host stays off until fencectl unfence")
 	}
 	return append(all, "the host is powered on again, and its labels, annotations, taints and cordon are restored")
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -17,15 +18,28 @@ func TestStopsAreAnsweredInASentence(t *testing.T) {
 		verb api.Verb
 		out  order.Outcome
 	}{
-		"n-1 is held until 2026-05-01T12:00:00Z":                                                         {api.Hold, order.Outcome{Until: end}},
-		"n-1 is held; what stood before ends no earlier and goes on, by ada: disk":                       {api.Hold, order.Outcome{Earlier: "ada: disk"}},
-		"paused until 2026-05-01T12:00:00Z; what stood before ends no earlier and goes on, by ada: disk": {api.Pause, order.Outcome{Until: end, Earlier: "ada: disk"}},
-		"paused by this daemon alone":                                                                    {api.Pause, order.Outcome{Unsaved: "paused by this daemon alone"}},
-		"resumed, and still: cluster c is paused":                                                        {api.Resume, order.Outcome{Still: "cluster c is paused"}},
-		"n-1 is held no more":                                                                            {api.Release, order.Outcome{}},
-		"n-1 is released from the quarantine":                                                            {api.Release, order.Outcome{Quarantine: true}},
-		"n-1 is held no more, and still in quarantine: restless (release it once more to end that, too)": {api.Release, order.Outcome{Still: "in quarantine: restless"}},
+		"n-1 is held until 2026-05-01T12:00:00Z":                                                          {api.Hold, order.Outcome{Until: end}},
+		"n-1 is held; an earlier stop that ends later stays in force, by ada: disk":                       {api.Hold, order.Outcome{Earlier: "ada: disk"}},
+		"paused until 2026-05-01T12:00:00Z; an earlier stop that ends later stays in force, by ada: disk": {api.Pause, order.Outcome{Until: end, Earlier: "ada: disk"}},
+		"paused by this daemon alone":                                                                     {api.Pause, order.Outcome{Unsaved: "paused by this daemon alone"}},
+		"resumed, but fencing is still stopped: cluster c is paused":                                      {api.Resume, order.Outcome{Still: "cluster c is paused"}},
+		"n-1 is no longer held":                                                                           {api.Release, order.Outcome{}},
+		"n-1 is released from quarantine":                                                                 {api.Release, order.Outcome{Quarantine: true}},
+		"n-1 is no longer held, but still in quarantine: restless; release it again to end that too":      {api.Release, order.Outcome{Still: "in quarantine: restless"}},
 	} {
-		assert.Equal(t, want, control{}.outcome(t.Context(), api.Order{Verb: c.verb, Node: "n-1"}, order.Order{}, c.out))
+		assert.Equal(t, want, orders[c.verb].outcome(api.Order{Verb: c.verb, Node: "n-1"}, c.out))
+	}
+}
+
+// TestEveryVerbIsCarriedOut: a verb that the socket takes has somebody who does it.
+func TestEveryVerbIsCarriedOut(t *testing.T) {
+	elsewhere := []api.Verb{api.TestBMC, api.AuditBMC, api.EnrollBMC} // bmcs.go
+	for _, v := range api.Verbs() {
+		row, known := orders[v]
+		assert.Equal(t, !slices.Contains(elsewhere, v), known, v)
+		if known {
+			assert.NotNil(t, row.give, v)
+			assert.NotNil(t, row.outcome, v)
+		}
 	}
 }

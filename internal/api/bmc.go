@@ -102,7 +102,7 @@ func (b BMCs) Weak() (n int) {
 	return n
 }
 
-func (s *Server) bmcs(ctx context.Context, r *http.Request) (any, error) {
+func (s *Server) bmcs(ctx context.Context, r *http.Request) (BMCs, error) {
 	b, err := s.daemon.BMCs(ctx, r.URL.Query().Get("cluster"))
 	return b.tidy(), err
 }
@@ -149,5 +149,5 @@ func (c *Client) LookAtBMCs(ctx context.Context, o Order) (Reply[BMCs], error) {
 	if err != nil {
 		return Reply[BMCs]{}, fmt.Errorf("encode the order: %w", err)
 	}
-	return ask[BMCs](ctx, c, http.MethodPost, nodePath(o.Node, string(o.Verb)), inCluster(o.Cluster), body)
+	return ask[BMCs](ctx, c, http.MethodPost, o.path(), inCluster(o.Cluster), body)
 }

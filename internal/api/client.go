@@ -85,18 +85,11 @@ func (c *Client) Run(ctx context.Context, id string) (Reply[Timeline], error) {
 
 // Do gives an order. Its Actor is ignored: the socket tells who we are.
 func (c *Client) Do(ctx context.Context, o Order) (Reply[OrderResult], error) {
-	path := "/v1/" + string(o.Verb)
-	switch {
-	case o.Node != "":
-		path = nodePath(o.Node, string(o.Verb))
-	case o.Run != "":
-		path = "/v1/runs/" + url.PathEscape(o.Run) + "/" + string(o.Verb)
-	}
 	body, err := json.Marshal(o)
 	if err != nil {
 		return Reply[OrderResult]{}, fmt.Errorf("encode the order: %w", err)
 	}
-	return ask[OrderResult](ctx, c, http.MethodPost, path, inCluster(o.Cluster), body)
+	return ask[OrderResult](ctx, c, http.MethodPost, o.path(), inCluster(o.Cluster), body)
 }
 
 func nodePath(node, verb string) string { return "/v1/nodes/" + url.PathEscape(node) + "/" + verb }

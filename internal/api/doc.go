@@ -2,31 +2,10 @@
 // JSON bodies on a unix socket. It holds the wire types, the server and the
 // client, and knows the daemon only through the Daemon interface.
 //
-// Routes, with the role that may use them (a higher role may too):
-//
-//	GET  /v1/status                                viewer
-//	GET  /v1/nodes/{node}/explain?cluster=         viewer
-//	GET  /v1/nodes/{node}/timeline?cluster=        viewer
-//	GET  /v1/plan?cluster=                         viewer
-//	GET  /v1/check-config?cluster=                 viewer
-//	GET  /v1/bmcs?cluster=                         viewer
-//	GET  /v1/runs?cluster=&since=RFC3339           viewer
-//	GET  /v1/runs/{id}                             viewer, a timeline of one run
-//	GET  /v1/events?after=SEQ                      viewer, NDJSON, never ends
-//	GET  /v1/export                                admin, NDJSON, the whole state
-//	POST /v1/nodes/{node}/fence?cluster=           operator; admin with "yes"
-//	POST /v1/nodes/{node}/unfence?cluster=         operator
-//	POST /v1/nodes/{node}/hold?cluster=            operator
-//	POST /v1/nodes/{node}/release?cluster=         operator
-//	POST /v1/nodes/{node}/confirm-off?cluster=     admin
-//	POST /v1/runs/{id}/abort                       operator; admin with "asIs"
-//	POST /v1/runs/{id}/retry                       operator
-//	POST /v1/nodes/{node}/bmc/test?cluster=        operator; looks at the devices now
-//	POST /v1/nodes/{node}/bmc/audit?cluster=       operator; and for weaknesses
-//	POST /v1/nodes/{node}/bmc/enroll?cluster=      admin
-//	POST /v1/nodes/{node}/bmc/release?cluster=     admin
-//	POST /v1/pause?cluster=   /v1/resume?cluster=  operator
-//	POST /v1/arm?cluster=     /v1/disarm?cluster=  admin
+// Two tables hold the routes: reads (routes.go) those that change nothing, verbs
+// (verb.go) those of orders, with the role that may use each (a higher role may too) and
+// what its body may say. GET /v1/status is open to viewers; POST /v1/nodes/{node}/hold to
+// operators.
 //
 // The body of a POST is {"reason"}, with what its verb takes of {"offOnly", "yes",
 // "dryRun", "for", "asIs", "typed"} (see Order); the reason is

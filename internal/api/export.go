@@ -13,42 +13,41 @@ import (
 // exportSeal begins the last line of an export that is whole; internal/state writes it.
 const exportSeal = `{"records":`
 
-// export streams the whole state. What fails after the first byte shows as the
-// missing last line.
+// export streams the whole state. After the first byte an error shows only as the missing
+// last line.
 func (s *Server) export(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/x-ndjson")
-	out := &patient{w: w, ctl: http.NewResponseController(w)}
+	out := &deadlineWriter{w: w, ctl: http.NewResponseController(w)}
 	err := s.daemon.Export(r.Context(), out)
 	switch {
 	case err == nil:
-	case out.begun:
+	case out.started:
 		s.log.Printf("control socket: end an export: %v", err)
 	default:
 		writeError(w, errorOf(err))
 	}
 }
 
-// patient bounds each write, not all together: an export may be large, but a caller
-// that does not read is dropped.
-type patient struct {
-	w     io.Writer
-	ctl   *http.ResponseController
-	begun bool
+// deadlineWriter bounds the time of each write, not of all of them: an export may be
+// large, but a caller that does not read is disconnected.
+type deadlineWriter struct {
+	w       io.Writer
+	ctl     *http.ResponseController
+	started bool
 }
 
-func (p *patient) Write(b []byte) (int, error) {
+func (p *deadlineWriter) Write(b []byte) (int, error) {
 	if len(b) == 0 {
 		return 0, nil
 	}
-	p.begun = true
+	p.started = true
 	if err := p.ctl.SetWriteDeadline(time.Now().Add(bodyTimeout)); err != nil {
 		return 0, err
 	}
 	return p.w.Write(b)
 }
 
-// Export writes the daemon's whole state to w. After an error what was written is
-// worth nothing.
+// Export writes the daemon's whole state to w. After an error, discard what was written.
 func (c *Client) Export(ctx context.Context, w io.Writer) error {
 	resp, err := c.open(ctx, http.MethodGet, "/v1/export", nil, nil)
 	if err != nil {

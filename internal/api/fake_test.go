@@ -17,6 +17,8 @@ import (
 
 // fake is a daemon that answers what it is told to and keeps the orders.
 type fake struct {
+	Daemon // what is not answered below
+
 	status  Status
 	explain Explanation
 	plan    Plan

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func (s *Server) status(ctx context.Context, _ *http.Request) (any, error) {
+func (s *Server) status(ctx context.Context, _ *http.Request) (Status, error) {
 	st, err := s.daemon.Status(ctx)
 	st.Clusters, st.Runs = orEmpty(st.Clusters), orEmpty(st.Runs)
 	for i := range st.Clusters {
@@ -19,29 +19,29 @@ func (s *Server) status(ctx context.Context, _ *http.Request) (any, error) {
 	return st, err
 }
 
-func (s *Server) explain(ctx context.Context, r *http.Request) (any, error) {
+func (s *Server) explain(ctx context.Context, r *http.Request) (Explanation, error) {
 	e, err := s.daemon.Explain(ctx, r.URL.Query().Get("cluster"), r.PathValue("node"))
 	e.Gates = orEmpty(e.Gates)
 	return e, err
 }
 
-func (s *Server) nodeTimeline(ctx context.Context, r *http.Request) (any, error) {
+func (s *Server) nodeTimeline(ctx context.Context, r *http.Request) (Timeline, error) {
 	return s.timeline(ctx, RunFilter{Cluster: r.URL.Query().Get("cluster"), Node: r.PathValue("node")})
 }
 
-func (s *Server) runs(ctx context.Context, r *http.Request) (any, error) {
+func (s *Server) runs(ctx context.Context, r *http.Request) (Timeline, error) {
 	f := RunFilter{Cluster: r.URL.Query().Get("cluster")}
 	if text := r.URL.Query().Get("since"); text != "" {
 		at, err := time.Parse(time.RFC3339, text)
 		if err != nil {
-			return nil, BadRequest(fmt.Sprintf("since=%q is not a time", text), "write it like 2026-01-01T00:00:00Z")
+			return Timeline{}, BadRequest(fmt.Sprintf("since=%q is not a time", text), "write it like 2026-01-01T00:00:00Z")
 		}
 		f.Since = at
 	}
 	return s.timeline(ctx, f)
 }
 
-func (s *Server) run(ctx context.Context, r *http.Request) (any, error) {
+func (s *Server) run(ctx context.Context, r *http.Request) (Timeline, error) {
 	id := r.PathValue("id")
 	t, err := s.timeline(ctx, RunFilter{ID: id})
 	if err == nil && len(t.Runs) == 0 {
@@ -74,8 +74,8 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
-	// The stream may be silent for days, but a caller that does not read what
-	// is written to it is dropped.
+	// The stream may be silent for days. A caller that does not read what is
+	// written is disconnected.
 	if ctl.Flush() != nil || ctl.SetWriteDeadline(time.Time{}) != nil {
 		return
 	}

@@ -17,15 +17,15 @@ var (
 // maxNodeName is the longest name that a Node can have.
 const maxNodeName = 253
 
-// CheckNode refuses what is not the name of any Node, with a *Error.
+// CheckNode refuses, with a *Error, a text that cannot be the name of a Node.
 func CheckNode(name string) error {
 	if len(name) <= maxNodeName && nodeName.MatchString(name) {
 		return nil
 	}
-	return badName(name, "Node", "it is small letters, digits, - and ., at most 253; fencectl status -o wide shows those that fenced knows")
+	return badName(name, "Node", "a Node's name has lower-case letters, digits, - and ., at most 253; fencectl status -o wide lists the known ones")
 }
 
-// CheckCluster refuses what is not the name of any cluster, with a *Error.
+// CheckCluster refuses, with a *Error, a text that cannot be the name of a cluster.
 func CheckCluster(name string) error {
 	if clusterName.MatchString(name) {
 		return nil
@@ -33,7 +33,7 @@ func CheckCluster(name string) error {
 	return badName(name, "cluster", "fencectl status shows the clusters")
 }
 
-// CheckRun refuses what is not the name of any run, with a *Error.
+// CheckRun refuses, with a *Error, a text that cannot be the name of a run.
 func CheckRun(name string) error {
 	if runName.MatchString(name) {
 		return nil
@@ -41,7 +41,7 @@ func CheckRun(name string) error {
 	return badName(name, "run", "fencectl status shows the open runs, fencectl history all")
 }
 
-// maxQuoted bounds what is repeated of a wrong name.
+// maxQuoted bounds how much of a wrong name is quoted, in bytes.
 const maxQuoted = 64
 
 func badName(name, of, hint string) error {
@@ -52,8 +52,8 @@ func badName(name, of, hint string) error {
 	return BadRequest(fmt.Sprintf("%+q%s is not the name of a %s", name, more, of), hint)
 }
 
-// checkNames refuses a request with a name that nothing can have, before anything else is
-// done with it: what comes later stores names, logs them and shows them.
+// checkNames refuses a request with an impossible name before anything else happens:
+// later code stores, logs and shows names.
 func checkNames(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for _, n := range []struct {

@@ -1,37 +1,10 @@
 package api
 
 import (
-	"context"
 	"fmt"
-	"io"
-	"iter"
 	"time"
 
 	"github.com/fenced/fenced/internal/reason"
-)
-
-// Verb is what an order asks for.
-type Verb string
-
-// The verbs of orders.
-const (
-	Fence   Verb = "fence"
-	Unfence Verb = "unfence"
-	Pause   Verb = "pause"
-	Resume  Verb = "resume"
-	Arm     Verb = "arm"
-	Disarm  Verb = "disarm"
-
-	Hold       Verb = "hold"        // keep one Node from being fenced
-	Release    Verb = "release"     // end that, or its quarantine
-	Abort      Verb = "abort"       // no more of a run
-	Retry      Verb = "retry"       // take a Held run up again
-	ConfirmOff Verb = "confirm-off" // a person vouches that a host is off
-
-	TestBMC    Verb = "bmc/test"    // look at a host's devices now
-	AuditBMC   Verb = "bmc/audit"   // the same, and look for weaknesses
-	EnrollBMC  Verb = "bmc/enroll"  // what answers there now is the Node's
-	ReleaseBMC Verb = "bmc/release" // a BMC that lied may be used again
 )
 
 // Order is what a person asks of the daemon. The fields without a JSON name
@@ -75,7 +48,7 @@ type OrderResult struct {
 	Message string `json:"message"`          // the outcome as a sentence
 	// Effect is what the order does to the world, one sentence each.
 	Effect []string `json:"effect,omitempty"`
-	// Evidence is what is known about a host that a person vouches for.
+	// Evidence is what is known about a host that a person confirms to be off.
 	Evidence []string `json:"evidence,omitempty"`
 	// Until is when a pause or a hold ends by itself.
 	Until time.Time `json:"until,omitzero"`
@@ -89,33 +62,4 @@ type RunFilter struct {
 	Cluster string
 	Node    string
 	Since   time.Time // runs that started then or later
-}
-
-// Daemon is what the server asks. Errors of type *Error are given to the
-// caller as they are; any other is Internal.
-type Daemon interface {
-	Status(ctx context.Context) (Status, error)
-	Explain(ctx context.Context, cluster, node string) (Explanation, error)
-	// Plan gives what would be done now; an empty cluster means all.
-	Plan(ctx context.Context, cluster string) (Plan, error)
-	// Coverage gives what each check covers; an empty cluster means all.
-	Coverage(ctx context.Context, cluster string) (Coverage, error)
-	// Runs gives the selected runs, open and ended, oldest first.
-	Runs(ctx context.Context, f RunFilter) (Timeline, error)
-	// BMCs gives what is known about the devices that switch power; an empty cluster
-	// means all.
-	BMCs(ctx context.Context, cluster string) (BMCs, error)
-	// LookAtBMCs looks at those of one Node's host now.
-	LookAtBMCs(ctx context.Context, o Order) (BMCs, error)
-	// Do gives an order. It returns once the order is durable, not once it is
-	// carried out.
-	Do(ctx context.Context, o Order) (OrderResult, error)
-	// Refused hears of an order that ended in an error, wherever that came from. It must
-	// not block.
-	Refused(o Order, e *Error)
-	// Export writes the whole state, as fenced --import reads it.
-	Export(ctx context.Context, w io.Writer) error
-	// Events yields the kept events whose Seq is greater than after, then each
-	// new one as it happens, until ctx is done.
-	Events(ctx context.Context, after uint64) iter.Seq2[Event, error]
 }

@@ -44,7 +44,7 @@ func TestTwoPersonsAreTwoPeople(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			s, now := secondOf(Fence), time.Now()
 			give := func(p Peer) error {
-				_, _, err := s.ask(Order{Verb: Fence, Node: "n-1", Actor: p.Actor()}, p, now)
+				_, _, err := s.check(Order{Verb: Fence, Node: "n-1", Actor: p.Actor()}, p, now)
 				return err
 			}
 			require.Equal(t, CodeSecondPersonNeeded, codeOf(give(tc.first)))
@@ -74,7 +74,7 @@ func TestUnknownPersonIsTold(t *testing.T) {
 	s := NewServer(d, roles, nil, Fence)
 	code, body := requestOf(t, s, root, http.MethodPost, "/v1/nodes/n-1/fence", `{"reason":"disk"}`)
 	assert.Equal(t, http.StatusUnprocessableEntity, code)
-	assert.Contains(t, body, "root (uid 0) without a login may be anybody")
+	assert.Contains(t, body, "root (uid 0) without a login does not identify a person")
 	assert.Contains(t, body, "log in under your own name")
 	assert.Equal(t, []string{CodePersonUnknown}, d.codes)
 	require.Empty(t, d.orders)

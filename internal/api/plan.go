@@ -120,7 +120,7 @@ func (c Coverage) Warnings() (n int) {
 	return n
 }
 
-func (s *Server) plan(ctx context.Context, r *http.Request) (any, error) {
+func (s *Server) plan(ctx context.Context, r *http.Request) (Plan, error) {
 	p, err := s.daemon.Plan(ctx, r.URL.Query().Get("cluster"))
 	p.Clusters = orEmpty(p.Clusters)
 	for i := range p.Clusters {
@@ -129,7 +129,7 @@ func (s *Server) plan(ctx context.Context, r *http.Request) (any, error) {
 	return p, err
 }
 
-func (s *Server) coverage(ctx context.Context, r *http.Request) (any, error) {
+func (s *Server) coverage(ctx context.Context, r *http.Request) (Coverage, error) {
 	c, err := s.daemon.Coverage(ctx, r.URL.Query().Get("cluster"))
 	c.Clusters = orEmpty(c.Clusters)
 	for i := range c.Clusters {

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 )
@@ -24,7 +22,7 @@ func (s *Server) order(v Verb, need Role) answer {
 		o.Verb, o.Actor = v, p.Actor()
 		o.Cluster, o.Node, o.Run = r.URL.Query().Get("cluster"), r.PathValue("node"), r.PathValue("id")
 		if err := s.authorise(r, need); err != nil {
-			s.refused(o, p, err)
+			s.recordRefusal(o, p, err)
 			return nil, err
 		}
 		if unread != nil {
@@ -32,7 +30,7 @@ func (s *Server) order(v Verb, need Role) answer {
 		}
 		res, err := s.carryOut(ctx, r, o, p)
 		if err != nil {
-			s.refused(o, p, errorOf(err))
+			s.recordRefusal(o, p, errorOf(err))
 			return nil, err
 		}
 		return res, nil
@@ -44,9 +42,7 @@ func (s *Server) carryOut(ctx context.Context, r *http.Request, o Order, p Peer)
 	if err := o.Verb.takes(o); err != nil {
 		return OrderResult{}, err
 	}
-	if o.Yes || o.AsIs {
-		// The typed node name, and what still waits to be brought back, are
-		// safeguards; only an admin may do without.
+	if o.needsAdmin() {
 		if err := s.authorise(r, Admin); err != nil {
 			return OrderResult{}, err
 		}
@@ -54,12 +50,12 @@ func (s *Server) carryOut(ctx context.Context, r *http.Request, o Order, p Peer)
 	if o.Verb == ConfirmOff && !o.DryRun && o.Typed != o.Node {
 		return OrderResult{}, BadRequest(fmt.Sprintf("typed is %q, not the node's name", o.Typed), "")
 	}
-	o, failed, err := s.second.ask(o, p, time.Now())
+	o, failed, err := s.twoPersons.check(o, p, time.Now())
 	if err != nil {
 		return OrderResult{}, err
 	}
-	// An order is carried through even when its caller has gone: half an
-	// order is worse than one whose answer nobody heard.
+	// The order completes even if its caller has disconnected: half an order is
+	// worse than a lost answer.
 	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
 	defer cancel()
 	result, err := s.daemon.Do(whole, o)
@@ -67,27 +63,6 @@ func (s *Server) carryOut(ctx context.Context, r *http.Request, o Order, p Peer)
 		failed()
 	}
 	return result, err
-}
-
-// takes refuses what an order of this verb cannot say.
-func (v Verb) takes(o Order) error {
-	mayNot := map[string]bool{
-		"offOnly": o.OffOnly && v != Fence,
-		"yes":     o.Yes && v != Fence && v != ConfirmOff,
-		"dryRun":  o.DryRun && v != Fence && v != EnrollBMC && v != ConfirmOff,
-		"for":     o.For != 0 && v != Pause && v != Hold,
-		"asIs":    o.AsIs && v != Abort,
-		"typed":   o.Typed != "" && v != ConfirmOff,
-	}
-	for _, field := range slices.Sorted(maps.Keys(mayNot)) {
-		if mayNot[field] {
-			return BadRequest(fmt.Sprintf("%s takes no %s", v, field), "")
-		}
-	}
-	if o.For > maxFor {
-		return BadRequest(fmt.Sprintf("for is longer than %s", time.Duration(maxFor)), "without it there is no end")
-	}
-	return nil
 }
 
 // readOrder reads an order, which has a reason.

@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// deniedEvery is between two records of one user who lacks the role for one verb:
-// who may do nothing else cannot fill the disk of the audit log.
+// deniedEvery is the shortest time between two records of one user who lacks the role
+// for one verb. Without it, a user without any role could fill the audit log's disk.
 const deniedEvery = time.Minute
 
-// refused tells the daemon of an order that ends in an error, for the record. Who
-// asked for nothing, or for what nobody can understand, gave no order.
-func (s *Server) refused(o Order, p Peer, e *Error) {
+// recordRefusal gives the daemon an order that ended in an error, for the audit log. A
+// dry run, or a request that cannot be parsed, is no order.
+func (s *Server) recordRefusal(o Order, p Peer, e *Error) {
 	switch {
 	case o.DryRun, e.Status == http.StatusBadRequest, e.Status == http.StatusRequestEntityTooLarge:
 		return
-	case e.Code == CodeNotAuthorised && !s.denied.first(p, o.Verb, time.Now()):
+	case e.Code == CodeNotAuthorised && !s.deniedLog.first(p, o.Verb, time.Now()):
 		return
 	}
 	if CheckReason(o.Reason) != nil {
@@ -25,10 +25,10 @@ func (s *Server) refused(o Order, p Peer, e *Error) {
 	s.daemon.Refused(o, e)
 }
 
-// denied remembers of whom it was recorded that they lack a role.
-type denied struct {
-	mu   sync.Mutex
-	told map[deniedKey]time.Time
+// deniedLog remembers which users and verbs were recorded lately.
+type deniedLog struct {
+	mu       sync.Mutex
+	recorded map[deniedKey]time.Time
 }
 
 type deniedKey struct {
@@ -36,19 +36,19 @@ type deniedKey struct {
 	verb Verb
 }
 
-// first says whether nothing was recorded of this user and verb for a while.
-func (d *denied) first(p Peer, v Verb, now time.Time) bool {
+// first says whether this user and verb were not recorded lately.
+func (d *deniedLog) first(p Peer, v Verb, now time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for key, at := range d.told {
+	for key, at := range d.recorded {
 		if now.Sub(at) >= deniedEvery {
-			delete(d.told, key)
+			delete(d.recorded, key)
 		}
 	}
 	key := deniedKey{p.UID, v}
-	if _, told := d.told[key]; told {
+	if _, told := d.recorded[key]; told {
 		return false
 	}
-	d.told[key] = now
+	d.recorded[key] = now
 	return true
 }

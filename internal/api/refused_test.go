@@ -73,10 +73,10 @@ func TestRefusedReasonIsASentence(t *testing.T) {
 
 // Who lacks a role is told of again after a while, and is forgotten.
 func TestDeniedIsToldAgainLater(t *testing.T) {
-	d, now := &denied{told: map[deniedKey]time.Time{}}, time.Now()
+	d, now := &deniedLog{recorded: map[deniedKey]time.Time{}}, time.Now()
 	assert.True(t, d.first(other, Fence, now))
 	assert.False(t, d.first(other, Fence, now.Add(deniedEvery-time.Nanosecond)))
 	assert.True(t, d.first(other, Pause, now))
 	assert.True(t, d.first(other, Fence, now.Add(deniedEvery)))
-	assert.Len(t, d.told, 1)
+	assert.Len(t, d.recorded, 1)
 }

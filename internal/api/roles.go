@@ -43,17 +43,17 @@ type Roles struct {
 // admin: they could replace the daemon anyway.
 func (r Roles) Of(p Peer) Role {
 	switch {
-	case anybody(p.UID), named(r.Admin, p):
+	case isSharedAccount(p.UID), matchesAny(r.Admin, p):
 		return Admin
-	case named(r.Operator, p):
+	case matchesAny(r.Operator, p):
 		return Operator
-	case named(r.Viewer, p):
+	case matchesAny(r.Viewer, p):
 		return Viewer
 	}
 	return Nobody
 }
 
-func named(entries []string, p Peer) bool {
+func matchesAny(entries []string, p Peer) bool {
 	return slices.ContainsFunc(entries, func(entry string) bool {
 		kind, name, _ := strings.Cut(entry, ":")
 		switch {
@@ -96,25 +96,25 @@ func account(uid uint32, name string) string {
 	return fmt.Sprintf("%s (uid %d)", name, uid)
 }
 
-// persons gives the uids by which the person is known who gives an order, for the
-// rule of two persons: two orders are of two persons when they have no uid in common.
-// So neither sudo nor su makes a second person of anybody. Several people may be uid 0
-// or the daemon's user, and nobody is known by those: why says so when none is left.
+// persons gives the uids that identify the person behind an order. Two orders come from
+// two persons if they have no uid in common, so sudo and su do not make a second person.
+// uid 0 and the daemon's user identify nobody, because several people may use them; if
+// no other uid is left, why says so.
 func (p Peer) persons() (uids []uint32, why string) {
 	switch {
 	case p.NoLogin != nil:
 		return nil, p.NoLogin.Error()
-	case p.Login == nil && anybody(p.UID):
-		return nil, account(p.UID, p.User) + " without a login may be anybody"
+	case p.Login == nil && isSharedAccount(p.UID):
+		return nil, account(p.UID, p.User) + " without a login does not identify a person"
 	case p.Login == nil:
 		return []uint32{p.UID}, ""
-	case anybody(p.Login.UID):
-		return nil, "whoever logs in as " + account(p.Login.UID, p.Login.User) + " may be anybody"
-	case anybody(p.UID):
+	case isSharedAccount(p.Login.UID):
+		return nil, "several people may log in as " + account(p.Login.UID, p.Login.User)
+	case isSharedAccount(p.UID):
 		return []uint32{p.Login.UID}, ""
 	}
 	return []uint32{p.Login.UID, p.UID}, ""
 }
 
-// anybody says whether a uid tells of no person: root's, and the daemon's own.
-func anybody(uid uint32) bool { return uid == 0 || int(uid) == os.Geteuid() }
+// isSharedAccount says whether a uid identifies no person: root and the daemon's user.
+func isSharedAccount(uid uint32) bool { return uid == 0 || int(uid) == os.Geteuid() }

@@ -44,7 +44,7 @@ type RunRecord struct {
 	Actor   string `json:"actor,omitempty"` // who fenced by hand
 	// Proof is what the host was known from to be off: BMC, Device or Human.
 	Proof string `json:"proof,omitempty"`
-	// ConfirmedBy is who vouched that it was off; it never goes away again.
+	// ConfirmedBy is who confirmed by hand that it was off. It is never removed.
 	ConfirmedBy     string       `json:"confirmedBy,omitempty"`
 	ConfirmedReason string       `json:"confirmedReason,omitempty"`
 	Result          string       `json:"result"`

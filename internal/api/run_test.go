@@ -5,9 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fenced/fenced/internal/remediate"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/remediate"
 )
 
 var at = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -19,8 +19,8 @@ func byLogin(login, is Peer) Peer {
 	return is
 }
 
-func secondOf(verbs ...Verb) *second {
-	return NewServer(&fake{}, Roles{}, log.Default(), verbs...).second
+func secondOf(verbs ...Verb) *twoPersonRule {
+	return NewServer(&fake{}, Roles{}, log.Default(), verbs...).twoPersons
 }
 
 // TestSecondPerson: the same order by another person carries it out, with both names.
@@ -32,7 +32,7 @@ func TestSecondPerson(t *testing.T) {
 		if change != nil {
 			change(&o)
 		}
-		o, _, err := s.ask(o, p, now)
+		o, _, err := s.check(o, p, now)
 		return o, err
 	}
 	refused := func(_ Order, err error) {
@@ -63,7 +63,7 @@ func TestSecondPerson(t *testing.T) {
 func TestSecondPersonIsNotAskedFor(t *testing.T) {
 	s := secondOf(ConfirmOff)
 	for _, o := range []Order{{Verb: Pause}, {Verb: ConfirmOff, DryRun: true}} {
-		got, _, err := s.ask(o, root, time.Now())
+		got, _, err := s.check(o, root, time.Now())
 		require.NoError(t, err)
 		assert.Equal(t, o, got)
 	}
@@ -73,10 +73,10 @@ func TestSecondPersonIsNotAskedFor(t *testing.T) {
 func TestSecondPersonIsBounded(t *testing.T) {
 	s, now := secondOf(Fence), time.Now()
 	for i := range 2 * maxFirsts {
-		_, _, err := s.ask(Order{Verb: Fence, Node: time.Duration(i).String()}, admin, now)
+		_, _, err := s.check(Order{Verb: Fence, Node: time.Duration(i).String()}, admin, now)
 		require.Error(t, err)
 	}
-	assert.Len(t, s.firsts, maxFirsts)
+	assert.Len(t, s.waiting, maxFirsts)
 }
 
 // TestSecondPersonOverHTTP: the daemon hears of the order only when two gave it.

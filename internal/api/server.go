@@ -26,19 +26,19 @@ const (
 
 // Server serves the API of one daemon.
 type Server struct {
-	daemon Daemon
-	roles  Roles
-	log    *log.Logger
-	second *second
-	denied *denied
+	daemon     Daemon
+	roles      Roles
+	log        *log.Logger
+	twoPersons *twoPersonRule
+	deniedLog  *deniedLog
 }
 
-// NewServer makes a server; log gets refused orders and broken connections, and an
-// order of twoPersons is carried out when a second person has given it, too.
+// NewServer makes a server. It logs refused orders and broken connections. Orders of the
+// verbs in twoPersons need a second person.
 func NewServer(d Daemon, roles Roles, log *log.Logger, twoPersons ...Verb) *Server {
 	return &Server{
 		daemon: d, roles: roles, log: log,
-		second: &second{verbs: twoPersons, firsts: map[firstKey]first{}}, denied: &denied{told: map[deniedKey]time.Time{}},
+		twoPersons: &twoPersonRule{verbs: twoPersons, waiting: map[orderKey]firstOrder{}}, deniedLog: &deniedLog{recorded: map[deniedKey]time.Time{}},
 	}
 }
 
@@ -77,54 +77,8 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	return fmt.Errorf("serve the control socket: %w", err)
 }
 
-// answer is one route's work: a value to send as JSON, or an error.
-type answer func(ctx context.Context, r *http.Request) (any, error)
-
-func (s *Server) handler() http.Handler {
-	mux := http.NewServeMux()
-	route := func(method, pattern string, need Role, h http.Handler) {
-		mux.Handle(method+" "+pattern, checkNames(s.allow(need, h)))
-		mux.HandleFunc(pattern, func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Allow", method)
-			writeError(w, &Error{Status: http.StatusMethodNotAllowed, Code: CodeMethodNotAllowed,
-				Message: "this route takes " + method})
-		})
-	}
-	get := func(pattern string, a answer) { route(http.MethodGet, pattern, Viewer, s.reply(a)) }
-	post := func(pattern string, need Role, v Verb) {
-		route(http.MethodPost, pattern, Nobody, s.reply(s.order(v, need))) // it asks for the role itself, and records who lacks it
-	}
-	get("/v1/status", s.status)
-	get("/v1/nodes/{node}/explain", s.explain)
-	get("/v1/nodes/{node}/timeline", s.nodeTimeline)
-	get("/v1/plan", s.plan)
-	get("/v1/check-config", s.coverage)
-	get("/v1/bmcs", s.bmcs)
-	get("/v1/runs", s.runs)
-	get("/v1/runs/{id}", s.run)
-	route(http.MethodGet, "/v1/events", Viewer, http.HandlerFunc(s.events))
-	route(http.MethodGet, "/v1/export", Admin, http.HandlerFunc(s.export))
-	post("/v1/nodes/{node}/fence", Operator, Fence)
-	post("/v1/nodes/{node}/unfence", Operator, Unfence)
-	post("/v1/nodes/{node}/hold", Operator, Hold)
-	post("/v1/nodes/{node}/release", Operator, Release)
-	post("/v1/nodes/{node}/confirm-off", Admin, ConfirmOff)
-	post("/v1/runs/{id}/abort", Operator, Abort)
-	post("/v1/runs/{id}/retry", Operator, Retry)
-	post("/v1/pause", Operator, Pause)
-	post("/v1/resume", Operator, Resume)
-	post("/v1/arm", Admin, Arm)
-	post("/v1/disarm", Admin, Disarm)
-	route(http.MethodPost, "/v1/nodes/{node}/bmc/test", Operator, s.reply(s.look(TestBMC)))
-	route(http.MethodPost, "/v1/nodes/{node}/bmc/audit", Operator, s.reply(s.look(AuditBMC)))
-	post("/v1/nodes/{node}/bmc/enroll", Admin, EnrollBMC)
-	post("/v1/nodes/{node}/bmc/release", Admin, ReleaseBMC)
-	mux.HandleFunc("/", notFound)
-	return tidy(mux)
-}
-
-// tidy bounds what the mux does not: odd paths and slow bodies.
-func tidy(mux http.Handler) http.Handler {
+// guardRequests handles what the mux does not: unclean paths and slow bodies.
+func guardRequests(mux http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// The mux would answer an unclean path with an HTML redirect.
 		if path.Clean(r.URL.Path) != r.URL.Path {

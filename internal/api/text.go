@@ -8,14 +8,14 @@ import (
 	"unicode/utf8"
 )
 
-// Unprintable says whether a rune is none that people write and see: a terminal obeys
-// it (control characters, C1 too), or it changes how the text around it reads (marks
-// of direction, what has no width, ends of lines).
+// Unprintable says whether a rune is not visible text: a control character that a
+// terminal obeys (C1 included), or one that changes how the text around it reads
+// (direction marks, zero-width characters, line ends).
 func Unprintable(r rune) bool { return !unicode.IsGraphic(r) }
 
-// EscapeJSON gives JSON that means the same and holds nothing unprintable but the
-// newline: within strings that is written \uXXXX, between them it becomes a space.
-// What is no JSON is no JSON afterwards either, and as harmless.
+// EscapeJSON gives equivalent JSON without unprintable characters, except newlines. In
+// strings it writes them as \uXXXX, between strings as a space. Input that is not JSON
+// stays invalid, but becomes harmless too.
 func EscapeJSON(text []byte) []byte {
 	out := make([]byte, 0, len(text))
 	for len(text) > 0 {
@@ -37,21 +37,21 @@ func EscapeJSON(text []byte) []byte {
 	return out
 }
 
-// maxReason bounds, in bytes, what is kept with a run for ever.
+// maxReason bounds a reason, in bytes: it stays with the run for good.
 const maxReason = 1000
 
-// CheckReason wants a sentence for the audit log that is safe to show on a terminal,
-// and refuses any other with a *Error.
-func CheckReason(code string) error {
-	switch at := strings.IndexFunc(code, Unprintable); {
-	case code == "":
+// CheckReason refuses, with a *Error, a reason that is empty, too long, or not safe to
+// show on a terminal.
+func CheckReason(reason string) error {
+	switch at := strings.IndexFunc(reason, Unprintable); {
+	case reason == "":
 		return BadRequest("an order needs a reason", `say why: --reason "disk fails, ticket 4711"`)
-	case len(code) > maxReason:
+	case len(reason) > maxReason:
 		return BadRequest(fmt.Sprintf("the reason is longer than %d bytes", maxReason), "name a ticket that says more")
 	case at >= 0:
-		r, _ := utf8.DecodeRuneInString(code[at:])
+		r, _ := utf8.DecodeRuneInString(reason[at:])
 		return BadRequest(fmt.Sprintf("the reason holds control characters, or others that cannot be seen: %U", r), "write it on one line, in plain text")
-	case !utf8.ValidString(code):
+	case !utf8.ValidString(reason):
 		return BadRequest("the reason is not UTF-8", "write it in plain text")
 	}
 	return nil

@@ -20,8 +20,8 @@ type Status struct {
 	Audit *AuditStatus `json:"audit,omitempty"`
 }
 
-// AuditStatus is since when, and why, the audit log cannot be written. Nothing that
-// hurts is done then.
+// AuditStatus is since when, and why, the audit log cannot be written. fenced does
+// nothing destructive then.
 type AuditStatus struct {
 	Problem string    `json:"problem"`
 	Since   time.Time `json:"since"`
@@ -90,7 +90,7 @@ func (s Status) Degraded() []string {
 		add("paused: %s", s.PausedReason)
 	}
 	if a := s.Audit; a != nil {
-		add("nothing that hurts is done: the audit log cannot be written since %s: %s", a.Since.UTC().Format(time.RFC3339), a.Problem)
+		add("nothing destructive is done: the audit log cannot be written since %s: %s", a.Since.UTC().Format(time.RFC3339), a.Problem)
 	}
 	for _, c := range s.Clusters {
 		if c.Paused && !s.Paused {

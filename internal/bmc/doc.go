@@ -3,6 +3,7 @@
 //
 //	bmc.go       the contract of a driver: Power, and what it reads
 //	host.go      a host and its levels
+//	driver.go    in what the drivers differ; each declares itself in a driver_*.go
 //	device.go    what switches a host; fingerprint.go, all that chooses which
 //	endpoint.go  addresses, with scheme.go and hostname.go
 //	proof.go     two readings that prove Off; pure

@@ -106,11 +106,11 @@ func endpointOf(u *url.URL) (e Endpoint, err error) {
 	if err := checkHost(e.Host); err != nil {
 		return e, err
 	}
-	if s.protocol == ProtocolIPMI {
+	if s.port != 0 {
 		if transport != "" {
-			return e, fmt.Errorf("ipmi has no +%s form; leave +%[1]s out", transport)
+			return e, fmt.Errorf("%s has no +%s form; leave +%[2]s out", s.protocol, transport)
 		}
-		e.Port = 623
+		e.Port = s.port
 		if e.Privilege, err = privilege(u.Query()); err != nil {
 			return e, err
 		}

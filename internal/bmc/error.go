@@ -23,10 +23,14 @@ const (
 	KindProtocol    Kind = "Protocol"    // an answer that breaks the protocol
 )
 
+// RefusesAccount says whether the device refused the account or what it may do. Asking
+// again may lock the account.
+func (k Kind) RefusesAccount() bool { return k == KindAuth || k == KindPrivilege }
+
 // Sent says whether a command reached the BMC.
 type Sent uint8
 
-// After SentMaybe the state must be read before the command is given again.
+// After SentMaybe, read the state before you send the command again.
 const (
 	SentNo Sent = iota
 	SentMaybe

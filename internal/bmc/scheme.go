@@ -2,13 +2,17 @@ package bmc
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
 // scheme is what the first word of an address says.
 type scheme struct {
 	protocol Protocol
+	// port is where the protocol is spoken; 0 = on a web server, by http or https.
+	port int
 	// pathIsOther: what Metal3 reads from the path is not the system of a Redfish
 	// service, so only a path that plainly is one is taken for it.
 	pathIsOther bool
@@ -16,26 +20,14 @@ type scheme struct {
 	portIsOther bool
 }
 
-// schemes are the address schemes of Metal3, old ones included, and the protocol
-// that drives power behind each.
-var schemes = map[string]scheme{
-	"ipmi": {protocol: ProtocolIPMI}, "libvirt": {protocol: ProtocolIPMI},
-	"redfish": {protocol: ProtocolRedfish}, "redfish-virtualmedia": {protocol: ProtocolRedfish}, "redfish-uefihttp": {protocol: ProtocolRedfish},
-	"ilo5-redfish": {protocol: ProtocolRedfish}, "ilo5-virtualmedia": {protocol: ProtocolRedfish},
-	"idrac-redfish": {protocol: ProtocolRedfish}, "idrac-virtualmedia": {protocol: ProtocolRedfish},
-
-	// Metal3 removed these, and old clusters still have them. Each of these BMCs
-	// has a Redfish service on the web server that the old protocol used.
-	"idrac": {protocol: ProtocolRedfish, pathIsOther: true}, // WS-Management
-	"ibmc":  {protocol: ProtocolRedfish, pathIsOther: true},
-	"ilo4":  {protocol: ProtocolRedfish, pathIsOther: true}, "ilo4-virtualmedia": {protocol: ProtocolRedfish, pathIsOther: true},
-	"ilo5": {protocol: ProtocolRedfish, pathIsOther: true},
-	// Metal3 switched an iRMC by IPMI at the host of the address; the port of the
-	// address was that of its SCCI, and of nothing that switches power.
-	"irmc": {protocol: ProtocolIPMI, portIsOther: true},
-
-	// As fenced writes a Redfish address itself.
-	"https": {protocol: ProtocolRedfish}, "http": {protocol: ProtocolRedfish},
+// Schemes lists the schemes of addresses: those of Metal3, old ones included, and what
+// drivers call their own.
+func Schemes() (all []string) {
+	for _, d := range descriptors {
+		all = slices.AppendSeq(all, maps.Keys(d.schemes))
+	}
+	slices.Sort(all)
+	return all
 }
 
 // knownScheme finds the scheme in front of the optional +http or +https.
@@ -47,7 +39,11 @@ func knownScheme(text string) (s scheme, transport string, ok bool) {
 		}
 		transport = name
 	}
-	s, ok = schemes[name]
+	for _, d := range descriptors {
+		if s, ok = d.schemes[name]; ok {
+			break
+		}
+	}
 	return s, transport, ok
 }
 

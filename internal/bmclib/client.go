@@ -62,7 +62,7 @@ func newClient(d bmc.Device, t bmc.Timing, dirs []string) (*Client, error) {
 	}
 	if c.kind.protocol == bmc.ProtocolRedfish {
 		if os.Getenv("DEBUG_BMCLIB") != "" { // it would print every request, logins too // I25
-			return nil, c.refuse(errors.New("the environment has DEBUG_BMCLIB, which lets bmclib print passwords; take it out"))
+			return nil, c.refuse(errors.New("the environment has DEBUG_BMCLIB, which lets bmclib print passwords; unset it"))
 		}
 		conf, err := tlsConfig(d.TLS)
 		if err != nil {
@@ -146,13 +146,13 @@ func (c *Client) send(ctx context.Context, cmd bmc.Command) (bmc.Receipt, bmc.Se
 		case bmc.Off: // bmclib sends nothing then, and there is no way to make it
 			return bmc.Receipt{Already: true}, bmc.SentNo, nil
 		case bmc.Unknown:
-			return bmc.Receipt{}, bmc.SentNo, fmt.Errorf("the power state reads %q, which bmclib takes for off: it would not send the command", r.Raw)
+			return bmc.Receipt{}, bmc.SentNo, fmt.Errorf("the power state reads %q, which bmclib takes for off, so it would not send the command", r.Raw)
 		}
 	}
 	err = c.do(ctx, &r.Identity, func(p provider) error {
 		ok, err := p.PowerSet(ctx, cmd.String())
 		if err == nil && !ok {
-			err = errors.New("the provider says that it did not switch, and not why")
+			err = errors.New("the provider reported that it did not switch the power, without a reason")
 		}
 		return err
 	})
@@ -218,7 +218,7 @@ func (c *Client) attempt(ctx context.Context, only *bmc.Identity, f func(provide
 	return err
 }
 
-var errLate = errors.New("the provider did not come back in time")
+var errLate = errors.New("the provider did not return in time")
 
 // within waits for done until shortly after the end of ctx.
 func within(ctx context.Context, done <-chan error) error {

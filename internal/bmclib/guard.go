@@ -160,7 +160,7 @@ func (g *guard) foreign(u *url.URL) error {
 		port = p
 	}
 	if u.Scheme != scheme || u.User != nil || !strings.EqualFold(u.Hostname(), g.endpoint.Host) || port != fmt.Sprint(g.endpoint.Port) {
-		return &kindError{bmc.KindProtocol, fmt.Errorf("the way leads to another service, %q: not followed", u.Scheme+"://"+u.Host)}
+		return &kindError{bmc.KindProtocol, fmt.Errorf("the request leads to another service, %q: not sent", u.Scheme+"://"+u.Host)}
 	}
 	system := g.endpoint.System
 	if system == "" {

@@ -61,6 +61,6 @@ func stranger(read, answers bmc.Identity) error {
 	if read.Equal(answers) {
 		return nil
 	}
-	return &kindError{bmc.KindIdentity, fmt.Errorf("the system %q (serial %q) was read, and now %q (serial %q) answers: it is given no command",
+	return &kindError{bmc.KindIdentity, fmt.Errorf("the system %q (serial %q) was read, and now %q (serial %q) answers: no command is sent",
 		read.UUID, read.Serial, answers.UUID, answers.Serial)}
 }

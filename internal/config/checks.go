@@ -24,14 +24,14 @@ var (
 		"positive":    atLeast(1, "more than 0"),
 		"notNegative": atLeast(0, "0 or more"),
 		"percent": func(n int64) error {
-			return must(n >= 1 && n <= 100, "must be a percentage from 1 to 100")
+			return orError(n >= 1 && n <= 100, "must be a percentage from 1 to 100")
 		},
 		"watchdogTimeout": between(30*time.Second, 10*time.Minute),
 		"sweepInterval": func(n int64) error {
-			return must(n == 0 || n >= int64(10*time.Second), "must be 10s or more, or 0 for no sweep")
+			return orError(n == 0 || n >= int64(10*time.Second), "must be 10s or more, or 0 for no sweep")
 		},
 		"cipherSuite": func(n int64) error {
-			return must(n == 17 || n == 3, "only the cipher suites 17 and 3 are safe and supported")
+			return orError(n == 17 || n == 3, "only the cipher suites 17 and 3 are safe and supported")
 		},
 	}
 	textChecks = map[string]func(string) error{
@@ -44,15 +44,16 @@ var (
 		"network":     checkNetwork,
 		"labelKey":    matches(`^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`, "is not the key of a label"),
 		"group": func(s string) error {
-			return must(principalName.MatchString(s), fmt.Sprintf("%q is not the name of a group", s))
+			return orError(principalName.MatchString(s), fmt.Sprintf("%q is not the name of a group", s))
 		},
 		"principal":  func(s string) error { _, err := ParsePrincipal(s); return err },
+		"driver":     checkDriver,
 		"agent":      matches(`^fence_[a-z0-9_]{1,58}$`, "is not the name of a fence agent, as fence_apc_snmp"),
 		"parameter":  checkParameter,
 		"secretRef":  hidden(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?/[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`, "must be NAMESPACE/NAME of a Secret"),
 		"credential": hidden(`^[A-Za-z0-9_][A-Za-z0-9_.@:-]{0,254}$`, "must be the name of a systemd credential, not a path"),
 		"uuid": func(s string) error {
-			return must(bmc.UsableUUID(s), "must be a system UUID that is not a vendor's placeholder")
+			return orError(bmc.UsableUUID(s), "must be a system UUID that is not a vendor's placeholder")
 		},
 		"pin": checkPin,
 	}
@@ -86,7 +87,7 @@ func checkValue(v reflect.Value, tag reflect.StructTag) error {
 	return fmt.Errorf("%q is not known; use %s", text, strings.Join(words, ", "))
 }
 
-func must(ok bool, text string) error {
+func orError(ok bool, text string) error {
 	if ok {
 		return nil
 	}
@@ -94,36 +95,36 @@ func must(ok bool, text string) error {
 }
 
 func atLeast(least int64, words string) func(int64) error {
-	return func(n int64) error { return must(n >= least, "must be "+words) }
+	return func(n int64) error { return orError(n >= least, "must be "+words) }
 }
 
 func between(least, most time.Duration) func(int64) error {
 	return func(n int64) error {
-		return must(n >= int64(least) && n <= int64(most), fmt.Sprintf("must be from %s to %s", least, most))
+		return orError(n >= int64(least) && n <= int64(most), fmt.Sprintf("must be from %s to %s", least, most))
 	}
 }
 
 func matches(pattern, otherwise string) func(string) error {
 	re := regexp.MustCompile(pattern)
-	return func(s string) error { return must(re.MatchString(s), fmt.Sprintf("%q %s", s, otherwise)) }
+	return func(s string) error { return orError(re.MatchString(s), fmt.Sprintf("%q %s", s, otherwise)) }
 }
 
 // hidden is matches for a key beside which somebody may have written the password
 // itself: what stands there is not repeated. // I25
 func hidden(pattern, text string) func(string) error {
 	re := regexp.MustCompile(pattern)
-	return func(s string) error { return must(re.MatchString(s), text) }
+	return func(s string) error { return orError(re.MatchString(s), text) }
 }
 
 // checkSocket: the kernel takes 107 bytes and a longer path would only fail
 // when the daemon starts to listen.
 func checkSocket(path string) error {
-	return must(len(path) <= 107, "the path of a socket has at most 107 bytes")
+	return orError(len(path) <= 107, "the path of a socket has at most 107 bytes")
 }
 
 func checkNetwork(text string) error {
 	p, err := netip.ParsePrefix(text)
-	return must(err == nil && p == p.Masked(), fmt.Sprintf("%q is not a network as 192.0.2.0/24, or an address as 192.0.2.5/32", text))
+	return orError(err == nil && p == p.Masked(), fmt.Sprintf("%q is not a network as 192.0.2.0/24, or an address as 192.0.2.5/32", text))
 }
 
 func checkListen(address string) error {
@@ -132,7 +133,7 @@ func checkListen(address string) error {
 		return fmt.Errorf("%q is not HOST:PORT", address)
 	}
 	_, err = strconv.ParseUint(port, 10, 16)
-	return must(err == nil, fmt.Sprintf("%q is not a port from 0 to 65535", port))
+	return orError(err == nil, fmt.Sprintf("%q is not a port from 0 to 65535", port))
 }
 
 // parameterName is what the fence agents call their parameters.
@@ -141,7 +142,7 @@ var parameterName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,63}$`)
 // checkParameter: an agent reads its parameters as lines of NAME=VALUE.
 func checkParameter(s string) error {
 	printable := !strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c == 0x7f })
-	return must(printable && len(s) <= 1024, "must be one line of at most 1024 bytes")
+	return orError(printable && len(s) <= 1024, "must be one line of at most 1024 bytes")
 }
 
 func checkPin(pin string) error {
@@ -149,5 +150,5 @@ func checkPin(pin string) error {
 	if err != nil {
 		sum, err = base64.StdEncoding.DecodeString(pin)
 	}
-	return must(err == nil && len(sum) == 32, "must be a SHA-256 in hex or base64")
+	return orError(err == nil && len(sum) == 32, "must be a SHA-256 in hex or base64")
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -10,11 +11,13 @@ import (
 // maxIPMIUser is the longest user name that IPMI 2.0 carries, in bytes.
 const maxIPMIUser = 16
 
-// providers are those of bmclib that can be asked for, by the protocol of the
-// address; the first is the default.
-var providers = map[bmc.Protocol][]string{
-	bmc.ProtocolIPMI:    {"ipmitool"},
-	bmc.ProtocolRedfish: {"gofish", "dell", "openbmc", "asrockrack"},
+// checkDriver wants a driver of package bmc, or auto.
+func checkDriver(text string) error {
+	words := []string{"auto"}
+	for _, d := range bmc.Drivers() {
+		words = append(words, string(d.Name))
+	}
+	return orError(slices.Contains(words, text), fmt.Sprintf("%q is not known; use %s", text, strings.Join(words, ", ")))
 }
 
 // device reads one device of the file.
@@ -24,7 +27,7 @@ func (r *reader) device(key string, d deviceYAML) (bmc.Device, PasswordSource) {
 		Driver: bmc.Driver(d.Driver), Username: d.Username, Secret: d.Secret, CipherSuites: d.CipherSuites,
 		TLS: bmc.TLS{CA: d.TLS.CA, PinSHA256: d.TLS.PinSHA256, InsecureSkipVerify: d.TLS.InsecureSkipVerify},
 	}
-	if device.Driver == bmc.DriverFenceAgent {
+	if device.Driver.Descriptor().ByParameters {
 		r.agent(key, d, &device)
 	} else {
 		r.service(key, d, &device)
@@ -36,8 +39,8 @@ func (r *reader) device(key string, d deviceYAML) (bmc.Device, PasswordSource) {
 	if part, why := device.Refused(); why != "" {
 		r.refuse(d.Line, key+"."+part, "%s", why)
 	}
-	if r.looks {
-		r.look(key, d.Line, device, source)
+	if r.checksFiles {
+		r.checkFiles(key, d.Line, device, source)
 	}
 	return device, source
 }
@@ -57,17 +60,17 @@ func (r *reader) service(key string, d deviceYAML, device *bmc.Device) {
 		return
 	}
 	protocol := device.Endpoint.Protocol
-	switch device.Driver {
-	case "", "auto":
-		device.Driver = bmc.Driver(protocol)
-	case bmc.DriverIPMI, bmc.DriverRedfish:
-		if device.Driver != bmc.Driver(protocol) {
-			r.refuse(d.Line, key+".driver", "%s does not fit the address %s; write %s://...", d.Driver, device.Endpoint, d.Driver)
-		}
-	case bmc.DriverBMCLib:
+	if device.Driver == "" || device.Driver == "auto" {
+		device.Driver = bmc.Driver(protocol) // the native one
+	}
+	driver := device.Driver.Descriptor()
+	switch {
+	case !driver.Drives(protocol):
+		r.refuse(d.Line, key+".driver", "%s does not fit the address %s; write %s://...", d.Driver, device.Endpoint, d.Driver)
+	case driver.Providers != nil:
 		r.provider(key, d, device)
 	}
-	if d.Provider != "" && device.Driver != bmc.DriverBMCLib {
+	if d.Provider != "" && driver.Providers == nil {
 		r.refuse(d.Line, key+".provider", "is for driver bmclib; write driver: bmclib")
 	}
 	if len(d.Username) > maxIPMIUser && protocol == bmc.ProtocolIPMI {
@@ -77,7 +80,7 @@ func (r *reader) service(key string, d deviceYAML, device *bmc.Device) {
 
 // provider reads which provider of bmclib is used.
 func (r *reader) provider(key string, d deviceYAML, device *bmc.Device) {
-	known := providers[device.Endpoint.Protocol]
+	known := device.Driver.Descriptor().Providers[device.Endpoint.Protocol]
 	if device.Provider = d.Provider; d.Provider == "" {
 		device.Provider = known[0]
 	}
@@ -95,7 +98,7 @@ func (r *reader) password(key string, d deviceYAML) PasswordSource {
 			given++
 		}
 	}
-	optional := d.Driver == string(bmc.DriverFenceAgent)
+	optional := bmc.Driver(d.Driver).Descriptor().AccountOptional
 	switch {
 	case given > 1, given == 0 && !optional:
 		r.refuse(d.Line, key, "needs one of passwordFile, credential and secret, not %d of them", given)

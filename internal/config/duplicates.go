@@ -19,7 +19,7 @@ func duplicates(hosts []HostEntry) (errs []error) {
 			for j, d := range e.Levels[l].Devices {
 				if first, ok := devices.taken(i, d); ok {
 					errs = append(errs, fmt.Errorf("%s: %s of node %s is also at %s; %s",
-						e.places[l][j], describe(d), e.Node, hosts[first].Source, apart(d)))
+						e.places[l][j], describe(d), e.Node, hosts[first].Source, d.Driver.Descriptor().ToldApart))
 				}
 			}
 		}
@@ -33,23 +33,12 @@ func duplicates(hosts []HostEntry) (errs []error) {
 
 func describe(d bmc.Device) string {
 	switch {
-	case d.Driver != bmc.DriverFenceAgent:
+	case !d.Driver.Descriptor().ByParameters:
 		return "the BMC " + d.String()
 	case d.Part() == "":
 		return "the device " + d.String() + ", without a plug,"
 	}
 	return "the outlet " + d.String()
-}
-
-// apart says what tells two devices apart that seem to be one.
-func apart(d bmc.Device) string {
-	switch d.Driver {
-	case bmc.DriverFenceAgent:
-		return "correct the address, or write the plug of each in its parameters"
-	case bmc.DriverIPMI:
-		return "correct the address"
-	}
-	return "correct the address, or write the path of each one's system, as /redfish/v1/Systems/1"
 }
 
 // devices tells which entry, by its number, has which part of which service.

@@ -73,7 +73,7 @@ func FuzzReadHosts(f *testing.F) {
 	c := Default()
 	c.Clusters = []Cluster{{Name: "prod"}}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		r := reader{file: "/etc/fenced/hosts.d/a.yaml", dir: "/etc/fenced/hosts.d"}
+		r := newReader("/etc/fenced/hosts.d/a.yaml")
 		hosts := r.hosts(c, data)
 		if len(r.errs) > 0 {
 			return

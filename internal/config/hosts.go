@@ -3,7 +3,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -66,7 +65,7 @@ type deviceYAML struct {
 	PasswordFile string  `yaml:"passwordFile" is:"path" show:"no"`
 	Credential   string  `yaml:"credential" is:"credential" show:"no"`
 	Secret       string  `yaml:"secret" is:"secretRef" show:"no"`
-	Driver       string  `yaml:"driver" is:"auto|ipmi|redfish|bmclib|fence-agent"`
+	Driver       string  `yaml:"driver" is:"driver" empty:"no"`
 	CipherSuites []int   `yaml:"cipherSuites" is:"cipherSuite"`
 	TLS          tlsYAML `yaml:"tls"`
 
@@ -105,7 +104,8 @@ func loadHosts(c Config, look bool) (hosts []HostEntry, warnings []string, err e
 			errs = append(errs, fmt.Errorf("load hosts: %w", err))
 			continue
 		}
-		r := reader{file: file, dir: filepath.Dir(file), looks: look}
+		r := newReader(file)
+		r.checksFiles = look
 		hosts = append(hosts, r.hosts(c, data)...)
 		warnings, errs = append(warnings, r.warnings...), append(errs, r.errs...)
 	}
@@ -126,7 +126,6 @@ func (r *reader) hosts(c Config, data []byte) (hosts []HostEntry) {
 		return nil
 	}
 	var f hostsFile
-	r.root = root
 	r.mapping(root, "", reflect.ValueOf(&f).Elem())
 	if len(r.errs) > 0 {
 		return nil

@@ -81,21 +81,23 @@ func (l *layers) addFile(file string) error {
 	l.errs = append(l.errs, errs...)
 	said := map[string]any{}
 	for _, leaf := range leaves(&c) {
-		if lines[leaf.key] != "" {
-			l.forget(leaf.key + "[")
-			nest(said, strings.Split(leaf.key, "."), leaf.value.Interface())
+		if lines[leaf.key] != 0 {
+			l.dropElements(leaf.key + "[")
+			setNested(said, strings.Split(leaf.key, "."), leaf.value.Interface())
 		}
 	}
-	maps.Copy(l.lines, lines)
+	for key, line := range lines {
+		l.lines[key] = fmt.Sprintf("%s:%d", file, line)
+	}
 	return l.v.MergeConfigMap(said)
 }
 
-// forget drops where the elements of a list stood that is now replaced.
-func (l *layers) forget(prefix string) {
+// dropElements drops where the elements of a list stood that is now replaced.
+func (l *layers) dropElements(prefix string) {
 	maps.DeleteFunc(l.lines, func(key, _ string) bool { return strings.HasPrefix(key, prefix) })
 }
 
-func nest(m map[string]any, path []string, value any) {
+func setNested(m map[string]any, path []string, value any) {
 	for _, name := range path[:len(path)-1] {
 		inner, ok := m[name].(map[string]any)
 		if !ok {

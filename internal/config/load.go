@@ -40,16 +40,15 @@ func Load(file string, overrides ...string) (Config, error) {
 	return c, nil
 }
 
-// readConfig reads one file strictly. What it does not say is left at its
-// default; lines tells what it says, and where, and is nil for a file that is
-// not YAML or no mapping.
-func readConfig(file string, data []byte) (c Config, lines map[string]string, errs []error) {
+// readConfig reads one file strictly. Keys that it does not set keep their default. lines
+// is where each key stands that it sets; nil if the file is not YAML, or no mapping.
+func readConfig(file string, data []byte) (c Config, lines map[string]int, errs []error) {
 	c = Default()
 	root, err := parseYAML(file, data)
 	if err != nil {
 		return c, nil, []error{err}
 	}
-	r := reader{file: file, dir: filepath.Dir(file), lines: map[string]string{}}
+	r := newReader(file)
 	if root == nil {
 		return c, r.lines, nil
 	}

@@ -15,10 +15,10 @@ import (
 // maxCA bounds a file of certificates.
 const maxCA = 1 << 20
 
-// look warns of the files that a device needs and that are not as they must be.
+// checkFiles warns of the files that a device needs and that are not as they must be.
 // They are read again at each use, and may be mended while the daemon runs: no
 // host keeps it from starting.
-func (r *reader) look(key string, line int, d bmc.Device, s PasswordSource) {
+func (r *reader) checkFiles(key string, line int, d bmc.Device, s PasswordSource) {
 	if s.File != "" {
 		r.warn(line, key+".passwordFile", PasswordSource{File: s.File}.into(&d))
 	}
@@ -46,12 +46,12 @@ func checkCA(path string) error {
 	if err != nil {
 		return err
 	}
-	return must(x509.NewCertPool().AppendCertsFromPEM(pem), path+" holds no PEM certificate")
+	return orError(x509.NewCertPool().AppendCertsFromPEM(pem), path+" holds no PEM certificate")
 }
 
-// withoutPath is an error about a file that cannot be opened, without its name:
+// hidePath is an error about a file that cannot be opened, without its name:
 // somebody may have written the password where the path belongs. // I25
-func withoutPath(err error) error {
+func hidePath(err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return fmt.Errorf("%s the file that is named there: %w", e.Op, e.Err)
 	}

@@ -65,8 +65,8 @@ func refuseWritable(path string, stickyWillDo bool) error {
 	return fmt.Errorf("everybody may write %[1]s (mode %04[2]o), so any user of this host could decide what fenced does; run: chmod o-w %[1]s", path, fi.Mode().Perm())
 }
 
-// openRegular opens a regular file that not everybody could have written; a pipe or a
-// device in its place would keep the daemon waiting.
+// openRegular opens a regular file that is not writable by everybody. A pipe or a device
+// would block the daemon.
 func openRegular(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -119,8 +119,8 @@ func ownFiles(c Config) []string {
 	return paths
 }
 
-// modeOf is the permission and the group of what can be looked at; whoever needs the
-// file reports that it is not there.
+// modeOf is the permission and the group of a file. The code that needs the file reports
+// an error of it.
 func modeOf(path string) (mode fs.FileMode, group uint32, ok bool) {
 	fi, err := os.Stat(path)
 	if err != nil {

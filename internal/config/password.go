@@ -78,7 +78,7 @@ func (s PasswordSource) read() (bmc.Secret, error) {
 func readSecret(path string) (bmc.Secret, error) {
 	fi, err := os.Stat(path)
 	if err != nil {
-		return bmc.Secret{}, withoutPath(err)
+		return bmc.Secret{}, hidePath(err)
 	}
 	if fi.Mode().Perm()&0o007 != 0 {
 		return bmc.Secret{}, fmt.Errorf("%s is open to everyone (mode %04o); run: chmod o= %s", path, fi.Mode().Perm(), path)

@@ -54,7 +54,7 @@ func reference(t *testing.T) string {
 }
 
 // requireKeys checks that every key of a type occurs under prefix.
-func requireKeys(t *testing.T, lines map[string]string, prefix string, typ reflect.Type) {
+func requireKeys(t *testing.T, lines map[string]int, prefix string, typ reflect.Type) {
 	for f := range typ.Fields() {
 		key := join(prefix, f.Tag.Get("yaml"))
 		if f.Tag.Get("yaml") == "-" {
@@ -87,7 +87,7 @@ func TestHostsExample(t *testing.T) {
 	root, err := parseYAML(file, data)
 	require.NoError(t, err)
 	var f hostsFile
-	r := reader{file: file, lines: map[string]string{}}
+	r := newReader(file)
 	r.mapping(root, "", reflect.ValueOf(&f).Elem())
 	require.Empty(t, r.errs)
 	// Of bmc and levels, and of the three sources of a password, an entry has one;

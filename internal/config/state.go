@@ -39,17 +39,17 @@ func checkEndpoint(text string) error {
 	case err == nil && u.User != nil: // it is not repeated // I25
 		return errors.New("names a user: sign in with cert and key")
 	case err != nil || u.Port() == "" || u.Hostname() == "" || u.RawQuery != "" || u.Fragment != "" || u.Path != "" && u.Path != "/":
-		return must(false, fmt.Sprintf("%q is not https://HOST:PORT", text))
+		return orError(false, fmt.Sprintf("%q is not https://HOST:PORT", text))
 	case u.Scheme == "https":
 		return nil
 	case u.Scheme == "http":
-		return must(loopback(u.Hostname()), "http is only for this host: use https")
+		return orError(loopback(u.Hostname()), "http is only for this host: use https")
 	}
-	return must(false, fmt.Sprintf("%q is not https://HOST:PORT", text))
+	return orError(false, fmt.Sprintf("%q is not https://HOST:PORT", text))
 }
 
-// warnState warns of an etcd that asks nobody who he is: who writes the state can arm
-// fenced.
+// warnState warns of an etcd that does not authenticate its clients: whoever writes the
+// state can arm fenced.
 func warnState(c Config) []string {
 	if c.State.Engine != EngineEtcd || c.State.Etcd.Cert != "" {
 		return nil
@@ -69,8 +69,7 @@ func loopback(host string) bool {
 	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// readable: the daemon reads these files again and again, but a slip of the pen shows
-// at once.
+// readable opens a file only to report an error at the start: the daemon reads it later.
 func (v *verifier) readable(key, path string) {
 	if path == "" {
 		return

@@ -1,9 +1,10 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
+	"path/filepath"
 	"reflect"
-	"strconv"
 	"strings"
 	"time"
 
@@ -14,14 +15,16 @@ import (
 type reader struct {
 	file string // as errors name it
 	dir  string // what relative paths start from
-	// lines notes file:line of each key that occurs; nil when nobody asks.
-	lines map[string]string
-	// root is what refuse looks keys up in; may be nil.
-	root *yaml.Node
-	errs []error
-	// looks asks for warnings of what the daemon can start with; see look.
-	looks    bool
-	warnings []string
+	// lines is where each key stands that occurs.
+	lines map[string]int
+	errs  []error
+	// checksFiles asks for warnings of what the daemon can start with; see look.
+	checksFiles bool
+	warnings    []string
+}
+
+func newReader(file string) *reader {
+	return &reader{file: file, dir: filepath.Dir(file), lines: map[string]int{}}
 }
 
 func (r *reader) at(line int) string { return fmt.Sprintf("%s:%d", r.file, line) }
@@ -37,44 +40,7 @@ func (r *reader) refuse(line int, key, format string, args ...any) {
 }
 
 // lineOf is the line of the key, and otherwise where the key does not stand.
-func (r *reader) lineOf(key string, otherwise int) int {
-	if n := lineOf(r.root, key); n > 0 {
-		return n
-	}
-	return otherwise
-}
-
-// lineOf finds a key like hosts[2].bmc.address beneath n; 0 = it is not there.
-func lineOf(n *yaml.Node, key string) int {
-	line := 0
-	for _, name := range strings.FieldsFunc(key, func(c rune) bool { return c == '.' || c == '[' }) {
-		var next *yaml.Node
-		switch {
-		case n == nil:
-		case n.Kind == yaml.MappingNode:
-			for i := 0; i+1 < len(n.Content); i += 2 {
-				if n.Content[i].Value == name {
-					line, next = n.Content[i].Line, n.Content[i+1]
-				}
-			}
-		case n.Kind == yaml.SequenceNode:
-			if i, err := strconv.Atoi(strings.TrimSuffix(name, "]")); err == nil && i < len(n.Content) {
-				line, next = n.Content[i].Line, n.Content[i]
-			}
-		}
-		if next == nil {
-			return 0
-		}
-		n = next
-	}
-	return line
-}
-
-func (r *reader) note(key string, line int) {
-	if r.lines != nil {
-		r.lines[key] = r.at(line)
-	}
-}
+func (r *reader) lineOf(key string, otherwise int) int { return cmp.Or(r.lines[key], otherwise) }
 
 // mapping reads the keys of n into the struct v. A field named Line gets the
 // line on which n begins.
@@ -104,7 +70,7 @@ func (r *reader) mapping(n *yaml.Node, key string, v reflect.Value) {
 			r.fail(name.Line, full, "unknown key%s", didYouMean(name.Value, keysOf(v.Type())))
 			continue
 		}
-		r.note(full, name.Line)
+		r.lines[full] = name.Line
 		r.value(value, full, v.FieldByIndex(field.Index), field.Tag)
 	}
 }
@@ -144,7 +110,7 @@ func (r *reader) list(n *yaml.Node, key string, v reflect.Value, tag reflect.Str
 			r.fail(item.Line, full, "the element is empty")
 			continue
 		}
-		r.note(full, item.Line)
+		r.lines[full] = item.Line
 		r.value(item, full, element, tag)
 	}
 	v.Set(list)
@@ -173,7 +139,7 @@ func (r *reader) words(n *yaml.Node, key string, v reflect.Value, tag reflect.St
 		case item.Kind != yaml.ScalarNode || item.ShortTag() == "!!null":
 			r.wrongKind(item, full, "text")
 		default:
-			r.note(full, name.Line)
+			r.lines[full] = name.Line
 			if err := setText(word, item.Value, tag, r.dir); err != nil {
 				r.fail(item.Line, full, "%v", err)
 			}

@@ -66,8 +66,8 @@ func (v *verifier) required(element, name string) {
 	}
 }
 
-// guarded: whoever could write the file could lead the daemon to a cluster of his own.
-// That it is there is asked when it is read.
+// guarded refuses a kubeconfig that everybody may write: its writer could point the
+// daemon at another cluster. A missing file is reported when it is read.
 func (v *verifier) guarded(key, path string) {
 	if err := CheckGuarded(path); path != "" && err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
 		v.fail(key, "%v", err)
@@ -80,8 +80,8 @@ func (v *verifier) less(key string, d time.Duration, than string, limit time.Dur
 	}
 }
 
-// directory: a default directory may be missing, one that somebody wrote is a
-// slip of the pen if it is.
+// directory refuses a configured directory that does not exist. A default one may be
+// missing.
 func (v *verifier) directory(key, dir, byDefault string) {
 	if dir == "" || dir == byDefault {
 		return

@@ -16,9 +16,8 @@ import (
 // maxFile bounds one file: the hosts of a hundred thousand nodes fit.
 const maxFile = 64 << 20
 
-// listFiles gives the *.yaml of a directory in name order, without those that
-// editors hide. A directory that does not exist has none, and neither has "", which is
-// not the current one.
+// listFiles lists the *.yaml files of a directory in name order, without hidden ones. A
+// directory that does not exist has none. "" has none either; it is not the current one.
 func listFiles(dir string) ([]string, error) {
 	if dir == "" {
 		return nil, nil
@@ -43,8 +42,8 @@ func listFiles(dir string) ([]string, error) {
 	return files, nil
 }
 
-// readBounded reads a regular file of at most limit bytes that not everybody could have
-// written.
+// readBounded reads a regular file of at most limit bytes. It refuses one that everybody
+// may write.
 func readBounded(path string, limit int64) ([]byte, error) {
 	f, err := openRegular(path)
 	if err != nil {

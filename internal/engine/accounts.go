@@ -40,11 +40,6 @@ type refusedAccount struct {
 	until    time.Time
 }
 
-func accountRefused(err error) bool {
-	k := bmc.KindOf(err)
-	return k == bmc.KindAuth || k == bmc.KindPrivilege
-}
-
 // note takes in what a device said to its account.
 func (a *accounts) note(d bmc.Device, err error) {
 	login := account{service: d.Service(), user: d.Username}

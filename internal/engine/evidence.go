@@ -179,7 +179,7 @@ func (c *cluster) readsOff(ctx context.Context, draft remediate.Run) (off, barre
 		r, err := s.read(ctx)
 		switch {
 		case err != nil:
-			return false, accountRefused(err)
+			return false, bmc.KindOf(err).RefusesAccount()
 		case r.State != bmc.Off, identify(h, 0, r, c.claims(ctx, h, draft.Target, false)) != guard.IdentityMatches:
 			return false, false
 		case s.proof.Proven(time.Now()):

@@ -9,11 +9,12 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
-	"golang.org/x/sync/semaphore"
 )
 
 // falseOff is the reason of a run whose host lived while its BMC said Off.

@@ -28,7 +28,7 @@ func (e *Engine) Checked(ctx context.Context, k Checked) {
 	if owned {
 		c.contradict(ctx, k, d)
 	}
-	if accountRefused(k.Err) { // the Secret may have been mended
+	if bmc.KindOf(k.Err).RefusesAccount() { // the Secret may have been mended
 		c.forgetSecret(d)
 	}
 	if k.Err != nil {

@@ -71,7 +71,7 @@ func (s *session) read(ctx context.Context) (bmc.Reading, error) {
 		s.accepted = s.accepted.Heard(r)
 	}
 	s.proof = s.proof.Add(r)
-	s.refused = s.refused || accountRefused(err)
+	s.refused = s.refused || bmc.KindOf(err).RefusesAccount()
 	return r, err
 }
 
@@ -82,7 +82,7 @@ func (s *session) send(ctx context.Context, c bmc.Command) error {
 	_, err := s.power.Send(ctx, c)
 	s.proof = s.proof.Reset()
 	s.accepted = s.accepted.Sent(c, err)
-	s.refused = s.refused || accountRefused(err) // the next look shows it
+	s.refused = s.refused || bmc.KindOf(err).RefusesAccount() // the next look shows it
 	return err
 }
 

@@ -57,7 +57,7 @@ func (c *cluster) probePower(ctx context.Context, p *probe) error {
 			return nil
 		}
 		l.failed, l.err = l.failed+1, err
-		if !accountRefused(err) && l.failed < failedTwice {
+		if !bmc.KindOf(err).RefusesAccount() && l.failed < failedTwice {
 			return err
 		}
 	}

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -20,6 +21,8 @@ func TestSentence(t *testing.T) {
 	assert.EqualError(t, err, "SecretMissing: BareMetalHost ns/h: Secret ns/s does not exist")
 	assert.Equal(t, "BareMetalHost ns/h: Secret ns/s does not exist", reason.Sentence(err))
 	assert.Equal(t, "x", reason.Sentence(errors.New("x")))
+	assert.Equal(t, "level 2: Secret ns/s does not exist", reason.Sentence(fmt.Errorf("level 2: %w", lost)))
+	assert.Equal(t, "Secret ns/s does not exist\nx", reason.Sentence(errors.Join(lost, errors.New("x"))))
 }
 
 func TestJoined(t *testing.T) {

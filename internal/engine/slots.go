@@ -5,10 +5,11 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
-	"golang.org/x/sync/semaphore"
 )
 
 const (

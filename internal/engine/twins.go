@@ -118,7 +118,7 @@ func places(h bmc.Host) (all []place) {
 		for _, d := range l.Devices {
 			all = append(all, place{
 				key: d.Key(), service: d.Service(), part: d.Part(), text: d.String(), host: d.Endpoint.Host,
-				standard: d.Driver != bmc.DriverFenceAgent && slices.Contains([]int{623, 443, 80}, d.Endpoint.Port),
+				standard: !d.Driver.Descriptor().ByParameters && slices.Contains([]int{623, 443, 80}, d.Endpoint.Port),
 			})
 		}
 	}

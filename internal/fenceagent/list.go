@@ -49,7 +49,7 @@ func listable(d bmc.Device, m metadata) error {
 	case lists && len(all) == 0:
 		return fmt.Errorf("%s switches one of several outlets; set the parameter plug", d.Agent)
 	case !lists && len(all) > 0:
-		return fmt.Errorf("%s cannot list its outlets, so its off may be that of an outlet that is not there; "+
+		return fmt.Errorf("%s cannot list its outlets, so it may report off for an outlet that does not exist; "+
 			"leave %q out if it switches one machine, else use another agent", d.Agent, all[0][0])
 	}
 	return nil
@@ -73,7 +73,7 @@ func (c *Client) confirm(ctx context.Context, r *bmc.Reading) error {
 		err = c.complain(end)
 	}
 	if err != nil {
-		return fmt.Errorf("it says off, and its list of outlets cannot be read: %w", err)
+		return fmt.Errorf("the agent reports off, but its list of outlets cannot be read: %w", err)
 	}
 	for _, o := range all {
 		if !o.in(end.stdout, separator(c.device, m)) {

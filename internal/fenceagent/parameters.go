@@ -97,7 +97,7 @@ func allowed(d bmc.Device, m metadata, name, value string) error {
 		return fmt.Errorf("parameter %s of %s cannot be set: %s", name, d.Agent, why)
 	}
 	if plain == "missing_as_off" && !slices.Contains([]string{"0", "no", "off", "false"}, strings.ToLower(value)) {
-		return fmt.Errorf("parameter %s of %s makes off of an outlet that is not there: it proves nothing", name, d.Agent) // I1
+		return fmt.Errorf("parameter %s of %s reports off for an outlet that does not exist: that proves nothing", name, d.Agent) // I1
 	}
 	if _, ok := m.parameter(name); ok {
 		return nil

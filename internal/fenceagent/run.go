@@ -92,7 +92,7 @@ func supervise(ctx context.Context, pid int, flood <-chan struct{}) (why error) 
 	case <-ctx.Done():
 		why = fmt.Errorf("the agent did not end in time and was killed: %w", ctx.Err())
 	case <-flood:
-		why = errors.New("the agent wrote without end and was killed")
+		why = errors.New("the agent wrote too much output and was killed")
 	}
 	_ = unix.Kill(-pid, unix.SIGKILL) // the group may have nobody left
 	<-ended

@@ -35,8 +35,8 @@ type Client struct {
 
 var _ bmc.Power = (*Client)(nil)
 
-// errUnfit marks a host whose configuration IPMI cannot carry.
-var errUnfit = errors.New("not possible over IPMI")
+// errUnusableAccount marks a host whose configuration IPMI cannot carry.
+var errUnusableAccount = errors.New("not possible over IPMI")
 
 // serials numbers the sessions of all clients, so that no two readings from
 // different sessions can look alike. // I1
@@ -55,11 +55,11 @@ func New(d bmc.Device, t bmc.Timing) *Client {
 	c.suites, suitesErr = chooseSuites(d.CipherSuites)
 	switch {
 	case len(c.account.password) > maxPassword:
-		c.unfit = fmt.Errorf("%w: the password is longer than the %d bytes IPMI 2.0 allows", errUnfit, maxPassword)
+		c.unfit = fmt.Errorf("%w: the password is longer than the %d bytes IPMI 2.0 allows", errUnusableAccount, maxPassword)
 	case len(c.account.user) > maxUser:
-		c.unfit = fmt.Errorf("%w: user name %q is longer than %d bytes", errUnfit, c.account.user, maxUser)
+		c.unfit = fmt.Errorf("%w: user name %q is longer than %d bytes", errUnusableAccount, c.account.user, maxUser)
 	case !known:
-		c.unfit = fmt.Errorf("%w: privilege %q is neither OPERATOR nor ADMINISTRATOR", errUnfit, d.Endpoint.Privilege)
+		c.unfit = fmt.Errorf("%w: privilege %q is neither OPERATOR nor ADMINISTRATOR", errUnusableAccount, d.Endpoint.Privilege)
 	case suitesErr != nil:
 		c.unfit = suitesErr
 	}
@@ -74,7 +74,7 @@ func chooseSuites(ids []int) ([]suite, error) {
 	for _, n := range ids {
 		i := slices.IndexFunc(suites, func(s suite) bool { return s.id == n })
 		if i < 0 {
-			return nil, fmt.Errorf("%w: cipher suite %d is not allowed, only 17 and 3 authenticate and encrypt well enough", errUnfit, n)
+			return nil, fmt.Errorf("%w: cipher suite %d is not allowed, only 17 and 3 authenticate and encrypt well enough", errUnusableAccount, n)
 		}
 		chosen = append(chosen, suites[i])
 	}
@@ -109,7 +109,7 @@ func (c *Client) Send(ctx context.Context, command bmc.Command) (bmc.Receipt, er
 	name := "send " + command.String()
 	r, known := chassisControl(command)
 	if !known {
-		return bmc.Receipt{}, c.explain(name, bmc.SentNo, errUnfit)
+		return bmc.Receipt{}, c.explain(name, bmc.SentNo, errUnusableAccount)
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.timing.SendTimeout)
 	defer cancel()

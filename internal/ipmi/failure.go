@@ -98,7 +98,7 @@ func kindOf(err error) bmc.Kind {
 		return kinded.kind()
 	case errors.Is(err, errWrongPassword):
 		return bmc.KindAuth
-	case errors.Is(err, errUnfit):
+	case errors.Is(err, errUnusableAccount):
 		return bmc.KindUnsupported
 	case errors.Is(err, errOtherAlgorithms), errors.Is(err, errWrongKey):
 		return bmc.KindProtocol

@@ -170,7 +170,7 @@ func (c *Client) settle(ctx context.Context, err error) {
 type strangerError struct{ read, answers [16]byte }
 
 func (e *strangerError) Error() string {
-	return fmt.Sprintf("the BMC of the system %x was read, and now that of %x answers: it is given no command", e.read, e.answers)
+	return fmt.Sprintf("the BMC of the system %x was read, and now that of %x answers: no command is sent", e.read, e.answers)
 }
 
 func (e *strangerError) kind() bmc.Kind { return bmc.KindIdentity }

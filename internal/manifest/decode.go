@@ -18,10 +18,10 @@ var ErrUnreadable = errors.New("nothing could be read")
 type Objects struct {
 	order []id
 	found map[id]*entry
-	// lost are the documents and items that could not be told apart.
-	lost []policy.ObjectError
-	// lostKeys are what those may have been.
-	lostKeys []policy.ObjectKey
+	// unreadable are the documents and items that could not be told apart.
+	unreadable []policy.ObjectError
+	// unreadableKeys are what those may have been.
+	unreadableKeys []policy.ObjectKey
 }
 
 // id tells objects apart.
@@ -78,17 +78,17 @@ func (o *Objects) Add(name string, data []byte) error {
 			errs = append(errs, errors.New("it is empty"))
 		}
 		err := errors.Join(errs...)
-		o.lose(name, policy.ObjectKey{}, err)
+		o.addUnreadable(name, policy.ObjectKey{}, err)
 		return fmt.Errorf("decode %s: %w: %w", name, ErrUnreadable, err)
 	}
 	for _, err := range errs {
-		o.lose(name, policy.ObjectKey{}, err)
+		o.addUnreadable(name, policy.ObjectKey{}, err)
 	}
 	for _, d := range docs {
 		source := fmt.Sprintf("%s:%d", name, d.line)
 		fields, ok := d.value.(map[string]any)
 		if !ok {
-			o.lose(source, policy.ObjectKey{}, fmt.Errorf("%s is not a Kubernetes object", show(d.value)))
+			o.addUnreadable(source, policy.ObjectKey{}, fmt.Errorf("%s is not a Kubernetes object", describeValue(d.value)))
 			continue
 		}
 		o.add(fields, source)
@@ -96,17 +96,17 @@ func (o *Objects) Add(name string, data []byte) error {
 	return nil
 }
 
-// lose remembers something that was there and could not be read.
-func (o *Objects) lose(object string, key policy.ObjectKey, err error) {
-	o.lost = append(o.lost, policy.ObjectError{Object: object, Message: err.Error()})
-	o.lostKeys = append(o.lostKeys, key)
+// addUnreadable remembers something that was there and could not be read.
+func (o *Objects) addUnreadable(object string, key policy.ObjectKey, err error) {
+	o.unreadable = append(o.unreadable, policy.ObjectError{Object: object, Message: err.Error()})
+	o.unreadableKeys = append(o.unreadableKeys, key)
 }
 
 // add keeps one object, or each object of a list.
 func (o *Objects) add(fields map[string]any, source string) {
 	i := idOf(fields)
 	if i.kind == "" || i.apiVersion == "" {
-		o.lose(source, policy.ObjectKey{}, errors.New("apiVersion or kind is missing"))
+		o.addUnreadable(source, policy.ObjectKey{}, errors.New("apiVersion or kind is missing"))
 		return
 	}
 	if items, ok := fields["items"]; ok && strings.HasSuffix(i.kind, "List") {
@@ -134,7 +134,7 @@ func namespaced(i id) bool {
 	switch classify(i) {
 	case machine, cluster, host:
 		return true
-	case check, unjudged:
+	case check, unsupportedCheck:
 		return i.kind == policy.MachineHealthCheckKind
 	}
 	return false
@@ -172,25 +172,25 @@ func (o *Objects) keep(i id, fields map[string]any, source string) {
 // addNameless remembers an object that cannot be told apart from others of its
 // kind. A check stays, as Invalid, under the place where it stands.
 func (o *Objects) addNameless(i id, fields map[string]any, source string) {
-	if c := classify(i); c == check || c == unjudged || c == budget {
+	if c := classify(i); c == check || c == unsupportedCheck || c == budget {
 		i.name = source
 		o.keep(i, fields, source)
 		return
 	}
-	o.lose(i.String(), i.key(), fmt.Errorf("%s: metadata.name is missing", source))
+	o.addUnreadable(i.String(), i.key(), fmt.Errorf("%s: metadata.name is missing", source))
 }
 
 func (o *Objects) addList(i id, items any, source string) {
 	list, ok := items.([]any)
 	if !ok && items != nil {
-		o.lose(source, policy.ObjectKey{}, fmt.Errorf("items: %s is not a list", show(items)))
+		o.addUnreadable(source, policy.ObjectKey{}, fmt.Errorf("items: %s is not a list", describeValue(items)))
 		return
 	}
 	for n, item := range list {
 		at := fmt.Sprintf("%s items[%d]", source, n)
 		fields, ok := item.(map[string]any)
 		if !ok {
-			o.lose(at, policy.ObjectKey{}, fmt.Errorf("%s is not a Kubernetes object", show(item)))
+			o.addUnreadable(at, policy.ObjectKey{}, fmt.Errorf("%s is not a Kubernetes object", describeValue(item)))
 			continue
 		}
 		o.add(typed(fields, i), at)

@@ -121,7 +121,7 @@ func escalation(spec object) []policy.Escalation {
 		order, _ := get[int64](o, "order", "a whole number")
 		e := policy.Escalation{Order: int(order), Timeout: o.duration("timeout"), Template: *template(o.child("remediationTemplate"))}
 		if o.has("timeout") && e.Timeout < medik8sMinTimeout {
-			o.fail(o.at("timeout"), "%s is less than %s", show(o.fields["timeout"]), medik8sMinTimeout)
+			o.fail(o.at("timeout"), "%s is less than %s", describeValue(o.fields["timeout"]), medik8sMinTimeout)
 		}
 		if slices.ContainsFunc(list, func(l policy.Escalation) bool { return l.Order == e.Order }) {
 			o.fail(o.at("order"), "%d occurs twice", order)

@@ -27,20 +27,20 @@ func read(fields map[string]any) object {
 // gone through for each target, and how much is told of what is wrong with it.
 const (
 	maxEntries = 256
-	maxTold    = 20
+	maxErrors  = 20
 	maxText    = 500 // bytes of one error
 )
 
 // err is what was wrong so far, in the order of reading.
-func (o object) err() error { return errors.Join(o.told()...) }
+func (o object) err() error { return errors.Join(o.firstErrors()...) }
 
-// told are the first errors, and how many more there are.
-func (o object) told() []error {
+// firstErrors are the first errors, and how many more there are.
+func (o object) firstErrors() []error {
 	all := *o.errs
-	if len(all) <= maxTold {
+	if len(all) <= maxErrors {
 		return all
 	}
-	return append(slices.Clone(all[:maxTold]), fmt.Errorf("and %d more mistakes", len(all)-maxTold))
+	return append(slices.Clone(all[:maxErrors]), fmt.Errorf("and %d more errors", len(all)-maxErrors))
 }
 
 func (o object) at(name string) string {
@@ -69,7 +69,7 @@ func get[T any](o object, name, want string) (value T, ok bool) {
 	}
 	value, ok = raw.(T)
 	if !ok {
-		o.fail(o.at(name), "%s is not %s", show(raw), want)
+		o.fail(o.at(name), "%s is not %s", describeValue(raw), want)
 	}
 	return value, ok
 }
@@ -138,7 +138,7 @@ func (o object) children(name string) []object {
 		path := fmt.Sprintf("%s[%d]", o.at(name), i)
 		m, ok := item.(map[string]any)
 		if !ok {
-			o.fail(path, "%s is not an object", show(item))
+			o.fail(path, "%s is not an object", describeValue(item))
 			continue
 		}
 		list = append(list, object{fields: m, path: path, errs: o.errs})
@@ -153,7 +153,7 @@ func (o object) texts(name string) []string {
 	for i, item := range raw {
 		s, ok := item.(string)
 		if !ok {
-			o.fail(fmt.Sprintf("%s[%d]", o.at(name), i), "%s is not a text", show(item))
+			o.fail(fmt.Sprintf("%s[%d]", o.at(name), i), "%s is not a text", describeValue(item))
 			continue
 		}
 		list = append(list, s)
@@ -171,7 +171,7 @@ func (o object) textMap(name string) map[string]string {
 	for key, value := range raw {
 		s, ok := value.(string)
 		if !ok && value != nil {
-			o.fail(o.at(name), "the value of %s, %s, is not a text; write it in quotes", key, show(value))
+			o.fail(o.at(name), "the value of %s, %s, is not a text; write it in quotes", key, describeValue(value))
 			continue
 		}
 		m[key] = s
@@ -179,8 +179,8 @@ func (o object) textMap(name string) map[string]string {
 	return m
 }
 
-// show prints a wrong value in few words.
-func show(v any) string {
+// describeValue prints a wrong value in few words.
+func describeValue(v any) string {
 	switch v := v.(type) {
 	case string:
 		return strconv.Quote(v)

@@ -84,9 +84,9 @@ func MachineHealthCheck(fields map[string]any) policy.Check {
 	return c
 }
 
-// unjudgedCheck decodes only the identity of a check that this version does not
+// decodeUnsupported decodes only the identity of a check that this version does not
 // judge, so that it is reported and not forgotten.
-func unjudgedCheck(fields map[string]any) policy.Check {
+func decodeUnsupported(fields map[string]any) policy.Check {
 	o := read(fields)
 	c := checkIdentity(o)
 	c.Invalid = invalid(o)
@@ -109,7 +109,7 @@ func checkIdentity(o object) policy.Check {
 // invalid is what makes the check unjudgeable, on one line.
 func invalid(o object) string {
 	var texts []string
-	for _, err := range o.told() {
+	for _, err := range o.firstErrors() {
 		texts = append(texts, err.Error())
 	}
 	return strings.Join(texts, "; ")
@@ -156,7 +156,7 @@ func intOrText(o object, name string) *intstr.IntOrString {
 		}
 		o.fail(o.at(name), "%d is too large", v)
 	default:
-		o.fail(o.at(name), "%s is neither a whole number nor a percentage", show(v))
+		o.fail(o.at(name), "%s is neither a whole number nor a percentage", describeValue(v))
 	}
 	return nil
 }

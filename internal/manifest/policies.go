@@ -65,7 +65,7 @@ func (f *policyFile) document(n *yaml.Node, before int) {
 	}
 	fields, ok := value.(map[string]any)
 	if !ok {
-		f.fail(n.Line+before, "%s is not a policy", show(value))
+		f.fail(n.Line+before, "%s is not a policy", describeValue(value))
 		return
 	}
 	i := idOf(fields)
@@ -82,7 +82,7 @@ func (f *policyFile) document(n *yaml.Node, before int) {
 		f.check(n, before, i, fields)
 	case budget:
 		f.budget(n, before, i, fields)
-	case unjudged:
+	case unsupportedCheck:
 		f.fail(n.Line+before, "%s %s is not supported by this version", i.apiVersion, i.kind)
 	default:
 		f.fail(n.Line+before, "%s %s is not a policy", orMissing(i.apiVersion), orMissing(i.kind))

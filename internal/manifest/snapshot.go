@@ -32,7 +32,7 @@ const (
 	machine
 	check
 	budget
-	unjudged
+	unsupportedCheck
 	node
 	lease
 	host
@@ -81,7 +81,7 @@ func classify(i id) class {
 	case i.kind == policy.MachineHealthCheckKind && (group == groupMachine || group == groupCluster),
 		i.kind == "NodeHealthCheck" && group == groupMedik8s,
 		group == groupFenced && i.kind != policy.FencedRemediationKind && i.kind != policy.FencedRemediationKind+"Template":
-		return unjudged
+		return unsupportedCheck
 	case strings.HasSuffix(i.kind, requestSuffix):
 		return request
 	}
@@ -95,8 +95,8 @@ func (o *Objects) Snapshot() policy.Snapshot {
 	s := policy.Snapshot{
 		Nodes:     map[string]*policy.Node{},
 		Leases:    map[string]policy.Lease{},
-		Errors:    append([]policy.ObjectError{}, o.lost...),
-		Undecoded: append([]policy.ObjectKey{}, o.lostKeys...),
+		Errors:    append([]policy.ObjectError{}, o.unreadable...),
+		Undecoded: append([]policy.ObjectKey{}, o.unreadableKeys...),
 		Rules:     policy.Rules{NodesStandIn: true},
 	}
 	for _, i := range o.order {
@@ -119,7 +119,7 @@ func (e *entry) into(s *policy.Snapshot, i id) error {
 		err = fmt.Errorf("is in %s and, with other contents, in %s", e.source, e.conflict)
 	}
 	switch classify(i) {
-	case check, unjudged:
+	case check, unsupportedCheck:
 		s.Checks = append(s.Checks, e.check(i, err))
 		return nil
 	case budget:
@@ -161,8 +161,8 @@ func (e *entry) check(i id, err error) policy.Check {
 // checkDecoder is what decodes a check: each lineage has its own.
 func checkDecoder(i id) func(map[string]any) policy.Check {
 	switch {
-	case classify(i) == unjudged:
-		return unjudgedCheck
+	case classify(i) == unsupportedCheck:
+		return decodeUnsupported
 	case i.kind == policy.FencePolicyKind:
 		return FencePolicy
 	case i.kind == policy.NodeHealthCheckKind:

@@ -139,7 +139,7 @@ func (h *handle) Send(ctx context.Context, c bmc.Command) (bmc.Receipt, error) {
 		saw := h.saw
 		h.service.actors.mu.Unlock()
 		if who := h.client.who; saw != nil && who != nil && !saw.Equal(*who) {
-			return bmc.Receipt{}, op.fail(bmc.KindIdentity, bmc.SentNo, fmt.Errorf("system %q (serial %q) was read, and since then %q (serial %q) answered others: it is given no command",
+			return bmc.Receipt{}, op.fail(bmc.KindIdentity, bmc.SentNo, fmt.Errorf("system %q (serial %q) was read, and since then %q (serial %q) answered others: no command is sent",
 				saw.UUID, saw.Serial, who.UUID, who.Serial))
 		}
 		return p.Send(ctx, c)

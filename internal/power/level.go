@@ -85,7 +85,7 @@ func (l *levelPower) Read(ctx context.Context) (bmc.Reading, error) {
 	})
 	l.ask(ctx, true) // its own devices come first
 	r := l.together(parts)
-	if err := worst(errs); err != nil && (r.State != bmc.On || accountRefused(err)) {
+	if err := worst(errs); err != nil && (r.State != bmc.On || bmc.KindOf(err).RefusesAccount()) {
 		return bmc.Reading{}, err
 	}
 	if r.State == bmc.Off {
@@ -232,7 +232,7 @@ func each[T any](all []T, f func(int, T) error) []error {
 func worst(errs []error) error {
 	var found error
 	for _, err := range errs {
-		if accountRefused(err) {
+		if bmc.KindOf(err).RefusesAccount() {
 			return err
 		}
 		if found == nil {
@@ -240,10 +240,4 @@ func worst(errs []error) error {
 		}
 	}
 	return found
-}
-
-// accountRefused says whether asking again may lock the account.
-func accountRefused(err error) bool {
-	k := bmc.KindOf(err)
-	return k == bmc.KindAuth || k == bmc.KindPrivilege
 }

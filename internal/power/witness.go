@@ -164,7 +164,7 @@ func (ws *witnesses) hear(w *witness, asked time.Time, r bmc.Reading, err error,
 	defer ws.mu.Unlock()
 	switch {
 	case errors.Is(err, ErrInUse), errors.Is(err, errNotAsked):
-	case accountRefused(err):
+	case bmc.KindOf(err).RefusesAccount():
 		w.refused = true
 	case err == nil:
 		w.asked, w.on, w.failed = asked, r.State == bmc.On, 0

@@ -10,7 +10,7 @@ import (
 
 // errOtherConnection marks a command that was not sent, for want of the connection
 // over which the system was read.
-var errOtherConnection = failf(bmc.KindUnreachable, "the connection over which the system was read has ended: the command is not given over another")
+var errOtherConnection = failf(bmc.KindUnreachable, "the connection on which the system was read has closed: the command is not sent on another one")
 
 // path is the connection that answered last. A session token means nothing to
 // another BMC at the same address; a user name and a password may. Such a command

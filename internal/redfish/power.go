@@ -94,7 +94,7 @@ func (c *Client) resettable(api *gofish.APIClient) (*system, error) {
 		}
 	}
 	if c.who != nil && !c.who.Equal(s.identity) {
-		return nil, failf(bmc.KindIdentity, "the system %q (serial %q) was read, and now %q (serial %q) answers: it is given no command",
+		return nil, failf(bmc.KindIdentity, "the system %q (serial %q) was read, and now %q (serial %q) answers: no command is sent",
 			c.who.UUID, c.who.Serial, s.identity.UUID, s.identity.Serial)
 	}
 	if len(s.reset.types) == 0 && s.reset.info != "" {

@@ -24,11 +24,7 @@ func hasNextLevel(r Run) bool { return r.Level+1 < r.Limits.Levels }
 // levelUnusable says whether asking the level again cannot help: it refuses the account,
 // which more attempts would lock, or cannot do what is needed.
 func levelUnusable(s Observation) bool {
-	return accountRefused(s) || s.PowerError == bmc.KindUnsupported
-}
-
-func accountRefused(s Observation) bool {
-	return s.PowerError == bmc.KindAuth || s.PowerError == bmc.KindPrivilege
+	return s.PowerError.RefusesAccount() || s.PowerError == bmc.KindUnsupported
 }
 
 // giveUpOnLevel ends the present level of step 1: the next one is tried, and

@@ -88,7 +88,7 @@ func powerOff(r Run, s Observation, now time.Time) (Run, Action, time.Duration) 
 		return stopAsHeld(r, "IdentityMismatch", "another machine's BMC answers now", now)
 	case levelMiswired(r, s, now):
 		return giveUpOnLevel(r, s, outletContradicted, miswiredNote(r, s), now)
-	case accountRefused(s):
+	case s.PowerError.RefusesAccount():
 		return giveUpOnLevel(r, s, powerReason(s, ""), "the BMC refuses the account", now) // retrying locks it
 	case levelUnusable(s) && hasNextLevel(r):
 		return nextLevel(r, s, "it cannot do what is needed", now)

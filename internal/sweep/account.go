@@ -1,7 +1,6 @@
 package sweep
 
 import (
-	"errors"
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -54,7 +53,7 @@ func (s *Sweep) spared(e *entry, now time.Time) (answer, time.Time, bool) {
 // noteAccount remembers whether the device took its account.
 func (s *Sweep) noteAccount(e *entry, a answer) {
 	key := accountOf(e)
-	if !accountRefused(a.Err) {
+	if !bmc.KindOf(a.Err).RefusesAccount() {
 		if last, ok := s.accounts[key]; ok && a.Err == nil && last.password.Equal(a.device().Password) {
 			delete(s.accounts, key)
 		}
@@ -74,9 +73,4 @@ func (s *Sweep) forgetAccounts(now time.Time) {
 			delete(s.accounts, key)
 		}
 	}
-}
-
-func accountRefused(err error) bool {
-	e, ok := errors.AsType[*bmc.Error](err)
-	return ok && (e.Kind == bmc.KindAuth || e.Kind == bmc.KindPrivilege)
 }

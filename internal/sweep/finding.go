@@ -2,7 +2,6 @@ package sweep
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"time"
 
@@ -57,19 +56,19 @@ func (e *entry) weakSettings(add adder) {
 	if why := weakPassword(d); why != "" && d.Unusable == nil {
 		add(bmc.FindingDefaultPassword, "%s: set another on the BMC, then in the inventory", why)
 	}
-	if nativeWouldDo(d) {
+	if d.NativeWouldDo() {
 		add(bmc.FindingLowerAssurance, "driver %s cannot refuse a forged answer: use driver ipmi or redfish where the BMC allows", d.Driver)
 	}
-	if on := d.Parameters["ssl_insecure"]; d.Driver == bmc.DriverFenceAgent && on != "" && on != "0" {
+	if on := d.Parameters["ssl_insecure"]; on != "" && on != "0" {
 		add(bmc.FindingCertificateTrust, "ssl_insecure of %s verifies no certificate: leave it out, or use driver redfish with tls.ca", d.Agent)
 	}
-	if d.Driver == bmc.DriverFenceAgent || d.Endpoint.Protocol != bmc.ProtocolRedfish {
+	if d.Endpoint.Protocol != bmc.ProtocolRedfish {
 		return
 	}
 	switch {
 	case d.Endpoint.Plain:
 		add(bmc.FindingCertificateTrust, "it is asked over http, and the password goes in the clear: use https")
-	case d.TLS.InsecureSkipVerify && d.Driver == bmc.DriverBMCLib:
+	case d.TLS.InsecureSkipVerify && d.Driver.Descriptor().NoPin:
 		add(bmc.FindingCertificateTrust, "its certificate is not verified: set tls.ca")
 	case d.TLS.InsecureSkipVerify && d.TLS.PinSHA256 == "":
 		add(bmc.FindingCertificateTrust, "its certificate is neither verified nor pinned: set tls.ca or tls.pinSHA256")
@@ -79,21 +78,6 @@ func (e *entry) weakSettings(add adder) {
 // clockSet is the first year that a clock which was set can show: a BMC without
 // a battery begins in 1970 or 2000.
 const clockSet = 2010
-
-// nativeWouldDo says whether a device of lower assurance is a BMC, which a native
-// driver may well reach. An outlet has no other way, so that is no weakness which
-// anybody could mend.
-func nativeWouldDo(d bmc.Device) bool {
-	switch d.Driver {
-	case bmc.DriverBMCLib:
-		return true
-	case bmc.DriverFenceAgent:
-		return agentsOfBMCs.MatchString(d.Agent)
-	}
-	return false
-}
-
-var agentsOfBMCs = regexp.MustCompile(`^fence_(ipmilan|ipmilanplus|redfish|idrac|ilo.*|imm|drac5)$`)
 
 // weakDescription is what the device tells about itself.
 func (e *entry) weakDescription(add adder, now time.Time) {

@@ -22,7 +22,7 @@ var defaultPasswords = map[string]bool{
 func weakPassword(d bmc.Device) string {
 	text := d.Password.Reveal()
 	switch {
-	case text == "" && d.Driver == bmc.DriverFenceAgent: // some agents need none
+	case text == "" && d.Driver.Descriptor().AccountOptional:
 		return ""
 	case text == "":
 		return "the configured password is empty"

@@ -86,7 +86,7 @@ func (e *entry) record(a answer) *event.Event {
 	e.last = a
 	if why, _ := failure(a); why != "" {
 		e.failures++
-		if accountRefused(a.Err) { // not tried three times to make sure: BMCs lock accounts
+		if bmc.KindOf(a.Err).RefusesAccount() { // not tried three times to make sure: BMCs lock accounts
 			e.failures = max(e.failures, dependableFailures)
 		}
 		e.describeDue = time.Time{} // it may come back as another

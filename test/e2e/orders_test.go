@@ -83,8 +83,8 @@ func requireUnknownNames(ctx context.Context, t *testing.T, s *scene.Scene) {
 		{[]string{"abort", "ty-po"}, 1, "no run ty-po"},
 		{[]string{"retry", "ty-po"}, 1, "no run ty-po"},
 		{[]string{"release", "typo"}, 7, "nobody holds typo"},
-		{[]string{"hold", "typo"}, 0, "no Node of this name is seen now"},
-		{[]string{"release", "typo"}, 0, "typo is held no more"},
+		{[]string{"hold", "typo"}, 0, "fenced sees no Node of this name now"},
+		{[]string{"release", "typo"}, 0, "typo is no longer held"},
 		{[]string{"pause", "--cluster", "typo"}, 1, `no cluster "typo" is configured`},
 		{[]string{"hold", "bystander", "--cluster", "typo"}, 1, `no cluster "typo" is configured`},
 	} {

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/fenced/fenced/internal/api"
+	"github.com/spf13/cobra"
+)
+
+// orderVerb is one row of the table of orders: a verb that only sends its order, and
+// waits for the run if asked.
+type orderVerb struct {
+	verb api.Verb
+	arg  string // NODE or RUN; "" = it is about a cluster, or all
+	// command has Use, Short and Long.
+	command *cobra.Command
+	forHelp string // help of --for; "" = the verb has no end of its own
+	asIs    bool   // it has --as-is
+	goal    *goal  // what --wait waits for; nil = there is no run
+}
+
+// orderVerbs is the table. Orders that first show their effect and ask for the node's
+// name have a file each: fence.go, confirmoff.go, bmc_enroll.go.
+func orderVerbs() []orderVerb {
+	return []orderVerb{
+		{verb: api.Hold, arg: "NODE", forHelp: "end by itself after this time", command: &cobra.Command{
+			Use:   "hold NODE --reason WHY [--for 4h]",
+			Short: "prevent one node from being fenced",
+			Long: `Prevent one node from being fenced, by checks and by people, until fencectl release
+or for the time of --for. If a run on the node has not isolated its Node yet, it
+powers the host on again and ends Aborted. If the Node is isolated already, the run
+completes, so that no host stays off.
+
+The hold takes effect at once. If fenced cannot save it, the answer says so, and
+fenced tries again. A new hold never shortens an existing one; release that first.`,
+		}},
+		{verb: api.Release, arg: "NODE", command: &cobra.Command{
+			Use:   "release NODE --reason WHY",
+			Short: "end a node's hold, or its quarantine",
+			Long: `End the hold of a node, or the quarantine of a host that was fenced too often; its
+earlier runs no longer count. To end the freeze of a BMC that reported a false Off,
+use fencectl bmc release.`,
+		}},
+		{verb: api.Unfence, arg: "NODE", goal: &goal{unfence: true}, command: &cobra.Command{
+			Use:   "unfence NODE --reason WHY",
+			Short: "bring back a host that is Held or was fenced with --off-only",
+			Long: `Power the host on again, wait for its Node and restore it. This is for a host that
+was fenced with --off-only, or whose run is Held. If the Node is not isolated yet,
+the run stops.
+
+With --wait the exit status is 0 if the run ended, 1 if it is Held, and 6 after
+--timeout.`,
+		}},
+		{verb: api.Abort, arg: "RUN", asIs: true, goal: &goal{unfence: true}, command: &cobra.Command{
+			Use:   "abort RUN --reason WHY",
+			Short: "stop a run and bring its host back",
+			Long: `Stop a run. If its Node is not isolated yet, fenced powers the host on again and the
+run ends Aborted. If the Node is isolated, fenced brings the host and its Node back
+and does nothing else. A Held run continues as with fencectl unfence.
+
+With --as-is (admin) a Held run ends at once. The host stays in its present state,
+and fenced does not bring it back.
+
+With --wait the exit status is 0 if the run ended, 1 if it is Held, and 6 after
+--timeout.`,
+		}},
+		{verb: api.Retry, arg: "RUN", goal: &goal{fromHeld: true}, command: &cobra.Command{
+			Use:   "retry RUN --reason WHY",
+			Short: "continue a run that is Held or waits for its next attempt",
+			Long: `Continue a run after you repaired what stopped it. A run that waits for its next
+attempt continues at once. A Held run continues at step 1, where fenced asks every
+gate again, or at step 3 if its Node is isolated already. If it has used up its
+attempts, it gets one more.
+
+With --wait the exit status is 0 if the run is done, 1 if it is Held again, 3 if a
+gate aborted it, and 6 after --timeout.`,
+		}},
+		{verb: api.Pause, forHelp: "resume by itself after this time", command: &cobra.Command{
+			Use:   "pause --reason WHY [--for 2h] [--cluster NAME]",
+			Short: "stop fencing, in one cluster or in all",
+			Long: `Start no new runs, in one cluster or in all. A run whose Node is not isolated yet
+powers its host on again and ends Aborted. A run whose Node is isolated already
+completes, so that no host stays off. With --for the pause ends by itself, and the
+quiet period follows.
+
+The pause takes effect at once. If fenced cannot save it, the answer says so, and
+fenced tries again. A new pause never shortens an existing one. If this socket does
+not work, use systemctl start fenced-pause.`,
+		}},
+		{verb: api.Resume, command: &cobra.Command{
+			Use:   "resume --reason WHY [--cluster NAME]",
+			Short: "resume after a pause",
+			Long: `Resume after a pause. New fencing starts after the quiet period. If the file of
+control.pauseFile exists, fenced stays paused until it is removed: run
+systemctl start fenced-resume.`,
+		}},
+		{verb: api.Arm, command: &cobra.Command{
+			Use:   "arm --reason WHY [--cluster NAME]",
+			Short: "let fenced act on a cluster in mode observe (admin)",
+			Long: `Change a cluster from mode observe to mode evaluate: from now on fenced acts. The
+order is stored with the state; a daemon that loses its state is disarmed again.`,
+		}},
+		{verb: api.Disarm, command: &cobra.Command{
+			Use:   "disarm --reason WHY [--cluster NAME]",
+			Short: "undo arm (admin)",
+			Long:  `Undo arm: fenced evaluates and explains, but does not act.`,
+		}},
+		{verb: api.ReleaseBMC, arg: "NODE", command: &cobra.Command{
+			Use:   "release NODE --reason WHY",
+			Short: "unfreeze a host whose BMC reported Off while it was on (admin)",
+			Long: `Unfreeze a host whose BMC reported Off while the host was running. When the last
+such host of a model and firmware is unfrozen, all hosts of that model and firmware
+are. Repair the BMC first: after a false Off, two machines can write to one disk.`,
+		}},
+	}
+}
+
+// addOrderVerbs makes a command of each row: bmc/release below bmc.
+func addOrderVerbs(c *cli, root *cobra.Command) {
+	for _, v := range orderVerbs() {
+		parent := root
+		if above, _, nested := strings.Cut(string(v.verb), "/"); nested {
+			for _, sub := range root.Commands() {
+				if sub.Name() == above {
+					parent = sub
+				}
+			}
+		}
+		parent.AddCommand(v.make(c))
+	}
+}
+
+// orderFlags are the flags of the rows.
+type orderFlags struct {
+	waitFlags
+	reason string
+	asIs   bool
+	length time.Duration
+}
+
+func (v orderVerb) make(c *cli) *cobra.Command {
+	var f orderFlags
+	cmd := v.command
+	cmd.Args = exactArgs(strings.Fields(v.arg)...)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return v.run(cmd, c, args, f) }
+	cmd.Flags().StringVar(&f.reason, "reason", "", "why, for the records (mandatory)")
+	if v.forHelp != "" {
+		cmd.Flags().DurationVar(&f.length, "for", 0, v.forHelp)
+	}
+	if v.asIs {
+		cmd.Flags().BoolVar(&f.asIs, "as-is", false, "end a Held run and leave the host in its present state (admin)")
+	}
+	if v.goal != nil {
+		f.flags(cmd)
+	}
+	return cmd
+}
+
+func (v orderVerb) run(cmd *cobra.Command, c *cli, args []string, f orderFlags) error {
+	line := strings.Join(append([]string{cmd.CommandPath()}, args...), " ")
+	if err := needReason(f.reason, line); err != nil {
+		return err
+	}
+	if err := checkFor(f.length, cmd.Flags().Changed("for"), line); err != nil {
+		return err
+	}
+	if err := f.validate(); err != nil {
+		return err
+	}
+	o := api.Order{Verb: v.verb, Cluster: c.cluster, Reason: f.reason, AsIs: f.asIs, For: api.Span(f.length)}
+	switch v.arg {
+	case "NODE":
+		o.Node = args[0]
+	case "RUN":
+		o.Run = args[0]
+	}
+	what := strings.Join(append([]string{cmd.Name()}, args...), " ")
+	return c.sendOrder(cmd.Context(), o, what, f.waitFlags, v.goal)
+}
+
+// sendOrder sends an order and, if asked, waits for its run.
+func (c *cli) sendOrder(ctx context.Context, o api.Order, what string, w waitFlags, g *goal) error {
+	rep, err := c.client().Do(ctx, o)
+	if err != nil {
+		return requestError(what, err)
+	}
+	return c.showAndWait(ctx, w, rep, g)
+}
+
+// checkFor refuses --for 0: a typing error must not become a stop without an end.
+func checkFor(length time.Duration, given bool, line string) error {
+	if given && length <= 0 {
+		return usageError(errors.New("--for is a time, like 4h or 30m"), line+" --for 4h")
+	}
+	return nil
+}

@@ -1,0 +1,141 @@
+package api
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Verb is what an order asks for. A verb that stands under another word of fencectl has
+// a slash: bmc/test.
+type Verb string
+
+// The verbs of orders. The table below says what each is about.
+const (
+	Fence   Verb = "fence"
+	Unfence Verb = "unfence"
+	Pause   Verb = "pause"
+	Resume  Verb = "resume"
+	Arm     Verb = "arm"
+	Disarm  Verb = "disarm"
+
+	Hold       Verb = "hold"        // keep one Node from being fenced
+	Release    Verb = "release"     // end that, or its quarantine
+	Abort      Verb = "abort"       // stop a run and bring its host back
+	Retry      Verb = "retry"       // continue a Held run
+	ConfirmOff Verb = "confirm-off" // a person confirms that a host is off
+
+	TestBMC    Verb = "bmc/test"    // check a host's devices now
+	AuditBMC   Verb = "bmc/audit"   // the same, and look for weaknesses
+	EnrollBMC  Verb = "bmc/enroll"  // what answers there now is the Node's
+	ReleaseBMC Verb = "bmc/release" // a BMC that reported a false Off may be used again
+)
+
+// verb is one row of the table: POST on the path of its object, for callers with its
+// role.
+type verb struct {
+	name Verb
+	of   object
+	need Role
+	// takes names what the body may hold beside the reason; see bodyFields.
+	takes []string
+	// answer, when set, answers in place of order.
+	answer func(*Server, Verb) answer
+}
+
+// object is what an order is about, as the beginning of its path.
+type object string
+
+const (
+	ofNode    object = "/v1/nodes/{node}/"
+	ofRun     object = "/v1/runs/{id}/"
+	ofCluster object = "/v1/" // one, or all
+)
+
+// verbs is the table of orders. A new verb is one row here, one in cmd/fencectl/orders.go
+// and one in cmd/fenced/orders.go.
+var verbs = []verb{
+	{name: Fence, of: ofNode, need: Operator, takes: []string{"dryRun", "offOnly", "yes"}},
+	{name: Unfence, of: ofNode, need: Operator},
+	{name: Hold, of: ofNode, need: Operator, takes: []string{"for"}},
+	{name: Release, of: ofNode, need: Operator},
+	{name: ConfirmOff, of: ofNode, need: Admin, takes: []string{"dryRun", "typed", "yes"}},
+	{name: Abort, of: ofRun, need: Operator, takes: []string{"asIs"}},
+	{name: Retry, of: ofRun, need: Operator},
+	{name: Pause, of: ofCluster, need: Operator, takes: []string{"for"}},
+	{name: Resume, of: ofCluster, need: Operator},
+	{name: Arm, of: ofCluster, need: Admin},
+	{name: Disarm, of: ofCluster, need: Admin},
+	{name: TestBMC, of: ofNode, need: Operator, answer: (*Server).look},
+	{name: AuditBMC, of: ofNode, need: Operator, answer: (*Server).look},
+	{name: EnrollBMC, of: ofNode, need: Admin, takes: []string{"dryRun"}},
+	{name: ReleaseBMC, of: ofNode, need: Admin},
+}
+
+// bodyFields are the fields of an order that only some verbs take, in the order in which
+// they are refused. With one of needsAdmin a caller skips a safeguard.
+var bodyFields = []struct {
+	name       string
+	given      func(Order) bool
+	needsAdmin bool
+}{
+	{name: "asIs", given: func(o Order) bool { return o.AsIs }, needsAdmin: true}, // what still waits to be brought back
+	{name: "dryRun", given: func(o Order) bool { return o.DryRun }},
+	{name: "for", given: func(o Order) bool { return o.For != 0 }},
+	{name: "offOnly", given: func(o Order) bool { return o.OffOnly }},
+	{name: "typed", given: func(o Order) bool { return o.Typed != "" }},
+	{name: "yes", given: func(o Order) bool { return o.Yes }, needsAdmin: true}, // the typed node name
+}
+
+// row finds the verb in the table; a verb that is not there takes nothing.
+func (v Verb) row() verb {
+	if i := slices.IndexFunc(verbs, func(r verb) bool { return r.name == v }); i >= 0 {
+		return verbs[i]
+	}
+	return verb{name: v, of: ofCluster}
+}
+
+// Role gives the role that an order of this verb needs. Nobody has no verb.
+func (v Verb) Role() Role { return v.row().need }
+
+// Verbs lists the verbs of orders.
+func Verbs() (all []Verb) {
+	for _, r := range verbs {
+		all = append(all, r.name)
+	}
+	return all
+}
+
+// pattern is the route of the verb.
+func (r verb) pattern() string { return string(r.of) + string(r.name) }
+
+// path is where the order is sent.
+func (o Order) path() string {
+	return strings.NewReplacer("{node}", url.PathEscape(o.Node), "{id}", url.PathEscape(o.Run)).Replace(o.Verb.row().pattern())
+}
+
+// takes refuses what an order of this verb cannot say.
+func (v Verb) takes(o Order) error {
+	takes := v.row().takes
+	for _, f := range bodyFields {
+		if f.given(o) && !slices.Contains(takes, f.name) {
+			return BadRequest(fmt.Sprintf("%s takes no %s", v, f.name), "")
+		}
+	}
+	if o.For > maxFor {
+		return BadRequest(fmt.Sprintf("for is longer than %s", time.Duration(maxFor)), "leave it out for a stop without an end")
+	}
+	return nil
+}
+
+// needsAdmin says whether the order skips a safeguard, which only an admin may.
+func (o Order) needsAdmin() bool {
+	for _, f := range bodyFields {
+		if f.needsAdmin && f.given(o) {
+			return true
+		}
+	}
+	return false
+}

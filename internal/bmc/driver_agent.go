@@ -1,0 +1,104 @@
+package bmc
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+func init() {
+	declare(Descriptor{
+		Name: DriverFenceAgent, Assurance: AssuranceLower,
+		ByParameters: true, AccountOptional: true,
+		ToldApart:   "correct the address, or write the plug of each in its parameters",
+		text:        agentText,
+		part:        agentPart,
+		refused:     refusedByAgent,
+		replaceable: func(d Device) bool { return agentsOfBMCs.MatchString(d.Agent) },
+	})
+}
+
+var agentsOfBMCs = regexp.MustCompile(`^fence_(ipmilan|ipmilanplus|redfish|idrac|ilo.*|imm|drac5)$`)
+
+func agentText(d Device) string {
+	text := d.Agent + "://"
+	if d.Endpoint.Host != "" {
+		text += d.Endpoint.HostPort()
+	}
+	if plug := d.plug(); plug != "" {
+		text += "#" + plug
+	}
+	return text
+}
+
+// agentPart is the machine or outlet that an agent is told to switch.
+func agentPart(d Device) string {
+	all := d.Parameters
+	switch {
+	case d.oneMachine():
+		return all["target"]
+	case all["systems_uri"] != "" || all["systems-uri"] != "":
+		return lastWord(d.plug())
+	}
+	return d.plug()
+}
+
+// oneMachine says whether the agent switches the one machine behind the address,
+// whatever the plug; IPMI may reach others through it, by their target.
+func (d Device) oneMachine() bool {
+	switch d.Agent {
+	case "fence_idrac", "fence_imm", "fence_amt", "fence_amt_ws", "fence_rsa", "fence_rsb", "fence_alom":
+		return true
+	case "fence_ilo_moonshot": // a chassis
+		return false
+	}
+	return strings.HasPrefix(d.Agent, "fence_ipmilan") || strings.HasPrefix(d.Agent, "fence_ilo")
+}
+
+// plug is the outlet or machine that a fence agent switches. Agents call it
+// plug; port is the older name of the same parameter. fence_redfish goes by
+// systems_uri, whatever the plug; some know machines by uuid; and some chain
+// several devices, which they write SWITCH:PLUG, too.
+func (d Device) plug() string {
+	all := d.Parameters
+	p := cmp.Or(all["systems_uri"], all["systems-uri"], all["plug"], all["port"], all["uuid"])
+	if s := all["switch"]; s != "" && p != "" {
+		p = s + ":" + p
+	}
+	return p
+}
+
+// needed are the agents that choose a machine by its position when they are not
+// told which, and the parameter that tells. // I8
+var needed = map[string]string{"fence_redfish": "systems_uri"}
+
+// plugSeparator is what parts a list of plugs for an agent that is told no other.
+const plugSeparator = ","
+
+func refusedByAgent(d Device) (key, why string) {
+	all := d.Parameters
+	if must := needed[d.Agent]; must != "" && all[must] == "" && all[strings.ReplaceAll(must, "_", "-")] == "" {
+		return "parameters", fmt.Sprintf("%s without %s takes a machine by its position; set the parameter %s", d.Agent, must, must)
+	}
+	for _, name := range []string{"plug", "port"} {
+		if why := d.severalPlugs(all[name]); why != "" {
+			return "parameters." + name, why
+		}
+	}
+	return "", ""
+}
+
+// severalPlugs refuses several outlets in one device: which of them two hosts share
+// could not be told. // I9
+func (d Device) severalPlugs(plug string) string {
+	separator, ok := d.Parameters["plug_separator"]
+	if !ok {
+		separator = plugSeparator
+	}
+	if separator == "" || !strings.Contains(plug, separator) {
+		return ""
+	}
+	return fmt.Sprintf("plug %q of %s names several outlets; write each as a device of the level "+
+		"(or set plug_separator, when the %q belongs to a name)", plug, d.Agent, separator)
+}

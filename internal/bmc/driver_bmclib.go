@@ -1,0 +1,34 @@
+package bmc
+
+import "fmt"
+
+func init() {
+	declare(Descriptor{
+		Name: DriverBMCLib, Assurance: AssuranceLower,
+		Protocols: []Protocol{ProtocolIPMI, ProtocolRedfish},
+		Providers: map[Protocol][]string{
+			ProtocolIPMI:    {"ipmitool"},
+			ProtocolRedfish: {"gofish", "dell", "openbmc", "asrockrack"},
+		},
+		NoPin:       true,
+		ToldApart:   correctPath,
+		text:        func(d Device) string { return "bmclib+" + d.Endpoint.String() },
+		refused:     refusedByBMCLib,
+		replaceable: func(Device) bool { return true },
+	})
+}
+
+func refusedByBMCLib(d Device) (key, why string) {
+	standard := 443
+	if d.Endpoint.Plain {
+		standard = 80
+	}
+	switch {
+	case d.TLS.PinSHA256 != "":
+		return "tls.pinSHA256", "driver bmclib does not check pinSHA256; give the BMC's certificate or its CA as tls.ca, or use the native driver"
+	case d.Provider == "openbmc" && d.Endpoint.Port != standard:
+		// It looks whether the BMC is its own at the standard port, whatever it is given.
+		return "address", fmt.Sprintf("provider openbmc asks only port %d, not %d; use provider gofish or the native driver", standard, d.Endpoint.Port)
+	}
+	return "", ""
+}

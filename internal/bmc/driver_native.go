@@ -1,0 +1,41 @@
+package bmc
+
+func init() {
+	declare(Descriptor{
+		Name: DriverIPMI, Assurance: AssuranceStrict, Identifies: true,
+		Protocols: []Protocol{ProtocolIPMI},
+		schemes: map[string]scheme{
+			"ipmi": {protocol: ProtocolIPMI, port: 623}, "libvirt": {protocol: ProtocolIPMI, port: 623},
+			// Metal3 switched an iRMC by IPMI at the host of the address; the port of the
+			// address was that of its SCCI, and of nothing that switches power.
+			"irmc": {protocol: ProtocolIPMI, port: 623, portIsOther: true},
+		},
+		ToldApart: "correct the address",
+	})
+}
+
+func init() {
+	declare(Descriptor{
+		Name: DriverRedfish, Assurance: AssuranceStrict, Identifies: true,
+		Protocols: []Protocol{ProtocolRedfish},
+		schemes: map[string]scheme{
+			"redfish": {protocol: ProtocolRedfish}, "redfish-virtualmedia": {protocol: ProtocolRedfish}, "redfish-uefihttp": {protocol: ProtocolRedfish},
+			"ilo5-redfish": {protocol: ProtocolRedfish}, "ilo5-virtualmedia": {protocol: ProtocolRedfish},
+			"idrac-redfish": {protocol: ProtocolRedfish}, "idrac-virtualmedia": {protocol: ProtocolRedfish},
+
+			// Metal3 removed these, and old clusters still have them. Each of these BMCs
+			// has a Redfish service on the web server that the old protocol used.
+			"idrac": {protocol: ProtocolRedfish, pathIsOther: true}, // WS-Management
+			"ibmc":  {protocol: ProtocolRedfish, pathIsOther: true},
+			"ilo4":  {protocol: ProtocolRedfish, pathIsOther: true}, "ilo4-virtualmedia": {protocol: ProtocolRedfish, pathIsOther: true},
+			"ilo5": {protocol: ProtocolRedfish, pathIsOther: true},
+
+			// As fenced writes a Redfish address itself.
+			"https": {protocol: ProtocolRedfish}, "http": {protocol: ProtocolRedfish},
+		},
+		ToldApart: correctPath,
+	})
+}
+
+// correctPath is for services that may have several systems.
+const correctPath = "correct the address, or write the path of each one's system, as /redfish/v1/Systems/1"
