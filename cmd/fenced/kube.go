@@ -6,6 +6,7 @@ import (
 
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/k8swatch"
+	"github.com/fenced/fenced/internal/lead"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -29,6 +30,6 @@ func (k kube) Look(ctx context.Context, r remediate.Run, backups [][]byte) engin
 }
 
 // Announce implements engine.Kube.
-func (k kube) Announce(ctx context.Context, a engine.Announcement) (time.Duration, string, error) {
+func (k kube) Announce(ctx context.Context, a lead.Announcement) (time.Duration, string, error) {
 	return k.Cluster.Announce(ctx, k8swatch.Announcement(a))
 }

@@ -38,7 +38,7 @@ func (w *worker) act(ctx context.Context, d decision) {
 	}
 	ctx, cancel := w.actTime(ctx, a)
 	defer cancel()
-	ctx, end, why := w.c.actUntil(ctx, a.Destructive())
+	ctx, end, why := w.c.lead.Bound(ctx, a.Destructive())
 	if why != "" { // I19, I22
 		w.undone(a, why)
 		return

@@ -12,6 +12,7 @@ import (
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/lead"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -42,7 +43,7 @@ func TestForeignInstallationIsLeftToItsWork(t *testing.T) {
 		_, err := e.Fence(t.Context(), byHand)
 		refusedFor(t, err, reason.NotOwner)
 		_, told := w.Announcements()
-		assert.Equal(t, engine.Announcement{Instance: "a", StoreID: "id", Epoch: 1}, told)
+		assert.Equal(t, lead.Announcement{Instance: "a", StoreID: "id", Epoch: 1}, told)
 		w.setForeignHolder("")
 		time.Sleep(5 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)

@@ -6,27 +6,26 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/lead"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/suspend"
 )
 
 // cluster is what the engine knows about one cluster. Its mutex guards
 // everything below it; no I/O happens while it is held.
 type cluster struct {
-	e    *Engine
-	opt  ClusterOptions
-	poke chan struct{} // something changed that the watch does not show
-	stir chan struct{} // like poke, for keepAnnounced
-	news chan struct{} // there may be something to tell about the checks
-	// leadership is nil while this instance does not own the cluster.
-	leadership atomic.Pointer[leadership]
-	looks      *queue // of this cluster's runs
+	e     *Engine
+	opt   ClusterOptions
+	poke  chan struct{} // something changed that the watch does not show
+	news  chan struct{} // there may be something to tell about the checks
+	lead  *lead.Lead
+	looks *queue // of this cluster's runs
 
 	mu        sync.Mutex
 	runs      map[string]remediate.Run // by ID, ended ones too
@@ -44,7 +43,7 @@ type cluster struct {
 	quiet     time.Time             // no new run before
 	viewBad   string
 	outage    time.Time                    // the recovery that quiet already reflects
-	awake     awake                        // since the last suspend that quiet reflects,
+	awake     suspend.Awake                // since the last suspend that quiet reflects,
 	suspend   string                       // what is told of it,
 	woken     time.Time                    // and when it was noticed
 	labels    map[string]map[string]string // of open runs' Nodes as they began, by run ID
@@ -56,13 +55,17 @@ func newCluster(e *Engine, o ClusterOptions) *cluster {
 	o.Rules.ClusterRequired, o.Rules.NodesStandIn = true, false // this is a live cluster
 	o.Rules.ZoneKey = cmp.Or(o.Rules.ZoneKey, e.opt.Guards.ZoneKey)
 	c := &cluster{
-		e: e, opt: o, poke: make(chan struct{}, 1), stir: make(chan struct{}, 1), news: make(chan struct{}, 1),
+		e: e, opt: o, poke: make(chan struct{}, 1), news: make(chan struct{}, 1),
 		runs: map[string]remediate.Run{}, workers: map[string]*worker{},
 		probes: map[string]*probe{}, refused: map[string]reason.Code{},
 		ledger: policy.NewLedger(o.Rules), storms: map[checkKey]policy.Storm{}, moved: true, evidence: map[string]*evidence{},
 		secrets: map[string]remembered{}, labels: map[string]map[string]string{}, well: map[string]time.Time{},
 		looks: &queue{size: looksAtOnce}, awake: e.stayAwake(),
 	}
+	c.lead = lead.New(lead.Options{
+		Name: o.Name, Instance: e.opt.Instance, StoreID: e.opt.StoreID, Cluster: led{c}, Owners: e.opt.Owners, Store: e.opt.Store,
+		Slots: e.slots, Announcer: o.Kube, Awake: e.stayAwake, Emit: e.opt.Events.Emit,
+	})
 	c.ledger.Apply(e.started, fromFiles(o)...)
 	from, told := c.quietFrom(later(c.record().ResumedAt, e.stop.Record(state.AllClusters).ResumedAt))
 	c.quiet = from.Add(e.opt.Guards.QuietPeriod)
@@ -79,12 +82,11 @@ func (c *cluster) emit(ev event.Event) {
 
 // wake asks for a decision soon, and for an announcement where there was none to make.
 func (c *cluster) wake() {
-	for _, each := range []chan struct{}{c.poke, c.stir} {
-		select {
-		case each <- struct{}{}:
-		default:
-		}
+	select {
+	case c.poke <- struct{}{}:
+	default:
 	}
+	c.lead.Stir()
 }
 
 func (c *cluster) openRuns() []remediate.Run {
@@ -104,7 +106,7 @@ func (c *cluster) save(ctx context.Context, r remediate.Run) (remediate.Run, err
 	if err := c.freeze(ctx, r); err != nil {
 		return r, err
 	}
-	saved, err := state.SaveRun(ctx, c.store(), r)
+	saved, err := state.SaveRun(ctx, c.lead.Store(), r)
 	if err != nil {
 		return r, err
 	}

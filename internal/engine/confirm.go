@@ -19,7 +19,7 @@ import (
 func (e *Engine) ConfirmOff(ctx context.Context, o order.Order) (order.Outcome, error) {
 	c, err := e.cluster(o.Cluster)
 	if err == nil {
-		err = c.ours() // a standby asks no BMC
+		err = c.lead.Refuse() // a standby asks no BMC
 	}
 	if err != nil {
 		return order.Outcome{}, err

@@ -28,7 +28,6 @@ func (c *cluster) decideLoop(ctx context.Context) error {
 	beat := time.NewTicker(beatEvery)
 	defer beat.Stop()
 	var due time.Time // of the candidates, when they were last asked about
-	ownerless := false
 	for {
 		ask := true
 		select {
@@ -37,8 +36,8 @@ func (c *cluster) decideLoop(ctx context.Context) error {
 		case <-beat.C:
 			c.e.beat()
 			c.watchView()
-			c.settleSoon()
-			ownerless = c.tellOwnerless(ownerless)
+			c.lead.SettleSlots()
+			c.lead.ReportOwnerless()
 			continue
 		case <-timer.C:
 		case <-c.opt.Watch.Changed():
@@ -107,7 +106,7 @@ func (c *cluster) decide(ctx context.Context, now time.Time, ask bool, due time.
 	if moved || ask {
 		c.e.beat()
 		now = time.Now() // that save may have been slow
-		c.settleSoon()
+		c.lead.SettleSlots()
 		due = earliest(c.askAll(ctx, now), c.seekEvidence(now))
 		c.tell()
 	}
@@ -250,7 +249,7 @@ func (c *cluster) probed(a candidate, now time.Time) *probe {
 	if p != nil {
 		c.endProbe(p)
 	}
-	if !c.spawn(func(ctx context.Context) { c.runProbe(ctx, a) }) {
+	if !c.lead.Spawn(func(ctx context.Context) { c.runProbe(ctx, a) }) {
 		c.dropProbe(a.key)
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/lead"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
@@ -64,17 +65,7 @@ type Kube interface {
 	Backup(ctx context.Context, t remediate.Target) ([]byte, remediate.Backup, error)
 	Act(ctx context.Context, r remediate.Run, a remediate.Action, backups [][]byte, b remediate.Backup) error
 	Credentials(ctx context.Context, namespace, name string) (string, bmc.Secret, error)
-	// Announce takes or renews the Lease that says who fences in the cluster, and says
-	// how long that binds others from the moment of the call. While somebody else holds
-	// it, it writes nothing and says who.
-	Announce(ctx context.Context, a Announcement) (binds time.Duration, foreign string, err error)
-}
-
-// Announcement says who is about to act on a cluster.
-type Announcement struct {
-	Instance string
-	StoreID  string
-	Epoch    uint64
+	lead.Announcer
 }
 
 // Hosts is the inventory an administrator wrote. found is false for a Node
@@ -148,7 +139,7 @@ type Engine struct {
 	backoff  *probeBackoff
 	recorder *recorder
 	own      *ownHost
-	slots    *slots
+	slots    *lead.Slots
 	stop     *stop.Stop
 	started  time.Time
 	beat     func() // tells the watchdog that decisions are made
@@ -169,7 +160,7 @@ func New(ctx context.Context, opt Options) (*Engine, error) {
 	if opt.Owners == nil {
 		e.opt.Owners = state.Sole(opt.Store, opt.Instance, namesOf(opt.Clusters))
 	}
-	e.slots, e.freezes = newSlots(), newFreezes()
+	e.slots, e.freezes = lead.NewSlots(e.slotsFreed), newFreezes()
 	if opt.Suspended == nil {
 		e.opt.Suspended = suspend.Total
 	}
@@ -212,6 +203,17 @@ func namesOf(clusters []ClusterOptions) []string {
 	}
 	return list
 }
+
+// slotsFreed wakes the clusters that may have waited for a slot.
+func (e *Engine) slotsFreed(by string) {
+	for name, c := range e.clusters {
+		if name != by {
+			c.wake()
+		}
+	}
+}
+
+func (e *Engine) stayAwake() suspend.Awake { return suspend.StayAwake(e.opt.Suspended) }
 
 // declare indexes the administrator's hosts of a cluster.
 func (e *Engine) declare(ctx context.Context, cluster string) {

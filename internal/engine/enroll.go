@@ -40,7 +40,7 @@ func (e *Engine) Enroll(ctx context.Context, o order.Order) (Enrollment, error) 
 	if err != nil {
 		return Enrollment{}, err
 	}
-	if err := c.ours(); err != nil {
+	if err := c.lead.Refuse(); err != nil {
 		return Enrollment{}, err
 	}
 	if !c.seenWhole() {
@@ -184,10 +184,10 @@ func (e *Engine) Release(ctx context.Context, o order.Order) error {
 	if err != nil {
 		return err
 	}
-	if err := c.ours(); err != nil {
+	if err := c.lead.Refuse(); err != nil {
 		return err
 	}
-	released, err := e.freezes.release(ctx, c.store(), o, c.opt.Name)
+	released, err := e.freezes.release(ctx, c.lead.Store(), o, c.opt.Name)
 	for _, f := range released {
 		o.Node, o.Run = f.Node, f.RunID
 		c.emit(o.Event("releases " + f.Host))

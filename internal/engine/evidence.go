@@ -35,7 +35,7 @@ type evidence struct {
 // seekEvidence asks the BMCs of the targets that a check waits for, if the check
 // would not wait for a host that reads Off. It says when to seek again.
 func (c *cluster) seekEvidence(now time.Time) (due time.Time) {
-	act := c.e.stop.Paused(c.opt.Name) == "" && c.foreignOwner(now) == "" && c.armed()
+	act := c.e.stop.Paused(c.opt.Name) == "" && c.lead.WhyNotAct(now) == "" && c.armed()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	checks := c.shortening()
@@ -72,7 +72,7 @@ func (c *cluster) seekEvidence(now time.Time) (due time.Time) {
 			c.evidence[node] = ev
 		}
 		draft := wanted[node]
-		if !c.spawn(func(ctx context.Context) { c.readEvidence(ctx, draft, ev) }) {
+		if !c.lead.Spawn(func(ctx context.Context) { c.readEvidence(ctx, draft, ev) }) {
 			return time.Time{} // the claim ended meanwhile
 		}
 		busy++

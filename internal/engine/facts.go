@@ -15,7 +15,7 @@ import (
 func (c *cluster) facts(a candidate, p *probe, now time.Time) guard.Facts {
 	v := c.watchView() // one whose outage is over brings its quiet period along // I16
 	f := guard.Facts{
-		Manual: a.draft.Manual != nil, Mode: c.opt.Mode, ForeignOwner: c.foreignOwner(now), OwnerSource: c.ownerSource(),
+		Manual: a.draft.Manual != nil, Mode: c.opt.Mode, ForeignOwner: c.lead.WhyNotAct(now), OwnerSource: c.ownerSource(),
 		Paused: c.e.stop.Paused(c.opt.Name), Held: c.e.stop.Held(c.opt.Name, a.draft.Target.Node),
 		ViewSynced: v.Synced, ViewAge: v.Age, ClockSkew: v.Skew, Protected: a.protected,
 		ControlPlane: a.draft.ControlPlane, QuorumHolds: true, QuorumDetail: "etcd is asked just before",
@@ -124,7 +124,7 @@ func (c *cluster) countRuns(a candidate, f *guard.Facts, forgiven, now time.Time
 			f.ZoneInFlight++
 		}
 	}
-	f.InFlightTotal = max(c.e.slots.count(), f.InFlight)
+	f.InFlightTotal = max(c.e.slots.Count(), f.InFlight)
 }
 
 // mayBeIn says whether a run's host is in a zone. A Node that was made again, by a kubelet
@@ -137,4 +137,12 @@ func (c *cluster) mayBeIn(zone, key string, r remediate.Run) bool {
 	}
 	labels, known := c.labels[r.ID]
 	return !known || labels[key] == zone
+}
+
+// ownerSource is what says whose the cluster is; "" where that is the Lease.
+func (c *cluster) ownerSource() string {
+	if !c.lead.Leads() {
+		return "store"
+	}
+	return ""
 }

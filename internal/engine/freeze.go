@@ -160,7 +160,7 @@ func (c *cluster) freeze(ctx context.Context, r remediate.Run) error {
 	if !lied(r) || known {
 		return nil
 	}
-	if err := c.e.freezes.add(ctx, c.store(), r, c.e.classOf(r.Target.Host)); err != nil {
+	if err := c.e.freezes.add(ctx, c.lead.Store(), r, c.e.classOf(r.Target.Host)); err != nil {
 		return err
 	}
 	for _, each := range c.e.clusters { // others of the class may be frozen now

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/lead"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -27,7 +28,7 @@ func (noHosts) Find(context.Context, string, string) (bmc.Host, bool, error) {
 func TestLateEvidenceIsNobodys(t *testing.T) {
 	old, fresh := &evidence{running: true}, &evidence{running: true, off: true}
 	c := &cluster{e: &Engine{opt: Options{Hosts: noHosts{}}}, ledger: policy.NewLedger(policy.Rules{}),
-		evidence: map[string]*evidence{"n-1": fresh}, poke: make(chan struct{}, 1)}
+		evidence: map[string]*evidence{"n-1": fresh}, poke: make(chan struct{}, 1), lead: lead.New(lead.Options{})}
 	draft := remediate.Run{Target: remediate.Target{Node: "n-1"}}
 	c.readEvidence(t.Context(), draft, old)
 	assert.True(t, fresh.running && fresh.off)

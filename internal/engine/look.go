@@ -82,7 +82,7 @@ func (w *worker) due(power remediate.Observation) time.Time {
 // when they could not be read, which is not the same as none.
 func (w *worker) backups(ctx context.Context) ([][]byte, remediate.Backup) {
 	if w.saved == nil { // nobody else writes them: the store is not asked at each look
-		saved, err := state.Backups(ctx, w.c.store(), w.run.ID)
+		saved, err := state.Backups(ctx, w.c.lead.Store(), w.run.ID)
 		if err != nil {
 			w.emit(event.Event{Type: event.Failed, Message: "read the backups of the Node: " + err.Error()})
 			return nil, remediate.Backup{}
@@ -234,4 +234,14 @@ func failureReason(seen remediate.Observation, err error) string {
 		return "APIForbidden"
 	}
 	return ""
+}
+
+// alsoContested adds other installations of fenced to the remediators that a look
+// found. // I22
+func (c *cluster) alsoContested(s *remediate.Observation, now time.Time) {
+	answer, who := c.lead.Contested(now)
+	switch {
+	case answer == remediate.Yes, answer == remediate.CannotTell && s.Contested == remediate.No:
+		s.Contested, s.Contender = answer, who
+	}
 }

@@ -171,7 +171,7 @@ func (c *cluster) order(ctx context.Context, run string, o order.Order, verb str
 	w, r := c.workers[run], c.runs[run]
 	c.mu.Unlock()
 	if w == nil {
-		return order.Outcome{}, cmp.Or(c.ours(), errEnded(run))
+		return order.Outcome{}, cmp.Or(c.lead.Refuse(), errEnded(run))
 	}
 	o.Node, o.Run = r.Target.Node, run
 	ord := runOrder{change: change, event: o.Event(verb), done: make(chan error, 1)}
@@ -200,7 +200,7 @@ func (e *Engine) Arm(ctx context.Context, o order.Order, armed bool) error {
 	if err != nil {
 		return err
 	}
-	if err := c.ours(); err != nil {
+	if err := c.lead.Refuse(); err != nil {
 		return err
 	}
 	verb := map[bool]string{true: "arms", false: "disarms"}[armed]

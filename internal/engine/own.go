@@ -229,7 +229,7 @@ func (c *cluster) rememberOwn(ctx context.Context, changes []policy.Change) {
 	uuid := own.uuid
 	own.mu.Unlock()
 	p, _, err := c.e.pins.get(own.pinned)
-	if uuid == "" || p.SystemUUID == uuid || c.leadership.Load() == nil {
+	if uuid == "" || p.SystemUUID == uuid || !c.lead.Leads() {
 		return
 	}
 	if p.SystemUUID = uuid; err == nil {

@@ -24,7 +24,7 @@ func (e *Engine) Checked(ctx context.Context, k Checked) {
 		return
 	}
 	e.own.resolve(ctx, d)
-	owned := c.leadership.Load() != nil // else others write it down
+	owned := c.lead.Leads() // else others write it down
 	if owned {
 		c.contradict(ctx, k, d)
 	}

@@ -167,11 +167,11 @@ func pinnedAmong(p state.Pin, h bmc.Host) bool {
 // putPin writes a pin durably and then makes it what others see. Where another stands
 // by now, that one is: it may be this very pin, of a write that was not answered.
 func (c *cluster) putPin(ctx context.Context, p state.Pin) (state.Pin, error) {
-	saved, err := state.SavePin(ctx, c.store(), p)
+	saved, err := state.SavePin(ctx, c.lead.Store(), p)
 	if err == nil {
 		c.e.pins.put(saved)
 	} else if errors.Is(err, state.ErrConflict) || errors.Is(err, state.ErrExists) {
-		if stood, unread := state.LoadPin(ctx, c.store(), p.Host); unread == nil {
+		if stood, unread := state.LoadPin(ctx, c.lead.Store(), p.Host); unread == nil {
 			c.e.pins.put(stood)
 		}
 	}

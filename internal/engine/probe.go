@@ -176,7 +176,7 @@ func (c *cluster) dropProbe(key string) {
 func (c *cluster) endProbe(p *probe) {
 	if s := p.session; s != nil {
 		p.session = nil
-		if !c.spawn(s.close) {
+		if !c.lead.Spawn(s.close) {
 			s.close(context.Background())
 		}
 	}

@@ -43,8 +43,8 @@ func (e *Engine) pruneOnce(ctx context.Context, now time.Time) bool {
 	for _, c := range e.clusters {
 		c.dropEnded(now.Add(-keepRuns))
 		c.dropMemory(now.Add(-24 * time.Hour))
-		if c.leadership.Load() != nil {
-			store = c.store()
+		if c.lead.Leads() {
+			store = c.lead.Store()
 		}
 	}
 	if store == nil {

@@ -113,7 +113,7 @@ func (e *Engine) keepReread(ctx context.Context) error {
 
 func (e *Engine) actsAmongOthers() bool {
 	for _, c := range e.clusters {
-		if t := c.leadership.Load(); t != nil && !t.claim.Until().IsZero() && c.mayAct() {
+		if c.lead.Shared() && (led{c}).MayAct() {
 			return true
 		}
 	}
@@ -125,7 +125,7 @@ func (c *cluster) follows(all []remediate.Run) {
 	runs := c.of(all)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.leadership.Load() == nil { // else its own memory is newer
+	if !c.lead.Leads() { // else its own memory is newer
 		c.runs, c.moved = runs, true
 		c.wake()
 	}

@@ -16,7 +16,7 @@ import (
 func (e *Engine) Retry(ctx context.Context, o order.Order) (order.Outcome, error) {
 	c, r, err := e.withRun(o)
 	if err == nil {
-		err = c.ours()
+		err = c.lead.Refuse()
 	}
 	if err != nil {
 		return order.Outcome{}, err

@@ -77,7 +77,7 @@ const scopeRetry = time.Minute
 // cluster was seen whole with this scope: the next start need not be quiet. due is when
 // to call it again, although nothing happens in the cluster; zero = never.
 func (c *cluster) rememberScope(ctx context.Context, now time.Time) (due time.Time, err error) {
-	if c.leadership.Load() == nil || c.e.stop.Corrupt() != "" { // the owner does, when it knows what it writes over
+	if !c.lead.Leads() || c.e.stop.Corrupt() != "" { // the owner does, when it knows what it writes over
 		return time.Time{}, nil
 	}
 	c.mu.Lock()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/lead"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -23,7 +24,7 @@ func (c *cluster) start(ctx context.Context, a candidate, draft remediate.Run, s
 	if err != nil {
 		return r, err
 	}
-	defer t.leave()
+	defer t.Leave()
 	return c.begin(ctx, t, a, r, s)
 }
 
@@ -36,8 +37,8 @@ func (c *cluster) startSoon(ctx context.Context, a candidate, draft remediate.Ru
 		c.notStarted(ctx, a, s, err)
 		return now.Add(askEvery)
 	}
-	defer t.leave()
-	t.run(func(ctx context.Context) {
+	defer t.Leave()
+	t.Go(func(ctx context.Context) {
 		_, err := c.begin(ctx, t, a, r, s)
 		if err == nil {
 			return
@@ -64,24 +65,24 @@ func (c *cluster) notStarted(ctx context.Context, a candidate, s *session, err e
 
 // place lists a run as open if nothing stands against it, and enters the tenure: a run
 // belongs to the one that it was decided in, which ends only after it was begun. // I19
-func (c *cluster) place(a candidate, draft remediate.Run) (*leadership, remediate.Run, error) {
+func (c *cluster) place(a candidate, draft remediate.Run) (*lead.Leadership, remediate.Run, error) {
 	now := time.Now().UTC()
 	draft.ID = newRunID(now)
 	r := remediate.Begin(draft, now)
-	t := c.leadership.Load()
-	if t == nil || !t.enter() {
-		why := cmp.Or(c.notOurs(), "this instance gives the cluster up")
+	t := c.lead.Enter()
+	if t == nil {
+		why := cmp.Or(c.lead.WhyNot(), "this instance gives the cluster up")
 		return nil, r, &reason.Refusal{Reason: reason.NotOwner, Message: why}
 	}
 	if err := c.reserve(a, r, now); err != nil {
-		t.leave()
+		t.Leave()
 		return nil, r, err
 	}
 	return t, r, nil
 }
 
 // begin records and saves a run that has its place, or takes that away again.
-func (c *cluster) begin(ctx context.Context, t *leadership, a candidate, r remediate.Run, s *session) (remediate.Run, error) {
+func (c *cluster) begin(ctx context.Context, t *lead.Leadership, a candidate, r remediate.Run, s *session) (remediate.Run, error) {
 	started, err := c.recorded(event.Event{
 		Type: event.Started, Node: r.Target.Node, Run: r.ID, Step: r.Step, Check: r.CheckID, Gates: a.gates,
 		Message: cmp.Or(r.Trigger, "manual fence"),
@@ -95,7 +96,7 @@ func (c *cluster) begin(ctx context.Context, t *leadership, a candidate, r remed
 	} else {
 		saved, err = c.saveFirst(ctx, r)
 	}
-	if _, perhaps := errors.AsType[unsure](err); perhaps && t.spawn(func(ctx context.Context) { c.takeBack(ctx, r) }) {
+	if _, perhaps := errors.AsType[unsure](err); perhaps && t.Spawn(func(ctx context.Context) { c.takeBack(ctx, r) }) {
 		return r, err
 	}
 	if err != nil {
@@ -169,9 +170,9 @@ func (c *cluster) asked(a candidate, now time.Time) []reason.Gate {
 func (c *cluster) saveFirst(ctx context.Context, r remediate.Run) (remediate.Run, error) {
 	limit := max(1, c.e.opt.Guards.MaxInFlightTotal)
 	if r.Manual != nil {
-		limit = everySlot
+		limit = lead.EverySlot
 	}
-	free, err := c.e.slots.take(ctx, c.store(), limit, c.opt.Name, r.ID)
+	free, err := c.e.slots.Take(ctx, c.lead.Store(), limit, c.opt.Name, r.ID)
 	switch {
 	case err != nil:
 		c.emit(event.Event{Type: event.Failed, Node: r.Target.Node, Message: reason.Sentence(err)})

@@ -40,10 +40,10 @@ func (e *Engine) Status() []ClusterStatus {
 		o := e.opt.Owners.Owner(name)
 		s := ClusterStatus{
 			Name: name, Mode: c.opt.Mode, Paused: e.stop.Paused(name), Armed: c.armed(), View: c.view(), Runs: c.openRuns(),
-			Owner: c.leadership.Load() != nil, OwnerName: o.Instance, Epoch: o.Epoch,
+			Owner: c.lead.Leads(), OwnerName: o.Instance, Epoch: o.Epoch,
 		}
 		if s.Owner || s.Epoch == 0 || s.OwnerName == e.opt.Instance {
-			s.Idle = c.foreignOwner(time.Now())
+			s.Idle = c.lead.WhyNotAct(time.Now())
 		}
 		c.mu.Lock()
 		s.ViewBad = c.viewBad

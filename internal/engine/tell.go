@@ -95,7 +95,7 @@ func (t *statusWriter) round(ctx context.Context, now time.Time) (due time.Time)
 	if t.c.e.stop.Paused(t.c.opt.Name) != "" {
 		return time.Time{} // the end of a pause is told
 	}
-	foreign := t.c.foreignOwner(now) // whoever acts tells
+	foreign := t.c.lead.WhyNotAct(now) // whoever acts tells
 	acts := t.c.armed() && foreign == ""
 	t.c.mu.Lock()
 	var found []policy.CheckReport

@@ -32,7 +32,7 @@ func unsureOf(err error) error {
 func (c *cluster) takeBack(ctx context.Context, r remediate.Run) {
 	r = remediate.Unbegun(r, time.Now().UTC())
 	for {
-		saved, err := state.SaveRun(ctx, c.store(), r)
+		saved, err := state.SaveRun(ctx, c.lead.Store(), r)
 		switch {
 		case err == nil:
 			c.settle(saved)
@@ -41,7 +41,7 @@ func (c *cluster) takeBack(ctx context.Context, r remediate.Run) {
 			c.emit(event.Event{Type: event.Failed, Node: r.Target.Node, Run: r.ID, Message: "another instance may find this run open and go on with it: it could not be taken back: " + err.Error()})
 			return
 		}
-		switch stood, err := state.GetRun(ctx, c.store(), r.ID); {
+		switch stood, err := state.GetRun(ctx, c.lead.Store(), r.ID); {
 		case err == nil && !stood.Open(): // only the answer was lost, again
 			c.settle(stood)
 			return

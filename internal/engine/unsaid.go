@@ -11,7 +11,7 @@ import (
 // reread takes in the run as it stands in the store, after a save that the store did
 // not confirm: it may have been done, and the run may have ended with it.
 func (w *worker) reread(ctx context.Context) {
-	r, err := state.GetRun(ctx, w.c.store(), w.run.ID)
+	r, err := state.GetRun(ctx, w.c.lead.Store(), w.run.ID)
 	if err != nil {
 		return
 	}

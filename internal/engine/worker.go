@@ -36,7 +36,7 @@ func (c *cluster) startWorker(r remediate.Run, s *session) {
 	c.mu.Lock()
 	c.workers[r.ID] = w
 	c.mu.Unlock()
-	if !c.spawn(w.loop) { // the claim ended meanwhile: the next owner resumes the run
+	if !c.lead.Spawn(w.loop) { // the claim ended meanwhile: the next owner resumes the run
 		w.end(context.Background())
 	}
 }
@@ -122,7 +122,7 @@ func (w *worker) backup(ctx context.Context) error {
 		return err
 	}
 	w.saved = nil
-	return state.SaveBackup(ctx, w.c.store(), state.Backup{
+	return state.SaveBackup(ctx, w.c.lead.Store(), state.Backup{
 		RunID: w.run.ID, NodeUID: b.UID, ResourceVersion: b.ResourceVersion, Saved: time.Now().UTC(), Node: data,
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/lead"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -58,7 +59,7 @@ func (k failingKube) Act(ctx context.Context, r remediate.Run, a remediate.Actio
 	return err
 }
 
-func (k failingKube) Announce(ctx context.Context, a engine.Announcement) (time.Duration, string, error) {
+func (k failingKube) Announce(ctx context.Context, a lead.Announcement) (time.Duration, string, error) {
 	reach("", "before", "write", "Lease")
 	binds, foreign, err := k.Kube.Announce(ctx, a)
 	reach("", "after", "write", "Lease")

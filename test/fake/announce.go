@@ -3,17 +3,17 @@ package fake
 import (
 	"time"
 
-	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/lead"
 )
 
 // FencedLease is the Lease that says who fences in the cluster.
 type FencedLease struct {
-	Held    engine.Announcement
+	Held    lead.Announcement
 	By      any // nil: another installation
 	Renewed time.Time
 	Foreign string // who holds it for ever; empty: nobody
 	Fails   error  // each call
-	Last    engine.Announcement
+	Last    lead.Announcement
 
 	calls int
 }
@@ -23,7 +23,7 @@ const LeaseDuration = 15 * time.Second
 
 // Announce takes or renews the Lease for somebody. A holder of another store is given
 // way while its Lease has not stood still for its duration.
-func (s *State) Announce(by any, a engine.Announcement) (binds time.Duration, foreign string) {
+func (s *State) Announce(by any, a lead.Announcement) (binds time.Duration, foreign string) {
 	l := &s.Fenced
 	switch {
 	case l.Foreign != "":

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/lead"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -118,7 +119,7 @@ func (c *Cluster) Credentials(_ context.Context, _, name string) (user string, p
 }
 
 // Announce implements engine.Kube.
-func (c *Cluster) Announce(_ context.Context, a engine.Announcement) (binds time.Duration, foreign string, err error) {
+func (c *Cluster) Announce(_ context.Context, a lead.Announcement) (binds time.Duration, foreign string, err error) {
 	c.Do(func(s *State) {
 		if err = s.apiError(); err != nil {
 			return
@@ -132,7 +133,7 @@ func (c *Cluster) Announce(_ context.Context, a engine.Announcement) (binds time
 }
 
 // Announcements is how often somebody announced itself, and the last one.
-func (c *Cluster) Announcements() (n int, last engine.Announcement) {
+func (c *Cluster) Announcements() (n int, last lead.Announcement) {
 	c.Do(func(s *State) { n, last = s.Fenced.calls, s.Fenced.Last })
 	return n, last
 }

@@ -4,13 +4,13 @@ import (
 	"context"
 	"time"
 
-	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/lead"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/fake"
 )
 
 // Announce implements engine.Kube.
-func (k kube) Announce(ctx context.Context, a engine.Announcement) (binds time.Duration, foreign string, err error) {
+func (k kube) Announce(ctx context.Context, a lead.Announcement) (binds time.Duration, foreign string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	if err := k.request(ctx, "announce"); err != nil {
@@ -26,7 +26,7 @@ func (k kube) Announce(ctx context.Context, a engine.Announcement) (binds time.D
 func (w *World) tickStrangers(now time.Time) {
 	a := w.api
 	if now.Before(w.visitTo) && (a.Fenced.By == nil || time.Since(a.Fenced.Renewed) > fake.LeaseDuration) {
-		a.Fenced = fake.FencedLease{Held: engine.Announcement{Instance: "stranger", StoreID: "another"}, Renewed: now}
+		a.Fenced = fake.FencedLease{Held: lead.Announcement{Instance: "stranger", StoreID: "another"}, Renewed: now}
 	}
 	if now.After(w.rivalTo) {
 		a.Contested, a.Contender = remediate.No, ""

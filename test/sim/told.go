@@ -85,24 +85,24 @@ func lastOf[T any](list []T) []T {
 	return slices.Clone(list[len(list)-1:])
 }
 
-// lead is where an entry was told to lead: to whose BMC, and since when. sure: it is in
+// wayTo is where an entry was told to lead: to whose BMC, and since when. sure: it is in
 // hosts.d, or it was enrolled there.
-type lead struct {
+type wayTo struct {
 	to   *host
 	at   time.Time
 	sure bool
 }
 
 // leads are those of a host's entries.
-func (c *incarnation) leads(h *host) (all []lead) {
+func (c *incarnation) leads(h *host) (all []wayTo) {
 	way, listed := c.knows.ways[h.Name]
 	if listed {
-		all = append(all, lead{way.bmc, c.since, true})
+		all = append(all, wayTo{way.bmc, c.since, true})
 	}
 	if list := c.knows.metal[h.Name]; len(list) > 0 {
 		last := list[len(list)-1]
 		if last.to != nil && !(listed && last.to == way.bmc) {
-			all = append(all, lead{last.to, last.at, h.pinned && !h.listed && last.to == h})
+			all = append(all, wayTo{last.to, last.at, h.pinned && !h.listed && last.to == h})
 		}
 	}
 	return all
@@ -111,7 +111,7 @@ func (c *incarnation) leads(h *host) (all []lead) {
 // maybeKnown says whether a host's entries may be vouched for: by hosts.d, an enrolment, or
 // a run that has pinned what it proved.
 func (c *incarnation) maybeKnown(h *host) bool {
-	return slices.ContainsFunc(c.leads(h), func(l lead) bool { return l.sure || l.to == h })
+	return slices.ContainsFunc(c.leads(h), func(l wayTo) bool { return l.sure || l.to == h })
 }
 
 // twin says what makes a host, which is said to be of a UUID, one with another, and

@@ -1,4 +1,4 @@
-package engine
+package lead
 
 import (
 	"context"
@@ -25,7 +25,7 @@ func (silent) List(context.Context, state.Kind) ([]state.Record, error) {
 // would stand behind them.
 func TestClustersDoNotWaitForTheSlotsInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, began := newSlots(), time.Now()
+		s, began := NewSlots(func(string) {}), time.Now()
 		var clusters sync.WaitGroup
 		for range 4 {
 			clusters.Go(func() { assert.ErrorContains(t, s.refresh(t.Context(), silent{}), "no answer") })

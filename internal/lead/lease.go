@@ -1,4 +1,4 @@
-package engine
+package lead
 
 import (
 	"context"
@@ -15,6 +15,20 @@ const (
 	announceRetry = time.Second      // after it failed
 	announceTime  = 10 * time.Second // one try
 )
+
+// Announcer takes or renews the Lease in the cluster that says who acts there, and says
+// how long that binds others from the moment of the call. While somebody else holds it,
+// it writes nothing and says who.
+type Announcer interface {
+	Announce(ctx context.Context, a Announcement) (binds time.Duration, foreign string, err error)
+}
+
+// Announcement says who is about to act on a cluster.
+type Announcement struct {
+	Instance string
+	StoreID  string
+	Epoch    uint64
+}
 
 // leaseStatus is what came of telling the cluster who acts on it: another installation of
 // fenced, with a store of its own, can know by nothing else.
@@ -70,51 +84,43 @@ func (n *leaseStatus) note(at time.Time, binds time.Duration, foreign string, er
 	}
 }
 
-// keepAnnounced tells the cluster who acts on it, as long as this instance might.
-func (c *cluster) keepAnnounced(ctx context.Context, t *leadership) {
+// runLease keeps the cluster's Lease, as long as this instance might act.
+func (l *Lead) runLease(ctx context.Context, t *Leadership) {
 	tick := time.NewTicker(announceRetry)
 	defer tick.Stop()
 	var next time.Time
-	var news contest
+	var last contest
 	for {
-		if now := time.Now(); c.mayAct() && !now.Before(next) {
+		if now := time.Now(); l.opt.Cluster.MayAct() && !now.Before(next) {
 			next = now.Add(announceRetry)
-			if c.announceOnce(ctx, t, now) {
+			if l.announce(ctx, t, now) {
 				next = now.Add(announceEvery)
 			}
-			news = c.tellContested(t, news)
+			last = l.reportContested(t, last)
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-		case <-c.stir:
+		case <-l.stir:
 		}
 	}
 }
 
-// mayAct says whether there is anything that this instance could do to the cluster:
-// one that is only observed belongs to whoever acts on it.
-func (c *cluster) mayAct() bool {
-	if c.armed() {
-		return true
+// Stir makes the Lease be taken soon where there was no reason to before.
+func (l *Lead) Stir() {
+	select {
+	case l.stir <- struct{}{}:
+	default:
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, r := range c.runs {
-		if r.Open() {
-			return true
-		}
-	}
-	return false
 }
 
-// announceOnce says whether the Lease is ours now.
-func (c *cluster) announceOnce(ctx context.Context, t *leadership, now time.Time) bool {
+// announce says whether the Lease is ours now.
+func (l *Lead) announce(ctx context.Context, t *Leadership, now time.Time) bool {
 	ctx, cancel := context.WithTimeout(ctx, announceTime)
 	defer cancel()
-	binds, foreign, err := c.opt.Kube.Announce(ctx, Announcement{Instance: c.e.opt.Instance, StoreID: c.e.opt.StoreID, Epoch: t.claim.Epoch})
-	t.notice.note(now, binds, foreign, err)
+	binds, foreign, err := l.opt.Announcer.Announce(ctx, Announcement{Instance: l.opt.Instance, StoreID: l.opt.StoreID, Epoch: t.claim.Epoch})
+	t.lease.note(now, binds, foreign, err)
 	return err == nil && foreign == ""
 }
 
@@ -124,58 +130,19 @@ type contest struct {
 	told   bool
 }
 
-// tellContested tells when it begins or ceases to be true that nothing hurting may
-// be done here.
-func (c *cluster) tellContested(t *leadership, last contest) contest {
-	answer, why := t.notice.contested(time.Now())
+// reportContested reports when it begins or ceases to be true that nothing destructive
+// may be done here.
+func (l *Lead) reportContested(t *Leadership, last contest) contest {
+	answer, why := t.lease.contested(time.Now())
 	bad := answer != remediate.No
 	if answer != last.answer {
-		c.wake()
+		l.opt.Cluster.Wake()
 	}
 	switch {
 	case bad && (!last.told || answer != last.answer):
-		c.emit(event.Event{Type: event.Refused, Reason: string(reason.NotOwner), Message: why})
+		l.emit(event.Refused, reason.NotOwner, why)
 	case !bad && last.told:
-		c.emit(event.Event{Type: event.OwnerChanged, Message: "nobody else acts on the cluster any more"})
+		l.emit(event.OwnerChanged, "", "nobody else acts on the cluster any more")
 	}
 	return contest{answer, bad}
-}
-
-// foreignOwner says why this instance must not begin anything in the cluster; ""
-// when it may.
-func (c *cluster) foreignOwner(now time.Time) string {
-	t := c.leadership.Load()
-	if t == nil {
-		return c.notOurs()
-	}
-	if !c.mayAct() {
-		return "" // another gate forbids it
-	}
-	_, why := t.notice.contested(now)
-	return why
-}
-
-// ownerSource is what says whose the cluster is; "" where that is the Lease.
-func (c *cluster) ownerSource() string {
-	if c.leadership.Load() == nil {
-		return "store"
-	}
-	return ""
-}
-
-// contested is what a run asks about other installations of fenced.
-func (c *cluster) contested(now time.Time) (remediate.Answer, string) {
-	if t := c.leadership.Load(); t != nil {
-		return t.notice.contested(now)
-	}
-	return remediate.CannotTell, c.notOurs()
-}
-
-// alsoContested adds that to what a look found of other remediators. // I22
-func (c *cluster) alsoContested(s *remediate.Observation, now time.Time) {
-	answer, who := c.contested(now)
-	switch {
-	case answer == remediate.Yes, answer == remediate.CannotTell && s.Contested == remediate.No:
-		s.Contested, s.Contender = answer, who
-	}
 }
