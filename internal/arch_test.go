@@ -32,7 +32,7 @@ var table = map[string]rule{
 	"internal/policy":     {[]string{"reason"}, []string{"k8s.io/apimachinery/pkg/labels", "k8s.io/apimachinery/pkg/util/intstr"}},
 	"internal/remediate":  {[]string{"bmc"}, nil},
 	"internal/bmc":        {nil, nil},
-	"internal/power":      {[]string{"bmc"}, nil},
+	"internal/power":      {[]string{"bmc", "state"}, nil},
 	"internal/manifest":   {[]string{"policy"}, []string{"k8s.io/apimachinery/", "sigs.k8s.io/yaml", "go.yaml.in/yaml/", "github.com/robfig/cron/"}},
 	"internal/ipmi":       {[]string{"bmc"}, nil},
 	"internal/redfish":    {[]string{"bmc"}, []string{"github.com/stmcginnis/gofish"}},

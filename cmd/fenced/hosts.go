@@ -9,9 +9,9 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/bmclib"
 	"github.com/fenced/fenced/internal/config"
-	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/fenceagent"
 	"github.com/fenced/fenced/internal/ipmi"
+	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/redfish"
 )
@@ -73,7 +73,7 @@ var drivers = map[bmc.Driver]func(bmc.Device, bmc.Timing) (bmc.Power, error){
 func opener(read time.Duration) bmc.Opener {
 	return func(d bmc.Device) (bmc.Power, error) {
 		if open := drivers[d.Driver]; open != nil {
-			return open(d, engine.Timing(d, read))
+			return open(d, power.Timing(d, read))
 		}
 		return nil, &bmc.Error{Kind: bmc.KindUnsupported, Op: "open", Addr: d.String(),
 			Err: fmt.Errorf("there is no driver %q", d.Driver)}

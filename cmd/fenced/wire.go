@@ -146,7 +146,7 @@ func (d *fenced) engineOptions() engine.Options {
 	g, p := d.cfg.Guards, d.cfg.Power
 	return engine.Options{
 		Store: d.store, Events: d.events, PauseFile: d.cfg.Control.PauseFile, Record: d.audit.record,
-		Power: engine.PowerTiming{ReadTimeout: p.ReadTimeout, OffReadSpacing: p.OffReadSpacing},
+		Power: power.ReadTiming{ReadTimeout: p.ReadTimeout, OffReadSpacing: p.OffReadSpacing},
 		Guards: guard.Limits{
 			QuietPeriod: g.QuietPeriod, ViewMaxAge: g.ViewMaxAge, ClockSkewMax: g.ClockSkewMax, MinPowerInterval: g.MinPowerInterval,
 			MaxInFlight: g.MaxInFlight, MaxInFlightPercent: g.MaxInFlightPercent, MaxInFlightPerZone: g.MaxInFlightPerZone,

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -87,9 +88,9 @@ const unprovenNow = "the proof of off grew old"
 // is as fresh as a proof must be. // I1, I26
 func (w *worker) proven(seen remediate.Observation) bool {
 	if w.run.IsolatesOnConfirmation() {
-		return time.Since(seen.At) <= proofMaxAge
+		return time.Since(seen.At) <= power.ProofMaxAge
 	}
-	return w.session != nil && w.session.proof.Proven(time.Now())
+	return w.session != nil && w.session.Proof().Proven(time.Now())
 }
 
 // hurt does a write that takes something away. Until it is answered, what it rests on is
@@ -129,7 +130,7 @@ func (w *worker) disproven(ctx context.Context, d decision, good time.Time) stri
 	case d.action == remediate.IsolateNode && !w.run.IsolatesOnConfirmation():
 		return w.proofLost(ctx)
 	}
-	asking, cancel := context.WithDeadline(ctx, good.Add(proofMaxAge))
+	asking, cancel := context.WithDeadline(ctx, good.Add(power.ProofMaxAge))
 	defer cancel()
 	if why := w.lastWord(asking, d); why != "" {
 		return why
@@ -149,12 +150,12 @@ func (w *worker) disproven(ctx context.Context, d decision, good time.Time) stri
 
 // proofLost says why the host is not proven off any more. // I1
 func (w *worker) proofLost(ctx context.Context) string {
-	reading, cancel := context.WithDeadline(ctx, w.session.proof.Until()) // or the write goes on with an old one
+	reading, cancel := context.WithDeadline(ctx, w.session.Proof().Until()) // or the write goes on with an old one
 	defer cancel()
-	if _, err := w.session.read(reading); err != nil {
+	if _, err := w.session.Read(reading); err != nil {
 		return "the power state cannot be read any more: " + err.Error()
 	}
-	if !w.session.accepted.Off() || !w.session.proof.Proven(time.Now()) {
+	if !w.session.OffAccepted() || !w.session.Proof().Proven(time.Now()) {
 		return "the host is no longer proven off"
 	}
 	return ""
@@ -171,7 +172,7 @@ func (w *worker) actTime(ctx context.Context, a remediate.Action) (context.Conte
 		most = actTimeout
 	case remediate.SendOff, remediate.SendOn:
 		if most = actTimeout; w.session != nil {
-			most = max(most, w.session.sendTime+closeTimeout)
+			most = max(most, w.session.SendTime+power.CloseTimeout)
 		}
 	}
 	return context.WithTimeout(context.WithoutCancel(ctx), most)
@@ -181,5 +182,5 @@ func (w *worker) send(ctx context.Context, c bmc.Command) error {
 	if w.session == nil {
 		return &bmc.Error{Kind: bmc.KindUnreachable, Op: "send " + c.String(), Addr: w.run.Target.Address, Err: errNoSession}
 	}
-	return w.session.send(ctx, c)
+	return w.session.Send(ctx, c)
 }

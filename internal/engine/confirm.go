@@ -119,7 +119,7 @@ func (c *cluster) powerTestimony(ctx context.Context, p *probe) (evidence []stri
 			evidence = append(evidence, "power: "+name+" cannot be read: "+reason.Sentence(err))
 			continue
 		}
-		s.close(ctx)
+		s.Close(ctx)
 		evidence = append(evidence, "power: "+name+" reads "+r.State.String())
 		if (r.State == bmc.On || r.Partial || r.Contradicted) && against == "" {
 			against = name + " reads On"

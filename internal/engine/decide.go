@@ -14,9 +14,8 @@ import (
 
 const (
 	beatEvery  = time.Second
-	probeRetry = 30 * time.Second // after a probe that a gate refused
-	probeFresh = 2 * time.Second  // age of the probe a run starts on // I4
-	askEvery   = 5 * time.Second  // between two looks at a gate that does not say when it could hold
+	probeFresh = 2 * time.Second // age of the probe a run starts on // I4
+	askEvery   = 5 * time.Second // between two looks at a gate that does not say when it could hold
 )
 
 // decideLoop is the one deciding goroutine of a cluster. It runs when the view

@@ -12,6 +12,7 @@ import (
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/lead"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
@@ -115,7 +116,7 @@ type Options struct {
 	Own    Own
 	Guards guard.Limits
 	Run    remediate.Limits // a check's start-up timeout may enlarge ReadyTimeout
-	Power  PowerTiming
+	Power  power.ReadTiming
 	Events *event.Stream
 	// Record makes an event durable before what it announces is done; while it
 	// fails nothing that hurts is done. After context.DeadlineExceeded the event may
@@ -135,8 +136,7 @@ type Engine struct {
 	index    *index
 	freezes  *freezes
 	pins     *pins
-	accounts *accounts
-	backoff  *probeBackoff
+	lockOut  *power.LockOut
 	recorder *recorder
 	own      *ownHost
 	slots    *lead.Slots
@@ -149,13 +149,12 @@ type Engine struct {
 // cluster and no BMC.
 func New(ctx context.Context, opt Options) (*Engine, error) {
 	e := &Engine{opt: opt, clusters: map[string]*cluster{}, index: newIndex(), started: time.Now(), beat: func() {}}
-	refused, err := state.LoadRefusals(ctx, opt.Store, opt.Instance)
-	if err != nil {
+	var err error
+	if e.lockOut, err = power.NewLockOut(ctx, opt.Store, opt.Instance); err != nil {
 		return nil, err
 	}
-	e.accounts, e.backoff = newAccounts(refused, time.Now()), &probeBackoff{failing: map[string]failing{}}
 	e.recorder = &recorder{failed: map[string]string{}}
-	e.opt.Open = e.accounts.guard(opt.Open)
+	e.opt.Open = e.lockOut.Guard(opt.Open)
 	e.own = &ownHost{Own: opt.Own, found: map[string]resolved{}, pinned: ownPin(opt.Instance)}
 	if opt.Owners == nil {
 		e.opt.Owners = state.Sole(opt.Store, opt.Instance, namesOf(opt.Clusters))
@@ -241,7 +240,9 @@ func (e *Engine) Run(ctx context.Context, beat func()) error {
 	g.Go(func() error { return e.keepReloaded(ctx) })
 	g.Go(func() error { return e.keepReread(ctx) })
 	g.Go(func() error { return e.prune(ctx) })
-	g.Go(func() error { return e.keepAccounts(ctx) })
+	g.Go(func() error {
+		return e.lockOut.Run(ctx, func(err error) { e.opt.Events.Emit(event.Event{Type: event.Internal, Message: err.Error()}) })
+	})
 	g.Go(func() error { return e.stop.Run(ctx) })
 	return g.Wait()
 }

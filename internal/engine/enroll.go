@@ -58,8 +58,7 @@ func (e *Engine) Enroll(ctx context.Context, o order.Order) (Enrollment, error) 
 		return Enrollment{}, err
 	}
 	s.Host = withSecrets(ctx, s.Host, c.credentials) // those of now
-	e.accounts.forget(s.Host)                        // the person may have mended them
-	e.backoff.forget(s.Host)
+	e.lockOut.Forget(s.Host)                         // the person may have mended them
 	old, _, err := e.pins.get(s.Host.Name)
 	if err != nil {
 		return Enrollment{}, fmt.Errorf("read the pin of %s: %w", s.Host.Name, err)
@@ -172,9 +171,9 @@ func (c *cluster) readOnce(ctx context.Context, d bmc.Device) (bmc.Reading, erro
 	if err != nil {
 		return bmc.Reading{}, err
 	}
-	s := newSession(one, 0, p, c.e.opt.Power)
-	defer s.close(ctx)
-	return s.read(ctx)
+	s := power.NewSession(one, 0, p, c.e.opt.Power)
+	defer s.Close(ctx)
+	return s.Read(ctx)
 }
 
 // Release ends the freeze of a Node's host, on the word of a person who knows why

@@ -146,18 +146,12 @@ func (c *cluster) readEvidence(ctx context.Context, draft remediate.Run, ev *evi
 	if c.evidence[draft.Target.Node] == ev {
 		ev.running, ev.off, ev.at, ev.next = false, off, now, now.Add(evidenceEvery)
 		if barred { // asking again soon would lock the account
-			ev.next = now.Add(accountPause)
+			ev.next = now.Add(power.AccountPause)
 		}
 		c.ledger.SetReadsOff(now, draft.Target.Node, off)
 	}
 	c.mu.Unlock()
 	c.wake()
-}
-
-// strict says whether every device of a level refuses forged answers and tells
-// whose it is.
-func strict(l bmc.Level) bool {
-	return !slices.ContainsFunc(l.Devices, func(d bmc.Device) bool { return d.Assurance() != bmc.AssuranceStrict })
 }
 
 // readsOff says whether two spaced readings of the identified BMC say Off, the
@@ -166,28 +160,28 @@ func (c *cluster) readsOff(ctx context.Context, draft remediate.Run) (off, barre
 	ctx, cancel := context.WithTimeout(ctx, evidenceTime)
 	defer cancel()
 	h, err := c.newHost(ctx, draft.Target)
-	if err != nil || !strict(h.Levels[0]) { // what others say shortens no wait
+	if err != nil || !power.IsStrict(h.Levels[0]) { // what others say shortens no wait
 		return false, false
 	}
 	p, err := power.OpenLevel(c.e.opt.Open, h, 0)
 	if err != nil {
 		return false, false
 	}
-	s := newSession(h, 0, p, c.e.opt.Power)
-	defer s.close(ctx)
+	s := power.NewSession(h, 0, p, c.e.opt.Power)
+	defer s.Close(ctx)
 	for ctx.Err() == nil {
-		r, err := s.read(ctx)
+		r, err := s.Read(ctx)
 		switch {
 		case err != nil:
 			return false, bmc.KindOf(err).RefusesAccount()
 		case r.State != bmc.Off, identify(h, 0, r, c.claims(ctx, h, draft.Target, false)) != guard.IdentityMatches:
 			return false, false
-		case s.proof.Proven(time.Now()):
+		case s.Proof().Proven(time.Now()):
 			return true, false
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(time.Until(s.proof.NextRead(time.Now()))):
+		case <-time.After(time.Until(s.Proof().NextRead(time.Now()))):
 		}
 	}
 	return false, false

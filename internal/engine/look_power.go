@@ -2,10 +2,10 @@ package engine
 
 import (
 	"context"
-	"strings"
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -20,7 +20,7 @@ func (w *worker) lookPower(ctx context.Context) (seen remediate.Observation) {
 	if !w.run.HasConfirmation() {
 		w.against = ""
 	}
-	if s := w.session; s != nil && (s.level != w.run.Level || s.refused && !w.barred()) {
+	if s := w.session; s != nil && (s.Level != w.run.Level || s.AccountRefused() && !w.barred()) {
 		w.dropSession(ctx) // or the credentials may have been mended meanwhile
 	}
 	if w.session == nil {
@@ -31,15 +31,15 @@ func (w *worker) lookPower(ctx context.Context) (seen remediate.Observation) {
 		}
 	}
 	s, t := w.session, w.run.Target
-	seen.Devices, seen.ProofKind = s.devices(), s.proofKind()
-	r, err := s.read(ctx)
+	seen.Devices, seen.ProofKind = s.Devices(), proofKind(s)
+	r, err := s.Read(ctx)
 	seen.Power, seen.PowerError, seen.LevelRefusal = r, bmc.KindOf(err), noWay(err)
 	if err != nil {
 		seen.LowerLevelOn = w.besides(ctx)
 	} else {
-		seen.Identity = answer(identify(s.host, s.level, r, w.c.claims(ctx, s.host, t, w.run.Manual != nil)))
+		seen.Identity = answer(identify(s.Host, s.Level, r, w.c.claims(ctx, s.Host, t, w.run.Manual != nil)))
 	}
-	seen.Proof, seen.OffAccepted = s.proof, s.accepted.Off()
+	seen.Proof, seen.OffAccepted = s.Proof(), s.OffAccepted()
 	return seen
 }
 
@@ -54,12 +54,12 @@ func noWay(err error) string {
 
 // barred says whether the session's level refused the account a short while ago.
 func (w *worker) barred() bool {
-	return w.c.e.accounts.barLevel(w.session.host.Levels[w.session.level]) != nil
+	return w.c.e.lockOut.Refuses(w.session.Host.Levels[w.session.Level]) != nil
 }
 
 // dropSession ends the session.
 func (w *worker) dropSession(ctx context.Context) {
-	w.session.close(ctx)
+	w.session.Close(ctx)
 	w.session = nil
 }
 
@@ -73,18 +73,9 @@ func (w *worker) open(ctx context.Context) error {
 	return err
 }
 
-// devices are those of the session's level, for notes.
-func (s *session) devices() string {
-	var list []string
-	for _, d := range s.host.Levels[s.level].Devices {
-		list = append(list, d.String())
-	}
-	return strings.Join(list, " + ")
-}
-
-// proofKind is what an Off read twice is worth here.
-func (s *session) proofKind() remediate.ProofKind {
-	if strict(s.host.Levels[s.level]) {
+// proofKind is what an Off that is read twice is worth in a session.
+func proofKind(s *power.Session) remediate.ProofKind {
+	if s.Strict() {
 		return remediate.ProofBMC
 	}
 	return remediate.ProofDevice

@@ -47,7 +47,7 @@ func (e *Engine) Fence(ctx context.Context, o order.Order) (order.Outcome, error
 	gates = append(claim(a), guard.Gates(e.opt.Guards, c.facts(a, p, now), now)...)
 	g, refused := firstFailing(gates)
 	if (refused || o.DryRun) && p.session != nil {
-		p.session.close(ctx)
+		p.session.Close(ctx)
 	}
 	switch {
 	case refused:
@@ -59,7 +59,7 @@ func (e *Engine) Fence(ctx context.Context, o order.Order) (order.Outcome, error
 	c.emit(o.Event("fences"))
 	r, err := c.start(ctx, a, c.completed(p, nil), p.session)
 	if err != nil && p.session != nil {
-		p.session.close(ctx)
+		p.session.Close(ctx)
 	}
 	return order.Outcome{Run: r.ID, Gates: gates}, err
 }

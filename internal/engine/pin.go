@@ -34,9 +34,9 @@ func (e *Engine) Checked(ctx context.Context, k Checked) {
 	if k.Err != nil {
 		return
 	}
-	e.accounts.took(d)
+	e.lockOut.Accepted(d)
 	if l := k.Subject.Host.Levels[k.Level]; len(l.Devices) == 1 {
-		e.backoff.note(l, nil)
+		e.lockOut.Probed(l, nil)
 	}
 	e.index.tell(k.Subject.Host.Name, d.Key(), deviceTold{
 		uuid: k.Reading.Identity.UUID, macs: k.Description.MACs, class: k.Description.Class(),

@@ -10,6 +10,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -21,7 +22,7 @@ type probe struct {
 	running bool
 	at      time.Time
 	draft   remediate.Run
-	session *session
+	session *power.Session
 	levels  []levelState
 
 	// withheld: there is a host, and no password may be sent to its BMC.
@@ -46,7 +47,7 @@ func (c *cluster) runProbe(ctx context.Context, a candidate) {
 	c.mu.Unlock()
 	p := c.probeTarget(ctx, a.draft, before)
 	if ctx.Err() != nil && p.session != nil { // the daemon stops: nobody will take it
-		p.session.close(ctx)
+		p.session.Close(ctx)
 		c.dropProbe(a.key) // or it would seem to run for ever // L4
 		return
 	}
@@ -141,7 +142,7 @@ func marks(t remediate.Target) bool { return strings.HasPrefix(t.MachineAPI, clu
 const clusterAPIGroup = "cluster.x-k8s.io/"
 
 // retryAt is when a refused probe is made again.
-func (p *probe) retryAt() time.Time { return p.at.Add(probeRetry) }
+func (p *probe) retryAt() time.Time { return p.at.Add(power.ProbeRetry) }
 
 // nodeAlive says whether a Node whose Ready is Unknown still has a moving
 // Lease: moved since it was looked at before, whatever the host's clock says, or,
@@ -176,8 +177,8 @@ func (c *cluster) dropProbe(key string) {
 func (c *cluster) endProbe(p *probe) {
 	if s := p.session; s != nil {
 		p.session = nil
-		if !c.lead.Spawn(s.close) {
-			s.close(context.Background())
+		if !c.lead.Spawn(s.Close) {
+			s.Close(context.Background())
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"slices"
 
@@ -9,10 +8,6 @@ import (
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/power"
 )
-
-// failedTwice: a level that does not answer is passed over for the next only
-// when it did not in two probes in a row.
-const failedTwice = 2
 
 // levelState is what the probes of a target found about one power level.
 type levelState struct {
@@ -32,8 +27,7 @@ func (c *cluster) probePower(ctx context.Context, p *probe) error {
 	c.fix(t, h)
 	p.draft.Limits.Levels = len(h.Levels)
 	if p.levels == nil && p.draft.Manual != nil { // whoever orders it may have mended the account
-		c.e.accounts.forget(h)
-		c.e.backoff.forget(h)
+		c.e.lockOut.Forget(h)
 	}
 	if len(p.levels) != len(h.Levels) {
 		p.levels = make([]levelState, len(h.Levels))
@@ -41,13 +35,13 @@ func (c *cluster) probePower(ctx context.Context, p *probe) error {
 	p.identity = guard.IdentityFact{Mode: h.IdentityMode, Node: t.SystemUUID}
 	for i := range h.Levels {
 		l := &p.levels[i]
-		if err := c.backingOff(h.Levels[i]); err != nil {
+		if err := c.e.lockOut.BackingOff(h.Levels[i]); err != nil {
 			l.err = err
 			continue
 		}
 		r, s, err := c.readLevel(ctx, h, i)
 		if ctx.Err() == nil { // else it was cut short
-			c.e.backoff.note(h.Levels[i], err)
+			c.e.lockOut.Probed(h.Levels[i], err)
 		}
 		if err == nil {
 			*l = levelState{}
@@ -57,41 +51,35 @@ func (c *cluster) probePower(ctx context.Context, p *probe) error {
 			return nil
 		}
 		l.failed, l.err = l.failed+1, err
-		if !bmc.KindOf(err).RefusesAccount() && l.failed < failedTwice {
+		if !bmc.KindOf(err).RefusesAccount() && l.failed < power.FailedTwice {
 			return err
 		}
 	}
 	return p.levels[0].err
 }
 
-// backingOff is why a level is left in peace for a while: it refused the account, which
-// asking again would lock, or may have done so. nil when it may be probed.
-func (c *cluster) backingOff(l bmc.Level) error {
-	return cmp.Or(c.e.accounts.barLevel(l), c.e.backoff.wait(l))
-}
-
 // readLevel opens one level and reads it; the session is the caller's when there
 // is no error.
-func (c *cluster) readLevel(ctx context.Context, h bmc.Host, level int) (bmc.Reading, *session, error) {
+func (c *cluster) readLevel(ctx context.Context, h bmc.Host, level int) (bmc.Reading, *power.Session, error) {
 	s, err := c.openLevel(h, level)
 	if err != nil {
 		return bmc.Reading{}, nil, err
 	}
-	r, err := s.read(ctx)
+	r, err := s.Read(ctx)
 	if err != nil {
-		s.close(ctx)
+		s.Close(ctx)
 		return bmc.Reading{}, nil, err
 	}
 	return r, s, nil
 }
 
 // openLevel opens one level.
-func (c *cluster) openLevel(h bmc.Host, level int) (*session, error) {
+func (c *cluster) openLevel(h bmc.Host, level int) (*power.Session, error) {
 	p, err := power.OpenLevel(c.e.opt.Open, h, level)
 	if err != nil {
 		return nil, err
 	}
-	return newSession(h, level, p, c.e.opt.Power), nil
+	return power.NewSession(h, level, p, c.e.opt.Power), nil
 }
 
 // untried says whether another probe could pass over a level that failed for the

@@ -15,7 +15,7 @@ import (
 )
 
 // slowAgent takes its time for each command, as fence agents do, which wait until the
-// power has followed. It may take engine.AgentSendTimeout.
+// power has followed. It may take power.AgentSendTimeout.
 type slowAgent struct {
 	bmc.Power
 	off, on time.Duration

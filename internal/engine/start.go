@@ -12,6 +12,7 @@ import (
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/lead"
+	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -19,7 +20,7 @@ import (
 // start makes a draft an open run and gives it a worker; s may be nil. What other
 // runs can close is asked again here, in one stroke with taking the place: two
 // callers cannot both pass. A *Refusal says which gate closed meanwhile. // I11, I12
-func (c *cluster) start(ctx context.Context, a candidate, draft remediate.Run, s *session) (remediate.Run, error) {
+func (c *cluster) start(ctx context.Context, a candidate, draft remediate.Run, s *power.Session) (remediate.Run, error) {
 	t, r, err := c.place(a, draft)
 	if err != nil {
 		return r, err
@@ -31,7 +32,7 @@ func (c *cluster) start(ctx context.Context, a candidate, draft remediate.Run, s
 // startSoon is start for a check, which does not wait for it: while record and store
 // are slow, the deciding loop goes on with others. It gives when the candidate is to
 // be asked about again. // L2
-func (c *cluster) startSoon(ctx context.Context, a candidate, draft remediate.Run, s *session, now time.Time) time.Time {
+func (c *cluster) startSoon(ctx context.Context, a candidate, draft remediate.Run, s *power.Session, now time.Time) time.Time {
 	t, r, err := c.place(a, draft)
 	if err != nil {
 		c.notStarted(ctx, a, s, err)
@@ -54,12 +55,12 @@ func (c *cluster) startSoon(ctx context.Context, a candidate, draft remediate.Ru
 }
 
 // notStarted tells why a candidate did not become a run.
-func (c *cluster) notStarted(ctx context.Context, a candidate, s *session, err error) {
+func (c *cluster) notStarted(ctx context.Context, a candidate, s *power.Session, err error) {
 	if r, ok := reason.AsRefusal(err); ok { // any other was told of
 		c.refuse(a, reason.Gate{Name: "start", Reason: r.Reason, Value: r.Message, Threshold: "still free", Source: "state"})
 	}
 	if s != nil {
-		s.close(ctx)
+		s.Close(ctx)
 	}
 }
 
@@ -82,7 +83,7 @@ func (c *cluster) place(a candidate, draft remediate.Run) (*lead.Leadership, rem
 }
 
 // begin records and saves a run that has its place, or takes that away again.
-func (c *cluster) begin(ctx context.Context, t *lead.Leadership, a candidate, r remediate.Run, s *session) (remediate.Run, error) {
+func (c *cluster) begin(ctx context.Context, t *lead.Leadership, a candidate, r remediate.Run, s *power.Session) (remediate.Run, error) {
 	started, err := c.recorded(event.Event{
 		Type: event.Started, Node: r.Target.Node, Run: r.ID, Step: r.Step, Check: r.CheckID, Gates: a.gates,
 		Message: cmp.Or(r.Trigger, "manual fence"),

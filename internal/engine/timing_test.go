@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/fenced/fenced/internal/bmc"
-	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/power"
 )
 
 // Libraries and programs of others have more time, and never less than is
@@ -15,12 +15,12 @@ import (
 func TestTiming(t *testing.T) {
 	const read = 5 * time.Second
 	for driver, want := range map[bmc.Driver]bmc.Timing{
-		bmc.DriverIPMI:       {ReadTimeout: read, SendTimeout: engine.SendTimeout},
-		bmc.DriverRedfish:    {ReadTimeout: read, SendTimeout: engine.SendTimeout},
-		bmc.DriverBMCLib:     {ReadTimeout: engine.AgentReadTimeout, SendTimeout: engine.AgentSendTimeout},
-		bmc.DriverFenceAgent: {ReadTimeout: engine.AgentReadTimeout, SendTimeout: engine.AgentSendTimeout},
+		bmc.DriverIPMI:       {ReadTimeout: read, SendTimeout: power.SendTimeout},
+		bmc.DriverRedfish:    {ReadTimeout: read, SendTimeout: power.SendTimeout},
+		bmc.DriverBMCLib:     {ReadTimeout: power.AgentReadTimeout, SendTimeout: power.AgentSendTimeout},
+		bmc.DriverFenceAgent: {ReadTimeout: power.AgentReadTimeout, SendTimeout: power.AgentSendTimeout},
 	} {
-		assert.Equal(t, want, engine.Timing(bmc.Device{Driver: driver}, read), driver)
+		assert.Equal(t, want, power.Timing(bmc.Device{Driver: driver}, read), driver)
 	}
-	assert.Equal(t, time.Minute, engine.Timing(bmc.Device{Driver: bmc.DriverFenceAgent}, time.Minute).ReadTimeout)
+	assert.Equal(t, time.Minute, power.Timing(bmc.Device{Driver: bmc.DriverFenceAgent}, time.Minute).ReadTimeout)
 }

@@ -32,11 +32,7 @@ func (w *worker) heardOn() string {
 	if w.session == nil {
 		return ""
 	}
-	level, ok := w.session.power.(interface{ AlsoOn(since time.Time) string })
-	if !ok {
-		return ""
-	}
-	name := level.AlsoOn(w.run.Confirmed.At)
+	name := w.session.AlsoOn(w.run.Confirmed.At)
 	if name == "" {
 		return ""
 	}
@@ -59,7 +55,7 @@ func (w *worker) readsOn(ctx context.Context, top int) (string, error) {
 			if err != nil {
 				return
 			}
-			defer s.close(ctx)
+			defer s.Close(ctx)
 			if r.State == bmc.On {
 				said[i] = fmt.Sprintf("power level %d (%s) reads On", i+1, levelText(h, i))
 			}

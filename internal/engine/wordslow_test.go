@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
-	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/power"
 )
 
 // hungOutlet is one whose agent says nothing for as long as it may.
@@ -18,7 +18,7 @@ type hungOutlet struct{ deadOutlet }
 func (hungOutlet) Read(ctx context.Context) (bmc.Reading, error) {
 	select {
 	case <-ctx.Done():
-	case <-time.After(engine.AgentReadTimeout):
+	case <-time.After(power.AgentReadTimeout):
 	}
 	return bmc.Reading{}, noAnswer()
 }

@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 )
 
 const (
 	saveRetry   = time.Second
-	lookTimeout = AgentReadTimeout + 10*time.Second
+	lookTimeout = power.AgentReadTimeout + 10*time.Second
 )
 
 // worker drives one open run. Only its own goroutine touches run and session.
@@ -21,7 +22,7 @@ type worker struct {
 	c       *cluster
 	id      string
 	run     remediate.Run
-	session *session
+	session *power.Session
 	saved   []state.Backup // as they are stored; nil when that is not known
 	inbox   *inbox         // orders of people
 	refused string         // why the last try to restore the Node failed
@@ -31,7 +32,7 @@ type worker struct {
 	clock   wallClock
 }
 
-func (c *cluster) startWorker(r remediate.Run, s *session) {
+func (c *cluster) startWorker(r remediate.Run, s *power.Session) {
 	w := &worker{c: c, id: r.ID, run: r, session: s, inbox: newInbox()}
 	c.mu.Lock()
 	c.workers[r.ID] = w
@@ -72,7 +73,7 @@ func (w *worker) loop(ctx context.Context) {
 
 func (w *worker) end(ctx context.Context) {
 	if w.session != nil {
-		w.session.close(ctx)
+		w.session.Close(ctx)
 	}
 	w.c.mu.Lock()
 	delete(w.c.workers, w.id)
@@ -143,9 +144,9 @@ func (w *worker) pause(ctx context.Context, wait time.Duration) bool {
 // mended takes it that a person has mended the credentials.
 func (w *worker) mended(ctx context.Context) {
 	if h, err := w.c.find(ctx, w.run.Target); err == nil {
-		w.c.e.accounts.forget(h)
+		w.c.e.lockOut.Forget(h)
 	}
-	if w.session != nil && w.session.refused {
+	if w.session != nil && w.session.AccountRefused() {
 		w.dropSession(ctx)
 	}
 }

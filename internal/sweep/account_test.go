@@ -10,6 +10,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/power"
 )
 
 func TestARefusedAccountIsNotLocked(t *testing.T) {
@@ -91,7 +92,7 @@ func TestSlowAgentIsNotDead(t *testing.T) {
 	w := newWorld()
 	pdu := w.device(1, bmc.Device{Driver: bmc.DriverFenceAgent, Agent: "fence_apc", Endpoint: bmc.Endpoint{Host: "pdu", Port: 23},
 		Parameters: map[string]string{"plug": "1"}})
-	pdu.takes = engine.AgentReadTimeout - time.Second
+	pdu.takes = power.AgentReadTimeout - time.Second
 	own := w.host(2)
 	own.takes = readTimeout + time.Second
 	w.run(t, func(t *testing.T) {

@@ -64,7 +64,7 @@ func (s *Sweep) ask(ctx context.Context, open bmc.Opener, subject engine.Subject
 		defer cancel()
 		_ = p.Close(end) // a session left behind is the BMC's to time out
 	}()
-	began, limit := time.Now(), engine.Timing(d, s.opt.ReadTimeout).ReadTimeout
+	began, limit := time.Now(), power.Timing(d, s.opt.ReadTimeout).ReadTimeout
 	a.Err = bounded(ctx, limit, func(ctx context.Context) (err error) {
 		a.Reading, err = p.Read(ctx)
 		return err

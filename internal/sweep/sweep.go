@@ -36,7 +36,7 @@ type Options struct {
 	// Every is the time between two looks at one device; 0 means that only people
 	// order looks.
 	Every       time.Duration
-	ReadTimeout time.Duration // of a reading, where engine.Timing gives no more
+	ReadTimeout time.Duration // of a reading, where power.Timing gives no more
 	AtOnce      int           // looks in flight, at most
 	// Tell is given an event when a device stops or begins to be dependable, and
 	// Measured the latency of each good look. Neither may block.

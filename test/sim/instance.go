@@ -169,7 +169,7 @@ func (c *incarnation) options() engine.Options {
 	opt := engine.Options{
 		Store: &door{inc: c}, StoreID: "shared", Instance: c.i.name, Hosts: inventory{c},
 		Open: power.NewActors(c.open).Urgent(), Guards: p.guards(), Run: p.run(), Record: c.record, PauseFile: c.i.pauseFile,
-		Power:  engine.PowerTiming{ReadTimeout: 5 * time.Second, OffReadSpacing: offReadSpacing},
+		Power:  power.ReadTiming{ReadTimeout: 5 * time.Second, OffReadSpacing: offReadSpacing},
 		Events: event.NewStream(c.told), Own: c.own(),
 		Clusters: []engine.ClusterOptions{{Name: cluster, Mode: guard.ModeEvaluate, Reprovision: p.Reprovision, Isolation: p.Isolation,
 			ControlPlaneIsolation: p.Isolation, IdentityMode: "required", Watch: c.view, Kube: kube{c}}},

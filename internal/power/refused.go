@@ -1,4 +1,4 @@
-package engine
+package power
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
-	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/state"
 )
 
@@ -43,7 +42,7 @@ func (a *accounts) load(list []state.Refusal, now time.Time) {
 	defer a.mu.Unlock()
 	for _, each := range list {
 		until := each.Until
-		if most := now.Add(accountPause); until.After(most) { // the clock was set back
+		if most := now.Add(AccountPause); until.After(most) { // the clock was set back
 			until = most
 		}
 		a.refused[account{service: each.Service, part: each.Part, user: each.User}] = refusedAccount{
@@ -65,7 +64,7 @@ func (a *accounts) list(now time.Time) (list []state.Refusal) {
 	return list
 }
 
-// changed tells keepAccounts that there is something to keep.
+// changed tells run that there is something to keep.
 func (a *accounts) changed() {
 	select {
 	case a.news <- struct{}{}:
@@ -73,32 +72,36 @@ func (a *accounts) changed() {
 	}
 }
 
-// keepAccounts stores which accounts are refused, until ctx ends.
-func (e *Engine) keepAccounts(ctx context.Context) error {
-	kept, failed := e.accounts.kept, false
+// run stores which accounts are refused, until ctx ends. failed is told of the first error
+// in a row.
+func (a *accounts) run(ctx context.Context, s state.Store, failed func(error)) error {
+	kept, told := a.kept, false
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-e.accounts.news:
+		case <-a.news:
 		}
-		kept.Accounts = e.accounts.list(time.Now())
-		saved, err := state.SaveRefusals(ctx, e.opt.Store, kept)
+		kept.Accounts = a.list(time.Now())
+		saved, err := state.SaveRefusals(ctx, s, kept)
 		if err == nil {
 			kept = saved
-		} else if stood, unread := state.LoadRefusals(ctx, e.opt.Store, kept.Instance); unread == nil {
+		} else if stood, unread := state.LoadRefusals(ctx, s, kept.Instance); unread == nil {
 			kept.Version = stood.Version // only the answer was lost, perhaps
 		}
-		if err != nil && !failed && ctx.Err() == nil {
-			e.opt.Events.Emit(event.Event{Type: event.Internal, Message: err.Error()})
+		if err != nil && !told && ctx.Err() == nil {
+			failed(err)
 		}
-		if failed = err != nil; !failed {
+		if told = err != nil; !told {
 			continue
 		}
-		e.accounts.changed()
+		a.changed()
 		select {
 		case <-ctx.Done():
-		case <-time.After(saveRetry):
+		case <-time.After(storeRetry):
 		}
 	}
 }
+
+// storeRetry is the pause after the refused accounts could not be stored.
+const storeRetry = time.Second

@@ -1,4 +1,4 @@
-package engine
+package power
 
 import (
 	"context"
@@ -30,23 +30,23 @@ func (p *restarting) Close(context.Context) error { return nil }
 func TestOffBeforeARestartOfTheBMCDoesNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &restarting{session: 1}
-		s := newSession(bmc.Host{Levels: []bmc.Level{{Devices: []bmc.Device{{}}}}}, 0, p, PowerTiming{ReadTimeout: time.Second, OffReadSpacing: 3 * time.Second})
+		s := NewSession(bmc.Host{Levels: []bmc.Level{{Devices: []bmc.Device{{}}}}}, 0, p, ReadTiming{ReadTimeout: time.Second, OffReadSpacing: 3 * time.Second})
 		proven := func() bool {
 			for range 3 {
-				_, err := s.read(t.Context())
+				_, err := s.Read(t.Context())
 				require.NoError(t, err)
 				time.Sleep(2 * time.Second)
 			}
 			return s.accepted.Off() && s.proof.Proven(time.Now())
 		}
-		require.NoError(t, s.send(t.Context(), bmc.CommandOff))
+		require.NoError(t, s.Send(t.Context(), bmc.CommandOff))
 		assert.False(t, proven(), "nobody knows in which session it was accepted")
-		require.NoError(t, s.send(t.Context(), bmc.CommandOff))
+		require.NoError(t, s.Send(t.Context(), bmc.CommandOff))
 		assert.True(t, proven())
-		require.NoError(t, s.send(t.Context(), bmc.CommandOff))
+		require.NoError(t, s.Send(t.Context(), bmc.CommandOff))
 		p.session = 2
 		assert.False(t, proven())
-		require.NoError(t, s.send(t.Context(), bmc.CommandOff))
+		require.NoError(t, s.Send(t.Context(), bmc.CommandOff))
 		assert.True(t, proven())
 	})
 }

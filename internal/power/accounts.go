@@ -1,4 +1,4 @@
-package engine
+package power
 
 import (
 	"context"
@@ -49,7 +49,7 @@ func (a *accounts) note(d bmc.Device, err error) {
 	defer a.mu.Unlock()
 	now := time.Now()
 	maps.DeleteFunc(a.refused, func(_ account, r refusedAccount) bool { return !now.Before(r.until) })
-	r := refusedAccount{password: d.Password, salt: rand.Text(), err: err, until: now.Add(accountPause)}
+	r := refusedAccount{password: d.Password, salt: rand.Text(), err: err, until: now.Add(AccountPause)}
 	switch bmc.KindOf(err) {
 	case bmc.KindAuth:
 		a.refused[login] = r

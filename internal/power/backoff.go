@@ -1,4 +1,4 @@
-package engine
+package power
 
 import (
 	"errors"
@@ -8,12 +8,17 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
-	"github.com/fenced/fenced/internal/power"
 )
 
 const (
-	patienceMost = 10 * time.Minute // between two probes of a power level that keeps failing
-	patienceKept = time.Hour        // after that it is as if it had never failed
+	// ProbeRetry is the pause after a probe that a gate refused.
+	ProbeRetry = 30 * time.Second
+	// FailedTwice: a level that does not answer is passed over for the next only
+	// when it did not in two probes in a row.
+	FailedTwice = 2
+
+	backoffMost = 10 * time.Minute // between two probes of a power level that keeps failing
+	backoffKept = time.Hour        // after that it is as if it had never failed
 )
 
 // probeBackoff spaces out the probes of power levels that keep failing where a wrong
@@ -48,20 +53,20 @@ func (p *probeBackoff) wait(l bmc.Level) error {
 // note takes in how a probe of a level went. What only had to make way for others
 // says nothing about it.
 func (p *probeBackoff) note(l bmc.Level, err error) {
-	if strict(l) || errors.Is(err, power.ErrInUse) {
+	if IsStrict(l) || errors.Is(err, ErrInUse) {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now, key := time.Now(), levelKey(l)
-	maps.DeleteFunc(p.failing, func(_ string, f failing) bool { return now.Sub(f.until) > patienceKept })
+	maps.DeleteFunc(p.failing, func(_ string, f failing) bool { return now.Sub(f.until) > backoffKept })
 	if err == nil {
 		delete(p.failing, key)
 		return
 	}
 	f := failing{times: p.failing[key].times + 1, err: err, until: now}
-	if f.times >= failedTwice { // before that the next level is not tried
-		f.until = now.Add(min(probeRetry<<min(f.times-failedTwice, 8), patienceMost))
+	if f.times >= FailedTwice { // before that the next level is not tried
+		f.until = now.Add(min(ProbeRetry<<min(f.times-FailedTwice, 8), backoffMost))
 	}
 	p.failing[key] = f
 }

@@ -1,4 +1,4 @@
-package engine
+package power
 
 import (
 	"context"
@@ -50,20 +50,22 @@ func TestAccounts(t *testing.T) {
 		wait  time.Duration
 		asked bool
 	}{
-		"the same device":                        {kind: bmc.KindAuth, next: mine},
-		"another outlet, one login":              {kind: bmc.KindAuth, next: outletOf("2", "fence", "old")},
-		"another user":                           {kind: bmc.KindAuth, next: outletOf("1", "root", "old"), asked: true},
-		"another password":                       {kind: bmc.KindAuth, next: outletOf("1", "fence", "new"), asked: true},
-		"later":                                  {kind: bmc.KindAuth, next: mine, wait: accountPause, asked: true},
-		"not much later":                         {kind: bmc.KindAuth, next: mine, wait: accountPause - time.Second},
-		"a right that it lacks":                  {kind: bmc.KindPrivilege, next: mine},
-		"a right that it may have elsewhere":     {kind: bmc.KindPrivilege, next: outletOf("2", "fence", "old"), asked: true},
-		"no answer is no refusal":                {kind: bmc.KindUnreachable, next: mine, asked: true},
-		"a person mended it":                     {kind: bmc.KindAuth, next: mine, asked: true, after: func(a *accounts) { a.forget(bmc.Host{Levels: []bmc.Level{{Devices: []bmc.Device{mine}}}}) }},
-		"a health check was let in":              {kind: bmc.KindAuth, next: mine, asked: true, after: func(a *accounts) { a.took(mine) }},
-		"a health check with another password":   {kind: bmc.KindAuth, next: mine, after: func(a *accounts) { a.took(outletOf("1", "fence", "new")) }},
-		"a health check shows no right":          {kind: bmc.KindPrivilege, next: mine, after: func(a *accounts) { a.took(mine) }},
-		"a person mended what is somewhere else": {kind: bmc.KindAuth, next: mine, after: func(a *accounts) { a.forget(bmc.Host{Levels: []bmc.Level{{Devices: []bmc.Device{ownBMC}}}}) }},
+		"the same device":                      {kind: bmc.KindAuth, next: mine},
+		"another outlet, one login":            {kind: bmc.KindAuth, next: outletOf("2", "fence", "old")},
+		"another user":                         {kind: bmc.KindAuth, next: outletOf("1", "root", "old"), asked: true},
+		"another password":                     {kind: bmc.KindAuth, next: outletOf("1", "fence", "new"), asked: true},
+		"later":                                {kind: bmc.KindAuth, next: mine, wait: AccountPause, asked: true},
+		"not much later":                       {kind: bmc.KindAuth, next: mine, wait: AccountPause - time.Second},
+		"a right that it lacks":                {kind: bmc.KindPrivilege, next: mine},
+		"a right that it may have elsewhere":   {kind: bmc.KindPrivilege, next: outletOf("2", "fence", "old"), asked: true},
+		"no answer is no refusal":              {kind: bmc.KindUnreachable, next: mine, asked: true},
+		"a person mended it":                   {kind: bmc.KindAuth, next: mine, asked: true, after: func(a *accounts) { a.forget(bmc.Host{Levels: []bmc.Level{{Devices: []bmc.Device{mine}}}}) }},
+		"a health check was let in":            {kind: bmc.KindAuth, next: mine, asked: true, after: func(a *accounts) { a.took(mine) }},
+		"a health check with another password": {kind: bmc.KindAuth, next: mine, after: func(a *accounts) { a.took(outletOf("1", "fence", "new")) }},
+		"a health check shows no right":        {kind: bmc.KindPrivilege, next: mine, after: func(a *accounts) { a.took(mine) }},
+		"a person mended what is somewhere else": {kind: bmc.KindAuth, next: mine, after: func(a *accounts) {
+			a.forget(bmc.Host{Levels: []bmc.Level{{Devices: []bmc.Device{{Driver: bmc.DriverIPMI}}}}})
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -1,0 +1,134 @@
+package power
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fenced/fenced/internal/bmc"
+)
+
+// ReadTiming bounds what is asked of a BMC.
+type ReadTiming struct {
+	ReadTimeout    time.Duration
+	OffReadSpacing time.Duration
+}
+
+// Times of programs and libraries of others, which start, log in and wait by themselves.
+const (
+	AgentReadTimeout = 20 * time.Second
+	AgentSendTimeout = 40 * time.Second
+)
+
+// Times that are not configurable.
+const (
+	SendTimeout  = 10 * time.Second // one command to a BMC's own protocol
+	CloseTimeout = 2 * time.Second  // ending a session
+	AccountPause = 5 * time.Minute  // after a BMC refused the account
+	ProofMaxAge  = 5 * time.Second  // age of the newest reading of a proof // I1
+)
+
+// Timing is what one operation at a device may take, where a strict one has read
+// for a reading. All that ask a device wait equally long: who waits less would call
+// one dead that a fence can rely on.
+func Timing(d bmc.Device, read time.Duration) bmc.Timing {
+	if d.Assurance() == bmc.AssuranceStrict {
+		return bmc.Timing{ReadTimeout: read, SendTimeout: SendTimeout}
+	}
+	return bmc.Timing{ReadTimeout: max(read, AgentReadTimeout), SendTimeout: AgentSendTimeout}
+}
+
+// Session is one run's (or probe's) use of one BMC: what was read, what that
+// proves, and whether an Off was accepted. It lives in memory only, so a
+// restart proves again. One goroutine uses it at a time. // I1
+type Session struct {
+	Host     bmc.Host
+	Level    int // index into Host.Levels
+	conn     bmc.Power
+	readTime time.Duration
+	SendTime time.Duration // bounds one command
+	proof    bmc.Proof
+	accepted bmc.Acceptance
+	refused  bool // the account, once
+}
+
+// NewSession is the use of an opened power level of a host.
+func NewSession(h bmc.Host, level int, p bmc.Power, t ReadTiming) *Session {
+	s := &Session{Host: h, Level: level, conn: p, proof: bmc.Proof{Spacing: t.OffReadSpacing, MaxAge: ProofMaxAge}}
+	for _, d := range h.Levels[level].Devices { // they are asked at once
+		own := Timing(d, t.ReadTimeout)
+		s.readTime, s.SendTime = max(s.readTime, own.ReadTimeout), max(s.SendTime, own.SendTimeout)
+	}
+	return s
+}
+
+// Read asks for the power state. A failed read is an Unknown reading, which
+// voids the proof like any other that is not Off.
+func (s *Session) Read(ctx context.Context) (bmc.Reading, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.readTime)
+	defer cancel()
+	r, err := s.conn.Read(ctx)
+	if err != nil {
+		r = bmc.Reading{At: time.Now()}
+	} else {
+		s.accepted = s.accepted.Heard(r)
+	}
+	s.proof = s.proof.Add(r)
+	s.refused = s.refused || bmc.KindOf(err).RefusesAccount()
+	return r, err
+}
+
+// Send gives a command. Readings from before it prove nothing about it.
+func (s *Session) Send(ctx context.Context, c bmc.Command) error {
+	ctx, cancel := context.WithTimeout(ctx, s.SendTime)
+	defer cancel()
+	_, err := s.conn.Send(ctx, c)
+	s.proof = s.proof.Reset()
+	s.accepted = s.accepted.Sent(c, err)
+	s.refused = s.refused || bmc.KindOf(err).RefusesAccount() // the next look shows it
+	return err
+}
+
+func (s *Session) Close(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CloseTimeout)
+	defer cancel()
+	_ = s.conn.Close(ctx) // a session left behind is the BMC's to time out
+}
+
+// AlsoOn names a level below that its witnesses have heard to read On since a time; ""
+// when none has.
+func (s *Session) AlsoOn(since time.Time) string {
+	if level, ok := s.conn.(interface{ AlsoOn(since time.Time) string }); ok {
+		return level.AlsoOn(since)
+	}
+	return ""
+}
+
+// Devices are those of the session's level, for notes.
+func (s *Session) Devices() string {
+	var list []string
+	for _, d := range s.Host.Levels[s.Level].Devices {
+		list = append(list, d.String())
+	}
+	return strings.Join(list, " + ")
+}
+
+// Strict says whether an Off that is read twice here proves by itself whose host is off.
+func (s *Session) Strict() bool { return IsStrict(s.Host.Levels[s.Level]) }
+
+// Proof is what the readings so far prove. It is that of this session alone. // I1
+func (s *Session) Proof() bmc.Proof { return s.proof }
+
+// OffAccepted says whether the level accepted an Off, and nothing since speaks against
+// that.
+func (s *Session) OffAccepted() bool { return s.accepted.Off() }
+
+// AccountRefused says whether the level has refused the account in this session.
+func (s *Session) AccountRefused() bool { return s.refused }
+
+// IsStrict says whether every device of a level refuses forged answers and tells
+// whose it is.
+func IsStrict(l bmc.Level) bool {
+	return !slices.ContainsFunc(l.Devices, func(d bmc.Device) bool { return d.Assurance() != bmc.AssuranceStrict })
+}
