@@ -10,7 +10,7 @@ import (
 // nextAttempt starts another power cycle, or the fallback when they are used up.
 func nextAttempt(r Run, why string, now time.Time) (Run, Action, time.Duration) {
 	if r.Attempt >= r.Limits.MaxAttempts {
-		r.Reason, r.Note = exhausted, why
+		r.Reason, r.Note = reasonAttemptsExhausted, why
 		return enter(r, Reprovision, why, now)
 	}
 	r.NotBefore = now.Add(r.Limits.MinPowerInterval << (r.Attempt - 1))

@@ -40,7 +40,7 @@ func TestLaterAttemptGivesNoFirstOffToAReadyNode(t *testing.T) { // I4
 		{"Ready cannot be read: waits", PowerOff, 20 * sec, func(r *Run, s *Observation) { unheard(r, s); noAPI(s) }, PowerOff, Nothing, ""},
 		{"forbidden meanwhile: waits", PowerOff, 20 * sec, func(r *Run, s *Observation) { unheard(r, s); s.Node.Ready, s.PowerForbidden = No, "frozen" }, PowerOff, Nothing, ""},
 		{"works under another name: a human", PowerOff, 20 * sec, func(r *Run, s *Observation) { unheard(r, s); s.Node, s.RenamedTo = Node{Exists: No}, "n-new" }, Held, Nothing, "NodeRenamed"},
-		{"never rebooted: its BMC has lied", PowerOff, 20 * sec, func(r *Run, s *Observation) { unheard(r, s); s.Node.UID = "u1" }, Held, Nothing, falseOff},
+		{"never rebooted: its BMC has lied", PowerOff, 20 * sec, func(r *Run, s *Observation) { unheard(r, s); s.Node.UID = "u1" }, Held, Nothing, reasonFalseOff},
 		{"after a retry: on", PowerOff, 20 * sec, func(r *Run, s *Observation) { adopted(r, s); r.Revalidate = true }, PowerOn, Nothing, ""},
 	})
 }

@@ -6,15 +6,9 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 )
 
-const (
-	falseOff         = "FalseOff"
-	confirmedOff     = "ConfirmedOff"
-	wordContradicted = "ConfirmedOffContradicted"
-)
-
 // refuted are the reasons for which a run is Held because a word was wrong, or because
 // another machine may be off by mistake: no host is left off on it.
-var refuted = map[string]bool{wordContradicted: true, falseOff: true, outletContradicted: true}
+var refuted = map[string]bool{reasonConfirmedOffContradicted: true, reasonFalseOff: true, reasonOutletContradicted: true}
 
 // OffConfirmation is what became of a person's word that the host is off: Run.Confirmed.
 type OffConfirmation struct {
@@ -118,7 +112,7 @@ func ContradictsConfirmation(r Run, s Observation) string {
 }
 
 func holdContradicted(r Run, why string, now time.Time) (Run, Action, time.Duration) {
-	return stopAsHeld(r, wordContradicted, why+", although "+r.Confirmed.Actor+" confirmed that the host is off", now)
+	return stopAsHeld(r, reasonConfirmedOffContradicted, why+", although "+r.Confirmed.Actor+" confirmed that the host is off", now)
 }
 
 // levelUnreadable says whether the present level will not tell more than it has: it proves
@@ -140,19 +134,19 @@ func powerOffConfirmed(r Run, s Observation, now time.Time) (Run, Action, time.D
 	case s.Paused:
 		return dropAttempt(r, pausedReason(s), pausedNote(s), now)
 	case s.Contested == Yes:
-		return dropAttempt(r, "Contested", s.Contender, now)
+		return dropAttempt(r, reasonContested, s.Contender, now)
 	case s.Identity == No:
-		return stopAsHeld(r, "IdentityMismatch", "the BMC belongs to another machine than the Node", now)
+		return stopAsHeld(r, reasonIdentityMismatch, "the BMC belongs to another machine than the Node", now)
 	case s.PowerForbidden != "":
-		return dropAttempt(r, "PowerForbidden", s.PowerForbidden, now)
+		return dropAttempt(r, reasonPowerForbidden, s.PowerForbidden, now)
 	case r.ControlPlane && s.Quorum == No:
-		return dropAttempt(r, "QuorumLost", s.QuorumWhy, now)
+		return dropAttempt(r, reasonQuorumLost, s.QuorumWhy, now)
 	case r.Attempt == 1 && s.Node.Exists == Yes && s.Node.UID != r.Target.NodeUID:
-		return dropAttempt(r, "TargetChanged", "the Node was replaced since the decision", now)
+		return dropAttempt(r, reasonTargetChanged, "the Node was replaced since the decision", now)
 	case hasNextLevel(r):
 		return nextLevel(r, s, "it cannot be read", now)
 	case timeExpired(s, now, r.Deadline().Add(r.Limits.APITimeout)):
-		return dropAttempt(r, "NotJudged", "what the word of "+r.Confirmed.Actor+" still needs could not be read or done in time", now)
+		return dropAttempt(r, reasonNotJudged, "what the word of "+r.Confirmed.Actor+" still needs could not be read or done in time", now)
 	case s.API != APIReachable, s.Contested != No, s.Node.Exists == CannotTell, noQuorum(r, s), !s.Lease.Known, now.Sub(s.At) > freshFor:
 		return r, Nothing, poll
 	}
@@ -177,15 +171,15 @@ func (r Run) IsolatesOnConfirmation() bool { return r.Proof == ProofHuman && con
 // wrong, which freezes no BMC. // I5
 func holdFalseOff(r Run, note string, now time.Time) (Run, Action, time.Duration) {
 	if r.Proof == ProofHuman {
-		return stopAsHeld(r, wordContradicted, note, now)
+		return stopAsHeld(r, reasonConfirmedOffContradicted, note, now)
 	}
-	return stopAsHeld(r, falseOff, note, now)
+	return stopAsHeld(r, reasonFalseOff, note, now)
 }
 
 // selfBooted says whether a host that was left off on a person's word has registered
 // anew, on the same machine and after another boot: somebody switched it on.
 func selfBooted(r Run, s Observation) bool {
-	known := r.Confirmed != nil && !r.Isolated.IsZero() && r.Reason != falseOff && r.Reason != wordContradicted
+	known := r.Confirmed != nil && !r.Isolated.IsZero() && r.Reason != reasonFalseOff && r.Reason != reasonConfirmedOffContradicted
 	n, t := s.Node, r.Target
 	// One that was restored and missed its time must be Ready, or it would be for ever. // L1
 	due := r.NewNodeUID != n.UID || n.OutOfService || n.Ready == Yes

@@ -7,10 +7,6 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 )
 
-// outletContradicted is the reason of a run at whose outlets another machine may
-// hang.
-const outletContradicted = "OutletContradicted"
-
 const onPendingNote = "On is owed to an outlet that may feed another machine"
 
 // contradictedFor is how long outlets may read Off while a lower level reads On:
@@ -97,7 +93,7 @@ func miswiredNote(r Run, s Observation) string {
 // in time.
 func offFailed(r Run, s Observation) (reason, note string) {
 	if s.Power.Contradicted || contradictionIndex(r) >= 0 {
-		return outletContradicted, miswiredNote(r, s)
+		return reasonOutletContradicted, miswiredNote(r, s)
 	}
-	return powerReason(s, "PowerOffFailed"), "the host was not proven off in time; last read: " + readText(s)
+	return powerReason(s, reasonPowerOffFailed), "the host was not proven off in time; last read: " + readText(s)
 }

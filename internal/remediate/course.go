@@ -21,7 +21,7 @@ func heldRun(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	healthy := s.Power.State == bmc.On && s.Level == 0 && r.Level == 0 && s.Node.Ready == Yes && s.Node.UID == r.Target.NodeUID &&
 		!s.Node.Deleting && !s.Node.OutOfService && powerLockFree(r, s) && !anyOnPending(r)
 	// A FalseOff host stays frozen (I5); after a first cycle labels may be missing.
-	if !healthy || !before || r.Reason == falseOff || r.Attempt > 1 {
+	if !healthy || !before || r.Reason == reasonFalseOff || r.Attempt > 1 {
 		r.HealthySince = time.Time{}
 	} else if r.HealthySince.IsZero() {
 		r.HealthySince = now
@@ -54,9 +54,9 @@ func heldRun(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 func runTimedOut(r Run, now time.Time) (Run, Action, time.Duration) {
 	const note = "the run took longer than power.runTimeout"
 	if r.Intervened && r.Isolated.IsZero() {
-		return abandon(r, "RunTimeout", note, Held, now)
+		return abandon(r, reasonRunTimeout, note, Held, now)
 	}
-	return stopAsHeld(r, "RunTimeout", note, now)
+	return stopAsHeld(r, reasonRunTimeout, note, now)
 }
 
 // resumeAfterOutage notes that the API is back: step 2 starts its time over, and the
@@ -134,7 +134,7 @@ func powerReason(s Observation, fallback string) string {
 	case s.LevelRefusal != "":
 		return s.LevelRefusal
 	case s.PowerError != "":
-		return "BMC" + string(s.PowerError)
+		return reasonBMC + string(s.PowerError)
 	}
 	return fallback
 }
@@ -200,12 +200,12 @@ func enter(r Run, to Step, note string, now time.Time) (Run, Action, time.Durati
 
 // holdRenamed holds a run whose host works under another name: it is not cycled. // I6
 func holdRenamed(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
-	return stopAsHeld(r, "NodeRenamed", "the host registered as Node "+s.RenamedTo, now)
+	return stopAsHeld(r, reasonNodeRenamed, "the host registered as Node "+s.RenamedTo, now)
 }
 
 // pausedReason and pausedNote are what a run says that a pause, or a hold of its target,
 // ends.
-func pausedReason(s Observation) string { return cmp.Or(s.PausedReason, "Paused") }
+func pausedReason(s Observation) string { return cmp.Or(s.PausedReason, reasonPaused) }
 
 func pausedNote(s Observation) string {
 	if s.PausedReason != "" {
@@ -227,7 +227,7 @@ func stopAsHeld(r Run, reason, note string, now time.Time) (Run, Action, time.Du
 
 func finish(r Run, end Step, reason, note string, now time.Time) (Run, Action, time.Duration) {
 	if anyOnPending(r) { // I20
-		return stopAsHeld(r, outletContradicted, onPendingNote, now)
+		return stopAsHeld(r, reasonOutletContradicted, onPendingNote, now)
 	}
 	r.Reason, r.Note, r.Ended = reason, note, now
 	return enter(r, end, note, now)
@@ -249,7 +249,7 @@ func abandon(r Run, reason, note string, to Step, now time.Time) (Run, Action, t
 // Unbegun ends a run whose first record could not be stored for certain: nothing was
 // done for it, and nothing will be.
 func Unbegun(r Run, now time.Time) Run {
-	r, _, _ = finish(r, Aborted, "NotSaved", "the store did not say that it had stored the run", now)
+	r, _, _ = finish(r, Aborted, reasonNotSaved, "the store did not say that it had stored the run", now)
 	return r
 }
 

@@ -53,9 +53,9 @@ func nextLevel(r Run, s Observation, why string, now time.Time) (Run, Action, ti
 // giveUpOnStart ends an attempt that could not begin at any level: the first is dropped;
 // one with a rebooted host behind it, or an Off, waits for a human.
 func giveUpOnStart(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
-	reason, note := powerReason(s, "NotJudged"), "step 1 could not begin in time: the BMC or the API did not answer"
+	reason, note := powerReason(s, reasonNotJudged), "step 1 could not begin in time: the BMC or the API did not answer"
 	if offInhibited(r, s) {
-		reason, note = outletContradicted, miswiredNote(r, s)
+		reason, note = reasonOutletContradicted, miswiredNote(r, s)
 	}
 	switch {
 	case s.PowerError != "" && hasNextLevel(r):

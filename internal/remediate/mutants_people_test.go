@@ -62,7 +62,7 @@ var peopleMutants = []mutant{
 	{"forgets the hold on a word", "isolated while Metal3", onWordOf(variant{bmh: true}), seeing(func(_ Run, s *Observation, _ time.Time) { s.PowerLock = Yes })},
 	{"forgets the quorum on a word", "I12: isolated on a word", onWordOf(variant{control: true, isolation: IsolateTaint}, memberLost), seeing(func(_ Run, s *Observation, _ time.Time) { s.Quorum = Yes })},
 	{"switches on what a person left off", "I26: a host that a person vouched for", onWordOf(variant{}), saying(func(r Run, _ Observation, r2 *Run, a *Action, now time.Time) {
-		if r.Step == Held && r.Reason == confirmedOff {
+		if r.Step == Held && r.Reason == reasonConfirmedOff {
 			*r2, *a, _ = resumeAtPowerOn(r, "", now)
 		}
 	})},
@@ -86,7 +86,7 @@ var peopleMutants = []mutant{
 	{"works through a hold", "I23", basic(holdOrder), seeing(func(_ Run, s *Observation, _ time.Time) { s.Paused = false })},
 	{"closes of its own accord", "closed as it is, and nobody", basic(), saying(func(r Run, _ Observation, r2 *Run, _ *Action, now time.Time) {
 		if r2.Step == AwaitNode {
-			*r2, _, _ = finish(*r2, Aborted, closedAsIs, "", now)
+			*r2, _, _ = finish(*r2, Aborted, reasonClosedAsIs, "", now)
 		}
 	})},
 }

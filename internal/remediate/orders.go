@@ -32,8 +32,8 @@ func takeAbort(r Run) Run {
 		r.Abort = nil
 	case r.Step == PowerOn && r.Abandon != "" && r.Attempt == 1:
 		r = forbidMoreAttempts(r) // it may turn out to have isolated after all
-		r.Abandon, r.AbandonTo = aborted, Aborted
-		r.Reason, r.Note, r.Abort = aborted, saidBy("aborted", *r.Abort), nil
+		r.Abandon, r.AbandonTo = reasonAborted, Aborted
+		r.Reason, r.Note, r.Abort = reasonAborted, saidBy("aborted", *r.Abort), nil
 	case r.Step == PowerOn && r.Abandon != "": // Held next: from there
 	case r.Step == PowerOn, r.Step == AwaitNode, r.Step == RestoreNode:
 		r = forbidMoreAttempts(r)
@@ -41,14 +41,6 @@ func takeAbort(r Run) Run {
 	}
 	return r
 }
-
-// The reason codes of orders.
-const (
-	aborted    = "Aborted"
-	unfenced   = "Unfenced"
-	closedAsIs = "ClosedAsIs"
-	exhausted  = "AttemptsExhausted"
-)
 
 func saidBy(verb string, o Order) string { return verb + " by " + o.Actor + ": " + o.Reason }
 
@@ -66,9 +58,9 @@ func forbidMoreAttempts(r Run) Run {
 func handleRestore(r Run, now time.Time) (Run, Action, time.Duration) {
 	var reason, note string
 	if r.Abort != nil {
-		r, reason, note = forbidMoreAttempts(r), aborted, saidBy("aborted", *r.Abort)
+		r, reason, note = forbidMoreAttempts(r), reasonAborted, saidBy("aborted", *r.Abort)
 	} else {
-		reason, note = unfenced, saidBy("unfenced", *r.Unfence)
+		reason, note = reasonUnfenced, saidBy("unfenced", *r.Unfence)
 	}
 	r.Unfence, r.Abort, r.LeaveOff, r.OffOnly = nil, nil, false, false
 	r = expireConfirmation(r) // this word is newer
@@ -80,7 +72,7 @@ func handleRestore(r Run, now time.Time) (Run, Action, time.Duration) {
 	}
 	// A human vouches: whatever Node stands there after a later attempt, or after a
 	// host was falsely believed off, is the one to restore.
-	if r.Attempt > 1 || r.Reason == falseOff || r.Reason == wordContradicted {
+	if r.Attempt > 1 || r.Reason == reasonFalseOff || r.Reason == reasonConfirmedOffContradicted {
 		r.Target.NodeUID, r.Target.BootID = "", ""
 	}
 	return resumeAtPowerOn(r, note, now)
@@ -133,7 +125,7 @@ func closeAsIs(r Run, s Observation, now time.Time) (Run, Action, time.Duration)
 		return releasePowerLock(r, s, now)
 	}
 	r.Abort, r.LeaveOff = nil, false
-	return finish(r, Aborted, closedAsIs, note, now)
+	return finish(r, Aborted, reasonClosedAsIs, note, now)
 }
 
 // releasePowerLock takes our hold off the BareMetalHost.
@@ -175,7 +167,7 @@ func acceptRetry(r Run, s Observation, now time.Time) (Run, Action, time.Duratio
 		return r, Nothing, poll
 	case r.Isolated.IsZero():
 		return restartPowerOff(r, note, now)
-	case r.Reason == exhausted:
+	case r.Reason == reasonAttemptsExhausted:
 		r.Limits.MaxAttempts, r.Reason, r.Note, r.Started = r.Attempt+1, "", "", now
 		r, a, wait := nextAttempt(r, note, now)
 		r.NotBefore = now

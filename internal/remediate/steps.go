@@ -59,7 +59,7 @@ func Next(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 func powerOff(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	switch why := confirmationContradicted(r, s); {
 	case leaseAdvanced(r, s) && s.Power.State != bmc.On: // also beside a person's word // I5
-		return stopAsHeld(r, falseOff, "the Node's Lease was renewed although the BMC says Off", now)
+		return stopAsHeld(r, reasonFalseOff, "the Node's Lease was renewed although the BMC says Off", now)
 	case why != "":
 		return holdContradicted(r, why, now)
 	case confirmationActive(r) && levelUnreadable(r, s, now):
@@ -83,11 +83,11 @@ func powerOff(r Run, s Observation, now time.Time) (Run, Action, time.Duration) 
 	case restoreRequested(r):
 		return handleRestore(r, now)
 	case s.Contested == Yes:
-		return abandon(r, "Contested", s.Contender, Aborted, now)
+		return abandon(r, reasonContested, s.Contender, Aborted, now)
 	case s.Identity == No:
-		return stopAsHeld(r, "IdentityMismatch", "another machine's BMC answers now", now)
+		return stopAsHeld(r, reasonIdentityMismatch, "another machine's BMC answers now", now)
 	case levelMiswired(r, s, now):
-		return giveUpOnLevel(r, s, outletContradicted, miswiredNote(r, s), now)
+		return giveUpOnLevel(r, s, reasonOutletContradicted, miswiredNote(r, s), now)
 	case accountRefused(s):
 		return giveUpOnLevel(r, s, powerReason(s, ""), "the BMC refuses the account", now) // retrying locks it
 	case levelUnusable(s) && hasNextLevel(r):
@@ -98,11 +98,11 @@ func powerOff(r Run, s Observation, now time.Time) (Run, Action, time.Duration) 
 		reason, note := offFailed(r, s)
 		return giveUpOnLevel(r, s, reason, note, now)
 	case firstAttemptWithoutEffect(r, s) && s.Justified == No: // the hold or Off failed, and meanwhile it recovered // I4
-		return abandon(r, "Recovered", s.Why, Aborted, now)
+		return abandon(r, reasonRecovered, s.Why, Aborted, now)
 	case firstAttemptWithoutEffect(r, s) && s.PowerForbidden != "":
-		return abandon(r, "PowerForbidden", s.PowerForbidden, Aborted, now)
+		return abandon(r, reasonPowerForbidden, s.PowerForbidden, Aborted, now)
 	case firstAttemptWithoutEffect(r, s) && r.ControlPlane && s.Quorum == No:
-		return abandon(r, "QuorumLost", s.QuorumWhy, Aborted, now)
+		return abandon(r, reasonQuorumLost, s.QuorumWhy, Aborted, now)
 	case noEffectYet(r, s) && preconditionsUnknown(r, s, now), s.Identity != Yes: // the hold, too, is a power command // I8
 		return r, Nothing, poll
 	case r.Target.BareMetalHost != "" && s.PowerLock == No:
@@ -131,17 +131,17 @@ func preflight(r Run, s Observation, now time.Time) (Run, Action, time.Duration)
 	case restoreRequested(r):
 		return handleRestore(r, now)
 	case s.Identity == No && !again:
-		return dropAttempt(r, "IdentityMismatch", "the BMC belongs to another machine than the Node", now)
+		return dropAttempt(r, reasonIdentityMismatch, "the BMC belongs to another machine than the Node", now)
 	case s.Contested == Yes && !again:
-		return dropAttempt(r, "Contested", s.Contender, now)
+		return dropAttempt(r, reasonContested, s.Contender, now)
 	case s.PowerForbidden != "" && !again:
-		return dropAttempt(r, "PowerForbidden", s.PowerForbidden, now)
+		return dropAttempt(r, reasonPowerForbidden, s.PowerForbidden, now)
 	case s.Node.Exists == Yes && s.Node.UID != r.Target.NodeUID && !again:
-		return dropAttempt(r, "TargetChanged", "the Node was replaced since the decision", now)
+		return dropAttempt(r, reasonTargetChanged, "the Node was replaced since the decision", now)
 	case s.Justified == No && !again && !confirmationActive(r):
-		return dropAttempt(r, "Recovered", s.Why, now)
+		return dropAttempt(r, reasonRecovered, s.Why, now)
 	case r.ControlPlane && s.Quorum == No && !again:
-		return dropAttempt(r, "QuorumLost", s.QuorumWhy, now)
+		return dropAttempt(r, reasonQuorumLost, s.QuorumWhy, now)
 	case now.Before(r.NotBefore):
 		return r, Nothing, min(idlePoll, r.NotBefore.Sub(now))
 	case levelUnusable(s) && hasNextLevel(r):
@@ -186,9 +186,9 @@ func deleteNode(r Run, s Observation, now time.Time) (Run, Action, time.Duration
 	case restoreRequested(r):
 		return handleRestore(r, now)
 	case s.Contested == Yes:
-		return abandon(r, "Contested", s.Contender, Aborted, now)
+		return abandon(r, reasonContested, s.Contender, Aborted, now)
 	case r.IsolatesOnConfirmation() && r.ControlPlane && s.Quorum == No:
-		return abandon(r, "QuorumLost", s.QuorumWhy, Aborted, now)
+		return abandon(r, reasonQuorumLost, s.QuorumWhy, Aborted, now)
 	case timeExpired(s, now, r.Deadline()):
 		return giveUpIsolation(r, s, now)
 	case s.Node.Deleting, s.Node.Ready == Yes: // a finalizer, or a heartbeat not yet given up: wait
@@ -214,11 +214,11 @@ func nodeIsolated(r Run, now time.Time) (Run, Action, time.Duration) {
 	r.Isolated, r.LeaveOff = now, true
 	switch {
 	case confirmationActive(r): // who said so may be at work inside the host
-		return stopAsHeld(r, confirmedOff, saidBy("confirmed off", *r.Confirmed)+"; unfence brings it back, or a new boot", now)
+		return stopAsHeld(r, reasonConfirmedOff, saidBy("confirmed off", *r.Confirmed)+"; unfence brings it back, or a new boot", now)
 	case r.OffOnly:
-		return stopAsHeld(r, "OperatorOff", "fenced with --off-only; unfence brings it back", now)
+		return stopAsHeld(r, reasonOperatorOff, "fenced with --off-only; unfence brings it back", now)
 	case r.FoundOff && !r.Limits.PowerOnFoundOff:
-		return stopAsHeld(r, "FoundOff", "the host was off before fenced came; unfence brings it back", now)
+		return stopAsHeld(r, reasonFoundOff, "the host was off before fenced came; unfence brings it back", now)
 	}
 	r.LeaveOff = false
 	return enter(r, PowerOn, "", now)
@@ -230,16 +230,16 @@ func nodeIsolated(r Run, now time.Time) (Run, Action, time.Duration) {
 func giveUpIsolation(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	switch {
 	case s.API == APIForbidden:
-		return abandon(r, "APIForbidden", "the API server forbids what step 2 needs", Held, now)
+		return abandon(r, reasonAPIForbidden, "the API server forbids what step 2 needs", Held, now)
 	case s.API != APIReachable:
-		return abandon(r, "APIUnreachable", "the API server did not answer", Aborted, now)
+		return abandon(r, reasonAPIUnreachable, "the API server did not answer", Aborted, now)
 	case s.Node.Deleting:
 		r.LeaveOff = true
-		return stopAsHeld(r, "NodeFinalizer", "a finalizer keeps the deleted Node", now)
+		return stopAsHeld(r, reasonNodeFinalizer, "a finalizer keeps the deleted Node", now)
 	case s.Node.Ready == Yes:
-		return abandon(r, "NodeStillReady", "the control plane still calls the Node Ready", Held, now)
+		return abandon(r, reasonNodeStillReady, "the control plane still calls the Node Ready", Held, now)
 	}
-	return abandon(r, "IsolationFailed", "the Node could not be isolated; last power read: "+readText(s), Held, now)
+	return abandon(r, reasonIsolationFailed, "the Node could not be isolated; last power read: "+readText(s), Held, now)
 }
 
 // 3 PowerOn. Goal: hold released and the host read On, at the level that cut it
@@ -264,13 +264,13 @@ func powerOn(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 		anew.Level, anew.Intent = r.Level, r.Intent // what was sent was sent
 		return anew, Nothing, poll
 	case late && !on && anyOnPending(r):
-		return stopAsHeld(r, outletContradicted, onPendingNote+"; last read: "+readText(s), now)
+		return stopAsHeld(r, reasonOutletContradicted, onPendingNote+"; last read: "+readText(s), now)
 	case late && !on && r.Abandon != "":
-		return stopAsHeld(r, "PowerOnFailed", "given up ("+r.Abandon+"), and the host does not read On; last read: "+readText(s), now)
+		return stopAsHeld(r, reasonPowerOnFailed, "given up ("+r.Abandon+"), and the host does not read On; last read: "+readText(s), now)
 	case late && r.AbandonTo == Held && s.API == APIForbidden: // the hold cannot be removed: a human can
 		return stopAsHeld(r, r.Reason, r.Note, now)
 	case late && !on:
-		r.Reason, r.Note = "PowerOnFailed", "the host was not read On in time; last read: "+readText(s)
+		r.Reason, r.Note = reasonPowerOnFailed, "the host was not read On in time; last read: "+readText(s)
 		return enter(r, Reprovision, r.Note, now)
 	case now.Sub(r.StepStarted) < dwell && !on:
 		return r, Nothing, poll
@@ -289,11 +289,11 @@ func powerOn(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 func hostPoweredOn(r Run, s Observation, note string, now time.Time) (Run, Action, time.Duration) {
 	switch {
 	case r.Abandon != "" && s.Node.Deleting && timeExpired(s, now, r.Started.Add(r.Limits.RunTimeout)):
-		return stopAsHeld(r, "NodeFinalizer", "a finalizer keeps the deleted Node; its host is On", now)
+		return stopAsHeld(r, reasonNodeFinalizer, "a finalizer keeps the deleted Node; its host is On", now)
 	case r.Abandon != "" && (s.Node.Exists == CannotTell || s.Node.Exists == Yes && s.Node.Deleting):
 		return r, Nothing, poll
 	case r.Abandon != "" && levelUnreachable(s) && belowOffLevel(r): // nothing else would tell that the host stayed off // I20
-		return stopAsHeld(r, "PowerOnFailed", "given up ("+r.Abandon+"), and "+note, now)
+		return stopAsHeld(r, reasonPowerOnFailed, "given up ("+r.Abandon+"), and "+note, now)
 	case r.Abandon != "" && r.AbandonTo == Held:
 		return stopAsHeld(r, r.Reason, r.Note, now)
 	case r.Abandon != "":
@@ -310,7 +310,7 @@ func awaitNode(r Run, s Observation, now time.Time) (Run, Action, time.Duration)
 	registered := registeredSinceIsolation(r, n)
 	switch {
 	case registered && !ofMachine(r, n):
-		return stopAsHeld(r, falseOff, "the Node registered from another machine: systemUUID "+n.SystemUUID, now)
+		return stopAsHeld(r, reasonFalseOff, "the Node registered from another machine: systemUUID "+n.SystemUUID, now)
 	case registered && n.BootID != t.BootID:
 		r.NewNodeUID = n.UID
 		return enter(r, RestoreNode, "", now)
@@ -335,7 +335,7 @@ func restoreNode(r Run, s Observation, now time.Time) (Run, Action, time.Duratio
 	case s.Node.Exists == No, s.Node.Exists == Yes && (s.Node.UID != r.NewNodeUID || !ofMachine(r, s.Node)):
 		return enter(r, AwaitNode, "the new Node went away, or is another machine's", now)
 	case restored && s.Node.Ready == Yes && timeExpired(s, now, r.Deadline()): // a host that works is never cycled for an annotation
-		return finish(r, Done, "RequestNotCleared", "the remediation request could not be taken off the Machine", now)
+		return finish(r, Done, reasonRequestNotCleared, "the remediation request could not be taken off the Machine", now)
 	case restored && requested: // else the in-cluster judge counts it unhealthy for ever
 		return command(r, ClearRequest, resendWrite, now)
 	case restored && s.Node.Ready == Yes && (s.Machine.Exists != CannotTell || r.Target.Machine == ""):
@@ -343,7 +343,7 @@ func restoreNode(r Run, s Observation, now time.Time) (Run, Action, time.Duratio
 	case s.Power.State == bmc.Off:
 		return enter(r, PowerOn, "the host reads Off again", now)
 	case !restored && s.API == APIReachable && timeExpired(s, now, r.StepStarted.Add(r.Limits.RestoreTimeout)):
-		return stopAsHeld(r, "RestoreFailed", cmp.Or(s.RestoreError, "labels, annotations or taints could not be read back"), now)
+		return stopAsHeld(r, reasonRestoreFailed, cmp.Or(s.RestoreError, "labels, annotations or taints could not be read back"), now)
 	case timeExpired(s, now, r.Deadline()) && restored:
 		return nextAttempt(r, "the Node was not Ready in time", now)
 	case s.Restored == No, s.Restored == Yes && s.Node.OutOfService:
@@ -362,7 +362,7 @@ func reprovision(r Run, s Observation, now time.Time) (Run, Action, time.Duratio
 	back := !alone && registeredSinceIsolation(r, s.Node) && s.Node.BootID != r.Target.BootID && s.Node.Ready == Yes && !s.Node.Deleting
 	switch {
 	case anyOnPending(r):
-		return stopAsHeld(r, outletContradicted, onPendingNote, now)
+		return stopAsHeld(r, reasonOutletContradicted, onPendingNote, now)
 	case !alone && r.Target.BareMetalHost != "" && s.PowerLock == Yes: // the next owner must be able to switch it on
 		return command(r, ReleasePowerLock, resendWrite, now)
 	case !alone && r.Target.BareMetalHost != "" && s.PowerLock == CannotTell: // no end with our hold perhaps left behind
@@ -379,19 +379,19 @@ func reprovision(r Run, s Observation, now time.Time) (Run, Action, time.Duratio
 	case alone && s.Paused:
 		return finish(r, Aborted, pausedReason(s), pausedNote(s), now)
 	case alone && s.Contested == Yes:
-		return finish(r, Aborted, "Contested", s.Contender, now)
+		return finish(r, Aborted, reasonContested, s.Contender, now)
 	case alone && s.Justified == No:
-		return finish(r, Aborted, "Recovered", s.Why, now)
+		return finish(r, Aborted, reasonRecovered, s.Why, now)
 	case alone && r.ControlPlane && s.Quorum == No:
-		return finish(r, Aborted, "QuorumLost", s.QuorumWhy, now)
+		return finish(r, Aborted, reasonQuorumLost, s.QuorumWhy, now)
 	case alone && controlPlane:
-		return finish(r, Aborted, "ControlPlane", "a control-plane Machine is not replaced here", now)
+		return finish(r, Aborted, reasonControlPlane, "a control-plane Machine is not replaced here", now)
 	case alone && m.Replaceable == No:
-		return finish(r, Aborted, "NoController", m.Why, now)
+		return finish(r, Aborted, reasonNoController, m.Why, now)
 	case alone && timeExpired(s, now, r.StepStarted.Add(r.Limits.APITimeout)):
-		return finish(r, Aborted, "APIUnreachable", "the Machine could not be deleted in time", now)
+		return finish(r, Aborted, reasonAPIUnreachable, "the Machine could not be deleted in time", now)
 	case !alone && (r.Target.Machine == "" || r.ControlPlane || r.Confirmed != nil || !r.Limits.Reprovision || m.Replaceable == No):
-		return stopAsHeld(r, cmp.Or(r.Reason, exhausted), cmp.Or(m.Why, r.Note, "reprovisioning is not allowed here"), now)
+		return stopAsHeld(r, cmp.Or(r.Reason, reasonAttemptsExhausted), cmp.Or(m.Why, r.Note, "reprovisioning is not allowed here"), now)
 	case s.Paused, s.Contested == Yes, !may, m.Exists != Yes, !alone && s.NodesUnseen, alone && (s.Justified != Yes || s.Contested != No || noQuorum(r, s)), now.Sub(s.At) > freshFor:
 		return r, Nothing, poll
 	}

@@ -26,17 +26,17 @@ func TestBMCThatLiesBesideAWordIsFalseOff(t *testing.T) {
 		r, s := lied(in)
 		got, _, _ := Next(r, s, noon)
 		assert.Equal(t, Held, got.Step, in)
-		assert.Equal(t, falseOff, got.Reason, "in %s: %s", in, got.Note)
+		assert.Equal(t, reasonFalseOff, got.Reason, "in %s: %s", in, got.Note)
 
 		on(&s)
 		got, _, _ = Next(r, s, noon)
-		assert.Equal(t, wordContradicted, got.Reason, "in %s: who reads On does not lie", in)
+		assert.Equal(t, reasonConfirmedOffContradicted, got.Reason, "in %s: who reads On does not lie", in)
 	}
 	r, s := lied(DeleteNode)
 	r.Proof = ProofHuman
 	unread(&s, bmc.KindUnreachable)
 	got, _, _ := Next(r, s, noon)
-	assert.Equal(t, wordContradicted, got.Reason, "no BMC has said that the host is off")
+	assert.Equal(t, reasonConfirmedOffContradicted, got.Reason, "no BMC has said that the host is off")
 }
 
 // A run that comes back from step 2 has nothing from a BMC; what the Lease was when the
@@ -60,7 +60,7 @@ var wordLies = []variant{
 
 var wordLieMutants = []mutant{
 	{"believes a BMC beside a word", "I5: a BMC that lies beside a word", variant{name: "m", vouchedFor: true, mistaken: true, sick: true, ignoresOff: true, lieFor: 100, faults: []fault{lie}, budget: 1}, saying(func(r Run, s Observation, r2 *Run, _ *Action, _ time.Time) {
-		if confirmationActive(r) && r2.Reason == falseOff {
+		if confirmationActive(r) && r2.Reason == reasonFalseOff {
 			*r2, _, _ = holdContradicted(r, "the Node's Lease was renewed since", clock(0))
 		}
 	})},
