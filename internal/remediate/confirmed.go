@@ -59,7 +59,7 @@ func (r Run) HasConfirmation() bool { return confirmationActive(r) || hasNewConf
 // acceptConfirmation begins step 1 of a Held run over with a person's word.
 func acceptConfirmation(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	ok, _ := CanConfirm(r)
-	r.Confirmation = &OffConfirmation{Given: r.Confirmed.At, Expired: !ok || heldBlocked(s)}
+	r.Confirmation = &OffConfirmation{Given: r.Confirmed.At, Expired: !ok || interlockAt(stageHeld, r, s).effect == refuse}
 	if r.Confirmation.Expired {
 		return r, Nothing, poll
 	}
@@ -128,21 +128,10 @@ func levelUnreadable(r Run, s Observation, now time.Time) bool {
 // next level is asked, and behind the last the word counts, as soon as the Lease has
 // stood still. A person's order justifies itself; nothing else is spared. // I26
 func powerOffConfirmed(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
+	found := interlockAt(stageConfirmed, r, s)
 	switch {
-	case restoreRequested(r):
-		return handleRestore(r, now)
-	case s.Paused:
-		return dropAttempt(r, pausedReason(s), pausedNote(s), now)
-	case s.Contested == Yes:
-		return dropAttempt(r, reasonContested, s.Contender, now)
-	case s.Identity == No:
-		return stopAsHeld(r, reasonIdentityMismatch, "the BMC belongs to another machine than the Node", now)
-	case s.PowerForbidden != "":
-		return dropAttempt(r, reasonPowerForbidden, s.PowerForbidden, now)
-	case r.ControlPlane && s.Quorum == No:
-		return dropAttempt(r, reasonQuorumLost, s.QuorumWhy, now)
-	case r.Attempt == 1 && s.Node.Exists == Yes && s.Node.UID != r.Target.NodeUID:
-		return dropAttempt(r, reasonTargetChanged, "the Node was replaced since the decision", now)
+	case found.ends():
+		return found.apply(r, s, now)
 	case hasNextLevel(r):
 		return nextLevel(r, s, "it cannot be read", now)
 	case timeExpired(s, now, r.Deadline().Add(r.Limits.APITimeout)):

@@ -163,7 +163,7 @@ func acceptRetry(r Run, s Observation, now time.Time) (Run, Action, time.Duratio
 	r.Retry = nil
 	ok, _ := CanRetry(r)
 	switch {
-	case !ok, heldBlocked(s):
+	case !ok, interlockAt(stageHeld, r, s).effect == refuse:
 		return r, Nothing, poll
 	case r.Isolated.IsZero():
 		return restartPowerOff(r, note, now)
@@ -175,10 +175,6 @@ func acceptRetry(r Run, s Observation, now time.Time) (Run, Action, time.Duratio
 	}
 	return resumeAtPowerOn(r, note, now)
 }
-
-// heldBlocked says whether a Held run stays where it is, whatever is ordered: what it would
-// begin is not allowed now. A host whose BMC has lied is frozen, for example. // I5, I22, I23
-func heldBlocked(s Observation) bool { return s.Paused || s.PowerForbidden != "" || s.Contested == Yes }
 
 // restartPowerOff begins step 1 over at the first level. What may still be off because of us
 // stays on the record, and beforeOff asks every reason again.

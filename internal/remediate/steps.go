@@ -75,17 +75,15 @@ func powerOff(r Run, s Observation, now time.Time) (Run, Action, time.Duration) 
 		r.OffLease = nil
 		r = retargetNode(r, s)
 	}
+	found, noEffect := interlockAt(stageSwitchingOff, r, s), binding{}
+	if firstAttemptWithoutEffect(r, s) { // the lock or Off failed, and what justified the run may be gone // I4
+		noEffect = interlockAt(stageNoEffect, r, s)
+	}
 	switch {
 	case offProven(r, s, now) && leaseQuiet(r, s, now) && powerLockHeld(r, s):
 		return startDeleteNode(r, s, now)
-	case s.Paused:
-		return abandon(r, pausedReason(s), pausedNote(s), Aborted, now)
-	case restoreRequested(r):
-		return handleRestore(r, now)
-	case s.Contested == Yes:
-		return abandon(r, reasonContested, s.Contender, Aborted, now)
-	case s.Identity == No:
-		return stopAsHeld(r, reasonIdentityMismatch, "another machine's BMC answers now", now)
+	case found.ends():
+		return found.apply(r, s, now)
 	case levelMiswired(r, s, now):
 		return giveUpOnLevel(r, s, reasonOutletContradicted, miswiredNote(r, s), now)
 	case accountRefused(s):
@@ -97,12 +95,8 @@ func powerOff(r Run, s Observation, now time.Time) (Run, Action, time.Duration) 
 	case timeExpired(s, now, r.Deadline()):
 		reason, note := offFailed(r, s)
 		return giveUpOnLevel(r, s, reason, note, now)
-	case firstAttemptWithoutEffect(r, s) && s.Justified == No: // the hold or Off failed, and meanwhile it recovered // I4
-		return abandon(r, reasonRecovered, s.Why, Aborted, now)
-	case firstAttemptWithoutEffect(r, s) && s.PowerForbidden != "":
-		return abandon(r, reasonPowerForbidden, s.PowerForbidden, Aborted, now)
-	case firstAttemptWithoutEffect(r, s) && r.ControlPlane && s.Quorum == No:
-		return abandon(r, reasonQuorumLost, s.QuorumWhy, Aborted, now)
+	case noEffect.ends():
+		return noEffect.apply(r, s, now)
 	case noEffectYet(r, s) && preconditionsUnknown(r, s, now), s.Identity != Yes: // the hold, too, is a power command // I8
 		return r, Nothing, poll
 	case r.Target.BareMetalHost != "" && s.PowerLock == No:
@@ -120,35 +114,25 @@ func powerOff(r Run, s Observation, now time.Time) (Run, Action, time.Duration) 
 // preflight is the part of step 1 in which nothing has been touched, or not since a
 // person began it over: any doubt drops the run. // I4, I8, I22
 func preflight(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
-	again := r.Attempt > 1 // a later attempt is justified by the missed deadline of the one before
+	at, again := stageUntouched, r.Attempt > 1 // a later attempt is justified by the missed deadline of the one before
+	if again {
+		at = stageLaterAttempt
+	}
+	found := interlockAt(at, r, s)
 	switch {
 	case again && s.Node.Ready == Yes:
 		return acceptReadyNode(r, s, now)
 	case again && s.RenamedTo != "":
 		return holdRenamed(r, s, now)
-	case s.Paused && !again:
-		return dropAttempt(r, pausedReason(s), pausedNote(s), now)
-	case restoreRequested(r):
-		return handleRestore(r, now)
-	case s.Identity == No && !again:
-		return dropAttempt(r, reasonIdentityMismatch, "the BMC belongs to another machine than the Node", now)
-	case s.Contested == Yes && !again:
-		return dropAttempt(r, reasonContested, s.Contender, now)
-	case s.PowerForbidden != "" && !again:
-		return dropAttempt(r, reasonPowerForbidden, s.PowerForbidden, now)
-	case s.Node.Exists == Yes && s.Node.UID != r.Target.NodeUID && !again:
-		return dropAttempt(r, reasonTargetChanged, "the Node was replaced since the decision", now)
-	case s.Justified == No && !again && !confirmationActive(r):
-		return dropAttempt(r, reasonRecovered, s.Why, now)
-	case r.ControlPlane && s.Quorum == No && !again:
-		return dropAttempt(r, reasonQuorumLost, s.QuorumWhy, now)
+	case found.ends():
+		return found.apply(r, s, now)
 	case now.Before(r.NotBefore):
 		return r, Nothing, min(idlePoll, r.NotBefore.Sub(now))
 	case levelUnusable(s) && hasNextLevel(r):
 		return nextLevel(r, s, "not usable ("+string(s.PowerError)+")", now)
 	case timeExpired(s, now, later(r.Deadline(), r.NotBefore.Add(r.Limits.OffDeadline))):
 		return giveUpOnStart(r, s, now)
-	case s.Paused, s.API != APIReachable, s.Contested != No, s.Identity != Yes, s.PowerForbidden != "",
+	case found.effect == wait, s.API != APIReachable, s.Contested != No, s.Identity != Yes,
 		s.Node.Exists == CannotTell, s.Justified != Yes && !again && !confirmationActive(r), noQuorum(r, s), now.Sub(s.At) > freshFor,
 		offInhibited(r, s), again && s.NodesUnseen, s.Power.Unwitnessed: // found off, perhaps
 		return r, Nothing, poll
@@ -166,6 +150,11 @@ func preflight(r Run, s Observation, now time.Time) (Run, Action, time.Duration)
 // the out-of-service taint). The only step that cannot be undone. // I1, I2, I21
 func deleteNode(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	tainted := r.Isolation == IsolateTaint && s.Node.Exists == Yes && s.Node.OutOfService
+	at := stageIsolating
+	if r.IsolatesOnConfirmation() {
+		at = stageIsolatingConfirmed
+	}
+	found := interlockAt(at, r, s)
 	switch {
 	case s.Node.Exists == Yes && s.Node.UID != r.Target.NodeUID && !s.Node.unregistered():
 		r.Isolated = now
@@ -181,14 +170,8 @@ func deleteNode(r Run, s Observation, now time.Time) (Run, Action, time.Duration
 	case s.Power.State == bmc.On:
 		r.OffLease = nil
 		return enter(r, PowerOff, "the host reads On again", now)
-	case s.Paused:
-		return abandon(r, pausedReason(s), pausedNote(s), Aborted, now)
-	case restoreRequested(r):
-		return handleRestore(r, now)
-	case s.Contested == Yes:
-		return abandon(r, reasonContested, s.Contender, Aborted, now)
-	case r.IsolatesOnConfirmation() && r.ControlPlane && s.Quorum == No:
-		return abandon(r, reasonQuorumLost, s.QuorumWhy, Aborted, now)
+	case found.ends():
+		return found.apply(r, s, now)
 	case timeExpired(s, now, r.Deadline()):
 		return giveUpIsolation(r, s, now)
 	case s.Node.Deleting, s.Node.Ready == Yes: // a finalizer, or a heartbeat not yet given up: wait
@@ -359,6 +342,11 @@ func reprovision(r Run, s Observation, now time.Time) (Run, Action, time.Duratio
 	m, alone := s.Machine, r.Strategy == DeleteMachine
 	controlPlane := r.ControlPlane && !(alone && r.Limits.ReplaceControlPlane)
 	may := m.Replaceable == Yes && !controlPlane && (alone || r.Limits.Reprovision)
+	at := stageReprovisioning
+	if alone {
+		at = stageDeletingMachine
+	}
+	found := interlockAt(at, r, s)
 	back := !alone && registeredSinceIsolation(r, s.Node) && s.Node.BootID != r.Target.BootID && s.Node.Ready == Yes && !s.Node.Deleting
 	switch {
 	case anyOnPending(r):
@@ -372,18 +360,10 @@ func reprovision(r Run, s Observation, now time.Time) (Run, Action, time.Duratio
 	case back: // never erase a host that works
 		r.OnSeen, r.Reason, r.Note = now, "", ""
 		return enter(r, AwaitNode, "the Node is Ready after all", now)
-	case restoreRequested(r):
-		return handleRestore(r, now)
+	case found.ends():
+		return found.apply(r, s, now)
 	case !alone && s.RenamedTo != "": // nor under another name
 		return holdRenamed(r, s, now)
-	case alone && s.Paused:
-		return finish(r, Aborted, pausedReason(s), pausedNote(s), now)
-	case alone && s.Contested == Yes:
-		return finish(r, Aborted, reasonContested, s.Contender, now)
-	case alone && s.Justified == No:
-		return finish(r, Aborted, reasonRecovered, s.Why, now)
-	case alone && r.ControlPlane && s.Quorum == No:
-		return finish(r, Aborted, reasonQuorumLost, s.QuorumWhy, now)
 	case alone && controlPlane:
 		return finish(r, Aborted, reasonControlPlane, "a control-plane Machine is not replaced here", now)
 	case alone && m.Replaceable == No:
@@ -392,7 +372,8 @@ func reprovision(r Run, s Observation, now time.Time) (Run, Action, time.Duratio
 		return finish(r, Aborted, reasonAPIUnreachable, "the Machine could not be deleted in time", now)
 	case !alone && (r.Target.Machine == "" || r.ControlPlane || r.Confirmed != nil || !r.Limits.Reprovision || m.Replaceable == No):
 		return stopAsHeld(r, cmp.Or(r.Reason, reasonAttemptsExhausted), cmp.Or(m.Why, r.Note, "reprovisioning is not allowed here"), now)
-	case s.Paused, s.Contested == Yes, !may, m.Exists != Yes, !alone && s.NodesUnseen, alone && (s.Justified != Yes || s.Contested != No || noQuorum(r, s)), now.Sub(s.At) > freshFor:
+	case found.effect == wait, !may, m.Exists != Yes, !alone && s.NodesUnseen, now.Sub(s.At) > freshFor,
+		alone && (s.Justified != Yes || s.Contested != No || noQuorum(r, s)):
 		return r, Nothing, poll
 	}
 	return command(r, DeleteTargetMachine, resendWrite, now)
