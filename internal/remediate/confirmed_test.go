@@ -206,7 +206,7 @@ func TestFreshRunOnAWord(t *testing.T) { // I26
 	got, _, _ = Next(got, s, s.At)
 	assert.Equal(t, DeleteNode, got.Step)
 	assert.Equal(t, ProofHuman, got.Proof)
-	assert.Equal(t, "off by the word of ann: plug pulled", got.Steps[len(got.Steps)-2].Note)
+	assert.Equal(t, "confirmed off by ann: plug pulled", got.Steps[len(got.Steps)-2].Note)
 
 	r, s = begin(PowerOff, sec) // at work: its own proof is under way
 	confirm(&r)
@@ -224,7 +224,7 @@ func TestGivenUpOnAWordStaysOff(t *testing.T) {
 	got, _, _ := Next(r, s, noon)
 	assert.Equal(t, Held, got.Step)
 	assert.True(t, got.LeaveOff)
-	assert.Contains(t, got.Note, "left off on the word of ann")
+	assert.Contains(t, got.Note, "left off on the confirmation by ann")
 	assert.True(t, got.Confirmation.Expired, "no later step 2 may rest on it")
 	assert.False(t, r.Confirmation.Expired, "the caller's record is not ours to change")
 
@@ -302,7 +302,7 @@ func TestRetryLeavesOffWhatAWordLeftOff(t *testing.T) {
 	require.True(t, r.Step == Held && r.LeaveOff, r.Reason)
 	ok, why := CanRetry(r)
 	assert.False(t, ok)
-	assert.Contains(t, why, "a person's word")
+	assert.Contains(t, why, "a manual confirmation")
 	r.Retry, s.Paused, s.Justified = &Order{Actor: "bob", Reason: "r", At: noon}, false, No
 	for now := noon.Add(minute); now.Before(noon.Add(5 * minute)); now = now.Add(10 * sec) {
 		var action Action

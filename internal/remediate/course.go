@@ -10,17 +10,17 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 )
 
-// heldRun keeps a run that needs a human: before the isolation it brings the host
-// back and ends by itself once all is well; after it, or when the host stays
-// off on purpose, it only waits for an order.
+// heldRun keeps a run that needs a person. Before the isolation it brings the host back and ends
+// by itself once the Node is healthy. After it, or when the host stays off on purpose, it only
+// waits for an order.
 func heldRun(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	before := (r.Isolated.IsZero() || anyOnPending(r)) && !r.LeaveOff
 	if before && r.Intervened {
-		r = heldLevel(r, s, now)
+		r = nextHeldLevel(r, s, now)
 	}
 	healthy := s.Power.State == bmc.On && s.Level == 0 && r.Level == 0 && s.Node.Ready == Yes && s.Node.UID == r.Target.NodeUID &&
 		!s.Node.Deleting && !s.Node.OutOfService && powerLockFree(r, s) && !anyOnPending(r)
-	// A FalseOff host stays frozen (I5); after a first cycle labels may be missing.
+	// A FalseOff host stays frozen (I5). After a first cycle labels may be missing.
 	if !healthy || !before || r.Reason == reasonFalseOff || r.Attempt > 1 {
 		r.HealthySince = time.Time{}
 	} else if r.HealthySince.IsZero() {
@@ -39,7 +39,7 @@ func heldRun(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 		return resumeSelfBooted(r, s, now)
 	case before && r.Target.BareMetalHost != "" && s.PowerLock == Yes:
 		return command(r, ReleasePowerLock, idlePoll, now)
-	case r.Level != s.Level: // another look, at that level
+	case r.Level != s.Level: // the next look asks that level
 		return r, Nothing, poll
 	case before && r.Intervened && needsOn(r, s) && s.Identity != No:
 		return command(r, SendOn, resendHeldOn, now)
@@ -49,8 +49,8 @@ func heldRun(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	return r, Nothing, idlePoll
 }
 
-// runTimedOut ends a run whose whole time is over, with the host back on where
-// the Node was not isolated.
+// runTimedOut ends a run whose whole time is over; if the Node was not isolated, with the host
+// back On.
 func runTimedOut(r Run, now time.Time) (Run, Action, time.Duration) {
 	const note = "the run took longer than power.runTimeout"
 	if r.Intervened && r.Isolated.IsZero() {
@@ -59,8 +59,8 @@ func runTimedOut(r Run, now time.Time) (Run, Action, time.Duration) {
 	return stopAsHeld(r, reasonRunTimeout, note, now)
 }
 
-// resumeAfterOutage notes that the API is back: step 2 starts its time over, and the
-// outage does not count in steps 4 and 5, which could not see the Node.
+// resumeAfterOutage notes that the API is back. Step 2 gets its whole time again. In steps 4 and
+// 5, which could not see the Node, the outage does not count.
 func resumeAfterOutage(r Run, now time.Time) Run {
 	switch r.Step {
 	case DeleteNode:
@@ -73,8 +73,8 @@ func resumeAfterOutage(r Run, now time.Time) Run {
 	return r
 }
 
-// detectLateIsolation takes an abandoned cycle up again when the isolation turns
-// out to have been done, its answer lost: the Node is gone, or carries our taint.
+// detectLateIsolation resumes an abandoned cycle whose isolation was done although its answer
+// was lost: the Node is gone, or carries our taint.
 func detectLateIsolation(r Run, s Observation, now time.Time) Run {
 	gone := s.Node.Exists == No && r.Target.NodeUID != "" || s.Node.Exists == Yes && s.Node.UID != r.Target.NodeUID
 	tainted := r.Isolation == IsolateTaint && s.Node.OutOfService
@@ -84,8 +84,8 @@ func detectLateIsolation(r Run, s Observation, now time.Time) Run {
 	return r
 }
 
-// powerLockHeld says whether no other power owner may switch the host on: our hold
-// stands, or there is no other owner. released is the opposite.
+// powerLockHeld says whether no other power owner may switch the host on: our power lock is set,
+// or there is no other owner. powerLockFree says whether our power lock is not set.
 func powerLockHeld(r Run, s Observation) bool {
 	return r.Target.BareMetalHost == "" || s.PowerLock == Yes
 }
@@ -98,26 +98,26 @@ func offProven(r Run, s Observation, now time.Time) bool {
 	return r.Intervened && s.OffAccepted && s.Identity == Yes && s.Proof.Proven(now)
 }
 
-// leaseQuiet says whether the Lease stood still long enough after the first Off: a
-// Lease renewed shortly before it might be renewed again by a living host.
+// leaseQuiet says whether the Lease stood still long enough after the first Off. A Lease that was
+// renewed shortly before might be renewed again by a running host.
 func leaseQuiet(r Run, s Observation, now time.Time) bool {
 	if !s.Lease.Known || r.OffLease == nil {
 		return false
 	}
 	l := *r.OffLease
-	recent := (l.KubeletReporting || s.Proof.Since().Sub(l.RenewTime) < l.recent()) && l.ResourceVersion != ""
-	since := later(s.Proof.Since(), l.Seen) // while the API did not answer nobody saw it stand still
-	return !recent || now.Sub(since) >= l.still()
+	recent := (l.KubeletReporting || s.Proof.Since().Sub(l.RenewTime) < l.recentFor()) && l.ResourceVersion != ""
+	since := later(s.Proof.Since(), l.Seen) // while the API did not answer, nothing showed that it stood still
+	return !recent || now.Sub(since) >= l.quietFor()
 }
 
-// registeredSinceIsolation says whether the Node that stands now came after the isolation.
+// registeredSinceIsolation says whether the present Node registered after the isolation.
 func registeredSinceIsolation(r Run, n Node) bool {
 	return n.Exists == Yes && n.BootID != "" && (r.Isolation == IsolateTaint || n.UID != r.Target.NodeUID)
 }
 
-// ofMachine says whether a Node tells the system UUID of the run's machine, where that
-// is known. // I6
-func ofMachine(r Run, n Node) bool {
+// isTargetMachine says whether a Node has the system UUID of the run's machine, if that is
+// known. // I6
+func isTargetMachine(r Run, n Node) bool {
 	return r.Target.SystemUUID == "" || n.SystemUUID == r.Target.SystemUUID
 }
 
@@ -127,8 +127,8 @@ func leaseAdvanced(r Run, s Observation) bool {
 		s.Lease.ResourceVersion != r.OffLease.ResourceVersion
 }
 
-// powerReason is the reason code of a failed step 1: what the BMC last refused, or kept
-// it from being asked, else fallback.
+// powerReason is the reason code of a failed step 1: why the BMC could not be asked, or what it
+// last refused, otherwise fallback.
 func powerReason(s Observation, fallback string) string {
 	switch {
 	case s.LevelRefusal != "":
@@ -139,7 +139,7 @@ func powerReason(s Observation, fallback string) string {
 	return fallback
 }
 
-func readText(s Observation) string {
+func powerReadText(s Observation) string {
 	if s.LevelRefusal != "" {
 		return "failed (" + s.LevelRefusal + ")"
 	}
@@ -155,8 +155,8 @@ func readText(s Observation) string {
 	return s.Power.State.String()
 }
 
-// untilRead waits for the moment at which another power read can help; when the
-// spacing is over, something else is waited for.
+// untilRead is the time until another power read can complete the proof. After that the step
+// waits for something else.
 func untilRead(s Observation, now time.Time) time.Duration {
 	d := s.Proof.NextRead(now).Sub(now)
 	if d <= 0 {
@@ -165,12 +165,12 @@ func untilRead(s Observation, now time.Time) time.Duration {
 	return max(50*time.Millisecond, min(poll, d))
 }
 
-// noQuorum: nobody has said that etcd survives the loss of this control-plane
+// noQuorum says whether it is not known that etcd keeps its quorum without this control-plane
 // host. // I12
 func noQuorum(r Run, s Observation) bool { return r.ControlPlane && s.Quorum != Yes }
 
-// command gives a once per interval: the intent is in the record before the
-// engine acts. // I19
+// command gives an action once per interval. The intent is in the record before the engine
+// acts. // I19
 func command(r Run, a Action, every time.Duration, now time.Time) (Run, Action, time.Duration) {
 	if since := now.Sub(r.Intent.At); r.Intent.Action == a && since >= 0 && since < every { // < 0: the clock was set back
 		return r, Nothing, min(poll, every-since)
@@ -179,8 +179,8 @@ func command(r Run, a Action, every time.Duration, now time.Time) (Run, Action, 
 	return r, a, 0
 }
 
-// enter goes to a step and writes the journal; note says why the one before was
-// left other than by reaching its goal.
+// enter goes to a step and writes the journal. The note says why the step before was left, if
+// not because its goal was reached.
 func enter(r Run, to Step, note string, now time.Time) (Run, Action, time.Duration) {
 	if n := len(r.Steps); n > 0 {
 		r.Steps[n-1].Ended, r.Steps[n-1].Note = now, note
@@ -190,9 +190,9 @@ func enter(r Run, to Step, note string, now time.Time) (Run, Action, time.Durati
 		r = expireConfirmation(r)
 	}
 	if to == PowerOn || to == Held {
-		r.Level = r.OffLevel // all levels from there down are taken back // I20
+		r.Level = r.OffLevel // all levels from there down are switched on again // I20
 	}
-	if !to.Ended() { // a stay in Held too: what follows must not overwrite why the step before was left
+	if !to.Ended() { // Held has an entry too: later notes must not overwrite why the step before was left
 		r.Steps = append(r.Steps, Visit{Step: to, Attempt: r.Attempt, Started: now})
 	}
 	return r, Nothing, 0
@@ -203,22 +203,22 @@ func holdRenamed(r Run, s Observation, now time.Time) (Run, Action, time.Duratio
 	return stopAsHeld(r, reasonNodeRenamed, "the host registered as Node "+s.RenamedTo, now)
 }
 
-// pausedReason and pausedNote are what a run says that a pause, or a hold of its target,
-// ends.
+// pausedReason and pausedNote are the reason and note of a run that ends because of a pause or a
+// hold of its target.
 func pausedReason(s Observation) string { return cmp.Or(s.PausedReason, reasonPaused) }
 
 func pausedNote(s Observation) string {
 	if s.PausedReason != "" {
 		return s.PausedWhy
 	}
-	return strings.TrimSuffix("paused before anything that cannot be undone: "+s.PausedWhy, ": ")
+	return strings.TrimSuffix("paused before the point of no return: "+s.PausedWhy, ": ")
 }
 
-// stopAsHeld keeps the run for a human. While a person's word stands that the host is off it
-// stays as it is, whatever ends the run: who gave the word may be at work inside it,
-// and only a person switches it on again. // I26
+// stopAsHeld keeps the run for a person. While a manual confirmation is active, the host is left
+// as it is, whatever stops the run: the person may be working inside it, and only a person
+// switches it on again. // I26
 func stopAsHeld(r Run, reason, note string, now time.Time) (Run, Action, time.Duration) {
-	if confirmationActive(r) && !refuted[reason] {
+	if confirmationActive(r) && !voidsConfirmation[reason] {
 		r.LeaveOff = true
 	}
 	r.Reason, r.Note, r.Abandon, r.AbandonTo = reason, note, "", ""
@@ -233,11 +233,11 @@ func finish(r Run, end Step, reason, note string, now time.Time) (Run, Action, t
 	return enter(r, end, note, now)
 }
 
-// abandon goes back to On without isolation and then to the end named. A later
-// attempt has isolated a Node before, so it always ends with a human.
+// abandon goes back to On without isolation, and then to the given end. A later attempt has
+// isolated a Node before, so the run is Held in any case.
 func abandon(r Run, reason, note string, to Step, now time.Time) (Run, Action, time.Duration) {
 	if confirmationActive(r) {
-		return stopAsHeld(r, reason, strings.TrimPrefix(note+"; ", "; ")+"left off on the word of "+r.Confirmed.Actor+", unfence brings it back", now)
+		return stopAsHeld(r, reason, strings.TrimPrefix(note+"; ", "; ")+"left off on the confirmation by "+r.Confirmed.Actor+"; unfence brings it back", now)
 	}
 	if r.Attempt > 1 {
 		to = Held
@@ -246,10 +246,10 @@ func abandon(r Run, reason, note string, to Step, now time.Time) (Run, Action, t
 	return enter(r, PowerOn, reason+": "+note, now)
 }
 
-// Unbegun ends a run whose first record could not be stored for certain: nothing was
-// done for it, and nothing will be.
-func Unbegun(r Run, now time.Time) Run {
-	r, _, _ = finish(r, Aborted, reasonNotSaved, "the store did not say that it had stored the run", now)
+// AbortUnsaved ends a run whose first record may not have been saved. Nothing was done for it,
+// and nothing will be.
+func AbortUnsaved(r Run, now time.Time) Run {
+	r, _, _ = finish(r, Aborted, reasonNotSaved, "the store did not confirm that it saved the run", now)
 	return r
 }
 
@@ -261,7 +261,7 @@ func Begin(r Run, now time.Time) Run {
 		first = Reprovision
 	}
 	r, _, _ = enter(r, first, "", now)
-	if r.Level > 0 { // the probe has tried those below
+	if r.Level > 0 { // the probe before the run has tried the lower levels
 		why := fmt.Sprintf("power level 1 did not answer before the run; it begins at level %d", r.Level+1)
 		r.Steps = slices.Insert(r.Steps, len(r.Steps)-1, Visit{Step: first, Attempt: 1, Started: now, Ended: now, Note: why})
 	}

@@ -36,11 +36,11 @@ var peopleMutants = []mutant{
 	})},
 	{"does not wait for the Lease on a word", "I26: isolated on a word before", onWordOf(variant{}), func(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 		if r.Step == PowerOff {
-			r.StepStarted = r.StepStarted.Add(-wholeAnswer)
+			r.StepStarted = r.StepStarted.Add(-answerTime)
 		}
 		if r.Confirmation != nil && !r.Confirmation.Since.IsZero() {
 			w := *r.Confirmation
-			w.Since = w.Since.Add(-leaseStill)
+			w.Since = w.Since.Add(-leaseQuietFor)
 			r.Confirmation = &w
 		}
 		return Next(r, s, now)

@@ -24,7 +24,7 @@ func TestReasonsAreConstants(t *testing.T) {
 	files := product(t, set)
 	codes := stringLiterals(files["reasons.go"])
 	require.Greater(t, len(codes), 30, "the codes were not found")
-	for _, kind := range []string{"run.go", "seen.go"} { // steps and actions have the same form
+	for _, kind := range []string{"run.go", "observation.go"} { // steps and actions have the same form
 		for _, name := range stringLiterals(files[kind]) {
 			codes = slices.DeleteFunc(codes, func(code string) bool { return code == name })
 		}
