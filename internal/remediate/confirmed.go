@@ -59,7 +59,7 @@ func (r Run) HasConfirmation() bool { return confirmationActive(r) || hasNewConf
 // acceptConfirmation begins step 1 of a Held run again, with a manual confirmation.
 func acceptConfirmation(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	ok, _ := CanConfirm(r)
-	r.Confirmation = &OffConfirmation{Given: r.Confirmed.At, Expired: !ok || interlockAt(stageHeld, r, s).effect == refuse}
+	r.Confirmation = &OffConfirmation{Given: r.Confirmed.At, Expired: !ok || interlockAt(stageHeld, r, s).effect != proceed}
 	if r.Confirmation.Expired {
 		return r, Nothing, poll
 	}

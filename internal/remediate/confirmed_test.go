@@ -12,9 +12,9 @@ import (
 
 func confirm(r *Run) { r.Confirmed = &Order{Actor: "ann", Reason: "plug pulled", At: ago(minute)} }
 
-// word is a run in step 1 whose power cannot be read, on a word that stands since the
+// confirmedFor is a run in step 1 whose power cannot be read, on a word that stands since the
 // Lease was first read after it.
-func word(since time.Duration) func(r *Run, s *Observation) {
+func confirmedFor(since time.Duration) func(r *Run, s *Observation) {
 	return func(r *Run, s *Observation) {
 		confirm(r)
 		r.Confirmation = &OffConfirmation{Given: r.Confirmed.At, Since: ago(since), Lease: Lease{Known: true, ResourceVersion: "v1", RenewTime: ago(time.Hour)}}
@@ -26,16 +26,16 @@ func word(since time.Duration) func(r *Run, s *Observation) {
 
 func quietly(change func(r *Run, s *Observation)) func(r *Run, s *Observation) {
 	return func(r *Run, s *Observation) {
-		word(15*sec)(r, s)
+		confirmedFor(15*sec)(r, s)
 		change(r, s)
 	}
 }
 
 func TestStepOneOnAWord(t *testing.T) { // I26
 	play(t, []scene{
-		{"the Lease stood still: on to step 2", PowerOff, 15 * sec, word(15 * sec), DeleteNode, Nothing, ""},
-		{"not before it has for 15 s", PowerOff, 15 * sec, word(15*sec - 1), PowerOff, Nothing, ""},
-		{"not before the device had its time to answer", PowerOff, 15*sec - 1, word(minute), PowerOff, Nothing, ""},
+		{"the Lease stood still: on to step 2", PowerOff, 15 * sec, confirmedFor(15 * sec), DeleteNode, Nothing, ""},
+		{"not before it has for 15 s", PowerOff, 15 * sec, confirmedFor(15*sec - 1), PowerOff, Nothing, ""},
+		{"not before the device had its time to answer", PowerOff, 15*sec - 1, confirmedFor(minute), PowerOff, Nothing, ""},
 		{"an account that is refused answers nothing", PowerOff, sec, quietly(func(r *Run, s *Observation) { s.PowerError = bmc.KindAuth }), DeleteNode, Nothing, ""},
 		{"nothing counts without a word", PowerOff, 61 * sec, func(r *Run, s *Observation) { unread(s, bmc.KindUnreachable) }, Held, Nothing, "BMCUnreachable"},
 		{"nor on one that is spent", PowerOff, 61 * sec, quietly(func(r *Run, s *Observation) { r.Confirmation.Expired = true }), Held, Nothing, "BMCUnreachable"},
@@ -218,7 +218,7 @@ func TestFreshRunOnAWord(t *testing.T) { // I26
 // may be at work inside it. A person brings it back, or gives the word again. // I26
 func TestGivenUpOnAWordStaysOff(t *testing.T) {
 	r, s := begin(PowerOff, sec)
-	word(sec)(&r, &s)
+	confirmedFor(sec)(&r, &s)
 	s.Paused = true
 	s.PowerError = bmc.KindAuth
 	got, _, _ := Next(r, s, noon)
@@ -252,7 +252,7 @@ func TestGivenUpOnAWordStaysOff(t *testing.T) {
 // What proves a word wrong, or what may be another machine's, is not left off on it.
 func TestRefutedWordLeavesNothingOff(t *testing.T) { // I20
 	r, s := begin(PowerOff, sec)
-	word(sec)(&r, &s)
+	confirmedFor(sec)(&r, &s)
 	s.Lease.ResourceVersion = "v2"
 	got, _, _ := Next(r, s, noon)
 	assert.Equal(t, reasonConfirmedOffContradicted, got.Reason)
@@ -296,7 +296,7 @@ func TestPausedSaysWhy(t *testing.T) {
 // on, whatever became of the run. // I26
 func TestRetryLeavesOffWhatAWordLeftOff(t *testing.T) {
 	r, s := begin(PowerOff, sec)
-	word(sec)(&r, &s)
+	confirmedFor(sec)(&r, &s)
 	s.Paused = true
 	r, _, _ = Next(r, s, noon)
 	require.True(t, r.Step == Held && r.LeaveOff, r.Reason)

@@ -2,6 +2,7 @@ package remediate
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -96,7 +97,13 @@ func targetChanged(r Run, s Observation) bool {
 	return s.Node.Exists == Yes && s.Node.UID != r.Target.NodeUID
 }
 
-func pausedWhy(s Observation) (string, string)    { return pausedReason(s), pausedNote(s) }
+func pausedWhy(s Observation) (reason, note string) {
+	if s.PausedReason != "" {
+		return s.PausedReason, s.PausedWhy
+	}
+	return reasonPaused, strings.TrimSuffix("paused before the point of no return: "+s.PausedWhy, ": ")
+}
+
 func contestedWhy(s Observation) (string, string) { return reasonContested, s.Contender }
 func recoveredWhy(s Observation) (string, string) { return reasonRecovered, s.Why }
 func forbiddenWhy(s Observation) (string, string) { return reasonPowerForbidden, s.PowerForbidden }

@@ -46,10 +46,10 @@ var stageScenes = [stages]struct {
 	stageLaterAttempt: {"1, later attempt", PowerOff, again},
 	stageSwitchingOff: {"1, switching off", PowerOff, func(_ *Run, s *Observation) { on(s) }},
 	stageNoEffect:     {"1, no effect yet", PowerOff, func(_ *Run, s *Observation) { on(s); s.OffAccepted = false }},
-	stageConfirmed:    {"1, confirmed off", PowerOff, word(minute)},
+	stageConfirmed:    {"1, confirmed off", PowerOff, confirmedFor(minute)},
 	stageIsolating:    {"2, proven off", DeleteNode, func(*Run, *Observation) {}},
 	stageIsolatingConfirmed: {"2, confirmed off", DeleteNode, func(r *Run, s *Observation) {
-		word(minute)(r, s)
+		confirmedFor(minute)(r, s)
 		r.Proof = ProofHuman
 	}},
 	stageDeletingMachine: {"6, `DeleteMachine`", Reprovision, func(r *Run, _ *Observation) { r.Strategy = DeleteMachine }},

@@ -90,7 +90,7 @@ func (v variant) onIsolate(w world, r Run, s Observation) (bad []string) {
 	fail := func(format string, args ...any) { bad = append(bad, fmt.Sprintf(format, args...)) }
 	switch {
 	case r.Proof == ProofHuman:
-		bad = w.onWord(r, s)
+		bad = w.onConfirmation(r, s)
 	case !w.ack:
 		fail("I1: isolated without an acknowledged Off in this process")
 	case w.first < 0 || w.last-w.first < 3:

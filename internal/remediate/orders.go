@@ -162,7 +162,7 @@ func acceptRetry(r Run, s Observation, now time.Time) (Run, Action, time.Duratio
 	r.Retry = nil
 	ok, _ := CanRetry(r)
 	switch {
-	case !ok, interlockAt(stageHeld, r, s).effect == refuse: // I5, I22, I23
+	case !ok, interlockAt(stageHeld, r, s).effect != proceed: // I5, I22, I23
 		return r, Nothing, poll
 	case r.Isolated.IsZero():
 		return restartPowerOff(r, note, now)

@@ -12,13 +12,13 @@ type people struct {
 	aborted, closed bool // an abort was ordered; as it is
 	recheck         bool // step 1 was begun over, and no Off was sent since
 
-	word    bool // a person gave their word, and no On was sent since
-	based   bool // the Lease was shown since the word ...
-	moved   bool // ... and has moved since then
-	against bool // a saved answer was told something that speaks against the word
-	hint    bool // the present look was told so
-	quiet   int8 // seconds since the Lease was shown first, at most 20
-	leftOff bool // the Node was isolated on a word, and nobody has ordered the host back
+	confirmation bool // a person gave their word, and no On was sent since
+	based        bool // the Lease was shown since the word ...
+	moved        bool // ... and has moved since then
+	against      bool // a saved answer was told something that speaks against the word
+	hint         bool // the present look was told so
+	quiet        int8 // seconds since the Lease was shown first, at most 20
+	leftOff      bool // the Node was isolated on a word, and nobody has ordered the host back
 }
 
 // mayOrder says whether an order makes sense now; the engine refuses it otherwise.
@@ -51,24 +51,24 @@ func (v variant) order(w *world, r Run, f fault) Run {
 		w.leftOff = false
 		r.Retry, w.recheck = o, r.Step == Held && r.Isolated.IsZero()
 	case confirmOrder:
-		w.vouch(v)
+		w.personConfirms(v)
 		r.Confirmed, w.recheck = o, true
 	}
 	return r
 }
 
-// vouch is a person who switches the host off, by whatever means, and says so.
-func (w *world) vouch(v variant) {
+// personConfirms is a person who switches the host off, by whatever means, and says so.
+func (w *world) personConfirms(v variant) {
 	if !v.mistaken {
 		w.power(false)
 	}
-	w.word, w.based, w.moved, w.against, w.quiet = true, false, false, false, 0
+	w.confirmation, w.based, w.moved, w.against, w.quiet = true, false, false, false, 0
 }
 
 // shown notes what a look tells about a word.
 func (w *world) shown(s Observation) {
 	w.hint = false
-	if !w.word {
+	if !w.confirmation {
 		return
 	}
 	if s.API == APIReachable && !w.based {
@@ -84,7 +84,7 @@ func (w *world) answered(r Run, a Action) {
 	case SendOff:
 		w.recheck = false
 	case SendOn:
-		w.word, w.leftOff = false, w.leftOff && r.Step == Held
+		w.confirmation, w.leftOff = false, w.leftOff && r.Step == Held
 	}
 	if r.Step == RestoreNode || r.Abandon != "" { // given up, and then found to be isolated after all
 		w.leftOff = false
@@ -97,10 +97,10 @@ func (p *people) tick() {
 	}
 }
 
-// onWord judges an isolation that no BMC has proven. // I26
-func (w *world) onWord(r Run, s Observation) (bad []string) {
+// onConfirmation judges an isolation that no BMC has proven. // I26
+func (w *world) onConfirmation(r Run, s Observation) (bad []string) {
 	switch {
-	case !w.word || r.Confirmed == nil:
+	case !w.confirmation || r.Confirmed == nil:
 		bad = append(bad, "I26: isolated without a proof and without a person's word")
 	case w.against || w.hint:
 		bad = append(bad, "I26: isolated on a word that something speaks against")
@@ -160,13 +160,13 @@ var ordersGiven = []variant{
 	{name: "orders: outlets", states: 15_500, levelled: levelled{levels: 2, afterMains: bmc.Off}, ignoresOff: true, faults: join(crashes, people5), budget: 2, runTimeout: 5 * time.Minute, want: "Done"},
 	{name: "orders: another machine's outlets", states: 10_900, levelled: levelled{levels: 2, feedsAnother: true}, ignoresOff: true, faults: people5, budget: 2, runTimeout: 5 * time.Minute, want: "Held OutletContradicted"},
 	{name: "word: the BMC chokes", states: 34_000, levelled: levelled{bmc: chokes}, faults: join(crashes, words, []fault{lostAPI}), budget: 3, want: "Held BMCUnreachable"},
-	{name: "word: given at the start", states: 17_000, vouchedFor: true, levelled: levelled{bmc: dead}, faults: join(engine, words, []fault{lostAPI, conflict}), budget: 2, want: "Held ConfirmedOff"},
-	{name: "word: given at the start, Metal3, taint", states: 21_000, vouchedFor: true, isolation: IsolateTaint, bmh: true, levelled: levelled{bmc: dead}, faults: join(crashes, words, []fault{pause, resume}), budget: 2, want: "Held ConfirmedOff"},
-	{name: "word: wrong about a living host", states: 770, vouchedFor: true, mistaken: true, sick: true, levelled: levelled{bmc: dead}, faults: join(engine, words, []fault{lostAPI}), budget: 2, want: "Held ConfirmedOffContradicted"},
-	{name: "word: wrong, and the BMC reads On", states: 1_400, vouchedFor: true, mistaken: true, faults: join(engine, words, []fault{lostPower}), budget: 2, want: "Held ConfirmedOffContradicted"},
-	{name: "word: the BMC answers, and proves it", states: 11_000, vouchedFor: true, faults: join(engine, words, []fault{lostPower}), budget: 2, want: "Held ConfirmedOff"},
+	{name: "word: given at the start", states: 17_000, confirmedAtStart: true, levelled: levelled{bmc: dead}, faults: join(engine, words, []fault{lostAPI, conflict}), budget: 2, want: "Held ConfirmedOff"},
+	{name: "word: given at the start, Metal3, taint", states: 21_000, confirmedAtStart: true, isolation: IsolateTaint, bmh: true, levelled: levelled{bmc: dead}, faults: join(crashes, words, []fault{pause, resume}), budget: 2, want: "Held ConfirmedOff"},
+	{name: "word: wrong about a living host", states: 770, confirmedAtStart: true, mistaken: true, sick: true, levelled: levelled{bmc: dead}, faults: join(engine, words, []fault{lostAPI}), budget: 2, want: "Held ConfirmedOffContradicted"},
+	{name: "word: wrong, and the BMC reads On", states: 1_400, confirmedAtStart: true, mistaken: true, faults: join(engine, words, []fault{lostPower}), budget: 2, want: "Held ConfirmedOffContradicted"},
+	{name: "word: the BMC answers, and proves it", states: 11_000, confirmedAtStart: true, faults: join(engine, words, []fault{lostPower}), budget: 2, want: "Held ConfirmedOff"},
 	{name: "word: never off", states: 19_000, ignoresOff: true, faults: join(crashes, words, []fault{lostPower}), budget: 3, want: "Held PowerOffFailed"},
-	{name: "word: control plane", states: 36_000, vouchedFor: true, control: true, isolation: IsolateTaint, levelled: levelled{bmc: dead}, faults: join(crashes, words, []fault{memberLost, memberBack, outageLong}), budget: 2, want: "Held ConfirmedOff"},
-	{name: "word: two levels, nothing answers", states: 17_000, vouchedFor: true, levelled: levelled{levels: 2, bmc: dead, outlet: dead}, faults: join(crashes, words, []fault{lostAPI}), budget: 2, want: "Held ConfirmedOff"},
-	{name: "word: two levels, wrong, the BMC is heard again", states: 1_200, vouchedFor: true, mistaken: true, levelled: levelled{levels: 2, bmc: booting, outlet: dead}, faults: join(engine, words, []fault{lostPower, lostAPI}), budget: 2, want: "Held ConfirmedOffContradicted"},
+	{name: "word: control plane", states: 36_000, confirmedAtStart: true, control: true, isolation: IsolateTaint, levelled: levelled{bmc: dead}, faults: join(crashes, words, []fault{memberLost, memberBack, outageLong}), budget: 2, want: "Held ConfirmedOff"},
+	{name: "word: two levels, nothing answers", states: 17_000, confirmedAtStart: true, levelled: levelled{levels: 2, bmc: dead, outlet: dead}, faults: join(crashes, words, []fault{lostAPI}), budget: 2, want: "Held ConfirmedOff"},
+	{name: "word: two levels, wrong, the BMC is heard again", states: 1_200, confirmedAtStart: true, mistaken: true, levelled: levelled{levels: 2, bmc: booting, outlet: dead}, faults: join(engine, words, []fault{lostPower, lostAPI}), budget: 2, want: "Held ConfirmedOffContradicted"},
 }

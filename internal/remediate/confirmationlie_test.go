@@ -43,7 +43,7 @@ func TestBMCThatLiesBesideAWordIsFalseOff(t *testing.T) {
 // word was given does not make one a liar. // I5
 func TestLeaseOfAWordIsNoOffRead(t *testing.T) {
 	r, s := begin(DeleteNode, sec)
-	word(minute)(&r, &s)
+	confirmedFor(minute)(&r, &s)
 	r.Proof = ProofHuman
 	metal3(&r, &s, No)
 	got, _, _ := Next(r, s, noon)
@@ -52,14 +52,14 @@ func TestLeaseOfAWordIsNoOffRead(t *testing.T) {
 	assert.Empty(t, got.Proof)
 }
 
-// wordLies are the searches of BMCs that lie beside a word.
-var wordLies = []variant{
-	{name: "word: wrong, and the BMC lies", states: 3_200, vouchedFor: true, mistaken: true, sick: true, ignoresOff: true, lieFor: 100, faults: join(crashes, []fault{lie, lostPower, lostAPI}), budget: 2, want: "Held ConfirmedOffContradicted"},
-	{name: "word: wrong, and the BMC lies, Metal3", states: 1_000, vouchedFor: true, mistaken: true, sick: true, ignoresOff: true, bmh: true, lieFor: 100, faults: join(crashes, []fault{lie, pause}), budget: 2, want: "Held ConfirmedOffContradicted"},
+// confirmationLies are the searches of BMCs that lie beside a word.
+var confirmationLies = []variant{
+	{name: "word: wrong, and the BMC lies", states: 3_200, confirmedAtStart: true, mistaken: true, sick: true, ignoresOff: true, lieFor: 100, faults: join(crashes, []fault{lie, lostPower, lostAPI}), budget: 2, want: "Held ConfirmedOffContradicted"},
+	{name: "word: wrong, and the BMC lies, Metal3", states: 1_000, confirmedAtStart: true, mistaken: true, sick: true, ignoresOff: true, bmh: true, lieFor: 100, faults: join(crashes, []fault{lie, pause}), budget: 2, want: "Held ConfirmedOffContradicted"},
 }
 
-var wordLieMutants = []mutant{
-	{"believes a BMC beside a word", "I5: a BMC that lies beside a word", variant{name: "m", vouchedFor: true, mistaken: true, sick: true, ignoresOff: true, lieFor: 100, faults: []fault{lie}, budget: 1}, saying(func(r Run, s Observation, r2 *Run, _ *Action, _ time.Time) {
+var confirmationLieMutants = []mutant{
+	{"believes a BMC beside a word", "I5: a BMC that lies beside a word", variant{name: "m", confirmedAtStart: true, mistaken: true, sick: true, ignoresOff: true, lieFor: 100, faults: []fault{lie}, budget: 1}, saying(func(r Run, s Observation, r2 *Run, _ *Action, _ time.Time) {
 		if confirmationActive(r) && r2.Reason == reasonFalseOff {
 			*r2, _, _ = holdContradicted(r, "the Node's Lease was renewed since", clock(0))
 		}
