@@ -9,7 +9,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 )
 
-// Beside a word that stands, the BMC takes the Off and reads Off twice, and then the
+// Beside an active confirmation, the BMC takes the Off and reads Off twice, and then the
 // Lease moves: the BMC has lied, and is frozen, whatever the person said. // I5
 func TestBMCThatLiesBesideAWordIsFalseOff(t *testing.T) {
 	lied := func(in Step) (Run, Observation) {
@@ -52,14 +52,14 @@ func TestLeaseOfAWordIsNoOffRead(t *testing.T) {
 	assert.Empty(t, got.Proof)
 }
 
-// confirmationLies are the searches of BMCs that lie beside a word.
+// confirmationLies are the searches of BMCs that lie beside a confirmation.
 var confirmationLies = []variant{
-	{name: "word: wrong, and the BMC lies", states: 3_200, confirmedAtStart: true, mistaken: true, sick: true, ignoresOff: true, lieFor: 100, faults: join(crashes, []fault{lie, lostPower, lostAPI}), budget: 2, want: "Held ConfirmedOffContradicted"},
-	{name: "word: wrong, and the BMC lies, Metal3", states: 1_000, confirmedAtStart: true, mistaken: true, sick: true, ignoresOff: true, bmh: true, lieFor: 100, faults: join(crashes, []fault{lie, pause}), budget: 2, want: "Held ConfirmedOffContradicted"},
+	{name: "confirmed: wrong, and the BMC lies", states: 3_200, confirmedAtStart: true, mistaken: true, sick: true, ignoresOff: true, lieFor: 100, faults: join(crashes, []fault{lie, lostPower, lostAPI}), budget: 2, want: "Held ConfirmedOffContradicted"},
+	{name: "confirmed: wrong, and the BMC lies, Metal3", states: 1_000, confirmedAtStart: true, mistaken: true, sick: true, ignoresOff: true, bmh: true, lieFor: 100, faults: join(crashes, []fault{lie, pause}), budget: 2, want: "Held ConfirmedOffContradicted"},
 }
 
 var confirmationLieMutants = []mutant{
-	{"believes a BMC beside a word", "I5: a BMC that lies beside a word", variant{name: "m", confirmedAtStart: true, mistaken: true, sick: true, ignoresOff: true, lieFor: 100, faults: []fault{lie}, budget: 1}, saying(func(r Run, s Observation, r2 *Run, _ *Action, _ time.Time) {
+	{"believes a BMC beside a confirmation", "I5: a BMC that lies beside a confirmation", variant{name: "m", confirmedAtStart: true, mistaken: true, sick: true, ignoresOff: true, lieFor: 100, faults: []fault{lie}, budget: 1}, saying(func(r Run, s Observation, r2 *Run, _ *Action, _ time.Time) {
 		if confirmationActive(r) && r2.Reason == reasonFalseOff {
 			*r2, _, _ = holdContradicted(r, "the Node's Lease was renewed since", clock(0))
 		}

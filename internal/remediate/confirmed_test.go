@@ -12,7 +12,7 @@ import (
 
 func confirm(r *Run) { r.Confirmed = &Order{Actor: "ann", Reason: "plug pulled", At: ago(minute)} }
 
-// confirmedFor is a run in step 1 whose power cannot be read, on a word that stands since the
+// confirmedFor is a run in step 1 whose power cannot be read, on a confirmation active since the
 // Lease was first read after it.
 func confirmedFor(since time.Duration) func(r *Run, s *Observation) {
 	return func(r *Run, s *Observation) {
@@ -37,10 +37,10 @@ func TestStepOneOnAWord(t *testing.T) { // I26
 		{"not before it has for 15 s", PowerOff, 15 * sec, confirmedFor(15*sec - 1), PowerOff, Nothing, ""},
 		{"not before the device had its time to answer", PowerOff, 15*sec - 1, confirmedFor(minute), PowerOff, Nothing, ""},
 		{"an account that is refused answers nothing", PowerOff, sec, quietly(func(r *Run, s *Observation) { s.PowerError = bmc.KindAuth }), DeleteNode, Nothing, ""},
-		{"nothing counts without a word", PowerOff, 61 * sec, func(r *Run, s *Observation) { unread(s, bmc.KindUnreachable) }, Held, Nothing, "BMCUnreachable"},
-		{"nor on one that is spent", PowerOff, 61 * sec, quietly(func(r *Run, s *Observation) { r.Confirmation.Expired = true }), Held, Nothing, "BMCUnreachable"},
+		{"nothing counts without a confirmation", PowerOff, 61 * sec, func(r *Run, s *Observation) { unread(s, bmc.KindUnreachable) }, Held, Nothing, "BMCUnreachable"},
+		{"nor on one that has expired", PowerOff, 61 * sec, quietly(func(r *Run, s *Observation) { r.Confirmation.Expired = true }), Held, Nothing, "BMCUnreachable"},
 		{"an answer that says nothing has the level's whole time", PowerOff, minute, quietly(func(r *Run, s *Observation) { s.PowerError, s.Identity = "", Yes }), PowerOff, SendOff, ""},
-		{"and then the word counts", PowerOff, minute + 1, quietly(func(r *Run, s *Observation) { s.PowerError = "" }), DeleteNode, Nothing, ""},
+		{"and then the confirmation counts", PowerOff, minute + 1, quietly(func(r *Run, s *Observation) { s.PowerError = "" }), DeleteNode, Nothing, ""},
 		{"a device that reads Off is asked to switch off, and proves it", PowerOff, 16 * sec, quietly(func(r *Run, s *Observation) { s.Power.State, s.PowerError, s.Identity = bmc.Off, "", Yes }), PowerOff, SendOff, ""},
 		{"a device that reads On: a human", PowerOff, sec, quietly(func(r *Run, s *Observation) { s.Power.State, s.PowerError = bmc.On, "" }), Held, Nothing, "ConfirmedOffContradicted"},
 		{"an outlet of two that reads On: a human", PowerOff, sec, quietly(func(r *Run, s *Observation) { s.Power.State, s.Power.Partial = bmc.On, true }), Held, Nothing, "ConfirmedOffContradicted"},
@@ -76,8 +76,8 @@ func TestAWordAsksEveryLevel(t *testing.T) {
 	})
 }
 
-// byword is step 2 on a word alone.
-func byword(change func(r *Run, s *Observation)) func(r *Run, s *Observation) {
+// isolatesConfirmed is step 2 on a confirmation alone.
+func isolatesConfirmed(change func(r *Run, s *Observation)) func(r *Run, s *Observation) {
 	return quietly(func(r *Run, s *Observation) {
 		r.Revalidate, r.Proof, r.OffLease = false, ProofHuman, &Lease{Known: true, ResourceVersion: "v1", RenewTime: ago(time.Hour)}
 		if change != nil {
@@ -88,28 +88,28 @@ func byword(change func(r *Run, s *Observation)) func(r *Run, s *Observation) {
 
 func TestStepTwoOnAWord(t *testing.T) { // I26
 	play(t, []scene{
-		{"isolated without a BMC's proof", DeleteNode, sec, byword(nil), DeleteNode, IsolateNode, ""},
-		{"never on a word that is spent", DeleteNode, sec, byword(func(r *Run, s *Observation) { r.Confirmation.Expired = true }), PowerOff, Nothing, ""},
-		{"nor without one", DeleteNode, sec, byword(func(r *Run, s *Observation) { r.Confirmed = nil }), PowerOff, Nothing, ""},
-		{"with a backup like any other", DeleteNode, sec, byword(func(r *Run, s *Observation) { s.Backup = Backup{} }), DeleteNode, BackupNode, ""},
-		{"a lost hold is set first", DeleteNode, sec, byword(func(r *Run, s *Observation) { metal3(r, s, No) }), PowerOff, Nothing, ""},
-		{"reads On: a human", DeleteNode, sec, byword(func(r *Run, s *Observation) { s.Power.State = bmc.On }), Held, Nothing, "ConfirmedOffContradicted"},
-		{"the Lease moved: a human", DeleteNode, sec, byword(func(r *Run, s *Observation) { s.Lease.ResourceVersion = "v2" }), Held, Nothing, "ConfirmedOffContradicted"},
-		{"the Lease cannot be read: waits", DeleteNode, sec, byword(func(r *Run, s *Observation) { s.Lease.Known = false }), DeleteNode, Nothing, ""},
-		{"the Node is Ready: a human", DeleteNode, sec, byword(func(r *Run, s *Observation) { s.Node.Ready = Yes }), Held, Nothing, "ConfirmedOffContradicted"},
-		{"another Node of that name: no BMC has lied", DeleteNode, sec, byword(func(r *Run, s *Observation) { s.Node.UID = "u2" }), Held, Nothing, "ConfirmedOffContradicted"},
-		{"quorum lost: left off", DeleteNode, sec, byword(func(r *Run, s *Observation) { r.ControlPlane, s.Quorum = true, No }), Held, Nothing, "QuorumLost"},
-		{"quorum unknown: waits", DeleteNode, sec, byword(func(r *Run, s *Observation) { r.ControlPlane = true }), DeleteNode, Nothing, ""},
-		{"paused: left off", DeleteNode, sec, byword(func(r *Run, s *Observation) { s.Paused = true }), Held, Nothing, "Paused"},
-		{"API gone for long: left off", DeleteNode, 3 * minute, byword(func(r *Run, s *Observation) { noAPI(s); r.APILost = ago(3 * minute) }), Held, Nothing, "APIUnreachable"},
-		{"unfenced: back to On", DeleteNode, sec, byword(func(r *Run, s *Observation) { unfence(r) }), PowerOn, Nothing, "Unfenced"},
-		{"gone: left off", DeleteNode, sec, byword(func(r *Run, s *Observation) { s.Node = Node{Exists: No} }), Held, Nothing, "ConfirmedOff"},
-		{"tainted: left off", DeleteNode, sec, byword(func(r *Run, s *Observation) { taint(r); s.Node.OutOfService = true }), Held, Nothing, "ConfirmedOff"},
-		{"proven by a BMC as well: left off all the same", DeleteNode, sec, byword(func(r *Run, s *Observation) { r.Proof, s.Node = ProofBMC, Node{Exists: No} }), Held, Nothing, "ConfirmedOff"},
+		{"isolated without a BMC's proof", DeleteNode, sec, isolatesConfirmed(nil), DeleteNode, IsolateNode, ""},
+		{"never on a confirmation that has expired", DeleteNode, sec, isolatesConfirmed(func(r *Run, s *Observation) { r.Confirmation.Expired = true }), PowerOff, Nothing, ""},
+		{"nor without one", DeleteNode, sec, isolatesConfirmed(func(r *Run, s *Observation) { r.Confirmed = nil }), PowerOff, Nothing, ""},
+		{"with a backup like any other", DeleteNode, sec, isolatesConfirmed(func(r *Run, s *Observation) { s.Backup = Backup{} }), DeleteNode, BackupNode, ""},
+		{"a lost hold is set first", DeleteNode, sec, isolatesConfirmed(func(r *Run, s *Observation) { metal3(r, s, No) }), PowerOff, Nothing, ""},
+		{"reads On: a human", DeleteNode, sec, isolatesConfirmed(func(r *Run, s *Observation) { s.Power.State = bmc.On }), Held, Nothing, "ConfirmedOffContradicted"},
+		{"the Lease moved: a human", DeleteNode, sec, isolatesConfirmed(func(r *Run, s *Observation) { s.Lease.ResourceVersion = "v2" }), Held, Nothing, "ConfirmedOffContradicted"},
+		{"the Lease cannot be read: waits", DeleteNode, sec, isolatesConfirmed(func(r *Run, s *Observation) { s.Lease.Known = false }), DeleteNode, Nothing, ""},
+		{"the Node is Ready: a human", DeleteNode, sec, isolatesConfirmed(func(r *Run, s *Observation) { s.Node.Ready = Yes }), Held, Nothing, "ConfirmedOffContradicted"},
+		{"another Node of that name: no BMC has lied", DeleteNode, sec, isolatesConfirmed(func(r *Run, s *Observation) { s.Node.UID = "u2" }), Held, Nothing, "ConfirmedOffContradicted"},
+		{"quorum lost: left off", DeleteNode, sec, isolatesConfirmed(func(r *Run, s *Observation) { r.ControlPlane, s.Quorum = true, No }), Held, Nothing, "QuorumLost"},
+		{"quorum unknown: waits", DeleteNode, sec, isolatesConfirmed(func(r *Run, s *Observation) { r.ControlPlane = true }), DeleteNode, Nothing, ""},
+		{"paused: left off", DeleteNode, sec, isolatesConfirmed(func(r *Run, s *Observation) { s.Paused = true }), Held, Nothing, "Paused"},
+		{"API gone for long: left off", DeleteNode, 3 * minute, isolatesConfirmed(func(r *Run, s *Observation) { noAPI(s); r.APILost = ago(3 * minute) }), Held, Nothing, "APIUnreachable"},
+		{"unfenced: back to On", DeleteNode, sec, isolatesConfirmed(func(r *Run, s *Observation) { unfence(r) }), PowerOn, Nothing, "Unfenced"},
+		{"gone: left off", DeleteNode, sec, isolatesConfirmed(func(r *Run, s *Observation) { s.Node = Node{Exists: No} }), Held, Nothing, "ConfirmedOff"},
+		{"tainted: left off", DeleteNode, sec, isolatesConfirmed(func(r *Run, s *Observation) { taint(r); s.Node.OutOfService = true }), Held, Nothing, "ConfirmedOff"},
+		{"proven by a BMC as well: left off all the same", DeleteNode, sec, isolatesConfirmed(func(r *Run, s *Observation) { r.Proof, s.Node = ProofBMC, Node{Exists: No} }), Held, Nothing, "ConfirmedOff"},
 	})
 }
 
-// confirmedHeld is a run that was isolated on a word, with the look at the host that
+// confirmedHeld is a run that was isolated on a confirmation, with the look at the host that
 // came back.
 func confirmedHeld(r *Run, s *Observation) {
 	confirm(r)
@@ -182,7 +182,7 @@ func TestWordIsTaken(t *testing.T) { // I26
 
 	s.Paused = true
 	got, _, _ = Next(r, s, noon)
-	assert.True(t, got.Confirmation.Expired, "a word does not wait for a pause to end")
+	assert.True(t, got.Confirmation.Expired, "a confirmation does not wait for a pause to end")
 	s.Paused = false
 	later, _, _ := Next(got, s, noon.Add(minute))
 	assert.Equal(t, Held, later.Step)
@@ -214,8 +214,8 @@ func TestFreshRunOnAWord(t *testing.T) { // I26
 	assert.False(t, confirmationActive(got))
 }
 
-// A run that is given up on a word leaves the host as it is: who said that it is off
-// may be at work inside it. A person brings it back, or gives the word again. // I26
+// A run that is given up on a confirmation leaves the host as it is: who said that it is off
+// may be at work inside it. A person brings it back, or confirms again. // I26
 func TestGivenUpOnAWordStaysOff(t *testing.T) {
 	r, s := begin(PowerOff, sec)
 	confirmedFor(sec)(&r, &s)
@@ -249,7 +249,7 @@ func TestGivenUpOnAWordStaysOff(t *testing.T) {
 	assert.False(t, got.LeaveOff)
 }
 
-// What proves a word wrong, or what may be another machine's, is not left off on it.
+// What proves a confirmation wrong, or what may be another machine's, is not left off on it.
 func TestRefutedWordLeavesNothingOff(t *testing.T) { // I20
 	r, s := begin(PowerOff, sec)
 	confirmedFor(sec)(&r, &s)
@@ -292,7 +292,7 @@ func TestPausedSaysWhy(t *testing.T) {
 	assert.Contains(t, got.Note, "held by ann: disks")
 }
 
-// Who gave the word may be inside the host: another person's retry does not switch it
+// Who confirmed may be inside the host: another person's retry does not switch it
 // on, whatever became of the run. // I26
 func TestRetryLeavesOffWhatAWordLeftOff(t *testing.T) {
 	r, s := begin(PowerOff, sec)

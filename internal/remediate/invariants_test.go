@@ -24,7 +24,7 @@ func (v variant) onAnswer(st state, w world, r, r2 Run, s Observation, a Action,
 		fail("I4: %s to a Node that is Ready, in attempt %d", a, r.Attempt)
 	}
 	if (r.Step == PowerOff || r.Step == DeleteNode) && r2.Reason == reasonConfirmedOffContradicted && s.Power.State == bmc.Off && w.on && r.Proof != ProofHuman && leaseAdvanced(r, s) {
-		fail("I5: a BMC that lies beside a word is not frozen")
+		fail("I5: a BMC that lies beside a confirmation is not frozen")
 	}
 	if r2.Reason == reasonFalseOff && r.Reason != reasonFalseOff && w.uid != 0 && w.bootID == 0 && !leaseAdvanced(r, s) {
 		fail("I5: a Node that no kubelet has made counts as a sign of life")

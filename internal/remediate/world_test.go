@@ -23,8 +23,8 @@ type variant struct {
 	levelled
 	careless
 
-	confirmedAtStart bool // a person's word begins the run
-	mistaken         bool // whoever gives their word is wrong: they have not switched the host off
+	confirmedAtStart bool // a manual confirmation begins the run
+	mistaken         bool // whoever confirms is wrong: they have not switched the host off
 
 	clocksDiffer int // seconds by which the clock is ahead where a killed or stopped process goes on
 
