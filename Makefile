@@ -101,8 +101,9 @@ load: controlplane ## 300 hosts remediated at once while fenced is killed with -
 	@echo "load: seed $(SEED); again with: make load SEED=$(SEED)"
 	CGO_ENABLED=0 $(GO) run ./test/load -seed $(SEED)
 
-golden: ## rewrite what is compared: the golden parts of the policy corpus, a table of docs/testing.md
+golden: ## rewrite what is compared: the golden parts of the policy corpus, the traces of remediate, tables of docs/testing.md and docs/six-steps.md
 	$(GO) test ./internal/policy -run '^TestCorpus$$' -update
+	$(GO) test ./internal/remediate -run '^(TestInterlockTable|TestTraces)$$' -update
 	$(GO) test ./docs -run '^TestShownWhere$$' -update
 
 demo: ## fence a hung node for real on a local control plane, and bring it back

@@ -30,7 +30,7 @@ func unsureOf(err error) error {
 // the same host. It keeps its place until the end is stored, or ctx ends; then the
 // next one loads what stands there. // I19
 func (c *cluster) takeBack(ctx context.Context, r remediate.Run) {
-	r = remediate.Unbegun(r, time.Now().UTC())
+	r = remediate.AbortUnsaved(r, time.Now().UTC())
 	for {
 		saved, err := state.SaveRun(ctx, c.lead.Store(), r)
 		switch {

@@ -7,10 +7,10 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 )
 
-// nextAttempt starts another power cycle, or the fallback when they are used up.
+// nextAttempt starts another power cycle, or step 6 when the attempts are used up.
 func nextAttempt(r Run, why string, now time.Time) (Run, Action, time.Duration) {
 	if r.Attempt >= r.Limits.MaxAttempts {
-		r.Reason, r.Note = exhausted, why
+		r.Reason, r.Note = reasonAttemptsExhausted, why
 		return enter(r, Reprovision, why, now)
 	}
 	r.NotBefore = now.Add(r.Limits.MinPowerInterval << (r.Attempt - 1))
@@ -20,9 +20,9 @@ func nextAttempt(r Run, why string, now time.Time) (Run, Action, time.Duration) 
 	return enter(r, PowerOff, why, now)
 }
 
-// retargetNode makes the Node that stands now the target of a later attempt, and notes in
-// NewNodeUID whether it came of another boot than the Node that was isolated. The
-// first attempt keeps the UID it was decided on. // I2, I6
+// retargetNode makes the present Node the target of a later attempt. NewNodeUID notes a Node
+// of another boot than the isolated one. The first attempt keeps the UID that it was decided
+// on. // I2, I6
 func retargetNode(r Run, s Observation) Run {
 	if n := s.Node; r.Attempt > 1 && n.Exists == Yes {
 		if registeredAnew(r) || registeredSinceIsolation(r, n) && n.BootID != r.Target.BootID && (n.SystemUUID == r.Target.SystemUUID || r.Target.SystemUUID == "") {
@@ -37,17 +37,17 @@ func retargetNode(r Run, s Observation) Run {
 // after the power cycle before.
 func registeredAnew(r Run) bool { return r.NewNodeUID != "" && r.NewNodeUID == r.Target.NodeUID }
 
-// noEffectYet says whether no hold and no Off has taken effect at this level.
+// noEffectYet says whether no power lock and no Off has taken effect at this level.
 func noEffectYet(r Run, s Observation) bool {
 	return !s.OffAccepted && s.Power.State != bmc.Off && powerLockFree(r, s)
 }
 
-// firstAttemptWithoutEffect says whether a first attempt's hold or Off has not taken effect at
-// this level: until then the run needs the justification it began with. // I4
+// firstAttemptWithoutEffect says whether the power lock or Off of a first attempt has not taken
+// effect at this level: until then the run needs the justification it began with. // I4
 func firstAttemptWithoutEffect(r Run, s Observation) bool { return r.Attempt == 1 && noEffectYet(r, s) }
 
-// preconditionsUnknown says whether a fresh look leaves open what an Off needs that none has come
-// before: the first attempt its reason, a later one what the host has become. // I4
+// preconditionsUnknown says whether a fresh look leaves open what a first Off needs: the
+// justification of a first attempt, the state of the Node in a later one. // I4
 func preconditionsUnknown(r Run, s Observation, now time.Time) bool {
 	switch {
 	case r.Attempt == 1 && s.Justified != Yes, nodeRecovered(r, s):
@@ -58,9 +58,9 @@ func preconditionsUnknown(r Run, s Observation, now time.Time) bool {
 	return s.API != APIReachable || s.Contested != No || noQuorum(r, s) || now.Sub(s.At) > freshFor
 }
 
-// nodeRecovered says whether the Node of a later attempt is Ready by now, and no Off is
-// known to have been taken. Its kubelet was slow, and the missed deadline is a reason
-// no more. // I4
+// nodeRecovered says whether the Node of a later attempt is Ready by now, and no Off is known
+// to have been accepted. Its kubelet was slow, and the missed deadline justifies nothing any
+// more. // I4
 func nodeRecovered(r Run, s Observation) bool {
 	return r.Attempt > 1 && !s.OffAccepted && s.Power.State != bmc.Off && s.Node.Ready == Yes
 }
@@ -71,8 +71,8 @@ func hostCameUp(r Run, s Observation) bool {
 	return renamed || nodeRecovered(r, s) && s.Power.State == bmc.On
 }
 
-// cancelOff gives up the Off of a later attempt whose host works after all. One that was
-// taken unheard shows before the settling is over. // I20
+// cancelOff ends the Off of a later attempt whose host works after all. An Off whose answer was
+// lost shows its effect within offSettle. // I20
 func cancelOff(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	since := now.Sub(r.Intent.At)
 	switch {
@@ -86,8 +86,8 @@ func cancelOff(r Run, s Observation, now time.Time) (Run, Action, time.Duration)
 	return acceptReadyNode(r, s, now)
 }
 
-// acceptReadyNode goes on with a Node that is Ready before a later attempt has begun:
-// step 4 judges it like any that registers, after what may be off was taken back.
+// acceptReadyNode goes on with a Node that is Ready before a later attempt has begun. What may
+// be off is switched on first; then step 4 checks the Node like any that registers.
 func acceptReadyNode(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	const note = "the Node is Ready after all"
 	switch {

@@ -9,18 +9,18 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 )
 
-// unheard is a later attempt whose first Off was saved, and not given: the daemon was
+// offUnanswered is a later attempt whose first Off was saved, and not given: the daemon was
 // killed, the BMC did not answer, or the claim ran out. By now the Node is Ready.
-func unheard(r *Run, s *Observation) {
+func offUnanswered(r *Run, s *Observation) {
 	on(s)
 	r.Attempt, r.OffLease, r.Intent = 2, nil, Intent{Action: SendOff, At: ago(minute)}
 	s.OffAccepted, s.Justified, s.Why = false, No, "the target is Healthy now"
 	s.Node.UID, s.Node.BootID, s.Node.Ready = "u2", "b2", Yes
 }
 
-// adopted is one that had taken the Node for its target while that was not Ready.
-func adopted(r *Run, s *Observation) {
-	unheard(r, s)
+// retargeted is one that had taken the Node for its target while that was not Ready.
+func retargeted(r *Run, s *Observation) {
+	offUnanswered(r, s)
 	s.Node.Ready = No
 	*r = retargetNode(*r, *s)
 	s.Node.Ready = Yes
@@ -28,27 +28,27 @@ func adopted(r *Run, s *Observation) {
 
 func TestLaterAttemptGivesNoFirstOffToAReadyNode(t *testing.T) { // I4
 	play(t, []scene{
-		{"registered after the cycle: on", PowerOff, 20 * sec, unheard, PowerOn, Nothing, ""},
-		{"taken for the target already: on", PowerOff, 20 * sec, adopted, PowerOn, Nothing, ""},
-		{"the hold is released first", PowerOff, 20 * sec, func(r *Run, s *Observation) { unheard(r, s); metal3(r, s, Yes) }, PowerOff, ReleasePowerLock, ""},
-		{"the hold cannot be read: waits", PowerOff, 20 * sec, func(r *Run, s *Observation) { unheard(r, s); metal3(r, s, CannotTell) }, PowerOff, Nothing, ""},
-		{"an Off may have been taken: waits", PowerOff, 20 * sec, func(r *Run, s *Observation) { unheard(r, s); r.Intent.At = ago(15*sec - 1) }, PowerOff, Nothing, ""},
-		{"it was taken: goes on", PowerOff, 20 * sec, func(r *Run, s *Observation) { unheard(r, s); s.Power.State = bmc.Off }, PowerOff, SendOff, ""},
-		{"it was taken in this process: goes on", PowerOff, 20 * sec, func(r *Run, s *Observation) { unheard(r, s); s.OffAccepted = true }, PowerOff, SendOff, ""},
-		{"the power is unknown: waits", PowerOff, 20 * sec, func(r *Run, s *Observation) { unheard(r, s); s.Power.State = bmc.Unknown }, PowerOff, Nothing, ""},
-		{"not Ready: Off", PowerOff, 20 * sec, func(r *Run, s *Observation) { unheard(r, s); s.Node.Ready = No }, PowerOff, SendOff, ""},
-		{"Ready cannot be read: waits", PowerOff, 20 * sec, func(r *Run, s *Observation) { unheard(r, s); noAPI(s) }, PowerOff, Nothing, ""},
-		{"forbidden meanwhile: waits", PowerOff, 20 * sec, func(r *Run, s *Observation) { unheard(r, s); s.Node.Ready, s.PowerForbidden = No, "frozen" }, PowerOff, Nothing, ""},
-		{"works under another name: a human", PowerOff, 20 * sec, func(r *Run, s *Observation) { unheard(r, s); s.Node, s.RenamedTo = Node{Exists: No}, "n-new" }, Held, Nothing, "NodeRenamed"},
-		{"never rebooted: its BMC has lied", PowerOff, 20 * sec, func(r *Run, s *Observation) { unheard(r, s); s.Node.UID = "u1" }, Held, Nothing, falseOff},
-		{"after a retry: on", PowerOff, 20 * sec, func(r *Run, s *Observation) { adopted(r, s); r.Revalidate = true }, PowerOn, Nothing, ""},
+		{"registered after the cycle: on", PowerOff, 20 * sec, offUnanswered, PowerOn, Nothing, ""},
+		{"taken for the target already: on", PowerOff, 20 * sec, retargeted, PowerOn, Nothing, ""},
+		{"the hold is released first", PowerOff, 20 * sec, func(r *Run, s *Observation) { offUnanswered(r, s); metal3(r, s, Yes) }, PowerOff, ReleasePowerLock, ""},
+		{"the hold cannot be read: waits", PowerOff, 20 * sec, func(r *Run, s *Observation) { offUnanswered(r, s); metal3(r, s, CannotTell) }, PowerOff, Nothing, ""},
+		{"an Off may have been taken: waits", PowerOff, 20 * sec, func(r *Run, s *Observation) { offUnanswered(r, s); r.Intent.At = ago(15*sec - 1) }, PowerOff, Nothing, ""},
+		{"it was taken: goes on", PowerOff, 20 * sec, func(r *Run, s *Observation) { offUnanswered(r, s); s.Power.State = bmc.Off }, PowerOff, SendOff, ""},
+		{"it was taken in this process: goes on", PowerOff, 20 * sec, func(r *Run, s *Observation) { offUnanswered(r, s); s.OffAccepted = true }, PowerOff, SendOff, ""},
+		{"the power is unknown: waits", PowerOff, 20 * sec, func(r *Run, s *Observation) { offUnanswered(r, s); s.Power.State = bmc.Unknown }, PowerOff, Nothing, ""},
+		{"not Ready: Off", PowerOff, 20 * sec, func(r *Run, s *Observation) { offUnanswered(r, s); s.Node.Ready = No }, PowerOff, SendOff, ""},
+		{"Ready cannot be read: waits", PowerOff, 20 * sec, func(r *Run, s *Observation) { offUnanswered(r, s); noAPI(s) }, PowerOff, Nothing, ""},
+		{"forbidden meanwhile: waits", PowerOff, 20 * sec, func(r *Run, s *Observation) { offUnanswered(r, s); s.Node.Ready, s.PowerForbidden = No, "frozen" }, PowerOff, Nothing, ""},
+		{"works under another name: a human", PowerOff, 20 * sec, func(r *Run, s *Observation) { offUnanswered(r, s); s.Node, s.RenamedTo = Node{Exists: No}, "n-new" }, Held, Nothing, "NodeRenamed"},
+		{"never rebooted: its BMC has lied", PowerOff, 20 * sec, func(r *Run, s *Observation) { offUnanswered(r, s); s.Node.UID = "u1" }, Held, Nothing, reasonFalseOff},
+		{"after a retry: on", PowerOff, 20 * sec, func(r *Run, s *Observation) { retargeted(r, s); r.Revalidate = true }, PowerOn, Nothing, ""},
 	})
 }
 
 // What it has taken for its target meanwhile is the Node that step 4 accepts. // I6
 func TestNodeOfALaterAttemptIsAccepted(t *testing.T) {
 	for _, isolation := range []Isolation{IsolateDelete, IsolateTaint} {
-		for name, change := range map[string]func(*Run, *Observation){"at once": unheard, "taken for the target already": adopted} {
+		for name, change := range map[string]func(*Run, *Observation){"at once": offUnanswered, "taken for the target already": retargeted} {
 			r, s := begin(PowerOff, 20*sec)
 			r.Isolation = isolation
 			change(&r, &s)
@@ -62,13 +62,13 @@ func TestNodeOfALaterAttemptIsAccepted(t *testing.T) {
 		}
 	}
 	r, s := begin(PowerOff, 20*sec)
-	adopted(&r, &s)
+	retargeted(&r, &s)
 	s.Node.UID = "u3" // deleted, and registered again under the same new boot
 	r = retargetNode(r, s)
 	got, _, _ := Next(r, s, noon)
 	assert.Equal(t, PowerOn, got.Step, "%s: %s", got.Reason, got.Note)
 	r, s = begin(PowerOff, 20*sec)
-	unheard(&r, &s)
+	offUnanswered(&r, &s)
 	s.Node.SystemUUID = "another machine"
 	r = retargetNode(r, s)
 	got, _, _ = Next(r, s, noon)

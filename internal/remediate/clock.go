@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// The times of a record are those of the clock of whoever wrote it, and the next to read
-// it may be another host, or the same one after its clock was set. What a wrong clock can
-// do is bounded here: no deadline expires by one, and no wait goes on for ever. // I16, I20
+// The times of a record come from the clock of the host that wrote it. The next reader may be
+// another host, or the same one after its clock was set. This file bounds what a wrong clock can
+// do: no deadline expires because of it, and no wait goes on for ever. // I16, I20
 
-// alignClock makes the times of a record comparable with now. One that is yet to come was
-// written by a clock that was ahead, and counts from now. Where this host's clock does not
-// agree with the API server's, or nobody has compared them, all that is waited for starts
-// anew, with each such clock, and once more when a clock agrees again.
+// alignClock makes the times of a record comparable with now. A time in the future was written
+// by a clock that was ahead, and becomes now. While this host's clock does not agree with the API
+// server's, or was not compared with it, all waits start again, with each such clock, and once
+// more when a clock agrees again.
 func alignClock(r Run, s Observation, now time.Time) Run {
 	if wrong := s.Clock != Yes; wrong != r.WrongClock || wrong && s.ClockSet {
 		r = mapTimes(r, func(time.Time) time.Time { return now })
@@ -31,7 +31,7 @@ func mapTimes(r Run, to func(time.Time) time.Time) Run {
 	}
 	r.Started, r.StepStarted, r.Isolated = set(r.Started), set(r.StepStarted), set(r.Isolated)
 	r.OnSeen, r.APILost, r.HealthySince = set(r.OnSeen), set(r.APILost), set(r.HealthySince)
-	if !r.NotBefore.IsZero() { // it is yet to come, but no later than one interval
+	if !r.NotBefore.IsZero() { // it is in the future, by one interval at most
 		pause := r.Limits.MinPowerInterval << max(0, r.Attempt-2)
 		r.NotBefore = to(r.NotBefore.Add(-pause)).Add(pause)
 	}
@@ -39,7 +39,7 @@ func mapTimes(r Run, to func(time.Time) time.Time) Run {
 		r.OffLease = l.seenAt(set(l.Seen))
 	}
 	if r.Confirmation != nil && !set(r.Confirmation.Since).Equal(r.Confirmation.Since) {
-		w := *r.Confirmation // the caller's record is not ours to change
+		w := *r.Confirmation // the caller's record must not change
 		w.Since = set(w.Since)
 		r.Confirmation = &w
 	}
@@ -52,6 +52,5 @@ func mapTimes(r Run, to func(time.Time) time.Time) Run {
 	return r
 }
 
-// timeExpired says whether a time that is waited for has passed, by a clock that is not known to
-// be wrong.
+// timeExpired says whether a time has passed, by a clock that is not known to be wrong.
 func timeExpired(s Observation, now, at time.Time) bool { return s.Clock != No && now.After(at) }

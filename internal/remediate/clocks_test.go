@@ -89,7 +89,7 @@ var clocksSet = []variant{
 	{name: "clocks differ: one ahead", states: 34_300, clocksDiffer: wrong, badBoots: 9, faults: join(crashes, []fault{outageShort, outageLong}), budget: 2, want: "Reprovisioned AttemptsExhausted"},
 	{name: "clocks differ: one behind", states: 9_300, clocksDiffer: -wrong, faults: join(crashes, []fault{outageShort, lostAPI, foreignOff}), budget: 2, want: "Done"},
 	{name: "clocks differ: levels", states: 11_000, clocksDiffer: wrong, levelled: levelled{levels: 2}, ignoresOff: true, faults: join(crashes, []fault{lostPower, outageShort}), budget: 2, want: "Done"},
-	{name: "clocks differ: on a word", states: 5_300, clocksDiffer: wrong, vouchedFor: true, levelled: levelled{bmc: dead}, faults: join(crashes, []fault{outageShort, unfenceOrder}), budget: 2, want: "Held ConfirmedOff"},
+	{name: "clocks differ: on a confirmation", states: 5_300, clocksDiffer: wrong, confirmedAtStart: true, levelled: levelled{bmc: dead}, faults: join(crashes, []fault{outageShort, unfenceOrder}), budget: 2, want: "Held ConfirmedOff"},
 	{name: "clocks differ: Machine", states: 95, clocksDiffer: wrong, deleteOnly: true, faults: join(crashes, []fault{outageShort}), budget: 2, want: "Reprovisioned"},
 }
 

@@ -6,30 +6,24 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 )
 
-const (
-	falseOff         = "FalseOff"
-	confirmedOff     = "ConfirmedOff"
-	wordContradicted = "ConfirmedOffContradicted"
-)
+// voidsConfirmation are the reasons of a Held run whose confirmation was wrong, or where another
+// machine may be off by mistake. No host is left off for them.
+var voidsConfirmation = map[string]bool{reasonConfirmedOffContradicted: true, reasonFalseOff: true, reasonOutletContradicted: true}
 
-// refuted are the reasons for which a run is Held because a word was wrong, or because
-// another machine may be off by mistake: no host is left off on it.
-var refuted = map[string]bool{wordContradicted: true, falseOff: true, outletContradicted: true}
-
-// OffConfirmation is what became of a person's word that the host is off: Run.Confirmed.
+// OffConfirmation is what became of a manual confirmation that the host is off: Run.Confirmed.
 type OffConfirmation struct {
-	Given time.Time `json:"given"` // Confirmed.At of the word that this is about
-	// Lease is the Node's at the first look after the word, which was at Since. It
+	Given time.Time `json:"given"` // Confirmed.At of the confirmation that this is about
+	// Lease is the Node's at the first look after the confirmation, which was at Since. It
 	// must not advance. // I5
 	Lease Lease     `json:"lease"`
 	Since time.Time `json:"since,omitzero"`
-	// Expired: it counts no more. Something spoke against it, or the run has left the
-	// steps that needed it.
+	// Expired: it does not count any more. Something contradicted it, or the run has left
+	// the steps that needed it.
 	Expired bool `json:"spent,omitempty"`
 }
 
-// CanConfirm says whether a person's word can take the place of a proof in this run,
-// or why not.
+// CanConfirm says whether a manual confirmation can take the place of a proof in this run, or
+// why not.
 func CanConfirm(r Run) (ok bool, why string) {
 	switch {
 	case !r.Open():
@@ -39,8 +33,8 @@ func CanConfirm(r Run) (ok bool, why string) {
 	case !r.Isolated.IsZero():
 		return false, "the Node was isolated already"
 	case r.Step != Held:
-		return false, "the run is at work, at step " + string(r.Step) + "; a word counts once it is Held"
-	case r.LeaveOff && r.Confirmed == nil: // else it was left off on a word, which may be given again
+		return false, "the run is in progress, at step " + string(r.Step) + "; a confirmation is accepted once it is Held"
+	case r.LeaveOff && r.Confirmed == nil: // else it was left off on a confirmation, which may be given again
 		return false, "the host is off on purpose (" + r.Reason + ")"
 	case anyOnPending(r):
 		return false, onPendingNote
@@ -48,24 +42,24 @@ func CanConfirm(r Run) (ok bool, why string) {
 	return true, ""
 }
 
-// hasNewConfirmation says whether there is a word that the run has not taken note of.
+// hasNewConfirmation says whether there is a confirmation that the run has not taken in yet.
 func hasNewConfirmation(r Run) bool {
 	return r.Confirmed != nil && (r.Confirmation == nil || !r.Confirmation.Given.Equal(r.Confirmed.At))
 }
 
-// confirmationActive says whether a person's word stands. // I26
+// confirmationActive says whether a manual confirmation counts. // I26
 func confirmationActive(r Run) bool {
 	return r.Confirmed != nil && r.Confirmation != nil && !r.Confirmation.Expired
 }
 
-// HasConfirmation says whether a person's word stands, or has just been given, so that whatever
-// reads On counts. // I26
+// HasConfirmation says whether a manual confirmation counts, or was just given. The engine then
+// also asks the lower power levels, because any On read contradicts it. // I26
 func (r Run) HasConfirmation() bool { return confirmationActive(r) || hasNewConfirmation(r) }
 
-// acceptConfirmation begins step 1 of a Held run over with a person's word.
+// acceptConfirmation begins step 1 of a Held run again, with a manual confirmation.
 func acceptConfirmation(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	ok, _ := CanConfirm(r)
-	r.Confirmation = &OffConfirmation{Given: r.Confirmed.At, Expired: !ok || heldBlocked(s)}
+	r.Confirmation = &OffConfirmation{Given: r.Confirmed.At, Expired: !ok || interlockAt(stageHeld, r, s).effect != proceed}
 	if r.Confirmation.Expired {
 		return r, Nothing, poll
 	}
@@ -73,20 +67,20 @@ func acceptConfirmation(r Run, s Observation, now time.Time) (Run, Action, time.
 		r, _, _ = holdContradicted(r, why, now)
 		return r, Nothing, poll
 	}
-	return restartPowerOff(r, saidBy("confirmed off", *r.Confirmed), now)
+	return restartPowerOff(r, orderNote("confirmed off", *r.Confirmed), now)
 }
 
-// recordLeaseBaseline notes the Lease at the first look after the word.
+// recordLeaseBaseline notes the Lease at the first look after the confirmation.
 func recordLeaseBaseline(r Run, s Observation, now time.Time) Run {
 	if confirmationActive(r) && r.Confirmation.Since.IsZero() && s.API == APIReachable && s.Lease.Known {
-		w := *r.Confirmation // the caller's record is not ours to change
+		w := *r.Confirmation // the caller's record must not change
 		w.Lease, w.Since = s.Lease, now
 		r.Confirmation = &w
 	}
 	return r
 }
 
-// expireConfirmation ends the standing of a word.
+// expireConfirmation ends an active confirmation.
 func expireConfirmation(r Run) Run {
 	if confirmationActive(r) {
 		w := *r.Confirmation
@@ -96,12 +90,12 @@ func expireConfirmation(r Run) Run {
 	return r
 }
 
-// confirmationContradicted is what speaks against a word that stands; "" when nothing does.
+// confirmationContradicted is what contradicts an active confirmation; "" when nothing does.
 func confirmationContradicted(r Run, s Observation) string {
 	switch w := r.Confirmation; {
 	case !confirmationActive(r):
 	case s.Power.State == bmc.On:
-		return levelName(r, s) + " reads " + readText(s)
+		return levelName(r, s) + " reads " + powerReadText(s)
 	case s.LowerLevelOn != "":
 		return s.LowerLevelOn
 	case !w.Since.IsZero() && s.Lease.Known && s.Lease.ResourceVersion != "" && s.Lease.ResourceVersion != w.Lease.ResourceVersion:
@@ -112,47 +106,37 @@ func confirmationContradicted(r Run, s Observation) string {
 	return ""
 }
 
-// ContradictsConfirmation is what a look found to speak against a word that stands; "" when nothing does. // I26
+// ContradictsConfirmation is what in a look contradicts an active confirmation; "" when nothing
+// does. // I26
 func ContradictsConfirmation(r Run, s Observation) string {
-	return confirmationContradicted(r, ofLevel(r, s))
+	return confirmationContradicted(r, withoutOtherLevels(r, s))
 }
 
 func holdContradicted(r Run, why string, now time.Time) (Run, Action, time.Duration) {
-	return stopAsHeld(r, wordContradicted, why+", although "+r.Confirmed.Actor+" confirmed that the host is off", now)
+	return stopAsHeld(r, reasonConfirmedOffContradicted, why+", although "+r.Confirmed.Actor+" confirmed that the host is off", now)
 }
 
-// levelUnreadable says whether the present level will not tell more than it has: it proves
-// nothing, and a word may take its place. An answer has the whole time of the level.
+// levelUnreadable says whether the present level will prove nothing, so that a confirmation may
+// take its place. A level that answers has its whole time.
 func levelUnreadable(r Run, s Observation, now time.Time) bool {
 	if offProven(r, s, now) {
 		return false
 	}
-	return levelUnusable(s) || s.PowerError != "" && now.Sub(r.StepStarted) >= wholeAnswer || timeExpired(s, now, r.Deadline())
+	return levelUnusable(s) || s.PowerError != "" && now.Sub(r.StepStarted) >= answerTime || timeExpired(s, now, r.Deadline())
 }
 
-// powerOffConfirmed is step 1 where the present level cannot be read and a word stands: the
-// next level is asked, and behind the last the word counts, as soon as the Lease has
-// stood still. A person's order justifies itself; nothing else is spared. // I26
+// powerOffConfirmed is step 1 where the present level cannot be read and a confirmation is active.
+// The next level is tried. After the last one the confirmation counts, as soon as the Lease has
+// stood still. A person's order needs no justification; all other preconditions hold. // I26
 func powerOffConfirmed(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
+	found := interlockAt(stageConfirmed, r, s)
 	switch {
-	case restoreRequested(r):
-		return handleRestore(r, now)
-	case s.Paused:
-		return dropAttempt(r, pausedReason(s), pausedNote(s), now)
-	case s.Contested == Yes:
-		return dropAttempt(r, "Contested", s.Contender, now)
-	case s.Identity == No:
-		return stopAsHeld(r, "IdentityMismatch", "the BMC belongs to another machine than the Node", now)
-	case s.PowerForbidden != "":
-		return dropAttempt(r, "PowerForbidden", s.PowerForbidden, now)
-	case r.ControlPlane && s.Quorum == No:
-		return dropAttempt(r, "QuorumLost", s.QuorumWhy, now)
-	case r.Attempt == 1 && s.Node.Exists == Yes && s.Node.UID != r.Target.NodeUID:
-		return dropAttempt(r, "TargetChanged", "the Node was replaced since the decision", now)
+	case found.ends():
+		return found.apply(r, s, now)
 	case hasNextLevel(r):
 		return nextLevel(r, s, "it cannot be read", now)
 	case timeExpired(s, now, r.Deadline().Add(r.Limits.APITimeout)):
-		return dropAttempt(r, "NotJudged", "what the word of "+r.Confirmed.Actor+" still needs could not be read or done in time", now)
+		return dropAttempt(r, reasonNotJudged, "what the confirmation by "+r.Confirmed.Actor+" still needs could not be read or done in time", now)
 	case s.API != APIReachable, s.Contested != No, s.Node.Exists == CannotTell, noQuorum(r, s), !s.Lease.Known, now.Sub(s.At) > freshFor:
 		return r, Nothing, poll
 	}
@@ -161,38 +145,39 @@ func powerOffConfirmed(r Run, s Observation, now time.Time) (Run, Action, time.D
 	switch {
 	case r.Target.BareMetalHost != "" && s.PowerLock == No: // else Metal3 would switch it on
 		return command(r, SetPowerLock, resendWrite, now)
-	case !powerLockHeld(r, s), now.Sub(r.Confirmation.Since) < r.Confirmation.Lease.still():
+	case !powerLockHeld(r, s), now.Sub(r.Confirmation.Since) < r.Confirmation.Lease.quietFor():
 		return r, Nothing, poll
 	}
 	lease := r.Confirmation.Lease
 	r.Proof, r.OffLease = ProofHuman, &lease
-	return enter(r, DeleteNode, "off by the word of "+r.Confirmed.Actor+": "+r.Confirmed.Reason, now)
+	return enter(r, DeleteNode, orderNote("confirmed off", *r.Confirmed), now)
 }
 
-// IsolatesOnConfirmation says whether the run isolates on a person's word alone, so that there is no
-// reading to ask once more. // I26
+// IsolatesOnConfirmation says whether the run isolates on a manual confirmation alone, so that
+// no reading can be asked once more. // I26
 func (r Run) IsolatesOnConfirmation() bool { return r.Proof == ProofHuman && confirmationActive(r) }
 
-// holdFalseOff holds a run whose host turned out to live: a BMC has lied, or a person was
+// holdFalseOff holds a run whose host turned out to run: a BMC has lied, or a confirmation was
 // wrong, which freezes no BMC. // I5
 func holdFalseOff(r Run, note string, now time.Time) (Run, Action, time.Duration) {
 	if r.Proof == ProofHuman {
-		return stopAsHeld(r, wordContradicted, note, now)
+		return stopAsHeld(r, reasonConfirmedOffContradicted, note, now)
 	}
-	return stopAsHeld(r, falseOff, note, now)
+	return stopAsHeld(r, reasonFalseOff, note, now)
 }
 
-// selfBooted says whether a host that was left off on a person's word has registered
-// anew, on the same machine and after another boot: somebody switched it on.
+// selfBooted says whether a host that was left off on a manual confirmation has registered
+// again, on the same machine and from another boot: somebody switched it on.
 func selfBooted(r Run, s Observation) bool {
-	known := r.Confirmed != nil && !r.Isolated.IsZero() && r.Reason != falseOff && r.Reason != wordContradicted
+	known := r.Confirmed != nil && !r.Isolated.IsZero() && r.Reason != reasonFalseOff && r.Reason != reasonConfirmedOffContradicted
 	n, t := s.Node, r.Target
-	// One that was restored and missed its time must be Ready, or it would be for ever. // L1
+	// A Node that was restored and missed its time must be Ready, or steps 5 and Held would
+	// alternate for ever. // L1
 	due := r.NewNodeUID != n.UID || n.OutOfService || n.Ready == Yes
 	return known && registeredSinceIsolation(r, n) && !n.Deleting && due && n.BootID != t.BootID && n.SystemUUID == t.SystemUUID && t.SystemUUID != ""
 }
 
-// resumeSelfBooted goes on at step 5; nobody needs to order that.
+// resumeSelfBooted goes on at step 5, without an order.
 func resumeSelfBooted(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	if !powerLockFree(r, s) {
 		return releasePowerLock(r, s, now)

@@ -12,9 +12,9 @@ import (
 
 func confirm(r *Run) { r.Confirmed = &Order{Actor: "ann", Reason: "plug pulled", At: ago(minute)} }
 
-// word is a run in step 1 whose power cannot be read, on a word that stands since the
+// confirmedFor is a run in step 1 whose power cannot be read, on a confirmation active since the
 // Lease was first read after it.
-func word(since time.Duration) func(r *Run, s *Observation) {
+func confirmedFor(since time.Duration) func(r *Run, s *Observation) {
 	return func(r *Run, s *Observation) {
 		confirm(r)
 		r.Confirmation = &OffConfirmation{Given: r.Confirmed.At, Since: ago(since), Lease: Lease{Known: true, ResourceVersion: "v1", RenewTime: ago(time.Hour)}}
@@ -26,21 +26,21 @@ func word(since time.Duration) func(r *Run, s *Observation) {
 
 func quietly(change func(r *Run, s *Observation)) func(r *Run, s *Observation) {
 	return func(r *Run, s *Observation) {
-		word(15*sec)(r, s)
+		confirmedFor(15*sec)(r, s)
 		change(r, s)
 	}
 }
 
 func TestStepOneOnAWord(t *testing.T) { // I26
 	play(t, []scene{
-		{"the Lease stood still: on to step 2", PowerOff, 15 * sec, word(15 * sec), DeleteNode, Nothing, ""},
-		{"not before it has for 15 s", PowerOff, 15 * sec, word(15*sec - 1), PowerOff, Nothing, ""},
-		{"not before the device had its time to answer", PowerOff, 15*sec - 1, word(minute), PowerOff, Nothing, ""},
+		{"the Lease stood still: on to step 2", PowerOff, 15 * sec, confirmedFor(15 * sec), DeleteNode, Nothing, ""},
+		{"not before it has for 15 s", PowerOff, 15 * sec, confirmedFor(15*sec - 1), PowerOff, Nothing, ""},
+		{"not before the device had its time to answer", PowerOff, 15*sec - 1, confirmedFor(minute), PowerOff, Nothing, ""},
 		{"an account that is refused answers nothing", PowerOff, sec, quietly(func(r *Run, s *Observation) { s.PowerError = bmc.KindAuth }), DeleteNode, Nothing, ""},
-		{"nothing counts without a word", PowerOff, 61 * sec, func(r *Run, s *Observation) { unread(s, bmc.KindUnreachable) }, Held, Nothing, "BMCUnreachable"},
-		{"nor on one that is spent", PowerOff, 61 * sec, quietly(func(r *Run, s *Observation) { r.Confirmation.Expired = true }), Held, Nothing, "BMCUnreachable"},
+		{"nothing counts without a confirmation", PowerOff, 61 * sec, func(r *Run, s *Observation) { unread(s, bmc.KindUnreachable) }, Held, Nothing, "BMCUnreachable"},
+		{"nor on one that has expired", PowerOff, 61 * sec, quietly(func(r *Run, s *Observation) { r.Confirmation.Expired = true }), Held, Nothing, "BMCUnreachable"},
 		{"an answer that says nothing has the level's whole time", PowerOff, minute, quietly(func(r *Run, s *Observation) { s.PowerError, s.Identity = "", Yes }), PowerOff, SendOff, ""},
-		{"and then the word counts", PowerOff, minute + 1, quietly(func(r *Run, s *Observation) { s.PowerError = "" }), DeleteNode, Nothing, ""},
+		{"and then the confirmation counts", PowerOff, minute + 1, quietly(func(r *Run, s *Observation) { s.PowerError = "" }), DeleteNode, Nothing, ""},
 		{"a device that reads Off is asked to switch off, and proves it", PowerOff, 16 * sec, quietly(func(r *Run, s *Observation) { s.Power.State, s.PowerError, s.Identity = bmc.Off, "", Yes }), PowerOff, SendOff, ""},
 		{"a device that reads On: a human", PowerOff, sec, quietly(func(r *Run, s *Observation) { s.Power.State, s.PowerError = bmc.On, "" }), Held, Nothing, "ConfirmedOffContradicted"},
 		{"an outlet of two that reads On: a human", PowerOff, sec, quietly(func(r *Run, s *Observation) { s.Power.State, s.Power.Partial = bmc.On, true }), Held, Nothing, "ConfirmedOffContradicted"},
@@ -76,8 +76,8 @@ func TestAWordAsksEveryLevel(t *testing.T) {
 	})
 }
 
-// byword is step 2 on a word alone.
-func byword(change func(r *Run, s *Observation)) func(r *Run, s *Observation) {
+// isolatesConfirmed is step 2 on a confirmation alone.
+func isolatesConfirmed(change func(r *Run, s *Observation)) func(r *Run, s *Observation) {
 	return quietly(func(r *Run, s *Observation) {
 		r.Revalidate, r.Proof, r.OffLease = false, ProofHuman, &Lease{Known: true, ResourceVersion: "v1", RenewTime: ago(time.Hour)}
 		if change != nil {
@@ -88,28 +88,28 @@ func byword(change func(r *Run, s *Observation)) func(r *Run, s *Observation) {
 
 func TestStepTwoOnAWord(t *testing.T) { // I26
 	play(t, []scene{
-		{"isolated without a BMC's proof", DeleteNode, sec, byword(nil), DeleteNode, IsolateNode, ""},
-		{"never on a word that is spent", DeleteNode, sec, byword(func(r *Run, s *Observation) { r.Confirmation.Expired = true }), PowerOff, Nothing, ""},
-		{"nor without one", DeleteNode, sec, byword(func(r *Run, s *Observation) { r.Confirmed = nil }), PowerOff, Nothing, ""},
-		{"with a backup like any other", DeleteNode, sec, byword(func(r *Run, s *Observation) { s.Backup = Backup{} }), DeleteNode, BackupNode, ""},
-		{"a lost hold is set first", DeleteNode, sec, byword(func(r *Run, s *Observation) { metal3(r, s, No) }), PowerOff, Nothing, ""},
-		{"reads On: a human", DeleteNode, sec, byword(func(r *Run, s *Observation) { s.Power.State = bmc.On }), Held, Nothing, "ConfirmedOffContradicted"},
-		{"the Lease moved: a human", DeleteNode, sec, byword(func(r *Run, s *Observation) { s.Lease.ResourceVersion = "v2" }), Held, Nothing, "ConfirmedOffContradicted"},
-		{"the Lease cannot be read: waits", DeleteNode, sec, byword(func(r *Run, s *Observation) { s.Lease.Known = false }), DeleteNode, Nothing, ""},
-		{"the Node is Ready: a human", DeleteNode, sec, byword(func(r *Run, s *Observation) { s.Node.Ready = Yes }), Held, Nothing, "ConfirmedOffContradicted"},
-		{"another Node of that name: no BMC has lied", DeleteNode, sec, byword(func(r *Run, s *Observation) { s.Node.UID = "u2" }), Held, Nothing, "ConfirmedOffContradicted"},
-		{"quorum lost: left off", DeleteNode, sec, byword(func(r *Run, s *Observation) { r.ControlPlane, s.Quorum = true, No }), Held, Nothing, "QuorumLost"},
-		{"quorum unknown: waits", DeleteNode, sec, byword(func(r *Run, s *Observation) { r.ControlPlane = true }), DeleteNode, Nothing, ""},
-		{"paused: left off", DeleteNode, sec, byword(func(r *Run, s *Observation) { s.Paused = true }), Held, Nothing, "Paused"},
-		{"API gone for long: left off", DeleteNode, 3 * minute, byword(func(r *Run, s *Observation) { noAPI(s); r.APILost = ago(3 * minute) }), Held, Nothing, "APIUnreachable"},
-		{"unfenced: back to On", DeleteNode, sec, byword(func(r *Run, s *Observation) { unfence(r) }), PowerOn, Nothing, "Unfenced"},
-		{"gone: left off", DeleteNode, sec, byword(func(r *Run, s *Observation) { s.Node = Node{Exists: No} }), Held, Nothing, "ConfirmedOff"},
-		{"tainted: left off", DeleteNode, sec, byword(func(r *Run, s *Observation) { taint(r); s.Node.OutOfService = true }), Held, Nothing, "ConfirmedOff"},
-		{"proven by a BMC as well: left off all the same", DeleteNode, sec, byword(func(r *Run, s *Observation) { r.Proof, s.Node = ProofBMC, Node{Exists: No} }), Held, Nothing, "ConfirmedOff"},
+		{"isolated without a BMC's proof", DeleteNode, sec, isolatesConfirmed(nil), DeleteNode, IsolateNode, ""},
+		{"never on a confirmation that has expired", DeleteNode, sec, isolatesConfirmed(func(r *Run, s *Observation) { r.Confirmation.Expired = true }), PowerOff, Nothing, ""},
+		{"nor without one", DeleteNode, sec, isolatesConfirmed(func(r *Run, s *Observation) { r.Confirmed = nil }), PowerOff, Nothing, ""},
+		{"with a backup like any other", DeleteNode, sec, isolatesConfirmed(func(r *Run, s *Observation) { s.Backup = Backup{} }), DeleteNode, BackupNode, ""},
+		{"a lost hold is set first", DeleteNode, sec, isolatesConfirmed(func(r *Run, s *Observation) { metal3(r, s, No) }), PowerOff, Nothing, ""},
+		{"reads On: a human", DeleteNode, sec, isolatesConfirmed(func(r *Run, s *Observation) { s.Power.State = bmc.On }), Held, Nothing, "ConfirmedOffContradicted"},
+		{"the Lease moved: a human", DeleteNode, sec, isolatesConfirmed(func(r *Run, s *Observation) { s.Lease.ResourceVersion = "v2" }), Held, Nothing, "ConfirmedOffContradicted"},
+		{"the Lease cannot be read: waits", DeleteNode, sec, isolatesConfirmed(func(r *Run, s *Observation) { s.Lease.Known = false }), DeleteNode, Nothing, ""},
+		{"the Node is Ready: a human", DeleteNode, sec, isolatesConfirmed(func(r *Run, s *Observation) { s.Node.Ready = Yes }), Held, Nothing, "ConfirmedOffContradicted"},
+		{"another Node of that name: no BMC has lied", DeleteNode, sec, isolatesConfirmed(func(r *Run, s *Observation) { s.Node.UID = "u2" }), Held, Nothing, "ConfirmedOffContradicted"},
+		{"quorum lost: left off", DeleteNode, sec, isolatesConfirmed(func(r *Run, s *Observation) { r.ControlPlane, s.Quorum = true, No }), Held, Nothing, "QuorumLost"},
+		{"quorum unknown: waits", DeleteNode, sec, isolatesConfirmed(func(r *Run, s *Observation) { r.ControlPlane = true }), DeleteNode, Nothing, ""},
+		{"paused: left off", DeleteNode, sec, isolatesConfirmed(func(r *Run, s *Observation) { s.Paused = true }), Held, Nothing, "Paused"},
+		{"API gone for long: left off", DeleteNode, 3 * minute, isolatesConfirmed(func(r *Run, s *Observation) { noAPI(s); r.APILost = ago(3 * minute) }), Held, Nothing, "APIUnreachable"},
+		{"unfenced: back to On", DeleteNode, sec, isolatesConfirmed(func(r *Run, s *Observation) { unfence(r) }), PowerOn, Nothing, "Unfenced"},
+		{"gone: left off", DeleteNode, sec, isolatesConfirmed(func(r *Run, s *Observation) { s.Node = Node{Exists: No} }), Held, Nothing, "ConfirmedOff"},
+		{"tainted: left off", DeleteNode, sec, isolatesConfirmed(func(r *Run, s *Observation) { taint(r); s.Node.OutOfService = true }), Held, Nothing, "ConfirmedOff"},
+		{"proven by a BMC as well: left off all the same", DeleteNode, sec, isolatesConfirmed(func(r *Run, s *Observation) { r.Proof, s.Node = ProofBMC, Node{Exists: No} }), Held, Nothing, "ConfirmedOff"},
 	})
 }
 
-// confirmedHeld is a run that was isolated on a word, with the look at the host that
+// confirmedHeld is a run that was isolated on a confirmation, with the look at the host that
 // came back.
 func confirmedHeld(r *Run, s *Observation) {
 	confirm(r)
@@ -142,13 +142,13 @@ func TestLeftOffOnAWord(t *testing.T) {
 		{"unless our taint is still on it, whatever was before", Held, time.Hour, func(r *Run, s *Observation) { missed(CannotTell)(r, s); taint(r); s.Node.OutOfService = true }, RestoreNode, Nothing, ""},
 		{"until it is Ready", Held, time.Hour, missed(Yes), RestoreNode, Nothing, ""},
 		{"could not be switched on, and came back later", Held, time.Hour, func(r *Run, s *Observation) { confirmedHeld(r, s); r.Reason, r.LeaveOff = "PowerOnFailed", false }, RestoreNode, Nothing, ""},
-		{"a person was wrong: waits for one", Held, time.Hour, func(r *Run, s *Observation) { confirmedHeld(r, s); r.Reason = wordContradicted }, Held, Nothing, wordContradicted},
+		{"a person was wrong: waits for one", Held, time.Hour, func(r *Run, s *Observation) { confirmedHeld(r, s); r.Reason = reasonConfirmedOffContradicted }, Held, Nothing, reasonConfirmedOffContradicted},
 		{"unfenced: on at step 3", Held, time.Hour, func(r *Run, s *Observation) { confirmedHeld(r, s); s.Node = Node{Exists: No}; unfence(r) }, PowerOn, Nothing, ""},
 		{"never on: no Machine is deleted", Reprovision, sec, func(r *Run, s *Observation) {
 			confirmedHeld(r, s)
 			r.Reason, s.Node = "PowerOnFailed", Node{Exists: No}
 		}, Held, Nothing, "PowerOnFailed"},
-		{"registered again without a reboot: no BMC has lied", AwaitNode, sec, func(r *Run, s *Observation) { confirmedHeld(r, s); s.Node.BootID = "b1" }, Held, Nothing, wordContradicted},
+		{"registered again without a reboot: no BMC has lied", AwaitNode, sec, func(r *Run, s *Observation) { confirmedHeld(r, s); s.Node.BootID = "b1" }, Held, Nothing, reasonConfirmedOffContradicted},
 	})
 	r, s := begin(Held, time.Hour)
 	confirmedHeld(&r, &s)
@@ -162,8 +162,8 @@ func TestLeftOffOnAWord(t *testing.T) {
 func TestWordIsTaken(t *testing.T) { // I26
 	play(t, []scene{
 		{"Held, not isolated: step 1", Held, minute, func(r *Run, s *Observation) { confirm(r); unread(s, bmc.KindBusy); s.Node.Ready = No }, PowerOff, Nothing, ""},
-		{"the host reads On: stays Held, and says so", Held, minute, func(r *Run, s *Observation) { confirm(r); s.Node.Ready = No }, Held, Nothing, wordContradicted},
-		{"the Node is Ready: stays Held, and says so", Held, minute, func(r *Run, s *Observation) { confirm(r); unread(s, bmc.KindBusy) }, Held, Nothing, wordContradicted},
+		{"the host reads On: stays Held, and says so", Held, minute, func(r *Run, s *Observation) { confirm(r); s.Node.Ready = No }, Held, Nothing, reasonConfirmedOffContradicted},
+		{"the Node is Ready: stays Held, and says so", Held, minute, func(r *Run, s *Observation) { confirm(r); unread(s, bmc.KindBusy) }, Held, Nothing, reasonConfirmedOffContradicted},
 		{"isolated: too late", Held, minute, func(r *Run, s *Observation) { confirm(r); isolatedRun(r, "PowerOnFailed") }, Held, Nothing, "PowerOnFailed"},
 		{"paused: stays Held", Held, minute, func(r *Run, s *Observation) { confirm(r); s.Paused = true }, Held, Nothing, "PowerOffFailed"},
 		{"contested: stays Held", Held, minute, func(r *Run, s *Observation) { confirm(r); s.Contested = Yes }, Held, Nothing, "PowerOffFailed"},
@@ -182,7 +182,7 @@ func TestWordIsTaken(t *testing.T) { // I26
 
 	s.Paused = true
 	got, _, _ = Next(r, s, noon)
-	assert.True(t, got.Confirmation.Expired, "a word does not wait for a pause to end")
+	assert.True(t, got.Confirmation.Expired, "a confirmation does not wait for a pause to end")
 	s.Paused = false
 	later, _, _ := Next(got, s, noon.Add(minute))
 	assert.Equal(t, Held, later.Step)
@@ -206,7 +206,7 @@ func TestFreshRunOnAWord(t *testing.T) { // I26
 	got, _, _ = Next(got, s, s.At)
 	assert.Equal(t, DeleteNode, got.Step)
 	assert.Equal(t, ProofHuman, got.Proof)
-	assert.Equal(t, "off by the word of ann: plug pulled", got.Steps[len(got.Steps)-2].Note)
+	assert.Equal(t, "confirmed off by ann: plug pulled", got.Steps[len(got.Steps)-2].Note)
 
 	r, s = begin(PowerOff, sec) // at work: its own proof is under way
 	confirm(&r)
@@ -214,17 +214,17 @@ func TestFreshRunOnAWord(t *testing.T) { // I26
 	assert.False(t, confirmationActive(got))
 }
 
-// A run that is given up on a word leaves the host as it is: who said that it is off
-// may be at work inside it. A person brings it back, or gives the word again. // I26
+// A run that is given up on a confirmation leaves the host as it is: who said that it is off
+// may be at work inside it. A person brings it back, or confirms again. // I26
 func TestGivenUpOnAWordStaysOff(t *testing.T) {
 	r, s := begin(PowerOff, sec)
-	word(sec)(&r, &s)
+	confirmedFor(sec)(&r, &s)
 	s.Paused = true
 	s.PowerError = bmc.KindAuth
 	got, _, _ := Next(r, s, noon)
 	assert.Equal(t, Held, got.Step)
 	assert.True(t, got.LeaveOff)
-	assert.Contains(t, got.Note, "left off on the word of ann")
+	assert.Contains(t, got.Note, "left off on the confirmation by ann")
 	assert.True(t, got.Confirmation.Expired, "no later step 2 may rest on it")
 	assert.False(t, r.Confirmation.Expired, "the caller's record is not ours to change")
 
@@ -249,13 +249,13 @@ func TestGivenUpOnAWordStaysOff(t *testing.T) {
 	assert.False(t, got.LeaveOff)
 }
 
-// What proves a word wrong, or what may be another machine's, is not left off on it.
+// What proves a confirmation wrong, or what may be another machine's, is not left off on it.
 func TestRefutedWordLeavesNothingOff(t *testing.T) { // I20
 	r, s := begin(PowerOff, sec)
-	word(sec)(&r, &s)
+	confirmedFor(sec)(&r, &s)
 	s.Lease.ResourceVersion = "v2"
 	got, _, _ := Next(r, s, noon)
-	assert.Equal(t, wordContradicted, got.Reason)
+	assert.Equal(t, reasonConfirmedOffContradicted, got.Reason)
 	assert.False(t, got.LeaveOff)
 	s.Power.State, s.PowerError, s.Identity = bmc.Off, "", Yes
 	_, a, _ := Next(got, s, noon.Add(minute))
@@ -292,17 +292,17 @@ func TestPausedSaysWhy(t *testing.T) {
 	assert.Contains(t, got.Note, "held by ann: disks")
 }
 
-// Who gave the word may be inside the host: another person's retry does not switch it
+// Who confirmed may be inside the host: another person's retry does not switch it
 // on, whatever became of the run. // I26
 func TestRetryLeavesOffWhatAWordLeftOff(t *testing.T) {
 	r, s := begin(PowerOff, sec)
-	word(sec)(&r, &s)
+	confirmedFor(sec)(&r, &s)
 	s.Paused = true
 	r, _, _ = Next(r, s, noon)
 	require.True(t, r.Step == Held && r.LeaveOff, r.Reason)
 	ok, why := CanRetry(r)
 	assert.False(t, ok)
-	assert.Contains(t, why, "a person's word")
+	assert.Contains(t, why, "a manual confirmation")
 	r.Retry, s.Paused, s.Justified = &Order{Actor: "bob", Reason: "r", At: noon}, false, No
 	for now := noon.Add(minute); now.Before(noon.Add(5 * minute)); now = now.Add(10 * sec) {
 		var action Action

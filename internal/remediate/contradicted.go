@@ -7,14 +7,10 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 )
 
-// outletContradicted is the reason of a run at whose outlets another machine may
-// hang.
-const outletContradicted = "OutletContradicted"
+const onPendingNote = "an outlet that may feed another machine was switched off and does not read On yet"
 
-const onPendingNote = "On is owed to an outlet that may feed another machine"
-
-// contradictedFor is how long outlets may read Off while a lower level reads On:
-// some chassis say that they are off before the host is. It is more than two readings.
+// contradictedFor is how long outlets may read Off while a lower level reads On: some
+// chassis report Off before the host is off. It is longer than two readings take.
 const contradictedFor = resendPower
 
 // Contradiction is a power level that read Off while one below it read On: it may
@@ -22,12 +18,12 @@ const contradictedFor = resendPower
 type Contradiction struct {
 	Level int       `json:"level"`
 	Since time.Time `json:"since"`
-	// OnPending: it was given an Off, and has not read On since without contradiction.
+	// OnPending: it was sent an Off, and has not read On without contradiction since.
 	OnPending bool `json:"owed,omitempty"`
 }
 
-// recordContradiction notes what this look found. It is remembered for the whole run: such
-// a level is never given an Off that could change anything. // I8, I20
+// recordContradiction notes a contradiction that this look found. It stays on the record for the
+// whole run: such a level is never sent an Off that could change anything. // I8, I20
 func recordContradiction(r Run, s Observation, now time.Time) Run {
 	if !s.Power.Contradicted || !r.Intervened {
 		return r
@@ -42,13 +38,13 @@ func recordContradiction(r Run, s Observation, now time.Time) Run {
 	return r
 }
 
-// contradictionIndex is where the present level stands among the contradicted; -1 if it does not.
+// contradictionIndex is the index of the present level among the contradicted; -1 if it is none.
 func contradictionIndex(r Run) int {
 	return slices.IndexFunc(r.Contradicted, func(c Contradiction) bool { return c.Level == r.Level })
 }
 
-// onPending says whether On is owed to the present level, owes whether to any: no run ends
-// before, and no time passes it over. // I20
+// onPending says whether the present level must still read On, anyOnPending whether any level
+// must. No run ends before, and such a level is never skipped. // I20
 func onPending(r Run) bool {
 	i := contradictionIndex(r)
 	return i >= 0 && r.Contradicted[i].OnPending
@@ -58,9 +54,9 @@ func anyOnPending(r Run) bool {
 	return slices.ContainsFunc(r.Contradicted, func(c Contradiction) bool { return c.OnPending })
 }
 
-func setOnPending(r Run, i int, owed bool) Run {
-	r.Contradicted = slices.Clone(r.Contradicted) // the caller's record is not ours to change
-	r.Contradicted[i].OnPending = owed
+func setOnPending(r Run, i int, pending bool) Run {
+	r.Contradicted = slices.Clone(r.Contradicted) // the caller's record must not change
+	r.Contradicted[i].OnPending = pending
 	return r
 }
 
@@ -79,8 +75,8 @@ func levelMiswired(r Run, s Observation, now time.Time) bool {
 	return i >= 0 && s.Power.Contradicted && now.Sub(r.Contradicted[i].Since) >= contradictedFor
 }
 
-// offInhibited says whether the present level gets no Off: it may feed another machine. Where
-// it reads Off already, and nothing speaks against that, one more changes nothing.
+// offInhibited says whether the present level is sent no Off, because it may feed another
+// machine. Where it reads Off already without contradiction, one more Off changes nothing.
 func offInhibited(r Run, s Observation) bool {
 	return s.Power.Contradicted || contradictionIndex(r) >= 0 && s.Power.State != bmc.Off
 }
@@ -97,7 +93,7 @@ func miswiredNote(r Run, s Observation) string {
 // in time.
 func offFailed(r Run, s Observation) (reason, note string) {
 	if s.Power.Contradicted || contradictionIndex(r) >= 0 {
-		return outletContradicted, miswiredNote(r, s)
+		return reasonOutletContradicted, miswiredNote(r, s)
 	}
-	return powerReason(s, "PowerOffFailed"), "the host was not proven off in time; last read: " + readText(s)
+	return powerReason(s, reasonPowerOffFailed), "the host was not proven off in time; last read: " + powerReadText(s)
 }

@@ -80,7 +80,7 @@ func TestContradictionIsNoted(t *testing.T) {
 	assert.Equal(t, "power level 2 (pdu-a#7) reads Off while ipmi://10.0.0.1 reads On: it may feed another machine", got.Note)
 }
 
-// Nothing but On, without contradiction, is the end of what is owed. // I20
+// Nothing but On, without contradiction, is the end of what is pending. // I20
 func TestContradictedLevelIsBroughtBack(t *testing.T) {
 	told := func(r *Run) { r.Intent = Intent{SendOn, ago(10 * sec)} }
 	back := func(r *Run, s *Observation) { before(r, s); told(r) }

@@ -245,7 +245,7 @@ var twoFencers = []variant{
 	{name: "fencers: found off, second attempt", states: 19_000, foundOff: true, badBoots: 1, maxAttempts: 2, faults: join(stops, []fault{outageShort}), budget: 2, want: "Done"},
 	{name: "fencers: outlets", states: 32_000, levelled: levelled{levels: 2, afterMains: bmc.Off}, ignoresOff: true, faults: join(stops, []fault{pause, lostPower}), budget: 2, runTimeout: 5 * time.Minute, want: "Done"},
 	{name: "fencers: never off", states: 11_000, ignoresOff: true, faults: join(stops, []fault{foreignOff, retryOrder, abortOrder}), budget: 2, want: "Held PowerOffFailed"},
-	{name: "fencers: on a word", states: 13_000, vouchedFor: true, levelled: levelled{bmc: dead}, faults: join(stops, []fault{foreignOn, unfenceOrder}), budget: 2, want: "Held ConfirmedOff"},
+	{name: "fencers: on a confirmation", states: 13_000, confirmedAtStart: true, levelled: levelled{bmc: dead}, faults: join(stops, []fault{foreignOn, unfenceOrder}), budget: 2, want: "Held ConfirmedOff"},
 	{name: "fencers: never boots", states: 28_000, careless: careless{endsWithClaim: true}, badBoots: 9, noReplace: true, faults: join(stops, []fault{pause, foreignOn}), budget: 3, want: "Held AttemptsExhausted"},
 	{name: "fencers: delete the Machine", states: 340, deleteOnly: true, faults: join(stops, []fault{pause, outageLong, conflict}), budget: 3, want: "Reprovisioned"},
 }

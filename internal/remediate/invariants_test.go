@@ -23,10 +23,10 @@ func (v variant) onAnswer(st state, w world, r, r2 Run, s Observation, a Action,
 	if (a == SendOff || a == SetPowerLock) && r.Attempt > 1 && !s.OffAccepted && s.Power.State != bmc.Off && s.Node.Ready == Yes {
 		fail("I4: %s to a Node that is Ready, in attempt %d", a, r.Attempt)
 	}
-	if (r.Step == PowerOff || r.Step == DeleteNode) && r2.Reason == wordContradicted && s.Power.State == bmc.Off && w.on && r.Proof != ProofHuman && leaseAdvanced(r, s) {
-		fail("I5: a BMC that lies beside a word is not frozen")
+	if (r.Step == PowerOff || r.Step == DeleteNode) && r2.Reason == reasonConfirmedOffContradicted && s.Power.State == bmc.Off && w.on && r.Proof != ProofHuman && leaseAdvanced(r, s) {
+		fail("I5: a BMC that lies beside a confirmation is not frozen")
 	}
-	if r2.Reason == falseOff && r.Reason != falseOff && w.uid != 0 && w.bootID == 0 && !leaseAdvanced(r, s) {
+	if r2.Reason == reasonFalseOff && r.Reason != reasonFalseOff && w.uid != 0 && w.bootID == 0 && !leaseAdvanced(r, s) {
 		fail("I5: a Node that no kubelet has made counts as a sign of life")
 	}
 	switch a {
@@ -90,7 +90,7 @@ func (v variant) onIsolate(w world, r Run, s Observation) (bad []string) {
 	fail := func(format string, args ...any) { bad = append(bad, fmt.Sprintf(format, args...)) }
 	switch {
 	case r.Proof == ProofHuman:
-		bad = w.onWord(r, s)
+		bad = w.onConfirmation(r, s)
 	case !w.ack:
 		fail("I1: isolated without an acknowledged Off in this process")
 	case w.first < 0 || w.last-w.first < 3:

@@ -8,9 +8,9 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 )
 
-// ofLevel is the look without what was read of another level than the run's: no
-// proof is made of two. // I1
-func ofLevel(r Run, s Observation) Observation {
+// withoutOtherLevels is the look without what was read of another level than the run's: a proof
+// is never made of two levels. // I1
+func withoutOtherLevels(r Run, s Observation) Observation {
 	if s.Level != r.Level {
 		s.Power, s.PowerError, s.LevelRefusal, s.Identity = bmc.Reading{}, "", "", CannotTell
 		s.Proof, s.OffAccepted, s.Devices, s.ProofKind = s.Proof.Reset(), false, "", ""
@@ -21,15 +21,14 @@ func ofLevel(r Run, s Observation) Observation {
 // hasNextLevel says whether there is a power level above the present one.
 func hasNextLevel(r Run) bool { return r.Level+1 < r.Limits.Levels }
 
-// levelUnusable says whether asking the level again cannot help: it refuses the account,
-// which more attempts would lock, or cannot do what is needed.
+// levelUnusable says whether asking the level again cannot help: it refuses the account, which
+// more attempts would lock, or does not support what is needed.
 func levelUnusable(s Observation) bool {
 	return s.PowerError.RefusesAccount() || s.PowerError == bmc.KindUnsupported
 }
 
-// giveUpOnLevel ends the present level of step 1: the next one is tried, and
-// without one a human is needed. A level that has proven the host off did its
-// part, and another cannot do more.
+// giveUpOnLevel ends the present level of step 1. The next level is tried; without one the run is
+// Held. If this level has proven the host off, another level cannot do more.
 func giveUpOnLevel(r Run, s Observation, reason, note string, now time.Time) (Run, Action, time.Duration) {
 	if !hasNextLevel(r) || offProven(r, s, now) {
 		return stopAsHeld(r, reason, note, now)
@@ -37,8 +36,8 @@ func giveUpOnLevel(r Run, s Observation, reason, note string, now time.Time) (Ru
 	return nextLevel(r, s, note, now)
 }
 
-// nextLevel goes to the next level, where everything is proven anew: the engine
-// opens another session, and the Lease counts from that level's first Off. // I1
+// nextLevel goes to the next level, where everything is proven again: the engine opens another
+// session, and the Lease counts from that level's first Off. // I1
 func nextLevel(r Run, s Observation, why string, now time.Time) (Run, Action, time.Duration) {
 	note := levelName(r, s) + ": " + why + "; on to the next level"
 	r.Level++
@@ -46,12 +45,12 @@ func nextLevel(r Run, s Observation, why string, now time.Time) (Run, Action, ti
 	return enter(r, PowerOff, note, now)
 }
 
-// giveUpOnStart ends an attempt that could not begin at any level: the first is dropped;
-// one with a rebooted host behind it, or an Off, waits for a human.
+// giveUpOnStart ends an attempt that could not begin at any level. An untouched first attempt is
+// dropped; otherwise the run is Held.
 func giveUpOnStart(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
-	reason, note := powerReason(s, "NotJudged"), "step 1 could not begin in time: the BMC or the API did not answer"
+	reason, note := powerReason(s, reasonNotJudged), "step 1 could not begin in time: the BMC or the API did not answer"
 	if offInhibited(r, s) {
-		reason, note = outletContradicted, miswiredNote(r, s)
+		reason, note = reasonOutletContradicted, miswiredNote(r, s)
 	}
 	switch {
 	case s.PowerError != "" && hasNextLevel(r):
@@ -64,13 +63,13 @@ func giveUpOnStart(r Run, s Observation, now time.Time) (Run, Action, time.Durat
 	return finish(r, Aborted, reason, note, now)
 }
 
-// sendOff notes the level first: the way back to On begins there. // I20
+// sendOff notes the level: the way back to On begins there. // I20
 func sendOff(r Run, every time.Duration, now time.Time) (Run, Action, time.Duration) {
 	r.OffLevel = max(r.OffLevel, r.Level) // one above may be off since before a retry
 	return command(r, SendOff, every, now)
 }
 
-// startDeleteNode enters step 2, and notes what it rests on where that is not the BMC.
+// startDeleteNode enters step 2, and notes what proved the host off if it was not the BMC.
 func startDeleteNode(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	r.Proof = cmp.Or(s.ProofKind, ProofBMC)
 	note := ""
@@ -80,16 +79,16 @@ func startDeleteNode(r Run, s Observation, now time.Time) (Run, Action, time.Dur
 	return enter(r, DeleteNode, note, now)
 }
 
-// levelOn says whether the present level has done its part of the way back, and
-// what is to be noted about that. The level that cut the host off must read On;
-// one below it that never answered may have died with its mains.
+// levelOn says whether the present level is done on the way back to On, with a note for the
+// journal. The level that switched the host off must read On. A level below it that never
+// answered may have lost its power with the host, and is skipped.
 func levelOn(r Run, s Observation, now time.Time) (on bool, note string) {
 	switch {
 	case belowOffLevel(r) && levelUnusable(s) && r.Intent.Action != SendOn && !onPending(r):
-		return true, levelName(r, s) + " cannot be used (" + string(s.PowerError) + "): passed over"
+		return true, levelName(r, s) + " cannot be used (" + string(s.PowerError) + "): skipped"
 	case belowOffLevel(r) && levelUnreachable(s) && !onPending(r):
-		if r.Intent.Action != SendOn && now.Sub(r.StepStarted) >= min(lowerWait, r.Limits.OnDeadline) {
-			return true, levelName(r, s) + " does not answer since the one above it reads On: passed over"
+		if r.Intent.Action != SendOn && now.Sub(r.StepStarted) >= min(lowerLevelWait, r.Limits.OnDeadline) {
+			return true, levelName(r, s) + " has not answered since the level above it reads On: skipped"
 		}
 		return false, ""
 	case s.Power.State == bmc.On && !s.Power.Partial && !s.Power.Contradicted:
@@ -100,18 +99,18 @@ func levelOn(r Run, s Observation, now time.Time) (on bool, note string) {
 	return false, ""
 }
 
-// onWasSent says whether On was sent to a level above the first that was given an Off:
-// an outlet may read On and still switch off late. // I20
+// onWasSent says whether On was sent to a level above the first that was sent an Off: an
+// outlet may read On and still switch off late. // I20
 func onWasSent(r Run) bool { return r.Level == 0 || belowOffLevel(r) || r.Intent.Action == SendOn }
 
-// offSettled says whether an Off that a given-up cycle sent has been carried out by
-// now if it ever will be: a host that reads On before may still go off. // I20
+// offSettled says whether the Off of an abandoned cycle would have taken effect by now. A host
+// that reads On earlier may still go off. // I20
 func offSettled(r Run, s Observation, now time.Time) bool {
 	return r.Abandon == "" || belowOffLevel(r) || timeExpired(s, now, r.StepStarted.Add(min(offSettle, r.Limits.OnDeadline/2)-1))
 }
 
-// belowOffLevel says whether the present level is below the one that cut the host off,
-// so that one above it reads On already.
+// belowOffLevel says whether the present level is below the one that switched the host off, so
+// that the level above it reads On already.
 func belowOffLevel(r Run) bool { return r.Level < r.OffLevel }
 
 // levelUnreachable says whether the level does not answer for the target's host.
@@ -119,7 +118,7 @@ func levelUnreachable(s Observation) bool {
 	return s.Power.State == bmc.Unknown && !s.Power.Unwitnessed || s.Identity == No
 }
 
-// previousLevel goes on the way back to the next level below, with its whole time.
+// previousLevel goes to the level below on the way back to On, with its whole time.
 func previousLevel(r Run, s Observation, note string, now time.Time) (Run, Action, time.Duration) {
 	level := r.Level - 1
 	r, a, wait := enter(clearOnPending(r), PowerOn, cmp.Or(note, levelName(r, s)+" reads On"), now)
@@ -127,11 +126,11 @@ func previousLevel(r Run, s Observation, note string, now time.Time) (Run, Actio
 	return r, a, wait
 }
 
-// heldLevel walks through the levels of a Held run whose host must be On: down
-// from one that reads On, and on from one that does not answer, round and round.
-func heldLevel(r Run, s Observation, now time.Time) Run {
+// nextHeldLevel cycles through the levels of a Held run whose host must be On: down from a level
+// that reads On or has not answered for long, and from the lowest back to the highest.
+func nextHeldLevel(r Run, s Observation, now time.Time) Run {
 	since, to := now.Sub(r.StepStarted), r.Level
-	waited := since >= heldWait && !onPending(r)
+	waited := since >= heldLevelWait && !onPending(r)
 	on := s.Power.State == bmc.On && onWasSent(r) && !s.Power.Contradicted && (!s.Power.Partial || waited)
 	if on || levelUnreachable(s) && waited {
 		r, to = clearOnPending(r), to-1
@@ -148,7 +147,7 @@ func heldLevel(r Run, s Observation, now time.Time) Run {
 	return r
 }
 
-// needsOn says whether the level of a Held run is to be told On (again).
+// needsOn says whether the level of a Held run is to be sent On (again).
 func needsOn(r Run, s Observation) bool {
 	p := s.Power
 	plain := p.State == bmc.On && !p.Partial && !p.Contradicted

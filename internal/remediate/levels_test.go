@@ -162,7 +162,7 @@ func TestTheWayDown(t *testing.T) {
 	unread(&s, bmc.KindUnreachable)
 	got, _, _ = Next(got, s, noon)
 	assert.Equal(t, AwaitNode, got.Step)
-	assert.Contains(t, got.Steps[1].Note, "does not answer since the one above it reads On")
+	assert.Contains(t, got.Steps[1].Note, "has not answered since the level above it reads On")
 
 	s.Power.State, s.PowerError, s.Identity, s.Node = bmc.Off, "", Yes, Node{Exists: No}
 	got, _, _ = Next(got, s, noon)
@@ -197,7 +197,7 @@ func TestGivenUpAtTheSecondLevel(t *testing.T) {
 	s.Node = Node{Exists: Yes, UID: "u1", Ready: No}
 	r, _, _ = Next(r, s, noon)
 	assert.Equal(t, Held, r.Step, "nothing else would tell that the host stayed off")
-	assert.Contains(t, r.Note, "given up (Paused), and power level 1 does not answer")
+	assert.Contains(t, r.Note, "abandoned (Paused), and power level 1 has not answered")
 	assert.Equal(t, 1, r.Level)
 }
 

@@ -40,7 +40,7 @@ var levelMutants = []mutant{
 	})},
 	{"takes outlets for the host's while its BMC reads On", "I8: Off to outlets", outlets(levelled{feedsAnother: true}), uncontradicted(PowerOff)},
 	{"takes a BMC that is on for outlets that are", "Aborted Paused: another machine's outlet is off", outlets(levelled{feedsAnother: true}, pause, deaf), uncontradicted(PowerOn)},
-	{"gives up what is owed to another machine", "Aborted OutletContradicted: another machine's outlet is off", outlets(levelled{feedsAnother: true, outlet: jammed}, foreignOff, foreignOn), uncontradicted(Held)},
+	{"gives up what is pending at another machine", "Aborted OutletContradicted: another machine's outlet is off", outlets(levelled{feedsAnother: true, outlet: jammed}, foreignOff, foreignOn), uncontradicted(Held)},
 	{"takes one outlet for two", "I1: isolated", outlets(levelled{outlet: stuck}), seeing(func(_ Run, s *Observation, _ time.Time) {
 		if s.Power.Partial {
 			s.Power.State, s.Power.Partial, s.Proof = bmc.Off, false, provenBy(s.Power.At)

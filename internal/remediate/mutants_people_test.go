@@ -6,9 +6,9 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 )
 
-// onWordOf is a world in which a person's word begins the run, and no BMC answers.
-func onWordOf(v variant, faults ...fault) variant {
-	v.name, v.vouchedFor, v.faults, v.budget = "m", true, faults, len(faults)
+// confirmedWorld is a world in which a manual confirmation begins the run, and no BMC answers.
+func confirmedWorld(v variant, faults ...fault) variant {
+	v.name, v.confirmedAtStart, v.faults, v.budget = "m", true, faults, len(faults)
 	if v.bmc == sound {
 		v.bmc = dead
 	}
@@ -17,7 +17,7 @@ func onWordOf(v variant, faults ...fault) variant {
 
 // peopleMutants are broken forms of the rules about people's orders.
 var peopleMutants = []mutant{
-	{"isolates on nobody's word", "I26: isolated without a proof and without", variant{name: "m", levelled: levelled{bmc: chokes}}, func(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
+	{"isolates on nobody's confirmation", "I26: isolated without a proof and without", variant{name: "m", levelled: levelled{bmc: chokes}}, func(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 		if r.Intervened && r.Step != Held {
 			r.Confirmed = &Order{At: clock(0)}
 			r.Confirmation = &OffConfirmation{Given: clock(0), Since: clock(0), Lease: s.Lease}
@@ -29,28 +29,28 @@ var peopleMutants = []mutant{
 		r2.Confirmed, r2.Confirmation = nil, nil
 		return r2, a, wait
 	}},
-	{"takes the word off the record", "I26: the word is taken off", onWordOf(variant{}), saying(func(_ Run, _ Observation, r2 *Run, _ *Action, _ time.Time) {
+	{"takes the confirmation off the record", "I26: the confirmation is taken off", confirmedWorld(variant{}), saying(func(_ Run, _ Observation, r2 *Run, _ *Action, _ time.Time) {
 		if r2.Step == Held {
 			r2.Confirmed = nil
 		}
 	})},
-	{"does not wait for the Lease on a word", "I26: isolated on a word before", onWordOf(variant{}), func(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
+	{"does not wait for the Lease on a confirmation", "I26: isolated on a confirmation before", confirmedWorld(variant{}), func(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 		if r.Step == PowerOff {
-			r.StepStarted = r.StepStarted.Add(-wholeAnswer)
+			r.StepStarted = r.StepStarted.Add(-answerTime)
 		}
 		if r.Confirmation != nil && !r.Confirmation.Since.IsZero() {
 			w := *r.Confirmation
-			w.Since = w.Since.Add(-leaseStill)
+			w.Since = w.Since.Add(-leaseQuietFor)
 			r.Confirmation = &w
 		}
 		return Next(r, s, now)
 	}},
-	{"overlooks an On read on a word", "I26: isolated on a word that", onWordOf(variant{mistaken: true, levelled: levelled{bmc: slow}}), seeing(func(r Run, s *Observation, _ time.Time) {
+	{"overlooks an On read on a confirmation", "I26: isolated on a confirmation that", confirmedWorld(variant{mistaken: true, levelled: levelled{bmc: slow}}), seeing(func(r Run, s *Observation, _ time.Time) {
 		if s.Power.State == bmc.On {
 			s.Power.State, s.PowerError, s.Identity = bmc.Unknown, bmc.KindUnreachable, CannotTell
 		}
 	})},
-	{"overlooks a heartbeat on a word", "I26: isolated on a word that", onWordOf(variant{mistaken: true, sick: true}), func(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
+	{"overlooks a heartbeat on a confirmation", "I26: isolated on a confirmation that", confirmedWorld(variant{mistaken: true, sick: true}), func(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 		if r.Confirmation != nil {
 			w := *r.Confirmation
 			w.Lease, s.Lease.Known = s.Lease, s.Lease.Known || s.API == APIReachable
@@ -58,15 +58,15 @@ var peopleMutants = []mutant{
 		}
 		return Next(r, s, now)
 	}},
-	{"hears only the level in use on a word", "I26: isolated on a word that", onWordOf(variant{mistaken: true, levelled: levelled{levels: 2, bmc: booting, outlet: dead}}), seeing(func(_ Run, s *Observation, _ time.Time) { s.LowerLevelOn = "" })},
-	{"forgets the hold on a word", "isolated while Metal3", onWordOf(variant{bmh: true}), seeing(func(_ Run, s *Observation, _ time.Time) { s.PowerLock = Yes })},
-	{"forgets the quorum on a word", "I12: isolated on a word", onWordOf(variant{control: true, isolation: IsolateTaint}, memberLost), seeing(func(_ Run, s *Observation, _ time.Time) { s.Quorum = Yes })},
-	{"switches on what a person left off", "I26: a host that a person vouched for", onWordOf(variant{}), saying(func(r Run, _ Observation, r2 *Run, a *Action, now time.Time) {
-		if r.Step == Held && r.Reason == confirmedOff {
+	{"hears only the level in use on a confirmation", "I26: isolated on a confirmation that", confirmedWorld(variant{mistaken: true, levelled: levelled{levels: 2, bmc: booting, outlet: dead}}), seeing(func(_ Run, s *Observation, _ time.Time) { s.LowerLevelOn = "" })},
+	{"forgets the hold on a confirmation", "isolated while Metal3", confirmedWorld(variant{bmh: true}), seeing(func(_ Run, s *Observation, _ time.Time) { s.PowerLock = Yes })},
+	{"forgets the quorum on a confirmation", "I12: isolated on a confirmation", confirmedWorld(variant{control: true, isolation: IsolateTaint}, memberLost), seeing(func(_ Run, s *Observation, _ time.Time) { s.Quorum = Yes })},
+	{"switches on what a person left off", "I26: a host that a person confirmed off", confirmedWorld(variant{}), saying(func(r Run, _ Observation, r2 *Run, a *Action, now time.Time) {
+		if r.Step == Held && r.Reason == reasonConfirmedOff {
 			*r2, *a, _ = resumeAtPowerOn(r, "", now)
 		}
 	})},
-	{"switches on what it gives up on a word", "I26: given up on a person's word", onWordOf(variant{bmh: true}, pause), saying(func(r Run, _ Observation, r2 *Run, a *Action, now time.Time) {
+	{"switches on what it gives up on a confirmation", "I26: given up on a manual confirmation", confirmedWorld(variant{bmh: true}, pause), saying(func(r Run, _ Observation, r2 *Run, a *Action, now time.Time) {
 		if confirmationActive(r) && r2.Step == Held && r2.LeaveOff && r2.Isolated.IsZero() {
 			*r2, *a, _ = enter(*r2, PowerOn, "", now)
 		}
@@ -86,7 +86,7 @@ var peopleMutants = []mutant{
 	{"works through a hold", "I23", basic(holdOrder), seeing(func(_ Run, s *Observation, _ time.Time) { s.Paused = false })},
 	{"closes of its own accord", "closed as it is, and nobody", basic(), saying(func(r Run, _ Observation, r2 *Run, _ *Action, now time.Time) {
 		if r2.Step == AwaitNode {
-			*r2, _, _ = finish(*r2, Aborted, closedAsIs, "", now)
+			*r2, _, _ = finish(*r2, Aborted, reasonClosedAsIs, "", now)
 		}
 	})},
 }

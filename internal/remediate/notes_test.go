@@ -18,10 +18,10 @@ func TestHeldForgetsWhatWasGivenUp(t *testing.T) {
 	got, _, _ := Next(r, s, noon)
 	assert.Equal(t, Held, got.Step)
 	assert.Empty(t, got.Abandon+string(got.AbandonTo))
-	assert.Contains(t, got.Note, "given up (Paused)")
+	assert.Contains(t, got.Note, "abandoned (Paused)")
 	assert.Len(t, got.Steps, visits+1, "the stay in Held is noted, too")
 	why := got.Steps[visits-1].Note
-	assert.Contains(t, why, "PowerOnFailed: given up (Paused)")
+	assert.Contains(t, why, "PowerOnFailed: abandoned (Paused)")
 	got.Unfence = &Order{Actor: "ann", Reason: "mended"}
 	s.Power.State = bmc.On
 	later, _, _ := Next(got, s, noon.Add(time.Hour))

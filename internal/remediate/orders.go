@@ -4,8 +4,8 @@ import (
 	"time"
 )
 
-// takeOrders carries out of a person's orders what needs no look, and drops those that
-// came too late. The steps read what it leaves.
+// takeOrders carries out what part of a person's orders needs no look, and drops orders that came
+// too late. The steps carry out the rest.
 func takeOrders(r Run, now time.Time) Run {
 	if r.Abort != nil && r.Step != Held {
 		r = takeAbort(r)
@@ -23,18 +23,17 @@ func takeOrders(r Run, now time.Time) Run {
 	return r
 }
 
-// takeAbort takes an abort where there is nothing to go back from: a cycle that is on
-// its way back ends Aborted, and one that has isolated is completed, without another
-// attempt and without step 6.
+// takeAbort takes an abort where nothing is to be taken back. A cycle on its way back to On ends
+// Aborted. One that has isolated is completed, without another attempt and without step 6.
 func takeAbort(r Run) Run {
 	switch {
 	case r.Abort.AsIs:
 		r.Abort = nil
 	case r.Step == PowerOn && r.Abandon != "" && r.Attempt == 1:
-		r = forbidMoreAttempts(r) // it may turn out to have isolated after all
-		r.Abandon, r.AbandonTo = aborted, Aborted
-		r.Reason, r.Note, r.Abort = aborted, saidBy("aborted", *r.Abort), nil
-	case r.Step == PowerOn && r.Abandon != "": // Held next: from there
+		r = forbidMoreAttempts(r) // the isolation may turn out to have been done
+		r.Abandon, r.AbandonTo = reasonAborted, Aborted
+		r.Reason, r.Note, r.Abort = reasonAborted, orderNote("aborted", *r.Abort), nil
+	case r.Step == PowerOn && r.Abandon != "": // it will be Held, and carried out there
 	case r.Step == PowerOn, r.Step == AwaitNode, r.Step == RestoreNode:
 		r = forbidMoreAttempts(r)
 		r.Abort = nil
@@ -42,58 +41,50 @@ func takeAbort(r Run) Run {
 	return r
 }
 
-// The reason codes of orders.
-const (
-	aborted    = "Aborted"
-	unfenced   = "Unfenced"
-	closedAsIs = "ClosedAsIs"
-	exhausted  = "AttemptsExhausted"
-)
-
-func saidBy(verb string, o Order) string { return verb + " by " + o.Actor + ": " + o.Reason }
+func orderNote(verb string, o Order) string { return verb + " by " + o.Actor + ": " + o.Reason }
 
 // restoreRequested says whether a person wants the host back.
 func restoreRequested(r Run) bool { return r.Unfence != nil || r.Abort != nil }
 
-// forbidMoreAttempts lets nothing that hurts begin after the present attempt.
+// forbidMoreAttempts lets nothing destructive begin after the present attempt.
 func forbidMoreAttempts(r Run) Run {
 	r.Limits.MaxAttempts, r.Limits.Reprovision = min(r.Limits.MaxAttempts, r.Attempt), false
 	return r
 }
 
-// handleRestore carries out an unfence or an abort: without isolation the cycle is
-// abandoned, after it the run goes on at step 3.
+// handleRestore carries out an unfence or an abort. Before the isolation the cycle is abandoned;
+// after it the run goes on at step 3.
 func handleRestore(r Run, now time.Time) (Run, Action, time.Duration) {
 	var reason, note string
 	if r.Abort != nil {
-		r, reason, note = forbidMoreAttempts(r), aborted, saidBy("aborted", *r.Abort)
+		r, reason, note = forbidMoreAttempts(r), reasonAborted, orderNote("aborted", *r.Abort)
 	} else {
-		reason, note = unfenced, saidBy("unfenced", *r.Unfence)
+		reason, note = reasonUnfenced, orderNote("unfenced", *r.Unfence)
 	}
 	r.Unfence, r.Abort, r.LeaveOff, r.OffOnly = nil, nil, false, false
-	r = expireConfirmation(r) // this word is newer
+	r = expireConfirmation(r) // this order is newer
 	switch {
 	case r.Strategy == DeleteMachine:
 		return finish(r, Aborted, reason, note, now)
 	case r.Isolated.IsZero() && r.Attempt == 1:
 		return dropAttempt(r, reason, note, now)
 	}
-	// A human vouches: whatever Node stands there after a later attempt, or after a
-	// host was falsely believed off, is the one to restore.
-	if r.Attempt > 1 || r.Reason == falseOff || r.Reason == wordContradicted {
+	// The person's order decides: after a later attempt, or where a host was falsely believed
+	// off, the present Node is the one to restore.
+	if r.Attempt > 1 || r.Reason == reasonFalseOff || r.Reason == reasonConfirmedOffContradicted {
 		r.Target.NodeUID, r.Target.BootID = "", ""
 	}
 	return resumeAtPowerOn(r, note, now)
 }
 
-// resumeAtPowerOn goes on at step 3; the run's time starts over.
+// resumeAtPowerOn goes on at step 3, with the whole time of a run.
 func resumeAtPowerOn(r Run, note string, now time.Time) (Run, Action, time.Duration) {
 	r.Reason, r.Note, r.Started, r.OnSeen = "", "", now, now
 	return enter(r, PowerOn, note, now)
 }
 
-// dropAttempt ends an attempt that has not isolated: at once where nothing was touched,
-// else with the host back On.
+// dropAttempt ends an attempt that has not isolated: at once if nothing was touched, otherwise
+// with the host back On.
 func dropAttempt(r Run, reason, note string, now time.Time) (Run, Action, time.Duration) {
 	if !r.Intervened && r.Attempt == 1 {
 		return finish(r, Aborted, reason, note, now)
@@ -101,7 +92,7 @@ func dropAttempt(r Run, reason, note string, now time.Time) (Run, Action, time.D
 	return abandon(r, reason, note, Aborted, now)
 }
 
-// CanAbort says whether a run can be given up, or why not.
+// CanAbort says whether a run can be aborted, or why not.
 func CanAbort(r Run) (ok bool, why string) {
 	if !r.Open() {
 		return false, "the run has ended"
@@ -115,16 +106,16 @@ func CanClose(r Run) (ok bool, why string) {
 	case !r.Open():
 		return false, "the run has ended"
 	case r.Step != Held:
-		return false, "the run is at work, at step " + string(r.Step) + "; only a Held one can be closed as it is"
+		return false, "the run is in progress, at step " + string(r.Step) + "; only a Held run can be closed as it is"
 	case anyOnPending(r):
 		return false, onPendingNote
 	}
 	return true, ""
 }
 
-// closeAsIs ends a Held run and leaves the host as it is; our hold is not left behind.
+// closeAsIs ends a Held run and leaves the host as it is. Our power lock is released first.
 func closeAsIs(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
-	note := saidBy("closed as it is", *r.Abort) + "; last power read: " + readText(s)
+	note := orderNote("closed as it is", *r.Abort) + "; last power read: " + powerReadText(s)
 	if ok, _ := CanClose(r); !ok {
 		r.Abort = nil
 		return r, Nothing, poll
@@ -133,10 +124,10 @@ func closeAsIs(r Run, s Observation, now time.Time) (Run, Action, time.Duration)
 		return releasePowerLock(r, s, now)
 	}
 	r.Abort, r.LeaveOff = nil, false
-	return finish(r, Aborted, closedAsIs, note, now)
+	return finish(r, Aborted, reasonClosedAsIs, note, now)
 }
 
-// releasePowerLock takes our hold off the BareMetalHost.
+// releasePowerLock takes our power lock off the BareMetalHost.
 func releasePowerLock(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	if s.PowerLock == Yes {
 		return command(r, ReleasePowerLock, resendWrite, now)
@@ -144,8 +135,8 @@ func releasePowerLock(r Run, s Observation, now time.Time) (Run, Action, time.Du
 	return r, Nothing, poll // it cannot be read
 }
 
-// CanRetry says whether a run has something to take up again, or why not. Whoever
-// asks refuses also while the host is frozen.
+// CanRetry says whether a run has something to retry, or why not. The engine refuses a retry
+// also while the host is frozen.
 func CanRetry(r Run) (ok bool, why string) {
 	switch {
 	case !r.Open():
@@ -153,29 +144,29 @@ func CanRetry(r Run) (ok bool, why string) {
 	case r.Step == PowerOff && !r.Intervened && !r.NotBefore.IsZero():
 		return true, ""
 	case r.Step != Held:
-		return false, "the run is at work, at step " + string(r.Step)
+		return false, "the run is in progress, at step " + string(r.Step)
 	case anyOnPending(r):
 		return false, onPendingNote
 	case r.LeaveOff && r.Confirmed != nil && r.Isolated.IsZero():
-		return false, "the host is left off on a person's word; confirm-off, unfence or abort go on" // I26
+		return false, "the host is left off on a manual confirmation; use confirm-off, unfence or abort" // I26
 	case r.LeaveOff && !r.Isolated.IsZero():
 		return false, "the host is off on purpose (" + r.Reason + "); unfence brings it back"
 	}
 	return true, ""
 }
 
-// acceptRetry takes a Held run up where it stopped: at step 1 with every reason asked
-// afresh, or at step 3; where the attempts are used up, with one more.
+// acceptRetry resumes a Held run: at step 1, with all preconditions read again, or at step 3.
+// Where the attempts are used up it gets one more.
 func acceptRetry(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
-	note := saidBy("retried", *r.Retry)
+	note := orderNote("retried", *r.Retry)
 	r.Retry = nil
 	ok, _ := CanRetry(r)
 	switch {
-	case !ok, heldBlocked(s):
+	case !ok, interlockAt(stageHeld, r, s).effect != proceed: // I5, I22, I23
 		return r, Nothing, poll
 	case r.Isolated.IsZero():
 		return restartPowerOff(r, note, now)
-	case r.Reason == exhausted:
+	case r.Reason == reasonAttemptsExhausted:
 		r.Limits.MaxAttempts, r.Reason, r.Note, r.Started = r.Attempt+1, "", "", now
 		r, a, wait := nextAttempt(r, note, now)
 		r.NotBefore = now
@@ -184,12 +175,8 @@ func acceptRetry(r Run, s Observation, now time.Time) (Run, Action, time.Duratio
 	return resumeAtPowerOn(r, note, now)
 }
 
-// heldBlocked says whether a Held run stays where it is, whatever is ordered: what it would
-// begin is not allowed now. A host whose BMC has lied is frozen, for example. // I5, I22, I23
-func heldBlocked(s Observation) bool { return s.Paused || s.PowerForbidden != "" || s.Contested == Yes }
-
-// restartPowerOff begins step 1 over at the first level. What may still be off because of us
-// stays on the record, and beforeOff asks every reason again.
+// restartPowerOff begins step 1 again at the first level. What may still be off because of us
+// stays on the record, and preflight checks all preconditions again.
 func restartPowerOff(r Run, note string, now time.Time) (Run, Action, time.Duration) {
 	r.Reason, r.Note, r.Started, r.NotBefore, r.HealthySince = "", "", now, time.Time{}, time.Time{}
 	r.OffLease, r.LeaveOff, r.Revalidate = nil, false, r.Intervened

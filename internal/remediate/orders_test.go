@@ -86,7 +86,7 @@ func TestClosedAsIs(t *testing.T) {
 		}, Aborted, Nothing, "ClosedAsIs"},
 		{"our hold is not left behind", Held, minute, func(r *Run, s *Observation) { asIs(r); metal3(r, s, Yes); r.LeaveOff = true }, Held, ReleasePowerLock, "PowerOffFailed"},
 		{"nor one that cannot be read", Held, minute, func(r *Run, s *Observation) { asIs(r); metal3(r, s, CannotTell) }, Held, Nothing, "PowerOffFailed"},
-		{"not while On is owed to another machine", Held, minute, func(r *Run, s *Observation) {
+		{"not while On is pending at another machine", Held, minute, func(r *Run, s *Observation) {
 			asIs(r)
 			r.Contradicted = []Contradiction{{Level: 0, OnPending: true}}
 			s.Power.Contradicted = true
@@ -121,7 +121,7 @@ func TestRetry(t *testing.T) {
 		{"FalseOff that was released: step 1", Held, minute, func(r *Run, s *Observation) { retry(r); r.Reason = "FalseOff" }, PowerOff, Nothing, ""},
 		{"paused: stays Held", Held, minute, func(r *Run, s *Observation) { retry(r); s.Paused = true }, Held, Nothing, "PowerOffFailed"},
 		{"contested: stays Held", Held, minute, func(r *Run, s *Observation) { retry(r); s.Contested = Yes }, Held, Nothing, "PowerOffFailed"},
-		{"On is owed to another machine: stays Held", Held, minute, func(r *Run, s *Observation) {
+		{"On is pending at another machine: stays Held", Held, minute, func(r *Run, s *Observation) {
 			retry(r)
 			r.Contradicted = []Contradiction{{Level: 0, OnPending: true}}
 			s.Power.Contradicted = true
@@ -207,7 +207,7 @@ func TestOrdersThatMakeNoSense(t *testing.T) {
 		{"Held, isolated", held(func(r *Run) { isolatedRun(r, "PowerOnFailed") }), true, true, true, false},
 		{"Held, left off", leftOff, true, true, false, false},
 		{"Held, a finalizer", held(func(r *Run) { r.LeaveOff = true }), true, true, true, false},
-		{"Held, On owed", held(owing), true, false, false, false},
+		{"Held, On pending", held(owing), true, false, false, false},
 		{"Held, deletes a Machine", held(func(r *Run) { r.Strategy = DeleteMachine }), true, true, true, false},
 	} {
 		for name, can := range map[string]func(Run) (bool, string){"abort": CanAbort, "close": CanClose, "retry": CanRetry, "confirm": CanConfirm} {

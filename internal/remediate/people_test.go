@@ -12,13 +12,13 @@ type people struct {
 	aborted, closed bool // an abort was ordered; as it is
 	recheck         bool // step 1 was begun over, and no Off was sent since
 
-	word    bool // a person gave their word, and no On was sent since
-	based   bool // the Lease was shown since the word ...
-	moved   bool // ... and has moved since then
-	against bool // a saved answer was told something that speaks against the word
-	hint    bool // the present look was told so
-	quiet   int8 // seconds since the Lease was shown first, at most 20
-	leftOff bool // the Node was isolated on a word, and nobody has ordered the host back
+	confirmation bool // a person gave a confirmation, and no On was sent since
+	based        bool // the Lease was shown since the confirmation ...
+	moved        bool // ... and has moved since then
+	against      bool // a saved answer was told something that contradicts the confirmation
+	hint         bool // the present look was told so
+	quiet        int8 // seconds since the Lease was shown first, at most 20
+	leftOff      bool // the Node was isolated on a confirmation, and nobody has ordered the host back
 }
 
 // mayOrder says whether an order makes sense now; the engine refuses it otherwise.
@@ -51,24 +51,24 @@ func (v variant) order(w *world, r Run, f fault) Run {
 		w.leftOff = false
 		r.Retry, w.recheck = o, r.Step == Held && r.Isolated.IsZero()
 	case confirmOrder:
-		w.vouch(v)
+		w.personConfirms(v)
 		r.Confirmed, w.recheck = o, true
 	}
 	return r
 }
 
-// vouch is a person who switches the host off, by whatever means, and says so.
-func (w *world) vouch(v variant) {
+// personConfirms is a person who switches the host off, by whatever means, and says so.
+func (w *world) personConfirms(v variant) {
 	if !v.mistaken {
 		w.power(false)
 	}
-	w.word, w.based, w.moved, w.against, w.quiet = true, false, false, false, 0
+	w.confirmation, w.based, w.moved, w.against, w.quiet = true, false, false, false, 0
 }
 
-// shown notes what a look tells about a word.
+// shown notes what a look tells about a confirmation.
 func (w *world) shown(s Observation) {
 	w.hint = false
-	if !w.word {
+	if !w.confirmation {
 		return
 	}
 	if s.API == APIReachable && !w.based {
@@ -84,7 +84,7 @@ func (w *world) answered(r Run, a Action) {
 	case SendOff:
 		w.recheck = false
 	case SendOn:
-		w.word, w.leftOff = false, w.leftOff && r.Step == Held
+		w.confirmation, w.leftOff = false, w.leftOff && r.Step == Held
 	}
 	if r.Step == RestoreNode || r.Abandon != "" { // given up, and then found to be isolated after all
 		w.leftOff = false
@@ -97,19 +97,19 @@ func (p *people) tick() {
 	}
 }
 
-// onWord judges an isolation that no BMC has proven. // I26
-func (w *world) onWord(r Run, s Observation) (bad []string) {
+// onConfirmation judges an isolation that no BMC has proven. // I26
+func (w *world) onConfirmation(r Run, s Observation) (bad []string) {
 	switch {
-	case !w.word || r.Confirmed == nil:
-		bad = append(bad, "I26: isolated without a proof and without a person's word")
+	case !w.confirmation || r.Confirmed == nil:
+		bad = append(bad, "I26: isolated without a proof and without a manual confirmation")
 	case w.against || w.hint:
-		bad = append(bad, "I26: isolated on a word that something speaks against")
+		bad = append(bad, "I26: isolated on a confirmation that something speaks against")
 	case !w.based || w.quiet < 15:
-		bad = append(bad, "I26: isolated on a word before the Lease has stood still")
+		bad = append(bad, "I26: isolated on a confirmation before the Lease has stood still")
 	case r.ControlPlane && s.Quorum != Yes:
-		bad = append(bad, "I12: isolated on a word without a quorum to spare")
+		bad = append(bad, "I12: isolated on a confirmation without a quorum to spare")
 	case s.Contested != No:
-		bad = append(bad, "I22: isolated on a word while contested")
+		bad = append(bad, "I22: isolated on a confirmation while contested")
 	}
 	return bad
 }
@@ -118,16 +118,16 @@ func (w *world) onWord(r Run, s Observation) (bad []string) {
 func (v variant) onOrders(w world, r, r2 Run, s Observation, a Action) (bad []string) {
 	switch {
 	case r.Confirmed != nil && r2.Confirmed == nil:
-		bad = append(bad, "I26: the word is taken off the record")
+		bad = append(bad, "I26: the confirmation is taken off the record")
 	case a == SendOff && w.recheck && r.Confirmed == nil && r.Attempt == 1 && s.Justified != Yes:
 		bad = append(bad, "I4: Off after a retry without a fresh reason")
 	case (a == SendOn || r2.Step == PowerOn) && r2.Abandon == "" && w.leftOff && !w.ordered:
-		bad = append(bad, "I26: a host that a person vouched for is switched on unasked")
+		bad = append(bad, "I26: a host that a person confirmed off is switched on unasked")
 	case r2.Step == PowerOn && confirmationActive(r) && !restoreRequested(r):
-		bad = append(bad, "I26: given up on a person's word, and switched on unasked")
+		bad = append(bad, "I26: given up on a manual confirmation, and switched on unasked")
 	case a == DeleteTargetMachine && w.aborted && !w.ordered && !v.deleteOnly && r.Retry == nil:
 		bad = append(bad, "a run that was given up deletes a Machine")
-	case r2.Step == Aborted && r2.Reason == closedAsIs && !w.closed:
+	case r2.Step == Aborted && r2.Reason == reasonClosedAsIs && !w.closed:
 		bad = append(bad, "closed as it is, and nobody asked for that")
 	}
 	return bad
@@ -135,7 +135,7 @@ func (v variant) onOrders(w world, r, r2 Run, s Observation, a Action) (bad []st
 
 // onClosed judges the end that a person wanted: only our hold must be gone.
 func (v variant) onClosed(w world, r Run, bad *[]string) bool {
-	if r.Reason != closedAsIs {
+	if r.Reason != reasonClosedAsIs {
 		return false
 	}
 	if v.feedsAnother && w.contradicted && w.cut != [2]bool{} { // I20
@@ -159,14 +159,14 @@ var ordersGiven = []variant{
 	{name: "orders: delete the Machine", states: 210, deleteOnly: true, faults: join(engine, people5, []fault{outageLong}), budget: 2, want: "Reprovisioned"},
 	{name: "orders: outlets", states: 15_500, levelled: levelled{levels: 2, afterMains: bmc.Off}, ignoresOff: true, faults: join(crashes, people5), budget: 2, runTimeout: 5 * time.Minute, want: "Done"},
 	{name: "orders: another machine's outlets", states: 10_900, levelled: levelled{levels: 2, feedsAnother: true}, ignoresOff: true, faults: people5, budget: 2, runTimeout: 5 * time.Minute, want: "Held OutletContradicted"},
-	{name: "word: the BMC chokes", states: 34_000, levelled: levelled{bmc: chokes}, faults: join(crashes, words, []fault{lostAPI}), budget: 3, want: "Held BMCUnreachable"},
-	{name: "word: given at the start", states: 17_000, vouchedFor: true, levelled: levelled{bmc: dead}, faults: join(engine, words, []fault{lostAPI, conflict}), budget: 2, want: "Held ConfirmedOff"},
-	{name: "word: given at the start, Metal3, taint", states: 21_000, vouchedFor: true, isolation: IsolateTaint, bmh: true, levelled: levelled{bmc: dead}, faults: join(crashes, words, []fault{pause, resume}), budget: 2, want: "Held ConfirmedOff"},
-	{name: "word: wrong about a living host", states: 770, vouchedFor: true, mistaken: true, sick: true, levelled: levelled{bmc: dead}, faults: join(engine, words, []fault{lostAPI}), budget: 2, want: "Held ConfirmedOffContradicted"},
-	{name: "word: wrong, and the BMC reads On", states: 1_400, vouchedFor: true, mistaken: true, faults: join(engine, words, []fault{lostPower}), budget: 2, want: "Held ConfirmedOffContradicted"},
-	{name: "word: the BMC answers, and proves it", states: 11_000, vouchedFor: true, faults: join(engine, words, []fault{lostPower}), budget: 2, want: "Held ConfirmedOff"},
-	{name: "word: never off", states: 19_000, ignoresOff: true, faults: join(crashes, words, []fault{lostPower}), budget: 3, want: "Held PowerOffFailed"},
-	{name: "word: control plane", states: 36_000, vouchedFor: true, control: true, isolation: IsolateTaint, levelled: levelled{bmc: dead}, faults: join(crashes, words, []fault{memberLost, memberBack, outageLong}), budget: 2, want: "Held ConfirmedOff"},
-	{name: "word: two levels, nothing answers", states: 17_000, vouchedFor: true, levelled: levelled{levels: 2, bmc: dead, outlet: dead}, faults: join(crashes, words, []fault{lostAPI}), budget: 2, want: "Held ConfirmedOff"},
-	{name: "word: two levels, wrong, the BMC is heard again", states: 1_200, vouchedFor: true, mistaken: true, levelled: levelled{levels: 2, bmc: booting, outlet: dead}, faults: join(engine, words, []fault{lostPower, lostAPI}), budget: 2, want: "Held ConfirmedOffContradicted"},
+	{name: "confirmed: the BMC chokes", states: 34_000, levelled: levelled{bmc: chokes}, faults: join(crashes, words, []fault{lostAPI}), budget: 3, want: "Held BMCUnreachable"},
+	{name: "confirmed: given at the start", states: 17_000, confirmedAtStart: true, levelled: levelled{bmc: dead}, faults: join(engine, words, []fault{lostAPI, conflict}), budget: 2, want: "Held ConfirmedOff"},
+	{name: "confirmed: given at the start, Metal3, taint", states: 21_000, confirmedAtStart: true, isolation: IsolateTaint, bmh: true, levelled: levelled{bmc: dead}, faults: join(crashes, words, []fault{pause, resume}), budget: 2, want: "Held ConfirmedOff"},
+	{name: "confirmed: wrong about a living host", states: 770, confirmedAtStart: true, mistaken: true, sick: true, levelled: levelled{bmc: dead}, faults: join(engine, words, []fault{lostAPI}), budget: 2, want: "Held ConfirmedOffContradicted"},
+	{name: "confirmed: wrong, and the BMC reads On", states: 1_400, confirmedAtStart: true, mistaken: true, faults: join(engine, words, []fault{lostPower}), budget: 2, want: "Held ConfirmedOffContradicted"},
+	{name: "confirmed: the BMC answers, and proves it", states: 11_000, confirmedAtStart: true, faults: join(engine, words, []fault{lostPower}), budget: 2, want: "Held ConfirmedOff"},
+	{name: "confirmed: never off", states: 19_000, ignoresOff: true, faults: join(crashes, words, []fault{lostPower}), budget: 3, want: "Held PowerOffFailed"},
+	{name: "confirmed: control plane", states: 36_000, confirmedAtStart: true, control: true, isolation: IsolateTaint, levelled: levelled{bmc: dead}, faults: join(crashes, words, []fault{memberLost, memberBack, outageLong}), budget: 2, want: "Held ConfirmedOff"},
+	{name: "confirmed: two levels, nothing answers", states: 17_000, confirmedAtStart: true, levelled: levelled{levels: 2, bmc: dead, outlet: dead}, faults: join(crashes, words, []fault{lostAPI}), budget: 2, want: "Held ConfirmedOff"},
+	{name: "confirmed: two levels, wrong, the BMC is heard again", states: 1_200, confirmedAtStart: true, mistaken: true, levelled: levelled{levels: 2, bmc: booting, outlet: dead}, faults: join(engine, words, []fault{lostPower, lostAPI}), budget: 2, want: "Held ConfirmedOffContradicted"},
 }

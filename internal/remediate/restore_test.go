@@ -29,7 +29,7 @@ func TestNodeOfAnotherMachineIsNoSuccess(t *testing.T) {
 			r, _, _ = Next(r, s, noon)
 		}
 		assert.Equal(t, Held, r.Step, "%s", isolation)
-		assert.Equal(t, falseOff, r.Reason)
+		assert.Equal(t, reasonFalseOff, r.Reason)
 		assert.Contains(t, r.Note, "another machine")
 	}
 }

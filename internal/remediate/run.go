@@ -2,8 +2,8 @@ package remediate
 
 import "time"
 
-// Step is where a run stands. The six steps come in order; Held is a run that
-// needs a human; Done, Aborted and Reprovisioned are the ends.
+// Step is the present step of a run. The six steps come in order. A Held run
+// needs a person. Done, Aborted and Reprovisioned are the ends.
 type Step string
 
 // The steps and ends of a run.
@@ -42,14 +42,14 @@ const (
 	IsolateTaint  Isolation = "outOfServiceTaint"
 )
 
-// ProofKind is what an Off is known from.
+// ProofKind is what proved a host off.
 type ProofKind string
 
 // The kinds of proof.
 const (
-	ProofBMC    ProofKind = "BMC"    // the host's own BMC, which tells whose it is
-	ProofDevice ProofKind = "Device" // enrolled devices that do not: outlets, agents
-	ProofHuman  ProofKind = "Human"  // a person who typed the Node's name; marked for ever // I26
+	ProofBMC    ProofKind = "BMC"    // the host's own BMC, which tells its identity
+	ProofDevice ProofKind = "Device" // enrolled devices without an identity: outlets, agents
+	ProofHuman  ProofKind = "Human"  // the manual confirmation of a person; stays on the record // I26
 )
 
 // Target is the Machine, Node and host of one run. UIDs and the boot ID are
@@ -64,28 +64,28 @@ type Target struct {
 	Machine    string `json:"machine,omitempty"`
 	MachineUID string `json:"machineUID,omitempty"`
 	// MachineAPI is the apiVersion of the Machine; "" in older records, which only
-	// knew one. It decides how step 6 makes the owner replace it.
+	// knew one. It decides how step 6 has the owner replace the Machine.
 	MachineAPI string `json:"machineAPI,omitempty"`
 	Host       string `json:"host,omitempty"` // bmc.Host.Name, "" for DeleteMachine
-	// Address is the BMC's address at the start; a run never follows a host that
-	// is pointed elsewhere meanwhile. // I10
+	// Address is the BMC's address at the start. A run never follows a host whose
+	// address is changed later. // I10
 	Address string `json:"address,omitempty"`
 	// Devices names every device that can switch the host, one to a line
 	// (bmc.Host.Keys); empty in older records, which have Address alone.
 	Devices string `json:"devices,omitempty"`
-	// Choice is what chooses the machine behind each of them at the start
+	// Choice is what selects the machine behind each device at the start
 	// (bmc.Device.Fingerprint); empty in older records. // I10
 	Choice string `json:"choice,omitempty"`
 	// Secret names the Secrets of the devices at the start, one to a line; empty in older
 	// records, and where none comes from a Secret.
 	Secret string `json:"secret,omitempty"`
-	// BareMetalHost is namespace/name when Metal3 also owns this host's power;
-	// our hold must then stand on it before the host is switched off.
+	// BareMetalHost is namespace/name when Metal3 also owns this host's power. Our
+	// power lock must then be on it before the host is switched off.
 	BareMetalHost string `json:"bareMetalHost,omitempty"`
 }
 
-// Limits are the times and counts of a run, copied from configuration and
-// check at its start so that a reload never changes a run in flight.
+// Limits are the times and counts of a run. They are copied from configuration and
+// check at its start, so that a reload never changes an open run.
 type Limits struct {
 	OffDeadline      time.Duration `json:"offDeadline"`      // step 1
 	APITimeout       time.Duration `json:"apiTimeout"`       // API unreachable or forbidding in step 2
@@ -105,13 +105,13 @@ type Limits struct {
 }
 
 // Intent is the last command of a run. It is durable before the command is
-// given, so a restart knows what may have happened. // I19
+// sent, so a restart knows what may have happened. // I19
 type Intent struct {
 	Action Action    `json:"action"`
 	At     time.Time `json:"at"`
 }
 
-// Visit is one stay in a step: the journal of a run, in order.
+// Visit is one entry of a run's journal: one stay in a step.
 type Visit struct {
 	Step    Step      `json:"step"`
 	Attempt int       `json:"attempt"`
@@ -120,7 +120,7 @@ type Visit struct {
 	Note    string    `json:"note,omitempty"`
 }
 
-// Order is what a person asked of this run.
+// Order is what a person ordered for this run.
 type Order struct {
 	Actor  string    `json:"actor"`
 	Reason string    `json:"reason"`
@@ -129,8 +129,8 @@ type Order struct {
 	AsIs bool `json:"asIs,omitempty"`
 }
 
-// Run is the durable record of one remediation. Only Next changes its course;
-// the engine adds Unfence, Abort, Retry and Confirmed when a person orders it.
+// Run is the durable record of one remediation. Only Next changes it, except that the
+// engine adds Unfence, Abort, Retry and Confirmed when a person orders that.
 type Run struct {
 	ID      string `json:"id"`
 	Version uint64 `json:"-"` // compare-and-set version, kept by the store
@@ -141,18 +141,18 @@ type Run struct {
 	ControlPlane bool      `json:"controlPlane,omitempty"`
 	Limits       Limits    `json:"limits"`
 
-	Trigger string `json:"trigger"`           // why, for people
+	Trigger string `json:"trigger"`           // why it began, for people
 	Check   string `json:"check,omitempty"`   // namespace/name of the check; "" for a manual fence
 	CheckID string `json:"checkID,omitempty"` // tells checks of all kinds apart; "" in older records
 	Manual  *Order `json:"manual,omitempty"`  // who fenced by hand
 	OffOnly bool   `json:"offOnly,omitempty"` // stop after step 2, Held OperatorOff
-	Unfence *Order `json:"unfence,omitempty"` // a person wants the host back
-	Abort   *Order `json:"abort,omitempty"`   // a person wants no more of it
-	Retry   *Order `json:"retry,omitempty"`   // a person has mended what it was Held for
-	// Confirmed: a person vouches that the host is off, and cannot come on. It is
-	// never taken off the record again. // I26
+	Unfence *Order `json:"unfence,omitempty"` // bring the host back
+	Abort   *Order `json:"abort,omitempty"`   // bring it back, and begin nothing more
+	Retry   *Order `json:"retry,omitempty"`   // the cause is repaired: begin again
+	// Confirmed: a person confirms that the host is off and cannot come on. It is
+	// never taken off the record. // I26
 	Confirmed    *Order           `json:"confirmed,omitempty"`
-	Confirmation *OffConfirmation `json:"word,omitempty"` // what became of that
+	Confirmation *OffConfirmation `json:"word,omitempty"` // what became of it
 
 	Step        Step      `json:"step"`
 	Attempt     int       `json:"attempt"`
@@ -164,21 +164,22 @@ type Run struct {
 	Intent      Intent    `json:"intent"`
 	Steps       []Visit   `json:"steps"`
 
-	// Level is the power level that is used, from 0: step 1 goes up when one
-	// fails, the way back to On goes down to 0.
+	// Level is the power level in use, from 0. Step 1 goes up when one fails; the
+	// way back to On goes down to 0.
 	Level int `json:"level,omitempty"`
-	// OffLevel is the highest level that was given an Off in this attempt. The way
-	// back begins there: each level down from it may be off because of us.
+	// OffLevel is the highest level that was sent an Off in this attempt. The way
+	// back begins there: each level from there down may be off because of us.
 	OffLevel int `json:"offLevel,omitempty"`
-	// Contradicted are the levels that read Off while a lower one read On.
+	// Contradicted are the levels that read Off while a lower level read On.
 	Contradicted []Contradiction `json:"contradicted,omitempty"`
 	// Proof is what proved the host off; "" until something has.
 	Proof ProofKind `json:"proof,omitempty"`
-	// Intervened: the hold was set or Off was sent, so the host must be brought
-	// back On before this run may end.
+	// Intervened: the power lock was set or Off was sent, so the host must be
+	// brought back On before this run may end.
 	Intervened bool `json:"touched,omitempty"`
-	// Revalidate: a person began step 1 over after the host was touched; the reasons are
-	// asked afresh before the next command, and without them it goes back On.
+	// Revalidate: a person had step 1 begin again after the host was touched. All
+	// preconditions are read again before the next command; if they no longer hold, the
+	// host goes back On.
 	Revalidate bool `json:"recheck,omitempty"`
 	// FoundOff: the host read Off before our first command.
 	FoundOff bool `json:"foundOff,omitempty"`
@@ -187,21 +188,21 @@ type Run struct {
 	OffLease *Lease `json:"offLease,omitempty"`
 	// NewNodeUID is the Node that registered after the power cycle.
 	NewNodeUID string `json:"newNodeUID,omitempty"`
-	// LeaveOff: a Held run whose host stays off on purpose.
+	// LeaveOff: the host of a Held run stays off on purpose.
 	LeaveOff bool `json:"leaveOff,omitempty"`
-	// Isolated is when the Node was seen gone (or tainted): past the point of no
-	// return.
+	// Isolated is when the Node was found gone (or tainted): the run is past the point
+	// of no return.
 	Isolated time.Time `json:"isolated,omitzero"`
-	// Abandon is why a cycle goes back to On without isolation; AbandonTo is
-	// where it ends once the host is back.
+	// Abandon is why a power cycle goes back to On without isolation. AbandonTo is how
+	// the run ends once the host is back.
 	Abandon   string `json:"abandon,omitempty"`
 	AbandonTo Step   `json:"abandonTo,omitempty"`
-	// APILost is since when the API could not be read or forbids.
+	// APILost is since when the API server does not answer, or forbids what is needed.
 	APILost time.Time `json:"apiLost,omitzero"`
 	// OnSeen is the first On read of step 3: the clock of steps 4 and 5.
 	OnSeen time.Time `json:"onSeen,omitzero"`
-	// WrongClock: the times above may be those of a clock that did not agree with the
-	// API server's, or that nobody had compared with it.
+	// WrongClock: the times above may come from a clock that differed from the API
+	// server's, or that was not compared with it.
 	WrongClock bool `json:"wrongClock,omitempty"`
 	// NotBefore delays the next attempt.
 	NotBefore time.Time `json:"notBefore,omitzero"`
@@ -209,11 +210,11 @@ type Run struct {
 	HealthySince time.Time `json:"healthySince,omitzero"`
 }
 
-// Open says whether the run still owns its target. Held runs do. // I1, one open run per host
+// Open says whether the run still owns its target. A Held run does. // I1, one open run per host
 func (r Run) Open() bool { return !r.Step.Ended() }
 
-// Began is when the run began. Started moves when a person has it taken up again, for
-// that gives it its time anew.
+// Began is when the run began. Started is later where a person resumed the run, which
+// then has its whole time again.
 func (r Run) Began() time.Time {
 	if len(r.Steps) > 0 && r.Steps[0].Started.Before(r.Started) {
 		return r.Steps[0].Started
@@ -221,11 +222,11 @@ func (r Run) Began() time.Time {
 	return r.Started
 }
 
-// Deadline is when the current step's time is over; zero when it has none.
+// Deadline is when the time of the current step is over; zero when it has none.
 func (r Run) Deadline() time.Time {
 	switch r.Step {
 	case PowerOff:
-		return r.StepStarted.Add(r.Limits.OffDeadline).Add(r.longLease())
+		return r.StepStarted.Add(r.Limits.OffDeadline).Add(r.longLeaseExtra())
 	case DeleteNode:
 		if !r.APILost.IsZero() {
 			return r.APILost.Add(r.Limits.APITimeout)
@@ -239,14 +240,14 @@ func (r Run) Deadline() time.Time {
 	return time.Time{}
 }
 
-// longLease is by how much longer than usual step 1 may take, because the Node's Lease is
-// a long one: twice, for a restart begins to wait anew.
-func (r Run) longLease() (more time.Duration) {
+// longLeaseExtra is the additional time of step 1 where the Node's Lease is longer than usual.
+// It counts twice, because a restart waits again.
+func (r Run) longLeaseExtra() (more time.Duration) {
 	if r.OffLease != nil {
-		more = 2 * (r.OffLease.still() - leaseStill)
+		more = 2 * (r.OffLease.quietFor() - leaseQuietFor)
 	}
 	if confirmationActive(r) {
-		more = max(more, 2*(r.Confirmation.Lease.still()-leaseStill))
+		more = max(more, 2*(r.Confirmation.Lease.quietFor()-leaseQuietFor))
 	}
 	return more
 }

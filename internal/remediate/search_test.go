@@ -44,7 +44,7 @@ const (
 	abortOrder   // a person gives the run up
 	closeOrder   // or ends it, with the host left as it is
 	retryOrder   // a person has mended something
-	confirmOrder // a person vouches that the host is off
+	confirmOrder // a person confirms that the host is off
 	late         // what a fencer was stopped before comes, after another has taken over
 	staleRound   // such a fencer goes on with what it remembers
 	slowBoot     // a kubelet that did not come up after a power cycle does after all

@@ -94,7 +94,7 @@ func (w *world) reads(v variant, level int8) bmc.Reading {
 	return r
 }
 
-// alsoOn is what the engine asks of the level below while a word is on the record.
+// alsoOn is what the engine asks of the level below while a confirmation is on the record.
 func (w *world) alsoOn(v variant, r Run, lost bool) string {
 	mute := w.memory.level == 1 && w.answers(v, 1) != ""
 	if r.HasConfirmation() && mute && !lost && w.answers(v, 0) == "" && w.reads(v, 0).State == bmc.On {

@@ -23,8 +23,8 @@ type variant struct {
 	levelled
 	careless
 
-	vouchedFor bool // a person's word begins the run
-	mistaken   bool // whoever gives their word is wrong: they have not switched the host off
+	confirmedAtStart bool // a manual confirmation begins the run
+	mistaken         bool // whoever confirms is wrong: they have not switched the host off
 
 	clocksDiffer int // seconds by which the clock is ahead where a killed or stopped process goes on
 
@@ -80,7 +80,7 @@ func (v variant) run() Run {
 		r.Strategy, r.Target.Host = DeleteMachine, ""
 	}
 	r.ControlPlane, r.Limits.ReplaceControlPlane = v.control, v.mayReplace
-	if v.vouchedFor {
+	if v.confirmedAtStart {
 		r.Confirmed = &Order{Actor: "a", Reason: "b", At: clock(0)}
 	}
 	return Begin(r, clock(0))
@@ -174,8 +174,8 @@ func (v variant) world() world {
 	if w.feedsAnother = v.feedsAnother; v.bmc == booting {
 		w.boot = 20
 	}
-	if v.vouchedFor {
-		w.vouch(v)
+	if v.confirmedAtStart {
+		w.personConfirms(v)
 	}
 	w.forget()
 	return w
@@ -288,7 +288,7 @@ func (w *world) isolate(v variant, r Run) {
 		return // the preconditions of the write do not hold
 	}
 	w.rv++
-	w.isolatedBoot, w.isolatedUID, w.leftOff = w.bootID, w.uid, w.word && !w.against && !w.aborted && !w.ordered
+	w.isolatedBoot, w.isolatedUID, w.leftOff = w.bootID, w.uid, w.confirmation && !w.against && !w.aborted && !w.ordered
 	switch {
 	case r.Isolation == IsolateTaint:
 		w.oos, w.isolatedAt = true, w.now

@@ -6,7 +6,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 )
 
-// Answer is what a read said to a question; the zero value is "could not tell".
+// Answer is the answer of a read to a question; the zero value is "could not tell".
 type Answer uint8
 
 // The answers.
@@ -16,7 +16,7 @@ const (
 	Yes
 )
 
-// Ask turns a bool that was really read into an Answer.
+// Ask makes an Answer of a bool that was read.
 func Ask(b bool) Answer {
 	if b {
 		return Yes
@@ -24,7 +24,7 @@ func Ask(b bool) Answer {
 	return No
 }
 
-// APIState is how the cluster's API answered this look.
+// APIState is how the API server answered this look.
 type APIState uint8
 
 // The API states; the zero value is Unreachable.
@@ -34,88 +34,88 @@ const (
 	APIForbidden
 )
 
-// Observation is everything one look found. All reads of it are uncached and belong
-// to this round; what could not be read stays at its zero value.
+// Observation is everything one look found. All its reads are uncached and of this
+// round. What could not be read stays at its zero value.
 type Observation struct {
-	// At is when the reads of the cluster began; step 1 and machine deletion
-	// want them no older than two seconds. // I4
+	// At is when the reads of the cluster began. Step 1 and the deletion of a Machine
+	// need them no older than two seconds. // I4
 	At time.Time
 
-	// Level is the power level that was asked: Power to Identity are its alone.
-	// Whoever looks opens the run's level anew when that has changed; what was
-	// read of another level counts as not read. // I1
+	// Level is the power level that was asked: Power to Identity are of this level alone.
+	// When the run's level changes, the engine opens the new one. What was read of another
+	// level counts as not read. // I1
 	Level int
 	// Devices are those of the level, for notes: "pdu-a#7 + pdu-b#7".
 	Devices string
-	// ProofKind is what an Off read twice at this level is worth.
+	// ProofKind is the kind of proof that two Off reads of this level make.
 	ProofKind ProofKind
 	Power     bmc.Reading // State Unknown when the read failed
 	// PowerError is why the read failed, or the level could not be opened; "" when
 	// neither did.
 	PowerError bmc.Kind
-	// LevelRefusal is the reason code of what keeps the level from being asked at all, as
+	// LevelRefusal is the reason code if the level could not be asked at all, for example
 	// InvalidHost or SecretMissing; "" when the BMC itself failed.
 	LevelRefusal string
 	Proof        bmc.Proof
-	// LowerLevelOn names a level below that reads On while this one cannot be read; only
-	// asked while a person's word is on the record. // I26
+	// LowerLevelOn names a lower level that reads On while this one cannot be read. It is
+	// only asked while a manual confirmation is on the record. // I26
 	LowerLevelOn string
 	// OffAccepted: in this process the level accepted Off, before every reading
 	// in Proof. A restart forgets it and sends Off again. // I1
 	OffAccepted bool
-	// Identity: what answered is the power of this Node.
+	// Identity: the BMC that answered belongs to the machine of this Node.
 	Identity Answer
 
-	// Clock: this host's clock agrees with that of the API server, as far as that has
-	// answered since the process began. While it does not, no deadline expires; that
-	// nothing which hurts is done is up to Paused. // I16
+	// Clock: this host's clock agrees with the API server's; CannotTell until the API server
+	// has answered this process. While it does not agree, no deadline expires. The engine
+	// sets Paused as well, so that nothing destructive is done. // I16
 	Clock Answer
-	// ClockSet: no look since the record was last saved was by this very clock: the process
-	// is a new one, or its clock was set. Only asked while Clock is not Yes.
+	// ClockSet: since the record was last saved, the process was restarted or its clock was
+	// set. Only asked while Clock is not Yes.
 	ClockSet bool
 
 	API     APIState
 	Node    Node
 	Lease   Lease
 	Machine Machine
-	// Justified: the fresh Node and Machine, judged again, still ask for this
-	// run (a manual fence justifies itself). Why is the sentence to No. // I4
+	// Justified: the fresh Node and Machine, evaluated again, still justify this run (a
+	// manual fence justifies itself). Why explains a No. // I4
 	Justified Answer
 	Why       string
-	// Quorum: etcd survives the loss of this control-plane host. Asked only about
-	// control planes. QuorumWhy is the sentence to No. // I12
+	// Quorum: etcd keeps its quorum without this control-plane host. Only asked for
+	// control planes. QuorumWhy explains a No. // I12
 	Quorum    Answer
 	QuorumWhy string
-	// Contested names another remediator or power owner at work; it is read
-	// afresh before steps 1 and 2. // I22
+	// Contested: another remediator or power owner is active; Contender names it. It is
+	// read afresh before steps 1 and 2. // I22
 	Contested Answer
 	Contender string
 
-	// PowerLock: our hold stands on the BareMetalHost. Only asked when the target
-	// has one.
+	// PowerLock: our power lock is on the BareMetalHost. Only asked when the target has
+	// one.
 	PowerLock Answer
 	// PowerForbidden is why the host must not be switched off: its power owner forbids
-	// it (disablePowerOff, online: false), its BMC has lied (I5), or it is there twice
-	// by now (I9); "" = nothing is against it.
+	// it (disablePowerOff, online: false), its BMC is frozen (I5), or two hosts lead to
+	// it by now (I9); "" = it may be switched off.
 	PowerForbidden string
-	// Pods says whether no pod is bound to the Node's name any more. // I7
+	// PodsGone: no pod is bound to the Node's name any more. // I7
 	PodsGone Answer
 	// Backup is the durable copy of the Node, parsed back equal. // I21
 	Backup Backup
-	// Restored: every key of the backup that we own is on the Node, read back.
+	// Restored: every key of the backup that fenced restores is on the Node, read back.
 	Restored Answer
-	// RestoreError is why the last try to write it back was refused.
+	// RestoreError is why the API server refused the last restore.
 	RestoreError string
-	// Paused: a person stopped everything, or holds this target, or it is one that this
-	// daemon never switches off. // I13, I23
+	// Paused: a person paused fenced or holds this target, or this daemon never switches
+	// the target off, or the clock is wrong. // I13, I16, I23
 	Paused bool
-	// PausedWhy is the sentence to Paused, PausedReason what a run ends with for it;
-	// "" = Paused.
+	// PausedWhy explains Paused. PausedReason is the reason code of a run that ends for
+	// it; "" = Paused.
 	PausedWhy, PausedReason string
 	// RenamedTo names another Node that now has the target's system UUID: the host
 	// came back under another name. // I6
 	RenamedTo string
-	// NodesUnseen: the Nodes of the cluster cannot be seen now, so an empty Elsewhere
+	// NodesUnseen: the Nodes of the cluster cannot be seen now, so an empty RenamedTo
 	// says nothing.
 	NodesUnseen bool
 }
@@ -132,9 +132,9 @@ type Node struct {
 	OutOfService    bool   // carries our out-of-service taint
 }
 
-// unregistered says whether no kubelet has made or taken on this Node yet: it has no boot ID.
-// Whoever keeps Nodes in Git makes a deleted one again, which is neither a registration
-// nor a sign of life. // I5, I6
+// unregistered says whether no kubelet has registered this Node yet: it has no boot ID. A
+// controller that keeps Nodes in Git recreates a deleted one, which is neither a
+// registration nor a sign of life. // I5, I6
 func (n Node) unregistered() bool { return n.Exists == Yes && n.BootID == "" }
 
 // Lease is the Node's heartbeat. Known with an empty ResourceVersion means
@@ -143,21 +143,20 @@ type Lease struct {
 	Known           bool      `json:"known"`
 	ResourceVersion string    `json:"resourceVersion"`
 	RenewTime       time.Time `json:"renewTime,omitzero"`
-	// Duration is for how long the kubelet takes its Lease, by its own word; it renews at
-	// a quarter of that. Zero where the Lease does not say.
+	// Duration is leaseDurationSeconds; the kubelet renews after a quarter of it. Zero
+	// where the Lease does not say.
 	Duration time.Duration `json:"duration,omitempty"`
 	// Seen is when this Lease was first read; only in the record of a run.
 	Seen time.Time `json:"seen,omitzero"`
-	// KubeletReporting: the Node's Ready is not Unknown, so the control plane saw this Lease move
-	// within its grace period, whatever the host's clock writes into it.
+	// KubeletReporting: the Node's Ready condition is not Unknown. So the control plane saw
+	// this Lease renewed within its grace period, whatever the host's clock wrote into it.
 	KubeletReporting bool `json:"heard,omitempty"`
 }
 
-// recent is how shortly before an Off a Lease may have been renewed to be one that may
-// be renewed again; still is for how long it must then stand still: by then a kubelet
-// that lives has missed a renewal. // I5
-func (l Lease) recent() time.Duration { return max(leaseRecent, l.Duration) }
-func (l Lease) still() time.Duration  { return max(leaseStill, l.Duration/2) }
+// A Lease that was renewed less than recentFor before the Off may be renewed again. It must
+// then stand still for quietFor: by then a kubelet that runs has missed a renewal. // I5
+func (l Lease) recentFor() time.Duration { return max(leaseRecentFor, l.Duration) }
+func (l Lease) quietFor() time.Duration  { return max(leaseQuietFor, l.Duration/2) }
 
 // seenAt is the Lease for the record of a run.
 func (l Lease) seenAt(now time.Time) *Lease {
@@ -170,13 +169,13 @@ type Machine struct {
 	Exists   Answer
 	UID      string
 	Deleting bool
-	// Requested: it carries the lineage's remediation request annotation.
+	// Requested: it carries the remediation request annotation of its API family.
 	Requested bool
 	// Marked: it is handed over to its owner already (OwnerRemediated is False).
 	Marked bool
-	// Replaceable: a controller owns it that makes a new one, and its host may be
-	// reprovisioned (not externally provisioned, and a control plane only where
-	// the run's limits allow that). Why is the sentence to No.
+	// Replaceable: its owner is a controller that creates a new one, and its host may be
+	// reprovisioned (not externally provisioned, and a control plane only where the
+	// run's limits allow that). Why explains a No.
 	Replaceable Answer
 	Why         string
 }
@@ -190,7 +189,7 @@ type Backup struct {
 // Action is one thing for the engine to do. The zero value is to do nothing.
 type Action string
 
-// The actions. Those that do not hurt are safe at any time.
+// The actions. Those that are not Destructive are safe at any time.
 const (
 	Nothing             Action = ""
 	SetPowerLock        Action = "SetHold"             // reboot.metal3.io/fenced on the BareMetalHost
@@ -201,7 +200,7 @@ const (
 	IsolateNode         Action = "IsolateNode"         // delete (or taint) with UID + resourceVersion of the backup
 	RestoreTargetNode   Action = "RestoreNode"         // merge the backup in, live value wins; drop our taint
 	ClearRequest        Action = "ClearRequest"        // remove the Machine's remediation request
-	DeleteTargetMachine Action = "DeleteTargetMachine" // or mark it for its owner, as its lineage does; with UID precondition
+	DeleteTargetMachine Action = "DeleteTargetMachine" // or mark it for its owner, as its API family does; with UID precondition
 )
 
 // Destructive says whether an action takes something away; the others bring back.

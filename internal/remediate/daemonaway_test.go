@@ -19,9 +19,9 @@ func TestTimeForOnBeginsAnew(t *testing.T) {
 	assert.Equal(t, Nothing, action)
 	assert.Equal(t, noon.Add(r.Limits.OnDeadline), next.Deadline())
 	assert.Len(t, next.Steps, visits+1)
-	assert.Equal(t, unattendedNote, next.Steps[visits-1].Note)
+	assert.Equal(t, daemonAwayNote, next.Steps[visits-1].Note)
 
-	s.At = noon.Add(dwell)
+	s.At = noon.Add(pauseBeforeOn)
 	next, action, _ = Next(next, s, s.At)
 	assert.Equal(t, SendOn, action, "and not Held for a false Off: %s", next.Reason)
 }

@@ -1,0 +1,56 @@
+package remediate
+
+import (
+	"time"
+
+	"github.com/fenced/fenced/internal/bmc"
+)
+
+// heldRun keeps a run that needs a person. Before the isolation it brings the host back and ends
+// by itself once the Node is healthy. After it, or when the host stays off on purpose, it only
+// waits for an order.
+func heldRun(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
+	before := (r.Isolated.IsZero() || anyOnPending(r)) && !r.LeaveOff
+	if before && r.Intervened {
+		r = nextHeldLevel(r, s, now)
+	}
+	healthy := s.Power.State == bmc.On && s.Level == 0 && r.Level == 0 && s.Node.Ready == Yes && s.Node.UID == r.Target.NodeUID &&
+		!s.Node.Deleting && !s.Node.OutOfService && powerLockFree(r, s) && !anyOnPending(r)
+	// A FalseOff host stays frozen (I5). After a first cycle labels may be missing.
+	if !healthy || !before || r.Reason == reasonFalseOff || r.Attempt > 1 {
+		r.HealthySince = time.Time{}
+	} else if r.HealthySince.IsZero() {
+		r.HealthySince = now
+	}
+	switch {
+	case r.Abort != nil && r.Abort.AsIs:
+		return closeAsIs(r, s, now)
+	case restoreRequested(r):
+		return handleRestore(r, now)
+	case hasNewConfirmation(r):
+		return acceptConfirmation(r, s, now)
+	case r.Retry != nil:
+		return acceptRetry(r, s, now)
+	case selfBooted(r, s):
+		return resumeSelfBooted(r, s, now)
+	case before && r.Target.BareMetalHost != "" && s.PowerLock == Yes:
+		return command(r, ReleasePowerLock, idlePoll, now)
+	case r.Level != s.Level: // the next look asks that level
+		return r, Nothing, poll
+	case before && r.Intervened && needsOn(r, s) && s.Identity != No:
+		return command(r, SendOn, resendHeldOn, now)
+	case !r.HealthySince.IsZero() && now.Sub(r.HealthySince) >= healthyFor:
+		return finish(r, Aborted, r.Reason, "the host is On and its Node Ready", now)
+	}
+	return r, Nothing, idlePoll
+}
+
+// runTimedOut ends a run whose whole time is over; if the Node was not isolated, with the host
+// back On.
+func runTimedOut(r Run, now time.Time) (Run, Action, time.Duration) {
+	const note = "the run took longer than power.runTimeout"
+	if r.Intervened && r.Isolated.IsZero() {
+		return abandon(r, reasonRunTimeout, note, Held, now)
+	}
+	return stopAsHeld(r, reasonRunTimeout, note, now)
+}

@@ -1,0 +1,153 @@
+package remediate
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// An interlock is a fact that forbids what a run would do next: a pause, another remediator,
+// a lost quorum. All of them stand in one table. Its rows are in order of precedence: the
+// first that binds decides. Its columns are the stages of a run; a cell says what follows.
+//
+// A step asks the table after "is my goal reached". Step 1 asks once more, behind the power
+// levels, while its first command has had no effect. Steps 3 to 5 do not ask: after the
+// isolation nothing may keep a host off. docs/six-steps.md shows the table.
+
+// stage is a part of a step in which an interlock leads to the same.
+type stage uint8
+
+const (
+	stageUntouched          stage = iota // step 1, first attempt, before its first command or since a retry
+	stageLaterAttempt                    // the same of a later attempt: a Node was isolated before
+	stageSwitchingOff                    // step 1, after the first command
+	stageNoEffect                        // the same, first attempt, while no lock and no Off has taken effect
+	stageConfirmed                       // step 1, the level cannot be read, and a manual confirmation is active
+	stageIsolating                       // step 2, on a proof
+	stageIsolatingConfirmed              // step 2, on a manual confirmation alone
+	stageDeletingMachine                 // step 6, strategy DeleteMachine
+	stageReprovisioning                  // step 6, after power cycles
+	stageHeld                            // Held, and a person orders step 1 again
+	stages
+)
+
+// effect is what an interlock leads to.
+type effect uint8
+
+const (
+	proceed  effect = iota // the interlock does not bind here
+	wait                   // nothing is begun; the step's deadline counts on
+	refuse                 // the order is not carried out
+	drop                   // Aborted at once; where something was touched, as abandon
+	abandons               // back to On, then Aborted
+	holds                  // Held
+	finishes               // Aborted at once
+	restore                // the order to restore the host is carried out
+)
+
+// interlock is one row of the table.
+type interlock struct {
+	name  string // for docs/six-steps.md
+	binds func(r Run, s Observation) bool
+	why   func(s Observation) (reason, note string)
+	at    [stages]effect
+}
+
+// interlocks is the table. A fact whose precedence differs between stages has two rows: which
+// goes first decides under which reason a run ends, and sometimes how, when two bind at once.
+var interlocks = []interlock{
+	// Where a pause would only wait, or would leave a confirmed host off, the order to restore
+	// goes first. In step 6 of DeleteMachine both end the run, and the order is the reason.
+	{"restore ordered", func(r Run, _ Observation) bool { return restoreRequested(r) }, nil,
+		[stages]effect{stageLaterAttempt: restore, stageConfirmed: restore, stageDeletingMachine: restore, stageReprovisioning: restore}},
+	{"paused, or node held", func(_ Run, s Observation) bool { return s.Paused }, pausedWhy, // I13, I16, I23
+		[stages]effect{stageUntouched: drop, stageLaterAttempt: wait, stageSwitchingOff: abandons, stageConfirmed: drop,
+			stageIsolating: abandons, stageIsolatingConfirmed: abandons, stageDeletingMachine: finishes, stageReprovisioning: wait, stageHeld: refuse}},
+	{"restore ordered", func(r Run, _ Observation) bool { return restoreRequested(r) }, nil,
+		[stages]effect{stageUntouched: restore, stageSwitchingOff: restore, stageIsolating: restore, stageIsolatingConfirmed: restore}},
+	// Before the first command all of these drop the run, and the wrong BMC is the reason to name.
+	// Later it leaves the host to a person, so another remediator, who ends the run, goes first.
+	{"another machine's BMC", identityMismatch, identityWhy, // I8
+		[stages]effect{stageUntouched: drop, stageLaterAttempt: wait}},
+	{"another remediator", func(_ Run, s Observation) bool { return s.Contested == Yes }, contestedWhy, // I22
+		[stages]effect{stageUntouched: drop, stageLaterAttempt: wait, stageSwitchingOff: abandons, stageConfirmed: drop,
+			stageIsolating: abandons, stageIsolatingConfirmed: abandons, stageDeletingMachine: finishes, stageReprovisioning: wait, stageHeld: refuse}},
+	{"another machine's BMC", identityMismatch, identityWhy,
+		[stages]effect{stageSwitchingOff: holds, stageConfirmed: holds}},
+	// A run that has recovered ends under that reason, even if it may not be switched off either.
+	{"recovered", func(_ Run, s Observation) bool { return s.Justified == No }, recoveredWhy, // I4
+		[stages]effect{stageNoEffect: abandons, stageDeletingMachine: finishes}},
+	{"power-off forbidden", func(_ Run, s Observation) bool { return s.PowerForbidden != "" }, forbiddenWhy, // I5, I9
+		[stages]effect{stageUntouched: drop, stageLaterAttempt: wait, stageNoEffect: abandons, stageConfirmed: drop, stageHeld: refuse}},
+	{"target changed", targetChanged, targetWhy, // I2
+		[stages]effect{stageUntouched: drop}},
+	// A manual confirmation justifies itself.
+	{"recovered", func(r Run, s Observation) bool { return s.Justified == No && !confirmationActive(r) }, recoveredWhy, // I4
+		[stages]effect{stageUntouched: drop}},
+	{"quorum lost", func(r Run, s Observation) bool { return r.ControlPlane && s.Quorum == No }, quorumWhy, // I12
+		[stages]effect{stageUntouched: drop, stageLaterAttempt: wait, stageNoEffect: abandons, stageConfirmed: drop,
+			stageIsolatingConfirmed: abandons, stageDeletingMachine: finishes}},
+	{"target changed", func(r Run, s Observation) bool { return r.Attempt == 1 && targetChanged(r, s) }, targetWhy,
+		[stages]effect{stageConfirmed: drop}},
+}
+
+func identityMismatch(_ Run, s Observation) bool { return s.Identity == No }
+
+func targetChanged(r Run, s Observation) bool {
+	return s.Node.Exists == Yes && s.Node.UID != r.Target.NodeUID
+}
+
+func pausedWhy(s Observation) (reason, note string) {
+	if s.PausedReason != "" {
+		return s.PausedReason, s.PausedWhy
+	}
+	return reasonPaused, strings.TrimSuffix("paused before the point of no return: "+s.PausedWhy, ": ")
+}
+
+func contestedWhy(s Observation) (string, string) { return reasonContested, s.Contender }
+func recoveredWhy(s Observation) (string, string) { return reasonRecovered, s.Why }
+func forbiddenWhy(s Observation) (string, string) { return reasonPowerForbidden, s.PowerForbidden }
+func quorumWhy(s Observation) (string, string)    { return reasonQuorumLost, s.QuorumWhy }
+
+func identityWhy(Observation) (string, string) {
+	return reasonIdentityMismatch, "the BMC belongs to another machine than the Node"
+}
+
+func targetWhy(Observation) (string, string) {
+	return reasonTargetChanged, "the Node was replaced since the decision"
+}
+
+// binding is the interlock that decides at a stage; the zero value forbids nothing.
+type binding struct {
+	effect
+	why func(s Observation) (reason, note string)
+}
+
+// interlockAt asks the table.
+func interlockAt(at stage, r Run, s Observation) binding {
+	i := slices.IndexFunc(interlocks, func(i interlock) bool { return i.at[at] != proceed && i.binds(r, s) })
+	if i < 0 {
+		return binding{}
+	}
+	return binding{interlocks[i].at[at], interlocks[i].why}
+}
+
+// ends says whether the step ends here; one that only waits looks at its deadline first.
+func (b binding) ends() bool { return b.effect > refuse }
+
+// apply ends the step as the table says.
+func (b binding) apply(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
+	if b.effect == restore {
+		return handleRestore(r, now)
+	}
+	switch reason, note := b.why(s); b.effect {
+	case drop:
+		return dropAttempt(r, reason, note, now)
+	case abandons:
+		return abandon(r, reason, note, Aborted, now)
+	case holds:
+		return stopAsHeld(r, reason, note, now)
+	default:
+		return finish(r, Aborted, reason, note, now)
+	}
+}

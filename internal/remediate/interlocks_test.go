@@ -1,0 +1,210 @@
+package remediate
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var update = flag.Bool("update", false, "rewrite the table in six-steps.md and the traces in testdata")
+
+// TestInterlockOrder pins the precedence: who changes it decides anew under which reason a
+// run ends when two interlocks bind at once.
+func TestInterlockOrder(t *testing.T) {
+	var names []string
+	for _, i := range interlocks {
+		names = append(names, i.name)
+	}
+	assert.Equal(t, []string{
+		"restore ordered",
+		"paused, or node held",
+		"restore ordered",
+		"another machine's BMC",
+		"another remediator",
+		"another machine's BMC",
+		"recovered",
+		"power-off forbidden",
+		"target changed",
+		"recovered",
+		"quorum lost",
+		"target changed",
+	}, names)
+}
+
+// stageScenes are a run in each stage that would go on, with the look that belongs to it.
+var stageScenes = [stages]struct {
+	column string // of the table in six-steps.md
+	in     Step
+	change func(r *Run, s *Observation)
+}{
+	stageUntouched:    {"1, untouched", PowerOff, fresh},
+	stageLaterAttempt: {"1, later attempt", PowerOff, again},
+	stageSwitchingOff: {"1, switching off", PowerOff, func(_ *Run, s *Observation) { on(s) }},
+	stageNoEffect:     {"1, no effect yet", PowerOff, func(_ *Run, s *Observation) { on(s); s.OffAccepted = false }},
+	stageConfirmed:    {"1, confirmed off", PowerOff, confirmedFor(minute)},
+	stageIsolating:    {"2, proven off", DeleteNode, func(*Run, *Observation) {}},
+	stageIsolatingConfirmed: {"2, confirmed off", DeleteNode, func(r *Run, s *Observation) {
+		confirmedFor(minute)(r, s)
+		r.Proof = ProofHuman
+	}},
+	stageDeletingMachine: {"6, `DeleteMachine`", Reprovision, func(r *Run, _ *Observation) { r.Strategy = DeleteMachine }},
+	stageReprovisioning:  {"6, after attempts", Reprovision, func(*Run, *Observation) {}},
+	stageHeld:            {"Held", Held, func(r *Run, _ *Observation) { retry(r) }},
+}
+
+// facts make each interlock bind.
+var facts = map[string]func(r *Run, s *Observation){
+	"restore ordered":       func(r *Run, _ *Observation) { unfence(r) },
+	"paused, or node held":  func(_ *Run, s *Observation) { s.Paused = true },
+	"another machine's BMC": func(_ *Run, s *Observation) { s.Identity = No },
+	"another remediator":    func(_ *Run, s *Observation) { s.Contested = Yes },
+	"recovered":             func(_ *Run, s *Observation) { s.Justified = No },
+	"power-off forbidden":   func(_ *Run, s *Observation) { s.PowerForbidden = "frozen" },
+	"target changed":        func(_ *Run, s *Observation) { s.Node.UID = "u9" },
+	"quorum lost":           func(r *Run, s *Observation) { r.ControlPlane, s.Quorum = true, No },
+}
+
+// atStage asks Next about a stage with facts of the table.
+func atStage(at stage, names ...string) (Run, Action) {
+	since := 0 * sec
+	if at == stageConfirmed {
+		since = minute // the level had its time to answer
+	}
+	r, s := begin(stageScenes[at].in, since)
+	stageScenes[at].change(&r, &s)
+	if at == stageDeletingMachine || at == stageConfirmed || at == stageNoEffect || at == stageIsolatingConfirmed {
+		r.ControlPlane, s.Quorum = true, Yes
+		r.Limits.ReplaceControlPlane = true
+	}
+	for _, name := range names {
+		facts[name](&r, &s)
+	}
+	r, a, _ := Next(r, s, noon)
+	return r, a
+}
+
+// TestInterlocksBind: each cell of the table is what Next does.
+func TestInterlocksBind(t *testing.T) {
+	cells := 0
+	for at := range stages {
+		in, free := stageScenes[at].in, func() Run { r, _ := atStage(at); return r }()
+		_, goesOn := atStage(at)
+		for _, i := range interlocks {
+			if i.at[at] == proceed {
+				continue
+			}
+			cells++
+			name := stageScenes[at].column + ": " + i.name
+			r, a := atStage(at, i.name)
+			assert.Equal(t, Nothing, a, name)
+			reason := ""
+			if i.why != nil {
+				reason, _ = i.why(Observation{})
+			}
+			switch i.at[at] {
+			case wait:
+				assert.Equal(t, in, r.Step, name)
+				assert.NotEqual(t, Nothing, goesOn, "%s: it would go on", name)
+				continue
+			case refuse:
+				assert.Equal(t, Held, r.Step, name)
+				assert.Equal(t, PowerOff, free.Step, "%s: it would begin again", name)
+				continue
+			case restore:
+				assert.Nil(t, r.Unfence, name)
+				continue
+			case drop:
+				want := map[stage]Step{stageUntouched: Aborted, stageConfirmed: Held}[at] // a confirmed host is left off
+				assert.Equal(t, want, r.Step, name)
+			case abandons:
+				if at == stageIsolatingConfirmed {
+					assert.Equal(t, Held, r.Step, name)
+					break
+				}
+				assert.Equal(t, PowerOn, r.Step, name)
+				assert.Equal(t, Aborted, r.AbandonTo, name)
+			case holds:
+				assert.Equal(t, Held, r.Step, name)
+			case finishes:
+				assert.Equal(t, Aborted, r.Step, name)
+			}
+			assert.Equal(t, reason, r.Reason, name)
+			assert.NotEqual(t, reason, free.Reason, name)
+		}
+	}
+	assert.Equal(t, 46, cells, "each cell was asked")
+}
+
+// TestFirstInterlockDecides: of two that bind at one stage the row above decides.
+func TestFirstInterlockDecides(t *testing.T) {
+	pairs := 0
+	for at := range stages {
+		for i, first := range interlocks {
+			for _, second := range interlocks[i+1:] {
+				if first.at[at] == proceed || second.at[at] == proceed {
+					continue
+				}
+				pairs++
+				alone, _ := atStage(at, first.name)
+				both, a := atStage(at, first.name, second.name)
+				name := stageScenes[at].column + ": " + first.name + " above " + second.name
+				assert.Equal(t, Nothing, a, name)
+				assert.Equal(t, alone.Step, both.Step, name)
+				assert.Equal(t, alone.Reason, both.Reason, name)
+				if first.at[at] == restore {
+					assert.Nil(t, both.Unfence, name)
+				}
+			}
+		}
+	}
+	assert.Greater(t, pairs, 80)
+}
+
+const (
+	tableBegins = "<!-- made by go test ./internal/remediate -update -->\n"
+	tableEnds   = "<!-- end -->"
+)
+
+// TestInterlockTable: the table of six-steps.md is that of the code.
+func TestInterlockTable(t *testing.T) {
+	const path = "../../docs/six-steps.md"
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	before, rest, ok := strings.Cut(string(data), tableBegins)
+	require.True(t, ok, "the table was not found")
+	table, after, ok := strings.Cut(rest, tableEnds)
+	require.True(t, ok, "the end of the table was not found")
+	if *update {
+		require.NoError(t, os.WriteFile(path, []byte(before+tableBegins+interlockTable()+tableEnds+after), 0o644))
+		return
+	}
+	assert.Equal(t, interlockTable(), table, "go test ./internal/remediate -update")
+}
+
+func interlockTable() string {
+	words := [...]string{proceed: "", wait: "wait", refuse: "refuse", drop: "drop", abandons: "back", holds: "hold", finishes: "end", restore: "restore"}
+	var b strings.Builder
+	b.WriteString("| | Interlock | Reason |")
+	for _, s := range stageScenes {
+		b.WriteString(" " + s.column + " |")
+	}
+	b.WriteString("\n|" + strings.Repeat("---|", 3+len(stageScenes)) + "\n")
+	for n, i := range interlocks {
+		reason := "`" + reasonUnfenced + "`, `" + reasonAborted + "`"
+		if i.why != nil {
+			code, _ := i.why(Observation{})
+			reason = "`" + code + "`"
+		}
+		fmt.Fprintf(&b, "| %d | %s | %s |", n+1, i.name, reason)
+		for _, e := range i.at {
+			b.WriteString(strings.TrimRight(" "+words[e], " ") + " |")
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}

@@ -1,0 +1,87 @@
+package remediate
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/fenced/fenced/internal/bmc"
+)
+
+// 2 DeleteNode. Goal: the Node with the UID that the run was decided on is gone (or carries the
+// out-of-service taint). This is the only step that cannot be undone. // I1, I2, I21
+func deleteNode(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
+	tainted := r.Isolation == IsolateTaint && s.Node.Exists == Yes && s.Node.OutOfService
+	at := stageIsolating
+	if r.IsolatesOnConfirmation() {
+		at = stageIsolatingConfirmed
+	}
+	found := interlockAt(at, r, s)
+	switch {
+	case s.Node.Exists == Yes && s.Node.UID != r.Target.NodeUID && !s.Node.unregistered():
+		r.Isolated = now
+		return holdFalseOff(r, "a Node of this name registered while its host was believed off", now)
+	case s.Node.Exists == No, tainted, s.Node.Exists == Yes && s.Node.UID != r.Target.NodeUID:
+		return nodeIsolated(r, now)
+	case r.Proof != ProofHuman && leaseAdvanced(r, s) && s.Power.State != bmc.On: // also beside a manual confirmation // I5
+		return holdFalseOff(r, "the Node's Lease was renewed although the BMC says Off", now)
+	case confirmationContradicted(r, s) != "":
+		return holdContradicted(r, confirmationContradicted(r, s), now)
+	case leaseAdvanced(r, s):
+		return holdFalseOff(r, "the Node's Lease was renewed although the BMC says Off", now)
+	case s.Power.State == bmc.On:
+		r.OffLease = nil
+		return enter(r, PowerOff, "the host reads On again", now)
+	case found.ends():
+		return found.apply(r, s, now)
+	case timeExpired(s, now, r.Deadline()):
+		return giveUpIsolation(r, s, now)
+	case s.Node.Deleting, s.Node.Ready == Yes: // a finalizer, or Ready has not timed out yet: wait
+		return r, Nothing, poll
+	case s.API != APIReachable, s.Node.Exists != Yes, s.Contested != No, !s.Lease.Known, r.IsolatesOnConfirmation() && noQuorum(r, s):
+		return r, Nothing, poll
+	case !r.IsolatesOnConfirmation() && !s.OffAccepted, s.PowerLock == No && r.Target.BareMetalHost != "":
+		if r.Proof == ProofHuman {
+			r.Proof, r.OffLease = "", nil // no BMC has read Off
+		}
+		return enter(r, PowerOff, "Off must be sent and proven again: fenced was restarted, or the power lock was lost", now)
+	case s.Backup != Backup{UID: s.Node.UID, ResourceVersion: s.Node.ResourceVersion}:
+		return command(r, BackupNode, poll, now)
+	case !r.IsolatesOnConfirmation() && !offProven(r, s, now) || !powerLockHeld(r, s):
+		return r, Nothing, untilRead(s, now)
+	}
+	r.Target.BootID = cmp.Or(s.Node.BootID, r.Target.BootID) // it may have rebooted since the decision; step 4 wants a later boot // I6
+	return command(r, IsolateNode, poll, now)
+}
+
+// nodeIsolated passes the point of no return, or stops there if that was ordered.
+func nodeIsolated(r Run, now time.Time) (Run, Action, time.Duration) {
+	r.Isolated, r.LeaveOff = now, true
+	switch {
+	case confirmationActive(r): // the person may be working inside the host
+		return stopAsHeld(r, reasonConfirmedOff, orderNote("confirmed off", *r.Confirmed)+"; unfence brings it back, or a new boot", now)
+	case r.OffOnly:
+		return stopAsHeld(r, reasonOperatorOff, "fenced with --off-only; unfence brings it back", now)
+	case r.FoundOff && !r.Limits.PowerOnFoundOff:
+		return stopAsHeld(r, reasonFoundOff, "the host was off before fenced came; unfence brings it back", now)
+	}
+	r.LeaveOff = false
+	return enter(r, PowerOn, "", now)
+}
+
+// giveUpIsolation ends step 2 when its time is over: back to On. If a finalizer keeps a Node that
+// is being deleted, the run is Held with the host off, because a kubelet that starts now would
+// never register again.
+func giveUpIsolation(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
+	switch {
+	case s.API == APIForbidden:
+		return abandon(r, reasonAPIForbidden, "the API server forbids what step 2 needs", Held, now)
+	case s.API != APIReachable:
+		return abandon(r, reasonAPIUnreachable, "the API server did not answer", Aborted, now)
+	case s.Node.Deleting:
+		r.LeaveOff = true
+		return stopAsHeld(r, reasonNodeFinalizer, "a finalizer keeps the deleted Node", now)
+	case s.Node.Ready == Yes:
+		return abandon(r, reasonNodeStillReady, "the control plane still reports the Node Ready", Held, now)
+	}
+	return abandon(r, reasonIsolationFailed, "the Node could not be isolated; last power read: "+powerReadText(s), Held, now)
+}

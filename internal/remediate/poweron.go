@@ -1,0 +1,90 @@
+package remediate
+
+import (
+	"time"
+
+	"github.com/fenced/fenced/internal/bmc"
+)
+
+// 3 PowerOn. Goal: the power lock is released and the host reads On, at the level that switched it
+// off and at each level below. An abandoned cycle comes here too. It ends when the Node is known not
+// to have been deleted after all.
+func powerOn(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
+	r = detectLateIsolation(r, s, now)
+	bmh, commanded := r.Target.BareMetalHost != "", r.Intent.Action == SendOn || r.Intent.Action == ReleasePowerLock
+	believedOff := r.Abandon == "" && !commanded && r.OnSeen.IsZero() && s.Power.State != bmc.On && !belowOffLevel(r)
+	on, note := levelOn(r, s, now)
+	stays := on && offSettled(r, s, now)
+	late := timeExpired(s, now, r.Deadline())
+	switch {
+	case stays && r.Level > 0:
+		return previousLevel(r, s, note, now)
+	case stays && (!bmh || s.PowerLock == No):
+		return hostPoweredOn(r, s, note, now)
+	case believedOff && (leaseAdvanced(r, s) || r.Isolation == IsolateDelete && s.Node.Exists == Yes && !s.Node.unregistered()):
+		return holdFalseOff(r, "the Node was active again while its host was believed off", now)
+	case late && !on && daemonWasAway(r, s, now):
+		anew, _, _ := enter(r, PowerOn, daemonAwayNote, now)
+		anew.Level, anew.Intent = r.Level, r.Intent // what was sent before still counts
+		return anew, Nothing, poll
+	case late && !on && anyOnPending(r):
+		return stopAsHeld(r, reasonOutletContradicted, onPendingNote+"; last read: "+powerReadText(s), now)
+	case late && !on && r.Abandon != "":
+		return stopAsHeld(r, reasonPowerOnFailed, "abandoned ("+r.Abandon+"), and the host does not read On; last read: "+powerReadText(s), now)
+	case late && r.AbandonTo == Held && s.API == APIForbidden: // fenced cannot release the power lock, a person can
+		return stopAsHeld(r, r.Reason, r.Note, now)
+	case late && !on:
+		r.Reason, r.Note = reasonPowerOnFailed, "the host was not read On in time; last read: "+powerReadText(s)
+		return enter(r, Reprovision, r.Note, now)
+	case now.Sub(r.StepStarted) < pauseBeforeOn && !on:
+		return r, Nothing, poll
+	case r.Abandon == "" && s.PodsGone != Yes && now.Sub(r.Isolated) < r.Limits.PodsGoneTimeout: // I7
+		return r, Nothing, poll
+	case bmh && s.PowerLock == Yes:
+		return command(r, ReleasePowerLock, resendWrite, now)
+	case on || s.Identity == No: // waits for the API or a late Off; never commands another machine's BMC
+		return r, Nothing, poll
+	case belowOffLevel(r) && levelUnreachable(s) && !onPending(r): // its BMC boots, or lost its power with the host
+		return r, Nothing, poll
+	}
+	return command(r, SendOn, resendPower, now)
+}
+
+func hostPoweredOn(r Run, s Observation, note string, now time.Time) (Run, Action, time.Duration) {
+	switch {
+	case r.Abandon != "" && s.Node.Deleting && timeExpired(s, now, r.Started.Add(r.Limits.RunTimeout)):
+		return stopAsHeld(r, reasonNodeFinalizer, "a finalizer keeps the deleted Node; its host is On", now)
+	case r.Abandon != "" && (s.Node.Exists == CannotTell || s.Node.Exists == Yes && s.Node.Deleting):
+		return r, Nothing, poll
+	case r.Abandon != "" && levelUnreachable(s) && belowOffLevel(r): // nothing else would show that the host stayed off // I20
+		return stopAsHeld(r, reasonPowerOnFailed, "abandoned ("+r.Abandon+"), and "+note, now)
+	case r.Abandon != "" && r.AbandonTo == Held:
+		return stopAsHeld(r, r.Reason, r.Note, now)
+	case r.Abandon != "":
+		return finish(r, Aborted, r.Reason, r.Note, now)
+	}
+	r.OnSeen = now
+	return enter(r, AwaitNode, note, now)
+}
+
+// detectLateIsolation resumes an abandoned cycle whose isolation was done although its answer
+// was lost: the Node is gone, or carries our taint.
+func detectLateIsolation(r Run, s Observation, now time.Time) Run {
+	gone := s.Node.Exists == No && r.Target.NodeUID != "" || s.Node.Exists == Yes && s.Node.UID != r.Target.NodeUID
+	tainted := r.Isolation == IsolateTaint && s.Node.OutOfService
+	if r.Abandon != "" && (gone || tainted) {
+		r.Isolated, r.Abandon, r.AbandonTo, r.Reason, r.Note = now, "", "", "", ""
+	}
+	return r
+}
+
+const daemonAwayNote = "fenced could not send On in time: the daemon or its store was away"
+
+// daemonWasAway says whether the time for On ran out while no daemon could send it. That says
+// nothing about the host. So it gets its whole time again, before its Machine is replaced or a
+// person is called for a host that only needs to be switched on. // I20
+func daemonWasAway(r Run, s Observation, now time.Time) bool {
+	last := later(r.Intent.At, later(r.StepStarted, r.Isolated.Add(r.Limits.PodsGoneTimeout)))
+	mayCommand := s.Identity != No && (!belowOffLevel(r) || !levelUnreachable(s) || onPending(r))
+	return mayCommand && now.Sub(last) > daemonAwayFor
+}

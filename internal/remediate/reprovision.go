@@ -1,0 +1,49 @@
+package remediate
+
+import (
+	"cmp"
+	"time"
+)
+
+// 6 Reprovision. Goal: the Machine is deleted, or handed over to its owner by condition, so that it
+// is replaced. This is the fallback after power cycles, and all of the DeleteMachine strategy. // I14
+func reprovision(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
+	m, deleteOnly := s.Machine, r.Strategy == DeleteMachine
+	controlPlane := r.ControlPlane && !(deleteOnly && r.Limits.ReplaceControlPlane)
+	replaceable := m.Replaceable == Yes && !controlPlane && (deleteOnly || r.Limits.Reprovision)
+	at := stageReprovisioning
+	if deleteOnly {
+		at = stageDeletingMachine
+	}
+	found := interlockAt(at, r, s)
+	nodeIsBack := !deleteOnly && registeredSinceIsolation(r, s.Node) && s.Node.BootID != r.Target.BootID && s.Node.Ready == Yes && !s.Node.Deleting
+	switch {
+	case anyOnPending(r):
+		return stopAsHeld(r, reasonOutletContradicted, onPendingNote, now)
+	case !deleteOnly && r.Target.BareMetalHost != "" && s.PowerLock == Yes: // the next owner must be able to switch it on
+		return command(r, ReleasePowerLock, resendWrite, now)
+	case !deleteOnly && r.Target.BareMetalHost != "" && s.PowerLock == CannotTell: // our power lock may be set: the run does not end
+		return r, Nothing, poll
+	case r.Target.Machine != "" && (m.Exists == No || m.Exists == Yes && (m.Deleting || m.Marked || m.UID != r.Target.MachineUID)):
+		return finish(r, Reprovisioned, r.Reason, r.Note, now)
+	case nodeIsBack: // a working host is never erased
+		r.OnSeen, r.Reason, r.Note = now, "", ""
+		return enter(r, AwaitNode, "the Node is Ready after all", now)
+	case found.ends():
+		return found.apply(r, s, now)
+	case !deleteOnly && s.RenamedTo != "": // nor one that works under another name
+		return holdRenamed(r, s, now)
+	case deleteOnly && controlPlane:
+		return finish(r, Aborted, reasonControlPlane, "a control-plane Machine is not replaced here", now)
+	case deleteOnly && m.Replaceable == No:
+		return finish(r, Aborted, reasonNoController, m.Why, now)
+	case deleteOnly && timeExpired(s, now, r.StepStarted.Add(r.Limits.APITimeout)):
+		return finish(r, Aborted, reasonAPIUnreachable, "the Machine could not be deleted in time", now)
+	case !deleteOnly && (r.Target.Machine == "" || r.ControlPlane || r.Confirmed != nil || !r.Limits.Reprovision || m.Replaceable == No):
+		return stopAsHeld(r, cmp.Or(r.Reason, reasonAttemptsExhausted), cmp.Or(m.Why, r.Note, "reprovisioning is not allowed here"), now)
+	case found.effect != proceed, !replaceable, m.Exists != Yes, !deleteOnly && s.NodesUnseen, now.Sub(s.At) > freshFor,
+		deleteOnly && (s.Justified != Yes || s.Contested != No || noQuorum(r, s)):
+		return r, Nothing, poll
+	}
+	return command(r, DeleteTargetMachine, resendWrite, now)
+}

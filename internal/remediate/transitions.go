@@ -1,0 +1,96 @@
+package remediate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Begin gives the record of a new run its first step.
+func Begin(r Run, now time.Time) Run {
+	r.Attempt, r.Started = 1, now
+	first := PowerOff
+	if r.Strategy == DeleteMachine {
+		first = Reprovision
+	}
+	r, _, _ = enter(r, first, "", now)
+	if r.Level > 0 { // the probe before the run has tried the lower levels
+		why := fmt.Sprintf("power level 1 did not answer before the run; it begins at level %d", r.Level+1)
+		r.Steps = slices.Insert(r.Steps, len(r.Steps)-1, Visit{Step: first, Attempt: 1, Started: now, Ended: now, Note: why})
+	}
+	return r
+}
+
+// AbortUnsaved ends a run whose first record may not have been saved. Nothing was done for it,
+// and nothing will be.
+func AbortUnsaved(r Run, now time.Time) Run {
+	r, _, _ = finish(r, Aborted, reasonNotSaved, "the store did not confirm that it saved the run", now)
+	return r
+}
+
+// enter goes to a step and writes the journal. The note says why the step before was left, if
+// not because its goal was reached.
+func enter(r Run, to Step, note string, now time.Time) (Run, Action, time.Duration) {
+	if n := len(r.Steps); n > 0 {
+		r.Steps[n-1].Ended, r.Steps[n-1].Note = now, note
+	}
+	r.Step, r.StepStarted, r.Intent = to, now, Intent{} // a command's interval belongs to one step
+	if to != PowerOff && to != DeleteNode {
+		r = expireConfirmation(r)
+	}
+	if to == PowerOn || to == Held {
+		r.Level = r.OffLevel // all levels from there down are switched on again // I20
+	}
+	if !to.Ended() { // Held has an entry too: later notes must not overwrite why the step before was left
+		r.Steps = append(r.Steps, Visit{Step: to, Attempt: r.Attempt, Started: now})
+	}
+	return r, Nothing, 0
+}
+
+// command gives an action once per interval. The intent is in the record before the engine
+// acts. // I19
+func command(r Run, a Action, every time.Duration, now time.Time) (Run, Action, time.Duration) {
+	if since := now.Sub(r.Intent.At); r.Intent.Action == a && since >= 0 && since < every { // < 0: the clock was set back
+		return r, Nothing, min(poll, every-since)
+	}
+	r.Intent = Intent{Action: a, At: now}
+	return r, a, 0
+}
+
+func finish(r Run, end Step, reason, note string, now time.Time) (Run, Action, time.Duration) {
+	if anyOnPending(r) { // I20
+		return stopAsHeld(r, reasonOutletContradicted, onPendingNote, now)
+	}
+	r.Reason, r.Note, r.Ended = reason, note, now
+	return enter(r, end, note, now)
+}
+
+// abandon goes back to On without isolation, and then to the given end. A later attempt has
+// isolated a Node before, so the run is Held in any case.
+func abandon(r Run, reason, note string, to Step, now time.Time) (Run, Action, time.Duration) {
+	if confirmationActive(r) {
+		return stopAsHeld(r, reason, strings.TrimPrefix(note+"; ", "; ")+"left off on the confirmation by "+r.Confirmed.Actor+"; unfence brings it back", now)
+	}
+	if r.Attempt > 1 {
+		to = Held
+	}
+	r.Abandon, r.AbandonTo, r.Reason, r.Note, r.LeaveOff = reason, to, reason, note, false
+	return enter(r, PowerOn, reason+": "+note, now)
+}
+
+// stopAsHeld keeps the run for a person. While a manual confirmation is active, the host is left
+// as it is, whatever stops the run: the person may be working inside it, and only a person
+// switches it on again. // I26
+func stopAsHeld(r Run, reason, note string, now time.Time) (Run, Action, time.Duration) {
+	if confirmationActive(r) && !voidsConfirmation[reason] {
+		r.LeaveOff = true
+	}
+	r.Reason, r.Note, r.Abandon, r.AbandonTo = reason, note, "", ""
+	return enter(r, Held, reason+": "+note, now)
+}
+
+// holdRenamed holds a run whose host works under another name: it is not cycled. // I6
+func holdRenamed(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
+	return stopAsHeld(r, reasonNodeRenamed, "the host registered as Node "+s.RenamedTo, now)
+}
