@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,7 +18,7 @@ import (
 // TestReasonsAreExplained: a code that an operator can be shown has a row that says what to
 // do, and each row is of a code.
 func TestReasonsAreExplained(t *testing.T) {
-	reasons := slices.Concat(reasonConstants(t), runReasons(t))
+	reasons := reasonConstants(t)
 	for _, kind := range literals(t, "../internal/bmc/error.go") {
 		reasons = append(reasons, "BMC"+kind)
 	}
@@ -70,22 +69,6 @@ func isReason(typ ast.Expr) bool {
 		return x.Sel.Name == "Code"
 	}
 	return false
-}
-
-// runReasons are the codes with which a run is held or ends. The steps and actions,
-// which have the same form, are in two files of their own.
-func runReasons(t *testing.T) (found []string) {
-	t.Helper()
-	files, err := filepath.Glob("../internal/remediate/*.go")
-	require.NoError(t, err)
-	for _, file := range files {
-		switch name := filepath.Base(file); {
-		case strings.HasSuffix(name, "_test.go"), name == "run.go", name == "observation.go":
-		default:
-			found = append(found, literals(t, file)...)
-		}
-	}
-	return found
 }
 
 // TestGatesAreExplained: each of the daemon's own gates has its row.

@@ -30,7 +30,7 @@ var table = map[string]rule{
 	"internal/reason":     {nil, nil},
 	"internal/guard":      {[]string{"reason"}, nil},
 	"internal/policy":     {[]string{"reason"}, []string{"k8s.io/apimachinery/pkg/labels", "k8s.io/apimachinery/pkg/util/intstr"}},
-	"internal/remediate":  {[]string{"bmc"}, nil},
+	"internal/remediate":  {[]string{"bmc", "reason"}, nil},
 	"internal/bmc":        {nil, nil},
 	"internal/power":      {[]string{"bmc", "state"}, nil},
 	"internal/manifest":   {[]string{"policy"}, []string{"k8s.io/apimachinery/", "sigs.k8s.io/yaml", "go.yaml.in/yaml/", "github.com/robfig/cron/"}},

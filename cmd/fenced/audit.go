@@ -131,7 +131,7 @@ func (a *auditor) observe(e event.Event) {
 func entryOf(e event.Event) audit.Entry {
 	out := audit.Entry{
 		Type: e.Type, Cluster: e.Cluster, Node: e.Node, Run: e.Run, Step: string(e.Step), Action: string(e.Action),
-		Reason: e.Reason, Message: e.Message, Check: e.Check, Actor: e.Actor, Why: e.Why, Inputs: e.Inputs,
+		Reason: string(e.Reason), Message: e.Message, Check: e.Check, Actor: e.Actor, Why: e.Why, Inputs: e.Inputs,
 	}
 	for _, g := range e.Gates {
 		out.Gates = append(out.Gates, audit.Gate{Name: g.Name, Pass: g.Pass, Reason: string(g.Reason), Value: g.Value, Threshold: g.Threshold})

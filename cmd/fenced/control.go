@@ -118,7 +118,7 @@ func (c control) Explain(ctx context.Context, cluster, node string) (api.Explana
 		out.Message = strings.TrimSuffix("run "+x.Run.ID+" is open, step "+string(x.Run.Step)+": "+x.Run.Note, ": ")
 	}
 	if x.Run.Step == remediate.Held { // what keeps the node is why the run is held
-		out.Refused = x.Run.Reason
+		out.Refused = string(x.Run.Reason)
 	}
 	return out, nil
 }
@@ -177,7 +177,7 @@ func (c control) Refused(o api.Order, e *api.Error) {
 	}
 	c.events.Emit(event.Event{
 		Type: event.Ordered, Cluster: o.Cluster, Node: o.Node, Run: o.Run, Actor: o.Actor, Why: o.Reason,
-		Reason: e.Code, Message: word + string(o.Verb) + " by " + o.Actor + ": " + e.Message,
+		Reason: reason.Code(e.Code), Message: word + string(o.Verb) + " by " + o.Actor + ": " + e.Message,
 	})
 }
 
@@ -200,7 +200,7 @@ func (c control) Events(ctx context.Context, after uint64) iter.Seq2[api.Event, 
 
 func wireEvent(e event.Event) api.Event {
 	out := api.Event{Seq: e.Seq, At: e.At, Cluster: e.Cluster, Node: e.Node, Run: e.Run, Type: e.Type,
-		Step: string(e.Step), Reason: e.Reason, Message: e.Message}
+		Step: string(e.Step), Reason: string(e.Reason), Message: e.Message}
 	if e.Type == event.Acting {
 		out.Message = string(e.Action)
 	}

@@ -67,7 +67,7 @@ func logEvents(log *zap.Logger) func(event.Event) {
 		fields := []zap.Field{zap.String("event", e.Type)}
 		for _, f := range []struct{ key, value string }{
 			{"cluster", e.Cluster}, {"node", e.Node}, {"run", e.Run}, {"step", string(e.Step)},
-			{"action", string(e.Action)}, {"reason", e.Reason},
+			{"action", string(e.Action)}, {"reason", string(e.Reason)},
 		} {
 			if f.value != "" {
 				fields = append(fields, zap.String(f.key, f.value))

@@ -75,11 +75,11 @@ func newMetrics(version string) *metrics {
 func (m *metrics) observe(e event.Event) {
 	switch {
 	case e.Type == event.Stepped && (e.Step.Ended() || e.Step == remediate.Held):
-		m.results.WithLabelValues(e.Cluster, string(e.Step), e.Reason).Inc()
+		m.results.WithLabelValues(e.Cluster, string(e.Step), string(e.Reason)).Inc()
 	case e.Type == event.Refused:
-		m.refusals.WithLabelValues(e.Cluster, e.Reason).Inc()
+		m.refusals.WithLabelValues(e.Cluster, string(e.Reason)).Inc()
 	case e.Type == event.Failed:
-		m.failures.WithLabelValues(e.Cluster, e.Reason).Inc()
+		m.failures.WithLabelValues(e.Cluster, string(e.Reason)).Inc()
 	}
 }
 

@@ -69,7 +69,7 @@ func StatusOfRun(r remediate.Run) RunStatus {
 	return RunStatus{
 		ID: r.ID, Cluster: r.Target.Cluster, Node: r.Target.Node, Machine: machineOf(r.Target),
 		Step: string(r.Step), Attempt: r.Attempt, Started: r.Began(), Deadline: r.Deadline(),
-		Reason: r.Reason, Note: r.Note,
+		Reason: string(r.Reason), Note: r.Note,
 	}
 }
 
@@ -77,7 +77,7 @@ func StatusOfRun(r remediate.Run) RunStatus {
 func FromRun(r remediate.Run) RunRecord {
 	rec := RunRecord{
 		ID: r.ID, Cluster: r.Target.Cluster, Node: r.Target.Node, Machine: machineOf(r.Target),
-		Trigger: r.Trigger, Proof: string(r.Proof), Result: resultOf(r.Step), Reason: r.Reason, Note: r.Note,
+		Trigger: r.Trigger, Proof: string(r.Proof), Result: resultOf(r.Step), Reason: string(r.Reason), Note: r.Note,
 		Started: r.Began(), Ended: r.Ended, Steps: []StepRecord{},
 	}
 	if r.Manual != nil {

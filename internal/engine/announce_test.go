@@ -23,7 +23,7 @@ var errForbidden = errors.New("update Lease kube-system/fenced: forbidden")
 func contests(t *testing.T, s *event.Stream) int {
 	t.Helper()
 	return len(eventsOf(t, s, func(ev event.Event) bool {
-		return ev.Type == event.Refused && ev.Node == "" && ev.Reason == string(reason.NotOwner)
+		return ev.Type == event.Refused && ev.Node == "" && ev.Reason == reason.NotOwner
 	}))
 }
 
@@ -68,7 +68,7 @@ func TestForeignInstallationEndsABegunCycle(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		r := e.Runs("c")[0]
 		assert.Equal(t, remediate.Aborted, r.Step)
-		assert.Equal(t, "Contested", r.Reason)
+		assert.Equal(t, "Contested", string(r.Reason))
 		assert.Contains(t, r.Note, "instance x")
 		assert.True(t, w.On())
 		assert.Zero(t, w.Isolations())

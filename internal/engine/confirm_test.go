@@ -54,7 +54,7 @@ func TestConfirmOffWithoutARun(t *testing.T) {
 				r := only(t, e)
 				assert.Equal(t, out.Run, r.ID)
 				assert.Equal(t, remediate.Held, r.Step, r.Note)
-				assert.Equal(t, "ConfirmedOff", r.Reason, r.Note)
+				assert.Equal(t, "ConfirmedOff", string(r.Reason), r.Note)
 				assert.Equal(t, remediate.ProofHuman, r.Proof)
 				assert.Equal(t, byHand.Actor, r.Confirmed.Actor)
 				assert.Equal(t, 1, w.Isolations())
@@ -84,7 +84,7 @@ func TestConfirmOffOfAHeldRun(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		got := only(t, e)
 		assert.Equal(t, r.ID, got.ID)
-		assert.Equal(t, "ConfirmedOff", got.Reason, got.Note)
+		assert.Equal(t, "ConfirmedOff", string(got.Reason), got.Note)
 		assert.Equal(t, 1, w.Isolations())
 
 		w.SetPower(true) // somebody mends the mains, and the host boots
@@ -138,7 +138,7 @@ func TestConfirmOffIsRefused(t *testing.T) {
 				seen(w)
 				time.Sleep(5 * time.Minute)
 				r := only(t, e)
-				assert.Equal(t, string(reason.ConfirmedOffContradicted), r.Reason, r.Note)
+				assert.Equal(t, string(reason.ConfirmedOffContradicted), string(r.Reason), r.Note)
 				assert.Zero(t, w.Isolations())
 				stop()
 			})

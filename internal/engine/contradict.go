@@ -120,6 +120,6 @@ func (c *cluster) revoke(ctx context.Context, p state.Pin, node, why string) {
 		c.emit(event.Event{Type: event.Failed, Node: node, Message: "end the enrolment: " + err.Error()})
 		return
 	}
-	c.emit(event.Event{Type: event.Refused, Node: node, Reason: string(reason.NotEnrolled), Message: why})
+	c.emit(event.Event{Type: event.Refused, Node: node, Reason: reason.NotEnrolled, Message: why})
 	c.wake()
 }

@@ -88,7 +88,7 @@ func TestOffOfALiveNodeEndsTheEnrolment(t *testing.T) {
 func told(t *testing.T, events *event.Stream, code reason.Code) (messages []string) {
 	t.Helper()
 	contradicts := func(ev event.Event) bool {
-		return ev.Type == event.Refused && ev.Reason == string(code) && strings.Contains(ev.Message, "read Off")
+		return ev.Type == event.Refused && ev.Reason == code && strings.Contains(ev.Message, "read Off")
 	}
 	for _, ev := range eventsOf(t, events, contradicts) {
 		messages = append(messages, ev.Message)

@@ -261,7 +261,7 @@ func (c *cluster) refuse(a candidate, g reason.Gate) {
 	c.refused[a.key] = g.Reason
 	c.mu.Unlock()
 	if !known {
-		c.emit(event.Event{Type: event.Refused, Node: a.draft.Target.Node, Reason: string(g.Reason), Check: a.draft.CheckID, Gates: []reason.Gate{g},
+		c.emit(event.Event{Type: event.Refused, Node: a.draft.Target.Node, Reason: g.Reason, Check: a.draft.CheckID, Gates: []reason.Gate{g},
 			Message: g.Name + ": " + g.Value + " (needs " + g.Threshold + ", " + g.Source + ")"})
 	}
 }

@@ -46,7 +46,7 @@ func TestHostThatComesBackUnderAnotherName(t *testing.T) { // I6
 		time.Sleep(30 * time.Minute)
 		run := only(t, e)
 		assert.Equal(t, remediate.Held, run.Step)
-		assert.Equal(t, "NodeRenamed", run.Reason)
+		assert.Equal(t, "NodeRenamed", string(run.Reason))
 		assert.Contains(t, run.Note, "n-new")
 		assert.Equal(t, 1, w.Count(bmc.CommandOff), "it works: it is not switched off again")
 		stop()
@@ -64,7 +64,7 @@ func TestNodeOfAFormerNameIsNoReturn(t *testing.T) {
 		assert.Equal(t, 2, only(t, e).Attempt)
 		w.show("n-old", "boot-3", "Unknown", time.Now()) // it has been heard of, and is silent again
 		time.Sleep(15 * time.Minute)
-		assert.Equal(t, "NodeRenamed", only(t, e).Reason)
+		assert.Equal(t, "NodeRenamed", string(only(t, e).Reason))
 		assert.Equal(t, 2, w.Count(bmc.CommandOff))
 		stop()
 	})

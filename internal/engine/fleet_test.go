@@ -137,7 +137,7 @@ func onDecision(f func(node string)) func(*engine.Options) {
 // refusals lists the reasons that were told.
 func refusals(t *testing.T, events *event.Stream) (list []string) {
 	for _, ev := range eventsOf(t, events, func(ev event.Event) bool { return ev.Type == event.Refused }) {
-		list = append(list, ev.Reason)
+		list = append(list, string(ev.Reason))
 	}
 	return list
 }

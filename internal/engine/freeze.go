@@ -17,9 +17,6 @@ import (
 	"github.com/fenced/fenced/internal/state"
 )
 
-// falseOff is the reason of a run whose host lived while its BMC said Off.
-const falseOff = "FalseOff"
-
 // freezes are the hosts on which nothing is switched off until a person releases
 // them: their BMCs have lied. From the second host of one model and firmware on,
 // all of its class are frozen. // I5
@@ -57,7 +54,7 @@ func (f *freezes) complete(ctx context.Context, s state.Store, runs map[string]r
 }
 
 // lied says whether a run stands still because a BMC said Off falsely.
-func lied(r remediate.Run) bool { return r.Step == remediate.Held && r.Reason == falseOff }
+func lied(r remediate.Run) bool { return r.Step == remediate.Held && r.Reason == reason.FalseOff }
 
 // add freezes the host of a run, durably; again if it was released before.
 func (f *freezes) add(ctx context.Context, s state.Store, r remediate.Run, class string) error {

@@ -21,7 +21,7 @@ func lie(t *testing.T, w *world, store state.Store) (*engine.Engine, func()) {
 	w.SetLeaseMoving(true)
 	e, _, stop := start(t, w, store, nil)
 	time.Sleep(4 * time.Minute)
-	require.Equal(t, "FalseOff", only(t, e).Reason)
+	require.Equal(t, "FalseOff", string(only(t, e).Reason))
 	return e, stop
 }
 

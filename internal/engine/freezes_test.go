@@ -17,7 +17,7 @@ import (
 
 // heldFor is a run that found out that a BMC lied.
 func heldFor(id, node string) remediate.Run {
-	return remediate.Run{ID: id, Step: remediate.Held, Reason: falseOff, Target: remediate.Target{
+	return remediate.Run{ID: id, Step: remediate.Held, Reason: reason.FalseOff, Target: remediate.Target{
 		Cluster: "c", Node: node, Host: "c/" + node, Devices: "bmc-" + node}}
 }
 

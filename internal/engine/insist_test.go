@@ -34,7 +34,7 @@ func TestEvidenceAgainstAWordOutlivesAFailedSave(t *testing.T) {
 			time.Sleep(10 * time.Minute)
 			r := only(t, e)
 			assert.Equal(t, remediate.Held, r.Step, "outage of %s: %s", outage, r.Note)
-			assert.Equal(t, "ConfirmedOffContradicted", r.Reason)
+			assert.Equal(t, "ConfirmedOffContradicted", string(r.Reason))
 			assert.Zero(t, w.Isolations())
 			stop()
 		})

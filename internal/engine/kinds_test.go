@@ -298,7 +298,7 @@ func TestQuorumLostAfterTheProbeDropsTheRun(t *testing.T) {
 		time.Sleep(65 * time.Second)
 		r := only(t, e)
 		assert.Equal(t, remediate.Aborted, r.Step)
-		assert.Equal(t, "QuorumLost", r.Reason)
+		assert.Equal(t, "QuorumLost", string(r.Reason))
 		assert.Zero(t, w.Count(bmc.CommandOff))
 		stop()
 	})

@@ -43,12 +43,12 @@ func (w *worker) stopped() string {
 
 // stops says why the run is to stop before anything that hurts, and with what reason if
 // it is not a pause or a hold. // I13, I16, I23
-func (w *worker) stops() (code, why string) {
+func (w *worker) stops() (code reason.Code, why string) {
 	if why := w.c.e.stop.Why(w.c.opt.Name, w.run.Target.Node); why != "" {
 		return "", why
 	}
 	if why := w.c.skewed(w.c.view()); why != "" {
-		return string(reason.ClockSkew), why
+		return reason.ClockSkew, why
 	}
 	return w.c.offLimits(w.run)
 }

@@ -226,12 +226,12 @@ func (w *worker) asked(c *policy.Check) bool {
 	return checkID(c.ID()) == w.run.CheckID
 }
 
-func failureReason(seen remediate.Observation, err error) string {
+func failureReason(seen remediate.Observation, err error) reason.Code {
 	if e, ok := errors.AsType[*bmc.Error](err); ok {
-		return "BMC" + string(e.Kind)
+		return reason.OfBMC(string(e.Kind))
 	}
 	if seen.API == remediate.APIForbidden {
-		return "APIForbidden"
+		return reason.APIForbidden
 	}
 	return ""
 }

@@ -25,15 +25,15 @@ func (w *worker) lookPower(ctx context.Context) (seen remediate.Observation) {
 	}
 	if w.session == nil {
 		if err := w.open(ctx); err != nil {
-			w.emit(event.Event{Type: event.Failed, Reason: string(hostReason(err)), Message: reason.Sentence(err)})
-			seen.PowerError, seen.LevelRefusal, seen.LowerLevelOn = bmc.KindOf(err), noWay(err), w.besides(ctx)
+			w.emit(event.Event{Type: event.Failed, Reason: hostReason(err), Message: reason.Sentence(err)})
+			seen.PowerError, seen.LevelRefusal, seen.LowerLevelOn = bmc.KindOf(err), levelRefusal(err), w.besides(ctx)
 			return seen
 		}
 	}
 	s, t := w.session, w.run.Target
 	seen.Devices, seen.ProofKind = s.Devices(), proofKind(s)
 	r, err := s.Read(ctx)
-	seen.Power, seen.PowerError, seen.LevelRefusal = r, bmc.KindOf(err), noWay(err)
+	seen.Power, seen.PowerError, seen.LevelRefusal = r, bmc.KindOf(err), levelRefusal(err)
 	if err != nil {
 		seen.LowerLevelOn = w.besides(ctx)
 	} else {
@@ -43,11 +43,11 @@ func (w *worker) lookPower(ctx context.Context) (seen remediate.Observation) {
 	return seen
 }
 
-// noWay is the reason code of a level that cannot be asked for another reason than its
+// levelRefusal is the reason code of a level that cannot be asked for another reason than its
 // BMC's; "" when it is the BMC's.
-func noWay(err error) string {
+func levelRefusal(err error) reason.Code {
 	if r, ok := reason.AsRefusal(err); ok {
-		return string(r.Reason)
+		return r.Reason
 	}
 	return ""
 }

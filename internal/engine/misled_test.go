@@ -116,7 +116,7 @@ func TestNoOffToAHostThatIsThereTwice(t *testing.T) {
 				assert.Zero(t, w.Isolations())
 				r := only(t, e)
 				assert.Equal(t, remediate.Aborted, r.Step)
-				assert.Equal(t, "PowerForbidden", r.Reason)
+				assert.Equal(t, "PowerForbidden", string(r.Reason))
 				assert.Contains(t, r.Note, "the same system UUID")
 				stop()
 			})

@@ -33,7 +33,7 @@ func TestFenceOffOnlyStaysOffUntilUnfence(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		r := only(t, e)
 		assert.Equal(t, remediate.Held, r.Step)
-		assert.Equal(t, "OperatorOff", r.Reason)
+		assert.Equal(t, "OperatorOff", string(r.Reason))
 		assert.Zero(t, w.Count(bmc.CommandOn))
 
 		_, err = e.Unfence(t.Context(), byHand)
@@ -83,7 +83,7 @@ func TestPauseTakesBackWhatCanBeTakenBack(t *testing.T) {
 		time.Sleep(time.Minute)
 		r := only(t, e)
 		assert.Equal(t, remediate.Aborted, r.Step)
-		assert.Equal(t, "Paused", r.Reason)
+		assert.Equal(t, "Paused", string(r.Reason))
 		assert.Zero(t, w.Isolations())
 		assert.True(t, w.On())
 		stop()

@@ -184,15 +184,15 @@ func (c *cluster) ownHost(n *policy.Node, t remediate.Target, uuids ...string) s
 // offLimits says why the host of an open run is none that this daemon switches off, and
 // which gate it would not pass: the run may have been begun by a daemon on another host,
 // or before hosts.d said what it says now. // I13
-func (c *cluster) offLimits(r remediate.Run) (code, why string) {
+func (c *cluster) offLimits(r remediate.Run) (code reason.Code, why string) {
 	c.mu.Lock()
 	n := c.ledger.Node(r.Target.Node)
 	c.mu.Unlock()
 	if why := c.ownHost(n, r.Target); why != "" {
-		return string(reason.OwnHost), "it is the host that this daemon runs on: " + why
+		return reason.OwnHost, "it is the host that this daemon runs on: " + why
 	}
 	if r.Manual == nil && c.protected(r.Target.Node) {
-		return string(reason.Protected), "hosts.d says by now that it is protected"
+		return reason.Protected, "hosts.d says by now that it is protected"
 	}
 	return "", ""
 }

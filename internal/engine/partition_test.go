@@ -30,7 +30,7 @@ func TestAPILostAfterOffBringsTheHostBack(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		r := only(t, e)
 		assert.Equal(t, remediate.Aborted, r.Step)
-		assert.Equal(t, "APIUnreachable", r.Reason)
+		assert.Equal(t, "APIUnreachable", string(r.Reason))
 		assert.Zero(t, w.Isolations())
 		stop()
 	})

@@ -188,5 +188,5 @@ func hostReason(err error) reason.Code {
 	if r, ok := reason.AsRefusal(err); ok {
 		return r.Reason
 	}
-	return reason.Code("BMC" + string(bmc.KindOf(err)))
+	return reason.OfBMC(string(bmc.KindOf(err)))
 }

@@ -58,7 +58,7 @@ func (c *cluster) recorded(ev event.Event) (event.Event, error) {
 	err := c.e.opt.Record(ev)
 	if c.e.recorder.note(c.opt.Name+"/"+ev.Node, err) {
 		c.emit(event.Event{
-			Type: event.Failed, Node: ev.Node, Run: ev.Run, Step: ev.Step, Action: ev.Action, Reason: string(reason.AuditFailed),
+			Type: event.Failed, Node: ev.Node, Run: ev.Run, Step: ev.Step, Action: ev.Action, Reason: reason.AuditFailed,
 			Message: "record it before it is done; nothing that hurts is done until that works: " + err.Error(),
 		})
 	}
@@ -104,7 +104,7 @@ func inputs(r remediate.Run, s remediate.Observation, now time.Time) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "level=%d power=%s raw=%q", s.Level, s.Power.State, s.Power.Raw)
 	if s.PowerError != "" {
-		fmt.Fprintf(&b, " powerError=%s", cmp.Or(s.LevelRefusal, string(s.PowerError)))
+		fmt.Fprintf(&b, " powerError=%s", cmp.Or(string(s.LevelRefusal), string(s.PowerError)))
 	}
 	fmt.Fprintf(&b, " proof=%s proven=%t offAccepted=%t identity=%s api=%s", proofOf(r, s), s.Proof.Proven(now), s.OffAccepted, answer[s.Identity], api[s.API])
 	fmt.Fprintf(&b, " node=%s nodeUID=%s bootID=%s ready=%s", answer[s.Node.Exists], s.Node.UID, s.Node.BootID, answer[s.Node.Ready])

@@ -60,7 +60,7 @@ func (l *ledger) actions() (all []remediate.Action) {
 func auditFailures(t *testing.T, events *event.Stream) int {
 	t.Helper()
 	return len(eventsOf(t, events, func(ev event.Event) bool {
-		return ev.Type == event.Failed && ev.Reason == string(reason.AuditFailed)
+		return ev.Type == event.Failed && ev.Reason == reason.AuditFailed
 	}))
 }
 

@@ -39,7 +39,7 @@ func TestRefusedRestoreIsHeldWithItsReason(t *testing.T) {
 		time.Sleep(20 * time.Minute)
 		r := only(t, e)
 		require.Equal(t, remediate.Held, r.Step)
-		assert.Equal(t, "RestoreFailed", r.Reason)
+		assert.Equal(t, "RestoreFailed", string(r.Reason))
 		assert.Contains(t, r.Note, "denied the request")
 		assert.NotContains(t, r.Note, "\x1b")
 		saved, err := state.Backups(t.Context(), store, r.ID)

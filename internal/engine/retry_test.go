@@ -82,7 +82,7 @@ func TestConfirmOffOfAFrozenHostIsRefused(t *testing.T) {
 		until(t, e, remediate.PowerOff)
 		w.SetLeaseMoving(true)
 		r := until(t, e, remediate.Held)
-		require.Equal(t, "FalseOff", r.Reason)
+		require.Equal(t, "FalseOff", string(r.Reason))
 		w.SetLeaseMoving(false)
 		w.dead()
 		_, err := e.ConfirmOff(t.Context(), byHand)

@@ -56,7 +56,7 @@ func enlarged(before, now state.Scope) string {
 func (c *cluster) quietFrom(resumed time.Time) (from time.Time, told []event.Event) {
 	stored := c.record()
 	if c.opt.Mode == guard.ModeObserve && stored.Version == 0 {
-		told = append(told, event.Event{Type: event.Internal, Reason: string(reason.Observing),
+		told = append(told, event.Event{Type: event.Internal, Reason: reason.Observing,
 			Message: "there is no state of this cluster: it is observed until fencectl arm, whatever it was before"})
 	}
 	why := enlarged(stored.Scope, scopeOf(c.opt))
@@ -64,7 +64,7 @@ func (c *cluster) quietFrom(resumed time.Time) (from time.Time, told []event.Eve
 		return resumed, told
 	}
 	if stored.Version != 0 && c.e.opt.Guards.QuietPeriod > 0 {
-		told = append(told, event.Event{Type: event.Internal, Reason: string(reason.QuietPeriod),
+		told = append(told, event.Event{Type: event.Internal, Reason: reason.QuietPeriod,
 			Message: "more may be acted on than before (" + why + "): the quiet period begins"})
 	}
 	return later(resumed, c.e.started), told

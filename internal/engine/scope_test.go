@@ -114,7 +114,7 @@ func TestLostArmingIsTold(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		lost := eventsOf(t, events, func(ev event.Event) bool { return strings.Contains(ev.Message, "until fencectl arm") })
 		require.Len(t, lost, 1)
-		assert.Equal(t, string(reason.Observing), lost[0].Reason)
+		assert.Equal(t, string(reason.Observing), string(lost[0].Reason))
 		assert.Equal(t, "c", lost[0].Cluster)
 		assert.Empty(t, e.Runs("c"))
 		assert.Empty(t, w.Commands())

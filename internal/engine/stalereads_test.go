@@ -37,7 +37,7 @@ func TestSlowSaveDoesNotPowerOffAReadyNode(t *testing.T) {
 			onIntent(store, remediate.SendOff, func() { w.Recover(); time.Sleep(hang) })
 			time.Sleep(5 * time.Minute)
 			assert.Zero(t, w.Count(bmc.CommandOff), "a save of %s", hang)
-			assert.Equal(t, "Recovered", only(t, e).Reason)
+			assert.Equal(t, "Recovered", string(only(t, e).Reason))
 			stop()
 		})
 	}
@@ -57,7 +57,7 @@ func TestSlowRecordDoesNotPowerOffAReadyNode(t *testing.T) {
 		})
 		time.Sleep(5 * time.Minute)
 		assert.Zero(t, w.Count(bmc.CommandOff))
-		assert.Equal(t, "Recovered", only(t, e).Reason)
+		assert.Equal(t, "Recovered", string(only(t, e).Reason))
 		stop()
 	})
 }
@@ -145,7 +145,7 @@ func TestSecondLookIsEvidence(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		r := only(t, e)
 		assert.Equal(t, remediate.Held, r.Step)
-		assert.Equal(t, "ConfirmedOffContradicted", r.Reason)
+		assert.Equal(t, "ConfirmedOffContradicted", string(r.Reason))
 		assert.Zero(t, w.Isolations())
 		stop()
 	})

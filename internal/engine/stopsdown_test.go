@@ -33,7 +33,7 @@ func TestPauseBindsWithinASecondWithAPIAndStoreDown(t *testing.T) {
 				time.Sleep(5 * time.Minute)
 				r := only(t, e)
 				assert.Equal(t, remediate.Aborted, r.Step, "%s: %s", r.Reason, r.Note)
-				assert.Equal(t, "Paused", r.Reason)
+				assert.Equal(t, "Paused", string(r.Reason))
 				assert.Zero(t, w.Isolations())
 				assert.Equal(t, 1, w.Count(bmc.CommandOff))
 				assert.True(t, w.On())

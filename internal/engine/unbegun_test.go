@@ -57,7 +57,7 @@ func TestFirstSaveWithoutAnAnswerLeavesNoRunBehind(t *testing.T) {
 			require.NoError(t, err)
 			require.Len(t, runs, 2)
 			assert.Equal(t, remediate.Aborted, runs[0].Step, "%d answers lost", lost)
-			assert.Equal(t, "NotSaved", runs[0].Reason)
+			assert.Equal(t, "NotSaved", string(runs[0].Reason))
 			assert.Equal(t, remediate.Done, runs[1].Step)
 			assert.False(t, runs[1].Started.Before(runs[0].Ended), "one after the other")
 			assert.Len(t, e.Runs("c"), 2)

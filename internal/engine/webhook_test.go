@@ -124,9 +124,9 @@ func TestIsolationOnAWordUnderADeadWebhook(t *testing.T) {
 				time.Sleep(30 * time.Minute)
 				r := only(t, e)
 				if c.cut { // Held, until all is well
-					assert.Equal(t, "ConfirmedOffContradicted", r.Reason, r.Note)
+					assert.Equal(t, "ConfirmedOffContradicted", string(r.Reason), r.Note)
 				} else {
-					assert.Equal(t, "ConfirmedOff", r.Reason, r.Note)
+					assert.Equal(t, "ConfirmedOff", string(r.Reason), r.Note)
 				}
 				assert.Equal(t, c.cut, w.Isolations() == 0)
 				assert.Equal(t, c.cut, k.cutOff.Load() == 1)

@@ -39,7 +39,7 @@ func TestHungAgentsDoNotKeepAWordFromCounting(t *testing.T) {
 		_, err := e.ConfirmOff(t.Context(), byHand)
 		require.NoError(t, err)
 		time.Sleep(30 * time.Minute)
-		assert.Equal(t, "ConfirmedOff", only(t, e).Reason, only(t, e).Note)
+		assert.Equal(t, "ConfirmedOff", string(only(t, e).Reason), only(t, e).Note)
 		assert.Equal(t, 1, w.Isolations())
 		stop()
 	})

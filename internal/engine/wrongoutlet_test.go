@@ -38,7 +38,7 @@ func TestOutletIsNotLeftOffBecauseTheBMCReadsOn(t *testing.T) {
 		e, stop := enrolled(t, w, store, opening(w.bmc(), losesOns{p, new(atomic.Int32)}))
 		time.Sleep(4 * time.Minute)
 		r := only(t, e)
-		assert.Equal(t, "OutletContradicted", r.Reason)
+		assert.Equal(t, "OutletContradicted", string(r.Reason))
 		assert.Equal(t, "power level 2 (fence_apc_snmp://192.0.2.200#7) reads Off while ipmi://192.0.2.1:623 reads On: it may feed another machine", r.Note)
 		w.SetReady("True") // the host was well after all
 		time.Sleep(7 * time.Minute)

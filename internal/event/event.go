@@ -22,7 +22,7 @@ type Event struct {
 	Run     string
 	Step    remediate.Step
 	Action  remediate.Action
-	Reason  string
+	Reason  reason.Code
 	Message string
 
 	// What follows is for the record: the decision with all that it was made on. // I24

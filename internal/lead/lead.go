@@ -141,7 +141,7 @@ func epochText(claim state.Claim) string {
 }
 
 func (l *Lead) emit(typ string, code reason.Code, message string) {
-	l.opt.Emit(event.Event{Type: typ, Cluster: l.opt.Name, Reason: string(code), Message: message})
+	l.opt.Emit(event.Event{Type: typ, Cluster: l.opt.Name, Reason: code, Message: message})
 }
 
 // Leads says whether this instance owns the cluster, as far as it knows.

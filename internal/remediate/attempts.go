@@ -5,12 +5,13 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // nextAttempt starts another power cycle, or step 6 when the attempts are used up.
 func nextAttempt(r Run, why string, now time.Time) (Run, Action, time.Duration) {
 	if r.Attempt >= r.Limits.MaxAttempts {
-		r.Reason, r.Note = reasonAttemptsExhausted, why
+		r.Reason, r.Note = reason.AttemptsExhausted, why
 		return enter(r, Reprovision, why, now)
 	}
 	r.NotBefore = now.Add(r.Limits.MinPowerInterval << (r.Attempt - 1))

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // Beside an active confirmation, the BMC takes the Off and reads Off twice, and then the
@@ -26,17 +27,17 @@ func TestBMCThatLiesBesideAWordIsFalseOff(t *testing.T) {
 		r, s := lied(in)
 		got, _, _ := Next(r, s, noon)
 		assert.Equal(t, Held, got.Step, in)
-		assert.Equal(t, reasonFalseOff, got.Reason, "in %s: %s", in, got.Note)
+		assert.Equal(t, reason.FalseOff, got.Reason, "in %s: %s", in, got.Note)
 
 		on(&s)
 		got, _, _ = Next(r, s, noon)
-		assert.Equal(t, reasonConfirmedOffContradicted, got.Reason, "in %s: who reads On does not lie", in)
+		assert.Equal(t, reason.ConfirmedOffContradicted, got.Reason, "in %s: who reads On does not lie", in)
 	}
 	r, s := lied(DeleteNode)
 	r.Proof = ProofHuman
 	unread(&s, bmc.KindUnreachable)
 	got, _, _ := Next(r, s, noon)
-	assert.Equal(t, reasonConfirmedOffContradicted, got.Reason, "no BMC has said that the host is off")
+	assert.Equal(t, reason.ConfirmedOffContradicted, got.Reason, "no BMC has said that the host is off")
 }
 
 // A run that comes back from step 2 has nothing from a BMC; what the Lease was when the
@@ -60,7 +61,7 @@ var confirmationLies = []variant{
 
 var confirmationLieMutants = []mutant{
 	{"believes a BMC beside a confirmation", "I5: a BMC that lies beside a confirmation", variant{name: "m", confirmedAtStart: true, mistaken: true, sick: true, ignoresOff: true, lieFor: 100, faults: []fault{lie}, budget: 1}, saying(func(r Run, s Observation, r2 *Run, _ *Action, _ time.Time) {
-		if confirmationActive(r) && r2.Reason == reasonFalseOff {
+		if confirmationActive(r) && r2.Reason == reason.FalseOff {
 			*r2, _, _ = holdContradicted(r, "the Node's Lease was renewed since", clock(0))
 		}
 	})},

@@ -4,11 +4,12 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // voidsConfirmation are the reasons of a Held run whose confirmation was wrong, or where another
 // machine may be off by mistake. No host is left off for them.
-var voidsConfirmation = map[string]bool{reasonConfirmedOffContradicted: true, reasonFalseOff: true, reasonOutletContradicted: true}
+var voidsConfirmation = map[reason.Code]bool{reason.ConfirmedOffContradicted: true, reason.FalseOff: true, reason.OutletContradicted: true}
 
 // OffConfirmation is what became of a manual confirmation that the host is off: Run.Confirmed.
 type OffConfirmation struct {
@@ -35,7 +36,7 @@ func CanConfirm(r Run) (ok bool, why string) {
 	case r.Step != Held:
 		return false, "the run is in progress, at step " + string(r.Step) + "; a confirmation is accepted once it is Held"
 	case r.LeaveOff && r.Confirmed == nil: // else it was left off on a confirmation, which may be given again
-		return false, "the host is off on purpose (" + r.Reason + ")"
+		return false, "the host is off on purpose (" + string(r.Reason) + ")"
 	case anyOnPending(r):
 		return false, onPendingNote
 	}
@@ -113,7 +114,7 @@ func ContradictsConfirmation(r Run, s Observation) string {
 }
 
 func holdContradicted(r Run, why string, now time.Time) (Run, Action, time.Duration) {
-	return stopAsHeld(r, reasonConfirmedOffContradicted, why+", although "+r.Confirmed.Actor+" confirmed that the host is off", now)
+	return stopAsHeld(r, reason.ConfirmedOffContradicted, why+", although "+r.Confirmed.Actor+" confirmed that the host is off", now)
 }
 
 // levelUnreadable says whether the present level will prove nothing, so that a confirmation may
@@ -136,7 +137,7 @@ func powerOffConfirmed(r Run, s Observation, now time.Time) (Run, Action, time.D
 	case hasNextLevel(r):
 		return nextLevel(r, s, "it cannot be read", now)
 	case timeExpired(s, now, r.Deadline().Add(r.Limits.APITimeout)):
-		return dropAttempt(r, reasonNotJudged, "what the confirmation by "+r.Confirmed.Actor+" still needs could not be read or done in time", now)
+		return dropAttempt(r, reason.NotJudged, "what the confirmation by "+r.Confirmed.Actor+" still needs could not be read or done in time", now)
 	case s.API != APIReachable, s.Contested != No, s.Node.Exists == CannotTell, noQuorum(r, s), !s.Lease.Known, now.Sub(s.At) > freshFor:
 		return r, Nothing, poll
 	}
@@ -161,15 +162,15 @@ func (r Run) IsolatesOnConfirmation() bool { return r.Proof == ProofHuman && con
 // wrong, which freezes no BMC. // I5
 func holdFalseOff(r Run, note string, now time.Time) (Run, Action, time.Duration) {
 	if r.Proof == ProofHuman {
-		return stopAsHeld(r, reasonConfirmedOffContradicted, note, now)
+		return stopAsHeld(r, reason.ConfirmedOffContradicted, note, now)
 	}
-	return stopAsHeld(r, reasonFalseOff, note, now)
+	return stopAsHeld(r, reason.FalseOff, note, now)
 }
 
 // selfBooted says whether a host that was left off on a manual confirmation has registered
 // again, on the same machine and from another boot: somebody switched it on.
 func selfBooted(r Run, s Observation) bool {
-	known := r.Confirmed != nil && !r.Isolated.IsZero() && r.Reason != reasonFalseOff && r.Reason != reasonConfirmedOffContradicted
+	known := r.Confirmed != nil && !r.Isolated.IsZero() && r.Reason != reason.FalseOff && r.Reason != reason.ConfirmedOffContradicted
 	n, t := s.Node, r.Target
 	// A Node that was restored and missed its time must be Ready, or steps 5 and Held would
 	// alternate for ever. // L1

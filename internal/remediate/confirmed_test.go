@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/reason"
 )
 
 func confirm(r *Run) { r.Confirmed = &Order{Actor: "ann", Reason: "plug pulled", At: ago(minute)} }
@@ -142,13 +143,13 @@ func TestLeftOffOnAWord(t *testing.T) {
 		{"unless our taint is still on it, whatever was before", Held, time.Hour, func(r *Run, s *Observation) { missed(CannotTell)(r, s); taint(r); s.Node.OutOfService = true }, RestoreNode, Nothing, ""},
 		{"until it is Ready", Held, time.Hour, missed(Yes), RestoreNode, Nothing, ""},
 		{"could not be switched on, and came back later", Held, time.Hour, func(r *Run, s *Observation) { confirmedHeld(r, s); r.Reason, r.LeaveOff = "PowerOnFailed", false }, RestoreNode, Nothing, ""},
-		{"a person was wrong: waits for one", Held, time.Hour, func(r *Run, s *Observation) { confirmedHeld(r, s); r.Reason = reasonConfirmedOffContradicted }, Held, Nothing, reasonConfirmedOffContradicted},
+		{"a person was wrong: waits for one", Held, time.Hour, func(r *Run, s *Observation) { confirmedHeld(r, s); r.Reason = reason.ConfirmedOffContradicted }, Held, Nothing, string(reason.ConfirmedOffContradicted)},
 		{"unfenced: on at step 3", Held, time.Hour, func(r *Run, s *Observation) { confirmedHeld(r, s); s.Node = Node{Exists: No}; unfence(r) }, PowerOn, Nothing, ""},
 		{"never on: no Machine is deleted", Reprovision, sec, func(r *Run, s *Observation) {
 			confirmedHeld(r, s)
 			r.Reason, s.Node = "PowerOnFailed", Node{Exists: No}
 		}, Held, Nothing, "PowerOnFailed"},
-		{"registered again without a reboot: no BMC has lied", AwaitNode, sec, func(r *Run, s *Observation) { confirmedHeld(r, s); s.Node.BootID = "b1" }, Held, Nothing, reasonConfirmedOffContradicted},
+		{"registered again without a reboot: no BMC has lied", AwaitNode, sec, func(r *Run, s *Observation) { confirmedHeld(r, s); s.Node.BootID = "b1" }, Held, Nothing, string(reason.ConfirmedOffContradicted)},
 	})
 	r, s := begin(Held, time.Hour)
 	confirmedHeld(&r, &s)
@@ -162,8 +163,8 @@ func TestLeftOffOnAWord(t *testing.T) {
 func TestWordIsTaken(t *testing.T) { // I26
 	play(t, []scene{
 		{"Held, not isolated: step 1", Held, minute, func(r *Run, s *Observation) { confirm(r); unread(s, bmc.KindBusy); s.Node.Ready = No }, PowerOff, Nothing, ""},
-		{"the host reads On: stays Held, and says so", Held, minute, func(r *Run, s *Observation) { confirm(r); s.Node.Ready = No }, Held, Nothing, reasonConfirmedOffContradicted},
-		{"the Node is Ready: stays Held, and says so", Held, minute, func(r *Run, s *Observation) { confirm(r); unread(s, bmc.KindBusy) }, Held, Nothing, reasonConfirmedOffContradicted},
+		{"the host reads On: stays Held, and says so", Held, minute, func(r *Run, s *Observation) { confirm(r); s.Node.Ready = No }, Held, Nothing, string(reason.ConfirmedOffContradicted)},
+		{"the Node is Ready: stays Held, and says so", Held, minute, func(r *Run, s *Observation) { confirm(r); unread(s, bmc.KindBusy) }, Held, Nothing, string(reason.ConfirmedOffContradicted)},
 		{"isolated: too late", Held, minute, func(r *Run, s *Observation) { confirm(r); isolatedRun(r, "PowerOnFailed") }, Held, Nothing, "PowerOnFailed"},
 		{"paused: stays Held", Held, minute, func(r *Run, s *Observation) { confirm(r); s.Paused = true }, Held, Nothing, "PowerOffFailed"},
 		{"contested: stays Held", Held, minute, func(r *Run, s *Observation) { confirm(r); s.Contested = Yes }, Held, Nothing, "PowerOffFailed"},
@@ -255,7 +256,7 @@ func TestRefutedWordLeavesNothingOff(t *testing.T) { // I20
 	confirmedFor(sec)(&r, &s)
 	s.Lease.ResourceVersion = "v2"
 	got, _, _ := Next(r, s, noon)
-	assert.Equal(t, reasonConfirmedOffContradicted, got.Reason)
+	assert.Equal(t, reason.ConfirmedOffContradicted, got.Reason)
 	assert.False(t, got.LeaveOff)
 	s.Power.State, s.PowerError, s.Identity = bmc.Off, "", Yes
 	_, a, _ := Next(got, s, noon.Add(minute))

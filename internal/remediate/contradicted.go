@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/reason"
 )
 
 const onPendingNote = "an outlet that may feed another machine was switched off and does not read On yet"
@@ -91,9 +92,9 @@ func miswiredNote(r Run, s Observation) string {
 
 // offFailed is the reason code and sentence of a level that did not prove the host off
 // in time.
-func offFailed(r Run, s Observation) (reason, note string) {
+func offFailed(r Run, s Observation) (code reason.Code, note string) {
 	if s.Power.Contradicted || contradictionIndex(r) >= 0 {
-		return reasonOutletContradicted, miswiredNote(r, s)
+		return reason.OutletContradicted, miswiredNote(r, s)
 	}
-	return powerReason(s, reasonPowerOffFailed), "the host was not proven off in time; last read: " + powerReadText(s)
+	return powerReason(s, reason.PowerOffFailed), "the host was not proven off in time; last read: " + powerReadText(s)
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // offProven is the proof that step 2 needs. // I1
@@ -65,19 +66,19 @@ func noQuorum(r Run, s Observation) bool { return r.ControlPlane && s.Quorum != 
 
 // powerReason is the reason code of a failed step 1: why the BMC could not be asked, or what it
 // last refused, otherwise fallback.
-func powerReason(s Observation, fallback string) string {
+func powerReason(s Observation, fallback reason.Code) reason.Code {
 	switch {
 	case s.LevelRefusal != "":
 		return s.LevelRefusal
 	case s.PowerError != "":
-		return reasonBMC + string(s.PowerError)
+		return reason.OfBMC(string(s.PowerError))
 	}
 	return fallback
 }
 
 func powerReadText(s Observation) string {
 	if s.LevelRefusal != "" {
-		return "failed (" + s.LevelRefusal + ")"
+		return "failed (" + string(s.LevelRefusal) + ")"
 	}
 	if s.PowerError != "" {
 		return "failed (" + string(s.PowerError) + ")"

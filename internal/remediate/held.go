@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // heldRun keeps a run that needs a person. Before the isolation it brings the host back and ends
@@ -17,7 +18,7 @@ func heldRun(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	healthy := s.Power.State == bmc.On && s.Level == 0 && r.Level == 0 && s.Node.Ready == Yes && s.Node.UID == r.Target.NodeUID &&
 		!s.Node.Deleting && !s.Node.OutOfService && powerLockFree(r, s) && !anyOnPending(r)
 	// A FalseOff host stays frozen (I5). After a first cycle labels may be missing.
-	if !healthy || !before || r.Reason == reasonFalseOff || r.Attempt > 1 {
+	if !healthy || !before || r.Reason == reason.FalseOff || r.Attempt > 1 {
 		r.HealthySince = time.Time{}
 	} else if r.HealthySince.IsZero() {
 		r.HealthySince = now
@@ -50,7 +51,7 @@ func heldRun(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 func runTimedOut(r Run, now time.Time) (Run, Action, time.Duration) {
 	const note = "the run took longer than power.runTimeout"
 	if r.Intervened && r.Isolated.IsZero() {
-		return abandon(r, reasonRunTimeout, note, Held, now)
+		return abandon(r, reason.RunTimeout, note, Held, now)
 	}
-	return stopAsHeld(r, reasonRunTimeout, note, now)
+	return stopAsHeld(r, reason.RunTimeout, note, now)
 }

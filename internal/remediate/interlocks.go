@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // An interlock is a fact that forbids what a run would do next: a pause, another remediator,
@@ -49,7 +51,7 @@ const (
 type interlock struct {
 	name  string // for docs/six-steps.md
 	binds func(r Run, s Observation) bool
-	why   func(s Observation) (reason, note string)
+	why   func(s Observation) (code reason.Code, note string)
 	at    [stages]effect
 }
 
@@ -97,30 +99,32 @@ func targetChanged(r Run, s Observation) bool {
 	return s.Node.Exists == Yes && s.Node.UID != r.Target.NodeUID
 }
 
-func pausedWhy(s Observation) (reason, note string) {
+func pausedWhy(s Observation) (code reason.Code, note string) {
 	if s.PausedReason != "" {
 		return s.PausedReason, s.PausedWhy
 	}
-	return reasonPaused, strings.TrimSuffix("paused before the point of no return: "+s.PausedWhy, ": ")
+	return reason.Paused, strings.TrimSuffix("paused before the point of no return: "+s.PausedWhy, ": ")
 }
 
-func contestedWhy(s Observation) (string, string) { return reasonContested, s.Contender }
-func recoveredWhy(s Observation) (string, string) { return reasonRecovered, s.Why }
-func forbiddenWhy(s Observation) (string, string) { return reasonPowerForbidden, s.PowerForbidden }
-func quorumWhy(s Observation) (string, string)    { return reasonQuorumLost, s.QuorumWhy }
+func contestedWhy(s Observation) (reason.Code, string) { return reason.Contested, s.Contender }
+func recoveredWhy(s Observation) (reason.Code, string) { return reason.Recovered, s.Why }
+func forbiddenWhy(s Observation) (reason.Code, string) {
+	return reason.PowerForbidden, s.PowerForbidden
+}
+func quorumWhy(s Observation) (reason.Code, string) { return reason.QuorumLost, s.QuorumWhy }
 
-func identityWhy(Observation) (string, string) {
-	return reasonIdentityMismatch, "the BMC belongs to another machine than the Node"
+func identityWhy(Observation) (reason.Code, string) {
+	return reason.IdentityMismatch, "the BMC belongs to another machine than the Node"
 }
 
-func targetWhy(Observation) (string, string) {
-	return reasonTargetChanged, "the Node was replaced since the decision"
+func targetWhy(Observation) (reason.Code, string) {
+	return reason.TargetChanged, "the Node was replaced since the decision"
 }
 
 // binding is the interlock that decides at a stage; the zero value forbids nothing.
 type binding struct {
 	effect
-	why func(s Observation) (reason, note string)
+	why func(s Observation) (code reason.Code, note string)
 }
 
 // interlockAt asks the table.
@@ -140,14 +144,14 @@ func (b binding) apply(r Run, s Observation, now time.Time) (Run, Action, time.D
 	if b.effect == restore {
 		return handleRestore(r, now)
 	}
-	switch reason, note := b.why(s); b.effect {
+	switch code, note := b.why(s); b.effect {
 	case drop:
-		return dropAttempt(r, reason, note, now)
+		return dropAttempt(r, code, note, now)
 	case abandons:
-		return abandon(r, reason, note, Aborted, now)
+		return abandon(r, code, note, Aborted, now)
 	case holds:
-		return stopAsHeld(r, reason, note, now)
+		return stopAsHeld(r, code, note, now)
 	default:
-		return finish(r, Aborted, reason, note, now)
+		return finish(r, Aborted, code, note, now)
 	}
 }

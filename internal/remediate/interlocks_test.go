@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/reason"
 )
 
 var update = flag.Bool("update", false, "rewrite the table in six-steps.md and the traces in testdata")
@@ -102,9 +104,9 @@ func TestInterlocksBind(t *testing.T) {
 			name := stageScenes[at].column + ": " + i.name
 			r, a := atStage(at, i.name)
 			assert.Equal(t, Nothing, a, name)
-			reason := ""
+			code := reason.Code("")
 			if i.why != nil {
-				reason, _ = i.why(Observation{})
+				code, _ = i.why(Observation{})
 			}
 			switch i.at[at] {
 			case wait:
@@ -133,8 +135,8 @@ func TestInterlocksBind(t *testing.T) {
 			case finishes:
 				assert.Equal(t, Aborted, r.Step, name)
 			}
-			assert.Equal(t, reason, r.Reason, name)
-			assert.NotEqual(t, reason, free.Reason, name)
+			assert.Equal(t, code, r.Reason, name)
+			assert.NotEqual(t, code, free.Reason, name)
 		}
 	}
 	assert.Equal(t, 46, cells, "each cell was asked")
@@ -195,12 +197,12 @@ func interlockTable() string {
 	}
 	b.WriteString("\n|" + strings.Repeat("---|", 3+len(stageScenes)) + "\n")
 	for n, i := range interlocks {
-		reason := "`" + reasonUnfenced + "`, `" + reasonAborted + "`"
+		code := "`" + reason.Unfenced + "`, `" + reason.Aborted + "`"
 		if i.why != nil {
-			code, _ := i.why(Observation{})
-			reason = "`" + code + "`"
+			said, _ := i.why(Observation{})
+			code = "`" + said + "`"
 		}
-		fmt.Fprintf(&b, "| %d | %s | %s |", n+1, i.name, reason)
+		fmt.Fprintf(&b, "| %d | %s | %s |", n+1, i.name, code)
 		for _, e := range i.at {
 			b.WriteString(strings.TrimRight(" "+words[e], " ") + " |")
 		}

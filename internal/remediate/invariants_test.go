@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // onAnswer judges one answer of Next against the truth. r is the record that
@@ -23,10 +24,10 @@ func (v variant) onAnswer(st state, w world, r, r2 Run, s Observation, a Action,
 	if (a == SendOff || a == SetPowerLock) && r.Attempt > 1 && !s.OffAccepted && s.Power.State != bmc.Off && s.Node.Ready == Yes {
 		fail("I4: %s to a Node that is Ready, in attempt %d", a, r.Attempt)
 	}
-	if (r.Step == PowerOff || r.Step == DeleteNode) && r2.Reason == reasonConfirmedOffContradicted && s.Power.State == bmc.Off && w.on && r.Proof != ProofHuman && leaseAdvanced(r, s) {
+	if (r.Step == PowerOff || r.Step == DeleteNode) && r2.Reason == reason.ConfirmedOffContradicted && s.Power.State == bmc.Off && w.on && r.Proof != ProofHuman && leaseAdvanced(r, s) {
 		fail("I5: a BMC that lies beside a confirmation is not frozen")
 	}
-	if r2.Reason == reasonFalseOff && r.Reason != reasonFalseOff && w.uid != 0 && w.bootID == 0 && !leaseAdvanced(r, s) {
+	if r2.Reason == reason.FalseOff && r.Reason != reason.FalseOff && w.uid != 0 && w.bootID == 0 && !leaseAdvanced(r, s) {
 		fail("I5: a Node that no kubelet has made counts as a sign of life")
 	}
 	switch a {
@@ -179,11 +180,11 @@ func (v variant) onRest(st state) string {
 	case r.Step != Held || v.ignoresOn || v.neverBack() || v.bmh && v.forbidden || w.apiDown > 0 || w.lied || !r.Isolated.IsZero() || r.LeaveOff:
 		return ""
 	case w.byUs && !w.on:
-		return "I20: Held " + r.Reason + ": the Node was not isolated, and the host stays off"
+		return "I20: Held " + string(r.Reason) + ": the Node was not isolated, and the host stays off"
 	case v.feedsAnother && v.outlet != lame && w.cut != [2]bool{}:
-		return "I20: Held " + r.Reason + ": another machine's outlet stays off"
+		return "I20: Held " + string(r.Reason) + ": another machine's outlet stays off"
 	case w.hold:
-		return "Held " + r.Reason + ": the hold stays on the BareMetalHost"
+		return "Held " + string(r.Reason) + ": the hold stays on the BareMetalHost"
 	}
 	return ""
 }
@@ -267,11 +268,11 @@ func (x *explorer) circle(ids []int32) {
 	}
 }
 
-func result(s Step, reason string) string {
-	if reason == "" {
+func result(s Step, code string) string {
+	if code == "" {
 		return string(s)
 	}
-	return string(s) + " " + reason
+	return string(s) + " " + code
 }
 
 // provenBy is a proof that no BMC gave, for the broken forms of Next.

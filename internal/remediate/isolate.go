@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // 2 DeleteNode. Goal: the Node with the UID that the run was decided on is gone (or carries the
@@ -58,11 +59,11 @@ func nodeIsolated(r Run, now time.Time) (Run, Action, time.Duration) {
 	r.Isolated, r.LeaveOff = now, true
 	switch {
 	case confirmationActive(r): // the person may be working inside the host
-		return stopAsHeld(r, reasonConfirmedOff, orderNote("confirmed off", *r.Confirmed)+"; unfence brings it back, or a new boot", now)
+		return stopAsHeld(r, reason.ConfirmedOff, orderNote("confirmed off", *r.Confirmed)+"; unfence brings it back, or a new boot", now)
 	case r.OffOnly:
-		return stopAsHeld(r, reasonOperatorOff, "fenced with --off-only; unfence brings it back", now)
+		return stopAsHeld(r, reason.OperatorOff, "fenced with --off-only; unfence brings it back", now)
 	case r.FoundOff && !r.Limits.PowerOnFoundOff:
-		return stopAsHeld(r, reasonFoundOff, "the host was off before fenced came; unfence brings it back", now)
+		return stopAsHeld(r, reason.FoundOff, "the host was off before fenced came; unfence brings it back", now)
 	}
 	r.LeaveOff = false
 	return enter(r, PowerOn, "", now)
@@ -74,14 +75,14 @@ func nodeIsolated(r Run, now time.Time) (Run, Action, time.Duration) {
 func giveUpIsolation(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	switch {
 	case s.API == APIForbidden:
-		return abandon(r, reasonAPIForbidden, "the API server forbids what step 2 needs", Held, now)
+		return abandon(r, reason.APIForbidden, "the API server forbids what step 2 needs", Held, now)
 	case s.API != APIReachable:
-		return abandon(r, reasonAPIUnreachable, "the API server did not answer", Aborted, now)
+		return abandon(r, reason.APIUnreachable, "the API server did not answer", Aborted, now)
 	case s.Node.Deleting:
 		r.LeaveOff = true
-		return stopAsHeld(r, reasonNodeFinalizer, "a finalizer keeps the deleted Node", now)
+		return stopAsHeld(r, reason.NodeFinalizer, "a finalizer keeps the deleted Node", now)
 	case s.Node.Ready == Yes:
-		return abandon(r, reasonNodeStillReady, "the control plane still reports the Node Ready", Held, now)
+		return abandon(r, reason.NodeStillReady, "the control plane still reports the Node Ready", Held, now)
 	}
-	return abandon(r, reasonIsolationFailed, "the Node could not be isolated; last power read: "+powerReadText(s), Held, now)
+	return abandon(r, reason.IsolationFailed, "the Node could not be isolated; last power read: "+powerReadText(s), Held, now)
 }

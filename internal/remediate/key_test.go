@@ -37,7 +37,7 @@ type flat struct {
 // fails when one is added.
 func flatten(r Run) flat {
 	f := flat{
-		target: r.Target, step: r.Step, abandonTo: r.AbandonTo, reason: r.Reason, note: r.Note, abandon: r.Abandon,
+		target: r.Target, step: r.Step, abandonTo: r.AbandonTo, reason: string(r.Reason), note: r.Note, abandon: string(r.Abandon),
 		newUID: r.NewNodeUID, attempt: r.Attempt, level: r.Level, offLevel: r.OffLevel, proof: r.Proof, journal: len(r.Steps), stepStarted: r.StepStarted, ended: r.Ended,
 		isolated: r.Isolated, apiLost: r.APILost, onSeen: r.OnSeen, notBefore: r.NotBefore, healthy: r.HealthySince,
 		started: r.Started, intent: r.Intent, wrongClock: r.WrongClock, touched: r.Intervened, foundOff: r.FoundOff, leaveOff: r.LeaveOff,
@@ -93,7 +93,7 @@ type key struct {
 func keyOf(v variant, st state) key {
 	r, w := st.rec, st.w
 	k := key{
-		step: r.Step, abandonTo: r.AbandonTo, action: r.Intent.Action, reason: r.Reason, abandon: r.Abandon,
+		step: r.Step, abandonTo: r.AbandonTo, action: r.Intent.Action, reason: string(r.Reason), abandon: string(r.Abandon),
 		level: int8(r.Level), offLevel: int8(r.OffLevel), supply: w.supply, people: w.people, session: w.memory.level, ahead: int16(w.ahead), wrongFor: w.wrongFor, other: v.otherKey(st), more: int8(r.Limits.MaxAttempts - r.Attempt),
 		nodeUID: r.Target.NodeUID, bootID: r.Target.BootID, newUID: r.NewNodeUID, attempt: int8(r.Attempt), left: st.left,
 	}

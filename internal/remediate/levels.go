@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // withoutOtherLevels is the look without what was read of another level than the run's: a proof
@@ -29,9 +30,9 @@ func levelUnusable(s Observation) bool {
 
 // giveUpOnLevel ends the present level of step 1. The next level is tried; without one the run is
 // Held. If this level has proven the host off, another level cannot do more.
-func giveUpOnLevel(r Run, s Observation, reason, note string, now time.Time) (Run, Action, time.Duration) {
+func giveUpOnLevel(r Run, s Observation, code reason.Code, note string, now time.Time) (Run, Action, time.Duration) {
 	if !hasNextLevel(r) || offProven(r, s, now) {
-		return stopAsHeld(r, reason, note, now)
+		return stopAsHeld(r, code, note, now)
 	}
 	return nextLevel(r, s, note, now)
 }
@@ -48,9 +49,9 @@ func nextLevel(r Run, s Observation, why string, now time.Time) (Run, Action, ti
 // giveUpOnStart ends an attempt that could not begin at any level. An untouched first attempt is
 // dropped; otherwise the run is Held.
 func giveUpOnStart(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
-	reason, note := powerReason(s, reasonNotJudged), "step 1 could not begin in time: the BMC or the API did not answer"
+	code, note := powerReason(s, reason.NotJudged), "step 1 could not begin in time: the BMC or the API did not answer"
 	if offInhibited(r, s) {
-		reason, note = reasonOutletContradicted, miswiredNote(r, s)
+		code, note = reason.OutletContradicted, miswiredNote(r, s)
 	}
 	switch {
 	case s.PowerError != "" && hasNextLevel(r):
@@ -58,9 +59,9 @@ func giveUpOnStart(r Run, s Observation, now time.Time) (Run, Action, time.Durat
 	case offInhibited(r, s) && hasNextLevel(r):
 		return nextLevel(r, s, note, now)
 	case r.Attempt > 1, r.Intervened:
-		return stopAsHeld(r, reason, note, now)
+		return stopAsHeld(r, code, note, now)
 	}
-	return finish(r, Aborted, reason, note, now)
+	return finish(r, Aborted, code, note, now)
 }
 
 // sendOff notes the level: the way back to On begins there. // I20

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // confirmedWorld is a world in which a manual confirmation begins the run, and no BMC answers.
@@ -62,7 +63,7 @@ var peopleMutants = []mutant{
 	{"forgets the hold on a confirmation", "isolated while Metal3", confirmedWorld(variant{bmh: true}), seeing(func(_ Run, s *Observation, _ time.Time) { s.PowerLock = Yes })},
 	{"forgets the quorum on a confirmation", "I12: isolated on a confirmation", confirmedWorld(variant{control: true, isolation: IsolateTaint}, memberLost), seeing(func(_ Run, s *Observation, _ time.Time) { s.Quorum = Yes })},
 	{"switches on what a person left off", "I26: a host that a person confirmed off", confirmedWorld(variant{}), saying(func(r Run, _ Observation, r2 *Run, a *Action, now time.Time) {
-		if r.Step == Held && r.Reason == reasonConfirmedOff {
+		if r.Step == Held && r.Reason == reason.ConfirmedOff {
 			*r2, *a, _ = resumeAtPowerOn(r, "", now)
 		}
 	})},
@@ -86,7 +87,7 @@ var peopleMutants = []mutant{
 	{"works through a hold", "I23", basic(holdOrder), seeing(func(_ Run, s *Observation, _ time.Time) { s.Paused = false })},
 	{"closes of its own accord", "closed as it is, and nobody", basic(), saying(func(r Run, _ Observation, r2 *Run, _ *Action, now time.Time) {
 		if r2.Step == AwaitNode {
-			*r2, _, _ = finish(*r2, Aborted, reasonClosedAsIs, "", now)
+			*r2, _, _ = finish(*r2, Aborted, reason.ClosedAsIs, "", now)
 		}
 	})},
 }

@@ -17,7 +17,7 @@ func TestHeldForgetsWhatWasGivenUp(t *testing.T) {
 	visits := len(r.Steps)
 	got, _, _ := Next(r, s, noon)
 	assert.Equal(t, Held, got.Step)
-	assert.Empty(t, got.Abandon+string(got.AbandonTo))
+	assert.Empty(t, string(got.Abandon)+string(got.AbandonTo))
 	assert.Contains(t, got.Note, "abandoned (Paused)")
 	assert.Len(t, got.Steps, visits+1, "the stay in Held is noted, too")
 	why := got.Steps[visits-1].Note
@@ -32,7 +32,7 @@ func TestHeldForgetsWhatWasGivenUp(t *testing.T) {
 	s.Node = Node{Exists: No}
 	r.AbandonTo = Held
 	got, _, _ = Next(r, s, noon)
-	assert.Empty(t, got.Abandon+string(got.AbandonTo)+got.Note, "isolated after all: nothing is given up")
+	assert.Empty(t, string(got.Abandon)+string(got.AbandonTo)+got.Note, "isolated after all: nothing is given up")
 	assert.Equal(t, noon, got.Isolated)
 }
 

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // Answer is the answer of a read to a question; the zero value is "could not tell".
@@ -55,7 +56,7 @@ type Observation struct {
 	PowerError bmc.Kind
 	// LevelRefusal is the reason code if the level could not be asked at all, for example
 	// InvalidHost or SecretMissing; "" when the BMC itself failed.
-	LevelRefusal string
+	LevelRefusal reason.Code
 	Proof        bmc.Proof
 	// LowerLevelOn names a lower level that reads On while this one cannot be read. It is
 	// only asked while a manual confirmation is on the record. // I26
@@ -111,7 +112,8 @@ type Observation struct {
 	Paused bool
 	// PausedWhy explains Paused. PausedReason is the reason code of a run that ends for
 	// it; "" = Paused.
-	PausedWhy, PausedReason string
+	PausedWhy    string
+	PausedReason reason.Code
 	// RenamedTo names another Node that now has the target's system UUID: the host
 	// came back under another name. // I6
 	RenamedTo string

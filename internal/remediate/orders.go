@@ -2,6 +2,8 @@ package remediate
 
 import (
 	"time"
+
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // takeOrders carries out what part of a person's orders needs no look, and drops orders that came
@@ -31,8 +33,8 @@ func takeAbort(r Run) Run {
 		r.Abort = nil
 	case r.Step == PowerOn && r.Abandon != "" && r.Attempt == 1:
 		r = forbidMoreAttempts(r) // the isolation may turn out to have been done
-		r.Abandon, r.AbandonTo = reasonAborted, Aborted
-		r.Reason, r.Note, r.Abort = reasonAborted, orderNote("aborted", *r.Abort), nil
+		r.Abandon, r.AbandonTo = reason.Aborted, Aborted
+		r.Reason, r.Note, r.Abort = reason.Aborted, orderNote("aborted", *r.Abort), nil
 	case r.Step == PowerOn && r.Abandon != "": // it will be Held, and carried out there
 	case r.Step == PowerOn, r.Step == AwaitNode, r.Step == RestoreNode:
 		r = forbidMoreAttempts(r)
@@ -55,23 +57,24 @@ func forbidMoreAttempts(r Run) Run {
 // handleRestore carries out an unfence or an abort. Before the isolation the cycle is abandoned;
 // after it the run goes on at step 3.
 func handleRestore(r Run, now time.Time) (Run, Action, time.Duration) {
-	var reason, note string
+	var code reason.Code
+	var note string
 	if r.Abort != nil {
-		r, reason, note = forbidMoreAttempts(r), reasonAborted, orderNote("aborted", *r.Abort)
+		r, code, note = forbidMoreAttempts(r), reason.Aborted, orderNote("aborted", *r.Abort)
 	} else {
-		reason, note = reasonUnfenced, orderNote("unfenced", *r.Unfence)
+		code, note = reason.Unfenced, orderNote("unfenced", *r.Unfence)
 	}
 	r.Unfence, r.Abort, r.LeaveOff, r.OffOnly = nil, nil, false, false
 	r = expireConfirmation(r) // this order is newer
 	switch {
 	case r.Strategy == DeleteMachine:
-		return finish(r, Aborted, reason, note, now)
+		return finish(r, Aborted, code, note, now)
 	case r.Isolated.IsZero() && r.Attempt == 1:
-		return dropAttempt(r, reason, note, now)
+		return dropAttempt(r, code, note, now)
 	}
 	// The person's order decides: after a later attempt, or where a host was falsely believed
 	// off, the present Node is the one to restore.
-	if r.Attempt > 1 || r.Reason == reasonFalseOff || r.Reason == reasonConfirmedOffContradicted {
+	if r.Attempt > 1 || r.Reason == reason.FalseOff || r.Reason == reason.ConfirmedOffContradicted {
 		r.Target.NodeUID, r.Target.BootID = "", ""
 	}
 	return resumeAtPowerOn(r, note, now)
@@ -85,11 +88,11 @@ func resumeAtPowerOn(r Run, note string, now time.Time) (Run, Action, time.Durat
 
 // dropAttempt ends an attempt that has not isolated: at once if nothing was touched, otherwise
 // with the host back On.
-func dropAttempt(r Run, reason, note string, now time.Time) (Run, Action, time.Duration) {
+func dropAttempt(r Run, code reason.Code, note string, now time.Time) (Run, Action, time.Duration) {
 	if !r.Intervened && r.Attempt == 1 {
-		return finish(r, Aborted, reason, note, now)
+		return finish(r, Aborted, code, note, now)
 	}
-	return abandon(r, reason, note, Aborted, now)
+	return abandon(r, code, note, Aborted, now)
 }
 
 // CanAbort says whether a run can be aborted, or why not.
@@ -124,7 +127,7 @@ func closeAsIs(r Run, s Observation, now time.Time) (Run, Action, time.Duration)
 		return releasePowerLock(r, s, now)
 	}
 	r.Abort, r.LeaveOff = nil, false
-	return finish(r, Aborted, reasonClosedAsIs, note, now)
+	return finish(r, Aborted, reason.ClosedAsIs, note, now)
 }
 
 // releasePowerLock takes our power lock off the BareMetalHost.
@@ -150,7 +153,7 @@ func CanRetry(r Run) (ok bool, why string) {
 	case r.LeaveOff && r.Confirmed != nil && r.Isolated.IsZero():
 		return false, "the host is left off on a manual confirmation; use confirm-off, unfence or abort" // I26
 	case r.LeaveOff && !r.Isolated.IsZero():
-		return false, "the host is off on purpose (" + r.Reason + "); unfence brings it back"
+		return false, "the host is off on purpose (" + string(r.Reason) + "); unfence brings it back"
 	}
 	return true, ""
 }
@@ -166,7 +169,7 @@ func acceptRetry(r Run, s Observation, now time.Time) (Run, Action, time.Duratio
 		return r, Nothing, poll
 	case r.Isolated.IsZero():
 		return restartPowerOff(r, note, now)
-	case r.Reason == reasonAttemptsExhausted:
+	case r.Reason == reason.AttemptsExhausted:
 		r.Limits.MaxAttempts, r.Reason, r.Note, r.Started = r.Attempt+1, "", "", now
 		r, a, wait := nextAttempt(r, note, now)
 		r.NotBefore = now

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/reason"
 )
 
 func abort(r *Run) { r.Abort = &Order{Actor: "ann", Reason: "enough"} }
@@ -15,7 +16,7 @@ func asIs(r *Run) { r.Abort = &Order{Actor: "ann", Reason: "mine", AsIs: true} }
 
 func retry(r *Run) { r.Retry = &Order{Actor: "ann", Reason: "mended"} }
 
-func isolatedRun(r *Run, reason string) { r.Isolated, r.Reason = ago(minute), reason }
+func isolatedRun(r *Run, code string) { r.Isolated, r.Reason = ago(minute), reason.Code(code) }
 
 func TestAbort(t *testing.T) {
 	play(t, []scene{
@@ -45,7 +46,7 @@ func TestAbortOnTheWayBack(t *testing.T) {
 	abort(&r)
 	got, _, _ := Next(r, s, noon)
 	assert.Equal(t, Aborted, got.Step, "not Held: a person has seen it")
-	assert.Equal(t, "Aborted aborted by ann: enough", got.Reason+" "+got.Note)
+	assert.Equal(t, "Aborted aborted by ann: enough", string(got.Reason)+" "+got.Note)
 	assert.Nil(t, got.Abort)
 
 	s.Node = Node{Exists: No}
@@ -72,7 +73,7 @@ func TestAbortedRunCompletesWithoutAnotherAttempt(t *testing.T) {
 	r, _, _ = Next(r, s, noon)
 	r, _, _ = Next(r, s, noon)
 	assert.Equal(t, Held, r.Step)
-	assert.Equal(t, "AttemptsExhausted", r.Reason)
+	assert.Equal(t, "AttemptsExhausted", string(r.Reason))
 }
 
 func TestClosedAsIs(t *testing.T) {

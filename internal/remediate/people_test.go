@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // people is what persons have ordered, and the oracle's notes about that.
@@ -127,7 +128,7 @@ func (v variant) onOrders(w world, r, r2 Run, s Observation, a Action) (bad []st
 		bad = append(bad, "I26: given up on a manual confirmation, and switched on unasked")
 	case a == DeleteTargetMachine && w.aborted && !w.ordered && !v.deleteOnly && r.Retry == nil:
 		bad = append(bad, "a run that was given up deletes a Machine")
-	case r2.Step == Aborted && r2.Reason == reasonClosedAsIs && !w.closed:
+	case r2.Step == Aborted && r2.Reason == reason.ClosedAsIs && !w.closed:
 		bad = append(bad, "closed as it is, and nobody asked for that")
 	}
 	return bad
@@ -135,7 +136,7 @@ func (v variant) onOrders(w world, r, r2 Run, s Observation, a Action) (bad []st
 
 // onClosed judges the end that a person wanted: only our hold must be gone.
 func (v variant) onClosed(w world, r Run, bad *[]string) bool {
-	if r.Reason != reasonClosedAsIs {
+	if r.Reason != reason.ClosedAsIs {
 		return false
 	}
 	if v.feedsAnother && w.contradicted && w.cut != [2]bool{} { // I20

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // 1 PowerOff. Goal: Off, proven by two spaced reads of the identified BMC, and no renewal of the
@@ -11,7 +12,7 @@ import (
 func powerOff(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	switch why := confirmationContradicted(r, s); {
 	case leaseAdvanced(r, s) && s.Power.State != bmc.On: // also beside a manual confirmation // I5
-		return stopAsHeld(r, reasonFalseOff, "the Node's Lease was renewed although the BMC says Off", now)
+		return stopAsHeld(r, reason.FalseOff, "the Node's Lease was renewed although the BMC says Off", now)
 	case why != "":
 		return holdContradicted(r, why, now)
 	case confirmationActive(r) && levelUnreadable(r, s, now):
@@ -42,7 +43,7 @@ func switchOff(r Run, s Observation, now time.Time) (Run, Action, time.Duration)
 	case found.ends():
 		return found.apply(r, s, now)
 	case levelMiswired(r, s, now):
-		return giveUpOnLevel(r, s, reasonOutletContradicted, miswiredNote(r, s), now)
+		return giveUpOnLevel(r, s, reason.OutletContradicted, miswiredNote(r, s), now)
 	case s.PowerError.RefusesAccount():
 		return giveUpOnLevel(r, s, powerReason(s, ""), "the BMC refuses the account", now) // retrying locks it
 	case levelUnusable(s) && hasNextLevel(r):
@@ -50,8 +51,8 @@ func switchOff(r Run, s Observation, now time.Time) (Run, Action, time.Duration)
 	case timeExpired(s, now, r.Deadline()) && s.API != APIReachable && offProven(r, s, now):
 		return giveUpIsolation(r, s, now) // only the Lease is not known to stand still
 	case timeExpired(s, now, r.Deadline()):
-		reason, note := offFailed(r, s)
-		return giveUpOnLevel(r, s, reason, note, now)
+		code, note := offFailed(r, s)
+		return giveUpOnLevel(r, s, code, note, now)
 	case noEffect.ends():
 		return noEffect.apply(r, s, now)
 	case noEffectYet(r, s) && preconditionsUnknown(r, s, now), s.Identity != Yes: // the power lock, too, is a power command // I8

@@ -5,6 +5,8 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,11 +20,16 @@ import (
 var reasonArgument = map[string]int{"stopAsHeld": 1, "abandon": 1, "dropAttempt": 1, "finish": 2, "giveUpOnLevel": 2, "powerReason": 1}
 
 // TestReasonsAreConstants: a reason code is stored and documented, so it is written once,
-// in reasons.go. Everywhere else it is the constant.
+// in package reason. Everywhere else it is the constant.
 func TestReasonsAreConstants(t *testing.T) {
 	set := token.NewFileSet()
-	files := product(t, set)
-	codes := stringLiterals(files["reasons.go"])
+	files := product(t, ".", set)
+	var codes []string
+	for _, file := range product(t, "../reason", set) {
+		codes = append(codes, stringLiterals(file)...)
+	}
+	code := regexp.MustCompile(`^[A-Z][A-Za-z]+$`)
+	codes = slices.DeleteFunc(codes, func(s string) bool { return !code.MatchString(s) })
 	require.Greater(t, len(codes), 30, "the codes were not found")
 	for _, kind := range []string{"run.go", "observation.go"} { // steps and actions have the same form
 		for _, name := range stringLiterals(files[kind]) {
@@ -31,9 +38,6 @@ func TestReasonsAreConstants(t *testing.T) {
 	}
 	calls := map[string]int{}
 	for name, file := range files {
-		if name == "reasons.go" {
-			continue
-		}
 		for _, s := range stringLiterals(file) {
 			assert.NotContains(t, codes, s, "%s: a raw reason code; use the constant", name)
 		}
@@ -48,7 +52,7 @@ func TestReasonsAreConstants(t *testing.T) {
 			}
 			if i, ok := reasonArgument[id.Name]; ok {
 				calls[id.Name]++
-				assert.Empty(t, stringLiterals(call.Args[i]), "%s: a raw reason code; use a constant of reasons.go", set.Position(call.Pos()))
+				assert.Empty(t, stringLiterals(call.Args[i]), "%s: a raw reason code; use a constant of package reason", set.Position(call.Pos()))
 			}
 			return true
 		})
@@ -58,15 +62,15 @@ func TestReasonsAreConstants(t *testing.T) {
 	}
 }
 
-// product are the parsed files of this package without its tests.
-func product(t *testing.T, set *token.FileSet) map[string]*ast.File {
+// product are the parsed files of a package without its tests.
+func product(t *testing.T, dir string, set *token.FileSet) map[string]*ast.File {
 	t.Helper()
-	entries, err := os.ReadDir(".")
+	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	files := map[string]*ast.File{}
 	for _, e := range entries {
 		if strings.HasSuffix(e.Name(), ".go") && !strings.HasSuffix(e.Name(), "_test.go") {
-			files[e.Name()], err = parser.ParseFile(set, e.Name(), nil, 0)
+			files[e.Name()], err = parser.ParseFile(set, filepath.Join(dir, e.Name()), nil, 0)
 			require.NoError(t, err)
 		}
 	}

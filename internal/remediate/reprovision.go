@@ -3,6 +3,8 @@ package remediate
 import (
 	"cmp"
 	"time"
+
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // 6 Reprovision. Goal: the Machine is deleted, or handed over to its owner by condition, so that it
@@ -19,7 +21,7 @@ func reprovision(r Run, s Observation, now time.Time) (Run, Action, time.Duratio
 	nodeIsBack := !deleteOnly && registeredSinceIsolation(r, s.Node) && s.Node.BootID != r.Target.BootID && s.Node.Ready == Yes && !s.Node.Deleting
 	switch {
 	case anyOnPending(r):
-		return stopAsHeld(r, reasonOutletContradicted, onPendingNote, now)
+		return stopAsHeld(r, reason.OutletContradicted, onPendingNote, now)
 	case !deleteOnly && r.Target.BareMetalHost != "" && s.PowerLock == Yes: // the next owner must be able to switch it on
 		return command(r, ReleasePowerLock, resendWrite, now)
 	case !deleteOnly && r.Target.BareMetalHost != "" && s.PowerLock == CannotTell: // our power lock may be set: the run does not end
@@ -34,13 +36,13 @@ func reprovision(r Run, s Observation, now time.Time) (Run, Action, time.Duratio
 	case !deleteOnly && s.RenamedTo != "": // nor one that works under another name
 		return holdRenamed(r, s, now)
 	case deleteOnly && controlPlane:
-		return finish(r, Aborted, reasonControlPlane, "a control-plane Machine is not replaced here", now)
+		return finish(r, Aborted, reason.ControlPlane, "a control-plane Machine is not replaced here", now)
 	case deleteOnly && m.Replaceable == No:
-		return finish(r, Aborted, reasonNoController, m.Why, now)
+		return finish(r, Aborted, reason.NoController, m.Why, now)
 	case deleteOnly && timeExpired(s, now, r.StepStarted.Add(r.Limits.APITimeout)):
-		return finish(r, Aborted, reasonAPIUnreachable, "the Machine could not be deleted in time", now)
+		return finish(r, Aborted, reason.APIUnreachable, "the Machine could not be deleted in time", now)
 	case !deleteOnly && (r.Target.Machine == "" || r.ControlPlane || r.Confirmed != nil || !r.Limits.Reprovision || m.Replaceable == No):
-		return stopAsHeld(r, cmp.Or(r.Reason, reasonAttemptsExhausted), cmp.Or(m.Why, r.Note, "reprovisioning is not allowed here"), now)
+		return stopAsHeld(r, cmp.Or(r.Reason, reason.AttemptsExhausted), cmp.Or(m.Why, r.Note, "reprovisioning is not allowed here"), now)
 	case found.effect != proceed, !replaceable, m.Exists != Yes, !deleteOnly && s.NodesUnseen, now.Sub(s.At) > freshFor,
 		deleteOnly && (s.Justified != Yes || s.Contested != No || noQuorum(r, s)):
 		return r, Nothing, poll

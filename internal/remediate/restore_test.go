@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/fenced/fenced/internal/reason"
 )
 
 func TestRefusedRestoreSaysWhy(t *testing.T) {
@@ -29,7 +31,7 @@ func TestNodeOfAnotherMachineIsNoSuccess(t *testing.T) {
 			r, _, _ = Next(r, s, noon)
 		}
 		assert.Equal(t, Held, r.Step, "%s", isolation)
-		assert.Equal(t, reasonFalseOff, r.Reason)
+		assert.Equal(t, reason.FalseOff, r.Reason)
 		assert.Contains(t, r.Note, "another machine")
 	}
 }

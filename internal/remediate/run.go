@@ -1,6 +1,10 @@
 package remediate
 
-import "time"
+import (
+	"time"
+
+	"github.com/fenced/fenced/internal/reason"
+)
 
 // Step is the present step of a run. The six steps come in order. A Held run
 // needs a person. Done, Aborted and Reprovisioned are the ends.
@@ -154,15 +158,15 @@ type Run struct {
 	Confirmed    *Order           `json:"confirmed,omitempty"`
 	Confirmation *OffConfirmation `json:"word,omitempty"` // what became of it
 
-	Step        Step      `json:"step"`
-	Attempt     int       `json:"attempt"`
-	Started     time.Time `json:"started"`     // from here RunTimeout counts; see Began
-	StepStarted time.Time `json:"stepStarted"` // of the step, or of its present level
-	Ended       time.Time `json:"ended,omitzero"`
-	Reason      string    `json:"reason,omitempty"` // CamelCase code of Held, Aborted or an abandoned cycle
-	Note        string    `json:"note,omitempty"`   // the sentence to Reason
-	Intent      Intent    `json:"intent"`
-	Steps       []Visit   `json:"steps"`
+	Step        Step        `json:"step"`
+	Attempt     int         `json:"attempt"`
+	Started     time.Time   `json:"started"`     // from here RunTimeout counts; see Began
+	StepStarted time.Time   `json:"stepStarted"` // of the step, or of its present level
+	Ended       time.Time   `json:"ended,omitzero"`
+	Reason      reason.Code `json:"reason,omitempty"` // CamelCase code of Held, Aborted or an abandoned cycle
+	Note        string      `json:"note,omitempty"`   // the sentence to Reason
+	Intent      Intent      `json:"intent"`
+	Steps       []Visit     `json:"steps"`
 
 	// Level is the power level in use, from 0. Step 1 goes up when one fails; the
 	// way back to On goes down to 0.
@@ -195,8 +199,8 @@ type Run struct {
 	Isolated time.Time `json:"isolated,omitzero"`
 	// Abandon is why a power cycle goes back to On without isolation. AbandonTo is how
 	// the run ends once the host is back.
-	Abandon   string `json:"abandon,omitempty"`
-	AbandonTo Step   `json:"abandonTo,omitempty"`
+	Abandon   reason.Code `json:"abandon,omitempty"`
+	AbandonTo Step        `json:"abandonTo,omitempty"`
 	// APILost is since when the API server does not answer, or forbids what is needed.
 	APILost time.Time `json:"apiLost,omitzero"`
 	// OnSeen is the first On read of step 3: the clock of steps 4 and 5.

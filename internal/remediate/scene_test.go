@@ -82,7 +82,7 @@ func (c scene) ask(t *testing.T) Run {
 	got, action, wait := Next(r, s, noon)
 	assert.Equal(t, c.step, got.Step, "step")
 	assert.Equal(t, c.action, action, "action")
-	assert.Equal(t, c.reason, got.Reason, "reason")
+	assert.Equal(t, c.reason, string(got.Reason), "reason")
 	if action != Nothing {
 		assert.Equal(t, Intent{Action: action, At: noon}, got.Intent, "I19")
 	}

@@ -341,7 +341,7 @@ func (x *explorer) add(from int32, st state, pre, post fault, sec int, more []st
 		id = int32(len(x.nodes))
 		x.seen[k] = id
 		x.nodes = append(x.nodes, node{
-			parent: from, fine: -1, pre: pre, post: post, crash: st.crash, end: st.rec.Step, reason: st.rec.Reason,
+			parent: from, fine: -1, pre: pre, post: post, crash: st.crash, end: st.rec.Step, reason: string(st.rec.Reason),
 			excused: st.rec.Abandon != "" && st.w.apiDown >= never && st.w.on,
 		})
 		more = append(more, st)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // Next is the whole of power remediation. From the durable record, what one look found and
@@ -82,7 +83,7 @@ func awaitNode(r Run, s Observation, now time.Time) (Run, Action, time.Duration)
 	registered := registeredSinceIsolation(r, n)
 	switch {
 	case registered && !isTargetMachine(r, n):
-		return stopAsHeld(r, reasonFalseOff, "the Node registered from another machine: systemUUID "+n.SystemUUID, now)
+		return stopAsHeld(r, reason.FalseOff, "the Node registered from another machine: systemUUID "+n.SystemUUID, now)
 	case registered && n.BootID != t.BootID:
 		r.NewNodeUID = n.UID
 		return enter(r, RestoreNode, "", now)
@@ -107,7 +108,7 @@ func restoreNode(r Run, s Observation, now time.Time) (Run, Action, time.Duratio
 	case s.Node.Exists == No, s.Node.Exists == Yes && (s.Node.UID != r.NewNodeUID || !isTargetMachine(r, s.Node)):
 		return enter(r, AwaitNode, "the new Node went away, or is another machine's", now)
 	case restored && s.Node.Ready == Yes && timeExpired(s, now, r.Deadline()): // a working host is never cycled because of an annotation
-		return finish(r, Done, reasonRequestNotCleared, "the remediation request could not be taken off the Machine", now)
+		return finish(r, Done, reason.RequestNotCleared, "the remediation request could not be taken off the Machine", now)
 	case restored && requested: // otherwise the health check in the cluster counts the Machine unhealthy for ever
 		return command(r, ClearRequest, resendWrite, now)
 	case restored && s.Node.Ready == Yes && (s.Machine.Exists != CannotTell || r.Target.Machine == ""):
@@ -115,7 +116,7 @@ func restoreNode(r Run, s Observation, now time.Time) (Run, Action, time.Duratio
 	case s.Power.State == bmc.Off:
 		return enter(r, PowerOn, "the host reads Off again", now)
 	case !restored && s.API == APIReachable && timeExpired(s, now, r.StepStarted.Add(r.Limits.RestoreTimeout)):
-		return stopAsHeld(r, reasonRestoreFailed, cmp.Or(s.RestoreError, "labels, annotations or taints could not be read back"), now)
+		return stopAsHeld(r, reason.RestoreFailed, cmp.Or(s.RestoreError, "labels, annotations or taints could not be read back"), now)
 	case timeExpired(s, now, r.Deadline()) && restored:
 		return nextAttempt(r, "the Node was not Ready in time", now)
 	case s.Restored == No, s.Restored == Yes && s.Node.OutOfService:

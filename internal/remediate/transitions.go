@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // Begin gives the record of a new run its first step.
@@ -25,7 +27,7 @@ func Begin(r Run, now time.Time) Run {
 // AbortUnsaved ends a run whose first record may not have been saved. Nothing was done for it,
 // and nothing will be.
 func AbortUnsaved(r Run, now time.Time) Run {
-	r, _, _ = finish(r, Aborted, reasonNotSaved, "the store did not confirm that it saved the run", now)
+	r, _, _ = finish(r, Aborted, reason.NotSaved, "the store did not confirm that it saved the run", now)
 	return r
 }
 
@@ -58,39 +60,39 @@ func command(r Run, a Action, every time.Duration, now time.Time) (Run, Action, 
 	return r, a, 0
 }
 
-func finish(r Run, end Step, reason, note string, now time.Time) (Run, Action, time.Duration) {
+func finish(r Run, end Step, code reason.Code, note string, now time.Time) (Run, Action, time.Duration) {
 	if anyOnPending(r) { // I20
-		return stopAsHeld(r, reasonOutletContradicted, onPendingNote, now)
+		return stopAsHeld(r, reason.OutletContradicted, onPendingNote, now)
 	}
-	r.Reason, r.Note, r.Ended = reason, note, now
+	r.Reason, r.Note, r.Ended = code, note, now
 	return enter(r, end, note, now)
 }
 
 // abandon goes back to On without isolation, and then to the given end. A later attempt has
 // isolated a Node before, so the run is Held in any case.
-func abandon(r Run, reason, note string, to Step, now time.Time) (Run, Action, time.Duration) {
+func abandon(r Run, code reason.Code, note string, to Step, now time.Time) (Run, Action, time.Duration) {
 	if confirmationActive(r) {
-		return stopAsHeld(r, reason, strings.TrimPrefix(note+"; ", "; ")+"left off on the confirmation by "+r.Confirmed.Actor+"; unfence brings it back", now)
+		return stopAsHeld(r, code, strings.TrimPrefix(note+"; ", "; ")+"left off on the confirmation by "+r.Confirmed.Actor+"; unfence brings it back", now)
 	}
 	if r.Attempt > 1 {
 		to = Held
 	}
-	r.Abandon, r.AbandonTo, r.Reason, r.Note, r.LeaveOff = reason, to, reason, note, false
-	return enter(r, PowerOn, reason+": "+note, now)
+	r.Abandon, r.AbandonTo, r.Reason, r.Note, r.LeaveOff = code, to, code, note, false
+	return enter(r, PowerOn, string(code)+": "+note, now)
 }
 
 // stopAsHeld keeps the run for a person. While a manual confirmation is active, the host is left
 // as it is, whatever stops the run: the person may be working inside it, and only a person
 // switches it on again. // I26
-func stopAsHeld(r Run, reason, note string, now time.Time) (Run, Action, time.Duration) {
-	if confirmationActive(r) && !voidsConfirmation[reason] {
+func stopAsHeld(r Run, code reason.Code, note string, now time.Time) (Run, Action, time.Duration) {
+	if confirmationActive(r) && !voidsConfirmation[code] {
 		r.LeaveOff = true
 	}
-	r.Reason, r.Note, r.Abandon, r.AbandonTo = reason, note, "", ""
-	return enter(r, Held, reason+": "+note, now)
+	r.Reason, r.Note, r.Abandon, r.AbandonTo = code, note, "", ""
+	return enter(r, Held, string(code)+": "+note, now)
 }
 
 // holdRenamed holds a run whose host works under another name: it is not cycled. // I6
 func holdRenamed(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
-	return stopAsHeld(r, reasonNodeRenamed, "the host registered as Node "+s.RenamedTo, now)
+	return stopAsHeld(r, reason.NodeRenamed, "the host registered as Node "+s.RenamedTo, now)
 }

@@ -32,7 +32,7 @@ func (s *Stop) Quarantine(ctx context.Context, cluster, node, why string, now ti
 	case err != nil: // the gate that tripped stays shut by itself
 		s.opt.Emit(event.Event{Type: event.Failed, Cluster: cluster, Node: node, Message: "save the quarantine: " + err.Error()})
 	case made:
-		s.opt.Emit(event.Event{Type: event.Refused, Cluster: cluster, Node: node, Reason: string(reason.Quarantined),
+		s.opt.Emit(event.Event{Type: event.Refused, Cluster: cluster, Node: node, Reason: reason.Quarantined,
 			Message: fmt.Sprintf("quarantined until %s, or until a person releases it: %s", h.Until.Format(time.RFC3339), h.Reason)})
 	}
 }

@@ -21,7 +21,7 @@ func TestARefusedAccountIsNotLocked(t *testing.T) {
 		w.wait(every + every/5)
 		require.Len(t, m.reads, 1)
 		require.Len(t, w.events, 1, "it is told at once")
-		assert.Equal(t, "BMCAuth", w.events[0].Reason)
+		assert.Equal(t, "BMCAuth", string(w.events[0].Reason))
 		w.wait(24 * time.Hour)
 		assert.Less(t, len(m.reads), 30)
 		for i := 1; i < len(m.reads); i++ {

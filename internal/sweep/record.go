@@ -132,7 +132,7 @@ func (e *entry) news() *event.Event {
 		return ev
 	}
 	code, why := failure(e.last)
-	ev.Reason = string(code)
+	ev.Reason = code
 	ev.Message = fmt.Sprintf("BMC %s of %s is not dependable: %s", e.device(), e.subject.Host.Name, why)
 	return ev
 }

@@ -67,7 +67,7 @@ func TestHungDevicesDelayNobody(t *testing.T) {
 	assert.Less(t, dead/1000, 15, "dead ones are asked less and less often")
 	failed := 0
 	for _, e := range w.events {
-		assert.Equal(t, "BMCUnreachable", e.Reason)
+		assert.Equal(t, "BMCUnreachable", string(e.Reason))
 		failed++
 	}
 	assert.Equal(t, 1000, failed, "each dead one is told once")
@@ -85,7 +85,7 @@ func TestThreeFailuresAreToldOnce(t *testing.T) {
 		w.wait(2 * every)
 		require.Len(t, w.events, 1)
 		assert.Equal(t, EventBMC, w.events[0].Type)
-		assert.Equal(t, "BMCRefused", w.events[0].Reason)
+		assert.Equal(t, "BMCRefused", string(w.events[0].Reason))
 		assert.Equal(t, "n-1", w.events[0].Node)
 		assert.Contains(t, w.events[0].Message, "ipmi://bmc-1:623")
 		assert.False(t, w.result(t, 1).Dependable)

@@ -53,7 +53,7 @@ func reasonText(r remediate.Run) string {
 	if r.Reason == "" {
 		return ""
 	}
-	return "/" + r.Reason
+	return "/" + string(r.Reason)
 }
 
 // auditStart looks at a run that is begun. w.mu is held.

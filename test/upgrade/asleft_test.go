@@ -118,7 +118,7 @@ func checkEnds(t *testing.T, w *world, d *daemon) {
 		r := d.runOn(t, host)
 		assert.Equal(t, want.run, r.ID, host)
 		assert.Equal(t, want.step, r.Step, "%s: %s %s", host, r.Reason, r.Note)
-		assert.Equal(t, want.reason, r.Reason, "%s: %s", host, r.Note)
+		assert.Equal(t, want.reason, string(r.Reason), "%s: %s", host, r.Note)
 		assert.Equal(t, want.offs, w.of(host).Count(bmc.CommandOff) > 0, "%s: %v", host, w.of(host).Commands())
 		if r.Step == remediate.Done {
 			checkHost(t, w, r)

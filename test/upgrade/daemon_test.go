@@ -104,7 +104,7 @@ func (d *daemon) observe(ev event.Event) {
 
 func entryOf(ev event.Event) audit.Entry {
 	out := audit.Entry{Type: ev.Type, Cluster: ev.Cluster, Node: ev.Node, Run: ev.Run, Step: string(ev.Step), Action: string(ev.Action),
-		Reason: ev.Reason, Message: ev.Message, Check: ev.Check, Actor: ev.Actor, Why: ev.Why, Inputs: ev.Inputs}
+		Reason: string(ev.Reason), Message: ev.Message, Check: ev.Check, Actor: ev.Actor, Why: ev.Why, Inputs: ev.Inputs}
 	for _, g := range ev.Gates {
 		out.Gates = append(out.Gates, audit.Gate{Name: g.Name, Pass: g.Pass, Reason: string(g.Reason), Value: g.Value, Threshold: g.Threshold})
 	}
