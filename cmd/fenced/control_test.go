@@ -65,7 +65,7 @@ func TestRunsAreInTheOrderOfTheirBegin(t *testing.T) {
 		_, err := state.SaveRun(t.Context(), store, r)
 		require.NoError(t, err)
 	}
-	e, err := engine.New(t.Context(), engine.Options{Store: store, Events: event.NewStream(), Hosts: hosts{}, Instance: "one",
+	e, err := engine.New(t.Context(), engine.Options{Store: store, Events: event.NewStream(), Hosts: inventory{}, Instance: "one",
 		Clusters: []engine.ClusterOptions{{Name: "prod", Mode: guard.ModeObserve, Watch: blind{}}}})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -16,21 +16,21 @@ import (
 	"github.com/fenced/fenced/internal/redfish"
 )
 
-// hosts is the administrator's inventory, with passwords read at each use.
-type hosts map[hostKey]config.HostEntry
+// inventory is the administrator's inventory, with passwords read at each use.
+type inventory map[hostKey]config.HostEntry
 
 type hostKey struct{ cluster, node string }
 
-func newHosts(list []config.HostEntry) hosts {
-	h := hosts{}
+func newInventory(list []config.HostEntry) inventory {
+	h := inventory{}
 	for _, e := range list {
 		h[hostKey{e.Cluster, e.Node}] = e
 	}
 	return h
 }
 
-// List implements engine.Hosts, in name order.
-func (h hosts) List(cluster string) (nodes []string) {
+// List implements hosts.Inventory, in name order.
+func (h inventory) List(cluster string) (nodes []string) {
 	for k := range h {
 		if k.cluster == cluster {
 			nodes = append(nodes, k.node)
@@ -40,12 +40,12 @@ func (h hosts) List(cluster string) (nodes []string) {
 	return nodes
 }
 
-// Protected implements engine.Hosts.
-func (h hosts) Protected(cluster, node string) bool { return h[hostKey{cluster, node}].Protected }
+// Protected implements hosts.Inventory.
+func (h inventory) Protected(cluster, node string) bool { return h[hostKey{cluster, node}].Protected }
 
-// Find implements engine.Hosts. A password that only the cluster's API can give
+// Find implements hosts.Inventory. A password that only the cluster's API can give
 // is left to the engine.
-func (h hosts) Find(_ context.Context, cluster, node string) (bmc.Host, bool, error) {
+func (h inventory) Find(_ context.Context, cluster, node string) (bmc.Host, bool, error) {
 	e, ok := h[hostKey{cluster, node}]
 	if !ok {
 		return bmc.Host{}, false, nil

@@ -12,8 +12,8 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/bmclib"
 	"github.com/fenced/fenced/internal/config"
-	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/fenceagent"
+	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/ipmi"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/redfish"
@@ -75,7 +75,7 @@ func TestHosts(t *testing.T) {
 	c.Hosts, c.Clusters = dir, []config.Cluster{{Name: "prod"}, {Name: "lab"}}
 	entries, err := config.LoadHosts(c)
 	require.NoError(t, err)
-	var h engine.Hosts = newHosts(entries)
+	var h hosts.Inventory = newInventory(entries)
 
 	require.Equal(t, []string{"a", "b"}, h.List("prod"))
 	require.Equal(t, []string{"a"}, h.List("lab"))

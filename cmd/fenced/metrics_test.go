@@ -15,6 +15,7 @@ import (
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/sweep"
@@ -23,26 +24,26 @@ import (
 // oneHost is an inventory of one host whose BMC refuses the account.
 type oneHost struct{}
 
-func (oneHost) subject() engine.Subject {
-	return engine.Subject{Cluster: "prod", Node: "n-1", Host: bmc.Host{Name: "prod/n-1", Levels: []bmc.Level{
+func (oneHost) subject() hosts.Subject {
+	return hosts.Subject{Cluster: "prod", Node: "n-1", Host: bmc.Host{Name: "prod/n-1", Levels: []bmc.Level{
 		{Devices: []bmc.Device{{Driver: bmc.DriverIPMI, Endpoint: bmc.Endpoint{Protocol: bmc.ProtocolIPMI, Host: "bmc", Port: 623}}}}}}}
 }
-func (o oneHost) Inventory(context.Context) []engine.Subject { return []engine.Subject{o.subject()} }
-func (o oneHost) SubjectOf(context.Context, string, string) (engine.Subject, error) {
+func (o oneHost) Inventory(context.Context) []hosts.Subject { return []hosts.Subject{o.subject()} }
+func (o oneHost) SubjectOf(context.Context, string, string) (hosts.Subject, error) {
 	return o.subject(), nil
 }
-func (oneHost) Identify(context.Context, engine.Subject, int, int, bmc.Reading) guard.IdentityVerdict {
+func (oneHost) Identify(context.Context, hosts.Subject, int, int, bmc.Reading) guard.IdentityVerdict {
 	return guard.IdentityUnproven
 }
-func (oneHost) Quarantine(context.Context, engine.Subject) []reason.Refusal { return nil }
-func (oneHost) Checked(context.Context, engine.Checked)                     {}
+func (oneHost) Forbidden(context.Context, hosts.Subject) []reason.Refusal { return nil }
+func (oneHost) Checked(context.Context, hosts.Checked)                    {}
 
 func TestMetricsOfBMCs(t *testing.T) {
 	store, err := state.OpenBolt(filepath.Join(t.TempDir(), "state.db"))
 	require.NoError(t, err)
 	defer store.Close()
 	m := newMetrics("1")
-	m.engine, err = engine.New(t.Context(), engine.Options{Store: store, Events: event.NewStream(), Hosts: hosts{}})
+	m.engine, err = engine.New(t.Context(), engine.Options{Store: store, Events: event.NewStream(), Hosts: inventory{}})
 	require.NoError(t, err)
 	refuse := func(bmc.Device) (bmc.Power, error) { return nil, &bmc.Error{Kind: bmc.KindAuth, Err: assert.AnError} }
 	m.sweep = sweep.New(sweep.Options{Engine: oneHost{}, Open: refuse, Urgent: refuse, ReadTimeout: time.Second, AtOnce: 1,

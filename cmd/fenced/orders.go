@@ -33,7 +33,7 @@ var orders = map[api.Verb]orderRow{
 	api.Resume:     {byEngine((*engine.Engine).Resume), resumeMessage, nil},
 	api.Arm:        {arm(true), doneMessage, nil},
 	api.Disarm:     {arm(false), doneMessage, nil},
-	api.ReleaseBMC: {control.unfreeze, unfreezeMessage, nil},
+	api.ReleaseBMC: {byEngine((*engine.Engine).Unfreeze), unfreezeMessage, nil},
 }
 
 func byEngine(give func(*engine.Engine, context.Context, order.Order) (order.Outcome, error)) giveOrder {
@@ -53,12 +53,4 @@ func (c control) confirmOff(ctx context.Context, o order.Order) (order.Outcome, 
 	out, err := c.engine.ConfirmOff(ctx, o)
 	out.Evidence = append(out.Evidence, c.lastHealthCheck(ctx, o)...)
 	return out, err
-}
-
-// unfreeze says in Still why the host stays frozen all the same.
-func (c control) unfreeze(ctx context.Context, o order.Order) (order.Outcome, error) {
-	if err := c.engine.Release(ctx, o); err != nil {
-		return order.Outcome{}, err
-	}
-	return order.Outcome{Still: c.engine.StillFrozen(o)}, nil
 }

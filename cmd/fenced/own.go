@@ -14,7 +14,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/config"
-	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/localbmc"
 )
 
@@ -37,8 +37,8 @@ func openOwnBMC(n int, log *zap.Logger) *localbmc.BMC {
 
 // ownHost is what identifies this machine, so that it is never fenced. What cannot
 // be read is missing, and said. // I13
-func ownHost(ctx context.Context, b *localbmc.BMC, log *zap.Logger) engine.Own {
-	var own engine.Own
+func ownHost(ctx context.Context, b *localbmc.BMC, log *zap.Logger) hosts.Own {
+	var own hosts.Own
 	id, err := os.ReadFile("/etc/machine-id")
 	if err != nil {
 		log.Warn("this host's machine-id cannot be read", zap.Error(err))
@@ -66,7 +66,7 @@ func ownHost(ctx context.Context, b *localbmc.BMC, log *zap.Logger) engine.Own {
 	return own
 }
 
-func withOwnBMC(ctx context.Context, own engine.Own, b *localbmc.BMC, log *zap.Logger) engine.Own {
+func withOwnBMC(ctx context.Context, own hosts.Own, b *localbmc.BMC, log *zap.Logger) hosts.Own {
 	ctx, cancel := context.WithTimeout(ctx, factsTime)
 	defer cancel()
 	f, err := b.Facts(ctx)
@@ -83,10 +83,10 @@ func withOwnBMC(ctx context.Context, own engine.Own, b *localbmc.BMC, log *zap.L
 }
 
 // metalRules is what BareMetalHosts are believed. // I10
-func metalRules(c config.Config, own []netip.Addr) engine.MetalRules {
+func metalRules(c config.Config, own []netip.Addr) hosts.MetalRules {
 	n := &bmc.Networks{Own: own}
 	for _, text := range c.BMCNetworks {
 		n.Listed = append(n.Listed, netip.MustParsePrefix(text)) // config has checked it
 	}
-	return engine.MetalRules{Networks: n, PlainHTTP: c.BareMetalHosts.PlainHTTP, Unverified: c.BareMetalHosts.Unverified}
+	return hosts.MetalRules{Networks: n, PlainHTTP: c.BareMetalHosts.PlainHTTP, Unverified: c.BareMetalHosts.Unverified}
 }

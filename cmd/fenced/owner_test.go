@@ -52,7 +52,7 @@ func TestOwnerIsTold(t *testing.T) {
 		require.NoError(t, err)
 		defer store.Close()
 		m := newMetrics("1")
-		m.engine, err = engine.New(t.Context(), engine.Options{Store: store, Events: event.NewStream(), Hosts: hosts{}, Instance: "one",
+		m.engine, err = engine.New(t.Context(), engine.Options{Store: store, Events: event.NewStream(), Hosts: inventory{}, Instance: "one",
 			Owners: each.owners, Clusters: []engine.ClusterOptions{{Name: "prod", Mode: each.mode, Watch: blind{}}}})
 		require.NoError(t, err)
 		open := func(bmc.Device) (bmc.Power, error) { return nil, assert.AnError }

@@ -93,7 +93,7 @@ func (d *fenced) buildEngine(ctx context.Context, entries []config.HostEntry, po
 	w := d.cfg.Watchdog
 	d.own = ownBMC{BMC: openOwnBMC(w.Device, d.log), cfg: w, pulse: new(pulse), log: d.log}
 	opt := d.engineOptions()
-	opt.Hosts, opt.Own, opt.Open = newHosts(entries), ownHost(ctx, d.own.BMC, d.log), actors.Urgent()
+	opt.Hosts, opt.Own, opt.Open = newInventory(entries), ownHost(ctx, d.own.BMC, d.log), actors.Urgent()
 	opt.Metal = metalRules(d.cfg, opt.Own.Addrs)
 	instance, err := instanceName(d.cfg)
 	if err != nil {

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"cmp"
-	"slices"
 	"strings"
 
 	"github.com/fenced/fenced/internal/policy"
@@ -57,7 +56,7 @@ func (c *cluster) candidateOf(check *policy.Check, t *policy.TargetReport) (cand
 	r.Limits.ReplaceControlPlane = t.Action == policy.MarkOwner || c.opt.Rules.DeleteControlPlaneMachines
 	r.Limits.ReadyTimeout = max(r.Limits.ReadyTimeout, t.StartupTimeout)
 	c.override(&r, check)
-	return candidate{key: targetKey(t), draft: r, node: n, zoneKey: check.ZoneKey, asks: check, protected: c.protected(t.Node), hostLost: lost}, true
+	return candidate{key: targetKey(t), draft: r, node: n, zoneKey: check.ZoneKey, asks: check, protected: c.hosts.Protected(t.Node), hostLost: lost}, true
 }
 
 // override lets a check change the limits and the isolation of its own runs.
@@ -146,25 +145,4 @@ func (c *cluster) hostLost(m *policy.Machine) string {
 		return "Machine " + m.Key() + ": " + err.Error()
 	}
 	return ""
-}
-
-func (c *cluster) protected(node string) bool {
-	return c.e.opt.Hosts.Protected(c.opt.Name, node)
-}
-
-// sameTarget says whether two targets share a Machine, a Node or a host.
-func sameTarget(a, b remediate.Target) bool {
-	return a.Node != "" && a.Node == b.Node ||
-		a.Machine != "" && a.Namespace == b.Namespace && a.Machine == b.Machine ||
-		a.Host != "" && a.Host == b.Host ||
-		a.Address != "" && a.Address == b.Address || // one BMC under two names
-		shareDevice(a, b) ||
-		a.BareMetalHost != "" && a.BareMetalHost == b.BareMetalHost
-}
-
-func shareDevice(a, b remediate.Target) bool {
-	theirs := strings.Split(b.Devices, "\n")
-	return a.Devices != "" && slices.ContainsFunc(strings.Split(a.Devices, "\n"), func(key string) bool {
-		return slices.Contains(theirs, key)
-	})
 }

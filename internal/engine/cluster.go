@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/lead"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
@@ -25,6 +26,7 @@ type cluster struct {
 	poke  chan struct{} // something changed that the watch does not show
 	news  chan struct{} // there may be something to tell about the checks
 	lead  *lead.Lead
+	hosts *hosts.Cluster
 	looks *queue // of this cluster's runs
 
 	mu        sync.Mutex
@@ -34,13 +36,12 @@ type cluster struct {
 	refused   map[string]reason.Code   // last refusal told, by target key
 	ledger    *policy.Ledger
 	storms    map[checkKey]policy.Storm
-	evidence  map[string]*evidence  // by Node
-	secrets   map[string]remembered // by namespace/name
-	sought    time.Time             // when targets were last searched for evidence
-	moved     bool                  // runs changed since the ledger was told
-	seen      uint64                // version of the ledger that the candidates were asked about
-	judged    bool                  // the ledger has seen the cluster whole
-	quiet     time.Time             // no new run before
+	evidence  map[string]*evidence // by Node
+	sought    time.Time            // when targets were last searched for evidence
+	moved     bool                 // runs changed since the ledger was told
+	seen      uint64               // version of the ledger that the candidates were asked about
+	judged    bool                 // the ledger has seen the cluster whole
+	quiet     time.Time            // no new run before
 	viewBad   string
 	outage    time.Time                    // the recovery that quiet already reflects
 	awake     suspend.Awake                // since the last suspend that quiet reflects,
@@ -51,7 +52,7 @@ type cluster struct {
 	scopeKept bool                         // this process has stored its scope
 }
 
-func newCluster(e *Engine, o ClusterOptions) *cluster {
+func newCluster(ctx context.Context, e *Engine, o ClusterOptions) *cluster {
 	o.Rules.ClusterRequired, o.Rules.NodesStandIn = true, false // this is a live cluster
 	o.Rules.ZoneKey = cmp.Or(o.Rules.ZoneKey, e.opt.Guards.ZoneKey)
 	c := &cluster{
@@ -59,13 +60,14 @@ func newCluster(e *Engine, o ClusterOptions) *cluster {
 		runs: map[string]remediate.Run{}, workers: map[string]*worker{},
 		probes: map[string]*probe{}, refused: map[string]reason.Code{},
 		ledger: policy.NewLedger(o.Rules), storms: map[checkKey]policy.Storm{}, moved: true, evidence: map[string]*evidence{},
-		secrets: map[string]remembered{}, labels: map[string]map[string]string{}, well: map[string]time.Time{},
+		labels: map[string]map[string]string{}, well: map[string]time.Time{},
 		looks: &queue{size: looksAtOnce}, awake: e.stayAwake(),
 	}
 	c.lead = lead.New(lead.Options{
 		Name: o.Name, Instance: e.opt.Instance, StoreID: e.opt.StoreID, Cluster: led{c}, Owners: e.opt.Owners, Store: e.opt.Store,
 		Slots: e.slots, Announcer: o.Kube, Awake: e.stayAwake, Emit: e.opt.Events.Emit,
 	})
+	c.hosts = e.hosts.Attach(ctx, hosts.ClusterOptions{Name: o.Name, IdentityMode: o.IdentityMode, View: viewed{c}, Lead: c.lead, Secrets: o.Kube})
 	c.ledger.Apply(e.started, fromFiles(o)...)
 	from, told := c.quietFrom(later(c.record().ResumedAt, e.stop.Record(state.AllClusters).ResumedAt))
 	c.quiet = from.Add(e.opt.Guards.QuietPeriod)
@@ -103,8 +105,13 @@ func (c *cluster) openRuns() []remediate.Run {
 
 // save stores a run by compare-and-set and then makes it what others see. // I19
 func (c *cluster) save(ctx context.Context, r remediate.Run) (remediate.Run, error) {
-	if err := c.freeze(ctx, r); err != nil {
-		return r, err
+	c.mu.Lock()
+	frozen := hosts.Lied(c.runs[r.ID])
+	c.mu.Unlock()
+	if hosts.Lied(r) && !frozen {
+		if err := c.hosts.Freeze(ctx, r); err != nil {
+			return r, err
+		}
 	}
 	saved, err := state.SaveRun(ctx, c.lead.Store(), r)
 	if err != nil {

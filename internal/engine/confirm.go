@@ -102,15 +102,15 @@ func (c *cluster) gatherEvidence(ctx context.Context, draft remediate.Run) (p *p
 
 // powerTestimony reads every power level once.
 func (c *cluster) powerTestimony(ctx context.Context, p *probe) (evidence []string, against string) {
-	h, err := c.host(ctx, p.draft.Target)
+	h, err := c.hosts.Find(ctx, p.draft.Target)
 	if err != nil {
 		if r, ok := reason.AsRefusal(err); ok && p.draft.Target.Address == "" {
-			_, lost := c.sameHost(ctx, p.draft.Target)
+			_, lost := c.hosts.FindBare(ctx, p.draft.Target)
 			p.hostError, p.hostDetail, p.withheld = r.Reason, r.Message, lost == nil
 		}
 		return []string{"power: nothing can be asked: " + reason.Sentence(err)}, ""
 	}
-	c.fix(&p.draft.Target, h)
+	c.hosts.FixTarget(&p.draft.Target, h)
 	p.draft.Limits.Levels = len(h.Levels)
 	for i := range h.Levels {
 		name := levelText(h, i)

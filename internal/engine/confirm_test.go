@@ -13,12 +13,13 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
 // unusable is a hosts.d whose entry of n-1 is refused.
-type unusable struct{ engine.Hosts }
+type unusable struct{ hosts.Inventory }
 
 func (unusable) Find(context.Context, string, string) (bmc.Host, bool, error) {
 	return bmc.Host{}, false, errors.New("address: no scheme")

@@ -11,6 +11,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/test/fake"
 )
@@ -22,12 +23,12 @@ func outletReads(t *testing.T, e *engine.Engine, s bmc.PowerState) {
 }
 
 // outletOf is a health check of the outlet of n-1.
-func outletOf(t *testing.T, e *engine.Engine, s bmc.PowerState) engine.Checked {
+func outletOf(t *testing.T, e *engine.Engine, s bmc.PowerState) hosts.Checked {
 	t.Helper()
 	subject, err := e.SubjectOf(t.Context(), "c", "n-1")
 	require.NoError(t, err)
 	r := bmc.Reading{State: s, At: time.Now(), Session: 1}
-	return engine.Checked{Subject: subject, Level: 1, At: r.At, Reading: r, Identity: e.Identify(t.Context(), subject, 1, 0, r)}
+	return hosts.Checked{Subject: subject, Level: 1, At: r.At, Reading: r, Identity: e.Identify(t.Context(), subject, 1, 0, r)}
 }
 
 // lives has n-1 be Ready, with a kubelet that renews its Lease.
@@ -59,7 +60,7 @@ func TestOffOfALiveNodeEndsTheEnrolment(t *testing.T) {
 
 		s, err := e.SubjectOf(t.Context(), "c", "n-1")
 		require.NoError(t, err)
-		assert.Equal(t, []reason.Refusal{{Reason: reason.NotEnrolled, Message: why}}, e.Quarantine(t.Context(), s))
+		assert.Equal(t, []reason.Refusal{{Reason: reason.NotEnrolled, Message: why}}, e.Forbidden(t.Context(), s))
 		checkHealthy(t, e)
 		outletReads(t, e, bmc.Off)
 		assert.Equal(t, []string{why}, told(t, events, reason.NotEnrolled), "once")
@@ -67,7 +68,7 @@ func TestOffOfALiveNodeEndsTheEnrolment(t *testing.T) {
 
 		e, _, stop = start(t, w, store, levels)
 		time.Sleep(time.Second)
-		assert.Equal(t, why, e.Quarantine(t.Context(), s)[0].Message, "a restart forgets nothing")
+		assert.Equal(t, why, e.Forbidden(t.Context(), s)[0].Message, "a restart forgets nothing")
 		w.Hang()
 		w.SetLeaseMoving(false)
 		w.FailReads(noAnswer())
@@ -79,7 +80,7 @@ func TestOffOfALiveNodeEndsTheEnrolment(t *testing.T) {
 		w.FailReads(nil)
 		_, err = e.Enroll(t.Context(), byHand)
 		require.NoError(t, err)
-		assert.Empty(t, e.Quarantine(t.Context(), s))
+		assert.Empty(t, e.Forbidden(t.Context(), s))
 		stop()
 	})
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -54,7 +55,7 @@ func (l lookingAt) Look(ctx context.Context, r remediate.Run, backups [][]byte) 
 // password is in a Secret, and counts who asks for it.
 type crowd struct {
 	engine.Kube
-	engine.Hosts
+	hosts.Inventory
 	size int
 	mu   sync.Mutex
 	told bool
@@ -65,7 +66,7 @@ type crowd struct {
 }
 
 func inCrowd(w *world, size int) *crowd {
-	return &crowd{Kube: w, Hosts: w, size: size, asked: map[string]int{}}
+	return &crowd{Kube: w, Inventory: w, size: size, asked: map[string]int{}}
 }
 
 func (c *crowd) options(o *engine.Options) {

@@ -43,3 +43,14 @@ func cameBack(n *policy.Node, r remediate.Run) bool {
 	}
 	return otherBoot
 }
+
+// twin names another Node with this system UUID, in any byte order: a host that
+// registered under a second name. c.mu is held. // I9
+func (c *cluster) twin(node, uuid string) string {
+	for _, form := range bmc.UUIDForms(uuid) {
+		if other := c.ledger.Twin(node, form); other != "" {
+			return "Node " + other + " has the same system UUID"
+		}
+	}
+	return ""
+}

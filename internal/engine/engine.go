@@ -10,6 +10,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/lead"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/power"
@@ -69,17 +70,6 @@ type Kube interface {
 	lead.Announcer
 }
 
-// Hosts is the inventory an administrator wrote. found is false for a Node
-// without an entry; an error means that the entry cannot be used.
-type Hosts interface {
-	// List names the Nodes of a cluster that have an entry.
-	List(cluster string) []string
-	// Protected says whether the entry of a Node forbids to fence it automatically. It
-	// reads no file: the deciding loop asks it.
-	Protected(cluster, node string) bool
-	Find(ctx context.Context, cluster, node string) (h bmc.Host, found bool, err error)
-}
-
 // ClusterOptions is one cluster to guard.
 type ClusterOptions struct {
 	Name         string
@@ -109,11 +99,11 @@ type Options struct {
 	Owners state.Owners
 	// StoreID and Instance tell other installations who acts here.
 	StoreID, Instance string
-	Hosts             Hosts
+	Hosts             hosts.Inventory
 	// Metal is what BareMetalHosts are believed.
-	Metal  MetalRules
+	Metal  hosts.MetalRules
 	Open   bmc.Opener
-	Own    Own
+	Own    hosts.Own
 	Guards guard.Limits
 	Run    remediate.Limits // a check's start-up timeout may enlarge ReadyTimeout
 	Power  power.ReadTiming
@@ -133,12 +123,9 @@ type Options struct {
 type Engine struct {
 	opt      Options
 	clusters map[string]*cluster
-	index    *index
-	freezes  *freezes
-	pins     *pins
+	hosts    *hosts.Hosts
 	lockOut  *power.LockOut
 	recorder *recorder
-	own      *ownHost
 	slots    *lead.Slots
 	stop     *stop.Stop
 	started  time.Time
@@ -148,40 +135,40 @@ type Engine struct {
 // New loads what the store holds and prepares every cluster. It talks to no
 // cluster and no BMC.
 func New(ctx context.Context, opt Options) (*Engine, error) {
-	e := &Engine{opt: opt, clusters: map[string]*cluster{}, index: newIndex(), started: time.Now(), beat: func() {}}
+	e := &Engine{opt: opt, clusters: map[string]*cluster{}, started: time.Now(), beat: func() {}}
 	var err error
 	if e.lockOut, err = power.NewLockOut(ctx, opt.Store, opt.Instance); err != nil {
 		return nil, err
 	}
 	e.recorder = &recorder{failed: map[string]string{}}
 	e.opt.Open = e.lockOut.Guard(opt.Open)
-	e.own = &ownHost{Own: opt.Own, found: map[string]resolved{}, pinned: ownPin(opt.Instance)}
 	if opt.Owners == nil {
 		e.opt.Owners = state.Sole(opt.Store, opt.Instance, namesOf(opt.Clusters))
 	}
-	e.slots, e.freezes = lead.NewSlots(e.slotsFreed), newFreezes()
+	e.slots = lead.NewSlots(e.slotsFreed)
 	if opt.Suspended == nil {
 		e.opt.Suspended = suspend.Total
 	}
 	if e.stop, err = stop.New(ctx, stop.Options{Store: opt.Store, Emit: opt.Events.Emit, PauseFile: opt.PauseFile}); err != nil {
 		return nil, err
 	}
-	if err := e.stop.NoteUnread(state.KindFreeze, e.freezes.load(ctx, opt.Store)); err != nil {
+	if e.hosts, err = hosts.New(ctx, hosts.Options{
+		Inventory: opt.Hosts, Metal: opt.Metal, Own: opt.Own, Instance: opt.Instance, Open: e.opt.Open, Timing: opt.Power,
+		LockOut: e.lockOut, Emit: opt.Events.Emit,
+	}, opt.Store); err != nil {
+		return nil, err
+	}
+	if err := e.stop.NoteUnread(state.KindFreeze, e.hosts.LoadFreezes(ctx, opt.Store)); err != nil {
 		return nil, err
 	}
 	runs, err := state.LoadRuns(ctx, opt.Store)
 	if err != nil {
 		return nil, fmt.Errorf("load runs: %w", err)
 	}
-	e.pins = newPins()
-	if err := e.pins.load(ctx, opt.Store); err != nil {
-		return nil, err
-	}
 	for _, o := range opt.Clusters {
-		c := newCluster(e, o)
+		c := newCluster(ctx, e, o)
 		e.clusters[o.Name] = c
 		e.stop.Attach(o.Name, stopped{c})
-		e.declare(ctx, o.Name)
 	}
 	for _, r := range runs {
 		c := e.clusters[r.Target.Cluster]
@@ -213,15 +200,6 @@ func (e *Engine) slotsFreed(by string) {
 }
 
 func (e *Engine) stayAwake() suspend.Awake { return suspend.StayAwake(e.opt.Suspended) }
-
-// declare indexes the administrator's hosts of a cluster.
-func (e *Engine) declare(ctx context.Context, cluster string) {
-	for _, node := range e.opt.Hosts.List(cluster) {
-		if h, found, err := e.opt.Hosts.Find(ctx, cluster, node); found && err == nil { // else it is refused for that
-			e.index.put(indexed{name: h.Name, source: h.Source, way: bare(h), listed: true, secrets: secretsOf(cluster, h), devices: places(h)})
-		}
-	}
-}
 
 // Run judges the clusters, resumes every open run of those that are this instance's
 // and acts on them, until ctx ends; beat is called after every decision and at least

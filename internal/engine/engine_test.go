@@ -12,6 +12,7 @@ import (
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/fake"
@@ -198,7 +199,7 @@ func TestRunDoesNotFollowAHostThatIsPointedElsewhere(t *testing.T) {
 // This daemon's own host is known by its UUID even when its Node is gone. // I13
 func TestOwnHostIsKnownWithoutItsNode(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		own := func(o *engine.Options) { o.Own = engine.Own{MachineID: "machine-n-1"} }
+		own := func(o *engine.Options) { o.Own = hosts.Own{MachineID: "machine-n-1"} }
 		w.SetReady("True")
 		_, _, stop := start(t, w, store, own)
 		time.Sleep(time.Second)

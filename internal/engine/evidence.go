@@ -159,7 +159,7 @@ func (c *cluster) readEvidence(ctx context.Context, draft remediate.Run, ev *evi
 func (c *cluster) readsOff(ctx context.Context, draft remediate.Run) (off, barred bool) {
 	ctx, cancel := context.WithTimeout(ctx, evidenceTime)
 	defer cancel()
-	h, err := c.newHost(ctx, draft.Target)
+	h, err := c.hosts.FindNew(ctx, draft.Target)
 	if err != nil || !power.IsStrict(h.Levels[0]) { // what others say shortens no wait
 		return false, false
 	}
@@ -174,7 +174,7 @@ func (c *cluster) readsOff(ctx context.Context, draft remediate.Run) (off, barre
 		switch {
 		case err != nil:
 			return false, bmc.KindOf(err).RefusesAccount()
-		case r.State != bmc.Off, identify(h, 0, r, c.claims(ctx, h, draft.Target, false)) != guard.IdentityMatches:
+		case r.State != bmc.Off, c.hosts.Identify(ctx, h, 0, r, draft.Target, false) != guard.IdentityMatches:
 			return false, false
 		case s.Proof().Proven(time.Now()):
 			return true, false

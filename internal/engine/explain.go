@@ -32,7 +32,7 @@ func (e *Engine) Explain(ctx context.Context, cluster, node string) (Explanation
 	if err != nil {
 		return Explanation{}, err
 	}
-	a.draft.Manual, a.protected = nil, c.protected(node)
+	a.draft.Manual, a.protected = nil, c.hosts.Protected(node)
 	now := time.Now()
 	c.mu.Lock()
 	report := c.ledger.OnNode(node, now)
@@ -125,7 +125,7 @@ func (c *cluster) unprobed(ctx context.Context, draft remediate.Run) *probe {
 	if draft.Strategy != remediate.PowerCycle {
 		return p
 	}
-	h, err := c.newHost(ctx, draft.Target)
+	h, err := c.hosts.FindNew(ctx, draft.Target)
 	if err != nil {
 		p.hostError, p.hostDetail = hostReason(err), reason.Sentence(err)
 		return p

@@ -29,7 +29,7 @@ func (c *cluster) facts(a candidate, p *probe, now time.Time) guard.Facts {
 	if p != nil {
 		told = p.identity.BMC
 	}
-	f.OwnHost = c.ownHost(a.node, a.draft.Target, uuid, told)
+	f.OwnHost = c.hosts.OwnHost(a.node, a.draft.Target, uuid, told)
 	if p != nil {
 		a.draft.Target = p.draft.Target // now with host and address
 		f.Host = p.draft.Target.Host
@@ -41,8 +41,8 @@ func (c *cluster) facts(a candidate, p *probe, now time.Time) guard.Facts {
 	if a.hostLost != "" {
 		f.HostError, f.HostDetail = reason.InvalidHost, a.hostLost
 	}
-	f.FrozenReason, f.Frozen = c.frozen(a.draft.Target)
-	f.Duplicate = c.e.twin(names(c.opt.Name, a.draft.Target.Node, a.draft.Target.BareMetalHost))
+	f.FrozenReason, f.Frozen = c.hosts.Frozen(a.draft.Target)
+	f.Duplicate = c.hosts.Duplicate(a.draft.Target)
 	f.Quarantined, f.QuarantinedUntil = c.e.stop.Quarantined(c.opt.Name, a.draft.Target.Node)
 	f.Armed = c.record().Armed
 	forgiven := c.e.stop.ReleasedAt(c.opt.Name, a.draft.Target.Node)
@@ -111,7 +111,7 @@ func (c *cluster) countRuns(a candidate, f *guard.Facts, forgiven, now time.Time
 		if !r.Open() {
 			continue
 		}
-		same := sameTarget(r.Target, a.draft.Target)
+		same := r.Target.Overlaps(a.draft.Target)
 		if same {
 			f.OpenRun = r.ID
 		} else if r.ControlPlane && f.ControlPlane {

@@ -13,6 +13,7 @@ import (
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
@@ -120,13 +121,13 @@ func (all fleets) guardBeating(t *testing.T, store state.Store, change func(*eng
 // meddling is an inventory that has f called in the middle of a decision: when it is asked
 // whether a host is protected.
 type meddling struct {
-	engine.Hosts
+	hosts.Inventory
 	f func(node string)
 }
 
 func (a meddling) Protected(cluster, node string) bool {
 	a.f(node)
-	return a.Hosts.Protected(cluster, node)
+	return a.Inventory.Protected(cluster, node)
 }
 
 // onDecision calls f in the middle of each decision about a host.

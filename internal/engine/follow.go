@@ -33,8 +33,8 @@ func checkObject(c *policy.Check) policy.ObjectID {
 // alone could change something; zero = never.
 func (c *cluster) follow(ctx context.Context, now time.Time) (moved bool, due time.Time) {
 	changes := c.opt.Watch.Changes()
-	c.watchView()                                   // after them: an outage that ended since may be what they show the end of // I16
-	c.e.index.follow(c.opt.Name, changes, c.hostOf) // before the ledger: a host that is seen there is known here // I10
+	c.watchView()           // after them: an outage that ended since may be what they show the end of // I16
+	c.hosts.Follow(changes) // before the ledger: a host that is seen there is known here // I10
 	c.mu.Lock()
 	for i := range changes {
 		c.keepStorm(&changes[i])
@@ -52,7 +52,7 @@ func (c *cluster) follow(ctx context.Context, now time.Time) (moved bool, due ti
 	c.judged, c.seen = true, c.ledger.Version() // others let time pass in the ledger, too
 	due, _ = c.ledger.Next()
 	c.mu.Unlock()
-	c.rememberOwn(ctx, changes)
+	c.hosts.NoteOwnNode(ctx, changes)
 	return moved, due
 }
 

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -11,6 +12,8 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/hosts"
+	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
@@ -61,10 +64,10 @@ func TestFalseOffFreezesTheHost(t *testing.T) {
 		refusedFor(t, err, reason.Frozen)
 		s, err := e.SubjectOf(t.Context(), "c", "n-1")
 		require.NoError(t, err)
-		assert.Equal(t, reason.Frozen, e.Quarantine(t.Context(), s)[0].Reason)
+		assert.Equal(t, reason.Frozen, e.Forbidden(t.Context(), s)[0].Reason)
 
-		require.NoError(t, e.Release(t.Context(), byHand))
-		refusedFor(t, e.Release(t.Context(), byHand), reason.NotFrozen)
+		require.NoError(t, unfreeze(t, e, byHand))
+		refusedFor(t, unfreeze(t, e, byHand), reason.NotFrozen)
 		time.Sleep(2 * time.Minute)
 		assert.Len(t, e.Runs("c"), 2)
 		assert.Equal(t, "ada (uid 1000)", freezesIn(t, store)[0].ReleasedBy)
@@ -76,12 +79,12 @@ func TestFalseOffFreezesTheHost(t *testing.T) {
 func TestReleaseOutlivesARestart(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, stop := lie(t, w, store)
-		require.NoError(t, e.Release(t.Context(), byHand))
+		require.NoError(t, unfreeze(t, e, byHand))
 		stop()
 		e, _, stop = start(t, w, store, nil)
 		time.Sleep(time.Second)
 		require.Equal(t, remediate.Held, only(t, e).Step)
-		refusedFor(t, e.Release(t.Context(), byHand), reason.NotFrozen)
+		refusedFor(t, unfreeze(t, e, byHand), reason.NotFrozen)
 		stop()
 	})
 }
@@ -135,7 +138,7 @@ func tellClass(t *testing.T, e *engine.Engine) {
 	t.Helper()
 	s, err := e.SubjectOf(t.Context(), "c", "n-1")
 	require.NoError(t, err)
-	e.Checked(t.Context(), engine.Checked{Subject: s, At: time.Now(), Description: bmc.Description{Manufacturer: "Dell", Model: "PowerEdge", Firmware: "6.10"}})
+	e.Checked(t.Context(), hosts.Checked{Subject: s, At: time.Now(), Description: bmc.Description{Manufacturer: "Dell", Model: "PowerEdge", Firmware: "6.10"}})
 }
 
 // From the second host on, no BMC of the model and firmware is believed. // I5
@@ -155,7 +158,7 @@ func TestClassIsFrozenAtTheSecondHost(t *testing.T) {
 
 		o := byHand
 		o.Node = "other-1"
-		require.NoError(t, e.Release(t.Context(), o))
+		require.NoError(t, unfreeze(t, e, o))
 		time.Sleep(2 * time.Minute)
 		assert.Len(t, e.Runs("c"), 1, "one host alone freezes no class")
 		stop()
@@ -193,7 +196,7 @@ func TestRunOfAFrozenClassIsNotBegun(t *testing.T) {
 		require.NoError(t, err)
 		w.OnLook(func(looks int) {
 			if looks == 2 { // the probe was the first
-				e.Checked(t.Context(), engine.Checked{Subject: s, Description: bmc.Description{Manufacturer: "Dell", Model: "PowerEdge", Firmware: "6.10"}})
+				e.Checked(t.Context(), hosts.Checked{Subject: s, Description: bmc.Description{Manufacturer: "Dell", Model: "PowerEdge", Firmware: "6.10"}})
 			}
 		})
 		time.Sleep(63 * time.Second)
@@ -233,12 +236,34 @@ func TestReleaseTellsWhatStillStands(t *testing.T) {
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(time.Second)
 		tellClass(t, e)
-		require.NoError(t, e.Release(t.Context(), byHand))
-		assert.Contains(t, e.StillFrozen(byHand), "c/other-0, c/other-1")
+		out, err := e.Unfreeze(t.Context(), byHand)
+		require.NoError(t, err)
+		assert.Contains(t, out.Still, "c/other-0, c/other-1")
+		assert.Contains(t, stillFrozen(t, e, byHand.Node), "c/other-0, c/other-1")
 		o := byHand
 		o.Node = "other-1"
-		require.NoError(t, e.Release(t.Context(), o))
-		assert.Empty(t, e.StillFrozen(byHand))
+		require.NoError(t, unfreeze(t, e, o))
+		assert.Empty(t, stillFrozen(t, e, byHand.Node))
 		stop()
 	})
+}
+
+func unfreeze(t *testing.T, e *engine.Engine, o order.Order) error {
+	t.Helper()
+	_, err := e.Unfreeze(t.Context(), o)
+	return err
+}
+
+// stillFrozen is what the gate says of a Node's host that must not be switched off; "" when
+// it may.
+func stillFrozen(t *testing.T, e *engine.Engine, node string) string {
+	t.Helper()
+	x, err := e.Explain(t.Context(), "c", node)
+	require.NoError(t, err)
+	i := slices.IndexFunc(x.Gates, func(g reason.Gate) bool { return g.Name == "frozen" })
+	require.GreaterOrEqual(t, i, 0)
+	if x.Gates[i].Pass {
+		return ""
+	}
+	return x.Gates[i].Value
 }

@@ -26,7 +26,7 @@ type history struct {
 func (c *cluster) history(t remediate.Target, forgiven time.Time) history {
 	h := history{forgiven: forgiven, well: c.well[t.Node]}
 	for _, r := range c.runs {
-		if r.Strategy == remediate.PowerCycle && cycled(r) && sameTarget(r.Target, t) {
+		if r.Strategy == remediate.PowerCycle && cycled(r) && r.Target.Overlaps(t) {
 			h.cycles = append(h.cycles, r)
 		}
 	}

@@ -71,7 +71,7 @@ func TestCheckChangesTheLimitsOfItsRuns(t *testing.T) {
 // What is decided at the start of a run, and by whom.
 func TestDraftTakesItsLimits(t *testing.T) {
 	draft := func(o ClusterOptions, target policy.TargetReport) remediate.Limits {
-		c := &cluster{e: &Engine{opt: Options{Hosts: noHosts{}, Run: remediate.Limits{ReadyTimeout: 10 * time.Minute}}}, opt: o, ledger: policy.NewLedger(o.Rules)}
+		c := withoutHosts(t, &cluster{e: &Engine{opt: Options{Run: remediate.Limits{ReadyTimeout: 10 * time.Minute}}}, opt: o, ledger: policy.NewLedger(o.Rules)})
 		a, ok := c.candidateOf(&policy.Check{Strategy: policy.PowerCycleHosts}, &target)
 		assert.True(t, ok)
 		return a.draft.Limits

@@ -27,7 +27,7 @@ func (w *worker) forbidden() string {
 	if why := w.stopped(); why != "" { // I23
 		return why
 	}
-	_, frozen := w.c.frozen(w.run.Target) // I5
+	_, frozen := w.c.hosts.Frozen(w.run.Target) // I5
 	return frozen
 }
 
@@ -50,7 +50,7 @@ func (w *worker) stops() (code reason.Code, why string) {
 	if why := w.c.skewed(w.c.view()); why != "" {
 		return reason.ClockSkew, why
 	}
-	return w.c.offLimits(w.run)
+	return w.c.hosts.OffLimits(w.run)
 }
 
 // lastMoment asks, when all is saved and recorded, whether a thing that hurts may still
@@ -84,12 +84,12 @@ func (w *worker) lastMoment(ctx context.Context, d decision) (last decision, why
 func (w *worker) recheckHost(ctx context.Context, d decision) string {
 	switch d.action {
 	case remediate.SetPowerLock:
-		if _, err := w.c.sameHost(ctx, w.run.Target); err != nil {
+		if _, err := w.c.hosts.FindBare(ctx, w.run.Target); err != nil {
 			return reason.Sentence(err)
 		}
 		fallthrough
 	case remediate.SendOff:
-		return w.c.duplicateHost(w.run)
+		return w.c.hosts.DuplicateOf(w.run)
 	}
 	return ""
 }

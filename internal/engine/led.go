@@ -20,14 +20,14 @@ func (e *Engine) guard(ctx context.Context, claim state.Claim) {
 // Load implements lead.Cluster. A record that cannot be read may be that of an open run:
 // then nothing is begun. // I20
 func (c led) Load(ctx context.Context, s state.Store, begin func()) error {
-	if err := errors.Join(c.e.reload(ctx), c.e.pins.load(ctx, c.e.opt.Store)); err != nil {
+	if err := errors.Join(c.e.reload(ctx), c.e.hosts.LoadPins(ctx, c.e.opt.Store)); err != nil {
 		return err
 	}
 	runs, err := c.storedRuns(ctx)
 	if err != nil {
 		return err
 	}
-	if err := c.e.freezes.complete(ctx, s, runs, c.e.classOf); err != nil {
+	if err := c.e.hosts.CompleteFreezes(ctx, s, runs); err != nil {
 		return err
 	}
 	c.mu.Lock()

@@ -42,8 +42,8 @@ func (w *worker) lookAtCluster(ctx context.Context, power remediate.Observation,
 	seen.Power, seen.PowerError, seen.LevelRefusal = power.Power, power.PowerError, power.LevelRefusal
 	seen.Identity, seen.LowerLevelOn = power.Identity, power.LowerLevelOn
 	seen.Proof, seen.OffAccepted = power.Proof, power.OffAccepted
-	_, frozen := w.c.frozen(w.run.Target)
-	seen.PowerForbidden = cmp.Or(frozen, w.c.duplicateHost(w.run), seen.PowerForbidden) // I5, I9
+	_, frozen := w.c.hosts.Frozen(w.run.Target)
+	seen.PowerForbidden = cmp.Or(frozen, w.c.hosts.DuplicateOf(w.run), seen.PowerForbidden) // I5, I9
 	seen.Backup, seen.RestoreError = last, w.refused
 	seen.PausedReason, seen.PausedWhy = w.stops()
 	seen.Paused = seen.PausedWhy != ""

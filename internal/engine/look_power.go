@@ -5,6 +5,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
@@ -37,7 +38,7 @@ func (w *worker) lookPower(ctx context.Context) (seen remediate.Observation) {
 	if err != nil {
 		seen.LowerLevelOn = w.besides(ctx)
 	} else {
-		seen.Identity = answer(identify(s.Host, s.Level, r, w.c.claims(ctx, s.Host, t, w.run.Manual != nil)))
+		seen.Identity = answer(w.c.hosts.Identify(ctx, s.Host, s.Level, r, t, w.run.Manual != nil))
 	}
 	seen.Proof, seen.OffAccepted = s.Proof(), s.OffAccepted()
 	return seen
@@ -65,7 +66,7 @@ func (w *worker) dropSession(ctx context.Context) {
 
 // open finds the host again after a restart and opens its present power level.
 func (w *worker) open(ctx context.Context) error {
-	h, err := w.c.host(ctx, w.run.Target)
+	h, err := w.c.hosts.Find(ctx, w.run.Target)
 	if err != nil {
 		return err
 	}
@@ -79,4 +80,14 @@ func proofKind(s *power.Session) remediate.ProofKind {
 		return remediate.ProofBMC
 	}
 	return remediate.ProofDevice
+}
+
+func answer(v guard.IdentityVerdict) remediate.Answer {
+	switch v {
+	case guard.IdentityMatches:
+		return remediate.Yes
+	case guard.IdentityDiffers:
+		return remediate.No
+	}
+	return remediate.CannotTell
 }

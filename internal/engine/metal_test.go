@@ -11,6 +11,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
@@ -138,7 +139,7 @@ func TestDuplicateHostsAreBothRefused(t *testing.T) {
 			time.Sleep(2 * time.Second)
 			e.Checked(t.Context(), checked(t, e, hostUUID, ""))
 			other := subjectOf(t, e, "ns/h-2")
-			e.Checked(t.Context(), engine.Checked{Subject: other, Reading: bmc.Reading{Identity: bmc.Identity{UUID: "44454c4c-4200-1035-8054-b4c04f4d3132"}}})
+			e.Checked(t.Context(), hosts.Checked{Subject: other, Reading: bmc.Reading{Identity: bmc.Identity{UUID: "44454c4c-4200-1035-8054-b4c04f4d3132"}}})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -156,22 +157,22 @@ func TestDuplicateHostsAreBothRefused(t *testing.T) {
 				_, err := e.Fence(t.Context(), byHand)
 				refusedFor(t, err, reason.DuplicateHost)
 				for _, key := range []string{"ns/h-1", "ns/h-2"} {
-					list := e.Quarantine(t.Context(), subjectOf(t, e, key))
+					list := e.Forbidden(t.Context(), subjectOf(t, e, key))
 					require.NotEmpty(t, list, key)
 					assert.Equal(t, reason.DuplicateHost, list[0].Reason)
 				}
-				assert.Empty(t, e.Quarantine(t.Context(), subjectOf(t, e, "ns/h-3")))
+				assert.Empty(t, e.Forbidden(t.Context(), subjectOf(t, e, "ns/h-3")))
 
 				m.drop("h-2")
 				time.Sleep(2 * time.Second)
-				assert.Empty(t, e.Quarantine(t.Context(), subjectOf(t, e, "ns/h-1")), "it is the only one again")
+				assert.Empty(t, e.Forbidden(t.Context(), subjectOf(t, e, "ns/h-1")), "it is the only one again")
 				stop()
 			})
 		})
 	}
 }
 
-func subjectOf(t *testing.T, e *engine.Engine, bareMetalHost string) engine.Subject {
+func subjectOf(t *testing.T, e *engine.Engine, bareMetalHost string) hosts.Subject {
 	t.Helper()
 	for _, s := range e.Inventory(t.Context()) {
 		if s.BareMetalHost == bareMetalHost {
@@ -179,7 +180,7 @@ func subjectOf(t *testing.T, e *engine.Engine, bareMetalHost string) engine.Subj
 		}
 	}
 	require.Fail(t, "no such host", bareMetalHost)
-	return engine.Subject{}
+	return hosts.Subject{}
 }
 
 // The inventory has each way to a host once, and asks the API server seldom.
@@ -243,12 +244,12 @@ func TestEntryBesideItsBareMetalHostIsNoDuplicate(t *testing.T) {
 		list := e.Inventory(t.Context())
 		require.Len(t, list, 1)
 		assert.Equal(t, "c/n-1", list[0].Host.Name)
-		assert.Empty(t, e.Quarantine(t.Context(), list[0]))
+		assert.Empty(t, e.Forbidden(t.Context(), list[0]))
 		m.set("h-2", func(h *policy.Host) { h.Address = "ipmi://192.0.2.1" })
 		m.useOn("other-0", "h-2")
 		time.Sleep(2 * time.Second)
-		assert.Empty(t, e.Quarantine(t.Context(), subjectOf(t, e, "ns/h-1")), "the administrator's entry stands for it")
-		assert.Len(t, e.Quarantine(t.Context(), subjectOf(t, e, "ns/h-2")), 1)
+		assert.Empty(t, e.Forbidden(t.Context(), subjectOf(t, e, "ns/h-1")), "the administrator's entry stands for it")
+		assert.Len(t, e.Forbidden(t.Context(), subjectOf(t, e, "ns/h-2")), 1)
 		stop()
 	})
 }
@@ -265,9 +266,9 @@ func TestTwinIsKnownByWhatALibraryTells(t *testing.T) {
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(2 * time.Second)
 		e.Checked(t.Context(), checked(t, e, hostUUID, ""))
-		assert.Empty(t, e.Quarantine(t.Context(), subjectOf(t, e, "ns/h-2")))
-		e.Checked(t.Context(), engine.Checked{Subject: subjectOf(t, e, "ns/h-2"), Reading: bmc.Reading{Identity: bmc.Identity{UUID: hostUUID}}})
-		list := e.Quarantine(t.Context(), subjectOf(t, e, "ns/h-2"))
+		assert.Empty(t, e.Forbidden(t.Context(), subjectOf(t, e, "ns/h-2")))
+		e.Checked(t.Context(), hosts.Checked{Subject: subjectOf(t, e, "ns/h-2"), Reading: bmc.Reading{Identity: bmc.Identity{UUID: hostUUID}}})
+		list := e.Forbidden(t.Context(), subjectOf(t, e, "ns/h-2"))
 		require.Len(t, list, 1)
 		assert.Equal(t, reason.DuplicateHost, list[0].Reason)
 		stop()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/reason"
 )
 
@@ -25,20 +26,20 @@ func addrs(texts ...string) (list []netip.Addr) {
 
 // ownHosts are the ways in which n-1 shows to be the host of this daemon.
 var ownHosts = map[string]struct {
-	own  engine.Own
+	own  hosts.Own
 	host string // address of its BMC; empty: 192.0.2.1
 	port int
 	is   bool
 }{
-	"the system UUID":                 {own: engine.Own{UUIDs: []string{hostUUID}}, is: true},
-	"the BMC's GUID, fields swapped":  {own: engine.Own{UUIDs: []string{"44454c4c-4200-1035-8054-b4c04f4d3132"}}, is: true},
-	"the BMC's address":               {own: engine.Own{BMCAddrs: addrs("192.0.2.1")}, is: true},
-	"the BMC's address, IPv6":         {own: engine.Own{BMCAddrs: addrs("2001:db8::1")}, host: "2001:db8:0::1", is: true},
-	"the address that BMC and OS use": {own: engine.Own{Addrs: addrs("192.0.2.1")}, is: true},
-	"a simulator beside the daemon":   {own: engine.Own{Addrs: addrs("192.0.2.1")}, port: 6230},
-	"a simulator on the loopback":     {own: engine.Own{Addrs: addrs("127.0.0.1")}, host: "127.0.0.1"},
-	"another host":                    {own: engine.Own{UUIDs: []string{"4c4c4544-0042-3510-8054-b4c04f4d9999", ""}, BMCAddrs: addrs("192.0.2.2")}},
-	"placeholders are nobody's":       {own: engine.Own{UUIDs: []string{"00000000-0000-0000-0000-000000000000"}}},
+	"the system UUID":                 {own: hosts.Own{UUIDs: []string{hostUUID}}, is: true},
+	"the BMC's GUID, fields swapped":  {own: hosts.Own{UUIDs: []string{"44454c4c-4200-1035-8054-b4c04f4d3132"}}, is: true},
+	"the BMC's address":               {own: hosts.Own{BMCAddrs: addrs("192.0.2.1")}, is: true},
+	"the BMC's address, IPv6":         {own: hosts.Own{BMCAddrs: addrs("2001:db8::1")}, host: "2001:db8:0::1", is: true},
+	"the address that BMC and OS use": {own: hosts.Own{Addrs: addrs("192.0.2.1")}, is: true},
+	"a simulator beside the daemon":   {own: hosts.Own{Addrs: addrs("192.0.2.1")}, port: 6230},
+	"a simulator on the loopback":     {own: hosts.Own{Addrs: addrs("127.0.0.1")}, host: "127.0.0.1"},
+	"another host":                    {own: hosts.Own{UUIDs: []string{"4c4c4544-0042-3510-8054-b4c04f4d9999", ""}, BMCAddrs: addrs("192.0.2.2")}},
+	"placeholders are nobody's":       {own: hosts.Own{UUIDs: []string{"00000000-0000-0000-0000-000000000000"}}},
 }
 
 // The host that this daemon runs on is never fenced, not even by hand. // I13
@@ -56,7 +57,7 @@ func TestOwnHostIsKnownByItsBMC(t *testing.T) {
 	}
 }
 
-func refusesOwnHost(t *testing.T, w *world, store *failingStore, own engine.Own, is bool) {
+func refusesOwnHost(t *testing.T, w *world, store *failingStore, own hosts.Own, is bool) {
 	t.Helper()
 	w.pauseCheck()
 	e, _, stop := start(t, w, store, func(o *engine.Options) { o.Own = own })
@@ -77,7 +78,7 @@ func TestBMCThatTellsOurUUIDIsOurs(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetBMCUUID(otherUUID)
 		w.ChangeEntry(func(h *bmc.Host) { h.IdentityMode = "off" })
-		refusesOwnHost(t, w, store, engine.Own{UUIDs: []string{otherUUID}}, true)
+		refusesOwnHost(t, w, store, hosts.Own{UUIDs: []string{otherUUID}}, true)
 	})
 }
 
@@ -87,7 +88,7 @@ func TestOwnBMCIsKnownByItsName(t *testing.T) {
 		w.pauseCheck()
 		w.ChangeEntry(func(h *bmc.Host) { h.Levels[0].Devices[0].Endpoint.Host = "bmc-1.example.com" })
 		var asked atomic.Int32
-		own := engine.Own{BMCAddrs: addrs("192.0.2.9"), Lookup: func(_ context.Context, name string) ([]netip.Addr, error) {
+		own := hosts.Own{BMCAddrs: addrs("192.0.2.9"), Lookup: func(_ context.Context, name string) ([]netip.Addr, error) {
 			asked.Add(1)
 			assert.Equal(t, "bmc-1.example.com", name)
 			return addrs("192.0.2.8", "192.0.2.9"), nil
@@ -113,7 +114,7 @@ func TestOwnBMCIsKnownByItsName(t *testing.T) {
 func TestOwnBMCIsKnownByItsMAC(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.pauseCheck()
-		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Own = engine.Own{BMCMACs: []string{"00:1B:21:00:00:01"}} })
+		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Own = hosts.Own{BMCMACs: []string{"00:1B:21:00:00:01"}} })
 		time.Sleep(2 * time.Second)
 		k := checked(t, e, hostUUID, "")
 		k.Description = bmc.Description{MACs: []string{"00:1b:21:00:00:01"}}

@@ -47,7 +47,7 @@ func TestStandbyExplainsAndTouchesNothing(t *testing.T) {
 		_, err = p.engine["b"].Fence(t.Context(), byHand)
 		refusedFor(t, err, reason.NotOwner)
 		refusedFor(t, p.engine["b"].Arm(t.Context(), byHand, true), reason.NotOwner)
-		refusedFor(t, p.engine["b"].Release(t.Context(), byHand), reason.NotOwner)
+		refusedFor(t, unfreeze(t, p.engine["b"], byHand), reason.NotOwner)
 		_, err = p.engine["b"].Enroll(t.Context(), byHand)
 		refusedFor(t, err, reason.NotOwner)
 

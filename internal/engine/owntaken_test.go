@@ -11,6 +11,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -38,7 +39,7 @@ func TestRunOnTheOwnHostIsTakenOver(t *testing.T) {
 				p := newPair(t, w, &failingStore{Store: store}, func(name string, o *engine.Options) {
 					o.Open = func(bmc.Device) (bmc.Power, error) { return reboots{w.bmc(), &away}, nil }
 					if name == "b" {
-						o.Own = engine.Own{MachineID: "machine-n-1"}
+						o.Own = hosts.Own{MachineID: "machine-n-1"}
 					}
 				})
 				p.give("a")

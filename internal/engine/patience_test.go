@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
-	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/hosts"
 )
 
 // by gives n-1's BMC another driver.
@@ -60,7 +60,7 @@ func TestHealthCheckEndsThePatience(t *testing.T) {
 		w.FailReads(nil)
 		s, err := e.SubjectOf(t.Context(), "c", "n-1")
 		require.NoError(t, err)
-		e.Checked(t.Context(), engine.Checked{Subject: s, Reading: bmc.Reading{State: bmc.On, At: time.Now()}})
+		e.Checked(t.Context(), hosts.Checked{Subject: s, Reading: bmc.Reading{State: bmc.On, At: time.Now()}})
 		time.Sleep(32 * time.Second)
 		assert.Len(t, e.Runs("c"), 1)
 		stop()

@@ -10,19 +10,20 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/test/fake"
 )
 
 // checked is a health check of n-1's first device that read this UUID and serial.
-func checked(t *testing.T, e *engine.Engine, uuid, serial string) engine.Checked {
+func checked(t *testing.T, e *engine.Engine, uuid, serial string) hosts.Checked {
 	t.Helper()
 	s, err := e.SubjectOf(t.Context(), "c", "n-1")
 	require.NoError(t, err)
 	require.NoError(t, s.Err)
 	r := bmc.Reading{State: bmc.On, At: time.Now(), Session: 1, Identity: bmc.Identity{UUID: uuid, Serial: serial}}
-	return engine.Checked{Subject: s, At: time.Now(), Reading: r, Identity: e.Identify(t.Context(), s, 0, 0, r)}
+	return hosts.Checked{Subject: s, At: time.Now(), Reading: r, Identity: e.Identify(t.Context(), s, 0, 0, r)}
 }
 
 // checkHealthy lets a health check find n-1's own BMC.
@@ -92,7 +93,7 @@ func TestEnrolmentEndsWithTheDevices(t *testing.T) {
 		assert.Equal(t, "ada (uid 1000)", pinOf(t, store, "c/n-1").EnrolledBy)
 		s, err := e.SubjectOf(t.Context(), "c", "n-1")
 		require.NoError(t, err)
-		assert.Empty(t, e.Quarantine(t.Context(), s))
+		assert.Empty(t, e.Forbidden(t.Context(), s))
 		assert.Equal(t, guard.IdentityMatches, e.Identify(t.Context(), s, 1, 0, bmc.Reading{}))
 		w.ChangeEntry(func(h *bmc.Host) { h.Levels[1].Devices[0].Parameters = map[string]string{"plug": "8"} })
 		s, err = e.SubjectOf(t.Context(), "c", "n-1")
@@ -105,7 +106,7 @@ func TestEnrolmentEndsWithTheDevices(t *testing.T) {
 		s, err = e.SubjectOf(t.Context(), "c", "n-1")
 		require.NoError(t, err)
 		assert.Equal(t, guard.IdentityNotEnrolled, e.Identify(t.Context(), s, 1, 0, bmc.Reading{}))
-		assert.Equal(t, reason.NotEnrolled, e.Quarantine(t.Context(), s)[0].Reason)
+		assert.Equal(t, reason.NotEnrolled, e.Forbidden(t.Context(), s)[0].Reason)
 		stop()
 	})
 }
@@ -224,7 +225,7 @@ func TestPinWithoutAnAnswerIsTakenIn(t *testing.T) {
 		subject, err := e.SubjectOf(t.Context(), "c", "n-1")
 		require.NoError(t, err)
 		var reasons []reason.Code
-		for _, r := range e.Quarantine(t.Context(), subject) {
+		for _, r := range e.Forbidden(t.Context(), subject) {
 			reasons = append(reasons, r.Reason)
 		}
 		assert.Contains(t, reasons, reason.NotEnrolled)

@@ -19,12 +19,12 @@ type levelState struct {
 // identities there: an answer of another machine is refused, and no further level
 // is tried.
 func (c *cluster) probePower(ctx context.Context, p *probe) error {
-	h, err := c.newHost(ctx, p.draft.Target)
+	h, err := c.hosts.FindNew(ctx, p.draft.Target)
 	if err != nil {
 		return err
 	}
 	t := &p.draft.Target
-	c.fix(t, h)
+	c.hosts.FixTarget(t, h)
 	p.draft.Limits.Levels = len(h.Levels)
 	if p.levels == nil && p.draft.Manual != nil { // whoever orders it may have mended the account
 		c.e.lockOut.Forget(h)
@@ -47,7 +47,7 @@ func (c *cluster) probePower(ctx context.Context, p *probe) error {
 			*l = levelState{}
 			p.draft.Level, p.session = i, s
 			p.identity.BMC = r.Identity.UUID
-			p.identity.Verdict = identify(h, i, r, c.claims(ctx, h, *t, p.draft.Manual != nil))
+			p.identity.Verdict = c.hosts.Identify(ctx, h, i, r, *t, p.draft.Manual != nil)
 			return nil
 		}
 		l.failed, l.err = l.failed+1, err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
@@ -38,13 +39,13 @@ func TestRunIsBegunAsTheCheckAsksNow(t *testing.T) {
 
 // counting is an inventory that counts who looks for a host.
 type counting struct {
-	engine.Hosts
+	hosts.Inventory
 	finds atomic.Int64
 }
 
 func (c *counting) Find(ctx context.Context, cluster, node string) (bmc.Host, bool, error) {
 	c.finds.Add(1)
-	return c.Hosts.Find(ctx, cluster, node)
+	return c.Inventory.Find(ctx, cluster, node)
 }
 
 // A candidate that a cheap gate refuses costs no look into the inventory, which would read
@@ -52,7 +53,7 @@ func (c *counting) Find(ctx context.Context, cluster, node string) (bmc.Host, bo
 func TestDecidingReadsNoPassword(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		var x *counting
-		e, _, stop := start(t, w, store, func(o *engine.Options) { x = &counting{Hosts: o.Hosts}; o.Hosts = x })
+		e, _, stop := start(t, w, store, func(o *engine.Options) { x = &counting{Inventory: o.Hosts}; o.Hosts = x })
 		time.Sleep(2 * time.Second)
 		_, err := e.Hold(t.Context(), order.Order{Node: "n-1", Actor: "root", Reason: "test"})
 		require.NoError(t, err)

@@ -69,7 +69,7 @@ func (e *Engine) follow(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, reloadTime)
 	defer cancel()
-	if err := e.pins.load(ctx, e.opt.Store); err != nil {
+	if err := e.hosts.LoadPins(ctx, e.opt.Store); err != nil {
 		return err
 	}
 	runs, err := state.LoadRuns(ctx, e.opt.Store)
@@ -89,7 +89,7 @@ func (e *Engine) reload(ctx context.Context) error {
 	defer cancel()
 	return errors.Join(
 		e.stop.Load(ctx),
-		e.stop.NoteUnread(state.KindFreeze, e.freezes.load(ctx, e.opt.Store)),
+		e.stop.NoteUnread(state.KindFreeze, e.hosts.LoadFreezes(ctx, e.opt.Store)),
 	)
 }
 

@@ -46,7 +46,7 @@ func (c *cluster) endedOn(t remediate.Target) (ended []remediate.Run) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, r := range c.runs {
-		if !r.Open() && sameTarget(r.Target, t) {
+		if !r.Open() && r.Target.Overlaps(t) {
 			ended = append(ended, r)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/reason"
@@ -177,7 +178,7 @@ func TestNarrowerNetworksLeaveNoHostOff(t *testing.T) {
 		stop()
 		var refusing []string
 		_, _, stop = start(t, w, store, func(o *engine.Options) {
-			o.Metal = engine.MetalRules{Networks: &bmc.Networks{}}
+			o.Metal = hosts.MetalRules{Networks: &bmc.Networks{}}
 			inner := o.Open
 			o.Open = func(d bmc.Device) (bmc.Power, error) {
 				if why := d.Networks.RefuseHost(d.Endpoint.Host); why != "" {
@@ -258,14 +259,14 @@ func TestPinnedLiarForbidsNothing(t *testing.T) {
 		says := func(host, uuid string) {
 			s := subjectOf(t, e, host)
 			r := bmc.Reading{State: bmc.On, Identity: bmc.Identity{UUID: uuid}}
-			e.Checked(t.Context(), engine.Checked{Subject: s, At: time.Now(), Reading: r, Identity: e.Identify(t.Context(), s, 0, 0, r)})
+			e.Checked(t.Context(), hosts.Checked{Subject: s, At: time.Now(), Reading: r, Identity: e.Identify(t.Context(), s, 0, 0, r)})
 		}
 		says("ns/h-2", subjectOf(t, e, "ns/h-2").SystemUUID)
 		require.NotEmpty(t, pinOf(t, store, "c/ns/h-2").Devices)
 		says("ns/h-1", hostUUID)
 		says("ns/h-2", hostUUID)
-		assert.Empty(t, e.Quarantine(t.Context(), subjectOf(t, e, "ns/h-1")))
-		assert.Equal(t, reason.DuplicateHost, e.Quarantine(t.Context(), subjectOf(t, e, "ns/h-2"))[0].Reason)
+		assert.Empty(t, e.Forbidden(t.Context(), subjectOf(t, e, "ns/h-1")))
+		assert.Equal(t, reason.DuplicateHost, e.Forbidden(t.Context(), subjectOf(t, e, "ns/h-2"))[0].Reason)
 		stop()
 	})
 }

@@ -30,7 +30,7 @@ func (w *worker) take(ctx context.Context, saved remediate.Run) {
 	}
 	w.emit(event.Event{Type: event.Stepped, Reason: saved.Reason, Message: lastNote(saved)})
 	if saved.Step == remediate.DeleteNode && !saved.IsolatesOnConfirmation() { // else nobody has compared who answers
-		w.c.storePin(ctx, saved)
+		w.c.hosts.PinProven(ctx, saved)
 	}
 	w.c.wake() // slots and overlaps changed
 }

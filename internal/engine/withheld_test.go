@@ -10,6 +10,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
@@ -38,10 +39,10 @@ func TestPasswordIsNotSentToWhoNamesAnothersSecret(t *testing.T) {
 		time.Sleep(15 * time.Minute)
 		assert.Empty(t, passwords.at(trap))
 		assert.Equal(t, "hush", passwords.at("192.0.2.10"), "h-1 is asked as before")
-		list := e.Quarantine(t.Context(), subjectOf(t, e, "ns/h-bait"))
+		list := e.Forbidden(t.Context(), subjectOf(t, e, "ns/h-bait"))
 		require.Len(t, list, 1)
 		assert.Equal(t, reason.SecretShared, list[0].Reason)
-		assert.Empty(t, e.Quarantine(t.Context(), subjectOf(t, e, "ns/h-1")))
+		assert.Empty(t, e.Forbidden(t.Context(), subjectOf(t, e, "ns/h-1")))
 		_, err := s.Test(t.Context(), "c", "other-0")
 		refusedFor(t, err, reason.SecretShared)
 		_, err = e.Fence(t.Context(), order.Order{Node: "other-0", Actor: "root", Reason: "test"})
@@ -90,25 +91,25 @@ func TestHostOfNoMachineIsNotAsked(t *testing.T) {
 func TestBareMetalHostMayNotSayEverything(t *testing.T) {
 	for name, c := range map[string]struct {
 		says  func(*policy.Host)
-		allow engine.MetalRules
+		allow hosts.MetalRules
 	}{
 		"loopback": {
 			func(h *policy.Host) { h.Address = "ipmi://127.0.0.1:6230" },
-			engine.MetalRules{Networks: &bmc.Networks{Listed: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}},
+			hosts.MetalRules{Networks: &bmc.Networks{Listed: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}},
 		},
 		"another network": {
 			func(h *policy.Host) { h.Address = "ipmi://198.51.100.7" },
-			engine.MetalRules{Networks: &bmc.Networks{Listed: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}}},
+			hosts.MetalRules{Networks: &bmc.Networks{Listed: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}}},
 		},
 		"plain HTTP": {
 			func(h *policy.Host) { h.Address = "redfish+http://192.0.2.10/redfish/v1/Systems/1" },
-			engine.MetalRules{PlainHTTP: true},
+			hosts.MetalRules{PlainHTTP: true},
 		},
 		"no certificate": {
 			func(h *policy.Host) {
 				h.Address, h.DisableCertificateVerification = "redfish://192.0.2.10/redfish/v1/Systems/1", true
 			},
-			engine.MetalRules{Unverified: true},
+			hosts.MetalRules{Unverified: true},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -116,7 +117,7 @@ func TestBareMetalHostMayNotSayEverything(t *testing.T) {
 				m := newMetal(w)
 				m.set("h-1", c.says)
 				listed := netip.MustParsePrefix("192.0.2.0/24")
-				rules := engine.MetalRules{Networks: &bmc.Networks{Listed: []netip.Prefix{listed}}}
+				rules := hosts.MetalRules{Networks: &bmc.Networks{Listed: []netip.Prefix{listed}}}
 				e, _, stop := start(t, w, store, func(o *engine.Options) { o.Metal = rules })
 				time.Sleep(2 * time.Minute)
 				assert.Empty(t, e.Runs("c"))
@@ -179,7 +180,7 @@ func TestForeignHostForbidsNothing(t *testing.T) {
 				_, passwords, end := sweeping(t, w, e)
 				time.Sleep(2 * time.Minute)
 				assert.False(t, passwords.were("192.0.2.10", "wrong"), "it would lock the account of the other")
-				list := e.Quarantine(t.Context(), subjectOf(t, e, "ns/h-bait"))
+				list := e.Forbidden(t.Context(), subjectOf(t, e, "ns/h-bait"))
 				require.Len(t, list, 1)
 				assert.Equal(t, reason.DuplicateHost, list[0].Reason)
 				require.NotEmpty(t, e.Runs("c"))
@@ -227,7 +228,7 @@ func TestSameMACsAreOnlyTold(t *testing.T) {
 		s := subjectOf(t, e, "ns/h-1")
 		assert.Contains(t, s.SameMACs, "c/ns/h-2")
 		assert.Contains(t, s.SameMACs, "00:1b:21:00:00:01")
-		assert.Empty(t, e.Quarantine(t.Context(), s))
+		assert.Empty(t, e.Forbidden(t.Context(), s))
 		stop()
 	})
 }

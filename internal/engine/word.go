@@ -43,7 +43,7 @@ func (w *worker) heardOn() string {
 // reads On. A host without a usable entry has none to ask, here as when the word was
 // given; a search for it that was cut short is an error.
 func (w *worker) readsOn(ctx context.Context, top int) (string, error) {
-	h, err := w.c.host(ctx, w.run.Target)
+	h, err := w.c.hosts.Find(ctx, w.run.Target)
 	if err != nil {
 		return "", ctx.Err()
 	}

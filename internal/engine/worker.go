@@ -90,7 +90,7 @@ func (w *worker) commit(ctx context.Context, next remediate.Run) bool {
 		return true
 	}
 	if next.Step.Ended() {
-		w.c.distrust(context.WithoutCancel(ctx), next) // first: an end that is saved is not looked at again
+		w.c.hosts.Distrust(context.WithoutCancel(ctx), next) // first: an end that is saved is not looked at again
 	}
 	saved, err := w.c.save(context.WithoutCancel(ctx), next)
 	if err != nil {
@@ -143,7 +143,7 @@ func (w *worker) pause(ctx context.Context, wait time.Duration) bool {
 
 // mended takes it that a person has mended the credentials.
 func (w *worker) mended(ctx context.Context) {
-	if h, err := w.c.find(ctx, w.run.Target); err == nil {
+	if h, err := w.c.hosts.Entry(ctx, w.run.Target); err == nil {
 		w.c.e.lockOut.Forget(h)
 	}
 	if w.session != nil && w.session.AccountRefused() {

@@ -47,7 +47,7 @@ func TestOutletIsNotLeftOffBecauseTheBMCReadsOn(t *testing.T) {
 		r = only(t, e)
 		subject, err := e.SubjectOf(t.Context(), "c", "n-1")
 		require.NoError(t, err)
-		refusals := e.Quarantine(t.Context(), subject)
+		refusals := e.Forbidden(t.Context(), subject)
 		stop()
 		require.Len(t, refusals, 1, "the next run must not cut it again")
 		assert.Equal(t, reason.NotEnrolled, refusals[0].Reason)

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
-	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/power"
 )
 
@@ -79,7 +79,7 @@ func TestOneAtATimeAtAService(t *testing.T) {
 	})
 }
 
-func withPassword(s engine.Subject, text string) engine.Subject {
+func withPassword(s hosts.Subject, text string) hosts.Subject {
 	d := s.Host.Levels[0].Devices[0]
 	d.Password = bmc.NewSecret(text)
 	s.Host.Levels = []bmc.Level{{Devices: []bmc.Device{d}}}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
-	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/power"
 )
 
@@ -19,7 +19,7 @@ type wish struct{ describe, audit bool }
 
 // answer is what one look found.
 type answer struct {
-	engine.Checked
+	hosts.Checked
 	// described and audited say that it was asked for and answered, or refused
 	// with describeErr and auditErr.
 	described, audited    bool
@@ -38,8 +38,8 @@ const (
 	longLook = 45 * time.Second
 )
 
-func answerOf(subject engine.Subject, id deviceID) answer {
-	return answer{Checked: engine.Checked{Subject: subject, Level: id.level, Device: id.device, At: time.Now()}}
+func answerOf(subject hosts.Subject, id deviceID) answer {
+	return answer{Checked: hosts.Checked{Subject: subject, Level: id.level, Device: id.device, At: time.Now()}}
 }
 
 func (a *answer) device() bmc.Device { return a.Subject.Host.Levels[a.Level].Devices[a.Device] }
@@ -47,7 +47,7 @@ func (a *answer) device() bmc.Device { return a.Subject.Host.Levels[a.Level].Dev
 // ask looks at one device: it reads, and ends its session. Each thing that is
 // asked has its time for itself, and nothing more is asked of a device that does
 // not tell its power state.
-func (s *Sweep) ask(ctx context.Context, open bmc.Opener, subject engine.Subject, id deviceID, what wish) answer {
+func (s *Sweep) ask(ctx context.Context, open bmc.Opener, subject hosts.Subject, id deviceID, what wish) answer {
 	a := answerOf(subject, id)
 	d := a.device()
 	if d.Unusable != nil {

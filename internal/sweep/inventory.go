@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
-	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/reason"
 )
 
 // adopt makes the inventory what it is now. A host that has no BMC, as in a
 // cloud, is none of the sweep's business.
-func (s *Sweep) adopt(all []engine.Subject, now time.Time) {
+func (s *Sweep) adopt(all []hosts.Subject, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.adopted, s.unusable = true, nil
@@ -37,19 +37,19 @@ func (s *Sweep) adopt(all []engine.Subject, now time.Time) {
 }
 
 // unseen says whether a subject stands for a whole cluster that was not seen yet.
-func unseen(subject engine.Subject) bool {
+func unseen(subject hosts.Subject) bool {
 	r, ok := errors.AsType[*reason.Refusal](subject.Err)
 	return ok && r.Reason == reason.NotSynced
 }
 
-func idOf(subject engine.Subject) hostID {
+func idOf(subject hosts.Subject) hostID {
 	return hostID{subject.Cluster, subject.Host.Name, subject.Node}
 }
 
 // adoptOne keeps what is known about the devices of a host that are still the
 // same, and plans looks at the others, spread over the interval. The caller holds
 // mu.
-func (s *Sweep) adoptOne(subject engine.Subject, now time.Time) []*entry {
+func (s *Sweep) adoptOne(subject hosts.Subject, now time.Time) []*entry {
 	known := map[deviceID]*entry{}
 	for _, e := range s.hosts[idOf(subject)] {
 		known[e.id] = e

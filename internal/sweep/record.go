@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
-	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/reason"
 )
 
@@ -37,7 +37,7 @@ const EventBMC = "BMC"
 type entry struct {
 	id      deviceID
 	service string // bmc.Device.Service
-	subject engine.Subject
+	subject hosts.Subject
 
 	due   time.Time
 	place int  // in the heap of what is due later; -1 when it is not there

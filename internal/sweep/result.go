@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
-	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/reason"
 )
 
@@ -60,7 +60,7 @@ type Result struct {
 	// Refused is why the engine would not switch the host, whatever its BMC says.
 	Refused []reason.Refusal
 
-	subject engine.Subject
+	subject hosts.Subject
 }
 
 // Results gives every device of one cluster, or with no name of all, sorted, and
@@ -124,7 +124,7 @@ func (s *Sweep) refused(ctx context.Context, list []Result) {
 		}
 		id := idOf(r.subject)
 		if _, ok := told[id]; !ok {
-			told[id] = s.opt.Engine.Quarantine(ctx, r.subject)
+			told[id] = s.opt.Engine.Forbidden(ctx, r.subject)
 		}
 		r.Refused = told[id]
 		for _, why := range r.Refused {
@@ -135,7 +135,7 @@ func (s *Sweep) refused(ctx context.Context, list []Result) {
 	}
 }
 
-func unusable(u engine.Subject) Result {
+func unusable(u hosts.Subject) Result {
 	r := Result{Cluster: u.Cluster, Node: u.Node, Source: u.BareMetalHost, State: StateFailed, Reason: reasonOf(u.Err), Problem: reason.Sentence(u.Err)}
 	if unseen(u) {
 		r.State = StateUnchecked

@@ -8,24 +8,24 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
-	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/reason"
 )
 
 // Engine is what the sweep asks of the daemon's engine, and tells it.
 type Engine interface {
 	// Inventory gives every host of every cluster, with its credentials.
-	Inventory(ctx context.Context) []engine.Subject
+	Inventory(ctx context.Context) []hosts.Subject
 	// SubjectOf gives the host of one Node. An empty cluster means the only one.
-	SubjectOf(ctx context.Context, cluster, node string) (engine.Subject, error)
+	SubjectOf(ctx context.Context, cluster, node string) (hosts.Subject, error)
 	// Identify says whether the machine that answered is the Node's.
-	Identify(ctx context.Context, s engine.Subject, level, device int, r bmc.Reading) guard.IdentityVerdict
+	Identify(ctx context.Context, s hosts.Subject, level, device int, r bmc.Reading) guard.IdentityVerdict
 	// Quarantine is why the host would not be switched, whatever its BMC says.
-	Quarantine(ctx context.Context, s engine.Subject) []reason.Refusal
+	Forbidden(ctx context.Context, s hosts.Subject) []reason.Refusal
 	// Checked is told of every look.
-	Checked(ctx context.Context, c engine.Checked)
+	Checked(ctx context.Context, c hosts.Checked)
 }
 
 // Options is everything the sweep is made from.
@@ -60,8 +60,8 @@ type Sweep struct {
 
 	mu       sync.Mutex
 	hosts    map[hostID][]*entry
-	adopted  bool             // the inventory was seen
-	unusable []engine.Subject // hosts without any device that could be asked
+	adopted  bool            // the inventory was seen
+	unusable []hosts.Subject // hosts without any device that could be asked
 	plan     *schedule
 	accounts map[account]refusal
 }
@@ -148,7 +148,7 @@ func (s *Sweep) begin(ctx context.Context, looks *sync.WaitGroup) time.Time {
 }
 
 // look asks one device for the sweep.
-func (s *Sweep) look(ctx context.Context, e *entry, subject engine.Subject, what wish) {
+func (s *Sweep) look(ctx context.Context, e *entry, subject hosts.Subject, what wish) {
 	a := s.ask(ctx, s.opt.Open, subject, e.id, what)
 	now := time.Now()
 	s.mu.Lock()

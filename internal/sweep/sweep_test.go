@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
-	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/reason"
 )
 
@@ -168,8 +168,8 @@ func TestInventoryChanges(t *testing.T) {
 			w.subjects[0] = moved
 			w.machines["bmc-9"] = &machine{uuid: m.uuid}
 			w.subjects = append(w.subjects,
-				engine.Subject{Cluster: "prod", Node: "n-3", Err: &reason.Refusal{Reason: reason.InvalidHost, Message: "no such scheme"}},
-				engine.Subject{Cluster: "prod", Node: "n-4", Err: &reason.Refusal{Reason: reason.NoHost, Message: "a cloud"}})
+				hosts.Subject{Cluster: "prod", Node: "n-3", Err: &reason.Refusal{Reason: reason.InvalidHost, Message: "no such scheme"}},
+				hosts.Subject{Cluster: "prod", Node: "n-4", Err: &reason.Refusal{Reason: reason.NoHost, Message: "a cloud"}})
 		})
 		w.wait(3 * every)
 		before := len(m.reads)

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/reason"
 )
 
@@ -19,7 +19,7 @@ func TestWhatWasNotSeenYetIsNotHealthy(t *testing.T) {
 	require.ErrorAs(t, err, &refusal)
 	assert.Equal(t, reason.NotSynced, refusal.Reason)
 
-	w.subjects = []engine.Subject{{Cluster: "prod", Err: &reason.Refusal{Reason: reason.NotSynced, Message: "not seen whole"}}}
+	w.subjects = []hosts.Subject{{Cluster: "prod", Err: &reason.Refusal{Reason: reason.NotSynced, Message: "not seen whole"}}}
 	w.run(t, func(t *testing.T) {
 		w.wait(time.Second)
 		all := w.results(t, "")

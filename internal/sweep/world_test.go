@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
-	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/reason"
 	_ "github.com/fenced/fenced/test/oneproc" // it plays in virtual time
@@ -29,10 +29,10 @@ const (
 // world is an inventory, its BMCs and what the sweep made of them.
 type world struct {
 	mu       sync.Mutex
-	subjects []engine.Subject
+	subjects []hosts.Subject
 	machines map[string]*machine // by service
 	events   []event.Event
-	checked  []engine.Checked
+	checked  []hosts.Checked
 	measured int
 	inFlight int
 	most     int // looks in flight, at the peak
@@ -75,7 +75,7 @@ func (w *world) device(n int, d bmc.Device) *machine {
 	defer w.mu.Unlock()
 	name := fmt.Sprintf("n-%d", n)
 	uuid := fmt.Sprintf("4c4c4544-0042-3510-8052-%012x", 0xb4c04f000000+n)
-	w.subjects = append(w.subjects, engine.Subject{Cluster: "prod", Node: name, SystemUUID: uuid, Healthy: true,
+	w.subjects = append(w.subjects, hosts.Subject{Cluster: "prod", Node: name, SystemUUID: uuid, Healthy: true,
 		Host: bmc.Host{Name: "prod/" + name, Source: "hosts.d", Levels: []bmc.Level{{Devices: []bmc.Device{d}}}}})
 	if w.machines[d.Service()] == nil {
 		m := &machine{uuid: uuid, takes: 10 * time.Millisecond}
@@ -88,24 +88,24 @@ func (w *world) device(n int, d bmc.Device) *machine {
 }
 
 // Inventory implements Engine.
-func (w *world) Inventory(context.Context) []engine.Subject {
+func (w *world) Inventory(context.Context) []hosts.Subject {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return append([]engine.Subject(nil), w.subjects...)
+	return append([]hosts.Subject(nil), w.subjects...)
 }
 
 // SubjectOf implements Engine.
-func (w *world) SubjectOf(_ context.Context, _, node string) (engine.Subject, error) {
+func (w *world) SubjectOf(_ context.Context, _, node string) (hosts.Subject, error) {
 	for _, s := range w.Inventory(context.Background()) {
 		if s.Node == node {
 			return s, nil
 		}
 	}
-	return engine.Subject{}, &reason.Refusal{Reason: reason.NoSuchNode, Message: "no Node " + node}
+	return hosts.Subject{}, &reason.Refusal{Reason: reason.NoSuchNode, Message: "no Node " + node}
 }
 
 // Identify implements Engine.
-func (w *world) Identify(_ context.Context, s engine.Subject, _, _ int, r bmc.Reading) guard.IdentityVerdict {
+func (w *world) Identify(_ context.Context, s hosts.Subject, _, _ int, r bmc.Reading) guard.IdentityVerdict {
 	switch {
 	case !bmc.UsableUUID(r.Identity.UUID) || s.SystemUUID == "":
 		return guard.IdentityUnproven
@@ -116,7 +116,7 @@ func (w *world) Identify(_ context.Context, s engine.Subject, _, _ int, r bmc.Re
 }
 
 // Quarantine implements Engine.
-func (w *world) Quarantine(_ context.Context, s engine.Subject) []reason.Refusal {
+func (w *world) Forbidden(_ context.Context, s hosts.Subject) []reason.Refusal {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch s.Node {
@@ -129,7 +129,7 @@ func (w *world) Quarantine(_ context.Context, s engine.Subject) []reason.Refusal
 }
 
 // Checked implements Engine.
-func (w *world) Checked(_ context.Context, c engine.Checked) {
+func (w *world) Checked(_ context.Context, c hosts.Checked) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.checked = append(w.checked, c)

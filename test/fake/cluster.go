@@ -15,7 +15,7 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// Cluster is a State behind its lock. It implements engine.Kube and engine.Hosts, and
+// Cluster is a State behind its lock. It implements engine.Kube and hosts.Inventory, and
 // its watches engine.Watch.
 type Cluster struct {
 	mu       sync.Mutex
@@ -138,19 +138,19 @@ func (c *Cluster) Announcements() (n int, last lead.Announcement) {
 	return n, last
 }
 
-// List implements engine.Hosts.
+// List implements hosts.Inventory.
 func (c *Cluster) List(string) (nodes []string) {
 	c.Do(func(s *State) { nodes = slices.Sorted(maps.Keys(s.Entries)) })
 	return nodes
 }
 
-// Protected implements engine.Hosts.
+// Protected implements hosts.Inventory.
 func (c *Cluster) Protected(_, node string) (is bool) {
 	c.Do(func(s *State) { is = s.Entries[node].Protected })
 	return is
 }
 
-// Find implements engine.Hosts.
+// Find implements hosts.Inventory.
 func (c *Cluster) Find(_ context.Context, _, node string) (h bmc.Host, found bool, err error) {
 	c.Do(func(s *State) { h, found = s.Entries[node] })
 	return h, found, nil

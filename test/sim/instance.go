@@ -14,6 +14,7 @@ import (
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/test/fake"
 )
@@ -183,11 +184,11 @@ func (c *incarnation) options() engine.Options {
 }
 
 // own is how the first fenced knows the host that it runs on.
-func (c *incarnation) own() (o engine.Own) {
+func (c *incarnation) own() (o hosts.Own) {
 	c.i.w.do(func() {
 		for _, h := range c.i.w.hosts {
 			if h.own && c.i.n == 0 {
-				o = engine.Own{MachineID: "machine-" + h.Name, UUIDs: []string{h.UUID}, Addrs: []netip.Addr{h.ownAddress()}}
+				o = hosts.Own{MachineID: "machine-" + h.Name, UUIDs: []string{h.UUID}, Addrs: []netip.Addr{h.ownAddress()}}
 			}
 		}
 	})

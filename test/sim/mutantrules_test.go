@@ -11,6 +11,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/fake"
@@ -68,7 +69,7 @@ func (q queued) Read(ctx context.Context) (bmc.Reading, error) {
 }
 
 // unlisted is an inventory that nobody can look through for what is there twice.
-type unlisted struct{ engine.Hosts }
+type unlisted struct{ hosts.Inventory }
 
 func (unlisted) List(string) []string { return nil }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/fake"
 )
@@ -30,7 +31,7 @@ func looks(spoil func(f *engine.Fresh, r remediate.Run)) Defect { return Defect{
 func options(change func(*engine.Options)) Defect { return Defect{Options: change} }
 
 // unprotected is an inventory in which nothing is protected.
-type unprotected struct{ engine.Hosts }
+type unprotected struct{ hosts.Inventory }
 
 func (unprotected) Protected(string, string) bool { return false }
 
@@ -89,7 +90,7 @@ var mutants = []mutant{
 			f.Members[i].Healthy = true
 		}
 	}}},
-	{"no host is its own", "I13", special, options(func(o *engine.Options) { o.Own = engine.Own{} })},
+	{"no host is its own", "I13", special, options(func(o *engine.Options) { o.Own = hosts.Own{} })},
 	{"no host is protected", "I13", special, options(func(o *engine.Options) { o.Hosts = unprotected{o.Hosts} })},
 	{"reprovisions though it must not", "I14", few, options(func(o *engine.Options) { o.Clusters[0].Reprovision = true })},
 	{"any number a day", "I15", few, options(func(o *engine.Options) { o.Guards.MaxFencesPerDay, o.Guards.MinPowerInterval = 1000, time.Second })},

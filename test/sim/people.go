@@ -170,7 +170,8 @@ func (w *World) thaw(ctx context.Context, e *engine.Engine, o order.Order) error
 		}
 	})
 	_, _ = e.ReleaseHold(ctx, o) // most are not held
-	return e.Release(ctx, o)
+	_, err := e.Unfreeze(ctx, o)
+	return err
 }
 
 // stopped says since when a fenced knows that it must not touch a Node; zero when it

@@ -109,7 +109,7 @@ func (w *World) devices(keys string) (list []logKey) {
 // inventory is hosts.d as one life of a fenced has read it.
 type inventory struct{ inc *incarnation }
 
-// List implements engine.Hosts.
+// List implements hosts.Inventory.
 func (v inventory) List(string) (names []string) {
 	v.inc.i.w.do(func() {
 		for _, h := range v.inc.i.w.hosts {
@@ -121,7 +121,7 @@ func (v inventory) List(string) (names []string) {
 	return names
 }
 
-// Protected implements engine.Hosts.
+// Protected implements hosts.Inventory.
 func (v inventory) Protected(_, node string) (is bool) {
 	v.inc.i.w.do(func() {
 		_, listed := v.inc.knows.ways[node]
@@ -130,7 +130,7 @@ func (v inventory) Protected(_, node string) (is bool) {
 	return is
 }
 
-// Find implements engine.Hosts.
+// Find implements hosts.Inventory.
 func (v inventory) Find(_ context.Context, _, node string) (e bmc.Host, found bool, err error) {
 	v.inc.i.w.do(func() {
 		var leads way

@@ -16,6 +16,7 @@ import (
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/remediate"
@@ -73,7 +74,7 @@ func start(t *testing.T, w *world, dir string) *daemon {
 
 func (d *daemon) options(w *world) engine.Options {
 	return engine.Options{
-		Store: d.store, StoreID: d.id, Instance: instance, Hosts: inventory{w}, Open: w.open, Own: engine.Own{MachineID: "machine-" + own},
+		Store: d.store, StoreID: d.id, Instance: instance, Hosts: inventory{w}, Open: w.open, Own: hosts.Own{MachineID: "machine-" + own},
 		Events: event.NewStream(d.observe), Record: d.record, Suspended: func() time.Duration { return 0 },
 		Clusters: []engine.ClusterOptions{
 			{Name: prod, Mode: guard.ModeEvaluate, Isolation: remediate.IsolateDelete, IdentityMode: "required", Watch: w.prod.Watch(), Kube: w.prod},

@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
-	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/fake"
@@ -81,7 +81,7 @@ func checkAll(t *testing.T, d *daemon) {
 	for _, s := range d.Inventory(t.Context()) {
 		require.NoError(t, s.Err)
 		r := bmc.Reading{State: bmc.On, At: time.Now(), Session: 1, Identity: bmc.Identity{UUID: s.SystemUUID, Serial: "SN-" + s.Node}}
-		k := engine.Checked{Subject: s, At: time.Now(), Reading: r, Identity: d.Identify(t.Context(), s, 0, 0, r),
+		k := hosts.Checked{Subject: s, At: time.Now(), Reading: r, Identity: d.Identify(t.Context(), s, 0, 0, r),
 			Description: bmc.Description{Manufacturer: "Maker", Model: "M-" + s.Node, Firmware: "1.0"}}
 		require.Equal(t, guard.IdentityMatches, k.Identity, s.Node)
 		d.Checked(t.Context(), k)
@@ -137,7 +137,8 @@ func endRuns(t *testing.T, w *world, d *daemon) {
 	w.outlet.Change(func(o *fake.Outlet) { o.Fault = fake.Deaf }) // no On gets through
 	time.Sleep(8 * time.Minute)
 	require.Equal(t, remediate.Held, d.runOn(t, forgiven).Step)
-	require.NoError(t, d.Release(t.Context(), by("bob (uid 1001)", forgiven, "its BMC has new firmware")))
+	_, err = d.Unfreeze(t.Context(), by("bob (uid 1001)", forgiven, "its BMC has new firmware"))
+	require.NoError(t, err)
 	as := by("bob (uid 1001)", forgiven, "it is back")
 	as.Run, as.AsIs = d.runOn(t, forgiven).ID, true
 	_, err = d.Abort(t.Context(), as)

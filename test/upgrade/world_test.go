@@ -38,8 +38,8 @@ const (
 	own         = "own"         // the daemon runs on it
 )
 
-// hosts gives each host its place in the rack: UUID and address follow from it.
-var hosts = []string{isolated, deleting, cutting, restored, confirmed, miswired, lying, forgiven, maintained, handed, quarantined, locked, own}
+// rack gives each host its place in the rack: UUID and address follow from it.
+var rack = []string{isolated, deleting, cutting, restored, confirmed, miswired, lying, forgiven, maintained, handed, quarantined, locked, own}
 
 func uuidOf(i int) string { return fmt.Sprintf("4c4c4544-0042-3510-8054-b4c04f4d%04d", 3100+i) }
 
@@ -67,7 +67,7 @@ func newWorld() *world {
 	w := &world{prod: fake.New(prod), lab: fake.New(lab), powers: map[string][]answer{}}
 	w.prod.Do(func(s *fake.State) {
 		s.PodsOfANode = 3
-		for i, name := range hosts {
+		for i, name := range rack {
 			s.AddHost(fake.Host{Name: name, UUID: uuidOf(i), Zone: "zone-a", Owned: fake.Owned{
 				Labels: map[string]string{"rack": "r1", "team": "of-" + name}, Taints: []string{"dedicated=" + name + ":NoSchedule"}, Cordoned: name == isolated,
 			}}, machine(name))
@@ -137,7 +137,7 @@ func (w *world) open(d bmc.Device) (bmc.Power, error) {
 	if d.Driver == bmc.DriverFenceAgent {
 		return w.outlet, nil
 	}
-	for i, name := range hosts {
+	for i, name := range rack {
 		if d.Endpoint.Host == addressOf(i) {
 			return recordingBMC{w.prod.BMC(name), w, name}, nil
 		}
@@ -205,7 +205,7 @@ func (w *world) asked(host string) int {
 // inventory is hosts.d of both clusters: only prod has entries.
 type inventory struct{ *world }
 
-// List implements engine.Hosts.
+// List implements hosts.Inventory.
 func (v inventory) List(cluster string) []string {
 	if cluster != prod {
 		return nil
@@ -213,10 +213,10 @@ func (v inventory) List(cluster string) []string {
 	return v.prod.List(cluster)
 }
 
-// Protected implements engine.Hosts.
+// Protected implements hosts.Inventory.
 func (inventory) Protected(string, string) bool { return false }
 
-// Find implements engine.Hosts.
+// Find implements hosts.Inventory.
 func (v inventory) Find(ctx context.Context, cluster, node string) (bmc.Host, bool, error) {
 	if cluster != prod {
 		return bmc.Host{}, false, nil

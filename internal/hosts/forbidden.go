@@ -1,4 +1,4 @@
-package engine
+package hosts
 
 import (
 	"cmp"
@@ -9,11 +9,11 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 )
 
-// Quarantine lists what forbids to switch a subject off whatever its Node does:
+// Forbidden lists what forbids to switch a subject off whatever its Node does:
 // its host cannot be used, was pointed elsewhere, is frozen, is there twice, was
 // never enrolled, or is this daemon's own.
-func (e *Engine) Quarantine(ctx context.Context, s Subject) (list []reason.Refusal) {
-	c, err := e.cluster(s.Cluster)
+func (h *Hosts) Forbidden(ctx context.Context, s Subject) (list []reason.Refusal) {
+	c, err := h.cluster(s.Cluster)
 	if err != nil {
 		return nil
 	}
@@ -30,24 +30,21 @@ func (e *Engine) Quarantine(ctx context.Context, s Subject) (list []reason.Refus
 	if r != nil {
 		list = append(list, *r)
 	}
-	code, why := c.frozen(t)
+	code, why := c.Frozen(t)
 	add(code, why)
 	if r == nil || r.Reason != reason.DuplicateHost {
-		add(reason.DuplicateHost, e.twin(names(s.Cluster, s.Node, s.BareMetalHost)))
+		add(reason.DuplicateHost, h.twin(names(s.Cluster, s.Node, s.BareMetalHost)))
 	}
 	if s.Err == nil {
 		add(reason.NotEnrolled, c.unenrolled(ctx, s))
 	}
-	c.mu.Lock()
-	n := c.ledger.Node(s.Node)
-	c.mu.Unlock()
-	add(reason.OwnHost, c.ownHost(n, t, s.SystemUUID))
+	add(reason.OwnHost, c.OwnHost(c.opt.View.Node(s.Node), t, s.SystemUUID))
 	return list
 }
 
 // unenrolled says why some device of the subject that tells no identity is vouched
 // for by nobody; "" when all are.
-func (c *cluster) unenrolled(ctx context.Context, s Subject) string {
+func (c *Cluster) unenrolled(ctx context.Context, s Subject) string {
 	k := c.claims(ctx, s.Host, s.target(), false)
 	for _, l := range s.Host.Levels {
 		for _, d := range l.Devices {
@@ -59,7 +56,7 @@ func (c *cluster) unenrolled(ctx context.Context, s Subject) string {
 	return ""
 }
 
-// quarantined says whether a subject's answers must not be pinned.
-func (c *cluster) quarantined(ctx context.Context, s Subject) bool {
-	return slices.ContainsFunc(c.e.Quarantine(ctx, s), func(r reason.Refusal) bool { return r.Reason != reason.NotEnrolled })
+// isForbidden says whether a subject's answers must not be pinned.
+func (c *Cluster) isForbidden(ctx context.Context, s Subject) bool {
+	return slices.ContainsFunc(c.hosts.Forbidden(ctx, s), func(r reason.Refusal) bool { return r.Reason != reason.NotEnrolled })
 }

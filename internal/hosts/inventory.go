@@ -1,4 +1,4 @@
-package engine
+package hosts
 
 import (
 	"cmp"
@@ -51,7 +51,7 @@ type Checked struct {
 	Latency time.Duration // of the reading, session set-up included
 	// Description is empty when the device tells none, or was not asked this time.
 	Description bmc.Description
-	// Identity is what Engine.Identify made of the reading.
+	// Identity is what Hosts.IdentifyDevice made of the reading.
 	Identity guard.IdentityVerdict
 }
 
@@ -68,9 +68,9 @@ func (c Checked) device() (bmc.Device, bool) {
 // BareMetalHosts that a Machine names, each way to one host once. A cluster that was not seen whole yet
 // is one Subject without any name, refused as NotSynced. It reads passwords and,
 // where they are not remembered, Secrets.
-func (e *Engine) Inventory(ctx context.Context) []Subject {
+func (h *Hosts) Inventory(ctx context.Context) []Subject {
 	var all []Subject
-	for _, c := range e.clusters {
+	for _, c := range h.clusters {
 		all = append(all, c.inventory(ctx)...)
 	}
 	slices.SortFunc(all, func(a, b Subject) int {
@@ -81,13 +81,9 @@ func (e *Engine) Inventory(ctx context.Context) []Subject {
 
 // SubjectOf is the host of one Node. An error is a *Refusal: nobody knows the
 // Node, or it has no host; why a host cannot be used is in Subject.Err.
-func (e *Engine) SubjectOf(ctx context.Context, cluster, node string) (Subject, error) {
-	c, err := e.cluster(cluster)
-	if err != nil {
-		return Subject{}, err
-	}
-	t, known := c.targetOn(node)
-	if _, listed, err := e.opt.Hosts.Find(ctx, c.opt.Name, node); !known && !listed && err == nil {
+func (c *Cluster) SubjectOf(ctx context.Context, node string) (Subject, error) {
+	t, known := c.opt.View.TargetOn(node)
+	if _, listed, err := c.hosts.opt.Inventory.Find(ctx, c.opt.Name, node); !known && !listed && err == nil {
 		return Subject{}, &reason.Refusal{Reason: reason.NoSuchNode, Message: "no Node, no Machine's node and no entry of hosts.d is called " + node}
 	}
 	s := c.subject(ctx, t)
@@ -97,31 +93,15 @@ func (e *Engine) SubjectOf(ctx context.Context, cluster, node string) (Subject, 
 	return s, nil
 }
 
-// targetOn names the objects of one Node as a run would; false when neither a
-// Node nor a Machine's node is called so.
-func (c *cluster) targetOn(node string) (remediate.Target, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	n, m := c.ledger.Node(node), c.ledger.MachineOf(node)
-	return c.target(m, n, node), n != nil || m != nil
-}
-
 // inventory lists the hosts of one cluster; before it was seen whole nobody knows
 // which BareMetalHost is whose.
-func (c *cluster) inventory(ctx context.Context) (all []Subject) {
-	c.mu.Lock()
-	judged := c.judged
-	var machines []*policy.Machine
-	if judged {
-		machines = slices.Collect(c.ledger.Machines())
+func (c *Cluster) inventory(ctx context.Context) (all []Subject) {
+	if !c.opt.View.Seen() {
+		return []Subject{{Cluster: c.opt.Name, Err: errNotSeen()}}
 	}
-	c.mu.Unlock()
-	if !judged {
-		return []Subject{{Cluster: c.opt.Name, Err: errNotJudged()}}
-	}
-	nodes := c.e.opt.Hosts.List(c.opt.Name)
+	nodes := c.hosts.opt.Inventory.List(c.opt.Name)
 	without := map[string]bool{} // a Node, so far
-	for _, m := range machines {
+	for _, m := range c.opt.View.Machines() {
 		switch key := c.bareMetalHostOf(m); {
 		case key != "" && m.NodeName != "":
 			nodes = append(nodes, m.NodeName)
@@ -131,7 +111,7 @@ func (c *cluster) inventory(ctx context.Context) (all []Subject) {
 	}
 	slices.Sort(nodes)
 	for _, node := range slices.Compact(nodes) {
-		t, _ := c.targetOn(node)
+		t, _ := c.opt.View.TargetOn(node)
 		if s := c.subject(ctx, t); s.Host.Name != "" || s.Err != nil {
 			all = append(all, s)
 			delete(without, s.BareMetalHost)
@@ -144,13 +124,11 @@ func (c *cluster) inventory(ctx context.Context) (all []Subject) {
 }
 
 // bareMetalHostOf is the BareMetalHost that a Machine names, "" when there is none.
-func (c *cluster) bareMetalHostOf(m *policy.Machine) string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (c *Cluster) bareMetalHostOf(m *policy.Machine) string {
 	if !m.NamesHost() {
 		return ""
 	}
-	h, err := c.ledger.HostOf(m)
+	h, err := c.opt.View.HostOf(m)
 	if err != nil {
 		return ""
 	}
@@ -159,9 +137,9 @@ func (c *cluster) bareMetalHostOf(m *policy.Machine) string {
 
 // subject finds the host of a target, of which only Node, BareMetalHost and
 // system UUID matter.
-func (c *cluster) subject(ctx context.Context, t remediate.Target) Subject {
+func (c *Cluster) subject(ctx context.Context, t remediate.Target) Subject {
 	s := Subject{Cluster: c.opt.Name, Node: t.Node, BareMetalHost: t.BareMetalHost, SystemUUID: t.SystemUUID}
-	if s.Host, s.Err = c.find(ctx, t); s.Err != nil {
+	if s.Host, s.Err = c.Entry(ctx, t); s.Err != nil {
 		s.Host = bmc.Host{}
 	} else if s.Withheld = c.withheld(s.Host, t); s.Withheld == nil {
 		filled := withSecrets(ctx, s.Host, c.rememberedCredentials)
@@ -172,22 +150,14 @@ func (c *cluster) subject(ctx context.Context, t remediate.Target) Subject {
 	if b := c.bareMetalHost(t); b != nil {
 		s.Serial, s.MACs = b.Serial, b.MACs
 	}
-	s.SameMACs = c.e.sameMACs(s)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	n := c.ledger.Node(t.Node)
-	s.Healthy = n != nil && n.Ready()
-	for _, r := range c.runs {
-		if r.Open() && sameTarget(r.Target, t) { // its host is being switched
-			s.Healthy = false
-		}
-	}
+	s.SameMACs = c.hosts.sameMACs(s)
+	s.Healthy = c.opt.View.Healthy(t)
 	return s
 }
 
-// Identify compares who answered at one device with whom the subject is said to be.
-func (e *Engine) Identify(ctx context.Context, s Subject, level, device int, r bmc.Reading) guard.IdentityVerdict {
-	c, err := e.cluster(s.Cluster)
+// IdentifyDevice compares who answered at one device with whom the subject is said to be.
+func (h *Hosts) IdentifyDevice(ctx context.Context, s Subject, level, device int, r bmc.Reading) guard.IdentityVerdict {
+	c, err := h.cluster(s.Cluster)
 	d, ok := Checked{Subject: s, Level: level, Device: device}.device()
 	if err != nil || !ok {
 		return guard.IdentityUnproven

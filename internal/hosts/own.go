@@ -1,4 +1,4 @@
-package engine
+package hosts
 
 import (
 	"context"
@@ -145,10 +145,10 @@ const firstOwnPin = "this host"
 
 func ownPin(instance string) string { return strings.TrimSpace(firstOwnPin + " " + instance) }
 
-// ownHost says why a target is this host. Its Node may be gone: then the system
+// OwnHost says why a target is this host. Its Node may be gone: then the system
 // UUID that the Node once showed still tells, and so does its BMC. // I13
-func (c *cluster) ownHost(n *policy.Node, t remediate.Target, uuids ...string) string {
-	own := c.e.own
+func (c *Cluster) OwnHost(n *policy.Node, t remediate.Target, uuids ...string) string {
+	own := c.hosts.own
 	if n != nil {
 		if why := own.Is(n); why != "" {
 			return why
@@ -158,12 +158,12 @@ func (c *cluster) ownHost(n *policy.Node, t remediate.Target, uuids ...string) s
 		if why := own.HasUUID(uuid); why != "" {
 			return why
 		}
-		if c.e.ownNode(uuid) {
+		if c.hosts.ownNode(uuid) {
 			return "the system UUID is that of this host's own Node"
 		}
 	}
 	for _, host := range names(t.Cluster, t.Node, t.BareMetalHost) {
-		devices, told, macs := c.e.index.of(host)
+		devices, told, macs := c.hosts.index.of(host)
 		for _, d := range devices {
 			if why := own.isDevice(d); why != "" {
 				return why
@@ -181,17 +181,14 @@ func (c *cluster) ownHost(n *policy.Node, t remediate.Target, uuids ...string) s
 	return ""
 }
 
-// offLimits says why the host of an open run is none that this daemon switches off, and
+// OffLimits says why the host of an open run is none that this daemon switches off, and
 // which gate it would not pass: the run may have been begun by a daemon on another host,
 // or before hosts.d said what it says now. // I13
-func (c *cluster) offLimits(r remediate.Run) (code reason.Code, why string) {
-	c.mu.Lock()
-	n := c.ledger.Node(r.Target.Node)
-	c.mu.Unlock()
-	if why := c.ownHost(n, r.Target); why != "" {
+func (c *Cluster) OffLimits(r remediate.Run) (code reason.Code, why string) {
+	if why := c.OwnHost(c.opt.View.Node(r.Target.Node), r.Target); why != "" {
 		return reason.OwnHost, "it is the host that this daemon runs on: " + why
 	}
-	if r.Manual == nil && c.protected(r.Target.Node) {
+	if r.Manual == nil && c.Protected(r.Target.Node) {
 		return reason.Protected, "hosts.d says by now that it is protected"
 	}
 	return "", ""
@@ -199,25 +196,25 @@ func (c *cluster) offLimits(r remediate.Run) (code reason.Code, why string) {
 
 // ownNode says whether a system UUID is that of this host's own Node, as it was seen
 // now or before.
-func (e *Engine) ownNode(uuid string) bool {
-	e.own.mu.Lock()
-	seen := e.own.uuid
-	e.own.mu.Unlock()
+func (h *Hosts) ownNode(uuid string) bool {
+	h.own.mu.Lock()
+	seen := h.own.uuid
+	h.own.mu.Unlock()
 	if bmc.UUIDsMatch(seen, uuid) {
 		return true
 	}
-	for _, record := range []string{e.own.pinned, firstOwnPin} {
-		if p, found, _ := e.pins.get(record); found && bmc.UUIDsMatch(p.SystemUUID, uuid) {
+	for _, record := range []string{h.own.pinned, firstOwnPin} {
+		if p, found, _ := h.pins.get(record); found && bmc.UUIDsMatch(p.SystemUUID, uuid) {
 			return true
 		}
 	}
 	return false
 }
 
-// rememberOwn keeps this host's system UUID as soon as its Node is seen, and stores
+// NoteOwnNode keeps this host's system UUID as soon as its Node is seen, and stores
 // it as soon as this instance may write.
-func (c *cluster) rememberOwn(ctx context.Context, changes []policy.Change) {
-	own := c.e.own
+func (c *Cluster) NoteOwnNode(ctx context.Context, changes []policy.Change) {
+	own := c.hosts.own
 	for i := range changes {
 		if n, ok := changes[i].Value.(*policy.Node); ok && n != nil && bmc.UsableUUID(n.SystemUUID) && own.Is(n) != "" {
 			own.mu.Lock()
@@ -228,8 +225,8 @@ func (c *cluster) rememberOwn(ctx context.Context, changes []policy.Change) {
 	own.mu.Lock()
 	uuid := own.uuid
 	own.mu.Unlock()
-	p, _, err := c.e.pins.get(own.pinned)
-	if uuid == "" || p.SystemUUID == uuid || !c.lead.Leads() {
+	p, _, err := c.hosts.pins.get(own.pinned)
+	if uuid == "" || p.SystemUUID == uuid || !c.opt.Lead.Leads() {
 		return
 	}
 	if p.SystemUUID = uuid; err == nil {
@@ -240,27 +237,25 @@ func (c *cluster) rememberOwn(ctx context.Context, changes []policy.Change) {
 	}
 }
 
-// duplicateHost says what the host of a run is there twice by: two entries lead to one device,
+// DuplicateOf says what the host of a run is there twice by: two entries lead to one device,
 // or two Nodes tell one UUID. A later attempt goes by where its host came back: a Node
 // that was left behind by a renaming says nothing of it, see elsewhere. // I9
-func (c *cluster) duplicateHost(r remediate.Run) string {
+func (c *Cluster) DuplicateOf(r remediate.Run) string {
 	t := r.Target
-	entry := c.e.twin(names(t.Cluster, t.Node, t.BareMetalHost))
+	entry := c.Duplicate(t)
 	if entry != "" || r.Attempt > 1 {
 		return entry
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.twin(t.Node, t.SystemUUID)
+	return c.opt.View.Twin(t.Node, t.SystemUUID)
 }
 
-// twin names another Node with this system UUID, in any byte order: a host that
-// registered under a second name. c.mu is held. // I9
-func (c *cluster) twin(node, uuid string) string {
-	for _, form := range bmc.UUIDForms(uuid) {
-		if other := c.ledger.Twin(node, form); other != "" {
-			return "Node " + other + " has the same system UUID"
-		}
-	}
-	return ""
+// Duplicate says which other host leads to the same machine as a target's; "" when none
+// does that counts. // I9
+func (c *Cluster) Duplicate(t remediate.Target) string {
+	return c.hosts.twin(names(c.opt.Name, t.Node, t.BareMetalHost))
+}
+
+// Protected says whether an administrator forbids to fence a Node automatically.
+func (c *Cluster) Protected(node string) bool {
+	return c.hosts.opt.Inventory.Protected(c.opt.Name, node)
 }

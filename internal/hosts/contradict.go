@@ -1,4 +1,4 @@
-package engine
+package hosts
 
 import (
 	"context"
@@ -53,40 +53,40 @@ func (s *doubts) drop(key string) {
 // contradict ends an enrolment that a device disproves: it tells no identity, and
 // reads Off while the Node that it is said to switch lives on. It is another outlet
 // now, or none: its Off would be a false proof. // I1, I8
-func (c *cluster) contradict(ctx context.Context, k Checked, d bmc.Device) {
+func (c *Cluster) contradict(ctx context.Context, k Checked, d bmc.Device) {
 	h := k.Subject.Host
 	key := h.Name + "\n" + d.Key()
 	switch {
 	case d.Identifies(), k.Subject.Healthy && k.Reading.State == bmc.Unknown:
 		return // a reading that failed neither proves nor disproves
 	case !k.Subject.Healthy, k.Reading.State == bmc.On:
-		c.e.pins.doubts.drop(key)
+		c.hosts.pins.doubts.drop(key)
 		return
 	}
-	p, found, err := c.e.pins.get(h.Name)
+	p, found, err := c.hosts.pins.get(h.Name)
 	if err != nil || !found || p.EnrolledBy == "" || !pinnedHere(p, h) {
-		c.e.pins.doubts.drop(key)
+		c.hosts.pins.doubts.drop(key)
 		return
 	}
 	lease, alive := c.alive(ctx, k.Subject.Node, p.SystemUUID)
 	if !alive {
-		c.e.pins.doubts.drop(key)
+		c.hosts.pins.doubts.drop(key)
 		return
 	}
 	now := doubt{at: k.At, lease: lease}
-	if first := c.e.pins.doubts.note(key, now); now.at.Sub(first.at) >= doubtAge && now.lease != first.lease {
+	if first := c.hosts.pins.doubts.note(key, now); now.at.Sub(first.at) >= doubtAge && now.lease != first.lease {
 		c.revoke(ctx, p, k.Subject.Node, fmt.Sprintf("%s read Off while Node %s was Ready; enroll again after checking the outlet", d, k.Subject.Node))
 	}
 }
 
-// distrust ends the enrolment of a host whose outlets were contradicted in a run, so
+// Distrust ends the enrolment of a host whose outlets were contradicted in a run, so
 // that the next run does not cut them again. Who enrolled since has seen to them. // I8
-func (c *cluster) distrust(ctx context.Context, r remediate.Run) {
+func (c *Cluster) Distrust(ctx context.Context, r remediate.Run) {
 	if len(r.Contradicted) == 0 {
 		return
 	}
 	at := r.Contradicted[0]
-	p, found, err := c.e.pins.get(r.Target.Host)
+	p, found, err := c.hosts.pins.get(r.Target.Host)
 	if err != nil || !found || p.EnrolledBy == "" || p.At.After(at.Since) {
 		return
 	}
@@ -95,23 +95,17 @@ func (c *cluster) distrust(ctx context.Context, r remediate.Run) {
 
 // alive looks past every cache whether the Node of a machine is Ready, and gives the
 // version of its kubelet's Lease.
-func (c *cluster) alive(ctx context.Context, node, systemUUID string) (lease string, alive bool) {
-	t, known := c.targetOn(node)
+func (c *Cluster) alive(ctx context.Context, node, systemUUID string) (lease string, alive bool) {
+	t, known := c.opt.View.TargetOn(node)
 	if !known {
 		return "", false
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
-	defer cancel()
-	f := c.opt.Kube.Look(ctx, remediate.Run{Target: t}, nil)
-	if f.Node == nil || !f.Node.Ready() || !f.Observation.Lease.Known || !bmc.UUIDsMatch(f.Node.SystemUUID, systemUUID) {
-		return "", false
-	}
-	return f.Observation.Lease.ResourceVersion, true
+	return c.opt.View.Alive(ctx, t, systemUUID)
 }
 
 // revoke ends an enrolment durably and tells of it. What another goroutine has just
 // written stands: the next health check tries again.
-func (c *cluster) revoke(ctx context.Context, p state.Pin, node, why string) {
+func (c *Cluster) revoke(ctx context.Context, p state.Pin, node, why string) {
 	p.EnrolledBy, p.Revoked, p.At = "", why, time.Now().UTC()
 	switch _, err := c.putPin(ctx, p); {
 	case errors.Is(err, state.ErrConflict), errors.Is(err, state.ErrExists), err != nil && ctx.Err() != nil:
@@ -121,5 +115,5 @@ func (c *cluster) revoke(ctx context.Context, p state.Pin, node, why string) {
 		return
 	}
 	c.emit(event.Event{Type: event.Refused, Node: node, Reason: reason.NotEnrolled, Message: why})
-	c.wake()
+	c.opt.View.Wake()
 }

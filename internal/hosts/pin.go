@@ -1,4 +1,4 @@
-package engine
+package hosts
 
 import (
 	"cmp"
@@ -17,14 +17,14 @@ import (
 // Checked takes in what a health check found: what must be unique is indexed, and
 // the identity of a healthy host is pinned for the day on which its Node cannot
 // say any more who it is. // I9, I10
-func (e *Engine) Checked(ctx context.Context, k Checked) {
-	c, err := e.cluster(k.Subject.Cluster)
+func (h *Hosts) Checked(ctx context.Context, k Checked) {
+	c, err := h.cluster(k.Subject.Cluster)
 	d, ok := k.device()
 	if err != nil || !ok || k.Subject.Err != nil {
 		return
 	}
-	e.own.resolve(ctx, d)
-	owned := c.lead.Leads() // else others write it down
+	h.own.resolve(ctx, d)
+	owned := c.opt.Lead.Leads() // else others write it down
 	if owned {
 		c.contradict(ctx, k, d)
 	}
@@ -34,11 +34,11 @@ func (e *Engine) Checked(ctx context.Context, k Checked) {
 	if k.Err != nil {
 		return
 	}
-	e.lockOut.Accepted(d)
+	h.opt.LockOut.Accepted(d)
 	if l := k.Subject.Host.Levels[k.Level]; len(l.Devices) == 1 {
-		e.lockOut.Probed(l, nil)
+		h.opt.LockOut.Probed(l, nil)
 	}
-	e.index.tell(k.Subject.Host.Name, d.Key(), deviceTold{
+	h.index.tell(k.Subject.Host.Name, d.Key(), deviceTold{
 		uuid: k.Reading.Identity.UUID, macs: k.Description.MACs, class: k.Description.Class(),
 	})
 	match, known := bmc.MACsMatch(k.Subject.MACs, k.Description.MACs)
@@ -53,12 +53,12 @@ func (e *Engine) Checked(ctx context.Context, k Checked) {
 
 // pinHealthy stores the match of a healthy Node and the first device of its host,
 // when something of it is new.
-func (c *cluster) pinHealthy(ctx context.Context, k Checked, d bmc.Device) error {
+func (c *Cluster) pinHealthy(ctx context.Context, k Checked, d bmc.Device) error {
 	s, h := k.Subject, k.Subject.Host
-	if !bmc.UsableUUID(s.SystemUUID) || c.quarantined(ctx, s) {
+	if !bmc.UsableUUID(s.SystemUUID) || c.isForbidden(ctx, s) {
 		return nil // a BareMetalHost that moved among them: only a person may follow it // I10
 	}
-	old, found, err := c.e.pins.get(h.Name)
+	old, found, err := c.hosts.pins.get(h.Name)
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (c *cluster) pinHealthy(ctx context.Context, k Checked, d bmc.Device) error
 	next.Node, next.SystemUUID = s.Node, s.SystemUUID
 	next.Address, next.Devices, next.Choice = h.Address(), devicesOf(h), choiceOf(h)
 	next.Secret = strings.Join(secretsOf(c.opt.Name, h), "\n")
-	if class := c.e.index.class(h.Name); class != "" {
+	if class := c.hosts.index.class(h.Name); class != "" {
 		next.Class = class
 	}
 	if d.Identifies() {
@@ -86,7 +86,7 @@ func (c *cluster) pinHealthy(ctx context.Context, k Checked, d bmc.Device) error
 
 // savePin stores what differs from the old pin; one that another goroutine has
 // just written stays as that wrote it.
-func (c *cluster) savePin(ctx context.Context, old, next state.Pin, at time.Time) error {
+func (c *Cluster) savePin(ctx context.Context, old, next state.Pin, at time.Time) error {
 	if next.At = old.At; next == old {
 		return nil
 	}
@@ -98,14 +98,14 @@ func (c *cluster) savePin(ctx context.Context, old, next state.Pin, at time.Time
 	return err
 }
 
-// storePin remembers the match of Node and BMC that a run has proven, for a later
+// PinProven remembers the match of Node and BMC that a run has proven, for a later
 // run without a Node. A failure costs only that.
-func (c *cluster) storePin(ctx context.Context, r remediate.Run) {
+func (c *Cluster) PinProven(ctx context.Context, r remediate.Run) {
 	t := r.Target
 	if t.Host == "" || !bmc.UsableUUID(t.SystemUUID) {
 		return
 	}
-	old, found, err := c.e.pins.get(t.Host)
+	old, found, err := c.hosts.pins.get(t.Host)
 	moved := old.Devices != t.Devices || old.Choice != "" && old.Choice != t.Choice
 	if err == nil && found && (old.EnrolledBy != "" || t.BareMetalHost != "" && old.Devices != "" && moved) {
 		return

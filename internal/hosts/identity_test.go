@@ -1,4 +1,4 @@
-package engine
+package hosts
 
 import (
 	"testing"
@@ -8,7 +8,6 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/guard"
-	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/test/law"
 )
@@ -72,22 +71,6 @@ func TestIdentify(t *testing.T) {
 	}
 }
 
-// Only the host's own BMC, identified, shortens a wait.
-func TestEvident(t *testing.T) {
-	off := remediate.Observation{ProofKind: remediate.ProofBMC, Power: bmc.Reading{State: bmc.Off}, Identity: remediate.Yes}
-	assert.True(t, evident(off))
-	for name, spoil := range map[string]func(*remediate.Observation){
-		"a further level": func(s *remediate.Observation) { s.Level = 1 },
-		"an outlet":       func(s *remediate.Observation) { s.ProofKind = remediate.ProofDevice },
-		"On":              func(s *remediate.Observation) { s.Power.State = bmc.On },
-		"a stranger":      func(s *remediate.Observation) { s.Identity = remediate.CannotTell },
-	} {
-		s := off
-		spoil(&s)
-		assert.False(t, evident(s), name)
-	}
-}
-
 // TestLawIdentify: a level is its host's if each of its devices is, and never
 // more than the worst of them.
 func TestLawIdentify(t *testing.T) {
@@ -111,7 +94,7 @@ func TestLawIdentify(t *testing.T) {
 		assert.Equal(t, all, got)
 		assert.NotEqual(t, guard.IdentityMatches, identify(h, 0, bmc.Reading{Identity: r.Parts[0].Identity}, k), "one reading for several devices")
 		assert.NotEqual(t, guard.IdentityMatches, identify(h, 1, r, k), "no such level")
-		if answer(got) == remediate.Yes {
+		if got == guard.IdentityMatches {
 			for i, d := range h.Levels[0].Devices {
 				assert.Equal(t, guard.IdentityMatches, identifyDevice(h, d, r.Parts[i].Identity, k))
 			}

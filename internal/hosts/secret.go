@@ -1,4 +1,4 @@
-package engine
+package hosts
 
 import (
 	"context"
@@ -26,9 +26,9 @@ type remembered struct {
 }
 
 // credentials reads a Secret past what is remembered.
-func (c *cluster) credentials(ctx context.Context, key string) (string, bmc.Secret, error) {
+func (c *Cluster) credentials(ctx context.Context, key string) (string, bmc.Secret, error) {
 	ns, name, _ := strings.Cut(key, "/")
-	user, password, err := c.opt.Kube.Credentials(ctx, ns, name)
+	user, password, err := c.opt.Secrets.Credentials(ctx, ns, name)
 	if ctx.Err() != nil {
 		return user, password, err
 	}
@@ -43,7 +43,7 @@ func (c *cluster) credentials(ctx context.Context, key string) (string, bmc.Secr
 }
 
 // rememberedCredentials reads a Secret unless it was read a short while ago.
-func (c *cluster) rememberedCredentials(ctx context.Context, key string) (string, bmc.Secret, error) {
+func (c *Cluster) rememberedCredentials(ctx context.Context, key string) (string, bmc.Secret, error) {
 	c.mu.Lock()
 	r, ok := c.secrets[key]
 	c.mu.Unlock()
@@ -62,7 +62,7 @@ func spread(key string, most time.Duration) time.Duration {
 }
 
 // forgetSecret makes the next health check read a device's Secret again.
-func (c *cluster) forgetSecret(d bmc.Device) {
+func (c *Cluster) forgetSecret(d bmc.Device) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.secrets, d.Secret)

@@ -1,4 +1,4 @@
-package engine
+package hosts
 
 import (
 	"context"
@@ -42,7 +42,7 @@ func (f *freezes) load(ctx context.Context, s state.Store) error {
 // cannot be read forbids everything already.
 func (f *freezes) complete(ctx context.Context, s state.Store, runs map[string]remediate.Run, class func(host string) string) error {
 	for id, r := range runs {
-		if _, known := f.table.Get(id); known || !lied(r) {
+		if _, known := f.table.Get(id); known || !Lied(r) {
 			continue
 		}
 		err := f.add(ctx, s, r, class(r.Target.Host))
@@ -53,8 +53,8 @@ func (f *freezes) complete(ctx context.Context, s state.Store, runs map[string]r
 	return nil
 }
 
-// lied says whether a run stands still because a BMC said Off falsely.
-func lied(r remediate.Run) bool { return r.Step == remediate.Held && r.Reason == reason.FalseOff }
+// Lied says whether a run stands still because a BMC said Off falsely.
+func Lied(r remediate.Run) bool { return r.Step == remediate.Held && r.Reason == reason.FalseOff }
 
 // add freezes the host of a run, durably; again if it was released before.
 func (f *freezes) add(ctx context.Context, s state.Store, r remediate.Run, class string) error {
@@ -98,7 +98,7 @@ func (f *freezes) on(t remediate.Target, class string) (reason.Code, string) {
 func frozenThere(f state.Freeze, t remediate.Target) bool {
 	return f.Host != "" && slices.Contains(hostNames(t), f.Host) ||
 		f.Node != "" && f.Node == t.Node && f.Cluster == t.Cluster ||
-		shareDevice(remediate.Target{Devices: f.Devices}, t)
+		t.SharesDevice(remediate.Target{Devices: f.Devices})
 }
 
 // none says whether nothing is frozen, as it mostly is.
@@ -148,57 +148,43 @@ func (f *freezes) prune(ctx context.Context, s state.Store, kept func(run string
 	return nil
 }
 
-// freeze freezes the host of a run that is about to be Held for a false Off. It
+// Freeze freezes the host of a run that is about to be Held for a false Off. It
 // comes before the run's own record: no crash may come between the two. // I5
-func (c *cluster) freeze(ctx context.Context, r remediate.Run) error {
-	c.mu.Lock()
-	known := lied(c.runs[r.ID])
-	c.mu.Unlock()
-	if !lied(r) || known {
-		return nil
-	}
-	if err := c.e.freezes.add(ctx, c.lead.Store(), r, c.e.classOf(r.Target.Host)); err != nil {
+func (c *Cluster) Freeze(ctx context.Context, r remediate.Run) error {
+	if err := c.hosts.freezes.add(ctx, c.opt.Lead.Store(), r, c.hosts.classOf(r.Target.Host)); err != nil {
 		return err
 	}
-	for _, each := range c.e.clusters { // others of the class may be frozen now
-		each.wake()
-	}
+	c.hosts.wakeAll() // others of the class may be frozen now
 	return nil
 }
 
-// frozen says why a target must not be switched off.
-func (c *cluster) frozen(t remediate.Target) (reason.Code, string) {
-	if c.e.freezes.none() {
+func (h *Hosts) wakeAll() {
+	for _, c := range h.clusters {
+		c.opt.View.Wake()
+	}
+}
+
+// Frozen says why a target must not be switched off.
+func (c *Cluster) Frozen(t remediate.Target) (reason.Code, string) {
+	if c.hosts.freezes.none() {
 		return "", ""
 	}
 	class := ""
 	for _, host := range hostNames(t) {
-		if class = c.e.classOf(host); class != "" {
+		if class = c.hosts.classOf(host); class != "" {
 			break
 		}
 	}
-	return c.e.freezes.on(t, class)
-}
-
-// StillFrozen says why a Node's host must not be switched off although its own
-// freezes were released; "" when no other stands.
-func (e *Engine) StillFrozen(o order.Order) string {
-	c, err := e.cluster(o.Cluster)
-	if err != nil {
-		return ""
-	}
-	t, _ := c.targetOn(o.Node)
-	_, why := c.frozen(t)
-	return why
+	return c.hosts.freezes.on(t, class)
 }
 
 // classOf is the model and firmware of a host's BMC, as a health check found it
 // last, else as it was pinned; "" when neither tells. Then only the host is frozen.
-func (e *Engine) classOf(host string) string {
-	if class := e.index.class(host); class != "" || host == "" {
+func (h *Hosts) classOf(host string) string {
+	if class := h.index.class(host); class != "" || host == "" {
 		return class
 	}
-	p, _, _ := e.pins.get(host) // none is like one that cannot be read
+	p, _, _ := h.pins.get(host) // none is like one that cannot be read
 	return p.Class
 }
 

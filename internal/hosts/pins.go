@@ -1,4 +1,4 @@
-package engine
+package hosts
 
 import (
 	"context"
@@ -166,13 +166,13 @@ func pinnedAmong(p state.Pin, h bmc.Host) bool {
 
 // putPin writes a pin durably and then makes it what others see. Where another stands
 // by now, that one is: it may be this very pin, of a write that was not answered.
-func (c *cluster) putPin(ctx context.Context, p state.Pin) (state.Pin, error) {
-	saved, err := state.SavePin(ctx, c.lead.Store(), p)
+func (c *Cluster) putPin(ctx context.Context, p state.Pin) (state.Pin, error) {
+	saved, err := state.SavePin(ctx, c.opt.Lead.Store(), p)
 	if err == nil {
-		c.e.pins.put(saved)
+		c.hosts.pins.put(saved)
 	} else if errors.Is(err, state.ErrConflict) || errors.Is(err, state.ErrExists) {
-		if stood, unread := state.LoadPin(ctx, c.lead.Store(), p.Host); unread == nil {
-			c.e.pins.put(stood)
+		if stood, unread := state.LoadPin(ctx, c.opt.Lead.Store(), p.Host); unread == nil {
+			c.hosts.pins.put(stood)
 		}
 	}
 	return saved, err

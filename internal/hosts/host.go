@@ -1,4 +1,4 @@
-package engine
+package hosts
 
 import (
 	"context"
@@ -11,28 +11,28 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// fix notes in a target where its host is found, for the whole run. // I10
-func (c *cluster) fix(t *remediate.Target, h bmc.Host) {
+// FixTarget notes in a target where its host is found, for the whole run. // I10
+func (c *Cluster) FixTarget(t *remediate.Target, h bmc.Host) {
 	t.Host, t.Address, t.Devices, t.Choice = h.Name, h.Address(), devicesOf(h), choiceOf(h)
 	t.Secret = strings.Join(secretsOf(c.opt.Name, h), "\n")
 }
 
-// host finds the way to a target's power with its credentials, and refuses one
+// Find finds the way to a target's power with its credentials, and refuses one
 // that points elsewhere than when the run began. Errors are *Refusal.
-func (c *cluster) host(ctx context.Context, t remediate.Target) (bmc.Host, error) {
+func (c *Cluster) Find(ctx context.Context, t remediate.Target) (bmc.Host, error) {
 	if t.Address == "" { // nothing was fixed yet
-		return c.newHost(ctx, t)
+		return c.FindNew(ctx, t)
 	}
-	h, err := c.sameHost(ctx, t)
+	h, err := c.FindBare(ctx, t)
 	if err != nil {
 		return h, err
 	}
 	return withSecrets(ctx, h, c.credentials), nil
 }
 
-// sameHost is host without the credentials. // I10
-func (c *cluster) sameHost(ctx context.Context, t remediate.Target) (bmc.Host, error) {
-	h, err := c.find(ctx, t)
+// FindBare is Find without the credentials. // I10
+func (c *Cluster) FindBare(ctx context.Context, t remediate.Target) (bmc.Host, error) {
+	h, err := c.Entry(ctx, t)
 	if err != nil {
 		return h, err
 	}
@@ -59,10 +59,10 @@ func (c *cluster) sameHost(ctx context.Context, t remediate.Target) (bmc.Host, e
 	return h, nil
 }
 
-// newHost is host for what nothing was done to yet: no password goes where a
+// FindNew is Find for what nothing was done to yet: no password goes where a
 // BareMetalHost leads that nobody knows. // I10
-func (c *cluster) newHost(ctx context.Context, t remediate.Target) (bmc.Host, error) {
-	h, err := c.sameHost(ctx, t)
+func (c *Cluster) FindNew(ctx context.Context, t remediate.Target) (bmc.Host, error) {
+	h, err := c.FindBare(ctx, t)
 	if err != nil {
 		return h, err
 	}
@@ -76,11 +76,11 @@ func (c *cluster) newHost(ctx context.Context, t remediate.Target) (bmc.Host, er
 	return h, nil
 }
 
-// find gives the administrator's entry for a target, else the BareMetalHost of
+// Entry gives the administrator's entry for a target, else the BareMetalHost of
 // its Machine, as they are now.
-func (c *cluster) find(ctx context.Context, t remediate.Target) (bmc.Host, error) {
+func (c *Cluster) Entry(ctx context.Context, t remediate.Target) (bmc.Host, error) {
 	if t.Node != "" {
-		h, found, err := c.e.opt.Hosts.Find(ctx, c.opt.Name, t.Node)
+		h, found, err := c.hosts.opt.Inventory.Find(ctx, c.opt.Name, t.Node)
 		if err != nil {
 			return h, &reason.Refusal{Reason: hostErrorReason(err, reason.InvalidHost), Message: reason.Sentence(err)}
 		}
@@ -97,19 +97,24 @@ func (c *cluster) find(ctx context.Context, t remediate.Target) (bmc.Host, error
 }
 
 // hostOf is the way to a BareMetalHost's power, without its credentials.
-func (c *cluster) hostOf(b *policy.Host) (bmc.Host, error) {
+func (c *Cluster) hostOf(b *policy.Host) (bmc.Host, error) {
 	ep, err := bmc.ParseEndpoint(b.Address)
 	if err != nil {
 		return bmc.Host{}, &reason.Refusal{Reason: reason.InvalidHost, Message: "BareMetalHost " + b.Key() + ": " + err.Error()}
 	}
 	d := bmc.Device{
 		Driver: bmc.Driver(ep.Protocol), Endpoint: ep, TLS: bmc.TLS{InsecureSkipVerify: b.DisableCertificateVerification},
-		Secret: b.Namespace + "/" + b.CredentialsName, Networks: c.e.opt.Metal.Networks,
+		Secret: b.Namespace + "/" + b.CredentialsName, Networks: c.hosts.opt.Metal.Networks,
 	}
 	return bmc.Host{
 		Name: c.opt.Name + "/" + b.Key(), IdentityMode: c.opt.IdentityMode, Source: "BareMetalHost " + b.Key(),
 		Levels: []bmc.Level{{Devices: []bmc.Device{d}}},
 	}, nil
+}
+
+// reasonOf is the code of a host that cannot be used.
+func reasonOf(err error) reason.Code {
+	return hostErrorReason(err, reason.OfBMC(string(bmc.KindOf(err))))
 }
 
 func hostErrorReason(err error, fallback reason.Code) reason.Code {
@@ -120,9 +125,7 @@ func hostErrorReason(err error, fallback reason.Code) reason.Code {
 }
 
 // bareMetalHost finds the target's BareMetalHost in the view.
-func (c *cluster) bareMetalHost(t remediate.Target) *policy.Host {
+func (c *Cluster) bareMetalHost(t remediate.Target) *policy.Host {
 	ns, name, _ := strings.Cut(t.BareMetalHost, "/")
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.ledger.Host(ns, name)
+	return c.opt.View.BareMetalHost(ns, name)
 }

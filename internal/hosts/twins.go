@@ -1,4 +1,4 @@
-package engine
+package hosts
 
 import (
 	"slices"
@@ -12,29 +12,29 @@ import (
 // which are one; "" when none does that counts. Whoever may write a BareMetalHost must
 // not be able to keep another host from being fenced: against a host that proves whose it
 // is, and is in hosts.d, pinned or enrolled, one that nobody knows does not count. // I9
-func (e *Engine) twin(names []string) string { return e.twinOf(names, e.index.any(names, e.excused)) }
+func (h *Hosts) twin(names []string) string { return h.twinOf(names, h.index.any(names, h.excused)) }
 
 // twinOf is twin of hosts of which it is said whether they are excused so.
-func (e *Engine) twinOf(names []string, excused bool) string {
-	return e.index.other(unique, func(o *indexed) bool { return !excused || e.known(o) }, names)
+func (h *Hosts) twinOf(names []string, excused bool) string {
+	return h.index.other(unique, func(o *indexed) bool { return !excused || h.known(o) }, names)
 }
 
 // known says whether an administrator wrote a host down, or it is where it was pinned or
 // enrolled, and does not tell by now that it is another machine.
-func (e *Engine) known(h *indexed) bool { return h.listed || e.pinned(h) }
+func (h *Hosts) known(x *indexed) bool { return x.listed || h.pinned(x) }
 
 // excused is known, but for an entry of hosts.d that does not prove whose it is and that
 // nobody has enrolled: only the host beside it may show that the entry is wrong. // I8
-func (e *Engine) excused(h *indexed) bool {
-	return h.listed && allIdentify(h.way) && h.way.IdentityMode != identityOff || e.pinned(h)
+func (h *Hosts) excused(x *indexed) bool {
+	return x.listed && allIdentify(x.way) && x.way.IdentityMode != identityOff || h.pinned(x)
 }
 
-func (e *Engine) pinned(h *indexed) bool {
-	p, found, err := e.pins.get(h.name)
-	if err != nil || !found || !pinnedHere(p, h.way) {
+func (h *Hosts) pinned(x *indexed) bool {
+	p, found, err := h.pins.get(x.name)
+	if err != nil || !found || !pinnedHere(p, x.way) {
 		return false
 	}
-	for _, t := range h.told {
+	for _, t := range x.told {
 		if contradicts(t.uuid, p.SystemUUID) && contradicts(t.uuid, p.BMCUUID) {
 			return false
 		}
@@ -62,17 +62,17 @@ func bare(h bmc.Host) bmc.Host {
 
 // sameMACs names another host with a MAC address of a subject's: in status they may be
 // left over, so that forbids nothing by itself.
-func (e *Engine) sameMACs(s Subject) string {
-	return e.index.other(beginning(withMAC), anyHost, names(s.Cluster, s.Node, s.BareMetalHost))
+func (h *Hosts) sameMACs(s Subject) string {
+	return h.index.other(beginning(withMAC), anyHost, names(s.Cluster, s.Node, s.BareMetalHost))
 }
 
 // secretShared names another host that names a Secret of the hosts of these names, or that
 // was pinned with it.
-func (e *Engine) secretShared(names, secrets []string) string {
-	if why := e.index.other(beginning(inSecret), anyHost, names); why != "" {
+func (h *Hosts) secretShared(names, secrets []string) string {
+	if why := h.index.other(beginning(inSecret), anyHost, names); why != "" {
 		return why
 	}
-	if other := e.pins.named(secrets, names); other != "" {
+	if other := h.pins.named(secrets, names); other != "" {
 		return other + " was pinned with the same Secret " + strings.Join(secrets, ", ")
 	}
 	return ""

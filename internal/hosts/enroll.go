@@ -1,4 +1,4 @@
-package engine
+package hosts
 
 import (
 	"cmp"
@@ -35,21 +35,18 @@ type EnrolledDevice struct {
 // Enroll stores a person's word that the devices of a Node's host, as they are
 // now, switch that very machine. Each is read at once: what tells an identity must
 // match, and what tells one unasked may not contradict. A refusal is a *Refusal. // I8, I10
-func (e *Engine) Enroll(ctx context.Context, o order.Order) (Enrollment, error) {
-	c, err := e.cluster(o.Cluster)
-	if err != nil {
+func (c *Cluster) Enroll(ctx context.Context, o order.Order) (Enrollment, error) {
+	h := c.hosts
+	if err := c.opt.Lead.Refuse(); err != nil {
 		return Enrollment{}, err
 	}
-	if err := c.lead.Refuse(); err != nil {
-		return Enrollment{}, err
+	if !c.opt.View.Seen() {
+		return Enrollment{}, errNotSeen()
 	}
-	if !c.seenWhole() {
-		return Enrollment{}, errNotJudged()
-	}
-	t, _ := c.targetOn(o.Node)
-	s, err := e.SubjectOf(ctx, c.opt.Name, o.Node)
+	t, _ := c.opt.View.TargetOn(o.Node)
+	s, err := c.SubjectOf(ctx, o.Node)
 	if err == nil {
-		s.Host, err = c.sameHost(ctx, t)
+		s.Host, err = c.FindBare(ctx, t)
 	}
 	if err == nil {
 		err = cmp.Or(s.Err, c.enrollable(s))
@@ -58,15 +55,15 @@ func (e *Engine) Enroll(ctx context.Context, o order.Order) (Enrollment, error) 
 		return Enrollment{}, err
 	}
 	s.Host = withSecrets(ctx, s.Host, c.credentials) // those of now
-	e.lockOut.Forget(s.Host)                         // the person may have mended them
-	old, _, err := e.pins.get(s.Host.Name)
+	h.opt.LockOut.Forget(s.Host)                     // the person may have mended them
+	old, _, err := h.pins.get(s.Host.Name)
 	if err != nil {
 		return Enrollment{}, fmt.Errorf("read the pin of %s: %w", s.Host.Name, err)
 	}
 	x := Enrollment{Pin: state.Pin{
 		Host: s.Host.Name, Version: old.Version, Node: s.Node, Address: s.Host.Address(), Devices: devicesOf(s.Host), Choice: choiceOf(s.Host),
 		Secret:     strings.Join(secretsOf(c.opt.Name, s.Host), "\n"),
-		SystemUUID: machineUUID(s), Class: e.index.class(s.Host.Name), At: time.Now().UTC(), EnrolledBy: o.Actor,
+		SystemUUID: machineUUID(s), Class: h.index.class(s.Host.Name), At: time.Now().UTC(), EnrolledBy: o.Actor,
 	}}
 	for i, l := range s.Host.Levels {
 		for j := range l.Devices {
@@ -86,13 +83,13 @@ func (e *Engine) Enroll(ctx context.Context, o order.Order) (Enrollment, error) 
 		return Enrollment{}, err
 	}
 	c.emit(o.Event("enrolls " + s.Host.Address()))
-	c.wake()
+	c.opt.View.Wake()
 	return x, nil
 }
 
 // enrollable refuses a subject of which nobody can say which machine it is, or
 // that is there twice.
-func (c *cluster) enrollable(s Subject) error {
+func (c *Cluster) enrollable(s Subject) error {
 	if !bmc.UsableUUID(machineUUID(s)) {
 		return &reason.Refusal{Reason: reason.IdentityUnknown,
 			Message: "Node " + s.Node + " shows no system UUID, and none is pinned in hosts.d; there is nothing to enroll for"}
@@ -104,7 +101,7 @@ func (c *cluster) enrollable(s Subject) error {
 	}
 	// A person may vouch for this one against another that is unknown; not where only that
 	// other could tell whose BMC it is.
-	if why := c.e.twinOf(names(s.Cluster, s.Node, s.BareMetalHost), allIdentify(s.Host)); why != "" {
+	if why := c.hosts.twinOf(names(s.Cluster, s.Node, s.BareMetalHost), allIdentify(s.Host)); why != "" {
 		return &reason.Refusal{Reason: reason.DuplicateHost, Message: why}
 	}
 	return nil
@@ -120,11 +117,11 @@ func machineUUID(s Subject) string {
 }
 
 // enrollDevice reads one device and holds it against the machine.
-func (c *cluster) enrollDevice(ctx context.Context, s Subject, level, device int) (EnrolledDevice, error) {
+func (c *Cluster) enrollDevice(ctx context.Context, s Subject, level, device int) (EnrolledDevice, error) {
 	d := s.Host.Levels[level].Devices[device]
 	r, err := c.readOnce(ctx, d)
 	if err != nil {
-		return EnrolledDevice{}, &reason.Refusal{Reason: hostReason(err), Message: d.String() + " could not be read: " + reason.Sentence(err)}
+		return EnrolledDevice{}, &reason.Refusal{Reason: reasonOf(err), Message: d.String() + " could not be read: " + reason.Sentence(err)}
 	}
 	h := s.Host
 	if h.IdentityMode != identityPinned || h.PinnedUUID == "" {
@@ -165,37 +162,37 @@ func refusedIdentity(v guard.IdentityVerdict) reason.Code {
 }
 
 // readOnce opens a device, reads it, and ends its session.
-func (c *cluster) readOnce(ctx context.Context, d bmc.Device) (bmc.Reading, error) {
+func (c *Cluster) readOnce(ctx context.Context, d bmc.Device) (bmc.Reading, error) {
 	one := bmc.Host{Name: d.String(), Levels: []bmc.Level{{Devices: []bmc.Device{d}}}}
-	p, err := power.OpenLevel(c.e.opt.Open, one, 0)
+	p, err := power.OpenLevel(c.hosts.opt.Open, one, 0)
 	if err != nil {
 		return bmc.Reading{}, err
 	}
-	s := power.NewSession(one, 0, p, c.e.opt.Power)
+	s := power.NewSession(one, 0, p, c.hosts.opt.Timing)
 	defer s.Close(ctx)
 	return s.Read(ctx)
 }
 
-// Release ends the freeze of a Node's host, on the word of a person who knows why
-// its BMC said Off falsely. // I5
-func (e *Engine) Release(ctx context.Context, o order.Order) error {
-	c, err := e.cluster(o.Cluster)
-	if err != nil {
-		return err
+// Unfreeze ends the freeze of a Node's host, on the order of a person who knows why its BMC
+// said Off falsely. Outcome.Still says why it must not be switched off all the same. // I5
+func (c *Cluster) Unfreeze(ctx context.Context, o order.Order) (order.Outcome, error) {
+	if err := c.opt.Lead.Refuse(); err != nil {
+		return order.Outcome{}, err
 	}
-	if err := c.lead.Refuse(); err != nil {
-		return err
-	}
-	released, err := e.freezes.release(ctx, c.lead.Store(), o, c.opt.Name)
+	node := o.Node
+	released, err := c.hosts.freezes.release(ctx, c.opt.Lead.Store(), o, c.opt.Name)
 	for _, f := range released {
 		o.Node, o.Run = f.Node, f.RunID
 		c.emit(o.Event("releases " + f.Host))
 	}
 	if err == nil && len(released) == 0 {
-		return &reason.Refusal{Reason: reason.NotFrozen, Message: "no freeze stands on " + o.Node}
+		return order.Outcome{}, &reason.Refusal{Reason: reason.NotFrozen, Message: "no freeze stands on " + o.Node}
 	}
-	for _, each := range e.clusters {
-		each.wake()
+	c.hosts.wakeAll()
+	if err != nil {
+		return order.Outcome{}, err
 	}
-	return err
+	t, _ := c.opt.View.TargetOn(node)
+	_, why := c.Frozen(t)
+	return order.Outcome{Still: why}, nil
 }

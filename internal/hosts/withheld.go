@@ -1,4 +1,4 @@
-package engine
+package hosts
 
 import (
 	"cmp"
@@ -20,13 +20,13 @@ type MetalRules struct {
 }
 
 // ofMetal says whether a target's way is that of its BareMetalHost.
-func (c *cluster) ofMetal(h bmc.Host, t remediate.Target) bool {
+func (c *Cluster) ofMetal(h bmc.Host, t remediate.Target) bool {
 	return t.BareMetalHost != "" && h.Name == c.opt.Name+"/"+t.BareMetalHost
 }
 
 // withheld says why no password is sent to the BMC that a BareMetalHost names; nil when
 // it may be, and for an entry of hosts.d, which is the administrator's own. // I10
-func (c *cluster) withheld(h bmc.Host, t remediate.Target) *reason.Refusal {
+func (c *Cluster) withheld(h bmc.Host, t remediate.Target) *reason.Refusal {
 	if !c.ofMetal(h, t) {
 		return nil
 	}
@@ -34,8 +34,8 @@ func (c *cluster) withheld(h bmc.Host, t remediate.Target) *reason.Refusal {
 }
 
 // misplaced refuses what only the configuration can allow, and no enrolment.
-func (c *cluster) misplaced(h bmc.Host) *reason.Refusal {
-	rules := c.e.opt.Metal
+func (c *Cluster) misplaced(h bmc.Host) *reason.Refusal {
+	rules := c.hosts.opt.Metal
 	for _, l := range h.Levels {
 		for _, d := range l.Devices {
 			why := rules.Networks.RefuseHost(d.Endpoint.Host)
@@ -59,17 +59,17 @@ func (c *cluster) misplaced(h bmc.Host) *reason.Refusal {
 // unknown refuses a BareMetalHost that may be anybody's, made to be sent another host's
 // password: it leads where another does, or it names another's Secret and was neither
 // pinned nor enrolled with that.
-func (c *cluster) unknown(h bmc.Host, t remediate.Target) *reason.Refusal {
+func (c *Cluster) unknown(h bmc.Host, t remediate.Target) *reason.Refusal {
 	all := names(c.opt.Name, t.Node, t.BareMetalHost)
-	if !c.e.index.any([]string{h.Name}, anyHost) {
+	if !c.hosts.index.any([]string{h.Name}, anyHost) {
 		return &reason.Refusal{Reason: reason.NotSynced, Message: h.Source + " has just gone"}
 	}
-	if why := c.e.twin(all); why != "" {
+	if why := c.hosts.twin(all); why != "" {
 		return &reason.Refusal{Reason: reason.DuplicateHost, Message: why}
 	}
 	secrets := secretsOf(c.opt.Name, h)
-	why := c.e.secretShared(all, secrets)
-	if p, _, _ := c.e.pins.get(h.Name); why == "" || c.e.index.any(all, c.e.pinned) && (p.Secret == "" || p.Secret == strings.Join(secrets, "\n")) {
+	why := c.hosts.secretShared(all, secrets)
+	if p, _, _ := c.hosts.pins.get(h.Name); why == "" || c.hosts.index.any(all, c.hosts.pinned) && (p.Secret == "" || p.Secret == strings.Join(secrets, "\n")) {
 		return nil
 	}
 	return &reason.Refusal{Reason: reason.SecretShared, Message: why + ", and nobody has vouched for its BMC at " + h.Address() +
@@ -78,12 +78,12 @@ func (c *cluster) unknown(h bmc.Host, t remediate.Target) *reason.Refusal {
 
 // otherSecret says why a run does not go on with the Secret that its BareMetalHost names by
 // now: another's could be meant. "" when it may. // I10
-func (c *cluster) otherSecret(h bmc.Host, t remediate.Target) string {
+func (c *Cluster) otherSecret(h bmc.Host, t remediate.Target) string {
 	secrets := secretsOf(c.opt.Name, h)
 	if !c.ofMetal(h, t) || t.Secret == "" || t.Secret == strings.Join(secrets, "\n") {
 		return ""
 	}
-	why := c.e.secretShared(names(c.opt.Name, t.Node, t.BareMetalHost), secrets)
+	why := c.hosts.secretShared(names(c.opt.Name, t.Node, t.BareMetalHost), secrets)
 	if why == "" {
 		return ""
 	}
@@ -93,9 +93,9 @@ func (c *cluster) otherSecret(h bmc.Host, t remediate.Target) string {
 // otherAccount refuses a BareMetalHost that nobody knows, with its credentials, at the BMC
 // of one that is known, beside whose part it names another: with another password it would
 // lock the account of the other.
-func (c *cluster) otherAccount(ctx context.Context, h bmc.Host, t remediate.Target) *reason.Refusal {
+func (c *Cluster) otherAccount(ctx context.Context, h bmc.Host, t remediate.Target) *reason.Refusal {
 	all := names(c.opt.Name, t.Node, t.BareMetalHost)
-	if !c.ofMetal(h, t) || c.e.index.any(all, c.e.pinned) {
+	if !c.ofMetal(h, t) || c.hosts.index.any(all, c.hosts.pinned) {
 		return nil
 	}
 	for _, l := range h.Levels {
@@ -103,7 +103,7 @@ func (c *cluster) otherAccount(ctx context.Context, h bmc.Host, t remediate.Targ
 			if d.Unusable != nil { // nothing is sent without an account
 				continue
 			}
-			for _, o := range c.e.index.beside(d.Service(), all, c.e.known) {
+			for _, o := range c.hosts.index.beside(d.Service(), all, c.hosts.known) {
 				if !c.sameAccount(ctx, d, o) {
 					return &reason.Refusal{Reason: reason.BMCShared,
 						Message: h.Source + " has another account at " + d.String() + " than " + o.name + " (" + o.source + "), and nobody has vouched for it:" +
@@ -116,13 +116,13 @@ func (c *cluster) otherAccount(ctx context.Context, h bmc.Host, t remediate.Targ
 }
 
 // sameAccount says whether a device has the account that another host has at the same BMC.
-func (c *cluster) sameAccount(ctx context.Context, d bmc.Device, o indexed) bool {
+func (c *Cluster) sameAccount(ctx context.Context, d bmc.Device, o indexed) bool {
 	h := o.way
 	cluster, node, _ := strings.Cut(o.name, "/")
 	if o.listed {
-		h, _, _ = c.e.opt.Hosts.Find(ctx, cluster, node)
+		h, _, _ = c.hosts.opt.Inventory.Find(ctx, cluster, node)
 	}
-	of := c.e.clusters[cluster]
+	of := c.hosts.clusters[cluster]
 	if of == nil {
 		return false
 	}

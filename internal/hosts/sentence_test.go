@@ -1,4 +1,4 @@
-package engine
+package hosts
 
 import (
 	"context"
@@ -23,9 +23,4 @@ func TestSentence(t *testing.T) {
 	assert.Equal(t, "x", reason.Sentence(errors.New("x")))
 	assert.Equal(t, "level 2: Secret ns/s does not exist", reason.Sentence(fmt.Errorf("level 2: %w", lost)))
 	assert.Equal(t, "Secret ns/s does not exist\nx", reason.Sentence(errors.Join(lost, errors.New("x"))))
-}
-
-func TestJoined(t *testing.T) {
-	assert.Equal(t, "not synced yet", joined("not synced yet", ""))
-	assert.Equal(t, "not synced yet; refused", joined("not synced yet", "refused"))
 }

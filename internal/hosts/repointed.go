@@ -1,4 +1,4 @@
-package engine
+package hosts
 
 import (
 	"fmt"
@@ -12,8 +12,8 @@ import (
 // and one that is not where the target's machine was pinned: whoever may write that
 // object, or the Machine that names it, need not be trusted with the power of any
 // host. hosts.d is the administrator's own. // I10
-func (c *cluster) pointedElsewhere(h bmc.Host, t remediate.Target) *reason.Refusal {
-	p, found, err := c.e.pins.get(h.Name)
+func (c *Cluster) pointedElsewhere(h bmc.Host, t remediate.Target) *reason.Refusal {
+	p, found, err := c.hosts.pins.get(h.Name)
 	switch {
 	case err != nil:
 		return &reason.Refusal{Reason: reason.InvalidHost, Message: "where " + h.Source + " was pinned cannot be read: " + err.Error()}
@@ -24,13 +24,13 @@ func (c *cluster) pointedElsewhere(h bmc.Host, t remediate.Target) *reason.Refus
 	case found && !bmc.UsableUUID(t.SystemUUID) && p.Node != "" && t.Node != "" && p.Node != t.Node:
 		return changed("%s was pinned for Node %s, and nothing shows that %s runs there now", h.Source, p.Node, t.Node)
 	}
-	other, found := c.e.pins.elsewhere(h, t.SystemUUID)
+	other, found := c.hosts.pins.elsewhere(h, t.SystemUUID)
 	switch {
 	case found:
 		return changed("the machine of Node %s was pinned at %s (%s) and is now said to be at %s (%s)",
 			t.Node, other.Address, other.Host, h.Address(), h.Source)
-	case c.e.pins.broken() != nil && bmc.UsableUUID(t.SystemUUID):
-		return &reason.Refusal{Reason: reason.InvalidHost, Message: "where machines were pinned cannot all be read: " + c.e.pins.broken().Error()}
+	case c.hosts.pins.broken() != nil && bmc.UsableUUID(t.SystemUUID):
+		return &reason.Refusal{Reason: reason.InvalidHost, Message: "where machines were pinned cannot all be read: " + c.hosts.pins.broken().Error()}
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package engine
+package hosts
 
 import (
 	"context"
@@ -130,23 +130,19 @@ func worse(a, b guard.IdentityVerdict) guard.IdentityVerdict {
 	return guard.IdentityMatches
 }
 
-func answer(v guard.IdentityVerdict) remediate.Answer {
-	switch v {
-	case guard.IdentityMatches:
-		return remediate.Yes
-	case guard.IdentityDiffers:
-		return remediate.No
-	}
-	return remediate.CannotTell
+// Identify compares who answered at a level with whom the host of a target is said to be.
+// manual: a person answers for it. // I8
+func (c *Cluster) Identify(ctx context.Context, h bmc.Host, level int, r bmc.Reading, t remediate.Target, manual bool) guard.IdentityVerdict {
+	return identify(h, level, r, c.claims(ctx, h, t, manual))
 }
 
 // claims gathers what is known about the identity of a target's host.
-func (c *cluster) claims(ctx context.Context, h bmc.Host, t remediate.Target, manual bool) claims {
+func (c *Cluster) claims(ctx context.Context, h bmc.Host, t remediate.Target, manual bool) claims {
 	k := claims{node: t.SystemUUID, manual: manual}
 	if b := c.bareMetalHost(t); b != nil {
 		k.serial = b.Serial
 	}
-	if p, found, err := c.e.pins.get(h.Name); err == nil && found && pinnedHere(p, h) {
+	if p, found, err := c.hosts.pins.get(h.Name); err == nil && found && pinnedHere(p, h) {
 		k.pin = p
 	}
 	return k

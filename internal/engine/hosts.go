@@ -1,0 +1,138 @@
+package engine
+
+import (
+	"context"
+	"slices"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/hosts"
+	"github.com/fenced/fenced/internal/order"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// Inventory lists every host of every cluster, for the health check of BMCs.
+func (e *Engine) Inventory(ctx context.Context) []hosts.Subject { return e.hosts.Inventory(ctx) }
+
+// SubjectOf is the host of one Node. An error is a *reason.Refusal: nobody knows the
+// Node, or it has no host; why a host cannot be used is in Subject.Err.
+func (e *Engine) SubjectOf(ctx context.Context, cluster, node string) (hosts.Subject, error) {
+	c, err := e.cluster(cluster)
+	if err != nil {
+		return hosts.Subject{}, err
+	}
+	return c.hosts.SubjectOf(ctx, node)
+}
+
+// Identify compares who answered at one device with whom the subject is said to be.
+func (e *Engine) Identify(ctx context.Context, s hosts.Subject, level, device int, r bmc.Reading) guard.IdentityVerdict {
+	return e.hosts.IdentifyDevice(ctx, s, level, device, r)
+}
+
+// Forbidden lists what forbids to switch a subject off whatever its Node does.
+func (e *Engine) Forbidden(ctx context.Context, s hosts.Subject) []reason.Refusal {
+	return e.hosts.Forbidden(ctx, s)
+}
+
+// Checked takes in what a health check found.
+func (e *Engine) Checked(ctx context.Context, k hosts.Checked) { e.hosts.Checked(ctx, k) }
+
+// Enroll stores a person's confirmation that the devices of a Node's host, as they are
+// now, switch that very machine. A refusal is a *reason.Refusal. // I8, I10
+func (e *Engine) Enroll(ctx context.Context, o order.Order) (hosts.Enrollment, error) {
+	c, err := e.cluster(o.Cluster)
+	if err != nil {
+		return hosts.Enrollment{}, err
+	}
+	return c.hosts.Enroll(ctx, o)
+}
+
+// Unfreeze ends the freeze of a Node's host, on the order of a person who knows why its BMC
+// said Off falsely. Outcome.Still says why it must not be switched off all the same. // I5
+func (e *Engine) Unfreeze(ctx context.Context, o order.Order) (order.Outcome, error) {
+	c, err := e.cluster(o.Cluster)
+	if err != nil {
+		return order.Outcome{}, err
+	}
+	return c.hosts.Unfreeze(ctx, o)
+}
+
+// viewed is the watched state of the cluster as hosts ask it.
+type viewed struct{ *cluster }
+
+// Seen implements hosts.View.
+func (c viewed) Seen() bool { return c.seenWhole() }
+
+// Node implements hosts.View.
+func (c viewed) Node(name string) *policy.Node {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ledger.Node(name)
+}
+
+// Machines implements hosts.View.
+func (c viewed) Machines() []*policy.Machine {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Collect(c.ledger.Machines())
+}
+
+// BareMetalHost implements hosts.View.
+func (c viewed) BareMetalHost(namespace, name string) *policy.Host {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ledger.Host(namespace, name)
+}
+
+// HostOf implements hosts.View.
+func (c viewed) HostOf(m *policy.Machine) (policy.Host, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ledger.HostOf(m)
+}
+
+// TargetOn implements hosts.View.
+func (c viewed) TargetOn(node string) (remediate.Target, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n, m := c.ledger.Node(node), c.ledger.MachineOf(node)
+	return c.target(m, n, node), n != nil || m != nil
+}
+
+// Twin implements hosts.View.
+func (c viewed) Twin(node, systemUUID string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.twin(node, systemUUID)
+}
+
+// Healthy implements hosts.View.
+func (c viewed) Healthy(t remediate.Target) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n := c.ledger.Node(t.Node); n == nil || !n.Ready() {
+		return false
+	}
+	for _, r := range c.runs {
+		if r.Open() && r.Target.Overlaps(t) { // its host is being switched
+			return false
+		}
+	}
+	return true
+}
+
+// Alive implements hosts.View.
+func (c viewed) Alive(ctx context.Context, t remediate.Target, systemUUID string) (lease string, alive bool) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	f := c.opt.Kube.Look(ctx, remediate.Run{Target: t}, nil)
+	if f.Node == nil || !f.Node.Ready() || !f.Observation.Lease.Known || !bmc.UUIDsMatch(f.Node.SystemUUID, systemUUID) {
+		return "", false
+	}
+	return f.Observation.Lease.ResourceVersion, true
+}
+
+// Wake implements hosts.View.
+func (c viewed) Wake() { c.wake() }

@@ -1,0 +1,24 @@
+package remediate
+
+import (
+	"slices"
+	"strings"
+)
+
+// Overlaps says whether two targets share a Machine, a Node or a host.
+func (t Target) Overlaps(o Target) bool {
+	return t.Node != "" && t.Node == o.Node ||
+		t.Machine != "" && t.Namespace == o.Namespace && t.Machine == o.Machine ||
+		t.Host != "" && t.Host == o.Host ||
+		t.Address != "" && t.Address == o.Address || // one BMC under two names
+		t.SharesDevice(o) ||
+		t.BareMetalHost != "" && t.BareMetalHost == o.BareMetalHost
+}
+
+// SharesDevice says whether one device can switch the hosts of both targets.
+func (t Target) SharesDevice(o Target) bool {
+	theirs := strings.Split(o.Devices, "\n")
+	return t.Devices != "" && slices.ContainsFunc(strings.Split(t.Devices, "\n"), func(key string) bool {
+		return slices.Contains(theirs, key)
+	})
+}
