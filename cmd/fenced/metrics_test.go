@@ -16,7 +16,7 @@ import (
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/reason"
-	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/state/boltstore"
 	"github.com/fenced/fenced/internal/sweep"
 )
 
@@ -38,7 +38,7 @@ func (oneHost) Quarantine(context.Context, engine.Subject) []reason.Refusal { re
 func (oneHost) Checked(context.Context, engine.Checked)                     {}
 
 func TestMetricsOfBMCs(t *testing.T) {
-	store, err := state.OpenBolt(filepath.Join(t.TempDir(), "state.db"))
+	store, err := boltstore.Open(filepath.Join(t.TempDir(), "state.db"))
 	require.NoError(t, err)
 	defer store.Close()
 	m := newMetrics("1")

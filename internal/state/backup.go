@@ -92,10 +92,10 @@ func backups(ctx context.Context, s Store, runID string) ([]Backup, uint64, erro
 func decodeBackups(r Record) ([]Backup, error) {
 	var list []Backup
 	if err := decode(r.Data, &list); err != nil {
-		return nil, fmt.Errorf("read %s: %w", name(KindBackup, r.Key), err)
+		return nil, fmt.Errorf("read %s: %w", RecordName(KindBackup, r.Key), err)
 	}
 	if len(list) == 0 {
-		return nil, fmt.Errorf("read %s: there is no Node in it", name(KindBackup, r.Key))
+		return nil, fmt.Errorf("read %s: there is no Node in it", RecordName(KindBackup, r.Key))
 	}
 	return list, nil
 }

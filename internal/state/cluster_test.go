@@ -69,7 +69,7 @@ func TestPins(t *testing.T) {
 
 // The record of all clusters has no name: an error says what it is.
 func TestErrorNamesTheRecordOfAllClusters(t *testing.T) {
-	s := openBolt(t)
+	s := openStore(t)
 	require.NoError(t, s.Close())
 	_, err := state.SaveCluster(t.Context(), s, state.Cluster{Name: state.AllClusters})
 	require.ErrorContains(t, err, "save what is ordered for all clusters: ")
@@ -79,7 +79,7 @@ func TestErrorNamesTheRecordOfAllClusters(t *testing.T) {
 
 // A quarantine and a person's hold of the same Node are two records.
 func TestQuarantineStandsBesideAHold(t *testing.T) {
-	s := openBolt(t)
+	s := openStore(t)
 	hold, err := state.SaveHold(t.Context(), s, state.Hold{Cluster: "prod", Node: "n", By: "ann"})
 	require.NoError(t, err)
 	quarantine, err := state.SaveHold(t.Context(), s, state.Hold{Cluster: "prod", Node: "n", By: "fenced", Quarantine: true})

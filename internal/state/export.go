@@ -49,7 +49,7 @@ func Export(ctx context.Context, s Store, w io.Writer) (int, error) {
 	sum, buffered := sha256.New(), bufio.NewWriter(w)
 	lines := json.NewEncoder(io.MultiWriter(buffered, sum))
 	n := 0
-	err = lines.Encode(exportHeader{Format: exportFormat, Version: exportVersion, Schema: schema, Store: id, At: time.Now().UTC()})
+	err = lines.Encode(exportHeader{Format: exportFormat, Version: exportVersion, Schema: Schema, Store: id, At: time.Now().UTC()})
 	for _, kind := range kinds {
 		if err != nil {
 			break
@@ -78,7 +78,7 @@ func exportKind(ctx context.Context, s Store, kind Kind, lines *json.Encoder, n 
 			continue
 		}
 		if !utf8.ValidString(r.Key) {
-			return n, fmt.Errorf("%s has a key that is no text", name(kind, r.Key))
+			return n, fmt.Errorf("%s has a key that is no text", RecordName(kind, r.Key))
 		}
 		if err := lines.Encode(exportRecord{Kind: kind, Key: r.Key, Data: r.Data}); err != nil {
 			return n, err

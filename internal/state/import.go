@@ -70,7 +70,7 @@ func importAll(ctx context.Context, s Store, r io.Reader) (n int, err error) {
 	err = readExport(spool, func(r exportRecord) error {
 		id := string(r.Kind) + "/" + r.Key
 		if found[id] {
-			return fmt.Errorf("%s is there twice", name(r.Kind, r.Key))
+			return fmt.Errorf("%s is there twice", RecordName(r.Kind, r.Key))
 		}
 		found[id] = true
 		return r.check()
@@ -97,23 +97,23 @@ func importAll(ctx context.Context, s Store, r io.Reader) (n int, err error) {
 
 // check refuses a record that this version could not keep.
 func (r exportRecord) check() error {
-	if !slices.Contains(kinds, r.Kind) {
-		return fmt.Errorf("%s: %w", name(r.Kind, r.Key), errUnknownKind)
+	if err := CheckKind(r.Kind); err != nil {
+		return fmt.Errorf("%s: %w", RecordName(r.Kind, r.Key), err)
 	}
 	if r.Kind == KindMeta && (r.Key == idKey || r.Key == importKey) {
-		return fmt.Errorf("%s is not for another store", name(r.Kind, r.Key))
+		return fmt.Errorf("%s is not for another store", RecordName(r.Kind, r.Key))
 	}
 	if len(r.Data) > MaxData {
-		return fmt.Errorf("%s has %d bytes, %d are allowed", name(r.Kind, r.Key), len(r.Data), MaxData)
+		return fmt.Errorf("%s has %d bytes, %d are allowed", RecordName(r.Kind, r.Key), len(r.Data), MaxData)
 	}
 	var probe struct {
 		V int `json:"v"`
 	}
 	// A record that is not even an envelope goes along as it is: it was unreadable before.
 	if json.Unmarshal(r.Data, &probe) == nil && probe.V > codecVersion {
-		return fmt.Errorf("%s: %w", name(r.Kind, r.Key), ErrFuture)
+		return fmt.Errorf("%s: %w", RecordName(r.Kind, r.Key), ErrFuture)
 	}
-	return checkKey(r.Kind, r.Key)
+	return CheckKey(r.Kind, r.Key)
 }
 
 // readExport gives each record, and then checks the seal.
@@ -172,20 +172,20 @@ func checkHeader(text []byte) error {
 	if err := json.Unmarshal(text, &h); err != nil || h.Format != exportFormat || h.Version < 1 {
 		return errors.New("it is not an export of fenced")
 	}
-	if h.Version > exportVersion || h.Schema > schema {
-		return fmt.Errorf("format %d with schema %d, this program knows %d with %d: %w", h.Version, h.Schema, exportVersion, schema, ErrFuture)
+	if h.Version > exportVersion || h.Schema > Schema {
+		return fmt.Errorf("format %d with schema %d, this program knows %d with %d: %w", h.Version, h.Schema, exportVersion, Schema, ErrFuture)
 	}
 	return nil
 }
 
 // empty refuses a store that holds anything, or that a fenced takes part in.
 func empty(ctx context.Context, s Store) error {
-	if shared, ok := s.(*etcdStore); ok {
-		v, err := shared.look(ctx)
+	if shared, ok := s.(Shared); ok {
+		users, err := shared.Instances(ctx)
 		if err != nil {
 			return err
 		}
-		for name := range v.members {
+		for _, name := range users {
 			return fmt.Errorf("instance %q uses the store: %w", name, ErrLocked)
 		}
 	}

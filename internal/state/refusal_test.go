@@ -11,7 +11,7 @@ import (
 
 // A record that cannot be read keeps no daemon from starting, and is written over.
 func TestRefusalsThatCannotBeRead(t *testing.T) {
-	s := openBolt(t)
+	s := openStore(t)
 	saved, err := state.SaveRefusals(t.Context(), s, state.Refusals{Instance: "a", Accounts: []state.Refusal{{Service: "x", User: "u"}}})
 	require.NoError(t, err)
 	loaded, err := state.LoadRefusals(t.Context(), s, "a")

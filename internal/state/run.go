@@ -100,7 +100,7 @@ func decodeRun(r Record) (remediate.Run, error) {
 		err = fmt.Errorf("it calls itself %q", run.ID)
 	}
 	if err != nil {
-		return remediate.Run{}, fmt.Errorf("read %s: %w", name(KindRun, r.Key), err)
+		return remediate.Run{}, fmt.Errorf("read %s: %w", RecordName(KindRun, r.Key), err)
 	}
 	run.Version = r.Version
 	return run, nil
@@ -109,7 +109,7 @@ func decodeRun(r Record) (remediate.Run, error) {
 // checkRun refuses what no step could continue, on the way in and out: a run
 // that cannot be read again would leave its host unattended.
 func checkRun(run remediate.Run) error {
-	if err := checkKey(KindRun, run.ID); err != nil {
+	if err := CheckKey(KindRun, run.ID); err != nil {
 		return err
 	}
 	switch run.Step {

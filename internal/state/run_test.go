@@ -2,11 +2,9 @@ package state_test
 
 import (
 	"fmt"
-	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
@@ -16,13 +14,6 @@ import (
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 123456789, time.UTC)
-
-func openStore(t *testing.T) state.Store {
-	s, err := state.OpenBolt(filepath.Join(t.TempDir(), "state.db"))
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, s.Close()) })
-	return s
-}
 
 func aRun(id string) remediate.Run {
 	return remediate.Run{ID: id, Step: remediate.PowerOff, Strategy: remediate.PowerCycle, Started: noon}

@@ -107,7 +107,7 @@ func decodeSlot(r Record) (Slot, error) {
 		err = errors.New("it names no run")
 	}
 	if err != nil {
-		return Slot{}, fmt.Errorf("read %s: %w", name(KindSlot, r.Key), err)
+		return Slot{}, fmt.Errorf("read %s: %w", RecordName(KindSlot, r.Key), err)
 	}
 	slot.Key, slot.Version = r.Key, r.Version
 	return slot, nil

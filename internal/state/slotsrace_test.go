@@ -28,7 +28,7 @@ func (l *listed) List(ctx context.Context, k state.Kind) ([]state.Record, error)
 // Two instances ask for the last slot at once, while a run of a person holds a key
 // above the limit. // I11
 func TestLastSlotBesideOneAboveTheLimit(t *testing.T) {
-	s := openBolt(t)
+	s := openStore(t)
 	require.True(t, take(t, s, 2, "a"))
 	require.True(t, take(t, s, 2, "b"))
 	require.True(t, take(t, s, 9999, "by hand"))

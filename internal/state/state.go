@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Kind says what a record is about; keys are unique within a kind.
@@ -21,7 +22,17 @@ const (
 	KindMeta    Kind = "meta"    // what a store knows about itself
 )
 
+// kinds is in the order in which an export holds them.
 var kinds = []Kind{KindRun, KindBackup, KindCluster, KindPin, KindFreeze, KindHold, KindSlot, KindMeta}
+
+// Kinds returns every kind of record, each of which an engine must keep.
+func Kinds() []Kind { return slices.Clone(kinds) }
+
+// Schema is the version of what a store holds: the kinds, and how an engine lays them
+// out. Engines and exports record it. Schema 1 had no freezes and schema 2 no holds; a
+// fenced that knows none would act on such a host, so an engine refuses a store of a
+// larger Schema with ErrFuture. // I20
+const Schema = 3
 
 // Limits of a record. An object of Kubernetes is at most 1.5 MiB in etcd; what the
 // three attempts of a run save, each a Node of its own twice, in base64, still fits.
@@ -76,10 +87,28 @@ type Store interface {
 	Close() error
 }
 
-// name is how errors speak of a record.
-func name(kind Kind, key string) string { return fmt.Sprintf("%s %q", kind, key) }
+// Shared is a Store that several instances may use at the same time. An engine with
+// more than one user must implement it.
+type Shared interface {
+	Store
+	// Instances returns the names of the instances that use the store now, in no
+	// order. An error means that nobody knows.
+	Instances(ctx context.Context) ([]string, error)
+}
 
-func checkKey(kind Kind, key string) error {
+// RecordName is how the errors of all engines name a record.
+func RecordName(kind Kind, key string) string { return fmt.Sprintf("%s %q", kind, key) }
+
+// CheckKind returns an error for a kind that this program does not know.
+func CheckKind(kind Kind) error {
+	if !slices.Contains(kinds, kind) {
+		return errors.New("no such kind of record")
+	}
+	return nil
+}
+
+// CheckKey returns an error for a key that is empty or longer than MaxKey bytes.
+func CheckKey(kind Kind, key string) error {
 	if key == "" || len(key) > MaxKey {
 		return fmt.Errorf("name a %s record: the key has %d bytes, 1 to %d are allowed", kind, len(key), MaxKey)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/state/boltstore"
 )
 
 // interrupted lets something happen to the store just before a write.
@@ -33,7 +34,7 @@ func (s *interrupted) Put(ctx context.Context, r state.Record) (uint64, error) {
 
 func openTable(t *testing.T) (s *interrupted, one, two *state.Table[state.Hold], changes *[]string) {
 	t.Helper()
-	bolt, err := state.OpenBolt(filepath.Join(t.TempDir(), "state.db"))
+	bolt, err := boltstore.Open(filepath.Join(t.TempDir(), "state.db"))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, bolt.Close()) })
 	changes = &[]string{}

@@ -53,7 +53,7 @@ func (t typed[T]) decode(r Record) (T, error) {
 		err = fmt.Errorf("it calls itself %q", t.key(v))
 	}
 	if err != nil {
-		return none, fmt.Errorf("read %s: %w", name(t.kind, r.Key), err)
+		return none, fmt.Errorf("read %s: %w", RecordName(t.kind, r.Key), err)
 	}
 	*t.version(&v) = r.Version
 	return v, nil

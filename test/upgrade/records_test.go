@@ -10,6 +10,7 @@ import (
 
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/state/boltstore"
 )
 
 // kinds are those of all records.
@@ -17,7 +18,7 @@ var kinds = []state.Kind{state.KindRun, state.KindBackup, state.KindCluster, sta
 
 // openFixture opens a copy of the old state file.
 func openFixture(t *testing.T) state.Store {
-	s, err := state.OpenBolt(filepath.Join(fixtures(t), stateFile))
+	s, err := boltstore.Open(filepath.Join(fixtures(t), stateFile))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s

@@ -1,4 +1,4 @@
-package state
+package etcdstore
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/fenced/fenced/internal/state"
 )
 
 // term is what a member does in one session: it looks, takes the clusters that fall
@@ -18,7 +20,7 @@ type term struct {
 	*member
 	sess    *session
 	entered int64 // create revision of the member's key
-	guard   func(context.Context, Claim)
+	guard   func(context.Context, state.Claim)
 
 	view    view
 	held    map[string]*holding
@@ -46,7 +48,7 @@ type sighting struct {
 	first time.Time
 }
 
-func newTerm(m *member, sess *session, entered int64, guard func(context.Context, Claim)) *term {
+func newTerm(m *member, sess *session, entered int64, guard func(context.Context, state.Claim)) *term {
 	return &term{
 		member: m, sess: sess, entered: entered, guard: guard,
 		held: map[string]*holding{}, vacant: map[string]time.Time{}, present: map[string]sighting{},
@@ -204,7 +206,7 @@ func (t *term) start(ctx context.Context, cluster string, epoch int64, settle ti
 		case <-time.After(settle):
 		}
 		h.settled = true
-		t.guard(ctx, Claim{
+		t.guard(ctx, state.Claim{
 			Cluster: cluster, Epoch: uint64(epoch), Until: t.sess.Until,
 			Store: claimed{t.store, under},
 		})
@@ -237,7 +239,7 @@ func (t *term) giveUp(ctx context.Context, cluster string, h *holding) error {
 func text(value any) string {
 	data, err := json.Marshal(value)
 	if err != nil {
-		panic("state: a value of ownership always encodes: " + err.Error())
+		panic("etcdstore: a value of ownership always encodes: " + err.Error())
 	}
 	return string(data)
 }

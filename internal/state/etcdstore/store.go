@@ -1,4 +1,6 @@
-package state
+// Package etcdstore keeps the state in an etcd that several instances of fenced share, and
+// decides which of them owns which cluster.
+package etcdstore
 
 import (
 	"context"
@@ -15,10 +17,12 @@ import (
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+
+	"github.com/fenced/fenced/internal/state"
 )
 
-// EtcdConfig says where an etcd cluster is and how to sign in to it.
-type EtcdConfig struct {
+// Config says where an etcd cluster is and how to sign in to it.
+type Config struct {
 	Endpoints []string
 	// CA, Cert and Key are files; they are read again for each connection.
 	CA, Cert, Key string
@@ -39,9 +43,9 @@ const (
 	page = 64
 )
 
-// etcdStore keeps the records below <prefix>rec/<kind>/<key>. All reads are
+// store keeps the records below <prefix>rec/<kind>/<key>. All reads are
 // linearizable: a record that another instance saved is never overlooked.
-type etcdStore struct {
+type store struct {
 	client *clientv3.Client
 	prefix string
 	// writer is in front of the nonce of everything that this store writes.
@@ -51,9 +55,9 @@ type etcdStore struct {
 	close    func() error
 }
 
-// OpenEtcd opens the store below the prefix in an etcd cluster, and makes it if
+// Open opens the store below the prefix in an etcd cluster, and makes it if
 // nothing is there. One of a newer schema is ErrFuture and stays as it is.
-func OpenEtcd(ctx context.Context, c EtcdConfig) (Store, error) {
+func Open(ctx context.Context, c Config) (state.Store, error) {
 	s, err := openEtcd(ctx, c)
 	if err != nil {
 		return nil, fmt.Errorf("open the state in etcd at %s: %w", strings.Join(c.Endpoints, ", "), err)
@@ -61,7 +65,7 @@ func OpenEtcd(ctx context.Context, c EtcdConfig) (Store, error) {
 	return s, nil
 }
 
-func openEtcd(ctx context.Context, c EtcdConfig) (*etcdStore, error) {
+func openEtcd(ctx context.Context, c Config) (*store, error) {
 	secure, err := etcdTLS(c)
 	if err != nil {
 		return nil, err
@@ -81,7 +85,7 @@ func openEtcd(ctx context.Context, c EtcdConfig) (*etcdStore, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &etcdStore{client: client, prefix: strings.TrimSuffix(c.Prefix, "/") + "/", close: sync.OnceValue(client.Close)}
+	s := &store{client: client, prefix: strings.TrimSuffix(c.Prefix, "/") + "/", close: sync.OnceValue(client.Close)}
 	if _, err := rand.Read(s.writer[:]); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -90,13 +94,13 @@ func openEtcd(ctx context.Context, c EtcdConfig) (*etcdStore, error) {
 	if err := s.prepare(opening); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	if _, err := ID(opening, s); err != nil {
+	if _, err := state.ID(opening, s); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
 
-func etcdTLS(c EtcdConfig) (*tls.Config, error) {
+func etcdTLS(c Config) (*tls.Config, error) {
 	isTLS := func(e string) bool { return strings.HasPrefix(e, "https://") }
 	if !slices.ContainsFunc(c.Endpoints, isTLS) {
 		return nil, nil
@@ -109,8 +113,8 @@ func etcdTLS(c EtcdConfig) (*tls.Config, error) {
 }
 
 // prepare checks the schema, or writes it where nothing is.
-func (s *etcdStore) prepare(ctx context.Context) error {
-	key, now := s.schemaKey(), strconv.Itoa(schema)
+func (s *store) prepare(ctx context.Context) error {
+	key, now := s.schemaKey(), strconv.Itoa(state.Schema)
 	return s.try(ctx, func(ctx context.Context) error {
 		found, err := s.client.Get(ctx, key)
 		if err != nil {
@@ -141,29 +145,29 @@ func (s *etcdStore) prepare(ctx context.Context) error {
 func checkSchema(value []byte) error {
 	n, err := strconv.Atoi(string(value))
 	switch {
-	case err != nil || n < schema:
+	case err != nil || n < state.Schema:
 		return fmt.Errorf("its schema %q is not one that was ever written", value)
-	case n > schema:
-		return fmt.Errorf("schema %d, this program knows %d: %w; install that version again", n, schema, ErrFuture)
+	case n > state.Schema:
+		return fmt.Errorf("schema %d, this program knows %d: %w; install that version again", n, state.Schema, state.ErrFuture)
 	}
 	return nil
 }
 
-func (s *etcdStore) schemaKey() string { return s.prefix + "schema" }
+func (s *store) schemaKey() string { return s.prefix + "schema" }
 
-func (s *etcdStore) kindPrefix(kind Kind) string { return s.prefix + "rec/" + string(kind) + "/" }
+func (s *store) kindPrefix(kind state.Kind) string { return s.prefix + "rec/" + string(kind) + "/" }
 
-func (s *etcdStore) Get(ctx context.Context, kind Kind, key string) (Record, error) {
+func (s *store) Get(ctx context.Context, kind state.Kind, key string) (state.Record, error) {
 	r, err := s.get(ctx, kind, key)
 	if err != nil {
-		return Record{}, fmt.Errorf("get %s: %w", name(kind, key), err)
+		return state.Record{}, fmt.Errorf("get %s: %w", state.RecordName(kind, key), err)
 	}
 	return r, nil
 }
 
-func (s *etcdStore) get(ctx context.Context, kind Kind, key string) (r Record, err error) {
-	if !slices.Contains(kinds, kind) {
-		return Record{}, errUnknownKind
+func (s *store) get(ctx context.Context, kind state.Kind, key string) (r state.Record, err error) {
+	if err := state.CheckKind(kind); err != nil {
+		return state.Record{}, err
 	}
 	err = s.try(ctx, func(ctx context.Context) error {
 		resp, err := s.client.Get(ctx, s.kindPrefix(kind)+key)
@@ -171,7 +175,7 @@ func (s *etcdStore) get(ctx context.Context, kind Kind, key string) (r Record, e
 			return err
 		}
 		if len(resp.Kvs) == 0 {
-			return conclude(ErrNotFound)
+			return conclude(state.ErrNotFound)
 		}
 		r, err = s.unpack(ctx, kind, resp.Kvs[0], resp.Header.Revision)
 		return err
@@ -179,11 +183,11 @@ func (s *etcdStore) get(ctx context.Context, kind Kind, key string) (r Record, e
 	return r, err
 }
 
-func (s *etcdStore) List(ctx context.Context, kind Kind) ([]Record, error) {
-	if !slices.Contains(kinds, kind) {
-		return nil, fmt.Errorf("list %s records: %w", kind, errUnknownKind)
+func (s *store) List(ctx context.Context, kind state.Kind) ([]state.Record, error) {
+	if err := state.CheckKind(kind); err != nil {
+		return nil, fmt.Errorf("list %s records: %w", kind, err)
 	}
-	var list []Record
+	var list []state.Record
 	from, revision := s.kindPrefix(kind), int64(0)
 	end := clientv3.GetPrefixRangeEnd(from)
 	for more := true; more; {
@@ -197,7 +201,7 @@ func (s *etcdStore) List(ctx context.Context, kind Kind) ([]Record, error) {
 			if revision > 0 {
 				at = revision
 			}
-			var found []Record
+			var found []state.Record
 			for _, kv := range resp.Kvs {
 				r, err := s.unpack(ctx, kind, kv, at)
 				if err != nil {
@@ -218,8 +222,8 @@ func (s *etcdStore) List(ctx context.Context, kind Kind) ([]Record, error) {
 	return list, nil
 }
 
-// Close implements Store.
-func (s *etcdStore) Close() error {
+// Close implements state.Store.
+func (s *store) Close() error {
 	err := s.close()
 	if errors.Is(err, context.Canceled) {
 		return nil // how the client says that it was closed

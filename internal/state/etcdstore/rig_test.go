@@ -1,4 +1,4 @@
-package state_test
+package etcdstore_test
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/state/etcdstore"
 	"github.com/fenced/fenced/test/rig"
 )
 
@@ -36,7 +37,7 @@ func TestMain(m *testing.M) {
 	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
 	if !chosen {
 		if err := flag.Set("test.parallel", strconv.Itoa(waiting)); err != nil {
-			panic("state: the testing package has this flag: " + err.Error())
+			panic("etcdstore: the testing package has this flag: " + err.Error())
 		}
 	}
 	code := m.Run()
@@ -84,7 +85,7 @@ func openEtcdAt(path string) (state.Store, error) {
 	endpoints, prefix, _ := strings.Cut(path, " ")
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	return state.OpenEtcd(ctx, state.EtcdConfig{Endpoints: strings.Split(endpoints, ","), Prefix: prefix, DialTimeout: time.Minute})
+	return etcdstore.Open(ctx, etcdstore.Config{Endpoints: strings.Split(endpoints, ","), Prefix: prefix, DialTimeout: time.Minute})
 }
 
 func etcdPath(c *rig.EtcdCluster, prefix string) string {

@@ -1,4 +1,4 @@
-package state_test
+package etcdstore_test
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/state/etcdstore"
 	"github.com/fenced/fenced/internal/state/statetest"
 	"github.com/fenced/fenced/test/dice"
 	"github.com/fenced/fenced/test/rig"
@@ -56,7 +57,7 @@ func TestEtcdRefusesOtherStores(t *testing.T) {
 	put(other+"photos", "1")
 	require.ErrorContains(t, open(other), "another program")
 	require.Error(t, open(""), "no prefix")
-	_, err = state.OpenEtcd(t.Context(), state.EtcdConfig{Prefix: "/x/"})
+	_, err = etcdstore.Open(t.Context(), etcdstore.Config{Prefix: "/x/"})
 	require.Error(t, err, "no endpoints")
 }
 
@@ -164,8 +165,8 @@ func TestEtcdListOfManyPages(t *testing.T) {
 
 func TestEtcdWithTLS(t *testing.T) {
 	c := ownEtcd(t, rig.EtcdOptions{Members: 1, TLS: true})
-	conf := state.EtcdConfig{Endpoints: c.Endpoints(), Prefix: "/fenced", CA: c.CA(), Cert: c.Cert(), Key: c.Key(), DialTimeout: time.Minute}
-	s, err := state.OpenEtcd(t.Context(), conf)
+	conf := etcdstore.Config{Endpoints: c.Endpoints(), Prefix: "/fenced", CA: c.CA(), Cert: c.Cert(), Key: c.Key(), DialTimeout: time.Minute}
+	s, err := etcdstore.Open(t.Context(), conf)
 	require.NoError(t, err)
 	_, err = state.SavePin(t.Context(), s, state.Pin{Host: "prod/n"})
 	require.NoError(t, err)
@@ -173,9 +174,9 @@ func TestEtcdWithTLS(t *testing.T) {
 
 	conf.DialTimeout = 2 * time.Second
 	conf.Cert, conf.Key = "", ""
-	_, err = state.OpenEtcd(t.Context(), conf)
+	_, err = etcdstore.Open(t.Context(), conf)
 	require.ErrorContains(t, err, c.Endpoints()[0], "it asks for a client's certificate")
 	conf.CA = "/nowhere"
-	_, err = state.OpenEtcd(t.Context(), conf)
+	_, err = etcdstore.Open(t.Context(), conf)
 	require.ErrorContains(t, err, "/nowhere")
 }

@@ -1,4 +1,4 @@
-package state
+package etcdstore
 
 import (
 	"context"
@@ -10,13 +10,15 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/fenced/fenced/internal/state"
 )
 
 // maxPart is how much of a record one key holds. etcd refuses requests above 1.5 MiB,
 // so a larger record has its data in parts, and the value under its own key says which.
 const maxPart = 512 << 10
 
-const maxParts = (MaxData + maxPart - 1) / maxPart
+const maxParts = (state.MaxData + maxPart - 1) / maxPart
 
 // The value under a record's key: a byte for the form, the nonce of the write, and
 // then the data, or how many parts and bytes of it there are.
@@ -32,14 +34,14 @@ const (
 // whether it was his that came through.
 type nonce [16]byte
 
-func (s *etcdStore) newNonce() (n nonce, err error) {
+func (s *store) newNonce() (n nonce, err error) {
 	copy(n[:], s.writer[:])
 	_, err = rand.Read(n[len(s.writer):])
 	return n, err
 }
 
 // ours says whether this store wrote a value.
-func (s *etcdStore) ours(value []byte) bool {
+func (s *store) ours(value []byte) bool {
 	return len(value) >= headBytes && [8]byte(value[1:]) == s.writer
 }
 
@@ -67,21 +69,21 @@ func pack(n nonce, data []byte) (value []byte, parts [][]byte) {
 
 // allPartsPrefix is in front of the parts of one record, of all its writes. The key is
 // in hexadecimal: as it is, the parts of "a/b" would lie among those of "a".
-func (s *etcdStore) allPartsPrefix(kind Kind, key string) string {
+func (s *store) allPartsPrefix(kind state.Kind, key string) string {
 	return s.prefix + "part/" + string(kind) + "/" + hex.EncodeToString([]byte(key)) + "/"
 }
 
-func (s *etcdStore) partsPrefix(kind Kind, key string, n nonce) string {
+func (s *store) partsPrefix(kind state.Kind, key string, n nonce) string {
 	return s.allPartsPrefix(kind, key) + hex.EncodeToString(n[:]) + "/"
 }
 
 // unpack makes the record of a value, with the parts as they were at the revision at
 // which the value was read.
-func (s *etcdStore) unpack(ctx context.Context, kind Kind, kv *mvccpb.KeyValue, revision int64) (Record, error) {
+func (s *store) unpack(ctx context.Context, kind state.Kind, kv *mvccpb.KeyValue, revision int64) (state.Record, error) {
 	key := string(kv.Key[len(s.kindPrefix(kind)):])
-	r := Record{Kind: kind, Key: key, Version: uint64(kv.ModRevision)}
-	damaged := func(what string) (Record, error) {
-		return Record{}, conclude(fmt.Errorf("%s is damaged: %s", name(kind, key), what))
+	r := state.Record{Kind: kind, Key: key, Version: uint64(kv.ModRevision)}
+	damaged := func(what string) (state.Record, error) {
+		return state.Record{}, conclude(fmt.Errorf("%s is damaged: %s", state.RecordName(kind, key), what))
 	}
 	v := kv.Value
 	switch {
@@ -94,7 +96,7 @@ func (s *etcdStore) unpack(ctx context.Context, kind Kind, kv *mvccpb.KeyValue, 
 	count, size := binary.BigEndian.Uint32(v[headBytes:]), binary.BigEndian.Uint32(v[headBytes+4:])
 	resp, err := s.client.Get(ctx, s.partsPrefix(kind, key, nonceOf(v)), clientv3.WithPrefix(), clientv3.WithRev(revision), clientv3.WithLimit(maxParts+1))
 	if err != nil {
-		return Record{}, err
+		return state.Record{}, err
 	}
 	for _, part := range resp.Kvs {
 		r.Data = append(r.Data, part.Value...)
@@ -111,7 +113,7 @@ const partsLife = 60 // seconds
 
 // putParts writes the parts and gives their keys. They are on a lease until the
 // record's own write takes them off it.
-func (s *etcdStore) putParts(ctx context.Context, r Record, n nonce, parts [][]byte) ([]string, error) {
+func (s *store) putParts(ctx context.Context, r state.Record, n nonce, parts [][]byte) ([]string, error) {
 	if len(parts) == 0 {
 		return nil, nil
 	}
@@ -140,7 +142,7 @@ func (s *etcdStore) putParts(ctx context.Context, r Record, n nonce, parts [][]b
 }
 
 // keepParts takes the parts off their lease, and removes those of earlier writes.
-func (s *etcdStore) keepParts(r Record, n nonce, keys []string) []clientv3.Op {
+func (s *store) keepParts(r state.Record, n nonce, keys []string) []clientv3.Op {
 	all := s.allPartsPrefix(r.Kind, r.Key)
 	if len(keys) == 0 {
 		return []clientv3.Op{clientv3.OpDelete(all, clientv3.WithPrefix())}

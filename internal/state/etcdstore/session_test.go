@@ -1,4 +1,4 @@
-package state
+package etcdstore
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/fenced/fenced/internal/state"
 )
 
 func never() time.Duration { return 0 }
@@ -19,7 +21,7 @@ func TestGuardEndsWithItsTime(t *testing.T) {
 		begun := time.Now()
 		time.Sleep(time.Second) // etcd took this long to answer
 		s := newSession(t.Context(), moment{at: begun}, ttl, never)
-		held := newTerm(&member{store: &etcdStore{}, owners: map[string]Owner{}}, s, 1, func(ctx context.Context, c Claim) {
+		held := newTerm(&member{store: &store{}, owners: map[string]state.Owner{}}, s, 1, func(ctx context.Context, c state.Claim) {
 			assert.Equal(t, begun.Add(time.Second+settle), time.Now(), "it begins when the last owner's command has ended")
 			assert.Equal(t, begun.Add(ttl*4/5), c.Until())
 			time.Sleep(time.Second)

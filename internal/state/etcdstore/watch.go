@@ -1,4 +1,4 @@
-package state
+package etcdstore
 
 import (
 	"context"
@@ -11,10 +11,10 @@ import (
 // rewatch is the pause before a watch that was lost is made anew.
 const rewatch = time.Second
 
-// Watch implements Store. What this store itself wrote gives no signal, unless it got
+// Watch implements state.Store. What this store itself wrote gives no signal, unless it got
 // no answer. The loss of the watch and its return do, because of what happened in
 // between nothing is known.
-func (s *etcdStore) Watch(ctx context.Context) <-chan struct{} {
+func (s *store) Watch(ctx context.Context) <-chan struct{} {
 	changed := s.watch(ctx, s.prefix+"rec/", func(e *clientv3.Event) bool {
 		return e.Type == clientv3.EventTypeDelete || !s.ours(e.Kv.Value) || s.watchers.unsure()
 	})
@@ -23,7 +23,7 @@ func (s *etcdStore) Watch(ctx context.Context) <-chan struct{} {
 }
 
 // watch signals changes below a prefix that matter, several as one, until ctx ends.
-func (s *etcdStore) watch(ctx context.Context, prefix string, matters func(*clientv3.Event) bool) chan struct{} {
+func (s *store) watch(ctx context.Context, prefix string, matters func(*clientv3.Event) bool) chan struct{} {
 	changed := make(chan struct{}, 1)
 	go func() {
 		for ctx.Err() == nil {
@@ -42,7 +42,7 @@ func (s *etcdStore) watch(ctx context.Context, prefix string, matters func(*clie
 
 // watchOnce returns when the watch is lost: its member has no leader, or what it
 // should go on from was compacted away.
-func (s *etcdStore) watchOnce(ctx context.Context, prefix string, matters func(*clientv3.Event) bool, changed chan struct{}) {
+func (s *store) watchOnce(ctx context.Context, prefix string, matters func(*clientv3.Event) bool, changed chan struct{}) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
 	for resp := range s.client.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithCreatedNotify()) {

@@ -1,4 +1,4 @@
-package state_test
+package etcdstore_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/state/etcdstore"
 )
 
 func TestOwnerHandsOverInOrder(t *testing.T) {
@@ -106,7 +107,7 @@ func TestInstanceNamesAreTakenOnce(t *testing.T) {
 	c, prefix := sharedEtcd(t), newPrefix()
 	a := startInstance(t, c, prefix, "a", []string{"prod"}, stay)
 	a.awaitClaim(t, "prod")
-	twin, err := state.NewMember(openEtcd(t, c, prefix), state.Membership{Instance: "a", Clusters: []string{"prod"}, TTL: expiring.ttl})
+	twin, err := etcdstore.NewMember(openEtcd(t, c, prefix), etcdstore.Membership{Instance: "a", Clusters: []string{"prod"}, TTL: expiring.ttl})
 	require.NoError(t, err)
 	done := make(chan error, 1)
 	go func() {
@@ -127,7 +128,7 @@ func TestInstanceNamesAreTakenOnce(t *testing.T) {
 	_, ok := a.claim("prod")
 	require.True(t, ok, "the first one is not disturbed")
 
-	_, err = state.NewMember(openBolt(t), state.Membership{Instance: "a"})
+	_, err = etcdstore.NewMember(openBolt(t), etcdstore.Membership{Instance: "a"})
 	require.Error(t, err, "bbolt has one user")
 }
 

@@ -1,4 +1,4 @@
-package state
+package etcdstore
 
 import (
 	"context"
@@ -11,25 +11,27 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/fenced/fenced/test/rig"
+
+	"github.com/fenced/fenced/internal/state"
 )
 
 // lostAnswer is a store in which a write can be carried out although its caller hears
 // nothing of it.
-func lostAnswer(t *testing.T) (*etcdStore, *rig.EtcdCluster) {
+func lostAnswer(t *testing.T) (*store, *rig.EtcdCluster) {
 	if testing.Short() {
 		t.Skip("needs an etcd, which -short leaves out")
 	}
 	c, err := rig.StartEtcd(t.Context(), rig.EtcdOptions{Members: 1, Progress: os.Stderr})
 	require.NoError(t, err)
 	t.Cleanup(c.Stop)
-	s, err := openEtcd(t.Context(), EtcdConfig{Endpoints: c.Endpoints(), Prefix: "/l/", DialTimeout: time.Minute})
+	s, err := openEtcd(t.Context(), Config{Endpoints: c.Endpoints(), Prefix: "/l/", DialTimeout: time.Minute})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
 	return s, c
 }
 
 // carryOut does a write as etcd does when its answer is lost.
-func (s *etcdStore) carryOut(t *testing.T, kind Kind, version uint64, data string) write {
+func (s *store) carryOut(t *testing.T, kind state.Kind, version uint64, data string) write {
 	n, err := s.newNonce()
 	require.NoError(t, err)
 	value, _ := pack(n, []byte(data))
@@ -43,44 +45,44 @@ func (s *etcdStore) carryOut(t *testing.T, kind Kind, version uint64, data strin
 
 func TestAnswersThatAreLost(t *testing.T) {
 	s, _ := lostAnswer(t)
-	put := func(kind Kind, version uint64, data string) (uint64, error) {
-		return s.Put(t.Context(), Record{Kind: kind, Key: "k", Version: version, Data: []byte(data)})
+	put := func(kind state.Kind, version uint64, data string) (uint64, error) {
+		return s.Put(t.Context(), state.Record{Kind: kind, Key: "k", Version: version, Data: []byte(data)})
 	}
-	read := func(kind Kind) Record {
+	read := func(kind state.Kind) state.Record {
 		r, err := s.Get(t.Context(), kind, "k")
 		require.NoError(t, err)
 		return r
 	}
 
 	// The same write again finds itself.
-	w := s.carryOut(t, KindRun, 0, "one")
+	w := s.carryOut(t, state.KindRun, 0, "one")
 	v, err := s.write(t.Context(), w)
 	require.NoError(t, err)
-	require.Equal(t, read(KindRun).Version, v)
+	require.Equal(t, read(state.KindRun).Version, v)
 
 	// A worker that was told of no success goes on from the version he has.
 	for range 2 {
-		w = s.carryOut(t, KindRun, v, "unheard of")
+		w = s.carryOut(t, state.KindRun, v, "unheard of")
 		s.doubts.add(w)
-		v, err = put(KindRun, v, "next")
+		v, err = put(state.KindRun, v, "next")
 		require.NoError(t, err)
-		require.Equal(t, "next", string(read(KindRun).Data))
+		require.Equal(t, "next", string(read(state.KindRun).Data))
 	}
 	// But not over what another wrote since.
-	s.doubts.add(s.carryOut(t, KindRun, v, "unheard of"))
-	s.carryOut(t, KindRun, read(KindRun).Version, "by another")
-	_, err = put(KindRun, v, "over it")
-	require.ErrorIs(t, err, ErrConflict)
-	require.Equal(t, "by another", string(read(KindRun).Data))
+	s.doubts.add(s.carryOut(t, state.KindRun, v, "unheard of"))
+	s.carryOut(t, state.KindRun, read(state.KindRun).Version, "by another")
+	_, err = put(state.KindRun, v, "over it")
+	require.ErrorIs(t, err, state.ErrConflict)
+	require.Equal(t, "by another", string(read(state.KindRun).Data))
 
 	// Nor where a record has several writers, or is created.
-	s.doubts.add(s.carryOut(t, KindSlot, 0, "of a"))
-	_, err = put(KindSlot, 0, "of b")
-	require.ErrorIs(t, err, ErrExists)
-	held := read(KindSlot).Version
-	s.doubts.add(s.carryOut(t, KindSlot, held, "of a still"))
-	_, err = put(KindSlot, held, "of b")
-	require.ErrorIs(t, err, ErrConflict)
+	s.doubts.add(s.carryOut(t, state.KindSlot, 0, "of a"))
+	_, err = put(state.KindSlot, 0, "of b")
+	require.ErrorIs(t, err, state.ErrExists)
+	held := read(state.KindSlot).Version
+	s.doubts.add(s.carryOut(t, state.KindSlot, held, "of a still"))
+	_, err = put(state.KindSlot, held, "of b")
+	require.ErrorIs(t, err, state.ErrConflict)
 }
 
 // A write that was given up without an answer is signalled like one of another user,
@@ -97,7 +99,7 @@ func TestWatchTellsOfWritesWithoutAnAnswer(t *testing.T) {
 		}
 	}
 	put := func(ctx context.Context, key string) error {
-		_, err := s.Put(ctx, Record{Kind: KindPin, Key: key})
+		_, err := s.Put(ctx, state.Record{Kind: state.KindPin, Key: key})
 		return err
 	}
 	const soon, quiet = time.Minute, 300 * time.Millisecond

@@ -1,4 +1,4 @@
-package state_test
+package boltstore_test
 
 import (
 	"net"
@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/state/boltstore"
 )
 
 // TestBoltFollowsNoLink: what a link in the state's directory leads to stays as it
@@ -18,12 +18,12 @@ func TestBoltFollowsNoLink(t *testing.T) {
 	dir := t.TempDir()
 	other, path := filepath.Join(dir, "other"), filepath.Join(dir, "state.db")
 	require.NoError(t, os.Symlink(other, path))
-	_, err := state.OpenBolt(path)
+	_, err := boltstore.Open(path)
 	require.ErrorContains(t, err, "open state file "+path+": refused, because it is a symbolic link")
 	require.NoFileExists(t, other)
 
 	require.NoError(t, os.WriteFile(other, nil, 0o644)) // bbolt lays out what is empty
-	_, err = state.OpenBolt(path)
+	_, err = boltstore.Open(path)
 	require.ErrorContains(t, err, "symbolic link")
 	fi, err := os.Stat(other)
 	require.NoError(t, err)
@@ -50,7 +50,7 @@ func TestBoltRefusesWhatIsNoFile(t *testing.T) {
 		require.NoError(t, do(path))
 		before, err := os.Lstat(path)
 		require.NoError(t, err)
-		_, err = state.OpenBolt(path)
+		_, err = boltstore.Open(path)
 		require.ErrorContains(t, err, "refused, because it is not a regular file", name)
 		after, err := os.Lstat(path)
 		require.NoError(t, err)
@@ -65,7 +65,7 @@ func TestBoltAsRootRefusesASecondName(t *testing.T) {
 	other, path := filepath.Join(dir, "other"), filepath.Join(dir, "state.db")
 	require.NoError(t, os.WriteFile(other, nil, 0o644))
 	require.NoError(t, os.Link(other, path))
-	s, err := state.OpenBolt(path)
+	s, err := boltstore.Open(path)
 	if os.Geteuid() != 0 {
 		require.NoError(t, err)
 		require.NoError(t, s.Close())

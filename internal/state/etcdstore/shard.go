@@ -1,4 +1,4 @@
-package state
+package etcdstore
 
 import (
 	"crypto/sha256"

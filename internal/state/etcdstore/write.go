@@ -1,15 +1,16 @@
-package state
+package etcdstore
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/fenced/fenced/internal/state"
 )
 
 // fencingToken is what a write under a claim compares beside the record's version: the
@@ -20,33 +21,33 @@ type fencingToken struct {
 	epoch int64
 }
 
-// Put implements Store.
-func (s *etcdStore) Put(ctx context.Context, r Record) (uint64, error) {
+// Put implements state.Store.
+func (s *store) Put(ctx context.Context, r state.Record) (uint64, error) {
 	return s.putUnder(ctx, fencingToken{}, r)
 }
 
-// Delete implements Store.
-func (s *etcdStore) Delete(ctx context.Context, kind Kind, key string, version uint64) error {
+// Delete implements state.Store.
+func (s *store) Delete(ctx context.Context, kind state.Kind, key string, version uint64) error {
 	return s.deleteUnder(ctx, fencingToken{}, kind, key, version)
 }
 
-func (s *etcdStore) putUnder(ctx context.Context, t fencingToken, r Record) (uint64, error) {
-	if err := checkKey(r.Kind, r.Key); err != nil {
+func (s *store) putUnder(ctx context.Context, t fencingToken, r state.Record) (uint64, error) {
+	if err := state.CheckKey(r.Kind, r.Key); err != nil {
 		return 0, err
 	}
 	version, err := s.put(ctx, t, r)
 	if err != nil {
-		return 0, fmt.Errorf("put %s: %w", name(r.Kind, r.Key), err)
+		return 0, fmt.Errorf("put %s: %w", state.RecordName(r.Kind, r.Key), err)
 	}
 	return version, nil
 }
 
-func (s *etcdStore) put(ctx context.Context, t fencingToken, r Record) (uint64, error) {
-	if !slices.Contains(kinds, r.Kind) {
-		return 0, errUnknownKind
+func (s *store) put(ctx context.Context, t fencingToken, r state.Record) (uint64, error) {
+	if err := state.CheckKind(r.Kind); err != nil {
+		return 0, err
 	}
-	if len(r.Data) > MaxData {
-		return 0, fmt.Errorf("%d bytes are more than %d", len(r.Data), MaxData)
+	if len(r.Data) > state.MaxData {
+		return 0, fmt.Errorf("%d bytes are more than %d", len(r.Data), state.MaxData)
 	}
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -67,9 +68,9 @@ func (s *etcdStore) put(ctx context.Context, t fencingToken, r Record) (uint64, 
 	return s.write(ctx, w)
 }
 
-func (s *etcdStore) deleteUnder(ctx context.Context, t fencingToken, kind Kind, key string, version uint64) error {
-	err := errUnknownKind
-	if slices.Contains(kinds, kind) {
+func (s *store) deleteUnder(ctx context.Context, t fencingToken, kind state.Kind, key string, version uint64) error {
+	err := state.CheckKind(kind)
+	if err == nil {
 		w := write{kind: kind, key: s.kindPrefix(kind) + key, version: version, reign: t, deletes: true, ops: []clientv3.Op{
 			clientv3.OpDelete(s.kindPrefix(kind) + key),
 			clientv3.OpDelete(s.allPartsPrefix(kind, key), clientv3.WithPrefix()),
@@ -77,14 +78,14 @@ func (s *etcdStore) deleteUnder(ctx context.Context, t fencingToken, kind Kind, 
 		_, err = s.write(ctx, w)
 	}
 	if err != nil {
-		return fmt.Errorf("delete %s: %w", name(kind, key), err)
+		return fmt.Errorf("delete %s: %w", state.RecordName(kind, key), err)
 	}
 	return nil
 }
 
 // write is one compare-and-set.
 type write struct {
-	kind    Kind
+	kind    state.Kind
 	key     string
 	version uint64 // what the record must have; 0 = none may be there
 	nonce   nonce
@@ -97,9 +98,9 @@ type write struct {
 // write carries w out once, however many attempts that takes: an attempt without an
 // answer is repeated with the same nonce and the same comparison, so only one of them
 // can come through, and the nonce that is found tells that one did.
-func (s *etcdStore) write(ctx context.Context, w write) (version uint64, err error) {
+func (s *store) write(ctx context.Context, w write) (version uint64, err error) {
 	if w.version > math.MaxInt64 {
-		return 0, ErrConflict
+		return 0, state.ErrConflict
 	}
 	sent := false // an earlier attempt may have come through
 	base := w.version
@@ -119,9 +120,9 @@ func (s *etcdStore) write(ctx context.Context, w write) (version uint64, err err
 			case head != nil && nonceOf(head.Value) == w.nonce && !w.deletes:
 				version = uint64(head.ModRevision)
 				return nil
-			case w.deletes && sent && errors.Is(err, ErrNotFound):
+			case w.deletes && sent && errors.Is(err, state.ErrNotFound):
 				return nil
-			case errors.Is(err, ErrConflict) && head != nil && s.doubts.has(w, head):
+			case errors.Is(err, state.ErrConflict) && head != nil && s.doubts.has(w, head):
 				base = uint64(head.ModRevision)
 				continue
 			}
@@ -139,13 +140,13 @@ func (s *etcdStore) write(ctx context.Context, w write) (version uint64, err err
 }
 
 // commit makes one attempt, under base in place of the record's version.
-func (s *etcdStore) commit(ctx context.Context, w write, base uint64) (*clientv3.TxnResponse, error) {
+func (s *store) commit(ctx context.Context, w write, base uint64) (*clientv3.TxnResponse, error) {
 	wanted := clientv3.Compare(clientv3.ModRevision(w.key), "=", int64(base))
 	if w.deletes && base == 0 {
 		wanted = clientv3.Compare(clientv3.ModRevision(w.key), "<", 0) // nothing has version 0
 	}
 	// An older fenced that still runs must not write into what a newer one took over. // I20
-	compares := []clientv3.Cmp{wanted, clientv3.Compare(clientv3.Value(s.schemaKey()), "=", strconv.Itoa(schema))}
+	compares := []clientv3.Cmp{wanted, clientv3.Compare(clientv3.Value(s.schemaKey()), "=", strconv.Itoa(state.Schema))}
 	for _, part := range w.parts {
 		compares = append(compares, clientv3.Compare(clientv3.CreateRevision(part), ">", 0))
 	}
@@ -173,15 +174,15 @@ func (w write) judge(resp *clientv3.TxnResponse, base uint64) (*mvccpb.KeyValue,
 	case checkSchema(layout.Value) != nil:
 		return head, checkSchema(layout.Value)
 	case w.reign.key != "" && (owner == nil || owner.CreateRevision != w.reign.epoch):
-		return head, ErrNotOwner
+		return head, state.ErrNotOwner
 	case head == nil && w.deletes:
-		return nil, ErrNotFound
+		return nil, state.ErrNotFound
 	case head == nil && base != 0:
-		return nil, ErrConflict
+		return nil, state.ErrConflict
 	case head != nil && base == 0 && !w.deletes:
-		return head, ErrExists
+		return head, state.ErrExists
 	case head != nil && uint64(head.ModRevision) != base:
-		return head, ErrConflict
+		return head, state.ErrConflict
 	}
 	return head, errPartsGone
 }

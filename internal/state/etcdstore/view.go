@@ -1,13 +1,16 @@
-package state
+package etcdstore
 
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/fenced/fenced/internal/state"
 )
 
 // The values of the keys of ownership. An unknown field of a newer fenced is ignored:
@@ -27,17 +30,17 @@ type (
 	}
 )
 
-func (s *etcdStore) sharedPrefix() string { return s.prefix + "ha/" }
+func (s *store) sharedPrefix() string { return s.prefix + "ha/" }
 
-func (s *etcdStore) memberKey(instance string) string {
+func (s *store) memberKey(instance string) string {
 	return s.sharedPrefix() + "member/" + url.PathEscape(instance)
 }
 
-func (s *etcdStore) ownerKey(cluster string) string {
+func (s *store) ownerKey(cluster string) string {
 	return s.sharedPrefix() + "owner/" + url.PathEscape(cluster)
 }
 
-func (s *etcdStore) lastKey(cluster string) string {
+func (s *store) lastKey(cluster string) string {
 	return s.sharedPrefix() + "last/" + url.PathEscape(cluster)
 }
 
@@ -65,7 +68,7 @@ type lastSeen struct {
 }
 
 // look reads the keys of ownership in one request.
-func (s *etcdStore) look(ctx context.Context) (view, error) {
+func (s *store) look(ctx context.Context) (view, error) {
 	v := view{members: map[string]memberSeen{}, owners: map[string]ownerSeen{}, last: map[string]lastSeen{}}
 	var resp *clientv3.GetResponse
 	err := s.try(ctx, func(ctx context.Context) (err error) {
@@ -98,6 +101,18 @@ func (s *etcdStore) look(ctx context.Context) (view, error) {
 		}
 	}
 	return v, nil
+}
+
+// An import must see who uses the store.
+var _ state.Shared = (*store)(nil)
+
+// Instances implements state.Shared.
+func (s *store) Instances(ctx context.Context) ([]string, error) {
+	v, err := s.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Collect(maps.Keys(v.members)), nil
 }
 
 // best is the living instance that a cluster falls to.

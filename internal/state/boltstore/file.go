@@ -1,4 +1,4 @@
-package state
+package boltstore
 
 import (
 	"errors"
@@ -10,17 +10,16 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
+
+	"github.com/fenced/fenced/internal/state"
 )
 
-// schema is the layout of the file: one bucket per kind, values of eight bytes
-// of version and then the data, and the bucket "fenced" with the schema and,
-// as its sequence, the last version given out. Schema 1 had no freezes and schema 2
-// no holds; a fenced that knows none would act on such a host, so it must refuse the
-// file.
-const schema = 3
+// The file has one bucket for each kind, with values of eight bytes of version and then
+// the data, and the bucket "fenced" with the schema and, as its sequence, the last
+// version given out.
 
 // addedIn are the kinds that each schema after the first brought.
-var addedIn = map[int][]Kind{2: {KindFreeze}, 3: {KindHold, KindSlot}}
+var addedIn = map[int][]state.Kind{2: {state.KindFreeze}, 3: {state.KindHold, state.KindSlot}}
 
 var (
 	fileBucket = []byte("fenced")
@@ -46,7 +45,7 @@ func openFile(path string) (db *bolt.DB, file *os.File, err error) {
 	}
 	db, err = bolt.Open(path, 0o600, &bolt.Options{Timeout: lockTimeout, OpenFile: open})
 	if errors.Is(err, berrors.ErrTimeout) {
-		return nil, nil, ErrLocked
+		return nil, nil, state.ErrLocked
 	}
 	if err != nil {
 		return nil, nil, err
@@ -58,7 +57,7 @@ func openFile(path string) (db *bolt.DB, file *os.File, err error) {
 }
 
 // prepare checks the schema, and lays it out in an empty file or an older one.
-func (s *boltStore) prepare(file *os.File) error {
+func (s *store) prepare(file *os.File) error {
 	var change func(*bolt.Tx) error
 	err := s.db.View(func(tx *bolt.Tx) error {
 		if fi, err := file.Stat(); err != nil || fi.Size() < tx.Size() {
@@ -77,13 +76,13 @@ func (s *boltStore) prepare(file *os.File) error {
 		switch {
 		case err != nil || n < 1:
 			return fmt.Errorf("its schema %q is not a number", b.Get(schemaKey))
-		case n > schema:
-			return fmt.Errorf("schema %d, this program knows %d: %w; install that version again", n, schema, ErrFuture)
+		case n > state.Schema:
+			return fmt.Errorf("schema %d, this program knows %d: %w; install that version again", n, state.Schema, state.ErrFuture)
 		}
-		if n < schema {
+		if n < state.Schema {
 			change = func(tx *bolt.Tx) error {
-				var add []Kind
-				for from := n + 1; from <= schema; from++ {
+				var add []state.Kind
+				for from := n + 1; from <= state.Schema; from++ {
 					add = append(add, addedIn[from]...)
 				}
 				return addKinds(tx, add...)
@@ -105,17 +104,17 @@ func layOut(tx *bolt.Tx) error {
 	if _, err := tx.CreateBucket(fileBucket); err != nil {
 		return err
 	}
-	return addKinds(tx, kinds...)
+	return addKinds(tx, state.Kinds()...)
 }
 
 // addKinds makes the buckets of kinds and notes the schema that has them.
-func addKinds(tx *bolt.Tx, add ...Kind) error {
+func addKinds(tx *bolt.Tx, add ...state.Kind) error {
 	for _, k := range add {
 		if _, err := tx.CreateBucket([]byte(k)); err != nil {
 			return err
 		}
 	}
-	return tx.Bucket(fileBucket).Put(schemaKey, []byte(strconv.Itoa(schema)))
+	return tx.Bucket(fileBucket).Put(schemaKey, []byte(strconv.Itoa(state.Schema)))
 }
 
 // syncDir makes the new file's name durable; bbolt syncs only its content.

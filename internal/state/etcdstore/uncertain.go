@@ -1,4 +1,4 @@
-package state
+package etcdstore
 
 import (
 	"maps"
@@ -6,6 +6,8 @@ import (
 	"sync"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/fenced/fenced/internal/state"
 )
 
 // uncertainWrites are the changes of runs that were given up without an answer. etcd may still
@@ -30,7 +32,7 @@ type doubt struct {
 const maxDoubts = 16
 
 func (d *uncertainWrites) add(w write) {
-	if w.kind != KindRun || w.version == 0 || w.deletes {
+	if w.kind != state.KindRun || w.version == 0 || w.deletes {
 		return
 	}
 	d.mu.Lock()

@@ -1,4 +1,4 @@
-package state
+package etcdstore
 
 import (
 	"context"
@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/fenced/fenced/internal/state"
 )
 
 // forbidding is an etcd whose administrator forgot the keys of ownership.
@@ -52,11 +54,11 @@ func TestOwnershipThatTheStoreRefuses(t *testing.T) {
 	kv.writes.Store(true)
 	owners, err := NewMember(s, Membership{Instance: "a", Clusters: []string{"prod"}, TTL: 15 * time.Second})
 	require.NoError(t, err)
-	guarding := make(chan Claim, 1)
+	guarding := make(chan state.Claim, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- owners.Run(ctx, func(ctx context.Context, c Claim) { guarding <- c; <-ctx.Done() })
+		done <- owners.Run(ctx, func(ctx context.Context, c state.Claim) { guarding <- c; <-ctx.Done() })
 	}()
 	problem := func(want string) func() bool {
 		return func() bool { return strings.Contains(owners.Owner("prod").Problem, want) }
@@ -72,11 +74,11 @@ func TestOwnershipThatTheStoreRefuses(t *testing.T) {
 	assert.Contains(t, owners.Owner("prod").Problem, "permission denied")
 	kv.writes.Store(false)
 	claim := <-guarding
-	require.Eventually(t, func() bool { return owners.Owner("prod") == Owner{Instance: "a", Epoch: claim.Epoch} }, patience, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return owners.Owner("prod") == state.Owner{Instance: "a", Epoch: claim.Epoch} }, patience, 10*time.Millisecond)
 
 	under := fencingToken{key: s.ownerKey("prod"), epoch: int64(claim.Epoch)}
-	s.doubts.add(write{kind: KindRun, key: "ours", version: 1, reign: under})
-	s.doubts.add(write{kind: KindRun, key: "theirs", version: 1, reign: fencingToken{key: s.ownerKey("test"), epoch: 1}})
+	s.doubts.add(write{kind: state.KindRun, key: "ours", version: 1, reign: under})
+	s.doubts.add(write{kind: state.KindRun, key: "theirs", version: 1, reign: fencingToken{key: s.ownerKey("test"), epoch: 1}})
 	cancel()
 	require.NoError(t, <-done)
 	assert.Len(t, s.doubts.all, 1)
@@ -86,7 +88,7 @@ func TestOwnershipThatTheStoreRefuses(t *testing.T) {
 // An error says once that the time was over.
 func TestErrorSaysOnceThatTheTimeIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &etcdStore{client: clientv3.NewCtxClient(t.Context())}
+		s := &store{client: clientv3.NewCtxClient(t.Context())}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		err := s.try(ctx, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })

@@ -1,4 +1,4 @@
-package state
+package etcdstore
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/fenced/fenced/internal/suspend"
+
+	"github.com/fenced/fenced/internal/state"
 )
 
 // Membership is how one of several instances takes part in a store that they share.
@@ -36,23 +38,23 @@ type Membership struct {
 // revision is the epoch, and for good last/<cluster>, by which a successor knows
 // whether the last owner gave his claim up or was lost.
 type member struct {
-	store *etcdStore
+	store *store
 	Membership
 
 	// lease is the session's before this one, whose keys may be there still.
 	lease clientv3.LeaseID
 
 	mu      sync.Mutex
-	owners  map[string]Owner
+	owners  map[string]state.Owner
 	seen    time.Time // when the store last said whose the clusters are
 	problem string    // with the last call to the store; "" when that went well
 }
 
-// NewMember takes part in the ownership of clusters in a store of OpenEtcd. It does
+// NewMember takes part in the ownership of clusters in a store of Open. It does
 // nothing until Run, which fails with ErrLocked where another process lives under the
 // same instance name.
-func NewMember(s Store, m Membership) (Owners, error) {
-	store, ok := s.(*etcdStore)
+func NewMember(s state.Store, m Membership) (state.Owners, error) {
+	store, ok := s.(*store)
 	if !ok {
 		return nil, errors.New("share the ownership of clusters: the store is not in etcd")
 	}
@@ -71,15 +73,15 @@ func NewMember(s Store, m Membership) (Owners, error) {
 	if m.Suspended == nil {
 		m.Suspended = suspend.Total
 	}
-	return &member{store: store, Membership: m, owners: map[string]Owner{}}, nil
+	return &member{store: store, Membership: m, owners: map[string]state.Owner{}}, nil
 }
 
-// Run implements Owners: one session after the other, each begun only after the last
+// Run implements state.Owners: one session after the other, each begun only after the last
 // guard of the one before has returned.
-func (m *member) Run(ctx context.Context, guard func(context.Context, Claim)) error {
+func (m *member) Run(ctx context.Context, guard func(context.Context, state.Claim)) error {
 	for ctx.Err() == nil {
 		err := m.session(ctx, guard)
-		if errors.Is(err, ErrLocked) {
+		if errors.Is(err, state.ErrLocked) {
 			return err
 		}
 		if err != nil {
@@ -94,10 +96,10 @@ func (m *member) Run(ctx context.Context, guard func(context.Context, Claim)) er
 	return nil
 }
 
-// Owner implements Owners. The word of the store about another instance is good for
+// Owner implements state.Owners. The word of the store about another instance is good for
 // the TTL: without a quorum that one owns nothing any more by then, and with one it
 // may have given the cluster to a third.
-func (m *member) Owner(cluster string) Owner {
+func (m *member) Owner(cluster string) state.Owner {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	o := m.owners[cluster]
@@ -108,7 +110,7 @@ func (m *member) Owner(cluster string) Owner {
 	if o.Problem == "" {
 		o.Problem = fmt.Sprintf("the store has not said it for %s", m.TTL)
 	}
-	return Owner{Problem: o.Problem}
+	return state.Owner{Problem: o.Problem}
 }
 
 // noteProblem keeps how the last call to the store went, for Owner. What was cut short
@@ -131,7 +133,7 @@ func (m *member) noteOwners(v view, asked time.Time) {
 	m.seen = asked
 	clear(m.owners)
 	for cluster, o := range v.owners {
-		m.owners[cluster] = Owner{Instance: o.instance, Epoch: uint64(o.epoch)}
+		m.owners[cluster] = state.Owner{Instance: o.instance, Epoch: uint64(o.epoch)}
 	}
 }
 
@@ -139,7 +141,7 @@ func (m *member) noteOwners(v view, asked time.Time) {
 func (m *member) noteOurs(cluster string, epoch int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.owners[cluster] = Owner{Instance: m.Instance, Epoch: uint64(epoch)}
+	m.owners[cluster] = state.Owner{Instance: m.Instance, Epoch: uint64(epoch)}
 }
 
 // forgetOurs: once the session is over, this instance owns nothing.
@@ -154,7 +156,7 @@ func (m *member) forgetOurs() {
 }
 
 // session is one life of this instance in the store, from its lease to the loss of it.
-func (m *member) session(ctx context.Context, guard func(context.Context, Claim)) error {
+func (m *member) session(ctx context.Context, guard func(context.Context, state.Claim)) error {
 	opening, cancel := context.WithTimeout(ctx, attemptTimeout)
 	sess, err := openSession(opening, m.store.client, m.TTL, m.Suspended)
 	cancel()
@@ -203,7 +205,7 @@ func (m *member) enter(ctx context.Context, sess *session) (int64, error) {
 		case lease == m.lease:
 			_, _ = m.store.client.Revoke(ctx, lease) // the next look shows whether it helped
 		case time.Now().After(patience):
-			return 0, ErrLocked
+			return 0, state.ErrLocked
 		default:
 			m.noteProblem(ctx, fmt.Errorf("waits for the session of %q to end, or another fenced has this name", m.Instance))
 		}

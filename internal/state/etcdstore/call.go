@@ -1,4 +1,4 @@
-package state
+package etcdstore
 
 import (
 	"context"
@@ -10,10 +10,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-var (
-	errUnknownKind = errors.New("no such kind of record")
-	errClosed      = errors.New("the store is closed")
-)
+var errClosed = errors.New("the store is closed")
 
 // passing are the answers of a member of etcd after which another attempt may
 // succeed.
@@ -26,7 +23,7 @@ var passing = []error{
 // try makes attempts until one succeeds, is answered for good, or the time of a call
 // is over. What do does must be the same however often it is done: after an attempt
 // that failed nobody knows whether etcd still carries it out.
-func (s *etcdStore) try(ctx context.Context, do func(context.Context) error) error {
+func (s *store) try(ctx context.Context, do func(context.Context) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}

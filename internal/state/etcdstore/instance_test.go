@@ -1,4 +1,4 @@
-package state_test
+package etcdstore_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/state/etcdstore"
 	"github.com/fenced/fenced/test/rig"
 )
 
@@ -52,7 +53,7 @@ func startInstance(t *testing.T, c *rig.EtcdCluster, prefix, name string, cluste
 
 func startOn(t *testing.T, s state.Store, name string, clusters []string, times times, guard func(context.Context, state.Claim)) *instance {
 	t.Helper()
-	owners, err := state.NewMember(s, state.Membership{
+	owners, err := etcdstore.NewMember(s, etcdstore.Membership{
 		Instance: name, Clusters: clusters, TTL: times.ttl, Settle: times.settle, MinHold: minHold,
 	})
 	require.NoError(t, err)

@@ -1,67 +1,70 @@
-package state
+// Package boltstore keeps the state in one file of bbolt, which one process at a time can
+// open.
+package boltstore
 
 import (
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/fenced/fenced/internal/state"
 )
 
-type boltStore struct{ db *bolt.DB }
+type store struct{ db *bolt.DB }
 
-// OpenBolt opens or makes the state file at path, readable by its owner only.
+// Open opens or makes the state file at path, readable by its owner only.
 // A file that another process holds is ErrLocked, one of a newer schema is
 // ErrFuture and stays as it is. A link, a pipe or whatever else is no file of its
 // own is refused and stays as it is, too.
-func OpenBolt(path string) (Store, error) {
+func Open(path string) (state.Store, error) {
 	db, file, err := openFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("open state file %s: %w", path, err)
 	}
-	s := &boltStore{db: db}
+	s := &store{db: db}
 	if err := s.prepare(file); err != nil {
 		return nil, fmt.Errorf("open state file %s: %w", path, errors.Join(err, db.Close()))
 	}
-	if _, err := ID(context.Background(), s); err != nil {
+	if _, err := state.ID(context.Background(), s); err != nil {
 		return nil, fmt.Errorf("open state file %s: %w", path, errors.Join(err, db.Close()))
 	}
 	return s, nil
 }
 
-func (s *boltStore) Get(ctx context.Context, kind Kind, key string) (r Record, err error) {
+func (s *store) Get(ctx context.Context, kind state.Kind, key string) (r state.Record, err error) {
 	err = s.view(ctx, kind, func(b *bolt.Bucket) error {
 		v := b.Get([]byte(key))
 		if v == nil {
-			return ErrNotFound
+			return state.ErrNotFound
 		}
 		r, err = unpack(kind, key, v)
 		return err
 	})
 	if err != nil {
-		return Record{}, fmt.Errorf("get %s: %w", name(kind, key), err)
+		return state.Record{}, fmt.Errorf("get %s: %w", state.RecordName(kind, key), err)
 	}
 	return r, nil
 }
 
-func (s *boltStore) Put(ctx context.Context, r Record) (version uint64, err error) {
-	if err := checkKey(r.Kind, r.Key); err != nil {
+func (s *store) Put(ctx context.Context, r state.Record) (version uint64, err error) {
+	if err := state.CheckKey(r.Kind, r.Key); err != nil {
 		return 0, err
 	}
-	if len(r.Data) > MaxData {
-		return 0, fmt.Errorf("put %s: %d bytes are more than %d", name(r.Kind, r.Key), len(r.Data), MaxData)
+	if len(r.Data) > state.MaxData {
+		return 0, fmt.Errorf("put %s: %d bytes are more than %d", state.RecordName(r.Kind, r.Key), len(r.Data), state.MaxData)
 	}
 	err = s.update(ctx, r.Kind, func(tx *bolt.Tx, b *bolt.Bucket) error {
 		old, err := versionOf(b, r.Key)
 		switch {
-		case err != nil && !errors.Is(err, ErrNotFound):
+		case err != nil && !errors.Is(err, state.ErrNotFound):
 			return err
 		case r.Version == 0 && err == nil:
-			return ErrExists
+			return state.ErrExists
 		case r.Version != old:
-			return ErrConflict
+			return state.ErrConflict
 		}
 		version, err = tx.Bucket(fileBucket).NextSequence()
 		if err != nil {
@@ -70,29 +73,29 @@ func (s *boltStore) Put(ctx context.Context, r Record) (version uint64, err erro
 		return b.Put([]byte(r.Key), append(binary.BigEndian.AppendUint64(nil, version), r.Data...))
 	})
 	if err != nil {
-		return 0, fmt.Errorf("put %s: %w", name(r.Kind, r.Key), err)
+		return 0, fmt.Errorf("put %s: %w", state.RecordName(r.Kind, r.Key), err)
 	}
 	return version, nil
 }
 
-func (s *boltStore) Delete(ctx context.Context, kind Kind, key string, version uint64) error {
+func (s *store) Delete(ctx context.Context, kind state.Kind, key string, version uint64) error {
 	err := s.update(ctx, kind, func(_ *bolt.Tx, b *bolt.Bucket) error {
 		old, err := versionOf(b, key)
 		if err != nil {
 			return err
 		}
 		if old != version {
-			return ErrConflict
+			return state.ErrConflict
 		}
 		return b.Delete([]byte(key))
 	})
 	if err != nil {
-		return fmt.Errorf("delete %s: %w", name(kind, key), err)
+		return fmt.Errorf("delete %s: %w", state.RecordName(kind, key), err)
 	}
 	return nil
 }
 
-func (s *boltStore) List(ctx context.Context, kind Kind) (list []Record, err error) {
+func (s *store) List(ctx context.Context, kind state.Kind) (list []state.Record, err error) {
 	err = s.view(ctx, kind, func(b *bolt.Bucket) error {
 		return b.ForEach(func(k, v []byte) error {
 			r, err := unpack(kind, string(k), v)
@@ -106,12 +109,12 @@ func (s *boltStore) List(ctx context.Context, kind Kind) (list []Record, err err
 	return list, nil
 }
 
-// Watch implements Store: the file's lock keeps everybody else out.
-func (s *boltStore) Watch(context.Context) <-chan struct{} { return nil }
+// Watch implements state.Store: the file's lock keeps everybody else out.
+func (s *store) Watch(context.Context) <-chan struct{} { return nil }
 
-func (s *boltStore) Close() error { return s.db.Close() }
+func (s *store) Close() error { return s.db.Close() }
 
-func (s *boltStore) view(ctx context.Context, kind Kind, do func(*bolt.Bucket) error) error {
+func (s *store) view(ctx context.Context, kind state.Kind, do func(*bolt.Bucket) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -124,7 +127,7 @@ func (s *boltStore) view(ctx context.Context, kind Kind, do func(*bolt.Bucket) e
 	})
 }
 
-func (s *boltStore) update(ctx context.Context, kind Kind, do func(*bolt.Tx, *bolt.Bucket) error) error {
+func (s *store) update(ctx context.Context, kind state.Kind, do func(*bolt.Tx, *bolt.Bucket) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -137,9 +140,9 @@ func (s *boltStore) update(ctx context.Context, kind Kind, do func(*bolt.Tx, *bo
 	})
 }
 
-func bucket(tx *bolt.Tx, kind Kind) (*bolt.Bucket, error) {
-	if !slices.Contains(kinds, kind) {
-		return nil, errors.New("no such kind of record")
+func bucket(tx *bolt.Tx, kind state.Kind) (*bolt.Bucket, error) {
+	if err := state.CheckKind(kind); err != nil {
+		return nil, err
 	}
 	b := tx.Bucket([]byte(kind))
 	if b == nil {
@@ -149,11 +152,11 @@ func bucket(tx *bolt.Tx, kind Kind) (*bolt.Bucket, error) {
 }
 
 // unpack copies the data: bbolt's memory is valid only inside the transaction.
-func unpack(kind Kind, key string, v []byte) (Record, error) {
+func unpack(kind state.Kind, key string, v []byte) (state.Record, error) {
 	if len(v) < 8 {
-		return Record{}, fmt.Errorf("%s is damaged: %d bytes", name(kind, key), len(v))
+		return state.Record{}, fmt.Errorf("%s is damaged: %d bytes", state.RecordName(kind, key), len(v))
 	}
-	return Record{
+	return state.Record{
 		Kind: kind, Key: key,
 		Version: binary.BigEndian.Uint64(v),
 		Data:    append([]byte{}, v[8:]...),
@@ -163,7 +166,7 @@ func unpack(kind Kind, key string, v []byte) (Record, error) {
 func versionOf(b *bolt.Bucket, key string) (uint64, error) {
 	v := b.Get([]byte(key))
 	if v == nil {
-		return 0, ErrNotFound
+		return 0, state.ErrNotFound
 	}
 	if len(v) < 8 {
 		return 0, fmt.Errorf("the stored value is damaged: %d bytes", len(v))
