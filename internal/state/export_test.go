@@ -18,17 +18,17 @@ func TestImportChecksFirst(t *testing.T) {
 	statetest.Fill(t, from, 100)
 	good := string(statetest.Export(t, from))
 	lines := strings.SplitAfter(good, "\n")
-	sealed := func(change func([]string) []string) string {
+	changed := func(change func([]string) []string) string {
 		return strings.Join(change(append([]string{}, lines...)), "")
 	}
 	for what, content := range map[string]string{
 		"empty":           "",
 		"another file":    "clusters: []\n",
 		"cut in a line":   good[:len(good)/2],
-		"no seal":         strings.Join(lines[:len(lines)-2], ""),
-		"a line is gone":  sealed(func(l []string) []string { return append(l[:2], l[3:]...) }),
-		"lines swapped":   sealed(func(l []string) []string { l[1], l[3] = l[3], l[1]; return l }),
-		"a line twice":    sealed(func(l []string) []string { l[3] = l[1]; return l }),
+		"no trailer":      strings.Join(lines[:len(lines)-2], ""),
+		"a line is gone":  changed(func(l []string) []string { return append(l[:2], l[3:]...) }),
+		"lines swapped":   changed(func(l []string) []string { l[1], l[3] = l[3], l[1]; return l }),
+		"a line twice":    changed(func(l []string) []string { l[3] = l[1]; return l }),
 		"more follows":    good + lines[1],
 		"a letter":        strings.Replace(good, `"key":"prod"`, `"key":"prxd"`, 1),
 		"unknown kind":    strings.Replace(good, `"kind":"hold"`, `"kind":"held"`, 1),
@@ -49,32 +49,32 @@ func TestImportChecksFirst(t *testing.T) {
 	require.ErrorContains(t, err, "1 backup")
 }
 
-// dying fails after some writes, as a machine that goes down does.
-type dying struct {
+// failingStore fails after some writes, like a machine that loses its power.
+type failingStore struct {
 	state.Store
 	left int
 }
 
-func (d *dying) Put(ctx context.Context, r state.Record) (uint64, error) {
+func (d *failingStore) Put(ctx context.Context, r state.Record) (uint64, error) {
 	if d.left--; d.left < 0 {
 		return 0, errors.New("the disk is gone")
 	}
 	return d.Store.Put(ctx, r)
 }
 
-// A half that was imported is no store to act on; another import replaces it.
+// CheckComplete refuses a store after an interrupted import. Another import replaces it.
 func TestImportInterrupted(t *testing.T) {
 	from, to := openStore(t), openStore(t)
 	statetest.Fill(t, from, 100)
 	file := statetest.Export(t, from)
 	for left := 1; left < len(statetest.Records(t, from)); left++ {
-		_, err := state.Import(t.Context(), &dying{Store: to, left: left}, bytes.NewReader(file))
+		_, err := state.Import(t.Context(), &failingStore{Store: to, left: left}, bytes.NewReader(file))
 		require.ErrorContains(t, err, "the disk is gone")
-		require.ErrorIs(t, state.Whole(t.Context(), to), state.ErrUnfinished)
+		require.ErrorIs(t, state.CheckComplete(t.Context(), to), state.ErrIncompleteImport)
 	}
 	_, err := state.Import(t.Context(), to, bytes.NewReader(file))
 	require.NoError(t, err)
-	require.NoError(t, state.Whole(t.Context(), to))
+	require.NoError(t, state.CheckComplete(t.Context(), to))
 	require.Equal(t, statetest.Records(t, from), statetest.Records(t, to))
 }
 

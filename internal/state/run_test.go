@@ -92,7 +92,7 @@ func TestLoadRunsReturnsTheGoodBesideTheBad(t *testing.T) {
 			require.Equal(t, "a", runs[0].ID)
 			require.Equal(t, "z", runs[1].ID)
 
-			// It is neither pruned nor written over.
+			// It is neither pruned nor overwritten.
 			n, err := state.PruneRuns(ctx, s, noon.Add(1000*time.Hour))
 			require.Error(t, err)
 			require.Zero(t, n)
@@ -130,7 +130,7 @@ func TestPruneRunsKeepsOpenAndRecent(t *testing.T) {
 	require.Equal(t, []string{"ended-at-no-time", "held", "new-done", "running"}, ids)
 }
 
-// Whatever a run holds, it comes back the same.
+// Every run is read as it was written.
 func TestRunsComeBackAsTheyWere(t *testing.T) {
 	s := openStore(t)
 	n := 0

@@ -47,8 +47,8 @@ func TestSlotsOfALoweredLimit(t *testing.T) {
 	require.Error(t, err, "no run")
 }
 
-// A record that nobody can read keeps its place: freeing it by mistake would let one
-// run too many start. // I11
+// A slot that cannot be read stays taken: to free it by mistake would let one run too many
+// start. // I11
 func TestSlotThatCannotBeRead(t *testing.T) {
 	s := openStore(t)
 	_, err := s.Put(t.Context(), state.Record{Kind: state.KindSlot, Key: "0001", Data: []byte("?")})
@@ -73,7 +73,7 @@ func TestSlotsUnderContention(t *testing.T) {
 					continue
 				}
 				assert.LessOrEqual(t, inFlight.Add(1), int64(limit))
-				_, err = state.LoadSlots(t.Context(), s) // the others try meanwhile
+				_, err = state.LoadSlots(t.Context(), s) // the others try in the meantime
 				assert.NoError(t, err)
 				inFlight.Add(-1)
 				assert.NoError(t, state.FreeSlot(t.Context(), s, run))

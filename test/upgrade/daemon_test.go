@@ -46,7 +46,7 @@ func start(t *testing.T, w *world, dir string) *daemon {
 	t.Helper()
 	store, err := boltstore.Open(filepath.Join(dir, stateFile))
 	require.NoError(t, err)
-	require.NoError(t, state.Whole(t.Context(), store))
+	require.NoError(t, state.CheckComplete(t.Context(), store))
 	id, err := state.ID(t.Context(), store)
 	require.NoError(t, err)
 	log, err := audit.Open(filepath.Join(dir, auditFile), audit.Options{Origin: audit.Origin{Version: "test", Host: instance, Store: id}})

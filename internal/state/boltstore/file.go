@@ -14,25 +14,22 @@ import (
 	"github.com/fenced/fenced/internal/state"
 )
 
-// The file has one bucket for each kind, with values of eight bytes of version and then
-// the data, and the bucket "fenced" with the schema and, as its sequence, the last
-// version given out.
+// kindsAddedBySchema has the kinds that each schema after the first one added.
+var kindsAddedBySchema = map[int][]state.Kind{2: {state.KindFreeze}, 3: {state.KindHold, state.KindSlot}}
 
-// addedIn are the kinds that each schema after the first brought.
-var addedIn = map[int][]state.Kind{2: {state.KindFreeze}, 3: {state.KindHold, state.KindSlot}}
-
+// The file has one bucket for each kind, and metaBucket. The sequence of metaBucket is the
+// last version that a record got.
 var (
-	fileBucket = []byte("fenced")
+	metaBucket = []byte("fenced")
 	schemaKey  = []byte("schema")
 )
 
-// lockTimeout is short on purpose: a second daemon must be told at once, and
-// the lock of one that crashed is gone with its process.
+// lockTimeout is how long Open waits for the lock of the file. It is short: a second daemon
+// must fail at once, and a crash releases the lock.
 const lockTimeout = 200 * time.Millisecond
 
-// openFile turns the panics that bbolt raises on a damaged file into errors:
-// an operator's disk is not a bug of ours. The file belongs to the database, which
-// closes it.
+// openFile opens the database and returns it with its file. The database closes the file.
+// bbolt panics on some damaged files: openFile returns an error instead.
 func openFile(path string) (db *bolt.DB, file *os.File, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -40,7 +37,7 @@ func openFile(path string) (db *bolt.DB, file *os.File, err error) {
 		}
 	}()
 	open := func(path string, flag int, mode os.FileMode) (_ *os.File, err error) {
-		file, err = openPlain(path, flag, mode)
+		file, err = openRegularFile(path, flag, mode)
 		return file, err
 	}
 	db, err = bolt.Open(path, 0o600, &bolt.Options{Timeout: lockTimeout, OpenFile: open})
@@ -56,26 +53,27 @@ func openFile(path string) (db *bolt.DB, file *os.File, err error) {
 	return db, file, nil
 }
 
-// prepare checks the schema, and lays it out in an empty file or an older one.
-func (s *store) prepare(file *os.File) error {
+// prepareSchema checks the schema. It creates the buckets that an empty file or an older
+// schema lacks.
+func (s *store) prepareSchema(file *os.File) error {
 	var change func(*bolt.Tx) error
 	err := s.db.View(func(tx *bolt.Tx) error {
 		if fi, err := file.Stat(); err != nil || fi.Size() < tx.Size() {
-			// Reading on would touch memory that no file stands behind.
+			// To read on would be to read mapped memory beyond the end of the file.
 			return errors.Join(errors.New("the file is damaged: it was cut short"), err)
 		}
-		b := tx.Bucket(fileBucket)
+		b := tx.Bucket(metaBucket)
 		if b == nil {
 			if k, _ := tx.Cursor().First(); k != nil {
 				return errors.New("this is the file of another program")
 			}
-			change = layOut
+			change = createLayout
 			return nil
 		}
 		n, err := strconv.Atoi(string(b.Get(schemaKey)))
 		switch {
 		case err != nil || n < 1:
-			return fmt.Errorf("its schema %q is not a number", b.Get(schemaKey))
+			return fmt.Errorf("the schema %q is not a number", b.Get(schemaKey))
 		case n > state.Schema:
 			return fmt.Errorf("schema %d, this program knows %d: %w; install that version again", n, state.Schema, state.ErrFuture)
 		}
@@ -83,9 +81,9 @@ func (s *store) prepare(file *os.File) error {
 			change = func(tx *bolt.Tx) error {
 				var add []state.Kind
 				for from := n + 1; from <= state.Schema; from++ {
-					add = append(add, addedIn[from]...)
+					add = append(add, kindsAddedBySchema[from]...)
 				}
-				return addKinds(tx, add...)
+				return addBuckets(tx, add...)
 			}
 		}
 		return nil
@@ -99,25 +97,25 @@ func (s *store) prepare(file *os.File) error {
 	return syncDir(filepath.Dir(file.Name()))
 }
 
-// layOut makes what an empty file lacks.
-func layOut(tx *bolt.Tx) error {
-	if _, err := tx.CreateBucket(fileBucket); err != nil {
+// createLayout creates the buckets of an empty file.
+func createLayout(tx *bolt.Tx) error {
+	if _, err := tx.CreateBucket(metaBucket); err != nil {
 		return err
 	}
-	return addKinds(tx, state.Kinds()...)
+	return addBuckets(tx, state.Kinds()...)
 }
 
-// addKinds makes the buckets of kinds and notes the schema that has them.
-func addKinds(tx *bolt.Tx, add ...state.Kind) error {
+// addBuckets creates the buckets of kinds and writes the present schema.
+func addBuckets(tx *bolt.Tx, add ...state.Kind) error {
 	for _, k := range add {
 		if _, err := tx.CreateBucket([]byte(k)); err != nil {
 			return err
 		}
 	}
-	return tx.Bucket(fileBucket).Put(schemaKey, []byte(strconv.Itoa(state.Schema)))
+	return tx.Bucket(metaBucket).Put(schemaKey, []byte(strconv.Itoa(state.Schema)))
 }
 
-// syncDir makes the new file's name durable; bbolt syncs only its content.
+// syncDir makes the name of a new file durable. bbolt syncs only the content.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

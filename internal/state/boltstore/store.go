@@ -1,5 +1,5 @@
-// Package boltstore keeps the state in one file of bbolt, which one process at a time can
-// open.
+// Package boltstore keeps the state in one bbolt file. Only one process at a time can open
+// the file.
 package boltstore
 
 import (
@@ -13,19 +13,23 @@ import (
 	"github.com/fenced/fenced/internal/state"
 )
 
+// store is a state.Store. Each value in a bucket is the version of the record in eight bytes,
+// followed by its data.
 type store struct{ db *bolt.DB }
 
-// Open opens or makes the state file at path, readable by its owner only.
-// A file that another process holds is ErrLocked, one of a newer schema is
-// ErrFuture and stays as it is. A link, a pipe or whatever else is no file of its
-// own is refused and stays as it is, too.
+// Open opens the state file at path, or creates it. Only the owner of the file can read it.
+//
+// Open returns state.ErrLocked if another process has the file open, and state.ErrFuture if
+// the file has a newer schema. It also refuses a damaged file, a file of another program,
+// and anything that is not a regular file, such as a link or a pipe. The content
+// of a refused file does not change.
 func Open(path string) (state.Store, error) {
 	db, file, err := openFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("open state file %s: %w", path, err)
 	}
 	s := &store{db: db}
-	if err := s.prepare(file); err != nil {
+	if err := s.prepareSchema(file); err != nil {
 		return nil, fmt.Errorf("open state file %s: %w", path, errors.Join(err, db.Close()))
 	}
 	if _, err := state.ID(context.Background(), s); err != nil {
@@ -34,6 +38,7 @@ func Open(path string) (state.Store, error) {
 	return s, nil
 }
 
+// Get implements state.Store.
 func (s *store) Get(ctx context.Context, kind state.Kind, key string) (r state.Record, err error) {
 	err = s.view(ctx, kind, func(b *bolt.Bucket) error {
 		v := b.Get([]byte(key))
@@ -49,6 +54,7 @@ func (s *store) Get(ctx context.Context, kind state.Kind, key string) (r state.R
 	return r, nil
 }
 
+// Put implements state.Store.
 func (s *store) Put(ctx context.Context, r state.Record) (version uint64, err error) {
 	if err := state.CheckKey(r.Kind, r.Key); err != nil {
 		return 0, err
@@ -66,7 +72,7 @@ func (s *store) Put(ctx context.Context, r state.Record) (version uint64, err er
 		case r.Version != old:
 			return state.ErrConflict
 		}
-		version, err = tx.Bucket(fileBucket).NextSequence()
+		version, err = tx.Bucket(metaBucket).NextSequence()
 		if err != nil {
 			return err
 		}
@@ -78,6 +84,7 @@ func (s *store) Put(ctx context.Context, r state.Record) (version uint64, err er
 	return version, nil
 }
 
+// Delete implements state.Store.
 func (s *store) Delete(ctx context.Context, kind state.Kind, key string, version uint64) error {
 	err := s.update(ctx, kind, func(_ *bolt.Tx, b *bolt.Bucket) error {
 		old, err := versionOf(b, key)
@@ -95,6 +102,7 @@ func (s *store) Delete(ctx context.Context, kind state.Kind, key string, version
 	return nil
 }
 
+// List implements state.Store.
 func (s *store) List(ctx context.Context, kind state.Kind) (list []state.Record, err error) {
 	err = s.view(ctx, kind, func(b *bolt.Bucket) error {
 		return b.ForEach(func(k, v []byte) error {
@@ -109,9 +117,10 @@ func (s *store) List(ctx context.Context, kind state.Kind) (list []state.Record,
 	return list, nil
 }
 
-// Watch implements state.Store: the file's lock keeps everybody else out.
+// Watch implements state.Store. It returns nil: the lock of the file excludes other users.
 func (s *store) Watch(context.Context) <-chan struct{} { return nil }
 
+// Close implements state.Store.
 func (s *store) Close() error { return s.db.Close() }
 
 func (s *store) view(ctx context.Context, kind state.Kind, do func(*bolt.Bucket) error) error {
@@ -140,18 +149,20 @@ func (s *store) update(ctx context.Context, kind state.Kind, do func(*bolt.Tx, *
 	})
 }
 
+// bucket returns the bucket of a kind.
 func bucket(tx *bolt.Tx, kind state.Kind) (*bolt.Bucket, error) {
 	if err := state.CheckKind(kind); err != nil {
 		return nil, err
 	}
 	b := tx.Bucket([]byte(kind))
 	if b == nil {
-		return nil, errors.New("the file is damaged: it lacks this kind of record")
+		return nil, errors.New("the file is damaged: the bucket of this kind is missing")
 	}
 	return b, nil
 }
 
-// unpack copies the data: bbolt's memory is valid only inside the transaction.
+// unpack returns the record of a value. It copies the data, because the memory of bbolt is
+// valid only during the transaction.
 func unpack(kind state.Kind, key string, v []byte) (state.Record, error) {
 	if len(v) < 8 {
 		return state.Record{}, fmt.Errorf("%s is damaged: %d bytes", state.RecordName(kind, key), len(v))
@@ -163,6 +174,7 @@ func unpack(kind state.Kind, key string, v []byte) (state.Record, error) {
 	}, nil
 }
 
+// versionOf returns the version of a record, or state.ErrNotFound.
 func versionOf(b *bolt.Bucket, key string) (uint64, error) {
 	v := b.Get([]byte(key))
 	if v == nil {

@@ -36,7 +36,7 @@ func TestBoltHasOneHolder(t *testing.T) {
 
 func TestBoltFileIsPrivate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
-	for range 2 { // made, then found with a mode someone widened
+	for range 2 { // created, then found with a wider mode
 		s, err := boltstore.Open(path)
 		require.NoError(t, err)
 		require.NoError(t, s.Close())
@@ -60,7 +60,7 @@ func TestBoltIDsDiffer(t *testing.T) {
 	require.Len(t, ids, 3)
 }
 
-// edit changes a state file behind the store's back.
+// edit changes a state file without the store.
 func edit(t *testing.T, path string, do func(*bolt.Tx) error) {
 	db, err := bolt.Open(path, 0o600, nil)
 	require.NoError(t, err)
@@ -93,7 +93,7 @@ func TestBoltRefusesOtherFiles(t *testing.T) {
 	})
 }
 
-// A file of the version before freezes is taken over with all it holds.
+// A file from before there were freezes is opened with all its records.
 func TestBoltTakesOverAnOlderSchema(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
 	s, err := boltstore.Open(path)
@@ -121,8 +121,8 @@ func TestBoltTakesOverAnOlderSchema(t *testing.T) {
 	}
 }
 
-// refused makes a state file, edits it, and returns the error of opening it
-// after checking that the attempt changed no byte.
+// refused creates a state file, edits it, and returns the error of Open. It checks that Open
+// changed no byte.
 func refused(t *testing.T, do func(*bolt.Tx) error) error {
 	path := filepath.Join(t.TempDir(), "state.db")
 	s, err := boltstore.Open(path)
@@ -140,8 +140,7 @@ func refused(t *testing.T, do func(*bolt.Tx) error) error {
 	return openErr
 }
 
-// A disk that lost the file's end, or holds something else under its name, is
-// an error with the path, never a crash.
+// A file that was cut short or has another content is an error with the path, not a crash.
 func TestBoltDamagedFile(t *testing.T) {
 	good := filepath.Join(t.TempDir(), "good.db")
 	s, err := boltstore.Open(good)

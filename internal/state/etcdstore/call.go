@@ -12,18 +12,17 @@ import (
 
 var errClosed = errors.New("the store is closed")
 
-// passing are the answers of a member of etcd after which another attempt may
-// succeed.
-var passing = []error{
+// retryableErrors are the errors of a member after which another attempt may succeed.
+var retryableErrors = []error{
 	rpctypes.ErrNoLeader, rpctypes.ErrNotLeader, rpctypes.ErrLeaderChanged, rpctypes.ErrStopped, rpctypes.ErrTimeout,
 	rpctypes.ErrTimeoutDueToLeaderFail, rpctypes.ErrTimeoutDueToConnectionLost, rpctypes.ErrTimeoutWaitAppliedIndex,
 	rpctypes.ErrUnhealthy, rpctypes.ErrTooManyRequests,
 }
 
-// try makes attempts until one succeeds, is answered for good, or the time of a call
-// is over. What do does must be the same however often it is done: after an attempt
-// that failed nobody knows whether etcd still carries it out.
-func (s *store) try(ctx context.Context, do func(context.Context) error) error {
+// retry calls do until it succeeds or fails with an error that is not retryable, but for
+// callTimeout at most. do must be idempotent: after an attempt that failed, etcd may still
+// carry it out.
+func (s *store) retry(ctx context.Context, do func(context.Context) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -38,47 +37,50 @@ func (s *store) try(ctx context.Context, do func(context.Context) error) error {
 			return nil
 		case s.client.Ctx().Err() != nil:
 			return errClosed
-		case !passes(err):
+		case !isRetryable(err):
 			return err
 		}
 		select {
 		case <-ctx.Done():
-			return cut(context.Cause(ctx), err)
+			return timeoutError(context.Cause(ctx), err)
 		case <-time.After(pause):
 		}
 	}
 }
 
-// cut is the error of a call whose time ended after a failed attempt.
-func cut(cause, err error) error {
-	if cause.Error() == err.Error() { // the attempt ended with the call
+// timeoutError returns the error of a call whose time ended. err is the error of the last
+// attempt.
+func timeoutError(cause, err error) error {
+	if cause.Error() == err.Error() { // the last attempt ended with the call
 		return cause
 	}
 	return fmt.Errorf("%w: %w", cause, err)
 }
 
-// passes says whether a failed attempt was answered by nobody who could know.
-func passes(err error) bool {
-	var own *conclusion
-	var said rpctypes.EtcdError
+// isRetryable returns whether another attempt may succeed. If it may, etcd has not said
+// whether it carried out the failed one.
+func isRetryable(err error) bool {
+	var finalErr *finalError
+	var etcdErr rpctypes.EtcdError
 	switch {
-	case errors.As(err, &own):
+	case errors.As(err, &finalErr):
 		return false
-	case errors.As(err, &said):
-		return slices.ContainsFunc(passing, func(p error) bool { return errors.Is(err, p) })
+	case errors.As(err, &etcdErr):
+		return slices.ContainsFunc(retryableErrors, func(p error) bool { return errors.Is(err, p) })
 	}
 	return true
 }
 
-// conclusion is drawn from what the store answered; no other attempt changes it.
-type conclusion struct{ error }
+// finalError is an error that follows from an answer of etcd. Another attempt does not change
+// it.
+type finalError struct{ error }
 
-func (c *conclusion) Unwrap() error { return c.error }
+func (c *finalError) Unwrap() error { return c.error }
 
-// conclude keeps nil.
-func conclude(err error) error {
+// final makes err a finalError. It returns nil for nil.
+func final(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &conclusion{err}
+	return &finalError{err}
 }

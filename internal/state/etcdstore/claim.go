@@ -6,22 +6,22 @@ import (
 	"github.com/fenced/fenced/internal/state"
 )
 
-// claimed is the store under a claim: each write also compares the epoch, so that of
-// two instances which both think that they own a cluster only one can write. // I19
-type claimed struct {
+// claimStore is the store of a claim. Each write also compares the epoch: if two instances
+// believe that they own a cluster, only one of them can write. // I19
+type claimStore struct {
 	*store
-	reign fencingToken
+	token fencingToken
 }
 
 // Put implements state.Store.
-func (c claimed) Put(ctx context.Context, r state.Record) (uint64, error) {
-	return c.putUnder(ctx, c.reign, r)
+func (c claimStore) Put(ctx context.Context, r state.Record) (uint64, error) {
+	return c.putWithToken(ctx, c.token, r)
 }
 
 // Delete implements state.Store.
-func (c claimed) Delete(ctx context.Context, kind state.Kind, key string, version uint64) error {
-	return c.deleteUnder(ctx, c.reign, kind, key, version)
+func (c claimStore) Delete(ctx context.Context, kind state.Kind, key string, version uint64) error {
+	return c.deleteWithToken(ctx, c.token, kind, key, version)
 }
 
-// Close implements state.Store: the claim ends by itself, and the store is another's.
-func (c claimed) Close() error { return nil }
+// Close implements state.Store. It does nothing: the shared store stays open.
+func (c claimStore) Close() error { return nil }

@@ -21,7 +21,7 @@ func openBolt(t *testing.T) state.Store {
 	return s
 }
 
-// From bbolt to etcd and back to bbolt, all is as it was, and what was open is open.
+// An export moves every record from bbolt to etcd and back to bbolt. Open runs stay open.
 func TestExportMovesBetweenEngines(t *testing.T) {
 	from, through, to := openBolt(t), openEtcd(t, sharedEtcd(t), newPrefix()), openBolt(t)
 	statetest.Fill(t, from, 400<<10) // base64 makes it too large for one key of etcd
@@ -31,7 +31,7 @@ func TestExportMovesBetweenEngines(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, want, n)
 		require.Equal(t, want, statetest.Records(t, step[1]))
-		require.NoError(t, state.Whole(t.Context(), step[1]))
+		require.NoError(t, state.CheckComplete(t.Context(), step[1]))
 	}
 	runs, err := state.LoadRuns(t.Context(), to)
 	require.NoError(t, err)
@@ -46,7 +46,7 @@ func TestExportMovesBetweenEngines(t *testing.T) {
 
 func TestImportIntoAStoreInUse(t *testing.T) {
 	c, prefix := sharedEtcd(t), newPrefix()
-	a := startInstance(t, c, prefix, "a", []string{"prod"}, stay)
+	a := startInstance(t, c, prefix, "a", []string{"prod"}, keepClaim)
 	a.awaitClaim(t, "prod")
 	_, err := state.Import(t.Context(), openEtcd(t, c, prefix), bytes.NewReader(statetest.Export(t, openBolt(t))))
 	require.ErrorIs(t, err, state.ErrLocked)

@@ -22,13 +22,13 @@ import (
 	"github.com/fenced/fenced/test/rig"
 )
 
-// shared is this test binary's etcd of three members, for tests that break nothing.
+// shared is the etcd of three members for all tests that break no member.
 var shared struct {
 	sync.Mutex
 	cluster *rig.EtcdCluster
 }
 
-// waiting tests go on side by side: they wait for leases far more than they compute.
+// waiting is the number of parallel tests: most of the time they wait for leases.
 const waiting = 6
 
 func TestMain(m *testing.M) {
@@ -58,7 +58,7 @@ func sharedEtcd(t *testing.T) *rig.EtcdCluster {
 	return shared.cluster
 }
 
-// ownEtcd is for a test that breaks members.
+// ownEtcd starts an etcd for a test that breaks members.
 func ownEtcd(t *testing.T, o rig.EtcdOptions) *rig.EtcdCluster {
 	t.Helper()
 	c := startEtcd(t, o)
@@ -100,7 +100,7 @@ func openEtcd(t *testing.T, c *rig.EtcdCluster, prefix string) state.Store {
 	return s
 }
 
-// etcdClient writes behind the store's back.
+// etcdClient returns a client that writes without the store.
 func etcdClient(t *testing.T, c *rig.EtcdCluster) *clientv3.Client {
 	t.Helper()
 	client, err := clientv3.New(clientv3.Config{Endpoints: c.Endpoints(), DialTimeout: time.Minute, Logger: zap.NewNop()})
@@ -109,7 +109,7 @@ func etcdClient(t *testing.T, c *rig.EtcdCluster) *clientv3.Client {
 	return client
 }
 
-// awaitLeader is the number of the member that leads, once a quorum has elected it.
+// awaitLeader waits for the election of a leader and returns its number.
 func awaitLeader(t *testing.T, c *rig.EtcdCluster) int {
 	t.Helper()
 	var leader atomic.Int64

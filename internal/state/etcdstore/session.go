@@ -11,83 +11,83 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// session is a lease of etcd that this instance renews. While it lasts, the keys on it
-// are there and nobody else can own what they say.
+// session is a lease of etcd that this instance renews. While the session lasts, the keys on the
+// lease exist, and no other instance can own the clusters that they name.
 //
-// The clock is the monotonic one of this machine alone: the lease cannot run out before
-// its TTL has passed since the last renewal that succeeded was SENT, and a guard of a
-// fifth is taken off for a clock that runs slower than etcd's and for what is under way
-// when the time comes. While this host is suspended that clock stands still, so the time
-// of each suspend is taken off, too. // I19
+// The session uses only the monotonic clock of this machine. A lease cannot expire before its
+// TTL has passed since the last successful renewal was sent. The session ends earlier, by a
+// margin of a fifth of the TTL: the clock may be slower than the clock of etcd, and a command
+// may be under way. The monotonic clock stands still while this host is suspended, so the
+// duration of each suspend is subtracted too. // I19
 type session struct {
 	client *clientv3.Client
 	id     clientv3.LeaseID
 	ttl    time.Duration
-	guard  time.Duration
+	margin time.Duration   // how long before the TTL the session ends
 	ctx    context.Context // ends when the session is lost
 	stop   context.CancelFunc
 
-	suspended func() time.Duration // of this host since it was booted
+	suspended func() time.Duration // how long this host has been suspended since it was booted
 
-	mu    sync.Mutex
-	sent  moment // the last renewal that succeeded
-	lost  bool
-	timer *time.Timer
+	mu          sync.Mutex
+	lastRenewal moment // when the last successful renewal was sent
+	lost        bool
+	timer       *time.Timer
 }
 
-// moment is when something was sent, and for how long this host had been suspended then.
+// moment is a time, and how long this host had been suspended at that time.
 type moment struct {
 	at        time.Time
 	suspended time.Duration
 }
 
-func momentOf(suspended func() time.Duration) moment {
-	slept := suspended() // first: a suspend in between is then taken off
-	return moment{time.Now(), slept}
+func currentMoment(suspended func() time.Duration) moment {
+	before := suspended() // first, so that a suspend in between is subtracted
+	return moment{time.Now(), before}
 }
 
-// openSession grants a lease. It ends by its own clock, not with ctx: its keys must
-// stay while a guard winds up.
+// openSession gets a lease. The session does not end with ctx, but by its own clock: its keys
+// must exist until the last callback has returned.
 func openSession(ctx context.Context, client *clientv3.Client, ttl time.Duration, suspended func() time.Duration) (*session, error) {
-	sent := momentOf(suspended)
+	sent := currentMoment(suspended)
 	granted, err := client.Grant(ctx, int64(ttl/time.Second))
 	if err != nil {
 		return nil, fmt.Errorf("get a lease: %w", err)
 	}
-	// etcd counts whole seconds and has a least TTL; a longer one than we count on is safe.
+	// etcd counts whole seconds and has a minimum TTL. A longer TTL than ours is safe.
 	ttl = min(ttl, time.Duration(granted.TTL)*time.Second)
 	s := newSession(ctx, sent, ttl, suspended)
 	s.client, s.id = client, granted.ID
 	return s, nil
 }
 
-// newSession begins to count the time of a lease that was asked for then.
+// newSession starts the session of a lease that was requested at that moment.
 func newSession(ctx context.Context, sent moment, ttl time.Duration, suspended func() time.Duration) *session {
-	s := &session{ttl: ttl, guard: ttl / 5, suspended: suspended, sent: sent}
+	s := &session{ttl: ttl, margin: ttl / 5, suspended: suspended, lastRenewal: sent}
 	s.ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
-	s.mu.Lock() // check may be called before timer is set
+	s.mu.Lock() // endIfExpired may be called before timer is set
 	defer s.mu.Unlock()
-	s.timer = time.AfterFunc(time.Until(s.until(sent)), s.check)
+	s.timer = time.AfterFunc(time.Until(s.expiry(sent)), s.endIfExpired)
 	return s
 }
 
-// Until is the moment after which nothing may be sent.
+// Until returns the time after which the instance must not send anything.
 func (s *session) Until() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.until(s.sent)
+	return s.expiry(s.lastRenewal)
 }
 
-// until is how long a renewal that was sent then is good for, by the clock of now.
-func (s *session) until(sent moment) time.Time {
-	return sent.at.Add(s.ttl - s.guard - max(0, s.suspended()-sent.suspended))
+// expiry returns when a session ends whose last renewal was sent at that moment.
+func (s *session) expiry(sent moment) time.Time {
+	return sent.at.Add(s.ttl - s.margin - max(0, s.suspended()-sent.suspended))
 }
 
-// check ends the session when its time is over.
-func (s *session) check() {
+// endIfExpired ends the session if its time is over.
+func (s *session) endIfExpired() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if left := time.Until(s.until(s.sent)); left > 0 && !s.lost { // renewed while this was on its way
+	if left := time.Until(s.expiry(s.lastRenewal)); left > 0 && !s.lost { // renewed after the timer fired
 		s.timer.Reset(left)
 		return
 	}
@@ -95,7 +95,7 @@ func (s *session) check() {
 	s.stop()
 }
 
-// end loses the session now.
+// end ends the session now.
 func (s *session) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,22 +104,22 @@ func (s *session) end() {
 	s.stop()
 }
 
-// renewed notes a renewal that was sent then. What comes too late counts no more: the
-// guards were told already that the session is lost.
-func (s *session) renewed(sent moment) {
+// recordRenewal records a renewal that was sent at that moment. It ignores a renewal after the
+// end of the session: the callbacks already know that the session is lost.
+func (s *session) recordRenewal(sent moment) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.lost || !sent.at.After(s.sent.at) {
+	if s.lost || !sent.at.After(s.lastRenewal.at) {
 		return
 	}
-	s.sent = sent
-	s.timer.Reset(time.Until(s.until(sent)))
+	s.lastRenewal = sent
+	s.timer.Reset(time.Until(s.expiry(sent)))
 }
 
 var errLeaseGone = errors.New("the lease is gone")
 
-// keep renews the lease each third of its TTL until the session is lost.
-func (s *session) keep() {
+// runRenewals renews the lease after each third of its TTL until the session ends.
+func (s *session) runRenewals() {
 	pause := s.ttl / 3
 	for {
 		select {
@@ -127,12 +127,12 @@ func (s *session) keep() {
 			return
 		case <-time.After(pause):
 		}
-		s.check() // a suspend has passed the timer by
-		sent := momentOf(s.suspended)
-		err := s.renew()
+		s.endIfExpired() // after a suspend the timer is late
+		sent := currentMoment(s.suspended)
+		err := s.renewOnce()
 		switch {
 		case err == nil:
-			s.renewed(sent)
+			s.recordRenewal(sent)
 			pause = s.ttl/3 - time.Since(sent.at)
 		case errors.Is(err, errLeaseGone):
 			s.end()
@@ -142,9 +142,10 @@ func (s *session) keep() {
 	}
 }
 
-// renew makes one attempt. The client's own would be repeated without a pause while
-// no member can be reached, and does not say when it was sent.
-func (s *session) renew() error {
+// renewOnce makes one attempt to renew the lease. KeepAlive of the client is no alternative: it
+// repeats without a pause while no member can be reached, and does not tell when it sent the
+// request.
+func (s *session) renewOnce() error {
 	ctx, cancel := context.WithTimeout(s.ctx, s.ttl/6)
 	defer cancel()
 	stream, err := clientv3.RetryLeaseClient(s.client).LeaseKeepAlive(ctx)
@@ -164,10 +165,10 @@ func (s *session) renew() error {
 	return nil
 }
 
-// revoke removes the lease and its keys. If nobody answers, they go by themselves.
+// revoke ends the session and removes the lease with its keys.
 func (s *session) revoke(ctx context.Context) {
 	s.end()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), attemptTimeout)
 	defer cancel()
-	_, _ = s.client.Revoke(ctx, s.id) // the lease runs out anyway
+	_, _ = s.client.Revoke(ctx, s.id) // after a failure the lease expires
 }

@@ -1,5 +1,8 @@
 // Package etcdstore keeps the state in an etcd that several instances of fenced share, and
-// decides which of them owns which cluster.
+// decides which instance owns which cluster.
+//
+// In this package a member is a member of the etcd cluster, and an instance is one fenced.
+// A revision, a lease and a session are those of etcd.
 package etcdstore
 
 import (
@@ -21,42 +24,44 @@ import (
 	"github.com/fenced/fenced/internal/state"
 )
 
-// Config says where an etcd cluster is and how to sign in to it.
+// Config says where an etcd cluster is and how to authenticate to it.
 type Config struct {
 	Endpoints []string
-	// CA, Cert and Key are files; they are read again for each connection.
+	// CA, Cert and Key are paths of PEM files. They are read again for each connection.
 	CA, Cert, Key string
-	// Prefix is in front of every key; several stores may share one etcd.
+	// Prefix begins every key. Stores with different prefixes can share one etcd.
 	Prefix      string
-	DialTimeout time.Duration // how long opening waits; 5 s if zero
+	DialTimeout time.Duration // the longest time that Open takes; 5 s if zero
 }
 
 const (
-	// attemptTimeout ends one request to one member, so that the next goes to
-	// another: a member that hangs keeps its connection for ten seconds and more.
+	// attemptTimeout ends one request to one member, so that the next request goes to
+	// another: a member that hangs keeps its connection for more than ten seconds.
 	attemptTimeout = 2 * time.Second
-	// callTimeout ends one call of a Store, all attempts together.
+	// callTimeout ends one call of a Store, with all its attempts.
 	callTimeout = 6 * time.Second
-	// connectionPing finds a connection that is dead; gRPC allows no less.
+	// connectionPing is the interval of the pings that detect a dead connection. It is
+	// the shortest that gRPC allows.
 	connectionPing = 10 * time.Second
-	// page is how many records one request lists.
-	page = 64
+	// pageSize is the number of records that one request lists.
+	pageSize = 64
 )
 
-// store keeps the records below <prefix>rec/<kind>/<key>. All reads are
-// linearizable: a record that another instance saved is never overlooked.
+// store is a state.Store. It keeps each record under <prefix>rec/<kind>/<key>. All reads are
+// linearizable, so a read returns what any other instance has saved before.
 type store struct {
 	client *clientv3.Client
 	prefix string
-	// writer is in front of the nonce of everything that this store writes.
-	writer   [8]byte
-	doubts   uncertainWrites
-	watchers watchers
-	close    func() error
+	// writerID begins the nonce of every value that this store writes.
+	writerID  [8]byte
+	uncertain uncertainWrites
+	watchers  watchers
+	close     func() error
 }
 
-// Open opens the store below the prefix in an etcd cluster, and makes it if
-// nothing is there. One of a newer schema is ErrFuture and stays as it is.
+// Open opens the store below the prefix in an etcd cluster, or creates it there. It returns
+// state.ErrFuture if the store has a newer schema. It also refuses a prefix below which there
+// are keys of another program. A refused store is not changed.
 func Open(ctx context.Context, c Config) (state.Store, error) {
 	s, err := openEtcd(ctx, c)
 	if err != nil {
@@ -66,7 +71,7 @@ func Open(ctx context.Context, c Config) (state.Store, error) {
 }
 
 func openEtcd(ctx context.Context, c Config) (*store, error) {
-	secure, err := etcdTLS(c)
+	secure, err := tlsConfig(c)
 	if err != nil {
 		return nil, err
 	}
@@ -74,24 +79,24 @@ func openEtcd(ctx context.Context, c Config) (*store, error) {
 		c.DialTimeout = 5 * time.Second
 	}
 	if len(c.Endpoints) == 0 || c.Prefix == "" {
-		return nil, errors.New("it needs endpoints and a prefix")
+		return nil, errors.New("endpoints and a prefix are required")
 	}
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: c.Endpoints, TLS: secure, DialTimeout: c.DialTimeout,
 		DialKeepAliveTime: connectionPing, DialKeepAliveTimeout: 3 * time.Second,
-		// What goes wrong comes back as an error; the client would log it besides.
+		// Failures come back as errors. The client would also log them.
 		Logger: zap.NewNop(),
 	})
 	if err != nil {
 		return nil, err
 	}
 	s := &store{client: client, prefix: strings.TrimSuffix(c.Prefix, "/") + "/", close: sync.OnceValue(client.Close)}
-	if _, err := rand.Read(s.writer[:]); err != nil {
+	if _, err := rand.Read(s.writerID[:]); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	opening, cancel := context.WithTimeout(ctx, c.DialTimeout)
 	defer cancel()
-	if err := s.prepare(opening); err != nil {
+	if err := s.prepareSchema(opening); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	if _, err := state.ID(opening, s); err != nil {
@@ -100,9 +105,10 @@ func openEtcd(ctx context.Context, c Config) (*store, error) {
 	return s, nil
 }
 
-func etcdTLS(c Config) (*tls.Config, error) {
-	isTLS := func(e string) bool { return strings.HasPrefix(e, "https://") }
-	if !slices.ContainsFunc(c.Endpoints, isTLS) {
+// tlsConfig returns nil if no endpoint uses TLS.
+func tlsConfig(c Config) (*tls.Config, error) {
+	usesTLS := func(e string) bool { return strings.HasPrefix(e, "https://") }
+	if !slices.ContainsFunc(c.Endpoints, usesTLS) {
 		return nil, nil
 	}
 	conf, err := transport.TLSInfo{CertFile: c.Cert, KeyFile: c.Key, TrustedCAFile: c.CA}.ClientConfig()
@@ -112,41 +118,42 @@ func etcdTLS(c Config) (*tls.Config, error) {
 	return conf, nil
 }
 
-// prepare checks the schema, or writes it where nothing is.
-func (s *store) prepare(ctx context.Context) error {
+// prepareSchema checks the schema, or writes it if there is no key below the prefix.
+func (s *store) prepareSchema(ctx context.Context) error {
 	key, now := s.schemaKey(), strconv.Itoa(state.Schema)
-	return s.try(ctx, func(ctx context.Context) error {
+	return s.retry(ctx, func(ctx context.Context) error {
 		found, err := s.client.Get(ctx, key)
 		if err != nil {
 			return err
 		}
 		if len(found.Kvs) == 1 {
-			return conclude(checkSchema(found.Kvs[0].Value))
+			return final(checkSchema(found.Kvs[0].Value))
 		}
-		// At the moment of that look: another instance may have begun to write since.
+		// Read at the revision of that read: another instance may write in between.
 		all, err := s.client.Get(ctx, s.prefix, clientv3.WithPrefix(), clientv3.WithLimit(1), clientv3.WithKeysOnly(), clientv3.WithRev(found.Header.Revision))
 		if err != nil {
 			return err
 		}
 		if len(all.Kvs) > 0 {
-			return conclude(fmt.Errorf("below %s are the keys of another program", s.prefix))
+			return final(fmt.Errorf("the keys below %s belong to another program", s.prefix))
 		}
-		// Another instance may be quicker; what it wrote is checked by the next look.
+		// Another instance may be faster. Then the schema that it wrote is checked.
 		resp, err := s.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
 			Then(clientv3.OpPut(key, now)).Else(clientv3.OpGet(key)).Commit()
 		if err != nil || resp.Succeeded {
 			return err
 		}
-		return conclude(checkSchema(resp.Responses[0].GetResponseRange().Kvs[0].Value))
+		return final(checkSchema(resp.Responses[0].GetResponseRange().Kvs[0].Value))
 	})
 }
 
-// checkSchema: etcd knows no schema before 3, so any other but ours is newer or damaged.
+// checkSchema refuses every schema but the present one. Schema 3 was the first in etcd, so
+// another schema is newer or damaged.
 func checkSchema(value []byte) error {
 	n, err := strconv.Atoi(string(value))
 	switch {
 	case err != nil || n < state.Schema:
-		return fmt.Errorf("its schema %q is not one that was ever written", value)
+		return fmt.Errorf("no fenced has written the schema %q", value)
 	case n > state.Schema:
 		return fmt.Errorf("schema %d, this program knows %d: %w; install that version again", n, state.Schema, state.ErrFuture)
 	}
@@ -155,8 +162,10 @@ func checkSchema(value []byte) error {
 
 func (s *store) schemaKey() string { return s.prefix + "schema" }
 
+// kindPrefix begins the keys of all records of a kind.
 func (s *store) kindPrefix(kind state.Kind) string { return s.prefix + "rec/" + string(kind) + "/" }
 
+// Get implements state.Store.
 func (s *store) Get(ctx context.Context, kind state.Kind, key string) (state.Record, error) {
 	r, err := s.get(ctx, kind, key)
 	if err != nil {
@@ -169,13 +178,13 @@ func (s *store) get(ctx context.Context, kind state.Kind, key string) (r state.R
 	if err := state.CheckKind(kind); err != nil {
 		return state.Record{}, err
 	}
-	err = s.try(ctx, func(ctx context.Context) error {
+	err = s.retry(ctx, func(ctx context.Context) error {
 		resp, err := s.client.Get(ctx, s.kindPrefix(kind)+key)
 		if err != nil {
 			return err
 		}
 		if len(resp.Kvs) == 0 {
-			return conclude(state.ErrNotFound)
+			return final(state.ErrNotFound)
 		}
 		r, err = s.unpack(ctx, kind, resp.Kvs[0], resp.Header.Revision)
 		return err
@@ -183,6 +192,7 @@ func (s *store) get(ctx context.Context, kind state.Kind, key string) (r state.R
 	return r, err
 }
 
+// List implements state.Store.
 func (s *store) List(ctx context.Context, kind state.Kind) ([]state.Record, error) {
 	if err := state.CheckKind(kind); err != nil {
 		return nil, fmt.Errorf("list %s records: %w", kind, err)
@@ -191,9 +201,9 @@ func (s *store) List(ctx context.Context, kind state.Kind) ([]state.Record, erro
 	from, revision := s.kindPrefix(kind), int64(0)
 	end := clientv3.GetPrefixRangeEnd(from)
 	for more := true; more; {
-		// All pages are of the revision of the first: one moment, as in one transaction.
-		err := s.try(ctx, func(ctx context.Context) error {
-			resp, err := s.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(page), clientv3.WithRev(revision))
+		// All pages are read at the revision of the first one, as in one transaction.
+		err := s.retry(ctx, func(ctx context.Context) error {
+			resp, err := s.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(pageSize), clientv3.WithRev(revision))
 			if err != nil {
 				return err
 			}
@@ -226,7 +236,7 @@ func (s *store) List(ctx context.Context, kind state.Kind) ([]state.Record, erro
 func (s *store) Close() error {
 	err := s.close()
 	if errors.Is(err, context.Canceled) {
-		return nil // how the client says that it was closed
+		return nil // the client was closed before
 	}
 	return err
 }

@@ -47,7 +47,7 @@ func TestEtcdRefusesOtherStores(t *testing.T) {
 	err := open(prefix)
 	require.ErrorIs(t, err, state.ErrFuture)
 	require.ErrorContains(t, err, "schema 4, this program knows 3")
-	// One that was open when the newer fenced came writes no more. // I20
+	// A store that was open before the newer fenced started writes nothing more. // I20
 	_, err = s.Put(t.Context(), state.Record{Kind: state.KindRun, Key: "r"})
 	require.ErrorIs(t, err, state.ErrFuture)
 	put(prefix+"schema", "none")
@@ -61,8 +61,7 @@ func TestEtcdRefusesOtherStores(t *testing.T) {
 	require.Error(t, err, "no endpoints")
 }
 
-// Several instances that are started at once find one store, which is made by whoever
-// is first.
+// If several instances start at the same time, the first one creates the store.
 func TestEtcdIsMadeByOneOfMany(t *testing.T) {
 	t.Parallel()
 	c := sharedEtcd(t)
@@ -100,7 +99,7 @@ func TestEtcdDamagedValues(t *testing.T) {
 	require.ErrorContains(t, err, "damaged")
 }
 
-// Large records come and go with all their parts, and none stays behind.
+// Large records are written and deleted with all their parts. No part is left.
 func TestEtcdParts(t *testing.T) {
 	c, prefix := sharedEtcd(t), newPrefix()
 	s, client := openEtcd(t, c, prefix), etcdClient(t, c)

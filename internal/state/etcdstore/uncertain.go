@@ -10,66 +10,70 @@ import (
 	"github.com/fenced/fenced/internal/state"
 )
 
-// uncertainWrites are the changes of runs that were given up without an answer. etcd may still
-// carry them out; the worker, who was told that nothing was saved, has the version before
-// and would be refused for ever by what is his own. So a change under that version is
-// taken as one of what stands there.
+// uncertainWrites are changes of runs for which etcd gave no answer before the call ended.
+// etcd may still carry them out. The worker of the run was told that nothing was saved, so it
+// has the version before the change, and would forever be refused because of its own write.
+// Therefore a write under that version may replace such a change.
 //
-// That is right only where a record has one writer. Of other kinds, and of records that
-// are created, another in this process may have read what came through, and count on it.
+// This is correct only for a record with one writer. So it is not done for other kinds, nor
+// for records that are created: another goroutine of this process may have read the change
+// and rely on it.
 type uncertainWrites struct {
-	mu  sync.Mutex
-	all map[string]doubt // by key
+	mu    sync.Mutex
+	byKey map[string]uncertainWrite // by the record's key in etcd
 }
 
-type doubt struct {
-	version uint64 // that the caller has
+// uncertainWrite are the uncertain writes of one record under one version and one token.
+type uncertainWrite struct {
+	version uint64 // the version that the caller has
 	nonces  []nonce
-	under   fencingToken // no write of an earlier one comes through
+	token   fencingToken
 }
 
-// maxDoubts of one record are remembered: a proposal does not outlive so many calls.
-const maxDoubts = 16
+// maxUncertain is the number of nonces that are kept for one record. A write that is older
+// than so many calls is no longer carried out.
+const maxUncertain = 16
 
-func (d *uncertainWrites) add(w write) {
+func (u *uncertainWrites) add(w write) {
 	if w.kind != state.KindRun || w.version == 0 || w.deletes {
 		return
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.all == nil {
-		d.all = map[string]doubt{}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.byKey == nil {
+		u.byKey = map[string]uncertainWrite{}
 	}
-	one := d.all[w.key]
-	if one.version != w.version || one.under != w.reign {
-		one = doubt{version: w.version, under: w.reign}
+	one := u.byKey[w.key]
+	if one.version != w.version || one.token != w.token {
+		one = uncertainWrite{version: w.version, token: w.token}
 	}
-	if len(one.nonces) == maxDoubts {
+	if len(one.nonces) == maxUncertain {
 		one.nonces = one.nonces[1:]
 	}
 	one.nonces = append(one.nonces, w.nonce)
-	d.all[w.key] = one
+	u.byKey[w.key] = one
 }
 
-// has says whether head is a change that was given up, under the version of w.
-func (d *uncertainWrites) has(w write, head *mvccpb.KeyValue) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	one, ok := d.all[w.key]
-	return ok && one.version == w.version && slices.Contains(one.nonces, nonceOf(head.Value))
+// contains returns whether the stored value comes from an uncertain write under the version
+// of w.
+func (u *uncertainWrites) contains(w write, stored *mvccpb.KeyValue) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	one, ok := u.byKey[w.key]
+	return ok && one.version == w.version && slices.Contains(one.nonces, nonceOf(stored.Value))
 }
 
-// over forgets what was given up under a claim that has ended: etcd carries it out no
-// more, and the next owner of the records reads them anew.
-func (d *uncertainWrites) over(r fencingToken) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	maps.DeleteFunc(d.all, func(_ string, one doubt) bool { return one.under == r })
+// forgetToken removes the writes under a claim that has ended. etcd no longer carries them
+// out, and the next owner reads the records again.
+func (u *uncertainWrites) forgetToken(t fencingToken) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	maps.DeleteFunc(u.byKey, func(_ string, one uncertainWrite) bool { return one.token == t })
 }
 
-// settled forgets a record that was written with an answer.
-func (d *uncertainWrites) settled(key string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.all, key)
+// forgetRecord removes the writes of a record after a write that etcd confirmed.
+func (u *uncertainWrites) forgetRecord(key string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.byKey, key)
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/fenced/fenced/internal/state"
 )
 
-// The values of the keys of ownership. An unknown field of a newer fenced is ignored:
-// they are never written back, and nothing is decided by what is not known.
+// The values of the keys of ownership. An unknown field of a newer fenced is ignored, because
+// a value that was read is never written back.
 type (
-	memberValue struct {
+	instanceValue struct {
 		Clusters []string `json:"clusters"`
 	}
 	ownerValue struct {
@@ -24,104 +24,106 @@ type (
 	}
 	lastValue struct {
 		Instance string `json:"instance"`
-		// GivenUp: the owner's last command had ended before he deleted his key, and that
-		// of whoever was lost before him.
-		GivenUp bool `json:"givenUp"`
+		// Released means that the owner deleted its key after its last command had ended,
+		// and after the last commands of lost owners before it had ended.
+		Released bool `json:"givenUp"`
 	}
 )
 
-func (s *store) sharedPrefix() string { return s.prefix + "ha/" }
+// ownershipPrefix begins all keys of ownership.
+func (s *store) ownershipPrefix() string { return s.prefix + "ha/" }
 
-func (s *store) memberKey(instance string) string {
-	return s.sharedPrefix() + "member/" + url.PathEscape(instance)
+func (s *store) instanceKey(instance string) string {
+	return s.ownershipPrefix() + "member/" + url.PathEscape(instance)
 }
 
 func (s *store) ownerKey(cluster string) string {
-	return s.sharedPrefix() + "owner/" + url.PathEscape(cluster)
+	return s.ownershipPrefix() + "owner/" + url.PathEscape(cluster)
 }
 
 func (s *store) lastKey(cluster string) string {
-	return s.sharedPrefix() + "last/" + url.PathEscape(cluster)
+	return s.ownershipPrefix() + "last/" + url.PathEscape(cluster)
 }
 
-// view is who lives and who owns what, at one revision.
+// view says which instances run and who owns which cluster, at one revision.
 type view struct {
-	members map[string]memberSeen
-	owners  map[string]ownerSeen
-	last    map[string]lastSeen
+	instances map[string]instanceEntry // by name
+	owners    map[string]ownerEntry    // by cluster
+	last      map[string]lastEntry     // by cluster
 }
 
-type memberSeen struct {
-	since    int64 // create revision
+type instanceEntry struct {
+	revision int64 // create revision of the key
 	clusters []string
 }
 
-type ownerSeen struct {
+type ownerEntry struct {
 	instance string
-	epoch    int64
+	epoch    int64 // create revision of the key
 	lease    clientv3.LeaseID
 }
 
-type lastSeen struct {
-	version int64
-	givenUp bool
+type lastEntry struct {
+	version  int64 // modification revision of the key
+	released bool
 }
 
-// look reads the keys of ownership in one request.
-func (s *store) look(ctx context.Context) (view, error) {
-	v := view{members: map[string]memberSeen{}, owners: map[string]ownerSeen{}, last: map[string]lastSeen{}}
+// readView reads all keys of ownership in one request.
+func (s *store) readView(ctx context.Context) (view, error) {
+	v := view{instances: map[string]instanceEntry{}, owners: map[string]ownerEntry{}, last: map[string]lastEntry{}}
 	var resp *clientv3.GetResponse
-	err := s.try(ctx, func(ctx context.Context) (err error) {
-		resp, err = s.client.Get(ctx, s.sharedPrefix(), clientv3.WithPrefix())
+	err := s.retry(ctx, func(ctx context.Context) (err error) {
+		resp, err = s.client.Get(ctx, s.ownershipPrefix(), clientv3.WithPrefix())
 		return err
 	})
 	if err != nil {
 		return view{}, err
 	}
 	for _, kv := range resp.Kvs {
-		kind, escaped, _ := strings.Cut(strings.TrimPrefix(string(kv.Key), s.sharedPrefix()), "/")
+		kind, escaped, _ := strings.Cut(strings.TrimPrefix(string(kv.Key), s.ownershipPrefix()), "/")
 		name, err := url.PathUnescape(escaped)
 		if err != nil {
-			continue // not a key that any fenced writes
+			continue // fenced writes no such key
 		}
-		// A value that cannot be read is empty: that the key is there still counts.
+		// A value that cannot be decoded is taken as empty: the key itself still counts.
 		switch kind {
 		case "member":
-			var value memberValue
+			var value instanceValue
 			_ = json.Unmarshal(kv.Value, &value)
-			v.members[name] = memberSeen{since: kv.CreateRevision, clusters: value.Clusters}
+			v.instances[name] = instanceEntry{revision: kv.CreateRevision, clusters: value.Clusters}
 		case "owner":
 			var value ownerValue
 			_ = json.Unmarshal(kv.Value, &value)
-			v.owners[name] = ownerSeen{instance: value.Instance, epoch: kv.CreateRevision, lease: clientv3.LeaseID(kv.Lease)}
+			v.owners[name] = ownerEntry{instance: value.Instance, epoch: kv.CreateRevision, lease: clientv3.LeaseID(kv.Lease)}
 		case "last":
 			var value lastValue
 			_ = json.Unmarshal(kv.Value, &value)
-			v.last[name] = lastSeen{version: kv.ModRevision, givenUp: value.GivenUp}
+			v.last[name] = lastEntry{version: kv.ModRevision, released: value.Released}
 		}
 	}
 	return v, nil
 }
 
-// An import must see who uses the store.
+// Import relies on this.
 var _ state.Shared = (*store)(nil)
 
 // Instances implements state.Shared.
 func (s *store) Instances(ctx context.Context) ([]string, error) {
-	v, err := s.look(ctx)
+	v, err := s.readView(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return slices.Collect(maps.Keys(v.members)), nil
+	return slices.Collect(maps.Keys(v.instances)), nil
 }
 
-// best is the living instance that a cluster falls to.
-func (v view) best(cluster string) string {
-	var can []string
-	for name, m := range v.members {
-		if slices.Contains(m.clusters, cluster) {
-			can = append(can, name)
+// preferredInstance returns the instance that should own a cluster, among those that run and
+// are configured for it. It returns "" if there is none.
+func (v view) preferredInstance(cluster string) string {
+	var candidates []string
+	for name, entry := range v.instances {
+		if slices.Contains(entry.clusters, cluster) {
+			candidates = append(candidates, name)
 		}
 	}
-	return best(can, cluster)
+	return preferred(candidates, cluster)
 }

@@ -13,25 +13,25 @@ import (
 	"github.com/fenced/fenced/internal/state"
 )
 
-// fencingToken is what a write under a claim compares beside the record's version: the
-// owner's key was created at this epoch and is there still. The zero value compares
-// nothing.
+// fencingToken is the condition of a write under a claim: the owner's key exists and was
+// created at this epoch. The zero value is no condition.
 type fencingToken struct {
-	key   string
-	epoch int64
+	key   string // the owner's key in etcd
+	epoch int64  // the create revision of that key
 }
 
 // Put implements state.Store.
 func (s *store) Put(ctx context.Context, r state.Record) (uint64, error) {
-	return s.putUnder(ctx, fencingToken{}, r)
+	return s.putWithToken(ctx, fencingToken{}, r)
 }
 
 // Delete implements state.Store.
 func (s *store) Delete(ctx context.Context, kind state.Kind, key string, version uint64) error {
-	return s.deleteUnder(ctx, fencingToken{}, kind, key, version)
+	return s.deleteWithToken(ctx, fencingToken{}, kind, key, version)
 }
 
-func (s *store) putUnder(ctx context.Context, t fencingToken, r state.Record) (uint64, error) {
+// putWithToken is Put under the condition of a token.
+func (s *store) putWithToken(ctx context.Context, t fencingToken, r state.Record) (uint64, error) {
 	if err := state.CheckKey(r.Kind, r.Key); err != nil {
 		return 0, err
 	}
@@ -62,16 +62,17 @@ func (s *store) put(ctx context.Context, t fencingToken, r state.Record) (uint64
 		return 0, err
 	}
 	w := write{
-		kind: r.Kind, key: s.kindPrefix(r.Kind) + r.Key, version: r.Version, nonce: n, reign: t, parts: keys,
-		ops: append(s.keepParts(r, n, keys), clientv3.OpPut(s.kindPrefix(r.Kind)+r.Key, string(value))),
+		kind: r.Kind, key: s.kindPrefix(r.Kind) + r.Key, version: r.Version, nonce: n, token: t, parts: keys,
+		ops: append(s.partsOps(r, n, keys), clientv3.OpPut(s.kindPrefix(r.Kind)+r.Key, string(value))),
 	}
 	return s.write(ctx, w)
 }
 
-func (s *store) deleteUnder(ctx context.Context, t fencingToken, kind state.Kind, key string, version uint64) error {
+// deleteWithToken is Delete under the condition of a token.
+func (s *store) deleteWithToken(ctx context.Context, t fencingToken, kind state.Kind, key string, version uint64) error {
 	err := state.CheckKind(kind)
 	if err == nil {
-		w := write{kind: kind, key: s.kindPrefix(kind) + key, version: version, reign: t, deletes: true, ops: []clientv3.Op{
+		w := write{kind: kind, key: s.kindPrefix(kind) + key, version: version, token: t, deletes: true, ops: []clientv3.Op{
 			clientv3.OpDelete(s.kindPrefix(kind) + key),
 			clientv3.OpDelete(s.allPartsPrefix(kind, key), clientv3.WithPrefix()),
 		}}
@@ -86,103 +87,104 @@ func (s *store) deleteUnder(ctx context.Context, t fencingToken, kind state.Kind
 // write is one compare-and-set.
 type write struct {
 	kind    state.Kind
-	key     string
-	version uint64 // what the record must have; 0 = none may be there
+	key     string // the record's key in etcd
+	version uint64 // the version that must be stored; 0: the record must not exist
 	nonce   nonce
 	deletes bool
-	reign   fencingToken
-	parts   []string // must be there
+	token   fencingToken
+	parts   []string // keys that must exist
 	ops     []clientv3.Op
 }
 
-// write carries w out once, however many attempts that takes: an attempt without an
-// answer is repeated with the same nonce and the same comparison, so only one of them
-// can come through, and the nonce that is found tells that one did.
+// write carries out w exactly once, in one or more attempts. An attempt without an answer is
+// repeated with the same nonce and the same comparison. So only one attempt can succeed, and
+// the stored nonce shows that one did.
 func (s *store) write(ctx context.Context, w write) (version uint64, err error) {
 	if w.version > math.MaxInt64 {
 		return 0, state.ErrConflict
 	}
-	sent := false // an earlier attempt may have come through
+	unanswered := false // an earlier attempt may have been carried out
 	base := w.version
-	err = s.try(ctx, func(ctx context.Context) error {
+	err = s.retry(ctx, func(ctx context.Context) error {
 		for {
 			resp, err := s.commit(ctx, w, base)
 			if err != nil {
-				sent = true
+				unanswered = true
 				return err
 			}
 			if resp.Succeeded {
 				version = uint64(resp.Header.Revision)
 				return nil
 			}
-			head, err := w.judge(resp, base)
+			stored, err := w.explainFailure(resp, base)
 			switch {
-			case head != nil && nonceOf(head.Value) == w.nonce && !w.deletes:
-				version = uint64(head.ModRevision)
+			case stored != nil && nonceOf(stored.Value) == w.nonce && !w.deletes:
+				version = uint64(stored.ModRevision)
 				return nil
-			case w.deletes && sent && errors.Is(err, state.ErrNotFound):
+			case w.deletes && unanswered && errors.Is(err, state.ErrNotFound):
 				return nil
-			case errors.Is(err, state.ErrConflict) && head != nil && s.doubts.has(w, head):
-				base = uint64(head.ModRevision)
+			case errors.Is(err, state.ErrConflict) && stored != nil && s.uncertain.contains(w, stored):
+				base = uint64(stored.ModRevision)
 				continue
 			}
-			return conclude(err)
+			return final(err)
 		}
 	})
 	if err == nil && !w.deletes {
-		s.doubts.settled(w.key)
+		s.uncertain.forgetRecord(w.key)
 	}
-	if unanswered := err != nil && passes(err) && sent; unanswered {
-		s.doubts.add(w)
-		s.watchers.signal() // what is stored is not what anybody here thinks
+	if err != nil && isRetryable(err) && unanswered {
+		s.uncertain.add(w)
+		s.watchers.signalUncertain() // nobody in this process knows what is stored
 	}
 	return version, err
 }
 
-// commit makes one attempt, under base in place of the record's version.
+// commit makes one attempt. It compares the stored version with base, not with w.version.
 func (s *store) commit(ctx context.Context, w write, base uint64) (*clientv3.TxnResponse, error) {
 	wanted := clientv3.Compare(clientv3.ModRevision(w.key), "=", int64(base))
 	if w.deletes && base == 0 {
-		wanted = clientv3.Compare(clientv3.ModRevision(w.key), "<", 0) // nothing has version 0
+		wanted = clientv3.Compare(clientv3.ModRevision(w.key), "<", 0) // no record has version 0
 	}
-	// An older fenced that still runs must not write into what a newer one took over. // I20
+	// An older fenced that still runs must not write to a store with a newer schema. // I20
 	compares := []clientv3.Cmp{wanted, clientv3.Compare(clientv3.Value(s.schemaKey()), "=", strconv.Itoa(state.Schema))}
 	for _, part := range w.parts {
 		compares = append(compares, clientv3.Compare(clientv3.CreateRevision(part), ">", 0))
 	}
-	owner := s.schemaKey() // some key; it is not looked at
-	if w.reign.key != "" {
-		owner = w.reign.key
-		compares = append(compares, clientv3.Compare(clientv3.CreateRevision(owner), "=", w.reign.epoch)) // I19
+	owner := s.schemaKey() // any key; without a token the value is ignored
+	if w.token.key != "" {
+		owner = w.token.key
+		compares = append(compares, clientv3.Compare(clientv3.CreateRevision(owner), "=", w.token.epoch)) // I19
 	}
 	return s.client.Txn(ctx).If(compares...).Then(w.ops...).
 		Else(clientv3.OpGet(w.key), clientv3.OpGet(s.schemaKey()), clientv3.OpGet(owner)).Commit()
 }
 
-// judge says why a comparison failed, and what stands under the key.
-func (w write) judge(resp *clientv3.TxnResponse, base uint64) (*mvccpb.KeyValue, error) {
+// explainFailure returns the error of a commit whose comparison failed, and the stored value
+// of the record. The value is nil if there is no record.
+func (w write) explainFailure(resp *clientv3.TxnResponse, base uint64) (*mvccpb.KeyValue, error) {
 	found := func(i int) *mvccpb.KeyValue {
 		if kvs := resp.Responses[i].GetResponseRange().Kvs; len(kvs) == 1 {
 			return kvs[0]
 		}
 		return nil
 	}
-	head, layout, owner := found(0), found(1), found(2)
+	stored, schema, owner := found(0), found(1), found(2)
 	switch {
-	case layout == nil:
-		return head, errors.New("the schema is gone: somebody emptied the store")
-	case checkSchema(layout.Value) != nil:
-		return head, checkSchema(layout.Value)
-	case w.reign.key != "" && (owner == nil || owner.CreateRevision != w.reign.epoch):
-		return head, state.ErrNotOwner
-	case head == nil && w.deletes:
+	case schema == nil:
+		return stored, errors.New("the key of the schema is missing: somebody emptied the store")
+	case checkSchema(schema.Value) != nil:
+		return stored, checkSchema(schema.Value)
+	case w.token.key != "" && (owner == nil || owner.CreateRevision != w.token.epoch):
+		return stored, state.ErrNotOwner
+	case stored == nil && w.deletes:
 		return nil, state.ErrNotFound
-	case head == nil && base != 0:
+	case stored == nil && base != 0:
 		return nil, state.ErrConflict
-	case head != nil && base == 0 && !w.deletes:
-		return head, state.ErrExists
-	case head != nil && uint64(head.ModRevision) != base:
-		return head, state.ErrConflict
+	case stored != nil && base == 0 && !w.deletes:
+		return stored, state.ErrExists
+	case stored != nil && uint64(stored.ModRevision) != base:
+		return stored, state.ErrConflict
 	}
-	return head, errPartsGone
+	return stored, errPartsGone
 }

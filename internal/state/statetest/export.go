@@ -12,7 +12,7 @@ import (
 	"github.com/fenced/fenced/internal/state"
 )
 
-// everyKind is written out, so that a kind that Kinds forgets is missed.
+// everyKind is a list of its own, so that a kind that state.Kinds lacks is noticed.
 var everyKind = []state.Kind{
 	state.KindRun, state.KindBackup, state.KindCluster, state.KindPin, state.KindFreeze, state.KindHold, state.KindSlot, state.KindMeta,
 }
