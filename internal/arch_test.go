@@ -41,7 +41,7 @@ var table = map[string]rule{
 	"internal/suspend":    {nil, []string{"golang.org/x/sys/unix"}},
 	"internal/localbmc":   {nil, []string{"github.com/u-root/u-root/pkg/ipmi"}},
 	"internal/audit":      {nil, nil},
-	"internal/state":      {[]string{"remediate", "suspend"}, []string{"go.etcd.io/bbolt", "go.etcd.io/etcd/", "golang.org/x/sync/errgroup", "go.uber.org/zap"}},
+	"internal/state":      {[]string{"remediate"}, []string{"golang.org/x/sync/errgroup"}},
 	"internal/k8swatch":   {[]string{"policy", "remediate", "manifest", "bmc"}, []string{"k8s.io/", "go.uber.org/zap", "golang.org/x/sys/unix"}},
 	"internal/config":     {[]string{"bmc"}, []string{"github.com/spf13/viper", "go.yaml.in/yaml/"}},
 	"internal/event":      {[]string{"reason", "remediate"}, nil},
@@ -55,6 +55,9 @@ var table = map[string]rule{
 	"internal/api":        {[]string{"reason", "remediate"}, []string{"golang.org/x/sys/unix"}},
 	"cmd/fenced":          {[]string{"*"}, []string{"go.uber.org/zap", "github.com/coreos/go-systemd/", "github.com/prometheus/", "golang.org/x/sync/errgroup"}},
 	"cmd/fencectl":        {[]string{"api", "audit", "policy", "reason", "manifest", "config"}, []string{"github.com/spf13/cobra", "golang.org/x/term", "golang.org/x/sys/unix", "go.yaml.in/yaml/"}},
+
+	"internal/state/boltstore": {[]string{"state"}, []string{"go.etcd.io/bbolt"}},
+	"internal/state/etcdstore": {[]string{"state", "suspend"}, []string{"go.etcd.io/etcd/", "go.uber.org/zap"}},
 }
 
 // testHelpers are packages that only tests import; they answer to nobody's row.

@@ -18,6 +18,7 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/state/boltstore"
 )
 
 // What the engine refuses has its place among the API's errors, from which fencectl
@@ -53,7 +54,7 @@ func TestRefusalsHaveTheirPlaceInTheAPI(t *testing.T) {
 // The history is in the order in which the runs began, also those that were taken up
 // again; a Node that nobody knows has none.
 func TestRunsAreInTheOrderOfTheirBegin(t *testing.T) {
-	store, err := state.OpenBolt(filepath.Join(t.TempDir(), "state.db"))
+	store, err := boltstore.Open(filepath.Join(t.TempDir(), "state.db"))
 	require.NoError(t, err)
 	defer store.Close()
 	hours := func(n int) time.Time { return time.Now().Add(-time.Duration(n) * time.Hour) }

@@ -17,7 +17,7 @@ import (
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/reason"
-	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/state/boltstore"
 	"github.com/fenced/fenced/internal/sweep"
 )
 
@@ -39,7 +39,7 @@ func (oneHost) Forbidden(context.Context, hosts.Subject) []reason.Refusal { retu
 func (oneHost) Checked(context.Context, hosts.Checked)                    {}
 
 func TestMetricsOfBMCs(t *testing.T) {
-	store, err := state.OpenBolt(filepath.Join(t.TempDir(), "state.db"))
+	store, err := boltstore.Open(filepath.Join(t.TempDir(), "state.db"))
 	require.NoError(t, err)
 	defer store.Close()
 	m := newMetrics("1")

@@ -120,8 +120,8 @@ func openWhole(ctx context.Context, c config.State) (state.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := state.Whole(ctx, s); err != nil {
-		if errors.Is(err, state.ErrUnfinished) {
+	if err := state.CheckComplete(ctx, s); err != nil {
+		if errors.Is(err, state.ErrIncompleteImport) {
 			err = configError{err}
 		}
 		return nil, errors.Join(err, s.Close())

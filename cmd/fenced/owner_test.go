@@ -17,6 +17,7 @@ import (
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/state/boltstore"
 	"github.com/fenced/fenced/internal/sweep"
 )
 
@@ -48,7 +49,7 @@ func TestOwnerIsTold(t *testing.T) {
 		{nil, guard.ModeObserve, []string{`fenced_owner{cluster="prod"} 1`, `fenced_epoch{cluster="prod"} 1`}, ""},
 		{others{}, guard.ModeEvaluate, []string{`fenced_owner{cluster="prod"} 0`, `fenced_epoch{cluster="prod"} 7`}, "prod is with two"},
 	} {
-		store, err := state.OpenBolt(filepath.Join(t.TempDir(), "state.db"))
+		store, err := boltstore.Open(filepath.Join(t.TempDir(), "state.db"))
 		require.NoError(t, err)
 		defer store.Close()
 		m := newMetrics("1")

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// exportSeal begins the last line of an export that is whole; internal/state writes it.
-const exportSeal = `{"records":`
+// exportTrailer begins the last line of a complete export. Package state writes that line.
+const exportTrailer = `{"records":`
 
 // export streams the whole state. After the first byte an error shows only as the missing
 // last line.
@@ -65,7 +65,7 @@ func (c *Client) Export(ctx context.Context, w io.Writer) error {
 	if _, err := io.Copy(io.MultiWriter(w, end), resp.Body); err != nil {
 		return fmt.Errorf("read the export of fenced at %s: %w", c.socket, err)
 	}
-	if !bytes.HasPrefix(end.text, []byte(exportSeal)) {
+	if !bytes.HasPrefix(end.text, []byte(exportTrailer)) {
 		return errors.New("the export is not whole: see the journal of fenced")
 	}
 	return nil
@@ -84,7 +84,7 @@ func (l *lastLine) Write(b []byte) (int, error) {
 			l.text, l.ended = nil, false
 		}
 		line, rest, ended := bytes.Cut(b, []byte{'\n'})
-		l.text = append(l.text, line[:min(len(line), max(0, len(exportSeal)-len(l.text)))]...)
+		l.text = append(l.text, line[:min(len(line), max(0, len(exportTrailer)-len(l.text)))]...)
 		l.ended, b = ended, rest
 	}
 	return n, nil

@@ -18,6 +18,7 @@ import (
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/state/boltstore"
 )
 
 // failingStore is a store that refuses every write while it is told to.
@@ -95,7 +96,7 @@ func startBeating(t *testing.T, w *world, store state.Store, change func(*engine
 
 func openStore(t *testing.T, dir string) state.Store {
 	t.Helper()
-	s, err := state.OpenBolt(filepath.Join(dir, "state.db"))
+	s, err := boltstore.Open(filepath.Join(dir, "state.db"))
 	require.NoError(t, err)
 	return s
 }

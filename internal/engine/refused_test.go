@@ -46,7 +46,7 @@ func TestRefusedAccountOutlivesRestarts(t *testing.T) {
 			stop()
 		}
 		assert.Equal(t, first, w.Reads(), "in the 5 minutes after it was refused")
-		kept, err := state.LoadRefusals(t.Context(), store, "")
+		kept, err := state.LoadRefusedAccounts(t.Context(), store, "")
 		require.NoError(t, err)
 		require.Len(t, kept.Accounts, 1)
 		text, err := json.Marshal(kept)
@@ -72,7 +72,7 @@ func TestRefusedAccountIsTriedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.login("wrong")
 		service := w.Entry().Levels[0].Devices[0].Service()
-		_, err := state.SaveRefusals(t.Context(), store, state.Refusals{Accounts: []state.Refusal{{
+		_, err := state.SaveRefusedAccounts(t.Context(), store, state.RefusedAccounts{Accounts: []state.RefusedAccount{{
 			Service: service, User: "fence", Kind: string(bmc.KindAuth), Salt: "s", Mark: markOf(w, "s", "wrong"), Until: time.Now().Add(24 * time.Hour),
 		}}})
 		require.NoError(t, err)

@@ -14,7 +14,7 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
-	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/state/boltstore"
 )
 
 // Two candidates have passed all gates, and only one may begin: whatever the first has
@@ -41,7 +41,7 @@ func TestPlaceIsTakenUnderAllLimits(t *testing.T) {
 			}
 			first, second := run(1), run(2)
 			change(&l, &first, &second)
-			store, err := state.OpenBolt(filepath.Join(t.TempDir(), "state.db"))
+			store, err := boltstore.Open(filepath.Join(t.TempDir(), "state.db"))
 			require.NoError(t, err)
 			defer func() { require.NoError(t, store.Close()) }()
 			e, err := New(t.Context(), Options{Store: store, Hosts: noHosts{}, Events: event.NewStream(), Guards: l, Clusters: []ClusterOptions{{Name: "c"}}})

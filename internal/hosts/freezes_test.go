@@ -13,6 +13,7 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/state/boltstore"
 )
 
 // heldFor is a run that found out that a BMC lied.
@@ -23,7 +24,7 @@ func heldFor(id, node string) remediate.Run {
 
 func openFreezes(t *testing.T, runs ...remediate.Run) (*freezes, state.Store) {
 	t.Helper()
-	s, err := state.OpenBolt(filepath.Join(t.TempDir(), "state.db"))
+	s, err := boltstore.Open(filepath.Join(t.TempDir(), "state.db"))
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
 	f := readFreezes(t, s)

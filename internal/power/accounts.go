@@ -15,14 +15,14 @@ import (
 // was told: BMCs lock an account that is tried again and again. Another password
 // is another account.
 type accounts struct {
-	news chan struct{}  // something is to be stored
-	kept state.Refusals // as they were stored at the start
+	news chan struct{}         // something is to be stored
+	kept state.RefusedAccounts // as they were stored at the start
 
 	mu      sync.Mutex
 	refused map[account]refusedAccount
 }
 
-func newAccounts(kept state.Refusals, now time.Time) *accounts {
+func newAccounts(kept state.RefusedAccounts, now time.Time) *accounts {
 	a := &accounts{news: make(chan struct{}, 1), kept: kept, refused: map[account]refusedAccount{}}
 	a.load(kept.Accounts, now)
 	return a

@@ -69,7 +69,7 @@ func TestAccounts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				a := newAccounts(state.Refusals{}, time.Now())
+				a := newAccounts(state.RefusedAccounts{}, time.Now())
 				asked, answer := 0, refusing(c.kind)
 				open := a.guard(func(bmc.Device) (bmc.Power, error) { return lock{&asked, &answer}, nil })
 				p, err := open(mine)

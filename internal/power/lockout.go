@@ -22,7 +22,7 @@ type LockOut struct {
 // NewLockOut loads which accounts were refused before this process began. An error means
 // that the store could not be asked.
 func NewLockOut(ctx context.Context, s state.Store, instance string) (*LockOut, error) {
-	kept, err := state.LoadRefusals(ctx, s, instance)
+	kept, err := state.LoadRefusedAccounts(ctx, s, instance)
 	if err != nil {
 		return nil, err
 	}

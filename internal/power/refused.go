@@ -15,11 +15,11 @@ var errRefusedBefore = errors.New("the account was refused a short while ago, be
 
 // refusal is what is kept of one over a restart: else a daemon that comes and goes would
 // try a wrong password at each start, and lock the account.
-func refusal(at account, r refusedAccount) state.Refusal {
+func refusal(at account, r refusedAccount) state.RefusedAccount {
 	if r.mark == "" {
 		r.mark = markOf(r.salt, at, r.password)
 	}
-	return state.Refusal{Service: at.service, Part: at.part, User: at.user, Kind: string(bmc.KindOf(r.err)), Salt: r.salt, Mark: r.mark, Until: r.until.UTC()}
+	return state.RefusedAccount{Service: at.service, Part: at.part, User: at.user, Kind: string(bmc.KindOf(r.err)), Salt: r.salt, Mark: r.mark, Until: r.until.UTC()}
 }
 
 // markOf is one byte by which another password is known, most likely.
@@ -37,7 +37,7 @@ func (r refusedAccount) same(at account, password bmc.Secret) bool {
 }
 
 // load takes in what was kept.
-func (a *accounts) load(list []state.Refusal, now time.Time) {
+func (a *accounts) load(list []state.RefusedAccount, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, each := range list {
@@ -53,7 +53,7 @@ func (a *accounts) load(list []state.Refusal, now time.Time) {
 }
 
 // list is what is to be kept.
-func (a *accounts) list(now time.Time) (list []state.Refusal) {
+func (a *accounts) list(now time.Time) (list []state.RefusedAccount) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for at, r := range a.refused {
@@ -83,10 +83,10 @@ func (a *accounts) run(ctx context.Context, s state.Store, failed func(error)) e
 		case <-a.news:
 		}
 		kept.Accounts = a.list(time.Now())
-		saved, err := state.SaveRefusals(ctx, s, kept)
+		saved, err := state.SaveRefusedAccounts(ctx, s, kept)
 		if err == nil {
 			kept = saved
-		} else if stood, unread := state.LoadRefusals(ctx, s, kept.Instance); unread == nil {
+		} else if stood, unread := state.LoadRefusedAccounts(ctx, s, kept.Instance); unread == nil {
 			kept.Version = stood.Version // only the answer was lost, perhaps
 		}
 		if err != nil && !told && ctx.Err() == nil {

@@ -9,18 +9,18 @@ import (
 	"time"
 )
 
-// Backup is a whole Node as it was before fenced deleted it.
+// Backup is a complete Node as it was before fenced deleted it.
 type Backup struct {
 	RunID           string    `json:"runID"`
 	NodeUID         string    `json:"nodeUID"`
 	ResourceVersion string    `json:"resourceVersion"`
 	Saved           time.Time `json:"saved"`
-	// Node is the object's JSON, kept byte for byte.
+	// Node is the JSON of the object. Every byte of it is kept.
 	Node []byte `json:"node"`
 }
 
-// SaveBackup keeps a Node for its run, reads it back and compares. Only after
-// nil may the Node be deleted. // I21
+// SaveBackup saves a Node for its run, reads it back and compares. The Node may be deleted
+// only after SaveBackup returned nil. For the errors see Store.Put. // I21
 func SaveBackup(ctx context.Context, s Store, b Backup) error {
 	if err := saveBackup(ctx, s, b); err != nil {
 		return fmt.Errorf("save Node %s of run %q: %w", b.NodeUID, b.RunID, err)
@@ -30,13 +30,13 @@ func SaveBackup(ctx context.Context, s Store, b Backup) error {
 
 func saveBackup(ctx context.Context, s Store, b Backup) error {
 	if b.NodeUID == "" || !json.Valid(b.Node) {
-		return errors.New("the backup needs the Node's UID and its JSON")
+		return errors.New("the backup lacks the UID of the Node or its JSON")
 	}
 	list, version, err := backups(ctx, s, b.RunID)
 	if err != nil {
 		return err
 	}
-	data, err := encode(keepBackup(list, b))
+	data, err := encode(addBackup(list, b))
 	if err != nil {
 		return err
 	}
@@ -48,15 +48,15 @@ func saveBackup(ctx context.Context, s Store, b Backup) error {
 		return err
 	}
 	if len(list) == 0 || !bytes.Equal(list[len(list)-1].Node, b.Node) {
-		return errors.New("what was read back differs from what was written")
+		return errors.New("the record read back differs from the record written")
 	}
 	return nil
 }
 
-// keepBackup appends b. Of one Node UID the first and the newest stay: the
-// first shows what the run found, the newest what was there at the deletion,
-// and a Node that keeps changing cannot make the record grow.
-func keepBackup(list []Backup, b Backup) []Backup {
+// addBackup appends b and keeps at most two backups of each Node UID, so that a Node that
+// keeps changing does not make the record grow. The first is the Node that the run found,
+// and the newest is the Node that was deleted.
+func addBackup(list []Backup, b Backup) []Backup {
 	kept := make([]Backup, 0, len(list)+1)
 	first := true
 	for _, old := range list {
@@ -71,7 +71,8 @@ func keepBackup(list []Backup, b Backup) []Backup {
 	return append(kept, b)
 }
 
-// Backups returns the Nodes saved for a run, oldest first; none is no error.
+// Backups returns the Nodes saved for a run, oldest first. A run without backups is no
+// error.
 func Backups(ctx context.Context, s Store, runID string) ([]Backup, error) {
 	list, _, err := backups(ctx, s, runID)
 	return list, err
@@ -92,17 +93,17 @@ func backups(ctx context.Context, s Store, runID string) ([]Backup, uint64, erro
 func decodeBackups(r Record) ([]Backup, error) {
 	var list []Backup
 	if err := decode(r.Data, &list); err != nil {
-		return nil, fmt.Errorf("read %s: %w", name(KindBackup, r.Key), err)
+		return nil, fmt.Errorf("read %s: %w", RecordName(KindBackup, r.Key), err)
 	}
 	if len(list) == 0 {
-		return nil, fmt.Errorf("read %s: there is no Node in it", name(KindBackup, r.Key))
+		return nil, fmt.Errorf("read %s: the record holds no Node", RecordName(KindBackup, r.Key))
 	}
 	return list, nil
 }
 
-// PruneBackups deletes the backups of every run whose newest one is older than
-// the given time, unless keep wants that run's, and says of how many runs.
-// Unreadable ones stay.
+// PruneBackups deletes all backups of each run whose newest backup is older than the given
+// time, unless keep returns true for that run. It returns the number of runs. It keeps
+// unreadable records. The error names each record that it could not read or delete.
 func PruneBackups(ctx context.Context, s Store, olderThan time.Time, keep func(runID string) bool) (int, error) {
 	records, err := s.List(ctx, KindBackup)
 	if err != nil {

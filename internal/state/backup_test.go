@@ -16,7 +16,7 @@ func backup(run, uid, rv, node string, at time.Time) state.Backup {
 	return state.Backup{RunID: run, NodeUID: uid, ResourceVersion: rv, Saved: at, Node: []byte(node)}
 }
 
-// I21: the Node's JSON comes back byte for byte, spaces, escapes and all.
+// Every byte of the Node's JSON is kept, with spaces and escapes. // I21
 func TestBackupIsByteExact(t *testing.T) {
 	s, ctx := openStore(t), t.Context()
 	b := backup("r1", "uid-1", "7", "{ \"a\":\t\"<&>\u2028é\", \"n\": 1.0e3,\n \"a\": 2}", noon)
@@ -62,8 +62,8 @@ func TestBackupsKeepFirstAndNewestOfEachNode(t *testing.T) {
 	require.Equal(t, []string{"0", "4", "10", "14"}, versions)
 }
 
-// A Node as large as etcd takes is saved in each of the attempts of a run, of which
-// each finds it under another UID and sees it change.
+// The largest Node that etcd accepts can be saved in every attempt of a run, although each
+// attempt finds another UID and the Node changes.
 func TestBackupsOfTheLargestNodeInEachAttempt(t *testing.T) {
 	s, ctx := openStore(t), t.Context()
 	node := fmt.Sprintf(`{"metadata":{"annotations":{"a":%q}}}`, strings.Repeat("x", 3<<19))
@@ -78,10 +78,10 @@ func TestBackupsOfTheLargestNodeInEachAttempt(t *testing.T) {
 	}
 }
 
-// liar stores something else than it was told, as a failing disk would.
-type liar struct{ state.Store }
+// corruptingStore stores another backup than it was given, as a failing disk may.
+type corruptingStore struct{ state.Store }
 
-func (l liar) Put(ctx context.Context, r state.Record) (uint64, error) {
+func (l corruptingStore) Put(ctx context.Context, r state.Record) (uint64, error) {
 	if r.Kind == state.KindBackup {
 		r.Data = []byte(`{"v":1,"data":[{"runID":"r1","nodeUID":"uid-1","resourceVersion":"7","saved":"2026-03-01T12:00:00Z","node":"e30="}]}`)
 	}
@@ -89,7 +89,7 @@ func (l liar) Put(ctx context.Context, r state.Record) (uint64, error) {
 }
 
 func TestBackupIsReadBack(t *testing.T) {
-	s := liar{openStore(t)}
+	s := corruptingStore{openStore(t)}
 	require.NoError(t, state.SaveBackup(t.Context(), s, backup("r1", "uid-1", "7", `{}`, noon)))
 	err := state.SaveBackup(t.Context(), s, backup("r1", "uid-1", "8", `{"labels":1}`, noon))
 	require.ErrorContains(t, err, "read back differs")
@@ -116,7 +116,7 @@ func TestPruneBackups(t *testing.T) {
 	save("kept", "u2", noon.Add(-8*24*time.Hour))
 	save("new", "u3", noon.Add(-6*24*time.Hour))
 	save("both", "u4", noon.Add(-8*24*time.Hour))
-	save("both", "u5", noon) // the newest of a run counts for all of it
+	save("both", "u5", noon) // the newest backup of a run counts for all of them
 	n, err := state.PruneBackups(ctx, s, noon.Add(-7*24*time.Hour), func(run string) bool { return run == "kept" })
 	require.NoError(t, err)
 	require.Equal(t, 1, n)

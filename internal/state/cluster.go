@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// AllClusters is the name under which a pause of everything is kept.
+// AllClusters is the cluster name of the record that pauses all clusters.
 const AllClusters = ""
 
-// allClustersKey stands for AllClusters in the store, where keys are not
-// empty; no cluster may have that name.
+// allClustersKey is the key of AllClusters, because a key must not be empty. No cluster may
+// have this name.
 const allClustersKey = "*"
 
-// Cluster is what people ordered for a whole cluster. The zero value, which
-// also stands for a lost record, is neither armed nor paused.
+// Cluster holds the orders of people for a whole cluster. The zero value is neither armed
+// nor paused; it also stands for a record that was lost.
 type Cluster struct {
 	Name    string `json:"name"`
 	Version uint64 `json:"-"`
@@ -29,58 +29,59 @@ type Cluster struct {
 	PausedBy     string    `json:"pausedBy,omitempty"`
 	PausedReason string    `json:"pausedReason,omitempty"`
 	PausedAt     time.Time `json:"pausedAt,omitzero"`
-	PausedUntil  time.Time `json:"pausedUntil,omitzero"` // zero = until it is resumed
-	// ResumedAt starts a quiet period.
+	PausedUntil  time.Time `json:"pausedUntil,omitzero"` // zero: until it is resumed
+	// ResumedAt is when people ended a pause. A quiet period starts then.
 	ResumedAt time.Time `json:"resumedAt,omitzero"`
 
-	// Scope is what the files let the daemon act on when it last saw the cluster whole.
+	// Scope is the scope of the configuration when the daemon last saw the whole cluster.
 	Scope Scope `json:"scope,omitzero"`
 }
 
-// Scope is what a configuration lets the daemon act on, as far as a later start must
-// know it: with more, it begins with a quiet period. // I18
+// Scope is the part of a configuration that says what the daemon may act on. A start with
+// a larger scope begins with a quiet period. // I18
 type Scope struct {
 	Mode   string            `json:"mode"`
-	Checks map[string]string `json:"checks,omitempty"` // of policies.d: digest of what each selects
+	Checks map[string]string `json:"checks,omitempty"` // name of a check in policies.d -> digest of what it selects
 }
 
-// Key is under which the cluster is stored.
+// Key returns the key of the record.
 func (c Cluster) Key() string { return clusterKey(c.Name) }
 
-var typeCluster = typed[Cluster]{
+var clusterRecord = recordType[Cluster]{
 	kind: KindCluster, key: Cluster.Key, version: func(c *Cluster) *uint64 { return &c.Version },
-	name: func(c Cluster) string { return ordered(c.Name) },
+	name: func(c Cluster) string { return clusterTitle(c.Name) },
 }
 
-// NewClusters is an empty table of clusters, AllClusters among them.
-func NewClusters(changed func(Cluster)) *Table[Cluster] { return newTable(typeCluster, changed) }
+// NewClusters returns an empty table of clusters, for AllClusters too. See Table.
+func NewClusters(changed func(Cluster)) *Table[Cluster] { return newTable(clusterRecord, changed) }
 
-// SaveCluster writes the cluster durably and returns it with its new version.
+// SaveCluster writes the cluster durably and returns it with its new version. For the
+// errors see Store.Put.
 func SaveCluster(ctx context.Context, s Store, c Cluster) (Cluster, error) {
 	if c.Name == allClustersKey {
 		return c, fmt.Errorf("save cluster %q: the name is reserved", c.Name)
 	}
-	return typeCluster.save(ctx, s, c)
+	return clusterRecord.save(ctx, s, c)
 }
 
-// LoadCluster reads a cluster. One that was never saved has only its name, and
-// version 0, so that it can be changed and saved at once.
+// LoadCluster returns a cluster. If there is no record, it returns a Cluster with only the
+// name, in version 0: the caller can change and save it.
 func LoadCluster(ctx context.Context, s Store, cluster string) (Cluster, error) {
-	c, err := typeCluster.get(ctx, s, clusterKey(cluster))
+	c, err := clusterRecord.get(ctx, s, clusterKey(cluster))
 	if errors.Is(err, ErrNotFound) {
 		return Cluster{Name: cluster}, nil
 	}
 	return c, err
 }
 
-// LoadClusters reads all clusters that were ever saved, AllClusters among
-// them, beside an error that names each unreadable one.
-func LoadClusters(ctx context.Context, s Store) ([]Cluster, error) { return typeCluster.list(ctx, s) }
+// LoadClusters returns all clusters that have a record, AllClusters too, and an error
+// (ErrUnreadable) that names each record that cannot be read.
+func LoadClusters(ctx context.Context, s Store) ([]Cluster, error) { return clusterRecord.list(ctx, s) }
 
-// ordered names a record for people.
-func ordered(cluster string) string {
+// clusterTitle names the record of a cluster in error messages.
+func clusterTitle(cluster string) string {
 	if cluster == AllClusters {
-		return "what is ordered for all clusters"
+		return "the record of all clusters"
 	}
 	return fmt.Sprintf("cluster %q", cluster)
 }

@@ -38,7 +38,7 @@ func TestClusters(t *testing.T) {
 	require.Len(t, list, 2)
 }
 
-// A cluster of that name would overwrite the order for all of them.
+// A cluster of that name would overwrite the orders for all clusters.
 func TestClusterNamedLikeTheKeyOfAll(t *testing.T) {
 	s := openStore(t)
 	_, err := state.SaveCluster(t.Context(), s, state.Cluster{Name: "*"})
@@ -67,19 +67,19 @@ func TestPins(t *testing.T) {
 	require.Error(t, err)
 }
 
-// The record of all clusters has no name: an error says what it is.
+// The record of all clusters has no cluster name, so an error describes it.
 func TestErrorNamesTheRecordOfAllClusters(t *testing.T) {
-	s := openBolt(t)
+	s := openStore(t)
 	require.NoError(t, s.Close())
 	_, err := state.SaveCluster(t.Context(), s, state.Cluster{Name: state.AllClusters})
-	require.ErrorContains(t, err, "save what is ordered for all clusters: ")
+	require.ErrorContains(t, err, "save the record of all clusters: ")
 	_, err = state.SaveCluster(t.Context(), s, state.Cluster{Name: "prod"})
 	require.ErrorContains(t, err, `save cluster "prod": `)
 }
 
 // A quarantine and a person's hold of the same Node are two records.
 func TestQuarantineStandsBesideAHold(t *testing.T) {
-	s := openBolt(t)
+	s := openStore(t)
 	hold, err := state.SaveHold(t.Context(), s, state.Hold{Cluster: "prod", Node: "n", By: "ann"})
 	require.NoError(t, err)
 	quarantine, err := state.SaveHold(t.Context(), s, state.Hold{Cluster: "prod", Node: "n", By: "fenced", Quarantine: true})

@@ -8,11 +8,11 @@ import (
 	"io"
 )
 
-// codecVersion is the version every record is written in. A change that an
-// older fenced could not read, or would lose on rewriting, needs a new one.
+// codecVersion is the version of every record that is written. Increase it for a change
+// that an older fenced cannot read, or would lose when it saves the record again.
 const codecVersion = 1
 
-// envelope is the outer form of every record: {"v":1,"data":...}.
+// envelope is the outer JSON object of every record: {"v":1,"data":...}.
 type envelope struct {
 	V    int             `json:"v"`
 	Data json.RawMessage `json:"data"`
@@ -26,13 +26,14 @@ func encode(value any) ([]byte, error) {
 	return json.Marshal(envelope{V: codecVersion, Data: data})
 }
 
-// decode reads a record strictly: a field that this version does not know
-// would be lost when the record is saved again, so it is refused. // I20
+// decode reads a record. It refuses a field that this program does not know, because the
+// field would be lost when the record is saved again. A record of a newer version is
+// ErrFuture. // I20
 func decode(data []byte, value any) error {
 	var probe struct {
 		V int `json:"v"`
 	}
-	// The version comes first and alone: of a future one nothing else is known.
+	// Only the version is read at first: the rest of a newer record is unknown.
 	if err := json.Unmarshal(data, &probe); err != nil {
 		return fmt.Errorf("decode: %w", err)
 	}
@@ -43,23 +44,24 @@ func decode(data []byte, value any) error {
 		return errors.New("decode: the record has no version")
 	}
 	var e envelope
-	if err := strict(data, &e); err != nil {
+	if err := decodeStrict(data, &e); err != nil {
 		return err
 	}
 	if len(e.Data) == 0 || string(e.Data) == "null" {
 		return errors.New("decode: the record is empty")
 	}
-	return strict(e.Data, value)
+	return decodeStrict(e.Data, value)
 }
 
-func strict(data []byte, value any) error {
+// decodeStrict decodes one JSON value and refuses unknown fields.
+func decodeStrict(data []byte, value any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	if err := d.Decode(value); err != nil {
 		return fmt.Errorf("decode: %w", err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("decode: more follows the record")
+		return errors.New("decode: data follows the record")
 	}
 	return nil
 }

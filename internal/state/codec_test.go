@@ -10,8 +10,8 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// The form on disk is a promise to the next version: this text was written by
-// version 1 and must stay readable and be written the same.
+// The stored format must not change: version 1 wrote this text, and it must be read and
+// written in the same way.
 func TestRunOnDisk(t *testing.T) {
 	const stored = `{"v":1,"data":{"id":"r1","target":{"cluster":"prod","node":"worker-3"},"strategy":"PowerCycle","isolation":"deleteNode",` +
 		`"limits":{"offDeadline":60000000000,"apiTimeout":0,"podsGoneTimeout":0,"onDeadline":0,"readyTimeout":0,"restoreTimeout":0,"runTimeout":0,` +

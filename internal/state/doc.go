@@ -1,15 +1,19 @@
-// Package state keeps what must outlive the daemon: runs, backups of Nodes,
-// what people ordered per cluster, and pinned identities.
+// Package state defines how fenced keeps what must survive a restart: runs, backups of
+// Nodes, orders for clusters, holds, freezes, and pinned identities.
 //
-// It has two layers. A Store keeps opaque records under a kind and a key, with
-// compare-and-set on a version and durability when Put returns; engines differ
-// only there, and statetest holds all of them to one conformance suite. Above
-// it, SaveRun and its like turn typed values into records and back through a
-// versioned JSON envelope.
+// The package has two layers. A Store keeps opaque records under a kind and a key, with
+// compare-and-set on a version. Above it, SaveRun and similar functions convert typed
+// values to records and back, in a versioned JSON envelope. Owners decides which of the
+// instances that share a store acts on which cluster.
 //
-// Two rules follow from what a lost record costs. A caller saves before it
-// acts and does nothing when the save fails, so Put never answers before the
-// bytes are on disk. // I19. And a record of a version this program does not
-// know is refused and never written over: a downgrade must not forget a host
-// that a newer fenced left switched off. // I20
+// The engines are in the packages boltstore and etcdstore. Package statetest is the
+// conformance suite that both pass.
+//
+// Two rules keep a record from being lost:
+//
+//   - A caller saves before it acts, and does not act if the save fails. So Put returns
+//     nil only after the record is durable. // I19
+//   - A record of a version that this program does not know is refused, and never
+//     overwritten. A downgrade must not forget a host that a newer fenced powered
+//     off. // I20
 package state

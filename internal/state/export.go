@@ -12,9 +12,9 @@ import (
 	"unicode/utf8"
 )
 
-// An export is JSON lines: a header, the records, and a seal with their number and the
-// SHA-256 of every byte before it. It holds all that a store does but its id: two
-// stores that took each other for one would both act.
+// An export consists of JSON lines: a header, the records, and a trailer with the number of
+// records and the SHA-256 of every byte before the trailer. It holds all records except the
+// store's ID: two stores with the same ID would both act.
 const (
 	exportFormat  = "fenced-export"
 	exportVersion = 1
@@ -34,13 +34,13 @@ type exportRecord struct {
 	Data []byte `json:"data"`
 }
 
-type exportSeal struct {
+type exportTrailer struct {
 	Records int    `json:"records"`
 	SHA256  string `json:"sha256"`
 }
 
-// Export writes all records and says how many. The store may be in use: the runs come
-// first, so the Nodes that one of them saved are there too. // I21
+// Export writes all records and returns their number. The store may be in use: runs are
+// written before backups, so the export has the backups of each run in it. // I21
 func Export(ctx context.Context, s Store, w io.Writer) (int, error) {
 	id, err := ID(ctx, s)
 	if err != nil {
@@ -49,7 +49,7 @@ func Export(ctx context.Context, s Store, w io.Writer) (int, error) {
 	sum, buffered := sha256.New(), bufio.NewWriter(w)
 	lines := json.NewEncoder(io.MultiWriter(buffered, sum))
 	n := 0
-	err = lines.Encode(exportHeader{Format: exportFormat, Version: exportVersion, Schema: schema, Store: id, At: time.Now().UTC()})
+	err = lines.Encode(exportHeader{Format: exportFormat, Version: exportVersion, Schema: Schema, Store: id, At: time.Now().UTC()})
 	for _, kind := range kinds {
 		if err != nil {
 			break
@@ -57,7 +57,7 @@ func Export(ctx context.Context, s Store, w io.Writer) (int, error) {
 		n, err = exportKind(ctx, s, kind, lines, n)
 	}
 	if err == nil {
-		err = json.NewEncoder(buffered).Encode(exportSeal{Records: n, SHA256: hex.EncodeToString(sum.Sum(nil))})
+		err = json.NewEncoder(buffered).Encode(exportTrailer{Records: n, SHA256: hex.EncodeToString(sum.Sum(nil))})
 	}
 	if err == nil {
 		err = buffered.Flush()
@@ -68,6 +68,7 @@ func Export(ctx context.Context, s Store, w io.Writer) (int, error) {
 	return n, nil
 }
 
+// exportKind writes the records of one kind. n is the number of records before and after.
 func exportKind(ctx context.Context, s Store, kind Kind, lines *json.Encoder, n int) (int, error) {
 	records, err := s.List(ctx, kind)
 	if err != nil {
@@ -78,7 +79,7 @@ func exportKind(ctx context.Context, s Store, kind Kind, lines *json.Encoder, n 
 			continue
 		}
 		if !utf8.ValidString(r.Key) {
-			return n, fmt.Errorf("%s has a key that is no text", name(kind, r.Key))
+			return n, fmt.Errorf("the key of %s is not valid UTF-8", RecordName(kind, r.Key))
 		}
 		if err := lines.Encode(exportRecord{Kind: kind, Key: r.Key, Data: r.Data}); err != nil {
 			return n, err

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Freeze says that a host was seen alive while its BMC said Off: until a person
-// releases it, nothing is switched off there. There is one for each run that
-// found such a thing out, kept beside its release. // I5
+// Freeze records that a host was alive while its BMC reported Off. Until a person releases
+// the host, fenced powers nothing off there. Each run that notices such a host has one
+// Freeze. A released Freeze stays, with its release. // I5
 type Freeze struct {
 	RunID   string `json:"runID"`
 	Version uint64 `json:"-"`
@@ -16,8 +16,8 @@ type Freeze struct {
 	Cluster string `json:"cluster"`
 	Node    string `json:"node,omitempty"`
 	Devices string `json:"devices,omitempty"` // as in Pin
-	// Class is the model and firmware of the BMC that said so; empty when it is
-	// not known, or when an outlet did.
+	// Class is the model and firmware of the BMC that falsely reported Off. It is empty
+	// if that is unknown, or if an outlet reported Off.
 	Class  string    `json:"class,omitempty"`
 	Reason string    `json:"reason"`
 	At     time.Time `json:"at"`
@@ -27,25 +27,28 @@ type Freeze struct {
 	ReleasedAt     time.Time `json:"releasedAt,omitzero"`
 }
 
-// Active says whether nobody has released the host yet.
+// Active returns whether nobody has released the host yet.
 func (f Freeze) Active() bool { return f.ReleasedBy == "" }
 
-var typeFreeze = typed[Freeze]{
+var freezeRecord = recordType[Freeze]{
 	kind: KindFreeze, key: func(f Freeze) string { return f.RunID }, version: func(f *Freeze) *uint64 { return &f.Version },
 	name: func(f Freeze) string { return "the freeze of " + f.Host + " by run " + f.RunID },
 }
 
-// NewFreezes is an empty table of freezes, released ones too.
-func NewFreezes(changed func(Freeze)) *Table[Freeze] { return newTable(typeFreeze, changed) }
+// NewFreezes returns an empty table of freezes, for released ones too. See Table.
+func NewFreezes(changed func(Freeze)) *Table[Freeze] { return newTable(freezeRecord, changed) }
 
-// SaveFreeze writes the freeze durably and returns it with its new version.
+// SaveFreeze writes the freeze durably and returns it with its new version. For the errors
+// see Store.Put.
 func SaveFreeze(ctx context.Context, s Store, f Freeze) (Freeze, error) {
-	return typeFreeze.save(ctx, s, f)
+	return freezeRecord.save(ctx, s, f)
 }
 
-// LoadFreezes reads all freezes, released ones too, beside an error that names
-// each unreadable one.
-func LoadFreezes(ctx context.Context, s Store) ([]Freeze, error) { return typeFreeze.list(ctx, s) }
+// LoadFreezes returns all freezes, released ones too, and an error (ErrUnreadable) that
+// names each record that cannot be read.
+func LoadFreezes(ctx context.Context, s Store) ([]Freeze, error) { return freezeRecord.list(ctx, s) }
 
-// DeleteFreeze forgets a freeze.
-func DeleteFreeze(ctx context.Context, s Store, f Freeze) error { return typeFreeze.delete(ctx, s, f) }
+// DeleteFreeze deletes a freeze. For the errors see Store.Delete.
+func DeleteFreeze(ctx context.Context, s Store, f Freeze) error {
+	return freezeRecord.delete(ctx, s, f)
+}

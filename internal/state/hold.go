@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// Hold keeps one Node from being fenced, until it expires or a person releases it:
-// a person's, or the quarantine of a host that was fenced again and again.
+// Hold stops the fencing of one Node until it expires or a person releases it. A person
+// orders a hold. fenced itself creates one, the quarantine, for a host that it has fenced
+// too often.
 type Hold struct {
 	Cluster string `json:"cluster"`
 	Node    string `json:"node"`
@@ -15,20 +16,20 @@ type Hold struct {
 	By     string    `json:"by"` // a person, or "fenced"
 	Reason string    `json:"reason"`
 	At     time.Time `json:"at"`
-	Until  time.Time `json:"until,omitzero"` // zero = until it is released
-	// Quarantine: fenced made it, for a host that comes to no rest. It does not bind
-	// people. // I15
+	Until  time.Time `json:"until,omitzero"` // zero: until it is released
+	// Quarantine is true if fenced created the hold. A quarantine does not stop the
+	// orders of people. // I15
 	Quarantine bool `json:"quarantine,omitempty"`
 
-	// Released by a person: the record stays until it is forgotten, because the runs
-	// before it count no more.
+	// A person released the hold. The record stays for a while, because the runs before
+	// the release no longer count.
 	ReleasedBy     string    `json:"releasedBy,omitempty"`
 	ReleasedReason string    `json:"releasedReason,omitempty"`
 	ReleasedAt     time.Time `json:"releasedAt,omitzero"`
 }
 
-// Key tells it from the holds of other Nodes, and from the quarantine beside a
-// person's hold: neither takes the other's place, nor ends with it.
+// Key returns the key of the record. The quarantine of a Node and a person's hold of the
+// same Node have different keys, so neither replaces or ends the other.
 func (h Hold) Key() string {
 	if h.Quarantine {
 		return h.Cluster + "/" + h.Node + "/quarantine"
@@ -36,13 +37,13 @@ func (h Hold) Key() string {
 	return h.Cluster + "/" + h.Node
 }
 
-// Active says whether the hold stands at that time.
+// Active returns whether the hold is in force at that time.
 func (h Hold) Active(now time.Time) bool {
 	return h.ReleasedBy == "" && (h.Until.IsZero() || now.Before(h.Until))
 }
 
-// Ended is when the hold ceases to stand, or did; zero while nobody has released it
-// and it has no end.
+// Ended returns the time when the hold ends or ended. It returns the zero time for a hold
+// without an end that nobody has released.
 func (h Hold) Ended() time.Time {
 	if h.ReleasedBy != "" {
 		return h.ReleasedAt
@@ -50,21 +51,22 @@ func (h Hold) Ended() time.Time {
 	return h.Until
 }
 
-var typeHold = typed[Hold]{
+var holdRecord = recordType[Hold]{
 	kind: KindHold, key: Hold.Key, version: func(h *Hold) *uint64 { return &h.Version },
 	name: func(h Hold) string { return "the hold of " + h.Key() },
 }
 
-// NewHolds is an empty table of holds, ended ones too. There is one for each Node, beside
-// a quarantine: a new one takes the place of the old.
-func NewHolds(changed func(Hold)) *Table[Hold] { return newTable(typeHold, changed) }
+// NewHolds returns an empty table of holds, for ended ones too. See Table. A Node has at most
+// one hold and one quarantine: a new one replaces the old one.
+func NewHolds(changed func(Hold)) *Table[Hold] { return newTable(holdRecord, changed) }
 
-// SaveHold writes the hold durably and returns it with its new version.
-func SaveHold(ctx context.Context, s Store, h Hold) (Hold, error) { return typeHold.save(ctx, s, h) }
+// SaveHold writes the hold durably and returns it with its new version. For the errors see
+// Store.Put.
+func SaveHold(ctx context.Context, s Store, h Hold) (Hold, error) { return holdRecord.save(ctx, s, h) }
 
-// LoadHolds reads all holds, ended ones too, beside an error that names each
-// unreadable one.
-func LoadHolds(ctx context.Context, s Store) ([]Hold, error) { return typeHold.list(ctx, s) }
+// LoadHolds returns all holds, ended ones too, and an error (ErrUnreadable) that names each
+// record that cannot be read.
+func LoadHolds(ctx context.Context, s Store) ([]Hold, error) { return holdRecord.list(ctx, s) }
 
-// DeleteHold forgets a hold.
-func DeleteHold(ctx context.Context, s Store, h Hold) error { return typeHold.delete(ctx, s, h) }
+// DeleteHold deletes a hold. For the errors see Store.Delete.
+func DeleteHold(ctx context.Context, s Store, h Hold) error { return holdRecord.delete(ctx, s, h) }

@@ -16,21 +16,22 @@ import (
 )
 
 const (
-	// maxExport bounds what an import keeps in a temporary file.
+	// maxExport is the largest export that is accepted, in bytes.
 	maxExport = 4 << 30
-	// maxLine holds the largest record in base64.
+	// maxLine is the longest line, in bytes: the largest record in base64 fits.
 	maxLine = 2*MaxData + 64<<10
 )
 
-// importKey stands in a store from the first record of an import to the last.
+// importKey is the key of the mark that a store has from the first record of an import to
+// the last.
 const importKey = "importing"
 
-// ErrUnfinished is the answer of Whole while an import was not completed.
-var ErrUnfinished = errors.New("an import into this store was not completed; import again")
+// ErrIncompleteImport means that an import into the store began and was not completed.
+var ErrIncompleteImport = errors.New("an import into this store was not completed; import again")
 
-// Whole refuses a store that holds only a part of what was to be imported: a run that is
-// missing is a host that stays off and is forgotten. // I20
-func Whole(ctx context.Context, s Store) error {
+// CheckComplete returns ErrIncompleteImport for a store that holds only a part of an
+// export. Without the missing runs, fenced would forget hosts that it powered off. // I20
+func CheckComplete(ctx context.Context, s Store) error {
 	_, err := s.Get(ctx, KindMeta, importKey)
 	switch {
 	case errors.Is(err, ErrNotFound):
@@ -38,12 +39,15 @@ func Whole(ctx context.Context, s Store) error {
 	case err != nil:
 		return err
 	}
-	return ErrUnfinished
+	return ErrIncompleteImport
 }
 
-// Import reads an export into an empty store and says how many records it held. All
-// of it is checked before anything is written. What an earlier import left that was
-// interrupted is removed first.
+// Import reads an export into an empty store and returns the number of records. It checks
+// the complete export before it writes anything. If an earlier import was interrupted,
+// Import first removes the records of that one.
+//
+// Import returns ErrLocked if an instance uses the store, and ErrFuture if a newer fenced
+// wrote the export. After an error during the writing, CheckComplete refuses the store.
 func Import(ctx context.Context, s Store, r io.Reader) (int, error) {
 	n, err := importAll(ctx, s, r)
 	if err != nil {
@@ -53,7 +57,7 @@ func Import(ctx context.Context, s Store, r io.Reader) (int, error) {
 }
 
 func importAll(ctx context.Context, s Store, r io.Reader) (n int, err error) {
-	// The copy is what is checked and what is read: a file may change in between.
+	// Both passes read this copy: r can be read only once, and a file could change.
 	spool, err := os.CreateTemp("", "fenced-import-")
 	if err != nil {
 		return 0, err
@@ -64,13 +68,13 @@ func importAll(ctx context.Context, s Store, r io.Reader) (n int, err error) {
 		return 0, err
 	}
 	if size > maxExport {
-		return 0, fmt.Errorf("it is larger than %d bytes", int64(maxExport))
+		return 0, fmt.Errorf("the export is larger than %d bytes", int64(maxExport))
 	}
 	found := map[string]bool{}
 	err = readExport(spool, func(r exportRecord) error {
 		id := string(r.Kind) + "/" + r.Key
 		if found[id] {
-			return fmt.Errorf("%s is there twice", name(r.Kind, r.Key))
+			return fmt.Errorf("%s occurs twice", RecordName(r.Kind, r.Key))
 		}
 		found[id] = true
 		return r.check()
@@ -78,7 +82,7 @@ func importAll(ctx context.Context, s Store, r io.Reader) (n int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := empty(ctx, s); err != nil {
+	if err := requireEmpty(ctx, s); err != nil {
 		return 0, err
 	}
 	mark, err := s.Put(ctx, Record{Kind: KindMeta, Key: importKey})
@@ -95,28 +99,28 @@ func importAll(ctx context.Context, s Store, r io.Reader) (n int, err error) {
 	return len(found), s.Delete(ctx, KindMeta, importKey, mark)
 }
 
-// check refuses a record that this version could not keep.
+// check refuses a record that this program cannot store.
 func (r exportRecord) check() error {
-	if !slices.Contains(kinds, r.Kind) {
-		return fmt.Errorf("%s: %w", name(r.Kind, r.Key), errUnknownKind)
+	if err := CheckKind(r.Kind); err != nil {
+		return fmt.Errorf("%s: %w", RecordName(r.Kind, r.Key), err)
 	}
 	if r.Kind == KindMeta && (r.Key == idKey || r.Key == importKey) {
-		return fmt.Errorf("%s is not for another store", name(r.Kind, r.Key))
+		return fmt.Errorf("%s must not be imported into another store", RecordName(r.Kind, r.Key))
 	}
 	if len(r.Data) > MaxData {
-		return fmt.Errorf("%s has %d bytes, %d are allowed", name(r.Kind, r.Key), len(r.Data), MaxData)
+		return fmt.Errorf("%s has %d bytes, %d are allowed", RecordName(r.Kind, r.Key), len(r.Data), MaxData)
 	}
 	var probe struct {
 		V int `json:"v"`
 	}
-	// A record that is not even an envelope goes along as it is: it was unreadable before.
+	// A record without an envelope is imported unchanged: it was unreadable before.
 	if json.Unmarshal(r.Data, &probe) == nil && probe.V > codecVersion {
-		return fmt.Errorf("%s: %w", name(r.Kind, r.Key), ErrFuture)
+		return fmt.Errorf("%s: %w", RecordName(r.Kind, r.Key), ErrFuture)
 	}
-	return checkKey(r.Kind, r.Key)
+	return CheckKey(r.Kind, r.Key)
 }
 
-// readExport gives each record, and then checks the seal.
+// readExport calls each for every record, and then checks the trailer.
 func readExport(f io.ReadSeeker, each func(exportRecord) error) error {
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return err
@@ -124,22 +128,22 @@ func readExport(f io.ReadSeeker, each func(exportRecord) error) error {
 	lines := bufio.NewScanner(f)
 	lines.Buffer(make([]byte, 64<<10), maxLine)
 	sum, n := sha256.New(), 0
-	var seal []byte
+	var trailer []byte
 	for line := 0; lines.Scan(); line++ {
 		text := lines.Bytes()
 		switch {
-		case seal != nil:
-			return fmt.Errorf("line %d: more follows the last line", line+1)
+		case trailer != nil:
+			return fmt.Errorf("line %d: data follows the last line", line+1)
 		case line == 0:
 			if err := checkHeader(text); err != nil {
 				return err
 			}
 		case bytes.HasPrefix(text, []byte(`{"records":`)):
-			seal = bytes.Clone(text)
+			trailer = bytes.Clone(text)
 			continue
 		default:
 			var r exportRecord
-			if err := strict(text, &r); err != nil {
+			if err := decodeStrict(text, &r); err != nil {
 				return fmt.Errorf("line %d: %w", line+1, err)
 			}
 			if err := each(r); err != nil {
@@ -153,46 +157,47 @@ func readExport(f io.ReadSeeker, each func(exportRecord) error) error {
 	if err := lines.Err(); err != nil {
 		return err
 	}
-	if seal == nil {
-		return errors.New("its last line is missing: it was cut short")
+	if trailer == nil {
+		return errors.New("the last line is missing: the file was cut short")
 	}
-	var end exportSeal
-	if err := strict(seal, &end); err != nil {
+	var end exportTrailer
+	if err := decodeStrict(trailer, &end); err != nil {
 		return fmt.Errorf("last line: %w", err)
 	}
 	if end.Records != n || end.SHA256 != hex.EncodeToString(sum.Sum(nil)) {
-		return errors.New("its content does not match the checksum in the last line: it was changed")
+		return errors.New("the content does not match the checksum in the last line: the file was changed")
 	}
 	return nil
 }
 
+// checkHeader refuses the first line of another program's file, or of a newer fenced.
 func checkHeader(text []byte) error {
 	var h exportHeader
-	// Of a future format nothing but its name and version is known.
+	// Unknown fields are accepted here: of a newer format only name and version are known.
 	if err := json.Unmarshal(text, &h); err != nil || h.Format != exportFormat || h.Version < 1 {
-		return errors.New("it is not an export of fenced")
+		return errors.New("the file is not an export of fenced")
 	}
-	if h.Version > exportVersion || h.Schema > schema {
-		return fmt.Errorf("format %d with schema %d, this program knows %d with %d: %w", h.Version, h.Schema, exportVersion, schema, ErrFuture)
+	if h.Version > exportVersion || h.Schema > Schema {
+		return fmt.Errorf("format %d with schema %d, this program knows %d with %d: %w", h.Version, h.Schema, exportVersion, Schema, ErrFuture)
 	}
 	return nil
 }
 
-// empty refuses a store that holds anything, or that a fenced takes part in.
-func empty(ctx context.Context, s Store) error {
-	if shared, ok := s.(*etcdStore); ok {
-		v, err := shared.look(ctx)
+// requireEmpty refuses a store that has records, or that an instance uses.
+func requireEmpty(ctx context.Context, s Store) error {
+	if shared, ok := s.(Shared); ok {
+		users, err := shared.Instances(ctx)
 		if err != nil {
 			return err
 		}
-		for name := range v.members {
+		for _, name := range users {
 			return fmt.Errorf("instance %q uses the store: %w", name, ErrLocked)
 		}
 	}
-	if err := Whole(ctx, s); errors.Is(err, ErrUnfinished) {
-		return clearAll(ctx, s)
+	if err := CheckComplete(ctx, s); errors.Is(err, ErrIncompleteImport) {
+		return removeImported(ctx, s)
 	}
-	var there []string
+	var found []string
 	for _, kind := range kinds {
 		records, err := s.List(ctx, kind)
 		if err != nil {
@@ -200,18 +205,18 @@ func empty(ctx context.Context, s Store) error {
 		}
 		records = slices.DeleteFunc(records, func(r Record) bool { return kind == KindMeta && r.Key == idKey })
 		if len(records) > 0 {
-			there = append(there, fmt.Sprintf("%d %s", len(records), kind))
+			found = append(found, fmt.Sprintf("%d %s", len(records), kind))
 		}
 	}
-	if len(there) > 0 {
-		return fmt.Errorf("the store is not empty: it has records (%s)", strings.Join(there, ", "))
+	if len(found) > 0 {
+		return fmt.Errorf("the store is not empty: it has records (%s)", strings.Join(found, ", "))
 	}
 	return nil
 }
 
-// clearAll removes what an interrupted import wrote, and its mark last.
-func clearAll(ctx context.Context, s Store) error {
-	for _, kind := range kinds { // the mark is of the last kind
+// removeImported removes the records of an interrupted import, and its mark last.
+func removeImported(ctx context.Context, s Store) error {
+	for _, kind := range kinds { // the mark is a record of the last kind
 		records, err := s.List(ctx, kind)
 		if err != nil {
 			return err

@@ -10,59 +10,66 @@ import (
 // Owner is the instance that acts on a cluster.
 type Owner struct {
 	Instance string
-	// Epoch grows each time a cluster changes hands; 0 = nobody owns it.
+	// Epoch is the number of this ownership. It grows with every change of the owner;
+	// 0 means that no instance owns the cluster.
 	Epoch uint64
-	// Problem is why this instance may know no better, "" when it does: the store
-	// refused what it asked last, or did not answer.
+	// Problem says why this answer may be out of date: the store refused the last
+	// request of this instance, or did not answer. It is empty if there is no problem.
 	Problem string
 }
 
-// Claim is this instance's right to act on one cluster, as long as it lasts.
+// Claim is the right of this instance to act on one cluster. It ends when the instance
+// loses or releases the cluster.
 type Claim struct {
 	Cluster string
 	Epoch   uint64
-	// Store is the shared store, in which every Put and Delete also compares the
-	// epoch: ErrNotOwner, and nothing written, once the cluster has another owner. // I19
+	// Store is the shared store. Its Put and Delete also compare the epoch. Once
+	// another instance owns the cluster, they return ErrNotOwner and write
+	// nothing. // I19
 	Store Store
-	// Until is the moment after which nothing may be sent that the store cannot
-	// compare, like a command to a BMC. It moves on while the session is renewed; a
-	// store with one user has none, and gives the zero time. // I19
+	// Until returns the time after which the instance must not send anything that the
+	// store cannot compare, such as a command to a BMC. Each renewal of the session
+	// moves that time on. A store with one user has no such time: Until then returns
+	// the zero time. // I19
 	Until func() time.Time
 }
 
-// Owners says which of the instances that share a store acts on which cluster.
+// Owners decides which of the instances that share a store acts on which cluster.
 type Owners interface {
-	// Run takes clusters and gives them up until ctx ends. guard is called in a
-	// goroutine of its own with each claim that is gained; its ctx ends when the claim
-	// is lost or asked for by a better placed instance. The claim is given up only
-	// after guard has returned.
-	Run(ctx context.Context, guard func(ctx context.Context, c Claim)) error
-	// Owner is who acts on a cluster, as far as this instance knows.
+	// Run claims and releases clusters until ctx ends. For each new claim it calls
+	// onClaim in a goroutine of its own. The context of that call ends when the claim
+	// is lost, or when a preferred instance is to take the cluster over. The claim is
+	// released only after onClaim has returned. Run returns ErrLocked if another
+	// process uses the same instance name, and nil when ctx has ended.
+	Run(ctx context.Context, onClaim func(ctx context.Context, c Claim)) error
+	// Owner returns the owner of a cluster, as far as this instance knows.
 	Owner(cluster string) Owner
 }
 
-// sole owns everything: the store is locked for this process alone.
+// sole owns every cluster. Its store is locked for this process.
 type sole struct {
 	store    Store
 	instance string
 	clusters []string
 }
 
-// Sole gives every cluster to the one user of a store that is locked, in the first
-// epoch and for ever.
+// Sole returns Owners that give every cluster to the only user of a store, in epoch 1,
+// until Run ends.
 func Sole(s Store, instance string, clusters []string) Owners {
 	return sole{store: s, instance: instance, clusters: clusters}
 }
 
-func (s sole) Run(ctx context.Context, guard func(context.Context, Claim)) error {
+// Run implements Owners.
+func (s sole) Run(ctx context.Context, onClaim func(context.Context, Claim)) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, name := range s.clusters {
 		g.Go(func() error {
-			guard(ctx, Claim{Cluster: name, Epoch: 1, Store: s.store, Until: func() time.Time { return time.Time{} }})
+			onClaim(ctx, Claim{Cluster: name, Epoch: 1, Store: s.store, Until: func() time.Time { return time.Time{} }})
 			return nil
 		})
 	}
 	return g.Wait()
 }
 
+// Owner implements Owners.
 func (s sole) Owner(string) Owner { return Owner{Instance: s.instance, Epoch: 1} }

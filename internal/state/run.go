@@ -9,8 +9,8 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// SaveRun writes the run durably and returns it with its new version. The
-// engine acts only on what this returned. // I19
+// SaveRun writes the run durably and returns it with its new version. The engine acts only
+// on a run that SaveRun returned without an error. For the errors see Store.Put. // I19
 func SaveRun(ctx context.Context, s Store, run remediate.Run) (remediate.Run, error) {
 	if err := checkRun(run); err != nil {
 		return run, fmt.Errorf("save run %q: %w", run.ID, err)
@@ -27,7 +27,7 @@ func SaveRun(ctx context.Context, s Store, run remediate.Run) (remediate.Run, er
 	return run, nil
 }
 
-// GetRun reads one run; ErrNotFound when there is none.
+// GetRun returns one run, or ErrNotFound.
 func GetRun(ctx context.Context, s Store, id string) (remediate.Run, error) {
 	r, err := s.Get(ctx, KindRun, id)
 	if err != nil {
@@ -36,14 +36,15 @@ func GetRun(ctx context.Context, s Store, id string) (remediate.Run, error) {
 	return decodeRun(r)
 }
 
-// LoadRuns reads all runs. A record that cannot be read does not hide the
-// others: the good ones are returned beside an error that names each bad one.
+// LoadRuns returns all runs that can be read, and an error (ErrUnreadable) that names each
+// record that cannot. If the store cannot be listed, it returns no run.
 func LoadRuns(ctx context.Context, s Store) ([]remediate.Run, error) {
-	return load(ctx, s, KindRun, decodeRun)
+	return decodeAll(ctx, s, KindRun, decodeRun)
 }
 
-// PruneRuns deletes the runs that ended before the given time and says how
-// many. Open and unreadable ones stay.
+// PruneRuns deletes the runs that ended before the given time and returns their number. It
+// keeps open runs and unreadable records. The error names each record that it could not
+// read or delete.
 func PruneRuns(ctx context.Context, s Store, endedBefore time.Time) (int, error) {
 	runs, err := LoadRuns(ctx, s)
 	n := 0
@@ -60,8 +61,9 @@ func PruneRuns(ctx context.Context, s Store, endedBefore time.Time) (int, error)
 	return n, err
 }
 
-// load decodes every record of a kind, the good beside an error for the bad.
-func load[T any](ctx context.Context, s Store, kind Kind, decode func(Record) (T, error)) ([]T, error) {
+// decodeAll returns every record of a kind that decode accepts, and an error that names
+// the others.
+func decodeAll[T any](ctx context.Context, s Store, kind Kind, decode func(Record) (T, error)) ([]T, error) {
 	records, err := s.List(ctx, kind)
 	if err != nil {
 		return nil, err
@@ -71,7 +73,7 @@ func load[T any](ctx context.Context, s Store, kind Kind, decode func(Record) (T
 	for _, r := range records {
 		v, err := decode(r)
 		if err != nil {
-			bad = append(bad, unreadable{err})
+			bad = append(bad, unreadableError{err})
 			continue
 		}
 		list = append(list, v)
@@ -79,16 +81,16 @@ func load[T any](ctx context.Context, s Store, kind Kind, decode func(Record) (T
 	return list, errors.Join(bad...)
 }
 
-// ErrUnreadable marks the error beside a list that lacks only the records that cannot be
-// decoded.
+// ErrUnreadable marks the error that comes with a list. The list holds all records except
+// those that cannot be decoded.
 var ErrUnreadable = errors.New("unreadable records")
 
-// unreadable is why one record of a list is not in it.
-type unreadable struct{ error }
+// unreadableError says why one record cannot be decoded.
+type unreadableError struct{ error }
 
-func (unreadable) Is(target error) bool { return target == ErrUnreadable }
+func (unreadableError) Is(target error) bool { return target == ErrUnreadable }
 
-func (u unreadable) Unwrap() error { return u.error }
+func (u unreadableError) Unwrap() error { return u.error }
 
 func decodeRun(r Record) (remediate.Run, error) {
 	var run remediate.Run
@@ -97,19 +99,19 @@ func decodeRun(r Record) (remediate.Run, error) {
 		err = checkRun(run)
 	}
 	if err == nil && run.ID != r.Key {
-		err = fmt.Errorf("it calls itself %q", run.ID)
+		err = fmt.Errorf("it holds the record of %q", run.ID)
 	}
 	if err != nil {
-		return remediate.Run{}, fmt.Errorf("read %s: %w", name(KindRun, r.Key), err)
+		return remediate.Run{}, fmt.Errorf("read %s: %w", RecordName(KindRun, r.Key), err)
 	}
 	run.Version = r.Version
 	return run, nil
 }
 
-// checkRun refuses what no step could continue, on the way in and out: a run
-// that cannot be read again would leave its host unattended.
+// checkRun refuses a run that no step can continue. It is called before a save and after a
+// read: a run that cannot be read again would leave its host unattended.
 func checkRun(run remediate.Run) error {
-	if err := checkKey(KindRun, run.ID); err != nil {
+	if err := CheckKey(KindRun, run.ID); err != nil {
 		return err
 	}
 	switch run.Step {

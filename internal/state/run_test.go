@@ -2,11 +2,9 @@ package state_test
 
 import (
 	"fmt"
-	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
@@ -16,13 +14,6 @@ import (
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 123456789, time.UTC)
-
-func openStore(t *testing.T) state.Store {
-	s, err := state.OpenBolt(filepath.Join(t.TempDir(), "state.db"))
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, s.Close()) })
-	return s
-}
 
 func aRun(id string) remediate.Run {
 	return remediate.Run{ID: id, Step: remediate.PowerOff, Strategy: remediate.PowerCycle, Started: noon}
@@ -101,7 +92,7 @@ func TestLoadRunsReturnsTheGoodBesideTheBad(t *testing.T) {
 			require.Equal(t, "a", runs[0].ID)
 			require.Equal(t, "z", runs[1].ID)
 
-			// It is neither pruned nor written over.
+			// It is neither pruned nor overwritten.
 			n, err := state.PruneRuns(ctx, s, noon.Add(1000*time.Hour))
 			require.Error(t, err)
 			require.Zero(t, n)
@@ -139,7 +130,7 @@ func TestPruneRunsKeepsOpenAndRecent(t *testing.T) {
 	require.Equal(t, []string{"ended-at-no-time", "held", "new-done", "running"}, ids)
 }
 
-// Whatever a run holds, it comes back the same.
+// Every run is read as it was written.
 func TestRunsComeBackAsTheyWere(t *testing.T) {
 	s := openStore(t)
 	n := 0

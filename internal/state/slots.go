@@ -6,12 +6,12 @@ import (
 	"fmt"
 )
 
-// maxSlots is the largest limit: the keys have four digits, so that their order is
-// that of the numbers.
+// maxSlots is the largest limit. Keys have four digits, so that their order is the order of
+// the numbers.
 const maxSlots = 9999
 
-// Slot is one of the places for runs in flight, over all clusters and instances
-// that share a store. // I11
+// Slot is one of the places for runs in flight. All clusters and instances that share a
+// store also share its slots. // I11
 type Slot struct {
 	Cluster string `json:"cluster"`
 	Run     string `json:"run"`
@@ -20,13 +20,15 @@ type Slot struct {
 	Version uint64 `json:"-"`
 }
 
-// TakeSlot gives the holder's run a slot and says whether it has one now; a run that
-// has one keeps it. A slot is a record that must not exist, and there are as many keys
-// as the limit allows. Keys above it, of a limit that was larger, count too: so who took
-// one looks again, and gives it back where there are too many. // I11
+// TakeSlot takes a slot for holder.Run and returns whether the run has one now. A run that
+// has a slot keeps it. If TakeSlot returns an error, the run may have a slot.
+//
+// To take a slot is to create a record, and there are as many keys as the limit allows. Keys
+// above the limit, from a time with a larger limit, count too. So TakeSlot counts again
+// after it took a slot, and frees the slot if there are too many. // I11
 func TakeSlot(ctx context.Context, s Store, limit int, holder Slot) (bool, error) {
 	if holder.Run == "" {
-		return false, errors.New("take a slot: it needs the run's id")
+		return false, errors.New("take a slot: the run has no ID")
 	}
 	has, err := takeSlot(ctx, s, limit, holder)
 	if err != nil {
@@ -40,7 +42,7 @@ func takeSlot(ctx context.Context, s Store, limit int, holder Slot) (bool, error
 	if err != nil {
 		return false, err
 	}
-	// A slot that cannot be read is taken all the same, so records are counted.
+	// Records are counted, not slots: a slot that cannot be read is taken too.
 	records, err := s.List(ctx, KindSlot)
 	if err != nil {
 		return false, err
@@ -52,7 +54,7 @@ func takeSlot(ctx context.Context, s Store, limit int, holder Slot) (bool, error
 			return true, nil
 		}
 	}
-	if len(records) >= limit { // also where the limit was lowered below a key in use
+	if len(records) >= limit { // also if a key above a lowered limit is in use
 		return false, nil
 	}
 	for n := 1; n <= min(limit, maxSlots); n++ {
@@ -62,7 +64,7 @@ func takeSlot(ctx context.Context, s Store, limit int, holder Slot) (bool, error
 		}
 		version, err := s.Put(ctx, Record{Kind: KindSlot, Key: key, Data: data})
 		switch {
-		case errors.Is(err, ErrExists): // another run was quicker
+		case errors.Is(err, ErrExists): // another run was faster
 			continue
 		case err != nil:
 			return false, err
@@ -75,7 +77,8 @@ func takeSlot(ctx context.Context, s Store, limit int, holder Slot) (bool, error
 	return false, nil
 }
 
-// FreeSlot gives the run's slot back. To free one again does nothing.
+// FreeSlot frees the slot of a run. It does nothing if the run has no slot. It returns an
+// error if a slot that cannot be read may be the one of the run.
 func FreeSlot(ctx context.Context, s Store, run string) error {
 	slots, err := LoadSlots(ctx, s)
 	found := false
@@ -88,26 +91,26 @@ func FreeSlot(ctx context.Context, s Store, run string) error {
 			return fmt.Errorf("free the slot of run %q: %w", run, err)
 		}
 	}
-	if !found && err != nil { // the one that cannot be read may be this run's
+	if !found && err != nil { // the slot that cannot be read may be the one of this run
 		return fmt.Errorf("free the slot of run %q: %w", run, err)
 	}
 	return nil
 }
 
-// LoadSlots reads the slots that are taken, beside an error that names each
-// unreadable one.
+// LoadSlots returns the slots that are taken, and an error (ErrUnreadable) that names each
+// record that cannot be read.
 func LoadSlots(ctx context.Context, s Store) ([]Slot, error) {
-	return load(ctx, s, KindSlot, decodeSlot)
+	return decodeAll(ctx, s, KindSlot, decodeSlot)
 }
 
 func decodeSlot(r Record) (Slot, error) {
 	var slot Slot
 	err := decode(r.Data, &slot)
 	if err == nil && slot.Run == "" {
-		err = errors.New("it names no run")
+		err = errors.New("the slot names no run")
 	}
 	if err != nil {
-		return Slot{}, fmt.Errorf("read %s: %w", name(KindSlot, r.Key), err)
+		return Slot{}, fmt.Errorf("read %s: %w", RecordName(KindSlot, r.Key), err)
 	}
 	slot.Key, slot.Version = r.Key, r.Version
 	return slot, nil

@@ -2,7 +2,6 @@ package state_test
 
 import (
 	"fmt"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,14 +12,6 @@ import (
 	"github.com/fenced/fenced/internal/state"
 )
 
-func openBolt(t *testing.T) state.Store {
-	t.Helper()
-	s, err := state.OpenBolt(filepath.Join(t.TempDir(), "state.db"))
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, s.Close()) })
-	return s
-}
-
 func take(t *testing.T, s state.Store, limit int, run string) bool {
 	t.Helper()
 	ok, err := state.TakeSlot(t.Context(), s, limit, state.Slot{Cluster: "c", Run: run})
@@ -29,7 +20,7 @@ func take(t *testing.T, s state.Store, limit int, run string) bool {
 }
 
 func TestSlotsAreLimited(t *testing.T) {
-	s := openBolt(t)
+	s := openStore(t)
 	require.True(t, take(t, s, 2, "a"))
 	require.True(t, take(t, s, 2, "b"))
 	require.False(t, take(t, s, 2, "c"))
@@ -45,7 +36,7 @@ func TestSlotsAreLimited(t *testing.T) {
 }
 
 func TestSlotsOfALoweredLimit(t *testing.T) {
-	s := openBolt(t)
+	s := openStore(t)
 	for _, run := range []string{"a", "b", "c"} {
 		require.True(t, take(t, s, 3, run))
 	}
@@ -56,10 +47,10 @@ func TestSlotsOfALoweredLimit(t *testing.T) {
 	require.Error(t, err, "no run")
 }
 
-// A record that nobody can read keeps its place: freeing it by mistake would let one
-// run too many start. // I11
+// A slot that cannot be read stays taken: to free it by mistake would let one run too many
+// start. // I11
 func TestSlotThatCannotBeRead(t *testing.T) {
-	s := openBolt(t)
+	s := openStore(t)
 	_, err := s.Put(t.Context(), state.Record{Kind: state.KindSlot, Key: "0001", Data: []byte("?")})
 	require.NoError(t, err)
 	require.False(t, take(t, s, 1, "a"))
@@ -69,7 +60,7 @@ func TestSlotThatCannotBeRead(t *testing.T) {
 }
 
 func TestSlotsUnderContention(t *testing.T) {
-	s := openBolt(t)
+	s := openStore(t)
 	const limit = 3
 	var inFlight atomic.Int64
 	var wg sync.WaitGroup
@@ -82,7 +73,7 @@ func TestSlotsUnderContention(t *testing.T) {
 					continue
 				}
 				assert.LessOrEqual(t, inFlight.Add(1), int64(limit))
-				_, err = state.LoadSlots(t.Context(), s) // the others try meanwhile
+				_, err = state.LoadSlots(t.Context(), s) // the others try in the meantime
 				assert.NoError(t, err)
 				inFlight.Add(-1)
 				assert.NoError(t, state.FreeSlot(t.Context(), s, run))

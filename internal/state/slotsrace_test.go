@@ -10,13 +10,13 @@ import (
 	"github.com/fenced/fenced/internal/state"
 )
 
-// listed is a store where something happens between a list and what comes of it.
-type listed struct {
+// listHook is a store that calls after between a List and the next request.
+type listHook struct {
 	state.Store
 	after func()
 }
 
-func (l *listed) List(ctx context.Context, k state.Kind) ([]state.Record, error) {
+func (l *listHook) List(ctx context.Context, k state.Kind) ([]state.Record, error) {
 	list, err := l.Store.List(ctx, k)
 	if f := l.after; f != nil {
 		l.after = nil
@@ -25,16 +25,16 @@ func (l *listed) List(ctx context.Context, k state.Kind) ([]state.Record, error)
 	return list, err
 }
 
-// Two instances ask for the last slot at once, while a run of a person holds a key
-// above the limit. // I11
+// Two instances ask for the last slot at the same time, while a run that a person ordered has
+// a key above the limit. // I11
 func TestLastSlotBesideOneAboveTheLimit(t *testing.T) {
-	s := openBolt(t)
+	s := openStore(t)
 	require.True(t, take(t, s, 2, "a"))
 	require.True(t, take(t, s, 2, "b"))
 	require.True(t, take(t, s, 9999, "by hand"))
 	require.NoError(t, state.FreeSlot(t.Context(), s, "a"))
 	require.NoError(t, state.FreeSlot(t.Context(), s, "b"))
-	second := &listed{Store: s, after: func() { require.True(t, take(t, s, 2, "first")) }}
+	second := &listHook{Store: s, after: func() { require.True(t, take(t, s, 2, "first")) }}
 	ok, err := state.TakeSlot(t.Context(), second, 2, state.Slot{Cluster: "d", Run: "second"})
 	require.NoError(t, err)
 	assert.False(t, ok, "two are taken")

@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 )
 
-// Kind says what a record is about; keys are unique within a kind.
+// Kind is the type of a record. Keys are unique within a kind.
 type Kind string
 
 // The kinds of record.
@@ -14,17 +15,29 @@ const (
 	KindRun     Kind = "run"     // one remediation, keyed by its ID
 	KindBackup  Kind = "backup"  // the Nodes saved for one run, keyed by the run's ID
 	KindCluster Kind = "cluster" // armed and paused, keyed by the cluster's name
-	KindPin     Kind = "pin"     // an enrolled identity, keyed by the host's name
-	KindFreeze  Kind = "freeze"  // a BMC that said Off falsely, keyed by the run that found out
-	KindHold    Kind = "hold"    // a Node that is not to be fenced, keyed by cluster/node
+	KindPin     Kind = "pin"     // a pinned identity, keyed by the host's name
+	KindFreeze  Kind = "freeze"  // a BMC that falsely reported Off, keyed by the run that noticed
+	KindHold    Kind = "hold"    // a Node that must not be fenced, keyed by cluster/node
 	KindSlot    Kind = "slot"    // one of the places for runs in flight, keyed by its number
-	KindMeta    Kind = "meta"    // what a store knows about itself
+	KindMeta    Kind = "meta"    // what the store records about itself
 )
 
+// kinds is the order of an export. KindRun is before KindBackup: a backup that a run made
+// during the export is then included. // I21
+// KindMeta is last, because the mark of an import is removed last.
 var kinds = []Kind{KindRun, KindBackup, KindCluster, KindPin, KindFreeze, KindHold, KindSlot, KindMeta}
 
-// Limits of a record. An object of Kubernetes is at most 1.5 MiB in etcd; what the
-// three attempts of a run save, each a Node of its own twice, in base64, still fits.
+// Kinds returns all kinds of record. An engine must keep each of them.
+func Kinds() []Kind { return slices.Clone(kinds) }
+
+// Schema is the version of the kinds that a store can hold and of how an engine lays them
+// out. Every store and every export records its schema. Schema 1 had no freezes, and
+// schema 2 had no holds. A fenced that does not know freezes or holds would act on such
+// hosts, so an engine refuses a store with a larger schema (ErrFuture). // I20
+const Schema = 3
+
+// Limits of a record, in bytes. An object of Kubernetes is at most 1.5 MiB in etcd. A run
+// makes up to three attempts, and each saves a different Node twice, in base64: that fits.
 const (
 	MaxKey  = 512
 	MaxData = 16 << 20
@@ -35,51 +48,73 @@ var (
 	ErrNotFound = errors.New("no such record")
 	ErrExists   = errors.New("the record exists already")
 	ErrConflict = errors.New("the record was changed by another writer")
-	// ErrLocked is the answer while another process has the file, or lives in the
-	// shared store: under the same name, or at all when a state is to be read in.
+	// ErrLocked means that another process has the state file open, that another
+	// instance uses the same name, or that an import found the store in use.
 	ErrLocked = errors.New("held by another fenced")
-	// ErrNotOwner is the answer to a write under a claim that is over.
+	// ErrNotOwner means that the claim of a write has ended. Nothing was written.
 	ErrNotOwner = errors.New("another fenced owns the cluster")
-	// ErrFuture marks a file or a record that a newer fenced wrote.
+	// ErrFuture marks a store or a record that a newer fenced wrote.
 	ErrFuture = errors.New("written by a newer fenced")
 )
 
 // Record is one value of a store.
 type Record struct {
 	Kind Kind
-	Key  string
-	// Version changes with every Put and is never used twice in one store, not
-	// even for a key that was deleted and made again. Larger is later.
+	Key  string // 1 to MaxKey bytes
+	// Version changes with every Put. A store never uses a version twice, not even for
+	// a key that was deleted and created again. A later version is larger.
 	Version uint64
-	Data    []byte
+	Data    []byte // at most MaxData bytes
 }
 
-// Store keeps records. It may be used by several goroutines. Every method
-// answers ctx's error without touching anything when ctx is over.
+// Store keeps records. Several goroutines may use it at the same time. If ctx has ended,
+// every method returns the error of ctx and changes nothing.
+//
+// If Put or Delete returns an error other than those named here, the caller does not
+// know whether the change was made.
 type Store interface {
-	// Get returns the record, or ErrNotFound.
+	// Get returns a record, or ErrNotFound.
 	Get(ctx context.Context, kind Kind, key string) (Record, error)
-	// Put writes the record and returns its new version. Version 0 means that
-	// it must not exist (ErrExists); any other must equal what is stored
-	// (ErrConflict, also for a record that is gone). When it returns nil the
-	// record survives a crash of the process and of the machine. // I19
+	// Put writes a record and returns its new version. If r.Version is 0, the record
+	// must not exist: ErrExists. Otherwise r.Version must equal the stored version:
+	// ErrConflict, also if the record does not exist. After nil, the record survives a
+	// crash of the process and of the machine. // I19
 	Put(ctx context.Context, r Record) (version uint64, err error)
-	// Delete removes the record of that version: ErrNotFound, ErrConflict.
+	// Delete removes the record if it has that version. Otherwise it returns
+	// ErrNotFound or ErrConflict.
 	Delete(ctx context.Context, kind Kind, key string, version uint64) error
 	// List returns all records of a kind in the order of their keys.
 	List(ctx context.Context, kind Kind) ([]Record, error)
-	// Watch gives a channel on which a value stands whenever another user of the store
-	// may have changed something since the last one was taken; nil where there is no
-	// other user. It ends with ctx.
+	// Watch returns a channel that gets a value after another user of the store may
+	// have changed something. One value can stand for several changes. The watch ends
+	// with ctx. Watch returns nil if the store has no other user.
 	Watch(ctx context.Context) <-chan struct{}
-	// Close releases the store. Closing again does nothing.
+	// Close releases the store. Another call does nothing.
 	Close() error
 }
 
-// name is how errors speak of a record.
-func name(kind Kind, key string) string { return fmt.Sprintf("%s %q", kind, key) }
+// Shared is a Store that several instances may use at the same time. Every engine with
+// more than one user must implement it: Import relies on it.
+type Shared interface {
+	Store
+	// Instances returns the names of the instances that use the store now, in any
+	// order. After an error nobody knows which instances use it.
+	Instances(ctx context.Context) ([]string, error)
+}
 
-func checkKey(kind Kind, key string) error {
+// RecordName names a record in the error messages of all engines.
+func RecordName(kind Kind, key string) string { return fmt.Sprintf("%s %q", kind, key) }
+
+// CheckKind returns an error for a kind that this program does not know.
+func CheckKind(kind Kind) error {
+	if !slices.Contains(kinds, kind) {
+		return errors.New("no such kind of record")
+	}
+	return nil
+}
+
+// CheckKey returns an error for a key that is empty or longer than MaxKey bytes.
+func CheckKey(kind Kind, key string) error {
 	if key == "" || len(key) > MaxKey {
 		return fmt.Errorf("name a %s record: the key has %d bytes, 1 to %d are allowed", kind, len(key), MaxKey)
 	}

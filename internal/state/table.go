@@ -8,69 +8,70 @@ import (
 	"sync"
 )
 
-// Table holds the records of one kind as this process knows them. It reads and writes
-// them by compare-and-set, so that several instances can share a store. Its lock is never
-// held while the store is asked.
+// Table caches the records of one kind. It changes them in the store by compare-and-set,
+// so that several instances can share the store. Several goroutines may use a table at the
+// same time. It holds no lock while it waits for the store.
 type Table[T any] struct {
-	of      typed[T]
+	record  recordType[T]
 	changed func(T)
 
-	mu  sync.Mutex
-	all map[string]T
+	mu    sync.Mutex
+	byKey map[string]T
 }
 
-// newTable makes an empty table. changed is called with each record that came, changed or
-// went; it may use the table.
-func newTable[T any](of typed[T], changed func(T)) *Table[T] {
-	return &Table[T]{of: of, changed: changed, all: map[string]T{}}
+// newTable returns an empty table. The table calls changed with each record that is added,
+// changed or removed, and holds no lock then: changed may use the table.
+func newTable[T any](record recordType[T], changed func(T)) *Table[T] {
+	return &Table[T]{record: record, changed: changed, byKey: map[string]T{}}
 }
 
-// Get is the record under a key, as it is known here; the zero value when there is none.
+// Get returns the cached record under a key. If there is none, v is the zero value.
 func (t *Table[T]) Get(key string) (v T, known bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	v, known = t.all[key]
+	v, known = t.byKey[key]
 	return v, known
 }
 
-// All are the known records in the order of their keys.
+// All returns the cached records in the order of their keys.
 func (t *Table[T]) All() []T {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	list := make([]T, 0, len(t.all))
-	for _, key := range slices.Sorted(maps.Keys(t.all)) {
-		list = append(list, t.all[key])
+	list := make([]T, 0, len(t.byKey))
+	for _, key := range slices.Sorted(maps.Keys(t.byKey)) {
+		list = append(list, t.byKey[key])
 	}
 	return list
 }
 
-// Load takes in what the store has. What cannot be read leaves what was known, and so does
-// what was stored here while the store was read.
+// Load reads all records from the store. If some cannot be read, it returns an error
+// (ErrUnreadable) and keeps every cached record. It also keeps what Update stored while
+// Load was reading.
 func (t *Table[T]) Load(ctx context.Context, s Store) error {
 	t.mu.Lock()
-	before := maps.Clone(t.all)
+	before := maps.Clone(t.byKey)
 	t.mu.Unlock()
-	list, err := t.of.list(ctx, s)
+	list, err := t.record.list(ctx, s)
 	for _, v := range list {
-		t.put(v)
-		delete(before, t.of.key(v))
+		t.accept(v)
+		delete(before, t.record.key(v))
 	}
 	if err == nil {
 		for _, v := range before {
-			t.drop(v)
+			t.remove(v)
 		}
 	}
 	return err
 }
 
-// put notes a record as it was stored. An older one than is known changes nothing.
-func (t *Table[T]) put(v T) {
+// accept caches a record that is stored, unless the cached one is newer.
+func (t *Table[T]) accept(v T) {
 	t.mu.Lock()
-	key := t.of.key(v)
-	old, known := t.all[key]
-	newer := !known || *t.of.version(&v) > *t.of.version(&old)
+	key := t.record.key(v)
+	old, known := t.byKey[key]
+	newer := !known || *t.record.version(&v) > *t.record.version(&old)
 	if newer {
-		t.all[key] = v
+		t.byKey[key] = v
 	}
 	t.mu.Unlock()
 	if newer {
@@ -78,14 +79,14 @@ func (t *Table[T]) put(v T) {
 	}
 }
 
-// drop forgets that very version of a record.
-func (t *Table[T]) drop(v T) {
+// remove removes a record from the cache, unless the cached one has another version.
+func (t *Table[T]) remove(v T) {
 	t.mu.Lock()
-	key := t.of.key(v)
-	now, known := t.all[key]
-	same := known && *t.of.version(&now) == *t.of.version(&v)
+	key := t.record.key(v)
+	now, known := t.byKey[key]
+	same := known && *t.record.version(&now) == *t.record.version(&v)
 	if same {
-		delete(t.all, key)
+		delete(t.byKey, key)
 	}
 	t.mu.Unlock()
 	if same {
@@ -93,42 +94,46 @@ func (t *Table[T]) drop(v T) {
 	}
 }
 
-// Update stores what to makes of a record, on top of whatever another instance, or a write
-// whose answer was lost, has made of it. to says whether there is anything to store; it may
-// be called several times, the first with what is known here. Nothing changes in the table
-// when the store refuses.
-func (t *Table[T]) Update(ctx context.Context, s Store, key string, to func(old T, known bool) (next T, write bool)) (T, error) {
-	const conflicts = 3
-	for again := 0; ; again++ {
+// Update changes one record. change gets the cached record and returns the next one, and
+// whether to write it. If the stored record turns out to be another one, because another
+// instance changed it or because the answer to an earlier write was lost, Update reads it
+// and calls change again, up to three times.
+//
+// Update returns the record as it is stored now. After an error it returns the record that
+// it could not store, and the cache holds the record that was read last. For the errors see
+// Store.Put.
+func (t *Table[T]) Update(ctx context.Context, s Store, key string, change func(old T, known bool) (next T, write bool)) (T, error) {
+	const maxConflicts = 3
+	for attempt := 0; ; attempt++ {
 		old, known := t.Get(key)
-		next, write := to(old, known)
+		next, write := change(old, known)
 		if !write {
 			return old, nil
 		}
-		*t.of.version(&next) = *t.of.version(&old)
-		saved, err := t.of.save(ctx, s, next)
+		*t.record.version(&next) = *t.record.version(&old)
+		saved, err := t.record.save(ctx, s, next)
 		if err == nil {
-			t.put(saved)
+			t.accept(saved)
 			return saved, nil
 		}
-		if again == conflicts || !errors.Is(err, ErrConflict) && !errors.Is(err, ErrExists) {
+		if attempt == maxConflicts || !errors.Is(err, ErrConflict) && !errors.Is(err, ErrExists) {
 			return next, err
 		}
-		if unread := t.reload(ctx, s, old, known, key); unread != nil {
-			return next, errors.Join(err, unread)
+		if reloadErr := t.reload(ctx, s, old, known, key); reloadErr != nil {
+			return next, errors.Join(err, reloadErr)
 		}
 	}
 }
 
-// reload takes in one record, of which old was known.
+// reload reads one record into the cache. old is the cached record, if known.
 func (t *Table[T]) reload(ctx context.Context, s Store, old T, known bool, key string) error {
-	stored, err := t.of.get(ctx, s, key)
+	stored, err := t.record.get(ctx, s, key)
 	switch {
 	case err == nil:
-		t.put(stored)
+		t.accept(stored)
 	case errors.Is(err, ErrNotFound):
 		if known {
-			t.drop(old)
+			t.remove(old)
 		}
 	default:
 		return err
@@ -136,12 +141,12 @@ func (t *Table[T]) reload(ctx context.Context, s Store, old T, known bool, key s
 	return nil
 }
 
-// Delete removes a record, unless there is a newer one: ErrConflict. One that is gone
-// already is no error.
+// Delete removes a record from the store and from the cache. It returns ErrConflict if the
+// stored record has another version, and nil if there is none.
 func (t *Table[T]) Delete(ctx context.Context, s Store, v T) error {
-	if err := t.of.delete(ctx, s, v); err != nil && !errors.Is(err, ErrNotFound) {
+	if err := t.record.delete(ctx, s, v); err != nil && !errors.Is(err, ErrNotFound) {
 		return err
 	}
-	t.drop(v)
+	t.remove(v)
 	return nil
 }

@@ -10,16 +10,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/state/boltstore"
 )
 
-// interrupted lets something happen to the store just before a write.
-type interrupted struct {
+// putHook is a store that calls before just before a write.
+type putHook struct {
 	state.Store
 	before func()
-	fail   error // of the answer to the next write
+	fail   error // the error that replaces the answer to the next write
 }
 
-func (s *interrupted) Put(ctx context.Context, r state.Record) (uint64, error) {
+func (s *putHook) Put(ctx context.Context, r state.Record) (uint64, error) {
 	if f := s.before; f != nil {
 		s.before = nil
 		f()
@@ -31,14 +32,14 @@ func (s *interrupted) Put(ctx context.Context, r state.Record) (uint64, error) {
 	return v, err
 }
 
-func openTable(t *testing.T) (s *interrupted, one, two *state.Table[state.Hold], changes *[]string) {
+func openTable(t *testing.T) (s *putHook, one, two *state.Table[state.Hold], changes *[]string) {
 	t.Helper()
-	bolt, err := state.OpenBolt(filepath.Join(t.TempDir(), "state.db"))
+	bolt, err := boltstore.Open(filepath.Join(t.TempDir(), "state.db"))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, bolt.Close()) })
 	changes = &[]string{}
 	one = state.NewHolds(func(h state.Hold) { *changes = append(*changes, h.Node+" by "+h.By) })
-	return &interrupted{Store: bolt}, one, state.NewHolds(func(state.Hold) {}), changes
+	return &putHook{Store: bolt}, one, state.NewHolds(func(state.Hold) {}), changes
 }
 
 func holdBy(by string) func(state.Hold, bool) (state.Hold, bool) {
@@ -48,8 +49,8 @@ func holdBy(by string) func(state.Hold, bool) (state.Hold, bool) {
 	}
 }
 
-// An update is made on top of what another instance has written meanwhile, and of what this
-// one has written without hearing so.
+// An update is based on what another instance has written in the meantime, and on an earlier
+// write of this instance whose answer was lost.
 func TestTableUpdate(t *testing.T) {
 	s, one, two, changes := openTable(t)
 	ctx := t.Context()
@@ -81,7 +82,7 @@ func TestTableUpdate(t *testing.T) {
 	assert.Equal(t, "f", saved.Reason, "it was gone")
 }
 
-// Nothing is stored, and nobody told, where there is nothing to store.
+// If there is nothing to store, nothing is stored and changed is not called.
 func TestTableUpdateOfNothing(t *testing.T) {
 	s, one, _, changes := openTable(t)
 	s.before = func() { t.Error("written") }
@@ -91,8 +92,8 @@ func TestTableUpdateOfNothing(t *testing.T) {
 	assert.Empty(t, *changes)
 }
 
-// What is gone from the store is gone from the table. What cannot be read, or was stored
-// while the store was read, stays.
+// Load removes a record that the store no longer has. It keeps all records if one cannot be
+// read.
 func TestTableLoad(t *testing.T) {
 	s, one, two, changes := openTable(t)
 	ctx := t.Context()

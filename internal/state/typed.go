@@ -5,16 +5,17 @@ import (
 	"fmt"
 )
 
-// typed says how values of one type are kept as records of one kind.
-type typed[T any] struct {
+// recordType describes how values of one type are stored as records of one kind.
+type recordType[T any] struct {
 	kind    Kind
 	key     func(T) string
 	version func(*T) *uint64
-	name    func(T) string // for people
+	name    func(T) string // for error messages
 }
 
-// save writes a value durably and gives it with its new version.
-func (t typed[T]) save(ctx context.Context, s Store, v T) (T, error) {
+// save writes a value durably and returns it with its new version. After an error it
+// returns the value as it was given. For the errors see Store.Put.
+func (t recordType[T]) save(ctx context.Context, s Store, v T) (T, error) {
 	data, err := encode(v)
 	if err != nil {
 		return v, fmt.Errorf("save %s: %w", t.name(v), err)
@@ -27,13 +28,14 @@ func (t typed[T]) save(ctx context.Context, s Store, v T) (T, error) {
 	return v, nil
 }
 
-// list reads all values, beside an error that names each unreadable record.
-func (t typed[T]) list(ctx context.Context, s Store) ([]T, error) {
-	return load(ctx, s, t.kind, t.decode)
+// list returns all values that can be read, and an error (ErrUnreadable) that names each
+// record that cannot.
+func (t recordType[T]) list(ctx context.Context, s Store) ([]T, error) {
+	return decodeAll(ctx, s, t.kind, t.decode)
 }
 
-// get reads one value; ErrNotFound when there is none.
-func (t typed[T]) get(ctx context.Context, s Store, key string) (T, error) {
+// get returns one value, or ErrNotFound.
+func (t recordType[T]) get(ctx context.Context, s Store, key string) (T, error) {
 	r, err := s.Get(ctx, t.kind, key)
 	if err != nil {
 		var none T
@@ -42,18 +44,20 @@ func (t typed[T]) get(ctx context.Context, s Store, key string) (T, error) {
 	return t.decode(r)
 }
 
-func (t typed[T]) delete(ctx context.Context, s Store, v T) error {
+// delete removes a value. For the errors see Store.Delete.
+func (t recordType[T]) delete(ctx context.Context, s Store, v T) error {
 	return s.Delete(ctx, t.kind, t.key(v), *t.version(&v))
 }
 
-func (t typed[T]) decode(r Record) (T, error) {
+// decode returns the value of a record with the version of the record.
+func (t recordType[T]) decode(r Record) (T, error) {
 	var v, none T
 	err := decode(r.Data, &v)
 	if err == nil && t.key(v) != r.Key {
-		err = fmt.Errorf("it calls itself %q", t.key(v))
+		err = fmt.Errorf("it holds the record of %q", t.key(v))
 	}
 	if err != nil {
-		return none, fmt.Errorf("read %s: %w", name(t.kind, r.Key), err)
+		return none, fmt.Errorf("read %s: %w", RecordName(t.kind, r.Key), err)
 	}
 	*t.version(&v) = r.Version
 	return v, nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/state/boltstore"
 )
 
 const keepRuns = 90 * 24 * time.Hour
@@ -17,7 +18,7 @@ const keepRuns = 90 * 24 * time.Hour
 // Only holds that ended long ago are forgotten, and what another instance has deleted
 // is forgotten here, too.
 func TestHoldsAreForgottenLongAfterTheirEnd(t *testing.T) {
-	s, err := state.OpenBolt(filepath.Join(t.TempDir(), "state.db"))
+	s, err := boltstore.Open(filepath.Join(t.TempDir(), "state.db"))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	long, lately := time.Now().Add(-2*keepRuns).UTC(), time.Now().Add(-time.Hour).UTC()

@@ -130,7 +130,7 @@ import_meets "a link to nothing" "refused, because it is a symbolic link"
 daemon ln -s /root/file $state
 import_meets "a link to root's file" "refused, because it is a symbolic link"
 ln /root/file $state # as above
-import_meets "a hard link" "it belongs to uid 0, and this is done as uid $(id -u fenced)"
+import_meets "a hard link" "it belongs to uid 0, and this process has uid $(id -u fenced)"
 daemon mkfifo $state
 import_meets "a pipe" "refused, because it is not a regular file"
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/state/boltstore"
 	"github.com/fenced/fenced/test/ipmisim"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
@@ -110,7 +111,7 @@ func (p *play) judgeLog() {
 
 // judgeRuns reads the state file that the daemon left.
 func (p *play) judgeRuns(ctx context.Context) error {
-	store, err := state.OpenBolt(filepath.Join(filepath.Dir(p.s.Config()), "state.db"))
+	store, err := boltstore.Open(filepath.Join(filepath.Dir(p.s.Config()), "state.db"))
 	if err != nil {
 		return err
 	}

@@ -17,13 +17,14 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/state/boltstore"
 	"github.com/fenced/fenced/test/fake"
 )
 
 // asLeft makes the world what the records say of it. With on, the hosts whose Nodes were
 // not deleted yet were switched on again by another hand: their old proofs are void.
 func asLeft(t *testing.T, w *world, dir string, on bool) {
-	store, err := state.OpenBolt(filepath.Join(dir, stateFile))
+	store, err := boltstore.Open(filepath.Join(dir, stateFile))
 	require.NoError(t, err)
 	runs, err := state.LoadRuns(t.Context(), store)
 	require.NoError(t, errors.Join(err, store.Close()))

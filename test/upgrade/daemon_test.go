@@ -21,6 +21,7 @@ import (
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/state/boltstore"
 )
 
 // The files of a daemon, beside each other in one directory.
@@ -44,9 +45,9 @@ type daemon struct {
 // start opens both files in dir and runs the engine over the world.
 func start(t *testing.T, w *world, dir string) *daemon {
 	t.Helper()
-	store, err := state.OpenBolt(filepath.Join(dir, stateFile))
+	store, err := boltstore.Open(filepath.Join(dir, stateFile))
 	require.NoError(t, err)
-	require.NoError(t, state.Whole(t.Context(), store))
+	require.NoError(t, state.CheckComplete(t.Context(), store))
 	id, err := state.ID(t.Context(), store)
 	require.NoError(t, err)
 	log, err := audit.Open(filepath.Join(dir, auditFile), audit.Options{Origin: audit.Origin{Version: "test", Host: instance, Store: id}})

@@ -79,7 +79,7 @@ var pins = []state.Pin{
 }
 
 // The account that a BMC refused.
-var refusedAccounts = state.Refusals{Instance: "fenced-1", Accounts: []state.Refusal{{
+var refusedAccounts = state.RefusedAccounts{Instance: "fenced-1", Accounts: []state.RefusedAccount{{
 	Service: "192.0.2.21", User: "fence", Kind: "Auth", Salt: "X2VW4AANVTKLZGXR4HKZXAS44N", Mark: "60", Until: at("00:17:27.000000001")}}}
 
 // The places of the runs in flight.

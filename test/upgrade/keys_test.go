@@ -24,7 +24,7 @@ const keysFile = "keys.txt"
 // storedTypes are those that are written to disk, by what they are called there.
 var storedTypes = map[string]any{
 	"run": remediate.Run{}, "backup": []state.Backup{}, "cluster": state.Cluster{}, "pin": state.Pin{}, "freeze": state.Freeze{},
-	"hold": state.Hold{}, "slot": state.Slot{}, "refusals": state.Refusals{}, "audit": audit.Entry{},
+	"hold": state.Hold{}, "slot": state.Slot{}, "refusals": state.RefusedAccounts{}, "audit": audit.Entry{},
 }
 
 // keys lists every JSON key of the stored types with the kind of its value, one to a line.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/state/boltstore"
 )
 
 // kinds are those of all records.
@@ -17,7 +18,7 @@ var kinds = []state.Kind{state.KindRun, state.KindBackup, state.KindCluster, sta
 
 // openFixture opens a copy of the old state file.
 func openFixture(t *testing.T) state.Store {
-	s, err := state.OpenBolt(filepath.Join(fixtures(t), stateFile))
+	s, err := boltstore.Open(filepath.Join(fixtures(t), stateFile))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s
@@ -43,9 +44,9 @@ func TestRecordsMeanTheSame(t *testing.T) {
 	assert.Equal(t, freezes, unversioned(loadAll(t, s, state.LoadFreezes)))
 	assert.Equal(t, pins, unversioned(loadAll(t, s, state.LoadPins)))
 	assert.Equal(t, slots, unversioned(loadAll(t, s, state.LoadSlots)))
-	accounts, err := state.LoadRefusals(t.Context(), s, instance)
+	accounts, err := state.LoadRefusedAccounts(t.Context(), s, instance)
 	require.NoError(t, err)
-	assert.Equal(t, []state.Refusals{refusedAccounts}, unversioned([]state.Refusals{accounts}))
+	assert.Equal(t, []state.RefusedAccounts{refusedAccounts}, unversioned([]state.RefusedAccounts{accounts}))
 
 	runs := map[string]remediate.Run{}
 	for _, r := range unversioned(loadAll(t, s, state.LoadRuns)) {
@@ -140,9 +141,9 @@ func resave(t *testing.T, s state.Store) {
 		require.NoError(t, state.FreeSlot(ctx, s, x.Run))
 		again(state.TakeSlot(ctx, s, len(slots), x))
 	}
-	accounts, err := state.LoadRefusals(ctx, s, instance)
+	accounts, err := state.LoadRefusedAccounts(ctx, s, instance)
 	require.NoError(t, err)
-	again(state.SaveRefusals(ctx, s, accounts))
+	again(state.SaveRefusedAccounts(ctx, s, accounts))
 }
 
 // unversioned are records without the numbers that a store gives them, none of which is 0.
@@ -163,7 +164,7 @@ func unversioned[T any](list []T) []T {
 			version = &r.Version
 		case *state.Slot:
 			version = &r.Version
-		case *state.Refusals:
+		case *state.RefusedAccounts:
 			version = &r.Version
 		}
 		if *version == 0 {

@@ -24,8 +24,8 @@ func writerPath() string { return os.Getenv(writerEnv) }
 
 const crashKeys = 4
 
-// writeUntilKilled puts and deletes without end and says each success on
-// standard output, after it, as "key version data" or "key 0 -".
+// writeUntilKilled puts and deletes records without end. After each success it prints
+// "key version data" or "key 0 -".
 func writeUntilKilled(t *testing.T, e Engine, path string) {
 	s, err := e.Open(path)
 	require.NoError(t, err)
@@ -44,9 +44,9 @@ func writeUntilKilled(t *testing.T, e Engine, path string) {
 	}
 }
 
-// crash kills a writer with -9 again and again over one store. Afterwards every
-// acknowledged write is there; of the one under way, nothing or all. This shows
-// a crash of the process; of a crash of the machine it shows nothing.
+// crash repeatedly kills a writer of one store with -9. Afterwards the store has every
+// acknowledged write. It has the write that was under way completely or not at all. This
+// tests a crash of the process, not a crash of the machine.
 func crash(t *testing.T, e Engine) {
 	path := e.NewPath(t)
 	acked := map[string]string{} // key -> "version data" of the last acknowledgement
@@ -65,7 +65,7 @@ func crash(t *testing.T, e Engine) {
 			if found[key] == want {
 				continue
 			}
-			// Only the write after the last acknowledgement may have happened unsaid.
+			// Only the write after the last acknowledgement may be there without one.
 			require.Equal(t, nextKey(last), key, "round %d, after %d writes: %s holds %q, acknowledged was %q",
 				round, n, key, found[key], want)
 			acked[key] = found[key]
@@ -79,8 +79,8 @@ func crash(t *testing.T, e Engine) {
 	}
 }
 
-// killWriter runs a writer until it acknowledged n writes, kills it, notes what
-// it acknowledged, and returns the last key.
+// killWriter runs a writer until it has acknowledged n writes, and kills it. It records the
+// acknowledged writes in acked and returns the last key.
 func killWriter(t *testing.T, path string, n int, acked map[string]string) (last string) {
 	root, _, _ := strings.Cut(t.Name(), "/")
 	cmd := exec.Command(os.Args[0], "-test.run=^"+regexp.QuoteMeta(root)+"$", "-test.timeout=60s")
@@ -117,7 +117,7 @@ func contents(t *testing.T, s state.Store) map[string]string {
 	return found
 }
 
-// nextKey is the key that the writer touches after key.
+// nextKey returns the key that the writer uses after key.
 func nextKey(key string) string {
 	var i int
 	if _, err := fmt.Sscanf(key, "k%d", &i); err != nil {

@@ -1,5 +1,5 @@
-// Package statetest is the conformance suite of state.Store: what every engine
-// must do, crashes included.
+// Package statetest is the conformance suite of state.Store, with crashes. Every engine must
+// pass it. The package also has helpers for the tests of exports.
 package statetest
 
 import (
@@ -17,23 +17,24 @@ import (
 	"github.com/fenced/fenced/internal/state"
 )
 
-// Engine is what the suite holds to the contract.
+// Engine is the engine under test.
 type Engine struct {
-	// NewPath names a store that does not exist yet, in a way that another process
-	// understands too.
+	// NewPath returns the path of a store that does not exist yet. Another process must
+	// be able to use the same path.
 	NewPath func(t *testing.T) string
-	// Open makes or opens the store that path names. What was put before a Close
-	// or a crash must be there when the same path is opened again.
+	// Open opens or creates the store at the path. It must have every record that was
+	// put before a Close or a crash.
 	Open func(path string) (state.Store, error)
-	// Soak kills many more writers. The test says so, which is where it is looked for.
+	// Soak kills many more writers. The calling test sets it from dice.Soak, so that
+	// docs/testing.md lists that test as one with a long form.
 	Soak bool
 }
 
-// File is the path of an engine that keeps one file.
+// File is the NewPath of an engine that keeps one file.
 func File(t *testing.T) string { return filepath.Join(t.TempDir(), "state.db") }
 
-// Run holds an engine to the contract. The test that calls it must do nothing
-// before: the suite runs that test again, in a process of its own, to kill it.
+// Run tests an engine. The test that calls Run must do nothing before it: the suite runs that
+// test again in another process, which it kills.
 func Run(t *testing.T, e Engine) {
 	if path := writerPath(); path != "" {
 		writeUntilKilled(t, e, path)
@@ -73,7 +74,7 @@ func putAndGet(t *testing.T, s state.Store) {
 	r, err := s.Get(ctx, state.KindRun, "r1")
 	require.NoError(t, err)
 	require.Equal(t, state.Record{Kind: state.KindRun, Key: "r1", Version: v, Data: []byte("one")}, r)
-	r.Data[0] = 'Y' // nor give its own away
+	r.Data[0] = 'Y' // nor give its own bytes to the caller
 	again, err := s.Get(ctx, state.KindRun, "r1")
 	require.NoError(t, err)
 	require.Equal(t, "one", string(again.Data))
@@ -111,8 +112,8 @@ func compareAndSet(t *testing.T, s state.Store) {
 	require.Equal(t, v2, r.Version)
 }
 
-// versions: a writer that slept through a deletion and a new creation must not
-// find its old version valid again.
+// versions: after a record was deleted and created again, a write with the old version must
+// fail.
 func versions(t *testing.T, s state.Store) {
 	ctx := t.Context()
 	r := state.Record{Kind: state.KindRun, Key: "r", Data: []byte("x")}

@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	soon  = time.Minute            // until a signal that must come
-	quiet = 300 * time.Millisecond // without one that must not
+	soon  = time.Minute            // the longest wait for a signal that must come
+	quiet = 300 * time.Millisecond // the wait for a signal that must not come
 )
 
-// watches: what another user does is signalled, each time, until ctx ends. An engine
-// that gives no channel must keep every other user out.
+// watches: every change by another user gives a signal until ctx ends. An engine that returns
+// no channel must exclude other users.
 func watches(t *testing.T, e Engine) {
 	path := e.NewPath(t)
 	open := func() (state.Store, error) {
@@ -61,8 +61,8 @@ func watches(t *testing.T, e Engine) {
 	})
 }
 
-// loses: several changes may be one signal, but whoever reads after each signal has
-// seen all of them in the end.
+// loses: one signal may stand for several changes, but a reader that reads after each signal
+// sees all changes in the end.
 func loses(t *testing.T, own, other state.Store, changed <-chan struct{}) {
 	const writes = 30
 	wrote := make(chan error, 1)
@@ -91,8 +91,8 @@ func await(t *testing.T, changed <-chan struct{}, why string) {
 	}
 }
 
-// silent: do gives no signal. One may still come for what was done before, or because
-// etcd lost its leader, so do is repeated until none comes; a defect gives one each time.
+// silent: do gives no signal. A signal may still come for an earlier change, or because etcd
+// lost its leader. So do is repeated until no signal comes: a defect gives a signal each time.
 func silent(t *testing.T, changed <-chan struct{}, why string, do func()) {
 	t.Helper()
 	for begun := time.Now(); time.Since(begun) < soon; {

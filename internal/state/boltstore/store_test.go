@@ -1,4 +1,4 @@
-package state_test
+package boltstore_test
 
 import (
 	"fmt"
@@ -11,32 +11,33 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/state/boltstore"
 	"github.com/fenced/fenced/internal/state/statetest"
 	"github.com/fenced/fenced/test/dice"
 )
 
 func TestBoltConformance(t *testing.T) {
-	statetest.Run(t, statetest.Engine{NewPath: statetest.File, Open: state.OpenBolt, Soak: dice.Soak()})
+	statetest.Run(t, statetest.Engine{NewPath: statetest.File, Open: boltstore.Open, Soak: dice.Soak()})
 }
 
 func TestBoltHasOneHolder(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
-	s, err := state.OpenBolt(path)
+	s, err := boltstore.Open(path)
 	require.NoError(t, err)
-	_, err = state.OpenBolt(path)
+	_, err = boltstore.Open(path)
 	require.ErrorIs(t, err, state.ErrLocked)
 	require.ErrorContains(t, err, path)
 	require.ErrorContains(t, err, "held by another fenced")
 	require.NoError(t, s.Close())
-	s, err = state.OpenBolt(path)
+	s, err = boltstore.Open(path)
 	require.NoError(t, err)
 	require.NoError(t, s.Close())
 }
 
 func TestBoltFileIsPrivate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
-	for range 2 { // made, then found with a mode someone widened
-		s, err := state.OpenBolt(path)
+	for range 2 { // created, then found with a wider mode
+		s, err := boltstore.Open(path)
 		require.NoError(t, err)
 		require.NoError(t, s.Close())
 		fi, err := os.Stat(path)
@@ -49,7 +50,7 @@ func TestBoltFileIsPrivate(t *testing.T) {
 func TestBoltIDsDiffer(t *testing.T) {
 	ids := map[string]bool{}
 	for range 3 {
-		s, err := state.OpenBolt(filepath.Join(t.TempDir(), "state.db"))
+		s, err := boltstore.Open(filepath.Join(t.TempDir(), "state.db"))
 		require.NoError(t, err)
 		id, err := state.ID(t.Context(), s)
 		require.NoError(t, err)
@@ -59,7 +60,7 @@ func TestBoltIDsDiffer(t *testing.T) {
 	require.Len(t, ids, 3)
 }
 
-// edit changes a state file behind the store's back.
+// edit changes a state file without the store.
 func edit(t *testing.T, path string, do func(*bolt.Tx) error) {
 	db, err := bolt.Open(path, 0o600, nil)
 	require.NoError(t, err)
@@ -92,10 +93,10 @@ func TestBoltRefusesOtherFiles(t *testing.T) {
 	})
 }
 
-// A file of the version before freezes is taken over with all it holds.
+// A file from before there were freezes is opened with all its records.
 func TestBoltTakesOverAnOlderSchema(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
-	s, err := state.OpenBolt(path)
+	s, err := boltstore.Open(path)
 	require.NoError(t, err)
 	pin, err := state.SavePin(t.Context(), s, state.Pin{Host: "prod/n"})
 	require.NoError(t, err)
@@ -109,7 +110,7 @@ func TestBoltTakesOverAnOlderSchema(t *testing.T) {
 		return tx.Bucket([]byte("fenced")).Put([]byte("schema"), []byte("1"))
 	})
 	for range 2 {
-		s, err = state.OpenBolt(path)
+		s, err = boltstore.Open(path)
 		require.NoError(t, err)
 		got, err := state.LoadPin(t.Context(), s, "prod/n")
 		require.NoError(t, err)
@@ -120,17 +121,17 @@ func TestBoltTakesOverAnOlderSchema(t *testing.T) {
 	}
 }
 
-// refused makes a state file, edits it, and returns the error of opening it
-// after checking that the attempt changed no byte.
+// refused creates a state file, edits it, and returns the error of Open. It checks that Open
+// changed no byte.
 func refused(t *testing.T, do func(*bolt.Tx) error) error {
 	path := filepath.Join(t.TempDir(), "state.db")
-	s, err := state.OpenBolt(path)
+	s, err := boltstore.Open(path)
 	require.NoError(t, err)
 	require.NoError(t, s.Close())
 	edit(t, path, do)
 	before, err := os.ReadFile(path)
 	require.NoError(t, err)
-	_, openErr := state.OpenBolt(path)
+	_, openErr := boltstore.Open(path)
 	require.Error(t, openErr)
 	require.ErrorContains(t, openErr, path)
 	after, err := os.ReadFile(path)
@@ -139,11 +140,10 @@ func refused(t *testing.T, do func(*bolt.Tx) error) error {
 	return openErr
 }
 
-// A disk that lost the file's end, or holds something else under its name, is
-// an error with the path, never a crash.
+// A file that was cut short or has another content is an error with the path, not a crash.
 func TestBoltDamagedFile(t *testing.T) {
 	good := filepath.Join(t.TempDir(), "good.db")
-	s, err := state.OpenBolt(good)
+	s, err := boltstore.Open(good)
 	require.NoError(t, err)
 	for i := range 50 {
 		_, err := s.Put(t.Context(), state.Record{Kind: state.KindRun, Key: fmt.Sprint(i), Data: make([]byte, 1000)})
@@ -165,10 +165,10 @@ func TestBoltDamagedFile(t *testing.T) {
 	} {
 		path := filepath.Join(t.TempDir(), "state.db")
 		require.NoError(t, os.WriteFile(path, content, 0o600))
-		_, err := state.OpenBolt(path)
+		_, err := boltstore.Open(path)
 		require.Error(t, err, name)
 		require.ErrorContains(t, err, path)
 	}
-	_, err = state.OpenBolt(filepath.Join(t.TempDir(), "none", "state.db"))
+	_, err = boltstore.Open(filepath.Join(t.TempDir(), "none", "state.db"))
 	require.ErrorIs(t, err, os.ErrNotExist)
 }

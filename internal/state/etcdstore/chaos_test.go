@@ -1,4 +1,4 @@
-package state_test
+package etcdstore_test
 
 import (
 	"context"
@@ -15,13 +15,13 @@ import (
 	"github.com/fenced/fenced/test/rig"
 )
 
-// fault is what happens to one member of etcd: a kill and a restart, or a freeze.
+// fault is a fault of one member of etcd: a kill and a restart, or a freeze.
 type fault struct {
 	leader, kill bool
 	lasts        time.Duration
 }
 
-// everyFault is each kind of fault once.
+// everyFault has each kind of fault once.
 var everyFault = []fault{
 	{leader: true, kill: true, lasts: time.Second},
 	{leader: false, kill: false, lasts: time.Second},
@@ -29,35 +29,35 @@ var everyFault = []fault{
 	{leader: false, kill: true, lasts: time.Second},
 }
 
-// Three instances share two clusters and two slots over three members of etcd. Members
-// are killed and frozen, instances stop or lose their connection for good. Whatever
-// happens: one owner at a time, one after the other, and never more slots than there are.
-// The faults are the same in each run; those of a soak are drawn.
+// Three instances share two clusters and two slots over three members of etcd. Members are
+// killed and frozen. Instances stop, or lose their connection forever. At any time a cluster
+// has one owner at most, and no more slots are taken than the limit allows. Every run has the
+// same faults; a soak draws them.
 func TestHistoriesUnderFaults(t *testing.T) {
 	t.Parallel()
 	if !dice.Soak() {
-		underFaults(t, everyFault)
+		checkUnderFaults(t, everyFault)
 		return
 	}
 	random := dice.New(t)
-	for round := range 10 { // each short enough for porcupine to decide
+	for round := range 10 { // each is short enough for porcupine
 		var faults []fault
 		for range 5 {
 			faults = append(faults, fault{random.IntN(2) == 0, random.IntN(2) == 0, time.Second + upTo(random, time.Second)})
 		}
-		t.Run(fmt.Sprint("round ", round), func(t *testing.T) { underFaults(t, faults) })
+		t.Run(fmt.Sprint("round ", round), func(t *testing.T) { checkUnderFaults(t, faults) })
 	}
 }
 
-// brief lets many sessions be lost in one history; none needs to last.
-var brief = times{ttl: 3 * time.Second, settle: 300 * time.Millisecond}
+// brief lets many sessions be lost in one history. No session has to last.
+var brief = times{ttl: 3 * time.Second, delay: 300 * time.Millisecond}
 
-// upTo draws a duration below d.
+// upTo returns a random duration below d.
 func upTo(random *rand.Rand, d time.Duration) time.Duration {
 	return time.Duration(random.Int64N(int64(d)))
 }
 
-func underFaults(t *testing.T, faults []fault) {
+func checkUnderFaults(t *testing.T, faults []fault) {
 	c := ownEtcd(t, rig.EtcdOptions{})
 	owners, slots := &history{begin: time.Now()}, &history{begin: time.Now()}
 	const limit = 2
@@ -73,11 +73,11 @@ func underFaults(t *testing.T, faults []fault) {
 		}
 		name := fmt.Sprint("i", i)
 		random := dice.New(t, name)
-		wg.Go(func() { owners.comeAndGo(ctx, t, c, random, name) })
+		wg.Go(func() { owners.runInstances(ctx, t, c, random, name) })
 	}
 	for _, f := range faults {
 		pause(ctx, time.Second)
-		suffer(t, c, f)
+		injectFault(t, c, f)
 	}
 	pause(ctx, time.Second)
 	cancel()
@@ -86,28 +86,28 @@ func underFaults(t *testing.T, faults []fault) {
 	slots.check(t, "slots", slotModel(limit))
 }
 
-// comeAndGo is one instance that lives for a while again and again, and ends in order
-// or by losing its connection.
-func (h *history) comeAndGo(ctx context.Context, t *testing.T, c *rig.EtcdCluster, random *rand.Rand, name string) {
+// runInstances repeatedly runs an instance for a while. The instance then stops, or loses its
+// connection.
+func (h *history) runInstances(ctx context.Context, t *testing.T, c *rig.EtcdCluster, random *rand.Rand, name string) {
 	for ctx.Err() == nil {
 		s, err := openEtcdAt(etcdPath(c, "/h/"))
 		if err != nil {
-			pause(ctx, 100*time.Millisecond) // no quorum just now
+			pause(ctx, 100*time.Millisecond) // there may be no quorum
 			continue
 		}
-		i := startOn(t, s, name, []string{"c0", "c1"}, brief, h.guarded(h.now()))
+		i := startOn(t, s, name, []string{"c0", "c1"}, brief, h.recordClaims(h.now()))
 		pause(ctx, brief.ttl/2+upTo(random, brief.ttl))
 		if random.IntN(2) == 0 && ctx.Err() == nil {
 			assert.NoError(t, s.Close())
-			pause(ctx, 2*brief.ttl) // the guard must notice by itself
+			pause(ctx, 2*brief.ttl) // the callback must notice by itself
 		}
 		i.stop(t)
 		assert.NoError(t, s.Close())
 	}
 }
 
-// suffer breaks a member and mends it. All members live when it begins.
-func suffer(t *testing.T, c *rig.EtcdCluster, f fault) {
+// injectFault breaks a member and repairs it. Before, all members run.
+func injectFault(t *testing.T, c *rig.EtcdCluster, f fault) {
 	member := awaitLeader(t, c)
 	if !f.leader {
 		member = (member + 1) % 3

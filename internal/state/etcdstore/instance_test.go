@@ -1,4 +1,4 @@
-package state_test
+package etcdstore_test
 
 import (
 	"context"
@@ -10,30 +10,31 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/state/etcdstore"
 	"github.com/fenced/fenced/test/rig"
 )
 
-// times of ownership in a test.
-type times struct{ ttl, settle time.Duration }
+// times are the TTL and the takeover delay in a test.
+type times struct{ ttl, delay time.Duration }
 
-// Where no session is to be lost, none is on a busy machine either; where one is lost,
-// the test waits for it.
+// lasting is for sessions that must not be lost, even on a busy machine. A test that loses a
+// session waits for it, so it uses expiring.
 var (
-	lasting  = times{ttl: 15 * time.Second, settle: 300 * time.Millisecond}
-	expiring = times{ttl: 5 * time.Second, settle: 300 * time.Millisecond}
+	lasting  = times{ttl: 15 * time.Second, delay: 300 * time.Millisecond}
+	expiring = times{ttl: 5 * time.Second, delay: 300 * time.Millisecond}
 )
 
-// minHold is how long a cluster is kept before it is handed over.
-const minHold = 500 * time.Millisecond
+// minOwnership is OwnersConfig.MinOwnership in all tests.
+const minOwnership = 500 * time.Millisecond
 
-// eventually is how long a test waits for a change of hands: every way of it is over
-// in some TTLs, on a machine that has time.
+// eventually is how long a test waits for a change of the owner, which takes a few TTLs at most
+// on a machine that is not busy.
 const eventually = 2 * time.Minute
 
-// stay is a guard that keeps its claim for as long as it lasts.
-func stay(ctx context.Context, _ state.Claim) { <-ctx.Done() }
+// keepClaim is a callback that keeps its claim as long as possible.
+func keepClaim(ctx context.Context, _ state.Claim) { <-ctx.Done() }
 
-// instance is one fenced of several, as far as ownership goes.
+// instance runs the ownership of one of several instances.
 type instance struct {
 	name   string
 	store  state.Store
@@ -42,18 +43,18 @@ type instance struct {
 	done   chan error
 
 	mu     sync.Mutex
-	claims map[string]state.Claim // under guard now
+	claims map[string]state.Claim // those whose callback runs
 }
 
-func startInstance(t *testing.T, c *rig.EtcdCluster, prefix, name string, clusters []string, guard func(context.Context, state.Claim)) *instance {
+func startInstance(t *testing.T, c *rig.EtcdCluster, prefix, name string, clusters []string, onClaim func(context.Context, state.Claim)) *instance {
 	t.Helper()
-	return startOn(t, openEtcd(t, c, prefix), name, clusters, lasting, guard)
+	return startOn(t, openEtcd(t, c, prefix), name, clusters, lasting, onClaim)
 }
 
-func startOn(t *testing.T, s state.Store, name string, clusters []string, times times, guard func(context.Context, state.Claim)) *instance {
+func startOn(t *testing.T, s state.Store, name string, clusters []string, times times, onClaim func(context.Context, state.Claim)) *instance {
 	t.Helper()
-	owners, err := state.NewMember(s, state.Membership{
-		Instance: name, Clusters: clusters, TTL: times.ttl, Settle: times.settle, MinHold: minHold,
+	owners, err := etcdstore.NewOwners(s, etcdstore.OwnersConfig{
+		Instance: name, Clusters: clusters, TTL: times.ttl, TakeoverDelay: times.delay, MinOwnership: minOwnership,
 	})
 	require.NoError(t, err)
 	i := &instance{name: name, store: s, owners: owners, done: make(chan error, 1), claims: map[string]state.Claim{}}
@@ -63,7 +64,7 @@ func startOn(t *testing.T, s state.Store, name string, clusters []string, times 
 		i.done <- owners.Run(ctx, func(ctx context.Context, claim state.Claim) {
 			i.note(claim.Cluster, &claim)
 			defer i.note(claim.Cluster, nil)
-			guard(ctx, claim)
+			onClaim(ctx, claim)
 		})
 	}()
 	t.Cleanup(func() { i.stop(t) })
@@ -80,7 +81,7 @@ func (i *instance) note(cluster string, claim *state.Claim) {
 	i.claims[cluster] = *claim
 }
 
-// stop ends the instance in order; a second time does nothing.
+// stop stops the instance, so that it releases its claims. A second call does nothing.
 func (i *instance) stop(t *testing.T) {
 	t.Helper()
 	i.cancel()
@@ -100,7 +101,7 @@ func (i *instance) claim(cluster string) (state.Claim, bool) {
 	return c, ok
 }
 
-// awaitClaim waits until the instance guards the cluster.
+// awaitClaim waits until the callback for the cluster runs.
 func (i *instance) awaitClaim(t *testing.T, cluster string) state.Claim {
 	t.Helper()
 	var claim state.Claim
@@ -111,7 +112,7 @@ func (i *instance) awaitClaim(t *testing.T, cluster string) state.Claim {
 	return claim
 }
 
-// awaitLoss waits until the instance no longer guards the cluster.
+// awaitLoss waits until the callback for the cluster has returned.
 func (i *instance) awaitLoss(t *testing.T, cluster string) {
 	t.Helper()
 	require.Eventually(t, func() bool {

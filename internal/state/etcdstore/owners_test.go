@@ -1,4 +1,4 @@
-package state_test
+package etcdstore_test
 
 import (
 	"context"
@@ -10,12 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/state/etcdstore"
 )
 
 func TestOwnerHandsOverInOrder(t *testing.T) {
 	t.Parallel()
 	c, prefix := sharedEtcd(t), newPrefix()
-	a := startInstance(t, c, prefix, "a", []string{"prod"}, stay)
+	a := startInstance(t, c, prefix, "a", []string{"prod"}, keepClaim)
 	old := a.awaitClaim(t, "prod")
 	require.NotZero(t, old.Epoch)
 	require.Equal(t, state.Owner{Instance: "a", Epoch: old.Epoch}, a.owners.Owner("prod"))
@@ -25,14 +26,14 @@ func TestOwnerHandsOverInOrder(t *testing.T) {
 	v, err := old.Store.Put(t.Context(), state.Record{Kind: state.KindRun, Key: "r", Data: []byte("of a")})
 	require.NoError(t, err)
 
-	b := startInstance(t, c, prefix, "b", []string{"prod"}, stay)
+	b := startInstance(t, c, prefix, "b", []string{"prod"}, keepClaim)
 	require.Eventually(t, func() bool { return b.owners.Owner("prod").Instance == "a" }, eventually, 20*time.Millisecond,
 		"the one that stands by knows who owns it")
 	a.stop(t)
 	fresh := b.awaitClaim(t, "prod")
 	require.Greater(t, fresh.Epoch, old.Epoch)
 
-	// The old owner's writes come to nothing, whatever their version. // I19
+	// The writes of the old owner are refused, whatever their version. // I19
 	_, err = old.Store.Put(t.Context(), state.Record{Kind: state.KindRun, Key: "r", Version: v, Data: []byte("late")})
 	require.ErrorIs(t, err, state.ErrNotOwner)
 	_, err = old.Store.Put(t.Context(), state.Record{Kind: state.KindRun, Key: "new", Data: []byte("late")})
@@ -45,8 +46,8 @@ func TestOwnerHandsOverInOrder(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// An owner whose connection is cut knows that his time is over before anybody else
-// can begin, and the successor waits for what may be under way.
+// An owner that loses its connection ends its claim before another instance can act. The next
+// owner waits until the last command of the lost owner has ended.
 func TestOwnerThatIsCutOffEndsFirst(t *testing.T) {
 	t.Parallel()
 	c, prefix := sharedEtcd(t), newPrefix()
@@ -60,60 +61,60 @@ func TestOwnerThatIsCutOffEndsFirst(t *testing.T) {
 	claim := a.awaitClaim(t, "prod")
 	first := claim.Until()
 	require.Eventually(t, func() bool { return claim.Until().After(first) }, eventually, 20*time.Millisecond)
-	late := times{ttl: expiring.ttl, settle: 2 * expiring.ttl} // settles for longer than it takes until the loss is seen
+	late := times{ttl: expiring.ttl, delay: 2 * expiring.ttl} // the delay is longer than the time until the loss is seen
 	var began atomic.Pointer[time.Time]
 	b := startOn(t, openEtcd(t, c, prefix), "b", []string{"prod"}, late, func(ctx context.Context, _ state.Claim) {
 		now := time.Now()
 		began.Store(&now)
 		<-ctx.Done()
 	})
-	require.NoError(t, a.store.Close()) // no renewal goes out any more, and nothing is given up
+	require.NoError(t, a.store.Close()) // no more renewals are sent, and no claim is released
 	b.awaitClaim(t, "prod")
-	require.NotNil(t, ended.Load(), "b began while a's guard ran")
-	require.GreaterOrEqual(t, began.Load().Sub(*until.Load()), late.settle, "the successor settles after an owner who was lost")
+	require.NotNil(t, ended.Load(), "b began while a's callback ran")
+	require.GreaterOrEqual(t, began.Load().Sub(*until.Load()), late.delay, "the next owner waits after an owner was lost")
 }
 
-// One who is stopped in order while he waits for what a lost owner may have under way
-// leaves that wait to the next. // I19
+// If an owner is stopped while it waits for the commands of a lost owner, the next owner waits
+// instead. // I19
 func TestSettleTimeIsNotLost(t *testing.T) {
 	t.Parallel()
 	c, prefix := sharedEtcd(t), newPrefix()
-	a := startOn(t, openEtcd(t, c, prefix), "a", []string{"prod"}, expiring, stay)
+	a := startOn(t, openEtcd(t, c, prefix), "a", []string{"prod"}, expiring, keepClaim)
 	a.awaitClaim(t, "prod")
 	require.NoError(t, a.store.Close()) // it is lost
 
-	patient := times{ttl: expiring.ttl, settle: time.Hour}
-	b := startOn(t, openEtcd(t, c, prefix), "b", []string{"prod"}, patient, stay)
+	patient := times{ttl: expiring.ttl, delay: time.Hour}
+	b := startOn(t, openEtcd(t, c, prefix), "b", []string{"prod"}, patient, keepClaim)
 	require.Eventually(t, func() bool { return b.owners.Owner("prod").Instance == "b" }, eventually, 20*time.Millisecond)
 	b.stop(t)
 	stopped := time.Now()
-	_, guarded := b.claim("prod")
-	require.False(t, guarded)
+	_, called := b.claim("prod")
+	require.False(t, called)
 
-	const settle = 3 * time.Second
-	const lasting = 15 * time.Second // neither of these two is to expire
-	next := startOn(t, openEtcd(t, c, prefix), "c", []string{"prod"}, times{ttl: lasting, settle: settle}, stay)
+	const delay = 3 * time.Second
+	const lasting = 15 * time.Second // neither of these two sessions may expire
+	next := startOn(t, openEtcd(t, c, prefix), "c", []string{"prod"}, times{ttl: lasting, delay: delay}, keepClaim)
 	next.awaitClaim(t, "prod")
-	require.GreaterOrEqual(t, time.Since(stopped), settle)
+	require.GreaterOrEqual(t, time.Since(stopped), delay)
 	next.stop(t) // it has waited to the end
 
-	last := startOn(t, openEtcd(t, c, prefix), "d", []string{"prod"}, times{ttl: lasting, settle: time.Hour}, stay)
+	last := startOn(t, openEtcd(t, c, prefix), "d", []string{"prod"}, times{ttl: lasting, delay: time.Hour}, keepClaim)
 	last.awaitClaim(t, "prod")
 }
 
 func TestInstanceNamesAreTakenOnce(t *testing.T) {
 	t.Parallel()
 	c, prefix := sharedEtcd(t), newPrefix()
-	a := startInstance(t, c, prefix, "a", []string{"prod"}, stay)
+	a := startInstance(t, c, prefix, "a", []string{"prod"}, keepClaim)
 	a.awaitClaim(t, "prod")
-	twin, err := state.NewMember(openEtcd(t, c, prefix), state.Membership{Instance: "a", Clusters: []string{"prod"}, TTL: expiring.ttl})
+	twin, err := etcdstore.NewOwners(openEtcd(t, c, prefix), etcdstore.OwnersConfig{Instance: "a", Clusters: []string{"prod"}, TTL: expiring.ttl})
 	require.NoError(t, err)
 	done := make(chan error, 1)
 	go func() {
 		done <- twin.Run(t.Context(), func(context.Context, state.Claim) { t.Error("the twin got a claim") })
 	}()
 	said := map[string]bool{}
-	for err = nil; err == nil; { // until it gives up
+	for err = nil; err == nil; { // until Run returns
 		said[twin.Owner("prod").Problem] = true
 		select {
 		case err = <-done:
@@ -127,18 +128,18 @@ func TestInstanceNamesAreTakenOnce(t *testing.T) {
 	_, ok := a.claim("prod")
 	require.True(t, ok, "the first one is not disturbed")
 
-	_, err = state.NewMember(openBolt(t), state.Membership{Instance: "a"})
+	_, err = etcdstore.NewOwners(openBolt(t), etcdstore.OwnersConfig{Instance: "a"})
 	require.Error(t, err, "bbolt has one user")
 }
 
-// An instance that was killed comes back under its own name, whose key is still there.
+// An instance that was killed starts again under its name, although its key still exists.
 func TestInstanceComesBackAfterAKill(t *testing.T) {
 	t.Parallel()
 	c, prefix := sharedEtcd(t), newPrefix()
-	a := startOn(t, openEtcd(t, c, prefix), "a", []string{"prod"}, expiring, stay)
+	a := startOn(t, openEtcd(t, c, prefix), "a", []string{"prod"}, expiring, keepClaim)
 	first := a.awaitClaim(t, "prod")
 	require.NoError(t, a.store.Close())
-	again := startOn(t, openEtcd(t, c, prefix), "a", []string{"prod"}, expiring, stay)
+	again := startOn(t, openEtcd(t, c, prefix), "a", []string{"prod"}, expiring, keepClaim)
 	require.Greater(t, again.awaitClaim(t, "prod").Epoch, first.Epoch)
 }
 
@@ -149,12 +150,12 @@ func TestClustersAreShared(t *testing.T) {
 	for i := range 8 {
 		clusters = append(clusters, fmt.Sprint("cluster/", i))
 	}
-	a := startInstance(t, c, prefix, "a", clusters, stay)
+	a := startInstance(t, c, prefix, "a", clusters, keepClaim)
 	for _, name := range clusters {
 		a.awaitClaim(t, name)
 	}
-	// b has one cluster less; what falls to b alone is handed over.
-	b := startInstance(t, c, prefix, "b", clusters[1:], stay)
+	// b has one cluster less. Only the clusters for which b is preferred are handed over.
+	b := startInstance(t, c, prefix, "b", clusters[1:], keepClaim)
 	count := func(i *instance) (n int) {
 		for _, name := range clusters {
 			if _, ok := i.claim(name); ok {
@@ -168,14 +169,14 @@ func TestClustersAreShared(t *testing.T) {
 	require.Less(t, shares, len(clusters), "not all")
 	_, ok := a.claim(clusters[0])
 	require.True(t, ok, "it is not b's to take")
-	time.Sleep(2 * minHold)
+	time.Sleep(2 * minOwnership)
 	require.Equal(t, shares, count(b), "and there it stays")
 
 	b.stop(t)
 	require.Eventually(t, func() bool { return count(a) == len(clusters) }, eventually, 20*time.Millisecond)
 }
 
-// A guard that returns by itself gives its cluster up; another may have more luck.
+// After a callback returned by itself, its cluster is released. Another instance may claim it.
 func TestGuardThatReturns(t *testing.T) {
 	t.Parallel()
 	c, prefix := sharedEtcd(t), newPrefix()
@@ -184,15 +185,15 @@ func TestGuardThatReturns(t *testing.T) {
 	require.Eventually(t, func() bool { return calls.Load() >= 1 }, eventually, 20*time.Millisecond)
 	time.Sleep(2 * time.Second)
 	require.EqualValues(t, 1, calls.Load(), "it is not taken again at once")
-	b := startInstance(t, c, prefix, "b", []string{"prod"}, stay)
+	b := startInstance(t, c, prefix, "b", []string{"prod"}, keepClaim)
 	b.awaitClaim(t, "prod")
 }
 
-// Somebody removes the owner's key: the claim is over though the session lasts.
+// Somebody removes the owner's key: the claim ends although the session lasts.
 func TestOwnerKeyRemoved(t *testing.T) {
 	t.Parallel()
 	c, prefix := sharedEtcd(t), newPrefix()
-	a := startInstance(t, c, prefix, "a", []string{"prod"}, stay)
+	a := startInstance(t, c, prefix, "a", []string{"prod"}, keepClaim)
 	first := a.awaitClaim(t, "prod")
 	client := etcdClient(t, c)
 	_, err := client.Delete(t.Context(), prefix+"ha/owner/prod")

@@ -9,12 +9,12 @@ import (
 	"github.com/fenced/fenced/internal/state"
 )
 
-// A record that cannot be read keeps no daemon from starting, and is written over.
+// A record that cannot be read does not stop the start of a daemon, and is overwritten.
 func TestRefusalsThatCannotBeRead(t *testing.T) {
-	s := openBolt(t)
-	saved, err := state.SaveRefusals(t.Context(), s, state.Refusals{Instance: "a", Accounts: []state.Refusal{{Service: "x", User: "u"}}})
+	s := openStore(t)
+	saved, err := state.SaveRefusedAccounts(t.Context(), s, state.RefusedAccounts{Instance: "a", Accounts: []state.RefusedAccount{{Service: "x", User: "u"}}})
 	require.NoError(t, err)
-	loaded, err := state.LoadRefusals(t.Context(), s, "a")
+	loaded, err := state.LoadRefusedAccounts(t.Context(), s, "a")
 	require.NoError(t, err)
 	assert.Equal(t, saved, loaded)
 
@@ -27,10 +27,10 @@ func TestRefusalsThatCannotBeRead(t *testing.T) {
 			require.NoError(t, err)
 		}
 	}
-	loaded, err = state.LoadRefusals(t.Context(), s, "a")
+	loaded, err = state.LoadRefusedAccounts(t.Context(), s, "a")
 	require.NoError(t, err)
 	assert.Empty(t, loaded.Accounts)
 	assert.NotEqual(t, saved.Version, loaded.Version)
-	_, err = state.SaveRefusals(t.Context(), s, loaded)
+	_, err = state.SaveRefusedAccounts(t.Context(), s, loaded)
 	require.NoError(t, err)
 }

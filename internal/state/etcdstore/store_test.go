@@ -1,4 +1,4 @@
-package state_test
+package etcdstore_test
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/state/etcdstore"
 	"github.com/fenced/fenced/internal/state/statetest"
 	"github.com/fenced/fenced/test/dice"
 	"github.com/fenced/fenced/test/rig"
@@ -46,7 +47,7 @@ func TestEtcdRefusesOtherStores(t *testing.T) {
 	err := open(prefix)
 	require.ErrorIs(t, err, state.ErrFuture)
 	require.ErrorContains(t, err, "schema 4, this program knows 3")
-	// One that was open when the newer fenced came writes no more. // I20
+	// A store that was open before the newer fenced started writes nothing more. // I20
 	_, err = s.Put(t.Context(), state.Record{Kind: state.KindRun, Key: "r"})
 	require.ErrorIs(t, err, state.ErrFuture)
 	put(prefix+"schema", "none")
@@ -56,12 +57,11 @@ func TestEtcdRefusesOtherStores(t *testing.T) {
 	put(other+"photos", "1")
 	require.ErrorContains(t, open(other), "another program")
 	require.Error(t, open(""), "no prefix")
-	_, err = state.OpenEtcd(t.Context(), state.EtcdConfig{Prefix: "/x/"})
+	_, err = etcdstore.Open(t.Context(), etcdstore.Config{Prefix: "/x/"})
 	require.Error(t, err, "no endpoints")
 }
 
-// Several instances that are started at once find one store, which is made by whoever
-// is first.
+// If several instances start at the same time, the first one creates the store.
 func TestEtcdIsMadeByOneOfMany(t *testing.T) {
 	t.Parallel()
 	c := sharedEtcd(t)
@@ -99,7 +99,7 @@ func TestEtcdDamagedValues(t *testing.T) {
 	require.ErrorContains(t, err, "damaged")
 }
 
-// Large records come and go with all their parts, and none stays behind.
+// Large records are written and deleted with all their parts. No part is left.
 func TestEtcdParts(t *testing.T) {
 	c, prefix := sharedEtcd(t), newPrefix()
 	s, client := openEtcd(t, c, prefix), etcdClient(t, c)
@@ -164,8 +164,8 @@ func TestEtcdListOfManyPages(t *testing.T) {
 
 func TestEtcdWithTLS(t *testing.T) {
 	c := ownEtcd(t, rig.EtcdOptions{Members: 1, TLS: true})
-	conf := state.EtcdConfig{Endpoints: c.Endpoints(), Prefix: "/fenced", CA: c.CA(), Cert: c.Cert(), Key: c.Key(), DialTimeout: time.Minute}
-	s, err := state.OpenEtcd(t.Context(), conf)
+	conf := etcdstore.Config{Endpoints: c.Endpoints(), Prefix: "/fenced", CA: c.CA(), Cert: c.Cert(), Key: c.Key(), DialTimeout: time.Minute}
+	s, err := etcdstore.Open(t.Context(), conf)
 	require.NoError(t, err)
 	_, err = state.SavePin(t.Context(), s, state.Pin{Host: "prod/n"})
 	require.NoError(t, err)
@@ -173,9 +173,9 @@ func TestEtcdWithTLS(t *testing.T) {
 
 	conf.DialTimeout = 2 * time.Second
 	conf.Cert, conf.Key = "", ""
-	_, err = state.OpenEtcd(t.Context(), conf)
+	_, err = etcdstore.Open(t.Context(), conf)
 	require.ErrorContains(t, err, c.Endpoints()[0], "it asks for a client's certificate")
 	conf.CA = "/nowhere"
-	_, err = state.OpenEtcd(t.Context(), conf)
+	_, err = etcdstore.Open(t.Context(), conf)
 	require.ErrorContains(t, err, "/nowhere")
 }

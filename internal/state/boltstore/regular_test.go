@@ -1,4 +1,4 @@
-package state_test
+package boltstore_test
 
 import (
 	"net"
@@ -9,21 +9,20 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/state/boltstore"
 )
 
-// TestBoltFollowsNoLink: what a link in the state's directory leads to stays as it
-// is, and is not made where it is not there.
+// The target of a link in the directory of the state is not changed and not created.
 func TestBoltFollowsNoLink(t *testing.T) {
 	dir := t.TempDir()
 	other, path := filepath.Join(dir, "other"), filepath.Join(dir, "state.db")
 	require.NoError(t, os.Symlink(other, path))
-	_, err := state.OpenBolt(path)
+	_, err := boltstore.Open(path)
 	require.ErrorContains(t, err, "open state file "+path+": refused, because it is a symbolic link")
 	require.NoFileExists(t, other)
 
-	require.NoError(t, os.WriteFile(other, nil, 0o644)) // bbolt lays out what is empty
-	_, err = state.OpenBolt(path)
+	require.NoError(t, os.WriteFile(other, nil, 0o644)) // bbolt would initialize an empty file
+	_, err = boltstore.Open(path)
 	require.ErrorContains(t, err, "symbolic link")
 	fi, err := os.Stat(other)
 	require.NoError(t, err)
@@ -31,7 +30,7 @@ func TestBoltFollowsNoLink(t *testing.T) {
 	require.Equal(t, os.FileMode(0o644), fi.Mode())
 }
 
-// TestBoltRefusesWhatIsNoFile: nothing of it is waited for or changed.
+// Open does not wait for what is not a regular file, and does not change it.
 func TestBoltRefusesWhatIsNoFile(t *testing.T) {
 	dir := t.TempDir()
 	kinds := map[string]func(path string) error{
@@ -50,7 +49,7 @@ func TestBoltRefusesWhatIsNoFile(t *testing.T) {
 		require.NoError(t, do(path))
 		before, err := os.Lstat(path)
 		require.NoError(t, err)
-		_, err = state.OpenBolt(path)
+		_, err = boltstore.Open(path)
 		require.ErrorContains(t, err, "refused, because it is not a regular file", name)
 		after, err := os.Lstat(path)
 		require.NoError(t, err)
@@ -58,14 +57,13 @@ func TestBoltRefusesWhatIsNoFile(t *testing.T) {
 	}
 }
 
-// TestBoltAsRootRefusesASecondName: only root can write through a hard link to
-// what belongs to somebody else.
+// Only root can write through a hard link to a file of another user.
 func TestBoltAsRootRefusesASecondName(t *testing.T) {
 	dir := t.TempDir()
 	other, path := filepath.Join(dir, "other"), filepath.Join(dir, "state.db")
 	require.NoError(t, os.WriteFile(other, nil, 0o644))
 	require.NoError(t, os.Link(other, path))
-	s, err := state.OpenBolt(path)
+	s, err := boltstore.Open(path)
 	if os.Geteuid() != 0 {
 		require.NoError(t, err)
 		require.NoError(t, s.Close())

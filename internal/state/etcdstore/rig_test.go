@@ -1,4 +1,4 @@
-package state_test
+package etcdstore_test
 
 import (
 	"context"
@@ -18,16 +18,17 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/state/etcdstore"
 	"github.com/fenced/fenced/test/rig"
 )
 
-// shared is this test binary's etcd of three members, for tests that break nothing.
+// shared is the etcd of three members for all tests that break no member.
 var shared struct {
 	sync.Mutex
 	cluster *rig.EtcdCluster
 }
 
-// waiting tests go on side by side: they wait for leases far more than they compute.
+// waiting is the number of parallel tests: most of the time they wait for leases.
 const waiting = 6
 
 func TestMain(m *testing.M) {
@@ -36,7 +37,7 @@ func TestMain(m *testing.M) {
 	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
 	if !chosen {
 		if err := flag.Set("test.parallel", strconv.Itoa(waiting)); err != nil {
-			panic("state: the testing package has this flag: " + err.Error())
+			panic("etcdstore: the testing package has this flag: " + err.Error())
 		}
 	}
 	code := m.Run()
@@ -57,7 +58,7 @@ func sharedEtcd(t *testing.T) *rig.EtcdCluster {
 	return shared.cluster
 }
 
-// ownEtcd is for a test that breaks members.
+// ownEtcd starts an etcd for a test that breaks members.
 func ownEtcd(t *testing.T, o rig.EtcdOptions) *rig.EtcdCluster {
 	t.Helper()
 	c := startEtcd(t, o)
@@ -84,7 +85,7 @@ func openEtcdAt(path string) (state.Store, error) {
 	endpoints, prefix, _ := strings.Cut(path, " ")
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	return state.OpenEtcd(ctx, state.EtcdConfig{Endpoints: strings.Split(endpoints, ","), Prefix: prefix, DialTimeout: time.Minute})
+	return etcdstore.Open(ctx, etcdstore.Config{Endpoints: strings.Split(endpoints, ","), Prefix: prefix, DialTimeout: time.Minute})
 }
 
 func etcdPath(c *rig.EtcdCluster, prefix string) string {
@@ -99,7 +100,7 @@ func openEtcd(t *testing.T, c *rig.EtcdCluster, prefix string) state.Store {
 	return s
 }
 
-// etcdClient writes behind the store's back.
+// etcdClient returns a client that writes without the store.
 func etcdClient(t *testing.T, c *rig.EtcdCluster) *clientv3.Client {
 	t.Helper()
 	client, err := clientv3.New(clientv3.Config{Endpoints: c.Endpoints(), DialTimeout: time.Minute, Logger: zap.NewNop()})
@@ -108,7 +109,7 @@ func etcdClient(t *testing.T, c *rig.EtcdCluster) *clientv3.Client {
 	return client
 }
 
-// awaitLeader is the number of the member that leads, once a quorum has elected it.
+// awaitLeader waits for the election of a leader and returns its number.
 func awaitLeader(t *testing.T, c *rig.EtcdCluster) int {
 	t.Helper()
 	var leader atomic.Int64

@@ -1,4 +1,4 @@
-package state_test
+package etcdstore_test
 
 import (
 	"context"
@@ -15,8 +15,8 @@ import (
 	"github.com/fenced/fenced/test/rig"
 )
 
-// Without a quorum nothing is saved, the owner's time ends by his own clock, and
-// nobody takes his place; afterwards all goes on from what was saved.
+// Without a quorum nothing is saved, the claim of the owner ends by its own clock, and no other
+// instance claims the cluster. With a quorum again, work continues from what was saved.
 func TestQuorumLost(t *testing.T) {
 	t.Parallel()
 	c := ownEtcd(t, rig.EtcdOptions{})
@@ -27,7 +27,7 @@ func TestQuorumLost(t *testing.T) {
 		ended.CompareAndSwap(nil, &now)
 	})
 	claim := a.awaitClaim(t, "prod")
-	b := startInstance(t, c, "/q/", "b", []string{"prod"}, stay)
+	b := startInstance(t, c, "/q/", "b", []string{"prod"}, keepClaim)
 	record := state.Record{Kind: state.KindRun, Key: "r", Data: []byte("before")}
 	var err error
 	record.Version, err = claim.Store.Put(t.Context(), record)
@@ -55,14 +55,14 @@ func TestQuorumLost(t *testing.T) {
 
 	require.NoError(t, c.Thaw(leader))
 	require.NoError(t, c.Thaw((leader+1)%3))
-	// Whether etcd still carried out what it never answered is open: whoever owns the
-	// cluster next goes on from what is there.
+	// etcd may or may not have carried out the write without an answer. The next owner
+	// continues from the stored record.
 	require.Eventually(t, func() bool {
 		got, err := a.store.Get(t.Context(), state.KindRun, "r")
 		if err != nil {
 			return false
 		}
-		assert.Contains(t, []string{"before", "during", "after"}, string(got.Data)) // the last after a Put without an answer
+		assert.Contains(t, []string{"before", "during", "after"}, string(got.Data)) // "after" after a Put without an answer
 		_, err = a.store.Put(t.Context(), state.Record{Kind: state.KindRun, Key: "r", Version: got.Version, Data: []byte("after")})
 		return err == nil
 	}, eventually, 50*time.Millisecond)
@@ -78,8 +78,8 @@ func TestQuorumLost(t *testing.T) {
 	require.Equal(t, "after", string(got.Data))
 }
 
-// Members that die and come back during writes cost time, not records: writes go on,
-// every one that was acknowledged is there, and each comes through once.
+// If members die and restart during writes, the writes continue. Every acknowledged write is
+// stored, and each write is carried out once.
 func TestMembersDieDuringWrites(t *testing.T) {
 	t.Parallel()
 	c := ownEtcd(t, rig.EtcdOptions{})
@@ -125,8 +125,8 @@ func TestMembersDieDuringWrites(t *testing.T) {
 	require.Equal(t, versions[len(versions)-1], got.Version)
 }
 
-// putUntilAnswered repeats a write that nobody answered in time: on a busy machine an
-// election may take longer than one call waits.
+// putUntilAnswered repeats a write that got no answer: on a busy machine an election may take
+// longer than a call.
 func putUntilAnswered(ctx context.Context, s state.Store, r state.Record) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, eventually)
 	defer cancel()

@@ -1,4 +1,4 @@
-package state
+package etcdstore
 
 import (
 	"context"
@@ -12,9 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/fenced/fenced/internal/state"
 )
 
-// forbidding is an etcd whose administrator forgot the keys of ownership.
+// forbidding is an etcd that can refuse access to the keys of ownership.
 type forbidding struct {
 	clientv3.KV
 	reads, writes atomic.Bool
@@ -43,58 +45,58 @@ func (f forbidden) Commit() (resp *clientv3.TxnResponse, err error) {
 	return nil, rpctypes.ErrPermissionDenied
 }
 
-// An etcd that refuses the keys of ownership is told of, as long as it does; and with a
-// claim ends what is remembered of the writes that were given up under it.
+// While etcd refuses access to the keys of ownership, Owner reports the problem. After the end
+// of a claim, its uncertain writes are forgotten.
 func TestOwnershipThatTheStoreRefuses(t *testing.T) {
 	s, _ := lostAnswer(t)
 	kv := &forbidding{KV: s.client.KV}
 	s.client.KV = kv
 	kv.writes.Store(true)
-	owners, err := NewMember(s, Membership{Instance: "a", Clusters: []string{"prod"}, TTL: 15 * time.Second})
+	owners, err := NewOwners(s, OwnersConfig{Instance: "a", Clusters: []string{"prod"}, TTL: 15 * time.Second})
 	require.NoError(t, err)
-	guarding := make(chan Claim, 1)
+	guarding := make(chan state.Claim, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- owners.Run(ctx, func(ctx context.Context, c Claim) { guarding <- c; <-ctx.Done() })
+		done <- owners.Run(ctx, func(ctx context.Context, c state.Claim) { guarding <- c; <-ctx.Done() })
 	}()
 	problem := func(want string) func() bool {
 		return func() bool { return strings.Contains(owners.Owner("prod").Problem, want) }
 	}
 	const patience = 2 * time.Minute
-	require.Eventually(t, problem("join the other fenced as \"a\""), patience, 10*time.Millisecond)
+	require.Eventually(t, problem("register instance \"a\""), patience, 10*time.Millisecond)
 	kv.reads.Store(true)
 	kv.writes.Store(false)
-	require.Eventually(t, problem("look who owns which cluster"), patience, 10*time.Millisecond)
+	require.Eventually(t, problem("read the owners of the clusters"), patience, 10*time.Millisecond)
 	kv.writes.Store(true)
 	kv.reads.Store(false)
-	require.Eventually(t, problem("take cluster \"prod\""), patience, 10*time.Millisecond)
+	require.Eventually(t, problem("claim cluster \"prod\""), patience, 10*time.Millisecond)
 	assert.Contains(t, owners.Owner("prod").Problem, "permission denied")
 	kv.writes.Store(false)
 	claim := <-guarding
-	require.Eventually(t, func() bool { return owners.Owner("prod") == Owner{Instance: "a", Epoch: claim.Epoch} }, patience, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return owners.Owner("prod") == state.Owner{Instance: "a", Epoch: claim.Epoch} }, patience, 10*time.Millisecond)
 
 	under := fencingToken{key: s.ownerKey("prod"), epoch: int64(claim.Epoch)}
-	s.doubts.add(write{kind: KindRun, key: "ours", version: 1, reign: under})
-	s.doubts.add(write{kind: KindRun, key: "theirs", version: 1, reign: fencingToken{key: s.ownerKey("test"), epoch: 1}})
+	s.uncertain.add(write{kind: state.KindRun, key: "ours", version: 1, token: under})
+	s.uncertain.add(write{kind: state.KindRun, key: "theirs", version: 1, token: fencingToken{key: s.ownerKey("test"), epoch: 1}})
 	cancel()
 	require.NoError(t, <-done)
-	assert.Len(t, s.doubts.all, 1)
-	assert.Contains(t, s.doubts.all, "theirs")
+	assert.Len(t, s.uncertain.byKey, 1)
+	assert.Contains(t, s.uncertain.byKey, "theirs")
 }
 
-// An error says once that the time was over.
+// An error says only once that the time is over.
 func TestErrorSaysOnceThatTheTimeIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &etcdStore{client: clientv3.NewCtxClient(t.Context())}
+		s := &store{client: clientv3.NewCtxClient(t.Context())}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		err := s.try(ctx, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+		err := s.retry(ctx, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.Equal(t, "context deadline exceeded", err.Error())
 		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		err = s.try(ctx, func(context.Context) error { return rpctypes.ErrNoLeader })
+		err = s.retry(ctx, func(context.Context) error { return rpctypes.ErrNoLeader })
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.ErrorContains(t, err, "no leader")
 	})

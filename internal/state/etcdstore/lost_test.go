@@ -1,4 +1,4 @@
-package state
+package etcdstore
 
 import (
 	"context"
@@ -11,25 +11,26 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/fenced/fenced/test/rig"
+
+	"github.com/fenced/fenced/internal/state"
 )
 
-// lostAnswer is a store in which a write can be carried out although its caller hears
-// nothing of it.
-func lostAnswer(t *testing.T) (*etcdStore, *rig.EtcdCluster) {
+// lostAnswer returns a store with an etcd of its own, for tests of answers that are lost.
+func lostAnswer(t *testing.T) (*store, *rig.EtcdCluster) {
 	if testing.Short() {
 		t.Skip("needs an etcd, which -short leaves out")
 	}
 	c, err := rig.StartEtcd(t.Context(), rig.EtcdOptions{Members: 1, Progress: os.Stderr})
 	require.NoError(t, err)
 	t.Cleanup(c.Stop)
-	s, err := openEtcd(t.Context(), EtcdConfig{Endpoints: c.Endpoints(), Prefix: "/l/", DialTimeout: time.Minute})
+	s, err := openEtcd(t.Context(), Config{Endpoints: c.Endpoints(), Prefix: "/l/", DialTimeout: time.Minute})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
 	return s, c
 }
 
-// carryOut does a write as etcd does when its answer is lost.
-func (s *etcdStore) carryOut(t *testing.T, kind Kind, version uint64, data string) write {
+// carryOut makes a write as etcd does if the answer is lost.
+func (s *store) carryOut(t *testing.T, kind state.Kind, version uint64, data string) write {
 	n, err := s.newNonce()
 	require.NoError(t, err)
 	value, _ := pack(n, []byte(data))
@@ -43,48 +44,48 @@ func (s *etcdStore) carryOut(t *testing.T, kind Kind, version uint64, data strin
 
 func TestAnswersThatAreLost(t *testing.T) {
 	s, _ := lostAnswer(t)
-	put := func(kind Kind, version uint64, data string) (uint64, error) {
-		return s.Put(t.Context(), Record{Kind: kind, Key: "k", Version: version, Data: []byte(data)})
+	put := func(kind state.Kind, version uint64, data string) (uint64, error) {
+		return s.Put(t.Context(), state.Record{Kind: kind, Key: "k", Version: version, Data: []byte(data)})
 	}
-	read := func(kind Kind) Record {
+	read := func(kind state.Kind) state.Record {
 		r, err := s.Get(t.Context(), kind, "k")
 		require.NoError(t, err)
 		return r
 	}
 
-	// The same write again finds itself.
-	w := s.carryOut(t, KindRun, 0, "one")
+	// A repeated write finds that it was carried out.
+	w := s.carryOut(t, state.KindRun, 0, "one")
 	v, err := s.write(t.Context(), w)
 	require.NoError(t, err)
-	require.Equal(t, read(KindRun).Version, v)
+	require.Equal(t, read(state.KindRun).Version, v)
 
-	// A worker that was told of no success goes on from the version he has.
+	// A worker that got no answer continues from the version that it has.
 	for range 2 {
-		w = s.carryOut(t, KindRun, v, "unheard of")
-		s.doubts.add(w)
-		v, err = put(KindRun, v, "next")
+		w = s.carryOut(t, state.KindRun, v, "unheard of")
+		s.uncertain.add(w)
+		v, err = put(state.KindRun, v, "next")
 		require.NoError(t, err)
-		require.Equal(t, "next", string(read(KindRun).Data))
+		require.Equal(t, "next", string(read(state.KindRun).Data))
 	}
-	// But not over what another wrote since.
-	s.doubts.add(s.carryOut(t, KindRun, v, "unheard of"))
-	s.carryOut(t, KindRun, read(KindRun).Version, "by another")
-	_, err = put(KindRun, v, "over it")
-	require.ErrorIs(t, err, ErrConflict)
-	require.Equal(t, "by another", string(read(KindRun).Data))
+	// It does not overwrite a later write of another instance.
+	s.uncertain.add(s.carryOut(t, state.KindRun, v, "unheard of"))
+	s.carryOut(t, state.KindRun, read(state.KindRun).Version, "by another")
+	_, err = put(state.KindRun, v, "over it")
+	require.ErrorIs(t, err, state.ErrConflict)
+	require.Equal(t, "by another", string(read(state.KindRun).Data))
 
-	// Nor where a record has several writers, or is created.
-	s.doubts.add(s.carryOut(t, KindSlot, 0, "of a"))
-	_, err = put(KindSlot, 0, "of b")
-	require.ErrorIs(t, err, ErrExists)
-	held := read(KindSlot).Version
-	s.doubts.add(s.carryOut(t, KindSlot, held, "of a still"))
-	_, err = put(KindSlot, held, "of b")
-	require.ErrorIs(t, err, ErrConflict)
+	// This is not done for a record with several writers, nor for one that is created.
+	s.uncertain.add(s.carryOut(t, state.KindSlot, 0, "of a"))
+	_, err = put(state.KindSlot, 0, "of b")
+	require.ErrorIs(t, err, state.ErrExists)
+	held := read(state.KindSlot).Version
+	s.uncertain.add(s.carryOut(t, state.KindSlot, held, "of a still"))
+	_, err = put(state.KindSlot, held, "of b")
+	require.ErrorIs(t, err, state.ErrConflict)
 }
 
-// A write that was given up without an answer is signalled like one of another user,
-// and for a while so is every write of our own: one of them may be it.
+// A write without an answer gives a signal like a write of another user. So does, for a while,
+// every own write: it may be the one without an answer.
 func TestWatchTellsOfWritesWithoutAnAnswer(t *testing.T) {
 	s, c := lostAnswer(t)
 	changed := s.Watch(t.Context())
@@ -97,11 +98,11 @@ func TestWatchTellsOfWritesWithoutAnAnswer(t *testing.T) {
 		}
 	}
 	put := func(ctx context.Context, key string) error {
-		_, err := s.Put(ctx, Record{Kind: KindPin, Key: key})
+		_, err := s.Put(ctx, state.Record{Kind: state.KindPin, Key: key})
 		return err
 	}
 	const soon, quiet = time.Minute, 300 * time.Millisecond
-	silent := func(key string) bool { // an election gives a signal too, but not each time
+	silent := func(key string) bool { // an election also gives a signal, but not each time
 		for begun := time.Now(); time.Since(begun) < soon; {
 			require.NoError(t, put(t.Context(), key+time.Now().String()))
 			if !signalled(quiet) {
@@ -122,16 +123,16 @@ func TestWatchTellsOfWritesWithoutAnAnswer(t *testing.T) {
 	require.NoError(t, c.Thaw(0))
 
 	require.NoError(t, put(t.Context(), "after"))
-	for signalled(time.Second) { // that one, and the one that nobody heard of
+	for signalled(time.Second) { // that write, and the one without an answer
 	}
 	require.NoError(t, put(t.Context(), "sure of nothing"))
 	require.True(t, signalled(soon), "it may be the one without an answer")
 
 	s.watchers.mu.Lock()
-	until := s.watchers.unsureUntil
-	s.watchers.unsureUntil = time.Now()
+	until := s.watchers.uncertainUntil
+	s.watchers.uncertainUntil = time.Now()
 	s.watchers.mu.Unlock()
-	assert.False(t, until.Before(begun.Add(unsureFor)))
-	assert.True(t, until.Before(time.Now().Add(unsureFor)))
+	assert.False(t, until.Before(begun.Add(uncertainFor)))
+	assert.True(t, until.Before(time.Now().Add(uncertainFor)))
 	require.True(t, silent("sure again"), "our own write gives no signal")
 }

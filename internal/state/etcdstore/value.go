@@ -1,4 +1,4 @@
-package state
+package etcdstore
 
 import (
 	"context"
@@ -10,16 +10,19 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/fenced/fenced/internal/state"
 )
 
-// maxPart is how much of a record one key holds. etcd refuses requests above 1.5 MiB,
-// so a larger record has its data in parts, and the value under its own key says which.
+// maxPart is the largest amount of data under one key, in bytes. etcd refuses requests above
+// 1.5 MiB. So a larger record is stored in parts under keys of their own, and the value under
+// the record's key says which parts.
 const maxPart = 512 << 10
 
-const maxParts = (MaxData + maxPart - 1) / maxPart
+const maxParts = (state.MaxData + maxPart - 1) / maxPart
 
-// The value under a record's key: a byte for the form, the nonce of the write, and
-// then the data, or how many parts and bytes of it there are.
+// The value under a record's key is one byte for the form, the nonce of the write, and then
+// the data (formWhole), or the number of parts and of bytes (formParts).
 const (
 	formWhole = 1
 	formParts = 2
@@ -28,21 +31,22 @@ const (
 	partsBytes = headBytes + 4 + 4
 )
 
-// nonce tells one write from all others, so that a writer who got no answer can see
-// whether it was his that came through.
+// nonce identifies one write. A writer that got no answer can see by the nonce whether its
+// own write was carried out.
 type nonce [16]byte
 
-func (s *etcdStore) newNonce() (n nonce, err error) {
-	copy(n[:], s.writer[:])
-	_, err = rand.Read(n[len(s.writer):])
+func (s *store) newNonce() (n nonce, err error) {
+	copy(n[:], s.writerID[:])
+	_, err = rand.Read(n[len(s.writerID):])
 	return n, err
 }
 
-// ours says whether this store wrote a value.
-func (s *etcdStore) ours(value []byte) bool {
-	return len(value) >= headBytes && [8]byte(value[1:]) == s.writer
+// isOwnWrite returns whether this store wrote the value.
+func (s *store) isOwnWrite(value []byte) bool {
+	return len(value) >= headBytes && [8]byte(value[1:]) == s.writerID
 }
 
+// nonceOf returns the nonce of a value, or the zero nonce if the value is too short.
 func nonceOf(value []byte) nonce {
 	if len(value) < headBytes {
 		return nonce{}
@@ -50,7 +54,7 @@ func nonceOf(value []byte) nonce {
 	return nonce(value[1:headBytes])
 }
 
-// pack gives the value for the record's key, and the parts that stand beside it.
+// pack returns the value for the record's key, and the parts if there are any.
 func pack(n nonce, data []byte) (value []byte, parts [][]byte) {
 	if len(data) <= maxPart {
 		return append(append([]byte{formWhole}, n[:]...), data...), nil
@@ -65,23 +69,24 @@ func pack(n nonce, data []byte) (value []byte, parts [][]byte) {
 	return binary.BigEndian.AppendUint32(value, uint32(size)), parts
 }
 
-// allPartsPrefix is in front of the parts of one record, of all its writes. The key is
-// in hexadecimal: as it is, the parts of "a/b" would lie among those of "a".
-func (s *etcdStore) allPartsPrefix(kind Kind, key string) string {
+// allPartsPrefix begins the keys of the parts of one record, from all its writes. The
+// record's key is in hexadecimal: otherwise the parts of "a/b" would be among those of "a".
+func (s *store) allPartsPrefix(kind state.Kind, key string) string {
 	return s.prefix + "part/" + string(kind) + "/" + hex.EncodeToString([]byte(key)) + "/"
 }
 
-func (s *etcdStore) partsPrefix(kind Kind, key string, n nonce) string {
+// partsPrefix begins the keys of the parts of one write.
+func (s *store) partsPrefix(kind state.Kind, key string, n nonce) string {
 	return s.allPartsPrefix(kind, key) + hex.EncodeToString(n[:]) + "/"
 }
 
-// unpack makes the record of a value, with the parts as they were at the revision at
-// which the value was read.
-func (s *etcdStore) unpack(ctx context.Context, kind Kind, kv *mvccpb.KeyValue, revision int64) (Record, error) {
+// unpack returns the record of a value. It reads the parts at the revision at which the value
+// was read.
+func (s *store) unpack(ctx context.Context, kind state.Kind, kv *mvccpb.KeyValue, revision int64) (state.Record, error) {
 	key := string(kv.Key[len(s.kindPrefix(kind)):])
-	r := Record{Kind: kind, Key: key, Version: uint64(kv.ModRevision)}
-	damaged := func(what string) (Record, error) {
-		return Record{}, conclude(fmt.Errorf("%s is damaged: %s", name(kind, key), what))
+	r := state.Record{Kind: kind, Key: key, Version: uint64(kv.ModRevision)}
+	damaged := func(what string) (state.Record, error) {
+		return state.Record{}, final(fmt.Errorf("%s is damaged: %s", state.RecordName(kind, key), what))
 	}
 	v := kv.Value
 	switch {
@@ -94,7 +99,7 @@ func (s *etcdStore) unpack(ctx context.Context, kind Kind, kv *mvccpb.KeyValue, 
 	count, size := binary.BigEndian.Uint32(v[headBytes:]), binary.BigEndian.Uint32(v[headBytes+4:])
 	resp, err := s.client.Get(ctx, s.partsPrefix(kind, key, nonceOf(v)), clientv3.WithPrefix(), clientv3.WithRev(revision), clientv3.WithLimit(maxParts+1))
 	if err != nil {
-		return Record{}, err
+		return state.Record{}, err
 	}
 	for _, part := range resp.Kvs {
 		r.Data = append(r.Data, part.Value...)
@@ -105,19 +110,19 @@ func (s *etcdStore) unpack(ctx context.Context, kind Kind, kv *mvccpb.KeyValue, 
 	return r, nil
 }
 
-// partsLife is how long parts stay to which no record points: etcd itself removes what
-// a writer left behind who died before the record was written.
-const partsLife = 60 // seconds
+// partsTTL is how long etcd keeps parts that no record refers to. A writer that dies before
+// it writes the record leaves such parts.
+const partsTTL = 60 // seconds
 
-// putParts writes the parts and gives their keys. They are on a lease until the
-// record's own write takes them off it.
-func (s *etcdStore) putParts(ctx context.Context, r Record, n nonce, parts [][]byte) ([]string, error) {
+// putParts writes the parts and returns their keys. The parts are on a lease until the write
+// of the record takes them off it.
+func (s *store) putParts(ctx context.Context, r state.Record, n nonce, parts [][]byte) ([]string, error) {
 	if len(parts) == 0 {
 		return nil, nil
 	}
 	var lease clientv3.LeaseID
-	err := s.try(ctx, func(ctx context.Context) error {
-		granted, err := s.client.Grant(ctx, partsLife)
+	err := s.retry(ctx, func(ctx context.Context) error {
+		granted, err := s.client.Grant(ctx, partsTTL)
 		if err == nil {
 			lease = granted.ID
 		}
@@ -127,7 +132,7 @@ func (s *etcdStore) putParts(ctx context.Context, r Record, n nonce, parts [][]b
 	for i, part := range parts {
 		keys[i] = fmt.Sprintf("%s%04d", s.partsPrefix(r.Kind, r.Key, n), i)
 		if err == nil {
-			err = s.try(ctx, func(ctx context.Context) error {
+			err = s.retry(ctx, func(ctx context.Context) error {
 				_, err := s.client.Put(ctx, keys[i], string(part), clientv3.WithLease(lease))
 				return err
 			})
@@ -139,8 +144,9 @@ func (s *etcdStore) putParts(ctx context.Context, r Record, n nonce, parts [][]b
 	return keys, nil
 }
 
-// keepParts takes the parts off their lease, and removes those of earlier writes.
-func (s *etcdStore) keepParts(r Record, n nonce, keys []string) []clientv3.Op {
+// partsOps are the operations that take the parts off their lease and remove the parts of
+// earlier writes. They belong to the write of the record.
+func (s *store) partsOps(r state.Record, n nonce, keys []string) []clientv3.Op {
 	all := s.allPartsPrefix(r.Kind, r.Key)
 	if len(keys) == 0 {
 		return []clientv3.Op{clientv3.OpDelete(all, clientv3.WithPrefix())}
@@ -156,4 +162,4 @@ func (s *etcdStore) keepParts(r Record, n nonce, keys []string) []clientv3.Op {
 	return ops
 }
 
-var errPartsGone = errors.New("its parts were removed before it was written; write it again")
+var errPartsGone = errors.New("the parts of the record were removed before the record was written; write it again")

@@ -1,4 +1,4 @@
-package state_test
+package etcdstore_test
 
 import (
 	"context"
@@ -19,7 +19,8 @@ import (
 	"github.com/fenced/fenced/internal/state"
 )
 
-// history is what several instances did, and when, for porcupine to find an order in.
+// history records what several instances did, and when. porcupine then looks for an order of
+// the operations that explains it.
 type history struct {
 	begin time.Time
 	mu    sync.Mutex
@@ -28,7 +29,7 @@ type history struct {
 
 func (h *history) now() int64 { return int64(time.Since(h.begin)) }
 
-// never is the return of what may take effect at any later time.
+// never is the return time of an operation that may take effect at any later time.
 const never = math.MaxInt64
 
 func (h *history) add(call, ret int64, input, output any) {
@@ -48,20 +49,21 @@ func (h *history) check(t *testing.T, what string, m porcupine.Model) {
 	require.Equal(t, porcupine.Ok, result, "the history of %s was not decided within %s: it proves nothing, and must be shorter", what, decideTime)
 }
 
-// decideTime is far more than porcupine needs for such a history.
+// decideTime is much longer than porcupine needs for such a history.
 const decideTime = 5 * time.Minute
 
-// ownerOp is one of three things that happen to the register of a cluster's owner.
+// ownerOp is an operation on the register of a cluster's owner.
 type ownerOp struct {
 	kind    string // claim, write, end
 	cluster string
 	epoch   uint64
 }
 
-// ownerModel: a register that holds the epoch of whoever acts, or 0, and the last epoch.
-// A claim needs an empty one and an epoch larger than any. An end begins when the
-// guard's context or time is over: if the next guard was called before, no order is possible.
-// A write is accepted until the next claim, and refused only to one who no longer acts.
+// ownerModel is a register that holds the epoch of the acting owner, or 0, and the last epoch.
+// A claim requires that nobody acts and that its epoch is larger than all before. An end starts
+// when the context or the time of the callback is over: if the next callback was called before
+// that, no order is possible. A write is accepted until the next claim. It is refused only to
+// an owner that no longer acts.
 func ownerModel() porcupine.Model {
 	type owner struct{ acts, last uint64 }
 	return porcupine.Model{
@@ -97,7 +99,7 @@ type slotOp struct {
 	run  string
 }
 
-// slotModel: the set of runs that have a slot, at most limit of them.
+// slotModel is the set of the runs that have a slot: at most limit.
 func slotModel(limit int) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return "" },
@@ -114,8 +116,9 @@ func slotModel(limit int) porcupine.Model {
 	}
 }
 
-// guarded is a guard that claims, writes under its claim, and says what came of it.
-func (h *history) guarded(began int64) func(context.Context, state.Claim) {
+// recordClaims returns a callback that records its claim, and writes under the claim and records
+// the results.
+func (h *history) recordClaims(began int64) func(context.Context, state.Claim) {
 	return func(ctx context.Context, c state.Claim) {
 		h.add(began, h.now(), ownerOp{"claim", c.Cluster, c.Epoch}, true)
 		key := "of-" + c.Cluster
@@ -126,7 +129,7 @@ func (h *history) guarded(began int64) func(context.Context, state.Claim) {
 			}
 			call := h.now()
 			_, err = c.Store.Put(ctx, state.Record{Kind: state.KindRun, Key: key, Version: r.Version, Data: fmt.Append(nil, c.Epoch)})
-			switch { // of any other error nobody knows what came of it
+			switch { // after any other error the result is unknown
 			case err == nil:
 				h.add(call, h.now(), ownerOp{"write", c.Cluster, c.Epoch}, true)
 			case errors.Is(err, state.ErrNotOwner):
@@ -134,11 +137,11 @@ func (h *history) guarded(began int64) func(context.Context, state.Claim) {
 			}
 			pause(ctx, 50*time.Millisecond)
 		}
-		// After Until nobody acts, however late this goroutine gets its turn to notice:
+		// After Until nobody acts, however late the scheduler runs this goroutine:
 		// TestGuardEndsWithItsTime shows that ctx ends then.
 		ended := min(h.now(), int64(c.Until().Sub(h.begin)))
 		h.add(ended, never, ownerOp{"end", c.Cluster, c.Epoch}, true)
-		// One write more, as of an engine that does not look at its time.
+		// One more write, like that of an engine that ignores Until.
 		call := h.now()
 		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), brief.ttl)
 		defer cancel()
@@ -165,7 +168,7 @@ func (h *history) slots(ctx context.Context, s state.Store, random *rand.Rand, r
 			h.add(call, h.now(), slotOp{take: true, run: run}, ok)
 		}
 		pause(ctx, upTo(random, 50*time.Millisecond))
-		for call = h.now(); ; { // also where nobody knows whether one was taken
+		for call = h.now(); ; { // also if it is unknown whether one was taken
 			if state.FreeSlot(context.WithoutCancel(ctx), s, run) == nil {
 				break
 			}

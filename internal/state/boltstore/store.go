@@ -1,0 +1,187 @@
+// Package boltstore keeps the state in one bbolt file. Only one process at a time can open
+// the file.
+package boltstore
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/fenced/fenced/internal/state"
+)
+
+// store is a state.Store. Each value in a bucket is the version of the record in eight bytes,
+// followed by its data.
+type store struct{ db *bolt.DB }
+
+// Open opens the state file at path, or creates it. Only the owner of the file can read it.
+//
+// Open returns state.ErrLocked if another process has the file open, and state.ErrFuture if
+// the file has a newer schema. It also refuses a damaged file, a file of another program,
+// and anything that is not a regular file, such as a link or a pipe. The content
+// of a refused file does not change.
+func Open(path string) (state.Store, error) {
+	db, file, err := openFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("open state file %s: %w", path, err)
+	}
+	s := &store{db: db}
+	if err := s.prepareSchema(file); err != nil {
+		return nil, fmt.Errorf("open state file %s: %w", path, errors.Join(err, db.Close()))
+	}
+	if _, err := state.ID(context.Background(), s); err != nil {
+		return nil, fmt.Errorf("open state file %s: %w", path, errors.Join(err, db.Close()))
+	}
+	return s, nil
+}
+
+// Get implements state.Store.
+func (s *store) Get(ctx context.Context, kind state.Kind, key string) (r state.Record, err error) {
+	err = s.view(ctx, kind, func(b *bolt.Bucket) error {
+		v := b.Get([]byte(key))
+		if v == nil {
+			return state.ErrNotFound
+		}
+		r, err = unpack(kind, key, v)
+		return err
+	})
+	if err != nil {
+		return state.Record{}, fmt.Errorf("get %s: %w", state.RecordName(kind, key), err)
+	}
+	return r, nil
+}
+
+// Put implements state.Store.
+func (s *store) Put(ctx context.Context, r state.Record) (version uint64, err error) {
+	if err := state.CheckKey(r.Kind, r.Key); err != nil {
+		return 0, err
+	}
+	if len(r.Data) > state.MaxData {
+		return 0, fmt.Errorf("put %s: %d bytes are more than %d", state.RecordName(r.Kind, r.Key), len(r.Data), state.MaxData)
+	}
+	err = s.update(ctx, r.Kind, func(tx *bolt.Tx, b *bolt.Bucket) error {
+		old, err := versionOf(b, r.Key)
+		switch {
+		case err != nil && !errors.Is(err, state.ErrNotFound):
+			return err
+		case r.Version == 0 && err == nil:
+			return state.ErrExists
+		case r.Version != old:
+			return state.ErrConflict
+		}
+		version, err = tx.Bucket(metaBucket).NextSequence()
+		if err != nil {
+			return err
+		}
+		return b.Put([]byte(r.Key), append(binary.BigEndian.AppendUint64(nil, version), r.Data...))
+	})
+	if err != nil {
+		return 0, fmt.Errorf("put %s: %w", state.RecordName(r.Kind, r.Key), err)
+	}
+	return version, nil
+}
+
+// Delete implements state.Store.
+func (s *store) Delete(ctx context.Context, kind state.Kind, key string, version uint64) error {
+	err := s.update(ctx, kind, func(_ *bolt.Tx, b *bolt.Bucket) error {
+		old, err := versionOf(b, key)
+		if err != nil {
+			return err
+		}
+		if old != version {
+			return state.ErrConflict
+		}
+		return b.Delete([]byte(key))
+	})
+	if err != nil {
+		return fmt.Errorf("delete %s: %w", state.RecordName(kind, key), err)
+	}
+	return nil
+}
+
+// List implements state.Store.
+func (s *store) List(ctx context.Context, kind state.Kind) (list []state.Record, err error) {
+	err = s.view(ctx, kind, func(b *bolt.Bucket) error {
+		return b.ForEach(func(k, v []byte) error {
+			r, err := unpack(kind, string(k), v)
+			list = append(list, r)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list %s records: %w", kind, err)
+	}
+	return list, nil
+}
+
+// Watch implements state.Store. It returns nil: the lock of the file excludes other users.
+func (s *store) Watch(context.Context) <-chan struct{} { return nil }
+
+// Close implements state.Store.
+func (s *store) Close() error { return s.db.Close() }
+
+func (s *store) view(ctx context.Context, kind state.Kind, do func(*bolt.Bucket) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return s.db.View(func(tx *bolt.Tx) error {
+		b, err := bucket(tx, kind)
+		if err != nil {
+			return err
+		}
+		return do(b)
+	})
+}
+
+func (s *store) update(ctx context.Context, kind state.Kind, do func(*bolt.Tx, *bolt.Bucket) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return s.db.Update(func(tx *bolt.Tx) error {
+		b, err := bucket(tx, kind)
+		if err != nil {
+			return err
+		}
+		return do(tx, b)
+	})
+}
+
+// bucket returns the bucket of a kind.
+func bucket(tx *bolt.Tx, kind state.Kind) (*bolt.Bucket, error) {
+	if err := state.CheckKind(kind); err != nil {
+		return nil, err
+	}
+	b := tx.Bucket([]byte(kind))
+	if b == nil {
+		return nil, errors.New("the file is damaged: the bucket of this kind is missing")
+	}
+	return b, nil
+}
+
+// unpack returns the record of a value. It copies the data, because the memory of bbolt is
+// valid only during the transaction.
+func unpack(kind state.Kind, key string, v []byte) (state.Record, error) {
+	if len(v) < 8 {
+		return state.Record{}, fmt.Errorf("%s is damaged: %d bytes", state.RecordName(kind, key), len(v))
+	}
+	return state.Record{
+		Kind: kind, Key: key,
+		Version: binary.BigEndian.Uint64(v),
+		Data:    append([]byte{}, v[8:]...),
+	}, nil
+}
+
+// versionOf returns the version of a record, or state.ErrNotFound.
+func versionOf(b *bolt.Bucket, key string) (uint64, error) {
+	v := b.Get([]byte(key))
+	if v == nil {
+		return 0, state.ErrNotFound
+	}
+	if len(v) < 8 {
+		return 0, fmt.Errorf("the stored value is damaged: %d bytes", len(v))
+	}
+	return binary.BigEndian.Uint64(v), nil
+}

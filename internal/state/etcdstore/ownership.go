@@ -1,0 +1,248 @@
+package etcdstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/fenced/fenced/internal/state"
+)
+
+// ownership is the ownership of clusters by one instance during one session. It claims the
+// clusters for which the instance is preferred, and hands over the others. One goroutine
+// decides. Each callback has a goroutine of its own.
+type ownership struct {
+	*instance
+	sess       *session
+	registered int64 // create revision of the instance's key
+	onClaim    func(context.Context, state.Claim)
+
+	view          view
+	owned         map[string]*ownedCluster
+	unownedSince  map[string]time.Time // when this instance first saw that the cluster has no owner
+	presences     map[string]presence  // of the instances
+	claimableFrom map[string]time.Time // a cluster that was released is not claimed before
+
+	callbacks sync.WaitGroup
+	wake      chan struct{} // gets a value when a callback has returned
+}
+
+// ownedCluster is a cluster that this instance owns.
+type ownedCluster struct {
+	epoch int64
+	since time.Time
+	stop  context.CancelFunc
+	done  chan struct{} // closed when the callback has returned
+	// hasWaited means that the commands of a lost owner before this one have ended. It is
+	// written before done is closed, and read after.
+	hasWaited bool
+}
+
+// presence is how long this instance has seen another instance.
+type presence struct {
+	revision  int64 // create revision of the instance's key
+	firstSeen time.Time
+}
+
+func newOwnership(i *instance, sess *session, registered int64, onClaim func(context.Context, state.Claim)) *ownership {
+	return &ownership{
+		instance: i, sess: sess, registered: registered, onClaim: onClaim,
+		owned: map[string]*ownedCluster{}, unownedSince: map[string]time.Time{}, presences: map[string]presence{},
+		claimableFrom: map[string]time.Time{}, wake: make(chan struct{}, 1),
+	}
+}
+
+// run claims and releases clusters until ctx ends or the session is lost. It returns after the
+// last callback has returned.
+func (o *ownership) run(ctx context.Context) {
+	working, cancel := withEither(ctx, o.sess.ctx)
+	defer cancel()
+	changed := o.store.watch(working, o.store.ownershipPrefix(), func(*clientv3.Event) bool { return true })
+	tick := time.NewTicker(o.TTL / 5)
+	defer tick.Stop()
+	for working.Err() == nil {
+		o.sync(ctx, working)
+		select {
+		case <-working.Done():
+		case <-changed:
+		case <-o.wake:
+		case <-tick.C:
+		}
+	}
+	for _, c := range o.owned {
+		c.stop()
+	}
+	o.callbacks.Wait() // the session is still renewed, if that is possible
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+	defer cancel()
+	for cluster, c := range o.owned {
+		// A claim that cannot be released ends with the lease, and the next owner waits.
+		_ = o.release(ending, cluster, c)
+	}
+}
+
+// sync reads the view once and acts on it.
+func (o *ownership) sync(ctx, working context.Context) {
+	sent := time.Now()
+	v, err := o.store.readView(working)
+	if err != nil {
+		// Nothing new is known, so no cluster is claimed. Claims end with the session.
+		o.recordProblem(working, fmt.Errorf("read the owners of the clusters: %w", err))
+		return
+	}
+	o.view = v
+	o.recordOwners(v, sent)
+	now := time.Now()
+	for name, entry := range v.instances {
+		if o.presences[name].revision != entry.revision {
+			o.presences[name] = presence{revision: entry.revision, firstSeen: now}
+		}
+	}
+	var failed error
+	for _, cluster := range o.Clusters {
+		failed = errors.Join(failed, o.syncCluster(ctx, working, cluster, now))
+	}
+	o.recordProblem(working, failed)
+}
+
+// syncCluster acts on the view of one cluster.
+func (o *ownership) syncCluster(ctx, working context.Context, cluster string, now time.Time) error {
+	owner, hasOwner := o.view.owners[cluster]
+	if hasOwner {
+		delete(o.unownedSince, cluster)
+	} else if _, known := o.unownedSince[cluster]; !known {
+		o.unownedSince[cluster] = now
+	}
+	c := o.owned[cluster]
+	switch {
+	case c != nil && c.hasReturned():
+		if err := o.release(working, cluster, c); err != nil {
+			return fmt.Errorf("release ownership of cluster %q: %w", cluster, err)
+		}
+		delete(o.owned, cluster)
+		o.claimableFrom[cluster] = now.Add(o.TTL)
+	case c != nil && owner.epoch != c.epoch: // somebody removed the key
+		c.stop()
+	case c != nil:
+		if o.shouldHandOver(cluster, c, now) {
+			c.stop()
+		}
+	case hasOwner && owner.lease == o.sess.id: // a claim for which etcd gave no answer
+		o.startCallback(ctx, cluster, owner.epoch, o.TakeoverDelay)
+	case !hasOwner && o.shouldClaim(cluster, now):
+		return o.claim(ctx, working, cluster)
+	}
+	return nil
+}
+
+// shouldClaim returns whether to claim a cluster without an owner: this instance is preferred,
+// or the preferred instance has not claimed the cluster for two TTLs.
+func (o *ownership) shouldClaim(cluster string, now time.Time) bool {
+	if now.Before(o.claimableFrom[cluster]) {
+		return false
+	}
+	return o.view.preferredInstance(cluster) == o.Instance || now.Sub(o.unownedSince[cluster]) >= 2*o.TTL
+}
+
+// shouldHandOver returns whether to hand a cluster over to the preferred instance. The claim and
+// that instance must both be older than MinOwnership: an instance that restarts again and again
+// must not take clusters each time.
+func (o *ownership) shouldHandOver(cluster string, c *ownedCluster, now time.Time) bool {
+	next := o.view.preferredInstance(cluster)
+	return next != "" && next != o.Instance && now.Sub(c.since) >= o.MinOwnership &&
+		now.Sub(o.presences[next].firstSeen) >= o.MinOwnership
+}
+
+// claim claims a cluster, if it has no owner and has had none since the view was read.
+func (o *ownership) claim(ctx, working context.Context, cluster string) error {
+	last := o.view.last[cluster]
+	attempt, cancel := context.WithTimeout(working, attemptTimeout)
+	defer cancel()
+	resp, err := o.store.client.Txn(attempt).If(
+		clientv3.Compare(clientv3.CreateRevision(o.store.ownerKey(cluster)), "=", 0),
+		clientv3.Compare(clientv3.ModRevision(o.store.lastKey(cluster)), "=", last.version),
+		clientv3.Compare(clientv3.CreateRevision(o.store.instanceKey(o.Instance)), "=", o.registered),
+	).Then(
+		clientv3.OpPut(o.store.ownerKey(cluster), mustEncode(ownerValue{Instance: o.Instance}), clientv3.WithLease(o.sess.id)),
+		clientv3.OpPut(o.store.lastKey(cluster), mustEncode(lastValue{Instance: o.Instance})),
+	).Commit()
+	if err != nil {
+		return fmt.Errorf("claim cluster %q: %w", cluster, err)
+	}
+	if !resp.Succeeded {
+		return nil // the next view shows why
+	}
+	delay := o.TakeoverDelay
+	if last.version == 0 || last.released {
+		delay = 0
+	}
+	o.startCallback(ctx, cluster, resp.Header.Revision, delay)
+	return nil
+}
+
+// startCallback calls onClaim after the delay. Then the last command of a lost owner has
+// ended. // I19
+func (o *ownership) startCallback(ctx context.Context, cluster string, epoch int64, delay time.Duration) {
+	ctx, stop := withEither(ctx, o.sess.ctx)
+	token := fencingToken{key: o.store.ownerKey(cluster), epoch: epoch}
+	c := &ownedCluster{epoch: epoch, since: time.Now(), stop: stop, done: make(chan struct{}), hasWaited: delay == 0}
+	o.owned[cluster] = c
+	o.recordOwnership(cluster, epoch)
+	o.callbacks.Go(func() {
+		defer func() {
+			o.store.uncertain.forgetToken(token)
+			stop()
+			close(c.done)
+			select {
+			case o.wake <- struct{}{}:
+			default:
+			}
+		}()
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(delay):
+		}
+		c.hasWaited = true
+		o.onClaim(ctx, state.Claim{
+			Cluster: cluster, Epoch: uint64(epoch), Until: o.sess.Until,
+			Store: claimStore{o.store, token},
+		})
+	})
+}
+
+func (c *ownedCluster) hasReturned() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// release deletes the owner's key after the callback has returned. It also records for the next
+// owner whether that one must wait. If this instance was stopped before its own wait for a lost
+// owner was over, the next owner waits for the full delay. // I19
+func (o *ownership) release(ctx context.Context, cluster string, c *ownedCluster) error {
+	key := o.store.ownerKey(cluster)
+	return o.store.retry(ctx, func(ctx context.Context) error {
+		_, err := o.store.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", c.epoch)).Then(
+			clientv3.OpDelete(key),
+			clientv3.OpPut(o.store.lastKey(cluster), mustEncode(lastValue{Instance: o.Instance, Released: c.hasWaited})),
+		).Commit()
+		return err // if the key does not exist any more, there is nothing to release
+	})
+}
+
+func mustEncode(value any) string {
+	data, err := json.Marshal(value)
+	if err != nil {
+		panic("etcdstore: a value of ownership always encodes: " + err.Error())
+	}
+	return string(data)
+}
