@@ -18,7 +18,7 @@ func (c *cluster) elsewhere(r remediate.Run) (node string, unseen bool) {
 		return "", true
 	}
 	for _, form := range bmc.UUIDForms(r.Target.SystemUUID) { // none for a placeholder
-		for _, n := range c.ledger.Twins(r.Target.Node, form) {
+		for _, n := range c.ledger.OtherNodesWithUUID(r.Target.Node, form) {
 			if cameBack(n, r) {
 				return n.Name, false
 			}

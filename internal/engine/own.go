@@ -258,7 +258,7 @@ func (c *cluster) duplicateHost(r remediate.Run) string {
 // registered under a second name. c.mu is held. // I9
 func (c *cluster) twin(node, uuid string) string {
 	for _, form := range bmc.UUIDForms(uuid) {
-		if other := c.ledger.Twin(node, form); other != "" {
+		if other := c.ledger.OtherNodeWithUUID(node, form); other != "" {
 			return "Node " + other + " has the same system UUID"
 		}
 	}
