@@ -76,10 +76,10 @@ func (d Device) Part() string {
 	if part := d.Driver.Descriptor().part; part != nil {
 		return part(d)
 	}
-	return lastWord(d.Endpoint.System)
+	return lastSegment(d.Endpoint.System)
 }
 
-func lastWord(path string) string {
+func lastSegment(path string) string {
 	path = strings.TrimRight(path, "/")
 	return path[strings.LastIndex(path, "/")+1:]
 }

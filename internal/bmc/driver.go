@@ -53,15 +53,15 @@ type Descriptor struct {
 	NoPin bool
 	// AccountOptional: some of its devices take no user name and no password.
 	AccountOptional bool
-	// ToldApart is what an administrator corrects when two devices seem to be one.
-	ToldApart string
+	// DistinguishHint is what an administrator corrects when two devices seem to be one.
+	DistinguishHint string
 
 	// text is the device for people; nil = its address.
 	text func(Device) string
 	// part is the outlet or system behind the service; nil = the system of the address.
 	part func(Device) string
-	// refused says which key of the device is wrong, and why; nil = none is.
-	refused func(Device) (key, why string)
+	// configError says which key of the device is wrong, and why; nil = none is.
+	configError func(Device) (key, why string)
 	// replaceable says whether a strict driver may well reach the device; nil = never.
 	replaceable func(Device) bool
 }
@@ -82,8 +82,8 @@ func Drivers() []Descriptor {
 // this name.
 func (d Driver) Descriptor() Descriptor { return descriptors[d] }
 
-// Drives says whether the driver takes addresses of the protocol.
-func (d Descriptor) Drives(p Protocol) bool { return slices.Contains(d.Protocols, p) }
+// Supports says whether the driver takes addresses of the protocol.
+func (d Descriptor) Supports(p Protocol) bool { return slices.Contains(d.Protocols, p) }
 
 // Assurance is how much this device's answers can be trusted.
 func (d Device) Assurance() Assurance {
@@ -102,21 +102,21 @@ func (d Device) String() string {
 	return d.Endpoint.String()
 }
 
-// Refused says what is wrong with a device whatever stands behind its address, so
+// ConfigError says what is wrong with a device whatever stands behind its address, so
 // that it shows before anything is asked: which key of its entry, and why. Both
 // are empty when nothing is. What a BMC or the agent itself must be asked for is
 // left to the driver.
-func (d Device) Refused() (key, why string) {
-	if refused := d.Driver.Descriptor().refused; refused != nil {
+func (d Device) ConfigError() (key, why string) {
+	if refused := d.Driver.Descriptor().configError; refused != nil {
 		return refused(d)
 	}
 	return "", ""
 }
 
-// NativeWouldDo says whether a device of lower assurance is a BMC, which a native driver
+// NativeCanReplace says whether a device of lower assurance is a BMC, which a native driver
 // may well reach. An outlet has no other way, so its lower assurance is no weakness that
 // anybody could mend.
-func (d Device) NativeWouldDo() bool {
+func (d Device) NativeCanReplace() bool {
 	replaceable := d.Driver.Descriptor().replaceable
 	return replaceable != nil && replaceable(d)
 }

@@ -11,10 +11,10 @@ func init() {
 	declare(Descriptor{
 		Name: DriverFenceAgent, Assurance: AssuranceLower,
 		ByParameters: true, AccountOptional: true,
-		ToldApart:   "correct the address, or write the plug of each in its parameters",
+		DistinguishHint:   "correct the address, or write the plug of each in its parameters",
 		text:        agentText,
 		part:        agentPart,
-		refused:     refusedByAgent,
+		configError:     agentConfigError,
 		replaceable: func(d Device) bool { return agentsOfBMCs.MatchString(d.Agent) },
 	})
 }
@@ -36,17 +36,17 @@ func agentText(d Device) string {
 func agentPart(d Device) string {
 	all := d.Parameters
 	switch {
-	case d.oneMachine():
+	case d.isSingleMachine():
 		return all["target"]
 	case all["systems_uri"] != "" || all["systems-uri"] != "":
-		return lastWord(d.plug())
+		return lastSegment(d.plug())
 	}
 	return d.plug()
 }
 
-// oneMachine says whether the agent switches the one machine behind the address,
+// isSingleMachine says whether the agent switches the one machine behind the address,
 // whatever the plug; IPMI may reach others through it, by their target.
-func (d Device) oneMachine() bool {
+func (d Device) isSingleMachine() bool {
 	switch d.Agent {
 	case "fence_idrac", "fence_imm", "fence_amt", "fence_amt_ws", "fence_rsa", "fence_rsb", "fence_alom":
 		return true
@@ -69,16 +69,16 @@ func (d Device) plug() string {
 	return p
 }
 
-// needed are the agents that choose a machine by its position when they are not
+// requiredParameter are the agents that choose a machine by its position when they are not
 // told which, and the parameter that tells. // I8
-var needed = map[string]string{"fence_redfish": "systems_uri"}
+var requiredParameter = map[string]string{"fence_redfish": "systems_uri"}
 
 // plugSeparator is what parts a list of plugs for an agent that is told no other.
 const plugSeparator = ","
 
-func refusedByAgent(d Device) (key, why string) {
+func agentConfigError(d Device) (key, why string) {
 	all := d.Parameters
-	if must := needed[d.Agent]; must != "" && all[must] == "" && all[strings.ReplaceAll(must, "_", "-")] == "" {
+	if must := requiredParameter[d.Agent]; must != "" && all[must] == "" && all[strings.ReplaceAll(must, "_", "-")] == "" {
 		return "parameters", fmt.Sprintf("%s without %s takes a machine by its position; set the parameter %s", d.Agent, must, must)
 	}
 	for _, name := range []string{"plug", "port"} {

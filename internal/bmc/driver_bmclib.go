@@ -11,14 +11,14 @@ func init() {
 			ProtocolRedfish: {"gofish", "dell", "openbmc", "asrockrack"},
 		},
 		NoPin:       true,
-		ToldApart:   correctPath,
+		DistinguishHint:   correctPath,
 		text:        func(d Device) string { return "bmclib+" + d.Endpoint.String() },
-		refused:     refusedByBMCLib,
+		configError:     bmclibConfigError,
 		replaceable: func(Device) bool { return true },
 	})
 }
 
-func refusedByBMCLib(d Device) (key, why string) {
+func bmclibConfigError(d Device) (key, why string) {
 	standard := 443
 	if d.Endpoint.Plain {
 		standard = 80

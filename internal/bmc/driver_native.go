@@ -10,7 +10,7 @@ func init() {
 			// address was that of its SCCI, and of nothing that switches power.
 			"irmc": {protocol: ProtocolIPMI, port: 623, portIsOther: true},
 		},
-		ToldApart: "correct the address",
+		DistinguishHint: "correct the address",
 	})
 }
 
@@ -33,7 +33,7 @@ func init() {
 			// As fenced writes a Redfish address itself.
 			"https": {protocol: ProtocolRedfish}, "http": {protocol: ProtocolRedfish},
 		},
-		ToldApart: correctPath,
+		DistinguishHint: correctPath,
 	})
 }
 

@@ -75,7 +75,7 @@ func ParseEndpoint(address string) (Endpoint, error) {
 	case address == "":
 		return Endpoint{}, fmt.Errorf("BMC address is empty; write for example ipmi://192.0.2.13 or redfish://192.0.2.13/redfish/v1/Systems/1")
 	case len(address) > maxAddress:
-		return Endpoint{}, fmt.Errorf("BMC address %s: it is longer than %d bytes", shown(address), maxAddress)
+		return Endpoint{}, fmt.Errorf("BMC address %s: it is longer than %d bytes", redactAddress(address), maxAddress)
 	}
 	full, err := withScheme(address)
 	if err != nil {
@@ -84,14 +84,14 @@ func ParseEndpoint(address string) (Endpoint, error) {
 	// What url.Error says repeats the text, with its user information.
 	u, err := url.Parse(full)
 	if err != nil || u.Opaque != "" {
-		return Endpoint{}, fmt.Errorf("BMC address %s does not parse as a URL; write SCHEME://HOST[:PORT][/PATH], an IPv6 address in brackets", shown(full))
+		return Endpoint{}, fmt.Errorf("BMC address %s does not parse as a URL; write SCHEME://HOST[:PORT][/PATH], an IPv6 address in brackets", redactAddress(full))
 	}
 	e, err := endpointOf(u)
 	if err != nil {
-		return Endpoint{}, fmt.Errorf("BMC address %s: %w", shown(full), err)
+		return Endpoint{}, fmt.Errorf("BMC address %s: %w", redactAddress(full), err)
 	}
 	if len(e.String()) > maxAddress { // as which it is kept, and read again
-		return Endpoint{}, fmt.Errorf("BMC address %s: it is longer than %d bytes once its path is escaped", shown(full), maxAddress)
+		return Endpoint{}, fmt.Errorf("BMC address %s: it is longer than %d bytes once its path is escaped", redactAddress(full), maxAddress)
 	}
 	return e, nil
 }
@@ -136,7 +136,7 @@ func webPort(transport string) (port int, plain bool, err error) {
 	case "http":
 		return 80, true, nil
 	}
-	return 0, false, fmt.Errorf("+%s is neither +http nor +https", clean(transport))
+	return 0, false, fmt.Errorf("+%s is neither +http nor +https", printableText(transport))
 }
 
 // privilege reads privilegelevel=, in any case; other keys belong to others.
@@ -183,7 +183,7 @@ func parsePort(text string) (int, error) {
 	}
 	n, err := strconv.ParseUint(text, 10, 16)
 	if err != nil || n == 0 {
-		return 0, fmt.Errorf("port %s is not between 1 and 65535", shown(text))
+		return 0, fmt.Errorf("port %s is not between 1 and 65535", redactAddress(text))
 	}
 	return int(n), nil
 }

@@ -21,11 +21,11 @@ func (i Identity) Equal(o Identity) bool { return i == o }
 // that is not 16 bytes of hex. // I8
 func UUIDsMatch(a, b string) bool {
 	x, ok := parseUUID(a)
-	if !ok || placeholder(x) {
+	if !ok || isPlaceholder(x) {
 		return false
 	}
 	y, ok := parseUUID(b)
-	if !ok || placeholder(y) {
+	if !ok || isPlaceholder(y) {
 		return false
 	}
 	return x == y || swapFields(x) == y || reverse(x) == y
@@ -36,7 +36,7 @@ func UUIDsMatch(a, b string) bool {
 // duplicates. // I9
 func UUIDForms(s string) []string {
 	u, ok := parseUUID(s)
-	if !ok || placeholder(u) {
+	if !ok || isPlaceholder(u) {
 		return nil
 	}
 	var forms []string
@@ -49,7 +49,7 @@ func UUIDForms(s string) []string {
 // UsableUUID says whether s can identify a machine at all.
 func UsableUUID(s string) bool {
 	u, ok := parseUUID(s)
-	return ok && !placeholder(u)
+	return ok && !isPlaceholder(u)
 }
 
 func parseUUID(s string) (u [16]byte, ok bool) {

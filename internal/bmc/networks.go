@@ -29,10 +29,10 @@ func (n *Networks) Refuse(ip netip.Addr) string {
 		return ""
 	}
 	ip = ip.Unmap().WithZone("")
-	kind := n.special(ip)
+	kind := n.specialKind(ip)
 	switch {
 	case slices.ContainsFunc(n.Listed, func(p netip.Prefix) bool {
-		return p.Contains(ip) && (kind == "" || n.special(p.Masked().Addr()) == kind)
+		return p.Contains(ip) && (kind == "" || n.specialKind(p.Masked().Addr()) == kind)
 	}):
 		return ""
 	case kind != "":
@@ -53,8 +53,8 @@ func (n *Networks) RefuseHost(host string) string {
 	return n.Refuse(ip)
 }
 
-// special says what kind of address no BMC of another host has; "" for all others.
-func (n *Networks) special(ip netip.Addr) string {
+// specialKind says what kind of address no BMC of another host has; "" for all others.
+func (n *Networks) specialKind(ip netip.Addr) string {
 	switch {
 	case ip.IsLoopback():
 		return "a loopback address"

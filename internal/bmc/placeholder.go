@@ -18,24 +18,24 @@ var vendorDefaults = parseAll(
 	"dc698397-fa54-4cf2-82c8-b1b5307a6a7f",
 )
 
-// fewBytes is how many different bytes a made-up UUID has at most. A random one
+// maxPatternBytes is how many different bytes a made-up UUID has at most. A random one
 // that has so few is not to be met; one of zeros and a MAC address has more.
-const fewBytes = 3
+const maxPatternBytes = 3
 
-// placeholder says whether u is a value that many machines share: a pattern, or
+// isPlaceholder says whether u is a value that many machines share: a pattern, or
 // a vendor's default, in any byte order. // I8
-func placeholder(u [16]byte) bool {
+func isPlaceholder(u [16]byte) bool {
 	for _, form := range [][16]byte{u, swapFields(u), reverse(u)} {
-		if pattern(form) || vendorDefaults[form] {
+		if isPattern(form) || vendorDefaults[form] {
 			return true
 		}
 	}
 	return false
 }
 
-// pattern says whether u is made of few bytes, counts, or has nothing but ff in
+// isPattern says whether u is made of few bytes, counts, or has nothing but ff in
 // its last ten bytes.
-func pattern(u [16]byte) bool {
+func isPattern(u [16]byte) bool {
 	different := map[byte]bool{}
 	counts, blank := true, true
 	for i, b := range u {
@@ -43,7 +43,7 @@ func pattern(u [16]byte) bool {
 		counts = counts && (i == 0 || b == u[i-1]+1)
 		blank = blank && (i < 6 || b == 0xff)
 	}
-	return counts || blank || len(different) <= fewBytes
+	return counts || blank || len(different) <= maxPatternBytes
 }
 
 func parseAll(texts ...string) map[[16]byte]bool {

@@ -86,22 +86,22 @@ type Acceptance struct {
 	session    uint64 // of the last answer
 }
 
-// Heard takes in an answered reading. A new session ends the acceptance: a BMC that
+// AddReading takes in an answered reading. A new session ends the acceptance: a BMC that
 // restarted may have forgotten the command before it was carried out, and say Off of a
 // host that it has not looked at yet.
-func (a Acceptance) Heard(r Reading) Acceptance {
+func (a Acceptance) AddReading(r Reading) Acceptance {
 	if !a.heard || r.Session != a.session {
 		return Acceptance{heard: true, session: r.Session}
 	}
 	return a
 }
 
-// Sent notes a command and what came of it. Before the first reading nobody knows in
+// AddCommand notes a command and what came of it. Before the first reading nobody knows in
 // which session it was accepted, so that an Off does not count.
-func (a Acceptance) Sent(c Command, err error) Acceptance {
+func (a Acceptance) AddCommand(c Command, err error) Acceptance {
 	a.off = a.heard && c == CommandOff && err == nil
 	return a
 }
 
-// Off says whether an Off counts as accepted.
-func (a Acceptance) Off() bool { return a.off }
+// OffAccepted says whether an Off counts as accepted.
+func (a Acceptance) OffAccepted() bool { return a.off }

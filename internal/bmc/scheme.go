@@ -62,7 +62,7 @@ func withScheme(address string) (string, error) {
 	case rest != "" && strings.Trim(rest, "0123456789") == "" && validHost(first):
 		return "", fmt.Errorf("BMC address %[1]s: a name with a port needs a scheme; write ipmi://%[1]s", address)
 	default:
-		return "", fmt.Errorf("BMC address %s: %s", shown(address), unknownScheme(first))
+		return "", fmt.Errorf("BMC address %s: %s", redactAddress(address), unknownScheme(first))
 	}
 	if strings.HasPrefix(rest, "//") {
 		return address, nil
@@ -72,7 +72,7 @@ func withScheme(address string) (string, error) {
 
 // unknownScheme is the refusal of a scheme that nothing here drives.
 func unknownScheme(name string) string {
-	return fmt.Sprintf("unknown scheme %q; write ipmi://HOST or redfish://HOST/redfish/v1/Systems/ID, or a variant of these that Metal3 has", shown(name))
+	return fmt.Sprintf("unknown scheme %q; write ipmi://HOST or redfish://HOST/redfish/v1/Systems/ID, or a variant of these that Metal3 has", redactAddress(name))
 }
 
 func isAddr(text string) bool {

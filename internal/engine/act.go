@@ -154,7 +154,7 @@ func (w *worker) proofLost(ctx context.Context) string {
 	if _, err := w.session.read(reading); err != nil {
 		return "the power state cannot be read any more: " + err.Error()
 	}
-	if !w.session.accepted.Off() || !w.session.proof.Proven(time.Now()) {
+	if !w.session.accepted.OffAccepted() || !w.session.proof.Proven(time.Now()) {
 		return "the host is no longer proven off"
 	}
 	return ""

@@ -39,7 +39,7 @@ func (w *worker) lookPower(ctx context.Context) (seen remediate.Observation) {
 	} else {
 		seen.Identity = answer(identify(s.host, s.level, r, w.c.claims(ctx, s.host, t, w.run.Manual != nil)))
 	}
-	seen.Proof, seen.OffAccepted = s.proof, s.accepted.Off()
+	seen.Proof, seen.OffAccepted = s.proof, s.accepted.OffAccepted()
 	return seen
 }
 

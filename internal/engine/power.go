@@ -68,7 +68,7 @@ func (s *session) read(ctx context.Context) (bmc.Reading, error) {
 	if err != nil {
 		r = bmc.Reading{At: time.Now()}
 	} else {
-		s.accepted = s.accepted.Heard(r)
+		s.accepted = s.accepted.AddReading(r)
 	}
 	s.proof = s.proof.Add(r)
 	s.refused = s.refused || bmc.KindOf(err).RefusesAccount()
@@ -81,7 +81,7 @@ func (s *session) send(ctx context.Context, c bmc.Command) error {
 	defer cancel()
 	_, err := s.power.Send(ctx, c)
 	s.proof = s.proof.Reset()
-	s.accepted = s.accepted.Sent(c, err)
+	s.accepted = s.accepted.AddCommand(c, err)
 	s.refused = s.refused || bmc.KindOf(err).RefusesAccount() // the next look shows it
 	return err
 }

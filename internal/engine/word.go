@@ -32,11 +32,11 @@ func (w *worker) heardOn() string {
 	if w.session == nil {
 		return ""
 	}
-	level, ok := w.session.power.(interface{ AlsoOn(since time.Time) string })
+	level, ok := w.session.power.(interface{ LowerLevelOn(since time.Time) string })
 	if !ok {
 		return ""
 	}
-	name := level.AlsoOn(w.run.Confirmed.At)
+	name := level.LowerLevelOn(w.run.Confirmed.At)
 	if name == "" {
 		return ""
 	}

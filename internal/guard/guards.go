@@ -124,8 +124,7 @@ func controlPlaneGuard(f Facts) reason.Gate {
 	return reason.NoneOf("controlPlane", reason.ControlPlaneBusy, f.ControlPlaneRun, "state")
 }
 
-// quorumGuard checks that etcd keeps its quorum without a control-plane host.
-// // I12
+// quorumGuard checks that etcd keeps its quorum without a control-plane host. // I12
 func quorumGuard(f Facts) reason.Gate {
 	if !f.ControlPlane {
 		return reason.NewGate("quorum", true, "", "not a control-plane host", "none", "guards.controlPlane")

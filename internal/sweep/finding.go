@@ -56,7 +56,7 @@ func (e *entry) weakSettings(add adder) {
 	if why := weakPassword(d); why != "" && d.Unusable == nil {
 		add(bmc.FindingDefaultPassword, "%s: set another on the BMC, then in the inventory", why)
 	}
-	if d.NativeWouldDo() {
+	if d.NativeCanReplace() {
 		add(bmc.FindingLowerAssurance, "driver %s cannot refuse a forged answer: use driver ipmi or redfish if the BMC supports it", d.Driver)
 	}
 	if on := d.Parameters["ssl_insecure"]; on != "" && on != "0" {

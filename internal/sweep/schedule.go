@@ -25,8 +25,8 @@ type schedule struct {
 // be polled.
 type serviceState struct {
 	busy      bool
-	blockers  int       // looks that people ordered there
-	notBefore time.Time // not before
+	blockers  int       // orders in progress there
+	notBefore time.Time // no poll before this time
 }
 
 func newSchedule(concurrency int) *schedule {
