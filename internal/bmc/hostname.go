@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// ParseAgentAddress reads the address of a device that a fence agent drives:
-// HOST, HOST:PORT or [IPv6]:PORT. Without a port the agent uses its own.
+// ParseAgentAddress parses the address of a fence agent's device: HOST, HOST:PORT
+// or [IPv6]:PORT. Without a port the agent uses its default.
 func ParseAgentAddress(address string) (Endpoint, error) {
 	host, port := strings.TrimSpace(address), ""
 	if h, p, err := net.SplitHostPort(host); err == nil {
@@ -28,18 +28,18 @@ func ParseAgentAddress(address string) (Endpoint, error) {
 	return Endpoint{Host: host, Port: n}, nil
 }
 
-// checkHost accepts the address of one machine, and DNS names by RFC 1123.
+// checkHost accepts IP addresses of one machine, and DNS names by RFC 1123.
 func checkHost(h string) error {
 	ip, err := netip.ParseAddr(h)
 	switch {
 	case err != nil && strings.Contains(h, ":"):
-		return fmt.Errorf("%q is not an IP address; one of IPv6 stands in brackets", redactAddress(h))
+		return fmt.Errorf("%q is not an IP address; write an IPv6 address in brackets", redactAddress(h))
 	case err != nil && !validHost(h):
 		return fmt.Errorf("%q is neither an IP address nor a DNS name", redactAddress(h))
 	case err != nil:
 		return nil
 	case ip.Zone() != "":
-		return fmt.Errorf("the zone %q of the IPv6 address means something on one host only; give the BMC an address that is routed", printableText(ip.Zone()))
+		return fmt.Errorf("the zone %q of the IPv6 address is valid on one host only; use a routed address", printableText(ip.Zone()))
 	case ip.IsUnspecified() || ip.IsMulticast() || ip == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
 		return fmt.Errorf("%s is not the address of one machine", ip)
 	}
@@ -47,7 +47,7 @@ func checkHost(h string) error {
 }
 
 // validHost accepts IP addresses and DNS names. A name that ends in a number is
-// neither: it is an IPv4 address with a slip of the pen.
+// neither: it is a mistyped IPv4 address.
 func validHost(h string) bool {
 	if isAddr(h) {
 		return true
@@ -74,11 +74,12 @@ func validHost(h string) bool {
 	return !numeric
 }
 
-// maxShownAddress bounds what an error repeats of an address.
+// maxShownAddress limits what an error repeats of an address, in bytes.
 const maxShownAddress = 200
 
-// redactAddress is an address for errors: without user information, query and
-// fragment, which may hold a password, also when it does not parse.
+// redactAddress returns an address for errors: without user information, query
+// and fragment, which may contain a password. It also works for an address that
+// does not parse.
 func redactAddress(address string) string {
 	scheme, rest, ok := strings.Cut(address, "://")
 	if ok && !strings.ContainsAny(scheme, "@:/?#") {
@@ -88,7 +89,7 @@ func redactAddress(address string) string {
 	}
 	at := strings.LastIndex(rest, "@")
 	if end := strings.IndexAny(rest, "?#"); end >= 0 {
-		if at > end { // which of them belongs to a password?
+		if at > end { // which of them belongs to a password is not known
 			return printableText(scheme + "...")
 		}
 		rest = rest[:end]
