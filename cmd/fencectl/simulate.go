@@ -115,7 +115,7 @@ func readAll(names []string, stdin io.Reader) (policy.Snapshot, error) {
 
 // forCluster leaves out the policies of files that are meant for other clusters.
 func forCluster(s *policy.Snapshot, cluster string) {
-	s.Checks = slices.DeleteFunc(s.Checks, func(c policy.Check) bool { return !c.In(cluster) })
+	s.Checks = slices.DeleteFunc(s.Checks, func(c policy.Check) bool { return !c.AppliesTo(cluster) })
 	s.Budgets = slices.DeleteFunc(s.Budgets, func(b policy.DisruptionBudget) bool {
 		return len(b.Clusters) > 0 && !slices.Contains(b.Clusters, cluster)
 	})

@@ -46,8 +46,8 @@ func TestMetricsOfBMCs(t *testing.T) {
 	m.engine, err = engine.New(t.Context(), engine.Options{Store: store, Events: event.NewStream(), Hosts: inventory{}})
 	require.NoError(t, err)
 	refuse := func(bmc.Device) (bmc.Power, error) { return nil, &bmc.Error{Kind: bmc.KindAuth, Err: assert.AnError} }
-	m.sweep = sweep.New(sweep.Options{Engine: oneHost{}, Open: refuse, Urgent: refuse, ReadTimeout: time.Second, AtOnce: 1,
-		Tell: func(event.Event) {}, Measured: m.measured})
+	m.sweep = sweep.New(sweep.Options{Engine: oneHost{}, Open: refuse, Urgent: refuse, ReadTimeout: time.Second, Concurrency: 1,
+		OnEvent: func(event.Event) {}, OnLatency: m.measured})
 	_, err = m.sweep.Test(t.Context(), "prod", "n-1")
 	require.NoError(t, err)
 	m.measured(bmc.DriverIPMI, 30*time.Millisecond)

@@ -57,8 +57,8 @@ func TestOwnerIsTold(t *testing.T) {
 			Owners: each.owners, Clusters: []engine.ClusterOptions{{Name: "prod", Mode: each.mode, Watch: blind{}}}})
 		require.NoError(t, err)
 		open := func(bmc.Device) (bmc.Power, error) { return nil, assert.AnError }
-		m.sweep = sweep.New(sweep.Options{Engine: oneHost{}, Open: open, Urgent: open, ReadTimeout: time.Second, AtOnce: 1,
-			Tell: func(event.Event) {}, Measured: m.measured})
+		m.sweep = sweep.New(sweep.Options{Engine: oneHost{}, Open: open, Urgent: open, ReadTimeout: time.Second, Concurrency: 1,
+			OnEvent: func(event.Event) {}, OnLatency: m.measured})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- m.engine.Run(ctx, func() {}) }()

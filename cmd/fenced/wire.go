@@ -135,7 +135,7 @@ func (d *fenced) buildEngine(ctx context.Context, entries []config.HostEntry, po
 	}
 	d.sweep = sweep.New(sweep.Options{
 		Engine: e, Open: actors.Patient(), Urgent: actors.Urgent(), Every: d.cfg.Sweep.Interval, ReadTimeout: p.ReadTimeout,
-		AtOnce: sweep.AtOnce, Tell: d.events.Emit, Measured: d.metrics.measured,
+		Concurrency: sweep.DefaultConcurrency, OnEvent: d.events.Emit, OnLatency: d.metrics.measured,
 	})
 	d.engine, d.metrics.engine, d.metrics.sweep = e, e, d.sweep
 	return nil

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// Printable is at most limit bytes of what a device said, without control
+// Printable returns at most limit bytes of a text from a device, without control
 // characters, for people and logs.
 func Printable(s string, limit int) string {
 	if len(s) > 4*limit { // enough, whatever is dropped below
@@ -28,7 +28,7 @@ func Printable(s string, limit int) string {
 	return s[:limit]
 }
 
-// KindOfStatus classes the HTTP status of a Redfish service that refused something.
+// KindOfStatus maps the HTTP status of a failed Redfish request to a Kind.
 func KindOfStatus(status int) Kind {
 	switch status {
 	case http.StatusUnauthorized:

@@ -6,43 +6,44 @@ import (
 	"strings"
 )
 
-// Device is one thing that switches a host's power: its BMC, or an outlet.
+// Device switches a host's power: its BMC, or an outlet.
 type Device struct {
 	Driver Driver
-	// Endpoint is the address; for a fence agent only Host and Port, which may be
-	// empty where the agent needs none.
+	// Endpoint is the address. For a fence agent only Host and Port are set, and
+	// both may be empty if the agent needs no address.
 	Endpoint Endpoint
-	// Provider is the one provider of bmclib that is used: "ipmitool", "gofish", ...
+	// Provider is the provider of bmclib to use: "ipmitool", "gofish", ...
 	Provider string
-	// Agent is the name of a fence agent, like fence_apc_snmp, and Parameters are
-	// its own; neither user name nor password nor address is among them.
+	// Agent is the name of a fence agent, such as fence_apc_snmp. Parameters are
+	// its own parameters, without user name, password and address.
 	Agent      string
 	Parameters map[string]string
-	// SecretParameters are those of the agent's parameters that are secret beside
-	// the password, like an SNMP community.
+	// SecretParameters are the secret parameters of the agent other than the
+	// password, such as an SNMP community.
 	SecretParameters map[string]Secret
 
 	Username string
 	Password Secret
-	// Secret is "namespace/name" of the Kubernetes Secret that holds user name
-	// and password, when they come from there.
+	// Secret is the "namespace/name" of the Kubernetes Secret with user name and
+	// password, if they come from one.
 	Secret string
 	TLS    TLS
 	// CipherSuites are the IPMI suites to try in order; empty is 17, then 3.
 	CipherSuites []int
-	// Unusable is why the device cannot be opened, like a password file that cannot
-	// be read; nil when it can.
+	// Unusable is why the device cannot be opened, such as a password file that
+	// cannot be read; nil if it can.
 	Unusable error
-	// SystemUUID picks the system of a Redfish service that has several; may be
-	// empty. It is the host's pin.
+	// SystemUUID selects the system of a Redfish service that has several; it may
+	// be empty. It is the host's pinned UUID.
 	SystemUUID string
-	// Networks are where the device may be; nil: anywhere.
+	// Networks limit where the device may be; nil means anywhere.
 	Networks *Networks
 }
 
-// Service names what only one may ask at a time: the BMC or the PDU behind the address,
-// however the address is written and whichever driver asks. All standard ports lead to
-// the same service; another port may be another BMC. // I9
+// Service identifies what handles one request at a time: the BMC or the PDU
+// behind the address, however the address is written and whichever driver is
+// used. All standard ports mean the same service; another port may be another
+// BMC. // I9
 func (d Device) Service() string {
 	e := d.Endpoint
 	host := e.plainHost()
@@ -61,7 +62,7 @@ func (d Device) Service() string {
 	return fmt.Sprintf("%s port %d", host, e.Port)
 }
 
-// plainHost is the host, however it is written.
+// plainHost is the host in a normal form.
 func (e Endpoint) plainHost() string {
 	host := strings.TrimSuffix(strings.ToLower(e.Host), ".")
 	if ip, err := netip.ParseAddr(host); err == nil {
@@ -70,21 +71,21 @@ func (e Endpoint) plainHost() string {
 	return host
 }
 
-// Part is the system or outlet behind the service; empty when there is only one.
-// A Redfish system goes by the last word of its path, as to agents.
+// Part is the system or outlet behind the service; empty if there is only one. A
+// Redfish system is named by the last segment of its path, as fence agents do.
 func (d Device) Part() string {
 	if part := d.Driver.Descriptor().part; part != nil {
 		return part(d)
 	}
-	return lastWord(d.Endpoint.System)
+	return lastSegment(d.Endpoint.System)
 }
 
-func lastWord(path string) string {
+func lastSegment(path string) string {
 	path = strings.TrimRight(path, "/")
 	return path[strings.LastIndex(path, "/")+1:]
 }
 
-// Key names what is switched: the service, and the part of it.
+// Key identifies what is switched: the service and its part.
 func (d Device) Key() string {
 	if part := d.Part(); part != "" {
 		return d.Service() + " " + part

@@ -1,22 +1,23 @@
-// Package bmc is the vocabulary of power: what a host's power state was read
-// as, what it may be told, what proves that it is off, and which host answered.
+// Package bmc defines the values of power control: the power state that was read,
+// the commands, the proof that a host is off, and the identity of what answered.
 //
 //	bmc.go       the contract of a driver: Power, and what it reads
 //	host.go      a host and its levels
-//	driver.go    in what the drivers differ; each declares itself in a driver_*.go
-//	device.go    what switches a host; fingerprint.go, all that chooses which
+//	driver.go    the differences between the drivers; each is declared in a driver_*.go
+//	device.go    what switches a host; also fingerprint.go, a digest of what selects it
 //	endpoint.go  addresses, with scheme.go and hostname.go
 //	proof.go     two readings that prove Off; pure
-//	identity.go  whose BMC it is, with serial.go, mac.go and placeholder.go
-//	describe.go  what a BMC tells about itself, and what is weak about it
+//	identity.go  the identity of what answered, with serial.go, mac.go and placeholder.go
+//	describe.go  what a BMC reports about itself, and its weaknesses
 //	secret.go    a password, which does not print
-//	error.go     what went wrong, and whether a command may have arrived, with answer.go, which words it
+//	error.go     errors, and whether a command may have arrived; also answer.go
 //
-// These are values; nothing here waits, or talks to a network. The drivers do, each behind
-// Power: internal/ipmi and internal/redfish, internal/bmclib and internal/fenceagent. Who
-// uses them when is for package power.
-// The proof of off stands above them, once, in Proof. "Off" always means READ as
-// off, twice and apart, on a session whose identity was checked: a BMC that
-// accepted a command has proven nothing. Package bmctest holds every driver to
-// the contract.
+// These are values; nothing here waits or uses the network. The drivers do, each
+// behind Power: internal/ipmi, internal/redfish, internal/bmclib and
+// internal/fenceagent. Package power decides who uses them when.
+//
+// The proof of off is independent of the drivers, in Proof. "Off" always means
+// READ as off, twice and some time apart, on a session with a checked identity. A
+// BMC that accepted a command has proven nothing. Package bmctest tests that
+// every driver keeps the contract.
 package bmc

@@ -6,14 +6,14 @@ import (
 	"slices"
 )
 
-// Driver is the code that talks to a device.
+// Driver is the name of the code that talks to a device.
 type Driver string
 
 // The drivers. Each declares its Descriptor in a file driver_*.go.
 const (
 	DriverIPMI       Driver = "ipmi"
 	DriverRedfish    Driver = "redfish"
-	DriverBMCLib     Driver = "bmclib"      // for what the native ones refuse
+	DriverBMCLib     Driver = "bmclib"      // for BMCs that the native drivers do not support
 	DriverFenceAgent Driver = "fence-agent" // PDUs, hypervisors, chassis managers
 )
 
@@ -22,53 +22,56 @@ type Assurance string
 
 // The assurances.
 const (
-	// AssuranceStrict: forged answers are refused, a restart of the BMC is
-	// noticed, and the BMC tells whose it is.
+	// AssuranceStrict: the driver rejects forged answers and notices a restart of
+	// the BMC, and the BMC reports its identity.
 	AssuranceStrict Assurance = "strict"
-	// AssuranceLower: a library or a command of others is believed, and the
-	// device does not tell whose it is: it must be enrolled.
+	// AssuranceLower: the driver trusts the output of a library or program, and the
+	// device does not report its identity, so it must be enrolled.
 	AssuranceLower Assurance = "lower"
 )
 
-// Descriptor is all in which one driver differs from another, outside of its own
-// package. The zero value describes a driver that does not exist: its assurance is the
-// lower one.
+// Descriptor holds all differences between the drivers outside of their packages.
+// The zero value describes an unknown driver, with the lower assurance.
 type Descriptor struct {
 	Name      Driver
 	Assurance Assurance
-	// Identifies: its devices tell whose host they power. // I8
+	// Identifies: its devices report the identity of the host that they power. // I8
 	Identifies bool
 
-	// Protocols are those of the addresses that it takes. A driver that has the name of
-	// a protocol is its native one.
+	// Protocols are the protocols of its addresses. A driver with the name of a
+	// protocol is the native driver of it.
 	Protocols []Protocol
-	// ByParameters: its address is only HOST[:PORT], and parameters choose what is
+	// ByParameters: its address is only HOST[:PORT], and parameters select what is
 	// switched.
 	ByParameters bool
-	// schemes are the address schemes that lead to its protocol.
+	// schemes are the address schemes of its protocol.
 	schemes map[string]scheme
-	// Providers are those that can be asked for; the first is the default.
+	// Providers are the providers to choose from; the first is the default.
 	Providers map[Protocol][]string
 	// NoPin: it cannot compare the BMC's certificate with tls.pinSHA256.
 	NoPin bool
-	// AccountOptional: some of its devices take no user name and no password.
+	// AccountOptional: some of its devices need no user name and no password.
 	AccountOptional bool
-	// ToldApart is what an administrator corrects when two devices seem to be one.
-	ToldApart string
+	// DistinguishHint tells an administrator what to correct if two devices seem to
+	// be one.
+	DistinguishHint string
 
-	// text is the device for people; nil = its address.
+	// text names the device for people; nil means its address.
 	text func(Device) string
-	// part is the outlet or system behind the service; nil = the system of the address.
+	// part is the outlet or system behind the service; nil means the system of the
+	// address.
 	part func(Device) string
-	// refused says which key of the device is wrong, and why; nil = none is.
-	refused func(Device) (key, why string)
-	// replaceable says whether a strict driver may well reach the device; nil = never.
+	// configError returns which key of the device is wrong, and why; nil means none
+	// can be.
+	configError func(Device) (key, why string)
+	// replaceable reports whether a strict driver may support the device; nil means
+	// never.
 	replaceable func(Device) bool
 }
 
 var descriptors = map[Driver]Descriptor{}
 
-// declare adds a driver to the known ones; only init functions call it.
+// declare registers a driver; only init functions call it.
 func declare(d Descriptor) { descriptors[d.Name] = d }
 
 // Drivers lists the drivers, the strict ones first.
@@ -78,23 +81,23 @@ func Drivers() []Descriptor {
 	})
 }
 
-// Descriptor gives what is known of the driver; the zero value when there is none of
-// this name.
+// Descriptor returns the Descriptor of the driver; the zero value if the driver
+// is unknown.
 func (d Driver) Descriptor() Descriptor { return descriptors[d] }
 
-// Drives says whether the driver takes addresses of the protocol.
-func (d Descriptor) Drives(p Protocol) bool { return slices.Contains(d.Protocols, p) }
+// Supports reports whether the driver accepts addresses of the protocol.
+func (d Descriptor) Supports(p Protocol) bool { return slices.Contains(d.Protocols, p) }
 
 // Assurance is how much this device's answers can be trusted.
 func (d Device) Assurance() Assurance {
 	return cmp.Or(d.Driver.Descriptor().Assurance, AssuranceLower)
 }
 
-// Identifies says whether the device tells whose host it powers. One that does
-// not must have been enrolled. // I8
+// Identifies reports whether the device reports the identity of its host. One
+// that does not must be enrolled. // I8
 func (d Device) Identifies() bool { return d.Driver.Descriptor().Identifies }
 
-// String gives the device for people and logs, without any secret.
+// String names the device for people and logs, without any secret.
 func (d Device) String() string {
 	if text := d.Driver.Descriptor().text; text != nil {
 		return text(d)
@@ -102,21 +105,20 @@ func (d Device) String() string {
 	return d.Endpoint.String()
 }
 
-// Refused says what is wrong with a device whatever stands behind its address, so
-// that it shows before anything is asked: which key of its entry, and why. Both
-// are empty when nothing is. What a BMC or the agent itself must be asked for is
-// left to the driver.
-func (d Device) Refused() (key, why string) {
-	if refused := d.Driver.Descriptor().refused; refused != nil {
+// ConfigError checks a device without contacting it: it returns the wrong key of
+// its entry, and why. Both are empty if nothing is wrong. What only the BMC or
+// the agent can tell is left to the driver.
+func (d Device) ConfigError() (key, why string) {
+	if refused := d.Driver.Descriptor().configError; refused != nil {
 		return refused(d)
 	}
 	return "", ""
 }
 
-// NativeWouldDo says whether a device of lower assurance is a BMC, which a native driver
-// may well reach. An outlet has no other way, so its lower assurance is no weakness that
-// anybody could mend.
-func (d Device) NativeWouldDo() bool {
+// NativeCanReplace reports whether a device of lower assurance is a BMC that a
+// native driver may support. An outlet has no native driver, so its lower
+// assurance is not a finding.
+func (d Device) NativeCanReplace() bool {
 	replaceable := d.Driver.Descriptor().replaceable
 	return replaceable != nil && replaceable(d)
 }

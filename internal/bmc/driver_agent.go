@@ -11,11 +11,11 @@ func init() {
 	declare(Descriptor{
 		Name: DriverFenceAgent, Assurance: AssuranceLower,
 		ByParameters: true, AccountOptional: true,
-		ToldApart:   "correct the address, or write the plug of each in its parameters",
-		text:        agentText,
-		part:        agentPart,
-		refused:     refusedByAgent,
-		replaceable: func(d Device) bool { return agentsOfBMCs.MatchString(d.Agent) },
+		DistinguishHint: "correct the address, or write the plug of each in its parameters",
+		text:            agentText,
+		part:            agentPart,
+		configError:     agentConfigError,
+		replaceable:     func(d Device) bool { return agentsOfBMCs.MatchString(d.Agent) },
 	})
 }
 
@@ -32,21 +32,21 @@ func agentText(d Device) string {
 	return text
 }
 
-// agentPart is the machine or outlet that an agent is told to switch.
+// agentPart is the machine or outlet that an agent switches.
 func agentPart(d Device) string {
 	all := d.Parameters
 	switch {
-	case d.oneMachine():
+	case d.isSingleMachine():
 		return all["target"]
 	case all["systems_uri"] != "" || all["systems-uri"] != "":
-		return lastWord(d.plug())
+		return lastSegment(d.plug())
 	}
 	return d.plug()
 }
 
-// oneMachine says whether the agent switches the one machine behind the address,
-// whatever the plug; IPMI may reach others through it, by their target.
-func (d Device) oneMachine() bool {
+// isSingleMachine reports whether the agent switches the one machine behind the
+// address, whatever the plug. Over IPMI it may reach others, selected by target.
+func (d Device) isSingleMachine() bool {
 	switch d.Agent {
 	case "fence_idrac", "fence_imm", "fence_amt", "fence_amt_ws", "fence_rsa", "fence_rsb", "fence_alom":
 		return true
@@ -56,10 +56,10 @@ func (d Device) oneMachine() bool {
 	return strings.HasPrefix(d.Agent, "fence_ipmilan") || strings.HasPrefix(d.Agent, "fence_ilo")
 }
 
-// plug is the outlet or machine that a fence agent switches. Agents call it
-// plug; port is the older name of the same parameter. fence_redfish goes by
-// systems_uri, whatever the plug; some know machines by uuid; and some chain
-// several devices, which they write SWITCH:PLUG, too.
+// plug is the outlet or machine that a fence agent switches. Agents call it plug;
+// port is the older name of the parameter. fence_redfish uses systems_uri instead
+// of the plug. Some agents select machines by uuid. Some chain several devices
+// and write them SWITCH:PLUG.
 func (d Device) plug() string {
 	all := d.Parameters
 	p := cmp.Or(all["systems_uri"], all["systems-uri"], all["plug"], all["port"], all["uuid"])
@@ -69,17 +69,17 @@ func (d Device) plug() string {
 	return p
 }
 
-// needed are the agents that choose a machine by its position when they are not
-// told which, and the parameter that tells. // I8
-var needed = map[string]string{"fence_redfish": "systems_uri"}
+// requiredParameter names the parameter that selects a machine, for the agents
+// that otherwise select one by its position. // I8
+var requiredParameter = map[string]string{"fence_redfish": "systems_uri"}
 
-// plugSeparator is what parts a list of plugs for an agent that is told no other.
+// plugSeparator separates a list of plugs by default.
 const plugSeparator = ","
 
-func refusedByAgent(d Device) (key, why string) {
+func agentConfigError(d Device) (key, why string) {
 	all := d.Parameters
-	if must := needed[d.Agent]; must != "" && all[must] == "" && all[strings.ReplaceAll(must, "_", "-")] == "" {
-		return "parameters", fmt.Sprintf("%s without %s takes a machine by its position; set the parameter %s", d.Agent, must, must)
+	if must := requiredParameter[d.Agent]; must != "" && all[must] == "" && all[strings.ReplaceAll(must, "_", "-")] == "" {
+		return "parameters", fmt.Sprintf("%s without %s selects a machine by its position; set the parameter %s", d.Agent, must, must)
 	}
 	for _, name := range []string{"plug", "port"} {
 		if why := d.severalPlugs(all[name]); why != "" {
@@ -89,8 +89,8 @@ func refusedByAgent(d Device) (key, why string) {
 	return "", ""
 }
 
-// severalPlugs refuses several outlets in one device: which of them two hosts share
-// could not be told. // I9
+// severalPlugs rejects several outlets in one device: a second host that shares
+// one of them would not be noticed. // I9
 func (d Device) severalPlugs(plug string) string {
 	separator, ok := d.Parameters["plug_separator"]
 	if !ok {

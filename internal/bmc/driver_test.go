@@ -37,7 +37,7 @@ func TestRefusedDevices(t *testing.T) {
 		"gofish elsewhere":         {library("gofish", 8443, false), "", ""},
 		"a native pin":             {native, "", ""},
 	} {
-		key, why := c.d.Refused()
+		key, why := c.d.ConfigError()
 		assert.Equal(t, c.key, key, name)
 		assert.Contains(t, why, c.why, name)
 		assert.Equal(t, c.key == "", why == "", name)

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Protocol is the wire protocol that drives a BMC.
+// Protocol is the network protocol of a BMC.
 type Protocol string
 
 // The native protocols.
@@ -23,7 +23,7 @@ const (
 	privilegeAdministrator = "ADMINISTRATOR"
 )
 
-// maxAddress bounds an address, in bytes.
+// maxAddress limits an address, in bytes.
 const maxAddress = 2048
 
 // Endpoint is a parsed BMC address.
@@ -32,14 +32,14 @@ type Endpoint struct {
 	Host     string // DNS name or IP without brackets
 	Port     int    // 623 for IPMI, 443 or 80 for Redfish unless given; 0 only for a fence agent: its own default
 	Plain    bool   // Redfish over http
-	System   string // Redfish path of the ComputerSystem, escaped as in a URL; empty = discover the one
-	// Privilege is the IPMI session privilege asked for: OPERATOR unless
+	System   string // Redfish path of the ComputerSystem, escaped as in a URL; empty = the only one, found by discovery
+	// Privilege is the requested privilege of the IPMI session: OPERATOR unless
 	// privilegelevel= says otherwise.
 	Privilege string
 }
 
-// String gives the address for people and logs, without any secret.
-// ParseEndpoint reads it back to the same Endpoint.
+// String returns the address for people and logs, without any secret.
+// ParseEndpoint parses it to the same Endpoint.
 func (e Endpoint) String() string {
 	if e.Protocol == ProtocolRedfish {
 		return e.BaseURL() + e.System
@@ -51,7 +51,7 @@ func (e Endpoint) String() string {
 	return text
 }
 
-// HostPort is the address to dial; without a port, only the host.
+// HostPort is the address to dial; only the host if there is no port.
 func (e Endpoint) HostPort() string {
 	if e.Port == 0 {
 		return e.Host
@@ -67,36 +67,36 @@ func (e Endpoint) BaseURL() string {
 	return "https://" + e.HostPort()
 }
 
-// ParseEndpoint reads a BMC address in every form that Metal3 has or had. Errors
-// name the address, without user information and query, and what would mend it.
+// ParseEndpoint parses a BMC address in every form that Metal3 has or had. Errors
+// name the address, without user information and query, and the correct form.
 func ParseEndpoint(address string) (Endpoint, error) {
 	address = strings.TrimSpace(address)
 	switch {
 	case address == "":
 		return Endpoint{}, fmt.Errorf("BMC address is empty; write for example ipmi://192.0.2.13 or redfish://192.0.2.13/redfish/v1/Systems/1")
 	case len(address) > maxAddress:
-		return Endpoint{}, fmt.Errorf("BMC address %s: it is longer than %d bytes", shown(address), maxAddress)
+		return Endpoint{}, fmt.Errorf("BMC address %s: it is longer than %d bytes", redactAddress(address), maxAddress)
 	}
 	full, err := withScheme(address)
 	if err != nil {
 		return Endpoint{}, err
 	}
-	// What url.Error says repeats the text, with its user information.
+	// The text of url.Error repeats the address with its user information.
 	u, err := url.Parse(full)
 	if err != nil || u.Opaque != "" {
-		return Endpoint{}, fmt.Errorf("BMC address %s does not parse as a URL; write SCHEME://HOST[:PORT][/PATH], an IPv6 address in brackets", shown(full))
+		return Endpoint{}, fmt.Errorf("BMC address %s does not parse as a URL; write SCHEME://HOST[:PORT][/PATH], an IPv6 address in brackets", redactAddress(full))
 	}
 	e, err := endpointOf(u)
 	if err != nil {
-		return Endpoint{}, fmt.Errorf("BMC address %s: %w", shown(full), err)
+		return Endpoint{}, fmt.Errorf("BMC address %s: %w", redactAddress(full), err)
 	}
-	if len(e.String()) > maxAddress { // as which it is kept, and read again
-		return Endpoint{}, fmt.Errorf("BMC address %s: it is longer than %d bytes once its path is escaped", shown(full), maxAddress)
+	if len(e.String()) > maxAddress { // the form in which it is stored and parsed again
+		return Endpoint{}, fmt.Errorf("BMC address %s: it is longer than %d bytes once its path is escaped", redactAddress(full), maxAddress)
 	}
 	return e, nil
 }
 
-// endpointOf reads the parts of a URL; its errors do not name the address.
+// endpointOf converts a URL; its errors do not name the address.
 func endpointOf(u *url.URL) (e Endpoint, err error) {
 	s, transport, ok := knownScheme(u.Scheme)
 	if !ok {
@@ -136,10 +136,10 @@ func webPort(transport string) (port int, plain bool, err error) {
 	case "http":
 		return 80, true, nil
 	}
-	return 0, false, fmt.Errorf("+%s is neither +http nor +https", clean(transport))
+	return 0, false, fmt.Errorf("+%s is neither +http nor +https", printableText(transport))
 }
 
-// privilege reads privilegelevel=, in any case; other keys belong to others.
+// privilege parses privilegelevel=, in any case; it ignores other keys.
 func privilege(query url.Values) (string, error) {
 	found := privilegeOperator
 	for key, values := range query {
@@ -159,8 +159,7 @@ func privilege(query url.Values) (string, error) {
 	return found, nil
 }
 
-// systemPath is the path of the system as the address writes it; "" leaves the
-// system to discovery.
+// systemPath is the path of the system in the address; "" means discovery.
 func systemPath(u *url.URL, s scheme) (string, error) {
 	path := strings.TrimRight(u.EscapedPath(), "/")
 	switch {
@@ -168,22 +167,22 @@ func systemPath(u *url.URL, s scheme) (string, error) {
 		return "", nil
 	case s.pathIsOther && !strings.HasPrefix(path, "/redfish/v1/Systems/"):
 		return "", nil
-	case strings.Contains(path, "@"): // a user information with a slash in it ends up here
-		return "", fmt.Errorf("an @ in the path; write it %%40, and no user or password in an address")
+	case strings.Contains(path, "@"): // user information that contains a slash ends up here
+		return "", fmt.Errorf("an @ in the path; write it as %%40, and write no user or password in an address")
 	case strings.Contains(path, "//"), strings.Contains(path+"/", "/./"), strings.Contains(path+"/", "/../"):
 		return "", fmt.Errorf("the path is not the @odata.id of a system; write for example /redfish/v1/Systems/1")
 	}
 	return path, nil
 }
 
-// parsePort reads a port; an empty text is 0.
+// parsePort parses a port; an empty text is 0.
 func parsePort(text string) (int, error) {
 	if text == "" {
 		return 0, nil
 	}
 	n, err := strconv.ParseUint(text, 10, 16)
 	if err != nil || n == 0 {
-		return 0, fmt.Errorf("port %s is not between 1 and 65535", shown(text))
+		return 0, fmt.Errorf("port %s is not between 1 and 65535", redactAddress(text))
 	}
 	return int(n), nil
 }

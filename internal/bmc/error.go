@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Kind classes what went wrong between fenced and a BMC. The values are stable:
-// they are part of reason codes and metrics.
+// Kind classifies an error between fenced and a BMC. The values are stable: they
+// are part of reason codes and metrics.
 type Kind string
 
 // The kinds of error. Auth and Privilege are never retried: BMCs lock accounts.
@@ -16,34 +16,34 @@ const (
 	KindAuth        Kind = "Auth"        // user or password refused
 	KindPrivilege   Kind = "Privilege"   // the account may not do this
 	KindSessions    Kind = "Sessions"    // the BMC has no session left
-	KindBusy        Kind = "Busy"        // the BMC asks to come back later
+	KindBusy        Kind = "Busy"        // the BMC asks to try again later
 	KindUnsupported Kind = "Unsupported" // the BMC cannot do what is needed
-	KindIdentity    Kind = "Identity"    // the service does not know the named system, or another machine answers
-	KindTLS         Kind = "TLS"         // the certificate is not the trusted one
-	KindProtocol    Kind = "Protocol"    // an answer that breaks the protocol
+	KindIdentity    Kind = "Identity"    // the service does not know the configured system, or another machine answers
+	KindTLS         Kind = "TLS"         // the certificate is not trusted
+	KindProtocol    Kind = "Protocol"    // the answer violates the protocol
 )
 
-// RefusesAccount says whether the device refused the account or what it may do. Asking
-// again may lock the account.
+// RefusesAccount reports whether the device refused the account or an operation
+// of it. Trying again may lock the account.
 func (k Kind) RefusesAccount() bool { return k == KindAuth || k == KindPrivilege }
 
-// Sent says whether a command reached the BMC.
+// Sent is whether a command reached the BMC.
 type Sent uint8
 
-// After SentMaybe, read the state before you send the command again.
+// After SentMaybe, read the state before sending the command again.
 const (
 	SentNo Sent = iota
 	SentMaybe
 	SentYes
 )
 
-// Error is every error of a Power.
+// Error is the type of every error of a Power.
 type Error struct {
 	Kind Kind
 	Op   string // "read power state", "send off", "open session"
 	Addr string // host:port or URL without user information
 	Sent Sent
-	Err  error // the cause; never holds a secret
+	Err  error // the cause; contains no secret
 }
 
 func (e *Error) Error() string {
@@ -52,7 +52,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Retryable says whether trying again inside the deadline can help.
+// Retryable reports whether a retry before the deadline can succeed.
 func (e *Error) Retryable() bool {
 	switch e.Kind {
 	case KindAuth, KindPrivilege, KindUnsupported, KindIdentity, KindTLS:
@@ -61,8 +61,8 @@ func (e *Error) Retryable() bool {
 	return true
 }
 
-// KindOf gives the kind of a Power's error, KindProtocol for one that is not
-// typed, and "" for nil.
+// KindOf returns the Kind of a Power's error, KindProtocol for another error, and
+// "" for nil.
 func KindOf(err error) Kind {
 	if err == nil {
 		return ""

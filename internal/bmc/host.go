@@ -5,44 +5,46 @@ import (
 	"time"
 )
 
-// Host is one machine's way to its power: the levels that are tried in order,
-// and which identity must answer there.
+// Host is how to switch one machine: the levels that are tried in order, and the
+// identity that must answer there.
 type Host struct {
 	// Name is the key in state, logs and locks: "cluster/node" for hosts.d,
 	// "cluster/namespace/name" for a BareMetalHost.
 	Name string
-	// Levels are the ways to switch the host off, the preferred first; never empty.
+	// Levels are the ways to switch the host off, in order of preference; never
+	// empty.
 	Levels []Level
-	// PinnedUUID is the system UUID an administrator enrolled; may be empty.
+	// PinnedUUID is the system UUID that an administrator enrolled; may be empty.
 	PinnedUUID string
 	// IdentityMode is "required", "pinned" or "off".
 	IdentityMode string
 	// Protected hosts are never fenced automatically.
 	Protected bool
-	// Source names where this came from, for people: a file and line, or an object.
+	// Source is where the entry came from: a file and line, or an object.
 	Source string
 }
 
 // Level is one way to switch a host off. All its devices must succeed: a host
-// with two power supplies is off when both outlets are.
+// with two power supplies is off when both outlets are off.
 type Level struct {
 	Devices []Device // never empty
 }
 
-// TLS says how a Redfish service is trusted.
+// TLS is how a Redfish service is trusted.
 type TLS struct {
-	CA                 string // path of a PEM file; empty = the system's pool
+	CA                 string // PEM file; empty = the system's certificates
 	PinSHA256          string // SHA-256 of the SubjectPublicKeyInfo, hex or base64
-	InsecureSkipVerify bool   // only when the host's entry says so
+	InsecureSkipVerify bool   // only if the host's entry says so
 }
 
-// Timing bounds the power operations. All are positive.
+// Timing limits the power operations. All values are positive.
 type Timing struct {
 	ReadTimeout time.Duration // one read
 	SendTimeout time.Duration // one command
 }
 
-// Address is every device of the host for people and logs, the levels in order.
+// Address names every device of the host for people and logs, in the order of the
+// levels.
 func (h Host) Address() string {
 	var levels []string
 	for _, l := range h.Levels {
@@ -55,8 +57,8 @@ func (h Host) Address() string {
 	return strings.Join(levels, ", then ")
 }
 
-// Keys names every device of the host, the levels in order. Two hosts that share
-// one would be switched together. // I9
+// Keys returns Device.Key of every device of the host, in the order of the
+// levels. Hosts that share a key would be switched together. // I9
 func (h Host) Keys() []string {
 	var keys []string
 	for _, l := range h.Levels {

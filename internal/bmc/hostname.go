@@ -7,39 +7,39 @@ import (
 	"strings"
 )
 
-// ParseAgentAddress reads the address of a device that a fence agent drives:
-// HOST, HOST:PORT or [IPv6]:PORT. Without a port the agent uses its own.
+// ParseAgentAddress parses the address of a fence agent's device: HOST, HOST:PORT
+// or [IPv6]:PORT. Without a port the agent uses its default.
 func ParseAgentAddress(address string) (Endpoint, error) {
 	host, port := strings.TrimSpace(address), ""
 	if h, p, err := net.SplitHostPort(host); err == nil {
 		if host, port = h, p; port == "" {
-			return Endpoint{}, fmt.Errorf("address %s: the port is missing after the colon", shown(address))
+			return Endpoint{}, fmt.Errorf("address %s: the port is missing after the colon", redactAddress(address))
 		}
 	} else if strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]") {
 		host = host[1 : len(host)-1]
 	}
 	if err := checkHost(host); err != nil {
-		return Endpoint{}, fmt.Errorf("address %s: %w; write HOST or HOST:PORT", shown(address), err)
+		return Endpoint{}, fmt.Errorf("address %s: %w; write HOST or HOST:PORT", redactAddress(address), err)
 	}
 	n, err := parsePort(port)
 	if err != nil {
-		return Endpoint{}, fmt.Errorf("address %s: %w", shown(address), err)
+		return Endpoint{}, fmt.Errorf("address %s: %w", redactAddress(address), err)
 	}
 	return Endpoint{Host: host, Port: n}, nil
 }
 
-// checkHost accepts the address of one machine, and DNS names by RFC 1123.
+// checkHost accepts IP addresses of one machine, and DNS names by RFC 1123.
 func checkHost(h string) error {
 	ip, err := netip.ParseAddr(h)
 	switch {
 	case err != nil && strings.Contains(h, ":"):
-		return fmt.Errorf("%q is not an IP address; one of IPv6 stands in brackets", shown(h))
+		return fmt.Errorf("%q is not an IP address; write an IPv6 address in brackets", redactAddress(h))
 	case err != nil && !validHost(h):
-		return fmt.Errorf("%q is neither an IP address nor a DNS name", shown(h))
+		return fmt.Errorf("%q is neither an IP address nor a DNS name", redactAddress(h))
 	case err != nil:
 		return nil
 	case ip.Zone() != "":
-		return fmt.Errorf("the zone %q of the IPv6 address means something on one host only; give the BMC an address that is routed", clean(ip.Zone()))
+		return fmt.Errorf("the zone %q of the IPv6 address is valid on one host only; use a routed address", printableText(ip.Zone()))
 	case ip.IsUnspecified() || ip.IsMulticast() || ip == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
 		return fmt.Errorf("%s is not the address of one machine", ip)
 	}
@@ -47,7 +47,7 @@ func checkHost(h string) error {
 }
 
 // validHost accepts IP addresses and DNS names. A name that ends in a number is
-// neither: it is an IPv4 address with a slip of the pen.
+// neither: it is a mistyped IPv4 address.
 func validHost(h string) bool {
 	if isAddr(h) {
 		return true
@@ -74,12 +74,13 @@ func validHost(h string) bool {
 	return !numeric
 }
 
-// maxShown bounds what an error repeats of an address.
-const maxShown = 200
+// maxShownAddress limits what an error repeats of an address, in bytes.
+const maxShownAddress = 200
 
-// shown is an address for errors: without user information, query and
-// fragment, which may hold a password, also when it does not parse.
-func shown(address string) string {
+// redactAddress returns an address for errors: without user information, query
+// and fragment, which may contain a password. It also works for an address that
+// does not parse.
+func redactAddress(address string) string {
 	scheme, rest, ok := strings.Cut(address, "://")
 	if ok && !strings.ContainsAny(scheme, "@:/?#") {
 		scheme += "://"
@@ -88,24 +89,24 @@ func shown(address string) string {
 	}
 	at := strings.LastIndex(rest, "@")
 	if end := strings.IndexAny(rest, "?#"); end >= 0 {
-		if at > end { // which of them belongs to a password?
-			return clean(scheme + "...")
+		if at > end { // which of them belongs to a password is not known
+			return printableText(scheme + "...")
 		}
 		rest = rest[:end]
 	}
-	return clean(scheme + rest[at+1:])
+	return printableText(scheme + rest[at+1:])
 }
 
-// clean makes a foreign text printable and short.
-func clean(text string) string {
+// printableText makes a foreign text printable and short.
+func printableText(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r == '\ufffd' {
 			return '?'
 		}
 		return r
 	}, text)
-	if len(text) > maxShown {
-		text = strings.ToValidUTF8(text[:maxShown], "") + "..."
+	if len(text) > maxShownAddress {
+		text = strings.ToValidUTF8(text[:maxShownAddress], "") + "..."
 	}
 	return text
 }

@@ -6,37 +6,36 @@ import (
 )
 
 // Identity is who answered: the system UUID, as text or as the GUID's bytes in
-// hex, in whatever byte order the BMC uses.
+// hex, in the byte order of the BMC.
 type Identity struct {
 	UUID   string
 	Serial string
 }
 
-// Equal says whether two readings name the same machine, to the letter.
+// Equal reports whether two readings have exactly the same identity.
 func (i Identity) Equal(o Identity) bool { return i == o }
 
-// UUIDsMatch says whether a and b are the same system UUID. Three byte orders
-// occur between SMBIOS, BMC and nodeInfo: as is, with the first three fields
-// swapped, and fully reversed. Placeholders never match, nor does anything
-// that is not 16 bytes of hex. // I8
+// UUIDsMatch reports whether a and b are the same system UUID. SMBIOS, BMCs and
+// nodeInfo use three byte orders: unchanged, with the first three fields swapped,
+// and fully reversed. Placeholders never match, nor does anything that is not 16
+// bytes of hex. // I8
 func UUIDsMatch(a, b string) bool {
 	x, ok := parseUUID(a)
-	if !ok || placeholder(x) {
+	if !ok || isPlaceholder(x) {
 		return false
 	}
 	y, ok := parseUUID(b)
-	if !ok || placeholder(y) {
+	if !ok || isPlaceholder(y) {
 		return false
 	}
 	return x == y || swapFields(x) == y || reverse(x) == y
 }
 
-// UUIDForms gives the texts, in hex, that UUIDsMatch takes for s, first s
-// itself; none when s cannot identify a machine. An index by them finds
-// duplicates. // I9
+// UUIDForms returns the texts, in hex, that UUIDsMatch accepts for s, first s
+// itself; none if s cannot identify a machine. An index of them finds duplicates. // I9
 func UUIDForms(s string) []string {
 	u, ok := parseUUID(s)
-	if !ok || placeholder(u) {
+	if !ok || isPlaceholder(u) {
 		return nil
 	}
 	var forms []string
@@ -46,10 +45,10 @@ func UUIDForms(s string) []string {
 	return forms
 }
 
-// UsableUUID says whether s can identify a machine at all.
+// UsableUUID reports whether s can identify a machine.
 func UsableUUID(s string) bool {
 	u, ok := parseUUID(s)
-	return ok && !placeholder(u)
+	return ok && !isPlaceholder(u)
 }
 
 func parseUUID(s string) (u [16]byte, ok bool) {
@@ -61,8 +60,8 @@ func parseUUID(s string) (u [16]byte, ok bool) {
 	return u, err == nil
 }
 
-// swapFields reverses the first three fields of the UUID: the mixed-endian
-// form of SMBIOS 2.6 and later.
+// swapFields reverses the first three fields of the UUID: the mixed-endian form
+// of SMBIOS 2.6 and later.
 func swapFields(u [16]byte) [16]byte {
 	u[0], u[1], u[2], u[3] = u[3], u[2], u[1], u[0]
 	u[4], u[5] = u[5], u[4]

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// sharedMACs are addresses that many machines have: of the network interface
-// over USB that leads to the BMC, and of software.
+// sharedMACs are addresses that many machines have: those of the network
+// interface over USB to the BMC, and those of software.
 var sharedMACs = []string{
 	"b0:3a:f2:b6:05:9f", // USB to the BMC, Supermicro
 	"00:05:9a:3c:7a:00", // a VPN client
@@ -19,16 +19,16 @@ var sharedMACs = []string{
 	"00:11:11:85:08:8b",
 }
 
-// sharedPrefixes are those of addresses that software gives to the same
+// sharedPrefixes are the prefixes of addresses that software assigns to the same
 // interfaces on every machine.
 var sharedPrefixes = []string{
 	"00:50:56:c0:", // VMware's networks inside one host
 	"44:45:53:54:", // dial-up adapters
 }
 
-// NormalizeMAC gives a hardware address as lower case with colons. ok is false
-// for one that does not identify a machine: group, locally administered, zero,
-// or shared by many, and for what is no address at all.
+// NormalizeMAC returns a hardware address in lower case with colons. ok is false
+// for an address that does not identify a machine (group, locally administered,
+// zero, or shared by many), and for a text that is no address.
 func NormalizeMAC(s string) (mac string, ok bool) {
 	digits := strings.NewReplacer(":", "", "-", "", ".", "").Replace(strings.TrimSpace(s))
 	b, err := hex.DecodeString(digits)
@@ -54,9 +54,9 @@ func NormalizeMAC(s string) (mac string, ok bool) {
 	return mac, true
 }
 
-// MACsMatch compares the hardware addresses of a host as two sources tell them.
-// known is false when either tells none that identifies a machine; they match
-// when they have one in common. // I8
+// MACsMatch compares the hardware addresses of a host from two sources. known is
+// false if either source has none that identifies a machine. They match if they
+// have an address in common. // I8
 func MACsMatch(a, b []string) (match, known bool) {
 	x, y := usableMACs(a), usableMACs(b)
 	match = slices.ContainsFunc(x, func(mac string) bool { return slices.Contains(y, mac) })

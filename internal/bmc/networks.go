@@ -8,31 +8,33 @@ import (
 	"syscall"
 )
 
-// Networks says where a BMC may be that somebody else than the administrator has
-// written down: a password is sent there. Nil is anywhere.
+// Networks limits the addresses of a BMC that somebody other than the
+// administrator configured, because fenced sends a password there. Nil means
+// anywhere.
 type Networks struct {
-	// Listed are the only networks that may be used; none: all, but what no BMC of
-	// another host has.
+	// Listed are the only networks that may be used. If empty, all may be used
+	// except those that no BMC of another host can have.
 	Listed []netip.Prefix
 	// Own are the addresses of this host.
 	Own []netip.Addr
 }
 
-// broadcast is the one address of IPv4 that reaches everybody.
+// broadcast is the limited broadcast address of IPv4.
 var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
-// Refuse says why nothing may be sent to an address; "" when it may. An address that
-// no BMC of another host has needs a listed network of such addresses alone: 10.0.0.0/8
-// does not open this host's own 10.0.0.5, and 10.0.0.5/32 does.
+// Refuse returns why nothing may be sent to an address; "" if it may. An address
+// that no BMC of another host can have must be listed by itself or in a network
+// of only such addresses: 10.0.0.0/8 does not allow this host's own 10.0.0.5, and
+// 10.0.0.5/32 does.
 func (n *Networks) Refuse(ip netip.Addr) string {
 	if n == nil {
 		return ""
 	}
 	ip = ip.Unmap().WithZone("")
-	kind := n.special(ip)
+	kind := n.specialKind(ip)
 	switch {
 	case slices.ContainsFunc(n.Listed, func(p netip.Prefix) bool {
-		return p.Contains(ip) && (kind == "" || n.special(p.Masked().Addr()) == kind)
+		return p.Contains(ip) && (kind == "" || n.specialKind(p.Masked().Addr()) == kind)
 	}):
 		return ""
 	case kind != "":
@@ -43,8 +45,8 @@ func (n *Networks) Refuse(ip netip.Addr) string {
 	return ""
 }
 
-// RefuseHost is Refuse for the host of an Endpoint. What a name stands for is asked
-// when it is dialed.
+// RefuseHost is Refuse for the host of an Endpoint. The addresses of a DNS name
+// are checked when it is dialed.
 func (n *Networks) RefuseHost(host string) string {
 	ip, err := netip.ParseAddr(host)
 	if err != nil {
@@ -53,8 +55,9 @@ func (n *Networks) RefuseHost(host string) string {
 	return n.Refuse(ip)
 }
 
-// special says what kind of address no BMC of another host has; "" for all others.
-func (n *Networks) special(ip netip.Addr) string {
+// specialKind names the kind of an address that no BMC of another host can have;
+// "" for all others.
+func (n *Networks) specialKind(ip netip.Addr) string {
 	switch {
 	case ip.IsLoopback():
 		return "a loopback address"
@@ -70,15 +73,15 @@ func (n *Networks) special(ip netip.Addr) string {
 	return ""
 }
 
-// Control refuses a connection as it is made, for net.Dialer: a name may stand for
-// another address each time.
+// Control is for net.Dialer. It checks the address of each connection, because a
+// name may resolve to another address each time.
 func (n *Networks) Control(_, address string, _ syscall.RawConn) error {
 	if n == nil {
 		return nil
 	}
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {
-		return fmt.Errorf("where a BMC is: %w", err)
+		return fmt.Errorf("check the address of a BMC: %w", err)
 	}
 	if why := n.Refuse(at.Addr()); why != "" {
 		return errors.New(why + ", where no BMC of a BareMetalHost may be: see bmcNetworks in fenced.yaml")

@@ -1,7 +1,7 @@
 package bmc
 
-// vendorDefaults are UUIDs that boards or images ship with when nobody wrote a
-// real one, as inventories and boot loaders have met them.
+// vendorDefaults are UUIDs that boards or images ship with if nobody wrote a real
+// one, as found in inventories and boot loaders.
 var vendorDefaults = parseAll(
 	"03000200-0400-0500-0006-000700080009", // AMI
 	"07090201-0103-0301-0807-060504030201",
@@ -18,24 +18,25 @@ var vendorDefaults = parseAll(
 	"dc698397-fa54-4cf2-82c8-b1b5307a6a7f",
 )
 
-// fewBytes is how many different bytes a made-up UUID has at most. A random one
-// that has so few is not to be met; one of zeros and a MAC address has more.
-const fewBytes = 3
+// maxPatternBytes is the greatest number of different bytes in a made-up UUID. A
+// random UUID practically never has so few; one of zeros and a MAC address has
+// more.
+const maxPatternBytes = 3
 
-// placeholder says whether u is a value that many machines share: a pattern, or
-// a vendor's default, in any byte order. // I8
-func placeholder(u [16]byte) bool {
+// isPlaceholder reports whether u is a value that many machines share: a pattern,
+// or a vendor's default, in any byte order. // I8
+func isPlaceholder(u [16]byte) bool {
 	for _, form := range [][16]byte{u, swapFields(u), reverse(u)} {
-		if pattern(form) || vendorDefaults[form] {
+		if isPattern(form) || vendorDefaults[form] {
 			return true
 		}
 	}
 	return false
 }
 
-// pattern says whether u is made of few bytes, counts, or has nothing but ff in
-// its last ten bytes.
-func pattern(u [16]byte) bool {
+// isPattern reports whether u has few different bytes, counts up, or has only ff
+// in its last ten bytes.
+func isPattern(u [16]byte) bool {
 	different := map[byte]bool{}
 	counts, blank := true, true
 	for i, b := range u {
@@ -43,7 +44,7 @@ func pattern(u [16]byte) bool {
 		counts = counts && (i == 0 || b == u[i-1]+1)
 		blank = blank && (i < 6 || b == 0xff)
 	}
-	return counts || blank || len(different) <= fewBytes
+	return counts || blank || len(different) <= maxPatternBytes
 }
 
 func parseAll(texts ...string) map[[16]byte]bool {

@@ -2,21 +2,22 @@ package bmc
 
 import "time"
 
-// Proof collects readings until they prove that a host is off. The zero value,
-// with Spacing set, is an empty proof. It is a plain value, is never persisted,
-// and reads no clock: a restart proves again. // I1
+// Proof collects readings until they prove that a host is off. The zero value
+// with Spacing and MaxAge set is an empty proof. It is a plain value and reads no
+// clock. It is never persisted: after a restart the host is proven off again. // I1
 type Proof struct {
-	// Spacing is the least time between the two Off reads (I1: 3 s).
+	// Spacing is the minimum time between the two Off reads (I1: 3 s).
 	Spacing time.Duration
-	// MaxAge is how old the newest Off read may be when it is used (I1: 5 s).
+	// MaxAge is the maximum age of the newest Off read when the proof is used
+	// (I1: 5 s).
 	MaxAge time.Duration
 
 	first, last Reading
 }
 
-// Add takes one more reading and returns the grown proof. Anything that is not
-// a plain Off from the same identified session empties it: On, Unknown, a
-// fault, another session (the BMC restarted or reconnected), another identity.
+// Add adds a reading and returns the new proof. Any reading other than a plain
+// Off from the same session and identity empties the proof: On, Unknown, a fault,
+// another session (the BMC restarted or reconnected), another identity.
 func (p Proof) Add(r Reading) Proof {
 	switch {
 	case r.State != Off || r.Fault != "":
@@ -24,7 +25,7 @@ func (p Proof) Add(r Reading) Proof {
 	case p.first.State != Off,
 		r.Session != p.first.Session,
 		!r.Identity.Equal(p.first.Identity),
-		r.At.Before(p.last.At): // a clock that ran backwards proves nothing
+		r.At.Before(p.last.At): // the clock was set back
 		p.first, p.last = r, r
 	default:
 		p.last = r
@@ -37,17 +38,18 @@ func (p Proof) Reset() Proof {
 	return Proof{Spacing: p.Spacing, MaxAge: p.MaxAge}
 }
 
-// Proven says whether, at now, the readings prove the host off: two Off at
-// least Spacing apart with nothing else between, the newest at most MaxAge old.
-// What a slow BMC answers may be as old as the question, so the second is counted
-// from that. Of a level, all this holds for each device.
+// Proven reports whether, at now, the readings prove the host off: two Off at
+// least Spacing apart with nothing else between them, the newest at most MaxAge
+// old. The answer of a slow BMC may describe the time of the request, so the
+// second reading counts from its request. For a level, this must hold for each
+// device.
 func (p Proof) Proven(now time.Time) bool {
 	return p.first.State == Off && p.Spacing > 0 && // one read is never a proof
 		p.last.At.Add(-p.last.Took).Sub(newest(p.first)) >= p.Spacing &&
 		now.Sub(p.last.At) <= p.MaxAge && !now.Before(p.last.At)
 }
 
-// Until is when the newest read is too old; zero without one.
+// Until is when the newest read becomes too old; zero without one.
 func (p Proof) Until() time.Time {
 	if p.first.State != Off {
 		return time.Time{}
@@ -58,8 +60,8 @@ func (p Proof) Until() time.Time {
 // Since is the time of the first Off read of this proof; zero without one.
 func (p Proof) Since() time.Time { return newest(p.first) }
 
-// NextRead is when the next reading is useful: now while nothing was read, at
-// the end of the spacing after a first Off.
+// NextRead is when the next reading is useful: now before the first Off, else at
+// the end of the spacing.
 func (p Proof) NextRead(now time.Time) time.Time {
 	if p.first.State != Off {
 		return now
@@ -67,8 +69,9 @@ func (p Proof) NextRead(now time.Time) time.Time {
 	return newest(p.first).Add(p.Spacing)
 }
 
-// newest is when the last device of a level answered. A reading's own time is that
-// of the first, so between two readings each device has the spacing to itself.
+// newest is when the last device of a level answered. A reading's own time is
+// that of the first device, so each device has the full spacing between two
+// readings.
 func newest(r Reading) time.Time {
 	at := r.At
 	for _, part := range r.Parts {
@@ -79,29 +82,30 @@ func newest(r Reading) time.Time {
 	return at
 }
 
-// Acceptance is whether a device took an Off, and is still the one that took it. The
-// zero value is no. Like a Proof it is a plain value and is never persisted. // I1
+// Acceptance records whether a device accepted an Off, and has not restarted
+// since. The zero value means no. Like a Proof it is a plain value and is never
+// persisted. // I1
 type Acceptance struct {
 	heard, off bool
-	session    uint64 // of the last answer
+	session    uint64 // of the last reading
 }
 
-// Heard takes in an answered reading. A new session ends the acceptance: a BMC that
-// restarted may have forgotten the command before it was carried out, and say Off of a
-// host that it has not looked at yet.
-func (a Acceptance) Heard(r Reading) Acceptance {
+// AddReading adds a successful reading. A new session ends the acceptance: a BMC
+// that restarted may have lost the command before it was carried out, and may
+// report Off for a host that it has not checked yet.
+func (a Acceptance) AddReading(r Reading) Acceptance {
 	if !a.heard || r.Session != a.session {
 		return Acceptance{heard: true, session: r.Session}
 	}
 	return a
 }
 
-// Sent notes a command and what came of it. Before the first reading nobody knows in
-// which session it was accepted, so that an Off does not count.
-func (a Acceptance) Sent(c Command, err error) Acceptance {
+// AddCommand adds a command and its result. Before the first reading the session
+// is not known, so an accepted Off does not count.
+func (a Acceptance) AddCommand(c Command, err error) Acceptance {
 	a.off = a.heard && c == CommandOff && err == nil
 	return a
 }
 
-// Off says whether an Off counts as accepted.
-func (a Acceptance) Off() bool { return a.off }
+// OffAccepted reports whether an accepted Off still counts.
+func (a Acceptance) OffAccepted() bool { return a.off }

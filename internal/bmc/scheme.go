@@ -8,20 +8,20 @@ import (
 	"strings"
 )
 
-// scheme is what the first word of an address says.
+// scheme is the meaning of the scheme of an address.
 type scheme struct {
 	protocol Protocol
-	// port is where the protocol is spoken; 0 = on a web server, by http or https.
+	// port is the port of the protocol; 0 means that of http or https.
 	port int
-	// pathIsOther: what Metal3 reads from the path is not the system of a Redfish
-	// service, so only a path that plainly is one is taken for it.
+	// pathIsOther: in Metal3 the path does not name the system of a Redfish
+	// service, so only a path that clearly does is used.
 	pathIsOther bool
 	// portIsOther: the port is that of another protocol.
 	portIsOther bool
 }
 
-// Schemes lists the schemes of addresses: those of Metal3, old ones included, and what
-// drivers call their own.
+// Schemes lists the address schemes: those of Metal3, including old ones, and
+// those of the drivers.
 func Schemes() (all []string) {
 	for _, d := range descriptors {
 		all = slices.AppendSeq(all, maps.Keys(d.schemes))
@@ -30,7 +30,7 @@ func Schemes() (all []string) {
 	return all
 }
 
-// knownScheme finds the scheme in front of the optional +http or +https.
+// knownScheme finds the scheme before the optional +http or +https.
 func knownScheme(text string) (s scheme, transport string, ok bool) {
 	name, transport, plus := strings.Cut(strings.ToLower(text), "+")
 	if name == "http" || name == "https" {
@@ -47,22 +47,22 @@ func knownScheme(text string) (s scheme, transport string, ok bool) {
 	return s, transport, ok
 }
 
-// withScheme completes the short forms: a bare host is IPMI, and a known scheme
-// may lack its slashes. As in Metal3, a name with a port needs a scheme: its
-// name would be one.
+// withScheme completes the short forms: a host alone means IPMI, and a known
+// scheme may lack its slashes. As in Metal3, a name with a port needs a scheme,
+// because the name would be parsed as one.
 func withScheme(address string) (string, error) {
 	first, rest, colon := strings.Cut(address, ":")
 	switch _, _, known := knownScheme(first); {
 	case !colon, strings.HasPrefix(rest, "//"), strings.HasPrefix(address, "["):
 	case known:
 		return first + "://" + rest, nil
-	case isAddr(address): // the colons are of an IPv6 address
-		return "", fmt.Errorf("BMC address %[1]s: an IPv6 address stands in brackets; write ipmi://[%[1]s]", address)
+	case isAddr(address): // colons of an IPv6 address
+		return "", fmt.Errorf("BMC address %[1]s: an IPv6 address needs brackets; write ipmi://[%[1]s]", address)
 	case isAddr(first):
 	case rest != "" && strings.Trim(rest, "0123456789") == "" && validHost(first):
 		return "", fmt.Errorf("BMC address %[1]s: a name with a port needs a scheme; write ipmi://%[1]s", address)
 	default:
-		return "", fmt.Errorf("BMC address %s: %s", shown(address), unknownScheme(first))
+		return "", fmt.Errorf("BMC address %s: %s", redactAddress(address), unknownScheme(first))
 	}
 	if strings.HasPrefix(rest, "//") {
 		return address, nil
@@ -70,9 +70,9 @@ func withScheme(address string) (string, error) {
 	return "ipmi://" + address, nil
 }
 
-// unknownScheme is the refusal of a scheme that nothing here drives.
+// unknownScheme is the error text for a scheme that no driver supports.
 func unknownScheme(name string) string {
-	return fmt.Sprintf("unknown scheme %q; write ipmi://HOST or redfish://HOST/redfish/v1/Systems/ID, or a variant of these that Metal3 has", shown(name))
+	return fmt.Sprintf("unknown scheme %q; write ipmi://HOST or redfish://HOST/redfish/v1/Systems/ID, or a variant that Metal3 supports", redactAddress(name))
 }
 
 func isAddr(text string) bool {

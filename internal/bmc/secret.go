@@ -7,16 +7,16 @@ import (
 )
 
 // Secret is a credential. It prints as a placeholder in every format, in JSON,
-// YAML and logs; only Reveal gives the text. // I25
+// YAML and logs; only Reveal returns the text. // I25
 //
-// The text stands behind a pointer, because fmt does not ask the methods of a
-// Secret in an unexported field of a struct: it shows an address there.
+// The text is behind a pointer, because fmt does not call the methods of a Secret
+// in an unexported field of a struct; it then prints the pointer.
 type Secret struct{ text *string }
 
 // NewSecret wraps text.
 func NewSecret(text string) Secret { return Secret{text: &text} }
 
-// Reveal gives the text, for the one place that puts it on the wire.
+// Reveal returns the text, for the code that sends it.
 func (s Secret) Reveal() string {
 	if s.text == nil {
 		return ""
@@ -24,20 +24,20 @@ func (s Secret) Reveal() string {
 	return *s.text
 }
 
-// Equal says whether two secrets are one.
+// Equal reports whether two secrets are equal.
 func (s Secret) Equal(o Secret) bool {
 	return subtle.ConstantTimeCompare([]byte(s.Reveal()), []byte(o.Reveal())) == 1
 }
 
-// Empty says whether there is no secret.
+// Empty reports whether the text is empty.
 func (s Secret) Empty() bool { return s.Reveal() == "" }
 
 const redacted = "[redacted]"
 
 func (s Secret) String() string { return redacted }
 
-// Format serves every verb of fmt: String alone would not be asked for %d.
+// Format implements every verb of fmt; String would not be called for %d.
 func (s Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, redacted) } // fmt gives no way to report it
 
-// MarshalText serves JSON, YAML and zap alike.
+// MarshalText is used by JSON, YAML and zap.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }

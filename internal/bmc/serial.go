@@ -7,20 +7,20 @@ import (
 )
 
 // SerialsMatch compares two serial numbers of a host, the second factor of its
-// identity. known is false when either is missing or a placeholder that many
-// machines share: then nothing is known, and match is false. // I8
+// identity. known is false if either is missing or a placeholder that many
+// machines share; match is then false. // I8
 func SerialsMatch(a, b string) (match, known bool) {
 	x, y := normalSerial(a), normalSerial(b)
-	if !realSerial(x) || !realSerial(y) {
+	if !isRealSerial(x) || !isRealSerial(y) {
 		return false, false
 	}
 	return x == y, true
 }
 
-// UsableSerial says whether s can identify a machine at all.
-func UsableSerial(s string) bool { return realSerial(normalSerial(s)) }
+// UsableSerial reports whether s can identify a machine.
+func UsableSerial(s string) bool { return isRealSerial(normalSerial(s)) }
 
-// normalSerial drops case, blanks and what cannot be printed.
+// normalSerial drops case, blanks and unprintable characters.
 func normalSerial(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsSpace(r) || !unicode.IsPrint(r) {
@@ -30,8 +30,8 @@ func normalSerial(s string) string {
 	}, s)
 }
 
-// sharedSerials are what firmware shows when nobody wrote a serial number, lower
-// case and without blanks.
+// sharedSerials are the placeholders of firmware without a serial number, in
+// lower case and without blanks.
 var sharedSerials = []string{
 	"n/a", "none", "null", "(null)", "(nullstring)", "empty", "invalid", "unknow", "unknown", "unspecified",
 	"notspecified", "notapplicable", "notavailable", "notpresent", "notset", "notsettable", "notdefined", "undefined", "default",
@@ -42,13 +42,13 @@ var sharedSerials = []string{
 // sharedWords are parts that no real serial number has.
 var sharedWords = []string{"tobefilled", "filledbyo", "defaultstring", "default_string", "serialnumber", "serial_number", "o.e.m"}
 
-// leastSerial is the length of the shortest serial number that is believed.
-const leastSerial = 4
+// minSerialLength is the length of the shortest valid serial number.
+const minSerialLength = 4
 
-// realSerial says whether s, already normal, is a machine's own: not a
-// placeholder, not one character repeated, not counted up.
-func realSerial(s string) bool {
-	if len(s) < leastSerial || slices.Contains(sharedSerials, s) {
+// isRealSerial reports whether s, already normalized, is a machine's own: not a
+// placeholder, not one repeated character, not a sequence.
+func isRealSerial(s string) bool {
+	if len(s) < minSerialLength || slices.Contains(sharedSerials, s) {
 		return false
 	}
 	for _, word := range sharedWords {
@@ -60,11 +60,11 @@ func realSerial(s string) bool {
 		s = strings.TrimPrefix(s, prefix)
 	}
 	s = strings.Trim(s, "-_./:*#?")
-	return len(s) >= leastSerial && strings.Count(s, s[:1]) != len(s) && !countsUp(s)
+	return len(s) >= minSerialLength && strings.Count(s, s[:1]) != len(s) && !isSequence(s)
 }
 
-// countsUp says whether s is digits of which each follows the one before.
-func countsUp(s string) bool {
+// isSequence reports whether s is a sequence of consecutive digits.
+func isSequence(s string) bool {
 	for i := range len(s) {
 		if s[i] < '0' || s[i] > '9' || i > 0 && s[i] != '0'+(s[i-1]-'0'+1)%10 {
 			return false

@@ -49,7 +49,7 @@ func New(d bmc.Device, t bmc.Timing) (bmc.Power, error) {
 
 func newClient(d bmc.Device, t bmc.Timing, dirs []string) (*Client, error) {
 	c := &Client{device: d, timing: t}
-	if _, why := d.Refused(); why != "" {
+	if _, why := d.ConfigError(); why != "" {
 		return nil, c.refuse(errors.New(why))
 	}
 	var err error

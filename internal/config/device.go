@@ -36,7 +36,7 @@ func (r *reader) device(key string, d deviceYAML) (bmc.Device, PasswordSource) {
 	if len(r.errs) > before {
 		return device, source
 	}
-	if part, why := device.Refused(); why != "" {
+	if part, why := device.ConfigError(); why != "" {
 		r.refuse(d.Line, key+"."+part, "%s", why)
 	}
 	if r.checksFiles {
@@ -65,7 +65,7 @@ func (r *reader) service(key string, d deviceYAML, device *bmc.Device) {
 	}
 	driver := device.Driver.Descriptor()
 	switch {
-	case !driver.Drives(protocol):
+	case !driver.Supports(protocol):
 		r.refuse(d.Line, key+".driver", "%s does not fit the address %s; write %s://...", d.Driver, device.Endpoint, d.Driver)
 	case driver.Providers != nil:
 		r.provider(key, d, device)

@@ -19,7 +19,7 @@ func duplicates(hosts []HostEntry) (errs []error) {
 			for j, d := range e.Levels[l].Devices {
 				if first, ok := devices.taken(i, d); ok {
 					errs = append(errs, fmt.Errorf("%s: %s of node %s is also at %s; %s",
-						e.places[l][j], describe(d), e.Node, hosts[first].Source, d.Driver.Descriptor().ToldApart))
+						e.places[l][j], describe(d), e.Node, hosts[first].Source, d.Driver.Descriptor().DistinguishHint))
 				}
 			}
 		}

@@ -53,7 +53,7 @@ type cluster struct {
 }
 
 func newCluster(ctx context.Context, e *Engine, o ClusterOptions) *cluster {
-	o.Rules.ClusterRequired, o.Rules.NodesStandIn = true, false // this is a live cluster
+	o.Rules.ClusterRequired, o.Rules.NodesCountAsMembers = true, false // this is a live cluster
 	o.Rules.ZoneKey = cmp.Or(o.Rules.ZoneKey, e.opt.Guards.ZoneKey)
 	c := &cluster{
 		e: e, opt: o, poke: make(chan struct{}, 1), news: make(chan struct{}, 1),

@@ -176,7 +176,7 @@ func strategyOf(check *policy.Check, t *policy.TargetReport) remediate.Strategy 
 // own says whether the request would be made from fenced's own template.
 func own(check *policy.Check, t *policy.TargetReport) bool {
 	template := cmp.Or(t.Template, check.Template)
-	return template != nil && template.Own()
+	return template != nil && template.IsOwn()
 }
 
 // consider asks the gates about one candidate: the cheap ones, then a probe of

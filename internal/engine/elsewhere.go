@@ -18,7 +18,7 @@ func (c *cluster) elsewhere(r remediate.Run) (node string, unseen bool) {
 		return "", true
 	}
 	for _, form := range bmc.UUIDForms(r.Target.SystemUUID) { // none for a placeholder
-		for _, n := range c.ledger.Twins(r.Target.Node, form) {
+		for _, n := range c.ledger.OtherNodesWithUUID(r.Target.Node, form) {
 			if cameBack(n, r) {
 				return n.Name, false
 			}
@@ -48,7 +48,7 @@ func cameBack(n *policy.Node, r remediate.Run) bool {
 // registered under a second name. c.mu is held. // I9
 func (c *cluster) twin(node, uuid string) string {
 	for _, form := range bmc.UUIDForms(uuid) {
-		if other := c.ledger.Twin(node, form); other != "" {
+		if other := c.ledger.OtherNodeWithUUID(node, form); other != "" {
 			return "Node " + other + " has the same system UUID"
 		}
 	}

@@ -50,7 +50,7 @@ func (c *cluster) facts(a candidate, p *probe, now time.Time) guard.Facts {
 	defer c.mu.Unlock()
 	f.QuietUntil = c.quiet
 	f.NextStart, f.StartsLastHour = c.nextStart(now)
-	f.UUIDTwin = c.twin(a.draft.Target.Node, uuid)
+	f.NodeWithSameUUID = c.twin(a.draft.Target.Node, uuid)
 	c.countNodes(a, &f)
 	c.countRuns(a, &f, forgiven, now)
 	return f
@@ -65,7 +65,7 @@ func (c *cluster) countNodes(a candidate, f *guard.Facts) {
 	f.ClusterNodes, f.ClusterNotReady = fleet.Nodes, fleet.NotReady
 	f.ZoneNodes, f.ZoneNotReady = fleet.ZoneNodes, fleet.ZoneNotReady
 	if a.node == nil && a.draft.Target.Machine != "" && a.draft.Target.Node != "" && !c.anyMachineHasItsNode() {
-		f.NodesElsewhere = "no Machine's Node is among them"
+		f.NodesMismatch = "no Machine's Node is among them"
 	}
 }
 
@@ -106,7 +106,7 @@ func (c *cluster) anyMachineHasItsNode() bool {
 // again. c.mu is held.
 func (c *cluster) countRuns(a candidate, f *guard.Facts, forgiven, now time.Time) {
 	h := c.history(a.draft.Target, forgiven)
-	f.LastRunEnded, f.RunsLastDay, f.RunsNotDone = h.lastEnded(), h.within(now, 24*time.Hour), h.notDone()
+	f.LastRunEnded, f.RunsLastDay, f.FailedRunsInARow = h.lastEnded(), h.within(now, 24*time.Hour), h.notDone()
 	for _, r := range c.runs {
 		if !r.Open() {
 			continue

@@ -145,7 +145,7 @@ func (w *worker) justified(f Fresh, seen remediate.Observation, now time.Time) (
 		}
 		a.Cluster = f.Cluster
 	}
-	found := policy.Judge(check, a, policy.Subject{
+	found := policy.Evaluate(check, a, policy.Subject{
 		Machine: f.Machine, Node: f.Node, Gone: f.Node == nil && seen.Node.Exists == remediate.No, Lease: f.Lease,
 		Doubt: doubt, Requests: w.requests(check), ReadsOff: evident(seen),
 	}, now)

@@ -52,7 +52,7 @@ func sweeping(t *testing.T, w *world, e *engine.Engine) (*sweep.Sweep, *given, f
 		return w.bmc(), nil
 	})
 	s := sweep.New(sweep.Options{Engine: e, Open: actors.Patient(), Urgent: actors.Urgent(), Every: time.Minute,
-		ReadTimeout: 5 * time.Second, AtOnce: sweep.AtOnce, Tell: func(event.Event) {}, Measured: func(bmc.Driver, time.Duration) {}})
+		ReadTimeout: 5 * time.Second, Concurrency: sweep.DefaultConcurrency, OnEvent: func(event.Event) {}, OnLatency: func(bmc.Driver, time.Duration) {}})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()

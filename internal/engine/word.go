@@ -32,7 +32,7 @@ func (w *worker) heardOn() string {
 	if w.session == nil {
 		return ""
 	}
-	name := w.session.AlsoOn(w.run.Confirmed.At)
+	name := w.session.LowerLevelOn(w.run.Confirmed.At)
 	if name == "" {
 		return ""
 	}

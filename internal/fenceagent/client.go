@@ -40,7 +40,7 @@ func newClient(d bmc.Device, t bmc.Timing, p places) (*Client, error) {
 	if d.TLS != (bmc.TLS{}) {
 		return nil, c.fail("open", bmc.SentNo, unsupported("a fence agent does not know the entry's tls; use the agent's own parameters, like ssl_insecure"))
 	}
-	if _, why := d.Refused(); why != "" {
+	if _, why := d.ConfigError(); why != "" {
 		return nil, c.fail("open", bmc.SentNo, unsupported("%s", why))
 	}
 	if err := switchesPower(d.Agent); err != nil {

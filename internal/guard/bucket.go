@@ -5,29 +5,29 @@ import (
 	"time"
 )
 
-// Bucket is a token bucket that keeps no state of its own: it is refilled by looking
-// at when the starts were that are on record, so that it survives whatever the record
-// does. // I11
+// Bucket is a token bucket without state of its own. It is computed from the
+// recorded start times, so it survives whatever the record survives. // I11
 type Bucket struct {
-	Burst   int // at once
-	PerHour int // 0 = no limit
+	Burst   int // starts allowed at once
+	PerHour int // tokens added per hour; 0 means no limit
 }
 
-// Bucket is that of the starts in one cluster: as many at once as may be in flight.
+// Bucket is the token bucket for the starts in one cluster. Its burst is
+// MaxInFlight.
 func (l Limits) Bucket() Bucket {
 	return Bucket{Burst: max(1, l.MaxInFlight), PerHour: l.StartsPerHour}
 }
 
-// Next is the earliest time at which one more start is allowed, at once when that is
-// not after now. In any stretch of time it allows no more starts than Burst and what
-// PerHour adds over that time. A start that was not asked for here takes a token if
-// there is one. A start that lies ahead, because the clock was set back since, counts
-// as one of this moment: it gives no token back before its time.
+// Next returns the earliest time at which one more start is allowed; a time not
+// after now means at once. In any period it allows no more starts than Burst plus
+// what PerHour adds in that period. A start that happened without asking also
+// takes a token if there is one. A start in the future, because the clock was set
+// back, counts as now: it returns no token early.
 func (b Bucket) Next(starts []time.Time, now time.Time) time.Time {
 	if b.PerHour <= 0 {
 		return now
 	}
-	every := (time.Hour + time.Duration(b.PerHour) - 1) / time.Duration(b.PerHour) // rounded up: never faster
+	every := (time.Hour + time.Duration(b.PerHour) - 1) / time.Duration(b.PerHour) // rounded up, so never faster than PerHour
 	full := time.Duration(max(1, b.Burst)) * every
 	counted := make([]time.Time, 0, len(starts))
 	for _, s := range starts {
@@ -39,7 +39,7 @@ func (b Bucket) Next(starts []time.Time, now time.Time) time.Time {
 		if refilled.Before(s) {
 			refilled = s
 		}
-		refilled = earlier(refilled.Add(every), s.Add(full)) // an empty bucket gets no emptier
+		refilled = earlier(refilled.Add(every), s.Add(full)) // the bucket cannot get emptier than empty
 	}
 	return refilled.Add(every - full)
 }

@@ -1,4 +1,5 @@
-// Package guard holds a run back: limits, clocks, rates, identity, other remediators. It
-// knows what must hold before anything is switched, whichever check or person asks. It is
-// pure: the caller gathers the Facts, and the Gates say which of them forbid the run.
+// Package guard holds back runs: limits, clocks, rates, identity, other
+// remediators. It checks what must be true before any power command, whichever
+// check or person asks for it. It is pure: the caller collects the Facts, and
+// Gates returns the gates that pass and those that refuse.
 package guard

@@ -6,24 +6,42 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 )
 
-// Limits are the configured thresholds of the guards; internal/config holds
-// their defaults.
+// Limits are the configured thresholds of the guards, the keys of the same
+// names under `guards`. internal/config holds their defaults and checks their
+// ranges; guard does not. A zero value is applied as it is: only StartsPerHour
+// treats 0 as "no limit". MaxInFlight and MaxInFlightPercent always allow one
+// run, MaxInFlightTotal too.
 type Limits struct {
-	QuietPeriod        time.Duration
-	ViewMaxAge         time.Duration
-	ClockSkewMax       time.Duration
-	MinPowerInterval   time.Duration
+	// QuietPeriod is how long no run starts after a start, a reload, the end of a
+	// pause or an API outage. Facts.QuietUntil is when it ends.
+	QuietPeriod time.Duration
+	// ViewMaxAge is the greatest age of the watched objects.
+	ViewMaxAge time.Duration
+	// ClockSkewMax is the greatest difference between this host's clock and the API
+	// server's, in either direction.
+	ClockSkewMax time.Duration
+	// MinPowerInterval is the time between the end of a run and the next run on the
+	// same host. It doubles with each further failed run in a row, up to a day.
+	MinPowerInterval time.Duration
+	// MaxInFlight is how many runs may be open in one cluster, MaxInFlightPercent the
+	// same in percent of its Nodes, rounded down. The smaller number applies.
 	MaxInFlight        int
 	MaxInFlightPercent int
+	// MaxInFlightPerZone is how many runs may be open in one zone.
 	MaxInFlightPerZone int
-	// MaxInFlightTotal is over all clusters and instances.
+	// MaxInFlightTotal is how many runs may be open in all clusters together, over
+	// all instances.
 	MaxInFlightTotal int
-	// StartsPerHour is how many runs a cluster may begin; 0 = no such limit.
-	StartsPerHour      int
+	// StartsPerHour is how many runs a cluster may start per hour; 0 means no limit.
+	StartsPerHour int
+	// No run starts in a zone if at least ZoneBreakerMin of its Nodes, and at least
+	// ZoneBreakerPercent of them, are not ready.
 	ZoneBreakerPercent int
 	ZoneBreakerMin     int
-	MaxFencesPerDay    int
-	ZoneKey            string
+	// MaxFencesPerDay is how many runs one host may have within 24 hours.
+	MaxFencesPerDay int
+	// ZoneKey is the Node label that holds the zone; empty means no zones.
+	ZoneKey string
 }
 
 // The modes of a cluster.
@@ -33,38 +51,41 @@ const (
 	ModeRespond  = "respond"
 )
 
-// Facts are what the engine knows about one target and its surroundings at the
-// moment of asking. Texts say why and are empty when there is nothing to say.
+// Facts are what the engine knows about one target and its context at the moment
+// of the check. A string that says why is empty if nothing refuses.
 type Facts struct {
-	// Manual: a person ordered it. Such an order skips the clocks and rates.
+	// Manual: a person ordered the action. Such an order skips clocks and rates;
+	// see Gates.
 	Manual bool
 
 	Mode  string
 	Armed bool
-	// ForeignOwner names another instance that holds the cluster, and OwnerSource what
-	// says so, if not the Lease.
+	// ForeignOwner names another instance that owns the cluster. OwnerSource is
+	// where that was read, if not from the Lease.
 	ForeignOwner string
 	OwnerSource  string
 	Paused       string
 	Held         string
-	// Quarantined says why the daemon itself keeps off a host that comes to no rest,
-	// and QuarantinedUntil when that ends. It does not bind people. // I15
+	// Quarantined is why the daemon does not fence a host that was fenced too
+	// often, QuarantinedUntil when that ends. It does not bind people. // I15
 	Quarantined      string
 	QuarantinedUntil time.Time
 
-	ViewSynced      bool
-	ViewAge         time.Duration
+	ViewSynced bool
+	ViewAge    time.Duration
+	// ClockSkew is the API server's clock minus this host's: positive if the API
+	// server is ahead. Of several API servers it is the farthest from this host's.
 	ClockSkew       time.Duration
 	QuietUntil      time.Time
 	ClusterNodes    int
 	ClusterNotReady int
-	// NodesElsewhere says why the Nodes that are seen are not this cluster's.
-	NodesElsewhere string
-	InFlight       int
-	// InFlightTotal is that of all clusters.
+	// NodesMismatch is why the visible Nodes are not those of this cluster.
+	NodesMismatch string
+	InFlight      int
+	// InFlightTotal is the number of open runs in all clusters.
 	InFlightTotal int
-	// StartsLastHour counts the runs that the cluster began, and NextStart is when the
-	// bucket has a token for one more.
+	// StartsLastHour is the number of runs that the cluster started in the last
+	// hour. NextStart is when the bucket has a token for the next one.
 	StartsLastHour int
 	NextStart      time.Time
 	Zone           string
@@ -72,65 +93,67 @@ type Facts struct {
 	ZoneNotReady   int
 	ZoneInFlight   int
 
-	// OpenRun is the id of a run that is open on the Machine, Node or host.
+	// OpenRun is the ID of an open run of the Machine, Node or host.
 	OpenRun      string
 	ControlPlane bool
-	// QuorumHolds: etcd survives the loss of this control-plane member, by an
-	// uncached read. Else QuorumReason and QuorumDetail say why not. // I12
+	// QuorumHolds: by an uncached read, etcd keeps its quorum without this
+	// control-plane member. If false, QuorumReason and QuorumDetail say why. // I12
 	QuorumHolds  bool
 	QuorumReason reason.Code
 	QuorumDetail string
-	// ControlPlaneRun is a run that is open on another control-plane host.
+	// ControlPlaneRun is the ID of an open run of another control-plane host.
 	ControlPlaneRun string
-	// Contested names the remediator that is alive.
+	// Contested names another remediator that is alive.
 	Contested string
-	// UUIDTwin names another Node with the same system UUID: they are one host.
-	UUIDTwin string
-	// Frozen says whose BMC said Off about a host that lived; FrozenReason is Frozen
-	// for this host's own, ClassFrozen for others of its model and firmware. // I5
+	// NodeWithSameUUID names another Node with the same system UUID: both are one
+	// host.
+	NodeWithSameUUID string
+	// Frozen is the host whose BMC reported Off while the host ran. FrozenReason is
+	// reason.Frozen for this host, reason.ClassFrozen for others of its model and
+	// firmware. // I5
 	Frozen       string
 	FrozenReason reason.Code
-	// Duplicate names the other host that leads to the same machine. // I9
+	// Duplicate names another host with the same machine. // I9
 	Duplicate string
-	// OwnHost says what makes the target this daemon's own host.
+	// OwnHost is why the target is the host that this daemon runs on.
 	OwnHost   string
 	Protected bool
 
-	// NeedsHost: the action is done over a BMC. Host names the one found;
+	// NeedsHost: the action needs a BMC. Host names the one that was found;
 	// HostError and HostDetail say why none is usable.
 	NeedsHost  bool
 	Host       string
 	HostError  reason.Code
 	HostDetail string
-	// PowerOwner says whose wish about the host's power stands against ours.
+	// PowerOwner is which owner of the host's power forbids to switch it.
 	PowerOwner string
 	Identity   IdentityFact
 
-	// NodeAlive: Ready is Unknown, but the Lease was seen moving.
+	// NodeAlive: Ready is Unknown, but the kubelet still renews its Lease.
 	NodeAlive    bool
 	LastRunEnded time.Time
-	// RunsNotDone counts the newest runs on the host that did not end well, without
-	// one among them that did, nor an hour's health after them.
-	RunsNotDone int
-	RunsLastDay int
+	// FailedRunsInARow counts the newest runs of the host without success among
+	// them, and without an hour of health after them.
+	FailedRunsInARow int
+	RunsLastDay      int
 }
 
 // IdentityVerdict is the comparison of the BMC's UUID with the Node's.
 type IdentityVerdict string
 
-// The identity verdicts. Unread is not a refusal: step 1 reads and compares
-// before it sends anything.
+// The identity verdicts. IdentityUnread does not refuse: step 1 reads and
+// compares the identity before it sends a command.
 const (
 	IdentityUnread   IdentityVerdict = ""
 	IdentityMatches  IdentityVerdict = "match"
 	IdentityDiffers  IdentityVerdict = "mismatch"
 	IdentityUnproven IdentityVerdict = "unknown"
-	// IdentityNotEnrolled: the device tells no identity, or only a person's word
+	// IdentityNotEnrolled: the device reports no identity, or only an enrolment
 	// counts, and nobody has enrolled it.
 	IdentityNotEnrolled IdentityVerdict = "not enrolled"
 )
 
-// IdentityFact is what is known about BMC and Node being the same machine.
+// IdentityFact is what is known about whether BMC and Node are the same machine.
 type IdentityFact struct {
 	// Mode is "required", "pinned" or "off".
 	Mode    string

@@ -9,13 +9,13 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 )
 
-// Gates are the conditions that no check knows about and that must all hold
-// before the daemon acts: cheap and general ones first, so that the first
-// failure is the most telling. Every gate is always in the list, passed or not.
+// Gates are the conditions outside the checks that must all hold before the
+// daemon acts. Cheap and general ones come first, so that the first failure says
+// most. The list always contains every gate, passed or not.
 //
-// An order by a person skips what doubts the daemon's own judgement (clocks,
-// rates, the breaker); it never skips pause, hold, identity, quorum, a living
-// rival or the own host.
+// An order by a person skips the gates that question the daemon's own decision:
+// clocks, rates and the zone breaker. It never skips pause, hold, identity,
+// quorum, another remediator or the own host.
 func Gates(l Limits, f Facts, now time.Time) []reason.Gate {
 	gates := viewGuards(l, f, now)
 	gates = append(gates, targetGuards(f)...)
@@ -24,14 +24,14 @@ func Gates(l Limits, f Facts, now time.Time) []reason.Gate {
 	return waive(f, gates)
 }
 
-// StartGates are the gates that a run which has just begun can close for the next
-// one: they are asked again in the very moment of a start. // I11, I12
+// StartGates are the gates that a run which just started can close for the next
+// one. The engine checks them again at the moment of each start. // I11, I12
 func StartGates(l Limits, f Facts, now time.Time) []reason.Gate {
 	gates := []reason.Gate{openRunGuard(f), controlPlaneGuard(f)}
 	return waive(f, append(gates, rateGuards(l, f, now)...))
 }
 
-// waive lets the waivable gates pass for an order by a person.
+// waive passes the waivable gates if a person ordered the action.
 func waive(f Facts, gates []reason.Gate) []reason.Gate {
 	if !f.Manual {
 		return gates
@@ -45,16 +45,16 @@ func waive(f Facts, gates []reason.Gate) []reason.Gate {
 	return gates
 }
 
-// waivable are the gates that an order by a person passes: a person has looked,
-// and answers for it.
+// waivable are the gates that an order by a person passes: a person has checked,
+// and takes responsibility.
 var waivable = map[reason.Code]bool{
 	reason.QuietPeriod: true, reason.EverythingDown: true, reason.ZoneBreaker: true, reason.Protected: true, reason.NodeAlive: true,
 	reason.InFlightLimit: true, reason.ZoneInFlight: true, reason.PowerInterval: true, reason.FencesPerDay: true,
 	reason.TotalInFlight: true, reason.StartRate: true, reason.Quarantined: true,
 }
 
-// viewGuards ask whether this daemon may act here at all, and whether what it
-// sees of the cluster can be believed. // I16
+// viewGuards check that this daemon may act in the cluster at all, and that its
+// view of the cluster is valid. // I16
 func viewGuards(l Limits, f Facts, now time.Time) []reason.Gate {
 	return []reason.Gate{
 		modeGuard(f),
@@ -65,20 +65,20 @@ func viewGuards(l Limits, f Facts, now time.Time) []reason.Gate {
 		reason.NewGate("clockSkew", f.ClockSkew.Abs() <= l.ClockSkewMax, reason.ClockSkew, f.ClockSkew.String(), l.ClockSkewMax.String(), "guards.clockSkewMax"),
 		visibleGuard(f),
 		reason.NewGate("everythingDown", f.ClusterNodes < 2 || f.ClusterNotReady < f.ClusterNodes, reason.EverythingDown,
-			share(f.ClusterNotReady, f.ClusterNodes)+" not ready", "not all", "watch"),
-		reason.NewGate("quietPeriod", !now.Before(f.QuietUntil), reason.QuietPeriod, quiet(f.QuietUntil, now), l.QuietPeriod.String(),
-			"guards.quietPeriod").OpenFrom(f.QuietUntil),
+			shareText(f.ClusterNotReady, f.ClusterNodes)+" not ready", "not all", "watch"),
+		reason.NewGate("quietPeriod", !now.Before(f.QuietUntil), reason.QuietPeriod, quietText(f.QuietUntil, now), l.QuietPeriod.String(),
+			"guards.quietPeriod").PassesFrom(f.QuietUntil),
 	}
 }
 
-// visibleGuard asks whether the workload API shows this cluster's Nodes at all:
-// pointed at another one, every Node would be missing.
+// visibleGuard checks that the workload API shows the Nodes of this cluster. If
+// the daemon is pointed at another cluster, every Node seems missing.
 func visibleGuard(f Facts) reason.Gate {
-	value := count1(f.ClusterNodes, "Node")
-	if f.NodesElsewhere != "" {
-		value += "; " + f.NodesElsewhere
+	value := countText(f.ClusterNodes, "Node")
+	if f.NodesMismatch != "" {
+		value += "; " + f.NodesMismatch
 	}
-	return reason.NewGate("nodesVisible", f.ClusterNodes > 0 && f.NodesElsewhere == "", reason.NoNodesVisible, value, "at least 1 of this cluster", "watch")
+	return reason.NewGate("nodesVisible", f.ClusterNodes > 0 && f.NodesMismatch == "", reason.NoNodesVisible, value, "at least 1 of this cluster", "watch")
 }
 
 func modeGuard(f Facts) reason.Gate {
@@ -90,7 +90,7 @@ func modeGuard(f Facts) reason.Gate {
 	return reason.NewGate("mode", pass, reason.Observing, value, "evaluate, or armed", "clusters[].mode")
 }
 
-// targetGuards ask whether this target is free to be acted on.
+// targetGuards check that nothing forbids an action on this target.
 func targetGuards(f Facts) []reason.Gate {
 	protected := ""
 	if f.Protected {
@@ -98,15 +98,15 @@ func targetGuards(f Facts) []reason.Gate {
 	}
 	alive := ""
 	if f.NodeAlive {
-		alive = "Ready is Unknown, but the Lease moves"
+		alive = "Ready is Unknown, but the kubelet renews its Lease"
 	}
 	return []reason.Gate{
 		reason.NoneOf("hold", reason.Hold, f.Held, "fencectl hold"),
-		reason.NoneOf("quarantine", reason.Quarantined, f.Quarantined, "guards.maxFencesPerDay").OpenFrom(f.QuarantinedUntil), // I15
+		reason.NoneOf("quarantine", reason.Quarantined, f.Quarantined, "guards.maxFencesPerDay").PassesFrom(f.QuarantinedUntil), // I15
 		openRunGuard(f),
 		reason.NoneOf("protected", reason.Protected, protected, "hosts.d"),
 		reason.NoneOf("ownHost", reason.OwnHost, f.OwnHost, "this host"),                        // I13
-		reason.NoneOf("uniqueUUID", reason.DuplicateUUID, f.UUIDTwin, "Nodes"),                  // I9
+		reason.NoneOf("uniqueUUID", reason.DuplicateUUID, f.NodeWithSameUUID, "Nodes"),          // I9
 		reason.NoneOf("frozen", cmp.Or(f.FrozenReason, reason.Frozen), f.Frozen, "a false Off"), // I5
 		reason.NoneOf("nodeAlive", reason.NodeAlive, alive, "Lease"),                            // I4
 		reason.NoneOf("contested", reason.Contested, f.Contested, "leader Lease"),
@@ -119,12 +119,12 @@ func openRunGuard(f Facts) reason.Gate {
 	return reason.NoneOf("openRun", reason.UnderRemediation, f.OpenRun, "state")
 }
 
-// controlPlaneGuard: one control-plane host at a time. // I12
+// controlPlaneGuard allows one control-plane host at a time. // I12
 func controlPlaneGuard(f Facts) reason.Gate {
 	return reason.NoneOf("controlPlane", reason.ControlPlaneBusy, f.ControlPlaneRun, "state")
 }
 
-// quorumGuard asks whether etcd survives the loss of a control-plane host. // I12
+// quorumGuard checks that etcd keeps its quorum without a control-plane host. // I12
 func quorumGuard(f Facts) reason.Gate {
 	if !f.ControlPlane {
 		return reason.NewGate("quorum", true, "", "not a control-plane host", "none", "guards.controlPlane")
@@ -133,8 +133,8 @@ func quorumGuard(f Facts) reason.Gate {
 		"a quorum without it", "guards.controlPlane")
 }
 
-// hostGuards ask whether there is a BMC, and whether it is the right one. They
-// hold by themselves when the action needs none.
+// hostGuards check that there is a BMC, and that it is the right one. There are
+// none if the action needs no BMC.
 func hostGuards(f Facts) []reason.Gate {
 	if !f.NeedsHost {
 		return nil
@@ -154,7 +154,7 @@ func hostGuards(f Facts) []reason.Gate {
 	}
 }
 
-// identityGuard compares BMC and Node. Not having read the BMC yet does not
+// identityGuard compares BMC and Node. A BMC that was not read yet does not
 // refuse: step 1 reads and compares on the session that it then uses. // I8
 func identityGuard(f Facts) reason.Gate {
 	i := f.Identity
@@ -167,7 +167,7 @@ func identityGuard(f Facts) reason.Gate {
 	case i.Verdict == IdentityDiffers:
 		g.Pass, g.Reason, g.Value = false, reason.IdentityMismatch, fmt.Sprintf("BMC %s, Node %s", i.BMC, i.Node)
 	case i.Verdict == IdentityNotEnrolled:
-		g.Pass, g.Reason, g.Value = false, reason.NotEnrolled, "nobody has enrolled it (fencectl bmc enroll)"
+		g.Pass, g.Reason, g.Value = false, reason.NotEnrolled, "not enrolled: check the cabling, then run fencectl bmc enroll"
 	case i.Verdict == IdentityUnproven:
 		g.Pass, g.Reason, g.Value = false, reason.IdentityUnknown, fmt.Sprintf("BMC %s, Node %s", cmp.Or(i.BMC, "none"), cmp.Or(i.Node, "none"))
 	case i.Verdict == IdentityMatches:

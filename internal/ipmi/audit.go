@@ -9,19 +9,19 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 )
 
-// auditTries bounds each question of an audit: a BMC that drops what it does not
-// allow says no by its silence.
+// auditTries limits the tries of each request of an audit. Some BMCs drop what
+// they do not allow, so no answer means a refusal.
 const auditTries = 3
 
 var _ bmc.Auditor = (*Client)(nil)
 
-// Audit looks for what lets others in without our password: cipher suite 0 and an
-// account without a name. It goes no further than the BMC's first answer, never
-// logs in, and ends each handshake it began.
+// Audit looks for ways to log in without our password: cipher suite 0 and an
+// account without a name. It stops at the BMC's first answer, never logs in, and
+// ends each handshake that it started.
 func (c *Client) Audit(ctx context.Context) ([]bmc.Finding, error) {
 	const name = "audit"
-	if c.unfit != nil {
-		return nil, c.explain(name, bmc.SentNo, c.unfit)
+	if c.configErr != nil {
+		return nil, c.explain(name, bmc.SentNo, c.configErr)
 	}
 	var findings []bmc.Finding
 	nullUser, err := c.nullUser(ctx)
@@ -34,7 +34,7 @@ func (c *Client) Audit(ctx context.Context) ([]bmc.Finding, error) {
 	}
 	if zero {
 		findings = append(findings, bmc.Finding{Code: bmc.FindingCipherZero,
-			Message: "the BMC opens IPMI sessions with cipher suite 0, which asks for no password: disable that suite on the BMC's LAN channel"})
+			Message: "the BMC opens IPMI sessions with cipher suite 0, which needs no password: disable that suite on the BMC's LAN channel"})
 	}
 	if nullUser {
 		findings = append(findings, bmc.Finding{Code: bmc.FindingNullUser,
@@ -43,59 +43,60 @@ func (c *Client) Audit(ctx context.Context) ([]bmc.Finding, error) {
 	return findings, nil
 }
 
-// cipherZero says whether the BMC opens a session with no authentication, no
-// integrity and no encryption.
+// cipherZero reports whether the BMC opens a session without authentication,
+// integrity and encryption.
 func (c *Client) cipherZero(ctx context.Context) (bool, error) {
 	none := [3]byte{}
 	x := newExchange(account{}, suites[0])
-	opening := x.opening()
+	opening := x.openStep()
 	opening.build = func(tag byte) []byte { return openRequest(tag, x.consoleID, none) }
-	opening.take = func(rest []byte) error { return x.takeOpenWith(rest, none) }
+	opening.take = func(rest []byte) error { return x.acceptOpenWith(rest, none) }
 	err := c.probe(ctx, x, func(ctx context.Context, w *wire) error {
 		return x.ask(ctx, w, auditTries, opening)
 	})
-	return err == nil, onlyRefused(err)
+	return err == nil, ignoreRefusal(err)
 }
 
-// nullUser says whether the BMC knows an account without a name: it answers that
-// name's RAKP 1 with a code, as it does for one that has a name. Some answer so to
-// any name, to not tell which exist; they tell us nothing then.
+// nullUser reports whether the BMC has an account without a name. The BMC answers
+// RAKP 1 for that name with an authentication code, as for an existing account.
+// Some BMCs answer like this to any name, to hide which exist; then nothing is
+// reported.
 func (c *Client) nullUser(ctx context.Context) (bool, error) {
-	known, err := c.known(ctx, "")
+	known, err := c.isKnownUser(ctx, "")
 	if err != nil || !known {
 		return false, err
 	}
 	var unheard [maxUser / 2]byte
 	rand.Read(unheard[:])
-	any, err := c.known(ctx, hex.EncodeToString(unheard[:]))
+	any, err := c.isKnownUser(ctx, hex.EncodeToString(unheard[:]))
 	return !any, err
 }
 
-// known says whether the BMC goes on with the handshake of the user, in a suite
-// that it takes.
-func (c *Client) known(ctx context.Context, user string) (bool, error) {
+// isKnownUser reports whether the BMC continues the handshake for the user, with
+// a suite that it accepts.
+func (c *Client) isKnownUser(ctx context.Context, user string) (bool, error) {
 	var err error
 	for _, suite := range c.suites {
 		x := newExchange(account{user: user, privilege: privileges[""]}, suite)
 		err = c.probe(ctx, x, func(ctx context.Context, w *wire) error {
-			if err := x.ask(ctx, w, 0, x.opening()); err != nil {
+			if err := x.ask(ctx, w, 0, x.openStep()); err != nil {
 				return err
 			}
-			return x.ask(ctx, w, auditTries, x.hello())
+			return x.ask(ctx, w, auditTries, x.rakp1Step())
 		})
-		if !otherSuite(err) {
+		if !mayTryOtherSuite(err) {
 			break
 		}
 	}
 	var refusal *statusError
 	if err == nil || errors.Is(err, errWrongPassword) || errors.As(err, &refusal) && refusal.kind() == bmc.KindPrivilege {
-		return true, nil // with an empty password, another one, or too little privilege
+		return true, nil // the account exists: with an empty password, another one, or too little privilege
 	}
-	return false, onlyRefused(err)
+	return false, ignoreRefusal(err)
 }
 
-// probe runs fn, a part of the handshake x, over a socket of its own and within
-// the time that a read may take; it leaves no session behind.
+// probe runs fn, a part of the handshake x, on a separate socket and with the
+// timeout of a read. It leaves no session on the BMC.
 func (c *Client) probe(ctx context.Context, x *exchange, fn func(context.Context, *wire) error) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timing.ReadTimeout)
 	defer cancel()
@@ -104,18 +105,18 @@ func (c *Client) probe(ctx context.Context, x *exchange, fn func(context.Context
 		return err
 	}
 	err = fn(ctx, w)
-	x.leave(w, err)
-	return timeUp(ctx, err)
+	x.cleanUp(w, err)
+	return withDeadline(ctx, err)
 }
 
-// onlyRefused drops what is an answer to a question of an audit: a refusal,
-// other algorithms, or silence. What stays could not be asked.
-func onlyRefused(err error) error {
+// ignoreRefusal drops errors that answer a request of an audit: a refusal, other
+// algorithms, or no answer. Other errors mean that the request failed.
+func ignoreRefusal(err error) error {
 	var refusal *statusError
 	switch {
 	case errors.As(err, &refusal) && refusal.kind() != bmc.KindSessions:
 		return nil
-	case errors.Is(err, errOtherAlgorithms), errors.Is(err, errSilent):
+	case errors.Is(err, errOtherAlgorithms), errors.Is(err, errNoAnswer):
 		return nil
 	}
 	return err

@@ -20,48 +20,49 @@ const (
 	busyPause    = 250 * time.Millisecond
 )
 
-// Client is one BMC over IPMI. It opens a session when one is needed, and keeps
-// it for the next operation. One goroutine may use it at a time.
+// Client is one BMC over IPMI. It opens a session when needed, and keeps it for
+// the next operation. One goroutine may use it at a time.
 type Client struct {
-	place
-	account account
-	timing  bmc.Timing
-	suites  []suite  // to try in order; the one that worked comes first
-	unfit   error    // why this host cannot be driven over IPMI at all
-	session *session // nil while none is open
-	// read is the system GUID that answered the last Read; nil before the first.
-	read *[16]byte
+	endpoint
+	account   account
+	timing    bmc.Timing
+	suites    []suite  // to try in order; the one that worked is moved to the front
+	configErr error    // why the configuration cannot be used over IPMI
+	session   *session // nil if none is open
+	// lastGUID is the system GUID that answered the last Read; nil before the
+	// first.
+	lastGUID *[16]byte
 }
 
 var _ bmc.Power = (*Client)(nil)
 
-// errUnusableAccount marks a host whose configuration IPMI cannot carry.
+// errUnusableAccount marks a configuration that cannot be used over IPMI.
 var errUnusableAccount = errors.New("not possible over IPMI")
 
-// serials numbers the sessions of all clients, so that no two readings from
-// different sessions can look alike. // I1
+// serials numbers the sessions of all clients, so that readings from different
+// sessions never look alike. // I1
 var serials atomic.Uint64
 
-// New returns a client for the BMC d. It does not dial; one that IPMI
-// cannot drive is reported by every operation.
+// New returns a client for the BMC d. It does not connect. If the configuration
+// cannot be used over IPMI, every operation returns an error.
 func New(d bmc.Device, t bmc.Timing) *Client {
 	level, known := privileges[d.Endpoint.Privilege]
 	c := &Client{
-		place:   place{d.Endpoint.HostPort(), d.Networks},
-		account: account{user: d.Username, password: d.Password.Reveal(), privilege: level},
-		timing:  t,
+		endpoint: endpoint{d.Endpoint.HostPort(), d.Networks},
+		account:  account{user: d.Username, password: d.Password.Reveal(), privilege: level},
+		timing:   t,
 	}
 	var suitesErr error
 	c.suites, suitesErr = chooseSuites(d.CipherSuites)
 	switch {
 	case len(c.account.password) > maxPassword:
-		c.unfit = fmt.Errorf("%w: the password is longer than the %d bytes IPMI 2.0 allows", errUnusableAccount, maxPassword)
+		c.configErr = fmt.Errorf("%w: the password is longer than the %d bytes IPMI 2.0 allows", errUnusableAccount, maxPassword)
 	case len(c.account.user) > maxUser:
-		c.unfit = fmt.Errorf("%w: user name %q is longer than %d bytes", errUnusableAccount, c.account.user, maxUser)
+		c.configErr = fmt.Errorf("%w: user name %q is longer than %d bytes", errUnusableAccount, c.account.user, maxUser)
 	case !known:
-		c.unfit = fmt.Errorf("%w: privilege %q is neither OPERATOR nor ADMINISTRATOR", errUnusableAccount, d.Endpoint.Privilege)
+		c.configErr = fmt.Errorf("%w: privilege %q is neither OPERATOR nor ADMINISTRATOR", errUnusableAccount, d.Endpoint.Privilege)
 	case suitesErr != nil:
-		c.unfit = suitesErr
+		c.configErr = suitesErr
 	}
 	return c
 }
@@ -74,14 +75,14 @@ func chooseSuites(ids []int) ([]suite, error) {
 	for _, n := range ids {
 		i := slices.IndexFunc(suites, func(s suite) bool { return s.id == n })
 		if i < 0 {
-			return nil, fmt.Errorf("%w: cipher suite %d is not allowed, only 17 and 3 authenticate and encrypt well enough", errUnusableAccount, n)
+			return nil, fmt.Errorf("%w: cipher suite %d is not allowed; use 17 or 3, the ones with strong enough authentication and encryption", errUnusableAccount, n)
 		}
 		chosen = append(chosen, suites[i])
 	}
 	return chosen, nil
 }
 
-// Read asks for the power state.
+// Read reads the power state.
 func (c *Client) Read(ctx context.Context) (bmc.Reading, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timing.ReadTimeout)
 	defer cancel()
@@ -94,17 +95,17 @@ func (c *Client) Read(ctx context.Context) (bmc.Reading, error) {
 		return bmc.Reading{}, c.explain("read power state", bmc.SentNo, &codeError{answer.code})
 	}
 	state, raw, fault := readStatus(answer.data)
-	c.read = &c.session.guid
+	c.lastGUID = &c.session.guid
 	return bmc.Reading{
 		State: state, Raw: raw, Fault: fault,
-		At:       c.session.used,
+		At:       c.session.lastAnswer,
 		Session:  c.session.serial,
 		Identity: bmc.Identity{UUID: hex.EncodeToString(c.session.guid[:])},
 	}, nil
 }
 
-// Send gives an absolute command, to the BMC that answered the last Read or to none:
-// by another session the address may lead to another BMC. // I8
+// Send sends an absolute command, only to the BMC that answered the last Read: in
+// another session the address may lead to another BMC. It is idempotent. // I8
 func (c *Client) Send(ctx context.Context, command bmc.Command) (bmc.Receipt, error) {
 	name := "send " + command.String()
 	r, known := chassisControl(command)
@@ -113,13 +114,13 @@ func (c *Client) Send(ctx context.Context, command bmc.Command) (bmc.Receipt, er
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.timing.SendTimeout)
 	defer cancel()
-	op := &operation{client: c, only: c.read}
+	op := &operation{client: c, requiredGUID: c.lastGUID}
 	answer, err := op.do(ctx, r)
 	switch {
 	case err != nil:
 		return bmc.Receipt{}, c.explain(name, op.sent(), err)
 	case answer.code == codePresentState:
-		// The BMC says "already so". Not a failure, and not a proof either.
+		// The host is already in this state. That is neither a failure nor a proof.
 		return bmc.Receipt{Already: true}, nil
 	case answer.code != codeOK:
 		return bmc.Receipt{}, c.explain(name, op.sent(), &codeError{answer.code})
@@ -136,8 +137,8 @@ func (c *Client) Close(ctx context.Context) error {
 	c.session = nil
 	defer s.wire.close()
 	if ctx.Err() != nil {
-		s.tell(s.datagram(s.closing()))
-		return nil // as much as a caller without time can ask for
+		s.sendOnly(s.datagram(s.closing()))
+		return nil // ctx has ended: do not wait for the answer
 	}
 	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
 	defer cancel()
@@ -151,7 +152,7 @@ func (c *Client) Close(ctx context.Context) error {
 	return nil
 }
 
-// drop forgets the session, and tells the BMC without waiting.
+// drop forgets the session, and ends it on the BMC without waiting.
 func (c *Client) drop() {
 	if c.session != nil {
 		c.session.abandon()

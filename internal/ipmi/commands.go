@@ -37,7 +37,7 @@ const (
 var chassisStatus = request{netFn: netFnChassis, cmd: cmdChassisStatus}
 
 // chassisControl is the request for c: power down (0) or power up (1), the only
-// two of Chassis Control that are absolute. // I3
+// two absolute values of Chassis Control. // I3
 func chassisControl(c bmc.Command) (request, bool) {
 	r := request{netFn: netFnChassis, cmd: cmdChassisControl, privileged: true}
 	switch c {
@@ -55,14 +55,14 @@ func setPrivilege(level byte) request {
 	return request{netFn: netFnApp, cmd: cmdSetPrivilege, data: []byte{level}}
 }
 
-// faults are the bits of the current power state that say that the chassis does
+// faults are the bits of the current power state that mean that the chassis does
 // not obey (table 28-3, byte 2).
 var faults = []struct {
 	bit  byte
 	name string
 }{{0x10, "power control fault"}, {0x08, "main power fault"}, {0x04, "interlock"}, {0x02, "power overload"}}
 
-// readStatus is what Get Chassis Status says of power. A short answer is Unknown.
+// readStatus parses Get Chassis Status. A short answer is Unknown.
 func readStatus(data []byte) (state bmc.PowerState, raw, fault string) {
 	raw = fmt.Sprintf("chassis status 0x%x", data[:min(len(data), 4)])
 	if len(data) < 3 {

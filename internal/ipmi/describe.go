@@ -9,9 +9,8 @@ import (
 
 var _ bmc.Describer = (*Client)(nil)
 
-// Describe asks who the BMC is, for the host's serial number, and what the BMC's
-// clock and log say; a USER may read all of it. Of these only who the BMC is must
-// be told by every BMC.
+// Describe reads the BMC's device ID, the host's serial number, and the BMC's
+// clock and log. A USER may read all of it. Only the device ID is mandatory.
 func (c *Client) Describe(ctx context.Context) (bmc.Description, error) {
 	const name = "describe"
 	var d bmc.Description
@@ -36,8 +35,8 @@ func (c *Client) Describe(ctx context.Context) (bmc.Description, error) {
 	return d, nil
 }
 
-// describeMore asks what a BMC may tell, for as long as two reads may take. After
-// a command that was not answered nothing more is asked.
+// describeMore reads the optional parts, with the timeout of two reads. It stops
+// after a command without an answer.
 func (c *Client) describeMore(ctx context.Context, d *bmc.Description) {
 	ctx, cancel := context.WithTimeout(ctx, 2*c.timing.ReadTimeout)
 	defer cancel()
@@ -61,7 +60,7 @@ func (c *Client) describeMore(ctx context.Context, d *bmc.Description) {
 	}
 }
 
-// query asks one thing, within the time that a read may take.
+// query sends one command, with the timeout of a read.
 func (c *Client) query(ctx context.Context, r request) (reply, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timing.ReadTimeout)
 	defer cancel()

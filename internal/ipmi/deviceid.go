@@ -9,7 +9,7 @@ import (
 
 var deviceID = request{netFn: netFnApp, cmd: cmdDeviceID}
 
-// manufacturers are the IANA enterprise numbers of those whose BMCs are common.
+// manufacturers are the IANA enterprise numbers of common manufacturers.
 var manufacturers = map[uint32]string{
 	2: "IBM", 11: "HPE", 42: "Sun", 119: "NEC", 343: "Intel", 674: "Dell", 2011: "Huawei", 4753: "MontaVista",
 	5771: "Cisco", 6653: "Tyan", 7244: "Quanta", 10297: "Advantech", 10368: "Fujitsu", 10876: "Supermicro",
@@ -18,8 +18,8 @@ var manufacturers = map[uint32]string{
 	49622: "ASRock Rack", 49769: "Yadro", 49871: "OpenBMC",
 }
 
-// readDeviceID is who the BMC is (table 20-2). The four auxiliary bytes of the
-// firmware are the maker's own; some BMCs leave them out.
+// readDeviceID parses Get Device ID (table 20-2). The four auxiliary bytes of the
+// firmware are manufacturer-specific; some BMCs leave them out.
 func readDeviceID(data []byte, d *bmc.Description) {
 	if len(data) < 11 {
 		return

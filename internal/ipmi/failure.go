@@ -10,9 +10,9 @@ import (
 )
 
 var (
-	errOtherAlgorithms = errors.New("the BMC answered with algorithms that were not asked for")
+	errOtherAlgorithms = errors.New("the BMC answered with algorithms that were not requested")
 	errWrongPassword   = errors.New("wrong password, or no such user")
-	errWrongKey        = errors.New("the BMC derived another session key")
+	errWrongKey        = errors.New("the session key of the BMC is different")
 )
 
 // statusError is a refusal during the handshake (table 13-15).
@@ -57,7 +57,7 @@ func (e *statusError) kind() bmc.Kind {
 	return bmc.KindProtocol
 }
 
-// codeError is a completion code that is not success (table 5-2).
+// codeError is a completion code other than success (table 5-2).
 type codeError struct{ code byte }
 
 func (e *codeError) Error() string {
@@ -90,7 +90,7 @@ func (e *codeError) kind() bmc.Kind {
 	return bmc.KindProtocol
 }
 
-// kindOf classes whatever can go wrong below Read and Send.
+// kindOf classifies every error below Read and Send.
 func kindOf(err error) bmc.Kind {
 	var kinded interface{ kind() bmc.Kind }
 	switch {
@@ -108,9 +108,9 @@ func kindOf(err error) bmc.Kind {
 	return bmc.KindUnreachable
 }
 
-// timeUp is err, or what ctx ended with when that cut err short: "no answer"
-// and the name of the deadline are both worth telling.
-func timeUp(ctx context.Context, err error) error {
+// withDeadline returns err, with the error of ctx added if ctx ended early: both
+// "no answer" and the deadline help to find the cause.
+func withDeadline(ctx context.Context, err error) error {
 	if cause := ctx.Err(); cause != nil && !errors.Is(err, cause) {
 		return fmt.Errorf("%w: %w", err, cause)
 	}

@@ -7,35 +7,35 @@ import (
 
 const (
 	fruHeaderLen = 8
-	// Areas are mostly about 100 bytes; one that claims more than this is not read.
+	// Most areas have about 100 bytes. An area with a greater length is not read.
 	fruMaxArea = 512
-	// What every BMC can give at once; some old ones refuse more.
+	// Every BMC can return this many bytes at once; some old ones refuse more.
 	fruChunk = 16
 
-	productFields = 3 // before the area's first field: version, length, language
-	boardFields   = 6 // and the date of manufacture
-	productSerial = 4 // the field's place, from 0
+	productFields = 3 // bytes before the first field: version, length, language
+	boardFields   = 6 // also the date of manufacture
+	productSerial = 4 // index of the field
 	boardSerial   = 2
 )
 
 var fruInfo = request{netFn: netFnStorage, cmd: cmdFRUInfo, data: []byte{0}}
 
-// fruRead asks for n bytes of the FRU device 0 at the offset at.
+// fruRead requests n bytes of FRU device 0 at the offset at.
 func fruRead(at, n int) request {
 	data := binary.LittleEndian.AppendUint16([]byte{0}, uint16(at))
 	return request{netFn: netFnStorage, cmd: cmdFRURead, data: append(data, byte(n))}
 }
 
-// fru reads the inventory of the host, as little of it as is needed. ask gives
-// false when the BMC does not tell.
+// fru reads the inventory of the host, no more than is needed. ask returns false
+// if the BMC does not answer.
 type fru struct{ ask func(request) (reply, bool) }
 
-// serial is the serial number of the product, else that of its board; "" when
-// the BMC does not tell one (Platform Management FRU Information Storage 1.0).
+// serial is the serial number of the product, else that of its board; "" if the
+// BMC reports none (Platform Management FRU Information Storage 1.0).
 func (f fru) serial() string {
 	answer, ok := f.ask(fruInfo)
 	if !ok || len(answer.data) < 3 || answer.data[2]&0x01 != 0 {
-		return "" // none, or one that is addressed by words
+		return "" // no FRU, or addressed by words
 	}
 	head, ok := f.read(0, fruHeaderLen)
 	if !ok || head[0] != 0x01 || checksum(head) != 0 {
@@ -47,8 +47,8 @@ func (f fru) serial() string {
 	return fruField(f.area(head[3]), boardFields, boardSerial)
 }
 
-// area is a whole area that begins at start times eight; nil when there is none,
-// or one with a wrong checksum.
+// area returns the whole area that starts at start times eight; nil if there is
+// none, or if its checksum is wrong.
 func (f fru) area(start byte) []byte {
 	if start == 0 {
 		return nil
@@ -64,7 +64,7 @@ func (f fru) area(start byte) []byte {
 	return area
 }
 
-// read is n bytes at the offset at, in as many commands as that takes.
+// read returns n bytes at the offset at, with as many commands as needed.
 func (f fru) read(at, n int) ([]byte, bool) {
 	var all []byte
 	for len(all) < n {
@@ -78,8 +78,8 @@ func (f fru) read(at, n int) ([]byte, bool) {
 	return all, true
 }
 
-// fruField is a field of an area as text; "" when it has none. Fields follow each
-// other, each with its form and length in front, until 0xc1.
+// fruField returns a field of an area as text; "" if there is none. Each field
+// starts with its type and length; 0xc1 ends the list.
 func fruField(area []byte, at, field int) string {
 	for ; at < len(area) && area[at] != 0xc1; field-- {
 		form, n := area[at]>>6, int(area[at]&0x3f)
@@ -94,8 +94,8 @@ func fruField(area []byte, at, field int) string {
 	return ""
 }
 
-// fruText decodes a field: BCD plus, packed 6-bit ASCII or 8-bit text. What is
-// not printable ASCII is dropped.
+// fruText decodes a field: BCD plus, packed 6-bit ASCII or 8-bit text. It drops
+// everything but printable ASCII.
 func fruText(form byte, data []byte) string {
 	var text strings.Builder
 	switch form {

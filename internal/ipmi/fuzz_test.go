@@ -35,8 +35,8 @@ func FuzzDecode(f *testing.F) {
 		for _, s := range suites {
 			x := &exchange{suite: s, user: "admin", key: []byte("secret"), consoleID: p.sessionID}
 			if a, err := parseAnswer(p.payload); err == nil {
-				x.ours(a)
-				for _, take := range []func([]byte) error{x.takeOpen, x.takeRAKP2,
+				x.isOurs(a)
+				for _, take := range []func([]byte) error{x.acceptOpen, x.acceptRAKP2,
 					func(b []byte) error { return x.checkRAKP4(b, make([]byte, 20)) }} {
 					_ = take(a.rest) // only panics are looked for
 				}

@@ -7,18 +7,19 @@ import (
 	"errors"
 )
 
-// A lost RAKP 1 is sent again this often; then the session id may be unknown.
+// rakp1Tries is how often RAKP 1 is sent; then the BMC may have dropped the
+// session id.
 const rakp1Tries = 3
 
-// account is who asks for sessions, and how.
+// account is the login for sessions, and its privilege.
 type account struct {
 	user, password string
 	privilege      byte
 }
 
-// handshake opens a session over a socket of its own with one cipher suite
-// (section 13.15). On an error nothing is left behind as far as that is up to us.
-func handshake(ctx context.Context, p place, a account, s suite) (*session, error) {
+// handshake opens a session on a new socket with one cipher suite (section
+// 13.15). On an error it leaves no session on the BMC, as far as possible.
+func handshake(ctx context.Context, p endpoint, a account, s suite) (*session, error) {
 	w, err := p.dial(ctx)
 	if err != nil {
 		return nil, err
@@ -26,7 +27,7 @@ func handshake(ctx context.Context, p place, a account, s suite) (*session, erro
 	x := newExchange(a, s)
 	sess, err := x.run(ctx, w)
 	if err != nil {
-		x.leave(w, err)
+		x.cleanUp(w, err)
 		return nil, err
 	}
 	sess.privilege = a.privilege
@@ -39,13 +40,13 @@ func newExchange(a account, s suite) *exchange {
 	return x
 }
 
-// run exchanges the six messages. RAKP 3 is sent once: the BMC forgets the
-// handshake when it answers, so after a lost RAKP 4 all begins anew.
+// run exchanges the six messages. RAKP 3 is sent only once: the BMC forgets the
+// handshake when it answers, so after a lost RAKP 4 a new handshake is needed.
 func (x *exchange) run(ctx context.Context, w *wire) (*session, error) {
-	if err := x.ask(ctx, w, 0, x.opening()); err != nil {
+	if err := x.ask(ctx, w, 0, x.openStep()); err != nil {
 		return nil, err
 	}
-	if err := x.ask(ctx, w, rakp1Tries, x.hello()); err != nil {
+	if err := x.ask(ctx, w, rakp1Tries, x.rakp1Step()); err != nil {
 		return nil, err
 	}
 	sik, k1, k2 := x.keys()
@@ -57,20 +58,20 @@ func (x *exchange) run(ctx context.Context, w *wire) (*session, error) {
 	proof := step{name: "RAKP 3", request: payloadRAKP3, response: payloadRAKP4,
 		build: x.rakp3,
 		take:  func(rest []byte) error { return x.checkRAKP4(rest, sik) }}
-	x.begun = sess
+	x.started = sess
 	if err := x.ask(ctx, w, 1, proof); err != nil {
 		return nil, err
 	}
 	return sess, nil
 }
 
-func (x *exchange) opening() step {
+func (x *exchange) openStep() step {
 	return step{name: "open session", request: payloadOpenRequest, response: payloadOpenResponse,
-		build: x.openRequest, take: x.takeOpen, anyTry: true}
+		build: x.openRequest, take: x.acceptOpen, anyTry: true}
 }
 
-func (x *exchange) hello() step {
-	return step{name: "RAKP 1", request: payloadRAKP1, response: payloadRAKP2, build: x.rakp1, take: x.takeRAKP2}
+func (x *exchange) rakp1Step() step {
+	return step{name: "RAKP 1", request: payloadRAKP1, response: payloadRAKP2, build: x.rakp1, take: x.acceptRAKP2}
 }
 
 // step is one message of the handshake and its answer.
@@ -79,20 +80,20 @@ type step struct {
 	request, response byte
 	build             func(tag byte) []byte
 	take              func(rest []byte) error
-	anyTry            bool // an answer to an earlier try is as good
+	anyTry            bool // an answer to an earlier try is accepted
 }
 
-// ask sends one message and takes its answer. Each try has a tag of its own, and
-// of RAKP 1 and 3 only the newest is answered to us: after a repeated RAKP 1 a BMC
-// holds the random number of its last answer, not of its first.
+// ask sends one message and accepts its answer. Each try has its own tag. For
+// RAKP 1 and 3 only the answer to the newest try counts: after a repeated RAKP 1
+// a BMC keeps the random number of its last answer, not of its first.
 func (x *exchange) ask(ctx context.Context, w *wire, tries int, s step) error {
 	var tag byte
-	var tried [256]bool // the tags of all tries
+	var tried [256]bool // tags of all tries
 	var verdict error
 	build := func() []byte {
 		tag = x.nextTag()
 		tried[tag] = true
-		return plain(s.request, s.build(tag))
+		return plainDatagram(s.request, s.build(tag))
 	}
 	take := func(b []byte) bool {
 		p, a, err := parseHandshake(b)
@@ -102,7 +103,7 @@ func (x *exchange) ask(ctx context.Context, w *wire, tries int, s step) error {
 		if err != nil || p.payloadType != s.response {
 			return false
 		}
-		if newest := a.tag == tag; !x.ours(a) || !newest && !(s.anyTry && tried[a.tag]) {
+		if newest := a.tag == tag; !x.isOurs(a) || !newest && !(s.anyTry && tried[a.tag]) {
 			return false
 		}
 		if a.status != 0 {
@@ -118,7 +119,7 @@ func (x *exchange) ask(ctx context.Context, w *wire, tries int, s step) error {
 	return verdict
 }
 
-// parseHandshake takes a datagram outside any session apart.
+// parseHandshake parses a datagram outside any session.
 func parseHandshake(b []byte) (packet, answer, error) {
 	p, err := parsePacket(b)
 	if err != nil {
@@ -131,13 +132,13 @@ func parseHandshake(b []byte) (packet, answer, error) {
 	return p, a, err
 }
 
-// plain is a datagram outside any session.
-func plain(payloadType byte, payload []byte) []byte {
+// plainDatagram builds a datagram outside any session.
+func plainDatagram(payloadType byte, payload []byte) []byte {
 	return append(appendHeader(nil, payloadType, 0, 0, len(payload)), payload...)
 }
 
-// nextTag is a random tag that this exchange did not use lately: what a BMC says
-// to a refusal must not be taken for its answer to a step.
+// nextTag is a random tag that this exchange did not use recently, so that the
+// BMC's answer to a refusal is not mistaken for its answer to a step.
 func (x *exchange) nextTag() byte {
 	if x.tags == 255 {
 		x.tagged, x.tags = [256]bool{}, 0
@@ -153,7 +154,7 @@ func (x *exchange) nextTag() byte {
 	}
 }
 
-// randomID is a session id: not zero, which means none.
+// randomID is a session id; zero means none, so it is never zero.
 func randomID() uint32 {
 	for {
 		var b [4]byte

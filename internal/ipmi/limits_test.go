@@ -160,7 +160,7 @@ func TestIdleSessionIsReplaced(t *testing.T) {
 	c := clientAt(t, b.Addr())
 	before, err := c.Read(t.Context())
 	require.NoError(t, err)
-	c.session.used = time.Now().Add(-idleLimit - time.Second)
+	c.session.lastAnswer = time.Now().Add(-idleLimit - time.Second)
 	after, err := c.Read(t.Context())
 	require.NoError(t, err)
 	assert.NotEqual(t, before.Session, after.Session)

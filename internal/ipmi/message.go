@@ -12,7 +12,7 @@ const (
 type request struct {
 	netFn, cmd byte
 	data       []byte
-	privileged bool // needs more than the USER level a session starts with
+	privileged bool // needs more than the privilege USER, with which a session starts
 }
 
 // reply is the answer to a request.
@@ -32,7 +32,7 @@ func checksum(b []byte) byte {
 	return -sum
 }
 
-// encode gives the message with the 6-bit sequence number rqSeq (section 13.8).
+// encode builds the message with the 6-bit sequence number rqSeq (section 13.8).
 func (r request) encode(rqSeq byte) []byte {
 	b := []byte{addrBMC, r.netFn << 2}
 	b = append(b, checksum(b))

@@ -9,42 +9,42 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 )
 
-// maxHandshakes bounds how often one operation opens a session. // bmc.md 7.3
+// maxHandshakes limits how often one operation opens a session. // bmc.md 7.3
 const maxHandshakes = 4
 
 // operation is one Read or Send, over as many sessions as it needs.
 type operation struct {
-	client     *Client
-	only       *[16]byte // the system GUID that must answer; nil is any
-	handshakes int
-	doubted    bool // the BMC refused a RAKP 3 that was right, as far as we know
-	unanswered int  // datagrams with the command itself that await their reply
-	answered   bool
+	client       *Client
+	requiredGUID *[16]byte // the system GUID that must answer; nil means any
+	handshakes   int
+	retriedRAKP3 bool // the BMC refused a RAKP 3 that should be correct
+	unanswered   int  // datagrams with the command itself that were not answered yet
+	answered     bool
 }
 
-// do carries out r in an open session, and opens one when there is none, when
-// it went silent, or when it was idle too long. Busy answers are waited out.
+// do sends r in an open session. It opens a session if there is none, or if it
+// does not answer or was idle too long. It retries while the BMC is busy.
 func (o *operation) do(ctx context.Context, r request) (reply, error) {
 	for pause := busyPause; ; {
-		s, err := o.live(ctx)
+		s, err := o.openSession(ctx)
 		if err != nil {
-			return reply{}, timeUp(ctx, err)
+			return reply{}, withDeadline(ctx, err)
 		}
-		if o.only != nil && *o.only != s.guid {
-			return reply{}, &strangerError{*o.only, s.guid}
+		if o.requiredGUID != nil && *o.requiredGUID != s.guid {
+			return reply{}, &otherBMCError{*o.requiredGUID, s.guid}
 		}
 		answer, err := o.try(ctx, s, r)
 		switch {
 		case err == nil && kindOf(&codeError{answer.code}) == bmc.KindBusy:
 			busy := &codeError{answer.code}
 			if err := sleep(ctx, pause); err != nil {
-				return reply{}, timeUp(ctx, busy)
+				return reply{}, withDeadline(ctx, busy)
 			}
 			pause = min(2*pause, lastWait)
-		case errors.Is(err, errSilent):
+		case errors.Is(err, errNoAnswer):
 			o.client.drop()
 		case err != nil:
-			o.client.settle(ctx, err)
+			o.client.dropClosedSession(ctx, err)
 			return reply{}, err
 		default:
 			return answer, nil
@@ -52,9 +52,9 @@ func (o *operation) do(ctx context.Context, r request) (reply, error) {
 	}
 }
 
-// try sends r once over s, which may have to be raised to a privilege first.
+// try sends r once over s. If r needs it, it first sets the session's privilege.
 func (o *operation) try(ctx context.Context, s *session, r request) (reply, error) {
-	if r.privileged && !s.raised {
+	if r.privileged && !s.privilegeSet {
 		answer, err := s.command(ctx, setPrivilege(s.privilege), func() {})
 		if err != nil {
 			return reply{}, err
@@ -68,7 +68,7 @@ func (o *operation) try(ctx context.Context, s *session, r request) (reply, erro
 		if answer.code != codeOK {
 			return reply{}, &codeError{answer.code}
 		}
-		s.raised = true
+		s.privilegeSet = true
 	}
 	answer, err := s.command(ctx, r, func() { o.unanswered++ })
 	if err == nil {
@@ -78,8 +78,8 @@ func (o *operation) try(ctx context.Context, s *session, r request) (reply, erro
 	return answer, err
 }
 
-// sent says what is known about the command's arrival. A command whose reply
-// was lost may have been carried out, whatever later ones were told.
+// sent returns whether the command may have arrived. If its reply was lost, it
+// may have been carried out, whatever later tries returned.
 func (o *operation) sent() bmc.Sent {
 	switch {
 	case o.unanswered > 0:
@@ -90,96 +90,96 @@ func (o *operation) sent() bmc.Sent {
 	return bmc.SentNo
 }
 
-// live returns an open session.
-func (o *operation) live(ctx context.Context) (*session, error) {
+// openSession returns an open session.
+func (o *operation) openSession(ctx context.Context) (*session, error) {
 	c := o.client
-	if c.unfit != nil {
-		return nil, c.unfit
+	if c.configErr != nil {
+		return nil, c.configErr
 	}
-	if c.session != nil && time.Since(c.session.used) <= idleLimit {
+	if c.session != nil && time.Since(c.session.lastAnswer) <= idleLimit {
 		return c.session, nil
 	}
 	c.drop()
-	err := errSilent
+	err := errNoAnswer
 	for o.handshakes < maxHandshakes {
 		o.handshakes++
 		var s *session
 		if s, err = c.open(ctx); err == nil {
-			s.serial, s.used = serials.Add(1), time.Now()
+			s.serial, s.lastAnswer = serials.Add(1), time.Now()
 			c.session = s
 			return s, nil
 		}
-		if !o.again(err) {
+		if !o.canRetry(err) {
 			return nil, err
 		}
 	}
 	return nil, fmt.Errorf("%d handshakes: %w", o.handshakes, err)
 }
 
-// again says whether a new handshake can mend err. What the BMC holds against
-// the account is told at once: more tries would lock it.
-func (o *operation) again(err error) bool {
+// canRetry reports whether a new handshake can succeed after err. An error about
+// the account is returned at once, because more tries would lock it.
+func (o *operation) canRetry(err error) bool {
 	var refusal *statusError
 	switch {
-	case errors.Is(err, errSilent), errors.Is(err, errWrongKey):
+	case errors.Is(err, errNoAnswer), errors.Is(err, errWrongKey):
 		return true
 	case !errors.As(err, &refusal):
 		return false
-	case refusal.kind() == bmc.KindAuth && refusal.message == "RAKP 3" && !o.doubted:
-		// RAKP 2 proved that the password is right. A RAKP 1 that the network
-		// doubled makes the BMC expect another answer; once is no lock-out.
-		o.doubted = true
+	case refusal.kind() == bmc.KindAuth && refusal.message == "RAKP 3" && !o.retriedRAKP3:
+		// RAKP 2 proved that the password is right. If the network duplicated RAKP 1,
+		// the BMC expects another RAKP 3. One more try does not lock the account.
+		o.retriedRAKP3 = true
 		return true
 	}
 	return refusal.kind() == bmc.KindProtocol
 }
 
-// open tries the cipher suites in order until the BMC takes one.
+// open tries the cipher suites in order until the BMC accepts one.
 func (c *Client) open(ctx context.Context) (*session, error) {
 	var err error
 	for i, suite := range c.suites {
 		var s *session
-		if s, err = handshake(ctx, c.place, c.account, suite); err == nil {
+		if s, err = handshake(ctx, c.endpoint, c.account, suite); err == nil {
 			c.suites[0], c.suites[i] = c.suites[i], c.suites[0]
 			return s, nil
 		}
-		if !otherSuite(err) {
+		if !mayTryOtherSuite(err) {
 			return nil, err
 		}
 	}
 	return nil, err
 }
 
-// otherSuite says whether another cipher suite may be accepted where this one led
-// to err.
-func otherSuite(err error) bool {
+// mayTryOtherSuite reports whether the BMC may accept another cipher suite after
+// err.
+func mayTryOtherSuite(err error) bool {
 	var refusal *statusError
 	return errors.Is(err, errOtherAlgorithms) || errors.As(err, &refusal) && refusal.kind() == bmc.KindUnsupported
 }
 
-// settle ends a session that no longer works: the BMC closed its port. An
-// answer that refuses, or a caller whose time is up, says nothing against it.
-func (c *Client) settle(ctx context.Context, err error) {
+// dropClosedSession drops a session that no longer works: the BMC closed its
+// port. A refusal or the end of ctx does not mean that.
+func (c *Client) dropClosedSession(ctx context.Context, err error) {
 	var answered interface{ kind() bmc.Kind }
 	if ctx.Err() == nil && !errors.As(err, &answered) {
 		c.drop()
 	}
 }
 
-// strangerError is a BMC that is not the one that was read.
-type strangerError struct{ read, answers [16]byte }
+// otherBMCError: another BMC answers than the one that was read.
+type otherBMCError struct{ read, answers [16]byte }
 
-func (e *strangerError) Error() string {
-	return fmt.Sprintf("the BMC of the system %x was read, and now that of %x answers: no command is sent", e.read, e.answers)
+func (e *otherBMCError) Error() string {
+	return fmt.Sprintf("the BMC of system %x was read, but the BMC of system %x answers now; no command was sent", e.read, e.answers)
 }
 
-func (e *strangerError) kind() bmc.Kind { return bmc.KindIdentity }
+func (e *otherBMCError) kind() bmc.Kind { return bmc.KindIdentity }
 
 // privilegeError is a refused Set Session Privilege Level.
 type privilegeError struct{ code byte }
 
 func (e *privilegeError) Error() string {
-	return fmt.Sprintf("the account may not have the privilege asked for (completion code 0x%02x)", e.code)
+	return fmt.Sprintf("the account may not use the requested privilege (completion code 0x%02x)", e.code)
 }
 
 func (e *privilegeError) kind() bmc.Kind { return bmc.KindPrivilege }

@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-// Payload types (table 13-16), and the two bits beside them in one byte.
+// Payload types (table 13-16), and the two flag bits in the same byte.
 const (
 	payloadIPMI         = 0x00
 	payloadOpenRequest  = 0x10
@@ -22,23 +22,23 @@ const (
 const (
 	rmcpLen   = 4
 	headerLen = rmcpLen + 12 // RMCP header and RMCP+ session header
-	// maxDatagram is far above any answer we ask for; a longer datagram is cut
-	// by the socket, fails its checks, and is dropped.
+	// maxDatagram is longer than any expected answer. The socket cuts a longer
+	// datagram; it then fails its checks and is dropped.
 	maxDatagram = 1024
 )
 
-// packet is one RMCP+ datagram taken apart. Its slices point into the datagram.
+// packet is one parsed RMCP+ datagram. Its slices point into the datagram.
 type packet struct {
-	payloadType byte // with the two flags
+	payloadType byte // including the two flags
 	sessionID   uint32
 	sequence    uint32
 	payload     []byte
-	trailer     []byte // integrity pad, lengths and code; not looked at yet
+	trailer     []byte // integrity pad, lengths and code; not checked yet
 }
 
 var errNotRMCPPlus = errors.New("not an RMCP+ datagram")
 
-// appendHeader begins a datagram whose payload is n bytes long.
+// appendHeader starts a datagram whose payload has n bytes.
 func appendHeader(b []byte, payloadType byte, sessionID, sequence uint32, n int) []byte {
 	b = append(b, 0x06, 0x00, 0xff, 0x07) // RMCP 1.0, no acknowledge, class IPMI
 	b = append(b, 0x06, payloadType)      // authentication type: RMCP+
@@ -47,8 +47,8 @@ func appendHeader(b []byte, payloadType byte, sessionID, sequence uint32, n int)
 	return binary.LittleEndian.AppendUint16(b, uint16(n))
 }
 
-// parsePacket takes a datagram apart. IPMI 1.5 framing and OEM payloads, whose
-// header is longer, are refused.
+// parsePacket parses a datagram. It rejects IPMI 1.5 framing and OEM payloads,
+// whose header is longer.
 func parsePacket(b []byte) (packet, error) {
 	if len(b) < headerLen || b[0] != 0x06 || b[3] != 0x07 || b[4] != 0x06 {
 		return packet{}, errNotRMCPPlus

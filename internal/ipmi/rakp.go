@@ -10,8 +10,9 @@ import (
 	"hash"
 )
 
-// suite is a cipher suite (table 22-20): which HMAC authenticates the handshake
-// and how long the integrity codes are. Encryption is AES-CBC-128 in both.
+// suite is a cipher suite (table 22-20): the HMAC that authenticates the
+// handshake, and the length of the integrity codes. Both suites encrypt with
+// AES-CBC-128.
 type suite struct {
 	id              int
 	auth, integrity byte // algorithm numbers
@@ -21,14 +22,14 @@ type suite struct {
 
 const cryptAES = 0x01
 
-// suites are the only ones ever offered: 0 to 2 have no confidentiality or no
-// authentication at all, and the rest are MD5 or xRC4.
+// suites are the only suites ever offered. Suites 0 to 2 lack confidentiality or
+// authentication, and the others use MD5 or xRC4.
 var suites = []suite{
 	{id: 17, auth: 0x03, integrity: 0x04, newHash: sha256.New, codeLen: 16},
 	{id: 3, auth: 0x01, integrity: 0x01, newHash: sha1.New, codeLen: 12},
 }
 
-// algorithms are the numbers of those that authenticate, protect and encrypt.
+// algorithms are the numbers for authentication, integrity and encryption.
 func (s suite) algorithms() [3]byte { return [3]byte{s.auth, s.integrity, cryptAES} }
 
 func (s suite) hmac(key []byte, parts ...[]byte) []byte {
@@ -39,40 +40,40 @@ func (s suite) hmac(key []byte, parts ...[]byte) []byte {
 	return h.Sum(nil)
 }
 
-// exchange is what both sides know of one handshake (section 13.20 ff.). The
-// names in brackets are the specification's.
+// exchange is what both sides know during one handshake (section 13.20 ff.). The
+// names in brackets are those of the specification.
 type exchange struct {
 	suite      suite
 	user       string
-	key        []byte // the password [Kuid], which is [Kg] too: one-key login
-	role       byte   // privilege asked for, with the name-only bit [RoleM]
+	key        []byte // the password [Kuid], which is also [Kg]: one-key login
+	role       byte   // requested privilege, with the name-only bit [RoleM]
 	consoleID  uint32 // [SIDM]
 	bmcID      uint32 // [SIDC]
 	consoleRnd [16]byte
 	bmcRnd     [16]byte
 	guid       [16]byte // System GUID [GUIDC]
 
-	begun   *session // once RAKP 3 was sent: the BMC may hold it open
+	started *session // set when RAKP 3 was sent: the BMC may have opened it
 	tagged  [256]bool
-	tags    int // how many are tagged
-	refused int // sessions refused that the BMC opened for repeated requests
+	tags    int // number of tags used
+	refused int // number of refused sessions that the BMC opened for repeated requests
 }
 
-// nameOnly asks the BMC to find the account by its name alone, not by name and
-// privilege (table 13-11): the form every BMC knows.
+// nameOnly makes the BMC find the account by its name alone, not by name and
+// privilege (table 13-11). Every BMC supports that.
 const nameOnly = 0x10
 
 var errMalformed = errors.New("malformed handshake message")
 
 func id(v uint32) []byte { return binary.LittleEndian.AppendUint32(nil, v) }
 
-// who is the part of every code that names the account.
-func (x *exchange) who() []byte {
+// accountField is the part of each code that names the account.
+func (x *exchange) accountField() []byte {
 	return append([]byte{x.role, byte(len(x.user))}, x.user...)
 }
 
-// openRequest asks for a session. Privilege 0 is the highest the BMC allows;
-// what is used is asked for in RAKP 1.
+// openRequest requests a session. Privilege 0 means the highest that the BMC
+// allows; RAKP 1 requests the privilege to use.
 func (x *exchange) openRequest(tag byte) []byte {
 	return openRequest(tag, x.consoleID, x.suite.algorithms())
 }
@@ -85,14 +86,14 @@ func openRequest(tag byte, consoleID uint32, algorithms [3]byte) []byte {
 	return b
 }
 
-// answer is what the three handshake answers begin with.
+// answer is the common start of the three handshake answers.
 type answer struct {
 	tag, status byte
 	consoleID   uint32
 	rest        []byte
 }
 
-// parseAnswer reads the common head. A refusal may end after it, and ipmi_sim
+// parseAnswer parses the common start. A refusal may end after it, and ipmi_sim
 // ends it after the status.
 func parseAnswer(b []byte) (answer, error) {
 	switch {
@@ -104,18 +105,18 @@ func parseAnswer(b []byte) (answer, error) {
 	return answer{tag: b[0], status: b[1], consoleID: binary.LittleEndian.Uint32(b[4:]), rest: b[8:]}, nil
 }
 
-// ours says whether a is for this exchange. A BMC that does not know the session
-// refuses with session id 0.
-func (x *exchange) ours(a answer) bool {
+// isOurs reports whether a is for this exchange. A BMC that does not know the
+// session refuses with session id 0.
+func (x *exchange) isOurs(a answer) bool {
 	return a.consoleID == x.consoleID || a.status != 0 && a.consoleID == 0
 }
 
-// takeOpen takes the session id from an Open Session Response. The algorithms
-// must be those that were asked for: a BMC that answers with others, such as
-// none, would make an unprotected session.
-func (x *exchange) takeOpen(rest []byte) error { return x.takeOpenWith(rest, x.suite.algorithms()) }
+// acceptOpen takes the session id from an Open Session Response. The algorithms
+// must be the requested ones: a BMC that answers with others, such as none, would
+// create an unprotected session.
+func (x *exchange) acceptOpen(rest []byte) error { return x.acceptOpenWith(rest, x.suite.algorithms()) }
 
-func (x *exchange) takeOpenWith(rest []byte, algorithms [3]byte) error {
+func (x *exchange) acceptOpenWith(rest []byte, algorithms [3]byte) error {
 	if len(rest) < 28 || openedID(rest) == 0 {
 		return errMalformed
 	}
@@ -144,15 +145,15 @@ func (x *exchange) rakp1(tag byte) []byte {
 	return append(b, x.user...)
 }
 
-// takeRAKP2 takes the BMC's random number and GUID, if the code proves that the
+// acceptRAKP2 takes the BMC's random number and GUID if the code proves that the
 // BMC knows the password.
-func (x *exchange) takeRAKP2(rest []byte) error {
+func (x *exchange) acceptRAKP2(rest []byte) error {
 	if len(rest) != 32+x.suite.newHash().Size() {
 		return errMalformed
 	}
 	copy(x.bmcRnd[:], rest)
 	copy(x.guid[:], rest[16:])
-	want := x.suite.hmac(x.key, id(x.consoleID), id(x.bmcID), x.consoleRnd[:], x.bmcRnd[:], x.guid[:], x.who())
+	want := x.suite.hmac(x.key, id(x.consoleID), id(x.bmcID), x.consoleRnd[:], x.bmcRnd[:], x.guid[:], x.accountField())
 	if !hmac.Equal(want, rest[32:]) {
 		return errWrongPassword
 	}
@@ -166,18 +167,18 @@ func rakp3Refusal(tag, status byte, bmcID uint32) []byte {
 
 func (x *exchange) rakp3(tag byte) []byte {
 	b := append([]byte{tag, 0, 0, 0}, id(x.bmcID)...)
-	return append(b, x.suite.hmac(x.key, x.bmcRnd[:], id(x.consoleID), x.who())...)
+	return append(b, x.suite.hmac(x.key, x.bmcRnd[:], id(x.consoleID), x.accountField())...)
 }
 
-// keys derives what the session is protected with: the session integrity key,
-// K1 for integrity and K2 for encryption (section 13.31 f.).
+// keys derives the keys of the session: the session integrity key, K1 for
+// integrity and K2 for encryption (section 13.31 f.).
 func (x *exchange) keys() (sik, k1, k2 []byte) {
-	sik = x.suite.hmac(x.key, x.consoleRnd[:], x.bmcRnd[:], x.who())
+	sik = x.suite.hmac(x.key, x.consoleRnd[:], x.bmcRnd[:], x.accountField())
 	constant := func(v byte) []byte { return bytes.Repeat([]byte{v}, 20) }
 	return sik, x.suite.hmac(sik, constant(1)), x.suite.hmac(sik, constant(2))
 }
 
-// checkRAKP4 says whether the BMC derived the same session key.
+// checkRAKP4 checks that the BMC derived the same session key.
 func (x *exchange) checkRAKP4(rest, sik []byte) error {
 	want := x.suite.hmac(sik, x.consoleRnd[:], id(x.bmcID), x.guid[:])[:x.suite.codeLen]
 	if !hmac.Equal(want, rest) {

@@ -77,10 +77,10 @@ func replay(t *testing.T, suiteID int, datagrams []ipmisim.Datagram) {
 		case ipmisim.PayloadOpenResponse, ipmisim.PayloadRAKP2, ipmisim.PayloadRAKP4:
 			a, err := parseAnswer(p.payload)
 			require.NoError(t, err)
-			require.True(t, x.ours(a))
+			require.True(t, x.isOurs(a))
 			take := map[int]func([]byte) error{
-				ipmisim.PayloadOpenResponse: x.takeOpen,
-				ipmisim.PayloadRAKP2:        x.takeRAKP2,
+				ipmisim.PayloadOpenResponse: x.acceptOpen,
+				ipmisim.PayloadRAKP2:        x.acceptRAKP2,
 				ipmisim.PayloadRAKP4:        func(b []byte) error { return x.checkRAKP4(b, sik) },
 			}[d.Payload()]
 			require.NoError(t, take(a.rest))

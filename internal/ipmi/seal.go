@@ -17,7 +17,7 @@ type sealer struct {
 
 var errNotAuthentic = errors.New("not an encrypted and authentic datagram of this session")
 
-// nextHeader is the one value the byte before the code may have.
+// nextHeader is the only allowed value of the byte before the code.
 const nextHeader = 0x07
 
 func newSealer(s suite, k1, k2 []byte) (sealer, error) {
@@ -52,13 +52,13 @@ func (s sealer) seal(bmcID, sequence uint32, iv [aes.BlockSize]byte, message []b
 	return append(b, s.code(b)...)
 }
 
-// code is the integrity code of a datagram that lacks only it.
+// code is the integrity code of a datagram that is otherwise complete.
 func (s sealer) code(b []byte) []byte {
 	return s.suite.hmac(s.k1, b[rmcpLen:])[:s.suite.codeLen]
 }
 
 // open checks and decrypts a datagram addressed to the session id consoleID. It
-// gives the message and its sequence number only when everything holds. // I1
+// returns the message and its sequence number only if every check passes. // I1
 func (s sealer) open(b []byte, consoleID uint32) (message []byte, sequence uint32, err error) {
 	p, err := parsePacket(b)
 	if err != nil {
@@ -97,18 +97,18 @@ func (s sealer) decrypt(b []byte) ([]byte, error) {
 	return plain[:n], nil
 }
 
-// window remembers which sequence numbers of the BMC were used (section
-// 6.12.13): each is taken once, none 16 or more behind or ahead of the highest.
+// window records which sequence numbers of the BMC were used (section 6.12.13).
+// Each is accepted once, and none 16 or more below or above the highest.
 type window struct {
 	highest uint32
-	seen    uint16 // bit n: highest-n was used
+	seen    uint16 // bit n is set if highest-n was used
 }
 
-// take says whether n is fresh, and uses it up. The first number may be any:
-// the keys are new, so nothing older exists to be replayed.
-func (w *window) take(n uint32) bool {
+// accept reports whether n is fresh, and marks it as used. The first number may
+// be any: the keys are new, so no older datagram can be replayed.
+func (w *window) accept(n uint32) bool {
 	if n == 0 {
-		return false // belongs to datagrams outside sessions
+		return false // zero is for datagrams outside sessions
 	}
 	if w.seen == 0 {
 		w.highest, w.seen = n, 1

@@ -94,7 +94,7 @@ func TestWindow(t *testing.T) {
 	} {
 		var w window
 		for i, n := range c.given {
-			assert.Equal(t, c.fresh[i], w.take(n), "%s: %d at %d", c.name, n, i)
+			assert.Equal(t, c.fresh[i], w.accept(n), "%s: %d at %d", c.name, n, i)
 		}
 	}
 }

@@ -9,17 +9,17 @@ import (
 )
 
 const (
-	// How far back the log is searched for events about power, and how many are
-	// told.
+	// How many of the newest entries are searched for power events, and how many
+	// events are returned.
 	selSearched = 64
 	selTold     = 8
 
-	selNewest       = 0xffff // Get SEL Entry's name for the last record
+	selNewest       = 0xffff // id of the last record in Get SEL Entry
 	selRecordLen    = 16
 	selSystemEvent  = 0x02 // record type
 	sensorSpecific  = 0x6f // event type
 	selTimeUnset    = 0xffffffff
-	selTimeRelative = 0x20000000 // below: seconds since the BMC started, by nobody's clock
+	selTimeRelative = 0x20000000 // smaller values are seconds since the BMC started
 )
 
 var (
@@ -27,13 +27,13 @@ var (
 	selTime = request{netFn: netFnStorage, cmd: cmdSELTime}
 )
 
-// selEntry asks for the whole record id, without a reservation.
+// selEntry requests the whole record id, without a reservation.
 func selEntry(id uint16) request {
 	data := binary.LittleEndian.AppendUint16([]byte{0, 0}, id)
 	return request{netFn: netFnStorage, cmd: cmdSELEntry, data: append(data, 0, 0xff)}
 }
 
-// selCount is how many entries the log has (table 31-2).
+// selCount is the number of entries in the log (table 31-2).
 func selCount(data []byte) int {
 	if len(data) < 3 {
 		return 0
@@ -41,7 +41,7 @@ func selCount(data []byte) int {
 	return int(binary.LittleEndian.Uint16(data[1:]))
 }
 
-// readSELTime is the BMC's clock; zero when it has none (table 31-10).
+// readSELTime is the BMC's clock; zero if it has none (table 31-10).
 func readSELTime(data []byte) time.Time {
 	if len(data) < 4 {
 		return time.Time{}
@@ -49,7 +49,7 @@ func readSELTime(data []byte) time.Time {
 	return selClock(binary.LittleEndian.Uint32(data), 0)
 }
 
-// selClock is the time that seconds stand for, zero if they stand for none.
+// selClock converts seconds to a time; zero if they are no time.
 func selClock(seconds, least uint32) time.Time {
 	if seconds == selTimeUnset || seconds < least {
 		return time.Time{}
@@ -66,8 +66,8 @@ func selRecord(data []byte) (id uint16, record []byte, ok bool) {
 	return binary.LittleEndian.Uint16(record), record, true
 }
 
-// powerTexts name what sensors say about power, by sensor type and offset (table
-// 42-3).
+// powerTexts are the texts of sensor events about power, by sensor type and
+// offset (table 42-3).
 var powerTexts = map[byte]map[byte]string{
 	0x08: {0x01: "power supply failed", 0x03: "power supply lost its input"},
 	0x09: {0x00: "power off", 0x01: "power cycle", 0x02: "240 VA power down", 0x03: "interlock power down",
@@ -80,7 +80,7 @@ var powerTexts = map[byte]map[byte]string{
 		0x07: "mechanical off (G3)", 0x0a: "forced off (S5 by override)", 0x0b: "on", 0x0c: "off"},
 }
 
-// powerEvent is what a record says about power; ok is false when it says nothing.
+// powerEvent returns the power event in a record; ok is false if there is none.
 func powerEvent(record []byte) (e bmc.PowerEvent, ok bool) {
 	if record[2] != selSystemEvent || record[12]&0x7f != sensorSpecific {
 		return e, false
@@ -96,9 +96,9 @@ func powerEvent(record []byte) (e bmc.PowerEvent, ok bool) {
 	return bmc.PowerEvent{At: selClock(at, selTimeRelative), Text: text}, true
 }
 
-// powerEvents reads the log from its end backwards. Records name only their
-// successor; their numbers count up, so a record's own number less one is the one
-// before, unless that was deleted. ask gives false when the BMC does not tell.
+// powerEvents reads the log backwards. A record names only its successor. Record
+// ids count up, so the id before is one less, unless that record was deleted. ask
+// returns false if the BMC does not answer.
 func powerEvents(count int, ask func(request) (reply, bool)) []bmc.PowerEvent {
 	var events []bmc.PowerEvent
 	next := uint16(selNewest)
@@ -114,7 +114,7 @@ func powerEvents(count int, ask func(request) (reply, bool)) []bmc.PowerEvent {
 		case next == selNewest:
 			return nil
 		default:
-			id = next // a gap
+			id = next // a deleted record
 		}
 		if next = id - 1; id <= 1 || len(events) == selTold {
 			break

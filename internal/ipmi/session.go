@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	// A command unanswered this often means that the BMC no longer knows the
+	// After this many commands without an answer, the BMC no longer knows the
 	// session: it drops what it cannot authenticate.
 	commandTries = 3
-	// BMCs end a session after 60 s of silence, some sooner. // bmc.md 7.3
+	// BMCs end a session after 60 s without a command, some earlier. // bmc.md 7.3
 	idleLimit = 20 * time.Second
 )
 
@@ -23,21 +23,21 @@ type session struct {
 	consoleID, bmcID uint32
 	guid             [16]byte
 	privilege        byte
-	raised           bool // privilege was set; a session starts at USER
+	privilegeSet     bool // the privilege was set; a session starts with USER
 	sequence         uint32
 	rqSeq            byte
-	owed             uint64 // bit n: a reply to a command with rqSeq n may still come
+	outstanding      uint64 // bit n is set if a reply to a command with rqSeq n may still come
 	window           window
-	used             time.Time // when the BMC last answered
-	serial           uint64    // differs between any two sessions of this process
+	lastAnswer       time.Time // time of the BMC's last answer
+	serial           uint64    // unique in this process
 }
 
-// command sends one command until it is answered. sent is called before each
+// command sends one command until it is answered. It calls sent before each
 // datagram. A repeated command has a new session sequence number and a new
 // initialisation vector, because a BMC drops duplicates, but the same rqSeq.
 func (s *session) command(ctx context.Context, r request, sent func()) (reply, error) {
 	if !s.number() {
-		return reply{}, errSilent
+		return reply{}, errNoAnswer
 	}
 	var answer reply
 	tries, answered := 0, 0
@@ -48,12 +48,12 @@ func (s *session) command(ctx context.Context, r request, sent func()) (reply, e
 	}
 	defer func() {
 		if tries > answered {
-			s.owed |= 1 << s.rqSeq
+			s.outstanding |= 1 << s.rqSeq
 		}
 	}()
 	take := func(b []byte) bool {
 		message, n, err := s.seal.open(b, s.consoleID)
-		if err != nil || !s.window.take(n) {
+		if err != nil || !s.window.accept(n) {
 			return false
 		}
 		answer, err = r.decodeReply(message, s.rqSeq)
@@ -63,17 +63,17 @@ func (s *session) command(ctx context.Context, r request, sent func()) (reply, e
 		return reply{}, err
 	}
 	answered = 1
-	s.used = time.Now()
+	s.lastAnswer = time.Now()
 	return answer, nil
 }
 
-// number picks the rqSeq of the next command. There are only 64, and a reply
-// that was held back tells nothing of its age: a number to which one may still
-// come is not used again, or an old Off could answer a new question. // I1
+// number chooses the rqSeq of the next command. There are only 64, and a delayed
+// reply does not show its age. So a number is not reused while a reply to it may
+// still come, or an old Off could answer a new request. // I1
 func (s *session) number() bool {
 	for range 64 {
 		s.rqSeq = (s.rqSeq + 1) & 0x3f
-		if s.owed>>s.rqSeq&1 == 0 {
+		if s.outstanding>>s.rqSeq&1 == 0 {
 			return true
 		}
 	}
@@ -84,17 +84,17 @@ func (s *session) number() bool {
 func (s *session) datagram(r request) []byte {
 	s.sequence++
 	if s.sequence == 0 {
-		s.sequence++ // 0 is for datagrams outside sessions
+		s.sequence++ // zero is for datagrams outside sessions
 	}
 	var iv [aes.BlockSize]byte
 	rand.Read(iv[:])
 	return s.seal.seal(s.bmcID, s.sequence, iv, r.encode(s.rqSeq))
 }
 
-// abandon ends a session that will not be used again, without waiting: BMCs
-// have as few as four. // bmc.md 5
+// abandon ends a session that will not be used again, without waiting: BMCs have
+// as few as four. // bmc.md 5
 func (s *session) abandon() {
-	s.tell(s.datagram(s.closing()))
+	s.sendOnly(s.datagram(s.closing()))
 	s.wire.close()
 }
 

@@ -12,37 +12,37 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 )
 
-// How long to wait for an answer before the question is sent again. BMCs are
-// slow: a first answer after a second is normal.
+// How long to wait for an answer before the request is sent again. BMCs are slow:
+// a first answer after a second is normal.
 const (
 	firstWait = 250 * time.Millisecond
 	lastWait  = 2 * time.Second
-	// A closed port or a missing route is reported at once, and may be gone in a
-	// moment when a BMC restarts: netTries times netPause apart, then give up.
+	// A closed port or a missing route is reported at once, and may be temporary
+	// while a BMC restarts. So it is retried netTries times, netPause apart.
 	netTries = 3
 	netPause = 100 * time.Millisecond
 )
 
-// errSilent says that every try went unanswered.
-var errSilent = errors.New("no answer")
+// errNoAnswer: no try was answered.
+var errNoAnswer = errors.New("no answer")
 
-// wire is a connected UDP socket: the kernel drops datagrams of other senders
-// and reports a closed port.
+// wire is a connected UDP socket: the kernel drops datagrams of other senders and
+// reports a closed port.
 type wire struct {
 	conn net.Conn
 	buf  [maxDatagram]byte
-	// took is how long the last answer took. A BMC that needs a second for an
-	// answer gets two for the next, before it is asked again.
+	// took is how long the last answer took. A BMC that needs one second for an
+	// answer gets two for the next, before the request is sent again.
 	took time.Duration
 }
 
-// place is where a BMC is said to be, and where it may be.
-type place struct {
+// endpoint is the address of a BMC, and the networks where it may be.
+type endpoint struct {
 	addr     string
 	networks *bmc.Networks
 }
 
-func (p place) dial(ctx context.Context) (*wire, error) {
+func (p endpoint) dial(ctx context.Context) (*wire, error) {
 	d := net.Dialer{Control: p.networks.Control}
 	conn, err := d.DialContext(ctx, "udp", p.addr)
 	if err != nil {
@@ -51,8 +51,8 @@ func (p place) dial(ctx context.Context) (*wire, error) {
 	return &wire{conn: conn}, nil
 }
 
-// ask sends what build makes, anew for each try, until take accepts a datagram
-// as the answer. tries 0 is as many as ctx allows.
+// ask sends the datagram from build, rebuilt for each try, until take accepts a
+// datagram as the answer. tries 0 means as many as ctx allows.
 func (w *wire) ask(ctx context.Context, tries int, build func() []byte, take func([]byte) bool) error {
 	stop := context.AfterFunc(ctx, func() { _ = w.conn.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -65,8 +65,8 @@ func (w *wire) ask(ctx context.Context, tries int, build func() []byte, take fun
 			w.took = time.Since(begun)
 			return nil
 		case ctx.Err() != nil:
-			return fmt.Errorf("no answer: %w", ctx.Err()) // errSilent would be tried again
-		case errors.Is(err, errSilent):
+			return fmt.Errorf("no answer: %w", ctx.Err()) // errNoAnswer would be retried
+		case errors.Is(err, errNoAnswer):
 			wait = min(2*wait, lastWait)
 		default:
 			if broken++; broken == netTries {
@@ -77,15 +77,15 @@ func (w *wire) ask(ctx context.Context, tries int, build func() []byte, take fun
 			}
 		}
 		if try == tries {
-			return errSilent
+			return errNoAnswer
 		}
 	}
 }
 
-// once sends one datagram and listens until end.
+// once sends one datagram and receives until end.
 func (w *wire) once(ctx context.Context, build func() []byte, end time.Time, take func([]byte) bool) error {
 	if err := ctx.Err(); err != nil {
-		return err // nothing may be sent for a caller that has gone
+		return err // send nothing after the caller has returned
 	}
 	if _, err := w.conn.Write(build()); err != nil {
 		return err
@@ -94,7 +94,7 @@ func (w *wire) once(ctx context.Context, build func() []byte, end time.Time, tak
 		if err := w.conn.SetReadDeadline(end); err != nil {
 			return err
 		}
-		// ctx may have ended just before, and its deadline been overwritten.
+		// ctx may have ended just before, and its deadline was overwritten.
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -103,10 +103,10 @@ func (w *wire) once(ctx context.Context, build func() []byte, end time.Time, tak
 		case err == nil && take(w.buf[:n]):
 			return nil
 		case err == nil || errors.Is(err, os.ErrDeadlineExceeded):
-			// Dropped, or the late end of an earlier operation's ctx. The clock
-			// is asked in both cases: a flood of datagrams must not hold us.
+			// Dropped, or the late end of an earlier operation's ctx. Check the time in
+			// both cases, or a flood of datagrams could keep us here.
 			if !time.Now().Before(end) {
-				return errSilent
+				return errNoAnswer
 			}
 		default:
 			return err
@@ -114,12 +114,12 @@ func (w *wire) once(ctx context.Context, build func() []byte, end time.Time, tak
 	}
 }
 
-// tell sends one datagram and does not care for its fate.
-func (w *wire) tell(datagram []byte) { _, _ = w.conn.Write(datagram) }
+// sendOnly sends one datagram and ignores errors.
+func (w *wire) sendOnly(datagram []byte) { _, _ = w.conn.Write(datagram) }
 
 func (w *wire) close() { _ = w.conn.Close() } // nothing is buffered in a UDP socket
 
-// jitter spreads d by 20 % so that many clients do not ask in step.
+// jitter spreads d by 20 % so that clients do not send in step.
 func jitter(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * (0.8 + 0.4*rand.Float64()))
 }

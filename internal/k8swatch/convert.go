@@ -77,7 +77,7 @@ func convertMachine(decode func(map[string]any) (policy.Machine, error)) func(an
 func convertHost(apart bool) func(any) (any, error) {
 	return from(func(fields map[string]any) (policy.Host, error) {
 		h, err := manifest.BareMetalHost(fields)
-		h.Apart = apart
+		h.OnManagementAPI = apart
 		return h, err
 	})
 }

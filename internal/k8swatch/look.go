@@ -69,7 +69,7 @@ func (c *Cluster) Look(ctx context.Context, run remediate.Run, backups [][]byte)
 	g.Wait()
 	l.failed(l.joined(ctx))
 	l.failed(l.restored(backups))
-	l.look.Seen.Lease.KubeletReporting = l.look.FreshNode.Heard()
+	l.look.Seen.Lease.KubeletReporting = l.look.FreshNode.KubeletReporting()
 	for _, read := range []func(context.Context) error{l.cluster, l.rivals} { // they need the Machine
 		g.Go(func() { l.failed(read(ctx)) })
 	}

@@ -72,7 +72,7 @@ func (l *looker) nodeLease(ctx context.Context) (string, error) {
 // asksUs says whether fenced is the one who carries out all requests of a check.
 func asksUs(c *policy.Check) bool {
 	all := templatesOf(c)
-	others := slices.ContainsFunc(all, func(t policy.Template) bool { return !t.Own() })
+	others := slices.ContainsFunc(all, func(t policy.Template) bool { return !t.IsOwn() })
 	return len(all) > 0 && !others
 }
 

@@ -144,9 +144,9 @@ func TestChecksStay(t *testing.T) {
 		"no name":             {"{apiVersion: machine.openshift.io/v1beta1, kind: MachineHealthCheck, metadata: {namespace: ns}}", "metadata.name: is missing"},
 		"metadata is a list":  {"{apiVersion: machine.openshift.io/v1beta1, kind: MachineHealthCheck, metadata: [x]}", "metadata: a list is not an object"},
 		"bad annotation":      {"{apiVersion: machine.openshift.io/v1beta1, kind: MachineHealthCheck, metadata: {namespace: ns, name: c, annotations: {cluster.x-k8s.io/paused: true}}}", "metadata.annotations: the value of cluster.x-k8s.io/paused, true, is not a text"},
-		"other version":       {"{apiVersion: machine.openshift.io/v2, kind: MachineHealthCheck, metadata: {namespace: ns, name: c}}", "does not judge machine.openshift.io/v2"},
-		"Cluster API":         {"{apiVersion: cluster.x-k8s.io/v1alpha4, kind: MachineHealthCheck, metadata: {namespace: ns, name: c}}", "does not judge cluster.x-k8s.io/v1alpha4"},
-		"a later one of ours": {"{apiVersion: fenced.io/v1, kind: FencePolicy, metadata: {name: c}}", "does not judge fenced.io/v1 "},
+		"other version":       {"{apiVersion: machine.openshift.io/v2, kind: MachineHealthCheck, metadata: {namespace: ns, name: c}}", "does not evaluate machine.openshift.io/v2"},
+		"Cluster API":         {"{apiVersion: cluster.x-k8s.io/v1alpha4, kind: MachineHealthCheck, metadata: {namespace: ns, name: c}}", "does not evaluate cluster.x-k8s.io/v1alpha4"},
+		"a later one of ours": {"{apiVersion: fenced.io/v1, kind: FencePolicy, metadata: {name: c}}", "does not evaluate fenced.io/v1 "},
 		"condition is text":   {"{apiVersion: machine.openshift.io/v1beta1, kind: MachineHealthCheck, metadata: {namespace: ns, name: c}, spec: {unhealthyConditions: [Ready]}}", `spec.unhealthyConditions[0]: "Ready" is not an object`},
 		"several mistakes":    {`{apiVersion: machine.openshift.io/v1beta1, kind: MachineHealthCheck, metadata: {namespace: ns, name: c}, spec: {nodeStartupTimeout: -5m, selector: {matchExpressions: [{key: a, operator: In, values: [1]}]}}}`, `spec.selector.matchExpressions[0].values[0]: 1 is not a text`},
 	} {

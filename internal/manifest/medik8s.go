@@ -69,7 +69,7 @@ func NodeHealthCheck(fields map[string]any) policy.Check {
 		spec.fail(spec.at("maxUnhealthy"), "%s cannot be used with a %s: new Nodes change what it is a part of", c.MaxUnhealthy.String(), deletionTemplate)
 	}
 	status := o.child("status")
-	c.Storm, c.Tried = storm(status), tried(status)
+	c.Storm, c.Attempts = storm(status), tried(status)
 	c.Invalid = invalid(o)
 	return c
 }

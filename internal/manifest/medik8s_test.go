@@ -72,7 +72,7 @@ func TestNodeHealthCheck(t *testing.T) {
 			{Template: policy.Template{APIVersion: farAPI, Kind: "FenceAgentsRemediationTemplate", Namespace: "medik8s", Name: "far"}, Order: 9, Timeout: 10 * time.Minute},
 		},
 		HealthyDelay: -time.Second, StormCooldown: 10 * time.Minute, Storm: policy.Storm{Active: true, CooldownSince: stamp},
-		Tried: map[string][]policy.Attempt{"n-1": {
+		Attempts: map[string][]policy.Attempt{"n-1": {
 			{APIVersion: snrAPI, Kind: "SelfNodeRemediation", TemplateName: "snr", Started: stamp, TimedOut: stamp.Add(time.Minute)},
 			{APIVersion: farAPI, Kind: "FenceAgentsRemediation", Started: stamp.Add(61 * time.Second)},
 		}},
@@ -86,13 +86,13 @@ func TestNodeHealthCheckFile(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, found.Checks, 1)
 	assert.Equal(t, "f.yaml:1", found.Checks[0].Source)
-	assert.Empty(t, found.Checks[0].Tried)
+	assert.Empty(t, found.Checks[0].Attempts)
 	assert.Zero(t, found.Checks[0].Storm)
 
 	for text, want := range map[string]string{
 		"spec: {selector: {matchLabels: {a: b}}, nodeSelector: {}}":                                          "f.yaml:4: spec.nodeSelector: unknown key",
 		"spec: {selector: {matchLabels: {a: b}}}":                                                            "f.yaml:4: spec.remediationTemplate: is missing",
-		"spec:\n  selector: {matchLabels: {a: b}}\n  minHealthy: 1\n  maxUnhealthy: 1":                       "f.yaml:6: spec.minHealthy: 1 stands beside",
+		"spec:\n  selector: {matchLabels: {a: b}}\n  minHealthy: 1\n  maxUnhealthy: 1":                       "f.yaml:6: spec.minHealthy: 1 and spec.maxUnhealthy: 1 are both set",
 		"spec:\n  selector: {matchLabels: {a: b}}\n  escalatingRemediations:\n  - order: 1\n    timeout: 1s": `f.yaml:8: spec.escalatingRemediations[0].timeout: "1s" is less than 1m0s`,
 	} {
 		_, err := manifest.DecodePolicies("f.yaml", []byte("apiVersion: remediation.medik8s.io/v1alpha1\nkind: NodeHealthCheck\nmetadata: {name: x}\n"+text+"\n"))

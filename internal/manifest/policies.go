@@ -103,7 +103,7 @@ func (f *policyFile) check(n *yaml.Node, before int, i id, fields map[string]any
 	f.once(n, before, i)
 	if len(f.errs) == good {
 		c.Source = f.source(n, before)
-		c.Storm, c.Tried = policy.Storm{}, nil // what a saved status remembers was another time
+		c.Storm, c.Attempts = policy.Storm{}, nil // what a saved status remembers was another time
 		f.found.Checks = append(f.found.Checks, c)
 	}
 }

@@ -13,7 +13,7 @@ import (
 func (w *tables) countBudget(b *DisruptionBudget) BudgetReport {
 	var n budgetCount
 	for _, node := range w.nodes {
-		n.weigh(w, b, node, 1)
+		n.addNode(w, b, node, 1)
 	}
 	return n.report(b, w.unseenNodes())
 }
@@ -22,8 +22,8 @@ func (w *tables) countBudget(b *DisruptionBudget) BudgetReport {
 // unavailable.
 type budgetCount struct{ nodes, unavailable int }
 
-// weigh adds a Node to the numbers, or takes it out of them.
-func (n *budgetCount) weigh(w *tables, b *DisruptionBudget, node *Node, by int) {
+// addNode adds a Node to the counts, or removes it: by is 1 or -1.
+func (n *budgetCount) addNode(w *tables, b *DisruptionBudget, node *Node, by int) {
 	if b.Selector == nil || !b.Selector.Matches(set(node.Labels)) {
 		return
 	}
@@ -33,7 +33,7 @@ func (n *budgetCount) weigh(w *tables, b *DisruptionBudget, node *Node, by int) 
 	}
 }
 
-// report is the budget with these numbers, amid so many unseen Nodes.
+// report is the budget's report with these counts. unseen is tables.unseenNodes.
 func (n *budgetCount) report(b *DisruptionBudget, unseen int) BudgetReport {
 	r := BudgetReport{Name: b.Name, State: StateActive, Limit: b.MaxUnavailable.String()}
 	if b.Invalid != "" || b.Selector == nil {
@@ -41,13 +41,13 @@ func (n *budgetCount) report(b *DisruptionBudget, unseen int) BudgetReport {
 		return r
 	}
 	r.Nodes, r.Unavailable = n.nodes, n.unavailable
-	r.conclude(b, unseen)
+	r.applyLimit(b, unseen)
 	return r
 }
 
-// conclude applies the limit. Nobody can say whether the unseen Nodes match, so
-// they count in every budget, as unavailable.
-func (r *BudgetReport) conclude(b *DisruptionBudget, unseen int) {
+// applyLimit computes the limit as a number of Nodes. Whether an unseen Node
+// matches the selector is unknown, so every budget counts it as unavailable.
+func (r *BudgetReport) applyLimit(b *DisruptionBudget, unseen int) {
 	r.Nodes += unseen
 	r.Unavailable += unseen
 	l, err := parseLimit(&b.MaxUnavailable)
@@ -58,13 +58,13 @@ func (r *BudgetReport) conclude(b *DisruptionBudget, unseen int) {
 	r.MaxUnavailable = l.of(r.Nodes)
 }
 
-// unavailable: a Node that is not Ready, or that is being remedied.
+// unavailable reports whether a Node is not Ready or under remediation.
 func (w *tables) unavailable(n *Node) bool {
 	return !n.Ready() || w.runs["Node "+n.Name].ID != ""
 }
 
-// unseenNodes counts the Nodes that a run has removed for now, and those that
-// could not be decoded.
+// unseenNodes counts the Nodes that an open run has deleted, and those that could
+// not be decoded.
 func (w *tables) unseenNodes() int {
 	unseen := map[string]bool{}
 	for _, r := range w.runs {
@@ -80,8 +80,9 @@ func (w *tables) unseenNodes() int {
 	return len(unseen) + w.unreadAny
 }
 
-// refuseBudgets lets no more Nodes become unavailable than every budget allows.
-// The budgets are asked by name, so that their order never matters.
+// refuseBudgets refuses every action that a budget does not allow. It applies the
+// budgets in the order of their names, so that the result does not depend on the
+// input order.
 func (w *tables) refuseBudgets(r *Report, budgets []DisruptionBudget) {
 	order := make([]int, len(budgets))
 	for k := range order {
@@ -95,32 +96,33 @@ func (w *tables) refuseBudgets(r *Report, budgets []DisruptionBudget) {
 	}
 }
 
-// refuseBudget refuses what one budget stands against: everything that it
-// covers when it is exceeded or cannot be evaluated. A target whose Node is
-// down already takes nothing from it; one whose Node still works does, so of
-// those only as many go on as there is room for, the first by name.
+// refuseBudget applies one budget. If the budget is exceeded or cannot be
+// evaluated, it refuses every target that it covers. A target whose Node is
+// already unavailable uses no more of the budget. A target whose Node is still
+// available does: the first of these by name are allowed, as many as the budget
+// has left.
 func (w *tables) refuseBudget(r *Report, b *DisruptionBudget, found *BudgetReport) {
-	room := found.MaxUnavailable - found.Unavailable
-	var takers []*TargetReport
+	left := found.MaxUnavailable - found.Unavailable
+	var candidates []*TargetReport
 	for i := range r.Checks {
 		for j := range r.Checks[i].Targets {
 			t := &r.Checks[i].Targets[j]
 			n := w.nodes[t.Node]
 			switch {
 			case t.Action == None || n != nil && b.Selector != nil && !b.Selector.Matches(set(n.Labels)):
-			case found.State != StateActive || room < 0:
+			case found.State != StateActive || left < 0:
 				t.refuseBudget(found)
 			case n != nil && !w.unavailable(n):
-				takers = append(takers, t)
+				candidates = append(candidates, t)
 			}
 		}
 	}
-	if len(takers) == 0 {
+	if len(candidates) == 0 {
 		return
 	}
-	taken := firstByName(takers, room)
-	for _, t := range takers {
-		if !taken[t.Node] && len(taken) >= room {
+	allowed := firstByName(candidates, left)
+	for _, t := range candidates {
+		if !allowed[t.Node] && len(allowed) >= left {
 			t.refuseBudget(found)
 		}
 	}
@@ -128,31 +130,32 @@ func (w *tables) refuseBudget(r *Report, b *DisruptionBudget, found *BudgetRepor
 
 func (t *TargetReport) refuseBudget(b *BudgetReport) {
 	t.refuse(reason.Budget)
-	t.budgets = append(t.budgets, b.gate())
+	t.budgets = append(t.budgets, b.asGate())
 }
 
-// firstByName picks the Nodes of targets that nothing else holds back, so that
-// one that is refused anyway does not block the others.
-func firstByName(targets []*TargetReport, room int) map[string]bool {
+// firstByName returns the first limit Nodes by name of the targets that nothing
+// else refuses. A target that is refused anyway must not block the others.
+func firstByName(targets []*TargetReport, limit int) map[string]bool {
 	var names []string
 	for _, t := range targets {
-		// fenced itself carries out a power cycle that was requested.
-		held := slices.ContainsFunc(t.Refusals, func(r reason.Code) bool { return r != reason.AlreadyRequested || t.Action != PowerCycle })
-		if !held {
+		// AlreadyRequested does not block a power cycle: fenced itself carries it
+		// out.
+		refused := slices.ContainsFunc(t.Refusals, func(r reason.Code) bool { return r != reason.AlreadyRequested || t.Action != PowerCycle })
+		if !refused {
 			names = append(names, t.Node)
 		}
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)
 	first := map[string]bool{}
-	for _, name := range names[:min(room, len(names))] {
+	for _, name := range names[:min(limit, len(names))] {
 		first[name] = true
 	}
 	return first
 }
 
-// gate is the budget as something that refuses.
-func (r *BudgetReport) gate() reason.Gate {
+// asGate is the budget as a closed gate.
+func (r *BudgetReport) asGate() reason.Gate {
 	source := DisruptionBudgetKind + " " + r.Name
 	if r.State != StateActive {
 		return reason.NewGate("budget", false, reason.Budget, fmt.Sprintf("%s: %s", r.State, r.Message), string(StateActive), source)

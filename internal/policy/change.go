@@ -15,12 +15,13 @@ func (id ObjectID) String() string {
 	return id.Kind + " " + key(id.Namespace, id.Name)
 }
 
-// Key is what Snapshot.Undecoded holds for the object.
+// Key is the key of the object in Snapshot.Undecoded.
 func (id ObjectID) Key() ObjectKey { return ObjectKey{id.kind(), id.Namespace, id.Name} }
 
-// kindGroups are the API groups of the kinds that are read, the core one by its
-// version. An object of another group may have a kind of the same name: a
-// remediation request of whatever kind the author of a check has chosen.
+// kindGroups are the API groups of the kinds that fenced reads; the core group is
+// given by its version. An object of another group may have a kind of the same
+// name, for example a remediation request of a kind that the author of a check
+// chose.
 var kindGroups = map[string][]string{
 	"Node": {"v1"}, "Pod": {"v1"}, "Lease": {"coordination.k8s.io"},
 	"Machine": machineGroups, MachineHealthCheckKind: machineGroups, "Cluster": {group(ClusterAPIV1Beta2)},
@@ -28,8 +29,8 @@ var kindGroups = map[string][]string{
 	"BareMetalHost": {"metal3.io"}, "ClusterVersion": {"config.openshift.io"},
 }
 
-// kind is the kind, with the API group where it is not the one that is read by
-// this name. Without an apiVersion it may be.
+// kind is the kind, with the API group appended if the group is not one that
+// fenced reads under this kind. An ID without an apiVersion keeps its plain kind.
 func (id ObjectID) kind() string {
 	groups, ours := kindGroups[id.Kind]
 	if !ours || id.APIVersion == "" || slices.Contains(groups, group(id.APIVersion)) {
@@ -38,20 +39,22 @@ func (id ObjectID) kind() string {
 	return id.Kind + "." + group(id.APIVersion)
 }
 
-// Change is one object that came, changed or went.
+// Change is one object that was added, changed or deleted.
 type Change struct {
 	ID ObjectID
 	// Value is the object: a *Node, *Machine, *Check, *DisruptionBudget, *Cluster,
-	// *Request, *EtcdPod, *Lease, *Host or *Upgrade. Nil without Err: it is gone
-	// from the cluster; what came from a file stays.
+	// *Request, *EtcdPod, *Lease, *Host or *Upgrade. A nil Value with a nil Err
+	// means that the object is gone from the cluster. A check that came from a file
+	// stays.
 	Value any
-	// Err: the object is there and could not be decoded. It is not judged, and
-	// never taken for absent. A Value beside it is what could be read of it.
+	// Err means that the object exists but could not be decoded. It is not
+	// evaluated, and never treated as absent. A Value next to Err is what could be
+	// read.
 	Err error
 }
 
-// Upgrade is what a ClusterVersion says: why the cluster is being upgraded; ""
-// when it is not.
+// Upgrade is the state of a ClusterVersion: Why describes the upgrade in
+// progress; "" means that there is none.
 type Upgrade struct {
 	Why string
 }

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// The kinds of checks, and the API versions that are judged.
+// The kinds of checks, and the API versions that fenced evaluates.
 const (
 	MachineHealthCheckKind = "MachineHealthCheck"
 	NodeHealthCheckKind    = "NodeHealthCheck"
@@ -24,7 +24,7 @@ const (
 	FencedAPI           = "fenced.io/v1alpha1"
 )
 
-// apiFamily is whose rules a check follows.
+// apiFamily selects the rules that a check follows.
 type apiFamily int
 
 const (
@@ -35,7 +35,7 @@ const (
 	fenced
 )
 
-// apiFamilies says which rules belong to which kind of check.
+// apiFamilies maps the kinds of checks to their API family.
 var apiFamilies = map[[2]string]apiFamily{
 	{OpenShiftMachineAPI, MachineHealthCheckKind}: openShift,
 	{ClusterAPIV1Beta1, MachineHealthCheckKind}:   clusterAPI,
@@ -44,45 +44,49 @@ var apiFamilies = map[[2]string]apiFamily{
 	{FencedAPI, FencePolicyKind}:                  fenced,
 }
 
-// Strategy is how a check wants its unhealthy targets remedied.
+// Strategy is how a check wants its unhealthy targets remediated.
 type Strategy string
 
 // The strategies.
 const (
-	// DeleteMachines is the OpenShift lineage's default: another Machine takes over.
+	// DeleteMachines deletes the Machine, so that its owner creates another. It is
+	// OpenShift's default.
 	DeleteMachines Strategy = "DeleteMachine"
-	// PowerCycleHosts is asked for by the external-baremetal annotation.
+	// PowerCycleHosts is selected by the annotation external-baremetal.
 	PowerCycleHosts Strategy = "PowerCycle"
-	// CreateRequests is asked for by a remediation template.
+	// CreateRequests is selected by a remediation template.
 	CreateRequests Strategy = "CreateRequest"
-	// MarkOwners is the Cluster API's without a template: the owner replaces it.
+	// MarkOwners is the Cluster API's default without a template: the Machine's
+	// owner replaces it.
 	MarkOwners Strategy = "MarkOwner"
-	// CountOnly counts targets and never remedies them: pets.
+	// CountOnly counts targets and never remediates them.
 	CountOnly Strategy = "None"
 )
 
-// Check is one health check as its author wrote it, with every text already
-// turned into values. A check that cannot be evaluated says so in Invalid and
-// keeps its identity, so that it never vanishes silently.
+// Check is one health check, with every field parsed. A check that cannot be
+// evaluated keeps its identity and says why in Invalid, so that it never
+// disappears silently.
 type Check struct {
 	Kind, APIVersion     string
 	Namespace, Name      string
 	UID, ResourceVersion string
 	Annotations          map[string]string
 
-	// Selector picks Machines of the check's own namespace, or Nodes. Nil picks
-	// none: it could not be read. A Cluster API check's has its cluster's label.
+	// Selector selects Machines of the check's own namespace, or Nodes. Nil means
+	// that the selector could not be read; it selects nothing. The selector of a
+	// Cluster API check includes the label of its cluster.
 	Selector     labels.Selector
 	SelectsNodes bool
-	// ClusterName is the Cluster API's cluster.
+	// ClusterName is spec.clusterName of a Cluster API check.
 	ClusterName string
 
 	Conditions        []UnhealthyCondition
 	MachineConditions []UnhealthyCondition
-	// StartupTimeout is how long a Machine may be without a Node; 0 switches
-	// the start-up check off.
+	// StartupTimeout is how long a Machine may be without a Node; 0 disables this
+	// check.
 	StartupTimeout time.Duration
-	// MaxUnhealthy and MinHealthy are the limit as written; nil is the lineage's default.
+	// MaxUnhealthy and MinHealthy are the limit as written; nil is the default of
+	// the API family.
 	MaxUnhealthy, MinHealthy *intstr.IntOrString
 	// UnhealthyRange is "[min-max]"; empty is none.
 	UnhealthyRange string
@@ -91,34 +95,35 @@ type Check struct {
 	// Escalation is the ordered list of templates that replaces Template.
 	Escalation []Escalation
 	Paused     bool
-	// PauseRequests are medik8s' reasons to do nothing.
+	// PauseRequests is spec.pauseRequests of a NodeHealthCheck: reasons not to
+	// remediate.
 	PauseRequests []string
-	// Evaluator is the annotation fenced.io/evaluator: the instance that judges a
-	// paused Cluster API check.
+	// Evaluator is the annotation fenced.io/evaluator: the instance of fenced that
+	// evaluates a paused Cluster API check.
 	Evaluator string
-	// HealthyDelay is how long a request outlives the recovery; negative waits for
-	// a person's confirmation.
+	// HealthyDelay is how long a request stays after the Node recovered; a negative
+	// value means until somebody confirms.
 	HealthyDelay time.Duration
-	// StormCooldown is how long nothing new begins after the limit was exceeded.
+	// StormCooldown is how long no remediation starts after the limit was exceeded.
 	StormCooldown time.Duration
 	Storm         Storm
-	// Tried is what was requested for each Node that is not healthy again, as the
-	// check's own status has it.
-	Tried map[string][]Attempt
+	// Attempts are the requests made for each Node that is still unhealthy, from
+	// the status of the check.
+	Attempts map[string][]Attempt
 
-	// Isolation, MaxAttempts and Deadlines override the configuration; zero does not.
+	// Isolation, MaxAttempts and Deadlines override the configuration unless zero.
 	Isolation   string
 	MaxAttempts int
 	Deadlines   Deadlines
 	// ZoneKey overrides guards.zoneKey.
 	ZoneKey string
 	Windows []Window
-	// ShortenOnEvidence: a target whose BMC reads Off twice waits for no timeout.
+	// ShortenOnEvidence skips the timeout of a target whose BMC reads Off twice.
 	ShortenOnEvidence bool
 
-	// Invalid says why the check cannot be evaluated: field and value. // I18
+	// Invalid is why the check cannot be evaluated: field and value. // I18
 	Invalid string
-	// Disabled says why the lineage itself would ignore the check.
+	// Disabled is why the controller of the API family would ignore the check.
 	Disabled string
 
 	// Clusters restricts a check that came from a file; empty is every cluster.
@@ -127,46 +132,45 @@ type Check struct {
 	Source string
 }
 
-// Storm is what is known of a check's last storm: more targets were unhealthy
-// than its limit.
+// Storm is the state of a check's update storm: more targets were unhealthy than
+// its limit.
 type Storm struct {
 	Active bool
-	// CooldownSince is when the storm was over; zero while none cools down.
+	// CooldownSince is when the storm ended; zero while no cooldown runs.
 	CooldownSince time.Time
 }
 
-// Deadlines are those that a policy sets for its own runs; 0 keeps the daemon's.
+// Deadlines are the deadlines of a policy for its own runs; 0 keeps the daemon's.
 type Deadlines struct {
 	PowerOff, PowerOn, NodeReady, Run time.Duration
 }
 
-// Escalation is one rung of a check that escalates.
+// Escalation is one step of a check that escalates.
 type Escalation struct {
 	Template Template
 	Order    int
 	Timeout  time.Duration
 }
 
-// Attempt is one request that a check has made, as its status remembers it.
+// Attempt is one request that a check made, as its status records it.
 type Attempt struct {
 	APIVersion, Kind, TemplateName string
 	Started                        time.Time
-	// TimedOut is when the check gave up on it; zero when it did not.
+	// TimedOut is when the check gave up on the request; zero if it did not.
 	TimedOut time.Time
 }
 
-// Window is a span of time that comes again and again, in which the check is
-// paused.
+// Window is a recurring maintenance window. The check is paused inside it.
 type Window struct {
 	// Text is the schedule as written.
 	Text string
-	// Starts gives the first start after an instant.
+	// Starts returns the first start after an instant.
 	Starts   interface{ Next(time.Time) time.Time }
 	Duration time.Duration
 }
 
-// DisruptionBudget allows at most so many of its Nodes to be unavailable,
-// whichever checks cover them.
+// DisruptionBudget limits how many of its Nodes may be unavailable, whichever
+// checks cover them.
 type DisruptionBudget struct {
 	Name           string
 	Selector       labels.Selector
@@ -188,33 +192,33 @@ type Template struct {
 	APIVersion, Kind, Namespace, Name string
 }
 
-// Own says whether fenced itself carries out the requests that are made from the
-// template.
-func (p *Template) Own() bool {
+// IsOwn reports whether fenced itself carries out the requests that are made from
+// the template.
+func (p *Template) IsOwn() bool {
 	return group(p.APIVersion) == group(FencedAPI) && p.Kind == FencedRemediationKind+"Template"
 }
 
-// Key names the check for people and for maps: "namespace/name".
+// Key is "namespace/name". It names the check in messages and in maps.
 func (c *Check) Key() string { return key(c.Namespace, c.Name) }
 
-// ID tells checks of all kinds apart.
+// ID identifies the check among checks of all kinds.
 func (c *Check) ID() CheckID {
 	return CheckID{c.Kind, c.APIVersion, c.Namespace, c.Name, c.Source}
 }
 
-// CheckID tells checks of all kinds and sources apart.
+// CheckID identifies a check among all kinds and sources.
 type CheckID struct {
 	Kind, APIVersion, Namespace, Name, Source string
 }
 
 func (c *Check) family() apiFamily { return apiFamilies[[2]string{c.APIVersion, c.Kind}] }
 
-// In says whether the check is meant for a cluster.
-func (c *Check) In(cluster string) bool {
+// AppliesTo reports whether the check is meant for a cluster.
+func (c *Check) AppliesTo(cluster string) bool {
 	return len(c.Clusters) == 0 || slices.Contains(c.Clusters, cluster)
 }
 
-// group is the API group of an apiVersion.
+// group returns the API group of an apiVersion.
 func group(apiVersion string) string {
 	g, _, _ := strings.Cut(apiVersion, "/")
 	return g
@@ -228,7 +232,7 @@ func key(namespace, name string) string {
 	return namespace + "/" + name
 }
 
-// splitKey takes a key apart again.
+// splitKey splits a key into namespace and name.
 func splitKey(key string) (namespace, name string) {
 	namespace, name, ok := strings.Cut(key, "/")
 	if !ok {

@@ -7,16 +7,17 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 )
 
-// Doubt is why nobody can say which Machine a Node belongs to; the zero value is
-// none. Whoever acts in spite of it may hit another host than the one that is ill,
-// or one whose owner was never asked. // I4
+// Doubt is why it is unclear which Machine a Node belongs to; the zero value is
+// no doubt. An action in spite of it may hit another host than the unhealthy one,
+// or a host whose owner was not asked. // I4
 type Doubt struct {
 	Reason  reason.Code
 	Message string
 }
 
-// machineOf is the Machine of a Node: of several that claim it the one that the
-// Node's providerID names. Nil without a doubt: it has none.
+// machineOf returns the Machine of a Node. If several Machines name the Node, the
+// Node's providerID decides. A nil Machine with a zero Doubt means that the Node
+// has none.
 func (w *tables) machineOf(n *Node) (*Machine, Doubt) {
 	list := w.byNode[n.Name]
 	switch {
@@ -43,20 +44,20 @@ func (w *tables) machineOf(n *Node) (*Machine, Doubt) {
 	return own, Doubt{}
 }
 
-// doubt is why a Machine's claim to its Node cannot be believed: another Machine
-// has the same, and no providerID settles it.
+// doubt returns why a Machine's reference to its Node is in doubt: another
+// Machine names the same Node, and no providerID decides between them.
 func (w *tables) doubt(m *Machine) Doubt {
 	list := w.byNode[m.NodeName]
 	if m.NodeName == "" || len(list) < 2 {
 		return Doubt{}
 	}
 	n := w.nodes[m.NodeName]
-	proven := n != nil && sameProvider(m.ProviderID, n.ProviderID)
+	isProven := n != nil && sameProvider(m.ProviderID, n.ProviderID)
 	for _, o := range list {
 		same := sameProvider(o.ProviderID, m.ProviderID)
 		switch {
-		case o.id() == m.id(), same && o.Group() != m.Group(): // both lineages may show one Machine
-		case same || !proven:
+		case o.id() == m.id(), same && o.Group() != m.Group(): // one Machine may exist in both API families
+		case same || !isProven:
 			return disputed(m.NodeName, m, o)
 		}
 	}
@@ -64,12 +65,12 @@ func (w *tables) doubt(m *Machine) Doubt {
 }
 
 func disputed(node string, a, b *Machine) Doubt {
-	return Doubt{reason.NodeMismatch, fmt.Sprintf("Machines %s and %s both name Node %s, and no providerID tells whose it is", a.Key(), b.Key(), node)}
+	return Doubt{reason.NodeMismatch, fmt.Sprintf("Machines %s and %s both name Node %s, and no providerID shows which of them it belongs to", a.Key(), b.Key(), node)}
 }
 
-// mismatch: a Node of another host, or of another cluster, has the name that the
-// Machine gives. A Node that registered anew has another UID than its Machine
-// remembers, so only the providerIDs decide.
+// mismatch reports that the Node with the name that the Machine gives belongs to
+// another host or another cluster. A Node that registered again has another UID
+// than its Machine records, so only the providerIDs count.
 func mismatch(m *Machine, n *Node) Doubt {
 	if m == nil || n == nil || m.ProviderID == "" || n.ProviderID == "" || sameProvider(m.ProviderID, n.ProviderID) {
 		return Doubt{}
@@ -77,8 +78,8 @@ func mismatch(m *Machine, n *Node) Doubt {
 	return Doubt{reason.NodeMismatch, fmt.Sprintf("Node %s has the providerID %s, its Machine %s has %s", n.Name, n.ProviderID, m.Key(), m.ProviderID)}
 }
 
-// sameProvider says whether two providerIDs name one host. OpenShift's provider
-// once wrote them without the BareMetalHost's UID.
+// sameProvider reports whether two providerIDs name the same host. Older versions
+// of OpenShift's provider wrote them without the BareMetalHost's UID.
 func sameProvider(a, b string) bool {
 	if a == "" || b == "" {
 		return false
@@ -86,8 +87,8 @@ func sameProvider(a, b string) bool {
 	return a == b || strings.HasPrefix(a, openShiftScheme) && (strings.HasPrefix(a, b+"/") || strings.HasPrefix(b, a+"/"))
 }
 
-// Doubt is why it cannot be said that the Machine is the Node's, or that a Node
-// has none when m is nil.
+// Doubt returns why it is in doubt that the Machine belongs to the Node, or, if m
+// is nil, that the Node has no Machine.
 func (l *Ledger) Doubt(m *Machine, n *Node) Doubt {
 	switch {
 	case m == nil && n == nil && l.w.unreadMachines > 0:

@@ -88,7 +88,7 @@ func TestNodeOfTheSameName(t *testing.T) {
 	l.Apply(ledgerEpoch, put(c), put(n), put(m))
 	require.Empty(t, acts(t, l))
 	assert.Equal(t, reason.NodeMismatch, l.Doubt(m, n).Reason)
-	fresh := Judge(c, CheckContext{}, Subject{Machine: m, Node: n}, ledgerEpoch)
+	fresh := Evaluate(c, CheckContext{}, Subject{Machine: m, Node: n}, ledgerEpoch)
 	assert.Equal(t, reason.NodeMismatch, fresh.Reason, "the engine asks with fresh objects")
 	assert.Equal(t, None, fresh.Action)
 

@@ -9,12 +9,12 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 )
 
-// controlPlaneLabel marks the Cluster API's control-plane Machines; only the
-// label decides which Machines are judged before the control plane is there.
+// controlPlaneLabel marks the control-plane Machines of the Cluster API. Before
+// the control plane is initialized, only Machines with this label are evaluated.
 const controlPlaneLabel = "cluster.x-k8s.io/control-plane"
 
-// clusterOf is the Cluster of a Cluster API check. Without one, unread says that
-// it may be among the objects that could not be decoded.
+// clusterOf returns the Cluster of a Cluster API check. If it returns nil, unread
+// means that the Cluster may be among the objects that could not be decoded.
 func (w *tables) clusterOf(c *Check) (cluster *Cluster, unread bool) {
 	if cluster = w.clusters[key(c.Namespace, c.ClusterName)]; cluster != nil {
 		return cluster, false
@@ -27,8 +27,8 @@ func (w *tables) clusterOf(c *Check) (cluster *Cluster, unread bool) {
 	return nil, false
 }
 
-// settingClusterAPI: a check waits with its Cluster. Saved objects may come
-// without the Cluster; it is then taken for one that is up and running.
+// settingClusterAPI derives the state of a check from its Cluster. Saved objects
+// may lack the Cluster; it then counts as up and running.
 func (c *Check) settingClusterAPI(a CheckContext) setting {
 	name := key(c.Namespace, c.ClusterName)
 	switch {
@@ -38,7 +38,7 @@ func (c *Check) settingClusterAPI(a CheckContext) setting {
 		return setting{state: StateInvalid, message: fmt.Sprintf("Cluster %s does not exist", name)}
 	case a.Cluster != nil && a.Cluster.Paused:
 		return setting{state: StatePaused, message: fmt.Sprintf("Cluster %s is paused", name)}
-	case c.Paused && !c.handedTo(a.Rules.Instance):
+	case c.Paused && !c.isEvaluatedBy(a.Rules.Instance):
 		return setting{state: StatePaused, message: "the check is paused"}
 	case c.Disabled != "":
 		return setting{state: StateDisabled, message: c.Disabled}
@@ -46,15 +46,15 @@ func (c *Check) settingClusterAPI(a CheckContext) setting {
 	return setting{state: StateActive}
 }
 
-// handedTo says whether the check was paused for its own controller only, so
-// that this instance judges it.
-func (c *Check) handedTo(instance string) bool {
+// isEvaluatedBy reports whether the check was paused only for its own controller,
+// so that this instance of fenced evaluates it.
+func (c *Check) isEvaluatedBy(instance string) bool {
 	return c.Evaluator != "" && (instance == "" || instance == c.Evaluator)
 }
 
-// judgeClusterAPI applies the Cluster API's health rules to one target.
-// docs/policy.md has a row for each.
-func (t *TargetReport) judgeClusterAPI(c *Check, cluster *Cluster, x *Subject, now time.Time) {
+// evaluateClusterAPI applies the Cluster API's health rules to one target.
+// docs/policy.md has a row for each rule.
+func (t *TargetReport) evaluateClusterAPI(c *Check, cluster *Cluster, x *Subject, now time.Time) {
 	m := x.Machine
 	_, controlPlane := m.Labels[controlPlaneLabel]
 	p := phaseOf(cluster)
@@ -64,7 +64,8 @@ func (t *TargetReport) judgeClusterAPI(c *Check, cluster *Cluster, x *Subject, n
 	case m.SkipRemediation:
 		t.set(Skipped, reason.SkipRequested, "the Machine asks not to be remedied")
 	case p.initialized && m.NodeName != "" && x.Node == nil && !x.Gone:
-		// The lineage judges nobody then; here one Machine waits for its Node.
+		// The Cluster API evaluates no target in this case; fenced leaves out only
+		// this Machine.
 		t.set(Indeterminate, reason.Undecodable, fmt.Sprintf("Node %s could not be decoded", m.NodeName))
 	case m.RemediateRequested:
 		t.set(Unhealthy, reason.RemediateRequested, "the Machine is annotated for remediation")
@@ -72,23 +73,24 @@ func (t *TargetReport) judgeClusterAPI(c *Check, cluster *Cluster, x *Subject, n
 		t.set(Indeterminate, reason.NotReadyForChecks, "the control plane is not initialized")
 	case !p.ready && !(p.initialized && x.Node != nil):
 		t.set(Indeterminate, reason.NotReadyForChecks, "the cluster's infrastructure is not ready")
-	case p.ready && t.judgeClocks(c, p.findings(c, x), now):
+	case p.ready && t.evaluateClocks(c, p.findings(c, x), now):
 	case p.ready && (m.NodeName == "" || !p.initialized):
 		t.set(Indeterminate, reason.StartupCheckDisabled, p.noNode()+", and the start-up check is off")
 	case m.Deleting:
 		t.set(Indeterminate, reason.Deleting, "the Machine is being deleted")
 	default:
-		// Also while the infrastructure is not ready, however the Node is.
+		// The target is healthy also while the infrastructure is not ready, whatever
+		// the state of its Node.
 		t.set(Healthy, "", "")
 	}
 }
 
-// clusterPhase is how far the setting up of a Cluster has come.
+// clusterPhase is how far the setup of a Cluster has come.
 type clusterPhase struct {
 	cluster *Cluster
-	// initialized: the control plane answers. Before that no Node is looked at.
+	// initialized: the control plane answers. Before that, Nodes are not checked.
 	initialized bool
-	// ready: the infrastructure is.
+	// ready: the infrastructure is ready.
 	ready bool
 }
 
@@ -105,14 +107,14 @@ func (p clusterPhase) noNode() string {
 	return "no Node can be seen before the control plane is initialized"
 }
 
-// finding is something wrong with a target, and the clock that makes it
-// unhealthy.
+// finding is a problem of a target, and the timeout after which it makes the
+// target unhealthy.
 type finding struct {
 	reason  reason.Code
 	what    string
 	since   time.Time
 	timeout time.Duration
-	// atOnce: no clock is involved.
+	// atOnce: the target is unhealthy without a timeout.
 	atOnce bool
 }
 
@@ -123,8 +125,8 @@ func (f *finding) String() string {
 	return fmt.Sprintf("%s since %s, longer than %s", f.what, stamp(f.since), f.timeout)
 }
 
-// findings lists what is wrong with a target: first by the Machine's own
-// conditions, which need no Node, then by its Node.
+// findings lists the problems of a target: first those that the Machine's own
+// conditions show, which need no Node, then those of its Node.
 func (p clusterPhase) findings(c *Check, x *Subject) []finding {
 	m := x.Machine
 	list := matching(nil, reason.MachineCondition, "Machine condition ", c.MachineConditions, m.Conditions)
@@ -135,13 +137,13 @@ func (p clusterPhase) findings(c *Check, x *Subject) []finding {
 		}
 		return append(list, finding{reason: reason.NodeStartupTimeout, what: p.noNode(), since: p.startupClock(m), timeout: c.StartupTimeout})
 	case x.Gone:
-		// No grace: the Machine had a Node, and someone removed it.
+		// No timeout: the Machine had a Node, and somebody removed it.
 		return append(list, finding{reason: reason.NodeNotFound, what: fmt.Sprintf("Node %s does not exist", m.NodeName), atOnce: true})
 	}
 	return matching(list, reason.NodeCondition, "", c.Conditions, x.Node.Conditions)
 }
 
-// matching adds a finding for each unhealthy condition that is seen.
+// matching appends a finding for each unhealthy condition that the object has.
 func matching(list []finding, code reason.Code, prefix string, unhealthy []UnhealthyCondition, seen []Condition) []finding {
 	for _, u := range unhealthy {
 		for _, s := range seen {
@@ -152,14 +154,14 @@ func matching(list []finding, code reason.Code, prefix string, unhealthy []Unhea
 				what := prefix + u.Type + " is " + u.Status
 				list = append(list, finding{reason: code, what: what, since: s.LastTransition, timeout: u.Timeout})
 			}
-			break // the first of a type counts
+			break // the first condition of a type counts
 		}
 	}
 	return list
 }
 
-// startupClock is the latest of the four moments from which a Node could have
-// joined.
+// startupClock returns when the wait for a Node began: the latest of the four
+// moments without which no Node could join.
 func (p clusterPhase) startupClock(m *Machine) time.Time {
 	latest := m.Created
 	moments := []time.Time{m.InfrastructureReadySince}
@@ -174,10 +176,11 @@ func (p clusterPhase) startupClock(m *Machine) time.Time {
 	return latest
 }
 
-// judgeClocks turns findings into a verdict; false when there are none. Any
-// that is past its timeout makes the target unhealthy, and the message names
-// all of those; the first gives the reason. Else the earliest clock counts.
-func (t *TargetReport) judgeClocks(c *Check, list []finding, now time.Time) bool {
+// evaluateClocks turns findings into a verdict; it returns false if there are
+// none. Any finding past its timeout makes the target unhealthy. The message
+// names all of those, the reason is that of the first. Otherwise the finding with
+// the earliest deadline counts.
+func (t *TargetReport) evaluateClocks(c *Check, list []finding, now time.Time) bool {
 	var over []string
 	var first, next *finding
 	for i := range list {
@@ -195,7 +198,7 @@ func (t *TargetReport) judgeClocks(c *Check, list []finding, now time.Time) bool
 		t.set(Unhealthy, first.reason, strings.Join(over, "; "))
 		t.Since, t.Timeout = first.since, first.timeout
 		if next != nil {
-			t.again = deadline(next.since, next.timeout)
+			t.reasonChangesAt = deadline(next.since, next.timeout)
 		}
 	case next != nil:
 		t.set(Pending, next.reason, fmt.Sprintf("%s since %s, allowed for %s", next.what, stamp(next.since), next.timeout))
@@ -204,19 +207,20 @@ func (t *TargetReport) judgeClocks(c *Check, list []finding, now time.Time) bool
 	return len(list) > 0
 }
 
-// refuseHandOver: an owner is told once, and none but a KubeadmControlPlane
-// has brakes of its own for a control-plane Machine.
+// refuseHandOver refuses a second hand-over to an owner. It refuses a
+// control-plane Machine unless its owner is a KubeadmControlPlane, the only owner
+// that protects the quorum itself.
 func (t *TargetReport) refuseHandOver(m *Machine) {
 	if s := m.OwnerRemediated; s != "" && s != "True" {
-		t.refuse(reason.AlreadyRequested) // Unknown, too: the owner is at it
+		t.refuse(reason.AlreadyRequested) // also for Unknown: the owner is working on it
 	}
 	if t.ControlPlane && m.ControllerOwner.Kind != "KubeadmControlPlane" {
 		t.refuse(reason.ControlPlane)
 	}
 }
 
-// readsHealth: the reason is what a Node or its Machine reports, or fails to
-// report, and not somebody's order.
-func readsHealth(r reason.Code) bool {
+// isHealthReason reports whether the reason is what a Node or its Machine reports
+// or fails to report, not somebody's order.
+func isHealthReason(r reason.Code) bool {
 	return r == reason.NodeCondition || r == reason.MachineCondition || r == reason.NodeStartupTimeout
 }

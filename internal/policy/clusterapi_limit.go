@@ -11,7 +11,7 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 )
 
-// clusterAPIFields are the names of a check's limits in each version.
+// clusterAPIFields are the names of a check's limit fields in its API version.
 func (c *Check) clusterAPIFields() (limit, unhealthyRange string) {
 	if c.APIVersion == ClusterAPIV1Beta1 {
 		return "spec.maxUnhealthy", "spec.unhealthyRange"
@@ -19,8 +19,8 @@ func (c *Check) clusterAPIFields() (limit, unhealthyRange string) {
 	return "spec.remediation.triggerIf.unhealthyLessThanOrEqualTo", "spec.remediation.triggerIf.unhealthyInRange"
 }
 
-// parseClusterAPILimits reads the range and the limit. Both must parse, also
-// the limit that a range puts out of force.
+// parseClusterAPILimits parses the range and the limit. Both must be valid, even
+// though the range overrides the limit.
 func (c *Check) parseClusterAPILimits() (span [2]int, l limit, err error) {
 	limitField, rangeField := c.clusterAPIFields()
 	if c.UnhealthyRange != "" {
@@ -35,8 +35,8 @@ func (c *Check) parseClusterAPILimits() (span [2]int, l limit, err error) {
 	return span, l, nil
 }
 
-// parseStrictLimit reads a limit as the Cluster API does: a text must be a
-// percentage, so that "10" is an error and not ten targets.
+// parseStrictLimit parses a limit as the Cluster API does: a string must be a
+// percentage, so "10" is an error and not ten targets.
 func parseStrictLimit(raw *intstr.IntOrString) (limit, error) {
 	if raw != nil && raw.Type == intstr.String && !strings.HasSuffix(raw.StrVal, "%") {
 		return limit{}, fmt.Errorf("%q is neither a whole number nor a percentage", raw.StrVal)
@@ -53,7 +53,7 @@ func parseStrictLimit(raw *intstr.IntOrString) (limit, error) {
 
 var rangeForm = regexp.MustCompile(`^\[([0-9]+)-([0-9]+)\]$`)
 
-// parseRange reads "[min-max]", both included.
+// parseRange parses "[min-max]"; both bounds are inclusive.
 func parseRange(text string) (span [2]int, err error) {
 	m := rangeForm.FindStringSubmatch(text)
 	if m == nil {
@@ -72,9 +72,9 @@ func parseRange(text string) (span [2]int, err error) {
 	return span, nil
 }
 
-// tallyClusterAPI: a range alone decides if there is one, else the limit.
+// tallyClusterAPI applies the range if there is one, else the limit.
 func (c *Check) tallyClusterAPI(expected, healthy int) tally {
-	span, l, _ := c.parseClusterAPILimits() // settingOf has seen that they parse
+	span, l, _ := c.parseClusterAPILimits() // settingOf has checked that they parse
 	unhealthy := expected - healthy
 	y := tally{limit: c.limitText(), max: l.of(expected)}
 	if c.UnhealthyRange != "" {

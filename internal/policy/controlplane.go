@@ -6,13 +6,13 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 )
 
-// guardControlPlane lets at most one control-plane host be remedied at a time,
-// and none whose loss etcd would not survive. // I12
+// guardControlPlane lets at most one control-plane host at a time be remediated,
+// and none whose loss would cost etcd its quorum. // I12
 func (w *tables) guardControlPlane(r *Report) {
 	var waiting []*TargetReport
 	for i := range r.Checks {
 		for j := range r.Checks[i].Targets {
-			if t := &r.Checks[i].Targets[j]; t.ControlPlane && w.takesMember(t.Action) {
+			if t := &r.Checks[i].Targets[j]; t.ControlPlane && w.removesEtcdMember(t.Action) {
 				waiting = append(waiting, t)
 			}
 		}
@@ -31,45 +31,45 @@ func (w *tables) guardControlPlane(r *Report) {
 			t.refuse(code)
 		}
 	}
-	holder := w.controlPlaneInFlight()
-	if len(holder) == 0 {
+	inFlight := w.controlPlaneInFlight()
+	if len(inFlight) == 0 {
 		if first := firstInLine(waiting); first != "" {
-			holder = map[string]bool{first: true}
+			inFlight = map[string]bool{first: true}
 		}
 	}
 	for _, t := range waiting {
-		if len(holder) > 1 || len(holder) == 1 && !holder[t.subject()] {
+		if len(inFlight) > 1 || len(inFlight) == 1 && !inFlight[t.subject()] {
 			t.refuse(reason.ControlPlaneBusy)
 		}
 	}
 }
 
-// takesMember says whether the action takes an etcd member away and nobody else
-// looks after the quorum. A deletion that the administrator has not allowed for
-// control planes is refused anyway.
-func (w *tables) takesMember(a Action) bool {
+// removesEtcdMember reports whether the action removes an etcd member and no
+// other controller protects the quorum. Deleting a control-plane Machine is
+// refused elsewhere unless the administrator allowed it.
+func (w *tables) removesEtcdMember(a Action) bool {
 	return a == PowerCycle || a == CreateRequest || a == DeleteMachine && w.rules.DeleteControlPlaneMachines
 }
 
-// controlPlaneInFlight lists the control-plane targets that are being remedied
-// or replaced, or whose remediation has been requested.
+// controlPlaneInFlight lists the control-plane targets that are under remediation
+// or being replaced, or whose remediation has been requested.
 func (w *tables) controlPlaneInFlight() map[string]bool {
 	busy := map[string]bool{}
-	hold := func(m *Machine) {
+	mark := func(m *Machine) {
 		n := w.nodes[m.NodeName]
 		if m.ControlPlane || n != nil && n.ControlPlane {
 			busy[subjectName(m.NodeName, m.Key())] = true
 		}
 	}
-	for _, m := range w.inHand {
-		hold(m)
+	for _, m := range w.underRemediation {
+		mark(m)
 	}
 	for _, r := range w.runs {
-		if r.ControlPlane { // its Node may be away, by our own doing
+		if r.ControlPlane { // a run may itself have deleted its Node
 			busy[subjectName(r.Node, r.Machine)] = true
 		}
 		for _, m := range w.machinesOf(r) {
-			hold(m)
+			mark(m)
 		}
 		if n := w.nodes[r.Node]; n != nil && n.ControlPlane {
 			busy[n.Name] = true
@@ -77,18 +77,18 @@ func (w *tables) controlPlaneInFlight() map[string]bool {
 	}
 	for _, list := range w.requests {
 		for _, q := range list {
-			n := w.nodes[q.about()] // what a person or an old operator made has no label
+			n := w.nodes[q.targetName()] // a request that a person or an old operator made has no label
 			if q.ControlPlane || n != nil && n.ControlPlane {
-				busy[q.about()] = true
+				busy[q.targetName()] = true
 			}
 		}
 	}
 	return busy
 }
 
-// firstInLine is the first target by name that nothing holds back, or else that
-// only its quorum holds back; a target that is refused anyway must not block
-// the others.
+// firstInLine returns the first target by name that nothing refuses, or else the
+// first that only its quorum refuses. A target that is refused anyway must not
+// block the others.
 func firstInLine(waiting []*TargetReport) string {
 	first, free := "", false
 	for _, t := range waiting {
@@ -101,8 +101,8 @@ func firstInLine(waiting []*TargetReport) string {
 	return first
 }
 
-// subject names what is remedied, the same under every check: the Node, or the
-// Machine while it has none.
+// subject names the target, the same in every check: the Node, or the Machine
+// while it has no Node.
 func (t *TargetReport) subject() string { return subjectName(t.Node, t.Machine) }
 
 func subjectName(node, machine string) string {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Coverage is what one check, or one DisruptionBudget, comes to on a cluster as
-// it is now: whether its author got what was meant.
+// Coverage is what one check, or one DisruptionBudget, covers on the cluster as
+// it is now. It shows the author whether the check does what was meant.
 type Coverage struct {
 	Check   CheckID `json:"check"`
 	State   State   `json:"state"`
@@ -21,13 +21,13 @@ type Coverage struct {
 	Findings     []Finding `json:"findings"`
 }
 
-// Shared is how many targets another check covers, too.
+// Shared is how many targets another check covers as well.
 type Shared struct {
 	Check   CheckID `json:"check"`
 	Targets int     `json:"targets"`
 }
 
-// Finding is something about a check that its author may not have meant.
+// Finding is something about a check that its author may not have intended.
 type Finding struct {
 	// Warning: the check, or a rule of it, has no effect.
 	Warning bool   `json:"warning"`
@@ -35,7 +35,7 @@ type Finding struct {
 	Message string `json:"message"`
 }
 
-// The codes of findings; they are never renamed.
+// The codes of findings. They are stable.
 const (
 	FoundNotEvaluated    = "NotEvaluated"
 	FoundSelectsNothing  = "SelectsNothing"
@@ -43,7 +43,7 @@ const (
 	FoundUnreachableRule = "UnreachableRule"
 )
 
-// Cover says what each check and budget of a report covers, in the report's
+// Cover describes what each check and budget of a report covers, in the report's
 // order, budgets last.
 func Cover(r Report, checks []Check, budgets []DisruptionBudget) []Coverage {
 	written := map[CheckID]*Check{}
@@ -74,8 +74,8 @@ func Cover(r Report, checks []Check, budgets []DisruptionBudget) []Coverage {
 	return all
 }
 
-// sharedTargets counts, for each check by its place, the targets that it has in
-// common with each other check.
+// sharedTargets counts, for each check by its index, the targets that it shares
+// with each other check.
 func sharedTargets(r *Report) []map[int]int {
 	covering := map[string][]int{}
 	for i := range r.Checks {
@@ -104,7 +104,7 @@ func (v *Coverage) find(warning bool, code, format string, args ...any) {
 	v.Findings = append(v.Findings, Finding{warning, code, fmt.Sprintf(format, args...)})
 }
 
-// examine looks for what has no effect.
+// examine adds findings for what has no effect.
 func (v *Coverage) examine(c *Check) {
 	switch {
 	case v.State != StateActive:
@@ -121,23 +121,23 @@ func (v *Coverage) examine(c *Check) {
 	v.examineRules("unhealthyMachineConditions", c.MachineConditions)
 }
 
-// examineRules finds the conditions that another one of the same type and
-// status always beats, because its timeout is not longer.
+// examineRules finds the conditions that never take effect, because another one
+// of the same type and status has a timeout that is not longer.
 func (v *Coverage) examineRules(field string, rules []UnhealthyCondition) {
 	for i, u := range rules {
 		for j, o := range rules {
 			if i == j || o.Type != u.Type || o.Status != u.Status || o.Timeout > u.Timeout || o.Timeout == u.Timeout && j > i {
 				continue
 			}
-			v.find(true, FoundUnreachableRule, "%s[%d] (%s %s for %s) never decides: [%d] waits only %s",
+			v.find(true, FoundUnreachableRule, "%s[%d] (%s %s for %s) never takes effect: [%d] has the timeout %s",
 				field, i, u.Type, u.Status, u.Timeout, j, o.Timeout)
 			break
 		}
 	}
 }
 
-// coverBudget is the coverage of a budget; the report lists budgets in the order
-// in which it was given them.
+// coverBudget is the coverage of a budget. The report lists the budgets in the
+// order in which they were given.
 func (r *Report) coverBudget(b *DisruptionBudget, at int) Coverage {
 	v := Coverage{
 		Check: CheckID{Kind: DisruptionBudgetKind, APIVersion: FencedAPI, Name: b.Name, Source: b.Source},
@@ -152,8 +152,8 @@ func (r *Report) coverBudget(b *DisruptionBudget, at int) Coverage {
 	return v
 }
 
-// Covers says whether the check selects a target with this Machine and this Node,
-// either of which may be nil.
+// Covers reports whether the check selects a target with this Machine and this
+// Node, either of which may be nil.
 func (c *Check) Covers(m *Machine, n *Node) bool {
 	if c.SelectsNodes {
 		return n != nil && c.coversNode(n)
@@ -161,7 +161,7 @@ func (c *Check) Covers(m *Machine, n *Node) bool {
 	return m != nil && c.covers(m)
 }
 
-// ID names the check of the report.
+// ID identifies the check of the report.
 func (r *CheckReport) ID() CheckID {
 	return CheckID{r.Kind, r.APIVersion, r.Namespace, r.Name, r.Source}
 }

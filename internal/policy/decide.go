@@ -9,16 +9,16 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 )
 
-// recheckCap is the longest a check of the OpenShift lineage goes unlooked at
-// while one of its clocks runs.
+// recheckCap is the longest time in seconds until an OpenShift check is evaluated
+// again while one of its timeouts runs.
 const recheckCap = 3600
 
-// Decide judges every check of the snapshot at one instant. The order of the
-// rules is the order of the lines: each check by itself, then what one check
-// does to another, the budgets that span them, and the control plane as a whole.
+// Decide evaluates every check of the snapshot at one instant. The order of the
+// rules is the order of the lines: each check by itself, then the effect of one
+// check on another, the budgets, and the control plane as a whole.
 //
-// It is the plain reference: the Ledger gives the same answer and does not
-// judge everything again for each event.
+// It is the reference implementation. The Ledger gives the same answer
+// incrementally.
 func Decide(s Snapshot, now time.Time) Report {
 	now = now.UTC()
 	w := tablesOf(&s)
@@ -34,8 +34,7 @@ func Decide(s Snapshot, now time.Time) Report {
 	return r
 }
 
-// finish puts the report in order and adds the refusals that no check shows by
-// itself.
+// finish sorts the report and adds the refusals that no check can see by itself.
 func (w *tables) finish(r *Report, budgets []DisruptionBudget) {
 	slices.SortFunc(r.Checks, byName)
 	slices.SortFunc(r.Errors, func(a, b ObjectError) int {
@@ -47,7 +46,7 @@ func (w *tables) finish(r *Report, budgets []DisruptionBudget) {
 	w.guardControlPlane(r)
 }
 
-// decideCheck judges one check as if it were alone in the cluster.
+// decideCheck evaluates one check as if it were the only one in the cluster.
 func (w *tables) decideCheck(c *Check, now time.Time) CheckReport {
 	a := w.checkContext(c)
 	st := settingOf(c, a, now)
@@ -60,32 +59,33 @@ func (w *tables) decideCheck(c *Check, now time.Time) CheckReport {
 			r.idle[x.nodeName()] = true
 			continue
 		}
-		t := judge(c, a, &st, x, now)
+		t := evaluate(c, a, &st, x, now)
 		n.add(&t)
 		r.Targets = append(r.Targets, t)
 	}
-	r.conclude(c, &st, n, now)
+	r.applyLimit(c, &st, n, now)
 	return r
 }
 
-// count is what the targets of a check come to.
+// count holds the counters of a check's targets.
 type count struct {
-	// expected are those that the check's limit is about.
+	// expected are the targets that the check's limit applies to.
 	expected, healthy int
-	// sick are past a timeout, whether or not the check would have them remedied.
+	// sick are the targets past a timeout, whether or not the check would remediate
+	// them.
 	sick int
-	// recheck is the shortest of their waits in seconds; 0 is none.
+	// recheck is the shortest wait of the targets in seconds; 0 means none.
 	recheck int
 }
 
 // add counts one target.
 func (n *count) add(t *TargetReport) {
-	n.weigh(t, 1)
+	n.addVerdict(t, 1)
 	n.wait(t.RecheckAfterSeconds)
 }
 
-// weigh adds one target to the numbers, or takes it out of them.
-func (n *count) weigh(t *TargetReport, by int) {
+// addVerdict adds one target to the counts, or removes it: by is 1 or -1.
+func (n *count) addVerdict(t *TargetReport, by int) {
 	if t.Verdict != Skipped {
 		n.expected += by
 	}
@@ -97,7 +97,7 @@ func (n *count) weigh(t *TargetReport, by int) {
 	}
 }
 
-// wait notes a wait in seconds; 0 is none.
+// wait records a wait in seconds; 0 means none.
 func (n *count) wait(seconds int) {
 	if seconds > 0 && (n.recheck == 0 || seconds < n.recheck) {
 		n.recheck = seconds
@@ -108,16 +108,16 @@ func newCheckReport(c *Check, a CheckContext, st *setting) CheckReport {
 	return CheckReport{
 		Kind: c.Kind, APIVersion: c.APIVersion, Namespace: c.Namespace, Name: c.Name,
 		State: st.state, Message: st.message, Targets: []TargetReport{}, UID: c.UID, Source: c.Source,
-		unread: c.Selector == nil || a.Crowded, idle: map[string]bool{}, countOnly: c.Strategy == CountOnly, Limit: c.limitText(), Due: st.due, Storm: c.Storm,
+		unread: c.Selector == nil || a.OverTargetLimit, idle: map[string]bool{}, countOnly: c.Strategy == CountOnly, Limit: c.limitText(), Due: st.due, Storm: c.Storm,
 		minHealthy: c.family() == medik8s && c.MaxUnhealthy == nil,
 	}
 }
 
-// conclude fills in the counters, the gate and the next look, once the targets
-// are judged. Whatever is not healthy counts against the limit: also targets
-// that are still inside their timeout, that are being deleted, or that are
-// being remedied.
-func (r *CheckReport) conclude(c *Check, st *setting, n count, now time.Time) {
+// applyLimit fills in the counters, the gate and the time of the next evaluation,
+// once the targets are evaluated. Every target that is not healthy counts against
+// the limit: also those still inside their timeout, being deleted, or under
+// remediation.
+func (r *CheckReport) applyLimit(c *Check, st *setting, n count, now time.Time) {
 	if st.state != StateActive {
 		return
 	}
@@ -146,7 +146,7 @@ func (r *CheckReport) conclude(c *Check, st *setting, n count, now time.Time) {
 	}
 }
 
-// invalidate takes back what was judged: the check's limit cannot be applied
+// invalidate discards the verdicts, because the check's limit cannot be applied
 // to the targets that it has.
 func (r *CheckReport) invalidate(why string) {
 	for i := range r.Targets {
@@ -155,7 +155,7 @@ func (r *CheckReport) invalidate(why string) {
 	r.State, r.Message, r.Targets = StateInvalid, why, []TargetReport{}
 }
 
-// byName orders checks for people, whatever order they came in.
+// byName orders checks for display, independent of the input order.
 func byName(a, b CheckReport) int {
 	return cmp.Or(
 		strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name),

@@ -9,9 +9,9 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 )
 
-// Explain turns what the checks found about one Node into gates. Where several
-// checks cover it, the one that is closest to acting is explained. Together
-// with Guards this is the whole answer to "why is it fenced, or not".
+// Explain turns the results of the checks for one Node into gates. If several
+// checks cover the Node, it explains the one that is closest to acting. Together
+// with the gates of package guard this answers "why is it fenced, or not".
 func Explain(r Report, node string) []reason.Gate {
 	c, t := closest(&r, node)
 	if t == nil {
@@ -20,13 +20,13 @@ func Explain(r Report, node string) []reason.Gate {
 	return ExplainTarget(&r, c, t)
 }
 
-// ExplainTarget turns what one check of a report found about one of its targets
-// into gates, the check's own first.
+// ExplainTarget turns the result of one check for one of its targets into gates,
+// the check's own gates first.
 func ExplainTarget(r *Report, c *CheckReport, t *TargetReport) []reason.Gate {
 	source := c.source()
 	gates := []reason.Gate{
 		reason.NewGate("check", true, "", string(c.State), string(StateActive), source),
-		reason.NewGate("verdict", t.Verdict == Unhealthy, reason.NotUnhealthy, verdictText(t), string(Unhealthy), source).OpenFrom(t.pendingUntil()),
+		reason.NewGate("verdict", t.Verdict == Unhealthy, reason.NotUnhealthy, verdictText(t), string(Unhealthy), source).PassesFrom(t.pendingUntil()),
 		c.limitGate(),
 	}
 	for _, code := range t.Refusals {
@@ -35,7 +35,7 @@ func ExplainTarget(r *Report, c *CheckReport, t *TargetReport) []reason.Gate {
 	return gates
 }
 
-// limitGate is the check's own limit on how much may be unhealthy.
+// limitGate is the check's own limit on unhealthy targets.
 func (r *CheckReport) limitGate() reason.Gate {
 	code, threshold := reason.ShortCircuit, fmt.Sprintf("at most %d (%s)", r.MaxUnhealthy, r.limitName())
 	if slices.Contains(r.gate, reason.OutOfRange) {
@@ -47,8 +47,8 @@ func (r *CheckReport) limitGate() reason.Gate {
 	return reason.NewGate("limit", r.Allowed, code, fmt.Sprintf("%d of %d not healthy", r.Expected-r.Healthy, r.Expected), threshold, r.source())
 }
 
-// limitName is the limit with the name of its field where a percentage alone
-// would mislead: minHealthy is about the healthy.
+// limitName is the limit, with the name of its field where a percentage alone
+// would be ambiguous: minHealthy counts the healthy ones.
 func (r *CheckReport) limitName() string {
 	if r.minHealthy {
 		return "minHealthy " + r.Limit
@@ -56,17 +56,16 @@ func (r *CheckReport) limitName() string {
 	return r.Limit
 }
 
-// refusalGates are the gates that one refusal stands for, with the numbers or the
-// name behind it.
+// refusalGates are the gates of one refusal, with the numbers or names behind it.
 func (r *Report) refusalGates(c *CheckReport, t *TargetReport, code reason.Code) []reason.Gate {
 	closed := func(name, value, threshold string) reason.Gate {
 		return reason.NewGate(name, false, code, value, threshold, c.source())
 	}
 	switch code {
 	case reason.ShortCircuit, reason.OutOfRange:
-		return nil // the limit's gate
+		return nil // limitGate covers it
 	case reason.AlreadyRequested:
-		if t.Action == PowerCycle { // the daemon is the one that carries the request out
+		if t.Action == PowerCycle { // the daemon itself carries the request out
 			return []reason.Gate{reason.NewGate("request", true, "", "made on the Machine", "made or not", c.source())}
 		}
 		return []reason.Gate{closed("request", "made already", "not made yet")}
@@ -77,7 +76,7 @@ func (r *Report) refusalGates(c *CheckReport, t *TargetReport, code reason.Code)
 			return gates
 		}
 	case reason.StormCooldown:
-		return []reason.Gate{closed("storm", "too many targets were unhealthy until a short while ago", "the cooldown is over").OpenFrom(c.Due)}
+		return []reason.Gate{closed("storm", "too many targets were unhealthy until a short while ago", "the cooldown is over").PassesFrom(c.Due)}
 	case reason.ClusterUpgrading:
 		return []reason.Gate{closed("upgrade", cmp.Or(c.Message, "none"), "no upgrade")}
 	case reason.PauseRequested:
@@ -88,19 +87,19 @@ func (r *Report) refusalGates(c *CheckReport, t *TargetReport, code reason.Code)
 		return []reason.Gate{closed("controlPlane", "another control-plane host is, or will be, remedied first", "one at a time")}
 	}
 	if text, ok := targetText[code]; ok {
-		return []reason.Gate{closed(text.gate, text.value, text.threshold).OpenFrom(t.Due)}
+		return []reason.Gate{closed(text.gate, text.value, text.threshold).PassesFrom(t.Due)}
 	}
-	return []reason.Gate{closed("target", t.Message, string(t.Action)).OpenFrom(t.Due)}
+	return []reason.Gate{closed("target", t.Message, string(t.Action)).PassesFrom(t.Due)}
 }
 
-// targetText says what one target shows against its own remedy.
+// targetText describes the refusals that depend on one target alone.
 var targetText = map[reason.Code]struct{ gate, value, threshold string }{
 	reason.Deleting:       {"deleting", "the Machine or Node is being deleted", "not being deleted"},
 	reason.NoController:   {"owner", "no controller owns the Machine", "a controller that recreates it"},
-	reason.ControlPlane:   {"controlPlane", "a control-plane host", "allowed by guards.controlPlane or guards.deleteControlPlaneMachines, and owned by what recreates it"},
-	reason.NodeAlive:      {"lease", "Ready is Unknown, but the kubelet renews its Lease", "still for 60s"},
+	reason.ControlPlane:   {"controlPlane", "a control-plane host", "allowed by guards.controlPlane or guards.deleteControlPlaneMachines, and owned by a controller that recreates it"},
+	reason.NodeAlive:      {"lease", "Ready is Unknown, but the kubelet renews its Lease", "not renewed for 60s"},
 	reason.PowerOwner:     {"powerOwner", "the BareMetalHost has disablePowerOff: true or online: false", "a host that may be turned off"},
-	reason.NoTemplateLeft: {"escalation", "every rung has been tried", "a template that is left"},
+	reason.NoTemplateLeft: {"escalation", "every template was tried", "a template that was not tried yet"},
 }
 
 var quorumText = map[reason.Code]string{
@@ -108,7 +107,7 @@ var quorumText = map[reason.Code]string{
 	reason.QuorumUnknown: "no etcd member is seen, or one of them cannot be read",
 }
 
-// overlapGates name the checks that hold a target back from c.
+// overlapGates names the checks that refuse the action of c on a target.
 func (r *Report) overlapGates(c *CheckReport, t *TargetReport) []reason.Gate {
 	var gates []reason.Gate
 	for i := range r.Checks {
@@ -117,7 +116,7 @@ func (r *Report) overlapGates(c *CheckReport, t *TargetReport) []reason.Gate {
 			continue
 		}
 		for j := range o.Targets {
-			if why := o.restrains(&o.Targets[j], t); why != "" {
+			if why := o.overlapReason(&o.Targets[j], t); why != "" {
 				gates = append(gates, reason.NewGate("overlap", false, reason.Overlap, why, "no stricter check", o.source()))
 			}
 		}
@@ -125,9 +124,9 @@ func (r *Report) overlapGates(c *CheckReport, t *TargetReport) []reason.Gate {
 	return gates
 }
 
-// restrains says how what o found about a target holds back another check, "" if
-// it does not.
-func (r *CheckReport) restrains(o, t *TargetReport) string {
+// overlapReason returns why the result o for a target refuses the action of
+// another check, "" if it does not.
+func (r *CheckReport) overlapReason(o, t *TargetReport) string {
 	switch {
 	case o.subject() != t.subject():
 		return ""
@@ -135,7 +134,7 @@ func (r *CheckReport) restrains(o, t *TargetReport) string {
 		return "this check only counts"
 	case !r.Allowed:
 		return "the limit of this check is exceeded"
-	case claim{r, o}.asked():
+	case claim{r, o}.isHandedOver():
 		return "this check has asked another remediator already"
 	case o.Action != None && severity[o.Action] < severity[t.Action]:
 		return fmt.Sprintf("this check asks for %s, which is gentler than %s", o.Action, t.Action)
@@ -145,11 +144,11 @@ func (r *CheckReport) restrains(o, t *TargetReport) string {
 	return ""
 }
 
-// source names the check in a gate.
+// source is the check's name in a gate.
 func (r *CheckReport) source() string { return "check " + key(r.Namespace, r.Name) }
 
-// explainUncovered says why no check judges the Node: there is none, or it is
-// paused, disabled or invalid.
+// explainUncovered says why no check evaluates the Node: none covers it, or the
+// check is paused, disabled or invalid.
 func explainUncovered(r *Report, node string) []reason.Gate {
 	var gates []reason.Gate
 	for i := range r.Checks {
@@ -158,7 +157,7 @@ func explainUncovered(r *Report, node string) []reason.Gate {
 			continue
 		}
 		gates = append(gates, reason.NewGate("check", false, stateReason(c.State), fmt.Sprintf("%s: %s", c.State, c.Message),
-			string(StateActive), c.source()).OpenFrom(c.Due))
+			string(StateActive), c.source()).PassesFrom(c.Due))
 	}
 	if len(gates) == 0 {
 		gates = append(gates, reason.NewGate("check", false, reason.NotCovered, "no check covers "+node, "covered by a check", "checks"))
@@ -166,7 +165,7 @@ func explainUncovered(r *Report, node string) []reason.Gate {
 	return gates
 }
 
-// closest is the check that is nearest to acting on a Node, and its target.
+// closest returns the check that is nearest to acting on a Node, and its target.
 func closest(r *Report, node string) (check *CheckReport, target *TargetReport) {
 	for i := range r.Checks {
 		c := &r.Checks[i]
@@ -180,7 +179,7 @@ func closest(r *Report, node string) (check *CheckReport, target *TargetReport) 
 	return check, target
 }
 
-// closerThan orders targets by how near they are to being acted on.
+// closerThan orders targets by how close they are to an action.
 func (t *TargetReport) closerThan(o *TargetReport) bool {
 	a, b := nearness[t.Verdict], nearness[o.Verdict]
 	switch {
@@ -201,7 +200,7 @@ func verdictText(t *TargetReport) string {
 	return fmt.Sprintf("%s: %s", t.Verdict, t.Message)
 }
 
-// pendingUntil is when the running clock ends; zero when none runs.
+// pendingUntil is when the running timeout ends; zero if none runs.
 func (t *TargetReport) pendingUntil() time.Time {
 	if t.Verdict != Pending {
 		return time.Time{}

@@ -119,12 +119,12 @@ func TestJudgeUnjudged(t *testing.T) {
 	s := sickWorld(time.Hour)
 	c := powerCheck("c")
 	c.Paused = true
-	got := policy.Judge(&c, policy.CheckContext{}, policy.Subject{Machine: &s.Machines[0], Node: s.Nodes["n-1"]}, epoch)
+	got := policy.Evaluate(&c, policy.CheckContext{}, policy.Subject{Machine: &s.Machines[0], Node: s.Nodes["n-1"]}, epoch)
 	assert.Equal(t, policy.Skipped, got.Verdict)
 	assert.Equal(t, reason.Paused, got.Reason)
 	assert.Equal(t, policy.None, got.Action)
 	c = powerCheck("c")
-	got = policy.Judge(&c, policy.CheckContext{}, policy.Subject{Machine: &s.Machines[0]}, epoch)
+	got = policy.Evaluate(&c, policy.CheckContext{}, policy.Subject{Machine: &s.Machines[0]}, epoch)
 	assert.Equal(t, policy.Indeterminate, got.Verdict, "a Node nobody could read is not gone")
 }
 

@@ -7,9 +7,9 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 )
 
-// judgeFencePolicy applies fenced's own health rules to one target, a Machine or
-// a Node; the first that matches wins. docs/policy.md has a row for each.
-func (t *TargetReport) judgeFencePolicy(c *Check, x *Subject, now time.Time) {
+// evaluateFencePolicy applies fenced's own health rules to one target, a Machine
+// or a Node. The first rule that matches wins. docs/policy.md has a row for each.
+func (t *TargetReport) evaluateFencePolicy(c *Check, x *Subject, now time.Time) {
 	m, n := x.Machine, x.Node
 	switch {
 	case m != nil && m.Paused:
@@ -21,11 +21,12 @@ func (t *TargetReport) judgeFencePolicy(c *Check, x *Subject, now time.Time) {
 	case n == nil && m.NodeName == "" && c.StartupTimeout == 0:
 		t.set(Indeterminate, reason.StartupCheckDisabled, "no Node has joined, and nodeStartupTimeout is 0")
 	case n == nil && m.NodeName == "" && m.startupClock().IsZero():
-		// Without a clock it can never time out; look again after a full timeout.
-		t.set(Pending, reason.NodeStartupTimeout, "no Node has joined, and nothing says since when it could have")
+		// Without a start time it can never time out; evaluate again after a full
+		// timeout.
+		t.set(Pending, reason.NodeStartupTimeout, "no Node has joined, and the Machine has no creation time to start the timeout from")
 		t.Timeout, t.RecheckAfterSeconds = c.StartupTimeout, wholeSeconds(c.StartupTimeout)
-	case t.judgeClocks(c, c.shorten(x, c.objections(x)), now):
-		t.refuseInHand(c, x)
+	case t.evaluateClocks(c, c.shorten(x, c.objections(x)), now):
+		t.refuseUnderRemediation(c, x)
 	case m != nil && m.Deleting:
 		t.set(Indeterminate, reason.Deleting, "the Machine is being deleted")
 	case n.Deleting:
@@ -37,20 +38,19 @@ func (t *TargetReport) judgeFencePolicy(c *Check, x *Subject, now time.Time) {
 	}
 }
 
-// objections lists what a FencePolicy finds wrong with a target.
+// objections lists the problems that a FencePolicy finds.
 func (c *Check) objections(x *Subject) []finding {
 	switch {
 	case x.Node != nil:
 		return matching(nil, reason.NodeCondition, "", c.Conditions, x.Node.Conditions)
 	case x.Gone:
-		// No grace: the Machine had a Node, and someone removed it.
+		// No timeout: the Machine had a Node, and somebody removed it.
 		return []finding{{reason: reason.NodeNotFound, what: fmt.Sprintf("Node %s does not exist", x.Machine.NodeName), atOnce: true}}
 	}
 	return []finding{{reason: reason.NodeStartupTimeout, what: "no Node has joined", since: x.Machine.startupClock(), timeout: c.StartupTimeout}}
 }
 
-// startupClock is the latest moment that is known from which a Node could have
-// joined.
+// startupClock is the latest known moment from which a Node could have joined.
 func (m *Machine) startupClock() time.Time {
 	if m.LastUpdated.After(m.Created) {
 		return m.LastUpdated
@@ -58,9 +58,9 @@ func (m *Machine) startupClock() time.Time {
 	return m.Created
 }
 
-// shorten ends the wait for a host that is off already: nothing is gained by
-// letting its timeout run out, if the policy says so. What it says is the same
-// before and after the timeout, so that no clock runs.
+// shorten removes the timeouts of a host that is already off, if the policy says
+// so: waiting gains nothing. The finding is the same before and after the
+// timeout, so no timeout runs.
 func (c *Check) shorten(x *Subject, list []finding) []finding {
 	if !c.ShortenOnEvidence || !x.ReadsOff {
 		return list
@@ -73,10 +73,10 @@ func (c *Check) shorten(x *Subject, list []finding) []finding {
 	return list
 }
 
-// refuseInHand refuses what somebody is taking away already. A Node that is being
-// deleted would keep its host off: a kubelet that is started does not register
-// anew before the last finalizer is gone.
-func (t *TargetReport) refuseInHand(c *Check, x *Subject) {
+// refuseUnderRemediation refuses a target that somebody else already removes. A
+// Node that is being deleted would keep its host off: a restarted kubelet cannot
+// register before the last finalizer is gone.
+func (t *TargetReport) refuseUnderRemediation(c *Check, x *Subject) {
 	if t.Verdict != Unhealthy || c.Strategy == CountOnly {
 		return
 	}
@@ -84,11 +84,11 @@ func (t *TargetReport) refuseInHand(c *Check, x *Subject) {
 		t.refuse(reason.Deleting)
 	}
 	if m := x.Machine; m != nil && c.Strategy == DeleteMachines && m.OwnerRemediated != "" && m.OwnerRemediated != "True" {
-		t.refuse(reason.AlreadyRequested) // its owner was told
+		t.refuse(reason.AlreadyRequested) // its owner has been asked
 	}
 }
 
-// parsePolicyLimit says what is wrong with a FencePolicy's limit.
+// parsePolicyLimit checks the limit of a FencePolicy.
 func (c *Check) parsePolicyLimit() error {
 	if c.UnhealthyRange != "" {
 		if _, err := parseRange(c.UnhealthyRange); err != nil {
@@ -102,7 +102,7 @@ func (c *Check) parsePolicyLimit() error {
 	return nil
 }
 
-// tallyFencePolicy applies a FencePolicy's limit; settingOf has seen that it
+// tallyFencePolicy applies a FencePolicy's limit. settingOf has checked that it
 // parses.
 func (c *Check) tallyFencePolicy(expected, healthy int) tally {
 	y := tally{limit: c.limitText(), reason: reason.ShortCircuit}

@@ -7,18 +7,18 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 )
 
-// How a Machine names its BareMetalHost: OpenShift's provider writes
-// baremetalhost:///NAMESPACE/NAME/UID, the Cluster API's metal3://NAMESPACE/NAME/MACHINE,
-// and before that metal3://UID.
+// Formats in which a Machine names its BareMetalHost. OpenShift's provider writes
+// baremetalhost:///NAMESPACE/NAME/UID. The Cluster API's writes
+// metal3://NAMESPACE/NAME/MACHINE, and older versions metal3://UID.
 const (
 	openShiftScheme = "baremetalhost:///"
 	metal3Scheme    = "metal3://"
 	hostAnnotation  = "metal3.io/BareMetalHost"
 )
 
-// HostFor finds the BareMetalHost of a Machine: by providerID first, because
-// the controller that provisioned it wrote that, else by annotation. The error
-// says what was looked for.
+// HostFor finds the BareMetalHost of a Machine: by providerID if there is one,
+// because the controller that provisioned the host wrote it, else by annotation.
+// The error names the host that was looked for.
 func HostFor(m Machine, hosts []Host) (Host, error) {
 	ref, err := hostRefOf(m)
 	if err != nil {
@@ -26,11 +26,11 @@ func HostFor(m Machine, hosts []Host) (Host, error) {
 	}
 	for _, h := range hosts {
 		switch {
-		case !ref.means(&h):
+		case !ref.matches(&h):
 			continue
 		case ref.uid != "" && h.UID != ref.uid:
-			return Host{}, fmt.Errorf("BareMetalHost %s/%s is another one than the Machine's: uid %s, not %s", ref.namespace, ref.name, h.UID, ref.uid)
-		case h.Apart && m.Group() == group(OpenShiftMachineAPI):
+			return Host{}, fmt.Errorf("BareMetalHost %s/%s has the uid %s, but the Machine's providerID names the uid %s", ref.namespace, ref.name, h.UID, ref.uid)
+		case h.OnManagementAPI && m.Group() == group(OpenShiftMachineAPI):
 			return Host{}, fmt.Errorf("BareMetalHost %s is on the management API, and the Machine is not", ref)
 		}
 		return h, nil
@@ -60,9 +60,9 @@ func (w *tables) hostOf(m *Machine) (Host, error) {
 	return HostFor(*m, found)
 }
 
-// refusePowerOwners refuses to switch a host whose owner forbids it, or wants it
-// off. A host that cannot be found says nothing here; the daemon looks again,
-// past every cache.
+// refusePowerOwners refuses to power-cycle a host whose owner forbids it, or
+// wants it off. A host that is not found causes no refusal here; the daemon
+// checks again with an uncached read.
 func (w *tables) refusePowerOwners(r *Report) {
 	for i := range r.Checks {
 		for j := range r.Checks[i].Targets {
@@ -82,20 +82,21 @@ func (w *tables) refusePowerOwners(r *Report) {
 	}
 }
 
-// NamesHost says whether a Machine names a BareMetalHost, readably or not: then
-// another owner of the host's power has to be asked, and none to be found there
-// is no leave. A providerID of any other infrastructure names none.
+// NamesHost reports whether a Machine names a BareMetalHost, in a readable form
+// or not. If it does, the host has another owner of its power that must be asked,
+// and a host that is not found is no permission. A providerID of another
+// infrastructure names none.
 func (m *Machine) NamesHost() bool {
 	return strings.HasPrefix(m.ProviderID, "baremetalhost:") || strings.HasPrefix(m.ProviderID, "metal3:") ||
 		m.Annotations[hostAnnotation] != ""
 }
 
-// hostRef is the BareMetalHost that a Machine names: by name, by UID, or both.
+// hostRef is the BareMetalHost that a Machine names: by name, by UID, or by both.
 type hostRef struct{ namespace, name, uid string }
 
-// means says whether a host is the one of that name or, if only that is given,
-// of that UID.
-func (r hostRef) means(h *Host) bool {
+// matches reports whether a host has this name or, if the reference has no name,
+// this UID.
+func (r hostRef) matches(h *Host) bool {
 	if r.name == "" {
 		return h.UID == r.uid && (r.namespace == "" || h.Namespace == r.namespace)
 	}
@@ -112,8 +113,9 @@ func (r hostRef) String() string {
 func hostRefOf(m Machine) (hostRef, error) {
 	ref, err := namedHost(m)
 	if err == nil && m.Group() == group(ClusterAPIV1Beta2) {
-		// Whoever may write such a Machine need not be trusted with the hosts of
-		// other namespaces: the Cluster API keeps both in one.
+		// Reject other namespaces: the Cluster API keeps Machine and host in one. The
+		// author of such a Machine may not be trusted with the hosts of other
+		// namespaces.
 		if ref.namespace == "" {
 			ref.namespace = m.Namespace
 		}

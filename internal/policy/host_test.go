@@ -14,7 +14,7 @@ func TestHostFor(t *testing.T) {
 		{Namespace: "ns", Name: "h-1", UID: "u-1"},
 		{Namespace: "ns", Name: "h-2", UID: "u-2"},
 		{Namespace: "other", Name: "h-1", UID: "u-3"},
-		{Namespace: "ns", Name: "h-3", UID: "u-4", Apart: true},
+		{Namespace: "ns", Name: "h-3", UID: "u-4", OnManagementAPI: true},
 	}
 	annotated := map[string]string{"metal3.io/BareMetalHost": "ns/h-2"}
 	for name, c := range map[string]struct {
@@ -31,7 +31,7 @@ func TestHostFor(t *testing.T) {
 		"metal3 unknown uid":               {policy.Machine{ProviderID: "metal3://u-9"}, "", "BareMetalHost with uid u-9 does not exist"},
 		"metal3 two parts":                 {policy.Machine{ProviderID: "metal3://ns/h-1"}, "", "names no BareMetalHost"},
 		"metal3 empty":                     {policy.Machine{ProviderID: "metal3://"}, "", "names no BareMetalHost"},
-		"host was replaced":                {policy.Machine{ProviderID: "baremetalhost:///ns/h-1/u-9", Annotations: annotated}, "", "uid u-1, not u-9"},
+		"host was replaced":                {policy.Machine{ProviderID: "baremetalhost:///ns/h-1/u-9", Annotations: annotated}, "", "has the uid u-1, but the Machine's providerID names the uid u-9"},
 		"OpenShift's, a hub's host":        {policy.Machine{APIVersion: policy.OpenShiftMachineAPI, ProviderID: "baremetalhost:///ns/h-3"}, "", "ns/h-3 is on the management API"},
 		"OpenShift's, a hub's host by uid": {policy.Machine{APIVersion: policy.OpenShiftMachineAPI, ProviderID: "metal3://u-4"}, "", "is on the management API"},
 		"the Cluster API's, on its hub":    {policy.Machine{APIVersion: policy.ClusterAPIV1Beta2, Namespace: "ns", ProviderID: "metal3://ns/h-3/m3m"}, "u-4", ""},

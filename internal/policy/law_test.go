@@ -191,7 +191,7 @@ func TestLawJudge(t *testing.T) {
 				i := slices.IndexFunc(s.Machines, func(m policy.Machine) bool { return m.Key() == want.Machine })
 				m := s.Machines[i]
 				n := s.Nodes[m.NodeName]
-				got := policy.Judge(&c, policy.CheckContext{}, policy.Subject{Machine: &m, Node: n, Gone: n == nil && m.NodeName != ""}, epoch)
+				got := policy.Evaluate(&c, policy.CheckContext{}, policy.Subject{Machine: &m, Node: n, Gone: n == nil && m.NodeName != ""}, epoch)
 				assert.Equal(t, want.Verdict, got.Verdict)
 				assert.Equal(t, want.Action, got.Action)
 				assert.Subset(t, want.Refusals, got.Refusals)

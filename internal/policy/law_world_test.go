@@ -22,7 +22,7 @@ import (
 
 // drawWorld draws a cluster in which anything may stand beside anything.
 func drawWorld(t *rapid.T) Snapshot {
-	m := newModel(Rules{NodesStandIn: rapid.Bool().Draw(t, "stand in"), ClusterRequired: rapid.Bool().Draw(t, "required"),
+	m := newModel(Rules{NodesCountAsMembers: rapid.Bool().Draw(t, "stand in"), ClusterRequired: rapid.Bool().Draw(t, "required"),
 		DeleteControlPlaneMachines: rapid.Bool().Draw(t, "delete")})
 	for _, c := range drawCluster(t, ledgerEpoch) {
 		m.apply(c)

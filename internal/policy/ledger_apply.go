@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// apply takes one change: an object that could not be decoded is remembered as
-// such, and its old value is not used any more.
+// apply records one change. If an object could not be decoded, its old value is
+// no longer used.
 func (l *Ledger) apply(c Change) {
 	err := l.put(c.ID, c.Value, c.Err)
 	l.enforceTargetLimit()
@@ -29,8 +29,8 @@ func (l *Ledger) apply(c Change) {
 	}
 }
 
-// touchUndecoded marks what may hang on an object that could not be decoded, or
-// can be now.
+// touchUndecoded marks what may depend on an object that could not be decoded, or
+// can be decoded again.
 func (l *Ledger) touchUndecoded(k ObjectKey) {
 	switch {
 	case k.Kind == "Node" && k.Name != "":
@@ -54,13 +54,13 @@ func (l *Ledger) touchNodeTargets() {
 	}
 }
 
-// put replaces one object; a nil value takes it away. It gives the error back,
-// or one of its own when the value is not what the kind says.
+// put replaces one object; a nil value removes it. It returns err, or an error of
+// its own if the value does not have the type of the kind.
 func (l *Ledger) put(id ObjectID, value any, err error) error {
 	switch _, request := value.(*Request); {
 	case request, value == nil && err == nil && l.requests[id] != nil:
-		// Whoever writes a check names the kind of its requests; by no such name may
-		// anything else be replaced, or be taken away.
+		// The author of a check chooses the kind of its requests. A request must
+		// never replace or remove an object of another kind, whatever its name.
 		dispatch(id, value, l.setRequest)
 		return err
 	case err != nil && l.requests[id] != nil:
@@ -95,7 +95,7 @@ func (l *Ledger) put(id ObjectID, value any, err error) error {
 	return err
 }
 
-// dispatch gives a value of the right type on, and nil instead of any other.
+// dispatch calls set with a value of type *T, or with nil for any other type.
 func dispatch[T any](id ObjectID, value any, set func(ObjectID, *T)) bool {
 	v, ok := value.(*T)
 	set(id, v)

@@ -27,7 +27,7 @@ func TestLedgerTrialCanFail(t *testing.T) {
 
 // notices says whether the comparison sees what the ledger was not told.
 func notices(t *rapid.T, kind string) bool {
-	w := newTrial(Rules{NodesStandIn: true})
+	w := newTrial(Rules{NodesCountAsMembers: true})
 	w.populate(t)
 	at := w.now
 	switch kind {

@@ -12,7 +12,7 @@ func (l *Ledger) setCheck(id ObjectID, c *Check) {
 	case old == nil && c == nil:
 		return
 	case old != nil && c == nil && old.check.APIVersion != id.APIVersion:
-		return // it lives on in another version of the API
+		return // it still exists in another version of the API
 	case old != nil:
 		delete(l.w.machineChecks, old.check.ID())
 	}
@@ -20,10 +20,10 @@ func (l *Ledger) setCheck(id ObjectID, c *Check) {
 		l.w.putMachineCheck(c)
 	}
 	switch {
-	case old != nil && c != nil && old.check.like(c):
+	case old != nil && c != nil && old.check.equalsExceptVersion(c):
 		old.check = c
 		return
-	case old != nil && c != nil && old.check.selectsLike(c):
+	case old != nil && c != nil && old.check.selectsSame(c):
 		old.check, old.fresh = c, true
 	default:
 		l.replaceCheck(k, old, c)
@@ -32,36 +32,37 @@ func (l *Ledger) setCheck(id ObjectID, c *Check) {
 	l.version++
 }
 
-// replaceCheck ends a check and begins another, each of which may be nil.
+// replaceCheck removes old and adds c, each of which may be nil.
 func (l *Ledger) replaceCheck(k checkKey, old *checkEntry, c *Check) {
 	if old != nil {
 		for len(old.targets) > 0 {
 			l.remove(old.targets[len(old.targets)-1])
 		}
-		l.resize(old, -old.size) // those that were not kept
+		l.resize(old, -old.size) // those over the target limit
 		delete(l.checks, k)
 	}
 	if c != nil {
 		e := &checkEntry{check: c, fresh: true}
 		l.checks[k] = e
-		l.fill(e)
+		l.addTargets(e)
 	}
 }
 
-// like says whether two versions of a check differ in nothing that is judged:
-// our own writing of its status must not make us judge all its targets again.
-func (c *Check) like(o *Check) bool {
+// equalsExceptVersion reports whether two versions of a check differ only in what
+// is not evaluated. fenced's own writes of its status must not cause an
+// evaluation of all its targets.
+func (c *Check) equalsExceptVersion(o *Check) bool {
 	a, b := *c, *o
 	a.ResourceVersion, b.ResourceVersion = "", ""
 	return reflect.DeepEqual(a, b)
 }
 
-// selectsLike says whether two versions of a check select the same.
-func (c *Check) selectsLike(o *Check) bool {
+// selectsSame reports whether two versions of a check have the same selector.
+func (c *Check) selectsSame(o *Check) bool {
 	return c.SelectsNodes == o.SelectsNodes && c.family() == o.family() && reflect.DeepEqual(c.Selector, o.Selector)
 }
 
-// budgetEntry is a budget with the numbers of its Nodes.
+// budgetEntry is a budget with the counts of its Nodes.
 type budgetEntry struct {
 	budget *DisruptionBudget
 	n      budgetCount
@@ -76,25 +77,26 @@ func (l *Ledger) setBudget(id ObjectID, b *DisruptionBudget) {
 	if b != nil {
 		e := &budgetEntry{budget: b}
 		for _, n := range l.w.nodes {
-			e.n.weigh(l.w, b, n, 1)
+			e.n.addNode(l.w, b, n, 1)
 		}
 		l.budgets[k] = e
 	}
 	l.version++
 }
 
-// countNode adds a Node to all numbers of the cluster, or takes it out of them.
+// countNode adds a Node to all counters of the cluster, or removes it: by is 1 or
+// -1.
 func (l *Ledger) countNode(n *Node, by int) {
 	if n == nil {
 		return
 	}
 	for _, b := range l.budgets {
-		b.n.weigh(l.w, b.budget, n, by)
+		b.n.addNode(l.w, b.budget, n, by)
 	}
-	l.fleet.weigh(n, by)
+	l.fleet.addNode(n, by)
 	if zone := n.Labels[l.w.rules.ZoneKey]; zone != "" {
 		f := l.zones[zone]
-		f.weigh(n, by)
+		f.addNode(n, by)
 		l.zones[zone] = f
 		if f == (Fleet{}) {
 			delete(l.zones, zone)
@@ -103,8 +105,8 @@ func (l *Ledger) countNode(n *Node, by int) {
 	switch uuid := plainUUID(n.SystemUUID); {
 	case uuid == "":
 	case by > 0:
-		l.twins[uuid] = append(l.twins[uuid], n.Name)
+		l.namesByUUID[uuid] = append(l.namesByUUID[uuid], n.Name)
 	default:
-		drop(l.twins, uuid, n.Name)
+		drop(l.namesByUUID, uuid, n.Name)
 	}
 }

@@ -5,12 +5,15 @@ import (
 	"time"
 )
 
-// clockHeap orders the targets of a check whose clocks run by when these end.
+// clockHeap orders the targets of a check with a running timeout by their next
+// change.
 type clockHeap []*targetEntry
 
 func (h clockHeap) Len() int { return len(h) }
 
-func (h clockHeap) Less(i, j int) bool { return h[i].report.wake().Before(h[j].report.wake()) }
+func (h clockHeap) Less(i, j int) bool {
+	return h[i].report.nextChange().Before(h[j].report.nextChange())
+}
 
 func (h clockHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
@@ -34,19 +37,19 @@ func (h *clockHeap) Pop() any {
 	return e
 }
 
-// due is the earliest Due below a place of the heap, or one that was found
-// before. It goes no deeper than the targets whose reason changes sooner.
+// due returns the earliest Due in the subtree at an index, or found if that is
+// earlier. It visits only entries whose next change is before the result.
 func (h clockHeap) due(at int, found time.Time) time.Time {
-	if at >= len(h) || !found.IsZero() && !h[at].report.wake().Before(found) {
+	if at >= len(h) || !found.IsZero() && !h[at].report.nextChange().Before(found) {
 		return found
 	}
 	found = sooner(found, h[at].report.Due)
 	return h.due(2*at+2, h.due(2*at+1, found))
 }
 
-// setClock puts a target where its clock belongs in the heap, or takes it out.
+// setClock inserts a target into the heap, moves it, or removes it.
 func (c *checkEntry) setClock(e *targetEntry) {
-	runs := e.report != nil && !e.report.wake().IsZero()
+	runs := e.report != nil && !e.report.nextChange().IsZero()
 	switch {
 	case runs && e.clock == noClock:
 		heap.Push(&c.clocks, e)
@@ -57,7 +60,8 @@ func (c *checkEntry) setClock(e *targetEntry) {
 	}
 }
 
-// wait counts a target that waits without a clock, or takes it out.
+// wait counts a target that waits without a timeout, or removes it: by is 1 or
+// -1.
 func (c *checkEntry) wait(t *TargetReport, by int) {
 	if t == nil || t.RecheckAfterSeconds == 0 || !t.Due.IsZero() {
 		return
@@ -70,7 +74,7 @@ func (c *checkEntry) wait(t *TargetReport, by int) {
 	}
 }
 
-// count is what the check's targets come to at an instant.
+// count returns the counters of the check's targets at an instant.
 func (c *checkEntry) count(now time.Time) count {
 	n := c.n
 	if due := c.clocks.due(0, time.Time{}); !due.IsZero() {
@@ -82,8 +86,8 @@ func (c *checkEntry) count(now time.Time) count {
 	return n
 }
 
-// nextDue is when time alone changes something about the check or its targets;
-// zero is never.
+// nextDue is when the passage of time alone changes the check or its targets;
+// zero means never.
 func (c *checkEntry) nextDue(now time.Time) time.Time {
 	if c.recount {
 		r := c.report(nil, nil, now)
@@ -92,5 +96,5 @@ func (c *checkEntry) nextDue(now time.Time) time.Time {
 	if len(c.clocks) == 0 {
 		return c.due
 	}
-	return sooner(c.due, c.clocks[0].report.wake())
+	return sooner(c.due, c.clocks[0].report.nextChange())
 }

@@ -11,47 +11,47 @@ import (
 // checkEntry is a check with its targets.
 type checkEntry struct {
 	check   *Check
-	around  CheckContext
+	context CheckContext
 	st      setting
 	targets []*targetEntry
-	// size is how many it selects, kept or not.
+	// size is how many targets it selects, including those over the target limit.
 	size int
-	// n counts the targets, without their waits.
+	// n holds the counts of the targets, without their waits.
 	n      count
 	clocks clockHeap
-	// waits counts the targets that wait for so many seconds from whenever they
-	// are looked at.
+	// waits counts the targets by the seconds that they wait, starting at each
+	// evaluation.
 	waits map[int]int
-	// due is when time alone changes the check as a whole; it has to be worked out
-	// again after recount.
+	// due is when the passage of time alone changes the check as a whole. recount
+	// means that it must be computed again.
 	due     time.Time
 	recount bool
-	// fresh: nothing has been worked out yet.
+	// fresh: nothing has been computed yet.
 	fresh bool
 }
 
-// targetEntry is one target of one check: a Machine, or a Node. It stays small,
-// because there is one for each target of a large cluster.
+// targetEntry is one target of one check: a Machine, or a Node. It is kept small,
+// because a large cluster has one for each target of each check.
 type targetEntry struct {
 	check   *checkEntry
 	machine *Machine // nil: the target is a Node
 	node    string   // its Node; empty while a Machine has none
-	// report is what was found; nil for a target that is simply healthy, and for
-	// one that was not judged.
+	// report is the result; nil for a target that is healthy and nothing else, and
+	// for one that was not evaluated.
 	report *TargetReport
-	// at is the place among the check's targets, clock the one in its heap.
+	// at is the index in the check's targets, clock the index in its heap.
 	at, clock int32
-	judged    bool
+	evaluated bool
 	dirty     bool
 	gone      bool
 }
 
 const noClock = -1
 
-// plain is the report of every target that is simply healthy.
+// plain is the result of every target that is healthy and nothing else.
 var plain = TargetReport{Verdict: Healthy, Action: None}
 
-// found is what was found about a judged target, as far as anything is counted.
+// found returns the result of an evaluated target for counting.
 func (e *targetEntry) found() *TargetReport {
 	if e.report == nil {
 		return &plain
@@ -59,7 +59,7 @@ func (e *targetEntry) found() *TargetReport {
 	return e.report
 }
 
-// subject is the target's name across checks.
+// subject is the target's name, the same in every check.
 func (e *targetEntry) subject() string {
 	if e.machine == nil {
 		return e.node
@@ -74,7 +74,7 @@ func (l *Ledger) subjectOf(e *targetEntry) Subject {
 	return l.w.nodeSubject(l.w.nodes[e.node])
 }
 
-// touch marks a target to be judged again.
+// touch marks a target for evaluation.
 func (l *Ledger) touch(e *targetEntry) {
 	if !e.dirty {
 		e.dirty = true
@@ -82,7 +82,7 @@ func (l *Ledger) touch(e *targetEntry) {
 	}
 }
 
-// touchNode marks the targets that a Node's name leads to.
+// touchNode marks the targets of a Node's name.
 func (l *Ledger) touchNode(name string) {
 	for _, e := range l.onNode[name] {
 		l.touch(e)
@@ -96,15 +96,15 @@ func (l *Ledger) touchMachine(name string) {
 	}
 }
 
-// revise looks again at what a check is judged amid, and marks the targets that
-// this, or time, concerns.
-func (l *Ledger) revise(c *checkEntry) {
+// refreshCheck computes the context of a check again, and marks the targets that
+// a changed context or the passage of time concerns.
+func (l *Ledger) refreshCheck(c *checkEntry) {
 	due := !c.due.IsZero() && !l.now.Before(c.due)
 	if l.full || l.stale || due || c.fresh {
 		around := l.CheckContext(c.check)
 		st := settingOf(c.check, around, l.now)
-		if l.full || c.fresh || !reflect.DeepEqual(st, c.st) || !reflect.DeepEqual(around, c.around) {
-			c.around, c.st = around, st
+		if l.full || c.fresh || !reflect.DeepEqual(st, c.st) || !reflect.DeepEqual(around, c.context) {
+			c.context, c.st = around, st
 			for _, e := range c.targets {
 				l.touch(e)
 			}
@@ -115,48 +115,47 @@ func (l *Ledger) revise(c *checkEntry) {
 	if due {
 		l.version++
 	}
-	for len(c.clocks) > 0 && !l.now.Before(c.clocks[0].report.wake()) {
+	for len(c.clocks) > 0 && !l.now.Before(c.clocks[0].report.nextChange()) {
 		l.touch(heap.Pop(&c.clocks).(*targetEntry))
 	}
 }
 
-// judge judges one target and keeps what was found.
-func (l *Ledger) judge(e *targetEntry) {
+// evaluate evaluates one target and stores the result.
+func (l *Ledger) evaluate(e *targetEntry) {
 	c := e.check
 	if c.st.state != StateActive {
-		l.keep(e, false, nil)
+		l.setReport(e, false, nil)
 		return
 	}
 	x := l.subjectOf(e)
-	t := judge(c.check, c.around, &c.st, &x, l.now)
-	if t.plain() {
-		l.keep(e, true, nil)
+	t := evaluate(c.check, c.context, &c.st, &x, l.now)
+	if t.isPlain() {
+		l.setReport(e, true, nil)
 		return
 	}
 	kept := t
-	l.keep(e, true, &kept)
+	l.setReport(e, true, &kept)
 }
 
-// plain says whether nothing but the verdict is to be kept.
-func (t *TargetReport) plain() bool {
-	return t.Verdict == Healthy && t.Reason == "" && t.Message == "" && t.Action == None && t.RecheckAfterSeconds == 0 && t.wake().IsZero()
+// isPlain reports whether the result is healthy and nothing else.
+func (t *TargetReport) isPlain() bool {
+	return t.Verdict == Healthy && t.Reason == "" && t.Message == "" && t.Action == None && t.RecheckAfterSeconds == 0 && t.nextChange().IsZero()
 }
 
-// keep replaces what was found about a target, with everything that is counted
-// by it.
-func (l *Ledger) keep(e *targetEntry, judged bool, t *TargetReport) {
+// setReport replaces the result of a target and updates every counter.
+func (l *Ledger) setReport(e *targetEntry, judged bool, t *TargetReport) {
 	c := e.check
-	if e.judged != judged || !e.report.same(t) {
+	if e.evaluated != judged || !e.report.same(t) {
 		l.version++
 		c.recount = true
 	}
-	if e.judged {
-		c.n.weigh(e.found(), -1)
+	if e.evaluated {
+		c.n.addVerdict(e.found(), -1)
 	}
 	c.wait(e.report, -1)
-	e.judged, e.report = judged, t
+	e.evaluated, e.report = judged, t
 	if judged {
-		c.n.weigh(e.found(), 1)
+		c.n.addVerdict(e.found(), 1)
 	}
 	c.wait(t, 1)
 	c.setClock(e)
@@ -167,8 +166,8 @@ func (l *Ledger) keep(e *targetEntry, judged bool, t *TargetReport) {
 	}
 }
 
-// same says whether two findings about a target differ in nothing that anybody
-// acts on; a nil one is plain.
+// same reports whether two results differ in nothing that anybody acts on. Nil is
+// plain.
 func (t *TargetReport) same(o *TargetReport) bool {
 	if t == nil || o == nil {
 		return t == o
@@ -176,13 +175,14 @@ func (t *TargetReport) same(o *TargetReport) bool {
 	return t.Verdict == o.Verdict && t.Reason == o.Reason && t.Message == o.Message && t.Action == o.Action &&
 		slices.Equal(t.Refusals, o.Refusals) && t.ControlPlane == o.ControlPlane && t.Node == o.Node &&
 		t.MachineUID == o.MachineUID && t.NodeUID == o.NodeUID && t.RecheckAfterSeconds > 0 == (o.RecheckAfterSeconds > 0) &&
-		t.Due.Equal(o.Due) && t.again.Equal(o.again) && t.Since.Equal(o.Since) && t.Timeout == o.Timeout && reflect.DeepEqual(t.Template, o.Template)
+		t.Due.Equal(o.Due) && t.reasonChangesAt.Equal(o.reasonChangesAt) && t.Since.Equal(o.Since) && t.Timeout == o.Timeout && reflect.DeepEqual(t.Template, o.Template)
 }
 
-// add makes a Machine or a Node a target of the check, if there is room.
+// add makes a Machine or a Node a target of the check, unless the target limit is
+// exceeded.
 func (l *Ledger) add(c *checkEntry, m *Machine, node string) {
 	l.resize(c, 1)
-	if l.w.crowded {
+	if l.w.overTargetLimit {
 		return
 	}
 	e := &targetEntry{check: c, machine: m, node: node, at: int32(len(c.targets)), clock: noClock}
@@ -198,15 +198,15 @@ func (l *Ledger) add(c *checkEntry, m *Machine, node string) {
 	l.version++
 }
 
-// resize counts targets of the check, or takes them out.
+// resize adds to the number of targets of the check.
 func (l *Ledger) resize(c *checkEntry, by int) {
 	c.size += by
 	l.size += by
 }
 
-// remove takes a target from its check.
+// remove removes a target from its check.
 func (l *Ledger) remove(e *targetEntry) {
-	l.keep(e, false, nil)
+	l.setReport(e, false, nil)
 	c := e.check
 	l.resize(c, -1)
 	last := c.targets[len(c.targets)-1]
@@ -222,7 +222,7 @@ func (l *Ledger) remove(e *targetEntry) {
 	l.version++
 }
 
-// move lists a target under another Node, in place of its old one.
+// move changes the Node of a target.
 func (l *Ledger) move(e *targetEntry, node string) {
 	if e.node == node {
 		return
@@ -234,8 +234,8 @@ func (l *Ledger) move(e *targetEntry, node string) {
 	}
 }
 
-// fill finds all targets of a new check.
-func (l *Ledger) fill(c *checkEntry) {
+// addTargets finds all targets of a new check.
+func (l *Ledger) addTargets(c *checkEntry) {
 	if c.check.SelectsNodes {
 		for n := range maps.Values(l.w.nodes) {
 			if c.check.coversNode(n) {

@@ -249,14 +249,14 @@ func (w *trial) checkReading(t require.TestingT, s Snapshot) {
 	require.Len(t, s.Hosts, len(w.l.w.hosts))
 	f := Fleet{}
 	for _, n := range s.Nodes {
-		f.weigh(n, 1)
+		f.addNode(n, 1)
 		require.Same(t, n, w.l.Node(n.Name))
 	}
 	for _, zone := range []string{"", "z1", "z2"} {
 		in := Fleet{}
 		for _, n := range s.Nodes {
 			if zone != "" && n.Labels["zone"] == zone {
-				in.weigh(n, 1)
+				in.addNode(n, 1)
 			}
 		}
 		require.Equal(t, Fleet{f.Nodes, f.NotReady, in.Nodes, in.NotReady}, w.l.Fleet(zone))
@@ -267,8 +267,8 @@ func (w *trial) checkReading(t require.TestingT, s Snapshot) {
 			twins = append(twins, n.Name)
 		}
 	}
-	require.Contains(t, twins, w.l.Twin("n-0", "aa-BB"))
-	require.Equal(t, len(twins) > 1, w.l.Twin("n-0", "aa-BB") != "")
+	require.Contains(t, twins, w.l.OtherNodeWithUUID("n-0", "aa-BB"))
+	require.Equal(t, len(twins) > 1, w.l.OtherNodeWithUUID("n-0", "aa-BB") != "")
 	for i := range s.Machines {
 		m := &s.Machines[i]
 		require.Equal(t, m, w.l.MachineIn(m.APIVersion, m.Namespace, m.Name))
@@ -282,7 +282,7 @@ func (w *trial) checkReading(t require.TestingT, s Snapshot) {
 func TestLedger(t *testing.T) {
 	law.Check(t, func(t *rapid.T) {
 		rules := Rules{
-			ZoneKey: "zone", NodesStandIn: rapid.Bool().Draw(t, "stand in"), ExternalEtcd: rapid.Bool().Draw(t, "external"),
+			ZoneKey: "zone", NodesCountAsMembers: rapid.Bool().Draw(t, "stand in"), ExternalEtcd: rapid.Bool().Draw(t, "external"),
 			ClusterRequired: rapid.Bool().Draw(t, "required"), Instance: of(t, "instance", "", "me"),
 			DeleteControlPlaneMachines: rapid.Bool().Draw(t, "delete"), MaxTargets: of(t, "most targets", 0, 0, 1, 4, 10),
 		}

@@ -11,7 +11,7 @@ func (l *Ledger) setNode(id ObjectID, n *Node) {
 	if old == nil && n == nil || id.Namespace != "" { // a Node has no namespace
 		return
 	}
-	same := old != nil && n != nil && old.like(n)
+	same := old != nil && n != nil && old.equalsExceptHealth(n)
 	if !same {
 		l.countNode(old, -1)
 	}
@@ -27,23 +27,23 @@ func (l *Ledger) setNode(id ObjectID, n *Node) {
 	for _, c := range l.checks {
 		if c.check.SelectsNodes {
 			was := old != nil && c.check.coversNode(old)
-			l.recover(c, l.nodeTarget(c, id.Name), was, n != nil && c.check.coversNode(n), nil, id.Name)
+			l.setCovered(c, l.nodeTarget(c, id.Name), was, n != nil && c.check.coversNode(n), nil, id.Name)
 		}
 	}
 	l.version++
 }
 
-// like says whether two versions of a Node are the same to everything but the
-// health rules.
-func (n *Node) like(o *Node) bool {
+// equalsExceptHealth reports whether two versions of a Node are the same to
+// everything but the health rules.
+func (n *Node) equalsExceptHealth(o *Node) bool {
 	return n.UID == o.UID && n.SystemUUID == o.SystemUUID && n.BootID == o.BootID && n.MachineID == o.MachineID &&
 		n.ProviderID == o.ProviderID && n.ControlPlane == o.ControlPlane && n.Deleting == o.Deleting &&
 		n.Ready() == o.Ready() && maps.Equal(n.Labels, o.Labels) && slices.Equal(n.Addresses, o.Addresses)
 }
 
-// recover makes something a target of a check, or ends that; e is the target
-// that it was, nil where none are kept.
-func (l *Ledger) recover(c *checkEntry, e *targetEntry, was, covered bool, m *Machine, node string) {
+// setCovered adds or removes a target after a change of coverage. e is the
+// existing target, nil if it was not kept.
+func (l *Ledger) setCovered(c *checkEntry, e *targetEntry, was, covered bool, m *Machine, node string) {
 	switch {
 	case !was && covered:
 		l.add(c, m, node)
@@ -72,7 +72,7 @@ func find(list []*targetEntry, is func(*targetEntry) bool) *targetEntry {
 func (l *Ledger) setMachine(id ObjectID, m *Machine) {
 	old := l.w.machines[machineID{group(id.APIVersion), id.Namespace, id.Name}]
 	if m == nil && (old == nil || old.APIVersion != id.APIVersion) {
-		return // it is not there, or lives on in another version of the API
+		return // it does not exist, or still exists in another version of the API
 	}
 	if old != nil {
 		l.w.dropMachine(old)
@@ -98,21 +98,21 @@ func (l *Ledger) setMachine(id ObjectID, m *Machine) {
 			if m != nil {
 				node = m.NodeName
 			}
-			l.recover(c, e, was, m != nil && c.check.covers(m), m, node)
+			l.setCovered(c, e, was, m != nil && c.check.covers(m), m, node)
 		}
 	}
 	if m != nil {
 		l.touchMachine(m.Name)
 		l.touchNode(m.NodeName)
 	}
-	if old == nil || m == nil || !old.like(m) {
+	if old == nil || m == nil || !old.equalsExceptHealth(m) {
 		l.version++
 	}
 }
 
-// like says whether two versions of a Machine are the same to everything but
-// the health rules.
-func (m *Machine) like(o *Machine) bool {
+// equalsExceptHealth reports whether two versions of a Machine are the same to
+// everything but the health rules.
+func (m *Machine) equalsExceptHealth(o *Machine) bool {
 	return m.UID == o.UID && m.Phase == o.Phase && m.Deleting == o.Deleting && m.NodeName == o.NodeName &&
 		m.ProviderID == o.ProviderID && m.ControllerOwner == o.ControllerOwner && m.ControlPlane == o.ControlPlane &&
 		m.ExternalRemediationRequested == o.ExternalRemediationRequested && maps.Equal(m.Annotations, o.Annotations)
@@ -168,26 +168,26 @@ func (l *Ledger) setRequest(id ObjectID, r *Request) {
 	old := l.requests[id]
 	if old != nil {
 		delete(l.requests, id)
-		drop(l.w.requests, old.about(), old)
-		l.touchAbout(old)
+		drop(l.w.requests, old.targetName(), old)
+		l.touchTargetsOf(old)
 	}
 	if r != nil {
 		l.requests[id] = r
 		l.w.putRequest(r)
-		l.touchAbout(r)
+		l.touchTargetsOf(r)
 	}
 	if old != nil || r != nil {
 		l.version++
 	}
 }
 
-// touchAbout marks the targets that a request may be for.
-func (l *Ledger) touchAbout(r *Request) {
-	l.touchMachine(r.about())
-	l.touchNode(r.about())
+// touchTargetsOf marks the targets that a request may be for.
+func (l *Ledger) touchTargetsOf(r *Request) {
+	l.touchMachine(r.targetName())
+	l.touchNode(r.targetName())
 }
 
-// replaceRuns marks the targets of every run that began, ended or changed.
+// replaceRuns marks the targets of every run that started, ended or changed.
 func (l *Ledger) replaceRuns(runs []OpenRun) {
 	old := l.w.runs
 	fresh := newTables(l.w.rules)

@@ -2,10 +2,11 @@ package policy
 
 import "time"
 
-// CheckReport is what one check found about all of its targets, by itself: what
-// other checks, budgets and the control plane refuse is not in it.
+// CheckReport is the result of one check for all of its targets. It does not
+// include the refusals by other checks, budgets and the control plane. It returns
+// false if the check is unknown.
 func (l *Ledger) CheckReport(id CheckID, now time.Time) (CheckReport, bool) {
-	now = l.settle(now)
+	now = l.evaluateDue(now)
 	c := l.entry(id)
 	if c == nil {
 		return CheckReport{}, false
@@ -13,8 +14,9 @@ func (l *Ledger) CheckReport(id CheckID, now time.Time) (CheckReport, bool) {
 	return l.checkReport(c, c.targets, now), true
 }
 
-// Waiting lists the targets of one check whose clock runs, and those whose host
-// has just been read Off, in no order. Its cost does not grow with the others.
+// Waiting lists, in no order, the targets of one check with a running timeout,
+// and those whose host has just been read Off. Its cost does not grow with the
+// other targets.
 func (l *Ledger) Waiting(id CheckID) []TargetReport {
 	c := l.entry(id)
 	if c == nil || c.st.state != StateActive {
@@ -23,23 +25,23 @@ func (l *Ledger) Waiting(id CheckID) []TargetReport {
 	var list []TargetReport
 	for _, e := range c.clocks {
 		if !e.report.Due.IsZero() && !l.w.readsOff[e.node] {
-			list = append(list, e.report.at(l.now))
+			list = append(list, e.report.asOf(l.now))
 		}
 	}
 	for node := range l.w.readsOff {
 		for _, e := range l.onNode[node] {
 			if e.check == c && e.report != nil {
-				list = append(list, e.report.at(l.now))
+				list = append(list, e.report.asOf(l.now))
 			}
 		}
 	}
 	return list
 }
 
-// Requests are the remediation requests for the Machine or Node of this name.
+// Requests returns the remediation requests for the Machine or Node of this name.
 func (l *Ledger) Requests(target string) []*Request { return l.w.requests[target] }
 
-// entry is the check with this ID, or nil.
+// entry returns the check with this ID, or nil.
 func (l *Ledger) entry(id CheckID) *checkEntry {
 	c := l.checks[keyOf(ObjectID{APIVersion: id.APIVersion, Kind: id.Kind, Namespace: id.Namespace, Name: id.Name}, id.Source)]
 	if c == nil || c.check.ID() != id {
@@ -48,8 +50,8 @@ func (l *Ledger) entry(id CheckID) *checkEntry {
 	return c
 }
 
-// MachineIn gives the Machine of this name that is of the lineage of apiVersion,
-// or nil.
+// MachineIn returns the Machine of this name in the API group of apiVersion, or
+// nil.
 func (l *Ledger) MachineIn(apiVersion, namespace, name string) *Machine {
 	return l.w.machines[machineID{group(apiVersion), namespace, name}]
 }

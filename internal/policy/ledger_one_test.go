@@ -68,9 +68,9 @@ func TestJudgeHeedsAPauseThatCameMeanwhile(t *testing.T) {
 		Conditions: []policy.UnhealthyCondition{{Type: "Ready", Status: "Unknown", Timeout: time.Minute}},
 	}
 	x := policy.Subject{Node: sickWorld(time.Hour).Nodes["n-1"]}
-	assert.Empty(t, policy.Judge(&c, policy.CheckContext{}, x, epoch).Refusals)
+	assert.Empty(t, policy.Evaluate(&c, policy.CheckContext{}, x, epoch).Refusals)
 	c.PauseRequests = []string{"maintenance"}
-	assert.Equal(t, []reason.Code{reason.PauseRequested}, policy.Judge(&c, policy.CheckContext{}, x, epoch).Refusals)
+	assert.Equal(t, []reason.Code{reason.PauseRequested}, policy.Evaluate(&c, policy.CheckContext{}, x, epoch).Refusals)
 }
 
 // Both lineages may have a Machine of one name.

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Snapshot is everything that the ledger holds, as Decide wants it. Its slices
-// and maps are the caller's, the objects in them are shared.
+// Snapshot returns everything that the ledger holds, as input for Decide. The
+// caller owns its slices and maps; the objects in them are shared.
 func (l *Ledger) Snapshot() Snapshot {
 	s := Snapshot{
 		Nodes: maps.Clone(l.w.nodes), Leases: maps.Clone(l.w.leases), ReadsOff: maps.Clone(l.w.readsOff),
@@ -38,14 +38,14 @@ func (l *Ledger) Snapshot() Snapshot {
 	return s
 }
 
-// budgetList lists the budgets, in an order of their own.
+// budgetList lists the budgets by name.
 func (l *Ledger) budgetList() []*budgetEntry {
 	return slices.SortedFunc(maps.Values(l.budgets), func(a, b *budgetEntry) int {
 		return cmp.Or(strings.Compare(a.budget.Name, b.budget.Name), strings.Compare(a.budget.Source, b.budget.Source))
 	})
 }
 
-// listOf copies the values of a map, in an order of their own.
+// listOf copies the values of a map, sorted.
 func listOf[K comparable, V any](m map[K]*V, order func(a, b *V) int) []V {
 	list := make([]V, 0, len(m))
 	for _, v := range slices.SortedFunc(maps.Values(m), order) {
@@ -54,17 +54,17 @@ func listOf[K comparable, V any](m map[K]*V, order func(a, b *V) int) []V {
 	return list
 }
 
-// Node gives the Node of this name, or nil.
+// Node returns the Node of this name, or nil.
 func (l *Ledger) Node(name string) *Node { return l.w.nodes[name] }
 
-// Nodes goes through the Nodes, in no order.
+// Nodes iterates over the Nodes, in no order.
 func (l *Ledger) Nodes() iter.Seq[*Node] { return maps.Values(l.w.nodes) }
 
-// Machines goes through the Machines, in no order.
+// Machines iterates over the Machines, in no order.
 func (l *Ledger) Machines() iter.Seq[*Machine] { return maps.Values(l.w.machines) }
 
-// MachineOf gives the Machine that names this Node, or nil. Where several do, or
-// none, ask for the Doubt.
+// MachineOf returns the Machine that names this Node, or nil. If several do, or
+// none, call Doubt.
 func (l *Ledger) MachineOf(node string) *Machine {
 	if n := l.w.nodes[node]; n != nil {
 		m, _ := l.w.machineOf(n)
@@ -76,7 +76,7 @@ func (l *Ledger) MachineOf(node string) *Machine {
 	return nil
 }
 
-// Check gives the check with this ID, or nil.
+// Check returns the check with this ID, or nil.
 func (l *Ledger) Check(id CheckID) *Check {
 	if c := l.entry(id); c != nil {
 		return c.check
@@ -84,48 +84,50 @@ func (l *Ledger) Check(id CheckID) *Check {
 	return nil
 }
 
-// Host gives the BareMetalHost of this name, or nil.
+// Host returns the BareMetalHost of this name, or nil.
 func (l *Ledger) Host(namespace, name string) *Host { return l.w.hosts[key(namespace, name)] }
 
-// CheckContext is what a check is judged amid now; it does not change later.
+// CheckContext returns the current context of a check. Later changes do not
+// affect it.
 func (l *Ledger) CheckContext(c *Check) CheckContext {
 	a := l.w.checkContext(c)
 	a.MachineChecks = maps.Clone(a.MachineChecks)
 	return a
 }
 
-// Fleet is how many Nodes there are and how many of them are not ready.
+// Fleet counts the Nodes of the cluster and of one zone, and how many of them are
+// not ready.
 type Fleet struct {
 	Nodes, NotReady         int
 	ZoneNodes, ZoneNotReady int
 }
 
-func (f *Fleet) weigh(n *Node, by int) {
+func (f *Fleet) addNode(n *Node, by int) {
 	f.Nodes += by
 	if !n.Ready() {
 		f.NotReady += by
 	}
 }
 
-// Fleet counts the Nodes of the cluster and those of one zone.
+// Fleet counts the Nodes of the cluster, and those of one zone.
 func (l *Ledger) Fleet(zone string) Fleet {
 	in := l.zones[zone]
 	return Fleet{l.fleet.Nodes, l.fleet.NotReady, in.Nodes, in.NotReady}
 }
 
-// Twin names another Node with the same system UUID, or nothing. Which texts
-// stand for the same UUID in other byte orders is the caller's knowledge. // I9
-func (l *Ledger) Twin(node, systemUUID string) string {
-	if twins := l.Twins(node, systemUUID); len(twins) > 0 {
+// OtherNodeWithUUID returns the name of another Node with the same system UUID,
+// or "". The caller must try the same UUID in other byte orders. // I9
+func (l *Ledger) OtherNodeWithUUID(node, systemUUID string) string {
+	if twins := l.OtherNodesWithUUID(node, systemUUID); len(twins) > 0 {
 		return twins[0].Name
 	}
 	return ""
 }
 
-// Twins gives the other Nodes with the same system UUID, by name.
-func (l *Ledger) Twins(node, systemUUID string) []*Node {
+// OtherNodesWithUUID returns the other Nodes with the same system UUID, by name.
+func (l *Ledger) OtherNodesWithUUID(node, systemUUID string) []*Node {
 	var twins []*Node
-	for _, name := range l.twins[plainUUID(systemUUID)] {
+	for _, name := range l.namesByUUID[plainUUID(systemUUID)] {
 		if name != node {
 			twins = append(twins, l.w.nodes[name])
 		}
@@ -134,7 +136,7 @@ func (l *Ledger) Twins(node, systemUUID string) []*Node {
 	return twins
 }
 
-// plainUUID is a UUID without its punctuation, so that texts compare.
+// plainUUID is a UUID in lower case without its punctuation, for comparison.
 func plainUUID(s string) string {
 	return strings.ToLower(strings.ReplaceAll(strings.TrimSpace(s), "-", ""))
 }

@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// Report is what Decide finds in the Snapshot.
+// Report returns what Decide returns for the Snapshot.
 func (l *Ledger) Report(now time.Time) Report {
 	all := map[*checkEntry][]*targetEntry{}
-	now = l.settle(now)
+	now = l.evaluateDue(now)
 	for _, c := range l.checks {
 		all[c] = c.targets
 	}
 	return l.report(all, now)
 }
 
-// Acting gives the checks that ask for something, with the targets that they
-// ask it for only, refused or not.
+// Acting returns the checks that ask for an action, only with the targets
+// concerned, refused or not.
 func (l *Ledger) Acting(now time.Time) []CheckReport {
-	now = l.settle(now)
+	now = l.evaluateDue(now)
 	r := l.report(l.involved(""), now)
 	for i := range r.Checks {
 		r.Checks[i].Targets = slices.DeleteFunc(r.Checks[i].Targets, func(t TargetReport) bool { return t.Action == None })
@@ -27,16 +27,16 @@ func (l *Ledger) Acting(now time.Time) []CheckReport {
 	return slices.DeleteFunc(r.Checks, func(c CheckReport) bool { return len(c.Targets) == 0 })
 }
 
-// OnNode is the report restricted to one Node: the checks that judge it, or
-// would if they were evaluated, with that target only.
+// OnNode is the report restricted to one Node: the checks that evaluate it, or
+// would if they were active, with that target only.
 func (l *Ledger) OnNode(node string, now time.Time) Report {
-	now = l.settle(now)
+	now = l.evaluateDue(now)
 	r := l.report(l.involved(node), now)
 	r.restrict(node)
 	return r
 }
 
-// Counters gives every check without its targets, as of the last event.
+// Counters returns every check without its targets, as of the last change.
 func (l *Ledger) Counters() []CheckReport {
 	list := make([]CheckReport, 0, len(l.checks))
 	for _, c := range l.checks {
@@ -46,37 +46,37 @@ func (l *Ledger) Counters() []CheckReport {
 	return list
 }
 
-// involved lists the targets that a check asks something for, those that speak
-// about the same subjects, and those on one Node.
+// involved lists the targets for which a check asks for an action, all other
+// results for the same subjects, and the targets of one Node.
 func (l *Ledger) involved(node string) map[*checkEntry][]*targetEntry {
 	some := map[*checkEntry][]*targetEntry{}
 	seen := map[string]bool{}
-	take := func(subject string) {
+	add := func(subject string) {
 		if seen[subject] {
 			return
 		}
 		seen[subject] = true
-		for _, e := range l.about(subject) {
+		for _, e := range l.targetsNamed(subject) {
 			some[e.check] = append(some[e.check], e)
 		}
 	}
 	for e := range l.acting {
-		take(e.subject())
+		add(e.subject())
 	}
 	if node == "" {
 		return some
 	}
-	take(node)
+	add(node)
 	for _, c := range l.checks {
 		if _, ok := some[c]; !ok {
-			some[c] = nil // a check that is not evaluated speaks about the Node, too
+			some[c] = nil // a check that is not active may cover the Node, too
 		}
 	}
 	return some
 }
 
-// about lists the targets with this name across checks.
-func (l *Ledger) about(subject string) []*targetEntry {
+// targetsNamed lists the targets with this name in all checks.
+func (l *Ledger) targetsNamed(subject string) []*targetEntry {
 	_, name := splitKey(subject)
 	list := slices.Clone(l.onNode[subject])
 	for _, e := range l.onMachine[name] {
@@ -87,8 +87,8 @@ func (l *Ledger) about(subject string) []*targetEntry {
 	return list
 }
 
-// report makes a report of some targets. It holds for each of them what the
-// report of all does, if some are all that are involved.
+// report makes a report of some targets. If some contains all that are involved,
+// each of them has the same result as in the full report.
 func (l *Ledger) report(some map[*checkEntry][]*targetEntry, now time.Time) Report {
 	r := Report{At: now, Checks: make([]CheckReport, 0, len(some)), Errors: []ObjectError{}}
 	for c, list := range some {
@@ -123,24 +123,25 @@ func (l *Ledger) checkReport(c *checkEntry, list []*targetEntry, now time.Time) 
 		case c.st.state != StateActive:
 			idle[x.nodeName()] = true
 		case e.report == nil:
-			targets = append(targets, judge(c.check, c.around, &c.st, x, now))
+			targets = append(targets, evaluate(c.check, c.context, &c.st, x, now))
 		default:
-			targets = append(targets, e.report.at(now))
+			targets = append(targets, e.report.asOf(now))
 		}
 	}
 	return c.report(targets, idle, now)
 }
 
-// report is the check's with these targets; its numbers are those of all.
+// report is the report of the check with these targets. Its counters cover all
+// targets.
 func (c *checkEntry) report(targets []TargetReport, idle map[string]bool, now time.Time) CheckReport {
-	r := newCheckReport(c.check, c.around, &c.st)
+	r := newCheckReport(c.check, c.context, &c.st)
 	r.Targets, r.idle = targets, idle
-	r.conclude(c.check, &c.st, c.count(now), now)
+	r.applyLimit(c.check, &c.st, c.count(now), now)
 	return r
 }
 
-// at is the same finding a while later, before it is due.
-func (t *TargetReport) at(now time.Time) TargetReport {
+// asOf returns the same result at a later time, before it is due.
+func (t *TargetReport) asOf(now time.Time) TargetReport {
 	later := *t
 	if !t.Due.IsZero() {
 		later.RecheckAfterSeconds = recheck(t.Due, now)
@@ -148,7 +149,7 @@ func (t *TargetReport) at(now time.Time) TargetReport {
 	return later
 }
 
-// restrict leaves only what is about one Node.
+// restrict keeps only what concerns one Node.
 func (r *Report) restrict(node string) {
 	for i := range r.Checks {
 		c := &r.Checks[i]

@@ -105,7 +105,7 @@ func drawMedik8s(t *rapid.T, c *Check, now time.Time) {
 	if odds(t, "escalates", 2) {
 		c.Escalation = []Escalation{{worldTemplate, 1, time.Minute}, {Template{"remediation.example/v1", "OtherTemplate", "a", "o"}, 2, time.Hour}}
 		if odds(t, "tried", 3) {
-			c.Tried = map[string][]Attempt{"n-0": {{APIVersion: "remediation.example/v1", Kind: "Fix", TemplateName: "fix", Started: around(t, "started", now)}}}
+			c.Attempts = map[string][]Attempt{"n-0": {{APIVersion: "remediation.example/v1", Kind: "Fix", TemplateName: "fix", Started: around(t, "started", now)}}}
 		}
 	}
 }

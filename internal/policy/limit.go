@@ -17,9 +17,9 @@ type limit struct {
 	percent bool
 }
 
-// parseLimit reads maxUnhealthy as the OpenShift lineage does: an integer, or a
-// text that is an integer with at most one percent sign behind it. "2" is two
-// targets, not two percent. Nil is all of them.
+// parseLimit parses maxUnhealthy as OpenShift does: an integer, or a string of an
+// integer with an optional percent sign. "2" is two targets, not two percent. Nil
+// is 100%.
 func parseLimit(raw *intstr.IntOrString) (limit, error) {
 	if raw == nil {
 		return limit{value: 100, percent: true}, nil
@@ -35,17 +35,17 @@ func parseLimit(raw *intstr.IntOrString) (limit, error) {
 	return limit{value: value, percent: percent}, nil
 }
 
-// of is the limit as a number of expected targets: rounded down, never
-// negative, and not capped, because 150% means what it says.
+// of returns the limit as a number of expected targets: rounded down, never
+// negative, and not capped, so 150% is more than all.
 func (l limit) of(expected int) int {
 	if !l.percent {
 		return max(0, l.value)
 	}
-	// In floating point because a huge percentage must not wrap around.
+	// Floating point, because a huge percentage must not overflow.
 	return int(min(max(0, math.Floor(float64(l.value)*float64(expected)/100)), math.MaxInt32))
 }
 
-// parseLimits says what is wrong with the check's limits.
+// parseLimits checks the check's limits.
 func (c *Check) parseLimits() error {
 	switch c.family() {
 	case clusterAPI:
@@ -61,7 +61,7 @@ func (c *Check) parseLimits() error {
 	return err
 }
 
-// tally is what a check's counters come to.
+// tally is the limit of a check applied to its counters.
 type tally struct {
 	limit    string // as written
 	max, min int    // as numbers of targets
@@ -72,7 +72,8 @@ type tally struct {
 	invalid  string // why the limit cannot be applied to these counters
 }
 
-// tally applies the check's limit, in its lineage's way, to the counters.
+// tally applies the check's limit to the counters, by the rules of its API
+// family.
 func (c *Check) tally(expected, healthy int) tally {
 	switch c.family() {
 	case clusterAPI:
@@ -82,7 +83,7 @@ func (c *Check) tally(expected, healthy int) tally {
 	case fenced:
 		return c.tallyFencePolicy(expected, healthy)
 	}
-	parsed, _ := parseLimit(c.MaxUnhealthy) // settingOf has seen that it parses
+	parsed, _ := parseLimit(c.MaxUnhealthy) // settingOf has checked that it parses
 	y := tally{limit: c.limitText(), max: parsed.of(expected)}
 	unhealthy := expected - healthy
 	y.allowed, y.more = unhealthy <= y.max, max(0, y.max-unhealthy)

@@ -9,7 +9,7 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 )
 
-// Keys that the medik8s lineage reads on Nodes.
+// Labels, annotations and conditions that medik8s reads on Nodes.
 const (
 	excludeLabel       = "remediation.medik8s.io/exclude-from-remediation"
 	confirmAnnotation  = "remediation.medik8s.io/manually-confirmed-healthy"
@@ -20,13 +20,13 @@ const (
 	succeededCondition = "Succeeded"
 )
 
-// settingMedik8s is what the lineage looks at before any Node. A pause and an
-// upgrade only refuse the actions: what is judged is shown all the same.
+// settingMedik8s is what medik8s checks before any Node. A pause and an upgrade
+// only refuse the actions; the results are shown anyway.
 func (c *Check) settingMedik8s(a CheckContext) setting {
 	st := setting{state: StateActive}
-	if rival := a.rival(); rival != nil {
+	if other := a.conflictingMachineCheck(); other != nil {
 		return setting{state: StateDisabled, message: fmt.Sprintf(
-			"MachineHealthCheck %s may remedy the same Nodes; beside a NodeHealthCheck only one that looks for %s alone may exist", rival.Key(), terminating)}
+			"MachineHealthCheck %s may remediate the same Nodes; next to a NodeHealthCheck there may be only one, with %s as its only condition", other.Key(), terminating)}
 	}
 	if len(a.MachineChecks) > 0 {
 		st.exempt = terminating
@@ -44,9 +44,10 @@ func (c *Check) settingMedik8s(a CheckContext) setting {
 	return st
 }
 
-// rival is a MachineHealthCheck that stands against every NodeHealthCheck: any,
-// unless it is the only one and looks for the end of a spot instance alone.
-func (a *CheckContext) rival() *Check {
+// conflictingMachineCheck returns a MachineHealthCheck that disables every
+// NodeHealthCheck: any one, unless it is the only one and its only condition is
+// the termination of a spot instance.
+func (a *CheckContext) conflictingMachineCheck() *Check {
 	var first *Check
 	for _, m := range a.MachineChecks {
 		if first == nil || m.ID().compare(first.ID()) < 0 {
@@ -59,49 +60,49 @@ func (a *CheckContext) rival() *Check {
 	return first
 }
 
-// judgeMedik8s applies the lineage's health rules to one Node. It looks at
-// nothing but conditions, its own requests and one label; docs/policy.md has a
-// row for each rule.
-func (t *TargetReport) judgeMedik8s(c *Check, st *setting, x *Subject, now time.Time) {
+// evaluateMedik8s applies the health rules of medik8s to one Node. It uses only
+// conditions, the check's own requests and one label. docs/policy.md has a row
+// for each rule.
+func (t *TargetReport) evaluateMedik8s(c *Check, st *setting, x *Subject, now time.Time) {
 	n := x.Node
 	switch {
 	case n == nil && x.Gone:
-		// The Node went between two looks. Whoever removed it knows why.
+		// The Node was deleted between two reads, on purpose as far as fenced knows.
 		t.set(Indeterminate, reason.NodeNotFound, "the Node does not exist any more")
 		return
 	case n == nil:
 		t.set(Indeterminate, reason.Undecodable, "the Node could not be decoded")
 		return
 	}
-	if t.judgeConditions(c, n, now) {
+	if t.evaluateConditions(c, n, now) {
 		if t.Verdict == Pending {
-			return // also while its request is there: it may only have changed its illness
+			return // also while its request exists: only the cause may have changed
 		}
 		if _, other := n.condition(st.exempt); st.exempt == "" || !other {
 			t.exclude(n)
 			return
 		}
-		t.Since, t.Timeout, t.again = time.Time{}, 0, time.Time{} // the MachineHealthCheck looks after it
+		t.Since, t.Timeout, t.reasonChangesAt = time.Time{}, 0, time.Time{} // the MachineHealthCheck handles it
 	}
 	if own := c.ownRequests(x); len(own) > 0 {
-		t.judgeRecovered(c, n, own, now)
+		t.evaluateRecovered(c, n, own, now)
 		return
 	}
 	t.set(Healthy, "", "")
 }
 
-// exclude leaves a sick Node alone whose label says so. It still counts. Only
-// the exact value excludes; an empty one is a mistake that the lineage ignores.
+// exclude leaves out an unhealthy Node with the exclusion label. The Node still
+// counts. Only the exact value excludes; medik8s ignores an empty one.
 func (t *TargetReport) exclude(n *Node) {
 	if n.Labels[excludeLabel] == "true" {
 		t.set(Indeterminate, reason.Excluded, t.Message+"; the Node's label excludes it from remediation")
 	}
 }
 
-// judgeRecovered judges a Node that shows no illness while requests for it
-// exist. It is healthy only when they are gone: a remediator may hold one by a
-// finalizer until the Node is safe.
-func (t *TargetReport) judgeRecovered(c *Check, n *Node, own []*Request, now time.Time) {
+// evaluateRecovered evaluates a Node without an unhealthy condition while
+// requests for it exist. It is healthy only when they are gone: a remediator may
+// keep one with a finalizer until the Node is safe.
+func (t *TargetReport) evaluateRecovered(c *Check, n *Node, own []*Request, now time.Time) {
 	until, known := latestDelay(own, c.HealthyDelay)
 	_, confirmed := n.Annotations[confirmAnnotation]
 	message := fmt.Sprintf("the Node has recovered; %s %s", own[0].Kind, own[0].key())
@@ -109,7 +110,7 @@ func (t *TargetReport) judgeRecovered(c *Check, n *Node, own []*Request, now tim
 	case c.HealthyDelay == 0 || confirmed || known && now.After(until):
 		message += " still exists"
 	case c.HealthyDelay < 0:
-		message += " stays until a person confirms with the annotation " + confirmAnnotation
+		message += " stays until somebody confirms with the annotation " + confirmAnnotation
 	case !known:
 		message += fmt.Sprintf(" stays for healthyDelay %s", c.HealthyDelay)
 	default:
@@ -119,8 +120,8 @@ func (t *TargetReport) judgeRecovered(c *Check, n *Node, own []*Request, now tim
 	t.set(Indeterminate, reason.UnderRemediation, message)
 }
 
-// latestDelay is when the delay of the last of them is over; false while one of
-// them has no beginning, or none is to come.
+// latestDelay is when the last delay ends. known is false if one of the requests
+// has no start time, or if delay is not positive.
 func latestDelay(own []*Request, delay time.Duration) (until time.Time, known bool) {
 	for _, q := range own {
 		if q.HealthyDelaySince.IsZero() || delay <= 0 {
@@ -133,16 +134,16 @@ func latestDelay(own []*Request, delay time.Duration) (until time.Time, known bo
 	return until, true
 }
 
-// rolling says whether a hosted cluster is replacing the Node's configuration:
-// there the ClusterVersion does not tell of an upgrade.
-func (n *Node) rolling() bool {
+// isConfigRolling reports whether a hosted cluster is replacing the Node's
+// configuration. There the ClusterVersion does not show an upgrade.
+func (n *Node) isConfigRolling() bool {
 	_, hosted := n.Labels[hostedNodeLabel]
 	return hosted && n.Annotations[currentConfig] != n.Annotations[desiredConfig]
 }
 
 func (r *Request) key() string { return key(r.Namespace, r.Name) }
 
-// ownRequests are the check's own requests for the target, by name.
+// ownRequests returns the check's own requests for the target, by name.
 func (c *Check) ownRequests(x *Subject) []*Request {
 	var own []*Request
 	for _, q := range x.Requests {

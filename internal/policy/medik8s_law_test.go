@@ -110,7 +110,7 @@ func actsAt(s policy.Snapshot, now time.Time) bool {
 
 // drawNodes makes a small world of NodeHealthChecks in which every rule can fire.
 func drawNodes(t *rapid.T) policy.Snapshot {
-	s := policy.Snapshot{Nodes: map[string]*policy.Node{}, Rules: policy.Rules{NodesStandIn: true}}
+	s := policy.Snapshot{Nodes: map[string]*policy.Node{}, Rules: policy.Rules{NodesCountAsMembers: true}}
 	for i := range rapid.IntRange(1, 2).Draw(t, "checks") {
 		s.Checks = append(s.Checks, drawNodeCheck(t, i))
 	}
@@ -263,7 +263,7 @@ func TestLawNodeJudge(t *testing.T) {
 					x.Requests = append(x.Requests, &s.Requests[j])
 				}
 			}
-			got := policy.Judge(&s.Checks[0], around, x, epoch)
+			got := policy.Evaluate(&s.Checks[0], around, x, epoch)
 			assert.Equal(t, want.Verdict, got.Verdict)
 			assert.Equal(t, want.Template, got.Template)
 			assert.Subset(t, want.Refusals, got.Refusals)

@@ -11,11 +11,12 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 )
 
-// defaultMinHealthy is the documented one, for a check without any limit.
+// defaultMinHealthy is the documented default in percent, for a check without a
+// limit.
 const defaultMinHealthy = 51
 
-// quota is the limit of a NodeHealthCheck: how many Nodes must be healthy, or
-// how many may be not healthy.
+// quota is the limit of a NodeHealthCheck: how many Nodes must be healthy, or how
+// many may be unhealthy.
 type quota struct {
 	field string
 	limit limit
@@ -23,14 +24,14 @@ type quota struct {
 
 var wholePercent = regexp.MustCompile(`^(100|[0-9]{1,2})%$`)
 
-// quota reads whichever limit the check has. A text without a percent sign is
-// no limit in this lineage.
+// quota parses the limit that the check has. medik8s does not accept a string
+// without a percent sign.
 func (c *Check) quota() (quota, error) {
 	q := quota{field: "minHealthy", limit: limit{value: defaultMinHealthy, percent: true}}
 	raw := c.MinHealthy
 	switch {
 	case raw != nil && c.MaxUnhealthy != nil:
-		return q, fmt.Errorf("spec.minHealthy: %s stands beside spec.maxUnhealthy %s, and only one of them may be", raw.String(), c.MaxUnhealthy.String())
+		return q, fmt.Errorf("spec.minHealthy: %s and spec.maxUnhealthy: %s are both set; set only one of them", raw.String(), c.MaxUnhealthy.String())
 	case raw == nil && c.MaxUnhealthy == nil:
 		return q, nil
 	case raw == nil:
@@ -51,20 +52,20 @@ func (c *Check) quota() (quota, error) {
 	return q, err
 }
 
-// up is the limit as a number of expected targets; percentages are rounded up,
-// unlike in every other lineage.
-func (l limit) up(expected int) int {
+// roundedUp returns the limit as a number of expected targets. medik8s rounds
+// percentages up; the other API families round down.
+func (l limit) roundedUp(expected int) int {
 	if !l.percent {
 		return l.value
 	}
 	return (l.value*expected + 99) / 100
 }
 
-// tallyMedik8s remedies while at least so many Nodes are healthy.
+// tallyMedik8s allows remediation while enough Nodes are healthy.
 func (c *Check) tallyMedik8s(expected, healthy int) tally {
-	q, _ := c.quota() // settingOf has seen that it parses
+	q, _ := c.quota() // settingOf has checked that it parses
 	y := tally{limit: c.limitText()}
-	least := q.limit.up(expected)
+	least := q.limit.roundedUp(expected)
 	if q.field == "maxUnhealthy" {
 		if least > expected {
 			y.invalid = fmt.Sprintf("spec.maxUnhealthy: %s is more than the %d Nodes that are selected", y.limit, expected)

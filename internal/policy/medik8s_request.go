@@ -10,7 +10,7 @@ import (
 )
 
 // rungs are the templates of the check in the order in which they are tried. A
-// check with one template has one rung that never times out.
+// check with a single template has one step that never times out.
 func (c *Check) rungs() []Escalation {
 	if c.Template != nil {
 		return []Escalation{{Template: *c.Template}}
@@ -18,26 +18,27 @@ func (c *Check) rungs() []Escalation {
 	return c.Escalation
 }
 
-// escalate finds the template that an unhealthy Node's request is to be made
-// from, and refuses when it has been made, or when none is left.
+// escalate selects the template for the request of an unhealthy Node. It refuses
+// if that request exists already, or if no template is left.
 func (t *TargetReport) escalate(c *Check, x *Subject, now time.Time) {
 	if x.Node.Deleting {
 		t.refuse(reason.Deleting)
 	}
-	if x.Node.rolling() {
+	if x.Node.isConfigRolling() {
 		t.refuse(reason.ClusterUpgrading)
 	}
-	if q := c.strangeRequest(x); q != nil {
-		// Another check, a person or another controller remedies it already; what
-		// is not ours is never touched, nor is a second remediator started.
+	if q := c.foreignRequest(x); q != nil {
+		// Another check, a person or another controller already remediates the Node.
+		// fenced never touches requests that it did not create, and starts no second
+		// remediator.
 		t.refuse(reason.AlreadyRequested)
-		t.Message += fmt.Sprintf("; %s %s exists and is not this check's", q.Kind, q.key())
+		t.Message += fmt.Sprintf("; %s %s exists, and this check did not create it", q.Kind, q.key())
 		return
 	}
 	own := c.ownRequests(x)
 	for _, rung := range c.rungs() {
 		made := latest(own, &rung.Template)
-		ends, over := rung.over(made, c.Tried[x.Node.Name], now)
+		ends, over := rung.isExhausted(made, c.Attempts[x.Node.Name], now)
 		if over {
 			continue
 		}
@@ -56,15 +57,15 @@ func (t *TargetReport) escalate(c *Check, x *Subject, now time.Time) {
 	t.Message += "; every template was tried"
 }
 
-// over says whether this rung was tried in vain: its request timed out or
-// failed. Else ends is when the request will time out; zero is never.
-func (e *Escalation) over(made *Request, tried []Attempt, now time.Time) (ends time.Time, over bool) {
+// isExhausted reports whether the request of this step timed out or failed. If
+// not, ends is when it will time out; zero means never.
+func (e *Escalation) isExhausted(made *Request, tried []Attempt, now time.Time) (ends time.Time, over bool) {
 	if e.Timeout == 0 {
 		return time.Time{}, false
 	}
 	started := time.Time{}
 	for _, a := range tried {
-		if !e.Template.makes(a.APIVersion, a.Kind, a.TemplateName) {
+		if !e.Template.isSourceOf(a.APIVersion, a.Kind, a.TemplateName) {
 			continue
 		}
 		if !a.TimedOut.IsZero() {
@@ -75,48 +76,49 @@ func (e *Escalation) over(made *Request, tried []Attempt, now time.Time) (ends t
 	if made == nil {
 		return time.Time{}, false
 	}
-	if !made.TimedOut.IsZero() || made.failed() {
+	if !made.TimedOut.IsZero() || made.hasFailed() {
 		return time.Time{}, true
 	}
 	if !made.Created.IsZero() {
 		started = made.Created
 	}
 	if started.IsZero() {
-		return time.Time{}, false // without a clock it never times out
+		return time.Time{}, false // without a start time it never times out
 	}
 	return deadline(started, e.Timeout), expired(started, e.Timeout, now)
 }
 
-// makes says whether requests of this kind come from the template. A request
-// that does not name its template is any one's of its kind.
-func (p *Template) makes(apiVersion, kind, template string) bool {
+// isSourceOf reports whether requests of this kind come from the template. A
+// request that does not name its template may come from any template of its kind.
+func (p *Template) isSourceOf(apiVersion, kind, template string) bool {
 	return group(apiVersion) == group(p.APIVersion) && kind == strings.TrimSuffix(p.Kind, "Template") &&
 		(template == "" || template == p.Name)
 }
 
-// failed: the remediator says that it could not help, and asks for the next.
-func (r *Request) failed() bool {
+// hasFailed reports whether the remediator gave up and asks for the next one.
+func (r *Request) hasFailed() bool {
 	return slices.ContainsFunc(r.Conditions, func(c Condition) bool { return c.Type == succeededCondition && c.Status == "False" })
 }
 
-// madeRequest says whether the check made the request: it owns it, and the
-// request comes from one of its templates.
+// madeRequest reports whether the check made the request: it owns the request,
+// and the request comes from one of its templates.
 func (c *Check) madeRequest(r *Request) bool {
 	return r.ownedBy(c) && slices.ContainsFunc(c.rungs(), func(e Escalation) bool {
-		return e.Template.makes(r.APIVersion, r.Kind, r.TemplateName)
+		return e.Template.isSourceOf(r.APIVersion, r.Kind, r.TemplateName)
 	})
 }
 
-// ownedBy knows the owner by kind and name, as the lineage does. A UID that
-// differs belongs to a check of the same name that was deleted.
+// ownedBy compares kind and name, as medik8s does. A different UID is that of a
+// deleted check with the same name.
 func (r *Request) ownedBy(c *Check) bool {
 	return slices.ContainsFunc(r.Owners, func(o Owner) bool {
 		return o.Kind == c.Kind && o.Name == c.Name && (o.UID == c.UID || o.UID == "" || c.UID == "")
 	})
 }
 
-// strangeRequest is the first request for the target that the check did not make.
-func (c *Check) strangeRequest(x *Subject) *Request {
+// foreignRequest returns the first request for the target that the check did not
+// make.
+func (c *Check) foreignRequest(x *Subject) *Request {
 	var first *Request
 	for _, q := range x.Requests {
 		if !c.madeRequest(q) && (first == nil || byRequest(q, first) < 0) {
@@ -126,18 +128,18 @@ func (c *Check) strangeRequest(x *Subject) *Request {
 	return first
 }
 
-// latest is the youngest of the requests that come from the template.
+// latest returns the newest of the requests that come from the template.
 func latest(own []*Request, p *Template) *Request {
 	var found *Request
 	for _, q := range own {
-		if p.makes(q.APIVersion, q.Kind, q.TemplateName) && (found == nil || q.Created.After(found.Created)) {
+		if p.isSourceOf(q.APIVersion, q.Kind, q.TemplateName) && (found == nil || q.Created.After(found.Created)) {
 			found = q
 		}
 	}
 	return found
 }
 
-// waitAtMost notes that something changes at due, unless something does before.
+// waitAtMost records that the result changes at due, unless it changes earlier.
 func (t *TargetReport) waitAtMost(due, now time.Time) {
 	if !due.IsZero() && (t.Due.IsZero() || due.Before(t.Due)) {
 		t.waitUntil(due, now)

@@ -7,10 +7,10 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 )
 
-// next is what is to be remembered of a storm after a look at the limit. A
-// breach is a storm, and ends every cooldown; the first look at which the limit
-// holds again begins one. quiet is when it will be over; zero when nothing
-// holds back.
+// next returns the state of the storm after the limit was evaluated. An exceeded
+// limit starts a storm and ends every cooldown. The first evaluation that is
+// within the limit again starts the cooldown. quiet is when the cooldown ends;
+// zero if none runs.
 func (s Storm) next(allowed bool, cooldown time.Duration, now time.Time) (next Storm, quiet time.Time) {
 	switch {
 	case !allowed:
@@ -27,10 +27,9 @@ func (s Storm) next(allowed bool, cooldown time.Duration, now time.Time) (next S
 	return Storm{}, time.Time{}
 }
 
-// updateStorm applies the storm rule to a judged check. As in the lineage it stands
-// still while nobody is sick, while the check is paused and while the cluster
-// is upgraded: a storm whose Nodes all recover is remembered, and delays the
-// next incident.
+// updateStorm applies the storm rule to an evaluated check. As in medik8s, the
+// state does not change while no Node is unhealthy, while the check is paused and
+// during an upgrade. So a storm whose Nodes all recover delays the next incident.
 func (r *CheckReport) updateStorm(c *Check, st *setting, allowed, sick bool, now time.Time) {
 	if c.StormCooldown == 0 || !sick || len(st.refusals) > 0 {
 		return
@@ -43,6 +42,7 @@ func (r *CheckReport) updateStorm(c *Check, st *setting, allowed, sick bool, now
 	r.gate = append(r.gate, reason.StormCooldown)
 	r.Message = fmt.Sprintf("more Nodes than allowed were not healthy until %s; nothing new begins before %s, stormCooldownDuration %s",
 		stamp(r.Storm.CooldownSince), stamp(quiet), c.StormCooldown)
-	// Over at the very instant, unlike a timeout; the lineage adds a second all the same.
+	// The cooldown is over at that very instant, unlike a timeout; medik8s still
+	// adds a second to the recheck.
 	r.Due, r.RecheckAfterSeconds = sooner(r.Due, quiet), recheck(quiet.Add(1), now)
 }

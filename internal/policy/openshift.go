@@ -7,40 +7,41 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 )
 
-// judgeOpenShift applies the OpenShift lineage's health rules to one target; the
-// first that matches wins. docs/policy.md has a row for each.
-func (t *TargetReport) judgeOpenShift(c *Check, x *Subject, now time.Time) {
+// evaluateOpenShift applies OpenShift's health rules to one target. The first
+// rule that matches wins. docs/policy.md has a row for each.
+func (t *TargetReport) evaluateOpenShift(c *Check, x *Subject, now time.Time) {
 	m, n := x.Machine, x.Node
 	switch {
 	case m.Phase == "Failed":
 		t.set(Unhealthy, reason.MachineFailed, "the Machine's phase is Failed")
 	case m.NodeName == "":
-		t.judgeStartup(c, m, now)
+		t.evaluateStartup(c, m, now)
 	case x.Gone:
-		// No grace: the Machine had a Node, and someone removed it.
+		// No timeout: the Machine had a Node, and somebody removed it.
 		t.set(Unhealthy, reason.NodeNotFound, fmt.Sprintf("Node %s does not exist", m.NodeName))
 	case n == nil:
 		t.set(Indeterminate, reason.Undecodable, fmt.Sprintf("Node %s could not be decoded", m.NodeName))
-	case t.judgeConditions(c, n, now):
+	case t.evaluateConditions(c, n, now):
 	case m.Deleting:
 		t.set(Indeterminate, reason.Deleting, "the Machine is being deleted")
 	case m.ExternalRemediationRequested:
-		// The lineage counts it as not healthy until the request is cleared, so
-		// that hosts in flight weigh on the limit.
+		// OpenShift counts the target as not healthy until the request is cleared, so
+		// that hosts under remediation count against the limit.
 		t.set(Indeterminate, reason.UnderRemediation, "the Machine's remediation has been requested")
 	default:
 		t.set(Healthy, "", "")
 	}
 }
 
-// judgeStartup judges a Machine that no Node has joined for yet. Its clock is
-// the last status write, not the Machine's age.
-func (t *TargetReport) judgeStartup(c *Check, m *Machine, now time.Time) {
+// evaluateStartup evaluates a Machine that has no Node yet. The timeout starts at
+// the last status write, not at the creation of the Machine.
+func (t *TargetReport) evaluateStartup(c *Check, m *Machine, now time.Time) {
 	switch {
 	case c.StartupTimeout == 0:
 		t.set(Indeterminate, reason.StartupCheckDisabled, "no Node has joined, and nodeStartupTimeout is 0")
 	case m.LastUpdated.IsZero():
-		// Without a clock it can never time out; look again after a full timeout.
+		// Without a start time it can never time out; evaluate again after a full
+		// timeout.
 		t.set(Pending, reason.NodeStartupTimeout, "no Node has joined, and the Machine has no status.lastUpdated yet")
 		t.Timeout = c.StartupTimeout
 		t.RecheckAfterSeconds = wholeSeconds(c.StartupTimeout)
@@ -55,9 +56,9 @@ func (t *TargetReport) judgeStartup(c *Check, m *Machine, now time.Time) {
 	}
 }
 
-// judgeConditions judges the Node by the check's conditions, any of which is
-// enough. It is false when none of them matches.
-func (t *TargetReport) judgeConditions(c *Check, n *Node, now time.Time) bool {
+// evaluateConditions evaluates the Node's conditions; one unhealthy condition is
+// enough. It returns false if none matches.
+func (t *TargetReport) evaluateConditions(c *Check, n *Node, now time.Time) bool {
 	waiting := false
 	for _, u := range c.Conditions {
 		seen, ok := n.condition(u.Type)
@@ -66,8 +67,8 @@ func (t *TargetReport) judgeConditions(c *Check, n *Node, now time.Time) bool {
 		}
 		since := seen.LastTransition
 		if expired(since, u.Timeout, now) {
-			// An earlier rule decides as soon as its own time is over.
-			t.again, t.Due, t.RecheckAfterSeconds = t.Due, time.Time{}, 0
+			// An earlier rule takes over as soon as its own timeout ends.
+			t.reasonChangesAt, t.Due, t.RecheckAfterSeconds = t.Due, time.Time{}, 0
 			t.set(Unhealthy, reason.NodeCondition, fmt.Sprintf("%s is %s since %s, longer than %s",
 				u.Type, u.Status, stamp(since), u.Timeout))
 			t.Since, t.Timeout = since, u.Timeout
@@ -87,35 +88,36 @@ func (t *TargetReport) set(v Verdict, r reason.Code, message string) {
 	t.Verdict, t.Reason, t.Message = v, r, message
 }
 
-// wait notes the running clock: to the instant for the daemon's timer, and
-// with the lineage's rounding for the report.
+// wait records the running timeout: exact for the daemon's timer, and rounded as
+// the API family does for the report.
 func (t *TargetReport) wait(since time.Time, timeout time.Duration, now time.Time) {
 	t.Since, t.Timeout = since, timeout
 	t.waitUntil(deadline(since, timeout), now)
 }
 
-// waitUntil notes that nothing but time is missing until due.
+// waitUntil records that the result changes at due by the passage of time alone.
 func (t *TargetReport) waitUntil(due, now time.Time) {
 	t.Due, t.RecheckAfterSeconds = due, recheck(due, now)
 }
 
-// recheck is a wait in whole seconds as the lineages round it: timeout - elapsed + 1 s.
+// recheck is a wait in whole seconds, rounded as the upstream controllers do:
+// timeout - elapsed + 1 s.
 func recheck(due, now time.Time) int {
 	return int((due.Sub(now) - 1 + time.Second) / time.Second)
 }
 
-// expired: a timeout is over strictly after its instant. A zero since is
-// infinitely old, one in the future extends the wait.
+// expired reports whether a timeout is over: strictly after its instant. A zero
+// since is infinitely old; a since in the future extends the wait.
 func expired(since time.Time, timeout time.Duration, now time.Time) bool {
 	return since.IsZero() || since.Add(timeout).Before(now)
 }
 
-// deadline is the first instant at which expired holds.
+// deadline is the first instant at which expired is true.
 func deadline(since time.Time, timeout time.Duration) time.Time {
 	return since.Add(timeout + 1)
 }
 
-// wholeSeconds rounds up.
+// wholeSeconds rounds up to seconds.
 func wholeSeconds(d time.Duration) int {
 	return int((d + time.Second - 1) / time.Second)
 }

@@ -6,16 +6,16 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 )
 
-// claim is one check's interest in a target.
+// claim is the result of one check for a target.
 type claim struct {
 	check  *CheckReport
 	target *TargetReport
 }
 
-// refuseOverlaps settles what happens where several checks cover one target:
-// the most restrictive wins. A closed gate of any of them closes it for all, a
-// check that only counts forbids every action, and of two different actions
-// the gentler one stands. A check that cannot tell might have asked for the gentlest.
+// refuseOverlaps resolves conflicts where several checks cover one target: the
+// most restrictive check wins. A closed gate of one check closes it for all. A
+// check that only counts forbids every action. Of two actions the gentler one is
+// allowed. A check in doubt might have asked for the gentlest action.
 func refuseOverlaps(r *Report) {
 	claims := map[string][]claim{}
 	for i := range r.Checks {
@@ -27,21 +27,21 @@ func refuseOverlaps(r *Report) {
 	}
 	for _, group := range claims {
 		if len(group) > 1 {
-			settle(group)
+			refuseConflicting(group)
 		}
 	}
 }
 
-func settle(group []claim) {
-	gentlest, closed, pet, asked := severity[DeleteMachine], false, false, false
+func refuseConflicting(group []claim) {
+	gentlest, closed, countOnly, handedOver := severity[DeleteMachine], false, false, false
 	var doubts []claim
 	for _, g := range group {
 		if g.isDoubtful() {
 			doubts = append(doubts, g)
 		}
 		closed = closed || !g.check.Allowed
-		pet = pet || g.check.countOnly
-		asked = asked || g.asked()
+		countOnly = countOnly || g.check.countOnly
+		handedOver = handedOver || g.isHandedOver()
 		if g.target.Action != None {
 			gentlest = min(gentlest, severity[g.target.Action])
 		}
@@ -50,49 +50,50 @@ func settle(group []claim) {
 		if g.target.Action == None {
 			continue
 		}
-		if pet || closed && g.check.Allowed || asked && !g.asked() || severity[g.target.Action] > gentlest || g.doubtedBy(doubts) {
+		if countOnly || closed && g.check.Allowed || handedOver && !g.isHandedOver() || severity[g.target.Action] > gentlest || g.doubtedBy(doubts) {
 			g.target.refuse(reason.Overlap)
 		}
 	}
 	oneRequest(group)
 }
 
-// isDoubtful: the check cannot tell which Node the target has, or whose it is.
+// isDoubtful: the check cannot determine the Node of the target, or its Machine.
 func (g claim) isDoubtful() bool {
 	return g.target.Verdict == Indeterminate && (g.target.Reason == reason.Undecodable || g.target.Reason == reason.NodeMismatch)
 }
 
-// doubtedBy: another check that doubts about the same Machine might have asked for a
-// power cycle, so nothing less gentle is done.
+// doubtedBy: another check is in doubt about the same Machine. It might have
+// asked for a power cycle, so nothing more severe is done.
 func (g claim) doubtedBy(doubts []claim) bool {
 	return g.target.Action != PowerCycle && slices.ContainsFunc(doubts, func(o claim) bool {
 		return o.check != g.check && (o.target.Machine == "" || o.target.Machine == g.target.Machine)
 	})
 }
 
-// asked: the check has handed the target to another remediator already, which
-// may be at work. // I22
-func (g claim) asked() bool {
+// isHandedOver: the check has already handed the target to another remediator,
+// which may be at work. // I22
+func (g claim) isHandedOver() bool {
 	return g.target.Action != PowerCycle && slices.Contains(g.target.Refusals, reason.AlreadyRequested)
 }
 
-// oneRequest lets only the first of several NodeHealthChecks ask for the
-// remediation of a Node: two remediators must not work on it at once. The other
-// lineages name a request after its Machine, so a second one finds the first.
+// oneRequest lets only the first of several NodeHealthChecks request the
+// remediation of a Node: two remediators must not work on it at the same time.
+// The other API families name a request after its Machine, so a second check
+// finds the first request.
 func oneRequest(group []claim) {
-	taken := false
+	requested := false
 	for _, g := range group {
 		if g.check.Kind != NodeHealthCheckKind || g.target.Action != CreateRequest || len(g.target.Refusals) > 0 {
 			continue
 		}
-		if taken {
+		if requested {
 			g.target.refuse(reason.Overlap)
 		}
-		taken = true
+		requested = true
 	}
 }
 
-// severity orders the actions: a power cycle keeps the disks, a request leaves
-// the choice to another controller, an owner has brakes of its own, a deletion
-// is final.
+// severity orders the actions. A power cycle keeps the disks. A request leaves
+// the choice to another controller. An owner applies limits of its own. A
+// deletion is final.
 var severity = map[Action]int{PowerCycle: 1, CreateRequest: 2, MarkOwner: 3, DeleteMachine: 4}

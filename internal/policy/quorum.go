@@ -7,16 +7,17 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 )
 
-// Member is one etcd member: healthy means that its Pod is Ready on a Ready Node.
+// Member is one etcd member. Healthy means that its Pod is Ready on a Ready Node.
 type Member struct {
 	Node    string
 	Healthy bool
 }
 
-// Quorum says whether etcd survives the loss of the member on a Node; an empty
-// reason means that it does. The target counts as a member even if none was seen
-// on it. A member whose Node is gone is seen nowhere and counts in etcd all the
-// same, so there are taken to be atLeast so many. // I12
+// Quorum reports whether etcd keeps its quorum without the member on a Node; an
+// empty code means that it does. The second result explains it. The target counts
+// as a member even if no member was seen on it. A member whose Node is gone is
+// not seen but still counts in etcd, so the number of members is at least
+// atLeast. // I12
 func Quorum(members []Member, node string, atLeast int, rules Rules) (reason.Code, string) {
 	switch {
 	case rules.ControlPlaneNever:
@@ -26,14 +27,14 @@ func Quorum(members []Member, node string, atLeast int, rules Rules) (reason.Cod
 	case len(members) == 0:
 		return reason.QuorumUnknown, "no etcd member is seen"
 	}
-	healthy := map[string]bool{node: false} // by Node; of several Pods there each must be
+	healthy := map[string]bool{node: false} // by Node; if it has several Pods, all must be healthy
 	for _, m := range members {
 		before, seen := healthy[m.Node]
 		healthy[m.Node] = m.Healthy && (before || !seen)
 	}
 	size, others := max(len(healthy), atLeast), 0
-	for name, well := range healthy {
-		if well && name != node {
+	for name, ok := range healthy {
+		if ok && name != node {
 			others++
 		}
 	}
@@ -45,8 +46,8 @@ func Quorum(members []Member, node string, atLeast int, rules Rules) (reason.Cod
 	return "", message
 }
 
-// members are the etcd members that the tables show; false when one of them
-// may be among what could not be decoded.
+// members returns the etcd members that the tables show; false if an object that
+// could not be decoded may be one of them.
 func (w *tables) members() ([]Member, bool) {
 	if w.unreadEtcd > 0 || w.unreadAny > 0 {
 		return nil, false
@@ -56,14 +57,14 @@ func (w *tables) members() ([]Member, bool) {
 		n := w.nodes[p.Node]
 		list = append(list, Member{Node: p.Node, Healthy: p.Ready && n != nil && n.Ready()})
 	}
-	if len(list) == 0 && w.rules.NodesStandIn {
-		list = w.standIns()
+	if len(list) == 0 && w.rules.NodesCountAsMembers {
+		list = w.membersFromNodes()
 	}
 	return list, true
 }
 
-// controlPlaneSize is how many control-plane hosts there are, by whatever shows
-// most of them: their Machines, or their Nodes with those that a run has removed.
+// controlPlaneSize is the number of control-plane hosts: the larger of the number
+// of their Machines and of their Nodes, including those that a run has deleted.
 func (w *tables) controlPlaneSize() int {
 	machines := map[string]map[string]bool{} // by cluster: the Nodes are of one
 	note := func(m *Machine) {
@@ -71,7 +72,7 @@ func (w *tables) controlPlaneSize() int {
 		if machines[in] == nil {
 			machines[in] = map[string]bool{}
 		}
-		machines[in][subjectName(m.NodeName, m.Key())] = true // both lineages may have it
+		machines[in][subjectName(m.NodeName, m.Key())] = true // both API families may have it
 	}
 	for _, m := range w.machinesWithRole {
 		note(m)
@@ -97,12 +98,12 @@ func (w *tables) controlPlaneSize() int {
 	return size
 }
 
-// ControlPlaneSize is how many control-plane hosts there are known to be, for
-// Quorum.
+// ControlPlaneSize is the known number of control-plane hosts, for Quorum.
 func (l *Ledger) ControlPlaneSize() int { return l.w.controlPlaneSize() }
 
-// standIns are the Nodes of control-plane hosts in place of their etcd members.
-func (w *tables) standIns() []Member {
+// membersFromNodes returns the Nodes of control-plane hosts in place of their
+// etcd members.
+func (w *tables) membersFromNodes() []Member {
 	var list []Member
 	for _, n := range w.controlPlaneNodes() {
 		list = append(list, Member{Node: n.Name, Healthy: n.Ready()})
@@ -110,8 +111,8 @@ func (w *tables) standIns() []Member {
 	return list
 }
 
-// controlPlaneNodes are the Nodes of control-plane hosts, by their own role or by
-// their Machine's.
+// controlPlaneNodes returns the Nodes of control-plane hosts, by the role of the
+// Node or of its Machine.
 func (w *tables) controlPlaneNodes() map[string]*Node {
 	all := maps.Clone(w.nodesWithRole)
 	for _, m := range w.machinesWithRole {

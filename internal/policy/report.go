@@ -6,17 +6,17 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 )
 
-// Report is what Decide found. Its JSON is the output of `fencectl simulate`
-// and stable: fields may be added, never renamed.
+// Report is the result of Decide. Its JSON is the output of `fencectl simulate`.
+// The JSON is stable: fields may be added, never renamed.
 type Report struct {
 	At     time.Time     `json:"at"`
 	Checks []CheckReport `json:"checks"`
 	Errors []ObjectError `json:"errors"`
-	// Budgets are the DisruptionBudgets and how much of them is used.
+	// Budgets are the DisruptionBudgets and their current use.
 	Budgets []BudgetReport `json:"budgets,omitempty"`
 }
 
-// BudgetReport is what one DisruptionBudget found.
+// BudgetReport is the result of one DisruptionBudget.
 type BudgetReport struct {
 	Name  string `json:"name"`
 	State State  `json:"state"`
@@ -40,7 +40,7 @@ const (
 	StateInvalid  State = "Invalid"
 )
 
-// CheckReport is what one check found.
+// CheckReport is the result of one check.
 type CheckReport struct {
 	Kind       string `json:"kind"`
 	APIVersion string `json:"apiVersion"`
@@ -50,11 +50,11 @@ type CheckReport struct {
 	Message    string `json:"message"`
 	Expected   int    `json:"expected"`
 	Healthy    int    `json:"healthy"`
-	// Limit is the limit as written, MaxUnhealthy the number it comes to.
+	// Limit is the limit as written, MaxUnhealthy the resulting number.
 	Limit        string `json:"limit"`
 	MaxUnhealthy int    `json:"maxUnhealthy"`
 	MinUnhealthy int    `json:"minUnhealthy"`
-	// Allowed is the check's own limit only, before every other gate.
+	// Allowed is the result of the check's own limit, before every other gate.
 	Allowed             bool           `json:"allowed"`
 	RemediationsAllowed int            `json:"remediationsAllowed"`
 	RecheckAfterSeconds int            `json:"recheckAfterSeconds"`
@@ -62,27 +62,27 @@ type CheckReport struct {
 
 	UID    string `json:"-"`
 	Source string `json:"-"`
-	// Storm is what has to be remembered of the check until it is judged again.
+	// Storm is the state to store until the next evaluation.
 	Storm Storm `json:"-"`
-	// Due is when time alone changes something about the check as a whole.
+	// Due is when the passage of time alone changes the check as a whole.
 	Due time.Time `json:"-"`
-	// gate are the refusals of the check as a whole: its limit first.
+	// gate holds the refusals of the check as a whole, its limit first.
 	gate []reason.Code
-	// minHealthy: Limit is about the healthy.
+	// minHealthy: Limit counts the healthy targets.
 	minHealthy bool
-	// countOnly: the check counts its targets and forbids every remedy.
+	// countOnly: the check counts its targets and forbids every remediation.
 	countOnly bool
-	// idle are the Nodes that the check would cover if it were evaluated; empty
-	// with unread set when not even its selector could be read, or when all checks
-	// have too many targets.
+	// idle are the Nodes that the check would cover if it were active. It is empty,
+	// and unread set, if the selector could not be read or the target limit is
+	// exceeded.
 	idle   map[string]bool
 	unread bool
 }
 
-// Verdict is what a check thinks of one target.
+// Verdict is the result of a check for one target.
 type Verdict string
 
-// The verdicts. Only Healthy targets count as healthy; Skipped ones are not
+// The verdicts. Only Healthy targets count as healthy. Skipped ones are not
 // counted at all.
 const (
 	Healthy       Verdict = "Healthy"
@@ -92,7 +92,7 @@ const (
 	Skipped       Verdict = "Skipped"
 )
 
-// Action is what a check asks for when nothing refuses.
+// Action is what a check asks for if nothing refuses it.
 type Action string
 
 // The actions.
@@ -104,7 +104,7 @@ const (
 	MarkOwner     Action = "MarkOwner"
 )
 
-// TargetReport is what a check found about one target.
+// TargetReport is the result of a check for one target.
 type TargetReport struct {
 	Machine             string        `json:"machine"`
 	Node                string        `json:"node"`
@@ -115,56 +115,56 @@ type TargetReport struct {
 	Action              Action        `json:"action"`
 	Refusals            []reason.Code `json:"refusals"`
 
-	// MachineAPIVersion is the lineage of the Machine.
+	// MachineAPIVersion tells the API family of the Machine.
 	MachineAPIVersion string `json:"-"`
-	// MachineUID and NodeUID are what was judged; the actions carry them as
-	// preconditions. // I2
+	// MachineUID and NodeUID identify the evaluated objects. The actions carry them
+	// as preconditions. // I2
 	MachineUID   string `json:"-"`
 	NodeUID      string `json:"-"`
 	ControlPlane bool   `json:"-"`
 	// Since is when the matching condition, or the wait for a Node, began; zero
-	// when no clock is involved.
+	// without a timeout.
 	Since time.Time `json:"-"`
 	// Timeout is how long that may last; StartupTimeout is the check's.
 	Timeout        time.Duration `json:"-"`
 	StartupTimeout time.Duration `json:"-"`
-	// Due is the first instant at which time alone changes the verdict or ends a
-	// refusal. The daemon's timer fires then; RecheckAfterSeconds is the same
-	// with the lineage's rounding. Zero: no clock runs.
+	// Due is the first instant at which the passage of time alone changes the
+	// verdict or ends a refusal. The daemon's timer fires then. RecheckAfterSeconds
+	// is the same, rounded as the API family does. Zero: no timeout runs.
 	Due time.Time `json:"-"`
-	// again is the first instant at which time alone changes the reason only: one
-	// more rule matches a target that is Unhealthy already.
-	again time.Time
-	// Template is what a NodeHealthCheck's request is to be made from; nil for
-	// every other action, and when none is left.
+	// reasonChangesAt is the first instant at which the passage of time changes
+	// only the reason: one more rule matches a target that is already Unhealthy.
+	reasonChangesAt time.Time
+	// Template is what a NodeHealthCheck's request is made from; nil for every
+	// other action, and if no template is left.
 	Template *Template `json:"-"`
 	// budgets are the DisruptionBudgets behind the refusal Budget.
 	budgets []reason.Gate
-	// Trigger is the sentence that history shows: which check, and what it saw.
+	// Trigger is the sentence for the history: which check, and what it found.
 	Trigger string `json:"-"`
 }
 
-// Acts says whether the action would be done now.
+// Acts reports whether the action would be done now.
 func (t *TargetReport) Acts() bool { return t.Action != None && len(t.Refusals) == 0 }
 
-// NextCheck is the first instant at which time alone changes something in the
-// report; false when no clock runs.
+// NextCheck is the first instant at which the passage of time changes the report;
+// false if no timeout runs.
 func (r *Report) NextCheck() (time.Time, bool) {
 	var next time.Time
 	for i := range r.Checks {
 		c := &r.Checks[i]
 		next = sooner(next, c.Due)
 		for j := range c.Targets {
-			next = sooner(next, c.Targets[j].wake())
+			next = sooner(next, c.Targets[j].nextChange())
 		}
 	}
 	return next, !next.IsZero()
 }
 
-// wake is when time alone changes anything about the target; zero is never.
-func (t *TargetReport) wake() time.Time { return sooner(t.Due, t.again) }
+// nextChange is when the passage of time changes the result; zero means never.
+func (t *TargetReport) nextChange() time.Time { return sooner(t.Due, t.reasonChangesAt) }
 
-// sooner is the earlier of two instants; a zero one is never.
+// sooner returns the earlier of two instants; zero means never.
 func sooner(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -172,7 +172,7 @@ func sooner(a, b time.Time) time.Time {
 	return a
 }
 
-// Acts says whether anything would be done now.
+// Acts reports whether any action would be done now.
 func (r *Report) Acts() bool {
 	for i := range r.Checks {
 		for j := range r.Checks[i].Targets {

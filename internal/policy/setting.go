@@ -10,40 +10,40 @@ import (
 // CheckContext is what a check depends on besides its targets.
 type CheckContext struct {
 	Rules Rules
-	// Cluster is the Cluster API's; nil when it is not known.
+	// Cluster is the Cluster of a Cluster API check; nil if it is not known.
 	Cluster *Cluster
-	// ClusterUnread: it is not known because it could not be decoded.
+	// ClusterUnread: Cluster is nil because it could not be decoded.
 	ClusterUnread bool
-	// Upgrading says why the whole cluster is being upgraded.
+	// Upgrading describes the upgrade of the cluster; "" if there is none.
 	Upgrading string
 	// MachineChecks are the OpenShift checks of the same cluster.
 	MachineChecks map[CheckID]*Check
-	// Crowded: the checks select too many targets together.
-	Crowded bool
+	// OverTargetLimit: the checks together select too many targets.
+	OverTargetLimit bool
 }
 
 // setting is whether, and how, a check is evaluated at one instant.
 type setting struct {
 	state   State
 	message string
-	// refusals forbid all actions of the check at once.
+	// refusals forbid all actions of the check.
 	refusals []reason.Code
-	// due is when time alone changes any of this; zero is never.
+	// due is when the passage of time changes the setting; zero means never.
 	due time.Time
-	// exempt is a Node condition whose bearers another check looks after.
+	// exempt is a Node condition. Another check handles the Nodes that have it.
 	exempt string
 }
 
-// settingOf says whether a check can be evaluated, and if not, why. What it
-// looks at is the same for all of its targets.
+// settingOf determines whether a check can be evaluated, and if not, why. The
+// result is the same for all of its targets.
 func settingOf(c *Check, a CheckContext, now time.Time) setting {
 	switch {
 	case c.family() == unknownFamily:
-		return setting{state: StateInvalid, message: fmt.Sprintf("this version does not judge %s %s", c.APIVersion, c.Kind)}
+		return setting{state: StateInvalid, message: fmt.Sprintf("this version does not evaluate %s %s", c.APIVersion, c.Kind)}
 	case c.Invalid != "":
 		return setting{state: StateInvalid, message: c.Invalid}
-	case a.Crowded:
-		return setting{state: StateInvalid, message: a.Rules.crowdedMessage()}
+	case a.OverTargetLimit:
+		return setting{state: StateInvalid, message: a.Rules.targetLimitMessage()}
 	}
 	if err := c.parseLimits(); err != nil {
 		return setting{state: StateInvalid, message: err.Error()}
@@ -63,8 +63,8 @@ func settingOf(c *Check, a CheckContext, now time.Time) setting {
 	return setting{state: StateActive}
 }
 
-// State says whether the check can be evaluated by what it says itself, at no
-// particular time.
+// State reports whether the check can be evaluated by its own content,
+// independent of the time, with a message if it cannot.
 func (c *Check) State() (State, string) {
 	s := settingOf(c, CheckContext{}, time.Time{})
 	return s.state, s.message

@@ -2,8 +2,8 @@ package policy
 
 import "time"
 
-// Snapshot is everything Decide looks at. It is read, never written; values
-// may be shared between snapshots.
+// Snapshot is the input of Decide, which does not modify it. Snapshots may share
+// values.
 type Snapshot struct {
 	Checks   []Check
 	Budgets  []DisruptionBudget
@@ -15,48 +15,48 @@ type Snapshot struct {
 	Hosts  []Host
 	// Clusters are the Cluster API's Cluster objects.
 	Clusters []Cluster
-	// Requests are the remediation requests that exist already.
+	// Requests are the existing remediation requests.
 	Requests []Request
 	// Etcd are the Pods of etcd members.
 	Etcd []EtcdPod
-	// Upgrading says why the whole cluster is being upgraded; "" when it is not.
+	// Upgrading describes the upgrade of the cluster; "" if there is none.
 	Upgrading string
 	// OpenRuns are the runs that have not ended.
 	OpenRuns []OpenRun
 	// ReadsOff names the Nodes whose BMC has just been read Off twice.
 	ReadsOff map[string]bool
-	// Rules is what the administrator decided for all checks.
+	// Rules are the administrator's settings for all checks.
 	Rules Rules
 	// Errors are the objects that could not be decoded.
 	Errors []ObjectError
-	// Undecoded holds the keys of those objects, so that none is ever taken for
+	// Undecoded holds the keys of those objects, so that none is ever treated as
 	// absent. An empty Name or Kind stands for any.
 	Undecoded []ObjectKey
 }
 
-// Rules is what an administrator decides for all checks of a cluster. The zero
+// Rules are an administrator's settings for all checks of a cluster. The zero
 // value is the strictest.
 type Rules struct {
 	// ControlPlaneNever: no control-plane host is ever power-cycled.
 	ControlPlaneNever bool
 	// ExternalEtcd: etcd does not run on the control-plane Nodes.
 	ExternalEtcd bool
-	// NodesStandIn: without any etcd Pod, a control-plane Node that is Ready
-	// stands for a healthy member. Only for saved objects, never for a live cluster.
-	NodesStandIn bool
-	// DeleteControlPlaneMachines: also a control-plane Machine may be deleted,
-	// if a controller that recreates it owns it.
+	// NodesCountAsMembers: if there is no etcd Pod, a Ready control-plane Node
+	// counts as a healthy member. Only for saved objects, never for a live cluster.
+	NodesCountAsMembers bool
+	// DeleteControlPlaneMachines allows the deletion of a control-plane Machine if
+	// a controller that recreates it owns it.
 	DeleteControlPlaneMachines bool
 	// ClusterRequired: a Cluster API check without its Cluster object is not
-	// judged. Saved objects may come without it.
+	// evaluated. Saved objects may lack it.
 	ClusterRequired bool
 	// Instance is this daemon's name in the annotation fenced.io/evaluator; empty
 	// accepts any.
 	Instance string
-	// ZoneKey is the label that tells in which zone a Node is.
+	// ZoneKey is the label that holds the zone of a Node.
 	ZoneKey string
-	// MaxTargets is how many targets all checks may have together before none is
-	// evaluated any more; 0 is half a million.
+	// MaxTargets is how many targets all checks may have together. With more, none
+	// is evaluated. 0 means half a million.
 	MaxTargets int
 }
 
@@ -65,13 +65,13 @@ type OpenRun struct {
 	ID      string
 	Machine string // "namespace/name"
 	Node    string
-	// ControlPlane: it is about a control-plane host, even when neither its Machine
-	// nor its Node is there to say so.
+	// ControlPlane: the run concerns a control-plane host. Its Machine and its Node
+	// may be gone.
 	ControlPlane bool
 }
 
-// Cluster is what policy needs of a cluster.x-k8s.io Cluster. A condition that
-// does not hold has a zero time.
+// Cluster is what policy needs of a cluster.x-k8s.io Cluster. A time is zero if
+// its condition does not hold.
 type Cluster struct {
 	Namespace, Name          string
 	Paused                   bool
@@ -81,22 +81,22 @@ type Cluster struct {
 	InfrastructureReadySince time.Time
 }
 
-// Request is a remediation request: an object that asks some remediator to
-// repair one target.
+// Request is a remediation request: an object that asks a remediator to repair
+// one target.
 type Request struct {
 	APIVersion, Kind, Namespace, Name string
-	// Owners is everything that owns it.
+	// Owners are all its owners.
 	Owners []Owner
 	// NodeName is the Node of a medik8s request; empty for the others.
 	NodeName string
-	// TemplateName is the template that it was made from, when it says so.
+	// TemplateName is the template that it was made from; "" if it does not say.
 	TemplateName string
 	Created      time.Time
-	// ControlPlane: it is about a control-plane Node.
+	// ControlPlane: the request is for a control-plane Node.
 	ControlPlane bool
-	// TimedOut is when its check gave up on it; zero when it did not.
+	// TimedOut is when its check gave up on it; zero if it did not.
 	TimedOut time.Time
-	// HealthyDelaySince is when the check began to wait after the recovery.
+	// HealthyDelaySince is when the check started to wait after the recovery.
 	HealthyDelaySince time.Time
 	// Conditions are its status conditions.
 	Conditions []Condition
@@ -114,15 +114,15 @@ type ObjectKey struct {
 	Kind, Namespace, Name string
 }
 
-// ObjectError is an object that was not judged, and why.
+// ObjectError is an object that was not evaluated, and why.
 type ObjectError struct {
 	Object  string `json:"object"`
 	Message string `json:"message"`
 }
 
-// Machine is what policy needs of a Machine of either lineage.
+// Machine is what policy needs of a Machine of either API family.
 type Machine struct {
-	// APIVersion tells the lineages apart.
+	// APIVersion tells the API family.
 	APIVersion           string
 	Namespace, Name      string
 	UID, ResourceVersion string
@@ -135,7 +135,8 @@ type Machine struct {
 	NodeName string
 	// Created is the creation time.
 	Created time.Time
-	// LastUpdated is the last status write, OpenShift's clock of the start-up check.
+	// LastUpdated is the last status write, from which OpenShift counts the
+	// start-up timeout.
 	LastUpdated time.Time
 	ProviderID  string
 	// ControllerOwner is the owner that recreates the Machine.
@@ -145,16 +146,17 @@ type Machine struct {
 	// host.metal3.io/external-remediation.
 	ExternalRemediationRequested bool
 
-	// ClusterName is the Cluster API's label of the cluster.
+	// ClusterName is the value of the Cluster API's cluster label.
 	ClusterName string
-	// Conditions are the Cluster API's, in the shape of v1beta2.
+	// Conditions are the Cluster API's, in the format of v1beta2.
 	Conditions []Condition
-	// InfrastructureReadySince is when its infrastructure became ready; zero if not.
+	// InfrastructureReadySince is when its infrastructure became ready; zero if it
+	// is not ready.
 	InfrastructureReadySince time.Time
-	// OwnerRemediated is the status of that condition; empty when it is absent.
+	// OwnerRemediated is the status of that condition; empty if it is absent.
 	OwnerRemediated string
-	// Paused, SkipRemediation and RemediateRequested are the Cluster API's
-	// annotations, whatever their values.
+	// Paused, SkipRemediation and RemediateRequested report whether the Cluster
+	// API's annotations exist, whatever their values.
 	Paused, SkipRemediation, RemediateRequested bool
 }
 
@@ -164,7 +166,7 @@ func (m *Machine) Group() string { return group(m.APIVersion) }
 // Key is "namespace/name".
 func (m *Machine) Key() string { return key(m.Namespace, m.Name) }
 
-// Owner is an owner reference; the zero value is none.
+// Owner is an owner reference; the zero value means none.
 type Owner struct {
 	Kind, Name, UID string
 }
@@ -184,15 +186,15 @@ type Node struct {
 	ControlPlane         bool
 }
 
-// Ready says whether the Node's Ready condition is True.
+// Ready reports whether the Node's Ready condition is True.
 func (n *Node) Ready() bool {
 	c, ok := n.condition("Ready")
 	return ok && c.Status == "True"
 }
 
-// Heard says whether Ready is anything but Unknown: the control plane heard of the
-// kubelet within its grace period.
-func (n *Node) Heard() bool {
+// KubeletReporting reports whether Ready is True or False, not Unknown: the
+// control plane heard from the kubelet within its grace period.
+func (n *Node) KubeletReporting() bool {
 	if n == nil {
 		return false
 	}
@@ -209,8 +211,8 @@ func (n *Node) condition(kind string) (Condition, bool) {
 	return Condition{}, false
 }
 
-// Condition is one condition of an object. A zero LastTransition is taken for
-// infinitely old, as the lineages do.
+// Condition is one condition of an object. A zero LastTransition counts as
+// infinitely old, as in the upstream controllers.
 type Condition struct {
 	Type, Status   string
 	LastTransition time.Time
@@ -224,8 +226,9 @@ type Lease struct {
 // Host is what policy and the engine need of a BareMetalHost.
 type Host struct {
 	Namespace, Name, UID string
-	// Apart: it is on a management API of its own, where no Machine of OpenShift is.
-	Apart           bool
+	// OnManagementAPI: the host is on a separate management API, which holds no
+	// Machines of OpenShift.
+	OnManagementAPI bool
 	Address         string
 	CredentialsName string
 	// DisableCertificateVerification skips TLS verification of the BMC.
@@ -238,8 +241,8 @@ type Host struct {
 	ConsumerRef string
 	// Annotations holds the keys that concern power: reboot.*, detached, paused.
 	Annotations map[string]string
-	// Serial and MACs are the hardware's, as the inspection and the inventory tell
-	// them: the second factor of the host's identity. // I8
+	// Serial and MACs come from the hardware inspection and the inventory. They are
+	// the second factor of the host's identity. // I8
 	Serial string
 	MACs   []string
 }
@@ -247,7 +250,7 @@ type Host struct {
 // Key is "namespace/name".
 func (h *Host) Key() string { return key(h.Namespace, h.Name) }
 
-// ControlPlaneNode says whether a Node with these labels is a control-plane
+// ControlPlaneNode reports whether a Node with these labels is a control-plane
 // member.
 func ControlPlaneNode(labels map[string]string) bool {
 	_, master := labels["node-role.kubernetes.io/master"]
@@ -255,7 +258,7 @@ func ControlPlaneNode(labels map[string]string) bool {
 	return master || controlPlane
 }
 
-// ControlPlaneMachine says whether a Machine with these labels and this owner
+// ControlPlaneMachine reports whether a Machine with these labels and this owner
 // carries a control-plane member.
 func ControlPlaneMachine(labels map[string]string, owner Owner) bool {
 	switch labels["machine.openshift.io/cluster-api-machine-role"] {
@@ -268,7 +271,8 @@ func ControlPlaneMachine(labels map[string]string, owner Owner) bool {
 	return owner.recreatesControlPlane()
 }
 
-// recreatesControlPlane says whether the owner replaces control-plane Machines.
+// recreatesControlPlane reports whether the owner replaces control-plane
+// Machines.
 func (o Owner) recreatesControlPlane() bool {
 	return o.Kind == "ControlPlaneMachineSet" || o.Kind == "KubeadmControlPlane"
 }

@@ -6,25 +6,26 @@ import (
 	"strings"
 )
 
-// machineID tells Machines apart: both lineages may have one of the same name.
+// machineID identifies a Machine. Both API families may have one of the same
+// name.
 type machineID struct{ group, namespace, name string }
 
 func (m *Machine) id() machineID { return machineID{m.Group(), m.Namespace, m.Name} }
 
-// tables are the objects of a cluster with the indexes that judging needs.
-// Decide fills them once; the Ledger keeps them.
+// tables are the objects of a cluster with the indexes for the evaluation. Decide
+// fills them once; the Ledger keeps them up to date.
 type tables struct {
 	rules     Rules
 	upgrading string
 	nodes     map[string]*Node
 	machines  map[machineID]*Machine
-	// inHand are the Machines whose remediation has been requested, and those that
-	// are being deleted.
-	inHand map[machineID]*Machine
-	// nodesWithRole are the Nodes and Machines with the role of a control plane.
+	// underRemediation are the Machines whose remediation has been requested, and
+	// those that are being deleted.
+	underRemediation map[machineID]*Machine
+	// nodesWithRole and machinesWithRole are those with the control-plane role.
 	nodesWithRole    map[string]*Node
 	machinesWithRole map[machineID]*Machine
-	// byNode lists the Machines that name a Node, by id.
+	// byNode lists the Machines that name a Node, sorted.
 	byNode   map[string][]*Machine
 	leases   map[string]Lease
 	clusters map[string]*Cluster
@@ -34,18 +35,19 @@ type tables struct {
 	etcd     map[ObjectKey]*EtcdPod
 	runs     map[string]OpenRun // by Machine, and by Node
 	readsOff map[string]bool
-	// machineChecks are the OpenShift checks, which rival a NodeHealthCheck.
-	machineChecks  map[CheckID]*Check
-	undecoded      map[ObjectKey]int // how many objects with this key
-	unreadAny      int               // how many undecoded objects may be any Node
-	unreadMachines int               // how many may be a Machine
-	unreadEtcd     int               // how many may be an etcd Pod
-	crowded        bool              // the checks select more targets than are judged
+	// machineChecks are the OpenShift checks, which conflict with a
+	// NodeHealthCheck.
+	machineChecks   map[CheckID]*Check
+	undecoded       map[ObjectKey]int // how many objects with this key
+	unreadAny       int               // how many undecoded objects may be any Node
+	unreadMachines  int               // how many may be a Machine
+	unreadEtcd      int               // how many may be an etcd Pod
+	overTargetLimit bool              // the checks select more targets than fenced evaluates
 }
 
 func newTables(rules Rules) *tables {
 	return &tables{
-		rules: rules, nodes: map[string]*Node{}, machines: map[machineID]*Machine{}, inHand: map[machineID]*Machine{},
+		rules: rules, nodes: map[string]*Node{}, machines: map[machineID]*Machine{}, underRemediation: map[machineID]*Machine{},
 		nodesWithRole: map[string]*Node{}, machinesWithRole: map[machineID]*Machine{}, byNode: map[string][]*Machine{},
 		leases: map[string]Lease{}, clusters: map[string]*Cluster{}, hosts: map[string]*Host{}, requests: map[string][]*Request{},
 		etcd: map[ObjectKey]*EtcdPod{}, runs: map[string]OpenRun{}, readsOff: map[string]bool{},
@@ -90,7 +92,7 @@ func tablesOf(s *Snapshot) *tables {
 	for _, k := range s.Undecoded {
 		w.putUndecoded(k)
 	}
-	w.crowd(s.Checks)
+	w.applyTargetLimit(s.Checks)
 	return w
 }
 
@@ -99,7 +101,7 @@ func (w *tables) putNode(n *Node) {
 	w.noteNode(n)
 }
 
-// noteNode keeps the indexes of Nodes.
+// noteNode updates the indexes of Nodes.
 func (w *tables) noteNode(n *Node) {
 	if n.ControlPlane {
 		w.nodesWithRole[n.Name] = n
@@ -117,7 +119,7 @@ func (w *tables) putMachine(m *Machine) {
 		w.machinesWithRole[m.id()] = m
 	}
 	if m.ExternalRemediationRequested || m.Deleting {
-		w.inHand[m.id()] = m
+		w.underRemediation[m.id()] = m
 	}
 	if m.NodeName != "" {
 		w.byNode[m.NodeName] = insert(w.byNode[m.NodeName], m, byMachine)
@@ -126,18 +128,18 @@ func (w *tables) putMachine(m *Machine) {
 
 func (w *tables) dropMachine(m *Machine) {
 	delete(w.machines, m.id())
-	delete(w.inHand, m.id())
+	delete(w.underRemediation, m.id())
 	delete(w.machinesWithRole, m.id())
 	drop(w.byNode, m.NodeName, m)
 }
 
-// insert puts a value where the order wants it.
+// insert inserts a value at its place in a sorted list.
 func insert[T any](list []T, v T, order func(a, b T) int) []T {
 	at, _ := slices.BinarySearchFunc(list, v, order)
 	return slices.Insert(list, at, v)
 }
 
-// drop takes a value out of one of the lists of an index.
+// drop removes a value from one of the lists of an index.
 func drop[V comparable](index map[string][]V, name string, v V) {
 	list := index[name]
 	at := slices.Index(list, v)
@@ -145,29 +147,29 @@ func drop[V comparable](index map[string][]V, name string, v V) {
 	case at < 0:
 	case len(list) == 1:
 		delete(index, name)
-	default: // a new list: somebody may hold the old one
+	default: // copy: a caller may still hold the old list
 		index[name] = slices.Concat(list[:at], list[at+1:])
 	}
 }
 
-// byMachine orders Machines for people, whatever order they came in.
+// byMachine orders Machines for display, independent of the input order.
 func byMachine(a, b *Machine) int {
 	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name), strings.Compare(a.Group(), b.Group()))
 }
 
 func (w *tables) putRequest(r *Request) {
-	w.requests[r.about()] = insert(slices.Clone(w.requests[r.about()]), r, byRequest)
+	w.requests[r.targetName()] = insert(slices.Clone(w.requests[r.targetName()]), r, byRequest)
 }
 
-// byRequest orders requests for people, whatever order they came in.
+// byRequest orders requests for display, independent of the input order.
 func byRequest(a, b *Request) int {
 	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name),
 		strings.Compare(a.Kind, b.Kind), strings.Compare(a.APIVersion, b.APIVersion))
 }
 
-// about is the name of the target that a request is for: its Node if it says
-// so, else the object has its Machine's name.
-func (r *Request) about() string { return cmp.Or(r.NodeName, r.Name) }
+// targetName is the name of the target that a request is for: its Node if it
+// names one, else the request has the name of its Machine.
+func (r *Request) targetName() string { return cmp.Or(r.NodeName, r.Name) }
 
 func (w *tables) putRun(r OpenRun) {
 	if r.Machine != "" {
@@ -178,8 +180,8 @@ func (w *tables) putRun(r OpenRun) {
 	}
 }
 
-// machinesOf lists the Machines that a run may be about: its record does not
-// say of which lineage.
+// machinesOf lists the Machines that a run may be for. The run's record does not
+// store the API family.
 func (w *tables) machinesOf(r OpenRun) (list []*Machine) {
 	namespace, name := splitKey(r.Machine)
 	for _, g := range machineGroups {
@@ -218,24 +220,24 @@ func (w *tables) countUndecoded(k ObjectKey, by int) {
 	}
 }
 
-// gone says whether a Node is known not to exist. One that could not be
-// decoded is there; we just cannot say how it is.
+// gone reports whether a Node is known not to exist. A Node that could not be
+// decoded exists.
 func (w *tables) gone(node string) bool {
 	return w.nodes[node] == nil && w.unreadAny == 0 && w.undecoded[ObjectKey{Kind: "Node", Name: node}] == 0
 }
 
-// covers says whether a check that selects Machines covers this one.
+// covers reports whether a check that selects Machines covers this one.
 func (c *Check) covers(m *Machine) bool {
 	switch {
 	case c.Selector == nil || c.SelectsNodes:
 		return false
-	case c.family() == fenced: // it knows no namespace, and either lineage
+	case c.family() == fenced: // any namespace, either API family
 		return c.Selector.Matches(set(m.Labels))
 	}
 	return m.Namespace == c.Namespace && m.Group() == group(c.APIVersion) && c.Selector.Matches(set(m.Labels))
 }
 
-// coversNode says whether a check that selects Nodes covers this one.
+// coversNode reports whether a check that selects Nodes covers this one.
 func (c *Check) coversNode(n *Node) bool {
 	return c.SelectsNodes && c.Selector != nil && c.Selector.Matches(set(n.Labels))
 }
@@ -243,7 +245,7 @@ func (c *Check) coversNode(n *Node) bool {
 // selected lists the targets that a check covers, by Machine and Node.
 func (w *tables) selected(c *Check) []Subject {
 	var list []Subject
-	if w.crowded {
+	if w.overTargetLimit {
 		return nil
 	}
 	if c.SelectsNodes {
@@ -289,9 +291,9 @@ func (w *tables) addNode(x *Subject, node string) {
 	x.Lease, x.ReadsOff = w.leases[node], w.readsOff[node]
 }
 
-// checkContext is what a check is judged amid.
+// checkContext returns the context in which a check is evaluated.
 func (w *tables) checkContext(c *Check) CheckContext {
-	a := CheckContext{Rules: w.rules, Crowded: w.crowded}
+	a := CheckContext{Rules: w.rules, OverTargetLimit: w.overTargetLimit}
 	switch c.family() {
 	case clusterAPI:
 		a.Cluster, a.ClusterUnread = w.clusterOf(c)

@@ -12,19 +12,19 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 )
 
-// Subject is one target as the rules see it: a Machine with its Node, a
-// Machine without one, or a Node that no Machine claims.
+// Subject is one target: a Machine with its Node, a Machine without one, or a
+// Node that no Machine names.
 type Subject struct {
 	Machine *Machine
 	Node    *Node
-	// Gone: the Node that the Machine names is known not to exist. A nil Node
-	// without it means that nothing is known about the Node.
+	// Gone: the Node that the Machine names is known not to exist. If Node is nil
+	// and Gone is false, the state of the Node is unknown.
 	Gone bool
 	// Requests are remediation requests with the target's name, of any kind.
 	Requests []*Request
-	// Run is the run that is open on the target.
+	// Run is the ID of the open run of the target.
 	Run string
-	// Lease is the kubelet's; the zero value when it is not known.
+	// Lease is the kubelet's Lease; zero if it is not known.
 	Lease Lease
 	// ReadsOff: the BMC has just been read Off twice.
 	ReadsOff bool
@@ -53,8 +53,8 @@ func (x *Subject) controlPlane() bool {
 	return x.Machine != nil && x.Machine.ControlPlane || x.Node != nil && x.Node.ControlPlane
 }
 
-// doubt compares what is before us, which may be fresher than what the rest of
-// the doubt comes from.
+// doubt compares the Machine and the Node at hand first. They may be newer than
+// Doubt.
 func (x *Subject) doubt() Doubt {
 	if d := mismatch(x.Machine, x.Node); d != (Doubt{}) {
 		return d
@@ -64,7 +64,7 @@ func (x *Subject) doubt() Doubt {
 
 func (x *Subject) deleting() bool { return x.Machine != nil && x.Machine.Deleting }
 
-// bySubject orders targets for people, whatever order they came in.
+// bySubject orders targets for display, independent of the input order.
 func bySubject(a, b Subject) int {
 	if a.Machine != nil && b.Machine != nil {
 		return cmp.Or(byMachine(a.Machine, b.Machine), strings.Compare(a.nodeName(), b.nodeName()))
@@ -72,18 +72,18 @@ func bySubject(a, b Subject) int {
 	return cmp.Or(strings.Compare(a.machineKey(), b.machineKey()), strings.Compare(a.nodeName(), b.nodeName()))
 }
 
-// Judge judges one target by itself: health, action, and the refusals that its
-// Machine and its Node show. The engine asks it again with a fresh uncached
-// read just before it acts. // I4
-func Judge(c *Check, a CheckContext, x Subject, now time.Time) TargetReport {
+// Evaluate evaluates one target by itself: health, action, and the refusals that
+// depend on its Machine and Node alone. The engine calls it again with a fresh
+// uncached read just before it acts. // I4
+func Evaluate(c *Check, a CheckContext, x Subject, now time.Time) TargetReport {
 	st := settingOf(c, a, now)
 	if st.state != StateActive {
 		t := newTarget(c, &x)
 		t.set(Skipped, stateReason(st.state), st.message)
 		return t
 	}
-	t := judge(c, a, &st, &x, now)
-	if t.Action != None { // a pause or an upgrade that came meanwhile counts
+	t := evaluate(c, a, &st, &x, now)
+	if t.Action != None { // a pause or an upgrade may have started since
 		for _, r := range st.refusals {
 			t.refuse(r)
 		}
@@ -105,27 +105,27 @@ func newTarget(c *Check, x *Subject) TargetReport {
 	return t
 }
 
-// judge judges a target of a check that is evaluated.
-func judge(c *Check, a CheckContext, st *setting, x *Subject, now time.Time) TargetReport {
+// evaluate evaluates a target of an active check.
+func evaluate(c *Check, a CheckContext, st *setting, x *Subject, now time.Time) TargetReport {
 	t := newTarget(c, x)
 	switch c.family() {
 	case openShift:
-		t.judgeOpenShift(c, x, now)
+		t.evaluateOpenShift(c, x, now)
 	case clusterAPI:
-		t.judgeClusterAPI(c, a.Cluster, x, now)
+		t.evaluateClusterAPI(c, a.Cluster, x, now)
 	case medik8s:
-		t.judgeMedik8s(c, st, x, now)
+		t.evaluateMedik8s(c, st, x, now)
 	case fenced:
-		t.judgeFencePolicy(c, x, now)
+		t.evaluateFencePolicy(c, x, now)
 	}
 	if x.Run != "" {
-		return t.leave(reason.UnderRemediation, "run "+x.Run+" is open on it")
+		return t.leftIndeterminate(reason.UnderRemediation, "run "+x.Run+" is open for this target")
 	}
-	// A Machine that asks to be left alone does so whatever its Node is. Any other
-	// reason to leave it may come and go with time, and the doubt does not.
-	left := t.Reason == reason.Undecodable || t.Verdict == Skipped && !c.SelectsNodes
-	if d := x.doubt(); d != (Doubt{}) && !left {
-		return t.leave(d.Reason, d.Message)
+	// A Machine that asks to be skipped is skipped whatever its Node is. Every
+	// other reason may change with time; the doubt does not.
+	skip := t.Reason == reason.Undecodable || t.Verdict == Skipped && !c.SelectsNodes
+	if d := x.doubt(); d != (Doubt{}) && !skip {
+		return t.leftIndeterminate(d.Reason, d.Message)
 	}
 	if t.Verdict == Unhealthy {
 		t.Trigger = fmt.Sprintf("check %s: %s", c.Key(), t.Message)
@@ -139,12 +139,12 @@ func judge(c *Check, a CheckContext, st *setting, x *Subject, now time.Time) Tar
 	return t
 }
 
-// action is what the check asks for about an unhealthy target.
+// action is what the check asks for if a target is unhealthy.
 func (c *Check) action(x *Subject) Action {
 	failed := c.family() == openShift && x.Machine.Phase == "Failed"
 	switch {
 	case c.Strategy == CreateRequests:
-		return CreateRequest // a template wins over everything
+		return CreateRequest // a template takes precedence
 	case c.Strategy == PowerCycleHosts && !failed:
 		return PowerCycle
 	case c.Strategy == MarkOwners:
@@ -155,7 +155,7 @@ func (c *Check) action(x *Subject) Action {
 	return DeleteMachine // a reboot cannot help a Failed Machine
 }
 
-// refuseTarget adds the refusals that one target shows by itself.
+// refuseTarget adds the refusals that depend on the target alone.
 func (t *TargetReport) refuseTarget(c *Check, rules Rules, x *Subject) {
 	if t.Action == None {
 		return
@@ -173,14 +173,14 @@ func (t *TargetReport) refuseTarget(c *Check, rules Rules, x *Subject) {
 	case MarkOwner:
 		t.refuseHandOver(x.Machine)
 	case CreateRequest:
-		if c.requested(x) {
+		if c.requestExists(x) {
 			t.refuse(reason.AlreadyRequested)
 		}
 	}
 }
 
-// refuseDeletion: a Machine is only deleted when a controller makes a new one,
-// and a control-plane Machine only when the administrator said so, too.
+// refuseDeletion refuses the deletion of a Machine that no controller recreates,
+// and of a control-plane Machine unless the administrator allowed it.
 func (t *TargetReport) refuseDeletion(rules Rules, m *Machine) {
 	if m == nil || m.ControllerOwner == (Owner{}) {
 		t.refuse(reason.NoController)
@@ -190,8 +190,8 @@ func (t *TargetReport) refuseDeletion(rules Rules, m *Machine) {
 	}
 }
 
-// requested says whether the request that the check would make exists.
-func (c *Check) requested(x *Subject) bool {
+// requestExists reports whether the request that the check would make exists.
+func (c *Check) requestExists(x *Subject) bool {
 	if c.Template == nil || x.Machine == nil {
 		return false
 	}
@@ -207,34 +207,36 @@ func (t *TargetReport) refuse(r reason.Code) {
 	}
 }
 
-// leave replaces the verdict: nobody judges the target as long as this holds.
-func (t TargetReport) leave(code reason.Code, why string) TargetReport {
+// leftIndeterminate replaces the verdict: the target is not evaluated while code
+// applies.
+func (t TargetReport) leftIndeterminate(code reason.Code, why string) TargetReport {
 	t.set(Indeterminate, code, why)
 	t.Action, t.Refusals = None, []reason.Code{}
-	t.RecheckAfterSeconds, t.Due, t.again, t.Since, t.Timeout = 0, time.Time{}, time.Time{}, time.Time{}, 0
+	t.RecheckAfterSeconds, t.Due, t.reasonChangesAt, t.Since, t.Timeout = 0, time.Time{}, time.Time{}, time.Time{}, 0
 	return t
 }
 
-// leaseFresh is how long after its last renewal a Lease counts as moving: the
-// kubelet renews every 10 s.
+// leaseFresh is how long after its last renewal a Lease counts as renewed. The
+// kubelet renews it every 10 s.
 const leaseFresh = 60 * time.Second
 
 // refuseAlive refuses a Node whose Ready is Unknown while its kubelet still
-// renews the Lease: it runs, only its status does not get through. // I4
+// renews the Lease. Such a host runs; only its status does not reach the API
+// server. // I4
 func (t *TargetReport) refuseAlive(x *Subject, now time.Time) {
-	if x.Node == nil || t.Action == None || !readsHealth(t.Reason) {
+	if x.Node == nil || t.Action == None || !isHealthReason(t.Reason) {
 		return
 	}
 	ready, ok := x.Node.condition("Ready")
 	if !ok || ready.Status != "Unknown" || !x.Lease.RenewTime.After(ready.LastTransition) {
 		return
 	}
-	still := x.Lease.RenewTime.Add(leaseFresh)
-	if !now.Before(still) {
+	freshUntil := x.Lease.RenewTime.Add(leaseFresh)
+	if !now.Before(freshUntil) {
 		return
 	}
 	t.refuse(reason.NodeAlive)
-	t.waitUntil(still, now)
+	t.waitUntil(freshUntil, now)
 }
 
 func stateReason(s State) reason.Code {

@@ -115,7 +115,7 @@ func TestWindowAtNoTime(t *testing.T) {
 	assert.Equal(t, policy.StateActive, state, message)
 
 	n := policy.Node{Name: "n-1", Conditions: []policy.Condition{{Type: "Ready", Status: "Unknown"}}}
-	judged := policy.Judge(&always, policy.CheckContext{}, policy.Subject{Node: &n}, epoch)
+	judged := policy.Evaluate(&always, policy.CheckContext{}, policy.Subject{Node: &n}, epoch)
 	assert.Equal(t, policy.Skipped, judged.Verdict, "also the look just before acting sees the window")
 	assert.Equal(t, reason.Paused, judged.Reason)
 	assert.Equal(t, policy.None, judged.Action)

@@ -12,43 +12,44 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 )
 
-// Actors lets everybody in the process use the same BMCs: each service is asked
-// by one at a time, whatever systems or outlets stand behind it, and those who
-// use one device with one account share one client, so one session. Services do
+// Actors lets all parts of the process share the BMCs. Each service handles one
+// operation at a time, whatever systems or outlets are behind it. Users of one
+// device with the same account share one client, and so one session. Services do
 // not wait for each other.
 //
-// Urgent users go first, in the order they came. A patient operation in flight
-// is cancelled when an urgent one waits, and starts only when the service was
-// quiet for a while; an urgent user paces itself by its polls. // bmc.md 7.5
+// Urgent users go first, in the order of their requests. A patient operation in
+// flight is cancelled when an urgent one waits. It starts only after the service
+// was quiet for a while; an urgent user paces itself by its polls. // bmc.md 7.5
 type Actors struct {
 	open bmc.Opener
 
-	mu       sync.Mutex // of everything below, and of all services and clients
+	mu       sync.Mutex // guards everything below, and all services and clients
 	services map[string]*service
 }
 
-// closeTimeout bounds the end of a session on the BMC, and the wait for it.
+// closeTimeout limits the end of a session on the BMC, and the wait for it.
 const closeTimeout = 2 * time.Second
 
-// NewActors makes the actors of the BMCs that open opens. It is called without
-// a lock held, once for all users of a device.
+// NewActors returns the Actors of the BMCs that open opens. open is called
+// without a lock held, once for all users of a device.
 func NewActors(open bmc.Opener) *Actors {
 	return &Actors{open: open, services: map[string]*service{}}
 }
 
-// Urgent opens for runs, probes and people. The Power may be used by several
-// goroutines; it is a Describer and an Auditor too, but to describe or audit is
-// patient for everybody.
+// Urgent returns the opener for runs, probes and people. The Power may be used by
+// several goroutines. It is also a Describer and an Auditor; these two operations
+// are patient for all users.
 func (a *Actors) Urgent() bmc.Opener {
 	return func(d bmc.Device) (bmc.Power, error) { return a.acquire(d, true) }
 }
 
-// Patient opens for health checks, which only read: Send is refused.
+// Patient returns the opener for the BMC health check, which only reads: Send is
+// refused.
 func (a *Actors) Patient() bmc.Opener {
 	return func(d bmc.Device) (bmc.Power, error) { return a.acquire(d, false) }
 }
 
-// acquire gives one user a handle of the client for d.
+// acquire returns a handle of the client for d to one user.
 func (a *Actors) acquire(d bmc.Device, urgent bool) (bmc.Power, error) {
 	if d.Unusable != nil {
 		return nil, d.Unusable
@@ -74,17 +75,17 @@ func (a *Actors) acquire(d bmc.Device, urgent bool) (bmc.Power, error) {
 
 // client is one Power, shared by the users of one device with one account.
 type client struct {
-	device bmc.Device
-	once   sync.Once
-	power  bmc.Power
-	err    error
-	users  int
-	close  *operation    // queued, when the last user went
-	who    *bmc.Identity // of the last reading, whoever asked; only the one operation in flight uses it
+	device       bmc.Device
+	once         sync.Once
+	power        bmc.Power
+	err          error
+	users        int
+	close        *operation    // queued when the last user has left
+	lastIdentity *bmc.Identity // of the last reading of any user; only the one operation in flight uses it
 }
 
-// sameClient says whether one client serves both: all that leads to the device,
-// what is trusted there, and the account.
+// sameClient reports whether one client serves both devices: all that leads to
+// the device, what is trusted there, and the account are equal.
 func sameClient(a, b bmc.Device) bool {
 	return a.Driver == b.Driver && a.Endpoint == b.Endpoint && a.Provider == b.Provider &&
 		a.Agent == b.Agent && maps.Equal(a.Parameters, b.Parameters) && a.TLS == b.TLS &&
@@ -92,13 +93,13 @@ func sameClient(a, b bmc.Device) bool {
 		maps.EqualFunc(a.SecretParameters, b.SecretParameters, bmc.Secret.Equal) && a.Password.Equal(b.Password)
 }
 
-// handle is one user's hold on a shared client.
+// handle is one user's reference to a shared client.
 type handle struct {
-	service *service
-	client  *client
-	urgent  bool
-	closed  bool
-	saw     *bmc.Identity // of the last reading that this user got; guarded by actors.mu
+	service      *service
+	client       *client
+	urgent       bool
+	closed       bool
+	lastIdentity *bmc.Identity // of the last reading of this user; guarded by actors.mu
 }
 
 var (
@@ -107,7 +108,7 @@ var (
 	_ bmc.Auditor   = (*handle)(nil)
 )
 
-// Read asks for the power state.
+// Read reads the power state.
 func (h *handle) Read(ctx context.Context) (bmc.Reading, error) {
 	op := &operation{name: "read power state", handle: h, urgent: h.urgent}
 	r, err := ask(ctx, op, func(ctx context.Context, p bmc.Power) (bmc.Reading, error) {
@@ -115,59 +116,61 @@ func (h *handle) Read(ctx context.Context) (bmc.Reading, error) {
 		r, err := p.Read(ctx)
 		r.Took = time.Since(start)
 		if err == nil {
-			h.client.who = &r.Identity
+			h.client.lastIdentity = &r.Identity
 		}
 		return r, err
 	})
 	if err == nil {
 		h.service.actors.mu.Lock()
 		defer h.service.actors.mu.Unlock()
-		h.saw = &r.Identity
+		h.lastIdentity = &r.Identity
 	}
 	return r, err
 }
 
-// Send gives an absolute command. A Power gives it to the machine that it read last,
-// which must be the one that this user saw: others read through it, too. // I8
+// Send sends an absolute command. A Power sends it to the machine that it read
+// last. That must be the machine that this user read, because others read through
+// the same Power. // I8
 func (h *handle) Send(ctx context.Context, c bmc.Command) (bmc.Receipt, error) {
 	op := &operation{name: "send " + c.String(), handle: h, urgent: h.urgent, commands: true}
 	if !h.urgent {
-		return bmc.Receipt{}, op.fail(bmc.KindUnsupported, bmc.SentNo, errors.New("a health check only reads"))
+		return bmc.Receipt{}, op.fail(bmc.KindUnsupported, bmc.SentNo, errors.New("the BMC health check sends no commands"))
 	}
 	return ask(ctx, op, func(ctx context.Context, p bmc.Power) (bmc.Receipt, error) {
 		h.service.actors.mu.Lock()
-		saw := h.saw
+		saw := h.lastIdentity
 		h.service.actors.mu.Unlock()
-		if who := h.client.who; saw != nil && who != nil && !saw.Equal(*who) {
-			return bmc.Receipt{}, op.fail(bmc.KindIdentity, bmc.SentNo, fmt.Errorf("system %q (serial %q) was read, and since then %q (serial %q) answered others: no command is sent",
+		if who := h.client.lastIdentity; saw != nil && who != nil && !saw.Equal(*who) {
+			return bmc.Receipt{}, op.fail(bmc.KindIdentity, bmc.SentNo, fmt.Errorf("system %q (serial %q) was read, but %q (serial %q) has answered since; no command was sent",
 				saw.UUID, saw.Serial, who.UUID, who.Serial))
 		}
 		return p.Send(ctx, c)
 	})
 }
 
-// Describe forwards to the client, if that can.
+// Describe calls the client if it is a Describer.
 func (h *handle) Describe(ctx context.Context) (bmc.Description, error) {
 	op := &operation{name: "describe", handle: h}
 	d, able := h.client.power.(bmc.Describer)
 	if !able {
-		return bmc.Description{}, op.fail(bmc.KindUnsupported, bmc.SentNo, errors.New("its driver cannot describe it"))
+		return bmc.Description{}, op.fail(bmc.KindUnsupported, bmc.SentNo, errors.New("its driver does not support descriptions"))
 	}
 	return ask(ctx, op, func(ctx context.Context, _ bmc.Power) (bmc.Description, error) { return d.Describe(ctx) })
 }
 
-// Audit forwards to the client, if that can.
+// Audit calls the client if it is an Auditor.
 func (h *handle) Audit(ctx context.Context) ([]bmc.Finding, error) {
 	op := &operation{name: "audit", handle: h}
 	d, able := h.client.power.(bmc.Auditor)
 	if !able {
-		return nil, op.fail(bmc.KindUnsupported, bmc.SentNo, errors.New("its driver cannot audit it"))
+		return nil, op.fail(bmc.KindUnsupported, bmc.SentNo, errors.New("its driver does not support audits"))
 	}
 	return ask(ctx, op, func(ctx context.Context, _ bmc.Power) ([]bmc.Finding, error) { return d.Audit(ctx) })
 }
 
-// Close ends this use. The last user's ends the session on the BMC, when what is
-// in flight there has ended; who cannot wait for that leaves it to the actor.
+// Close ends this use. The last user's Close ends the session on the BMC after
+// the operation in flight. If ctx ends first, the actor does it in the
+// background.
 func (h *handle) Close(ctx context.Context) error {
 	a := h.service.actors
 	a.mu.Lock()
@@ -176,10 +179,10 @@ func (h *handle) Close(ctx context.Context) error {
 		return nil
 	}
 	h.closed = true
-	op := h.service.release(h)
+	op := h.service.releaseClient(h)
 	a.mu.Unlock()
 	if op == nil {
-		return nil // others use it
+		return nil // other users remain
 	}
 	timer := time.NewTimer(closeTimeout)
 	defer timer.Stop()

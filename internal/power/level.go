@@ -13,10 +13,10 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 )
 
-// OpenLevel makes one Power of all devices of a host's level, and of the levels
-// below it as witnesses: an outlet that reads Off proves nothing while the BMC
-// still reads On, or has not been heard. The only device of the first level is its
-// own Power. // I1
+// OpenLevel combines all devices of a host's level into one Power, with the
+// levels below it as witnesses: an outlet that reads Off proves nothing while the
+// BMC still reads On, or has not been read. If the first level has a single
+// device, the result is the Power of that device. // I1
 func OpenLevel(open bmc.Opener, h bmc.Host, level int) (bmc.Power, error) {
 	if level < 0 || level >= len(h.Levels) || len(h.Levels[level].Devices) == 0 {
 		return nil, &bmc.Error{Kind: bmc.KindUnsupported, Op: "open", Addr: h.Name, Err: fmt.Errorf("the host has no power level %d", level+1)}
@@ -25,7 +25,7 @@ func OpenLevel(open bmc.Opener, h bmc.Host, level int) (bmc.Power, error) {
 	for _, d := range h.Levels[level].Devices {
 		p, err := openDevice(open, d)
 		if err != nil {
-			_ = l.Close(context.Background()) // nothing was asked of them yet
+			_ = l.Close(context.Background()) // nothing has been sent to them
 			return nil, err
 		}
 		l.devices = append(l.devices, p)
@@ -33,8 +33,8 @@ func OpenLevel(open bmc.Opener, h bmc.Host, level int) (bmc.Power, error) {
 	services := map[string]*witnesses{}
 	for i := range level {
 		for _, d := range h.Levels[i].Devices {
-			if p, err := openDevice(open, d); err == nil { // one that cannot be opened has nothing to say
-				l.gather(d, p, services, h.Levels[level].Devices)
+			if p, err := openDevice(open, d); err == nil { // a device that cannot be opened is no witness
+				l.addWitness(d, p, services, h.Levels[level].Devices)
 			}
 		}
 	}
@@ -59,52 +59,55 @@ type levelPower struct {
 	sessions []uint64 // of the devices at the last reading
 	serial   uint64   // changes with any of them
 
-	last     bmc.Command // that was given
-	accepted bool        // by each device
-	since    time.Time   // what witnesses saw before this says nothing
+	last     bmc.Command // the last command
+	accepted bool        // whether each device accepted it
+	since    time.Time   // answers of witnesses from before this time do not count
 }
 
-// serials numbers the sessions of all levels: no two readings from different
-// ones look alike. The top bit keeps them apart from those of single devices.
+// serials numbers the sessions of all levels, so that readings from different
+// sessions never look alike. The top bit separates them from those of single
+// devices.
 var serials atomic.Uint64
 
 const levelSerial = 1 << 63
 
-// Read asks all devices at once. A level is Off when each device of it is and no
-// witness says otherwise, and On when one is, since one outlet feeds the whole host;
-// else one that cannot be read makes the whole unreadable.
+// Read reads all devices at the same time. A level is Off if each of its devices
+// is Off and no witness contradicts. It is On if one device is On, because one
+// outlet feeds the whole host. Otherwise one device that cannot be read makes the
+// level unreadable.
 func (l *levelPower) Read(ctx context.Context) (bmc.Reading, error) {
 	began := time.Now()
-	l.ask(ctx, false)
+	l.askWitnesses(ctx, false)
 	parts := make([]bmc.Reading, len(l.devices))
-	errs := each(l.devices, func(i int, p bmc.Power) (err error) {
+	errs := forAll(l.devices, func(i int, p bmc.Power) (err error) {
 		if parts[i], err = p.Read(ctx); err != nil {
-			parts[i] = bmc.Reading{At: time.Now()} // whatever came with the error: Unknown
+			parts[i] = bmc.Reading{At: time.Now()} // the error makes it Unknown
 		}
 		return err
 	})
-	l.ask(ctx, true) // its own devices come first
-	r := l.together(parts)
+	l.askWitnesses(ctx, true) // the level's own devices come first
+	r := l.combine(parts)
 	if err := worst(errs); err != nil && (r.State != bmc.On || bmc.KindOf(err).RefusesAccount()) {
 		return bmc.Reading{}, err
 	}
 	if r.State == bmc.Off {
-		r = l.hear(ctx, began, r)
+		r = l.consultWitnesses(ctx, began, r)
 	}
 	return r, nil
 }
 
-// ask lets the witnesses be asked, those at the level's own services or the others.
-func (l *levelPower) ask(ctx context.Context, shared bool) {
+// askWitnesses starts rounds of the witnesses at the level's own services, or of
+// the others.
+func (l *levelPower) askWitnesses(ctx context.Context, shared bool) {
 	for _, ws := range l.witnesses {
 		if ws.shared == shared {
-			ws.ask(ctx, l.since)
+			ws.startRound(ctx, l.since)
 		}
 	}
 }
 
-// together makes one reading of those of all devices.
-func (l *levelPower) together(parts []bmc.Reading) bmc.Reading {
+// combine makes one reading of the readings of all devices.
+func (l *levelPower) combine(parts []bmc.Reading) bmc.Reading {
 	r := bmc.Reading{At: parts[0].At}
 	asked := parts[0].At
 	var on, off int
@@ -129,7 +132,7 @@ func (l *levelPower) together(parts []bmc.Reading) bmc.Reading {
 		raws, sessions = append(raws, p.Raw), append(sessions, p.Session)
 		uuids, serialNumbers = append(uuids, p.Identity.UUID), append(serialNumbers, p.Identity.Serial)
 	}
-	r.Took = r.At.Sub(asked) // so that the reading begins with the first question
+	r.Took = r.At.Sub(asked) // the reading starts with the first request
 	switch {
 	case off == len(parts):
 		r.State = bmc.Off
@@ -149,15 +152,16 @@ func (l *levelPower) together(parts []bmc.Reading) bmc.Reading {
 	return r
 }
 
-// maxRaw bounds Reading.Raw, in bytes.
+// maxRaw limits Reading.Raw, in bytes.
 const maxRaw = 64
 
-// Send gives the command to all devices at once; each must accept it. What the
-// witnesses saw before it says nothing; to repeat what was accepted changes nothing.
+// Send sends the command to all devices at the same time; each must accept it.
+// Answers of witnesses from before it no longer count. Repeating an accepted
+// command changes nothing.
 func (l *levelPower) Send(ctx context.Context, c bmc.Command) (bmc.Receipt, error) {
 	if repeats := c == l.last && l.accepted; !repeats {
 		for _, ws := range l.witnesses {
-			ws.drop()
+			ws.cancelRound()
 		}
 		defer func() { l.since = time.Now() }()
 	}
@@ -168,20 +172,20 @@ func (l *levelPower) Send(ctx context.Context, c bmc.Command) (bmc.Receipt, erro
 
 func (l *levelPower) send(ctx context.Context, c bmc.Command) (bmc.Receipt, error) {
 	receipts := make([]bmc.Receipt, len(l.devices))
-	errs := each(l.devices, func(i int, p bmc.Power) (err error) {
+	errs := forAll(l.devices, func(i int, p bmc.Power) (err error) {
 		receipts[i], err = p.Send(ctx, c)
 		return err
 	})
 	if err := worst(errs); err != nil {
-		return bmc.Receipt{}, together(err, errs)
+		return bmc.Receipt{}, combineErrors(err, errs)
 	}
 	already := !slices.ContainsFunc(receipts, func(r bmc.Receipt) bool { return !r.Already })
 	return bmc.Receipt{Already: already}, nil
 }
 
-// together is err, one of errs, with what is known about the command's arrival at
-// all devices: where one took it and another did not, maybe. // I2
-func together(err error, errs []error) error {
+// combineErrors returns err, one of errs, with what is known about the command's
+// arrival at all devices: Maybe if one accepted it and another did not. // I2
+func combineErrors(err error, errs []error) error {
 	sent := sentOf(errs[0])
 	for _, e := range errs[1:] {
 		if sentOf(e) != sent {
@@ -195,7 +199,8 @@ func together(err error, errs []error) error {
 	return &whole
 }
 
-// sentOf is what err tells about a command; nil is a command that was accepted.
+// sentOf returns what err says about the arrival of a command; nil means
+// accepted.
 func sentOf(err error) bmc.Sent {
 	if err == nil {
 		return bmc.SentYes
@@ -210,14 +215,15 @@ func sentOf(err error) bmc.Sent {
 func (l *levelPower) Close(ctx context.Context) error {
 	var witnessed []error
 	var wait sync.WaitGroup
-	wait.Go(func() { witnessed = each(l.witnesses, func(_ int, ws *witnesses) error { return ws.close(ctx) }) })
-	errs := each(l.devices, func(_ int, p bmc.Power) error { return p.Close(ctx) })
+	wait.Go(func() { witnessed = forAll(l.witnesses, func(_ int, ws *witnesses) error { return ws.close(ctx) }) })
+	errs := forAll(l.devices, func(_ int, p bmc.Power) error { return p.Close(ctx) })
 	wait.Wait()
 	return errors.Join(append(errs, witnessed...)...)
 }
 
-// each runs f for all at once and gives their errors in order.
-func each[T any](all []T, f func(int, T) error) []error {
+// forAll runs f for all elements at the same time and returns their errors in
+// order.
+func forAll[T any](all []T, f func(int, T) error) []error {
 	errs := make([]error, len(all))
 	var wait sync.WaitGroup
 	for i, one := range all {
@@ -227,8 +233,8 @@ func each[T any](all []T, f func(int, T) error) []error {
 	return errs
 }
 
-// worst is the error that says most: a refused account, which no repetition
-// mends, else the first; nil when there is none.
+// worst returns the most important error: a refused account, which no repetition
+// corrects, else the first; nil if there is none.
 func worst(errs []error) error {
 	var found error
 	for _, err := range errs {

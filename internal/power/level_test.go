@@ -238,7 +238,7 @@ func TestLevelAge(t *testing.T) {
 		assert.Equal(t, start.Add(time.Second), r.Parts[1].At)
 		early, late := r, r
 		early.Parts[1].Took, late.At = 3*time.Second, start.Add(2*time.Second)
-		together := new(levelPower).together([]bmc.Reading{early.Parts[1], late})
+		together := new(levelPower).combine([]bmc.Reading{early.Parts[1], late})
 		assert.Equal(t, start.Add(-2*time.Second), together.At.Add(-together.Took), "when the first device was asked")
 	})
 }

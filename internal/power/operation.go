@@ -9,8 +9,8 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 )
 
-// ErrInUse marks the error of an operation that was not carried out, or not to
-// its end, because others use the BMC. It says nothing against the BMC.
+// ErrInUse marks the error of an operation that was not carried out, or not
+// completed, because others use the BMC. It is no failure of the BMC.
 var ErrInUse = errors.New("the BMC is in use")
 
 // errNotAsked marks the error of an operation that never had its turn.
@@ -18,8 +18,8 @@ var errNotAsked = errors.New("not asked")
 
 var errClosed = errors.New("used after it was closed")
 
-// grace is for a Power that ends an operation when its ctx ends, as it must:
-// it tells best what is known then. One that does not is waited for no longer.
+// grace is how long to wait for an operation after its ctx ended. A Power must
+// end it then, and knows best what happened. After that the wait ends.
 const grace = 100 * time.Millisecond
 
 // operation is one use of a client.
@@ -29,25 +29,25 @@ type operation struct {
 	urgent   bool
 	commands bool // it may change the power state
 	closes   bool
-	caller   context.Context // of the one call that waits for it
+	caller   context.Context // of the call that waits for it
 	run      func(context.Context)
-	done     chan struct{} // closed when it has ended
+	done     chan struct{} // closed at the end
 
 	started  time.Time
 	cancel   context.CancelFunc
-	yielded  bool // cancelled for an urgent one
+	yielded  bool // cancelled for an urgent operation
 	dropped  bool // its handle was closed before its turn
 	closeErr error
 }
 
-// ask queues op, waits for its turn and carries it out by f.
+// ask queues op, waits for its turn and runs f.
 func ask[T any](ctx context.Context, op *operation, f func(context.Context, bmc.Power) (T, error)) (T, error) {
 	type answer struct {
 		value T
 		err   error
 	}
 	var none T
-	got := make(chan answer, 1) // op may end when nobody waits any more
+	got := make(chan answer, 1) // buffered: the caller may stop waiting before op ends
 	op.caller = ctx
 	op.run = func(ctx context.Context) {
 		value, err := f(ctx, op.handle.client.power)
@@ -59,7 +59,7 @@ func ask[T any](ctx context.Context, op *operation, f func(context.Context, bmc.
 	select {
 	case <-op.done:
 	case <-ctx.Done():
-		if err := op.handle.service.leave(op); err != nil {
+		if err := op.handle.service.abandon(op); err != nil {
 			return none, err
 		}
 	}
@@ -68,29 +68,29 @@ func ask[T any](ctx context.Context, op *operation, f func(context.Context, bmc.
 	}
 	a := <-got
 	if a.err != nil && op.yielded {
-		return none, op.fail(bmc.KindBusy, bmc.SentNo, fmt.Errorf("%w: gave way to a more urgent use", ErrInUse))
+		return none, op.fail(bmc.KindBusy, bmc.SentNo, fmt.Errorf("%w: cancelled for a more urgent operation", ErrInUse))
 	}
 	return a.value, a.err
 }
 
-// fail is the error of an operation that the actor itself ends.
+// fail returns the error of an operation that the actor ends.
 func (o *operation) fail(k bmc.Kind, sent bmc.Sent, err error) error {
 	return &bmc.Error{Kind: k, Op: o.name, Addr: o.handle.client.device.String(), Sent: sent, Err: err}
 }
 
-// busy is why op did not get its turn while r was running.
+// busy returns why op did not get its turn while r was running.
 func (o *operation) busy(r *operation) error {
 	ended := o.caller.Err()
 	switch {
 	case r == nil:
-		return o.fail(bmc.KindBusy, bmc.SentNo, fmt.Errorf("%w: it was asked a moment ago: %w", ErrInUse, ended))
-	case r.hangs():
-		return o.fail(bmc.KindUnreachable, bmc.SentNo, fmt.Errorf("%w: %q hangs there for %s: %w", errNotAsked, r.name, time.Since(r.started).Round(time.Second), ended))
+		return o.fail(bmc.KindBusy, bmc.SentNo, fmt.Errorf("%w: its last operation ended a moment ago: %w", ErrInUse, ended))
+	case r.isHung():
+		return o.fail(bmc.KindUnreachable, bmc.SentNo, fmt.Errorf("%w: %q has been hanging there for %s: %w", errNotAsked, r.name, time.Since(r.started).Round(time.Second), ended))
 	}
-	return o.fail(bmc.KindBusy, bmc.SentNo, fmt.Errorf("%w: %q is under way: %w", ErrInUse, r.name, ended))
+	return o.fail(bmc.KindBusy, bmc.SentNo, fmt.Errorf("%w: %q is in progress: %w", ErrInUse, r.name, ended))
 }
 
-// hangs says whether o, which is running, should have returned.
-func (o *operation) hangs() bool {
+// isHung reports whether o is running and should have returned.
+func (o *operation) isHung() bool {
 	return o.yielded || o.caller.Err() != nil || o.closes && time.Since(o.started) > closeTimeout+grace
 }

@@ -10,40 +10,39 @@ import (
 )
 
 const (
-	// A patient operation starts this long after the last urgent one of others: a
-	// run that polls is left alone with its BMC and its session. // bmc.md 7.5
+	// A patient operation starts this long after the last urgent one of another
+	// user, so that a run that polls keeps its BMC and its session. // bmc.md 7.5
 	afterUrgent = 5 * time.Second
-	// ... and this long after a patient one of others: BMCs stall when they are
-	// asked without pause.
+	// It starts this long after a patient one of another user: BMCs stall when they
+	// are polled without a pause.
 	afterPatient = time.Second
 )
 
-// service is one BMC or PDU and those who want something of it. Everything in
-// it is guarded by actors.mu.
+// service is one BMC or PDU and its users. actors.mu guards all fields.
 type service struct {
 	actors  *Actors
 	name    string
 	clients []*client
 
-	running                  *operation // at most one goroutine for each service
+	running                  *operation // at most one per service
 	urgent, closing, patient []*operation
 
-	lastUrgent, lastPatient visit
-	timer                   *time.Timer // calls next when a patient operation, or the end, is due
+	lastUrgent, lastPatient lastUse
+	timer                   *time.Timer // calls next when a patient operation, or the removal of the service, is due
 }
 
-// visit is the end of an operation, and whose it was.
-type visit struct {
+// lastUse is the end of an operation, and its user.
+type lastUse struct {
 	at     time.Time
 	handle *handle
 }
 
-// client finds or makes the client for d, and counts one more user.
+// client finds or creates the client for d, and adds a user.
 func (s *service) client(d bmc.Device) *client {
 	for _, c := range s.clients {
 		if sameClient(c.device, d) {
 			c.users++
-			if c.close != nil { // its session is still good
+			if c.close != nil { // reuse its session
 				s.closing = without(s.closing, c.close)
 				close(c.close.done)
 				c.close = nil
@@ -56,21 +55,22 @@ func (s *service) client(d bmc.Device) *client {
 	return c
 }
 
-// forget drops a client that nobody can use.
+// forget removes a client that has no users.
 func (s *service) forget(c *client) {
 	s.clients = without(s.clients, c)
 }
 
-// release counts one user of h's client less, and queues the end of its session
-// when that was the last; nil when it was not. What h still waits for is not done.
-func (s *service) release(h *handle) *operation {
+// releaseClient removes a user of h's client. After the last user it queues the
+// end of the session and returns that operation, else nil. Operations of h that
+// still wait are dropped.
+func (s *service) releaseClient(h *handle) *operation {
 	s.urgent, s.patient = s.drop(s.urgent, h), s.drop(s.patient, h)
 	c := h.client
 	if c.users--; c.users > 0 {
 		return nil
 	}
 	op := &operation{name: "close session", handle: h, closes: true, done: make(chan struct{})}
-	op.caller = context.Background() // the user's time may be over; the BMC's session must end
+	op.caller = context.Background() // the user's ctx may have ended, but the session on the BMC must end
 	op.run = func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, closeTimeout)
 		defer cancel()
@@ -94,7 +94,7 @@ func (s *service) drop(queue []*operation, h *handle) []*operation {
 	})
 }
 
-// submit queues op. An urgent one makes a patient one in flight give way.
+// submit queues op. An urgent one cancels a patient one in flight.
 func (s *service) submit(op *operation) error {
 	s.actors.mu.Lock()
 	defer s.actors.mu.Unlock()
@@ -119,9 +119,9 @@ func (s *service) submit(op *operation) error {
 	return nil
 }
 
-// leave is for a caller whose ctx ended. nil means that op has ended and its
-// answer is there. An operation that had started is as good as asked.
-func (s *service) leave(op *operation) error {
+// abandon is called when the ctx of the caller ended. nil means that op has ended
+// and its answer is available. An operation that has started counts as sent.
+func (s *service) abandon(op *operation) error {
 	s.actors.mu.Lock()
 	started := !op.started.IsZero()
 	if !started {
@@ -142,11 +142,12 @@ func (s *service) leave(op *operation) error {
 	if op.commands {
 		sent = bmc.SentMaybe
 	}
-	return op.fail(bmc.KindUnreachable, sent, fmt.Errorf("its driver does not return: %w", op.caller.Err()))
+	return op.fail(bmc.KindUnreachable, sent, fmt.Errorf("its driver did not return: %w", op.caller.Err()))
 }
 
-// next starts what is due, if nothing is running: urgent ones, then ends of
-// sessions, then patient ones. A service without users goes when it was quiet.
+// next starts what is due, if nothing is running: urgent operations, then ends of
+// sessions, then patient operations. It removes a service that has no users and
+// was quiet.
 func (s *service) next() {
 	if s.running != nil {
 		return
@@ -161,7 +162,7 @@ func (s *service) next() {
 	case len(s.closing) > 0:
 		op := s.closing[0]
 		op.handle.client.close = nil
-		s.forget(op.handle.client) // from here on a new user gets a new client
+		s.forget(op.handle.client) // a new user now gets a new client
 		s.start(&s.closing)
 	case len(s.patient) > 0:
 		if wait := time.Until(s.due(s.patient[0].handle)); wait > 0 {
@@ -200,7 +201,7 @@ func (s *service) later(wait time.Duration) {
 	})
 }
 
-// start runs the first of a queue in a goroutine of its own.
+// start runs the first operation of a queue in a goroutine.
 func (s *service) start(queue *[]*operation) {
 	op := (*queue)[0]
 	*queue = (*queue)[1:]
@@ -218,7 +219,7 @@ func (s *service) start(queue *[]*operation) {
 
 func (s *service) ended(op *operation) {
 	s.running = nil
-	v := visit{time.Now(), op.handle}
+	v := lastUse{time.Now(), op.handle}
 	if op.urgent {
 		s.lastUrgent = v
 	} else {
@@ -228,7 +229,7 @@ func (s *service) ended(op *operation) {
 	s.next()
 }
 
-// without is list without x.
+// without returns list without x.
 func without[T comparable](list []T, x T) []T {
 	return slices.DeleteFunc(list, func(y T) bool { return y == x })
 }

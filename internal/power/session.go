@@ -72,7 +72,7 @@ func (s *Session) Read(ctx context.Context) (bmc.Reading, error) {
 	if err != nil {
 		r = bmc.Reading{At: time.Now()}
 	} else {
-		s.accepted = s.accepted.Heard(r)
+		s.accepted = s.accepted.AddReading(r)
 	}
 	s.proof = s.proof.Add(r)
 	s.refused = s.refused || bmc.KindOf(err).RefusesAccount()
@@ -85,7 +85,7 @@ func (s *Session) Send(ctx context.Context, c bmc.Command) error {
 	defer cancel()
 	_, err := s.conn.Send(ctx, c)
 	s.proof = s.proof.Reset()
-	s.accepted = s.accepted.Sent(c, err)
+	s.accepted = s.accepted.AddCommand(c, err)
 	s.refused = s.refused || bmc.KindOf(err).RefusesAccount() // the next look shows it
 	return err
 }
@@ -96,11 +96,11 @@ func (s *Session) Close(ctx context.Context) {
 	_ = s.conn.Close(ctx) // a session left behind is the BMC's to time out
 }
 
-// AlsoOn names a level below that its witnesses have heard to read On since a time; ""
+// LowerLevelOn names a level below that its witnesses have heard to read On since a time; ""
 // when none has.
-func (s *Session) AlsoOn(since time.Time) string {
-	if level, ok := s.conn.(interface{ AlsoOn(since time.Time) string }); ok {
-		return level.AlsoOn(since)
+func (s *Session) LowerLevelOn(since time.Time) string {
+	if level, ok := s.conn.(interface{ LowerLevelOn(since time.Time) string }); ok {
+		return level.LowerLevelOn(since)
 	}
 	return ""
 }
@@ -122,7 +122,7 @@ func (s *Session) Proof() bmc.Proof { return s.proof }
 
 // OffAccepted says whether the level accepted an Off, and nothing since speaks against
 // that.
-func (s *Session) OffAccepted() bool { return s.accepted.Off() }
+func (s *Session) OffAccepted() bool { return s.accepted.OffAccepted() }
 
 // AccountRefused says whether the level has refused the account in this session.
 func (s *Session) AccountRefused() bool { return s.refused }

@@ -37,7 +37,7 @@ func TestOffBeforeARestartOfTheBMCDoesNotCount(t *testing.T) {
 				require.NoError(t, err)
 				time.Sleep(2 * time.Second)
 			}
-			return s.accepted.Off() && s.proof.Proven(time.Now())
+			return s.accepted.OffAccepted() && s.proof.Proven(time.Now())
 		}
 		require.NoError(t, s.Send(t.Context(), bmc.CommandOff))
 		assert.False(t, proven(), "nobody knows in which session it was accepted")

@@ -47,7 +47,7 @@ func TestStuckPower(t *testing.T) {
 			assert.Equal(t, time.Second, time.Since(start))
 			assert.Equal(t, bmc.KindUnreachable, bmc.KindOf(err))
 			assert.NotErrorIs(t, err, ErrInUse, "a BMC that hangs is not dependable")
-			assert.ErrorContains(t, err, `"send off" hangs there`)
+			assert.ErrorContains(t, err, `"send off" has been hanging there`)
 			require.NoError(t, errOf(good.Read(t.Context())), "another service is not delayed")
 		}
 		synctest.Wait()

@@ -11,52 +11,52 @@ import (
 )
 
 const (
-	// witnessWait is how long an Off waits for witnesses that are being asked: they
-	// are mostly dead by then, and what was read must not grow old meanwhile.
+	// witnessWait is how long an Off waits for witnesses that are being read. Most
+	// of them are dead by then, and the reading must not become too old.
 	witnessWait = 2 * time.Second
-	// A witness itself has more time than the level in use gives its own devices: a
-	// host runs, however slowly its BMC says so. // I1
+	// A witness has more time than the devices of the level in use: a host may run
+	// although its BMC answers slowly. // I1
 	witnessTime      = 10 * time.Second
 	witnessTimeLower = 20 * time.Second // programs of others start, log in and wait
-	// witnessRest is how long, beyond two reads, the last answer counts while the
-	// next one is to come: longer than a Lease must stand still for a proof.
-	witnessRest = 20 * time.Second
+	// witnessValidity is how long, in addition to two reads, the last answer counts
+	// while the next read runs: longer than a Lease must be unchanged for a proof.
+	witnessValidity = 20 * time.Second
 )
 
-// verdict is what lower levels say to an Off of the level in use.
-type verdict uint8
+// witnessVerdict is what the lower levels read while the level in use reads Off.
+type witnessVerdict uint8
 
 const (
-	unheard verdict = iota // nothing yet, so nothing is known
-	silent                 // asked, and it did not say On
+	noAnswerYet   witnessVerdict = iota // not read yet
+	doesNotReadOn                       // read, and it did not read On
 	readsOn
 )
 
-// witnesses are the devices of lower levels at one service. They are only read, in
-// the background, each with its whole time and one after the other, as one service
-// answers. The goroutine of one round is the most that there is.
+// witnesses are the devices of lower levels at one service. They are only read,
+// in the background, one after the other, each with its full timeout. There is at
+// most one goroutine, for one round.
 type witnesses struct {
 	list []*witness
-	// shared: the level in use has a device at this service, too, which must have
-	// its turn. Then nobody is asked again while the last answer counts.
+	// shared: the level in use also has a device at this service, which must get
+	// its turn. Then no witness is read again while its last answer counts.
 	shared bool
 
 	cancel context.CancelFunc // ends the last round
-	done   chan struct{}      // closed when that has ended; nil before the first
+	done   chan struct{}      // closed at the end of the round; nil before the first
 
-	mu sync.Mutex // of what the list's devices have said
+	mu sync.Mutex // guards the answers in list
 }
 
 // witness is one device of a lower level.
 type witness struct {
 	power bmc.Power
 	name  string
-	time  time.Duration // of one read
+	time  time.Duration // timeout of one read
 
-	asked  time.Time // when the read began that counts; zero before the first
-	on     bool      // what it said
-	failed int       // reads in a row
-	// refused: it does not take the account; asking again would lock that.
+	asked  time.Time // start of the read whose answer counts; zero before the first
+	on     bool      // the answer
+	failed int       // consecutive failed reads
+	// refused: the device refused the account; another try could lock it.
 	refused bool
 }
 
@@ -68,21 +68,21 @@ func newWitness(d bmc.Device, p bmc.Power) *witness {
 	return w
 }
 
-// counts is how long what a device here said does.
-func (ws *witnesses) counts() time.Duration {
-	d := witnessRest
+// validFor is how long an answer of these devices counts.
+func (ws *witnesses) validFor() time.Duration {
+	d := witnessValidity
 	for _, w := range ws.list {
 		d += 2 * w.time
 	}
 	return d
 }
 
-// says is what all devices here say by now, by reads that began after since, and
-// who it is that keeps the level from reading Off.
-func (ws *witnesses) says(since, now time.Time) (verdict, string) {
+// verdict returns the result of all devices, from reads that started after since,
+// and the name of the device that keeps the level from reading Off.
+func (ws *witnesses) verdict(since, now time.Time) (witnessVerdict, string) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	oldest := now.Add(-ws.counts())
+	oldest := now.Add(-ws.validFor())
 	if since.After(oldest) {
 		oldest = since
 	}
@@ -97,17 +97,17 @@ func (ws *witnesses) says(since, now time.Time) (verdict, string) {
 		}
 	}
 	if waiting != "" {
-		return unheard, waiting
+		return noAnswerYet, waiting
 	}
-	return silent, ""
+	return doesNotReadOn, ""
 }
 
-// ask begins a round, unless one is under way or there is nobody to ask.
-func (ws *witnesses) ask(ctx context.Context, since time.Time) {
-	if !ws.ended() {
+// startRound starts a round, unless one is in progress or no answer is needed.
+func (ws *witnesses) startRound(ctx context.Context, since time.Time) {
+	if !ws.isIdle() {
 		return
 	}
-	if v, _ := ws.says(since, time.Now()); ws.shared && v == silent {
+	if v, _ := ws.verdict(since, time.Now()); ws.shared && v == doesNotReadOn {
 		return
 	}
 	ctx, ws.cancel = context.WithCancel(context.WithoutCancel(ctx)) // it outlives the level's Read
@@ -119,8 +119,8 @@ func (ws *witnesses) ask(ctx context.Context, since time.Time) {
 	}()
 }
 
-// ended says whether no round is under way.
-func (ws *witnesses) ended() bool {
+// isIdle reports whether no round is in progress.
+func (ws *witnesses) isIdle() bool {
 	if ws.done == nil {
 		return true
 	}
@@ -132,14 +132,14 @@ func (ws *witnesses) ended() bool {
 	}
 }
 
-// drop cancels the round under way: what it finds would not count.
-func (ws *witnesses) drop() {
+// cancelRound cancels the round in progress; its results would not count.
+func (ws *witnesses) cancelRound() {
 	if ws.cancel != nil {
 		ws.cancel()
 	}
 }
 
-// round asks each device once. Only rounds write what was said.
+// round reads each device once. Only rounds change the answers.
 func (ws *witnesses) round(ctx context.Context) {
 	for _, w := range ws.list {
 		if w.refused || ctx.Err() != nil {
@@ -150,16 +150,16 @@ func (ws *witnesses) round(ctx context.Context) {
 		r, err := w.power.Read(try)
 		whole := try.Err() != nil
 		cancel()
-		if ctx.Err() == nil { // else the answer is our own impatience
-			ws.hear(w, asked, r, err, whole)
+		if ctx.Err() == nil { // otherwise the read failed only because it was cancelled
+			ws.recordAnswer(w, asked, r, err, whole)
 		}
 	}
 }
 
-// hear notes one answer. Who was not asked has not answered. One failure may be
-// chance; one that took the whole time, or the second in a row, is what a cut of its
-// mains looks like.
-func (ws *witnesses) hear(w *witness, asked time.Time, r bmc.Reading, err error, whole bool) {
+// recordAnswer records one answer. A read that did not get its turn is no answer.
+// A single failure may be chance. A failure that took the whole timeout, or the
+// second in a row, is what a device without mains power looks like.
+func (ws *witnesses) recordAnswer(w *witness, asked time.Time, r bmc.Reading, err error, whole bool) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	switch {
@@ -175,13 +175,13 @@ func (ws *witnesses) hear(w *witness, asked time.Time, r bmc.Reading, err error,
 	}
 }
 
-// close ends the round under way, and then the sessions. A device whose read does
-// not return, as it must, is closed when it has.
+// close ends the round in progress, and then the sessions. If a read does not
+// return as it must, the sessions end when it does.
 func (ws *witnesses) close(ctx context.Context) error {
 	if ws.done == nil {
 		return ws.closeAll(ctx)
 	}
-	ws.drop()
+	ws.cancelRound()
 	timer := time.NewTimer(closeTimeout)
 	defer timer.Stop()
 	select {
@@ -194,7 +194,7 @@ func (ws *witnesses) close(ctx context.Context) error {
 		<-ws.done
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 		defer cancel()
-		_ = ws.closeAll(ctx) // nobody waits for it any more
+		_ = ws.closeAll(ctx) // nobody waits for the result
 	}()
 	return nil
 }
@@ -207,9 +207,10 @@ func (ws *witnesses) closeAll(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// hear gives a level's Off what its witnesses say to that: they are waited for a
-// little, from began on, and until each of them has answered nothing is known. // I1
-func (l *levelPower) hear(ctx context.Context, began time.Time, r bmc.Reading) bmc.Reading {
+// consultWitnesses applies the answers of the witnesses to a level's Off. It
+// waits for them for witnessWait from began on. Until each has answered, the
+// state is Unknown. // I1
+func (l *levelPower) consultWitnesses(ctx context.Context, began time.Time, r bmc.Reading) bmc.Reading {
 	timer := time.NewTimer(time.Until(began.Add(witnessWait)))
 	defer timer.Stop()
 	for _, ws := range l.witnesses {
@@ -217,38 +218,38 @@ func (l *levelPower) hear(ctx context.Context, began time.Time, r bmc.Reading) b
 			break
 		}
 	}
-	now, worst, who := time.Now(), silent, ""
+	now, worst, who := time.Now(), doesNotReadOn, ""
 	for _, ws := range l.witnesses {
-		switch v, name := ws.says(l.since, now); {
-		case v == readsOn, v == unheard && worst == silent:
+		switch v, name := ws.verdict(l.since, now); {
+		case v == readsOn, v == noAnswerYet && worst == doesNotReadOn:
 			worst, who = v, name
 		}
 	}
 	switch worst {
 	case readsOn:
 		r.State, r.Contradicted, r.Raw = bmc.On, true, bmc.Printable(who+" reads On", maxRaw)
-	case unheard:
+	case noAnswerYet:
 		r.State, r.Unwitnessed, r.Raw = bmc.Unknown, true, bmc.Printable("waiting for "+who, maxRaw)
 	}
 	return r
 }
 
-// AlsoOn names a device of a lower level that was last heard to read On, by a question
-// since then and since the level's last command; "" when none was. A level that cannot
-// be read itself has no reading to tell that by. // I26
-func (l *levelPower) AlsoOn(since time.Time) string {
+// LowerLevelOn names a device of a lower level that read On, in a read that
+// started after since and after the level's last command; "" if none did. It also
+// works while the level itself cannot be read. // I26
+func (l *levelPower) LowerLevelOn(since time.Time) string {
 	if l.since.After(since) {
 		since = l.since
 	}
 	for _, ws := range l.witnesses {
-		if v, name := ws.says(since, time.Now()); v == readsOn {
+		if v, name := ws.verdict(since, time.Now()); v == readsOn {
 			return name
 		}
 	}
 	return ""
 }
 
-// await waits for the round of ws that is under way; false when the time is over.
+// await waits for the round of ws in progress; false if the time is over.
 func (l *levelPower) await(ctx context.Context, ws *witnesses, over <-chan time.Time) bool {
 	if ws.done == nil {
 		return true
@@ -262,8 +263,8 @@ func (l *levelPower) await(ctx context.Context, ws *witnesses, over <-chan time.
 	return false
 }
 
-// gather sorts the witnesses of lower levels by the service that answers for them.
-func (l *levelPower) gather(d bmc.Device, p bmc.Power, services map[string]*witnesses, own []bmc.Device) {
+// addWitness adds a device to the witnesses of its service.
+func (l *levelPower) addWitness(d bmc.Device, p bmc.Power, services map[string]*witnesses, own []bmc.Device) {
 	s := d.Service()
 	ws := services[s]
 	if ws == nil {

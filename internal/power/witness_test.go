@@ -173,7 +173,7 @@ func TestWitnessIsAskedAfterTheOff(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		assert.Equal(t, bmc.Off, readState(t, l))
 		w.become(bmc.Off, time.Hour)
-		time.Sleep(2*witnessTime + witnessRest + time.Second)
+		time.Sleep(2*witnessTime + witnessValidity + time.Second)
 		assert.Equal(t, bmc.Unknown, readState(t, l), "that is too long ago")
 		require.NoError(t, l.Close(t.Context()))
 	})

@@ -14,22 +14,23 @@ const (
 	NodeStartupTimeout Code = "NodeStartupTimeout"
 	// MachineFailed: the Machine's phase is Failed.
 	MachineFailed Code = "MachineFailed"
-	// UnderRemediation: someone has asked for this target's remediation, or a run is open on it.
+	// UnderRemediation: remediation of this target has been requested, or a run is
+	// open for it.
 	UnderRemediation Code = "UnderRemediation"
 	// StartupCheckDisabled: the Machine has no Node and the check's start-up timeout is 0.
 	StartupCheckDisabled Code = "StartupCheckDisabled"
 	// MachineCondition: the Machine has an unhealthy condition of the check.
 	MachineCondition Code = "MachineCondition"
-	// RemediateRequested: someone asked for the remediation by annotation.
+	// RemediateRequested: somebody requested the remediation by annotation.
 	RemediateRequested Code = "RemediateRequested"
-	// SkipRequested: the Machine asks not to be remedied.
+	// SkipRequested: the Machine asks to be skipped.
 	SkipRequested Code = "SkipRequested"
 	// Excluded: the Node's label excludes it from remediation.
 	Excluded Code = "Excluded"
 	// NotReadyForChecks: the cluster is still being set up.
 	NotReadyForChecks Code = "NotReadyForChecks"
-	// Undecodable: the target's Node is there but could not be decoded, or a Machine
-	// that may be the Node's.
+	// Undecodable: the target's Node exists but could not be decoded, or a Machine
+	// that may be the Node's could not.
 	Undecodable Code = "Undecodable"
 	// NodeMismatch: the Machine names a Node that another Machine or another host has.
 	NodeMismatch Code = "NodeMismatch"
@@ -43,15 +44,15 @@ const (
 	Paused Code = "Paused"
 )
 
-// Refusals by the check and its lineage.
+// Refusals by the check and its API family.
 const (
 	// InvalidCheck: the check cannot be evaluated.
 	InvalidCheck Code = "InvalidCheck"
-	// CheckDisabled: the check refers to nothing that could remedy a target.
+	// CheckDisabled: the check refers to nothing that could remediate a target.
 	CheckDisabled Code = "CheckDisabled"
 	// NotCovered: no check covers the Node.
 	NotCovered Code = "NotCovered"
-	// NotUnhealthy: the check does not hold the target for unhealthy.
+	// NotUnhealthy: the check does not consider the target unhealthy.
 	NotUnhealthy Code = "NotUnhealthy"
 	// ShortCircuit: more targets are not healthy than the check's limit.
 	ShortCircuit Code = "ShortCircuit"
@@ -63,7 +64,7 @@ const (
 	PauseRequested Code = "PauseRequested"
 	// StormCooldown: the limit was exceeded until a short while ago.
 	StormCooldown Code = "StormCooldown"
-	// NoTemplateLeft: every rung of the escalation has been tried.
+	// NoTemplateLeft: every template of the escalation has been tried.
 	NoTemplateLeft Code = "NoTemplateLeft"
 	// Budget: too many Nodes of a disruption budget are unavailable.
 	Budget Code = "Budget"
@@ -71,11 +72,12 @@ const (
 	NoController Code = "NoController"
 	// ControlPlane: a control-plane Machine is not deleted.
 	ControlPlane Code = "ControlPlane"
-	// AlreadyRequested: the remediation that the check asks for has been requested.
+	// AlreadyRequested: the remediation that the check would request has been
+	// requested.
 	AlreadyRequested Code = "AlreadyRequested"
-	// ControlPlaneBusy: another control-plane host is being remedied.
+	// ControlPlaneBusy: another control-plane host is under remediation.
 	ControlPlaneBusy Code = "ControlPlaneBusy"
-	// QuorumUnknown: nobody can say whether etcd survives the loss of this member.
+	// QuorumUnknown: it is not known whether etcd survives the loss of this member.
 	QuorumUnknown Code = "QuorumUnknown"
 	// QuorumLost: etcd would lose its quorum with this member.
 	QuorumLost Code = "QuorumLost"
@@ -87,15 +89,15 @@ const (
 
 // Refusals by the daemon's guards.
 const (
-	// Delegated: the check leaves the remedy to another controller.
+	// Delegated: the check leaves the remediation to another controller.
 	Delegated Code = "Delegated"
-	// Observing: the cluster's mode does not let the daemon act on its own judgement.
+	// Observing: the cluster's mode does not let the daemon act on its own.
 	Observing Code = "Observing"
-	// NotOwner: another instance holds the cluster.
+	// NotOwner: another instance owns the cluster.
 	NotOwner Code = "NotOwner"
 	// Hold: an operator holds this target.
 	Hold Code = "Hold"
-	// NotSynced: the first full view of the cluster is not there yet.
+	// NotSynced: the first full view of the cluster is not complete.
 	NotSynced Code = "NotSynced"
 	// ViewStale: the view of the cluster is too old.
 	ViewStale Code = "ViewStale"
@@ -103,7 +105,8 @@ const (
 	ClockSkew Code = "ClockSkew"
 	// NoNodesVisible: the workload API shows no Node at all, or none of this cluster's.
 	NoNodesVisible Code = "NoNodesVisible"
-	// EverythingDown: every Node is not ready, so the daemon's own view is suspected.
+	// EverythingDown: every Node is not ready, so the daemon's own view may be
+	// wrong.
 	EverythingDown Code = "EverythingDown"
 	// QuietPeriod: too soon after a start, a reload, an unpause or an API outage.
 	QuietPeriod Code = "QuietPeriod"
@@ -123,25 +126,25 @@ const (
 	InvalidHost Code = "InvalidHost"
 	// Frozen: the host was seen alive while its BMC said Off.
 	Frozen Code = "Frozen"
-	// ClassFrozen: BMCs of this model and firmware said Off about living hosts.
+	// ClassFrozen: BMCs of this model and firmware reported Off for running hosts.
 	ClassFrozen Code = "ClassFrozen"
 	// NotFrozen: an order would release a host that is not frozen.
 	NotFrozen Code = "NotFrozen"
-	// BMCFault: the BMC answers, and reports a fault that no proof of Off can stand
-	// beside.
+	// BMCFault: the BMC answers, but reports a fault that rules out a proof of Off.
 	BMCFault Code = "BMCFault"
 	// DuplicateHost: two hosts of the inventory lead to one BMC or one machine.
 	DuplicateHost Code = "DuplicateHost"
-	// AddressChanged: the BareMetalHost was pointed at another BMC than the one that
-	// was known to be its own, or the Machine at another BareMetalHost.
+	// AddressChanged: the BareMetalHost points to another BMC than the one recorded
+	// for it, or the Machine to another BareMetalHost.
 	AddressChanged Code = "AddressChanged"
-	// SecretShared: the BareMetalHost names the Secret of another host, and its BMC was
-	// neither pinned nor enrolled.
+	// SecretShared: the BareMetalHost names the Secret of another host, and its BMC
+	// was neither pinned nor enrolled.
 	SecretShared Code = "SecretShared"
-	// BMCShared: the BareMetalHost has another account at the BMC of another host, and was
-	// neither pinned nor enrolled.
+	// BMCShared: the BareMetalHost has another account at the BMC of another host,
+	// and was neither pinned nor enrolled.
 	BMCShared Code = "BMCShared"
-	// NotEnrolled: nobody has vouched that the device switches this host.
+	// NotEnrolled: nobody has enrolled the device as the one that switches this
+	// host.
 	NotEnrolled Code = "NotEnrolled"
 	// PowerOwner: the host's owner forbids turning it off, or wants it off.
 	PowerOwner Code = "PowerOwner"
@@ -153,13 +156,15 @@ const (
 	InFlightLimit Code = "InFlightLimit"
 	// TotalInFlight: as many runs are open over all clusters as are allowed at once.
 	TotalInFlight Code = "TotalInFlight"
-	// StartRate: so many runs were begun in the cluster of late that the next one waits.
+	// StartRate: the cluster started so many runs recently that the next one waits.
 	StartRate Code = "StartRate"
-	// Quarantined: the host was fenced again and again, so the daemon keeps off it.
+	// Quarantined: the host was fenced too often, so the daemon does not fence it
+	// again.
 	Quarantined Code = "Quarantined"
 	// ZoneInFlight: as many runs are open in the zone as are allowed at once.
 	ZoneInFlight Code = "ZoneInFlight"
-	// ZoneBreaker: so much of the zone is not ready that the zone is suspected.
+	// ZoneBreaker: so much of the zone is not ready that the zone itself may be the
+	// cause.
 	ZoneBreaker Code = "ZoneBreaker"
 	// PowerInterval: too soon after the last run on this host.
 	PowerInterval Code = "PowerInterval"

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Gate is one condition that must hold before the daemon acts, with what it
-// compared. `fencectl explain` prints the list.
+// Gate is one condition that must hold before the daemon acts, with the values
+// that it compared. `fencectl explain` prints the list.
 type Gate struct {
 	Name      string `json:"name"`
 	Pass      bool   `json:"pass"`
@@ -18,8 +18,8 @@ type Gate struct {
 	Until time.Time `json:"until,omitzero"`
 }
 
-// Why is the gate as a sentence for who is refused by it: what is, and what would have
-// to be. A gate that waits for something to go away has said all with what is.
+// Why is the gate as a sentence: its value, and the value that is needed. A
+// threshold of "none" is left out, because the value says all.
 func (g Gate) Why() string {
 	if g.Threshold == "" || g.Threshold == "none" {
 		return g.Name + ": " + g.Value
@@ -27,7 +27,7 @@ func (g Gate) Why() string {
 	return g.Name + ": " + g.Value + " (needed: " + g.Threshold + ")"
 }
 
-// NewGate makes a Gate; the reason is only kept when it does not hold.
+// NewGate makes a Gate. It keeps the code only if the gate does not pass.
 func NewGate(name string, pass bool, code Code, value, threshold, source string) Gate {
 	g := Gate{Name: name, Pass: pass, Value: value, Threshold: threshold, Source: source}
 	if !pass {
@@ -36,15 +36,15 @@ func NewGate(name string, pass bool, code Code, value, threshold, source string)
 	return g
 }
 
-// OpenFrom notes when a gate that does not hold could hold.
-func (g Gate) OpenFrom(t time.Time) Gate {
+// PassesFrom sets when a closed gate could pass.
+func (g Gate) PassesFrom(t time.Time) Gate {
 	if !g.Pass {
 		g.Until = t
 	}
 	return g
 }
 
-// NoneOf is a gate that holds when there is nothing to say against it.
+// NoneOf is a gate that passes if there is no objection.
 func NoneOf(name string, code Code, objection, source string) Gate {
 	return NewGate(name, objection == "", code, cmp.Or(objection, "none"), "none", source)
 }

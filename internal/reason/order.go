@@ -1,24 +1,25 @@
 package reason
 
-// Reasons of a refused order, and of an action that is not done.
+// Reasons of a refused order, and of a refused action.
 const (
-	// AuditFailed: nothing destructive is done, because its record could not be made
-	// durable. To power on and to restore is never refused for it. // I24
+	// AuditFailed: a destructive action is refused because its audit entry could
+	// not be made durable. Power-on and restore are never refused for it. // I24
 	AuditFailed Code = "AuditFailed"
-	// NoHold: there is nothing to release on the Node, neither a hold nor a quarantine.
+	// NoHold: the Node has neither a hold nor a quarantine to release.
 	NoHold Code = "NoHold"
-	// ConfirmedOffContradicted: something speaks against a manual confirmation that a host is off.
+	// ConfirmedOffContradicted: evidence contradicts a manual confirmation that a
+	// host is off.
 	ConfirmedOffContradicted Code = "ConfirmedOffContradicted"
-	// NoSuchNode: an order names a Node nobody knows.
+	// NoSuchNode: an order names an unknown Node.
 	NoSuchNode Code = "NoSuchNode"
 	// NoSuchCluster: an order names a cluster that is not configured.
 	NoSuchCluster Code = "NoSuchCluster"
 	// ClusterRequired: several clusters are configured and none was named.
 	ClusterRequired Code = "ClusterRequired"
-	// NoSuchRun: an order names a run that nobody knows.
+	// NoSuchRun: an order names an unknown run.
 	NoSuchRun Code = "NoSuchRun"
-	// OrderRefused: the run is in no state for the order.
+	// OrderRefused: the state of the run does not allow the order.
 	OrderRefused Code = "OrderRefused"
-	// NoRun: an order needs an open run and there is none.
+	// NoRun: an order needs an open run, and there is none.
 	NoRun Code = "NoRun"
 )

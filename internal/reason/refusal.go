@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Refusal is the error of whoever does not do something because a gate forbids it: a
-// stable code, and a sentence for people.
+// Refusal is the error of an action that a gate forbids: a stable code, and a
+// sentence for people.
 type Refusal struct {
 	Reason  Code
 	Message string
@@ -15,11 +15,11 @@ type Refusal struct {
 
 func (r *Refusal) Error() string { return fmt.Sprintf("%s: %s", r.Reason, r.Message) }
 
-// AsRefusal finds the Refusal that an error is, or wraps.
+// AsRefusal returns the Refusal that err is or wraps.
 func AsRefusal(err error) (*Refusal, bool) { return errors.AsType[*Refusal](err) }
 
-// Sentence is the text of an error whose code is shown beside it: the text of a Refusal
-// in it is told without the code.
+// Sentence is the text of an error for a display that shows the code separately.
+// The code of a Refusal in it is left out.
 func Sentence(err error) string {
 	if r, ok := AsRefusal(err); ok {
 		return strings.Replace(err.Error(), r.Error(), r.Message, 1)
@@ -27,7 +27,7 @@ func Sentence(err error) string {
 	return err.Error()
 }
 
-// RefusalOf is a gate that does not hold as an error.
+// RefusalOf turns a closed gate into an error.
 func RefusalOf(g Gate) *Refusal {
 	return &Refusal{Reason: g.Reason, Message: g.Why()}
 }

@@ -9,11 +9,11 @@ import (
 )
 
 // actionInfo reads the allowed reset types of a system that lists them in a
-// resource of their own; gofish v0.20 knows no such type.
+// separate resource. gofish v0.20 has no type for it.
 func actionInfo(api *gofish.APIClient, uri string) ([]redfish.ResetType, error) {
 	o, _, err := fetch(api, uri)
 	if statusOf(err) == http.StatusNotFound {
-		return nil, nil // a dangling link lists nothing
+		return nil, nil // a link to nothing lists nothing
 	}
 	if err != nil {
 		return nil, err
@@ -21,7 +21,7 @@ func actionInfo(api *gofish.APIClient, uri string) ([]redfish.ResetType, error) 
 	return listedTypes(o), nil
 }
 
-// listedTypes are the values that an ActionInfo allows for ResetType.
+// listedTypes returns the values that an ActionInfo allows for ResetType.
 func listedTypes(o object) []redfish.ResetType {
 	var parameters []object
 	if json.Unmarshal(o["Parameters"], &parameters) != nil {

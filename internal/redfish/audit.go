@@ -13,20 +13,20 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 )
 
-// certificateNotice is how long before the end of a certificate it is reported.
+// certificateNotice is how long before its expiry a certificate is reported.
 const certificateNotice = 30 * 24 * time.Hour
 
-// Audit looks at how the BMC is trusted and at the certificate it shows, in one
-// request without credentials.
+// Audit checks how the BMC is trusted and its certificate, in one request without
+// credentials.
 func (c *Client) Audit(ctx context.Context) ([]bmc.Finding, error) {
 	if c.device.Endpoint.Plain {
 		return []bmc.Finding{{Code: bmc.FindingCertificateTrust,
-			Message: "the BMC is asked over plain HTTP, which anyone on the way can read and forge: use an https address"}}, nil
+			Message: "the BMC is used over plain HTTP, which others on the network can read and forge: use an https address"}}, nil
 	}
 	var findings []bmc.Finding
 	if t := c.device.TLS; t.InsecureSkipVerify && t.PinSHA256 == "" {
 		findings = append(findings, bmc.Finding{Code: bmc.FindingCertificateTrust,
-			Message: "the BMC's certificate is neither verified nor pinned: set tls.ca or tls.pinSHA256, and drop tls.insecureSkipVerify"})
+			Message: "the BMC's certificate is neither verified nor pinned: set tls.ca or tls.pinSHA256, and remove tls.insecureSkipVerify"})
 	}
 	leaf, err := c.certificate(ctx)
 	if err != nil {
@@ -38,7 +38,7 @@ func (c *Client) Audit(ctx context.Context) ([]bmc.Finding, error) {
 	return findings, nil
 }
 
-// certificate is the one that the BMC shows, also when it is refused for its age.
+// certificate returns the BMC's certificate, even if it was rejected as expired.
 func (c *Client) certificate(ctx context.Context) (*x509.Certificate, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timing.ReadTimeout)
 	defer cancel()
@@ -50,7 +50,7 @@ func (c *Client) certificate(ctx context.Context) (*x509.Certificate, error) {
 	if err == nil {
 		resp.Body.Close()
 	}
-	if err == nil || statusOf(err) != 0 { // any answer came over TLS
+	if err == nil || statusOf(err) != 0 { // every answer came over TLS
 		return c.wire.shown.Load(), nil
 	}
 	invalid, ok := errors.AsType[x509.CertificateInvalidError](err)
@@ -60,7 +60,8 @@ func (c *Client) certificate(ctx context.Context) (*x509.Certificate, error) {
 	return nil, err
 }
 
-// expiry says what is wrong with the certificate's dates at now; "" is nothing.
+// expiry returns what is wrong with the certificate's dates at now; "" if nothing
+// is.
 func expiry(leaf *x509.Certificate, now time.Time) string {
 	until := leaf.NotAfter.UTC().Format(time.DateOnly)
 	switch {

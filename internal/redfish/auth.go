@@ -14,30 +14,30 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 )
 
-// loginTimeout bounds a login that nobody waits for any more.
+// loginTimeout limits a login whose caller stopped waiting.
 const loginTimeout = 10 * time.Second
 
-// auth is how requests are authenticated. The zero value is: not yet.
+// auth is how requests are authenticated. The zero value means not decided yet.
 type auth struct {
 	session *gofish.Session
 	basic   bool
-	// limited says that basic stands in for a login the BMC had no room for.
+	// limited: basic is used because the BMC had no session left.
 	limited bool
-	// number is the session number when this was chosen.
+	// number is the session number at the time of the decision.
 	number uint64
 }
 
-// settled says whether a needs no new login. After a restart of the BMC there
-// may be room for a session again, so Basic is not kept.
-func (a auth) settled(number uint64) bool {
+// isReady reports whether no new login is needed. After a restart the BMC may
+// have sessions again, so Basic is not kept.
+func (a auth) isReady(number uint64) bool {
 	return a.session != nil || a.basic && a.number == number
 }
 
-// authenticate opens a session, or turns to Basic authentication where the
-// service has no sessions or none left. A refused password is final: trying it
-// in another way would count as one more failure towards a lockout.
+// authenticate opens a session, or uses Basic authentication if the service has
+// no sessions or none left. A refused password is final: another try would count
+// towards a lockout.
 func (c *Client) authenticate(ctx context.Context) error {
-	if c.auth.settled(c.number.Load()) {
+	if c.auth.isReady(c.number.Load()) {
 		return nil
 	}
 	session, err := c.openSession(ctx)
@@ -52,27 +52,27 @@ func (c *Client) authenticate(ctx context.Context) error {
 	default:
 		next.limited = err != nil
 	}
-	if !c.auth.basic || !next.basic { // Basic is settled anew because the number changed
-		c.restarted()
+	if !c.auth.basic || !next.basic { // Basic is decided again, because the number changed
+		c.newNumber()
 	}
 	next.number = c.number.Load()
 	c.auth = next
 	return nil
 }
 
-// openSession logs in where the service takes logins. No session and no error
-// is a service that has none to give.
+// openSession logs in if the service supports sessions. No session and no error
+// means that it has none.
 func (c *Client) openSession(ctx context.Context) (*gofish.Session, error) {
 	if c.logins == "" && c.links == nil {
-		session, err := c.login(ctx, standardSessions)
+		session, err := c.login(ctx, standardSessionsURI)
 		if session != nil {
-			c.logins = standardSessions
+			c.logins = standardSessionsURI
 		}
-		if session != nil || sessionsUsedUp(err) || err != nil && !misplaced(err) {
+		if session != nil || sessionsUsedUp(err) || err != nil && !isAtWrongPath(err) {
 			return session, err
 		}
-		// The service root tells, without credentials, whether the refusal came from
-		// the place of logins, or only from there being none at this path.
+		// The service root shows, without credentials, whether the login was refused,
+		// or only sent to a path that does not exist.
 		api, rootErr := c.connect(ctx, auth{})
 		if rootErr != nil {
 			return nil, rootErr
@@ -81,7 +81,7 @@ func (c *Client) openSession(ctx context.Context) (*gofish.Session, error) {
 		if rootErr != nil {
 			return nil, rootErr
 		}
-		if strings.TrimSuffix(l.sessions, "/") == standardSessions && !errors.Is(err, errRedirected) {
+		if strings.TrimSuffix(l.sessions, "/") == standardSessionsURI && !errors.Is(err, errRedirected) {
 			return nil, unlessNoSessions(err)
 		}
 	}
@@ -95,13 +95,14 @@ func (c *Client) openSession(ctx context.Context) (*gofish.Session, error) {
 	return session, unlessNoSessions(err)
 }
 
-// misplaced says whether a login at a path that is only usual may have failed
-// because this service takes logins elsewhere, or nowhere.
-func misplaced(err error) bool {
+// isAtWrongPath reports whether a login at the default path may have failed
+// because this service has another path for logins, or none.
+func isAtWrongPath(err error) bool {
 	return errors.Is(err, errRedirected) || statusOf(err) >= 400 && statusOf(err) < 500 || hasNoSessions(err)
 }
 
-// unlessNoSessions is err, but nil where it says that the service has no sessions.
+// unlessNoSessions returns err, or nil if it means that the service has no
+// sessions.
 func unlessNoSessions(err error) error {
 	if hasNoSessions(err) {
 		return nil
@@ -109,22 +110,22 @@ func unlessNoSessions(err error) error {
 	return err
 }
 
-// refuseBasic takes note that Basic is no way around a lack of sessions, so
-// that the password is not tried again and again.
-func (c *Client) refuseBasic(err error) error {
+// markBasicRefused records that Basic cannot replace a session, so that the
+// password is not sent again and again.
+func (c *Client) markBasicRefused(err error) error {
 	c.auth, c.basicRefused = auth{}, true
 	return failf(bmc.KindSessions, "no session left, and Basic authentication is refused: %w", err)
 }
 
-// login creates a session. The request has a life of its own: when ctx ends
-// first, the answer is still awaited, in order to delete the session it brings;
-// BMCs have few, and give them back late.
+// login creates a session. The request continues after ctx ends, because the
+// session in its answer must be deleted: BMCs have few sessions, and expire them
+// late.
 func (c *Client) login(ctx context.Context, uri string) (*gofish.Session, error) {
 	type answer struct {
 		session *gofish.Session
 		err     error
 	}
-	answers := make(chan answer) // not buffered: an answer is used or late, never both
+	answers := make(chan answer) // unbuffered: an answer is either used or late, never both
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -143,13 +144,13 @@ func (c *Client) login(ctx context.Context, uri string) (*gofish.Session, error)
 	case a := <-answers:
 		return a.session, a.err
 	case <-ctx.Done():
-		c.late = append(c.late, done)
+		c.abandonedLogins = append(c.abandonedLogins, done)
 		return nil, ctx.Err()
 	}
 }
 
-// createSession asks for a session at uri; nil is a service that gave no token.
-// gofish would not find the name of one that stands in the body only.
+// createSession requests a session at uri; nil means that the service returned no
+// token. gofish would not find the URI of a session that is only in the body.
 func (c *Client) createSession(ctx context.Context, uri string) (*gofish.Session, error) {
 	api, err := c.connect(ctx, auth{})
 	if err != nil {
@@ -165,16 +166,16 @@ func (c *Client) createSession(ctx context.Context, uri string) (*gofish.Session
 		return nil, nil
 	}
 	var body object
-	_ = json.NewDecoder(resp.Body).Decode(&body) // some send none
+	_ = json.NewDecoder(resp.Body).Decode(&body) // some send no body
 	id := body.uri()
 	if l, err := url.Parse(resp.Header.Get("Location")); err == nil && strings.HasPrefix(l.Path, "/") {
-		id = l.RequestURI() // some name their own host in it, others another
+		id = l.RequestURI() // some BMCs return a full URL, with their own host or another one
 	}
 	return &gofish.Session{ID: id, Token: token}, nil
 }
 
-// abandon ends sessions when nobody is left to tell of a failure; then the
-// BMC's idle timeout remains.
+// abandon ends sessions when no caller can handle a failure. If it fails, the
+// BMC's idle timeout ends them.
 func (c *Client) abandon(ctx context.Context, sessions ...*gofish.Session) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
@@ -183,10 +184,10 @@ func (c *Client) abandon(ctx context.Context, sessions ...*gofish.Session) {
 	}
 }
 
-// endSession deletes a session. One that is gone already is as good.
+// endSession deletes a session. A session that no longer exists is no error.
 func (c *Client) endSession(ctx context.Context, s *gofish.Session) error {
 	if s.ID == "" {
-		return nil // it has no name to be ended by
+		return nil // there is no URI to delete
 	}
 	api, err := c.connect(ctx, auth{session: s})
 	if err != nil {
@@ -200,7 +201,8 @@ func (c *Client) endSession(ctx context.Context, s *gofish.Session) error {
 	return err
 }
 
-// hasNoSessions says whether a login failed because the service knows none.
+// hasNoSessions reports whether a login failed because the service has no
+// sessions.
 func hasNoSessions(err error) bool {
 	switch statusOf(err) {
 	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented:
@@ -209,14 +211,15 @@ func hasNoSessions(err error) bool {
 	return false
 }
 
-// sessionsUsedUp says whether a login failed for want of room. The status of
-// that differs between vendors, the message less.
+// sessionsUsedUp reports whether a login failed because no session was left. The
+// status differs between vendors, the message less.
 func sessionsUsedUp(err error) bool {
 	return statusOf(err) == http.StatusServiceUnavailable ||
 		hasMessage(err, "SessionLimitExceeded") || hasMessage(err, "CreateLimitReachedForResource")
 }
 
-// loginError types a failed login: iLO answers a wrong password with 400.
+// loginError adds the Kind to a failed login: iLO answers a wrong password with
+// 400.
 func loginError(err error) error {
 	if statusOf(err) == http.StatusBadRequest && hasMessage(err, "Unauthorized") {
 		return failf(bmc.KindAuth, "%w", err)

@@ -14,18 +14,18 @@ const (
 	maxRetryAfter = 5 * time.Second
 )
 
-// persist sends req again while the BMC says that it is busy and ctx lasts; the
-// last answer is returned as it is. Repeating is harmless: reads, deletes, and
-// actions that are absolute. // I3
-// A login is not repeated, because Basic authentication may do without it.
-func (t *transport) persist(req *http.Request) (*http.Response, error) {
+// retryWhileBusy repeats req while the BMC reports that it is busy and ctx lasts,
+// and returns the last answer unchanged. Repeating is harmless: req is a read, a
+// delete, or an absolute action. // I3
+// A login is not repeated, because Basic authentication may replace it.
+func (t *transport) retryWhileBusy(req *http.Request) (*http.Response, error) {
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		resp, err := t.once(req)
 		if err != nil || !isBusy(resp) {
 			return resp, err
 		}
 		if resp.StatusCode == http.StatusServiceUnavailable {
-			t.restart() // a BMC that starts answers so
+			t.restart() // a BMC that is starting answers like this
 		}
 		if req.Method == http.MethodPost && !isAction(req) {
 			return resp, nil
@@ -45,8 +45,8 @@ func isBusy(resp *http.Response) bool {
 	return resp.StatusCode == http.StatusServiceUnavailable || resp.StatusCode == http.StatusTooManyRequests
 }
 
-// retryAfter is how long to wait: what the header says, in seconds or as a
-// date, but not longer than maxRetryAfter; pause, with jitter, without one.
+// retryAfter returns how long to wait: the value of the header, in seconds or as
+// a date, at most maxRetryAfter; without a header pause, with jitter.
 func retryAfter(header string, pause time.Duration, now time.Time) time.Duration {
 	asked := time.Duration(-1)
 	if n, err := strconv.ParseUint(header, 10, 16); err == nil {
@@ -60,7 +60,7 @@ func retryAfter(header string, pause time.Duration, now time.Time) time.Duration
 	return min(asked, maxRetryAfter)
 }
 
-// wait sleeps for d. It gives up at once when ctx would end before.
+// wait sleeps for d. It returns false at once if ctx would end before.
 func wait(ctx context.Context, d time.Duration) bool {
 	if end, ok := ctx.Deadline(); ok && time.Until(end) <= d {
 		return false

@@ -20,31 +20,32 @@ const (
 	maxHeader     = 64 << 10
 )
 
-// Client is one BMC's Redfish service. It implements bmc.Power, bmc.Describer
-// and bmc.Auditor.
+// Client is the Redfish service of one BMC. It implements bmc.Power,
+// bmc.Describer and bmc.Auditor.
 type Client struct {
 	device bmc.Device
 	timing bmc.Timing
 	http   *http.Client
 	wire   *transport
 
-	// number is Reading.Session. It is atomic because an abandoned login still
-	// runs beside the next operation.
+	// number is Reading.Session. It is atomic because an abandoned login may still
+	// run during the next operation.
 	number atomic.Uint64
-	// late are abandoned logins; each channel closes when its session is deleted.
-	late []<-chan struct{}
+	// abandonedLogins has a channel for each; it closes when the session is
+	// deleted.
+	abandonedLogins []<-chan struct{}
 
 	auth         auth
 	basicRefused bool
 
-	links      *links  // of the service root, once it was read
-	logins     string  // where the service takes logins, once known
-	uri        string  // of the system, once discovered
-	byUUID     bool    // it was found by its UUID, and must keep it
-	seen       *system // the last answer about it, for its reset action
-	seenNumber uint64  // the session number of that answer
-	// who is who answered the last Read; nil before the first.
-	who *bmc.Identity
+	links            *links  // of the service root, after it was read
+	logins           string  // URI for logins, if known
+	uri              string  // of the system, after discovery
+	byUUID           bool    // the system was found by its UUID, and must keep it
+	lastSystem       *system // the last answer of the system, for its reset action
+	lastSystemNumber uint64  // the session number of that answer
+	// lastIdentity is who answered the last Read; nil before the first.
+	lastIdentity *bmc.Identity
 }
 
 var (
@@ -57,8 +58,8 @@ var (
 // must not look like one session.
 var numbers atomic.Uint64
 
-// New prepares a Client; it sends nothing. The error names an unusable CA file
-// or pin.
+// New returns a Client; it sends nothing. The error names an unusable CA file or
+// pin.
 func New(d bmc.Device, t bmc.Timing) (*Client, error) {
 	c := &Client{device: d, timing: t}
 	conf, err := tlsConfig(d.TLS)
@@ -67,7 +68,7 @@ func New(d bmc.Device, t bmc.Timing) (*Client, error) {
 	}
 	c.wire = &transport{
 		base: &http.Transport{
-			// No Proxy: the credentials go to the BMC and nowhere else.
+			// No Proxy: credentials are sent to the BMC and nowhere else.
 			DialContext:            (&net.Dialer{Timeout: dialTimeout, Control: d.Networks.Control}).DialContext,
 			TLSClientConfig:        conf,
 			TLSHandshakeTimeout:    tlsTimeout,
@@ -78,21 +79,21 @@ func New(d bmc.Device, t bmc.Timing) (*Client, error) {
 			DisableCompression:     true,
 		},
 		endpoint: d.Endpoint,
-		restart:  c.restarted,
+		restart:  c.newNumber,
 	}
 	c.http = &http.Client{Transport: c.wire, CheckRedirect: c.wire.checkRedirect}
 	return c, nil
 }
 
-// Requests is how many HTTP requests were sent so far.
+// Requests is the number of HTTP requests sent so far.
 func (c *Client) Requests() int { return int(c.wire.sent.Load()) }
 
-// restarted gives what follows a new session number: readings from before and
-// after never support one proof. // I1
-func (c *Client) restarted() { c.number.Store(numbers.Add(1)) }
+// newNumber assigns a new session number: readings from before and after never
+// support one proof. // I1
+func (c *Client) newNumber() { c.number.Store(numbers.Add(1)) }
 
-// do runs fn with a client of the service that is logged in and bound to ctx.
-// A session that the BMC has forgotten is opened again, once.
+// do runs fn with a client of the service that is logged in and bound to ctx. If
+// the BMC has forgotten the session, it logs in again, once.
 func (c *Client) do(ctx context.Context, fn func(*gofish.APIClient) error) error {
 	err := c.try(ctx, fn)
 	if statusOf(err) != http.StatusUnauthorized || c.auth.session == nil {
@@ -102,7 +103,8 @@ func (c *Client) do(ctx context.Context, fn func(*gofish.APIClient) error) error
 	c.auth = auth{}
 	err = c.try(ctx, fn)
 	if statusOf(err) == http.StatusUnauthorized && c.auth.session != nil {
-		// It refuses sessions that it has just given. It has few of them.
+		// The BMC refuses a session that it has just created. Delete both, it has
+		// few.
 		c.abandon(ctx, refused, c.auth.session)
 		c.auth = auth{}
 	}
@@ -119,12 +121,12 @@ func (c *Client) try(ctx context.Context, fn func(*gofish.APIClient) error) erro
 	}
 	err = fn(api)
 	if c.auth.limited && statusOf(err) == http.StatusUnauthorized {
-		return c.refuseBasic(err)
+		return c.markBasicRefused(err)
 	}
 	return err
 }
 
-// Close ends the session on the BMC, and those of logins that were abandoned.
+// Close ends the session on the BMC, and those of abandoned logins.
 func (c *Client) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
@@ -134,13 +136,13 @@ func (c *Client) Close(ctx context.Context) error {
 		err = c.endSession(ctx, c.auth.session)
 	}
 	c.auth = auth{}
-	for _, done := range c.late {
+	for _, done := range c.abandonedLogins {
 		select {
 		case <-done:
 		case <-ctx.Done():
 		}
 	}
-	c.late = nil
+	c.abandonedLogins = nil
 	if err != nil {
 		return c.fail("close session", bmc.SentNo, err)
 	}

@@ -13,15 +13,15 @@ import (
 
 const (
 	describeTimeout = 30 * time.Second
-	// maxDescribe bounds the requests of one description, a login and the service
-	// root not counted.
+	// maxDescribe limits the requests of one description, without login and service
+	// root.
 	maxDescribe = 22
 	maxManagers = 4
 	maxNICs     = 16
 )
 
-// Describe tells what answers there. Only the system must be readable; what a
-// service does not tell, or not in time, stays empty.
+// Describe reports what answers there. Only the system must be readable. What a
+// service does not report, or not in time, stays empty.
 func (c *Client) Describe(ctx context.Context) (bmc.Description, error) {
 	own, cancel := context.WithTimeout(ctx, describeTimeout)
 	defer cancel()
@@ -35,7 +35,7 @@ func (c *Client) Describe(ctx context.Context) (bmc.Description, error) {
 		return nil
 	})
 	if err == nil {
-		err = ctx.Err() // a part must not pass for the whole
+		err = ctx.Err() // an incomplete description must not look complete
 	}
 	if err != nil {
 		return bmc.Description{}, c.fail("describe", bmc.SentNo, err)
@@ -43,10 +43,10 @@ func (c *Client) Describe(ctx context.Context) (bmc.Description, error) {
 	return d, nil
 }
 
-// survey is one walk through what a service tells of a system.
+// survey collects what a service reports of a system.
 type survey struct {
 	c    *Client
-	left int // requests
+	left int // remaining requests
 }
 
 func (c *Client) survey(ctx context.Context, s *system) bmc.Description {
@@ -57,7 +57,7 @@ func (c *Client) survey(ctx context.Context, s *system) bmc.Description {
 	}
 	v.manager(ctx, s, &d)
 	if d.Model == "" && d.Firmware != "" {
-		d.Model = s.text("Model") // iLO 4 names itself in its firmware only
+		d.Model = s.text("Model") // iLO 4 reports its name only in its firmware version
 	}
 	d.MACs = v.macs(ctx, s.link("EthernetInterfaces"))
 	if leaf := c.wire.shown.Load(); leaf != nil {
@@ -66,7 +66,7 @@ func (c *Client) survey(ctx context.Context, s *system) bmc.Description {
 	return d
 }
 
-// get reads one resource, in at most the time of a power reading.
+// get reads one resource, with the timeout of a power reading.
 func (v *survey) get(ctx context.Context, uri string) (object, http.Header, error) {
 	if v.left == 0 {
 		return nil, nil, errTooMany
@@ -92,8 +92,8 @@ func (v *survey) list(ctx context.Context, uri string) ([]string, error) {
 	}, uri)
 }
 
-// manager adds what the system's BMC tells of itself: its model and firmware,
-// which lie together or not at all, and its clock. // I5
+// manager adds what the system's BMC reports of itself: its clock, and its model
+// and firmware, both or neither. // I5
 func (v *survey) manager(ctx context.Context, s *system, d *bmc.Description) {
 	uris, err := s.object.object("Links").links("ManagedBy")
 	if err != nil || len(uris) == 0 {
@@ -105,7 +105,7 @@ func (v *survey) manager(ctx context.Context, s *system, d *bmc.Description) {
 			continue
 		}
 		if kind := o.text("ManagerType"); len(uris) > 1 && kind != "BMC" {
-			continue // of an enclosure or a rack
+			continue // manages an enclosure or a rack
 		}
 		d.Model, d.Firmware = o.text("Model"), o.text("FirmwareVersion")
 		if d.Manufacturer == "" {
@@ -119,7 +119,7 @@ func (v *survey) manager(ctx context.Context, s *system, d *bmc.Description) {
 	}
 }
 
-// onlyManager is the manager of a service with a single one.
+// onlyManager returns the manager of a service that has a single one.
 func (v *survey) onlyManager(ctx context.Context) []string {
 	api, err := v.c.connect(ctx, v.c.auth)
 	if err != nil {
@@ -136,16 +136,16 @@ func (v *survey) onlyManager(ctx context.Context) []string {
 	return all
 }
 
-// clock is the BMC's time, as its manager or its web server tells it.
+// clock returns the BMC's time, from its manager or its web server.
 func clock(o object, header http.Header) time.Time {
 	if at, err := time.Parse(time.RFC3339, o.text("DateTime")); err == nil {
 		return at
 	}
-	at, _ := http.ParseTime(header.Get("Date")) // zero when there is none
+	at, _ := http.ParseTime(header.Get("Date")) // zero if there is none
 	return at
 }
 
-// macs are the addresses of the host's network interfaces that identify it.
+// macs returns the addresses of the host's network interfaces that identify it.
 func (v *survey) macs(ctx context.Context, uri string) []string {
 	if uri == "" {
 		return nil
@@ -171,7 +171,8 @@ func (v *survey) macs(ctx context.Context, uri string) []string {
 	return slices.Compact(macs)
 }
 
-// restorePolicy is Redfish's PowerRestorePolicy in our words.
+// restorePolicy translates Redfish's PowerRestorePolicy to that of
+// bmc.Description.
 func restorePolicy(s string) string {
 	switch s {
 	case "AlwaysOn":

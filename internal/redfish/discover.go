@@ -12,9 +12,9 @@ import (
 
 const maxNamed = 8 // in an error
 
-// systemURI is where the host's system is: as configured, else the only member
-// of the collection, else the one with the pinned UUID. Never by position: the
-// order is the BMC's whim. // I8
+// systemURI returns the URI of the host's system: the configured one, else the
+// only member of the collection, else the one with the pinned UUID. Never by
+// position, because a BMC may change the order. // I8
 func (c *Client) systemURI(api *gofish.APIClient) (string, error) {
 	if c.uri != "" {
 		return c.uri, nil
@@ -59,18 +59,18 @@ func (c *Client) system(api *gofish.APIClient) (*system, error) {
 		c.forgetSystem()
 		return nil, failf(bmc.KindIdentity, "%s had the UUID %s and now has %q", uri, c.device.SystemUUID, s.identity.UUID)
 	}
-	if s.uri == uri+"/" { // the BMC redirects to it, each time
+	if s.uri == uri+"/" { // the BMC redirects to it each time
 		c.uri = s.uri
 	}
-	c.seen, c.seenNumber = s, c.number.Load()
+	c.lastSystem, c.lastSystemNumber = s, c.number.Load()
 	return s, nil
 }
 
-// forgetSystem lets the next try look for the system afresh.
-func (c *Client) forgetSystem() { c.uri, c.byUUID, c.seen = "", false, nil }
+// forgetSystem makes the next try discover the system again.
+func (c *Client) forgetSystem() { c.uri, c.byUUID, c.lastSystem = "", false, nil }
 
-// pinned finds the one member with the pinned UUID. All are read, because two
-// that claim it are none.
+// pinned finds the one member with the pinned UUID. It reads all members; two
+// with the same UUID are an error.
 func (c *Client) pinned(api *gofish.APIClient, members []string) (string, error) {
 	var found []string
 	for _, uri := range members {

@@ -19,10 +19,10 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 )
 
-// maxText bounds what is shown of a text that a BMC made.
+// maxText limits what is shown of a text from a BMC, in bytes.
 const maxText = 300
 
-// kindError is a cause whose kind was known where it arose.
+// kindError is an error with a known Kind.
 type kindError struct {
 	kind bmc.Kind
 	err  error
@@ -35,33 +35,33 @@ func failf(kind bmc.Kind, format string, args ...any) error {
 	return &kindError{kind: kind, err: fmt.Errorf(format, args...)}
 }
 
-// shown is a cause with the text that people may see of it.
-type shown struct {
+// displayError is an error with the text that may be shown.
+type displayError struct {
 	text  string
 	cause error
 }
 
-func (e *shown) Error() string { return e.text }
-func (e *shown) Unwrap() error { return e.cause }
+func (e *displayError) Error() string { return e.text }
+func (e *displayError) Unwrap() error { return e.cause }
 
-// fail makes the typed error of an operation.
+// fail returns the *bmc.Error of an operation.
 func (c *Client) fail(op string, sent bmc.Sent, err error) error {
 	text := err.Error()
 	cause := err
 	if e := answerOf(err); e != nil {
-		// gofish's error holds the answer itself, which may repeat what we sent.
+		// gofish's error contains the answer itself, which may repeat what we sent.
 		text = strings.ReplaceAll(text, e.Error(), answerText(e))
 		cause = nil
 	} else if e, ok := errors.AsType[*url.Error](err); ok {
-		text = strings.ReplaceAll(text, e.Error(), e.Err.Error()) // Addr says where
+		text = strings.ReplaceAll(text, e.Error(), e.Err.Error()) // bmc.Error.Addr has the URL
 	}
 	return &bmc.Error{
 		Kind: kindOf(err), Op: op, Addr: c.device.Endpoint.String(), Sent: sent,
-		Err: &shown{text: c.scrub(text), cause: cause},
+		Err: &displayError{text: c.scrub(text), cause: cause},
 	}
 }
 
-// kindOf classes err. What is not understood breaks the protocol.
+// kindOf classifies err. An unknown error counts as KindProtocol.
 func kindOf(err error) bmc.Kind {
 	if e, ok := errors.AsType[*kindError](err); ok {
 		return e.kind
@@ -86,7 +86,7 @@ func kindOf(err error) bmc.Kind {
 	return bmc.KindProtocol
 }
 
-// answerOf is the HTTP error that the BMC answered with; nil when there is none.
+// answerOf returns the HTTP error in the BMC's answer; nil if there is none.
 func answerOf(err error) *common.Error {
 	if e, ok := errors.AsType[*common.Error](err); ok && e.HTTPReturnedStatusCode != 0 {
 		return e
@@ -94,7 +94,7 @@ func answerOf(err error) *common.Error {
 	return nil
 }
 
-// statusOf is the HTTP status of an error answer, 0 when there was none.
+// statusOf returns the HTTP status of an error answer, 0 if there was none.
 func statusOf(err error) int {
 	if e := answerOf(err); e != nil {
 		return e.HTTPReturnedStatusCode
@@ -114,8 +114,8 @@ func answerText(e *common.Error) string {
 	return text + ": " + message
 }
 
-// scrub makes text fit to show: no credentials, even when a BMC repeats them,
-// no control characters, and not long. // I25
+// scrub makes text safe to show: without credentials, even if a BMC repeats them,
+// without control characters, and short. // I25
 func (c *Client) scrub(text string) string {
 	password := c.device.Password.Reveal()
 	basic := base64.StdEncoding.EncodeToString([]byte(c.device.Username + ":" + password))
@@ -131,7 +131,7 @@ func (c *Client) scrub(text string) string {
 	return bmc.Printable(text, maxText)
 }
 
-// jsonText is s as it stands between the quotes of the login we send.
+// jsonText is s as it is encoded in the body of a login.
 func jsonText(s string) string {
 	b, _ := json.Marshal(s) // a string always marshals
 	return string(b[1 : len(b)-1])

@@ -11,14 +11,13 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 )
 
-// maxURI bounds a link that we follow.
+// maxURI limits the length of a link, in bytes.
 const maxURI = 1024
 
-// object is a resource as a BMC gave it. Properties are found by their exact
-// names (encoding/json alone would also take "POWERSTATE") and one of an
-// unexpected type is as good as missing: gofish's own types refuse the whole
-// answer when any of a hundred fields we never look at is not as the schema
-// says, and BMCs do that.
+// object is a resource as a BMC returned it. Properties are matched by their
+// exact names (encoding/json alone would also accept "POWERSTATE"). One of an
+// unexpected type counts as missing. gofish's own types reject the whole answer
+// if any of a hundred unused fields violates the schema, and BMCs do that.
 type object map[string]json.RawMessage
 
 // fetch reads the resource at uri.
@@ -38,12 +37,12 @@ func fetch(api *gofish.APIClient, uri string) (object, *http.Response, error) {
 	return o, resp, nil
 }
 
-// text is a property that is a string, trimmed; empty for anything else.
+// text returns a string property, trimmed; empty for anything else.
 func (o object) text(name string) string {
 	return strings.TrimSpace(bmc.Printable(o.exact(name), maxIdentity))
 }
 
-// exact is a property that is a string, as it is; empty for anything else.
+// exact returns a string property unchanged; empty for anything else.
 func (o object) exact(name string) string {
 	var s string
 	if json.Unmarshal(o[name], &s) != nil {
@@ -52,8 +51,8 @@ func (o object) exact(name string) string {
 	return s
 }
 
-// object is a property that is an object; nil, in which nothing is found, for
-// anything else.
+// object returns an object property; nil, which has no properties, for anything
+// else.
 func (o object) object(name string) object {
 	var inner object
 	if json.Unmarshal(o[name], &inner) != nil {
@@ -62,10 +61,11 @@ func (o object) object(name string) object {
 	return inner
 }
 
-// link is a property that refers to another resource; empty for anything else.
+// link returns a property that refers to another resource; empty for anything
+// else.
 func (o object) link(name string) string { return o.object(name).uri() }
 
-// uri is where o refers to: a path of the service, or nothing.
+// uri returns the resource that o refers to: a path of the service, or "".
 func (o object) uri() string {
 	s := o.exact("@odata.id")
 	if len(s) > maxURI || !strings.HasPrefix(s, "/") {
@@ -74,8 +74,8 @@ func (o object) uri() string {
 	return s
 }
 
-// links is a property that refers to several resources. One that is no list of
-// links is an error: what is left out of it could be the one that is meant.
+// links returns a property that refers to several resources. An invalid list is
+// an error, because a missing entry could be the one that is needed.
 func (o object) links(name string) ([]string, error) {
 	var items []object
 	if err := json.Unmarshal(o[name], &items); err != nil {
@@ -93,14 +93,14 @@ func (o object) links(name string) ([]string, error) {
 }
 
 const (
-	maxMembers = 64 // a service with more systems needs the URI in the address
+	maxMembers = 64 // with more systems the address must contain the URI
 	maxPages   = 16
 )
 
-// errTooMany says that a collection is larger than we read.
+// errTooMany is the error for a collection that is larger than maxMembers.
 var errTooMany = errors.New("too many members")
 
-// members lists the whole collection that begins at uri.
+// members lists the whole collection that starts at uri.
 func members(get func(uri string) (object, error), uri string) ([]string, error) {
 	var all []string
 	for range maxPages {

@@ -8,35 +8,37 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 )
 
-// errOtherConnection marks a command that was not sent, for want of the connection
-// over which the system was read.
+// errOtherConnection marks a command that was not sent because the connection
+// over which the system was read is closed.
 var errOtherConnection = failf(bmc.KindUnreachable, "the connection on which the system was read has closed: the command is not sent on another one")
 
-// path is the connection that answered last. A session token means nothing to
-// another BMC at the same address; a user name and a password may. Such a command
-// goes the way of the answer, and not to whoever takes the next connection. // I8
-type path struct {
+// lastConnection is the connection of the last answer. A session token is invalid
+// at another BMC with the same address; a user name and a password may be valid
+// there. So a command with Basic authentication is sent on this connection
+// only. // I8
+type lastConnection struct {
 	mu     sync.Mutex
 	conn   net.Conn
 	closes bool // the answer announced the end of the connection
 }
 
-func (p *path) was(conn net.Conn, closes bool) {
+func (p *lastConnection) record(conn net.Conn, closes bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.conn, p.closes = conn, closes
 }
 
-// ended says whether the connection was announced to end.
-func (p *path) ended() bool {
+// isClosing reports whether the answer announced the end of the connection.
+func (p *lastConnection) isClosing() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.closes
 }
 
-// leads says whether conn is that connection. Where the service ends each one, the
-// one that follows has to do, once.
-func (p *path) leads(conn net.Conn) bool {
+// allows reports whether a command may be sent on conn: it is the same
+// connection. If the service closes each connection, the next one is allowed,
+// once.
+func (p *lastConnection) allows(conn net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	next := p.closes && p.conn != nil
@@ -47,12 +49,12 @@ func (p *path) leads(conn net.Conn) bool {
 	return same || next
 }
 
-// carry says whether conn may take req, and counts the actions among them.
-func (t *transport) carry(req *http.Request, conn net.Conn) bool {
+// mayCarry reports whether req may be sent on conn, and counts actions.
+func (t *transport) mayCarry(req *http.Request, conn net.Conn) bool {
 	if !isAction(req) {
 		return true
 	}
-	if isBasic(req) && !t.read.leads(conn) {
+	if isBasic(req) && !t.read.allows(conn) {
 		return false
 	}
 	t.carried.Add(1)

@@ -12,7 +12,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 )
 
-// Read asks for the power state, and who answers, in one request.
+// Read reads the power state and the identity, in one request.
 func (c *Client) Read(ctx context.Context) (bmc.Reading, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timing.ReadTimeout)
 	defer cancel()
@@ -20,7 +20,7 @@ func (c *Client) Read(ctx context.Context) (bmc.Reading, error) {
 	if err != nil {
 		return bmc.Reading{}, c.fail("read power state", bmc.SentNo, err)
 	}
-	c.who = &r.Identity
+	c.lastIdentity = &r.Identity
 	return r, nil
 }
 
@@ -37,8 +37,9 @@ func (c *Client) read(ctx context.Context) (bmc.Reading, error) {
 	return r, err
 }
 
-// Send gives an absolute power command. When the BMC refuses it as not fitting
-// the state, the state is read: a host that is there already is no failure.
+// Send sends an absolute power command; it is idempotent. If the BMC refuses it
+// as invalid in the current state, Send reads the state: a host that is already
+// in the wanted state is no error.
 func (c *Client) Send(ctx context.Context, cmd bmc.Command) (bmc.Receipt, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timing.SendTimeout)
 	defer cancel()
@@ -47,7 +48,7 @@ func (c *Client) Send(ctx context.Context, cmd bmc.Command) (bmc.Receipt, error)
 		return bmc.Receipt{}, nil
 	}
 	if status := statusOf(err); sent == bmc.SentYes && (status == http.StatusConflict || status == http.StatusBadRequest) {
-		target, _ := want(cmd)
+		target, _ := wantedState(cmd)
 		if r, readErr := c.read(ctx); readErr == nil && r.State == target {
 			return bmc.Receipt{Already: true}, nil
 		}
@@ -58,7 +59,7 @@ func (c *Client) Send(ctx context.Context, cmd bmc.Command) (bmc.Receipt, error)
 func (c *Client) send(ctx context.Context, cmd bmc.Command) (bmc.Sent, error) {
 	sent, err := c.command(ctx, cmd)
 	if errors.Is(err, errOtherConnection) && sent == bmc.SentNo {
-		return c.command(ctx, cmd) // which looks first, over the connection of now
+		return c.command(ctx, cmd) // it reads first, over the current connection
 	}
 	return sent, err
 }
@@ -66,7 +67,7 @@ func (c *Client) send(ctx context.Context, cmd bmc.Command) (bmc.Sent, error) {
 func (c *Client) command(ctx context.Context, cmd bmc.Command) (bmc.Sent, error) {
 	sent := bmc.SentNo
 	err := c.do(ctx, func(api *gofish.APIClient) error {
-		sent = bmc.SentNo // a 401 let us here twice, and carried nothing out
+		sent = bmc.SentNo // second try after a 401, which carried out nothing
 		s, err := c.resettable(api)
 		if err != nil {
 			return err
@@ -81,21 +82,21 @@ func (c *Client) command(ctx context.Context, cmd bmc.Command) (bmc.Sent, error)
 	return sent, err
 }
 
-// resettable is the system with its allowed reset types: the one last read on
-// this session, so that a command after a read is one request. It must be the
-// machine that answered the last Read: by another session or connection the address
-// may lead to another. // I8
+// resettable returns the system with its allowed reset types. If it was read on
+// this session, it is not read again, so that a command after a read is one
+// request. It must be the machine that answered the last Read: on another session
+// or connection the address may lead to another machine. // I8
 func (c *Client) resettable(api *gofish.APIClient) (*system, error) {
-	s := c.seen
-	if s == nil || c.seenNumber != c.number.Load() || c.auth.basic && c.wire.read.ended() {
+	s := c.lastSystem
+	if s == nil || c.lastSystemNumber != c.number.Load() || c.auth.basic && c.wire.read.isClosing() {
 		var err error
 		if s, err = c.system(api); err != nil {
 			return nil, err
 		}
 	}
-	if c.who != nil && !c.who.Equal(s.identity) {
+	if c.lastIdentity != nil && !c.lastIdentity.Equal(s.identity) {
 		return nil, failf(bmc.KindIdentity, "the system %q (serial %q) was read, and now %q (serial %q) answers: no command is sent",
-			c.who.UUID, c.who.Serial, s.identity.UUID, s.identity.Serial)
+			c.lastIdentity.UUID, c.lastIdentity.Serial, s.identity.UUID, s.identity.Serial)
 	}
 	if len(s.reset.types) == 0 && s.reset.info != "" {
 		types, err := actionInfo(api, s.reset.info)
@@ -107,7 +108,7 @@ func (c *Client) resettable(api *gofish.APIClient) (*system, error) {
 	return s, nil
 }
 
-// post sends the reset and says what can have come of it.
+// post sends the reset and returns whether it may have arrived.
 func (c *Client) post(ctx context.Context, s *system, kind redfish.ResetType) (bmc.Sent, error) {
 	before := c.wire.carried.Load()
 	api, err := c.connect(ctx, c.auth)
@@ -115,13 +116,13 @@ func (c *Client) post(ctx context.Context, s *system, kind redfish.ResetType) (b
 		return bmc.SentNo, err
 	}
 	// No If-Match: the ETag changes with the power state, and some firmware refuses
-	// it on every action: 412 in the middle of a fence.
+	// it on every action with a 412, in the middle of a fence.
 	resp, err := api.Post(s.reset.target, struct{ ResetType redfish.ResetType }{kind})
 	if err == nil {
 		resp.Body.Close()
-		return bmc.SentYes, nil // 200, 201, 202 with a task, 204: accepted, no more
+		return bmc.SentYes, nil // 200, 201, 202 with a task, 204: accepted, but not proven
 	}
-	c.seen = nil // what was refused may have changed
+	c.lastSystem = nil // the refusal may mean that it has changed
 	status := statusOf(err)
 	switch {
 	case status >= 400 && status < 500:

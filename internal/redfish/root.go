@@ -12,14 +12,15 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 )
 
-// standardSessions is where services take logins, nearly all of them. Trying it
-// first saves asking the service root on the way to a power-off.
-const standardSessions = "/redfish/v1/SessionService/Sessions"
+// standardSessionsURI is the URI for logins at nearly all services. Trying it
+// first saves reading the service root before a power-off.
+const standardSessionsURI = "/redfish/v1/SessionService/Sessions"
 
-// links are what we follow from the service root; gofish keeps them to itself.
+// links are the links of the service root that we follow; gofish does not export
+// them.
 type links struct{ sessions, systems, managers string }
 
-// serviceLinks reads the service root, once: it does not change.
+// serviceLinks reads the service root once; it does not change.
 func (c *Client) serviceLinks(api *gofish.APIClient) (links, error) {
 	if c.links != nil {
 		return *c.links, nil
@@ -39,10 +40,10 @@ func (c *Client) serviceLinks(api *gofish.APIClient) (links, error) {
 	return *c.links, nil
 }
 
-// connect gives a gofish client bound to ctx. It costs no request: gofish insists
-// on reading the service root for every client, and is given an empty one.
+// connect returns a gofish client bound to ctx without a request. gofish reads
+// the service root for every client; noRequests gives it an empty one.
 func (c *Client) connect(ctx context.Context, a auth) (*gofish.APIClient, error) {
-	conf := gofish.ClientConfig{Endpoint: c.device.Endpoint.BaseURL(), HTTPClient: unasked, Session: a.session}
+	conf := gofish.ClientConfig{Endpoint: c.device.Endpoint.BaseURL(), HTTPClient: noRequests, Session: a.session}
 	if a.basic {
 		conf.BasicAuth, conf.Username, conf.Password = true, c.device.Username, c.device.Password.Reveal()
 	}
@@ -54,8 +55,8 @@ func (c *Client) connect(ctx context.Context, a auth) (*gofish.APIClient, error)
 	return api, nil
 }
 
-// unasked answers every request with an empty resource and sends nothing.
-var unasked = &http.Client{Transport: emptyRoot{}}
+// noRequests answers every request with an empty resource and sends nothing.
+var noRequests = &http.Client{Transport: emptyRoot{}}
 
 type emptyRoot struct{}
 

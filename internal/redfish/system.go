@@ -13,12 +13,12 @@ import (
 
 const (
 	maxRaw      = 64  // bmc.Reading.Raw
-	maxIdentity = 128 // of a UUID or serial number as text
+	maxIdentity = 128 // maximum length of a UUID or serial number
 )
 
-// system is what we use of a ComputerSystem.
+// system is the part of a ComputerSystem that we use.
 type system struct {
-	uri      string // where it answered, after redirects
+	uri      string // URI of the answer, after redirects
 	object          // the whole answer, for Describe
 	state    bmc.PowerState
 	raw      string
@@ -26,14 +26,14 @@ type system struct {
 	reset    resetAction
 }
 
-// resetAction is the power action of a system as it offers it.
+// resetAction is the power action that a system offers.
 type resetAction struct {
 	target string
-	info   string // where the allowed types are listed, if not beside the action
+	info   string // where the allowed types are listed, if not in the action
 	types  []redfish.ResetType
 }
 
-// asSystem reads the few properties we use.
+// asSystem extracts the properties that we use.
 func asSystem(uri string, o object) *system {
 	s := &system{uri: uri, object: o}
 	s.state, s.raw = powerState(o["PowerState"])
@@ -44,8 +44,9 @@ func asSystem(uri string, o object) *system {
 	return s
 }
 
-// serial is the number that the host's own firmware tells its operating system.
-// Dell's SerialNumber is that of the main board; the service tag is the SKU.
+// serial is the serial number that the host's firmware reports to its operating
+// system. Dell's SerialNumber is that of the main board; the service tag is the
+// SKU.
 func serial(o object) string {
 	if tag := o.text("SKU"); tag != "" && strings.HasPrefix(o.text("Manufacturer"), "Dell") {
 		return tag
@@ -53,7 +54,7 @@ func serial(o object) string {
 	return o.text("SerialNumber")
 }
 
-// resetTypes reads a list of allowed types; none for what is no such list.
+// resetTypes parses a list of allowed types; an invalid list is empty.
 func resetTypes(b json.RawMessage) []redfish.ResetType {
 	var types []redfish.ResetType
 	if json.Unmarshal(b, &types) != nil {
@@ -62,7 +63,7 @@ func resetTypes(b json.RawMessage) []redfish.ResetType {
 	return types
 }
 
-// powerState takes exactly "On" and "Off". Transitions, null, a missing field
+// powerState accepts exactly "On" and "Off". Transitions, null, a missing field
 // and anything else are Unknown, and Unknown is never off. // I1
 func powerState(b json.RawMessage) (bmc.PowerState, string) {
 	var word string
@@ -79,13 +80,13 @@ func powerState(b json.RawMessage) (bmc.PowerState, string) {
 	return bmc.Unknown, raw
 }
 
-// reading is the system's answer, which arrived now.
+// reading converts the system's answer, which arrived now.
 func (s *system) reading(now time.Time) bmc.Reading {
 	return bmc.Reading{State: s.state, Raw: s.raw, At: now, Identity: s.identity}
 }
 
-// getSystem reads one system. A chassis has a PowerState too, but it is not the
-// host's.
+// getSystem reads one system. The PowerState of a chassis is not that of the
+// host.
 func getSystem(api *gofish.APIClient, uri string) (*system, error) {
 	o, resp, err := fetch(api, uri)
 	if err != nil {
@@ -97,9 +98,9 @@ func getSystem(api *gofish.APIClient, uri string) (*system, error) {
 	return asSystem(resp.Request.URL.Path, o), nil
 }
 
-// want is the power state that cmd leads to, and the reset types that do it, the
-// preferred first. No soft or cycling type is ever among them. // I3
-func want(cmd bmc.Command) (bmc.PowerState, []redfish.ResetType) {
+// wantedState returns the power state that cmd leads to, and the reset types for
+// it in order of preference. They never include a soft or cycling type. // I3
+func wantedState(cmd bmc.Command) (bmc.PowerState, []redfish.ResetType) {
 	switch cmd {
 	case bmc.CommandOff:
 		return bmc.Off, []redfish.ResetType{redfish.ForceOffResetType}
@@ -109,10 +110,10 @@ func want(cmd bmc.Command) (bmc.PowerState, []redfish.ResetType) {
 	return bmc.Unknown, nil
 }
 
-// choose picks the reset type for cmd among those the system allows. A system
-// that lists none is asked for the preferred one, and may refuse it.
+// choose selects the reset type for cmd among those that the system allows. If
+// the system lists none, it is the preferred one, which the system may refuse.
 func (r resetAction) choose(cmd bmc.Command) (redfish.ResetType, error) {
-	_, types := want(cmd)
+	_, types := wantedState(cmd)
 	if len(types) == 0 {
 		return "", failf(bmc.KindUnsupported, "%v is not a power command", cmd)
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 )
 
-// tlsConfig is how the BMC's certificate is trusted: by its chain, or by its
-// public key alone when a pin is given without a CA, or by both.
+// tlsConfig is how the BMC's certificate is verified: by its chain, by its public
+// key if a pin is given without a CA, or by both.
 func tlsConfig(t bmc.TLS) (*tls.Config, error) {
 	conf := &tls.Config{MinVersion: tls.VersionTLS12}
 	if t.CA != "" {
@@ -34,15 +34,15 @@ func tlsConfig(t bmc.TLS) (*tls.Config, error) {
 			return nil, failf(bmc.KindTLS, "%w", err)
 		}
 		conf.VerifyConnection = func(cs tls.ConnectionState) error { return checkPin(cs, pin) }
-		conf.InsecureSkipVerify = t.CA == "" // the pin is the trust
+		conf.InsecureSkipVerify = t.CA == "" // the pin replaces the chain
 	}
 	if t.InsecureSkipVerify {
-		conf.InsecureSkipVerify = true // the host's entry says so; a pin still counts
+		conf.InsecureSkipVerify = true // configured for this host; a pin is still verified
 	}
 	return conf, nil
 }
 
-// parsePin reads a SHA-256 in hex, colons allowed, or in base64.
+// parsePin parses a SHA-256 in hex, with or without colons, or in base64.
 func parsePin(s string) ([]byte, error) {
 	s = strings.TrimSpace(s)
 	if b, err := hex.DecodeString(strings.ReplaceAll(s, ":", "")); err == nil && len(b) == sha256.Size {

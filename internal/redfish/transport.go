@@ -19,39 +19,39 @@ import (
 
 const (
 	maxBody      = 1 << 20
-	maxErrorBody = 64 << 10 // of an answer that is an error: text for people
+	maxErrorBody = 64 << 10 // of an error answer: text for people
 	maxRedirects = 3
 )
 
-// transport is the RoundTripper beneath gofish. It keeps requests on the BMC's
-// own host, bounds what is read, asks again when the BMC is busy, notices its
-// restarts, and counts.
+// transport is the RoundTripper for gofish. It keeps requests on the BMC's own
+// host, limits what is read, retries while the BMC is busy, notices its restarts,
+// and counts requests.
 type transport struct {
 	base     http.RoundTripper
 	endpoint bmc.Endpoint
 	// restart is called at each sign that the BMC may have restarted.
 	restart func()
-	seen    sightings
+	seen    restartDetector
 	sent    atomic.Int64
-	read    path                             // of the last answer to a GET
-	carried atomic.Int64                     // actions that were given to a connection
-	shown   atomic.Pointer[x509.Certificate] // what the BMC showed last
+	read    lastConnection                   // of the last answer to a GET
+	carried atomic.Int64                     // actions that were sent on a connection
+	shown   atomic.Pointer[x509.Certificate] // the last certificate of the BMC
 }
 
-// RoundTrip sends req, unless it goes elsewhere, and returns an answer that is
-// read whole: no error is left to find in the body.
+// RoundTrip sends req, unless its URL is not allowed. It reads the whole answer,
+// so reading the body cannot fail later.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.Body != nil {
 		defer req.Body.Close()
 	}
-	if err := t.foreign(req.URL); err != nil {
+	if err := t.checkURL(req.URL); err != nil {
 		return nil, err
 	}
 	req = req.Clone(req.Context())
-	// gofish closes the connection after each request of a client that has its
-	// own HTTP client: one TLS handshake per request.
+	// gofish closes the connection after each request if it is given an HTTP
+	// client. That would mean one TLS handshake per request.
 	req.Close = false
-	return t.persist(req)
+	return t.retryWhileBusy(req)
 }
 
 // once sends req and reads the answer.
@@ -61,11 +61,11 @@ func (t *transport) once(req *http.Request) (*http.Response, error) {
 	var conn net.Conn
 	strange := false
 	traced := req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
-		GotConn: func(got httptrace.GotConnInfo) { // before anything is written, by the goroutine of RoundTrip
+		GotConn: func(got httptrace.GotConnInfo) { // called before anything is written, in the goroutine of RoundTrip
 			fresh.Store(!got.Reused)
 			conn = got.Conn
-			if strange = !t.carry(req, conn); strange {
-				_ = conn.Close() // so that req cannot be written
+			if strange = !t.mayCarry(req, conn); strange {
+				_ = conn.Close() // req cannot be written to it then
 			}
 		},
 	}))
@@ -78,7 +78,7 @@ func (t *transport) once(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if req.Method == http.MethodGet {
-		t.read.was(conn, resp.Close)
+		t.read.record(conn, resp.Close)
 	}
 	defer resp.Body.Close()
 	limit := int64(maxBody)
@@ -99,7 +99,7 @@ func (t *transport) once(req *http.Request) (*http.Response, error) {
 	if resp.TLS != nil && len(resp.TLS.PeerCertificates) > 0 {
 		t.shown.Store(resp.TLS.PeerCertificates[0])
 	}
-	if t.seen.restarted(fresh.Load(), isBasic(req), resp.Close, time.Now()) {
+	if t.seen.indicatesRestart(fresh.Load(), isBasic(req), resp.Close, time.Now()) {
 		t.restart()
 	}
 	return answer(req, resp.StatusCode, resp.Header, b), nil
@@ -113,10 +113,11 @@ func answer(req *http.Request, status int, h http.Header, body []byte) *http.Res
 	}
 }
 
-// foreign refuses a URL outside the configured scheme, host and port. BMCs give
-// links, action targets and redirects as text, and "@elsewhere/" pasted behind
-// our address is a URL on another host, with our session token. // I10
-func (t *transport) foreign(u *url.URL) error {
+// checkURL refuses a URL outside the configured scheme, host and port. BMCs
+// return links, action targets and redirects as text. Appended to our address,
+// "@elsewhere/" is a URL on another host, which would receive our session
+// token. // I10
+func (t *transport) checkURL(u *url.URL) error {
 	scheme, port := "https", "443"
 	if t.endpoint.Plain {
 		scheme, port = "http", "80"
@@ -133,8 +134,8 @@ func (t *transport) foreign(u *url.URL) error {
 // errRedirected marks the error of a command that was redirected.
 var errRedirected = errors.New("not followed")
 
-// checkRedirect follows reads only (RoundTrip keeps them on the BMC itself). A
-// redirected POST could turn into a GET, whose 200 would look like an accepted
+// checkRedirect follows redirects of reads only; RoundTrip keeps them on the BMC.
+// A redirected POST could become a GET, whose 200 would look like an accepted
 // command.
 func (t *transport) checkRedirect(req *http.Request, via []*http.Request) error {
 	if via[0].Method != http.MethodGet {

@@ -100,7 +100,7 @@ func keyOf(v variant, st state) key {
 	for i, b := range []bool{
 		r.Intervened, r.FoundOff, r.LeaveOff, r.Unfence != nil, r.OffOnly,
 		w.on, w.hung, w.ready, w.oos, w.labels, w.hold, w.requested, w.machineGone, w.paused, w.ordered,
-		w.accepted.Off(), w.ack, w.sincePower, w.lied, w.byUs, st.crash, w.marked, w.noQuorum,
+		w.accepted.OffAccepted(), w.ack, w.sincePower, w.lied, w.byUs, st.crash, w.marked, w.noQuorum,
 		r.Revalidate, r.Confirmed != nil, hasNewConfirmation(r), r.Proof == ProofHuman, r.Limits.Reprovision,
 		r.Abort != nil, r.Abort != nil && r.Abort.AsIs, r.Retry != nil, r.WrongClock, v.clocked() && w.compared, w.set && (w.ahead != 0 || !w.compared),
 	} {

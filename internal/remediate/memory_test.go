@@ -50,7 +50,7 @@ func (w *world) readPower(v variant, lost bool) (bmc.Reading, bmc.Kind) {
 		r.Session = 0
 	}
 	if !lost {
-		w.accepted = w.accepted.Heard(r)
+		w.accepted = w.accepted.AddReading(r)
 	}
 	switch {
 	case r.State != bmc.Off:

@@ -325,7 +325,7 @@ func (x *explorer) finish(st state, r Run, a Action, f fault) state {
 	switch {
 	case f == actFails && (a == SendOff || a == SendOn), f == answerLost && a == SendOff:
 		st.w.resetProof()
-		st.w.accepted, st.w.ack = st.w.accepted.Sent(bmc.CommandOff, errLost), false
+		st.w.accepted, st.w.ack = st.w.accepted.AddCommand(bmc.CommandOff, errLost), false
 	case f == crashAfterAct:
 		st.w.forget()
 		st.w.restartElsewhere(x.v)

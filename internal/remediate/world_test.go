@@ -205,7 +205,7 @@ func (w *world) look(v variant, r Run, lostPower, lostAPI bool) Observation {
 	defer func() { w.shown(s) }()
 	if !v.deleteOnly {
 		w.open(v, r)
-		s.Level, s.OffAccepted = int(w.memory.level), w.accepted.Off()
+		s.Level, s.OffAccepted = int(w.memory.level), w.accepted.OffAccepted()
 		s.Power, s.PowerError = w.readPower(v, lostPower)
 		s.Proof, s.LowerLevelOn = w.proofNow(), w.alsoOn(v, r, lostPower)
 		if s.PowerError == "" {
@@ -252,8 +252,8 @@ func (w *world) act(v variant, r Run, a Action, deaf bool) {
 		if kind := w.answers(v, w.memory.level); kind != "" {
 			err = &bmc.Error{Kind: kind}
 		}
-		w.accepted = w.accepted.Sent(command, err)
-		w.ack = w.accepted.Off()
+		w.accepted = w.accepted.AddCommand(command, err)
+		w.ack = w.accepted.OffAccepted()
 		if err == nil && !deaf {
 			w.command(v, a == SendOn)
 		}

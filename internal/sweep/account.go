@@ -6,17 +6,18 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 )
 
-// A refused account is asked again after accountPause, twice as long each time:
-// BMCs lock accounts, and the same one may be needed for a fence.
+// A refused account is tried again after accountPause, and after twice as long
+// each further time. BMCs lock accounts, and a fence may need the same account.
 const (
 	accountPause    = 5 * time.Minute
 	accountPauseMax = time.Hour
 )
 
-// account is one login: that of 48 outlets of a PDU is one.
+// account is one login. All 48 outlets of a PDU may share one.
 type account struct{ service, user string }
 
-// refusal is how an account was refused, and until when it is not tried.
+// refusal records how an account was refused, and until when it is not tried
+// again.
 type refusal struct {
 	password bmc.Secret
 	err      error
@@ -26,9 +27,9 @@ type refusal struct {
 
 func accountOf(e *entry) account { return account{e.service, e.device().Username} }
 
-// barred gives, in place of a look, the refusal of an account that is not to be
-// tried yet, and until when.
-func (s *Sweep) barred(e *entry, now time.Time) (answer, time.Time, bool) {
+// refusedAccount returns the recorded refusal in place of a poll, and until when
+// it applies; false if the account may be tried.
+func (s *Sweep) refusedAccount(e *entry, now time.Time) (answer, time.Time, bool) {
 	r, ok := s.accounts[accountOf(e)]
 	until := r.at.Add(r.pause)
 	if !ok || !now.Before(until) || r.password.Reveal() != e.device().Password.Reveal() {
@@ -39,18 +40,19 @@ func (s *Sweep) barred(e *entry, now time.Time) (answer, time.Time, bool) {
 	return a, until, true
 }
 
-// spared gives, in place of a look, why a device is not asked now, and until when:
-// its account was refused, or no password may be sent there. // I10
-func (s *Sweep) spared(e *entry, now time.Time) (answer, time.Time, bool) {
+// skipPoll returns an answer in place of a poll, and until when it applies; false
+// if the device may be polled. A poll is skipped if the account was refused, or
+// if no password may be sent to the device. // I10
+func (s *Sweep) skipPoll(e *entry, now time.Time) (answer, time.Time, bool) {
 	if e.subject.Withheld == nil {
-		return s.barred(e, now)
+		return s.refusedAccount(e, now)
 	}
 	a := answerOf(e.subject, e.id)
 	a.Err = e.subject.Withheld
-	return a, now.Add(e.pause(s.opt.Every)), true
+	return a, now.Add(e.interval(s.opt.Every)), true
 }
 
-// noteAccount remembers whether the device took its account.
+// noteAccount records whether the device accepted the account.
 func (s *Sweep) noteAccount(e *entry, a answer) {
 	key := accountOf(e)
 	if !bmc.KindOf(a.Err).RefusesAccount() {
@@ -66,7 +68,7 @@ func (s *Sweep) noteAccount(e *entry, a answer) {
 	s.accounts[key] = refusal{password: a.device().Password, err: a.Err, at: a.At, pause: pause}
 }
 
-// forgetAccounts drops what nobody asked about for long.
+// forgetAccounts drops refusals that have not been used for a long time.
 func (s *Sweep) forgetAccounts(now time.Time) {
 	for key, r := range s.accounts {
 		if now.After(r.at.Add(2 * accountPauseMax)) {

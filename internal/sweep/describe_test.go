@@ -39,7 +39,7 @@ func TestASlowDescriptionIsWaitedFor(t *testing.T) {
 func TestAnOrderWaitsForASlowDescription(t *testing.T) {
 	w := newWorld()
 	m := w.host(1)
-	m.description.Model, m.tells = "R650", longLook-time.Second
+	m.description.Model, m.tells = "R650", longTimeout-time.Second
 	w.run(t, func(t *testing.T) {
 		got, err := w.sweep.Audit(t.Context(), "prod", "n-1")
 		require.NoError(t, err)

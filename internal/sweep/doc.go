@@ -1,18 +1,18 @@
-// Package sweep looks at every BMC of the inventory, again and again, so that a
-// dead one is known before it is needed. It only reads, it makes way for runs,
-// and it closes what it opened.
+// Package sweep is the BMC health check. It polls every BMC of the inventory
+// periodically, so that a dead BMC is known before it is needed. It only reads,
+// it gives way to runs, and it closes its sessions.
 //
-//	sweep.go      what it is made from, and the loop
-//	inventory.go  the devices as they come, change and go
-//	schedule.go   which device is asked when, and which must wait; pure
-//	account.go    an account that was refused is left alone, and a BMC that moved
-//	ask.go        one look at one device
-//	record.go     what the looks at one device add up to
+//	sweep.go      options and the loop
+//	inventory.go  devices that are added, changed and removed
+//	schedule.go   which device is polled when, and which must wait; pure
+//	account.go    the pause after a refused account
+//	poll.go       one poll of one device
+//	record.go     the record of the polls of one device
 //	result.go     the same for people and metrics
-//	finding.go    weaknesses that the sweep sees by itself; password.go
-//	order.go      a look that a person orders: fencectl bmc test and audit
+//	finding.go    weaknesses that the sweep finds itself; also password.go
+//	order.go      polls that a person orders: fencectl bmc test and audit
 //
-// Many hung BMCs must not delay the others: a look holds its slot for a bounded
-// time, devices that failed share at most half of the slots, and are asked less
+// Many hung BMCs must not delay the others. A poll holds its slot for a limited
+// time. Devices that failed share at most half of the slots, and are polled less
 // and less often.
 package sweep

@@ -14,8 +14,8 @@ const (
 	certificateNotice = 30 * 24 * time.Hour
 )
 
-// weaknesses is everything that is known to be weak about a device: what its last
-// audit found, and what the sweep sees by itself; one for each code.
+// weaknesses returns all known weaknesses of a device: those of its last audit,
+// and those that the sweep finds itself. Each code occurs once.
 func (e *entry) weaknesses(now time.Time) []bmc.Finding {
 	all := slices.Clone(e.findings)
 	add := func(code bmc.FindingCode, format string, args ...any) {
@@ -28,7 +28,7 @@ func (e *entry) weaknesses(now time.Time) []bmc.Finding {
 	}
 	e.weakSettings(add)
 	if why := e.subject.SameMACs; why != "" {
-		add(bmc.FindingSameMACs, "%s: correct the one that is wrong; nothing is refused for it", why)
+		add(bmc.FindingSameMACs, "%s: correct the wrong one; this refuses nothing", why)
 	}
 	e.weakDescription(add, now)
 	return all
@@ -36,28 +36,28 @@ func (e *entry) weaknesses(now time.Time) []bmc.Finding {
 
 type adder func(code bmc.FindingCode, format string, args ...any)
 
-// weakIdentity is what is doubtful about who answered. // I8
+// weakIdentity adds findings about the identity of what answered. // I8
 func (e *entry) weakIdentity(add adder) {
 	switch {
 	case e.last.Identity == guard.IdentityDiffers:
 		add(bmc.FindingIdentity, "another machine than the Node's answers (%s): correct the address", orNone(e.last.Reading.Identity.UUID))
 	case e.last.Identity == guard.IdentityMatches:
 	case !e.device().Identifies():
-		add(bmc.FindingNotEnrolled, "the device does not tell whose power it switches: fencectl bmc enroll, after a look at the cabling")
+		add(bmc.FindingNotEnrolled, "the device does not identify the host that it switches: check the cabling, then run fencectl bmc enroll")
 	case e.subject.Node != "": // without a Node there is nothing to compare with
-		add(bmc.FindingIdentity, "nothing proves that it is the Node's (it tells %s): pin the UUID in hosts.d, or fencectl bmc enroll",
+		add(bmc.FindingIdentity, "nothing proves that it is the Node's BMC (it reports %s): pin the UUID in hosts.d, or run fencectl bmc enroll",
 			orNone(e.last.Reading.Identity.UUID))
 	}
 }
 
-// weakSettings is what the configuration alone shows.
+// weakSettings adds findings about the configuration alone.
 func (e *entry) weakSettings(add adder) {
 	d := e.device()
 	if why := weakPassword(d); why != "" && d.Unusable == nil {
 		add(bmc.FindingDefaultPassword, "%s: set another on the BMC, then in the inventory", why)
 	}
-	if d.NativeWouldDo() {
-		add(bmc.FindingLowerAssurance, "driver %s cannot refuse a forged answer: use driver ipmi or redfish where the BMC allows", d.Driver)
+	if d.NativeCanReplace() {
+		add(bmc.FindingLowerAssurance, "driver %s cannot refuse a forged answer: use driver ipmi or redfish if the BMC supports it", d.Driver)
 	}
 	if on := d.Parameters["ssl_insecure"]; on != "" && on != "0" {
 		add(bmc.FindingCertificateTrust, "ssl_insecure of %s verifies no certificate: leave it out, or use driver redfish with tls.ca", d.Agent)
@@ -67,7 +67,7 @@ func (e *entry) weakSettings(add adder) {
 	}
 	switch {
 	case d.Endpoint.Plain:
-		add(bmc.FindingCertificateTrust, "it is asked over http, and the password goes in the clear: use https")
+		add(bmc.FindingCertificateTrust, "it is polled over http, which sends the password in clear text: use https")
 	case d.TLS.InsecureSkipVerify && d.Driver.Descriptor().NoPin:
 		add(bmc.FindingCertificateTrust, "its certificate is not verified: set tls.ca")
 	case d.TLS.InsecureSkipVerify && d.TLS.PinSHA256 == "":
@@ -75,17 +75,17 @@ func (e *entry) weakSettings(add adder) {
 	}
 }
 
-// clockSet is the first year that a clock which was set can show: a BMC without
-// a battery begins in 1970 or 2000.
-const clockSet = 2010
+// firstPlausibleYear is the earliest year that a clock which was set can show. A
+// BMC without a battery starts in 1970 or 2000.
+const firstPlausibleYear = 2010
 
-// weakDescription is what the device tells about itself.
+// weakDescription adds findings about what the device reports of itself.
 func (e *entry) weakDescription(add adder, now time.Time) {
 	t := e.description
 	if !t.Clock.IsZero() && !t.ClockAt.IsZero() {
 		switch off := t.Clock.Sub(t.ClockAt); {
 		case off.Abs() <= clockTolerance:
-		case t.Clock.UTC().Year() < clockSet:
+		case t.Clock.UTC().Year() < firstPlausibleYear:
 			add(bmc.FindingClock, "its clock is not set (it says %d), so its log cannot be trusted: set up time synchronisation", t.Clock.UTC().Year())
 		default:
 			add(bmc.FindingClock, "its clock is off by %s, so its log cannot be trusted: set up time synchronisation", off.Round(time.Second))

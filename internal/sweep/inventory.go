@@ -10,18 +10,18 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 )
 
-// adopt makes the inventory what it is now. A host that has no BMC, as in a
-// cloud, is none of the sweep's business.
-func (s *Sweep) adopt(all []hosts.Subject, now time.Time) {
+// updateInventory replaces the inventory. It ignores a host without a BMC, as in
+// a cloud.
+func (s *Sweep) updateInventory(all []hosts.Subject, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.adopted, s.unusable = true, nil
+	s.inventoryRead, s.unusable = true, nil
 	there := map[hostID]bool{}
 	for _, subject := range all {
 		switch r, refused := errors.AsType[*reason.Refusal](subject.Err); {
 		case subject.Err == nil:
 			there[idOf(subject)] = true
-			s.adoptOne(subject, now)
+			s.updateHost(subject, now)
 		case !refused || r.Reason != reason.NoHost:
 			s.unusable = append(s.unusable, subject)
 		}
@@ -36,8 +36,9 @@ func (s *Sweep) adopt(all []hosts.Subject, now time.Time) {
 	s.forgetAccounts(now)
 }
 
-// unseen says whether a subject stands for a whole cluster that was not seen yet.
-func unseen(subject hosts.Subject) bool {
+// isUnsyncedCluster reports whether a subject stands for a whole cluster that has
+// not been read yet.
+func isUnsyncedCluster(subject hosts.Subject) bool {
 	r, ok := errors.AsType[*reason.Refusal](subject.Err)
 	return ok && r.Reason == reason.NotSynced
 }
@@ -46,10 +47,9 @@ func idOf(subject hosts.Subject) hostID {
 	return hostID{subject.Cluster, subject.Host.Name, subject.Node}
 }
 
-// adoptOne keeps what is known about the devices of a host that are still the
-// same, and plans looks at the others, spread over the interval. The caller holds
-// mu.
-func (s *Sweep) adoptOne(subject hosts.Subject, now time.Time) []*entry {
+// updateHost keeps the records of a host's unchanged devices, and plans polls of
+// the others, spread over the interval. The caller holds mu.
+func (s *Sweep) updateHost(subject hosts.Subject, now time.Time) []*entry {
 	known := map[deviceID]*entry{}
 	for _, e := range s.hosts[idOf(subject)] {
 		known[e.id] = e
@@ -79,14 +79,14 @@ func (s *Sweep) adoptOne(subject hosts.Subject, now time.Time) []*entry {
 	return list
 }
 
-// newCredentials asks soon whether a mended account is accepted.
+// newCredentials polls soon whether corrected credentials are accepted.
 func (s *Sweep) newCredentials(e *entry, d bmc.Device, now time.Time) {
 	if old := e.device(); old.Username != d.Username || old.Password.Reveal() != d.Password.Reveal() {
-		s.plan.hasten(e, now)
+		s.plan.bringForward(e, now)
 	}
 }
 
-// sameDevice says whether what is known about one device holds for the other.
+// sameDevice reports whether the record of one device also applies to the other.
 func sameDevice(a, b bmc.Device) bool {
 	return a.Driver == b.Driver && a.String() == b.String() && a.Key() == b.Key()
 }

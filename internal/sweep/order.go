@@ -8,24 +8,24 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 )
 
-// orderTimeout bounds a look that a person waits for: two outlets of a dead PDU, or
-// one slow BMC that is read, described and audited.
+// orderTimeout limits a poll that a person waits for: two outlets of a dead PDU,
+// or one slow BMC that is read, described and audited.
 const orderTimeout = 2 * time.Minute
 
-// Test looks at every device of a Node's host now, and gives what is then known.
-// It waits for nothing but the device itself, and asks an account that was
-// refused, too: whoever orders it has just mended it. An error is a *reason.Refusal
-// or that of ctx.
+// Test polls every device of a Node's host now and returns the results. It does
+// not wait for the schedule. It also tries an account that was refused, because
+// the caller may just have corrected it. An error is a *reason.Refusal or that of
+// ctx.
 func (s *Sweep) Test(ctx context.Context, cluster, node string) ([]Result, error) {
-	return s.order(ctx, cluster, node, wish{describe: true})
+	return s.order(ctx, cluster, node, scope{describe: true})
 }
 
 // Audit is Test that also looks for weaknesses.
 func (s *Sweep) Audit(ctx context.Context, cluster, node string) ([]Result, error) {
-	return s.order(ctx, cluster, node, wish{describe: true, audit: true})
+	return s.order(ctx, cluster, node, scope{describe: true, audit: true})
 }
 
-func (s *Sweep) order(ctx context.Context, cluster, node string, what wish) ([]Result, error) {
+func (s *Sweep) order(ctx context.Context, cluster, node string, what scope) ([]Result, error) {
 	subject, err := s.opt.Engine.SubjectOf(ctx, cluster, node)
 	if err == nil {
 		err = subject.Err
@@ -37,45 +37,44 @@ func (s *Sweep) order(ctx context.Context, cluster, node string, what wish) ([]R
 		return nil, err
 	}
 	s.mu.Lock()
-	list := s.adoptOne(subject, time.Now())
+	list := s.updateHost(subject, time.Now())
 	s.mu.Unlock()
 	bounded, cancel := context.WithTimeout(ctx, orderTimeout)
 	defer cancel()
 	answers := make([]answer, len(list))
-	var looks sync.WaitGroup
-	for _, turn := range byService(list) {
-		looks.Go(func() {
-			s.hold(list[turn[0]])
-			defer s.let(list[turn[0]])
-			for _, i := range turn {
-				answers[i] = s.ask(bounded, s.opt.Urgent, subject, list[i].id, what)
-				s.ordered(ctx, list[i], answers[i])
+	var polls sync.WaitGroup
+	for _, group := range byService(list) {
+		polls.Go(func() {
+			s.blockService(list[group[0]])
+			defer s.unblockService(list[group[0]])
+			for _, i := range group {
+				answers[i] = s.query(bounded, s.opt.Urgent, subject, list[i].id, what)
+				s.recordOrdered(ctx, list[i], answers[i])
 			}
 		})
 	}
-	looks.Wait()
-	s.poke()
+	polls.Wait()
+	s.wakeLoop()
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	return s.answered(ctx, list, answers), nil
+	return s.orderResults(ctx, list, answers), nil
 }
 
-// hold keeps the sweep away from e's service until let.
-func (s *Sweep) hold(e *entry) {
+// blockService keeps scheduled polls away from e's service until unblockService.
+func (s *Sweep) blockService(e *entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.plan.hold(e)
+	s.plan.block(e)
 }
 
-func (s *Sweep) let(e *entry) {
+func (s *Sweep) unblockService(e *entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.plan.let(e, time.Now())
+	s.plan.unblock(e, time.Now())
 }
 
-// byService groups devices by what must be asked by one at a time: they would
-// only wait for each other.
+// byService groups devices by service. Only one at a time can be polled there.
 func byService(list []*entry) map[string][]int {
 	groups := map[string][]int{}
 	for i, e := range list {
@@ -84,24 +83,24 @@ func byService(list []*entry) map[string][]int {
 	return groups
 }
 
-// ordered notes what an ordered look found. One that was mended is then asked as
-// often as others again.
-func (s *Sweep) ordered(ctx context.Context, e *entry, a answer) {
+// recordOrdered records the result of an ordered poll. A device that works again
+// is then polled at the normal interval.
+func (s *Sweep) recordOrdered(ctx context.Context, e *entry, a answer) {
 	if a.abandoned {
 		return
 	}
 	s.mu.Lock()
-	news := s.took(e, a)
+	news := s.record(e, a)
 	if s.opt.Every > 0 {
-		s.plan.hasten(e, s.due(e, time.Now()))
+		s.plan.bringForward(e, s.due(e, time.Now()))
 	}
 	s.mu.Unlock()
-	s.tell(ctx, a, news)
+	s.publish(ctx, a, news)
 }
 
-// answered gives what is known now. What could not be asked now says so: an old
-// answer must not be taken for the one that was ordered.
-func (s *Sweep) answered(ctx context.Context, list []*entry, answers []answer) []Result {
+// orderResults returns the current results. A device that could not be polled now
+// has the error in its result: an old answer must not pass for the ordered one.
+func (s *Sweep) orderResults(ctx context.Context, list []*entry, answers []answer) []Result {
 	out := s.resultsOf(ctx, list)
 	for i, a := range answers {
 		if a.abandoned {

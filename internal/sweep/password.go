@@ -6,9 +6,9 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 )
 
-// defaultPasswords are what vendors ship their BMCs with, as their manuals and
-// the public lists of default credentials name them. They are compared with what
-// is configured and never tried on a BMC.
+// defaultPasswords are the factory passwords of BMCs, from the vendors' manuals
+// and public lists of default credentials. They are compared with the
+// configuration and never tried on a BMC.
 var defaultPasswords = map[string]bool{
 	"0penBmc": true, "ADMIN": true, "Admin@9000": true, "Admin@123": true, "Administrator": true, "Changeme": true,
 	"HPInvent": true, "Huawei12#$": true, "PASSW0RD": true, "PASSWORD": true, "Passw0rd": true, "Password": true,
@@ -17,8 +17,8 @@ var defaultPasswords = map[string]bool{
 	"root": true, "superuser": true, "supervisor": true, "testpass": true, "welcome": true, "123456": true, "12345678": true,
 }
 
-// weakPassword says what is weak about a device's configured credentials; "" for
-// nothing. The text never holds them. // I25
+// weakPassword returns what is weak about a device's configured credentials; ""
+// for nothing. The text never contains them. // I25
 func weakPassword(d bmc.Device) string {
 	text := d.Password.Reveal()
 	switch {
@@ -27,7 +27,7 @@ func weakPassword(d bmc.Device) string {
 	case text == "":
 		return "the configured password is empty"
 	case defaultPasswords[text]:
-		return "the configured password is one that a vendor ships its BMCs with"
+		return "the configured password is a vendor's factory password"
 	case strings.EqualFold(text, d.Username):
 		return "the configured password is the user name"
 	}

@@ -14,46 +14,46 @@ import (
 )
 
 const (
-	// dependableFailures is how many looks in a row may fail, less one, before a
-	// device is called not dependable.
+	// dependableFailures is the number of consecutive failed polls after which a
+	// device is reported as not dependable.
 	dependableFailures = 3
-	// slowest is the longest pause between looks at a device that keeps failing.
-	slowest = 10 * time.Minute
+	// maxInterval is the longest time between polls of a device that keeps failing.
+	maxInterval = 10 * time.Minute
 
 	describeEvery = time.Hour
-	describeRetry = 10 * time.Minute // after one that could not be finished
+	describeRetry = 10 * time.Minute // after a description that failed
 	auditEvery    = 24 * time.Hour
-	auditRetry    = time.Hour // after one that could not be finished
-	firstAudit    = time.Hour // the first one comes within
+	auditRetry    = time.Hour // after an audit that failed
+	firstAudit    = time.Hour // the first audit takes place within this time
 	keptLatencies = 20
 )
 
-// EventBMC is the type of the events of the sweep. A device that is not
-// dependable has a Reason, one that is again has none.
+// EventBMC is the type of the events of the sweep. An event with a Reason means
+// that a device is no longer dependable, one without that it is dependable again.
 const EventBMC = "BMC"
 
-// entry is one device of the inventory: when it is asked, and what was found.
-// Everything is guarded by Sweep.mu.
+// entry is one device of the inventory: its schedule and its results. Sweep.mu
+// guards all fields.
 type entry struct {
 	id      deviceID
 	service string // bmc.Device.Service
 	subject hosts.Subject
 
-	due   time.Time
-	place int  // in the heap of what is due later; -1 when it is not there
-	asked bool // it is being asked as one that failed last time
-	gone  bool // the inventory does not have it any more
+	due            time.Time
+	place          int  // index in the heap schedule.later; -1 if it is not in it
+	countedSuspect bool // the poll in flight counts in schedule.suspects
+	gone           bool // removed from the inventory
 
-	last      answer // the newest look; its At is zero before the first
-	failures  int    // in a row
-	told      bool   // that it is not dependable
-	lastGood  time.Time
-	latencies []time.Duration // of the newest good looks, oldest first
+	last        answer // the newest poll; At is zero before the first
+	failures    int    // consecutive
+	reportedBad bool   // an event has reported that it is not dependable
+	lastGood    time.Time
+	latencies   []time.Duration // of the newest successful polls, oldest first
 
 	description bmc.Description
-	describeErr error        // why the newest one could not be finished
-	describeDue time.Time    // at the next look when zero
-	describedOf bmc.Identity // who told it
+	describeErr error        // error of the newest description
+	describeDue time.Time    // zero: at the next poll
+	describedOf bmc.Identity // the identity that description belongs to
 
 	findings []bmc.Finding // of the newest audit
 	audited  time.Time
@@ -63,35 +63,35 @@ type entry struct {
 
 func (e *entry) device() bmc.Device { return e.subject.Host.Levels[e.id.level].Devices[e.id.device] }
 
-func (e *entry) suspect() bool { return e.failures > 0 }
+func (e *entry) isSuspect() bool { return e.failures > 0 }
 
-// wants is what the next look asks: what changes rarely is asked rarely.
-func (e *entry) wants(now time.Time) wish {
-	return wish{describe: !now.Before(e.describeDue), audit: !now.Before(e.auditDue)}
+// nextScope is what the next poll queries. What changes rarely is queried rarely.
+func (e *entry) nextScope(now time.Time) scope {
+	return scope{describe: !now.Before(e.describeDue), audit: !now.Before(e.auditDue)}
 }
 
-// pause is how long the device is left alone. One that keeps failing is asked
-// less and less often, so that dead ones do not take the slots.
-func (e *entry) pause(every time.Duration) time.Duration {
+// interval is the time until the next poll. It grows for a device that keeps
+// failing, so that dead devices do not fill the slots.
+func (e *entry) interval(every time.Duration) time.Duration {
 	p := every
-	for i := dependableFailures; i < e.failures && p < slowest; i++ {
+	for i := dependableFailures; i < e.failures && p < maxInterval; i++ {
 		p *= 2
 	}
-	return max(every, min(p, slowest))
+	return max(every, min(p, maxInterval))
 }
 
-// record adds a look. It gives the event when the device stops or begins to be
-// dependable.
+// record records a poll. It returns an event if the device became dependable, or
+// stopped being so.
 func (e *entry) record(a answer) *event.Event {
 	e.last = a
 	if why, _ := failure(a); why != "" {
 		e.failures++
-		if bmc.KindOf(a.Err).RefusesAccount() { // not tried three times to make sure: BMCs lock accounts
+		if bmc.KindOf(a.Err).RefusesAccount() { // once is enough: BMCs lock accounts
 			e.failures = max(e.failures, dependableFailures)
 		}
-		e.describeDue = time.Time{} // it may come back as another
+		e.describeDue = time.Time{} // another device may answer next
 	} else {
-		e.good(a)
+		e.recordSuccess(a)
 	}
 	if a.audited {
 		e.findings, e.auditErr, e.audited, e.auditDue = a.findings, a.auditErr, a.At, a.At.Add(auditEvery)
@@ -99,10 +99,10 @@ func (e *entry) record(a answer) *event.Event {
 			e.auditDue = a.At.Add(auditRetry)
 		}
 	}
-	return e.news()
+	return e.dependabilityEvent()
 }
 
-func (e *entry) good(a answer) {
+func (e *entry) recordSuccess(a answer) {
 	e.failures, e.lastGood = 0, a.At
 	e.latencies = append(e.latencies, a.Latency)
 	if n := len(e.latencies); n > keptLatencies {
@@ -111,21 +111,21 @@ func (e *entry) good(a answer) {
 	switch {
 	case a.described:
 		e.describeErr, e.describeDue, e.describedOf = a.describeErr, a.At.Add(describeRetry), a.Reading.Identity
-		if a.describeErr == nil { // else what it told before is better than nothing
+		if a.describeErr == nil { // an older description is better than none
 			e.description, e.describeDue = a.Description, a.At.Add(describeEvery)
 		}
 	case !e.describedOf.Equal(a.Reading.Identity):
-		e.describeDue = time.Time{} // it is another: asked at the next look
+		e.describeDue = time.Time{} // another device answers: describe it in the next poll
 	}
 }
 
-// news is the event that is due, if one is.
-func (e *entry) news() *event.Event {
+// dependabilityEvent returns the event to publish, if any.
+func (e *entry) dependabilityEvent() *event.Event {
 	bad := e.failures >= dependableFailures
-	if bad == e.told {
+	if bad == e.reportedBad {
 		return nil
 	}
-	e.told = bad
+	e.reportedBad = bad
 	ev := &event.Event{Type: EventBMC, Cluster: e.subject.Cluster, Node: e.subject.Node}
 	if !bad {
 		ev.Message = fmt.Sprintf("BMC %s of %s is dependable again", e.device(), e.subject.Host.Name)
@@ -137,7 +137,8 @@ func (e *entry) news() *event.Event {
 	return ev
 }
 
-// failure is why a fence could not rely on what a look found; "" when it could.
+// failure returns why a fence could not rely on the result of a poll; "" if it
+// could.
 func failure(a answer) (reason.Code, string) {
 	switch {
 	case a.Err != nil:
@@ -145,7 +146,7 @@ func failure(a answer) (reason.Code, string) {
 	case a.Identity == guard.IdentityDiffers:
 		return reason.IdentityMismatch, "another machine than the Node's answers"
 	case a.Reading.Fault != "":
-		return reason.BMCFault, "it reports " + a.Reading.Fault + ": no Off of it can be proven"
+		return reason.BMCFault, "it reports " + a.Reading.Fault + ", so it cannot prove Off"
 	}
 	return "", ""
 }

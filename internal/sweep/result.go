@@ -13,24 +13,24 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 )
 
-// State is what the newest look at a device came to.
+// State is the result of the newest poll of a device.
 type State string
 
 // The states.
 const (
-	StateUnchecked State = "unchecked" // not asked yet
+	StateUnchecked State = "unchecked" // not polled yet
 	StateOK        State = "ok"
 	StateFailed    State = "failed"   // no answer that a fence could use
 	StateMismatch  State = "mismatch" // another machine answers
-	StateUnproven  State = "unproven" // it answers, and nothing proves whose it is
+	StateUnproven  State = "unproven" // it answers, and nothing proves its identity
 )
 
-// Result is what is known about one device, for people.
+// Result is what is known about one device.
 type Result struct {
 	Cluster string
 	Node    string // empty for a host that no Node uses
-	Host    string // empty when the inventory's entry cannot be used
-	Source  string // where its entry stands
+	Host    string // empty if the inventory entry cannot be used
+	Source  string // file and line, or object, of its entry
 
 	Level, Device int    // from 0
 	Address       string // without any secret
@@ -38,35 +38,36 @@ type Result struct {
 	Assurance     bmc.Assurance
 
 	State State
-	// Dependable is false when a fence would likely fail here.
+	// Dependable is false if a fence would probably fail here.
 	Dependable bool
-	Reason     reason.Code // why the newest look failed
+	Reason     reason.Code // why the newest poll failed
 	Problem    string
 	Power      bmc.PowerState
 	Raw        string
 	Identity   guard.IdentityVerdict
-	UUID       string // as the device tells it
+	UUID       string // as the device reports it
 	Serial     string
 
-	Latency, LatencyP95 time.Duration // of the newest good look, and of the last 20
+	Latency, LatencyP95 time.Duration // of the newest successful poll, and 95th percentile of the last 20
 	Checked, LastGood   time.Time
-	Next                time.Time // when it is asked again; zero while it is being asked
-	Failures            int       // in a row
+	Next                time.Time // time of the next poll; zero during a poll
+	Failures            int       // consecutive
 	Description         bmc.Description
-	DescribeProblem     string // why the newest description could not be finished; this one is older, or empty
+	DescribeProblem     string // error of the newest description; Description is older, or empty
 	Findings            []bmc.Finding
 	Audited             time.Time
-	AuditProblem        string // why the newest audit could not be finished
-	// Refused is why the engine would not switch the host, whatever its BMC says.
+	AuditProblem        string // error of the newest audit
+	// Refused is why the engine would refuse to switch the host, whatever its BMC
+	// reports.
 	Refused []reason.Refusal
 
 	subject hosts.Subject
 }
 
-// Results gives every device of one cluster, or with no name of all, sorted, and
-// one Result without a host for each cluster that was not seen whole yet. Before
-// the inventory was seen the error is a *reason.Refusal: an empty list would read
-// as that all is well.
+// Results returns every device of one cluster, or of all if cluster is empty,
+// sorted. A cluster that has not been read completely has one Result without a
+// host. Before the inventory has been read the error is a *reason.Refusal,
+// because an empty list would look as if all were well.
 func (s *Sweep) Results(ctx context.Context, cluster string) ([]Result, error) {
 	out, ok := s.collect(cluster)
 	if !ok {
@@ -97,10 +98,10 @@ func (s *Sweep) collect(cluster string) (out []Result, ok bool) {
 			out = append(out, unusable(u))
 		}
 	}
-	return out, s.adopted
+	return out, s.inventoryRead
 }
 
-// resultsOf gives the devices of one host.
+// resultsOf returns the results for the devices of one host.
 func (s *Sweep) resultsOf(ctx context.Context, list []*entry) []Result {
 	s.mu.Lock()
 	now := time.Now()
@@ -113,8 +114,8 @@ func (s *Sweep) resultsOf(ctx context.Context, list []*entry) []Result {
 	return out
 }
 
-// refused asks the engine about each host once, which knows those of all clusters. One that cannot be used says why
-// already.
+// refused asks the engine once for each host, because the engine knows the hosts
+// of all clusters. A host that cannot be used already says why.
 func (s *Sweep) refused(ctx context.Context, list []Result) {
 	told := map[hostID][]reason.Refusal{}
 	for i := range list {
@@ -137,7 +138,7 @@ func (s *Sweep) refused(ctx context.Context, list []Result) {
 
 func unusable(u hosts.Subject) Result {
 	r := Result{Cluster: u.Cluster, Node: u.Node, Source: u.BareMetalHost, State: StateFailed, Reason: reasonOf(u.Err), Problem: reason.Sentence(u.Err)}
-	if unseen(u) {
+	if isUnsyncedCluster(u) {
 		r.State = StateUnchecked
 	}
 	return r
@@ -156,7 +157,7 @@ func (e *entry) result(now time.Time) Result {
 		subject: e.subject,
 	}
 	switch why := e.subject.Withheld; {
-	case why != nil: // whatever a look found before
+	case why != nil: // overrides the result of a poll
 		r.Reason, r.Problem, r.Dependable = why.Reason, why.Message, false
 	case !e.last.At.IsZero():
 		r.Reason, r.Problem = failure(e.last)
@@ -191,7 +192,7 @@ func (e *entry) state() State {
 	return StateUnproven
 }
 
-// percentile95 is the latency that 19 of 20 looks do not exceed.
+// percentile95 is the latency that 19 of 20 polls do not exceed.
 func percentile95(all []time.Duration) time.Duration {
 	if len(all) == 0 {
 		return 0
@@ -200,15 +201,15 @@ func percentile95(all []time.Duration) time.Duration {
 	return sorted[int(math.Ceil(0.95*float64(len(sorted))))-1]
 }
 
-// Group is what devices are counted by.
+// Group is the key by which Tally counts devices.
 type Group struct {
 	Cluster string
 	Driver  bmc.Driver
 	State   State
 }
 
-// Tally counts the devices, and those by cluster that are not dependable, a host
-// without any usable device among them.
+// Tally counts the devices, and by cluster those that are not dependable. A host
+// without any usable device counts as one.
 func (s *Sweep) Tally() (devices map[Group]int, notDependable map[string]int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -222,7 +223,7 @@ func (s *Sweep) Tally() (devices map[Group]int, notDependable map[string]int) {
 		}
 	}
 	for _, u := range s.unusable {
-		if !unseen(u) {
+		if !isUnsyncedCluster(u) {
 			notDependable[u.Cluster]++
 		}
 	}

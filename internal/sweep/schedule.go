@@ -5,137 +5,138 @@ import (
 	"time"
 )
 
-// serviceGap is the pause that a BMC gets between two looks of the sweep: some
-// stall, or restart, when they are polled fast.
+// serviceGap is the pause between two polls of one BMC. Some BMCs stall or
+// restart when they are polled fast.
 const serviceGap = 5 * time.Second
 
-// schedule decides which device is asked next. It is pure: it takes the time.
+// schedule decides which device is polled next. It is pure: the caller passes the
+// time.
 type schedule struct {
-	atOnce int // looks in flight, at most
+	concurrency int // maximum number of polls in flight
 
-	later    byDue            // by due time
-	ready    []*entry         // due, in the order in which they became so
-	running  int              // looks in flight
-	suspects int              // those among them that failed last time
-	services map[string]*turn // by bmc.Device.Service
+	later    byDue                    // by due time
+	ready    []*entry                 // due, in the order in which they became due
+	running  int                      // polls in flight
+	suspects int                      // polls in flight of devices whose last poll failed
+	services map[string]*serviceState // by bmc.Device.Service
 }
 
-// turn is whether what must be asked by one at a time may be asked.
-type turn struct {
-	busy bool
-	held int       // looks that people ordered there
-	free time.Time // not before
+// serviceState tells whether a service, which answers one request at a time, may
+// be polled.
+type serviceState struct {
+	busy      bool
+	blockers  int       // orders in progress there
+	notBefore time.Time // no poll before this time
 }
 
-func newSchedule(atOnce int) *schedule {
-	return &schedule{atOnce: atOnce, services: map[string]*turn{}}
+func newSchedule(concurrency int) *schedule {
+	return &schedule{concurrency: concurrency, services: map[string]*serviceState{}}
 }
 
-// add plans a look at e.
+// add plans a poll of e.
 func (s *schedule) add(e *entry, due time.Time) {
 	e.due = due
 	heap.Push(&s.later, e)
 }
 
-// hasten brings a planned look forward.
-func (s *schedule) hasten(e *entry, due time.Time) {
+// bringForward moves a planned poll to an earlier time.
+func (s *schedule) bringForward(e *entry, due time.Time) {
 	if e.place >= 0 && due.Before(e.due) {
 		e.due = due
 		heap.Fix(&s.later, e.place)
 	}
 }
 
-// next gives a device that may be asked now, and counts it as being asked; nil
-// when there is none. One that is gone is dropped on the way.
+// next returns a device that may be polled now and marks it as being polled; nil
+// if there is none. It drops devices that were removed.
 func (s *schedule) next(now time.Time) *entry {
 	for len(s.later) > 0 && (s.later[0].gone || !s.later[0].due.After(now)) {
 		if e := heap.Pop(&s.later).(*entry); !e.gone {
 			s.ready = append(s.ready, e)
 		}
 	}
-	for i := 0; i < len(s.ready) && s.running < s.atOnce; i++ {
+	for i := 0; i < len(s.ready) && s.running < s.concurrency; i++ {
 		e := s.ready[i]
-		if v := s.service(e); !e.gone && (e.suspect() && s.suspects >= s.suspectSlots() || v.busy || v.held > 0) {
-			continue // it keeps its place
+		if v := s.service(e); !e.gone && (e.isSuspect() && s.suspects >= s.suspectSlots() || v.busy || v.blockers > 0) {
+			continue // stays in the queue
 		}
 		s.ready = append(s.ready[:i], s.ready[i+1:]...)
 		i--
-		switch free := s.service(e).free; {
+		switch free := s.service(e).notBefore; {
 		case e.gone:
 		case free.After(now):
 			s.add(e, free)
 		default:
-			s.begin(e)
+			s.start(e)
 			return e
 		}
 	}
 	return nil
 }
 
-// suspectSlots is how many looks may be spent at once on devices that failed
-// last time: each may hold its slot for the whole timeout.
-func (s *schedule) suspectSlots() int { return max(1, s.atOnce/2) }
+// suspectSlots is how many slots devices whose last poll failed may use: each
+// poll of them may take its whole timeout.
+func (s *schedule) suspectSlots() int { return max(1, s.concurrency/2) }
 
-func (s *schedule) begin(e *entry) {
-	e.asked = e.suspect()
+func (s *schedule) start(e *entry) {
+	e.countedSuspect = e.isSuspect()
 	s.running++
-	if e.asked {
+	if e.countedSuspect {
 		s.suspects++
 	}
 	s.service(e).busy = true
 }
 
-// end counts a look as over; the next one at this device is due then.
+// end marks a poll as over and plans the next one of this device at due.
 func (s *schedule) end(e *entry, now, due time.Time) {
 	s.running--
-	if e.asked {
+	if e.countedSuspect {
 		s.suspects--
 	}
 	v := s.service(e)
-	v.busy, v.free = false, now.Add(serviceGap)
+	v.busy, v.notBefore = false, now.Add(serviceGap)
 	if !e.gone {
 		s.add(e, due)
 	}
 }
 
-// hold keeps the sweep from a service that people ask, where its look would stand
-// in their way; let ends that.
-func (s *schedule) hold(e *entry) { s.service(e).held++ }
+// block keeps scheduled polls away from a service while a person's order uses it.
+// unblock ends that.
+func (s *schedule) block(e *entry) { s.service(e).blockers++ }
 
-func (s *schedule) let(e *entry, now time.Time) {
+func (s *schedule) unblock(e *entry, now time.Time) {
 	v := s.service(e)
-	v.held--
-	v.free = now.Add(serviceGap)
+	v.blockers--
+	v.notBefore = now.Add(serviceGap)
 }
 
-// wake is when the next look is due; zero when none is planned.
-func (s *schedule) wake() time.Time {
+// nextDue is when the next poll is due; zero if none is planned.
+func (s *schedule) nextDue() time.Time {
 	if len(s.later) == 0 {
 		return time.Time{}
 	}
 	return s.later[0].due
 }
 
-func (s *schedule) service(e *entry) *turn {
+func (s *schedule) service(e *entry) *serviceState {
 	v := s.services[e.service]
 	if v == nil {
-		v = &turn{}
+		v = &serviceState{}
 		s.services[e.service] = v
 	}
 	return v
 }
 
-// forget drops the services that rest and have nothing to remember.
+// forget drops the state of services without a poll, an order or a pause.
 func (s *schedule) forget(now time.Time) {
 	for name, v := range s.services {
-		if !v.busy && v.held == 0 && !v.free.After(now) {
+		if !v.busy && v.blockers == 0 && !v.notBefore.After(now) {
 			delete(s.services, name)
 		}
 	}
 }
 
-// byDue is a heap of entries, the earliest first. An entry that is not in it has
-// place -1.
+// byDue is a heap of entries by due time. An entry outside it has place -1.
 type byDue []*entry
 
 func (h byDue) Len() int           { return len(h) }

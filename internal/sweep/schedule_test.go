@@ -15,7 +15,7 @@ import (
 // is begun before its time.
 func TestScheduleLaws(t *testing.T) {
 	law.Check(t, func(t *rapid.T) {
-		s := newSchedule(rapid.IntRange(1, 5).Draw(t, "atOnce"))
+		s := newSchedule(rapid.IntRange(1, 5).Draw(t, "concurrency"))
 		now := noon
 		var all, running []*entry
 		freed, held := map[string]time.Time{}, map[string]int{}
@@ -30,10 +30,10 @@ func TestScheduleLaws(t *testing.T) {
 				}
 				running = append(running, e)
 			}
-			require.LessOrEqual(t, len(running), s.atOnce)
+			require.LessOrEqual(t, len(running), s.concurrency)
 			suspects := 0
 			for _, e := range running {
-				if e.asked {
+				if e.countedSuspect {
 					suspects++
 				}
 			}
@@ -54,7 +54,7 @@ func TestScheduleLaws(t *testing.T) {
 			},
 			"hasten": func(t *rapid.T) {
 				if len(all) > 0 {
-					s.hasten(rapid.SampledFrom(all).Draw(t, "entry"), now)
+					s.bringForward(rapid.SampledFrom(all).Draw(t, "entry"), now)
 				}
 			},
 			"end": func(t *rapid.T) {
@@ -71,7 +71,7 @@ func TestScheduleLaws(t *testing.T) {
 			"hold": func(t *rapid.T) {
 				if len(all) > 0 {
 					e := rapid.SampledFrom(all).Draw(t, "entry")
-					s.hold(e)
+					s.block(e)
 					held[e.service]++
 				}
 			},
@@ -79,7 +79,7 @@ func TestScheduleLaws(t *testing.T) {
 				for _, e := range all {
 					if held[e.service] > 0 {
 						held[e.service]--
-						s.let(e, now)
+						s.unblock(e, now)
 						freed[e.service] = now.Add(serviceGap)
 						return
 					}
@@ -94,7 +94,7 @@ func TestScheduleLaws(t *testing.T) {
 		})
 		for _, e := range all {
 			for ; held[e.service] > 0; held[e.service]-- {
-				s.let(e, now)
+				s.unblock(e, now)
 			}
 		}
 		for range 20 * (len(all) + 1) { // with time, everybody has a turn

@@ -14,72 +14,73 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 )
 
-// Engine is what the sweep asks of the daemon's engine, and tells it.
+// Engine is the part of the engine that the sweep uses.
 type Engine interface {
-	// Inventory gives every host of every cluster, with its credentials.
+	// Inventory returns every host of every cluster, with its credentials.
 	Inventory(ctx context.Context) []hosts.Subject
-	// SubjectOf gives the host of one Node. An empty cluster means the only one.
+	// SubjectOf returns the host of one Node. An empty cluster means the only one.
 	SubjectOf(ctx context.Context, cluster, node string) (hosts.Subject, error)
-	// Identify says whether the machine that answered is the Node's.
+	// Identify compares the identity in a reading with the Node.
 	Identify(ctx context.Context, s hosts.Subject, level, device int, r bmc.Reading) guard.IdentityVerdict
-	// Quarantine is why the host would not be switched, whatever its BMC says.
+	// Forbidden returns why the engine would refuse to switch the host, whatever
+	// its BMC reports.
 	Forbidden(ctx context.Context, s hosts.Subject) []reason.Refusal
-	// Checked is told of every look.
+	// Checked reports the result of every poll.
 	Checked(ctx context.Context, c hosts.Checked)
 }
 
-// Options is everything the sweep is made from.
+// Options configure a Sweep.
 type Options struct {
 	Engine Engine
-	Open   bmc.Opener // makes way for runs
-	Urgent bmc.Opener // for looks that a person waits for
-	// Every is the time between two looks at one device; 0 means that only people
-	// order looks.
+	Open   bmc.Opener // gives way to runs
+	Urgent bmc.Opener // for polls that a person waits for
+	// Every is the time between two polls of one device; 0 means that only people
+	// order polls.
 	Every       time.Duration
-	ReadTimeout time.Duration // of a reading, where power.Timing gives no more
-	AtOnce      int           // looks in flight, at most
-	// Tell is given an event when a device stops or begins to be dependable, and
-	// Measured the latency of each good look. Neither may block.
-	Tell     func(event.Event)
-	Measured func(bmc.Driver, time.Duration)
+	ReadTimeout time.Duration // timeout of a reading, unless power.Timing allows more
+	Concurrency int           // maximum number of polls in flight
+	// OnEvent is called when a device stops being dependable or becomes so again,
+	// OnLatency with the latency of each successful poll. Neither may block.
+	OnEvent   func(event.Event)
+	OnLatency func(bmc.Driver, time.Duration)
 }
 
-// AtOnce is how many looks are in flight unless configured otherwise.
-const AtOnce = 64
+// DefaultConcurrency is how many polls are in flight unless configured otherwise.
+const DefaultConcurrency = 64
 
 const (
-	idleRefresh  = time.Minute     // of the inventory, when nothing is swept
-	emptyRefresh = 5 * time.Second // while the view of some cluster is still coming
+	idleRefresh  = time.Minute     // of the inventory, if Every is 0
+	emptyRefresh = 5 * time.Second // while a cluster has not been read completely
 	yieldPause   = 10 * time.Second
 )
 
-// Sweep looks at the BMCs of the inventory. Make it with New; run it once.
+// Sweep polls the BMCs of the inventory. Create it with New and run it once.
 type Sweep struct {
 	opt  Options
-	wake chan struct{} // something may be asked now
+	wake chan struct{} // signals that a device may be ready for a poll
 
-	mu       sync.Mutex
-	hosts    map[hostID][]*entry
-	adopted  bool            // the inventory was seen
-	unusable []hosts.Subject // hosts without any device that could be asked
-	plan     *schedule
-	accounts map[account]refusal
+	mu            sync.Mutex
+	hosts         map[hostID][]*entry
+	inventoryRead bool            // the inventory has been read
+	unusable      []hosts.Subject // hosts without a device that could be polled
+	plan          *schedule
+	accounts      map[account]refusal
 }
 
-// hostID names a host of the inventory.
+// hostID identifies a host of the inventory.
 type hostID struct{ cluster, name, node string }
 
-// New prepares a sweep. It asks nothing yet.
+// New creates a Sweep. It polls nothing yet.
 func New(opt Options) *Sweep {
 	return &Sweep{opt: opt, wake: make(chan struct{}, 1), hosts: map[hostID][]*entry{},
-		plan: newSchedule(opt.AtOnce), accounts: map[account]refusal{}}
+		plan: newSchedule(opt.Concurrency), accounts: map[account]refusal{}}
 }
 
-// Run sweeps until ctx ends and the last look is over.
+// Run polls until ctx ends and the last poll is over.
 func (s *Sweep) Run(ctx context.Context) error {
-	var looks sync.WaitGroup
-	defer looks.Wait()
-	looks.Go(func() { s.follow(ctx) })
+	var polls sync.WaitGroup
+	defer polls.Wait()
+	polls.Go(func() { s.followInventory(ctx) })
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -90,14 +91,14 @@ func (s *Sweep) Run(ctx context.Context) error {
 		case <-timer.C:
 		}
 		timer.Stop()
-		if due := s.begin(ctx, &looks); !due.IsZero() {
+		if due := s.startPolls(ctx, &polls); !due.IsZero() {
 			timer.Reset(max(time.Millisecond, time.Until(due)))
 		}
 	}
 }
 
-// follow keeps to the inventory as it changes.
-func (s *Sweep) follow(ctx context.Context) {
+// followInventory reads the inventory again and again.
+func (s *Sweep) followInventory(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -108,12 +109,12 @@ func (s *Sweep) follow(ctx context.Context) {
 		}
 		all := s.opt.Engine.Inventory(ctx)
 		if ctx.Err() != nil {
-			return // what was read may be a part only
+			return // the list may be incomplete
 		}
-		s.adopt(all, time.Now())
-		s.poke()
+		s.updateInventory(all, time.Now())
+		s.wakeLoop()
 		switch {
-		case len(all) == 0 || slices.ContainsFunc(all, unseen):
+		case len(all) == 0 || slices.ContainsFunc(all, isUnsyncedCluster):
 			timer.Reset(emptyRefresh)
 		case s.opt.Every == 0:
 			timer.Reset(idleRefresh)
@@ -123,78 +124,78 @@ func (s *Sweep) follow(ctx context.Context) {
 	}
 }
 
-// begin starts every look that may start, and says when the next is due.
-func (s *Sweep) begin(ctx context.Context, looks *sync.WaitGroup) time.Time {
+// startPolls starts every poll that may start, and returns when the next is due.
+func (s *Sweep) startPolls(ctx context.Context, polls *sync.WaitGroup) time.Time {
 	s.mu.Lock()
 	now := time.Now()
 	var news []event.Event
 	for e := s.plan.next(now); e != nil; e = s.plan.next(now) {
-		if a, until, spared := s.spared(e, now); spared {
+		if a, until, skip := s.skipPoll(e, now); skip {
 			if ev := e.record(a); ev != nil {
 				news = append(news, *ev)
 			}
 			s.plan.end(e, now, until.Add(s.jitter()))
 			continue
 		}
-		subject, what := e.subject, e.wants(now)
-		looks.Go(func() { s.look(ctx, e, subject, what) })
+		subject, what := e.subject, e.nextScope(now)
+		polls.Go(func() { s.poll(ctx, e, subject, what) })
 	}
-	due := s.plan.wake()
+	due := s.plan.nextDue()
 	s.mu.Unlock()
 	for _, ev := range news {
-		s.opt.Tell(ev)
+		s.opt.OnEvent(ev)
 	}
 	return due
 }
 
-// look asks one device for the sweep.
-func (s *Sweep) look(ctx context.Context, e *entry, subject hosts.Subject, what wish) {
-	a := s.ask(ctx, s.opt.Open, subject, e.id, what)
+// poll runs one scheduled poll of a device.
+func (s *Sweep) poll(ctx context.Context, e *entry, subject hosts.Subject, what scope) {
+	a := s.query(ctx, s.opt.Open, subject, e.id, what)
 	now := time.Now()
 	s.mu.Lock()
 	if a.abandoned {
 		s.plan.end(e, now, now.Add(min(yieldPause, s.opt.Every)))
 		s.mu.Unlock()
-		s.poke()
+		s.wakeLoop()
 		return
 	}
-	news := s.took(e, a)
+	news := s.record(e, a)
 	s.plan.end(e, now, s.due(e, now))
 	s.mu.Unlock()
-	s.poke()
-	s.tell(ctx, a, news)
+	s.wakeLoop()
+	s.publish(ctx, a, news)
 }
 
-// took notes what a look found. The caller holds mu.
-func (s *Sweep) took(e *entry, a answer) *event.Event {
+// record records the result of a poll. The caller holds mu.
+func (s *Sweep) record(e *entry, a answer) *event.Event {
 	s.noteAccount(e, a)
 	return e.record(a)
 }
 
-// tell passes on what a look found.
-func (s *Sweep) tell(ctx context.Context, a answer, news *event.Event) {
+// publish reports the result of a poll.
+func (s *Sweep) publish(ctx context.Context, a answer, news *event.Event) {
 	if a.Err == nil {
-		s.opt.Measured(a.device().Driver, a.Latency)
+		s.opt.OnLatency(a.device().Driver, a.Latency)
 	}
 	s.opt.Engine.Checked(ctx, a.Checked)
 	if news != nil {
-		s.opt.Tell(*news)
+		s.opt.OnEvent(*news)
 	}
 }
 
-// due is when the device is asked again. The caller holds mu.
+// due is when the device is polled next. The caller holds mu.
 func (s *Sweep) due(e *entry, now time.Time) time.Time {
-	if _, until, barred := s.barred(e, now); barred {
+	if _, until, refused := s.refusedAccount(e, now); refused {
 		return until.Add(s.jitter())
 	}
-	return now.Add(e.pause(s.opt.Every) + s.jitter())
+	return now.Add(e.interval(s.opt.Every) + s.jitter())
 }
 
-// jitter keeps devices from being asked all at the same moment.
+// jitter spreads the polls, so that devices are not polled all at once.
 func (s *Sweep) jitter() time.Duration { return rand.N(max(1, s.opt.Every/5)) }
 
-// poke makes the loop look whether something may be asked.
-func (s *Sweep) poke() {
+// wakeLoop makes the loop check for polls that may start.
+func (s *Sweep) wakeLoop() {
 	select {
 	case s.wake <- struct{}{}:
 	default:

@@ -63,7 +63,7 @@ func TestHungDevicesDelayNobody(t *testing.T) {
 			require.Less(t, gap, every+every/5+time.Second, "%s look %d", name, i)
 		}
 	}
-	assert.LessOrEqual(t, w.most, AtOnce)
+	assert.LessOrEqual(t, w.most, DefaultConcurrency)
 	assert.Less(t, dead/1000, 15, "dead ones are asked less and less often")
 	failed := 0
 	for _, e := range w.events {
@@ -95,7 +95,7 @@ func TestThreeFailuresAreToldOnce(t *testing.T) {
 		assert.Equal(t, 1, bad["prod"])
 
 		w.change(func() { m.err = nil })
-		w.wait(slowest + slowest/5)
+		w.wait(maxInterval + maxInterval/5)
 		require.Len(t, w.events, 2)
 		assert.Empty(t, w.events[1].Reason)
 		assert.True(t, w.result(t, 1).Dependable)

@@ -14,7 +14,7 @@ import (
 // An empty list would read as that all is well.
 func TestWhatWasNotSeenYetIsNotHealthy(t *testing.T) {
 	w := newWorld()
-	_, err := New(Options{Engine: w, AtOnce: 1}).Results(t.Context(), "")
+	_, err := New(Options{Engine: w, Concurrency: 1}).Results(t.Context(), "")
 	var refusal *reason.Refusal
 	require.ErrorAs(t, err, &refusal)
 	assert.Equal(t, reason.NotSynced, refusal.Reason)

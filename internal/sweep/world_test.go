@@ -148,17 +148,17 @@ func (w *world) runEvery(t *testing.T, every time.Duration, f func(t *testing.T)
 			return &asked{w: w, m: w.machines[d.Service()], d: d}, nil
 		}
 		w.actors = power.NewActors(open)
-		w.sweep = New(Options{Engine: w, Open: w.actors.Patient(), Every: every, ReadTimeout: readTimeout, AtOnce: AtOnce,
+		w.sweep = New(Options{Engine: w, Open: w.actors.Patient(), Every: every, ReadTimeout: readTimeout, Concurrency: DefaultConcurrency,
 			Urgent: func(d bmc.Device) (bmc.Power, error) {
 				w.change(func() { w.urgent++ })
 				return w.actors.Urgent()(d)
 			},
-			Tell: func(e event.Event) {
+			OnEvent: func(e event.Event) {
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				w.events = append(w.events, e)
 			},
-			Measured: func(bmc.Driver, time.Duration) {
+			OnLatency: func(bmc.Driver, time.Duration) {
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				w.measured++

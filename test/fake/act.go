@@ -34,7 +34,7 @@ func (s *State) Look(r remediate.Run, backups [][]byte) engine.Fresh {
 	}
 	if n := s.Nodes[t.Node]; n != nil {
 		f.Node = n.Policy()
-		f.Observation.Lease.KubeletReporting = f.Node.Heard()
+		f.Observation.Lease.KubeletReporting = f.Node.KubeletReporting()
 		f.Observation.Node = remediate.Node{Exists: remediate.Yes, UID: n.UID, ResourceVersion: fmt.Sprint(n.ResourceVersion), BootID: n.BootID,
 			SystemUUID: n.SystemUUID, Ready: remediate.Ask(n.Ready == "True"), OutOfService: n.OutOfService()}
 		if backups != nil {

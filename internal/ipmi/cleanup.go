@@ -6,26 +6,26 @@ import (
 	"time"
 )
 
-// A handshake that does not end in a session of ours must not leave one on the
-// BMC, which has as few as four and keeps them for a minute. What it opened it may
-// tell only after our caller has gone. // bmc.md 5
+// A handshake that fails must not leave a session on the BMC, which has as few as
+// four and keeps them for a minute. The BMC's answer with the session id may
+// arrive after the caller has returned. // bmc.md 5
 
 const (
-	// lingering is how long a late answer to a broken handshake is waited for, in
-	// the background.
-	lingering = 2 * time.Second
-	// maxRefused bounds what a flood of forged answers can make us send.
+	// lingerTime is how long cleanUp waits, in the background, for a late answer.
+	lingerTime = 2 * time.Second
+	// maxRefused limits the datagrams that forged answers can make us send.
 	maxRefused = 16
 
-	statusNoSession = 0x01 // what we tell the BMC when we do not go on
+	statusNoSession = 0x01 // the status that we send to end the handshake
 	statusWrongCode = 0x0f
 )
 
-// leave ends on the BMC what x began there, when x ended with err, and closes w:
-// at once if the BMC's last word was heard, else when the late answers came.
-func (x *exchange) leave(w *wire, err error) {
+// cleanUp ends on the BMC what x started there, after x failed with err, and
+// closes w: at once if the BMC's last answer was received, else after the late
+// answers.
+func (x *exchange) cleanUp(w *wire, err error) {
 	var refused *statusError
-	if errors.As(err, &refused) { // the BMC ended it itself
+	if errors.As(err, &refused) { // the BMC has ended it
 		w.close()
 		return
 	}
@@ -41,10 +41,10 @@ func (x *exchange) leave(w *wire, err error) {
 	go x.linger(w)
 }
 
-// end tells the BMC to forget the session, in whichever state it is there.
+// end makes the BMC forget the session, whatever its state is there.
 func (x *exchange) end(w *wire, status byte) {
-	if x.begun != nil {
-		w.tell(x.begun.datagram(x.begun.closing()))
+	if x.started != nil {
+		w.sendOnly(x.started.datagram(x.started.closing()))
 	}
 	if x.bmcID != 0 {
 		x.refuse(w, x.bmcID, status)
@@ -52,11 +52,11 @@ func (x *exchange) end(w *wire, status byte) {
 }
 
 func (x *exchange) refuse(w *wire, bmcID uint32, status byte) {
-	w.tell(plain(payloadRAKP3, rakp3Refusal(x.nextTag(), status, bmcID)))
+	w.sendOnly(plainDatagram(payloadRAKP3, rakp3Refusal(x.nextTag(), status, bmcID)))
 }
 
-// refuseSurplus refuses a session that the BMC opened for a repeated request,
-// beside the one that x goes on with.
+// refuseSurplus ends a session that the BMC opened for a repeated request, in
+// addition to the one that x uses.
 func (x *exchange) refuseSurplus(w *wire, p packet, a answer) {
 	if p.payloadType != payloadOpenResponse || x.bmcID == 0 || a.status != 0 || a.consoleID != x.consoleID {
 		return
@@ -67,16 +67,16 @@ func (x *exchange) refuseSurplus(w *wire, p packet, a answer) {
 	}
 }
 
-// linger waits for what the BMC has still to say, and ends what it names.
+// linger waits for late answers of the BMC, and ends the sessions that they name.
 func (x *exchange) linger(w *wire) {
 	defer w.close()
-	for end := time.Now().Add(lingering); time.Now().Before(end) && x.refused < maxRefused; {
+	for end := time.Now().Add(lingerTime); time.Now().Before(end) && x.refused < maxRefused; {
 		if err := w.conn.SetReadDeadline(end); err != nil {
 			return
 		}
 		n, err := w.conn.Read(w.buf[:])
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			continue // perhaps the late end of the caller's ctx
+			continue // may be the late end of the caller's ctx
 		}
 		if err != nil {
 			return
@@ -89,7 +89,7 @@ func (x *exchange) linger(w *wire) {
 			x.end(w, statusNoSession)
 		case p.payloadType == payloadOpenResponse:
 			x.refuseSurplus(w, p, a)
-		case p.payloadType == payloadRAKP4 && x.begun != nil:
+		case p.payloadType == payloadRAKP4 && x.started != nil:
 			x.refused++
 			x.end(w, statusNoSession)
 		}

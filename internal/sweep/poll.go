@@ -11,31 +11,31 @@ import (
 	"github.com/fenced/fenced/internal/power"
 )
 
-// deviceID is a device's place among those of its host.
+// deviceID is the position of a device in the inventory entry of its host.
 type deviceID struct{ level, device int }
 
-// wish is what a look asks beyond the power state.
-type wish struct{ describe, audit bool }
+// scope is what a poll queries beyond the power state.
+type scope struct{ describe, audit bool }
 
-// answer is what one look found.
+// answer is the result of one poll.
 type answer struct {
 	hosts.Checked
-	// described and audited say that it was asked for and answered, or refused
-	// with describeErr and auditErr.
+	// described and audited mean that the query was made and completed, or failed
+	// with describeErr or auditErr.
 	described, audited    bool
 	describeErr, auditErr error
 	findings              []bmc.Finding
-	// abandoned: the look made way for a run, or nobody waits for it any more. It
-	// says nothing about the device.
+	// abandoned: the poll was cancelled for a run, or its caller stopped waiting.
+	// It says nothing about the device.
 	abandoned bool
 }
 
 const (
-	// closeTimeout bounds the end of a session.
+	// closeTimeout limits the end of a session.
 	closeTimeout = 2 * time.Second
-	// longLook bounds a description, and an audit: each is many questions, of which
-	// the driver bounds every one.
-	longLook = 45 * time.Second
+	// longTimeout limits a description, and an audit. Each makes many requests, and
+	// the driver limits every one.
+	longTimeout = 45 * time.Second
 )
 
 func answerOf(subject hosts.Subject, id deviceID) answer {
@@ -44,10 +44,9 @@ func answerOf(subject hosts.Subject, id deviceID) answer {
 
 func (a *answer) device() bmc.Device { return a.Subject.Host.Levels[a.Level].Devices[a.Device] }
 
-// ask looks at one device: it reads, and ends its session. Each thing that is
-// asked has its time for itself, and nothing more is asked of a device that does
-// not tell its power state.
-func (s *Sweep) ask(ctx context.Context, open bmc.Opener, subject hosts.Subject, id deviceID, what wish) answer {
+// query polls one device: it reads, and ends its session. Each part has a timeout
+// of its own. If the power state cannot be read, it queries nothing more.
+func (s *Sweep) query(ctx context.Context, open bmc.Opener, subject hosts.Subject, id deviceID, what scope) answer {
 	a := answerOf(subject, id)
 	d := a.device()
 	if d.Unusable != nil {
@@ -62,7 +61,7 @@ func (s *Sweep) ask(ctx context.Context, open bmc.Opener, subject hosts.Subject,
 	defer func() {
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 		defer cancel()
-		_ = p.Close(end) // a session left behind is the BMC's to time out
+		_ = p.Close(end) // the BMC will time out a session left open
 	}()
 	began, limit := time.Now(), power.Timing(d, s.opt.ReadTimeout).ReadTimeout
 	a.Err = bounded(ctx, limit, func(ctx context.Context) (err error) {
@@ -70,9 +69,9 @@ func (s *Sweep) ask(ctx context.Context, open bmc.Opener, subject hosts.Subject,
 		return err
 	})
 	a.At = time.Now()
-	a.Latency = cmp.Or(a.Reading.Took, a.At.Sub(began)) // without the wait for others
+	a.Latency = cmp.Or(a.Reading.Took, a.At.Sub(began)) // without the wait for other users of the device
 	if a.Err != nil {
-		a.abandoned = gaveWay(ctx, a.Err) || starved(a.At.Sub(began), a.Reading.Took, limit)
+		a.abandoned = wasPreempted(ctx, a.Err) || isStarved(a.At.Sub(began), a.Reading.Took, limit)
 		return a
 	}
 	a.Identity = s.opt.Engine.Identify(ctx, subject, id.level, id.device, a.Reading)
@@ -85,32 +84,33 @@ func (s *Sweep) ask(ctx context.Context, open bmc.Opener, subject hosts.Subject,
 	return a
 }
 
-// describe asks what answers there. A device that does not say is no worse for it.
+// describe queries what answers there. A device that cannot tell is not worse for
+// it.
 func (a *answer) describe(ctx context.Context, p bmc.Power) {
 	if d, ok := p.(bmc.Describer); ok {
-		a.describeErr = bounded(ctx, longLook, func(ctx context.Context) (err error) {
+		a.describeErr = bounded(ctx, longTimeout, func(ctx context.Context) (err error) {
 			a.Description, err = d.Describe(ctx)
 			return err
 		})
 	}
 	a.describeErr = unlessUnsupported(a.describeErr)
-	a.described = !gaveWay(ctx, a.describeErr)
+	a.described = !wasPreempted(ctx, a.describeErr)
 }
 
-// audit looks for weaknesses. One that could not be finished must not read like
-// one that found nothing.
+// audit looks for weaknesses. An incomplete audit must not look like one that
+// found nothing.
 func (a *answer) audit(ctx context.Context, p bmc.Power) {
 	if d, ok := p.(bmc.Auditor); ok {
-		a.auditErr = bounded(ctx, longLook, func(ctx context.Context) (err error) {
+		a.auditErr = bounded(ctx, longTimeout, func(ctx context.Context) (err error) {
 			a.findings, err = d.Audit(ctx)
 			return err
 		})
 	}
 	a.auditErr = unlessUnsupported(a.auditErr)
-	a.audited = !gaveWay(ctx, a.auditErr)
+	a.audited = !wasPreempted(ctx, a.auditErr)
 }
 
-// unlessUnsupported drops the error of a device that has nothing to answer with.
+// unlessUnsupported drops the error of a device that does not support a query.
 func unlessUnsupported(err error) error {
 	if bmc.KindOf(err) == bmc.KindUnsupported {
 		return nil
@@ -124,13 +124,14 @@ func bounded(ctx context.Context, limit time.Duration, f func(context.Context) e
 	return f(ctx)
 }
 
-// gaveWay says whether a look was ended for reasons that are not the device's.
-func gaveWay(ctx context.Context, err error) bool {
+// wasPreempted reports whether a poll was ended for reasons other than the
+// device.
+func wasPreempted(ctx context.Context, err error) bool {
 	return err != nil && (errors.Is(err, power.ErrInUse) || ctx.Err() != nil)
 }
 
-// starved says whether a look that failed waited for others so long that the
-// device had no fair time to answer in. took is zero when that is not known.
-func starved(whole, took, limit time.Duration) bool {
+// isStarved reports whether a failed poll waited so long for other users that the
+// device had no fair time to answer. took is zero if it is not known.
+func isStarved(whole, took, limit time.Duration) bool {
 	return took > 0 && took < limit-limit/10 && whole >= limit
 }

@@ -24,7 +24,7 @@ func TestTooManyTargets(t *testing.T) { // I18
 		assert.Contains(t, c.Message, "select more than 2 targets together")
 	}
 	c := s.Checks[2]
-	found := policy.Judge(&c, l.CheckContext(&c), policy.Subject{Machine: &s.Machines[0], Node: s.Nodes["n-1"]}, epoch)
+	found := policy.Evaluate(&c, l.CheckContext(&c), policy.Subject{Machine: &s.Machines[0], Node: s.Nodes["n-1"]}, epoch)
 	assert.Equal(t, policy.None, found.Action, "nor does an open run go on to its first off") // I4
 	l.Apply(epoch, policy.Change{ID: policy.ObjectID{APIVersion: c.APIVersion, Kind: c.Kind, Namespace: c.Namespace, Name: c.Name}})
 	acting := l.Acting(epoch)
