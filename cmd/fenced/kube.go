@@ -8,6 +8,7 @@ import (
 	"github.com/fenced/fenced/internal/k8swatch"
 	"github.com/fenced/fenced/internal/lead"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/run"
 )
 
 // watch and kube are a cluster as the engine sees it: the names of k8swatch
@@ -23,9 +24,9 @@ func (w watch) View() engine.View {
 type kube struct{ *k8swatch.Cluster }
 
 // Look implements engine.Kube.
-func (k kube) Look(ctx context.Context, r remediate.Run, backups [][]byte) engine.Fresh {
+func (k kube) Look(ctx context.Context, r remediate.Run, backups [][]byte) run.Fresh {
 	l := k.Cluster.Look(ctx, r, backups)
-	return engine.Fresh{Observation: l.Seen, Node: l.FreshNode, Machine: l.FreshMachine, Cluster: l.Cluster,
+	return run.Fresh{Observation: l.Seen, Node: l.FreshNode, Machine: l.FreshMachine, Cluster: l.Cluster,
 		Members: l.Members, MembersKnown: l.MembersKnown, Lease: l.Lease, Err: l.Err}
 }
 

@@ -36,7 +36,7 @@ func main() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(runDaemon(os.Args[1:], os.Stdout, os.Stderr))
 }
 
 // settings collects repeated --set KEY=VALUE flags.
@@ -45,7 +45,7 @@ type settings []string
 func (s *settings) String() string     { return strings.Join(*s, " ") }
 func (s *settings) Set(v string) error { *s = append(*s, v); return nil }
 
-func run(args []string, stdout, stderr io.Writer) int {
+func runDaemon(args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("fenced", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	file := flags.String("config", config.DefaultFile, "configuration file; conf.d/*.yaml beside it is merged over it")

@@ -13,7 +13,7 @@ import (
 func TestMain(m *testing.M) {
 	syscall.Umask(0o022)
 	testscript.Main(m, map[string]func(){
-		"fenced": func() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) },
+		"fenced": func() { os.Exit(runDaemon(os.Args[1:], os.Stdout, os.Stderr)) },
 	})
 }
 

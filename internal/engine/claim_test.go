@@ -12,6 +12,7 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/run"
 	"github.com/fenced/fenced/test/fake"
 )
 
@@ -80,7 +81,7 @@ func TestFreshNodeOfAnotherHostDropsTheRun(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		answer := silentAtFirst(w)
 		e, _, stop := start(t, w, store, func(o *engine.Options) {
-			o.Clusters[0].Kube = lookingAt{w, func(f *engine.Fresh) {
+			o.Clusters[0].Kube = lookingAt{w, func(f *run.Fresh) {
 				if w.Looks() > 1 && f.Node != nil && f.Machine != nil {
 					f.Machine.ProviderID, f.Node.ProviderID = "k3s://a/n-1", "k3s://b/n-1"
 				}

@@ -14,6 +14,7 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/run"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/suspend"
 )
@@ -21,17 +22,16 @@ import (
 // cluster is what the engine knows about one cluster. Its mutex guards
 // everything below it; no I/O happens while it is held.
 type cluster struct {
-	e     *Engine
-	opt   ClusterOptions
-	poke  chan struct{} // something changed that the watch does not show
-	news  chan struct{} // there may be something to tell about the checks
-	lead  *lead.Lead
-	hosts *hosts.Cluster
-	looks *queue // of this cluster's runs
+	e      *Engine
+	opt    ClusterOptions
+	poke   chan struct{} // something changed that the watch does not show
+	news   chan struct{} // there may be something to tell about the checks
+	lead   *lead.Lead
+	hosts  *hosts.Cluster
+	runner *run.Runner
 
 	mu        sync.Mutex
 	runs      map[string]remediate.Run // by ID, ended ones too
-	workers   map[string]*worker       // by run ID, open ones only
 	probes    map[string]*probe        // by target key
 	refused   map[string]reason.Code   // last refusal told, by target key
 	ledger    *policy.Ledger
@@ -57,17 +57,21 @@ func newCluster(ctx context.Context, e *Engine, o ClusterOptions) *cluster {
 	o.Rules.ZoneKey = cmp.Or(o.Rules.ZoneKey, e.opt.Guards.ZoneKey)
 	c := &cluster{
 		e: e, opt: o, poke: make(chan struct{}, 1), news: make(chan struct{}, 1),
-		runs: map[string]remediate.Run{}, workers: map[string]*worker{},
+		runs:   map[string]remediate.Run{},
 		probes: map[string]*probe{}, refused: map[string]reason.Code{},
 		ledger: policy.NewLedger(o.Rules), storms: map[checkKey]policy.Storm{}, moved: true, evidence: map[string]*evidence{},
 		labels: map[string]map[string]string{}, well: map[string]time.Time{},
-		looks: &queue{size: looksAtOnce}, awake: e.stayAwake(),
+		awake: e.stayAwake(),
 	}
 	c.lead = lead.New(lead.Options{
 		Name: o.Name, Instance: e.opt.Instance, StoreID: e.opt.StoreID, Cluster: led{c}, Owners: e.opt.Owners, Store: e.opt.Store,
 		Slots: e.slots, Announcer: o.Kube, Awake: e.stayAwake, Emit: e.opt.Events.Emit,
 	})
 	c.hosts = e.hosts.Attach(ctx, hosts.ClusterOptions{Name: o.Name, IdentityMode: o.IdentityMode, View: viewed{c}, Lead: c.lead, Secrets: o.Kube})
+	c.runner = run.New(run.Options{
+		Name: o.Name, Cluster: led{c}, Kube: o.Kube, Hosts: c.hosts, Lead: c.lead, Stop: e.stop, LockOut: e.lockOut,
+		Open: e.opt.Open, Timing: e.opt.Power, Emit: e.opt.Events.Emit,
+	})
 	c.ledger.Apply(e.started, fromFiles(o)...)
 	from, told := c.quietFrom(later(c.record().ResumedAt, e.stop.Record(state.AllClusters).ResumedAt))
 	c.quiet = from.Add(e.opt.Guards.QuietPeriod)

@@ -9,8 +9,10 @@ import (
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/run"
 )
 
 // ConfirmOff takes a person's word, in the place of a proof, that a Node's host is
@@ -113,8 +115,8 @@ func (c *cluster) powerTestimony(ctx context.Context, p *probe) (evidence []stri
 	c.hosts.FixTarget(&p.draft.Target, h)
 	p.draft.Limits.Levels = len(h.Levels)
 	for i := range h.Levels {
-		name := levelText(h, i)
-		r, s, err := c.readLevel(ctx, h, i)
+		name := power.LevelText(h, i)
+		r, s, err := power.OpenAndRead(ctx, c.e.opt.Open, h, i, c.e.opt.Power)
 		if err != nil {
 			evidence = append(evidence, "power: "+name+" cannot be read: "+reason.Sentence(err))
 			continue
@@ -128,19 +130,8 @@ func (c *cluster) powerTestimony(ctx context.Context, p *probe) (evidence []stri
 	return evidence, against
 }
 
-func levelText(h bmc.Host, level int) string {
-	text := ""
-	for _, d := range h.Levels[level].Devices {
-		if text != "" {
-			text += " + "
-		}
-		text += d.String()
-	}
-	return text
-}
-
 // nodeTestimony is what the cluster shows of the host, by an uncached look.
-func nodeTestimony(f Fresh, now time.Time) (evidence []string, against string) {
+func nodeTestimony(f run.Fresh, now time.Time) (evidence []string, against string) {
 	switch n := f.Observation.Node; {
 	case n.Exists == remediate.CannotTell:
 		evidence = append(evidence, "node: it cannot be read")

@@ -12,6 +12,7 @@ import (
 	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/run"
 )
 
 // seenThrough is a watch with its changes passed through a function.
@@ -42,10 +43,10 @@ func eachMachine(change func(*policy.Change, *policy.Machine)) func(*engine.Opti
 // lookingAt is the world with its fresh looks passed through a function.
 type lookingAt struct {
 	engine.Kube
-	change func(*engine.Fresh)
+	change func(*run.Fresh)
 }
 
-func (l lookingAt) Look(ctx context.Context, r remediate.Run, backups [][]byte) engine.Fresh {
+func (l lookingAt) Look(ctx context.Context, r remediate.Run, backups [][]byte) run.Fresh {
 	f := l.Kube.Look(ctx, r, backups)
 	l.change(&f)
 	return f

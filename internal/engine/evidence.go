@@ -163,11 +163,10 @@ func (c *cluster) readsOff(ctx context.Context, draft remediate.Run) (off, barre
 	if err != nil || !power.IsStrict(h.Levels[0]) { // what others say shortens no wait
 		return false, false
 	}
-	p, err := power.OpenLevel(c.e.opt.Open, h, 0)
+	s, err := power.Open(c.e.opt.Open, h, 0, c.e.opt.Power)
 	if err != nil {
 		return false, false
 	}
-	s := power.NewSession(h, 0, p, c.e.opt.Power)
 	defer s.Close(ctx)
 	for ctx.Err() == nil {
 		r, err := s.Read(ctx)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
@@ -127,7 +128,7 @@ func (c *cluster) unprobed(ctx context.Context, draft remediate.Run) *probe {
 	}
 	h, err := c.hosts.FindNew(ctx, draft.Target)
 	if err != nil {
-		p.hostError, p.hostDetail = hostReason(err), reason.Sentence(err)
+		p.hostError, p.hostDetail = hosts.ReasonOf(err), reason.Sentence(err)
 		return p
 	}
 	p.draft.Target.Host = h.Name

@@ -11,6 +11,7 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/run"
 )
 
 // Inventory lists every host of every cluster, for the health check of BMCs.
@@ -125,7 +126,7 @@ func (c viewed) Healthy(t remediate.Target) bool {
 
 // Alive implements hosts.View.
 func (c viewed) Alive(ctx context.Context, t remediate.Target, systemUUID string) (lease string, alive bool) {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	ctx, cancel := context.WithTimeout(ctx, run.LookTimeout)
 	defer cancel()
 	f := c.opt.Kube.Look(ctx, remediate.Run{Target: t}, nil)
 	if f.Node == nil || !f.Node.Ready() || !f.Observation.Lease.Known || !bmc.UUIDsMatch(f.Node.SystemUUID, systemUUID) {

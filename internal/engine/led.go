@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/run"
 	"github.com/fenced/fenced/internal/state"
 )
 
-// led is the cluster as its Lead sees it.
+// led is the cluster as its Lead and its runs see it.
 type led struct{ *cluster }
 
 // guard acts on one cluster until its claim ends.
@@ -40,7 +44,7 @@ func (c led) Load(ctx context.Context, s state.Store, begin func()) error {
 // Resume implements lead.Cluster.
 func (c led) Resume() {
 	for _, r := range c.openRuns() {
-		c.startWorker(r, nil)
+		c.runner.Start(r, nil)
 	}
 }
 
@@ -82,3 +86,27 @@ func (c led) Unsettled(taken map[string]bool) (lacking, needless []string) {
 
 // Wake implements lead.Cluster.
 func (c led) Wake() { c.wake() }
+
+// Clock implements run.Cluster.
+func (c led) Clock() (agrees remediate.Answer, wrong string) {
+	return c.clockAgrees(), c.skewed(c.view())
+}
+
+// RenamedTo implements run.Cluster.
+func (c led) RenamedTo(r remediate.Run) (node string, unseen bool) { return c.elsewhere(r) }
+
+// Quorum implements run.Cluster.
+func (c led) Quorum(r remediate.Run, f run.Fresh) (reason.Code, string) { return c.quorum(r, f) }
+
+// Save implements run.Cluster.
+func (c led) Save(ctx context.Context, r remediate.Run) (remediate.Run, error) { return c.save(ctx, r) }
+
+// Show implements run.Cluster.
+func (c led) Show(r remediate.Run) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.runs[r.ID], c.moved = r, true
+}
+
+// Record implements run.Cluster.
+func (c led) Record(ev event.Event) (event.Event, error) { return c.recorded(ev) }

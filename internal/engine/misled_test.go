@@ -15,6 +15,7 @@ import (
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/run"
 )
 
 // meanwhile is a cluster in which something happens during the first look of a run.
@@ -25,7 +26,7 @@ type meanwhile struct {
 	held    atomic.Int32
 }
 
-func (m *meanwhile) Look(ctx context.Context, r remediate.Run, backups [][]byte) engine.Fresh {
+func (m *meanwhile) Look(ctx context.Context, r remediate.Run, backups [][]byte) run.Fresh {
 	if r.ID != "" && m.looks.Add(1) == 1 {
 		m.happens()
 		time.Sleep(3 * time.Second) // until the watch has told of it
@@ -130,10 +131,10 @@ type cutLook struct {
 	cut *atomic.Bool
 }
 
-func (c cutLook) Look(ctx context.Context, r remediate.Run, backups [][]byte) engine.Fresh {
+func (c cutLook) Look(ctx context.Context, r remediate.Run, backups [][]byte) run.Fresh {
 	if c.cut.CompareAndSwap(true, false) {
 		<-ctx.Done()
-		return engine.Fresh{Err: ctx.Err()}
+		return run.Fresh{Err: ctx.Err()}
 	}
 	return c.Kube.Look(ctx, r, backups)
 }

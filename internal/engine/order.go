@@ -10,6 +10,7 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/run"
 	"github.com/fenced/fenced/internal/state"
 )
 
@@ -166,31 +167,19 @@ func (c *cluster) openOn(node string) (remediate.Run, bool) {
 }
 
 // order gives a run's worker an order and returns once that is durable.
-func (c *cluster) order(ctx context.Context, run string, o order.Order, verb string, change func(remediate.Run) (remediate.Run, error)) (order.Outcome, error) {
+func (c *cluster) order(ctx context.Context, id string, o order.Order, verb string, change func(remediate.Run) (remediate.Run, error)) (order.Outcome, error) {
 	c.mu.Lock()
-	w, r := c.workers[run], c.runs[run]
+	r := c.runs[id]
 	c.mu.Unlock()
-	if w == nil {
-		return order.Outcome{}, cmp.Or(c.lead.Refuse(), errEnded(run))
+	o.Node, o.Run = r.Target.Node, id
+	known, err := c.runner.Order(ctx, id, change, o.Event(verb))
+	switch {
+	case !known:
+		return order.Outcome{}, cmp.Or(c.lead.Refuse(), run.ErrEnded(id))
+	case err != nil:
+		return order.Outcome{}, err
 	}
-	o.Node, o.Run = r.Target.Node, run
-	ord := runOrder{change: change, event: o.Event(verb), done: make(chan error, 1)}
-	if !w.inbox.put(ord) {
-		return order.Outcome{}, errEnded(run)
-	}
-	select {
-	case err := <-ord.done:
-		if err != nil {
-			return order.Outcome{}, err
-		}
-	case <-ctx.Done(): // the worker will take it all the same
-		return order.Outcome{}, ctx.Err()
-	}
-	return order.Outcome{Run: run}, nil
-}
-
-func errEnded(run string) error {
-	return &reason.Refusal{Reason: reason.NoRun, Message: "run " + run + " has just ended, or is taken up elsewhere"}
+	return order.Outcome{Run: id}, nil
 }
 
 // Arm lets an observing cluster act on its own judgement; Disarm takes that

@@ -7,12 +7,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/run"
 )
 
 // probe is what was found out about a candidate before a run is begun: its
@@ -70,7 +71,7 @@ func (c *cluster) probeTarget(ctx context.Context, draft remediate.Run, before *
 	defer func() { p.at = time.Now() }()
 	if draft.Strategy == remediate.PowerCycle {
 		if err := c.probePower(ctx, p); err != nil {
-			p.hostError, p.hostDetail = hostReason(err), reason.Sentence(err)
+			p.hostError, p.hostDetail = hosts.ReasonOf(err), reason.Sentence(err)
 			return p
 		}
 	}
@@ -79,7 +80,7 @@ func (c *cluster) probeTarget(ctx context.Context, draft remediate.Run, before *
 }
 
 // probeCluster asks the cluster, past every cache; lease is what the last probe read.
-func (c *cluster) probeCluster(ctx context.Context, p *probe, lease remediate.Lease) Fresh {
+func (c *cluster) probeCluster(ctx context.Context, p *probe, lease remediate.Lease) run.Fresh {
 	fresh := c.opt.Kube.Look(ctx, p.draft, nil)
 	p.lease = fresh.Observation.Lease
 	p.powerOwner = fresh.Observation.PowerForbidden
@@ -121,7 +122,7 @@ func sameDraft(probed, now remediate.Run) bool {
 // quorum says why etcd would not survive the loss of a control-plane host, by
 // members read just now; "" when it would. An owner that is only told to replace
 // its Machine guards its own quorum. // I12
-func (c *cluster) quorum(r remediate.Run, f Fresh) (reason.Code, string) {
+func (c *cluster) quorum(r remediate.Run, f run.Fresh) (reason.Code, string) {
 	if r.Strategy == remediate.DeleteMachine && marks(r.Target) {
 		return "", "the Machine's owner keeps the quorum"
 	}
@@ -181,12 +182,4 @@ func (c *cluster) endProbe(p *probe) {
 			s.Close(context.Background())
 		}
 	}
-}
-
-// hostReason is the reason code of a host that cannot be used.
-func hostReason(err error) reason.Code {
-	if r, ok := reason.AsRefusal(err); ok {
-		return r.Reason
-	}
-	return reason.OfBMC(string(bmc.KindOf(err)))
 }

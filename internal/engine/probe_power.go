@@ -39,7 +39,7 @@ func (c *cluster) probePower(ctx context.Context, p *probe) error {
 			l.err = err
 			continue
 		}
-		r, s, err := c.readLevel(ctx, h, i)
+		r, s, err := power.OpenAndRead(ctx, c.e.opt.Open, h, i, c.e.opt.Power)
 		if ctx.Err() == nil { // else it was cut short
 			c.e.lockOut.Probed(h.Levels[i], err)
 		}
@@ -56,30 +56,6 @@ func (c *cluster) probePower(ctx context.Context, p *probe) error {
 		}
 	}
 	return p.levels[0].err
-}
-
-// readLevel opens one level and reads it; the session is the caller's when there
-// is no error.
-func (c *cluster) readLevel(ctx context.Context, h bmc.Host, level int) (bmc.Reading, *power.Session, error) {
-	s, err := c.openLevel(h, level)
-	if err != nil {
-		return bmc.Reading{}, nil, err
-	}
-	r, err := s.Read(ctx)
-	if err != nil {
-		s.Close(ctx)
-		return bmc.Reading{}, nil, err
-	}
-	return r, s, nil
-}
-
-// openLevel opens one level.
-func (c *cluster) openLevel(h bmc.Host, level int) (*power.Session, error) {
-	p, err := power.OpenLevel(c.e.opt.Open, h, level)
-	if err != nil {
-		return nil, err
-	}
-	return power.NewSession(h, level, p, c.e.opt.Power), nil
 }
 
 // untried says whether another probe could pass over a level that failed for the

@@ -17,6 +17,7 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/run"
 	"github.com/fenced/fenced/test/fake"
 )
 
@@ -91,7 +92,7 @@ func TestTwoChecksOnOneHostBeginOneRun(t *testing.T) {
 
 // A role that only the fresh Node shows is the run's role. // I12
 func TestRoleThatTheViewLacksIsTheRunsRole(t *testing.T) {
-	role := func(f *engine.Fresh) {
+	role := func(f *run.Fresh) {
 		if f.Node != nil {
 			f.Node.ControlPlane = true
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/run"
 )
 
 // Retry takes a run up again that is Held, or waits for its next attempt. What would
@@ -37,7 +38,7 @@ func (e *Engine) Retry(ctx context.Context, o order.Order) (order.Outcome, error
 // lookForRivals asks the cluster, past every cache, who else is at work on a run's
 // target. Whom nobody can tell of the run asks for itself.
 func (c *cluster) lookForRivals(ctx context.Context, r remediate.Run) *probe {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	ctx, cancel := context.WithTimeout(ctx, run.LookTimeout)
 	defer cancel()
 	p := &probe{draft: r}
 	if f := c.probeCluster(ctx, p, remediate.Lease{}); f.Observation.Contested != remediate.Yes {

@@ -90,7 +90,7 @@ func (c *cluster) begin(ctx context.Context, t *lead.Leadership, a candidate, r 
 	})
 	var saved remediate.Run
 	if err != nil {
-		if perhapsRecorded(err) { // I24
+		if event.PerhapsRecorded(err) { // I24
 			c.emit(event.Event{Type: event.Failed, Node: r.Target.Node, Run: r.ID, Message: "not begun: " + err.Error()})
 		}
 		err = &reason.Refusal{Reason: reason.AuditFailed, Message: "the audit log cannot be written: " + err.Error()}
@@ -109,7 +109,7 @@ func (c *cluster) begin(ctx context.Context, t *lead.Leadership, a candidate, r 
 		return r, err
 	}
 	c.emit(started)
-	c.startWorker(saved, s)
+	c.runner.Start(saved, s)
 	return saved, nil
 }
 

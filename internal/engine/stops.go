@@ -98,11 +98,7 @@ func (s stopped) BeQuiet(from time.Time) {
 // Wake implements stop.Cluster.
 func (s stopped) Wake() {
 	s.c.wake()
-	s.c.mu.Lock()
-	defer s.c.mu.Unlock()
-	for _, w := range s.c.workers {
-		w.inbox.kick()
-	}
+	s.c.runner.Kick()
 }
 
 // trip quarantines a host whose runs of a day are used up and that is asked for once

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/run"
 	"github.com/fenced/fenced/internal/state"
 )
 
@@ -51,7 +52,7 @@ func (c *cluster) takeBack(ctx context.Context, r remediate.Run) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(saveRetry):
+		case <-time.After(run.SaveRetry):
 		}
 	}
 }

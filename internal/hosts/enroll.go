@@ -121,7 +121,7 @@ func (c *Cluster) enrollDevice(ctx context.Context, s Subject, level, device int
 	d := s.Host.Levels[level].Devices[device]
 	r, err := c.readOnce(ctx, d)
 	if err != nil {
-		return EnrolledDevice{}, &reason.Refusal{Reason: reasonOf(err), Message: d.String() + " could not be read: " + reason.Sentence(err)}
+		return EnrolledDevice{}, &reason.Refusal{Reason: ReasonOf(err), Message: d.String() + " could not be read: " + reason.Sentence(err)}
 	}
 	h := s.Host
 	if h.IdentityMode != identityPinned || h.PinnedUUID == "" {
@@ -164,11 +164,10 @@ func refusedIdentity(v guard.IdentityVerdict) reason.Code {
 // readOnce opens a device, reads it, and ends its session.
 func (c *Cluster) readOnce(ctx context.Context, d bmc.Device) (bmc.Reading, error) {
 	one := bmc.Host{Name: d.String(), Levels: []bmc.Level{{Devices: []bmc.Device{d}}}}
-	p, err := power.OpenLevel(c.hosts.opt.Open, one, 0)
+	s, err := power.Open(c.hosts.opt.Open, one, 0, c.hosts.opt.Timing)
 	if err != nil {
 		return bmc.Reading{}, err
 	}
-	s := power.NewSession(one, 0, p, c.hosts.opt.Timing)
 	defer s.Close(ctx)
 	return s.Read(ctx)
 }

@@ -112,8 +112,8 @@ func (c *Cluster) hostOf(b *policy.Host) (bmc.Host, error) {
 	}, nil
 }
 
-// reasonOf is the code of a host that cannot be used.
-func reasonOf(err error) reason.Code {
+// ReasonOf is the code of a host that cannot be used.
+func ReasonOf(err error) reason.Code {
 	return hostErrorReason(err, reason.OfBMC(string(bmc.KindOf(err))))
 }
 

@@ -53,8 +53,31 @@ type Session struct {
 	refused  bool // the account, once
 }
 
-// NewSession is the use of an opened power level of a host.
-func NewSession(h bmc.Host, level int, p bmc.Power, t ReadTiming) *Session {
+// Open opens a power level of a host.
+func Open(open bmc.Opener, h bmc.Host, level int, t ReadTiming) (*Session, error) {
+	p, err := OpenLevel(open, h, level)
+	if err != nil {
+		return nil, err
+	}
+	return newSession(h, level, p, t), nil
+}
+
+// OpenAndRead opens a power level and reads it. The session is the caller's when there is
+// no error.
+func OpenAndRead(ctx context.Context, open bmc.Opener, h bmc.Host, level int, t ReadTiming) (bmc.Reading, *Session, error) {
+	s, err := Open(open, h, level, t)
+	if err != nil {
+		return bmc.Reading{}, nil, err
+	}
+	r, err := s.Read(ctx)
+	if err != nil {
+		s.Close(ctx)
+		return bmc.Reading{}, nil, err
+	}
+	return r, s, nil
+}
+
+func newSession(h bmc.Host, level int, p bmc.Power, t ReadTiming) *Session {
 	s := &Session{Host: h, Level: level, conn: p, proof: bmc.Proof{Spacing: t.OffReadSpacing, MaxAge: ProofMaxAge}}
 	for _, d := range h.Levels[level].Devices { // they are asked at once
 		own := Timing(d, t.ReadTimeout)
@@ -105,10 +128,13 @@ func (s *Session) LowerLevelOn(since time.Time) string {
 	return ""
 }
 
-// Devices are those of the session's level, for notes.
-func (s *Session) Devices() string {
+// Devices are those of the session's level, for people.
+func (s *Session) Devices() string { return LevelText(s.Host, s.Level) }
+
+// LevelText names the devices of a power level, for people.
+func LevelText(h bmc.Host, level int) string {
 	var list []string
-	for _, d := range s.Host.Levels[s.Level].Devices {
+	for _, d := range h.Levels[level].Devices {
 		list = append(list, d.String())
 	}
 	return strings.Join(list, " + ")

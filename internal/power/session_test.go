@@ -30,7 +30,7 @@ func (p *restarting) Close(context.Context) error { return nil }
 func TestOffBeforeARestartOfTheBMCDoesNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &restarting{session: 1}
-		s := NewSession(bmc.Host{Levels: []bmc.Level{{Devices: []bmc.Device{{}}}}}, 0, p, ReadTiming{ReadTimeout: time.Second, OffReadSpacing: 3 * time.Second})
+		s := newSession(bmc.Host{Levels: []bmc.Level{{Devices: []bmc.Device{{}}}}}, 0, p, ReadTiming{ReadTimeout: time.Second, OffReadSpacing: 3 * time.Second})
 		proven := func() bool {
 			for range 3 {
 				_, err := s.Read(t.Context())

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/run"
 )
 
 // ErrAPI is the answer of an API server that gives none.
@@ -23,9 +23,9 @@ func (s *State) metalOf(t remediate.Target) *policy.Host {
 }
 
 // Look is what the API server says now.
-func (s *State) Look(r remediate.Run, backups [][]byte) engine.Fresh {
+func (s *State) Look(r remediate.Run, backups [][]byte) run.Fresh {
 	t := r.Target
-	f := engine.Fresh{Cluster: s.Owner, Members: s.members(), MembersKnown: !s.MembersUnknown, Observation: remediate.Observation{
+	f := run.Fresh{Cluster: s.Owner, Members: s.members(), MembersKnown: !s.MembersUnknown, Observation: remediate.Observation{
 		API: remediate.APIReachable, Contested: s.Contested, Contender: s.Contender, PowerForbidden: s.PowerForbidden, PowerLock: remediate.No,
 		Lease: remediate.Lease{Known: true}, Node: remediate.Node{Exists: remediate.No}, Machine: remediate.Machine{Exists: remediate.No}}}
 	if l, ok := s.Leases[t.Node]; ok {

@@ -13,6 +13,7 @@ import (
 	"github.com/fenced/fenced/internal/lead"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/run"
 )
 
 // Cluster is a State behind its lock. It implements engine.Kube and hosts.Inventory, and
@@ -63,7 +64,7 @@ func (c *Cluster) OnLook(f func(looks int)) { c.Do(func(*State) { c.onLook = f }
 func (c *Cluster) Looks() (n int) { c.Do(func(*State) { n = c.looks }); return n }
 
 // Look implements engine.Kube.
-func (c *Cluster) Look(_ context.Context, r remediate.Run, backups [][]byte) (f engine.Fresh) {
+func (c *Cluster) Look(_ context.Context, r remediate.Run, backups [][]byte) (f run.Fresh) {
 	var hook func(int)
 	var looks int
 	c.Do(func(*State) { c.looks++; looks, hook = c.looks, c.onLook })

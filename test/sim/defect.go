@@ -6,6 +6,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/run"
 )
 
 // Defect is a rule that is broken on purpose, to see that the audits notice it. The
@@ -28,7 +29,7 @@ type Defect struct {
 	// Reading spoils what a BMC answers.
 	Reading func(r *bmc.Reading, uuid string)
 	// Look spoils what the API server answers.
-	Look func(f *engine.Fresh, r remediate.Run)
+	Look func(f *run.Fresh, r remediate.Run)
 	// Options spoils what the engine is built from.
 	Options func(*engine.Options)
 }
@@ -39,7 +40,7 @@ func (d *Defect) reading(r *bmc.Reading, h *host) {
 	}
 }
 
-func (d *Defect) looked(f *engine.Fresh, r remediate.Run) {
+func (d *Defect) looked(f *run.Fresh, r remediate.Run) {
 	if d.Look != nil {
 		d.Look(f, r)
 	}

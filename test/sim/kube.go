@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
-	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/run"
 	"github.com/fenced/fenced/test/fake"
 )
 
@@ -79,20 +79,20 @@ func (k kube) answer(ctx context.Context, what string) error {
 }
 
 // Look implements engine.Kube.
-func (k kube) Look(ctx context.Context, r remediate.Run, backups [][]byte) engine.Fresh {
+func (k kube) Look(ctx context.Context, r remediate.Run, backups [][]byte) run.Fresh {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	w := k.inc.i.w
 	began := time.Now()
 	w.do(func() { k.inc.active[r.Target.Node] = began })
 	err := k.request(ctx, "look")
-	var f engine.Fresh
+	var f run.Fresh
 	if err == nil {
 		w.do(func() { f = k.inc.look(r, backups) })
 		err = k.answer(ctx, "look")
 	}
 	if err != nil {
-		f = engine.Fresh{Err: err}
+		f = run.Fresh{Err: err}
 		if errors.Is(err, errForbidden) {
 			f.Observation.API = remediate.APIForbidden
 		}
@@ -113,7 +113,7 @@ func (k kube) Look(ctx context.Context, r remediate.Run, backups [][]byte) engin
 }
 
 // look is what the API server says now, by a clock that may be ahead. w.mu is held.
-func (c *incarnation) look(r remediate.Run, backups [][]byte) engine.Fresh {
+func (c *incarnation) look(r remediate.Run, backups [][]byte) run.Fresh {
 	f, ahead := c.i.w.api.Look(r, backups), c.i.clock.skew
 	f.Observation.Lease.RenewTime, f.Lease.RenewTime = f.Observation.Lease.RenewTime.Add(ahead), f.Lease.RenewTime.Add(ahead)
 	if f.Node != nil {

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/run"
 	"github.com/fenced/fenced/internal/state"
 )
 
@@ -54,7 +54,7 @@ type recorded struct {
 // looked is one answer of the API server.
 type looked struct {
 	began  time.Time
-	fresh  engine.Fresh
+	fresh  run.Fresh
 	quorum bool // etcd would survive the loss of the host
 }
 
@@ -79,7 +79,7 @@ func newLedger() ledger {
 }
 
 // looked notes an answer that reached a fenced. w.mu is held.
-func (w *World) looked(c *incarnation, r remediate.Run, f engine.Fresh, began time.Time) {
+func (w *World) looked(c *incarnation, r remediate.Run, f run.Fresh, began time.Time) {
 	node := r.Target.Node
 	w.ledger.looks[lookKey{c, node}] = looked{began, f, w.survives(f, node)}
 	h := w.hostOf(node)
@@ -94,7 +94,7 @@ func (w *World) looked(c *incarnation, r remediate.Run, f engine.Fresh, began ti
 }
 
 // survives says whether etcd keeps its quorum without a host.
-func (w *World) survives(f engine.Fresh, node string) bool {
+func (w *World) survives(f run.Fresh, node string) bool {
 	members, well := 0, 0
 	for _, h := range w.hosts {
 		if h.ControlPlane {

@@ -6,14 +6,15 @@ import (
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/run"
 )
 
 // staleness serves for ever the first sick Node that was seen, with the UID of now,
 // and its Lease.
-func staleness() func(f *engine.Fresh, r remediate.Run) {
+func staleness() func(f *run.Fresh, r remediate.Run) {
 	var mu sync.Mutex
-	sick := map[string]engine.Fresh{}
-	return func(f *engine.Fresh, r remediate.Run) {
+	sick := map[string]run.Fresh{}
+	return func(f *run.Fresh, r remediate.Run) {
 		mu.Lock()
 		defer mu.Unlock()
 		if f.Node == nil || r.Step != remediate.PowerOff && r.Step != "" {
@@ -33,7 +34,7 @@ func staleness() func(f *engine.Fresh, r remediate.Run) {
 
 // anyBoot makes every Node one that has just booted, and its Lease one that stands
 // still.
-func anyBoot(f *engine.Fresh, r remediate.Run) {
+func anyBoot(f *run.Fresh, r remediate.Run) {
 	f.Observation.Lease.ResourceVersion = "1"
 	if r.Step == remediate.AwaitNode || r.Step == remediate.RestoreNode {
 		f.Observation.Node.BootID = "another"

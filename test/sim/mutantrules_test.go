@@ -14,6 +14,7 @@ import (
 	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/run"
 	"github.com/fenced/fenced/test/fake"
 )
 
@@ -141,7 +142,7 @@ var ruleMutants = []mutant{
 				c.Value = sickForever(n)
 			}
 		}),
-		Look: func(f *engine.Fresh, _ remediate.Run) {
+		Look: func(f *run.Fresh, _ remediate.Run) {
 			if f.Node != nil {
 				f.Node = sickForever(f.Node)
 			}

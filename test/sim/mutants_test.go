@@ -12,6 +12,7 @@ import (
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/run"
 	"github.com/fenced/fenced/test/fake"
 )
 
@@ -26,7 +27,7 @@ type mutant struct {
 // mutantSeeds is how many worlds a mutant may hide in.
 const mutantSeeds = 60
 
-func looks(spoil func(f *engine.Fresh, r remediate.Run)) Defect { return Defect{Look: spoil} }
+func looks(spoil func(f *run.Fresh, r remediate.Run)) Defect { return Defect{Look: spoil} }
 
 func options(change func(*engine.Options)) Defect { return Defect{Options: change} }
 
@@ -75,17 +76,17 @@ var mutants = []mutant{
 	{"sessions are not told apart", "I1", only(fake.Restarts), Defect{Reading: func(r *bmc.Reading, _ string) { r.Session = 1 }}},
 	{"Nodes are deleted by name", "I2", nothing, Defect{IgnoresPreconditions: true}},
 	{"sick as long as it was sick once", "I4", nothing, Defect{LateViews: time.Minute, Look: staleness()}},
-	{"the Lease is not looked at", "I5", alive, looks(func(f *engine.Fresh, _ remediate.Run) { f.Observation.Lease.ResourceVersion = "1" })},
-	{"a Node from Git is a registration", "I5", func(p *Plan) { p.Git = true }, looks(func(f *engine.Fresh, _ remediate.Run) {
+	{"the Lease is not looked at", "I5", alive, looks(func(f *run.Fresh, _ remediate.Run) { f.Observation.Lease.ResourceVersion = "1" })},
+	{"a Node from Git is a registration", "I5", func(p *Plan) { p.Git = true }, looks(func(f *run.Fresh, _ remediate.Run) {
 		if f.Observation.Node.Exists == remediate.Yes && f.Observation.Node.BootID == "" {
 			f.Observation.Node.BootID = "x"
 		}
 	})},
-	{"a Lease is as long as any", "I5", func(p *Plan) { people(p); p.LongLeases = true }, looks(func(f *engine.Fresh, _ remediate.Run) { f.Observation.Lease.Duration = 0 })},
-	{"pods are always gone", "I7", nothing, looks(func(f *engine.Fresh, _ remediate.Run) { f.Observation.PodsGone = remediate.Yes })},
+	{"a Lease is as long as any", "I5", func(p *Plan) { people(p); p.LongLeases = true }, looks(func(f *run.Fresh, _ remediate.Run) { f.Observation.Lease.Duration = 0 })},
+	{"pods are always gone", "I7", nothing, looks(func(f *run.Fresh, _ remediate.Run) { f.Observation.PodsGone = remediate.Yes })},
 	{"every BMC is the right one", "I8", only(fake.Stranger), Defect{Reading: func(r *bmc.Reading, uuid string) { r.Identity.UUID = uuid }}},
 	{"any number at once", "I11", crowded, options(func(o *engine.Options) { o.Guards.MaxInFlight, o.Guards.MaxInFlightPerZone = 100, 100 })},
-	{"all members are healthy", "I12", etcd, Defect{LateViews: 30 * time.Second, Look: func(f *engine.Fresh, _ remediate.Run) {
+	{"all members are healthy", "I12", etcd, Defect{LateViews: 30 * time.Second, Look: func(f *run.Fresh, _ remediate.Run) {
 		for i := range f.Members {
 			f.Members[i].Healthy = true
 		}
@@ -103,16 +104,16 @@ var mutants = []mutant{
 	{"epochs are not compared, and claims have no end", "I19", fleet, Defect{IgnoresEpochs: true}},
 	{"nor are versions", "I19", fleet, Defect{IgnoresEpochs: true, IgnoresVersions: true}},
 	{"any registration will do", "I6", func(p *Plan) { alive(p); p.Isolation = remediate.IsolateTaint }, looks(anyBoot)},
-	{"labels are not restored", "I20", nothing, Defect{RestoresNothing: true, Look: func(f *engine.Fresh, _ remediate.Run) { f.Observation.Restored = remediate.Yes }}},
+	{"labels are not restored", "I20", nothing, Defect{RestoresNothing: true, Look: func(f *run.Fresh, _ remediate.Run) { f.Observation.Restored = remediate.Yes }}},
 	{"backups vanish", "I21", nothing, Defect{LosesBackups: true}},
-	{"nobody else is ever at work", "I22", outages, looks(func(f *engine.Fresh, _ remediate.Run) { f.Observation.Contested = remediate.No })},
+	{"nobody else is ever at work", "I22", outages, looks(func(f *run.Fresh, _ remediate.Run) { f.Observation.Contested = remediate.No })},
 	{"a pause is forgotten", "I23", people, Defect{ForgetsStops: true}},
 	{"nothing is recorded", "I24", nothing, options(func(o *engine.Options) { o.Record = nil })},
 	{"waits for ever for a Node", "L1", nothing, Defect{
 		Options: func(o *engine.Options) { o.Run.RunTimeout = 1000 * time.Hour },
-		Look: func(f *engine.Fresh, r remediate.Run) {
+		Look: func(f *run.Fresh, r remediate.Run) {
 			if r.Step == remediate.AwaitNode {
-				*f = engine.Fresh{Err: errLost}
+				*f = run.Fresh{Err: errLost}
 			}
 		}}},
 	{"a start finds no runs", "L2", kills, Defect{ForgetsRuns: true}},

@@ -1,4 +1,4 @@
-package engine
+package run
 
 import (
 	"context"
@@ -13,13 +13,15 @@ import (
 )
 
 const (
-	saveRetry   = time.Second
-	lookTimeout = power.AgentReadTimeout + 10*time.Second
+	// SaveRetry is the pause after a record could not be saved.
+	SaveRetry = time.Second
+	// LookTimeout bounds one look at the BMC, and one at the cluster.
+	LookTimeout = power.AgentReadTimeout + 10*time.Second
 )
 
 // worker drives one open run. Only its own goroutine touches run and session.
 type worker struct {
-	c       *cluster
+	r       *Runner
 	id      string
 	run     remediate.Run
 	session *power.Session
@@ -30,16 +32,6 @@ type worker struct {
 	ousted  bool           // another instance owns the cluster: it goes on there
 	held    *remediate.Run // a step into Held that is not saved yet
 	clock   wallClock
-}
-
-func (c *cluster) startWorker(r remediate.Run, s *power.Session) {
-	w := &worker{c: c, id: r.ID, run: r, session: s, inbox: newInbox()}
-	c.mu.Lock()
-	c.workers[r.ID] = w
-	c.mu.Unlock()
-	if !c.lead.Spawn(w.loop) { // the claim ended meanwhile: the next owner resumes the run
-		w.end(context.Background())
-	}
 }
 
 // loop looks, asks, saves and acts until the run ends or ctx does. A stop
@@ -61,7 +53,7 @@ func (w *worker) loop(ctx context.Context) {
 			if w.ousted {
 				return
 			}
-			wait = saveRetry // nothing is done on a record that is not durable // I19
+			wait = SaveRetry // nothing is done on a record that is not durable // I19
 		} else if d.action != remediate.Nothing {
 			w.act(ctx, d)
 		}
@@ -75,11 +67,11 @@ func (w *worker) end(ctx context.Context) {
 	if w.session != nil {
 		w.session.Close(ctx)
 	}
-	w.c.mu.Lock()
-	delete(w.c.workers, w.id)
-	w.c.mu.Unlock()
-	w.inbox.close(errEnded(w.id))
-	w.c.wake()
+	w.r.mu.Lock()
+	delete(w.r.workers, w.id)
+	w.r.mu.Unlock()
+	w.inbox.close(ErrEnded(w.id))
+	w.r.opt.Cluster.Wake()
 }
 
 // commit saves the record if it changed and tells of a new step. A conflict
@@ -90,9 +82,9 @@ func (w *worker) commit(ctx context.Context, next remediate.Run) bool {
 		return true
 	}
 	if next.Step.Ended() {
-		w.c.hosts.Distrust(context.WithoutCancel(ctx), next) // first: an end that is saved is not looked at again
+		w.r.opt.Hosts.Distrust(context.WithoutCancel(ctx), next) // first: an end that is saved is not looked at again
 	}
-	saved, err := w.c.save(context.WithoutCancel(ctx), next)
+	saved, err := w.r.opt.Cluster.Save(context.WithoutCancel(ctx), next)
 	if err != nil {
 		w.emit(event.Event{Type: event.Failed, Message: "save the run: " + err.Error()})
 		if w.ousted = errors.Is(err, state.ErrNotOwner); w.ousted { // I19
@@ -118,12 +110,12 @@ func lastNote(r remediate.Run) string {
 
 // backup saves a fresh copy of the whole Node, which SaveBackup reads back. // I21
 func (w *worker) backup(ctx context.Context) error {
-	data, b, err := w.c.opt.Kube.Backup(ctx, w.run.Target)
+	data, b, err := w.r.opt.Kube.Backup(ctx, w.run.Target)
 	if err != nil {
 		return err
 	}
 	w.saved = nil
-	return state.SaveBackup(ctx, w.c.lead.Store(), state.Backup{
+	return state.SaveBackup(ctx, w.r.opt.Lead.Store(), state.Backup{
 		RunID: w.run.ID, NodeUID: b.UID, ResourceVersion: b.ResourceVersion, Saved: time.Now().UTC(), Node: data,
 	})
 }
@@ -143,8 +135,8 @@ func (w *worker) pause(ctx context.Context, wait time.Duration) bool {
 
 // mended takes it that a person has mended the credentials.
 func (w *worker) mended(ctx context.Context) {
-	if h, err := w.c.hosts.Entry(ctx, w.run.Target); err == nil {
-		w.c.e.lockOut.Forget(h)
+	if h, err := w.r.opt.Hosts.Entry(ctx, w.run.Target); err == nil {
+		w.r.opt.LockOut.Forget(h)
 	}
 	if w.session != nil && w.session.AccountRefused() {
 		w.dropSession(ctx)
@@ -153,5 +145,5 @@ func (w *worker) mended(ctx context.Context) {
 
 func (w *worker) emit(e event.Event) {
 	e.Node, e.Run, e.Step = w.run.Target.Node, w.run.ID, w.run.Step
-	w.c.emit(e)
+	w.r.emit(e)
 }

@@ -1,4 +1,4 @@
-package engine
+package run
 
 import (
 	"cmp"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -43,7 +44,7 @@ func (w *worker) heardOn() string {
 // reads On. A host without a usable entry has none to ask, here as when the word was
 // given; a search for it that was cut short is an error.
 func (w *worker) readsOn(ctx context.Context, top int) (string, error) {
-	h, err := w.c.hosts.Find(ctx, w.run.Target)
+	h, err := w.r.opt.Hosts.Find(ctx, w.run.Target)
 	if err != nil {
 		return "", ctx.Err()
 	}
@@ -51,13 +52,13 @@ func (w *worker) readsOn(ctx context.Context, top int) (string, error) {
 	var asked sync.WaitGroup
 	for i := range said {
 		asked.Go(func() {
-			r, s, err := w.c.readLevel(ctx, h, i)
+			r, s, err := power.OpenAndRead(ctx, w.r.opt.Open, h, i, w.r.opt.Timing)
 			if err != nil {
 				return
 			}
 			defer s.Close(ctx)
 			if r.State == bmc.On {
-				said[i] = fmt.Sprintf("power level %d (%s) reads On", i+1, levelText(h, i))
+				said[i] = fmt.Sprintf("power level %d (%s) reads On", i+1, power.LevelText(h, i))
 			}
 		})
 	}

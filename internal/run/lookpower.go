@@ -1,4 +1,4 @@
-package engine
+package run
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
@@ -26,7 +27,7 @@ func (w *worker) lookPower(ctx context.Context) (seen remediate.Observation) {
 	}
 	if w.session == nil {
 		if err := w.open(ctx); err != nil {
-			w.emit(event.Event{Type: event.Failed, Reason: hostReason(err), Message: reason.Sentence(err)})
+			w.emit(event.Event{Type: event.Failed, Reason: hosts.ReasonOf(err), Message: reason.Sentence(err)})
 			seen.PowerError, seen.LevelRefusal, seen.LowerLevelOn = bmc.KindOf(err), levelRefusal(err), w.besides(ctx)
 			return seen
 		}
@@ -38,7 +39,7 @@ func (w *worker) lookPower(ctx context.Context) (seen remediate.Observation) {
 	if err != nil {
 		seen.LowerLevelOn = w.besides(ctx)
 	} else {
-		seen.Identity = answer(w.c.hosts.Identify(ctx, s.Host, s.Level, r, t, w.run.Manual != nil))
+		seen.Identity = answer(w.r.opt.Hosts.Identify(ctx, s.Host, s.Level, r, t, w.run.Manual != nil))
 	}
 	seen.Proof, seen.OffAccepted = s.Proof(), s.OffAccepted()
 	return seen
@@ -55,7 +56,7 @@ func levelRefusal(err error) reason.Code {
 
 // barred says whether the session's level refused the account a short while ago.
 func (w *worker) barred() bool {
-	return w.c.e.lockOut.Refuses(w.session.Host.Levels[w.session.Level]) != nil
+	return w.r.opt.LockOut.Refuses(w.session.Host.Levels[w.session.Level]) != nil
 }
 
 // dropSession ends the session.
@@ -66,11 +67,11 @@ func (w *worker) dropSession(ctx context.Context) {
 
 // open finds the host again after a restart and opens its present power level.
 func (w *worker) open(ctx context.Context) error {
-	h, err := w.c.hosts.Find(ctx, w.run.Target)
+	h, err := w.r.opt.Hosts.Find(ctx, w.run.Target)
 	if err != nil {
 		return err
 	}
-	w.session, err = w.c.openLevel(h, w.run.Level)
+	w.session, err = power.Open(w.r.opt.Open, h, w.run.Level, w.r.opt.Timing)
 	return err
 }
 

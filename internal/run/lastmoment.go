@@ -1,4 +1,4 @@
-package engine
+package run
 
 import (
 	"context"
@@ -27,7 +27,7 @@ func (w *worker) forbidden() string {
 	if why := w.stopped(); why != "" { // I23
 		return why
 	}
-	_, frozen := w.c.hosts.Frozen(w.run.Target) // I5
+	_, frozen := w.r.opt.Hosts.Frozen(w.run.Target) // I5
 	return frozen
 }
 
@@ -44,13 +44,13 @@ func (w *worker) stopped() string {
 // stops says why the run is to stop before anything that hurts, and with what reason if
 // it is not a pause or a hold. // I13, I16, I23
 func (w *worker) stops() (code reason.Code, why string) {
-	if why := w.c.e.stop.Why(w.c.opt.Name, w.run.Target.Node); why != "" {
+	if why := w.r.opt.Stop.Why(w.r.opt.Name, w.run.Target.Node); why != "" {
 		return "", why
 	}
-	if why := w.c.skewed(w.c.view()); why != "" {
+	if _, why := w.r.opt.Cluster.Clock(); why != "" {
 		return reason.ClockSkew, why
 	}
-	return w.c.hosts.OffLimits(w.run)
+	return w.r.opt.Hosts.OffLimits(w.run)
 }
 
 // lastMoment asks, when all is saved and recorded, whether a thing that hurts may still
@@ -84,12 +84,12 @@ func (w *worker) lastMoment(ctx context.Context, d decision) (last decision, why
 func (w *worker) recheckHost(ctx context.Context, d decision) string {
 	switch d.action {
 	case remediate.SetPowerLock:
-		if _, err := w.c.hosts.FindBare(ctx, w.run.Target); err != nil {
+		if _, err := w.r.opt.Hosts.FindBare(ctx, w.run.Target); err != nil {
 			return reason.Sentence(err)
 		}
 		fallthrough
 	case remediate.SendOff:
-		return w.c.hosts.DuplicateOf(w.run)
+		return w.r.opt.Hosts.DuplicateOf(w.run)
 	}
 	return ""
 }

@@ -1,4 +1,4 @@
-package engine
+package run
 
 import (
 	"context"
@@ -39,7 +39,7 @@ func (w *worker) act(ctx context.Context, d decision) {
 	}
 	ctx, cancel := w.actTime(ctx, a)
 	defer cancel()
-	ctx, end, why := w.c.lead.Bound(ctx, a.Destructive())
+	ctx, end, why := w.r.opt.Lead.Bound(ctx, a.Destructive())
 	if why != "" { // I19, I22
 		w.undone(a, why)
 		return
@@ -62,7 +62,7 @@ func (w *worker) act(ctx context.Context, d decision) {
 	case remediate.SetPowerLock, remediate.DeleteTargetMachine:
 		err = w.hurt(ctx, d)
 	default:
-		err = w.c.opt.Kube.Act(ctx, w.run, a, d.backups, d.backup)
+		err = w.r.opt.Kube.Act(ctx, w.run, a, d.backups, d.backup)
 	}
 	if a == remediate.RestoreTargetNode {
 		w.refused = textOf(err)
@@ -100,7 +100,7 @@ func (w *worker) hurt(ctx context.Context, d decision) error {
 	ctx, cut := context.WithCancel(ctx)
 	defer cut()
 	run, done, good := w.run, make(chan error, 1), time.Now() // the last moment has just asked
-	go func() { done <- w.c.opt.Kube.Act(ctx, run, d.action, d.backups, d.backup) }()
+	go func() { done <- w.r.opt.Kube.Act(ctx, run, d.action, d.backups, d.backup) }()
 	for {
 		select {
 		case err := <-done:

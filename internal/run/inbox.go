@@ -1,4 +1,4 @@
-package engine
+package run
 
 import (
 	"context"
@@ -8,9 +8,9 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// runOrder is what a person wants of one run: a change of its record, or why it may
+// order is what a person wants of one run: a change of its record, or why it may
 // not be. The worker makes it between two looks; done gets nil once it is durable.
-type runOrder struct {
+type order struct {
 	change func(remediate.Run) (remediate.Run, error)
 	event  event.Event // tells of it
 	done   chan error
@@ -21,14 +21,14 @@ type inbox struct {
 	wake chan struct{} // something may have come, or people have stopped something
 
 	mu     sync.Mutex
-	list   []runOrder
+	list   []order
 	closed bool
 }
 
 func newInbox() *inbox { return &inbox{wake: make(chan struct{}, 1)} }
 
 // put adds an order; false when the worker has ended.
-func (b *inbox) put(o runOrder) bool {
+func (b *inbox) put(o order) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
@@ -55,7 +55,7 @@ func (b *inbox) waiting() bool {
 }
 
 // take gives the orders that came, the oldest first.
-func (b *inbox) take() []runOrder {
+func (b *inbox) take() []order {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	list := b.list
@@ -89,15 +89,15 @@ func (w *worker) obey(ctx context.Context) {
 // crash may leave only its effect behind. But what cannot be recorded is done all the
 // same, for it may bring a host back; what hurts afterwards is recorded by itself. // I24
 func (w *worker) carryOut(ctx context.Context, told event.Event, next remediate.Run) error {
-	told, unrecorded := w.c.recorded(told)
+	told, unrecorded := w.r.opt.Cluster.Record(told)
 	told.Recorded = told.Recorded && unrecorded == nil
-	saved, err := w.c.save(ctx, next)
+	saved, err := w.r.opt.Cluster.Save(ctx, next)
 	if err != nil {
 		w.emit(event.Event{Type: event.Failed, Actor: told.Actor, Why: told.Why, Message: "save that " + told.Message + ": " + err.Error()})
 		w.reread(ctx) // it may have been stored all the same
 		return err
 	}
-	w.c.emit(told)
+	w.r.emit(told)
 	w.run = saved
 	return nil
 }

@@ -1,4 +1,4 @@
-package engine
+package run
 
 import (
 	"context"
@@ -11,13 +11,11 @@ import (
 // reread takes in the run as it stands in the store, after a save that the store did
 // not confirm: it may have been done, and the run may have ended with it.
 func (w *worker) reread(ctx context.Context) {
-	r, err := state.GetRun(ctx, w.c.lead.Store(), w.run.ID)
+	r, err := state.GetRun(ctx, w.r.opt.Lead.Store(), w.run.ID)
 	if err != nil {
 		return
 	}
-	w.c.mu.Lock()
-	w.c.runs[r.ID], w.c.moved = r, true
-	w.c.mu.Unlock()
+	w.r.opt.Cluster.Show(r)
 	w.take(ctx, r)
 }
 
@@ -30,7 +28,7 @@ func (w *worker) take(ctx context.Context, saved remediate.Run) {
 	}
 	w.emit(event.Event{Type: event.Stepped, Reason: saved.Reason, Message: lastNote(saved)})
 	if saved.Step == remediate.DeleteNode && !saved.IsolatesOnConfirmation() { // else nobody has compared who answers
-		w.c.hosts.PinProven(ctx, saved)
+		w.r.opt.Hosts.PinProven(ctx, saved)
 	}
-	w.c.wake() // slots and overlaps changed
+	w.r.opt.Cluster.Wake() // slots and overlaps changed
 }
