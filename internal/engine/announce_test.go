@@ -62,7 +62,7 @@ func slowProof(o *engine.Options) {
 func TestForeignInstallationEndsABegunCycle(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, slowProof)
-		time.Sleep(62 * time.Second)
+		time.Sleep(untilOff)
 		require.Equal(t, 1, w.Count(bmc.CommandOff))
 		w.setForeignHolder("fenced instance x holds the Lease")
 		time.Sleep(5 * time.Minute)
@@ -97,7 +97,7 @@ func TestLeaseThatIsForbiddenForbids(t *testing.T) {
 func TestLeaseThatIsNotRenewedForbidsTheIsolation(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, slowProof)
-		time.Sleep(62 * time.Second) // announced at 60 s, proven off at 80 s
+		time.Sleep(untilOff) // announced at 60 s, proven off at 80 s
 		require.Equal(t, 1, w.Count(bmc.CommandOff))
 		w.failAnnouncements(errForbidden)
 		time.Sleep(10 * time.Minute)

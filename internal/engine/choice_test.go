@@ -94,7 +94,7 @@ func TestRunDoesNotFollowOtherParameters(t *testing.T) {
 		p, levels := withLPAR(w)
 		w.SetFault(fake.IgnoresOff)
 		e, stop := enrolled(t, w, store, levels)
-		time.Sleep(62 * time.Second)
+		time.Sleep(untilOff)
 		require.Zero(t, only(t, e).Level)
 		w.choose("managed", "system-b")
 		_, err := e.Enroll(t.Context(), byHand)

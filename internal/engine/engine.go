@@ -37,8 +37,8 @@ type View struct {
 	// Since is when the first full view came after an outage; zero when there
 	// was none since the start.
 	Since time.Time
-	// Skew is the API server's clock minus this host's, as of now; SkewKnown: it was
-	// measured.
+	// Skew is the API server's clock minus this host's, as of now: positive where this
+	// host's is behind. It is zero unless SkewKnown: it was measured.
 	Skew      time.Duration
 	SkewKnown bool
 	Problem   string

@@ -161,7 +161,7 @@ func TestMovingLeaseWhileOffIsFalseOff(t *testing.T) {
 func TestInFlightLimitHoldsBackTheSecondNode(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Guards.MaxInFlight = 0 })
-		time.Sleep(63 * time.Second)
+		time.Sleep(untilOff + time.Second)
 		require.Len(t, e.Runs("c"), 1, "at least one is always allowed")
 		w.setOthersDown(true)
 		time.Sleep(2 * time.Second)
@@ -181,7 +181,7 @@ func TestInFlightLimitHoldsBackTheSecondNode(t *testing.T) {
 func TestRunDoesNotFollowAHostThatIsPointedElsewhere(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		_, _, stop := start(t, w, store, nil)
-		time.Sleep(62 * time.Second)
+		time.Sleep(untilOff)
 		stop()
 		require.Equal(t, 1, w.Count(bmc.CommandOff))
 		w.ChangeEntry(func(h *bmc.Host) { h.Levels[0].Devices[0].Endpoint.Host = "192.0.2.66" })
@@ -219,7 +219,7 @@ func TestOwnHostIsKnownWithoutItsNode(t *testing.T) {
 func TestMendedCredentialsAreTakenUp(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, nil)
-		time.Sleep(62 * time.Second)
+		time.Sleep(untilOff)
 		require.Equal(t, 1, w.Count(bmc.CommandOff))
 		w.FailReads(refusedAccount())
 		time.Sleep(time.Minute)

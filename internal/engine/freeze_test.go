@@ -199,7 +199,7 @@ func TestRunOfAFrozenClassIsNotBegun(t *testing.T) {
 				e.Checked(t.Context(), hosts.Checked{Subject: s, Description: bmc.Description{Manufacturer: "Dell", Model: "PowerEdge", Firmware: "6.10"}})
 			}
 		})
-		time.Sleep(63 * time.Second)
+		time.Sleep(untilOff + time.Second)
 		r := only(t, e)
 		assert.Equal(t, remediate.Aborted, r.Step)
 		assert.Contains(t, r.Note, "c/other-0, c/other-1")
@@ -215,7 +215,7 @@ func TestOpenRunOfAFrozenClassGoesBack(t *testing.T) {
 		lied(t, store, "other-0", class)
 		lied(t, store, "other-1", class)
 		e, _, stop := start(t, w, store, nil)
-		time.Sleep(62 * time.Second)
+		time.Sleep(untilOff)
 		require.Equal(t, 1, w.Count(bmc.CommandOff))
 		tellClass(t, e)
 		time.Sleep(10 * time.Minute)

@@ -21,6 +21,10 @@ import (
 	"github.com/fenced/fenced/internal/state/boltstore"
 )
 
+// untilOff is when the hung host of a world has been sent its first Off: the check waits
+// 60 s, then comes the probe, then the first look of the run.
+const untilOff = 62 * time.Second
+
 // failingStore is a store that refuses every write while it is told to.
 type failingStore struct {
 	state.Store

@@ -70,7 +70,7 @@ func TestRunKnowsItsCheckAfterARestart(t *testing.T) {
 				change = withPolicy(w, p)
 			}
 			_, _, stop := start(t, w, store, change)
-			time.Sleep(62 * time.Second)
+			time.Sleep(untilOff)
 			stop()
 			if p.Source = "policies.d/a.yaml:30"; !old {
 				change = withPolicy(w, p)

@@ -76,7 +76,7 @@ func TestDryRunAndRefusedFenceTouchNothing(t *testing.T) {
 func TestPauseTakesBackWhatCanBeTakenBack(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, nil)
-		time.Sleep(62 * time.Second)
+		time.Sleep(untilOff)
 		require.Equal(t, 1, w.Count(bmc.CommandOff))
 		_, err := e.Pause(t.Context(), order.Order{Actor: "ada", Reason: "stop"})
 		require.NoError(t, err)

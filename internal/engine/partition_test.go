@@ -19,7 +19,7 @@ import (
 func TestAPILostAfterOffBringsTheHostBack(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, slowProof)
-		time.Sleep(62 * time.Second)
+		time.Sleep(untilOff)
 		require.Equal(t, 1, w.Count(bmc.CommandOff))
 		w.takeAPIDown()
 		time.Sleep(10 * time.Minute)
@@ -60,7 +60,7 @@ func TestDeletionWhoseAnswerIsLostIsCompleted(t *testing.T) {
 func TestBMCNetworkLostIsHeldAndNothingIsDeleted(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, slowProof)
-		time.Sleep(62 * time.Second)
+		time.Sleep(untilOff)
 		require.Equal(t, 1, w.Count(bmc.CommandOff))
 		w.FailReads(noAnswer())
 		time.Sleep(20 * time.Minute)

@@ -99,7 +99,7 @@ func pausedBy(file string) func(*engine.Options) {
 func TestStopsBindWithoutTheStore(t *testing.T) {
 	eachStop(t, func(t *testing.T, w *world, store *stubborn, file string, stopNow func(*testing.T, *engine.Engine, string) order.Outcome) {
 		e, _, stop := start(t, w, store, pausedBy(file))
-		time.Sleep(62 * time.Second)
+		time.Sleep(untilOff)
 		require.Equal(t, 1, w.Count(bmc.CommandOff))
 		store.set(true)
 		assert.NotEmpty(t, stopNow(t, e, file).Unsaved, "the order says that it does not last")

@@ -31,7 +31,7 @@ func TestRunIsBegunAsTheCheckAsksNow(t *testing.T) {
 			}
 		})
 		e, _, stop := start(t, w, store, nil)
-		time.Sleep(62 * time.Second)
+		time.Sleep(untilOff)
 		assert.Equal(t, remediate.DeleteMachine, only(t, e).Strategy)
 		assert.Zero(t, w.Count(bmc.CommandOff))
 		stop()
@@ -83,7 +83,7 @@ func TestTwoChecksOnOneHostBeginOneRun(t *testing.T) {
 			}
 		})
 		e, _, stop := start(t, w, store, nil)
-		time.Sleep(62 * time.Second)
+		time.Sleep(untilOff)
 		assert.Equal(t, "ns/all", only(t, e).Check)
 		assert.Less(t, looks, 20)
 		stop()
@@ -104,7 +104,7 @@ func TestRoleThatTheViewLacksIsTheRunsRole(t *testing.T) {
 				o.Clusters[0].Kube = lookingAt{w, role}
 				o.Clusters[0].Rules.ExternalEtcd, o.Clusters[0].ControlPlaneIsolation = true, remediate.IsolateTaint
 			})
-			time.Sleep(62 * time.Second)
+			time.Sleep(untilOff)
 			if manual {
 				_, err := e.Fence(t.Context(), byHand)
 				require.NoError(t, err)

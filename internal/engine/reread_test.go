@@ -19,7 +19,7 @@ func TestStopElsewhereBindsWhileTheWatchIsDead(t *testing.T) {
 		"hold":  func(t *testing.T, e *engine.Engine) error { _, err := e.Hold(t.Context(), byHand); return err },
 		"pause": func(t *testing.T, e *engine.Engine) error { _, err := e.Pause(t.Context(), byHand); return err },
 	} {
-		for given, offs := range map[time.Duration]int{55 * time.Second: 0, 62 * time.Second: 1} {
+		for given, offs := range map[time.Duration]int{55 * time.Second: 0, untilOff: 1} {
 			bubble(t, func(t *testing.T, w *world, store *failingStore) {
 				p := newPair(t, w, store, func(_ string, o *engine.Options) { slowProof(o) })
 				p.give("a")

@@ -118,7 +118,7 @@ func TestSuspendEndsWhatIsUnderWay(t *testing.T) {
 				l.options(o)
 				o.Open = func(bmc.Device) (bmc.Power, error) { return slowPower{w.bmc(), took, time.Hour}, nil }
 			})
-			time.Sleep(62 * time.Second)
+			time.Sleep(untilOff)
 			l.suspend(time.Hour)
 			time.Sleep(2 * time.Second)
 			require.Len(t, took, 1)

@@ -118,7 +118,7 @@ func TestUnreadableStopThatIsMended(t *testing.T) {
 func TestStopThatBecomesUnreadable(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, slowProof)
-		time.Sleep(62 * time.Second)
+		time.Sleep(untilOff)
 		require.Equal(t, 1, w.Count(bmc.CommandOff))
 		spoil(t, store, spoiled["pause of everything"])
 		store.syncChanges()

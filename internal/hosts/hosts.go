@@ -56,9 +56,11 @@ type Lead interface {
 	Refuse() error
 }
 
-// Secrets reads a user and a password from a Secret of the cluster. It is a *reason.Refusal
-// when there is none.
+// Secrets reads passwords from the cluster.
 type Secrets interface {
+	// Credentials reads user and password from a Secret, past every cache. An error is a
+	// *reason.Refusal where the Secret is missing or lacks a key (SecretMissing), or where
+	// the API server forbids to read it.
 	Credentials(ctx context.Context, namespace, name string) (string, bmc.Secret, error)
 }
 
