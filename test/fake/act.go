@@ -71,7 +71,7 @@ func seenMachine(m *policy.Machine) remediate.Machine {
 func (s *State) Backup(t remediate.Target) ([]byte, remediate.Backup, error) {
 	n := s.Nodes[t.Node]
 	if n == nil || t.NodeUID != "" && n.UID != t.NodeUID {
-		return nil, remediate.Backup{}, errors.New("it is another Node than the one that was decided on")
+		return nil, remediate.Backup{}, errors.New("its UID is not that of the target")
 	}
 	return n.JSON(), remediate.Backup{UID: n.UID, ResourceVersion: fmt.Sprint(n.ResourceVersion)}, nil
 }
@@ -101,7 +101,7 @@ func (s *State) Act(r remediate.Run, action remediate.Action, backups [][]byte, 
 			return nil
 		}
 		if m.UID != r.Target.MachineUID {
-			return errors.New("it is another Machine than the one that was decided on")
+			return errors.New("its UID is not that of the target")
 		}
 		s.replace(m)
 	default:
@@ -115,10 +115,10 @@ func (s *State) isolate(n *Node, r remediate.Run, backups [][]byte, b remediate.
 		return nil
 	}
 	if len(backups) == 0 || b.UID == "" || b.UID != r.Target.NodeUID {
-		return errors.New("no backup of the Node that was decided on")
+		return errors.New("there is no backup of this Node")
 	}
 	if !s.IgnorePreconditions && (n.UID != b.UID || fmt.Sprint(n.ResourceVersion) != b.ResourceVersion) {
-		return errors.New("it changed since it was saved")
+		return errors.New("it has changed since the backup")
 	}
 	if s.OnIsolate != nil {
 		s.OnIsolate(n, r, b)
