@@ -27,7 +27,7 @@ func (c *Cluster) allStores() []*store {
 	return all
 }
 
-// storeOf is the first store of a kind: OpenShift's of those that both lineages have.
+// storeOf is the first store of a kind: OpenShift's of those that both API families have.
 func (c *Cluster) storeOf(kind string) *store {
 	for _, s := range c.allStores() {
 		if s.kind == kind {
