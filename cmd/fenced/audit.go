@@ -58,7 +58,7 @@ func newAuditor(path, store string, log *zap.Logger) (*auditor, error) {
 // open opens the log, and tells when that begins to fail. Only one goroutine calls
 // it at a time.
 func (a *auditor) open() error {
-	chain, err := audit.Open(a.path, audit.Options{Origin: a.origin, Tell: a.told})
+	chain, err := audit.Open(a.path, audit.Options{Origin: a.origin, OnError: a.told})
 	a.mu.Lock()
 	before, missed := a.err, a.missed
 	if err != nil && before == nil {

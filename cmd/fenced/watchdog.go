@@ -58,7 +58,7 @@ func (o ownBMC) keep(ctx context.Context, status func() []engine.ClusterStatus) 
 	}
 	k := localbmc.Keeper{
 		Watchdog: w, Every: o.cfg.Timeout / 4, Root: os.DirFS("/"), Alive: o.pulse.alive,
-		Active: func() bool { return mayFence(status()) }, Tell: o.tell,
+		Active: func() bool { return mayFence(status()) }, OnChange: o.tell,
 	}
 	return k.Run(ctx)
 }

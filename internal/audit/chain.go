@@ -12,17 +12,17 @@ import (
 	"strings"
 )
 
-// Head is a place in the chain: the number of an entry and the hash of all up to
-// it. The zero Head is the place before the first entry.
+// Head is a position in the chain: the number of an entry and the hash of all
+// entries up to it. The zero Head is the position before the first entry.
 type Head struct {
 	Seq  uint64
 	Hash [sha256.Size]byte
 }
 
-// String is the form in which heads are exported: SEQ:HASH.
+// String is the format in which heads are exported: SEQ:HASH.
 func (h Head) String() string { return fmt.Sprintf("%d:%x", h.Seq, h.Hash) }
 
-// ParseHead reads what String wrote.
+// ParseHead parses the result of String.
 func ParseHead(text string) (h Head, err error) {
 	seq, hash, _ := strings.Cut(text, ":")
 	if h.Seq, err = strconv.ParseUint(seq, 10, 63); err != nil {
@@ -43,7 +43,7 @@ func parseHash(to *[sha256.Size]byte, text []byte) error {
 	return nil
 }
 
-// after is the head once payload, entry number h.Seq+1, has followed h.
+// after returns the head after payload, entry number h.Seq+1, was appended to h.
 func (h Head) after(payload []byte) Head {
 	sum := sha256.New()
 	sum.Write(h.Hash[:])
@@ -53,7 +53,7 @@ func (h Head) after(payload []byte) Head {
 	return next
 }
 
-// The parts of a line around its three values.
+// The fixed parts of a line.
 const (
 	beforePrev  = `{"prev":"`
 	beforeHash  = `","hash":"`
@@ -61,7 +61,8 @@ const (
 	afterEntry  = `}`
 )
 
-// appendLine adds the line of payload, which follows h, and gives the new head.
+// appendLine appends the line of payload, which follows h, and returns the new
+// head.
 func appendLine(to []byte, h Head, payload []byte) ([]byte, Head) {
 	next := h.after(payload)
 	to = append(to, beforePrev...)
@@ -73,7 +74,7 @@ func appendLine(to []byte, h Head, payload []byte) ([]byte, Head) {
 	return append(to, afterEntry+"\n"...), next
 }
 
-// Where the three values of a line begin.
+// Offsets of the three values in a line.
 const (
 	hexLen  = 2 * sha256.Size
 	prevAt  = len(beforePrev)
@@ -81,8 +82,8 @@ const (
 	entryAt = hashAt + hexLen + len(beforeEntry)
 )
 
-// parseLine takes a line, without its end, apart. It is strict: the form has no
-// second way to be written.
+// parseLine parses a line without its newline. It is strict: there is only one
+// valid encoding.
 func parseLine(line []byte) (prev, next Head, e Entry, err error) {
 	if len(line) < entryAt+len(afterEntry) || string(line[:prevAt]) != beforePrev ||
 		string(line[prevAt+hexLen:hashAt]) != beforeHash || string(line[hashAt+hexLen:entryAt]) != beforeEntry ||
@@ -94,7 +95,7 @@ func parseLine(line []byte) (prev, next Head, e Entry, err error) {
 		return Head{}, Head{}, Entry{}, err
 	}
 	payload := line[entryAt : len(line)-len(afterEntry)]
-	if err := strict(payload, &e); err != nil {
+	if err := decodeStrict(payload, &e); err != nil {
 		return Head{}, Head{}, Entry{}, fmt.Errorf("its entry does not decode: %w", err)
 	}
 	if e.Seq == 0 {
@@ -102,19 +103,19 @@ func parseLine(line []byte) (prev, next Head, e Entry, err error) {
 	}
 	prev.Seq, next.Seq = e.Seq-1, e.Seq
 	if prev.after(payload) != next {
-		return Head{}, Head{}, Entry{}, errors.New("its hash is not that of its content: it was changed")
+		return Head{}, Head{}, Entry{}, errors.New("its hash does not match its content: the line was changed")
 	}
 	return prev, next, e, nil
 }
 
-func strict(data []byte, e *Entry) error {
+func decodeStrict(data []byte, e *Entry) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	if err := d.Decode(e); err != nil {
 		return err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("more follows it")
+		return errors.New("unexpected data after the entry")
 	}
 	return nil
 }

@@ -1,18 +1,17 @@
-// Package audit is the evidence of what fenced decided and did: a file of JSON
-// lines that is only appended to, each line bound to the one before it.
+// Package audit is the evidence of what fenced decided and did: an append-only
+// file of JSON lines, each of which is bound to the line before it.
 //
 //	{"prev":"HASH","hash":"HASH","entry":{"seq":7,"at":"...","type":"Action",...}}
 //
-// A line's hash is the SHA-256 of the hash before it and of the exact bytes of its
-// entry; nothing is ever decoded and encoded again to check it. So a changed,
-// removed, inserted or moved line is found by reading the file. A file that was cut
-// at the end of a line is whole in itself: that is found by comparing with a head
-// (SEQ:HASH) that was exported before. Somebody who may write the file can make
-// another chain of it; only the heads that were carried elsewhere are evidence
-// against him.
+// The hash of a line is the SHA-256 of the previous hash and of the exact bytes of
+// its entry; nothing is decoded and encoded again for the check. So reading the
+// file finds a changed, removed, inserted or moved line. A file that was cut at the
+// end of a line is valid by itself; comparing it with a head (SEQ:HASH) that was
+// exported earlier finds that. Somebody who may write the file can build another
+// chain; only heads that were stored elsewhere prove that.
 //
-// A large file is put aside and the chain goes on in the next. The first entry of
+// When a file is large, the chain continues in the next file. The first entry of
 // each file, and of each start of the daemon, is Opened. An entry that Append has
-// acknowledged survives a crash; an unfinished line after one is cut off, which an
-// entry Repaired tells.
+// acknowledged survives a crash. A start removes an unfinished line after it, and
+// an entry Repaired records that.
 package audit

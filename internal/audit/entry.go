@@ -11,15 +11,15 @@ import (
 	"unicode/utf8"
 )
 
-// The types of entry that the log itself makes; all others are events of the
+// The types of entries that the log itself writes; all others are events of the
 // daemon.
 const (
-	Opened   = "Opened"   // the daemon started, or a new file began
-	Repaired = "Repaired" // an unfinished line was cut off
+	Opened   = "Opened"   // the daemon started, or a new file started
+	Repaired = "Repaired" // an unfinished line was removed
 	Lost     = "Lost"     // entries could not be written
 )
 
-// Entry is one thing that was decided, ordered or done.
+// Entry is one decision, order or action.
 type Entry struct {
 	Seq     uint64    `json:"seq"`
 	At      time.Time `json:"at"`
@@ -31,15 +31,15 @@ type Entry struct {
 	Action  string    `json:"action,omitempty"`
 	Reason  string    `json:"reason,omitempty"` // a stable code
 	Message string    `json:"message,omitempty"`
-	Check   string    `json:"check,omitempty"` // that asked
+	Check   string    `json:"check,omitempty"` // the check that asked for it
 	Actor   string    `json:"actor,omitempty"` // of an order
-	Why     string    `json:"why,omitempty"`   // an order's reason, as the person gave it
+	Why     string    `json:"why,omitempty"`   // the reason that the person gave for an order
 	Inputs  string    `json:"inputs,omitempty"`
 	Gates   []Gate    `json:"gates,omitempty"`
 	Origin  *Origin   `json:"origin,omitempty"` // of Opened
 }
 
-// Gate is one gate as it was asked for a decision.
+// Gate is one gate of a decision.
 type Gate struct {
 	Name      string `json:"name"`
 	Pass      bool   `json:"pass"`
@@ -48,22 +48,22 @@ type Gate struct {
 	Threshold string `json:"threshold,omitempty"`
 }
 
-// Origin is who writes the log.
+// Origin is the writer of the log.
 type Origin struct {
 	Version string `json:"version"`
 	Host    string `json:"host"`
-	Store   string `json:"store"` // the id of the store that the decisions are kept in
+	Store   string `json:"store"` // the id of the store that holds the decisions
 }
 
-// What an entry may hold: much of it was said by BMCs and by the cluster.
+// Limits of an entry. Much of its text comes from BMCs and from the cluster.
 const (
 	maxText  = 1024
 	maxValue = 256
 	maxGates = 64
 )
 
-// bounded is the entry with every text printable and cut.
-func (e Entry) bounded() Entry {
+// limited returns the entry with every text printable and cut.
+func (e Entry) limited() Entry {
 	for _, s := range []*string{
 		&e.Type, &e.Cluster, &e.Node, &e.Run, &e.Step, &e.Action, &e.Reason, &e.Message, &e.Check, &e.Actor, &e.Why, &e.Inputs,
 	} {
@@ -82,8 +82,8 @@ func (e Entry) bounded() Entry {
 	return e
 }
 
-// printable makes text safe to show, and cuts it to most bytes, the mark that
-// something is missing not counted.
+// printable makes text safe to show, and cuts it to most bytes, not counting the
+// mark of the cut.
 func printable(s string, most int) string {
 	var b strings.Builder
 	for _, r := range s {
@@ -100,12 +100,12 @@ func printable(s string, most int) string {
 	return b.String()
 }
 
-// encode gives the bytes that are hashed.
+// encode returns the bytes that are hashed.
 func (e Entry) encode() ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false) // it is read by people
-	if err := enc.Encode(e.bounded()); err != nil {
+	enc.SetEscapeHTML(false) // people read it
+	if err := enc.Encode(e.limited()); err != nil {
 		return nil, fmt.Errorf("encode entry %d: %w", e.Seq, err)
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil

@@ -10,77 +10,79 @@ import (
 )
 
 const (
-	// maxPending bounds what waits for the disk.
+	// maxPending limits the entries that wait for the disk.
 	maxPending = 4096
-	// maxFile is when a file is put aside: a start reads the last one whole.
+	// maxFile is the size at which a new file starts. A start of the daemon reads
+	// the whole last file.
 	maxFile = 64 << 20
 )
 
-// hangTime is after which a write that has not ended is not waited for: who decides must
-// not stand still for each of many entries. Tests wait longer, for a disk that others use.
+// hangTime is how long a write may take before nobody waits for it: the deciding
+// goroutine must not block for each of many entries. Tests use a longer time, for
+// a shared disk.
 var hangTime = 5 * time.Second
 
-// ErrFull means that too much waits for the disk already.
+// ErrFull means that too many entries already wait for the disk.
 var ErrFull = errors.New("the audit log cannot keep up")
 
-// ErrHangs means that a write has begun long ago and does not end.
+// ErrHangs means that a write takes longer than hangTime.
 var ErrHangs = errors.New("the disk of the audit log does not answer")
 
 // ErrClosed means that the log was closed.
 var ErrClosed = errors.New("the audit log is closed")
 
-// Options are how a log is opened.
+// Options configure a log.
 type Options struct {
 	Origin Origin
-	// Tell is called when writing begins to fail, with the error, and with nil when it
-	// works again. It must not block.
-	Tell func(error)
-	// MaxFile is the size at which a file is put aside; 0 is 64 MiB.
+	// OnError is called with the error when writing starts to fail, and with nil
+	// when it works again. It must not block.
+	OnError func(error)
+	// MaxFile is the size at which a new file starts; 0 is 64 MiB.
 	MaxFile int64
 }
 
-// Log is an open audit log. All of its methods may be called at any time.
+// Log is an open audit log. Its methods are safe for concurrent use.
 type Log struct {
 	opt  Options
 	path string
-	wake chan struct{} // something is pending, or the log is closed
-	done chan struct{} // closed when the writer has ended
+	wake chan struct{} // signals that entries are pending, or that the log is closed
+	done chan struct{} // closed after the writer has ended
 
 	mu      sync.Mutex
-	pending []waiting
+	pending []pendingEntry
 	head    Head      // durable
-	began   time.Time // of the write that is under way; zero when none is
+	began   time.Time // start of the write in progress; zero if there is none
 	closed  bool
-	failed  uint64 // entries that could not be written, since the start
-	trouble error  // of the last write; nil after one that worked
+	failed  uint64 // number of entries that could not be written since the start
+	trouble error  // error of the last write; nil if it succeeded
 	since   time.Time
 
-	// What follows is the writer's alone.
+	// Only the writer uses the following fields.
 
 	file  *os.File
-	size  int64 // of what is durable
-	stale bool  // the file may hold more than size
-	// renamed: the file has its name, which a crash may take from it.
+	size  int64 // size of the durable content
+	stale bool  // the file may contain more than size
+	// renamed: the file has its name, but not yet durably.
 	renamed bool
-	lost    uint64 // entries that could not be written, as an entry tells
+	lost    uint64 // number of entries that could not be written and are recorded in an entry Lost
 }
 
-// waiting is an entry that is to be written; done is nil when nobody waits for it.
-type waiting struct {
+// pendingEntry is an entry to write; done is nil if nobody waits for it.
+type pendingEntry struct {
 	entry Entry
-	done  chan<- written
+	done  chan<- appendResult
 }
 
-type written struct {
+type appendResult struct {
 	head Head
 	err  error
 }
 
-// Append writes an entry and returns once it is durable. Entries that are appended
-// at the same time share one fsync. After an error the entry is not in the log,
-// unless ctx ended first: then it may come to be.
+// Append writes an entry and returns after it is durable. Entries that are
+// appended at the same time share one fsync. After an error the entry is not in
+// the log, except if ctx ended first: then it may be written later.
 func (l *Log) Append(ctx context.Context, e Entry) (Head, error) {
-	done := make(chan written, 1)
+	done := make(chan appendResult, 1)
 	if err := l.enqueue(e, done); err != nil {
 		return Head{}, err
 	}
@@ -92,11 +94,11 @@ func (l *Log) Append(ctx context.Context, e Entry) (Head, error) {
 	}
 }
 
-// Add writes an entry soon, in its turn, and does not wait. What it cannot write
-// is counted, and an entry Lost tells of it.
-func (l *Log) Add(e Entry) { _ = l.enqueue(e, nil) } // enqueue has counted it
+// Add queues an entry and does not wait. It counts an entry that it cannot write;
+// an entry Lost records the number.
+func (l *Log) Add(e Entry) { _ = l.enqueue(e, nil) } // enqueue counts errors
 
-func (l *Log) enqueue(e Entry, done chan<- written) error {
+func (l *Log) enqueue(e Entry, done chan<- appendResult) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	err := ErrFull
@@ -107,37 +109,37 @@ func (l *Log) enqueue(e Entry, done chan<- written) error {
 		err = ErrHangs
 	case len(l.pending) < maxPending:
 		e.At = time.Now().UTC()
-		l.pending = append(l.pending, waiting{e, done})
-		l.poke()
+		l.pending = append(l.pending, pendingEntry{e, done})
+		l.wakeWriter()
 		return nil
 	}
 	l.failed++
 	return err
 }
 
-func (l *Log) poke() {
+func (l *Log) wakeWriter() {
 	select {
 	case l.wake <- struct{}{}:
 	default:
 	}
 }
 
-// Head is the place of the last entry that is durable.
+// Head is the position of the last durable entry.
 func (l *Log) Head() Head {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.head
 }
 
-// Failures is how many entries could not be written.
+// Failures is the number of entries that could not be written.
 func (l *Log) Failures() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.failed
 }
 
-// Trouble is since when, and why, the log cannot be written; nil when it can, as far
-// as the last write tells.
+// Trouble returns since when, and why, the log cannot be written; a nil error if
+// the last write succeeded.
 func (l *Log) Trouble() (since time.Time, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -150,28 +152,28 @@ func (l *Log) Trouble() (since time.Time, err error) {
 	return time.Time{}, nil
 }
 
-// Retry writes what the log lacks, if anything: without it, a log that could not be
-// written says so until the next event.
+// Retry writes the entries that are missing, if any. Without it, a log that could
+// not be written stays in trouble until the next event.
 func (l *Log) Retry() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.poke()
+	l.wakeWriter()
 }
 
-// Export remembers the head beside the log, where the next start compares it, and
-// gives it, to be carried elsewhere.
+// Export saves the head next to the log, where the next start compares it, and
+// returns it, to be stored elsewhere.
 func (l *Log) Export() (Head, error) {
 	h := l.Head()
 	return h, saveHead(l.path, h)
 }
 
-// Close writes what waits, remembers the head and ends the log. It does not wait for
-// a disk that hangs: ErrHangs.
+// Close writes the pending entries, saves the head and ends the log. It does not
+// wait for a hanging disk: ErrHangs.
 func (l *Log) Close() error {
 	l.mu.Lock()
 	again := l.closed
 	l.closed = true
-	l.poke()
+	l.wakeWriter()
 	l.mu.Unlock()
 	select {
 	case <-l.done:
@@ -185,8 +187,8 @@ func (l *Log) Close() error {
 	return errors.Join(err, l.file.Close())
 }
 
-// writeLoop writes what is pending, all of it at once: that is the group commit.
-// What is missing is told of as soon as that can be written.
+// writeLoop writes all pending entries in one batch: the group commit. It records
+// missing entries as soon as writing works.
 func (l *Log) writeLoop() {
 	defer close(l.done)
 	for range l.wake {
@@ -195,7 +197,7 @@ func (l *Log) writeLoop() {
 		l.pending, l.began = nil, time.Now()
 		l.mu.Unlock()
 		if len(batch) > 0 || missed > l.lost {
-			l.settle(batch, head, missed)
+			l.writeBatch(batch, head, missed)
 		}
 		l.mu.Lock()
 		l.began = time.Time{}
@@ -206,8 +208,8 @@ func (l *Log) writeLoop() {
 	}
 }
 
-// settle writes a batch and tells those who wait how it went.
-func (l *Log) settle(batch []waiting, head Head, missed uint64) {
+// writeBatch writes a batch and notifies those who wait.
+func (l *Log) writeBatch(batch []pendingEntry, head Head, missed uint64) {
 	heads, err := l.write(batch, head, missed)
 	l.mu.Lock()
 	turned := (err != nil) != (l.trouble != nil)
@@ -222,16 +224,16 @@ func (l *Log) settle(batch []waiting, head Head, missed uint64) {
 	}
 	l.mu.Unlock()
 	if turned {
-		l.opt.Tell(err)
+		l.opt.OnError(err)
 	}
 	for i, w := range batch {
 		if w.done == nil {
 			continue
 		}
 		if err != nil {
-			w.done <- written{err: err}
+			w.done <- appendResult{err: err}
 			continue
 		}
-		w.done <- written{head: heads[len(heads)-len(batch)+i]}
+		w.done <- appendResult{head: heads[len(heads)-len(batch)+i]}
 	}
 }

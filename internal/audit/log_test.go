@@ -90,7 +90,7 @@ func TestFailedWritesAreTakenBack(t *testing.T) {
 	path := newPath(t)
 	var told []error
 	began := time.Now()
-	l, err := Open(path, Options{Origin: origin, Tell: func(err error) { told = append(told, err) }})
+	l, err := Open(path, Options{Origin: origin, OnError: func(err error) { told = append(told, err) }})
 	require.NoError(t, err)
 	before := appendN(t, l, 1)
 	good := l.file
@@ -176,7 +176,7 @@ func TestLargeFileIsPutAside(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.Remove(files[0]))
 	_, err = Verify(path, last)
-	require.ErrorContains(t, err, "taken away")
+	require.ErrorContains(t, err, "removed on purpose")
 	_, err = Verify(path, last, gone.Head)
 	require.NoError(t, err)
 

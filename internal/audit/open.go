@@ -14,67 +14,67 @@ import (
 // ErrLocked means that another process writes the log.
 var ErrLocked = errors.New("another fenced writes it")
 
-// Open proves the last file of the log at path, makes it if there is none, and
-// writes that it was opened. An unfinished line is cut off. A file that is damaged
-// otherwise, or that lacks what was there when the head was exported, is refused:
-// it is evidence.
+// Open verifies the last file of the log at path, creates it if there is none,
+// and writes an entry Opened. It removes an unfinished line. It refuses a file
+// with any other damage, and one that lacks entries of the exported head: such a
+// file is evidence.
 func Open(path string, opt Options) (*Log, error) {
 	opt.MaxFile = cmp.Or(opt.MaxFile, maxFile)
-	if opt.Tell == nil {
-		opt.Tell = func(error) {}
+	if opt.OnError == nil {
+		opt.OnError = func(error) {}
 	}
 	file, err := openRegular(path, os.O_RDWR|os.O_CREATE|os.O_APPEND)
 	if err != nil {
 		return nil, fmt.Errorf("open the audit log: %w", err)
 	}
 	l := &Log{opt: opt, path: path, file: file, wake: make(chan struct{}, 1), done: make(chan struct{})}
-	if err := l.begin(); err != nil {
+	if err := l.resume(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open the audit log %s: %w", path, err), file.Close())
 	}
 	go l.writeLoop()
 	return l, nil
 }
 
-// begin takes the log up where it ends.
-func (l *Log) begin() error {
+// resume continues the log at its end.
+func (l *Log) resume() error {
 	if err := lock(l.file); err != nil {
 		return err
 	}
-	if err := l.sameName(); err != nil {
+	if err := l.checkLockedName(); err != nil {
 		return err
 	}
 	known, err := loadHead(l.path)
 	if err != nil {
 		return err
 	}
-	s, err := Read(l.file, func(line Line) error { return differs(atSeq(known, line.Head.Seq), line.Head) })
+	s, err := Read(l.file, func(line Line) error { return headMismatch(atSeq(known, line.Head.Seq), line.Head) })
 	if err == nil {
-		err = s.reaches(known)
+		err = s.checkReaches(known)
 	}
 	if err != nil {
-		return fmt.Errorf("%w; keep it as evidence: move it away, with what stands beside it under the same name and a number, and within seconds a new one begins", err)
+		return fmt.Errorf("%w; keep it as evidence: move it away, with the files of the same name and a number; a new log starts within seconds", err)
 	}
-	if s.Whole == 0 { // a new file, which follows what is known to have been
+	if s.Whole == 0 { // a new file, which follows the saved head
 		s.Head = known
 	}
 	l.head, l.size, l.stale = s.Head, s.Whole, s.Torn > 0
 	entries := []Entry{l.opened()}
 	if s.Torn > 0 {
 		repaired := l.opened()
-		repaired.Type, repaired.Origin, repaired.Message = Repaired, nil, fmt.Sprintf("%d bytes of an unfinished line were cut off", s.Torn)
+		repaired.Type, repaired.Origin, repaired.Message = Repaired, nil, fmt.Sprintf("%d bytes of an unfinished line were removed", s.Torn)
 		entries = append(entries, repaired)
 	}
-	return l.first(entries)
+	return l.writeFirst(entries)
 }
 
-// first writes the entries of a start.
-func (l *Log) first(entries []Entry) error {
-	if err := l.clear(); err != nil {
+// writeFirst writes the entries of a start.
+func (l *Log) writeFirst(entries []Entry) error {
+	if err := l.discardFailed(); err != nil {
 		return err
 	}
 	lines, heads, err := chain(l.head, entries)
 	if err == nil {
-		err = l.store(lines)
+		err = l.appendLines(lines)
 	}
 	if err == nil {
 		err = syncDir(filepath.Dir(l.path))
@@ -85,7 +85,7 @@ func (l *Log) first(entries []Entry) error {
 	return err
 }
 
-// atSeq is a head, if it is of that entry.
+// atSeq returns the head in a list if it is of that entry, else nil.
 func atSeq(h Head, seq uint64) []Head {
 	if h.Seq != seq || seq == 0 {
 		return nil
@@ -93,22 +93,22 @@ func atSeq(h Head, seq uint64) []Head {
 	return []Head{h}
 }
 
-// reaches says whether a file goes on at least to where the log is known to have
-// been. One in which nothing is whole is a new one.
-func (s Span) reaches(known Head) error {
+// checkReaches verifies that a file continues at least to the saved head of the
+// log. A file without a whole line counts as new.
+func (s Span) checkReaches(known Head) error {
 	switch {
 	case s.Whole > 0 && s.Head.Seq < known.Seq:
-		return &Broken{Seq: s.Head.Seq, What: fmt.Sprintf("it ends there, and there was an entry %d: its end is missing", known.Seq)}
+		return &Broken{Seq: s.Head.Seq, What: fmt.Sprintf("it ends there, but there was an entry %d: its end is missing", known.Seq)}
 	case s.Whole > 0 && s.Before.Seq == known.Seq:
-		return differs([]Head{known}, s.Before)
+		return headMismatch([]Head{known}, s.Before)
 	}
 	return nil
 }
 
-// sameName says whether the file that was locked is the one that has the name:
-// another process may have put it aside in between. An attempt to put it aside that
-// a crash cut short is undone.
-func (l *Log) sameName() error {
+// checkLockedName reports whether the locked file still has the log's name:
+// another process may have rotated it in between. It undoes a rotation that a
+// crash interrupted.
+func (l *Log) checkLockedName() error {
 	named, err := os.Stat(l.path)
 	if err != nil {
 		return err
@@ -134,8 +134,8 @@ func (l *Log) sameName() error {
 	return nil
 }
 
-// openRegular opens a regular file: reading a pipe or a device in its place would never
-// end.
+// openRegular opens a regular file: reading a pipe or a device instead could
+// block forever.
 func openRegular(name string, flag int) (*os.File, error) {
 	f, err := os.OpenFile(name, flag|syscall.O_NONBLOCK, 0o600)
 	if err != nil {
@@ -151,7 +151,7 @@ func openRegular(name string, flag int) (*os.File, error) {
 	return f, nil
 }
 
-// lock keeps the file for this process. It does not outlive it.
+// lock locks the file for this process. The lock ends with the process.
 func lock(f *os.File) error {
 	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
@@ -163,10 +163,11 @@ func lock(f *os.File) error {
 	return nil
 }
 
-// headFile is where the exported head is remembered.
+// headFile is the file with the exported head.
 func headFile(path string) string { return path + ".head" }
 
-// loadHead gives the head that was exported last; the zero one when none was.
+// loadHead returns the head that was exported last; the zero Head if there is
+// none.
 func loadHead(path string) (Head, error) {
 	f, err := openRegular(headFile(path), os.O_RDONLY)
 	if errors.Is(err, os.ErrNotExist) {
@@ -186,7 +187,7 @@ func loadHead(path string) (Head, error) {
 	return h, nil
 }
 
-// saveHead remembers a head: the whole of it or the one before.
+// saveHead saves a head atomically.
 func saveHead(path string, h Head) error {
 	name := headFile(path)
 	f, err := os.OpenFile(name+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
@@ -204,7 +205,7 @@ func saveHead(path string, h Head) error {
 		err = syncDir(filepath.Dir(path))
 	}
 	if err != nil {
-		return fmt.Errorf("remember the head of the audit log: %w", err)
+		return fmt.Errorf("save the head of the audit log: %w", err)
 	}
 	return nil
 }

@@ -79,7 +79,7 @@ func TestNewLogFollowsTheOneThatWasMovedAway(t *testing.T) {
 	l = opened(t, path)
 	require.EqualValues(t, last.Seq+1, l.Head().Seq)
 	_, err := Verify(path)
-	require.ErrorContains(t, err, "it begins with entry 5")
+	require.ErrorContains(t, err, "it starts with entry 5")
 	_, err = Verify(path, last)
 	require.NoError(t, err)
 }

@@ -8,33 +8,33 @@ import (
 	"io"
 )
 
-// maxLine bounds a line; the largest entry that is written stays far below it.
+// maxLine limits a line, in bytes; the largest entry is far smaller.
 const maxLine = 256 << 10
 
-// Line is one line of a log, proven to follow the one before it.
+// Line is one line of a log, verified to follow the line before it.
 type Line struct {
 	Entry Entry
-	Head  Head   // of the chain with this line
-	Raw   []byte // without its end; valid until the next line is read
+	Head  Head   // of the chain including this line
+	Raw   []byte // without its newline; valid until the next line is read
 }
 
-// Span is what was read of a log.
+// Span is the part of a log that was read.
 type Span struct {
-	Before Head  // the place that the first line follows
-	Head   Head  // the place of the last line
+	Before Head  // the position before the first line
+	Head   Head  // the position of the last line
 	Whole  int64 // bytes of whole lines
-	// Torn is how many bytes follow the last whole line: a crash, or somebody is
-	// writing just now.
+	// Torn is the number of bytes after the last whole line, after a crash or
+	// during a write.
 	Torn int64
-	// Remembered is the head beside the log that Verify has compared, if there was one.
+	// Remembered is the saved head that Verify has compared, if there was one.
 	Remembered Head
 }
 
-// Broken is a log that is not what was written.
+// Broken is the error of a log that was damaged or changed.
 type Broken struct {
-	File string // where it is known
+	File string // the file, if known
 	Line int    // counted from 1
-	Seq  uint64 // the last entry that is good
+	Seq  uint64 // the last good entry
 	What string
 }
 
@@ -49,8 +49,9 @@ func (b *Broken) Error() string {
 	return fmt.Sprintf("%sthe audit log is broken after entry %d: %s", where, b.Seq, b.What)
 }
 
-// Read proves one file line by line and gives each good line to f. Its error is a
-// *Broken, or what f or the reader returned; the span tells how far it came.
+// Read verifies one file line by line and calls f with each good line. Its error
+// is a *Broken, or an error of f or the reader. The Span is what was read before
+// the error.
 func Read(r io.Reader, f func(Line) error) (Span, error) {
 	var s Span
 	buffered := bufio.NewReaderSize(r, maxLine)
@@ -79,7 +80,7 @@ func Read(r io.Reader, f func(Line) error) (Span, error) {
 	}
 }
 
-// add proves that a line follows what was read.
+// add verifies that a line follows what was read.
 func (s *Span) add(raw []byte, n int) (Line, error) {
 	broken := func(what string) error { return &Broken{Line: n, Seq: s.Head.Seq, What: what} }
 	prev, next, e, err := parseLine(raw)
@@ -92,7 +93,7 @@ func (s *Span) add(raw []byte, n int) (Line, error) {
 	case n > 1 && prev != s.Head:
 		return Line{}, broken(fmt.Sprintf("entry %d does not follow the line before it: one of them was replaced", e.Seq))
 	case n == 1 && e.Type != Opened:
-		return Line{}, broken(fmt.Sprintf("it begins with entry %d, which opens no log: its beginning is missing", e.Seq))
+		return Line{}, broken(fmt.Sprintf("it starts with entry %d, which is not Opened: its beginning is missing", e.Seq))
 	case n == 1 && prev.Seq == 0 && prev != Head{}:
 		return Line{}, broken("entry 1 follows something")
 	case n == 1:

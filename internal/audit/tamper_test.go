@@ -91,7 +91,7 @@ func TestChainMadeAnewIsFound(t *testing.T) {
 	_, err := Verify(forged)
 	require.NoError(t, err)
 	_, err = Verify(forged, exported)
-	require.ErrorContains(t, err, "made anew")
+	require.ErrorContains(t, err, "the log was rebuilt")
 }
 
 func FuzzRead(f *testing.F) {
@@ -139,10 +139,10 @@ func TestVerifyComparesTheRememberedHead(t *testing.T) {
 	next := opened(t, path)
 	appendN(t, next, 1)
 	_, err = Verify(path)
-	require.ErrorContains(t, err, "it begins with entry 6")
+	require.ErrorContains(t, err, "it starts with entry 6")
 	_, err = Verify(path, last)
 	require.NoError(t, err, "an exported head does vouch for it")
 	require.NoError(t, os.WriteFile(headFile(path), []byte("what"), 0o600))
 	_, err = Verify(path, last)
-	require.ErrorContains(t, err, "remembered head")
+	require.ErrorContains(t, err, "saved head")
 }

@@ -8,19 +8,19 @@ import (
 	"slices"
 )
 
-// Files are the files of the log at path that are still there, oldest first: those
-// that were put aside, and the one that is written.
+// Files returns the existing files of the log at path, oldest first: the rotated
+// files, and the one being written.
 func Files(path string) ([]string, error) {
 	old, err := filepath.Glob(escaped(path) + ".[0-9]*")
 	if err != nil {
 		return nil, fmt.Errorf("list the files of the audit log: %w", err)
 	}
-	slices.Sort(old) // their numbers have leading zeros
+	slices.Sort(old) // the numbers have leading zeros
 	return append(old, path), nil
 }
 
-// Walk proves all files of the log at path and that each follows the one before
-// it, and gives every good line to f.
+// Walk verifies all files of the log at path, and that each follows the one
+// before it, and calls f with every good line.
 func Walk(path string, f func(Line) error) (Span, error) {
 	files, err := Files(path)
 	if err != nil {
@@ -34,7 +34,7 @@ func Walk(path string, f func(Line) error) (Span, error) {
 		}
 		if s.Whole > 0 || i == 0 {
 			if i > 0 && s.Before != whole.Head {
-				return whole, &Broken{File: name, Seq: whole.Head.Seq, What: fmt.Sprintf("it follows entry %d of a log that does not end there", s.Before.Seq)}
+				return whole, &Broken{File: name, Seq: whole.Head.Seq, What: fmt.Sprintf("it follows entry %d, but the file before it does not end there", s.Before.Seq)}
 			}
 			whole.Head = s.Head
 		}
@@ -61,13 +61,13 @@ func walkFile(name string, f func(Line) error) (Span, error) {
 	return s, errors.Join(err, file.Close())
 }
 
-// Verify proves the log at path, and that it holds every head that was exported, and
-// the one that the daemon remembered beside it. An exported head just before its first
-// entry vouches for a beginning that was taken away. // I24
+// Verify verifies the log at path, and that it contains every exported head, and
+// the head that the daemon saved next to it. An exported head just before its
+// first entry accounts for files that were removed on purpose. // I24
 func Verify(path string, exported ...Head) (Span, error) {
-	remembered, err := loadHead(path) // before the log, which never lags behind it
+	remembered, err := loadHead(path) // before the log, which is never behind it
 	if err != nil {
-		return Span{}, fmt.Errorf("read the remembered head of the audit log: %w", err)
+		return Span{}, fmt.Errorf("read the saved head of the audit log: %w", err)
 	}
 	heads := slices.Clone(exported)
 	if (remembered != Head{}) {
@@ -78,21 +78,21 @@ func Verify(path string, exported ...Head) (Span, error) {
 		return s, err
 	}
 	s.Remembered = remembered
-	// What lies beside the log does not vouch for what was taken away from it.
+	// The saved head does not account for files that were removed.
 	if (s.Before != Head{}) && !slices.Contains(exported, s.Before) {
-		return s, &Broken{What: fmt.Sprintf("it begins with entry %d; if what was before it was taken away on purpose, verify that, too, and give its head", s.Before.Seq+1)}
+		return s, &Broken{What: fmt.Sprintf("it starts with entry %d; if older files were removed on purpose, verify those, too, and give their last head", s.Before.Seq+1)}
 	}
 	return s, nil
 }
 
-// verify proves a log and that it holds each of the heads.
+// verify verifies a log and that it contains each of the heads.
 func verify(path string, heads []Head) (Span, error) {
 	wanted := map[uint64][]Head{}
 	for _, h := range heads {
 		wanted[h.Seq] = append(wanted[h.Seq], h)
 	}
 	s, err := Walk(path, func(l Line) error {
-		return differs(wanted[l.Head.Seq], l.Head)
+		return headMismatch(wanted[l.Head.Seq], l.Head)
 	})
 	if err != nil {
 		return s, err
@@ -100,9 +100,9 @@ func verify(path string, heads []Head) (Span, error) {
 	for _, h := range heads {
 		switch {
 		case h.Seq > s.Head.Seq:
-			return s, &Broken{Seq: s.Head.Seq, What: fmt.Sprintf("it ends there, and entry %d was exported: its end is missing", h.Seq)}
+			return s, &Broken{Seq: s.Head.Seq, What: fmt.Sprintf("it ends there, but entry %d was exported: its end is missing", h.Seq)}
 		case h.Seq == s.Before.Seq && h != s.Before:
-			return s, differs([]Head{h}, s.Before)
+			return s, headMismatch([]Head{h}, s.Before)
 		}
 	}
 	if s.Head.Seq == 0 {
@@ -111,17 +111,17 @@ func verify(path string, heads []Head) (Span, error) {
 	return s, nil
 }
 
-// differs is the error of a place that is not the one that was exported.
-func differs(exported []Head, is Head) error {
+// headMismatch returns the error of a position that differs from an exported one.
+func headMismatch(exported []Head, is Head) error {
 	for _, h := range exported {
 		if h != is {
-			return &Broken{Seq: is.Seq - min(is.Seq, 1), What: fmt.Sprintf("entry %d is not the one that was exported: the log was made anew", is.Seq)}
+			return &Broken{Seq: is.Seq - min(is.Seq, 1), What: fmt.Sprintf("entry %d is not the one that was exported: the log was rebuilt", is.Seq)}
 		}
 	}
 	return nil
 }
 
-// escaped keeps Glob from reading a path as a pattern.
+// escaped makes Glob match a path literally.
 func escaped(path string) string {
 	var b []byte
 	for i := range len(path) {

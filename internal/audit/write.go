@@ -8,35 +8,35 @@ import (
 	"time"
 )
 
-// write makes a batch durable and gives the head after each of its lines. After an
-// error nothing of it is in the file.
-func (l *Log) write(batch []waiting, head Head, missed uint64) ([]Head, error) {
-	head, err := l.named(head)
+// write makes a batch durable and returns the head after each of its lines. After
+// an error the file contains none of it.
+func (l *Log) write(batch []pendingEntry, head Head, missed uint64) ([]Head, error) {
+	head, err := l.checkName(head)
 	if err == nil {
-		err = l.clear()
+		err = l.discardFailed()
 	}
 	if err != nil {
 		return nil, err
 	}
 	entries := make([]Entry, 0, len(batch)+1)
-	if missed > l.lost { // somebody reads later that something is not here
+	if missed > l.lost { // record that entries are missing
 		entries = append(entries, Entry{At: time.Now().UTC(), Type: Lost, Message: fmt.Sprintf("%d entries could not be written", missed-l.lost)})
 	}
 	for _, w := range batch {
 		entries = append(entries, w.entry)
 	}
 	if l.size > l.opt.MaxFile {
-		head, err = l.putAside(head)
+		head, err = l.rotate(head)
 	}
 	if err == nil {
-		err = l.keepName()
+		err = l.syncName()
 	}
 	if err != nil {
 		return nil, err
 	}
 	lines, heads, err := chain(head, entries)
 	if err == nil {
-		err = l.store(lines)
+		err = l.appendLines(lines)
 	}
 	if err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func (l *Log) write(batch []waiting, head Head, missed uint64) ([]Head, error) {
 	return heads, nil
 }
 
-// chain gives the lines of entries that follow head, and the head after each.
+// chain returns the lines of entries that follow head, and the head after each.
 func chain(head Head, entries []Entry) (lines []byte, heads []Head, err error) {
 	for _, e := range entries {
 		e.Seq = head.Seq + 1
@@ -59,58 +59,58 @@ func chain(head Head, entries []Entry) (lines []byte, heads []Head, err error) {
 	return lines, heads, nil
 }
 
-// store appends lines and waits for the disk. Lines that did not all get there are
-// taken back: nobody was told that they are.
-func (l *Log) store(lines []byte) error {
+// appendLines appends lines and waits until they are durable. If some fail, it
+// removes them all: no caller was told that they were written.
+func (l *Log) appendLines(lines []byte) error {
 	l.stale = true
 	_, err := l.file.Write(lines)
 	if err == nil {
 		err = l.file.Sync()
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("append to the audit log: %w", err), l.clear())
+		return errors.Join(fmt.Errorf("append to the audit log: %w", err), l.discardFailed())
 	}
 	l.size, l.stale = l.size+int64(len(lines)), false
 	return nil
 }
 
-// clear takes back what a failed write has left.
-func (l *Log) clear() error {
+// discardFailed removes what a failed write has left.
+func (l *Log) discardFailed() error {
 	if !l.stale {
 		return nil
 	}
 	if err := l.file.Truncate(l.size); err != nil {
-		return fmt.Errorf("take back what was written of the audit log: %w", err)
+		return fmt.Errorf("remove a failed write from the audit log: %w", err)
 	}
 	l.stale = false
 	return nil
 }
 
-// putAside ends a file that grew large. The next one begins with an entry that
-// follows its last, and takes its name when that is durable: the name always leads
-// to a log.
-func (l *Log) putAside(head Head) (Head, error) {
-	return l.next(head, l.opened(), func(name string) error {
+// rotate ends a large file. The next file starts with an entry that follows its
+// last one, and gets the log's name after that entry is durable: the name always
+// refers to a log.
+func (l *Log) rotate(head Head) (Head, error) {
+	return l.startFile(head, l.opened(), func(name string) error {
 		err := os.Link(l.path, fmt.Sprintf("%s.%012d", l.path, head.Seq))
-		if err == nil || errors.Is(err, os.ErrExist) { // an attempt before this one came that far
+		if err == nil || errors.Is(err, os.ErrExist) { // done by an earlier attempt
 			err = os.Rename(name, l.path)
 		}
 		return err
 	})
 }
 
-// next goes on in another file, which begins with an entry and to which take gives
-// the log's name when that is durable.
-func (l *Log) next(head Head, first Entry, take func(name string) error) (Head, error) {
+// startFile continues in another file, whose first entry is first. take gives
+// that file the log's name after the entry is durable.
+func (l *Log) startFile(head Head, first Entry, take func(name string) error) (Head, error) {
 	lines, heads, err := chain(head, []Entry{first})
 	if err != nil {
 		return Head{}, err
 	}
 	name := l.path + ".new"
-	_ = os.Remove(name) // of an attempt before this one; it may be the name of a log by now
+	_ = os.Remove(name) // left by an earlier attempt; it may even be a log by now
 	next, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o600)
 	if err != nil {
-		return Head{}, fmt.Errorf("begin another file of the audit log: %w", err)
+		return Head{}, fmt.Errorf("start a new file of the audit log: %w", err)
 	}
 	err = lock(next)
 	if err == nil {
@@ -123,9 +123,9 @@ func (l *Log) next(head Head, first Entry, take func(name string) error) (Head, 
 		err = take(name)
 	}
 	if err != nil {
-		return Head{}, errors.Join(fmt.Errorf("begin another file of the audit log: %w", err), next.Close())
+		return Head{}, errors.Join(fmt.Errorf("start a new file of the audit log: %w", err), next.Close())
 	}
-	_ = l.file.Close() // all of it is durable
+	_ = l.file.Close() // its content is durable
 	l.file, l.size, l.stale, l.renamed = next, int64(len(lines)), false, true
 	l.mu.Lock()
 	l.head = heads[0]
@@ -133,13 +133,14 @@ func (l *Log) next(head Head, first Entry, take func(name string) error) (Head, 
 	return heads[0], nil
 }
 
-// keepName makes the name of another file durable before anything else is written there.
-func (l *Log) keepName() error {
+// syncName makes the name of a new file durable before anything else is written
+// to it.
+func (l *Log) syncName() error {
 	if !l.renamed {
 		return nil
 	}
 	if err := syncDir(filepath.Dir(l.path)); err != nil {
-		return fmt.Errorf("begin another file of the audit log: %w", err)
+		return fmt.Errorf("start a new file of the audit log: %w", err)
 	}
 	l.renamed = false
 	return nil
@@ -149,7 +150,7 @@ func (l *Log) opened() Entry {
 	return Entry{At: time.Now().UTC(), Type: Opened, Origin: &l.opt.Origin}
 }
 
-// syncDir makes names durable.
+// syncDir makes the names in a directory durable.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

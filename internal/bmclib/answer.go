@@ -8,12 +8,12 @@ import (
 
 const (
 	maxRaw  = 64
-	maxText = 300 // of a cause
+	maxText = 300 // of an error text, in bytes
 )
 
-// parse takes a provider's exact words for On and Off. All else, PoweringOff
-// and an empty text among it, is Unknown. // I1
-func (k kind) parse(text string) (bmc.PowerState, string) {
+// parse accepts a provider's exact texts for On and Off. Everything else,
+// including PoweringOff and an empty text, is Unknown. // I1
+func (k providerSpec) parse(text string) (bmc.PowerState, string) {
 	text = strings.TrimSpace(text)
 	return k.answers[text], bmc.Printable(text, maxRaw)
 }

@@ -14,7 +14,7 @@ import (
 const (
 	closeTimeout = 2 * time.Second
 	// lateReturn is how long after the end of its context a provider may take to
-	// come back before it is left alone with what it holds.
+	// return before it is abandoned.
 	lateReturn = 200 * time.Millisecond
 )
 
@@ -22,15 +22,16 @@ const (
 type Client struct {
 	device bmc.Device
 	timing bmc.Timing
-	kind   kind
+	kind   providerSpec
 	build  func() (provider, *guard, error)
 
-	provider provider // nil until opened, and after a failure
-	guard    *guard   // beneath it; nil for ipmitool
-	sent     bmc.Sent // of the last operation, as the guard saw it
+	provider provider // nil before it is opened, and after a failure
+	guard    *guard   // its transport; nil for ipmitool
+	sent     bmc.Sent // of the last operation, from the guard
 	session  uint64
-	// who is who answered the last Read, as far as that was told; nil before the first.
-	who *bmc.Identity
+	// lastIdentity is who answered the last Read, as far as known; nil before the
+	// first.
+	lastIdentity *bmc.Identity
 }
 
 var (
@@ -41,8 +42,8 @@ var (
 // sessions makes session numbers unique in the process.
 var sessions atomic.Uint64
 
-// New prepares a Client; it sends nothing. It refuses what bmclib cannot do
-// safely, with a sentence.
+// New returns a Client; it sends nothing. It refuses what bmclib cannot do
+// safely.
 func New(d bmc.Device, t bmc.Timing) (bmc.Power, error) {
 	return newClient(d, t, systemDirs)
 }
@@ -61,8 +62,8 @@ func newClient(d bmc.Device, t bmc.Timing, dirs []string) (*Client, error) {
 		return p, nil, err
 	}
 	if c.kind.protocol == bmc.ProtocolRedfish {
-		if os.Getenv("DEBUG_BMCLIB") != "" { // it would print every request, logins too // I25
-			return nil, c.refuse(errors.New("the environment has DEBUG_BMCLIB, which lets bmclib print passwords; unset it"))
+		if os.Getenv("DEBUG_BMCLIB") != "" { // it would print every request, including logins // I25
+			return nil, c.refuse(errors.New("the environment has DEBUG_BMCLIB, which makes bmclib print passwords; unset it"))
 		}
 		conf, err := tlsConfig(d.TLS)
 		if err != nil {
@@ -83,8 +84,8 @@ func (c *Client) refuse(err error) error {
 	return &bmc.Error{Kind: bmc.KindUnsupported, Op: "open", Addr: c.device.String(), Err: err}
 }
 
-// Read asks for the power state. Only the provider's two exact texts are On and
-// Off; any other is Unknown.
+// Read reads the power state. Only the provider's two exact texts are On and Off;
+// everything else is Unknown.
 func (c *Client) Read(ctx context.Context) (bmc.Reading, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timing.ReadTimeout)
 	defer cancel()
@@ -92,7 +93,7 @@ func (c *Client) Read(ctx context.Context) (bmc.Reading, error) {
 	if err != nil {
 		return bmc.Reading{}, c.fail(ctx, "read power state", bmc.SentNo, err)
 	}
-	c.who = &r.Identity
+	c.lastIdentity = &r.Identity
 	return r, nil
 }
 
@@ -110,13 +111,13 @@ func (c *Client) read(ctx context.Context) (bmc.Reading, error) {
 	if c.guard != nil {
 		r.Identity = c.guard.identity()
 		if u := r.Identity.UUID; c.device.SystemUUID != "" && bmc.UsableUUID(u) && !bmc.UUIDsMatch(u, c.device.SystemUUID) {
-			return bmc.Reading{}, &kindError{bmc.KindIdentity, fmt.Errorf("the BMC answers for the system %s, not for %s", u, c.device.SystemUUID)}
+			return bmc.Reading{}, &kindError{bmc.KindIdentity, fmt.Errorf("the BMC answered for system %s, not for the configured %s", u, c.device.SystemUUID)}
 		}
 	}
 	return r, nil
 }
 
-// Send gives an absolute power command.
+// Send sends an absolute power command; it is idempotent.
 func (c *Client) Send(ctx context.Context, cmd bmc.Command) (bmc.Receipt, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timing.SendTimeout)
 	defer cancel()
@@ -131,22 +132,22 @@ func (c *Client) Send(ctx context.Context, cmd bmc.Command) (bmc.Receipt, error)
 }
 
 func (c *Client) send(ctx context.Context, cmd bmc.Command) (bmc.Receipt, bmc.Sent, error) {
-	// The system that will be switched is looked at first: bmclib picks it anew
-	// with every command. It must be the machine that answered the last Read, and the
-	// guard holds bmclib to that. // I8
+	// Read the system before switching it: bmclib selects it again for each
+	// command. It must be the machine that answered the last Read, and the guard
+	// lets bmclib switch only that. // I8
 	r, err := c.read(ctx)
-	if err == nil && c.who != nil {
-		err = stranger(*c.who, r.Identity)
+	if err == nil && c.lastIdentity != nil {
+		err = identityError(*c.lastIdentity, r.Identity)
 	}
 	if err != nil {
 		return bmc.Receipt{}, bmc.SentNo, err
 	}
-	if c.kind.skips && cmd == bmc.CommandOff {
+	if c.kind.skipsOff && cmd == bmc.CommandOff {
 		switch r.State {
-		case bmc.Off: // bmclib sends nothing then, and there is no way to make it
+		case bmc.Off: // bmclib sends nothing then, and cannot be made to
 			return bmc.Receipt{Already: true}, bmc.SentNo, nil
 		case bmc.Unknown:
-			return bmc.Receipt{}, bmc.SentNo, fmt.Errorf("the power state reads %q, which bmclib takes for off, so it would not send the command", r.Raw)
+			return bmc.Receipt{}, bmc.SentNo, fmt.Errorf("the power state reads %q, which bmclib treats as off, so it would not send the command", r.Raw)
 		}
 	}
 	err = c.do(ctx, &r.Identity, func(p provider) error {
@@ -163,9 +164,9 @@ func (c *Client) send(ctx context.Context, cmd bmc.Command) (bmc.Receipt, bmc.Se
 	return bmc.Receipt{Already: err == nil && sent == bmc.SentNo}, sent, err
 }
 
-// do runs f with an open provider. A failure ends the session: what follows logs
-// in anew, and its readings support no older proof. A command is for the machine
-// only, where that is given.
+// do runs f with an open provider. A failure ends the session: the next operation
+// logs in again, and its readings support no older proof. If only is set, a
+// command is sent to that machine only.
 func (c *Client) do(ctx context.Context, only *bmc.Identity, f func(provider) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -173,7 +174,8 @@ func (c *Client) do(ctx context.Context, only *bmc.Identity, f func(provider) er
 	opened := c.provider != nil
 	err := c.attempt(ctx, only, f)
 	if opened && err != nil && kindOf(err) == bmc.KindAuth {
-		// The BMC forgot the session; only a login can say that the account is refused.
+		// The BMC forgot the session; only a login can show that the account is
+		// refused.
 		err = c.attempt(ctx, only, f)
 	}
 	return err
@@ -194,7 +196,7 @@ func (c *Client) attempt(ctx context.Context, only *bmc.Identity, f func(provide
 	}
 	done := make(chan error, 1)
 	go func() {
-		if open && g != nil { // ipmitool has no session: its Open would be one status more
+		if open && g != nil { // ipmitool has no session: its Open would only read the status again
 			if err := p.Open(ctx); err != nil {
 				done <- err
 				return
@@ -202,7 +204,7 @@ func (c *Client) attempt(ctx context.Context, only *bmc.Identity, f func(provide
 		}
 		done <- f(p)
 	}()
-	err := within(ctx, done)
+	err := waitShortly(ctx, done)
 	if g != nil {
 		c.sent = g.sent()
 	}
@@ -220,8 +222,8 @@ func (c *Client) attempt(ctx context.Context, only *bmc.Identity, f func(provide
 
 var errLate = errors.New("the provider did not return in time")
 
-// within waits for done until shortly after the end of ctx.
-func within(ctx context.Context, done <-chan error) error {
+// waitShortly waits for done until lateReturn after the end of ctx.
+func waitShortly(ctx context.Context, done <-chan error) error {
 	select {
 	case err := <-done:
 		return err
@@ -235,7 +237,7 @@ func within(ctx context.Context, done <-chan error) error {
 	}
 }
 
-// logout frees the BMC's session of a provider that failed, once it is back.
+// logout ends the session of a provider that failed, after it has returned.
 func logout(ctx context.Context, p provider, g *guard, done <-chan error, late bool) {
 	if late {
 		<-done
@@ -243,12 +245,12 @@ func logout(ctx context.Context, p provider, g *guard, done <-chan error, late b
 	end(ctx, p, g)
 }
 
-// end logs out, whatever became of ctx.
+// end logs out, even after the end of ctx.
 func end(ctx context.Context, p provider, g *guard) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
 	g.begin(ctx, nil)
-	_ = p.Close(ctx) // a session that cannot be ended ends by the BMC's own timeout
+	_ = p.Close(ctx) // otherwise the BMC's own timeout ends the session
 	g.transport.CloseIdleConnections()
 }
 
@@ -262,11 +264,11 @@ func (c *Client) Close(ctx context.Context) error {
 	return nil
 }
 
-// Audit says whether the BMC's certificate is checked.
+// Audit reports whether the BMC's certificate is verified.
 func (c *Client) Audit(context.Context) ([]bmc.Finding, error) {
 	if c.kind.protocol == bmc.ProtocolRedfish && (c.device.Endpoint.Plain || c.device.TLS.InsecureSkipVerify) {
 		return []bmc.Finding{{Code: bmc.FindingCertificateTrust,
-			Message: "the BMC's certificate is not checked; give tls.ca, or use the native driver with tls.pinSHA256"}}, nil
+			Message: "the BMC's certificate is not verified: set tls.ca, or use the native driver with tls.pinSHA256"}}, nil
 	}
 	return nil, nil
 }

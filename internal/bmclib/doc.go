@@ -1,18 +1,19 @@
-// Package bmclib drives BMCs through the providers of bmc-toolbox/bmclib, for
-// hardware that the native drivers refuse. It is of lower assurance: ipmitool
-// takes a forged datagram for an answer, and a restart of the BMC between two
-// readings is not noticed.
+// Package bmclib implements bmc.Power with the providers of bmc-toolbox/bmclib,
+// for hardware that the native drivers do not support. It is of lower assurance:
+// ipmitool accepts forged datagrams as answers, and a restart of the BMC between
+// two readings is not noticed.
 //
-// Of bmclib only a provider is used, one per device, made by its own
-// constructor. bmclib's Client, which tries every provider it knows with the
-// same account, never exists here; so there is no fall-back that could answer
-// in place of the provider that was asked, and no log that could hold a secret.
+// Only a single provider of bmclib is used per device, created with its own
+// constructor. bmclib's Client, which tries every provider with the same account,
+// is never used. So there is no fallback that could answer instead of the
+// configured provider, and no log that could contain a secret.
 //
-// What a provider says is taken by an exact list of answers; its "ok" to a
-// command means accepted. The proof is made above, in bmc.Proof, from readings.
+// A provider's power states are compared with an exact list. Its success of a
+// command means accepted. The proof is made from readings, in bmc.Proof.
 //
-// bmclib gives ipmitool the password in the environment of that child, which
-// lives for one command: root and fenced's own user can see it there, argv never
-// holds it. The providers over HTTPS speak through a transport of our own, which
-// bounds and times every request and keeps it on the BMC and on the one system.
+// bmclib gives ipmitool the password in the environment of that child process,
+// which runs for one command: root and fenced's own user can see it there; it is
+// never in argv. The providers over HTTPS use our own transport, which limits
+// every request in size and time, and restricts it to the BMC and the configured
+// system.
 package bmclib

@@ -12,7 +12,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 )
 
-// kindError is a cause whose kind was known where it arose.
+// kindError is an error with a known Kind.
 type kindError struct {
 	kind bmc.Kind
 	err  error
@@ -21,31 +21,31 @@ type kindError struct {
 func (e *kindError) Error() string { return e.err.Error() }
 func (e *kindError) Unwrap() error { return e.err }
 
-// shown is a cause with the text that people may see of it. It does not unwrap
-// to what a provider made, which may hold what was sent.
-type shown string
+// safeText is an error text that may be shown. It does not unwrap to the error of
+// a provider, which may contain what was sent.
+type safeText string
 
-func (s shown) Error() string { return string(s) }
+func (s safeText) Error() string { return string(s) }
 
-// fail makes the typed error of an operation.
+// fail returns the *bmc.Error of an operation.
 func (c *Client) fail(ctx context.Context, op string, sent bmc.Sent, err error) error {
 	text := err.Error()
 	kind := kindOf(err)
 	if _, known := errors.AsType[*kindError](err); !known && c.kind.protocol == bmc.ProtocolIPMI {
-		text, kind = ipmitoolSays(ctx, err)
+		text, kind = classifyIpmitool(ctx, err)
 	}
 	if kind == bmc.KindProtocol && ctx.Err() != nil {
-		kind = bmc.KindUnreachable // net/http may word a cut request in a way that no error type tells
+		kind = bmc.KindUnreachable // net/http may report a cut request without a typed error
 	}
-	var cause error = shown(c.scrub(text))
+	var cause error = safeText(c.scrub(text))
 	if ended := ctx.Err(); ended != nil {
 		cause = errors.Join(cause, ended)
 	}
 	return &bmc.Error{Kind: kind, Op: op, Addr: c.device.String(), Sent: sent, Err: cause}
 }
 
-// scrub makes text fit to show: without the password, even when a BMC repeats
-// it, without control characters, and not long. // I25
+// scrub makes text safe to show: without the password, even if a BMC repeats it,
+// without control characters, and short. // I25
 func (c *Client) scrub(text string) string {
 	if p := c.device.Password.Reveal(); p != "" {
 		text = strings.ReplaceAll(text, p, "[redacted]")
@@ -53,7 +53,7 @@ func (c *Client) scrub(text string) string {
 	return bmc.Printable(text, maxText)
 }
 
-// kindOf classes what was seen on the wire.
+// kindOf classifies errors of requests.
 func kindOf(err error) bmc.Kind {
 	if e, ok := errors.AsType[*kindError](err); ok {
 		return e.kind
@@ -78,10 +78,10 @@ func kindOf(err error) bmc.Kind {
 	return bmc.KindProtocol
 }
 
-// ipmitoolSays reads ipmitool's complaint. It has one sentence for a dead BMC and
-// for a wrong account, and this one must never look like a refused account:
-// that would end the level at once.
-func ipmitoolSays(ctx context.Context, err error) (string, bmc.Kind) {
+// classifyIpmitool interprets ipmitool's error message. It is the same for a dead
+// BMC and for a wrong account, and must never count as a refused account: that
+// would end the level at once.
+func classifyIpmitool(ctx context.Context, err error) (string, bmc.Kind) {
 	text := err.Error()
 	lower := strings.ToLower(text)
 	switch {

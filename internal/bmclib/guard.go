@@ -27,9 +27,9 @@ const (
 	maxBody       = 1 << 20
 )
 
-// guard is the transport beneath a provider. It binds every request to the
-// context of the operation, keeps it on the BMC and on the configured system,
-// bounds the answer, and remembers what the provider does not tell.
+// guard is the transport of a provider. It binds every request to the context of
+// the operation, restricts it to the BMC and the configured system, limits the
+// answer, and records what the provider does not report.
 type guard struct {
 	endpoint  bmc.Endpoint
 	provider  string
@@ -38,16 +38,16 @@ type guard struct {
 
 	mu       sync.Mutex
 	ctx      context.Context
-	err      error // of the last request that got no answer
-	status   int   // of the last answer that was an error
+	err      error // of the last request without an answer
+	status   int   // of the last error answer
 	switched bmc.Sent
 	who      bmc.Identity
-	only     *bmc.Identity // the machine that may be switched; nil is any
+	only     *bmc.Identity // the only machine that may be switched; nil = any
 }
 
 func newGuard(d bmc.Device, provider string, conf *tls.Config) *guard {
 	g := &guard{endpoint: d.Endpoint, provider: provider, transport: &http.Transport{
-		// No Proxy: the credentials go to the BMC and nowhere else.
+		// No Proxy: credentials are sent to the BMC and nowhere else.
 		DialContext:            (&net.Dialer{Timeout: dialTimeout}).DialContext,
 		TLSClientConfig:        conf,
 		TLSHandshakeTimeout:    tlsTimeout,
@@ -57,15 +57,16 @@ func newGuard(d bmc.Device, provider string, conf *tls.Config) *guard {
 		IdleConnTimeout:        30 * time.Second,
 		DisableCompression:     true,
 	}}
-	jar, _ := cookiejar.New(nil) // fails never, by its source
+	jar, _ := cookiejar.New(nil) // never fails, according to its source
 	g.client = &http.Client{Transport: g, Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return errors.New("the BMC redirects: not followed") // a redirected POST could look accepted
 	}}
 	return g
 }
 
-// begin binds what follows to ctx. The providers know contexts only as a
-// timeout that they compute at login. Only the machine that is given is switched.
+// begin binds later requests to ctx. The providers use contexts only for a
+// timeout that they compute at login. If only is set, only that machine may be
+// switched.
 func (g *guard) begin(ctx context.Context, only *bmc.Identity) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -73,7 +74,7 @@ func (g *guard) begin(ctx context.Context, only *bmc.Identity) {
 	g.client.Timeout = 0
 }
 
-// RoundTrip sends req, unless it leads elsewhere, and reads the whole answer.
+// RoundTrip sends req, unless its URL is not allowed, and reads the whole answer.
 func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.Body != nil {
 		defer req.Body.Close()
@@ -88,21 +89,21 @@ func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	case resp.StatusCode >= http.StatusBadRequest:
 		g.status = resp.StatusCode
 	}
-	if switches(req) && resp.StatusCode < http.StatusInternalServerError {
-		g.switched = bmc.SentYes // it arrived, and was taken or refused
+	if isPowerCommand(req) && resp.StatusCode < http.StatusInternalServerError {
+		g.switched = bmc.SentYes // it arrived, and was accepted or refused
 	}
 	return resp, nil
 }
 
 func (g *guard) send(req *http.Request) (*http.Response, error) {
-	if err := g.foreign(req.URL); err != nil {
+	if err := g.checkURL(req.URL); err != nil {
 		return nil, err
 	}
 	g.mu.Lock()
 	ctx := g.ctx
-	if switches(req) {
+	if isPowerCommand(req) {
 		if g.only != nil {
-			if err := stranger(*g.only, g.who); err != nil {
+			if err := identityError(*g.only, g.who); err != nil {
 				g.mu.Unlock()
 				return nil, err
 			}
@@ -111,17 +112,17 @@ func (g *guard) send(req *http.Request) (*http.Response, error) {
 	}
 	g.mu.Unlock()
 	req = req.Clone(ctx)
-	req.Close = false // one handshake for all requests
-	if switches(req) {
-		req.Header.Del("If-Match") // some firmware refuses it on every action
+	req.Close = false // one TLS handshake for all requests
+	if isPowerCommand(req) {
+		req.Header.Del("If-Match") // some firmware rejects it on every action
 	}
-	if logsIn(req) {
+	if isLogin(req) {
 		return g.login(ctx, req)
 	}
 	return g.exchange(req)
 }
 
-// exchange sends req and reads the answer to its end.
+// exchange sends req and reads the whole answer.
 func (g *guard) exchange(req *http.Request) (*http.Response, error) {
 	resp, err := g.transport.RoundTrip(req)
 	if err != nil {
@@ -136,7 +137,7 @@ func (g *guard) exchange(req *http.Request) (*http.Response, error) {
 		return nil, &kindError{bmc.KindProtocol, fmt.Errorf("the answer is larger than %d bytes", maxBody)}
 	}
 	if resp.StatusCode == http.StatusOK && req.Method == http.MethodGet {
-		if err := g.look(req.URL.Path, body); err != nil {
+		if err := g.inspect(req.URL.Path, body); err != nil {
 			return nil, err
 		}
 	}
@@ -144,14 +145,14 @@ func (g *guard) exchange(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// switches says whether req can change the power.
-func switches(req *http.Request) bool {
+// isPowerCommand reports whether req can change the power state.
+func isPowerCommand(req *http.Request) bool {
 	return req.Method == http.MethodPost && (strings.Contains(req.URL.Path, "/Actions/") || strings.Contains(req.URL.Path, "/api/actions/"))
 }
 
-// foreign refuses what leads off the BMC, and off the configured system: a
-// provider takes the only system of the service, whichever it is that day. // I8 // I10
-func (g *guard) foreign(u *url.URL) error {
+// checkURL rejects a URL outside the BMC and the configured system: a provider
+// uses the only system of the service, whichever it is at the time. // I8, I10
+func (g *guard) checkURL(u *url.URL) error {
 	scheme, port := "https", "443"
 	if g.endpoint.Plain {
 		scheme, port = "http", "80"
@@ -160,7 +161,7 @@ func (g *guard) foreign(u *url.URL) error {
 		port = p
 	}
 	if u.Scheme != scheme || u.User != nil || !strings.EqualFold(u.Hostname(), g.endpoint.Host) || port != fmt.Sprint(g.endpoint.Port) {
-		return &kindError{bmc.KindProtocol, fmt.Errorf("the request leads to another service, %q: not sent", u.Scheme+"://"+u.Host)}
+		return &kindError{bmc.KindProtocol, fmt.Errorf("the request was not sent, because its URL is on another service, %q", u.Scheme+"://"+u.Host)}
 	}
 	system := g.endpoint.System
 	if system == "" {
@@ -175,22 +176,22 @@ func (g *guard) foreign(u *url.URL) error {
 	return nil
 }
 
-// sent says what became of the command since begin.
+// sent returns whether a command may have arrived since begin.
 func (g *guard) sent() bmc.Sent {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.switched
 }
 
-// identity is who the last answer was about.
+// identity is the identity in the last answer.
 func (g *guard) identity() bmc.Identity {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.who
 }
 
-// cause is the reason behind a provider's error, where it was seen on the wire:
-// the providers pass text on.
+// cause returns the cause of a provider's error, if it was seen in a request: the
+// providers return only text.
 func (g *guard) cause(err error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -191,6 +191,6 @@ func TestForeign(t *testing.T) {
 	} {
 		u, err := url.Parse(address)
 		require.NoError(t, err)
-		assert.Equal(t, ok, g.foreign(u) == nil, address)
+		assert.Equal(t, ok, g.checkURL(u) == nil, address)
 	}
 }

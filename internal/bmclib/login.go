@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// loginTimeout is how long the answer to a login is waited for, to end the
-// session that it may have begun.
+// loginTimeout is how long to wait for the answer to a login after ctx ended, to
+// end the session that it may have started.
 const loginTimeout = 10 * time.Second
 
-// logsIn says whether req begins a Redfish session.
-func logsIn(req *http.Request) bool {
+// isLogin reports whether req starts a Redfish session.
+func isLogin(req *http.Request) bool {
 	return req.Method == http.MethodPost && strings.HasSuffix(strings.TrimSuffix(req.URL.Path, "/"), "/Sessions")
 }
 
-// login sends req beyond the end of ctx: a session that a BMC opened for a caller
-// who is gone would hold one of its few places.
+// login sends req beyond the end of ctx: a session that nobody ends would use one
+// of the BMC's few sessions.
 func (g *guard) login(ctx context.Context, req *http.Request) (*http.Response, error) {
 	type answer struct {
 		resp *http.Response
@@ -44,12 +44,12 @@ func (g *guard) login(ctx context.Context, req *http.Request) (*http.Response, e
 	}
 }
 
-// forget ends the session that resp began.
+// forget ends the session that resp started.
 func (g *guard) forget(ctx context.Context, req *http.Request, resp *http.Response) {
 	defer g.transport.CloseIdleConnections()
 	session, err := req.URL.Parse(resp.Header.Get("Location"))
 	token := resp.Header.Get("X-Auth-Token")
-	if err != nil || token == "" || g.foreign(session) != nil {
+	if err != nil || token == "" || g.checkURL(session) != nil {
 		return
 	}
 	end, err := http.NewRequestWithContext(ctx, http.MethodDelete, session.String(), nil)
@@ -57,5 +57,5 @@ func (g *guard) forget(ctx context.Context, req *http.Request, resp *http.Respon
 		return
 	}
 	end.Header.Set("X-Auth-Token", token)
-	_, _ = g.exchange(end) // a session that cannot be ended ends by the BMC's own timeout
+	_, _ = g.exchange(end) // otherwise the BMC's own timeout ends the session
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 )
 
-// look reads along in an answer: who the system is, and whether a state that the
-// provider will take from it is really there.
-func (g *guard) look(path string, body []byte) error {
+// inspect reads the identity in an answer, and checks that a power state that the
+// provider will use is really in it.
+func (g *guard) inspect(path string, body []byte) error {
 	if g.provider == asrockrack.ProviderName {
 		if strings.HasSuffix(path, "/api/chassis-status") {
 			return hasPowerStatus(body)
@@ -28,7 +28,8 @@ func (g *guard) look(path string, body []byte) error {
 	return nil
 }
 
-// hasPowerStatus: the provider reads a missing power_status as 0, which is off. // I1
+// hasPowerStatus returns an error if power_status is missing: the provider reads
+// a missing one as 0, which is off. // I1
 func hasPowerStatus(body []byte) error {
 	var chassis struct {
 		PowerStatus *int `json:"power_status"`
@@ -39,7 +40,7 @@ func hasPowerStatus(body []byte) error {
 	return nil
 }
 
-// systemIdentity finds who a Redfish ComputerSystem says it is.
+// systemIdentity returns the identity in a Redfish ComputerSystem.
 func systemIdentity(body []byte) (bmc.Identity, bool) {
 	var system struct {
 		Type         string `json:"@odata.type"`
@@ -54,13 +55,13 @@ func systemIdentity(body []byte) (bmc.Identity, bool) {
 
 const maxIdentity = 64
 
-// stranger is why a command for the machine that was read is not given to the one
-// that answers now. What tells nothing of itself cannot be compared: such a device
-// is used only where somebody enrolled it.
-func stranger(read, answers bmc.Identity) error {
+// identityError returns an error if another machine answers than the one that was
+// read. A device that reports no identity cannot be compared; it is used only if
+// it was enrolled.
+func identityError(read, answers bmc.Identity) error {
 	if read.Equal(answers) {
 		return nil
 	}
-	return &kindError{bmc.KindIdentity, fmt.Errorf("the system %q (serial %q) was read, and now %q (serial %q) answers: no command is sent",
+	return &kindError{bmc.KindIdentity, fmt.Errorf("system %q (serial %q) was read, but %q (serial %q) answers now; no command was sent",
 		read.UUID, read.Serial, answers.UUID, answers.Serial)}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 )
 
-// provider is what is used of a provider of bmclib.
+// provider is the part of a bmclib provider that is used.
 type provider interface {
 	Open(ctx context.Context) error
 	Close(ctx context.Context) error
@@ -25,24 +25,26 @@ type provider interface {
 	PowerSet(ctx context.Context, state string) (bool, error)
 }
 
-// kind is one provider that can be asked for by name.
-type kind struct {
+// providerSpec is one provider that can be configured by name.
+type providerSpec struct {
 	name     string
 	protocol bmc.Protocol
-	// answers are the exact texts of its power states, spaces around cut off.
+	// answers are the exact texts of its power states, without surrounding spaces.
 	answers map[string]bmc.PowerState
-	// skips: an off is not sent where the status lacks the word for on.
-	skips bool
-	build func(d bmc.Device, c *http.Client) provider
+	// skipsOff: the provider sends no off if the status does not contain the word
+	// for on.
+	skipsOff bool
+	build    func(d bmc.Device, c *http.Client) provider
 }
 
-// redfishAnswers are Redfish's own words, which these providers pass on.
+// redfishAnswers are Redfish's own texts, which these providers pass on.
 var redfishAnswers = map[string]bmc.PowerState{"On": bmc.On, "Off": bmc.Off}
 
-// kinds are the providers by name; the first of a protocol is its default.
-var kinds = []kind{
+// providerSpecs are the providers by name; the first of a protocol is its
+// default.
+var providerSpecs = []providerSpec{
 	{
-		name: ipmitool.ProviderName, protocol: bmc.ProtocolIPMI, skips: true,
+		name: ipmitool.ProviderName, protocol: bmc.ProtocolIPMI, skipsOff: true,
 		answers: map[string]bmc.PowerState{"Chassis Power is on": bmc.On, "Chassis Power is off": bmc.Off},
 	},
 	{
@@ -64,15 +66,15 @@ var kinds = []kind{
 		},
 	},
 	{
-		name: asrockrack.ProviderName, protocol: bmc.ProtocolRedfish, answers: redfishAnswers, // its texts are the same two
+		name: asrockrack.ProviderName, protocol: bmc.ProtocolRedfish, answers: redfishAnswers, // it uses the same two texts
 		build: func(d bmc.Device, c *http.Client) provider {
 			return asrockrack.NewWithOptions(host(d)+":"+port(d), d.Username, d.Password.Reveal(), logr.Discard(), asrockrack.WithHTTPClient(c))
 		},
 	},
 }
 
-// refused are providers that bmclib has and that cannot be relied upon here.
-var refused = map[string]string{
+// unusableProviders are providers of bmclib that are not reliable enough.
+var unusableProviders = map[string]string{
 	"supermicro": "it switches power through Redfish all the same, over connections that fenced can neither verify by a pin nor bound; " +
 		"use provider gofish",
 	"IntelAMT": "it says off of whatever is not on, a sleeping machine too, and takes an error for off when it is to switch off; " +
@@ -81,25 +83,25 @@ var refused = map[string]string{
 	"rpc":           "it is no BMC",
 }
 
-// choose finds the provider that the device asks for.
-func choose(d bmc.Device) (kind, error) {
-	if why, ok := refused[d.Provider]; ok {
-		return kind{}, fmt.Errorf("provider %s cannot be used: %s", d.Provider, why)
+// choose finds the provider that the device is configured with.
+func choose(d bmc.Device) (providerSpec, error) {
+	if why, ok := unusableProviders[d.Provider]; ok {
+		return providerSpec{}, fmt.Errorf("provider %s cannot be used: %s", d.Provider, why)
 	}
 	var names []string
-	for _, k := range kinds {
+	for _, k := range providerSpecs {
 		switch {
 		case d.Provider == k.name && d.Endpoint.Protocol != k.protocol:
-			return kind{}, fmt.Errorf("provider %s speaks %s, and the address is %s", k.name, k.protocol, d.Endpoint)
+			return providerSpec{}, fmt.Errorf("provider %s uses %s, but the address is %s", k.name, k.protocol, d.Endpoint)
 		case d.Provider == k.name, d.Provider == "" && d.Endpoint.Protocol == k.protocol:
 			return k, nil
 		}
 		names = append(names, k.name)
 	}
-	return kind{}, fmt.Errorf("there is no provider %q; known are %s", d.Provider, strings.Join(names, ", "))
+	return providerSpec{}, fmt.Errorf("unknown provider %q; use one of %s", d.Provider, strings.Join(names, ", "))
 }
 
-// host is the host as it stands before a port.
+// host is the host in the form in which a port can follow.
 func host(d bmc.Device) string {
 	if strings.Contains(d.Endpoint.Host, ":") {
 		return "[" + d.Endpoint.Host + "]"

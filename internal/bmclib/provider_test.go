@@ -30,12 +30,12 @@ func TestChoose(t *testing.T) {
 		{"dell", redfish, "dell", ""},
 		{"openbmc", redfish, "openbmc", ""},
 		{"asrockrack", redfish, "asrockrack", ""},
-		{"ipmitool", redfish, "", "speaks ipmi"},
-		{"gofish", ipmi, "", "speaks redfish"},
+		{"ipmitool", redfish, "", "uses ipmi"},
+		{"gofish", ipmi, "", "uses redfish"},
 		{"supermicro", redfish, "", "use provider gofish"},
 		{"IntelAMT", redfish, "", "fence_amt_ws"},
 		{"rpc", redfish, "", "no BMC"},
-		{"idrac", redfish, "", "known are ipmitool, gofish"},
+		{"idrac", redfish, "", "use one of ipmitool, gofish"},
 	} {
 		k, err := choose(bmc.Device{Provider: c.provider, Endpoint: c.endpoint})
 		assert.Equal(t, c.want, k.name)
@@ -101,7 +101,7 @@ func FuzzAnswer(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		for _, k := range kinds {
+		for _, k := range providerSpecs {
 			state, raw := k.parse(text)
 			if len(raw) > maxRaw {
 				t.Fatalf("raw has %d bytes", len(raw))

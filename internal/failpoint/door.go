@@ -32,8 +32,8 @@ func (p failingPower) Send(ctx context.Context, c bmc.Command) (bmc.Receipt, err
 	return receipt, err
 }
 
-// commanding is the step of the open run on a device, and which of the host's devices
-// it is: deviceN of Devices.
+// commanding returns the Node and the step of the open run on a device, and which
+// of the host's devices it is: deviceN of Devices.
 func (b *logbook) commanding(device string) (node, name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -46,10 +46,11 @@ func (b *logbook) commanding(device string) (node, name string) {
 	return "", unasked
 }
 
-// unasked is the step of a command that no saved run asks for. // I19
+// unasked replaces the step of a command that no saved run explains. // I19
 const unasked = "unsaved"
 
-// failingKube has a point before and after every write of a run, and of the Lease.
+// failingKube has a point before and after every write of a run, and of the
+// Lease.
 type failingKube struct{ engine.Kube }
 
 func (k failingKube) Act(ctx context.Context, r remediate.Run, a remediate.Action, backups [][]byte, b remediate.Backup) error {

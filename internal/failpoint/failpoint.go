@@ -17,24 +17,26 @@ import (
 	"github.com/fenced/fenced/internal/event"
 )
 
-// Files of the directory that say how the points in it work.
+// Files of the directory that configure the points.
 const (
-	// onlyPoints has patterns, one to a line: a point that matches none is passed by.
+	// onlyPoints contains patterns, one per line: a point that matches none does
+	// not kill.
 	onlyPoints = "only"
-	// eachNode makes the points of each Node other points, and tosses a coin for each.
-	// What the file holds is the seed: the same points kill for the same seed.
+	// eachNode makes the points of each Node separate points, each of which kills
+	// with a chance of one half. The file contains the seed: the same seed chooses
+	// the same points.
 	eachNode = "each"
 )
 
-// Wrap puts a point before and after all that leaves the engine: each save,
-// each command to a device, each write to a cluster and each durable record.
+// Wrap adds a point before and after every effect of the engine: each save, each
+// command to a device, each write to a cluster and each durable record.
 func Wrap(o engine.Options) engine.Options {
 	if os.Getenv("FENCED_FAILPOINTS") == "" {
 		return o
 	}
 	b := newLogbook()
 	o.Store = failingStore{Store: o.Store, book: b}
-	if o.Owners != nil { // else they are made of the store
+	if o.Owners != nil { // otherwise they are made from the store
 		o.Owners = failingOwners{o.Owners, b}
 	}
 	if open := o.Open; open != nil {
@@ -60,13 +62,13 @@ func Wrap(o engine.Options) engine.Options {
 	return o
 }
 
-// marking is held while a point is marked, and for ever by the one that kills, so
-// that no two points mark one death.
+// marking is locked while a point writes its marker, and forever by the point
+// that kills, so that no two points claim the same kill.
 var marking sync.Mutex
 
-// reach kills this process with SIGKILL the first time a point is reached
-// in the life of the directory FENCED_FAILPOINTS: a marker file per point says
-// that it has been passed. Only the tests build with this tag.
+// reach kills this process with SIGKILL when a point is reached for the first
+// time in the directory FENCED_FAILPOINTS; a marker file per point records that.
+// Only tests build with this tag.
 func reach(node string, name ...string) {
 	dir, point := os.Getenv("FENCED_FAILPOINTS"), strings.Join(slices.DeleteFunc(name, func(s string) bool { return s == "" }), "-")
 	if !chosen(dir, point) {
@@ -84,7 +86,7 @@ func reach(node string, name ...string) {
 		return
 	}
 	if spared {
-		_, _ = f.WriteString("spared") // else the marker is its existence
+		_, _ = f.WriteString("spared") // otherwise the marker is empty
 	}
 	_ = f.Close()
 	if !spared {
@@ -93,7 +95,7 @@ func reach(node string, name ...string) {
 	}
 }
 
-// chosen says whether a point may kill.
+// chosen reports whether a point may kill.
 func chosen(dir, point string) bool {
 	text, err := os.ReadFile(filepath.Join(dir, onlyPoints))
 	if err != nil { // there is no such list

@@ -11,8 +11,8 @@ import (
 	"github.com/fenced/fenced/internal/state"
 )
 
-// logbook knows every run as it was last saved or loaded, so that a point can be
-// named after the step in which it is reached.
+// logbook knows every run as it was last saved or loaded. The name of a point
+// contains the step of the run.
 type logbook struct {
 	mu   sync.Mutex
 	runs map[string]remediate.Run
@@ -20,14 +20,15 @@ type logbook struct {
 
 func newLogbook() *logbook { return &logbook{runs: map[string]remediate.Run{}} }
 
-// decodeSaved reads the run in a record; ok is false for another kind of record.
+// decodeSaved decodes the run in a record; ok is false for another kind of
+// record.
 func decodeSaved(r state.Record) (run remediate.Run, ok bool) {
 	saved := struct{ Data *remediate.Run }{&run}
 	ok = r.Kind == state.KindRun && json.Unmarshal(r.Data, &saved) == nil
 	return run, ok
 }
 
-// note takes in a run.
+// note records a run.
 func (b *logbook) note(r state.Record) {
 	run, ok := decodeSaved(r)
 	if !ok {
@@ -38,14 +39,14 @@ func (b *logbook) note(r state.Record) {
 	b.runs[r.Key] = run
 }
 
-// saving is what a record is called in the names of points, and whose it is: a run's
-// carries its step, and the action that is done once it is durable, or that a person
-// ordered something.
+// saving returns the Node and the name of the point of a record. The name of a
+// run's point contains its step, and the action that follows the save, or that a
+// person ordered something.
 func (b *logbook) saving(r state.Record) (node string, name []string) {
 	run, ok := decodeSaved(r)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	last := b.runs[r.Key] // also of a backup, which has the run's key
+	last := b.runs[r.Key] // also for a backup, which has the run's key
 	if !ok {
 		return last.Target.Node, []string{string(r.Kind)}
 	}
@@ -59,7 +60,7 @@ func (b *logbook) saving(r state.Record) (node string, name []string) {
 	return run.Target.Node, []string{string(r.Kind), string(run.Step), why}
 }
 
-// ordered counts what people want of a run.
+// ordered counts the orders of people in a run.
 func ordered(r remediate.Run) (n int) {
 	for _, o := range []*remediate.Order{r.Unfence, r.Abort, r.Retry, r.Confirmed} {
 		if o != nil {
@@ -69,7 +70,7 @@ func ordered(r remediate.Run) (n int) {
 	return n
 }
 
-// failingStore has a point before and after everything that changes in a store.
+// failingStore has a point before and after every change in a store.
 type failingStore struct {
 	state.Store
 	book *logbook
@@ -101,7 +102,7 @@ func (s failingStore) List(ctx context.Context, kind state.Kind) ([]state.Record
 	return list, err
 }
 
-// failingOwners gives claims whose stores have points.
+// failingOwners returns claims whose stores have points.
 type failingOwners struct {
 	state.Owners
 	book *logbook

@@ -40,7 +40,7 @@ func TestFenceAPCSNMP(t *testing.T) {
 			d.Parameters[name] = value
 		}
 		d.Endpoint.Host = "192.0.2.9"
-		return client(t, system, d)
+		return client(t, systemPath, d)
 	}
 	c := power("9")
 	receipt, err := c.Send(t.Context(), bmc.CommandOff)

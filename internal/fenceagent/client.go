@@ -15,12 +15,12 @@ import (
 type Client struct {
 	device bmc.Device
 	timing bmc.Timing
-	places places
+	places searchPath
 	// session never changes: each run of an agent is a session of its own, and a
-	// restart of the device between two cannot be seen.
+	// restart of the device between two runs cannot be detected.
 	session uint64
-	// listed is when the agent was last asked for its outlets, and had the device's.
-	listed time.Time
+	// listedAt is when the agent's list was last read and contained the outlet.
+	listedAt time.Time
 }
 
 var (
@@ -31,19 +31,19 @@ var (
 // sessions makes session numbers unique in the process.
 var sessions atomic.Uint64
 
-// New prepares a Client; it runs nothing. It refuses an agent that switches no
-// power, that is not installed, or that others than root could have changed.
-func New(d bmc.Device, t bmc.Timing) (bmc.Power, error) { return newClient(d, t, system) }
+// New returns a Client; it runs nothing. It refuses an agent that switches no
+// power, that is not installed, or that users other than root could have changed.
+func New(d bmc.Device, t bmc.Timing) (bmc.Power, error) { return newClient(d, t, systemPath) }
 
-func newClient(d bmc.Device, t bmc.Timing, p places) (*Client, error) {
+func newClient(d bmc.Device, t bmc.Timing, p searchPath) (*Client, error) {
 	c := &Client{device: d, timing: t, places: p, session: sessions.Add(1)}
 	if d.TLS != (bmc.TLS{}) {
-		return nil, c.fail("open", bmc.SentNo, unsupported("a fence agent does not know the entry's tls; use the agent's own parameters, like ssl_insecure"))
+		return nil, c.fail("open", bmc.SentNo, unsupported("a fence agent does not use the entry's tls; set the agent's own parameters, like ssl_insecure"))
 	}
 	if _, why := d.ConfigError(); why != "" {
 		return nil, c.fail("open", bmc.SentNo, unsupported("%s", why))
 	}
-	if err := switchesPower(d.Agent); err != nil {
+	if err := checkSwitchesPower(d.Agent); err != nil {
 		return nil, c.fail("open", bmc.SentNo, err)
 	}
 	if _, err := p.find(d.Agent); err != nil {
@@ -52,33 +52,33 @@ func newClient(d bmc.Device, t bmc.Timing, p places) (*Client, error) {
 	return c, nil
 }
 
-// Read runs the agent's status, and for an Off its list.
+// Read runs the agent's status action, and after an Off its list action.
 func (c *Client) Read(ctx context.Context) (bmc.Reading, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timing.ReadTimeout)
 	defer cancel()
 	end, _, err := c.act(ctx, "status")
 	if err == nil && end.code != 0 && end.code != 2 {
-		err = c.complain(end)
+		err = c.agentError(end)
 	}
 	if err != nil {
 		return bmc.Reading{}, c.fail("read power state", bmc.SentNo, err)
 	}
 	r := bmc.Reading{At: time.Now(), Session: c.session}
 	if r.State, r.Raw = status(end); r.State == bmc.Off {
-		if err := c.confirm(ctx, &r); err != nil {
+		if err := c.confirmOff(ctx, &r); err != nil {
 			return bmc.Reading{}, c.fail("read power state", bmc.SentNo, err)
 		}
 	}
 	return r, nil
 }
 
-// status reads a status that ended with 0 or 2. On and Off need the exit status
-// and the words to agree; only the words for On may be missing. // I1
-func status(end ending) (bmc.PowerState, string) {
-	words := said(end.stdout)
+// status interprets a status that ended with 0 or 2. The exit status and the
+// output must agree. Only the output for On may be missing. // I1
+func status(end result) (bmc.PowerState, string) {
+	words := statusLine(end.stdout)
 	raw := words
 	if raw == "" {
-		raw = fmt.Sprintf("exit status %d, no word about the status", end.code)
+		raw = fmt.Sprintf("exit status %d, no status in the output", end.code)
 	}
 	raw = bmc.Printable(raw, maxRaw)
 	switch {
@@ -90,9 +90,9 @@ func status(end ending) (bmc.PowerState, string) {
 	return bmc.Unknown, raw
 }
 
-// said is the one line "Status: ..." of the output, in capitals; two of them are
-// both shown, and equal neither word.
-func said(stdout []byte) string {
+// statusLine returns the line "Status: ..." of the output, in capitals. If there
+// are two, it returns both, which matches neither state.
+func statusLine(stdout []byte) string {
 	var words []string
 	for line := range strings.Lines(string(stdout)) {
 		if s := strings.ToUpper(strings.TrimSpace(line)); strings.HasPrefix(s, "STATUS:") {
@@ -102,7 +102,7 @@ func said(stdout []byte) string {
 	return strings.Join(words, "; ")
 }
 
-// Send runs the agent's on or off.
+// Send runs the agent's on or off action. It is idempotent.
 func (c *Client) Send(ctx context.Context, cmd bmc.Command) (bmc.Receipt, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timing.SendTimeout)
 	defer cancel()
@@ -112,7 +112,7 @@ func (c *Client) Send(ctx context.Context, cmd bmc.Command) (bmc.Receipt, error)
 	}
 	end, sent, err := c.act(ctx, cmd.String())
 	if err == nil && end.code != 0 {
-		err = c.complain(end)
+		err = c.agentError(end)
 	}
 	if err != nil {
 		return bmc.Receipt{}, c.fail(op, sent, err)
@@ -122,39 +122,40 @@ func (c *Client) Send(ctx context.Context, cmd bmc.Command) (bmc.Receipt, error)
 }
 
 // act runs one action of the agent. An agent that was started may have switched.
-func (c *Client) act(ctx context.Context, action string) (ending, bmc.Sent, error) {
+func (c *Client) act(ctx context.Context, action string) (result, bmc.Sent, error) {
 	f, m, err := c.agent(ctx)
 	if err != nil {
-		return ending{}, bmc.SentNo, err
+		return result{}, bmc.SentNo, err
 	}
 	stdin, err := input(c.device, m, action)
 	if err != nil {
-		return ending{}, bmc.SentNo, unsupported("%w", err)
+		return result{}, bmc.SentNo, unsupported("%w", err)
 	}
 	end, err := run(ctx, command{path: f.path, stdin: stdin, limit: maxOutput})
 	if _, never := errors.AsType[*startError](err); never {
-		return ending{}, bmc.SentNo, err
+		return result{}, bmc.SentNo, err
 	}
 	return end, bmc.SentMaybe, err
 }
 
-// agent finds the agent anew, so that an update is taken up, with its metadata.
+// agent finds the agent again, so that an update is used, with its metadata.
 func (c *Client) agent(ctx context.Context) (file, metadata, error) {
 	f, err := c.places.find(c.device.Agent)
 	if err != nil {
 		return f, metadata{}, unsupported("%w", err)
 	}
-	m, err := shelf.read(ctx, f)
+	m, err := cache.read(ctx, f)
 	if err != nil && ctx.Err() == nil {
 		err = unsupported("%w", err)
 	}
-	if err == nil { // a link to it, or a copy, is the same
-		err = switchesPower(f.resolved, m.Name)
+	if err == nil { // a link or a copy of the agent counts as the same
+		err = checkSwitchesPower(f.resolved, m.Name)
 	}
 	return f, m, err
 }
 
-// Describe gives the agent as the model: agents lie together or not at all.
+// Describe returns the agent as the model: all devices of an agent may report a
+// false Off together.
 func (c *Client) Describe(ctx context.Context) (bmc.Description, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timing.ReadTimeout)
 	defer cancel()
@@ -165,5 +166,5 @@ func (c *Client) Describe(ctx context.Context) (bmc.Description, error) {
 	return bmc.Description{Model: c.device.Agent, Firmware: bmc.Printable(m.Version, maxRaw)}, nil
 }
 
-// Close has nothing to end: no agent outlives its operation.
+// Close does nothing: no agent outlives its operation.
 func (c *Client) Close(context.Context) error { return nil }

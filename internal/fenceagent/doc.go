@@ -1,22 +1,23 @@
-// Package fenceagent switches a host's power by an installed ClusterLabs fence
-// agent: an outlet of a PDU, a virtual machine, a blade of a chassis. Any agent
-// that powers off and tells the state can be used; which parameters it takes is
-// asked of the agent itself. It is of lower assurance: the agent is believed,
-// and it does not tell whose outlet it is.
+// Package fenceagent implements bmc.Power with an installed ClusterLabs fence
+// agent: for an outlet of a PDU, a virtual machine, a blade of a chassis. Any
+// agent that powers off and reports the state can be used; its own metadata says
+// which parameters it takes. It is of lower assurance: fenced trusts the agent,
+// and the device does not report which host it feeds.
 //
-// An agent is run by absolute path from the system's directories, only when it
-// belongs to root and nobody else can write it, in a process group of its own
-// that is killed whole when the context ends. It gets its parameters on stdin and
-// a bare environment: no secret is in argv or environment. What the agent does
-// with them is its own: fence_ipmilan gives the password to ipmitool's argv.
+// An agent is run by absolute path from the system's directories, only if it
+// belongs to root and nobody else can write it. It runs in a process group of its
+// own, which is killed as a whole when the context ends. It gets its parameters
+// on stdin and a minimal environment: no secret is in argv or environment. An
+// agent may still expose them: fence_ipmilan passes the password in ipmitool's
+// argv.
 //
-// Exit 2 of a status is not enough for Off, because shells, interpreters and
-// option parsers end with 2 as well when something is wrong. The agent must also
-// have said "Status: OFF", and where it switches one of several outlets, its own
-// list must name that one: many take any answer but the one for on as off, also that
-// there is no such outlet. // I1
+// Exit status 2 of a status action is not enough for Off, because shells,
+// interpreters and option parsers also end with 2 after an error. The agent must
+// also have printed "Status: OFF". If it switches one of several outlets, its own
+// list must contain that outlet: many agents treat every answer except the one
+// for on as off, even the one that the outlet does not exist. // I1
 //
-// An agent's off polls the device itself until it reads off, for power_timeout
-// (20 s by default). The engine gives it 40 s, and a status 20 s; an agent that is
-// cut short may have switched all the same, and the next reading decides.
+// An agent's off action polls the device until it reads off, for power_timeout
+// (20 s by default). The engine allows 40 s for it, and 20 s for a status. An
+// agent that is killed may have switched all the same; the next reading decides.
 package fenceagent

@@ -14,7 +14,7 @@ const (
 	maxText = 300
 )
 
-// kindError is a cause whose kind was known where it arose.
+// kindError is an error with a known Kind.
 type kindError struct {
 	kind bmc.Kind
 	err  error
@@ -27,15 +27,15 @@ func unsupported(format string, args ...any) error {
 	return &kindError{bmc.KindUnsupported, fmt.Errorf(format, args...)}
 }
 
-// shown is a cause with the text that people may see of it. It does not unwrap
-// to what an agent wrote, which may repeat a secret.
-type shown string
+// safeText is an error text that may be shown. It does not unwrap to the output
+// of an agent, which may repeat a secret.
+type safeText string
 
-func (s shown) Error() string { return string(s) }
+func (s safeText) Error() string { return string(s) }
 
-// fail makes the typed error of an operation.
+// fail returns the *bmc.Error of an operation.
 func (c *Client) fail(op string, sent bmc.Sent, err error) error {
-	kind, cause := bmc.KindProtocol, error(shown(c.scrub(err.Error())))
+	kind, cause := bmc.KindProtocol, error(safeText(c.scrub(err.Error())))
 	if e, ok := errors.AsType[*kindError](err); ok {
 		kind = e.kind
 	}
@@ -47,10 +47,10 @@ func (c *Client) fail(op string, sent bmc.Sent, err error) error {
 	return &bmc.Error{Kind: kind, Op: op, Addr: c.device.String(), Sent: sent, Err: cause}
 }
 
-// complaints are the sentences that agents of ClusterLabs end with, in small
-// letters. "Unable to connect/login" is said of a dead device and of a wrong
-// password alike, and must not look like a refused account.
-var complaints = []struct {
+// knownMessages are the last messages of ClusterLabs agents, in lower case.
+// Agents print "Unable to connect/login" both for a dead device and for a wrong
+// password, so it must not count as a refused account.
+var knownMessages = []struct {
 	text string
 	kind bmc.Kind
 }{
@@ -62,11 +62,11 @@ var complaints = []struct {
 	{"unable to obtain correct plug status", bmc.KindUnreachable},
 }
 
-// complain makes an error of an agent that ended badly.
-func (c *Client) complain(end ending) error {
-	err := fmt.Errorf("exit status %d: %s", end.code, end.complaint())
+// agentError returns the error of an agent that failed.
+func (c *Client) agentError(end result) error {
+	err := fmt.Errorf("exit status %d: %s", end.code, end.lastMessage())
 	all := strings.ToLower(string(end.stderr))
-	for _, known := range complaints {
+	for _, known := range knownMessages {
 		if strings.Contains(all, known.text) {
 			return &kindError{known.kind, err}
 		}
@@ -74,8 +74,8 @@ func (c *Client) complain(end ending) error {
 	return err
 }
 
-// scrub makes text fit to show: without secrets, even when an agent repeats
-// them, without control characters, and not long. // I25
+// scrub makes text safe to show: without secrets, even if an agent repeats them,
+// without control characters, and short. // I25
 func (c *Client) scrub(text string) string {
 	secrets := []string{c.device.Password.Reveal()}
 	for _, s := range c.device.SecretParameters {

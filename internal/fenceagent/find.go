@@ -11,29 +11,29 @@ import (
 	"syscall"
 )
 
-// places are where agents may lie, and whom they must belong to.
-type places struct {
+// searchPath is where agents may be installed, and who must own them.
+type searchPath struct {
 	dirs  []string
 	owner uint32
 }
 
-// system are the directories that packages install agents to.
-var system = places{dirs: []string{"/usr/sbin", "/usr/bin", "/sbin"}}
+// systemPath has the directories to which packages install agents.
+var systemPath = searchPath{dirs: []string{"/usr/sbin", "/usr/bin", "/sbin"}}
 
 var agentName = regexp.MustCompile(`^fence_[a-z0-9_]+$`)
 
-// file is an agent as it lies on disk. A changed file is another key.
+// file is an agent on disk. A changed file is another key.
 type file struct {
-	path     string // as it is run: some agents look at the name they were called by
+	path     string // as it is run: some agents depend on the name of their command
 	resolved string
 	size     int64
 	modified int64
 	inode    uint64
 }
 
-// find looks for the agent. It is run with the devices' passwords by a daemon
-// that is mostly root: only what root alone can change is taken.
-func (p places) find(name string) (file, error) {
+// find finds the agent. A daemon that usually runs as root will run it with the
+// devices' passwords, so only a file that root alone can change is accepted.
+func (p searchPath) find(name string) (file, error) {
 	if !agentName.MatchString(name) {
 		return file{}, fmt.Errorf("%q is not the name of a fence agent, like fence_apc_snmp", name)
 	}
@@ -43,7 +43,7 @@ func (p places) find(name string) (file, error) {
 		case errors.Is(err, fs.ErrNotExist):
 			continue
 		case err != nil:
-			return file{}, fmt.Errorf("look for the fence agent: %w", err)
+			return file{}, fmt.Errorf("find the fence agent: %w", err)
 		}
 		return p.check(path)
 	}
@@ -51,20 +51,20 @@ func (p places) find(name string) (file, error) {
 		name, strings.Join(p.dirs, ", "))
 }
 
-func (p places) check(path string) (file, error) {
+func (p searchPath) check(path string) (file, error) {
 	resolved, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return file{}, fmt.Errorf("resolve %s: %w", path, err)
 	}
 	info, err := os.Stat(resolved)
 	if err != nil {
-		return file{}, fmt.Errorf("look at %s: %w", resolved, err)
+		return file{}, fmt.Errorf("check %s: %w", resolved, err)
 	}
 	if !info.Mode().IsRegular() || info.Mode().Perm()&0o111 == 0 {
 		return file{}, fmt.Errorf("%s is not an executable file", resolved)
 	}
 	for _, guarded := range []string{resolved, filepath.Dir(resolved), filepath.Dir(path)} {
-		if err := p.guarded(guarded); err != nil {
+		if err := p.checkOwner(guarded); err != nil {
 			return file{}, err
 		}
 	}
@@ -74,17 +74,17 @@ func (p places) check(path string) (file, error) {
 	}, nil
 }
 
-// guarded refuses what another user could change.
-func (p places) guarded(path string) error {
+// checkOwner rejects a file or directory that another user could change.
+func (p searchPath) checkOwner(path string) error {
 	info, err := os.Stat(path)
 	if err != nil {
-		return fmt.Errorf("look at %s: %w", path, err)
+		return fmt.Errorf("check %s: %w", path, err)
 	}
 	if owner := info.Sys().(*syscall.Stat_t).Uid; owner != p.owner && owner != 0 {
-		return fmt.Errorf("%s belongs to user %d, not to root: it is not run", path, owner)
+		return fmt.Errorf("%s is owned by user %d, not by root; it was not run", path, owner)
 	}
 	if info.Mode().Perm()&0o022 != 0 {
-		return fmt.Errorf("%s can be written by others than root: it is not run", path)
+		return fmt.Errorf("%s is writable by users other than root; it was not run", path)
 	}
 	return nil
 }

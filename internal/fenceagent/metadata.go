@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// metadata is what an agent says about itself.
+// metadata is what an agent reports about itself.
 type metadata struct {
 	Name       string      `xml:"name,attr"`
 	Version    string      `xml:"version,attr"`
@@ -26,8 +26,8 @@ type action struct {
 	Automatic string `xml:"automatic,attr"`
 }
 
-// decode reads what -o metadata printed, and refuses an agent that does not
-// switch power and tell its state.
+// decode parses the output of -o metadata. It rejects an agent that does not
+// switch power or does not report its state.
 func decode(text []byte) (metadata, error) {
 	var doc struct {
 		XMLName xml.Name `xml:"resource-agent"`
@@ -42,11 +42,12 @@ func decode(text []byte) (metadata, error) {
 			return metadata{}, fmt.Errorf("the agent has no action %q: it cannot be used as a power level", need)
 		}
 	}
-	// Agents that cut a node off a switch or a disk have no reboot, or switch on by
-	// themselves. The host behind them runs on: their off proves nothing. // I1
+	// Agents that disconnect a node from a network or a disk have no reboot action,
+	// or connect it again automatically. The host keeps running: their off proves
+	// nothing. // I1
 	on, _ := m.action("on")
 	if _, reboots := m.action("reboot"); !reboots || on.Automatic == "1" {
-		return metadata{}, fmt.Errorf("the agent fences network or storage, not power: it cannot prove that a host is off")
+		return metadata{}, fmt.Errorf("the agent fences network or storage, not power; it cannot prove that a host is off")
 	}
 	return m, nil
 }
@@ -69,9 +70,9 @@ func (m metadata) parameter(name string) (parameter, bool) {
 	return parameter{}, false
 }
 
-// named is the first of names that the agent takes: a parameter's name and its
-// older one.
-func (m metadata) named(names ...string) (string, bool) {
+// firstKnown returns the first of names that the agent supports: a parameter's
+// name and its older one.
+func (m metadata) firstKnown(names ...string) (string, bool) {
 	for _, n := range names {
 		if _, ok := m.parameter(n); ok {
 			return n, true
@@ -80,8 +81,8 @@ func (m metadata) named(names ...string) (string, bool) {
 	return "", false
 }
 
-// near are the names that somebody may have meant by name.
-func (m metadata) near(name string) []string {
+// similar returns the names that may have been meant by name.
+func (m metadata) similar(name string) []string {
 	var near []string
 	plain := strings.NewReplacer("-", "", "_", "")
 	for _, p := range m.Parameters {

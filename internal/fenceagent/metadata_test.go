@@ -86,7 +86,7 @@ func FuzzDecode(f *testing.F) {
 				t.Fatalf("an agent without %s was taken", need)
 			}
 		}
-		m.near("plug")
+		m.similar("plug")
 	})
 }
 
@@ -95,7 +95,7 @@ func FuzzStatus(f *testing.F) {
 	f.Add(2, []byte("Status: OFF\n"))
 	f.Add(2, []byte("Status: OFF\nStatus: ON\n"))
 	f.Fuzz(func(t *testing.T, code int, out []byte) {
-		state, raw := status(ending{code: code, stdout: out})
+		state, raw := status(result{code: code, stdout: out})
 		if len(raw) > maxRaw {
 			t.Fatalf("raw has %d bytes", len(raw))
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 )
 
-// ours are the parameters that fenced gives by itself, or must not be given.
-var ours = map[string]string{
+// reserved are the parameters that fenced sets itself, or that must not be set.
+var reserved = map[string]string{
 	"action": "fenced says what to do", "option": "fenced says what to do",
 	"ip": "write it as the address", "ipaddr": "write it as the address", "ipport": "write it with the address",
 	"username": "write it as username", "login": "write it as username",
@@ -25,15 +25,15 @@ var ours = map[string]string{
 // input is what the agent reads on stdin for one action.
 func input(d bmc.Device, m metadata, action string) ([]byte, error) {
 	values := map[string]string{"action": action}
-	if err := own(d, m, values); err != nil {
+	if err := addAddress(d, m, values); err != nil {
 		return nil, err
 	}
-	if err := given(d, m, values); err != nil {
+	if err := addConfigured(d, m, values); err != nil {
 		return nil, err
 	}
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(values)) {
-		if err := fits(values[name]); err != nil {
+		if err := checkValue(values[name]); err != nil {
 			return nil, fmt.Errorf("parameter %s of %s %w", name, d.Agent, err)
 		}
 		b.WriteString(name + "=" + values[name] + "\n")
@@ -41,8 +41,9 @@ func input(d bmc.Device, m metadata, action string) ([]byte, error) {
 	return []byte(b.String()), nil
 }
 
-// own adds the address and the account, under the names that the agent uses.
-func own(d bmc.Device, m metadata, values map[string]string) error {
+// addAddress adds the address and the account, under the names that the agent
+// uses.
+func addAddress(d bmc.Device, m metadata, values map[string]string) error {
 	var p string
 	if d.Endpoint.Port != 0 {
 		p = strconv.Itoa(d.Endpoint.Port)
@@ -59,7 +60,7 @@ func own(d bmc.Device, m metadata, values map[string]string) error {
 		if o.value == "" {
 			continue
 		}
-		name, ok := m.named(o.names...)
+		name, ok := m.firstKnown(o.names...)
 		if !ok {
 			return fmt.Errorf("%s takes no %s; leave it out", d.Agent, o.what)
 		}
@@ -68,8 +69,8 @@ func own(d bmc.Device, m metadata, values map[string]string) error {
 	return nil
 }
 
-// given adds the parameters of the administrator, those that are secret among them.
-func given(d bmc.Device, m metadata, values map[string]string) error {
+// addConfigured adds the administrator's parameters, including the secret ones.
+func addConfigured(d bmc.Device, m metadata, values map[string]string) error {
 	all := maps.Clone(d.Parameters)
 	if all == nil {
 		all = map[string]string{}
@@ -78,7 +79,7 @@ func given(d bmc.Device, m metadata, values map[string]string) error {
 		all[name] = secret.Reveal()
 	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if err := allowed(d, m, name, all[name]); err != nil {
+		if err := checkParameter(d, m, name, all[name]); err != nil {
 			return err
 		}
 		values[name] = all[name]
@@ -86,14 +87,14 @@ func given(d bmc.Device, m metadata, values map[string]string) error {
 	if err := onePlug(d, m); err != nil {
 		return err
 	}
-	return listable(d, m)
+	return checkListable(d, m)
 }
 
-// allowed refuses a parameter that the agent does not know, or that would change
-// what fenced asks it. Agents take dashes and underscores for the same.
-func allowed(d bmc.Device, m metadata, name, value string) error {
+// checkParameter rejects a parameter that the agent does not know, or that would
+// change the action. Agents treat dashes and underscores as equal.
+func checkParameter(d bmc.Device, m metadata, name, value string) error {
 	plain := strings.ReplaceAll(name, "-", "_")
-	if why, ok := ours[plain]; ok {
+	if why, ok := reserved[plain]; ok {
 		return fmt.Errorf("parameter %s of %s cannot be set: %s", name, d.Agent, why)
 	}
 	if plain == "missing_as_off" && !slices.Contains([]string{"0", "no", "off", "false"}, strings.ToLower(value)) {
@@ -102,14 +103,14 @@ func allowed(d bmc.Device, m metadata, name, value string) error {
 	if _, ok := m.parameter(name); ok {
 		return nil
 	}
-	if near := m.near(name); len(near) > 0 {
-		return fmt.Errorf("%s has no parameter %q; near are %s", d.Agent, name, strings.Join(near, ", "))
+	if near := m.similar(name); len(near) > 0 {
+		return fmt.Errorf("%s has no parameter %q; did you mean %s", d.Agent, name, strings.Join(near, ", "))
 	}
 	return fmt.Errorf("%s has no parameter %q; `%s -o metadata` lists them", d.Agent, name, d.Agent)
 }
 
-// onePlug refuses several outlets in one device: which of them two hosts share
-// could not be told. // I9
+// onePlug rejects several outlets in one device: a second host that shares one of
+// them would not be noticed. // I9
 func onePlug(d bmc.Device, m metadata) error {
 	plug, port := d.Parameters["plug"], d.Parameters["port"]
 	if plug != "" && port != "" {
@@ -126,16 +127,16 @@ func onePlug(d bmc.Device, m metadata) error {
 	return nil
 }
 
-// fits refuses what a line of name=value cannot carry as it is: agents cut off
-// spaces and one pair of quotes.
-func fits(value string) error {
+// checkValue rejects a value that a line of name=value cannot carry unchanged:
+// agents strip spaces and one pair of quotes.
+func checkValue(value string) error {
 	switch {
 	case strings.ContainsFunc(value, unicode.IsControl):
-		return fmt.Errorf("holds a control character")
+		return fmt.Errorf("contains a control character")
 	case value != strings.TrimSpace(value):
-		return fmt.Errorf("begins or ends with a space")
+		return fmt.Errorf("starts or ends with a space")
 	case len(value) > 1 && value[0] == '"' && value[len(value)-1] == '"':
-		return fmt.Errorf("stands in quotes, which the agent would cut off")
+		return fmt.Errorf("is in quotes, which the agent would strip")
 	}
 	return nil
 }

@@ -48,7 +48,7 @@ func TestInputRefuses(t *testing.T) {
 		"a password":      {func(d *bmc.Device) { d.Parameters["password"] = "x" }, "passwordFile"},
 		"a debug file":    {func(d *bmc.Device) { d.Parameters["debug_file"] = "/x" }, "passwords to a file"},
 		"an unknown name": {func(d *bmc.Device) { d.Parameters["frobnicate"] = "x" }, "-o metadata"},
-		"a near name":     {func(d *bmc.Device) { d.Parameters["Communit-y"] = "x" }, "near are community"},
+		"a near name":     {func(d *bmc.Device) { d.Parameters["Communit-y"] = "x" }, "did you mean community"},
 		"missing as off":  {func(d *bmc.Device) { d.Parameters["missing_as_off"] = "1" }, "proves nothing"},
 		"missing-as-off":  {func(d *bmc.Device) { d.Parameters["missing-as-off"] = "yes" }, "proves nothing"},
 		"an action in secret": {func(d *bmc.Device) {
@@ -62,7 +62,7 @@ func TestInputRefuses(t *testing.T) {
 		"a break in a password": {func(d *bmc.Device) { d.Password = bmc.NewSecret("a\nplug=2") }, "control character"},
 		"a space at the end":    {func(d *bmc.Device) { d.Password = bmc.NewSecret("a ") }, "space"},
 		"quotes":                {func(d *bmc.Device) { d.Password = bmc.NewSecret(`"a"`) }, "quotes"},
-		"an outlet in secret":   {func(d *bmc.Device) { d.SecretParameters = map[string]bmc.Secret{"port": bmc.NewSecret("8")} }, "is no secret"},
+		"an outlet in secret":   {func(d *bmc.Device) { d.SecretParameters = map[string]bmc.Secret{"port": bmc.NewSecret("8")} }, "is not secret"},
 		"no outlet":             {func(d *bmc.Device) { delete(d.Parameters, "plug") }, "set the parameter plug"},
 		"a port":                {func(d *bmc.Device) { d.Endpoint.Port = 1 }, "takes no port"},
 	} {
@@ -101,14 +101,14 @@ func TestFind(t *testing.T) {
 
 	require.NoError(t, os.Chmod(path, 0o775))
 	_, err = p.find("fence_alias")
-	assert.ErrorContains(t, err, "written by others")
+	assert.ErrorContains(t, err, "writable by users other than root")
 	require.NoError(t, os.Chmod(path, 0o644))
 	_, err = p.find("fence_test")
 	assert.ErrorContains(t, err, "not an executable")
 	require.NoError(t, os.Chmod(path, 0o755))
 	require.NoError(t, os.Chmod(dir, 0o777))
 	_, err = p.find("fence_test")
-	assert.ErrorContains(t, err, "written by others")
+	assert.ErrorContains(t, err, "writable by users other than root")
 }
 
 func TestOwnerOfAgents(t *testing.T) {
@@ -118,7 +118,7 @@ func TestOwnerOfAgents(t *testing.T) {
 	p := raw(t, "#!/bin/sh\n")
 	require.NoError(t, os.Chown(filepath.Join(p.dirs[0], "fence_test"), 12345, -1))
 	_, err := p.find("fence_test")
-	assert.ErrorContains(t, err, "not to root")
+	assert.ErrorContains(t, err, "not by root")
 }
 
 func TestEntriesTLSIsRefused(t *testing.T) {

@@ -2,10 +2,10 @@ package fenceagent
 
 import "path/filepath"
 
-// powerless are the agents that look like the others by their metadata and switch
-// no power: what they call off is a note of their own, or somebody's silence. The
-// host behind them runs on. // I1
-var powerless = map[string]string{
+// nonPowerAgents are agents whose metadata look like the others' and that switch
+// no power. What they call off is a note, or the silence of somebody. The host
+// keeps running. // I1
+var nonPowerAgents = map[string]string{
 	"fence_ack_manual": "it only asks a human",
 	"fence_compute":    "it tells OpenStack that a host is down and switches nothing",
 	"fence_crosslink":  "it takes a host that does not answer a ping for off",
@@ -17,10 +17,11 @@ var powerless = map[string]string{
 	"fence_watchdog":   "it only waits for the host's watchdog",
 }
 
-// switchesPower refuses the agents known to switch none, by any name that they go by.
-func switchesPower(names ...string) error {
+// checkSwitchesPower rejects the agents known to switch no power, by any of their
+// names.
+func checkSwitchesPower(names ...string) error {
 	for _, n := range names {
-		if why, ok := powerless[filepath.Base(n)]; ok {
+		if why, ok := nonPowerAgents[filepath.Base(n)]; ok {
 			return unsupported("%s cannot be used as a power level: %s", filepath.Base(n), why)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 // Agents that read back a note of their own, and no power: their off is a message
 // on a disk, a file, or a cable that does not answer. None proves a host off. // I1
 func TestAgentsWithoutPowerAreRefused(t *testing.T) {
-	for agent, why := range powerless {
+	for agent, why := range nonPowerAgents {
 		_, err := New(bmc.Device{Driver: bmc.DriverFenceAgent, Agent: agent}, timing)
 		assert.ErrorContains(t, failed(t, err, bmc.KindUnsupported), why, agent)
 	}

@@ -16,7 +16,7 @@ import (
 // switches takes the host off and on again through an installed agent.
 func switches(t *testing.T, d bmc.Device, power func() bool) {
 	t.Helper()
-	c := client(t, system, d)
+	c := client(t, systemPath, d)
 	first := read(t, c)
 	require.Equal(t, bmc.On, first.State)
 	assert.Equal(t, "STATUS: ON", first.Raw)
@@ -48,7 +48,7 @@ func TestFenceIPMILAN(t *testing.T) {
 	switches(t, d, sim.Power)
 
 	d.Password = bmc.NewSecret("wrong-secret")
-	_, err = client(t, system, d).Read(t.Context())
+	_, err = client(t, systemPath, d).Read(t.Context())
 	failed(t, err, bmc.KindUnreachable)
 }
 
@@ -79,7 +79,7 @@ func TestAgentsThatDoNotSwitchPower(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"fence_brocade", "fence_scsi", "fence_mpath", "fence_ifmib", "fence_kdump", "fence_heuristics_ping"} {
 		d := installed(t, name, "", nil)
-		_, err := client(t, system, d).Read(t.Context())
+		_, err := client(t, systemPath, d).Read(t.Context())
 		failed(t, err, bmc.KindUnsupported)
 	}
 }
@@ -90,7 +90,7 @@ func TestRealAgentIsKilled(t *testing.T) {
 	sim, err := ipmisim.StartGo(t.Context(), ipmisim.Options{})
 	require.NoError(t, err)
 	d := installed(t, "fence_ipmilan", sim.Addr(), map[string]string{"lanplus": "1"})
-	c := client(t, system, d)
+	c := client(t, systemPath, d)
 	_, err = c.Describe(t.Context()) // the metadata is there
 	require.NoError(t, err)
 	relay, err := ipmisim.StartRelay(sim.Addr())
@@ -102,7 +102,7 @@ func TestRealAgentIsKilled(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	begin := time.Now()
-	_, err = client(t, system, d).Send(ctx, bmc.CommandOff)
+	_, err = client(t, systemPath, d).Send(ctx, bmc.CommandOff)
 	assert.Equal(t, bmc.SentMaybe, failed(t, err, bmc.KindUnreachable).Sent)
 	assert.ErrorIs(t, err, context.DeadlineExceeded)
 	assert.Less(t, time.Since(begin), time.Minute)

@@ -42,23 +42,23 @@ esac
 
 // agent writes a fake agent whose actions are body, and gives where it lies.
 // $input is what stood on stdin. It lists the device's outlet.
-func agent(t *testing.T, body string) places {
+func agent(t *testing.T, body string) searchPath {
 	t.Helper()
 	return listing(t, "echo 7,worker-5", body)
 }
 
 // listing is agent with another list.
-func listing(t *testing.T, list, body string) places {
+func listing(t *testing.T, list, body string) searchPath {
 	t.Helper()
 	return raw(t, header+"input=$(cat)\ncase \"$input\" in action=list*) "+list+"; exit;; esac\n"+body+"\n")
 }
 
-func raw(t *testing.T, text string) places {
+func raw(t *testing.T, text string) searchPath {
 	t.Helper()
 	dir := t.TempDir()
 	require.NoError(t, os.Chmod(dir, 0o755))
 	executable(t, filepath.Join(dir, "fence_test"), text)
-	return places{dirs: []string{dir}, owner: uint32(os.Getuid())}
+	return searchPath{dirs: []string{dir}, owner: uint32(os.Getuid())}
 }
 
 // executable writes a script while nobody forks: a child of another test that
@@ -77,7 +77,7 @@ func device() bmc.Device {
 	}
 }
 
-func client(t *testing.T, p places, d bmc.Device) *Client {
+func client(t *testing.T, p searchPath, d bmc.Device) *Client {
 	t.Helper()
 	c, err := newClient(d, timing, p)
 	require.NoError(t, err)
@@ -109,7 +109,7 @@ func failed(t *testing.T, err error, kind bmc.Kind) *bmc.Error {
 // test is skipped where it is missing, except in CI.
 func installed(t *testing.T, name, addr string, parameters map[string]string) bmc.Device {
 	t.Helper()
-	if _, err := system.find(name); err != nil {
+	if _, err := systemPath.find(name); err != nil {
 		if os.Getenv("CI") == "true" {
 			t.Fatal(err)
 		}

@@ -16,70 +16,70 @@ import (
 
 const (
 	maxOutput = 64 << 10
-	// drain is how long output is still read after the agent ended: somebody that
-	// left its process group may hold the pipe. A busy host needs some of it to read
-	// what the agent has written.
-	drain = 2 * time.Second
+	// drainTime is how long output is read after the agent ended: a process that
+	// left its group may hold the pipe open. On a busy host some of this time is
+	// needed to read what the agent has written.
+	drainTime = 2 * time.Second
 )
 
 // command is one run of an agent.
 type command struct {
 	path  string
-	args  []string // never a secret
+	args  []string // never contains a secret
 	stdin []byte
-	limit int // bytes of each output; more ends the run
+	limit int // bytes of each output; more kills the agent
 }
 
-// ending is how a run ended by itself.
-type ending struct {
+// result is how an agent ended by itself.
+type result struct {
 	code           int
 	stdout, stderr []byte
 }
 
-// startError: the agent was not started, so it cannot have done anything.
+// startError: the agent was not started, so it cannot have switched.
 type startError struct{ err error }
 
 func (e *startError) Error() string { return e.err.Error() }
 func (e *startError) Unwrap() error { return e.err }
 
-// run starts the agent in a process group of its own, and leaves nothing of that
-// group behind: not at the end of ctx, and not when the agent ends by itself.
-func run(ctx context.Context, c command) (ending, error) {
+// run starts the agent in a process group of its own. It kills what is left of
+// that group, both when ctx ends and when the agent ends by itself.
+func run(ctx context.Context, c command) (result, error) {
 	if err := ctx.Err(); err != nil {
-		return ending{}, &startError{err}
+		return result{}, &startError{err}
 	}
 	flood := make(chan struct{})
 	var once sync.Once
 	full := func() { once.Do(func() { close(flood) }) }
-	stdout, stderr := &bounded{limit: c.limit, full: full}, &bounded{limit: c.limit, full: full}
+	stdout, stderr := &boundedBuffer{limit: c.limit, full: full}, &boundedBuffer{limit: c.limit, full: full}
 	cmd := exec.Command(c.path, c.args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(c.stdin), stdout, stderr
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C"}
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.WaitDelay = drain
+	cmd.WaitDelay = drainTime
 	if err := cmd.Start(); err != nil {
-		return ending{}, &startError{fmt.Errorf("start the agent: %w", err)}
+		return result{}, &startError{fmt.Errorf("start the agent: %w", err)}
 	}
 	why := supervise(ctx, cmd.Process.Pid, flood)
 	err := cmd.Wait()
 	if why != nil {
-		return ending{}, why
+		return result{}, why
 	}
-	end := ending{code: cmd.ProcessState.ExitCode(), stdout: stdout.bytes(), stderr: stderr.bytes()}
+	end := result{code: cmd.ProcessState.ExitCode(), stdout: stdout.bytes(), stderr: stderr.bytes()}
 	exit, exited := errors.AsType[*exec.ExitError](err)
 	switch {
 	case exited && end.code < 0:
-		return ending{}, fmt.Errorf("the agent was ended by a signal: %s", exit.ProcessState)
+		return result{}, fmt.Errorf("the agent was ended by a signal: %s", exit.ProcessState)
 	case err != nil && !exited && !errors.Is(err, exec.ErrWaitDelay):
-		return ending{}, fmt.Errorf("run the agent: %w", err)
+		return result{}, fmt.Errorf("run the agent: %w", err)
 	}
 	return end, nil
 }
 
-// supervise waits until the process ended, kills its group, and says why it did
-// not end by itself. The process is not reaped before the group is killed: its
-// number cannot have gone to somebody else.
+// supervise waits until the process ended, kills its group, and returns why it
+// did not end by itself. It reaps the process only after it killed the group, so
+// the process number cannot have been reused.
 func supervise(ctx context.Context, pid int, flood <-chan struct{}) (why error) {
 	ended := make(chan struct{})
 	go func() {
@@ -94,21 +94,21 @@ func supervise(ctx context.Context, pid int, flood <-chan struct{}) (why error) 
 	case <-flood:
 		why = errors.New("the agent wrote too much output and was killed")
 	}
-	_ = unix.Kill(-pid, unix.SIGKILL) // the group may have nobody left
+	_ = unix.Kill(-pid, unix.SIGKILL) // the group may be empty
 	<-ended
 	return why
 }
 
-// bounded keeps the first limit bytes, and calls full when more come.
-type bounded struct {
+// boundedBuffer keeps the first limit bytes, and calls full when more arrive.
+type boundedBuffer struct {
 	limit int
 	full  func()
 
-	mu  sync.Mutex // a late copy may still write when the output is taken
+	mu  sync.Mutex // output may still be written while it is read
 	buf []byte
 }
 
-func (b *bounded) Write(p []byte) (int, error) {
+func (b *boundedBuffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.buf)+len(p) > b.limit {
@@ -119,14 +119,14 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (b *bounded) bytes() []byte {
+func (b *boundedBuffer) bytes() []byte {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.buf
 }
 
-// complaint is the last thing the agent said, for people.
-func (e ending) complaint() string {
+// lastMessage is the last message of the agent.
+func (e result) lastMessage() string {
 	for _, text := range [][]byte{e.stderr, e.stdout} {
 		if s := lastLine(text); s != "" {
 			return s
@@ -135,8 +135,8 @@ func (e ending) complaint() string {
 	return "it said nothing"
 }
 
-// lastLine is the last line with something to say: ClusterLabs' agents end a
-// complaint about parameters with a pointer to their help.
+// lastLine is the last line with a message: after an error about parameters,
+// ClusterLabs' agents print a hint to their help.
 func lastLine(text []byte) string {
 	var last string
 	for line := range strings.Lines(string(text)) {

@@ -16,19 +16,21 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// maxBackup is the largest Node that is saved. etcd takes 1.5 MiB by default, but of
-// protobuf: in JSON the same Node is larger. Two of them, which is what a run keeps of
-// one Node, still fit into a record of the store. // I21
+// maxBackup is the size of the largest Node that is saved, in bytes of JSON. etcd
+// accepts 1.5 MiB by default, but of protobuf; in JSON the same Node is larger. A
+// run keeps two backups of one Node, and both fit into a record of the
+// store. // I21
 const maxBackup = 29 << 20 / 10
 
-// What can be wrong with a Secret.
+// Errors of a Secret.
 var (
 	ErrSecretMissing    = errors.New("the Secret does not exist")
 	ErrSecretIncomplete = errors.New("the Secret has no username or no password")
 )
 
-// Backup reads the whole Node afresh, as JSON and with fields this program
-// does not know. // I21
+// Backup reads the whole Node with an uncached read, as JSON, including fields
+// that this program does not know. It fails if the Node's UID is not that of the
+// target. // I2, I21
 func (c *Cluster) Backup(ctx context.Context, t remediate.Target) ([]byte, remediate.Backup, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -38,14 +40,14 @@ func (c *Cluster) Backup(ctx context.Context, t remediate.Target) ([]byte, remed
 		return nil, remediate.Backup{}, fmt.Errorf("read Node %s: %w", t.Node, err)
 	}
 	if len(data) > maxBackup {
-		return nil, remediate.Backup{}, fmt.Errorf("read Node %s: its %d bytes of JSON are more than the %d that are saved", t.Node, len(data), maxBackup)
+		return nil, remediate.Backup{}, fmt.Errorf("read Node %s: it has %d bytes of JSON, more than the %d that can be saved", t.Node, len(data), maxBackup)
 	}
 	var n corev1.Node
 	if err := json.Unmarshal(data, &n); err != nil {
 		return nil, remediate.Backup{}, fmt.Errorf("read Node %s: %w", t.Node, err)
 	}
 	if t.NodeUID != "" && string(n.UID) != t.NodeUID { // I2
-		return nil, remediate.Backup{}, fmt.Errorf("read Node %s: it is another Node than the one that was decided on", t.Node)
+		return nil, remediate.Backup{}, fmt.Errorf("read Node %s: its UID is not that of the target", t.Node)
 	}
 	if n.Kind != "Node" || n.Name != t.Node || n.UID == "" || n.ResourceVersion == "" {
 		return nil, remediate.Backup{}, fmt.Errorf("read Node %s: the answer is another object", t.Node)
@@ -53,21 +55,22 @@ func (c *Cluster) Backup(ctx context.Context, t remediate.Target) ([]byte, remed
 	return data, remediate.Backup{UID: string(n.UID), ResourceVersion: n.ResourceVersion}, nil
 }
 
-// Act does one write of a run. Each is bound to the UID, and where it matters
-// the resourceVersion, that was decided on; what is already so is a success. // I2
+// Act does one write of a run. Each write has the UID, and where needed the
+// resourceVersion, of the decision as its precondition. Act is idempotent: if the
+// cluster is already in the wanted state, it returns nil. // I2
 func (c *Cluster) Act(ctx context.Context, run remediate.Run, a remediate.Action, backups [][]byte, b remediate.Backup) error {
 	if a.Destructive() {
-		ctx = once(ctx)
+		ctx = withoutRetry(ctx)
 	}
 	api, manage := c.work.api(), c.manage.api()
 	switch a {
 	case remediate.SetPowerLock:
-		return manage.annotateHost(ctx, run.Target.BareMetalHost, holdValue)
+		return manage.setPowerLock(ctx, run.Target.BareMetalHost, holdValue)
 	case remediate.ReleasePowerLock:
-		return manage.annotateHost(ctx, run.Target.BareMetalHost, nil)
+		return manage.setPowerLock(ctx, run.Target.BareMetalHost, nil)
 	case remediate.IsolateNode:
 		if b.UID == "" || b.UID != run.Target.NodeUID || b.ResourceVersion == "" {
-			return fmt.Errorf("isolate Node %s: no backup of the Node that was decided on", run.Target.Node)
+			return fmt.Errorf("isolate Node %s: there is no backup of this Node", run.Target.Node)
 		}
 		if run.Isolation == remediate.IsolateTaint {
 			return api.taint(ctx, run.Target.Node, b)
@@ -86,33 +89,34 @@ func (c *Cluster) Act(ctx context.Context, run remediate.Run, a remediate.Action
 	return fmt.Errorf("action %s is not one of the cluster", a)
 }
 
-// annotateHost sets our hold, or removes it with a nil value.
-func (cl *clients) annotateHost(ctx context.Context, key string, value any) error {
-	ctx, cancel := writing(ctx)
+// setPowerLock sets our power lock on a BareMetalHost, or removes it if value is
+// nil.
+func (cl *clients) setPowerLock(ctx context.Context, key string, value any) error {
+	ctx, cancel := withWriteTimeout(ctx)
 	defer cancel()
 	ns, name, _ := strings.Cut(key, "/")
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{holdKey: value}}})
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{powerLockKey: value}}})
 	if err != nil {
 		return err
 	}
 	_, err = cl.dynamic.Resource(hostGVR).Namespace(ns).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
-	if value == nil && gone(err, name) {
+	if value == nil && isGone(err, name) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("annotate BareMetalHost %s with %s: %w", key, holdKey, err)
+		return fmt.Errorf("annotate BareMetalHost %s with %s: %w", key, powerLockKey, err)
 	}
 	return nil
 }
 
 func (cl *clients) deleteNode(ctx context.Context, name string, b remediate.Backup) error {
-	ctx, cancel := writing(ctx)
+	ctx, cancel := withWriteTimeout(ctx)
 	defer cancel()
 	uid := types.UID(b.UID)
 	err := cl.typed.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &b.ResourceVersion},
 	})
-	if err != nil && !gone(err, name) {
+	if err != nil && !isGone(err, name) {
 		return fmt.Errorf("delete Node %s: %w", name, err)
 	}
 	return nil
@@ -124,7 +128,7 @@ func (cl *clients) taint(ctx context.Context, name string, b remediate.Backup) e
 		return fmt.Errorf("taint Node %s: %w", name, err)
 	}
 	if string(n.UID) != b.UID || n.ResourceVersion != b.ResourceVersion {
-		return fmt.Errorf("taint Node %s: it changed since it was saved", name)
+		return fmt.Errorf("taint Node %s: it has changed since the backup", name)
 	}
 	if hasTaint(n.Spec.Taints, outOfService) {
 		return nil
@@ -133,16 +137,16 @@ func (cl *clients) taint(ctx context.Context, name string, b remediate.Backup) e
 	return err
 }
 
-// nodeAgain reads the Node that is about to be changed.
+// nodeAgain reads the Node before a change.
 func (cl *clients) nodeAgain(ctx context.Context, name string) (*corev1.Node, error) {
-	ctx, cancel := reading(ctx)
+	ctx, cancel := withReadTimeout(ctx)
 	defer cancel()
 	return cl.node(ctx, name)
 }
 
-// patchNode gives the Node as the API server has it then.
+// patchNode changes the Node and returns the result.
 func (cl *clients) patchNode(ctx context.Context, n *corev1.Node, ch change, verb string) (*corev1.Node, error) {
-	ctx, cancel := writing(ctx)
+	ctx, cancel := withWriteTimeout(ctx)
 	defer cancel()
 	patch, err := ch.patch(n)
 	var changed *corev1.Node
@@ -155,8 +159,8 @@ func (cl *clients) patchNode(ctx context.Context, n *corev1.Node, ch change, ver
 	return changed, nil
 }
 
-// restore gives the new Node back what the old one had. A conflict is an
-// error; the next look finds what is still missing.
+// restore gives the new Node what the old one had. A conflict is an error; the
+// next step finds what is still missing.
 func (cl *clients) restore(ctx context.Context, run remediate.Run, backups [][]byte) error {
 	s, err := mergeBackups(backups)
 	if err != nil {
@@ -167,21 +171,21 @@ func (cl *clients) restore(ctx context.Context, run remediate.Run, backups [][]b
 		return fmt.Errorf("restore Node %s: %w", run.Target.Node, err)
 	}
 	if string(n.UID) != run.NewNodeUID {
-		return fmt.Errorf("restore Node %s: it is another Node than the one that registered", run.Target.Node)
+		return fmt.Errorf("restore Node %s: its UID is not that of the Node that registered", run.Target.Node)
 	}
 	ch := missing(s, n, run.Isolation)
 	if ch.empty() {
 		return nil
 	}
-	if _, err = cl.patchNode(ctx, n, ch, "restore"); !piecemeal(ctx, err) {
+	if _, err = cl.patchNode(ctx, n, ch, "restore"); !mayWriteParts(ctx, err) {
 		return err
 	}
 	return cl.restoreParts(ctx, n, ch.parts())
 }
 
-// restoreParts writes what can be written of a change that was refused as a whole, or did
-// not end in time: an admission webhook that forbids one annotation, or is dead, must not
-// cost the Node its labels.
+// restoreParts writes the parts of a change one by one after the whole was
+// refused or timed out. An admission webhook that forbids one annotation, or does
+// not answer, must not cost the Node its labels.
 func (cl *clients) restoreParts(ctx context.Context, n *corev1.Node, parts []change) error {
 	var errs []error
 	for _, part := range parts {
@@ -204,10 +208,10 @@ func (cl *clients) clearRequest(ctx context.Context, t remediate.Target) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := writing(ctx)
+	ctx, cancel := withWriteTimeout(ctx)
 	defer cancel()
 	_, err = cl.dynamic.Resource(machineGVR).Namespace(t.Namespace).Patch(ctx, t.Machine, types.MergePatchType, patch, metav1.PatchOptions{})
-	if err != nil && !gone(err, t.Machine) {
+	if err != nil && !isGone(err, t.Machine) {
 		return fmt.Errorf("remove %s from Machine %s/%s: %w", manifest.RemediationAnnotation, t.Namespace, t.Machine, err)
 	}
 	return nil
@@ -217,24 +221,25 @@ func (cl *clients) deleteMachine(ctx context.Context, t remediate.Target) error 
 	if t.MachineUID == "" {
 		return fmt.Errorf("delete Machine %s/%s: its UID is not known", t.Namespace, t.Machine)
 	}
-	ctx, cancel := writing(ctx)
+	ctx, cancel := withWriteTimeout(ctx)
 	defer cancel()
 	uid := types.UID(t.MachineUID)
 	err := cl.dynamic.Resource(machineGVR).Namespace(t.Namespace).Delete(ctx, t.Machine,
 		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
-	if err != nil && !gone(err, t.Machine) {
+	if err != nil && !isGone(err, t.Machine) {
 		return fmt.Errorf("delete Machine %s/%s: %w", t.Namespace, t.Machine, err)
 	}
 	return nil
 }
 
-// Credentials reads user name and password of a BMC. White space around them
-// is cut off, as Metal3 does.
+// Credentials reads the user name and password of a BMC. It removes surrounding
+// white space, as Metal3 does. The error wraps ErrSecretMissing or
+// ErrSecretIncomplete where these apply.
 func (c *Cluster) Credentials(ctx context.Context, namespace, name string) (string, bmc.Secret, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	s, err := c.manage.api().typed.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
-	if gone(err, name) {
+	if isGone(err, name) {
 		return "", bmc.Secret{}, fmt.Errorf("read Secret %s/%s: %w", namespace, name, ErrSecretMissing)
 	}
 	if err != nil {

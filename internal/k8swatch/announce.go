@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The Lease that says who fences in a cluster. Two installations that do not share a
-// store know nothing else of each other.
+// The Lease that says which installation fences in a cluster. Two installations
+// without a common store know of each other only by this Lease.
 const (
 	ownLeaseNamespace  = "kube-system"
 	ownLease           = "fenced"
@@ -24,32 +24,33 @@ const (
 	longestForeignHold = 5 * time.Minute
 )
 
-// Announcement says who is about to act on a cluster: an instance, the store that it
-// shares with others, and since which change of owners it does.
+// Announcement identifies who will act on a cluster: an instance, the store that
+// it shares with others, and the epoch of its ownership.
 type Announcement struct {
 	Instance string
 	StoreID  string
 	Epoch    uint64
 }
 
-// announcer is what this process knows about the Lease. Announce is called by one
-// goroutine at a time.
+// announcer is what this process knows about the Lease. One goroutine at a time
+// calls Announce.
 type announcer struct {
-	mu      sync.Mutex
-	process string       // tells this process from another one under the same name, see boot.go
-	held    Announcement // that this process last took or renewed the Lease for
-	// seen is the version of the Lease that somebody else holds, and since when it
-	// stands still, by our clock alone; moved, whether we saw another version before.
+	mu          sync.Mutex
+	process     string       // distinguishes this process from others with the same name, see boot.go
+	lastWritten Announcement // the last one with which this process took or renewed the Lease
+	// seen is the version of the Lease that somebody else holds, since the time
+	// since when it has not changed, by our clock alone. moved: we saw another
+	// version before.
 	seen  string
 	since time.Time
 	moved bool
 }
 
-// Announce takes or renews the Lease and says how long that binds others, from the
-// moment of the call at the least. While somebody else holds it, it writes nothing and
-// says in a sentence who. The other's hold ends when we have seen the Lease stand
-// still for its duration; clocks are never compared. Whoever shares our store gives
-// way to the higher epoch at once.
+// Announce takes or renews the Lease and returns how long it is valid, counted at
+// the latest from the start of the call. If somebody else holds it, Announce
+// writes nothing and returns the holder as a sentence. The other's Lease expires
+// when we have seen it unchanged for its duration; clocks are never compared. An
+// instance with the same store and a lower epoch loses the Lease at once.
 func (c *Cluster) Announce(ctx context.Context, a Announcement) (binds time.Duration, foreign string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -62,32 +63,32 @@ func (c *Cluster) Announce(ctx context.Context, a Announcement) (binds time.Dura
 	leases := c.work.api().typed.CoordinationV1().Leases(ownLeaseNamespace)
 	l, err := c.work.api().lease(ctx, ownLeaseNamespace, ownLease)
 	switch {
-	case gone(err, ownLease):
+	case isGone(err, ownLease):
 		l = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: ownLease, Namespace: ownLeaseNamespace}}
-		w.sign(l, a)
+		w.takeLease(l, a)
 		if _, err = leases.Create(ctx, l, metav1.CreateOptions{}); err != nil {
 			return 0, "", fmt.Errorf("create Lease %s/%s: %w", ownLeaseNamespace, ownLease, err)
 		}
-		w.held = a
-		return holdTime(l.Spec), "", nil
+		w.lastWritten = a
+		return leaseDuration(l.Spec), "", nil
 	case err != nil:
 		return 0, "", fmt.Errorf("read Lease %s/%s: %w", ownLeaseNamespace, ownLease, err)
 	}
-	if foreign, err = w.foreign(l, a, time.Now()); foreign != "" || err != nil {
+	if foreign, err = w.foreignHolder(l, a, time.Now()); foreign != "" || err != nil {
 		return 0, foreign, err
 	}
-	w.sign(l, a)
-	if _, err := leases.Update(ctx, l, metav1.UpdateOptions{}); err != nil { // its version is compared
+	w.takeLease(l, a)
+	if _, err := leases.Update(ctx, l, metav1.UpdateOptions{}); err != nil { // fails if the version changed
 		return 0, "", fmt.Errorf("renew Lease %s/%s: %w", ownLeaseNamespace, ownLease, err)
 	}
-	w.held = a
-	return holdTime(l.Spec), "", nil // as whoever reads it judges // I22
+	w.lastWritten = a
+	return leaseDuration(l.Spec), "", nil // as other instances read it // I22
 }
 
-// foreign says who holds the Lease when we may not take it; "" when we may. The error is
-// for a Lease of which we cannot tell yet: our name took it in another boot of this host,
-// or on a copy of it that lives.
-func (w *announcer) foreign(l *coordinationv1.Lease, a Announcement, now time.Time) (string, error) {
+// foreignHolder returns who holds the Lease if we may not take it; "" if we may.
+// The error is for a Lease in doubt: an instance with our name took it in another
+// boot of this host, or on a running copy of it.
+func (w *announcer) foreignHolder(l *coordinationv1.Lease, a Announcement, now time.Time) (string, error) {
 	holder, notes := "", l.Annotations
 	if l.Spec.HolderIdentity != nil {
 		holder = *l.Spec.HolderIdentity
@@ -98,42 +99,42 @@ func (w *announcer) foreign(l *coordinationv1.Lease, a Announcement, now time.Ti
 	switch {
 	case holder == "", shared && epoch < a.Epoch:
 		return "", nil
-	case same && notes[processAnnotation] == w.process, same && w.held != a && sameBoot(notes[processAnnotation], w.process):
-		return "", nil // ours, or ours before a restart
+	case same && notes[processAnnotation] == w.process, same && w.lastWritten != a && sameBoot(notes[processAnnotation], w.process):
+		return "", nil // ours, also before a restart
 	}
 	if w.seen != l.ResourceVersion {
 		w.moved = w.seen != ""
 		w.seen, w.since = l.ResourceVersion, now
 	}
-	if now.Sub(w.since) >= holdTime(l.Spec) {
+	if now.Sub(w.since) >= leaseDuration(l.Spec) {
 		return "", nil
 	}
-	if same && w.held != a && !w.moved {
-		return "", fmt.Errorf("take Lease %s/%s: our name renewed it in another boot of this host, or on a copy of it: wait until it stood still for %s",
-			ownLeaseNamespace, ownLease, holdTime(l.Spec))
+	if same && w.lastWritten != a && !w.moved {
+		return "", fmt.Errorf("take Lease %s/%s: an instance with our name renewed it in another boot of this host, or on a copy of it: wait until it is unchanged for %s",
+			ownLeaseNamespace, ownLease, leaseDuration(l.Spec))
 	}
 	who := fmt.Sprintf("fenced instance %.100q", holder)
 	switch {
 	case same:
 		who += ", another process with our name and a copy of our store,"
 	case shared && epoch > a.Epoch:
-		who += " owns the cluster since, and"
+		who += ", which owns the cluster now,"
 	case !shared:
 		who += ", with a store of its own,"
 	}
 	return fmt.Sprintf("%s holds the Lease %s/%s", who, ownLeaseNamespace, ownLease), nil
 }
 
-// holdTime is how long a holder that does not renew keeps the Lease.
-func holdTime(s coordinationv1.LeaseSpec) time.Duration {
+// leaseDuration is how long a holder keeps the Lease without renewing it.
+func leaseDuration(s coordinationv1.LeaseSpec) time.Duration {
 	if s.LeaseDurationSeconds == nil {
 		return ownLeaseDuration
 	}
 	return min(max(time.Duration(*s.LeaseDurationSeconds)*time.Second, ownLeaseDuration), longestForeignHold)
 }
 
-// sign writes into the Lease that we hold it from now on.
-func (w *announcer) sign(l *coordinationv1.Lease, a Announcement) {
+// takeLease changes the Lease so that we hold it from now on.
+func (w *announcer) takeLease(l *coordinationv1.Lease, a Announcement) {
 	now, seconds := metav1.NowMicro(), int32(ownLeaseDuration/time.Second)
 	if l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity != a.Instance || l.Annotations[storeAnnotation] != a.StoreID {
 		var before int32

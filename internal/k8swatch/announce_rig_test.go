@@ -100,7 +100,7 @@ func TestLeaseGoesToTheHigherEpoch(t *testing.T) {
 	one, two := dial(t, c), dial(t, c)
 	require.Empty(t, announces(t, ctx, one, Announcement{"a", "store", 3}))
 	require.Empty(t, announces(t, ctx, two, Announcement{"b", "store", 4}))
-	assert.Contains(t, announces(t, ctx, one, Announcement{"a", "store", 3}), "owns the cluster since")
+	assert.Contains(t, announces(t, ctx, one, Announcement{"a", "store", 3}), "owns the cluster now")
 	assert.Equal(t, "b", *ownLeaseOf(t, ctx, c).Spec.HolderIdentity)
 	require.Empty(t, announces(t, ctx, one, Announcement{"a", "store", 5}))
 }

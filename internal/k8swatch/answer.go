@@ -10,11 +10,11 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// gone says whether the API server itself answered that the object of this name
-// does not exist. A 404 from a proxy or from an API group that is not served
-// says nothing about the object, and a Node must never be taken for deleted on
-// the word of an error page. // I2
-func gone(err error, name string) bool {
+// isGone reports whether the API server itself answered that the object of this
+// name does not exist. A 404 from a proxy, or from an API group that is not
+// served, says nothing about the object. An error page must never make a Node
+// count as deleted. // I2
+func isGone(err error, name string) bool {
 	if !apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
 		return false
 	}
@@ -22,14 +22,13 @@ func gone(err error, name string) bool {
 	return errors.As(err, &answer) && answer.Status().Details != nil && answer.Status().Details.Name == name
 }
 
-// refused says whether the API server, or who admits writes for it, will not have a
-// write as it is.
-func refused(err error) bool {
+// isRefused reports whether the API server or an admission webhook rejected a
+// write because of its content.
+func isRefused(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err)
 }
 
-// apiState condenses what went wrong: a refusal of the API is another case
-// than its silence.
+// apiState summarizes errors: a refusal by the API is different from no answer.
 func apiState(errs []error) remediate.APIState {
 	shut := func(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) }
 	switch {

@@ -8,12 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sameBootWithin is by how much two processes of one boot may differ about its time:
-// the clock was set a little in between.
+// sameBootWithin is how much two processes of one boot may differ about its time,
+// because the clock was adjusted in between.
 const sameBootWithin = 5 * time.Second
 
-// bootTime is when this kernel was started, by the clock of now; zero if that is not
-// known. It needs no /proc, of which the unit shows only processes.
+// bootTime is when this kernel started, by the clock of now; zero if it is not
+// known. It does not use /proc, because the systemd unit hides all but processes
+// there.
 func bootTime() time.Time {
 	var up unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &up); err != nil {
@@ -22,7 +23,7 @@ func bootTime() time.Time {
 	return time.Now().Add(-time.Duration(up.Nano()))
 }
 
-// processOf names a process: by the boot that it lives in, and by chance.
+// processOf identifies a process: by the boot of its host, and by a random text.
 func processOf(boot time.Time, text string) string {
 	if boot.IsZero() {
 		return text
@@ -30,8 +31,8 @@ func processOf(boot time.Time, text string) string {
 	return strconv.FormatInt(boot.Unix(), 10) + "/" + text
 }
 
-// sameBoot says whether two processes of one name surely lived in one boot of one host:
-// a copy of a host was started at another time. // I22
+// sameBoot reports whether two processes of one name certainly ran in the same
+// boot of the same host. A copy of a host was started at another time. // I22
 func sameBoot(a, b string) bool {
 	x, okX := bootOf(a)
 	y, okY := bootOf(b)

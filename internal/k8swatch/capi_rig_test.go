@@ -179,8 +179,8 @@ func TestMarkInPlaceOfDeletion(t *testing.T) {
 		}
 		u, err := b.manage.Dynamic().Resource(rig.CAPIResource(b.version, "machines")).Namespace(rig.Namespace).Get(ctx, b.machine, metav1.GetOptions{})
 		require.NoError(t, err)
-		for which := range shapeOf(u.GetAPIVersion()) {
-			list := shapeOf(u.GetAPIVersion()).read(u, which)
+		for which := range conditionPathsOf(u.GetAPIVersion()) {
+			list := conditionPathsOf(u.GetAPIVersion()).read(u, which)
 			assert.Equal(t, "False", list.status("HealthCheckSucceeded"))
 			assert.Equal(t, "False", list.status("OwnerRemediated"))
 			assert.Equal(t, "True", list.status("InfrastructureReady"), "what others wrote stays")
@@ -250,8 +250,8 @@ func TestStatusOfAClusterAPICheck(t *testing.T) {
 			Targets: []policy.TargetReport{{Machine: rig.Namespace + "/b"}, {Machine: rig.Namespace + "/a", Verdict: policy.Healthy}, {Verdict: policy.Skipped}},
 		}
 		checkStatusWrites(t, k, r, read, func(u *unstructured.Unstructured, allowed string) {
-			for which := range shapeOf(u.GetAPIVersion()) {
-				assert.Equal(t, allowed, shapeOf(u.GetAPIVersion()).read(u, which).status("RemediationAllowed"))
+			for which := range conditionPathsOf(u.GetAPIVersion()) {
+				assert.Equal(t, allowed, conditionPathsOf(u.GetAPIVersion()).read(u, which).status("RemediationAllowed"))
 			}
 			targets, _, err := unstructured.NestedStringSlice(u.Object, "status", "targets")
 			require.NoError(t, err)

@@ -13,59 +13,60 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 )
 
-// Config is how one cluster is reached.
+// Config is how to reach one cluster.
 type Config struct {
 	Name string
-	// Kubeconfig leads to the workload API: Nodes, Leases, Pods, and what runs in
-	// that cluster. It is read again when the file changes.
+	// Kubeconfig is the file for the workload API: Nodes, Leases, Pods, and what
+	// runs in that cluster. It is read again when it changes.
 	Kubeconfig string
-	// Guard refuses a kubeconfig that others could have written, before each reading;
-	// nil refuses none.
+	// Guard checks a kubeconfig before each reading and refuses one that others
+	// could have written; nil refuses none.
 	Guard      func(path string) error
 	Namespaces []string // where Machines, checks and BareMetalHosts live; empty = all
 	Management ManagementConfig
-	// FreshEvery is how often the view is compared with the API, and a kubeconfig
-	// with what was read of it.
+	// FreshEvery is the interval at which the view is compared with the API, and a
+	// kubeconfig with its last content.
 	FreshEvery time.Duration
-	// DeleteControlPlaneMachines: also a control-plane Machine may be deleted, if
+	// DeleteControlPlaneMachines allows the deletion of a control-plane Machine if
 	// a controller that recreates it owns it.
 	DeleteControlPlaneMachines bool
-	// Checks are those from files: the requests of their templates are watched, too.
+	// Checks are the checks from files; the requests of their templates are
+	// watched, too.
 	Checks []policy.Check
 }
 
-// ManagementConfig is where the Cluster API keeps the Machines and the checks
-// of the cluster.
+// ManagementConfig is where the Cluster API keeps the Machines and the checks of
+// the cluster.
 type ManagementConfig struct {
-	Kubeconfig  string // empty = the workload API has them
+	Kubeconfig  string // empty = the workload API
 	Namespace   string // empty = Config.Namespaces
-	ClusterName string // restricts to one Cluster; empty = the only one
+	ClusterName string // the Cluster to use; empty = the only one
 }
 
-// Cluster is the view of one cluster and the door for writes to it. Make it
-// with New; Run keeps the view.
+// Cluster holds the view of one cluster and does all writes to it. Create it with
+// New; Run keeps the view up to date.
 type Cluster struct {
 	cfg     Config
 	log     *zap.Logger
 	changed chan struct{}
 	journal journal
-	// work is the workload API, manage the management API: the same one where
-	// there is only one.
+	// work is the workload API, manage the management API. They are the same if
+	// there is only one API.
 	work, manage *side
 	requests     requestKinds
 	fresh        freshness
 	announcer    announcer
-	barred       bool // of the Cluster API nothing is judged; only Changes knows
+	withheld     bool // the Cluster API's objects are withheld; only Changes uses it
 }
 
-// New reads the kubeconfigs and prepares the view. It talks to nobody.
+// New reads the kubeconfigs and prepares the view. It makes no requests.
 func New(cfg Config, log *zap.Logger) (*Cluster, error) {
 	if cfg.FreshEvery <= 0 {
 		return nil, errors.New("the interval of freshness checks must be positive")
 	}
 	c := newCluster(cfg, log)
 	for _, s := range c.sides() {
-		if s.kubeconfig == "" { // client-go would take the pod it runs in, or localhost
+		if s.kubeconfig == "" { // client-go would use in-cluster configuration, or localhost
 			return nil, fmt.Errorf("cluster %q names no kubeconfig", cfg.Name)
 		}
 		cl, err := s.connect()
@@ -98,11 +99,11 @@ func (c *Cluster) sides() []*side {
 	return []*side{c.work, c.manage}
 }
 
-// Run keeps the view until ctx ends. It survives outages of the API, CRDs that
-// are missing, come or go, and a kubeconfig that is replaced.
+// Run keeps the view up to date until ctx ends. It survives API outages, CRDs
+// that are missing, added or removed, and a kubeconfig that is replaced.
 func (c *Cluster) Run(ctx context.Context) error {
-	ctx = klog.NewContext(ctx, klog.Logger{}) // the stores keep what matters of client-go's errors
-	c.fresh.begin(time.Now())
+	ctx = klog.NewContext(ctx, klog.Logger{}) // the stores record client-go's errors
+	c.fresh.markStart(time.Now())
 	var g sync.WaitGroup
 	for _, s := range c.sides() {
 		g.Go(func() { s.run(ctx) })
@@ -112,25 +113,25 @@ func (c *Cluster) Run(ctx context.Context) error {
 	return nil
 }
 
-// Changed signals, at most once until it is read, that the view changed.
+// Changed signals that the view changed, at most once until it is received.
 func (c *Cluster) Changed() <-chan struct{} { return c.changed }
 
-// Changes gives every object that came, changed or went since the last call,
-// each once, and removals first. After a start that is everything. It is for
-// one caller.
+// Changes returns every object that was added, changed or deleted since the last
+// call, each once, deletions first. The first call returns all objects. Only one
+// caller may use it.
 func (c *Cluster) Changes() []policy.Change {
-	why := c.mixed()
-	if (why != "") != c.barred {
-		c.barred = why != ""
-		c.tellAgain()
+	why := c.severalClusters()
+	if (why != "") != c.withheld {
+		c.withheld = why != ""
+		c.journalClusterAPI()
 	}
 	list := c.journal.drain()
 	for i := range list {
-		if c.barred {
-			bar(&list[i], why)
+		if c.withheld {
+			withholdClusterAPI(&list[i], why)
 		}
 		if check, ok := list[i].Value.(*policy.Check); ok {
-			list[i].Value = c.requests.gate(check)
+			list[i].Value = c.requests.gateCheck(check)
 		}
 	}
 	return list
@@ -138,7 +139,7 @@ func (c *Cluster) Changes() []policy.Change {
 
 func (c *Cluster) notify() { signal(c.changed) }
 
-// signal tells a channel that holds one message; one that waits is enough.
+// signal sends to a channel with a buffer of one, unless a signal is pending.
 func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -8,46 +8,47 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// flavour is one of the two kinds of conditions that the Cluster API writes.
-type flavour int
+// conditionStyle is one of the two styles of conditions that the Cluster API
+// writes.
+type conditionStyle int
 
 const (
-	standard flavour = iota // metav1.Condition: a reason always, no severity
-	severe                  // the lineage's older ones, with a severity
+	standard conditionStyle = iota // metav1.Condition: always a reason, no severity
+	severe                         // the older style, with a severity
 )
 
-// shape is where the two lists of conditions are.
-type shape map[flavour][]string
+// conditionPaths are the status fields that hold the conditions of each style.
+type conditionPaths map[conditionStyle][]string
 
-// shapeOf knows each API version that has conditions.
-func shapeOf(apiVersion string) shape {
+// conditionPathsOf returns the paths for each API version that has conditions.
+func conditionPathsOf(apiVersion string) conditionPaths {
 	switch apiVersion {
 	case clusterGroup + "/v1beta2":
-		return shape{standard: {"conditions"}, severe: {"deprecated", "v1beta1", "conditions"}}
+		return conditionPaths{standard: {"conditions"}, severe: {"deprecated", "v1beta1", "conditions"}}
 	case clusterGroup + "/v1beta1":
-		return shape{standard: {"v1beta2", "conditions"}, severe: {"conditions"}}
+		return conditionPaths{standard: {"v1beta2", "conditions"}, severe: {"conditions"}}
 	}
-	return shape{severe: {"conditions"}} // OpenShift's
+	return conditionPaths{severe: {"conditions"}} // OpenShift's
 }
 
-// condition is one to write.
+// condition is a condition to write.
 type condition struct {
 	kind, status, severity, reason, message string
 }
 
-// conditionList is a list as it is in the API.
+// conditionList is a list of conditions as it is in the API.
 type conditionList []any
 
-func (s shape) read(u *unstructured.Unstructured, which flavour) conditionList {
+func (s conditionPaths) read(u *unstructured.Unstructured, which conditionStyle) conditionList {
 	list, _, err := unstructured.NestedSlice(u.Object, append([]string{"status"}, s[which]...)...)
 	if err != nil {
-		return nil // not a list: the API server will say so of what we write
+		return nil // not a list: the API server will reject our write
 	}
 	return list
 }
 
 // write puts a list into the fields of a status.
-func (s shape) write(status map[string]any, which flavour, list conditionList) {
+func (s conditionPaths) write(status map[string]any, which conditionStyle, list conditionList) {
 	path := s[which]
 	for _, field := range path[:len(path)-1] {
 		next, ok := status[field].(map[string]any)
@@ -75,9 +76,10 @@ func (l conditionList) status(kind string) string {
 	return status
 }
 
-// with is the list with one condition set. Its time moves as the lineages have
-// it: a standard one's when the status changes, a severe one's when anything does.
-func (l conditionList) with(which flavour, c condition, now time.Time) conditionList {
+// with returns the list with one condition set. Its time changes as with the
+// upstream controllers: of a standard condition when the status changes, of a
+// severe one when anything changes.
+func (l conditionList) with(which conditionStyle, c condition, now time.Time) conditionList {
 	next := map[string]any{"type": c.kind, "status": c.status, "lastTransitionTime": now.UTC().Format(time.RFC3339)}
 	put(next, "message", c.message)
 	put(next, "reason", c.reason)

@@ -27,7 +27,7 @@ func TestTransitionTimes(t *testing.T) {
 	blocked := condition{kind: "RemediationAllowed", status: "False", severity: "Warning", reason: "TooManyUnhealthy", message: "2 of 3"}
 	worse, open := blocked, condition{kind: "RemediationAllowed", status: "True", reason: "RemediationAllowed"}
 	worse.message = "3 of 3"
-	for which, moves := range map[flavour]bool{severe: true, standard: false} {
+	for which, moves := range map[conditionStyle]bool{severe: true, standard: false} {
 		first := conditionList{}.with(which, blocked, noon)
 		again := first.with(which, blocked, later)
 		assert.Equal(t, first, again, "nothing is written when nothing changed")

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	requestTimeout = 5 * time.Second // one uncached read, and a write that may be repeated later
+	requestTimeout = 5 * time.Second // timeout of one uncached read, and of a write that is repeated later
 	qps, burst     = 200, 400
 )
 
@@ -29,7 +29,7 @@ type fileStamp struct {
 	mod  time.Time
 }
 
-// connect makes clients from a kubeconfig as it is now; their answers set the clock.
+// connect makes clients from the current kubeconfig. Their answers set the clock.
 func connect(kubeconfig string, clock *offset) (*clients, error) {
 	stamp, err := stampOf(kubeconfig)
 	if err != nil {
@@ -40,12 +40,13 @@ func connect(kubeconfig string, clock *offset) (*clients, error) {
 		return nil, fmt.Errorf("read kubeconfig %s: %w", kubeconfig, err)
 	}
 	base.QPS, base.Burst, base.UserAgent = qps, burst, "fenced"
-	base.Wrap(func(rt http.RoundTripper) http.RoundTripper { return guarded{rt, clock} })
+	base.Wrap(func(rt http.RoundTripper) http.RoundTripper { return limitedTransport{rt, clock} })
 	hc, err := rest.HTTPClientFor(base)
 	if err != nil {
 		return nil, fmt.Errorf("use kubeconfig %s: %w", kubeconfig, err)
 	}
-	// An API server does not redirect; following would hand our token to whoever is named.
+	// An API server does not redirect. Following a redirect would send our token to
+	// another server.
 	hc.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	proto := rest.CopyConfig(base)
 	proto.ContentType, proto.AcceptContentTypes = "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf,application/json"

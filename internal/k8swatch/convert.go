@@ -11,8 +11,9 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 )
 
-// convertNode keeps of a Node what policy and the guards need. Nodes come typed
-// over protobuf, which is eight times cheaper than the decoder of manifests.
+// convertNode extracts what policy and the guards need of a Node. Nodes are
+// decoded from protobuf, which is eight times cheaper than the decoder of
+// manifests.
 func convertNode(obj any) (any, error) {
 	n, ok := obj.(*corev1.Node)
 	if !ok {
@@ -23,7 +24,7 @@ func convertNode(obj any) (any, error) {
 
 func policyNode(n *corev1.Node) *policy.Node {
 	out := &policy.Node{
-		Name: n.Name, UID: string(n.UID), ResourceVersion: n.ResourceVersion, Labels: internMap(n.Labels), Annotations: ruled(n.Annotations),
+		Name: n.Name, UID: string(n.UID), ResourceVersion: n.ResourceVersion, Labels: internMap(n.Labels), Annotations: ruleAnnotations(n.Annotations),
 		Deleting: n.DeletionTimestamp != nil, ProviderID: n.Spec.ProviderID,
 		SystemUUID: n.Status.NodeInfo.SystemUUID, BootID: n.Status.NodeInfo.BootID, MachineID: n.Status.NodeInfo.MachineID,
 		ControlPlane: policy.ControlPlaneNode(n.Labels),
@@ -40,7 +41,7 @@ func policyNode(n *corev1.Node) *policy.Node {
 	return out
 }
 
-// convertPod keeps of an etcd member's Pod where it runs and whether it serves.
+// convertPod extracts where an etcd member's Pod runs and whether it is ready.
 func convertPod(obj any) (any, error) {
 	p, ok := obj.(*corev1.Pod)
 	if !ok {
@@ -61,7 +62,7 @@ func etcdPod(p *corev1.Pod) *policy.EtcdPod {
 
 // convertMachine makes the converter of Machines from one of manifest's decoders.
 func convertMachine(decode func(map[string]any) (policy.Machine, error)) func(any) (any, error) {
-	return from(func(fields map[string]any) (policy.Machine, error) {
+	return converter(func(fields map[string]any) (policy.Machine, error) {
 		m, err := decode(fields)
 		m.APIVersion, m.Phase, m.Namespace = intern(m.APIVersion), intern(m.Phase), intern(m.Namespace)
 		m.Labels, m.Annotations = internMap(m.Labels), internMap(m.Annotations)
@@ -72,19 +73,20 @@ func convertMachine(decode func(map[string]any) (policy.Machine, error)) func(an
 	})
 }
 
-// convertHost makes the converter of BareMetalHosts, of a management API that is
-// apart or not.
+// convertHost makes the converter of BareMetalHosts. apart: they are on a
+// separate management API.
 func convertHost(apart bool) func(any) (any, error) {
-	return from(func(fields map[string]any) (policy.Host, error) {
+	return converter(func(fields map[string]any) (policy.Host, error) {
 		h, err := manifest.BareMetalHost(fields)
 		h.OnManagementAPI = apart
 		return h, err
 	})
 }
 
-// ruled keeps the few annotations of a Node that a rule reads: medik8s', and
-// those in which OpenShift says which configuration it has and shall have.
-func ruled(annotations map[string]string) map[string]string {
+// ruleAnnotations returns the few annotations of a Node that a rule reads: those
+// of medik8s, and those in which OpenShift records the current and the desired
+// configuration.
+func ruleAnnotations(annotations map[string]string) map[string]string {
 	var kept map[string]string
 	for k, v := range annotations {
 		if strings.HasPrefix(k, medik8sGroup+"/") || strings.HasPrefix(k, "machineconfiguration.openshift.io/") {
@@ -97,9 +99,9 @@ func ruled(annotations map[string]string) map[string]string {
 	return kept
 }
 
-// from makes a store's converter from one of manifest's decoders, the same
+// converter makes a store's converter from one of manifest's decoders, the same
 // that read files.
-func from[T any](decode func(map[string]any) (T, error)) func(any) (any, error) {
+func converter[T any](decode func(map[string]any) (T, error)) func(any) (any, error) {
 	return func(obj any) (any, error) {
 		u, ok := obj.(*unstructured.Unstructured)
 		if !ok {
@@ -113,16 +115,17 @@ func from[T any](decode func(map[string]any) (T, error)) func(any) (any, error) 
 	}
 }
 
-// convertUpgrade decodes a ClusterVersion. One that cannot be read says so as
-// if it were an upgrade.
+// convertUpgrade decodes a ClusterVersion. One that cannot be decoded counts as
+// an upgrade, with the error as the reason.
 func convertUpgrade(obj any) (any, error) {
-	return from(func(fields map[string]any) (policy.Upgrade, error) {
+	return converter(func(fields map[string]any) (policy.Upgrade, error) {
 		u, _ := manifest.ClusterVersion(fields)
 		return u, nil
 	})(obj)
 }
 
-// check is from for checks, which are never undecodable, but Invalid.
-func check(decode func(map[string]any) policy.Check) func(any) (any, error) {
-	return from(func(fields map[string]any) (policy.Check, error) { return decode(fields), nil })
+// checkConverter is converter for checks. A check that cannot be decoded is
+// Invalid.
+func checkConverter(decode func(map[string]any) policy.Check) func(any) (any, error) {
+	return converter(func(fields map[string]any) (policy.Check, error) { return decode(fields), nil })
 }

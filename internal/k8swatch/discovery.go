@@ -15,14 +15,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// errNotInstalled: no version of the API serves a kind. It is an answer.
+// errNotInstalled: no version of the API serves the kind. This is an answer, not
+// a failure.
 var errNotInstalled = errors.New("the kind is not installed")
 
-// discoveryFor is how long an answer about an API group is believed. It is only
-// asked for when a kind is not where it was.
+// discoveryFor is how long an answer about an API group is cached. Discovery is
+// used only if a kind is not where it was.
 const discoveryFor = 2 * time.Second
 
-// discovery remembers what one API server said about its API groups.
+// discovery caches what one API server answered about its API groups.
 type discovery struct {
 	mu     sync.Mutex
 	groups map[string]groupAnswer
@@ -30,13 +31,14 @@ type discovery struct {
 
 type groupAnswer struct {
 	at time.Time
-	// versions are in the server's order of preference; none: the group is not there.
+	// versions are in the server's order of preference; empty if the group does not
+	// exist.
 	versions []metav1.APIResourceList
 	err      error
 }
 
-// find says where a kind is served: at the best version that can be read. A
-// kind that is served, but at none of those, is an error and never absent.
+// find returns where a kind is served: at the best version that fenced can read.
+// A kind that is served only at other versions is an error, never absent.
 func (s *side) find(ctx context.Context, want *source) (schema.GroupVersionResource, error) {
 	a := s.discover(ctx, want.group)
 	if a.err != nil {
@@ -59,13 +61,13 @@ func (s *side) find(ctx context.Context, want *source) (schema.GroupVersionResou
 	switch {
 	case len(at) == 0:
 		return schema.GroupVersionResource{}, errNotInstalled
-	case want.request: // nothing but metadata and conditions is read of it
+	case want.request: // only metadata and conditions of it are read
 		return at[0], nil
 	}
-	return schema.GroupVersionResource{}, fmt.Errorf("%s is served at %s only, which this version does not read", at[0].GroupResource(), at[0].Version)
+	return schema.GroupVersionResource{}, fmt.Errorf("%s is served at %s only, which this version of fenced does not read", at[0].GroupResource(), at[0].Version)
 }
 
-// discover asks which versions and kinds an API group has.
+// discover returns the versions and kinds of an API group.
 func (s *side) discover(ctx context.Context, group string) groupAnswer {
 	s.discovery.mu.Lock()
 	defer s.discovery.mu.Unlock()
@@ -77,19 +79,19 @@ func (s *side) discover(ctx context.Context, group string) groupAnswer {
 	}
 	a := s.api().discover(ctx, group)
 	a.at = time.Now()
-	if ctx.Err() == nil { // the end of one caller says nothing to the others
+	if ctx.Err() == nil { // the end of one caller's ctx is no answer for the others
 		s.discovery.groups[group] = a
 	}
 	return a
 }
 
-// unserved says whether an error of a request may mean that the API does not
-// serve the kind at all: rights are asked for before that is looked up, so
-// without them a kind that is not there answers 403.
-func unserved(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) }
+// mayBeUnserved reports whether the error of a request may mean that the API does
+// not serve the kind. The API server checks rights first, so without rights a
+// missing kind answers 403.
+func mayBeUnserved(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) }
 
-// lacks says whether the API is known not to serve a kind.
-func (s *side) lacks(ctx context.Context, kind *source) bool {
+// isNotServed reports whether the API is known not to serve a kind.
+func (s *side) isNotServed(ctx context.Context, kind *source) bool {
 	_, err := s.find(ctx, kind)
 	return errors.Is(err, errNotInstalled)
 }
@@ -98,7 +100,7 @@ func (cl *clients) discover(ctx context.Context, group string) (a groupAnswer) {
 	var g metav1.APIGroup
 	err := cl.document(ctx, "/apis/"+group, &g)
 	if apierrors.IsNotFound(err) {
-		a.err = cl.unlisted(ctx, group)
+		a.err = cl.confirmUnlisted(ctx, group)
 		return a
 	}
 	if err != nil {
@@ -108,7 +110,7 @@ func (cl *clients) discover(ctx context.Context, group string) (a groupAnswer) {
 	for _, v := range g.Versions {
 		var list metav1.APIResourceList
 		err := cl.document(ctx, "/apis/"+v.GroupVersion, &list)
-		if err != nil && !apierrors.IsNotFound(err) { // gone meanwhile
+		if err != nil && !apierrors.IsNotFound(err) { // deleted in the meantime
 			a.err = fmt.Errorf("read the kinds of %s: %w", v.GroupVersion, err)
 			return a
 		}
@@ -117,9 +119,9 @@ func (cl *clients) discover(ctx context.Context, group string) (a groupAnswer) {
 	return a
 }
 
-// unlisted makes sure that an API group is not there: the 404 alone may be of a
-// proxy, and is a plain page even when it is the API server's.
-func (cl *clients) unlisted(ctx context.Context, group string) error {
+// confirmUnlisted verifies that an API group does not exist. The 404 alone may
+// come from a proxy, and has no body even if it comes from the API server.
+func (cl *clients) confirmUnlisted(ctx context.Context, group string) error {
 	var all metav1.APIGroupList
 	if err := cl.document(ctx, "/apis", &all); err != nil {
 		return fmt.Errorf("read the API groups: %w", err)

@@ -1,25 +1,25 @@
-// Package k8swatch is the one door to Kubernetes: watches in, few writes out,
-// plain values of internal/policy and internal/remediate inside. No other
-// package of the product imports client-go.
+// Package k8swatch is the only access to Kubernetes: watches in, few writes out,
+// plain values of internal/policy and internal/remediate inside. No other package
+// of the product imports client-go.
 //
-//	cluster.go    one cluster: the workload API, and a management API if apart
+//	cluster.go    one cluster: the workload API, and a management API if separate
 //	side.go       one API server: its clients and its watches
 //	kinds.go      what is watched, and where
-//	discovery.go  at which version a kind is served
-//	requests.go   the kinds of requests that checks' templates name
-//	store.go      one kind's objects as plain values
-//	journal.go    what changed since somebody asked
+//	discovery.go  the version at which a kind is served
+//	requests.go   the kinds of requests that the templates of checks name
+//	store.go      the objects of one kind as plain values
+//	journal.go    the changes since the last call
 //	mixed.go      several Clusters, and the Nodes of one
-//	fresh.go      is the view as new as the API says it should be? // I16
-//	look.go       the uncached reads of one run's round
-//	rival.go      who else acts already, or would // I22
+//	fresh.go      is the view as new as the API? // I16
+//	look.go       the uncached reads of one step of a run
+//	rival.go      other remediators that act, or would act // I22
 //	leader.go     which of the other controllers are alive
 //	judge.go      who writes the status of a check
-//	act.go        the writes, each bound to UID and resourceVersion // I2
+//	act.go        the writes, each with UID and resourceVersion as preconditions // I2
 //	mark.go       handing a Cluster API Machine to its owner
 //	status.go     what a check's own controller would write into its status
-//	restore.go    which labels, annotations and taints come back
+//	restore.go    which labels, annotations and taints are restored
 //
-// The cache is only for deciding whether to look closer. Everything that
-// justifies a write is read afresh.
+// The cached view only decides whether to look closer. Everything that justifies
+// a write is read again without the cache.
 package k8swatch

@@ -13,18 +13,18 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 )
 
-// Bounds of an Event: the API server takes no longer message, and no longer
-// name than this with its random end.
+// Limits of an Event: the API server accepts no longer message, and no longer
+// name including its random suffix.
 const (
 	maxEventMessage = 1024
 	maxEventName    = 200
 )
 
-// reporter is who Events come from.
+// reporter is the component that reports the Events.
 const reporter = "fenced"
 
-// Record writes one Event about a check. There is none about a check from a
-// file: nobody would find it.
+// Record writes one Event about a check. It writes none about a check from a
+// file, because there is no object to attach it to.
 func (c *Cluster) Record(ctx context.Context, r policy.CheckReport, warning bool, reason, message string) error {
 	if r.Source != fromCluster {
 		return nil
@@ -40,7 +40,7 @@ func (c *Cluster) Record(ctx context.Context, r policy.CheckReport, warning bool
 		InvolvedObject: corev1.ObjectReference{
 			APIVersion: r.APIVersion, Kind: r.Kind, Namespace: r.Namespace, Name: r.Name, UID: types.UID(r.UID),
 		},
-		Type: corev1.EventTypeNormal, Reason: reason, Message: bounded(message),
+		Type: corev1.EventTypeNormal, Reason: reason, Message: limitMessage(message),
 		FirstTimestamp: now, LastTimestamp: now, Count: 1,
 		Source: corev1.EventSource{Component: reporter}, ReportingController: reporter,
 	}
@@ -53,6 +53,6 @@ func (c *Cluster) Record(ctx context.Context, r policy.CheckReport, warning bool
 	return nil
 }
 
-// bounded cuts a text to what an Event can hold, between characters; it may quote what
-// others wrote, and people see it on a terminal.
-func bounded(text string) string { return bmc.Printable(text, maxEventMessage) }
+// limitMessage cuts a text to the size of an Event, between characters, and makes
+// it printable: it may quote texts of others, and people read it on a terminal.
+func limitMessage(text string) string { return bmc.Printable(text, maxEventMessage) }

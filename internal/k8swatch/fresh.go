@@ -10,53 +10,55 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// outageAfter is how long a blindness is that ends in a quiet period. // I16
+// outageAfter is the length of an outage after which a quiet period
+// starts. // I16
 const outageAfter = 60 * time.Second
 
-// View is how far the cached view can be believed.
+// View is how current the cached view is.
 type View struct {
 	Synced bool
-	// Age is how long ago every kind of the cache was last proven to be as new as
-	// the API itself.
+	// Age is the time since every kind of the cache was last proven to be as new as
+	// the API.
 	Age time.Duration
-	// Since is when the view was whole again after an outage of more than a
-	// minute, or after the API had gone back in time or lost a kind; zero when
-	// none of that was.
+	// Since is when the view was complete again after an outage of more than a
+	// minute, or after the API went back in time or lost a kind; zero if there was
+	// none.
 	Since time.Time
-	// Skew is the API server's clock minus this host's, as of now; SkewKnown: it was
-	// measured. An API server that does not tell the time cannot be compared.
+	// Skew is the API server's clock minus this host's, as of now: positive if the
+	// API server is ahead. Of two API servers it is the larger difference.
+	// SkewKnown: it was measured. It is not known for an API server that sends no
+	// time.
 	Skew      time.Duration
 	SkewKnown bool
 	Problem   string
 }
 
-// freshness is what the reads past every cache have proven. // I16
+// freshness is what the uncached reads have proven. // I16
 type freshness struct {
 	mu    sync.Mutex
-	start time.Time // the view is waited for since then
+	start time.Time // start of the wait for the view
 	good  time.Time // when the whole view was last proven; zero = never
 	since time.Time
-	// rewound: the API went back in time, or lost a kind, and the view is not whole
-	// again yet.
+	// rewound: the API went back in time, or lost a kind, and the view is not
+	// complete since.
 	rewound bool
 }
 
-// disturb makes the view one that has just come back, until it is proven whole
-// again.
-func (f *freshness) disturb(now time.Time) {
+// markOutage makes the next complete view count as the end of an outage.
+func (f *freshness) markOutage(now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.since, f.rewound = now, true
 }
 
-// begin notes since when the view is waited for.
-func (f *freshness) begin(now time.Time) {
+// markStart records the start of the wait for the view.
+func (f *freshness) markStart(now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.start = now
 }
 
-// View says how good the view is now.
+// View returns how current the view is now.
 func (c *Cluster) View() View {
 	whole, problem := c.proven()
 	c.fresh.mu.Lock()
@@ -72,11 +74,12 @@ func (c *Cluster) View() View {
 	return v
 }
 
-// skew is the clock that is farthest from ours; known only if all are.
+// skew returns the largest difference from our clock; known only if all servers'
+// clocks are.
 func (c *Cluster) skew() (worst time.Duration, known bool) {
 	known, now := true, time.Now()
 	for _, s := range c.sides() {
-		skew, measured := s.clock.by(now)
+		skew, measured := s.clock.current(now)
 		if known = known && measured; skew.Abs() > worst.Abs() {
 			worst = skew
 		}
@@ -84,9 +87,9 @@ func (c *Cluster) skew() (worst time.Duration, known bool) {
 	return worst, known
 }
 
-// proven is when the worst kind was last proven fresh, zero when one never was,
-// and what is wrong. Requests count once they were read; until then the checks
-// that name them are not judged.
+// proven returns when the oldest kind was last proven fresh, zero if one never
+// was, and the problem. Requests count after they were read; until then the
+// checks that name them are not evaluated.
 func (c *Cluster) proven() (oldest time.Time, problem string) {
 	first := true
 	for _, side := range c.sides() {
@@ -99,29 +102,29 @@ func (c *Cluster) proven() (oldest time.Time, problem string) {
 				oldest, first = at, false
 			}
 			if problem == "" && wrong != "" {
-				problem = "watch " + s.kind + c.on(side) + ": " + wrong
+				problem = "watch " + s.kind + c.label(side) + ": " + wrong
 			}
 		}
 	}
 	return oldest, problem
 }
 
-// on names an API server where there are two.
-func (c *Cluster) on(s *side) string {
+// label names an API server in messages if there are two.
+func (c *Cluster) label(s *side) string {
 	if c.work == c.manage {
 		return ""
 	}
 	return " on the " + s.name + " API"
 }
 
-// keepFresh asks the API server in a fixed rhythm, and after each full list,
-// how far it has come. When it went back in time, the watches start over.
+// keepFresh compares the view with the API server periodically, and after each
+// full list. If the API went back in time, the watches start over.
 func (s *side) keepFresh(ctx context.Context, startOver func()) {
 	tick := time.NewTicker(s.c.cfg.FreshEvery)
 	defer tick.Stop()
 	for {
-		if s.askAll(ctx) {
-			s.log.Warn("the API went back in time; everything is listed again")
+		if s.readAllFresh(ctx) {
+			s.log.Warn("the API went back in time; all objects are listed again")
 			s.rewind()
 			startOver()
 			return
@@ -135,13 +138,14 @@ func (s *side) keepFresh(ctx context.Context, startOver func()) {
 	}
 }
 
-// askAll asks about every kind at once, so that one that hangs delays no other.
-func (s *side) askAll(ctx context.Context) (back bool) {
+// readAllFresh reads all kinds at the same time, so that one that hangs does not
+// delay the others.
+func (s *side) readAllFresh(ctx context.Context) (back bool) {
 	stores := s.watched()
 	backs := make([]bool, len(stores))
 	var g sync.WaitGroup
 	for i, st := range stores {
-		g.Go(func() { backs[i] = s.ask(ctx, st) })
+		g.Go(func() { backs[i] = s.readFresh(ctx, st) })
 	}
 	g.Wait()
 	for _, b := range backs {
@@ -150,11 +154,10 @@ func (s *side) askAll(ctx context.Context) (back bool) {
 	return back && ctx.Err() == nil
 }
 
-// ask reads one object of a kind past every cache. What counts is the version
-// of the list around it, which is where the API server stood: a view that
-// reaches it is proven to be as new as this read. back says that the API stands
-// at an older version than the view.
-func (s *side) ask(ctx context.Context, st *store) (back bool) {
+// readFresh reads one object of a kind without the cache. The version of the list
+// is the state of the API server: a view that reaches it is proven to be as new
+// as this read. back means that the API is at an older version than the view.
+func (s *side) readFresh(ctx context.Context, st *store) (back bool) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	before := st.version()
@@ -171,8 +174,8 @@ func (s *side) ask(ctx context.Context, st *store) (back bool) {
 	if at < before {
 		return true
 	}
-	st.ask(asked{sent, at})
-	st.moved()
+	st.noteRead(freshRead{sent, at})
+	st.notifyProgress()
 	return false
 }
 
@@ -184,8 +187,8 @@ func listRevision(list any) (uint64, error) {
 	return revision(m.GetResourceVersion())
 }
 
-// settle notes what is proven by now, and the end of an outage.
-func (c *Cluster) settle(now time.Time) {
+// updateFreshness records what is proven now, and the end of an outage.
+func (c *Cluster) updateFreshness(now time.Time) {
 	whole, _ := c.proven()
 	f := &c.fresh
 	f.mu.Lock()
@@ -202,13 +205,13 @@ func (c *Cluster) settle(now time.Time) {
 		first = true
 	}
 	f.good = whole
-	if first { // there is something to judge now
+	if first { // the checks can be evaluated now
 		c.notify()
 	}
 }
 
-// rewind forgets what was proven: it belongs to another history, for instance
-// that of an etcd before it was restored from a backup.
+// rewind discards what was proven: it belongs to another history, for example of
+// an etcd before it was restored from a backup.
 func (s *side) rewind() {
 	for _, st := range s.watched() {
 		st.rewind()

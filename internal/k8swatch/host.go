@@ -13,15 +13,16 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// holdKey is our request that the power owner keeps the host off; it is itself
-// a hard power-off.
+// powerLockKey is the annotation with which we request that the power owner keeps
+// the host off. The bare-metal operator also powers the host off for it, hard.
 const (
-	rebootKey = "reboot.metal3.io"
-	holdKey   = rebootKey + "/fenced"
-	holdValue = `{"mode":"hard"}`
+	rebootKey    = "reboot.metal3.io"
+	powerLockKey = rebootKey + "/fenced"
+	holdValue    = `{"mode":"hard"}`
 )
 
-// host reads whether our hold stands, and what else is asked of the host.
+// host reads whether our power lock is set, and what else is requested of the
+// host.
 func (l *looker) host(ctx context.Context) error {
 	key := l.run.Target.BareMetalHost
 	if key == "" {
@@ -29,39 +30,40 @@ func (l *looker) host(ctx context.Context) error {
 		return nil
 	}
 	h, err := l.manage.bareMetalHost(ctx, key)
-	if _, name, _ := strings.Cut(key, "/"); gone(err, name) {
+	if _, name, _ := strings.Cut(key, "/"); isGone(err, name) {
 		l.look.Seen.PowerLock, l.look.Seen.PowerForbidden = remediate.No, "BareMetalHost "+key+" does not exist any more"
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("read BareMetalHost %s: %w", key, err)
 	}
-	_, held := h.Annotations[holdKey]
+	_, held := h.Annotations[powerLockKey]
 	l.look.Seen.PowerLock = remediate.Ask(held)
 	l.owned = &h
 	for k := range h.Annotations {
-		// Whatever its mode, the bare-metal operator keeps the host off for it.
-		if k == rebootKey || strings.HasPrefix(k, rebootKey+"/") && k != holdKey {
-			l.answer(remediate.Yes, "BareMetalHost "+key+" carries the power request "+k)
+		// Whatever the value, the bare-metal operator keeps the host off because of
+		// it.
+		if k == rebootKey || strings.HasPrefix(k, rebootKey+"/") && k != powerLockKey {
+			l.setContested(remediate.Yes, "BareMetalHost "+key+" carries the power request "+k)
 		}
 	}
 	l.external = h.ExternallyProvisioned
 	return nil
 }
 
-// powerOwner asks whether the owner of the host's power lets us switch it off.
+// powerOwner determines whether the owner of the host's power lets us switch it off.
 func (l *looker) powerOwner() {
 	if l.owned == nil {
 		return
 	}
-	why := misplaced(*l.owned, l.run.Target, l.c.manage != l.c.work)
-	l.look.Seen.PowerForbidden = cmp.Or(why, forbidden(*l.owned, l.run.Target, l.consumer))
+	why := wrongHostReason(*l.owned, l.run.Target, l.c.manage != l.c.work)
+	l.look.Seen.PowerForbidden = cmp.Or(why, powerForbidden(*l.owned, l.run.Target, l.consumer))
 }
 
-// misplaced is why a host of the name that a Machine gives cannot be the
-// Machine's, or "": the Cluster API keeps both in one namespace, and on a
-// management API apart are no hosts of OpenShift Machines. // I8
-func misplaced(h policy.Host, t remediate.Target, apart bool) string {
+// wrongHostReason returns why a host of the name that a Machine gives cannot be
+// the Machine's, or "". The Cluster API keeps both in one namespace, and a
+// separate management API has no hosts of OpenShift Machines. // I8
+func wrongHostReason(h policy.Host, t remediate.Target, apart bool) string {
 	switch ofCluster := groupOf(t.MachineAPI) == clusterGroup; {
 	case t.Machine == "":
 		return ""
@@ -73,10 +75,9 @@ func misplaced(h policy.Host, t remediate.Target, apart bool) string {
 	return ""
 }
 
-// forbidden is why the owner of the host's power does not want us to switch it
-// off, or "". The consumer is what stands in the host's consumerRef when it is
-// the target's.
-func forbidden(h policy.Host, t remediate.Target, consumer string) string {
+// powerForbidden returns why the owner of the host's power does not want us to
+// switch it off, or "". consumer is the host's expected consumerRef.
+func powerForbidden(h policy.Host, t remediate.Target, consumer string) string {
 	switch {
 	case h.DisablePowerOff:
 		return "BareMetalHost " + h.Key() + " has disablePowerOff: true"
@@ -88,10 +89,10 @@ func forbidden(h policy.Host, t remediate.Target, consumer string) string {
 	return ""
 }
 
-// consumerOf is what the host of a Machine names as its consumer: OpenShift's
-// the Machine, the Cluster API's its infrastructure Machine. That one is always
-// beside its Machine, whatever namespace the reference of v1beta1 has: a tenant
-// may write there what he likes. // I8
+// consumerOf is what the host of a Machine names as its consumer: for OpenShift
+// the Machine, for the Cluster API its infrastructure Machine. That is always in
+// the namespace of its Machine, whatever the reference of v1beta1 says: a tenant
+// may write anything there. // I8
 func consumerOf(u *unstructured.Unstructured) string {
 	if groupOf(u.GetAPIVersion()) != clusterGroup {
 		return u.GetNamespace() + "/" + u.GetName()

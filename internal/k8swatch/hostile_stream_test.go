@@ -114,7 +114,7 @@ func TestEndlessFrameOfAWatchEnds(t *testing.T) {
 
 // An Event may quote what others wrote.
 func TestEventTextIsPrintable(t *testing.T) {
-	text := bounded("\x1b[2Jgone\r\n" + strings.Repeat("ä", maxEventMessage))
+	text := limitMessage("\x1b[2Jgone\r\n" + strings.Repeat("ä", maxEventMessage))
 	assert.LessOrEqual(t, len(text), maxEventMessage)
 	assert.NotContains(t, text, "\x1b")
 	assert.NotContains(t, text, "\n")
@@ -132,7 +132,7 @@ func TestNodeThatCannotBeSavedIsRefused(t *testing.T) { // I21
 		c := served(t, page(200, "application/json", node))
 		data, b, err := c.Backup(t.Context(), aRun.Target)
 		if !saved {
-			assert.ErrorContains(t, err, "are more than the")
+			assert.ErrorContains(t, err, "more than the")
 			continue
 		}
 		require.NoError(t, err)

@@ -116,7 +116,7 @@ func TestAnswersAreBounded(t *testing.T) {
 		"failed watch": {url.Values{"watch": {"true"}}, maxObject},
 	} {
 		body := strings.NewReader(strings.Repeat("x", int(c.want)+1))
-		g := guarded{next: roundTrip(func(r *http.Request) *http.Response {
+		g := limitedTransport{next: roundTrip(func(r *http.Request) *http.Response {
 			return &http.Response{StatusCode: http.StatusForbidden, Body: io.NopCloser(body), Request: r}
 		}), clock: &offset{}}
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://h/?"+c.request.Encode(), nil)

@@ -3,18 +3,18 @@ package k8swatch
 import "sync"
 
 // interned keeps one copy of each text that many objects share: label keys,
-// condition types, zones. At 100,000 Nodes that is most of their memory.
+// condition types, zones. With 100,000 Nodes these are most of the memory.
 var interned = struct {
 	mu    sync.Mutex
 	texts map[string]string
 }{texts: map[string]string{}}
 
 const (
-	maxInterned     = 1 << 14 // then all are forgotten and learnt again
+	maxInterned     = 1 << 14 // then the map is cleared
 	maxInternedSize = 128
 )
 
-// intern gives the shared copy of a text.
+// intern returns the shared copy of a text.
 func intern(s string) string {
 	if len(s) == 0 || len(s) > maxInternedSize {
 		return s

@@ -6,8 +6,8 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 )
 
-// journal gathers what changed until somebody asks: of each object only the
-// last state, so that it never outgrows the cluster.
+// journal collects changes until they are read. It keeps only the last state of
+// each object, so it never grows beyond the size of the cluster.
 type journal struct {
 	mu      sync.Mutex
 	pending map[policy.ObjectID]policy.Change
@@ -22,8 +22,8 @@ func (j *journal) add(ch policy.Change) {
 	j.pending[ch.ID] = ch
 }
 
-// drain gives the changes, removals first: an object that came back under
-// another version of its kind must not be removed after it was added.
+// drain returns the changes, deletions first: an object that came back at another
+// version of its kind must not be removed after it was added.
 func (j *journal) drain() []policy.Change {
 	j.mu.Lock()
 	pending := j.pending

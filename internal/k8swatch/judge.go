@@ -7,9 +7,9 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// Judged says whether the controller that judges checks of this kind in the
-// cluster is alive: while it is, their status is its own. A kind without such a
-// controller has a status that nobody here writes.
+// Judged reports whether the controller of checks of this kind is alive in the
+// cluster. While it is, only that controller writes their status. The status of a
+// kind without a controller is not written at all.
 func (c *Cluster) Judged(ctx context.Context, id policy.CheckID) (remediate.Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

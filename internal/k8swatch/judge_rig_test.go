@@ -15,7 +15,7 @@ import (
 	"github.com/fenced/fenced/test/rig/rigtest"
 )
 
-// Each lineage's judge is asked on the API where it runs, with no more rights
+// Each API family's controller is asked on the API where it runs, with no more rights
 // than fenced has there.
 func TestJudgedAsksWhoJudges(t *testing.T) {
 	ctx := rigtest.Context(t, 3*time.Minute)

@@ -20,7 +20,7 @@ const (
 	fencedGroup  = "fenced.io"
 )
 
-// Where the kinds are served that have but one version.
+// Kinds that have only one version.
 var (
 	machineGVR   = schema.GroupVersionResource{Group: machineGroup, Version: "v1beta1", Resource: "machines"}
 	checkGVR     = schema.GroupVersionResource{Group: machineGroup, Version: "v1beta1", Resource: "machinehealthchecks"}
@@ -29,32 +29,32 @@ var (
 	upgradeGVR   = schema.GroupVersionResource{Group: configGroup, Version: "v1", Resource: "clusterversions"}
 )
 
-// clusterVersions are those of the Cluster API that are read, the best first.
+// clusterVersions are the supported versions of the Cluster API, the best first.
 var clusterVersions = []string{"v1beta2", "v1beta1"}
 
 const clusterLabel = "cluster.x-k8s.io/cluster-name"
 
-// etcdPods are where the Pods of etcd members run and how they are labelled: by
-// OpenShift, and by kubeadm and RKE2.
+// etcdPods are the namespaces and labels of etcd members' Pods: of OpenShift, and
+// of kubeadm and RKE2.
 var etcdPods = []source{
 	{kind: "Pod", namespace: "openshift-etcd", labels: "app=etcd"},
 	{kind: "Pod", namespace: metav1.NamespaceSystem, labels: "component=etcd"},
 }
 
-// addStores makes the stores of everything that is always watched. What runs
-// in the cluster itself is on the workload API, and so is OpenShift's Machine
-// API: on a management API it would speak of that cluster's own Nodes.
+// addStores creates the stores of everything that is always watched. What runs in
+// the cluster itself is on the workload API. So is OpenShift's Machine API: on a
+// management API it would describe the Nodes of the management cluster.
 func (c *Cluster) addStores() {
 	c.work.add(&store{source: source{kind: "Node"}, convert: convertNode})
 	for _, pods := range etcdPods {
 		c.work.add(&store{source: pods, convert: convertPod})
 	}
-	c.work.add(custom(nodeCheckGVR, policy.NodeHealthCheckKind, source{checks: true}, check(manifest.NodeHealthCheck)))
+	c.work.add(custom(nodeCheckGVR, policy.NodeHealthCheckKind, source{checks: true}, checkConverter(manifest.NodeHealthCheck)))
 	c.work.add(custom(upgradeGVR, "ClusterVersion", source{fields: "metadata.name=version"}, convertUpgrade))
 	for _, ns := range orAll(c.cfg.Namespaces) {
 		in := source{namespace: ns}
 		c.work.add(custom(machineGVR, "Machine", in, convertMachine(manifest.Machine)))
-		c.work.add(custom(checkGVR, policy.MachineHealthCheckKind, source{namespace: ns, checks: true}, check(manifest.MachineHealthCheck)))
+		c.work.add(custom(checkGVR, policy.MachineHealthCheckKind, source{namespace: ns, checks: true}, checkConverter(manifest.MachineHealthCheck)))
 	}
 	for _, ns := range c.managed() {
 		c.manage.add(custom(hostGVR, "BareMetalHost", source{namespace: ns}, convertHost(c.manage != c.work)))
@@ -62,8 +62,8 @@ func (c *Cluster) addStores() {
 	}
 }
 
-// addClusterAPI makes the stores of the Cluster API, of one Cluster if one is
-// named.
+// addClusterAPI creates the stores of the Cluster API, restricted to one Cluster
+// if one is named.
 func (c *Cluster) addClusterAPI(namespace string) {
 	machines, clusters := source{namespace: namespace}, source{namespace: namespace}
 	var ours func(any) bool
@@ -71,19 +71,19 @@ func (c *Cluster) addClusterAPI(namespace string) {
 		machines.labels, clusters.fields = clusterLabel+"="+name, "metadata.name="+name
 		ours = func(v any) bool {
 			check := v.(*policy.Check)
-			return check.ClusterName == name || check.ClusterName == "" // unreadable: it stays, as Invalid
+			return check.ClusterName == name || check.ClusterName == "" // a check that could not be read stays, as Invalid
 		}
 	}
 	checks := custom(clusterGVR("machinehealthchecks"), policy.MachineHealthCheckKind,
-		source{namespace: namespace, checks: true}, check(manifest.MachineHealthCheck))
+		source{namespace: namespace, checks: true}, checkConverter(manifest.MachineHealthCheck))
 	checks.keep = ours
 	c.manage.add(custom(clusterGVR("machines"), "Machine", machines, convertMachine(manifest.Machine)))
 	c.manage.add(checks)
-	c.manage.add(custom(clusterGVR("clusters"), "Cluster", clusters, from(manifest.Cluster)))
+	c.manage.add(custom(clusterGVR("clusters"), "Cluster", clusters, converter(manifest.Cluster)))
 }
 
-// custom is the store of a kind that may be missing. It is looked for where it
-// is expected; only when it is not there is discovery asked.
+// custom is the store of a kind that may be missing. It is read where it is
+// expected; discovery is used only if it is not there.
 func custom(gvr schema.GroupVersionResource, kind string, s source, convert func(any) (any, error)) *store {
 	s.kind, s.group, s.resource, s.versions = kind, gvr.Group, gvr.Resource, []string{gvr.Version}
 	if gvr.Group == clusterGroup {
@@ -96,7 +96,7 @@ func clusterGVR(resource string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: clusterGroup, Version: clusterVersions[0], Resource: resource}
 }
 
-// managed are the namespaces of the management API.
+// managed returns the namespaces of the management API.
 func (c *Cluster) managed() []string {
 	if ns := c.cfg.Management.Namespace; ns != "" {
 		return []string{ns}
@@ -111,7 +111,7 @@ func orAll(namespaces []string) []string {
 	return namespaces
 }
 
-// sideOf is where the objects of an API version live.
+// sideOf returns the API server with the objects of an API version.
 func (c *Cluster) sideOf(apiVersion string) *side {
 	group, _, _ := strings.Cut(apiVersion, "/")
 	switch group {

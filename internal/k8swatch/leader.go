@@ -15,8 +15,8 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// What the leader Leases of rival controllers are called, and where OpenShift's
-// live. Sources: the LeaderElectionID of the managers of
+// The leader Leases of other remediation controllers, and the namespace of
+// OpenShift's. Sources: the LeaderElectionID of the managers of
 // cluster-api-provider-baremetal, machine-api-operator and cluster-api.
 const (
 	machineAPINamespace = "openshift-machine-api"
@@ -26,19 +26,19 @@ const (
 )
 
 // leader names a controller that would act on the Machine, if its leader Lease
-// is unexpired. Without a Machine there is none.
+// has not expired. Without a Machine there is none.
 func (l *looker) leader(ctx context.Context) (string, error) {
 	t := l.run.Target
 	if t.Machine == "" {
 		return "", nil
 	}
-	checks, err := l.covering(ctx)
+	checks, err := l.coveringChecks(ctx)
 	if err != nil {
 		return "", err
 	}
 	if groupOf(t.MachineAPI) == clusterGroup {
 		for i := range checks {
-			if checks[i].Template == nil { // its manager marks the Machine
+			if checks[i].Template == nil { // its own manager marks the Machine
 				return clusterManager(ctx, l.manage)
 			}
 		}
@@ -57,17 +57,17 @@ func (l *looker) leader(ctx context.Context) (string, error) {
 	return strings.Join(found, "; "), nil
 }
 
-// machineLeaders are the controllers of OpenShift's Machine API that would act
-// on a Machine: whoever does the same as the run, and whoever does what a check
-// that covers the Machine asks for, whichever check the run is of. Who judges a
-// check that power-cycles only annotates the Machine.
+// machineLeaders are the controllers of OpenShift's Machine API that would act on
+// a Machine: those that do the same as the run, and those that do what any check
+// that covers the Machine asks for. The controller of a check that power-cycles
+// only annotates the Machine, so it is not one of them.
 func machineLeaders(s remediate.Strategy, checks []policy.Check) (names []string) {
 	deletes, cycles := s == remediate.DeleteMachine, s != remediate.DeleteMachine
 	for i := range checks {
 		switch c := &checks[i]; {
 		case c.Strategy == policy.PowerCycleHosts:
 			cycles = true
-		case !asksUs(c):
+		case !isHandledByFenced(c):
 			deletes = true
 		}
 	}
@@ -80,11 +80,11 @@ func machineLeaders(s remediate.Strategy, checks []policy.Check) (names []string
 	return names
 }
 
-// covering reads the MachineHealthChecks that cover the target and are not
-// paused: what is paused is ours, if it was handed over, or nobody's. They may
-// come from the API server's own cache, as long as it is not behind our view: a
-// list past that cache waits up to 100 ms on a busy server.
-func (l *looker) covering(ctx context.Context) ([]policy.Check, error) {
+// coveringChecks reads the MachineHealthChecks that cover the target and are not
+// paused. A paused check is fenced's, if it was handed over, or nobody's. The
+// list may come from the API server's cache, but not older than our view: an
+// uncached list takes up to 100 ms on a busy server.
+func (l *looker) coveringChecks(ctx context.Context) ([]policy.Check, error) {
 	m, t := l.look.FreshMachine, l.run.Target
 	switch {
 	case m == nil && l.look.Seen.Machine.Exists == remediate.CannotTell:
@@ -97,8 +97,8 @@ func (l *looker) covering(ctx context.Context) ([]policy.Check, error) {
 		at, gvr = l.c.manage, l.c.served("machinehealthchecks")
 	}
 	list, err := at.api().dynamic.Resource(gvr).Namespace(m.Namespace).List(ctx, at.notOlder(policy.MachineHealthCheckKind, gvr.Group, m.Namespace))
-	switch err = asList(list, err); {
-	case unserved(err) && at.lacks(ctx, &source{kind: policy.MachineHealthCheckKind, group: gvr.Group, resource: gvr.Resource}):
+	switch err = checkList(list, err); {
+	case mayBeUnserved(err) && at.isNotServed(ctx, &source{kind: policy.MachineHealthCheckKind, group: gvr.Group, resource: gvr.Resource}):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("list the MachineHealthChecks of %s: %w", m.Namespace, err)
@@ -114,53 +114,53 @@ func (l *looker) covering(ctx context.Context) ([]policy.Check, error) {
 	return found, nil
 }
 
-// clusterManager names who leads the Cluster API's own manager. It runs in a
-// namespace of the administrator's choice.
+// clusterManager names the leader of the Cluster API's own manager. Its namespace
+// is the administrator's choice.
 func clusterManager(ctx context.Context, cl *clients) (string, error) {
 	ctx, clock := withClock(ctx)
 	list, err := cl.typed.CoordinationV1().Leases(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("metadata.name", clusterAPILeader).String(), Limit: pageSize,
 	})
-	if err = asList(list, err); err != nil {
+	if err = checkList(list, err); err != nil {
 		return "", fmt.Errorf("list the Leases %s: %w", clusterAPILeader, err)
 	}
 	if list.Continue != "" {
 		return "", fmt.Errorf("list the Leases %s: there are more than %d", clusterAPILeader, pageSize)
 	}
 	for i := range list.Items {
-		if who, err := holding(&list.Items[i], clock.now(time.Now())); err != nil || who != "" {
+		if who, err := holderOf(&list.Items[i], clock.now(time.Now())); err != nil || who != "" {
 			return who, err
 		}
 	}
 	return "", nil
 }
 
-// holder names who holds a Lease now, in a sentence; "" is nobody.
+// holder names the current holder of a Lease, in a sentence; "" if there is none.
 func holder(ctx context.Context, cl *clients, namespace, name string) (string, error) {
 	ctx, clock := withClock(ctx)
 	lease, err := cl.lease(ctx, namespace, name)
-	if gone(err, name) {
+	if isGone(err, name) {
 		return "", nil
 	}
 	if err != nil {
 		return "", fmt.Errorf("read Lease %s/%s: %w", namespace, name, err)
 	}
-	return holding(lease, clock.now(time.Now()))
+	return holderOf(lease, clock.now(time.Now()))
 }
 
-func holding(l *coordinationv1.Lease, now time.Time) (string, error) {
-	switch alive, who := held(l.Spec, now); alive {
+func holderOf(l *coordinationv1.Lease, now time.Time) (string, error) {
+	switch alive, who := isHeld(l.Spec, now); alive {
 	case remediate.No:
 		return "", nil
 	case remediate.Yes:
 		return who + " holds the Lease " + l.Name, nil
 	}
-	return "", fmt.Errorf("read Lease %s/%s: it has a holder, but no time", l.Namespace, l.Name)
+	return "", fmt.Errorf("read Lease %s/%s: it has a holder, but no renewTime", l.Namespace, l.Name)
 }
 
-// held says whether somebody holds a Lease at the API server's time, to which
-// the holder's clock is kept. A leader that stepped down leaves no holder.
-func held(s coordinationv1.LeaseSpec, now time.Time) (remediate.Answer, string) {
+// isHeld reports whether a Lease is held at the API server's time, with which the
+// holder's clock is synchronized. A leader that stepped down leaves no holder.
+func isHeld(s coordinationv1.LeaseSpec, now time.Time) (remediate.Answer, string) {
 	switch {
 	case s.HolderIdentity == nil || *s.HolderIdentity == "":
 		return remediate.No, ""

@@ -16,62 +16,62 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// nodeLeases is where kubelets keep their heartbeats.
+// nodeLeases is the namespace of the kubelets' heartbeats.
 const nodeLeases = "kube-node-lease"
 
 // podsPage is more pods than a kubelet runs.
 const podsPage = 500
 
-// Look is one uncached look at the objects of a run.
+// Look is the result of the uncached reads of one step of a run.
 type Look struct {
-	Seen         remediate.Observation // its cluster half
-	FreshNode    *policy.Node          // nil when it does not exist or was not read
+	Seen         remediate.Observation // the part about the cluster
+	FreshNode    *policy.Node          // nil if it does not exist or was not read
 	FreshMachine *policy.Machine
-	// Cluster is the Cluster API's of the Machine; nil when there is none.
+	// Cluster is the Cluster of a Cluster API Machine; nil if there is none.
 	Cluster *policy.Cluster
-	// Members are the members of etcd, read for a control-plane target; only with
-	// MembersKnown can their absence be believed. // I12
+	// Members are the members of etcd, read for a control-plane target. Their
+	// absence counts only if MembersKnown. // I12
 	Members      []policy.Member
 	MembersKnown bool
 	Lease        policy.Lease
-	Err          error // everything that could not be read
+	Err          error // all read errors
 }
 
-// looker gathers the parts of one look, which are read in parallel.
+// looker reads the parts of a Look in parallel.
 type looker struct {
 	c            *Cluster
 	work, manage *clients
 	run          remediate.Run
 
-	mu   sync.Mutex // guards errs and who contests; each other field has one writer
+	mu   sync.Mutex // guards errs and the name of another remediator; each other field has one writer
 	errs []error
 	look Look
 	live *corev1.Node
-	// external: the host is externally provisioned. The Machine is read at the
-	// same time, so this waits here for replaceable.
+	// external: the host is externally provisioned. The Machine is read at the same
+	// time, so the result is kept here for replaceable.
 	external bool
-	// owned is the target's BareMetalHost, consumer what its consumerRef should be.
+	// owned is the target's BareMetalHost, consumer its expected consumerRef.
 	owned    *policy.Host
 	consumer string
 }
 
-// Look reads Node, Lease, Machine, BareMetalHost, pods and the rival's leader
-// Lease of a run, past every cache. What cannot be read stays unknown; a 404 of
-// the API server is an answer. Backups that are nil could not be read.
+// Look reads the Node, Lease, Machine, BareMetalHost, pods and other remediators'
+// Leases of a run, without any cache. What cannot be read stays unknown; a 404 of
+// the API server is an answer. nil backups mean that they could not be read.
 func (c *Cluster) Look(ctx context.Context, run remediate.Run, backups [][]byte) Look {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	l := &looker{c: c, work: c.work.api(), manage: c.manage.api(), run: run, consumer: run.Target.Namespace + "/" + run.Target.Machine}
 	var g sync.WaitGroup
 	for _, read := range []func(context.Context) error{l.node, l.lease, l.machine, l.host, l.pods, l.members} {
-		g.Go(func() { l.failed(read(ctx)) })
+		g.Go(func() { l.addError(read(ctx)) })
 	}
 	g.Wait()
-	l.failed(l.joined(ctx))
-	l.failed(l.restored(backups))
+	l.addError(l.lateNode(ctx))
+	l.addError(l.restored(backups))
 	l.look.Seen.Lease.KubeletReporting = l.look.FreshNode.KubeletReporting()
-	for _, read := range []func(context.Context) error{l.cluster, l.rivals} { // they need the Machine
-		g.Go(func() { l.failed(read(ctx)) })
+	for _, read := range []func(context.Context) error{l.cluster, l.otherRemediators} { // these need the Machine
+		g.Go(func() { l.addError(read(ctx)) })
 	}
 	g.Wait()
 	l.powerOwner()
@@ -81,8 +81,8 @@ func (c *Cluster) Look(ctx context.Context, run remediate.Run, backups [][]byte)
 	return l.look
 }
 
-// failed notes what could not be read.
-func (l *looker) failed(err error) {
+// addError records a read error.
+func (l *looker) addError(err error) {
 	if err == nil {
 		return
 	}
@@ -93,10 +93,10 @@ func (l *looker) failed(err error) {
 
 func (l *looker) node(ctx context.Context) error {
 	if l.run.Target.Node == "" {
-		return nil // joined reads it, once the Machine is known
+		return nil // lateNode reads it, after the Machine
 	}
 	n, err := l.work.node(ctx, l.run.Target.Node)
-	if gone(err, l.run.Target.Node) {
+	if isGone(err, l.run.Target.Node) {
 		l.look.Seen.Node.Exists = remediate.No
 		return nil
 	}
@@ -112,9 +112,10 @@ func (l *looker) node(ctx context.Context) error {
 	return nil
 }
 
-// joined reads the Node of a target that had none when the decision was made: a
-// Machine whose Node has registered since must not be judged as one without. // I4
-func (l *looker) joined(ctx context.Context) error {
+// lateNode reads the Node of a target that had none at the time of the decision.
+// If the Machine's Node has registered since, the target must not be treated as
+// one without a Node. // I4
+func (l *looker) lateNode(ctx context.Context) error {
 	m := l.look.FreshMachine
 	switch {
 	case l.run.Target.Node != "":
@@ -134,7 +135,7 @@ func (l *looker) lease(ctx context.Context) error {
 		return nil
 	}
 	lease, err := l.work.lease(ctx, nodeLeases, l.run.Target.Node)
-	if gone(err, l.run.Target.Node) {
+	if isGone(err, l.run.Target.Node) {
 		l.look.Seen.Lease.Known = true
 		return nil
 	}
@@ -152,12 +153,13 @@ func (l *looker) lease(ctx context.Context) error {
 	return nil
 }
 
-// pods asks whether pods that may run are still bound to the Node's name. Mirror
-// pods do not count: they are the API's shadow of static pods and go with the
-// kubelet. // I7
+// pods reads whether pods are still bound to the Node's name, other than
+// Succeeded and Failed ones. It sets PodsGone to Yes only if there are none; if
+// the list fails, PodsGone stays unknown. Mirror pods do not count: they
+// represent static pods and go with the kubelet. // I7
 func (l *looker) pods(ctx context.Context) error {
 	if l.run.Step != remediate.PowerOn || l.run.Abandon != "" || l.run.Target.Node == "" {
-		return nil // nobody asks
+		return nil // only needed then
 	}
 	list, err := l.work.pods(ctx, metav1.NamespaceAll, metav1.ListOptions{
 		FieldSelector: fields.AndSelectors(
@@ -178,8 +180,8 @@ func (l *looker) pods(ctx context.Context) error {
 	return nil
 }
 
-// restored compares the live Node with the backups. A store that could not be
-// read must not look like a run that saved nothing. // I21
+// restored compares the live Node with the backups. Backups that could not be
+// read must not count as a run without backups. // I21
 func (l *looker) restored(backups [][]byte) error {
 	if backups == nil || l.live == nil {
 		return nil

@@ -14,14 +14,14 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// groupOf is the API group of an apiVersion.
+// groupOf returns the API group of an apiVersion.
 func groupOf(apiVersion string) string {
 	group, _, _ := strings.Cut(apiVersion, "/")
 	return group
 }
 
-// machines is where the Machine of a target lives. Records of older runs do not
-// say; they are of OpenShift.
+// machines returns the resource of a target's Machine. Records of older runs have
+// no API version; they are of OpenShift.
 func (c *Cluster) machines(t remediate.Target) dynamic.ResourceInterface {
 	if groupOf(t.MachineAPI) == clusterGroup {
 		return c.clusterResource("machines", t.Namespace)
@@ -29,7 +29,7 @@ func (c *Cluster) machines(t remediate.Target) dynamic.ResourceInterface {
 	return c.work.api().dynamic.Resource(machineGVR).Namespace(t.Namespace)
 }
 
-// machine reads the Machine of a target past every cache.
+// machine reads the Machine of a target with an uncached read.
 func (c *Cluster) machine(ctx context.Context, t remediate.Target) (*unstructured.Unstructured, error) {
 	group := machineGroup
 	if groupOf(t.MachineAPI) == clusterGroup {
@@ -38,8 +38,8 @@ func (c *Cluster) machine(ctx context.Context, t remediate.Target) (*unstructure
 	return readCustom(ctx, c.machines(t), group, t.Namespace, t.Machine)
 }
 
-// clusterResource is a resource of the Cluster API at the version that is
-// served now: a run may have begun at another.
+// clusterResource is a resource of the Cluster API at the version that is served
+// now. A run may have started at another.
 func (c *Cluster) clusterResource(resource, namespace string) dynamic.ResourceInterface {
 	return c.manage.api().dynamic.Resource(c.served(resource)).Namespace(namespace)
 }
@@ -62,7 +62,7 @@ func (l *looker) machine(ctx context.Context) error {
 		return nil
 	}
 	u, err := l.c.machine(ctx, t)
-	if gone(err, t.Machine) {
+	if isGone(err, t.Machine) {
 		l.look.Seen.Machine.Exists = remediate.No
 		return nil
 	}
@@ -75,12 +75,12 @@ func (l *looker) machine(ctx context.Context) error {
 	}
 	l.look.FreshMachine, l.consumer = &m, consumerOf(u)
 	l.look.Seen.Machine = remediate.Machine{Exists: remediate.Yes, UID: m.UID, Deleting: m.Deleting,
-		Requested: m.ExternalRemediationRequested, Marked: m.Group() == clusterGroup && marked(u)}
+		Requested: m.ExternalRemediationRequested, Marked: m.Group() == clusterGroup && isMarked(u)}
 	return nil
 }
 
-// replaceable says whether deleting the Machine, or handing it to its owner,
-// makes a controller replace it. // I14
+// replaceable determines whether a controller will replace the Machine if it is
+// deleted, or handed to its owner. // I14
 func (l *looker) replaceable() {
 	m, s := l.look.FreshMachine, &l.look.Seen.Machine
 	if m == nil {
@@ -91,7 +91,7 @@ func (l *looker) replaceable() {
 		s.Why = "its BareMetalHost is externally provisioned"
 	case l.controlPlane(m) && !l.mayReplaceControlPlane(m):
 		s.Why = "it is a control-plane Machine"
-	case m.ControllerOwner == policy.Owner{} && !l.onlyMarked(m):
+	case m.ControllerOwner == policy.Owner{} && !l.isOnlyMarked(m):
 		s.Why = "no controller owns it, so nothing would replace it"
 	}
 	s.Replaceable = remediate.Ask(s.Why == "")
@@ -104,8 +104,8 @@ func (l *looker) controlPlane(m *policy.Machine) bool {
 	return m.ControlPlane || l.look.FreshNode != nil && l.look.FreshNode.ControlPlane
 }
 
-// mayReplaceControlPlane: a KubeadmControlPlane guards its own quorum; every
-// other way to replace a member needs the administrator's word.
+// mayReplaceControlPlane: a KubeadmControlPlane protects its own quorum; every
+// other way to replace a member needs the administrator's permission.
 func (l *looker) mayReplaceControlPlane(m *policy.Machine) bool {
 	switch m.ControllerOwner.Kind {
 	case "KubeadmControlPlane":
@@ -116,20 +116,20 @@ func (l *looker) mayReplaceControlPlane(m *policy.Machine) bool {
 	return false
 }
 
-// onlyMarked: all that the check asks for is that the Machine is marked, as the
-// Cluster API does also to a Machine without an owner.
-func (l *looker) onlyMarked(m *policy.Machine) bool {
+// isOnlyMarked reports whether the check only marks the Machine, as the Cluster
+// API does even for a Machine without an owner.
+func (l *looker) isOnlyMarked(m *policy.Machine) bool {
 	return m.Group() == clusterGroup && l.run.Strategy == remediate.DeleteMachine
 }
 
-// cluster reads the Cluster that the Machine is of.
+// cluster reads the Cluster of the Machine.
 func (l *looker) cluster(ctx context.Context) error {
 	m := l.look.FreshMachine
 	if m == nil || m.Group() != clusterGroup || m.ClusterName == "" {
 		return nil
 	}
 	u, err := readCustom(ctx, l.c.clusterResource("clusters", m.Namespace), clusterGroup, m.Namespace, m.ClusterName)
-	if gone(err, m.ClusterName) {
+	if isGone(err, m.ClusterName) {
 		return nil
 	}
 	var found policy.Cluster

@@ -13,8 +13,8 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// The conditions by which the Cluster API's checks hand a Machine to its owner:
-// the owner replaces one that has both, and False.
+// The conditions with which the Cluster API's checks hand a Machine to its owner.
+// The owner replaces a Machine if both are False.
 const (
 	checkSucceeded  = "HealthCheckSucceeded"
 	ownerRemediated = "OwnerRemediated"
@@ -22,38 +22,38 @@ const (
 	judgedUnhealthy = "FencedJudgedUnhealthy"
 )
 
-// marked says whether the owner of a Machine has been asked to replace it: it
-// reads the list of metav1 conditions.
-func marked(u *unstructured.Unstructured) bool {
-	list := shapeOf(u.GetAPIVersion()).read(u, standard)
+// isMarked reports whether the owner of a Machine has been asked to replace it.
+// It reads the list of metav1 conditions.
+func isMarked(u *unstructured.Unstructured) bool {
+	list := conditionPathsOf(u.GetAPIVersion()).read(u, standard)
 	return list.status(checkSucceeded) == "False" && list.status(ownerRemediated) == "False"
 }
 
-// mark hands a Machine of the Cluster API to its owner, which has brakes of its
-// own, instead of deleting it. It is bound to the version that was read with
-// the UID that was decided on. // I2
+// mark hands a Machine of the Cluster API to its owner instead of deleting it;
+// the owner applies limits of its own. The preconditions are the UID of the
+// decision and the version that was read. // I2
 func (c *Cluster) mark(ctx context.Context, run remediate.Run) error {
 	t := run.Target
 	if t.MachineUID == "" {
 		return fmt.Errorf("mark Machine %s/%s: its UID is not known", t.Namespace, t.Machine)
 	}
-	asking, cancel := reading(ctx)
+	asking, cancel := withReadTimeout(ctx)
 	u, err := c.machine(asking, t)
 	cancel()
 	switch {
-	case gone(err, t.Machine):
+	case isGone(err, t.Machine):
 		return nil
 	case err != nil:
 		return fmt.Errorf("mark Machine %s/%s: %w", t.Namespace, t.Machine, err)
 	case string(u.GetUID()) != t.MachineUID:
-		return fmt.Errorf("mark Machine %s/%s: it is another Machine than the one that was decided on", t.Namespace, t.Machine)
-	case u.GetDeletionTimestamp() != nil || marked(u):
+		return fmt.Errorf("mark Machine %s/%s: its UID is not that of the target", t.Namespace, t.Machine)
+	case u.GetDeletionTimestamp() != nil || isMarked(u):
 		return nil
 	}
 	patch, err := markPatch(u, run.Trigger, time.Now())
 	if err == nil {
 		var cancel context.CancelFunc
-		ctx, cancel = writing(ctx)
+		ctx, cancel = withWriteTimeout(ctx)
 		defer cancel()
 		_, err = c.machines(t).Patch(ctx, t.Machine, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
 	}
@@ -65,9 +65,9 @@ func (c *Cluster) mark(ctx context.Context, run remediate.Run) error {
 
 // markPatch sets both conditions in both lists.
 func markPatch(u *unstructured.Unstructured, why string, now time.Time) ([]byte, error) {
-	shape := shapeOf(u.GetAPIVersion())
+	shape := conditionPathsOf(u.GetAPIVersion())
 	status := map[string]any{}
-	for _, which := range []flavour{standard, severe} {
+	for _, which := range []conditionStyle{standard, severe} {
 		list := shape.read(u, which)
 		list = list.with(which, condition{kind: checkSucceeded, status: "False", severity: "Warning", reason: judgedUnhealthy, message: why}, now)
 		list = list.with(which, condition{kind: ownerRemediated, status: "False", severity: "Warning", reason: waiting}, now)
@@ -76,7 +76,7 @@ func markPatch(u *unstructured.Unstructured, why string, now time.Time) ([]byte,
 	return statusPatch(u, status)
 }
 
-// statusPatch changes fields of the status of exactly the object that was read.
+// statusPatch changes status fields of exactly the object that was read.
 func statusPatch(u *unstructured.Unstructured, status map[string]any) ([]byte, error) {
 	return json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": u.GetUID(), "resourceVersion": u.GetResourceVersion()},

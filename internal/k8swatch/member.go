@@ -14,10 +14,10 @@ import (
 // maxMembers is more members than etcd can have.
 const maxMembers = 50
 
-// members reads the members of etcd and the Nodes they run on. // I12
+// members reads the members of etcd and their Nodes. // I12
 func (l *looker) members(ctx context.Context) error {
 	if !l.run.ControlPlane {
-		return nil // nobody asks
+		return nil // only needed for a control-plane target
 	}
 	var pods []corev1.Pod
 	for _, of := range etcdPods {
@@ -46,14 +46,14 @@ func (l *looker) members(ctx context.Context) error {
 	return nil
 }
 
-// member is healthy when its Pod is Ready on a Node that is.
+// member is healthy if its Pod is Ready on a Ready Node.
 func (l *looker) member(ctx context.Context, p *policy.EtcdPod) (policy.Member, error) {
 	m := policy.Member{Node: p.Node}
 	if p.Node == "" || !p.Ready {
 		return m, nil
 	}
 	n, err := l.work.node(ctx, p.Node)
-	if gone(err, p.Node) {
+	if isGone(err, p.Node) {
 		return m, nil
 	}
 	if err != nil {

@@ -8,11 +8,11 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 )
 
-// mixed says why the Cluster API's objects cannot be judged: several Clusters
-// are here, and the Nodes that we see are of one. The Machines of the others
-// would look as if they had lost theirs, or be taken for another's of the same
-// name.
-func (c *Cluster) mixed() string {
+// severalClusters returns why the Cluster API's objects cannot be evaluated; ""
+// if they can. If there are several Clusters, the Nodes that we see belong to
+// one. The Machines of the others would seem to have lost their Nodes, or be
+// matched with a Node of the same name.
+func (c *Cluster) severalClusters() string {
 	var names []string
 	for _, s := range c.manage.watched() {
 		if s.group == clusterGroup && s.kind == "Cluster" {
@@ -27,12 +27,12 @@ func (c *Cluster) mixed() string {
 		return ""
 	}
 	slices.Sort(names)
-	return fmt.Sprintf("Clusters %s and %s are both here, and the Nodes are of one: set management.clusterName", names[0], names[1])
+	return fmt.Sprintf("Clusters %s and %s are both on this API, but the Nodes belong to one of them: set management.clusterName", names[0], names[1])
 }
 
-// bar takes what belongs to one of several Clusters out of what is judged, but
-// not for absent.
-func bar(ch *policy.Change, why string) {
+// withholdClusterAPI replaces objects of the Cluster API with an error, so that
+// they are neither evaluated nor treated as absent.
+func withholdClusterAPI(ch *policy.Change, why string) {
 	if ch.Value == nil || groupOf(ch.ID.APIVersion) != clusterGroup {
 		return
 	}
@@ -46,12 +46,12 @@ func bar(ch *policy.Change, why string) {
 	}
 }
 
-// tellAgain journals everything of the Cluster API once more: what bars it came
-// or went.
-func (c *Cluster) tellAgain() {
+// journalClusterAPI journals all objects of the Cluster API again, after the
+// reason to withhold them appeared or disappeared.
+func (c *Cluster) journalClusterAPI() {
 	for _, s := range c.manage.watched() {
 		if s.group == clusterGroup {
-			s.again()
+			s.journalAll()
 		}
 	}
 }

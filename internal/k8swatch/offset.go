@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// offset is how the clock of an API server stands to this host's, by the last answer that
-// told the time. // I16
+// offset is the difference between an API server's clock and this host's, from
+// the last answer with a time. // I16
 type offset struct {
 	mu   sync.Mutex
 	skew time.Duration // the API server's clock minus this host's
-	at   time.Time     // when that was; zero = no answer has come yet
+	at   time.Time     // time of that answer; zero = none yet
 }
 
-// measure takes in an answer to a request that was sent then. What fails with 500 or above
-// may be a proxy's, which has a clock of its own.
+// measure uses an answer to a request that was sent at sent. An answer with
+// status 500 or above may come from a proxy, which has another clock.
 func (o *offset) measure(resp *http.Response, sent, answered time.Time) {
 	date, err := http.ParseTime(resp.Header.Get("Date"))
 	if err != nil || resp.StatusCode >= http.StatusInternalServerError {
@@ -26,9 +26,10 @@ func (o *offset) measure(resp *http.Response, sent, answered time.Time) {
 	o.skew, o.at = skewOf(date, sent, answered), answered
 }
 
-// by is the offset now; known is false while no answer has told the time. By how much this
-// host's clock was set since the last answer shows at once: its monotonic clock was not.
-func (o *offset) by(now time.Time) (skew time.Duration, known bool) {
+// current returns the offset now; known is false until an answer had a time. A
+// change of this host's clock since the last answer is included at once, measured
+// by the monotonic clock.
+func (o *offset) current(now time.Time) (skew time.Duration, known bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.at.IsZero() {
@@ -38,9 +39,9 @@ func (o *offset) by(now time.Time) (skew time.Duration, known bool) {
 	return o.skew - set, true
 }
 
-// skewOf is how far a server's clock is surely ahead of ours (behind: negative), by the
-// Date of its answer, which has whole seconds. What these and the way of the request
-// explain is no skew.
+// skewOf returns by how much a server's clock is certainly ahead of ours
+// (negative: behind), from the Date of its answer. A difference that the whole
+// seconds of Date and the duration of the request can explain counts as zero.
 func skewOf(date, sent, answered time.Time) time.Duration {
 	switch {
 	case date.After(answered):

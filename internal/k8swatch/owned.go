@@ -8,24 +8,26 @@ import (
 )
 
 // What the kubelet or a controller writes on a Node by itself is not restored: it
-// describes the Node that is gone, and its owner describes the new one. Who wrote a key
-// last, which managedFields tell, does not decide that: a label that a kubelet was
-// once told to set is what the Node wore, even if the kubelet is told no more. So zone,
-// region and instance type come back, too: it is the same machine.
+// describes the old Node, and its owner describes the new one. managedFields,
+// which record the last writer of a key, do not decide that: a label that a
+// kubelet was once configured to set belongs to the Node even if the kubelet no
+// longer sets it. So zone, region and instance type are restored, too: it is the
+// same machine.
 
-// ownedKeys are the kubelet's and those of the controllers beside it. Sources: the
+// ownedKeys are keys of the kubelet and of its controllers. Sources: the
 // kubelet's initialNode and its reconcilers (hostname, os, arch, windows-build,
-// provided-node-ip, controller-managed-attach-detach), the CSI plugin manager (csi
-// nodeid), the TTL controller (ttl).
+// provided-node-ip, controller-managed-attach-detach), the CSI plugin manager
+// (csi nodeid), the TTL controller (ttl).
 var ownedKeys = []string{
 	"kubernetes.io/hostname", "kubernetes.io/os", "kubernetes.io/arch", "beta.kubernetes.io/os", "beta.kubernetes.io/arch",
 	"node.kubernetes.io/windows-build", "volumes.kubernetes.io/controller-managed-attach-detach", "alpha.kubernetes.io/provided-node-ip",
 	"csi.volume.kubernetes.io/nodeid", "node.alpha.kubernetes.io/ttl",
 }
 
-// networkKeys are annotations in which a network plugin keeps what it has given the
-// Node: subnets, tunnel addresses, keys. With the Node they were given back, so an old
-// value may be another Node's by now. What a person sets there is not among them.
+// networkKeys are annotations in which a network plugin stores what it assigned
+// to the Node: subnets, tunnel addresses, keys. The deletion of the Node returned
+// these, so an old value may now belong to another Node. Annotations that people
+// set are not among them.
 var networkKeys = []string{
 	"flannel.alpha.coreos.com/backend-data", "flannel.alpha.coreos.com/backend-v6-data", "flannel.alpha.coreos.com/backend-type",
 	"flannel.alpha.coreos.com/kube-subnet-manager", "flannel.alpha.coreos.com/public-ip", "flannel.alpha.coreos.com/public-ipv6",
@@ -36,12 +38,13 @@ var networkKeys = []string{
 	"node.antrea.io/mac-address", "node.antrea.io/transport-addresses", "node.antrea.io/wireguard-public-key",
 }
 
-// networkPrefixes are of plugins that keep all of their annotations on Nodes
-// themselves; labels of these names are people's.
+// networkPrefixes belong to plugins that own all of their annotations on Nodes;
+// labels with these prefixes are set by people.
 var networkPrefixes = []string{"k8s.ovn.org/", "network.cilium.io/", "io.cilium.network."}
 
-// controllerTaints are prefixes of taints that say how the Node was: the node lifecycle
-// controller's, the cloud provider's, those of the medik8s remediators.
+// controllerTaints are prefixes of taints that describe the state of the Node:
+// those of the node lifecycle controller, the cloud provider and the medik8s
+// remediators.
 var controllerTaints = []string{"node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "medik8s.io/"}
 
 func ownedLabel(key string) bool { return slices.Contains(ownedKeys, key) }

@@ -6,29 +6,29 @@ import (
 	"go.uber.org/zap"
 )
 
-// asked is one read past every cache: at this time the API server stood at this
+// freshRead is one uncached read: at this time the API server was at this
 // version.
-type asked struct {
+type freshRead struct {
 	at       time.Time
 	revision uint64
 }
 
-// maxAsked bounds the reads that a stuck watch leaves unproven. The oldest are
-// kept, because they are proven first.
-const maxAsked = 32
+// maxFreshReads limits the reads that a stuck watch leaves unproven. The oldest
+// are kept, because they are proven first.
+const maxFreshReads = 32
 
-// ask notes a read for the view to reach.
-func (s *store) ask(a asked) {
+// noteRead records a read that the view must reach.
+func (s *store) noteRead(a freshRead) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.asked) < maxAsked {
+	if len(s.asked) < maxFreshReads {
 		s.asked = append(s.asked, a)
 	}
-	s.settle()
+	s.updateProven()
 }
 
-// settle notes the newest read that the view has reached; s.mu is held.
-func (s *store) settle() {
+// updateProven records the newest read that the view has reached; s.mu is held.
+func (s *store) updateProven() {
 	if !s.synced {
 		return
 	}
@@ -45,7 +45,7 @@ func (s *store) settle() {
 }
 
 // UpdateResourceVersion implements cache.ResourceVersionUpdater: every event up
-// to this version is in. Bookmarks move it where nothing happens.
+// to this version has been received. Bookmarks advance it while nothing changes.
 func (s *store) UpdateResourceVersion(version string) {
 	at, err := revision(version)
 	s.mu.Lock()
@@ -53,20 +53,20 @@ func (s *store) UpdateResourceVersion(version string) {
 		s.problem = err.Error()
 	} else {
 		s.reached = at
-		s.settle()
+		s.updateProven()
 	}
 	s.mu.Unlock()
-	s.moved()
+	s.notifyProgress()
 }
 
-// version is what the view has reached; 0 before the first list.
+// version is the version that the view has reached; 0 before the first list.
 func (s *store) version() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.reached
 }
 
-// state is when the store was last proven fresh, and what is wrong.
+// state returns when the store was last proven fresh, and the problem.
 func (s *store) state() (proven time.Time, problem string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,13 +76,13 @@ func (s *store) state() (proven time.Time, problem string) {
 	return s.proven, s.problem
 }
 
-// absent notes that the cluster did not have this kind when it was asked: an
-// answer, and as fresh as any. Where it was served until then, nothing is begun
-// for a while: somebody may be at work on the API. // I16
-func (s *store) absent(asked time.Time) {
+// noteNotInstalled records that the cluster did not have this kind at that time:
+// an answer as fresh as any. If the kind was served until then, a quiet period
+// starts, because somebody may be changing the API. // I16
+func (s *store) noteNotInstalled(asked time.Time) {
 	s.mu.Lock()
 	if s.reached > 0 || len(s.items) > 0 {
-		s.side.c.fresh.disturb(time.Now()) // before anybody is told of what is gone
+		s.side.c.fresh.markOutage(time.Now()) // before the removals are journaled
 	}
 	news := s.clear() || !s.synced
 	s.synced, s.reached, s.asked, s.problem = true, 0, nil, ""
@@ -91,12 +91,12 @@ func (s *store) absent(asked time.Time) {
 	}
 	s.mu.Unlock()
 	if news {
-		s.tell()
+		s.notifyChange()
 	}
-	s.moved()
+	s.notifyProgress()
 }
 
-// rewind forgets how fresh the content is, not the content.
+// rewind discards how fresh the content is, not the content.
 func (s *store) rewind() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,13 +104,13 @@ func (s *store) rewind() {
 	s.problem = "the API went back in time"
 }
 
-// fail notes why a request failed; the log hears of it once.
+// fail records why a request failed; it is logged once.
 func (s *store) fail(problem string) {
 	s.mu.Lock()
 	news := s.problem == ""
 	s.problem = problem
 	s.mu.Unlock()
 	if news {
-		s.log.Warn("the view of the cluster is disturbed", zap.String("kind", s.kind), zap.String("problem", problem))
+		s.log.Warn("the view of the cluster cannot be refreshed", zap.String("kind", s.kind), zap.String("problem", problem))
 	}
 }

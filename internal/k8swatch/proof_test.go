@@ -17,9 +17,9 @@ import (
 func listAll(t require.TestingT, c *Cluster, version uint64, at time.Time) {
 	for _, s := range c.allStores() {
 		require.NoError(t, s.Replace(nil, strconv.FormatUint(version, 10)))
-		s.ask(asked{at, version})
+		s.noteRead(freshRead{at, version})
 	}
-	c.settle(at)
+	c.updateFreshness(at)
 }
 
 func TestViewIsProvenByReachingWhatWasRead(t *testing.T) { // I16
@@ -29,7 +29,7 @@ func TestViewIsProvenByReachingWhatWasRead(t *testing.T) { // I16
 	require.True(t, c.View().Synced)
 
 	nodes := c.storeOf("Node")
-	nodes.ask(asked{now.Add(time.Second), 12})
+	nodes.noteRead(freshRead{now.Add(time.Second), 12})
 	at, _ := nodes.state()
 	assert.Equal(t, now, at, "the API is at 12, the view still at 10")
 	nodes.UpdateResourceVersion("11")
@@ -44,7 +44,7 @@ func TestOneStuckKindMakesTheViewOld(t *testing.T) { // I16
 	c, long := offline(), time.Now().Add(-40*time.Second)
 	listAll(t, c, 10, long)
 	for _, s := range c.allStores() {
-		s.ask(asked{time.Now(), 50})
+		s.noteRead(freshRead{time.Now(), 50})
 		if s.kind != "Machine" {
 			s.UpdateResourceVersion("50")
 		}
@@ -64,7 +64,7 @@ func TestEitherAPIMakesTheViewOld(t *testing.T) { // I16
 		listAll(t, c, 10, time.Now().Add(-40*time.Second))
 		for _, side := range c.sides() {
 			for _, s := range side.watched() {
-				s.ask(asked{time.Now(), 50})
+				s.noteRead(freshRead{time.Now(), 50})
 				if side.name != stuck {
 					s.UpdateResourceVersion("50")
 				}
@@ -135,31 +135,31 @@ func TestHistoryThatWentBackIsForgotten(t *testing.T) {
 func TestKindThatVanishesIsFollowedByQuiet(t *testing.T) { // I16
 	for _, had := range []bool{true, false} {
 		c, at := offline(), time.Now()
-		c.fresh.begin(at)
+		c.fresh.markStart(at)
 		listAll(t, c, 10, at)
 		machines := c.storeOf("Machine")
 		if had {
 			require.NoError(t, machines.Add(apiObject("Machine", "m", "11", nil)))
 		}
-		c.storeOf("BareMetalHost").absent(at) // with its last object gone
+		c.storeOf("BareMetalHost").noteNotInstalled(at) // with its last object gone
 		require.False(t, c.View().Since.IsZero(), "before anybody is told")
 		listAll(t, c, 12, at.Add(time.Second))
 		before := c.View().Since
 		require.Equal(t, at.Add(time.Second), before, "until the view is whole again")
 
-		machines.absent(at.Add(time.Second))
+		machines.noteNotInstalled(at.Add(time.Second))
 		after := c.View().Since
 		assert.True(t, after.After(at), had)
-		machines.absent(at.Add(2 * time.Second))
+		machines.noteNotInstalled(at.Add(2 * time.Second))
 		assert.Equal(t, after, c.View().Since, "what stays away disturbs once")
 	}
 }
 
 func TestKindThatNeverWasIsNotMissed(t *testing.T) {
 	c, at := offline(), time.Now()
-	c.fresh.begin(at)
+	c.fresh.markStart(at)
 	for _, s := range c.allStores() {
-		s.absent(at)
+		s.noteNotInstalled(at)
 	}
 	assert.True(t, c.View().Synced)
 	assert.True(t, c.View().Since.IsZero())
@@ -170,7 +170,7 @@ func TestProblemEndsWithTheNextProof(t *testing.T) {
 	listAll(t, c, 10, at)
 	c.storeOf("Node").fail("connection refused")
 	assert.Contains(t, c.View().Problem, "watch Node: connection refused")
-	c.storeOf("Node").ask(asked{at.Add(time.Second), 10})
+	c.storeOf("Node").noteRead(freshRead{at.Add(time.Second), 10})
 	assert.Empty(t, c.View().Problem)
 }
 
@@ -184,13 +184,13 @@ func TestProofLaw(t *testing.T) {
 		var api, have uint64 = 1, 1
 		type read struct{ at, version uint64 }
 		var reads []read
-		for i := range rapid.Uint64Range(1, 3*maxAsked).Draw(t, "steps") {
+		for i := range rapid.Uint64Range(1, 3*maxFreshReads).Draw(t, "steps") {
 			switch rapid.SampledFrom([]string{"write", "read", "event"}).Draw(t, "step") {
 			case "write":
 				api++
 			case "read":
 				reads = append(reads, read{i + 1, api})
-				s.ask(asked{start.Add(time.Duration(i+1) * time.Second), api})
+				s.noteRead(freshRead{start.Add(time.Duration(i+1) * time.Second), api})
 			case "event":
 				have = rapid.Uint64Range(have, api).Draw(t, "version")
 				s.UpdateResourceVersion(strconv.FormatUint(have, 10))
@@ -206,7 +206,7 @@ func TestProofLaw(t *testing.T) {
 				assert.True(t, proven.IsZero())
 			} else {
 				assert.False(t, proven.After(start.Add(time.Duration(best)*time.Second)))
-				if len(reads) <= maxAsked {
+				if len(reads) <= maxFreshReads {
 					assert.Equal(t, start.Add(time.Duration(best)*time.Second), proven)
 				}
 			}

@@ -17,7 +17,8 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 )
 
-// maxRequestKinds bounds how many kinds the authors of checks make us watch.
+// maxRequestKinds limits how many kinds the authors of checks can make fenced
+// watch.
 const maxRequestKinds = 16
 
 // requestKind is a kind of remediation requests on one API server.
@@ -26,10 +27,10 @@ type requestKind struct {
 	kind schema.GroupKind
 }
 
-// requestKinds are those kinds of remediation requests that checks' templates
-// name; they are watched only while a check does.
+// requestKinds are the kinds of remediation requests that checks' templates name.
+// They are watched only while a check names them.
 type requestKinds struct {
-	moved chan struct{} // a check changed, or a store of requests was proven
+	changed chan struct{} // a check changed, or a store of requests was proven
 
 	mu     sync.Mutex
 	stores map[requestKind]*store
@@ -37,7 +38,7 @@ type requestKinds struct {
 }
 
 func (r *requestKinds) init() {
-	r.moved = make(chan struct{}, 1)
+	r.changed = make(chan struct{}, 1)
 	r.stores, r.ready = map[requestKind]*store{}, map[schema.GroupKind]bool{}
 }
 
@@ -48,7 +49,7 @@ func (c *Cluster) keepRequests(ctx context.Context) {
 			for _, s := range c.sides() {
 				for _, st := range s.watched() {
 					if st.checks {
-						st.again()
+						st.journalAll()
 					}
 				}
 			}
@@ -56,13 +57,13 @@ func (c *Cluster) keepRequests(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-c.requests.moved:
+		case <-c.requests.changed:
 		}
 	}
 }
 
-// adjustRequests begins and ends watches as checks come and go. news says that
-// a check can be judged now that could not before, or the other way round.
+// adjustRequests starts and stops watches as checks change. news means that a
+// check can now be evaluated that could not before, or the reverse.
 func (c *Cluster) adjustRequests() (news bool) {
 	wanted := c.templates()
 	r := &c.requests
@@ -78,14 +79,14 @@ func (c *Cluster) adjustRequests() (news bool) {
 	for k, version := range wanted {
 		st := r.stores[k]
 		if st == nil && len(r.stores) < maxRequestKinds {
-			st = &store{convert: from(manifest.Request), source: source{kind: k.kind.Kind, group: k.kind.Group,
+			st = &store{convert: converter(manifest.Request), source: source{kind: k.kind.Kind, group: k.kind.Group,
 				versions: []string{version}, namespace: c.requestsIn(k.side), request: true}}
 			r.stores[k] = st
 			k.side.add(st)
 		}
 		if st != nil {
 			at, _ := st.state()
-			other, twice := ready[k.kind] // of the other API
+			other, twice := ready[k.kind] // on the other API
 			ready[k.kind] = !at.IsZero() && (!twice || other)
 		}
 	}
@@ -96,8 +97,8 @@ func (c *Cluster) adjustRequests() (news bool) {
 	return news
 }
 
-// requestsIn is where requests are looked for: the Cluster API's are beside
-// their Machines, medik8s' where their author put the template.
+// requestsIn is the namespace of requests: the Cluster API's are in that of their
+// Machines, medik8s' in that of their template.
 func (c *Cluster) requestsIn(s *side) string {
 	if s == c.work {
 		return metav1.NamespaceAll
@@ -105,7 +106,7 @@ func (c *Cluster) requestsIn(s *side) string {
 	return c.cfg.Management.Namespace
 }
 
-// templates are the kinds of requests that the checks of the view and those
+// templates returns the kinds of requests that the checks of the view and those
 // from files name, each with the version of a template.
 func (c *Cluster) templates() map[requestKind]string {
 	wanted := map[requestKind]string{}
@@ -150,8 +151,8 @@ func templatesOf(c *policy.Check) []policy.Template {
 	return list
 }
 
-// requestOf is the kind of requests that a template makes; none for a template
-// of a kind that is no remediator's.
+// requestOf returns the kind of requests that a template makes; none if the
+// template cannot be a remediator's.
 func requestOf(t policy.Template) (schema.GroupKind, string) {
 	gv, err := schema.ParseGroupVersion(t.APIVersion)
 	name, isTemplate := strings.CutSuffix(t.Kind, "Template")
@@ -162,9 +163,9 @@ func requestOf(t policy.Template) (schema.GroupKind, string) {
 	return kind, gv.Version
 }
 
-// remediates says whether a kind can be one of remediation requests. What
-// Kubernetes itself and the groups that we know have is something else: a Machine
-// must not come and go from the view as somebody's request.
+// remediates reports whether a kind can be that of remediation requests. The
+// kinds of Kubernetes itself and of known API groups cannot be: a Machine must
+// not be added to and removed from the view as a request.
 func remediates(kind schema.GroupKind) bool {
 	switch kind.Group {
 	case machineGroup, clusterGroup, hostGroup, medik8sGroup, configGroup:
@@ -175,8 +176,9 @@ func remediates(kind schema.GroupKind) bool {
 	return strings.Contains(kind.Group, ".") && !strings.HasSuffix(kind.Group, ".k8s.io")
 }
 
-// strange is a template of a check that is no remediator's; nil if there is none.
-func strange(c *policy.Check) *policy.Template {
+// foreignTemplate returns a template of a check that cannot be a remediator's;
+// nil if there is none.
+func foreignTemplate(c *policy.Check) *policy.Template {
 	for _, t := range templatesOf(c) {
 		if kind, _ := requestOf(t); kind.Group == "" && c.Disabled == "" {
 			return &t
@@ -185,14 +187,14 @@ func strange(c *policy.Check) *policy.Template {
 	return nil
 }
 
-// gate makes a check Invalid while its requests cannot be read: a target whose
-// remediation has been requested must not be taken for one without.
-func (r *requestKinds) gate(check *policy.Check) *policy.Check {
+// gateCheck makes a check Invalid while its requests cannot be read: a target
+// whose remediation has been requested must not look like one without.
+func (r *requestKinds) gateCheck(check *policy.Check) *policy.Check {
 	if check.Invalid != "" {
 		return check
 	}
 	gated := *check
-	if t := strange(check); t != nil {
+	if t := foreignTemplate(check); t != nil {
 		gated.Invalid = fmt.Sprintf("its template is a %s of %s, from which no remediator makes requests", t.Kind, t.APIVersion)
 		return &gated
 	}
@@ -207,7 +209,7 @@ func (r *requestKinds) gate(check *policy.Check) *policy.Check {
 	return check
 }
 
-// why says what keeps a kind from being read; r.mu is held.
+// why says why a kind cannot be read; r.mu is held.
 func (r *requestKinds) why(kind schema.GroupKind) string {
 	why := "not yet"
 	if len(r.stores) >= maxRequestKinds {
@@ -225,14 +227,14 @@ func (r *requestKinds) why(kind schema.GroupKind) string {
 	return why
 }
 
-// watched are the stores of requests now.
+// watched returns the current stores of requests.
 func (r *requestKinds) watched() []*store {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Collect(maps.Values(r.stores))
 }
 
-// listNow reads all requests of a store past the cache.
+// listNow lists all requests of a store with an uncached read.
 func (s *store) listNow(ctx context.Context) ([]unstructured.Unstructured, error) {
 	gvr, err := s.at(ctx)
 	if errors.Is(err, errNotInstalled) {
@@ -242,8 +244,8 @@ func (s *store) listNow(ctx context.Context) ([]unstructured.Unstructured, error
 		return nil, err
 	}
 	list, err := s.side.api().dynamic.Resource(gvr).Namespace(s.namespace).List(ctx, metav1.ListOptions{Limit: pageSize})
-	switch err = asList(list, err); {
-	case unserved(err) && s.side.lacks(ctx, &s.source): // its definition went
+	switch err = checkList(list, err); {
+	case mayBeUnserved(err) && s.side.isNotServed(ctx, &s.source): // its CRD was deleted
 		return nil, nil
 	case err != nil:
 		return nil, err

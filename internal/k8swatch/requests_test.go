@@ -74,11 +74,11 @@ func TestTargetOfAStrangeTemplateIsContested(t *testing.T) { // I22
 	require.NoError(t, c.storeOf("MachineHealthCheck").Add(checkWith("apps/v1", "DeploymentTemplate")))
 	l := &looker{c: c, run: remediate.Run{Target: remediate.Target{Machine: "m", Namespace: "ns"}}}
 	l.look.FreshMachine = &policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: "m", Labels: labels.Set{"a": "b"}}
-	who, err := l.requested(t.Context())
+	who, err := l.foreignRequest(t.Context())
 	require.NoError(t, err)
 	assert.Contains(t, who, "MachineHealthCheck ns/k makes requests from a DeploymentTemplate")
 	l.look.FreshMachine.Labels = nil
-	who, err = l.requested(t.Context())
+	who, err = l.foreignRequest(t.Context())
 	require.NoError(t, err)
 	assert.Empty(t, who, "the check covers other Machines")
 }

@@ -10,20 +10,20 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// outOfService is the taint that tells Kubernetes a Node is safely down:
-// its pods are deleted and its volumes detached at once.
+// outOfService is the taint that tells Kubernetes that a Node is off: Kubernetes
+// then deletes its pods and detaches its volumes at once.
 var outOfService = corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute}
 
-// saved is what a run's backups say the Node should carry.
+// saved is what the Node should have according to a run's backups.
 type saved struct {
 	labels, annotations map[string]string
 	taints              []corev1.Taint
 	unschedulable       bool
 }
 
-// mergeBackups joins the saved Nodes of one run, oldest first. A Node that was
-// saved in a later attempt may not have been restored yet, so what it lacks
-// comes from the earlier ones; where both have a key the newer value holds.
+// mergeBackups merges the saved Nodes of one run, oldest first. A Node that was
+// saved in a later attempt may not have been restored yet, so missing keys come
+// from earlier backups. If both have a key, the newer value counts.
 func mergeBackups(backups [][]byte) (saved, error) {
 	s := saved{labels: map[string]string{}, annotations: map[string]string{}}
 	for _, b := range backups {
@@ -31,8 +31,8 @@ func mergeBackups(backups [][]byte) (saved, error) {
 		if err := json.Unmarshal(b, &n); err != nil {
 			return saved{}, fmt.Errorf("read the backup of the Node: %w", err)
 		}
-		keep(s.labels, n.Labels, ownedLabel)
-		keep(s.annotations, n.Annotations, ownedAnnotation)
+		mergeKeys(s.labels, n.Labels, ownedLabel)
+		mergeKeys(s.annotations, n.Annotations, ownedAnnotation)
 		s.unschedulable = s.unschedulable || n.Spec.Unschedulable
 		for _, t := range n.Spec.Taints {
 			if ownedTaint(t) {
@@ -45,7 +45,7 @@ func mergeBackups(backups [][]byte) (saved, error) {
 	return s, nil
 }
 
-func keep(into, from map[string]string, owned func(string) bool) {
+func mergeKeys(into, from map[string]string, owned func(string) bool) {
 	for k, v := range from {
 		if !owned(k) {
 			into[k] = v
@@ -60,7 +60,7 @@ func hasTaint(list []corev1.Taint, t corev1.Taint) bool {
 // change is what a live Node lacks of what was saved.
 type change struct {
 	labels, annotations map[string]string
-	taints              []corev1.Taint // the whole new list; nil = leave it
+	taints              []corev1.Taint // the whole new list; nil = unchanged
 	cordon              bool
 }
 
@@ -68,7 +68,7 @@ func (c change) empty() bool {
 	return len(c.labels) == 0 && len(c.annotations) == 0 && c.taints == nil && !c.cordon
 }
 
-// parts are the change in pieces, each of which can be written without the others.
+// parts returns the change in pieces that can be written independently.
 func (c change) parts() []change {
 	var list []change
 	for _, part := range []change{{taints: c.taints, cordon: c.cordon}, {labels: c.labels}, {annotations: c.annotations}} {
@@ -79,20 +79,20 @@ func (c change) parts() []change {
 	return list
 }
 
-// missing compares the live Node with what was saved: an existing value always
-// wins. In taint mode our own taint is to go. The same function says that
-// nothing is left to do. // I21
+// missing compares the live Node with what was saved. An existing value always
+// takes precedence. In taint mode it also removes our own taint. An empty result
+// means that the restore is complete. // I21
 func missing(s saved, n *corev1.Node, isolation remediate.Isolation) change {
-	c := change{labels: absent(s.labels, n.Labels), annotations: absent(s.annotations, n.Annotations)}
+	c := change{labels: missingKeys(s.labels, n.Labels), annotations: missingKeys(s.annotations, n.Annotations)}
 	c.cordon = s.unschedulable && !n.Spec.Unschedulable
 	c.taints = missingTaints(s.taints, n.Spec.Taints, isolation)
 	return c
 }
 
-// missingTaints is the whole list of taints that the Node should have; nil when
-// it has it.
+// missingTaints returns the whole list of taints that the Node should have; nil
+// if it has it.
 func missingTaints(want, have []corev1.Taint, isolation remediate.Isolation) []corev1.Taint {
-	list, changed := []corev1.Taint{}, false // not nil: an empty list is a change, too
+	list, changed := []corev1.Taint{}, false // not nil: an empty list may be a change
 	for _, t := range have {
 		if isolation == remediate.IsolateTaint && t.MatchTaint(&outOfService) {
 			changed = true
@@ -111,7 +111,7 @@ func missingTaints(want, have []corev1.Taint, isolation remediate.Isolation) []c
 	return list
 }
 
-func absent(want, have map[string]string) map[string]string {
+func missingKeys(want, have map[string]string) map[string]string {
 	out := map[string]string{}
 	for k, v := range want {
 		if _, ok := have[k]; !ok {
@@ -121,8 +121,8 @@ func absent(want, have map[string]string) map[string]string {
 	return out
 }
 
-// patch is the change as a JSON merge patch that only applies to this very
-// version of this very Node. // I2
+// patch is the change as a JSON merge patch, with the UID and resourceVersion of
+// the Node as preconditions. // I2
 func (c change) patch(n *corev1.Node) ([]byte, error) {
 	meta := map[string]any{"uid": n.UID, "resourceVersion": n.ResourceVersion}
 	if len(c.labels) > 0 {

@@ -12,23 +12,23 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// Where medik8s' Leases on Nodes live, and who holds them.
+// The namespace of medik8s' Leases on Nodes, and their holders.
 const (
 	medik8sLeases = "medik8s-leases"
 	medik8sHolder = "NodeHealthCheck-"
 )
 
-// rivals reads whether somebody else who is alive would act on the target, or
-// acts already. // I22
-func (l *looker) rivals(ctx context.Context) error {
+// otherRemediators reads whether another remediator is alive that acts on the
+// target, or would. // I22
+func (l *looker) otherRemediators(ctx context.Context) error {
 	var g sync.WaitGroup
-	questions := []func(context.Context) (string, error){l.leader, l.nodeLease, l.requested}
+	questions := []func(context.Context) (string, error){l.leader, l.nodeLease, l.foreignRequest}
 	errs := make([]error, len(questions))
 	for i, ask := range questions {
 		g.Go(func() {
 			var who string
 			if who, errs[i] = ask(ctx); who != "" {
-				l.answer(remediate.Yes, who)
+				l.setContested(remediate.Yes, who)
 			}
 		})
 	}
@@ -36,16 +36,16 @@ func (l *looker) rivals(ctx context.Context) error {
 	for i, err := range errs {
 		if err != nil {
 			for _, more := range errs[i+1:] {
-				l.failed(more)
+				l.addError(more)
 			}
 			return err
 		}
 	}
-	l.answer(remediate.No, "")
+	l.setContested(remediate.No, "")
 	return nil
 }
 
-// nodeLease names who holds medik8s' Lease on the Node.
+// nodeLease names the holder of medik8s' Lease on the Node.
 func (l *looker) nodeLease(ctx context.Context) (string, error) {
 	if l.run.Target.Node == "" {
 		return "", nil
@@ -60,35 +60,35 @@ func (l *looker) nodeLease(ctx context.Context) (string, error) {
 	}
 	u, err := readCustom(ctx, l.work.dynamic.Resource(nodeCheckGVR), medik8sGroup, "", check)
 	if err != nil {
-		return who, nil // whoever it is, it holds the Lease
+		return who, nil // any holder counts
 	}
 	c := manifest.NodeHealthCheck(u.Object)
-	if !asksUs(&c) {
+	if !isHandledByFenced(&c) {
 		return who, nil
 	}
 	return "", nil
 }
 
-// asksUs says whether fenced is the one who carries out all requests of a check.
-func asksUs(c *policy.Check) bool {
+// isHandledByFenced reports whether fenced carries out all requests of a check.
+func isHandledByFenced(c *policy.Check) bool {
 	all := templatesOf(c)
 	others := slices.ContainsFunc(all, func(t policy.Template) bool { return !t.IsOwn() })
 	return len(all) > 0 && !others
 }
 
-// requested names a remediation request for the target that another remediator
-// carries out. Any that exists counts, also one that is being deleted: its
-// remediator may keep the host off until it is through.
-func (l *looker) requested(ctx context.Context) (string, error) {
-	if who := l.strangelyRequested(); who != "" {
+// foreignRequest names a remediation request for the target that another
+// remediator carries out. Every existing request counts, also one that is being
+// deleted: its remediator may keep the host off until it is done.
+func (l *looker) foreignRequest(ctx context.Context) (string, error) {
+	if who := l.unreadRequests(); who != "" {
 		return who, nil
 	}
 	for _, st := range l.c.requests.watched() {
 		if st.group == fencedGroup {
-			continue // we are the one who is asked
+			continue // fenced carries these out
 		}
-		if at, why := st.state(); at.IsZero() { // never read: only those must wait whom it may be about
-			if l.concerns(st) {
+		if at, why := st.state(); at.IsZero() { // never read: only targets that it may concern must wait
+			if l.mayConcern(st) {
 				return fmt.Sprintf("a check makes requests of kind %s for it, which cannot be read: %s", st.kind, why), nil
 			}
 			continue
@@ -98,7 +98,7 @@ func (l *looker) requested(ctx context.Context) (string, error) {
 			return "", fmt.Errorf("list the requests of kind %s: %w", st.kind, err)
 		}
 		for i := range list {
-			q, _ := manifest.Request(list[i].Object) // one that is half readable is there all the same
+			q, _ := manifest.Request(list[i].Object) // one that is partly readable also counts
 			if requestFor(&q, l.run.Target) {
 				return fmt.Sprintf("%s %s/%s asks another remediator to repair it", q.Kind, q.Namespace, q.Name), nil
 			}
@@ -107,12 +107,12 @@ func (l *looker) requested(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-// strangelyRequested names a check that covers the target and whose requests are
+// unreadRequests names a check that covers the target and whose requests are
 // never read.
-func (l *looker) strangelyRequested() (who string) {
+func (l *looker) unreadRequests() (who string) {
 	for _, s := range l.c.sides() {
 		l.eachCovering(s, func(c *policy.Check) {
-			if t := strange(c); t != nil {
+			if t := foreignTemplate(c); t != nil {
 				who = fmt.Sprintf("%s %s makes requests from a %s for it, which are not read", c.Kind, c.Key(), t.Kind)
 			}
 		})
@@ -120,8 +120,8 @@ func (l *looker) strangelyRequested() (who string) {
 	return who
 }
 
-// concerns says whether a check that makes such requests covers the target.
-func (l *looker) concerns(requests *store) (yes bool) {
+// mayConcern reports whether a check that makes such requests covers the target.
+func (l *looker) mayConcern(requests *store) (yes bool) {
 	l.eachCovering(requests.side, func(c *policy.Check) {
 		yes = yes || slices.ContainsFunc(templatesOf(c), func(t policy.Template) bool {
 			kind, _ := requestOf(t)
@@ -131,7 +131,8 @@ func (l *looker) concerns(requests *store) (yes bool) {
 	return yes
 }
 
-// eachCovering visits the watched checks of one API that cover the target.
+// eachCovering calls visit for the watched checks of one API that cover the
+// target.
 func (l *looker) eachCovering(s *side, visit func(*policy.Check)) {
 	for _, st := range s.watched() {
 		if st.checks {
@@ -144,14 +145,14 @@ func (l *looker) eachCovering(s *side, visit func(*policy.Check)) {
 	}
 }
 
-// covers says whether a check covers the target as it is now; one whose selector
-// could not be read may.
+// covers reports whether a check covers the target as it is now. A check whose
+// selector could not be read may cover it, so it does.
 func (l *looker) covers(c *policy.Check) bool {
 	return c.Selector == nil || c.Covers(l.look.FreshMachine, l.look.FreshNode)
 }
 
 // requestFor: a request is for the Node that it names, for the Machine that owns
-// it, or else for the one whose name it has.
+// it, or else for the target with its name.
 func requestFor(q *policy.Request, t remediate.Target) bool {
 	for _, o := range q.Owners {
 		if o.UID != "" && o.UID == t.MachineUID {
@@ -164,8 +165,9 @@ func requestFor(q *policy.Request, t remediate.Target) bool {
 	return t.Machine != "" && q.Name == t.Machine && q.Namespace == t.Namespace || t.Node != "" && q.Name == t.Node
 }
 
-// answer notes whether there is a rival; one that was found elsewhere stands.
-func (l *looker) answer(a remediate.Answer, who string) {
+// setContested records whether there is another remediator; a positive answer
+// stays.
+func (l *looker) setContested(a remediate.Answer, who string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if a == remediate.Yes {

@@ -18,13 +18,13 @@ type side struct {
 	name       string
 	kubeconfig string
 	log        *zap.Logger
-	listed     chan struct{} // a full list came: keepFresh asks at once
+	listed     chan struct{} // a full list was received: keepFresh reads at once
 	discovery  discovery
 
 	mu      sync.Mutex
 	clients *clients
 	stores  []*store
-	// begin starts the watch of a store; nil while nobody watches.
+	// begin starts the watch of a store; nil while no watches run.
 	begin func(*store)
 	clock offset
 }
@@ -39,8 +39,8 @@ func (s *side) api() *clients {
 	return s.clients
 }
 
-// notOlder are the options of a list that is at least as new as what the view
-// has of a kind; without a view, as new as can be.
+// notOlder returns the options of a list that is at least as new as the view of a
+// kind; without a view, the newest.
 func (s *side) notOlder(kind, group, namespace string) metav1.ListOptions {
 	o := metav1.ListOptions{Limit: pageSize}
 	for _, st := range s.watched() {
@@ -53,14 +53,14 @@ func (s *side) notOlder(kind, group, namespace string) metav1.ListOptions {
 	return o
 }
 
-// watched are the stores of this side now.
+// watched returns the current stores of this side.
 func (s *side) watched() []*store {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.stores)
 }
 
-// add watches one kind more.
+// add starts to watch a kind.
 func (s *side) add(st *store) {
 	st.side, st.log, st.items = s, s.log, map[objectName]entry{}
 	s.mu.Lock()
@@ -71,7 +71,7 @@ func (s *side) add(st *store) {
 	}
 }
 
-// drop watches a kind no more; its objects are gone from the view.
+// drop stops watching a kind and removes its objects from the view.
 func (s *side) drop(st *store) {
 	s.mu.Lock()
 	s.stores = slices.DeleteFunc(s.stores, func(o *store) bool { return o == st })
@@ -82,8 +82,8 @@ func (s *side) drop(st *store) {
 	st.close()
 }
 
-// run watches until ctx ends, again from the start when the kubeconfig was
-// replaced or the API went back in time.
+// run watches until ctx ends. It starts over when the kubeconfig was replaced or
+// the API went back in time.
 func (s *side) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		watching, stop := context.WithCancel(ctx)
@@ -108,7 +108,7 @@ func (s *side) run(ctx context.Context) {
 	}
 }
 
-// connect makes clients from the kubeconfig as it is now.
+// connect makes clients from the current kubeconfig.
 func (s *side) connect() (*clients, error) {
 	if guard := s.c.cfg.Guard; guard != nil {
 		if err := guard(s.kubeconfig); err != nil {
@@ -118,8 +118,8 @@ func (s *side) connect() (*clients, error) {
 	return connect(s.kubeconfig, &s.clock)
 }
 
-// untilReplaced returns when ctx ends or the kubeconfig was replaced by one
-// that can be used.
+// untilReplaced returns when ctx ends or the kubeconfig was replaced by a usable
+// one.
 func (s *side) untilReplaced(ctx context.Context) {
 	tick := time.NewTicker(s.c.cfg.FreshEvery)
 	defer tick.Stop()
@@ -130,11 +130,11 @@ func (s *side) untilReplaced(ctx context.Context) {
 		case <-tick.C:
 		}
 		if stamp, err := stampOf(s.kubeconfig); err != nil || stamp == s.api().file {
-			continue // a file in the middle of being replaced is looked at again
+			continue // it may be in the middle of being replaced; check again
 		}
 		cl, err := s.connect()
 		if err != nil {
-			s.log.Warn("the changed kubeconfig cannot be used; the old one stays", zap.Error(err))
+			s.log.Warn("the changed kubeconfig cannot be used; the old one stays in use", zap.Error(err))
 			continue
 		}
 		s.mu.Lock()

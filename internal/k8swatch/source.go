@@ -9,19 +9,19 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// source is which objects a store holds.
+// source selects the objects of a store.
 type source struct {
 	kind, group string
-	resource    string   // the plural; empty: discovery tells
-	versions    []string // that can be read, the best first; empty for a request: any
+	resource    string   // the plural; empty = from discovery
+	versions    []string // supported versions, the best first; empty for a request: any
 	namespace   string   // empty = all
 	labels      string   // a selector
 	fields      string   // a selector
-	checks      bool     // they are checks
-	request     bool     // they are remediation requests, watched because a check's template names them
+	checks      bool     // the objects are checks
+	request     bool     // the objects are remediation requests; watched because a check's template names them
 }
 
-// builtIn kinds are always there, and are read typed over protobuf.
+// builtIn kinds always exist, and are read typed as protobuf.
 func (s *source) builtIn() bool { return s.group == "" }
 
 func (s *source) options(o metav1.ListOptions) metav1.ListOptions {

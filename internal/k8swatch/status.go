@@ -16,7 +16,7 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 )
 
-// The condition in which both lineages say whether the limit is kept.
+// The condition in which both API families report whether the limit is kept.
 const (
 	remediationAllowed = "RemediationAllowed"
 	tooManyUnhealthy   = "TooManyUnhealthy"
@@ -25,10 +25,9 @@ const (
 // fromCluster is the source of checks that are objects, not files.
 const fromCluster = "cluster"
 
-// WriteStatus writes what a check found into its status, as the lineage's own
-// controller would, and only what differs from what stands there. A check that
-// is not evaluated keeps its status, and so does one of a kind whose status is
-// more than counters.
+// WriteStatus writes the result of a check into its status, as the controller of
+// its API family would. It writes only differences. It does not change the status
+// of a check that is not active, or of a kind whose status is more than counters.
 func (c *Cluster) WriteStatus(ctx context.Context, r policy.CheckReport) error {
 	if r.Source != fromCluster || r.State != policy.StateActive || r.Kind != policy.MachineHealthCheckKind {
 		return nil
@@ -45,8 +44,8 @@ func (c *Cluster) WriteStatus(ctx context.Context, r policy.CheckReport) error {
 		return nil
 	}
 	live, err := readCustom(ctx, api, groupOf(r.APIVersion), r.Namespace, r.Name)
-	if gone(err, r.Name) || err == nil && string(live.GetUID()) != r.UID {
-		return nil // another check has the name now, and will have a report of its own
+	if isGone(err, r.Name) || err == nil && string(live.GetUID()) != r.UID {
+		return nil // another check has the name now, and has its own report
 	}
 	if err == nil {
 		err = writeStatus(ctx, api, live, changedStatus(live, &r, time.Now()))
@@ -68,7 +67,7 @@ func writeStatus(ctx context.Context, api dynamic.ResourceInterface, live *unstr
 	return err
 }
 
-// changedStatus is what has to be merged into the status of a check.
+// changedStatus returns what has to be merged into the status of a check.
 func changedStatus(live *unstructured.Unstructured, r *policy.CheckReport, now time.Time) map[string]any {
 	status := map[string]any{}
 	for name, n := range map[string]int{
@@ -83,7 +82,7 @@ func changedStatus(live *unstructured.Unstructured, r *policy.CheckReport, now t
 			status["targets"] = targets
 		}
 	}
-	shape := shapeOf(live.GetAPIVersion())
+	shape := conditionPathsOf(live.GetAPIVersion())
 	for which := range shape {
 		old := shape.read(live, which)
 		if list := old.with(which, allowance(r, which), now); !reflect.DeepEqual([]any(list), []any(old)) {
@@ -94,7 +93,7 @@ func changedStatus(live *unstructured.Unstructured, r *policy.CheckReport, now t
 }
 
 // allowance is the condition that says whether the limit is kept.
-func allowance(r *policy.CheckReport, which flavour) condition {
+func allowance(r *policy.CheckReport, which conditionStyle) condition {
 	k := condition{kind: remediationAllowed, status: "True"}
 	switch {
 	case !r.Allowed:
@@ -105,7 +104,7 @@ func allowance(r *policy.CheckReport, which flavour) condition {
 	return k
 }
 
-// targetNames are the Machines that were counted; false when the report does
+// targetNames returns the Machines that were counted; false if the report does
 // not list them all.
 func targetNames(r *policy.CheckReport) ([]string, bool) {
 	names := []string{}

@@ -81,7 +81,7 @@ func TestStatusOfAnOpenShiftCheck(t *testing.T) {
 		UID: string(made.GetUID()), Source: "cluster", State: policy.StateActive, Expected: 2, Healthy: 1, Message: "1 of 2",
 	}
 	checkStatusWrites(t, k, r, read, func(u *unstructured.Unstructured, allowed string) {
-		_, cond := shapeOf(u.GetAPIVersion()).read(u, severe).find("RemediationAllowed")
+		_, cond := conditionPathsOf(u.GetAPIVersion()).read(u, severe).find("RemediationAllowed")
 		require.Equal(t, allowed, cond["status"])
 		if allowed == "True" {
 			assert.NotContains(t, cond, "reason")

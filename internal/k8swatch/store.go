@@ -20,35 +20,35 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 )
 
-// store holds one kind of one namespace (or of all) as plain values; whatever
-// policy does not need is dropped as objects come in. What changed goes into
-// the cluster's journal.
+// store holds the objects of one kind in one namespace (or in all) as plain
+// values. What policy does not need is dropped on arrival. Changes go into the
+// cluster's journal.
 type store struct {
 	source
 	side    *side
 	convert func(any) (any, error) // to a pointer to a value of internal/policy
-	// keep says whether a value is of our cluster; nil keeps all.
+	// keep reports whether a value belongs to our cluster; nil keeps all.
 	keep func(any) bool
 	log  *zap.Logger
 	stop context.CancelFunc // guarded by the side's mutex
 
 	mu sync.Mutex
-	// gvr is where the kind is served now; without a resource that has to be found out.
+	// gvr is where the kind is served now; without a resource it is not known yet.
 	gvr     schema.GroupVersionResource
 	items   map[objectName]entry
 	closed  bool
-	synced  bool   // a full list came, or the kind is not installed
-	reached uint64 // the resourceVersion up to which everything is in
-	asked   []asked
-	proven  time.Time // the newest read that items are known to be as new as
-	problem string    // why the last request failed; "" when proven since
+	synced  bool   // a full list was received, or the kind is not installed
+	reached uint64 // the resourceVersion up to which every event was received
+	asked   []freshRead
+	proven  time.Time // time of the newest read that items are proven to include
+	problem string    // why the last request failed; "" if proven since
 	stream  watch.Interface
 }
 
 type objectName struct{ namespace, name string }
 
-// entry is one object: value is nil when it could not be decoded, and err says
-// why; it is then neither judged nor taken for absent.
+// entry is one object. If it could not be decoded, value is nil and err says why;
+// it is then neither evaluated nor treated as absent.
 type entry struct {
 	id    policy.ObjectID
 	value any
@@ -59,23 +59,23 @@ var _ cache.ReflectorStore = (*store)(nil)
 
 // decoded is an object on its way into a store.
 type decoded struct {
-	metav1.ObjectMeta // only what names it
+	metav1.ObjectMeta // only names and versions
 	entry
-	ours bool // false: it belongs to another cluster
+	ours bool // false if it belongs to another cluster
 }
 
 func (d *decoded) name() objectName { return objectName{d.Namespace, d.Name} }
 
 // Transformer implements cache.TransformingStore: objects are decoded while a
-// list is still streaming in, so that the whole of it is never in memory.
+// list is still being received, so that it is never in memory as a whole.
 func (s *store) Transformer() cache.TransformFunc {
 	return func(obj any) (any, error) { return s.decode(obj) }
 }
 
 var _ cache.TransformingStore = (*store)(nil)
 
-// decode keeps of an object what policy needs. One that cannot be decoded is
-// there all the same.
+// decode extracts what policy needs of an object. An object that cannot be
+// decoded still exists.
 func (s *store) decode(obj any) (*decoded, error) {
 	if d, ok := obj.(*decoded); ok {
 		return d, nil
@@ -102,8 +102,8 @@ func (s *store) decode(obj any) (*decoded, error) {
 	return d, nil
 }
 
-// revision compares resourceVersions, which Kubernetes documents as decimal
-// numbers that grow.
+// revision parses resourceVersions, which Kubernetes documents as increasing
+// decimal numbers.
 func revision(rv string) (uint64, error) {
 	n, err := strconv.ParseUint(rv, 10, 64)
 	if err != nil {
@@ -129,19 +129,19 @@ func (s *store) Update(obj any) error {
 	news := s.put(d.name(), d.entry)
 	s.mu.Unlock()
 	if news {
-		s.tell()
+		s.notifyChange()
 	}
 	return nil
 }
 
-// put keeps an object and journals it. One that was only confirmed keeps its
-// old value, which others share. s.mu is held.
+// put stores an object and journals it. An unchanged object keeps its old value,
+// which others share. s.mu is held.
 func (s *store) put(name objectName, e entry) (news bool) {
 	old, had := s.items[name]
-	if s.closed || had && old.id == e.id && tellsNothingNew(old, e) {
+	if s.closed || had && old.id == e.id && isUnchanged(old, e) {
 		return false
 	}
-	if had && old.id != e.id { // the kind is served at another version now
+	if had && old.id != e.id { // the kind is now served at another version
 		s.side.c.journal.add(policy.Change{ID: old.id})
 	}
 	s.items[name] = e
@@ -149,10 +149,10 @@ func (s *store) put(name objectName, e entry) (news bool) {
 	return true
 }
 
-// tellsNothingNew compares all that is kept of an object, except its
-// resourceVersion: reads past the cache give the one that writes need, and a
-// status that was only confirmed must not make anything be judged again.
-func tellsNothingNew(old, e entry) bool {
+// isUnchanged compares everything of an object except its resourceVersion.
+// Uncached reads provide the one for writes, and a status write without a change
+// must not cause a new evaluation.
+func isUnchanged(old, e entry) bool {
 	if old.err != nil || e.err != nil {
 		return old.err != nil && e.err != nil && old.err.Error() == e.err.Error()
 	}
@@ -195,12 +195,12 @@ func (s *store) remove(name objectName) {
 	}
 	s.mu.Unlock()
 	if had {
-		s.tell()
+		s.notifyChange()
 	}
 }
 
-// Replace implements cache.ReflectorStore: it is a full list. What it lacks is
-// gone, and only what differs is news.
+// Replace implements cache.ReflectorStore with a full list. Objects that it lacks
+// are deleted, and only differences are journaled.
 func (s *store) Replace(list []any, version string) error {
 	at, err := revision(version)
 	if err != nil {
@@ -229,13 +229,13 @@ func (s *store) Replace(list []any, version string) error {
 		news = s.put(name, e) || news
 	}
 	s.synced, s.reached = true, at
-	s.settle()
+	s.updateProven()
 	s.endStream()
 	s.mu.Unlock()
 	if news {
-		s.tell()
+		s.notifyChange()
 	}
-	s.moved()
+	s.notifyProgress()
 	signal(s.side.listed)
 	return nil
 }
@@ -250,41 +250,41 @@ func (s *store) clear() (had bool) {
 	return had
 }
 
-// close ends the store: what still comes in is ignored.
+// close ends the store; later events are ignored.
 func (s *store) close() {
 	s.mu.Lock()
 	had := s.clear()
 	s.closed = true
 	s.mu.Unlock()
 	if had {
-		s.tell()
+		s.notifyChange()
 	}
 }
 
-// again journals everything once more.
-func (s *store) again() {
+// journalAll journals every object again.
+func (s *store) journalAll() {
 	s.mu.Lock()
 	for _, e := range s.items {
 		s.side.c.journal.add(policy.Change{ID: e.id, Value: e.value, Err: e.err})
 	}
 	s.mu.Unlock()
-	s.tell()
+	s.notifyChange()
 }
 
-// tell says that there is something new to judge.
-func (s *store) tell() {
+// notifyChange signals that there is something new to evaluate.
+func (s *store) notifyChange() {
 	if s.checks {
-		signal(s.side.c.requests.moved)
+		signal(s.side.c.requests.changed)
 	}
 	s.side.c.notify()
 }
 
-// moved says that more may be proven than before.
-func (s *store) moved() {
+// notifyProgress signals that more may be proven than before.
+func (s *store) notifyProgress() {
 	if s.request {
-		signal(s.side.c.requests.moved)
+		signal(s.side.c.requests.changed)
 	}
-	s.side.c.settle(time.Now())
+	s.side.c.updateFreshness(time.Now())
 }
 
 // Resync implements cache.ReflectorStore; there is nothing to resync.

@@ -27,7 +27,7 @@ func (c *Cluster) allStores() []*store {
 	return all
 }
 
-// storeOf is the first store of a kind: OpenShift's of those that both lineages have.
+// storeOf is the first store of a kind: OpenShift's of those that both API families have.
 func (c *Cluster) storeOf(kind string) *store {
 	for _, s := range c.allStores() {
 		if s.kind == kind {
@@ -114,10 +114,10 @@ func TestKindThatIsNotInstalledIsEmpty(t *testing.T) {
 	require.NoError(t, s.Replace([]any{apiObject("BareMetalHost", "h", "1", nil)}, "3"))
 	require.Len(t, seen(c).hosts(), 1)
 	told(c)
-	s.absent(time.Now())
+	s.noteNotInstalled(time.Now())
 	assert.True(t, told(c))
 	assert.Empty(t, seen(c).hosts())
-	s.absent(time.Now())
+	s.noteNotInstalled(time.Now())
 	assert.False(t, told(c), "still not installed")
 }
 

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// The largest answers that are read. A page of 500 Nodes is under 10 MB, and an
-// object of the 1.5 MiB that etcd takes is 9 MiB in JSON if each of its characters
-// has to be escaped. Watches are streams, bounded frame by frame by their decoder.
+// The largest answers that are read. A page of 500 Nodes has less than 10 MB, and
+// an object of 1.5 MiB, etcd's limit, has 9 MiB in JSON if each of its characters
+// has to be escaped. Watches are streams; their decoder limits each frame.
 const (
 	maxBody   = 64 << 20 // of a list
 	maxObject = 12 << 20 // of anything else
@@ -18,14 +18,14 @@ const (
 
 var errBodyTooLarge = errors.New("the API server's answer is too large")
 
-// guarded is the transport under every client: it bounds what is read and compares the
-// server's clock with ours.
-type guarded struct {
+// limitedTransport is the transport under every client. It limits what is read
+// and compares the server's clock with ours.
+type limitedTransport struct {
 	next  http.RoundTripper
 	clock *offset
 }
 
-func (g guarded) RoundTrip(r *http.Request) (*http.Response, error) {
+func (g limitedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	sent := time.Now()
 	resp, err := g.next.RoundTrip(r)
 	if err != nil {
@@ -35,7 +35,7 @@ func (g guarded) RoundTrip(r *http.Request) (*http.Response, error) {
 	if clock, ok := r.Context().Value(clockKey{}).(*serverClock); ok {
 		clock.read(resp.Header.Get("Date"))
 	}
-	notAgain(r, resp)
+	preventRetry(r, resp)
 	switch asks := r.URL.Query(); {
 	case asks.Get("watch") != "" && resp.StatusCode == http.StatusOK:
 	case asks.Get("limit") != "" || r.Context().Value(listKey{}) != nil:
@@ -46,11 +46,11 @@ func (g guarded) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// WrappedRoundTripper lets client-go find the transport beneath.
-func (g guarded) WrappedRoundTripper() http.RoundTripper { return g.next }
+// WrappedRoundTripper lets client-go find the transport below.
+func (g limitedTransport) WrappedRoundTripper() http.RoundTripper { return g.next }
 
-// boundedBody fails, rather than ending early, when there is too much: a cut
-// list must not look complete.
+// boundedBody returns an error, not the end of the body, if there is too much: a
+// cut list must not look complete.
 type boundedBody struct {
 	io.ReadCloser
 	left int64
@@ -64,16 +64,16 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// listKey marks the requests for lists without a limit, which client-go makes when
-// the continuation of one with a limit has expired.
+// listKey marks the requests for lists without a limit, which client-go makes
+// when the continuation of a limited list has expired.
 type listKey struct{}
 
 type clockKey struct{}
 
-// serverClock is the Date of one answer; it has whole seconds.
+// serverClock is the Date of one answer, in whole seconds.
 type serverClock struct{ date time.Time }
 
-// withClock gives a context whose request's answer sets the clock.
+// withClock returns a context that records the time in the answer to its request.
 func withClock(ctx context.Context) (context.Context, *serverClock) {
 	clock := &serverClock{}
 	return context.WithValue(ctx, clockKey{}, clock), clock
@@ -85,7 +85,8 @@ func (c *serverClock) read(header string) {
 	}
 }
 
-// now is the server's time, at most a second early; fallback without an answer.
+// now is the server's time, at most one second early; fallback if there was no
+// answer.
 func (c *serverClock) now(fallback time.Time) time.Time {
 	if c.date.IsZero() {
 		return fallback

@@ -36,22 +36,22 @@ func TestSkewIsOnlyWhatIsCertain(t *testing.T) {
 func TestClockThatIsSetShowsAtOnce(t *testing.T) {
 	var o offset
 	now := time.Now()
-	_, known := o.by(now)
+	_, known := o.current(now)
 	assert.False(t, known)
 	o.measure(&http.Response{Header: http.Header{"Date": {"no time"}}}, now, now)
-	_, known = o.by(now)
+	_, known = o.current(now)
 	assert.False(t, known)
 
 	date := now.Add(-time.Minute).UTC().Format(http.TimeFormat)
 	o.measure(&http.Response{StatusCode: http.StatusBadGateway, Header: http.Header{"Date": {date}}}, now, now)
-	_, known = o.by(now)
+	_, known = o.current(now)
 	assert.False(t, known, "a proxy's page")
 	o.measure(&http.Response{Header: http.Header{"Date": {date}}}, now, now)
-	behind, known := o.by(now.Add(time.Hour))
+	behind, known := o.current(now.Add(time.Hour))
 	assert.True(t, known)
 	assert.InDelta(t, -time.Minute, behind, float64(2*time.Second))
 	for _, by := range []time.Duration{time.Hour, -2 * time.Hour} {
-		skew, _ := o.by(wall.Set(now.Add(time.Minute), by))
+		skew, _ := o.current(wall.Set(now.Add(time.Minute), by))
 		assert.Equal(t, behind-by, skew)
 	}
 }
@@ -84,7 +84,7 @@ func TestLeaderLease(t *testing.T) { // I22
 		"holder no time": {coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &duration}, remediate.CannotTell},
 		"holder no term": {coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: renewed(0)}, remediate.CannotTell},
 	} {
-		got, _ := held(c.spec, now)
+		got, _ := isHeld(c.spec, now)
 		assert.Equal(t, c.want, got, name)
 	}
 }

@@ -23,21 +23,21 @@ const (
 	pageSize = 500 // of lists that the API server cannot stream
 	retryMin = 250 * time.Millisecond
 	retryMax = 5 * time.Second
-	// watchBeyond is how much longer a watch lives than one round of freshness
-	// reads. An API server sends a bookmark 2 s before a watch ends and else only
-	// once a minute, so short watches tell in every round how far they are, also
-	// of a kind where nothing happens. // I16
+	// watchBeyond is how much longer a watch lasts than the interval of freshness
+	// reads. An API server sends a bookmark 2 s before a watch ends and otherwise
+	// once a minute. With short watches it reports its version in each interval,
+	// even for a kind without changes. // I16
 	watchBeyond = 2 * time.Second
-	// An API server that does not keep its own time is asked anew: what it holds
-	// back could else not be told from a cluster where nothing happens.
-	listTimeout   = time.Minute     // of one page
-	streamTimeout = 5 * time.Minute // of a list that is streamed
+	// A watch that the API server does not end in time is restarted: withheld
+	// events would otherwise look like a cluster without changes.
+	listTimeout   = time.Minute     // for one page
+	streamTimeout = 5 * time.Minute // for a streamed list
 	watchGrace    = 10 * time.Second
-	// maxPages bounds a list: a server may always say that there is more.
+	// maxPages limits a list: a server could always announce another page.
 	maxPages = 1000
 )
 
-// errTooManyPages: a list that is longer than any cluster's.
+// errTooManyPages: the list is longer than that of any cluster.
 var errTooManyPages = fmt.Errorf("the list has more than %d objects", maxPages*pageSize)
 
 // watch lists and watches a store's kind until ctx ends.
@@ -57,10 +57,10 @@ func (s *store) watch(ctx context.Context, cl *clients, g *sync.WaitGroup) {
 	g.Go(func() { r.RunWithContext(ctx) })
 }
 
-// listWatch lists and watches a store's kind and notes how that goes.
+// listWatch lists and watches a store's kind and records the results.
 func (s *store) listWatch(cl *clients) *cache.ListWatch {
 	turn := int64((s.side.c.cfg.FreshEvery + watchBeyond).Round(time.Second).Seconds())
-	pages := 0 // a reflector asks for one at a time
+	pages := 0 // a reflector requests one page at a time
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			if pages++; o.Continue == "" {
@@ -72,7 +72,7 @@ func (s *store) listWatch(cl *clients) *cache.ListWatch {
 			}
 			ctx, cancel := context.WithTimeout(ctx, listTimeout)
 			defer cancel()
-			if o.ResourceVersion == "0" { // the API server's own cache, whole and of any age
+			if o.ResourceVersion == "0" { // the API server's cache, complete and of any age
 				o.ResourceVersion = ""
 			}
 			return s.list(ctx, cl, o)
@@ -102,7 +102,7 @@ func (s *store) listWatch(cl *clients) *cache.ListWatch {
 	}
 }
 
-// list reads the kind where it is served, and notes how that went.
+// list lists the kind where it is served, and records the result.
 func (s *store) list(ctx context.Context, cl *clients, o metav1.ListOptions) (runtime.Object, error) {
 	asked := time.Now()
 	gvr, err := s.at(ctx)
@@ -114,7 +114,7 @@ func (s *store) list(ctx context.Context, cl *clients, o metav1.ListOptions) (ru
 	return list, err
 }
 
-// at is where the kind is served, as far as is known.
+// at is where the kind is served, as far as known.
 func (s *store) at(ctx context.Context) (schema.GroupVersionResource, error) {
 	s.mu.Lock()
 	gvr := s.gvr
@@ -131,18 +131,18 @@ func (s *store) at(ctx context.Context) (schema.GroupVersionResource, error) {
 	return gvr, err
 }
 
-// note keeps how a request went. A kind that discovery does not know is an
-// empty kind, also for who has no right to it; one that moved to another version
-// is read there from now on.
+// note records the result of a request. A kind that discovery does not list
+// counts as empty, even without rights to it. A kind that moved to another
+// version is read there from now on.
 func (s *store) note(ctx context.Context, err error, asked time.Time) {
 	switch {
 	case err == nil, ctx.Err() == context.Canceled:
 		return
 	case errors.Is(err, errNotInstalled):
-		s.absent(asked)
+		s.noteNotInstalled(asked)
 		return
-	case !s.builtIn() && apierrors.IsForbidden(err) && s.side.lacks(ctx, &s.source):
-		s.absent(asked)
+	case !s.builtIn() && apierrors.IsForbidden(err) && s.side.isNotServed(ctx, &s.source):
+		s.noteNotInstalled(asked)
 		return
 	case s.builtIn() || !apierrors.IsNotFound(err):
 		s.fail(err.Error())
@@ -152,11 +152,11 @@ func (s *store) note(ctx context.Context, err error, asked time.Time) {
 	now, find := s.side.find(ctx, &s.source)
 	switch {
 	case errors.Is(find, errNotInstalled):
-		s.absent(asked)
+		s.noteNotInstalled(asked)
 	case find != nil && ctx.Err() != context.Canceled:
 		s.fail(find.Error())
 	case find == nil && now == was:
-		s.fail(was.String() + " is listed by the API, but not served") // it is just coming, or going
+		s.fail(was.String() + " is listed by the API, but not served") // it is being added or removed
 	case find == nil:
 		s.mu.Lock()
 		s.gvr = now
@@ -165,16 +165,16 @@ func (s *store) note(ctx context.Context, err error, asked time.Time) {
 	}
 }
 
-// streamed remembers the watch that a list is streaming in on.
+// streamed records the watch that streams a list.
 func (s *store) streamed(w watch.Interface) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stream = w
 }
 
-// endStream ends, soon, the watch on which the list came in: it would go on as
-// a long one, with a bookmark only every minute. A watch that ends before its
-// first second is taken for an error by the reflector. s.mu is held.
+// endStream soon ends the watch that streamed the list. It would continue as a
+// long watch, with a bookmark only every minute. The reflector treats a watch
+// that ends within its first second as an error. s.mu is held.
 func (s *store) endStream() {
 	if w := s.stream; w != nil {
 		s.stream = nil

@@ -9,38 +9,42 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// writeTimeout is one write of a run. An API server ends a write after 34 s. Up to 30 s of
-// that may be spent on a webhook with failurePolicy Ignore, whose backend may have died
-// with the very Node that is written, until it is passed over.
+// writeTimeout is for one write of a run. An API server ends a write after 34 s.
+// Up to 30 s of these it may wait for a webhook with failurePolicy Ignore, whose
+// backend may have run on the very Node that is written.
 const writeTimeout = 35 * time.Second
 
-// reading bounds one read of a run's action, writing one write.
-func reading(ctx context.Context) (context.Context, context.CancelFunc) {
+// withReadTimeout is for one read of a run's action, withWriteTimeout for one
+// write.
+func withReadTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, requestTimeout)
 }
 
-func writing(ctx context.Context) (context.Context, context.CancelFunc) {
+func withWriteTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, writeTimeout)
 }
 
-type onceKey struct{}
+type withoutRetryKey struct{}
 
-// once marks requests that are sent a single time. A client repeats what an API server is
-// too busy for after the wait that the answer names, and what the write was decided on
-// has grown old by then: whoever decided must be asked again. // I1, I4
-func once(ctx context.Context) context.Context { return context.WithValue(ctx, onceKey{}, true) }
+// withoutRetry marks requests that are sent only once. client-go repeats a
+// request after the wait that a busy API server's answer names; by then the
+// decision for the write is too old and must be made again. // I1, I4
+func withoutRetry(ctx context.Context) context.Context {
+	return context.WithValue(ctx, withoutRetryKey{}, true)
+}
 
-// notAgain takes the wait off such an answer; without one, client-go does not repeat.
-func notAgain(r *http.Request, resp *http.Response) {
-	if r.Context().Value(onceKey{}) != nil {
+// preventRetry removes the wait from such an answer; without it client-go does
+// not repeat.
+func preventRetry(r *http.Request, resp *http.Response) {
+	if r.Context().Value(withoutRetryKey{}) != nil {
 		resp.Header.Del("Retry-After")
 	}
 }
 
-// piecemeal says whether the parts of a write may be taken although the whole was not:
-// the API server, or who admits writes for it, will not have it as it is, or did not
-// come to an end with it in its time. ctx is that of all parts.
-func piecemeal(ctx context.Context, err error) bool {
-	return refused(err) || apierrors.IsInternalError(err) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) ||
+// mayWriteParts reports whether to try the parts of a write after the whole
+// failed: the API server or a webhook refused it, or did not finish in time. ctx
+// is that of all parts.
+func mayWriteParts(ctx context.Context, err error) bool {
+	return isRefused(err) || apierrors.IsInternalError(err) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) ||
 		errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil
 }

@@ -95,8 +95,8 @@ func TestRestoreIsTriedInPartsAfterATimeout(t *testing.T) {
 			assert.NotContains(t, patches[1], "annotations")
 		})
 	}
-	assert.True(t, piecemeal(t.Context(), context.DeadlineExceeded), "our own limit of one write")
+	assert.True(t, mayWriteParts(t.Context(), context.DeadlineExceeded), "our own limit of one write")
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	assert.False(t, piecemeal(over, context.DeadlineExceeded), "the time of all of them is over")
+	assert.False(t, mayWriteParts(over, context.DeadlineExceeded), "the time of all of them is over")
 }

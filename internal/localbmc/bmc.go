@@ -1,6 +1,6 @@
 // Package localbmc talks to the BMC of the host it runs on, through the kernel's
-// IPMI device: who that BMC is, so that its host is never fenced from here, and
-// its watchdog. It never switches power.
+// IPMI device: to read the identity of that BMC, so that its host is never fenced
+// from here, and to use its watchdog. It never switches power.
 package localbmc
 
 import (
@@ -12,20 +12,20 @@ import (
 )
 
 // device is the kernel's /dev/ipmiN. RawCmd takes network function, command and
-// data, blocks for up to ten seconds, and gives the reply from the completion
+// data, blocks for up to ten seconds, and returns the reply from the completion
 // code on, which is zero.
 type device interface {
 	RawCmd(request []byte) ([]byte, error)
 	Close() error
 }
 
-// BMC is the one of this host. It may be used by several goroutines; its device
-// may not, because it drops replies that another goroutine waits for, so one
-// command is under way at a time.
+// BMC is the BMC of this host. It may be used by several goroutines. Its device
+// may not, because it drops replies that another goroutine waits for; so there is
+// one command at a time.
 type BMC struct {
 	dev  device
 	name string
-	turn chan struct{} // holds a token while a command is under way
+	slot chan struct{} // holds a token during a command
 }
 
 // Open opens /dev/ipmiN. On a host without it, errors.Is(err, fs.ErrNotExist).
@@ -38,15 +38,15 @@ func Open(n int) (*BMC, error) {
 }
 
 func newBMC(dev device, name string) *BMC {
-	return &BMC{dev: dev, name: name, turn: make(chan struct{}, 1)}
+	return &BMC{dev: dev, name: name, slot: make(chan struct{}, 1)}
 }
 
-// Close closes the device when the command under way has ended, or leaves it open
-// when ctx ends first: its file descriptor must not be given to another file while
-// a command still uses it.
+// Close closes the device after the command in progress. If ctx ends first, the
+// device stays open: its file descriptor must not be reused while a command still
+// uses it.
 func (b *BMC) Close(ctx context.Context) error {
 	select {
-	case b.turn <- struct{}{}: // kept: nothing may follow
+	case b.slot <- struct{}{}: // never returned: no command may follow
 		return b.dev.Close()
 	case <-ctx.Done():
 		return fmt.Errorf("close %s: %w", b.name, ctx.Err())
@@ -74,18 +74,19 @@ type answer struct {
 	err   error
 }
 
-// ask sends a command and gives what follows the completion code, at least want
-// bytes. When ctx ends first the command goes on alone, holding the turn.
+// ask sends a command and returns what follows the completion code, at least want
+// bytes. If ctx ends first, the command continues in the background and keeps the
+// slot.
 func (b *BMC) ask(ctx context.Context, c command, want int, data ...byte) ([]byte, error) {
 	select {
-	case b.turn <- struct{}{}:
+	case b.slot <- struct{}{}:
 	case <-ctx.Done():
-		return nil, fmt.Errorf("%s of %s: the command before has no answer: %w", c.what, b.name, ctx.Err())
+		return nil, fmt.Errorf("%s of %s: the previous command has no answer yet: %w", c.what, b.name, ctx.Err())
 	}
 	done := make(chan answer, 1)
 	go func() {
 		reply, err := b.dev.RawCmd(append([]byte{c.netfn, c.code}, data...))
-		<-b.turn
+		<-b.slot
 		done <- answer{reply, err}
 	}()
 	select {
@@ -94,7 +95,7 @@ func (b *BMC) ask(ctx context.Context, c command, want int, data ...byte) ([]byt
 			return nil, fmt.Errorf("%s of %s: %w", c.what, b.name, a.err)
 		}
 		if len(a.reply) < 1+want {
-			return nil, fmt.Errorf("%s of %s: %d bytes where %d were expected", c.what, b.name, len(a.reply), 1+want)
+			return nil, fmt.Errorf("%s of %s: the reply has %d bytes instead of %d", c.what, b.name, len(a.reply), 1+want)
 		}
 		return a.reply[1:], nil
 	case <-ctx.Done():
@@ -102,8 +103,8 @@ func (b *BMC) ask(ctx context.Context, c command, want int, data ...byte) ([]byt
 	}
 }
 
-// completion gives the code with which the BMC itself refused a command; ok is
-// false for every other error.
+// completion returns the completion code with which the BMC refused a command; ok
+// is false for every other error.
 func completion(err error) (code byte, ok bool) {
 	e, ok := errors.AsType[ipmi.CompletionError](err)
 	return byte(e), ok

@@ -84,7 +84,7 @@ func TestFactsShort(t *testing.T) {
 				require.Empty(t, f.GUID)
 				require.Len(t, f.MACs, 1, "the LAN is asked all the same")
 			default:
-				require.ErrorContains(t, err, "bytes where", "%x with %d bytes", request, n)
+				require.ErrorContains(t, err, "bytes instead of", "%x with %d bytes", request, n)
 				require.NotEmpty(t, f.GUID)
 			}
 		}
@@ -94,7 +94,7 @@ func TestFactsShort(t *testing.T) {
 // TestFactsOfAnEmptyAnswer: the kernel gave not even a completion code.
 func TestFactsOfAnEmptyAnswer(t *testing.T) {
 	_, err := newBMC(emptyDevice{}, "fake").Facts(t.Context())
-	require.ErrorContains(t, err, "0 bytes where 5 were expected")
+	require.ErrorContains(t, err, "the reply has 0 bytes instead of 5")
 }
 
 type emptyDevice struct{}

@@ -45,7 +45,7 @@ func keep(t *testing.T, dev *fakeDevice, root fs.FS) *keeping {
 	k.Keeper = &Keeper{
 		Watchdog: newBMC(dev, "fake").Watchdog(timeout), Every: timeout / 4, Root: root,
 		Alive: k.alive.Load, Active: k.active.Load,
-		Tell: func(held bool, err error) {
+		OnChange: func(held bool, err error) {
 			word := "released"
 			switch {
 			case err != nil:

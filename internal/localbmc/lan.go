@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// The parameters of a LAN channel, and how many IPv6 addresses of a kind are asked
-// for: what the BMC says about their number is not trusted.
+// The parameters of a LAN channel, and how many IPv6 addresses of a kind are
+// read; the number that the BMC reports is not trusted.
 const (
 	paramIP                = 3
 	paramMAC               = 5
@@ -20,7 +20,7 @@ const (
 )
 
 // lan reads the addresses of every LAN channel. A refusal means that there is no
-// such channel or parameter; anything else ends it.
+// such channel or parameter; any other error is returned.
 func (b *BMC) lan(ctx context.Context, f *Facts) error {
 	for channel := byte(firstLAN); channel <= lastLAN; channel++ {
 		ip, err := b.lanParam(ctx, channel, paramIP, 0, 4)
@@ -46,10 +46,10 @@ func (b *BMC) lan(ctx context.Context, f *Facts) error {
 	return nil
 }
 
-// ipv6 reads the addresses of one kind until there is none left.
+// ipv6 reads the addresses of one kind until there are no more.
 func (b *BMC) ipv6(ctx context.Context, f *Facts, channel, param byte) error {
 	for set := range byte(ipv6Addrs) {
-		// Set selector, source, address, length of the prefix, status.
+		// Set selector, source, address, prefix length, status.
 		r, err := b.lanParam(ctx, channel, param, set, 19)
 		if _, refused := completion(err); refused {
 			return nil
@@ -65,7 +65,7 @@ func (b *BMC) ipv6(ctx context.Context, f *Facts, channel, param byte) error {
 	return nil
 }
 
-// lanParam gives at least want bytes of a parameter, without its revision.
+// lanParam returns at least want bytes of a parameter, without its revision.
 func (b *BMC) lanParam(ctx context.Context, channel, param, set byte, want int) ([]byte, error) {
 	r, err := b.ask(ctx, getLANSettings, 1+want, channel, param, set, 0)
 	if err != nil {
@@ -74,7 +74,7 @@ func (b *BMC) lanParam(ctx context.Context, channel, param, set byte, want int) 
 	return r[1 : 1+want], nil
 }
 
-// addAddr keeps an address that can lead to a BMC.
+// addAddr adds an address that can reach a BMC.
 func (f *Facts) addAddr(a netip.Addr) {
 	a = a.Unmap()
 	broadcast := netip.AddrFrom4([4]byte{255, 255, 255, 255})

@@ -8,18 +8,18 @@ import (
 	"strings"
 )
 
-// SystemUUID is the UUID that the firmware of this host shows, from the file system
-// of which the root is given. The kernel lets only root read it.
+// SystemUUID returns the UUID from the firmware of this host; root is the root of
+// the file system. The kernel lets only root read it.
 func SystemUUID(root fs.FS) (string, error) {
 	f, err := root.Open("sys/class/dmi/id/product_uuid")
 	if bad, ok := errors.AsType[*fs.PathError](err); ok {
-		bad.Path = "/" + bad.Path // as people know it
+		bad.Path = "/" + bad.Path // the path in its usual form
 	}
 	if err != nil {
 		return "", fmt.Errorf("read this host's system UUID: %w", err)
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, 64)) // 36 and a line's end
+	text, err := io.ReadAll(io.LimitReader(f, 64)) // 36 and a newline
 	if err != nil {
 		return "", fmt.Errorf("read this host's system UUID: %w", err)
 	}

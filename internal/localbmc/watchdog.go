@@ -11,31 +11,31 @@ import (
 // The fields of Set and Get Watchdog Timer, IPMI 2.0 section 27.6.
 const (
 	useMask      = 0x07
-	useSMSOS     = 0x04 // for the operating system and what runs on it
-	dontStop     = 0x40 // to Set: a running timer runs on
-	running      = 0x40 // from Get
+	useSMSOS     = 0x04 // for the operating system and the software on it
+	dontStop     = 0x40 // in Set: a running timer continues
+	running      = 0x40 // in Get
 	actionMask   = 0x07
 	actionNone   = 0x00
 	powerDown    = 0x02
-	clearSMSOS   = 0x10 // forgets that such a timer ran out
+	clearSMSOS   = 0x10 // clears the flag that such a timer expired
 	tenth        = 100 * time.Millisecond
 	mark         = 7    // tenths of a second that only our countdown has
-	notArmedCode = 0x80 // Reset Watchdog Timer: there is nothing to start
+	notArmedCode = 0x80 // Reset Watchdog Timer: no timer is set
 )
 
-// ErrTaken says that another program uses the watchdog of the BMC.
+// ErrTaken means that another program uses the watchdog of the BMC.
 var ErrTaken = errors.New("the watchdog of this host's BMC belongs to another program")
 
-// Watchdog is the timer in the BMC that powers this host down unless it is kicked in
-// time. It outlives the process; a later one takes it over or stops it.
+// Watchdog is the timer in the BMC that powers this host down unless it is kicked
+// in time. It outlives the process; a later process takes it over or stops it.
 type Watchdog struct {
 	bmc       *BMC
 	countdown uint16
 }
 
-// Watchdog gives the BMC's watchdog with a timeout of at most 6553 seconds; the
-// kernel's driver and the programs that use it set whole seconds, so 0.7 s more tell
-// our timer from theirs.
+// Watchdog returns the BMC's watchdog with a timeout of at most 6553 seconds. The
+// kernel's driver and its users set whole seconds, so an extra 0.7 s marks our
+// timer.
 func (b *BMC) Watchdog(timeout time.Duration) *Watchdog {
 	return &Watchdog{bmc: b, countdown: uint16(timeout/time.Second)*10 + mark}
 }
@@ -59,37 +59,39 @@ func (w *Watchdog) read(ctx context.Context) (timer, error) {
 	}, nil
 }
 
-// ours says whether fenced set the timer, whatever timeout it had then.
-func (t timer) ours() bool {
+// isOurs reports whether fenced set the timer, with any timeout.
+func (t timer) isOurs() bool {
 	return t.use == useSMSOS && t.action == powerDown && t.countdown%10 == mark
 }
 
-func (t timer) taken() error {
+func (t timer) takenError() error {
 	return fmt.Errorf("%w: it runs for %s with use %d and action %d", ErrTaken, time.Duration(t.countdown)*tenth, t.use, t.action)
 }
 
-// Kick starts the countdown anew, and arms the timer first where that is needed. It
-// leaves a timer that another program runs alone: to kick that would hide its hang.
+// Kick restarts the countdown, and arms the timer first if needed. It does not
+// touch a timer that another program runs: a kick would hide a hang of that
+// program. It is idempotent.
 func (w *Watchdog) Kick(ctx context.Context) error {
 	t, err := w.read(ctx)
 	if err != nil {
 		return err
 	}
-	if t.running && !t.ours() {
-		return t.taken()
+	if t.running && !t.isOurs() {
+		return t.takenError()
 	}
 	if !t.running || t.countdown != w.countdown {
 		return w.arm(ctx)
 	}
 	_, err = w.bmc.ask(ctx, resetWatchdog, 0)
 	if code, _ := completion(err); code == notArmedCode {
-		return w.arm(ctx) // the BMC restarted meanwhile
+		return w.arm(ctx) // the BMC has restarted
 	}
 	return err
 }
 
-// arm sets the timer, sees that the BMC took it as it is, and only then starts it: a
-// timer that could not be told from another program's would never be kicked again.
+// arm sets the timer, verifies that the BMC stored it unchanged, and only then
+// starts it: a timer that looks like another program's would never be kicked
+// again.
 func (w *Watchdog) arm(ctx context.Context) error {
 	if err := w.set(ctx, useSMSOS|dontStop, powerDown); err != nil {
 		return err
@@ -98,7 +100,7 @@ func (w *Watchdog) arm(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !t.ours() || t.countdown != w.countdown {
+	if !t.isOurs() || t.countdown != w.countdown {
 		return errors.Join(
 			fmt.Errorf("arm the watchdog of %s: it holds %s with use %d and action %d instead", w.bmc.name,
 				time.Duration(t.countdown)*tenth, t.use, t.action),
@@ -108,14 +110,15 @@ func (w *Watchdog) arm(ctx context.Context) error {
 	return err
 }
 
-// Release stops the timer if fenced armed it, now or before a crash. It does not ask
-// whether it runs: not every BMC tells that truly.
+// Release stops the timer if fenced armed it, now or before a crash. It does not
+// check whether the timer runs, because not every BMC reports that correctly. It
+// is idempotent.
 func (w *Watchdog) Release(ctx context.Context) error {
 	t, err := w.read(ctx)
-	if err != nil || !t.ours() {
+	if err != nil || !t.isOurs() {
 		return err
 	}
-	return w.set(ctx, useSMSOS, actionNone) // without dontStop the command stops the timer
+	return w.set(ctx, useSMSOS, actionNone) // without dontStop this command stops the timer
 }
 
 func (w *Watchdog) set(ctx context.Context, use, action byte) error {

@@ -11,7 +11,8 @@ const (
 	clusterNameLabel    = "cluster.x-k8s.io/cluster-name"
 	skipAnnotation      = "cluster.x-k8s.io/skip-remediation"
 	remediateAnnotation = "cluster.x-k8s.io/remediate-machine"
-	// evaluatorAnnotation on a paused check names the instance that judges it.
+	// evaluatorAnnotation on a paused check names the instance of fenced that
+	// evaluates it.
 	evaluatorAnnotation = "fenced.io/evaluator"
 
 	controlPlaneInitialized = "ControlPlaneInitialized"
@@ -19,13 +20,14 @@ const (
 	ownerRemediated         = "OwnerRemediated"
 )
 
-// isClusterAPI says whether this version reads objects of that apiVersion.
+// isClusterAPI reports whether this version of fenced reads objects of that
+// apiVersion.
 func isClusterAPI(apiVersion string) bool {
 	return apiVersion == policy.ClusterAPIV1Beta1 || apiVersion == policy.ClusterAPIV1Beta2
 }
 
 // Cluster decodes a cluster.x-k8s.io Cluster of v1beta1 or v1beta2. A condition
-// decides; only where it is absent does the field that says the same count.
+// takes precedence over the field with the same meaning.
 func Cluster(fields map[string]any) (policy.Cluster, error) {
 	o := read(fields)
 	status := o.child("status")
@@ -54,7 +56,7 @@ func clusterMachine(o object) (policy.Machine, error) {
 		Annotations:     meta.textMap("annotations"),
 		Phase:           status.text("phase"),
 		Deleting:        !meta.time("deletionTimestamp").IsZero(),
-		NodeName:        status.child("nodeRef").text("name"), // without a name it is no reference
+		NodeName:        status.child("nodeRef").text("name"), // a reference without a name counts as none
 		ProviderID:      o.child("spec").text("providerID"),
 		ControllerOwner: controllerOwner(meta),
 		Conditions:      seen.current,
@@ -71,8 +73,8 @@ func clusterMachine(o object) (policy.Machine, error) {
 }
 
 // conditionLists are the conditions of a Cluster API object. Owners and checks
-// go by the list that v1beta2 introduced; a core older than that writes only
-// the old one.
+// use the list that v1beta2 introduced; an older core provider writes only the
+// old list.
 type conditionLists struct {
 	current, old []policy.Condition
 }
@@ -84,7 +86,7 @@ func clusterConditions(status object, old bool) conditionLists {
 	return conditionLists{current: conditions(status)}
 }
 
-// find is a condition of the current list, or else of the old one.
+// find returns a condition of the current list, or else of the old one.
 func (l conditionLists) find(kind string) (policy.Condition, bool) {
 	for _, list := range [][]policy.Condition{l.current, l.old} {
 		for _, c := range list {
@@ -96,14 +98,14 @@ func (l conditionLists) find(kind string) (policy.Condition, bool) {
 	return policy.Condition{}, false
 }
 
-// status is the condition's, or empty when it is absent.
+// status is the condition's status, or empty if it is absent.
 func (l conditionLists) status(kind string) string {
 	c, _ := l.find(kind)
 	return c.Status
 }
 
-// holds says whether a condition is True, and since when; fallback is the answer
-// when it is absent.
+// holds returns whether a condition is True, and since when; fallback if it is
+// absent.
 func (l conditionLists) holds(kind string, fallback bool) (bool, time.Time) {
 	c, ok := l.find(kind)
 	switch {

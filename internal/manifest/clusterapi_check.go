@@ -12,24 +12,24 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 )
 
-// clusterStartupTimeout is the lineage's when the field is absent.
+// clusterStartupTimeout is the default of the Cluster API.
 const clusterStartupTimeout = 10 * time.Minute
 
-// Fields of the check's spec that only one version has. One of the other version
-// would be dropped by an API server, and a limit with it.
+// Fields of the check's spec that only one version has. An API server drops a
+// field of another version, and so a limit could be lost.
 var (
 	fieldsV1Beta1 = []string{"unhealthyConditions", "unhealthyMachineConditions", "nodeStartupTimeout", "maxUnhealthy", "unhealthyRange", "remediationTemplate"}
 	fieldsV1Beta2 = []string{"checks", "remediation"}
 )
 
-// reservedConditions are Machine conditions that sum up a check's own verdict, or
-// the remedy: a check on them would go in circles.
+// reservedConditions are Machine conditions that result from a check or from its
+// remediation. A check on them would depend on itself.
 var reservedConditions = []string{"Ready", "Available", "HealthCheckSucceeded", "OwnerRemediated", "ExternallyRemediated"}
 
 // clusterHealthCheck decodes a cluster.x-k8s.io MachineHealthCheck of v1beta1 or
-// v1beta2. It always gives a check: whatever is wrong makes it Invalid. What the
-// lineage's admission refuses is refused here, too, except for what no single
-// object shows and for the shortest start-up timeout of 30 s.
+// v1beta2. It always returns a check; an error makes it Invalid. It rejects what
+// the admission webhook of the Cluster API rejects, except for what a single
+// object cannot show and for the minimum start-up timeout of 30 s.
 func clusterHealthCheck(o object) policy.Check {
 	c := checkIdentity(o)
 	spec := o.child("spec")
@@ -48,7 +48,7 @@ func clusterHealthCheck(o object) policy.Check {
 }
 
 func readV1Beta1(c *policy.Check, spec object) {
-	spec.refuse(fieldsV1Beta2, policy.ClusterAPIV1Beta2)
+	spec.failUnsupported(fieldsV1Beta2, policy.ClusterAPIV1Beta2)
 	c.Conditions = clusterUnhealthy(spec, "unhealthyConditions", "timeout", object.wholeSeconds)
 	c.MachineConditions = machineUnhealthy(spec, "timeout", object.wholeSeconds)
 	if spec.has("nodeStartupTimeout") {
@@ -60,7 +60,7 @@ func readV1Beta1(c *policy.Check, spec object) {
 }
 
 func readV1Beta2(c *policy.Check, spec object) {
-	spec.refuse(fieldsV1Beta1, policy.ClusterAPIV1Beta1)
+	spec.failUnsupported(fieldsV1Beta1, policy.ClusterAPIV1Beta1)
 	checks, remediation := spec.child("checks"), spec.child("remediation")
 	c.Conditions = clusterUnhealthy(checks, "unhealthyNodeConditions", "timeoutSeconds", object.seconds)
 	c.MachineConditions = machineUnhealthy(checks, "timeoutSeconds", object.seconds)
@@ -73,8 +73,8 @@ func readV1Beta2(c *policy.Check, spec object) {
 	clusterTemplate(c, remediation, "templateRef")
 }
 
-// refuse reports fields that belong to another version.
-func (o object) refuse(names []string, version string) {
+// failUnsupported reports fields that belong to another version.
+func (o object) failUnsupported(names []string, version string) {
 	for _, name := range names {
 		if o.has(name) {
 			o.fail(o.at(name), "belongs to %s", version)
@@ -82,8 +82,8 @@ func (o object) refuse(names []string, version string) {
 	}
 }
 
-// clusterSelector is the check's selector within its cluster; nil when it could
-// not be read. Unlike OpenShift's, an empty one is an error.
+// clusterSelector is the check's selector within its cluster; nil if it could not
+// be read. Unlike OpenShift's, an empty one is an error.
 func clusterSelector(spec object, clusterName string) labels.Selector {
 	o := spec.child("selector")
 	s := selector(o)
@@ -107,11 +107,12 @@ func clusterSelector(spec object, clusterName string) labels.Selector {
 	return s.Add(*own)
 }
 
-// clusterUnhealthy reads a list of unhealthy conditions. A text timeout must be
-// there; one in seconds may be absent and then is 0, as the lineage has it.
+// clusterUnhealthy reads a list of unhealthy conditions. A timeout as text is
+// mandatory. A timeout in seconds may be absent and then is 0, as in the Cluster
+// API.
 func clusterUnhealthy(o object, list, timeout string, read func(object, string) time.Duration) []policy.UnhealthyCondition {
 	var found []policy.UnhealthyCondition
-	for _, u := range o.few(list) {
+	for _, u := range o.shortList(list) {
 		for _, name := range []string{"type", "status", "timeout"} {
 			if !u.has(name) && (name != "timeout" || name == timeout) {
 				u.fail(u.at(name), "is missing")
@@ -133,11 +134,11 @@ func machineUnhealthy(o object, timeout string, read func(object, string) time.D
 	return found
 }
 
-// maxSeconds is the longest timeout that the lineage knows.
+// maxSeconds is the longest timeout of the Cluster API.
 const maxSeconds = math.MaxInt32
 
-// wholeSeconds reads a duration as the lineage converts it to seconds: what is
-// less than one is lost, so that 500ms becomes 0.
+// wholeSeconds reads a duration and converts it to seconds as the Cluster API
+// does, rounding down: 500ms becomes 0.
 func (o object) wholeSeconds(name string) time.Duration {
 	return min(o.duration(name).Truncate(time.Second), maxSeconds*time.Second)
 }
@@ -156,7 +157,7 @@ func (o object) seconds(name string) time.Duration {
 	return time.Duration(n) * time.Second
 }
 
-// unhealthyRange reads a range; policy knows what it may be.
+// unhealthyRange reads a range; policy validates it further.
 func unhealthyRange(o object, name string) string {
 	text, ok := get[string](o, name, "a text")
 	if ok && text == "" {
@@ -166,7 +167,7 @@ func unhealthyRange(o object, name string) string {
 }
 
 // clusterTemplate reads the reference to a template, which is always in the
-// check's own namespace.
+// namespace of the check.
 func clusterTemplate(c *policy.Check, o object, name string) {
 	if !o.has(name) {
 		return
@@ -183,7 +184,8 @@ func clusterTemplate(c *policy.Check, o object, name string) {
 	}
 }
 
-// requestKind is what is made from a kind of template; empty when it is none.
+// requestKind is the kind of requests that a template makes; empty if it is no
+// template.
 func requestKind(kind string) string {
 	if of, ok := strings.CutSuffix(kind, "Template"); ok {
 		return of

@@ -1,7 +1,7 @@
 package manifest
 
-// clusterSelectorSchema and the two below are what a Cluster API
-// MachineHealthCheck in a file may hold; see checkSchema.
+// clusterSelectorSchema and the two below are the keys of a Cluster API
+// MachineHealthCheck in a file; see checkSchema.
 var clusterSelectorSchema = schema{
 	"matchLabels":      nil,
 	"matchExpressions": {"key": nil, "operator": nil, "values": nil},

@@ -11,34 +11,34 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 )
 
-// ErrUnreadable means that nothing at all could be read from an input.
+// ErrUnreadable means that nothing could be read from an input.
 var ErrUnreadable = errors.New("nothing could be read")
 
-// Objects gathers the objects of any number of inputs.
+// Objects collects the objects of any number of inputs.
 type Objects struct {
 	order []id
 	found map[id]*entry
-	// unreadable are the documents and items that could not be told apart.
+	// unreadable are the documents and items without an identity.
 	unreadable []policy.ObjectError
-	// unreadableKeys are what those may have been.
+	// unreadableKeys are the objects that those may have been.
 	unreadableKeys []policy.ObjectKey
 }
 
-// id tells objects apart.
+// id identifies an object.
 type id struct{ apiVersion, kind, namespace, name string }
 
 func (i id) key() policy.ObjectKey {
 	return policy.ObjectKey{Kind: i.kind, Namespace: i.namespace, Name: i.name}
 }
 
-// anyVersion is the object in whichever version of its API: two dumps may show
-// it in two, and then nobody can say which is true.
+// anyVersion is the object in any version of its API. If two dumps show it in two
+// versions with different contents, it is unknown which is right.
 func (i id) anyVersion() id {
 	i.apiVersion, _, _ = strings.Cut(i.apiVersion, "/")
 	return i
 }
 
-// String names the object for people.
+// String names the object in messages.
 func (i id) String() string {
 	name := i.name
 	if name == "" {
@@ -54,10 +54,10 @@ func (i id) String() string {
 type entry struct {
 	fields   map[string]any
 	source   string
-	conflict string // where another object of the same name was read
+	conflict string // source of another object with the same name
 }
 
-// Read reads one input up to the bound of its size.
+// Read reads one input up to the maximum size.
 func (o *Objects) Read(name string, r io.Reader) error {
 	data, err := io.ReadAll(io.LimitReader(r, maxInput+1))
 	if err != nil {
@@ -69,8 +69,8 @@ func (o *Objects) Read(name string, r io.Reader) error {
 	return o.Add(name, data)
 }
 
-// Add decodes one input. Parts that do not parse are remembered; the error is
-// for an input of which nothing could be read, which is remembered, too.
+// Add decodes one input. It records parts that do not parse. It returns an error,
+// and records it, if nothing of the input could be read.
 func (o *Objects) Add(name string, data []byte) error {
 	docs, errs := documents(data)
 	if len(docs) == 0 {
@@ -96,13 +96,13 @@ func (o *Objects) Add(name string, data []byte) error {
 	return nil
 }
 
-// addUnreadable remembers something that was there and could not be read.
+// addUnreadable records an object that could not be read.
 func (o *Objects) addUnreadable(object string, key policy.ObjectKey, err error) {
 	o.unreadable = append(o.unreadable, policy.ObjectError{Object: object, Message: err.Error()})
 	o.unreadableKeys = append(o.unreadableKeys, key)
 }
 
-// add keeps one object, or each object of a list.
+// add stores one object, or each object of a list.
 func (o *Objects) add(fields map[string]any, source string) {
 	i := idOf(fields)
 	if i.kind == "" || i.apiVersion == "" {
@@ -113,24 +113,25 @@ func (o *Objects) add(fields map[string]any, source string) {
 		o.addList(i, items, source)
 		return
 	}
-	if !relevant(i) {
+	if !isRelevant(i) {
 		return
 	}
-	if i.namespace == "" && namespaced(i) {
+	if i.namespace == "" && isNamespaced(i) {
 		fields, i.namespace = inDefault(fields), defaultNamespace
 	}
 	if i.name == "" {
 		o.addNameless(i, fields, source)
 		return
 	}
-	o.keep(i, fields, source)
+	o.store(i, fields, source)
 }
 
-// defaultNamespace is where kubectl creates an object that names no namespace.
-// Objects from a cluster always do; those of a book or a repository may not.
+// defaultNamespace is where kubectl creates an object without a namespace.
+// Objects from a cluster always have one; those in documents or repositories may
+// not.
 const defaultNamespace = "default"
 
-func namespaced(i id) bool {
+func isNamespaced(i id) bool {
 	switch classify(i) {
 	case machine, cluster, host:
 		return true
@@ -140,7 +141,7 @@ func namespaced(i id) bool {
 	return false
 }
 
-// inDefault is the object with that namespace; what was read stays as it is.
+// inDefault is a copy of the object with that namespace.
 func inDefault(fields map[string]any) map[string]any {
 	meta, ok := fields["metadata"].(map[string]any)
 	if !ok || meta["namespace"] != nil && meta["namespace"] != "" {
@@ -151,9 +152,9 @@ func inDefault(fields map[string]any) map[string]any {
 	return read(fields).with("metadata", meta).fields
 }
 
-// keep remembers one object. The same object may come twice, from overlapping
-// dumps, as long as it says the same.
-func (o *Objects) keep(i id, fields map[string]any, source string) {
+// store records one object. The same object may occur twice, in overlapping
+// dumps, with the same content.
+func (o *Objects) store(i id, fields map[string]any, source string) {
 	same := i.anyVersion()
 	before := o.found[same]
 	if before == nil {
@@ -169,12 +170,12 @@ func (o *Objects) keep(i id, fields map[string]any, source string) {
 	}
 }
 
-// addNameless remembers an object that cannot be told apart from others of its
-// kind. A check stays, as Invalid, under the place where it stands.
+// addNameless records an object without a name. A check stays, as Invalid, with
+// its source as its name.
 func (o *Objects) addNameless(i id, fields map[string]any, source string) {
 	if c := classify(i); c == check || c == unsupportedCheck || c == budget {
 		i.name = source
-		o.keep(i, fields, source)
+		o.store(i, fields, source)
 		return
 	}
 	o.addUnreadable(i.String(), i.key(), fmt.Errorf("%s: metadata.name is missing", source))
@@ -193,12 +194,13 @@ func (o *Objects) addList(i id, items any, source string) {
 			o.addUnreadable(at, policy.ObjectKey{}, fmt.Errorf("%s is not a Kubernetes object", describeValue(item)))
 			continue
 		}
-		o.add(typed(fields, i), at)
+		o.add(withType(fields, i), at)
 	}
 }
 
-// typed gives an item of a typed list (NodeList) the type that it leaves out.
-func typed(fields map[string]any, list id) map[string]any {
+// withType returns an item of a typed list (NodeList) with the type that it
+// leaves out.
+func withType(fields map[string]any, list id) map[string]any {
 	kind := strings.TrimSuffix(list.kind, "List")
 	if kind == "" || fields["kind"] != nil || fields["apiVersion"] != nil {
 		return fields
@@ -206,7 +208,7 @@ func typed(fields map[string]any, list id) map[string]any {
 	return read(fields).with("kind", kind).with("apiVersion", list.apiVersion).fields
 }
 
-// idOf reads what names an object, as far as it can be read.
+// idOf reads the identity of an object, as far as it can be read.
 func idOf(fields map[string]any) id {
 	o := read(fields)
 	meta := o.child("metadata")

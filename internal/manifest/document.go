@@ -13,23 +13,23 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Bounds on one input: what a cluster of thousands of Nodes needs, and far
-// below what would hurt.
+// Limits of one input: enough for a cluster of thousands of Nodes, and too small
+// to exhaust the memory.
 const (
 	maxInput = 256 << 20
 	maxDepth = 100
-	// maxAliased bounds what aliases may expand to, beyond what is written out.
+	// maxAliased limits the values that aliases expand to.
 	maxAliased = 1_000_000
 )
 
-// document is one top-level value of an input and the line it begins on.
+// document is one top-level value of an input and the line on which it starts.
 type document struct {
 	value any
 	line  int
 }
 
 // documents splits and parses an input. A document that does not parse is an
-// error by itself; the others are still read.
+// error of its own; the others are still read.
 func documents(data []byte) (docs []document, errs []error) {
 	for _, part := range split(data) {
 		found, err := parseJSON(part)
@@ -47,11 +47,11 @@ func documents(data []byte) (docs []document, errs []error) {
 // part is the text between two document markers.
 type part struct {
 	text []byte
-	line int // of its first byte, counted from 1
+	line int // line of its first byte, counted from 1
 }
 
-// split cuts at the lines that begin with "---". YAML's own reader would stop
-// at the first broken document and take the rest for absent.
+// split cuts at the lines that start with "---". The YAML decoder would stop at
+// the first broken document and lose the rest.
 func split(data []byte) []part {
 	var parts []part
 	current := part{line: 1}
@@ -77,7 +77,7 @@ func marker(line []byte) bool {
 	return ok && (len(rest) == 0 || bytes.IndexByte([]byte(" \t\r\n"), rest[0]) >= 0)
 }
 
-// parseJSON is the fast way for what is JSON throughout.
+// parseJSON is the fast path for a part that is only JSON.
 func parseJSON(p part) ([]document, error) {
 	if text := bytes.TrimLeft(p.text, " \t\r\n"); len(text) == 0 || text[0] != '{' {
 		return nil, errors.New("not JSON")
@@ -98,7 +98,7 @@ func parseJSON(p part) ([]document, error) {
 	}
 }
 
-// numbers turns JSON's numbers into int64, or float64 when they are not whole.
+// numbers converts JSON numbers to int64, or to float64 if they are not whole.
 func numbers(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -115,7 +115,7 @@ func numbers(v any) any {
 	return v
 }
 
-// number is an int64 if it fits, else a float64, else the text.
+// number returns an int64 if it fits, else a float64, else the text.
 func number(s string) any {
 	if i, err := strconv.ParseInt(s, 10, 64); err == nil {
 		return i
@@ -126,7 +126,7 @@ func number(s string) any {
 	return s
 }
 
-// parseYAML reads one part.
+// parseYAML parses one part.
 func parseYAML(p part) ([]document, error) {
 	nodes, err := yamlNodes(p)
 	var docs []document
@@ -141,8 +141,8 @@ func parseYAML(p part) ([]document, error) {
 	return docs, err
 }
 
-// yamlNodes parses the document of a part, unless it is empty, and notices what
-// stands behind its end.
+// yamlNodes parses the document of a part, unless it is empty, and reports
+// content after its end.
 func yamlNodes(p part) ([]*yaml.Node, error) {
 	d := yaml.NewDecoder(bytes.NewReader(p.text))
 	var nodes []*yaml.Node
@@ -152,7 +152,7 @@ func yamlNodes(p part) ([]*yaml.Node, error) {
 		case errors.Is(err, io.EOF):
 			return nodes, nil
 		case err != nil:
-			return nodes, p.explain(err)
+			return nodes, p.inputError(err)
 		}
 		if len(n.Content) == 1 && n.Content[0].ShortTag() != "!!null" {
 			nodes = append(nodes, n.Content[0])
@@ -160,7 +160,7 @@ func yamlNodes(p part) ([]*yaml.Node, error) {
 	}
 }
 
-// lineError is what is wrong on one line of an input.
+// lineError is an error on one line of an input.
 type lineError struct {
 	line int
 	text string
@@ -170,9 +170,9 @@ func (e *lineError) Error() string { return fmt.Sprintf("line %d: %s", e.line, e
 
 var parserError = regexp.MustCompile(`^yaml: line (\d+): (.*)$`)
 
-// explain makes the line in the parser's error one of the input: the parser
-// counts from the part's first line.
-func (p part) explain(err error) error {
+// inputError converts the line in the parser's error, which counts from the start
+// of the part, to one of the input.
+func (p part) inputError(err error) error {
 	if m := parserError.FindStringSubmatch(err.Error()); m != nil {
 		line, _ := strconv.Atoi(m[1]) // digits only
 		return &lineError{p.line - 1 + line, m[2]}
@@ -180,11 +180,11 @@ func (p part) explain(err error) error {
 	return &lineError{p.line, strings.TrimPrefix(err.Error(), "yaml: ")}
 }
 
-// walker turns YAML nodes into the values that JSON would give. It expands
-// aliases itself, because an input may be made to explode.
+// walker converts YAML nodes to the values that JSON would give. It expands
+// aliases itself, to limit their number.
 type walker struct {
-	left int // values that may still be made
-	line int // lines before the part
+	left int // remaining number of values
+	line int // number of lines before the part
 }
 
 func (w *walker) value(n *yaml.Node, depth int) (any, error) {
@@ -230,7 +230,7 @@ func (w *walker) mapping(n *yaml.Node, depth int) (any, error) {
 	return m, nil
 }
 
-// scalar keeps times as they are written: in JSON they are texts.
+// scalar keeps times as text, as in JSON.
 func scalar(n *yaml.Node) any {
 	switch n.ShortTag() {
 	case "!!null":

@@ -13,8 +13,8 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 )
 
-// FencePolicy decodes a fenced.io/v1alpha1 FencePolicy. It always gives a check:
-// whatever is wrong, and be it an unknown key, makes it Invalid.
+// FencePolicy decodes a fenced.io/v1alpha1 FencePolicy. It always returns a
+// check; any error, even an unknown key, makes it Invalid.
 func FencePolicy(fields map[string]any) policy.Check {
 	o := read(fields)
 	c := checkIdentity(o)
@@ -26,7 +26,7 @@ func FencePolicy(fields map[string]any) policy.Check {
 		string(policy.PowerCycleHosts), string(policy.DeleteMachines), string(policy.CountOnly)))
 	c.Conditions = ownConditions(spec)
 	if len(c.Conditions) == 0 && c.SelectsNodes && c.Strategy != policy.CountOnly {
-		spec.fail(spec.at("unhealthyConditions"), "lists none, so that no Node would ever be unhealthy")
+		spec.fail(spec.at("unhealthyConditions"), "is empty, so no Node would ever be unhealthy")
 	}
 	if !spec.has("nodeStartupTimeout") && !c.SelectsNodes {
 		spec = spec.with("nodeStartupTimeout", defaultStartupTimeout)
@@ -36,33 +36,33 @@ func FencePolicy(fields map[string]any) policy.Check {
 	if spec.has("isolation") {
 		c.Isolation = spec.choice("isolation", "deleteNode", "outOfServiceTaint")
 	}
-	c.MaxAttempts = spec.whole("maxAttempts", 1, 10)
+	c.MaxAttempts = spec.integer("maxAttempts", 1, 10)
 	c.Deadlines = deadlines(spec.child("deadlines"))
 	c.ZoneKey = labelKey(spec, "zoneKey")
 	c.Windows = windows(spec)
 	if len(c.Windows) > 0 && c.Strategy == policy.CountOnly {
-		// Paused, it would protect its pets from no other check.
+		// While paused, the policy would not protect its Nodes from other checks.
 		spec.fail(spec.at("maintenanceWindows"), "cannot be with strategy None, which never acts")
 	}
 	c.ShortenOnEvidence = spec.flag("shortenOnEvidence")
 	if c.ShortenOnEvidence && c.Strategy == policy.DeleteMachines {
-		// A host that is off is no proof that it will stay so, and no run that
-		// deletes asks a BMC again before it acts.
-		spec.fail(spec.at("shortenOnEvidence"), "cannot be with strategy DeleteMachine, which asks no BMC")
+		// A host that is off may be started again, and a run that deletes does not
+		// read the BMC again before it acts.
+		spec.fail(spec.at("shortenOnEvidence"), "cannot be with strategy DeleteMachine, which reads no BMC")
 	}
 	c.Invalid = invalid(o)
 	return c
 }
 
 // DisruptionBudget decodes a fenced.io/v1alpha1 DisruptionBudget. It always
-// gives a budget: whatever is wrong makes it Invalid.
+// returns a budget; an error makes it Invalid.
 func DisruptionBudget(fields map[string]any) policy.DisruptionBudget {
 	o := read(fields)
 	id := checkIdentity(o)
 	spec := ownSpec(o, "nodeSelector", "maxUnavailable")
-	spec.need("nodeSelector", "maxUnavailable")
+	spec.require("nodeSelector", "maxUnavailable")
 	b := policy.DisruptionBudget{Name: id.Name, Clusters: clusters(spec, id.Clusters), Source: id.Source}
-	// An empty selector is every Node here: a budget only ever forbids.
+	// An empty selector selects every Node here, because a budget only forbids.
 	if spec.has("nodeSelector") {
 		b.Selector = strictSelector(spec.child("nodeSelector"))
 	}
@@ -75,22 +75,22 @@ func DisruptionBudget(fields map[string]any) policy.DisruptionBudget {
 
 // ownSpec checks what all of fenced's own documents have in common.
 func ownSpec(o object, keys ...string) object {
-	o.only("apiVersion", "kind", "metadata", "spec")
+	o.allowKeys("apiVersion", "kind", "metadata", "spec")
 	meta := o.child("metadata")
-	meta.only("name", "labels", "annotations")
+	meta.allowKeys("name", "labels", "annotations")
 	if name := meta.text("name"); name != "" {
 		for _, text := range validation.IsDNS1123Subdomain(name) {
-			meta.fail(meta.at("name"), "%q is no name: %s", name, strings.ReplaceAll(text, ";", ","))
+			meta.fail(meta.at("name"), "%q is not a valid name: %s", name, strings.ReplaceAll(text, ";", ","))
 		}
 	}
-	o.need("spec")
+	o.require("spec")
 	spec := o.child("spec")
-	spec.only(append(keys, "clusters")...)
+	spec.allowKeys(append(keys, "clusters")...)
 	return spec
 }
 
-// clusters reads which clusters a document is for; annotated are those that the
-// annotation names.
+// clusters reads which clusters a document is for; annotated are the clusters of
+// the annotation.
 func clusters(spec object, annotated []string) []string {
 	list := spec.texts("clusters")
 	seen := map[string]bool{}
@@ -100,7 +100,7 @@ func clusters(spec object, annotated []string) []string {
 		case name == "":
 			spec.fail(at, "is empty")
 		case seen[name]:
-			spec.fail(at, "%q is there already", name)
+			spec.fail(at, "%q occurs twice", name)
 		}
 		seen[name] = true
 	}
@@ -113,7 +113,7 @@ func clusters(spec object, annotated []string) []string {
 	return list
 }
 
-// ownSelector reads which targets a FencePolicy is about. // I18
+// ownSelector reads which targets a FencePolicy covers. // I18
 func ownSelector(spec object) (s labels.Selector, nodes bool) {
 	nodes = spec.has("nodeSelector")
 	name := "machineSelector"
@@ -122,7 +122,7 @@ func ownSelector(spec object) (s labels.Selector, nodes bool) {
 	}
 	switch {
 	case nodes && spec.has("machineSelector"):
-		spec.fail(spec.path, "nodeSelector and machineSelector exclude each other")
+		spec.fail(spec.path, "nodeSelector and machineSelector are both set; set only one of them")
 		return nil, nodes
 	case !spec.has(name):
 		spec.fail(spec.path, "nodeSelector or machineSelector is missing")
@@ -131,7 +131,7 @@ func ownSelector(spec object) (s labels.Selector, nodes bool) {
 	at := spec.child(name)
 	s = strictSelector(at)
 	if s != nil && s.Empty() {
-		at.fail(at.path, "is empty, it must say which targets are meant")
+		at.fail(at.path, "is empty; it must select targets")
 		s = nil
 	}
 	return s, nodes
@@ -139,11 +139,11 @@ func ownSelector(spec object) (s labels.Selector, nodes bool) {
 
 func strictSelector(o object) labels.Selector {
 	before := len(*o.errs)
-	o.only("matchLabels", "matchExpressions")
+	o.allowKeys("matchLabels", "matchExpressions")
 	o.child("matchLabels").onlyValues()
-	for _, e := range o.few("matchExpressions") {
-		e.only("key", "operator", "values")
-		e.need("key", "operator")
+	for _, e := range o.shortList("matchExpressions") {
+		e.allowKeys("key", "operator", "values")
+		e.require("key", "operator")
 	}
 	if len(*o.errs) > before {
 		return nil
@@ -154,9 +154,9 @@ func strictSelector(o object) labels.Selector {
 func ownConditions(spec object) []policy.UnhealthyCondition {
 	var list []policy.UnhealthyCondition
 	first := map[[2]string]string{}
-	for _, o := range spec.few("unhealthyConditions") {
-		o.only("type", "status", "timeout")
-		o.need("type", "status", "timeout")
+	for _, o := range spec.shortList("unhealthyConditions") {
+		o.allowKeys("type", "status", "timeout")
+		o.require("type", "status", "timeout")
 		u := policy.UnhealthyCondition{
 			Type: o.text("type"), Status: o.choice("status", "Unknown", "False", "True"), Timeout: o.duration("timeout"),
 		}
@@ -165,7 +165,7 @@ func ownConditions(spec object) []policy.UnhealthyCondition {
 		}
 		pair := [2]string{u.Type, u.Status}
 		if at := first[pair]; at != "" {
-			o.fail(o.path, "%s with status %s is in %s already", u.Type, u.Status, at)
+			o.fail(o.path, "%s with status %s occurs in %s, too", u.Type, u.Status, at)
 		}
 		first[pair] = o.path
 		list = append(list, u)
@@ -178,7 +178,8 @@ var (
 	limitRange  = regexp.MustCompile(`^\[([0-9]{1,9})-([0-9]{1,9})\]$`)
 )
 
-// ownLimit reads a number, a percentage or a range; absent is none of them.
+// ownLimit reads a number, a percentage or a range; both results are empty if it
+// is absent.
 func ownLimit(spec object) (limit *intstr.IntOrString, bounds string) {
 	text, _ := spec.fields["limit"].(string)
 	m := limitRange.FindStringSubmatch(text)
@@ -193,7 +194,7 @@ func ownLimit(spec object) (limit *intstr.IntOrString, bounds string) {
 	return nil, text
 }
 
-// number32 reads a number that is not negative, or a percentage up to 100.
+// number32 reads a non-negative number, or a percentage up to 100.
 func number32(spec object, name, orElse string) *intstr.IntOrString {
 	n := intOrText(spec, name)
 	if n == nil {
@@ -208,15 +209,15 @@ func number32(spec object, name, orElse string) *intstr.IntOrString {
 	case err != nil || !limitNumber.MatchString(digits):
 		spec.fail(spec.at(name), "%q is neither a whole number nor %s", n.StrVal, orElse)
 	case percent && value > 100:
-		spec.fail(spec.at(name), "%q is more than all", n.StrVal)
+		spec.fail(spec.at(name), "%q is more than 100%%", n.StrVal)
 	}
 	return n
 }
 
 func deadlines(o object) policy.Deadlines {
-	o.only("powerOff", "powerOn", "nodeReady", "run")
+	o.allowKeys("powerOff", "powerOn", "nodeReady", "run")
 	return policy.Deadlines{
-		PowerOff: o.span("powerOff"), PowerOn: o.span("powerOn"), NodeReady: o.span("nodeReady"), Run: o.span("run"),
+		PowerOff: o.positiveDuration("powerOff"), PowerOn: o.positiveDuration("powerOn"), NodeReady: o.positiveDuration("nodeReady"), Run: o.positiveDuration("run"),
 	}
 }
 
@@ -226,7 +227,7 @@ func labelKey(spec object, name string) string {
 		return ""
 	}
 	for _, text := range validation.IsQualifiedName(s) {
-		spec.fail(spec.at(name), "%q is no label key: %s", s, strings.ReplaceAll(text, ";", ","))
+		spec.fail(spec.at(name), "%q is not a label key: %s", s, strings.ReplaceAll(text, ";", ","))
 	}
 	return s
 }

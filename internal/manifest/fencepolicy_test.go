@@ -118,12 +118,12 @@ func TestOwnKindsNameLineAndField(t *testing.T) {
 	assert.Empty(t, found)
 	for _, want := range []string{
 		`f.yaml:7: spec.limit: "some" is neither a whole number nor a percentage, nor a range like "[1-3]"`,
-		`f.yaml:9: spec.deadlines.powerOff: "0s" must be longer than nothing`,
+		`f.yaml:9: spec.deadlines.powerOff: "0s" is not greater than 0`,
 		`f.yaml:10: spec.deadlines.powerUp: unknown key`,
 		`f.yaml:13: spec.maintenanceWindows[0].duration: "200h" is longer than 7 days`,
 		`f.yaml:18: spec.maxUnavailable: -1 is negative`,
-		`f.yaml:20: FencePolicy racks is on line 1 already`,
-		`f.yaml:27: FencePolicy racks is on line 1 already`,
+		`f.yaml:20: FencePolicy racks is also on line 1`,
+		`f.yaml:27: FencePolicy racks is also on line 1`,
 	} {
 		assert.ErrorContains(t, err, want)
 	}

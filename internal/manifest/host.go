@@ -29,8 +29,8 @@ func BareMetalHost(fields map[string]any) (policy.Host, error) {
 	return h, o.err()
 }
 
-// hardware reads what was found out about the machine itself. A controller wrote
-// the status for itself: what cannot be read there is not known.
+// hardware reads the identity of the machine. The status belongs to a controller:
+// a part of it that cannot be read counts as unknown.
 func hardware(o, spec object) (serial string, macs []string) {
 	if mac := spec.text("bootMACAddress"); mac != "" {
 		macs = append(macs, mac)
@@ -44,7 +44,8 @@ func hardware(o, spec object) (serial string, macs []string) {
 	return found.child("systemVendor").text("serialNumber"), macs
 }
 
-// powerAnnotations keeps what others have to say about the host's power.
+// powerAnnotations returns the annotations of others that concern the host's
+// power.
 func powerAnnotations(all map[string]string) map[string]string {
 	var kept map[string]string
 	for key, value := range all {

@@ -12,7 +12,7 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 )
 
-// Defaults and bounds of the medik8s lineage.
+// Defaults and limits of medik8s.
 const (
 	medik8sDuration    = "300s"
 	medik8sMinTimeout  = 60 * time.Second
@@ -26,7 +26,7 @@ const (
 	clusterVersionAPI  = "config.openshift.io/v1"
 )
 
-// nodeCheckSchema is a NodeHealthCheck.
+// nodeCheckSchema is the schema of a NodeHealthCheck.
 var nodeCheckSchema = schema{
 	"apiVersion": nil, "kind": nil, "metadata": nil, "status": nil,
 	"spec": {
@@ -45,7 +45,7 @@ var nodeCheckSchema = schema{
 }
 
 // NodeHealthCheck decodes a remediation.medik8s.io/v1alpha1 NodeHealthCheck. It
-// always gives a check: whatever is wrong makes it Invalid.
+// always returns a check; an error makes it Invalid.
 func NodeHealthCheck(fields map[string]any) policy.Check {
 	o := read(fields)
 	c := checkIdentity(o)
@@ -62,30 +62,29 @@ func NodeHealthCheck(fields map[string]any) policy.Check {
 	}
 	c.Escalation = escalation(spec)
 	if c.Template != nil && len(c.Escalation) > 0 {
-		spec.fail(spec.at("escalatingRemediations"), "stands beside spec.remediationTemplate, and only one of them may be")
+		spec.fail(spec.at("escalatingRemediations"), "and spec.remediationTemplate are both set; set only one of them")
 	}
-	c.Disabled = templatesRefused(&c)
+	c.Disabled = templatesProblem(&c)
 	if c.MaxUnhealthy != nil && deletesMachines(&c) {
-		spec.fail(spec.at("maxUnhealthy"), "%s cannot be used with a %s: new Nodes change what it is a part of", c.MaxUnhealthy.String(), deletionTemplate)
+		spec.fail(spec.at("maxUnhealthy"), "%s cannot be used with a %s: new Nodes change the total of the percentage", c.MaxUnhealthy.String(), deletionTemplate)
 	}
 	status := o.child("status")
-	c.Storm, c.Attempts = storm(status), tried(status)
+	c.Storm, c.Attempts = storm(status), attempts(status)
 	c.Invalid = invalid(o)
 	return c
 }
 
-// mandatorySelector reads the selector of a lineage that refuses to select
-// everything by leaving it out.
+// mandatorySelector reads a selector that must not be missing or empty.
 func mandatorySelector(spec object) labels.Selector {
 	o := spec.child("selector")
 	if len(o.textMap("matchLabels")) == 0 && len(o.children("matchExpressions")) == 0 {
-		o.fail(o.path, "is empty, and a NodeHealthCheck must select something")
+		o.fail(o.path, "is empty; a NodeHealthCheck must select Nodes")
 		return nil
 	}
 	return selector(o)
 }
 
-// nodeConditions reads the conditions, whose time is called duration here.
+// nodeConditions reads the conditions; their timeout is called duration here.
 func nodeConditions(spec object) []policy.UnhealthyCondition {
 	if !spec.has("unhealthyConditions") {
 		spec = spec.with("unhealthyConditions", []any{
@@ -112,7 +111,7 @@ func (o object) signedDuration(name string) time.Duration {
 // escalation reads the templates that are tried one after the other.
 func escalation(spec object) []policy.Escalation {
 	var list []policy.Escalation
-	for _, o := range spec.few("escalatingRemediations") {
+	for _, o := range spec.shortList("escalatingRemediations") {
 		for _, name := range []string{"order", "timeout", "remediationTemplate"} {
 			if !o.has(name) {
 				o.fail(o.at(name), "is missing")
@@ -132,38 +131,38 @@ func escalation(spec object) []policy.Escalation {
 	return list
 }
 
-// templatesRefused says why the lineage itself would ignore the check because
-// of what it makes its requests from; "" when it would not.
-func templatesRefused(c *policy.Check) string {
+// templatesProblem returns why medik8s itself would ignore the check because of
+// its templates; "" if it would not.
+func templatesProblem(c *policy.Check) string {
 	if c.Template == nil && len(c.Escalation) == 0 {
 		return "spec.remediationTemplate: is missing, and so is spec.escalatingRemediations"
 	}
 	if c.Template != nil {
-		return templateRefused("spec.remediationTemplate", c.Template)
+		return templateProblem("spec.remediationTemplate", c.Template)
 	}
 	for i := range c.Escalation {
 		path := fmt.Sprintf("spec.escalatingRemediations: the template of order %d", c.Escalation[i].Order)
-		if why := templateRefused(path, &c.Escalation[i].Template); why != "" {
+		if why := templateProblem(path, &c.Escalation[i].Template); why != "" {
 			return why
 		}
 	}
 	return ""
 }
 
-func templateRefused(path string, p *policy.Template) string {
+func templateProblem(path string, p *policy.Template) string {
 	switch {
 	case p.APIVersion == "" || p.Kind == "" || p.Name == "":
 		return path + ": names no template"
 	case !strings.HasSuffix(p.Kind, "Template") || p.Kind == "Template":
 		return fmt.Sprintf("%s: %s is not the kind of a template", path, p.Kind)
 	case p.Kind == metal3Template && p.Namespace != metal3Namespace:
-		// Its request must have the Machine for an owner, so it must live beside it.
+		// The Machine must own its request, so both must be in the same namespace.
 		return fmt.Sprintf("%s: a %s must be in namespace %s, not %q", path, metal3Template, metal3Namespace, p.Namespace)
 	}
 	return ""
 }
 
-// deletesMachines says whether the check may make an end of Machines.
+// deletesMachines reports whether the check may delete Machines.
 func deletesMachines(c *policy.Check) bool {
 	deletes := func(p *policy.Template) bool { return strings.EqualFold(p.Kind, deletionTemplate) }
 	return c.Template != nil && deletes(c.Template) ||

@@ -6,7 +6,7 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 )
 
-// storm reads what the check's own status remembers of its last storm.
+// storm reads the state of the last storm from the check's status.
 func storm(status object) (s policy.Storm) {
 	for _, c := range conditions(status) {
 		if c.Status != "True" {
@@ -22,9 +22,9 @@ func storm(status object) (s policy.Storm) {
 	return s
 }
 
-// tried reads which requests the check has made for Nodes that are not healthy
-// again, and on which of them it gave up.
-func tried(status object) map[string][]policy.Attempt {
+// attempts reads from the status which requests the check has made for Nodes that
+// are still unhealthy, and which of them timed out.
+func attempts(status object) map[string][]policy.Attempt {
 	var all map[string][]policy.Attempt
 	for _, n := range status.children("unhealthyNodes") {
 		for _, r := range n.children("remediations") {
@@ -43,7 +43,7 @@ func tried(status object) map[string][]policy.Attempt {
 }
 
 // ClusterVersion decodes a config.openshift.io/v1 ClusterVersion: whether the
-// cluster is being upgraded. One that cannot be read may say so.
+// cluster is being upgraded. One that cannot be read counts as an upgrade.
 func ClusterVersion(fields map[string]any) (policy.Upgrade, error) {
 	o := read(fields)
 	var u policy.Upgrade

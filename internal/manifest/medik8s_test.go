@@ -100,7 +100,7 @@ func TestNodeHealthCheckFile(t *testing.T) {
 	}
 }
 
-// TestRequestOfNodeHealthCheck reads everything that the lineage writes on a
+// TestRequestOfNodeHealthCheck reads everything that medik8s writes on a
 // request.
 func TestRequestOfNodeHealthCheck(t *testing.T) {
 	s := snapshot(t, `

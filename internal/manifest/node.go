@@ -23,8 +23,8 @@ func Node(fields map[string]any) (policy.Node, error) {
 }
 
 // EtcdPod decodes the Pod of an etcd member; member is false for other Pods.
-// kubeadm and RKE2 label it component=etcd. OpenShift gives it three labels, of
-// which any will do in saved objects; the daemon asks its API for app=etcd.
+// kubeadm and RKE2 use the label component=etcd. OpenShift sets three labels; in
+// saved objects any of them is enough. The daemon lists by app=etcd.
 func EtcdPod(fields map[string]any) (p policy.EtcdPod, member bool, err error) {
 	o := read(fields)
 	meta := o.child("metadata")
@@ -41,8 +41,8 @@ func EtcdPod(fields map[string]any) (p policy.EtcdPod, member bool, err error) {
 	return p, member, o.err()
 }
 
-// Lease decodes the heartbeat of a kubelet: a coordination.k8s.io/v1 Lease
-// named after its Node.
+// Lease decodes a kubelet's heartbeat: a coordination.k8s.io/v1 Lease named after
+// its Node.
 func Lease(fields map[string]any) (node string, l policy.Lease, err error) {
 	o := read(fields)
 	_, node, _, _ = identify(o.child("metadata"), true)

@@ -10,31 +10,31 @@ import (
 )
 
 // object reads the fields of one JSON object. A field that is absent or null
-// gives a zero value; one of the wrong type is an error, kept in errs with its
-// path. The zero object has no fields.
+// gives a zero value. A field of the wrong type is an error, collected in errs
+// with its path. The zero object has no fields.
 type object struct {
 	fields map[string]any
 	path   string
 	errs   *[]error
 }
 
-// read starts reading at the top of a document.
+// read returns the top-level object of a document.
 func read(fields map[string]any) object {
 	return object{fields: fields, errs: &[]error{}}
 }
 
-// Bounds of what a foreign object can cost: how many entries a list may have that is
-// gone through for each target, and how much is told of what is wrong with it.
+// Limits for objects of others: the entries of a list that is evaluated for each
+// target, and the length of error messages.
 const (
 	maxEntries = 256
 	maxErrors  = 20
-	maxText    = 500 // bytes of one error
+	maxText    = 500 // bytes per error
 )
 
-// err is what was wrong so far, in the order of reading.
+// err joins the errors so far, in the order of reading.
 func (o object) err() error { return errors.Join(o.firstErrors()...) }
 
-// firstErrors are the first errors, and how many more there are.
+// firstErrors returns the first errors, and how many more there are.
 func (o object) firstErrors() []error {
 	all := *o.errs
 	if len(all) <= maxErrors {
@@ -50,7 +50,7 @@ func (o object) at(name string) string {
 	return o.path + "." + name
 }
 
-// fail keeps an error about the field at path.
+// fail records an error about the field at path.
 func (o object) fail(path, format string, args ...any) {
 	text := path + ": " + fmt.Sprintf(format, args...)
 	if len(text) > maxText {
@@ -61,7 +61,7 @@ func (o object) fail(path, format string, args ...any) {
 
 func (o object) has(name string) bool { return o.fields[name] != nil }
 
-// get reads a field as a T; want describes a T for people.
+// get reads a field as a T; want describes a T in messages.
 func get[T any](o object, name, want string) (value T, ok bool) {
 	raw := o.fields[name]
 	if raw == nil {
@@ -97,8 +97,8 @@ func (o object) time(name string) time.Time {
 	return t
 }
 
-// duration reads a Go duration. A negative one would mean "at once" to whoever
-// computes with it, so it is an error.
+// duration reads a Go duration. A negative one is an error, because it would mean
+// "at once".
 func (o object) duration(name string) time.Duration {
 	s, ok := get[string](o, name, "a duration")
 	if !ok {
@@ -114,15 +114,15 @@ func (o object) duration(name string) time.Duration {
 	return d
 }
 
-// child reads an object; absent is an object without fields.
+// child reads an object; an absent one has no fields.
 func (o object) child(name string) object {
 	m, _ := get[map[string]any](o, name, "an object")
 	return object{fields: m, path: o.at(name), errs: o.errs}
 }
 
-// few is children of a list that is gone through for each target: a long one is an
-// error.
-func (o object) few(name string) []object {
+// shortList is children for a list that is evaluated for each target: a long one
+// is an error.
+func (o object) shortList(name string) []object {
 	if list, ok := o.fields[name].([]any); ok && len(list) > maxEntries {
 		o.fail(o.at(name), "has %d entries, more than %d", len(list), maxEntries)
 		return nil
@@ -146,7 +146,7 @@ func (o object) children(name string) []object {
 	return list
 }
 
-// texts reads a list of texts.
+// texts reads a list of strings.
 func (o object) texts(name string) []string {
 	raw, _ := get[[]any](o, name, "a list")
 	list := make([]string, 0, len(raw))
@@ -179,7 +179,7 @@ func (o object) textMap(name string) map[string]string {
 	return m
 }
 
-// describeValue prints a wrong value in few words.
+// describeValue describes a wrong value in a few words.
 func describeValue(v any) string {
 	switch v := v.(type) {
 	case string:

@@ -8,9 +8,9 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 )
 
-// Keys of the OpenShift and Metal3 lineage.
+// Annotations and labels of OpenShift and Metal3.
 const (
-	// RemediationAnnotation on a Machine asks for its host to be power-cycled.
+	// RemediationAnnotation on a Machine requests a power cycle of its host.
 	RemediationAnnotation = "host.metal3.io/external-remediation"
 	strategyAnnotation    = "machine.openshift.io/remediation-strategy"
 	strategyPowerCycle    = "external-baremetal"
@@ -18,10 +18,10 @@ const (
 	clusterAnnotation     = "fenced.io/cluster"
 )
 
-// defaultStartupTimeout is the lineage's when the field is absent.
+// defaultStartupTimeout is the default of OpenShift.
 const defaultStartupTimeout = "10m"
 
-// Machine decodes a Machine of either lineage.
+// Machine decodes a Machine of either API family.
 func Machine(fields map[string]any) (policy.Machine, error) {
 	o := read(fields)
 	if isClusterAPI(o.text("apiVersion")) {
@@ -51,8 +51,8 @@ func Machine(fields map[string]any) (policy.Machine, error) {
 	return m, o.err()
 }
 
-// MachineHealthCheck decodes a MachineHealthCheck of either lineage. It always
-// gives a check: whatever is wrong makes it Invalid.
+// MachineHealthCheck decodes a MachineHealthCheck of either API family. It always
+// returns a check; an error makes it Invalid.
 func MachineHealthCheck(fields map[string]any) policy.Check {
 	o := read(fields)
 	if isClusterAPI(o.text("apiVersion")) {
@@ -78,14 +78,14 @@ func MachineHealthCheck(fields map[string]any) policy.Check {
 			c.Disabled = "spec.remediationTemplate names no template"
 		}
 	}
-	// The key counts, whatever its value: even "false" pauses.
+	// The annotation pauses whatever its value is, even "false".
 	_, c.Paused = c.Annotations[pausedAnnotation]
 	c.Invalid = invalid(o)
 	return c
 }
 
-// decodeUnsupported decodes only the identity of a check that this version does not
-// judge, so that it is reported and not forgotten.
+// decodeUnsupported decodes only the identity of a check that this version of
+// fenced does not evaluate, so that it is reported.
 func decodeUnsupported(fields map[string]any) policy.Check {
 	o := read(fields)
 	c := checkIdentity(o)
@@ -106,7 +106,7 @@ func checkIdentity(o object) policy.Check {
 	return c
 }
 
-// invalid is what makes the check unjudgeable, on one line.
+// invalid returns why the check cannot be evaluated, on one line.
 func invalid(o object) string {
 	var texts []string
 	for _, err := range o.firstErrors() {
@@ -115,7 +115,7 @@ func invalid(o object) string {
 	return strings.Join(texts, "; ")
 }
 
-// identify reads what names an object; namespaced kinds need a namespace.
+// identify reads the identity of an object; namespaced kinds need a namespace.
 func identify(meta object, namespaced bool) (namespace, name, uid, version string) {
 	namespace, name = meta.text("namespace"), meta.text("name")
 	if name == "" {
@@ -127,7 +127,7 @@ func identify(meta object, namespaced bool) (namespace, name, uid, version strin
 	return namespace, name, meta.text("uid"), meta.text("resourceVersion")
 }
 
-// controllerOwner is the owner that recreates the object, of any kind.
+// controllerOwner is the owner, of any kind, that recreates the object.
 func controllerOwner(meta object) policy.Owner {
 	for _, ref := range meta.children("ownerReferences") {
 		if ref.flag("controller") {
@@ -144,7 +144,7 @@ func template(o object) *policy.Template {
 	}
 }
 
-// intOrText reads an IntOrString; policy knows what the text may be.
+// intOrText reads an IntOrString; policy validates the text.
 func intOrText(o object, name string) *intstr.IntOrString {
 	switch v := o.fields[name].(type) {
 	case nil:
@@ -161,7 +161,7 @@ func intOrText(o object, name string) *intstr.IntOrString {
 	return nil
 }
 
-// with is o with one field set.
+// with returns o with one field set.
 func (o object) with(name string, value any) object {
 	fields := map[string]any{name: value}
 	for k, v := range o.fields {
@@ -172,13 +172,13 @@ func (o object) with(name string, value any) object {
 	return object{fields: fields, path: o.path, errs: o.errs}
 }
 
-// unhealthyConditions reads the list of that name; timeout is what its lineage
-// calls the time.
+// unhealthyConditions reads the list of that name; timeout is the name of its
+// timeout field.
 func unhealthyConditions(spec object, timeout string) []policy.UnhealthyCondition {
 	var list []policy.UnhealthyCondition
-	for _, o := range spec.few("unhealthyConditions") {
+	for _, o := range spec.shortList("unhealthyConditions") {
 		for _, name := range []string{"type", "status", timeout} {
-			// A timeout that is missing must not mean "at once".
+			// A missing timeout must not mean "at once".
 			if !o.has(name) {
 				o.fail(o.at(name), "is missing")
 			}

@@ -10,15 +10,15 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 )
 
-// Policies is what a file of policies.d holds.
+// Policies is the content of a file in policies.d.
 type Policies struct {
 	Checks  []policy.Check
 	Budgets []policy.DisruptionBudget
 }
 
-// DecodePolicies decodes one file of policies.d. An unknown key, a bad value or a
-// kind that this version does not judge is an error that names file, line and
-// field; all errors of the file are reported at once.
+// DecodePolicies decodes one file of policies.d. An unknown key, a bad value or
+// an unsupported kind is an error with file, line and field. All errors of the
+// file are reported at once.
 func DecodePolicies(file string, data []byte) (Policies, error) {
 	f := policyFile{name: file, first: map[id]int{}}
 	for _, p := range split(data) {
@@ -27,7 +27,7 @@ func DecodePolicies(file string, data []byte) (Policies, error) {
 			f.document(n, p.line-1)
 		}
 		if err != nil {
-			f.failed(err)
+			f.parseFailed(err)
 		}
 	}
 	if err := errors.Join(f.errs...); err != nil {
@@ -36,10 +36,10 @@ func DecodePolicies(file string, data []byte) (Policies, error) {
 	return f.found, nil
 }
 
-// policyFile gathers what one file holds.
+// policyFile collects the content of one file.
 type policyFile struct {
 	name  string
-	first map[id]int // line of each document
+	first map[id]int // line of each object
 	found Policies
 	errs  []error
 }
@@ -48,19 +48,19 @@ func (f *policyFile) fail(line int, format string, args ...any) {
 	f.errs = append(f.errs, fmt.Errorf("%s:%d: %s", f.name, line, fmt.Sprintf(format, args...)))
 }
 
-// failed keeps an error of the parser, which gives no other kind.
-func (f *policyFile) failed(err error) {
+// parseFailed records an error of the parser, which is always a *lineError.
+func (f *policyFile) parseFailed(err error) {
 	e, _ := errors.AsType[*lineError](err)
 	f.fail(e.line, "%s", e.text)
 }
 
-// document reads one object, or each of a list; before is the number of lines
-// that stand before its part of the file.
+// document decodes one object, or each of a list; before is the number of lines
+// before its part of the file.
 func (f *policyFile) document(n *yaml.Node, before int) {
 	w := &walker{left: maxAliased, line: before}
 	value, err := w.value(n, 0)
 	if err != nil {
-		f.failed(err)
+		f.parseFailed(err)
 		return
 	}
 	fields, ok := value.(map[string]any)
@@ -91,19 +91,19 @@ func (f *policyFile) document(n *yaml.Node, before int) {
 
 func (f *policyFile) check(n *yaml.Node, before int, i id, fields map[string]any) {
 	good := len(f.errs)
-	if known := schemas[[2]string{i.apiVersion, i.kind}]; known != nil { // our own kinds look for themselves
+	if known := schemas[[2]string{i.apiVersion, i.kind}]; known != nil { // fenced's own kinds check this themselves
 		known.unknownKeys(n, "", func(line int, path, text string) {
 			f.fail(line+before, "%s: %s", path, text)
 		})
 	}
 	c := checkDecoder(i)(fields)
 	if state, message := c.State(); state == policy.StateInvalid || state == policy.StateDisabled {
-		f.refuse(n, before, message)
+		f.reportErrors(n, before, message)
 	}
-	f.once(n, before, i)
+	f.rejectDuplicate(n, before, i)
 	if len(f.errs) == good {
 		c.Source = f.source(n, before)
-		c.Storm, c.Attempts = policy.Storm{}, nil // what a saved status remembers was another time
+		c.Storm, c.Attempts = policy.Storm{}, nil // a saved status is out of date
 		f.found.Checks = append(f.found.Checks, c)
 	}
 }
@@ -112,27 +112,27 @@ func (f *policyFile) budget(n *yaml.Node, before int, i id, fields map[string]an
 	good := len(f.errs)
 	b := DisruptionBudget(fields)
 	if b.Invalid != "" {
-		f.refuse(n, before, b.Invalid)
+		f.reportErrors(n, before, b.Invalid)
 	}
-	f.once(n, before, i)
+	f.rejectDuplicate(n, before, i)
 	if len(f.errs) == good {
 		b.Source = f.source(n, before)
 		f.found.Budgets = append(f.found.Budgets, b)
 	}
 }
 
-// refuse reports each thing that is wrong with a document on its own line.
-func (f *policyFile) refuse(n *yaml.Node, before int, message string) {
+// reportErrors reports each error of a document on its own line.
+func (f *policyFile) reportErrors(n *yaml.Node, before int, message string) {
 	for _, text := range strings.Split(message, "; ") {
 		path, _, _ := strings.Cut(text, ": ")
 		f.fail(lineOf(n, path)+before, "%s", text)
 	}
 }
 
-// once reports a document that the file has twice.
-func (f *policyFile) once(n *yaml.Node, before int, i id) {
+// rejectDuplicate reports an object that the file has twice.
+func (f *policyFile) rejectDuplicate(n *yaml.Node, before int, i id) {
 	if first, ok := f.first[i]; ok {
-		f.fail(n.Line+before, "%s is on line %d already", i, first)
+		f.fail(n.Line+before, "%s is also on line %d", i, first)
 		return
 	}
 	f.first[i] = n.Line + before

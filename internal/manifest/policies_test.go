@@ -73,7 +73,7 @@ func TestDecodePoliciesRefuses(t *testing.T) {
 		"all at once":       {head + "spec:\n  maxUnhealhty: 1\n  nodeStartupTimeout: -5m\n---\n{}\n", []string{"f.yaml:5: ", `f.yaml:6: spec.nodeStartupTimeout: "-5m" is negative`, "f.yaml:8: (missing) (missing) is not a policy"}},
 		"no name":           {"apiVersion: machine.openshift.io/v1beta1\nkind: MachineHealthCheck\nmetadata:\n  namespace: ns\n", []string{"f.yaml:3: metadata.name: is missing"}},
 		"no template":       {head + "spec:\n  remediationTemplate: {kind: XTemplate}\n", []string{"f.yaml:4: spec.remediationTemplate names no template"}},
-		"twice":             {head + "---\n" + head, []string{"f.yaml:5: MachineHealthCheck ns/c is on line 1 already"}},
+		"twice":             {head + "---\n" + head, []string{"f.yaml:5: MachineHealthCheck ns/c is also on line 1"}},
 		"twice a key":       {head + "spec: {}\nspec: {}\n", []string{"f.yaml:5: key spec occurs twice"}},
 		"no YAML":           {"a: b: c\n", []string{"f.yaml:1: mapping values are not allowed"}},
 		"second is no YAML": {head + "---\na: b: c\n", []string{"f.yaml:5: mapping values are not allowed"}},

@@ -6,19 +6,19 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 )
 
-// Keys that medik8s writes on its remediation requests.
+// Annotations that medik8s writes on its remediation requests.
 const (
 	requestNode         = "remediation.medik8s.io/node-name"
 	requestTemplate     = "remediation.medik8s.io/template-name"
 	requestTimedOut     = "remediation.medik8s.io/nhc-timed-out"
 	requestHealthyDelay = "remediation.medik8s.io/healthy-delay"
 	requestControlPlane = "remediation.medik8s.io/isControlPlaneNode"
-	// clonedFrom is the Cluster API's for the template's name.
+	// clonedFrom is the Cluster API's annotation for the template's name.
 	clonedFrom = "cluster.x-k8s.io/cloned-from-name"
 )
 
-// Request decodes a remediation request of any kind: the contract says nothing
-// about its spec.
+// Request decodes a remediation request of any kind. The contract does not define
+// its spec.
 func Request(fields map[string]any) (policy.Request, error) {
 	o := read(fields)
 	meta := o.child("metadata")

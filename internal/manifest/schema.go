@@ -11,8 +11,8 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 )
 
-// schema says which keys a mapping may have. A nil schema means that the value
-// is not looked into; a list has its items' schema.
+// schema lists the keys that a mapping may have. A nil schema means that the
+// value is not checked; a list has the schema of its items.
 type schema map[string]schema
 
 // schemas are those of the kinds that an API server knows.
@@ -23,9 +23,9 @@ var schemas = map[[2]string]schema{
 	{policy.Medik8sAPI, policy.NodeHealthCheckKind}:             nodeCheckSchema,
 }
 
-// checkSchema is an OpenShift MachineHealthCheck. What the API server writes
-// (metadata, status) is not checked, so that a check may be saved from a
-// cluster as it is.
+// checkSchema is the schema of an OpenShift MachineHealthCheck. What the API
+// server writes (metadata, status) is not checked, so that a check can be saved
+// from a cluster unchanged.
 var checkSchema = schema{
 	"apiVersion": nil, "kind": nil, "metadata": nil, "status": nil,
 	"spec": {
@@ -43,7 +43,7 @@ var checkSchema = schema{
 	},
 }
 
-// unknownKeys reports each key of n that the schema does not have.
+// unknownKeys reports each key of n that is not in the schema.
 func (s schema) unknownKeys(n *yaml.Node, path string, report func(line int, path, text string)) {
 	n = target(n)
 	switch n.Kind {
@@ -67,14 +67,14 @@ func (s schema) unknownKeys(n *yaml.Node, path string, report func(line int, pat
 	}
 }
 
-var step = regexp.MustCompile(`[^.\[\]]+`)
+var pathSegment = regexp.MustCompile(`[^.\[\]]+`)
 
-// lineOf finds the line of a field such as "spec.unhealthyConditions[0].type",
-// or of its nearest parent that is there.
+// lineOf finds the line of a field such as "spec.unhealthyConditions[0].type", or
+// of its nearest existing parent.
 func lineOf(n *yaml.Node, path string) int {
 	n = target(n)
 	line := n.Line
-	for _, name := range step.FindAllString(path, -1) {
+	for _, name := range pathSegment.FindAllString(path, -1) {
 		key, value := descend(n, name)
 		if value == nil {
 			break
@@ -100,7 +100,7 @@ func descend(n *yaml.Node, name string) (key, value *yaml.Node) {
 	return nil, nil
 }
 
-// target is what an alias stands for.
+// target resolves an alias.
 func target(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode {
 		return n.Alias

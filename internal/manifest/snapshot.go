@@ -9,7 +9,7 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 )
 
-// API groups of what is read.
+// The API groups that are read.
 const (
 	groupMachine  = "machine.openshift.io"
 	groupHost     = "metal3.io"
@@ -24,7 +24,7 @@ const (
 	requestSuffix = "Remediation"
 )
 
-// class is what an object is to us.
+// class is the role of an object.
 type class int
 
 const (
@@ -43,8 +43,8 @@ const (
 	wrongVersion
 )
 
-// classify says what an object is. Kinds that fenced does not know are ignored;
-// checks that it does not judge are not.
+// classify returns the role of an object. Kinds that fenced does not know are
+// ignored; checks that it does not evaluate are not.
 func classify(i id) class {
 	group, _, _ := strings.Cut(i.apiVersion, "/")
 	switch {
@@ -88,9 +88,9 @@ func classify(i id) class {
 	return ignored
 }
 
-func relevant(i id) bool { return classify(i) != ignored }
+func isRelevant(i id) bool { return classify(i) != ignored }
 
-// Snapshot turns everything gathered into policy's values.
+// Snapshot converts everything collected to policy's values.
 func (o *Objects) Snapshot() policy.Snapshot {
 	s := policy.Snapshot{
 		Nodes:     map[string]*policy.Node{},
@@ -101,7 +101,7 @@ func (o *Objects) Snapshot() policy.Snapshot {
 	}
 	for _, i := range o.order {
 		e := o.found[i.anyVersion()]
-		err := e.into(&s, i)
+		err := e.addTo(&s, i)
 		if err == nil {
 			continue
 		}
@@ -111,9 +111,9 @@ func (o *Objects) Snapshot() policy.Snapshot {
 	return s
 }
 
-// into decodes one object into the snapshot. An object that was read twice with
-// different contents is not judged: nobody can say which of them is true.
-func (e *entry) into(s *policy.Snapshot, i id) error {
+// addTo decodes one object into the snapshot. An object that was read twice with
+// different contents is not evaluated, because it is unknown which is right.
+func (e *entry) addTo(s *policy.Snapshot, i id) error {
 	var err error
 	if e.conflict != "" {
 		err = fmt.Errorf("is in %s and, with other contents, in %s", e.source, e.conflict)
@@ -125,13 +125,13 @@ func (e *entry) into(s *policy.Snapshot, i id) error {
 	case budget:
 		b := e.budget(err)
 		s.Budgets = append(s.Budgets, b)
-		if b.Invalid != "" { // it is not forgotten: it refuses what it may cover
+		if b.Invalid != "" { // it stays, because it refuses what it may cover
 			s.Errors = append(s.Errors, policy.ObjectError{Object: i.String(), Message: b.Invalid})
 		}
 		return nil
 	case upgrade:
 		u, bad := ClusterVersion(e.fields)
-		if err != nil { // any of the two may be true
+		if err != nil { // either of the two may be right
 			u.Why = cmp.Or(u.Why, i.String()+" "+err.Error())
 		}
 		s.Upgrading = cmp.Or(s.Upgrading, u.Why)
@@ -158,7 +158,7 @@ func (e *entry) check(i id, err error) policy.Check {
 	return c
 }
 
-// checkDecoder is what decodes a check: each lineage has its own.
+// checkDecoder returns the decoder of a check, by its API family.
 func checkDecoder(i id) func(map[string]any) policy.Check {
 	switch {
 	case classify(i) == unsupportedCheck:

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// These are for fenced's own documents. No API server has checked those before
-// us, so a key that is not known, or that has no value, is an error and not
-// overlooked.
+// These are for fenced's own documents. No API server has validated those before,
+// so a key that is unknown or has no value is an error.
 
-// only reports every key that is not among names, and every one without a value.
-func (o object) only(names ...string) {
+// allowKeys reports every key that is not among names, and every one without a
+// value.
+func (o object) allowKeys(names ...string) {
 	for _, name := range slices.Sorted(maps.Keys(o.fields)) {
 		switch {
 		case !slices.Contains(names, name):
@@ -23,8 +23,8 @@ func (o object) only(names ...string) {
 	}
 }
 
-// need reports each of the names that is missing.
-func (o object) need(names ...string) {
+// require reports each of the names that is missing.
+func (o object) require(names ...string) {
 	for _, name := range names {
 		if _, ok := o.fields[name]; !ok {
 			o.fail(o.at(name), "is missing")
@@ -32,7 +32,7 @@ func (o object) need(names ...string) {
 	}
 }
 
-// choice reads a text that must be one of those; absent is the first.
+// choice reads one of the given texts; the default is the first.
 func (o object) choice(name string, choices ...string) string {
 	if !o.has(name) {
 		return choices[0]
@@ -44,8 +44,8 @@ func (o object) choice(name string, choices ...string) string {
 	return s
 }
 
-// whole reads a whole number between two bounds; absent is 0.
-func (o object) whole(name string, low, high int64) int {
+// integer reads a whole number between two limits; absent is 0.
+func (o object) integer(name string, low, high int64) int {
 	n, ok := get[int64](o, name, "a whole number")
 	if ok && (n < low || n > high) {
 		o.fail(o.at(name), "%d is not between %d and %d", n, low, high)
@@ -53,16 +53,16 @@ func (o object) whole(name string, low, high int64) int {
 	return int(n)
 }
 
-// span reads a duration that must be more than nothing; absent is 0.
-func (o object) span(name string) time.Duration {
+// positiveDuration reads a duration greater than zero; absent is 0.
+func (o object) positiveDuration(name string) time.Duration {
 	d := o.duration(name)
 	if s, ok := o.fields[name].(string); ok && d == 0 {
 		if _, err := time.ParseDuration(s); err == nil {
-			o.fail(o.at(name), "%q must be longer than nothing", s)
+			o.fail(o.at(name), "%q is not greater than 0", s)
 		}
 	}
 	return d
 }
 
 // onlyValues reports every key without a value.
-func (o object) onlyValues() { o.only(slices.Collect(maps.Keys(o.fields))...) }
+func (o object) onlyValues() { o.allowKeys(slices.Collect(maps.Keys(o.fields))...) }

@@ -34,7 +34,7 @@ func TestLawsDoubtfulIsLeftAlone(t *testing.T) {
 				if d != (Doubt{}) {
 					require.Equal(t, None, x.Action, "%+v: %+v", d, x)
 					found[x.Reason] = true
-				} else if !w.l.Check(c.ID()).SelectsNodes { // which lineage's Machine a Node is of is not known, either
+				} else if !w.l.Check(c.ID()).SelectsNodes { // which API family's Machine a Node is of is not known, either
 					require.NotEqual(t, reason.NodeMismatch, x.Reason, "%+v", x)
 				}
 			}

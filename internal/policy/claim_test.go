@@ -128,7 +128,7 @@ func TestOneNodeOfTwoMachines(t *testing.T) {
 	}
 }
 
-// Both lineages may show one Machine; within one lineage no two are one.
+// Both API families may show one Machine; within one API family no two are one.
 func TestOneNodeOfTwoMachinesAlike(t *testing.T) {
 	a := &Machine{APIVersion: OpenShiftMachineAPI, Namespace: "ns", Name: "a", NodeName: "n", ProviderID: "baremetalhost:///ns/h1/1"}
 	b := *a
@@ -165,7 +165,7 @@ func TestGoneNodeOfTwoMachines(t *testing.T) {
 	twin := *a
 	twin.APIVersion = ClusterAPIV1Beta2
 	l.Apply(ledgerEpoch, put(&twin))
-	assert.Len(t, acts(t, l), 2, "one Machine that both lineages show")
+	assert.Len(t, acts(t, l), 2, "one Machine that both API families show")
 }
 
 // A doubt does not come and go with the clocks of the check.

@@ -93,7 +93,7 @@ func drawTime(t *rapid.T, label string) time.Time {
 	return epoch.Add(-ago)
 }
 
-// worlds are small clusters of one lineage each; law_world_test.go mixes them.
+// worlds are small clusters of one API family each; law_world_test.go mixes them.
 var worlds = map[string]func(*rapid.T) policy.Snapshot{
 	"OpenShift": drawSnapshot, "Cluster API": drawClusterWorld, "medik8s": drawNodes,
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/fenced/fenced/test/law"
 )
 
-// The laws of this file hold for every lineage, alone and beside the others.
+// The laws of this file hold for every API family, alone and beside the others.
 
 // drawWorld draws a cluster in which anything may stand beside anything.
 func drawWorld(t *rapid.T) Snapshot {
@@ -178,7 +178,7 @@ func TestLawsOneMoreUnhealthy(t *testing.T) {
 
 // TestLawsMoreGuardsNeverAllowMore adds a check, a budget or a rule. One thing
 // is left out on purpose: a MachineHealthCheck puts NodeHealthChecks out of
-// force, or takes Nodes over from them; that is the medik8s lineage's own rule.
+// force, or takes Nodes over from them; that is medik8s' own rule.
 func TestLawsMoreGuardsNeverAllowMore(t *testing.T) {
 	acted := false
 	law.CheckTested(t, func() bool { return acted }, func(t *rapid.T) {

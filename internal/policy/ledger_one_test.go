@@ -73,7 +73,7 @@ func TestJudgeHeedsAPauseThatCameMeanwhile(t *testing.T) {
 	assert.Equal(t, []reason.Code{reason.PauseRequested}, policy.Evaluate(&c, policy.CheckContext{}, x, epoch).Refusals)
 }
 
-// Both lineages may have a Machine of one name.
+// Both API families may have a Machine of one name.
 func TestMachineInTellsLineagesApart(t *testing.T) {
 	l := ledgerOf(policy.Snapshot{Machines: []policy.Machine{
 		{APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: "m", UID: "a"},

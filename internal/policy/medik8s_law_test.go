@@ -45,7 +45,7 @@ func pool(n, sick int) map[string]*policy.Node {
 }
 
 // TestLawUpAndDown: the same percentage is rounded up here and down in the
-// OpenShift lineage, and both are exact.
+// OpenShift family, and both are exact.
 func TestLawUpAndDown(t *testing.T) {
 	law.Check(t, func(t *rapid.T) {
 		total := rapid.IntRange(1, 150).Draw(t, "total")

@@ -53,7 +53,7 @@ func TestControlPlaneSize(t *testing.T) {
 	l.Apply(ledgerEpoch, put(of(OpenShiftMachineAPI, "m-a", "a", "")), put(of(OpenShiftMachineAPI, "m-b", "b", "")), put(of(OpenShiftMachineAPI, "m-c", "", "")))
 	assert.Equal(t, 3, l.ControlPlaneSize(), "by the Machines")
 	l.Apply(ledgerEpoch, put(of(ClusterAPIV1Beta2, "m-a", "a", "")))
-	assert.Equal(t, 3, l.ControlPlaneSize(), "both lineages show one Machine")
+	assert.Equal(t, 3, l.ControlPlaneSize(), "both API families show one Machine")
 	l.Apply(ledgerEpoch, put(of(ClusterAPIV1Beta2, "o", "", "other")))
 	assert.Equal(t, 3, l.ControlPlaneSize(), "another cluster's")
 }

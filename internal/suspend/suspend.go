@@ -1,5 +1,5 @@
-// Package suspend tells how long this host was suspended. Monotonic time, by which
-// timers run and ages are taken, stands still then, while the rest of the world goes on.
+// Package suspend measures how long this host was suspended. Meanwhile monotonic
+// time, which timers and ages use, stands still.
 package suspend
 
 import (
@@ -9,27 +9,28 @@ import (
 )
 
 const (
-	// together is how far apart the clocks may be read to be taken for one moment; the
-	// kernel may let another program run in between.
-	together = time.Millisecond
-	tries    = 100
+	// sameMoment is the maximum time between two clock readings that count as
+	// simultaneous; the kernel may run another program in between.
+	sameMoment = time.Millisecond
+	tries      = 100
 )
 
-// Total is how long this host was suspended since it was booted. A virtual machine that
-// its hypervisor stops does not know of it: its clocks all stand still.
+// Total is how long this host was suspended since boot. A virtual machine does
+// not notice when its hypervisor stops it: all of its clocks stop.
 func Total() time.Duration {
 	var slept time.Duration
 	for range tries {
 		before := read(unix.CLOCK_MONOTONIC)
 		slept = read(unix.CLOCK_BOOTTIME) - before
-		if read(unix.CLOCK_MONOTONIC)-before <= together {
+		if read(unix.CLOCK_MONOTONIC)-before <= sameMoment {
 			break
 		}
 	}
 	return slept
 }
 
-// read is the time that a clock shows. Linux has had both for longer than Go needs.
+// read returns the time of a clock. Linux has had both clocks for longer than Go
+// requires.
 func read(clock int32) time.Duration {
 	var at unix.Timespec
 	if err := unix.ClockGettime(clock, &at); err != nil {

@@ -13,16 +13,17 @@ import (
 	"github.com/fenced/fenced/internal/run"
 )
 
-// ErrAPI is the answer of an API server that gives none.
+// ErrAPI is the error of an API server that does not answer.
 var ErrAPI = errors.New("the API server does not answer")
 
-// metalOf is the BareMetalHost of a target.
+// metalOf returns the BareMetalHost of a target.
 func (s *State) metalOf(t remediate.Target) *policy.Host {
 	_, name, _ := strings.Cut(t.BareMetalHost, "/")
 	return s.Metal[name]
 }
 
-// Look is what the API server says now.
+// Look returns the current state, as the API server would answer an uncached
+// read.
 func (s *State) Look(r remediate.Run, backups [][]byte) run.Fresh {
 	t := r.Target
 	f := run.Fresh{Cluster: s.Owner, Members: s.members(), MembersKnown: !s.MembersUnknown, Observation: remediate.Observation{
@@ -67,16 +68,16 @@ func seenMachine(m *policy.Machine) remediate.Machine {
 	return seen
 }
 
-// Backup is the Node of a target as it is now.
+// Backup returns the current Node of a target.
 func (s *State) Backup(t remediate.Target) ([]byte, remediate.Backup, error) {
 	n := s.Nodes[t.Node]
 	if n == nil || t.NodeUID != "" && n.UID != t.NodeUID {
-		return nil, remediate.Backup{}, errors.New("it is another Node than the one that was decided on")
+		return nil, remediate.Backup{}, errors.New("its UID is not that of the target")
 	}
 	return n.JSON(), remediate.Backup{UID: n.UID, ResourceVersion: fmt.Sprint(n.ResourceVersion)}, nil
 }
 
-// Act does one write, under the preconditions that it carries. // I2
+// Act does one write, under its preconditions. // I2
 func (s *State) Act(r remediate.Run, action remediate.Action, backups [][]byte, b remediate.Backup) error {
 	n := s.Nodes[r.Target.Node]
 	switch action {
@@ -101,7 +102,7 @@ func (s *State) Act(r remediate.Run, action remediate.Action, backups [][]byte, 
 			return nil
 		}
 		if m.UID != r.Target.MachineUID {
-			return errors.New("it is another Machine than the one that was decided on")
+			return errors.New("its UID is not that of the target")
 		}
 		s.replace(m)
 	default:
@@ -115,10 +116,10 @@ func (s *State) isolate(n *Node, r remediate.Run, backups [][]byte, b remediate.
 		return nil
 	}
 	if len(backups) == 0 || b.UID == "" || b.UID != r.Target.NodeUID {
-		return errors.New("no backup of the Node that was decided on")
+		return errors.New("there is no backup of this Node")
 	}
 	if !s.IgnorePreconditions && (n.UID != b.UID || fmt.Sprint(n.ResourceVersion) != b.ResourceVersion) {
-		return errors.New("it changed since it was saved")
+		return errors.New("it has changed since the backup")
 	}
 	if s.OnIsolate != nil {
 		s.OnIsolate(n, r, b)
@@ -131,14 +132,14 @@ func (s *State) isolate(n *Node, r remediate.Run, backups [][]byte, b remediate.
 	if h := s.Host(n.Name); h != nil {
 		h.Isolated++
 	}
-	if s.DownAtIsolation { // it was done, and nobody hears of it
+	if s.DownAtIsolation { // it was done, but the answer is lost
 		s.TakeDown()
 		return ErrAPI
 	}
 	return nil
 }
 
-// restore gives a Node what was saved; the live value wins.
+// restore gives a Node what was saved; existing values take precedence.
 func (s *State) restore(node string, r remediate.Run, backups [][]byte) {
 	s.ChangeNode(node, func(n *Node) {
 		for _, b := range backups {
@@ -162,7 +163,8 @@ func (s *State) restore(node string, r remediate.Run, backups [][]byte) {
 	})
 }
 
-// replace deletes a Machine of OpenShift, and hands one of the Cluster API to its owner.
+// replace deletes a Machine of OpenShift, or hands one of the Cluster API to its
+// owner.
 func (s *State) replace(m *policy.Machine) {
 	if m.APIVersion == policy.OpenShiftMachineAPI {
 		s.deprovision(m.NodeName)

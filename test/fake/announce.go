@@ -6,23 +6,23 @@ import (
 	"github.com/fenced/fenced/internal/lead"
 )
 
-// FencedLease is the Lease that says who fences in the cluster.
+// FencedLease is the Lease of the instance that fences in the cluster.
 type FencedLease struct {
 	Held    lead.Announcement
 	By      any // nil: another installation
 	Renewed time.Time
-	Foreign string // who holds it for ever; empty: nobody
-	Fails   error  // each call
+	Foreign string // the holder, for ever; empty: none
+	Fails   error  // the error of each call
 	Last    lead.Announcement
 
 	calls int
 }
 
-// LeaseDuration is how long an announcement keeps others away.
+// LeaseDuration is how long an announcement is valid.
 const LeaseDuration = 15 * time.Second
 
-// Announce takes or renews the Lease for somebody. A holder of another store is given
-// way while its Lease has not stood still for its duration.
+// Announce takes or renews the Lease for an instance. An instance with another
+// store gets it only after its holder has not renewed it for its duration.
 func (s *State) Announce(by any, a lead.Announcement) (binds time.Duration, foreign string) {
 	l := &s.Fenced
 	switch {

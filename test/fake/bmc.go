@@ -10,7 +10,7 @@ import (
 // Fault is how a BMC or an outlet misbehaves for a while. // reliability A.3
 type Fault string
 
-// The faults of BMCs; outlets have some of them, too.
+// The faults of BMCs. Outlets have some of them, too.
 const (
 	NoFault     Fault = ""
 	Hangs       Fault = "bmc-hangs"
@@ -18,16 +18,17 @@ const (
 	BarsAccount Fault = "bmc-account"
 	Deaf        Fault = "bmc-deaf"        // accepts and does nothing
 	IgnoresOff  Fault = "bmc-ignores-off" // accepts Off and does nothing
-	Late        Fault = "bmc-late"        // does it some seconds later
-	Stale       Fault = "bmc-stale"       // tells what was so a while ago
-	Liar        Fault = "bmc-liar"        // says Off about a host that is on
+	Late        Fault = "bmc-late"        // carries out commands some seconds later
+	Stale       Fault = "bmc-stale"       // reports the state of a while ago
+	Liar        Fault = "bmc-liar"        // reports Off for a host that is on
 	Restarts    Fault = "bmc-restarts"    // once, when the fault begins
 	Stranger    Fault = "bmc-stranger"    // another machine answers
-	Slow        Fault = "bmc-slow"        // needs seconds for each answer
+	Slow        Fault = "bmc-slow"        // takes seconds for each answer
 	Busy        Fault = "bmc-busy"
 )
 
-// Refusal is what a device with such a fault says to every request; nil: it takes them.
+// Refusal is the error of a device with such a fault for every request; nil if it
+// accepts them.
 func (f Fault) Refusal() (bmc.Kind, error) {
 	switch f {
 	case Refuses:
@@ -46,29 +47,30 @@ const strangersUUID = "4c4c4544-0042-3510-8054-b4c04f4dffff"
 type BMC struct {
 	h     *Host
 	Fault Fault
-	UUID  *string   // what it tells; nil: the host's
-	Fails error     // each reading, at once
+	UUID  *string   // what it reports; nil: the host's
+	Fails error     // error of each reading
 	Boot  int       // changes with each restart of the BMC: sessions end
-	UpAt  time.Time // it answers nothing before
-	IllAt time.Time // when it was last not as it should be
+	UpAt  time.Time // it does not answer before
+	IllAt time.Time // when it last misbehaved
 
 	reads    int
 	commands []bmc.Command
 }
 
-// Up says whether the BMC has power and has booted.
+// Up reports whether the BMC has power and has booted.
 func (b *BMC) Up(now time.Time) bool { return b.h.Supplied() && !now.Before(b.UpAt) }
 
 func (b *BMC) well(now time.Time) bool { return b.Fault == NoFault && b.Fails == nil && b.Up(now) }
 
 const (
 	lateBy       = 5 * time.Second
-	slowness     = 2 * time.Second  // of each request
+	slowness     = 2 * time.Second  // duration of each request
 	faultyReboot = 20 * time.Second // of a BMC without a boot time
 )
 
-// SetFault has the BMC misbehave. Each fault has an effect at the client of this package,
-// too: one that restarts also ends its sessions and is silent until it has booted.
+// SetFault makes the BMC misbehave. Each fault also affects the client of this
+// package: a BMC that restarts also ends its sessions and does not answer until
+// it has booted.
 func (b *BMC) SetFault(f Fault, now time.Time) {
 	if b.Fault = f; f != Restarts {
 		return
@@ -78,13 +80,13 @@ func (b *BMC) SetFault(f Fault, now time.Time) {
 	}
 }
 
-// Restart ends all sessions; it answers again when it has booted.
+// Restart ends all sessions. The BMC answers again after its boot.
 func (b *BMC) Restart(now time.Time) {
 	b.Boot++
 	b.UpAt = now.Add(chosen(b.h.BMCBootTime, 0))
 }
 
-// Reading is what the BMC tells about the host, and whether it is the truth.
+// Reading is what the BMC reports about the host, and whether that is true.
 func (b *BMC) Reading(now time.Time) (r bmc.Reading, honest bool) {
 	on := b.h.On
 	switch b.Fault {
@@ -105,11 +107,11 @@ func (b *BMC) Reading(now time.Time) (r bmc.Reading, honest bool) {
 	return r, on == b.h.On
 }
 
-// Obey does what the BMC makes of a command.
+// Obey carries out a command as the BMC would.
 func (b *BMC) Obey(c bmc.Command, now time.Time) {
 	switch on := c == bmc.CommandOn; {
 	case b.Fault == Deaf, (b.Fault == Liar || b.Fault == IgnoresOff) && !on:
-	case b.Fault == Stranger: // its command goes to another machine
+	case b.Fault == Stranger: // the command goes to another machine
 	case b.Fault == Late && on != b.h.On:
 		b.h.later, b.h.laterAt = &on, now.Add(chosen(b.h.LateBy, lateBy))
 	default:
@@ -124,26 +126,26 @@ func stateOf(on bool) bmc.PowerState {
 	return bmc.Off
 }
 
-// Outlet feeds a supply of a host.
+// Outlet feeds a power supply of a host.
 type Outlet struct {
 	h            *Host
 	On           bool
 	Fault        Fault
-	FixedReading *bmc.PowerState // whatever it is; nil: the truth
-	FeedsAnother bool            // and not the host that it is said to feed
+	FixedReading *bmc.PowerState // reported whatever is true; nil: the truth
+	FeedsAnother bool            // it does not feed the host of its entry
 
 	reads    int
 	commands []bmc.Command
 }
 
-// AddOutlet gives the host one more outlet.
+// AddOutlet adds an outlet to the host.
 func (h *Host) AddOutlet() *Outlet {
 	o := &Outlet{h: h, On: true}
 	h.Outlets = append(h.Outlets, o)
 	return o
 }
 
-// Reading is what the outlet tells: not whose it is.
+// Reading is what the outlet reports; it has no identity.
 func (o *Outlet) Reading(now time.Time) bmc.Reading {
 	r := bmc.Reading{State: stateOf(o.On), At: now, Session: 1}
 	if o.FixedReading != nil {
@@ -152,8 +154,9 @@ func (o *Outlet) Reading(now time.Time) bmc.Reading {
 	return r
 }
 
-// Obey switches the outlet. A host without any supply is off, and its BMC too; with
-// one again the BMC boots, and the host only if it starts with its mains.
+// Obey switches the outlet. A host without any supply is off, and so is its BMC.
+// When it has a supply again, the BMC boots; the host boots only if
+// StartsWithMains.
 func (o *Outlet) Obey(c bmc.Command, now time.Time) {
 	on := c == bmc.CommandOn
 	if o.Fault == Deaf || o.On == on {

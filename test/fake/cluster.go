@@ -16,8 +16,8 @@ import (
 	"github.com/fenced/fenced/internal/run"
 )
 
-// Cluster is a State behind its lock. It implements engine.Kube and hosts.Inventory, and
-// its watches engine.Watch.
+// Cluster is a State with its lock. It implements engine.Kube and hosts.Inventory,
+// and its watches implement engine.Watch.
 type Cluster struct {
 	mu       sync.Mutex
 	state    *State
@@ -27,19 +27,19 @@ type Cluster struct {
 	onLook   func(looks int)
 }
 
-// New is an empty cluster.
+// New returns an empty cluster.
 func New(name string) *Cluster { return &Cluster{state: NewState(name)} }
 
-// Do runs f with the cluster standing still. What it lends is f's alone, and only until
-// it returns.
+// Do runs f while the cluster does not change. f must not keep references to what
+// it gets.
 func (c *Cluster) Do(f func(s *State)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f(c.state)
 }
 
-// Run lets time pass until ctx ends, and resyncs the watches once a minute. Several may
-// call it: time passes once a second all the same.
+// Run lets time pass until ctx ends, and resyncs the watches once a minute. If
+// several callers run it, time still passes once per second.
 func (c *Cluster) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		time.Sleep(time.Second)
@@ -56,11 +56,11 @@ func (c *Cluster) Run(ctx context.Context) {
 	}
 }
 
-// OnLook has f called at each look past the cache, before it is answered, with the
-// number of looks so far.
+// OnLook sets a function that is called at each uncached read, before it is
+// answered, with the number of reads so far.
 func (c *Cluster) OnLook(f func(looks int)) { c.Do(func(*State) { c.onLook = f }) }
 
-// Looks is how many there were.
+// Looks is the number of uncached reads.
 func (c *Cluster) Looks() (n int) { c.Do(func(*State) { n = c.looks }); return n }
 
 // Look implements engine.Kube.
@@ -79,7 +79,7 @@ func (c *Cluster) Look(_ context.Context, r remediate.Run, backups [][]byte) (f 
 	return f
 }
 
-// apiError says why the API server does not answer; nil: it does.
+// apiError returns why the API server does not answer; nil if it does.
 func (s *State) apiError() error {
 	if s.Down() {
 		return ErrAPI
@@ -133,7 +133,8 @@ func (c *Cluster) Announce(_ context.Context, a lead.Announcement) (binds time.D
 	return binds, foreign, err
 }
 
-// Announcements is how often somebody announced itself, and the last one.
+// Announcements returns how often an instance announced itself, and the last
+// announcement.
 func (c *Cluster) Announcements() (n int, last lead.Announcement) {
 	c.Do(func(s *State) { n, last = s.Fenced.calls, s.Fenced.Last })
 	return n, last
@@ -157,7 +158,7 @@ func (c *Cluster) Find(_ context.Context, _, node string) (h bmc.Host, found boo
 	return h, found, nil
 }
 
-// Watch is a new watch of everything, which is never late; it implements engine.Watch.
+// Watch returns a watch of everything without delay; it implements engine.Watch.
 func (c *Cluster) Watch() engine.Watch {
 	w := &watch{c: c, signal: make(chan struct{}, 1)}
 	c.Do(func(s *State) { s.signals = append(s.signals, w.signal) })
@@ -167,7 +168,7 @@ func (c *Cluster) Watch() engine.Watch {
 type watch struct {
 	c      *Cluster
 	signal chan struct{}
-	listed bool // it begins with a list
+	listed bool // it starts with a list
 	pos    int  // in the history
 }
 
@@ -191,8 +192,8 @@ func (w *watch) Changes() (list []policy.Change) {
 	return list
 }
 
-// Listed is what a list shows after a history: each object that exists, as it is, and
-// nothing of those that are gone.
+// Listed returns what a list shows after a history: the current state of each
+// object that exists.
 func Listed(history []Change) (objects []Change) {
 	last := map[policy.ObjectID]int{}
 	for i, each := range history {
@@ -206,7 +207,7 @@ func Listed(history []Change) (objects []Change) {
 	return objects
 }
 
-// own is a copy of what tests may want to change on its way.
+// own returns a copy of what tests may change.
 func own(object any) any {
 	switch v := object.(type) {
 	case *policy.Node:

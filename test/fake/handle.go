@@ -7,14 +7,14 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 )
 
-// Handle is one host with its Node, as a test looks at it and changes it: each method
-// holds the lock of the cluster.
+// Handle is one host with its Node, for tests to read and change. Each method
+// takes the lock of the cluster.
 type Handle struct {
 	c    *Cluster
 	name string
 }
 
-// Handle is that of a host.
+// Handle returns the handle of a host.
 func (c *Cluster) Handle(name string) *Handle { return &Handle{c, name} }
 
 func (h *Handle) do(f func(s *State, host *Host)) {
@@ -26,15 +26,15 @@ func get[T any](h *Handle, f func(s *State, host *Host) T) (v T) {
 	return v
 }
 
-// On says whether the host is on.
+// On reports whether the host is on.
 func (h *Handle) On() bool { return get(h, func(_ *State, host *Host) bool { return host.On }) }
 
-// Ready says whether its Node is.
+// Ready reports whether its Node is Ready.
 func (h *Handle) Ready() bool {
 	return get(h, func(s *State, _ *Host) bool { return s.Nodes[h.name] != nil && s.Nodes[h.name].Ready == "True" })
 }
 
-// ReadyFor is for how long its Node has been Ready; zero: it is not.
+// ReadyFor is how long its Node has been Ready; zero if it is not.
 func (h *Handle) ReadyFor() (d time.Duration) {
 	h.do(func(s *State, _ *Host) {
 		if n := s.Nodes[h.name]; n != nil && n.Ready == "True" {
@@ -44,7 +44,7 @@ func (h *Handle) ReadyFor() (d time.Duration) {
 	return d
 }
 
-// Restored says whether its Node has all that its owner gave it.
+// Restored reports whether its Node has everything that its owner gave it.
 func (h *Handle) Restored() bool {
 	return get(h, func(s *State, host *Host) bool {
 		return s.Nodes[h.name] != nil && len(s.Nodes[h.name].Lacks(host)) == 0
@@ -59,12 +59,12 @@ func (h *Handle) Isolations() int {
 // Reads is how often its BMC was read.
 func (h *Handle) Reads() int { return get(h, func(_ *State, host *Host) int { return host.BMC.reads }) }
 
-// Commands are those that its BMC was given.
+// Commands are the commands that its BMC received.
 func (h *Handle) Commands() []bmc.Command {
 	return get(h, func(_ *State, host *Host) []bmc.Command { return slices.Clone(host.BMC.commands) })
 }
 
-// Count is how many of them were such a command.
+// Count is how often the BMC received the command c.
 func (h *Handle) Count(c bmc.Command) (n int) {
 	for _, each := range h.Commands() {
 		if each == c {
@@ -74,22 +74,22 @@ func (h *Handle) Count(c bmc.Command) (n int) {
 	return n
 }
 
-// SetPower switches the host by another hand.
+// SetPower switches the host, as somebody other than fenced would.
 func (h *Handle) SetPower(on bool) {
 	h.do(func(_ *State, host *Host) { host.Power(on, "another hand") })
 }
 
-// SetReady turns the Ready condition of the Node, whatever the kubelet does.
+// SetReady changes the Ready condition of the Node, whatever the kubelet does.
 func (h *Handle) SetReady(status string) {
 	h.do(func(s *State, _ *Host) { s.SetReady(h.name, status) })
 }
 
-// SetReadySince has the Ready condition turned some time ago.
+// SetReadySince changes the Ready condition with a transition time in the past.
 func (h *Handle) SetReadySince(status string, at time.Time) {
 	h.do(func(s *State, _ *Host) { s.ChangeNode(h.name, func(n *Node) { n.Ready, n.Since = status, at }) })
 }
 
-// Hang hangs the kernel; the control plane has just given its kubelet up.
+// Hang hangs the kernel. The control plane has just set Ready=Unknown.
 func (h *Handle) Hang() {
 	h.do(func(s *State, host *Host) {
 		host.Hang(time.Time{})
@@ -98,7 +98,7 @@ func (h *Handle) Hang() {
 	})
 }
 
-// Recover has the kernel go on, and the Node Ready again.
+// Recover makes the kernel continue, and the Node Ready again.
 func (h *Handle) Recover() {
 	h.do(func(s *State, host *Host) {
 		host.Kernel = Runs
@@ -107,36 +107,36 @@ func (h *Handle) Recover() {
 	})
 }
 
-// SetLeaseMoving has the Lease renewed each second, or not any more.
+// SetLeaseMoving makes the Lease be renewed each second, or stops that.
 func (h *Handle) SetLeaseMoving(on bool) { h.do(func(_ *State, host *Host) { host.LeaseMoves = on }) }
 
-// SetBootTime is how long a boot takes from now on, also one that is under way.
+// SetBootTime sets how long a boot takes, including a boot in progress.
 func (h *Handle) SetBootTime(d time.Duration) {
 	h.do(func(_ *State, host *Host) {
 		host.BootTime, host.UpAt = func() time.Duration { return d }, time.Now().Add(d)
 	})
 }
 
-// RemoveNode deletes the Node, by whomever.
+// RemoveNode deletes the Node, as anybody might.
 func (h *Handle) RemoveNode() { h.do(func(s *State, _ *Host) { s.RemoveNode(h.name) }) }
 
-// FailReads has every reading of the BMC end with an error; nil: none does.
+// FailReads makes every reading of the BMC fail with err; nil ends that.
 func (h *Handle) FailReads(err error) { h.do(func(_ *State, host *Host) { host.BMC.Fails = err }) }
 
-// SetFault has the BMC misbehave.
+// SetFault makes the BMC misbehave.
 func (h *Handle) SetFault(f Fault) {
 	h.do(func(_ *State, host *Host) { host.BMC.SetFault(f, time.Now()) })
 }
 
-// SetBMCUUID has the BMC tell a UUID, whosever it is.
+// SetBMCUUID makes the BMC report a UUID.
 func (h *Handle) SetBMCUUID(uuid string) { h.do(func(_ *State, host *Host) { host.BMC.UUID = &uuid }) }
 
-// Entry is that of hosts.d.
+// Entry is the host's entry in hosts.d.
 func (h *Handle) Entry() bmc.Host {
 	return get(h, func(s *State, _ *Host) bmc.Host { return cloned(s.Entries[h.name]) })
 }
 
-// ChangeEntry changes the entry of hosts.d, or makes it.
+// ChangeEntry changes the entry in hosts.d, or creates it.
 func (h *Handle) ChangeEntry(change func(*bmc.Host)) {
 	h.do(func(s *State, _ *Host) {
 		e := cloned(s.Entries[h.name])
@@ -145,11 +145,11 @@ func (h *Handle) ChangeEntry(change func(*bmc.Host)) {
 	})
 }
 
-// DropEntry takes it away.
+// DropEntry removes the entry in hosts.d.
 func (h *Handle) DropEntry() { h.do(func(s *State, _ *Host) { delete(s.Entries, h.name) }) }
 
-// cloned is an entry of which levels and devices may be changed: what somebody has
-// found before stays as it was.
+// cloned returns a copy of an entry with its levels and devices, so that changing
+// it does not change what others have read.
 func cloned(e bmc.Host) bmc.Host {
 	e.Levels = slices.Clone(e.Levels)
 	for i := range e.Levels {
@@ -167,7 +167,7 @@ func (c *Cluster) Deprovisioned() (hosts []string) {
 	return hosts
 }
 
-// NotReady is how many hosts have no Node that is Ready.
+// NotReady is how many hosts have no Ready Node.
 func (c *Cluster) NotReady() (n int) {
 	c.Do(func(s *State) {
 		for _, h := range s.Hosts {
@@ -179,7 +179,8 @@ func (c *Cluster) NotReady() (n int) {
 	return n
 }
 
-// MostOff is how many hosts of a zone were off at once, at most; those of "all" are all.
+// MostOff is the greatest number of hosts of a zone that were off at the same
+// time; zone "all" means all hosts.
 func (c *Cluster) MostOff(zone string) (n int) {
 	c.Do(func(s *State) { n = s.mostOff[zone] })
 	return n

@@ -10,10 +10,10 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 )
 
-// Kernel is what runs on a host that is on.
+// Kernel is the state of the kernel on a host that is on.
 type Kernel string
 
-// What a kernel does.
+// The states of a kernel.
 const (
 	Booting Kernel = "booting"
 	Runs    Kernel = "runs"
@@ -24,54 +24,54 @@ const (
 // Host is one machine, its kubelet and its BMC.
 type Host struct {
 	s            *State
-	Name         string // the Node's too
+	Name         string // also the name of the Node
 	UUID         string
-	NodeUUID     string // the UUID that its Node tells; empty: its own
+	NodeUUID     string // the UUID in its Node; empty: its own
 	Zone         string
 	ControlPlane bool // with a member of etcd
-	MemberSick   bool // although its Node is Ready
-	MemberUnseen bool // past the cache
+	MemberSick   bool // the etcd member is unhealthy although the Node is Ready
+	MemberUnseen bool // in uncached reads
 	Owned        Owned
 
 	On       bool
-	OnSince  time.Time // or off
-	OffBy    string    // who switched it off last
+	OnSince  time.Time // since when it is on, or off
+	OffBy    string    // who last switched it off
 	Kernel   Kernel
 	Boots    int
-	UpAt     time.Time // when what boots is up
-	Comeback time.Time // when a hung kernel goes on; zero = never
+	UpAt     time.Time // end of the boot
+	Comeback time.Time // when a hung kernel continues; zero = never
 	Cut      time.Time // the kubelet does not reach the API server until then
 	Gone     bool      // reprovisioned: the Machine was deleted
-	// LeaseMoves is a Lease that is renewed whatever the host does, by a clock that
-	// stands in the past.
+	// LeaseMoves makes the Lease be renewed whatever the host does, with a clock in
+	// the past.
 	LeaseMoves bool
-	// LeaseFor is for how long the kubelet takes its Lease; 40 s if zero.
+	// LeaseFor is the duration of the kubelet's Lease; 40 s if zero.
 	LeaseFor time.Duration
-	// StartsWithMains is a host that boots when its outlets feed it again.
+	// StartsWithMains makes the host boot when its outlets feed it again.
 	StartsWithMains bool
-	// How long these take; nil: bootTime for a boot, lateBy for what is late, and nothing
-	// for a boot of the BMC.
+	// Durations; nil means bootTime for a boot, lateBy for a late command, and no
+	// time for a boot of the BMC.
 	BootTime, BMCBootTime, LateBy func() time.Duration
 
 	joined             bool // the kubelet has registered since the boot
 	renewedAt, readyAt time.Time
-	later              *bool // a switch that the BMC has taken and not done yet
+	later              *bool // a command that the BMC accepted and has not carried out yet
 	laterAt            time.Time
-	Isolated           int // how often its Node was deleted by us
+	Isolated           int // how often fenced deleted its Node
 
 	BMC     BMC
 	Outlets []*Outlet
 }
 
-// Owned is what the owner of a Node gave it: no kubelet brings that back.
+// Owned is what the owner of a Node gave it. No kubelet restores it.
 type Owned struct {
 	Labels   map[string]string
 	Taints   []string
 	Cordoned bool
 }
 
-// AddHost makes a host with its Node, On and Ready, and its Machine where that has an
-// API. What the caller gives is completed.
+// AddHost adds a host with its Node, On and Ready, and with its Machine if m has
+// an API version. It completes the given values.
 func (s *State) AddHost(given Host, m policy.Machine) *Host {
 	h, now := &given, time.Now()
 	h.s, h.On, h.Kernel, h.Boots, h.joined = s, true, Runs, 1, true
@@ -94,15 +94,15 @@ func (s *State) AddHost(given Host, m policy.Machine) *Host {
 	return h
 }
 
-// BootID is that of the boot that runs.
+// BootID is the ID of the current boot.
 func (h *Host) BootID() string { return fmt.Sprintf("%s-boot-%d", h.Name, h.Boots) }
 
-// Supplied says whether any outlet feeds the host.
+// Supplied reports whether any outlet feeds the host.
 func (h *Host) Supplied() bool {
 	return len(h.Outlets) == 0 || slices.ContainsFunc(h.Outlets, func(o *Outlet) bool { return o.On || o.FeedsAnother })
 }
 
-// Power switches the host for real.
+// Power switches the host.
 func (h *Host) Power(on bool, why string) {
 	if on && !h.Supplied() || on == h.On {
 		return
@@ -117,21 +117,21 @@ func (h *Host) Power(on bool, why string) {
 	h.s.countOff()
 }
 
-// bootTime is that of a host that has none of its own: its kubelet registers in the
+// bootTime is the default duration of a boot. The kubelet registers in the
 // twentieth second.
 const bootTime = 19 * time.Second
 
-// Boot starts the kernel from scratch.
+// Boot starts the kernel.
 func (h *Host) Boot() {
 	h.Boots++
 	h.Kernel, h.joined, h.Cut, h.Comeback = Booting, false, time.Time{}, time.Time{}
 	h.UpAt = time.Now().Add(chosen(h.BootTime, bootTime))
 }
 
-// Hang stops the kernel, for good unless it comes back.
+// Hang stops the kernel, for good unless comeback is set.
 func (h *Host) Hang(comeback time.Time) { h.Kernel, h.Comeback = Hung, comeback }
 
-// chosen is a duration that a test chooses anew for each use, or the default.
+// chosen is a duration that a test chooses for each use, or the default.
 func chosen(choose func() time.Duration, byDefault time.Duration) time.Duration {
 	if choose == nil {
 		return byDefault
@@ -139,7 +139,7 @@ func chosen(choose func() time.Duration, byDefault time.Duration) time.Duration 
 	return choose()
 }
 
-// tick is one second of the host's life.
+// tick simulates one second of the host.
 func (h *Host) tick(now time.Time) {
 	if !h.BMC.well(now) {
 		h.BMC.IllAt = now
@@ -166,11 +166,13 @@ func (h *Host) tick(now time.Time) {
 	}
 }
 
-// leaseFor is the duration of the kubelet's Lease, which it renews at a quarter of that.
+// leaseFor is the duration of the kubelet's Lease, which it renews at a quarter
+// of that.
 func (h *Host) leaseFor() time.Duration { return cmp.Or(h.LeaseFor, 40*time.Second) }
 
-// kubelet registers once for each boot, renews its Lease, and says that it is
-// Ready. A Node that was deleted under it is not made again: the Lease moves on.
+// kubelet registers once for each boot, renews its Lease, and reports Ready. If
+// its Node is deleted while it runs, it does not create another one; it continues
+// to renew the Lease.
 func (h *Host) kubelet(now time.Time) {
 	if !h.joined {
 		h.joined, h.readyAt = true, now.Add(h.s.ReadyAfter)
@@ -185,7 +187,7 @@ func (h *Host) kubelet(now time.Time) {
 	}
 }
 
-// countOff remembers how many hosts were off at once.
+// countOff records how many hosts were off at the same time.
 func (s *State) countOff() {
 	now := map[string]int{}
 	for _, h := range s.Hosts {

@@ -10,7 +10,7 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 )
 
-// Node is a Node as the API server keeps it; its JSON is what a backup holds.
+// Node is a Node in the API server. Its JSON is the content of a backup.
 type Node struct {
 	Name            string            `json:"name"`
 	UID             string            `json:"uid"`
@@ -28,10 +28,10 @@ type Node struct {
 // outOfService is the taint of isolation.
 const outOfService = "node.kubernetes.io/out-of-service"
 
-// OutOfService says whether the Node carries the taint of isolation.
+// OutOfService reports whether the Node has the taint of isolation.
 func (n *Node) OutOfService() bool { return slices.Contains(n.Taints, outOfService) }
 
-// Policy is the Node as a watch shows it.
+// Policy is the Node as a watch returns it.
 func (n *Node) Policy() *policy.Node {
 	return &policy.Node{Name: n.Name, UID: n.UID, ResourceVersion: fmt.Sprint(n.ResourceVersion), BootID: n.BootID, SystemUUID: n.SystemUUID,
 		MachineID: "machine-" + n.Name, Labels: maps.Clone(n.Labels), ControlPlane: n.ControlPlane,
@@ -47,7 +47,7 @@ func (n *Node) JSON() []byte {
 	return b
 }
 
-// Missing is what a Node lacks of what was saved.
+// Missing returns what a Node lacks of what was saved.
 func (n *Node) Missing(backups [][]byte) (lacks []string) {
 	for _, b := range backups {
 		var old Node
@@ -59,7 +59,7 @@ func (n *Node) Missing(backups [][]byte) (lacks []string) {
 	return lacks
 }
 
-// Lacks is what a Node does not have of what its owner gave it.
+// Lacks returns what a Node lacks of what its owner gave it.
 func (n *Node) Lacks(h *Host) (lacks []string) {
 	if n.OutOfService() {
 		lacks = append(lacks, "freedom from our taint")
@@ -84,12 +84,13 @@ func (n *Node) lacks(labels map[string]string, taints []string, cordoned bool) (
 	return lacks
 }
 
-// NodeID is the identity of a Node.
+// NodeID is the ID of a Node.
 func NodeID(name string) policy.ObjectID {
 	return policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: name}
 }
 
-// PutNode stores a Node under a new resourceVersion. A Node without a UID is a new one.
+// PutNode stores a Node with a new resourceVersion. A Node without a UID gets a
+// new one.
 func (s *State) PutNode(n Node) {
 	if n.UID == "" {
 		s.uids++
@@ -103,7 +104,7 @@ func (s *State) PutNode(n Node) {
 	}
 }
 
-// ChangeNode changes a Node, if there is one.
+// ChangeNode changes a Node, if it exists.
 func (s *State) ChangeNode(name string, change func(*Node)) {
 	if n := s.Nodes[name]; n != nil {
 		c := *n
@@ -124,7 +125,7 @@ func (s *State) RemoveNode(name string) {
 	}
 }
 
-// SetReady turns the Ready condition of a Node, and nothing else.
+// SetReady changes only the Ready condition of a Node.
 func (s *State) SetReady(name, status string) {
 	at := time.Now()
 	if h := s.Host(name); h != nil && status == "Unknown" && s.Stamp != nil {
@@ -139,7 +140,7 @@ func (s *State) SetReady(name, status string) {
 	})
 }
 
-// join registers the kubelet of a host: a new Node, or another boot of the old.
+// join registers the kubelet of a host: with a new Node, or in the existing one.
 func (s *State) join(h *Host) {
 	if n := s.Nodes[h.Name]; n != nil {
 		s.ChangeNode(h.Name, func(n *Node) { n.BootID, n.SystemUUID = h.BootID(), h.NodeUUID })
@@ -156,7 +157,7 @@ func (s *State) join(h *Host) {
 	s.Note(h.Name, "kubelet: registers Node %s, boot %s", s.Nodes[h.Name].UID, h.BootID())
 }
 
-// ShowUUID writes the UUID that a host tells into its Node.
+// ShowUUID writes the UUID of a host into its Node.
 func (s *State) ShowUUID(h *Host) {
 	if n := s.Nodes[h.Name]; n != nil && n.SystemUUID != h.NodeUUID {
 		s.ChangeNode(h.Name, func(n *Node) { n.SystemUUID = h.NodeUUID })
@@ -164,7 +165,7 @@ func (s *State) ShowUUID(h *Host) {
 	}
 }
 
-// renew moves a kubelet's Lease.
+// renew renews a kubelet's Lease.
 func (s *State) renew(node string, at time.Time) {
 	l := Lease{Version: s.next(), Renewed: at}
 	if h := s.Host(node); h != nil {
@@ -173,7 +174,8 @@ func (s *State) renew(node string, at time.Time) {
 	s.Leases[node] = l
 }
 
-// PutFromGit makes a Node that is gone again, as it stands in Git: no kubelet has it yet.
+// PutFromGit creates a deleted Node again from its manifest, before its kubelet
+// registers.
 func (s *State) PutFromGit(name string) {
 	s.PutNode(Node{Name: name, Labels: map[string]string{"from": "git"}, Ready: "False", Since: time.Now()})
 	s.Note(name, "Node %s is made again from Git", s.Nodes[name].UID)

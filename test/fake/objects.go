@@ -20,7 +20,7 @@ func machineID(m policy.Machine) policy.ObjectID {
 func (s *State) PutMachine(m policy.Machine) {
 	s.next()
 	s.Machines[m.NodeName] = &m
-	shown := m // the ledger's from here on
+	shown := m // a copy: the ledger keeps it
 	s.show(machineID(m), &shown)
 }
 
@@ -36,7 +36,7 @@ func (s *State) ChangeMachine(node string, change func(*policy.Machine)) {
 	}
 }
 
-// RemoveMachine deletes the Machine of a Node, and nothing else.
+// RemoveMachine deletes only the Machine of a Node.
 func (s *State) RemoveMachine(node string) {
 	if m := s.Machines[node]; m != nil {
 		s.next()
@@ -45,7 +45,7 @@ func (s *State) RemoveMachine(node string) {
 	}
 }
 
-// deprovision is what follows the deletion of a Machine: its host is erased.
+// deprovision erases the host of a deleted Machine.
 func (s *State) deprovision(node string) {
 	s.deprovisioned = append(s.deprovisioned, node)
 	s.Note(node, "deprovisioned: its Machine is deleted")
@@ -63,7 +63,7 @@ func checkID(c *policy.Check) policy.ObjectID {
 	return policy.ObjectID{APIVersion: c.APIVersion, Kind: c.Kind, Namespace: c.Namespace, Name: c.Name}
 }
 
-// ShowCheck writes a check as it is now; DropCheck deletes it.
+// ShowCheck publishes a check as it is now; DropCheck deletes it.
 func (s *State) ShowCheck(c *policy.Check) { s.next(); s.show(checkID(c), c) }
 
 // DropCheck deletes a check.
@@ -79,8 +79,7 @@ func (s *State) ChangeCheck(change func(*policy.Check)) {
 	s.ShowCheck(&c)
 }
 
-// SetOwner shows the Cluster that the Machines of the Cluster API belong to, which is
-// there since a day.
+// SetOwner creates the Cluster of the Machines of the Cluster API, one day old.
 func (s *State) SetOwner(apiVersion string) {
 	ago := time.Now().Add(-24 * time.Hour)
 	s.Owner = &policy.Cluster{Namespace: Namespace, Name: "c", ControlPlaneInitialized: true, ControlPlaneSince: ago,
@@ -88,14 +87,15 @@ func (s *State) SetOwner(apiVersion string) {
 	s.show(policy.ObjectID{APIVersion: apiVersion, Kind: "Cluster", Namespace: Namespace, Name: "c"}, s.Owner)
 }
 
-// holdAnnotation is our order to the owner of a host's power.
+// holdAnnotation is fenced's power lock: the request to the owner of the power to
+// keep the host off.
 const holdAnnotation = "reboot.metal3.io/fenced"
 
 func metalID(name string) policy.ObjectID {
 	return policy.ObjectID{APIVersion: "metal3.io/v1alpha1", Kind: "BareMetalHost", Namespace: Namespace, Name: name}
 }
 
-// ChangeMetal changes a BareMetalHost, or makes it.
+// ChangeMetal changes a BareMetalHost, or creates it.
 func (s *State) ChangeMetal(name string, change func(*policy.Host)) {
 	h := policy.Host{Namespace: Namespace, Name: name, UID: "uid-of-" + name, Online: true}
 	if old := s.Metal[name]; old != nil {
@@ -115,10 +115,10 @@ func (s *State) DropMetal(name string) {
 	s.show(metalID(name), nil)
 }
 
-// Held says whether our hold stands on a BareMetalHost.
+// Held reports whether fenced's power lock is set on a BareMetalHost.
 func Held(h *policy.Host) bool { return h.Annotations[holdAnnotation] != "" }
 
-// hold sets or releases our hold.
+// hold sets or removes the power lock.
 func (s *State) hold(name string, on bool) {
 	s.ChangeMetal(name, func(h *policy.Host) {
 		h.Annotations = map[string]string{}
@@ -137,7 +137,7 @@ func (s *State) MakeControlPlane(names ...string) {
 	}
 }
 
-// members are those of etcd, as far as they are seen past the cache.
+// members returns the etcd members as an uncached read shows them.
 func (s *State) members() []policy.Member {
 	var list []policy.Member
 	for _, h := range s.Hosts {

@@ -6,8 +6,8 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 )
 
-// OutletHandle is one outlet, as a test looks at it and changes it: each method holds the lock
-// of the cluster. It is a client of the outlet, too.
+// OutletHandle is one outlet, for tests to read and change. Each method takes the
+// lock of the cluster. It is also a client of the outlet.
 type OutletHandle struct {
 	bmc.Power
 	c    *Cluster
@@ -15,7 +15,7 @@ type OutletHandle struct {
 	i    int
 }
 
-// AddOutlet gives a host one more outlet.
+// AddOutlet adds an outlet to a host.
 func (c *Cluster) AddOutlet(host string) *OutletHandle {
 	p := &OutletHandle{c: c, host: host}
 	c.Do(func(s *State) {
@@ -32,13 +32,13 @@ func (p *OutletHandle) Change(change func(*Outlet)) {
 	p.c.Do(func(s *State) { change(s.Host(p.host).Outlets[p.i]) })
 }
 
-// On says whether it is.
+// On reports whether the outlet is on.
 func (p *OutletHandle) On() (on bool) { p.Change(func(o *Outlet) { on = o.On }); return on }
 
 // Reads is how often it was read.
 func (p *OutletHandle) Reads() (n int) { p.Change(func(o *Outlet) { n = o.reads }); return n }
 
-// Commands are those that it was given.
+// Commands are the commands that it received.
 func (p *OutletHandle) Commands() (list []bmc.Command) {
 	p.Change(func(o *Outlet) { list = slices.Clone(o.commands) })
 	return list

@@ -8,12 +8,12 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 )
 
-// BMC is the client of the BMC of a host: it answers at once, unless the BMC is Slow.
+// BMC is the client of a host's BMC. It answers at once, unless the BMC is Slow.
 func (c *Cluster) BMC(host string) bmc.Power {
 	return &client{c: c, device: func(s *State) device { return &s.Host(host).BMC }}
 }
 
-// device is a BMC or an outlet, as a client asks it.
+// device is a BMC or an outlet, as seen by a client.
 type device interface {
 	fault() Fault
 	up(now time.Time) bool
@@ -47,7 +47,7 @@ func (o *Outlet) send(c bmc.Command, now time.Time) {
 	o.Obey(c, now)
 }
 
-// Open finds the BMC that an entry of hosts.d leads to; it is a bmc.Opener.
+// Open finds the BMC of an entry of hosts.d; it is a bmc.Opener.
 func (c *Cluster) Open(d bmc.Device) (p bmc.Power, err error) {
 	err = errors.New("no such BMC")
 	c.Do(func(s *State) {
@@ -65,7 +65,7 @@ type client struct {
 	device func(*State) device
 }
 
-// reach brings a request to the device.
+// reach delivers a request to the device.
 func (p *client) reach(ctx context.Context, op string) error {
 	var f Fault
 	var up bool

@@ -1,12 +1,12 @@
-// Package fake is one cluster as plain values in virtual time: an API server with its
-// Nodes, Machines, Leases, pods, checks and BareMetalHosts, and below it the hosts with
-// their kernels, kubelets, BMCs and outlets. The tests of the engine and the simulation
-// (test/sim) stand on it.
+// Package fake is a cluster of plain values in virtual time: an API server with
+// its Nodes, Machines, Leases, pods, checks and BareMetalHosts, and the hosts
+// with their kernels, kubelets, BMCs and outlets. The tests of the engine and the
+// simulation (test/sim) use it.
 //
-// State is the model. A test reaches it only through Cluster.Do, which holds the lock:
-// it cannot read or change it while the engine or the passing time does. Cluster
-// implements what the engine asks for, and Handle is one host with its Node as a test
-// looks at it. Time passes by Tick, once a second.
+// State is the model. A test reaches it only through Cluster.Do, which holds the
+// lock, so that it cannot read or change it at the same time as the engine.
+// Cluster implements the interfaces of the engine. Handle is one host with its
+// Node, for tests. Tick lets one second pass.
 package fake
 
 import (
@@ -18,21 +18,22 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// Namespace is that of Machines and BareMetalHosts.
+// Namespace is the namespace of Machines and BareMetalHosts.
 const Namespace = "ns"
 
-// State is the cluster, and all that can be wrong with it.
+// State is the cluster, with everything that can be wrong with it.
 type State struct {
 	Name  string
 	Hosts []*Host
 
-	// The API server's objects. A Node is never changed in place: Put stores another.
+	// The API server's objects. A Node is never changed in place: PutNode stores a
+	// copy.
 	Nodes    map[string]*Node
 	Machines map[string]*policy.Machine // by Node
 	Leases   map[string]Lease           // by Node
 	Pods     map[string]int             // bound to a Node's name
 	Metal    map[string]*policy.Host    // BareMetalHosts, by name
-	Check    *policy.Check              // the one that ChangeCheck changes
+	Check    *policy.Check              // the check that ChangeCheck changes
 	Owner    *policy.Cluster            // of the Cluster API's Machines; nil: none
 	Secrets  map[string]Account         // by name
 	Entries  map[string]bmc.Host        // of hosts.d, by Node
@@ -40,27 +41,27 @@ type State struct {
 	latest   map[policy.ObjectID]any    // what History comes to
 	Fenced   FencedLease
 
-	// How the control plane works here.
-	PodsOfANode int                   // how many start on a Node that is Ready
-	Lifecycle   bool                  // it turns Nodes Unknown whose kubelets are silent
+	// How the control plane behaves.
+	PodsOfANode int                   // number of pods that start on a Ready Node
+	Lifecycle   bool                  // it sets Ready=Unknown for kubelets that send no heartbeat
 	ReadyAfter  time.Duration         // after the registration
-	Stamp       func(*Host) time.Time // of a Node that turns Unknown; nil: now
+	Stamp       func(*Host) time.Time // transition time of a Node that becomes Unknown; nil: now
 
-	// What is wrong with the API server.
+	// The faults of the API server.
 	DownUntil       time.Time
 	lost, back      time.Time
-	DownAtIsolation bool          // its answer is lost with the API server
+	DownAtIsolation bool          // the API server fails before it answers an isolation
 	Unsynced        bool          // the caches of its watches
-	Skew            time.Duration // of its clock, minus ours
+	Skew            time.Duration // the API server's clock minus ours
 	MembersUnknown  bool          // of etcd
 	Contested       remediate.Answer
 	Contender       string
 	PowerForbidden  string
 
-	// What breaks the rules of an API server, to see that this is noticed.
+	// These break rules of an API server, to test that a test notices it.
 	IgnorePreconditions, RestoreNothing bool
 
-	// OnIsolate hears of an isolation before it is done, Note of what happens to a host.
+	// OnIsolate is called before each isolation, Note for each event of a host.
 	OnIsolate func(n *Node, r remediate.Run, b remediate.Backup)
 	Note      func(host, format string, args ...any)
 
@@ -70,11 +71,11 @@ type State struct {
 	mostOff       map[string]int // hosts that were off at once, by zone; "all" is all
 	version       uint64
 	uids          int
-	goneAt        map[string]time.Time // when a Node went, for the pod garbage collector
+	goneAt        map[string]time.Time // when a Node was deleted, for the pod garbage collector
 	signals       []chan struct{}
 }
 
-// Account is what a Secret holds.
+// Account is the content of a Secret.
 type Account struct {
 	User     string
 	Password bmc.Secret
@@ -93,15 +94,15 @@ type Change struct {
 	policy.Change
 }
 
-// NewState is an empty cluster that its user guards: the simulation does, together with
-// all that surrounds it. Everybody else has New.
+// NewState returns an empty cluster without a lock, for the simulation, which has
+// a lock of its own. All others use New.
 func NewState(name string) *State {
 	return &State{Name: name, Nodes: map[string]*Node{}, Machines: map[string]*policy.Machine{}, Leases: map[string]Lease{},
 		Pods: map[string]int{}, Metal: map[string]*policy.Host{}, Secrets: map[string]Account{}, Entries: map[string]bmc.Host{},
 		Contested: remediate.No, latest: map[policy.ObjectID]any{}, mostOff: map[string]int{}, goneAt: map[string]time.Time{}, Note: func(string, string, ...any) {}}
 }
 
-// Host finds a host by its name; nil: there is none.
+// Host finds a host by its name; nil if there is none.
 func (s *State) Host(name string) *Host {
 	for _, h := range s.Hosts {
 		if h.Name == name {
@@ -111,11 +112,11 @@ func (s *State) Host(name string) *Host {
 	return nil
 }
 
-// next is the resourceVersion of the next write.
+// next returns the resourceVersion of the next write.
 func (s *State) next() uint64 { s.version++; return s.version }
 
-// show writes an object into the history, and tells the watches; a nil value is its
-// deletion.
+// show adds an object to the history and signals the watches; a nil value means
+// that it was deleted.
 func (s *State) show(id policy.ObjectID, value any) {
 	s.History = append(s.History, Change{time.Now(), policy.Change{ID: id, Value: value}})
 	if s.latest[id] = value; value == nil {
@@ -129,14 +130,15 @@ func (s *State) show(id policy.ObjectID, value any) {
 	}
 }
 
-// resync shows all objects once more, as to a watch that has expired and lists again.
+// resync adds all objects to the history again, as after a watch that expired and
+// lists again.
 func (s *State) resync() {
 	for id, value := range maps.Clone(s.latest) {
 		s.show(id, value)
 	}
 }
 
-// Tick is one second: of each host, and of the control plane's controllers.
+// Tick simulates one second of each host and of the control plane's controllers.
 func (s *State) Tick(now time.Time) {
 	for _, h := range s.Hosts {
 		h.tick(now)
@@ -147,11 +149,11 @@ func (s *State) Tick(now time.Time) {
 }
 
 const (
-	leaseGrace = 50 * time.Second // a kubelet may be silent for
-	podGrace   = 55 * time.Second // pods outlive their Node by
+	leaseGrace = 50 * time.Second // longest time without a heartbeat
+	podGrace   = 55 * time.Second // how long pods outlive their Node
 )
 
-// reconcile is the node lifecycle and the garbage collector of pods.
+// reconcile is the node lifecycle controller and the garbage collector of pods.
 func (s *State) reconcile(h *Host, now time.Time) {
 	n := s.Nodes[h.Name]
 	if n == nil {
@@ -169,11 +171,11 @@ func (s *State) reconcile(h *Host, now time.Time) {
 	}
 }
 
-// TakeDown takes the API server away, until BringUp.
+// TakeDown makes the API server stop answering, until BringUp.
 func (s *State) TakeDown() { s.lost, s.DownUntil = time.Now(), time.Now().Add(1000*time.Hour) }
 
-// BringUp gives it back.
+// BringUp makes the API server answer again.
 func (s *State) BringUp() { s.DownUntil, s.back, s.DownAtIsolation = time.Time{}, time.Now(), false }
 
-// Down says whether the API server answers nobody.
+// Down reports whether the API server does not answer.
 func (s *State) Down() bool { return time.Now().Before(s.DownUntil) }

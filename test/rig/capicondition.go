@@ -21,7 +21,7 @@ type CAPICondition struct {
 	Reason, Message string
 }
 
-// lists are the places of the two lists of conditions: that of the lineage's
+// lists are the places of the two lists of conditions: that of the API's
 // first years, with a severity, and that of all Kubernetes.
 func (v capi) lists() (old, standard []string) {
 	if v == "v1beta1" {

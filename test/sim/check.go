@@ -34,7 +34,7 @@ func newCheck(selector map[string]any) *policy.Check {
 	return &c
 }
 
-// newEmpty is a check of a lineage in which an empty selector selects nothing. // I18
+// newEmpty is a check of an API family in which an empty selector selects nothing. // I18
 func newEmpty() *policy.Check {
 	c := manifest.NodeHealthCheck(map[string]any{
 		"apiVersion": "remediation.medik8s.io/v1alpha1", "kind": policy.NodeHealthCheckKind,

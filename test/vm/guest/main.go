@@ -173,7 +173,7 @@ func hang(console io.Writer, b *localbmc.BMC) error {
 func keeper(b *localbmc.BMC, alive func() bool, tell func(bool, error)) *localbmc.Keeper {
 	return &localbmc.Keeper{
 		Watchdog: b.Watchdog(timeout), Every: timeout / 4, Active: func() bool { return true },
-		Alive: alive, Root: os.DirFS("/"), Tell: tell,
+		Alive: alive, Root: os.DirFS("/"), OnChange: tell,
 	}
 }
 

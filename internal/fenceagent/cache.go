@@ -12,30 +12,30 @@ const (
 	maxMetadata     = 1 << 20
 )
 
-// library keeps the metadata of agents, read once for each file.
-type library struct {
-	mu    sync.Mutex
-	books map[file]*book
+// metadataCache holds the metadata of agents, read once for each file.
+type metadataCache struct {
+	mu      sync.Mutex
+	entries map[file]*cacheEntry
 }
 
-// book is the metadata of one agent; ready closes when it was read.
-type book struct {
+// cacheEntry is the metadata of one agent; ready is closed after it was read.
+type cacheEntry struct {
 	ready    chan struct{}
 	metadata metadata
 	err      error
 }
 
-// shelf is the one library: a thousand outlets behind one agent ask it once.
-var shelf = library{books: map[file]*book{}}
+// cache is shared: a thousand outlets behind one agent read it once.
+var cache = metadataCache{entries: map[file]*cacheEntry{}}
 
-// read gives the metadata of the agent. Whoever is first reads it, for its own
-// time and not that of the caller.
-func (l *library) read(ctx context.Context, f file) (metadata, error) {
+// read returns the metadata of the agent. The first caller starts the reading,
+// with a timeout independent of the caller's.
+func (l *metadataCache) read(ctx context.Context, f file) (metadata, error) {
 	l.mu.Lock()
-	b, ok := l.books[f]
+	b, ok := l.entries[f]
 	if !ok {
-		b = &book{ready: make(chan struct{})}
-		l.books[f] = b
+		b = &cacheEntry{ready: make(chan struct{})}
+		l.entries[f] = b
 		go l.fill(f, b)
 	}
 	l.mu.Unlock()
@@ -47,14 +47,14 @@ func (l *library) read(ctx context.Context, f file) (metadata, error) {
 	}
 }
 
-func (l *library) fill(f file, b *book) {
+func (l *metadataCache) fill(f file, b *cacheEntry) {
 	defer close(b.ready)
 	ctx, cancel := context.WithTimeout(context.Background(), metadataTimeout)
 	defer cancel()
 	b.metadata, b.err = ask(ctx, f)
-	if b.err != nil { // asked again at the next use
+	if b.err != nil { // read again at the next use
 		l.mu.Lock()
-		delete(l.books, f)
+		delete(l.entries, f)
 		l.mu.Unlock()
 	}
 }
@@ -65,14 +65,14 @@ func ask(ctx context.Context, f file) (metadata, error) {
 		return metadata{}, fmt.Errorf("read the agent's metadata: %w", err)
 	}
 	if end.code != 0 {
-		return metadata{}, fmt.Errorf("read the agent's metadata: exit status %d: %s", end.code, end.complaint())
+		return metadata{}, fmt.Errorf("read the agent's metadata: exit status %d: %s", end.code, end.lastMessage())
 	}
 	m, err := decode(end.stdout)
 	if err != nil {
 		return metadata{}, err
 	}
 	if m.Version == "" {
-		// ClusterLabs' own agents do not put it there.
+		// ClusterLabs' own agents do not include it.
 		if v, err := run(ctx, command{path: f.path, args: []string{"--version"}, limit: maxOutput}); err == nil && v.code == 0 {
 			m.Version = lastLine(v.stdout)
 		}
