@@ -53,7 +53,11 @@ func (l *LockOut) Probed(level bmc.Level, err error) { l.backoff.note(level, err
 // Accepted notes that a device let its account in.
 func (l *LockOut) Accepted(d bmc.Device) { l.accounts.took(d) }
 
-// Forget lets the devices of a host be asked at once: a person may have mended them.
+// ForgetAccounts lets the devices of a host be asked whose account was refused: a person
+// may have mended it.
+func (l *LockOut) ForgetAccounts(h bmc.Host) { l.accounts.forget(h) }
+
+// Forget is ForgetAccounts, and lets the levels of a host be probed at once.
 func (l *LockOut) Forget(h bmc.Host) {
 	l.accounts.forget(h)
 	l.backoff.forget(h)

@@ -95,7 +95,7 @@ func (c *Client) resettable(api *gofish.APIClient) (*system, error) {
 		}
 	}
 	if c.lastIdentity != nil && !c.lastIdentity.Equal(s.identity) {
-		return nil, failf(bmc.KindIdentity, "the system %q (serial %q) was read, and now %q (serial %q) answers: no command is sent",
+		return nil, failf(bmc.KindIdentity, "system %q (serial %q) was read, but %q (serial %q) answers now; no command was sent",
 			c.lastIdentity.UUID, c.lastIdentity.Serial, s.identity.UUID, s.identity.Serial)
 	}
 	if len(s.reset.types) == 0 && s.reset.info != "" {

@@ -136,7 +136,7 @@ func (w *worker) pause(ctx context.Context, wait time.Duration) bool {
 // mended takes it that a person has mended the credentials.
 func (w *worker) mended(ctx context.Context) {
 	if h, err := w.r.opt.Hosts.Entry(ctx, w.run.Target); err == nil {
-		w.r.opt.LockOut.Forget(h)
+		w.r.opt.LockOut.ForgetAccounts(h)
 	}
 	if w.session != nil && w.session.AccountRefused() {
 		w.dropSession(ctx)

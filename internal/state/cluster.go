@@ -50,6 +50,13 @@ func (c Cluster) Key() string { return clusterKey(c.Name) }
 var clusterRecord = recordType[Cluster]{
 	kind: KindCluster, key: Cluster.Key, version: func(c *Cluster) *uint64 { return &c.Version },
 	name: func(c Cluster) string { return clusterTitle(c.Name) },
+	check: func(c Cluster) error {
+		if c.Name == allClustersKey {
+			return errors.New("the name is reserved")
+		}
+		return nil
+	},
+	lasts: func(Cluster) bool { return true }, // a pause, and what was armed // I23
 }
 
 // NewClusters returns an empty table of clusters, for AllClusters too. See Table.
@@ -58,9 +65,6 @@ func NewClusters(changed func(Cluster)) *Table[Cluster] { return newTable(cluste
 // SaveCluster writes the cluster durably and returns it with its new version. For the
 // errors see Store.Put.
 func SaveCluster(ctx context.Context, s Store, c Cluster) (Cluster, error) {
-	if c.Name == allClustersKey {
-		return c, fmt.Errorf("save cluster %q: the name is reserved", c.Name)
-	}
 	return clusterRecord.save(ctx, s, c)
 }
 

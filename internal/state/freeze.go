@@ -32,7 +32,8 @@ func (f Freeze) Active() bool { return f.ReleasedBy == "" }
 
 var freezeRecord = recordType[Freeze]{
 	kind: KindFreeze, key: func(f Freeze) string { return f.RunID }, version: func(f *Freeze) *uint64 { return &f.Version },
-	name: func(f Freeze) string { return "the freeze of " + f.Host + " by run " + f.RunID },
+	name:  func(f Freeze) string { return "the freeze of " + f.Host + " by run " + f.RunID },
+	lasts: Freeze.Active, // until a person releases the host // I5
 }
 
 // NewFreezes returns an empty table of freezes, for released ones too. See Table.

@@ -46,7 +46,7 @@ func (t *Table[T]) All() []T {
 
 // Load reads all records from the store. If some cannot be read, it returns an error
 // (ErrUnreadable) and keeps every cached record. It also keeps what Update stored while
-// Load was reading.
+// Load was reading, and a record that lasts although the store lacks it.
 func (t *Table[T]) Load(ctx context.Context, s Store) error {
 	t.mu.Lock()
 	before := maps.Clone(t.byKey)
@@ -58,11 +58,15 @@ func (t *Table[T]) Load(ctx context.Context, s Store) error {
 	}
 	if err == nil {
 		for _, v := range before {
-			t.remove(v)
+			if !t.lasts(v) {
+				t.remove(v)
+			}
 		}
 	}
 	return err
 }
+
+func (t *Table[T]) lasts(v T) bool { return t.record.lasts != nil && t.record.lasts(v) }
 
 // accept caches a record that is stored, unless the cached one is newer.
 func (t *Table[T]) accept(v T) {
@@ -129,16 +133,38 @@ func (t *Table[T]) Update(ctx context.Context, s Store, key string, change func(
 func (t *Table[T]) reload(ctx context.Context, s Store, old T, known bool, key string) error {
 	stored, err := t.record.get(ctx, s, key)
 	switch {
+	case err == nil && known:
+		t.replace(old, stored)
 	case err == nil:
 		t.accept(stored)
-	case errors.Is(err, ErrNotFound):
-		if known {
-			t.remove(old)
-		}
-	default:
+	case !errors.Is(err, ErrNotFound):
 		return err
+	case known && t.lasts(old):
+		gone := old
+		*t.record.version(&gone) = 0 // it is written anew
+		t.replace(old, gone)
+	case known:
+		t.remove(old)
 	}
 	return nil
+}
+
+// replace caches what is stored in the place of a record that is not, unless the cache has
+// another one by now. The stored one may be older: after an older backup was restored.
+func (t *Table[T]) replace(old, stored T) {
+	t.mu.Lock()
+	key := t.record.key(old)
+	now, known := t.byKey[key]
+	same := known && *t.record.version(&now) == *t.record.version(&old)
+	if same {
+		t.byKey[key] = stored
+	}
+	t.mu.Unlock()
+	if same {
+		t.changed(stored)
+	} else {
+		t.accept(stored)
+	}
 }
 
 // Delete removes a record from the store and from the cache. It returns ErrConflict if the

@@ -113,3 +113,69 @@ func TestTableLoad(t *testing.T) {
 	assert.Empty(t, one.All())
 	assert.Equal(t, []string{"n by a", "n by a"}, *changes, "it came, and went")
 }
+
+// A freeze and a pause last although the store lacks them: keys were deleted, or an older
+// backup was restored. A later change stores them anew. // I5, I23
+func TestTableKeepsWhatLasts(t *testing.T) {
+	s, _, _, _ := openTable(t)
+	ctx := t.Context()
+	freezes := state.NewFreezes(func(state.Freeze) {})
+	clusters := state.NewClusters(func(state.Cluster) {})
+	frozen, err := freezes.Update(ctx, s, "r1", func(state.Freeze, bool) (state.Freeze, bool) {
+		return state.Freeze{RunID: "r1", Host: "c/n", Node: "n", Cluster: "c"}, true
+	})
+	require.NoError(t, err)
+	paused, err := clusters.Update(ctx, s, "c", func(state.Cluster, bool) (state.Cluster, bool) {
+		return state.Cluster{Name: "c", Paused: true, PausedBy: "ada"}, true
+	})
+	require.NoError(t, err)
+	require.NoError(t, s.Store.Delete(ctx, state.KindFreeze, "r1", frozen.Version))
+	require.NoError(t, s.Store.Delete(ctx, state.KindCluster, "c", paused.Version))
+	require.NoError(t, freezes.Load(ctx, s))
+	require.NoError(t, clusters.Load(ctx, s))
+	assert.Equal(t, []state.Freeze{frozen}, freezes.All())
+	assert.Equal(t, []state.Cluster{paused}, clusters.All())
+
+	released, err := freezes.Update(ctx, s, "r1", func(f state.Freeze, known bool) (state.Freeze, bool) {
+		f.ReleasedBy = "ada"
+		return f, known
+	})
+	require.NoError(t, err)
+	assert.Equal(t, "c/n", released.Host)
+	require.NoError(t, s.Store.Delete(ctx, state.KindFreeze, "r1", released.Version))
+	require.NoError(t, freezes.Load(ctx, s))
+	assert.Empty(t, freezes.All(), "a released one is forgotten")
+}
+
+// After an older backup was restored the stored record has a lower version than the cached
+// one. A change goes on from the stored one.
+func TestTableUpdateAfterARestore(t *testing.T) {
+	s, _, _, _ := openTable(t)
+	ctx := t.Context()
+	older := openOlder(t)
+	clusters := state.NewClusters(func(state.Cluster) {})
+	arm := func(c state.Cluster, _ bool) (state.Cluster, bool) {
+		c.Name, c.Armed = "c", !c.Armed
+		return c, true
+	}
+	for range 3 {
+		_, err := clusters.Update(ctx, s, "c", arm)
+		require.NoError(t, err)
+	}
+	stored, err := state.SaveCluster(ctx, older, state.Cluster{Name: "c", PausedBy: "bea", Paused: true})
+	require.NoError(t, err)
+	known, _ := clusters.Get("c")
+	require.Less(t, stored.Version, known.Version)
+	saved, err := clusters.Update(ctx, older, "c", arm)
+	require.NoError(t, err)
+	assert.True(t, saved.Paused, "what is stored counts")
+	assert.True(t, saved.Armed)
+}
+
+func openOlder(t *testing.T) state.Store {
+	t.Helper()
+	s, err := boltstore.Open(filepath.Join(t.TempDir(), "older.db"))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}

@@ -11,11 +11,22 @@ type recordType[T any] struct {
 	key     func(T) string
 	version func(*T) *uint64
 	name    func(T) string // for error messages
+	// check refuses what must not be stored; nil refuses nothing.
+	check func(T) error
+	// lasts reports whether only its own Update may end a record: it stays in force even if
+	// the store lacks it, after keys were deleted or an older backup was restored. nil
+	// means that none does.
+	lasts func(T) bool
 }
 
 // save writes a value durably and returns it with its new version. After an error it
 // returns the value as it was given. For the errors see Store.Put.
 func (t recordType[T]) save(ctx context.Context, s Store, v T) (T, error) {
+	if t.check != nil {
+		if err := t.check(v); err != nil {
+			return v, fmt.Errorf("save %s: %w", t.name(v), err)
+		}
+	}
 	data, err := encode(v)
 	if err != nil {
 		return v, fmt.Errorf("save %s: %w", t.name(v), err)

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// auditPolicy keeps one line for each write, with the request's body (its
-// preconditions) for a deletion; reads and heartbeats would bury them.
+// auditPolicy logs one line for each write, and for a deletion also the request's
+// body (its preconditions). Reads and heartbeats would be too many.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -24,9 +24,9 @@ rules:
 - level: Metadata
 `
 
-// controllers of the controller manager that run. Node health, taints and pods
-// of lost Nodes are what fenced lives among; the rest makes namespaces and pods
-// usable. Nothing here deletes a Node: that needs the cloud node controller.
+// controllers are those of the controller manager that run. Node health, taints
+// and pods of lost Nodes matter for fenced; the others make namespaces and pods
+// usable. None of them deletes a Node: only the cloud node controller does.
 var controllers = []string{
 	"node-lifecycle-controller",
 	"taint-eviction-controller",

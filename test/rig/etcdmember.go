@@ -36,8 +36,8 @@ func (c *EtcdCluster) Restart(i int) error {
 	return nil
 }
 
-// Freeze stops a member in its tracks: to the others and to its clients it is a
-// partition that keeps connections open. Thaw ends that.
+// Freeze stops a member: for the others and for its clients this is a partition
+// with open connections. Thaw ends it.
 func (c *EtcdCluster) Freeze(i int) error { return c.with(i, (*process).freeze) }
 
 // Thaw lets a frozen member go on.

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// freezeTime bounds the wait until a stopped process stands still.
+// freezeTime limits the wait until a stopped process has no running thread.
 const freezeTime = 10 * time.Second
 
-// freeze stops the process, and returns once each of its threads stands still.
+// freeze stops the process, and returns when none of its threads runs.
 func (p *process) freeze() error {
 	if err := p.signal(syscall.SIGSTOP); err != nil {
 		return err
@@ -27,8 +27,8 @@ func (p *process) freeze() error {
 	return fmt.Errorf("stop %s: it runs on after %s", p.name, freezeTime)
 }
 
-// stopped says whether no thread of a process runs: the state is the first word behind
-// the name in parentheses, proc_pid_stat(5).
+// stopped reports whether no thread of a process runs. The state is the first
+// word after the name in parentheses, proc_pid_stat(5).
 func stopped(pid int) bool {
 	stats, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 	if err != nil || len(stats) == 0 {
@@ -47,7 +47,7 @@ func stopped(pid int) bool {
 	return true
 }
 
-// thaw lets it go on.
+// thaw continues the process.
 func (p *process) thaw() error { return p.signal(syscall.SIGCONT) }
 
 func (p *process) signal(s syscall.Signal) error {

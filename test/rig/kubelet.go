@@ -30,8 +30,8 @@ type KubeletOptions struct {
 	RenewEvery time.Duration
 }
 
-// Kubelet is a simulated host. It follows its power: without power it is
-// nothing and remembers nothing; with power it boots and behaves like a kubelet.
+// Kubelet is a simulated host. It follows its power: without power it does
+// nothing and loses its state; with power it boots and behaves like a kubelet.
 type Kubelet struct {
 	opts   KubeletOptions
 	client kubernetes.Interface
@@ -43,8 +43,8 @@ type Kubelet struct {
 
 const powerPoll = 100 * time.Millisecond
 
-// NewKubelet makes a host; Run brings it to life. The client should be
-// ControlPlane.KubeletClient's.
+// NewKubelet creates a host; Run starts it. The client should come from
+// ControlPlane.KubeletClient.
 func NewKubelet(client kubernetes.Interface, o KubeletOptions) *Kubelet {
 	if o.BootDelay == 0 {
 		o.BootDelay = time.Second
@@ -99,7 +99,7 @@ func (k *Kubelet) powerOff() {
 }
 
 // Hang freezes the host's kernel: no more heartbeats, while the power stays on.
-// Only losing power ends it; the next boot is a healthy one. A host without
+// Only a loss of power ends it; the next boot is a healthy one. A host without
 // power cannot hang.
 func (k *Kubelet) Hang() {
 	k.mu.Lock()
@@ -109,8 +109,8 @@ func (k *Kubelet) Hang() {
 	}
 }
 
-// SetZombie makes the host ignore that its power is off: a BMC that lies, or
-// one that is not this host's. It goes on with its heartbeats.
+// SetZombie makes the host ignore that its power is off, as with a BMC that
+// reports a false Off, or that is another host's. Its heartbeats continue.
 func (k *Kubelet) SetZombie(on bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -61,7 +61,7 @@ func (c *ControlPlane) StartAPIServer(ctx context.Context) error {
 }
 
 // StopAPIServer kills the API server: connections are reset, new ones refused.
-// etcd and the controller manager go on, and StartAPIServer brings it back.
+// etcd and the controller manager continue, and StartAPIServer restarts it.
 func (c *ControlPlane) StopAPIServer() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -69,8 +69,8 @@ func (c *ControlPlane) StopAPIServer() {
 	c.api = nil
 }
 
-// FreezeAPIServer stops the API server in its tracks, as a hung host would:
-// connections stay open and nothing answers. ThawAPIServer ends that.
+// FreezeAPIServer stops the API server, as on a hung host: connections stay open
+// and nothing answers. ThawAPIServer ends that.
 func (c *ControlPlane) FreezeAPIServer() error { return c.withAPIServer((*process).freeze) }
 
 // ThawAPIServer lets a frozen API server go on; what waited is answered.

@@ -7,11 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// port is a loopback port that stays ours. The socket is bound with
-// SO_REUSEPORT and never listens: a program started with port sharing on can
-// listen there, nobody else can (the kernel asks for the same user), no outgoing
-// connection is given the number, and while no program listens a client is
-// refused at once. So an API server can go away and return on its port.
+// port is a loopback port that stays reserved. The socket is bound with
+// SO_REUSEPORT and never listens. A program of the same user can listen on the
+// port if it also uses SO_REUSEPORT; others cannot, and the kernel gives the port
+// to no outgoing connection. While no program listens, clients are refused at
+// once. So an API server can stop and restart on its port.
 type port struct {
 	fd     int
 	number int

@@ -15,7 +15,7 @@ import (
 type process struct {
 	name string
 	cmd  *exec.Cmd
-	log  string        // the file that holds all it ever said
+	log  string        // the file with all its output
 	done chan struct{} // closed when it ended
 	want atomic.Bool   // we ended it ourselves
 }
@@ -35,9 +35,10 @@ func startProcess(dir, program string, args []string) (*process, error) {
 	// A control plane of a test lives for a minute: memory costs less than collecting it.
 	p.cmd.Env = append(os.Environ(), "GOGC=400")
 	p.cmd.Stdout, p.cmd.Stderr = f, f
-	// The kernel ends the child with us, even when a test is killed: strictly,
-	// with the thread that started it, and Go ends a thread only when a goroutine
-	// locked to it returns. Setpgid keeps an operator's Ctrl-C for us.
+	// The kernel kills the child when this process ends, even if a test is killed.
+	// Strictly it does so when the thread that started the child ends, and Go ends
+	// a thread only if a goroutine locked to it returns. Setpgid keeps the child
+	// from an operator's Ctrl-C.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", p.name, err)
@@ -50,8 +51,8 @@ func startProcess(dir, program string, args []string) (*process, error) {
 }
 
 // kill ends the process and waits for its end. SIGKILL on purpose: the data is
-// thrown away, an API server takes up to a minute to end politely, and for one
-// that "goes away" in a test a crash is the harder case.
+// thrown away, an API server takes up to a minute to end gracefully, and a crash
+// is the harder case for a test.
 func (p *process) kill() {
 	if p == nil {
 		return

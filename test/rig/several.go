@@ -6,10 +6,10 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// StartAll starts several control planes at once, in the order of their options:
-// a management API and a workload API that know nothing of each other. Each has
-// ports, a directory and an authority of its own, so a certificate of one means
-// nothing to another. On error all are stopped again.
+// StartAll starts several control planes at the same time, in the order of their
+// options, for example a management API and a workload API. Each has its own
+// ports, directory and CA, so a certificate of one is invalid at another. After
+// an error all are stopped.
 func StartAll(ctx context.Context, options ...Options) ([]*ControlPlane, error) {
 	planes := make([]*ControlPlane, len(options))
 	g, gctx := errgroup.WithContext(ctx)

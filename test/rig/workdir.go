@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// workDir is where programs write: it goes with them, unless somebody wants to read the
-// logs afterwards.
+// workDir is where programs write. It is removed at the end, except for logs that
+// are to be kept.
 type workDir struct {
 	path string
 	keep atomic.Bool
@@ -25,8 +25,8 @@ func (d *workDir) keepLogs() string {
 	return d.path
 }
 
-// clear removes everything, or everything but the logs. What cannot be removed from a
-// temporary directory harms nobody.
+// clear removes everything, or everything but the logs. Errors are harmless in a
+// temporary directory.
 func (d *workDir) clear() {
 	switch {
 	case d.path == "":

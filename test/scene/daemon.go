@@ -14,18 +14,18 @@ import (
 	"time"
 )
 
-// startTime is how long a fenced may take until its socket answers; only one that hangs
-// takes so long.
+// startTime is how long a fenced may take until its socket answers; a longer
+// start means that it hangs.
 const startTime = 5 * time.Minute
 
 // Daemon is a running fenced.
 type Daemon struct {
 	cmd    *exec.Cmd
 	done   chan struct{} // closed when it ended
-	wanted atomic.Bool   // its end was asked for, or seen by Wait
+	wanted atomic.Bool   // its end was requested, or seen by Wait
 }
 
-// StartDaemon starts the fenced that ships, and waits for its socket.
+// StartDaemon starts the released fenced, and waits for its socket.
 func (s *Scene) StartDaemon(ctx context.Context) (*Daemon, error) {
 	d, err := s.Launch(s.opts.Programs.Fenced)
 	if err != nil {
@@ -34,7 +34,7 @@ func (s *Scene) StartDaemon(ctx context.Context) (*Daemon, error) {
 	return d, s.WaitSocket(ctx, d)
 }
 
-// Launch starts a fenced without waiting for it; env is added to ours.
+// Launch starts a fenced without waiting for it; env is added to the environment.
 func (s *Scene) Launch(program string, env ...string) (*Daemon, error) {
 	log, err := os.OpenFile(s.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -59,8 +59,8 @@ func (s *Scene) Launch(program string, env ...string) (*Daemon, error) {
 	return d, nil
 }
 
-// WaitSocket waits until the control socket takes connections; an error when
-// the daemon ends before.
+// WaitSocket waits until the control socket accepts connections. It returns an
+// error if the daemon ends before.
 func (s *Scene) WaitSocket(ctx context.Context, d *Daemon) error {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
@@ -84,14 +84,15 @@ func (d *Daemon) PID() int { return d.cmd.Process.Pid }
 // Done is closed when the process has ended.
 func (d *Daemon) Done() <-chan struct{} { return d.done }
 
-// Kill is kill -9, and waits for the end.
+// Kill kills the daemon with SIGKILL and waits for its end.
 func (d *Daemon) Kill() {
 	d.wanted.Store(true)
 	_ = d.cmd.Process.Kill() // an error says only that it is gone already
 	<-d.done
 }
 
-// Terminate asks the daemon to stop, as systemd does, and gives its exit status.
+// Terminate sends SIGTERM to the daemon, as systemd does, and returns its exit
+// status.
 func (d *Daemon) Terminate(ctx context.Context) (int, error) {
 	d.wanted.Store(true)
 	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -100,7 +101,8 @@ func (d *Daemon) Terminate(ctx context.Context) (int, error) {
 	return d.Wait(ctx)
 }
 
-// Wait gives the exit status of a daemon that ends; -1 if a signal ended it.
+// Wait waits for the end of the daemon and returns its exit status; -1 if a
+// signal ended it.
 func (d *Daemon) Wait(ctx context.Context) (int, error) {
 	select {
 	case <-d.done:
@@ -111,7 +113,7 @@ func (d *Daemon) Wait(ctx context.Context) (int, error) {
 	}
 }
 
-// Killed says whether SIGKILL ended the process; it must have ended.
+// Killed reports whether SIGKILL ended the process; it must have ended.
 func (d *Daemon) Killed() bool {
 	status, ok := d.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL

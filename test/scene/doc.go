@@ -1,6 +1,6 @@
-// Package scene puts a whole fencing on stage: a real control plane, workers
-// with simulated hosts behind real BMC protocols, and the built fenced and
-// fencectl as processes. The end-to-end tests and the demo play on it.
+// Package scene sets up a complete fencing environment: a real control plane,
+// workers with simulated hosts behind real BMC protocols, and the built fenced
+// and fencectl as processes. The end-to-end tests and the demo use it.
 //
 //	programs.go  builds fenced and fencectl, with or without failpoints
 //	scene.go     New: control planes, workers, objects, fenced.yaml

@@ -7,7 +7,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Driver is what fenced reaches a device by.
+// Driver is the driver with which fenced uses a device.
 type Driver string
 
 // The drivers. Devices by the last two must be enrolled.
@@ -59,7 +59,7 @@ func (s *Scene) levels(w *Worker, secret string) []any {
 
 func level(devices ...map[string]any) map[string]any { return map[string]any{"devices": devices} }
 
-// named is the worker whose BMC fenced is told to be w's.
+// named is the worker whose BMC is in the entry of w.
 func (s *Scene) named(w *Worker) *Worker {
 	if w.At == "" {
 		return w
@@ -70,7 +70,7 @@ func (s *Scene) named(w *Worker) *Worker {
 // entry is the BMC as a device of hosts.d, without the account.
 func (w *Worker) entry(driver Driver) map[string]any {
 	switch {
-	case w.Service == nil && w.Protocol == IPMISim: // it has no other suite; asking for 17 first would cost the time-out of its silence
+	case w.Service == nil && w.Protocol == IPMISim: // it has no other suite; trying 17 first would cost a timeout
 		return overIPMI(driver, w.relay.Addr(), 3)
 	case w.Service == nil:
 		return overIPMI(driver, w.relay.Addr(), 0)

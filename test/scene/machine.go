@@ -10,7 +10,7 @@ import (
 	"github.com/fenced/fenced/test/rig"
 )
 
-// Machines is what the Machines of a scene's workers are.
+// Machines is the kind of the Machines of a scene's workers.
 type Machines string
 
 // The kinds of Machines. Those of the Cluster API, and the BareMetalHosts, are
@@ -24,13 +24,13 @@ const (
 // ControlPlane is the role of a control-plane host.
 const ControlPlane = "master"
 
-// Who owns the Machines, so that somebody would replace them.
+// The owners of the Machines, which would replace them.
 const (
 	machineSet   = "workers"
 	controlPlane = "control-plane"
 )
 
-// createOwners creates what the Machines belong to.
+// createOwners creates the owners of the Machines.
 func (s *Scene) createOwners(ctx context.Context) error {
 	switch s.opts.Machines {
 	case OpenShift:

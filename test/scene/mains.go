@@ -11,21 +11,22 @@ import (
 )
 
 // Outlet is one outlet of a power distribution unit: an ipmi_sim whose chassis is
-// what is plugged in there.
+// the connected load.
 type Outlet struct {
-	// Driver is what fenced reaches it by; it must be one that needs enrolment.
+	// Driver is the driver with which fenced uses it; it must be one that needs
+	// enrolment.
 	Driver Driver
-	// FeedsAnother is an outlet that feeds something else than its entry says.
+	// FeedsAnother: the outlet feeds something else than its entry says.
 	FeedsAnother bool
 }
 
 const (
 	mainsPoll = 20 * time.Millisecond
-	// bmcBoot is how long a BMC takes until it answers after its mains returned.
+	// bmcBoot is how long a BMC takes to answer after its mains returned.
 	bmcBoot = 2 * time.Second
 )
 
-// mains is what feeds a worker: its outlets, or for want of them something that
+// mains is what feeds a worker: its outlets, or without outlets a supply that
 // never fails.
 type mains struct {
 	outlets, feeding []*ipmisim.DebianBMC
@@ -35,7 +36,7 @@ type mains struct {
 	cut, dead bool // the mains, and the BMC whatever its mains
 }
 
-// wire plugs a worker in.
+// wire connects a worker to its outlets.
 func (s *Scene) wire(life context.Context, w *Worker) error {
 	for i, o := range w.Outlets {
 		b, err := ipmisim.StartDebian(life, ipmisim.Options{User: User, Password: Password})
@@ -60,13 +61,13 @@ func (m *mains) stop() {
 	}
 }
 
-// fed says whether some outlet has power: one is enough for the whole host.
+// fed reports whether an outlet has power: one is enough for the whole host.
 func (m *mains) fed() bool {
 	return len(m.feeding) == 0 || slices.ContainsFunc(m.feeding, (*ipmisim.DebianBMC).Power)
 }
 
-// followMains does to host and BMC what the loss and the return of mains do, until
-// life ends.
+// followMains switches host and BMC when the mains fail and return, until life
+// ends.
 func (w *Worker) followMains(life context.Context) {
 	for fed := true; wait(life, mainsPoll); {
 		if w.mains.fed() == fed {
@@ -94,14 +95,14 @@ func wait(life context.Context, d time.Duration) bool {
 	}
 }
 
-// KillBMC makes the BMC answer nobody any more, whatever happens to its mains; the
-// host goes on.
+// KillBMC makes the BMC stop answering, whatever happens to its mains. The host
+// continues to run.
 func (w *Worker) KillBMC() { w.mute(func(m *mains) { m.dead = true }) }
 
 // ReviveBMC ends KillBMC.
 func (w *Worker) ReviveBMC() { w.mute(func(m *mains) { m.dead = false }) }
 
-// mute changes what a BMC lacks, and silences it accordingly.
+// mute changes the state of a BMC's mains, and silences the BMC accordingly.
 func (w *Worker) mute(change func(*mains)) {
 	w.mains.mu.Lock()
 	defer w.mains.mu.Unlock()
@@ -109,14 +110,13 @@ func (w *Worker) mute(change func(*mains)) {
 	w.silence(w.mains.cut || w.mains.dead)
 }
 
-// Outlet is the outlet with this number, from 0.
+// Outlet returns the outlet with this number, from 0.
 func (w *Worker) Outlet(i int) *ipmisim.DebianBMC { return w.mains.outlets[i] }
 
-// On says whether the host runs, whatever anybody says of it: it is switched on
-// and has mains.
+// On reports whether the host runs: it is switched on and has mains power.
 func (w *Worker) On() bool { return w.BMC.Power() && w.mains.fed() }
 
-// power is On in the form a simulated kubelet asks.
+// power is On in the form that a simulated kubelet needs.
 func (w *Worker) power(ctx context.Context) (bool, error) {
 	on, err := w.BMC.Source(ctx)
 	return on && w.mains.fed(), err

@@ -11,36 +11,36 @@ import (
 	"github.com/fenced/fenced/test/redfishsim"
 )
 
-// Protocol is how a worker's BMC speaks.
+// Protocol is the protocol of a worker's BMC.
 type Protocol string
 
-// The protocols, and who speaks them.
+// The protocols, and their simulators.
 const (
 	IPMI    Protocol = "ipmi"     // go-ipmi's BMC server, in this process
 	IPMISim Protocol = "ipmi_sim" // Debian's ipmi_sim, as a process
 	Redfish Protocol = "redfish"  // over TLS, in this process
 )
 
-// The one account of every BMC, and what fenced is told where a worker says so.
+// The account of every BMC, and the wrong password that a worker may use.
 const (
 	User          = "fence"
 	Password      = "the-right-one"
 	WrongPassword = "the-wrong-one"
 )
 
-// metal is a worker's BMC and how fenced reaches it.
+// metal is a worker's BMC and its settings in fenced.
 type metal struct {
 	BMC ipmisim.BMC // nil for a worker without one
-	// Service is the BMC when it speaks Redfish.
+	// Service is the BMC if its protocol is Redfish.
 	Service *redfishsim.Server
 
 	relay *ipmisim.Relay
 	mains mains
-	asked atomic.Int64 // when the first datagram of a client came; Unix nanoseconds
+	asked atomic.Int64 // time of a client's first datagram, in Unix nanoseconds
 }
 
-// startBMC starts the simulator; its UUID is what it says of the host, and sessions
-// how many one in this process has, if not 0.
+// startBMC starts the simulator. uuid is what it reports of the host, sessions
+// how many sessions a simulator in this process has, if not 0.
 func (m *metal) startBMC(life context.Context, p Protocol, uuid string, sessions int) (err error) {
 	o := ipmisim.Options{User: User, Password: Password, UUID: uuid, Sessions: sessions}
 	switch p {
@@ -82,7 +82,7 @@ func (m *metal) stopBMC() {
 	m.mains.stop()
 }
 
-// Address is what fenced is told.
+// Address is the address for fenced.
 func (m *metal) Address() string {
 	if m.Service != nil {
 		return m.Service.BMCAddress()
@@ -90,7 +90,7 @@ func (m *metal) Address() string {
 	return "ipmi://" + m.relay.Addr()
 }
 
-// silence makes the BMC take questions and answer none, or answer again.
+// silence makes the BMC accept requests without answering, or answer again.
 func (m *metal) silence(mute bool) {
 	if m.Service != nil {
 		m.Service.Faults(func(f *redfishsim.Faults) { f.Hang = mute })
@@ -101,13 +101,13 @@ func (m *metal) silence(mute bool) {
 	}
 }
 
-// Silence makes an IPMI BMC answer nobody any more, as one whose network cable is
-// pulled.
+// Silence makes an IPMI BMC stop answering, as if its network cable were
+// disconnected.
 func (m *metal) Silence() {
 	m.relay.Filter(func(ipmisim.Datagram) []ipmisim.Datagram { return nil })
 }
 
-// FirstAsked is when fenced first said something to the BMC; zero if never.
+// FirstAsked is when fenced first sent something to the BMC; zero if never.
 func (m *metal) FirstAsked() time.Time {
 	if m.Service != nil {
 		if r := m.Service.Requests(); len(r) > 0 {

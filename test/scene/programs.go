@@ -18,7 +18,7 @@ type Programs struct {
 	Failpoints string
 }
 
-// Build builds fenced and fencectl into dir as they ship, static, and with
+// Build builds fenced and fencectl into dir as released, static, and with
 // failpoints also the fenced that kills itself at them.
 func Build(ctx context.Context, dir string, failpoints bool) (Programs, error) {
 	p := Programs{Fenced: filepath.Join(dir, "fenced"), Fencectl: filepath.Join(dir, "fencectl")}

@@ -19,31 +19,32 @@ const MetalPool = "metal"
 // poolLabel is on every Machine and on its Node, for the selectors of checks.
 const poolLabel = "scene/pool"
 
-// Options say what stands on stage.
+// Options describe the environment.
 type Options struct {
 	Workers []Spec
-	// Machines says what the workers' Machines are; OpenShift's if empty.
+	// Machines is the kind of the workers' Machines; OpenShift's if empty.
 	Machines Machines
 	// CRDs are the sets that the Machines and the checks need; rig's own choice
 	// if nil.
 	CRDs []rig.CRDs
-	// Apart puts the Nodes on an API server of their own, without any CRDs.
+	// Apart puts the Nodes on a separate API server, without any CRDs.
 	Apart bool
-	// Checks are OpenShift's MachineHealthChecks; none is Metal("2s") where the
+	// Checks are OpenShift's MachineHealthChecks; the default is Metal("2s") if the
 	// Machines are OpenShift's.
 	Checks []rig.Check
-	// ClusterChecks are the MachineHealthChecks of the Cluster API; they are of
-	// the Cluster ClusterName.
+	// ClusterChecks are the MachineHealthChecks of the Cluster API, in the Cluster
+	// ClusterName.
 	ClusterChecks []rig.CAPICheck
 	// NodeChecks are NodeHealthChecks.
 	NodeChecks []rig.NodeCheck
 	// Policies are the files of policies.d, by name.
 	Policies map[string]string
-	// Set are keys of fenced.yaml, KEY=VALUE, over the ones a scene has.
+	// Set are keys of fenced.yaml, KEY=VALUE, in addition to those of a scene.
 	Set []string
 	// Programs were built by Build.
 	Programs Programs
-	// GracePeriod is the controller manager's, before it calls a Node Unknown.
+	// GracePeriod is the time without a heartbeat after which the controller
+	// manager sets a Node to Unknown.
 	GracePeriod time.Duration
 	// BootDelay is the time from power to a running kubelet; 1 s if zero.
 	BootDelay time.Duration
@@ -51,12 +52,12 @@ type Options struct {
 	LeaseEvery time.Duration
 	// BMCSessions is how many sessions an IPMI BMC has; 4 if zero.
 	BMCSessions int
-	// Progress is told of a first build; io.Discard if nil.
+	// Progress receives the progress of a first build; io.Discard if nil.
 	Progress io.Writer
 }
 
-// Metal is the check of all bare-metal workers: Ready Unknown or False for as
-// long as timeout asks for a power cycle.
+// Metal is the check of all bare-metal workers: it asks for a power cycle when
+// Ready is Unknown or False for as long as timeout.
 func Metal(timeout string) rig.Check {
 	return rig.Check{
 		Name: "workers", Strategy: rig.BareMetalStrategy, Match: Pool(MetalPool), Conditions: rig.NotReadyFor(timeout),
@@ -66,18 +67,18 @@ func Metal(timeout string) rig.Check {
 // Pool is the selector of the Machines, and of the Nodes, of one pool.
 func Pool(name string) map[string]string { return map[string]string{poolLabel: name} }
 
-// Scene is a control plane with workers, and the place where a fenced runs.
+// Scene is a control plane with workers, on which a fenced can run.
 type Scene struct {
 	// Cluster is the workload API, with the Nodes.
 	Cluster *rig.ControlPlane
-	// Management is the API with Machines, checks and hosts: Cluster, unless they
-	// are Apart.
+	// Management is the API with Machines, checks and hosts. It is Cluster, unless
+	// Options.Apart is set.
 	Management *rig.ControlPlane
 	Workers    []*Worker
 
 	opts Options
 	dir  string
-	keep bool // what is in dir
+	keep bool // whether to keep the content of dir
 	stop context.CancelFunc
 	wg   sync.WaitGroup // kubelets
 
@@ -86,8 +87,8 @@ type Scene struct {
 }
 
 // New starts the control plane and the workers, waits until each Node is Ready,
-// dresses it, and creates the Machines, hosts and checks. No fenced runs yet.
-// On error everything is stopped again, and the logs are kept.
+// adds its labels and taints, and creates the Machines, hosts and checks. No
+// fenced runs yet. After an error everything is stopped, and the logs are kept.
 func New(ctx context.Context, o Options) (*Scene, error) {
 	if len(o.Checks) == 0 && o.Machines == OpenShift {
 		o.Checks = []rig.Check{Metal("2s")}
@@ -142,7 +143,7 @@ func (s *Scene) startAPIs(ctx context.Context) error {
 	wanted := []rig.Options{{CRDs: s.opts.CRDs}}
 	if s.opts.Apart {
 		wanted = append(wanted, rig.Options{CRDs: []rig.CRDs{}})
-		wanted[0].NoManager = true // it has no Nodes that somebody would have to judge
+		wanted[0].NoManager = true // it has no Nodes to manage
 	}
 	for i := range wanted {
 		wanted[i].GracePeriod, wanted[i].Progress, wanted[i].Dir = s.opts.GracePeriod, s.opts.Progress, s.dir
@@ -162,11 +163,11 @@ func (s *Scene) Worker(name string) *Worker {
 			return w
 		}
 	}
-	panic("scene: no worker is called " + name) // a slip in the play
+	panic("scene: no worker is called " + name) // an error in the test
 }
 
-// KeepLogs lets Stop leave the logs, configuration and state of the scene, and says where
-// they are.
+// KeepLogs makes Stop keep the logs, configuration and state of the scene, and
+// returns their directory.
 func (s *Scene) KeepLogs() string {
 	s.keep = true
 	for _, c := range s.planes() {
@@ -175,8 +176,8 @@ func (s *Scene) KeepLogs() string {
 	return s.dir
 }
 
-// Stop ends the daemons, the workers and the control plane, and removes what
-// they wrote, unless it is to be kept. It may be called twice.
+// Stop ends the daemons, the workers and the control plane, and removes what they
+// wrote, unless KeepLogs was called. It may be called twice.
 func (s *Scene) Stop() {
 	s.mu.Lock()
 	running := s.daemons
@@ -193,11 +194,11 @@ func (s *Scene) Stop() {
 		c.Stop()
 	}
 	if !s.keep {
-		_ = os.RemoveAll(s.dir) // left-overs in the temporary directory harm nobody
+		_ = os.RemoveAll(s.dir) // errors are harmless in the temporary directory
 	}
 }
 
-// Died is the error of a part that ended without being asked to, or nil.
+// Died returns the error of a part that ended unexpectedly, or nil.
 func (s *Scene) Died() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -217,7 +218,7 @@ func (s *Scene) Died() error {
 	return errors.Join(errs...)
 }
 
-// planes are the control planes that run, each once.
+// planes returns the control planes that run, each once.
 func (s *Scene) planes() []*rig.ControlPlane {
 	switch {
 	case s.Cluster == nil:

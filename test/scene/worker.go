@@ -17,66 +17,66 @@ import (
 // a Node and a Machine without a BMC.
 type Spec struct {
 	Name string
-	// Protocol is that of the BMC; empty is no BMC.
+	// Protocol is the protocol of the BMC; empty means no BMC.
 	Protocol Protocol
-	// Metal3 tells fenced of the BMC by a BareMetalHost and its Secret, in place
-	// of an entry in hosts.d.
+	// Metal3 configures the BMC with a BareMetalHost and its Secret instead of an
+	// entry in hosts.d.
 	Metal3 bool
-	// Unlisted tells fenced nothing of the BMC.
+	// Unlisted: the BMC is in no configuration of fenced.
 	Unlisted bool
 	// NoSecret leaves out the Secret that the BareMetalHost names.
 	NoSecret bool
-	// WrongPassword gives fenced another password than the BMC has.
+	// WrongPassword configures another password than the BMC has.
 	WrongPassword bool
 	// OtherUUID makes the BMC that of another machine than the Node's.
 	OtherUUID bool
-	// At gives fenced the address of this other worker's BMC in place of its own.
+	// At configures the address of this other worker's BMC.
 	At string
-	// Driver is what fenced reaches the BMC by; empty is its own one.
+	// Driver is the driver for the BMC; empty means the native one.
 	Driver Driver
 	// Outlets are the outlets that feed the host: its second power level.
 	Outlets []Outlet
-	// AlwaysOn starts the host whenever its mains return; else it stays off then.
+	// AlwaysOn starts the host when its mains return; otherwise it stays off.
 	AlwaysOn bool
 	// Pool is the label of the Machine; MetalPool if empty.
 	Pool string
 	// Orphan has no controller that would replace its Machine.
 	Orphan bool
-	// SeldomRenews is a host that is switched off while it is well: its kubelet renews the
-	// Lease once in an hour, so that a busy API server has no renewal left to do when the
-	// host reads Off.
+	// SeldomRenews is for a host that is switched off while it is healthy: its
+	// kubelet renews the Lease once per hour, so that no renewal is pending on a
+	// busy API server when the host reads Off.
 	SeldomRenews bool
-	// Role is that of the Machine; "worker" if empty. A Node of role ControlPlane
-	// says so itself, too.
+	// Role is the role of the Machine; "worker" if empty. A Node of role
+	// ControlPlane also has the role label.
 	Role string
 	// Etcd gives a control-plane host an etcd member.
 	Etcd bool
-	// Stranger is a Node that no Machine claims.
+	// Stranger: no Machine names the Node.
 	Stranger bool
-	// NoNode is a host whose Node is on a cluster that is not on stage.
+	// NoNode: the Node of the host is in a cluster outside of the scene.
 	NoNode bool
 }
 
-// Worker is a simulated host with its BMC, its Node and its Machine, which all
+// Worker is a simulated host with its BMC, its Node and its Machine, all of which
 // have its name.
 type Worker struct {
 	Spec
 	metal
-	UUID    string // what the Node says of itself
+	UUID    string // the UUID in the Node
 	Kubelet *rig.Kubelet
-	// Registered is the Node as it stood when it was dressed.
+	// Registered is the Node after its labels and taints were added.
 	Registered *corev1.Node
 }
 
-// What dress puts on every Node, besides a cordon, after its registration: no
-// kubelet would bring it back.
+// What dress adds to every Node after its registration, in addition to a cordon.
+// No kubelet would restore it.
 const (
 	WornLabel      = "scene/rack"
 	WornAnnotation = "scene/owner"
 	WornTaint      = "scene/dedicated"
 )
 
-// start powers a worker up.
+// start starts a worker.
 func (s *Scene) start(life context.Context, spec Spec, number int) (*Worker, error) {
 	if spec.Pool == "" {
 		spec.Pool = MetalPool
@@ -121,7 +121,7 @@ func (s *Scene) start(life context.Context, spec Spec, number int) (*Worker, err
 	return w, nil
 }
 
-// enrol waits for the Node, dresses it and creates the objects about it.
+// enrol waits for the Node, dresses it and creates its objects.
 func (s *Scene) enrol(ctx context.Context, w *Worker) error {
 	if !w.NoNode {
 		if _, err := s.Cluster.WaitNode(ctx, w.Name, IsReady); err != nil {
@@ -142,7 +142,7 @@ func (s *Scene) enrol(ctx context.Context, w *Worker) error {
 	return s.createMachine(ctx, w)
 }
 
-// told is the password that fenced gets.
+// told is the password in fenced's configuration.
 func (w *Worker) told() string {
 	if w.WrongPassword {
 		return WrongPassword
@@ -174,7 +174,7 @@ func (s *Scene) dress(ctx context.Context, w *Worker) error {
 	return nil
 }
 
-// Undressed is what a Node lacks of what its predecessor wore; empty is nothing.
+// Undressed returns what a Node lacks of what its predecessor had.
 func (w *Worker) Undressed(n *corev1.Node) []string {
 	var lacks []string
 	if n.Labels[WornLabel] != w.Name {
@@ -195,5 +195,5 @@ func (w *Worker) Undressed(n *corev1.Node) []string {
 	return append(lacks, "taint "+WornTaint)
 }
 
-// IsReady says whether a Node is there and Ready.
+// IsReady reports whether a Node exists and is Ready.
 func IsReady(n *corev1.Node) bool { return rig.ReadyStatus(n) == corev1.ConditionTrue }

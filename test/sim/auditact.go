@@ -11,10 +11,10 @@ import (
 	"github.com/fenced/fenced/test/fake"
 )
 
-// freshFor is how old a look may be that justifies a first command. // I4
+// freshFor is the maximum age of a Look that justifies a first command. // I4
 const freshFor = 2 * time.Second
 
-// auditCommand looks at a command as it is given to a device. w.mu is held.
+// auditCommand checks a command when it is sent to a device. w.mu is held.
 func (w *World) auditCommand(l *link, c bmc.Command) {
 	now := time.Now()
 	w.outcome.Actions[c.String()]++
@@ -38,16 +38,16 @@ func (w *World) auditCommand(l *link, c bmc.Command) {
 		w.auditOn(l.inc, h, r)
 		return
 	}
-	w.auditHurt(l.inc, r, want)
+	w.auditDestructive(l.inc, r, want)
 	if who := l.inc.log(l.h, nil).last.Identity.UUID; l.outlet == nil && who != h.UUID {
 		w.violate("I8", h.Name, "%s switches off what calls itself %q", l.inc, who)
 	}
-	w.auditTwin(l.inc, h, r, now)
+	w.auditDuplicate(l.inc, h, r, now)
 	w.auditFirst(l.inc, h, r, now)
 }
 
-// auditIntent wants the command in the durable record, and its giver to be the
-// owner. // I19
+// auditIntent checks that the command is in the durable record, and that its
+// sender owns the cluster. // I19
 func (w *World) auditIntent(c *incarnation, r remediate.Run, a remediate.Action) {
 	node := r.Target.Node
 	switch {
@@ -60,8 +60,8 @@ func (w *World) auditIntent(c *incarnation, r remediate.Run, a remediate.Action)
 	}
 }
 
-// auditHurt looks at what takes something away. w.mu is held.
-func (w *World) auditHurt(c *incarnation, r remediate.Run, a remediate.Action) {
+// auditDestructive checks destructive actions. w.mu is held.
+func (w *World) auditDestructive(c *incarnation, r remediate.Run, a remediate.Action) {
 	node := r.Target.Node
 	h := w.hostOf(node)
 	now := time.Now()
@@ -85,15 +85,15 @@ func (w *World) auditHurt(c *incarnation, r remediate.Run, a remediate.Action) {
 	}
 }
 
-// auditTwin wants no host switched off that is there twice. In a later attempt it counts
-// where the host came back. w.mu is held.
-func (w *World) auditTwin(c *incarnation, h *host, r remediate.Run, now time.Time) {
-	if why, since := c.twin(h, r.Target.SystemUUID); r.Attempt == 1 && why != "" && now.Sub(since) > seenWithin {
+// auditDuplicate checks that no duplicate host is switched off. In a later
+// attempt a host counts if it came back. w.mu is held.
+func (w *World) auditDuplicate(c *incarnation, h *host, r remediate.Run, now time.Time) {
+	if why, since := c.duplicateReason(h, r.Target.SystemUUID); r.Attempt == 1 && why != "" && now.Sub(since) > seenWithin {
 		w.violate("I9", h.Name, "%s switches it off although %s, as was told %s ago (the run: %s ago)", c, why, now.Sub(since), now.Sub(r.Started))
 	}
 }
 
-// auditFirst looks at the first command of a run to its host. w.mu is held.
+// auditFirst checks the first command of a run to its host. w.mu is held.
 func (w *World) auditFirst(c *incarnation, h *host, r remediate.Run, now time.Time) {
 	for _, each := range w.ledger.cycles[h.Name] {
 		if each.run == r.ID {
@@ -102,7 +102,7 @@ func (w *World) auditFirst(c *incarnation, h *host, r remediate.Run, now time.Ti
 	}
 	last := w.ledger.looks[lookKey{c, h.Name}]
 	seen := last.fresh.Observation
-	off := !h.On && c.log(h, nil).last.State == bmc.Off // then the command takes nothing away, and the isolation looks again
+	off := !h.On && c.log(h, nil).last.State == bmc.Off // then the command is not destructive, and the isolation is checked again
 	switch age := r.Intent.At.Sub(last.began); {
 	case !off && (age > freshFor || seen.API != remediate.APIReachable):
 		w.violate("I4", h.Name, "%s begins on a look that is %s old", c, age)
@@ -129,12 +129,12 @@ func (w *World) auditFirst(c *incarnation, h *host, r remediate.Run, now time.Ti
 	w.ledger.cycles[h.Name] = append(all, cycle{r.ID, now})
 }
 
-// auditOn looks at what may bring a host back. w.mu is held.
+// auditOn checks commands that may bring a host back. w.mu is held.
 func (w *World) auditOn(c *incarnation, h *host, r remediate.Run) {
 	if r.Isolated.IsZero() || r.Abandon != "" {
 		return
 	}
-	at, known := w.ledger.isolated[r.ID] // what the record says begins anew with a wrong clock
+	at, known := w.ledger.isolated[r.ID] // the record's time is wrong if the clock was wrong
 	if !known {
 		at = r.Isolated
 	}
@@ -145,10 +145,10 @@ func (w *World) auditOn(c *incarnation, h *host, r remediate.Run) {
 	if seen := w.ledger.looks[lookKey{c, h.Name}].fresh.Observation; !w.ledger.on[k] && c.moved(h, r, seen.Lease) {
 		w.violate("I5", h.Name, "%s switches on although the Lease moved while the host was believed off", c)
 	}
-	w.ledger.on[k] = true // from here on the Lease may move
+	w.ledger.on[k] = true // from now on the Lease may be renewed
 }
 
-// auditAction looks at a write to the cluster as it is asked for. w.mu is held.
+// auditAction checks a write to the cluster when it is requested. w.mu is held.
 func (w *World) auditAction(c *incarnation, r remediate.Run, a remediate.Action, b remediate.Backup) {
 	node, now := r.Target.Node, time.Now()
 	h := w.hostOf(node)
@@ -161,22 +161,22 @@ func (w *World) auditAction(c *incarnation, r remediate.Run, a remediate.Action,
 		if c.hostMoved(r, now) {
 			w.violate("I10", node, "%s holds a BareMetalHost that leads elsewhere than when run %s began", c, r.ID)
 		}
-		w.auditHurt(c, r, a)
-		w.auditTwin(c, h, r, now)
+		w.auditDestructive(c, r, a)
+		w.auditDuplicate(c, h, r, now)
 		w.auditFirst(c, h, r, now)
 	case remediate.IsolateNode:
-		w.auditHurt(c, r, a)
+		w.auditDestructive(c, r, a)
 		w.auditIsolate(c, h, r, b, now)
 	case remediate.DeleteTargetMachine:
-		w.auditHurt(c, r, a)
+		w.auditDestructive(c, r, a)
 		if r.ControlPlane || h.ControlPlane || !w.plan.Reprovision || r.Attempt < r.Limits.MaxAttempts && r.Reason != "PowerOnFailed" {
 			w.violate("I14", node, "%s deletes the Machine in attempt %d (%s)", c, r.Attempt, r.Reason)
 		}
 	}
 }
 
-// auditWrite looks at what takes something away when it is carried out, however long that
-// was after it was sent. w.mu is held.
+// auditWrite checks a destructive write when it is carried out, however long
+// after it was sent. w.mu is held.
 func (w *World) auditWrite(c *incarnation, r remediate.Run, a remediate.Action, b remediate.Backup) {
 	if !a.Destructive() {
 		return
@@ -187,7 +187,7 @@ func (w *World) auditWrite(c *incarnation, r remediate.Run, a remediate.Action, 
 	}
 }
 
-// auditIsolate looks at the one write that cannot be taken back. w.mu is held.
+// auditIsolate checks the one write that cannot be undone. w.mu is held.
 func (w *World) auditIsolate(c *incarnation, h *host, r remediate.Run, b remediate.Backup, now time.Time) {
 	if r.IsolatesOnConfirmation() {
 		w.outcome.Cases["I26 isolations on a word"]++
@@ -196,10 +196,10 @@ func (w *World) auditIsolate(c *incarnation, h *host, r remediate.Run, b remedia
 				w.violate("I26", h.Name, "%s isolates on a person's word although %s reads On", c, names([]logKey{k}))
 			}
 		}
-	} else if why := c.proven(h, now); why != "" {
+	} else if why := c.notProvenReason(h, now); why != "" {
 		w.violate("I1", h.Name, "%s isolates without a proof: %s", c, why)
 	}
-	if why := c.hasty(h, now); why != "" && !r.IsolatesOnConfirmation() {
+	if why := c.leaseNotStable(h, now); why != "" && !r.IsolatesOnConfirmation() {
 		w.violate("I5", h.Name, "%s isolates %s", c, why)
 	}
 	seen := w.ledger.looks[lookKey{c, h.Name}].fresh.Observation
@@ -215,7 +215,7 @@ func (w *World) auditIsolate(c *incarnation, h *host, r remediate.Run, b remedia
 	}
 }
 
-// auditIsolated looks at the Node that is being isolated, and at its host. w.mu is
+// auditIsolated checks the Node that is being isolated, and its host. w.mu is
 // held.
 func (w *World) auditIsolated(n *fake.Node, r remediate.Run, b remediate.Backup) {
 	w.ledger.isolated[r.ID] = time.Now()

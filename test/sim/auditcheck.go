@@ -9,12 +9,12 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// stood says why a Node as it was told does not justify a run yet; "" when it does. The
-// API server's times count, whatever they are. // I17
-func (n toldNode) stood(now time.Time) string {
+// notUnhealthyReason returns why a Node, as fenced knew it, does not justify a
+// run yet; "" if it does. The API server's times count, whatever they are. // I17
+func (n toldNode) notUnhealthyReason(now time.Time) string {
 	need := map[string]time.Duration{"Unknown": unknownFor, "False": falseFor}[n.ready]
 	switch {
-	case n.gone: // a Machine without its Node is unhealthy at once
+	case n.gone: // a Machine that lost its Node is unhealthy at once
 		return ""
 	case need == 0:
 		return "it is Ready=" + n.ready
@@ -24,9 +24,9 @@ func (n toldNode) stood(now time.Time) string {
 	return fmt.Sprintf("it is Ready=%s since %s, for %s", n.ready, n.since.UTC().Format(time.RFC3339), now.Sub(n.since))
 }
 
-// asked says why the check that a run names could not ask for it, as far as a fenced
-// was told; "" when it could. w.mu is held. // I18
-func (c *incarnation) asked(r remediate.Run, now time.Time) string {
+// notRequestedReason returns why the check that a run names could not request the
+// run, as far as this fenced knew; "" if it could. w.mu is held. // I18
+func (c *incarnation) notRequestedReason(r remediate.Run, now time.Time) string {
 	switch check := c.knows.check; {
 	case strings.HasPrefix(r.CheckID, policy.NodeHealthCheckKind):
 		return "its selector is empty"
@@ -36,13 +36,13 @@ func (c *incarnation) asked(r remediate.Run, now time.Time) string {
 	return ""
 }
 
-// auditAsked looks at a run that a check begins. w.mu is held.
+// auditAsked checks a run that a check starts. w.mu is held.
 func (w *World) auditAsked(c *incarnation, r remediate.Run, now time.Time) {
 	node := r.Target.Node
-	if why := c.asked(r, now); why != "" {
+	if why := c.notRequestedReason(r, now); why != "" {
 		w.violate("I18", node, "run %s was begun by %s: %s", r.ID, r.CheckID, why)
 	}
-	if name := c.grown(now); name != "" {
+	if name := c.newPolicies(now); name != "" {
 		w.violate("I18", node, "run %s was begun %s after a start with %s, which was new", r.ID, now.Sub(w.ledger.scopes[name]), name)
 	}
 	told := c.knows.nodes[node]
@@ -55,7 +55,7 @@ func (w *World) auditAsked(c *incarnation, r remediate.Run, now time.Time) {
 		if n != last && now.Sub(last.at) > seenWithin { // it has changed since
 			continue
 		}
-		if why = n.stood(now); why == "" {
+		if why = n.notUnhealthyReason(now); why == "" {
 			w.outcome.Cases["I17 starts"]++
 			return
 		}
@@ -63,17 +63,17 @@ func (w *World) auditAsked(c *incarnation, r remediate.Run, now time.Time) {
 	w.violate("I17", node, "run %s was begun by %s: %s", r.ID, r.CheckID, why)
 }
 
-// auditStill looks at the first command of a run that a check has begun: by the look
-// that justifies it. w.mu is held.
+// auditStill checks the first command of a run that a check has started, by the
+// Look that justifies it. w.mu is held.
 func (w *World) auditStill(c *incarnation, r remediate.Run, seen looked, now time.Time) {
-	if why := c.asked(r, now.Add(-seenWithin)); why != "" {
+	if why := c.notRequestedReason(r, now.Add(-seenWithin)); why != "" {
 		w.violate("I18", r.Target.Node, "%s begins, for %s: %s", c, r.CheckID, why)
 	}
 	n := seen.fresh.Node
 	if n == nil {
 		return
 	}
-	if why := (toldNode{ready: n.Conditions[0].Status, since: n.Conditions[0].LastTransition}).stood(now); why != "" {
+	if why := (toldNode{ready: n.Conditions[0].Status, since: n.Conditions[0].LastTransition}).notUnhealthyReason(now); why != "" {
 		w.violate("I17", r.Target.Node, "%s begins, and of its Node it was answered that %s", c, why)
 	}
 }
@@ -81,7 +81,7 @@ func (w *World) auditStill(c *incarnation, r remediate.Run, seen looked, now tim
 // caseKey is something that a rule has to forbid on a host.
 type caseKey struct{ what, node string }
 
-// auditCases counts what would be done if a rule did not forbid it. w.mu is held.
+// auditCases counts what would be done if no rule forbade it. w.mu is held.
 func (w *World) auditCases(c *incarnation, now time.Time) {
 	if w.calm {
 		return
@@ -90,26 +90,27 @@ func (w *World) auditCases(c *incarnation, now time.Time) {
 		sick, why, since := w.sick(c, h, now), "", now
 		if sick {
 			uuid, _ := c.uuid(h.Name)
-			why, since = c.twin(h, uuid)
+			why, since = c.duplicateReason(h, uuid)
 		}
-		w.stands("I9 sick hosts with a twin", h, why != "" && now.Sub(since) > seenWithin)
-		w.stands("I18 sick hosts of a check that covers nothing", h, sick && c.knows.check.hollow)
-		w.stands("I18 sick hosts after the scope has grown", h, sick && c.grown(now) != "")
+		w.countCase("I9 sick hosts with a twin", h, why != "" && now.Sub(since) > seenWithin)
+		w.countCase("I18 sick hosts of a check that covers nothing", h, sick && c.knows.check.hollow)
+		w.countCase("I18 sick hosts after the scope has grown", h, sick && c.newPolicies(now) != "")
 		r, open := w.open(h.Name)
-		w.stands("I17 Nodes that are Unknown since an absurd time", h, !open && h.absurd)
-		w.stands("I10 runs whose host is said to be elsewhere", h, open && c.hostMoved(r, now))
+		w.countCase("I17 Nodes that are Unknown since an absurd time", h, !open && h.absurd)
+		w.countCase("I10 runs whose host is said to be elsewhere", h, open && c.hostMoved(r, now))
 	}
 }
 
-// sick says whether a check would want a run on a host, as far as a fenced was told.
+// sick reports whether a check would request a run on a host, as far as this
+// fenced knew.
 func (w *World) sick(c *incarnation, h *host, now time.Time) bool {
 	list := c.knows.nodes[h.Name]
 	_, open := w.open(h.Name)
-	return !open && !h.Gone && len(list) > 0 && list[len(list)-1].stood(now) == ""
+	return !open && !h.Gone && len(list) > 0 && list[len(list)-1].notUnhealthyReason(now) == ""
 }
 
-// stands counts a case when it begins.
-func (w *World) stands(what string, h *host, so bool) {
+// countCase counts a case when it starts.
+func (w *World) countCase(what string, h *host, so bool) {
 	k := caseKey{what, h.Name}
 	if so && !w.ledger.cases[k] {
 		w.outcome.Cases[what]++

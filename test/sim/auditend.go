@@ -10,10 +10,11 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// resumeWithin is how soon a fenced looks at every open run again. // L2
+// resumeWithin is how soon after its start a fenced reads the state of every open
+// run. // L2
 const resumeWithin = 10 * time.Second
 
-// audit is the round of every second. w.mu is held.
+// audit runs the checks of every second. w.mu is held.
 func (w *World) audit(now time.Time) {
 	w.outcome.Rounds++
 	for _, i := range w.instances {
@@ -40,7 +41,7 @@ func (w *World) audit(now time.Time) {
 	}
 }
 
-// finish audits how it all ended: faults are over since long.
+// finish checks the end of the story, long after the last fault.
 func (w *World) finish() {
 	why := w.explained()
 	w.mu.Lock()
@@ -55,8 +56,8 @@ func (w *World) finish() {
 	}
 }
 
-// finishHost wants a host On, its Node Ready and every label back, or an open record,
-// or a reason why nobody acts. w.mu is held.
+// finishHost requires that a host is On, its Node Ready and every label restored,
+// or an open record, or a reason why nobody acts. w.mu is held.
 func (w *World) finishHost(h *host, why string) {
 	r, open := w.open(h.Name)
 	n := w.api.Nodes[h.Name]
@@ -72,7 +73,7 @@ func (w *World) finishHost(h *host, why string) {
 		if lacks := n.Lacks(h.Host); len(lacks) > 0 {
 			w.violate("I20", h.Name, "the Node lacks %s, and no run is open", strings.Join(lacks, ", "))
 		}
-	case n != nil && time.Since(n.Since) < 5*time.Minute: // it has just gone
+	case n != nil && time.Since(n.Since) < 5*time.Minute: // it has just been deleted
 	case why == "" || strings.HasPrefix(why, string(reason.NotUnhealthy)) || strings.HasPrefix(why, string(reason.NotCovered)):
 		w.violate("L4", h.Name, "the Node is not Ready (host on: %t), nobody acts, and no gate says why (%s)", h.On, why)
 	default:
@@ -80,10 +81,10 @@ func (w *World) finishHost(h *host, why string) {
 	}
 }
 
-// explained asks, for each Node, the first gate that does not hold.
+// explained returns, for each Node, the first gate that does not pass.
 func (w *World) explained() map[string]string {
 	var c *incarnation
-	w.do(func() { c = w.someone() })
+	w.do(func() { c = w.orderTarget() })
 	why := map[string]string{}
 	if c == nil {
 		return why

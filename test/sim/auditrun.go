@@ -8,8 +8,8 @@ import (
 	"github.com/fenced/fenced/internal/state"
 )
 
-// auditRun looks at a run as it was stored. w.mu is held.
-func (w *World) auditRun(d *door, old remediate.Run, known bool, r remediate.Run) {
+// auditRun checks a run when it is stored. w.mu is held.
+func (w *World) auditRun(d *storeClient, old remediate.Run, known bool, r remediate.Run) {
 	node := r.Target.Node
 	if w.plan.Instances > 1 && !w.owners.valid(d.inc, d.epoch) { // I19
 		w.violate("I19", node, "%s stored run %s without owning the cluster", d.inc, r.ID)
@@ -22,7 +22,7 @@ func (w *World) auditRun(d *door, old remediate.Run, known bool, r remediate.Run
 	}
 	asked := old.Attempt == r.Attempt && (old.Intent.Action == remediate.SendOn || old.Intent.Action == remediate.ReleasePowerLock)
 	if asked || r.Step == remediate.AwaitNode || r.Step == remediate.RestoreNode {
-		w.ledger.on[attemptKey{r.ID, r.Attempt}] = true // it was asked to come on, or found on: the Lease may move
+		w.ledger.on[attemptKey{r.ID, r.Attempt}] = true // it was commanded on, or found on: the Lease may be renewed
 	}
 	if old.Step != r.Step {
 		w.note(node, "stored by %s: run %s %s -> %s %s %s", d.inc, r.ID, old.Step, r.Step, r.Reason, r.Note)
@@ -41,7 +41,7 @@ func (w *World) auditRun(d *door, old remediate.Run, known bool, r remediate.Run
 	}
 }
 
-// auditSign wants a sign of life to be one of a kubelet. w.mu is held.
+// auditSign checks that a sign of life is one of a kubelet. w.mu is held.
 func (w *World) auditSign(r remediate.Run) {
 	n, node := w.api.Nodes[r.Target.Node], r.Target.Node
 	if n != nil && n.BootID == "" && !strings.Contains(r.Note, "Lease") {
@@ -56,18 +56,18 @@ func reasonText(r remediate.Run) string {
 	return "/" + string(r.Reason)
 }
 
-// auditStart looks at a run that is begun. w.mu is held.
+// auditStart checks a run that is started. w.mu is held.
 func (w *World) auditStart(c *incarnation, r remediate.Run) {
 	g, node := w.plan.guards(), r.Target.Node
 	h := w.hostOf(node)
 	inFlight, zone := w.auditBeside(h, r)
 	w.outcome.Actions["starts"]++
 	now := time.Now()
-	w.auditWay(c, r, now)
+	w.auditAddress(c, r, now)
 	if at := w.stopped(c, node, now); !at.IsZero() && now.Sub(at) > time.Second {
 		w.violate("I23", node, "run %s was begun %s after the pause or hold", r.ID, now.Sub(at))
 	}
-	if r.Manual != nil { // a person answers for the rates
+	if r.Manual != nil { // a person is responsible for the rates
 		return
 	}
 	w.auditAsked(c, r, now)
@@ -76,7 +76,7 @@ func (w *World) auditStart(c *incarnation, r remediate.Run) {
 	}
 	lately := 0
 	for _, o := range w.ledger.runs {
-		if o.Manual == nil && now.Sub(w.ledger.begun[o.ID]) < time.Hour && (o.Step != remediate.Aborted || o.Intervened) { // else it touched nothing
+		if o.Manual == nil && now.Sub(w.ledger.begun[o.ID]) < time.Hour && (o.Step != remediate.Aborted || o.Intervened) { // otherwise it did nothing to the host
 			lately++
 		}
 	}
@@ -95,8 +95,8 @@ func (w *World) auditStart(c *incarnation, r remediate.Run) {
 	}
 }
 
-// auditBeside looks at the other runs that are open, and counts those in flight, and
-// those of them in the zone. w.mu is held.
+// auditBeside checks the other open runs, and counts those in flight, and those
+// of them in the zone. w.mu is held.
 func (w *World) auditBeside(h *host, r remediate.Run) (inFlight, zone int) {
 	node := r.Target.Node
 	for _, o := range w.ledger.runs {
@@ -113,7 +113,7 @@ func (w *World) auditBeside(h *host, r remediate.Run) (inFlight, zone int) {
 			continue
 		}
 		inFlight++
-		if o.Step == remediate.AwaitNode { // its host is on: the zone has its slot back
+		if o.Step == remediate.AwaitNode { // its host is on: it no longer uses a slot of the zone
 			continue
 		}
 		if p := w.hostOf(o.Target.Node); h != nil && p != nil && h.Zone != "" && p.Zone == h.Zone {
@@ -123,7 +123,7 @@ func (w *World) auditBeside(h *host, r remediate.Run) (inFlight, zone int) {
 	return inFlight, zone
 }
 
-// auditEnd looks at a run that has just ended. w.mu is held.
+// auditEnd checks a run that has just ended. w.mu is held.
 func (w *World) auditEnd(r remediate.Run) {
 	node := r.Target.Node
 	h, n := w.hostOf(node), w.api.Nodes[node]
@@ -132,10 +132,10 @@ func (w *World) auditEnd(r remediate.Run) {
 	}
 	before, isolated := w.ledger.boots[r.ID]
 	same := h.Boots <= before.boots
-	if before.on { // it may have booted just before, and nobody could tell
+	if before.on { // it may have booted just before, which nobody could know
 		same = h.BootID() == before.boot
 	}
-	if isolated && same && !w.ledger.held[r.ID] { // I6; a human may vouch for it
+	if isolated && same && !w.ledger.held[r.ID] { // I6; a person may have confirmed it
 		w.violate("I6", node, "run %s is Done and its host has not booted since", r.ID)
 	}
 	saved, err := state.Backups(w.ctx, w.store, r.ID)
@@ -146,7 +146,7 @@ func (w *World) auditEnd(r remediate.Run) {
 	switch {
 	case err != nil || isolated && len(saved) == 0:
 		w.violate("I21", node, "run %s is Done and its backup is gone: %v", r.ID, err)
-	case n == nil: // it went a moment ago
+	case n == nil: // it was deleted a moment ago
 	case n.UID == r.NewNodeUID && len(n.Missing(raw)) > 0:
 		w.violate("I21", node, "run %s is Done and the Node lacks %v", r.ID, n.Missing(raw))
 	case n.SystemUUID != r.Target.SystemUUID && r.Target.SystemUUID != "":

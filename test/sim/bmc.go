@@ -11,11 +11,11 @@ import (
 	"github.com/fenced/fenced/test/fake"
 )
 
-// bmcFaults are the common ones; that of a liar is rare.
+// bmcFaults are the common faults; a false Off is rare.
 var bmcFaults = []fake.Fault{fake.Hangs, fake.Hangs, fake.Refuses, fake.BarsAccount, fake.Deaf, fake.Deaf, fake.Late, fake.Late, fake.Stale, fake.Stale,
 	fake.Restarts, fake.Restarts, fake.Stranger, fake.Slow, fake.Slow, fake.Busy}
 
-// troubleBMC spoils the BMC, at random.
+// troubleBMC makes the BMC fail, at random.
 func (h *host) troubleBMC(now time.Time) {
 	w, b := h.w, &h.BMC
 	if b.Fault != fake.NoFault && now.After(h.until) {
@@ -70,7 +70,7 @@ func (l *link) Read(ctx context.Context) (bmc.Reading, error) {
 	}
 	r.At = time.Now()
 	w.do(func() {
-		l.inc.power(l).read(began, r, honest) // as it was told, whatever a defect makes of it
+		l.inc.power(l).read(began, r, honest) // as it was received, before a Defect changes it
 		w.defect.reading(&r, l.h)
 	})
 	return r, nil
@@ -111,7 +111,7 @@ func (l *link) name() string {
 	return "outlet"
 }
 
-// arrive brings a request to the device, over a session.
+// arrive delivers a request to the device, over a session.
 func (l *link) arrive(ctx context.Context, op string) error {
 	w := l.h.w
 	if err := l.inc.call(ctx, op); err != nil {
@@ -145,7 +145,7 @@ func (l *link) arrive(ctx context.Context, op string) error {
 	return nil
 }
 
-// back brings the answer, or loses it.
+// back delivers the answer, or loses it.
 func (l *link) back(ctx context.Context, op string, sent bmc.Sent) error {
 	var m fake.Fault
 	var lost bool
@@ -168,7 +168,7 @@ func (l *link) back(ctx context.Context, op string, sent bmc.Sent) error {
 	return nil
 }
 
-// allowed says whether the device takes the account.
+// allowed reports whether the device accepts the account.
 func (l *link) allowed() bool {
 	return l.outlet != nil || l.account.Reveal() == l.h.password().Reveal()
 }
@@ -180,7 +180,7 @@ func (l *link) latency(m fake.Fault) time.Duration {
 	return between(l.rng, 5*time.Millisecond, 60*time.Millisecond)
 }
 
-// obey does what the device makes of a command.
+// obey carries out a command as the device would.
 func (l *link) obey(c bmc.Command) {
 	if l.outlet != nil {
 		l.outlet.Obey(c, time.Now())
@@ -205,7 +205,7 @@ func (h *host) index() int {
 	return len(h.w.hosts)
 }
 
-// ownAddress is the address of the machine that a fenced runs on, if any.
+// ownAddress is the address of the machine on which this fenced runs, if any.
 func (h *host) ownAddress() netip.Addr {
 	return netip.MustParseAddr(fmt.Sprintf("203.0.113.%d", h.index()+1))
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/fenced/fenced/test/fake"
 )
 
-// How long a Node must be so, by every check of the world.
+// The timeouts of every check of the world.
 const (
 	unknownFor = time.Minute
 	falseFor   = 3 * time.Minute
 )
 
-// sickness is the conditions of all checks.
+// sickness returns the conditions of all checks.
 func sickness(timeout string) []any {
 	return []any{
 		map[string]any{"type": "Ready", "status": "Unknown", timeout: unknownFor.String()},
@@ -23,7 +23,7 @@ func sickness(timeout string) []any {
 	}
 }
 
-// newCheck is the one check of the cluster, read as the daemon reads it.
+// newCheck returns the one check of the cluster, decoded as the daemon does.
 func newCheck(selector map[string]any) *policy.Check {
 	c := manifest.MachineHealthCheck(map[string]any{
 		"apiVersion": policy.OpenShiftMachineAPI, "kind": policy.MachineHealthCheckKind,
@@ -46,23 +46,24 @@ func newEmpty() *policy.Check {
 	return &c
 }
 
-// addCheck makes the check: what is not Ready for a minute is power-cycled. Beside it is
-// one that selects nothing.
+// addCheck creates the check: what is not Ready for a minute is power-cycled. It
+// also creates a check that selects nothing.
 func (w *World) addCheck() {
 	w.check = newCheck(map[string]any{})
 	w.api.ShowCheck(w.check)
 	w.api.ShowCheck(newEmpty())
 }
 
-// policyFiles is how often policies.d grows in a story, at most.
+// policyFiles is the maximum number of policies that are added to policies.d.
 const policyFiles = 3
 
-// grow adds a policy to policies.d, at random, because a host hangs. w.mu is held.
-func (w *World) grow() {
+// mayAddPolicy adds a policy to policies.d, at random, because a host hangs. w.mu
+// is held.
+func (w *World) mayAddPolicy() {
 	if len(w.files) >= policyFiles || w.pen.Float64() >= w.plan.Policies/3600 {
 		return
 	}
-	h, _ := w.two()
+	h, _ := w.pickHosts()
 	if h.On && !h.Gone {
 		h.Hang(time.Time{})
 		w.fault("kernel-hang", h.Name, "and a policy is to be made for it")
@@ -70,7 +71,8 @@ func (w *World) grow() {
 	w.after(between(w.pen, 20*time.Second, 2*time.Minute), func() { w.do(func() { w.addPolicy(h) }) })
 }
 
-// addPolicy adds a policy about a host, and restarts every fenced. w.mu is held. // I18
+// addPolicy adds a policy for a host, and restarts every fenced. w.mu is
+// held. // I18
 func (w *World) addPolicy(h *host) {
 	name := fmt.Sprintf("more-%d", len(w.files)+1)
 	found, err := manifest.DecodePolicies(name+".yaml", fmt.Appendf(nil, `
@@ -92,8 +94,9 @@ spec:
 	w.reconfigure()
 }
 
-// lived notes what a fenced that has just started may act on. w.mu is held.
-func (w *World) lived(c *incarnation) {
+// recordPolicies records which policies a fenced that has just started may act
+// on. w.mu is held.
+func (w *World) recordPolicies(c *incarnation) {
 	for _, name := range c.knows.files {
 		if w.ledger.scopes[name].IsZero() {
 			w.ledger.scopes[name] = c.since
@@ -101,9 +104,9 @@ func (w *World) lived(c *incarnation) {
 	}
 }
 
-// grown says what this fenced may act on that none could a quiet period ago. w.mu is
-// held. // I18
-func (c *incarnation) grown(now time.Time) string {
+// newPolicies returns the policies on which this fenced may act, but no fenced
+// could act a quiet period ago. w.mu is held. // I18
+func (c *incarnation) newPolicies(now time.Time) string {
 	w := c.i.w
 	for _, name := range c.knows.files {
 		if now.Sub(w.ledger.scopes[name]) < w.plan.guards().QuietPeriod {
@@ -113,7 +116,7 @@ func (c *incarnation) grown(now time.Time) string {
 	return ""
 }
 
-// fileChecks are those of policies.d as this life has read them. w.mu is held.
+// fileChecks are those of policies.d as this process has read them. w.mu is held.
 func (c *incarnation) fileChecks() (list []policy.Check) {
 	return append(list, c.i.w.files[:len(c.knows.files)]...)
 }

@@ -8,15 +8,17 @@ import (
 	"github.com/fenced/fenced/internal/state"
 )
 
-// The host of each fenced has a wall clock of its own, which differs from the others', and
-// is set wrong now and then. Virtual time is what its monotonic clock shows, and the engine
-// takes it for both. So what differs is what others have written: the API server's times,
-// and those in the store, which each fenced writes by its own clock.
+// The host of each fenced has its own wall clock, which differs from the others'
+// and is sometimes set wrong. Virtual time is the monotonic clock, and the engine
+// uses it for both. So only times that others wrote differ: the API server's, and
+// those in the store, which each fenced writes by its own clock.
 
-// differsMost is by how much a right clock differs from the API server's.
+// differsMost is the maximum difference between a correct clock and the API
+// server's.
 const differsMost = 2 * time.Second
 
-// apart is by how much an instance may be wrong about a time that another has written.
+// apart is the maximum error of an instance about a time that another instance
+// wrote.
 func (p Plan) apart() time.Duration {
 	if p.Clocks == 0 {
 		return 0
@@ -24,12 +26,12 @@ func (p Plan) apart() time.Duration {
 	return 2 * differsMost
 }
 
-// clock is how the wall clock of an instance's host stands. Guarded by the world's mutex.
+// clock is the wall clock of an instance's host. Guarded by the world's mutex.
 type clock struct {
-	skew    time.Duration // the API server's clock less this one, as its answers show
-	since   time.Time     // when that changed
+	skew    time.Duration // the API server's clock minus this one, as its answers show
+	since   time.Time     // time of the last change
 	differs time.Duration // skew of a right clock
-	// ours is that of the times in the store. It follows skew a little later.
+	// ours is the skew of the times in the store. It follows skew a little later.
 	ours    time.Duration
 	follows time.Time // zero: it has
 	mended  time.Time // when it is set right; zero: it is not wrong by hours
@@ -41,9 +43,10 @@ func (i *instance) setSkew(skew time.Duration, now time.Time) {
 	i.w.fault("clock-skew", "", "%s %s", i.name, skew)
 }
 
-// tickClock sets the clock wrong by hours, for a while, and then right. What a process has
-// read of the store's times does not move in its memory with the clock, as wall times do:
-// so it is wrong first, and a clock is set right while fenced is restarted. w.mu is held.
+// tickClock sets the clock wrong by hours, for a while, and then right. Times
+// from the store that a process holds in memory do not change when the clock is
+// set, unlike its wall times. So the clock is set wrong before the start, and set
+// right while fenced is restarted. w.mu is held.
 func (i *instance) tickClock(now time.Time) {
 	w, c := i.w, &i.clock
 	if !c.follows.IsZero() && now.After(c.follows) {
@@ -63,32 +66,32 @@ func (i *instance) tickClock(now time.Time) {
 	}
 }
 
-// righted is the store as it is read by a clock that is so much behind.
-type righted struct {
+// correctedStore is the store as read with a clock that is behind by that much.
+type correctedStore struct {
 	*memory
 	skew time.Duration
 }
 
 // Get implements state.Store.
-func (s righted) Get(ctx context.Context, kind state.Kind, key string) (state.Record, error) {
+func (s correctedStore) Get(ctx context.Context, kind state.Kind, key string) (state.Record, error) {
 	r, err := s.memory.Get(ctx, kind, key)
-	return ahead(r, s.skew), err
+	return shiftRecord(r, s.skew), err
 }
 
 // List implements state.Store.
-func (s righted) List(ctx context.Context, kind state.Kind) ([]state.Record, error) {
+func (s correctedStore) List(ctx context.Context, kind state.Kind) ([]state.Record, error) {
 	list, err := s.memory.List(ctx, kind)
 	for i := range list {
-		list[i] = ahead(list[i], s.skew)
+		list[i] = shiftRecord(list[i], s.skew)
 	}
 	return list, err
 }
 
-// written are the times of a record.
+// written matches the times in a record.
 var written = regexp.MustCompile(`"(1999|2000)-[0-9]{2}-[0-9]{2}T[0-9:.]+(Z|[+-][0-9:]+)"`)
 
-// ahead is a record whose times are so much later.
-func ahead(r state.Record, by time.Duration) state.Record {
+// shiftRecord returns a record with times that are later by that much.
+func shiftRecord(r state.Record, by time.Duration) state.Record {
 	if by == 0 {
 		return r
 	}

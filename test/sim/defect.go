@@ -9,8 +9,8 @@ import (
 	"github.com/fenced/fenced/internal/run"
 )
 
-// Defect is a rule that is broken on purpose, to see that the audits notice it. The
-// zero value is none.
+// Defect is a rule that is broken on purpose, to test that the audits notice it.
+// The zero value breaks none.
 type Defect struct {
 	IgnoresPreconditions bool // Nodes are deleted by name
 	RestoresNothing      bool
@@ -19,18 +19,18 @@ type Defect struct {
 	LosesBackups         bool
 	ForgetsStops         bool // pauses and holds
 	ForgetsRuns          bool // a fenced that starts finds none
-	StoresNoRuns         bool // the store says that it has, and has not
-	FollowsEntries       bool // a command goes to where an entry of hosts.d leads then
-	TellsPasswords       bool // errors of devices do
-	PeopleLie            bool // all they say is that hosts are off
-	CarriesOutLate       bool // the API server does what its client has given up
-	// LateViews are older than they say, by so much.
+	StoresNoRuns         bool // the store reports success, but stores nothing
+	FollowsEntries       bool // a command goes to the current address in hosts.d
+	TellsPasswords       bool // errors of devices contain passwords
+	PeopleLie            bool // they only confirm that hosts are off
+	CarriesOutLate       bool // the API server carries out requests that its client has cancelled
+	// LateViews is how much older views are than they claim.
 	LateViews time.Duration
-	// Reading spoils what a BMC answers.
+	// Reading changes what a BMC answers.
 	Reading func(r *bmc.Reading, uuid string)
-	// Look spoils what the API server answers.
+	// Look changes what the API server answers.
 	Look func(f *run.Fresh, r remediate.Run)
-	// Options spoils what the engine is built from.
+	// Options changes the options of the engine.
 	Options func(*engine.Options)
 }
 

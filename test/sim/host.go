@@ -9,25 +9,24 @@ import (
 	"github.com/fenced/fenced/test/fake"
 )
 
-// host is one machine of the model, and what a story makes of it. Guarded by the world's
-// mutex.
+// host is one machine of the model with its story. Guarded by the world's mutex.
 type host struct {
 	*fake.Host
 	w         *World
 	protected bool
-	own       bool      // what fenced-0 knows as its own host
-	listed    bool      // it has an entry in hosts.d; else only a BareMetalHost knows the way
-	pinned    bool      // a person has enrolled its devices
-	leads     way       // where that entry leads
-	metal     *host     // where its BareMetalHost leads
-	acts      time.Time // when the owner of the power reconciles next
-	absurd    bool      // since when its Node is Unknown
-	until     time.Time // how long its BMC misbehaves
+	own       bool      // fenced-0 knows it as its own host
+	listed    bool      // it has an entry in hosts.d, otherwise only a BareMetalHost
+	pinned    bool      // its devices are enrolled
+	leads     way       // the machines that the entry leads to
+	metal     *host     // the machine that its BareMetalHost leads to
+	acts      time.Time // next reconciliation of the owner of the power
+	absurd    bool      // the transition time of its Node is absurd
+	until     time.Time // end of its BMC's fault
 	outlets   []*outlet
 	rng       *rand.Rand
 }
 
-// addHost makes one host with its Machine and Node, On and Ready.
+// addHost adds one host with its Machine and Node, On and Ready.
 func (w *World) addHost(i int) {
 	h := &host{w: w, rng: rand.New(rand.NewPCG(w.plan.Seed, 100+uint64(i)))}
 	takes := func(least, most time.Duration) func() time.Duration {
@@ -65,7 +64,7 @@ func (w *World) addHost(i int) {
 	}
 }
 
-// tickGit makes the Nodes again that are gone, in their own time.
+// tickGit creates deleted Nodes again, after a time of their own.
 func (w *World) tickGit() {
 	if !w.plan.Git {
 		return
@@ -78,7 +77,7 @@ func (w *World) tickGit() {
 	}
 }
 
-// trouble breaks something of the host, at random.
+// trouble breaks something on the host, at random.
 func (h *host) trouble(now time.Time) {
 	w := h.w
 	if !w.chance(w.plan.Hosts) || h.Gone {
@@ -113,7 +112,7 @@ func (h *host) trouble(now time.Time) {
 	}
 }
 
-// mend makes the hardware well again.
+// mend repairs the hardware.
 func (h *host) mend() {
 	h.Cut, h.BMC.Fault = time.Time{}, fake.NoFault
 	for _, o := range h.outlets {

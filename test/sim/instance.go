@@ -19,29 +19,29 @@ import (
 	"github.com/fenced/fenced/test/fake"
 )
 
-// errDead is the answer to all that a killed fenced still tries.
+// errDead is the error of every call of a killed fenced.
 var errDead = errors.New("this fenced was killed")
 
-// instance is one installation of fenced, on a machine of its own or on one of the
+// instance is one installation of fenced, on a separate machine or on one of the
 // hosts. Guarded by the world's mutex.
 type instance struct {
 	w         *World
 	n         int
 	name      string
 	clock     clock
-	apiCut    time.Time // the API server is out of reach until then
-	forbidden time.Time // and forbids everything
+	apiCut    time.Time // the API server cannot be reached until then
+	forbidden time.Time // the API server forbids everything until then
 	storeCut  time.Time
 	handOver  bool
 	pauseFile string
-	missed    bool      // what the store signalled while it was cut off
-	again     time.Time // when it is started next; zero while it runs
-	restart   time.Time // when it is stopped to read its files again; zero: not
+	missed    bool      // the store signalled while it was cut off
+	again     time.Time // next start; zero while it runs
+	restart   time.Time // when it restarts to read its files again; zero = not
 	lives     int
 	cur       *incarnation
 }
 
-// incarnation is one life of an instance, from its start to kill -9.
+// incarnation is one process of an instance, from its start to kill -9.
 type incarnation struct {
 	i      *instance
 	n      int
@@ -55,9 +55,9 @@ type incarnation struct {
 	since  time.Time      // of engine
 	news   chan struct{}
 	logs   map[logKey]*powerLog
-	active map[string]time.Time // when a run last looked, by Node
-	// hamperedAt is when something else than a BMC last kept it from its work.
-	hamperedAt time.Time
+	active map[string]time.Time // time of the last Look of a run, by Node
+	// disturbedAt is when something other than a BMC last kept it from its work.
+	disturbedAt time.Time
 }
 
 func newInstance(w *World, dir string, n int) *instance {
@@ -72,14 +72,14 @@ func newInstance(w *World, dir string, n int) *instance {
 
 func (c *incarnation) String() string { return fmt.Sprintf("f%d.%d", c.i.n, c.n) }
 
-// reaches says whether the API server can be reached. w.mu is held.
+// reaches reports whether the API server can be reached. w.mu is held.
 func (c *incarnation) reaches() bool {
 	now := time.Now()
 	return !now.Before(c.i.apiCut) && !now.Before(c.i.forbidden) && !c.i.w.api.Down()
 }
 
-// call is passed at every call that leaves the process, and before every answer: a
-// dead process does nothing more, and a living one may die here.
+// call is called at every call that leaves the process, and before every answer:
+// a dead process does nothing more, and a living one may be killed here.
 func (c *incarnation) call(ctx context.Context, what string) error {
 	w := c.i.w
 	w.mu.Lock()
@@ -94,15 +94,16 @@ func (c *incarnation) call(ctx context.Context, what string) error {
 	return ctx.Err()
 }
 
-// kill ends this life; another one begins soon. w.mu is held.
+// kill ends this process; another one starts soon. w.mu is held.
 func (c *incarnation) kill() {
 	c.dead = true
 	c.i.again = time.Now().Add(between(c.i.w.rng, 2*time.Second, 30*time.Second))
 	c.cancel()
 }
 
-// down says whether the host that it runs on does not run. The only fenced runs on
-// another one than it knows as its own, or nobody would bring that back. w.mu is held.
+// down reports whether the host on which it runs is down. The only fenced never
+// runs on a host that it does not know as its own, or nobody would bring that
+// host back. w.mu is held.
 func (i *instance) down() bool {
 	return i.n == 0 && i.w.plan.Instances > 1 && slices.ContainsFunc(i.w.hosts, func(h *host) bool {
 		return h.own && !h.Gone && h.Kernel != fake.Runs
@@ -154,7 +155,7 @@ func (c *incarnation) live() {
 			_ = sleep(c.ctx, 2*time.Second)
 			continue
 		}
-		w.do(func() { c.engine, c.since = e, time.Now(); w.lived(c) })
+		w.do(func() { c.engine, c.since = e, time.Now(); w.recordPolicies(c) })
 		err = e.Run(c.ctx, func() {})
 		w.do(func() {
 			c.engine = nil
@@ -168,7 +169,7 @@ func (c *incarnation) live() {
 func (c *incarnation) options() engine.Options {
 	w, p := c.i.w, c.i.w.plan
 	opt := engine.Options{
-		Store: &door{inc: c}, StoreID: "shared", Instance: c.i.name, Hosts: inventory{c},
+		Store: &storeClient{inc: c}, StoreID: "shared", Instance: c.i.name, Hosts: inventory{c},
 		Open: power.NewActors(c.open).Urgent(), Guards: p.guards(), Run: p.run(), Record: c.record, PauseFile: c.i.pauseFile,
 		Power:  power.ReadTiming{ReadTimeout: 5 * time.Second, OffReadSpacing: offReadSpacing},
 		Events: event.NewStream(c.told), Own: c.own(),
@@ -183,7 +184,7 @@ func (c *incarnation) options() engine.Options {
 	return opt
 }
 
-// own is how the first fenced knows the host that it runs on.
+// own is how the first fenced knows its own host.
 func (c *incarnation) own() (o hosts.Own) {
 	c.i.w.do(func() {
 		for _, h := range c.i.w.hosts {
@@ -209,7 +210,7 @@ func (c *incarnation) open(d bmc.Device) (bmc.Power, error) {
 	return l, nil
 }
 
-// told takes the engine's events into the story.
+// told records the engine's events in the story.
 func (c *incarnation) told(ev event.Event) {
 	w := c.i.w
 	w.mu.Lock()
@@ -220,7 +221,7 @@ func (c *incarnation) told(ev event.Event) {
 	}
 }
 
-// record is the audit log of this life, which fails like the store.
+// record is the audit log of this process, which fails like the store.
 func (c *incarnation) record(ev event.Event) error {
 	if err := c.call(c.ctx, "record"); err != nil {
 		return err

@@ -13,12 +13,12 @@ import (
 	"github.com/fenced/fenced/test/fake"
 )
 
-// kube is one fenced's reads past the cache, and its writes; it implements
-// engine.Kube. Answers are true at the moment they were made, and may be lost, cut
-// in parts, or old when they come.
+// kube is the uncached reads and the writes of one fenced; it implements
+// engine.Kube. Answers are true at the time of the read. They may be lost,
+// incomplete or late.
 type kube struct{ inc *incarnation }
 
-// requestTimeout is that of one read, writeTimeout of a write.
+// requestTimeout is for one read, writeTimeout for one write.
 const (
 	requestTimeout = 5 * time.Second
 	writeTimeout   = 35 * time.Second
@@ -29,7 +29,7 @@ var (
 	errForbidden = errors.New("the API server forbids it")
 )
 
-// request brings a request to the API server.
+// request delivers a request to the API server.
 func (k kube) request(ctx context.Context, what string) error {
 	if err := k.inc.call(ctx, what); err != nil {
 		return err
@@ -54,7 +54,7 @@ func (k kube) request(ctx context.Context, what string) error {
 	return sleep(ctx, wait)
 }
 
-// answer brings the answer back.
+// answer delivers the answer.
 func (k kube) answer(ctx context.Context, what string) error {
 	w := k.inc.i.w
 	var lost bool
@@ -106,13 +106,13 @@ func (k kube) Look(ctx context.Context, r remediate.Run, backups [][]byte) run.F
 		if r.Step == remediate.DeleteNode {
 			w.touchNode(r.Target.Node)
 		}
-		w.looked(k.inc, r, f, began) // the truth, whatever a defect makes of it
+		w.looked(k.inc, r, f, began) // the truth, before a Defect changes it
 		w.defect.looked(&f, r)
 	})
 	return f
 }
 
-// look is what the API server says now, by a clock that may be ahead. w.mu is held.
+// look is the current state, with a clock that may be ahead. w.mu is held.
 func (c *incarnation) look(r remediate.Run, backups [][]byte) run.Fresh {
 	f, ahead := c.i.w.api.Look(r, backups), c.i.clock.skew
 	f.Observation.Lease.RenewTime, f.Lease.RenewTime = f.Observation.Lease.RenewTime.Add(ahead), f.Lease.RenewTime.Add(ahead)
@@ -122,7 +122,8 @@ func (c *incarnation) look(r remediate.Run, backups [][]byte) run.Fresh {
 	return f
 }
 
-// touchNode is some controller that writes on a Node just after it was read. w.mu is held.
+// touchNode simulates a controller that writes on a Node just after it was read.
+// w.mu is held.
 func (w *World) touchNode(name string) {
 	if w.api.Nodes[name] == nil || w.calm || w.dice.IntN(10) > 0 {
 		return
@@ -189,8 +190,8 @@ func (k kube) Credentials(ctx context.Context, _, name string) (user string, pas
 	return "root", password, k.answer(ctx, "credentials")
 }
 
-// admit is a webhook that may be dead, and that the API server waits for until it is passed
-// over. It gives up a write whose client is gone.
+// admit is a webhook that may be dead. The API server waits for it, and then
+// continues without it. It drops a write whose client is gone.
 func (k kube) admit(ctx context.Context, what string) error {
 	w := k.inc.i.w
 	var wait time.Duration

@@ -9,7 +9,7 @@ import (
 	"github.com/fenced/fenced/internal/state"
 )
 
-// ledger is what the audits remember of the story. Guarded by the world's mutex.
+// ledger is what the audits record of the story. Guarded by the world's mutex.
 type ledger struct {
 	runs     map[string]remediate.Run // as they are stored
 	writer   map[string]*incarnation  // who stored them last
@@ -19,9 +19,9 @@ type ledger struct {
 	recorded map[recordedKey]recorded
 	frozen   map[string]string    // by Node: the run that found a false Off out
 	cycles   map[string][]cycle   // by Node: the runs that have touched the host
-	forgiven map[string]int       // by Node: how many of them a person's release has made not to count
+	forgiven map[string]int       // by Node: how many of them no longer count after a person's release
 	boots    map[string]booted    // when the run isolated its Node
-	on       map[attemptKey]bool  // the host was told to come on, or found on
+	on       map[attemptKey]bool  // the host was commanded on, or found on
 	held     map[string]bool      // runs that needed a human
 	backups  map[string]time.Time // when the last Node of a run was saved
 	fixed    map[string][]logKey  // by run: the devices that it began with
@@ -58,14 +58,15 @@ type looked struct {
 	quorum bool // etcd would survive the loss of the host
 }
 
-// booted is how often a host had booted, and which of its boots the Node was of.
+// booted is how often a host had booted, and in which of its boots the Node
+// registered.
 type booted struct {
 	boots int
 	boot  string
-	on    bool // nobody could tell: by a lie, a wrong word, or a foreign hand
+	on    bool // nobody could know: a false reading, a wrong confirmation, or somebody else's command
 }
 
-// cycle is one run that has touched a host.
+// cycle is one run that did something to a host.
 type cycle struct {
 	run string
 	at  time.Time
@@ -78,7 +79,7 @@ func newLedger() ledger {
 		fixed: map[string][]logKey{}, scopes: map[string]time.Time{}, cases: map[caseKey]bool{}}
 }
 
-// looked notes an answer that reached a fenced. w.mu is held.
+// looked records an answer that reached a fenced. w.mu is held.
 func (w *World) looked(c *incarnation, r remediate.Run, f run.Fresh, began time.Time) {
 	node := r.Target.Node
 	w.ledger.looks[lookKey{c, node}] = looked{began, f, w.survives(f, node)}
@@ -93,7 +94,7 @@ func (w *World) looked(c *incarnation, r remediate.Run, f run.Fresh, began time.
 	}
 }
 
-// survives says whether etcd keeps its quorum without a host.
+// survives reports whether etcd keeps its quorum without a host.
 func (w *World) survives(f run.Fresh, node string) bool {
 	members, well := 0, 0
 	for _, h := range w.hosts {
@@ -109,8 +110,8 @@ func (w *World) survives(f run.Fresh, node string) bool {
 	return f.MembersKnown && well >= members/2+1
 }
 
-// moved says whether the Lease has moved since the first Off that a fenced read in a
-// run, as far as it was told. w.mu is held.
+// moved reports whether, as far as this fenced knew, the Lease has been renewed
+// since the first Off that it read in a run. w.mu is held.
 func (c *incarnation) moved(h *host, r remediate.Run, seen remediate.Lease) bool {
 	for k, l := range c.logs {
 		if k.h == h && l.lease != "" && l.leaseAt.After(r.Started) && seen.Known && seen.ResourceVersion != "" && l.lease != "at "+seen.ResourceVersion {
@@ -120,14 +121,14 @@ func (c *incarnation) moved(h *host, r remediate.Run, seen remediate.Lease) bool
 	return false
 }
 
-// hasty says whether the Lease of a host that is believed off has not stood still for long
-// enough since it was seen, although its kubelet renewed it shortly before: it may be about
-// to do so again. w.mu is held.
-func (c *incarnation) hasty(h *host, now time.Time) (why string) {
+// leaseNotStable returns why the Lease of a host that is believed off has not
+// been unchanged for long enough since it was seen, although the kubelet renewed
+// it shortly before: the kubelet may be about to renew it again. w.mu is held.
+func (c *incarnation) leaseNotStable(h *host, now time.Time) (why string) {
 	lease := c.i.w.api.Leases[h.Name]
 	recent, still := max(time.Minute, lease.Duration)-2*c.i.w.plan.guards().ClockSkewMax, max(15*time.Second, lease.Duration/2)
 	for k, l := range c.logs {
-		if k.h != h || l.proves(now) != "" || l.lease == "" {
+		if k.h != h || l.missingForProof(now) != "" || l.lease == "" {
 			continue
 		}
 		stood, off := now.Sub(l.leaseAt), l.offs[0].at
@@ -139,12 +140,12 @@ func (c *incarnation) hasty(h *host, now time.Time) (why string) {
 	return why
 }
 
-// stored is called when a record has become durable, before its writer knows, whose clock
-// is that much behind the API server's.
-func (w *World) stored(d *door, kind state.Kind, key string, skew time.Duration) {
+// stored is called when a record has become durable, before its writer knows. The
+// writer's clock is behind the API server's by skew.
+func (w *World) stored(d *storeClient, kind state.Kind, key string, skew time.Duration) {
 	switch kind {
 	case state.KindRun:
-		r, err := state.GetRun(w.ctx, righted{w.store, skew}, key)
+		r, err := state.GetRun(w.ctx, correctedStore{w.store, skew}, key)
 		w.do(func() {
 			switch old, known := w.ledger.runs[key]; {
 			case err != nil:
@@ -171,8 +172,8 @@ func (w *World) stored(d *door, kind state.Kind, key string, skew time.Duration)
 	}
 }
 
-// dropped is called when a record is gone.
-func (w *World) dropped(d *door, kind state.Kind, key string) {
+// dropped is called when a record was deleted.
+func (w *World) dropped(d *storeClient, kind state.Kind, key string) {
 	w.do(func() {
 		if kind == state.KindBackup || kind == state.KindRun {
 			w.violate("I21", w.ledger.runs[key].Target.Node, "%s deleted the %s of run %s, of this very day", d.inc, kind, key)

@@ -10,7 +10,7 @@ import (
 	"github.com/fenced/fenced/internal/state"
 )
 
-// memory is what the store holds: durable, whoever dies.
+// memory is the durable content of the store.
 type memory struct {
 	mu      sync.Mutex
 	version uint64
@@ -97,7 +97,7 @@ func (m *memory) List(ctx context.Context, kind state.Kind) ([]state.Record, err
 	return list, nil
 }
 
-// Watch implements state.Store; a fenced watches through its own door.
+// Watch implements state.Store; a fenced watches with its own storeClient.
 func (m *memory) Watch(context.Context) <-chan struct{} { return nil }
 
 // Close implements state.Store.

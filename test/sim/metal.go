@@ -7,8 +7,8 @@ import (
 	"github.com/fenced/fenced/test/fake"
 )
 
-// point writes the address of a BareMetalHost. Its owner wants the host on unless
-// somebody holds it off.
+// point sets the address of a BareMetalHost. Its owner wants the host on unless
+// it has a power lock.
 func (w *World) point(h, to *host) {
 	if h.metal == to {
 		return
@@ -22,8 +22,8 @@ func (w *World) point(h, to *host) {
 	})
 }
 
-// tickMetal is the owner of the hosts' power: our hold is a power-off, and without
-// one it switches on what is off.
+// tickMetal simulates the owner of the hosts' power: our power lock powers a host
+// off, and without one it powers on what is off.
 func (w *World) tickMetal(now time.Time) {
 	for _, h := range w.hosts {
 		m := w.api.Metal[h.Name]
@@ -32,7 +32,7 @@ func (w *World) tickMetal(now time.Time) {
 		}
 		h.acts = now.Add(between(h.rng, 5*time.Second, 40*time.Second))
 		switch b := &h.BMC; {
-		case h.metal != h: // it does not know the hardware any more
+		case h.metal != h: // it no longer knows the hardware
 		case b.Fault != fake.NoFault && b.Fault != fake.Slow && b.Fault != fake.Stale, !b.Up(now):
 		case fake.Held(m) && h.On:
 			h.Power(false, "BareMetalHost is held")

@@ -8,17 +8,17 @@ import (
 	"github.com/fenced/fenced/test/fake"
 )
 
-// mistake is something that is written down wrongly for a while, by an administrator
-// or by whoever may write to the API.
+// mistake is a wrong configuration for a while, made by an administrator or by
+// whoever may write to the API.
 type mistake struct {
 	kind  string
 	until time.Time
 	undo  func()
 }
 
-// blunder makes mistakes, at random, and puts right what has stood long enough.
-// w.mu is held.
-func (w *World) blunder(now time.Time) {
+// makeMistakes makes mistakes, at random, and corrects those that have lasted
+// long enough. w.mu is held.
+func (w *World) makeMistakes(now time.Time) {
 	w.mistakes = slices.DeleteFunc(w.mistakes, func(m mistake) bool {
 		if now.Before(m.until) {
 			return false
@@ -26,9 +26,9 @@ func (w *World) blunder(now time.Time) {
 		m.undo()
 		return true
 	})
-	w.grow()
+	w.mayAddPolicy()
 	often := w.plan.Mistakes / 3600
-	if w.busy() { // what is wrong then is told the most
+	if w.busy() { // a mistake has most effect then
 		often *= 4
 	}
 	if w.pen.Float64() >= often {
@@ -52,7 +52,7 @@ func (w *World) blunder(now time.Time) {
 	}
 }
 
-// busy says whether a run is at work.
+// busy reports whether a run is in progress.
 func (w *World) busy() bool {
 	for _, r := range w.ledger.runs {
 		if r.Open() && r.Step != remediate.Held {
@@ -62,7 +62,7 @@ func (w *World) busy() bool {
 	return false
 }
 
-// correct puts everything right. w.mu is held.
+// correct corrects every mistake. w.mu is held.
 func (w *World) correct() {
 	for _, m := range w.mistakes {
 		m.undo()
@@ -76,9 +76,9 @@ func (w *World) correct() {
 	}
 }
 
-// two are the host about which a mistake is made, mostly one that is worked on, and
-// another one.
-func (w *World) two() (a, b *host) {
+// pickHosts returns the host for a mistake, mostly one with a run, and another
+// host.
+func (w *World) pickHosts() (a, b *host) {
 	for range 6 {
 		a = w.hosts[w.pen.IntN(len(w.hosts))]
 		if _, open := w.open(a.Name); open {
@@ -97,10 +97,10 @@ func (w *World) two() (a, b *host) {
 	return a, b
 }
 
-// mistakeWay makes a host's entry of hosts.d lead to another host, or exchanges two.
-// Every fenced is restarted to read it, soon.
+// mistakeWay makes a host's entry of hosts.d lead to another host, or exchanges
+// two entries. Every fenced is restarted soon, to read it.
 func (w *World) mistakeWay() (undo func()) {
-	a, b := w.two()
+	a, b := w.pickHosts()
 	if !a.listed {
 		return nil
 	}
@@ -128,9 +128,10 @@ func (w *World) reconfigure() {
 	}
 }
 
-// repoint makes the BareMetalHost of a host lead to another one, or exchanges two.
+// repoint makes the BareMetalHost of a host lead to another host, or exchanges
+// two.
 func (w *World) repoint() (undo func()) {
-	a, b := w.two()
+	a, b := w.pickHosts()
 	w.point(a, b)
 	if w.pen.IntN(3) == 0 {
 		w.point(b, a)
@@ -138,7 +139,7 @@ func (w *World) repoint() (undo func()) {
 	return func() { w.point(a, a); w.point(b, b) }
 }
 
-// at finds the host whose BMC stands at the address of a BareMetalHost.
+// at finds the host whose BMC has the address of a BareMetalHost.
 func (w *World) at(address string) *host {
 	for _, h := range w.hosts {
 		if address == "ipmi://"+h.address() {
@@ -148,9 +149,9 @@ func (w *World) at(address string) *host {
 	return nil
 }
 
-// forgeUUID makes a Node tell the UUID of another host, or makes up a Node that does.
+// forgeUUID gives a Node the UUID of another host, or creates a Node that has it.
 func (w *World) forgeUUID() (undo func()) {
-	a, b := w.two()
+	a, b := w.pickHosts()
 	if w.pen.IntN(2) == 0 {
 		a.NodeUUID = b.UUID
 		w.api.ShowUUID(a.Host)
@@ -161,8 +162,8 @@ func (w *World) forgeUUID() (undo func()) {
 	return func() { w.api.RemoveNode(ghost) }
 }
 
-// stamp is the time that stands in a Node's condition when its kubelet is given up; now
-// and then an absurd one, for clocks are set wrongly. // I17
+// stamp is the transition time of a Node that becomes Unknown; sometimes an
+// absurd one, as from a wrong clock. // I17
 func (w *World) stamp(of *fake.Host) time.Time {
 	h, now := w.hostOf(of.Name), time.Now()
 	if h.absurd = !w.calm && w.pen.Float64() < w.plan.Absurd; !h.absurd {
@@ -174,8 +175,8 @@ func (w *World) stamp(of *fake.Host) time.Time {
 	return at
 }
 
-// mistakeSelector makes the check cover nothing: its selector cannot be read, selects
-// what is not there, or it is gone.
+// mistakeSelector makes the check cover nothing: its selector cannot be read,
+// selects nothing, or the check is deleted.
 func (w *World) mistakeSelector() (undo func()) {
 	selectors := []map[string]any{
 		{"matchExpressions": []any{map[string]any{"key": "pool", "operator": "Near", "values": []any{"x"}}}},

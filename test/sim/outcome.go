@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Outcome is what came of one seed, or of many.
+// Outcome is the result of one seed, or of many.
 type Outcome struct {
 	Seeds     int
 	Virtual   time.Duration
@@ -19,11 +19,11 @@ type Outcome struct {
 	Actions   map[string]int // commands and writes that were audited
 	Rules     map[string]int // violations, by rule
 	Orders    map[string]int // by people
-	Cases     map[string]int // in which a rule had something to forbid, by rule
+	Cases     map[string]int // cases in which a rule had something to forbid, by rule
 	Handovers int
-	Raced     int // isolated while a foreign hand was just switching the host on
-	Misled    int // isolated on a person's word that was wrong, or had ceased to be true
-	Lied      int // isolated because a BMC lied consistently about a dead node
+	Raced     int // isolated while somebody else was just switching the host on
+	Misled    int // isolated after a confirmation that was wrong, or no longer true
+	Lied      int // isolated because a BMC consistently reported a false Off for a dead node
 	Stranded  int // at the end: Off, and covered by an open record
 }
 

@@ -6,11 +6,12 @@ import (
 	"github.com/fenced/fenced/test/fake"
 )
 
-// outlet feeds one of the two supplies of a host. Guarded by the world's mutex.
+// outlet feeds one of the two power supplies of a host. Guarded by the world's
+// mutex.
 type outlet struct {
 	*fake.Outlet
 	h     *host
-	until time.Time // how long it misbehaves
+	until time.Time // end of its fault
 }
 
 // trouble makes the outlet's PDU unreachable or deaf, at random.

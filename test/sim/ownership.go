@@ -13,8 +13,8 @@ const (
 	renewOwner = 5 * time.Second
 )
 
-// ownership is what the store knows about the owner of the cluster. Guarded by the
-// world's mutex.
+// ownership is what the store knows about the owner of the cluster. Guarded by
+// the world's mutex.
 type ownership struct {
 	w       *World
 	holder  *incarnation
@@ -23,18 +23,18 @@ type ownership struct {
 	since   time.Time // of the epoch
 }
 
-// valid says whether the incarnation owns the cluster in that epoch, as the store
-// sees it.
+// valid reports whether the store considers the incarnation the owner in that
+// epoch.
 func (o *ownership) valid(inc *incarnation, epoch uint64) bool {
 	return o.holder == inc && o.epoch == epoch && time.Now().Before(o.expires)
 }
 
 // holds compares the epoch of a write.
-func (o *ownership) holds(d *door) bool {
+func (o *ownership) holds(d *storeClient) bool {
 	return d.epoch == 0 || o.w.defect.IgnoresEpochs || o.valid(d.inc, d.epoch)
 }
 
-// member is one fenced among those that share the store; it implements state.Owners.
+// member is one fenced of those that share the store; it implements state.Owners.
 type member struct {
 	inc   *incarnation
 	until time.Time // guarded by the world's mutex
@@ -52,8 +52,8 @@ func (m *member) Run(ctx context.Context, guard func(context.Context, state.Clai
 	return nil
 }
 
-// take makes this fenced the owner if there is none; 0: there is one, or nobody
-// knows.
+// take makes this fenced the owner if there is none; 0 means that there is one,
+// or that it is not known.
 func (m *member) take() (epoch uint64) {
 	w := m.inc.i.w
 	w.do(func() {
@@ -76,14 +76,14 @@ func (m *member) take() (epoch uint64) {
 	return epoch
 }
 
-// hold guards the cluster until the session is lost or given up.
+// hold guards the cluster until the session is lost or released.
 func (m *member) hold(ctx context.Context, epoch uint64, guard func(context.Context, state.Claim)) {
 	w := m.inc.i.w
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		guard(ctx, state.Claim{Cluster: cluster, Epoch: epoch, Store: &door{inc: m.inc, epoch: epoch}, Until: m.deadline})
+		guard(ctx, state.Claim{Cluster: cluster, Epoch: epoch, Store: &storeClient{inc: m.inc, epoch: epoch}, Until: m.deadline})
 	}()
 	renewed := time.Now()
 	for lost := false; !lost; {
@@ -98,7 +98,7 @@ func (m *member) hold(ctx context.Context, epoch uint64, guard func(context.Cont
 			switch {
 			case lost, m.inc.dead:
 				lost = true
-			case w.defect.IgnoresEpochs: // it does not notice
+			case w.defect.IgnoresEpochs: // it does not notice the loss
 			case !o.valid(m.inc, epoch), !now.Before(m.until):
 				lost = true
 				w.note("", "%s has lost epoch %d", m.inc, epoch)

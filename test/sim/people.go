@@ -11,16 +11,17 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// crowd is what people have ordered. Guarded by the world's mutex.
-type crowd struct {
-	stops   map[stopKey]stop   // acknowledged by that life of a fenced
-	files   map[*instance]stop // the pause files that are there
-	stored  stop               // the pause that the store holds
+// peopleState is what people have ordered. Guarded by the world's mutex.
+type peopleState struct {
+	stops   map[stopKey]stop   // acknowledged by that process of a fenced
+	files   map[*instance]stop // the existing pause files
+	stored  stop               // the pause in the store
 	helped  map[string]int     // how often a Held run was helped, by ID
 	visited time.Time
 }
 
-// stopKey is one life of a fenced and one Node; no Node is a pause of everything.
+// stopKey is one process of a fenced and one Node; no Node means a pause of
+// everything.
 type stopKey struct {
 	by   *incarnation
 	node string
@@ -32,7 +33,7 @@ type stop struct{ at, until time.Time }
 // orderTime is how long a person waits for an answer.
 const orderTime = 30 * time.Second
 
-// people give orders in the storm, and clear away what waits for them in the calm.
+// people give orders in the storm, and resolve what waits for them in the calm.
 // w.mu is held.
 func (w *World) people(now time.Time) {
 	if w.calm && now.Sub(w.crowd.visited) > time.Minute {
@@ -42,15 +43,15 @@ func (w *World) people(now time.Time) {
 	if w.calm || !w.chance(w.plan.People) {
 		return
 	}
-	c := w.someone()
-	if w.rng.IntN(4) == 0 { // whoever is asked, owner or not
+	c := w.orderTarget()
+	if w.rng.IntN(4) == 0 { // any instance, owner or not
 		c = w.instances[w.rng.IntN(len(w.instances))].cur
 	}
 	if c == nil || c.dead || c.engine == nil {
 		return
 	}
 	h := w.hosts[w.rng.IntN(len(w.hosts))]
-	for range 3 { // people mostly turn to what is being worked on
+	for range 3 { // people mostly choose a host with a run
 		if _, open := w.open(h.Name); open {
 			break
 		}
@@ -87,12 +88,12 @@ func (w *World) order(c *incarnation, h *host, what int) {
 		w.ask("abort", h.Name, c, plain(e.Abort))
 	case what < 12:
 		w.ask("retry", h.Name, c, plain(e.Retry))
-	case what < 13 && !h.On && !w.plan.Metal: // people tell the truth
+	case what < 13 && !h.On && !w.plan.Metal: // people confirm only what is true
 		w.ask("confirm-off", h.Name, c, plain(e.ConfirmOff))
 	case what < 14:
 		w.ask("explain", h.Name, c, func(ctx context.Context) error { return w.explain(ctx, e, h.Name) })
 	default:
-		w.ask("release-freeze", h.Name, c, func(ctx context.Context) error { return w.thaw(ctx, e, o) })
+		w.ask("release-freeze", h.Name, c, func(ctx context.Context) error { return w.releaseHost(ctx, e, o) })
 	}
 }
 
@@ -111,7 +112,7 @@ func (w *World) ask(verb, node string, c *incarnation, f func(context.Context) e
 	})
 }
 
-// pause stops everything for a while. It binds when it is answered.
+// pause pauses everything for a while. It is effective from its answer on.
 func (w *World) pause(ctx context.Context, c *incarnation, e *engine.Engine, o order.Order) error {
 	o.Cluster, o.Node = "", ""
 	begun := time.Now()
@@ -124,7 +125,7 @@ func (w *World) pause(ctx context.Context, c *incarnation, e *engine.Engine, o o
 	return nil
 }
 
-// hold keeps one Node from being fenced for a while.
+// hold holds one Node for a while.
 func (w *World) hold(ctx context.Context, c *incarnation, e *engine.Engine, o order.Order) error {
 	begun := time.Now()
 	if !w.defect.ForgetsStops {
@@ -136,7 +137,7 @@ func (w *World) hold(ctx context.Context, c *incarnation, e *engine.Engine, o or
 	return nil
 }
 
-// touch makes the pause file of an instance, which needs nobody's answer. w.mu is
+// touch creates the pause file of an instance, which needs no answer. w.mu is
 // held.
 func (w *World) touch(c *incarnation, d time.Duration) {
 	w.outcome.Orders["pause-file"]++
@@ -158,9 +159,9 @@ func (w *World) touch(c *incarnation, d time.Duration) {
 	})
 }
 
-// thaw releases a host that is frozen, held or in quarantine.
-func (w *World) thaw(ctx context.Context, e *engine.Engine, o order.Order) error {
-	w.do(func() { // from here on it may act
+// releaseHost releases a host that is frozen, held or in quarantine.
+func (w *World) releaseHost(ctx context.Context, e *engine.Engine, o order.Order) error {
+	w.do(func() { // from now on it may act
 		delete(w.ledger.frozen, o.Node)
 		w.ledger.forgiven[o.Node] = len(w.ledger.cycles[o.Node])
 		for k := range w.crowd.stops {
@@ -174,8 +175,8 @@ func (w *World) thaw(ctx context.Context, e *engine.Engine, o order.Order) error
 	return err
 }
 
-// stopped says since when a fenced knows that it must not touch a Node; zero when it
-// may. w.mu is held.
+// stopped returns since when a fenced must know not to act on a Node; zero if it
+// may act. w.mu is held.
 func (w *World) stopped(c *incarnation, node string, now time.Time) (since time.Time) {
 	for _, k := range []stopKey{{c, ""}, {c, node}} {
 		if s, ok := w.crowd.stops[k]; ok && now.Before(s.until) {
@@ -186,13 +187,14 @@ func (w *World) stopped(c *incarnation, node string, now time.Time) (since time.
 		return latest(s.at, c.since)
 	}
 	if s := w.crowd.stored; now.Before(s.until) && !c.i.storeCut.After(s.at) && c.since.Before(s.at) {
-		return s.at.Add(2 * time.Second) // it has to come to know of it
+		return s.at.Add(2 * time.Second) // time to learn of it
 	}
 	return time.Time{}
 }
 
-// someone is a fenced that takes orders, the owner if there is one. w.mu is held.
-func (w *World) someone() *incarnation {
+// orderTarget is a fenced that takes orders, the owner if there is one. w.mu is
+// held.
+func (w *World) orderTarget() *incarnation {
 	if o := w.owners.holder; o != nil && !o.dead && o.engine != nil {
 		return o
 	}
@@ -204,10 +206,10 @@ func (w *World) someone() *incarnation {
 	return nil
 }
 
-// help brings what is Held back, as often as may help, and ends every pause.
+// help resumes what is Held, as often as that may help, and ends every pause.
 // w.mu is held.
 func (w *World) help() {
-	c := w.someone()
+	c := w.orderTarget()
 	if c == nil {
 		return
 	}
@@ -233,7 +235,7 @@ func (w *World) help() {
 		w.crowd.helped[r.ID]++
 		o := order.Order{Cluster: cluster, Node: h.Name, Actor: "uid 0", Reason: "calm"}
 		w.ask("unfence", h.Name, c, func(ctx context.Context) error {
-			_ = w.thaw(ctx, e, o) // most are not frozen
+			_ = w.releaseHost(ctx, e, o) // most are not frozen
 			_, err := e.Unfence(ctx, o)
 			return err
 		})

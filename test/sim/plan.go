@@ -10,7 +10,7 @@ import (
 	"github.com/fenced/fenced/test/fake"
 )
 
-// Plan is what a seed makes of the world.
+// Plan is the world that a seed describes.
 type Plan struct {
 	Seed uint64
 
@@ -18,35 +18,34 @@ type Plan struct {
 	ControlPlanes int // each with an etcd member
 	Zones         int // 0: no zone labels
 	Instances     int
-	Metal         bool // BareMetalHosts, whose owner switches hosts on by itself
+	Metal         bool // BareMetalHosts, whose owner powers hosts on by itself
 	Outlets       bool // a second power level
 	Isolation     remediate.Isolation
-	Git           bool // a controller makes Nodes that are gone again
-	LongLeases    bool // of two minutes
+	Git           bool // a controller creates deleted Nodes again
+	LongLeases    bool // Leases of two minutes
 	Reprovision   bool
 	FoundOffStays bool // powerOnFoundOff: false
 
 	Storm, Calm time.Duration
-	OnePassword bool   // of all BMCs
-	OnlyCuts    bool   // hosts do not fail, but are cut off from the API server
-	StopAt      string // the story ends when that rule is broken
+	OnePassword bool   // all BMCs have the same password
+	OnlyCuts    bool   // hosts do not fail, but lose the API server
+	StopAt      string // the story ends when this rule is broken
 
-	// How often things happen, each per hour: on one host, at one BMC, to one
-	// instance, by people.
+	// Events per hour: on one host, at one BMC, to one instance, by people.
 	Hosts, BMCs, Outages, People float64
-	// How likely one call goes wrong.
+	// The probability that one call fails.
 	StoreFails, CallLost, CallSlow, Kill float64
-	// How often, per hour, something is written down wrongly, policies.d grows, and a
-	// person vouches for a host; and how likely a condition's time is absurd.
+	// Events per hour: wrong configurations, new files in policies.d, confirmations
+	// by people; and the probability that a condition's time is absurd.
 	Mistakes, Policies, Words, Absurd float64
-	// Clocks is how often, per hour, the clock of a fenced is set wrong by hours. Unless it
-	// is zero the clocks also differ a little from the beginning.
+	// Clocks is how often, per hour, the clock of a fenced is set wrong by hours.
+	// Unless it is zero, the clocks also differ a little from the start.
 	Clocks float64
-	// BMCFaults are what may befall a BMC; each as likely as the others.
+	// BMCFaults are the possible faults of a BMC, all equally likely.
 	BMCFaults []fake.Fault
 }
 
-// NewPlan draws a world from a seed.
+// NewPlan draws a plan from a seed.
 func NewPlan(seed uint64) Plan {
 	r := rand.New(rand.NewPCG(seed, 1))
 	p := Plan{
@@ -57,7 +56,7 @@ func NewPlan(seed uint64) Plan {
 		Kill: pick(r, 0, 0.0005, 0.003), BMCFaults: bmcFaults,
 		Metal: r.IntN(3) == 0, Outlets: r.IntN(3) == 0, Reprovision: r.IntN(2) == 0, FoundOffStays: r.IntN(4) == 0,
 	}
-	if r.IntN(3) == 0 { // also BMCs that say Off about hosts that are on
+	if r.IntN(3) == 0 { // also BMCs that report Off for hosts that are on
 		p.BMCFaults = append(slices.Clone(bmcFaults), fake.Liar, fake.Liar, fake.Liar)
 	}
 	if r.IntN(3) > 0 {

@@ -10,8 +10,8 @@ import (
 	"github.com/fenced/fenced/test/fake"
 )
 
-// Play tells the story of one seed in a bubble of virtual time and gives what came
-// of it.
+// Play plays the story of one seed in a bubble of virtual time and returns its
+// outcome.
 func Play(t *testing.T, p Plan, d Defect) (out Outcome, found []Violation) {
 	began, dir := time.Now(), t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -37,7 +37,7 @@ func Play(t *testing.T, p Plan, d Defect) (out Outcome, found []Violation) {
 	return out, found
 }
 
-// second is one second of the world. w.mu is held.
+// second simulates one second of the world. w.mu is held.
 func (w *World) second() {
 	now := time.Now()
 	w.api.Tick(now)
@@ -58,7 +58,7 @@ func (w *World) second() {
 	w.audit(now)
 }
 
-// troubles makes things go wrong, by the plan.
+// troubles lets things go wrong, by the plan.
 func (w *World) troubles(now time.Time) {
 	for _, h := range w.hosts {
 		h.trouble(now)
@@ -70,8 +70,8 @@ func (w *World) troubles(now time.Time) {
 	for _, i := range w.instances {
 		i.trouble(now)
 	}
-	w.blunder(now)
-	w.vouch(now)
+	w.makeMistakes(now)
+	w.confirmLostHost(now)
 	if w.chance(w.plan.Outages / 3) {
 		w.api.DownUntil = now.Add(between(w.rng, 10*time.Second, 4*time.Minute))
 		w.fault("api-down", "", "until %s", w.api.DownUntil.Sub(w.began).Round(time.Second))
@@ -108,8 +108,8 @@ func (i *instance) trouble(now time.Time) {
 	}
 }
 
-// clear ends the storm: everything is mended but the hosts that fenced must bring
-// back. w.mu is held.
+// clear ends the storm: it repairs everything except the hosts that fenced must
+// bring back. w.mu is held.
 func (w *World) clear() {
 	w.calm = true
 	w.note("", "the storm is over")

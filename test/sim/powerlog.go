@@ -6,28 +6,29 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 )
 
-// logKey is one life of a fenced and one device.
+// logKey is one process of a fenced and one device.
 type logKey struct {
 	h      *host
 	outlet *outlet
 }
 
-// powerLog is what one life of a fenced was told by one device since its last
-// command there: the world's own notes of what could prove an Off.
+// powerLog is what one process of a fenced received from one device since its
+// last command there: an independent record of what could prove an Off.
 type powerLog struct {
-	taken  time.Time // when an Off was accepted, in this session; zero = not
-	offs   []offRead // the last ones in a row, of one session
+	taken  time.Time // when an Off was accepted in this session; zero = not accepted
+	offs   []offRead // the last consecutive Off reads of one session
 	last   bmc.Reading
 	honest bool // of the last reading
 	onAt   time.Time
-	// lease is that of the host's Node, at the first look after the first of offs.
+	// lease is the Lease of the host's Node, in the first Look after the first of
+	// offs.
 	lease   string
 	leaseAt time.Time
 }
 
 type offRead struct{ began, at time.Time }
 
-// power is the log of a device. w.mu is held.
+// power returns the log of a device. w.mu is held.
 func (c *incarnation) power(l *link) *powerLog { return c.log(l.h, l.outlet) }
 
 func (c *incarnation) log(h *host, o *outlet) *powerLog {
@@ -50,7 +51,7 @@ func (p *powerLog) broken() { p.offs = nil }
 
 func (p *powerLog) read(began time.Time, r bmc.Reading, honest bool) {
 	other := r.Session != p.last.Session || r.Identity != p.last.Identity
-	if r.Session != p.last.Session { // it may have forgotten the command before it was carried out
+	if r.Session != p.last.Session { // the BMC may have lost the command before it was carried out
 		p.taken = time.Time{}
 	}
 	p.last, p.honest = r, honest
@@ -64,8 +65,9 @@ func (p *powerLog) read(began time.Time, r bmc.Reading, honest bool) {
 	}
 }
 
-// proves says what is missing for a proof of Off; "" when nothing is. // I1
-func (p *powerLog) proves(now time.Time) string {
+// missingForProof returns what is missing for a proof of Off; "" if nothing
+// is. // I1
+func (p *powerLog) missingForProof(now time.Time) string {
 	n := len(p.offs)
 	switch {
 	case p.taken.IsZero():
@@ -82,17 +84,17 @@ func (p *powerLog) proves(now time.Time) string {
 	return ""
 }
 
-// proven says why the host is not proven off for this fenced, by its BMC or by all
-// its outlets. w.mu is held.
-func (c *incarnation) proven(h *host, now time.Time) string {
+// notProvenReason returns why the host is not proven off for this fenced, by its
+// BMC or by all its outlets. w.mu is held.
+func (c *incarnation) notProvenReason(h *host, now time.Time) string {
 	b := c.log(h, nil)
-	why := b.proves(now)
+	why := b.missingForProof(now)
 	if why == "" || len(h.outlets) == 0 {
 		return why
 	}
 	for _, o := range h.outlets {
 		l := c.log(h, o)
-		if more := l.proves(now); more != "" {
+		if more := l.missingForProof(now); more != "" {
 			return why + "; outlet: " + more
 		}
 		if b.onAt.After(l.taken) {

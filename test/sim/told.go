@@ -7,8 +7,8 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 )
 
-// knowledge is what one life of a fenced has been told by its files and its watch:
-// nobody can hold more against it. Guarded by the world's mutex.
+// knowledge is what one process of a fenced has learned from its files and its
+// watch; the audits expect no more. Guarded by the world's mutex.
 type knowledge struct {
 	ways  map[string]way         // hosts.d, by Node
 	files []string               // of policies.d
@@ -17,20 +17,20 @@ type knowledge struct {
 	check toldCheck
 }
 
-// toldMetal is whose BMC a BareMetalHost led to.
+// toldMetal is the host whose BMC a BareMetalHost led to.
 type toldMetal struct {
 	to *host
 	at time.Time
 }
 
-// toldNode is what of a Node may justify a run, or forbid it.
+// toldNode is the part of a Node that may justify a run, or forbid it.
 type toldNode struct {
 	gone  bool
 	uuid  string
-	named time.Time // since when that was told
+	named time.Time // since when it had that UUID
 	ready string
 	since time.Time // as the API server wrote it
-	at    time.Time // when it was told
+	at    time.Time // time of the update
 }
 
 // toldCheck is whether the check of the cluster covers anything.
@@ -39,7 +39,7 @@ type toldCheck struct {
 	at     time.Time
 }
 
-// read takes in the files, as at a start. w.mu is held.
+// read reads the files, as at a start. w.mu is held.
 func (w *World) read() knowledge {
 	k := knowledge{ways: map[string]way{}, metal: map[string][]toldMetal{}, nodes: map[string][]toldNode{}}
 	for _, h := range w.hosts {
@@ -53,7 +53,7 @@ func (w *World) read() knowledge {
 	return k
 }
 
-// take takes in a change that the watch has told.
+// take records a change from the watch.
 func (k *knowledge) take(w *World, c policy.Change, now time.Time) {
 	switch c.ID.Kind {
 	case "Node":
@@ -77,7 +77,7 @@ func (k *knowledge) take(w *World, c policy.Change, now time.Time) {
 	}
 }
 
-// lastOf is a list of what was told without all but its newest.
+// lastOf returns a list with only its newest element.
 func lastOf[T any](list []T) []T {
 	if len(list) == 0 {
 		return nil
@@ -85,15 +85,15 @@ func lastOf[T any](list []T) []T {
 	return slices.Clone(list[len(list)-1:])
 }
 
-// wayTo is where an entry was told to lead: to whose BMC, and since when. sure: it is in
-// hosts.d, or it was enrolled there.
+// wayTo is the host whose BMC an entry led to, and since when. sure: the entry is
+// in hosts.d, or enrolled.
 type wayTo struct {
 	to   *host
 	at   time.Time
 	sure bool
 }
 
-// leads are those of a host's entries.
+// leads returns those of a host's entries.
 func (c *incarnation) leads(h *host) (all []wayTo) {
 	way, listed := c.knows.ways[h.Name]
 	if listed {
@@ -108,15 +108,15 @@ func (c *incarnation) leads(h *host) (all []wayTo) {
 	return all
 }
 
-// maybeKnown says whether a host's entries may be vouched for: by hosts.d, an enrolment, or
-// a run that has pinned what it proved.
-func (c *incarnation) maybeKnown(h *host) bool {
+// mayBeEnrolled reports whether a host's entries may be known: by hosts.d, an
+// enrolment, or a run that has pinned what it proved.
+func (c *incarnation) mayBeEnrolled(h *host) bool {
 	return slices.ContainsFunc(c.leads(h), func(l wayTo) bool { return l.sure || l.to == h })
 }
 
-// twin says what makes a host, which is said to be of a UUID, one with another, and
-// since when that was told. // I9
-func (c *incarnation) twin(h *host, uuid string) (why string, since time.Time) {
+// duplicateReason returns why a host with a UUID may be the same machine as
+// another one, and since when that was known. // I9
+func (c *incarnation) duplicateReason(h *host, uuid string) (why string, since time.Time) {
 	leads := c.knows.ways[h.Name]
 	for _, o := range c.i.w.hosts {
 		if o == h {
@@ -124,7 +124,7 @@ func (c *incarnation) twin(h *host, uuid string) (why string, since time.Time) {
 		}
 		for _, theirs := range c.leads(o) {
 			for _, mine := range c.leads(h) {
-				if mine.to == theirs.to && (theirs.sure || !c.maybeKnown(h)) { // else only theirs is refused
+				if mine.to == theirs.to && (theirs.sure || !c.mayBeEnrolled(h)) { // otherwise only theirs is refused
 					return o.Name + " leads to the BMC of " + mine.to.Name + ", too", latest(mine.at, theirs.at)
 				}
 			}
@@ -145,7 +145,7 @@ func (c *incarnation) twin(h *host, uuid string) (why string, since time.Time) {
 	return "", time.Time{}
 }
 
-// uuid is what a Node was told to say of its machine, and since when.
+// uuid is the UUID in a Node, as this fenced knew it, and since when.
 func (c *incarnation) uuid(node string) (string, time.Time) {
 	list := c.knows.nodes[node]
 	if len(list) == 0 {

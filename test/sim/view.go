@@ -9,9 +9,9 @@ import (
 	"github.com/fenced/fenced/test/fake"
 )
 
-// view is one fenced's cached view of the cluster, and implements engine.Watch: late,
-// now and then stuck, and dead while the API server is out of reach. Guarded by the
-// world's mutex.
+// view is the cached view of one fenced; it implements engine.Watch. It is late,
+// sometimes stuck, and dead while the API server cannot be reached. Guarded by
+// the world's mutex.
 type view struct {
 	inc    *incarnation
 	signal chan struct{}
@@ -22,10 +22,11 @@ type view struct {
 	since  time.Time // of the end of the last outage
 	lag    time.Duration
 	stuck  time.Time     // until then
-	dated  time.Duration // by which skew its objects are dated
+	dated  time.Duration // skew of the times in its objects
 }
 
-// outageAfter is how long a blindness is that ends in a quiet period. // I16
+// outageAfter is the length of an outage after which a quiet period
+// starts. // I16
 const outageAfter = time.Minute
 
 func newView(inc *incarnation) *view {
@@ -61,7 +62,7 @@ func (v *view) Changes() []policy.Change {
 	return list
 }
 
-// dated is an object of an API server whose clock is that much ahead.
+// dated returns an object of an API server whose clock is ahead by that much.
 func dated(object any, ahead time.Duration) any {
 	n, ok := object.(*policy.Node)
 	if !ok {
@@ -87,7 +88,7 @@ func (v *view) View() engine.View {
 	return engine.View{Synced: v.synced, Age: time.Since(v.proven), Since: v.since, Skew: v.inc.i.clock.skew, SkewKnown: v.synced}
 }
 
-// tick is one second of the watch.
+// tick simulates one second of the watch.
 func (v *view) tick(now time.Time) {
 	w := v.inc.i.w
 	if !v.inc.reaches() || now.Before(v.begun) {
@@ -95,7 +96,7 @@ func (v *view) tick(now time.Time) {
 	}
 	if !v.synced {
 		v.synced = true
-		if now.Sub(v.begun) > outageAfter { // the first list had to wait for it
+		if now.Sub(v.begun) > outageAfter { // the first list was late
 			v.since = now
 		}
 	}

@@ -11,19 +11,20 @@ import (
 	"github.com/fenced/fenced/test/fake"
 )
 
-// way is where an entry of hosts.d leads: to whose BMC, and to whose outlets.
+// way is the host to whose BMC, and the host to whose outlets, an entry of
+// hosts.d leads.
 type way struct{ bmc, outlets *host }
 
-// address is that of the host's BMC.
+// address is the address of the host's BMC.
 func (h *host) address() string { return fmt.Sprintf("192.0.2.%d", h.index()+1) }
 
-// device is the BMC of a host, with the account that it takes.
+// device is the BMC of a host, with the account that it accepts.
 func (h *host) device() bmc.Device {
 	return bmc.Device{Driver: bmc.DriverIPMI, Username: "root", Password: h.password(),
 		Endpoint: bmc.Endpoint{Protocol: bmc.ProtocolIPMI, Host: h.address(), Port: 623}}
 }
 
-// plug is the way to one of the outlets.
+// plug is the device of one of the outlets.
 func (h *host) plug(i int) bmc.Device {
 	return bmc.Device{Driver: bmc.DriverFenceAgent, Agent: "fence_apc_snmp", Username: "root", Password: h.w.password("outlets"),
 		Endpoint: bmc.Endpoint{Host: fmt.Sprintf("198.51.100.%d", i+1)}, Parameters: map[string]string{"plug": fmt.Sprint(h.index() + 1)}}
@@ -61,8 +62,8 @@ func pinOf(h *host) state.Pin {
 		SystemUUID: h.UUID, BMCUUID: h.UUID, At: h.w.began, EnrolledBy: "uid 0"}
 }
 
-// enroll pins the outlets of every host, as a person does before they are used, and
-// most of the BareMetalHosts that alone know the way.
+// enroll pins the outlets of every host, as a person does before use, and most of
+// the BareMetalHosts without an entry in hosts.d.
 func (w *World) enroll(ctx context.Context) error {
 	for i, h := range w.hosts {
 		if h.listed && len(h.outlets) == 0 || !h.listed && i%3 == 2 {
@@ -76,10 +77,10 @@ func (w *World) enroll(ctx context.Context) error {
 	return nil
 }
 
-// deviceAt finds what stands behind an address. w.mu is held.
+// deviceAt finds the device at an address. w.mu is held.
 func (w *World) deviceAt(d bmc.Device) (*host, *outlet) { return w.deviceOf(d.Key()) }
 
-// deviceOf finds what a key of a device stands for. w.mu is held.
+// deviceOf finds the device with a key. w.mu is held.
 func (w *World) deviceOf(key string) (*host, *outlet) {
 	for _, h := range w.hosts {
 		if h.address() == key {
@@ -94,8 +95,8 @@ func (w *World) deviceOf(key string) (*host, *outlet) {
 	return nil, nil
 }
 
-// devices finds all that the lines of a record name; a nil host is nothing of this
-// world. w.mu is held.
+// devices finds all devices that the lines of a record name; a nil host is a
+// device outside of this world. w.mu is held.
 func (w *World) devices(keys string) (list []logKey) {
 	for key := range strings.SplitSeq(keys, "\n") {
 		if key != "" {
@@ -106,7 +107,7 @@ func (w *World) devices(keys string) (list []logKey) {
 	return list
 }
 
-// inventory is hosts.d as one life of a fenced has read it.
+// inventory is hosts.d as one process of a fenced has read it.
 type inventory struct{ inc *incarnation }
 
 // List implements hosts.Inventory.
@@ -141,7 +142,7 @@ func (v inventory) Find(_ context.Context, _, node string) (e bmc.Host, found bo
 	return e, found, nil
 }
 
-// names says which hosts these devices are of.
+// names returns the hosts of these devices.
 func names(list []logKey) string {
 	var texts []string
 	for _, k := range list {

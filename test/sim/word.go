@@ -8,14 +8,14 @@ import (
 	"github.com/fenced/fenced/test/fake"
 )
 
-// vouch makes up, at random, a host that is lost together with its BMC. Somebody goes
-// there, pulls its plug and says so; now and then it is the plug of another host that
-// nobody missed. w.mu is held. // I26
-func (w *World) vouch(now time.Time) {
-	if w.plan.Metal || w.pen.Float64() >= w.plan.Words/3600 { // else its owner switches it on again
+// confirmLostHost lets a host fail together with its BMC, at random. Somebody
+// goes there, disconnects its power and confirms that it is off; sometimes it was
+// another host that nobody noticed. w.mu is held. // I26
+func (w *World) confirmLostHost(now time.Time) {
+	if w.plan.Metal || w.pen.Float64() >= w.plan.Words/3600 { // otherwise its owner powers it on again
 		return
 	}
-	h, _ := w.two()
+	h, _ := w.pickHosts()
 	if _, open := w.open(h.Name); open || !h.On || h.Gone {
 		return
 	}
@@ -33,17 +33,17 @@ func (w *World) vouch(now time.Time) {
 			if pulled && !w.calm {
 				h.Power(false, "foreign hand")
 			}
-			w.word(h)
+			w.confirmOff(h)
 		})
 		if sleep(w.ctx, again) == nil {
-			w.do(func() { w.word(h) })
+			w.do(func() { w.confirmOff(h) })
 		}
 	})
 }
 
-// word is a person's that a host is off. w.mu is held.
-func (w *World) word(h *host) {
-	c := w.someone()
+// confirmOff is a person's confirmation that a host is off. w.mu is held.
+func (w *World) confirmOff(h *host) {
+	c := w.orderTarget()
 	if c == nil || w.calm {
 		return
 	}

@@ -17,8 +17,8 @@ import (
 // cluster is the name of the one cluster.
 const cluster = "c"
 
-// World is everything outside of fenced. Its mutex guards all that belongs to it; no
-// adapter holds it while it waits.
+// World is everything outside of fenced. Its mutex guards all that belongs to it.
+// No adapter holds it while waiting.
 type World struct {
 	mu      sync.Mutex
 	plan    Plan
@@ -28,10 +28,10 @@ type World struct {
 
 	began     time.Time
 	calm      bool
-	rng       *rand.Rand // of the troubles, second by second
-	dice      *rand.Rand // of single calls
-	pen       *rand.Rand // of what is written down wrongly
-	ticks     *rand.Rand // of the clocks
+	rng       *rand.Rand // for faults, second by second
+	dice      *rand.Rand // for single calls
+	pen       *rand.Rand // for wrong configurations
+	ticks     *rand.Rand // for clocks
 	api       *fake.State
 	check     *policy.Check // as it should be
 	rivalTo   time.Time     // another remediator holds its Lease until then
@@ -40,8 +40,8 @@ type World struct {
 	store     *memory
 	owners    *ownership
 	instances []*instance
-	crowd     crowd
-	sessions  uint64 // of BMCs, numbered through
+	crowd     peopleState
+	sessions  uint64 // number of BMC sessions so far
 	mistakes  []mistake
 	files     []policy.Check // of policies.d
 	markers   []string       // of passwords
@@ -55,7 +55,7 @@ type World struct {
 // entry is one line of the story.
 type entry struct {
 	at   time.Duration
-	host string // "" for what concerns all
+	host string // "" for all hosts
 	text string
 }
 
@@ -66,14 +66,14 @@ type Violation struct {
 	Text string // with seed, time and the last events of the host
 }
 
-// NewWorld makes the world of a plan, all well. It must be made inside a synctest
-// bubble; pause files are made in dir.
+// NewWorld creates the world of a plan, without faults. It must be called in a
+// synctest bubble. Pause files are created in dir.
 func NewWorld(ctx context.Context, dir string, p Plan, d Defect) *World {
 	w := &World{plan: p, defect: d, ctx: ctx, began: time.Now(), rng: rand.New(rand.NewPCG(p.Seed, 2)),
 		dice: rand.New(rand.NewPCG(p.Seed, 3)), pen: rand.New(rand.NewPCG(p.Seed, 4)), ticks: rand.New(rand.NewPCG(p.Seed, 5)),
 		store: newMemory(), ledger: newLedger(), markers: markers(p.marker())}
 	w.outcome = Outcome{Faults: map[string]int{}, Orders: map[string]int{}, Ends: map[string]int{}, Rules: map[string]int{}, Actions: map[string]int{}, Cases: map[string]int{}}
-	w.crowd = crowd{stops: map[stopKey]stop{}, files: map[*instance]stop{}, helped: map[string]int{}}
+	w.crowd = peopleState{stops: map[stopKey]stop{}, files: map[*instance]stop{}, helped: map[string]int{}}
 	w.api = fake.NewState(cluster)
 	w.api.PodsOfANode, w.api.ReadyAfter, w.api.Lifecycle = 3, 5*time.Second, true
 	w.api.IgnorePreconditions, w.api.RestoreNothing = d.IgnoresPreconditions, d.RestoresNothing
@@ -96,7 +96,7 @@ func (w *World) note(host, format string, args ...any) {
 	w.trace = append(w.trace, entry{w.now(), host, fmt.Sprintf(format, args...)})
 }
 
-// fault counts one thing that went wrong. w.mu is held.
+// fault counts one fault. w.mu is held.
 func (w *World) fault(kind, host, format string, args ...any) {
 	w.outcome.Faults[kind]++
 	if format != "" {
@@ -106,7 +106,7 @@ func (w *World) fault(kind, host, format string, args ...any) {
 
 const traceShown = 40
 
-// violate notes a broken rule. Each is told once for a host. w.mu is held.
+// violate records a broken rule, once for each host. w.mu is held.
 func (w *World) violate(rule, host, format string, args ...any) {
 	w.outcome.Rules[rule]++
 	if slices.ContainsFunc(w.found, func(v Violation) bool { return v.Rule == rule && v.Host == host }) {
@@ -125,7 +125,7 @@ func (w *World) violate(rule, host, format string, args ...any) {
 	w.found = append(w.found, Violation{rule, host, b.String()})
 }
 
-// do runs f with the world standing still.
+// do runs f while the world does not change.
 func (w *World) do(f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -142,16 +142,16 @@ func (w *World) hostOf(node string) *host {
 	return nil
 }
 
-// chance says whether something that happens so often per hour happens in this
-// second. w.mu is held.
+// chance reports whether an event with this rate per hour happens in this second.
+// w.mu is held.
 func (w *World) chance(perHour float64) bool { return w.rng.Float64() < perHour/3600 }
 
-// between draws a time.
+// between draws a duration.
 func between(r *rand.Rand, least, most time.Duration) time.Duration {
 	return least + time.Duration(r.Int64N(int64(most-least)+1))
 }
 
-// sleep waits, or says that ctx ended first.
+// sleep waits for d or the end of ctx.
 func sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -163,7 +163,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// open says whether a run is open on a host. w.mu is held.
+// open reports whether a run is open on a host. w.mu is held.
 func (w *World) open(node string) (remediate.Run, bool) {
 	for _, r := range w.ledger.runs {
 		if r.Target.Node == node && r.Open() {
@@ -173,7 +173,7 @@ func (w *World) open(node string) (remediate.Run, bool) {
 	return remediate.Run{}, false
 }
 
-// In the calm no call goes wrong.
+// No call fails in the calm.
 func (w *World) lost() float64       { return w.unlessCalm(w.plan.CallLost) }
 func (w *World) slow() float64       { return w.unlessCalm(w.plan.CallSlow) }
 func (w *World) storeFails() float64 { return w.unlessCalm(w.plan.StoreFails) }
@@ -185,7 +185,7 @@ func (w *World) unlessCalm(p float64) float64 {
 	return p
 }
 
-// after does something later.
+// after runs f later.
 func (w *World) after(d time.Duration, f func()) {
 	w.workers.Go(func() {
 		if sleep(w.ctx, d) == nil {

@@ -10,15 +10,16 @@ import (
 
 var errStore = errors.New("the store does not answer")
 
-// door is one fenced's way to the store: it fails before a write, or after it, so
-// that nobody knows. Under a claim it compares the epoch with each write. // I19
-type door struct {
+// storeClient is one fenced's access to the store. It fails before a write, or
+// after it, so that the result is not known. With a claim it compares the epoch
+// at each write. // I19
+type storeClient struct {
 	inc   *incarnation
-	epoch uint64 // 0: without a claim
+	epoch uint64 // 0 = without a claim
 }
 
-// pass brings one operation to the store.
-func (d *door) pass(ctx context.Context, what string, write bool) error {
+// pass delivers one operation to the store.
+func (d *storeClient) pass(ctx context.Context, what string, write bool) error {
 	if err := d.inc.call(ctx, what); err != nil {
 		return err
 	}
@@ -40,8 +41,8 @@ func (d *door) pass(ctx context.Context, what string, write bool) error {
 	return sleep(ctx, time.Millisecond)
 }
 
-// back brings the outcome of a write back, or loses it.
-func (d *door) back(ctx context.Context, what string) error {
+// back delivers the result of a write, or loses it.
+func (d *storeClient) back(ctx context.Context, what string) error {
 	w := d.inc.i.w
 	var lost bool
 	w.do(func() {
@@ -55,33 +56,33 @@ func (d *door) back(ctx context.Context, what string) error {
 	return d.inc.call(ctx, what+" answered")
 }
 
-// skew is by how much the times of others are ahead, for this fenced.
-func (d *door) skew() (skew time.Duration) {
+// skew is by how much the times of others are ahead for this fenced.
+func (d *storeClient) skew() (skew time.Duration) {
 	d.inc.i.w.do(func() { skew = d.inc.i.clock.ours })
 	return skew
 }
 
 // Get implements state.Store.
-func (d *door) Get(ctx context.Context, kind state.Kind, key string) (state.Record, error) {
+func (d *storeClient) Get(ctx context.Context, kind state.Kind, key string) (state.Record, error) {
 	if err := d.pass(ctx, "get", false); err != nil {
 		return state.Record{}, err
 	}
-	return righted{d.inc.i.w.store, d.skew()}.Get(ctx, kind, key)
+	return correctedStore{d.inc.i.w.store, d.skew()}.Get(ctx, kind, key)
 }
 
 // List implements state.Store.
-func (d *door) List(ctx context.Context, kind state.Kind) ([]state.Record, error) {
+func (d *storeClient) List(ctx context.Context, kind state.Kind) ([]state.Record, error) {
 	if err := d.pass(ctx, "list", false); err != nil {
 		return nil, err
 	}
 	if kind == state.KindRun && d.inc.i.w.defect.ForgetsRuns {
 		return nil, nil
 	}
-	return righted{d.inc.i.w.store, d.skew()}.List(ctx, kind)
+	return correctedStore{d.inc.i.w.store, d.skew()}.List(ctx, kind)
 }
 
 // Put implements state.Store.
-func (d *door) Put(ctx context.Context, r state.Record) (uint64, error) {
+func (d *storeClient) Put(ctx context.Context, r state.Record) (uint64, error) {
 	w := d.inc.i.w
 	what := "put " + string(r.Kind)
 	if err := d.pass(ctx, what, true); err != nil {
@@ -93,9 +94,9 @@ func (d *door) Put(ctx context.Context, r state.Record) (uint64, error) {
 	}
 	var version uint64
 	skew := d.skew()
-	r = ahead(r, -skew)
+	r = shiftRecord(r, -skew)
 	err := error(state.ErrNotOwner)
-	w.do(func() { // the epoch is compared in the same transaction
+	w.do(func() { // compares the epoch in the same transaction
 		if w.owners.holds(d) {
 			version, err = w.store.put(ctx, r, w.defect.IgnoresVersions)
 		}
@@ -112,7 +113,7 @@ func (d *door) Put(ctx context.Context, r state.Record) (uint64, error) {
 }
 
 // Delete implements state.Store.
-func (d *door) Delete(ctx context.Context, kind state.Kind, key string, version uint64) error {
+func (d *storeClient) Delete(ctx context.Context, kind state.Kind, key string, version uint64) error {
 	what := "delete " + string(kind)
 	if err := d.pass(ctx, what, true); err != nil {
 		return err
@@ -133,15 +134,15 @@ func (d *door) Delete(ctx context.Context, kind state.Kind, key string, version 
 }
 
 // Watch implements state.Store.
-func (d *door) Watch(context.Context) <-chan struct{} {
-	if d.inc.i.w.plan.Instances == 1 { // the store is locked for it
+func (d *storeClient) Watch(context.Context) <-chan struct{} {
+	if d.inc.i.w.plan.Instances == 1 { // it has locked the store
 		return nil
 	}
 	return d.inc.news
 }
 
-// tellOthers signals the other users of the store; whoever is cut off learns of it
-// when that is over. w.mu is held.
+// tellOthers signals the other users of the store. An instance that is cut off
+// gets the signal later. w.mu is held.
 func (w *World) tellOthers(by *incarnation) {
 	for _, i := range w.instances {
 		if i.cur == nil || i.cur == by {
@@ -163,4 +164,4 @@ func (c *incarnation) wake() {
 }
 
 // Close implements state.Store.
-func (d *door) Close() error { return nil }
+func (d *storeClient) Close() error { return nil }

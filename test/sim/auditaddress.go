@@ -7,14 +7,14 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// seenWithin is how soon what a fenced was told counts in what it decides.
+// seenWithin is how soon an update must affect the decisions of a fenced.
 const seenWithin = 3 * time.Second
 
-// auditWay looks at where a run that is begun leads. w.mu is held.
-func (w *World) auditWay(c *incarnation, r remediate.Run, now time.Time) {
+// auditAddress checks which machine a new run leads to. w.mu is held.
+func (w *World) auditAddress(c *incarnation, r remediate.Run, now time.Time) {
 	node := r.Target.Node
 	h := w.hostOf(node)
-	if why, since := c.twin(h, r.Target.SystemUUID); why != "" && now.Sub(since) > seenWithin {
+	if why, since := c.duplicateReason(h, r.Target.SystemUUID); why != "" && now.Sub(since) > seenWithin {
 		w.violate("I9", node, "run %s was begun although %s, as was told %s ago", r.ID, why, now.Sub(since))
 	}
 	fixed := w.devices(r.Target.Devices)
@@ -35,8 +35,9 @@ func (w *World) auditWay(c *incarnation, r remediate.Run, now time.Time) {
 	}
 }
 
-// commander finds the run for which a fenced gives a command to a device: one whose
-// record says so, and rather one that began with that device. w.mu is held.
+// commander finds the run for which a fenced sends a command to a device: one
+// whose record contains the command, preferably one that started with that
+// device. w.mu is held.
 func (w *World) commander(l *link, a remediate.Action) (r remediate.Run, found bool) {
 	for _, each := range w.ledger.runs {
 		if !each.Open() || each.Intent.Action != a || w.ledger.writer[each.ID] != l.inc {
@@ -49,14 +50,14 @@ func (w *World) commander(l *link, a remediate.Action) (r remediate.Run, found b
 			r, found = each, true
 		}
 	}
-	if !found { // somebody else's, or nobody's // I19
+	if !found { // a run of another fenced, or none // I19
 		return w.open(l.h.Name)
 	}
 	return r, true
 }
 
-// auditReach wants a command to reach no other machine than those that its run began
-// with. w.mu is held. // I10
+// auditReach checks that a command reaches no machine other than those that its
+// run started with. w.mu is held. // I10
 func (w *World) auditReach(l *link, r remediate.Run, a remediate.Action) {
 	fixed := w.ledger.fixed[r.ID]
 	switch to := (logKey{l.h, l.outlet}); {
@@ -64,15 +65,15 @@ func (w *World) auditReach(l *link, r remediate.Run, a remediate.Action) {
 		if c := l.inc; c.hostMoved(r, time.Now()) {
 			w.outcome.Cases["I10 commands of runs whose host is said to be elsewhere"]++
 		}
-	case len(fixed) == 0: // it began on a person's word, when there was no way
+	case len(fixed) == 0: // it started with a manual confirmation, without an address
 		w.ledger.fixed[r.ID] = []logKey{to}
 	default:
 		w.violate("I10", r.Target.Node, "%s of run %s reaches %s, and it began with %s", a, r.ID, names([]logKey{to}), names(fixed))
 	}
 }
 
-// hostMoved says whether a fenced was told that a run's host is elsewhere than when the
-// run began.
+// hostMoved reports whether this fenced knew that a run's host has another
+// address than at the start of the run.
 func (c *incarnation) hostMoved(r remediate.Run, now time.Time) bool {
 	fixed := c.i.w.ledger.fixed[r.ID]
 	if len(fixed) == 0 {
