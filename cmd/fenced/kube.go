@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/admit"
 	"github.com/fenced/fenced/internal/k8swatch"
 	"github.com/fenced/fenced/internal/lead"
 	"github.com/fenced/fenced/internal/remediate"
@@ -15,10 +15,10 @@ import (
 // turned into the engine's.
 type watch struct{ *k8swatch.Cluster }
 
-// View implements engine.Watch.
-func (w watch) View() engine.View {
+// View implements admit.Watch.
+func (w watch) View() admit.View {
 	v := w.Cluster.View()
-	return engine.View{Synced: v.Synced, Age: v.Age, Since: v.Since, Skew: v.Skew, SkewKnown: v.SkewKnown, Problem: v.Problem}
+	return admit.View{Synced: v.Synced, Age: v.Age, Since: v.Since, Skew: v.Skew, SkewKnown: v.SkewKnown, Problem: v.Problem}
 }
 
 type kube struct{ *k8swatch.Cluster }
