@@ -14,6 +14,8 @@ const (
 
 // metadataCache holds the metadata of agents, read once for each file.
 type metadataCache struct {
+	timeout time.Duration // bounds the reading of one file's metadata
+
 	mu      sync.Mutex
 	entries map[file]*cacheEntry
 }
@@ -26,7 +28,7 @@ type cacheEntry struct {
 }
 
 // cache is shared: a thousand outlets behind one agent read it once.
-var cache = metadataCache{entries: map[file]*cacheEntry{}}
+var cache = metadataCache{timeout: metadataTimeout, entries: map[file]*cacheEntry{}}
 
 // read returns the metadata of the agent. The first caller starts the reading,
 // with a timeout independent of the caller's.
@@ -49,7 +51,7 @@ func (l *metadataCache) read(ctx context.Context, f file) (metadata, error) {
 
 func (l *metadataCache) fill(f file, b *cacheEntry) {
 	defer close(b.ready)
-	ctx, cancel := context.WithTimeout(context.Background(), metadataTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), l.timeout)
 	defer cancel()
 	b.metadata, b.err = ask(ctx, f)
 	if b.err != nil { // read again at the next use

@@ -38,10 +38,10 @@ func TestConformanceFenceIPMILAN(t *testing.T) {
 			require.NoError(t, err)
 			t.Cleanup(sim.Stop)
 			d := installed(t, "fence_ipmilan", sim.Addr(), map[string]string{
-				"lanplus": "1", "cipher": "17", "power_wait": "0", "power_timeout": "2",
+				"lanplus": "1", "cipher": "17", "power_wait": "0", "power_timeout": "30",
 			})
 			return &bmctest.World{
-				Open: opens, Device: d, On: sim.Power, SetPower: sim.SetPower, IgnoreOff: sim.IgnoreOff,
+				Open: opens, Device: d, On: sim.Power, SetPower: sim.SetPower, IgnoreOff: pollFast(d, sim.IgnoreOff),
 				LateOff: sim.LateOff, BackOn: sim.BackOn, Hang: sim.Hang,
 				RefuseSame: func(refuse bool) error {
 					sim.RefuseControl(map[bool]byte{true: 0xd5}[refuse])
@@ -49,8 +49,9 @@ func TestConformanceFenceIPMILAN(t *testing.T) {
 				},
 			}
 		},
-		Refusal: bmc.KindUnreachable,
-		Blind:   true,
+		Patience: patience,
+		Refusal:  bmc.KindUnreachable,
+		Blind:    true,
 		Cannot: cannot(map[string]string{
 			"HalfOpen":   "IPMI has no connections",
 			"LoseAnswer": "see fence_redfish",
@@ -66,12 +67,12 @@ func TestConformanceFenceRedfish(t *testing.T) {
 			require.NoError(t, err)
 			t.Cleanup(sim.Stop)
 			d := installed(t, "fence_redfish", sim.Addr(), map[string]string{
-				"ssl_insecure": "1", "systems_uri": sim.System(0).URI(), "power_timeout": "2",
+				"ssl_insecure": "1", "systems_uri": sim.System(0).URI(), "power_timeout": "30",
 			})
 			quirk := func(change func(*redfishsim.Quirks)) error { sim.Quirks(change); return nil }
 			fault := func(change func(*redfishsim.Faults)) error { sim.Faults(change); return nil }
 			return &bmctest.World{
-				Open: opens, Device: d, On: sim.Power, SetPower: sim.SetPower, IgnoreOff: sim.IgnoreOff,
+				Open: opens, Device: d, On: sim.Power, SetPower: sim.SetPower, IgnoreOff: pollFast(d, sim.IgnoreOff),
 				LateOff: func(d time.Duration) error { return quirk(func(q *redfishsim.Quirks) { q.Lag = d }) },
 				RefuseSame: func(bool) error {
 					return quirk(func(q *redfishsim.Quirks) { q.RefuseSame = http.StatusConflict })
@@ -81,10 +82,21 @@ func TestConformanceFenceRedfish(t *testing.T) {
 				LoseAnswer: func(lose bool) error { return quirk(func(q *redfishsim.Quirks) { q.DropReset = lose }) },
 			}
 		},
-		Refusal: bmc.KindProtocol, // the agent ends with a traceback
-		Blind:   true,
-		Cannot:  cannot(map[string]string{"BackOn": "see fence_ipmilan"}),
+		Patience: patience,
+		Refusal:  bmc.KindProtocol, // the agent ends with a traceback
+		Blind:    true,
+		Cannot:   cannot(map[string]string{"BackOn": "see fence_ipmilan"}),
 	})
+}
+
+// pollFast lets the agent of a host that ignores a power off poll without a pause. power_timeout
+// is both the number of polls and, in seconds, how long one ipmitool may take: one second is
+// enough for the polls, but not for ipmitool on a busy machine.
+func pollFast(d bmc.Device, ignoreOff func(bool) error) func(bool) error {
+	return func(ignore bool) error {
+		d.Parameters["stonith_status_sleep"] = "0"
+		return ignoreOff(ignore)
+	}
 }
 
 func opens(d bmc.Device) (bmc.Power, error) { return New(d, timing) }

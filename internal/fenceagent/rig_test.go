@@ -16,8 +16,15 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 )
 
+// patience is how long a test waits for an agent. An agent in Python takes half a second of
+// CPU time, and the suite runs eight of them at a time: on a busy machine one run can take
+// most of a minute.
+const patience = 5 * time.Minute
+
 // timing is generous: a test that waits for it in vain is wrong, not slow.
-var timing = bmc.Timing{ReadTimeout: time.Minute, SendTimeout: time.Minute}
+var timing = bmc.Timing{ReadTimeout: patience, SendTimeout: patience}
+
+func init() { cache.timeout = patience } // the daemon reads the metadata again later, a test does not
 
 // header is the metadata of a well-behaved agent, and how it answers for it.
 const header = `#!/bin/sh
