@@ -47,11 +47,11 @@ func TestControlPlaneIsolation(t *testing.T) {
 func TestFreshRoleBringsItsIsolation(t *testing.T) {
 	d := Drafter{Isolation: remediate.IsolateDelete}
 	p := &probe{draft: remediate.Run{Isolation: remediate.IsolateDelete}, controlPlane: true}
-	r := d.completed(p, nil)
+	r := d.complete(p, nil)
 	assert.True(t, r.ControlPlane)
 	assert.Equal(t, remediate.IsolateTaint, r.Isolation)
 	p.draft.Target.MachineAPI = policy.OpenShiftMachineAPI
-	assert.Equal(t, remediate.IsolateDelete, d.completed(p, nil).Isolation)
+	assert.Equal(t, remediate.IsolateDelete, d.complete(p, nil).Isolation)
 }
 
 // A check's own times and counts are those of its runs; where it has none the daemon's
@@ -72,7 +72,7 @@ func TestCheckChangesTheLimitsOfItsRuns(t *testing.T) {
 func TestDraftTakesItsLimits(t *testing.T) {
 	draft := func(o BookOptions, target policy.TargetReport) remediate.Limits {
 		o.Draft.Limits = remediate.Limits{ReadyTimeout: 10 * time.Minute}
-		a, ok := NewBook(o, time.Now()).candidate(&policy.Check{Strategy: policy.PowerCycleHosts}, &target)
+		a, ok := NewBook(o, time.Now()).candidateForCheck(&policy.Check{Strategy: policy.PowerCycleHosts}, &target)
 		assert.True(t, ok)
 		return a.draft.Limits
 	}

@@ -36,13 +36,13 @@ func readerOf(t *testing.T) (er *evidenceReader, suspendFor func(time.Duration))
 // wait anew.
 func TestLateEvidenceIsNobodys(t *testing.T) {
 	er, _ := readerOf(t)
-	old := er.begin("n-1")
+	old := er.markRunning("n-1")
 	er.dropAllBut(nil, time.Now())
-	fresh := er.begin("n-1")
+	fresh := er.markRunning("n-1")
 	fresh.off = true
-	er.note("n-1", old, false, false)
+	er.recordReading("n-1", old, false, false)
 	assert.True(t, fresh.running && fresh.off)
-	er.note("n-1", fresh, false, false)
+	er.recordReading("n-1", fresh, false, false)
 	assert.False(t, fresh.running || fresh.off)
 }
 
@@ -52,23 +52,23 @@ func TestEvidenceIsTakenBack(t *testing.T) {
 	readsOff := func(er *evidenceReader) bool { return er.opt.Book.ledger.Snapshot().ReadsOff["n-1"] }
 	told := func(t *testing.T) (*evidenceReader, func(time.Duration)) {
 		er, suspendFor := readerOf(t)
-		er.note("n-1", er.begin("n-1"), true, false)
-		er.tell(time.Now())
+		er.recordReading("n-1", er.markRunning("n-1"), true, false)
+		er.updateBook(time.Now())
 		assert.True(t, readsOff(er))
 		return er, suspendFor
 	}
 	er, _ := told(t)
-	er.tell(time.Now().Add(evidenceMaxAge + time.Second))
+	er.updateBook(time.Now().Add(evidenceMaxAge + time.Second))
 	assert.False(t, readsOff(er), "it is old")
 	er, _ = told(t)
 	er.dropAllBut(nil, time.Now())
 	assert.False(t, readsOff(er), "nobody waits")
 	er, suspendFor := told(t)
-	running := er.begin("n-2")
+	running := er.markRunning("n-2")
 	suspendFor(time.Minute)
-	er.tell(time.Now())
+	er.updateBook(time.Now())
 	assert.False(t, readsOff(er), "this host was suspended")
-	er.note("n-2", running, true, false) // it was read in part before
-	er.tell(time.Now())
+	er.recordReading("n-2", running, true, false) // it was read in part before
+	er.updateBook(time.Now())
 	assert.False(t, er.opt.Book.ledger.Snapshot().ReadsOff["n-2"])
 }

@@ -25,7 +25,7 @@ func TestLateRecordIsTakenBack(t *testing.T) {
 		told string
 	}{
 		{func(e event.Event) bool { return e.Action == remediate.SendOff }, "not done: "},
-		{func(e event.Event) bool { return e.Type == event.Started }, "not begun: "},
+		{func(e event.Event) bool { return e.Type == event.Started }, "not started: "},
 	} {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {
 			var mu sync.Mutex

@@ -55,7 +55,7 @@ func TestScopeThatGrowsBeginsQuiet(t *testing.T) {
 			start func(*engine.Options)
 			want  string // what is told; "" = it is not quiet
 		}{
-			{in(guard.ModeObserve, a), "there is no state"},
+			{in(guard.ModeObserve, a), "the store has no record of this cluster"},
 			{in(guard.ModeObserve, a), ""},
 			{in(guard.ModeEvaluate, a), "mode was observe and is evaluate"},
 			{in(guard.ModeEvaluate, a), ""},
@@ -112,7 +112,7 @@ func TestLostArmingIsTold(t *testing.T) {
 		observe := func(o *engine.Options) { o.Clusters[0].Mode = guard.ModeObserve }
 		e, events, stop := start(t, w, store, observe)
 		time.Sleep(5 * time.Minute)
-		lost := eventsOf(t, events, func(ev event.Event) bool { return strings.Contains(ev.Message, "until fencectl arm") })
+		lost := eventsOf(t, events, func(ev event.Event) bool { return strings.Contains(ev.Message, "run fencectl arm") })
 		require.Len(t, lost, 1)
 		assert.Equal(t, string(reason.Observing), string(lost[0].Reason))
 		assert.Equal(t, "c", lost[0].Cluster)

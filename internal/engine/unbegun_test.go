@@ -100,7 +100,7 @@ func TestFirstSaveThatAnotherInstanceFindsIsToldOf(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		p.give("b")
 		time.Sleep(3 * time.Second)
-		assert.Contains(t, strings.Join(p.told(t, "a", event.Failed), "\n"), "it could not be taken back")
+		assert.Contains(t, strings.Join(p.told(t, "a", event.Failed), "\n"), "another instance may find it open and continue it")
 		p.end()
 	})
 }

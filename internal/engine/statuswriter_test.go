@@ -29,7 +29,7 @@ type board struct {
 	asked    int
 }
 
-func (b *board) Judged(context.Context, policy.CheckID) (remediate.Answer, error) {
+func (b *board) ControllerAlive(context.Context, policy.CheckID) (remediate.Answer, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.asked++
