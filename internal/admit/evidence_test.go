@@ -32,9 +32,8 @@ func readerOf(t *testing.T) (er *evidenceReader, suspendFor func(time.Duration))
 	}
 }
 
-// A look that ends after nobody waited for it any more says nothing to those who
-// wait anew.
-func TestLateEvidenceIsNobodys(t *testing.T) {
+// A reading that ends after it was dropped does not count for the checks that wait now.
+func TestReadingThatWasDroppedIsIgnored(t *testing.T) {
 	er, _ := readerOf(t)
 	old := er.markRunning("n-1")
 	er.dropAllBut(nil, time.Now())
@@ -46,9 +45,9 @@ func TestLateEvidenceIsNobodys(t *testing.T) {
 	assert.False(t, fresh.running || fresh.off)
 }
 
-// What the ledger was told about a BMC is taken back when the reading is old, when nobody
-// waits for it any more, and when this host was suspended meanwhile. // I1, I16
-func TestEvidenceIsTakenBack(t *testing.T) {
+// The ledger no longer has a host as reading Off when the reading is too old, when no
+// check waits for the host any longer, and after a suspend of this host. // I1, I16
+func TestReadsOffIsWithdrawn(t *testing.T) {
 	readsOff := func(er *evidenceReader) bool { return er.opt.Book.ledger.Snapshot().ReadsOff["n-1"] }
 	told := func(t *testing.T) (*evidenceReader, func(time.Duration)) {
 		er, suspendFor := readerOf(t)

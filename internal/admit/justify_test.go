@@ -9,8 +9,8 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// Only the host's own BMC, identified, shortens a wait.
-func TestEvident(t *testing.T) {
+// Only the host's own, identified BMC shortens a wait.
+func TestOnlyTheOwnBMCShortensAWait(t *testing.T) {
 	off := remediate.Observation{ProofKind: remediate.ProofBMC, Power: bmc.Reading{State: bmc.Off}, Identity: remediate.Yes}
 	assert.True(t, ownBMCReadsOff(off))
 	for name, spoil := range map[string]func(*remediate.Observation){
@@ -25,7 +25,7 @@ func TestEvident(t *testing.T) {
 	}
 }
 
-func TestJoined(t *testing.T) {
+func TestWithDetail(t *testing.T) {
 	assert.Equal(t, "not synced yet", withDetail("not synced yet", ""))
 	assert.Equal(t, "not synced yet; refused", withDetail("not synced yet", "refused"))
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// What was recorded too late to be done comes to be in the log all the same: each time
-// it is also told that nothing was done. // I24
-func TestLateRecordIsTakenBack(t *testing.T) {
+// An action that was recorded too late, and so was not done, may still appear in the log.
+// Each time an event says that it was not done. // I24
+func TestLateRecordIsFollowedByNotDone(t *testing.T) {
 	for _, tc := range []struct {
 		late func(event.Event) bool
 		told string
