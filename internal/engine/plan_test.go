@@ -71,7 +71,7 @@ func TestUnsyncedViewIsNotEvaluated(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetReady("True")
 		e, _, stop := start(t, w, store, nil)
-		time.Sleep(time.Second)
+		time.Sleep(1500 * time.Millisecond) // no decision runs at this moment
 		w.setUnsynced(true)
 		w.RemoveNode()
 		w.ChangeEntry(func(h *bmc.Host) { h.PinnedUUID = hostUUID })
