@@ -34,10 +34,10 @@ type Book struct {
 	runs        runs
 	storms      storms
 	stableUntil stableUntil
-	runsChanged bool   // runs changed since the ledger was told
-	seenVersion uint64 // version of the ledger at the last Follow
-	complete    bool   // the ledger has seen the cluster whole
-	leads       bool   // this instance's memory of the runs is the newest
+	runsChanged bool   // the ledger does not have the current open runs yet
+	seenVersion uint64 // version of the ledger at the last follow
+	complete    bool   // the ledger has the complete view of the cluster
+	leads       bool   // between BeginLeadership and EndLeadership: the runs here are newer than the store
 }
 
 // NewBook begins a Book with the checks from files.

@@ -56,7 +56,8 @@ func (h history) startedWithin(now time.Time, d time.Duration) (n int) {
 	return n
 }
 
-// failedInARow counts the newest power cycles in a row that did not end Done. // I15
+// failedInARow counts the newest power cycles in a row that did not end Done, since the last
+// release and since the Node was last Ready for healthyReset. // I15
 func (h history) failedInARow() (n int) {
 	for _, r := range h.powerCycles {
 		switch {
@@ -76,7 +77,7 @@ type stableUntil map[string]time.Time
 
 // recordTransitions records the Nodes that become not Ready after such a period. Call it
 // before the ledger applies the changes.
-func (w stableUntil) recordTransitions(l *policy.Ledger, now time.Time, changes []policy.Change) {
+func (s stableUntil) recordTransitions(l *policy.Ledger, now time.Time, changes []policy.Change) {
 	for i := range changes {
 		n, ok := changes[i].Value.(*policy.Node)
 		if !ok || n == nil || n.Ready() {
@@ -89,7 +90,7 @@ func (w stableUntil) recordTransitions(l *policy.Ledger, now time.Time, changes 
 		_, from := readyCondition(before)
 		_, until := readyCondition(n)
 		if !from.IsZero() && until.Sub(from) >= healthyReset && !until.After(now) {
-			w[n.Name] = until
+			s[n.Name] = until
 		}
 	}
 }
