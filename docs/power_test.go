@@ -23,6 +23,8 @@ func TestPowerExamplesLoad(t *testing.T) {
 		},
 		"power.md": {
 			"https://192.0.2.15:443/redfish/v1/Systems/1, then fence_apc_snmp://pdu-a.example.org#7 + fence_raritan_px3://pdu-b.example.org#7",
+			"fence_apc_snmp://pdu-c.example.org#8",
+			"fence_lpar://hmc.example.org#worker-9",
 			"https://192.0.2.16:443/redfish/v1/Systems/1, then bmclib+ipmi://192.0.2.16:623",
 		},
 	} {

@@ -4,33 +4,34 @@ import (
 	"context"
 	"time"
 
-	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/admit"
 	"github.com/fenced/fenced/internal/k8swatch"
 	"github.com/fenced/fenced/internal/lead"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/run"
 )
 
-// watch and kube are a cluster as the engine sees it: the names of k8swatch
-// turned into the engine's.
+// watch and kube are a cluster as internal/admit and internal/run see it. The types of
+// k8swatch are its own: it is the only importer of client-go and imports nothing that acts.
 type watch struct{ *k8swatch.Cluster }
 
-// View implements engine.Watch.
-func (w watch) View() engine.View {
+// View implements admit.Watch.
+func (w watch) View() admit.View {
 	v := w.Cluster.View()
-	return engine.View{Synced: v.Synced, Age: v.Age, Since: v.Since, Skew: v.Skew, SkewKnown: v.SkewKnown, Problem: v.Problem}
+	return admit.View{Synced: v.Synced, Age: v.Age, Since: v.Since, Skew: v.Skew, SkewKnown: v.SkewKnown, Problem: v.Problem}
 }
 
+// kube implements engine.Kube.
 type kube struct{ *k8swatch.Cluster }
 
-// Look implements engine.Kube.
+// Look implements run.Kube.
 func (k kube) Look(ctx context.Context, r remediate.Run, backups [][]byte) run.Fresh {
 	l := k.Cluster.Look(ctx, r, backups)
 	return run.Fresh{Observation: l.Seen, Node: l.FreshNode, Machine: l.FreshMachine, Cluster: l.Cluster,
 		Members: l.Members, MembersKnown: l.MembersKnown, Lease: l.Lease, Err: l.Err}
 }
 
-// Announce implements engine.Kube.
+// Announce implements lead.Announcer.
 func (k kube) Announce(ctx context.Context, a lead.Announcement) (time.Duration, string, error) {
 	return k.Cluster.Announce(ctx, k8swatch.Announcement(a))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fenced/fenced/internal/admit"
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
@@ -26,7 +27,7 @@ type blind struct{}
 
 func (blind) Changes() []policy.Change { return nil }
 func (blind) Changed() <-chan struct{} { return nil }
-func (blind) View() engine.View        { return engine.View{Synced: true} }
+func (blind) View() admit.View         { return admit.View{Synced: true} }
 
 // others owns nothing: instance two does.
 type others struct{}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fenced/fenced/internal/admit"
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/hosts"
@@ -17,7 +18,7 @@ import (
 
 // seenThrough is a watch with its changes passed through a function.
 type seenThrough struct {
-	engine.Watch
+	admit.Watch
 	change func([]policy.Change) []policy.Change
 }
 

@@ -1,21 +1,18 @@
-// Package engine joins the parts: for each cluster one goroutine decides what is to be
-// begun, and package run carries out what was begun. All judgement is elsewhere:
-// internal/policy says whether a target may be fenced, internal/guard what holds that back,
-// internal/remediate what to do next.
+// Package engine joins the parts of the daemon, and is what the control API calls.
 //
-//	follow.go    changes, open runs and time -> policy.Ledger
-//	decide.go    what the checks ask for -> candidates -> probe -> start
-//	admit.go     the run that a target would become
-//	facts.go     what the guards ask about it; explain and plan use the same
-//	probe.go     the first look at a target: its BMC, then the cluster
-//	start.go     a candidate becomes a run: place, record, save
-//	judge.go     whether a run is still asked for, by fresh objects
-//	evidence.go  BMCs that read Off shorten a wait, where a check says so
-//	order.go     what people ask for: fence, unfence, abort, arm; stops.go: pause, hold
-//	tell.go      what was found is written back to the checks in the cluster
-//	led.go       the cluster as internal/lead and internal/run see it; hosts.go: as internal/hosts does
+// For each cluster it makes one of each: admit.Book (what is known), admit.Freshness (how
+// good the view is), lead.Lead (the right to act), hosts.Cluster (which machine is it) and
+// admit.Cluster (from a target to a run). Over all clusters there are one stop.Stop, one
+// hosts.Hosts, one power.LockOut and the lead.Slots.
 //
-// The engine saves before it acts and does nothing when the save failed. // I19
-// It is started with everything it needs as values and small interfaces, and
-// stops between an action and the next look when its context ends.
+//	engine.go    New and Run; cluster.go: the parts of one cluster
+//	order.go     what people ask for: fence, confirm, retry, unfence, abort, arm
+//	stops.go     pause, resume, hold, release
+//	status.go    what people read: status, report, coverage, explain, plan, runs
+//	tell.go      writes the status of checks back to the cluster
+//	reload.go    takes in what other instances have written; prune.go drops what is old
+//	led.go       the cluster as internal/lead sees it; hosts.go: as internal/hosts does
+//
+// It is started with everything it needs as values and small interfaces, and stops when
+// its context ends.
 package engine

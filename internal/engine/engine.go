@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/fenced/fenced/internal/admit"
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
@@ -22,28 +23,6 @@ import (
 	"github.com/fenced/fenced/internal/suspend"
 )
 
-// Watch is the cached view of one cluster.
-type Watch interface {
-	// Changes is everything that came, changed or went since the last call.
-	Changes() []policy.Change
-	Changed() <-chan struct{}
-	View() View
-}
-
-// View is how good a cached view is.
-type View struct {
-	Synced bool
-	Age    time.Duration
-	// Since is when the first full view came after an outage; zero when there
-	// was none since the start.
-	Since time.Time
-	// Skew is the API server's clock minus this host's, as of now: positive where this
-	// host's is behind. It is zero unless SkewKnown: it was measured.
-	Skew      time.Duration
-	SkewKnown bool
-	Problem   string
-}
-
 // Kube is the uncached reads and the few writes of one cluster.
 type Kube interface {
 	run.Kube
@@ -58,7 +37,7 @@ type ClusterOptions struct {
 	Reprovision  bool
 	Isolation    remediate.Isolation
 	IdentityMode string
-	Watch        Watch
+	Watch        admit.Watch
 	Kube         Kube
 	Checks       Checks // nil: nothing is told there
 	// FileChecks and FileBudgets are from policies.d.
@@ -106,7 +85,6 @@ type Engine struct {
 	clusters map[string]*cluster
 	hosts    *hosts.Hosts
 	lockOut  *power.LockOut
-	recorder *recorder
 	slots    *lead.Slots
 	stop     *stop.Stop
 	started  time.Time
@@ -121,7 +99,6 @@ func New(ctx context.Context, opt Options) (*Engine, error) {
 	if e.lockOut, err = power.NewLockOut(ctx, opt.Store, opt.Instance); err != nil {
 		return nil, err
 	}
-	e.recorder = &recorder{failed: map[string]string{}}
 	e.opt.Open = e.lockOut.Guard(opt.Open)
 	if opt.Owners == nil {
 		e.opt.Owners = state.Sole(opt.Store, opt.Instance, namesOf(opt.Clusters))
@@ -148,16 +125,13 @@ func New(ctx context.Context, opt Options) (*Engine, error) {
 	}
 	for _, o := range opt.Clusters {
 		c := newCluster(ctx, e, o)
+		c.book.Adopt(runs)
 		e.clusters[o.Name] = c
 		e.stop.Attach(o.Name, stopped{c})
 	}
 	for _, r := range runs {
-		c := e.clusters[r.Target.Cluster]
-		if c == nil && r.Open() && e.opt.Owners.Owner(r.Target.Cluster).Instance == opt.Instance { // else others know it
+		if e.clusters[r.Target.Cluster] == nil && r.Open() && e.opt.Owners.Owner(r.Target.Cluster).Instance == opt.Instance { // else others know it
 			return nil, fmt.Errorf("run %s on %s is open in cluster %q, which the configuration no longer names; add it back until the run has ended", r.ID, r.Target.Node, r.Target.Cluster)
-		}
-		if c != nil {
-			c.runs[r.ID] = r
 		}
 	}
 	return e, nil
@@ -175,7 +149,7 @@ func namesOf(clusters []ClusterOptions) []string {
 func (e *Engine) slotsFreed(by string) {
 	for name, c := range e.clusters {
 		if name != by {
-			c.wake()
+			c.admit.Wake()
 		}
 	}
 }
@@ -189,9 +163,9 @@ func (e *Engine) Run(ctx context.Context, beat func()) error {
 	e.beat = beat
 	g, ctx := errgroup.WithContext(ctx)
 	for _, c := range e.clusters {
-		g.Go(func() error { return c.decideLoop(ctx) })
+		g.Go(func() error { return c.admit.Run(ctx) })
 		if c.opt.Checks != nil {
-			t := &statusWriter{c: c, told: map[checkKey]told{}, judges: map[string]judged{}}
+			t := &statusWriter{c: c, written: map[checkKey]written{}, controllers: map[string]controller{}}
 			g.Go(func() error { return t.loop(ctx) })
 		}
 	}

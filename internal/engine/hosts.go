@@ -2,13 +2,12 @@ package engine
 
 import (
 	"context"
-	"slices"
 
+	"github.com/fenced/fenced/internal/admit"
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/order"
-	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/run"
@@ -61,74 +60,16 @@ func (e *Engine) Unfreeze(ctx context.Context, o order.Order) (order.Outcome, er
 }
 
 // viewed is the watched state of the cluster as hosts ask it.
-type viewed struct{ *cluster }
-
-// Seen implements hosts.View.
-func (c viewed) Seen() bool { return c.seenWhole() }
-
-// Node implements hosts.View.
-func (c viewed) Node(name string) *policy.Node {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.ledger.Node(name)
-}
-
-// Machines implements hosts.View.
-func (c viewed) Machines() []*policy.Machine {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Collect(c.ledger.Machines())
-}
-
-// BareMetalHost implements hosts.View.
-func (c viewed) BareMetalHost(namespace, name string) *policy.Host {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.ledger.Host(namespace, name)
-}
-
-// HostOf implements hosts.View.
-func (c viewed) HostOf(m *policy.Machine) (policy.Host, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.ledger.HostOf(m)
-}
-
-// TargetOn implements hosts.View.
-func (c viewed) TargetOn(node string) (remediate.Target, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	n, m := c.ledger.Node(node), c.ledger.MachineOf(node)
-	return c.target(m, n, node), n != nil || m != nil
-}
-
-// Twin implements hosts.View.
-func (c viewed) Twin(node, systemUUID string) string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.twin(node, systemUUID)
-}
-
-// Healthy implements hosts.View.
-func (c viewed) Healthy(t remediate.Target) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if n := c.ledger.Node(t.Node); n == nil || !n.Ready() {
-		return false
-	}
-	for _, r := range c.runs {
-		if r.Open() && r.Target.Overlaps(t) { // its host is being switched
-			return false
-		}
-	}
-	return true
+type viewed struct {
+	admit.Objects
+	c *cluster
 }
 
 // Alive implements hosts.View.
-func (c viewed) Alive(ctx context.Context, t remediate.Target, systemUUID string) (lease string, alive bool) {
+func (v viewed) Alive(ctx context.Context, t remediate.Target, systemUUID string) (lease string, alive bool) {
 	ctx, cancel := context.WithTimeout(ctx, run.LookTimeout)
 	defer cancel()
-	f := c.opt.Kube.Look(ctx, remediate.Run{Target: t}, nil)
+	f := v.c.opt.Kube.Look(ctx, remediate.Run{Target: t}, nil)
 	if f.Node == nil || !f.Node.Ready() || !f.Observation.Lease.Known || !bmc.UUIDsMatch(f.Node.SystemUUID, systemUUID) {
 		return "", false
 	}
@@ -136,4 +77,4 @@ func (c viewed) Alive(ctx context.Context, t remediate.Target, systemUUID string
 }
 
 // Wake implements hosts.View.
-func (c viewed) Wake() { c.wake() }
+func (v viewed) Wake() { v.c.admit.Wake() }

@@ -3,16 +3,13 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 
-	"github.com/fenced/fenced/internal/event"
-	"github.com/fenced/fenced/internal/reason"
-	"github.com/fenced/fenced/internal/remediate"
-	"github.com/fenced/fenced/internal/run"
 	"github.com/fenced/fenced/internal/state"
 )
 
-// led is the cluster as its Lead and its runs see it.
-type led struct{ *cluster }
+// led is the cluster as its Lead sees it.
+type led struct{ c *cluster }
 
 // guard acts on one cluster until its claim ends.
 func (e *Engine) guard(ctx context.Context, claim state.Claim) {
@@ -23,90 +20,42 @@ func (e *Engine) guard(ctx context.Context, claim state.Claim) {
 
 // Load implements lead.Cluster. A record that cannot be read may be that of an open run:
 // then nothing is begun. // I20
-func (c led) Load(ctx context.Context, s state.Store, begin func()) error {
-	if err := errors.Join(c.e.reload(ctx), c.e.hosts.LoadPins(ctx, c.e.opt.Store)); err != nil {
+func (l led) Load(ctx context.Context, s state.Store) error {
+	e := l.c.e
+	if err := errors.Join(e.reload(ctx), e.hosts.LoadPins(ctx, e.opt.Store)); err != nil {
 		return err
 	}
-	runs, err := c.storedRuns(ctx)
+	runs, err := state.LoadRuns(ctx, e.opt.Store)
 	if err != nil {
+		return fmt.Errorf("load runs: %w", err)
+	}
+	if err := e.hosts.CompleteFreezes(ctx, s, l.c.book.Mine(runs)); err != nil {
 		return err
 	}
-	if err := c.e.hosts.CompleteFreezes(ctx, s, runs); err != nil {
-		return err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.runs, c.moved = runs, true
-	begin()
+	l.c.book.Own(runs)
 	return nil
 }
 
 // Resume implements lead.Cluster.
-func (c led) Resume() {
-	for _, r := range c.openRuns() {
-		c.runner.Start(r, nil)
+func (l led) Resume() {
+	for _, r := range l.c.book.OpenRuns() {
+		l.c.admit.Runner.Start(r, nil)
 	}
 }
 
 // Release implements lead.Cluster.
-func (c led) Release() { c.forget(nil) } // the sessions of probes
+func (l led) Release() { l.c.admit.Release() }
+
+// End implements lead.Cluster.
+func (l led) End() { l.c.book.Disown() }
 
 // MayAct implements lead.Cluster.
-func (c led) MayAct() bool {
-	if c.armed() {
-		return true
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, r := range c.runs {
-		if r.Open() {
-			return true
-		}
-	}
-	return false
-}
+func (l led) MayAct() bool { return l.c.admit.Armed() || l.c.book.AnyOpen() }
 
-// Unsettled implements lead.Cluster. A run that is not stored yet takes its slot by
-// itself, or not at all. // I11
-func (c led) Unsettled(taken map[string]bool) (lacking, needless []string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for id, r := range c.runs {
-		if inFlight(r) && r.Version > 0 && !taken[id] {
-			lacking = append(lacking, id)
-		}
-	}
-	for id := range taken {
-		if r, known := c.runs[id]; !known || !inFlight(r) {
-			needless = append(needless, id)
-		}
-	}
-	return lacking, needless
+// Unsettled implements lead.Cluster. // I11
+func (l led) Unsettled(taken map[string]bool) (lacking, needless []string) {
+	return l.c.book.Unsettled(taken)
 }
 
 // Wake implements lead.Cluster.
-func (c led) Wake() { c.wake() }
-
-// Clock implements run.Cluster.
-func (c led) Clock() (agrees remediate.Answer, wrong string) {
-	return c.clockAgrees(), c.skewed(c.view())
-}
-
-// RenamedTo implements run.Cluster.
-func (c led) RenamedTo(r remediate.Run) (node string, unseen bool) { return c.elsewhere(r) }
-
-// Quorum implements run.Cluster.
-func (c led) Quorum(r remediate.Run, f run.Fresh) (reason.Code, string) { return c.quorum(r, f) }
-
-// Save implements run.Cluster.
-func (c led) Save(ctx context.Context, r remediate.Run) (remediate.Run, error) { return c.save(ctx, r) }
-
-// Show implements run.Cluster.
-func (c led) Show(r remediate.Run) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.runs[r.ID], c.moved = r, true
-}
-
-// Record implements run.Cluster.
-func (c led) Record(ev event.Event) (event.Event, error) { return c.recorded(ev) }
+func (l led) Wake() { l.c.admit.Wake() }

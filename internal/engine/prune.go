@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"maps"
 	"time"
 
 	"github.com/fenced/fenced/internal/event"
@@ -41,8 +40,7 @@ func (e *Engine) prune(ctx context.Context) error {
 func (e *Engine) pruneOnce(ctx context.Context, now time.Time) bool {
 	var store state.Store // an owner's
 	for _, c := range e.clusters {
-		c.dropEnded(now.Add(-keepRuns))
-		c.dropMemory(now.Add(-24 * time.Hour))
+		c.book.Forget(now.Add(-keepRuns), now.Add(-24*time.Hour))
 		if c.lead.Leads() {
 			store = c.lead.Store()
 		}
@@ -71,22 +69,4 @@ func (e *Engine) pruneOnce(ctx context.Context, now time.Time) bool {
 		e.opt.Events.Emit(event.Event{Type: event.Internal, Message: "prune old records: " + err.Error()})
 	}
 	return true
-}
-
-func (c *cluster) dropEnded(before time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for id, r := range c.runs {
-		if !r.Open() && r.Ended.Before(before) {
-			delete(c.runs, id) // it had ended: nothing changes for the checks
-		}
-	}
-}
-
-// dropMemory forgets what is only remembered for the sake of open and recent runs.
-func (c *cluster) dropMemory(before time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	maps.DeleteFunc(c.well, func(_ string, until time.Time) bool { return until.Before(before) })
-	maps.DeleteFunc(c.labels, func(run string, _ map[string]string) bool { return !c.runs[run].Open() })
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/event"
-	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 )
 
@@ -77,7 +76,9 @@ func (e *Engine) follow(ctx context.Context) error {
 		return fmt.Errorf("load runs: %w", err)
 	}
 	for _, c := range e.clusters {
-		c.follows(runs)
+		if c.book.Adopt(runs) {
+			c.admit.Wake()
+		}
 	}
 	return nil
 }
@@ -118,35 +119,4 @@ func (e *Engine) actsAmongOthers() bool {
 		}
 	}
 	return false
-}
-
-// follows takes in the runs of a cluster that another instance owns.
-func (c *cluster) follows(all []remediate.Run) {
-	runs := c.of(all)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.lead.Leads() { // else its own memory is newer
-		c.runs, c.moved = runs, true
-		c.wake()
-	}
-}
-
-// storedRuns are the runs of the cluster as the store has them.
-func (c *cluster) storedRuns(ctx context.Context) (map[string]remediate.Run, error) {
-	all, err := state.LoadRuns(ctx, c.e.opt.Store)
-	if err != nil {
-		return nil, fmt.Errorf("load runs: %w", err)
-	}
-	return c.of(all), nil
-}
-
-// of picks the cluster's runs, by ID.
-func (c *cluster) of(all []remediate.Run) map[string]remediate.Run {
-	runs := map[string]remediate.Run{}
-	for _, r := range all {
-		if r.Target.Cluster == c.opt.Name {
-			runs[r.ID] = r
-		}
-	}
-	return runs
 }

@@ -1,15 +1,15 @@
 package engine
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/admit"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
-	"github.com/fenced/fenced/internal/state"
 )
 
 // ClusterStatus is what is known about one cluster now.
@@ -25,7 +25,7 @@ type ClusterStatus struct {
 	Idle    string
 	Armed   bool   // fenced acts on its own judgement here
 	Paused  string // why, "" when it is not
-	View    View
+	View    admit.View
 	ViewBad string
 	Nodes   int
 	Checks  []policy.CheckReport // their counters, without targets
@@ -39,26 +39,17 @@ func (e *Engine) Status() []ClusterStatus {
 		c := e.clusters[name]
 		o := e.opt.Owners.Owner(name)
 		s := ClusterStatus{
-			Name: name, Mode: c.opt.Mode, Paused: e.stop.Paused(name), Armed: c.armed(), View: c.view(), Runs: c.openRuns(),
+			Name: name, Mode: c.opt.Mode, Paused: e.stop.Paused(name), Armed: c.admit.Armed(), View: c.view.View(), Runs: c.book.OpenRuns(),
 			Owner: c.lead.Leads(), OwnerName: o.Instance, Epoch: o.Epoch,
 		}
 		if s.Owner || s.Epoch == 0 || s.OwnerName == e.opt.Instance {
 			s.Idle = c.lead.WhyNotAct(time.Now())
 		}
-		c.mu.Lock()
-		s.ViewBad = c.viewBad
-		if c.judged {
-			s.Nodes, s.Checks = c.ledger.Fleet("").Nodes, c.ledger.Counters()
-		}
-		c.mu.Unlock()
+		s.ViewBad = c.view.Problem()
+		s.Checks, s.Nodes = c.book.Counters()
 		all = append(all, s)
 	}
 	return all
-}
-
-// actsAlone says whether fenced acts on its own judgement in a cluster.
-func actsAlone(mode string, stored state.Cluster) bool {
-	return mode == guard.ModeEvaluate || mode == guard.ModeObserve && stored.Armed
 }
 
 // Report is what the checks find in a cluster now, with every target. It is for
@@ -68,12 +59,36 @@ func (e *Engine) Report(cluster string) (policy.Report, error) {
 	if err != nil {
 		return policy.Report{}, err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.judged {
-		return policy.Report{}, errNotJudged()
+	return c.book.Report()
+}
+
+// Coverage says what every check and budget comes to on one cluster.
+func (e *Engine) Coverage(cluster string) ([]policy.Coverage, error) {
+	c, err := e.cluster(cluster)
+	if err != nil {
+		return nil, err
 	}
-	return c.ledger.Report(time.Now()), nil
+	return c.book.Coverage()
+}
+
+// Explain lists every gate of a Node in the order the daemon asks them, with the very
+// functions that decide.
+func (e *Engine) Explain(ctx context.Context, cluster, node string) (admit.Explanation, error) {
+	c, err := e.cluster(cluster)
+	if err != nil {
+		return admit.Explanation{}, err
+	}
+	return c.admit.Explain(ctx, node)
+}
+
+// Plan is what fenced would do now in one cluster. It reads no BMC: what only a probe can
+// tell is in it once the daemon has probed.
+func (e *Engine) Plan(ctx context.Context, cluster string) (admit.Plan, error) {
+	c, err := e.cluster(cluster)
+	if err != nil {
+		return admit.Plan{}, err
+	}
+	return c.admit.Plan(ctx)
 }
 
 // Runs gives the runs of one cluster (or all, with no name), newest first.
@@ -83,9 +98,7 @@ func (e *Engine) Runs(cluster string) []remediate.Run {
 		if cluster != "" && cluster != name {
 			continue
 		}
-		c.mu.Lock()
-		all = slices.AppendSeq(all, maps.Values(c.runs))
-		c.mu.Unlock()
+		all = append(all, c.book.Runs()...)
 	}
 	slices.SortFunc(all, func(a, b remediate.Run) int { return strings.Compare(b.ID, a.ID) })
 	return all

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/order"
-	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/state"
 )
 
@@ -45,7 +44,9 @@ func (e *Engine) Hold(ctx context.Context, o order.Order) (order.Outcome, error)
 	}
 	o.Cluster = c.opt.Name
 	out := e.stop.Hold(ctx, o)
-	out.Unseen = !c.sees(o.Node)
+	_, open := c.book.OpenOn(o.Node)
+	_, known := c.book.TargetOn(o.Node)
+	out.Unseen = !open && !(known && c.book.Seen())
 	return out, nil
 }
 
@@ -64,53 +65,17 @@ func (e *Engine) ReleaseHold(ctx context.Context, o order.Order) (order.Outcome,
 // comes after the hold of the same Node.
 func (e *Engine) Holds(cluster string) []state.Hold { return e.stop.Holds(cluster) }
 
-// sees says whether a Node of that name, or something that will have it, is known.
-func (c *cluster) sees(node string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, r := range c.runs {
-		if r.Open() && r.Target.Node == node {
-			return true
-		}
-	}
-	return c.judged && (c.ledger.Node(node) != nil || c.ledger.MachineOf(node) != nil)
-}
-
 // stopped is what people's stops bind: the deciding loop, and each run.
 type stopped struct{ c *cluster }
 
 // Clock implements stop.Cluster.
-func (s stopped) Clock() (skew time.Duration, seen bool) {
-	v := s.c.view()
-	if s.c.skewed(v) == "" {
-		return 0, v.Synced
-	}
-	return v.Skew, v.Synced
-}
+func (s stopped) Clock() (skew time.Duration, seen bool) { return s.c.view.Skew() }
 
 // BeQuiet implements stop.Cluster. // I16
-func (s stopped) BeQuiet(from time.Time) {
-	s.c.mu.Lock()
-	defer s.c.mu.Unlock()
-	s.c.quiet = later(s.c.quiet, from.Add(s.c.e.opt.Guards.QuietPeriod))
-}
+func (s stopped) BeQuiet(from time.Time) { s.c.view.BeQuiet(from) }
 
 // Wake implements stop.Cluster.
 func (s stopped) Wake() {
-	s.c.wake()
-	s.c.runner.Kick()
+	s.c.admit.Wake()
+	s.c.admit.Runner.Kick()
 }
-
-// trip quarantines a host whose runs of a day are used up and that is asked for once
-// more. // I15
-func (c *cluster) trip(ctx context.Context, a candidate, g reason.Gate, now time.Time) {
-	if node := a.draft.Target.Node; !g.Pass && g.Reason == reason.FencesPerDay && node != "" {
-		c.e.stop.Quarantine(ctx, c.opt.Name, node, g.Value, now)
-	}
-}
-
-// record is what people ordered for the cluster, as it was last stored.
-func (c *cluster) record() state.Cluster { return c.e.stop.Record(c.opt.Name) }
-
-// armed says whether fenced acts on its own judgement here.
-func (c *cluster) armed() bool { return actsAlone(c.opt.Mode, c.record()) }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/fenced/fenced/internal/admit"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
@@ -85,7 +86,7 @@ func TestStormGoesWithItsCheck(t *testing.T) {
 
 // returning is a watch whose outage ends just before what changed is told.
 type returning struct {
-	engine.Watch
+	admit.Watch
 	before atomic.Pointer[func()]
 }
 

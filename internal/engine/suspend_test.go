@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fenced/fenced/internal/admit"
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
@@ -131,12 +132,12 @@ func TestSuspendEndsWhatIsUnderWay(t *testing.T) {
 // oldWatch is a watch whose connection is dead: what it has was proven that long ago. Nor
 // did it tell the time.
 type oldWatch struct {
-	engine.Watch
+	admit.Watch
 	proven  atomic.Pointer[time.Time] // nil: now
 	noClock bool
 }
 
-func (o *oldWatch) View() engine.View {
+func (o *oldWatch) View() admit.View {
 	v := o.Watch.View()
 	if at := o.proven.Load(); at != nil {
 		v.Age = time.Since(*at)

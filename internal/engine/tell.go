@@ -38,13 +38,19 @@ const (
 // statusWriter writes back what the checks found. It has a goroutine of its own, so
 // that a slow API never delays a decision.
 type statusWriter struct {
-	c      *cluster
-	told   map[checkKey]told
-	judges map[string]judged
+	c           *cluster
+	written     map[checkKey]written
+	controllers map[string]controller // by kind of check
 }
 
-// told is what was last written about one check.
-type told struct {
+// checkKey tells a check from another one of the same name that took its place.
+type checkKey struct {
+	id  policy.CheckID
+	uid string
+}
+
+// written is what was last written about one check.
+type written struct {
 	status  status
 	next    time.Time // no write before
 	seen    bool
@@ -60,12 +66,13 @@ type status struct {
 	allowed                      bool
 }
 
-type judged struct {
+// controller says whether what judges a kind of check in the cluster is alive.
+type controller struct {
 	alive remediate.Answer
 	at    time.Time
 }
 
-// tell asks the teller to look for news.
+// tell asks the status writer to look for what has changed.
 func (c *cluster) tell() {
 	select {
 	case c.news <- struct{}{}:
@@ -96,14 +103,8 @@ func (t *statusWriter) round(ctx context.Context, now time.Time) (due time.Time)
 		return time.Time{} // the end of a pause is told
 	}
 	foreign := t.c.lead.WhyNotAct(now) // whoever acts tells
-	acts := t.c.armed() && foreign == ""
-	t.c.mu.Lock()
-	var found []policy.CheckReport
-	judged := t.c.judged
-	if judged {
-		found = t.c.ledger.Counters()
-	}
-	t.c.mu.Unlock()
+	acts := t.c.admit.Armed() && foreign == ""
+	found, _ := t.c.book.Counters()
 	t.forget(found)
 	if !acts {
 		return time.Time{}
@@ -114,7 +115,7 @@ func (t *statusWriter) round(ctx context.Context, now time.Time) (due time.Time)
 		}
 		r := &found[i]
 		key := checkKey{r.ID(), r.UID}
-		last := t.told[key]
+		last := t.written[key]
 		is := status{r.UID, r.Message, r.Expected, r.Healthy, r.MaxUnhealthy, r.RemediationsAllowed, r.Allowed}
 		switch {
 		case r.State != policy.StateActive || r.Kind != policy.MachineHealthCheckKind || r.UID == "": // from a file
@@ -124,8 +125,8 @@ func (t *statusWriter) round(ctx context.Context, now time.Time) (due time.Time)
 		case !t.ours(ctx, r.ID(), now):
 			due = earliest(due, now.Add(judgedFresh))
 		default:
-			t.told[key] = t.write(ctx, r, is, last, now)
-			due = earliest(due, t.told[key].next)
+			t.written[key] = t.write(ctx, r, is, last, now)
+			due = earliest(due, t.written[key].next)
 		}
 	}
 	return due
@@ -137,13 +138,13 @@ func (t *statusWriter) forget(found []policy.CheckReport) {
 	for i := range found {
 		there[checkKey{found[i].ID(), found[i].UID}] = true
 	}
-	maps.DeleteFunc(t.told, func(k checkKey, _ told) bool { return !there[k] })
+	maps.DeleteFunc(t.written, func(k checkKey, _ written) bool { return !there[k] })
 }
 
 // ours says whether nobody in the cluster judges this check: the controller is
 // not alive, or the check was handed over to this instance.
 func (t *statusWriter) ours(ctx context.Context, id policy.CheckID, now time.Time) bool {
-	check := t.c.check(id)
+	check := t.c.book.Check(id)
 	if check == nil {
 		return false
 	}
@@ -151,21 +152,21 @@ func (t *statusWriter) ours(ctx context.Context, id policy.CheckID, now time.Tim
 		return true
 	}
 	kind := check.APIVersion + " " + check.Kind
-	j, ok := t.judges[kind]
+	j, ok := t.controllers[kind]
 	if !ok || now.Sub(j.at) >= judgedFresh {
 		alive, err := t.c.opt.Checks.Judged(ctx, id)
 		if err != nil {
 			alive = remediate.CannotTell
 		}
-		j = judged{alive, now}
-		t.judges[kind] = j
+		j = controller{alive, now}
+		t.controllers[kind] = j
 	}
 	return j.alive == remediate.No
 }
 
 // write tells one check's status, and an Event when its limit was passed.
-func (t *statusWriter) write(ctx context.Context, r *policy.CheckReport, is status, last told, now time.Time) told {
-	next := told{status: is, next: now.Add(tellEvery), seen: true, allowed: r.Allowed}
+func (t *statusWriter) write(ctx context.Context, r *policy.CheckReport, is status, last written, now time.Time) written {
+	next := written{status: is, next: now.Add(tellEvery), seen: true, allowed: r.Allowed}
 	full := t.c.withTargets(*r, now)
 	err := t.c.opt.Checks.WriteStatus(ctx, full)
 	if err == nil && last.seen && last.allowed != r.Allowed {
@@ -191,10 +192,15 @@ func (c *cluster) withTargets(r policy.CheckReport, now time.Time) policy.CheckR
 	if r.APIVersion == policy.OpenShiftMachineAPI {
 		return r
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if full, ok := c.ledger.CheckReport(r.ID(), now); ok {
+	if full, ok := c.book.WithTargets(r.ID(), now); ok {
 		return full
 	}
 	return r
+}
+
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }

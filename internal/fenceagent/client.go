@@ -65,6 +65,9 @@ func (c *Client) Read(ctx context.Context) (bmc.Reading, error) {
 	}
 	r := bmc.Reading{At: time.Now(), Session: c.session}
 	if r.State, r.Raw = status(end); r.State == bmc.Off {
+		c.confirmRawState(end, &r)
+	}
+	if r.State == bmc.Off {
 		if err := c.confirmOff(ctx, &r); err != nil {
 			return bmc.Reading{}, c.fail("read power state", bmc.SentNo, err)
 		}

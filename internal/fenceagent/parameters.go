@@ -31,6 +31,9 @@ func input(d bmc.Device, m metadata, action string) ([]byte, error) {
 	if err := addConfigured(d, m, values); err != nil {
 		return nil, err
 	}
+	if err := addDebug(d, action, values); err != nil {
+		return nil, err
+	}
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if err := checkValue(values[name]); err != nil {

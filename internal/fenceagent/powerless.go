@@ -2,9 +2,8 @@ package fenceagent
 
 import "path/filepath"
 
-// nonPowerAgents are agents whose metadata look like the others' and that switch
-// no power. What they call off is a note, or the silence of somebody. The host
-// keeps running. // I1
+// nonPowerAgents are agents whose metadata look like the others' and whose off is no
+// power state: a note, or the silence of somebody. The host keeps running. // I1
 var nonPowerAgents = map[string]string{
 	"fence_ack_manual": "it only asks a human",
 	"fence_compute":    "it tells OpenStack that a host is down and switches nothing",
@@ -14,6 +13,7 @@ var nonPowerAgents = map[string]string{
 	"fence_legacy":     "it runs plugins of another kind, and some of them switch nothing",
 	"fence_pcmk":       "it asks Pacemaker to fence and knows no power state",
 	"fence_sbd":        "it leaves a message on a disk and reads back the message, not the host's power",
+	"fence_skalar":     "it reports off while the hypervisor of the machine does not answer",
 	"fence_watchdog":   "it only waits for the host's watchdog",
 }
 

@@ -22,14 +22,15 @@ const (
 
 // Cluster is what a Lead asks of the cluster that it leads, and tells it.
 type Cluster interface {
-	// Load takes in what the store has about the cluster. It calls begin in one stroke
-	// with that: from then on this instance's own memory of the runs is the newest. On an
-	// error nothing has begun. // I20
-	Load(ctx context.Context, s state.Store, begin func()) error
+	// Load takes in what the store has about the cluster: from then on, until End, this
+	// instance's own memory of the runs is the newest. On an error nothing has begun. // I20
+	Load(ctx context.Context, s state.Store) error
 	// Resume goes on with the open runs, each in the leadership.
 	Resume()
 	// Release ends what holds on to a BMC beside the runs.
 	Release()
+	// End says that the leadership is over, and everything in it has stopped.
+	End()
 	// MayAct says whether there is anything that this instance could do to the cluster:
 	// one that is only observed belongs to whoever acts on it.
 	MayAct() bool
@@ -89,6 +90,7 @@ func (l *Lead) lead(ctx context.Context, claim state.Claim) {
 	l.opt.Cluster.Release()
 	t.end()
 	l.now.Store(nil)
+	l.opt.Cluster.End()
 	l.opt.Cluster.Release() // what has begun until then
 	if suspended != "" {
 		l.emit(event.OwnerChanged, "", suspended+": the state is read again")
@@ -121,9 +123,10 @@ func (l *Lead) begin(ctx context.Context, claim state.Claim) *Leadership {
 
 func (l *Lead) load(ctx context.Context, claim state.Claim) (*Leadership, error) {
 	t := newLeadership(ctx, claim, l.opt.Awake())
-	if err := l.opt.Cluster.Load(ctx, claim.Store, func() { l.now.Store(t) }); err != nil {
+	if err := l.opt.Cluster.Load(ctx, claim.Store); err != nil {
 		return nil, err
 	}
+	l.now.Store(t)
 	t.Spawn(func(ctx context.Context) { l.runLease(ctx, t) })
 	t.Spawn(func(ctx context.Context) { l.runSlots(ctx, t) })
 	l.opt.Cluster.Resume()

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fenced/fenced/internal/admit"
 	"github.com/fenced/fenced/internal/bmc"
-	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/lead"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
@@ -17,7 +17,7 @@ import (
 )
 
 // Cluster is a State with its lock. It implements engine.Kube and hosts.Inventory,
-// and its watches implement engine.Watch.
+// and its watches implement admit.Watch.
 type Cluster struct {
 	mu       sync.Mutex
 	state    *State
@@ -158,8 +158,8 @@ func (c *Cluster) Find(_ context.Context, _, node string) (h bmc.Host, found boo
 	return h, found, nil
 }
 
-// Watch returns a watch of everything without delay; it implements engine.Watch.
-func (c *Cluster) Watch() engine.Watch {
+// Watch returns a watch of everything without delay; it implements admit.Watch.
+func (c *Cluster) Watch() admit.Watch {
 	w := &watch{c: c, signal: make(chan struct{}, 1)}
 	c.Do(func(s *State) { s.signals = append(s.signals, w.signal) })
 	return w
@@ -223,9 +223,9 @@ func own(object any) any {
 	return object
 }
 
-func (w *watch) View() (v engine.View) {
+func (w *watch) View() (v admit.View) {
 	w.c.Do(func(s *State) {
-		if v = (engine.View{Synced: !s.Unsynced, Since: s.back, Skew: s.Skew, SkewKnown: true}); s.Down() {
+		if v = (admit.View{Synced: !s.Unsynced, Since: s.back, Skew: s.Skew, SkewKnown: true}); s.Down() {
 			v.Age = time.Since(s.lost)
 		}
 	})

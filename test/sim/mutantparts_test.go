@@ -3,7 +3,7 @@ package sim
 import (
 	"sync"
 
-	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/admit"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/run"
@@ -43,7 +43,7 @@ func anyBoot(f *run.Fresh, r remediate.Run) {
 
 // deafWatch tells of what is there first, and of nothing that happens then.
 type deafWatch struct {
-	engine.Watch
+	admit.Watch
 	told bool
 }
 
@@ -57,9 +57,9 @@ func (d *deafWatch) Changes() []policy.Change {
 }
 
 // unskewed is a view that does not compare the clocks.
-type unskewed struct{ engine.Watch }
+type unskewed struct{ admit.Watch }
 
-func (u unskewed) View() engine.View {
+func (u unskewed) View() admit.View {
 	v := u.Watch.View()
 	v.Skew = 0
 	return v

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/fenced/fenced/internal/admit"
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/hosts"
@@ -76,7 +77,7 @@ func (unlisted) List(string) []string { return nil }
 
 // spoiltWatch is a watch whose changes are spoilt on the way.
 type spoiltWatch struct {
-	engine.Watch
+	admit.Watch
 	spoil func(*policy.Change)
 }
 

@@ -4,12 +4,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/admit"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/test/fake"
 )
 
-// view is the cached view of one fenced; it implements engine.Watch. It is late,
+// view is the cached view of one fenced; it implements admit.Watch. It is late,
 // sometimes stuck, and dead while the API server cannot be reached. Guarded by
 // the world's mutex.
 type view struct {
@@ -33,10 +33,10 @@ func newView(inc *incarnation) *view {
 	return &view{inc: inc, signal: make(chan struct{}, 1), begun: time.Now().Add(time.Second), proven: time.Now()}
 }
 
-// Changed implements engine.Watch.
+// Changed implements admit.Watch.
 func (v *view) Changed() <-chan struct{} { return v.signal }
 
-// Changes implements engine.Watch.
+// Changes implements admit.Watch.
 func (v *view) Changes() []policy.Change {
 	w := v.inc.i.w
 	w.mu.Lock()
@@ -80,12 +80,12 @@ func (v *view) visible(c fake.Change) bool {
 	return v.inc.reaches() && !time.Now().Before(v.stuck) && time.Since(c.At) >= v.lag+v.inc.i.w.defect.LateViews
 }
 
-// View implements engine.Watch.
-func (v *view) View() engine.View {
+// View implements admit.Watch.
+func (v *view) View() admit.View {
 	w := v.inc.i.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return engine.View{Synced: v.synced, Age: time.Since(v.proven), Since: v.since, Skew: v.inc.i.clock.skew, SkewKnown: v.synced}
+	return admit.View{Synced: v.synced, Age: time.Since(v.proven), Since: v.since, Skew: v.inc.i.clock.skew, SkewKnown: v.synced}
 }
 
 // tick simulates one second of the watch.

@@ -1,0 +1,85 @@
+package admit
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// To delete the Node of a k3s or RKE2 server removes its etcd member: a control-plane
+// Node is tainted unless the cluster is OpenShift or the operator chose otherwise. A
+// check may ask for the taint, never for the deletion.
+func TestControlPlaneIsolation(t *testing.T) {
+	const taint, remove = remediate.IsolateTaint, remediate.IsolateDelete
+	for name, c := range map[string]struct {
+		control  bool
+		operator remediate.Isolation
+		machine  string // apiVersion of the Machine
+		check    policy.Check
+		want     remediate.Isolation
+	}{
+		"a worker": {machine: policy.ClusterAPIV1Beta2, want: remove},
+		"a worker whose check asks for the taint": {check: policy.Check{Isolation: string(taint)}, want: taint},
+		"no Machine":                                 {control: true, want: taint},
+		"Cluster API":                                {control: true, machine: policy.ClusterAPIV1Beta2, want: taint},
+		"OpenShift by the Machine":                   {control: true, machine: policy.OpenShiftMachineAPI, want: remove},
+		"OpenShift by the check":                     {control: true, check: policy.Check{APIVersion: policy.OpenShiftMachineAPI}, want: remove},
+		"OpenShift, and the operator chose":          {control: true, operator: taint, machine: policy.OpenShiftMachineAPI, want: taint},
+		"the operator chose":                         {control: true, operator: remove, machine: policy.ClusterAPIV1Beta2, want: remove},
+		"a check that asks for the deletion":         {control: true, machine: policy.ClusterAPIV1Beta2, check: policy.Check{Isolation: string(remove)}, want: taint},
+		"a check that asks for the taint":            {control: true, machine: policy.OpenShiftMachineAPI, check: policy.Check{Isolation: string(taint)}, want: taint},
+		"a check for the taint against the operator": {control: true, operator: remove, check: policy.Check{Isolation: string(taint)}, want: taint},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := Drafter{Isolation: remove, ControlPlaneIsolation: c.operator}
+			r := remediate.Run{Isolation: remove, ControlPlane: c.control, Target: remediate.Target{MachineAPI: c.machine}}
+			d.override(&r, &c.check)
+			assert.Equal(t, c.want, r.Isolation)
+		})
+	}
+}
+
+// A role that only the fresh objects show brings its isolation with it. // I12
+func TestFreshRoleBringsItsIsolation(t *testing.T) {
+	d := Drafter{Isolation: remediate.IsolateDelete}
+	p := &probe{draft: remediate.Run{Isolation: remediate.IsolateDelete}, controlPlane: true}
+	r := d.completed(p, nil)
+	assert.True(t, r.ControlPlane)
+	assert.Equal(t, remediate.IsolateTaint, r.Isolation)
+	p.draft.Target.MachineAPI = policy.OpenShiftMachineAPI
+	assert.Equal(t, remediate.IsolateDelete, d.completed(p, nil).Isolation)
+}
+
+// A check's own times and counts are those of its runs; where it has none the daemon's
+// are.
+func TestCheckChangesTheLimitsOfItsRuns(t *testing.T) {
+	base := remediate.Limits{OffDeadline: 1, OnDeadline: 2, ReadyTimeout: 3, RunTimeout: 4, MaxAttempts: 5}
+	d := Drafter{}
+	r := remediate.Run{Limits: base}
+	d.override(&r, &policy.Check{})
+	assert.Equal(t, base, r.Limits)
+	check := &policy.Check{MaxAttempts: 9}
+	check.Deadlines.PowerOff, check.Deadlines.PowerOn, check.Deadlines.NodeReady, check.Deadlines.Run = time.Second, 2*time.Second, 3*time.Second, 4*time.Second
+	d.override(&r, check)
+	assert.Equal(t, remediate.Limits{OffDeadline: time.Second, OnDeadline: 2 * time.Second, ReadyTimeout: 3 * time.Second, RunTimeout: 4 * time.Second, MaxAttempts: 9}, r.Limits)
+}
+
+// What is decided at the start of a run, and by whom.
+func TestDraftTakesItsLimits(t *testing.T) {
+	draft := func(o BookOptions, target policy.TargetReport) remediate.Limits {
+		o.Draft.Limits = remediate.Limits{ReadyTimeout: 10 * time.Minute}
+		a, ok := NewBook(o, time.Now()).candidate(&policy.Check{Strategy: policy.PowerCycleHosts}, &target)
+		assert.True(t, ok)
+		return a.draft.Limits
+	}
+	assert.Equal(t, remediate.Limits{ReadyTimeout: 10 * time.Minute}, draft(BookOptions{}, policy.TargetReport{Node: "n", StartupTimeout: time.Minute}))
+	assert.Equal(t, 20*time.Minute, draft(BookOptions{}, policy.TargetReport{Node: "n", StartupTimeout: 20 * time.Minute}).ReadyTimeout, "the larger one")
+	assert.True(t, draft(BookOptions{Draft: Drafter{Reprovision: true}}, policy.TargetReport{Node: "n"}).Reprovision)
+	assert.True(t, draft(BookOptions{}, policy.TargetReport{Node: "n", Action: policy.MarkOwner}).ReplaceControlPlane, "its owner guards the quorum") // I14
+	assert.True(t, draft(BookOptions{Rules: policy.Rules{DeleteControlPlaneMachines: true}}, policy.TargetReport{Node: "n"}).ReplaceControlPlane)
+	assert.False(t, draft(BookOptions{}, policy.TargetReport{Node: "n", Action: policy.DeleteMachine}).ReplaceControlPlane)
+}

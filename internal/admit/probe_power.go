@@ -1,0 +1,68 @@
+package admit
+
+import (
+	"context"
+	"slices"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/power"
+)
+
+// levelState is what the probes of a target found about one power level.
+type levelState struct {
+	failed int   // in a row
+	err    error // the last failure
+}
+
+// probePower finds the host and its first power level that answers, and compares
+// identities there: an answer of another machine is refused, and no further level
+// is tried.
+func (ps *probes) probePower(ctx context.Context, p *probe) error {
+	h, err := ps.opt.Hosts.FindNew(ctx, p.draft.Target)
+	if err != nil {
+		return err
+	}
+	t := &p.draft.Target
+	ps.opt.Hosts.FixTarget(t, h)
+	p.draft.Limits.Levels = len(h.Levels)
+	if p.levels == nil && p.draft.Manual != nil { // whoever orders it may have mended the account
+		ps.opt.LockOut.Forget(h)
+	}
+	if len(p.levels) != len(h.Levels) {
+		p.levels = make([]levelState, len(h.Levels))
+	}
+	p.identity = guard.IdentityFact{Mode: h.IdentityMode, Node: t.SystemUUID}
+	for i := range h.Levels {
+		l := &p.levels[i]
+		if err := ps.opt.LockOut.BackingOff(h.Levels[i]); err != nil {
+			l.err = err
+			continue
+		}
+		r, s, err := power.OpenAndRead(ctx, ps.opt.Open, h, i, ps.opt.Timing)
+		if ctx.Err() == nil { // else it was cut short
+			ps.opt.LockOut.Probed(h.Levels[i], err)
+		}
+		if err == nil {
+			*l = levelState{}
+			p.draft.Level, p.session = i, s
+			p.identity.BMC = r.Identity.UUID
+			p.identity.Verdict = ps.opt.Hosts.Identify(ctx, h, i, r, *t, p.draft.Manual != nil)
+			return nil
+		}
+		l.failed, l.err = l.failed+1, err
+		if !bmc.KindOf(err).RefusesAccount() && l.failed < power.FailedTwice {
+			return err
+		}
+	}
+	return p.levels[0].err
+}
+
+// untried says whether another probe could pass over a level that failed for the
+// first time and reach a further one.
+func (p *probe) untried() bool {
+	if p.hostError == "" || len(p.levels) < 2 {
+		return false
+	}
+	return slices.ContainsFunc(p.levels, func(l levelState) bool { return l.failed == 0 })
+}

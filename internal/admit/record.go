@@ -1,0 +1,82 @@
+package admit
+
+import (
+	"context"
+	"sync"
+
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/hosts"
+	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/state"
+)
+
+// recorder remembers about which Nodes nothing could be recorded, and why: it is
+// told once, and explained.
+type recorder struct {
+	mu     sync.Mutex
+	failed map[string]string
+}
+
+// note keeps how the last record about a Node went, and says whether it is the first
+// to fail.
+func (r *recorder) note(node string, err error) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err == nil {
+		delete(r.failed, node)
+		return false
+	}
+	_, known := r.failed[node]
+	r.failed[node] = err.Error()
+	return !known
+}
+
+// gate is a gate for a Node about which nothing could be recorded when that was
+// last tried; none otherwise. // L4
+func (r *recorder) gate(node string) []reason.Gate {
+	r.mu.Lock()
+	why, failed := r.failed[node]
+	r.mu.Unlock()
+	if !failed {
+		return nil
+	}
+	return []reason.Gate{{Name: "audit", Reason: reason.AuditFailed, Value: why, Threshold: "a durable record", Source: "audit log"}}
+}
+
+// Record implements run.Cluster: it makes an event durable before what it announces is done,
+// and returns it for the stream of events. On an error nothing destructive may be done. // I24
+func (rc *runCluster) Record(ev event.Event) (event.Event, error) {
+	if rc.opt.Record == nil {
+		return ev, nil
+	}
+	ev.Cluster, ev.Recorded = rc.opt.Name, true
+	err := rc.opt.Record(ev)
+	if rc.recorder.note(ev.Node, err) {
+		rc.opt.Emit(event.Event{
+			Type: event.Failed, Cluster: rc.opt.Name, Node: ev.Node, Run: ev.Run, Step: ev.Step, Action: ev.Action, Reason: reason.AuditFailed,
+			Message: "record it before it is done; nothing that hurts is done until that works: " + err.Error(),
+		})
+	}
+	return ev, err
+}
+
+// Save implements run.Cluster: it stores a run by compare-and-set and then makes it what
+// others see. // I19
+func (rc *runCluster) Save(ctx context.Context, r remediate.Run) (remediate.Run, error) {
+	before, _ := rc.opt.Book.Run(r.ID)
+	if hosts.Lied(r) && !hosts.Lied(before) {
+		if err := rc.opt.Hosts.Freeze(ctx, r); err != nil {
+			return r, err
+		}
+	}
+	saved, err := state.SaveRun(ctx, rc.opt.Lead.Store(), r)
+	if err != nil {
+		return r, err
+	}
+	rc.opt.Book.put(saved)
+	return saved, nil
+}
+
+// Show implements run.Cluster.
+func (rc *runCluster) Show(r remediate.Run) { rc.opt.Book.put(r) }

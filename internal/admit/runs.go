@@ -1,0 +1,125 @@
+package admit
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// runs are those of one cluster, ended ones too. It has no lock: its Book has.
+type runs struct {
+	byID   map[string]remediate.Run
+	labels map[string]map[string]string // of open runs' Nodes as they began, by run ID
+}
+
+func newRuns() runs {
+	return runs{byID: map[string]remediate.Run{}, labels: map[string]map[string]string{}}
+}
+
+// open lists the open runs by ID.
+func (rs runs) open() []remediate.Run {
+	var open []remediate.Run
+	for _, id := range slices.Sorted(maps.Keys(rs.byID)) {
+		if rs.byID[id].Open() {
+			open = append(open, rs.byID[id])
+		}
+	}
+	return open
+}
+
+func (rs runs) anyOpen() bool {
+	for _, r := range rs.byID {
+		if r.Open() {
+			return true
+		}
+	}
+	return false
+}
+
+// openOn is the open run on a Node.
+func (rs runs) openOn(node string) (remediate.Run, bool) {
+	for _, r := range rs.byID {
+		if r.Open() && r.Target.Node == node {
+			return r, true
+		}
+	}
+	return remediate.Run{}, false
+}
+
+// openOnHost says whether a run is open on the host of a target.
+func (rs runs) openOnHost(t remediate.Target) bool {
+	for _, r := range rs.byID {
+		if r.Open() && r.Target.Overlaps(t) {
+			return true
+		}
+	}
+	return false
+}
+
+// openTargets names the open runs for the ledger.
+func (rs runs) openTargets() []policy.OpenRun {
+	var list []policy.OpenRun
+	for _, r := range rs.open() {
+		o := policy.OpenRun{ID: r.ID, Node: r.Target.Node, ControlPlane: r.ControlPlane}
+		if r.Target.Machine != "" {
+			o.Machine = r.Target.Namespace + "/" + r.Target.Machine
+		}
+		list = append(list, o)
+	}
+	return list
+}
+
+// ended lists the runs on the host of a target that have ended, the newest first.
+func (rs runs) ended(t remediate.Target) (list []remediate.Run) {
+	for _, r := range rs.byID {
+		if !r.Open() && r.Target.Overlaps(t) {
+			list = append(list, r)
+		}
+	}
+	slices.SortFunc(list, func(a, b remediate.Run) int { return b.Ended.Compare(a.Ended) })
+	return list
+}
+
+// nextStart is when the cluster may begin one more run, and how many it began within
+// an hour. What ended before it touched anything counts no more. // I11
+func (rs runs) nextStart(limits guard.Limits, now time.Time) (at time.Time, lastHour int) {
+	if limits.StartsPerHour <= 0 {
+		return time.Time{}, 0
+	}
+	var starts []time.Time
+	for _, r := range rs.byID {
+		if r.Step == remediate.Aborted && r.Strategy == remediate.PowerCycle && !cycled(r) {
+			continue
+		}
+		starts = append(starts, r.Started)
+		if now.Sub(r.Started) < time.Hour {
+			lastHour++
+		}
+	}
+	return limits.Bucket().Next(starts, now), lastHour
+}
+
+// inFlight says whether a run holds a place: from its start until its Node has
+// registered, or it is Held or has ended. // I11
+func inFlight(r remediate.Run) bool {
+	return r.Open() && r.Step != remediate.Held && r.Step != remediate.RestoreNode
+}
+
+// offInZone says whether a run's host is not known to be on: until then it counts in
+// its zone.
+func offInZone(r remediate.Run) bool { return inFlight(r) && r.Step != remediate.AwaitNode }
+
+// mayBeIn says whether a run's host is in a zone. A Node that was made again, by a kubelet
+// or from Git, may lack the label until it is restored: then that of the Node which the run
+// began with counts, and where this daemon has not seen it, the host counts in every zone. // I11
+func (rs runs) mayBeIn(l *policy.Ledger, zone, key string, r remediate.Run) bool {
+	if n := l.Node(r.Target.Node); n != nil && (n.UID == r.Target.NodeUID || n.Labels[key] != "") {
+		return n.Labels[key] == zone
+	}
+	labels, known := rs.labels[r.ID]
+	return !known || labels[key] == zone
+}
