@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -129,6 +130,90 @@ func TestFileSizes(t *testing.T) {
 		file := set.File(f.Pos())
 		require.LessOrEqual(t, file.LineCount(), 400, "%s has more than 400 lines; it holds two ideas", file.Name())
 	})
+}
+
+// maxMethods is how many methods a type may have. A type with more is several parts that
+// share one lock and one set of fields.
+const maxMethods = 40
+
+// manyMethods are the types that may have more, each with the reason.
+var manyMethods = map[string]string{
+	"internal/policy.Ledger":  "the incremental form of one function: every kind of object that changes is a method",
+}
+
+// TestMethodCounts counts the methods that are declared on T and on *T; those of an embedded
+// type count for that type.
+func TestMethodCounts(t *testing.T) {
+	counts := map[string]int{}
+	eachFile(t, func(dir string, f *ast.File, _ *token.FileSet) {
+		if !strings.HasPrefix(dir, "internal/") {
+			return
+		}
+		for _, d := range f.Decls {
+			if name := receiver(d); name != "" {
+				counts[dir+"."+name]++
+			}
+		}
+	})
+	for name, n := range counts {
+		if _, many := manyMethods[name]; many {
+			require.Greater(t, n, maxMethods, "%s has %d methods: it needs no exception", name, n)
+			continue
+		}
+		assert.LessOrEqual(t, n, maxMethods, "%s has %d methods; find the part of it that has data of its own", name, n)
+	}
+	for name := range manyMethods {
+		require.Contains(t, counts, name, "the exception names no type")
+	}
+}
+
+// receiver names the type that a method is declared on; "" if d declares none.
+func receiver(d ast.Decl) string {
+	f, ok := d.(*ast.FuncDecl)
+	if !ok || f.Recv == nil {
+		return ""
+	}
+	e := f.Recv.List[0].Type
+	for {
+		switch x := e.(type) {
+		case *ast.Ident:
+			return x.Name
+		case *ast.StarExpr:
+			e = x.X
+		case *ast.ParenExpr:
+			e = x.X
+		case *ast.IndexExpr:
+			e = x.X
+		case *ast.IndexListExpr:
+			e = x.X
+		default:
+			return ""
+		}
+	}
+}
+
+// TestReceiver: the count sees every form of a receiver.
+func TestReceiver(t *testing.T) {
+	const source = `package x
+func (t T) a()           {}
+func (t *T) b()          {}
+func (T) c()             {}
+func (*T) d()            {}
+func (t *(T)) e()        {}
+func (t G[K]) f()        {}
+func (t *G[K]) g()       {}
+func (t *G2[K, V]) h()   {}
+func (t G2[_, _]) i()    {}
+func noMethod(t T)       {}
+var v = func(t T)        {}
+`
+	f, err := parser.ParseFile(token.NewFileSet(), "x.go", source, 0)
+	require.NoError(t, err)
+	counts := map[string]int{}
+	for _, d := range f.Decls {
+		counts[receiver(d)]++
+	}
+	assert.Equal(t, map[string]int{"T": 5, "G": 2, "G2": 2, "": 2}, counts)
 }
 
 // eachFile parses every Go file of the product that is not a test.

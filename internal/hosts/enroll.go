@@ -15,13 +15,13 @@ import (
 	"github.com/fenced/fenced/internal/state"
 )
 
-// Enrollment is what a person vouched for, or would with DryRun.
+// Enrollment is what a person enrolled, or would enroll without DryRun.
 type Enrollment struct {
 	Pin     state.Pin
-	Devices []EnrolledDevice // the levels in order
+	Devices []EnrolledDevice // in the order of the levels
 }
 
-// EnrolledDevice is one device of an enrolled host and what it said.
+// EnrolledDevice is one device of an enrolled host, and what it reported.
 type EnrolledDevice struct {
 	Level    int
 	Device   string
@@ -32,9 +32,9 @@ type EnrolledDevice struct {
 	Identity guard.IdentityVerdict
 }
 
-// Enroll stores a person's word that the devices of a Node's host, as they are
-// now, switch that very machine. Each is read at once: what tells an identity must
-// match, and what tells one unasked may not contradict. A refusal is a *Refusal. // I8, I10
+// Enroll stores a person's confirmation that the devices of a Node's host, as they are now, switch
+// that very machine. It reads each device: one that proves its identity must match the machine, and
+// any other must not contradict it. A refusal is a *reason.Refusal. // I8, I10
 func (c *Cluster) Enroll(ctx context.Context, o order.Order) (Enrollment, error) {
 	h := c.hosts
 	if err := c.opt.Lead.Refuse(); err != nil {
@@ -54,20 +54,20 @@ func (c *Cluster) Enroll(ctx context.Context, o order.Order) (Enrollment, error)
 	if err != nil {
 		return Enrollment{}, err
 	}
-	s.Host = withSecrets(ctx, s.Host, c.credentials) // those of now
-	h.opt.LockOut.Forget(s.Host)                     // the person may have mended them
-	old, _, err := h.pins.get(s.Host.Name)
+	s.Host = withSecrets(ctx, s.Host, c.secrets.read)
+	h.opt.LockOut.Forget(s.Host) // the person may have corrected the credentials
+	old, _, err := h.catalog.pins.get(s.Host.Name)
 	if err != nil {
 		return Enrollment{}, fmt.Errorf("read the pin of %s: %w", s.Host.Name, err)
 	}
 	x := Enrollment{Pin: state.Pin{
 		Host: s.Host.Name, Version: old.Version, Node: s.Node, Address: s.Host.Address(), Devices: devicesOf(s.Host), Choice: choiceOf(s.Host),
 		Secret:     strings.Join(secretsOf(c.opt.Name, s.Host), "\n"),
-		SystemUUID: machineUUID(s), Class: h.index.class(s.Host.Name), At: time.Now().UTC(), EnrolledBy: o.Actor,
+		SystemUUID: machineUUID(s), Class: h.catalog.index.get(s.Host.Name).class(), At: time.Now().UTC(), EnrolledBy: o.Actor,
 	}}
 	for i, l := range s.Host.Levels {
 		for j := range l.Devices {
-			d, err := c.enrollDevice(ctx, s, i, j)
+			d, err := h.enrollDevice(ctx, s, i, j)
 			if err != nil {
 				return Enrollment{}, err
 			}
@@ -79,7 +79,7 @@ func (c *Cluster) Enroll(ctx context.Context, o order.Order) (Enrollment, error)
 	if o.DryRun {
 		return x, nil
 	}
-	if x.Pin, err = c.putPin(ctx, x.Pin); err != nil {
+	if x.Pin, err = c.pins.put(ctx, x.Pin); err != nil {
 		return Enrollment{}, err
 	}
 	c.emit(o.Event("enrolls " + s.Host.Address()))
@@ -87,28 +87,27 @@ func (c *Cluster) Enroll(ctx context.Context, o order.Order) (Enrollment, error)
 	return x, nil
 }
 
-// enrollable refuses a subject of which nobody can say which machine it is, or
-// that is there twice.
+// enrollable refuses a subject if it is not known which machine it is, or if it exists twice.
 func (c *Cluster) enrollable(s Subject) error {
 	if !bmc.UsableUUID(machineUUID(s)) {
 		return &reason.Refusal{Reason: reason.IdentityUnknown,
 			Message: "Node " + s.Node + " shows no system UUID, and none is pinned in hosts.d; there is nothing to enroll for"}
 	}
-	if c.ofMetal(s.Host, s.target()) {
-		if r := c.misplaced(s.Host); r != nil {
+	if c.metal.isMetal(s.Host, s.target()) {
+		if r := c.metal.rules.refuse(s.Host); r != nil {
 			return r
 		}
 	}
-	// A person may vouch for this one against another that is unknown; not where only that
-	// other could tell whose BMC it is.
-	if why := c.hosts.twinOf(names(s.Cluster, s.Node, s.BareMetalHost), allIdentify(s.Host)); why != "" {
+	// A person may enroll this host although an unknown one leads to the same machine, unless only
+	// the other one can prove the identity.
+	if why := c.hosts.catalog.duplicateUnless(names(s.Cluster, s.Node, s.BareMetalHost), allIdentify(s.Host)); why != "" {
 		return &reason.Refusal{Reason: reason.DuplicateHost, Message: why}
 	}
 	return nil
 }
 
-// machineUUID is whose host a subject is: the Node's system UUID, else the one
-// that an administrator wrote down.
+// machineUUID is the machine of a subject: the Node's system UUID, or else the one that an
+// administrator wrote down.
 func machineUUID(s Subject) string {
 	if bmc.UsableUUID(s.SystemUUID) {
 		return s.SystemUUID
@@ -116,34 +115,34 @@ func machineUUID(s Subject) string {
 	return s.Host.PinnedUUID
 }
 
-// enrollDevice reads one device and holds it against the machine.
-func (c *Cluster) enrollDevice(ctx context.Context, s Subject, level, device int) (EnrolledDevice, error) {
+// enrollDevice reads one device and compares it with the machine.
+func (h *Hosts) enrollDevice(ctx context.Context, s Subject, level, device int) (EnrolledDevice, error) {
 	d := s.Host.Levels[level].Devices[device]
-	r, err := c.readOnce(ctx, d)
+	r, err := h.readOnce(ctx, d)
 	if err != nil {
 		return EnrolledDevice{}, &reason.Refusal{Reason: ReasonOf(err), Message: d.String() + " could not be read: " + reason.Sentence(err)}
 	}
-	h := s.Host
-	if h.IdentityMode != identityPinned || h.PinnedUUID == "" {
-		h.IdentityMode = "" // compared with the machine, whatever is asked later
+	host := s.Host
+	if host.IdentityMode != identityPinned || host.PinnedUUID == "" {
+		host.IdentityMode = "" // compare with the machine, whatever the mode is later
 	}
 	x := EnrolledDevice{
 		Level: level, Device: d.String(), Driver: d.Driver, Power: r.State, UUID: r.Identity.UUID, Serial: r.Identity.Serial,
-		Identity: identifyDevice(h, d, r.Identity, claims{node: machineUUID(s)}),
+		Identity: identifyDevice(host, d, r.Identity, expectedIdentity{node: machineUUID(s)}),
 	}
 	if !bmc.UsableUUID(x.UUID) {
-		x.UUID = "" // tells nobody anything
+		x.UUID = "" // a placeholder names no machine
 	}
 	if x.Identity != guard.IdentityMatches && (d.Identifies() || x.Identity == guard.IdentityDiffers) {
 		return x, &reason.Refusal{Reason: refusedIdentity(x.Identity),
 			Message: fmt.Sprintf("%s says it is %q, and %s is %q", d, r.Identity.UUID, s.Node, machineUUID(s))}
 	}
-	return x, seenOn(s, d, r)
+	return x, mustReadOn(s, d, r)
 }
 
-// seenOn refuses a device that reads Off while its Node is Ready. One that tells no
-// identity must have been seen to read On: agents call off what is not there. // I1, I8
-func seenOn(s Subject, d bmc.Device, r bmc.Reading) error {
+// mustReadOn refuses a device that reads Off while its Node is Ready. A device that cannot prove
+// its identity must read On: agents report off for an outlet that does not exist. // I1, I8
+func mustReadOn(s Subject, d bmc.Device, r bmc.Reading) error {
 	switch {
 	case s.Healthy && r.State == bmc.Off:
 		return &reason.Refusal{Reason: reason.IdentityMismatch, Message: d.String() + " reads Off while its Node is Ready: it switches something else"}
@@ -161,10 +160,10 @@ func refusedIdentity(v guard.IdentityVerdict) reason.Code {
 	return reason.IdentityUnknown
 }
 
-// readOnce opens a device, reads it, and ends its session.
-func (c *Cluster) readOnce(ctx context.Context, d bmc.Device) (bmc.Reading, error) {
+// readOnce opens a device, reads it, and ends the session.
+func (h *Hosts) readOnce(ctx context.Context, d bmc.Device) (bmc.Reading, error) {
 	one := bmc.Host{Name: d.String(), Levels: []bmc.Level{{Devices: []bmc.Device{d}}}}
-	s, err := power.Open(c.hosts.opt.Open, one, 0, c.hosts.opt.Timing)
+	s, err := power.Open(h.opt.Open, one, 0, h.opt.Timing)
 	if err != nil {
 		return bmc.Reading{}, err
 	}
@@ -172,8 +171,8 @@ func (c *Cluster) readOnce(ctx context.Context, d bmc.Device) (bmc.Reading, erro
 	return s.Read(ctx)
 }
 
-// Unfreeze ends the freeze of a Node's host, on the order of a person who knows why its BMC
-// said Off falsely. Outcome.Still says why it must not be switched off all the same. // I5
+// Unfreeze ends the freeze of a Node's host, by order of a person who knows why its BMC reported a
+// false Off. Outcome.Still says why the host must still not be switched off. // I5
 func (c *Cluster) Unfreeze(ctx context.Context, o order.Order) (order.Outcome, error) {
 	if err := c.opt.Lead.Refuse(); err != nil {
 		return order.Outcome{}, err

@@ -16,7 +16,7 @@ import (
 	"github.com/fenced/fenced/internal/state/boltstore"
 )
 
-// heldFor is a run that found out that a BMC lied.
+// heldFor is a run that is Held because a BMC reported a false Off.
 func heldFor(id, node string) remediate.Run {
 	return remediate.Run{ID: id, Step: remediate.Held, Reason: reason.FalseOff, Target: remediate.Target{
 		Cluster: "c", Node: node, Host: "c/" + node, Devices: "bmc-" + node}}
@@ -43,19 +43,19 @@ func readFreezes(t *testing.T, s state.Store) *freezes {
 	return f
 }
 
-// A freeze is about one host, under whatever name it comes, and no other's.
+// A freeze is about one host, under each of its names, and about no other host.
 func TestFreezeIsAboutOneHost(t *testing.T) {
 	f, _ := openFreezes(t, heldFor("r1", "n-1"), remediate.Run{ID: "r2", Step: remediate.Held, Reason: "OperatorOff", Target: remediate.Target{Node: "n-9"}})
 	for name, c := range map[string]struct {
 		t      remediate.Target
 		frozen bool
 	}{
-		"the same":                    {remediate.Target{Cluster: "c", Node: "n-1"}, true},
-		"by its host":                 {remediate.Target{Cluster: "c", Node: "renamed", Host: "c/n-1"}, true},
-		"by its BMC":                  {remediate.Target{Cluster: "d", Node: "x", Devices: "pdu 7\nbmc-n-1"}, true},
-		"another":                     {remediate.Target{Cluster: "c", Node: "n-2", Host: "c/n-2", Devices: "bmc-n-2"}, false},
-		"of that name, elsewhere":     {remediate.Target{Cluster: "d", Node: "n-1", Host: "d/n-1", Devices: "bmc-d"}, false},
-		"a run that is Held for more": {remediate.Target{Cluster: "c", Node: "n-9"}, false},
+		"the same":                              {remediate.Target{Cluster: "c", Node: "n-1"}, true},
+		"by its host":                           {remediate.Target{Cluster: "c", Node: "renamed", Host: "c/n-1"}, true},
+		"by its BMC":                            {remediate.Target{Cluster: "d", Node: "x", Devices: "pdu 7\nbmc-n-1"}, true},
+		"another":                               {remediate.Target{Cluster: "c", Node: "n-2", Host: "c/n-2", Devices: "bmc-n-2"}, false},
+		"of that name, elsewhere":               {remediate.Target{Cluster: "d", Node: "n-1", Host: "d/n-1", Devices: "bmc-d"}, false},
+		"a run that is Held for another reason": {remediate.Target{Cluster: "c", Node: "n-9"}, false},
 	} {
 		code, why := f.on(c.t, "")
 		assert.Equal(t, c.frozen, why != "", name)
@@ -63,9 +63,9 @@ func TestFreezeIsAboutOneHost(t *testing.T) {
 	}
 }
 
-// Outlets that lied say nothing about the BMC's model. One host that is found out
-// twice is one.
-func TestClassIsTheLiarsAndOfTwoHosts(t *testing.T) {
+// A class is frozen when two of its hosts are: a false Off of outlets says nothing about the BMC's
+// model, and a host with two freezes is one host. // I5
+func TestFreezeOfAClassNeedsTwoHosts(t *testing.T) {
 	f, s := openFreezes(t)
 	add := func(id, node string, offLevel int, class string) {
 		r := heldFor(id, node)
@@ -82,7 +82,7 @@ func TestClassIsTheLiarsAndOfTwoHosts(t *testing.T) {
 	add("r4", "c", 0, "")
 	add("r5", "d", 0, "")
 	assert.False(t, frozen("m 1"))
-	assert.False(t, frozen(""), "an unknown model is no class")
+	assert.False(t, frozen(""), "hosts without a known model are no class")
 	add("r6", "e", 0, "m 1")
 	assert.True(t, frozen("m 1"))
 	assert.False(t, frozen("m 2"))
@@ -93,7 +93,7 @@ func TestClassIsTheLiarsAndOfTwoHosts(t *testing.T) {
 	assert.False(t, frozen("m 1"))
 }
 
-// unpruned is a store that answers no deletion.
+// unpruned is a store that does not answer deletions.
 type unpruned struct {
 	state.Store
 	asked int
@@ -104,7 +104,7 @@ func (s *unpruned) Delete(context.Context, state.Kind, string, uint64) error {
 	return context.DeadlineExceeded
 }
 
-// What was released is forgotten with its run; what stands is kept for ever.
+// A released freeze is deleted with its run; an active one is kept for ever.
 func TestReleasedFreezesArePruned(t *testing.T) {
 	f, s := openFreezes(t, heldFor("r1", "a"), heldFor("r2", "b"), heldFor("r3", "c"))
 	for _, node := range []string{"a", "b"} {
@@ -113,7 +113,7 @@ func TestReleasedFreezesArePruned(t *testing.T) {
 	}
 	silent := &unpruned{Store: s}
 	require.ErrorIs(t, f.prune(t.Context(), silent, func(string) bool { return false }), context.DeadlineExceeded)
-	assert.Equal(t, 1, silent.asked, "whoever must freeze a host waits for it")
+	assert.Equal(t, 1, silent.asked, "a freeze must not wait for more than one")
 	assert.Len(t, f.table.All(), 3)
 	require.NoError(t, f.prune(t.Context(), s, func(run string) bool { return run == "r2" }))
 	again := readFreezes(t, s)
@@ -122,7 +122,7 @@ func TestReleasedFreezesArePruned(t *testing.T) {
 	assert.False(t, known)
 }
 
-// unanswered is a store whose writes are done, and not answered once.
+// unanswered is a store that does one write without answering it.
 type unanswered struct {
 	state.Store
 	lose bool
@@ -137,9 +137,9 @@ func (u *unanswered) Put(ctx context.Context, r state.Record) (uint64, error) {
 	return version, err
 }
 
-// A freeze that was stored without an answer keeps no run from being Held, and one that
-// was released without an answer keeps nobody from releasing it. // I5, L1
-func TestFreezeWithoutAnAnswerIsTakenIn(t *testing.T) {
+// If the store makes a freeze, or releases one, and does not answer, the next attempt
+// succeeds. // I5, L1
+func TestFreezeStoredWithoutAnAnswerCounts(t *testing.T) {
 	f, inner := openFreezes(t)
 	s, r, o := &unanswered{inner, true}, heldFor("r1", "n-1"), order.Order{Node: "n-1", Actor: "ada", Reason: "board replaced"}
 	require.Error(t, f.add(t.Context(), s, r, ""))

@@ -11,23 +11,23 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// FixTarget notes in a target where its host is found, for the whole run. // I10
+// FixTarget records in a target where its host is found, for the whole run. // I10
 func (c *Cluster) FixTarget(t *remediate.Target, h bmc.Host) {
 	t.Host, t.Address, t.Devices, t.Choice = h.Name, h.Address(), devicesOf(h), choiceOf(h)
 	t.Secret = strings.Join(secretsOf(c.opt.Name, h), "\n")
 }
 
-// Find finds the way to a target's power with its credentials, and refuses one
-// that points elsewhere than when the run began. Errors are *Refusal.
+// Find returns a target's host with its credentials. It refuses a host that leads elsewhere than
+// when the run began. The error is a *reason.Refusal.
 func (c *Cluster) Find(ctx context.Context, t remediate.Target) (bmc.Host, error) {
-	if t.Address == "" { // nothing was fixed yet
+	if t.Address == "" { // FixTarget was not called yet
 		return c.FindNew(ctx, t)
 	}
 	h, err := c.FindBare(ctx, t)
 	if err != nil {
 		return h, err
 	}
-	return withSecrets(ctx, h, c.credentials), nil
+	return withSecrets(ctx, h, c.secrets.read), nil
 }
 
 // FindBare is Find without the credentials. // I10
@@ -44,10 +44,10 @@ func (c *Cluster) FindBare(ctx context.Context, t remediate.Target) (bmc.Host, e
 		return h, &reason.Refusal{Reason: reason.InvalidHost,
 			Message: fmt.Sprintf("what %s switches was changed in %s during the run", h.Address(), h.Source)}
 	}
-	if why := c.otherSecret(h, t); why != "" {
+	if why := c.metal.otherSecret(h, t); why != "" {
 		return h, &reason.Refusal{Reason: reason.InvalidHost, Message: why}
 	}
-	if t.Choice != "" { // bmcNetworks may have been narrowed since: the host is to be brought back all the same
+	if t.Choice != "" { // bmcNetworks may be narrower since, but the host must come back
 		for _, l := range h.Levels {
 			for i, d := range l.Devices {
 				if d.Networks.RefuseHost(d.Endpoint.Host) != "" {
@@ -59,25 +59,25 @@ func (c *Cluster) FindBare(ctx context.Context, t remediate.Target) (bmc.Host, e
 	return h, nil
 }
 
-// FindNew is Find for what nothing was done to yet: no password goes where a
-// BareMetalHost leads that nobody knows. // I10
+// FindNew is Find for a target to which nothing was done yet. It sends no password where an
+// unknown BareMetalHost leads. // I10
 func (c *Cluster) FindNew(ctx context.Context, t remediate.Target) (bmc.Host, error) {
 	h, err := c.FindBare(ctx, t)
 	if err != nil {
 		return h, err
 	}
-	if r := c.withheld(h, t); r != nil {
+	if r := c.metal.withheld(h, t); r != nil {
 		return h, r
 	}
-	h = withSecrets(ctx, h, c.credentials)
-	if r := c.otherAccount(ctx, h, t); r != nil {
+	h = withSecrets(ctx, h, c.secrets.read)
+	if r := c.metal.otherAccount(ctx, h, t); r != nil {
 		return h, r
 	}
 	return h, nil
 }
 
-// Entry gives the administrator's entry for a target, else the BareMetalHost of
-// its Machine, as they are now.
+// Entry returns the administrator's entry for a target, or else the BareMetalHost of its Machine,
+// as they are now.
 func (c *Cluster) Entry(ctx context.Context, t remediate.Target) (bmc.Host, error) {
 	if t.Node != "" {
 		h, found, err := c.hosts.opt.Inventory.Find(ctx, c.opt.Name, t.Node)
@@ -96,7 +96,7 @@ func (c *Cluster) Entry(ctx context.Context, t remediate.Target) (bmc.Host, erro
 	return c.hostOf(b)
 }
 
-// hostOf is the way to a BareMetalHost's power, without its credentials.
+// hostOf makes a host of a BareMetalHost, without its credentials.
 func (c *Cluster) hostOf(b *policy.Host) (bmc.Host, error) {
 	ep, err := bmc.ParseEndpoint(b.Address)
 	if err != nil {
@@ -112,7 +112,22 @@ func (c *Cluster) hostOf(b *policy.Host) (bmc.Host, error) {
 	}, nil
 }
 
-// ReasonOf is the code of a host that cannot be used.
+// withAccounts returns an indexed host of any cluster with recent credentials. It returns false if
+// the host's cluster is not configured.
+func (h *Hosts) withAccounts(ctx context.Context, e *hostEntry) (bmc.Host, bool) {
+	cluster, node, _ := strings.Cut(e.name, "/")
+	found := e.host
+	if e.listed {
+		found, _, _ = h.opt.Inventory.Find(ctx, cluster, node) // an unusable entry has no device to compare
+	}
+	c := h.clusters[cluster]
+	if c == nil {
+		return bmc.Host{}, false
+	}
+	return withSecrets(ctx, found, c.secrets.recent), true
+}
+
+// ReasonOf is the reason code of an error with a host.
 func ReasonOf(err error) reason.Code {
 	return hostErrorReason(err, reason.OfBMC(string(bmc.KindOf(err))))
 }
@@ -124,8 +139,19 @@ func hostErrorReason(err error, fallback reason.Code) reason.Code {
 	return fallback
 }
 
-// bareMetalHost finds the target's BareMetalHost in the view.
+// bareMetalHost returns the target's BareMetalHost, nil if it has none.
 func (c *Cluster) bareMetalHost(t remediate.Target) *policy.Host {
 	ns, name, _ := strings.Cut(t.BareMetalHost, "/")
 	return c.opt.View.BareMetalHost(ns, name)
+}
+
+// names are the names under which the index has a host. A Node may have an entry of hosts.d as
+// well as a BareMetalHost.
+func names(cluster, node, bareMetalHost string) (list []string) {
+	for _, name := range []string{node, bareMetalHost} {
+		if name != "" {
+			list = append(list, cluster+"/"+name)
+		}
+	}
+	return list
 }

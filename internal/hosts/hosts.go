@@ -3,7 +3,6 @@ package hosts
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/event"
@@ -14,35 +13,36 @@ import (
 	"github.com/fenced/fenced/internal/state"
 )
 
-// Inventory is what an administrator wrote about hosts. found is false for a Node
-// without an entry; an error means that the entry cannot be used.
+// Inventory is what an administrator wrote about hosts in hosts.d.
 type Inventory interface {
 	// List names the Nodes of a cluster that have an entry.
 	List(cluster string) []string
-	// Protected says whether the entry of a Node forbids to fence it automatically. It
-	// reads no file: the deciding loop asks it.
+	// Protected reports whether the entry of a Node forbids to fence it automatically. It reads
+	// no file, because the deciding loop calls it.
 	Protected(cluster, node string) bool
+	// Find returns the entry of a Node with its credentials. found is false if there is none.
+	// An error means that the entry cannot be used.
 	Find(ctx context.Context, cluster, node string) (h bmc.Host, found bool, err error)
 }
 
-// View is what Hosts ask of the watched state of one cluster.
+// View is the watched state of one cluster.
 type View interface {
-	// Seen says whether the cluster was seen whole.
+	// Seen reports whether the whole cluster was seen.
 	Seen() bool
 	Node(name string) *policy.Node
 	Machines() []*policy.Machine
 	BareMetalHost(namespace, name string) *policy.Host
 	// HostOf finds the BareMetalHost of a Machine.
 	HostOf(m *policy.Machine) (policy.Host, error)
-	// TargetOn names the objects of one Node as a run would; false when neither a Node nor
-	// a Machine's node is called so.
-	TargetOn(node string) (remediate.Target, bool)
-	// Twin says which other Node has a system UUID; "" when none has. // I9
+	// TargetOn returns the objects of one Node as a run would name them. known is false if
+	// neither a Node nor a Machine's node has that name.
+	TargetOn(node string) (t remediate.Target, known bool)
+	// Twin returns which other Node has the same system UUID, "" if none has. // I9
 	Twin(node, systemUUID string) string
-	// Healthy says whether the Node of a target is Ready, and no run is open on its host.
+	// Healthy reports whether the Node of a target is Ready, and no run is open on its host.
 	Healthy(t remediate.Target) bool
-	// Alive looks past every cache whether the Node of a machine is Ready, and gives the
-	// version of its kubelet's Lease.
+	// Alive reads, without any cache, whether the Node of a machine is Ready. lease is the
+	// resourceVersion of its kubelet's Lease.
 	Alive(ctx context.Context, t remediate.Target, systemUUID string) (lease string, alive bool)
 	// Wake asks for a decision.
 	Wake()
@@ -52,15 +52,16 @@ type View interface {
 type Lead interface {
 	Leads() bool
 	Store() state.Store
-	// Refuse refuses an order that only the owner of the cluster can carry out.
+	// Refuse refuses an order that only the owner of the cluster can carry out; nil for the
+	// owner.
 	Refuse() error
 }
 
 // Secrets reads passwords from the cluster.
 type Secrets interface {
-	// Credentials reads user and password from a Secret, past every cache. An error is a
-	// *reason.Refusal where the Secret is missing or lacks a key (SecretMissing), or where
-	// the API server forbids to read it.
+	// Credentials reads user and password from a Secret, without any cache. The error is a
+	// *reason.Refusal if the Secret is missing or lacks a key (SecretMissing), or if the API
+	// server forbids to read it.
 	Credentials(ctx context.Context, namespace, name string) (string, bmc.Secret, error)
 }
 
@@ -76,28 +77,28 @@ type Options struct {
 	Emit      func(event.Event)
 }
 
-// Hosts knows, of all clusters, which machine each host is, and why that is believed:
-// what administrators wrote, what BareMetalHosts say, what the BMCs told, what was pinned
-// and enrolled, and whose BMC has lied.
+// Hosts knows the hosts of all clusters. The catalog, the freezes, the own host and the Secrets of
+// each cluster are parts with a lock each. No part calls another one while it holds its lock.
 type Hosts struct {
-	opt      Options
-	index    *index
-	pins     *pins
-	freezes  *freezes
-	own      *ownHost
-	clusters map[string]*Cluster
+	opt            Options
+	catalog        *catalog
+	freezes        *freezes
+	contradictions *outletContradictions
+	own            *ownHost
+	clusters       map[string]*Cluster
 }
 
-// New loads what the store holds. An error means that it could not be asked.
+// New loads what the store holds. An error means that the store could not be read.
 func New(ctx context.Context, opt Options, s state.Store) (*Hosts, error) {
+	known := &catalog{index: newIndex(), pins: newPins()}
 	h := &Hosts{
-		opt: opt, index: newIndex(), pins: newPins(), freezes: newFreezes(), clusters: map[string]*Cluster{},
-		own: &ownHost{Own: opt.Own, found: map[string]resolved{}, pinned: ownPin(opt.Instance)},
+		opt: opt, catalog: known, freezes: newFreezes(), contradictions: &outletContradictions{first: map[string]contradiction{}},
+		own: newOwnHost(opt.Own, opt.Instance, known), clusters: map[string]*Cluster{},
 	}
-	return h, h.pins.load(ctx, s)
+	return h, known.pins.load(ctx, s)
 }
 
-// ClusterOptions is one cluster whose hosts are to be known.
+// ClusterOptions describes one cluster.
 type ClusterOptions struct {
 	Name         string
 	IdentityMode string
@@ -106,50 +107,54 @@ type ClusterOptions struct {
 	Secrets      Secrets
 }
 
-// Cluster is the hosts of one cluster.
+// Cluster knows the hosts of one cluster.
 type Cluster struct {
-	hosts *Hosts
-	opt   ClusterOptions
-
-	mu      sync.Mutex
-	secrets map[string]remembered // by namespace/name
+	hosts   *Hosts
+	opt     ClusterOptions
+	metal   *metalTrust
+	pins    *pinWriter
+	secrets *secretCache
 }
 
-// Attach adds a cluster and indexes the administrator's hosts of it. It must not be called
-// while anything else is.
+// Attach adds a cluster and indexes the administrator's hosts of it. Do not call it while anything
+// else is called.
 func (h *Hosts) Attach(ctx context.Context, opt ClusterOptions) *Cluster {
-	c := &Cluster{hosts: h, opt: opt, secrets: map[string]remembered{}}
+	c := &Cluster{
+		hosts: h, opt: opt, secrets: newSecretCache(opt.Secrets),
+		metal: &metalTrust{cluster: opt.Name, rules: h.opt.Metal, catalog: h.catalog, withAccounts: h.withAccounts},
+		pins:  &pinWriter{cluster: opt.Name, lead: opt.Lead, catalog: h.catalog},
+	}
 	h.clusters[opt.Name] = c
 	for _, node := range h.opt.Inventory.List(opt.Name) {
-		if way, found, err := h.opt.Inventory.Find(ctx, opt.Name, node); found && err == nil { // else it is refused for that
-			h.index.put(indexed{name: way.Name, source: way.Source, way: bare(way), listed: true, secrets: secretsOf(opt.Name, way), devices: places(way)})
+		if entry, found, err := h.opt.Inventory.Find(ctx, opt.Name, node); found && err == nil { // another entry is refused when it is used
+			h.catalog.index.put(newEntry(opt.Name, withoutAccounts(entry), hostEntry{name: entry.Name, source: entry.Source, listed: true}))
 		}
 	}
 	return c
 }
 
-// LoadFreezes takes in which hosts are frozen. Freezes that cannot be read are an error,
-// and leave what was known.
+// LoadFreezes reads which hosts are frozen. After an error, Hosts keeps what was known.
 func (h *Hosts) LoadFreezes(ctx context.Context, s state.Store) error { return h.freezes.load(ctx, s) }
 
-// LoadPins takes in what was pinned and enrolled. An error means that the store could not
-// be asked.
-func (h *Hosts) LoadPins(ctx context.Context, s state.Store) error { return h.pins.load(ctx, s) }
-
-// CompleteFreezes freezes the hosts of runs that are Held for a false Off, where a crash
-// kept that from being stored. // I5
-func (h *Hosts) CompleteFreezes(ctx context.Context, s state.Store, runs map[string]remediate.Run) error {
-	return h.freezes.complete(ctx, s, runs, h.classOf)
+// LoadPins reads what was pinned and enrolled. An error means that the store could not be read.
+func (h *Hosts) LoadPins(ctx context.Context, s state.Store) error {
+	return h.catalog.pins.load(ctx, s)
 }
 
-// PruneFreezes forgets released freezes whose runs are forgotten, too.
+// CompleteFreezes freezes the hosts of runs that are Held for a false Off, if a crash kept the
+// freeze from being stored. // I5
+func (h *Hosts) CompleteFreezes(ctx context.Context, s state.Store, runs map[string]remediate.Run) error {
+	return h.freezes.complete(ctx, s, runs, h.catalog.class)
+}
+
+// PruneFreezes deletes released freezes whose runs are deleted.
 func (h *Hosts) PruneFreezes(ctx context.Context, s state.Store, kept func(run string) bool) error {
 	return h.freezes.prune(ctx, s, kept)
 }
 
-// Follow takes in which BareMetalHosts of the cluster changed.
+// Follow applies changes of the cluster's BareMetalHosts.
 func (c *Cluster) Follow(changes []policy.Change) {
-	c.hosts.index.follow(c.opt.Name, changes, c.hostOf)
+	c.hosts.catalog.index.follow(c.opt.Name, changes, c.hostOf)
 }
 
 func (c *Cluster) emit(e event.Event) {
@@ -162,6 +167,12 @@ func (h *Hosts) cluster(name string) (*Cluster, error) {
 		return c, nil
 	}
 	return nil, &reason.Refusal{Reason: reason.NoSuchCluster, Message: fmt.Sprintf("no cluster %q is configured", name)}
+}
+
+func (h *Hosts) wakeAll() {
+	for _, c := range h.clusters {
+		c.opt.View.Wake()
+	}
 }
 
 // errNotSeen refuses what needs the whole cluster to be seen.

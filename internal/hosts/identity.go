@@ -17,18 +17,18 @@ const (
 	identityOff    = "off"
 )
 
-// claims is what is known about the identity of a host before its devices are
-// asked: they must bear it out. // I8
-type claims struct {
+// expectedIdentity is what is known about the identity of a host before its devices are read. The
+// devices must match it. // I8
+type expectedIdentity struct {
 	node   string    // the Node's system UUID; empty without a Node
-	serial string    // the hardware's, where a BareMetalHost tells it
+	serial string    // the hardware's, if a BareMetalHost tells it
 	pin    state.Pin // zero unless it is about the very devices of the host
-	manual bool
+	manual bool      // a person ordered the fence and answers for the identity
 }
 
-// identify compares who answered at a level with whom its host is said to be:
-// each device must be the one. // I8
-func identify(h bmc.Host, level int, r bmc.Reading, k claims) guard.IdentityVerdict {
+// identify compares the devices that answered at a level with the host's expected identity. Each
+// device must match. // I8
+func identify(h bmc.Host, level int, r bmc.Reading, want expectedIdentity) guard.IdentityVerdict {
 	parts := r.Parts
 	if len(parts) == 0 {
 		parts = []bmc.Reading{r}
@@ -38,86 +38,87 @@ func identify(h bmc.Host, level int, r bmc.Reading, k claims) guard.IdentityVerd
 	}
 	all := guard.IdentityMatches
 	for i, d := range h.Levels[level].Devices {
-		all = worse(all, identifyDevice(h, d, parts[i].Identity, k))
+		all = worse(all, identifyDevice(h, d, parts[i].Identity, want))
 	}
 	return all
 }
 
-// identifyDevice is identify for one device.
+// identifyDevice is identify for one device, by the host's identity mode:
+//   - required: the Node's system UUID decides. A pin decides only if there is no Node.
+//   - pinned: only a UUID that a person wrote down or enrolled decides.
+//   - off: nothing is compared. This is for manual fences only.
 //
-// required: the Node's system UUID decides; only without one does a pin.
-// pinned: only what a person has vouched for does. off: nothing is compared,
-// for manual fences alone. A device that need not tell whose it is, and does, is
-// held to it: its address may have moved since it was enrolled.
-func identifyDevice(h bmc.Host, d bmc.Device, got bmc.Identity, k claims) guard.IdentityVerdict {
+// If a device that need not report an identity does report one, it must match: the address may
+// have moved since a person enrolled the device.
+func identifyDevice(h bmc.Host, d bmc.Device, got bmc.Identity, want expectedIdentity) guard.IdentityVerdict {
 	switch {
-	case h.IdentityMode == identityOff && k.manual: // a person answers for it
+	case h.IdentityMode == identityOff && want.manual:
 		return guard.IdentityMatches
 	case h.IdentityMode == identityOff:
 		return guard.IdentityUnproven
 	}
-	vouched := h.PinnedUUID
-	if vouched == "" && k.pin.EnrolledBy != "" {
-		vouched = k.pin.SystemUUID
+	confirmed := h.PinnedUUID
+	if confirmed == "" && want.pin.EnrolledBy != "" {
+		confirmed = want.pin.SystemUUID
 	}
 	switch {
 	case d.Identifies():
-	case contradicts(got.UUID, vouched), contradicts(got.UUID, k.node), otherSerial(got, k):
+	case contradicts(got.UUID, confirmed), contradicts(got.UUID, want.node), otherSerial(got, want):
 		return guard.IdentityDiffers
 	default:
-		return enrolled(k)
+		return enrolledVerdict(want)
 	}
-	want := k.node
+	uuid := want.node
 	switch {
-	case h.IdentityMode == identityPinned && vouched == "":
+	case h.IdentityMode == identityPinned && confirmed == "":
 		return guard.IdentityNotEnrolled
 	case h.IdentityMode == identityPinned:
-		want = vouched
-	case !bmc.UsableUUID(want) && vouched != "":
-		want = vouched
-	case !bmc.UsableUUID(want):
-		want = k.pin.SystemUUID
+		uuid = confirmed
+	case !bmc.UsableUUID(uuid) && confirmed != "":
+		uuid = confirmed
+	case !bmc.UsableUUID(uuid):
+		uuid = want.pin.SystemUUID
 	}
 	switch {
 	case !bmc.UsableUUID(got.UUID):
 		return guard.IdentityUnproven
-	case contradicts(got.UUID, vouched), otherSerial(got, k):
+	case contradicts(got.UUID, confirmed), otherSerial(got, want):
 		return guard.IdentityDiffers
-	case !bmc.UsableUUID(want):
+	case !bmc.UsableUUID(uuid):
 		return guard.IdentityUnproven
-	case !bmc.UUIDsMatch(got.UUID, want):
+	case !bmc.UUIDsMatch(got.UUID, uuid):
 		return guard.IdentityDiffers
 	}
 	return guard.IdentityMatches
 }
 
-// contradicts says whether two UUIDs that both name a machine name different ones.
+// contradicts reports whether two UUIDs both name a machine, and not the same one.
 func contradicts(a, b string) bool {
 	return bmc.UsableUUID(a) && bmc.UsableUUID(b) && !bmc.UUIDsMatch(a, b)
 }
 
-// enrolled is the verdict on a device that need not tell an identity: a person must have
-// vouched for it, and for no other machine than the Node's. // I8
-func enrolled(k claims) guard.IdentityVerdict {
+// enrolledVerdict is the verdict on a device that cannot prove its identity. A person must have
+// enrolled it, and for no other machine than the Node's. // I8
+func enrolledVerdict(want expectedIdentity) guard.IdentityVerdict {
 	switch {
-	case k.pin.EnrolledBy == "" || !bmc.UsableUUID(k.pin.SystemUUID),
-		bmc.UsableUUID(k.node) && !bmc.UUIDsMatch(k.pin.SystemUUID, k.node):
+	case want.pin.EnrolledBy == "" || !bmc.UsableUUID(want.pin.SystemUUID),
+		bmc.UsableUUID(want.node) && !bmc.UUIDsMatch(want.pin.SystemUUID, want.node):
 		return guard.IdentityNotEnrolled
 	}
 	return guard.IdentityMatches
 }
 
-// otherSerial says whether the second factor contradicts: the serial number that
-// this very UUID had before, else the one that a BareMetalHost tells. A person
-// who enrolled the host has seen the latter. // I8
-func otherSerial(got bmc.Identity, k claims) bool {
-	if bmc.UUIDsMatch(got.UUID, k.pin.SystemUUID) {
-		if match, known := bmc.SerialsMatch(got.Serial, k.pin.Serial); known {
+// otherSerial reports whether the serial number contradicts the identity. It is compared with the
+// one that this UUID had before, or else with the one that a BareMetalHost tells. A person who
+// enrolled the host has seen the latter. // I8
+func otherSerial(got bmc.Identity, want expectedIdentity) bool {
+	if bmc.UUIDsMatch(got.UUID, want.pin.SystemUUID) {
+		if match, known := bmc.SerialsMatch(got.Serial, want.pin.Serial); known {
 			return !match
 		}
 	}
-	match, known := bmc.SerialsMatch(got.Serial, k.serial)
-	return known && !match && k.pin.EnrolledBy == ""
+	match, known := bmc.SerialsMatch(got.Serial, want.serial)
+	return known && !match && want.pin.EnrolledBy == ""
 }
 
 // worse is the verdict on two devices of one host.
@@ -130,50 +131,32 @@ func worse(a, b guard.IdentityVerdict) guard.IdentityVerdict {
 	return guard.IdentityMatches
 }
 
-// Identify compares who answered at a level with whom the host of a target is said to be.
-// manual: a person answers for it. // I8
-func (c *Cluster) Identify(ctx context.Context, h bmc.Host, level int, r bmc.Reading, t remediate.Target, manual bool) guard.IdentityVerdict {
-	return identify(h, level, r, c.claims(ctx, h, t, manual))
+// Identify compares the devices that answered at a level with the expected identity of a target's
+// host. manual means that a person ordered the fence and answers for the identity. // I8
+func (c *Cluster) Identify(_ context.Context, h bmc.Host, level int, r bmc.Reading, t remediate.Target, manual bool) guard.IdentityVerdict {
+	return identify(h, level, r, c.expected(h, t, manual))
 }
 
-// claims gathers what is known about the identity of a target's host.
-func (c *Cluster) claims(ctx context.Context, h bmc.Host, t remediate.Target, manual bool) claims {
-	k := claims{node: t.SystemUUID, manual: manual}
+// expected is what the identity of a target's host must match.
+func (c *Cluster) expected(h bmc.Host, t remediate.Target, manual bool) expectedIdentity {
+	serial := ""
 	if b := c.bareMetalHost(t); b != nil {
-		k.serial = b.Serial
+		serial = b.Serial
 	}
-	if p, found, err := c.hosts.pins.get(h.Name); err == nil && found && pinnedHere(p, h) {
-		k.pin = p
-	}
-	return k
+	return c.hosts.catalog.expected(h, t.SystemUUID, serial, manual)
 }
 
-// pinnedHere says whether a pin is about the very devices that the host has now. An
-// older record, which lacks part of what chooses them, is enough only where each
-// tells whose it is. // I8
-func pinnedHere(p state.Pin, h bmc.Host) bool {
-	switch {
-	case p.Choice != "":
-		return p.Devices == devicesOf(h) && p.Choice == choiceOf(h)
-	case !allIdentify(h):
-		return false
-	case p.Devices == "":
-		return p.Address == h.Address()
-	}
-	return p.Devices == devicesOf(h)
-}
-
-// allIdentify says whether each device of a host tells whose it is.
+// allIdentify reports whether each device of a host proves its identity.
 func allIdentify(h bmc.Host) bool {
 	return !slices.ContainsFunc(h.Levels, func(l bmc.Level) bool {
 		return slices.ContainsFunc(l.Devices, func(d bmc.Device) bool { return !d.Identifies() })
 	})
 }
 
-// devicesOf names every device of a host, one to a line.
+// devicesOf names every device of a host, one on each line.
 func devicesOf(h bmc.Host) string { return strings.Join(h.Keys(), "\n") }
 
-// choiceOf is what chooses the machine behind each device of a host, one to a line.
+// choiceOf is what chooses the machine behind each device of a host, one on each line.
 func choiceOf(h bmc.Host) string {
 	var list []string
 	for _, l := range h.Levels {

@@ -34,36 +34,36 @@ func TestIdentify(t *testing.T) {
 	for name, c := range map[string]struct {
 		host bmc.Host
 		got  string
-		k    claims
+		k    expectedIdentity
 		want guard.IdentityVerdict
 	}{
-		"the Node's":                               {in("required", "", one(ownBMC)), mine, claims{node: mine}, guard.IdentityMatches},
-		"another's":                                {in("required", "", one(ownBMC)), theirs, claims{node: mine}, guard.IdentityDiffers},
-		"a placeholder":                            {in("required", "", one(ownBMC)), noUUID, claims{node: mine}, guard.IdentityUnproven},
-		"no Node, no pin":                          {in("required", "", one(ownBMC)), mine, claims{}, guard.IdentityUnproven},
-		"no Node, a pin of a healthy day":          {in("required", "", one(ownBMC)), mine, claims{pin: matched}, guard.IdentityMatches},
-		"no Node, another than pinned":             {in("required", "", one(ownBMC)), theirs, claims{pin: matched}, guard.IdentityDiffers},
-		"a Node that replaced the pinned one":      {in("required", "", one(ownBMC)), theirs, claims{node: theirs, pin: matched}, guard.IdentityMatches},
-		"but not one that a person vouched for":    {in("required", "", one(ownBMC)), theirs, claims{node: theirs, pin: byHand}, guard.IdentityDiffers},
-		"nor one that the administrator wrote":     {in("required", mine, one(ownBMC)), theirs, claims{node: theirs}, guard.IdentityDiffers},
-		"written, but the Node is another":         {in("required", mine, one(ownBMC)), mine, claims{node: theirs}, guard.IdentityDiffers},
-		"pinned: nobody's word":                    {in("pinned", "", one(ownBMC)), mine, claims{node: mine, pin: matched}, guard.IdentityNotEnrolled},
-		"pinned: a person's word":                  {in("pinned", "", one(ownBMC)), mine, claims{node: theirs, pin: byHand}, guard.IdentityMatches},
-		"pinned: the administrator's word":         {in("pinned", mine, one(ownBMC)), mine, claims{}, guard.IdentityMatches},
-		"pinned: another":                          {in("pinned", mine, one(ownBMC)), theirs, claims{node: theirs}, guard.IdentityDiffers},
-		"off: by itself":                           {in("off", "", one(ownBMC)), mine, claims{node: mine}, guard.IdentityUnproven},
-		"off: by hand":                             {in("off", "", one(ownBMC)), theirs, claims{node: mine, manual: true}, guard.IdentityMatches},
-		"an outlet":                                {in("required", "", one(feed)), "", claims{node: mine, pin: byHand}, guard.IdentityMatches},
-		"an outlet that nobody enrolled":           {in("required", "", one(feed)), "", claims{node: mine, pin: matched}, guard.IdentityNotEnrolled},
-		"an outlet whose Node is gone":             {in("required", "", one(feed)), "", claims{pin: byHand}, guard.IdentityMatches},
-		"an outlet that says it is the right one":  {in("required", "", one(feed)), mine, claims{node: mine}, guard.IdentityNotEnrolled},
-		"a library: enrolled, and says so, too":    {in("required", "", one(byLib)), mine, claims{node: mine, pin: byHand}, guard.IdentityMatches},
-		"a library: enrolled, and tells a filler":  {in("required", "", one(byLib)), noUUID, claims{node: mine, pin: byHand}, guard.IdentityMatches},
-		"a library: enrolled, and says another":    {in("required", "", one(byLib)), theirs, claims{node: mine, pin: byHand}, guard.IdentityDiffers},
-		"a library: another, and the Node is gone": {in("required", "", one(byLib)), theirs, claims{pin: byHand}, guard.IdentityDiffers},
-		"a library: another than the Node, pinned": {in("pinned", mine, one(byLib)), mine, claims{node: theirs}, guard.IdentityDiffers},
-		"a library: another than the written":      {in("required", mine, one(byLib)), theirs, claims{}, guard.IdentityDiffers},
-		"an outlet with a uuid, and nobody's word": {in("required", mine, one(feed)), "", claims{node: mine}, guard.IdentityNotEnrolled},
+		"the Node's":                               {in("required", "", one(ownBMC)), mine, expectedIdentity{node: mine}, guard.IdentityMatches},
+		"another's":                                {in("required", "", one(ownBMC)), theirs, expectedIdentity{node: mine}, guard.IdentityDiffers},
+		"a placeholder":                            {in("required", "", one(ownBMC)), noUUID, expectedIdentity{node: mine}, guard.IdentityUnproven},
+		"no Node, no pin":                          {in("required", "", one(ownBMC)), mine, expectedIdentity{}, guard.IdentityUnproven},
+		"no Node, a pin of a healthy day":          {in("required", "", one(ownBMC)), mine, expectedIdentity{pin: matched}, guard.IdentityMatches},
+		"no Node, another than pinned":             {in("required", "", one(ownBMC)), theirs, expectedIdentity{pin: matched}, guard.IdentityDiffers},
+		"a Node that replaced the pinned one":      {in("required", "", one(ownBMC)), theirs, expectedIdentity{node: theirs, pin: matched}, guard.IdentityMatches},
+		"but not one that a person enrolled":       {in("required", "", one(ownBMC)), theirs, expectedIdentity{node: theirs, pin: byHand}, guard.IdentityDiffers},
+		"nor one that the administrator wrote":     {in("required", mine, one(ownBMC)), theirs, expectedIdentity{node: theirs}, guard.IdentityDiffers},
+		"written, but the Node is another":         {in("required", mine, one(ownBMC)), mine, expectedIdentity{node: theirs}, guard.IdentityDiffers},
+		"pinned: nobody enrolled it":               {in("pinned", "", one(ownBMC)), mine, expectedIdentity{node: mine, pin: matched}, guard.IdentityNotEnrolled},
+		"pinned: a person enrolled it":             {in("pinned", "", one(ownBMC)), mine, expectedIdentity{node: theirs, pin: byHand}, guard.IdentityMatches},
+		"pinned: the administrator wrote it":       {in("pinned", mine, one(ownBMC)), mine, expectedIdentity{}, guard.IdentityMatches},
+		"pinned: another":                          {in("pinned", mine, one(ownBMC)), theirs, expectedIdentity{node: theirs}, guard.IdentityDiffers},
+		"off: by itself":                           {in("off", "", one(ownBMC)), mine, expectedIdentity{node: mine}, guard.IdentityUnproven},
+		"off: by hand":                             {in("off", "", one(ownBMC)), theirs, expectedIdentity{node: mine, manual: true}, guard.IdentityMatches},
+		"an outlet":                                {in("required", "", one(feed)), "", expectedIdentity{node: mine, pin: byHand}, guard.IdentityMatches},
+		"an outlet that nobody enrolled":           {in("required", "", one(feed)), "", expectedIdentity{node: mine, pin: matched}, guard.IdentityNotEnrolled},
+		"an outlet whose Node is gone":             {in("required", "", one(feed)), "", expectedIdentity{pin: byHand}, guard.IdentityMatches},
+		"an outlet that reports the right UUID":    {in("required", "", one(feed)), mine, expectedIdentity{node: mine}, guard.IdentityNotEnrolled},
+		"a library: enrolled, and reports it":      {in("required", "", one(byLib)), mine, expectedIdentity{node: mine, pin: byHand}, guard.IdentityMatches},
+		"a library: enrolled, and a placeholder":   {in("required", "", one(byLib)), noUUID, expectedIdentity{node: mine, pin: byHand}, guard.IdentityMatches},
+		"a library: enrolled, and another":         {in("required", "", one(byLib)), theirs, expectedIdentity{node: mine, pin: byHand}, guard.IdentityDiffers},
+		"a library: another, and the Node is gone": {in("required", "", one(byLib)), theirs, expectedIdentity{pin: byHand}, guard.IdentityDiffers},
+		"a library: another than the Node, pinned": {in("pinned", mine, one(byLib)), mine, expectedIdentity{node: theirs}, guard.IdentityDiffers},
+		"a library: another than the written":      {in("required", mine, one(byLib)), theirs, expectedIdentity{}, guard.IdentityDiffers},
+		"an outlet with a uuid, not enrolled":      {in("required", mine, one(feed)), "", expectedIdentity{node: mine}, guard.IdentityNotEnrolled},
 	} {
 		t.Run(name, func(t *testing.T) {
 			assert.Equal(t, c.want, identify(c.host, 0, bmc.Reading{Identity: bmc.Identity{UUID: c.got}}, c.k))
@@ -71,13 +71,12 @@ func TestIdentify(t *testing.T) {
 	}
 }
 
-// TestLawIdentify: a level is its host's if each of its devices is, and never
-// more than the worst of them.
+// TestLawIdentify: the verdict on a level is the worst verdict on its devices.
 func TestLawIdentify(t *testing.T) {
 	uuid := rapid.SampledFrom([]string{mine, theirs, noUUID, ""})
 	law.Check(t, func(t *rapid.T) {
 		h := bmc.Host{IdentityMode: rapid.SampledFrom([]string{"required", "pinned", "off"}).Draw(t, "mode"), Levels: []bmc.Level{{}}}
-		k := claims{node: uuid.Draw(t, "node"), manual: rapid.Bool().Draw(t, "manual"), pin: state.Pin{SystemUUID: uuid.Draw(t, "pin"), EnrolledBy: rapid.SampledFrom([]string{"", "ada"}).Draw(t, "by")}}
+		k := expectedIdentity{node: uuid.Draw(t, "node"), manual: rapid.Bool().Draw(t, "manual"), pin: state.Pin{SystemUUID: uuid.Draw(t, "pin"), EnrolledBy: rapid.SampledFrom([]string{"", "ada"}).Draw(t, "by")}}
 		var r bmc.Reading
 		all := guard.IdentityMatches
 		for range rapid.IntRange(2, 3).Draw(t, "devices") {
@@ -86,7 +85,7 @@ func TestLawIdentify(t *testing.T) {
 			h.Levels[0].Devices, r.Parts = append(h.Levels[0].Devices, d), append(r.Parts, bmc.Reading{Identity: got})
 			one := identifyDevice(h, d, got, k)
 			if contradicts(got.UUID, k.node) && h.IdentityMode == "required" {
-				assert.Equal(t, guard.IdentityDiffers, one, "whoever vouched for it")
+				assert.Equal(t, guard.IdentityDiffers, one, "whoever enrolled it")
 			}
 			all = worse(all, one)
 		}

@@ -3,278 +3,264 @@ package hosts
 import (
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/policy"
 )
 
-// index finds hosts of the inventory that are one machine, in all clusters: by
-// device, by the UUID that a BMC told, and by MAC address; and those that name one
-// Secret. It is changed as the inventory and the answers change, and asked by name:
-// the size of the inventory costs nothing. // I9
+// index finds hosts of the inventory that are one machine, in all clusters: by device, by the
+// UUID that a BMC reported, and by MAC address. It also finds hosts that name the same Secret. It
+// is updated when the inventory or a report changes, so a query does not depend on the size of
+// the inventory. // I9
 type index struct {
-	mu    sync.Mutex
-	hosts map[string]*indexed   // by bmc.Host.Name
-	by    map[string][]*indexed // by mark
+	mu     sync.Mutex
+	byName map[string]*hostEntry   // by bmc.Host.Name
+	byMark map[string][]*hostEntry // by mark.key
 }
 
-// indexed is one host.
-type indexed struct {
+// hostEntry is one host. An entry never changes: the index replaces it, so it may be read
+// without a lock.
+type hostEntry struct {
 	name, source string
-	uid          string   // of the BareMetalHost: one object may be seen from two clusters
-	way          bmc.Host // without any password
+	uid          string   // of the BareMetalHost; two clusters may see the same object
+	host         bmc.Host // without accounts
 	listed       bool     // in hosts.d
-	secrets      []string // that it names, with the cluster that they are read from
+	secrets      []string // that the devices name, each with the cluster that it is read from
 	devices      []place
-	macs         []string              // as the inventory tells them
-	told         map[string]deviceTold // by bmc.Device.Key
-	marks        []mark                // under which it is found
+	macs         []string                // from the inventory
+	reports      map[string]deviceReport // by bmc.Device.Key
+	marks        []mark                  // under which the index finds it
 }
 
-// place is what a device is found by; it holds no credentials.
-type place struct {
-	key, service, part, text string
-	host                     string // address or name
-	standard                 bool   // a BMC at its protocol's own port
-}
-
-// deviceTold is what a device said about itself and its host.
-type deviceTold struct {
+// deviceReport is what a device reported about itself and its host. What is empty was never
+// reported.
+type deviceReport struct {
 	uuid  string
 	macs  []string
 	class string
 }
 
-// mark is something that only one host may have.
-type mark struct {
-	key  string
-	what string // for people
-}
-
 func newIndex() *index {
-	return &index{hosts: map[string]*indexed{}, by: map[string][]*indexed{}}
+	return &index{byName: map[string]*hostEntry{}, byMark: map[string][]*hostEntry{}}
 }
 
-// put notes a host as the inventory has it now. What its devices told is kept
-// for those that it still has.
-func (x *index) put(h indexed) {
+// newEntry completes the entry e of a host.
+func newEntry(cluster string, h bmc.Host, e hostEntry) hostEntry {
+	e.host, e.secrets, e.devices = h, secretsOf(cluster, h), places(h)
+	return e
+}
+
+// put adds or replaces a host of the inventory. The reports of the devices that it still has stay.
+func (x *index) put(e hostEntry) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	h.told = map[string]deviceTold{}
-	if old := x.hosts[h.name]; old != nil {
-		for _, d := range h.devices {
-			if t, ok := old.told[d.key]; ok {
-				h.told[d.key] = t
+	e.reports = map[string]deviceReport{}
+	if old := x.byName[e.name]; old != nil {
+		for _, d := range e.devices {
+			if r, ok := old.reports[d.key]; ok {
+				e.reports[d.key] = r
 			}
 		}
-		x.unmark(old)
 	}
-	x.hosts[h.name] = &h
-	x.mark(&h)
+	x.replace(e)
 }
 
-// drop forgets a host that is gone.
+// drop removes a host.
 func (x *index) drop(name string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if h := x.hosts[name]; h != nil {
-		x.unmark(h)
-		delete(x.hosts, name)
+	if e := x.byName[name]; e != nil {
+		x.unmark(e)
+		delete(x.byName, name)
 	}
 }
 
-// tell notes what a device of a host said now; what it left out stays as it was.
-func (x *index) tell(name, device string, t deviceTold) {
+// report records what a device of a host reported. What it left out stays as it was.
+func (x *index) report(name, device string, r deviceReport) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	h := x.hosts[name]
-	if h == nil || !slices.ContainsFunc(h.devices, func(p place) bool { return p.key == device }) {
+	e := x.byName[name]
+	if e == nil || !slices.ContainsFunc(e.devices, func(p place) bool { return p.key == device }) {
 		return
 	}
-	old := h.told[device]
-	if t.uuid == "" {
-		t.uuid = old.uuid
+	old := e.reports[device]
+	if r.uuid == "" {
+		r.uuid = old.uuid
 	}
-	if len(t.macs) == 0 {
-		t.macs = old.macs
+	if len(r.macs) == 0 {
+		r.macs = old.macs
 	}
-	if t.class == "" {
-		t.class = old.class
+	if r.class == "" {
+		r.class = old.class
 	}
-	if t.uuid == old.uuid && t.class == old.class && slices.Equal(t.macs, old.macs) {
+	if r.uuid == old.uuid && r.class == old.class && slices.Equal(r.macs, old.macs) {
 		return
 	}
-	x.unmark(h)
-	h.told[device] = t
-	x.mark(h)
+	next := *e
+	next.reports = maps.Clone(e.reports)
+	next.reports[device] = r
+	x.replace(next)
 }
 
-// of gives the devices of a host, the UUIDs that they told, and its MAC addresses.
-func (x *index) of(name string) (devices []place, uuids, macs []string) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	h := x.hosts[name]
-	if h == nil {
-		return nil, nil, nil
+// replace puts an entry in the place of the one with its name. The caller holds x.mu.
+func (x *index) replace(e hostEntry) {
+	if old := x.byName[e.name]; old != nil {
+		x.unmark(old)
 	}
-	macs = slices.Clone(h.macs)
-	for _, d := range h.devices {
-		t := h.told[d.key]
-		uuids, macs = append(uuids, t.uuid), append(macs, t.macs...)
+	e.marks = marksOf(&e)
+	x.byName[e.name] = &e
+	for _, m := range e.marks {
+		x.byMark[m.key] = append(x.byMark[m.key], &e)
 	}
-	return h.devices, uuids, macs
 }
 
-// class is the model and firmware of a host's first BMC that told it.
-func (x *index) class(name string) string {
+// unmark removes an entry from x.byMark. The caller holds x.mu.
+func (x *index) unmark(e *hostEntry) {
+	for _, m := range e.marks {
+		rest := slices.DeleteFunc(x.byMark[m.key], func(o *hostEntry) bool { return o == e })
+		if len(rest) == 0 {
+			delete(x.byMark, m.key)
+			continue
+		}
+		x.byMark[m.key] = rest
+	}
+}
+
+// get returns the entry of a host, nil if there is none.
+func (x *index) get(name string) *hostEntry {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	h := x.hosts[name]
-	if h == nil {
+	return x.byName[name]
+}
+
+// anyOf reports whether is is true of one of the named hosts.
+func (x *index) anyOf(names []string, is func(*hostEntry) bool) bool {
+	return slices.ContainsFunc(names, func(name string) bool { e := x.get(name); return e != nil && is(e) })
+}
+
+// other returns which other host has a mark of the named hosts, which are one host, and which
+// mark. It is "" if none has that counts. A nil counts means that each counts.
+func (x *index) other(marks func(*hostEntry) []mark, counts func(*hostEntry) bool, names []string) string {
+	var first sharedMark
+	for _, s := range x.sharing(marks, names, counts == nil) {
+		if (first.other == nil || s.other.name < first.other.name) && (counts == nil || counts(s.other)) {
+			first = s
+		}
+	}
+	if first.other == nil {
 		return ""
 	}
-	for _, d := range h.devices {
-		if t := h.told[d.key]; t.class != "" {
-			return t.class
+	return first.text()
+}
+
+// sharedMark is a mark that two hosts have.
+type sharedMark struct {
+	mark  mark
+	of    *hostEntry
+	other *hostEntry
+}
+
+func (s sharedMark) text() string {
+	return s.other.name + " (" + s.other.source + ") has the same " + s.mark.text + " as " + s.of.name + " (" + s.of.source + ")"
+}
+
+// sharing returns the marks that the named hosts share with other hosts. With firstOnly it returns
+// one with the host whose name is the first: thousands of hosts may share a Secret.
+func (x *index) sharing(marks func(*hostEntry) []mark, names []string, firstOnly bool) (list []sharedMark) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, name := range names {
+		e := x.byName[name]
+		if e == nil {
+			continue
+		}
+		for _, m := range marks(e) {
+			for _, o := range x.byMark[m.key] {
+				if slices.Contains(names, o.name) || x.sameObject(names, o) {
+					continue
+				}
+				switch {
+				case !firstOnly || len(list) == 0:
+					list = append(list, sharedMark{m, e, o})
+				case o.name < list[0].other.name:
+					list[0] = sharedMark{m, e, o}
+				}
+			}
+		}
+	}
+	return list
+}
+
+// onService returns the hosts, other than the named ones, that have a device of a service.
+func (x *index) onService(service string, names []string) (list []*hostEntry) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, o := range x.byMark[markService+service] {
+		if !slices.Contains(names, o.name) && !x.sameObject(names, o) {
+			list = append(list, o)
+		}
+	}
+	return list
+}
+
+// sameObject reports whether o is one of the named hosts, seen from another cluster. The caller
+// holds x.mu.
+func (x *index) sameObject(names []string, o *hostEntry) bool {
+	return o.uid != "" && slices.ContainsFunc(names, func(name string) bool {
+		e := x.byName[name]
+		return e != nil && e.uid == o.uid
+	})
+}
+
+// follow applies changes of the BareMetalHosts of a cluster. hostOf makes a host of one.
+func (x *index) follow(cluster string, changes []policy.Change, hostOf func(*policy.Host) (bmc.Host, error)) {
+	for i := range changes {
+		id := changes[i].ID
+		if id.Kind != "BareMetalHost" || changes[i].Err != nil { // an unreadable one stays as it was
+			continue
+		}
+		name := cluster + "/" + id.Namespace + "/" + id.Name
+		b, _ := changes[i].Value.(*policy.Host)
+		if b == nil {
+			x.drop(name)
+			continue
+		}
+		h, err := hostOf(b)
+		if err != nil { // its address cannot be used
+			h = bmc.Host{Source: "BareMetalHost " + b.Key()}
+		}
+		x.put(newEntry(cluster, h, hostEntry{name: name, source: h.Source, uid: b.UID, macs: b.MACs}))
+	}
+}
+
+// class is the model and firmware of the first BMC of a host that reported one. It is "" if none
+// did, or if e is nil.
+func (e *hostEntry) class() string {
+	if e == nil {
+		return ""
+	}
+	for _, d := range e.devices {
+		if r := e.reports[d.key]; r.class != "" {
+			return r.class
 		}
 	}
 	return ""
 }
 
-// other says which other host has a mark of the hosts of these names, which are one, and
-// which mark; "" when none of those that count has.
-func (x *index) other(marks func(*indexed) []mark, counts func(*indexed) bool, names []string) string {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	var first *indexed
-	why := ""
-	for _, name := range names {
-		h := x.hosts[name]
-		if h == nil {
-			continue
-		}
-		for _, m := range marks(h) {
-			for _, o := range x.by[m.key] {
-				if !slices.Contains(names, o.name) && !x.sameObject(names, o) && (first == nil || o.name < first.name) && counts(o) {
-					first, why = o, o.name+" ("+o.source+") has the same "+m.what+" as "+h.name+" ("+h.source+")"
-				}
-			}
-		}
-	}
-	return why
-}
-
-// beside gives the other hosts that count and have a device of a service.
-func (x *index) beside(service string, names []string, counts func(*indexed) bool) (list []indexed) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	for _, o := range x.by[onService+service] {
-		if !slices.Contains(names, o.name) && !x.sameObject(names, o) && counts(o) {
-			list = append(list, *o)
-		}
+// uuids returns what the devices of a host reported as its system UUID.
+func (e *hostEntry) uuids() (list []string) {
+	for _, d := range e.devices {
+		list = append(list, e.reports[d.key].uuid)
 	}
 	return list
 }
 
-// any says whether one of the hosts of these names is so.
-func (x *index) any(names []string, is func(*indexed) bool) bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return slices.ContainsFunc(names, func(name string) bool { h := x.hosts[name]; return h != nil && is(h) })
-}
-
-// sameObject says whether o is one of the named hosts, seen from another cluster.
-func (x *index) sameObject(names []string, o *indexed) bool {
-	return o.uid != "" && slices.ContainsFunc(names, func(name string) bool {
-		h := x.hosts[name]
-		return h != nil && h.uid == o.uid
-	})
-}
-
-// mark and unmark keep x.by. x.mu is held.
-func (x *index) mark(h *indexed) {
-	h.marks = marksOf(h)
-	for _, m := range h.marks {
-		x.by[m.key] = append(x.by[m.key], h)
-	}
-}
-
-func (x *index) unmark(h *indexed) {
-	for _, m := range h.marks {
-		rest := slices.DeleteFunc(x.by[m.key], func(o *indexed) bool { return o == h })
-		if len(rest) == 0 {
-			delete(x.by, m.key)
-			continue
-		}
-		x.by[m.key] = rest
-	}
-	h.marks = nil
-}
-
-// marksOf gives everything under which a host is found, each once.
-func marksOf(h *indexed) []mark {
-	all := map[string]string{}
-	for _, d := range h.devices {
-		all["device "+d.key] = "device " + d.text
-		all[onService+d.service] = "device " + d.text
-		t := h.told[d.key]
-		for _, form := range bmc.UUIDForms(t.uuid) {
-			all["uuid "+form] = "system UUID " + t.uuid + " (told by " + d.text + ")"
-		}
-		addMACs(all, t.macs)
-	}
-	addMACs(all, h.macs)
-	for _, s := range h.secrets {
-		all[inSecret+s] = "Secret " + s
-	}
-	marks := make([]mark, 0, len(all))
-	for _, key := range slices.Sorted(maps.Keys(all)) {
-		marks = append(marks, mark{key, all[key]})
-	}
-	return marks
-}
-
-func addMACs(all map[string]string, macs []string) {
-	for _, s := range macs {
-		if mac, ok := bmc.NormalizeMAC(s); ok {
-			all[withMAC+mac] = "MAC address " + mac
-		}
-	}
-}
-
-// unique gives the marks that no other host may have. A service may serve many
-// systems or outlets, but then every entry must say which. x.mu is held.
-func unique(h *indexed) []mark {
-	list := slices.DeleteFunc(slices.Clone(h.marks), func(m mark) bool {
-		return slices.ContainsFunc([]string{onService, inSecret, withMAC}, func(kind string) bool { return strings.HasPrefix(m.key, kind) })
-	})
-	for _, d := range h.devices {
-		what := "device " + d.text
-		if d.part == "" {
-			list = append(list, mark{onService + d.service, what})
-		} else {
-			list = append(list, mark{"device " + d.service, what})
-		}
+// allMACs returns the MAC addresses of a host, from the inventory and from its devices.
+func (e *hostEntry) allMACs() []string {
+	list := slices.Clone(e.macs)
+	for _, d := range e.devices {
+		list = append(list, e.reports[d.key].macs...)
 	}
 	return list
 }
-
-// beginning gives the marks of one kind.
-func beginning(kind string) func(*indexed) []mark {
-	return func(h *indexed) (list []mark) {
-		for _, m := range h.marks {
-			if strings.HasPrefix(m.key, kind) {
-				list = append(list, m)
-			}
-		}
-		return list
-	}
-}
-
-// The kinds of marks that several hosts may have.
-const (
-	onService = "on " // every host of a service, whichever part of it is its own
-	inSecret  = "in "
-	withMAC   = "mac "
-)

@@ -43,8 +43,8 @@ func TestDevicesThatAreOne(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newIndex()
-			x.put(indexed{name: "c/a", devices: c.a})
-			x.put(indexed{name: "c/b", devices: c.b})
+			x.put(hostEntry{name: "c/a", devices: c.a})
+			x.put(hostEntry{name: "c/b", devices: c.b})
 			assert.Equal(t, c.one, sameMachine(x, "c/a") != "", sameMachine(x, "c/a"))
 			assert.Equal(t, c.one, sameMachine(x, "c/b") != "")
 			assert.Empty(t, sameMachine(x, "c/a", "c/b"), "two names of one host")
@@ -54,41 +54,53 @@ func TestDevicesThatAreOne(t *testing.T) {
 	}
 }
 
-// One BareMetalHost that is seen from two clusters is one.
+// A BareMetalHost that two clusters see is one host.
 func TestObjectSeenTwiceIsNoDuplicate(t *testing.T) {
 	x := newIndex()
-	x.put(indexed{name: "a/ns/h", uid: "u", devices: at("ipmi://192.0.2.1")})
-	x.put(indexed{name: "b/ns/h", uid: "u", devices: at("ipmi://192.0.2.1")})
+	x.put(hostEntry{name: "a/ns/h", uid: "u", devices: at("ipmi://192.0.2.1")})
+	x.put(hostEntry{name: "b/ns/h", uid: "u", devices: at("ipmi://192.0.2.1")})
 	assert.Empty(t, sameMachine(x, "a/ns/h"))
-	x.put(indexed{name: "b/ns/h", uid: "another", devices: at("ipmi://192.0.2.1")})
+	x.put(hostEntry{name: "b/ns/h", uid: "another", devices: at("ipmi://192.0.2.1")})
 	assert.NotEmpty(t, sameMachine(x, "a/ns/h"))
 }
 
-// What a device told is forgotten with it, not with the next look at the inventory.
-func TestWhatADeviceToldBelongsToIt(t *testing.T) {
-	const uuid = "4c4c4544-0042-3510-8054-b4c04f4d3132"
+// The index holds no lock while it calls back: what counts may depend on the index itself.
+func TestIndexHoldsNoLockWhileItCallsBack(t *testing.T) {
 	x := newIndex()
-	x.put(indexed{name: "c/a", devices: at("ipmi://192.0.2.1")})
-	x.put(indexed{name: "c/b", devices: at("ipmi://192.0.2.2")})
-	x.tell("c/a", "192.0.2.1", deviceTold{uuid: uuid, class: "m 1"})
-	x.tell("c/b", "192.0.2.2", deviceTold{uuid: uuid})
-	x.tell("c/b", "192.0.2.3", deviceTold{uuid: "not a device of it"})
-	assert.NotEmpty(t, sameMachine(x, "c/a"))
-	x.put(indexed{name: "c/a", devices: at("ipmi://192.0.2.1"), macs: []string{"00:1b:21:00:00:01"}})
-	assert.NotEmpty(t, sameMachine(x, "c/a"))
-	assert.Equal(t, "m 1", x.class("c/a"))
-	x.tell("c/a", "192.0.2.1", deviceTold{}) // a look that told nothing
-	assert.NotEmpty(t, sameMachine(x, "c/a"))
-	x.put(indexed{name: "c/a", devices: at("ipmi://192.0.2.4")})
-	assert.Empty(t, sameMachine(x, "c/a"), "another BMC has said nothing yet")
-	assert.Empty(t, x.class("c/a"))
+	for _, name := range []string{"c/a", "c/b", "c/c"} {
+		x.put(hostEntry{name: name, devices: at("ipmi://192.0.2.1")})
+	}
+	isLast := func(e *hostEntry) bool { return x.get(e.name).name == "c/c" }
+	assert.Contains(t, x.other(uniqueMarks, isLast, []string{"c/a"}), "c/c")
+	assert.Contains(t, x.other(uniqueMarks, nil, []string{"c/a"}), "c/b")
+	assert.True(t, x.anyOf([]string{"c/a", "c/c"}, isLast))
 }
 
-// sameMachine is another host with a mark that only one may have.
-func sameMachine(x *index, names ...string) string { return x.other(unique, anyHost, names) }
+// A report is kept as long as the host has the device, also when the inventory changes.
+func TestReportStaysWithItsDevice(t *testing.T) {
+	const uuid = "4c4c4544-0042-3510-8054-b4c04f4d3132"
+	x := newIndex()
+	x.put(hostEntry{name: "c/a", devices: at("ipmi://192.0.2.1")})
+	x.put(hostEntry{name: "c/b", devices: at("ipmi://192.0.2.2")})
+	x.report("c/a", "192.0.2.1", deviceReport{uuid: uuid, class: "m 1"})
+	x.report("c/b", "192.0.2.2", deviceReport{uuid: uuid})
+	x.report("c/b", "192.0.2.3", deviceReport{uuid: "not a device of this host"})
+	assert.NotEmpty(t, sameMachine(x, "c/a"))
+	x.put(hostEntry{name: "c/a", devices: at("ipmi://192.0.2.1"), macs: []string{"00:1b:21:00:00:01"}})
+	assert.NotEmpty(t, sameMachine(x, "c/a"))
+	assert.Equal(t, "m 1", x.get("c/a").class())
+	x.report("c/a", "192.0.2.1", deviceReport{}) // nothing was reported this time
+	assert.NotEmpty(t, sameMachine(x, "c/a"))
+	x.put(hostEntry{name: "c/a", devices: at("ipmi://192.0.2.4")})
+	assert.Empty(t, sameMachine(x, "c/a"), "another BMC has reported nothing yet")
+	assert.Empty(t, x.get("c/a").class())
+}
 
-// Whatever comes and goes, the index finds what a look at all pairs finds, and
-// keeps nothing of what is gone.
+// sameMachine returns another host with a mark that only one host may have.
+func sameMachine(x *index, names ...string) string { return x.other(uniqueMarks, nil, names) }
+
+// After any changes the index finds what a comparison of all pairs finds, and keeps nothing of the
+// hosts that are gone.
 func TestLawIndex(t *testing.T) {
 	law.Check(t, func(t *rapid.T) {
 		x, macs := newIndex(), map[string]string{}
@@ -100,19 +112,19 @@ func TestLawIndex(t *testing.T) {
 				continue
 			}
 			macs[name] = fmt.Sprintf("00:1b:21:00:00:%02d", rapid.IntRange(1, 4).Draw(t, "mac"))
-			x.put(indexed{name: name, macs: []string{macs[name]}})
+			x.put(hostEntry{name: name, macs: []string{macs[name]}})
 		}
 		for a := range macs {
 			twin := false
 			for b := range macs {
 				twin = twin || a != b && macs[a] == macs[b]
 			}
-			assert.Equal(t, twin, x.other(beginning(withMAC), anyHost, []string{a}) != "")
+			assert.Equal(t, twin, x.other(marksOfKind(markMAC), nil, []string{a}) != "")
 		}
 		for name := range macs {
 			x.drop(name)
 		}
-		assert.Empty(t, x.by)
-		assert.Empty(t, x.hosts)
+		assert.Empty(t, x.byMark)
+		assert.Empty(t, x.byName)
 	})
 }

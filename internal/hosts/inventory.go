@@ -13,49 +13,47 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// Subject is one host of the inventory as a health check of its BMCs needs it.
+// Subject is one host of the inventory, as the BMC health check needs it.
 type Subject struct {
 	Cluster string
-	Node    string // empty for a BareMetalHost whose Machine has no Node yet
-	// BareMetalHost is "namespace/name" where there is one, also beside an entry of
-	// hosts.d.
+	Node    string // "" for a BareMetalHost whose Machine has no Node yet
+	// BareMetalHost is "namespace/name", "" if there is none. An entry of hosts.d may exist as
+	// well.
 	BareMetalHost string
-	// Host has its credentials filled in, unless Withheld forbids. It is empty when Err
-	// is not nil.
+	// Host has its credentials, unless Withheld forbids that. It is empty if Err is not nil.
 	Host bmc.Host
-	// Err is a *Refusal that says why the host cannot be used.
+	// Err is a *reason.Refusal that says why the host cannot be used; nil if it can.
 	Err error
-	// Withheld is why its BMCs are not asked: the password would go where nobody has
-	// vouched for. Only to enroll them is. // I10
+	// Withheld is why its BMCs are not read, except to enroll them: the password would go to
+	// an address that nobody has confirmed. // I10
 	Withheld *reason.Refusal
 	// SystemUUID is the Node's.
 	SystemUUID string
-	// Serial and MACs are the hardware's second factor, where a BareMetalHost
-	// tells them; lower case.
+	// Serial and MACs are what a BareMetalHost tells about the hardware, in lower case.
 	Serial string
 	MACs   []string
-	// SameMACs says which other host has one of its MAC addresses; empty: none.
+	// SameMACs says which other host has one of its MAC addresses; "" if none has.
 	SameMACs string
-	// Healthy: the Node is Ready=True now, so what its BMC says can be pinned.
+	// Healthy means that the Node is Ready=True now, so its BMC's identity can be pinned.
 	Healthy bool
 }
 
-// Checked is what a health check found about one device of a Subject.
+// Checked is the result of a health check of one device of a Subject.
 type Checked struct {
 	Subject       Subject
 	Level, Device int // indexes into Subject.Host.Levels and its Devices
 	At            time.Time
-	// Reading is the power reading; Err why there is none.
+	// Reading is the power reading. Err is why there is none.
 	Reading bmc.Reading
 	Err     error
-	Latency time.Duration // of the reading, session set-up included
-	// Description is empty when the device tells none, or was not asked this time.
+	Latency time.Duration // of the reading, with the setup of the session
+	// Description is empty if the device has none, or was not asked for it this time.
 	Description bmc.Description
-	// Identity is what Hosts.IdentifyDevice made of the reading.
+	// Identity is the verdict of Hosts.IdentifyDevice.
 	Identity guard.IdentityVerdict
 }
 
-// device is the one that was checked; false when the indexes name none.
+// device returns the device that was checked. It returns false if the indexes name none.
 func (c Checked) device() (bmc.Device, bool) {
 	levels := c.Subject.Host.Levels
 	if c.Level < 0 || c.Level >= len(levels) || c.Device < 0 || c.Device >= len(levels[c.Level].Devices) {
@@ -64,10 +62,9 @@ func (c Checked) device() (bmc.Device, bool) {
 	return levels[c.Level].Devices[c.Device], true
 }
 
-// Inventory lists every host of every cluster, those of hosts.d and the
-// BareMetalHosts that a Machine names, each way to one host once. A cluster that was not seen whole yet
-// is one Subject without any name, refused as NotSynced. It reads passwords and,
-// where they are not remembered, Secrets.
+// Inventory lists every host of every cluster once: those of hosts.d, and the BareMetalHosts that
+// a Machine names. A cluster that was not seen yet is one Subject without a name, refused as
+// NotSynced. Inventory reads passwords, and the Secrets that are not cached.
 func (h *Hosts) Inventory(ctx context.Context) []Subject {
 	var all []Subject
 	for _, c := range h.clusters {
@@ -79,8 +76,8 @@ func (h *Hosts) Inventory(ctx context.Context) []Subject {
 	return all
 }
 
-// SubjectOf is the host of one Node. An error is a *Refusal: nobody knows the
-// Node, or it has no host; why a host cannot be used is in Subject.Err.
+// SubjectOf returns the host of one Node. The error is a *reason.Refusal: the Node is not known, or
+// it has no host. If the host cannot be used, Subject.Err says why.
 func (c *Cluster) SubjectOf(ctx context.Context, node string) (Subject, error) {
 	t, known := c.opt.View.TargetOn(node)
 	if _, listed, err := c.hosts.opt.Inventory.Find(ctx, c.opt.Name, node); !known && !listed && err == nil {
@@ -93,20 +90,20 @@ func (c *Cluster) SubjectOf(ctx context.Context, node string) (Subject, error) {
 	return s, nil
 }
 
-// inventory lists the hosts of one cluster; before it was seen whole nobody knows
-// which BareMetalHost is whose.
+// inventory lists the hosts of one cluster. Before the whole cluster was seen, nobody knows which
+// BareMetalHost belongs to which Node.
 func (c *Cluster) inventory(ctx context.Context) (all []Subject) {
 	if !c.opt.View.Seen() {
 		return []Subject{{Cluster: c.opt.Name, Err: errNotSeen()}}
 	}
 	nodes := c.hosts.opt.Inventory.List(c.opt.Name)
-	without := map[string]bool{} // a Node, so far
+	nodeless := map[string]bool{} // the BareMetalHosts without a Node so far
 	for _, m := range c.opt.View.Machines() {
 		switch key := c.bareMetalHostOf(m); {
 		case key != "" && m.NodeName != "":
 			nodes = append(nodes, m.NodeName)
 		case key != "":
-			without[key] = true
+			nodeless[key] = true
 		}
 	}
 	slices.Sort(nodes)
@@ -114,16 +111,16 @@ func (c *Cluster) inventory(ctx context.Context) (all []Subject) {
 		t, _ := c.opt.View.TargetOn(node)
 		if s := c.subject(ctx, t); s.Host.Name != "" || s.Err != nil {
 			all = append(all, s)
-			delete(without, s.BareMetalHost)
+			delete(nodeless, s.BareMetalHost)
 		}
 	}
-	for key := range without {
+	for key := range nodeless {
 		all = append(all, c.subject(ctx, remediate.Target{Cluster: c.opt.Name, BareMetalHost: key}))
 	}
 	return all
 }
 
-// bareMetalHostOf is the BareMetalHost that a Machine names, "" when there is none.
+// bareMetalHostOf returns the BareMetalHost that a Machine names, "" if there is none.
 func (c *Cluster) bareMetalHostOf(m *policy.Machine) string {
 	if !m.NamesHost() {
 		return ""
@@ -135,48 +132,37 @@ func (c *Cluster) bareMetalHostOf(m *policy.Machine) string {
 	return h.Key()
 }
 
-// subject finds the host of a target, of which only Node, BareMetalHost and
-// system UUID matter.
+// subject finds the host of a target. Only Node, BareMetalHost and system UUID of the target
+// matter.
 func (c *Cluster) subject(ctx context.Context, t remediate.Target) Subject {
 	s := Subject{Cluster: c.opt.Name, Node: t.Node, BareMetalHost: t.BareMetalHost, SystemUUID: t.SystemUUID}
 	if s.Host, s.Err = c.Entry(ctx, t); s.Err != nil {
 		s.Host = bmc.Host{}
-	} else if s.Withheld = c.withheld(s.Host, t); s.Withheld == nil {
-		filled := withSecrets(ctx, s.Host, c.rememberedCredentials)
-		if s.Withheld = c.otherAccount(ctx, filled, t); s.Withheld == nil {
+	} else if s.Withheld = c.metal.withheld(s.Host, t); s.Withheld == nil {
+		filled := withSecrets(ctx, s.Host, c.secrets.recent)
+		if s.Withheld = c.metal.otherAccount(ctx, filled, t); s.Withheld == nil {
 			s.Host = filled
 		}
 	}
 	if b := c.bareMetalHost(t); b != nil {
 		s.Serial, s.MACs = b.Serial, b.MACs
 	}
-	s.SameMACs = c.hosts.sameMACs(s)
+	s.SameMACs = c.hosts.catalog.sameMACs(names(s.Cluster, s.Node, s.BareMetalHost))
 	s.Healthy = c.opt.View.Healthy(t)
 	return s
 }
 
-// IdentifyDevice compares who answered at one device with whom the subject is said to be.
-func (h *Hosts) IdentifyDevice(ctx context.Context, s Subject, level, device int, r bmc.Reading) guard.IdentityVerdict {
+// IdentifyDevice compares the identity that one device reported with the subject's.
+func (h *Hosts) IdentifyDevice(_ context.Context, s Subject, level, device int, r bmc.Reading) guard.IdentityVerdict {
 	c, err := h.cluster(s.Cluster)
 	d, ok := Checked{Subject: s, Level: level, Device: device}.device()
 	if err != nil || !ok {
 		return guard.IdentityUnproven
 	}
-	return identifyDevice(s.Host, d, r.Identity, c.claims(ctx, s.Host, s.target(), false))
+	return identifyDevice(s.Host, d, r.Identity, c.expected(s.Host, s.target(), false))
 }
 
-// target is the subject as far as finding its host goes.
+// target is the subject as a target, with what finds its host.
 func (s Subject) target() remediate.Target {
 	return remediate.Target{Cluster: s.Cluster, Node: s.Node, BareMetalHost: s.BareMetalHost, SystemUUID: s.SystemUUID}
-}
-
-// names are those under which the subject's host is indexed; a Node may have a
-// BareMetalHost and an entry of hosts.d.
-func names(cluster, node, bareMetalHost string) (list []string) {
-	for _, name := range []string{node, bareMetalHost} {
-		if name != "" {
-			list = append(list, cluster+"/"+name)
-		}
-	}
-	return list
 }

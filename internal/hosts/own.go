@@ -10,26 +10,24 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
-	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/policy"
-	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// Own is what identifies the host this daemon runs on; it is never fenced.
+// Own is what identifies the host that this daemon runs on. It is never fenced.
 type Own struct {
 	MachineID string
 	Addrs     []netip.Addr // of this host's interfaces
-	// UUIDs are the system UUID that firmware shows and the GUID of the BMC of
-	// this host, in whatever byte order.
+	// UUIDs are the system UUID from the firmware of this host and the GUID of its BMC, in any
+	// byte order.
 	UUIDs    []string
 	BMCAddrs []netip.Addr // of this host's BMC
 	BMCMACs  []string
-	// Lookup resolves names of BMCs; nil asks the system's resolver.
+	// Lookup resolves names of BMCs; nil means the system's resolver.
 	Lookup func(ctx context.Context, name string) ([]netip.Addr, error)
 }
 
-// Is says why a Node is this host, "" when it is not. // I13
+// Is returns why a Node is this host, "" if it is not. // I13
 func (o Own) Is(n *policy.Node) string {
 	if o.MachineID != "" && n.MachineID == o.MachineID {
 		return "the Node's machineID is this host's /etc/machine-id"
@@ -40,7 +38,7 @@ func (o Own) Is(n *policy.Node) string {
 	for _, a := range n.Addresses {
 		ip, err := netip.ParseAddr(a)
 		if err != nil {
-			continue // a host name
+			continue // it is a host name
 		}
 		if contains(o.Addrs, ip) {
 			return "the Node's address " + a + " is this host's"
@@ -49,7 +47,7 @@ func (o Own) Is(n *policy.Node) string {
 	return ""
 }
 
-// HasUUID says why a system UUID is this host's, "" when it is not. // I13
+// HasUUID returns why a system UUID is this host's, "" if it is not. // I13
 func (o Own) HasUUID(uuid string) string {
 	for _, own := range o.UUIDs {
 		if bmc.UUIDsMatch(own, uuid) {
@@ -64,26 +62,32 @@ func contains(list []netip.Addr, ip netip.Addr) bool {
 }
 
 const (
-	lookupEvery = 10 * time.Minute
-	lookupTime  = 2 * time.Second
+	lookupEvery   = 10 * time.Minute
+	lookupTimeout = 2 * time.Second
 )
 
-// ownHost is Own with the addresses that BMCs' names were found to have. Names are
-// resolved by health checks and never while something is decided.
+// ownHost recognises this host among Nodes, hosts and devices. A BMC may be known only by a name:
+// health checks resolve the names, so that no decision waits for DNS.
 type ownHost struct {
 	Own
-	pinned string // the record that keeps this host's system UUID
-	mu     sync.Mutex
-	found  map[string]resolved
-	uuid   string // of this host's Node, once that was seen
+	catalog *catalog
+	record  string // the name of the pin that keeps this host's system UUID
+
+	mu       sync.Mutex
+	resolved map[string]resolvedName
+	nodeUUID string // of this host's Node, once that was seen
 }
 
-type resolved struct {
+type resolvedName struct {
 	addrs []netip.Addr
-	next  time.Time // not asked again before
+	next  time.Time // the name is not resolved again before
 }
 
-// resolve looks up the name of a device, where that may tell something.
+func newOwnHost(own Own, instance string, c *catalog) *ownHost {
+	return &ownHost{Own: own, catalog: c, record: ownRecord(instance), resolved: map[string]resolvedName{}}
+}
+
+// resolve looks up the name of a device, if its addresses can be compared with this host's.
 func (o *ownHost) resolve(ctx context.Context, d bmc.Device) {
 	name := d.Endpoint.Host
 	if _, err := netip.ParseAddr(name); err == nil || name == "" || len(o.BMCAddrs)+len(o.Addrs) == 0 {
@@ -91,13 +95,13 @@ func (o *ownHost) resolve(ctx context.Context, d bmc.Device) {
 	}
 	now := time.Now()
 	o.mu.Lock()
-	r := o.found[name]
+	r := o.resolved[name]
 	due := !now.Before(r.next)
 	o.mu.Unlock()
 	if !due {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookupTime)
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	lookup := o.Lookup
 	if lookup == nil {
@@ -105,28 +109,28 @@ func (o *ownHost) resolve(ctx context.Context, d bmc.Device) {
 			return net.DefaultResolver.LookupNetIP(ctx, "ip", name)
 		}
 	}
-	if addrs, err := lookup(ctx, name); err == nil { // what was found before stands
+	if addrs, err := lookup(ctx, name); err == nil { // otherwise the former addresses stay
 		r.addrs = addrs
 	}
 	r.next = now.Add(lookupEvery)
 	o.mu.Lock()
-	o.found[name] = r
+	o.resolved[name] = r
 	o.mu.Unlock()
 }
 
-// addrs are those of a device, as far as they are known.
+// addrs returns the known addresses of a device.
 func (o *ownHost) addrs(host string) []netip.Addr {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{ip}
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.found[host].addrs
+	return o.resolved[host].addrs
 }
 
-// isDevice says why a device is the BMC of this host. An address of the host
-// itself tells that, too, for a BMC that shares the interface; another port there
-// is another thing, like a simulator for virtual machines.
+// isDevice returns why a device is the BMC of this host, "" if it is not. An address of the host
+// itself counts as well, because a BMC may share the interface. Another port there is something
+// else, like a simulator for virtual machines.
 func (o *ownHost) isDevice(p place) string {
 	for _, ip := range o.addrs(p.host) {
 		switch {
@@ -139,123 +143,85 @@ func (o *ownHost) isDevice(p place) string {
 	return ""
 }
 
-// firstOwnPin is the record that keeps the system UUID of the host of an instance
-// without a name. Instances that share a store have one each.
-const firstOwnPin = "this host"
+// defaultOwnRecord is the pin that keeps the system UUID of the host of an instance without a
+// name. Instances that share a store have one each.
+const defaultOwnRecord = "this host"
 
-func ownPin(instance string) string { return strings.TrimSpace(firstOwnPin + " " + instance) }
+func ownRecord(instance string) string { return strings.TrimSpace(defaultOwnRecord + " " + instance) }
 
-// OwnHost says why a target is this host. Its Node may be gone: then the system
-// UUID that the Node once showed still tells, and so does its BMC. // I13
-func (c *Cluster) OwnHost(n *policy.Node, t remediate.Target, uuids ...string) string {
-	own := c.hosts.own
+// isTarget returns why a target is this host, "" if it is not. n is its Node, or nil. The Node may
+// be gone: then the system UUIDs that it showed identify it, and so does its BMC. // I13
+func (o *ownHost) isTarget(n *policy.Node, t remediate.Target, uuids []string) string {
 	if n != nil {
-		if why := own.Is(n); why != "" {
+		if why := o.Is(n); why != "" {
 			return why
 		}
 	}
 	for _, uuid := range append(uuids, t.SystemUUID) {
-		if why := own.HasUUID(uuid); why != "" {
+		if why := o.HasUUID(uuid); why != "" {
 			return why
 		}
-		if c.hosts.ownNode(uuid) {
+		if o.isNodeUUID(uuid) {
 			return "the system UUID is that of this host's own Node"
 		}
 	}
 	for _, host := range names(t.Cluster, t.Node, t.BareMetalHost) {
-		devices, told, macs := c.hosts.index.of(host)
-		for _, d := range devices {
-			if why := own.isDevice(d); why != "" {
-				return why
-			}
-		}
-		for _, uuid := range told {
-			if why := own.HasUUID(uuid); why != "" {
-				return why
-			}
-		}
-		if match, _ := bmc.MACsMatch(own.BMCMACs, macs); match {
-			return "a MAC address of " + host + " is that of this host's own BMC"
+		if why := o.isEntry(host); why != "" {
+			return why
 		}
 	}
 	return ""
 }
 
-// OffLimits says why the host of an open run is none that this daemon switches off, and
-// which gate it would not pass: the run may have been begun by a daemon on another host,
-// or before hosts.d said what it says now. // I13
-func (c *Cluster) OffLimits(r remediate.Run) (code reason.Code, why string) {
-	if why := c.OwnHost(c.opt.View.Node(r.Target.Node), r.Target); why != "" {
-		return reason.OwnHost, "it is the host that this daemon runs on: " + why
+// isEntry returns why a host of the inventory is this host, "" if it is not.
+func (o *ownHost) isEntry(host string) string {
+	e := o.catalog.index.get(host)
+	if e == nil {
+		return ""
 	}
-	if r.Manual == nil && c.Protected(r.Target.Node) {
-		return reason.Protected, "hosts.d says by now that it is protected"
+	for _, d := range e.devices {
+		if why := o.isDevice(d); why != "" {
+			return why
+		}
 	}
-	return "", ""
+	for _, uuid := range e.uuids() {
+		if why := o.HasUUID(uuid); why != "" {
+			return why
+		}
+	}
+	if match, _ := bmc.MACsMatch(o.BMCMACs, e.allMACs()); match {
+		return "a MAC address of " + host + " is that of this host's own BMC"
+	}
+	return ""
 }
 
-// ownNode says whether a system UUID is that of this host's own Node, as it was seen
-// now or before.
-func (h *Hosts) ownNode(uuid string) bool {
-	h.own.mu.Lock()
-	seen := h.own.uuid
-	h.own.mu.Unlock()
-	if bmc.UUIDsMatch(seen, uuid) {
+// isNodeUUID reports whether a system UUID is that of this host's own Node, as it was seen now or
+// before.
+func (o *ownHost) isNodeUUID(uuid string) bool {
+	if bmc.UUIDsMatch(o.seenUUID(), uuid) {
 		return true
 	}
-	for _, record := range []string{h.own.pinned, firstOwnPin} {
-		if p, found, _ := h.pins.get(record); found && bmc.UUIDsMatch(p.SystemUUID, uuid) {
+	for _, record := range []string{o.record, defaultOwnRecord} {
+		if p, found, _ := o.catalog.pins.get(record); found && bmc.UUIDsMatch(p.SystemUUID, uuid) {
 			return true
 		}
 	}
 	return false
 }
 
-// NoteOwnNode keeps this host's system UUID as soon as its Node is seen, and stores
-// it as soon as this instance may write.
-func (c *Cluster) NoteOwnNode(ctx context.Context, changes []policy.Change) {
-	own := c.hosts.own
-	for i := range changes {
-		if n, ok := changes[i].Value.(*policy.Node); ok && n != nil && bmc.UsableUUID(n.SystemUUID) && own.Is(n) != "" {
-			own.mu.Lock()
-			own.uuid = n.SystemUUID
-			own.mu.Unlock()
-		}
-	}
-	own.mu.Lock()
-	uuid := own.uuid
-	own.mu.Unlock()
-	p, _, err := c.hosts.pins.get(own.pinned)
-	if uuid == "" || p.SystemUUID == uuid || !c.opt.Lead.Leads() {
+// see records the system UUID of a Node if it is this host's.
+func (o *ownHost) see(n *policy.Node) {
+	if !bmc.UsableUUID(n.SystemUUID) || o.Is(n) == "" {
 		return
 	}
-	if p.SystemUUID = uuid; err == nil {
-		_, err = c.putPin(ctx, p)
-	}
-	if err != nil {
-		c.emit(event.Event{Type: event.Failed, Message: "remember this host's system UUID: " + err.Error()})
-	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.nodeUUID = n.SystemUUID
 }
 
-// DuplicateOf says what the host of a run is there twice by: two entries lead to one device,
-// or two Nodes tell one UUID. A later attempt goes by where its host came back: a Node
-// that was left behind by a renaming says nothing of it, see elsewhere. // I9
-func (c *Cluster) DuplicateOf(r remediate.Run) string {
-	t := r.Target
-	entry := c.Duplicate(t)
-	if entry != "" || r.Attempt > 1 {
-		return entry
-	}
-	return c.opt.View.Twin(t.Node, t.SystemUUID)
-}
-
-// Duplicate says which other host leads to the same machine as a target's; "" when none
-// does that counts. // I9
-func (c *Cluster) Duplicate(t remediate.Target) string {
-	return c.hosts.twin(names(c.opt.Name, t.Node, t.BareMetalHost))
-}
-
-// Protected says whether an administrator forbids to fence a Node automatically.
-func (c *Cluster) Protected(node string) bool {
-	return c.hosts.opt.Inventory.Protected(c.opt.Name, node)
+// seenUUID returns the system UUID of this host's Node, "" if it was not seen yet.
+func (o *ownHost) seenUUID() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.nodeUUID
 }

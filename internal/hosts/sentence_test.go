@@ -12,7 +12,7 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 )
 
-// A reason that is told beside its sentence is not told twice.
+// A message that is shown beside its reason code does not repeat the code.
 func TestSentence(t *testing.T) {
 	lost := &reason.Refusal{Reason: reason.SecretMissing, Message: "Secret ns/s does not exist"}
 	h := bmc.Host{Source: "BareMetalHost ns/h", Levels: []bmc.Level{{Devices: []bmc.Device{{Secret: "ns/s"}}}}}

@@ -13,78 +13,78 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// wordWait bounds the last question to all levels before a Node is isolated on a
-// person's word: most of them do not answer, and the look before must stay fresh.
-const wordWait = 2 * time.Second
+// finalReadTimeout bounds the last read of all levels before a Node is isolated on a person's
+// confirmation. Most levels do not answer, and the look must stay fresh meanwhile.
+const finalReadTimeout = 2 * time.Second
 
-// besides is what a level below the run's reads, where the run's own cannot be read and
-// a person's word stands: who is asked no more may be heard again. // I26
-func (w *worker) besides(ctx context.Context) string {
-	if w.run.HasConfirmation() && w.against == "" {
-		w.against, _ = w.readsOn(ctx, w.run.Level) // what cannot be asked now is asked at the last moment
-		w.against = cmp.Or(w.against, w.heardOn())
+// contradicts returns which power level reads On while a person confirms that the host is off.
+// It is for a look that cannot read the run's own level, and reads the lower ones: a level that
+// the run has given up may answer again. It is "" if no level reads On. // I26
+func (p *powerAccess) contradicts(ctx context.Context, run remediate.Run) string {
+	if run.HasConfirmation() && p.contradiction == "" {
+		p.contradiction, _ = p.readAll(ctx, run, run.Level) // the final read asks those that cannot be asked now
+		p.contradiction = cmp.Or(p.contradiction, p.witnessOn(run))
 	}
-	return w.against
+	return p.contradiction
 }
 
-// heardOn is what the session's witnesses have heard to read On since the word was given:
-// a BMC that answers now and then may have answered them alone. // I26
-func (w *worker) heardOn() string {
-	if w.session == nil {
+// witnessOn returns which witness of the session has read On since the confirmation: a BMC that
+// answers now and then may have answered only the session. It is "" if none has. // I26
+func (p *powerAccess) witnessOn(run remediate.Run) string {
+	if p.session == nil {
 		return ""
 	}
-	name := w.session.LowerLevelOn(w.run.Confirmed.At)
+	name := p.session.LowerLevelOn(run.Confirmed.At)
 	if name == "" {
 		return ""
 	}
 	return name + " reads On"
 }
 
-// readsOn asks the power levels below top, each with its own time, and names one that
-// reads On. A host without a usable entry has none to ask, here as when the word was
-// given; a search for it that was cut short is an error.
-func (w *worker) readsOn(ctx context.Context, top int) (string, error) {
-	h, err := w.r.opt.Hosts.Find(ctx, w.run.Target)
+// readAll reads the power levels below end at the same time, and names one that reads On. A host
+// without a usable entry has no level to read, as when the person confirmed. An error means that
+// the search for the entry was interrupted.
+func (p *powerAccess) readAll(ctx context.Context, run remediate.Run, end int) (on string, err error) {
+	h, err := p.opt.Hosts.Find(ctx, run.Target)
 	if err != nil {
 		return "", ctx.Err()
 	}
-	said := make([]string, min(top, len(h.Levels)))
-	var asked sync.WaitGroup
-	for i := range said {
-		asked.Go(func() {
-			r, s, err := power.OpenAndRead(ctx, w.r.opt.Open, h, i, w.r.opt.Timing)
+	results := make([]string, min(end, len(h.Levels)))
+	var reads sync.WaitGroup
+	for i := range results {
+		reads.Go(func() {
+			r, s, err := power.OpenAndRead(ctx, p.opt.Open, h, i, p.opt.Timing)
 			if err != nil {
 				return
 			}
 			defer s.Close(ctx)
 			if r.State == bmc.On {
-				said[i] = fmt.Sprintf("power level %d (%s) reads On", i+1, power.LevelText(h, i))
+				results[i] = fmt.Sprintf("power level %d (%s) reads On", i+1, power.LevelText(h, i))
 			}
 		})
 	}
-	asked.Wait()
-	if i := slices.IndexFunc(said, func(s string) bool { return s != "" }); i >= 0 {
-		return said[i], nil
+	reads.Wait()
+	if i := slices.IndexFunc(results, func(s string) bool { return s != "" }); i >= 0 {
+		return results[i], nil
 	}
 	return "", nil
 }
 
-// lastWord asks all levels once more, the run's too, before a Node is isolated on a
-// person's word, and says which reads On. The next look shows it to Next, although none
-// may be heard then. // I26
-func (w *worker) lastWord(ctx context.Context, d decision) string {
-	if d.action != remediate.IsolateNode || !w.run.IsolatesOnConfirmation() {
+// finalRead reads all levels once more, the run's as well, before a Node is isolated on a
+// person's confirmation. It returns why the Node must not be isolated. The next look shows the
+// contradiction to remediate.Next, even if no level answers then. // I26
+func (p *powerAccess) finalRead(ctx context.Context, run remediate.Run, a remediate.Action) string {
+	if a != remediate.IsolateNode || !run.IsolatesOnConfirmation() {
 		return ""
 	}
-	asking, cancel := context.WithTimeout(ctx, wordWait)
+	reading, cancel := context.WithTimeout(ctx, finalReadTimeout)
 	defer cancel()
-	on, err := w.readsOn(asking, w.run.Level+1)
-	on = cmp.Or(on, w.heardOn())
-	w.against = on
+	on, err := p.readAll(reading, run, run.Level+1)
+	p.contradiction = cmp.Or(on, p.witnessOn(run))
 	switch {
-	case on != "":
-		return on
-	case ctx.Err() != nil: // nobody was asked
+	case p.contradiction != "":
+		return p.contradiction
+	case ctx.Err() != nil: // no level was read
 		return "it is to stop"
 	case err != nil:
 		return "no BMC could be asked once more: " + err.Error()

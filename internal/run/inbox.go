@@ -8,17 +8,17 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// order is what a person wants of one run: a change of its record, or why it may
-// not be. The worker makes it between two looks; done gets nil once it is durable.
+// order is a person's order to one run: a change of its record, or a refusal. The worker applies
+// it between two looks. done receives nil once the change is durable, or the error.
 type order struct {
 	change func(remediate.Run) (remediate.Run, error)
-	event  event.Event // tells of it
+	event  event.Event // reports the order
 	done   chan error
 }
 
-// inbox holds the orders of one run until its worker takes them.
+// inbox holds the orders to one run until its worker takes them.
 type inbox struct {
-	wake chan struct{} // something may have come, or people have stopped something
+	wake chan struct{} // an order may have arrived, or a person may have stopped something
 
 	mu     sync.Mutex
 	list   []order
@@ -27,7 +27,7 @@ type inbox struct {
 
 func newInbox() *inbox { return &inbox{wake: make(chan struct{}, 1)} }
 
-// put adds an order; false when the worker has ended.
+// put adds an order. It returns false if the worker has ended.
 func (b *inbox) put(o order) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -47,14 +47,14 @@ func (b *inbox) kick() {
 	}
 }
 
-// waiting says whether an order has come that the record does not show yet.
-func (b *inbox) waiting() bool {
+// hasOrders reports whether an order has arrived that the record does not show yet.
+func (b *inbox) hasOrders() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.list) > 0
 }
 
-// take gives the orders that came, the oldest first.
+// take removes and returns the orders, the oldest first.
 func (b *inbox) take() []order {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -73,31 +73,31 @@ func (b *inbox) close(why error) {
 	}
 }
 
-// obey makes people's orders part of the record, where that allows them.
-func (w *worker) obey(ctx context.Context) {
+// takeOrders applies the orders of people to the record, where the record allows them.
+func (w *worker) takeOrders(ctx context.Context) {
 	for _, o := range w.inbox.take() {
 		next, err := o.change(w.run)
 		if err == nil {
-			w.mended(ctx)
-			err = w.carryOut(ctx, o.event, next)
+			w.power.retryAccount(ctx, w.run)
+			err = w.apply(ctx, o.event, next)
 		}
 		o.done <- err
 	}
 }
 
-// carryOut stores what an order makes of the run. First it is recorded who gave it: no
-// crash may leave only its effect behind. But what cannot be recorded is done all the
-// same, for it may bring a host back; what hurts afterwards is recorded by itself. // I24
-func (w *worker) carryOut(ctx context.Context, told event.Event, next remediate.Run) error {
-	told, unrecorded := w.r.opt.Cluster.Record(told)
-	told.Recorded = told.Recorded && unrecorded == nil
+// apply stores what an order makes of the run. It first records who gave the order, so that no
+// crash leaves the effect alone. If that cannot be recorded, apply goes on: the order may bring a
+// host back, and every destructive action that follows is recorded by itself. // I24
+func (w *worker) apply(ctx context.Context, ev event.Event, next remediate.Run) error {
+	ev, recordError := w.r.opt.Cluster.Record(ev)
+	ev.Recorded = ev.Recorded && recordError == nil
 	saved, err := w.r.opt.Cluster.Save(ctx, next)
 	if err != nil {
-		w.emit(event.Event{Type: event.Failed, Actor: told.Actor, Why: told.Why, Message: "save that " + told.Message + ": " + err.Error()})
+		w.emit(event.Event{Type: event.Failed, Actor: ev.Actor, Why: ev.Why, Message: "save that " + ev.Message + ": " + err.Error()})
 		w.reread(ctx) // it may have been stored all the same
 		return err
 	}
-	w.r.emit(told)
+	w.r.emit(ev)
 	w.run = saved
 	return nil
 }

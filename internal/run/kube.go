@@ -7,35 +7,36 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// Fresh is what one uncached look at the cluster found.
+// Fresh is the result of one uncached look at the cluster.
 type Fresh struct {
-	Observation remediate.Observation // its cluster half
+	Observation remediate.Observation // the fields that come from the cluster
 	Node        *policy.Node
 	Machine     *policy.Machine
-	// Cluster is the Cluster API's, where the Machine has one.
+	// Cluster is the Cluster API's Cluster of the Machine, if it has one.
 	Cluster *policy.Cluster
-	// Members are the etcd members, read for control-plane runs. Unless
-	// MembersKnown, nothing is known about them. // I12
+	// Members are the etcd members. They are read for control-plane runs. If MembersKnown is
+	// false, nothing is known about them. // I12
 	Members      []policy.Member
 	MembersKnown bool
-	// Lease is the kubelet's, as policy wants it.
+	// Lease is the kubelet's.
 	Lease policy.Lease
-	Err   error
+	// Err says what could not be read; nil if all was read.
+	Err error
 }
 
-// Kube is the uncached reads and the few writes of one cluster. Every write
-// carries the UID it was decided on.
+// Kube does the uncached reads and the few writes of one cluster. Every write carries the UID of
+// the object that was decided on.
 type Kube interface {
-	// Look reads the objects of a run past every cache. backups are the Nodes saved for the
-	// run; nil = they could not be read. What could not be read stays unknown in the answer,
-	// and Fresh.Err says why; there is no other error.
+	// Look reads the objects of a run without any cache. backups are the Nodes saved for the
+	// run; nil means that they could not be read. What could not be read stays unknown in the
+	// result, and Fresh.Err says why. There is no other error.
 	Look(ctx context.Context, r remediate.Run, backups [][]byte) Fresh
-	// Backup reads the target's Node, as JSON, with its UID and resourceVersion. It writes
+	// Backup returns the target's Node as JSON, with its UID and resourceVersion. It writes
 	// nothing. An error means that the Node could not be read, or is not the target's. // I21
 	Backup(ctx context.Context, t remediate.Target) ([]byte, remediate.Backup, error)
-	// Act does one write of a run: not SendOff, SendOn or BackupNode. Doing it again is
-	// harmless: what is done already is no error. A write that finds another UID or, for
-	// the isolation, another resourceVersion than b's changes nothing and is an error. After
-	// an error the write may have been done: only the next Look tells. // I2
+	// Act does one write of a run, which is not SendOff, SendOn or BackupNode. It is
+	// idempotent: what is done already is no error. If a write finds another UID or, for the
+	// isolation, another resourceVersion than b's, it changes nothing and returns an error.
+	// After an error the write may have been done: only the next Look shows it. // I2
 	Act(ctx context.Context, r remediate.Run, a remediate.Action, backups [][]byte, b remediate.Backup) error
 }

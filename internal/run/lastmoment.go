@@ -9,8 +9,8 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// actFresh is how old what was seen may be when something that hurts is done on it:
-// Next asks the same, but saving and recording take their time after that. // I4
+// actFresh is how old a look may be when a destructive action is done on it. remediate.Next
+// checks the same, but saving and recording take time after that. // I4
 const actFresh = 2 * time.Second
 
 // decision is an action and what it was decided on.
@@ -18,11 +18,12 @@ type decision struct {
 	action  remediate.Action
 	from    remediate.Run // the record before it
 	seen    remediate.Observation
-	backups [][]byte
+	backups [][]byte // the saved Nodes
 	backup  remediate.Backup
 }
 
-// forbidden says why nothing that hurts may be done now, whatever was seen.
+// forbidden returns why nothing destructive may be done now, whatever was observed. It is "" if
+// it may.
 func (w *worker) forbidden() string {
 	if why := w.stopped(); why != "" { // I23
 		return why
@@ -31,19 +32,19 @@ func (w *worker) forbidden() string {
 	return frozen
 }
 
-// stopped says why nothing that hurts may be done: what people want binds the very
-// next write. // I13, I23
+// stopped returns why the run must stop before anything destructive. An order of a person binds
+// the very next write. // I13, I23
 func (w *worker) stopped() string {
-	if w.inbox.waiting() {
+	if w.inbox.hasOrders() {
 		return "an order has come"
 	}
-	_, why := w.stops()
+	_, why := w.stopReason()
 	return why
 }
 
-// stops says why the run is to stop before anything that hurts, and with what reason if
-// it is not a pause or a hold. // I13, I16, I23
-func (w *worker) stops() (code reason.Code, why string) {
+// stopReason returns why the run must stop before anything destructive. code is "" for a pause
+// or a hold. // I13, I16, I23
+func (w *worker) stopReason() (code reason.Code, why string) {
 	if why := w.r.opt.Stop.Why(w.r.opt.Name, w.run.Target.Node); why != "" {
 		return "", why
 	}
@@ -53,34 +54,34 @@ func (w *worker) stops() (code reason.Code, why string) {
 	return w.r.opt.Hosts.OffLimits(w.run)
 }
 
-// lastMoment asks, when all is saved and recorded, whether a thing that hurts may still
-// be done. If that took long, a fresh look must ask for the very same on the record as
-// it was: then that is what it is done on. // I1, I4
+// lastMoment checks, when all is saved and recorded, whether a destructive action may still be
+// done. why is "" if it may. If saving took long, a fresh look must ask for the same action on
+// the record as it was; then the action is done on that look. // I1, I4
 func (w *worker) lastMoment(ctx context.Context, d decision) (last decision, why string) {
-	if w.aged(d) {
-		if d, why = w.reconsidered(ctx, d); why != "" {
+	if w.isStale(d) {
+		if d, why = w.decideAgain(ctx, d); why != "" {
 			return d, why
 		}
 	}
 	if why := w.recheckHost(ctx, d); why != "" {
 		return d, why
 	}
-	if why := w.lastWord(ctx, d); why != "" {
+	if why := w.power.finalRead(ctx, w.run, d.action); why != "" {
 		return d, why
 	}
 	if why := w.forbidden(); why != "" {
 		return d, why
 	}
-	if w.aged(d) {
+	if w.isStale(d) {
 		return d, "what it was decided on grew old"
 	}
 	return d, ""
 }
 
-// recheckHost says why a host must not be switched off although the machine was identified:
-// it is there twice by now, or the BareMetalHost leads elsewhere, whose owner carries
-// out the hold at any address. Every Off is asked: that the record has one begun does
-// not say that it was given. // I9, I10
+// recheckHost returns why a host must not be switched off although the machine was identified:
+// there is a duplicate by now, or the BareMetalHost now leads to another BMC, whose owner would
+// carry out the power lock there. Every Off is checked: a record that has begun one does not
+// say that it was sent. // I9, I10
 func (w *worker) recheckHost(ctx context.Context, d decision) string {
 	switch d.action {
 	case remediate.SetPowerLock:
@@ -94,35 +95,36 @@ func (w *worker) recheckHost(ctx context.Context, d decision) string {
 	return ""
 }
 
-// reconsidered is the same decision on a fresh look, or says that it would be another one.
-func (w *worker) reconsidered(ctx context.Context, d decision) (again decision, why string) {
+// decideAgain returns the same decision on a fresh look. why says that the fresh look leads to
+// another decision.
+func (w *worker) decideAgain(ctx context.Context, d decision) (again decision, why string) {
 	again = decision{from: d.from}
 	again.seen, again.backups, again.backup = w.look(ctx)
-	if ctx.Err() != nil { // a look cut short says nothing
+	if ctx.Err() != nil { // the look was interrupted, so it proves nothing
 		return d, "it took long, and is to stop"
 	}
 	now := time.Now()
 	next, action, _ := remediate.Next(d.from, again.seen, now)
-	if action == d.action && alike(next, w.run) {
+	if action == d.action && sameExceptTime(next, w.run) {
 		again.action = action
 		return again, ""
 	}
 	next, _, _ = remediate.Next(w.run, again.seen, now)
-	w.missed(next) // it may not be seen again // I5, I26
+	w.pending.note(w.run, next) // its reason may not be observed again // I5, I26
 	return d, "it took long, and a fresh look asks for something else"
 }
 
-// aged says whether what an action rests on is too old: the proof of off for the
-// isolation, the look for all else that hurts. // I1, I4
-func (w *worker) aged(d decision) bool {
+// isStale reports whether what an action was decided on is too old: for the isolation the proof
+// of off, for every other destructive action the look. // I1, I4
+func (w *worker) isStale(d decision) bool {
 	if d.action == remediate.IsolateNode {
-		return !w.proven(d.seen)
+		return !w.power.proven(w.run, d.seen)
 	}
 	return time.Since(d.seen.At) > actFresh
 }
 
-// alike says whether two records of a decision differ in nothing but its time.
-func alike(a, b remediate.Run) bool {
+// sameExceptTime reports whether two records of one decision differ only in its time.
+func sameExceptTime(a, b remediate.Run) bool {
 	a.Version, a.StepStarted, a.Intent.At = b.Version, b.StepStarted, b.Intent.At
 	return reflect.DeepEqual(a, b)
 }

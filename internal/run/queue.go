@@ -8,31 +8,32 @@ import (
 )
 
 const (
-	// looksAtOnce bounds the looks of runs at one API at a time. It is more than
-	// guards.maxInFlightTotal unless somebody raised that. A crowd that asked at once
-	// would share the client's rate: each look would take so long that no proof of off
-	// is young enough when it ends, and no run would ever get on.
+	// looksAtOnce is how many runs may look at one API at the same time. It is more than the
+	// default of guards.maxInFlightTotal. If too many looked at the same time, they would share
+	// the client's rate limit. Then each look would take so long that no proof of off is fresh
+	// when it ends, and no run would make progress.
 	looksAtOnce = 32
-	// unhurried is how long a look may wait behind those that came later and hurry.
-	unhurried = 5 * time.Second
+	// overtakeLimit is for how long later, more urgent looks may overtake a look.
+	overtakeLimit = 5 * time.Second
 )
 
-// queue lets some go on at a time, and the others in the order of their due times:
-// however many hurry, everybody's turn comes.
+// queue admits a limited number at a time, in the order of their due times. However many urgent
+// ones arrive, each waiter is admitted in the end.
 type queue struct {
 	size int
 
 	mu      sync.Mutex
 	inside  int
-	waiting []*waiter // the earliest due first
+	waiting []*waiter // in the order of their due times
 }
 
 type waiter struct {
 	due  time.Time
-	turn chan struct{} // closed when it has come
+	turn chan struct{} // closed when the waiter is admitted
 }
 
-// enter waits for a turn; leave ends it. It is false when ctx ended before.
+// enter waits until the caller is admitted. It returns false if ctx ended before. After true,
+// the caller must call leave.
 func (q *queue) enter(ctx context.Context, due time.Time) bool {
 	q.mu.Lock()
 	if q.inside < q.size {
@@ -45,7 +46,7 @@ func (q *queue) enter(ctx context.Context, due time.Time) bool {
 		if w.due.After(due) {
 			return 1
 		}
-		return -1 // behind those that are due at the same time
+		return -1 // after those that are due at the same time
 	})
 	q.waiting = slices.Insert(q.waiting, at, w)
 	q.mu.Unlock()
@@ -60,13 +61,13 @@ func (q *queue) enter(ctx context.Context, due time.Time) bool {
 		q.waiting = slices.Delete(q.waiting, i, i+1)
 	}
 	q.mu.Unlock()
-	if i < 0 { // the turn came meanwhile
+	if i < 0 { // it was admitted meanwhile
 		q.leave()
 	}
 	return false
 }
 
-// leave gives the turn to the first who waits.
+// leave admits the first waiter, if there is one.
 func (q *queue) leave() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -20,7 +20,7 @@ func TestQueueGoesByDueTime(t *testing.T) {
 		for _, w := range []struct {
 			name string
 			due  time.Duration
-		}{{"first look", unhurried}, {"another", unhurried}, {"proof under way", 0}, {"late", -time.Second}} {
+		}{{"first look", overtakeLimit}, {"another", overtakeLimit}, {"proof under way", 0}, {"late", -time.Second}} {
 			go func() {
 				require.True(t, q.enter(t.Context(), time.Now().Add(w.due)))
 				order = append(order, w.name)
@@ -36,14 +36,13 @@ func TestQueueGoesByDueTime(t *testing.T) {
 	})
 }
 
-// However many of those who hurry come, one who does not is let in when its time is
-// over.
+// However many urgent ones arrive, one that is not urgent is admitted after overtakeLimit.
 func TestQueueStarvesNobody(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		q := &queue{size: 2}
 		ctx, cancel := context.WithCancel(t.Context())
-		for range 10 { // more than there is room for, for ever
+		for range 10 { // always more than there is room for
 			go func() {
 				for ctx.Err() == nil && q.enter(ctx, time.Now()) {
 					time.Sleep(100 * time.Millisecond)
@@ -53,8 +52,8 @@ func TestQueueStarvesNobody(t *testing.T) {
 		}
 		synctest.Wait()
 		began := time.Now()
-		require.True(t, q.enter(ctx, time.Now().Add(unhurried)))
-		assert.InDelta(t, unhurried, time.Since(began), float64(time.Second))
+		require.True(t, q.enter(ctx, time.Now().Add(overtakeLimit)))
+		assert.InDelta(t, overtakeLimit, time.Since(began), float64(time.Second))
 		q.leave()
 		cancel()
 		time.Sleep(time.Second)
@@ -64,8 +63,8 @@ func TestQueueStarvesNobody(t *testing.T) {
 	})
 }
 
-// Who gives up leaves no turn taken, also when it came at that moment.
-func TestQueueOfThoseWhoGiveUp(t *testing.T) {
+// A waiter that gives up occupies no place, even if it is admitted at that moment.
+func TestQueueFreesThePlaceOfAWaiterThatGaveUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		q := &queue{size: 3}

@@ -10,12 +10,12 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// announce tells that an action is about to be done and says whether it may be:
-// one that hurts only once that is durable. // I24
+// announce emits that an action is about to be done, and returns whether it may be done. A
+// destructive action may be done only after that is durable. // I24
 func (w *worker) announce(a remediate.Action, seen remediate.Observation) bool {
 	ev := event.Event{Type: event.Acting, Action: a, Node: w.run.Target.Node, Run: w.run.ID, Step: w.run.Step, Check: w.run.CheckID, Inputs: inputs(w.run, seen, time.Now())}
 	if by := w.run.Confirmed; by != nil {
-		ev.Actor, ev.Why = by.Actor, by.Reason // it may be done on nothing but this word // I26
+		ev.Actor, ev.Why = by.Actor, by.Reason // the confirmation may be all that the action is done on // I26
 	}
 	if !a.Destructive() {
 		w.r.emit(ev)
@@ -24,7 +24,7 @@ func (w *worker) announce(a remediate.Action, seen remediate.Observation) bool {
 	ev, err := w.r.opt.Cluster.Record(ev)
 	if err != nil {
 		if event.PerhapsRecorded(err) { // I24
-			w.undone(a, err.Error())
+			w.emitNotDone(a, err.Error())
 		}
 		return false
 	}
@@ -32,12 +32,12 @@ func (w *worker) announce(a remediate.Action, seen remediate.Observation) bool {
 	return true
 }
 
-// undone tells that an action which was announced was not even tried.
-func (w *worker) undone(a remediate.Action, why string) {
+// emitNotDone emits that an announced action was not attempted.
+func (w *worker) emitNotDone(a remediate.Action, why string) {
 	w.emit(event.Event{Type: event.Failed, Action: a, Message: "not done: " + why})
 }
 
-// inputs is what an action was decided on, for the record. // I24
+// inputs describes what an action was decided on, for the audit log. // I24
 func inputs(r remediate.Run, s remediate.Observation, now time.Time) string {
 	answer := map[remediate.Answer]string{remediate.CannotTell: "unknown", remediate.No: "no", remediate.Yes: "yes"}
 	api := map[remediate.APIState]string{remediate.APIUnreachable: "unreachable", remediate.APIReachable: "reachable", remediate.APIForbidden: "forbidden"}
@@ -61,8 +61,8 @@ func inputs(r remediate.Run, s remediate.Observation, now time.Time) string {
 	return b.String()
 }
 
-// proofOf names what proves the host off, for the record: a person, where the run goes
-// by nothing but his word. // I26
+// proofOf names what proves the host off, for the audit log. It is the person if the run relies
+// on a confirmation alone. // I26
 func proofOf(r remediate.Run, s remediate.Observation) string {
 	if r.IsolatesOnConfirmation() {
 		return fmt.Sprintf("%s by=%q", remediate.ProofHuman, r.Confirmed.Actor)

@@ -14,31 +14,33 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// Cluster is what a run asks of its cluster, and tells it.
+// Cluster is what a run needs from its cluster.
 type Cluster interface {
-	// Clock says whether this host's clock agrees with the API server's, and if it does
-	// not, by how much it is wrong. // I16
+	// Clock answers whether this host's clock agrees with the API server's. wrong says by how
+	// much it differs; "" if it agrees or if that is not known. // I16
 	Clock() (agrees remediate.Answer, wrong string)
-	// RenamedTo names another Node as which the host of a run has come back. unseen: the
-	// Nodes cannot be seen now, so nobody can say. // I6
+	// RenamedTo returns the other Node as which the host of a run has come back, "" if there
+	// is none. unseen means that nobody knows, because the Nodes cannot be seen now. // I6
 	RenamedTo(r remediate.Run) (node string, unseen bool)
-	// Quorum says why etcd would not survive the loss of the host; "" when it would. // I12
+	// Quorum returns why etcd would not survive the loss of the host, "" if it would. // I12
 	Quorum(r remediate.Run, f Fresh) (reason.Code, string)
-	// Justified says whether the fresh objects still ask for the run. // I4
+	// Justified answers whether the fresh objects still ask for the run, and why not. // I4
 	Justified(r remediate.Run, f Fresh, seen remediate.Observation, now time.Time) (remediate.Answer, string)
-	// Save stores a run by compare-and-set and then makes it what others see. // I19
+	// Save stores a run by compare-and-set, and then publishes it to the rest of the
+	// daemon. // I19
 	Save(ctx context.Context, r remediate.Run) (remediate.Run, error)
-	// Show makes a record that is durable already what others see.
+	// Show publishes a record that is durable already.
 	Show(r remediate.Run)
-	// Record makes an event durable before what it announces is done. On an error nothing
-	// destructive may be done. // I24
+	// Record makes an event durable before the action that it announces. After an error
+	// nothing destructive may be done. // I24
 	Record(ev event.Event) (event.Event, error)
 	// Wake asks for a decision.
 	Wake()
 }
 
-// Stopper says why nothing destructive may be done to a Node, "" when it may. // I23
+// Stopper knows what people have stopped. // I23
 type Stopper interface {
+	// Why returns why nothing destructive may be done to a Node, "" if it may.
 	Why(cluster, node string) string
 }
 
@@ -65,15 +67,18 @@ type Runner struct {
 	workers map[string]*worker // by run ID
 }
 
-// New makes a Runner without any run.
+// New returns a Runner without runs.
 func New(opt Options) *Runner {
 	return &Runner{opt: opt, looks: &queue{size: looksAtOnce}, workers: map[string]*worker{}}
 }
 
-// Start goes on with an open run, as long as this instance leads the cluster. s may be nil;
-// it is the run's from then on.
+// Start continues an open run, as long as this instance leads the cluster. The run takes over
+// the session s, which may be nil.
 func (r *Runner) Start(record remediate.Run, s *power.Session) {
-	w := &worker{r: r, id: record.ID, run: record, session: s, inbox: newInbox()}
+	w := &worker{
+		r: r, id: record.ID, run: record, inbox: newInbox(),
+		power: powerAccess{opt: &r.opt, session: s}, backups: savedBackups{lead: r.opt.Lead, run: record.ID},
+	}
 	r.mu.Lock()
 	r.workers[w.id] = w
 	r.mu.Unlock()
@@ -82,9 +87,9 @@ func (r *Runner) Start(record remediate.Run, s *power.Session) {
 	}
 }
 
-// Order gives a run a person's order, and returns once that is durable. change makes it
-// part of the record, or refuses; ev tells of it. known is false when nobody carries the
-// run out here.
+// Order gives a person's order to a run, and returns once the order is durable. change applies
+// the order to the record, or refuses it. ev reports it. known is false if this daemon does not
+// carry the run out.
 func (r *Runner) Order(ctx context.Context, run string, change func(remediate.Run) (remediate.Run, error), ev event.Event) (known bool, err error) {
 	r.mu.Lock()
 	w := r.workers[run]
@@ -99,12 +104,12 @@ func (r *Runner) Order(ctx context.Context, run string, change func(remediate.Ru
 	select {
 	case err := <-o.done:
 		return true, err
-	case <-ctx.Done(): // the worker will take it all the same
+	case <-ctx.Done(): // the worker takes the order all the same
 		return true, ctx.Err()
 	}
 }
 
-// Kick makes every run look again now: people may have stopped something.
+// Kick makes every run look again now: a person may have stopped something.
 func (r *Runner) Kick() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -118,7 +123,7 @@ func (r *Runner) emit(e event.Event) {
 	r.opt.Emit(e)
 }
 
-// ErrEnded is the refusal of an order to a run that nobody carries out here any more.
+// ErrEnded refuses an order to a run that this daemon no longer carries out.
 func ErrEnded(run string) error {
 	return &reason.Refusal{Reason: reason.NoRun, Message: "run " + run + " has just ended, or is taken up elsewhere"}
 }

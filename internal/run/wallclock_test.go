@@ -9,19 +9,19 @@ import (
 	"github.com/fenced/fenced/test/wall"
 )
 
-// A record is by another clock after a start, and after the clock was set. // I16
+// After a start, and after the clock was set, the record was saved by another clock. // I16
 func TestClockThatWasSetIsAnotherClock(t *testing.T) {
 	var c wallClock
 	now := time.Now()
-	assert.True(t, c.set(now), "a new process")
-	assert.True(t, c.set(now.Add(time.Second)), "nothing was saved yet")
+	assert.True(t, c.unsaved(now), "a new process")
+	assert.True(t, c.unsaved(now.Add(time.Second)), "nothing was saved yet")
 	c.saved = true
-	assert.False(t, c.set(now.Add(time.Hour)))
-	assert.False(t, c.set(wall.Set(now.Add(time.Hour), time.Second)), "it is corrected all the time")
+	assert.False(t, c.unsaved(now.Add(time.Hour)))
+	assert.False(t, c.unsaved(wall.Set(now.Add(time.Hour), time.Second)), "it is corrected all the time")
 	for _, by := range []time.Duration{time.Hour, -time.Hour} {
 		c.last, c.saved = now, true
-		assert.True(t, c.set(wall.Set(now.Add(time.Minute), by)))
+		assert.True(t, c.unsaved(wall.Set(now.Add(time.Minute), by)))
 		c.saved = true
-		assert.False(t, c.set(wall.Set(now.Add(2*time.Minute), by)))
+		assert.False(t, c.unsaved(wall.Set(now.Add(2*time.Minute), by)))
 	}
 }

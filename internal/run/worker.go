@@ -19,54 +19,52 @@ const (
 	LookTimeout = power.AgentReadTimeout + 10*time.Second
 )
 
-// worker drives one open run. Only its own goroutine touches run and session.
+// worker drives one open run. Its own goroutine alone uses the fields, except inbox.
 type worker struct {
 	r       *Runner
 	id      string
 	run     remediate.Run
-	session *power.Session
-	saved   []state.Backup // as they are stored; nil when that is not known
-	inbox   *inbox         // orders of people
-	refused string         // why the last try to restore the Node failed
-	against string         // what a power level says against a person's word
-	ousted  bool           // another instance owns the cluster: it goes on there
-	held    *remediate.Run // a step into Held that is not saved yet
+	power   powerAccess
+	backups savedBackups
+	inbox   *inbox // orders of people
 	clock   wallClock
+	pending pendingHeld
+
+	restoreError  string // why the last attempt to restore the Node failed
+	ownershipLost bool   // another instance owns the cluster and continues the run
 }
 
-// loop looks, asks, saves and acts until the run ends or ctx does. A stop
-// waits for the save and the action that are under way, no longer.
+// loop looks, asks, saves and acts until the run or ctx ends. When ctx ends, loop finishes only
+// the save and the action that are in progress.
 func (w *worker) loop(ctx context.Context) {
 	defer w.end(ctx)
 	for !w.run.Step.Ended() {
 		var d decision
 		d.seen, d.backups, d.backup = w.look(ctx)
-		if ctx.Err() != nil { // a look cut short says nothing
+		if ctx.Err() != nil { // the look was interrupted, so it proves nothing
 			return
 		}
-		w.obey(ctx) // a look can be slow
+		w.takeOrders(ctx) // a look can be slow
 		d.from = w.run
 		next, action, wait := remediate.Next(w.run, d.seen, time.Now())
-		next, d.action = w.pendingHeld(next, action)
+		next, d.action = w.pending.take(w.run, next, action)
 		if !w.commit(ctx, next) {
-			w.missed(next)
-			if w.ousted {
+			w.pending.note(w.run, next)
+			if w.ownershipLost {
 				return
 			}
-			wait = SaveRetry // nothing is done on a record that is not durable // I19
+			wait = SaveRetry // without a durable record there is no action // I19
 		} else if d.action != remediate.Nothing {
 			w.act(ctx, d)
 		}
-		if !w.pause(ctx, wait) {
+		if !w.sleep(ctx, wait) {
 			return
 		}
 	}
 }
 
 func (w *worker) end(ctx context.Context) {
-	if w.session != nil {
-		w.session.Close(ctx)
-	}
+	w.power.drop(ctx)
 	w.r.mu.Lock()
 	delete(w.r.workers, w.id)
 	w.r.mu.Unlock()
@@ -74,28 +72,53 @@ func (w *worker) end(ctx context.Context) {
 	w.r.opt.Cluster.Wake()
 }
 
-// commit saves the record if it changed and tells of a new step. A conflict
-// means that another owner wrote: the record is loaded again.
+// commit saves the record if it changed, and emits a new step. After a conflict another owner
+// has written the record, so commit reads it again.
 func (w *worker) commit(ctx context.Context, next remediate.Run) bool {
 	if reflect.DeepEqual(next, w.run) {
 		w.clock.saved = true
 		return true
 	}
 	if next.Step.Ended() {
-		w.r.opt.Hosts.Distrust(context.WithoutCancel(ctx), next) // first: an end that is saved is not looked at again
+		w.r.opt.Hosts.Distrust(context.WithoutCancel(ctx), next) // before the save: nobody looks at a saved end again
 	}
 	saved, err := w.r.opt.Cluster.Save(context.WithoutCancel(ctx), next)
 	if err != nil {
 		w.emit(event.Event{Type: event.Failed, Message: "save the run: " + err.Error()})
-		if w.ousted = errors.Is(err, state.ErrNotOwner); w.ousted { // I19
+		if w.ownershipLost = errors.Is(err, state.ErrNotOwner); w.ownershipLost { // I19
 			return false
 		}
 		w.reread(ctx)
 		return false
 	}
-	w.take(ctx, saved)
+	w.adopt(ctx, saved)
 	w.clock.saved = true
 	return true
+}
+
+// reread reads the run from the store after a save that the store did not confirm: the save may
+// have been done, and the run may have ended with it.
+func (w *worker) reread(ctx context.Context) {
+	r, err := state.GetRun(ctx, w.r.opt.Lead.Store(), w.run.ID)
+	if err != nil {
+		return
+	}
+	w.r.opt.Cluster.Show(r)
+	w.adopt(ctx, r)
+}
+
+// adopt continues with a record that is durable, and emits a new step.
+func (w *worker) adopt(ctx context.Context, saved remediate.Run) {
+	stepped := saved.Step != w.run.Step || len(saved.Steps) != len(w.run.Steps) // the latter: another attempt, or another power level
+	w.run = saved
+	if !stepped {
+		return
+	}
+	w.emit(event.Event{Type: event.Stepped, Reason: saved.Reason, Message: lastNote(saved)})
+	if saved.Step == remediate.DeleteNode && !saved.IsolatesOnConfirmation() { // on a confirmation nobody has compared the identity
+		w.r.opt.Hosts.PinProven(ctx, saved)
+	}
+	w.r.opt.Cluster.Wake() // slots and overlaps changed
 }
 
 func lastNote(r remediate.Run) string {
@@ -108,20 +131,9 @@ func lastNote(r remediate.Run) string {
 	return ""
 }
 
-// backup saves a fresh copy of the whole Node, which SaveBackup reads back. // I21
-func (w *worker) backup(ctx context.Context) error {
-	data, b, err := w.r.opt.Kube.Backup(ctx, w.run.Target)
-	if err != nil {
-		return err
-	}
-	w.saved = nil
-	return state.SaveBackup(ctx, w.r.opt.Lead.Store(), state.Backup{
-		RunID: w.run.ID, NodeUID: b.UID, ResourceVersion: b.ResourceVersion, Saved: time.Now().UTC(), Node: data,
-	})
-}
-
-// pause waits until it is time, or people want something; false when ctx ended.
-func (w *worker) pause(ctx context.Context, wait time.Duration) bool {
+// sleep waits for a time, or until an order arrives or Kick is called. It returns false if ctx
+// ended.
+func (w *worker) sleep(ctx context.Context, wait time.Duration) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
@@ -129,18 +141,8 @@ func (w *worker) pause(ctx context.Context, wait time.Duration) bool {
 	case <-w.inbox.wake:
 	case <-timer.C:
 	}
-	w.obey(ctx)
+	w.takeOrders(ctx)
 	return ctx.Err() == nil
-}
-
-// mended takes it that a person has mended the credentials.
-func (w *worker) mended(ctx context.Context) {
-	if h, err := w.r.opt.Hosts.Entry(ctx, w.run.Target); err == nil {
-		w.r.opt.LockOut.ForgetAccounts(h)
-	}
-	if w.session != nil && w.session.AccountRefused() {
-		w.dropSession(ctx)
-	}
 }
 
 func (w *worker) emit(e event.Event) {

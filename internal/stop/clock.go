@@ -6,62 +6,66 @@ import (
 )
 
 const (
-	// smallStep is what a clock may be set forward by without being doubted.
+	// smallStep is by how much a clock may be set forward without becoming doubtful.
 	smallStep = 2 * time.Second
-	// doubted is how long a clock that was set forward by more must stay there.
-	doubted = 10 * time.Minute
+	// doubtTime is how long a clock that was set forward by more must stay there before it
+	// is believed.
+	doubtTime = 10 * time.Minute
 )
 
-// jumpTolerantClock is the time by which people's stops end. A clock that jumps forward for a
-// moment ends none: until it has stayed there, the time goes on from before the jump.
-// One that is set back is believed at once, which only lengthens them. // I23
+// jumpTolerantClock is this host's clock as people's stops see it. If the clock jumps forward
+// for a moment, no stop ends: until the clock has stayed there for doubtTime, the time
+// continues from before the jump. If the clock is set back, it is believed at once, which only
+// makes stops longer. // I23
 type jumpTolerantClock struct {
-	mu     sync.Mutex
-	began  time.Time     // of the monotonic clock
-	wall   time.Time     // that was believed last,
-	mono   time.Duration // and when
-	ahead  bool          // the clock is further on than it can be,
-	jumped time.Duration // since then,
-	by     time.Duration // and by so much
+	mu    sync.Mutex
+	start time.Time // the zero of the monotonic clock
 
-	from, to time.Time // what the last jump that was believed passed over
+	wall time.Time     // the wall clock when it was last believed
+	mono time.Duration // the monotonic clock then
+
+	ahead    bool          // the wall clock is farther ahead than it can be
+	jumpedAt time.Duration // the monotonic clock at the jump
+	jump     time.Duration // the length of the jump
+
+	skippedFrom, skippedTo time.Time // what the last believed jump skipped
 }
 
-func (s *jumpTolerantClock) now() time.Time {
+func (c *jumpTolerantClock) now() time.Time {
 	now := time.Now()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.began.IsZero() {
-		s.began, s.wall = now, now.Round(0)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.start.IsZero() {
+		c.start, c.wall = now, now.Round(0)
 	}
-	return s.at(now.Round(0), now.Sub(s.began))
+	return c.at(now.Round(0), now.Sub(c.start))
 }
 
-// at is the time when the clocks show these. s.mu is held.
-func (s *jumpTolerantClock) at(wall time.Time, mono time.Duration) time.Time {
-	expected := s.wall.Add(mono - s.mono)
-	by := wall.Sub(expected)
-	switch ahead := by > smallStep; {
-	case ahead && (!s.ahead || by > s.by+smallStep): // a jump on top of one begins anew
-		s.ahead, s.jumped, s.by = true, mono, by
+// at returns the time for these readings of the two clocks. The caller holds c.mu.
+func (c *jumpTolerantClock) at(wall time.Time, mono time.Duration) time.Time {
+	expected := c.wall.Add(mono - c.mono)
+	jump := wall.Sub(expected)
+	switch ahead := jump > smallStep; {
+	case ahead && (!c.ahead || jump > c.jump+smallStep): // a second jump starts the doubt again
+		c.ahead, c.jumpedAt, c.jump = true, mono, jump
 		return expected
-	case ahead && mono-s.jumped < doubted:
+	case ahead && mono-c.jumpedAt < doubtTime:
 		return expected
 	}
-	if by > smallStep {
-		s.from, s.to = expected, wall
+	if jump > smallStep {
+		c.skippedFrom, c.skippedTo = expected, wall
 	}
-	s.wall, s.mono, s.ahead = wall, mono, false
+	c.wall, c.mono, c.ahead = wall, mono, false
 	return wall
 }
 
-// reached is when a stop that is over, and was to end then, has ended: not before what
-// follows the end could begin, if the clock jumped over it.
-func (s *jumpTolerantClock) reached(end time.Time) time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if end.After(s.from) && end.Before(s.to) {
-		return s.to
+// endedAt returns when a stop with this planned end has ended: not before the clock's own time
+// after the jump, if the clock jumped over the planned end.
+func (c *jumpTolerantClock) endedAt(end time.Time) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if end.After(c.skippedFrom) && end.Before(c.skippedTo) {
+		return c.skippedTo
 	}
 	return end
 }

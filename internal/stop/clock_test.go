@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// A clock that jumps forward and comes back ends no pause; one that stays there is
-// believed after a while, and one that is set back at once. // I23
+// A clock that jumps forward and comes back ends no pause. A clock that stays there is believed
+// after a while, and one that is set back at once. // I23
 func TestClockThatJumpsEndsNoStop(t *testing.T) {
 	start := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	s := &jumpTolerantClock{wall: start}
@@ -35,20 +35,20 @@ func TestClockThatJumpsEndsNoStop(t *testing.T) {
 	}
 }
 
-// What follows a stop, the quiet period, begins when a jump over its end is believed,
-// and not where that has left the end: behind. // I16, I23
+// If a clock jumps over the end of a stop, the quiet period begins when the jump is believed,
+// not at the end that the clock skipped. // I16, I23
 func TestStopThatTheClockJumpedOverHasJustEnded(t *testing.T) {
 	start := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	s := &jumpTolerantClock{wall: start}
 	end := start.Add(time.Hour)
 	at := func(mono time.Duration) time.Time { return s.at(start.Add(mono+2*time.Hour), mono) }
 	at(time.Second)
-	assert.Equal(t, end, s.reached(end), "the jump is not believed yet")
-	now := at(doubted + time.Second)
-	assert.Equal(t, start.Add(2*time.Hour+doubted+time.Second), now)
-	assert.Equal(t, now, s.reached(end))
-	assert.Equal(t, start, s.reached(start), "ended before the jump")
+	assert.Equal(t, end, s.endedAt(end), "the jump is not believed yet")
+	now := at(doubtTime + time.Second)
+	assert.Equal(t, start.Add(2*time.Hour+doubtTime+time.Second), now)
+	assert.Equal(t, now, s.endedAt(end))
+	assert.Equal(t, start, s.endedAt(start), "ended before the jump")
 	later := at(time.Hour)
-	assert.Equal(t, now, s.reached(end), "still then")
-	assert.Equal(t, later, s.reached(later), "ended after it")
+	assert.Equal(t, now, s.endedAt(end), "still then")
+	assert.Equal(t, later, s.endedAt(later), "ended after it")
 }

@@ -13,60 +13,60 @@ import (
 	"github.com/fenced/fenced/internal/state"
 )
 
-const maxUnread = 500 // bytes of what is said of records that cannot be read
+const maxUnread = 500 // bytes of the text about unreadable records
 
-// corruptRecords are the records of pauses, holds and freezes that are there and cannot be
-// read: what they forbid is not known, so that everything is paused. The hosts that are
-// off come back all the same. // I20, I23
+// corruptRecords are the records of pauses, holds and freezes that exist and cannot be read.
+// Nobody knows what they forbid, so everything is paused. Hosts that are off still come
+// back. // I20, I23
 type corruptRecords struct {
-	mu  sync.Mutex
-	bad map[state.Kind]error
+	mu   sync.Mutex
+	errs map[state.Kind]error
 }
 
-func newCorruptRecords() *corruptRecords { return &corruptRecords{bad: map[state.Kind]error{}} }
+func newCorruptRecords() *corruptRecords { return &corruptRecords{errs: map[state.Kind]error{}} }
 
-// note takes in how the records of a kind were read, and says whether that changed
-// anything. What could not be asked for changes nothing.
-func (d *corruptRecords) note(kind state.Kind, err error) (changed bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	old, had := d.bad[kind]
+// note records the result of reading the records of a kind. It reports whether that changed
+// anything. If the store did not answer, nothing changes.
+func (c *corruptRecords) note(kind state.Kind, err error) (changed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	old, had := c.errs[kind]
 	switch {
 	case err == nil:
-		delete(d.bad, kind)
+		delete(c.errs, kind)
 		return had
 	case errors.Is(err, state.ErrUnreadable):
-		d.bad[kind] = err
+		c.errs[kind] = err
 		return !had || old.Error() != err.Error()
 	}
 	return false
 }
 
-// why is why everything is paused for such records; "" when it is not.
-func (d *corruptRecords) why() string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if len(d.bad) == 0 {
+// why returns why everything is paused because of such records. It is "" if there are none.
+func (c *corruptRecords) why() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.errs) == 0 {
 		return ""
 	}
-	var said []string
-	for _, kind := range slices.Sorted(maps.Keys(d.bad)) {
-		said = append(said, strings.ReplaceAll(d.bad[kind].Error(), "\n", "; "))
+	var texts []string
+	for _, kind := range slices.Sorted(maps.Keys(c.errs)) {
+		texts = append(texts, strings.ReplaceAll(c.errs[kind].Error(), "\n", "; "))
 	}
-	return "everything is paused: what forbids something cannot be read: " + bmc.Printable(strings.Join(said, "; "), maxUnread)
+	return "everything is paused: what forbids something cannot be read: " + bmc.Printable(strings.Join(texts, "; "), maxUnread)
 }
 
-// NoteUnread takes in how the records of a kind were read, and gives the error if they
-// could not be asked for at all. Once all can be read, the quiet period begins. // I16
+// NoteUnread records the result of reading the records of a kind. It returns err if the store
+// did not answer at all. When all records can be read again, the quiet period begins. // I16
 func (s *Stop) NoteUnread(kind state.Kind, err error) error {
 	if s.corrupt.note(kind, err) {
 		ev := event.Event{Type: event.Failed, Message: s.corrupt.why()}
 		if ev.Message == "" {
 			ev = event.Event{Type: event.Internal, Message: "what forbids something can be read again; the quiet period begins"}
 		}
-		s.beQuiet(state.AllClusters, time.Now())
+		s.clusters.beQuiet(state.AllClusters, time.Now())
 		s.opt.Emit(ev)
-		s.wake(state.AllClusters)
+		s.clusters.wake(state.AllClusters)
 	}
 	if err != nil && !errors.Is(err, state.ErrUnreadable) {
 		return err
@@ -74,6 +74,6 @@ func (s *Stop) NoteUnread(kind state.Kind, err error) error {
 	return nil
 }
 
-// Corrupt says why everything is paused for records that cannot be read; "" when it is
-// not.
+// Corrupt returns why everything is paused because of unreadable records. It is "" if there
+// are none.
 func (s *Stop) Corrupt() string { return s.corrupt.why() }

@@ -13,22 +13,22 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 )
 
-// maxFileReason bounds what is shown of the pause file.
+// maxFileReason is how many bytes of the pause file a message shows.
 const maxFileReason = 200
 
-// pauseFile pauses everything while it exists. It needs neither the API, nor the
-// store, nor the socket: the last means that works when nothing else does. // I23
+// pauseFile pauses everything while the file exists. It needs neither the API, nor the store,
+// nor the socket, so it works when nothing else does. // I23
 type pauseFile struct {
-	path string // empty: none is looked for
+	path string // "" if no file is configured
 
-	mu    sync.Mutex
-	there bool
-	ended time.Time // when it was last found gone; zero = it never went
+	mu     sync.Mutex
+	exists bool
+	ended  time.Time // when the file was last found gone; zero if it never went away
 }
 
-// look says why the file pauses everything, "" when it does not, and when the last
-// such pause ended. What cannot be looked at pauses, too: nobody knows that it may
-// be ignored.
+// look returns why the file pauses everything, or "" if it does not, and when the last such
+// pause ended. If the file cannot be looked at, it pauses as well: nobody knows that it does
+// not exist.
 func (f *pauseFile) look(now time.Time) (why string, ended time.Time) {
 	if f.path == "" {
 		return "", time.Time{}
@@ -36,15 +36,15 @@ func (f *pauseFile) look(now time.Time) (why string, ended time.Time) {
 	why = f.read()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.there && why == "" {
+	if f.exists && why == "" {
 		f.ended = now
 	}
-	f.there = why != ""
+	f.exists = why != ""
 	return why, f.ended
 }
 
 func (f *pauseFile) read() string {
-	fi, err := os.Lstat(f.path) // a link to nothing is there, too
+	fi, err := os.Lstat(f.path) // a dangling link counts as well
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return ""
@@ -52,7 +52,7 @@ func (f *pauseFile) read() string {
 		return "it cannot be seen whether everything is paused: " + err.Error()
 	}
 	why := "everything is paused by the file " + f.path
-	if !fi.Mode().IsRegular() { // to open a pipe could take for ever
+	if !fi.Mode().IsRegular() { // opening a pipe could block for ever
 		return why
 	}
 	file, err := os.Open(f.path)
