@@ -11,7 +11,7 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// Bounds of one action, question and answer.
+// Time limits of one action, from the request to the answer.
 const (
 	actTimeout     = 15 * time.Second
 	writeTimeout   = 45 * time.Second // an API server may wait half a minute for a webhook
@@ -19,12 +19,13 @@ const (
 )
 
 // writeCheck is how often it is asked, while a write that hurts is under way, whether what
-// it rests on still holds. A proof is good for longer than that and one read.
+// it rests on still holds. It and one read together take less time than a proof stays fresh.
 const writeCheck = time.Second
 
 const maxRefusal = 500 // bytes of why a Node could not be restored
 
-// act performs one action. Its outcome is not believed: the next look sees it.
+// act performs one action. Its outcome is not believed: the next look sees it. An action that is
+// forbidden by now is left out without an event: the next look shows Next why.
 func (w *worker) act(ctx context.Context, d decision) {
 	a := d.action
 	if a.Destructive() && w.forbidden() != "" || !w.announce(a, d.seen) {

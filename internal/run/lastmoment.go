@@ -79,7 +79,7 @@ func (w *worker) lastMoment(ctx context.Context, d decision) (last decision, why
 
 // recheckHost says why a host must not be switched off although the machine was identified:
 // it is there twice by now, or the BareMetalHost leads elsewhere, whose owner carries
-// out the hold at any address. Every Off is asked: that the record has one begun does
+// out the power lock at any address. Every Off is asked: that the record has one begun does
 // not say that it was given. // I9, I10
 func (w *worker) recheckHost(ctx context.Context, d decision) string {
 	switch d.action {

@@ -19,7 +19,7 @@ const (
 	LookTimeout = power.AgentReadTimeout + 10*time.Second
 )
 
-// worker drives one open run. Only its own goroutine touches run and session.
+// worker drives one open run. Only its own goroutine touches its fields, except inbox.
 type worker struct {
 	r       *Runner
 	id      string
@@ -28,7 +28,7 @@ type worker struct {
 	saved   []state.Backup // as they are stored; nil when that is not known
 	inbox   *inbox         // orders of people
 	refused string         // why the last try to restore the Node failed
-	against string         // what a power level says against a person's word
+	against string         // the power level that reads On although a person confirmed the host off
 	ousted  bool           // another instance owns the cluster: it goes on there
 	held    *remediate.Run // a step into Held that is not saved yet
 	clock   wallClock
@@ -74,8 +74,8 @@ func (w *worker) end(ctx context.Context) {
 	w.r.opt.Cluster.Wake()
 }
 
-// commit saves the record if it changed and tells of a new step. A conflict
-// means that another owner wrote: the record is loaded again.
+// commit saves the record if it changed; take then tells of a new step. A conflict means that
+// another owner wrote: the record is loaded again. False: the record is not durable.
 func (w *worker) commit(ctx context.Context, next remediate.Run) bool {
 	if reflect.DeepEqual(next, w.run) {
 		w.clock.saved = true
@@ -98,6 +98,7 @@ func (w *worker) commit(ctx context.Context, next remediate.Run) bool {
 	return true
 }
 
+// lastNote says why the step before the present one was left.
 func lastNote(r remediate.Run) string {
 	if r.Step.Ended() || r.Step == remediate.Held {
 		return r.Note
