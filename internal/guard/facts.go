@@ -51,7 +51,7 @@ const (
 	ModeRespond  = "respond"
 )
 
-// Facts are what the engine knows about one target and its context at the moment
+// Facts are what the daemon knows about one target and its context at the moment
 // of the check. A string that says why is empty if nothing refuses.
 type Facts struct {
 	// Manual: a person ordered the action. Such an order skips clocks and rates;

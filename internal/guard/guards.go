@@ -25,7 +25,8 @@ func Gates(l Limits, f Facts, now time.Time) []reason.Gate {
 }
 
 // StartGates are the gates that a run which just started can close for the next
-// one. The engine checks them again at the moment of each start. // I11, I12
+// one. Package admit checks them again when it lists the run
+// as open. // I11, I12
 func StartGates(l Limits, f Facts, now time.Time) []reason.Gate {
 	gates := []reason.Gate{openRunGuard(f), controlPlaneGuard(f)}
 	return waive(f, append(gates, rateGuards(l, f, now)...))

@@ -19,7 +19,7 @@ import (
 //
 // Urgent users go first, in the order of their requests. A patient operation in
 // flight is cancelled when an urgent one waits. It starts only after the service
-// was quiet for a while; an urgent user paces itself by its polls. // bmc.md 7.5
+// was quiet for a while; an urgent user paces itself by its polls.
 type Actors struct {
 	open bmc.Opener
 

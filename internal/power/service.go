@@ -11,7 +11,7 @@ import (
 
 const (
 	// A patient operation starts this long after the last urgent one of another
-	// user, so that a run that polls keeps its BMC and its session. // bmc.md 7.5
+	// user, so that a run that polls keeps its BMC and its session.
 	afterUrgent = 5 * time.Second
 	// It starts this long after a patient one of another user: BMCs stall when they
 	// are polled without a pause.

@@ -53,8 +53,8 @@ func confirmationActive(r Run) bool {
 	return r.Confirmed != nil && r.Confirmation != nil && !r.Confirmation.Expired
 }
 
-// HasConfirmation says whether a manual confirmation counts, or was just given. The engine then
-// also asks the lower power levels, because any On read contradicts it. // I26
+// HasConfirmation says whether a manual confirmation counts, or was just given. Package run
+// then also asks the lower power levels, because any On read contradicts it. // I26
 func (r Run) HasConfirmation() bool { return confirmationActive(r) || hasNewConfirmation(r) }
 
 // acceptConfirmation begins step 1 of a Held run again, with a manual confirmation.

@@ -1,7 +1,7 @@
 // Package remediate says WHAT NEXT for one target: the six steps of power
 // remediation as one pure function.
 //
-// The engine repeats four things for each open run:
+// Package run repeats four things for each open run:
 //
 //	look   read the BMC and the cluster afresh            -> Observation
 //	ask    Next(run, observation, now)                    -> run', Action, wait
@@ -16,4 +16,17 @@
 // The only step that cannot be undone is the isolation of the Node (deleting
 // it, or tainting it out-of-service). Before it, any doubt ends the run with the host powered
 // back on. After it, the run only goes forward.
+//
+//	steps.go         Next, and steps 4 AwaitNode and 5 RestoreNode
+//	poweroff.go      step 1; evidence.go: the proof of off and the Lease; levels.go: power levels
+//	isolate.go       step 2, which isolates the Node
+//	poweron.go       step 3, and the way back of an abandoned run
+//	reprovision.go   step 6; attempts.go: when the next attempt or step 6 follows
+//	held.go          a run that waits for a person
+//	interlocks.go    the table of what forbids a run to go on
+//	orders.go        unfence, abort, retry; confirmed.go: the manual confirmation
+//	contradicted.go  outlets that read Off while the host's BMC reads On
+//	transitions.go   how the record changes: enter a step, command, abandon, hold, finish
+//	clock.go         what a wrong clock may do to deadlines; times.go: the fixed times
+//	run.go           the record; observation.go: what one look found, and the actions
 package remediate

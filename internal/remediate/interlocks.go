@@ -12,9 +12,10 @@ import (
 // a lost quorum. All of them stand in one table. Its rows are in order of precedence: the
 // first that binds decides. Its columns are the stages of a run; a cell says what follows.
 //
-// A step asks the table after "is my goal reached". Step 1 asks once more, behind the power
-// levels, while its first command has had no effect. Steps 3 to 5 do not ask: after the
-// isolation nothing may keep a host off. docs/six-steps.md shows the table.
+// A step asks the table after "is my goal reached". While the first command of step 1 has had no
+// effect, step 1 asks once more, after it has looked at its power level and its deadline. Steps 3
+// to 5 do not ask: after the isolation nothing may keep a host off. docs/six-steps.md shows the
+// table, with the words in quotes below.
 
 // stage is a part of a step in which an interlock leads to the same.
 type stage uint8
@@ -33,18 +34,19 @@ const (
 	stages
 )
 
-// effect is what an interlock leads to.
+// effect is what an interlock leads to. The order counts: the effects up to refuse do not end the
+// step, the others do (binding.ends).
 type effect uint8
 
 const (
 	proceed  effect = iota // the interlock does not bind here
-	wait                   // nothing is begun; the step's deadline counts on
-	refuse                 // the order is not carried out
-	drop                   // Aborted at once; where something was touched, as abandon
-	abandons               // back to On, then Aborted
-	holds                  // Held
-	finishes               // Aborted at once
-	restore                // the order to restore the host is carried out
+	wait                   // "wait": nothing is begun; the step's deadline counts on
+	refuse                 // "refuse": the order is not carried out
+	drop                   // "drop": Aborted at once; where something was touched, as abandons
+	abandons               // "back": back to On, then Aborted
+	holds                  // "hold": Held
+	finishes               // "end": Aborted at once
+	restore                // "order": the unfence or abort is carried out
 )
 
 // interlock is one row of the table.
@@ -58,17 +60,19 @@ type interlock struct {
 // interlocks is the table. A fact whose precedence differs between stages has two rows: which
 // goes first decides under which reason a run ends, and sometimes how, when two bind at once.
 var interlocks = []interlock{
-	// Where a pause would only wait, or would leave a confirmed host off, the order to restore
-	// goes first. In step 6 of DeleteMachine both end the run, and the order is the reason.
-	{"restore ordered", func(r Run, _ Observation) bool { return restoreRequested(r) }, nil,
+	// In a later attempt and in step 6 a pause only waits, and on a confirmation it leaves the host
+	// off. There the order to bring the host back goes first. In step 6 of DeleteMachine both end
+	// the run, and the order is the reason.
+	{"unfence or abort ordered", func(r Run, _ Observation) bool { return restoreRequested(r) }, nil,
 		[stages]effect{stageLaterAttempt: restore, stageConfirmed: restore, stageDeletingMachine: restore, stageReprovisioning: restore}},
 	{"paused, or node held", func(_ Run, s Observation) bool { return s.Paused }, pausedWhy, // I13, I16, I23
 		[stages]effect{stageUntouched: drop, stageLaterAttempt: wait, stageSwitchingOff: abandons, stageConfirmed: drop,
 			stageIsolating: abandons, stageIsolatingConfirmed: abandons, stageDeletingMachine: finishes, stageReprovisioning: wait, stageHeld: refuse}},
-	{"restore ordered", func(r Run, _ Observation) bool { return restoreRequested(r) }, nil,
+	{"unfence or abort ordered", func(r Run, _ Observation) bool { return restoreRequested(r) }, nil,
 		[stages]effect{stageUntouched: restore, stageSwitchingOff: restore, stageIsolating: restore, stageIsolatingConfirmed: restore}},
-	// Before the first command all of these drop the run, and the wrong BMC is the reason to name.
-	// Later it leaves the host to a person, so another remediator, who ends the run, goes first.
+	// Before the first command each of these drops the run, and another machine's BMC is the most
+	// useful reason. After it, another machine's BMC makes the run Held, but another remediator
+	// ends it, so another remediator goes first.
 	{"another machine's BMC", identityMismatch, identityWhy, // I8
 		[stages]effect{stageUntouched: drop, stageLaterAttempt: wait}},
 	{"another remediator", func(_ Run, s Observation) bool { return s.Contested == Yes }, contestedWhy, // I22
@@ -136,7 +140,7 @@ func interlockAt(at stage, r Run, s Observation) binding {
 	return binding{interlocks[i].at[at], interlocks[i].why}
 }
 
-// ends says whether the step ends here; one that only waits looks at its deadline first.
+// ends says whether the step ends here. A step that only waits looks at its deadline first.
 func (b binding) ends() bool { return b.effect > refuse }
 
 // apply ends the step as the table says.

@@ -23,9 +23,9 @@ func TestInterlockOrder(t *testing.T) {
 		names = append(names, i.name)
 	}
 	assert.Equal(t, []string{
-		"restore ordered",
+		"unfence or abort ordered",
 		"paused, or node held",
-		"restore ordered",
+		"unfence or abort ordered",
 		"another machine's BMC",
 		"another remediator",
 		"another machine's BMC",
@@ -61,14 +61,14 @@ var stageScenes = [stages]struct {
 
 // facts make each interlock bind.
 var facts = map[string]func(r *Run, s *Observation){
-	"restore ordered":       func(r *Run, _ *Observation) { unfence(r) },
-	"paused, or node held":  func(_ *Run, s *Observation) { s.Paused = true },
-	"another machine's BMC": func(_ *Run, s *Observation) { s.Identity = No },
-	"another remediator":    func(_ *Run, s *Observation) { s.Contested = Yes },
-	"recovered":             func(_ *Run, s *Observation) { s.Justified = No },
-	"power-off forbidden":   func(_ *Run, s *Observation) { s.PowerForbidden = "frozen" },
-	"target changed":        func(_ *Run, s *Observation) { s.Node.UID = "u9" },
-	"quorum lost":           func(r *Run, s *Observation) { r.ControlPlane, s.Quorum = true, No },
+	"unfence or abort ordered": func(r *Run, _ *Observation) { unfence(r) },
+	"paused, or node held":     func(_ *Run, s *Observation) { s.Paused = true },
+	"another machine's BMC":    func(_ *Run, s *Observation) { s.Identity = No },
+	"another remediator":       func(_ *Run, s *Observation) { s.Contested = Yes },
+	"recovered":                func(_ *Run, s *Observation) { s.Justified = No },
+	"power-off forbidden":      func(_ *Run, s *Observation) { s.PowerForbidden = "frozen" },
+	"target changed":           func(_ *Run, s *Observation) { s.Node.UID = "u9" },
+	"quorum lost":              func(r *Run, s *Observation) { r.ControlPlane, s.Quorum = true, No },
 }
 
 // atStage asks Next about a stage with facts of the table.
@@ -189,7 +189,7 @@ func TestInterlockTable(t *testing.T) {
 }
 
 func interlockTable() string {
-	words := [...]string{proceed: "", wait: "wait", refuse: "refuse", drop: "drop", abandons: "back", holds: "hold", finishes: "end", restore: "restore"}
+	words := [...]string{proceed: "", wait: "wait", refuse: "refuse", drop: "drop", abandons: "back", holds: "hold", finishes: "end", restore: "order"}
 	var b strings.Builder
 	b.WriteString("| | Interlock | Reason |")
 	for _, s := range stageScenes {

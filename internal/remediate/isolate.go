@@ -21,6 +21,8 @@ func deleteNode(r Run, s Observation, now time.Time) (Run, Action, time.Duration
 	case s.Node.Exists == Yes && s.Node.UID != r.Target.NodeUID && !s.Node.unregistered():
 		r.Isolated = now
 		return holdFalseOff(r, "a Node of this name registered while its host was believed off", now)
+	// The Node with the target's UID is gone, whoever deleted it. A Node of another UID gets here only
+	// if no kubelet has registered it yet.
 	case s.Node.Exists == No, tainted, s.Node.Exists == Yes && s.Node.UID != r.Target.NodeUID:
 		return nodeIsolated(r, now)
 	case r.Proof != ProofHuman && leaseAdvanced(r, s) && s.Power.State != bmc.On: // also beside a manual confirmation // I5
@@ -47,7 +49,7 @@ func deleteNode(r Run, s Observation, now time.Time) (Run, Action, time.Duration
 		return enter(r, PowerOff, "Off must be sent and proven again: fenced was restarted, or the power lock was lost", now)
 	case s.Backup != Backup{UID: s.Node.UID, ResourceVersion: s.Node.ResourceVersion}:
 		return command(r, BackupNode, poll, now)
-	case !r.IsolatesOnConfirmation() && !offProven(r, s, now) || !powerLockHeld(r, s):
+	case !r.IsolatesOnConfirmation() && !offProven(r, s, now) || !powerLockHeld(r, s): // I1
 		return r, Nothing, untilRead(s, now)
 	}
 	r.Target.BootID = cmp.Or(s.Node.BootID, r.Target.BootID) // it may have rebooted since the decision; step 4 wants a later boot // I6

@@ -37,7 +37,7 @@ func giveUpOnLevel(r Run, s Observation, code reason.Code, note string, now time
 	return nextLevel(r, s, note, now)
 }
 
-// nextLevel goes to the next level, where everything is proven again: the engine opens another
+// nextLevel goes to the next level, where everything is proven again: package run opens another
 // session, and the Lease counts from that level's first Off. // I1
 func nextLevel(r Run, s Observation, why string, now time.Time) (Run, Action, time.Duration) {
 	note := levelName(r, s) + ": " + why + "; on to the next level"

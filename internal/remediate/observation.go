@@ -43,7 +43,7 @@ type Observation struct {
 	At time.Time
 
 	// Level is the power level that was asked: Power to Identity are of this level alone.
-	// When the run's level changes, the engine opens the new one. What was read of another
+	// When the run's level changes, package run opens the new one. What was read of another
 	// level counts as not read. // I1
 	Level int
 	// Devices are those of the level, for notes: "pdu-a#7 + pdu-b#7".
@@ -68,8 +68,8 @@ type Observation struct {
 	Identity Answer
 
 	// Clock: this host's clock agrees with the API server's; CannotTell until the API server
-	// has answered this process. While it does not agree, no deadline expires. The engine
-	// sets Paused as well, so that nothing destructive is done. // I16
+	// has answered this process. While it does not agree, no deadline expires. Package
+	// run sets Paused as well, so that nothing destructive is done. // I16
 	Clock Answer
 	// ClockSet: since the record was last saved, the process was restarted or its clock was
 	// set. Only asked while Clock is not Yes.
@@ -188,7 +188,7 @@ type Backup struct {
 	ResourceVersion string
 }
 
-// Action is one thing for the engine to do. The zero value is to do nothing.
+// Action is one thing for package run to do. The zero value is to do nothing.
 type Action string
 
 // The actions. Those that are not Destructive are safe at any time.

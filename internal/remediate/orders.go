@@ -45,7 +45,7 @@ func takeAbort(r Run) Run {
 
 func orderNote(verb string, o Order) string { return verb + " by " + o.Actor + ": " + o.Reason }
 
-// restoreRequested says whether a person wants the host back.
+// restoreRequested says whether a person wants the host back: unfence or abort.
 func restoreRequested(r Run) bool { return r.Unfence != nil || r.Abort != nil }
 
 // forbidMoreAttempts lets nothing destructive begin after the present attempt.
@@ -138,7 +138,7 @@ func releasePowerLock(r Run, s Observation, now time.Time) (Run, Action, time.Du
 	return r, Nothing, poll // it cannot be read
 }
 
-// CanRetry says whether a run has something to retry, or why not. The engine refuses a retry
+// CanRetry says whether a run has something to retry, or why not. Package admit refuses a retry
 // also while the host is frozen.
 func CanRetry(r Run) (ok bool, why string) {
 	switch {

@@ -133,8 +133,8 @@ type Order struct {
 	AsIs bool `json:"asIs,omitempty"`
 }
 
-// Run is the durable record of one remediation. Only Next changes it, except that the
-// engine adds Unfence, Abort, Retry and Confirmed when a person orders that.
+// Run is the durable record of one remediation. Only Next changes it, except that
+// packages engine and admit add Unfence, Abort, Retry and Confirmed when a person orders that.
 type Run struct {
 	ID      string `json:"id"`
 	Version uint64 `json:"-"` // compare-and-set version, kept by the store

@@ -40,7 +40,8 @@ func Next(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 		r.APILost = now
 	}
 	late := timeExpired(s, now, r.Started.Add(r.Limits.RunTimeout)) && r.Strategy != DeleteMachine // that has a time of its own
-	// Step 3 has its own deadline: no host is left off because its run is late.
+	// Step 3 has its own deadline: no host is left off because its run is late. Nor is an abandoned
+	// run stopped on its way back to On.
 	comingOn := r.Step == PowerOn && (s.Power.State != bmc.On || s.Power.Partial || r.Level > 0)
 	if late && !comingOn && r.Abandon == "" && r.Step != Held {
 		return runTimedOut(r, now)
@@ -87,7 +88,7 @@ func awaitNode(r Run, s Observation, now time.Time) (Run, Action, time.Duration)
 	case registered && n.BootID != t.BootID:
 		r.NewNodeUID = n.UID
 		return enter(r, RestoreNode, "", now)
-	case registered && (r.Isolation == IsolateDelete || n.Ready == Yes):
+	case registered && (r.Isolation == IsolateDelete || n.Ready == Yes): // a tainted Node stays: only Ready says that it runs
 		return holdFalseOff(r, "the Node registered again without a reboot: its host was never off", now)
 	case s.Power.State == bmc.Off:
 		return enter(r, PowerOn, "the host reads Off again", now)

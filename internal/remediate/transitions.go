@@ -50,8 +50,8 @@ func enter(r Run, to Step, note string, now time.Time) (Run, Action, time.Durati
 	return r, Nothing, 0
 }
 
-// command gives an action once per interval. The intent is in the record before the engine
-// acts. // I19
+// command gives an action once per interval. The intent is in the record before package
+// run acts. // I19
 func command(r Run, a Action, every time.Duration, now time.Time) (Run, Action, time.Duration) {
 	if since := now.Sub(r.Intent.At); r.Intent.Action == a && since >= 0 && since < every { // < 0: the clock was set back
 		return r, Nothing, min(poll, every-since)
