@@ -13,10 +13,14 @@ import (
 // than 10 deep.
 const maxNesting = 64
 
-// ErrRepeated marks an answer that has one name twice in one object. JSON leaves
-// open which of the two values counts, and encoding/json takes the last one: a
-// PowerState On, then Off, would read Off. // I1
-var ErrRepeated = errors.New("the answer repeats a name")
+// RepeatedError is the error of an answer that has one name twice in one object.
+// JSON leaves open which of the two values counts, and encoding/json takes the last
+// one: a PowerState On, then Off, would read Off. // I1
+type RepeatedError struct {
+	Name string // printable, at most 40 bytes
+}
+
+func (e *RepeatedError) Error() string { return fmt.Sprintf("the answer repeats %q", e.Name) }
 
 // readNames are the names from which the drivers take a power state, an identity,
 // an action or a system, as fold writes them. encoding/json fills a struct field
@@ -30,8 +34,8 @@ var readNames = foldAll(
 )
 
 // CheckNames returns an error if an answer of a device is not exactly one JSON
-// value, or is nested too deep. The error wraps ErrRepeated if an object of the
-// answer, at any depth, has a name twice. Two names that differ only in case are
+// value, or is nested too deep. It is a *RepeatedError if an object of the answer,
+// at any depth, has a name twice. Two names that differ only in case are
 // the same name if a driver reads it. Others may: iLO 4 sends Links and links.
 func CheckNames(b []byte) error {
 	d := json.NewDecoder(bytes.NewReader(b))
@@ -98,14 +102,14 @@ func (n *names) token(token json.Token) error {
 	}
 	for _, key := range keys {
 		if n.seen[key] {
-			return fmt.Errorf("%w: %q", ErrRepeated, Printable(name, maxShownName))
+			return &RepeatedError{Name: Printable(name, maxShownName)}
 		}
 		n.seen[key] = true
 	}
 	return nil
 }
 
-const maxShownName = 40 // in an error, in bytes
+const maxShownName = 40 // in bytes
 
 // checkRest refuses a second value behind the first. Blanks and the NUL of a C
 // string may follow.

@@ -35,13 +35,15 @@ func TestCheckNames(t *testing.T) {
 			require.NoError(t, err, body)
 			continue
 		}
-		require.ErrorIs(t, err, ErrRepeated, body)
-		assert.Contains(t, err.Error(), `"`+repeated+`"`, body)
+		e, ok := errors.AsType[*RepeatedError](err)
+		require.True(t, ok, body)
+		assert.Equal(t, repeated, e.Name, body)
 	}
 	for _, body := range []string{``, `{`, `{"a":1`, `{"a" 1}`, `{} {}`, `{"PowerState":"On"}{"PowerState":"Off"}`, `[1]x`, `<html>`, deep + `{`} {
 		err := CheckNames([]byte(body))
 		require.Error(t, err, body)
-		assert.False(t, errors.Is(err, ErrRepeated), body)
+		_, repeats := errors.AsType[*RepeatedError](err)
+		assert.False(t, repeats, body)
 	}
 	assert.NoError(t, CheckNames([]byte(deep+strings.Repeat(`]}`, maxNesting/2))))
 	long := strings.Repeat("x", 4096)

@@ -55,6 +55,10 @@ func (c *Client) system(api *gofish.APIClient) (*system, error) {
 	if err != nil {
 		return nil, err
 	}
+	if s.repeated != nil { // it may be any machine, and its action any action
+		c.lastSystem = nil
+		return s, nil
+	}
 	if c.byUUID && !bmc.UUIDsMatch(s.identity.UUID, c.device.SystemUUID) {
 		c.forgetSystem()
 		return nil, failf(bmc.KindIdentity, "%s had the UUID %s and now has %q", uri, c.device.SystemUUID, s.identity.UUID)
@@ -77,6 +81,9 @@ func (c *Client) pinned(api *gofish.APIClient, members []string) (string, error)
 		s, err := getSystem(api, uri)
 		if err != nil {
 			return "", err
+		}
+		if s.repeated != nil {
+			return "", s.repeated
 		}
 		if bmc.UUIDsMatch(s.identity.UUID, c.device.SystemUUID) {
 			found = append(found, uri)

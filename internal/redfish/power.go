@@ -16,25 +16,25 @@ import (
 func (c *Client) Read(ctx context.Context) (bmc.Reading, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timing.ReadTimeout)
 	defer cancel()
-	r, err := c.read(ctx)
+	r, s, err := c.read(ctx)
 	if err != nil {
 		return bmc.Reading{}, c.fail("read power state", bmc.SentNo, err)
 	}
-	c.lastIdentity = &r.Identity
+	if s.repeated == nil { // else nobody knows who answered
+		c.lastIdentity = &r.Identity
+	}
 	return r, nil
 }
 
-func (c *Client) read(ctx context.Context) (bmc.Reading, error) {
-	var r bmc.Reading
-	err := c.do(ctx, func(api *gofish.APIClient) error {
-		s, err := c.system(api)
-		if err == nil {
+func (c *Client) read(ctx context.Context) (r bmc.Reading, s *system, err error) {
+	err = c.do(ctx, func(api *gofish.APIClient) (err error) {
+		if s, err = c.system(api); err == nil {
 			r = s.reading(time.Now())
 		}
 		return err
 	})
 	r.Session = c.number.Load()
-	return r, err
+	return r, s, err
 }
 
 // Send sends an absolute power command; it is idempotent. If the BMC refuses it
@@ -49,7 +49,7 @@ func (c *Client) Send(ctx context.Context, cmd bmc.Command) (bmc.Receipt, error)
 	}
 	if status := statusOf(err); sent == bmc.SentYes && (status == http.StatusConflict || status == http.StatusBadRequest) {
 		target, _ := wantedState(cmd)
-		if r, readErr := c.read(ctx); readErr == nil && r.State == target {
+		if r, _, readErr := c.read(ctx); readErr == nil && r.State == target {
 			return bmc.Receipt{Already: true}, nil
 		}
 	}
@@ -93,6 +93,9 @@ func (c *Client) resettable(api *gofish.APIClient) (*system, error) {
 		if s, err = c.system(api); err != nil {
 			return nil, err
 		}
+	}
+	if s.repeated != nil {
+		return nil, s.repeated
 	}
 	if c.lastIdentity != nil && !c.lastIdentity.Equal(s.identity) {
 		return nil, failf(bmc.KindIdentity, "system %q (serial %q) was read, but %q (serial %q) answers now; no command was sent",

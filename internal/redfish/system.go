@@ -2,6 +2,7 @@ package redfish
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"time"
 
@@ -24,6 +25,9 @@ type system struct {
 	raw      string
 	identity bmc.Identity
 	reset    resetAction
+	// repeated is the error of an answer that has a name twice: it proves no state
+	// and no identity, and no command goes to its action.
+	repeated error
 }
 
 // resetAction is the power action that a system offers.
@@ -86,9 +90,12 @@ func (s *system) reading(now time.Time) bmc.Reading {
 }
 
 // getSystem reads one system. The PowerState of a chassis is not that of the
-// host.
+// host. An answer that repeats a name is a system whose state is Unknown. // I1
 func getSystem(api *gofish.APIClient, uri string) (*system, error) {
 	o, resp, err := fetch(api, uri)
+	if e, ok := errors.AsType[*bmc.RepeatedError](err); ok {
+		return &system{uri: resp.Request.URL.Path, raw: bmc.Printable(e.Error(), maxRaw), repeated: err}, nil
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -66,6 +66,9 @@ type Quirks struct {
 	LieOff bool
 	// SayPower is JSON to give as PowerState in place of the truth.
 	SayPower string
+	// Repeat are more members of the answer, in JSON: of a name that is there already,
+	// clients take the first value, the last one, or none.
+	Repeat string
 	// UUID is claimed in place of the true one, when not empty.
 	UUID string
 	// ResetTypes are the allowed types; empty is a usual set.

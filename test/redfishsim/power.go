@@ -72,7 +72,19 @@ func (s *System) show(w http.ResponseWriter, f Faults) {
 		system["Description"] = strings.Repeat("x", f.HugeBody)
 	}
 	w.Header().Set("ETag", fmt.Sprintf(`W/"%x"`, state)) // changes with the state, so If-Match would race
-	s.srv.reply(w, http.StatusOK, system)
+	s.srv.reply(w, http.StatusOK, withMembers(system, q.Repeat))
+}
+
+// withMembers adds members in JSON, whatever their names are.
+func withMembers(o map[string]any, more string) any {
+	if more == "" {
+		return o
+	}
+	b, err := json.Marshal(o)
+	if err != nil {
+		panic("redfishsim: an answer of our own does not marshal: " + err.Error())
+	}
+	return json.RawMessage(string(b[:len(b)-1]) + "," + more + "}")
 }
 
 func (s *System) actionInfo(w http.ResponseWriter) {
