@@ -28,6 +28,9 @@ type Device struct {
 	// password, if they come from one.
 	Secret string
 	TLS    TLS
+	// BasicAuth: use Basic authentication and no session, for Redfish services that
+	// demand it even on the login.
+	BasicAuth bool
 	// CipherSuites are the IPMI suites to try in order; empty is 17, then 3.
 	CipherSuites []int
 	// Unusable is why the device cannot be opened, such as a password file that

@@ -55,11 +55,18 @@ func (c *Client) fail(op string, sent bmc.Sent, err error) error {
 	} else if e, ok := errors.AsType[*url.Error](err); ok {
 		text = strings.ReplaceAll(text, e.Error(), e.Err.Error()) // bmc.Error.Addr has the URL
 	}
+	text = c.scrub(text)
+	if hasMessage(err, "PasswordChangeRequired") {
+		text += passwordChangeHint
+	}
 	return &bmc.Error{
 		Kind: kindOf(err), Op: op, Addr: c.device.Endpoint.String(), Sent: sent,
-		Err: &displayError{text: c.scrub(text), cause: cause},
+		Err: &displayError{text: text, cause: cause},
 	}
 }
+
+const passwordChangeHint = "; the BMC lets this account do nothing before its password is changed: " +
+	"log in to the BMC, change it, and write the new one into the inventory"
 
 // kindOf classifies err. An unknown error counts as KindProtocol.
 func kindOf(err error) bmc.Kind {

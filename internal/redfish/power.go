@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/stmcginnis/gofish"
-	"github.com/stmcginnis/gofish/redfish"
 
 	"github.com/fenced/fenced/internal/bmc"
 )
@@ -76,7 +75,10 @@ func (c *Client) command(ctx context.Context, cmd bmc.Command) (bmc.Sent, error)
 		if err != nil {
 			return err
 		}
-		sent, err = c.post(ctx, s, kind)
+		sent, err = c.post(ctx, s, kind, "")
+		if needsETag(err) {
+			sent, err = c.postWithETag(ctx, api, cmd, err)
+		}
 		return err
 	})
 	return sent, err
@@ -102,36 +104,15 @@ func (c *Client) resettable(api *gofish.APIClient) (*system, error) {
 			c.lastIdentity.UUID, c.lastIdentity.Serial, s.identity.UUID, s.identity.Serial)
 	}
 	if len(s.reset.types) == 0 && s.reset.info != "" {
-		types, err := actionInfo(api, s.reset.info)
+		uri, err := c.wire.path(s.reset.info)
+		if err != nil {
+			return nil, err
+		}
+		types, err := actionInfo(api, uri)
 		if err != nil {
 			return nil, err
 		}
 		s.reset.types = types
 	}
 	return s, nil
-}
-
-// post sends the reset and returns whether it may have arrived.
-func (c *Client) post(ctx context.Context, s *system, kind redfish.ResetType) (bmc.Sent, error) {
-	before := c.wire.carried.Load()
-	api, err := c.connect(ctx, c.auth)
-	if err != nil {
-		return bmc.SentNo, err
-	}
-	// No If-Match: the ETag changes with the power state, and some firmware refuses
-	// it on every action with a 412, in the middle of a fence.
-	resp, err := api.Post(s.reset.target, struct{ ResetType redfish.ResetType }{kind})
-	if err == nil {
-		resp.Body.Close()
-		return bmc.SentYes, nil // 200, 201, 202 with a task, 204: accepted, but not proven
-	}
-	c.lastSystem = nil // the refusal may mean that it has changed
-	status := statusOf(err)
-	switch {
-	case status >= 400 && status < 500:
-		return bmc.SentYes, err
-	case c.wire.carried.Load() != before:
-		return bmc.SentMaybe, err
-	}
-	return bmc.SentNo, err
 }

@@ -25,6 +25,7 @@ type system struct {
 	raw      string
 	identity bmc.Identity
 	reset    resetAction
+	etag     string // "" if there is none
 	// repeated is the error of an answer that has a name twice: it proves no state
 	// and no identity, and no command goes to its action.
 	repeated error
@@ -102,7 +103,9 @@ func getSystem(api *gofish.APIClient, uri string) (*system, error) {
 	if kind := o.text("@odata.type"); kind != "" && !strings.HasPrefix(kind, "#ComputerSystem.") {
 		return nil, failf(bmc.KindIdentity, "%s is a %q, not a ComputerSystem", uri, kind)
 	}
-	return asSystem(resp.Request.URL.Path, o), nil
+	s := asSystem(resp.Request.URL.Path, o)
+	s.etag = etagOf(o, resp.Header)
+	return s, nil
 }
 
 // wantedState returns the power state that cmd leads to, and the reset types for

@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -18,6 +19,9 @@ import (
 // key if a pin is given without a CA, or by both.
 func tlsConfig(t bmc.TLS) (*tls.Config, error) {
 	conf := &tls.Config{MinVersion: tls.VersionTLS12}
+	if t.RSAKeyExchange {
+		conf.CipherSuites = withRSAKeyExchange()
+	}
 	if t.CA != "" {
 		pem, err := os.ReadFile(t.CA)
 		if err != nil {
@@ -40,6 +44,23 @@ func tlsConfig(t bmc.TLS) (*tls.Config, error) {
 		conf.InsecureSkipVerify = true // configured for this host; a pin is still verified
 	}
 	return conf, nil
+}
+
+// withRSAKeyExchange returns the cipher suites of TLS 1.2 that Go offers by
+// default, and those with RSA key exchange, which it does not. Whoever records the
+// traffic can read it later with the BMC's key. The BMC's identity is verified all
+// the same.
+func withRSAKeyExchange() []uint16 {
+	suites := []uint16{
+		tls.TLS_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_RSA_WITH_AES_256_GCM_SHA384,
+		tls.TLS_RSA_WITH_AES_128_CBC_SHA256, tls.TLS_RSA_WITH_AES_128_CBC_SHA, tls.TLS_RSA_WITH_AES_256_CBC_SHA,
+	}
+	for _, s := range tls.CipherSuites() {
+		if slices.Contains(s.SupportedVersions, tls.VersionTLS12) {
+			suites = append(suites, s.ID)
+		}
+	}
+	return suites
 }
 
 // parsePin parses a SHA-256 in hex, with or without colons, or in base64.
