@@ -230,7 +230,7 @@ func (c *Client) loginError(err error) error {
 	case statusOf(err) == http.StatusBadRequest && hasMessage(err, "Unauthorized"):
 		return failf(bmc.KindAuth, "%w", err)
 	case statusOf(err) == http.StatusUnauthorized && c.wire.basicWanted.Load():
-		return failf(bmc.KindAuth, "%w: the service demands Basic authentication on the login itself; if user name and password are right, set auth: basic in hosts.d", err)
+		return &hintError{"the service demands Basic authentication on the login itself: if user name and password are right, set auth: basic in hosts.d", err}
 	}
 	return err
 }

@@ -32,10 +32,7 @@ func (h *handshake) explain(err error, t bmc.TLS) error {
 	if failed == nil || !errors.Is(err, *failed) || !isDisagreement(err) {
 		return err
 	}
-	if hint := tlsHint(err, t); hint != "" {
-		return failf(bmc.KindTLS, "no TLS connection: %w: %s", err, hint)
-	}
-	return failf(bmc.KindTLS, "no TLS connection: %w", err)
+	return &hintError{tlsHint(err, t), failf(bmc.KindTLS, "no TLS connection: %w", err)}
 }
 
 // The alerts with which a TLS server refuses what a client offers. An alert like
@@ -47,12 +44,11 @@ const (
 	alertInsufficientSecurity tls.AlertError = 71
 	alertMissingExtension     tls.AlertError = 109
 	alertUnrecognizedName     tls.AlertError = 112
-	alertCertificateRequired  tls.AlertError = 116
 )
 
 var refusals = []tls.AlertError{
 	alertHandshakeFailure, alertIllegalParameter, alertProtocolVersion, alertInsufficientSecurity,
-	alertMissingExtension, alertUnrecognizedName, alertCertificateRequired,
+	alertMissingExtension, alertUnrecognizedName,
 }
 
 // isDisagreement reports whether err of a handshake means that both sides were
@@ -94,8 +90,6 @@ func tlsHint(err error, t bmc.TLS) string {
 	case isAlert(err, alertHandshakeFailure), isAlert(err, alertInsufficientSecurity):
 		return "the BMC offers no cipher suite that fenced accepts, not even with tls.rsaKeyExchange; it may have only DHE; " +
 			"update its firmware, or use driver ipmi or a fence agent"
-	case isAlert(err, alertCertificateRequired):
-		return "the BMC wants a client certificate, which fenced does not have; switch that off on the BMC"
 	case strings.Contains(text, "failed to parse certificate"):
 		return "the BMC's certificate violates the standard; create a new one on the BMC"
 	case strings.Contains(text, "keys are insecure"), strings.Contains(text, "RSA key"):

@@ -7,6 +7,8 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/hex"
+	"encoding/pem"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -23,13 +25,13 @@ func tlsConfig(t bmc.TLS) (*tls.Config, error) {
 		conf.CipherSuites = withRSAKeyExchange()
 	}
 	if t.CA != "" {
-		pem, err := os.ReadFile(t.CA)
+		b, err := os.ReadFile(t.CA)
 		if err != nil {
 			return nil, failf(bmc.KindTLS, "read CA file: %w", err)
 		}
 		conf.RootCAs = x509.NewCertPool()
-		if !conf.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, failf(bmc.KindTLS, "CA file %s holds no PEM certificate", t.CA)
+		if !conf.RootCAs.AppendCertsFromPEM(b) {
+			return nil, failf(bmc.KindTLS, "CA file %s: %w", t.CA, unusableCA(b))
 		}
 	}
 	if t.PinSHA256 != "" {
@@ -44,6 +46,19 @@ func tlsConfig(t bmc.TLS) (*tls.Config, error) {
 		conf.InsecureSkipVerify = true // configured for this host; a pin is still verified
 	}
 	return conf, nil
+}
+
+// unusableCA is why a CA file gave no certificate.
+func unusableCA(b []byte) error {
+	for block, rest := pem.Decode(b); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
+			return fmt.Errorf("its certificate cannot be used: %w", err)
+		}
+	}
+	return errors.New("it holds no PEM certificate")
 }
 
 // withRSAKeyExchange returns the cipher suites of TLS 1.2 that Go offers by
