@@ -63,6 +63,9 @@ func (c *Client) system(api *gofish.APIClient) (*system, error) {
 		c.forgetSystem()
 		return nil, failf(bmc.KindIdentity, "%s had the UUID %s and now has %q", uri, c.device.SystemUUID, s.identity.UUID)
 	}
+	if c.device.IgnoreUUID || !bmc.UsableUUID(s.identity.UUID) { // what else tells the systems of a service apart
+		s.identity.System = strings.TrimSuffix(s.uri, "/")
+	}
 	if s.uri == uri+"/" { // the BMC redirects to it each time
 		c.uri = s.uri
 	}
