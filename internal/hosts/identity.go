@@ -23,7 +23,14 @@ type claims struct {
 	node   string    // the Node's system UUID; empty without a Node
 	serial string    // the hardware's, where a BareMetalHost tells it
 	pin    state.Pin // zero unless it is about the very devices of the host
+	report *report   // of the device in question, in that pin; nil if there is none
 	manual bool
+}
+
+// of is what is known before one device is asked.
+func (k claims) of(h bmc.Host, level, device int) claims {
+	k.report = recordedReport(k.pin, h, level, device)
+	return k
 }
 
 // identify compares who answered at a level with whom its host is said to be:
@@ -38,7 +45,7 @@ func identify(h bmc.Host, level int, r bmc.Reading, k claims) guard.IdentityVerd
 	}
 	all := guard.IdentityMatches
 	for i, d := range h.Levels[level].Devices {
-		all = worse(all, identifyDevice(h, d, parts[i].Identity, k))
+		all = worse(all, identifyDevice(h, d, parts[i].Identity, k.of(h, level, i)))
 	}
 	return all
 }
@@ -48,13 +55,17 @@ func identify(h bmc.Host, level int, r bmc.Reading, k claims) guard.IdentityVerd
 // required: the Node's system UUID decides; only without one does a pin.
 // pinned: only what a person has vouched for does. off: nothing is compared,
 // for manual fences alone. A device that need not tell whose it is, and does, is
-// held to it: its address may have moved since it was enrolled.
+// held to it: its address may have moved since it was enrolled. One that was enrolled
+// without a UUID must still report what it reported then.
 func identifyDevice(h bmc.Host, d bmc.Device, got bmc.Identity, k claims) guard.IdentityVerdict {
 	switch {
 	case h.IdentityMode == identityOff && k.manual: // a person answers for it
 		return guard.IdentityMatches
 	case h.IdentityMode == identityOff:
 		return guard.IdentityUnproven
+	}
+	if d.IgnoreUUID {
+		got.UUID = ""
 	}
 	vouched := h.PinnedUUID
 	if vouched == "" && k.pin.EnrolledBy != "" {
@@ -64,6 +75,8 @@ func identifyDevice(h bmc.Host, d bmc.Device, got bmc.Identity, k claims) guard.
 	case d.Identifies():
 	case contradicts(got.UUID, vouched), contradicts(got.UUID, k.node), otherSerial(got, k):
 		return guard.IdentityDiffers
+	case d.Enrolled && !bmc.UsableUUID(got.UUID):
+		return worse(enrolled(k), k.report.identify(got))
 	default:
 		return enrolled(k)
 	}

@@ -162,7 +162,7 @@ func (h *Hosts) IdentifyDevice(ctx context.Context, s Subject, level, device int
 	if err != nil || !ok {
 		return guard.IdentityUnproven
 	}
-	return identifyDevice(s.Host, d, r.Identity, c.claims(ctx, s.Host, s.target(), false))
+	return identifyDevice(s.Host, d, r.Identity, c.claims(ctx, s.Host, s.target(), false).of(s.Host, level, device))
 }
 
 // target is the subject as far as finding its host goes.

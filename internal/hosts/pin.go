@@ -27,6 +27,7 @@ func (h *Hosts) Checked(ctx context.Context, k Checked) {
 	owned := c.opt.Lead.Leads() // else others write it down
 	if owned {
 		c.contradict(ctx, k, d)
+		c.endIfChanged(ctx, k, d)
 	}
 	if bmc.KindOf(k.Err).RefusesAccount() { // the Secret may have been mended
 		c.forgetSecret(d)
@@ -39,7 +40,7 @@ func (h *Hosts) Checked(ctx context.Context, k Checked) {
 		h.opt.LockOut.Probed(l, nil)
 	}
 	h.index.tell(k.Subject.Host.Name, d.Key(), deviceTold{
-		uuid: k.Reading.Identity.UUID, macs: k.Description.MACs, class: k.Description.Class(),
+		uuid: c.uuidOf(d, k.Reading.Identity), macs: k.Description.MACs, class: k.Description.Class(),
 	})
 	match, known := bmc.MACsMatch(k.Subject.MACs, k.Description.MACs)
 	otherMACs := known && !match
@@ -114,7 +115,7 @@ func (c *Cluster) PinProven(ctx context.Context, r remediate.Run) {
 	next.Host, next.Node, next.SystemUUID = t.Host, t.Node, t.SystemUUID
 	next.Address, next.Devices, next.Choice, next.Secret = t.Address, t.Devices, t.Choice, t.Secret
 	if moved {
-		next.Serial, next.BMCUUID = "", ""
+		next.Serial, next.BMCUUID, next.Reported = "", "", ""
 	}
 	if err == nil {
 		err = c.savePin(ctx, old, next, time.Now())
