@@ -28,7 +28,7 @@ func (r *reader) device(key string, d deviceYAML) (bmc.Device, PasswordSource) {
 		TLS: bmc.TLS{
 			CA: d.TLS.CA, PinSHA256: d.TLS.PinSHA256, InsecureSkipVerify: d.TLS.InsecureSkipVerify, RSAKeyExchange: d.TLS.RSAKeyExchange,
 		},
-		BasicAuth: d.Auth == "basic",
+		BasicAuth: d.Auth == "basic", IgnoreUUID: d.IgnoreUUID,
 	}
 	if device.Driver.Descriptor().ByParameters {
 		r.agent(key, d, &device)
@@ -36,6 +36,9 @@ func (r *reader) device(key string, d deviceYAML) (bmc.Device, PasswordSource) {
 		r.service(key, d, &device)
 	}
 	r.ofRedfish(key, d, device.Driver)
+	if d.IgnoreUUID && !device.IsNative() {
+		r.refuse(d.Line, key+".ignoreUUID", "is for drivers ipmi and redfish; a device of this driver is enrolled in any case")
+	}
 	source := r.password(key, d)
 	if len(r.errs) > before {
 		return device, source

@@ -69,6 +69,7 @@ type deviceYAML struct {
 	CipherSuites []int   `yaml:"cipherSuites" is:"cipherSuite"`
 	TLS          tlsYAML `yaml:"tls"`
 	Auth         string  `yaml:"auth" is:"auto|basic"` // driver redfish
+	IgnoreUUID   bool    `yaml:"ignoreUUID"`           // drivers ipmi, redfish
 
 	Provider string `yaml:"provider"` // bmclib
 

@@ -13,6 +13,7 @@ import (
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/hosts"
+	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -283,6 +284,32 @@ func TestProofOfABMCWithoutUUIDIsLower(t *testing.T) {
 		e, stop := enrolled(t, w, store, nil)
 		time.Sleep(5 * time.Minute)
 		assert.Equal(t, remediate.ProofDevice, only(t, e).Proof)
+		stop()
+	})
+}
+
+// Two hosts lead to one BMC: a person may say whose it is if the BMC bears that out,
+// and not if only the other host could tell. // I9
+func TestTwinIsNotEnrolledWithoutUUID(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.pauseCheck()
+		m := newMetal(w)
+		m.useOn("other-0", "h-2")
+		m.set("h-2", func(h *policy.Host) { h.Address = "ipmi://192.0.2.10:623" })
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(2 * time.Second)
+		o := byHand
+		o.DryRun = true
+		_, err := e.Enroll(t.Context(), o)
+		require.NoError(t, err, "the BMC says that it is that of n-1")
+		w.SetBMCUUID("")
+		_, err = e.Enroll(t.Context(), o)
+		refusedFor(t, err, reason.DuplicateHost)
+		m.drop("h-2")
+		time.Sleep(2 * time.Second)
+		_, err = e.Enroll(t.Context(), byHand)
+		require.NoError(t, err, "a BareMetalHost needs no entry in hosts.d for that")
+		assert.Equal(t, guard.IdentityMatches, reports(t, e, bmc.Identity{}).Identity)
 		stop()
 	})
 }
