@@ -87,6 +87,8 @@ type Quirks struct {
 	Repeat string
 	// UUID is claimed in place of the true one, when not empty.
 	UUID string
+	// NoUUID leaves the UUID out, as OpenBMC as it comes and Cray EX do.
+	NoUUID bool
 	// ResetTypes are the allowed types; empty is a usual set.
 	ResetTypes []string
 	// ActionInfo lists the allowed types there and not beside the action;

@@ -56,6 +56,9 @@ func (s *System) show(w http.ResponseWriter, f Faults) {
 	if q.UUID != "" {
 		system["UUID"] = q.UUID
 	}
+	if q.NoUUID {
+		delete(system, "UUID")
+	}
 	if q.ODataType != "" {
 		system["@odata.type"] = q.ODataType
 	}
