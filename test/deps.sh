@@ -1,7 +1,7 @@
 #!/bin/sh
-# Installs the peers that the tests talk to and that are not Go modules: ipmi_sim (package openipmi), ipmitool, freeipmi's
-# ipmipower and the fence agents as other clients, qemu as a machine that really goes off, rpm to build and to look into
-# packages. Says nothing and changes nothing when all is there.
+# Installs the peers that the tests talk to and that are not Go modules: ipmi_sim (package openipmi), the BMC of pyghmi (python3-pyghmi), ipmitool, freeipmi's
+# ipmipower and the fence agents as other clients, qemu as a machine that really goes off, openssl as a server of old TLS,
+# rpm to build and to look into packages. Says nothing and changes nothing when all is there.
 set -eu
 
 missing=
@@ -12,11 +12,13 @@ need() { # need COMMAND PACKAGE
 # Debian keeps some of these out of an ordinary user's PATH.
 PATH=$PATH:/usr/sbin:/sbin
 need ipmi_sim openipmi
+need fakebmc python3-pyghmi
 need ipmitool ipmitool
 need ipmipower freeipmi-tools
 need fence_ipmilan fence-agents
 need qemu-system-x86_64 qemu-system-x86
 need rpmbuild rpm
+need openssl openssl
 # The firmware that a machine without a disk stays in.
 [ -e /usr/share/seabios/bios-256k.bin ] || missing="$missing seabios"
 [ -n "$missing" ] || exit 0

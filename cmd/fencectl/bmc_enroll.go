@@ -18,7 +18,8 @@ func newBMCEnrollCommand(c *cli) *cobra.Command {
 		Short: "confirm that a host's BMCs switch this very machine (admin)",
 		Long: `Confirm that the devices of a node's host, as they are configured now, switch this
 very machine. fenced reads every device. If a device reports an identity, it must
-match the Node. An outlet cannot prove which host it feeds: check the cabling first.
+match the Node. An outlet cannot prove which host it feeds, nor can a BMC that reports
+no UUID: check the cabling or the address first.
 
 This is needed for devices that report no identity, and after the address of a
 BareMetalHost changed. The command shows what would be stored, then asks for the

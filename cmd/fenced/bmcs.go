@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/sweep"
@@ -88,16 +90,26 @@ func (c control) enroll(ctx context.Context, o order.Order) (api.OrderResult, er
 	}
 	res.Effect = append(res.Effect, fmt.Sprintf("the machine of %s is %s", o.Node, x.Pin.SystemUUID))
 	for _, d := range x.Devices {
-		line := fmt.Sprintf("level %d: %s (%s) reads %s", d.Level+1, d.Device, d.Driver, d.Power)
-		if d.UUID != "" {
-			line += " and says it is " + d.UUID
-		} else {
-			line += " and reports no identity: your confirmation replaces it"
-		}
-		if d.Serial != "" {
-			line += ", serial " + d.Serial
-		}
-		res.Effect = append(res.Effect, line)
+		res.Effect = append(res.Effect, enrolledText(d))
 	}
 	return res, nil
+}
+
+// enrolledText is what a device said, and what that is worth.
+func enrolledText(d hosts.EnrolledDevice) string {
+	line := fmt.Sprintf("level %d: %s (%s, assurance %s) reads %s", d.Level+1, d.Device, d.Driver, d.Assurance, d.Power)
+	if d.UUID != "" {
+		line += " and says it is " + d.UUID
+	} else {
+		line += " and reports no identity: your confirmation replaces it"
+	}
+	for _, told := range []struct{ name, value string }{{"system", d.System}, {"serial", d.Serial}, {"MAC addresses", strings.Join(d.MACs, " ")}} {
+		if told.value != "" {
+			line += ", " + told.name + " " + told.value
+		}
+	}
+	if d.UUID == "" && d.System+d.Serial+strings.Join(d.MACs, "") != "" {
+		line += ". The enrolment ends if one of these changes"
+	}
+	return line
 }

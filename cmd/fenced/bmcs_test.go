@@ -11,6 +11,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/sweep"
 )
@@ -42,4 +43,15 @@ func TestEveryFieldOfABMCIsTold(t *testing.T) {
 	text, err := json.Marshal(unusable)
 	require.NoError(t, err)
 	assert.NotContains(t, string(text), "0001-01-01", "a time that is not known is left out")
+}
+
+// A person sees what the confirmation stands on.
+func TestEnrolledText(t *testing.T) {
+	d := hosts.EnrolledDevice{Device: "ipmi://192.0.2.1:623", Driver: bmc.DriverIPMI, Power: bmc.On, UUID: "4c4c4544", Assurance: bmc.AssuranceStrict}
+	assert.Equal(t, "level 1: ipmi://192.0.2.1:623 (ipmi, assurance strict) reads On and says it is 4c4c4544", enrolledText(d))
+	d.UUID, d.Assurance = "", bmc.AssuranceLower
+	assert.Equal(t, "level 1: ipmi://192.0.2.1:623 (ipmi, assurance lower) reads On and reports no identity: your confirmation replaces it", enrolledText(d))
+	d.System, d.Serial, d.MACs = "/redfish/v1/Systems/system", "SRV1234", []string{"b8:ca:3a:00:00:01", "b8:ca:3a:00:00:02"}
+	assert.Equal(t, "level 1: ipmi://192.0.2.1:623 (ipmi, assurance lower) reads On and reports no identity: your confirmation replaces it, "+
+		"system /redfish/v1/Systems/system, serial SRV1234, MAC addresses b8:ca:3a:00:00:01 b8:ca:3a:00:00:02. The enrolment ends if one of these changes", enrolledText(d))
 }

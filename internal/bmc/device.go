@@ -28,6 +28,15 @@ type Device struct {
 	// password, if they come from one.
 	Secret string
 	TLS    TLS
+	// BasicAuth: use Basic authentication and no session, for Redfish services that
+	// demand it even on the login.
+	BasicAuth bool
+	// IgnoreUUID: the UUID that a native driver reads is not that of the host, and not
+	// even constant. The device is used only after it was enrolled.
+	IgnoreUUID bool
+	// Enrolled: a person enrolled the device, which reported no UUID that identifies
+	// its host, by what else it reported. It does not come from the configuration.
+	Enrolled bool
 	// CipherSuites are the IPMI suites to try in order; empty is 17, then 3.
 	CipherSuites []int
 	// Unusable is why the device cannot be opened, such as a password file that

@@ -25,7 +25,7 @@ const (
 	// AssuranceStrict: the driver rejects forged answers and notices a restart of
 	// the BMC, and the BMC reports its identity.
 	AssuranceStrict Assurance = "strict"
-	// AssuranceLower: the driver trusts the output of a library or program, and the
+	// AssuranceLower: the driver trusts the output of a library or program, or the
 	// device does not report its identity, so it must be enrolled.
 	AssuranceLower Assurance = "lower"
 )
@@ -35,7 +35,8 @@ const (
 type Descriptor struct {
 	Name      Driver
 	Assurance Assurance
-	// Identifies: its devices report the identity of the host that they power. // I8
+	// Identifies: its devices report the identity of the host that they power, unless
+	// their entry or their enrolment says otherwise. // I8
 	Identifies bool
 
 	// Protocols are the protocols of its addresses. A driver with the name of a
@@ -90,12 +91,21 @@ func (d Descriptor) Supports(p Protocol) bool { return slices.Contains(d.Protoco
 
 // Assurance is how much this device's answers can be trusted.
 func (d Device) Assurance() Assurance {
+	if d.IgnoreUUID || d.Enrolled {
+		return AssuranceLower
+	}
 	return cmp.Or(d.Driver.Descriptor().Assurance, AssuranceLower)
 }
 
+// IsNative reports whether a driver of fenced itself talks to the device: it takes
+// as long as its protocol needs, and starts no program.
+func (d Device) IsNative() bool { return d.Driver.Descriptor().Assurance == AssuranceStrict }
+
 // Identifies reports whether the device reports the identity of its host. One
 // that does not must be enrolled. // I8
-func (d Device) Identifies() bool { return d.Driver.Descriptor().Identifies }
+func (d Device) Identifies() bool {
+	return d.Driver.Descriptor().Identifies && !d.IgnoreUUID && !d.Enrolled
+}
 
 // String names the device for people and logs, without any secret.
 func (d Device) String() string {

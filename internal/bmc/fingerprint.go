@@ -23,8 +23,9 @@ func (d Device) Fingerprint() string {
 		System          string
 		Parameters      map[string]string `json:",omitempty"` // an empty map and no map are equal
 		Secret          []string          // the names of the secret parameters, not their values
+		IgnoreUUID      bool              `json:",omitempty"`
 	}{d.Driver, d.Provider, d.Agent, e.Protocol, e.plainHost(), e.Port, e.System, d.Parameters,
-		slices.Sorted(maps.Keys(d.SecretParameters))})
+		slices.Sorted(maps.Keys(d.SecretParameters)), d.IgnoreUUID})
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:8])
 }

@@ -35,6 +35,7 @@ type TLS struct {
 	CA                 string // PEM file; empty = the system's certificates
 	PinSHA256          string // SHA-256 of the SubjectPublicKeyInfo, hex or base64
 	InsecureSkipVerify bool   // only if the host's entry says so
+	RSAKeyExchange     bool   // also offer cipher suites with RSA key exchange
 }
 
 // Timing limits the power operations. All values are positive.

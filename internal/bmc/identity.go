@@ -10,6 +10,9 @@ import (
 type Identity struct {
 	UUID   string
 	Serial string
+	// System is the path of a Redfish system whose UUID identifies no host; empty for
+	// every other device.
+	System string
 }
 
 // Equal reports whether two readings have exactly the same identity.

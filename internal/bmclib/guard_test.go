@@ -53,6 +53,22 @@ func TestOnlyExactWords(t *testing.T) {
 	}
 }
 
+// The library takes the last of two values, under any spelling of the name. // I1
+func TestRepeatedNameIsNotRead(t *testing.T) {
+	sim, d := redfishBMC(t, redfishsim.Options{UUID: uuid})
+	c := open(t, d)
+	for _, more := range []string{`"PowerState":"Off"`, `"powerstate":"Off"`, `"Oem":{"a":1,"a":2}`} {
+		sim.Quirks(func(q *redfishsim.Quirks) { q.Repeat = more })
+		_, err := c.Read(t.Context())
+		failed(t, err, bmc.KindProtocol)
+		_, err = c.Send(t.Context(), bmc.CommandOff)
+		failed(t, err, bmc.KindProtocol)
+		assert.True(t, sim.Power())
+	}
+	sim.Quirks(func(q *redfishsim.Quirks) { q.Repeat = "" })
+	assert.Equal(t, bmc.On, read(t, c).State)
+}
+
 // gofish makes one session per client; a failure or a forgotten session begins
 // another, and its readings support no older proof.
 func TestForgottenSessionIsNotARefusedAccount(t *testing.T) {

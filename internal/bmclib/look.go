@@ -14,6 +14,9 @@ import (
 // inspect reads the identity in an answer, and checks that a power state that the
 // provider will use is really in it.
 func (g *guard) inspect(path string, body []byte) error {
+	if repeated, ok := errors.AsType[*bmc.RepeatedError](bmc.CheckNames(body)); ok {
+		return &kindError{bmc.KindProtocol, repeated} // the provider would take the last value // I1
+	}
 	if g.provider == asrockrack.ProviderName {
 		if strings.HasSuffix(path, "/api/chassis-status") {
 			return hasPowerStatus(body)

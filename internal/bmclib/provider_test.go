@@ -90,7 +90,8 @@ func TestASRockRackNeedsAPowerStatus(t *testing.T) {
 	assert.Equal(t, bmc.On, read(t, c).State)
 	chassis = `{"power_status": 0}`
 	assert.Equal(t, bmc.Off, read(t, c).State)
-	for _, chassis = range []string{`{}`, `{"power_status": null}`, `{"error": "busy"}`, `{"led_status": 0}`} {
+	for _, chassis = range []string{`{}`, `{"power_status": null}`, `{"error": "busy"}`, `{"led_status": 0}`,
+		`{"power_status": 1, "power_status": 0}`, `{"power_status": 1, "Power_Status": 0}`} {
 		_, err := c.Read(t.Context())
 		failed(t, err, bmc.KindProtocol)
 	}

@@ -25,12 +25,19 @@ func (r *reader) device(key string, d deviceYAML) (bmc.Device, PasswordSource) {
 	before := len(r.errs)
 	device := bmc.Device{
 		Driver: bmc.Driver(d.Driver), Username: d.Username, Secret: d.Secret, CipherSuites: d.CipherSuites,
-		TLS: bmc.TLS{CA: d.TLS.CA, PinSHA256: d.TLS.PinSHA256, InsecureSkipVerify: d.TLS.InsecureSkipVerify},
+		TLS: bmc.TLS{
+			CA: d.TLS.CA, PinSHA256: d.TLS.PinSHA256, InsecureSkipVerify: d.TLS.InsecureSkipVerify, RSAKeyExchange: d.TLS.RSAKeyExchange,
+		},
+		BasicAuth: d.Auth == "basic", IgnoreUUID: d.IgnoreUUID,
 	}
 	if device.Driver.Descriptor().ByParameters {
 		r.agent(key, d, &device)
 	} else {
 		r.service(key, d, &device)
+	}
+	r.ofRedfish(key, d, device.Driver)
+	if d.IgnoreUUID && !device.IsNative() {
+		r.refuse(d.Line, key+".ignoreUUID", "is for drivers ipmi and redfish; a device of this driver is enrolled in any case")
 	}
 	source := r.password(key, d)
 	if len(r.errs) > before {
@@ -75,6 +82,20 @@ func (r *reader) service(key string, d deviceYAML, device *bmc.Device) {
 	}
 	if len(d.Username) > maxIPMIUser && protocol == bmc.ProtocolIPMI {
 		r.refuse(d.Line, key+".username", "is longer than the %d bytes of IPMI", maxIPMIUser)
+	}
+}
+
+// ofRedfish refuses the keys of driver redfish beside another driver, which would
+// ignore them.
+func (r *reader) ofRedfish(key string, d deviceYAML, driver bmc.Driver) {
+	if driver == bmc.DriverRedfish {
+		return
+	}
+	if d.Auth == "basic" {
+		r.refuse(d.Line, key+".auth", "basic is for driver redfish")
+	}
+	if d.TLS.RSAKeyExchange && !driver.Descriptor().ByParameters { // which have no key of tls
+		r.refuse(d.Line, key+".tls.rsaKeyExchange", "is for driver redfish")
 	}
 }
 

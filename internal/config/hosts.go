@@ -68,6 +68,8 @@ type deviceYAML struct {
 	Driver       string  `yaml:"driver" is:"driver" empty:"no"`
 	CipherSuites []int   `yaml:"cipherSuites" is:"cipherSuite"`
 	TLS          tlsYAML `yaml:"tls"`
+	Auth         string  `yaml:"auth" is:"auto|basic"` // driver redfish
+	IgnoreUUID   bool    `yaml:"ignoreUUID"`           // drivers ipmi, redfish
 
 	Provider string `yaml:"provider"` // bmclib
 
@@ -81,6 +83,7 @@ type tlsYAML struct {
 	CA                 string `yaml:"ca" is:"path"`
 	PinSHA256          string `yaml:"pinSHA256" is:"pin"`
 	InsecureSkipVerify bool   `yaml:"insecureSkipVerify"`
+	RSAKeyExchange     bool   `yaml:"rsaKeyExchange"` // driver redfish
 }
 
 // LoadHosts reads the files of c.Hosts in name order. Its error joins every

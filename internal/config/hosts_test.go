@@ -79,6 +79,23 @@ hosts:
 	require.Empty(t, b.Levels[0].Devices[0].Username, "the Secret holds it")
 }
 
+// What a BMC that is as it is needs, for one device.
+func TestLoadHostsOfBMCsAsTheyAre(t *testing.T) {
+	hosts, _, err := loadFiles(t, []string{"prod"}, map[string]string{"a.yaml": `
+hosts:
+  - {node: a, bmc: {address: "redfish://192.0.2.1", username: u, credential: a, auth: basic, tls: {rsaKeyExchange: true}}}
+  - {node: b, bmc: {address: "redfish://192.0.2.2", username: u, credential: b, auth: auto}}
+  - {node: c, bmc: {address: "192.0.2.3", username: u, credential: c, ignoreUUID: true}}
+`})
+	require.NoError(t, err)
+	require.True(t, hosts[0].Levels[0].Devices[0].BasicAuth)
+	require.True(t, hosts[0].Levels[0].Devices[0].TLS.RSAKeyExchange)
+	require.False(t, hosts[1].Levels[0].Devices[0].BasicAuth)
+	require.False(t, hosts[1].Levels[0].Devices[0].TLS.RSAKeyExchange)
+	require.True(t, hosts[2].Levels[0].Devices[0].IgnoreUUID)
+	require.False(t, hosts[1].Levels[0].Devices[0].IgnoreUUID)
+}
+
 func TestLoadHostsWithoutADirectory(t *testing.T) {
 	hosts, _, err := loadFiles(t, []string{"prod"}, nil)
 	require.NoError(t, err)
@@ -114,6 +131,11 @@ func TestLoadHostsRefuses(t *testing.T) {
 		{"cipher suite 0", one(good + ", cipherSuites: [17, 0]"), `:3: hosts[0].bmc.cipherSuites[1]: only the cipher suites 17 and 3`},
 		{"a certificate pin", one(good + ", tls: {pinSHA256: abc}"), `:3: hosts[0].bmc.tls.pinSHA256: must be a SHA-256`},
 		{"identity", "hosts:\n- node: a\n  identity: none\n  bmc: {" + good + "}\n", `:3: hosts[0].identity: "none" is not known`},
+		{"an authentication", one("address: redfish://192.0.2.1, username: u, passwordFile: p, auth: digest"), `:3: hosts[0].bmc.auth: "digest" is not known`},
+		{"auth over IPMI", one(good + ", auth: basic"), `:3: hosts[0].bmc.auth: basic is for driver redfish`},
+		{"auth for a library", one("address: redfish://192.0.2.1, username: u, passwordFile: p, driver: bmclib, auth: basic"), `:3: hosts[0].bmc.auth: basic is for driver redfish`},
+		{"RSA over IPMI", one(good + ", tls: {rsaKeyExchange: true}"), `:3: hosts[0].bmc.tls.rsaKeyExchange: is for driver redfish`},
+		{"a UUID of a library", one(good + ", driver: bmclib, ignoreUUID: true"), `:3: hosts[0].bmc.ignoreUUID: is for drivers ipmi and redfish; a device of this driver is enrolled in any case`},
 		{"a list at the top", "- node: a\n", `:1: the file: keys with values is needed here, not a list`},
 		{"no YAML", "hosts: [\n", `:1: did not find expected node content`},
 	} {

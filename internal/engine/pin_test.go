@@ -132,7 +132,7 @@ func TestEnrollRefuses(t *testing.T) {
 		want  reason.Code
 	}{
 		"another machine answers": {func(w *world, _ *fake.OutletHandle) { w.SetBMCUUID("4c4c4544-0042-3510-8054-b4c04f4d9999") }, reason.IdentityMismatch},
-		"the BMC tells no UUID":   {func(w *world, _ *fake.OutletHandle) { w.SetBMCUUID("") }, reason.IdentityUnknown},
+		"no UUID, and reads Off":  {func(w *world, _ *fake.OutletHandle) { w.SetBMCUUID(""); w.SetPower(false) }, reason.IdentityUnknown},
 		"the BMC is silent":       {func(w *world, _ *fake.OutletHandle) { w.FailReads(noAnswer()) }, "BMCUnreachable"},
 		"an outlet of another one": {func(w *world, p *fake.OutletHandle) {
 			w.SetReady("True")

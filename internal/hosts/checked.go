@@ -23,6 +23,7 @@ func (h *Hosts) Checked(ctx context.Context, k Checked) {
 	owner := c.opt.Lead.Leads() // otherwise the owner of the cluster stores the result
 	if owner {
 		c.contradict(ctx, k, d)
+		c.endIfChanged(ctx, k, d)
 	}
 	if bmc.KindOf(k.Err).RefusesAccount() { // a person may have corrected the Secret
 		c.secrets.forget(d)
@@ -35,7 +36,7 @@ func (h *Hosts) Checked(ctx context.Context, k Checked) {
 		h.opt.LockOut.Probed(l, nil)
 	}
 	h.catalog.index.report(k.Subject.Host.Name, d.Key(), deviceReport{
-		uuid: k.Reading.Identity.UUID, macs: k.Description.MACs, class: k.Description.Class(),
+		uuid: h.uuidOf(d, k.Reading.Identity), macs: k.Description.MACs, class: k.Description.Class(),
 	})
 	match, known := bmc.MACsMatch(k.Subject.MACs, k.Description.MACs)
 	otherMACs := known && !match

@@ -29,7 +29,13 @@ type EnrolledDevice struct {
 	Power    bmc.PowerState
 	UUID     string
 	Serial   string
+	System   string   // path of a Redfish system without a UUID
+	MACs     []string // of a host without a UUID
 	Identity guard.IdentityVerdict
+	// Assurance is what the device has once it is enrolled.
+	Assurance bmc.Assurance
+
+	report *report // nil for a device that identifies its host, or never could
 }
 
 // Enroll stores a person's confirmation that the devices of a Node's host, as they are now, switch
@@ -74,6 +80,11 @@ func (c *Cluster) Enroll(ctx context.Context, o order.Order) (Enrollment, error)
 			if x.Devices = append(x.Devices, d); x.Pin.BMCUUID == "" {
 				x.Pin.BMCUUID, x.Pin.Serial = d.UUID, d.Serial
 			}
+		}
+	}
+	if x.Pin.Reported = encodeReports(x.Devices); x.Pin.Reported != "" {
+		if err := c.enrollableWithoutUUID(s, old, x); err != nil {
+			return Enrollment{}, err
 		}
 	}
 	if o.DryRun {
@@ -126,11 +137,19 @@ func (h *Hosts) enrollDevice(ctx context.Context, s Subject, level, device int) 
 	if host.IdentityMode != identityPinned || host.PinnedUUID == "" {
 		host.IdentityMode = "" // compare with the machine, whatever the mode is later
 	}
+	if why := h.own.HasUUID(r.Identity.UUID); why != "" && d.IgnoreUUID { // I13
+		return EnrolledDevice{}, &reason.Refusal{Reason: reason.OwnHost, Message: d.String() + ": " + why}
+	}
+	d.Enrolled = isUnidentified(d, r.Identity)
 	x := EnrolledDevice{
 		Level: level, Device: d.String(), Driver: d.Driver, Power: r.State, UUID: r.Identity.UUID, Serial: r.Identity.Serial,
-		Identity: identifyDevice(host, d, r.Identity, expectedIdentity{node: machineUUID(s)}),
+		Identity: identifyDevice(host, d, r.Identity, expectedIdentity{node: machineUUID(s)}), System: r.Identity.System, Assurance: d.Assurance(),
 	}
-	if !bmc.UsableUUID(x.UUID) {
+	if d.Enrolled {
+		x.report = h.reportOf(ctx, d, r.Identity)
+		x.Serial, x.MACs = x.report.Serial, x.report.MACs
+	}
+	if d.IgnoreUUID || !bmc.UsableUUID(x.UUID) {
 		x.UUID = "" // a placeholder names no machine
 	}
 	if x.Identity != guard.IdentityMatches && (d.Identifies() || x.Identity == guard.IdentityDiffers) {

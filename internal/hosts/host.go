@@ -85,7 +85,7 @@ func (c *Cluster) Entry(ctx context.Context, t remediate.Target) (bmc.Host, erro
 			return h, &reason.Refusal{Reason: hostErrorReason(err, reason.InvalidHost), Message: reason.Sentence(err)}
 		}
 		if found {
-			return h, nil
+			return c.withEnrolled(h), nil
 		}
 	}
 	b := c.bareMetalHost(t)
@@ -93,7 +93,11 @@ func (c *Cluster) Entry(ctx context.Context, t remediate.Target) (bmc.Host, erro
 		return bmc.Host{}, &reason.Refusal{Reason: reason.NoHost,
 			Message: fmt.Sprintf("no entry in hosts.d for Node %q and no BareMetalHost for Machine %q; add one", t.Node, t.Machine)}
 	}
-	return c.hostOf(b)
+	h, err := c.hostOf(b)
+	if err != nil {
+		return h, err
+	}
+	return c.withEnrolled(h), nil
 }
 
 // hostOf makes a host of a BareMetalHost, without its credentials.

@@ -23,7 +23,14 @@ type expectedIdentity struct {
 	node   string    // the Node's system UUID; empty without a Node
 	serial string    // the hardware's, if a BareMetalHost tells it
 	pin    state.Pin // zero unless it is about the very devices of the host
+	report *report   // of the device in question, in that pin; nil if there is none
 	manual bool      // a person ordered the fence and answers for the identity
+}
+
+// of is what is known before one device is read.
+func (want expectedIdentity) of(h bmc.Host, level, device int) expectedIdentity {
+	want.report = recordedReport(want.pin, h, level, device)
+	return want
 }
 
 // identify compares the devices that answered at a level with the host's expected identity. Each
@@ -38,7 +45,7 @@ func identify(h bmc.Host, level int, r bmc.Reading, want expectedIdentity) guard
 	}
 	all := guard.IdentityMatches
 	for i, d := range h.Levels[level].Devices {
-		all = worse(all, identifyDevice(h, d, parts[i].Identity, want))
+		all = worse(all, identifyDevice(h, d, parts[i].Identity, want.of(h, level, i)))
 	}
 	return all
 }
@@ -49,13 +56,17 @@ func identify(h bmc.Host, level int, r bmc.Reading, want expectedIdentity) guard
 //   - off: nothing is compared. This is for manual fences only.
 //
 // If a device that need not report an identity does report one, it must match: the address may
-// have moved since a person enrolled the device.
+// have moved since a person enrolled the device. A device that was enrolled without a UUID must
+// still report what it reported then.
 func identifyDevice(h bmc.Host, d bmc.Device, got bmc.Identity, want expectedIdentity) guard.IdentityVerdict {
 	switch {
 	case h.IdentityMode == identityOff && want.manual:
 		return guard.IdentityMatches
 	case h.IdentityMode == identityOff:
 		return guard.IdentityUnproven
+	}
+	if d.IgnoreUUID {
+		got.UUID = ""
 	}
 	confirmed := h.PinnedUUID
 	if confirmed == "" && want.pin.EnrolledBy != "" {
@@ -65,6 +76,8 @@ func identifyDevice(h bmc.Host, d bmc.Device, got bmc.Identity, want expectedIde
 	case d.Identifies():
 	case contradicts(got.UUID, confirmed), contradicts(got.UUID, want.node), otherSerial(got, want):
 		return guard.IdentityDiffers
+	case d.Enrolled && !bmc.UsableUUID(got.UUID):
+		return worse(enrolledVerdict(want), want.report.identify(got))
 	default:
 		return enrolledVerdict(want)
 	}

@@ -159,7 +159,7 @@ func (h *Hosts) IdentifyDevice(_ context.Context, s Subject, level, device int, 
 	if err != nil || !ok {
 		return guard.IdentityUnproven
 	}
-	return identifyDevice(s.Host, d, r.Identity, c.expected(s.Host, s.target(), false))
+	return identifyDevice(s.Host, d, r.Identity, c.expected(s.Host, s.target(), false).of(s.Host, level, device))
 }
 
 // target is the subject as a target, with what finds its host.

@@ -99,7 +99,7 @@ func (w *pinWriter) proven(ctx context.Context, t remediate.Target) error {
 	next.Host, next.Node, next.SystemUUID = t.Host, t.Node, t.SystemUUID
 	next.Address, next.Devices, next.Choice, next.Secret = t.Address, t.Devices, t.Choice, t.Secret
 	if moved {
-		next.Serial, next.BMCUUID = "", ""
+		next.Serial, next.BMCUUID, next.Reported = "", "", ""
 	}
 	return w.update(ctx, old, next, time.Now())
 }

@@ -32,6 +32,11 @@ type Client struct {
 	// lastGUID is the system GUID that answered the last Read; nil before the
 	// first.
 	lastGUID *[16]byte
+	// ignoreUUID: the GUID does not identify the host, whatever it is.
+	ignoreUUID bool
+	// lastSerial is the serial number that came with the last Read, serial the newest
+	// one. Both are empty if the GUID identifies the host.
+	lastSerial, serial hostSerial
 }
 
 var _ bmc.Power = (*Client)(nil)
@@ -51,6 +56,8 @@ func New(d bmc.Device, t bmc.Timing) *Client {
 		endpoint: endpoint{d.Endpoint.HostPort(), d.Networks},
 		account:  account{user: d.Username, password: d.Password.Reveal(), privilege: level},
 		timing:   t,
+
+		ignoreUUID: d.IgnoreUUID,
 	}
 	var suitesErr error
 	c.suites, suitesErr = chooseSuites(d.CipherSuites)
@@ -96,12 +103,15 @@ func (c *Client) Read(ctx context.Context) (bmc.Reading, error) {
 	}
 	state, raw, fault := readStatus(answer.data)
 	c.lastGUID = &c.session.guid
-	return bmc.Reading{
+	r := bmc.Reading{
 		State: state, Raw: raw, Fault: fault,
 		At:       c.session.lastAnswer,
 		Session:  c.session.serial,
 		Identity: bmc.Identity{UUID: hex.EncodeToString(c.session.guid[:])},
-	}, nil
+	}
+	c.lastSerial = c.serialInsteadOfGUID(ctx, c.session)
+	r.Identity.Serial = c.lastSerial.text
+	return r, nil
 }
 
 // Send sends an absolute command, only to the BMC that answered the last Read: in
@@ -114,7 +124,7 @@ func (c *Client) Send(ctx context.Context, command bmc.Command) (bmc.Receipt, er
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.timing.SendTimeout)
 	defer cancel()
-	op := &operation{client: c, requiredGUID: c.lastGUID}
+	op := &operation{client: c, requiredGUID: c.lastGUID, requiredSerial: c.lastSerial}
 	answer, err := op.do(ctx, r)
 	switch {
 	case err != nil:

@@ -16,10 +16,12 @@ const maxHandshakes = 4
 type operation struct {
 	client       *Client
 	requiredGUID *[16]byte // the system GUID that must answer; nil means any
-	handshakes   int
-	retriedRAKP3 bool // the BMC refused a RAKP 3 that should be correct
-	unanswered   int  // datagrams with the command itself that were not answered yet
-	answered     bool
+	// requiredSerial must answer in another session than its own; empty means any.
+	requiredSerial hostSerial
+	handshakes     int
+	retriedRAKP3   bool // the BMC refused a RAKP 3 that should be correct
+	unanswered     int  // datagrams with the command itself that were not answered yet
+	answered       bool
 }
 
 // do sends r in an open session. It opens a session if there is none, or if it
@@ -32,6 +34,9 @@ func (o *operation) do(ctx context.Context, r request) (reply, error) {
 		}
 		if o.requiredGUID != nil && *o.requiredGUID != s.guid {
 			return reply{}, &otherBMCError{*o.requiredGUID, s.guid}
+		}
+		if err := o.checkSerial(ctx, s); err != nil {
+			return reply{}, err
 		}
 		answer, err := o.try(ctx, s, r)
 		switch {

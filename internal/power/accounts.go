@@ -148,3 +148,17 @@ func (g guarded) Send(ctx context.Context, c bmc.Command) (bmc.Receipt, error) {
 	g.a.note(g.device, err)
 	return r, err
 }
+
+// Describe implements bmc.Describer. A device that cannot be described reports nothing.
+func (g guarded) Describe(ctx context.Context) (bmc.Description, error) {
+	describer, ok := g.Power.(bmc.Describer)
+	if !ok {
+		return bmc.Description{}, nil
+	}
+	if err := g.a.bar(g.device); err != nil {
+		return bmc.Description{}, err
+	}
+	d, err := describer.Describe(ctx)
+	g.a.note(g.device, err)
+	return d, err
+}

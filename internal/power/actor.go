@@ -85,11 +85,11 @@ type client struct {
 }
 
 // sameClient reports whether one client serves both devices: all that leads to
-// the device, what is trusted there, and the account are equal.
+// the device, what is trusted there, how it is asked, and the account are equal.
 func sameClient(a, b bmc.Device) bool {
 	return a.Driver == b.Driver && a.Endpoint == b.Endpoint && a.Provider == b.Provider &&
 		a.Agent == b.Agent && maps.Equal(a.Parameters, b.Parameters) && a.TLS == b.TLS &&
-		slices.Equal(a.CipherSuites, b.CipherSuites) && a.SystemUUID == b.SystemUUID && a.Networks == b.Networks && a.Username == b.Username &&
+		a.BasicAuth == b.BasicAuth && a.IgnoreUUID == b.IgnoreUUID && slices.Equal(a.CipherSuites, b.CipherSuites) && a.SystemUUID == b.SystemUUID && a.Networks == b.Networks && a.Username == b.Username &&
 		maps.EqualFunc(a.SecretParameters, b.SecretParameters, bmc.Secret.Equal) && a.Password.Equal(b.Password)
 }
 

@@ -3,6 +3,7 @@ package power
 import (
 	"errors"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -53,7 +54,7 @@ func (p *probeBackoff) wait(l bmc.Level) error {
 // note takes in how a probe of a level went. What only had to make way for others
 // says nothing about it.
 func (p *probeBackoff) note(l bmc.Level, err error) {
-	if IsStrict(l) || errors.Is(err, ErrInUse) {
+	if !slices.ContainsFunc(l.Devices, func(d bmc.Device) bool { return !d.IsNative() }) || errors.Is(err, ErrInUse) {
 		return
 	}
 	p.mu.Lock()

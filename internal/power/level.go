@@ -111,7 +111,7 @@ func (l *levelPower) combine(parts []bmc.Reading) bmc.Reading {
 	r := bmc.Reading{At: parts[0].At}
 	asked := parts[0].At
 	var on, off int
-	var raws, uuids, serialNumbers, faults []string
+	var raws, uuids, serialNumbers, systems, faults []string
 	var sessions []uint64
 	for _, p := range parts {
 		switch p.State {
@@ -131,6 +131,7 @@ func (l *levelPower) combine(parts []bmc.Reading) bmc.Reading {
 		}
 		raws, sessions = append(raws, p.Raw), append(sessions, p.Session)
 		uuids, serialNumbers = append(uuids, p.Identity.UUID), append(serialNumbers, p.Identity.Serial)
+		systems = append(systems, p.Identity.System)
 	}
 	r.Took = r.At.Sub(asked) // the reading starts with the first request
 	switch {
@@ -147,7 +148,7 @@ func (l *levelPower) combine(parts []bmc.Reading) bmc.Reading {
 		r.Identity = parts[0].Identity
 		return r
 	}
-	r.Identity = bmc.Identity{UUID: strings.Join(uuids, "+"), Serial: strings.Join(serialNumbers, "+")}
+	r.Identity = bmc.Identity{UUID: strings.Join(uuids, "+"), Serial: strings.Join(serialNumbers, "+"), System: strings.Join(systems, "+")}
 	r.Parts = parts
 	return r
 }

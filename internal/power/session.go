@@ -29,11 +29,11 @@ const (
 	ProofMaxAge  = 5 * time.Second  // age of the newest reading of a proof // I1
 )
 
-// Timing is what one operation at a device may take, where a strict one has read
+// Timing is what one operation at a device may take, where a native driver has read
 // for a reading. All that ask a device wait equally long: who waits less would call
 // one dead that a fence can rely on.
 func Timing(d bmc.Device, read time.Duration) bmc.Timing {
-	if d.Assurance() == bmc.AssuranceStrict {
+	if d.IsNative() {
 		return bmc.Timing{ReadTimeout: read, SendTimeout: SendTimeout}
 	}
 	return bmc.Timing{ReadTimeout: max(read, AgentReadTimeout), SendTimeout: AgentSendTimeout}

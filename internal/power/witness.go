@@ -62,7 +62,7 @@ type witness struct {
 
 func newWitness(d bmc.Device, p bmc.Power) *witness {
 	w := &witness{power: p, name: d.String(), time: witnessTime}
-	if d.Assurance() != bmc.AssuranceStrict {
+	if !d.IsNative() {
 		w.time = witnessTimeLower
 	}
 	return w

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,7 +47,7 @@ func (c *Client) authenticate(ctx context.Context) error {
 	case session != nil:
 		c.basicRefused = false
 	case err != nil && !sessionsUsedUp(err):
-		return loginError(err)
+		return c.loginError(err)
 	case err != nil && c.basicRefused:
 		return failf(bmc.KindSessions, "no session left, and Basic authentication is refused: %w", err)
 	default:
@@ -60,9 +61,13 @@ func (c *Client) authenticate(ctx context.Context) error {
 	return nil
 }
 
-// openSession logs in if the service supports sessions. No session and no error
-// means that it has none.
+// openSession logs in if the service supports sessions, and the device's entry does
+// not say that it demands Basic authentication. No session and no error means that
+// there is none.
 func (c *Client) openSession(ctx context.Context) (*gofish.Session, error) {
+	if c.device.BasicAuth {
+		return nil, nil
+	}
 	if c.logins == "" && c.links == nil {
 		session, err := c.login(ctx, standardSessionsURI)
 		if session != nil {
@@ -218,13 +223,26 @@ func sessionsUsedUp(err error) bool {
 		hasMessage(err, "SessionLimitExceeded") || hasMessage(err, "CreateLimitReachedForResource")
 }
 
-// loginError adds the Kind to a failed login: iLO answers a wrong password with
-// 400.
-func loginError(err error) error {
-	if statusOf(err) == http.StatusBadRequest && hasMessage(err, "Unauthorized") {
+// loginError adds the Kind to a failed login, as iLO answers a wrong password with
+// 400, and a hint if the service demands Basic authentication.
+func (c *Client) loginError(err error) error {
+	switch {
+	case statusOf(err) == http.StatusBadRequest && hasMessage(err, "Unauthorized"):
 		return failf(bmc.KindAuth, "%w", err)
+	case statusOf(err) == http.StatusUnauthorized && c.wire.basicWanted.Load():
+		return &hintError{"the service demands Basic authentication on the login itself: if user name and password are right, set auth: basic in hosts.d", err}
 	}
 	return err
+}
+
+// isLogin reports whether req creates a session.
+func isLogin(req *http.Request) bool { return req.Method == http.MethodPost && !isAction(req) }
+
+// wantsBasic reports whether a 401 asks for Basic authentication.
+func wantsBasic(h http.Header) bool {
+	return slices.ContainsFunc(h.Values("WWW-Authenticate"), func(challenge string) bool {
+		return strings.Contains(strings.ToLower(challenge), "basic")
+	})
 }
 
 func hasMessage(err error, id string) bool {

@@ -27,7 +27,7 @@ func (t *transport) retryWhileBusy(req *http.Request) (*http.Response, error) {
 		if resp.StatusCode == http.StatusServiceUnavailable {
 			t.restart() // a BMC that is starting answers like this
 		}
-		if req.Method == http.MethodPost && !isAction(req) {
+		if isLogin(req) {
 			return resp, nil
 		}
 		if !wait(req.Context(), retryAfter(resp.Header.Get("Retry-After"), pause, time.Now())) {

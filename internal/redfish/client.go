@@ -79,6 +79,7 @@ func New(d bmc.Device, t bmc.Timing) (*Client, error) {
 			DisableCompression:     true,
 		},
 		endpoint: d.Endpoint,
+		tls:      d.TLS,
 		restart:  c.newNumber,
 	}
 	c.http = &http.Client{Transport: c.wire, CheckRedirect: c.wire.checkRedirect}

@@ -28,6 +28,9 @@ func (c *Client) Describe(ctx context.Context) (bmc.Description, error) {
 	var d bmc.Description
 	err := c.do(own, func(api *gofish.APIClient) error {
 		s, err := c.system(api)
+		if err == nil {
+			err = s.repeated
+		}
 		if err != nil {
 			return err
 		}

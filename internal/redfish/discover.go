@@ -55,9 +55,16 @@ func (c *Client) system(api *gofish.APIClient) (*system, error) {
 	if err != nil {
 		return nil, err
 	}
+	if s.repeated != nil { // it may be any machine, and its action any action
+		c.lastSystem = nil
+		return s, nil
+	}
 	if c.byUUID && !bmc.UUIDsMatch(s.identity.UUID, c.device.SystemUUID) {
 		c.forgetSystem()
 		return nil, failf(bmc.KindIdentity, "%s had the UUID %s and now has %q", uri, c.device.SystemUUID, s.identity.UUID)
+	}
+	if c.device.IgnoreUUID || !bmc.UsableUUID(s.identity.UUID) { // what else tells the systems of a service apart
+		s.identity.System = strings.TrimSuffix(s.uri, "/")
 	}
 	if s.uri == uri+"/" { // the BMC redirects to it each time
 		c.uri = s.uri
@@ -77,6 +84,9 @@ func (c *Client) pinned(api *gofish.APIClient, members []string) (string, error)
 		s, err := getSystem(api, uri)
 		if err != nil {
 			return "", err
+		}
+		if s.repeated != nil {
+			return "", s.repeated
 		}
 		if bmc.UUIDsMatch(s.identity.UUID, c.device.SystemUUID) {
 			found = append(found, uri)

@@ -55,10 +55,34 @@ func (c *Client) fail(op string, sent bmc.Sent, err error) error {
 	} else if e, ok := errors.AsType[*url.Error](err); ok {
 		text = strings.ReplaceAll(text, e.Error(), e.Err.Error()) // bmc.Error.Addr has the URL
 	}
+	text = c.scrub(text)
+	if hint := hintOf(err); hint != "" { // behind the BMC's own words, which may be long
+		text += "; " + hint
+	}
 	return &bmc.Error{
 		Kind: kindOf(err), Op: op, Addr: c.device.Endpoint.String(), Sent: sent,
-		Err: &displayError{text: c.scrub(text), cause: cause},
+		Err: &displayError{text: text, cause: cause},
 	}
+}
+
+// hintError is an error with what to do about it.
+type hintError struct {
+	hint string
+	err  error
+}
+
+func (e *hintError) Error() string { return e.err.Error() }
+func (e *hintError) Unwrap() error { return e.err }
+
+// hintOf returns what to do about err, "" if nothing is known.
+func hintOf(err error) string {
+	if e, ok := errors.AsType[*hintError](err); ok {
+		return e.hint
+	}
+	if hasMessage(err, "PasswordChangeRequired") {
+		return "the BMC lets this account do nothing before its password is changed: log in to the BMC, change it, and write the new one into the inventory"
+	}
+	return ""
 }
 
 // kindOf classifies err. An unknown error counts as KindProtocol.

@@ -24,13 +24,46 @@ func TestRedirectOffHostIsRefused(t *testing.T) {
 	assert.Empty(t, thief.Requests(), "the token is not shown elsewhere")
 }
 
+// A command is not followed to another host, nor where it would become a read: the
+// 200 of a GET would look like an accepted command. // I10
 func TestRedirectOfACommandIsRefused(t *testing.T) {
+	thief := start(t, redfishsim.Options{})
+	for name, to := range map[string]func(sim *redfishsim.Server) (string, int){
+		"another host": func(*redfishsim.Server) (string, int) { return thief.URL(), http.StatusTemporaryRedirect },
+		"another scheme": func(sim *redfishsim.Server) (string, int) {
+			return "http://" + sim.Addr(), http.StatusPermanentRedirect
+		},
+		"301": func(sim *redfishsim.Server) (string, int) {
+			return sim.URL() + "/elsewhere", http.StatusMovedPermanently
+		},
+		"302": func(sim *redfishsim.Server) (string, int) { return sim.URL() + "/elsewhere", http.StatusFound },
+		"303": func(sim *redfishsim.Server) (string, int) { return sim.URL() + "/elsewhere", http.StatusSeeOther },
+	} {
+		t.Run(name, func(t *testing.T) {
+			sim, c := one(t)
+			read(t, c)
+			sim.Faults(func(f *redfishsim.Faults) { f.RedirectTo, f.RedirectStatus = to(sim) })
+			_, err := c.Send(t.Context(), bmc.CommandOff)
+			failed(t, err, bmc.KindProtocol)
+			assert.Contains(t, err.Error(), "not followed")
+			assert.Zero(t, sim.Count("", "/elsewhere"))
+			assert.Empty(t, thief.Requests(), "neither the token nor the password is shown elsewhere")
+		})
+	}
+}
+
+// A redirect that leads to itself ends.
+func TestRedirectsAreBounded(t *testing.T) {
 	sim, c := one(t)
 	read(t, c)
-	sim.Faults(func(f *redfishsim.Faults) { f.RedirectTo = sim.URL() + "/elsewhere" })
+	sim.Faults(func(f *redfishsim.Faults) { f.RedirectTo = sim.URL() })
+	before := c.Requests()
 	_, err := c.Send(t.Context(), bmc.CommandOff)
+	assert.Equal(t, bmc.SentMaybe, failed(t, err, bmc.KindProtocol).Sent, "each of them took the command")
+	assert.Equal(t, 4, c.Requests()-before)
+	assert.True(t, sim.Power())
+	_, err = c.Read(t.Context())
 	failed(t, err, bmc.KindProtocol)
-	assert.Zero(t, sim.Count("", "/elsewhere"))
 }
 
 // "@thief/" pasted behind https://bmc:443 is a URL on thief.

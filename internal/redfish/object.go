@@ -1,9 +1,12 @@
 package redfish
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/stmcginnis/gofish"
@@ -20,21 +23,38 @@ const maxURI = 1024
 // if any of a hundred unused fields violates the schema, and BMCs do that.
 type object map[string]json.RawMessage
 
-// fetch reads the resource at uri.
+// fetch reads the resource at uri. The response is nil if there was no answer.
 func fetch(api *gofish.APIClient, uri string) (object, *http.Response, error) {
 	resp, err := api.Get(uri)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer resp.Body.Close()
-	var o object
-	if err := json.NewDecoder(resp.Body).Decode(&o); err != nil {
-		return nil, nil, failf(bmc.KindProtocol, "read %s: %w", bmc.Printable(uri, maxURI), err)
+	body, err := io.ReadAll(resp.Body) // the transport has limited it
+	if err != nil {
+		return nil, nil, err
 	}
-	if o == nil {
-		return nil, nil, failf(bmc.KindProtocol, "read %s: the answer is null, not a resource", bmc.Printable(uri, maxURI))
+	o, err := decode(body)
+	if err != nil {
+		return nil, resp, failf(bmc.KindProtocol, "read %s: %w", bmc.Printable(uri, maxURI), err)
 	}
 	return o, resp, nil
+}
+
+// decode parses one resource. The error is a *bmc.RepeatedError if the resource
+// has a name twice, at any depth. // I1
+func decode(b []byte) (object, error) {
+	if err := bmc.CheckNames(b); err != nil {
+		return nil, err
+	}
+	var o object
+	if err := json.Unmarshal(bytes.TrimRight(b, " \t\r\n\x00"), &o); err != nil {
+		return nil, err
+	}
+	if o == nil {
+		return nil, errors.New("the answer is null, not a resource")
+	}
+	return o, nil
 }
 
 // text returns a string property, trimmed; empty for anything else.
@@ -100,9 +120,10 @@ const (
 // errTooMany is the error for a collection that is larger than maxMembers.
 var errTooMany = errors.New("too many members")
 
-// members lists the whole collection that starts at uri.
+// members lists the whole collection that starts at uri, each member once.
 func members(get func(uri string) (object, error), uri string) ([]string, error) {
 	var all []string
+	listed := 0
 	for range maxPages {
 		page, err := get(uri)
 		if err != nil {
@@ -112,17 +133,27 @@ func members(get func(uri string) (object, error), uri string) ([]string, error)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, uris...)
-		if len(all) > maxMembers {
+		if listed += len(uris); listed > maxMembers {
 			return nil, errTooMany
+		}
+		for _, uri := range uris {
+			if !slices.ContainsFunc(all, func(known string) bool { return sameResource(known, uri) }) {
+				all = append(all, uri)
+			}
 		}
 		if uri = page.exact("Members@odata.nextLink"); uri == "" {
 			var count int
-			if json.Unmarshal(page["Members@odata.count"], &count) == nil && count > len(all) {
-				return nil, failf(bmc.KindProtocol, "the collection counts %d members and lists %d", count, len(all))
+			if json.Unmarshal(page["Members@odata.count"], &count) == nil && count > listed {
+				return nil, failf(bmc.KindProtocol, "the collection counts %d members and lists %d", count, listed)
 			}
 			return all, nil
 		}
 	}
 	return nil, errTooMany
+}
+
+// sameResource reports whether two links lead to one resource: the slash at the
+// end does not matter.
+func sameResource(a, b string) bool {
+	return strings.TrimSuffix(a, "/") == strings.TrimSuffix(b, "/")
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/stmcginnis/gofish"
-	"github.com/stmcginnis/gofish/redfish"
 
 	"github.com/fenced/fenced/internal/bmc"
 )
@@ -16,25 +15,25 @@ import (
 func (c *Client) Read(ctx context.Context) (bmc.Reading, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timing.ReadTimeout)
 	defer cancel()
-	r, err := c.read(ctx)
+	r, s, err := c.read(ctx)
 	if err != nil {
 		return bmc.Reading{}, c.fail("read power state", bmc.SentNo, err)
 	}
-	c.lastIdentity = &r.Identity
+	if s.repeated == nil { // else nobody knows who answered
+		c.lastIdentity = &r.Identity
+	}
 	return r, nil
 }
 
-func (c *Client) read(ctx context.Context) (bmc.Reading, error) {
-	var r bmc.Reading
-	err := c.do(ctx, func(api *gofish.APIClient) error {
-		s, err := c.system(api)
-		if err == nil {
+func (c *Client) read(ctx context.Context) (r bmc.Reading, s *system, err error) {
+	err = c.do(ctx, func(api *gofish.APIClient) (err error) {
+		if s, err = c.system(api); err == nil {
 			r = s.reading(time.Now())
 		}
 		return err
 	})
 	r.Session = c.number.Load()
-	return r, err
+	return r, s, err
 }
 
 // Send sends an absolute power command; it is idempotent. If the BMC refuses it
@@ -49,7 +48,7 @@ func (c *Client) Send(ctx context.Context, cmd bmc.Command) (bmc.Receipt, error)
 	}
 	if status := statusOf(err); sent == bmc.SentYes && (status == http.StatusConflict || status == http.StatusBadRequest) {
 		target, _ := wantedState(cmd)
-		if r, readErr := c.read(ctx); readErr == nil && r.State == target {
+		if r, _, readErr := c.read(ctx); readErr == nil && r.State == target {
 			return bmc.Receipt{Already: true}, nil
 		}
 	}
@@ -76,7 +75,10 @@ func (c *Client) command(ctx context.Context, cmd bmc.Command) (bmc.Sent, error)
 		if err != nil {
 			return err
 		}
-		sent, err = c.post(ctx, s, kind)
+		sent, err = c.post(ctx, s, kind, "")
+		if needsETag(err) {
+			sent, err = c.postWithETag(ctx, api, cmd, err)
+		}
 		return err
 	})
 	return sent, err
@@ -94,41 +96,23 @@ func (c *Client) resettable(api *gofish.APIClient) (*system, error) {
 			return nil, err
 		}
 	}
+	if s.repeated != nil {
+		return nil, s.repeated
+	}
 	if c.lastIdentity != nil && !c.lastIdentity.Equal(s.identity) {
 		return nil, failf(bmc.KindIdentity, "system %q (serial %q) was read, but %q (serial %q) answers now; no command was sent",
 			c.lastIdentity.UUID, c.lastIdentity.Serial, s.identity.UUID, s.identity.Serial)
 	}
 	if len(s.reset.types) == 0 && s.reset.info != "" {
-		types, err := actionInfo(api, s.reset.info)
+		uri, err := c.wire.path(s.reset.info)
+		if err != nil {
+			return nil, err
+		}
+		types, err := actionInfo(api, uri)
 		if err != nil {
 			return nil, err
 		}
 		s.reset.types = types
 	}
 	return s, nil
-}
-
-// post sends the reset and returns whether it may have arrived.
-func (c *Client) post(ctx context.Context, s *system, kind redfish.ResetType) (bmc.Sent, error) {
-	before := c.wire.carried.Load()
-	api, err := c.connect(ctx, c.auth)
-	if err != nil {
-		return bmc.SentNo, err
-	}
-	// No If-Match: the ETag changes with the power state, and some firmware refuses
-	// it on every action with a 412, in the middle of a fence.
-	resp, err := api.Post(s.reset.target, struct{ ResetType redfish.ResetType }{kind})
-	if err == nil {
-		resp.Body.Close()
-		return bmc.SentYes, nil // 200, 201, 202 with a task, 204: accepted, but not proven
-	}
-	c.lastSystem = nil // the refusal may mean that it has changed
-	status := statusOf(err)
-	switch {
-	case status >= 400 && status < 500:
-		return bmc.SentYes, err
-	case c.wire.carried.Load() != before:
-		return bmc.SentMaybe, err
-	}
-	return bmc.SentNo, err
 }

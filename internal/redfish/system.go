@@ -2,6 +2,7 @@ package redfish
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"time"
 
@@ -24,6 +25,10 @@ type system struct {
 	raw      string
 	identity bmc.Identity
 	reset    resetAction
+	etag     string // "" if there is none
+	// repeated is the error of an answer that has a name twice: it proves no state
+	// and no identity, and no command goes to its action.
+	repeated error
 }
 
 // resetAction is the power action that a system offers.
@@ -86,16 +91,21 @@ func (s *system) reading(now time.Time) bmc.Reading {
 }
 
 // getSystem reads one system. The PowerState of a chassis is not that of the
-// host.
+// host. An answer that repeats a name is a system whose state is Unknown. // I1
 func getSystem(api *gofish.APIClient, uri string) (*system, error) {
 	o, resp, err := fetch(api, uri)
+	if e, ok := errors.AsType[*bmc.RepeatedError](err); ok {
+		return &system{uri: resp.Request.URL.Path, raw: bmc.Printable(e.Error(), maxRaw), repeated: err}, nil
+	}
 	if err != nil {
 		return nil, err
 	}
 	if kind := o.text("@odata.type"); kind != "" && !strings.HasPrefix(kind, "#ComputerSystem.") {
 		return nil, failf(bmc.KindIdentity, "%s is a %q, not a ComputerSystem", uri, kind)
 	}
-	return asSystem(resp.Request.URL.Path, o), nil
+	s := asSystem(resp.Request.URL.Path, o)
+	s.etag = etagOf(o, resp.Header)
+	return s, nil
 }
 
 // wantedState returns the power state that cmd leads to, and the reset types for

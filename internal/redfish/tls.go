@@ -7,8 +7,11 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/hex"
+	"encoding/pem"
+	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -18,14 +21,17 @@ import (
 // key if a pin is given without a CA, or by both.
 func tlsConfig(t bmc.TLS) (*tls.Config, error) {
 	conf := &tls.Config{MinVersion: tls.VersionTLS12}
+	if t.RSAKeyExchange {
+		conf.CipherSuites = withRSAKeyExchange()
+	}
 	if t.CA != "" {
-		pem, err := os.ReadFile(t.CA)
+		b, err := os.ReadFile(t.CA)
 		if err != nil {
 			return nil, failf(bmc.KindTLS, "read CA file: %w", err)
 		}
 		conf.RootCAs = x509.NewCertPool()
-		if !conf.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, failf(bmc.KindTLS, "CA file %s holds no PEM certificate", t.CA)
+		if !conf.RootCAs.AppendCertsFromPEM(b) {
+			return nil, failf(bmc.KindTLS, "CA file %s: %w", t.CA, unusableCA(b))
 		}
 	}
 	if t.PinSHA256 != "" {
@@ -40,6 +46,36 @@ func tlsConfig(t bmc.TLS) (*tls.Config, error) {
 		conf.InsecureSkipVerify = true // configured for this host; a pin is still verified
 	}
 	return conf, nil
+}
+
+// unusableCA is why a CA file gave no certificate.
+func unusableCA(b []byte) error {
+	for block, rest := pem.Decode(b); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
+			return fmt.Errorf("its certificate cannot be used: %w", err)
+		}
+	}
+	return errors.New("it holds no PEM certificate")
+}
+
+// withRSAKeyExchange returns the cipher suites of TLS 1.2 that Go offers by
+// default, and those with RSA key exchange, which it does not. Whoever records the
+// traffic can read it later with the BMC's key. The BMC's identity is verified all
+// the same.
+func withRSAKeyExchange() []uint16 {
+	suites := []uint16{
+		tls.TLS_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_RSA_WITH_AES_256_GCM_SHA384,
+		tls.TLS_RSA_WITH_AES_128_CBC_SHA256, tls.TLS_RSA_WITH_AES_128_CBC_SHA, tls.TLS_RSA_WITH_AES_256_CBC_SHA,
+	}
+	for _, s := range tls.CipherSuites() {
+		if slices.Contains(s.SupportedVersions, tls.VersionTLS12) {
+			suites = append(suites, s.ID)
+		}
+	}
+	return suites
 }
 
 // parsePin parses a SHA-256 in hex, with or without colons, or in base64.

@@ -30,6 +30,10 @@ type Pin struct {
 	// EnrolledBy is the person who confirmed the identity. It is empty if fenced pinned
 	// the identity itself, by a match while the host was healthy.
 	EnrolledBy string `json:"enrolledBy,omitempty"`
+	// Reported has for each device what it reported when it was enrolled without a UUID
+	// that identifies its host, one per line; the line of every other device is empty.
+	// It is empty if all devices identify their host.
+	Reported string `json:"reported,omitempty"`
 	// Revoked says why the confirmation is no longer valid. It is empty while it is.
 	Revoked string `json:"revoked,omitempty"`
 }

@@ -59,6 +59,10 @@ func (e *entry) weakSettings(add adder) {
 	if d.NativeCanReplace() {
 		add(bmc.FindingLowerAssurance, "driver %s cannot refuse a forged answer: use driver ipmi or redfish if the BMC supports it", d.Driver)
 	}
+	if d.IsNative() && !d.Identifies() {
+		add(bmc.FindingLowerAssurance, "its UUID does not identify the host, so only the enrolment says whose power it switches: "+
+			"if the BMC can report the host's UUID, set that up and enroll again")
+	}
 	if on := d.Parameters["ssl_insecure"]; on != "" && on != "0" {
 		add(bmc.FindingCertificateTrust, "ssl_insecure of %s verifies no certificate: leave it out, or use driver redfish with tls.ca", d.Agent)
 	}

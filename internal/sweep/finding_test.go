@@ -38,6 +38,8 @@ func TestWeaknesses(t *testing.T) {
 		"an unread password": {func(_ *entry, d *bmc.Device) { d.Password, d.Unusable = bmc.Secret{}, assert.AnError }, nil},
 		"lower assurance":    {func(_ *entry, d *bmc.Device) { d.Driver = bmc.DriverBMCLib }, []bmc.FindingCode{bmc.FindingLowerAssurance}},
 		"a BMC's agent":      {func(_ *entry, d *bmc.Device) { d.Driver, d.Agent = bmc.DriverFenceAgent, "fence_ilo4_ssh" }, []bmc.FindingCode{bmc.FindingLowerAssurance}},
+		"no UUID, enrolled":  {func(_ *entry, d *bmc.Device) { d.Enrolled = true }, []bmc.FindingCode{bmc.FindingLowerAssurance}},
+		"a UUID to ignore":   {func(_ *entry, d *bmc.Device) { d.IgnoreUUID = true }, []bmc.FindingCode{bmc.FindingLowerAssurance}},
 		"an outlet":          {func(_ *entry, d *bmc.Device) { d.Driver, d.Agent = bmc.DriverFenceAgent, "fence_apc_snmp" }, nil},
 		"not enrolled": {func(e *entry, d *bmc.Device) {
 			d.Driver, d.Password, e.last.Identity = bmc.DriverFenceAgent, bmc.Secret{}, guard.IdentityUnproven

@@ -47,11 +47,13 @@ const strangersUUID = "4c4c4544-0042-3510-8054-b4c04f4dffff"
 type BMC struct {
 	h     *Host
 	Fault Fault
-	UUID  *string   // what it reports; nil: the host's
-	Fails error     // error of each reading
-	Boot  int       // changes with each restart of the BMC: sessions end
-	UpAt  time.Time // it does not answer before
-	IllAt time.Time // when it last misbehaved
+	UUID  *string // what it reports; nil: the host's
+	// Serial is the serial number that it reports with each reading.
+	Serial string
+	Fails  error     // error of each reading
+	Boot   int       // changes with each restart of the BMC: sessions end
+	UpAt   time.Time // it does not answer before
+	IllAt  time.Time // when it last misbehaved
 
 	reads    int
 	commands []bmc.Command
@@ -98,11 +100,12 @@ func (b *BMC) Reading(now time.Time) (r bmc.Reading, honest bool) {
 		}
 	}
 	r = bmc.Reading{State: stateOf(on), At: now, Session: uint64(b.Boot), Identity: bmc.Identity{UUID: b.h.UUID}}
+	r.Identity.Serial = b.Serial
 	if b.UUID != nil {
 		r.Identity.UUID = *b.UUID
 	}
 	if b.Fault == Stranger {
-		r.Identity.UUID = strangersUUID
+		r.Identity.UUID, r.Identity.Serial = strangersUUID, ""
 	}
 	return r, on == b.h.On
 }

@@ -131,6 +131,11 @@ func (h *Handle) SetFault(f Fault) {
 // SetBMCUUID makes the BMC report a UUID.
 func (h *Handle) SetBMCUUID(uuid string) { h.do(func(_ *State, host *Host) { host.BMC.UUID = &uuid }) }
 
+// SetBMCSerial makes the BMC report this serial number.
+func (h *Handle) SetBMCSerial(serial string) {
+	h.do(func(_ *State, host *Host) { host.BMC.Serial = serial })
+}
+
 // Entry is the host's entry in hosts.d.
 func (h *Handle) Entry() bmc.Host {
 	return get(h, func(s *State, _ *Host) bmc.Host { return cloned(s.Entries[h.name]) })

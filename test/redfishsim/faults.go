@@ -40,10 +40,26 @@ type Faults struct {
 	NoSessions bool
 	// NoBasic refuses Basic authentication.
 	NoBasic bool
+	// BasicOnly names sessions in its root, and demands Basic authentication for
+	// everything else, a login too, as proxmox-redfish does.
+	BasicOnly bool
+	// PasswordChange takes logins, and refuses all else until the password is changed,
+	// as OpenBMC does with the one that it comes with.
+	PasswordChange bool
+	// Gzip compresses each answer, asked or not, as iLO 5 does since 2.30.
+	Gzip bool
+	// Encoding is named as the compression of each answer, which has none.
+	Encoding string
+	// Slashes redirects each path without a slash at its end, with 308 as iLO 5 does.
+	Slashes bool
+	// MembersTwice lists each member of the collection twice.
+	MembersTwice bool
 	// HugeBody lets the answer about a system have this many bytes more.
 	HugeBody int
 	// RedirectTo answers requests about a system with 307 to this URL plus the path.
-	RedirectTo string
+	// RedirectStatus replaces 307, when not 0.
+	RedirectTo     string
+	RedirectStatus int
 	// Member replaces the URI of the first member of the collection.
 	Member string
 	// EchoCredentials puts the credentials of a request into error messages.
@@ -66,8 +82,13 @@ type Quirks struct {
 	LieOff bool
 	// SayPower is JSON to give as PowerState in place of the truth.
 	SayPower string
+	// Repeat are more members of the answer, in JSON: of a name that is there already,
+	// clients take the first value, the last one, or none.
+	Repeat string
 	// UUID is claimed in place of the true one, when not empty.
 	UUID string
+	// NoUUID leaves the UUID out, as OpenBMC as it comes and Cray EX do.
+	NoUUID bool
 	// ResetTypes are the allowed types; empty is a usual set.
 	ResetTypes []string
 	// ActionInfo lists the allowed types there and not beside the action;
@@ -80,6 +101,14 @@ type Quirks struct {
 	RefuseReset int
 	// Task answers a reset with 202 and a task.
 	Task bool
+	// NeedETag is the status of a reset without the ETag of the system in If-Match,
+	// when not 0: AMI MegaRAC has 428, Huawei iBMC 412. Otherwise a reset with
+	// If-Match is refused, as iDRAC 10 does.
+	NeedETag int
+	// ETag replaces the ETag header of the system; "none" leaves it out.
+	ETag string
+	// Target replaces the target of the action.
+	Target string
 	// DropReset carries a reset out, and cuts the connection instead of answering.
 	DropReset bool
 	// HangReset carries a reset out, and does not answer for this long.

@@ -1,9 +1,7 @@
 package redfishsim
 
 import (
-	"encoding/json"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -40,13 +38,22 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p := strings.TrimSuffix(r.URL.Path, "/")
+	if f.Slashes && p == r.URL.Path {
+		http.Redirect(w, r, p+"/", http.StatusPermanentRedirect)
+		return
+	}
 	switch {
 	case r.Method == http.MethodGet && p == rootURI:
 		s.root(w, f)
-	case r.Method == http.MethodPost && p == sessionsURI:
+	case r.Method == http.MethodPost && p == sessionsURI && !f.BasicOnly:
 		s.login(w, r)
 	case !s.authorised(r):
+		if f.BasicOnly {
+			w.Header().Set("WWW-Authenticate", `Basic realm="redfish"`)
+		}
 		s.fail(w, http.StatusUnauthorized, "NoValidSession", "There is no valid session."+s.echo(r.Header.Get("Authorization")+r.Header.Get("X-Auth-Token")))
+	case f.PasswordChange && r.Method != http.MethodDelete:
+		s.fail(w, http.StatusForbidden, "PasswordChangeRequired", "The password provided for this account must be changed before access is granted.")
 	default:
 		s.route(w, r, f, p)
 	}
@@ -98,33 +105,13 @@ func (s *Server) collection(w http.ResponseWriter, f Faults) {
 	if f.Member != "" {
 		members[0] = link(f.Member)
 	}
+	if f.MembersTwice {
+		members = append(members, members...)
+	}
 	s.reply(w, http.StatusOK, map[string]any{
 		"@odata.id": systemsURI, "@odata.type": "#ComputerSystemCollection.ComputerSystemCollection",
 		"Name": "Computer Systems", "Members": members, "Members@odata.count": len(members),
 	})
-}
-
-// reply sends v as JSON.
-func (s *Server) reply(w http.ResponseWriter, status int, v any) {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic("redfishsim: an answer of our own does not marshal: " + err.Error())
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("OData-Version", "4.0")
-	s.mu.Lock()
-	cut := s.faults.CutAnswers
-	s.mu.Unlock()
-	if cut {
-		w.Header().Set("Content-Length", strconv.Itoa(len(b)))
-		b = b[:len(b)/2]
-	}
-	w.WriteHeader(status)
-	_, _ = w.Write(b) // the client may be gone
-	if cut {
-		_ = http.NewResponseController(w).Flush() // else not even half would leave
-		panic(http.ErrAbortHandler)               // net/http cuts the connection
-	}
 }
 
 func (s *Server) missing(w http.ResponseWriter) {

@@ -24,6 +24,9 @@ type Options struct {
 	Model, Firmware string
 	// CertificateUntil is the end of its certificate; zero is a day from now.
 	CertificateUntil time.Time
+	// CipherSuite is the only one that the service accepts, over TLS 1.2; 0 is Go's own
+	// choice.
+	CipherSuite uint16
 	// Latency delays every answer; Faults can change it later.
 	Latency time.Duration
 }

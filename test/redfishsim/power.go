@@ -1,6 +1,7 @@
 package redfishsim
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -19,7 +20,7 @@ var usualResetTypes = []string{"On", "ForceOff", "GracefulShutdown", "GracefulRe
 // serve answers a request about one system; rest is the path below its URI.
 func (s *System) serve(w http.ResponseWriter, r *http.Request, f Faults, rest string) {
 	if f.RedirectTo != "" {
-		http.Redirect(w, r, f.RedirectTo+r.URL.Path, http.StatusTemporaryRedirect)
+		http.Redirect(w, r, f.RedirectTo+r.URL.Path, cmp.Or(f.RedirectStatus, http.StatusTemporaryRedirect))
 		return
 	}
 	switch {
@@ -55,11 +56,14 @@ func (s *System) show(w http.ResponseWriter, f Faults) {
 	if q.UUID != "" {
 		system["UUID"] = q.UUID
 	}
+	if q.NoUUID {
+		delete(system, "UUID")
+	}
 	if q.ODataType != "" {
 		system["@odata.type"] = q.ODataType
 	}
 	if !q.NoReset {
-		reset := map[string]any{"target": s.URI() + resetPath}
+		reset := map[string]any{"target": cmp.Or(q.Target, s.URI()+resetPath)}
 		switch {
 		case q.ActionInfo:
 			reset["@Redfish.ActionInfo"] = s.URI() + actionInfoPath
@@ -71,8 +75,42 @@ func (s *System) show(w http.ResponseWriter, f Faults) {
 	if f.HugeBody > 0 {
 		system["Description"] = strings.Repeat("x", f.HugeBody)
 	}
-	w.Header().Set("ETag", fmt.Sprintf(`W/"%x"`, state)) // changes with the state, so If-Match would race
-	s.srv.reply(w, http.StatusOK, system)
+	if etag := q.etag(state); etag != "" {
+		w.Header().Set("ETag", etag)
+	}
+	s.srv.reply(w, http.StatusOK, withMembers(system, q.Repeat))
+}
+
+// etag is that of a system which says this state: it changes with the state, so a
+// client that sends it may be late.
+func (q Quirks) etag(state json.RawMessage) string {
+	switch q.ETag {
+	case "":
+		return fmt.Sprintf(`W/"%x"`, state)
+	case "none":
+		return ""
+	}
+	return q.ETag
+}
+
+// mayAct says whether the precondition of a reset is met.
+func (q Quirks) mayAct(ifMatch, etag string) bool {
+	if q.NeedETag == 0 {
+		return ifMatch == ""
+	}
+	return ifMatch != "" && ifMatch == etag
+}
+
+// withMembers adds members in JSON, whatever their names are.
+func withMembers(o map[string]any, more string) any {
+	if more == "" {
+		return o
+	}
+	b, err := json.Marshal(o)
+	if err != nil {
+		panic("redfishsim: an answer of our own does not marshal: " + err.Error())
+	}
+	return json.RawMessage(string(b[:len(b)-1]) + "," + more + "}")
 }
 
 func (s *System) actionInfo(w http.ResponseWriter) {
@@ -93,8 +131,7 @@ func (q Quirks) resetTypes() []string {
 	return usualResetTypes
 }
 
-// reset answers the power action. A request with If-Match is refused, as some
-// firmware does for every action.
+// reset answers the power action.
 func (s *System) reset(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, 1<<16))
 	var ask struct{ ResetType string }
@@ -108,8 +145,9 @@ func (s *System) reset(w http.ResponseWriter, r *http.Request) {
 	q := s.quirks
 	s.settle()
 	same := s.on == on && s.due.IsZero()
+	mayAct := q.mayAct(r.Header.Get("If-Match"), q.etag(json.RawMessage(s.says())))
 	accepted := known && slices.Contains(q.resetTypes(), ask.ResetType) && !q.NoReset &&
-		r.Header.Get("If-Match") == "" && q.RefuseReset == 0 && (!same || q.RefuseSame == 0)
+		mayAct && q.RefuseReset == 0 && (!same || q.RefuseSame == 0)
 	if accepted {
 		s.command(on)
 	}
@@ -121,8 +159,10 @@ func (s *System) reset(w http.ResponseWriter, r *http.Request) {
 	case accepted:
 		s.srv.pause(r, q.HangReset)
 		s.accept(w, q)
-	case r.Header.Get("If-Match") != "":
+	case !mayAct && r.Header.Get("If-Match") != "":
 		s.srv.fail(w, http.StatusPreconditionFailed, "PreconditionFailed", "The ETag does not match.")
+	case !mayAct:
+		s.srv.fail(w, q.NeedETag, "PreconditionHeaderMissing", "The request did not provide the required precondition.")
 	case q.RefuseReset != 0:
 		s.srv.fail(w, q.RefuseReset, "GeneralError", "The action is refused."+s.srv.echo(r.Header.Get("X-Auth-Token")))
 	case same && q.RefuseSame != 0:

@@ -40,7 +40,7 @@ type Server struct {
 // Start runs a service until Stop.
 func Start(o Options) (*Server, error) {
 	o = o.withDefaults()
-	id, err := newIdentity(o.CertificateUntil)
+	id, err := newIdentity(o.CertificateUntil, o.CipherSuite)
 	if err != nil {
 		return nil, fmt.Errorf("start Redfish simulator: %w", err)
 	}
@@ -75,7 +75,7 @@ func (s *Server) serve() error {
 	s.http = &http.Server{
 		Handler:           s,
 		ReadHeaderTimeout: 2 * time.Minute, // a busy machine delays a client's TLS handshake
-		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{s.id.cert}, MinVersion: tls.VersionTLS12},
+		TLSConfig:         s.tlsConfig(),
 		// Refused handshakes are what tests provoke, not news.
 		ErrorLog: log.New(io.Discard, "", 0),
 		ConnState: func(c net.Conn, state http.ConnState) {
@@ -101,6 +101,14 @@ func (s *Server) serve() error {
 		}
 	})
 	return nil
+}
+
+func (s *Server) tlsConfig() *tls.Config {
+	conf := &tls.Config{Certificates: []tls.Certificate{s.id.cert}, MinVersion: tls.VersionTLS12}
+	if s.opts.CipherSuite != 0 {
+		conf.CipherSuites, conf.MaxVersion = []uint16{s.opts.CipherSuite}, tls.VersionTLS12
+	}
+	return conf
 }
 
 // Stop ends the service, cutting every connection; it may be called more than once.
