@@ -9,38 +9,38 @@ import (
 )
 
 const (
-	rerunAfter = 10 * time.Second // between two runs on one target, whatever the guards say
-	rerunMost  = 10 * time.Minute // after many that came to nothing
+	rerunAfter = 10 * time.Second // minimum time between two runs on one target
+	rerunMax   = 10 * time.Minute // upper limit of that time after many runs without an action
 )
 
-// backOff is a gate for a target on which a run has just ended: one that was
-// dropped at once must not be begun again at once, and ever later when the next
-// one is dropped, too. Nil when enough time has passed.
-func (c *Cluster) backOff(a candidate, now time.Time) []reason.Gate {
+// backOffGates returns a failing gate while the last run on the target ended too recently.
+// The wait doubles with each run in a row that ended without an action. It returns nil when
+// enough time has passed.
+func (c *Cluster) backOffGates(a candidate, now time.Time) []reason.Gate {
 	ended := c.book.endedOn(a.draft.Target)
 	if len(ended) == 0 {
 		return nil
 	}
-	wait, vain := rerunAfter, 0
+	wait, unproductive := rerunAfter, 0
 	for i, r := range ended {
-		if !inVain(r) || i > 0 && ended[i-1].Started.Sub(r.Ended) > 2*rerunMost {
+		if !endedWithoutAction(r) || i > 0 && ended[i-1].Started.Sub(r.Ended) > 2*rerunMax {
 			break
 		}
-		if vain++; vain > 1 {
-			wait = min(2*wait, rerunMost)
+		if unproductive++; unproductive > 1 {
+			wait = min(2*wait, rerunMax)
 		}
 	}
-	again := ended[0].Ended.Add(wait)
-	if !now.Before(again) {
+	next := ended[0].Ended.Add(wait)
+	if !now.Before(next) {
 		return nil
 	}
 	return []reason.Gate{{
-		Name: "backOff", Reason: reason.PowerInterval, Until: again, Source: "state", Threshold: wait.String(),
-		Value: fmt.Sprintf("the last run ended at %s; %d in a row touched nothing", ended[0].Ended.UTC().Format(time.RFC3339), vain),
+		Name: "backOff", Reason: reason.PowerInterval, Until: next, Source: "state", Threshold: wait.String(),
+		Value: fmt.Sprintf("the last run ended at %s; %d runs in a row ended without an action", ended[0].Ended.UTC().Format(time.RFC3339), unproductive),
 	}}
 }
 
-// inVain says whether a run that a check asked for ended before it did anything.
-func inVain(r remediate.Run) bool {
+// endedWithoutAction says whether a run that a check asked for ended before it did anything.
+func endedWithoutAction(r remediate.Run) bool {
 	return r.Step == remediate.Aborted && !r.Intervened && r.Manual == nil
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// BookOptions is what the Book of one cluster is made from.
+// BookOptions configures the Book of one cluster.
 type BookOptions struct {
 	Name   string // of the cluster
 	Guards guard.Limits
-	// Rules is what the administrator decided for all checks.
+	// Rules are the administrator's settings for all checks.
 	Rules policy.Rules
 	Draft Drafter
 	// FileChecks and FileBudgets are from policies.d.
@@ -22,38 +22,38 @@ type BookOptions struct {
 	FileBudgets []policy.DisruptionBudget
 }
 
-// Book is what is known about one cluster: what its watch shows, as policy's ledger has
-// evaluated it, and its runs. Both are under one lock, so that of two candidates that
-// exclude each other one becomes a run. // I11
+// Book holds what is known about one cluster: the ledger, which evaluates what the watch
+// shows, and the runs. One lock protects both, so that only one of two candidates that
+// exclude each other becomes a run. // I11
 type Book struct {
 	opt     BookOptions
 	started time.Time
 
-	mu     sync.Mutex
-	ledger *policy.Ledger
-	runs   runs
-	storms storms
-	well   wellUntil
-	moved  bool   // runs changed since the ledger was told
-	seen   uint64 // version of the ledger at the last Follow
-	whole  bool   // the ledger has seen the cluster whole
-	leads  bool   // this instance's memory of the runs is the newest
+	mu          sync.Mutex
+	ledger      *policy.Ledger
+	runs        runs
+	storms      storms
+	stableUntil stableUntil
+	runsChanged bool   // the ledger does not have the current open runs yet
+	seenVersion uint64 // version of the ledger at the last follow
+	complete    bool   // the ledger has the complete view of the cluster
+	leads       bool   // between BeginLeadership and EndLeadership: the runs here are newer than the store
 }
 
 // NewBook begins a Book with the checks from files.
 func NewBook(opt BookOptions, started time.Time) *Book {
 	opt.Rules.ClusterRequired, opt.Rules.NodesCountAsMembers = true, false // this is a live cluster
 	opt.Rules.ZoneKey = cmp.Or(opt.Rules.ZoneKey, opt.Guards.ZoneKey)
-	opt.Draft.cluster, opt.Draft.replace = opt.Name, opt.Rules.DeleteControlPlaneMachines
+	opt.Draft.cluster, opt.Draft.deleteControlPlane = opt.Name, opt.Rules.DeleteControlPlaneMachines
 	b := &Book{
 		opt: opt, started: started, ledger: policy.NewLedger(opt.Rules), runs: newRuns(), storms: storms{},
-		well: wellUntil{}, moved: true,
+		stableUntil: stableUntil{}, runsChanged: true,
 	}
 	b.ledger.Apply(started, fromFiles(opt)...)
 	return b
 }
 
-// fromFiles are the checks and budgets of policies.d as the ledger takes them.
+// fromFiles returns the checks and budgets of policies.d as changes for the ledger.
 func fromFiles(o BookOptions) []policy.Change {
 	var list []policy.Change
 	for i := range o.FileChecks {
@@ -72,48 +72,48 @@ func checkObject(c *policy.Check) policy.ObjectID {
 	return policy.ObjectID{APIVersion: c.APIVersion, Kind: c.Kind, Namespace: c.Namespace, Name: c.Name}
 }
 
-// follow brings the ledger up to date with the view, the open runs and the time. outage is
-// when the view was last whole again. It says whether anything may have to be done
-// differently, and when time alone could change something; zero = never.
-func (b *Book) follow(now time.Time, changes []policy.Change, outage time.Time) (moved bool, due time.Time) {
+// follow updates the ledger with the changes, the open runs and the time. outageEnd is when
+// the view was last complete again. It returns whether a decision may change, and when the
+// passing of time alone can change one (zero: never).
+func (b *Book) follow(now time.Time, changes []policy.Change, outageEnd time.Time) (changed bool, due time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i := range changes {
-		b.storms.keep(&changes[i], later(b.started, outage))
+		b.storms.applyTo(&changes[i], later(b.started, outageEnd))
 	}
-	b.well.note(b.ledger, now, changes)
+	b.stableUntil.recordTransitions(b.ledger, now, changes)
 	b.ledger.Apply(now, changes...)
-	b.bringRuns(now)
+	b.applyOpenRuns(now)
 	b.ledger.Advance(now)
-	if moved = b.ledger.Version() != b.seen || !b.whole; moved {
-		b.storms.remember(b.ledger, now)
+	if changed = b.ledger.Version() != b.seenVersion || !b.complete; changed {
+		b.storms.update(b.ledger, now)
 	}
-	b.whole, b.seen = true, b.ledger.Version() // others let time pass in the ledger, too
+	b.complete, b.seenVersion = true, b.ledger.Version() // other methods advance the ledger, too
 	due, _ = b.ledger.Next()
-	return moved, due
+	return changed, due
 }
 
-// bringRuns makes the ledger know which runs are open: policy counts their targets as not
-// healthy and asks for nothing more. b.mu is held.
-func (b *Book) bringRuns(now time.Time) {
-	if b.moved {
+// applyOpenRuns passes the open runs to the ledger: policy counts their targets as not
+// healthy and asks for no second action on them. b.mu is held.
+func (b *Book) applyOpenRuns(now time.Time) {
+	if b.runsChanged {
 		b.ledger.SetRuns(now, b.runs.openTargets())
-		b.moved = false
+		b.runsChanged = false
 	}
 }
 
-// setReadsOff records whether the BMC of a Node's host reads Off, for the checks that
-// would not wait then.
+// setReadsOff records whether the BMC of a Node's host reads Off. Checks that allow it end
+// their wait then.
 func (b *Book) setReadsOff(now time.Time, node string, off bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.ledger.SetReadsOff(now, node, off)
 }
 
-// waiting drafts a run for each target that a check waits for which would act at once on a
-// host that is off; also for one in known that is unhealthy only because its BMC reads Off.
-// some is false when no check would.
-func (b *Book) waiting(known map[string]bool) (wanted map[string]remediate.Run, some bool) {
+// draftPending drafts a run for each pending target of a check that acts at once if the host
+// is off. It includes a target in known that is unhealthy only because its BMC reads Off.
+// anyShortens is false if there is no such check.
+func (b *Book) draftPending(known map[string]bool) (wanted map[string]remediate.Run, anyShortens bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	wanted = map[string]remediate.Run{}
@@ -122,13 +122,13 @@ func (b *Book) waiting(known map[string]bool) (wanted map[string]remediate.Run, 
 		if check == nil || !check.ShortenOnEvidence {
 			continue
 		}
-		some = true
+		anyShortens = true
 		for _, t := range b.ledger.Waiting(r.ID()) {
 			if t.Node == "" || t.Verdict != policy.Pending && (t.Verdict != policy.Unhealthy || !known[t.Node]) {
 				continue
 			}
-			wanted[t.Node] = remediate.Run{Target: targetOf(b.ledger, b.opt.Name, judgedMachine(b.ledger, &t), b.ledger.Node(t.Node), t.Node)}
+			wanted[t.Node] = remediate.Run{Target: targetOf(b.ledger, b.opt.Name, evaluatedMachine(b.ledger, &t), b.ledger.Node(t.Node), t.Node)}
 		}
 	}
-	return wanted, some
+	return wanted, anyShortens
 }

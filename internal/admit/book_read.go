@@ -9,19 +9,19 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// Seen says whether the ledger has seen the whole cluster.
+// Seen says whether the ledger has the complete view of the cluster.
 func (b *Book) Seen() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.whole
+	return b.complete
 }
 
 func errNotSeen() error {
-	return &reason.Refusal{Reason: reason.NotSynced, Message: "the cluster has not been seen whole yet"}
+	return &reason.Refusal{Reason: reason.NotSynced, Message: "the watch of the cluster is not complete yet; try again in a few seconds"}
 }
 
-// TargetOn names the objects of one Node as a run would; false when neither a Node nor a
-// Machine's node is called so.
+// TargetOn returns the objects of one Node as the target of a run; false when no Node has
+// this name and no Machine refers to it.
 func (b *Book) TargetOn(node string) (remediate.Target, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -29,33 +29,33 @@ func (b *Book) TargetOn(node string) (remediate.Target, bool) {
 	return targetOf(b.ledger, b.opt.Name, m, n, node), n != nil || m != nil
 }
 
-// Check gives a check as the ledger has it now, or nil.
+// Check returns a check as the ledger has it now, or nil.
 func (b *Book) Check(id policy.CheckID) *policy.Check {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.ledger.Check(id)
 }
 
-// acting are the checks with targets that they want remediated.
-func (b *Book) acting(now time.Time) []policy.CheckReport {
+// actingChecks lists the checks with the targets that they want remediated.
+func (b *Book) actingChecks(now time.Time) []policy.CheckReport {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.ledger.Acting(now)
 }
 
-// onNode is what the checks find about one Node.
-func (b *Book) onNode(node string, now time.Time) policy.Report {
+// nodeReport is what the checks find about one Node.
+func (b *Book) nodeReport(node string, now time.Time) policy.Report {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.ledger.OnNode(node, now)
 }
 
-// Counters lists the checks without their targets and counts the Nodes; none before the
-// cluster was seen whole.
+// Counters lists the checks without their targets, and counts the Nodes. It returns nothing
+// before the view is complete.
 func (b *Book) Counters() (checks []policy.CheckReport, nodes int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.whole {
+	if !b.complete {
 		return nil, 0
 	}
 	return b.ledger.Counters(), b.ledger.Fleet("").Nodes
@@ -68,45 +68,47 @@ func (b *Book) WithTargets(id policy.CheckID, now time.Time) (policy.CheckReport
 	return b.ledger.CheckReport(id, now)
 }
 
-// Report is what the checks find now, with every target. Its cost grows with the cluster.
+// Report is what the checks find now, with every target. Its cost grows with the size of
+// the cluster.
 func (b *Book) Report() (policy.Report, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.whole {
+	if !b.complete {
 		return policy.Report{}, errNotSeen()
 	}
 	return b.ledger.Report(time.Now()), nil
 }
 
-// Coverage says what every check and budget comes to.
+// Coverage says what every check and budget selects and allows.
 func (b *Book) Coverage() ([]policy.Coverage, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.whole {
+	if !b.complete {
 		return nil, errNotSeen()
 	}
 	snap := b.ledger.Snapshot()
 	return policy.Cover(b.ledger.Report(time.Now()), snap.Checks, snap.Budgets), nil
 }
 
-// controlPlaneSize is how many control-plane members the cluster shows.
+// controlPlaneSize is the number of control-plane members in the view.
 func (b *Book) controlPlaneSize() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.ledger.ControlPlaneSize()
 }
 
-// renamedTo names another Node as which a run's host has come back, by its system UUID.
-// unseen: the cluster was not seen whole, so nobody can say. // I6
+// renamedTo returns the name of another Node with the system UUID of the run's host: the
+// host has registered under that name. unseen: the view is not complete, so the answer is
+// not known. // I6
 func (b *Book) renamedTo(r remediate.Run) (node string, unseen bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.whole {
+	if !b.complete {
 		return "", true
 	}
 	for _, form := range bmc.UUIDForms(r.Target.SystemUUID) { // none for a placeholder
 		for _, n := range b.ledger.OtherNodesWithUUID(r.Target.Node, form) {
-			if cameBack(n, r) {
+			if hasReturned(n, r) {
 				return n.Name, false
 			}
 		}

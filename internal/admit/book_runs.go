@@ -8,37 +8,37 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// Own takes in the runs as the store has them at the begin of a leadership: from now on
-// this instance's own memory of them is the newest. // I19
-func (b *Book) Own(all []remediate.Run) {
-	mine := b.Mine(all)
+// BeginLeadership sets the runs to those in the store. From now on the Book of this
+// instance is newer than the store, until EndLeadership. // I19
+func (b *Book) BeginLeadership(all []remediate.Run) {
+	mine := b.RunsOfCluster(all)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.leads = true
-	b.runs.byID, b.moved = mine, true
+	b.runs.byID, b.runsChanged = mine, true
 }
 
-// Disown ends what Own began.
-func (b *Book) Disown() {
+// EndLeadership lets UpdateRuns replace the runs again.
+func (b *Book) EndLeadership() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.leads = false
 }
 
-// Adopt takes in the runs as the store has them, and says so, unless this instance's own
-// memory of them is newer.
-func (b *Book) Adopt(all []remediate.Run) bool {
-	mine := b.Mine(all)
+// UpdateRuns replaces the runs by those in the store. While this instance leads it changes
+// nothing and returns false, because the Book is newer.
+func (b *Book) UpdateRuns(all []remediate.Run) bool {
+	mine := b.RunsOfCluster(all)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.leads {
-		b.runs.byID, b.moved = mine, true
+		b.runs.byID, b.runsChanged = mine, true
 	}
 	return !b.leads
 }
 
-// Mine picks the cluster's runs, by ID.
-func (b *Book) Mine(all []remediate.Run) map[string]remediate.Run {
+// RunsOfCluster selects the runs of this cluster, by ID.
+func (b *Book) RunsOfCluster(all []remediate.Run) map[string]remediate.Run {
 	byID := map[string]remediate.Run{}
 	for _, r := range all {
 		if r.Target.Cluster == b.opt.Name {
@@ -48,26 +48,26 @@ func (b *Book) Mine(all []remediate.Run) map[string]remediate.Run {
 	return byID
 }
 
-// put makes a run what others see.
+// put adds or replaces a run.
 func (b *Book) put(r remediate.Run) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.runs.byID[r.ID], b.moved = r, true
+	b.runs.byID[r.ID], b.runsChanged = r, true
 	if !r.Open() {
 		delete(b.runs.labels, r.ID)
 	}
 }
 
-// drop takes back the place of a run that was not begun.
+// drop removes a run that was reserved and not started.
 func (b *Book) drop(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.runs.byID, id)
 	delete(b.runs.labels, id)
-	b.moved = true
+	b.runsChanged = true
 }
 
-// Run is the run with this ID.
+// Run returns the run with this ID.
 func (b *Book) Run(id string) (remediate.Run, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -75,7 +75,7 @@ func (b *Book) Run(id string) (remediate.Run, bool) {
 	return r, known
 }
 
-// Runs lists all runs that are remembered, in no order.
+// Runs lists all runs of the Book, in no order.
 func (b *Book) Runs() []remediate.Run {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -96,14 +96,14 @@ func (b *Book) AnyOpen() bool {
 	return b.runs.anyOpen()
 }
 
-// OpenOn is the open run on a Node.
+// OpenOn returns the open run on a Node.
 func (b *Book) OpenOn(node string) (remediate.Run, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.runs.openOn(node)
 }
 
-// newestOn is the run that tells most about a Node: the open one, else the newest.
+// newestOn returns the open run on a Node, else the newest that has ended, or nil.
 func (b *Book) newestOn(node string) *remediate.Run {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -123,9 +123,10 @@ func (b *Book) endedOn(t remediate.Target) []remediate.Run {
 	return b.runs.ended(t)
 }
 
-// Unsettled compares the runs in flight with those that have slots. A run that is not
-// stored yet takes its slot by itself, or not at all. // I11
-func (b *Book) Unsettled(taken map[string]bool) (lacking, needless []string) {
+// SlotMismatches compares the runs in flight with the slots that are taken, both by run ID:
+// lacking runs have no slot, needless slots have no run. A run that is not stored yet takes
+// its slot itself, so it is not listed. // I11
+func (b *Book) SlotMismatches(taken map[string]bool) (lacking, needless []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for id, r := range b.runs.byID {
@@ -141,14 +142,14 @@ func (b *Book) Unsettled(taken map[string]bool) (lacking, needless []string) {
 	return lacking, needless
 }
 
-// Forget drops the runs that ended before that time, and what is remembered only for the
-// sake of open and recent runs.
+// Forget removes the runs that ended before the time ended, and the data that only open
+// runs or times after recent need.
 func (b *Book) Forget(ended, recent time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	maps.DeleteFunc(b.runs.byID, func(_ string, r remediate.Run) bool { // it had ended: nothing changes for the checks
+	maps.DeleteFunc(b.runs.byID, func(_ string, r remediate.Run) bool { // the checks depend only on open runs
 		return !r.Open() && r.Ended.Before(ended)
 	})
 	maps.DeleteFunc(b.runs.labels, func(id string, _ map[string]string) bool { return !b.runs.byID[id].Open() })
-	maps.DeleteFunc(b.well, func(_ string, until time.Time) bool { return until.Before(recent) })
+	maps.DeleteFunc(b.stableUntil, func(_ string, until time.Time) bool { return until.Before(recent) })
 }

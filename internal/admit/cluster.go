@@ -13,13 +13,12 @@ import (
 	"github.com/fenced/fenced/internal/stop"
 )
 
-// Options is what the admission of one cluster is made from.
+// Options configures the admission of one cluster.
 type Options struct {
 	Name   string
-	Mode   string // one of guard's
+	Mode   string // one of the modes in guard
 	Guards guard.Limits
-	// Files are the checks of policies.d.
-	Files []policy.Check // from policies.d
+	Files  []policy.Check // from policies.d
 
 	Book  *Book
 	View  *Freshness
@@ -33,23 +32,23 @@ type Options struct {
 	Open    bmc.Opener
 	Timing  power.ReadTiming
 
-	// Record makes an event durable before what it announces is done; nil: nothing is
+	// Record makes an event durable before the action that it announces; nil: nothing is
 	// recorded. // I24
 	Record func(event.Event) error
 	Emit   func(event.Event)
-	Beat   func() // the deciding goroutine is alive
-	// Decided is called after the candidates were asked about: the checks may have changed.
+	Beat   func() // called while the deciding goroutine is alive
+	// Decided is called after each round of decisions: the status of checks may have changed.
 	Decided func()
 }
 
-// Cluster admits runs in one cluster. Its parts each have a lock of their own, and none is
-// held while another part is called.
+// Cluster admits runs in one cluster. Each of its parts has its own lock, and holds it while
+// no other part is called.
 type Cluster struct {
 	opt      Options
 	book     *Book
 	view     *Freshness
 	Runner   *run.Runner
-	poke     chan struct{} // something changed that the watch does not show
+	wakeup   chan struct{} // something changed that is not in the watch
 	probes   *probes
 	evidence *evidenceReader
 	refused  refusals
@@ -60,7 +59,7 @@ type Cluster struct {
 // New prepares the admission of one cluster. It decides nothing until Run is called.
 func New(opt Options) *Cluster {
 	c := &Cluster{
-		opt: opt, book: opt.Book, view: opt.View, poke: make(chan struct{}, 1),
+		opt: opt, book: opt.Book, view: opt.View, wakeup: make(chan struct{}, 1),
 		refused: refusals{byKey: map[string]reason.Code{}},
 	}
 	c.probes = newProbes(opt, c.Wake)
@@ -71,7 +70,7 @@ func New(opt Options) *Cluster {
 		Open: opt.Open, Timing: opt.Timing, Emit: opt.Emit,
 	})
 	c.scope = scopeKeeper{opt: opt}
-	for _, ev := range c.scope.begin(opt.Book.started) {
+	for _, ev := range c.scope.startQuiet(opt.Book.started) {
 		c.emit(ev)
 	}
 	return c
@@ -82,27 +81,28 @@ func (c *Cluster) emit(ev event.Event) {
 	c.opt.Emit(ev)
 }
 
-// Wake asks for a decision soon, and for an announcement where there was none to make.
+// Wake requests a decision soon. It also wakes the leadership, which may have to take the
+// cluster's Lease now.
 func (c *Cluster) Wake() {
 	select {
-	case c.poke <- struct{}{}:
+	case c.wakeup <- struct{}{}:
 	default:
 	}
 	c.opt.Lead.Stir()
 }
 
-// Release ends the BMC sessions of probes.
-func (c *Cluster) Release() { c.probes.keep(nil) }
+// CloseProbes drops the finished probes and closes their BMC sessions.
+func (c *Cluster) CloseProbes() { c.probes.dropAllBut(nil) }
 
-// Armed says whether fenced acts on its own judgement in the cluster.
+// Armed says whether fenced acts in the cluster without an order from a person.
 func (c *Cluster) Armed() bool {
 	return c.opt.Mode == guard.ModeEvaluate || c.opt.Mode == guard.ModeObserve && c.opt.Stop.Record(c.opt.Name).Armed
 }
 
 // candidate drafts the run of one target of a check; false when the target has changed
-// since it was judged.
+// since it was evaluated.
 func (c *Cluster) candidate(check *policy.Check, t *policy.TargetReport) (candidate, bool) {
-	a, ok := c.book.candidate(check, t)
+	a, ok := c.book.candidateForCheck(check, t)
 	a.protected = ok && c.opt.Hosts.Protected(t.Node)
 	return a, ok
 }

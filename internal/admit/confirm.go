@@ -10,27 +10,28 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// ConfirmOff takes a person's word, in the place of a proof, that a Node's host is
-// off and cannot come on: for the run that is Held there, or for a new one. Only the
-// gates about the BMC are not asked. A dry run gives what is known and asks no gate. // I26
+// ConfirmOff accepts a manual confirmation, in place of a proof, that a Node's host is off
+// and cannot come on: for the Held run on that Node, or for a new run. All gates must pass
+// except those about the BMC. A dry run returns the evidence and the gates, and refuses
+// nothing. // I26
 func (c *Cluster) ConfirmOff(ctx context.Context, o order.Order) (order.Outcome, error) {
-	if err := c.opt.Lead.Refuse(); err != nil { // a standby asks no BMC
+	if err := c.opt.Lead.Refuse(); err != nil { // a standby reads no BMC
 		return order.Outcome{}, err
 	}
 	open, held := c.book.OpenOn(o.Node)
-	a, err := c.book.ordered(o)
+	a, err := c.book.candidateForOrder(o)
 	switch {
 	case held:
 		if may, why := remediate.CanConfirm(open); !may {
 			return order.Outcome{}, &reason.Refusal{Reason: reason.OrderRefused, Message: "run " + open.ID + ": " + why}
 		}
 		a.draft = open
-		a.draft.Manual = o.ForRecord() // a person asks, whoever began the run
+		a.draft.Manual = o.ForRecord() // the gates for orders apply, whoever started the run
 	case err != nil:
 		return order.Outcome{}, err
 	}
 	p, evidence, against := c.probes.gatherEvidence(ctx, a.draft)
-	out := order.Outcome{Run: open.ID, Evidence: evidence, Gates: append(claim(a), c.wordGates(a, p, against, held)...)}
+	out := order.Outcome{Run: open.ID, Evidence: evidence, Gates: append(uncertainMachineGates(a), c.confirmationGates(a, p, against, held)...)}
 	g, refused := firstFailing(out.Gates)
 	switch {
 	case o.DryRun:
@@ -48,7 +49,7 @@ func (c *Cluster) ConfirmOff(ctx context.Context, o order.Order) (order.Outcome,
 		out.Run = done.Run
 		return out, err
 	}
-	draft := c.book.opt.Draft.completed(p, nil)
+	draft := c.book.opt.Draft.complete(p, nil)
 	draft.Confirmed = o.ForRecord()
 	draft.Trigger = "confirmed off by " + o.Actor + ": " + o.Reason
 	a.gates = out.Gates
@@ -58,20 +59,22 @@ func (c *Cluster) ConfirmOff(ctx context.Context, o order.Order) (order.Outcome,
 	return out, err
 }
 
-// wordGates are all gates but those that a person's word takes the place of, and one
-// for what speaks against it. A BMC that is there and may not be asked could speak against
-// it, too: hosts.d or an enrolment lets it. // I26
-func (c *Cluster) wordGates(a candidate, p *probe, against string, held bool) []reason.Gate {
-	word := reason.Gate{Name: "word", Pass: against == "", Value: against, Threshold: "none", Source: "BMCs and Node"}
-	if !word.Pass {
-		word.Reason = reason.ConfirmedOffContradicted
+// confirmationGates are all gates except those that a manual confirmation replaces, and one
+// for evidence against the confirmation. The gate "host" stays if the host has a BMC to which no
+// password may be sent: that BMC could contradict the confirmation, once hosts.d or an enrolment
+// allows fenced to read it. // I26
+func (c *Cluster) confirmationGates(a candidate, p *probe, against string, held bool) []reason.Gate {
+	// "word" is a stable name: it is shown in JSON.
+	confirmation := reason.Gate{Name: "word", Pass: against == "", Value: against, Threshold: "none", Source: "BMCs and Node"}
+	if !confirmation.Pass {
+		confirmation.Reason = reason.ConfirmedOffContradicted
 	} else {
-		word.Value = "nothing speaks against it"
+		confirmation.Value = "nothing contradicts the confirmation"
 	}
 	now := time.Now()
 	gates := c.gates(a, p, now)
 	gates = slices.DeleteFunc(gates, func(g reason.Gate) bool {
-		return g.Name == "host" && !p.withheld || g.Name == "identity" || held && g.Name == "openRun"
+		return g.Name == "host" && !p.passwordWithheld || g.Name == "identity" || held && g.Name == "openRun"
 	})
-	return append([]reason.Gate{word}, gates...)
+	return append([]reason.Gate{confirmation}, gates...)
 }

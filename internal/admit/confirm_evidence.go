@@ -12,32 +12,32 @@ import (
 	"github.com/fenced/fenced/internal/run"
 )
 
-// gatherEvidence asks every power level, and then the cluster, what they know about a
-// host of which a person says that it is off. against is what contradicts that.
+// gatherEvidence reads every power level, and then the cluster, about a host that a person
+// reports as off. against is the evidence that contradicts the report, "" for none.
 func (ps *probes) gatherEvidence(ctx context.Context, draft remediate.Run) (p *probe, evidence []string, against string) {
 	p = &probe{draft: draft}
-	evidence, against = ps.askPower(ctx, p)
+	evidence, against = ps.readAllLevels(ctx, p)
 	fresh := ps.probeCluster(ctx, p, remediate.Lease{})
 	p.at = time.Now()
-	more, living := describeNode(fresh, p.at)
-	if p.nodeAlive && living == "" {
-		living = "the Node's Lease was renewed after its Ready turned Unknown"
+	more, aliveBecause := describeNode(fresh, p.at)
+	if p.nodeAlive && aliveBecause == "" {
+		aliveBecause = "the Node's Lease was renewed after its Ready turned Unknown"
 	}
 	if against == "" {
-		against = living
+		against = aliveBecause
 	}
 	return p, append(evidence, more...), against
 }
 
-// askPower reads every power level once.
-func (ps *probes) askPower(ctx context.Context, p *probe) (evidence []string, against string) {
+// readAllLevels reads every power level once.
+func (ps *probes) readAllLevels(ctx context.Context, p *probe) (evidence []string, against string) {
 	h, err := ps.opt.Hosts.Find(ctx, p.draft.Target)
 	if err != nil {
 		if r, ok := reason.AsRefusal(err); ok && p.draft.Target.Address == "" {
-			_, lost := ps.opt.Hosts.FindBare(ctx, p.draft.Target)
-			p.hostError, p.hostDetail, p.withheld = r.Reason, r.Message, lost == nil
+			_, bareErr := ps.opt.Hosts.FindBare(ctx, p.draft.Target)
+			p.hostError, p.hostDetail, p.passwordWithheld = r.Reason, r.Message, bareErr == nil
 		}
-		return []string{"power: nothing can be asked: " + reason.Sentence(err)}, ""
+		return []string{"power: no BMC can be read: " + reason.Sentence(err)}, ""
 	}
 	ps.opt.Hosts.FixTarget(&p.draft.Target, h)
 	p.draft.Limits.Levels = len(h.Levels)
@@ -57,35 +57,36 @@ func (ps *probes) askPower(ctx context.Context, p *probe) (evidence []string, ag
 	return evidence, against
 }
 
-// describeNode is what the cluster shows of the host, by an uncached look.
+// describeNode is what uncached reads of the cluster say about the host.
 func describeNode(f run.Fresh, now time.Time) (evidence []string, against string) {
 	switch n := f.Observation.Node; {
 	case n.Exists == remediate.CannotTell:
 		evidence = append(evidence, "node: it cannot be read")
 	case n.Exists == remediate.No:
-		evidence = append(evidence, "node: there is none")
+		evidence = append(evidence, "node: it does not exist")
 	case n.Ready == remediate.Yes:
 		evidence, against = append(evidence, "node: Ready"), "the Node is Ready"
 	default:
-		evidence = append(evidence, "node: not Ready"+since(f.Node, now))
+		evidence = append(evidence, "node: not Ready"+notReadyFor(f.Node, now))
 	}
 	switch l := f.Observation.Lease; {
 	case !l.Known:
 		evidence = append(evidence, "lease: it cannot be read")
 	case l.ResourceVersion == "":
-		evidence = append(evidence, "lease: there is none")
+		evidence = append(evidence, "lease: it does not exist")
 	default:
 		evidence = append(evidence, "lease: renewed "+now.Sub(l.RenewTime).Round(time.Second).String()+" ago, by the Node's clock")
 	}
 	return evidence, against
 }
 
-// since is how long a Node has not been Ready, where that is known.
-func since(n *policy.Node, now time.Time) string {
+// notReadyFor is the status of a Node's Ready condition and how long it has had it, as text
+// in parentheses; "" when unknown.
+func notReadyFor(n *policy.Node, now time.Time) string {
 	if n == nil {
 		return ""
 	}
-	status, at := turned(n)
+	status, at := readyCondition(n)
 	if at.IsZero() {
 		return ""
 	}

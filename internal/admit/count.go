@@ -10,24 +10,23 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// count fills in what the guards ask about Nodes and runs. f.InFlightTotal is how many
-// slots are taken. Since forgiven a person lets the host be fenced again.
-func (b *Book) count(a candidate, uuid string, f *guard.Facts, forgiven, now time.Time) {
+// count fills in the facts about Nodes and runs. f.InFlightTotal is the number of slots
+// taken. releasedAt is when a person last released the host; zero: never.
+func (b *Book) count(a candidate, uuid string, f *guard.Facts, releasedAt, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	f.NodeWithSameUUID = twinOf(b.ledger, a.draft.Target.Node, uuid)
-	b.countAll(a, f, forgiven, now)
+	f.NodeWithSameUUID = nodeWithSameUUID(b.ledger, a.draft.Target.Node, uuid)
+	b.countAll(a, f, releasedAt, now)
 }
 
-// countAll is the part of count that is asked again when the run takes its place. b.mu is
-// held.
-func (b *Book) countAll(a candidate, f *guard.Facts, forgiven, now time.Time) {
+// countAll fills in the facts that reserve evaluates again. b.mu is held.
+func (b *Book) countAll(a candidate, f *guard.Facts, releasedAt, now time.Time) {
 	f.NextStart, f.StartsLastHour = b.runs.nextStart(b.opt.Guards, now)
 	b.countNodes(a, f)
-	b.countRuns(a, f, forgiven, now)
+	b.countRuns(a, f, releasedAt, now)
 }
 
-// countNodes fills the everything-down and zone facts. b.mu is held.
+// countNodes fills in how many Nodes are down, in the cluster and in the zone. b.mu is held.
 func (b *Book) countNodes(a candidate, f *guard.Facts) {
 	key := cmp.Or(a.zoneKey, b.opt.Guards.ZoneKey)
 	if a.node != nil {
@@ -41,11 +40,11 @@ func (b *Book) countNodes(a candidate, f *guard.Facts) {
 	}
 }
 
-// countRuns fills the facts about runs. b.mu is held.
-func (b *Book) countRuns(a candidate, f *guard.Facts, forgiven, now time.Time) {
+// countRuns fills in the facts about runs. b.mu is held.
+func (b *Book) countRuns(a candidate, f *guard.Facts, releasedAt, now time.Time) {
 	key := cmp.Or(a.zoneKey, b.opt.Guards.ZoneKey)
-	h := b.runs.history(a.draft.Target, b.well[a.draft.Target.Node], forgiven)
-	f.LastRunEnded, f.RunsLastDay, f.FailedRunsInARow = h.lastEnded(), h.within(now, 24*time.Hour), h.notDone()
+	h := b.runs.history(a.draft.Target, b.stableUntil[a.draft.Target.Node], releasedAt)
+	f.LastRunEnded, f.RunsLastDay, f.FailedRunsInARow = h.lastEnded(), h.startedWithin(now, 24*time.Hour), h.failedInARow()
 	for _, r := range b.runs.byID {
 		if !r.Open() {
 			continue
@@ -59,92 +58,93 @@ func (b *Book) countRuns(a candidate, f *guard.Facts, forgiven, now time.Time) {
 		if inFlight(r) {
 			f.InFlight++
 		}
-		if f.Zone != "" && offInZone(r) && b.runs.mayBeIn(b.ledger, f.Zone, key, r) {
+		if f.Zone != "" && countsInZone(r) && b.runs.mayBeInZone(b.ledger, f.Zone, key, r) {
 			f.ZoneInFlight++
 		}
 	}
 	f.InFlightTotal = max(f.InFlightTotal, f.InFlight)
 }
 
-// reserve lists a run as open if nothing stands against it at this moment: of two
-// candidates that have passed all gates, the first may have closed one for the second.
-// slots is how many are taken over all clusters. // I11, I12
-func (b *Book) reserve(a candidate, r remediate.Run, slots int, forgiven, now time.Time) error {
+// reserve lists a run as open if the limits still allow it: when two candidates have passed
+// all gates, the first one may have used up a limit for the second. slots is the number of
+// slots taken over all clusters. An error is a *reason.Refusal. // I11, I12
+func (b *Book) reserve(a candidate, r remediate.Run, slots int, releasedAt, now time.Time) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if g, refused := firstFailing(b.stillAsked(a, now)); refused {
+	if g, refused := firstFailing(b.checkGates(a, now)); refused {
 		return reason.RefusalOf(g)
 	}
 	a.draft = r
 	f := guard.Facts{
 		Manual: r.Manual != nil, ControlPlane: r.ControlPlane, NeedsHost: r.Strategy == remediate.PowerCycle, InFlightTotal: slots,
 	}
-	b.countAll(a, &f, forgiven, now)
+	b.countAll(a, &f, releasedAt, now)
 	if g, refused := firstFailing(guard.StartGates(b.opt.Guards, f, now)); refused {
 		return reason.RefusalOf(g)
 	}
-	b.runs.byID[r.ID], b.moved = r, true
+	b.runs.byID[r.ID], b.runsChanged = r, true
 	if a.node != nil {
 		b.runs.labels[r.ID] = a.node.Labels
 	}
 	return nil
 }
 
-// stillAsked is a gate that does not hold when the check asks for the run no more, now
-// that others were begun: its limit, a budget or another check may forbid it. b.mu is
-// held.
-func (b *Book) stillAsked(a candidate, now time.Time) []reason.Gate {
-	if a.asks == nil {
+// checkGates returns a failing gate if the check no longer asks for the run, now that other
+// runs have started: its limit, a budget or another check may forbid it. It returns nil if
+// the check still asks, or if a person ordered the run. b.mu is held.
+func (b *Book) checkGates(a candidate, now time.Time) []reason.Gate {
+	if a.check == nil {
 		return nil
 	}
-	b.bringRuns(now)
+	b.applyOpenRuns(now)
 	code := reason.NotUnhealthy
 	for _, check := range b.ledger.Acting(now) {
-		if check.ID() != a.asks.ID() {
+		if check.ID() != a.check.ID() {
 			continue
 		}
 		for i := range check.Targets {
 			t := &check.Targets[i]
 			switch {
 			case targetKey(t) != a.key:
-			case acts(a.asks, t) && strategyOf(a.asks, t) == a.draft.Strategy:
+			case isActionable(a.check, t) && strategyOf(a.check, t) == a.draft.Strategy:
 				return nil
 			case len(t.Refusals) > 0:
 				code = t.Refusals[0]
 			}
 		}
 	}
-	return []reason.Gate{{Name: "check", Reason: code, Value: "it asks for this no more", Threshold: "still asked for", Source: "check " + a.asks.Key()}}
+	return []reason.Gate{{Name: "check", Reason: code, Value: "the check no longer asks for this action", Threshold: "still asked for", Source: "check " + a.check.Key()}}
 }
 
-// judgement is a check as it is now, and what one run's target is judged amid.
-type judgement struct {
-	check    *policy.Check // nil: it is gone
-	context  policy.CheckContext
-	requests []*policy.Request
-	doubt    policy.Doubt // whether fresh Machine and Node belong together
-	claimed  string       // the Machine that has turned up for the Node of a run that has none
+// evaluation is what policy needs to evaluate the target of one run again: the check as it
+// is now, and its surroundings.
+type evaluation struct {
+	check      *policy.Check // nil: it is gone
+	context    policy.CheckContext
+	requests   []*policy.Request
+	doubt      policy.Doubt // why the fresh Machine and Node may not belong together
+	newMachine string       // the Machine that has claimed the Node since; "" if the run has a Machine
 }
 
-// judgementOf finds the run's check and gives what it needs to judge the fresh Machine and
-// Node, which may be nil; false before the cluster was seen whole: after a start the ledger
-// knows only the checks from files.
-func (b *Book) judgementOf(r remediate.Run, m *policy.Machine, n *policy.Node) (j judgement, ok bool) {
+// evaluationOf finds the run's check and what it needs to evaluate the fresh Machine m and
+// Node n, each of which may be nil. ok is false before the view is complete: after a start
+// the ledger knows only the checks from files.
+func (b *Book) evaluationOf(r remediate.Run, m *policy.Machine, n *policy.Node) (j evaluation, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.whole {
-		return judgement{}, false
+	if !b.complete {
+		return evaluation{}, false
 	}
 	j.doubt = b.ledger.Doubt(m, n)
 	if m := b.ledger.MachineOf(r.Target.Node); m != nil && r.Target.Machine == "" {
-		j.claimed = m.Key()
+		j.newMachine = m.Key()
 	}
 	for _, counters := range b.ledger.Counters() {
 		check := b.ledger.Check(counters.ID())
 		if check == nil || !isCheckOf(r, check) {
 			continue
 		}
-		name := r.Target.Machine // the check knows its targets by that
+		name := r.Target.Machine // the name of a target in the check
 		if check.SelectsNodes {
 			name = r.Target.Node
 		}

@@ -16,18 +16,18 @@ import (
 const (
 	beatEvery  = time.Second
 	probeFresh = 2 * time.Second // age of the probe a run starts on // I4
-	askEvery   = 5 * time.Second // between two looks at a gate that does not say when it could hold
+	gateRetry  = 5 * time.Second // between two evaluations of a gate without a known end
 )
 
-// Run is the one deciding goroutine of a cluster, until ctx ends. It decides when the view
-// changed, when something else changed, and at the earliest deadline: never on a fixed
-// rhythm.
+// Run is the only deciding goroutine of a cluster. It runs until ctx ends. It decides when
+// the view changes, when something else changes (Wake), and at the earliest deadline. It does
+// not poll.
 func (c *Cluster) Run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	beat := time.NewTicker(beatEvery)
 	defer beat.Stop()
-	var due time.Time // of the candidates, when they were last asked about
+	var due time.Time // when the candidates are next considered
 	for {
 		ask := true
 		select {
@@ -41,8 +41,8 @@ func (c *Cluster) Run(ctx context.Context) error {
 			continue
 		case <-timer.C:
 		case <-c.view.opt.Watch.Changed():
-			ask = false // unless it moved something
-		case <-c.poke:
+			ask = false // unless the ledger has changed
+		case <-c.wakeup:
 		}
 		var next time.Time
 		next, due = c.decide(ctx, time.Now(), ask, due)
@@ -53,7 +53,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	}
 }
 
-// checkView gives the view, and tells when it turned bad or good. // I16
+// checkView returns the view, and reports when it becomes usable or unusable. // I16
 func (c *Cluster) checkView() View {
 	v, problem, changed := c.view.Check()
 	if changed {
@@ -63,51 +63,52 @@ func (c *Cluster) checkView() View {
 	return v
 }
 
-// decide takes what changed into the ledger and, when that may matter or it is
-// asked to, moves every candidate one step nearer to a run. due is when the
-// candidates are to be asked about again, and next when time alone could change
-// something; zero = never.
+// decide applies the changes to the ledger. If a decision may change, or if ask is set, it
+// moves every candidate one step nearer to a run. due is when the candidates were to be
+// considered next. It returns that time for now on (candidates), and when to call it again
+// although nothing changes (next); zero: never.
 func (c *Cluster) decide(ctx context.Context, now time.Time, ask bool, due time.Time) (next, candidates time.Time) {
-	if !c.checkView().Synced { // a Node that such a view lacks is not known to be gone
+	if !c.checkView().Synced { // a Node that is missing from such a view may still exist
 		return time.Time{}, due
 	}
-	moved, next := c.follow(ctx, now)
-	remember, err := c.scope.remember(ctx, now)
+	changed, next := c.follow(ctx, now)
+	scopeDue, err := c.scope.save(ctx, now)
 	if err != nil {
-		c.emit(event.Event{Type: event.Failed, Message: "save the state of the cluster: " + err.Error()})
+		c.emit(event.Event{Type: event.Failed, Message: "save the scope of the cluster, which is tried again in " + scopeRetry.String() + ": " + err.Error()})
 	}
-	if moved || ask {
+	if changed || ask {
 		c.opt.Beat()
-		now = time.Now() // that save may have been slow
+		now = time.Now() // the save may have been slow
 		c.opt.Lead.SettleSlots()
-		due = earliest(c.askAll(ctx, now), c.evidence.seek(c.mayShorten(now), now))
+		due = earliest(c.considerAll(ctx, now), c.evidence.startReads(c.mayAct(now), now))
 		c.opt.Decided()
 	}
-	return earliest(earliest(next, remember), due), due
+	return earliest(earliest(next, scopeDue), due), due
 }
 
-// follow brings what is known up to date. It says whether anything may have to be done
-// differently, and when time alone could change something; zero = never.
-func (c *Cluster) follow(ctx context.Context, now time.Time) (moved bool, due time.Time) {
+// follow applies the changes of the watch. It returns whether a decision may change, and
+// when the passing of time alone can change one (zero: never).
+func (c *Cluster) follow(ctx context.Context, now time.Time) (changed bool, due time.Time) {
 	changes := c.view.opt.Watch.Changes()
-	c.checkView()               // after them: an outage that ended since may be what they show the end of // I16
-	c.opt.Hosts.Follow(changes) // before the ledger: a host that is seen there is known here // I10
-	c.evidence.tell(now)
-	outage, _ := c.view.gaps()
-	moved, due = c.book.follow(now, changes, outage)
+	c.checkView()               // after Changes: an outage that has just ended may be the cause of them // I16
+	c.opt.Hosts.Follow(changes) // before the ledger: no host is in the ledger that is not known here // I10
+	c.evidence.updateBook(now)
+	outageEnd, _ := c.view.gapEnds()
+	changed, due = c.book.follow(now, changes, outageEnd)
 	c.opt.Hosts.NoteOwnNode(ctx, changes)
-	return moved, due
+	return changed, due
 }
 
-// mayShorten says whether this instance may act on a host that reads Off.
-func (c *Cluster) mayShorten(now time.Time) bool {
+// mayAct says whether this instance may act in the cluster now. If not, no wait is shortened.
+func (c *Cluster) mayAct(now time.Time) bool {
 	return c.opt.Stop.Paused(c.opt.Name) == "" && c.opt.Lead.WhyNotAct(now) == "" && c.Armed()
 }
 
-// askAll asks about every target that a check wants remedied, in the order of
-// the report. It begins anew when a slow store has let what that rests on grow old. // I4
-func (c *Cluster) askAll(ctx context.Context, now time.Time) (due time.Time) {
-	acting := c.book.acting(now)
+// considerAll considers every target that a check wants remediated, in the order of the
+// report. If a slow store makes the report old, it stops and requests a new decision. It
+// returns when to consider them again; zero: never. // I4
+func (c *Cluster) considerAll(ctx context.Context, now time.Time) (due time.Time) {
+	acting := c.book.actingChecks(now)
 	live := map[string]bool{}
 	for i := range acting {
 		check := c.book.Check(acting[i].ID())
@@ -116,7 +117,7 @@ func (c *Cluster) askAll(ctx context.Context, now time.Time) (due time.Time) {
 		}
 		for j := range acting[i].Targets {
 			t := &acting[i].Targets[j]
-			if !acts(check, t) {
+			if !isActionable(check, t) {
 				continue
 			}
 			live[targetKey(t)] = true
@@ -128,15 +129,15 @@ func (c *Cluster) askAll(ctx context.Context, now time.Time) (due time.Time) {
 			}
 		}
 	}
-	c.probes.keep(live)
-	c.refused.keep(live)
+	c.probes.dropAllBut(live)
+	c.refused.dropAllBut(live)
 	return due
 }
 
-// acts says whether the check asks for something that fenced does. A request
-// that the in-cluster judge has already written on the Machine is no obstacle
-// to a power cycle: fenced is the one that carries it out.
-func acts(check *policy.Check, t *policy.TargetReport) bool {
+// isActionable says whether the check asks for an action that fenced carries out. A request
+// that the in-cluster controller has already written on the Machine does not prevent a power
+// cycle: fenced carries out that request.
+func isActionable(check *policy.Check, t *policy.TargetReport) bool {
 	if strategyOf(check, t) == "" {
 		return false
 	}
@@ -148,8 +149,8 @@ func acts(check *policy.Check, t *policy.TargetReport) bool {
 	return true
 }
 
-// strategyOf is how fenced itself does what a check asks for, "" when others do
-// it. A request from fenced's own template needs no object: it is a power cycle.
+// strategyOf is how fenced carries out the action of a check; "" when another controller
+// does. A request from fenced's own template needs no object: it is a power cycle.
 func strategyOf(check *policy.Check, t *policy.TargetReport) remediate.Strategy {
 	switch t.Action {
 	case policy.PowerCycle:
@@ -157,34 +158,35 @@ func strategyOf(check *policy.Check, t *policy.TargetReport) remediate.Strategy 
 	case policy.DeleteMachine, policy.MarkOwner:
 		return remediate.DeleteMachine
 	case policy.CreateRequest:
-		if own(check, t) {
+		if usesOwnTemplate(check, t) {
 			return remediate.PowerCycle
 		}
 	}
 	return ""
 }
 
-// own says whether the request would be made from fenced's own template.
-func own(check *policy.Check, t *policy.TargetReport) bool {
+// usesOwnTemplate says whether the request would be made from fenced's own template.
+func usesOwnTemplate(check *policy.Check, t *policy.TargetReport) bool {
 	template := cmp.Or(t.Template, check.Template)
 	return template != nil && template.IsOwn()
 }
 
-// consider asks the gates about one candidate: the cheap ones, then a probe of
-// BMC and cluster, then all of them, then it starts the run.
+// consider evaluates the gates of one candidate: first without I/O, then, after a probe of
+// BMC and cluster, all of them. If all pass it starts the run. It returns when to consider
+// the candidate again; zero: after the next change.
 func (c *Cluster) consider(ctx context.Context, check *policy.Check, t *policy.TargetReport, now time.Time) time.Time {
 	a, ok := c.candidate(check, t)
 	if !ok {
 		return time.Time{}
 	}
 	if g, ok := firstFailing(c.gates(a, nil, now)); ok {
-		c.refuse(a, g)
-		c.trip(ctx, a, g, now)
-		return askedAgain(g, now)
+		c.reportRefusal(a, g)
+		c.quarantineIfOverLimit(ctx, a, g, now)
+		return recheckAt(g, now)
 	}
-	if g, ok := firstFailing(c.backOff(a, now)); ok {
-		c.refuse(a, g)
-		return askedAgain(g, now)
+	if g, ok := firstFailing(c.backOffGates(a, now)); ok {
+		c.reportRefusal(a, g)
+		return recheckAt(g, now)
 	}
 	p := c.probes.get(a, now)
 	if p == nil {
@@ -194,53 +196,53 @@ func (c *Cluster) consider(ctx context.Context, check *policy.Check, t *policy.T
 	g, refused := firstFailing(a.gates)
 	switch {
 	case refused:
-		c.refuse(a, g)
-		c.trip(ctx, a, g, now)
-		return earliest(askedAgain(g, now), p.retryAt())
+		c.reportRefusal(a, g)
+		c.quarantineIfOverLimit(ctx, a, g, now)
+		return earliest(recheckAt(g, now), p.retryAt())
 	case now.Sub(p.at) > probeFresh, !sameDraft(p.draft, a.draft):
 		c.probes.drop(a.key)
-		c.probes.get(a, now) // before another check that wants the same can, and so on in turns // L4
+		c.probes.get(a, now) // now: otherwise two checks with the same target could drop each other's probes for ever // L4
 		return time.Time{}
 	}
 	s := p.session
 	p.session = nil
 	c.probes.drop(a.key)
-	return c.startSoon(ctx, a, c.book.opt.Draft.completed(p, check), s, now)
+	return c.startAsync(ctx, a, c.book.opt.Draft.complete(p, check), s, now)
 }
 
-// askedAgain is when a gate that does not hold is asked again: much of what gates
-// look at does not show in the checks. // L4
-func askedAgain(g reason.Gate, now time.Time) time.Time {
+// recheckAt is when a failing gate is evaluated again: most inputs of gates are not in the
+// watch, so no change announces them. // L4
+func recheckAt(g reason.Gate, now time.Time) time.Time {
 	if g.Until.After(now) {
 		return g.Until
 	}
-	return now.Add(askEvery)
+	return now.Add(gateRetry)
 }
 
-// refuse tells of a refusal once per target and reason.
-func (c *Cluster) refuse(a candidate, g reason.Gate) {
-	if c.refused.isNew(a.key, g.Reason) {
+// reportRefusal emits a refusal once for each target and reason.
+func (c *Cluster) reportRefusal(a candidate, g reason.Gate) {
+	if c.refused.record(a.key, g.Reason) {
 		c.emit(event.Event{Type: event.Refused, Node: a.draft.Target.Node, Reason: g.Reason, Check: a.draft.CheckID, Gates: []reason.Gate{g},
 			Message: g.Name + ": " + g.Value + " (needs " + g.Threshold + ", " + g.Source + ")"})
 	}
 }
 
-// trip quarantines a host whose runs of a day are used up and that is asked for once
-// more. // I15
-func (c *Cluster) trip(ctx context.Context, a candidate, g reason.Gate, now time.Time) {
+// quarantineIfOverLimit quarantines a host that a check wants fenced again although it has
+// reached the limit of runs in a day. // I15
+func (c *Cluster) quarantineIfOverLimit(ctx context.Context, a candidate, g reason.Gate, now time.Time) {
 	if node := a.draft.Target.Node; !g.Pass && g.Reason == reason.FencesPerDay && node != "" {
 		c.opt.Stop.Quarantine(ctx, c.opt.Name, node, g.Value, now)
 	}
 }
 
-// refusals are the last ones that were told, by the key of the candidate.
+// refusals are the last reported ones, by the key of the candidate.
 type refusals struct {
 	mu    sync.Mutex
 	byKey map[string]reason.Code
 }
 
-// isNew notes a refusal, and says whether it is another one than the last.
-func (r *refusals) isNew(key string, code reason.Code) bool {
+// record stores a refusal, and says whether it differs from the last one.
+func (r *refusals) record(key string, code reason.Code) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	known := r.byKey[key] == code
@@ -248,8 +250,8 @@ func (r *refusals) isNew(key string, code reason.Code) bool {
 	return !known
 }
 
-// keep drops what was told of all other candidates.
-func (r *refusals) keep(live map[string]bool) {
+// dropAllBut drops the refusals of all candidates that are not in live.
+func (r *refusals) dropAllBut(live map[string]bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	maps.DeleteFunc(r.byKey, func(key string, _ reason.Code) bool { return !live[key] })

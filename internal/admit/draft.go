@@ -11,48 +11,50 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// candidate is a target that a check or a person wants remedied, and the run
-// it would become.
+// candidate is a target that a check or a person wants remediated, and the run that it
+// would become.
 type candidate struct {
 	key   string
 	draft remediate.Run
 	node  *policy.Node
-	// zoneKey is the check's own; empty for the cluster's.
+	// zoneKey is the zone label of the check; empty: that of the cluster.
 	zoneKey string
-	// protected: the administrator's entry says never automatically.
+	// protected: the entry in hosts.d forbids automatic runs.
 	protected bool
-	// hostLost says why the BareMetalHost that the Machine names is not found.
-	hostLost string
-	// doubt is why the Node may be another Machine's; checks know it by themselves.
+	// missingHost says why the BareMetalHost that the Machine names is not found.
+	missingHost string
+	// doubt is why the Node may belong to another Machine. It is set for orders only: the
+	// evaluation of a check includes it.
 	doubt policy.Doubt
-	// gates are those that were asked before its run is begun, for the record.
+	// gates are those that were evaluated before the run starts, for the audit log.
 	gates []reason.Gate
-	// asks is the check that wants it; nil: a person does.
-	asks *policy.Check
+	// check is the check that wants the run; nil: a person does.
+	check *policy.Check
 }
 
 func targetKey(t *policy.TargetReport) string { return t.Machine + "|" + t.Node }
 
-// Drafter is what every run of a cluster is drafted with.
+// Drafter holds the settings with which every run of a cluster is drafted.
 type Drafter struct {
 	Isolation remediate.Isolation
-	// ControlPlaneIsolation is that of control-plane hosts; empty for what fits the cluster.
+	// ControlPlaneIsolation is that of control-plane hosts; empty: the default for the kind of
+	// cluster.
 	ControlPlaneIsolation remediate.Isolation
 	Reprovision           bool
 	Limits                remediate.Limits
 
-	cluster string
-	replace bool // control-plane Machines may be deleted
+	cluster            string
+	deleteControlPlane bool // control-plane Machines may be deleted
 }
 
-// base is a draft with everything that does not depend on the target.
+// base returns a draft with everything that does not depend on the target.
 func (d Drafter) base() remediate.Run {
 	r := remediate.Run{Isolation: d.Isolation, Limits: d.Limits}
 	r.Limits.Reprovision = d.Reprovision
 	return r
 }
 
-// override lets a check change the limits and the isolation of its own runs.
+// override applies the limits and the isolation that a check sets for its own runs.
 func (d Drafter) override(r *remediate.Run, check *policy.Check) {
 	of, l := check.Deadlines, &r.Limits
 	l.OffDeadline, l.OnDeadline = cmp.Or(of.PowerOff, l.OffDeadline), cmp.Or(of.PowerOn, l.OnDeadline)
@@ -64,9 +66,9 @@ func (d Drafter) override(r *remediate.Run, check *policy.Check) {
 	}
 }
 
-// controlPlaneIsolation: to delete the Node of a k3s or RKE2 server removes its
-// etcd member, so that is done only where the operator or the kind of cluster
-// says so. A check may ask for the taint, never for the deletion.
+// controlPlaneIsolation returns how a control-plane Node is isolated. Deleting the Node of a
+// k3s or RKE2 server removes its etcd member, so fenced deletes only if the configuration or
+// the kind of cluster says so. A check may ask for the taint, but not for the deletion.
 func (d Drafter) controlPlaneIsolation(t remediate.Target, check *policy.Check) remediate.Isolation {
 	openShift := t.MachineAPI == policy.OpenShiftMachineAPI
 	if check != nil {
@@ -84,21 +86,21 @@ func (d Drafter) controlPlaneIsolation(t remediate.Target, check *policy.Check) 
 	return remediate.IsolateTaint
 }
 
-// checked drafts the run that a check asks for, on this target.
-func (d Drafter) checked(check *policy.Check, t *policy.TargetReport, target remediate.Target) remediate.Run {
+// draftForCheck drafts the run that a check asks for, on this target.
+func (d Drafter) draftForCheck(check *policy.Check, t *policy.TargetReport, target remediate.Target) remediate.Run {
 	r := d.base()
 	r.Target = target
 	r.Strategy, r.ControlPlane = strategyOf(check, t), t.ControlPlane
 	r.Trigger, r.Check, r.CheckID = t.Trigger, check.Key(), checkID(check.ID())
-	r.Limits.ReplaceControlPlane = t.Action == policy.MarkOwner || d.replace
+	r.Limits.ReplaceControlPlane = t.Action == policy.MarkOwner || d.deleteControlPlane
 	r.Limits.ReadyTimeout = max(r.Limits.ReadyTimeout, t.StartupTimeout)
 	d.override(&r, check)
 	return r
 }
 
-// completed is the run that begins on a probe: its draft with host and address,
-// and with the role that only the fresh objects show. // I12
-func (d Drafter) completed(p *probe, check *policy.Check) remediate.Run {
+// complete returns the run to start after a probe: the draft with host and address, and as a
+// control-plane run if the fresh objects say so. check is nil for an order. // I12
+func (d Drafter) complete(p *probe, check *policy.Check) remediate.Run {
 	r := p.draft
 	if p.controlPlane && !r.ControlPlane {
 		r.ControlPlane, r.Isolation = true, d.controlPlaneIsolation(r.Target, check)
@@ -106,8 +108,8 @@ func (d Drafter) completed(p *probe, check *policy.Check) remediate.Run {
 	return r
 }
 
-// checkID tells checks of all kinds apart, whatever version of their API they
-// are read in and wherever in a file they stand.
+// checkID identifies a check among checks of all kinds. It does not depend on the API version
+// in which the check is read, nor on its position in a file.
 func checkID(id policy.CheckID) string {
 	group, _, _ := strings.Cut(id.APIVersion, "/")
 	text := id.Kind + "." + group + " " + strings.TrimPrefix(id.Namespace+"/"+id.Name, "/")
@@ -117,29 +119,29 @@ func checkID(id policy.CheckID) string {
 	return text
 }
 
-// candidate drafts the run of one target of a check; false when the target has
-// changed since it was judged.
-func (b *Book) candidate(check *policy.Check, t *policy.TargetReport) (candidate, bool) {
+// candidateForCheck drafts the run of one target of a check; false when the target has
+// changed since it was evaluated.
+func (b *Book) candidateForCheck(check *policy.Check, t *policy.TargetReport) (candidate, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	n, m := b.ledger.Node(t.Node), judgedMachine(b.ledger, t)
+	n, m := b.ledger.Node(t.Node), evaluatedMachine(b.ledger, t)
 	if (t.Machine != "") != (m != nil) {
 		return candidate{}, false
 	}
-	r := b.opt.Draft.checked(check, t, targetOf(b.ledger, b.opt.Name, m, n, t.Node))
-	return candidate{key: targetKey(t), draft: r, node: n, zoneKey: check.ZoneKey, asks: check, hostLost: hostLost(b.ledger, m)}, true
+	r := b.opt.Draft.draftForCheck(check, t, targetOf(b.ledger, b.opt.Name, m, n, t.Node))
+	return candidate{key: targetKey(t), draft: r, node: n, zoneKey: check.ZoneKey, check: check, missingHost: missingHost(b.ledger, m)}, true
 }
 
-// ordered drafts the run that a person ordered.
-func (b *Book) ordered(o order.Order) (candidate, error) {
+// candidateForOrder drafts the run that a person ordered. An error is a *reason.Refusal.
+func (b *Book) candidateForOrder(o order.Order) (candidate, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.whole {
+	if !b.complete {
 		return candidate{}, errNotSeen()
 	}
 	n, m := b.ledger.Node(o.Node), b.ledger.MachineOf(o.Node)
 	if n == nil && m == nil {
-		return candidate{}, &reason.Refusal{Reason: reason.NoSuchNode, Message: "no Node and no Machine's node is called " + o.Node}
+		return candidate{}, &reason.Refusal{Reason: reason.NoSuchNode, Message: "no Node is named " + o.Node + ", and no Machine refers to a Node of that name; list the names with kubectl get nodes"}
 	}
 	d := b.opt.Draft
 	r := d.base()
@@ -151,5 +153,5 @@ func (b *Book) ordered(o order.Order) (candidate, error) {
 	}
 	r.Manual = &remediate.Order{Actor: o.Actor, Reason: o.Reason, At: time.Now().UTC()}
 	r.Trigger = "manual fence by " + o.Actor + ": " + o.Reason
-	return candidate{key: "manual|" + o.Node, draft: r, node: n, hostLost: hostLost(b.ledger, m), doubt: b.ledger.Doubt(m, n)}, nil
+	return candidate{key: "manual|" + o.Node, draft: r, node: n, missingHost: missingHost(b.ledger, m), doubt: b.ledger.Doubt(m, n)}, nil
 }

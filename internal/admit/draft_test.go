@@ -10,9 +10,9 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// To delete the Node of a k3s or RKE2 server removes its etcd member: a control-plane
-// Node is tainted unless the cluster is OpenShift or the operator chose otherwise. A
-// check may ask for the taint, never for the deletion.
+// Deleting the Node of a k3s or RKE2 server removes its etcd member. So a control-plane
+// Node is tainted, unless the cluster is OpenShift or the configuration says otherwise. A
+// check may ask for the taint, but not for the deletion.
 func TestControlPlaneIsolation(t *testing.T) {
 	const taint, remove = remediate.IsolateTaint, remediate.IsolateDelete
 	for name, c := range map[string]struct {
@@ -43,20 +43,21 @@ func TestControlPlaneIsolation(t *testing.T) {
 	}
 }
 
-// A role that only the fresh objects show brings its isolation with it. // I12
-func TestFreshRoleBringsItsIsolation(t *testing.T) {
+// If only the fresh objects show that the host is a control-plane host, its run gets the
+// isolation for such hosts. // I12
+func TestFreshControlPlaneRoleSetsTheIsolation(t *testing.T) {
 	d := Drafter{Isolation: remediate.IsolateDelete}
 	p := &probe{draft: remediate.Run{Isolation: remediate.IsolateDelete}, controlPlane: true}
-	r := d.completed(p, nil)
+	r := d.complete(p, nil)
 	assert.True(t, r.ControlPlane)
 	assert.Equal(t, remediate.IsolateTaint, r.Isolation)
 	p.draft.Target.MachineAPI = policy.OpenShiftMachineAPI
-	assert.Equal(t, remediate.IsolateDelete, d.completed(p, nil).Isolation)
+	assert.Equal(t, remediate.IsolateDelete, d.complete(p, nil).Isolation)
 }
 
-// A check's own times and counts are those of its runs; where it has none the daemon's
-// are.
-func TestCheckChangesTheLimitsOfItsRuns(t *testing.T) {
+// A check sets deadlines and attempts for its own runs. The others come from the
+// configuration.
+func TestCheckSetsTheLimitsOfItsRuns(t *testing.T) {
 	base := remediate.Limits{OffDeadline: 1, OnDeadline: 2, ReadyTimeout: 3, RunTimeout: 4, MaxAttempts: 5}
 	d := Drafter{}
 	r := remediate.Run{Limits: base}
@@ -68,11 +69,11 @@ func TestCheckChangesTheLimitsOfItsRuns(t *testing.T) {
 	assert.Equal(t, remediate.Limits{OffDeadline: time.Second, OnDeadline: 2 * time.Second, ReadyTimeout: 3 * time.Second, RunTimeout: 4 * time.Second, MaxAttempts: 9}, r.Limits)
 }
 
-// What is decided at the start of a run, and by whom.
-func TestDraftTakesItsLimits(t *testing.T) {
+// The limits of a run come from the configuration, the check and the target.
+func TestLimitsOfADraft(t *testing.T) {
 	draft := func(o BookOptions, target policy.TargetReport) remediate.Limits {
 		o.Draft.Limits = remediate.Limits{ReadyTimeout: 10 * time.Minute}
-		a, ok := NewBook(o, time.Now()).candidate(&policy.Check{Strategy: policy.PowerCycleHosts}, &target)
+		a, ok := NewBook(o, time.Now()).candidateForCheck(&policy.Check{Strategy: policy.PowerCycleHosts}, &target)
 		assert.True(t, ok)
 		return a.draft.Limits
 	}

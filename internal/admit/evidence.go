@@ -16,51 +16,51 @@ import (
 )
 
 const (
-	evidenceEvery  = 15 * time.Second // between two looks at one BMC
-	evidenceMaxAge = 30 * time.Second // older readings prove nothing
-	evidenceAtOnce = 8                // BMCs that are looked at together
-	evidenceTime   = 20 * time.Second // one look, both readings
-	evidencePause  = time.Second      // between two searches for targets
+	evidenceEvery       = 15 * time.Second // between two visits to one BMC
+	evidenceMaxAge      = 30 * time.Second // older readings do not count
+	evidenceParallel    = 8                // BMCs that are read at the same time
+	evidenceTimeout     = 20 * time.Second // for one visit, with both readings
+	evidenceSearchEvery = time.Second      // between two searches for targets
 )
 
-// evidence is what the BMC of one Node said, while a check waits that would act
-// at once on a host that is off.
+// evidence is what the BMC of one Node reads, while a check waits that would act at once on
+// a host that is off.
 type evidence struct {
 	running bool
-	off     bool      // read twice
-	counts  bool      // the ledger has been told that it reads Off
+	off     bool      // two readings of Off
+	applied bool      // the ledger has the host as reading Off
 	at      time.Time // of the newest reading
-	next    time.Time // not asked again before
+	next    time.Time // no visit before
 }
 
-// evidenceReader asks the BMCs of hosts that a check waits for. Its deciding goroutine
-// alone tells the Book what they said, so that nothing older is told after something newer.
+// evidenceReader reads the BMCs of hosts that a check waits for. Only the deciding goroutine
+// writes the results to the Book, so an older result never replaces a newer one.
 type evidenceReader struct {
 	opt  Options
 	wake func()
 
-	mu     sync.Mutex
-	byNode map[string]*evidence
-	woken  time.Time // the end of the last suspend after which all was read
-	sought time.Time // when targets were last searched for; for the deciding goroutine
+	mu         sync.Mutex
+	byNode     map[string]*evidence
+	wokeAt     time.Time // end of the last suspend; all readings are newer
+	lastSearch time.Time // last search for targets; only for the deciding goroutine
 }
 
 func newEvidenceReader(opt Options, wake func()) *evidenceReader {
 	return &evidenceReader{opt: opt, wake: wake, byNode: map[string]*evidence{}}
 }
 
-// tell brings the ledger up to date with what the BMCs said. What was read before a
-// suspend of this host, or has become old, counts no more.
-func (er *evidenceReader) tell(now time.Time) {
-	_, woken := er.opt.View.gaps()
+// updateBook writes to the ledger which hosts read Off. A reading from before a suspend of
+// this host, or older than evidenceMaxAge, no longer counts.
+func (er *evidenceReader) updateBook(now time.Time) {
+	_, wokeAt := er.opt.View.gapEnds()
 	changed := map[string]bool{}
 	er.mu.Lock()
-	suspended := woken.After(er.woken)
-	er.woken = woken
+	suspended := wokeAt.After(er.wokeAt)
+	er.wokeAt = wokeAt
 	for node, ev := range er.byNode {
 		off := ev.off && !suspended && now.Sub(ev.at) <= evidenceMaxAge
-		if off != ev.counts {
-			ev.counts, changed[node] = off, off
+		if off != ev.applied {
+			ev.applied, changed[node] = off, off
 		}
 	}
 	if suspended {
@@ -72,34 +72,34 @@ func (er *evidenceReader) tell(now time.Time) {
 	}
 }
 
-// seek asks the BMCs of the targets that a check waits for, if the check would not wait
-// for a host that reads Off. It says when to seek again. act is whether this instance may
-// act on the cluster.
-func (er *evidenceReader) seek(act bool, now time.Time) (due time.Time) {
-	if again := er.sought.Add(evidencePause); now.Before(again) {
+// startReads reads the BMCs of targets whose check waits, but would not wait for a host that
+// reads Off. It returns when to call it again. mayAct is whether this instance may act on the
+// cluster.
+func (er *evidenceReader) startReads(mayAct bool, now time.Time) (due time.Time) {
+	if again := er.lastSearch.Add(evidenceSearchEvery); now.Before(again) {
 		return again
 	}
 	var wanted map[string]remediate.Run
-	if act {
-		var some bool
-		if wanted, some = er.opt.Book.waiting(er.known()); some {
-			er.sought = now
+	if mayAct {
+		var anyShortens bool
+		if wanted, anyShortens = er.opt.Book.draftPending(er.knownNodes()); anyShortens {
+			er.lastSearch = now
 		}
 	}
 	er.dropAllBut(wanted, now)
 	nodes, due := er.choose(wanted, now)
 	for _, node := range nodes {
-		ev := er.begin(node)
+		ev := er.markRunning(node)
 		if !er.opt.Lead.Spawn(func(ctx context.Context) { er.read(ctx, wanted[node], ev) }) {
-			er.note(node, ev, false, false)
-			return time.Time{} // the claim ended meanwhile
+			er.recordReading(node, ev, false, false)
+			return time.Time{} // the claim has ended
 		}
 	}
 	return due
 }
 
-// known are the Nodes whose BMCs were asked.
-func (er *evidenceReader) known() map[string]bool {
+// knownNodes returns the Nodes whose BMCs were read.
+func (er *evidenceReader) knownNodes() map[string]bool {
 	er.mu.Lock()
 	defer er.mu.Unlock()
 	known := map[string]bool{}
@@ -109,53 +109,53 @@ func (er *evidenceReader) known() map[string]bool {
 	return known
 }
 
-// dropAllBut forgets what nobody waits for any more.
+// dropAllBut drops the readings for which no check waits any longer.
 func (er *evidenceReader) dropAllBut(wanted map[string]remediate.Run, now time.Time) {
-	var counted []string
+	var applied []string
 	er.mu.Lock()
 	for node, ev := range er.byNode {
 		if _, still := wanted[node]; still {
 			continue
 		}
-		if ev.counts {
-			counted = append(counted, node)
+		if ev.applied {
+			applied = append(applied, node)
 		}
 		delete(er.byNode, node)
 	}
 	er.mu.Unlock()
-	for _, node := range counted {
+	for _, node := range applied {
 		er.opt.Book.setReadsOff(now, node, false)
 		er.wake()
 	}
 }
 
-// choose names the Nodes whose BMCs are asked now, who waits longest first, so that no
-// name is always served before another. due is when to choose again.
+// choose returns the Nodes whose BMCs are read now. The one that has waited longest comes
+// first, so that the order of names favours none. due is when to choose again.
 func (er *evidenceReader) choose(wanted map[string]remediate.Run, now time.Time) (nodes []string, due time.Time) {
 	er.mu.Lock()
 	defer er.mu.Unlock()
 	busy := 0
-	turn := map[string]time.Time{}
+	nextRead := map[string]time.Time{}
 	for node, ev := range er.byNode {
-		turn[node] = ev.next
+		nextRead[node] = ev.next
 		if ev.running {
 			busy++
 		}
-		if ev.counts { // it is to be told when that is too old
+		if ev.applied { // updateBook must withdraw it when it is too old
 			due = earliest(due, ev.at.Add(evidenceMaxAge+time.Millisecond))
 		}
 	}
-	byTurn := slices.SortedFunc(maps.Keys(wanted), func(a, b string) int {
-		return cmp.Or(turn[a].Compare(turn[b]), strings.Compare(a, b))
+	byNextRead := slices.SortedFunc(maps.Keys(wanted), func(a, b string) int {
+		return cmp.Or(nextRead[a].Compare(nextRead[b]), strings.Compare(a, b))
 	})
-	for _, node := range byTurn {
+	for _, node := range byNextRead {
 		ev := er.byNode[node]
 		switch {
 		case ev != nil && ev.running:
 		case ev != nil && now.Before(ev.next):
 			due = earliest(due, ev.next)
-		case busy == evidenceAtOnce:
-			return nodes, earliest(due, now.Add(evidencePause))
+		case busy == evidenceParallel:
+			return nodes, earliest(due, now.Add(evidenceSearchEvery))
 		default:
 			busy++
 			nodes = append(nodes, node)
@@ -164,8 +164,8 @@ func (er *evidenceReader) choose(wanted map[string]remediate.Run, now time.Time)
 	return nodes, due
 }
 
-// begin notes that the BMC of a Node is being read.
-func (er *evidenceReader) begin(node string) *evidence {
+// markRunning records that the BMC of a Node is being read.
+func (er *evidenceReader) markRunning(node string) *evidence {
 	er.mu.Lock()
 	defer er.mu.Unlock()
 	ev := er.byNode[node]
@@ -177,16 +177,16 @@ func (er *evidenceReader) begin(node string) *evidence {
 	return ev
 }
 
-// read looks at one BMC, and asks for a decision on what it said.
+// read reads one BMC, and requests a decision.
 func (er *evidenceReader) read(ctx context.Context, draft remediate.Run, ev *evidence) {
-	off, locks := er.readsOff(ctx, draft)
-	er.note(draft.Target.Node, ev, off, locks)
+	off, accountRefused := er.readsOff(ctx, draft)
+	er.recordReading(draft.Target.Node, ev, off, accountRefused)
 	er.wake()
 }
 
-// note keeps what a look has found, unless nobody waited for that any more. locks: asking
-// again soon would lock the account.
-func (er *evidenceReader) note(node string, ev *evidence, off, locks bool) {
+// recordReading stores the result of a visit, unless ev was dropped meanwhile.
+// accountRefused: the BMC refused the account, and further attempts could lock it.
+func (er *evidenceReader) recordReading(node string, ev *evidence, off, accountRefused bool) {
 	now := time.Now()
 	er.mu.Lock()
 	defer er.mu.Unlock()
@@ -194,18 +194,18 @@ func (er *evidenceReader) note(node string, ev *evidence, off, locks bool) {
 		return
 	}
 	ev.running, ev.off, ev.at, ev.next = false, off, now, now.Add(evidenceEvery)
-	if locks {
+	if accountRefused {
 		ev.next = now.Add(power.AccountPause)
 	}
 }
 
-// readsOff says whether two spaced readings of the identified BMC say Off, the
-// same proof that a run needs after its command. // I1, I8
-func (er *evidenceReader) readsOff(ctx context.Context, draft remediate.Run) (off, locks bool) {
-	ctx, cancel := context.WithTimeout(ctx, evidenceTime)
+// readsOff says whether two spaced readings of the identified BMC are Off. A run needs the
+// same proof after its command. // I1, I8
+func (er *evidenceReader) readsOff(ctx context.Context, draft remediate.Run) (off, accountRefused bool) {
+	ctx, cancel := context.WithTimeout(ctx, evidenceTimeout)
 	defer cancel()
 	h, err := er.opt.Hosts.FindNew(ctx, draft.Target)
-	if err != nil || !power.IsStrict(h.Levels[0]) { // what others say shortens no wait
+	if err != nil || !power.IsStrict(h.Levels[0]) { // only a BMC of strict assurance shortens a wait
 		return false, false
 	}
 	s, err := power.Open(er.opt.Open, h, 0, er.opt.Timing)

@@ -32,43 +32,42 @@ func readerOf(t *testing.T) (er *evidenceReader, suspendFor func(time.Duration))
 	}
 }
 
-// A look that ends after nobody waited for it any more says nothing to those who
-// wait anew.
-func TestLateEvidenceIsNobodys(t *testing.T) {
+// A reading that ends after it was dropped does not count for the checks that wait now.
+func TestReadingThatWasDroppedIsIgnored(t *testing.T) {
 	er, _ := readerOf(t)
-	old := er.begin("n-1")
+	old := er.markRunning("n-1")
 	er.dropAllBut(nil, time.Now())
-	fresh := er.begin("n-1")
+	fresh := er.markRunning("n-1")
 	fresh.off = true
-	er.note("n-1", old, false, false)
+	er.recordReading("n-1", old, false, false)
 	assert.True(t, fresh.running && fresh.off)
-	er.note("n-1", fresh, false, false)
+	er.recordReading("n-1", fresh, false, false)
 	assert.False(t, fresh.running || fresh.off)
 }
 
-// What the ledger was told about a BMC is taken back when the reading is old, when nobody
-// waits for it any more, and when this host was suspended meanwhile. // I1, I16
-func TestEvidenceIsTakenBack(t *testing.T) {
+// The ledger no longer has a host as reading Off when the reading is too old, when no
+// check waits for the host any longer, and after a suspend of this host. // I1, I16
+func TestReadsOffIsWithdrawn(t *testing.T) {
 	readsOff := func(er *evidenceReader) bool { return er.opt.Book.ledger.Snapshot().ReadsOff["n-1"] }
 	told := func(t *testing.T) (*evidenceReader, func(time.Duration)) {
 		er, suspendFor := readerOf(t)
-		er.note("n-1", er.begin("n-1"), true, false)
-		er.tell(time.Now())
+		er.recordReading("n-1", er.markRunning("n-1"), true, false)
+		er.updateBook(time.Now())
 		assert.True(t, readsOff(er))
 		return er, suspendFor
 	}
 	er, _ := told(t)
-	er.tell(time.Now().Add(evidenceMaxAge + time.Second))
+	er.updateBook(time.Now().Add(evidenceMaxAge + time.Second))
 	assert.False(t, readsOff(er), "it is old")
 	er, _ = told(t)
 	er.dropAllBut(nil, time.Now())
 	assert.False(t, readsOff(er), "nobody waits")
 	er, suspendFor := told(t)
-	running := er.begin("n-2")
+	running := er.markRunning("n-2")
 	suspendFor(time.Minute)
-	er.tell(time.Now())
+	er.updateBook(time.Now())
 	assert.False(t, readsOff(er), "this host was suspended")
-	er.note("n-2", running, true, false) // it was read in part before
-	er.tell(time.Now())
+	er.recordReading("n-2", running, true, false) // it was read in part before
+	er.updateBook(time.Now())
 	assert.False(t, er.opt.Book.ledger.Snapshot().ReadsOff["n-2"])
 }

@@ -15,43 +15,43 @@ type Explanation struct {
 	Cluster, Node string
 	Verdict       policy.Verdict // Unhealthy if any check says so; "" when none covers the Node
 	Gates         []reason.Gate
-	Run           *remediate.Run // the open one, else the newest that ended
-	Earliest      time.Time      // when the last failing gate could pass; zero when unknown
+	Run           *remediate.Run // the open one, else the newest that has ended
+	Earliest      time.Time      // when the last failing gate can pass; zero: unknown
 }
 
-// Explain lists every gate of a Node in the order the daemon asks them, with
-// the very functions that decide.
+// Explain lists every gate of a Node in the order in which the daemon evaluates them. It
+// calls the functions that decide.
 func (c *Cluster) Explain(ctx context.Context, node string) (Explanation, error) {
-	a, err := c.book.ordered(order.Order{Node: node})
+	a, err := c.book.candidateForOrder(order.Order{Node: node})
 	if err != nil {
 		return Explanation{}, err
 	}
 	a.draft.Manual, a.protected = nil, c.opt.Hosts.Protected(node)
 	now := time.Now()
-	report := c.book.onNode(node, now)
+	report := c.book.nodeReport(node, now)
 	x := Explanation{Cluster: c.opt.Name, Node: node, Verdict: verdictOn(&report, node), Gates: policy.Explain(report, node)}
-	if check, t := c.askedFor(&report, node); t != nil {
-		if b, ok := c.candidate(check, t); ok { // the very one that the deciding loop asks about
+	if check, t := c.requestedTarget(&report, node); t != nil {
+		if b, ok := c.candidate(check, t); ok { // the candidate of the deciding loop
 			a = b
 		}
-		x.Gates = append(x.Gates, executor(check, t)...)
+		x.Gates = append(x.Gates, executorGates(check, t)...)
 	}
-	x.Gates = append(x.Gates, claim(a)...)
+	x.Gates = append(x.Gates, uncertainMachineGates(a)...)
 	x.Run = c.book.newestOn(node)
 	p := c.probes.lastOn(node)
 	if p == nil {
 		p = c.probes.unprobed(ctx, a.draft)
 	}
 	x.Gates = append(x.Gates, c.gates(a, p, now)...)
-	x.Gates = append(x.Gates, c.backOff(a, now)...)
-	x.Gates = append(x.Gates, c.runs.recorder.gate(node)...)
-	x.Earliest = whenOpen(x.Gates)
+	x.Gates = append(x.Gates, c.backOffGates(a, now)...)
+	x.Gates = append(x.Gates, c.runs.recorder.gates(node)...)
+	x.Earliest = earliestPass(x.Gates)
 	return x, nil
 }
 
-// askedFor is the target of a check that asks for an action on the Node: one
-// that nothing refuses, else the first.
-func (c *Cluster) askedFor(r *policy.Report, node string) (check *policy.Check, target *policy.TargetReport) {
+// requestedTarget finds a check that asks for an action on the Node, and its target: the
+// first one that nothing refuses, else the first.
+func (c *Cluster) requestedTarget(r *policy.Report, node string) (check *policy.Check, target *policy.TargetReport) {
 	for i := range r.Checks {
 		for j := range r.Checks[i].Targets {
 			t := &r.Checks[i].Targets[j]
@@ -69,17 +69,19 @@ func (c *Cluster) askedFor(r *policy.Report, node string) (check *policy.Check, 
 	return check, target
 }
 
-// executor is a gate for what another controller is asked to do.
-func executor(check *policy.Check, t *policy.TargetReport) []reason.Gate {
+// executorGates returns a failing gate if another controller carries out the action.
+func executorGates(check *policy.Check, t *policy.TargetReport) []reason.Gate {
 	if strategyOf(check, t) != "" {
 		return nil
 	}
 	return []reason.Gate{{
-		Name: "executor", Reason: reason.Delegated, Value: "the check's template leaves the remedy to another controller",
+		Name: "executor", Reason: reason.Delegated, Value: "the check's template leaves the remediation to another controller",
 		Threshold: "a template of fenced.io, or none", Source: "check " + check.Key(),
 	}}
 }
 
+// verdictOn returns Unhealthy if any check has that verdict about the Node, else the verdict
+// of the last check that covers it, "" when none does.
 func verdictOn(r *policy.Report, node string) (v policy.Verdict) {
 	for i := range r.Checks {
 		for j := range r.Checks[i].Targets {
@@ -91,8 +93,8 @@ func verdictOn(r *policy.Report, node string) (v policy.Verdict) {
 	return v
 }
 
-// whenOpen is when every failing gate could pass; zero when one does not say.
-func whenOpen(gates []reason.Gate) time.Time {
+// earliestPass is when every failing gate can pass; zero if one of them has no known end.
+func earliestPass(gates []reason.Gate) time.Time {
 	var t time.Time
 	for _, g := range gates {
 		switch {

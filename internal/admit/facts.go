@@ -9,38 +9,37 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// gates asks every guard about a candidate, p being what its probe found; nil: it was not
-// probed.
+// gates evaluates every guard for a candidate. p is its probe; nil: it was not probed.
 func (c *Cluster) gates(a candidate, p *probe, now time.Time) []reason.Gate {
 	return guard.Gates(c.opt.Guards, c.facts(a, p, now), now)
 }
 
-// facts gathers what the guards ask about. Without a probe they stand as if
-// BMC, contenders and etcd had nothing against it.
+// facts gathers the facts for the guards. Without a probe they are as if BMC, contenders and
+// etcd allowed the run.
 func (c *Cluster) facts(a candidate, p *probe, now time.Time) guard.Facts {
-	v := c.checkView() // one whose outage is over brings its quiet period along // I16
+	v := c.checkView() // before QuietUntil: an outage that has ended sets it // I16
 	name, node := c.opt.Name, a.draft.Target.Node
 	f := guard.Facts{
 		Manual: a.draft.Manual != nil, Mode: c.opt.Mode, ForeignOwner: c.opt.Lead.WhyNotAct(now), OwnerSource: c.ownerSource(),
 		Paused: c.opt.Stop.Paused(name), Held: c.opt.Stop.Held(name, node), Armed: c.opt.Stop.Record(name).Armed,
 		ViewSynced: v.Synced, ViewAge: v.Age, ClockSkew: v.Skew, QuietUntil: c.view.QuietUntil(), Protected: a.protected,
-		ControlPlane: a.draft.ControlPlane, QuorumHolds: true, QuorumDetail: "etcd is asked just before",
+		ControlPlane: a.draft.ControlPlane, QuorumHolds: true, QuorumDetail: "etcd is checked just before the run starts",
 		NeedsHost: a.draft.Strategy == remediate.PowerCycle, Host: cmp.Or(a.draft.Target.BareMetalHost, "not looked up yet"),
 		InFlightTotal: c.opt.Slots.Count(),
 	}
 	f.Quarantined, f.QuarantinedUntil = c.opt.Stop.Quarantined(name, node)
-	answered := "" // the UUID that the BMC told
+	bmcUUID := "" // the UUID that the BMC reports
 	if p != nil {
-		answered = p.identity.BMC
+		bmcUUID = p.identity.BMC
 	}
-	uuid := cmp.Or(a.draft.Target.SystemUUID, answered)
-	f.OwnHost = c.opt.Hosts.OwnHost(a.node, a.draft.Target, uuid, answered)
+	uuid := cmp.Or(a.draft.Target.SystemUUID, bmcUUID)
+	f.OwnHost = c.opt.Hosts.OwnHost(a.node, a.draft.Target, uuid, bmcUUID)
 	if p != nil {
 		a.draft.Target = p.draft.Target // now with host and address
 		p.addTo(&f)
 	}
-	if a.hostLost != "" {
-		f.HostError, f.HostDetail = reason.InvalidHost, a.hostLost
+	if a.missingHost != "" {
+		f.HostError, f.HostDetail = reason.InvalidHost, a.missingHost
 	}
 	f.FrozenReason, f.Frozen = c.opt.Hosts.Frozen(a.draft.Target)
 	f.Duplicate = c.opt.Hosts.Duplicate(a.draft.Target)
@@ -48,7 +47,7 @@ func (c *Cluster) facts(a candidate, p *probe, now time.Time) guard.Facts {
 	return f
 }
 
-// addTo adds what the probe found.
+// addTo adds the results of the probe to the facts.
 func (p *probe) addTo(f *guard.Facts) {
 	f.Host = p.draft.Target.Host
 	f.HostError, f.HostDetail = p.hostError, p.hostDetail
@@ -57,7 +56,7 @@ func (p *probe) addTo(f *guard.Facts) {
 	f.QuorumHolds, f.QuorumReason, f.QuorumDetail = p.quorum == "", p.quorum, p.quorumDetail
 }
 
-// ownerSource is what says whose the cluster is; "" where that is the Lease.
+// ownerSource names the source that says which instance owns the cluster; "" for the Lease.
 func (c *Cluster) ownerSource() string {
 	if !c.opt.Lead.Leads() {
 		return "store"

@@ -12,10 +12,10 @@ import (
 	"github.com/fenced/fenced/internal/run"
 )
 
-// Fence begins a run on one Node. It skips the check's limit, the clocks and
-// the rates, and no other gate; a refusal is a *reason.Refusal.
+// Fence starts a run on one Node. It skips the limit of the check, the waits and the rates,
+// and no other gate. A refusal is a *reason.Refusal.
 func (c *Cluster) Fence(ctx context.Context, o order.Order) (order.Outcome, error) {
-	a, err := c.book.ordered(o)
+	a, err := c.book.candidateForOrder(o)
 	if err != nil {
 		return order.Outcome{}, err
 	}
@@ -25,21 +25,21 @@ func (c *Cluster) Fence(ctx context.Context, o order.Order) (order.Outcome, erro
 		}
 	}
 	now := time.Now()
-	gates := append(claim(a), c.gates(a, nil, now)...)
+	gates := append(uncertainMachineGates(a), c.gates(a, nil, now)...)
 	if g, refused := firstFailing(gates); refused {
 		return order.Outcome{Gates: gates}, reason.RefusalOf(g)
 	}
 	p := c.probes.probe(ctx, a.draft, nil)
-	for range p.levels { // a person does not wait for the next probe
-		if p.untried() {
+	for range p.levels { // an order does not wait for the next probe
+		if p.hasUntriedLevel() {
 			p = c.probes.probe(ctx, a.draft, p)
 		}
 	}
 	now = time.Now()
-	if again, err := c.book.ordered(o); err == nil { // the look took its time
-		a.doubt, a.hostLost = again.doubt, again.hostLost
+	if again, err := c.book.candidateForOrder(o); err == nil { // the cluster may have changed during the probe
+		a.doubt, a.missingHost = again.doubt, again.missingHost
 	}
-	gates = append(claim(a), c.gates(a, p, now)...)
+	gates = append(uncertainMachineGates(a), c.gates(a, p, now)...)
 	g, refused := firstFailing(gates)
 	if (refused || o.DryRun) && p.session != nil {
 		p.session.Close(ctx)
@@ -52,23 +52,24 @@ func (c *Cluster) Fence(ctx context.Context, o order.Order) (order.Outcome, erro
 	}
 	a.gates = gates
 	c.emit(o.Event("fences"))
-	r, err := c.start(ctx, a, c.book.opt.Draft.completed(p, nil), p.session)
+	r, err := c.start(ctx, a, c.book.opt.Draft.complete(p, nil), p.session)
 	if err != nil && p.session != nil {
 		p.session.Close(ctx)
 	}
 	return order.Outcome{Run: r.ID, Gates: gates}, err
 }
 
-// claim is a gate for a Node of which nobody can say whose it is: the Machine that
-// would ask to be left alone may not be the one that is seen. None without a doubt.
-func claim(a candidate) []reason.Gate {
+// uncertainMachineGates returns a failing gate if it is uncertain which Machine the Node
+// belongs to: that Machine may forbid remediation, and may not be in the view. The gate's
+// name "claim" is stable: it is shown in JSON.
+func uncertainMachineGates(a candidate) []reason.Gate {
 	if a.doubt == (policy.Doubt{}) {
 		return nil
 	}
 	return []reason.Gate{{Name: "claim", Reason: a.doubt.Reason, Value: a.doubt.Message, Threshold: "a Machine of its own, or none", Source: "watch"}}
 }
 
-// Order gives a run's worker an order and returns once that is durable.
+// Order passes an order to the worker of a run, and returns when it is durable.
 func (c *Cluster) Order(ctx context.Context, id string, o order.Order, verb string, change func(remediate.Run) (remediate.Run, error)) (order.Outcome, error) {
 	r, _ := c.book.Run(id)
 	o.Node, o.Run = r.Target.Node, id

@@ -12,27 +12,27 @@ import (
 
 // Watch is the cached view of one cluster.
 type Watch interface {
-	// Changes is everything that came, changed or went since the last call.
+	// Changes lists everything that was added, changed or deleted since the last call.
 	Changes() []policy.Change
 	Changed() <-chan struct{}
 	View() View
 }
 
-// View is how good a cached view is.
+// View says how far a cached view can be relied on.
 type View struct {
 	Synced bool
 	Age    time.Duration
-	// Since is when the first full view came after an outage; zero when there
-	// was none since the start.
+	// Since is when the first complete view came after the last outage; zero if there was no
+	// outage since the start.
 	Since time.Time
-	// Skew is the API server's clock minus this host's, as of now: positive where this
-	// host's is behind. It is zero unless SkewKnown: it was measured.
+	// Skew is the API server's clock minus this host's: positive if this host's clock is
+	// behind. It is valid only if SkewKnown: it was measured.
 	Skew      time.Duration
 	SkewKnown bool
 	Problem   string
 }
 
-// FreshnessOptions is what the Freshness of one cluster is made from.
+// FreshnessOptions configures the Freshness of one cluster.
 type FreshnessOptions struct {
 	Watch       Watch
 	ViewMaxAge  time.Duration
@@ -41,128 +41,129 @@ type FreshnessOptions struct {
 	Awake       func() suspend.Awake
 }
 
-// Freshness says how far the view of a cluster can be relied on, and until when no run
-// begins because the view had a gap. // I16
+// Freshness says how far the view of a cluster can be relied on, and until when no run may
+// start because the view had a gap. // I16
 type Freshness struct {
 	opt FreshnessOptions
 
-	mu      sync.Mutex
-	problem string        // of the view when it was last checked
-	quiet   time.Time     // no new run before
-	outage  time.Time     // the recovery that quiet already reflects
-	awake   suspend.Awake // since the last suspend that quiet reflects,
-	suspend string        // how that suspend is described,
-	woken   time.Time     // and when it was noticed
+	mu         sync.Mutex
+	problem    string        // of the view when it was last checked
+	quietUntil time.Time     // no new run before
+	outageEnd  time.Time     // the recovery that quiet already reflects
+	awake      suspend.Awake // since the last suspend that quiet reflects,
+	suspend    string        // how that suspend is described,
+	wokeAt     time.Time     // and when it was noticed
 }
 
-// NewFreshness knows no outage and no suspend yet.
+// NewFreshness returns a Freshness without any outage or suspend.
 func NewFreshness(opt FreshnessOptions) *Freshness {
 	return &Freshness{opt: opt, awake: opt.Awake()}
 }
 
-// View is the watched one. A view from before a suspend is as good as none: like the first
-// one after a start it counts once it was proven. The end of a suspend also begins a quiet
-// period, like that of an outage: what came meanwhile was missed here. // I16
+// View returns the state of the watch. After a suspend of this host the view is not synced
+// until the watch has proven it again, as after a start. The end of a suspend also begins a
+// quiet period, as the end of an outage does: events were missed meanwhile. // I16
 func (f *Freshness) View() View {
 	v := f.opt.Watch.View()
 	now := time.Now()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if why := f.awake.Over(); why != "" {
-		f.awake, f.suspend, f.woken = f.opt.Awake(), why, now
-		f.quiet = later(f.quiet, now.Add(f.opt.QuietPeriod))
+		f.awake, f.suspend, f.wokeAt = f.opt.Awake(), why, now
+		f.quietUntil = later(f.quietUntil, now.Add(f.opt.QuietPeriod))
 	}
-	if !f.woken.IsZero() && now.Sub(f.woken) <= v.Age {
-		v.Synced, v.Problem = false, joined(f.suspend, v.Problem)
+	if !f.wokeAt.IsZero() && now.Sub(f.wokeAt) <= v.Age {
+		v.Synced, v.Problem = false, withDetail(f.suspend, v.Problem)
 	}
 	return v
 }
 
-// Check gives the view and says what is wrong with it, "" when nothing is. An outage that
-// has ended begins the quiet period. changed: the view turned bad or good, or an outage
-// has ended since the last call.
+// Check returns the view and its problem, "" for none. The end of an outage begins the quiet
+// period. changed: since the last call the view became usable or unusable, or an outage has
+// ended.
 func (f *Freshness) Check() (v View, problem string, changed bool) {
 	v = f.View()
 	switch {
 	case !v.Synced:
-		problem = joined("not synced yet", v.Problem)
+		problem = withDetail("not synced yet", v.Problem)
 	case v.Age > f.opt.ViewMaxAge:
-		problem = joined("the view is "+v.Age.Round(time.Second).String()+" old", v.Problem)
+		problem = withDetail("the view is "+v.Age.Round(time.Second).String()+" old", v.Problem)
 	default:
-		problem = cmp.Or(f.skewed(v), v.Problem)
+		problem = cmp.Or(f.skewProblem(v), v.Problem)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	changed = (problem == "") != (f.problem == "")
 	f.problem = problem
-	if v.Since.After(f.outage) {
-		f.outage = v.Since
-		f.quiet = later(f.quiet, v.Since.Add(f.opt.QuietPeriod))
+	if v.Since.After(f.outageEnd) {
+		f.outageEnd = v.Since
+		f.quietUntil = later(f.quietUntil, v.Since.Add(f.opt.QuietPeriod))
 		changed = true
 	}
 	return v, problem, changed
 }
 
-// Problem is what was wrong with the view when it was last checked, "" when nothing was.
+// Problem is the problem of the view when it was last checked, "" for none.
 func (f *Freshness) Problem() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.problem
 }
 
-// QuietUntil is when the quiet period ends, or has ended.
+// QuietUntil is the end of the current or last quiet period.
 func (f *Freshness) QuietUntil() time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.quiet
+	return f.quietUntil
 }
 
-// BeQuiet begins a quiet period at that time, and shortens none. // I16
+// BeQuiet begins a quiet period at the time from. It does not shorten one. // I16
 func (f *Freshness) BeQuiet(from time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.quiet = later(f.quiet, from.Add(f.opt.QuietPeriod))
+	f.quietUntil = later(f.quietUntil, from.Add(f.opt.QuietPeriod))
 }
 
-// gaps is when the last outage of the view ended, and when the end of the last suspend of
-// this host was noticed; zero when there was none.
-func (f *Freshness) gaps() (outage, woken time.Time) {
+// gapEnds returns when the last outage of the view ended, and when this host was seen to be
+// awake after its last suspend; zero: never.
+func (f *Freshness) gapEnds() (outageEnd, wokeAt time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.outage, f.woken
+	return f.outageEnd, f.wokeAt
 }
 
-// skewed says by how much this clock is wrong; "" when it is not known to be. // I16
-func (f *Freshness) skewed(v View) string {
+// skewProblem says by how much this host's clock differs from the API server's; "" if it is
+// within the limit, or not known. // I16
+func (f *Freshness) skewProblem(v View) string {
 	if v.Skew.Abs() <= f.opt.SkewMax {
 		return ""
 	}
 	return "this clock and the API server's differ by " + v.Skew.Abs().Round(time.Second).String()
 }
 
-// Clock says whether this clock agrees with the API server's, and if it does not, by how
-// much it is wrong. // I16
+// Clock says whether this host's clock agrees with the API server's, and if it does not, by
+// how much they differ. // I16
 func (f *Freshness) Clock() (agrees remediate.Answer, wrong string) {
 	v := f.View()
-	wrong = f.skewed(v)
+	wrong = f.skewProblem(v)
 	if !v.SkewKnown {
 		return remediate.CannotTell, wrong
 	}
 	return remediate.Ask(wrong == ""), wrong
 }
 
-// Skew is the API server's clock minus this host's, 0 where they agree well enough. seen
-// is false while the view is not synced.
+// Skew is the API server's clock minus this host's, 0 if the difference is within the limit.
+// seen is false while the view is not synced.
 func (f *Freshness) Skew() (skew time.Duration, seen bool) {
 	v := f.View()
-	if f.skewed(v) == "" {
+	if f.skewProblem(v) == "" {
 		return 0, v.Synced
 	}
 	return v.Skew, v.Synced
 }
 
-// joined adds what is known about a problem to it.
-func joined(text, more string) string {
+// withDetail appends a detail to the text of a problem.
+func withDetail(text, more string) string {
 	if more == "" {
 		return text
 	}

@@ -8,63 +8,62 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// healthyReset is how long a Node must have been Ready after a run for the runs
-// before to count no more in the back-off. // I15
+// healthyReset: once a Node was Ready for this time after a run, that run and earlier ones
+// no longer count in the back-off. // I15
 const healthyReset = time.Hour
 
-// history is what was done to one host: power cycles that touched it, the newest
-// first.
+// history lists the power cycles that acted on one host.
 type history struct {
-	cycles []remediate.Run
-	// forgiven: a person released the host then. It counts no run that began before.
-	forgiven time.Time
-	// well: until then the Node was Ready for an hour. // I15
-	well time.Time
+	powerCycles []remediate.Run
+	// releasedAt is when a person released the host. Runs that started before do not count.
+	releasedAt time.Time
+	// stableUntil is when the Node's last period of at least healthyReset of Ready ended. // I15
+	stableUntil time.Time
 }
 
-// history collects the power cycles of a target. Until well its Node was Ready for an
-// hour; since forgiven a person lets the host be fenced again.
-func (rs runs) history(t remediate.Target, well, forgiven time.Time) history {
-	h := history{forgiven: forgiven, well: well}
+// history collects the power cycles of a target, the newest first.
+func (rs runs) history(t remediate.Target, stableUntil, releasedAt time.Time) history {
+	h := history{releasedAt: releasedAt, stableUntil: stableUntil}
 	for _, r := range rs.byID {
-		if r.Strategy == remediate.PowerCycle && cycled(r) && r.Target.Overlaps(t) {
-			h.cycles = append(h.cycles, r)
+		if r.Strategy == remediate.PowerCycle && touchedHost(r) && r.Target.Overlaps(t) {
+			h.powerCycles = append(h.powerCycles, r)
 		}
 	}
-	slices.SortFunc(h.cycles, func(a, b remediate.Run) int { return b.Started.Compare(a.Started) })
+	slices.SortFunc(h.powerCycles, func(a, b remediate.Run) int { return b.Started.Compare(a.Started) })
 	return h
 }
 
-// cycled says whether a run has touched its host in any attempt: a later one that waits
-// for its turn has not done so itself. // I15
-func cycled(r remediate.Run) bool { return r.Intervened || r.Attempt > 1 }
+// touchedHost says whether a run has acted on its host in any attempt: Intervened is about
+// the current attempt only. // I15
+func touchedHost(r remediate.Run) bool { return r.Intervened || r.Attempt > 1 }
 
-// lastEnded is when the newest of them that has ended did.
+// lastEnded is the latest end of a power cycle; zero: none has ended.
 func (h history) lastEnded() (last time.Time) {
-	for _, r := range h.cycles {
+	for _, r := range h.powerCycles {
 		last = later(last, r.Ended)
 	}
 	return last
 }
 
-// within counts those that began not longer ago than that, and since a person
-// released the host.
-func (h history) within(now time.Time, d time.Duration) (n int) {
-	for _, r := range h.cycles {
-		if now.Sub(r.Started) < d && !r.Started.Before(h.forgiven) {
+// startedWithin counts the power cycles that started within the last d, and after the last
+// release by a person.
+func (h history) startedWithin(now time.Time, d time.Duration) (n int) {
+	for _, r := range h.powerCycles {
+		if now.Sub(r.Started) < d && !r.Started.Before(h.releasedAt) {
 			n++
 		}
 	}
 	return n
 }
 
-// notDone counts the newest that ended in a row otherwise than well. // I15
-func (h history) notDone() (n int) {
-	for _, r := range h.cycles {
+// failedInARow counts the newest power cycles in a row that did not end Done, since the last
+// release and since the Node was last Ready for healthyReset. // I15
+func (h history) failedInARow() (n int) {
+	for _, r := range h.powerCycles {
 		switch {
 		case r.Open():
 			continue
-		case r.Step == remediate.Done, r.Started.Before(h.forgiven), !r.Ended.After(h.well.Add(-healthyReset)):
+		case r.Step == remediate.Done, r.Started.Before(h.releasedAt), !r.Ended.After(h.stableUntil.Add(-healthyReset)):
 			return n
 		}
 		n++
@@ -72,13 +71,13 @@ func (h history) notDone() (n int) {
 	return n
 }
 
-// wellUntil is, by Node, until when the Node was Ready for an hour. It has no lock: its
-// Book has.
-type wellUntil map[string]time.Time
+// stableUntil is, by Node, when the last period of at least healthyReset of Ready ended. The
+// lock of the Book protects it.
+type stableUntil map[string]time.Time
 
-// note remembers the Nodes that turn not Ready. The ledger has the Nodes as they were
-// before.
-func (w wellUntil) note(l *policy.Ledger, now time.Time, changes []policy.Change) {
+// recordTransitions records the Nodes that become not Ready after such a period. Call it
+// before the ledger applies the changes.
+func (s stableUntil) recordTransitions(l *policy.Ledger, now time.Time, changes []policy.Change) {
 	for i := range changes {
 		n, ok := changes[i].Value.(*policy.Node)
 		if !ok || n == nil || n.Ready() {
@@ -88,17 +87,17 @@ func (w wellUntil) note(l *policy.Ledger, now time.Time, changes []policy.Change
 		if before == nil || !before.Ready() {
 			continue
 		}
-		_, from := turned(before)
-		_, until := turned(n)
+		_, from := readyCondition(before)
+		_, until := readyCondition(n)
 		if !from.IsZero() && until.Sub(from) >= healthyReset && !until.After(now) {
-			w[n.Name] = until
+			s[n.Name] = until
 		}
 	}
 }
 
-// turned is the status of a Node's Ready condition, and since when it has that; zero
-// when it does not say.
-func turned(n *policy.Node) (status string, at time.Time) {
+// readyCondition returns the status of a Node's Ready condition, and since when it has that
+// status; zero: unknown.
+func readyCondition(n *policy.Node) (status string, at time.Time) {
 	for _, c := range n.Conditions {
 		if c.Type == "Ready" {
 			return c.Status, c.LastTransition

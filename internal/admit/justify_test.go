@@ -9,10 +9,10 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// Only the host's own BMC, identified, shortens a wait.
-func TestEvident(t *testing.T) {
+// Only the host's own, identified BMC shortens a wait.
+func TestOnlyTheOwnBMCShortensAWait(t *testing.T) {
 	off := remediate.Observation{ProofKind: remediate.ProofBMC, Power: bmc.Reading{State: bmc.Off}, Identity: remediate.Yes}
-	assert.True(t, evident(off))
+	assert.True(t, ownBMCReadsOff(off))
 	for name, spoil := range map[string]func(*remediate.Observation){
 		"a further level": func(s *remediate.Observation) { s.Level = 1 },
 		"an outlet":       func(s *remediate.Observation) { s.ProofKind = remediate.ProofDevice },
@@ -21,11 +21,11 @@ func TestEvident(t *testing.T) {
 	} {
 		s := off
 		spoil(&s)
-		assert.False(t, evident(s), name)
+		assert.False(t, ownBMCReadsOff(s), name)
 	}
 }
 
-func TestJoined(t *testing.T) {
-	assert.Equal(t, "not synced yet", joined("not synced yet", ""))
-	assert.Equal(t, "not synced yet; refused", joined("not synced yet", "refused"))
+func TestWithDetail(t *testing.T) {
+	assert.Equal(t, "not synced yet", withDetail("not synced yet", ""))
+	assert.Equal(t, "not synced yet; refused", withDetail("not synced yet", "refused"))
 }

@@ -7,19 +7,19 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// Objects reads the objects of a cluster from its Book, as hosts ask for them.
+// Objects reads the objects of a cluster from its Book, for package hosts.
 type Objects struct{ b *Book }
 
-// Objects gives them.
+// Objects returns the objects in the Book.
 func (b *Book) Objects() Objects { return Objects{b} }
 
-// Seen says whether the cluster was seen whole.
+// Seen says whether the Book has the complete view of the cluster.
 func (o Objects) Seen() bool { return o.b.Seen() }
 
-// TargetOn names the objects of one Node as a run would.
+// TargetOn returns the objects of one Node as the target of a run.
 func (o Objects) TargetOn(node string) (remediate.Target, bool) { return o.b.TargetOn(node) }
 
-// Node is the one with this name, or nil.
+// Node returns the Node with this name, or nil.
 func (o Objects) Node(name string) *policy.Node {
 	o.b.mu.Lock()
 	defer o.b.mu.Unlock()
@@ -33,7 +33,7 @@ func (o Objects) Machines() []*policy.Machine {
 	return slices.Collect(o.b.ledger.Machines())
 }
 
-// BareMetalHost is the one with this name, or nil.
+// BareMetalHost returns the BareMetalHost with this name, or nil.
 func (o Objects) BareMetalHost(namespace, name string) *policy.Host {
 	o.b.mu.Lock()
 	defer o.b.mu.Unlock()
@@ -47,15 +47,15 @@ func (o Objects) HostOf(m *policy.Machine) (policy.Host, error) {
 	return o.b.ledger.HostOf(m)
 }
 
-// Twin says which other Node has a system UUID; "" when none has. // I9
+// Twin describes another Node that has the system UUID; "" if none has. // I9
 func (o Objects) Twin(node, systemUUID string) string {
 	o.b.mu.Lock()
 	defer o.b.mu.Unlock()
-	return twinOf(o.b.ledger, node, systemUUID)
+	return nodeWithSameUUID(o.b.ledger, node, systemUUID)
 }
 
-// Healthy says whether the Node of a target is Ready, and no run is open on its host: that
-// is being switched.
+// Healthy says whether the Node of a target is Ready and no run is open on its host, so that
+// fenced does not switch it now.
 func (o Objects) Healthy(t remediate.Target) bool {
 	o.b.mu.Lock()
 	defer o.b.mu.Unlock()

@@ -13,9 +13,8 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// probe is what was found out about a candidate before a run is begun: its
-// host, whose BMC answers, and who else is at work. A run that starts on it
-// takes over its BMC session.
+// probe is what was read about a candidate before its run starts: the host, the identity of
+// its BMC, and whether other controllers act on it. The run takes over the BMC session.
 type probe struct {
 	running bool
 	at      time.Time
@@ -23,22 +22,22 @@ type probe struct {
 	session *power.Session
 	levels  []levelState
 
-	// withheld: there is a host, and no password may be sent to its BMC.
-	withheld   bool
-	hostError  reason.Code
-	hostDetail string
-	identity   guard.IdentityFact
-	contested  string
-	powerOwner string
-	nodeAlive  bool
-	lease      remediate.Lease
-	// controlPlane: the fresh Node or Machine says so, whatever the view says.
+	// passwordWithheld: the host has a BMC, and no password may be sent to it.
+	passwordWithheld bool
+	hostError        reason.Code
+	hostDetail       string
+	identity         guard.IdentityFact
+	contested        string
+	powerOwner       string
+	nodeAlive        bool
+	lease            remediate.Lease
+	// controlPlane: the draft, the fresh Node or the fresh Machine says so.
 	controlPlane bool
-	quorum       reason.Code // why etcd would not survive; "" when it would
+	quorum       reason.Code // why etcd would lose its quorum; "" if it would not
 	quorumDetail string
 }
 
-// probes are the last ones of each candidate, by its key.
+// probes holds the last probe of each candidate, by its key.
 type probes struct {
 	opt  Options
 	wake func()
@@ -51,8 +50,8 @@ func newProbes(opt Options, wake func()) *probes {
 	return &probes{opt: opt, wake: wake, byKey: map[string]*probe{}}
 }
 
-// get gives the finished probe of a candidate. When there is none, or it is due again, it
-// starts one and gives nil: that one asks for a decision when it has finished.
+// get returns the finished probe of a candidate. If there is none, or a new one is due, it
+// starts one and returns nil. A probe that finishes requests a decision.
 func (ps *probes) get(a candidate, now time.Time) *probe {
 	ps.mu.Lock()
 	p := ps.byKey[a.key]
@@ -64,14 +63,14 @@ func (ps *probes) get(a candidate, now time.Time) *probe {
 		return p
 	}
 	next := &probe{running: true}
-	if p != nil { // what is known stays visible while it is asked again
+	if p != nil { // explain shows the old results while the probe runs
 		*next = *p
 		next.running, next.session = true, nil
 	}
 	ps.byKey[a.key] = next
 	ps.mu.Unlock()
 	if p != nil {
-		ps.end(p)
+		ps.closeSession(p)
 	}
 	if !ps.opt.Lead.Spawn(func(ctx context.Context) { ps.run(ctx, a) }) {
 		ps.drop(a.key)
@@ -79,15 +78,15 @@ func (ps *probes) get(a candidate, now time.Time) *probe {
 	return nil
 }
 
-// run fills the probe of a candidate and asks for a decision.
+// run probes a candidate, stores the result and requests a decision.
 func (ps *probes) run(ctx context.Context, a candidate) {
 	ps.mu.Lock()
 	before := ps.byKey[a.key]
 	ps.mu.Unlock()
 	p := ps.probe(ctx, a.draft, before)
-	if ctx.Err() != nil && p.session != nil { // the daemon stops: nobody will take it
+	if ctx.Err() != nil && p.session != nil { // the daemon stops, or the leadership ends: no run will take the session
 		p.session.Close(ctx)
-		ps.drop(a.key) // or it would seem to run for ever // L4
+		ps.drop(a.key) // otherwise it would count as running for ever // L4
 		return
 	}
 	ps.mu.Lock()
@@ -96,7 +95,7 @@ func (ps *probes) run(ctx context.Context, a candidate) {
 	ps.wake()
 }
 
-// last is what the last probe of a candidate found; nil before there was one.
+// last returns the last result for a candidate; nil if there is none yet.
 func (ps *probes) last(key string) *probe {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -106,8 +105,7 @@ func (ps *probes) last(key string) *probe {
 	return nil
 }
 
-// lastOn is what the last probe of a Node found, whoever asked for it; nil before there
-// was one.
+// lastOn returns the last result for a Node, for any check; nil if there is none yet.
 func (ps *probes) lastOn(node string) (found *probe) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -119,19 +117,19 @@ func (ps *probes) lastOn(node string) (found *probe) {
 	return found
 }
 
-// drop forgets a probe and ends its session.
+// drop removes a probe and closes its session.
 func (ps *probes) drop(key string) {
 	ps.mu.Lock()
 	p := ps.byKey[key]
 	delete(ps.byKey, key)
 	ps.mu.Unlock()
 	if p != nil {
-		ps.end(p)
+		ps.closeSession(p)
 	}
 }
 
-// keep drops all finished probes but these.
-func (ps *probes) keep(live map[string]bool) {
+// dropAllBut drops all finished probes that are not in live.
+func (ps *probes) dropAllBut(live map[string]bool) {
 	ps.mu.Lock()
 	var stale []string
 	for k, p := range ps.byKey {
@@ -145,8 +143,8 @@ func (ps *probes) keep(live map[string]bool) {
 	}
 }
 
-// end ends the session of a probe that nobody can reach any more.
-func (ps *probes) end(p *probe) {
+// closeSession closes the session of a probe that was removed.
+func (ps *probes) closeSession(p *probe) {
 	if s := p.session; s != nil {
 		p.session = nil
 		if !ps.opt.Lead.Spawn(s.Close) {
@@ -155,10 +153,11 @@ func (ps *probes) end(p *probe) {
 	}
 }
 
-// retryAt is when a refused probe is made again.
+// retryAt is when a candidate whose gates failed is probed again.
 func (p *probe) retryAt() time.Time { return p.at.Add(power.ProbeRetry) }
 
-// sameDraft says whether a run would still be made from what was probed.
+// sameDraft says whether the draft is still the one that was probed. It ignores what the
+// probe itself fills in.
 func sameDraft(probed, now remediate.Run) bool {
 	t := &probed.Target
 	t.Host, t.Address, t.Devices, t.Choice, t.Secret = now.Target.Host, now.Target.Address, now.Target.Devices, now.Target.Choice, now.Target.Secret

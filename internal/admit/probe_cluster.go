@@ -14,15 +14,14 @@ import (
 	"github.com/fenced/fenced/internal/run"
 )
 
-// probe is the first look at a target: BMC first, then the cluster, so that
-// the Lease is younger than the power reading. before is what the last probe
-// found; nil for the first.
+// probe reads a target before its run starts: first the BMC, then the cluster, so that the
+// Lease is read after the power state. before is the last probe; nil for the first.
 func (ps *probes) probe(ctx context.Context, draft remediate.Run, before *probe) *probe {
 	p := &probe{draft: draft}
 	var lease remediate.Lease
 	if before != nil {
 		p.levels, lease = slices.Clone(before.levels), before.lease
-		p.lease = lease // until it is read again
+		p.lease = lease // kept if the Lease is not read below
 	}
 	defer func() { p.at = time.Now() }()
 	if draft.Strategy == remediate.PowerCycle {
@@ -35,7 +34,7 @@ func (ps *probes) probe(ctx context.Context, draft remediate.Run, before *probe)
 	return p
 }
 
-// probeCluster asks the cluster, past every cache; lease is what the last probe read.
+// probeCluster reads the cluster without any cache. lease is the Lease of the last probe.
 func (ps *probes) probeCluster(ctx context.Context, p *probe, lease remediate.Lease) run.Fresh {
 	fresh := ps.opt.Kube.Look(ctx, p.draft, nil)
 	p.lease = fresh.Observation.Lease
@@ -44,7 +43,7 @@ func (ps *probes) probeCluster(ctx context.Context, p *probe, lease remediate.Le
 	case remediate.Yes:
 		p.contested = fresh.Observation.Contender
 	case remediate.CannotTell:
-		p.contested = "who else is at work cannot be read"
+		p.contested = "cannot read whether another controller acts on the target"
 		if fresh.Err != nil {
 			p.contested += ": " + fresh.Err.Error()
 		}
@@ -57,11 +56,11 @@ func (ps *probes) probeCluster(ctx context.Context, p *probe, lease remediate.Le
 	return fresh
 }
 
-// quorum says why etcd would not survive the loss of a control-plane host, by
-// members read just now; "" when it would. An owner that is only told to replace
-// its Machine guards its own quorum. // I12
+// quorum says why etcd would lose its quorum without this control-plane host, by members
+// that were just read; "" if it would not. If fenced only marks the Machine, its owner
+// protects the quorum. // I12
 func (ps *probes) quorum(r remediate.Run, f run.Fresh) (reason.Code, string) {
-	if r.Strategy == remediate.DeleteMachine && marks(r.Target) {
+	if r.Strategy == remediate.DeleteMachine && replacedByOwner(r.Target) {
 		return "", "the Machine's owner keeps the quorum"
 	}
 	rules := ps.opt.Book.opt.Rules
@@ -72,15 +71,17 @@ func (ps *probes) quorum(r remediate.Run, f run.Fresh) (reason.Code, string) {
 	return code, detail
 }
 
-// marks says whether the Machine is handed over to its owner by condition instead
-// of being deleted.
-func marks(t remediate.Target) bool { return strings.HasPrefix(t.MachineAPI, clusterAPIGroup) }
+// replacedByOwner says whether fenced marks the Machine for its owner with a condition, and
+// does not delete it.
+func replacedByOwner(t remediate.Target) bool {
+	return strings.HasPrefix(t.MachineAPI, clusterAPIGroup)
+}
 
 const clusterAPIGroup = "cluster.x-k8s.io/"
 
-// nodeAlive says whether a Node whose Ready is Unknown still has a moving
-// Lease: moved since it was looked at before, whatever the host's clock says, or,
-// at the first look, renewed after the condition turned. // I4
+// nodeAlive says whether the Lease of a Node whose Ready is Unknown is still renewed: it has
+// changed since it was read before (this does not depend on the host's clock) or, at the
+// first read, it was renewed after the condition became Unknown. // I4
 func nodeAlive(n *policy.Node, l, before remediate.Lease) bool {
 	if n == nil || !l.Known || l.ResourceVersion == "" {
 		return false
@@ -96,8 +97,8 @@ func nodeAlive(n *policy.Node, l, before remediate.Lease) bool {
 	return false
 }
 
-// unprobed is what can be said about a target without asking its BMC: whether
-// there is one, whether its credentials can be had, and how etcd stands.
+// unprobed returns what is known about a target without reading its BMC: whether it has a
+// host, whether its credentials can be read, and whether etcd keeps its quorum.
 func (ps *probes) unprobed(ctx context.Context, draft remediate.Run) *probe {
 	p := &probe{draft: draft}
 	if draft.ControlPlane {
@@ -116,9 +117,9 @@ func (ps *probes) unprobed(ctx context.Context, draft remediate.Run) *probe {
 	return p
 }
 
-// lookForRivals asks the cluster, past every cache, who else is at work on a run's
-// target. Whom nobody can tell of the run asks for itself.
-func (ps *probes) lookForRivals(ctx context.Context, r remediate.Run) *probe {
+// lookForContenders reads, without any cache, whether another controller acts on a run's
+// target. An answer that cannot be read is no refusal here: the run asks again by itself.
+func (ps *probes) lookForContenders(ctx context.Context, r remediate.Run) *probe {
 	ctx, cancel := context.WithTimeout(ctx, run.LookTimeout)
 	defer cancel()
 	p := &probe{draft: r}

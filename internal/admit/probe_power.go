@@ -9,15 +9,14 @@ import (
 	"github.com/fenced/fenced/internal/power"
 )
 
-// levelState is what the probes of a target found about one power level.
+// levelState holds the results of a target's probes at one power level.
 type levelState struct {
-	failed int   // in a row
+	failed int   // failures in a row
 	err    error // the last failure
 }
 
-// probePower finds the host and its first power level that answers, and compares
-// identities there: an answer of another machine is refused, and no further level
-// is tried.
+// probePower finds the host and its first power level that answers, and compares identities
+// there. If another machine answers, the run is refused, and no other level is tried.
 func (ps *probes) probePower(ctx context.Context, p *probe) error {
 	h, err := ps.opt.Hosts.FindNew(ctx, p.draft.Target)
 	if err != nil {
@@ -26,7 +25,7 @@ func (ps *probes) probePower(ctx context.Context, p *probe) error {
 	t := &p.draft.Target
 	ps.opt.Hosts.FixTarget(t, h)
 	p.draft.Limits.Levels = len(h.Levels)
-	if p.levels == nil && p.draft.Manual != nil { // whoever orders it may have mended the account
+	if p.levels == nil && p.draft.Manual != nil { // the person may have corrected the password
 		ps.opt.LockOut.Forget(h)
 	}
 	if len(p.levels) != len(h.Levels) {
@@ -40,7 +39,7 @@ func (ps *probes) probePower(ctx context.Context, p *probe) error {
 			continue
 		}
 		r, s, err := power.OpenAndRead(ctx, ps.opt.Open, h, i, ps.opt.Timing)
-		if ctx.Err() == nil { // else it was cut short
+		if ctx.Err() == nil { // otherwise the attempt was cancelled and says nothing
 			ps.opt.LockOut.Probed(h.Levels[i], err)
 		}
 		if err == nil {
@@ -58,9 +57,9 @@ func (ps *probes) probePower(ctx context.Context, p *probe) error {
 	return p.levels[0].err
 }
 
-// untried says whether another probe could pass over a level that failed for the
-// first time and reach a further one.
-func (p *probe) untried() bool {
+// hasUntriedLevel says whether another probe could go past a level that has failed only once
+// and reach a level that was not tried.
+func (p *probe) hasUntriedLevel() bool {
 	if p.hostError == "" || len(p.levels) < 2 {
 		return false
 	}

@@ -11,16 +11,16 @@ import (
 	"github.com/fenced/fenced/internal/state"
 )
 
-// recorder remembers about which Nodes nothing could be recorded, and why: it is
-// told once, and explained.
+// recorder holds the Nodes whose last record in the audit log failed, and why. The failure
+// is reported once, and shown by explain.
 type recorder struct {
 	mu     sync.Mutex
 	failed map[string]string
 }
 
-// note keeps how the last record about a Node went, and says whether it is the first
-// to fail.
-func (r *recorder) note(node string, err error) bool {
+// update stores the result of the last record about a Node, and says whether it is the first
+// failure.
+func (r *recorder) update(node string, err error) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err == nil {
@@ -32,9 +32,8 @@ func (r *recorder) note(node string, err error) bool {
 	return !known
 }
 
-// gate is a gate for a Node about which nothing could be recorded when that was
-// last tried; none otherwise. // L4
-func (r *recorder) gate(node string) []reason.Gate {
+// gates returns a failing gate for a Node whose last record failed, else nil. // L4
+func (r *recorder) gates(node string) []reason.Gate {
 	r.mu.Lock()
 	why, failed := r.failed[node]
 	r.mu.Unlock()
@@ -44,25 +43,26 @@ func (r *recorder) gate(node string) []reason.Gate {
 	return []reason.Gate{{Name: "audit", Reason: reason.AuditFailed, Value: why, Threshold: "a durable record", Source: "audit log"}}
 }
 
-// Record implements run.Cluster: it makes an event durable before what it announces is done,
-// and returns it for the stream of events. On an error nothing destructive may be done. // I24
+// Record implements run.Cluster: it makes an event durable before the action that it
+// announces, and returns it for the stream of events. After an error nothing destructive may
+// be done. // I24
 func (rc *runCluster) Record(ev event.Event) (event.Event, error) {
 	if rc.opt.Record == nil {
 		return ev, nil
 	}
 	ev.Cluster, ev.Recorded = rc.opt.Name, true
 	err := rc.opt.Record(ev)
-	if rc.recorder.note(ev.Node, err) {
+	if rc.recorder.update(ev.Node, err) {
 		rc.opt.Emit(event.Event{
 			Type: event.Failed, Cluster: rc.opt.Name, Node: ev.Node, Run: ev.Run, Step: ev.Step, Action: ev.Action, Reason: reason.AuditFailed,
-			Message: "record it before it is done; nothing that hurts is done until that works: " + err.Error(),
+			Message: "record the action in the audit log before it is done; fenced does nothing destructive until that works: " + err.Error(),
 		})
 	}
 	return ev, err
 }
 
-// Save implements run.Cluster: it stores a run by compare-and-set and then makes it what
-// others see. // I19
+// Save implements run.Cluster: it stores a run by compare-and-set, and then puts it into the
+// Book. // I19
 func (rc *runCluster) Save(ctx context.Context, r remediate.Run) (remediate.Run, error) {
 	before, _ := rc.opt.Book.Run(r.ID)
 	if hosts.Lied(r) && !hosts.Lied(before) {

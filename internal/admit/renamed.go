@@ -5,11 +5,11 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// cameBack says whether a Node with the UUID of a run's host has been heard of since
-// the run began. A kubelet stands behind True and False. Unknown is said by the
-// control plane, when it has heard nothing for a while: of a Node that was left behind
-// by a renaming before the run, or of one that lived meanwhile, in another boot.
-func cameBack(n *policy.Node, r remediate.Run) bool {
+// hasReturned says whether a Node with the UUID of a run's host shows that the host has
+// registered since the run started. A kubelet writes Ready as True or False. The control plane writes
+// Unknown when it gets no heartbeat. Such a Node may be left over from a renaming before the
+// run. It counts only if it is of another boot and became Unknown after the run started.
+func hasReturned(n *policy.Node, r remediate.Run) bool {
 	otherBoot := n.BootID != "" && n.BootID != r.Target.BootID
 	for _, c := range n.Conditions {
 		if c.Type == "Ready" && c.Status != "True" && c.Status != "False" {

@@ -14,9 +14,9 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// Two candidates have passed all gates, and only one may begin: whatever the first has
-// closed is noticed when the second takes its place. // I11, I12
-func TestPlaceIsTakenUnderAllLimits(t *testing.T) {
+// Two candidates have passed all gates, and only one may start: reserve refuses the second
+// if the first has used up a limit. // I11, I12
+func TestReserveChecksAllLimits(t *testing.T) {
 	for code, change := range map[reason.Code]func(l *guard.Limits, first, second *remediate.Run){
 		"":                   func(*guard.Limits, *remediate.Run, *remediate.Run) {},
 		reason.InFlightLimit: func(l *guard.Limits, _, _ *remediate.Run) { l.MaxInFlight = 1 },

@@ -10,13 +10,13 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// Retry takes a run up again that is Held, or waits for its next attempt. What would
-// keep the run where it is refuses the order: the run would drop it without a word.
+// Retry continues a run that is Held or waits for its next attempt. It refuses the order if
+// a gate would keep the run where it is: otherwise the run would drop the order silently.
 func (c *Cluster) Retry(ctx context.Context, o order.Order, r remediate.Run) (order.Outcome, error) {
 	if err := c.opt.Lead.Refuse(); err != nil {
 		return order.Outcome{}, err
 	}
-	p := c.probes.lookForRivals(ctx, r)
+	p := c.probes.lookForContenders(ctx, r)
 	return c.Order(ctx, r.ID, o, "retries", func(r remediate.Run) (remediate.Run, error) {
 		if may, why := remediate.CanRetry(r); !may {
 			return r, &reason.Refusal{Reason: reason.OrderRefused, Message: why}
@@ -29,7 +29,7 @@ func (c *Cluster) Retry(ctx context.Context, o order.Order, r remediate.Run) (or
 	})
 }
 
-// retryGates are those of all gates that keep a run from being taken up again. // I5, I22, I23
+// retryGates are the gates that prevent a run from continuing. // I5, I22, I23
 func (c *Cluster) retryGates(r remediate.Run, p *probe, now time.Time) []reason.Gate {
 	gates := c.gates(candidate{draft: r}, p, now)
 	return slices.DeleteFunc(gates, func(g reason.Gate) bool {

@@ -10,10 +10,10 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// runs are those of one cluster, ended ones too. It has no lock: its Book has.
+// runs holds the runs of one cluster, including ended ones. The lock of the Book protects it.
 type runs struct {
 	byID   map[string]remediate.Run
-	labels map[string]map[string]string // of open runs' Nodes as they began, by run ID
+	labels map[string]map[string]string // the Node's labels when an open run started, by run ID
 }
 
 func newRuns() runs {
@@ -40,7 +40,7 @@ func (rs runs) anyOpen() bool {
 	return false
 }
 
-// openOn is the open run on a Node.
+// openOn returns the open run on a Node.
 func (rs runs) openOn(node string) (remediate.Run, bool) {
 	for _, r := range rs.byID {
 		if r.Open() && r.Target.Node == node {
@@ -60,7 +60,7 @@ func (rs runs) openOnHost(t remediate.Target) bool {
 	return false
 }
 
-// openTargets names the open runs for the ledger.
+// openTargets lists the open runs for the ledger.
 func (rs runs) openTargets() []policy.OpenRun {
 	var list []policy.OpenRun
 	for _, r := range rs.open() {
@@ -84,15 +84,15 @@ func (rs runs) ended(t remediate.Target) (list []remediate.Run) {
 	return list
 }
 
-// nextStart is when the cluster may begin one more run, and how many it began within
-// an hour. What ended before it touched anything counts no more. // I11
+// nextStart is when the cluster may start another run, and how many runs it started in the
+// last hour. Runs that were aborted before they acted on the host do not count. // I11
 func (rs runs) nextStart(limits guard.Limits, now time.Time) (at time.Time, lastHour int) {
 	if limits.StartsPerHour <= 0 {
 		return time.Time{}, 0
 	}
 	var starts []time.Time
 	for _, r := range rs.byID {
-		if r.Step == remediate.Aborted && r.Strategy == remediate.PowerCycle && !cycled(r) {
+		if r.Step == remediate.Aborted && r.Strategy == remediate.PowerCycle && !touchedHost(r) {
 			continue
 		}
 		starts = append(starts, r.Started)
@@ -103,20 +103,20 @@ func (rs runs) nextStart(limits guard.Limits, now time.Time) (at time.Time, last
 	return limits.Bucket().Next(starts, now), lastHour
 }
 
-// inFlight says whether a run holds a place: from its start until its Node has
-// registered, or it is Held or has ended. // I11
+// inFlight says whether a run counts against the limits of runs in flight: from its start
+// until its Node has registered, or it is Held or has ended. // I11
 func inFlight(r remediate.Run) bool {
 	return r.Open() && r.Step != remediate.Held && r.Step != remediate.RestoreNode
 }
 
-// offInZone says whether a run's host is not known to be on: until then it counts in
-// its zone.
-func offInZone(r remediate.Run) bool { return inFlight(r) && r.Step != remediate.AwaitNode }
+// countsInZone says whether a run counts against the limit of its zone: until its host is
+// known to be on.
+func countsInZone(r remediate.Run) bool { return inFlight(r) && r.Step != remediate.AwaitNode }
 
-// mayBeIn says whether a run's host is in a zone. A Node that was made again, by a kubelet
-// or from Git, may lack the label until it is restored: then that of the Node which the run
-// began with counts, and where this daemon has not seen it, the host counts in every zone. // I11
-func (rs runs) mayBeIn(l *policy.Ledger, zone, key string, r remediate.Run) bool {
+// mayBeInZone says whether a run's host may be in a zone. A Node that a kubelet or a GitOps
+// tool created again may lack the zone label until step 5. Then the labels of the Node at the
+// start of the run count. If this daemon does not know them, the host counts in every zone. // I11
+func (rs runs) mayBeInZone(l *policy.Ledger, zone, key string, r remediate.Run) bool {
 	if n := l.Node(r.Target.Node); n != nil && (n.UID == r.Target.NodeUID || n.Labels[key] != "") {
 		return n.Labels[key] == zone
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/fenced/fenced/internal/state"
 )
 
-// scopeOf is what a configuration lets the daemon act on in one cluster.
+// scopeOf returns what the configuration allows the daemon to act on in one cluster.
 func scopeOf(o Options) state.Scope {
 	s := state.Scope{Mode: o.Mode, Checks: map[string]string{}}
 	for i := range o.Files {
@@ -30,14 +30,13 @@ func scopeOf(o Options) state.Scope {
 	return s
 }
 
-// enlarged says what the daemon may act on now and could not before; "" when that is
-// nothing. // I18
-func enlarged(before, now state.Scope) string {
-	acts := []string{guard.ModeObserve, guard.ModeRespond, guard.ModeEvaluate} // ever more
+// whyEnlarged says what the daemon may act on now and could not before; "" for nothing. // I18
+func whyEnlarged(before, now state.Scope) string {
+	modes := []string{guard.ModeObserve, guard.ModeRespond, guard.ModeEvaluate} // each allows more than the one before
 	switch {
 	case before.Mode == "":
-		return "what it was before is not on record"
-	case slices.Index(acts, now.Mode) > slices.Index(acts, before.Mode):
+		return "the earlier scope is not on record"
+	case slices.Index(modes, now.Mode) > slices.Index(modes, before.Mode):
 		return "mode was " + before.Mode + " and is " + now.Mode
 	}
 	for _, name := range slices.Sorted(maps.Keys(now.Checks)) {
@@ -51,28 +50,28 @@ func enlarged(before, now state.Scope) string {
 	return ""
 }
 
-// scopeKeeper knows whether a start lets the daemon act on more than the one before. It is
-// for the deciding goroutine.
+// scopeKeeper compares the scope of this start with that of the one before, and stores it.
+// Only the deciding goroutine uses it.
 type scopeKeeper struct {
-	opt  Options
-	kept bool // this process has stored its scope
+	opt    Options
+	stored bool // this process has stored its scope
 }
 
-// begin begins the quiet period of a start where it needs one, and gives what is to be
-// told of the start. Without state nobody knows what went on before, or whether it was
-// armed. // I16, I18
-func (k *scopeKeeper) begin(started time.Time) (events []event.Event) {
+// startQuiet begins a quiet period if the start needs one, and returns the events of the
+// start. Without stored state it is not known what the daemon could act on before, nor
+// whether the cluster was armed. // I16, I18
+func (k *scopeKeeper) startQuiet(started time.Time) (events []event.Event) {
 	stored := k.opt.Stop.Record(k.opt.Name)
 	from := later(stored.ResumedAt, k.opt.Stop.Record(state.AllClusters).ResumedAt)
 	if k.opt.Mode == guard.ModeObserve && stored.Version == 0 {
 		events = append(events, event.Event{Type: event.Internal, Reason: reason.Observing,
-			Message: "there is no state of this cluster: it is observed until fencectl arm, whatever it was before"})
+			Message: "the store has no record of this cluster: fenced only observes it, even if it was armed before; run fencectl arm to let fenced act"})
 	}
-	if why := enlarged(stored.Scope, scopeOf(k.opt)); why != "" {
+	if why := whyEnlarged(stored.Scope, scopeOf(k.opt)); why != "" {
 		from = later(from, started)
 		if stored.Version != 0 && k.opt.Guards.QuietPeriod > 0 {
 			events = append(events, event.Event{Type: event.Internal, Reason: reason.QuietPeriod,
-				Message: "more may be acted on than before (" + why + "): the quiet period begins"})
+				Message: "fenced may act on more than before (" + why + "): the quiet period begins"})
 		}
 	}
 	k.opt.View.BeQuiet(from)
@@ -82,27 +81,27 @@ func (k *scopeKeeper) begin(started time.Time) (events []event.Event) {
 // scopeRetry is the pause after the scope could not be stored.
 const scopeRetry = time.Minute
 
-// remember stores, once in each process and after the quiet period, that this cluster was
-// seen whole with this scope: the next start need not be quiet. due is when to call it
-// again, although nothing happens in the cluster; zero = never.
-func (k *scopeKeeper) remember(ctx context.Context, now time.Time) (due time.Time, err error) {
-	if !k.opt.Lead.Leads() || k.opt.Stop.Corrupt() != "" { // the owner does, when it knows what it writes over
+// save stores the scope once in each process, after the quiet period with a complete view,
+// so that the next start with the same scope needs no quiet period. due is when to call it
+// again although nothing happens in the cluster; zero: never.
+func (k *scopeKeeper) save(ctx context.Context, now time.Time) (due time.Time, err error) {
+	if !k.opt.Lead.Leads() || k.opt.Stop.Corrupt() != "" { // only the owner saves, and only over a record that it can read
 		return time.Time{}, nil
 	}
-	quiet := k.opt.View.QuietUntil()
+	quietUntil := k.opt.View.QuietUntil()
 	switch {
-	case k.kept:
+	case k.stored:
 		return time.Time{}, nil
-	case now.Before(quiet):
-		return quiet, nil
+	case now.Before(quietUntil):
+		return quietUntil, nil
 	}
-	stored := k.opt.Stop.Record(k.opt.Name)
-	known := stored.Version != 0 && enlarged(stored.Scope, scopeOf(k.opt)) == "" && enlarged(scopeOf(k.opt), stored.Scope) == ""
-	if !known {
+	record := k.opt.Stop.Record(k.opt.Name)
+	upToDate := record.Version != 0 && whyEnlarged(record.Scope, scopeOf(k.opt)) == "" && whyEnlarged(scopeOf(k.opt), record.Scope) == ""
+	if !upToDate {
 		if err := k.opt.Stop.Change(ctx, k.opt.Name, func(s *state.Cluster) { s.Scope = scopeOf(k.opt) }); err != nil {
 			return now.Add(scopeRetry), err
 		}
 	}
-	k.kept = true
+	k.stored = true
 	return time.Time{}, nil
 }

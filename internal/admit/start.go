@@ -16,74 +16,76 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// start makes a draft an open run and gives it a worker; s may be nil. What other
-// runs can close is asked again here, in one stroke with taking the place: two
-// callers cannot both pass. A *reason.Refusal says which gate closed meanwhile. // I11, I12
+// start makes a draft an open run and starts its worker; s may be nil. The gates that depend
+// on other runs are evaluated again under the lock that lists the run, so two callers cannot
+// both pass. A *reason.Refusal says which gate failed meanwhile. // I11, I12
 func (c *Cluster) start(ctx context.Context, a candidate, draft remediate.Run, s *power.Session) (remediate.Run, error) {
-	t, r, err := c.place(a, draft)
+	leadership, r, err := c.reservePlace(a, draft)
 	if err != nil {
 		return r, err
 	}
-	defer t.Leave()
-	return c.begin(ctx, t, a, r, s)
+	defer leadership.Leave()
+	return c.saveAndStart(ctx, leadership, a, r, s)
 }
 
-// startSoon is start for a check, which does not wait for it: while record and store
-// are slow, the deciding loop goes on with others. It gives when the candidate is to
-// be asked about again. // L2
-func (c *Cluster) startSoon(ctx context.Context, a candidate, draft remediate.Run, s *power.Session, now time.Time) time.Time {
-	t, r, err := c.place(a, draft)
+// startAsync is start for the deciding loop. It does not wait for the audit log and the
+// store, so that a slow one does not delay other candidates. It returns when to consider the
+// candidate again; zero: it requests a decision itself. // L2
+func (c *Cluster) startAsync(ctx context.Context, a candidate, draft remediate.Run, s *power.Session, now time.Time) time.Time {
+	leadership, r, err := c.reservePlace(a, draft)
 	if err != nil {
-		c.notStarted(ctx, a, s, err)
-		return now.Add(askEvery)
+		c.reportNotStarted(ctx, a, s, err)
+		return now.Add(gateRetry)
 	}
-	defer t.Leave()
-	t.Go(func(ctx context.Context) {
-		_, err := c.begin(ctx, t, a, r, s)
+	defer leadership.Leave()
+	leadership.Go(func(ctx context.Context) {
+		_, err := c.saveAndStart(ctx, leadership, a, r, s)
 		if err == nil {
 			return
 		}
-		c.notStarted(ctx, a, s, err)
+		c.reportNotStarted(ctx, a, s, err)
 		select {
 		case <-ctx.Done():
-		case <-time.After(askEvery):
+		case <-time.After(gateRetry):
 			c.Wake()
 		}
 	})
 	return time.Time{}
 }
 
-// notStarted tells why a candidate did not become a run.
-func (c *Cluster) notStarted(ctx context.Context, a candidate, s *power.Session, err error) {
-	if r, ok := reason.AsRefusal(err); ok { // any other was told of
-		c.refuse(a, reason.Gate{Name: "start", Reason: r.Reason, Value: r.Message, Threshold: "still free", Source: "state"})
+// reportNotStarted reports why a candidate did not become a run, and closes its session.
+func (c *Cluster) reportNotStarted(ctx context.Context, a candidate, s *power.Session, err error) {
+	if r, ok := reason.AsRefusal(err); ok { // other errors were reported where they occurred
+		c.reportRefusal(a, reason.Gate{Name: "start", Reason: r.Reason, Value: r.Message, Threshold: "still free", Source: "state"})
 	}
 	if s != nil {
 		s.Close(ctx)
 	}
 }
 
-// place lists a run as open if nothing stands against it, and enters the tenure: a run
-// belongs to the one that it was decided in, which ends only after it was begun. // I19
-func (c *Cluster) place(a candidate, draft remediate.Run) (*lead.Leadership, remediate.Run, error) {
+// reservePlace lists a run as open if the limits allow it, and enters the leadership: a run
+// starts in the leadership in which it was decided, which ends only after that. The caller
+// leaves the leadership if err is nil. // I19
+func (c *Cluster) reservePlace(a candidate, draft remediate.Run) (*lead.Leadership, remediate.Run, error) {
 	now := time.Now().UTC()
 	draft.ID = newRunID(now)
 	r := remediate.Begin(draft, now)
-	t := c.opt.Lead.Enter()
-	if t == nil {
-		why := cmp.Or(c.opt.Lead.WhyNot(), "this instance gives the cluster up")
+	leadership := c.opt.Lead.Enter()
+	if leadership == nil {
+		why := cmp.Or(c.opt.Lead.WhyNot(), "this instance is releasing ownership of the cluster; send the order to the next owner")
 		return nil, r, &reason.Refusal{Reason: reason.NotOwner, Message: why}
 	}
-	forgiven := c.opt.Stop.ReleasedAt(c.opt.Name, r.Target.Node)
-	if err := c.book.reserve(a, r, c.opt.Slots.Count(), forgiven, now); err != nil {
-		t.Leave()
+	releasedAt := c.opt.Stop.ReleasedAt(c.opt.Name, r.Target.Node)
+	if err := c.book.reserve(a, r, c.opt.Slots.Count(), releasedAt, now); err != nil {
+		leadership.Leave()
 		return nil, r, err
 	}
-	return t, r, nil
+	return leadership, r, nil
 }
 
-// begin records and saves a run that has its place, or takes that away again.
-func (c *Cluster) begin(ctx context.Context, t *lead.Leadership, a candidate, r remediate.Run, s *power.Session) (remediate.Run, error) {
+// saveAndStart records and saves a reserved run and starts its worker. If that fails it
+// removes the reservation.
+func (c *Cluster) saveAndStart(ctx context.Context, leadership *lead.Leadership, a candidate, r remediate.Run, s *power.Session) (remediate.Run, error) {
 	started, err := c.runs.Record(event.Event{
 		Type: event.Started, Node: r.Target.Node, Run: r.ID, Step: r.Step, Check: r.CheckID, Gates: a.gates,
 		Message: cmp.Or(r.Trigger, "manual fence"),
@@ -91,13 +93,13 @@ func (c *Cluster) begin(ctx context.Context, t *lead.Leadership, a candidate, r 
 	var saved remediate.Run
 	if err != nil {
 		if event.PerhapsRecorded(err) { // I24
-			c.emit(event.Event{Type: event.Failed, Node: r.Target.Node, Run: r.ID, Message: "not begun: " + err.Error()})
+			c.emit(event.Event{Type: event.Failed, Node: r.Target.Node, Run: r.ID, Message: "not started: the start may be in the audit log all the same: " + err.Error()})
 		}
-		err = &reason.Refusal{Reason: reason.AuditFailed, Message: "the audit log cannot be written: " + err.Error()}
+		err = &reason.Refusal{Reason: reason.AuditFailed, Message: "write the start of the run to the audit log: " + err.Error()}
 	} else {
-		saved, err = c.saveFirst(ctx, r)
+		saved, err = c.takeSlotAndSave(ctx, r)
 	}
-	if _, perhaps := errors.AsType[unsure](err); perhaps && t.Spawn(func(ctx context.Context) { c.takeBack(ctx, r) }) {
+	if _, uncertain := errors.AsType[uncertainSave](err); uncertain && leadership.Spawn(func(ctx context.Context) { c.abortUncertain(ctx, r) }) {
 		return r, err
 	}
 	if err != nil {
@@ -109,9 +111,9 @@ func (c *Cluster) begin(ctx context.Context, t *lead.Leadership, a candidate, r 
 	return saved, nil
 }
 
-// saveFirst takes a slot for a run and saves it. An order by a person does not wait
-// for a slot, but has one like all others.
-func (c *Cluster) saveFirst(ctx context.Context, r remediate.Run) (remediate.Run, error) {
+// takeSlotAndSave takes a slot for a run and saves it for the first time. An order from a
+// person takes a slot even when none is free.
+func (c *Cluster) takeSlotAndSave(ctx context.Context, r remediate.Run) (remediate.Run, error) {
 	limit := max(1, c.opt.Guards.MaxInFlightTotal)
 	if r.Manual != nil {
 		limit = lead.EverySlot
@@ -127,12 +129,12 @@ func (c *Cluster) saveFirst(ctx context.Context, r remediate.Run) (remediate.Run
 	saved, err := c.runs.Save(ctx, r)
 	if err != nil {
 		c.emit(event.Event{Type: event.Failed, Node: r.Target.Node, Message: "save a new run: " + err.Error()})
-		return r, unsureOf(err)
+		return r, asUncertain(err)
 	}
 	return saved, nil
 }
 
-// newRunID sorts by time and is unique without coordination.
+// newRunID returns an ID that sorts by time and is unique without coordination.
 func newRunID(now time.Time) string {
 	var b [3]byte
 	_, _ = rand.Read(b[:]) // crypto/rand.Read never fails

@@ -6,18 +6,18 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 )
 
-// checkKey tells a check from another one of the same name that took its place.
+// checkKey identifies a check, and distinguishes it from a later one of the same name.
 type checkKey struct {
 	id  policy.CheckID
 	uid string
 }
 
-// storms is what is remembered of the checks' storms. It has no lock: its Book has.
+// storms holds the state of each check's storm recovery. The lock of the Book protects it.
 type storms map[checkKey]policy.Storm
 
-// keep gives a check that was read again what is remembered of its storm. sight is when
-// this daemon started, or could see the cluster again.
-func (s storms) keep(ch *policy.Change, sight time.Time) {
+// applyTo copies the known storm state into a check that was read again. seenSince is when
+// this daemon started, or when its view became complete after an outage.
+func (s storms) applyTo(ch *policy.Change, seenSince time.Time) {
 	check, ok := ch.Value.(*policy.Check)
 	if !ok || check == nil {
 		if ch.Err == nil {
@@ -27,7 +27,7 @@ func (s storms) keep(ch *policy.Change, sight time.Time) {
 	}
 	storm, known := s[checkKey{check.ID(), check.UID}]
 	if !known {
-		storm = unknownStorm(check, sight)
+		storm = unknownStorm(check, seenSince)
 	}
 	if storm != check.Storm {
 		with := *check
@@ -36,16 +36,16 @@ func (s storms) keep(ch *policy.Change, sight time.Time) {
 	}
 }
 
-// unknownStorm is what is taken for the storm of a check that nobody remembers:
-// one that was just over at sight.
-func unknownStorm(check *policy.Check, sight time.Time) policy.Storm {
-	if check.StormCooldown == 0 || check.Storm != (policy.Storm{}) { // its status says more
+// unknownStorm is the storm state assumed for a check without a known one: a storm whose
+// cooldown began at seenSince.
+func unknownStorm(check *policy.Check, seenSince time.Time) policy.Storm {
+	if check.StormCooldown == 0 || check.Storm != (policy.Storm{}) { // the status of the check says it
 		return check.Storm
 	}
-	return policy.Storm{Active: true, CooldownSince: sight.Round(0).UTC()}
+	return policy.Storm{Active: true, CooldownSince: seenSince.Round(0).UTC()}
 }
 
-// forget drops what is remembered of a check that is gone.
+// forget drops the state of a check that is gone.
 func (s storms) forget(gone policy.ObjectID) {
 	for k := range s {
 		if k.id.Kind == gone.Kind && k.id.APIVersion == gone.APIVersion && k.id.Namespace == gone.Namespace && k.id.Name == gone.Name {
@@ -54,9 +54,9 @@ func (s storms) forget(gone policy.ObjectID) {
 	}
 }
 
-// remember feeds what the checks found of their storms back to them: the end of a storm is
-// only known by having seen it.
-func (s storms) remember(l *policy.Ledger, now time.Time) {
+// update stores the storm state that the ledger has evaluated, and writes it back to the
+// checks: the cooldown of a storm can only be computed by one who saw the storm.
+func (s storms) update(l *policy.Ledger, now time.Time) {
 	for _, r := range l.Counters() {
 		check := l.Check(r.ID())
 		if check == nil || check.Storm == r.Storm {

@@ -8,8 +8,8 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// judgedMachine finds the very Machine that was judged; nil when it is gone.
-func judgedMachine(l *policy.Ledger, t *policy.TargetReport) *policy.Machine {
+// evaluatedMachine finds the Machine that was evaluated; nil when it is gone or was replaced.
+func evaluatedMachine(l *policy.Ledger, t *policy.TargetReport) *policy.Machine {
 	ns, name, _ := strings.Cut(t.Machine, "/")
 	m := l.MachineIn(t.MachineAPIVersion, ns, name)
 	if m == nil || m.UID != t.MachineUID {
@@ -18,7 +18,7 @@ func judgedMachine(l *policy.Ledger, t *policy.TargetReport) *policy.Machine {
 	return m
 }
 
-// targetOf names the objects of a run with the UIDs they have now. // I2
+// targetOf returns the target of a run, with the UIDs that its objects have now. // I2
 func targetOf(l *policy.Ledger, cluster string, m *policy.Machine, n *policy.Node, nodeName string) remediate.Target {
 	t := remediate.Target{Cluster: cluster, Node: nodeName}
 	if n != nil {
@@ -26,17 +26,17 @@ func targetOf(l *policy.Ledger, cluster string, m *policy.Machine, n *policy.Nod
 	}
 	if m != nil {
 		t.Namespace, t.Machine, t.MachineUID, t.MachineAPI = m.Namespace, m.Name, m.UID, m.APIVersion
-		if h, err := l.HostOf(m); err == nil { // where none is named, hosts.d may know the way
+		if h, err := l.HostOf(m); err == nil { // otherwise hosts.d may name the host
 			t.BareMetalHost = h.Key()
 		}
 	}
 	return t
 }
 
-// hostLost says why the BareMetalHost that a Machine names is not found; "" when
-// it is, or none is named. Its owner could neither be asked nor told to keep
-// still, whatever hosts.d knows. // I22
-func hostLost(l *policy.Ledger, m *policy.Machine) string {
+// missingHost says why the BareMetalHost that a Machine names is not found; "" if it is
+// found, or if none is named. Without it fenced can neither ask its owner nor set the power
+// lock, even if hosts.d names the host. // I22
+func missingHost(l *policy.Ledger, m *policy.Machine) string {
 	if m == nil || !m.NamesHost() {
 		return ""
 	}
@@ -46,9 +46,9 @@ func hostLost(l *policy.Ledger, m *policy.Machine) string {
 	return ""
 }
 
-// twinOf names another Node with this system UUID, in any byte order: a host that
-// registered under a second name. // I9
-func twinOf(l *policy.Ledger, node, uuid string) string {
+// nodeWithSameUUID describes another Node with this system UUID, in any byte order: a host
+// that has registered under a second name. "" for none. // I9
+func nodeWithSameUUID(l *policy.Ledger, node, uuid string) string {
 	for _, form := range bmc.UUIDForms(uuid) {
 		if other := l.OtherNodeWithUUID(node, form); other != "" {
 			return "Node " + other + " has the same system UUID"
@@ -57,9 +57,9 @@ func twinOf(l *policy.Ledger, node, uuid string) string {
 	return ""
 }
 
-// anyMachineHasItsNode says whether Machines and Nodes are of one cluster: when
-// every Machine's Node is missing, the view is of another cluster's Nodes. Where
-// all is well the first Node answers.
+// anyMachineHasItsNode says whether Machines and Nodes are of one cluster: if every Machine's
+// Node is missing, the Nodes are those of another cluster. In a normal cluster the first Node
+// answers.
 func anyMachineHasItsNode(l *policy.Ledger) bool {
 	for n := range l.Nodes() {
 		if l.MachineOf(n.Name) != nil {
@@ -69,9 +69,8 @@ func anyMachineHasItsNode(l *policy.Ledger) bool {
 	return false
 }
 
-// fleetOf counts Nodes, those of one zone apart. The ledger knows the zones of one key,
-// ledgerKey; those of a check's own key are counted here, for the few candidates that such
-// a check has.
+// fleetOf counts Nodes, and those of one zone. The ledger counts by one zone label,
+// ledgerKey. For a check with another zone label this function counts, which is slower.
 func fleetOf(l *policy.Ledger, ledgerKey, key, zone string) policy.Fleet {
 	if zone == "" || key == ledgerKey {
 		return l.Fleet(zone)

@@ -15,8 +15,8 @@ import (
 
 const otherUUID = "4c4c4544-0042-3510-8054-b4c04f4d9999"
 
-// A Node's power was pinned at one BMC. A Machine that names another BareMetalHost,
-// at another BMC, is a change of address like any other. // I10
+// A Node's power was pinned at one BMC. A Machine that names another BareMetalHost, with
+// another BMC, changes the address, and is not followed. // I10
 func TestMachineThatNamesAnotherHostIsNotFollowed(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		m := newMetal(w)
@@ -53,8 +53,8 @@ func TestMachineThatNamesAnotherHostIsNotFollowed(t *testing.T) {
 	})
 }
 
-// Another name for the very BMC is none.
-func TestHostThatIsOnlyCalledOtherwiseIsFollowed(t *testing.T) {
+// Another name for the same BMC is no change of address.
+func TestRenamedHostWithTheSameBMCIsFollowed(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		m := newMetal(w)
 		w.SetReady("True")
@@ -71,9 +71,9 @@ func TestHostThatIsOnlyCalledOtherwiseIsFollowed(t *testing.T) {
 	})
 }
 
-// Without a Node only the pin says whose a BMC is: one of another Node's machine
-// does not speak for the Machine that is made to name it. // I8, I10
-func TestHostOfAnotherNodeIsNotThisOnes(t *testing.T) {
+// If the Node is missing, only the pin says which host a BMC belongs to. The BMC of
+// another Node's machine is not used for a Machine that names it. // I8, I10
+func TestPinnedBMCIsNotUsedForAnotherNode(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		m := newMetal(w)
 		m.set("h-2", func(h *policy.Host) { h.Address = "ipmi://192.0.2.20" })
@@ -92,8 +92,9 @@ func TestHostOfAnotherNodeIsNotThisOnes(t *testing.T) {
 	})
 }
 
-// Where pins cannot all be read, nobody knows where a machine was.
-func TestPinsThatCannotBeReadStopFollowing(t *testing.T) {
+// If a pin cannot be read, the earlier address of a machine is not known, and no new
+// address is followed.
+func TestUnreadablePinsForbidNewAddresses(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		newMetal(w)
 		_, err := store.Put(t.Context(), state.Record{Kind: state.KindPin, Key: "c/ns/h-9", Data: []byte("{")})

@@ -27,9 +27,9 @@ func contests(t *testing.T, s *event.Stream) int {
 	}))
 }
 
-// Two installations with stores of their own: the one that comes second observes,
-// and says so.
-func TestForeignInstallationIsLeftToItsWork(t *testing.T) {
+// Of two installations with separate stores, the one that starts second only observes, and
+// reports it.
+func TestSecondInstallationOnlyObserves(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		const foreigner = "fenced instance x holds the Lease"
 		w.setForeignHolder(foreigner)
@@ -58,8 +58,8 @@ func slowProof(o *engine.Options) {
 	o.Run.OffDeadline = 5 * time.Minute
 }
 
-// What was begun when another installation turns up is taken back.
-func TestForeignInstallationEndsABegunCycle(t *testing.T) {
+// When another installation starts to act, an open run is rolled back.
+func TestForeignInstallationRollsBackAnOpenRun(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, slowProof)
 		time.Sleep(untilOff)
@@ -77,8 +77,9 @@ func TestForeignInstallationEndsABegunCycle(t *testing.T) {
 	})
 }
 
-// Without leave to take the Lease nobody can know who else is at work.
-func TestLeaseThatIsForbiddenForbids(t *testing.T) {
+// If the API server forbids the Lease, fenced cannot know whether another installation
+// acts, and starts no run.
+func TestForbiddenLeaseForbidsEveryRun(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.failAnnouncements(errForbidden)
 		e, events, stop := start(t, w, store, nil)
@@ -93,7 +94,8 @@ func TestLeaseThatIsForbiddenForbids(t *testing.T) {
 	})
 }
 
-// After 15 s without a renewal nothing hurting is done, and the host comes back.
+// 15 s after the last renewal of the Lease nothing destructive is done, and the host is
+// powered on again.
 func TestLeaseThatIsNotRenewedForbidsTheIsolation(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, slowProof)
@@ -108,8 +110,8 @@ func TestLeaseThatIsNotRenewedForbidsTheIsolation(t *testing.T) {
 	})
 }
 
-// The Lease lapses between the look and the command: the command is not given.
-func TestLeaseThatLapsesForbidsTheNextCommand(t *testing.T) {
+// If the Lease expires between the look and the command, the command is not sent.
+func TestExpiredLeaseForbidsTheNextCommand(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		_, _, stop := start(t, w, store, func(o *engine.Options) {
 			o.Record = func(ev event.Event) error {
@@ -126,7 +128,7 @@ func TestLeaseThatLapsesForbidsTheNextCommand(t *testing.T) {
 	})
 }
 
-// Who only observes leaves the Lease to whoever acts, and takes it when it is armed.
+// An instance that only observes does not take the Lease. It takes it when it is armed.
 func TestObserverTakesNoLease(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Mode = guard.ModeObserve })

@@ -35,9 +35,9 @@ func relapsing(t *testing.T, w *world) (stop func()) {
 
 func twiceADay(o *engine.Options) { o.Guards.MaxFencesPerDay = 2 }
 
-// A host that comes to no rest is quarantined for a day; a restart does not end that,
-// time and people do. // I15
-func TestRestlessHostIsQuarantined(t *testing.T) {
+// A host with too many runs in a day is quarantined for a day. A restart does not end the
+// quarantine; time and people do. // I15
+func TestHostWithTooManyRunsIsQuarantined(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		defer relapsing(t, w)()
 		_, events, stop := start(t, w, store, twiceADay)
@@ -66,7 +66,8 @@ func TestRestlessHostIsQuarantined(t *testing.T) {
 	})
 }
 
-// What a person releases begins a new day; what a person orders is not bound. // I15
+// After a release by a person the count of the day starts again. A quarantine does not
+// stop an order from a person. // I15
 func TestQuarantineIsReleased(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		defer relapsing(t, w)()
@@ -89,8 +90,8 @@ func TestQuarantineIsReleased(t *testing.T) {
 	})
 }
 
-// A person's hold says more than a quarantine, which does not take its place.
-func TestQuarantineLeavesHoldsAlone(t *testing.T) {
+// A quarantine does not replace a hold by a person.
+func TestQuarantineDoesNotReplaceAHold(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		defer relapsing(t, w)()
 		e, _, stop := start(t, w, store, twiceADay)
@@ -116,8 +117,8 @@ func ended(t *testing.T, store state.Store, n int, ago time.Duration, step remed
 	require.NoError(t, err)
 }
 
-// Runs that come to no good end keep a distance that doubles. // I15
-func TestRunsThatFailKeepADoublingDistance(t *testing.T) {
+// The wait between runs that fail doubles. // I15
+func TestFailedRunsBackOff(t *testing.T) {
 	interval := func(o *engine.Options) { o.Guards.MinPowerInterval = 20 * time.Minute }
 	for name, c := range map[string]struct {
 		ends []remediate.Step // a minute ago, two minutes ago ...
@@ -149,8 +150,8 @@ func TestRunsThatFailKeepADoublingDistance(t *testing.T) {
 	}
 }
 
-// An hour's health after a run ends the doubling.
-func TestHealthEndsTheDoubling(t *testing.T) {
+// An hour of Ready after a run resets the back-off.
+func TestHealthyHourResetsTheBackoff(t *testing.T) {
 	for _, healthy := range []time.Duration{50 * time.Minute, 70 * time.Minute} {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {
 			w.SetReady("True")

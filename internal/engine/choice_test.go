@@ -35,9 +35,9 @@ func (w *world) choose(name, value string) {
 	})
 }
 
-// What chooses the machine behind an address is part of what was enrolled, whatever
-// the agent calls it: fence_lpar's managed, fence_gce's zone, fence_ipmilan's
-// target. // I8, I10
+// The parameters that select the machine behind an address are part of the enrolment,
+// whatever the agent calls them: managed of fence_lpar, zone of fence_gce, target of
+// fence_ipmilan. // I8, I10
 func TestEnrolmentEndsWithTheParameters(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetReady("True")
@@ -58,9 +58,9 @@ func TestEnrolmentEndsWithTheParameters(t *testing.T) {
 	})
 }
 
-// A record of before parameters were stored vouches for no device that tells
-// nothing, and still for one that tells whose it is.
-func TestEnrolmentWithoutParametersIsForDevicesThatTell(t *testing.T) {
+// An enrolment from before parameters were stored does not count for a device that reports
+// no identity. It still counts for one that does.
+func TestOldEnrolmentWithoutParameters(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetReady("True")
 		host := w.Entry()
@@ -87,8 +87,8 @@ func TestEnrolmentWithoutParametersIsForDevicesThatTell(t *testing.T) {
 	})
 }
 
-// A run goes on with what it began with, and with nothing else, whatever is enrolled
-// meanwhile. // I10
+// A run continues with the parameters with which it started, and with no others, even if
+// others are enrolled meanwhile. // I10
 func TestRunDoesNotFollowOtherParameters(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p, levels := withLPAR(w)

@@ -25,8 +25,8 @@ func refusedByHand(t *testing.T, e *engine.Engine, code reason.Code) {
 	assert.False(t, gate(t, e, code).Pass, "and explain shows it")
 }
 
-// A Machine that cannot be read may be paused, and may be this Node's.
-func TestMachineThatCannotBeReadIsNotAbsent(t *testing.T) {
+// A Machine that cannot be read may be paused, and may be the Machine of this Node.
+func TestUnreadableMachineIsNotTreatedAsAbsent(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		policies := withPolicy(w, nodePolicy())
 		unreadable := eachMachine(func(ch *policy.Change, m *policy.Machine) {
@@ -43,7 +43,7 @@ func TestMachineThatCannotBeReadIsNotAbsent(t *testing.T) {
 	})
 }
 
-// A Node of the same name is another one's when the providerIDs differ.
+// If the providerIDs differ, a Node with the same name is the Node of another host.
 func TestNodeOfAnotherHostIsLeftAlone(t *testing.T) {
 	otherProvider := func(list []policy.Change) []policy.Change {
 		for i := range list {
@@ -76,7 +76,7 @@ func silentAtFirst(w *world) (answer func()) {
 	return func() { w.FailReads(nil) }
 }
 
-// The fresh objects must belong together, whatever the view showed. // I4
+// The fresh Node and Machine must belong together, whatever the view shows. // I4
 func TestFreshNodeOfAnotherHostDropsTheRun(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		answer := silentAtFirst(w)
@@ -98,8 +98,9 @@ func TestFreshNodeOfAnotherHostDropsTheRun(t *testing.T) {
 	})
 }
 
-// A Node that gets a Machine after its run began is that Machine's business.
-func TestMachineThatTurnsUpDropsTheRunOfItsNode(t *testing.T) {
+// If a Machine claims a Node after the run of that Node began, the run is dropped: the
+// Machine's rules apply.
+func TestNewMachineOfTheNodeDropsItsRun(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		answer := silentAtFirst(w)
 		w.dropMachines()

@@ -9,20 +9,20 @@ import (
 	"github.com/fenced/fenced/internal/lead"
 )
 
-// cluster is one cluster that the engine guards: its parts, each with a lock of its own.
+// cluster joins the parts of one cluster. Each part has its own lock.
 type cluster struct {
-	e     *Engine
-	opt   ClusterOptions
-	book  *admit.Book
-	view  *admit.Freshness
-	lead  *lead.Lead
-	hosts *hosts.Cluster
-	admit *admit.Cluster
-	news  chan struct{} // the status of checks may have changed
+	e             *Engine
+	opt           ClusterOptions
+	book          *admit.Book
+	view          *admit.Freshness
+	lead          *lead.Lead
+	hosts         *hosts.Cluster
+	admit         *admit.Cluster
+	checksChanged chan struct{} // signals that the status of checks may have changed
 }
 
 func newCluster(ctx context.Context, e *Engine, o ClusterOptions) *cluster {
-	c := &cluster{e: e, opt: o, news: make(chan struct{}, 1)}
+	c := &cluster{e: e, opt: o, checksChanged: make(chan struct{}, 1)}
 	c.view = admit.NewFreshness(admit.FreshnessOptions{
 		Watch: o.Watch, ViewMaxAge: e.opt.Guards.ViewMaxAge, SkewMax: e.opt.Guards.ClockSkewMax,
 		QuietPeriod: e.opt.Guards.QuietPeriod, Awake: e.stayAwake,
@@ -34,14 +34,14 @@ func newCluster(ctx context.Context, e *Engine, o ClusterOptions) *cluster {
 		},
 	}, e.started)
 	c.lead = lead.New(lead.Options{
-		Name: o.Name, Instance: e.opt.Instance, StoreID: e.opt.StoreID, Cluster: led{c}, Owners: e.opt.Owners, Store: e.opt.Store,
+		Name: o.Name, Instance: e.opt.Instance, StoreID: e.opt.StoreID, Cluster: leadCluster{c}, Owners: e.opt.Owners, Store: e.opt.Store,
 		Slots: e.slots, Announcer: o.Kube, Awake: e.stayAwake, Emit: e.opt.Events.Emit,
 	})
-	c.hosts = e.hosts.Attach(ctx, hosts.ClusterOptions{Name: o.Name, IdentityMode: o.IdentityMode, View: viewed{c.book.Objects(), c}, Lead: c.lead, Secrets: o.Kube})
+	c.hosts = e.hosts.Attach(ctx, hosts.ClusterOptions{Name: o.Name, IdentityMode: o.IdentityMode, View: hostsView{c.book.Objects(), c}, Lead: c.lead, Secrets: o.Kube})
 	c.admit = admit.New(admit.Options{
 		Name: o.Name, Mode: o.Mode, Guards: e.opt.Guards, Files: o.FileChecks, Book: c.book, View: c.view, Kube: o.Kube, Hosts: c.hosts,
 		Lead: c.lead, Slots: e.slots, Stop: e.stop, LockOut: e.lockOut, Open: e.opt.Open, Timing: e.opt.Power,
-		Record: e.opt.Record, Emit: e.opt.Events.Emit, Beat: func() { e.beat() }, Decided: c.tell,
+		Record: e.opt.Record, Emit: e.opt.Events.Emit, Beat: func() { e.beat() }, Decided: c.notifyStatusWriter,
 	})
 	return c
 }

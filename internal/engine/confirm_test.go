@@ -25,8 +25,8 @@ func (unusable) Find(context.Context, string, string) (bmc.Host, bool, error) {
 	return bmc.Host{}, false, errors.New("address: no scheme")
 }
 
-// A person's word takes the place of the proof where nothing can give one: the Node
-// is isolated, the host left off, and the record marked for ever. // I26
+// A manual confirmation takes the place of a proof where none can be had: the Node is
+// isolated, the host is left off, and the record says so permanently. // I26
 func TestConfirmOffWithoutARun(t *testing.T) {
 	for name, change := range map[string]func(*world, *engine.Options){
 		"a dead BMC":         func(w *world, _ *engine.Options) { w.dead() },
@@ -70,7 +70,7 @@ func TestConfirmOffWithoutARun(t *testing.T) {
 	}
 }
 
-// The word is taken by the run that is Held for want of a proof.
+// A run that is Held because it has no proof accepts the confirmation.
 func TestConfirmOffOfAHeldRun(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, nil)
@@ -99,8 +99,8 @@ func TestConfirmOffOfAHeldRun(t *testing.T) {
 	})
 }
 
-// The word of a person is not taken against what is seen, nor against any gate that
-// is not about the BMC. // I26
+// A manual confirmation is refused if evidence contradicts it, or if a gate that is not
+// about the BMC fails. // I26
 func TestConfirmOffIsRefused(t *testing.T) {
 	for code, change := range map[reason.Code]func(w *world, e *engine.Engine){
 		reason.ConfirmedOffContradicted: func(w *world, _ *engine.Engine) { w.SetPower(true); w.FailReads(nil) },
@@ -147,7 +147,7 @@ func TestConfirmOffIsRefused(t *testing.T) {
 	}
 }
 
-// A pause and a hold bind people's words, too.
+// A pause and a hold also refuse a manual confirmation.
 func TestConfirmOffRespectsStops(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.pauseCheck()

@@ -34,8 +34,8 @@ func outletOf(t *testing.T, e *engine.Engine, s bmc.PowerState) hosts.Checked {
 // lives has n-1 be Ready, with a kubelet that renews its Lease.
 func lives(w *world) { w.SetReady("True"); w.SetLeaseMoving(true) }
 
-// An outlet that reads Off while the Node that it feeds lives on is another outlet,
-// or none: its Off is no proof until a person has looked. // I1, I8
+// An outlet that reads Off while the Node that it should feed is alive feeds another host,
+// or none. Its Off is no proof until a person enrols it again. // I1, I8
 func TestOffOfALiveNodeEndsTheEnrolment(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		lives(w)
@@ -97,8 +97,9 @@ func told(t *testing.T, events *event.Stream, code reason.Code) (messages []stri
 	return messages
 }
 
-// What does not contradict it ends no enrolment: a Node that died, one that no
-// kubelet speaks for, a reading of On between, and a device that tells whose it is.
+// An Off does not contradict an enrolment if the Node has died, if only the view shows it
+// Ready, if no kubelet renews its Lease, or if an On reading, a run or an unhealthy Node
+// came in between.
 func TestWhatEndsNoEnrolment(t *testing.T) {
 	for name, between := range map[string]func(t *testing.T, e *engine.Engine, w *world){
 		"the Node died": func(_ *testing.T, _ *engine.Engine, w *world) {
@@ -141,7 +142,7 @@ func TestWhatEndsNoEnrolment(t *testing.T) {
 	}
 }
 
-// A reading that failed disproves nothing, and between two of Off it mends nothing.
+// A failed reading contradicts nothing, and does not separate two readings of Off.
 func TestFailedReadingIsNeitherOffNorOn(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		lives(w)
@@ -162,8 +163,9 @@ func TestFailedReadingIsNeitherOffNorOn(t *testing.T) {
 	})
 }
 
-// A BMC that tells whose it is is the host's, whatever it says of the power.
-func TestOffOfABMCThatIdentifiesEndsNoEnrolment(t *testing.T) {
+// A BMC that reports the host's identity belongs to the host, whatever power state it
+// reads.
+func TestOffOfAnIdentifiedBMCEndsNoEnrolment(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		lives(w)
 		w.ChangeEntry(func(h *bmc.Host) { h.IdentityMode = "pinned" })
@@ -179,9 +181,9 @@ func TestOffOfABMCThatIdentifiesEndsNoEnrolment(t *testing.T) {
 	})
 }
 
-// Agents call off what is not there: a device that tells no identity is enrolled
-// only while it reads On. // I8
-func TestOnlyWhatReadsOnIsEnrolled(t *testing.T) {
+// Agents read Off for an outlet that does not exist. So a device that reports no identity
+// is enrolled only while it reads On. // I8
+func TestOnlyADeviceThatReadsOnIsEnrolled(t *testing.T) {
 	for name, c := range map[string]struct {
 		ready string
 		reads bmc.PowerState

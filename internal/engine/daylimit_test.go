@@ -10,10 +10,10 @@ import (
 	"github.com/fenced/fenced/internal/engine"
 )
 
-// A host that comes back a little too late each time is fenced again and again, and
-// each run ends while its second attempt waits: the day's limit holds, and the host is
-// quarantined. // I15
-func TestRunsThatEndWhileTheyWaitCount(t *testing.T) {
+// A host that always returns slightly too late is fenced again and again, and each run
+// ends while it waits for its second attempt. The daily limit counts these runs, and the
+// host is quarantined. // I15
+func TestRunsThatEndBeforeTheirNextAttemptCount(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, func(o *engine.Options) {
 			o.Run.ReadyTimeout = 15 * time.Second // the kubelet needs 20 s

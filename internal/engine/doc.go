@@ -1,18 +1,18 @@
-// Package engine joins the parts of the daemon, and is what the control API calls.
+// Package engine joins the parts of the daemon. The control API calls it.
 //
-// For each cluster it makes one of each: admit.Book (what is known), admit.Freshness (how
-// good the view is), lead.Lead (the right to act), hosts.Cluster (which machine is it) and
-// admit.Cluster (from a target to a run). Over all clusters there are one stop.Stop, one
-// hosts.Hosts, one power.LockOut and the lead.Slots.
+// For each cluster it creates an admit.Book (what is known), an admit.Freshness (how far the
+// view can be relied on), a lead.Lead (the right to act), a hosts.Cluster (which machine a
+// host is) and an admit.Cluster (from a target to a run). All clusters share one stop.Stop,
+// one hosts.Hosts, one power.LockOut and the lead.Slots.
 //
-//	engine.go    New and Run; cluster.go: the parts of one cluster
-//	order.go     what people ask for: fence, confirm, retry, unfence, abort, arm
-//	stops.go     pause, resume, hold, release
-//	status.go    what people read: status, report, coverage, explain, plan, runs
-//	tell.go      writes the status of checks back to the cluster
-//	reload.go    takes in what other instances have written; prune.go drops what is old
-//	led.go       the cluster as internal/lead sees it; hosts.go: as internal/hosts does
+//	engine.go        New and Run; cluster.go: the parts of one cluster
+//	order.go         orders from people: fence, confirm, retry, unfence, abort, arm
+//	stops.go         pause, resume, hold, release; implements stop.Cluster
+//	status.go        what people read: status, report, coverage, explain, plan, runs
+//	statuswriter.go  writes the status of checks to the cluster
+//	reload.go        reads what other instances have written; prune.go: removes old records
+//	lead.go          implements lead.Cluster; hosts.go: implements hosts.View
 //
-// It is started with everything it needs as values and small interfaces, and stops when
+// New gets everything that the engine needs as values and small interfaces. Run stops when
 // its context ends.
 package engine

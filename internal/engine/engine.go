@@ -23,14 +23,14 @@ import (
 	"github.com/fenced/fenced/internal/suspend"
 )
 
-// Kube is the uncached reads and the few writes of one cluster.
+// Kube does the uncached reads and the few writes of one cluster.
 type Kube interface {
 	run.Kube
 	hosts.Secrets
 	lead.Announcer
 }
 
-// ClusterOptions is one cluster to guard.
+// ClusterOptions configures one cluster.
 type ClusterOptions struct {
 	Name         string
 	Mode         string
@@ -39,28 +39,28 @@ type ClusterOptions struct {
 	IdentityMode string
 	Watch        admit.Watch
 	Kube         Kube
-	Checks       Checks // nil: nothing is told there
+	Checks       Checks // nil: no status of checks is written
 	// FileChecks and FileBudgets are from policies.d.
 	FileChecks  []policy.Check
 	FileBudgets []policy.DisruptionBudget
-	// Rules is what the administrator decided for all checks.
+	// Rules are the administrator's settings for all checks.
 	Rules policy.Rules
-	// ControlPlaneIsolation is that of control-plane hosts: one of remediate's, or
-	// empty for what fits the cluster.
+	// ControlPlaneIsolation is that of control-plane hosts: one of remediate's; empty: the
+	// default for the kind of cluster.
 	ControlPlaneIsolation remediate.Isolation
 }
 
-// Options is everything the engine is built from.
+// Options configures the engine.
 type Options struct {
 	Clusters []ClusterOptions
 	Store    state.Store
-	// Owners says which clusters are this instance's; nil: all, for the store is
-	// locked for it alone.
+	// Owners says which clusters this instance owns; nil: all, because the store is locked
+	// for this instance alone.
 	Owners state.Owners
-	// StoreID and Instance tell other installations who acts here.
+	// StoreID and Instance identify this installation and this daemon to other installations.
 	StoreID, Instance string
 	Hosts             hosts.Inventory
-	// Metal is what BareMetalHosts are believed.
+	// Metal says what fenced accepts from BareMetalHosts.
 	Metal  hosts.MetalRules
 	Open   bmc.Opener
 	Own    hosts.Own
@@ -68,18 +68,18 @@ type Options struct {
 	Run    remediate.Limits // a check's start-up timeout may enlarge ReadyTimeout
 	Power  power.ReadTiming
 	Events *event.Stream
-	// Record makes an event durable before what it announces is done; while it
-	// fails nothing that hurts is done. After context.DeadlineExceeded the event may
-	// come to be durable all the same. nil: nothing is recorded. // I24
+	// Record makes an event durable before the action that it announces. While it fails,
+	// nothing destructive is done. After context.DeadlineExceeded the event may still become
+	// durable later. nil: nothing is recorded. // I24
 	Record func(event.Event) error
-	// PauseFile pauses everything while it exists; empty: none is looked for. // I23
+	// PauseFile is the path of a file that pauses everything while it exists; empty: none. // I23
 	PauseFile string
-	// Suspended is how long this host was suspended since it was booted; nil: as its
-	// kernel says.
+	// Suspended is how long this host was suspended since it was booted; nil: the kernel's
+	// answer.
 	Suspended func() time.Duration
 }
 
-// Engine guards clusters. Make it with New; run it once.
+// Engine runs the daemon's work for all clusters. Create it with New, and call Run once.
 type Engine struct {
 	opt      Options
 	clusters map[string]*cluster
@@ -88,11 +88,11 @@ type Engine struct {
 	slots    *lead.Slots
 	stop     *stop.Stop
 	started  time.Time
-	beat     func() // tells the watchdog that decisions are made
+	beat     func() // resets the watchdog: decisions are being made
 }
 
-// New loads what the store holds and prepares every cluster. It talks to no
-// cluster and no BMC.
+// New loads the records of the store and prepares every cluster. It connects to no cluster
+// and no BMC.
 func New(ctx context.Context, opt Options) (*Engine, error) {
 	e := &Engine{opt: opt, clusters: map[string]*cluster{}, started: time.Now(), beat: func() {}}
 	var err error
@@ -125,13 +125,13 @@ func New(ctx context.Context, opt Options) (*Engine, error) {
 	}
 	for _, o := range opt.Clusters {
 		c := newCluster(ctx, e, o)
-		c.book.Adopt(runs)
+		c.book.UpdateRuns(runs)
 		e.clusters[o.Name] = c
-		e.stop.Attach(o.Name, stopped{c})
+		e.stop.Attach(o.Name, stopCluster{c})
 	}
 	for _, r := range runs {
-		if e.clusters[r.Target.Cluster] == nil && r.Open() && e.opt.Owners.Owner(r.Target.Cluster).Instance == opt.Instance { // else others know it
-			return nil, fmt.Errorf("run %s on %s is open in cluster %q, which the configuration no longer names; add it back until the run has ended", r.ID, r.Target.Node, r.Target.Cluster)
+		if e.clusters[r.Target.Cluster] == nil && r.Open() && e.opt.Owners.Owner(r.Target.Cluster).Instance == opt.Instance { // a run of another instance may be of a cluster that only that one has
+			return nil, fmt.Errorf("run %s on %s is open in cluster %q, which the configuration no longer names; add the cluster again until the run has ended", r.ID, r.Target.Node, r.Target.Cluster)
 		}
 	}
 	return e, nil
@@ -145,7 +145,7 @@ func namesOf(clusters []ClusterOptions) []string {
 	return list
 }
 
-// slotsFreed wakes the clusters that may have waited for a slot.
+// slotsFreed wakes the other clusters, which may be waiting for a slot.
 func (e *Engine) slotsFreed(by string) {
 	for name, c := range e.clusters {
 		if name != by {
@@ -156,23 +156,23 @@ func (e *Engine) slotsFreed(by string) {
 
 func (e *Engine) stayAwake() suspend.Awake { return suspend.StayAwake(e.opt.Suspended) }
 
-// Run judges the clusters, resumes every open run of those that are this instance's
-// and acts on them, until ctx ends; beat is called after every decision and at least
-// every second. It returns after the last worker has stopped at a save point.
+// Run evaluates all clusters, and continues open runs and acts in the clusters that this
+// instance owns, until ctx ends. It calls beat after every decision and at least once a
+// second. It returns after the last worker has stopped at a save point.
 func (e *Engine) Run(ctx context.Context, beat func()) error {
 	e.beat = beat
 	g, ctx := errgroup.WithContext(ctx)
 	for _, c := range e.clusters {
 		g.Go(func() error { return c.admit.Run(ctx) })
 		if c.opt.Checks != nil {
-			t := &statusWriter{c: c, written: map[checkKey]written{}, controllers: map[string]controller{}}
-			g.Go(func() error { return t.loop(ctx) })
+			w := &statusWriter{c: c, written: map[checkKey]written{}, controllers: map[string]controller{}}
+			g.Go(func() error { return w.run(ctx) })
 		}
 	}
 	g.Go(func() error { return e.opt.Owners.Run(ctx, e.guard) })
-	g.Go(func() error { return e.keepReloaded(ctx) })
-	g.Go(func() error { return e.keepReread(ctx) })
-	g.Go(func() error { return e.prune(ctx) })
+	g.Go(func() error { return e.runReload(ctx) })
+	g.Go(func() error { return e.runReread(ctx) })
+	g.Go(func() error { return e.runPrune(ctx) })
 	g.Go(func() error {
 		return e.lockOut.Run(ctx, func(err error) { e.opt.Events.Emit(event.Event{Type: event.Internal, Message: err.Error()}) })
 	})

@@ -68,7 +68,7 @@ func TestUnknownNodeIsFencedAndComesBack(t *testing.T) {
 	})
 }
 
-// A record that is not durable authorises nothing. // I19
+// A record that is not durable authorises no action. // I19
 func TestNothingIsDoneWhileTheStoreRefuses(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, events, stop := start(t, w, store, nil)
@@ -86,9 +86,9 @@ func TestNothingIsDoneWhileTheStoreRefuses(t *testing.T) {
 	})
 }
 
-// A stop at any moment and a start with the same store end like an
+// A stop at any moment, and a start with the same store, lead to the same end as an
 // undisturbed run. // I20
-func TestStopAndStartAtAnyMomentReachTheSameEnd(t *testing.T) {
+func TestRestartAtAnyMomentReachesTheSameEnd(t *testing.T) {
 	for _, at := range []time.Duration{61, 63, 66, 70, 76, 82, 88, 95, 105} {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {
 			_, _, stop := start(t, w, store, nil)
@@ -157,8 +157,9 @@ func TestMovingLeaseWhileOffIsFalseOff(t *testing.T) {
 	})
 }
 
-// As many runs as the limit allows, and the slot is free again at registration. // I11
-func TestInFlightLimitHoldsBackTheSecondNode(t *testing.T) {
+// Only as many runs start as the limit allows. The place is free again at
+// registration. // I11
+func TestInFlightLimitDelaysTheSecondNode(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Guards.MaxInFlight = 0 })
 		time.Sleep(untilOff + time.Second)
@@ -177,8 +178,9 @@ func TestInFlightLimitHoldsBackTheSecondNode(t *testing.T) {
 	})
 }
 
-// A host whose BMC address changes while a run is open is not followed. // I10
-func TestRunDoesNotFollowAHostThatIsPointedElsewhere(t *testing.T) {
+// If the BMC address of a host changes while its run is open, the run does not follow
+// it. // I10
+func TestRunDoesNotFollowAChangedAddress(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		_, _, stop := start(t, w, store, nil)
 		time.Sleep(untilOff)
@@ -196,8 +198,8 @@ func TestRunDoesNotFollowAHostThatIsPointedElsewhere(t *testing.T) {
 	})
 }
 
-// This daemon's own host is known by its UUID even when its Node is gone. // I13
-func TestOwnHostIsKnownWithoutItsNode(t *testing.T) {
+// The own host of the daemon is found by its UUID even if its Node is gone. // I13
+func TestOwnHostIsFoundByUUIDWithoutItsNode(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		own := func(o *engine.Options) { o.Own = hosts.Own{MachineID: "machine-n-1"} }
 		w.SetReady("True")
@@ -215,8 +217,8 @@ func TestOwnHostIsKnownWithoutItsNode(t *testing.T) {
 	})
 }
 
-// A password that is mended is taken up by the run that was refused.
-func TestMendedCredentialsAreTakenUp(t *testing.T) {
+// After a refusal the run uses a password that was corrected.
+func TestCorrectedPasswordIsUsed(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(untilOff)

@@ -33,7 +33,7 @@ func TestHostThatReadsOffIsNotWaitedFor(t *testing.T) {
 	})
 }
 
-// An outlet that reads Off shortens nothing, though it was enrolled.
+// An outlet that reads Off shortens no wait, even if it is enrolled.
 func TestOutletThatReadsOffIsNoEvidence(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p, levels := withOutlet(w)
@@ -48,7 +48,7 @@ func TestOutletThatReadsOffIsNoEvidence(t *testing.T) {
 	})
 }
 
-// Reading a BMC is paced, and On shortens nothing.
+// The BMC is read at a limited rate, and On shortens no wait.
 func TestHostThatReadsOnIsWaitedFor(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, withPolicy(w, patient()))
@@ -60,8 +60,8 @@ func TestHostThatReadsOnIsWaitedFor(t *testing.T) {
 	})
 }
 
-// Readings get old: a BMC that falls silent proves nothing any more.
-func TestOldEvidenceIsForgotten(t *testing.T) {
+// A reading gets too old: a BMC that stops answering proves nothing any longer.
+func TestOldReadingNoLongerCounts(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetPower(false)
 		w.setContested(remediate.Yes) // keeps the run from being begun
@@ -81,8 +81,9 @@ func TestOldEvidenceIsForgotten(t *testing.T) {
 	})
 }
 
-// Another machine's BMC is no evidence, and an observer asks no BMC. // I8
-func TestEvidenceNeedsIdentityAndLeave(t *testing.T) {
+// The BMC of another machine shortens no wait, and an instance that only observes reads no
+// BMC. // I8
+func TestWaitIsShortenedOnlyWithIdentityAndWhenArmed(t *testing.T) {
 	cases := map[string]func(*world, *engine.Options){
 		"identity":  func(w *world, _ *engine.Options) { w.SetBMCUUID("4c4c4544-0042-3510-8054-b4c04f4d9999") },
 		"observing": func(_ *world, o *engine.Options) { o.Clusters[0].Mode = guard.ModeObserve },
@@ -104,8 +105,8 @@ func TestEvidenceNeedsIdentityAndLeave(t *testing.T) {
 	}
 }
 
-// However many hosts are waited for, each gets its turn.
-func TestEvidenceIsSoughtInTurn(t *testing.T) {
+// However many hosts a check waits for, each BMC is read in its turn.
+func TestBMCsOfWaitingHostsAreReadInTurn(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		crowd := inCrowd(w, 200)
 		_, _, stop := start(t, w, store, func(o *engine.Options) {

@@ -42,8 +42,8 @@ func freezesIn(t *testing.T, store state.Store) []state.Freeze {
 	return list
 }
 
-// A host that lived while its BMC said Off stays frozen, whatever becomes of its
-// run and of this daemon, until a person releases it. // I5
+// A host that ran while its BMC read Off stays frozen until a person releases it, whatever
+// happens to its run and to the daemon. // I5
 func TestFalseOffFreezesTheHost(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, stop := lie(t, w, store)
@@ -75,8 +75,9 @@ func TestFalseOffFreezesTheHost(t *testing.T) {
 	})
 }
 
-// What was released stays released while the run that found out is still Held.
-func TestReleaseOutlivesARestart(t *testing.T) {
+// After a person has released a freeze, a restart does not freeze the host again, although
+// the run that found the false Off is still Held.
+func TestUnfreezeOutlivesARestart(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, stop := lie(t, w, store)
 		require.NoError(t, unfreeze(t, e, byHand))
@@ -89,8 +90,9 @@ func TestReleaseOutlivesARestart(t *testing.T) {
 	})
 }
 
-// A freeze that a crash kept from being written is made again.
-func TestFreezeIsMadeFromTheRunThatFoundOut(t *testing.T) {
+// If a crash prevented the write of a freeze, the freeze is made from the run that found
+// the false Off.
+func TestMissingFreezeIsMadeFromTheRun(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		_, stop := lie(t, w, store)
 		stop()
@@ -112,8 +114,8 @@ func (s noFreezes) Put(ctx context.Context, r state.Record) (uint64, error) {
 	return s.Store.Put(ctx, r)
 }
 
-// A run is not Held for a false Off before the freeze is durable. // I19
-func TestFreezeComesBeforeTheRun(t *testing.T) {
+// The freeze is durable before a run becomes Held for a false Off. // I19
+func TestFreezeIsSavedBeforeTheRun(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetLeaseMoving(true)
 		e, _, stop := start(t, w, noFreezes{store}, nil)
@@ -141,7 +143,8 @@ func tellClass(t *testing.T, e *engine.Engine) {
 	e.Checked(t.Context(), hosts.Checked{Subject: s, At: time.Now(), Description: bmc.Description{Manufacturer: "Dell", Model: "PowerEdge", Firmware: "6.10"}})
 }
 
-// From the second host on, no BMC of the model and firmware is believed. // I5
+// From the second host with a false Off on, no BMC of that model and firmware is
+// trusted. // I5
 func TestClassIsFrozenAtTheSecondHost(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		lied(t, store, "other-0", class)
@@ -165,7 +168,8 @@ func TestClassIsFrozenAtTheSecondHost(t *testing.T) {
 	})
 }
 
-// The class is known again after a restart, from the pin of a healthy day.
+// After a restart the model and firmware of a BMC are known from the pin that was stored
+// while the host was healthy.
 func TestClassIsPinned(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetReady("True")
@@ -185,8 +189,8 @@ func TestClassIsPinned(t *testing.T) {
 	})
 }
 
-// A run that has done nothing yet is dropped when its class is frozen. // I5
-func TestRunOfAFrozenClassIsNotBegun(t *testing.T) {
+// A run that has not acted yet is dropped when its BMC's class is frozen. // I5
+func TestRunOfAFrozenClassIsDropped(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		lied(t, store, "other-0", class)
 		lied(t, store, "other-1", class)
@@ -208,9 +212,9 @@ func TestRunOfAFrozenClassIsNotBegun(t *testing.T) {
 	})
 }
 
-// A run that is under way stops doing harm when its class is frozen, and its host
-// comes back. // I5
-func TestOpenRunOfAFrozenClassGoesBack(t *testing.T) {
+// When its BMC's class is frozen, an open run does nothing destructive any longer, and its
+// host is powered on again. // I5
+func TestOpenRunOfAFrozenClassIsRolledBack(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		lied(t, store, "other-0", class)
 		lied(t, store, "other-1", class)
@@ -227,8 +231,8 @@ func TestOpenRunOfAFrozenClassGoesBack(t *testing.T) {
 	})
 }
 
-// Who releases one host is told when another freeze keeps it.
-func TestReleaseTellsWhatStillStands(t *testing.T) {
+// The answer to a release says which other freeze remains.
+func TestUnfreezeReportsTheRemainingFreeze(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		for _, node := range []string{"n-1", "other-0", "other-1"} {
 			lied(t, store, node, class)

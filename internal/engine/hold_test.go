@@ -29,8 +29,8 @@ func heldFor(length time.Duration) order.Order {
 	return o
 }
 
-// A hold keeps one Node from being fenced until it is over, also over a restart.
-func TestHoldIsOverByItself(t *testing.T) {
+// A hold prevents fencing of one Node until it expires, also across a restart.
+func TestHoldExpires(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(time.Second)
@@ -87,7 +87,7 @@ func TestHoldBindsPeopleAndIsReleased(t *testing.T) {
 	})
 }
 
-// After the isolation a held host is brought back all the same. // I20
+// After the isolation a held host is still brought back. // I20
 func TestHoldAfterTheIsolationLeavesNoHostOff(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, nil)
@@ -103,8 +103,8 @@ func TestHoldAfterTheIsolationLeavesNoHostOff(t *testing.T) {
 	})
 }
 
-// Holds and pauses that people give at another instance bind here, too.
-func TestStopsOfAnotherInstanceBind(t *testing.T) {
+// Holds and pauses that people set at another instance apply here, too.
+func TestStopsOfAnotherInstanceApply(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(time.Second)
@@ -132,8 +132,8 @@ func TestStopsOfAnotherInstanceBind(t *testing.T) {
 	})
 }
 
-// A quarantine does not bind people, and stands apart from a person's hold: who ends
-// that does not end the quarantine, too. // I15
+// A quarantine does not stop people, and is separate from a person's hold: releasing the
+// hold does not end the quarantine. // I15
 func TestQuarantineAndHold(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.pauseCheck()
@@ -173,9 +173,9 @@ func TestQuarantineAndHold(t *testing.T) {
 	})
 }
 
-// A second hold or pause that is no longer leaves the first one's name and reason; one
-// that is longer takes its place. // I23
-func TestStopThatStandsKeepsItsName(t *testing.T) {
+// A second hold or pause that does not last longer leaves the name and reason of the
+// first. One that lasts longer replaces it. // I23
+func TestLongerStopKeepsItsActor(t *testing.T) {
 	for name, c := range map[string]struct {
 		give func(*engine.Engine, context.Context, order.Order) (order.Outcome, error)
 		why  func(*engine.Engine) string
@@ -216,8 +216,8 @@ func TestStopThatStandsKeepsItsName(t *testing.T) {
 	}
 }
 
-// To resume everything leaves a cluster's own pause, and the other way round: the
-// answer says which stands, and how that ends. // I23
+// Resuming all clusters leaves the pause of one cluster, and the reverse. The answer says
+// which pause remains, and how to end it. // I23
 func TestResumeSaysHowTheOtherPauseEnds(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, nil)

@@ -11,9 +11,10 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 )
 
-// A Machine that names a BareMetalHost which is not to be found: hosts.d knows the
-// way to the power, but nobody can ask its owner or tell it to keep still. // I22
-func TestHostThatIsNamedAndNotFoundIsLeftAlone(t *testing.T) {
+// If a Machine names a BareMetalHost that is not found, its run is refused, even if
+// hosts.d names the host: fenced can neither ask the owner of the BareMetalHost nor set
+// the power lock. // I22
+func TestMissingBareMetalHostIsRefused(t *testing.T) {
 	named := map[string]func(*policy.Machine){
 		"gone":       func(m *policy.Machine) { m.ProviderID = "baremetalhost:///ns/h-1/u-1" },
 		"unreadable": func(m *policy.Machine) { m.ProviderID = "metal3://ns/h-1" },
@@ -37,8 +38,8 @@ func TestHostThatIsNamedAndNotFoundIsLeftAlone(t *testing.T) {
 	}
 }
 
-// Another infrastructure's providerID names no BareMetalHost.
-func TestHostOfAnotherInfrastructureIsFencedByTheInventory(t *testing.T) {
+// The providerID of another infrastructure names no BareMetalHost.
+func TestOtherProviderIDIsFencedByHostsD(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, eachMachine(func(_ *policy.Change, m *policy.Machine) { m.ProviderID = "k3s://n-1" }))
 		time.Sleep(65 * time.Second)

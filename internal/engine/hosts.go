@@ -16,8 +16,8 @@ import (
 // Inventory lists every host of every cluster, for the health check of BMCs.
 func (e *Engine) Inventory(ctx context.Context) []hosts.Subject { return e.hosts.Inventory(ctx) }
 
-// SubjectOf is the host of one Node. An error is a *reason.Refusal: nobody knows the
-// Node, or it has no host; why a host cannot be used is in Subject.Err.
+// SubjectOf returns the host of one Node. An error is a *reason.Refusal: the Node is not
+// known, or it has no host. Subject.Err says why a host cannot be used.
 func (e *Engine) SubjectOf(ctx context.Context, cluster, node string) (hosts.Subject, error) {
 	c, err := e.cluster(cluster)
 	if err != nil {
@@ -26,21 +26,21 @@ func (e *Engine) SubjectOf(ctx context.Context, cluster, node string) (hosts.Sub
 	return c.hosts.SubjectOf(ctx, node)
 }
 
-// Identify compares who answered at one device with whom the subject is said to be.
+// Identify compares the identity that one device reports with that of the subject.
 func (e *Engine) Identify(ctx context.Context, s hosts.Subject, level, device int, r bmc.Reading) guard.IdentityVerdict {
 	return e.hosts.IdentifyDevice(ctx, s, level, device, r)
 }
 
-// Forbidden lists what forbids to switch a subject off whatever its Node does.
+// Forbidden lists why a subject must not be powered off, whatever the state of its Node.
 func (e *Engine) Forbidden(ctx context.Context, s hosts.Subject) []reason.Refusal {
 	return e.hosts.Forbidden(ctx, s)
 }
 
-// Checked takes in what a health check found.
+// Checked records the result of a BMC health check.
 func (e *Engine) Checked(ctx context.Context, k hosts.Checked) { e.hosts.Checked(ctx, k) }
 
 // Enroll stores a person's confirmation that the devices of a Node's host, as they are
-// now, switch that very machine. A refusal is a *reason.Refusal. // I8, I10
+// configured now, switch that machine. A refusal is a *reason.Refusal. // I8, I10
 func (e *Engine) Enroll(ctx context.Context, o order.Order) (hosts.Enrollment, error) {
 	c, err := e.cluster(o.Cluster)
 	if err != nil {
@@ -49,8 +49,8 @@ func (e *Engine) Enroll(ctx context.Context, o order.Order) (hosts.Enrollment, e
 	return c.hosts.Enroll(ctx, o)
 }
 
-// Unfreeze ends the freeze of a Node's host, on the order of a person who knows why its BMC
-// said Off falsely. Outcome.Still says why it must not be switched off all the same. // I5
+// Unfreeze ends the freeze of a Node's host, by order of a person who knows why its BMC
+// falsely read Off. Outcome.Still says what else still forbids to power the host off. // I5
 func (e *Engine) Unfreeze(ctx context.Context, o order.Order) (order.Outcome, error) {
 	c, err := e.cluster(o.Cluster)
 	if err != nil {
@@ -59,14 +59,14 @@ func (e *Engine) Unfreeze(ctx context.Context, o order.Order) (order.Outcome, er
 	return c.hosts.Unfreeze(ctx, o)
 }
 
-// viewed is the watched state of the cluster as hosts ask it.
-type viewed struct {
+// hostsView implements hosts.View: the state of the cluster for package hosts.
+type hostsView struct {
 	admit.Objects
 	c *cluster
 }
 
 // Alive implements hosts.View.
-func (v viewed) Alive(ctx context.Context, t remediate.Target, systemUUID string) (lease string, alive bool) {
+func (v hostsView) Alive(ctx context.Context, t remediate.Target, systemUUID string) (lease string, alive bool) {
 	ctx, cancel := context.WithTimeout(ctx, run.LookTimeout)
 	defer cancel()
 	f := v.c.opt.Kube.Look(ctx, remediate.Run{Target: t}, nil)
@@ -77,4 +77,4 @@ func (v viewed) Alive(ctx context.Context, t remediate.Target, systemUUID string
 }
 
 // Wake implements hosts.View.
-func (v viewed) Wake() { v.c.admit.Wake() }
+func (v hostsView) Wake() { v.c.admit.Wake() }

@@ -59,9 +59,9 @@ func TestNodeWithoutMachineIsFenced(t *testing.T) {
 	})
 }
 
-// The same check read from a file with more lines above is still the run's, and
-// so it is for a record that an older version wrote.
-func TestRunKnowsItsCheckAfterARestart(t *testing.T) {
+// A run finds its check again if the file of the check has more lines than before, and if
+// the record is from an older version.
+func TestRunFindsItsCheckAfterARestart(t *testing.T) {
 	for _, old := range []bool{false, true} {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {
 			w.SetFault(fake.IgnoresOff) // nothing takes effect, so each look must still justify it
@@ -90,8 +90,9 @@ func TestRunKnowsItsCheckAfterARestart(t *testing.T) {
 	}
 }
 
-// An older record names no kind: no other check that has the name is its own.
-func TestOlderRecordIsNoOtherKindsRun(t *testing.T) {
+// A record of an older version names no kind. A check of another kind with the same name
+// is not its check.
+func TestOlderRecordMatchesNoOtherKind(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p := nodePolicy()
 		w.dropMachines()
@@ -125,8 +126,8 @@ func TestMachineIsHandedOverToItsOwner(t *testing.T) {
 	})
 }
 
-// While the lineage's own manager lives, the mark is its business. // I22
-func TestMachineIsNotHandedOverBesideAManagerThatLives(t *testing.T) {
+// While the manager of the API family is alive, fenced does not mark the Machine. // I22
+func TestMachineIsNotMarkedWhileItsManagerIsAlive(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		handOver(w)
 		w.setContested(remediate.Yes)
@@ -139,7 +140,7 @@ func TestMachineIsNotHandedOverBesideAManagerThatLives(t *testing.T) {
 	})
 }
 
-func TestRequestIsLeftToItsTemplatesController(t *testing.T) {
+func TestRequestOfAForeignTemplateIsDelegated(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.changeCheck(func(c *policy.Check) {
 			c.Strategy = policy.CreateRequests
@@ -166,8 +167,8 @@ func TestOwnTemplateIsCarriedOutAtOnce(t *testing.T) {
 	})
 }
 
-// An exhausted budget holds everything back, and explain shows its numbers.
-func TestBudgetHoldsBack(t *testing.T) {
+// A DisruptionBudget that is used up refuses every run, and explain shows its numbers.
+func TestExhaustedBudgetRefusesEveryRun(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, func(o *engine.Options) {
 			o.Clusters[0].FileBudgets = []policy.DisruptionBudget{{Name: "all", Selector: labels.Everything(), MaxUnavailable: intstr.FromInt32(0)}}
@@ -186,7 +187,7 @@ func (d every) Next(t time.Time) time.Time {
 	return t.Truncate(time.Duration(d)).Add(time.Duration(d))
 }
 
-// The end of a window needs no event.
+// No event is needed to notice the end of a window.
 func TestMaintenanceWindowPausesUntilItsEnd(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p := nodePolicy()
@@ -201,8 +202,9 @@ func TestMaintenanceWindowPausesUntilItsEnd(t *testing.T) {
 	})
 }
 
-// The view of another cluster's Nodes lacks every Machine's Node. // I16
-func TestForeignNodesAreNotThisClustersAbsence(t *testing.T) {
+// In a view with the Nodes of another cluster the Node of every Machine is missing. These
+// Nodes are not treated as absent. // I16
+func TestNodesOfAnotherClusterAreNoAbsence(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.ChangeEntry(func(h *bmc.Host) { h.PinnedUUID = hostUUID })
 		w.Do(func(s *fake.State) {
@@ -241,7 +243,7 @@ func TestControlPlaneIsFencedWithAQuorumToSpare(t *testing.T) {
 	})
 }
 
-// What a look past the cache says about etcd decides. // I12
+// The result of an uncached read about etcd decides. // I12
 func TestControlPlaneWithoutQuorumIsLeftAlone(t *testing.T) {
 	for _, unknown := range []bool{false, true} {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {
@@ -265,9 +267,9 @@ func TestControlPlaneWithoutQuorumIsLeftAlone(t *testing.T) {
 	}
 }
 
-// Members that a fresh look does not show any more, because their Nodes are gone,
-// still count in etcd. // I12
-func TestMembersThatAreGoneShrinkNoQuorum(t *testing.T) {
+// A member whose Node is gone, so that an uncached read does not show it, still counts for
+// the quorum of etcd. // I12
+func TestMembersWithoutANodeStillCount(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		controlPlaneOf(w, true)
 		w.addOther(3)
@@ -285,7 +287,7 @@ func TestMembersThatAreGoneShrinkNoQuorum(t *testing.T) {
 	})
 }
 
-// A member that is lost between the probe and step 1 drops the run. // I12
+// If a member is lost between the probe and step 1, the run is dropped. // I12
 func TestQuorumLostAfterTheProbeDropsTheRun(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		controlPlaneOf(w, true)
@@ -304,7 +306,8 @@ func TestQuorumLostAfterTheProbeDropsTheRun(t *testing.T) {
 	})
 }
 
-// One control-plane host at a time, whoever asks. // I12
+// Only one control-plane host is fenced at a time, whether a check or a person
+// asks. // I12
 func TestSecondControlPlaneHostIsRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		controlPlaneOf(w, true)
@@ -321,7 +324,8 @@ func TestSecondControlPlaneHostIsRefused(t *testing.T) {
 	})
 }
 
-// Nor while the first waits for a human: nobody knows what its host is. // I12
+// A Held run of a control-plane host blocks the next one, too: the state of its host is
+// not known. // I12
 func TestHeldControlPlaneRunBlocksTheNext(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		controlPlaneOf(w, true)
@@ -337,8 +341,8 @@ func TestHeldControlPlaneRunBlocksTheNext(t *testing.T) {
 	})
 }
 
-// A target that the check does not select any more is left alone. // I4
-func TestTargetThatIsSelectedNoMoreIsLeftAlone(t *testing.T) {
+// The run of a target that the check no longer selects is dropped. // I4
+func TestTargetThatIsNoLongerSelectedIsLeftAlone(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p := nodePolicy()
 		p.Selector = labels.SelectorFromSet(rack)

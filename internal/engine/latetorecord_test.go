@@ -17,15 +17,15 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// What was recorded too late to be done comes to be in the log all the same: each time
-// it is also told that nothing was done. // I24
-func TestLateRecordIsTakenBack(t *testing.T) {
+// An action that was recorded too late, and so was not done, may still appear in the log.
+// Each time an event says that it was not done. // I24
+func TestLateRecordIsFollowedByNotDone(t *testing.T) {
 	for _, tc := range []struct {
 		late func(event.Event) bool
 		told string
 	}{
 		{func(e event.Event) bool { return e.Action == remediate.SendOff }, "not done: "},
-		{func(e event.Event) bool { return e.Type == event.Started }, "not begun: "},
+		{func(e event.Event) bool { return e.Type == event.Started }, "not started: "},
 	} {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {
 			var mu sync.Mutex

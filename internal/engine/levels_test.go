@@ -46,7 +46,7 @@ func enrolled(t *testing.T, w *world, store *failingStore, change func(*engine.O
 	return e, stop
 }
 
-// A dead BMC: the outlet proves the host off, and the host comes back by it.
+// If the BMC is dead, the outlet proves the host off, and powers it on again.
 func TestDeadBMCIsPassedOverForTheOutlet(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p, levels := withOutlet(w)
@@ -86,7 +86,7 @@ func TestLevelThatFailedOnceIsUsed(t *testing.T) {
 	})
 }
 
-// Two failures with an answer between them are not two in a row.
+// Two failures with an answer in between are not two failures in a row.
 func TestFailuresInARowPassALevelOver(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p, levels := withOutlet(w)
@@ -107,7 +107,8 @@ func TestFailuresInARowPassALevelOver(t *testing.T) {
 	})
 }
 
-// A BMC that accepts Off and ignores it: the next level, with a proof of its own.
+// If the BMC accepts Off and ignores it, the run goes to the next level, and needs a proof
+// of its own there.
 func TestRunGoesOnToTheNextLevel(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p, levels := withOutlet(w)
@@ -129,7 +130,7 @@ func TestRunGoesOnToTheNextLevel(t *testing.T) {
 	})
 }
 
-// A run is taken up at its level after a restart.
+// After a restart a run continues at its level.
 func TestRunResumesAtItsLevel(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p, levels := withOutlet(w)
@@ -148,7 +149,7 @@ func TestRunResumesAtItsLevel(t *testing.T) {
 	})
 }
 
-// An account that is refused is not tried again and again: BMCs lock it.
+// A BMC that refuses the account is not tried repeatedly: BMCs lock accounts.
 func TestRefusedAccountIsPassedOverAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		_, levels := withOutlet(w)
@@ -164,8 +165,8 @@ func TestRefusedAccountIsPassedOverAtOnce(t *testing.T) {
 	})
 }
 
-// Nor by probes that go on for other reasons.
-func TestProbesLeaveARefusedAccountInPeace(t *testing.T) {
+// Probes that continue for other reasons do not try a refused account again.
+func TestProbesDoNotRetryARefusedAccount(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		_, levels := withOutlet(w)
 		w.setContested(remediate.Yes)
@@ -177,7 +178,7 @@ func TestProbesLeaveARefusedAccountInPeace(t *testing.T) {
 	})
 }
 
-// A run that comes back to a level that refused its account leaves it in peace.
+// A run that returns to a level that refused its account does not try the account again.
 func TestRefusedAccountIsRemembered(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p, levels := withOutlet(w)
@@ -195,8 +196,8 @@ func TestRefusedAccountIsRemembered(t *testing.T) {
 	})
 }
 
-// Another machine that answers is no reason to try the outlet: the inventory is wrong.
-func TestAnotherMachineAnswersIsNoNextLevel(t *testing.T) {
+// If another machine answers, the outlet is not tried: the inventory is wrong.
+func TestAnswerOfAnotherMachineTriesNoNextLevel(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p, levels := withOutlet(w)
 		e, stop := enrolled(t, w, store, levels)
@@ -209,7 +210,7 @@ func TestAnotherMachineAnswersIsNoNextLevel(t *testing.T) {
 	})
 }
 
-// An outlet of which nobody has said that it feeds this host is never switched. // I8
+// An outlet that no person has enrolled for this host is never switched. // I8
 func TestOutletThatIsNotEnrolledIsNeverSwitched(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p, levels := withOutlet(w)
@@ -234,7 +235,7 @@ func TestOutletThatIsNotEnrolledIsNeverSwitched(t *testing.T) {
 	})
 }
 
-// A person does not have to fence twice because a BMC is dead.
+// A person needs to fence only once if the BMC is dead.
 func TestManualFenceTriesTheNextLevel(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.pauseCheck()

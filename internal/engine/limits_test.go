@@ -72,8 +72,8 @@ func disturbed(t *testing.T, all fleets, store state.Store, every time.Duration,
 	}
 }
 
-// However many Nodes fail at once, and however often the daemon restarts meanwhile,
-// no limit is exceeded, and all come back. // I11, I12
+// However many Nodes fail at once, and however often the daemon restarts meanwhile, no
+// limit is exceeded, and all hosts come back. // I11, I12
 func TestLimitsHoldForManyAtOnce(t *testing.T) {
 	for _, every := range []time.Duration{0, 7 * time.Second, 40 * time.Second} {
 		t.Run(every.String(), func(t *testing.T) {
@@ -101,9 +101,9 @@ func TestLimitsHoldForManyAtOnce(t *testing.T) {
 	}
 }
 
-// A host whose Node was made again without its labels is still in its zone, also for a
-// daemon that has not seen the old Node. // I11
-func TestNodeFromGitIsInItsZone(t *testing.T) {
+// A host whose Node was created again without its labels still counts in its zone, even if
+// the daemon has not seen the old Node. // I11
+func TestNodeWithoutLabelsIsStillInItsZone(t *testing.T) {
 	for _, every := range []time.Duration{0, 20 * time.Second} {
 		t.Run(every.String(), func(t *testing.T) {
 			bubble(t, func(t *testing.T, _ *world, store *failingStore) {
@@ -127,8 +127,9 @@ func TestNodeFromGitIsInItsZone(t *testing.T) {
 	}
 }
 
-// One after the other, and never without a quorum. // I12
-func TestControlPlaneHostsGoOneByOne(t *testing.T) {
+// Control-plane hosts are fenced one after the other, and only if etcd keeps its
+// quorum. // I12
+func TestControlPlaneHostsAreFencedOneByOne(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *world, store *failingStore) {
 		f := newFleet("a", 3, "")
 		for i := range 5 {
@@ -151,7 +152,8 @@ func TestControlPlaneHostsGoOneByOne(t *testing.T) {
 	})
 }
 
-// The zone's place is free as soon as a host reads On, the cluster's at registration.
+// The place in the zone is free as soon as the host reads On, that in the cluster at
+// registration.
 func TestZoneIsFreeAtOn(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *world, store *failingStore) {
 		f := newFleet("a", 4, "x")
@@ -166,7 +168,8 @@ func TestZoneIsFreeAtOn(t *testing.T) {
 	})
 }
 
-// The bucket is refilled by looking at the runs on record: a restart gives no token. // I11
+// The rate of starts is computed from the runs on record: a restart allows no extra
+// start. // I11
 func TestStartsKeepToTheirRate(t *testing.T) {
 	for _, every := range []time.Duration{0, 30 * time.Second} {
 		bubble(t, func(t *testing.T, _ *world, store *failingStore) {
@@ -202,9 +205,9 @@ func TestStartsKeepToTheirRate(t *testing.T) {
 	}
 }
 
-// What a person began a moment ago counts before the next one starts: a check's own
-// limit is asked again then.
-func TestCheckIsAskedAgainAtTheStart(t *testing.T) {
+// A run that a person started a moment ago counts before the next run starts: the limit of
+// the check is evaluated again then.
+func TestLimitOfTheCheckIsEvaluatedAgainAtTheStart(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *world, store *failingStore) {
 		f := newFleet("a", 5, "")
 		f.fail(1)

@@ -59,8 +59,8 @@ func (m metal) useOn(node, name string) {
 // secretReads is how often the Secrets were read.
 func (m metal) secretReads() (n int) { m.Do(func(s *fake.State) { n = s.SecretReads }); return n }
 
-// A BareMetalHost that is pointed at another BMC is not followed: only a person
-// may say that this is right. // I10
+// If a BareMetalHost names another BMC, fenced does not follow it: only a person may
+// confirm the change. // I10
 func TestBareMetalHostThatMovedIsNotFollowed(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		m := newMetal(w)
@@ -92,7 +92,7 @@ func TestBareMetalHostThatMovedIsNotFollowed(t *testing.T) {
 	})
 }
 
-// A serial number that the inspection found is the second factor. // I8
+// The serial number that the inspection found is the second factor of the identity. // I8
 func TestSerialOfTheHardwareIsCompared(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		m := newMetal(w)
@@ -106,7 +106,7 @@ func TestSerialOfTheHardwareIsCompared(t *testing.T) {
 	})
 }
 
-// MAC addresses that contradict: nothing is pinned.
+// If the MAC addresses contradict each other, nothing is pinned.
 func TestOtherMACsAreNotPinned(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		m := newMetal(w)
@@ -125,7 +125,7 @@ func TestOtherMACsAreNotPinned(t *testing.T) {
 	})
 }
 
-// Two BareMetalHosts that lead to one machine are both refused, for people too. // I9
+// Two BareMetalHosts with the same machine are both refused, for people too. // I9
 func TestDuplicateHostsAreBothRefused(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, e *engine.Engine, m metal){
 		"one address": func(_ *testing.T, _ *engine.Engine, m metal) {
@@ -183,7 +183,7 @@ func subjectOf(t *testing.T, e *engine.Engine, bareMetalHost string) hosts.Subje
 	return hosts.Subject{}
 }
 
-// The inventory has each way to a host once, and asks the API server seldom.
+// The inventory lists each way to a host once, and reads the API server rarely.
 func TestInventory(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		m := newMetal(w)
@@ -254,8 +254,9 @@ func TestEntryBesideItsBareMetalHostIsNoDuplicate(t *testing.T) {
 	})
 }
 
-// What a library tells unasked makes a twin known, too. // I9
-func TestTwinIsKnownByWhatALibraryTells(t *testing.T) {
+// An identity that a library reports without being asked also shows a duplicate
+// host. // I9
+func TestDuplicateIsFoundByTheReportOfALibrary(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		host := w.Entry()
 		m := newMetal(w)

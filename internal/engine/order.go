@@ -10,8 +10,8 @@ import (
 	"github.com/fenced/fenced/internal/state"
 )
 
-// Fence begins a run on one Node. It skips the check's limit, the clocks and the rates, and
-// no other gate; a refusal is a *reason.Refusal.
+// Fence starts a run on one Node. It skips the limit of the check, the waits and the rates,
+// and no other gate. A refusal is a *reason.Refusal.
 func (e *Engine) Fence(ctx context.Context, o order.Order) (order.Outcome, error) {
 	c, err := e.cluster(o.Cluster)
 	if err != nil {
@@ -20,8 +20,8 @@ func (e *Engine) Fence(ctx context.Context, o order.Order) (order.Outcome, error
 	return c.admit.Fence(ctx, o)
 }
 
-// ConfirmOff takes a person's confirmation, in the place of a proof, that a Node's host is
-// off and cannot come on. // I26
+// ConfirmOff accepts a manual confirmation, in place of a proof, that a Node's host is off
+// and cannot come on. // I26
 func (e *Engine) ConfirmOff(ctx context.Context, o order.Order) (order.Outcome, error) {
 	c, err := e.cluster(o.Cluster)
 	if err != nil {
@@ -30,7 +30,7 @@ func (e *Engine) ConfirmOff(ctx context.Context, o order.Order) (order.Outcome, 
 	return c.admit.ConfirmOff(ctx, o)
 }
 
-// Retry takes a run up again that is Held, or waits for its next attempt.
+// Retry continues a run that is Held or waits for its next attempt.
 func (e *Engine) Retry(ctx context.Context, o order.Order) (order.Outcome, error) {
 	c, r, err := e.withRun(o)
 	if err != nil {
@@ -39,8 +39,8 @@ func (e *Engine) Retry(ctx context.Context, o order.Order) (order.Outcome, error
 	return c.admit.Retry(ctx, o, r)
 }
 
-// Unfence brings the host of an open run back: an abort before the Node was
-// isolated, power-on after it. It returns when the order is durable.
+// Unfence brings the host of an open run back: it aborts the run if the Node is not isolated
+// yet, and powers the host on otherwise. It returns when the order is durable.
 func (e *Engine) Unfence(ctx context.Context, o order.Order) (order.Outcome, error) {
 	c, err := e.cluster(o.Cluster)
 	if err != nil {
@@ -48,7 +48,7 @@ func (e *Engine) Unfence(ctx context.Context, o order.Order) (order.Outcome, err
 	}
 	r, open := c.book.OpenOn(o.Node)
 	if !open {
-		return order.Outcome{}, &reason.Refusal{Reason: reason.NoRun, Message: "no run is open on " + o.Node + ", so nothing of fenced keeps it off"}
+		return order.Outcome{}, &reason.Refusal{Reason: reason.NoRun, Message: "no run is open on " + o.Node + ", so fenced does not keep it off; if the host is off, power it on at its BMC"}
 	}
 	return c.admit.Order(ctx, r.ID, o, "unfences", func(r remediate.Run) (remediate.Run, error) {
 		r.Unfence = o.ForRecord()
@@ -56,8 +56,8 @@ func (e *Engine) Unfence(ctx context.Context, o order.Order) (order.Outcome, err
 	})
 }
 
-// Abort wants no more of a run: before the isolation its host goes back On; after
-// it, it is completed. With AsIs a Held run ends and the host stays as it is.
+// Abort ends a run. Before the isolation its host is powered on again; after the isolation
+// the run is completed. With AsIs a Held run ends, and its host stays as it is.
 func (e *Engine) Abort(ctx context.Context, o order.Order) (order.Outcome, error) {
 	c, _, err := e.withRun(o)
 	if err != nil {
@@ -91,11 +91,11 @@ func (e *Engine) withRun(o order.Order) (*cluster, remediate.Run, error) {
 		}
 		return c, r, nil
 	}
-	return nil, remediate.Run{}, &reason.Refusal{Reason: reason.NoSuchRun, Message: "no run " + o.Run}
+	return nil, remediate.Run{}, &reason.Refusal{Reason: reason.NoSuchRun, Message: "there is no run " + o.Run + "; fencectl history lists the runs"}
 }
 
-// Arm lets an observing cluster act on its own judgement; Disarm takes that
-// back. A cluster whose file says evaluate needs no arming.
+// Arm lets fenced act, without orders, in a cluster in mode observe, or with armed == false
+// ends that. A cluster in mode evaluate does not need to be armed.
 func (e *Engine) Arm(ctx context.Context, o order.Order, armed bool) error {
 	c, err := e.cluster(o.Cluster)
 	if err != nil {

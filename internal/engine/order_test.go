@@ -72,8 +72,8 @@ func TestDryRunAndRefusedFenceTouchNothing(t *testing.T) {
 	})
 }
 
-// A pause before the Node is isolated takes the power-off back. // I23
-func TestPauseTakesBackWhatCanBeTakenBack(t *testing.T) {
+// A pause before the Node is isolated rolls the power-off back. // I23
+func TestPauseRollsBackBeforeTheIsolation(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(untilOff)
@@ -109,7 +109,7 @@ func TestArmingAnObservingClusterActsAndDisarmingStops(t *testing.T) {
 	})
 }
 
-// What has ended is forgotten in time; the backup goes a week after its run. // I21
+// Old runs are removed, and a backup a week after its run. // I21
 func TestOldRunsAndBackupsArePruned(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, nil)

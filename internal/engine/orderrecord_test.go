@@ -27,8 +27,8 @@ func (l *ledger) orders() (all []event.Event) {
 	return all
 }
 
-// I24: no crash leaves an order's effect on a run behind without the order: it is on
-// record before the run is stored with it, and also where nobody waits for the answer.
+// I24: no crash leaves the effect of an order on a run without a record of the order. The
+// record comes before the run is stored, also if nobody waits for the answer.
 func TestOrderIsOnRecordBeforeItsEffect(t *testing.T) {
 	for _, gone := range []bool{false, true} {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {
@@ -66,7 +66,7 @@ func TestOrderIsOnRecordBeforeItsEffect(t *testing.T) {
 
 // An order that cannot be recorded is carried out all the same: it may bring a host
 // back. // I24
-func TestOrderIsCarriedOutThoughItCannotBeRecorded(t *testing.T) {
+func TestOrderIsCarriedOutWithoutARecord(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		l := &ledger{}
 		e, events, stop := start(t, w, store, func(o *engine.Options) { o.Record = l.record })

@@ -34,7 +34,7 @@ func ofRun(r remediate.Run) order.Order {
 	return order.Order{Run: r.ID, Actor: "ada", Reason: "enough"}
 }
 
-// An abort takes back what can be taken back, and completes what cannot. // I20
+// An abort rolls back a run before the isolation, and completes it after that. // I20
 func TestAbortAtEachStep(t *testing.T) {
 	for _, tc := range []struct {
 		at, end remediate.Step
@@ -69,9 +69,9 @@ func TestAbortAtEachStep(t *testing.T) {
 	}
 }
 
-// An order that comes while a record is saved keeps the write back for which it is
-// saved, if that hurts: it was given before that.
-func TestOrderBindsTheVeryNextWrite(t *testing.T) {
+// An order that arrives while a record is saved prevents the destructive write for which
+// the record is saved: the order was given before that write.
+func TestOrderDuringASaveStopsTheNextWrite(t *testing.T) {
 	for _, tc := range []struct {
 		write     remediate.Action
 		end       remediate.Step
@@ -111,7 +111,8 @@ func TestOrderBindsTheVeryNextWrite(t *testing.T) {
 	}
 }
 
-// As it is, a Held run ends and its host is left alone; any other is refused that.
+// With AsIs a Held run ends, and its host stays as it is. For any other run AsIs is
+// refused.
 func TestAbortAsIs(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.pauseCheck()
@@ -138,7 +139,7 @@ func TestAbortAsIs(t *testing.T) {
 	})
 }
 
-// A retry takes a Held run up again, with every reason asked afresh.
+// A retry continues a Held run, and every reason is evaluated again.
 func TestRetryOfAHeldRun(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetFault(fake.IgnoresOff)
@@ -157,7 +158,7 @@ func TestRetryOfAHeldRun(t *testing.T) {
 	})
 }
 
-// A BMC that lied is not believed again because somebody retries. // I5
+// A retry does not make a BMC trusted that has falsely read Off. // I5
 func TestRetryOfAFrozenHostIsRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, nil)
@@ -171,7 +172,7 @@ func TestRetryOfAFrozenHostIsRefused(t *testing.T) {
 	})
 }
 
-// A store that refuses makes no order: what is answered is durable. // I19
+// If the store refuses, the order fails: an order is durable when it is answered. // I19
 func TestOrdersAreDurableWhenAnswered(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, nil)

@@ -42,8 +42,8 @@ var ownHosts = map[string]struct {
 	"placeholders are nobody's":       {own: hosts.Own{UUIDs: []string{"00000000-0000-0000-0000-000000000000"}}},
 }
 
-// The host that this daemon runs on is never fenced, not even by hand. // I13
-func TestOwnHostIsKnownByItsBMC(t *testing.T) {
+// The host on which the daemon runs is never fenced, not even by an order. // I13
+func TestOwnHostIsFoundByItsBMC(t *testing.T) {
 	for name, c := range ownHosts {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world, store *failingStore) {
@@ -73,8 +73,8 @@ func refusesOwnHost(t *testing.T, w *world, store *failingStore, own hosts.Own, 
 	stop()
 }
 
-// A BMC that answers with this host's UUID is this host's, whatever the Node says.
-func TestBMCThatTellsOurUUIDIsOurs(t *testing.T) {
+// A BMC that reports the UUID of this host belongs to this host, whatever the Node says.
+func TestBMCWithTheOwnUUIDIsTheOwnHosts(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetBMCUUID(otherUUID)
 		w.ChangeEntry(func(h *bmc.Host) { h.IdentityMode = "off" })
@@ -82,8 +82,8 @@ func TestBMCThatTellsOurUUIDIsOurs(t *testing.T) {
 	})
 }
 
-// The name of a BMC is resolved by the health check, never while deciding.
-func TestOwnBMCIsKnownByItsName(t *testing.T) {
+// The health check resolves the name of a BMC. The deciding goroutine does not.
+func TestOwnBMCIsFoundByItsName(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.pauseCheck()
 		w.ChangeEntry(func(h *bmc.Host) { h.Levels[0].Devices[0].Endpoint.Host = "bmc-1.example.com" })
@@ -110,8 +110,8 @@ func TestOwnBMCIsKnownByItsName(t *testing.T) {
 	})
 }
 
-// A MAC address that the local BMC has is told by another entry: the same machine.
-func TestOwnBMCIsKnownByItsMAC(t *testing.T) {
+// If another entry reports a MAC address of the local BMC, it is the same machine.
+func TestOwnBMCIsFoundByItsMAC(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.pauseCheck()
 		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Own = hosts.Own{BMCMACs: []string{"00:1B:21:00:00:01"}} })

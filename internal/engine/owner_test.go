@@ -18,7 +18,7 @@ import (
 	"github.com/fenced/fenced/internal/state"
 )
 
-// Without a claim an instance judges and explains, and touches nothing.
+// Without a claim an instance evaluates and explains, and acts on nothing.
 func TestStandbyExplainsAndTouchesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p := newPair(t, w, store, nil)
@@ -63,8 +63,8 @@ func TestStandbyExplainsAndTouchesNothing(t *testing.T) {
 	})
 }
 
-// Whenever a cluster changes hands, the old owner stops at a save point and the new
-// one goes on from there: one isolation, and the host comes back. // I20
+// Whenever the owner of a cluster changes, the old owner stops at a save point, and the
+// new one continues there: one isolation, and the host comes back. // I20
 func TestHandOverAtAnyMoment(t *testing.T) {
 	for _, at := range []int{60, 61, 62, 63, 64, 66, 68, 72, 80, 88, 95} {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {
@@ -83,7 +83,8 @@ func TestHandOverAtAnyMoment(t *testing.T) {
 	}
 }
 
-// An owner that comes back does not go on from what it remembers.
+// An owner that gets a cluster back reads the runs again, and does not continue from
+// memory.
 func TestRegainedClusterIsReadAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p := newPair(t, w, store, nil)
@@ -106,9 +107,9 @@ func TestRegainedClusterIsReadAgain(t *testing.T) {
 	})
 }
 
-// An owner that was not told that it is one no more finds out at its next save, and
+// An owner that does not know that it has lost the cluster finds out at its next save, and
 // does nothing on a record that was not accepted. // I19
-func TestOustedOwnerDoesNothingMore(t *testing.T) {
+func TestFormerOwnerDoesNothingMore(t *testing.T) {
 	for at := 60; at <= 72; at += 2 {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {
 			p := newPair(t, w, store, nil)
@@ -148,7 +149,7 @@ func (s slowPower) Send(ctx context.Context, c bmc.Command) (bmc.Receipt, error)
 	}
 }
 
-// A command that is under way when the claim runs out is cut before its end. // I19
+// A command that is running when the claim ends is cancelled before that end. // I19
 func TestCommandEndsWithTheClaim(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		took := make(chan time.Duration, 10)
@@ -164,8 +165,8 @@ func TestCommandEndsWithTheClaim(t *testing.T) {
 	})
 }
 
-// People stop things wherever they are. // I23
-func TestPauseAtAStandbyBindsTheOwner(t *testing.T) {
+// People can stop the owner at any instance. // I23
+func TestPauseAtAStandbyStopsTheOwner(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p := newPair(t, w, store, nil)
 		p.give("a")
@@ -191,8 +192,8 @@ func TestPauseAtAStandbyBindsTheOwner(t *testing.T) {
 	})
 }
 
-// A cluster whose records cannot be read is not taken over: one of them may be an
-// open run. // I20
+// An instance does not take over a cluster with unreadable records: one may be of an open
+// run. // I20
 func TestUnreadableRecordsAreNotTakenOver(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p := newPair(t, w, store, nil)

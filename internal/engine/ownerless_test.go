@@ -27,8 +27,8 @@ func (b blind) Owner(cluster string) state.Owner {
 	return o
 }
 
-// A store that refuses to say who owns a cluster is told of, once, and shown as long as
-// it does.
+// If the store refuses to say which instance owns a cluster, this is reported once, and
+// shown while it lasts.
 func TestClusterThatCannotBeOwnedSaysWhy(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		var refused atomic.Bool

@@ -15,8 +15,8 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// A daemon that takes a cluster over may find a run on the host that it runs on itself:
-// it does nothing there that hurts, wherever the run stands, and lets it end. // I13
+// A daemon that takes over a cluster may find an open run on its own host. It does nothing
+// destructive there, at any step of the run, and lets the run end. // I13
 func TestRunOnTheOwnHostIsTakenOver(t *testing.T) {
 	for name, c := range map[string]struct {
 		saved string
@@ -62,7 +62,7 @@ func TestRunOnTheOwnHostIsTakenOver(t *testing.T) {
 	}
 }
 
-// An entry that says protected by now binds a run that has done nothing yet. // I13
+// An entry that has become protected applies to a run that has not acted yet. // I13
 func TestProtectedSinceTheRunBegan(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, inner *failingStore) {
 		var away atomic.Bool

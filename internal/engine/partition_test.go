@@ -14,8 +14,8 @@ import (
 	"github.com/fenced/fenced/test/fake"
 )
 
-// The API is lost between Off and the isolation: after its time the host goes back
-// On, and the run stays open until the Node was read again.
+// The API is lost between Off and the isolation: after its time limit the run powers the
+// host on, and stays open until the Node was read again.
 func TestAPILostAfterOffBringsTheHostBack(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, slowProof)
@@ -36,9 +36,9 @@ func TestAPILostAfterOffBringsTheHostBack(t *testing.T) {
 	})
 }
 
-// The answer to the deletion is lost with the API: when it returns the Node is found
-// gone, and what it carried is restored.
-func TestDeletionWhoseAnswerIsLostIsCompleted(t *testing.T) {
+// The answer to the deletion is lost with the API. When the API returns, the Node is found
+// gone, and its labels and taints are restored.
+func TestDeletionWithALostAnswerIsCompleted(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.Do(func(s *fake.State) { s.DownAtIsolation = true })
 		e, _, stop := start(t, w, store, nil)
@@ -56,7 +56,7 @@ func TestDeletionWhoseAnswerIsLostIsCompleted(t *testing.T) {
 }
 
 // The BMC network is lost after Off was sent, and there is no other level: nothing is
-// deleted on what cannot be read.
+// deleted without a reading.
 func TestBMCNetworkLostIsHeldAndNothingIsDeleted(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, slowProof)
@@ -74,8 +74,8 @@ func TestBMCNetworkLostIsHeldAndNothingIsDeleted(t *testing.T) {
 	})
 }
 
-// The owner loses the store in mid-run: nothing is sent past the end of its claim,
-// nothing is begun, and the next owner completes the run. // I19
+// The owner loses the store during a run: it sends nothing after the end of its claim and
+// starts nothing, and the next owner completes the run. // I19
 func TestStoreLostInMidRun(t *testing.T) {
 	for at := 60; at <= 70; at += 2 {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {
@@ -100,8 +100,8 @@ func TestStoreLostInMidRun(t *testing.T) {
 	}
 }
 
-// When the API returns after an outage, heartbeats were missed everywhere: the quiet
-// period lets them come back before anybody is judged. // I16
+// When the API returns after an outage, heartbeats were missed on every Node. The quiet
+// period lets them return before a Node is evaluated. // I16
 func TestOutageEndsInAQuietPeriod(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetReady("True")
@@ -124,8 +124,8 @@ func TestOutageEndsInAQuietPeriod(t *testing.T) {
 	})
 }
 
-// While this daemon itself is cut off, the last thing it saw grows old, and nobody is
-// fenced for it however long that takes. // I16
+// While this daemon itself is cut off, its view gets older, and no Node is fenced, however
+// long that takes. // I16
 func TestOwnPartitionNeverFences(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, nil)

@@ -94,9 +94,9 @@ func pausedBy(file string) func(*engine.Options) {
 	return func(o *engine.Options) { o.PauseFile = file }
 }
 
-// A stop before the Node is isolated takes the power-off back, also when the store
-// does not take it. // I23
-func TestStopsBindWithoutTheStore(t *testing.T) {
+// A stop before the Node is isolated rolls the power-off back, even if the store does not
+// accept the stop. // I23
+func TestStopsApplyWithoutTheStore(t *testing.T) {
 	eachStop(t, func(t *testing.T, w *world, store *stubborn, file string, stopNow func(*testing.T, *engine.Engine, string) order.Outcome) {
 		e, _, stop := start(t, w, store, pausedBy(file))
 		time.Sleep(untilOff)
@@ -116,8 +116,9 @@ func TestStopsBindWithoutTheStore(t *testing.T) {
 	})
 }
 
-// What is stopped while a record is saved binds the write for which it is saved. // I23
-func TestStopsBindTheVeryNextWrite(t *testing.T) {
+// A stop that arrives while a record is saved prevents the write for which the record is
+// saved. // I23
+func TestStopDuringASaveStopsTheNextWrite(t *testing.T) {
 	eachStop(t, func(t *testing.T, w *world, store *stubborn, file string, stopNow func(*testing.T, *engine.Engine, string) order.Outcome) {
 		e, _, stop := start(t, w, store, pausedBy(file))
 		var given sync.Once
@@ -135,8 +136,9 @@ func TestStopsBindTheVeryNextWrite(t *testing.T) {
 	})
 }
 
-// The file ends a pause like a person does: with a quiet period, which survives. // I16
-func TestPauseFileGoesWithAQuietPeriod(t *testing.T) {
+// When the pause file is removed, a quiet period begins, as when a person ends a pause. It
+// survives a restart. // I16
+func TestEndOfThePauseFileBeginsAQuietPeriod(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "paused")
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		require.NoError(t, os.WriteFile(file, []byte("ticket\t4711\n"), 0o600))
@@ -161,8 +163,8 @@ func TestPauseFileGoesWithAQuietPeriod(t *testing.T) {
 	})
 }
 
-// A path that nobody can look at pauses: it cannot be told from a file. // I23
-func TestPauseFileThatCannotBeSeenPauses(t *testing.T) {
+// A pause file whose path cannot be read pauses: it may exist. // I23
+func TestUnreadablePauseFilePauses(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
 	require.NoError(t, os.Symlink("nothing", filepath.Join(dir, "link")))
@@ -213,8 +215,8 @@ func heard(t *testing.T, events *event.Stream, words string) int {
 	}))
 }
 
-// A stop that the store refused is stored when it can be; until then it can be
-// ended without the store.
+// A stop that the store refused is stored as soon as possible. Until then it can be ended
+// without the store.
 func TestUnsavedStopsAreSavedLater(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, inner *failingStore) {
 		store := &stubborn{Store: inner}
@@ -255,8 +257,8 @@ func TestUnsavedStopsAreSavedLater(t *testing.T) {
 	})
 }
 
-// Whoever sees that a pause is over sees the quiet period, too, whatever the store
-// does. // I16
+// Every instance that sees the end of a pause also has the quiet period, even if the store
+// does not answer. // I16
 func TestQuietPeriodAfterAStopNeedsNoStore(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "paused")
 	for name, end := range map[string]func(){

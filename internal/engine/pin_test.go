@@ -43,8 +43,8 @@ func pinOf(t *testing.T, store state.Store, host string) state.Pin {
 	return p
 }
 
-// The identity is pinned while the host is healthy, once, and tells whose it is
-// when its Node is gone. // I10
+// The identity is pinned once while the host is healthy. It identifies the host when its
+// Node is gone. // I10
 func TestIdentityIsPinnedWhileHealthy(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, nil)
@@ -69,7 +69,7 @@ func TestIdentityIsPinnedWhileHealthy(t *testing.T) {
 	})
 }
 
-// The serial number that this UUID had before is the second factor. // I8
+// The serial number that was pinned with this UUID is the second factor. // I8
 func TestOtherSerialIsAnotherMachine(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetReady("True")
@@ -83,8 +83,8 @@ func TestOtherSerialIsAnotherMachine(t *testing.T) {
 	})
 }
 
-// A BMC that moved in hosts.d is followed, but what nobody vouched for there is
-// not enrolled any more.
+// If the address of a BMC changes in hosts.d, fenced follows it, but a device at the new
+// address is no longer enrolled.
 func TestEnrolmentEndsWithTheDevices(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetReady("True")
@@ -111,8 +111,8 @@ func TestEnrolmentEndsWithTheDevices(t *testing.T) {
 	})
 }
 
-// An outlet was enrolled for a machine, not for a name: another board in its
-// place is not switched by it. // I8
+// An outlet is enrolled for a machine, not for a name: if another machine gets the name,
+// the outlet is not switched for it. // I8
 func TestEnrolmentIsForOneMachine(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		_, levels := withOutlet(w)
@@ -125,7 +125,7 @@ func TestEnrolmentIsForOneMachine(t *testing.T) {
 	})
 }
 
-// What a person would enroll is held against what the devices say.
+// An enrolment is refused if the devices contradict it.
 func TestEnrollRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
 		spoil func(w *world, p *fake.OutletHandle)
@@ -157,8 +157,8 @@ func TestEnrollRefuses(t *testing.T) {
 	}
 }
 
-// Only what a person vouched for counts where the administrator says so.
-func TestPinnedModeWantsAPersonsWord(t *testing.T) {
+// In identity mode pinned only what a person has enrolled counts.
+func TestPinnedModeRequiresAnEnrolment(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.ChangeEntry(func(h *bmc.Host) { h.IdentityMode = "pinned" })
 		e, _, stop := start(t, w, store, nil)
@@ -179,9 +179,9 @@ func TestPinnedModeWantsAPersonsWord(t *testing.T) {
 	})
 }
 
-// An enrolment stands for a device that does not tell whose it is. One that tells,
-// and says that it is another machine's, is believed: the address has moved since. // I8
-func TestEnrolmentDoesNotStandAgainstWhatTheDeviceTells(t *testing.T) {
+// An enrolment replaces the identity of a device that reports none. If a device reports
+// that it belongs to another machine, that counts: its address has changed since. // I8
+func TestReportedIdentityOverridesTheEnrolment(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		const other = "4c4c4544-0042-3510-8054-b4c04f4d9999"
 		w.ChangeEntry(func(h *bmc.Host) {
@@ -198,9 +198,9 @@ func TestEnrolmentDoesNotStandAgainstWhatTheDeviceTells(t *testing.T) {
 	})
 }
 
-// An enrolment that was ended without an answer counts no more, and one that was made
-// without an answer can be made again. // I8
-func TestPinWithoutAnAnswerIsTakenIn(t *testing.T) {
+// If the answer of the store was lost, an enrolment that was ended no longer counts, and
+// one that was made can be made again. // I8
+func TestPinSavedWithoutAnAnswerCounts(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, inner *failingStore) {
 		lives(w)
 		store := &muteStore{Store: inner, kind: state.KindPin}

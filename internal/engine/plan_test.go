@@ -66,12 +66,12 @@ func TestCoverageOfTheLiveCluster(t *testing.T) {
 	})
 }
 
-// A view that is not whole tells nothing about what it lacks. // I16
-func TestUnsyncedViewIsNotJudged(t *testing.T) {
+// An object that is missing from an incomplete view may exist. // I16
+func TestUnsyncedViewIsNotEvaluated(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetReady("True")
 		e, _, stop := start(t, w, store, nil)
-		time.Sleep(time.Second)
+		time.Sleep(1500 * time.Millisecond) // no decision runs at this moment
 		w.setUnsynced(true)
 		w.RemoveNode()
 		w.ChangeEntry(func(h *bmc.Host) { h.PinnedUUID = hostUUID })
@@ -87,7 +87,7 @@ func TestUnsyncedViewIsNotJudged(t *testing.T) {
 	})
 }
 
-// A check's own zone key decides what its targets' zone is.
+// If a check has its own zone label, that label defines the zone of its targets.
 func TestBreakerCountsByTheChecksOwnZoneKey(t *testing.T) {
 	for _, key := range []string{"rack", ""} {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {
@@ -110,8 +110,8 @@ func TestBreakerCountsByTheChecksOwnZoneKey(t *testing.T) {
 	}
 }
 
-// One event never costs a look at everything: only the ledger judges.
-func TestEngineNeverJudgesEverything(t *testing.T) {
+// One event never causes an evaluation of all targets: only the ledger evaluates.
+func TestEngineNeverEvaluatesAllTargets(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	require.NoError(t, err)
 	for _, f := range files {
@@ -123,8 +123,8 @@ func TestEngineNeverJudgesEverything(t *testing.T) {
 	}
 }
 
-// A plan of a large outage looks up no more than can begin soon, and nothing
-// where that makes no difference.
+// The plan of a large outage looks up only as many targets as can start soon, and none
+// where the result does not depend on it.
 func TestPlanOfALargeOutageLooksUpLittle(t *testing.T) {
 	for mode, lookups := range map[string]int{guard.ModeEvaluate: 50, guard.ModeObserve: 0} {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {

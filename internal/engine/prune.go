@@ -8,18 +8,19 @@ import (
 	"github.com/fenced/fenced/internal/state"
 )
 
-// How long what has ended is kept. A backup outlives its run by a week, so that
-// a person can still look up what a Node carried.
+// How long ended runs and Node backups are kept. A backup outlives its run by a week, so
+// that a person can still look up the labels and taints of the Node.
 const (
 	keepRuns    = 90 * 24 * time.Hour
 	keepBackups = 7 * 24 * time.Hour
 	pruneEvery  = time.Hour
-	pruneRetry  = time.Second // while this instance owns nothing
+	pruneRetry  = time.Second // while this instance owns no cluster
 )
 
-// prune drops old runs and backups until ctx ends. Open runs, and the backups
-// of open runs, stay however old they are. No clock that is ahead makes one old. // I21
-func (e *Engine) prune(ctx context.Context) error {
+// runPrune removes old runs and backups until ctx ends. Open runs, and the backups of open
+// runs, stay however old they are. The age is by the clock that is behind, so that a clock
+// that is ahead removes nothing too early. // I21
+func (e *Engine) runPrune(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -36,9 +37,10 @@ func (e *Engine) prune(ctx context.Context) error {
 	}
 }
 
-// pruneOnce does nothing, and says so, on an instance that owns nothing.
+// pruneOnce removes old records. On an instance that owns no cluster it changes no record
+// and returns false.
 func (e *Engine) pruneOnce(ctx context.Context, now time.Time) bool {
-	var store state.Store // an owner's
+	var store state.Store // with the epoch of an owner
 	for _, c := range e.clusters {
 		c.book.Forget(now.Add(-keepRuns), now.Add(-24*time.Hour))
 		if c.lead.Leads() {
@@ -49,11 +51,11 @@ func (e *Engine) pruneOnce(ctx context.Context, now time.Time) bool {
 		return false
 	}
 	open, known := map[string]bool{}, map[string]bool{}
-	runs, err := state.LoadRuns(ctx, store) // also of clusters that are not configured here
+	runs, err := state.LoadRuns(ctx, store) // includes clusters that are not configured here
 	for _, r := range runs {
 		open[r.ID], known[r.ID] = r.Open(), true
 	}
-	if err == nil { // what cannot be read may be open
+	if err == nil { // a run that cannot be read may be open
 		_, err = state.PruneBackups(ctx, store, now.Add(-keepBackups), func(run string) bool { return open[run] })
 	}
 	if err == nil {

@@ -64,8 +64,9 @@ func auditFailures(t *testing.T, events *event.Stream) int {
 	}))
 }
 
-// What hurts is durable, with all that it was decided on, before it is done. // I24
-func TestWhatHurtsIsRecordedBeforeItIsDone(t *testing.T) {
+// A destructive action is recorded durably, with everything on which it was decided,
+// before it is done. // I24
+func TestDestructiveActionIsRecordedBeforeItIsDone(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		l := &ledger{}
 		l.set(func(e event.Event) bool { // called before the action, so nothing of it has come to pass
@@ -96,9 +97,9 @@ func TestWhatHurtsIsRecordedBeforeItIsDone(t *testing.T) {
 	})
 }
 
-// No run is begun while its decision cannot be recorded, and one is as soon as that
+// No run starts while its decision cannot be recorded. It starts as soon as that
 // works. // I24
-func TestNoRunIsBegunWithoutARecord(t *testing.T) {
+func TestNoRunStartsWithoutARecord(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		l := &ledger{refuse: func(event.Event) bool { return true }}
 		e, events, stop := start(t, w, store, func(o *engine.Options) { o.Record = l.record })
@@ -118,8 +119,8 @@ func TestNoRunIsBegunWithoutARecord(t *testing.T) {
 	})
 }
 
-// A host that is off comes back although nothing can be recorded any more, and its
-// Node is left alone. // I24
+// A host that is off is powered on even if nothing can be recorded, and its Node is left
+// alone. // I24
 func TestHostsComeBackWithoutARecord(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		l := &ledger{refuse: func(e event.Event) bool { return e.Action == remediate.IsolateNode }}

@@ -28,8 +28,8 @@ func markOf(w *world, salt, password string) string {
 	return hex.EncodeToString(sum[:1])
 }
 
-// A daemon that comes and goes does not lock the account by trying a wrong password at
-// each start; a mended one is tried at once.
+// A daemon that restarts often does not lock the account by trying a wrong password at
+// each start. A corrected password is tried at once.
 func TestRefusedAccountOutlivesRestarts(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.login("wrong-4711")
@@ -67,7 +67,8 @@ func TestRefusedAccountOutlivesRestarts(t *testing.T) {
 	})
 }
 
-// After the pause it is tried again, and a clock that was set back prolongs nothing.
+// The account is tried again after the pause. A clock that was set back does not extend
+// the pause.
 func TestRefusedAccountIsTriedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.login("wrong")

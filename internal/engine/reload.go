@@ -11,22 +11,23 @@ import (
 )
 
 const (
-	// reloadPause gathers changes: an instance that fences writes many records.
+	// reloadPause is the minimum time between two reloads: an instance that fences writes
+	// many records.
 	reloadPause = 250 * time.Millisecond
 	reloadRetry = time.Second
-	// reloadTime is more than the store itself takes for a few calls, each of which
-	// it answers late: a cluster must be taken over from a slow store, too.
+	// reloadTime is enough for a few calls that are each answered just before their timeout:
+	// an instance must be able to take a cluster over with a slow store, too.
 	reloadTime = 30 * time.Second
-	// followEvery is how often what nobody decides with here is read again.
+	// followEvery is the time after a change until follow reads the runs and pins of other
+	// instances. No decision of this instance depends on them.
 	followEvery = 5 * time.Second
-	// rereadEvery is how often what forbids something is read again by an instance that
-	// might act.
+	// rereadEvery is how often an instance that may act reads pauses, holds and freezes again.
 	rereadEvery = time.Second
 )
 
-// keepReloaded takes in what other instances write, until ctx ends: people give a
-// pause or a hold at any of them.
-func (e *Engine) keepReloaded(ctx context.Context) error {
+// runReload reads what other instances write, until ctx ends: people may set a pause or a
+// hold at any instance.
+func (e *Engine) runReload(ctx context.Context) error {
 	changed := e.opt.Store.Watch(ctx)
 	var follow <-chan time.Time
 	failed := false
@@ -49,7 +50,7 @@ func (e *Engine) keepReloaded(ctx context.Context) error {
 			pause, follow = reloadRetry, time.After(reloadRetry)
 		}
 		if err != nil && !failed && ctx.Err() == nil {
-			e.opt.Events.Emit(event.Event{Type: event.Internal, Message: "read what other instances have written, which is tried again: " + err.Error()})
+			e.opt.Events.Emit(event.Event{Type: event.Internal, Message: "read from the store what other instances have written, which is tried again every second: " + err.Error()})
 		}
 		failed = err != nil
 		select {
@@ -60,8 +61,8 @@ func (e *Engine) keepReloaded(ctx context.Context) error {
 	}
 }
 
-// follow takes in everything: also the runs of clusters that others own, which
-// people want to see here, and which keep a standby's own judgement right.
+// follow reads everything: also the runs of clusters that other instances own. People can see
+// them here, and a standby needs them to evaluate its checks correctly.
 func (e *Engine) follow(ctx context.Context) error {
 	if err := e.reload(ctx); err != nil {
 		return err
@@ -76,15 +77,15 @@ func (e *Engine) follow(ctx context.Context) error {
 		return fmt.Errorf("load runs: %w", err)
 	}
 	for _, c := range e.clusters {
-		if c.book.Adopt(runs) {
+		if c.book.UpdateRuns(runs) {
 			c.admit.Wake()
 		}
 	}
 	return nil
 }
 
-// reload takes in what forbids something, whoever owns the clusters. What is there and
-// cannot be read is no error: it forbids everything. // I20
+// reload reads pauses, holds, quarantines and freezes, whichever instance owns the clusters.
+// A record that cannot be read is no error: it forbids everything. // I20
 func (e *Engine) reload(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, reloadTime)
 	defer cancel()
@@ -94,10 +95,10 @@ func (e *Engine) reload(ctx context.Context) error {
 	)
 }
 
-// keepReread reads every second what forbids something, while this instance might act
-// on a cluster that others may own, too: it can take long to notice that a watch is
-// dead. A failure is no news: it is tried again, and a claim ends without its store. // I23
-func (e *Engine) keepReread(ctx context.Context) error {
+// runReread calls reload every second while this instance may act in a cluster that other
+// instances may own, too: it can take long to notice that a watch of the store has ended. It
+// does not report an error, because it tries again, and a claim ends without the store. // I23
+func (e *Engine) runReread(ctx context.Context) error {
 	tick := time.NewTicker(rereadEvery)
 	defer tick.Stop()
 	for {
@@ -106,15 +107,16 @@ func (e *Engine) keepReread(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		if e.actsAmongOthers() {
+		if e.mayActOnSharedCluster() {
 			_ = e.reload(ctx)
 		}
 	}
 }
 
-func (e *Engine) actsAmongOthers() bool {
+// mayActOnSharedCluster says whether this instance may act in a cluster that others can own.
+func (e *Engine) mayActOnSharedCluster() bool {
 	for _, c := range e.clusters {
-		if c.lead.Shared() && (led{c}).MayAct() {
+		if c.lead.Shared() && (leadCluster{c}).MayAct() {
 			return true
 		}
 	}

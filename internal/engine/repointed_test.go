@@ -63,8 +63,9 @@ func sweeping(t *testing.T, w *world, e *engine.Engine) (*sweep.Sweep, *given, f
 	}
 }
 
-// The health check, too, gives the password of a BareMetalHost only to the BMC that
-// it was pinned at: whoever may write that object chooses who gets it. // I10
+// The health check, too, sends the password of a BareMetalHost only to the BMC with which
+// it was pinned. Otherwise anyone who may write that object could choose where the
+// password goes. // I10
 func TestPasswordDoesNotFollowABareMetalHost(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		const otherAddress = "203.0.113.66"

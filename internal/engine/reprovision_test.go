@@ -10,7 +10,7 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// A host that does not come back has its Machine deleted, once, only where that is
+// If a host does not come back, its Machine is deleted, once, and only where that is
 // allowed and a controller replaces it. // I14
 func TestMachineOfAHostThatStaysAwayIsDeleted(t *testing.T) {
 	for name, c := range map[string]struct {

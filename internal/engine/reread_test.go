@@ -11,10 +11,10 @@ import (
 	"github.com/fenced/fenced/internal/engine"
 )
 
-// The host of the etcd member that the owner's watch runs over dies without a word,
-// which takes long to notice, while every other request goes to the next member. A stop
-// that is given at the other instance binds meanwhile. // I23
-func TestStopElsewhereBindsWhileTheWatchIsDead(t *testing.T) {
+// The host of the etcd member that serves the owner's watch dies silently, which takes
+// long to notice, while all other requests go to the next member. A stop that is set at
+// the other instance meanwhile applies. // I23
+func TestStopElsewhereAppliesWhileTheWatchIsDead(t *testing.T) {
 	for name, stopNow := range map[string]func(t *testing.T, e *engine.Engine) error{
 		"hold":  func(t *testing.T, e *engine.Engine) error { _, err := e.Hold(t.Context(), byHand); return err },
 		"pause": func(t *testing.T, e *engine.Engine) error { _, err := e.Pause(t.Context(), byHand); return err },

@@ -12,8 +12,8 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// Runs that come to nothing are begun ever more seldom, and explain says why.
-func TestRunsInVainAreBegunEverMoreSeldom(t *testing.T) {
+// Runs that end without an action start more and more rarely, and explain says why.
+func TestRunsWithoutAnActionBackOff(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p := nodePolicy()
 		p.Strategy, p.ShortenOnEvidence = policy.DeleteMachines, true // a run itself reads no BMC for this

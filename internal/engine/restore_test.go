@@ -28,8 +28,9 @@ func (u *unrestored) Act(ctx context.Context, r remediate.Run, a remediate.Actio
 	return u.Kube.Act(ctx, r, a, backups, b)
 }
 
-// A Node that may not be given back what it had is a person's, with the refusal as the
-// reason and the backup at hand; once it is allowed, an order is enough. // I21
+// If the API server refuses to restore the Node, the run is Held with that refusal as its
+// reason, and the backup is kept. Once the restore is allowed, an order completes the
+// run. // I21
 func TestRefusedRestoreIsHeldWithItsReason(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		refusal := errors.New("restore Node n-1: admission webhook \"no\x1b[31mlabels\" denied the request")

@@ -37,8 +37,8 @@ var bars = map[reason.Code]func(t *testing.T, w *world, e *engine.Engine){
 	},
 }
 
-// What would keep the run where it is refuses the order before anything of it is
-// saved, and the order works when that is over. // I22, I23
+// An order is refused before anything is saved if a gate would keep the run where it is.
+// It works when that gate passes. // I22, I23
 func TestOrdersForAHeldRunAreRefusedBeforeTheyAreSaved(t *testing.T) {
 	orders := map[string]func(*engine.Engine, remediate.Run, *testing.T) error{
 		"retry": func(e *engine.Engine, r remediate.Run, t *testing.T) error {
@@ -75,7 +75,7 @@ func TestOrdersForAHeldRunAreRefusedBeforeTheyAreSaved(t *testing.T) {
 	}
 }
 
-// A frozen host is nobody's to vouch for: what its BMC said was a lie once. // I5
+// A frozen host cannot be confirmed off: its BMC has falsely read Off before. // I5
 func TestConfirmOffOfAFrozenHostIsRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, nil)
@@ -93,8 +93,8 @@ func TestConfirmOffOfAFrozenHostIsRefused(t *testing.T) {
 	})
 }
 
-// At an instance that does not own the cluster no order about a run is taken, and no
-// BMC is asked for one; people are told where to go. // I19
+// An instance that does not own the cluster accepts no order about a run, and reads no BMC
+// for one. It names the owner. // I19
 func TestOrdersAtAStandbyAreRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetFault(fake.IgnoresOff)

@@ -37,9 +37,9 @@ func atStart(t *testing.T, w *world, store state.Store, change func(*engine.Opti
 	return refusing(x.Gates, reason.QuietPeriod), told
 }
 
-// A start that may act on more than the one before begins with a quiet period, and
-// says why; one that may act on the same or less does not. // I18
-func TestScopeThatGrowsBeginsQuiet(t *testing.T) {
+// A start that may act on more than the one before begins with a quiet period, and says
+// why. One that may act on the same or less does not. // I18
+func TestLargerScopeBeginsAQuietPeriod(t *testing.T) {
 	in := func(mode string, checks ...policy.Check) func(*engine.Options) {
 		return func(o *engine.Options) { o.Clusters[0].Mode, o.Clusters[0].FileChecks = mode, checks }
 	}
@@ -55,7 +55,7 @@ func TestScopeThatGrowsBeginsQuiet(t *testing.T) {
 			start func(*engine.Options)
 			want  string // what is told; "" = it is not quiet
 		}{
-			{in(guard.ModeObserve, a), "there is no state"},
+			{in(guard.ModeObserve, a), "the store has no record of this cluster"},
 			{in(guard.ModeObserve, a), ""},
 			{in(guard.ModeEvaluate, a), "mode was observe and is evaluate"},
 			{in(guard.ModeEvaluate, a), ""},
@@ -76,9 +76,9 @@ func TestScopeThatGrowsBeginsQuiet(t *testing.T) {
 	})
 }
 
-// A start that is cut short in its quiet period has not been quiet, nor has a pause
-// in it made anything known. // I16
-func TestScopeIsRememberedAfterTheQuietPeriod(t *testing.T) {
+// A start that ends during its quiet period saves no scope, nor does a start that is
+// paused during it. // I16
+func TestScopeIsSavedAfterTheQuietPeriod(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetReady("True")
 		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Guards.QuietPeriod = 5 * time.Minute })
@@ -92,8 +92,8 @@ func TestScopeIsRememberedAfterTheQuietPeriod(t *testing.T) {
 	})
 }
 
-// A cluster in which nothing happens is remembered too.
-func TestScopeOfAStillClusterIsRemembered(t *testing.T) {
+// The scope of a cluster in which nothing happens is saved, too.
+func TestScopeOfAClusterWithoutEventsIsSaved(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetReady("True")
 		_, _, stop := start(t, w, store, func(o *engine.Options) { o.Guards.QuietPeriod = 5 * time.Minute })
@@ -105,14 +105,14 @@ func TestScopeOfAStillClusterIsRemembered(t *testing.T) {
 	})
 }
 
-// Arming that was lost with the state is not lost in silence: the cluster is only
-// observed, and that is told.
-func TestLostArmingIsTold(t *testing.T) {
+// If the store has lost that a cluster was armed, the cluster is only observed, and this
+// is reported.
+func TestLostArmingIsReported(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		observe := func(o *engine.Options) { o.Clusters[0].Mode = guard.ModeObserve }
 		e, events, stop := start(t, w, store, observe)
 		time.Sleep(5 * time.Minute)
-		lost := eventsOf(t, events, func(ev event.Event) bool { return strings.Contains(ev.Message, "until fencectl arm") })
+		lost := eventsOf(t, events, func(ev event.Event) bool { return strings.Contains(ev.Message, "run fencectl arm") })
 		require.Len(t, lost, 1)
 		assert.Equal(t, string(reason.Observing), string(lost[0].Reason))
 		assert.Equal(t, "c", lost[0].Cluster)

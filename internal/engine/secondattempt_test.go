@@ -36,9 +36,9 @@ func (b reboots) Send(ctx context.Context, c bmc.Command) (bmc.Receipt, error) {
 	return b.Power.Send(ctx, c)
 }
 
-// The BMC does not take the second attempt's Off; meanwhile the slow kubelet registers
-// and the Node is Ready. The Off is not pressed home, and the run ends well. // I4
-func TestSecondAttemptLeavesANodeAloneThatBecameReady(t *testing.T) {
+// The BMC does not accept the Off of the second attempt. Meanwhile the slow kubelet
+// registers and the Node is Ready. The Off is not sent again, and the run ends Done. // I4
+func TestSecondAttemptSparesANodeThatBecameReady(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, inner *failingStore) {
 		store := &stubborn{Store: inner}
 		var away atomic.Bool

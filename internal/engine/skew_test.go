@@ -13,8 +13,8 @@ import (
 
 func (w *world) setSkew(by time.Duration) { w.Do(func(s *fake.State) { s.Skew = by }) }
 
-// A clock that is found to be wrong in mid-run takes nothing away: what is off comes back,
-// and the run is begun again when the clock is right. // I16
+// If a clock is found to be wrong during a run, nothing destructive is done: a host that
+// is off is powered on, and the run starts again when the clock is right. // I16
 func TestWrongClockBringsTheHostBack(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, nil)
@@ -46,9 +46,10 @@ func TestWrongClockBringsTheHostBack(t *testing.T) {
 	})
 }
 
-// A clock that goes wrong while the host boots gives it neither up nor another cycle, for
-// as long as that lasts; afterwards the host has its whole time. // I14, I16
-func TestWrongClockGivesNoHostUp(t *testing.T) {
+// If a clock becomes wrong while the host boots, the run neither deletes the Machine nor
+// cycles the host again while that lasts. Afterwards the host has its whole
+// time. // I14, I16
+func TestWrongClockDeletesNoMachine(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.ownMachines()
 		w.SetBootTime(3 * time.Hour)

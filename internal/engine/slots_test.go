@@ -44,7 +44,7 @@ func (s *slow) Act(ctx context.Context, r remediate.Run, a remediate.Action, bac
 	return s.Kube.Act(ctx, r, a, backups, b)
 }
 
-// A slot is held from the start of a run until its Node has registered. // I11
+// A run has a slot from its start until its Node has registered. // I11
 func TestSlotIsHeldUntilRegistration(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Kube = &slow{Kube: w} })
@@ -78,7 +78,7 @@ func TestSlotIsHeldUntilRegistration(t *testing.T) {
 	})
 }
 
-// A run that waits for a human keeps nobody else waiting. // I11
+// A Held run does not keep a slot from other runs. // I11
 func TestHeldRunHasNoSlot(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetFault(fake.IgnoresOff)
@@ -93,9 +93,9 @@ func TestHeldRunHasNoSlot(t *testing.T) {
 	})
 }
 
-// What a crash left behind is freed, a run that lost its slot has one again even
-// above the limit, and slots of clusters that others guard stay. // I11
-func TestSlotsAreSettledAtTheStart(t *testing.T) {
+// At the start, slots left over from a crash are freed, a run that lost its slot gets one
+// again, even above the limit, and slots of clusters that other instances own stay. // I11
+func TestSlotsAreCorrectedAtTheStart(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		limit := func(o *engine.Options) { o.Guards.MaxInFlightTotal = 1 }
 		e, _, stop := start(t, w, store, limit)
@@ -114,7 +114,7 @@ func TestSlotsAreSettledAtTheStart(t *testing.T) {
 	})
 }
 
-// Another instance may take the last slot after the gate was asked: the store decides.
+// Another instance may take the last slot after the gate was evaluated: the store decides.
 func TestLastSlotIsTakenInTheStore(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *world, store *failingStore) {
 		f := newFleet("a", 4, "")
@@ -159,7 +159,7 @@ func refusing(gates []reason.Gate, code reason.Code) bool {
 	return false
 }
 
-// Without the store there is no slot, and without a slot no run.
+// Without the store there is no slot, and without a slot no run starts.
 func TestNoSlotWithoutTheStore(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, nil)

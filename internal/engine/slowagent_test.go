@@ -55,8 +55,8 @@ func withSlowAgent(w *world, off, on time.Duration) (*slowAgent, func(*engine.Op
 	return s, opening(w.bmc(), s)
 }
 
-// An agent gets the time that it may take, although the Lease that says who acts on
-// the cluster never lasts so long at once. // L1
+// An agent gets the time that it may take, although the Lease that says which installation
+// acts is never valid for so long at once. // L1
 func TestSlowAgentFences(t *testing.T) {
 	for _, needs := range []time.Duration{8 * time.Second, 18 * time.Second, 25 * time.Second} {
 		t.Run(needs.String(), func(t *testing.T) {
@@ -87,7 +87,7 @@ func slowPair(t *testing.T, w *world, store *failingStore, off, on time.Duration
 	return p, agent
 }
 
-// The same under a claim, which lasts for 12 s at any moment. // I20
+// The same under a claim, which is valid for 12 s at any moment. // I20
 func TestSlowAgentPowersOnUnderAClaim(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p, _ := slowPair(t, w, store, time.Second, 14*time.Second)
@@ -99,8 +99,8 @@ func TestSlowAgentPowersOnUnderAClaim(t *testing.T) {
 	})
 }
 
-// What is renewed after a claim was lost is another's: a command that is under way
-// then keeps the end that it had. // I19
+// A renewal after the loss of a claim belongs to another owner: a running command keeps
+// the end that it had. // I19
 func TestCommandDoesNotOutliveAHandOver(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p, agent := slowPair(t, w, store, time.Second, 35*time.Second)
@@ -114,8 +114,9 @@ func TestCommandDoesNotOutliveAHandOver(t *testing.T) {
 	})
 }
 
-// A command that hurts is cut as soon as another installation is known to act. // I22
-func TestForeignInstallationCutsACommand(t *testing.T) {
+// A destructive command is cancelled as soon as another installation is known to
+// act. // I22
+func TestForeignInstallationCancelsACommand(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		agent, slow := withSlowAgent(w, 35*time.Second, time.Second)
 		_, stop := enrolled(t, w, store, slow)

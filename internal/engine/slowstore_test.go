@@ -112,7 +112,7 @@ func (p *pulse) silence() time.Duration {
 	return p.longest
 }
 
-// A store that answers late makes a run late, and nothing else.
+// A store that answers late delays a run, and has no other effect.
 func TestSlowStoreSlowsARun(t *testing.T) {
 	for _, delay := range []time.Duration{2 * time.Second, 5 * time.Second} {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {
@@ -132,8 +132,8 @@ func TestSlowStoreSlowsARun(t *testing.T) {
 	}
 }
 
-// Whenever the store ceases to answer, what is open stays open for everybody to see,
-// nothing is begun, and all goes on when it answers again. // I19, I20
+// Whenever the store stops answering, open runs stay visible as open, no run starts, and
+// all continues when the store answers again. // I19, I20
 func TestBlockedStoreAtAnyMoment(t *testing.T) {
 	for at := 58; at <= 100; at += 3 {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {
@@ -160,9 +160,9 @@ func TestBlockedStoreAtAnyMoment(t *testing.T) {
 	}
 }
 
-// The owner's store ceases to answer: nothing is sent past the end of the claim, and
-// the owner lets go of the cluster soon, however many calls are under way. // I19
-func TestBlockedStoreEndsATenure(t *testing.T) {
+// When the owner's store stops answering, the owner sends nothing after the end of its
+// claim, and soon releases the cluster, however many calls are pending. // I19
+func TestBlockedStoreEndsALeadership(t *testing.T) {
 	for at := 59; at <= 74; at += 3 {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {
 			slow := &slowStore{Store: store.Store}
@@ -191,8 +191,8 @@ func TestBlockedStoreEndsATenure(t *testing.T) {
 	}
 }
 
-// However many hosts want a run while the store does not answer, the daemon is no
-// hung one, and begins with them when it answers again. // I19
+// However many hosts want a run while the store does not answer, the watchdog is not
+// triggered, and the runs start when the store answers again. // I19
 func TestBlockedStoreWithManyCandidates(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *world, store *failingStore) {
 		f := newFleet("c", 40, "z")

@@ -23,8 +23,8 @@ func (s sluggish) Read(ctx context.Context) (bmc.Reading, error) {
 	return s.Power.Read(ctx)
 }
 
-// A BMC that reads On in 2.5 s, where a read may take 5, is a witness like any
-// other: the host runs, and no outlet's Off proves anything. // I1
+// A BMC that reads On in 2.5 s, where a read may take 5 s, is a witness like any other:
+// the host runs, and the Off of an outlet proves nothing. // I1
 func TestSlowBMCIsAWitness(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p, _ := withOutlet(w)

@@ -27,8 +27,8 @@ func onIntent(store *stubborn, a remediate.Action, f func()) {
 	})
 }
 
-// A store that hangs while the intent is saved: the Node is Ready again by the time at
-// which the command would be given. // I4
+// The store hangs while the intent is saved, and the Node is Ready again before the
+// command would be sent. // I4
 func TestSlowSaveDoesNotPowerOffAReadyNode(t *testing.T) {
 	for _, hang := range []time.Duration{5 * time.Second, time.Minute} {
 		bubble(t, func(t *testing.T, w *world, inner *failingStore) {
@@ -43,7 +43,7 @@ func TestSlowSaveDoesNotPowerOffAReadyNode(t *testing.T) {
 	}
 }
 
-// The same by the audit log, which is waited for. // I4
+// The same if the audit log is slow. // I4
 func TestSlowRecordDoesNotPowerOffAReadyNode(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		var once sync.Once
@@ -62,7 +62,7 @@ func TestSlowRecordDoesNotPowerOffAReadyNode(t *testing.T) {
 	})
 }
 
-// Nor is a Machine given away whose Node is Ready. // I4, I14
+// A Machine whose Node is Ready is not replaced either. // I4, I14
 func TestSlowSaveDoesNotReplaceAReadyMachine(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, inner *failingStore) {
 		w.ofClusterAPI()
@@ -77,8 +77,8 @@ func TestSlowSaveDoesNotReplaceAReadyMachine(t *testing.T) {
 	})
 }
 
-// A BMC that is found to lie while the record is made gets no Off. // I5
-func TestFreezeWhileTheRecordIsMade(t *testing.T) {
+// A BMC that is found to read Off falsely while the record is written gets no Off. // I5
+func TestFreezeDuringTheRecordPreventsOff(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		_, _, stop := start(t, w, store, func(o *engine.Options) {
 			o.Record = func(e event.Event) error {
@@ -96,8 +96,8 @@ func TestFreezeWhileTheRecordIsMade(t *testing.T) {
 	})
 }
 
-// A store and an audit log that always take their time keep nobody from being
-// fenced: what was seen is then looked at once more. // L1
+// A store and an audit log that are always slow do not prevent fencing: what was seen is
+// read once more. // L1
 func TestSlowStoreAndRecordStillFence(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, inner *failingStore) {
 		store := &stubborn{Store: inner}
@@ -129,7 +129,7 @@ func (b blinking) Read(ctx context.Context) (bmc.Reading, error) {
 	return b.Power.Read(ctx)
 }
 
-// What only that second look finds against a run is not forgotten. // I26
+// Evidence against a run that only this second look finds is not lost. // I26
 func TestSecondLookIsEvidence(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, inner *failingStore) {
 		w.pauseCheck()

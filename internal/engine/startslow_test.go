@@ -25,9 +25,9 @@ func recordingStarts(long time.Duration) (begun chan struct{}, record func(event
 	}
 }
 
-// What was decided in one tenure is not begun in a later one, for others have acted
-// since: the cluster is given up only after that. // I19
-func TestStartDoesNotOutliveItsTenure(t *testing.T) {
+// A run that was decided in one leadership is not started in a later one, because others
+// have acted since. So the cluster is released only after the start. // I19
+func TestStartDoesNotOutliveItsLeadership(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		begun, record := recordingStarts(4900 * time.Millisecond)
 		p := newPair(t, w, store, func(name string, o *engine.Options) {
@@ -55,7 +55,7 @@ func TestStartDoesNotOutliveItsTenure(t *testing.T) {
 	})
 }
 
-// However long it takes to begin a run, the deciding loop decides. // L2
+// However long the start of a run takes, the deciding goroutine continues. // L2
 func TestSlowStartDoesNotStopTheDecidingLoop(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		_, record := recordingStarts(time.Minute)

@@ -12,23 +12,23 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// ClusterStatus is what is known about one cluster now.
+// ClusterStatus is the state of one cluster now.
 type ClusterStatus struct {
 	Name, Mode string
-	// Owner: this instance acts on the cluster; else OwnerName does, in Epoch, or
-	// nobody when that is 0.
+	// Owner: this instance owns the cluster. Otherwise OwnerName owns it, in Epoch; no
+	// instance does if Epoch is 0.
 	Owner     bool
 	OwnerName string
 	Epoch     uint64
-	// Idle is why no instance that is known here acts on the cluster, "" when one does:
-	// another installation may, or nobody has taken it.
+	// Idle is why no instance of this installation acts in the cluster, "" if one does:
+	// another installation acts there, or no instance owns it.
 	Idle    string
-	Armed   bool   // fenced acts on its own judgement here
-	Paused  string // why, "" when it is not
+	Armed   bool   // fenced acts here without orders
+	Paused  string // why the cluster is paused, "" if it is not
 	View    admit.View
-	ViewBad string
+	ViewBad string // the problem of the view, "" for none
 	Nodes   int
-	Checks  []policy.CheckReport // their counters, without targets
+	Checks  []policy.CheckReport // with counters, without targets
 	Runs    []remediate.Run      // open ones, by ID
 }
 
@@ -52,8 +52,8 @@ func (e *Engine) Status() []ClusterStatus {
 	return all
 }
 
-// Report is what the checks find in a cluster now, with every target. It is for
-// people: its cost grows with the cluster.
+// Report is what the checks find in a cluster now, with every target. Its cost grows with the
+// size of the cluster, so call it only when a person asks.
 func (e *Engine) Report(cluster string) (policy.Report, error) {
 	c, err := e.cluster(cluster)
 	if err != nil {
@@ -62,7 +62,7 @@ func (e *Engine) Report(cluster string) (policy.Report, error) {
 	return c.book.Report()
 }
 
-// Coverage says what every check and budget comes to on one cluster.
+// Coverage says what every check and budget of one cluster selects and allows.
 func (e *Engine) Coverage(cluster string) ([]policy.Coverage, error) {
 	c, err := e.cluster(cluster)
 	if err != nil {
@@ -71,8 +71,8 @@ func (e *Engine) Coverage(cluster string) ([]policy.Coverage, error) {
 	return c.book.Coverage()
 }
 
-// Explain lists every gate of a Node in the order the daemon asks them, with the very
-// functions that decide.
+// Explain lists every gate of a Node in the order in which the daemon evaluates them. It
+// calls the functions that decide.
 func (e *Engine) Explain(ctx context.Context, cluster, node string) (admit.Explanation, error) {
 	c, err := e.cluster(cluster)
 	if err != nil {
@@ -81,8 +81,8 @@ func (e *Engine) Explain(ctx context.Context, cluster, node string) (admit.Expla
 	return c.admit.Explain(ctx, node)
 }
 
-// Plan is what fenced would do now in one cluster. It reads no BMC: what only a probe can
-// tell is in it once the daemon has probed.
+// Plan is what fenced would do now in one cluster. It reads no BMC: results of a probe are
+// included once the daemon has probed the target.
 func (e *Engine) Plan(ctx context.Context, cluster string) (admit.Plan, error) {
 	c, err := e.cluster(cluster)
 	if err != nil {
@@ -91,7 +91,7 @@ func (e *Engine) Plan(ctx context.Context, cluster string) (admit.Plan, error) {
 	return c.admit.Plan(ctx)
 }
 
-// Runs gives the runs of one cluster (or all, with no name), newest first.
+// Runs lists the runs of one cluster (or of all, with no name), newest first.
 func (e *Engine) Runs(cluster string) []remediate.Run {
 	var all []remediate.Run
 	for name, c := range e.clusters {

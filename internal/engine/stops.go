@@ -8,26 +8,26 @@ import (
 	"github.com/fenced/fenced/internal/state"
 )
 
-// Pause stops everything new and everything that can still be taken back, in
-// one cluster or, with no name, in all. It binds at once, whatever the store does. // I23
+// Pause stops new runs, and open runs that can still be rolled back, in one cluster or, with
+// no name, in all. It takes effect at once, even if the store does not answer. // I23
 func (e *Engine) Pause(ctx context.Context, o order.Order) (order.Outcome, error) {
-	if err := e.knows(o.Cluster); err != nil {
+	if err := e.checkClusterName(o.Cluster); err != nil {
 		return order.Outcome{}, err
 	}
 	return e.stop.Pause(ctx, o), nil
 }
 
-// Resume ends a pause; the quiet period follows. It does not remove the pause
-// file: Outcome.Still says what pauses on.
+// Resume ends a pause. A quiet period follows. It does not remove the pause file:
+// Outcome.Still says which pauses remain.
 func (e *Engine) Resume(ctx context.Context, o order.Order) (order.Outcome, error) {
-	if err := e.knows(o.Cluster); err != nil {
+	if err := e.checkClusterName(o.Cluster); err != nil {
 		return order.Outcome{}, err
 	}
 	return e.stop.Resume(ctx, o)
 }
 
-// knows refuses the name of a cluster that is not configured; none means all.
-func (e *Engine) knows(cluster string) error {
+// checkClusterName refuses the name of a cluster that is not configured; "" means all.
+func (e *Engine) checkClusterName(cluster string) error {
 	if cluster == state.AllClusters {
 		return nil
 	}
@@ -35,8 +35,8 @@ func (e *Engine) knows(cluster string) error {
 	return err
 }
 
-// Hold keeps one Node from being fenced. It binds at once, whatever the store does;
-// the Node need not be seen. Nothing that is there is shortened. // I23
+// Hold prevents fencing of one Node. It takes effect at once, even if the store does not
+// answer. The Node need not exist. A hold that lasts longer stays. // I23
 func (e *Engine) Hold(ctx context.Context, o order.Order) (order.Outcome, error) {
 	c, err := e.cluster(o.Cluster)
 	if err != nil {
@@ -50,8 +50,8 @@ func (e *Engine) Hold(ctx context.Context, o order.Order) (order.Outcome, error)
 	return out, nil
 }
 
-// ReleaseHold ends the hold of a Node by people or, where there is none, its quarantine:
-// one of them, so that who ends his own hold does not let the host be fenced again.
+// ReleaseHold ends the hold of a Node or, if there is none, its quarantine. It ends only one
+// of them: a person who ends a hold does not end the quarantine unintentionally.
 func (e *Engine) ReleaseHold(ctx context.Context, o order.Order) (order.Outcome, error) {
 	c, err := e.cluster(o.Cluster)
 	if err != nil {
@@ -61,21 +61,21 @@ func (e *Engine) ReleaseHold(ctx context.Context, o order.Order) (order.Outcome,
 	return e.stop.Release(ctx, o)
 }
 
-// Holds lists the active holds and quarantines in a cluster, by Node; a quarantine
-// comes after the hold of the same Node.
+// Holds lists the active holds and quarantines in a cluster, by Node. A quarantine comes
+// after the hold of the same Node.
 func (e *Engine) Holds(cluster string) []state.Hold { return e.stop.Holds(cluster) }
 
-// stopped is what people's stops bind: the deciding loop, and each run.
-type stopped struct{ c *cluster }
+// stopCluster implements stop.Cluster: stops apply to the deciding loop and to each run.
+type stopCluster struct{ c *cluster }
 
 // Clock implements stop.Cluster.
-func (s stopped) Clock() (skew time.Duration, seen bool) { return s.c.view.Skew() }
+func (s stopCluster) Clock() (skew time.Duration, seen bool) { return s.c.view.Skew() }
 
 // BeQuiet implements stop.Cluster. // I16
-func (s stopped) BeQuiet(from time.Time) { s.c.view.BeQuiet(from) }
+func (s stopCluster) BeQuiet(from time.Time) { s.c.view.BeQuiet(from) }
 
 // Wake implements stop.Cluster.
-func (s stopped) Wake() {
+func (s stopCluster) Wake() {
 	s.c.admit.Wake()
 	s.c.admit.Runner.Kick()
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// A stop that is given while neither the API nor the store answers binds all the
-// same, within a second, and the moment in which both are back isolates nothing. // I23
-func TestPauseBindsWithinASecondWithAPIAndStoreDown(t *testing.T) {
+// A stop that is given while neither the API nor the store answers applies within a
+// second, and nothing is isolated at the moment when both return. // I23
+func TestPauseAppliesWithinASecondWithAPIAndStoreDown(t *testing.T) {
 	for name, stopNow := range stopBy {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "paused")
@@ -43,9 +43,9 @@ func TestPauseBindsWithinASecondWithAPIAndStoreDown(t *testing.T) {
 	}
 }
 
-// The same outage isolates the Node when nobody has stopped anything: what the test
-// above sees is the stop.
-func TestAPIAndStoreDownForAMomentKeepNothingFromItsEnd(t *testing.T) {
+// The same outage without a stop isolates the Node: the test above shows the effect of the
+// stop.
+func TestRunEndsAfterAPIAndStoreWereDown(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, slowProof)
 		allDown(t, w, store)
@@ -58,8 +58,8 @@ func TestAPIAndStoreDownForAMomentKeepNothingFromItsEnd(t *testing.T) {
 	})
 }
 
-// With both down for good the host that is off waits for the store alone: no record,
-// no command. // I19, I20
+// With both down permanently, a host that is off needs only the store to be powered on:
+// without a record there is no command. // I19, I20
 func TestPausedHostComesBackWithTheStoreAlone(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "paused")
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {

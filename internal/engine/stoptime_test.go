@@ -18,9 +18,9 @@ func pausedFor(d time.Duration) order.Order {
 	return order.Order{Cluster: "c", Actor: "ada", Reason: "wait", For: d}
 }
 
-// A clock that is ahead, this host's or the API server's, ends no pause: it would be over
-// for every instance that shares the store. // I23
-func TestClockThatIsAheadEndsNoStop(t *testing.T) {
+// A clock that is ahead, of this host or of the API server, ends no pause. Otherwise the
+// pause would end for every instance that shares the store. // I23
+func TestFastClockEndsNoStop(t *testing.T) {
 	for _, skew := range []time.Duration{-2 * time.Hour, 2 * time.Hour} {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {
 			w.SetReady("True")
@@ -51,8 +51,8 @@ func TestClockThatIsAheadEndsNoStop(t *testing.T) {
 	}
 }
 
-// A stop that is given while the clocks differ lasts by the one that is ahead: another
-// instance, whose clock is right, may be who ends it. // I23
+// A stop that is given while the clocks differ is counted by the clock that is ahead:
+// another instance, whose clock is right, may be the one that ends it. // I23
 func TestStopGivenByAWrongClockLastsItsTime(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetReady("True")
@@ -73,8 +73,9 @@ func TestStopGivenByAWrongClockLastsItsTime(t *testing.T) {
 	})
 }
 
-// Before a cluster was seen nobody knows what this clock is worth: nothing ends. // I23
-func TestNoStopEndsUnseen(t *testing.T) {
+// Before a cluster was seen, it is not known whether this clock is right, so no stop
+// ends. // I23
+func TestNoStopEndsBeforeTheClusterIsSeen(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetReady("True")
 		e, _, stop := start(t, w, store, nil)
@@ -93,9 +94,9 @@ func TestNoStopEndsUnseen(t *testing.T) {
 	})
 }
 
-// A hold that is over is so for good: nothing brings it back while a restarted fenced has
-// not seen the cluster, or when a clock goes back. // I20, I23
-func TestHoldThatIsOverStaysOver(t *testing.T) {
+// A hold that has expired stays expired: it does not return while a restarted fenced has
+// not seen the cluster, nor when a clock goes back. // I20, I23
+func TestExpiredHoldStaysExpired(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetReady("True")
 		e, events, stop := start(t, w, store, nil)

@@ -32,8 +32,9 @@ func stormy(w *world) {
 	w.setOthersDown(true)
 }
 
-// A cooldown is known by having seen the storm, also when the check is read again.
-func TestStormIsRemembered(t *testing.T) {
+// A cooldown can be computed only by one who saw the storm. The state survives when the
+// check is read again.
+func TestStormStateSurvivesAReread(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		stormy(w)
 		e, _, stop := start(t, w, store, nil)
@@ -49,8 +50,9 @@ func TestStormIsRemembered(t *testing.T) {
 	})
 }
 
-// After a start nobody knows of storms: there may just have been one.
-func TestStormIsNotForgottenByARestart(t *testing.T) {
+// After a start it is not known whether there was a storm: fenced assumes that one has
+// just ended.
+func TestRestartAssumesAStorm(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		stormy(w)
 		_, _, stop := start(t, w, store, nil)
@@ -68,7 +70,7 @@ func TestStormIsNotForgottenByARestart(t *testing.T) {
 	})
 }
 
-// A check that is made anew under an old name begins without its storm.
+// A check that is created again under an old name starts without the storm of the old one.
 func TestStormGoesWithItsCheck(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		stormy(w)
@@ -97,9 +99,9 @@ func (r *returning) Changes() []policy.Change {
 	return r.Watch.Changes()
 }
 
-// A kind that vanished takes what was remembered of its checks with it: when it is
-// back there may just have been a storm.
-func TestStormMayHaveBeenWhileNobodyLooked(t *testing.T) {
+// When a kind of check vanishes, the storm state of its checks is dropped. When it
+// returns, fenced assumes that a storm has just ended.
+func TestStormIsAssumedAfterItsKindWasMissing(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		stormy(w)
 		watch := &returning{}

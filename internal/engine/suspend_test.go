@@ -33,8 +33,8 @@ func isolatesOnce(t *testing.T, w *world, e *engine.Engine) {
 	assert.True(t, w.Ready())
 }
 
-// What a suspended daemon sees first is older than it seems: like an outage it ends in a
-// quiet period, and in a view that was proven since. // I16
+// The first view of a daemon after a suspend is older than it seems. As after an outage, a
+// quiet period begins, and the view must be proven again. // I16
 func TestSuspendEndsInAQuietPeriod(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetReady("True")
@@ -62,8 +62,8 @@ func TestSuspendEndsInAQuietPeriod(t *testing.T) {
 	})
 }
 
-// A nap is none.
-func TestNapIsNoSuspend(t *testing.T) {
+// A very short suspend is ignored.
+func TestShortSuspendIsIgnored(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		var l lid
 		e, events, stop := start(t, w, store, l.options)
@@ -77,8 +77,8 @@ func TestNapIsNoSuspend(t *testing.T) {
 	})
 }
 
-// Nothing that was found out before a suspend proves anything after it: whoever it was
-// that switched the host on and off again, nobody here has seen it. // I1
+// A reading from before a suspend proves nothing after it: the host may have been powered
+// on and off meanwhile. // I1
 func TestSuspendVoidsTheProof(t *testing.T) {
 	for _, after := range []time.Duration{0, time.Second, 2900 * time.Millisecond} {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {
@@ -96,8 +96,9 @@ func TestSuspendVoidsTheProof(t *testing.T) {
 	}
 }
 
-// What is under way when a host is suspended is cut off when it wakes up. // I1, I19
-func TestSuspendEndsWhatIsUnderWay(t *testing.T) {
+// An action that is running when the host is suspended is cancelled when the host wakes
+// up. // I1, I19
+func TestSuspendCancelsWhatIsRunning(t *testing.T) {
 	t.Run("isolation", func(t *testing.T) {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {
 			var l lid
@@ -146,8 +147,8 @@ func (o *oldWatch) View() admit.View {
 	return v
 }
 
-// An open run is judged by no check that was seen before a suspend: it may have been paused
-// since. // I4, I16
+// A check that was seen before a suspend does not justify an open run: it may have been
+// paused since. // I4, I16
 func TestViewFromBeforeASuspendJustifiesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		var l lid
@@ -175,8 +176,7 @@ func TestViewFromBeforeASuspendJustifiesNothing(t *testing.T) {
 	})
 }
 
-// Whoever ordered a fence that came to nothing does not find it carried out in the
-// morning. // I4
+// An order to fence on which nothing was done is not carried out hours later. // I4
 func TestOldOrderIsNotCarriedOut(t *testing.T) {
 	for _, after := range []time.Duration{20 * time.Second, 11 * time.Minute} {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {

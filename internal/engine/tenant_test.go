@@ -51,8 +51,8 @@ func (m metal) has(name, password string) {
 	})
 }
 
-// A pin is for one Secret: whoever may write a pinned BareMetalHost is not sent another's
-// password. // I10
+// A pin names one Secret. If someone who may write a pinned BareMetalHost makes it name
+// another host's Secret, that password is not sent. // I10
 func TestPinnedHostIsNotSentAnothersPassword(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		m := newMetal(w)
@@ -75,8 +75,9 @@ func TestPinnedHostIsNotSentAnothersPassword(t *testing.T) {
 	})
 }
 
-// Who was pinned with a Secret is remembered when nobody names it any more. // I10
-func TestSecretOfAPinnedHostIsNotFree(t *testing.T) {
+// The Secret of a pinned host stays reserved for it, even if no object names the Secret
+// any longer. // I10
+func TestSecretOfAPinnedHostStaysReserved(t *testing.T) {
 	for name, change := range map[string]func(metal){
 		"edited": func(m metal) { m.set("h-1", func(h *policy.Host) { h.CredentialsName = "other" }) },
 		"gone":   func(m metal) { m.drop("h-1") },
@@ -101,8 +102,8 @@ func TestSecretOfAPinnedHostIsNotFree(t *testing.T) {
 	}
 }
 
-// An open run goes on with the Secret that it began with, or with one that is nobody
-// else's. // I10
+// An open run continues with the Secret with which it started, or with one that belongs to
+// no other host. // I10
 func TestRunIsNotGivenAnothersPassword(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		m := newMetal(w)
@@ -124,9 +125,9 @@ func TestRunIsNotGivenAnothersPassword(t *testing.T) {
 	})
 }
 
-// A person's word that a host is off has nobody asked to whom no password may be sent, and
-// is not taken while that BMC could speak against it. // I10, I26
-func TestWordOpensNoDoor(t *testing.T) {
+// A manual confirmation that a host is off reads no BMC to which no password may be sent.
+// It is refused while such a BMC could contradict it. // I10, I26
+func TestConfirmationSendsNoPassword(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		m := newMetal(w)
 		w.pauseCheck()
@@ -147,9 +148,9 @@ func TestWordOpensNoDoor(t *testing.T) {
 	})
 }
 
-// A run that began on a word, when there was no way to the host, takes none that nobody
-// knows, and pins nothing. // I10, I26
-func TestRunOnAWordOpensNoDoor(t *testing.T) {
+// A run that started on a manual confirmation, when no BMC of the host was known, uses no
+// BMC that nobody has confirmed, and pins nothing. // I10, I26
+func TestRunOnAConfirmationSendsNoPassword(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		m := newMetal(w)
 		w.pauseCheck()
@@ -168,7 +169,7 @@ func TestRunOnAWordOpensNoDoor(t *testing.T) {
 	})
 }
 
-// bmcNetworks may be narrowed while a host is off: it is brought back all the same.
+// If bmcNetworks is narrowed while a host is off, the host is still brought back.
 func TestNarrowerNetworksLeaveNoHostOff(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		m := newMetal(w)
@@ -204,8 +205,8 @@ func (a wrongly) Read(context.Context) (bmc.Reading, error) {
 	return bmc.Reading{}, &bmc.Error{Kind: bmc.KindAuth, Op: "login"}
 }
 
-// Who names another part of a known host's BMC has the same account there, or is vouched
-// for: a wrong password would lock the account of the other.
+// Another name for the BMC of a known host must use the same account, or be enrolled: a
+// wrong password could lock the account of the known host.
 func TestNoOtherAccountAtAKnownHostsBMC(t *testing.T) {
 	for password, code := range map[string]reason.Code{"wrong": reason.BMCShared, "hush": ""} {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {
@@ -246,8 +247,9 @@ func TestNoOtherAccountAtAKnownHostsBMC(t *testing.T) {
 	}
 }
 
-// A pinned BMC that tells another machine's UUID by now forbids nothing about that. // I9
-func TestPinnedLiarForbidsNothing(t *testing.T) {
+// A pinned BMC that now reports the UUID of another machine does not forbid to fence that
+// machine. // I9
+func TestPinnedBMCWithAForeignUUIDForbidsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		m := newMetal(w)
 		w.SetReady("True")
@@ -271,9 +273,9 @@ func TestPinnedLiarForbidsNothing(t *testing.T) {
 	})
 }
 
-// An entry of hosts.d whose device does not tell whose it is, and that leads to the BMC of
-// another Node's BareMetalHost: the latter may be right, though nobody knows it. // I8, I9
-func TestEntryThatProvesNothingIsNotExcused(t *testing.T) {
+// An entry of hosts.d whose device reports no identity leads to the BMC of another Node's
+// BareMetalHost. The entry is refused: the BareMetalHost may be right. // I8, I9
+func TestEntryWithoutIdentityStaysADuplicate(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		host := w.Entry()
 		m := newMetal(w)

@@ -10,8 +10,7 @@ import (
 	"github.com/fenced/fenced/internal/power"
 )
 
-// Libraries and programs of others have more time, and never less than is
-// configured.
+// Libraries and external programs get more time, and never less than is configured.
 func TestTiming(t *testing.T) {
 	const read = 5 * time.Second
 	for driver, want := range map[bmc.Driver]bmc.Timing{

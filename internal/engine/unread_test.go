@@ -44,8 +44,8 @@ func alarms(t *testing.T, events *event.Stream, words string) int {
 	}))
 }
 
-// What people forbade and nobody can read forbids everything, and keeps no host off:
-// what was begun goes back On, what was isolated comes back. // I20, I23
+// Stops that cannot be read forbid everything, and keep no host off: a run before the
+// isolation is rolled back, and an isolated host is brought back. // I20, I23
 func TestUnreadableStopsStopAndBringBack(t *testing.T) {
 	for name, record := range spoiled {
 		for isolated, end := range map[bool]remediate.Step{false: remediate.Aborted, true: remediate.Done} {
@@ -78,8 +78,8 @@ func TestUnreadableStopsStopAndBringBack(t *testing.T) {
 	}
 }
 
-// A freeze that nobody can read keeps no cluster from being taken over, although its
-// run stands Held for it.
+// A freeze that cannot be read does not prevent the takeover of a cluster, although its
+// run is Held for it.
 func TestUnreadableFreezeOfAHeldRun(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.pauseCheck()
@@ -94,8 +94,8 @@ func TestUnreadableFreezeOfAHeldRun(t *testing.T) {
 	})
 }
 
-// Once all can be read again, it goes on, with a quiet period. // I16
-func TestUnreadableStopThatIsMended(t *testing.T) {
+// Once all records can be read again, fenced continues, after a quiet period. // I16
+func TestUnreadableStopThatIsRepaired(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		spoil(t, store, spoiled["hold"])
 		e, events, stop := start(t, w, store, func(o *engine.Options) { o.Guards.QuietPeriod = 5 * time.Minute })
@@ -114,7 +114,8 @@ func TestUnreadableStopThatIsMended(t *testing.T) {
 	})
 }
 
-// A record that is damaged while the cluster is guarded binds like one that was.
+// A record that is damaged while fenced runs has the same effect as one that was damaged
+// before.
 func TestStopThatBecomesUnreadable(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, slowProof)

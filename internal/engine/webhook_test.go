@@ -43,8 +43,8 @@ func (k *deadWebhook) Act(ctx context.Context, r remediate.Run, a remediate.Acti
 	return k.Kube.Act(ctx, r, a, backups, b)
 }
 
-// A Node is deleted although a webhook that does not matter takes its whole time, and up
-// to the answer the host is read Off. // I1
+// A Node is deleted although a webhook with failurePolicy Ignore takes its whole time. The
+// host is read Off until the answer. // I1
 func TestIsolationOutlastsADeadWebhook(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		before := 0
@@ -60,9 +60,9 @@ func TestIsolationOutlastsADeadWebhook(t *testing.T) {
 	})
 }
 
-// What the isolation rests on ends while the API server waits: it is cut off, and
-// nothing is deleted on it.
-func TestIsolationIsCutOffWithItsProof(t *testing.T) {
+// If the proof ends while the API server waits, the request is cancelled, and nothing is
+// deleted without a proof.
+func TestIsolationIsCancelledWithItsProof(t *testing.T) {
 	for name, c := range map[string]struct {
 		happens func(t *testing.T, w *world, e *engine.Engine)
 		later   remediate.Step // whether the run isolates in the end, from a new proof
@@ -100,9 +100,9 @@ func TestIsolationIsCutOffWithItsProof(t *testing.T) {
 	}
 }
 
-// An isolation on a person's word outlasts the webhook too, with a BMC that is silent, and
-// is cut off by what speaks against the word meanwhile. // I26
-func TestIsolationOnAWordUnderADeadWebhook(t *testing.T) {
+// An isolation on a manual confirmation also outlasts the webhook if the BMC is silent,
+// and is cancelled by evidence against the confirmation. // I26
+func TestIsolationOnAConfirmationUnderADeadWebhook(t *testing.T) {
 	for name, c := range map[string]struct {
 		happens func(w *world)
 		cut     bool
@@ -136,8 +136,8 @@ func TestIsolationOnAWordUnderADeadWebhook(t *testing.T) {
 	}
 }
 
-// A Machine is not deleted when the webhook is passed over and its Node has come back
-// meanwhile; else it is. // I14
+// A Machine is not deleted if the Node has come back by the time the webhook times out.
+// Otherwise it is. // I14
 func TestMachineDeletionUnderADeadWebhook(t *testing.T) {
 	for name, back := range map[string]bool{"stays away": false, "comes back": true} {
 		t.Run(name, func(t *testing.T) {

@@ -25,8 +25,9 @@ func bait(m metal, address string) {
 	m.useOn("other-0", "h-bait")
 }
 
-// A password goes to no BareMetalHost that only names another host's Secret. // I10
-func TestPasswordIsNotSentToWhoNamesAnothersSecret(t *testing.T) {
+// No password is sent for a BareMetalHost that only names the Secret of another
+// host. // I10
+func TestPasswordOfAnothersSecretIsNotSent(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		const trap = "203.0.113.66"
 		m := newMetal(w)
@@ -53,7 +54,7 @@ func TestPasswordIsNotSentToWhoNamesAnothersSecret(t *testing.T) {
 	})
 }
 
-// Where one Secret is that of many hosts, a person says for each that it is right.
+// If many hosts share one Secret, a person confirms for each host that it is right.
 func TestSharedSecretIsUsedOnceEnrolled(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		m := newMetal(w)
@@ -70,8 +71,8 @@ func TestSharedSecretIsUsedOnceEnrolled(t *testing.T) {
 	})
 }
 
-// Nobody asks a BareMetalHost that no Machine names.
-func TestHostOfNoMachineIsNotAsked(t *testing.T) {
+// fenced does not read the BMC of a BareMetalHost that no Machine names.
+func TestHostWithoutAMachineIsNotRead(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		m := newMetal(w)
 		w.SetReady("True")
@@ -87,7 +88,7 @@ func TestHostOfNoMachineIsNotAsked(t *testing.T) {
 	})
 }
 
-// What only the configuration can allow.
+// These settings only the configuration can allow.
 func TestBareMetalHostMayNotSayEverything(t *testing.T) {
 	for name, c := range map[string]struct {
 		says  func(*policy.Host)
@@ -137,8 +138,8 @@ func TestBareMetalHostMayNotSayEverything(t *testing.T) {
 	}
 }
 
-// A BareMetalHost that leads where the administrator's entry does, or where another was
-// pinned, keeps nobody from fencing that one. // I9
+// A BareMetalHost with the same address as an entry of hosts.d, or as a pinned host, does
+// not prevent fencing of that one. // I9
 func TestForeignHostForbidsNothing(t *testing.T) {
 	for name, begin := range map[string]func(*testing.T, *world, *failingStore) metal{
 		"an entry of hosts.d": func(_ *testing.T, w *world, _ *failingStore) metal {
@@ -192,7 +193,7 @@ func TestForeignHostForbidsNothing(t *testing.T) {
 	}
 }
 
-// Two that are both known stand against each other, as before. // I9
+// If both are known, both are refused, as before. // I9
 func TestTwoKnownHostsAreBothRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		m := newMetal(w)
@@ -215,8 +216,9 @@ func TestTwoKnownHostsAreBothRefused(t *testing.T) {
 	})
 }
 
-// One MAC address on two hosts is told, and forbids nothing: status keeps old ones.
-func TestSameMACsAreOnlyTold(t *testing.T) {
+// The same MAC address on two hosts is reported, and forbids nothing: status may hold old
+// ones.
+func TestSameMACsAreOnlyReported(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		m := newMetal(w)
 		m.set("h-1", func(h *policy.Host) { h.MACs = []string{"00-1B-21-00-00-01"} })

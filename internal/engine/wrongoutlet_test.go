@@ -28,8 +28,9 @@ func (l losesOns) Send(ctx context.Context, c bmc.Command) (bmc.Receipt, error) 
 	return l.Power.Send(ctx, c)
 }
 
-// A BMC that reads On is a witness against the outlet's Off, not a proof that the
-// outlet is back: a run that gave it an Off is Held until it has read it On. // I20
+// A BMC that reads On is a witness against the Off of an outlet, not a proof that the
+// outlet is on again: a run that sent the outlet an Off stays Held until it has read it
+// On. // I20
 func TestOutletIsNotLeftOffBecauseTheBMCReadsOn(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p, _ := withOutlet(w)

@@ -217,7 +217,7 @@ func TestClusterAPIManagerIsARival(t *testing.T) { // I22
 		s := look(t, k, b.run).Seen
 		assert.Equal(t, remediate.Yes, s.Contested)
 		assert.Contains(t, s.Contender, "capi-1")
-		alive, err := k.Judged(ctx, policy.CheckID{Kind: policy.MachineHealthCheckKind, APIVersion: b.run.Target.MachineAPI})
+		alive, err := k.ControllerAlive(ctx, policy.CheckID{Kind: policy.MachineHealthCheckKind, APIVersion: b.run.Target.MachineAPI})
 		require.NoError(t, err)
 		assert.Equal(t, remediate.Yes, alive)
 		paused := "true"

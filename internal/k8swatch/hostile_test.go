@@ -80,7 +80,7 @@ func TestImpostorOfTheAPIServerIsNoAnswer(t *testing.T) { // I2
 			binds, _, err := c.Announce(t.Context(), Announcement{Instance: "a", StoreID: "s", Epoch: 1})
 			require.Error(t, err)
 			assert.Zero(t, binds)
-			judged, err := c.Judged(t.Context(), policy.CheckID{APIVersion: policy.OpenShiftMachineAPI})
+			judged, err := c.ControllerAlive(t.Context(), policy.CheckID{APIVersion: policy.OpenShiftMachineAPI})
 			require.Error(t, err)
 			assert.Equal(t, remediate.CannotTell, judged)
 		})

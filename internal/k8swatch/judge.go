@@ -7,10 +7,10 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// Judged reports whether the controller of checks of this kind is alive in the
+// ControllerAlive reports whether the controller of checks of this kind is alive in the
 // cluster. While it is, only that controller writes their status. The status of a
 // kind without a controller is not written at all.
-func (c *Cluster) Judged(ctx context.Context, id policy.CheckID) (remediate.Answer, error) {
+func (c *Cluster) ControllerAlive(ctx context.Context, id policy.CheckID) (remediate.Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	who, err := "", error(nil)

@@ -17,7 +17,7 @@ import (
 
 // Each API family's controller is asked on the API where it runs, with no more rights
 // than fenced has there.
-func TestJudgedAsksWhoJudges(t *testing.T) {
+func TestControllerAliveFindsTheController(t *testing.T) {
 	ctx := rigtest.Context(t, 3*time.Minute)
 	manage, work := rigtest.Apart(t, rig.CAPIv1beta2, rig.Metal3)
 	forget(t, manage, "fenced")
@@ -35,7 +35,7 @@ func TestJudgedAsksWhoJudges(t *testing.T) {
 	} {
 		judged := func(want remediate.Answer, when string) {
 			t.Helper()
-			got, err := k.Judged(ctx, c.id)
+			got, err := k.ControllerAlive(ctx, c.id)
 			assert.Equal(t, want == remediate.CannotTell, err != nil, err)
 			assert.Equal(t, want, got, c.id.APIVersion+" "+when)
 		}
@@ -58,7 +58,7 @@ func TestJudgedAsksWhoJudges(t *testing.T) {
 		require.NoError(t, leases.Delete(ctx, c.name, metav1.DeleteOptions{}))
 	}
 	for kind, api := range map[string]string{policy.NodeHealthCheckKind: policy.Medik8sAPI, policy.FencePolicyKind: policy.FencedAPI} {
-		got, err := k.Judged(ctx, policy.CheckID{Kind: kind, APIVersion: api})
+		got, err := k.ControllerAlive(ctx, policy.CheckID{Kind: kind, APIVersion: api})
 		require.NoError(t, err)
 		assert.Equal(t, remediate.Yes, got, "nobody here writes the status of a "+kind)
 	}

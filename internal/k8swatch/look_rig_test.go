@@ -132,7 +132,7 @@ func TestLookSeesRivals(t *testing.T) { // I22
 	deletes.Strategy = remediate.DeleteMachine
 	judged := func(want remediate.Answer) {
 		t.Helper()
-		got, err := k.Judged(ctx, policy.CheckID{Kind: policy.MachineHealthCheckKind, APIVersion: policy.OpenShiftMachineAPI})
+		got, err := k.ControllerAlive(ctx, policy.CheckID{Kind: policy.MachineHealthCheckKind, APIVersion: policy.OpenShiftMachineAPI})
 		require.NoError(t, err)
 		assert.Equal(t, want, got)
 	}

@@ -77,9 +77,9 @@ func requireUnknownNames(ctx context.Context, t *testing.T, s *scene.Scene) {
 		exit  int
 		want  string
 	}{
-		{[]string{"fence", "typo", "--yes"}, 1, "no Node and no Machine's node is called typo"},
+		{[]string{"fence", "typo", "--yes"}, 1, "no Node is named typo"},
 		{[]string{"unfence", "typo"}, 7, "no run is open on typo"},
-		{[]string{"confirm-off", "typo", "--yes"}, 1, "no Node and no Machine's node is called typo"},
+		{[]string{"confirm-off", "typo", "--yes"}, 1, "no Node is named typo"},
 		{[]string{"abort", "ty-po"}, 1, "no run ty-po"},
 		{[]string{"retry", "ty-po"}, 1, "no run ty-po"},
 		{[]string{"release", "typo"}, 7, "nobody holds typo"},

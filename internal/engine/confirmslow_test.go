@@ -23,9 +23,9 @@ func (hungOutlet) Read(ctx context.Context) (bmc.Reading, error) {
 	return bmc.Reading{}, noAnswer()
 }
 
-// Agents that take all of their time leave enough to read what was saved of the Node:
-// a word that nothing speaks against counts in the end. // I26
-func TestHungAgentsDoNotKeepAWordFromCounting(t *testing.T) {
+// Agents that take all of their time leave enough time to read the backup of the Node: a
+// confirmation that nothing contradicts counts in the end. // I26
+func TestHungAgentsDoNotBlockAConfirmation(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.pauseCheck()
 		withOutlet(w)

@@ -31,9 +31,9 @@ func isolated(t *testing.T, w *world, store *failingStore) (*engine.Engine, func
 	return e, stop
 }
 
-// A host that works under another name is not cycled again, whatever happens to the
-// daemon meanwhile.
-func TestHostThatComesBackUnderAnotherName(t *testing.T) { // I6
+// A host that has registered under another name is not power-cycled again, even if the
+// daemon restarts meanwhile.
+func TestHostThatRegistersUnderAnotherName(t *testing.T) { // I6
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		_, stop := isolated(t, w, store)
 		w.show("n-new", "boot-2", "True", time.Now())
@@ -53,9 +53,9 @@ func TestHostThatComesBackUnderAnotherName(t *testing.T) { // I6
 	})
 }
 
-// A Node that was left behind by a renaming long ago says nothing of where the host
-// is now: it is cycled again.
-func TestNodeOfAFormerNameIsNoReturn(t *testing.T) {
+// A Node left over from an earlier renaming does not show where the host is now: the host
+// is power-cycled.
+func TestOldNodeOfARenamedHostIsNoReturn(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, stop := isolated(t, w, store)
 		w.show("n-old", "boot-0", "Unknown", time.Now().Add(-time.Hour))
@@ -70,8 +70,8 @@ func TestNodeOfAFormerNameIsNoReturn(t *testing.T) {
 	})
 }
 
-// A boot that was there before the run, which the control plane gave up only during
-// it, is not a return.
+// A boot from before the run is no return, even if the control plane set the Node to
+// Unknown only during the run.
 func TestBootFromBeforeTheRunIsNoReturn(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, stop := isolated(t, w, store)

@@ -45,7 +45,7 @@ func (s *muteStore) Put(ctx context.Context, r state.Record) (uint64, error) {
 	return version, err
 }
 
-// I19: a run that was stored without an answer never stands beside a later one.
+// I19: a run that was stored without an answer never exists beside a later one.
 func TestFirstSaveWithoutAnAnswerLeavesNoRunBehind(t *testing.T) {
 	for _, lost := range []int{1, 2, 3} {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {
@@ -66,8 +66,8 @@ func TestFirstSaveWithoutAnAnswerLeavesNoRunBehind(t *testing.T) {
 	}
 }
 
-// While nobody knows whether it is stored, the run keeps its place.
-func TestFirstSaveThatNobodyKnowsOfKeepsItsPlace(t *testing.T) {
+// While it is not known whether the run is stored, it stays reserved.
+func TestUncertainFirstSaveKeepsItsPlace(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		mute := &muteStore{Store: store, mute: 1}
 		e, _, stop := start(t, w, mute, nil)
@@ -84,9 +84,9 @@ func TestFirstSaveThatNobodyKnowsOfKeepsItsPlace(t *testing.T) {
 	})
 }
 
-// A run that may stand in the store, and that another instance owns by now, is told of:
-// it may go on there.
-func TestFirstSaveThatAnotherInstanceFindsIsToldOf(t *testing.T) {
+// A run that may be in the store, in a cluster that another instance owns by now, is
+// reported: it may continue there.
+func TestUncertainFirstSaveOfAnotherOwnerIsReported(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		mute := &muteStore{Store: store.Store, mute: 1}
 		p := newPair(t, w, &failingStore{Store: mute}, nil)
@@ -100,7 +100,7 @@ func TestFirstSaveThatAnotherInstanceFindsIsToldOf(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		p.give("b")
 		time.Sleep(3 * time.Second)
-		assert.Contains(t, strings.Join(p.told(t, "a", event.Failed), "\n"), "it could not be taken back")
+		assert.Contains(t, strings.Join(p.told(t, "a", event.Failed), "\n"), "another instance may find it open and continue it")
 		p.end()
 	})
 }

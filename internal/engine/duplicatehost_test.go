@@ -42,9 +42,9 @@ func (m *meanwhile) Act(ctx context.Context, r remediate.Run, a remediate.Action
 	return m.metal.Act(ctx, r, a, backups, b)
 }
 
-// Whoever carries out the hold goes by the address of the BareMetalHost as it is then:
-// one that leads elsewhere since the run began gets none. // I9, I10
-func TestHoldIsNotSetOnAHostThatLeadsElsewhere(t *testing.T) {
+// Whoever carries out the power lock uses the current address of the BareMetalHost. So no
+// lock is set if the address has changed since the run started. // I9, I10
+func TestPowerLockIsNotSetIfTheAddressChanged(t *testing.T) {
 	to := func(m metal, name, address string) {
 		m.set(name, func(h *policy.Host) { h.Address = address })
 	}
@@ -69,9 +69,9 @@ func TestHoldIsNotSetOnAHostThatLeadsElsewhere(t *testing.T) {
 	}
 }
 
-// The hold of a run that was recorded and not set waits, after a restart, until the BMC
-// has shown whose it is: it is a power command, too. // I8
-func TestHoldWaitsForTheIdentityAfterARestart(t *testing.T) {
+// A power lock that was recorded and not set waits, after a restart, until the BMC has
+// shown its identity: the lock is a power command, too. // I8
+func TestPowerLockWaitsForTheIdentityAfterARestart(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		m := &meanwhile{metal: newMetal(w), happens: func() {}}
 		options := func(o *engine.Options) { o.Clusters[0].Kube = m }
@@ -89,9 +89,9 @@ func TestHoldWaitsForTheIdentityAfterARestart(t *testing.T) {
 	})
 }
 
-// A host that is there twice by now gets no Off, whether its run has recorded one or
+// A host that has become a duplicate gets no Off, whether its run has recorded one or
 // not. // I9
-func TestNoOffToAHostThatIsThereTwice(t *testing.T) {
+func TestDuplicateHostGetsNoOff(t *testing.T) {
 	for name, saved := range map[string]string{
 		"the run has just begun": `"step":"PowerOff"`, "the first Off was recorded, and not taken": `"intent":{"action":"SendOff"`,
 	} {
@@ -139,8 +139,8 @@ func (c cutLook) Look(ctx context.Context, r remediate.Run, backups [][]byte) ru
 	return c.Kube.Look(ctx, r, backups)
 }
 
-// A probe that ends with the tenure does not keep the next one from being made. // L4
-func TestProbeThatIsCutShortIsMadeAgain(t *testing.T) {
+// A probe that ends with the leadership does not prevent the next one. // L4
+func TestCancelledProbeIsMadeAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		var cut atomic.Bool
 		cut.Store(true)

@@ -28,9 +28,9 @@ func (h heardAgain) Read(ctx context.Context) (bmc.Reading, error) {
 	return h.Power.Read(ctx)
 }
 
-// A daemon that is to stop cannot ask the levels once more, and so isolates nothing on
-// a person's word. // I26
-func TestWordIsNotActedUponWhileStopping(t *testing.T) {
+// A daemon that is stopping cannot read the levels once more, so it isolates nothing on a
+// manual confirmation. // I26
+func TestConfirmationIsolatesNothingWhileStopping(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, inner *failingStore) {
 		store := &stubborn{Store: inner}
 		var answers atomic.Bool

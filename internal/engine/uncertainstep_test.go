@@ -34,9 +34,9 @@ func (s *silentStore) Put(ctx context.Context, r state.Record) (uint64, error) {
 	return 0, errors.New("no answer")
 }
 
-// A step that was stored without an answer is told of all the same, and an end that
-// was lets the host go: it would stay under remediation for ever.
-func TestSaveWithoutAnAnswerIsTakenIn(t *testing.T) {
+// A step that was stored without an answer is still reported, and an end that was stored
+// so frees the host: otherwise it would stay under remediation for ever.
+func TestSaveWithoutAnAnswerIsReported(t *testing.T) {
 	for _, step := range []remediate.Step{remediate.DeleteNode, remediate.PowerOn, remediate.AwaitNode, remediate.RestoreNode, remediate.Done} {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {
 			e, events, stop := start(t, w, &silentStore{Store: store, step: step}, nil)

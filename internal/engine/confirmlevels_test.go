@@ -51,8 +51,8 @@ func wrongWord(t *testing.T, w *world, store state.Store, first bmc.Opener) (e *
 	return e, stop
 }
 
-// The BMC is back, and reads On, before the Node is isolated. // I26
-func TestWordIsNotTakenAgainstABMCThatReadsOnAgain(t *testing.T) {
+// The BMC returns and reads On before the Node is isolated. // I26
+func TestConfirmationIsContradictedByABMCThatReadsOn(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, stop := wrongWord(t, w, store, func(bmc.Device) (bmc.Power, error) { return w.bmc(), nil })
 		w.FailReads(nil)
@@ -87,9 +87,9 @@ func (h heardOnce) Read(ctx context.Context) (bmc.Reading, error) {
 	return h.Power.Read(ctx)
 }
 
-// All levels are asked once more before the isolation, and what one says then counts
-// although none is heard in the look that follows. // I26
-func TestAllLevelsAreAskedBeforeAWordIsActedUpon(t *testing.T) {
+// All levels are read once more before the isolation. An On then counts, even if no level
+// answers in the next look. // I26
+func TestAllLevelsAreReadBeforeAConfirmationCounts(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, inner *failingStore) {
 		store := &stubborn{Store: inner}
 		var answers atomic.Bool
@@ -111,9 +111,9 @@ func TestAllLevelsAreAskedBeforeAWordIsActedUpon(t *testing.T) {
 	})
 }
 
-// A BMC that answers a single question speaks against a word whoever has asked it: the
-// look, or the witnesses of the level above, whose own reading fails. // I26
-func TestOneAnswerSpeaksAgainstAWordWhoeverHearsIt(t *testing.T) {
+// If a BMC answers a single read, its On contradicts the confirmation, whether the look
+// read it or the witnesses of the level above, whose own reading failed. // I26
+func TestOneOnReadingContradictsAConfirmation(t *testing.T) {
 	for _, after := range []time.Duration{0, time.Second, 3 * time.Second, 5 * time.Second, 7 * time.Second} {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {
 			var answers atomic.Bool

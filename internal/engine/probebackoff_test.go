@@ -16,9 +16,9 @@ func (w *world) by(d bmc.Driver) {
 	w.ChangeEntry(func(h *bmc.Host) { h.Levels[0].Devices[0].Driver = d })
 }
 
-// ipmitool and most agents cannot tell a wrong password from a dead BMC: they are
-// not probed every 30 s for as long as the Node is sick.
-func TestProbesOfLowerAssuranceGrowSeldom(t *testing.T) {
+// ipmitool and most agents cannot distinguish a wrong password from a dead BMC. So they
+// are not probed every 30 s while the Node is unhealthy.
+func TestProbesOfLowerAssuranceBackOff(t *testing.T) {
 	for driver, most := range map[bmc.Driver]int{bmc.DriverBMCLib: 12, bmc.DriverIPMI: 1000} {
 		t.Run(string(driver), func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world, store *failingStore) {
@@ -50,8 +50,8 @@ func TestProbesOfLowerAssuranceGrowSeldom(t *testing.T) {
 	}
 }
 
-// One that a health check found well again is not waited for.
-func TestHealthCheckEndsThePatience(t *testing.T) {
+// If the health check finds that the BMC works again, the next probe does not wait.
+func TestHealthCheckEndsTheProbeBackoff(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.by(bmc.DriverBMCLib)
 		e, stop := enrolled(t, w, store, nil)

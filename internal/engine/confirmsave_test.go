@@ -10,9 +10,9 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// One On read speaks against a person's word for good, also when the store could not
-// take that in at once and the BMC does not answer any more. // I26
-func TestEvidenceAgainstAWordOutlivesAFailedSave(t *testing.T) {
+// One reading of On contradicts a manual confirmation permanently, even if the store could
+// not save it at once and the BMC no longer answers. // I26
+func TestEvidenceAgainstAConfirmationOutlivesAFailedSave(t *testing.T) {
 	for _, outage := range []time.Duration{0, time.Second, 20 * time.Second} {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {
 			w.pauseCheck()

@@ -29,7 +29,7 @@ type board struct {
 	asked    int
 }
 
-func (b *board) Judged(context.Context, policy.CheckID) (remediate.Answer, error) {
+func (b *board) ControllerAlive(context.Context, policy.CheckID) (remediate.Answer, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.asked++
@@ -106,8 +106,9 @@ func TestStatusIsWrittenOnChangeOnly(t *testing.T) {
 	})
 }
 
-// A status belongs to the judge that lives, and an observer writes nothing.
-func TestStatusIsLeftToTheJudgeThatLives(t *testing.T) {
+// While the controller of a check is alive only it writes the status. An instance that
+// only observes writes nothing.
+func TestStatusIsLeftToALiveController(t *testing.T) {
 	cases := map[string]func(*board, *engine.Options){
 		"alive":    func(b *board, _ *engine.Options) { b.alive = remediate.Yes },
 		"unknown":  func(b *board, _ *engine.Options) { b.alive = remediate.CannotTell },
@@ -129,8 +130,9 @@ func TestStatusIsLeftToTheJudgeThatLives(t *testing.T) {
 	}
 }
 
-// An API that refuses or hangs is asked again in peace, and delays no decision.
-func TestTellingNeverDelaysADecision(t *testing.T) {
+// An API server that refuses or hangs is tried again with a back-off, and delays no
+// decision.
+func TestStatusWriteNeverDelaysADecision(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		b := &board{alive: remediate.No, hangs: true}
 		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Checks = b })
@@ -151,7 +153,8 @@ func TestTellingNeverDelaysADecision(t *testing.T) {
 	})
 }
 
-// A check that was handed over is told about although the manager lives.
+// The status of a check that was handed over to fenced is written although the controller
+// is alive.
 func TestStatusOfACheckThatWasHandedOver(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		b := &board{alive: remediate.Yes}
@@ -165,8 +168,8 @@ func TestStatusOfACheckThatWasHandedOver(t *testing.T) {
 	})
 }
 
-// A check that is made anew is another one: nothing was said about it yet.
-func TestStatusOfACheckThatIsMadeAnewIsNoTransition(t *testing.T) {
+// A check that is created again is another check: nothing was written about it yet.
+func TestStatusOfARecreatedCheckIsNoTransition(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		b := &board{alive: remediate.No}
 		change := calm(w, b)

@@ -28,9 +28,9 @@ func (s *lateList) List(ctx context.Context, kind state.Kind) ([]state.Record, e
 	return list, err
 }
 
-// A hold that is stored while the holds are read again, because another instance wrote
-// something, binds all the same. // I23
-func TestHoldThatIsGivenDuringAReloadBinds(t *testing.T) {
+// A hold that is stored while holds are read again, because another instance wrote
+// something, applies. // I23
+func TestHoldDuringAReloadApplies(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		late := &lateList{failingStore: store}
 		e, _, stop := start(t, w, late, nil)
@@ -53,8 +53,8 @@ func TestHoldThatIsGivenDuringAReloadBinds(t *testing.T) {
 	})
 }
 
-// A pause that was given at another instance is not shortened by one that is given
-// here, although this instance has not heard of it. // I23
+// A pause set at another instance is not shortened by one that is set here, even if this
+// instance does not know the other one yet. // I23
 func TestPauseOfAnotherInstanceIsNotShortened(t *testing.T) {
 	for name, theirs := range map[string]time.Duration{"endless": 0, "longer": 2 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
@@ -82,9 +82,9 @@ func TestPauseOfAnotherInstanceIsNotShortened(t *testing.T) {
 	}
 }
 
-// A quarantine takes nothing from a person's hold that was given at another instance,
-// although this one has not heard of it.
-func TestQuarantineLeavesHoldsOfAnotherInstanceAlone(t *testing.T) {
+// A quarantine does not change a person's hold that was set at another instance, even if
+// this instance does not know it yet.
+func TestQuarantineDoesNotReplaceAHoldOfAnotherInstance(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		defer relapsing(t, w)()
 		e, _, stop := start(t, w, store, twiceADay)
@@ -100,9 +100,8 @@ func TestQuarantineLeavesHoldsOfAnotherInstanceAlone(t *testing.T) {
 	})
 }
 
-// The end of a hold is told although the store has kept the daemon from looking for
-// longer than usual.
-func TestEndOfAHoldIsToldLate(t *testing.T) {
+// The end of a hold is reported even if a slow store delayed the check for it.
+func TestEndOfAHoldIsReportedLate(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.pauseCheck()
 		slow := &hangingPut{Store: store}
@@ -138,8 +137,8 @@ func (s *hangingPut) Put(ctx context.Context, r state.Record) (uint64, error) {
 	return s.Store.Put(ctx, r)
 }
 
-// However many stops are given while the store hangs, each is answered in the time of
-// one: none waits for the others' saves. // I23
+// However many stops are given while the store hangs, each is answered in the time of one:
+// none waits for the save of another. // I23
 func TestStopsDoNotWaitForOneAnother(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		slow := &hangingPut{Store: store}

@@ -1,0 +1,61 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/fenced/fenced/internal/state"
+)
+
+// leadCluster implements lead.Cluster: the cluster for its lead.Lead.
+type leadCluster struct{ c *cluster }
+
+// guard acts in one cluster until the claim ends.
+func (e *Engine) guard(ctx context.Context, claim state.Claim) {
+	if c := e.clusters[claim.Cluster]; c != nil {
+		c.lead.Guard(ctx, claim)
+	}
+}
+
+// Load implements lead.Cluster. It fails if any run cannot be read, because that run may be
+// open: the leadership then does not begin. // I20
+func (l leadCluster) Load(ctx context.Context, s state.Store) error {
+	e := l.c.e
+	if err := errors.Join(e.reload(ctx), e.hosts.LoadPins(ctx, e.opt.Store)); err != nil {
+		return err
+	}
+	runs, err := state.LoadRuns(ctx, e.opt.Store)
+	if err != nil {
+		return fmt.Errorf("load runs: %w", err)
+	}
+	if err := e.hosts.CompleteFreezes(ctx, s, l.c.book.RunsOfCluster(runs)); err != nil {
+		return err
+	}
+	l.c.book.BeginLeadership(runs)
+	return nil
+}
+
+// Resume implements lead.Cluster.
+func (l leadCluster) Resume() {
+	for _, r := range l.c.book.OpenRuns() {
+		l.c.admit.Runner.Start(r, nil)
+	}
+}
+
+// Release implements lead.Cluster.
+func (l leadCluster) Release() { l.c.admit.CloseProbes() }
+
+// End implements lead.Cluster.
+func (l leadCluster) End() { l.c.book.EndLeadership() }
+
+// MayAct implements lead.Cluster.
+func (l leadCluster) MayAct() bool { return l.c.admit.Armed() || l.c.book.AnyOpen() }
+
+// Unsettled implements lead.Cluster. // I11
+func (l leadCluster) Unsettled(taken map[string]bool) (lacking, needless []string) {
+	return l.c.book.SlotMismatches(taken)
+}
+
+// Wake implements lead.Cluster.
+func (l leadCluster) Wake() { l.c.admit.Wake() }

@@ -1,0 +1,208 @@
+package engine
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// Checks writes the results of checks to their cluster, as the controller of their API
+// family would.
+type Checks interface {
+	// ControllerAlive says whether the controller that evaluates checks of this kind in the
+	// cluster is alive. It reads without any cache.
+	ControllerAlive(ctx context.Context, id policy.CheckID) (remediate.Answer, error)
+	// WriteStatus updates the fields that differ in the status of one check.
+	WriteStatus(ctx context.Context, r policy.CheckReport) error
+	// Record adds one Kubernetes Event to a check.
+	Record(ctx context.Context, r policy.CheckReport, warning bool, code, message string) error
+}
+
+const (
+	writeEvery      = time.Second      // between two writes to one check
+	writeRetry      = 10 * time.Second // after one that failed, doubled each time
+	writeRetryMax   = 5 * time.Minute
+	controllerFresh = 15 * time.Second // age of the answer of ControllerAlive
+)
+
+// The reasons of Events on a check, as the API families name them.
+const (
+	remediationRestricted = "RemediationRestricted"
+	remediationAllowed    = "RemediationAllowed"
+)
+
+// statusWriter writes the results of the checks to their status. It has its own goroutine,
+// so that a slow API server never delays a decision.
+type statusWriter struct {
+	c           *cluster
+	written     map[checkKey]written
+	controllers map[string]controller // by kind of check
+}
+
+// checkKey identifies a check, and distinguishes it from a later one of the same name.
+type checkKey struct {
+	id  policy.CheckID
+	uid string
+}
+
+// written is what was last written to one check.
+type written struct {
+	status  status
+	next    time.Time // no write before
+	seen    bool
+	allowed bool
+	// backoff is the pause before the next attempt; zero: the last one succeeded.
+	backoff time.Duration
+}
+
+// status holds the values that are compared to see whether a write is needed.
+type status struct {
+	uid, message                        string
+	expected, healthy, max, allowedMore int
+	allowed                             bool
+}
+
+// controller says whether the in-cluster controller of a kind of check is alive.
+type controller struct {
+	alive remediate.Answer
+	at    time.Time
+}
+
+// notifyStatusWriter makes the status writer look for changes.
+func (c *cluster) notifyStatusWriter() {
+	select {
+	case c.checksChanged <- struct{}{}:
+	default:
+	}
+}
+
+func (w *statusWriter) run(ctx context.Context) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-w.c.checksChanged:
+		case <-timer.C:
+		}
+		timer.Stop()
+		if due := w.writeChanged(ctx, time.Now()); !due.IsZero() {
+			timer.Reset(max(time.Millisecond, time.Until(due)))
+		}
+	}
+}
+
+// writeChanged writes every status that has changed. It returns when to call it again; zero:
+// after the next notification.
+func (w *statusWriter) writeChanged(ctx context.Context, now time.Time) (due time.Time) {
+	if w.c.e.stop.Paused(w.c.opt.Name) != "" {
+		return time.Time{} // the end of the pause wakes it
+	}
+	whyNot := w.c.lead.WhyNotAct(now) // the instance that acts writes
+	mayAct := w.c.admit.Armed() && whyNot == ""
+	found, _ := w.c.book.Counters()
+	w.forget(found)
+	if !mayAct {
+		return time.Time{}
+	}
+	for i := range found {
+		if ctx.Err() != nil {
+			return time.Time{}
+		}
+		r := &found[i]
+		key := checkKey{r.ID(), r.UID}
+		last := w.written[key]
+		current := status{r.UID, r.Message, r.Expected, r.Healthy, r.MaxUnhealthy, r.RemediationsAllowed, r.Allowed}
+		switch {
+		case r.State != policy.StateActive || r.Kind != policy.MachineHealthCheckKind || r.UID == "": // from a file
+		case last.status == current:
+		case now.Before(last.next):
+			due = earliest(due, last.next)
+		case !w.mayWrite(ctx, r.ID(), now):
+			due = earliest(due, now.Add(controllerFresh))
+		default:
+			w.written[key] = w.write(ctx, r, current, last, now)
+			due = earliest(due, w.written[key].next)
+		}
+	}
+	return due
+}
+
+// forget drops the records about checks that are gone.
+func (w *statusWriter) forget(found []policy.CheckReport) {
+	there := map[checkKey]bool{}
+	for i := range found {
+		there[checkKey{found[i].ID(), found[i].UID}] = true
+	}
+	maps.DeleteFunc(w.written, func(k checkKey, _ written) bool { return !there[k] })
+}
+
+// mayWrite says whether no controller in the cluster writes the status of this check: the
+// controller is not alive, or the check was handed over to fenced.
+func (w *statusWriter) mayWrite(ctx context.Context, id policy.CheckID, now time.Time) bool {
+	check := w.c.book.Check(id)
+	if check == nil {
+		return false
+	}
+	if check.Paused && check.Evaluator != "" { // paused for its controller, and handed over to fenced
+		return true
+	}
+	kind := check.APIVersion + " " + check.Kind
+	found, ok := w.controllers[kind]
+	if !ok || now.Sub(found.at) >= controllerFresh {
+		alive, err := w.c.opt.Checks.ControllerAlive(ctx, id)
+		if err != nil {
+			alive = remediate.CannotTell
+		}
+		found = controller{alive, now}
+		w.controllers[kind] = found
+	}
+	return found.alive == remediate.No
+}
+
+// write writes the status of one check, and an Event when its limit was exceeded or no longer
+// is. It returns what was written, or last with a backoff after an error.
+func (w *statusWriter) write(ctx context.Context, r *policy.CheckReport, current status, last written, now time.Time) written {
+	next := written{status: current, next: now.Add(writeEvery), seen: true, allowed: r.Allowed}
+	full := w.c.withTargets(*r, now)
+	err := w.c.opt.Checks.WriteStatus(ctx, full)
+	if err == nil && last.seen && last.allowed != r.Allowed {
+		code, message := remediationAllowed, "the number of unhealthy targets is within the limit"
+		if !r.Allowed {
+			code, message = remediationRestricted, r.Message
+		}
+		err = w.c.opt.Checks.Record(ctx, full, !r.Allowed, code, message)
+	}
+	if err != nil && ctx.Err() == nil {
+		if last.backoff == 0 { // reported once, until a write succeeds
+			w.c.emit(event.Event{Type: event.Failed, Message: "write the status of check " + r.Namespace + "/" + r.Name + ", which is tried again: " + err.Error()})
+		}
+		last.backoff = min(max(2*last.backoff, writeRetry), writeRetryMax)
+		last.next = now.Add(last.backoff)
+		return last
+	}
+	return next
+}
+
+// withTargets adds the targets for the API family whose status lists them: the Cluster API.
+func (c *cluster) withTargets(r policy.CheckReport, now time.Time) policy.CheckReport {
+	if r.APIVersion == policy.OpenShiftMachineAPI {
+		return r
+	}
+	if full, ok := c.book.WithTargets(r.ID(), now); ok {
+		return full
+	}
+	return r
+}
+
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
