@@ -138,7 +138,7 @@ const maxMethods = 40
 
 // manyMethods are the types that may have more, each with the reason.
 var manyMethods = map[string]string{
-	"internal/policy.Ledger":  "the incremental form of one function: every kind of object that changes is a method",
+	"internal/policy.Ledger": "the incremental form of one function: every kind of object that changes is a method",
 }
 
 // TestMethodCounts counts the methods that are declared on T and on *T; those of an embedded

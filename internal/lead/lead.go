@@ -14,27 +14,28 @@ import (
 )
 
 const (
-	// actMargin is what must be left of a claim when a command is begun: one that
-	// is cut short may or may not have been carried out. // I19
+	// actMargin is how much of a claim must be left when an action begins: nobody knows whether
+	// an action that is cut off was carried out. // I19
 	actMargin  = time.Second
 	claimRetry = time.Second // after the records of a claimed cluster could not be read
 )
 
-// Cluster is what a Lead asks of the cluster that it leads, and tells it.
+// Cluster is what a Lead needs from the cluster that it leads.
 type Cluster interface {
-	// Load takes in what the store has about the cluster: from then on, until End, this
-	// instance's own memory of the runs is the newest. On an error nothing has begun. // I20
+	// Load reads what the store has about the cluster. From then on, until End, this instance's
+	// own memory of the runs is the newest. After an error nothing has begun. // I20
 	Load(ctx context.Context, s state.Store) error
-	// Resume goes on with the open runs, each in the leadership.
+	// Resume continues the open runs, each in the leadership.
 	Resume()
-	// Release ends what holds on to a BMC beside the runs.
+	// Release ends the use of BMCs other than by runs.
 	Release()
-	// End says that the leadership is over, and everything in it has stopped.
+	// End is called when the leadership is over and everything in it has stopped.
 	End()
-	// MayAct says whether there is anything that this instance could do to the cluster:
-	// one that is only observed belongs to whoever acts on it.
+	// MayAct reports whether this instance may do anything to the cluster. If it only observes
+	// the cluster, it leaves the Lease to an installation that acts.
 	MayAct() bool
-	// Unsettled compares the cluster's runs in flight with those that have slots. // I11
+	// Unsettled compares the cluster's runs in flight with the runs that have slots. lacking
+	// need a slot, and needless need none any more. // I11
 	Unsettled(taken map[string]bool) (lacking, needless []string)
 	// Wake asks for a decision.
 	Wake()
@@ -43,7 +44,7 @@ type Cluster interface {
 // Options is what the Lead of one cluster is made from.
 type Options struct {
 	Name              string // of the cluster
-	Instance, StoreID string // tell other installations who acts here
+	Instance, StoreID string // name this instance and its store to other installations
 	Cluster           Cluster
 	Owners            state.Owners
 	Store             state.Store
@@ -55,29 +56,29 @@ type Options struct {
 
 // Lead is this instance's right to act on one cluster.
 type Lead struct {
-	opt  Options
-	stir chan struct{} // there may be a Lease to take where there was none
-	now  atomic.Pointer[Leadership]
-	told bool // why the owner is not known; for ReportOwnerless alone
+	opt          Options
+	leaseWanted  chan struct{}              // this instance may act by now, so it needs the Lease
+	current      atomic.Pointer[Leadership] // nil while this instance does not own the cluster
+	ownerUnknown bool                       // reported already; only ReportOwnerless uses it
 }
 
-// New makes the Lead of one cluster. It leads nothing until Guard is called.
-func New(opt Options) *Lead { return &Lead{opt: opt, stir: make(chan struct{}, 1)} }
+// New returns the Lead of one cluster. It does not lead until Guard is called.
+func New(opt Options) *Lead { return &Lead{opt: opt, leaseWanted: make(chan struct{}, 1)} }
 
-// Guard leads the cluster until its claim ends, in one leadership after the other where
-// this host is suspended in between.
+// Guard leads the cluster until the claim ends. Each time this host was suspended, it begins a new
+// leadership.
 func (l *Lead) Guard(ctx context.Context, claim state.Claim) {
 	for ctx.Err() == nil {
 		l.lead(ctx, claim)
 	}
 }
 
-// lead is one leadership. What was remembered of a former one does not count: another
-// instance may have gone on since. // I19
+// lead is one leadership. What a former one had in memory does not count: another instance may
+// have acted since. // I19
 func (l *Lead) lead(ctx context.Context, claim state.Claim) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	if until := claim.Until(); !until.IsZero() && !time.Now().Before(until) { // it is about to end
+	if until := claim.Until(); !until.IsZero() && !time.Now().Before(until) { // the claim is about to end
 		<-ctx.Done()
 		return
 	}
@@ -89,28 +90,28 @@ func (l *Lead) lead(ctx context.Context, claim state.Claim) {
 	stop()
 	l.opt.Cluster.Release()
 	t.end()
-	l.now.Store(nil)
+	l.current.Store(nil)
 	l.opt.Cluster.End()
-	l.opt.Cluster.Release() // what has begun until then
+	l.opt.Cluster.Release() // what has begun since
 	if suspended != "" {
 		l.emit(event.OwnerChanged, "", suspended+": the state is read again")
 	} else {
-		l.emit(event.OwnerChanged, "", "gives the cluster up"+epochText(claim))
+		l.emit(event.OwnerChanged, "", "releases ownership of the cluster"+epochText(claim))
 	}
 	l.opt.Cluster.Wake()
 }
 
-// begin loads what the store has about the cluster and begins a leadership on that; nil
-// when the claim ended before it could be done.
+// begin reads what the store has about the cluster, and begins a leadership. It returns nil if the
+// claim ended first.
 func (l *Lead) begin(ctx context.Context, claim state.Claim) *Leadership {
-	told := false
+	reported := false
 	for {
 		t, err := l.load(ctx, claim)
 		if err == nil {
 			return t
 		}
-		if !told && ctx.Err() == nil {
-			told = true
+		if !reported && ctx.Err() == nil {
+			reported = true
 			l.emit(event.Failed, "", "take the cluster over, which is tried again until it can be done: "+err.Error())
 		}
 		select {
@@ -126,7 +127,7 @@ func (l *Lead) load(ctx context.Context, claim state.Claim) (*Leadership, error)
 	if err := l.opt.Cluster.Load(ctx, claim.Store); err != nil {
 		return nil, err
 	}
-	l.now.Store(t)
+	l.current.Store(t)
 	t.Spawn(func(ctx context.Context) { l.runLease(ctx, t) })
 	t.Spawn(func(ctx context.Context) { l.runSlots(ctx, t) })
 	l.opt.Cluster.Resume()
@@ -135,7 +136,7 @@ func (l *Lead) load(ctx context.Context, claim state.Claim) (*Leadership, error)
 	return t, nil
 }
 
-// epochText names the epoch of a claim, if there can be another one.
+// epochText names the epoch of a claim. It is "" if there can be only one epoch.
 func epochText(claim state.Claim) string {
 	if claim.Until().IsZero() {
 		return ""
@@ -147,34 +148,35 @@ func (l *Lead) emit(typ string, code reason.Code, message string) {
 	l.opt.Emit(event.Event{Type: typ, Cluster: l.opt.Name, Reason: code, Message: message})
 }
 
-// Leads says whether this instance owns the cluster, as far as it knows.
-func (l *Lead) Leads() bool { return l.now.Load() != nil }
+// Leads reports whether this instance owns the cluster, as far as it knows.
+func (l *Lead) Leads() bool { return l.current.Load() != nil }
 
-// Shared says whether this instance owns a cluster that another one could own, too.
+// Shared reports whether this instance owns a cluster that another instance could own as well.
 func (l *Lead) Shared() bool {
-	t := l.now.Load()
+	t := l.current.Load()
 	return t != nil && !t.claim.Until().IsZero()
 }
 
-// Enter keeps the leadership from ending until Leave is called; nil when there is none.
-// What is decided in one leadership is not done in a later one. // I19
+// Enter keeps the leadership from ending until the caller calls Leave. It returns nil if there is
+// none. What was decided in one leadership is not done in a later one. // I19
 func (l *Lead) Enter() *Leadership {
-	if t := l.now.Load(); t != nil && t.enter() {
+	if t := l.current.Load(); t != nil && t.enter() {
 		return t
 	}
 	return nil
 }
 
-// Spawn runs f while this instance owns the cluster; false when it does not.
+// Spawn runs f in a goroutine, in the leadership. It returns false if there is none.
 func (l *Lead) Spawn(f func(context.Context)) bool {
-	t := l.now.Load()
+	t := l.current.Load()
 	return t != nil && t.Spawn(f)
 }
 
-// Bound ends an action that is begun now when this instance may act no longer, or says
-// why the action must not be begun. The caller runs in the leadership. // I19, I22
+// Bound returns a context for an action that begins now. The context ends as soon as this instance
+// may no longer act. why says why the action must not begin; "" if it may. The caller runs in the
+// leadership. // I19, I22
 func (l *Lead) Bound(ctx context.Context, destructive bool) (bounded context.Context, cancel context.CancelFunc, why string) {
-	t := l.now.Load()
+	t := l.current.Load()
 	if t == nil {
 		return nil, nil, l.WhyNot()
 	}
@@ -190,16 +192,16 @@ func (l *Lead) Bound(ctx context.Context, destructive bool) (bounded context.Con
 	return bounded, cancel, ""
 }
 
-// Store is where what is known about the cluster is written: only in a leadership, and
-// only while its epoch is the newest. // I19
+// Store is the store for records about the cluster. It can be written only in a leadership, and
+// only while the epoch of that is the newest. // I19
 func (l *Lead) Store() state.Store {
-	if t := l.now.Load(); t != nil {
+	if t := l.current.Load(); t != nil {
 		return t.claim.Store
 	}
 	return standby{l.opt.Store}
 }
 
-// standby is the store of a cluster that another instance owns: it is only read.
+// standby is the store of a cluster that another instance owns. It can only be read.
 type standby struct{ state.Store }
 
 // Put implements state.Store.
@@ -208,8 +210,7 @@ func (standby) Put(context.Context, state.Record) (uint64, error) { return 0, st
 // Delete implements state.Store.
 func (standby) Delete(context.Context, state.Kind, string, uint64) error { return state.ErrNotOwner }
 
-// WhyNot says why this instance may not act on the cluster; "" when it may, as far
-// as the store knows.
+// WhyNot returns why this instance does not own the cluster. It is "" if it does.
 func (l *Lead) WhyNot() string {
 	if l.Leads() {
 		return ""
@@ -228,7 +229,7 @@ func (l *Lead) WhyNot() string {
 	return why
 }
 
-// Refuse refuses an order that only the owner of the cluster can carry out; nil for the
+// Refuse refuses an order that only the owner of the cluster can carry out. It returns nil for the
 // owner.
 func (l *Lead) Refuse() error {
 	why := l.WhyNot()
@@ -241,36 +242,35 @@ func (l *Lead) Refuse() error {
 	return &reason.Refusal{Reason: reason.NotOwner, Message: why}
 }
 
-// WhyNotAct says why this instance must not begin anything in the cluster; "" when it
-// may.
+// WhyNotAct returns why this instance must not begin anything in the cluster. It is "" if it may.
 func (l *Lead) WhyNotAct(now time.Time) string {
-	t := l.now.Load()
+	t := l.current.Load()
 	if t == nil {
 		return l.WhyNot()
 	}
 	if !l.opt.Cluster.MayAct() {
-		return "" // another gate forbids it
+		return "" // then another gate forbids it
 	}
 	_, why := t.lease.contested(now)
 	return why
 }
 
-// Contested says whether another installation acts on the cluster, and which.
+// Contested answers whether another installation acts on the cluster, and which.
 func (l *Lead) Contested(now time.Time) (remediate.Answer, string) {
-	if t := l.now.Load(); t != nil {
+	if t := l.current.Load(); t != nil {
 		return t.lease.contested(now)
 	}
 	return remediate.CannotTell, l.WhyNot()
 }
 
-// ReportOwnerless reports once that the store does not let this instance know whose the
-// cluster is, or take it. It is for one goroutine.
+// ReportOwnerless reports once that this instance cannot read from the store who owns the cluster,
+// or cannot become the owner. Only one goroutine may call it.
 func (l *Lead) ReportOwnerless() {
 	switch why := l.opt.Owners.Owner(l.opt.Name).Problem; {
 	case why == "":
-		l.told = false
-	case !l.told && !l.Leads():
-		l.told = true
+		l.ownerUnknown = false
+	case !l.ownerUnknown && !l.Leads():
+		l.ownerUnknown = true
 		l.emit(event.Failed, "", "know who owns the cluster, or take it: "+why)
 	}
 }

@@ -9,15 +9,15 @@ import (
 	"github.com/fenced/fenced/internal/suspend"
 )
 
-// Leadership is the time in which this instance owns a cluster. Everything that acts there
-// runs in it, and has ended when it is over.
+// Leadership is the time in which this instance owns a cluster. Everything that acts on the cluster
+// runs in a leadership, and has stopped when it is over.
 type Leadership struct {
-	claim  state.Claim
-	awake  suspend.Awake // it does not outlast a suspend
-	lease  leaseStatus
-	settle chan struct{}   // runs may have begun or ended: their slots are to be compared
-	lost   <-chan struct{} // closed when the claim is lost, or is to be given up
-	ctx    context.Context
+	claim        state.Claim
+	awake        suspend.Awake // a leadership ends with a suspend of this host
+	lease        leaseStatus
+	compareSlots chan struct{}   // runs may have begun or ended
+	lost         <-chan struct{} // closed when the claim is lost, or is to be released
+	ctx          context.Context
 
 	mu     sync.Mutex
 	over   bool
@@ -25,10 +25,10 @@ type Leadership struct {
 }
 
 func newLeadership(ctx context.Context, claim state.Claim, awake suspend.Awake) *Leadership {
-	return &Leadership{claim: claim, awake: awake, settle: make(chan struct{}, 1), lost: ctx.Done(), ctx: ctx}
+	return &Leadership{claim: claim, awake: awake, compareSlots: make(chan struct{}, 1), lost: ctx.Done(), ctx: ctx}
 }
 
-// Spawn runs f in the leadership; false when that is over.
+// Spawn runs f in a goroutine, in the leadership. It returns false if that is over.
 func (t *Leadership) Spawn(f func(context.Context)) bool {
 	if !t.enter() {
 		return false
@@ -38,10 +38,11 @@ func (t *Leadership) Spawn(f func(context.Context)) bool {
 	return true
 }
 
-// Go is Spawn for a caller that is inside of the leadership, so that it cannot be over.
+// Go is Spawn for a caller that runs in the leadership, so that it cannot be over.
 func (t *Leadership) Go(f func(context.Context)) { t.inside.Go(func() { f(t.ctx) }) }
 
-// enter keeps the leadership from ending until Leave is called; false when it is over.
+// enter keeps the leadership from ending until the caller calls Leave. It returns false if the
+// leadership is over.
 func (t *Leadership) enter() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -51,10 +52,10 @@ func (t *Leadership) enter() bool {
 	return !t.over
 }
 
-// Leave ends what Enter began.
+// Leave lets the leadership end again. Call it once for each Enter.
 func (t *Leadership) Leave() { t.inside.Done() }
 
-// end waits until all that runs in the leadership has stopped, and lets nothing more begin.
+// end lets nothing more begin in the leadership, and waits until everything in it has stopped.
 func (t *Leadership) end() {
 	t.mu.Lock()
 	t.over = true
@@ -62,8 +63,9 @@ func (t *Leadership) end() {
 	t.inside.Wait()
 }
 
-// until is how long this instance owns the cluster and, for what is destructive, nobody
-// else acts there, as far as is known now: zero for no such end, or why that is over.
+// until returns when this instance must stop acting, as far as is known now: when its claim ends
+// and, for a destructive action, when another installation may begin to act. by is zero if there is
+// no such end. why says why this instance must not act at all; "" if it may.
 func (t *Leadership) until(destructive bool, now time.Time) (by time.Time, why string) {
 	if why := t.awake.Over(); why != "" {
 		return time.Time{}, why
@@ -79,7 +81,7 @@ func (t *Leadership) until(destructive bool, now time.Time) (by time.Time, why s
 	return by, why
 }
 
-// ending says whether the claim was lost, or is to be handed over.
+// ending reports whether the claim is lost, or is to be released.
 func (t *Leadership) ending() bool {
 	select {
 	case <-t.lost:
@@ -89,15 +91,13 @@ func (t *Leadership) ending() bool {
 	}
 }
 
-// boundCheck is how often it is asked whether an action that is under way may go on: a
-// claim is renewed more rarely than that.
+// boundCheck is how often an action in progress is checked. A claim is renewed less often.
 const boundCheck = time.Second
 
-// bound ends an action that is begun now with the claim and the Lease of the cluster.
-// Both are renewed while it goes on, so the end moves: an agent may need longer than
-// either lasts at any moment. What is not renewed cuts the action off at the last end that
-// is known, and what is lost before that cuts it off at once. The caller is inside of the
-// leadership. // I19, I22
+// bound returns a context that ends with the claim and with the cluster's Lease. Both are renewed
+// while the action is in progress, so the end moves: an agent may take longer than what is left of
+// them at any moment. If one is not renewed, the context ends at the last known end. If one is lost
+// earlier, the context ends at once. The caller runs in the leadership. // I19, I22
 func (t *Leadership) bound(ctx context.Context, destructive bool, by time.Time) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	if by.IsZero() {
@@ -114,7 +114,7 @@ func (t *Leadership) bound(ctx context.Context, destructive bool, by time.Time) 
 			if t.awake.Over() != "" {
 				return
 			}
-			if t.ending() { // what is renewed now is no more ours
+			if t.ending() { // a renewal from now on is not this instance's
 				continue
 			}
 			var why string

@@ -12,8 +12,7 @@ import (
 	"github.com/fenced/fenced/internal/suspend"
 )
 
-// A leadership has not ended while anything of it goes on, also what only watches how
-// long an action may go on.
+// A leadership has not ended while anything in it runs, not even the goroutine that bounds an action.
 func TestLeadershipWaitsForWhatBoundsAnAction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		until := time.Now().Add(10 * time.Second)
@@ -26,6 +25,6 @@ func TestLeadershipWaitsForWhatBoundsAnAction(t *testing.T) {
 		l.end()
 		assert.ErrorIs(t, bounded.Err(), context.Canceled)
 		assert.False(t, time.Now().Before(until))
-		assert.False(t, l.Spawn(func(context.Context) { t.Error("nothing begins in a leadership that is over") }))
+		assert.False(t, l.Spawn(func(context.Context) { t.Error("something began in a leadership that is over") }))
 	})
 }

@@ -11,53 +11,53 @@ import (
 )
 
 const (
-	announceEvery = 5 * time.Second
-	announceRetry = time.Second      // after it failed
-	announceTime  = 10 * time.Second // one try
+	announceEvery   = 5 * time.Second
+	announceRetry   = time.Second      // after it failed
+	announceTimeout = 10 * time.Second // of one attempt
 )
 
-// Announcer takes or renews the Lease in the cluster that says who acts there, and says
-// how long that binds others from the moment of the call. While somebody else holds it,
-// it writes nothing and says who.
+// Announcer takes or renews the Lease in the cluster that names who acts there.
 type Announcer interface {
+	// Announce returns for how long after the call the Lease keeps others from acting. If
+	// another installation holds the Lease, Announce writes nothing, and foreign says who does.
 	Announce(ctx context.Context, a Announcement) (binds time.Duration, foreign string, err error)
 }
 
-// Announcement says who is about to act on a cluster.
+// Announcement names who is about to act on a cluster.
 type Announcement struct {
 	Instance string
 	StoreID  string
 	Epoch    uint64
 }
 
-// leaseStatus is what came of telling the cluster who acts on it: another installation of
-// fenced, with a store of its own, can know by nothing else.
+// leaseStatus is the result of the announcements to one cluster. Another installation of fenced has
+// a store of its own, so it knows of this one only by the Lease.
 type leaseStatus struct {
 	mu      sync.Mutex
-	end     time.Time // others stay away until then
+	end     time.Time // others do not act until then
 	foreign string    // who else holds the Lease
 	problem string    // why it could not be taken
 }
 
-// until is how long nobody else acts on the cluster, or why somebody may.
+// until returns until when nobody else acts on the cluster, or why somebody may.
 func (n *leaseStatus) until(now time.Time) (end time.Time, why string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if answer, why := n.judge(now); answer != remediate.No { // in one stroke with the end // I22
+	if answer, why := n.answer(now); answer != remediate.No { // under the same lock as the end // I22
 		return time.Time{}, why
 	}
 	return n.end, ""
 }
 
-// contested says whether another installation acts on the cluster, and which.
+// contested answers whether another installation acts on the cluster, and which.
 func (n *leaseStatus) contested(now time.Time) (remediate.Answer, string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.judge(now)
+	return n.answer(now)
 }
 
-// judge is contested while n.mu is held.
-func (n *leaseStatus) judge(now time.Time) (remediate.Answer, string) {
+// answer is contested for a caller that holds n.mu.
+func (n *leaseStatus) answer(now time.Time) (remediate.Answer, string) {
 	switch {
 	case n.foreign != "":
 		return remediate.Yes, n.foreign
@@ -69,14 +69,14 @@ func (n *leaseStatus) judge(now time.Time) (remediate.Answer, string) {
 	return remediate.CannotTell, "who else acts on the cluster was not asked yet"
 }
 
-// note takes in the outcome of one announcement that was begun at a time. Others stay
-// away as long as it says that it binds them. // I22
+// note records the result of an announcement that began at a time. Others do not act for as long as
+// it binds them. // I22
 func (n *leaseStatus) note(at time.Time, binds time.Duration, foreign string, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch {
 	case err != nil:
-		n.problem = err.Error() // what was known stands until it is over
+		n.problem = err.Error() // what is known stays true until its end
 	case foreign != "":
 		n.end, n.foreign, n.problem = time.Time{}, foreign, ""
 	default:
@@ -84,7 +84,7 @@ func (n *leaseStatus) note(at time.Time, binds time.Duration, foreign string, er
 	}
 }
 
-// runLease keeps the cluster's Lease, as long as this instance might act.
+// runLease renews the cluster's Lease, as long as this instance may act.
 func (l *Lead) runLease(ctx context.Context, t *Leadership) {
 	tick := time.NewTicker(announceRetry)
 	defer tick.Stop()
@@ -102,36 +102,37 @@ func (l *Lead) runLease(ctx context.Context, t *Leadership) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-		case <-l.stir:
+		case <-l.leaseWanted:
 		}
 	}
 }
 
-// Stir makes the Lease be taken soon where there was no reason to before.
+// Stir makes runLease take the Lease soon. Call it when this instance becomes allowed to act.
 func (l *Lead) Stir() {
 	select {
-	case l.stir <- struct{}{}:
+	case l.leaseWanted <- struct{}{}:
 	default:
 	}
 }
 
-// announce says whether the Lease is ours now.
+// announce takes or renews the Lease. It returns whether this instance holds it now.
 func (l *Lead) announce(ctx context.Context, t *Leadership, now time.Time) bool {
-	ctx, cancel := context.WithTimeout(ctx, announceTime)
+	ctx, cancel := context.WithTimeout(ctx, announceTimeout)
 	defer cancel()
 	binds, foreign, err := l.opt.Announcer.Announce(ctx, Announcement{Instance: l.opt.Instance, StoreID: l.opt.StoreID, Epoch: t.claim.Epoch})
 	t.lease.note(now, binds, foreign, err)
 	return err == nil && foreign == ""
 }
 
-// contest is what is known of other installations, and whether a bad answer was told.
+// contest is what is known about other installations, and whether that was reported as a reason not
+// to act.
 type contest struct {
-	answer remediate.Answer
-	told   bool
+	answer   remediate.Answer
+	reported bool
 }
 
-// reportContested reports when it begins or ceases to be true that nothing destructive
-// may be done here.
+// reportContested reports when another installation begins or ceases to keep this one from doing
+// anything destructive.
 func (l *Lead) reportContested(t *Leadership, last contest) contest {
 	answer, why := t.lease.contested(time.Now())
 	bad := answer != remediate.No
@@ -139,9 +140,9 @@ func (l *Lead) reportContested(t *Leadership, last contest) contest {
 		l.opt.Cluster.Wake()
 	}
 	switch {
-	case bad && (!last.told || answer != last.answer):
+	case bad && (!last.reported || answer != last.answer):
 		l.emit(event.Refused, reason.NotOwner, why)
-	case !bad && last.told:
+	case !bad && last.reported:
 		l.emit(event.OwnerChanged, "", "nobody else acts on the cluster any more")
 	}
 	return contest{answer, bad}

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// Nobody is told that there is no limit while another installation takes the Lease. // I22
-func TestNoticeGivesNoTimeWithoutAnEnd(t *testing.T) {
+// While another installation takes the Lease, until never answers that there is no end. // I22
+func TestLeaseStatusAlwaysHasAnEnd(t *testing.T) {
 	var n leaseStatus
 	var flip sync.WaitGroup
 	done := make(chan struct{})
@@ -24,20 +24,20 @@ func TestNoticeGivesNoTimeWithoutAnEnd(t *testing.T) {
 			n.note(time.Now(), 0, "another fenced", nil)
 		}
 	})
-	limitless := 0
+	endless := 0
 	for range 300_000 {
 		if end, why := n.until(time.Now()); why == "" && end.IsZero() {
-			limitless++
+			endless++
 		}
 	}
 	close(done)
 	flip.Wait()
-	assert.Zero(t, limitless)
+	assert.Zero(t, endless)
 }
 
-// Others stay away as long as the announcement says and not a moment longer, counted
-// from before it was made. // I22
-func TestNoticeEndsWithWhatBindsOthers(t *testing.T) {
+// Others do not act for as long as the announcement binds them, counted from before the
+// call. // I22
+func TestLeaseStatusEndsWhenOthersMayAct(t *testing.T) {
 	var n leaseStatus
 	at := time.Now()
 	n.note(at, 7*time.Second, "", nil)

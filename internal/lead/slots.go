@@ -12,54 +12,53 @@ import (
 )
 
 const (
-	EverySlot  = 9999        // for a run that must have one, whatever the limit is
-	slotsFresh = time.Second // how long what was read of them is good enough to refuse by
+	EverySlot  = 9999        // the limit for a run that must have a slot in any case
+	slotsFresh = time.Second // how long the slots that were read may be used to refuse a run
 )
 
-// Slots are the places for runs in flight over all clusters, as last seen in the
-// store. There one is taken or not; here they are only counted, for the gate and for
-// explain. // I11
+// Slots are the places for runs in flight over all clusters, as they were last read from the store.
+// Only the store decides who has a slot. Slots counts them, for the gate and for explain. // I11
 type Slots struct {
-	freed func(cluster string) // a cluster has freed some
+	freed func(cluster string) // is called after a cluster has freed slots
 	io    *semaphore.Weighted  // one reader or writer of them at a time
 
-	mu     sync.Mutex
-	taken  map[string]string // run -> cluster
-	loaded time.Time         // also when that failed
-	failed error             // then
+	mu        sync.Mutex
+	taken     map[string]string // run -> cluster
+	readAt    time.Time         // the last read, even if it failed
+	readError error             // of that read
 }
 
-// NewSlots knows no slot yet. freed is called when a cluster has freed some: the others
-// may have waited for one.
+// NewSlots returns Slots that know no slot yet. It calls freed after a cluster has freed slots: the
+// other clusters may have waited for one.
 func NewSlots(freed func(cluster string)) *Slots {
 	return &Slots{freed: freed, io: semaphore.NewWeighted(1), taken: map[string]string{}}
 }
 
-// Count is how many runs are in flight over all clusters, as far as is known.
+// Count returns how many runs are in flight over all clusters, as far as is known.
 func (s *Slots) Count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.taken)
 }
 
-// refresh reads the slots if that was not tried a moment ago: of all clusters one
-// waits for a store that does not answer. What cannot be read leaves what was known.
-// The store is asked again at the start of a run.
+// refresh reads the slots, unless somebody has just tried to: if the store does not answer, only one
+// of all clusters waits for it. After an error, what was known stays. The start of a run asks the
+// store again.
 func (s *Slots) refresh(ctx context.Context, store state.Store) error {
 	if err := s.io.Acquire(ctx, 1); err != nil {
 		return err
 	}
 	defer s.io.Release(1)
 	s.mu.Lock()
-	fresh, failed := time.Since(s.loaded).Abs() < slotsFresh, s.failed
+	fresh, readError := time.Since(s.readAt).Abs() < slotsFresh, s.readError
 	s.mu.Unlock()
 	if fresh {
-		return failed
+		return readError
 	}
 	list, err := state.LoadSlots(ctx, store)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.loaded, s.failed = time.Now(), err
+	s.readAt, s.readError = time.Now(), err
 	if err != nil {
 		return err
 	}
@@ -70,7 +69,7 @@ func (s *Slots) refresh(ctx context.Context, store state.Store) error {
 	return nil
 }
 
-// Take takes a slot for a run if fewer than limit are taken; ok says whether it has one.
+// Take takes a slot for a run if fewer than limit are taken. ok reports whether the run has one.
 func (s *Slots) Take(ctx context.Context, store state.Store, limit int, cluster, run string) (ok bool, err error) {
 	if err := s.io.Acquire(ctx, 1); err != nil {
 		return false, err
@@ -85,6 +84,7 @@ func (s *Slots) Take(ctx context.Context, store state.Store, limit int, cluster,
 	return ok, err
 }
 
+// free frees the slot of a run, if it has one.
 func (s *Slots) free(ctx context.Context, store state.Store, run string) error {
 	if err := s.io.Acquire(ctx, 1); err != nil {
 		return err
@@ -99,7 +99,7 @@ func (s *Slots) free(ctx context.Context, store state.Store, run string) error {
 	return err
 }
 
-// of are the runs of a cluster that have slots.
+// of returns the runs of a cluster that have slots.
 func (s *Slots) of(cluster string) map[string]bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,10 +112,10 @@ func (s *Slots) of(cluster string) map[string]bool {
 	return runs
 }
 
-// compareSlots frees the slots of runs that need none any more, also of those that a
-// crash left behind, and takes one, even above the limit, for each run that goes on
-// without: it is in flight, and counts. The first error ends it, for the next call
-// would wait as long for a store that does not answer.
+// compareSlots frees the slots of runs that need none any more, also those that a crash left behind.
+// It takes one, even above the limit, for each open run that has none: that run is in flight, and
+// counts. It stops at the first error, because each further call would wait as long for a store
+// that does not answer.
 func (l *Lead) compareSlots(ctx context.Context) error {
 	s := l.opt.Slots
 	if err := s.refresh(ctx, l.opt.Store); err != nil {
@@ -138,33 +138,33 @@ func (l *Lead) compareSlots(ctx context.Context) error {
 	return nil
 }
 
-// SettleSlots lets runs and slots be compared soon, as long as this instance owns the
-// cluster. It does not wait for that: the store may be slow.
+// SettleSlots makes runSlots compare runs and slots soon, if this instance owns the cluster. It does
+// not wait for that: the store may be slow.
 func (l *Lead) SettleSlots() {
-	if t := l.now.Load(); t != nil { // else its runs are not known well enough
+	if t := l.current.Load(); t != nil { // an instance that is not the owner does not know the runs well enough
 		select {
-		case t.settle <- struct{}{}:
+		case t.compareSlots <- struct{}{}:
 		default:
 		}
 	}
 }
 
-// runSlots compares runs and slots whenever that is due, until ctx ends, and reports when
-// it fails.
+// runSlots compares runs and slots after each SettleSlots, until ctx ends. It reports the first of a
+// series of failures.
 func (l *Lead) runSlots(ctx context.Context, t *Leadership) {
 	failed := false
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-t.settle:
+		case <-t.compareSlots:
 		}
 		err := l.compareSlots(ctx)
 		if ctx.Err() == nil && err != nil && !failed {
 			l.emit(event.Failed, "", "settle the slots of runs in flight: "+err.Error())
 		}
 		if failed && err == nil {
-			l.opt.Cluster.Wake() // what was waiting for a free one is asked again
+			l.opt.Cluster.Wake() // a run may have waited for a slot
 		}
 		failed = err != nil
 	}

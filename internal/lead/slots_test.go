@@ -13,7 +13,7 @@ import (
 	"github.com/fenced/fenced/internal/state"
 )
 
-// silent is a store that gives each call up after a while.
+// silent is a store whose calls fail after a while.
 type silent struct{ state.Store }
 
 func (silent) List(context.Context, state.Kind) ([]state.Record, error) {
@@ -21,9 +21,9 @@ func (silent) List(context.Context, state.Kind) ([]state.Record, error) {
 	return nil, errors.New("no answer")
 }
 
-// A store that does not answer is waited for by one cluster for all: a run that begins
-// would stand behind them.
-func TestClustersDoNotWaitForTheSlotsInTurn(t *testing.T) {
+// If the store does not answer, only one of all clusters waits for it: a run that starts would have
+// to wait behind them.
+func TestOnlyOneClusterWaitsForTheSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, began := NewSlots(func(string) {}), time.Now()
 		var clusters sync.WaitGroup
@@ -34,6 +34,6 @@ func TestClustersDoNotWaitForTheSlotsInTurn(t *testing.T) {
 		assert.Equal(t, 6*time.Second, time.Since(began))
 		time.Sleep(slotsFresh)
 		assert.Error(t, s.refresh(t.Context(), silent{}))
-		assert.Equal(t, 12*time.Second+slotsFresh, time.Since(began), "and then asked again")
+		assert.Equal(t, 12*time.Second+slotsFresh, time.Since(began), "then the store is asked again")
 	})
 }

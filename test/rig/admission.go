@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Forbid lets the API server refuse every change of a Node that gives it an annotation,
-// as an administrator's policy may, and waits until it does. allow takes that back.
+// Forbid makes the API server refuse every change that gives a Node an annotation, as an
+// administrator's policy may. It returns when the server does so. allow ends that.
 func (c *ControlPlane) Forbid(ctx context.Context, node, annotation, message string) (allow func(context.Context) error, err error) {
 	name := "forbid-" + node
 	policies, bindings := c.client.AdmissionregistrationV1().ValidatingAdmissionPolicies(), c.client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
@@ -60,7 +60,7 @@ func (c *ControlPlane) Forbid(ctx context.Context, node, annotation, message str
 	return allow, c.awaitAdmission(ctx, node, annotation, true)
 }
 
-// awaitAdmission waits until the API server refuses, or takes, the annotation on a Node.
+// awaitAdmission waits until the API server refuses, or accepts, the annotation on a Node.
 func (c *ControlPlane) awaitAdmission(ctx context.Context, node, annotation string, refused bool) error {
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"tried"}}}`, annotation)
 	for {

@@ -67,7 +67,7 @@ func documents(manifest []byte) ([]*unstructured.Unstructured, error) {
 		if err := yaml.Unmarshal(doc, &obj.Object); err != nil {
 			return nil, fmt.Errorf("decode a manifest: %w", err)
 		}
-		if len(obj.Object) > 0 { // a document of comments only
+		if len(obj.Object) > 0 { // a document may hold comments only
 			objs = append(objs, obj)
 		}
 	}
@@ -88,8 +88,8 @@ func (c *ControlPlane) clientFor(obj *unstructured.Unstructured) (dynamic.Resour
 	return c.dynamic.Resource(m.Resource).Namespace(obj.GetNamespace()), nil
 }
 
-// clientOf is for the objects of a resource in Namespace, or for all of them if
-// the resource knows no namespaces.
+// clientOf returns a client for the objects of a resource in Namespace, or for all of them if the
+// resource is not namespaced.
 func (c *ControlPlane) clientOf(r schema.GroupVersionResource) (dynamic.ResourceInterface, error) {
 	gvk, err := c.mapper.KindFor(r)
 	if err != nil {
@@ -100,8 +100,8 @@ func (c *ControlPlane) clientOf(r schema.GroupVersionResource) (dynamic.Resource
 	return c.clientFor(obj)
 }
 
-// ApplyRBAC gives FencedUser the rights of configs/rbac.yaml, which is what the
-// product ships, and nothing else.
+// ApplyRBAC gives FencedUser the rights of configs/rbac.yaml, which is part of the product, and no
+// other rights.
 func (c *ControlPlane) ApplyRBAC(ctx context.Context) error {
 	root, err := Root()
 	if err != nil {
@@ -114,7 +114,7 @@ func (c *ControlPlane) ApplyRBAC(ctx context.Context) error {
 	return c.Apply(ctx, manifest)
 }
 
-// CreateNamespace creates a namespace unless it is there.
+// CreateNamespace creates a namespace if it does not exist.
 func (c *ControlPlane) CreateNamespace(ctx context.Context, name string) error {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	err := WhileBusy(ctx, func() error {

@@ -9,7 +9,7 @@ import (
 )
 
 // auditPolicy logs one line for each write, and for a deletion also the request's
-// body (its preconditions). Reads and heartbeats would be too many.
+// body (its preconditions). It leaves out reads and heartbeats, because there are too many.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -24,9 +24,9 @@ rules:
 - level: Metadata
 `
 
-// controllers are those of the controller manager that run. Node health, taints
-// and pods of lost Nodes matter for fenced; the others make namespaces and pods
-// usable. None of them deletes a Node: only the cloud node controller does.
+// controllers are the controllers that the controller manager runs. fenced depends on node health,
+// taints and the pods of lost Nodes; the others make namespaces and pods usable. None of them deletes
+// a Node: only the cloud node controller does that.
 var controllers = []string{
 	"node-lifecycle-controller",
 	"taint-eviction-controller",
@@ -45,7 +45,7 @@ func (c *ControlPlane) etcdArgs() []string {
 		"--initial-cluster=default=" + peer,
 		"--socket-reuse-port",
 		"--log-level=warn",
-		// The data goes away with us, and a kill keeps what the kernel has.
+		// The data is deleted at the end, and a killed process loses nothing that the kernel has.
 		"--unsafe-no-fsync",
 	}
 }
@@ -63,7 +63,7 @@ func (c *ControlPlane) apiServerArgs() []string {
 		"--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-key-file=" + c.file("sa.crt"), "--service-account-signing-key-file=" + c.file("sa.key"),
 		"--service-cluster-ip-range=10.96.0.0/24",
-		"--endpoint-reconciler-type=none", // loopback is no valid endpoint, it would only log
+		"--endpoint-reconciler-type=none", // loopback is no valid endpoint, so the reconciler would only log errors
 		"--profiling=false",
 	}
 }

@@ -13,22 +13,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Deletion is a deletion that the API server did, by its own audit log.
+// Deletion is a deletion that the API server did, according to its audit log.
 type Deletion struct {
 	User      string
 	UserAgent string
 	Namespace string
 	Name      string
-	// Received and Done are when the request came in and was answered.
+	// Received and Done are the times of the request and of the answer.
 	Received, Done time.Time
-	// UID and ResourceVersion are the preconditions of the request, empty if
-	// it had none.
+	// UID and ResourceVersion are the preconditions of the request; empty without one.
 	UID, ResourceVersion string
-	// CutOff is a request whose client went away before it was answered.
+	// CutOff means that the client closed the connection before the answer.
 	CutOff bool
 }
 
-// auditEvent is what of an audit.k8s.io/v1 Event is read here.
+// auditEvent has the fields of an audit.k8s.io/v1 Event that this package reads.
 type auditEvent struct {
 	Verb      string `json:"verb"`
 	UserAgent string `json:"userAgent"`
@@ -49,19 +48,19 @@ type auditEvent struct {
 	StageTimestamp time.Time             `json:"stageTimestamp"`
 }
 
-// NodeDeletions are the deletions of a Node of that name, in order.
+// NodeDeletions returns the deletions of Nodes with a name, in order.
 func (c *ControlPlane) NodeDeletions(name string) ([]Deletion, error) {
 	return c.nodeDeletions(func(e auditEvent) string { return name })
 }
 
-// AllNodeDeletions are those of every Node, by one look at the log.
+// AllNodeDeletions returns the deletions of all Nodes, in order.
 func (c *ControlPlane) AllNodeDeletions() ([]Deletion, error) {
 	return c.nodeDeletions(func(e auditEvent) string { return e.ObjectRef.Name })
 }
 
-// Deletions are the successful deletions of one object, by the plural name of
-// its kind and its own name, in order. A deletion of a whole collection counts
-// for every name. A refused one (a failed precondition) is not among them.
+// Deletions returns the successful deletions of one object, in order. resource is the plural name of its
+// kind. The deletion of a whole collection counts for every name. A refused deletion
+// (a failed precondition) does not count.
 func (c *ControlPlane) Deletions(resource, name string) ([]Deletion, error) {
 	return c.deletions(func(e auditEvent) bool { return e.deletes(resource, name) })
 }
@@ -74,7 +73,7 @@ func (c *ControlPlane) deletions(wanted func(auditEvent) bool) ([]Deletion, erro
 	var found []Deletion
 	for line := range bytes.Lines(log) {
 		if !bytes.HasSuffix(line, []byte("\n")) {
-			break // being written
+			break // the line is still being written
 		}
 		if !bytes.Contains(line, []byte(`"verb":"delete`)) {
 			continue
@@ -90,8 +89,8 @@ func (c *ControlPlane) deletions(wanted func(auditEvent) bool) ([]Deletion, erro
 	return found, nil
 }
 
-// auditLog is the log from its beginning: the API server puts it aside whenever it has
-// 100 MB, under a name with the time.
+// auditLog reads the log from its beginning. Whenever the log has 100 MB, the API server renames the
+// file, with the time in the name.
 func (c *ControlPlane) auditLog() ([]byte, error) {
 	aside, err := filepath.Glob(c.file("audit-*.log"))
 	if err != nil {

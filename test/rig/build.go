@@ -17,15 +17,15 @@ import (
 
 const kubernetesVersion = "v1.36.3"
 
-// The order is that of the build: the quickest first shows that things work.
+// The programs are built in this order. The quickest is the first, and shows that the build works.
 var programs = []struct{ name, pkg, takes string }{
 	{"etcd", "go.etcd.io/etcd/server/v3", "half a minute"},
 	{"kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", "3 to 5 minutes"},
 	{"kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager", "a minute"},
 }
 
-// The true version goes in: an API server that says v0.0.0-master turns
-// features on and off by the wrong release.
+// The programs contain their true version: an API server with version v0.0.0-master enables the
+// features of another release.
 const linkFlags = "-s -w" +
 	" -X k8s.io/component-base/version.gitVersion=" + kubernetesVersion +
 	" -X k8s.io/component-base/version.gitMajor=1" +
@@ -33,9 +33,9 @@ const linkFlags = "-s -w" +
 	" -X k8s.io/client-go/pkg/version.gitVersion=" + kubernetesVersion
 
 // Binaries returns the directory that holds etcd, kube-apiserver and
-// kube-controller-manager, building them first if this version of them was
-// never built by this user. Progress goes to progress, which may be io.Discard.
-// Several processes may ask at once: one builds, the others wait.
+// kube-controller-manager. It builds them first if this user has never built this version of them.
+// It writes to progress, which may be io.Discard. If several processes call it at the same time, one
+// of them builds and the others wait.
 func Binaries(ctx context.Context, progress io.Writer) (string, error) {
 	root, err := Root()
 	if err != nil {
@@ -63,7 +63,7 @@ func Binaries(ctx context.Context, progress io.Writer) (string, error) {
 		return "", err
 	}
 	defer unlock()
-	if built(dir) { // by whoever held the lock before us
+	if built(dir) { // by the process that held the lock before
 		return dir, nil
 	}
 	return dir, buildAll(ctx, module, dir, progress)
@@ -74,7 +74,7 @@ func built(dir string) bool {
 	return err == nil // buildAll renames a complete directory into place
 }
 
-// buildKey changes with anything that changes the programs.
+// buildKey changes with everything that the programs are built from.
 func buildKey(ctx context.Context, module string) (string, error) {
 	h := sha256.New()
 	for _, name := range []string{"go.mod", "go.sum"} {
@@ -96,7 +96,7 @@ func buildKey(ctx context.Context, module string) (string, error) {
 }
 
 func buildAll(ctx context.Context, module, dir string, progress io.Writer) error {
-	_ = os.RemoveAll(dir + ".tmp") // left by a build that was killed; we hold the lock
+	_ = os.RemoveAll(dir + ".tmp") // a build that was killed left it; this process holds the lock
 	if err := os.Mkdir(dir+".tmp", 0o755); err != nil {
 		return fmt.Errorf("make a build directory: %w", err)
 	}
@@ -123,7 +123,7 @@ func buildOne(ctx context.Context, module, out, pkg string) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-mod=readonly", "-trimpath", "-ldflags", linkFlags, "-o", out, pkg)
 	cmd.Dir = module
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false", "GOWORK=off")
-	// A group of its own, so that a cancelled build takes its compilers along.
+	// The build gets a process group of its own, so that its compilers end if it is cancelled.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 5 * time.Second

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// lock takes an advisory lock across processes. The kernel frees it when the
-// holder dies, so there is no stale lock to clean up.
+// lock takes an advisory lock across processes. The kernel releases it when the process ends, so no
+// stale lock remains.
 func lock(ctx context.Context, path string, progress io.Writer) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
@@ -24,7 +24,7 @@ func lock(ctx context.Context, path string, progress io.Writer) (unlock func(), 
 	for waiting := false; ; waiting = true {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
-			return func() { _ = f.Close() }, nil // closing gives the lock back
+			return func() { _ = f.Close() }, nil // Close releases the lock
 		}
 		if !errors.Is(err, syscall.EWOULDBLOCK) {
 			_ = f.Close()
@@ -43,7 +43,7 @@ func lock(ctx context.Context, path string, progress io.Writer) (unlock func(), 
 	}
 }
 
-// heartbeat says every 15 seconds that a long build is alive.
+// heartbeat writes every 15 seconds that a long build is still running.
 func heartbeat(progress io.Writer, what string, start time.Time) (stop func()) {
 	done := make(chan struct{})
 	var wg sync.WaitGroup

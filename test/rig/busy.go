@@ -7,12 +7,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// busyTime is how long an API server may be too busy to answer; only one that hangs is so
-// for longer.
+// busyTime is how long an API server may be too busy to answer. One that takes longer hangs.
 const busyTime = 5 * time.Minute
 
-// WhileBusy repeats a request for as long as the API server has no time for it. The request
-// must be harmless when it is repeated: the server may have carried out one that timed out.
+// WhileBusy repeats a request while the API server is too busy for it. The request must be
+// idempotent: the server may have carried out a request that timed out.
 func WhileBusy(ctx context.Context, request func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, busyTime)
 	defer cancel()
@@ -29,8 +28,8 @@ func busy(err error) bool {
 		apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err)
 }
 
-// createWhileBusy creates an object. One that is there when the request is repeated was made
-// by a request that timed out, and is read by get.
+// createWhileBusy creates an object. If the object exists when the request is repeated, a request that
+// timed out has created it, and createWhileBusy reads it with get.
 func createWhileBusy[T any](ctx context.Context, create, get func() (T, error)) (obj T, err error) {
 	repeated := false
 	err = WhileBusy(ctx, func() error {

@@ -34,13 +34,13 @@ func (c *ControlPlane) capi() (capi, error) {
 	return capi(m.Resource.Version), nil
 }
 
-// object is a new one of cluster.x-k8s.io in Namespace.
+// object returns a new object of cluster.x-k8s.io in Namespace.
 func (v capi) object(kind, name string, labels, annotations map[string]string) *unstructured.Unstructured {
 	return object(capiGroup+"/"+string(v), kind, name, labels, annotations)
 }
 
-// ref is a reference to an object in Namespace: v1beta1 says its version and
-// namespace, v1beta2 leaves both to be found.
+// ref returns a reference to an object in Namespace. In v1beta1 it has the object's version and
+// namespace, in v1beta2 neither.
 func (v capi) ref(group, kind, name string) map[string]any {
 	if v == "v1beta1" {
 		return map[string]any{"apiVersion": group + "/v1beta1", "kind": kind, "name": name, "namespace": Namespace}

@@ -8,25 +8,24 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// CAPICheck is a MachineHealthCheck of Cluster API to create, in the words of
-// v1beta1; a field that is empty is left out.
+// CAPICheck is a MachineHealthCheck of Cluster API to create, with the fields of v1beta1. An empty
+// field is left out.
 type CAPICheck struct {
 	Name, Cluster string
-	// Match are the labels of its Machines; those of the cluster if nil.
+	// Match selects the Machines by label; nil selects those of the cluster.
 	Match map[string]string
-	// Conditions are of Nodes, MachineConditions of Machines.
+	// Conditions are about Nodes, MachineConditions about Machines.
 	Conditions, MachineConditions []UnhealthyCondition
 	NodeStartupTimeout            string
-	// MaxUnhealthy is a string ("40%") or an int64.
+	// MaxUnhealthy is a string ("40%") or an int64 number.
 	MaxUnhealthy   any
 	UnhealthyRange string
-	// Template is the template of an external remediation.
+	// Template names the template of an external remediation.
 	Template    TemplateRef
 	Annotations map[string]string
 }
 
-// TemplateRef names the template of an external remediation in Namespace; none
-// if it is the zero value.
+// TemplateRef names the template of an external remediation in Namespace. The zero value names none.
 type TemplateRef struct{ APIVersion, Kind, Name string }
 
 func (r TemplateRef) object() map[string]any {
@@ -34,8 +33,8 @@ func (r TemplateRef) object() map[string]any {
 }
 
 // CreateCAPICheck creates a MachineHealthCheck in the shape of the served
-// version. In v1beta1 its values go to the API server as they are, bad ones too;
-// for v1beta2 durations become whole seconds, as the conversion has it.
+// version. In v1beta1 the API server gets the values as they are, even invalid ones. In v1beta2
+// durations are whole seconds, as Cluster API converts them.
 func (c *ControlPlane) CreateCAPICheck(ctx context.Context, k CAPICheck) (*unstructured.Unstructured, error) {
 	v, err := c.capi()
 	if err != nil {
@@ -86,7 +85,8 @@ func (k CAPICheck) v1beta1(spec map[string]any) {
 	}
 }
 
-// unhealthyConditions are entries whose duration has the given name.
+// unhealthyConditions returns the entries of a check. duration is the name of the field that holds the
+// timeout.
 func unhealthyConditions(conditions []UnhealthyCondition, duration string) []any {
 	var list []any
 	for _, u := range conditions {
@@ -95,7 +95,7 @@ func unhealthyConditions(conditions []UnhealthyCondition, duration string) []any
 	return list
 }
 
-// v1beta2 has no empty checks, remediation or triggerIf.
+// v1beta2 allows no empty checks, remediation or triggerIf.
 func (k CAPICheck) v1beta2(spec map[string]any) error {
 	checks, remediation, trigger := map[string]any{}, map[string]any{}, map[string]any{}
 	var err error
@@ -122,7 +122,7 @@ func (k CAPICheck) v1beta2(spec map[string]any) error {
 	}
 	if k.Template != (TemplateRef{}) {
 		ref := k.Template.object()
-		delete(ref, "namespace") // it is the check's own
+		delete(ref, "namespace") // it is the namespace of the check
 		remediation["templateRef"] = ref
 	}
 	put(remediation, "triggerIf", trigger)

@@ -11,14 +11,14 @@ import (
 type CAPICluster struct {
 	Name   string
 	Paused bool
-	// Conditions are in addition to ControlPlaneInitialized and
-	// InfrastructureReady, which are True since now unless they are here.
+	// Conditions are added to ControlPlaneInitialized and InfrastructureReady, which become True
+	// now if they are not in the list.
 	Conditions  []CAPICondition
 	Annotations map[string]string
 }
 
-// CreateCAPICluster creates a Cluster as the controllers of Cluster API have it
-// once it runs, in the shape of the served version.
+// CreateCAPICluster creates a Cluster in the state in which the controllers of Cluster API leave a
+// running one, in the shape of the served version.
 func (c *ControlPlane) CreateCAPICluster(ctx context.Context, k CAPICluster) (*unstructured.Unstructured, error) {
 	v, err := c.capi()
 	if err != nil {
@@ -47,13 +47,13 @@ func (c *ControlPlane) CreateCAPICluster(ctx context.Context, k CAPICluster) (*u
 	return c.createCAPI(ctx, v, obj, status, conditions)
 }
 
-// withDefaults are the conditions behind those types that are True by default.
+// withDefaults puts the types that are True by default before the conditions.
 func withDefaults(conditions []CAPICondition, types ...string) []CAPICondition {
 	var all []CAPICondition
 	for _, t := range types {
 		all = append(all, CAPICondition{Type: t, Status: "True"})
 	}
-	return append(all, conditions...) // the later one of a type wins
+	return append(all, conditions...) // the last one of a type counts
 }
 
 func isTrue(conditions []CAPICondition, kind string) bool {
@@ -66,8 +66,8 @@ func isTrue(conditions []CAPICondition, kind string) bool {
 	return status == "True"
 }
 
-// CreateCAPIMachineSet creates a MachineSet that owns nothing yet. No controller
-// runs, so it replaces nothing.
+// CreateCAPIMachineSet creates a MachineSet without Machines. It replaces nothing, because no
+// controller runs.
 func (c *ControlPlane) CreateCAPIMachineSet(ctx context.Context, cluster, name string) (*unstructured.Unstructured, error) {
 	v, err := c.capi()
 	if err != nil {
@@ -89,8 +89,8 @@ func (c *ControlPlane) CreateCAPIMachineSet(ctx context.Context, cluster, name s
 	return c.createWithStatus(ctx, obj, map[string]any{"replicas": int64(1), "readyReplicas": int64(1)})
 }
 
-// CreateCAPIControlPlane creates a KubeadmControlPlane that owns nothing yet. No
-// controller runs, so it replaces nothing.
+// CreateCAPIControlPlane creates a KubeadmControlPlane without Machines. It replaces nothing, because
+// no controller runs.
 func (c *ControlPlane) CreateCAPIControlPlane(ctx context.Context, cluster, name string) (*unstructured.Unstructured, error) {
 	v, err := c.capi()
 	if err != nil {
@@ -109,7 +109,7 @@ func (c *ControlPlane) CreateCAPIControlPlane(ctx context.Context, cluster, name
 	return c.createWithStatus(ctx, obj, nil)
 }
 
-// controllerRef makes owner the controller of what it is put on.
+// controllerRef is the owner reference that names owner as the controller.
 func controllerRef(owner *unstructured.Unstructured) []metav1.OwnerReference {
 	return []metav1.OwnerReference{*metav1.NewControllerRef(owner, owner.GroupVersionKind())}
 }

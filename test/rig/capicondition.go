@@ -11,18 +11,18 @@ import (
 	"k8s.io/client-go/util/retry"
 )
 
-// CAPICondition is a condition of a Cluster or of a Machine. It is written into
-// both lists that such an object has, as Cluster API's controllers do.
+// CAPICondition is a condition of a Cluster or of a Machine. The rig writes it into both lists of such
+// an object, as the controllers of Cluster API do.
 type CAPICondition struct {
 	Type string
-	// Status without a value leaves the condition out, also one that is there.
+	// Status is True, False or Unknown; empty removes the condition.
 	Status          string
 	Since           time.Time // now if zero
 	Reason, Message string
 }
 
-// lists are the places of the two lists of conditions: that of the API's
-// first years, with a severity, and that of all Kubernetes.
+// lists returns the paths of the two lists of conditions: the old one of Cluster API, with a severity,
+// and the standard one of Kubernetes.
 func (v capi) lists() (old, standard []string) {
 	if v == "v1beta1" {
 		return []string{"status", "conditions"}, []string{"status", "v1beta2", "conditions"}
@@ -30,8 +30,7 @@ func (v capi) lists() (old, standard []string) {
 	return []string{"status", "deprecated", "v1beta1", "conditions"}, []string{"status", "conditions"}
 }
 
-// setConditions puts conditions into both lists of obj, each in the place of the
-// one of its type.
+// setConditions puts conditions into both lists of obj. Each replaces the condition of its type.
 func (v capi) setConditions(obj *unstructured.Unstructured, conditions []CAPICondition) error {
 	old, standard := v.lists()
 	for _, cond := range conditions {
@@ -77,7 +76,8 @@ func (k CAPICondition) standard() map[string]any {
 	}
 }
 
-// old has no empty message, and a severity where something is wrong.
+// old is the condition in the form of the old list: without an empty message, and with a severity if
+// it is False.
 func (k CAPICondition) old() map[string]any {
 	m := k.standard()
 	if m == nil {
@@ -92,15 +92,15 @@ func (k CAPICondition) old() map[string]any {
 	return m
 }
 
-// SetCAPIConditions puts conditions into both lists of an object in Namespace
-// and leaves the others as they are. The plural is "machines" or "clusters".
+// SetCAPIConditions puts conditions into both lists of an object in Namespace. It leaves the other
+// conditions as they are. The plural is "machines" or "clusters".
 func (c *ControlPlane) SetCAPIConditions(ctx context.Context, plural, name string, conditions ...CAPICondition) error {
 	v, err := c.capi()
 	if err != nil {
 		return err
 	}
 	client := c.dynamic.Resource(CAPIResource(string(v), plural)).Namespace(Namespace)
-	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error { // a fenced under test writes there too
+	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error { // a fenced under test writes conditions as well
 		obj, err := client.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err

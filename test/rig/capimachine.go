@@ -13,26 +13,26 @@ import (
 // CAPIMachine is a Machine of Cluster API to create.
 type CAPIMachine struct {
 	Name, Cluster string
-	// MachineSet or ControlPlane, if given, owns the Machine as its controller.
-	// It must exist.
+	// MachineSet or ControlPlane is the controller of the Machine, and must exist; empty for
+	// none.
 	MachineSet, ControlPlane string
-	// Host names the BareMetalHost, in providerID.
+	// Host is the BareMetalHost that providerID names.
 	Host string
-	// ProviderID is for Machines without a host.
+	// ProviderID is for a Machine without Host.
 	ProviderID string
-	// NodeName goes into status.nodeRef; the Node need not exist, and where it
-	// does it is on the workload API.
+	// NodeName is the Node in status.nodeRef. It need not exist. If it does, it is in the workload
+	// cluster.
 	NodeName string
-	// Phase is status.phase; "Running" if empty, "Provisioned" without a Node.
+	// Phase is status.phase. If empty, it is "Running", or "Provisioned" without a Node.
 	Phase string
-	// Conditions are in addition to InfrastructureReady and, with a Node, Ready
-	// and NodeHealthy, which are True since now unless they are here.
+	// Conditions are added to InfrastructureReady and, with a Node, to Ready and NodeHealthy.
+	// Those become True now if they are not in the list.
 	Conditions          []CAPICondition
 	Labels, Annotations map[string]string
 }
 
-// CreateCAPIMachine creates a Machine with its status, as the controllers of
-// Cluster API would have left it, in the shape of the served version.
+// CreateCAPIMachine creates a Machine with its status, as the controllers of Cluster API leave it, in
+// the shape of the served version.
 func (c *ControlPlane) CreateCAPIMachine(ctx context.Context, m CAPIMachine) (*unstructured.Unstructured, error) {
 	v, err := c.capi()
 	if err != nil {
@@ -60,7 +60,7 @@ func (c *ControlPlane) CreateCAPIMachine(ctx context.Context, m CAPIMachine) (*u
 	return c.createCAPI(ctx, v, obj, status, conditions)
 }
 
-// own gives obj its owner and the labels that the owner finds it by.
+// own gives obj its owner, and the labels by which the owner selects it.
 func (c *ControlPlane) own(ctx context.Context, v capi, obj *unstructured.Unstructured, m CAPIMachine) error {
 	var r schema.GroupVersionResource
 	var name string

@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// authority signs for servers and users alike; one CA is enough for a cluster
-// that lives for minutes.
+// authority signs the certificates of servers and of users. One CA is enough for a cluster that runs
+// for minutes.
 type authority struct {
 	cert *x509.Certificate
 	key  crypto.Signer
@@ -46,7 +46,7 @@ func newAuthority() (*authority, error) {
 	return &authority{cert: cert, key: key, pem: encode("CERTIFICATE", der)}, nil
 }
 
-// server is for everything that listens on 127.0.0.1.
+// server makes a certificate for a server on 127.0.0.1.
 func (a *authority) server() (pair, error) {
 	tmpl := template("fenced-test-server")
 	tmpl.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
@@ -55,8 +55,8 @@ func (a *authority) server() (pair, error) {
 	return a.sign(tmpl)
 }
 
-// user is a client certificate: Kubernetes reads the user from the common name
-// and the groups from the organisations.
+// user makes a client certificate. Kubernetes reads the user from the common name, and the groups from
+// the organisations.
 func (a *authority) user(name string, groups []string) (pair, error) {
 	tmpl := template(name)
 	tmpl.Subject.Organization = groups

@@ -6,23 +6,23 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// StrategyAnnotation on a MachineHealthCheck, with BareMetalStrategy as its
-// value, asks for a power cycle in place of a deletion.
+// StrategyAnnotation on a MachineHealthCheck, with the value BareMetalStrategy, asks for a power cycle
+// instead of a deletion.
 const (
 	StrategyAnnotation = "machine.openshift.io/remediation-strategy"
 	BareMetalStrategy  = "external-baremetal"
 )
 
-// Check is a MachineHealthCheck to create. Values go to the API server as they
-// are, bad ones too; an empty one is left out.
+// Check is a MachineHealthCheck to create. The API server gets the values as they are, even invalid
+// ones. An empty field is left out.
 type Check struct {
 	Name string
 	// Strategy is the value of StrategyAnnotation.
 	Strategy string
-	// Match are the labels of its Machines; empty selects all, as the API says.
+	// Match selects the Machines by label; empty selects all, as in the API.
 	Match      map[string]string
 	Conditions []UnhealthyCondition
-	// MaxUnhealthy is a string ("40%") or an int64.
+	// MaxUnhealthy is a string ("40%") or an int64 number.
 	MaxUnhealthy       any
 	NodeStartupTimeout string
 	Annotations        map[string]string
@@ -31,7 +31,7 @@ type Check struct {
 // UnhealthyCondition is one entry of a check.
 type UnhealthyCondition struct{ Type, Status, Timeout string }
 
-// NotReadyFor are the two entries that nearly every check has.
+// NotReadyFor returns the two entries that nearly every check has.
 func NotReadyFor(timeout string) []UnhealthyCondition {
 	return []UnhealthyCondition{{"Ready", "Unknown", timeout}, {"Ready", "False", timeout}}
 }

@@ -15,22 +15,22 @@ import (
 	"k8s.io/client-go/restmapper"
 )
 
-// Options of a control plane; the zero value is good.
+// Options are the options of a control plane. The zero value is usable.
 type Options struct {
-	// GracePeriod is how long after the last heartbeat the controller manager
-	// sets Ready=Unknown; 4 s if zero, while kubelets renew every second.
+	// GracePeriod is how long after the last heartbeat the controller manager sets Ready=Unknown;
+	// 4 s if zero. The kubelets renew every second.
 	GracePeriod time.Duration
-	// Progress is told of a first build; io.Discard if nil.
+	// Progress receives the progress of a first build; io.Discard if nil.
 	Progress io.Writer
-	// CRDs are the sets to install: OpenShift and Metal3 if nil, none if empty.
+	// CRDs are the sets to install; OpenShift and Metal3 if nil, none if empty.
 	CRDs []CRDs
 	// Bare leaves out the CRDs, the namespace and fenced's rights.
 	Bare bool
-	// NoManager leaves out the controller manager: nobody but the caller then
-	// writes the status of a Node.
+	// NoManager leaves out the controller manager. Then only the caller writes the status of a
+	// Node.
 	NoManager bool
-	// Dir is where the control plane makes a directory of its own; the system's
-	// temporary directory if empty.
+	// Dir is the directory in which the control plane makes its own one; the system's temporary
+	// directory if empty.
 	Dir string
 }
 
@@ -43,7 +43,7 @@ type ControlPlane struct {
 
 	etcdPort, peerPort, apiPort, managerPort *port
 
-	mu                 sync.Mutex // guards the processes; tests stop and start them
+	mu                 sync.Mutex // guards the processes, which tests stop and start
 	etcd, api, manager *process
 
 	client  kubernetes.Interface
@@ -52,8 +52,8 @@ type ControlPlane struct {
 }
 
 // Start brings up a control plane with the CRDs, the machine namespace and the
-// rights of fenced in it. On error everything is stopped again, and the error
-// carries the end of the log of the program that did not start.
+// rights of fenced. After an error everything is stopped, and the error has the end of the log of the
+// program that did not start.
 func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 	if o.GracePeriod == 0 {
 		o.GracePeriod = 4 * time.Second
@@ -77,7 +77,7 @@ func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 	return c, nil
 }
 
-// startTime bounds a start: a busy machine may take minutes, only a hang takes longer.
+// startTime bounds a start. A busy machine may take minutes; a start that takes longer hangs.
 const startTime = 10 * time.Minute
 
 func (c *ControlPlane) start(ctx context.Context) error {
@@ -112,7 +112,7 @@ func (c *ControlPlane) start(ctx context.Context) error {
 	return c.ApplyRBAC(ctx)
 }
 
-// prepare makes all that the programs read, and reserves their ports.
+// prepare writes the files that the programs read, and reserves their ports.
 func (c *ControlPlane) prepare() (err error) {
 	if err := c.dir.make(c.opts.Dir, "fenced-rig-"); err != nil {
 		return fmt.Errorf("make the control plane's directory: %w", err)
@@ -147,14 +147,14 @@ func (c *ControlPlane) connect() error {
 	return nil
 }
 
-// URL is where the API server listens.
+// URL is the address of the API server.
 func (c *ControlPlane) URL() string { return "https://" + c.apiPort.address() }
 
 // Dir holds the logs (etcd.log, kube-apiserver.log, kube-controller-manager.log,
 // audit.log) until Stop.
 func (c *ControlPlane) Dir() string { return c.dir.path }
 
-// KeepLogs lets Stop leave the logs, and says where they are.
+// KeepLogs makes Stop keep the logs. It returns their directory.
 func (c *ControlPlane) KeepLogs() string { return c.dir.keepLogs() }
 
 // Client is the administrator's typed client.
@@ -163,8 +163,8 @@ func (c *ControlPlane) Client() kubernetes.Interface { return c.client }
 // Dynamic is the administrator's client for custom resources.
 func (c *ControlPlane) Dynamic() dynamic.Interface { return c.dynamic }
 
-// Stop ends the three programs and removes all they wrote, but for logs that are to be
-// kept. It may be called twice, and after a failed start.
+// Stop ends the three programs and removes their files, except logs that KeepLogs keeps. It may be
+// called twice, and after a failed start.
 func (c *ControlPlane) Stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -178,7 +178,7 @@ func (c *ControlPlane) Stop() {
 	c.dir.clear()
 }
 
-// Died is the error of a program that ended without being asked to, or nil.
+// Died returns the error of a program that ended by itself, nil if none did.
 func (c *ControlPlane) Died() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 // FencedUser is the user that configs/rbac.yaml binds fenced's rights to.
 const FencedUser = "fenced"
 
-// AdminGroup may do everything; members are for the tests' own hands.
+// AdminGroup may do everything. Its members are for the tests themselves.
 const AdminGroup = "system:masters"
 
 // RESTConfig is a client configuration for a user of any name in any groups,
@@ -36,7 +36,7 @@ func (c *ControlPlane) RESTConfig(user string, groups ...string) (*rest.Config, 
 }
 
 // Kubeconfig writes a kubeconfig file for a user of any name in any groups, and
-// returns its path. It is gone with the control plane.
+// returns its path. Stop removes it.
 func (c *ControlPlane) Kubeconfig(user string, groups ...string) (string, error) {
 	p, err := c.ca.user(user, groups)
 	if err != nil {
@@ -60,13 +60,13 @@ func (c *ControlPlane) Kubeconfig(user string, groups ...string) (string, error)
 	return filepath.Clean(f.Name()), nil
 }
 
-// KubeletClient signs in as the kubelet of a node, which the Node authorizer
-// keeps to its own Node and Lease; the audit log shows system:node:NAME.
+// KubeletClient authenticates as the kubelet of a node. The Node authorizer restricts it to its own
+// Node and Lease. The audit log shows system:node:NAME.
 func (c *ControlPlane) KubeletClient(node string) (kubernetes.Interface, error) {
 	cfg, err := c.RESTConfig("system:node:"+node, "system:nodes")
 	if err != nil {
 		return nil, err
 	}
-	cfg.ContentType = runtime.ContentTypeProtobuf // as a kubelet does: there are many of them
+	cfg.ContentType = runtime.ContentTypeProtobuf // like a kubelet: there are many of them
 	return kubernetes.NewForConfig(cfg)
 }

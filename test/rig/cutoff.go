@@ -10,10 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// nodeDeletions are the deletions of Nodes with the names that nameOf gives. The API
-// server may carry out a request whose client went away, and logs it as failed all the
-// same: such a one counts, the last for each UID, if no other was answered and the Node
-// of that UID is gone.
+// nodeDeletions returns the deletions of Nodes with the names that nameOf returns. The API server may
+// carry out a request whose client has closed the connection, and still log it as failed. For each UID
+// the last such request counts if no other was answered, and the Node with that UID is gone.
 func (c *ControlPlane) nodeDeletions(nameOf func(auditEvent) string) ([]Deletion, error) {
 	done, err := c.deletions(func(e auditEvent) bool { return e.deletes("nodes", nameOf(e)) })
 	if err != nil {
@@ -40,7 +39,7 @@ func (c *ControlPlane) nodeDeletions(nameOf func(auditEvent) string) ([]Deletion
 	return done, nil
 }
 
-// nodeUIDs are those of the Nodes that exist.
+// nodeUIDs returns the UIDs of the Nodes that exist.
 func (c *ControlPlane) nodeUIDs() (map[string]bool, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -55,7 +54,7 @@ func (c *ControlPlane) nodeUIDs() (map[string]bool, error) {
 	return uids, nil
 }
 
-// cutOff says whether a request was neither carried out nor refused, by the log.
+// cutOff reports whether a request was neither carried out nor refused, according to the log.
 func (e auditEvent) cutOff() bool {
 	code := e.ResponseStatus.Code
 	return code == 0 || code >= http.StatusInternalServerError

@@ -17,8 +17,8 @@ import (
 	"github.com/fenced/fenced/test/crds"
 )
 
-// CRDs is a set of definitions that a real cluster has or has not: a directory
-// of test/crds.
+// CRDs is a set of definitions that a real cluster either has or lacks. It names a directory of
+// test/crds.
 type CRDs string
 
 // The sets. A control plane has one version of Cluster API or none: two versions
@@ -40,7 +40,7 @@ var crdResource = schema.GroupVersionResource{
 	Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
 }
 
-// definitions are the objects of the sets; of the default ones if none is named.
+// definitions returns the objects of the sets, or of the default sets if none is named.
 func definitions(sets []CRDs) ([]*unstructured.Unstructured, error) {
 	if sets == nil {
 		sets = defaultCRDs
@@ -69,8 +69,8 @@ func definitions(sets []CRDs) ([]*unstructured.Unstructured, error) {
 	return found, nil
 }
 
-// InstallCRDs installs sets of definitions, OpenShift and Metal3 if none is
-// named, and waits until the API server serves them.
+// InstallCRDs installs sets of definitions, or OpenShift and Metal3 if none is named. It returns when
+// the API server serves them.
 func (c *ControlPlane) InstallCRDs(ctx context.Context, sets ...CRDs) error {
 	defs, err := definitions(sets)
 	if err != nil {
@@ -89,10 +89,9 @@ func (c *ControlPlane) InstallCRDs(ctx context.Context, sets ...CRDs) error {
 	return nil
 }
 
-// RemoveCRDs has sets of definitions removed, with all objects of those kinds. It does
-// not wait for that: of a kind that nobody has listed yet, an API server that is busy may
-// fail to list the objects ("storage is (re)initializing"), and tries again only minutes
-// later.
+// RemoveCRDs makes the API server remove sets of definitions, with all objects of those kinds. It does
+// not wait for the end: if nobody has listed a kind yet, a busy API server may fail to list its objects
+// ("storage is (re)initializing"), and tries again only minutes later.
 func (c *ControlPlane) RemoveCRDs(ctx context.Context, sets ...CRDs) error {
 	defs, err := definitions(sets)
 	if err != nil {
@@ -107,8 +106,8 @@ func (c *ControlPlane) RemoveCRDs(ctx context.Context, sets ...CRDs) error {
 	return nil
 }
 
-// serves is true once discovery shows the kind: clients and our mapper learn of
-// it there, a moment after the definition says Established.
+// serves reports whether discovery shows the kind. Clients and the mapper use discovery, which shows a
+// kind a moment after its definition is Established.
 func (c *ControlPlane) serves(ctx context.Context, def *unstructured.Unstructured) (bool, error) {
 	crd, err := c.dynamic.Resource(crdResource).Get(ctx, def.GetName(), metav1.GetOptions{})
 	if err != nil || !established(crd) {
@@ -124,7 +123,7 @@ func (c *ControlPlane) serves(ctx context.Context, def *unstructured.Unstructure
 	return err == nil, err
 }
 
-// versionOf is the first version of a definition; those of the sets have one.
+// versionOf returns the first version of a definition; those of the sets have one.
 func versionOf(def *unstructured.Unstructured) string {
 	versions, _, _ := unstructured.NestedSlice(def.Object, "spec", "versions")
 	first, _ := versions[0].(map[string]any)
@@ -132,7 +131,7 @@ func versionOf(def *unstructured.Unstructured) string {
 	return name
 }
 
-// wait polls until done is true; its error ends the wait.
+// wait polls until done returns true or an error.
 func wait(ctx context.Context, what string, done func() (bool, error)) error {
 	for {
 		ok, err := done()

@@ -10,14 +10,14 @@ import (
 	"sync"
 )
 
-// EtcdOptions of an etcd cluster; the zero value is three members without TLS.
+// EtcdOptions are the options of an etcd cluster. The zero value is three members without TLS.
 type EtcdOptions struct {
 	Members int
-	// TLS makes the members listen with certificates and ask clients for theirs.
+	// TLS makes the members use certificates, and require them from clients.
 	TLS bool
-	// Progress is told of a first build; io.Discard if nil.
+	// Progress receives the progress of a first build; io.Discard if nil.
 	Progress io.Writer
-	// Dir is where the cluster makes a directory of its own; the system's temporary
+	// Dir is the directory in which the cluster makes its own one; the system's temporary
 	// directory if empty.
 	Dir string
 }
@@ -35,7 +35,7 @@ type etcdMember struct {
 	name         string
 	client, peer *port
 
-	mu      sync.Mutex // guards process; tests stop and start it
+	mu      sync.Mutex // guards process, which tests stop and start
 	process *process
 }
 
@@ -84,7 +84,7 @@ func (c *EtcdCluster) start(ctx context.Context) (err error) {
 			return fmt.Errorf("make the directory of %s: %w", m.name, err)
 		}
 	}
-	for i := range c.members { // all at once: one alone never gets a leader
+	for i := range c.members { // all at the same time: one member alone elects no leader
 		if err := c.Restart(i); err != nil {
 			return err
 		}
@@ -124,7 +124,7 @@ func (c *EtcdCluster) args(m *etcdMember) []string {
 		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer,
 		"--initial-cluster=" + strings.Join(all, ","),
 		"--socket-reuse-port", "--log-level=warn",
-		// The data goes away with us, and a kill keeps what the kernel has.
+		// The data is deleted at the end, and a killed process loses nothing that the kernel has.
 		"--unsafe-no-fsync",
 	}
 	if c.opts.TLS {

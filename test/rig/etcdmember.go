@@ -23,7 +23,7 @@ func (c *EtcdCluster) Kill(i int) {
 	m.process = nil
 }
 
-// Restart starts a member on its port and its data, and does not wait for it.
+// Restart starts a member with its port and its data. It does not wait until the member is ready.
 func (c *EtcdCluster) Restart(i int) error {
 	m := c.members[i]
 	m.mu.Lock()
@@ -36,11 +36,11 @@ func (c *EtcdCluster) Restart(i int) error {
 	return nil
 }
 
-// Freeze stops a member: for the others and for its clients this is a partition
-// with open connections. Thaw ends it.
+// Freeze stops a member. For the others and for its clients this is a partition with open connections.
+// Thaw ends it.
 func (c *EtcdCluster) Freeze(i int) error { return c.with(i, (*process).freeze) }
 
-// Thaw lets a frozen member go on.
+// Thaw continues a frozen member.
 func (c *EtcdCluster) Thaw(i int) error { return c.with(i, (*process).thaw) }
 
 func (c *EtcdCluster) with(i int, do func(*process) error) error {
@@ -53,7 +53,7 @@ func (c *EtcdCluster) with(i int, do func(*process) error) error {
 	return do(m.process)
 }
 
-// Leader is the number of the member that leads, as the members say.
+// Leader returns the number of the leader, as the members report it.
 func (c *EtcdCluster) Leader(ctx context.Context) (int, error) {
 	conf := clientv3.Config{Endpoints: c.Endpoints(), DialTimeout: time.Second, Logger: zap.NewNop()}
 	if c.opts.TLS {
@@ -109,10 +109,10 @@ func (c *EtcdCluster) url(m *etcdMember) string {
 	return "http://" + m.client.address()
 }
 
-// CA is the file with the authority of a cluster with TLS.
+// CA is the file with the CA certificate of a cluster with TLS.
 func (c *EtcdCluster) CA() string { return c.file("ca.crt") }
 
-// Cert is the file with a client's certificate.
+// Cert is the file with the certificate for clients.
 func (c *EtcdCluster) Cert() string { return c.file("client.crt") }
 
 // Key is the file with the key of that certificate.
@@ -120,7 +120,7 @@ func (c *EtcdCluster) Key() string { return c.file("client.key") }
 
 func (c *EtcdCluster) file(name string) string { return filepath.Join(c.dir.path, name) }
 
-// Died is the error of a member that ended without being asked to, or nil.
+// Died returns the error of a member that ended by itself, nil if none did.
 func (c *EtcdCluster) Died() error {
 	var errs []error
 	for _, m := range c.members {
@@ -133,11 +133,11 @@ func (c *EtcdCluster) Died() error {
 	return errors.Join(errs...)
 }
 
-// KeepLogs lets Stop leave the logs of the members, and says where they are.
+// KeepLogs makes Stop keep the logs of the members. It returns their directory.
 func (c *EtcdCluster) KeepLogs() string { return c.dir.keepLogs() }
 
-// Stop ends all members and removes what they wrote, but for logs that are to be kept.
-// It may be called twice.
+// Stop ends all members and removes their files, except logs that KeepLogs keeps. It may be called
+// twice.
 func (c *EtcdCluster) Stop() {
 	for i, m := range c.members {
 		c.Kill(i)

@@ -12,18 +12,18 @@ import (
 // Host is a BareMetalHost to create, with its Secret.
 type Host struct {
 	Name string
-	// Address is spec.bmc.address, in any form the operator knows.
+	// Address is spec.bmc.address, in any form that the bare-metal operator accepts.
 	Address string
-	// User and Password go into Secret NAME-bmc; with User empty none is made,
-	// though the host names it.
+	// User and Password are the content of the Secret NAME-bmc. If User is empty, the host names
+	// the Secret and the rig does not create it.
 	User, Password string
-	// Secret is another that it names.
+	// Secret names another Secret instead of NAME-bmc.
 	Secret string
 	// Machine is the name in spec.consumerRef.
 	Machine string
 	// SkipVerify is spec.bmc.disableCertificateVerification.
 	SkipVerify            bool
-	Offline               bool // spec.online is true unless set
+	Offline               bool // makes spec.online false
 	ExternallyProvisioned bool
 	DisablePowerOff       bool
 	// State is status.provisioning.state; "provisioned" if empty.
@@ -31,8 +31,8 @@ type Host struct {
 	Annotations map[string]string
 }
 
-// CreateHost creates a BareMetalHost as the bare-metal operator has it once a
-// Machine runs on it: managed, provisioned, powered on.
+// CreateHost creates a BareMetalHost in the state in which the bare-metal operator leaves one that a
+// Machine runs on: managed, provisioned, powered on.
 func (c *ControlPlane) CreateHost(ctx context.Context, h Host) (*unstructured.Unstructured, error) {
 	secret := orElse(h.Secret, h.Name+"-bmc")
 	if h.User != "" {

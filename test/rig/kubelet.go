@@ -12,26 +12,26 @@ import (
 // KubeletOptions describe one simulated host and the kubelet on it.
 type KubeletOptions struct {
 	NodeName   string
-	SystemUUID string // what the host's firmware, and so its BMC, calls itself
+	SystemUUID string // as the host's firmware and BMC report it
 	Address    string // InternalIP; 192.0.2.1 if empty
 	ProviderID string
-	// Labels are the --node-labels: set when the kubelet creates the Node, and
-	// left alone on a Node that exists.
+	// Labels are the --node-labels. The kubelet sets them when it creates the Node, and does not
+	// change them on a Node that exists.
 	Labels map[string]string
-	// Power tells whether the host has power, truly: the simulator's own state,
-	// not what its BMC claims. An error leaves things as they are.
+	// Power reports whether the host really has power, whatever its BMC reports. After an error
+	// the host stays as it is.
 	Power func(context.Context) (on bool, err error)
-	// BootDelay is the time from power to a running kubelet; 1 s if zero.
+	// BootDelay is the time from power on to a running kubelet; 1 s if zero.
 	BootDelay time.Duration
 	// LeaseEvery is the time between two heartbeats; 1 s if zero.
 	LeaseEvery time.Duration
-	// RenewEvery is the time between two renewals of the Lease, where the status alone
-	// is the more frequent heartbeat; LeaseEvery if zero.
+	// RenewEvery is the time between two renewals of the Lease, if they are less frequent than the
+	// updates of the status; LeaseEvery if zero.
 	RenewEvery time.Duration
 }
 
-// Kubelet is a simulated host. It follows its power: without power it does
-// nothing and loses its state; with power it boots and behaves like a kubelet.
+// Kubelet is a simulated host with its kubelet. Without power it does nothing and loses its state.
+// With power it boots and behaves like a kubelet.
 type Kubelet struct {
 	opts   KubeletOptions
 	client kubernetes.Interface
@@ -98,14 +98,13 @@ func (k *Kubelet) powerOff() {
 	}
 }
 
-// Hang freezes the host's kernel: no more heartbeats, while the power stays on.
-// Only a loss of power ends it; the next boot is a healthy one. A host without
-// power cannot hang.
+// Hang hangs the host's kernel: the power stays on, and there are no more heartbeats. Only a loss of
+// power ends that, and then the next boot is healthy. A host without power cannot hang.
 func (k *Kubelet) Hang() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.boot != nil {
-		k.boot.stop() // and it stays, so that nothing boots while the power is on
+		k.boot.stop() // k.boot stays set, so the host does not boot while the power is on
 	}
 }
 
@@ -117,15 +116,15 @@ func (k *Kubelet) SetZombie(on bool) {
 	k.zombie = on
 }
 
-// Reinstall gives the host's later boots another Node name, with the client of a
-// kubelet of that name, and another system UUID.
+// Reinstall changes the Node name and the system UUID of the host from the next boot on. client must
+// be that of a kubelet with that name.
 func (k *Kubelet) Reinstall(client kubernetes.Interface, nodeName, systemUUID string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.client, k.opts.NodeName, k.opts.SystemUUID = client, nodeName, systemUUID
 }
 
-// BootID is that of the present boot; empty while there is no power.
+// BootID returns the ID of the present boot; empty while there is no power.
 func (k *Kubelet) BootID() string {
 	k.mu.Lock()
 	defer k.mu.Unlock()

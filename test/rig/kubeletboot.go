@@ -11,13 +11,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// boot is the life of a kubelet from power-on to power loss, with all that a
-// running kubelet remembers.
+// boot is one run of a kubelet, from power on to power loss, with the state that it has in memory.
 type boot struct {
 	client kubernetes.Interface
 	opts   KubeletOptions
 	bootID string
-	lease  *coordinationv1.Lease // as last written; nil when it must be looked up
+	lease  *coordinationv1.Lease // as last written; nil if it must be read
 	cancel context.CancelFunc
 	done   chan struct{}
 }
@@ -32,7 +31,7 @@ func startBoot(ctx context.Context, client kubernetes.Interface, o KubeletOption
 	return b
 }
 
-// stop ends the kubelet as power loss does: at once, a request in flight is cut.
+// stop ends the kubelet at once, and cuts off a request in flight, as a power loss does.
 func (b *boot) stop() {
 	b.cancel()
 	<-b.done
@@ -47,10 +46,10 @@ func (b *boot) run(ctx context.Context) {
 			return
 		}
 	}
-	// From here on a kubelet never registers again, whatever happens to its Node.
+	// From here on the kubelet never registers again, whatever happens to its Node.
 	var renewed time.Time
 	for {
-		// Errors are for the next round: a kubelet outlives any API outage.
+		// After an error the next round tries again: a kubelet survives any API outage.
 		if time.Since(renewed) >= b.opts.RenewEvery && b.renewLease(ctx) == nil {
 			renewed = time.Now()
 		}
@@ -61,7 +60,7 @@ func (b *boot) run(ctx context.Context) {
 	}
 }
 
-// sleep is false when ctx ended first.
+// sleep returns false if ctx ended first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -75,12 +74,12 @@ func sleep(ctx context.Context, d time.Duration) bool {
 
 func newUUID() string {
 	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails, it says
+	_, _ = rand.Read(b[:]) // it never fails
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// machineID stays with the host's disk, so it comes from what stays too.
+// machineID is stored on the host's disk, so it is the same after each boot.
 func machineID(o KubeletOptions) string {
 	id := [16]byte{}
 	copy(id[:], o.NodeName)

@@ -13,15 +13,15 @@ import (
 
 const leaseSeconds = 40 // the kubelet's default
 
-// renewLease is the heartbeat. A running kubelet writes over the Lease it last
-// wrote; it goes on doing so when its Node is deleted, until the garbage
-// collector takes the Lease, and does not make a new one without a Node.
+// renewLease is the heartbeat. A running kubelet overwrites the Lease that it last wrote. It continues
+// to do so when its Node is deleted, until the garbage collector deletes the Lease. It creates no new
+// Lease without a Node.
 func (b *boot) renewLease(ctx context.Context) error {
 	if b.lease != nil {
 		if err := b.writeLease(ctx, b.lease.DeepCopy()); err == nil {
 			return nil
 		}
-		b.lease = nil // changed or gone: look it up, as a kubelet does after a failed write
+		b.lease = nil // it changed or is gone; a kubelet reads it again after a failed write
 	}
 	lease, err := b.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, b.opts.NodeName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {

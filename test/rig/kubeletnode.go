@@ -12,10 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// register creates the Node, or takes over the one of its name: a kubelet that
-// finds its Node keeps the Node's UID, labels, taints and cordon. The taint
-// not-ready comes from the API server (admission) and goes by the controller
-// manager, as in life.
+// register creates the Node, or takes over the Node with its name. A kubelet that finds its Node keeps
+// the UID, labels, taints and cordon. As in a real cluster, the API server (admission) adds the taint
+// not-ready, and the controller manager removes it.
 func (b *boot) register(ctx context.Context) error {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name:        b.opts.NodeName,
@@ -38,8 +37,8 @@ func (b *boot) register(ctx context.Context) error {
 	return nil
 }
 
-// reportReady is the periodic status: it undoes what the controller manager
-// wrote while heartbeats were missing. On a Node that is gone it does nothing.
+// reportReady writes the periodic status. It overwrites what the controller manager wrote while
+// heartbeats were missing. If the Node is gone, it does nothing.
 func (b *boot) reportReady(ctx context.Context) error {
 	return b.report(ctx, corev1.ConditionTrue, "kubelet is posting ready status")
 }
@@ -53,7 +52,7 @@ func (b *boot) report(ctx context.Context, ready corev1.ConditionStatus, message
 	before := node.Status.DeepCopy()
 	b.fillStatus(&node.Status, ready, message)
 	if equality.Semantic.DeepEqual(before, &node.Status) {
-		return nil // as a kubelet, which then posts only every 5 minutes
+		return nil // like a kubelet, which then posts only every 5 minutes
 	}
 	if _, err := nodes.UpdateStatus(ctx, node, metav1.UpdateOptions{}); err != nil {
 		return fmt.Errorf("report the status of Node %s: %w", b.opts.NodeName, err)
@@ -61,7 +60,7 @@ func (b *boot) report(ctx context.Context, ready corev1.ConditionStatus, message
 	return nil
 }
 
-// fillStatus writes what a kubelet knows, and leaves the rest.
+// fillStatus sets the fields that a kubelet knows, and leaves the others.
 func (b *boot) fillStatus(s *corev1.NodeStatus, ready corev1.ConditionStatus, message string) {
 	s.Capacity = corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("32Gi"),
@@ -86,8 +85,7 @@ func (b *boot) fillStatus(s *corev1.NodeStatus, ready corev1.ConditionStatus, me
 	}
 }
 
-// setCondition keeps lastTransitionTime unless the status changes, which is the
-// clock that health checks count from.
+// setCondition changes lastTransitionTime only if the status changes: health checks count from it.
 func setCondition(s *corev1.NodeStatus, kind corev1.NodeConditionType, status corev1.ConditionStatus, reason, message string) {
 	now := metav1.Now()
 	if kind == corev1.NodeReady && status != corev1.ConditionTrue {

@@ -38,8 +38,8 @@ func (c *ControlPlane) startManager(ctx context.Context) error {
 	return c.await(ctx, p, "https://"+c.managerPort.address()+"/healthz", nil)
 }
 
-// StartAPIServer starts the API server, on the same port and the same data as
-// before if it was stopped, and returns when it is ready.
+// StartAPIServer starts the API server, and returns when it is ready. After a stop it has the same port
+// and the same data.
 func (c *ControlPlane) StartAPIServer(ctx context.Context) error {
 	p, err := c.run("kube-apiserver", c.apiServerArgs())
 	if err != nil {
@@ -48,7 +48,7 @@ func (c *ControlPlane) StartAPIServer(ctx context.Context) error {
 	c.mu.Lock()
 	c.api = p
 	c.mu.Unlock()
-	// /readyz is open to nobody, but an administrator's certificate.
+	// /readyz needs an administrator's certificate.
 	admin, err := c.ca.user("rig", []string{AdminGroup})
 	if err != nil {
 		return err
@@ -60,8 +60,8 @@ func (c *ControlPlane) StartAPIServer(ctx context.Context) error {
 	return c.await(ctx, p, c.URL()+"/readyz", &cert)
 }
 
-// StopAPIServer kills the API server: connections are reset, new ones refused.
-// etcd and the controller manager continue, and StartAPIServer restarts it.
+// StopAPIServer kills the API server: connections are reset, and new ones refused. etcd and the
+// controller manager continue. StartAPIServer starts it again.
 func (c *ControlPlane) StopAPIServer() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -69,11 +69,11 @@ func (c *ControlPlane) StopAPIServer() {
 	c.api = nil
 }
 
-// FreezeAPIServer stops the API server, as on a hung host: connections stay open
-// and nothing answers. ThawAPIServer ends that.
+// FreezeAPIServer stops the API server, as on a host that hangs: connections stay open and nothing
+// answers. ThawAPIServer ends that.
 func (c *ControlPlane) FreezeAPIServer() error { return c.withAPIServer((*process).freeze) }
 
-// ThawAPIServer lets a frozen API server go on; what waited is answered.
+// ThawAPIServer continues a frozen API server. It answers the requests that waited.
 func (c *ControlPlane) ThawAPIServer() error { return c.withAPIServer((*process).thaw) }
 
 func (c *ControlPlane) withAPIServer(do func(*process) error) error {
@@ -85,7 +85,7 @@ func (c *ControlPlane) withAPIServer(do func(*process) error) error {
 	return do(c.api)
 }
 
-// await asks url until it answers 200, the process dies, or ctx ends.
+// await requests url until the answer is 200, the process ends, or ctx ends.
 func (c *ControlPlane) await(ctx context.Context, p *process, url string, cert *tls.Certificate) error {
 	roots := x509.NewCertPool()
 	roots.AddCert(c.ca.cert)
@@ -118,6 +118,6 @@ func answers(ctx context.Context, client *http.Client, url string) bool {
 	if err != nil {
 		return false
 	}
-	_ = resp.Body.Close() // the status alone matters
+	_ = resp.Body.Close() // only the status is needed
 	return resp.StatusCode == http.StatusOK
 }

@@ -33,15 +33,15 @@ func machineAPI(plural string) schema.GroupVersionResource {
 // Machine is a Machine to create.
 type Machine struct {
 	Name string
-	// Role goes into the role label; "worker" if empty, "master" for a control plane.
+	// Role is the value of the role label; "worker" if empty, "master" for the control plane.
 	Role string
-	// MachineSet, if given, owns the Machine as its controller. It must exist.
+	// MachineSet is the controller of the Machine, and must exist; empty for none.
 	MachineSet string
-	// Host names the BareMetalHost, in the annotation and in providerID.
+	// Host is the BareMetalHost that the annotation and providerID name.
 	Host string
-	// ProviderID is for Machines without a host.
+	// ProviderID is for a Machine without Host.
 	ProviderID string
-	// NodeName goes into status.nodeRef; the Node need not exist.
+	// NodeName is the Node in status.nodeRef. It need not exist.
 	NodeName string
 	// Phase is status.phase; "Running" if empty.
 	Phase       string
@@ -49,8 +49,7 @@ type Machine struct {
 	Annotations map[string]string
 }
 
-// CreateMachine creates a Machine with its status, as the machine controller
-// would have left it.
+// CreateMachine creates a Machine with its status, as the machine controller leaves it.
 func (c *ControlPlane) CreateMachine(ctx context.Context, m Machine) (*unstructured.Unstructured, error) {
 	obj := object("machine.openshift.io/v1beta1", "Machine", m.Name, m.Labels, m.Annotations)
 	setDefault(obj, roleLabel, orElse(m.Role, "worker"))
@@ -83,8 +82,8 @@ func (c *ControlPlane) CreateMachine(ctx context.Context, m Machine) (*unstructu
 	return c.createWithStatus(ctx, obj, status)
 }
 
-// CreateMachineSet creates a MachineSet that owns nothing yet. No controller
-// runs, so its replicas are for show and it replaces nothing.
+// CreateMachineSet creates a MachineSet without Machines. It replaces nothing, because no controller
+// runs.
 func (c *ControlPlane) CreateMachineSet(ctx context.Context, name string) (*unstructured.Unstructured, error) {
 	obj := object("machine.openshift.io/v1beta1", "MachineSet", name, nil, nil)
 	labels := map[string]any{setLabel: name}

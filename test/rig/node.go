@@ -11,19 +11,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Node is a Node to create without a kubelet: nobody renews its Lease, so the
-// controller manager will call it Unknown.
+// Node is a Node to create without a kubelet. Nobody renews its Lease, so the controller manager sets
+// Ready=Unknown after a while.
 type Node struct {
 	Name                string
 	SystemUUID          string
 	BootID              string
-	Ready               corev1.ConditionStatus // True if empty
+	Ready               corev1.ConditionStatus // the status of the condition Ready; True if empty
 	Labels, Annotations map[string]string
 	Taints              []corev1.Taint
 	Unschedulable       bool
 }
 
-// CreateNode creates a Node that no kubelet stands behind.
+// CreateNode creates a Node that has no kubelet.
 func (c *ControlPlane) CreateNode(ctx context.Context, n Node) (*corev1.Node, error) {
 	ready := n.Ready
 	if ready == "" {
@@ -50,9 +50,8 @@ func (c *ControlPlane) CreateNode(ctx context.Context, n Node) (*corev1.Node, er
 	return node, nil
 }
 
-// CreatePod creates a pod of one container that is bound to a Node; no kubelet
-// runs it. When the Node is gone the controller manager collects it, 40 to 60 s
-// later.
+// CreatePod creates a pod of one container that is bound to a Node. No kubelet runs it. When the Node is
+// gone, the controller manager deletes the pod, 40 to 60 s later.
 func (c *ControlPlane) CreatePod(ctx context.Context, namespace, name, node string) error {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
@@ -62,7 +61,7 @@ func (c *ControlPlane) CreatePod(ctx context.Context, namespace, name, node stri
 			Containers:                   []corev1.Container{{Name: "main", Image: "example.com/none"}},
 		},
 	}
-	for { // the namespace's service account comes a moment after the namespace
+	for { // the service account exists only a moment after its namespace
 		client := c.client.CoreV1().Pods(namespace)
 		_, err := createWhileBusy(ctx,
 			func() (*corev1.Pod, error) { return client.Create(ctx, pod, metav1.CreateOptions{}) },
@@ -76,15 +75,15 @@ func (c *ControlPlane) CreatePod(ctx context.Context, namespace, name, node stri
 	}
 }
 
-// Lease is a Lease to create or to renew by hand: another instance of fenced, or
-// a leader election of a controller.
+// Lease is a Lease that a test creates or renews: that of another installation of fenced, or of a
+// controller's leader election.
 type Lease struct {
 	Namespace, Name, Holder string
 	Duration                time.Duration
-	Renewed                 time.Time // now if zero
+	Renewed                 time.Time // the time of the renewal; now if zero
 }
 
-// PutLease creates a Lease or overwrites the one that is there.
+// PutLease creates a Lease, or overwrites the one with its name.
 func (c *ControlPlane) PutLease(ctx context.Context, l Lease) error {
 	if l.Renewed.IsZero() {
 		l.Renewed = time.Now()
@@ -107,7 +106,7 @@ func (c *ControlPlane) PutLease(ctx context.Context, l Lease) error {
 		if err != nil {
 			return err
 		}
-		lease.ResourceVersion = old.ResourceVersion // Leases take no update without it
+		lease.ResourceVersion = old.ResourceVersion // an update of a Lease needs it
 		_, err = client.Update(ctx, lease, metav1.UpdateOptions{})
 		return err
 	})
@@ -117,8 +116,8 @@ func (c *ControlPlane) PutLease(ctx context.Context, l Lease) error {
 	return nil
 }
 
-// WaitNode polls until ok is true of the Node, which is nil while it does not
-// exist. The error tells what was seen last.
+// WaitNode polls until ok returns true for the Node, which is nil while it does not exist. The error
+// says what the Node was last.
 func (c *ControlPlane) WaitNode(ctx context.Context, name string, ok func(*corev1.Node) bool) (*corev1.Node, error) {
 	var last string
 	for {
@@ -142,7 +141,7 @@ func (c *ControlPlane) WaitNode(ctx context.Context, name string, ok func(*corev
 	}
 }
 
-// ReadyStatus is the status of the Ready condition; empty for no Node or none.
+// ReadyStatus is the status of the Ready condition; empty without a Node or a condition.
 func ReadyStatus(n *corev1.Node) corev1.ConditionStatus {
 	if cond := readyOf(n); cond != nil {
 		return cond.Status

@@ -20,15 +20,15 @@ var (
 	}
 )
 
-// NodeCheck is a NodeHealthCheck to create. Values go to the API server as they
-// are, bad ones too; an empty one is left out.
+// NodeCheck is a NodeHealthCheck to create. The API server gets the values as they are, even invalid
+// ones. An empty field is left out.
 type NodeCheck struct {
 	Name string
-	// Match are the labels of its Nodes; empty selects all.
+	// Match selects the Nodes by label; empty selects all.
 	Match map[string]string
-	// Conditions without a value become Ready=False and Ready=Unknown for 300 s.
+	// Conditions are Ready=False and Ready=Unknown for 300 s if empty.
 	Conditions []UnhealthyCondition
-	// MinHealthy and MaxUnhealthy are a string ("51%") or an int64.
+	// MinHealthy and MaxUnhealthy are strings ("51%") or int64 numbers.
 	MinHealthy, MaxUnhealthy    any
 	Template                    TemplateRef
 	Escalating                  []Escalation
@@ -37,7 +37,7 @@ type NodeCheck struct {
 	Annotations                 map[string]string
 }
 
-// Escalation is one of the remediations that follow one another.
+// Escalation is one of a series of remediations.
 type Escalation struct {
 	Order    int64
 	Template TemplateRef
@@ -83,8 +83,8 @@ func (c *ControlPlane) CreateNodeCheck(ctx context.Context, k NodeCheck) (*unstr
 	return c.createWithStatus(ctx, obj, nil)
 }
 
-// PutClusterVersion creates the ClusterVersion of an OpenShift cluster, or
-// changes the one that is there: progressing means that an upgrade is under way.
+// PutClusterVersion creates or changes the ClusterVersion of an OpenShift cluster. progressing means
+// that an upgrade is in progress.
 func (c *ControlPlane) PutClusterVersion(ctx context.Context, progressing bool) error {
 	obj := object("config.openshift.io/v1", "ClusterVersion", "version", nil, nil)
 	obj.SetNamespace("")

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// object is an empty one in Namespace; the maps are copied.
+// object returns an empty object in Namespace. It copies the maps.
 func object(apiVersion, kind, name string, labels, annotations map[string]string) *unstructured.Unstructured {
 	obj := &unstructured.Unstructured{Object: map[string]any{"apiVersion": apiVersion, "kind": kind}}
 	obj.SetName(name)
@@ -23,14 +23,14 @@ func object(apiVersion, kind, name string, labels, annotations map[string]string
 	return obj
 }
 
-// copied is never nil, so that it can be added to.
+// copied returns a copy that is not nil, so that the caller can add to it.
 func copied(m map[string]string) map[string]string {
 	out := map[string]string{}
 	maps.Copy(out, m)
 	return out
 }
 
-// setDefault sets a label that the caller did not.
+// setDefault sets a label that the caller did not set.
 func setDefault(obj *unstructured.Unstructured, key, value string) {
 	labels := copied(obj.GetLabels())
 	if _, ok := labels[key]; !ok {
@@ -46,8 +46,8 @@ func orElse(s, other string) string {
 	return s
 }
 
-// createWithStatus creates obj and then writes its status, which the API server
-// drops from a create.
+// createWithStatus creates obj, and then writes its status: the API server ignores the status in a
+// create.
 func (c *ControlPlane) createWithStatus(ctx context.Context, obj *unstructured.Unstructured, status map[string]any,
 ) (*unstructured.Unstructured, error) {
 	client, err := c.clientFor(obj)
@@ -85,14 +85,13 @@ func patchWhileBusy(ctx context.Context, client dynamic.ResourceInterface, name 
 	return obj, err
 }
 
-// Annotate sets an annotation of an object in Namespace, or of one that has no
-// namespace; a nil value removes it.
+// Annotate sets an annotation of an object in Namespace, or of one without a namespace. A nil value
+// removes it.
 func (c *ControlPlane) Annotate(ctx context.Context, r schema.GroupVersionResource, name, key string, value *string) error {
 	return c.merge(ctx, r, name, map[string]any{"metadata": map[string]any{"annotations": map[string]any{key: value}}})
 }
 
-// SetStatus merges fields into the status of an object in Namespace, or of one
-// that has no namespace.
+// SetStatus merges fields into the status of an object in Namespace, or of one without a namespace.
 func (c *ControlPlane) SetStatus(ctx context.Context, r schema.GroupVersionResource, name string, fields map[string]any) error {
 	return c.merge(ctx, r, name, map[string]any{"status": fields}, "status")
 }

@@ -15,9 +15,9 @@ import (
 type process struct {
 	name string
 	cmd  *exec.Cmd
-	log  string        // the file with all its output
-	done chan struct{} // closed when it ended
-	want atomic.Bool   // we ended it ourselves
+	log  string        // the file with the output
+	done chan struct{} // closed when the process has ended
+	want atomic.Bool   // kill ended the process
 }
 
 // startProcess runs program with args. Its output is appended to name.log in
@@ -29,10 +29,10 @@ func startProcess(dir, program string, args []string) (*process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the log of %s: %w", p.name, err)
 	}
-	defer f.Close() // the child has its own copy
+	defer f.Close() // the child has a copy of its own
 	p.cmd = exec.Command(program, args...)
 	p.cmd.Dir = dir
-	// A control plane of a test lives for a minute: memory costs less than collecting it.
+	// A control plane of a test runs for a minute: memory costs less than garbage collection.
 	p.cmd.Env = append(os.Environ(), "GOGC=400")
 	p.cmd.Stdout, p.cmd.Stderr = f, f
 	// The kernel kills the child when this process ends, even if a test is killed.
@@ -44,25 +44,24 @@ func startProcess(dir, program string, args []string) (*process, error) {
 		return nil, fmt.Errorf("start %s: %w", p.name, err)
 	}
 	go func() {
-		_ = p.cmd.Wait() // how it ended is in its log; that it ended is what we need
+		_ = p.cmd.Wait() // its log says how it ended
 		close(p.done)
 	}()
 	return p, nil
 }
 
-// kill ends the process and waits for its end. SIGKILL on purpose: the data is
-// thrown away, an API server takes up to a minute to end gracefully, and a crash
-// is the harder case for a test.
+// kill ends the process with SIGKILL, and waits for the end. The data is deleted anyway, an API server
+// takes up to a minute to end gracefully, and a crash is the harder case for a test.
 func (p *process) kill() {
 	if p == nil {
 		return
 	}
 	p.want.Store(true)
-	_ = p.cmd.Process.Kill() // an error says only that it is gone already
+	_ = p.cmd.Process.Kill() // an error means that it has ended already
 	<-p.done
 }
 
-// died tells whether the process ended by itself, with the end of its log.
+// died returns an error with the end of the log if the process ended by itself.
 func (p *process) died() error {
 	select {
 	case <-p.done:
@@ -75,7 +74,7 @@ func (p *process) died() error {
 	}
 }
 
-// tail is the end of the log, to go behind an error.
+// tail returns the end of the log, for an error.
 func (p *process) tail() string {
 	b, err := readEnd(p.log, 16<<10)
 	if err != nil {

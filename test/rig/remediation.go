@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// RemediationResource is that of the requests that checks make from a template.
+// RemediationResource is the resource of the requests that checks create from a template.
 var RemediationResource = schema.GroupVersionResource{
 	Group: capiInfraGroup, Version: "v1beta1", Resource: "metal3remediations",
 }
@@ -30,9 +30,8 @@ func (c *ControlPlane) CreateTemplate(ctx context.Context, name string) (*unstru
 	return c.createWithStatus(ctx, obj, nil)
 }
 
-// CreateRemediation creates the Metal3Remediation that the manager of Cluster
-// API makes for an unhealthy Machine: it has the Machine's name and the Machine
-// for an owner, but not for a controller.
+// CreateRemediation creates the Metal3Remediation that the manager of Cluster API creates for an
+// unhealthy Machine. It has the Machine's name. The Machine is its owner, but not its controller.
 func (c *ControlPlane) CreateRemediation(ctx context.Context, machine *unstructured.Unstructured, template string,
 ) (*unstructured.Unstructured, error) {
 	labels := map[string]string{capiClusterLabel: machine.GetLabels()[capiClusterLabel]}

@@ -9,9 +9,9 @@ import (
 
 const modulePath = "github.com/fenced/fenced"
 
-// Root finds the directory of the main module, upwards from the working
-// directory: a test runs in its package's directory, the demo at the top. The
-// nested module and the shipped manifests are read from there.
+// Root finds the directory of the main module in the working directory or above it: a test runs in the
+// directory of its package, the demo at the top. The nested module and the shipped manifests are read
+// from there.
 func Root() (string, error) {
 	wd, err := os.Getwd()
 	if err != nil {

@@ -6,10 +6,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// StartAll starts several control planes at the same time, in the order of their
-// options, for example a management API and a workload API. Each has its own
-// ports, directory and CA, so a certificate of one is invalid at another. After
-// an error all are stopped.
+// StartAll starts several control planes at the same time, for example a management API and a workload
+// API, and returns them in the order of their options. Each has its own ports, directory and CA, so a
+// certificate of one is invalid for another. After an error all are stopped.
 func StartAll(ctx context.Context, options ...Options) ([]*ControlPlane, error) {
 	planes := make([]*ControlPlane, len(options))
 	g, gctx := errgroup.WithContext(ctx)

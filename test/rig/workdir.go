@@ -7,14 +7,14 @@ import (
 	"sync/atomic"
 )
 
-// workDir is where programs write. It is removed at the end, except for logs that
-// are to be kept.
+// workDir is the directory in which programs write. It is removed at the end, except logs that are
+// kept.
 type workDir struct {
 	path string
 	keep atomic.Bool
 }
 
-// make makes the directory in parent, or in the system's temporary directory.
+// make creates the directory in parent, or in the system's temporary directory.
 func (d *workDir) make(parent, prefix string) (err error) {
 	d.path, err = os.MkdirTemp(parent, prefix)
 	return err
@@ -44,7 +44,7 @@ func removeAllButLogs(dir string) {
 		switch {
 		case e.IsDir():
 			removeAllButLogs(path)
-			_ = os.Remove(path) // if no log is in it
+			_ = os.Remove(path) // this fails if a log is in it
 		case !strings.HasSuffix(e.Name(), ".log"):
 			_ = os.Remove(path)
 		}

@@ -1,5 +1,5 @@
-// Package rigtest gives a test binary shared control planes, one for each choice
-// of CRDs. Tests share them, so each names its own objects, with Name.
+// Package rigtest provides control planes that the tests of one binary share, one for each selection of
+// CRDs. Each test names its own objects with Name.
 package rigtest
 
 import (
@@ -36,9 +36,9 @@ func Main(m *testing.M) int {
 	return m.Run()
 }
 
-// Shared returns this test binary's control plane with these sets of CRDs, those
-// of OpenShift on bare metal if none is named, started for the first test that
-// asks. A binary that asks needs Main. With -short the test is skipped.
+// Shared returns this test binary's control plane with these sets of CRDs, or with those of OpenShift on
+// bare metal if none is named. It starts the control plane for the first test that needs it. The binary
+// must use Main. With -short the test is skipped.
 func Shared(t *testing.T, sets ...rig.CRDs) *rig.ControlPlane {
 	t.Helper()
 	return several(t, rig.Options{CRDs: sets})[0]
@@ -53,8 +53,7 @@ func Apart(t *testing.T, sets ...rig.CRDs) (management, workload *rig.ControlPla
 	return both[0], both[1]
 }
 
-// OwnApart starts two control planes for one test, at once: one that stops the
-// API server of either side.
+// OwnApart starts two control planes at the same time for one test that stops an API server.
 func OwnApart(t *testing.T, management, workload rig.Options) (*rig.ControlPlane, *rig.ControlPlane) {
 	t.Helper()
 	skipShort(t)
@@ -66,8 +65,8 @@ func OwnApart(t *testing.T, management, workload rig.Options) (*rig.ControlPlane
 	return both[0], both[1]
 }
 
-// several are the shared control planes of these options; those that do not run
-// yet are started at once.
+// several returns the shared control planes with these options. It starts those that do not run yet at
+// the same time.
 func several(t *testing.T, options ...rig.Options) []*rig.ControlPlane {
 	t.Helper()
 	skipShort(t)
@@ -97,7 +96,7 @@ func several(t *testing.T, options ...rig.Options) []*rig.ControlPlane {
 	return found
 }
 
-// keepLogs keeps the logs of a control plane if the test fails, and says where.
+// keepLogs keeps the logs of a control plane if the test fails, and logs their directory.
 func keepLogs(t *testing.T, c *rig.ControlPlane) {
 	t.Helper()
 	t.Cleanup(func() {
@@ -107,7 +106,7 @@ func keepLogs(t *testing.T, c *rig.ControlPlane) {
 	})
 }
 
-// key tells the default sets, which are nil, from none.
+// key distinguishes the default sets, which are nil, from none.
 func key(o rig.Options) string { return fmt.Sprintf("%#v", o.CRDs) }
 
 func skipShort(t *testing.T) {
@@ -117,8 +116,7 @@ func skipShort(t *testing.T) {
 	}
 }
 
-// Own starts a control plane for one test: one that stops the API server, or
-// that must be empty.
+// Own starts a control plane for one test that stops the API server, or needs an empty one.
 func Own(t *testing.T, o rig.Options) *rig.ControlPlane {
 	t.Helper()
 	skipShort(t)
@@ -149,11 +147,11 @@ func start(t *testing.T, options ...rig.Options) []*rig.ControlPlane {
 
 var names atomic.Int64
 
-// Name is base with a number that no other call got, so that tests which share a
-// control plane stay apart, also when -count runs one of them twice.
+// Name returns base with a number that no other call gets. So tests that share a control plane use
+// different objects, even if -count runs one of them twice.
 func Name(base string) string { return fmt.Sprintf("%s-%d", base, names.Add(1)) }
 
-// RunKubelet runs a simulated kubelet, signed in as one, until the test ends.
+// RunKubelet runs a simulated kubelet, with a kubelet's credentials, until the test ends.
 func RunKubelet(t *testing.T, c *rig.ControlPlane, o rig.KubeletOptions) *rig.Kubelet {
 	t.Helper()
 	client, err := c.KubeletClient(o.NodeName)
