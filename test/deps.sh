@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs the peers that the tests talk to and that are not Go modules: ipmi_sim (package openipmi), ipmitool, freeipmi's
-# ipmipower and the fence agents as other clients, qemu as a machine that really goes off, rpm to build and to look into
+# Installs the peers that the tests talk to and that are not Go modules: ipmi_sim (package openipmi), the BMC of pyghmi
+# (python3-pyghmi), ipmitool, freeipmi's ipmipower and the fence agents as other clients, qemu as a machine that really goes off, rpm to build and to look into
 # packages. Says nothing and changes nothing when all is there.
 set -eu
 
@@ -12,6 +12,7 @@ need() { # need COMMAND PACKAGE
 # Debian keeps some of these out of an ordinary user's PATH.
 PATH=$PATH:/usr/sbin:/sbin
 need ipmi_sim openipmi
+need fakebmc python3-pyghmi
 need ipmitool ipmitool
 need ipmipower freeipmi-tools
 need fence_ipmilan fence-agents
