@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -52,6 +53,26 @@ func startDebian(t *testing.T, o ipmisim.Options) *ipmisim.DebianBMC {
 	return b
 }
 
+// startPyghmi starts a BMC of pyghmi, which must not have ended when the test ends.
+func startPyghmi(t *testing.T, o ipmisim.Options) *ipmisim.PyghmiBMC {
+	t.Helper()
+	if o.Operator {
+		t.Skip("pyghmi has no accounts of OPERATOR")
+	}
+	o.UUID = guid
+	b, err := again(o, func() (*ipmisim.PyghmiBMC, error) { return ipmisim.StartPyghmi(t.Context(), o) })
+	if errors.Is(err, ipmisim.ErrNoPyghmi) {
+		missing(t, err.Error())
+	}
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		log, ended := b.Ended()
+		assert.False(t, ended, "what was sent ended the BMC: %s", log)
+		b.Stop()
+	})
+	return b
+}
+
 // again starts a BMC, if need be several times when its port is given: a client
 // of another test may have been given that port for a moment.
 func again[B any](o ipmisim.Options, start func() (B, error)) (b B, err error) {
@@ -79,6 +100,7 @@ var peers = []peer{
 		return startGo(t, o)
 	}},
 	{"ipmi_sim suite 3", 3, func(t *testing.T, o ipmisim.Options) ipmisim.BMC { return startDebian(t, o) }},
+	{"pyghmi suite 3", 3, func(t *testing.T, o ipmisim.Options) ipmisim.BMC { return startPyghmi(t, o) }},
 }
 
 // hostAt is a host whose BMC is at addr, with the account of the simulators.

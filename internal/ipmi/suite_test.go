@@ -17,9 +17,9 @@ var (
 	forgets        = "a BMC forgets a handshake that was cut off by itself, or for the next one"
 	oneBit         = "chassis status has one bit for power"
 	noConnections  = "UDP has no connections; see the hang"
-	asksNobody     = "ipmi_sim does not tell its sessions"
-	onlyFromConfig = "ipmi_sim takes its GUID when it starts"
-	obeys          = "ipmi_sim carries out whatever it is told"
+	asksNobody     = "this BMC does not tell its sessions"
+	onlyFromConfig = "this BMC takes its GUID when it starts"
+	obeys          = "this BMC carries out whatever it is told"
 )
 
 func TestSuiteOverGoIPMI(t *testing.T) {
@@ -37,6 +37,19 @@ func TestSuiteOverDebian(t *testing.T) {
 	bmctest.Run(t, bmctest.Driver{
 		New: func(t *testing.T) *bmctest.World {
 			w, _ := worldOf(t, startDebian(t, ipmisim.Options{}))
+			return w
+		},
+		Cannot: map[string]string{
+			"Transitional": oneBit, "HalfOpen": noConnections, "Sessions": asksNobody, "CutLogins": asksNobody,
+			"ChangeIdentity": onlyFromConfig, "RefuseSame": obeys,
+		},
+	})
+}
+
+func TestSuiteOverPyghmi(t *testing.T) {
+	bmctest.Run(t, bmctest.Driver{
+		New: func(t *testing.T) *bmctest.World {
+			w, _ := worldOf(t, startPyghmi(t, ipmisim.Options{}))
 			return w
 		},
 		Cannot: map[string]string{

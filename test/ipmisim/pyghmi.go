@@ -21,14 +21,14 @@ type PyghmiBMC struct{ *process }
 // ErrNoPyghmi says that the package python3-pyghmi is not installed.
 var ErrNoPyghmi = errors.New("pyghmi is not installed (Debian package python3-pyghmi)")
 
-//go:embed pyghmi.py
+//go:embed pyghmibmc.py
 var pyghmiProgram string
 
 // StartPyghmi starts a BMC of pyghmi in a directory of its own. It runs until Stop
 // or the end of ctx.
 func StartPyghmi(ctx context.Context, o Options) (*PyghmiBMC, error) {
-	python, err := exec.LookPath("python3")
-	if err != nil || exec.CommandContext(ctx, python, "-c", "import pyghmi.ipmi.bmc").Run() != nil {
+	python := pythonWithPyghmi(ctx)
+	if python == "" {
 		return nil, ErrNoPyghmi
 	}
 	o, guid, err := o.onlySuite3()
@@ -40,11 +40,22 @@ func StartPyghmi(ctx context.Context, o Options) (*PyghmiBMC, error) {
 	}
 	p, err := launch(ctx, "pyghmi", o,
 		func(dir, addr string) error { return writePyghmi(dir, addr, o, guid) },
-		func(dir string) []string { return []string{python, filepath.Join(dir, "pyghmi.py"), dir} })
+		func(dir string) []string { return []string{python, filepath.Join(dir, "pyghmibmc.py"), dir} })
 	if err != nil {
 		return nil, err
 	}
 	return &PyghmiBMC{p}, nil
+}
+
+// pythonWithPyghmi is the interpreter that has the module; empty if none has. The
+// first python3 of PATH need not be the one that Debian's packages are for.
+func pythonWithPyghmi(ctx context.Context) string {
+	for _, python := range []string{"/usr/bin/python3", "python3"} {
+		if exec.CommandContext(ctx, python, "-c", "import pyghmi.ipmi.bmc").Run() == nil {
+			return python
+		}
+	}
+	return ""
 }
 
 // writePyghmi fills the directory of one BMC.
@@ -62,7 +73,7 @@ func writePyghmi(dir, addr string, o Options, guid [16]byte) error {
 	if err := os.WriteFile(filepath.Join(dir, "config.json"), config, 0o600); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(dir, "pyghmi.py"), []byte(pyghmiProgram), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "pyghmibmc.py"), []byte(pyghmiProgram), 0o600); err != nil {
 		return err
 	}
 	return writeChassis(dir, o)

@@ -1,4 +1,4 @@
-"""The BMC server of pyghmi with the chassis of this package: pyghmi.py DIRECTORY.
+"""The BMC server of pyghmi with the chassis of this package: pyghmibmc.py DIRECTORY.
 
 It is what virtualbmc and fakebmc are. It ends with a traceback where pyghmi does.
 """
@@ -23,14 +23,15 @@ class ChassisBmc(bmc.Bmc):
         if config["kg"]:
             self.set_kg(config["kg"])
 
-    def chassis(self, *words):
+    def chassis(self, *words, out=subprocess.DEVNULL):
         script, power = (os.path.join(self.directory, n) for n in ("chassis.sh", "power"))
-        return subprocess.run([script, power, *words], check=True, stdout=subprocess.PIPE, text=True).stdout
+        return subprocess.run([script, power, *words], check=True, stdout=out, text=True).stdout
 
     def get_power_state(self):
-        return int(self.chassis("get", "power").strip().removeprefix("power:"))
+        return int(self.chassis("get", "power", out=subprocess.PIPE).strip().removeprefix("power:"))
 
     def power_off(self):
+        # Not with a pipe: what the script leaves in the background would hold it.
         self.chassis("set", "power", "0")
 
     def power_on(self):
