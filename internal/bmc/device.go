@@ -28,6 +28,9 @@ type Device struct {
 	// password, if they come from one.
 	Secret string
 	TLS    TLS
+	// BMCKey is the key of the BMC for IPMI (K_g), in raw bytes; empty means that it
+	// has none.
+	BMCKey Secret
 	// CipherSuites are the IPMI suites to try in order; empty is 17, then 3.
 	CipherSuites []int
 	// Unusable is why the device cannot be opened, such as a password file that

@@ -139,3 +139,13 @@ func relayTo(t *testing.T, b ipmisim.BMC) *ipmisim.Relay {
 	t.Cleanup(r.Stop)
 	return r
 }
+
+// proofs is how many datagrams hold a proof of a password.
+func proofs(seen []ipmisim.Datagram) (n int) {
+	for _, d := range seen {
+		if d.Payload() == ipmisim.PayloadRAKP3 && len(d.Data) > headerLen+8 {
+			n++
+		}
+	}
+	return n
+}

@@ -2,12 +2,14 @@ package ipmi
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/test/ipmisim"
+	"github.com/fenced/fenced/test/pace"
 )
 
 // otherGUID is that of another machine.
@@ -95,15 +97,24 @@ func worldOf(t *testing.T, b ipmisim.Faults) (*bmctest.World, *ipmisim.Relay) {
 		},
 		LoseAnswer: func(lose bool) error { loseAnswers(relay, lose); return nil },
 		Logins: func() int {
-			tries := 0
-			for _, d := range relay.Seen() {
-				if d.Payload() == ipmisim.PayloadRAKP1 {
-					tries++
-				}
+			// Each login of the suite's case ends in a RAKP 3, which may still be on its way.
+			for end := time.Now().Add(pace.Hang); failedLogins(relay.Seen()) == 0 && time.Now().Before(end); {
+				time.Sleep(time.Millisecond)
 			}
-			return tries
+			return failedLogins(relay.Seen())
 		},
 	}, relay
+}
+
+// failedLogins is how many failed logins a BMC can count whose password is another one:
+// a RAKP 3 with a proof of our password, or one that says that the proof in RAKP 2 is wrong.
+func failedLogins(seen []ipmisim.Datagram) (n int) {
+	for _, d := range seen {
+		if d.Payload() == ipmisim.PayloadRAKP3 && (len(d.Data) > headerLen+8 || d.Data[headerLen+1] == statusWrongCode) {
+			n++
+		}
+	}
+	return n
 }
 
 // loseAnswers lets one more answer through, that to the rise in privilege, and

@@ -24,6 +24,7 @@ back() {
 late() {
 	sleep "$(cat "$file.late-off")"; put 0; back
 }
+if [ -e "$file.slow" ]; then sleep "$(cat "$file.slow")"; fi
 case "$verb $name" in
 "get power")
 	if [ -e "$file.lie-off" ]; then echo power:0; else echo "power:$(cat "$file")"; fi ;;

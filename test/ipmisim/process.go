@@ -30,6 +30,7 @@ type process struct {
 	running *os.Process
 	ended   <-chan struct{} // closed when the process has ended
 	kill    func()          // ends the process, and waits for it
+	stopped bool            // by Stop
 }
 
 // launch starts program at the address of o in a directory of its own, until Stop
@@ -148,7 +149,7 @@ func (b *process) Ended() (log string, ended bool) {
 	defer b.mu.Unlock()
 	select {
 	case <-b.ended:
-		return b.log(), true
+		return b.log(), !b.stopped
 	default:
 		return "", false
 	}
@@ -208,6 +209,7 @@ func (b *process) SetPower(on bool) error { return writePower(b.dir, on) }
 func (b *process) Stop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.stopped = true
 	b.kill()
 	_ = os.RemoveAll(b.dir) // a temporary directory; nothing depends on it
 }

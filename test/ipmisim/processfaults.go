@@ -24,6 +24,10 @@ func (b *process) LateOff(d time.Duration) error {
 // BackOn makes the host come on again d after it went off.
 func (b *process) BackOn(d time.Duration) error { return b.flag("power.back-on", d > 0, seconds(d)) }
 
+// Slow makes the BMC work on each chassis command for d, and on one after the other:
+// it does nothing else meanwhile. virtualbmc does so while libvirt is slow.
+func (b *process) Slow(d time.Duration) error { return b.flag("power.slow", d > 0, seconds(d)) }
+
 func seconds(d time.Duration) string { return fmt.Sprintf("%.3f\n", d.Seconds()) }
 
 // flag sets or clears a switch of chassis.sh.
