@@ -47,7 +47,7 @@ func (c *Client) Audit(ctx context.Context) ([]bmc.Finding, error) {
 // integrity and encryption.
 func (c *Client) cipherZero(ctx context.Context) (bool, error) {
 	algorithms := [3]byte{}
-	x := newExchange(account{}, suites[0])
+	x := newExchange(account{privilege: privileges[""]}, suites[0])
 	none := x.openStep()
 	none.build = func(tag byte) []byte { return openRequest(tag, x.consoleID, algorithms) }
 	none.take = func(rest []byte) error { return x.acceptOpenWith(rest, algorithms) }

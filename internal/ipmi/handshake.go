@@ -40,6 +40,9 @@ func handshake(ctx context.Context, p endpoint, a account, s suite, o opening) (
 		return nil, err
 	}
 	sess.privilege = a.privilege
+	if x.unused.pending() {
+		go x.endUnused(p)
+	}
 	return sess, nil
 }
 
@@ -57,6 +60,9 @@ func (x *exchange) run(ctx context.Context, w *wire, o opening) (*session, error
 		return nil, err
 	}
 	opened := w.took
+	if err := x.settle(ctx, w); err != nil {
+		return nil, err
+	}
 	if err := x.ask(ctx, w, opening{rakp1Tries, waitAfter(w.took)}, x.rakp1Step()); err != nil {
 		if errors.Is(err, errWrongPassword) && x.mayBeReplaced() {
 			return nil, &replacedError{opened}
@@ -68,7 +74,7 @@ func (x *exchange) run(ctx context.Context, w *wire, o opening) (*session, error
 	if err != nil {
 		return nil, err
 	}
-	sess := &session{wire: w, exchange: x, seal: seal, consoleID: x.consoleID, bmcID: x.bmcID, guid: x.guid}
+	sess := &session{wire: w, seal: seal, consoleID: x.consoleID, bmcID: x.bmcID, guid: x.guid}
 	proof := step{name: "RAKP 3", request: payloadRAKP3, response: payloadRAKP4,
 		build: x.rakp3,
 		take:  func(rest []byte) error { return x.checkRAKP4(rest, sik) }}
@@ -79,14 +85,38 @@ func (x *exchange) run(ctx context.Context, w *wire, o opening) (*session, error
 	return sess, nil
 }
 
+// settle waits for the other answers, if the Open Session Request was repeated.
+func (x *exchange) settle(ctx context.Context, w *wire) error {
+	if len(x.openTries) < 2 {
+		return nil
+	}
+	take := func(b []byte) bool {
+		if p, a, err := parseHandshake(b); err == nil {
+			x.takeNewer(p, a)
+		}
+		return false
+	}
+	if err := w.receive(ctx, time.Now().Add(settleTime), take); !errors.Is(err, errNoAnswer) {
+		return err
+	}
+	return nil
+}
+
 // mayBeReplaced reports whether the BMC may have put another session in place of
 // ours: it saw the Open Session Request more than once. Some BMCs have one session
 // for each client address, and keep that of the last request.
-func (x *exchange) mayBeReplaced() bool { return x.opens > 1 || x.unused.known() > 0 }
+func (x *exchange) mayBeReplaced() bool { return len(x.openTries) > 1 || len(x.unused.known) > 0 }
 
 func (x *exchange) openStep() step {
+	build := func(tag byte) []byte {
+		if x.openTries == nil {
+			x.openTries = map[byte]int{}
+		}
+		x.openTries[tag] = len(x.openTries) + 1
+		return x.openRequest(tag)
+	}
 	return step{name: "open session", request: payloadOpenRequest, response: payloadOpenResponse,
-		build: x.openRequest, take: x.acceptOpen, anyTry: true, unanswered: errSilent}
+		build: build, take: x.acceptOpen, anyTry: true, unanswered: errSilent}
 }
 
 func (x *exchange) rakp1Step() step {
@@ -114,9 +144,6 @@ func (x *exchange) ask(ctx context.Context, w *wire, o opening, s step) error {
 	build := func() []byte {
 		tag = x.nextTag()
 		sent[tag] = time.Now()
-		if s.request == payloadOpenRequest {
-			x.opens++
-		}
 		return plainDatagram(s.request, s.build(tag))
 	}
 	take := func(b []byte) bool {
@@ -124,7 +151,7 @@ func (x *exchange) ask(ctx context.Context, w *wire, o opening, s step) error {
 		if err != nil {
 			return false
 		}
-		x.endUnused(w, p, a)
+		x.takeUnused(w, p, a)
 		if p.payloadType != s.response {
 			return false
 		}
@@ -132,6 +159,9 @@ func (x *exchange) ask(ctx context.Context, w *wire, o opening, s step) error {
 			return false
 		}
 		w.took = time.Since(sent[a.tag])
+		if s.response == payloadOpenResponse {
+			x.openTag = a.tag
+		}
 		if a.status != 0 {
 			verdict = &statusError{message: s.name, status: a.status}
 			return true

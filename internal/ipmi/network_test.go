@@ -79,6 +79,9 @@ func TestEachDatagramLostOnce(t *testing.T) {
 
 func TestEachDatagramDoubledOnce(t *testing.T) {
 	onNetworks(t, func(t *testing.T, b ipmisim.BMC, r *ipmisim.Relay, is func(ipmisim.Datagram) bool) {
+		if withoutDoubles(b, ipmisim.Network{Double: 1}).Double == 0 {
+			t.Skip("a doubled request may end pyghmi, whoever sends it")
+		}
 		doubled := false
 		r.Filter(func(d ipmisim.Datagram) []ipmisim.Datagram {
 			if !doubled && is(d) {

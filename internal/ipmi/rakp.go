@@ -54,12 +54,13 @@ type exchange struct {
 	bmcRnd     [16]byte
 	guid       [16]byte // System GUID [GUIDC]
 
-	opens   int      // how often the Open Session Request was sent
-	hasRnd  bool     // RAKP 2 arrived for bmcID
-	started *session // set when RAKP 3 was sent: the BMC may have opened it
-	tagged  [256]bool
-	tags    int // number of tags used
-	unused  unusedSessions
+	openTries map[byte]int // which try of the Open Session Request had a tag, from 1 on
+	openTag   byte         // of the try whose answer is used
+	hasRnd    bool         // RAKP 2 arrived for bmcID
+	started   *session     // set when RAKP 3 was sent: the BMC may have opened it
+	tagged    [256]bool
+	tags      int // number of tags used
+	unused    unusedSessions
 }
 
 // nameOnly makes the BMC find the account by its name alone, not by name and

@@ -1,6 +1,7 @@
 package ipmi
 
 import (
+	"context"
 	"errors"
 	"net"
 	"os"
@@ -60,7 +61,8 @@ func startPyghmi(t *testing.T, o ipmisim.Options) *ipmisim.PyghmiBMC {
 		t.Skip("pyghmi has no accounts of OPERATOR")
 	}
 	o.UUID = guid
-	b, err := again(o, func() (*ipmisim.PyghmiBMC, error) { return ipmisim.StartPyghmi(t.Context(), o) })
+	// The context of the test ends before its cleanup.
+	b, err := again(o, func() (*ipmisim.PyghmiBMC, error) { return ipmisim.StartPyghmi(context.Background(), o) })
 	if errors.Is(err, ipmisim.ErrNoPyghmi) {
 		missing(t, err.Error())
 	}
@@ -146,6 +148,15 @@ func proofs(seen []ipmisim.Datagram) (n int) {
 		if d.Payload() == ipmisim.PayloadRAKP3 && len(d.Data) > headerLen+8 {
 			n++
 		}
+	}
+	return n
+}
+
+// withoutDoubles is n for the BMC b. pyghmi may take a doubled Open Session Request for
+// two, and let the first answer to RAKP 1 when RAKP 3 goes to the second, which ends it.
+func withoutDoubles(b ipmisim.BMC, n ipmisim.Network) ipmisim.Network {
+	if _, pyghmi := b.(*ipmisim.PyghmiBMC); pyghmi {
+		n.Double = 0
 	}
 	return n
 }

@@ -14,7 +14,6 @@ const idleLimit = 20 * time.Second
 // session is one open RMCP+ session.
 type session struct {
 	*wire
-	exchange         *exchange // that opened it
 	seal             sealer
 	consoleID, bmcID uint32
 	guid             [16]byte
@@ -51,11 +50,7 @@ func (s *session) command(ctx context.Context, r request, keep bool, sent func()
 	}()
 	take := func(b []byte) bool {
 		message, n, err := s.seal.open(b, s.consoleID)
-		if err != nil {
-			s.takeHandshake(b)
-			return false
-		}
-		if !s.window.accept(n) {
+		if err != nil || !s.window.accept(n) {
 			return false
 		}
 		answer, err = r.decodeReply(message, s.rqSeq)
@@ -73,14 +68,6 @@ func (s *session) command(ctx context.Context, r request, keep bool, sent func()
 	s.lastAnswer = time.Now()
 	s.times.note(r, s.lastAnswer.Sub(begun))
 	return answer, nil
-}
-
-// takeHandshake takes a late answer of the handshake: it may name a session that
-// the BMC opened for a repeated request.
-func (s *session) takeHandshake(datagram []byte) {
-	if p, a, err := parseHandshake(datagram); err == nil {
-		s.exchange.endUnused(s.wire, p, a)
-	}
 }
 
 // number chooses the rqSeq of the next command. There are only 64, and a delayed

@@ -92,7 +92,7 @@ func worldOf(t *testing.T, b ipmisim.Faults) (*bmctest.World, *ipmisim.Relay) {
 			if bad {
 				n.Loss, n.Double, n.Reorder = 0.1, 0.1, 0.1
 			}
-			relay.Network(n)
+			relay.Network(withoutDoubles(b, n))
 			return nil
 		},
 		LoseAnswer: func(lose bool) error { loseAnswers(relay, lose); return nil },

@@ -95,6 +95,11 @@ func (w *wire) once(ctx context.Context, build func() []byte, end time.Time, tak
 	if _, err := w.conn.Write(build()); err != nil {
 		return err
 	}
+	return w.receive(ctx, end, take)
+}
+
+// receive receives until take accepts a datagram, or until end.
+func (w *wire) receive(ctx context.Context, end time.Time, take func([]byte) bool) error {
 	for {
 		if err := w.conn.SetReadDeadline(end); err != nil {
 			return err
