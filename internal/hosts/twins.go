@@ -47,7 +47,7 @@ func bare(h bmc.Host) bmc.Host {
 	levels := make([]bmc.Level, len(h.Levels))
 	for i, l := range h.Levels {
 		for _, d := range l.Devices {
-			d.Username, d.Password = "", bmc.Secret{}
+			d.Username, d.Password, d.BMCKey = "", bmc.Secret{}, bmc.Secret{}
 			secret := map[string]bmc.Secret{} // that there are some is part of what is chosen
 			for k := range d.SecretParameters {
 				secret[k] = bmc.Secret{}
