@@ -102,6 +102,7 @@ func TestWrongPassword(t *testing.T) {
 }
 
 func TestUnknownUser(t *testing.T) {
+	t.Parallel()
 	onPeers(t, ipmisim.Options{}, func(t *testing.T, _ peer, b ipmisim.BMC) {
 		h := hostAt(t, b.Addr())
 		h.Username = "nobody"

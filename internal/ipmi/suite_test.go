@@ -25,8 +25,10 @@ var (
 )
 
 func TestSuiteOverGoIPMI(t *testing.T) {
+	t.Parallel()
 	for _, p := range peers[:2] {
 		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
 			bmctest.Run(t, bmctest.Driver{
 				New:    func(t *testing.T) *bmctest.World { return goWorld(t, p) },
 				Cannot: map[string]string{"Transitional": oneBit, "HalfOpen": noConnections, "CutLogins": forgets},
@@ -36,6 +38,7 @@ func TestSuiteOverGoIPMI(t *testing.T) {
 }
 
 func TestSuiteOverDebian(t *testing.T) {
+	t.Parallel()
 	bmctest.Run(t, bmctest.Driver{
 		New: func(t *testing.T) *bmctest.World {
 			w, _ := worldOf(t, startDebian(t, ipmisim.Options{}))
@@ -49,6 +52,7 @@ func TestSuiteOverDebian(t *testing.T) {
 }
 
 func TestSuiteOverPyghmi(t *testing.T) {
+	t.Parallel()
 	bmctest.Run(t, bmctest.Driver{
 		New: func(t *testing.T) *bmctest.World {
 			w, _ := worldOf(t, startPyghmi(t, ipmisim.Options{}))

@@ -29,6 +29,7 @@ func dropsSuites(t *testing.T, b ipmisim.BMC, dropped ...suite) *ipmisim.Relay {
 // TestSuiteThatIsDropped: a BMC that drops what it does not support is asked for the next
 // suite, and is not asked for the first again.
 func TestSuiteThatIsDropped(t *testing.T) {
+	t.Parallel()
 	onPeers(t, ipmisim.Options{}, func(t *testing.T, p peer, b ipmisim.BMC) {
 		if p.suite != 3 {
 			t.Skip("it has no other suite")
