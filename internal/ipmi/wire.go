@@ -85,7 +85,12 @@ func (w *wire) ask(ctx context.Context, tries int, wait time.Duration, build fun
 }
 
 // longer is the wait after one in vain.
-func longer(wait time.Duration) time.Duration { return max(wait, min(2*wait, lastWait)) }
+func longer(wait time.Duration) time.Duration {
+	if wait > lastWait { // the BMC is known or suspected to be slow
+		return min(2*wait, longestWait)
+	}
+	return min(2*wait, lastWait)
+}
 
 // once sends one datagram and receives until end.
 func (w *wire) once(ctx context.Context, build func() []byte, end time.Time, take func([]byte) bool) error {
