@@ -145,7 +145,7 @@ func (c *Client) Close(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
 	defer cancel()
-	answer, err := s.command(ctx, s.closing(), false, func() {})
+	answer, err := s.command(ctx, s.closing(), true, func() {})
 	if err == nil && answer.code != codeOK {
 		err = &codeError{answer.code}
 	}

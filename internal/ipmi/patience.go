@@ -13,10 +13,10 @@ const (
 	// has not measured yet.
 	newCommandWait = 3 * time.Second
 	// After this many tries without an answer, the BMC no longer knows the session: it
-	// drops what it cannot authenticate. The tries of a command that was not measured
-	// are far apart.
+	// drops what it cannot authenticate. One wait for a command that was not measured is
+	// as long.
 	commandTries    = 3
-	newCommandTries = 2
+	newCommandTries = 1
 )
 
 // commandTimes is how long the BMC took for each command in one session.
@@ -37,9 +37,9 @@ func (c *commandTimes) note(r request, took time.Duration) {
 	c.slowest = max(c.slowest, took)
 }
 
-// patience is how often to send r, and how long to wait before the second try. An
-// operation of which nothing is known may take half of the time that is left, so that
-// one lost datagram does not end it.
+// patience is how often to send r in a session that the BMC may have forgotten, and how
+// long to wait for the first answer. A command that was not measured may take half of the
+// time that is left, so that one lost datagram does not end the operation.
 func (c *commandTimes) patience(ctx context.Context, r request) (tries int, wait time.Duration) {
 	if took, measured := c.took[commandID{r.netFn, r.cmd}]; measured {
 		return commandTries, waitAfter(took)

@@ -69,7 +69,7 @@ func TestSerialBMC(t *testing.T) {
 func TestSlowerThanTheFirstWait(t *testing.T) {
 	t.Parallel()
 	b := startPyghmi(t, ipmisim.Options{})
-	require.NoError(t, b.Slow(10*time.Second))
+	require.NoError(t, b.Slow(4*time.Second))
 	relay := relayTo(t, b)
 	h := hostAt(t, relay.Addr())
 	h.CipherSuites = []int{3}
