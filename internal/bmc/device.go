@@ -37,6 +37,9 @@ type Device struct {
 	// Enrolled: a person enrolled the device, which reported no UUID that identifies
 	// its host, by what else it reported. It does not come from the configuration.
 	Enrolled bool
+	// BMCKey is the key of the BMC for IPMI (K_g), in raw bytes; empty means that it
+	// has none.
+	BMCKey Secret
 	// CipherSuites are the IPMI suites to try in order; empty is 17, then 3.
 	CipherSuites []int
 	// Unusable is why the device cannot be opened, such as a password file that

@@ -34,6 +34,7 @@ const (
 // secretParameters are those that hold a secret. // I25
 var secretParameters = map[string]bool{
 	"community": true, "snmp_priv_passwd": true, "secret_key": true, "apikey": true, "token": true, "key_value": true,
+	"hexadecimal_kg": true,
 }
 
 // agent reads a device that a fence agent drives.
@@ -53,6 +54,8 @@ func (r *reader) agent(key string, d deviceYAML, device *bmc.Device) {
 		r.refuse(d.Line, key+".provider", "is for driver bmclib")
 	case len(d.CipherSuites) > 0:
 		r.refuse(d.Line, key+".cipherSuites", "is not for driver fence-agent; its agent takes parameters")
+	case d.KgFile != "":
+		r.refuse(d.Line, key+".kgFile", "is not for driver fence-agent; write secretParameters: {hexadecimal_kg: PATH}")
 	case d.TLS != tlsYAML{}:
 		r.refuse(d.Line, key+".tls", "is not for driver fence-agent; its agent takes parameters")
 	case len(d.Parameters)+len(d.SecretParameters) > maxParameters:

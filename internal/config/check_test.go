@@ -50,6 +50,7 @@ func TestCheckWarns(t *testing.T) {
 - node: g
   levels:
     - devices: [{driver: fence-agent, agent: fence_x, parameters: {plug: 1}, secretParameters: {community: ../empty}}]
+- {node: i, bmc: {address: 192.0.2.9, username: u, passwordFile: ../good, kgFile: ../long}}
 - {node: h, bmc: {address: 192.0.2.8, username: u, credential: h}}
 `,
 		"good": "s3cret", "open": "s3cret", "empty": "\n", "long": strings.Repeat("s3cret", 4),
@@ -69,6 +70,7 @@ func TestCheckWarns(t *testing.T) {
 		at + ":10: hosts[3].bmc.passwordFile: " + dir + "/empty is empty",
 		at + ":11: hosts[4].bmc.passwordFile: it has 24 bytes, and IPMI 2.0 takes 20",
 		at + ":15: hosts[6].levels[0].devices[0].secretParameters.community: " + dir + "/empty is empty",
+		at + ":16: hosts[7].bmc.kgFile: " + dir + "/long holds 24 bytes, and a key (K_g) of IPMI 2.0 has at most 20",
 	}
 	require.Len(t, warnings, len(want), "%q", warnings)
 	for i, w := range want {
@@ -79,7 +81,7 @@ func TestCheckWarns(t *testing.T) {
 	t.Setenv("CREDENTIALS_DIRECTORY", dir)
 	warnings, err = Check(file, good)
 	require.NoError(t, err)
-	require.Contains(t, warnings[len(warnings)-1], ":16: hosts[7].bmc.credential: ")
+	require.Contains(t, warnings[len(warnings)-1], ":17: hosts[8].bmc.credential: ")
 }
 
 func TestParsePrincipal(t *testing.T) {

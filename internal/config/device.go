@@ -80,6 +80,9 @@ func (r *reader) service(key string, d deviceYAML, device *bmc.Device) {
 	if d.Provider != "" && driver.Providers == nil {
 		r.refuse(d.Line, key+".provider", "is for driver bmclib; write driver: bmclib")
 	}
+	if d.KgFile != "" && device.Driver != bmc.DriverIPMI {
+		r.refuse(d.Line, key+".kgFile", "is only for driver ipmi")
+	}
 	if len(d.Username) > maxIPMIUser && protocol == bmc.ProtocolIPMI {
 		r.refuse(d.Line, key+".username", "is longer than the %d bytes of IPMI", maxIPMIUser)
 	}
@@ -126,5 +129,5 @@ func (r *reader) password(key string, d deviceYAML) PasswordSource {
 	case d.Username == "" && d.Secret == "" && !optional: // a Secret holds the user name too
 		r.refuse(d.Line, key, "username is missing")
 	}
-	return PasswordSource{File: d.PasswordFile, Credential: d.Credential, Parameters: d.SecretParameters}
+	return PasswordSource{File: d.PasswordFile, Credential: d.Credential, KgFile: d.KgFile, Parameters: d.SecretParameters}
 }

@@ -30,6 +30,8 @@ type HostEntry struct {
 type PasswordSource struct {
 	File       string
 	Credential string // of systemd
+	// KgFile is the file of the BMC's key; empty means that it has none.
+	KgFile string
 	// Parameters are the files of an agent's secret parameters.
 	Parameters map[string]string
 }
@@ -65,6 +67,7 @@ type deviceYAML struct {
 	PasswordFile string  `yaml:"passwordFile" is:"path" show:"no"`
 	Credential   string  `yaml:"credential" is:"credential" show:"no"`
 	Secret       string  `yaml:"secret" is:"secretRef" show:"no"`
+	KgFile       string  `yaml:"kgFile" is:"path" show:"no"`
 	Driver       string  `yaml:"driver" is:"driver" empty:"no"`
 	CipherSuites []int   `yaml:"cipherSuites" is:"cipherSuite"`
 	TLS          tlsYAML `yaml:"tls"`

@@ -29,7 +29,7 @@ func loadFiles(t *testing.T, clusters []string, files map[string]string) ([]Host
 
 func TestLoadHosts(t *testing.T) {
 	hosts, dir, err := loadFiles(t, []string{"prod"}, map[string]string{
-		"20-b.yaml": "hosts:\n- node: b\n  bmc: {address: 192.0.2.2, secret: ns/s, cipherSuites: [3]}\n",
+		"20-b.yaml": "hosts:\n- node: b\n  bmc: {address: 192.0.2.2, secret: ns/s, cipherSuites: [3], kgFile: ../kg}\n",
 		"10-a.yaml": `
 hosts:
   - node: worker-3.example.com
@@ -76,6 +76,7 @@ hosts:
 	require.Equal(t, "[2001:db8::1]:1623", c.Levels[0].Devices[0].Endpoint.HostPort())
 	require.Equal(t, []int{3}, b.Levels[0].Devices[0].CipherSuites)
 	require.Equal(t, "ns/s", b.Levels[0].Devices[0].Secret)
+	require.Equal(t, filepath.Join(filepath.Dir(dir), "kg"), b.Passwords[0][0].KgFile)
 	require.Empty(t, b.Levels[0].Devices[0].Username, "the Secret holds it")
 }
 

@@ -26,6 +26,10 @@ func (r *reader) checkFiles(key string, line int, d bmc.Device, s PasswordSource
 	if s.Credential != "" && os.Getenv("CREDENTIALS_DIRECTORY") != "" {
 		r.warn(line, key+".credential", PasswordSource{Credential: s.Credential}.into(&d))
 	}
+	if s.KgFile != "" {
+		_, err := readBMCKey(s.KgFile)
+		r.warn(line, key+".kgFile", err)
+	}
 	for _, name := range slices.Sorted(maps.Keys(s.Parameters)) {
 		_, err := readSecret(s.Parameters[name])
 		r.warn(line, key+".secretParameters."+name, err)

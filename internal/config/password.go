@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/hex"
 	"fmt"
 	"maps"
 	"os"
@@ -15,7 +16,8 @@ import (
 // dozen bytes.
 const maxPassword = 4096
 
-// maxIPMIPassword is the longest that IPMI 2.0 carries; a BMC would cut the rest.
+// maxIPMIPassword is the longest that IPMI 2.0 carries, in bytes; a BMC would cut the
+// rest. The key of the BMC (K_g) has the same limit.
 const maxIPMIPassword = 20
 
 // ReadPasswords returns the host with the passwords that stand in files and
@@ -48,6 +50,13 @@ func (s PasswordSource) into(d *bmc.Device) error {
 			return fmt.Errorf("it has %d bytes, and IPMI 2.0 takes %d: set a shorter one at the BMC", n, maxIPMIPassword)
 		}
 		d.Password = password
+	}
+	if s.KgFile != "" {
+		key, err := readBMCKey(s.KgFile)
+		if err != nil {
+			return fmt.Errorf("kgFile: %w", err)
+		}
+		d.BMCKey = key
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Parameters)) {
 		value, err := readSecret(s.Parameters[name])
@@ -92,4 +101,28 @@ func readSecret(path string) (bmc.Secret, error) {
 		return bmc.Secret{}, fmt.Errorf("%s is empty", path)
 	}
 	return bmc.NewSecret(text), nil
+}
+
+// readBMCKey reads a key of a BMC (K_g): text, or hexadecimal digits after 0x. Its errors
+// name only the path. // I25
+func readBMCKey(path string) (bmc.Secret, error) {
+	secret, err := readSecret(path)
+	if err != nil {
+		return bmc.Secret{}, err
+	}
+	key := secret.Reveal()
+	if digits, ok := strings.CutPrefix(key, "0x"); ok {
+		b, err := hex.DecodeString(digits)
+		if err != nil {
+			return bmc.Secret{}, fmt.Errorf("what follows 0x in %s is not an even number of hexadecimal digits", path)
+		}
+		key = string(b)
+	}
+	switch {
+	case len(key) > maxIPMIPassword:
+		return bmc.Secret{}, fmt.Errorf("%s holds %d bytes, and a key (K_g) of IPMI 2.0 has at most %d", path, len(key), maxIPMIPassword)
+	case strings.Trim(key, "\x00") == "":
+		return bmc.Secret{}, fmt.Errorf("%s holds only zeros, which is how a BMC without a key (K_g) shows it; leave kgFile out", path)
+	}
+	return bmc.NewSecret(key), nil
 }

@@ -95,6 +95,35 @@ func TestPasswordsOfIPMIAreShort(t *testing.T) {
 	}
 }
 
+// The key of a BMC is text, or hexadecimal digits; it stands beside any source of the
+// password.
+func TestReadBMCKey(t *testing.T) {
+	for text, want := range map[string]string{
+		"a key of 20 bytes...\n": "a key of 20 bytes...", "0x00c0ffee": "\x00\xc0\xff\xee", "0xC0FFEE\n": "\xc0\xff\xee", "0": "0",
+	} {
+		e := entryWith(PasswordSource{KgFile: passwordFile(t, text, 0o600)})
+		e.Levels[0].Devices[0].Secret = "ns/s"
+		d := e.ReadPasswords().Levels[0].Devices[0]
+		require.NoError(t, d.Unusable)
+		require.Equal(t, want, d.BMCKey.Reveal())
+		require.NotContains(t, fmt.Sprintf("%v %+v %#v", d, d, d), "key of 20") // I25
+		require.True(t, e.Levels[0].Devices[0].BMCKey.Empty(), "the entry is read anew each time")
+	}
+	for text, want := range map[string]string{
+		"0xcanary": "is not an even number of hexadecimal digits", "0xabc": "is not an even number of hexadecimal digits",
+		"canary-of-21-bytes-xx": "holds 21 bytes, and a key (K_g) of IPMI 2.0 has at most 20", "0x" + strings.Repeat("ca", 21): "holds 21 bytes",
+		"0x" + strings.Repeat("00", 20): "holds only zeros", "0x": "holds only zeros",
+	} {
+		d := entryWith(PasswordSource{KgFile: passwordFile(t, text, 0o600)}).ReadPasswords().Levels[0].Devices[0]
+		require.ErrorContains(t, d.Unusable, "hosts.d/a.yaml:3: read the password of prod/a: kgFile: ")
+		require.ErrorContains(t, d.Unusable, want)
+		require.NotContains(t, d.Unusable.Error(), "canary") // I25
+		require.True(t, d.BMCKey.Empty())
+	}
+	d := entryWith(PasswordSource{KgFile: passwordFile(t, "canary", 0o644)}).ReadPasswords().Levels[0].Devices[0]
+	require.ErrorContains(t, d.Unusable, "is open to everyone")
+}
+
 func TestReadSecretParameters(t *testing.T) {
 	good, open := passwordFile(t, "canary\n", 0o640), passwordFile(t, "canary", 0o644)
 	d := entryWith(PasswordSource{Parameters: map[string]string{"community": good}}).ReadPasswords().Levels[0].Devices[0]

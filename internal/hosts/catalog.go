@@ -107,7 +107,7 @@ func withoutAccounts(h bmc.Host) bmc.Host {
 	levels := make([]bmc.Level, len(h.Levels))
 	for i, l := range h.Levels {
 		for _, d := range l.Devices {
-			d.Username, d.Password = "", bmc.Secret{}
+			d.Username, d.Password, d.BMCKey = "", bmc.Secret{}, bmc.Secret{}
 			secret := map[string]bmc.Secret{} // the names are part of what chooses the device
 			for k := range d.SecretParameters {
 				secret[k] = bmc.Secret{}

@@ -46,13 +46,13 @@ func (c *Client) Audit(ctx context.Context) ([]bmc.Finding, error) {
 // cipherZero reports whether the BMC opens a session without authentication,
 // integrity and encryption.
 func (c *Client) cipherZero(ctx context.Context) (bool, error) {
-	none := [3]byte{}
-	x := newExchange(account{}, suites[0])
-	opening := x.openStep()
-	opening.build = func(tag byte) []byte { return openRequest(tag, x.consoleID, none) }
-	opening.take = func(rest []byte) error { return x.acceptOpenWith(rest, none) }
+	algorithms := [3]byte{}
+	x := newExchange(account{privilege: privileges[""]}, suites[0])
+	none := x.openStep()
+	none.build = func(tag byte) []byte { return openRequest(tag, x.consoleID, algorithms) }
+	none.take = func(rest []byte) error { return x.acceptOpenWith(rest, algorithms) }
 	err := c.probe(ctx, x, func(ctx context.Context, w *wire) error {
-		return x.ask(ctx, w, auditTries, opening)
+		return x.ask(ctx, w, opening{auditTries, firstWait}, none)
 	})
 	return err == nil, ignoreRefusal(err)
 }
@@ -76,13 +76,17 @@ func (c *Client) nullUser(ctx context.Context) (bool, error) {
 // a suite that it accepts.
 func (c *Client) isKnownUser(ctx context.Context, user string) (bool, error) {
 	var err error
-	for _, suite := range c.suites {
+	open := opening{openTries, firstWait}
+	for i, suite := range c.suites {
+		if i == len(c.suites)-1 {
+			open.tries = 0 // a BMC that answers nothing at all is not audited
+		}
 		x := newExchange(account{user: user, privilege: privileges[""]}, suite)
 		err = c.probe(ctx, x, func(ctx context.Context, w *wire) error {
-			if err := x.ask(ctx, w, 0, x.openStep()); err != nil {
+			if err := x.ask(ctx, w, open, x.openStep()); err != nil {
 				return err
 			}
-			return x.ask(ctx, w, auditTries, x.rakp1Step())
+			return x.ask(ctx, w, opening{auditTries, waitAfter(w.took)}, x.rakp1Step())
 		})
 		if !mayTryOtherSuite(err) {
 			break

@@ -1,6 +1,7 @@
 package ipmi
 
 import (
+	"context"
 	"errors"
 	"os"
 	"time"
@@ -13,85 +14,108 @@ import (
 const (
 	// lingerTime is how long cleanUp waits, in the background, for a late answer.
 	lingerTime = 2 * time.Second
-	// maxRefused limits the datagrams that forged answers can make us send.
-	maxRefused = 16
 
 	statusNoSession = 0x01 // the status that we send to end the handshake
 	statusWrongCode = 0x0f
 )
 
 // cleanUp ends on the BMC what x started there, after x failed with err, and
-// closes w: at once if the BMC's last answer was received, else after the late
-// answers.
+// closes w: at once if nothing more is to come, else after the late answers.
 func (x *exchange) cleanUp(w *wire, err error) {
-	var refused *statusError
-	if errors.As(err, &refused) { // the BMC has ended it
-		w.close()
-		return
-	}
-	status := byte(statusNoSession)
-	if errors.Is(err, errWrongPassword) {
-		status = statusWrongCode
-	}
-	x.end(w, status)
-	if err == nil || errors.Is(err, errWrongPassword) || errors.Is(err, errOtherAlgorithms) {
+	if x.endOwn(w, err) && !x.unused.pending() {
 		w.close()
 		return
 	}
 	go x.linger(w)
 }
 
-// end makes the BMC forget the session, whatever its state is there.
-func (x *exchange) end(w *wire, status byte) {
-	if x.started != nil {
-		w.sendOnly(x.started.datagram(x.started.closing()))
+// endOwn ends the session of x, whatever its state is on the BMC. It reports
+// whether that needs no answer.
+func (x *exchange) endOwn(w *wire, err error) bool {
+	var refused *statusError
+	var replaced *replacedError
+	switch {
+	case errors.As(err, &refused), errors.Is(err, errOtherAlgorithms):
+		return true // the BMC has ended it; or it has algorithms that we do not use even to refuse it
+	case errors.Is(err, errWrongKey):
+		x.closeStarted(w) // if RAKP 4 was altered on its way, the BMC has our keys
+		return true
+	case x.started != nil:
+		// RAKP 3 or 4 was lost. pyghmi ends at a Close Session for a session that it did
+		// not open yet. The answer to the same RAKP 3 tells that it is open by now.
+		w.sendOnly(plainDatagram(payloadRAKP3, x.rakp3(x.nextTag())))
+		return false
+	case x.hasRnd && errors.Is(err, errWrongPassword) && !errors.As(err, &replaced):
+		x.refuse(w, x.bmcID, statusWrongCode)
+		return true
+	case x.hasRnd:
+		x.refuse(w, x.bmcID, statusNoSession)
+		return true
+	case x.bmcID != 0:
+		x.unused.add(x.bmcID)
 	}
-	if x.bmcID != 0 {
-		x.refuse(w, x.bmcID, status)
-	}
+	return false
 }
 
 func (x *exchange) refuse(w *wire, bmcID uint32, status byte) {
 	w.sendOnly(plainDatagram(payloadRAKP3, rakp3Refusal(x.nextTag(), status, bmcID)))
 }
 
-// refuseSurplus ends a session that the BMC opened for a repeated request, in
-// addition to the one that x uses.
-func (x *exchange) refuseSurplus(w *wire, p packet, a answer) {
-	if p.payloadType != payloadOpenResponse || x.bmcID == 0 || a.status != 0 || a.consoleID != x.consoleID {
-		return
-	}
-	if other := openedID(a.rest); other != 0 && other != x.bmcID && x.refused < maxRefused {
-		x.refused++
-		x.refuse(w, other, statusNoSession)
+// closeStarted ends the session that RAKP 3 opened.
+func (x *exchange) closeStarted(w *wire) {
+	w.sendOnly(x.started.datagram(x.started.closing()))
+	x.started = nil
+}
+
+// endUnused ends the sessions that x does not use while the one that it opened is in
+// use. It does so from another port: a BMC with one session for each client address
+// would take RAKP 1 for that one.
+func (x *exchange) endUnused(p endpoint) {
+	x.started = nil // in use
+	ctx, cancel := context.WithTimeout(context.Background(), lingerTime)
+	defer cancel()
+	if w, err := p.dial(ctx); err == nil {
+		x.linger(w)
 	}
 }
 
 // linger waits for late answers of the BMC, and ends the sessions that they name.
 func (x *exchange) linger(w *wire) {
 	defer w.close()
-	for end := time.Now().Add(lingerTime); time.Now().Before(end) && x.refused < maxRefused; {
-		if err := w.conn.SetReadDeadline(end); err != nil {
+	for end := time.Now().Add(lingerTime); time.Now().Before(end); {
+		deadline := end
+		if len(x.unused.next) > 0 {
+			deadline = x.unused.since.Add(settleTime)
+		}
+		if err := w.conn.SetReadDeadline(deadline); err != nil {
 			return
 		}
 		n, err := w.conn.Read(w.buf[:])
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			continue // may be the late end of the caller's ctx
-		}
-		if err != nil {
-			return
-		}
-		p, a, err := parseHandshake(w.buf[:n])
 		switch {
-		case err != nil || a.status != 0 || a.consoleID != x.consoleID:
-		case p.payloadType == payloadOpenResponse && x.bmcID == 0:
-			x.bmcID = openedID(a.rest)
-			x.end(w, statusNoSession)
-		case p.payloadType == payloadOpenResponse:
-			x.refuseSurplus(w, p, a)
-		case p.payloadType == payloadRAKP4 && x.started != nil:
-			x.refused++
-			x.end(w, statusNoSession)
+		case err == nil:
+			x.takeLate(w, w.buf[:n])
+		case !errors.Is(err, os.ErrDeadlineExceeded): // may be the late end of the caller's ctx
+			return
+		case !time.Now().Before(deadline):
+			x.askUnused(w)
 		}
+	}
+	if x.started != nil {
+		x.closeStarted(w) // a BMC may ignore a second RAKP 3
+	}
+}
+
+// takeLate takes an answer that arrives after the end of x.
+func (x *exchange) takeLate(w *wire, datagram []byte) {
+	p, a, err := parseHandshake(datagram)
+	switch {
+	case err != nil || a.consoleID != x.consoleID:
+	case p.payloadType == payloadRAKP4 && x.started != nil:
+		x.closeStarted(w)
+	case p.payloadType == payloadOpenResponse && x.bmcID == 0 && a.status == 0:
+		x.bmcID = openedID(a.rest)
+		x.unused.add(x.bmcID)
+	default:
+		x.takeUnused(w, p, a)
 	}
 }

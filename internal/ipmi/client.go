@@ -15,6 +15,7 @@ import (
 const (
 	maxPassword = 20 // bytes, table 22-42
 	maxUser     = 16
+	maxBMCKey   = 20
 
 	closeTimeout = 2 * time.Second
 	busyPause    = 250 * time.Millisecond
@@ -54,7 +55,7 @@ func New(d bmc.Device, t bmc.Timing) *Client {
 	level, known := privileges[d.Endpoint.Privilege]
 	c := &Client{
 		endpoint: endpoint{d.Endpoint.HostPort(), d.Networks},
-		account:  account{user: d.Username, password: d.Password.Reveal(), privilege: level},
+		account:  account{user: d.Username, password: d.Password.Reveal(), bmcKey: d.BMCKey.Reveal(), privilege: level},
 		timing:   t,
 
 		ignoreUUID: d.IgnoreUUID,
@@ -66,6 +67,8 @@ func New(d bmc.Device, t bmc.Timing) *Client {
 		c.configErr = fmt.Errorf("%w: the password is longer than the %d bytes IPMI 2.0 allows", errUnusableAccount, maxPassword)
 	case len(c.account.user) > maxUser:
 		c.configErr = fmt.Errorf("%w: user name %q is longer than %d bytes", errUnusableAccount, c.account.user, maxUser)
+	case len(c.account.bmcKey) > maxBMCKey:
+		c.configErr = fmt.Errorf("%w: the key of the BMC (K_g) is longer than the %d bytes IPMI 2.0 allows", errUnusableAccount, maxBMCKey)
 	case !known:
 		c.configErr = fmt.Errorf("%w: privilege %q is neither OPERATOR nor ADMINISTRATOR", errUnusableAccount, d.Endpoint.Privilege)
 	case suitesErr != nil:
@@ -152,7 +155,7 @@ func (c *Client) Close(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
 	defer cancel()
-	answer, err := s.command(ctx, s.closing(), func() {})
+	answer, err := s.command(ctx, s.closing(), true, func() {})
 	if err == nil && answer.code != codeOK {
 		err = &codeError{answer.code}
 	}

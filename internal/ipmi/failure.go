@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"syscall"
+	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
 )
@@ -13,7 +14,24 @@ var (
 	errOtherAlgorithms = errors.New("the BMC answered with algorithms that were not requested")
 	errWrongPassword   = errors.New("wrong password, or no such user")
 	errWrongKey        = errors.New("the session key of the BMC is different")
+	errNoBMCKey        = fmt.Errorf("%w: if the BMC has a key of its own (K_g), write it into a file and set kgFile", errWrongKey)
+	errOtherBMCKey     = fmt.Errorf("%w: the key (K_g) in the kgFile is not that of the BMC", errWrongKey)
+
+	errSilent  = errors.New("open session")
+	errIgnored = errors.New("RAKP 1, which some BMCs do not answer for an unknown user")
 )
+
+// replacedError: RAKP 2 does not fit the password, but the BMC may have replaced
+// the session before it answered.
+type replacedError struct {
+	took time.Duration // that the BMC needed to open the session
+}
+
+func (e *replacedError) Error() string {
+	return errWrongPassword.Error() + ", or the BMC took a repeated open session request for another session"
+}
+
+func (e *replacedError) Unwrap() error { return errWrongPassword }
 
 // statusError is a refusal during the handshake (table 13-15).
 type statusError struct {

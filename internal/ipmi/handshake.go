@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
+	"fmt"
+	"time"
 )
 
 // rakp1Tries is how often RAKP 1 is sent; then the BMC may have dropped the
@@ -14,39 +16,57 @@ const rakp1Tries = 3
 // account is the login for sessions, and its privilege.
 type account struct {
 	user, password string
+	bmcKey         string // [Kg]; empty means that the BMC has none
 	privilege      byte
+}
+
+// opening is how Open Session Requests are sent.
+type opening struct {
+	tries int           // 0 means as many as ctx allows
+	wait  time.Duration // for the answer to the first try
 }
 
 // handshake opens a session on a new socket with one cipher suite (section
 // 13.15). On an error it leaves no session on the BMC, as far as possible.
-func handshake(ctx context.Context, p endpoint, a account, s suite) (*session, error) {
+func handshake(ctx context.Context, p endpoint, a account, s suite, o opening) (*session, error) {
 	w, err := p.dial(ctx)
 	if err != nil {
 		return nil, err
 	}
 	x := newExchange(a, s)
-	sess, err := x.run(ctx, w)
+	sess, err := x.run(ctx, w, o)
 	if err != nil {
 		x.cleanUp(w, err)
 		return nil, err
 	}
 	sess.privilege = a.privilege
+	if x.unused.pending() {
+		go x.endUnused(p)
+	}
 	return sess, nil
 }
 
 func newExchange(a account, s suite) *exchange {
-	x := &exchange{suite: s, user: a.user, key: []byte(a.password), role: a.privilege | nameOnly, consoleID: randomID()}
+	x := &exchange{suite: s, user: a.user, key: []byte(a.password), bmcKey: []byte(a.bmcKey),
+		role: a.privilege | nameOnly, consoleID: randomID()}
 	rand.Read(x.consoleRnd[:])
 	return x
 }
 
 // run exchanges the six messages. RAKP 3 is sent only once: the BMC forgets the
 // handshake when it answers, so after a lost RAKP 4 a new handshake is needed.
-func (x *exchange) run(ctx context.Context, w *wire) (*session, error) {
-	if err := x.ask(ctx, w, 0, x.openStep()); err != nil {
+func (x *exchange) run(ctx context.Context, w *wire, o opening) (*session, error) {
+	if err := x.ask(ctx, w, o, x.openStep()); err != nil {
 		return nil, err
 	}
-	if err := x.ask(ctx, w, rakp1Tries, x.rakp1Step()); err != nil {
+	opened := w.took
+	if err := x.settle(ctx, w); err != nil {
+		return nil, err
+	}
+	if err := x.ask(ctx, w, opening{rakp1Tries, waitAfter(w.took)}, x.rakp1Step()); err != nil {
+		if errors.Is(err, errWrongPassword) && x.mayBeReplaced() {
+			return nil, &replacedError{opened}
+		}
 		return nil, err
 	}
 	sik, k1, k2 := x.keys()
@@ -59,19 +79,49 @@ func (x *exchange) run(ctx context.Context, w *wire) (*session, error) {
 		build: x.rakp3,
 		take:  func(rest []byte) error { return x.checkRAKP4(rest, sik) }}
 	x.started = sess
-	if err := x.ask(ctx, w, 1, proof); err != nil {
+	if err := x.ask(ctx, w, opening{1, waitAfter(w.took)}, proof); err != nil {
 		return nil, err
 	}
 	return sess, nil
 }
 
+// settle waits for the other answers, if the Open Session Request was repeated.
+func (x *exchange) settle(ctx context.Context, w *wire) error {
+	if len(x.openTries) < 2 {
+		return nil
+	}
+	take := func(b []byte) bool {
+		if p, a, err := parseHandshake(b); err == nil {
+			x.takeNewer(p, a)
+		}
+		return false
+	}
+	if err := w.receive(ctx, time.Now().Add(settleTime), take); !errors.Is(err, errNoAnswer) {
+		return err
+	}
+	return nil
+}
+
+// mayBeReplaced reports whether the BMC may have put another session in place of
+// ours: it saw the Open Session Request more than once. Some BMCs have one session
+// for each client address, and keep that of the last request.
+func (x *exchange) mayBeReplaced() bool { return len(x.openTries) > 1 || len(x.unused.known) > 0 }
+
 func (x *exchange) openStep() step {
+	build := func(tag byte) []byte {
+		if x.openTries == nil {
+			x.openTries = map[byte]int{}
+		}
+		x.openTries[tag] = len(x.openTries) + 1
+		return x.openRequest(tag)
+	}
 	return step{name: "open session", request: payloadOpenRequest, response: payloadOpenResponse,
-		build: x.openRequest, take: x.acceptOpen, anyTry: true}
+		build: build, take: x.acceptOpen, anyTry: true, unanswered: errSilent}
 }
 
 func (x *exchange) rakp1Step() step {
-	return step{name: "RAKP 1", request: payloadRAKP1, response: payloadRAKP2, build: x.rakp1, take: x.acceptRAKP2}
+	return step{name: "RAKP 1", request: payloadRAKP1, response: payloadRAKP2, build: x.rakp1, take: x.acceptRAKP2,
+		unanswered: errIgnored}
 }
 
 // step is one message of the handshake and its answer.
@@ -80,31 +130,37 @@ type step struct {
 	request, response byte
 	build             func(tag byte) []byte
 	take              func(rest []byte) error
-	anyTry            bool // an answer to an earlier try is accepted
+	anyTry            bool  // an answer to an earlier try is accepted
+	unanswered        error // what it means if no try is answered; nil for nothing special
 }
 
 // ask sends one message and accepts its answer. Each try has its own tag. For
 // RAKP 1 and 3 only the answer to the newest try counts: after a repeated RAKP 1
 // a BMC keeps the random number of its last answer, not of its first.
-func (x *exchange) ask(ctx context.Context, w *wire, tries int, s step) error {
+func (x *exchange) ask(ctx context.Context, w *wire, o opening, s step) error {
 	var tag byte
-	var tried [256]bool // tags of all tries
+	var sent [256]time.Time // of each tag; zero means that this step did not use it
 	var verdict error
 	build := func() []byte {
 		tag = x.nextTag()
-		tried[tag] = true
+		sent[tag] = time.Now()
 		return plainDatagram(s.request, s.build(tag))
 	}
 	take := func(b []byte) bool {
 		p, a, err := parseHandshake(b)
-		if err == nil {
-			x.refuseSurplus(w, p, a)
-		}
-		if err != nil || p.payloadType != s.response {
+		if err != nil {
 			return false
 		}
-		if newest := a.tag == tag; !x.isOurs(a) || !newest && !(s.anyTry && tried[a.tag]) {
+		x.takeUnused(w, p, a)
+		if p.payloadType != s.response {
 			return false
+		}
+		if newest := a.tag == tag; !x.isOurs(a) || !newest && !(s.anyTry && !sent[a.tag].IsZero()) {
+			return false
+		}
+		w.took = time.Since(sent[a.tag])
+		if s.response == payloadOpenResponse {
+			x.openTag = a.tag
 		}
 		if a.status != 0 {
 			verdict = &statusError{message: s.name, status: a.status}
@@ -113,10 +169,14 @@ func (x *exchange) ask(ctx context.Context, w *wire, tries int, s step) error {
 		verdict = s.take(a.rest)
 		return !errors.Is(verdict, errMalformed)
 	}
-	if err := w.ask(ctx, tries, build, take); err != nil {
-		return err
+	err := w.ask(ctx, o.tries, o.wait, build, take)
+	switch {
+	case err == nil:
+		return verdict
+	case s.unanswered != nil && (errors.Is(err, errNoAnswer) || ctx.Err() != nil):
+		return fmt.Errorf("%w: %w", s.unanswered, err)
 	}
-	return verdict
+	return fmt.Errorf("%s: %w", s.name, err)
 }
 
 // parseHandshake parses a datagram outside any session.

@@ -32,7 +32,7 @@ func (c *Client) serialInsteadOfGUID(ctx context.Context, s *session) hostSerial
 		if silent {
 			return reply{}, false
 		}
-		answer, err := s.command(ctx, r, func() {})
+		answer, err := s.command(ctx, r, false, func() {})
 		silent = err != nil
 		return answer, err == nil && answer.code == codeOK
 	}

@@ -1,7 +1,6 @@
 package ipmi
 
 import (
-	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -79,6 +78,9 @@ func TestEachDatagramLostOnce(t *testing.T) {
 
 func TestEachDatagramDoubledOnce(t *testing.T) {
 	onNetworks(t, func(t *testing.T, b ipmisim.BMC, r *ipmisim.Relay, is func(ipmisim.Datagram) bool) {
+		if withoutDoubles(b, ipmisim.Network{Double: 1}).Double == 0 {
+			t.Skip("a doubled request may end pyghmi, whoever sends it")
+		}
 		doubled := false
 		r.Filter(func(d ipmisim.Datagram) []ipmisim.Datagram {
 			if !doubled && is(d) {
@@ -192,8 +194,20 @@ func TestRememberedSuite(t *testing.T) {
 	})
 }
 
+// persist repeats an operation that was unlucky with the network: of ten thousand that lose
+// one datagram in ten each way, a few lose each of their four handshakes.
+func persist(do func() error) (err error) {
+	for range 4 {
+		if err = do(); bmc.KindOf(err) != bmc.KindUnreachable {
+			return err
+		}
+	}
+	return err
+}
+
 // TestLossyNetwork loses one datagram in ten each way, for eight hosts at once.
 func TestLossyNetwork(t *testing.T) {
+	t.Parallel()
 	var wg sync.WaitGroup
 	for host := range 8 {
 		b := startGo(t, ipmisim.Options{})
@@ -202,14 +216,15 @@ func TestLossyNetwork(t *testing.T) {
 		wg.Go(func() {
 			c := New(hostAt(t, r.Addr()), bmc.Timing{ReadTimeout: 2 * time.Minute, SendTimeout: 2 * time.Minute})
 			defer c.drop()
-			for i := range 5 {
-				_, err := c.Send(t.Context(), bmc.CommandOff)
-				assert.NoError(t, err, fmt.Sprintf("host %d, round %d", host, i))
-				reading, err := c.Read(t.Context())
-				assert.NoError(t, err)
+			send := func(command bmc.Command) {
+				assert.NoError(t, persist(func() error { _, err := c.Send(t.Context(), command); return err }), "host %d", host)
+			}
+			for range 5 {
+				send(bmc.CommandOff)
+				var reading bmc.Reading
+				assert.NoError(t, persist(func() (err error) { reading, err = c.Read(t.Context()); return err }), "host %d", host)
 				assert.Equal(t, bmc.Off, reading.State)
-				_, err = c.Send(t.Context(), bmc.CommandOn)
-				assert.NoError(t, err)
+				send(bmc.CommandOn)
 			}
 		})
 	}

@@ -9,18 +9,15 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 )
 
-// maxHandshakes limits how often one operation opens a session. // bmc.md 7.3
-const maxHandshakes = 4
-
 // operation is one Read or Send, over as many sessions as it needs.
 type operation struct {
 	client       *Client
 	requiredGUID *[16]byte // the system GUID that must answer; nil means any
 	// requiredSerial must answer in another session than its own; empty means any.
 	requiredSerial hostSerial
-	handshakes     int
-	retriedRAKP3   bool // the BMC refused a RAKP 3 that should be correct
-	unanswered     int  // datagrams with the command itself that were not answered yet
+	login          login
+	opened         *session // the last session that this operation opened
+	unanswered     int      // datagrams with the command itself that were not answered yet
 	answered       bool
 }
 
@@ -60,7 +57,7 @@ func (o *operation) do(ctx context.Context, r request) (reply, error) {
 // try sends r once over s. If r needs it, it first sets the session's privilege.
 func (o *operation) try(ctx context.Context, s *session, r request) (reply, error) {
 	if r.privileged && !s.privilegeSet {
-		answer, err := s.command(ctx, setPrivilege(s.privilege), func() {})
+		answer, err := s.command(ctx, setPrivilege(s.privilege), s == o.opened, func() {})
 		if err != nil {
 			return reply{}, err
 		}
@@ -75,7 +72,7 @@ func (o *operation) try(ctx context.Context, s *session, r request) (reply, erro
 		}
 		s.privilegeSet = true
 	}
-	answer, err := s.command(ctx, r, func() { o.unanswered++ })
+	answer, err := s.command(ctx, r, s == o.opened, func() { o.unanswered++ })
 	if err == nil {
 		o.unanswered--
 		o.answered = true
@@ -95,7 +92,8 @@ func (o *operation) sent() bmc.Sent {
 	return bmc.SentNo
 }
 
-// openSession returns an open session.
+// openSession returns an open session. The BMC knows one that this operation has
+// opened: if it does not answer there, it is slow or the datagram was lost.
 func (o *operation) openSession(ctx context.Context) (*session, error) {
 	c := o.client
 	if c.configErr != nil {
@@ -105,61 +103,14 @@ func (o *operation) openSession(ctx context.Context) (*session, error) {
 		return c.session, nil
 	}
 	c.drop()
-	err := errNoAnswer
-	for o.handshakes < maxHandshakes {
-		o.handshakes++
-		var s *session
-		if s, err = c.open(ctx); err == nil {
-			s.serial, s.lastAnswer = serials.Add(1), time.Now()
-			c.session = s
-			return s, nil
-		}
-		if !o.canRetry(err) {
-			return nil, err
-		}
+	o.login.client = c
+	s, err := o.login.open(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return nil, fmt.Errorf("%d handshakes: %w", o.handshakes, err)
-}
-
-// canRetry reports whether a new handshake can succeed after err. An error about
-// the account is returned at once, because more tries would lock it.
-func (o *operation) canRetry(err error) bool {
-	var refusal *statusError
-	switch {
-	case errors.Is(err, errNoAnswer), errors.Is(err, errWrongKey):
-		return true
-	case !errors.As(err, &refusal):
-		return false
-	case refusal.kind() == bmc.KindAuth && refusal.message == "RAKP 3" && !o.retriedRAKP3:
-		// RAKP 2 proved that the password is right. If the network duplicated RAKP 1,
-		// the BMC expects another RAKP 3. One more try does not lock the account.
-		o.retriedRAKP3 = true
-		return true
-	}
-	return refusal.kind() == bmc.KindProtocol
-}
-
-// open tries the cipher suites in order until the BMC accepts one.
-func (c *Client) open(ctx context.Context) (*session, error) {
-	var err error
-	for i, suite := range c.suites {
-		var s *session
-		if s, err = handshake(ctx, c.endpoint, c.account, suite); err == nil {
-			c.suites[0], c.suites[i] = c.suites[i], c.suites[0]
-			return s, nil
-		}
-		if !mayTryOtherSuite(err) {
-			return nil, err
-		}
-	}
-	return nil, err
-}
-
-// mayTryOtherSuite reports whether the BMC may accept another cipher suite after
-// err.
-func mayTryOtherSuite(err error) bool {
-	var refusal *statusError
-	return errors.Is(err, errOtherAlgorithms) || errors.As(err, &refusal) && refusal.kind() == bmc.KindUnsupported
+	s.serial, s.lastAnswer = serials.Add(1), time.Now()
+	c.session, o.opened = s, s
+	return s, nil
 }
 
 // dropClosedSession drops a session that no longer works: the BMC closed its

@@ -45,7 +45,8 @@ func (s suite) hmac(key []byte, parts ...[]byte) []byte {
 type exchange struct {
 	suite      suite
 	user       string
-	key        []byte // the password [Kuid], which is also [Kg]: one-key login
+	key        []byte // the password [Kuid]
+	bmcKey     []byte // the key of the BMC [Kg]; empty means one-key login: the password is also [Kg]
 	role       byte   // requested privilege, with the name-only bit [RoleM]
 	consoleID  uint32 // [SIDM]
 	bmcID      uint32 // [SIDC]
@@ -53,10 +54,13 @@ type exchange struct {
 	bmcRnd     [16]byte
 	guid       [16]byte // System GUID [GUIDC]
 
-	started *session // set when RAKP 3 was sent: the BMC may have opened it
-	tagged  [256]bool
-	tags    int // number of tags used
-	refused int // number of refused sessions that the BMC opened for repeated requests
+	openTries map[byte]int // which try of the Open Session Request had a tag, from 1 on
+	openTag   byte         // of the try whose answer is used
+	hasRnd    bool         // RAKP 2 arrived for bmcID
+	started   *session     // set when RAKP 3 was sent: the BMC may have opened it
+	tagged    [256]bool
+	tags      int // number of tags used
+	unused    unusedSessions
 }
 
 // nameOnly makes the BMC find the account by its name alone, not by name and
@@ -138,8 +142,10 @@ func openedID(rest []byte) uint32 {
 	return binary.LittleEndian.Uint32(rest)
 }
 
-func (x *exchange) rakp1(tag byte) []byte {
-	b := append([]byte{tag, 0, 0, 0}, id(x.bmcID)...)
+func (x *exchange) rakp1(tag byte) []byte { return x.rakp1For(tag, x.bmcID) }
+
+func (x *exchange) rakp1For(tag byte, bmcID uint32) []byte {
+	b := append([]byte{tag, 0, 0, 0}, id(bmcID)...)
 	b = append(b, x.consoleRnd[:]...)
 	b = append(b, x.role, 0, 0, byte(len(x.user)))
 	return append(b, x.user...)
@@ -151,6 +157,7 @@ func (x *exchange) acceptRAKP2(rest []byte) error {
 	if len(rest) != 32+x.suite.newHash().Size() {
 		return errMalformed
 	}
+	x.hasRnd = true
 	copy(x.bmcRnd[:], rest)
 	copy(x.guid[:], rest[16:])
 	want := x.suite.hmac(x.key, id(x.consoleID), id(x.bmcID), x.consoleRnd[:], x.bmcRnd[:], x.guid[:], x.accountField())
@@ -173,7 +180,11 @@ func (x *exchange) rakp3(tag byte) []byte {
 // keys derives the keys of the session: the session integrity key, K1 for
 // integrity and K2 for encryption (section 13.31 f.).
 func (x *exchange) keys() (sik, k1, k2 []byte) {
-	sik = x.suite.hmac(x.key, x.consoleRnd[:], x.bmcRnd[:], x.accountField())
+	key := x.bmcKey
+	if len(key) == 0 {
+		key = x.key
+	}
+	sik = x.suite.hmac(key, x.consoleRnd[:], x.bmcRnd[:], x.accountField())
 	constant := func(v byte) []byte { return bytes.Repeat([]byte{v}, 20) }
 	return sik, x.suite.hmac(sik, constant(1)), x.suite.hmac(sik, constant(2))
 }
@@ -181,8 +192,11 @@ func (x *exchange) keys() (sik, k1, k2 []byte) {
 // checkRAKP4 checks that the BMC derived the same session key.
 func (x *exchange) checkRAKP4(rest, sik []byte) error {
 	want := x.suite.hmac(sik, x.consoleRnd[:], id(x.bmcID), x.guid[:])[:x.suite.codeLen]
-	if !hmac.Equal(want, rest) {
-		return errWrongKey
+	switch {
+	case hmac.Equal(want, rest):
+		return nil
+	case len(x.bmcKey) == 0:
+		return errNoBMCKey
 	}
-	return nil
+	return errOtherBMCKey
 }

@@ -8,13 +8,8 @@ import (
 	"time"
 )
 
-const (
-	// After this many commands without an answer, the BMC no longer knows the
-	// session: it drops what it cannot authenticate.
-	commandTries = 3
-	// BMCs end a session after 60 s without a command, some earlier. // bmc.md 7.3
-	idleLimit = 20 * time.Second
-)
+// BMCs end a session after 60 s without a command, some earlier. // bmc.md 7.3
+const idleLimit = 20 * time.Second
 
 // session is one open RMCP+ session.
 type session struct {
@@ -29,13 +24,15 @@ type session struct {
 	outstanding      uint64 // bit n is set if a reply to a command with rqSeq n may still come
 	window           window
 	lastAnswer       time.Time // time of the BMC's last answer
-	serial           uint64    // unique in this process
+	times            commandTimes
+	serial           uint64 // unique in this process
 }
 
 // command sends one command until it is answered. It calls sent before each
 // datagram. A repeated command has a new session sequence number and a new
-// initialisation vector, because a BMC drops duplicates, but the same rqSeq.
-func (s *session) command(ctx context.Context, r request, sent func()) (reply, error) {
+// initialisation vector, because a BMC drops duplicates, but the same rqSeq. If
+// keep is set, it tries until ctx ends; else it gives the session up before.
+func (s *session) command(ctx context.Context, r request, keep bool, sent func()) (reply, error) {
 	if !s.number() {
 		return reply{}, errNoAnswer
 	}
@@ -59,11 +56,17 @@ func (s *session) command(ctx context.Context, r request, sent func()) (reply, e
 		answer, err = r.decodeReply(message, s.rqSeq)
 		return err == nil
 	}
-	if err := s.ask(ctx, commandTries, build, take); err != nil {
+	limit, wait := s.times.patience(ctx, r)
+	if keep {
+		limit = 0
+	}
+	begun := time.Now()
+	if err := s.ask(ctx, limit, wait, build, take); err != nil {
 		return reply{}, err
 	}
 	answered = 1
 	s.lastAnswer = time.Now()
+	s.times.note(r, s.lastAnswer.Sub(begun))
 	return answer, nil
 }
 

@@ -13,10 +13,12 @@ import (
 )
 
 // How long to wait for an answer before the request is sent again. BMCs are slow:
-// a first answer after a second is normal.
+// a first answer after a second is normal. The waits double up to lastWait.
 const (
 	firstWait = 250 * time.Millisecond
 	lastWait  = 2 * time.Second
+	// longestWait is the longest wait for a BMC that was measured to be slow.
+	longestWait = 6 * time.Second
 	// A closed port or a missing route is reported at once, and may be temporary
 	// while a BMC restarts. So it is retried netTries times, netPause apart.
 	netTries = 3
@@ -31,10 +33,12 @@ var errNoAnswer = errors.New("no answer")
 type wire struct {
 	conn net.Conn
 	buf  [maxDatagram]byte
-	// took is how long the last answer took. A BMC that needs one second for an
-	// answer gets two for the next, before the request is sent again.
-	took time.Duration
+	took time.Duration // how long the last answer of the handshake took
 }
+
+// waitAfter is how long to wait for an answer, after one that took this long. A
+// BMC that needs one second gets two before the request is sent again.
+func waitAfter(took time.Duration) time.Duration { return min(max(firstWait, 2*took), longestWait) }
 
 // endpoint is the address of a BMC, and the networks where it may be.
 type endpoint struct {
@@ -52,22 +56,20 @@ func (p endpoint) dial(ctx context.Context) (*wire, error) {
 }
 
 // ask sends the datagram from build, rebuilt for each try, until take accepts a
-// datagram as the answer. tries 0 means as many as ctx allows.
-func (w *wire) ask(ctx context.Context, tries int, build func() []byte, take func([]byte) bool) error {
+// datagram as the answer. tries 0 means as many as ctx allows. It waits for wait
+// before the second try.
+func (w *wire) ask(ctx context.Context, tries int, wait time.Duration, build func() []byte, take func([]byte) bool) error {
 	stop := context.AfterFunc(ctx, func() { _ = w.conn.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
-	begun := time.Now()
-	wait := min(max(firstWait, 2*w.took), lastWait)
 	for try, broken := 1, 0; ; try++ {
 		err := w.once(ctx, build, time.Now().Add(jitter(wait)), take)
 		switch {
 		case err == nil:
-			w.took = time.Since(begun)
 			return nil
 		case ctx.Err() != nil:
 			return fmt.Errorf("no answer: %w", ctx.Err()) // errNoAnswer would be retried
 		case errors.Is(err, errNoAnswer):
-			wait = min(2*wait, lastWait)
+			wait = longer(wait)
 		default:
 			if broken++; broken == netTries {
 				return err
@@ -82,6 +84,14 @@ func (w *wire) ask(ctx context.Context, tries int, build func() []byte, take fun
 	}
 }
 
+// longer is the wait after one in vain.
+func longer(wait time.Duration) time.Duration {
+	if wait > lastWait { // the BMC is known or suspected to be slow
+		return min(2*wait, longestWait)
+	}
+	return min(2*wait, lastWait)
+}
+
 // once sends one datagram and receives until end.
 func (w *wire) once(ctx context.Context, build func() []byte, end time.Time, take func([]byte) bool) error {
 	if err := ctx.Err(); err != nil {
@@ -90,6 +100,11 @@ func (w *wire) once(ctx context.Context, build func() []byte, end time.Time, tak
 	if _, err := w.conn.Write(build()); err != nil {
 		return err
 	}
+	return w.receive(ctx, end, take)
+}
+
+// receive receives until take accepts a datagram, or until end.
+func (w *wire) receive(ctx context.Context, end time.Time, take func([]byte) bool) error {
 	for {
 		if err := w.conn.SetReadDeadline(end); err != nil {
 			return err

@@ -89,8 +89,9 @@ type client struct {
 func sameClient(a, b bmc.Device) bool {
 	return a.Driver == b.Driver && a.Endpoint == b.Endpoint && a.Provider == b.Provider &&
 		a.Agent == b.Agent && maps.Equal(a.Parameters, b.Parameters) && a.TLS == b.TLS &&
-		a.BasicAuth == b.BasicAuth && a.IgnoreUUID == b.IgnoreUUID && slices.Equal(a.CipherSuites, b.CipherSuites) && a.SystemUUID == b.SystemUUID && a.Networks == b.Networks && a.Username == b.Username &&
-		maps.EqualFunc(a.SecretParameters, b.SecretParameters, bmc.Secret.Equal) && a.Password.Equal(b.Password)
+		a.BasicAuth == b.BasicAuth && a.IgnoreUUID == b.IgnoreUUID && slices.Equal(a.CipherSuites, b.CipherSuites) &&
+		a.SystemUUID == b.SystemUUID && a.Networks == b.Networks && a.Username == b.Username &&
+		maps.EqualFunc(a.SecretParameters, b.SecretParameters, bmc.Secret.Equal) && a.Password.Equal(b.Password) && a.BMCKey.Equal(b.BMCKey)
 }
 
 // handle is one user's reference to a shared client.

@@ -114,6 +114,7 @@ func TestActorsNewClient(t *testing.T) {
 		"provider":   func(d *bmc.Device) { d.Provider = "gofish" },
 		"pin":        func(d *bmc.Device) { d.TLS.PinSHA256 = "aa" },
 		"CA":         func(d *bmc.Device) { d.TLS.CA = "/ca.pem" },
+		"BMC key":    func(d *bmc.Device) { d.BMCKey = bmc.NewSecret("other") },
 		"suites":     func(d *bmc.Device) { d.CipherSuites = []int{17} },
 		"privilege":  func(d *bmc.Device) { d.Endpoint.Privilege = "ADMINISTRATOR" },
 		"system":     func(d *bmc.Device) { d.Endpoint.System = "/redfish/v1/Systems/2" },

@@ -8,11 +8,10 @@ import (
 	"strings"
 )
 
-// chassisScript is the chassis of an ipmi_sim: it is run for every chassis
-// command as "chassis.sh FILE get power" or "chassis.sh FILE set NAME VALUE".
+// chassisScript is the chassis of a process: it is run for every chassis command as "chassis.sh FILE get power" or "chassis.sh FILE set NAME VALUE".
 //
 // A change that comes late waits in the background, holding nothing of the
-// simulator's, and is dropped when another order came meanwhile.
+// process, and is dropped when another order came meanwhile.
 const chassisScript = `#!/bin/sh
 file=$1 verb=$2 name=$3 value=$4
 put() {
@@ -25,6 +24,7 @@ back() {
 late() {
 	sleep "$(cat "$file.late-off")"; put 0; back
 }
+if [ -e "$file.slow" ]; then sleep "$(cat "$file.slow")"; fi
 case "$verb $name" in
 "get power")
 	if [ -e "$file.lie-off" ]; then echo power:0; else echo "power:$(cat "$file")"; fi ;;
@@ -75,6 +75,10 @@ func lanConf(dir, addr string, o Options, guid [16]byte) (string, error) {
 	if o.NullUser {
 		nullUser = `user 1 true "" "" operator 10 none md2 md5 straight`
 	}
+	key := ""
+	if o.KG != "" {
+		key = fmt.Sprintf("bmc_key %q", o.KG)
+	}
 	return fmt.Sprintf(`name "bmc"
 set_working_mc 0x20
   startlan 1
@@ -84,15 +88,16 @@ set_working_mc 0x20
     allowed_auths_operator none md2 md5 straight
     allowed_auths_admin none md2 md5 straight
     guid %x
+    %s
   endlan
   chassis_control "%s %s"
   user 2 true %q %q %s 10 none md2 md5 straight
   %s
-`, host, port, guid, filepath.Join(dir, "chassis.sh"), filepath.Join(dir, "power"), o.User, o.Password, level, nullUser), nil
+`, host, port, guid, key, filepath.Join(dir, "chassis.sh"), filepath.Join(dir, "power"), o.User, o.Password, level, nullUser), nil
 }
 
-// writeFiles fills the directory of one simulator.
-func writeFiles(dir, addr string, o Options, guid [16]byte) error {
+// writeDebian fills the directory of one ipmi_sim.
+func writeDebian(dir, addr string, o Options, guid [16]byte) error {
 	conf, err := lanConf(dir, addr, o, guid)
 	if err != nil {
 		return err
@@ -101,13 +106,20 @@ func writeFiles(dir, addr string, o Options, guid [16]byte) error {
 	if err := os.MkdirAll(filepath.Join(dir, "state"), 0o700); err != nil {
 		return err
 	}
-	for _, f := range []struct {
-		name, text string
-		mode       os.FileMode
-	}{{"lan.conf", conf, 0o600}, {"sim.emu", fmt.Sprintf(simEmu, len(strings.Fields(inventory)), inventory), 0o600}, {"chassis.sh", chassisScript, 0o700}} {
-		if err := os.WriteFile(filepath.Join(dir, f.name), []byte(f.text), f.mode); err != nil {
-			return err
-		}
+	if err := os.WriteFile(filepath.Join(dir, "lan.conf"), []byte(conf), 0o600); err != nil {
+		return err
+	}
+	emu := fmt.Sprintf(simEmu, len(strings.Fields(inventory)), inventory)
+	if err := os.WriteFile(filepath.Join(dir, "sim.emu"), []byte(emu), 0o600); err != nil {
+		return err
+	}
+	return writeChassis(dir, o)
+}
+
+// writeChassis writes the script of the chassis, and the state of the host.
+func writeChassis(dir string, o Options) error {
+	if err := os.WriteFile(filepath.Join(dir, "chassis.sh"), []byte(chassisScript), 0o700); err != nil {
+		return err
 	}
 	return writePower(dir, !o.Off)
 }

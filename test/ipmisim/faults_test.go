@@ -11,10 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/test/ipmisim"
+	"github.com/fenced/fenced/test/pace"
 )
 
-// onBoth runs fn against each kind of BMC.
-func onBoth(t *testing.T, fn func(*testing.T, ipmisim.Faults)) {
+// onEach runs fn against each kind of BMC.
+func onEach(t *testing.T, fn func(*testing.T, ipmisim.Faults)) {
 	t.Run("go-ipmi", func(t *testing.T) {
 		t.Parallel()
 		fn(t, startGo(t, ipmisim.Options{Suites: []int{3}}))
@@ -22,6 +23,10 @@ func onBoth(t *testing.T, fn func(*testing.T, ipmisim.Faults)) {
 	t.Run("ipmi_sim", func(t *testing.T) {
 		t.Parallel()
 		fn(t, startDebian(t, ipmisim.Options{}))
+	})
+	t.Run("pyghmi", func(t *testing.T) {
+		t.Parallel()
+		fn(t, startPyghmi(t, ipmisim.Options{}))
 	})
 }
 
@@ -44,7 +49,7 @@ func answers(t *testing.T, b ipmisim.BMC) bool {
 }
 
 func TestOffComesLate(t *testing.T) {
-	onBoth(t, func(t *testing.T, b ipmisim.Faults) {
+	onEach(t, func(t *testing.T, b ipmisim.Faults) {
 		require.NoError(t, b.LateOff(5*time.Second))
 		powerOff(t, b)
 		assert.True(t, b.Power(), "accepted is not off")
@@ -54,7 +59,7 @@ func TestOffComesLate(t *testing.T) {
 }
 
 func TestANewOrderOverrulesALateOne(t *testing.T) {
-	onBoth(t, func(t *testing.T, b ipmisim.Faults) {
+	onEach(t, func(t *testing.T, b ipmisim.Faults) {
 		require.NoError(t, b.LateOff(500*time.Millisecond))
 		powerOff(t, b)
 		require.NoError(t, b.SetPower(true))
@@ -64,7 +69,7 @@ func TestANewOrderOverrulesALateOne(t *testing.T) {
 }
 
 func TestHostComesBackByItself(t *testing.T) {
-	onBoth(t, func(t *testing.T, b ipmisim.Faults) {
+	onEach(t, func(t *testing.T, b ipmisim.Faults) {
 		require.NoError(t, b.BackOn(5*time.Second))
 		powerOff(t, b)
 		assert.False(t, b.Power())
@@ -74,7 +79,7 @@ func TestHostComesBackByItself(t *testing.T) {
 }
 
 func TestHangAndGoOn(t *testing.T) {
-	onBoth(t, func(t *testing.T, b ipmisim.Faults) {
+	onEach(t, func(t *testing.T, b ipmisim.Faults) {
 		status(t, b) // or skips without ipmitool
 		require.NoError(t, b.Hang(true))
 		assert.False(t, answers(t, b))
@@ -84,7 +89,7 @@ func TestHangAndGoOn(t *testing.T) {
 }
 
 func TestRestartKeepsTheHost(t *testing.T) {
-	onBoth(t, func(t *testing.T, b ipmisim.Faults) {
+	onEach(t, func(t *testing.T, b ipmisim.Faults) {
 		powerOff(t, b)
 		require.NoError(t, b.Restart())
 		assert.False(t, b.Power())
@@ -110,4 +115,38 @@ func TestAPortThatIsTaken(t *testing.T) {
 	assert.ErrorContains(t, b.Restart(), "somebody else took the port")
 	thief.Stop()
 	assert.NoError(t, b.Restart())
+}
+
+// TestKG: each kind of BMC with a key of its own, as another client sees it.
+func TestKG(t *testing.T) {
+	o := ipmisim.Options{KG: "the-bmc-key", Suites: []int{3}}
+	for name, b := range map[string]ipmisim.BMC{"go-ipmi": startGo(t, o), "ipmi_sim": startDebian(t, o), "pyghmi": startPyghmi(t, o)} {
+		assert.Equal(t, "Chassis Power is on", ipmitool(t, b, "3", "-k", o.KG, "chassis", "power", "status"), name)
+	}
+}
+
+// TestPyghmiEndsAtARefusal: it is the peer that it is used as. A refusal of a session
+// whose RAKP 2 it did not send ends it, with the reason in its log.
+func TestPyghmiEndsAtARefusal(t *testing.T) {
+	b := startPyghmi(t, ipmisim.Options{})
+	conn, err := net.Dial("udp", b.Addr())
+	require.NoError(t, err)
+	defer conn.Close()
+	header := func(payload, length byte) []byte {
+		return []byte{0x06, 0x00, 0xff, 0x07, 0x06, payload, 0, 0, 0, 0, 0, 0, 0, 0, length, 0}
+	}
+	open := append(header(ipmisim.PayloadOpenRequest, 32), make([]byte, 32)...)
+	_, err = conn.Write(open)
+	require.NoError(t, err)
+	var buf [256]byte
+	require.NoError(t, conn.SetReadDeadline(time.Now().Add(pace.Hang)))
+	_, err = conn.Read(buf[:])
+	require.NoError(t, err)
+	_, ended := b.Ended()
+	require.False(t, ended)
+	_, err = conn.Write(append(header(ipmisim.PayloadRAKP3, 8), 1, 1, 0, 0, 0, 0, 0, 0))
+	require.NoError(t, err)
+	var log string
+	require.Eventually(t, func() bool { log, ended = b.Ended(); return ended }, pace.Hang, 10*time.Millisecond)
+	assert.Contains(t, log, "AttributeError")
 }

@@ -64,7 +64,7 @@ func StartGo(ctx context.Context, o Options) (*GoBMC, error) {
 	}
 	b := &GoBMC{addr: conn.LocalAddr().String(), host: &chassis{on: !o.Off}}
 	b.state = bmc.New(device, guid,
-		hardware{HAL: mock.New(), host: b.host}, bmc.WithCipherSuites(suites), bmc.WithV15Disabled())
+		hardware{HAL: mock.New(), host: b.host}, bmc.WithCipherSuites(suites), bmc.WithV15Disabled(), bmc.WithKG([]byte(o.KG)))
 	if o.Sessions > 0 {
 		b.state.Sessions = bmc.NewSessionStoreWithOptions(clock.Real, bmc.WithMaxSessions(o.Sessions))
 		b.state.Sessions.SetOnRemove(b.state.SOL.DeactivateBySession)

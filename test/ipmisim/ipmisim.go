@@ -1,10 +1,11 @@
 // Package ipmisim gives tests and the demo IPMI BMCs that speak the real
 // protocol on loopback, and hosts behind them that we control.
 //
-// Two peers that share nothing with our own client stand behind one small
+// Three peers that share nothing with our own client stand behind one small
 // interface: StartGo runs the BMC server of go-ipmi in this process (cipher
 // suites 3 and 17, cheap enough for a thousand), StartDebian runs ipmi_sim of
-// the Debian package openipmi as a process (suite 3 only). A Relay between
+// the Debian package openipmi as a process (suite 3 only), StartPyghmi the BMC
+// of python3-pyghmi, which is that of virtualbmc (suite 3 only). A Relay between
 // client and BMC drops, repeats, changes and forges datagrams, and is as slow and
 // lossy as its Network says. Faults are what the BMCs themselves can do wrong.
 //
@@ -51,13 +52,17 @@ type Options struct {
 	NullUser bool
 	// UUID is the GUID as its bytes go over the wire: hex, dashes allowed.
 	UUID string
-	// Suites are the cipher suites served; empty is 3 and 17. ipmi_sim has only 3.
+	// KG is the BMC key [Kg]; empty is a login with the password alone.
+	KG string
+	// Suites are the cipher suites served; empty is 3 and 17. The processes have only 3.
 	Suites []int
 	// Off starts the host powered off.
 	Off bool
 	// Sessions is how many may be open at once; go-ipmi's 4 if zero. Those of
-	// ipmi_sim are its own affair.
+	// the processes are their own affair.
 	Sessions int
+	// NewGUID: pyghmi alone; a new GUID at each start, as virtualbmc has.
+	NewGUID bool
 }
 
 // withDefaults fills what o leaves open, and returns the GUID's bytes.

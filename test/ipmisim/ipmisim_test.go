@@ -54,6 +54,17 @@ func startDebian(t *testing.T, o ipmisim.Options) *ipmisim.DebianBMC {
 	return b
 }
 
+func startPyghmi(t *testing.T, o ipmisim.Options) *ipmisim.PyghmiBMC {
+	t.Helper()
+	b, err := ipmisim.StartPyghmi(t.Context(), o)
+	if errors.Is(err, ipmisim.ErrNoPyghmi) {
+		missing(t, err.Error())
+	}
+	require.NoError(t, err)
+	t.Cleanup(b.Stop)
+	return b
+}
+
 func startGo(t *testing.T, o ipmisim.Options) *ipmisim.GoBMC {
 	t.Helper()
 	b, err := ipmisim.StartGo(t.Context(), o)
@@ -70,6 +81,7 @@ func TestPowerAsAnotherClientSeesIt(t *testing.T) {
 		{"go-ipmi suite 3", "3", func(t *testing.T) ipmisim.BMC { return startGo(t, ipmisim.Options{Suites: []int{3}}) }},
 		{"go-ipmi suite 17", "17", func(t *testing.T) ipmisim.BMC { return startGo(t, ipmisim.Options{}) }},
 		{"ipmi_sim suite 3", "3", func(t *testing.T) ipmisim.BMC { return startDebian(t, ipmisim.Options{}) }},
+		{"pyghmi suite 3", "3", func(t *testing.T) ipmisim.BMC { return startPyghmi(t, ipmisim.Options{}) }},
 	}
 	for _, p := range peers {
 		t.Run(p.name, func(t *testing.T) {
@@ -99,7 +111,7 @@ func TestPowerAsAnotherClientSeesIt(t *testing.T) {
 }
 
 func TestStopFreesThePort(t *testing.T) {
-	for _, b := range []ipmisim.BMC{startGo(t, ipmisim.Options{}), startDebian(t, ipmisim.Options{})} {
+	for _, b := range []ipmisim.BMC{startGo(t, ipmisim.Options{}), startDebian(t, ipmisim.Options{}), startPyghmi(t, ipmisim.Options{})} {
 		b.Stop()
 		b.Stop()
 		again, err := ipmisim.StartGo(t.Context(), ipmisim.Options{Addr: b.Addr()})

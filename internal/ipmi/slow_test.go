@@ -1,0 +1,134 @@
+package ipmi
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/test/ipmisim"
+)
+
+// slowBMC is a BMC that works on one command after the other, and needs long for each.
+type slowBMC interface {
+	ipmisim.BMC
+	Slow(d time.Duration) error
+}
+
+// shippedTiming is what the daemon gives a BMC by default.
+var shippedTiming = bmc.Timing{ReadTimeout: 5 * time.Second, SendTimeout: 10 * time.Second}
+
+// TestSerialBMC: a BMC that needs two seconds for each command, as virtualbmc with a slow
+// libvirt, is read and switched in time, over one session. No command is sent while it
+// works on one, because it would work on that one too.
+func TestSerialBMC(t *testing.T) {
+	t.Parallel()
+	for name, start := range map[string]func(*testing.T) slowBMC{
+		"pyghmi":   func(t *testing.T) slowBMC { return startPyghmi(t, ipmisim.Options{}) },
+		"ipmi_sim": func(t *testing.T) slowBMC { return startDebian(t, ipmisim.Options{}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := start(t)
+			require.NoError(t, b.Slow(2*time.Second))
+			costs(t, []int{4, 1, 2, 1}, func() (asked []int) { // status, status, off, status
+				relay := relayTo(t, b)
+				h := hostAt(t, relay.Addr())
+				h.CipherSuites = []int{3}
+				c := New(h, shippedTiming)
+				defer c.drop()
+				at := 0
+				took := func(err error) {
+					now := relay.Asked()
+					if err != nil {
+						now += 100 // a busy machine; another attempt
+					}
+					asked, at = append(asked, now-at), now
+				}
+				for range 2 {
+					_, err := c.Read(t.Context())
+					took(err)
+				}
+				_, err := c.Send(t.Context(), bmc.CommandOff)
+				took(err)
+				r, err := c.Read(t.Context())
+				took(err)
+				if err == nil {
+					assert.Equal(t, bmc.Off, r.State)
+				}
+				return asked
+			})
+		})
+	}
+}
+
+// TestSlowerThanTheFirstWait: a BMC that answers its first command later than one that
+// forgot its session would, keeps the session.
+func TestSlowerThanTheFirstWait(t *testing.T) {
+	t.Parallel()
+	b := startPyghmi(t, ipmisim.Options{})
+	require.NoError(t, b.Slow(4*time.Second))
+	relay := relayTo(t, b)
+	h := hostAt(t, relay.Addr())
+	h.CipherSuites = []int{3}
+	c := New(h, timing)
+	t.Cleanup(c.drop)
+	r, err := c.Read(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, bmc.On, r.State)
+	assert.Len(t, consoles(relay.Seen()), 1, "one handshake")
+}
+
+// TestPatience is how long each command waits before it is repeated.
+func TestPatience(t *testing.T) {
+	ctx := t.Context()
+	var c commandTimes
+	tries, wait := c.patience(ctx, chassisStatus)
+	assert.Equal(t, newCommandTries, tries)
+	assert.Equal(t, newCommandWait, wait, "nothing is known of the BMC")
+
+	c.note(chassisStatus, 5*time.Millisecond)
+	tries, wait = c.patience(ctx, chassisStatus)
+	assert.Equal(t, commandTries, tries)
+	assert.Equal(t, firstWait, wait, "it answers this command at once")
+	_, wait = c.patience(ctx, setPrivilege(3))
+	assert.Equal(t, newCommandWait, wait, "which says nothing about another")
+
+	c.note(chassisStatus, 2500*time.Millisecond)
+	_, wait = c.patience(ctx, chassisStatus)
+	assert.Equal(t, 5*time.Second, wait)
+	_, wait = c.patience(ctx, setPrivilege(3))
+	assert.Equal(t, 5*time.Second, wait, "a slow BMC is slow with all")
+
+	c.note(chassisStatus, time.Minute)
+	_, wait = c.patience(ctx, chassisStatus)
+	assert.Equal(t, longestWait, wait)
+}
+
+// TestNoStorm: what a client sends to a BMC that answers nothing is bounded, whatever it
+// waits for. The number is that of the waits, which a busy machine only makes longer.
+func TestNoStorm(t *testing.T) {
+	t.Parallel()
+	for _, k := range kinds {
+		if k.fromBMC {
+			continue
+		}
+		t.Run(k.name, func(t *testing.T) {
+			t.Parallel()
+			relay := relayTo(t, startGo(t, ipmisim.Options{}))
+			relay.Filter(func(d ipmisim.Datagram) []ipmisim.Datagram {
+				if d.Payload() == k.payload {
+					return nil
+				}
+				return []ipmisim.Datagram{d}
+			})
+			c := clientAt(t, relay.Addr())
+			c.timing = shippedTiming
+			_, err := c.Read(t.Context())
+			assert.Equal(t, bmc.KindUnreachable, bmc.KindOf(err), "%v", err)
+			assert.LessOrEqual(t, relay.Asked(), 25)
+		})
+	}
+}
