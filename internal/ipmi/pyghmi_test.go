@@ -225,6 +225,25 @@ func TestForgedDoubt(t *testing.T) {
 	})
 }
 
+// TestStaleProof: the network doubles each RAKP 1, so each RAKP 3 proves the password with
+// a random number that the BMC has replaced. A BMC that says nothing gets one such proof in
+// a handshake, also from what ends the session in the background.
+func TestStaleProof(t *testing.T) {
+	t.Parallel()
+	relay := relayTo(t, startPyghmi(t, ipmisim.Options{}))
+	relay.Filter(func(d ipmisim.Datagram) []ipmisim.Datagram {
+		if d.Payload() == ipmisim.PayloadRAKP1 {
+			return []ipmisim.Datagram{d, d}
+		}
+		return []ipmisim.Datagram{d}
+	})
+	_, err := clientAt(t, relay.Addr()).Read(t.Context())
+	assert.Equal(t, bmc.KindUnreachable, bmc.KindOf(err), "%v", err)
+	time.Sleep(lingerTime)
+	assert.Positive(t, proofs(relay.Seen()))
+	assert.LessOrEqual(t, proofs(relay.Seen()), maxHandshakes)
+}
+
 // TestSurplusSessionsEnd: a BMC that opens a session for each repeated request is left
 // with none when the login fails.
 func TestSurplusSessionsEnd(t *testing.T) {
