@@ -99,8 +99,7 @@ func TestRefusalFollowsRAKP2(t *testing.T) {
 }
 
 // TestReplacedSession: each repeated Open Session Request replaces the session of
-// pyghmi, and of a Supermicro X10 (ipmitool issue 154). RAKP 2 is then about another
-// session than ours, which is no wrong password.
+// pyghmi. RAKP 2 is then about another session than ours, which is no wrong password.
 func TestReplacedSession(t *testing.T) {
 	t.Parallel()
 	t.Run("a slow answer", func(t *testing.T) {
