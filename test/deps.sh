@@ -1,7 +1,8 @@
 #!/bin/sh
-# Installs the peers that the tests talk to and that are not Go modules: ipmi_sim (package openipmi), the BMC of pyghmi (python3-pyghmi), ipmitool, freeipmi's
-# ipmipower and the fence agents as other clients, qemu as a machine that really goes off, openssl as a server of old TLS,
-# rpm to build and to look into packages. Says nothing and changes nothing when all is there.
+# Installs the peers that the tests talk to and that are not Go modules: ipmi_sim (package openipmi), the BMC of pyghmi
+# (python3-pyghmi), ipmitool, freeipmi's ipmipower and the fence agents as other clients, qemu as a machine that really
+# goes off, openssl as a server of old TLS, rpm to build and to look into packages. Says nothing and changes nothing when
+# all is there.
 set -eu
 
 missing=

@@ -50,7 +50,7 @@ var switching = " fence_aliyun fence_alom fence_amt fence_apc fence_apc_snmp fen
 	"fence_ilo fence_ilo2 fence_ilo3 fence_ilo3_ssh fence_ilo4 fence_ilo4_ssh fence_ilo5 fence_ilo5_ssh fence_ilo_moonshot " +
 	"fence_ilo_mp fence_ilo_ssh fence_imm fence_intelmodular fence_ipdu fence_ipmilan fence_ipmilanplus fence_ironic " +
 	"fence_kubevirt fence_ldom fence_lindypdu fence_lpar fence_netio fence_openstack fence_powerman fence_pve fence_raritan " +
-	"fence_raritan_px3 fence_redfish fence_rhevm fence_rsa fence_rsb fence_skalar fence_tripplite_snmp fence_vbox " +
+	"fence_raritan_px3 fence_redfish fence_rhevm fence_rsa fence_rsb fence_tripplite_snmp fence_vbox " +
 	"fence_virsh fence_vmware fence_vmware_rest fence_vmware_soap fence_vmware_vcloud fence_wti fence_xenapi fence_zvmip " +
 	"fence_amt_ws fence_virt fence_xvm fence_zvm " // packages of their own
 

@@ -40,6 +40,9 @@ func (x *exchange) endOwn(w *wire, err error) bool {
 	case errors.Is(err, errWrongKey):
 		x.closeStarted(w) // if RAKP 4 was altered on its way, the BMC has our keys
 		return true
+	case x.started != nil && x.otherRnd:
+		x.closeStarted(w) // a second proof that is wrong could lock the account
+		return true
 	case x.started != nil:
 		// RAKP 3 or 4 was lost. pyghmi ends at a Close Session for a session that it did
 		// not open yet. The answer to the same RAKP 3 tells that it is open by now.

@@ -10,8 +10,10 @@
 // the handshake), seal.go (encryption and integrity), message.go (commands),
 // deviceid.go, sel.go and fru.go (what a BMC reports about itself). The other
 // files do the I/O: wire.go (a socket, tries and deadlines), handshake.go,
-// cleanup.go (no session stays open on the BMC), session.go, operation.go and
-// client.go. describe.go and audit.go are for the BMC health check and for people.
+// cleanup.go and unused.go (no session stays open on the BMC), login.go (which
+// suites are asked for, and what is tried again), session.go, patience.go (how long
+// a slow BMC is waited for), operation.go and client.go. describe.go and audit.go
+// are for the BMC health check and for people.
 //
 // Section and table numbers are those of the IPMI specification, second
 // generation, version 2.0, revision 1.1.

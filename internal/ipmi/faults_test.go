@@ -29,6 +29,7 @@ func TestSlowBMC(t *testing.T) {
 
 // TestBadWeather: delay, jitter, loss, doubles and reordering at once.
 func TestBadWeather(t *testing.T) {
+	t.Parallel()
 	onPeers(t, ipmisim.Options{}, func(t *testing.T, _ peer, b ipmisim.BMC) {
 		relay := relayTo(t, b)
 		relay.Network(withoutDoubles(b, ipmisim.Network{Delay: 10 * time.Millisecond, Jitter: 20 * time.Millisecond,

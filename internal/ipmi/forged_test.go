@@ -64,6 +64,7 @@ var forgeries = map[string]func(consoleID uint32, sequence uint32, message []byt
 // TestForgedOff lets a man in the middle swallow a status command and answer
 // "off" in its place, for every sequence number. The host is on. // I1
 func TestForgedOff(t *testing.T) {
+	t.Parallel()
 	for name, forge := range forgeries {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -74,6 +74,7 @@ func withoutGUID(t *testing.T, serial *atomic.Value) *ipmisim.GoBMC {
 // Another machine has the address by now, and neither has a GUID: the command goes
 // to none of them, not even on the session that is opened for it. // I8
 func TestCommandIsNotGivenToAnotherSerial(t *testing.T) {
+	t.Parallel()
 	var serial atomic.Value
 	serial.Store("SRV1")
 	b := withoutGUID(t, &serial)
@@ -104,6 +105,7 @@ func TestCommandIsNotGivenToAnotherSerial(t *testing.T) {
 
 // An inventory that is not read in time costs a part of one reading, once.
 func TestInventoryThatIsSilent(t *testing.T) {
+	t.Parallel()
 	b, err := ipmisim.StartGo(t.Context(), ipmisim.Options{UUID: noGUID, Suites: []int{17}})
 	require.NoError(t, err)
 	t.Cleanup(b.Stop)

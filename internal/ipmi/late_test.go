@@ -19,6 +19,7 @@ import (
 // when the host was off, and give them in place of the answer to a later question:
 // after one command, and when each number that a command can have was used. // I1
 func TestHeldBackOff(t *testing.T) {
+	t.Parallel()
 	for name, commands := range map[string]int{"one": 1, "as many as there are numbers": 64, "more": 70} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -63,6 +63,7 @@ func offAndOn(t *testing.T, c *Client, b ipmisim.BMC) {
 }
 
 func TestEachDatagramLostOnce(t *testing.T) {
+	t.Parallel()
 	onNetworks(t, func(t *testing.T, b ipmisim.BMC, r *ipmisim.Relay, is func(ipmisim.Datagram) bool) {
 		lost := false
 		r.Filter(func(d ipmisim.Datagram) []ipmisim.Datagram {
@@ -96,6 +97,7 @@ func TestEachDatagramDoubledOnce(t *testing.T) {
 // TestEachDatagramLate holds the first datagram of a kind back until the next
 // of that kind has passed: it arrives out of order, when it is of no more use.
 func TestEachDatagramLate(t *testing.T) {
+	t.Parallel()
 	onNetworks(t, func(t *testing.T, b ipmisim.BMC, r *ipmisim.Relay, is func(ipmisim.Datagram) bool) {
 		var held *ipmisim.Datagram
 		done := false

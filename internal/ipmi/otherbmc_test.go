@@ -14,6 +14,7 @@ import (
 // Two BMCs have one address, or it has gone to another: who was read is not who
 // answers the command. A command goes to the machine that was read, or to none. // I8
 func TestCommandIsNotGivenToAnotherBMC(t *testing.T) {
+	t.Parallel()
 	b := startGo(t, ipmisim.Options{Suites: []int{17}})
 	c := clientAt(t, b.Addr())
 	r, err := c.Read(t.Context())

@@ -76,31 +76,41 @@ func TestRefusalFollowsRAKP2(t *testing.T) {
 			_, _ = c.Audit(t.Context())
 			c.drop()
 		}
-		asked, ready, refused := map[byte]uint32{}, map[uint32]bool{}, 0
-		for _, d := range relay.Seen() {
-			if d.Payload() < ipmisim.PayloadRAKP1 || len(d.Data) < headerLen+8 {
-				continue
-			}
-			tag, session := d.Data[headerLen], binary.LittleEndian.Uint32(d.Data[headerLen+4:])
-			switch d.Payload() {
-			case ipmisim.PayloadRAKP1:
-				asked[tag] = session
-			case ipmisim.PayloadRAKP2:
-				ready[asked[tag]] = true
-			case ipmisim.PayloadRAKP3:
-				if d.Data[headerLen+1] != 0 {
-					refused++
-					assert.True(t, ready[session], "refused, and its RAKP 2 was not sent")
-				}
-			}
-		}
-		assert.Positive(t, refused, "nothing was refused: the test shows nothing")
+		relay.Network(ipmisim.Network{})
+		d := hostAt(t, relay.Addr())
+		d.Password = bmc.NewSecret("not-the-password")
+		_, err := New(d, timing).Read(t.Context())
+		assert.Equal(t, bmc.KindAuth, bmc.KindOf(err), "%v", err)
+		require.Eventually(t, func() bool { return refused(t, relay.Seen()) > 0 }, pace.Hang, 10*time.Millisecond,
+			"nothing was refused: the test shows nothing")
 	})
 }
 
+// refused counts the sessions that were refused, each of which must have sent its RAKP 2.
+func refused(t *testing.T, seen []ipmisim.Datagram) int {
+	asked, ready, count := map[byte]uint32{}, map[uint32]bool{}, 0
+	for _, d := range seen {
+		if d.Payload() < ipmisim.PayloadRAKP1 || len(d.Data) < headerLen+8 {
+			continue
+		}
+		tag, session := d.Data[headerLen], binary.LittleEndian.Uint32(d.Data[headerLen+4:])
+		switch d.Payload() {
+		case ipmisim.PayloadRAKP1:
+			asked[tag] = session
+		case ipmisim.PayloadRAKP2:
+			ready[asked[tag]] = true
+		case ipmisim.PayloadRAKP3:
+			if d.Data[headerLen+1] != 0 {
+				count++
+				assert.True(t, ready[session], "refused, and its RAKP 2 was not sent")
+			}
+		}
+	}
+	return count
+}
+
 // TestReplacedSession: each repeated Open Session Request replaces the session of
-// pyghmi, and of a Supermicro X10 (ipmitool issue 154). RAKP 2 is then about another
-// session than ours, which is no wrong password.
+// pyghmi. RAKP 2 is then about another session than ours, which is no wrong password.
 func TestReplacedSession(t *testing.T) {
 	t.Parallel()
 	t.Run("a slow answer", func(t *testing.T) {
@@ -223,6 +233,25 @@ func TestForgedDoubt(t *testing.T) {
 		assert.LessOrEqual(t, failedLogins(relay.Seen()[before:]), 1)
 		assert.LessOrEqual(t, len(consoles(relay.Seen()[before:])), 2*maxHandshakes, "one for each suite")
 	})
+}
+
+// TestStaleProof: the network doubles each RAKP 1, so each RAKP 3 proves the password with
+// a random number that the BMC has replaced. A BMC that says nothing gets one such proof in
+// a handshake, also from what ends the session in the background.
+func TestStaleProof(t *testing.T) {
+	t.Parallel()
+	relay := relayTo(t, startPyghmi(t, ipmisim.Options{}))
+	relay.Filter(func(d ipmisim.Datagram) []ipmisim.Datagram {
+		if d.Payload() == ipmisim.PayloadRAKP1 {
+			return []ipmisim.Datagram{d, d}
+		}
+		return []ipmisim.Datagram{d}
+	})
+	_, err := clientAt(t, relay.Addr()).Read(t.Context())
+	assert.Equal(t, bmc.KindUnreachable, bmc.KindOf(err), "%v", err)
+	time.Sleep(lingerTime)
+	assert.Positive(t, proofs(relay.Seen()))
+	assert.LessOrEqual(t, proofs(relay.Seen()), maxHandshakes)
 }
 
 // TestSurplusSessionsEnd: a BMC that opens a session for each repeated request is left

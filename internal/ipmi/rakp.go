@@ -57,6 +57,7 @@ type exchange struct {
 	openTries map[byte]int // which try of the Open Session Request had a tag, from 1 on
 	openTag   byte         // of the try whose answer is used
 	hasRnd    bool         // RAKP 2 arrived for bmcID
+	otherRnd  bool         // and another one, so the proof in RAKP 3 may not be right
 	started   *session     // set when RAKP 3 was sent: the BMC may have opened it
 	tagged    [256]bool
 	tags      int // number of tags used

@@ -1,6 +1,7 @@
 package ipmi
 
 import (
+	"bytes"
 	"time"
 )
 
@@ -65,6 +66,8 @@ func (x *exchange) takeUnused(w *wire, p packet, a answer) {
 		if id, asked := x.unused.asked[a.tag]; asked {
 			delete(x.unused.asked, a.tag)
 			x.refuse(w, id, statusNoSession)
+		} else if x.hasRnd && !bytes.HasPrefix(a.rest, x.bmcRnd[:]) {
+			x.otherRnd = true
 		}
 	}
 }

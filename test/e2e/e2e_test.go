@@ -4,10 +4,8 @@ package e2e
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"os"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -17,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/test/pace"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -36,24 +35,10 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	programsDir = dir
-	playTogether(6)
+	pace.Together(6) // a scene waits far more than it computes
 	code := m.Run()
 	_ = os.RemoveAll(dir) // left-overs in the temporary directory harm nobody
 	os.Exit(code)
-}
-
-// playTogether lets more tests run at once than there are cores, unless the
-// command line says how many: a scene waits far more than it computes.
-func playTogether(scenes int) {
-	flag.Parse()
-	chosen := false
-	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
-	if chosen {
-		return
-	}
-	if err := flag.Set("test.parallel", strconv.Itoa(scenes)); err != nil {
-		panic(err) // the testing package has had this flag for ever
-	}
 }
 
 // set puts a scene on stage until the test ends. When the test fails it keeps the

@@ -1,0 +1,13 @@
+package ipmi
+
+import (
+	"os"
+	"testing"
+
+	"github.com/fenced/fenced/test/pace"
+)
+
+func TestMain(m *testing.M) {
+	pace.Together(6) // they wait for timeouts most of the time
+	os.Exit(m.Run())
+}
