@@ -114,10 +114,11 @@ func inFlight(r remediate.Run) bool {
 func countsInZone(r remediate.Run) bool { return inFlight(r) && r.Step != remediate.AwaitNode }
 
 // mayBeInZone says whether a run's host may be in a zone. A Node that a kubelet or a GitOps
-// tool created again may lack the zone label until step 5. Then the labels of the Node at the
-// start of the run count. If this daemon does not know them, the host counts in every zone. // I11
+// tool created again may lack the zone label until step 5, and a later attempt takes such a
+// Node for its target. Then the labels of the Node at the start of the run count. If this
+// daemon does not know them, the host counts in every zone. // I11
 func (rs runs) mayBeInZone(l *policy.Ledger, zone, key string, r remediate.Run) bool {
-	if n := l.Node(r.Target.Node); n != nil && (n.UID == r.Target.NodeUID || n.Labels[key] != "") {
+	if n := l.Node(r.Target.Node); n != nil && (n.Labels[key] != "" || r.Attempt <= 1 && n.UID == r.Target.NodeUID) {
 		return n.Labels[key] == zone
 	}
 	labels, known := rs.labels[r.ID]

@@ -72,7 +72,7 @@ func (w *World) auditStart(c *incarnation, r remediate.Run) {
 	}
 	w.auditAsked(c, r, now)
 	if inFlight >= g.MaxInFlight || zone >= g.MaxInFlightPerZone && h.Zone != "" {
-		w.violate("I11", node, "run %s was begun beside %d in flight, %d of them in its zone", r.ID, inFlight, zone)
+		w.violate("I11", "", "run %s on %s was begun beside %d in flight, %d of them in its zone", r.ID, node, inFlight, zone)
 	}
 	lately := 0
 	for _, o := range w.ledger.runs {

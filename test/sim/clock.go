@@ -66,6 +66,14 @@ func (i *instance) tickClock(now time.Time) {
 	}
 }
 
+// stamp is the version of a record and the skew with which it was written.
+type stamp struct {
+	version uint64
+	skew    time.Duration
+}
+
+func stampKey(r state.Record) string { return string(r.Kind) + "/" + r.Key }
+
 // correctedStore is the store as read with a clock that is behind by that much.
 type correctedStore struct {
 	*memory

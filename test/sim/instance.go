@@ -56,6 +56,7 @@ type incarnation struct {
 	news   chan struct{}
 	logs   map[logKey]*powerLog
 	active map[string]time.Time // time of the last Look of a run, by Node
+	stamps map[string]stamp     // of the records that it wrote
 	// disturbedAt is when something other than a BMC last kept it from its work.
 	disturbedAt time.Time
 }
@@ -137,7 +138,7 @@ func (i *instance) tick(now time.Time) {
 	i.lives++
 	i.restart = time.Time{}
 	c := &incarnation{i: i, n: i.lives, rng: rand.New(rand.NewPCG(i.w.plan.Seed, uint64(1000*(i.n+1)+i.lives))), news: make(chan struct{}, 1),
-		logs: map[logKey]*powerLog{}, active: map[string]time.Time{}}
+		logs: map[logKey]*powerLog{}, active: map[string]time.Time{}, stamps: map[string]stamp{}}
 	c.ctx, c.cancel = context.WithCancel(i.w.ctx)
 	c.view, c.knows = newView(c), i.w.read()
 	i.cur = c

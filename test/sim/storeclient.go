@@ -62,12 +62,25 @@ func (d *storeClient) skew() (skew time.Duration) {
 	return skew
 }
 
+// skewOf is by how much the times of a record are ahead for this fenced. Its clock may have
+// followed since it wrote the record itself; that changes nothing about these times.
+func (d *storeClient) skewOf(r state.Record) (skew time.Duration) {
+	d.inc.i.w.do(func() {
+		skew = d.inc.i.clock.ours
+		if own, wrote := d.inc.stamps[stampKey(r)]; wrote && own.version == r.Version {
+			skew = own.skew
+		}
+	})
+	return skew
+}
+
 // Get implements state.Store.
 func (d *storeClient) Get(ctx context.Context, kind state.Kind, key string) (state.Record, error) {
 	if err := d.pass(ctx, "get", false); err != nil {
 		return state.Record{}, err
 	}
-	return correctedStore{d.inc.i.w.store, d.skew()}.Get(ctx, kind, key)
+	r, err := d.inc.i.w.store.Get(ctx, kind, key)
+	return shiftRecord(r, d.skewOf(r)), err
 }
 
 // List implements state.Store.
@@ -104,7 +117,10 @@ func (d *storeClient) Put(ctx context.Context, r state.Record) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	w.do(func() { w.tellOthers(d.inc) })
+	w.do(func() {
+		d.inc.stamps[stampKey(r)] = stamp{version, skew}
+		w.tellOthers(d.inc)
+	})
 	if r.Kind == state.KindBackup && w.defect.LosesBackups {
 		w.after(time.Second, func() { _ = w.store.Delete(w.ctx, r.Kind, r.Key, version) })
 	}
