@@ -79,7 +79,7 @@ func (a *auditor) open() error {
 // told is the alert.
 func (a *auditor) told(err error) {
 	if err != nil {
-		a.log.Error("the audit log cannot be written: nothing that hurts is done until it can be", zap.Error(err))
+		a.log.Error("the audit log cannot be written: nothing destructive is done until it can be", zap.Error(err))
 		return
 	}
 	a.log.Info("the audit log can be written again")
@@ -220,6 +220,6 @@ func (a *auditor) measure(r *prometheus.Registry) {
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "fenced_audit_failures_total",
 			Help: "Entries that the audit log lacks because it could not be written."}, a.failures),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "fenced_audit_writable",
-			Help: "0 while the audit log cannot be written: nothing that hurts is done."}, func() float64 { _, err := a.trouble(); return boolGauge(err == nil) }),
+			Help: "0 while the audit log cannot be written: nothing destructive is done."}, func() float64 { _, err := a.trouble(); return boolGauge(err == nil) }),
 	)
 }

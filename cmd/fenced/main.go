@@ -20,7 +20,7 @@ import (
 // version is set by the linker.
 var version = "development"
 
-// The exit statuses, as design/cli.md of the project fixes them.
+// The exit statuses, as fenced(8) lists them.
 const (
 	exitOK      = 0
 	exitRunTime = 1

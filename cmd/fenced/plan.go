@@ -20,7 +20,7 @@ func (c control) clusterNames(cluster string) []string {
 	return names
 }
 
-// Plan implements api.Daemon. A cluster that has not been seen whole has a
+// Plan implements api.Daemon. A cluster whose watch is not complete has a
 // problem; the others are told all the same.
 func (c control) Plan(ctx context.Context, cluster string) (api.Plan, error) {
 	var out api.Plan
@@ -48,7 +48,7 @@ func (c control) Plan(ctx context.Context, cluster string) (api.Plan, error) {
 	return out, nil
 }
 
-// Coverage implements api.Daemon. A cluster that has not been seen whole has a
+// Coverage implements api.Daemon. A cluster whose watch is not complete has a
 // problem; the others are told all the same.
 func (c control) Coverage(_ context.Context, cluster string) (api.Coverage, error) {
 	var out api.Coverage

@@ -88,7 +88,7 @@ func (c *Cluster) Wake() {
 	case c.wakeup <- struct{}{}:
 	default:
 	}
-	c.opt.Lead.Stir()
+	c.opt.Lead.TakeLeaseSoon()
 }
 
 // CloseProbes drops the finished probes and closes their BMC sessions.

@@ -36,7 +36,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 		case <-beat.C:
 			c.opt.Beat()
 			c.checkView()
-			c.opt.Lead.SettleSlots()
+			c.opt.Lead.CompareSlots()
 			c.opt.Lead.ReportOwnerless()
 			continue
 		case <-timer.C:
@@ -79,7 +79,7 @@ func (c *Cluster) decide(ctx context.Context, now time.Time, ask bool, due time.
 	if changed || ask {
 		c.opt.Beat()
 		now = time.Now() // the save may have been slow
-		c.opt.Lead.SettleSlots()
+		c.opt.Lead.CompareSlots()
 		due = earliest(c.considerAll(ctx, now), c.evidence.startReads(c.mayAct(now), now))
 		c.opt.Decided()
 	}

@@ -18,6 +18,13 @@
 //	probe.go     the first look at a target; probe_power.go: its BMC, probe_cluster.go: the cluster
 //	start.go     a candidate becomes a run: reserve, record, save
 //	justify.go   whether the check still asks for a run, by fresh objects
+//	explain.go   why a target is remediated or not; plan.go: all targets of all checks
+//	scope.go     what the configuration allows, and whether it is more than before
+//	record.go    what is emitted, and saved in the audit log; uncertainsave.go: a save without an answer
+//	history.go   the runs before on a host, for the limits; backoff.go: the pause after a failed start
+//	storm.go     storm recovery of a check that is read again
+//	renamed.go   a host that registered under another name; target.go: the objects of a target
+//	objects.go   the objects of the cluster, for package hosts
 //	evidence.go  a BMC that reads Off ends a wait, if the check allows it
 //	fence.go, confirm.go, retry.go   orders from people
 //

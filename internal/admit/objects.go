@@ -47,8 +47,8 @@ func (o Objects) HostOf(m *policy.Machine) (policy.Host, error) {
 	return o.b.ledger.HostOf(m)
 }
 
-// Twin describes another Node that has the system UUID; "" if none has. // I9
-func (o Objects) Twin(node, systemUUID string) string {
+// OtherNodeWithUUID describes another Node that has the system UUID; "" if none has. // I9
+func (o Objects) OtherNodeWithUUID(node, systemUUID string) string {
 	o.b.mu.Lock()
 	defer o.b.mu.Unlock()
 	return nodeWithSameUUID(o.b.ledger, node, systemUUID)

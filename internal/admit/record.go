@@ -65,7 +65,7 @@ func (rc *runCluster) Record(ev event.Event) (event.Event, error) {
 // Book. // I19
 func (rc *runCluster) Save(ctx context.Context, r remediate.Run) (remediate.Run, error) {
 	before, _ := rc.opt.Book.Run(r.ID)
-	if hosts.Lied(r) && !hosts.Lied(before) {
+	if hosts.IsFalseOff(r) && !hosts.IsFalseOff(before) {
 		if err := rc.opt.Hosts.Freeze(ctx, r); err != nil {
 			return r, err
 		}

@@ -14,7 +14,7 @@ type leadCluster struct{ c *cluster }
 // guard acts in one cluster until the claim ends.
 func (e *Engine) guard(ctx context.Context, claim state.Claim) {
 	if c := e.clusters[claim.Cluster]; c != nil {
-		c.lead.Guard(ctx, claim)
+		c.lead.Serve(ctx, claim)
 	}
 }
 

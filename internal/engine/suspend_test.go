@@ -71,7 +71,7 @@ func TestShortSuspendIsIgnored(t *testing.T) {
 			time.Sleep(10 * time.Second)
 			l.suspend(300 * time.Millisecond)
 		}
-		assert.Len(t, eventsOf(t, events, func(ev event.Event) bool { return ev.Type == event.OwnerChanged }), 1, "it guards the cluster")
+		assert.Len(t, eventsOf(t, events, func(ev event.Event) bool { return ev.Type == event.OwnerChanged }), 1, "it owns the cluster")
 		stop()
 		assert.Empty(t, e.Runs("c"))
 	})

@@ -42,7 +42,7 @@ func (f *freezes) load(ctx context.Context, s state.Store) error {
 // read forbids everything already.
 func (f *freezes) complete(ctx context.Context, s state.Store, runs map[string]remediate.Run, class func(host string) string) error {
 	for id, r := range runs {
-		if _, known := f.table.Get(id); known || !Lied(r) {
+		if _, known := f.table.Get(id); known || !IsFalseOff(r) {
 			continue
 		}
 		err := f.add(ctx, s, r, class(r.Target.Host))
@@ -53,8 +53,8 @@ func (f *freezes) complete(ctx context.Context, s state.Store, runs map[string]r
 	return nil
 }
 
-// Lied reports whether a run is Held because a BMC reported a false Off.
-func Lied(r remediate.Run) bool { return r.Step == remediate.Held && r.Reason == reason.FalseOff }
+// IsFalseOff reports whether a run is Held because a BMC reported a false Off.
+func IsFalseOff(r remediate.Run) bool { return r.Step == remediate.Held && r.Reason == reason.FalseOff }
 
 // add stores that the host of a run is frozen, even if that freeze was released before.
 func (f *freezes) add(ctx context.Context, s state.Store, r remediate.Run, class string) error {

@@ -37,8 +37,8 @@ type View interface {
 	// TargetOn returns the objects of one Node as a run would name them. known is false if
 	// neither a Node nor a Machine's node has that name.
 	TargetOn(node string) (t remediate.Target, known bool)
-	// Twin returns which other Node has the same system UUID, "" if none has. // I9
-	Twin(node, systemUUID string) string
+	// OtherNodeWithUUID returns which other Node has the same system UUID, "" if none has. // I9
+	OtherNodeWithUUID(node, systemUUID string) string
 	// Healthy reports whether the Node of a target is Ready, and no run is open on its host.
 	Healthy(t remediate.Target) bool
 	// Alive reads, without any cache, whether the Node of a machine is Ready. lease is the
@@ -177,5 +177,5 @@ func (h *Hosts) wakeAll() {
 
 // errNotSeen refuses what needs the whole cluster to be seen.
 func errNotSeen() error {
-	return &reason.Refusal{Reason: reason.NotSynced, Message: "the cluster has not been seen whole yet"}
+	return &reason.Refusal{Reason: reason.NotSynced, Message: "the watch of the cluster is not complete yet; try again in a few seconds"}
 }

@@ -59,7 +59,7 @@ func (c *Cluster) DuplicateOf(r remediate.Run) string {
 	if entry != "" || r.Attempt > 1 {
 		return entry
 	}
-	return c.opt.View.Twin(t.Node, t.SystemUUID)
+	return c.opt.View.OtherNodeWithUUID(t.Node, t.SystemUUID)
 }
 
 // Duplicate returns which other host leads to the same machine as a target's. It is "" if none

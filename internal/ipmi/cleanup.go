@@ -9,7 +9,7 @@ import (
 
 // A handshake that fails must not leave a session on the BMC, which has as few as
 // four and keeps them for a minute. The BMC's answer with the session id may
-// arrive after the caller has returned. // bmc.md 5
+// arrive after the caller has returned.
 
 const (
 	// lingerTime is how long cleanUp waits, in the background, for a late answer.

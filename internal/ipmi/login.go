@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// maxHandshakes limits how often one operation opens a session. // bmc.md 7.3
+	// maxHandshakes limits how often one operation opens a session.
 	maxHandshakes = 4
 	// openTries is how often a session is requested with one cipher suite before the
 	// next is asked for. Some BMCs drop a request with a suite that they do not have.

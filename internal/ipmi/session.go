@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// BMCs end a session after 60 s without a command, some earlier. // bmc.md 7.3
+// BMCs end a session after 60 s without a command, some earlier.
 const idleLimit = 20 * time.Second
 
 // session is one open RMCP+ session.
@@ -95,7 +95,7 @@ func (s *session) datagram(r request) []byte {
 }
 
 // abandon ends a session that will not be used again, without waiting: BMCs have
-// as few as four. // bmc.md 5
+// as few as four.
 func (s *session) abandon() {
 	s.sendOnly(s.datagram(s.closing()))
 	s.wire.close()

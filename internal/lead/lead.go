@@ -62,12 +62,12 @@ type Lead struct {
 	ownerUnknown bool                       // reported already; only ReportOwnerless uses it
 }
 
-// New returns the Lead of one cluster. It does not lead until Guard is called.
+// New returns the Lead of one cluster. It does not lead until Serve is called.
 func New(opt Options) *Lead { return &Lead{opt: opt, leaseWanted: make(chan struct{}, 1)} }
 
-// Guard leads the cluster until the claim ends. Each time this host was suspended, it begins a new
+// Serve leads the cluster until the claim ends. Each time this host was suspended, it begins a new
 // leadership.
-func (l *Lead) Guard(ctx context.Context, claim state.Claim) {
+func (l *Lead) Serve(ctx context.Context, claim state.Claim) {
 	for ctx.Err() == nil {
 		l.lead(ctx, claim)
 	}
@@ -131,7 +131,7 @@ func (l *Lead) load(ctx context.Context, claim state.Claim) (*Leadership, error)
 	t.Spawn(func(ctx context.Context) { l.runLease(ctx, t) })
 	t.Spawn(func(ctx context.Context) { l.runSlots(ctx, t) })
 	l.opt.Cluster.Resume()
-	l.emit(event.OwnerChanged, "", "guards the cluster"+epochText(claim))
+	l.emit(event.OwnerChanged, "", "owns the cluster"+epochText(claim))
 	l.opt.Cluster.Wake()
 	return t, nil
 }

@@ -107,8 +107,8 @@ func (l *Lead) runLease(ctx context.Context, t *Leadership) {
 	}
 }
 
-// Stir makes runLease take the Lease soon. Call it when this instance becomes allowed to act.
-func (l *Lead) Stir() {
+// TakeLeaseSoon makes runLease take the Lease soon. Call it when this instance becomes allowed to act.
+func (l *Lead) TakeLeaseSoon() {
 	select {
 	case l.leaseWanted <- struct{}{}:
 	default:

@@ -138,9 +138,9 @@ func (l *Lead) compareSlots(ctx context.Context) error {
 	return nil
 }
 
-// SettleSlots makes runSlots compare runs and slots soon, if this instance owns the cluster. It does
+// CompareSlots makes runSlots compare runs and slots soon, if this instance owns the cluster. It does
 // not wait for that: the store may be slow.
-func (l *Lead) SettleSlots() {
+func (l *Lead) CompareSlots() {
 	if t := l.current.Load(); t != nil { // an instance that is not the owner does not know the runs well enough
 		select {
 		case t.compareSlots <- struct{}{}:
@@ -149,7 +149,7 @@ func (l *Lead) SettleSlots() {
 	}
 }
 
-// runSlots compares runs and slots after each SettleSlots, until ctx ends. It reports the first of a
+// runSlots compares runs and slots after each CompareSlots, until ctx ends. It reports the first of a
 // series of failures.
 func (l *Lead) runSlots(ctx context.Context, t *Leadership) {
 	failed := false

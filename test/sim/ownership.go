@@ -76,7 +76,7 @@ func (m *member) take() (epoch uint64) {
 	return epoch
 }
 
-// hold guards the cluster until the session is lost or released.
+// hold owns the cluster until the session is lost or released.
 func (m *member) hold(ctx context.Context, epoch uint64, guard func(context.Context, state.Claim)) {
 	w := m.inc.i.w
 	ctx, cancel := context.WithCancel(ctx)
