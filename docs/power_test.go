@@ -93,3 +93,17 @@ func TestEverySchemeHasARow(t *testing.T) {
 	}
 	assert.Empty(t, rows, "rows of no scheme")
 }
+
+// TestEveryPeerNamesItsTest: each row of the table of what was tried names a test.
+// TestNamedTestsExist looks for them.
+func TestEveryPeerNamesItsTest(t *testing.T) {
+	_, table, found := strings.Cut(documents(t)["power.md"], "\n## Tried with\n")
+	require.True(t, found)
+	rows := regexp.MustCompile("(?m)^\\| [^|]+ \\|.*$").FindAllString(table, -1)
+	require.Greater(t, len(rows), 15, "the rows were not found")
+	for _, row := range rows[1:] {
+		cells := strings.Split(row, "|")
+		require.Len(t, cells, 7, row)
+		assert.Regexp(t, "`Test[A-Z]\\w+`", cells[5], row)
+	}
+}
