@@ -99,7 +99,7 @@ func TestEverySchemeHasARow(t *testing.T) {
 func TestEveryPeerNamesItsTest(t *testing.T) {
 	_, table, found := strings.Cut(documents(t)["power.md"], "\n## Tried with\n")
 	require.True(t, found)
-	rows := regexp.MustCompile("(?m)^\\| [^|]+ \\|.*$").FindAllString(table, -1)
+	rows := regexp.MustCompile(`(?m)^\| [^|]+ \|.*$`).FindAllString(table, -1)
 	require.Greater(t, len(rows), 15, "the rows were not found")
 	for _, row := range rows[1:] {
 		cells := strings.Split(row, "|")
