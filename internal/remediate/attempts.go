@@ -16,7 +16,7 @@ func nextAttempt(r Run, why string, now time.Time) (Run, Action, time.Duration) 
 	}
 	r.NotBefore = now.Add(r.Limits.MinPowerInterval << (r.Attempt - 1))
 	r.Attempt++
-	r.Intervened, r.FoundOff, r.OffLease, r.NewNodeUID = false, false, nil, ""
+	r.Intervened, r.FoundOff, r.OffLease, r.NewNodeUID, r.SwitchedOff = false, false, nil, "", false
 	r.Isolated, r.OnSeen, r.Level, r.OffLevel = time.Time{}, time.Time{}, 0, 0
 	return enter(r, PowerOff, why, now)
 }

@@ -38,6 +38,11 @@ func mapTimes(r Run, to func(time.Time) time.Time) Run {
 	if l := r.OffLease; l != nil && !set(l.Seen).Equal(l.Seen) {
 		r.OffLease = l.seenAt(set(l.Seen))
 	}
+	if r.Wait != nil && !to(r.Wait.Since).Equal(r.Wait.Since) {
+		w := *r.Wait
+		w.Since = to(w.Since)
+		r.Wait = &w
+	}
 	if r.Confirmation != nil && !set(r.Confirmation.Since).Equal(r.Confirmation.Since) {
 		w := *r.Confirmation // the caller's record must not change
 		w.Since = set(w.Since)

@@ -7,7 +7,7 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 )
 
-// voidsConfirmation are the reasons of a Held run whose confirmation was wrong, or where another
+// voidsConfirmation are the reasons of a stopped run whose confirmation was wrong, or where another
 // machine may be off by mistake. No host is left off for them.
 var voidsConfirmation = map[reason.Code]bool{reason.ConfirmedOffContradicted: true, reason.FalseOff: true, reason.OutletContradicted: true}
 
@@ -33,8 +33,8 @@ func CanConfirm(r Run) (ok bool, why string) {
 		return false, "the run needs no proof of off"
 	case !r.Isolated.IsZero():
 		return false, "the Node was isolated already"
-	case r.Step != Held:
-		return false, "the run is in progress, at step " + string(r.Step) + "; a confirmation is accepted once it is Held"
+	case !r.Step.Idle():
+		return false, "the run is in progress, at step " + string(r.Step) + "; a confirmation is accepted once it is Waiting or Held"
 	case r.LeaveOff && r.Confirmed == nil: // else it was left off on a confirmation, which may be given again
 		return false, "the host is off on purpose (" + string(r.Reason) + ")"
 	case anyOnPending(r):
@@ -57,7 +57,7 @@ func confirmationActive(r Run) bool {
 // then also asks the lower power levels, because any On read contradicts it. // I26
 func (r Run) HasConfirmation() bool { return confirmationActive(r) || hasNewConfirmation(r) }
 
-// acceptConfirmation begins step 1 of a Held run again, with a manual confirmation.
+// acceptConfirmation begins step 1 of a Waiting or Held run again, with a manual confirmation.
 func acceptConfirmation(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	ok, _ := CanConfirm(r)
 	r.Confirmation = &OffConfirmation{Given: r.Confirmed.At, Expired: !ok || interlockAt(stageHeld, r, s).effect != proceed}
@@ -114,7 +114,7 @@ func ContradictsConfirmation(r Run, s Observation) string {
 }
 
 func holdContradicted(r Run, why string, now time.Time) (Run, Action, time.Duration) {
-	return stopAsHeld(r, reason.ConfirmedOffContradicted, why+", although "+r.Confirmed.Actor+" confirmed that the host is off", now)
+	return stop(r, reason.ConfirmedOffContradicted, why+", although "+r.Confirmed.Actor+" confirmed that the host is off", now)
 }
 
 // levelUnreadable says whether the present level will prove nothing, so that a confirmation may
@@ -162,20 +162,32 @@ func (r Run) IsolatesOnConfirmation() bool { return r.Proof == ProofHuman && con
 // wrong, which freezes no BMC. // I5
 func holdFalseOff(r Run, note string, now time.Time) (Run, Action, time.Duration) {
 	if r.Proof == ProofHuman {
-		return stopAsHeld(r, reason.ConfirmedOffContradicted, note, now)
+		return stop(r, reason.ConfirmedOffContradicted, note, now)
 	}
-	return stopAsHeld(r, reason.FalseOff, note, now)
+	return stop(r, reason.FalseOff, note, now)
 }
 
-// selfBooted says whether a host that was left off on a manual confirmation has registered
-// again, on the same machine and from another boot: somebody switched it on.
+// selfBooted says whether the isolated Node of an idle run has registered again, on the same
+// machine and from another boot: somebody switched the host on, or repaired it. // I6
 func selfBooted(r Run, s Observation) bool {
-	known := r.Confirmed != nil && !r.Isolated.IsZero() && r.Reason != reason.FalseOff && r.Reason != reason.ConfirmedOffContradicted
+	known := takenBack(r) && (!r.Isolated.IsZero() || r.Attempt > 1 || r.Reason == reason.NodeFinalizer)
 	n, t := s.Node, r.Target
-	// A Node that was restored and missed its time must be Ready, or steps 5 and Held would
+	// A Node that was restored and missed its time must be Ready, or step 5 and the pause would
 	// alternate for ever. // L1
 	due := r.NewNodeUID != n.UID || n.OutOfService || n.Ready == Yes
 	return known && registeredSinceIsolation(r, n) && !n.Deleting && due && n.BootID != t.BootID && n.SystemUUID == t.SystemUUID && t.SystemUUID != ""
+}
+
+// takenBack says whether the Node of an idle run is taken back when it registers: whatever a
+// Waiting run waits for, and where a Held one stands for the power alone.
+func takenBack(r Run) bool {
+	switch {
+	case r.Step == Waiting:
+		return true
+	case r.Reason == reason.FalseOff, r.Reason == reason.ConfirmedOffContradicted:
+		return false
+	}
+	return r.Confirmed != nil || r.Limits.RetryInterval > 0 && (r.Reason == reason.OperatorOff || r.Reason == reason.FoundOff)
 }
 
 // resumeSelfBooted goes on at step 5, without an order.
@@ -184,6 +196,6 @@ func resumeSelfBooted(r Run, s Observation, now time.Time) (Run, Action, time.Du
 		return releasePowerLock(r, s, now)
 	}
 	r.Reason, r.Note, r.Started, r.OnSeen, r.LeaveOff = "", "", now, now, false
-	r.NewNodeUID = s.Node.UID
+	r.NewNodeUID, r.Abandon, r.AbandonTo = s.Node.UID, "", ""
 	return enter(r, RestoreNode, "the host came back by itself", now)
 }

@@ -154,7 +154,7 @@ func (b binding) apply(r Run, s Observation, now time.Time) (Run, Action, time.D
 	case abandons:
 		return abandon(r, code, note, Aborted, now)
 	case holds:
-		return stopAsHeld(r, code, note, now)
+		return stop(r, code, note, now)
 	default:
 		return finish(r, Aborted, code, note, now)
 	}

@@ -55,7 +55,7 @@ func (v variant) onAnswer(st state, w world, r, r2 Run, s Observation, a Action,
 	}
 	bad = append(bad, v.onOrders(w, r, r2, s, a)...)
 	bad = append(bad, v.onClock(w, r, r2, s, a)...)
-	if (r.Step == AwaitNode || r.Step == Held) && r2.Step == RestoreNode && w.isolatedBoot != 0 && !w.ordered { // a person may vouch for any Node
+	if (r.Step == AwaitNode || r.Step.Idle()) && r2.Step == RestoreNode && w.isolatedBoot != 0 && !w.ordered { // a person may vouch for any Node
 		if w.bootID == w.isolatedBoot || v.isolation != IsolateTaint && w.uid == w.isolatedUID {
 			fail("I6: accepted a Node that did not register anew")
 		}
@@ -172,19 +172,19 @@ func (v variant) onEnd(st state) (bad []string) {
 	return bad
 }
 
-// onRest judges a Held run that has come to rest: what must not be off for
+// onRest judges an idle run that has come to rest: what must not be off for
 // ever was switched on.
 func (v variant) onRest(st state) string {
 	r, w := st.rec, st.w
 	switch {
-	case r.Step != Held || v.ignoresOn || v.neverBack() || v.bmh && v.forbidden || w.apiDown > 0 || w.lied || !r.Isolated.IsZero() || r.LeaveOff:
+	case !r.Step.Idle() || v.ignoresOn || v.neverBack() || v.bmh && v.forbidden || w.apiDown > 0 || w.lied || !r.Isolated.IsZero() || r.LeaveOff:
 		return ""
 	case w.byUs && !w.on:
-		return "I20: Held " + string(r.Reason) + ": the Node was not isolated, and the host stays off"
+		return "I20: " + string(r.Step) + " " + string(r.Reason) + ": the Node was not isolated, and the host stays off"
 	case v.feedsAnother && v.outlet != lame && w.cut != [2]bool{}:
-		return "I20: Held " + string(r.Reason) + ": another machine's outlet stays off"
+		return "I20: " + string(r.Step) + " " + string(r.Reason) + ": another machine's outlet stays off"
 	case w.hold:
-		return "Held " + string(r.Reason) + ": the hold stays on the BareMetalHost"
+		return string(r.Step) + " " + string(r.Reason) + ": the hold stays on the BareMetalHost"
 	}
 	return ""
 }
@@ -241,15 +241,18 @@ func (x *explorer) follow(i int32) {
 	}
 }
 
-// circle settles states that come round for ever: good for Held and for a run
-// that waits for the API with its host on, and for nothing else.
+// circle settles states that come round for ever: good for Held, for a run that waits for the
+// API with its host on, for one whose cause lasts, and for one that tries again in a world that
+// never heals; for nothing else.
 func (x *explorer) circle(ids []int32) {
-	held, excused, rest := true, true, x.nodes[ids[0]].rest
+	held, waiting, again, excused, rest := true, true, false, true, x.nodes[ids[0]].rest
 	for _, id := range ids {
 		if x.nodes[id].rest == "" {
 			rest = ""
 		}
 		held = held && x.nodes[id].end == Held
+		waiting = waiting && x.nodes[id].end == Waiting
+		again = again || x.nodes[id].end == Waiting
 		excused = excused && x.nodes[id].excused
 	}
 	if rest != "" {
@@ -260,6 +263,10 @@ func (x *explorer) circle(ids []int32) {
 		switch {
 		case held:
 			n.settled = result(Held, n.reason)
+		case waiting:
+			n.settled = result(Waiting, n.reason)
+		case again && x.v.want == triesAgain:
+			n.settled = triesAgain
 		case excused:
 			n.settled = "waits for the API"
 		default:

@@ -61,11 +61,11 @@ func nodeIsolated(r Run, now time.Time) (Run, Action, time.Duration) {
 	r.Isolated, r.LeaveOff = now, true
 	switch {
 	case confirmationActive(r): // the person may be working inside the host
-		return stopAsHeld(r, reason.ConfirmedOff, orderNote("confirmed off", *r.Confirmed)+"; unfence brings it back, or a new boot", now)
+		return stop(r, reason.ConfirmedOff, orderNote("confirmed off", *r.Confirmed)+"; unfence brings it back, or a new boot", now)
 	case r.OffOnly:
-		return stopAsHeld(r, reason.OperatorOff, "fenced with --off-only; unfence brings it back", now)
+		return stop(r, reason.OperatorOff, "fenced with --off-only; unfence brings it back", now)
 	case r.FoundOff && !r.Limits.PowerOnFoundOff:
-		return stopAsHeld(r, reason.FoundOff, "the host was off before fenced came; unfence brings it back", now)
+		return stop(r, reason.FoundOff, "the host was off before fenced came; unfence brings it back", now)
 	}
 	r.LeaveOff = false
 	return enter(r, PowerOn, "", now)
@@ -82,7 +82,7 @@ func giveUpIsolation(r Run, s Observation, now time.Time) (Run, Action, time.Dur
 		return abandon(r, reason.APIUnreachable, "the API server did not answer", Aborted, now)
 	case s.Node.Deleting:
 		r.LeaveOff = true
-		return stopAsHeld(r, reason.NodeFinalizer, "a finalizer keeps the deleted Node", now)
+		return stop(r, reason.NodeFinalizer, "a finalizer keeps the deleted Node", now)
 	case s.Node.Ready == Yes:
 		return abandon(r, reason.NodeStillReady, "the control plane still reports the Node Ready", Held, now)
 	}

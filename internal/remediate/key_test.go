@@ -29,8 +29,10 @@ type flat struct {
 	abort, asIs, retry, confirmed        bool
 	recheck, hasWord                     bool
 	word                                 OffConfirmation
-	maxAttempts                          int
-	reprovision                          bool
+	maxAttempts, tries                   int
+	reprovision, noMore                  bool
+	hasWait, switchedOff                 bool
+	wait                                 Wait
 }
 
 // flatten must know every field that Next may change; TestFlattenKnowsTheRun
@@ -45,7 +47,11 @@ func flatten(r Run) flat {
 	}
 	f.abort, f.asIs, f.retry = r.Abort != nil, r.Abort != nil && r.Abort.AsIs, r.Retry != nil
 	f.confirmed, f.recheck = r.Confirmed != nil, r.Revalidate
-	f.maxAttempts, f.reprovision = r.Limits.MaxAttempts, r.Limits.Reprovision
+	f.maxAttempts, f.reprovision, f.noMore = r.Limits.MaxAttempts, r.Limits.Reprovision, r.NoMoreAttempts
+	f.tries, f.switchedOff = len(r.Tries), r.SwitchedOff
+	if f.hasWait = r.Wait != nil; f.hasWait {
+		f.wait = *r.Wait
+	}
 	if f.hasWord = r.Confirmation != nil; f.hasWord {
 		f.word = *r.Confirmation
 	}
@@ -62,7 +68,7 @@ func flatten(r Run) flat {
 }
 
 func TestFlattenKnowsTheRun(t *testing.T) {
-	require.Equal(t, 44, reflect.TypeFor[Run]().NumField(),
+	require.Equal(t, 48, reflect.TypeFor[Run]().NumField(),
 		"Run has another number of fields: teach flatten and keyOf the new one, then change this number")
 }
 
@@ -76,6 +82,7 @@ type key struct {
 	attempt, left           int8
 	flags                   uint64
 	ages                    [19]int16
+	wait                    waitKey
 	bits                    [8]int8
 	backup, offLease        int8
 	level, offLevel         int8
@@ -116,6 +123,7 @@ func keyOf(v variant, st state) key {
 	if r.Step.Ended() {
 		return k // nothing follows
 	}
+	k.wait = waitKeyOf(v, r, w.now+w.ahead)
 	k.bits = [8]int8{w.boots, w.uid, w.bootID, w.lastUID, w.isolatedBoot, w.isolatedUID, int8(w.badBoots), int8(w.lieFor)}
 	if w.backupUID != 0 {
 		k.backup = 1
@@ -138,7 +146,7 @@ func keyOf(v variant, st state) key {
 			k.wordLease = 1
 		}
 	}
-	if r.Step == Held && r.OffLevel > 0 { // it walks through the levels
+	if r.Step.Idle() && r.OffLevel > 0 { // it walks through the levels
 		k.ages[0] = age(r.StepStarted, shown, 301)
 	}
 	for _, c := range r.Contradicted {
@@ -164,7 +172,7 @@ func keyOf(v variant, st state) key {
 	default:
 		k.offLease = 2
 	}
-	if v.runTimeout != 0 && r.Step != Held {
+	if v.runTimeout != 0 && !r.Step.Idle() {
 		k.ages[15] = age(r.Started, shown, int(v.runTimeout/time.Second)+1)
 	}
 	return k

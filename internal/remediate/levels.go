@@ -28,11 +28,11 @@ func levelUnusable(s Observation) bool {
 	return s.PowerError.RefusesAccount() || s.PowerError == bmc.KindUnsupported
 }
 
-// giveUpOnLevel ends the present level of step 1. The next level is tried; without one the run is
-// Held. If this level has proven the host off, another level cannot do more.
+// giveUpOnLevel ends the present level of step 1. The next level is tried; without one the run
+// stops. If this level has proven the host off, another level cannot do more.
 func giveUpOnLevel(r Run, s Observation, code reason.Code, note string, now time.Time) (Run, Action, time.Duration) {
 	if !hasNextLevel(r) || offProven(r, s, now) {
-		return stopAsHeld(r, code, note, now)
+		return stop(r, code, note, now)
 	}
 	return nextLevel(r, s, note, now)
 }
@@ -47,7 +47,7 @@ func nextLevel(r Run, s Observation, why string, now time.Time) (Run, Action, ti
 }
 
 // giveUpOnStart ends an attempt that could not begin at any level. An untouched first attempt is
-// dropped; otherwise the run is Held.
+// dropped; otherwise the run stops.
 func giveUpOnStart(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	code, note := powerReason(s, reason.NotJudged), "step 1 could not begin in time: the BMC or the API did not answer"
 	if offInhibited(r, s) {
@@ -59,7 +59,7 @@ func giveUpOnStart(r Run, s Observation, now time.Time) (Run, Action, time.Durat
 	case offInhibited(r, s) && hasNextLevel(r):
 		return nextLevel(r, s, note, now)
 	case r.Attempt > 1, r.Intervened:
-		return stopAsHeld(r, code, note, now)
+		return stop(r, code, note, now)
 	}
 	return finish(r, Aborted, code, note, now)
 }
@@ -127,9 +127,9 @@ func previousLevel(r Run, s Observation, note string, now time.Time) (Run, Actio
 	return r, a, wait
 }
 
-// nextHeldLevel cycles through the levels of a Held run whose host must be On: down from a level
+// nextIdleLevel cycles through the levels of a Waiting or Held run whose host must be On: down from a level
 // that reads On or has not answered for long, and from the lowest back to the highest.
-func nextHeldLevel(r Run, s Observation, now time.Time) Run {
+func nextIdleLevel(r Run, s Observation, now time.Time) Run {
 	since, to := now.Sub(r.StepStarted), r.Level
 	waited := since >= heldLevelWait && !onPending(r)
 	on := s.Power.State == bmc.On && onWasSent(r) && !s.Power.Contradicted && (!s.Power.Partial || waited)
@@ -148,7 +148,7 @@ func nextHeldLevel(r Run, s Observation, now time.Time) Run {
 	return r
 }
 
-// needsOn says whether the level of a Held run is to be sent On (again).
+// needsOn says whether the level of a Waiting or Held run is to be sent On (again).
 func needsOn(r Run, s Observation) bool {
 	p := s.Power
 	plain := p.State == bmc.On && !p.Partial && !p.Contradicted

@@ -95,7 +95,7 @@ var mutants = []mutant{
 	})},
 	{"leaves a Held host off", "I20: Held", variant{name: "m", faults: []fault{unfenceOrder}, budget: 1, sick: true}, saying(func(r Run, _ Observation, r2 *Run, a *Action, now time.Time) {
 		if r.Step == PowerOff && r.OffLease != nil && r2.Step == PowerOff {
-			*r2, _, _ = stopAsHeld(r, "PowerOffFailed", "", now)
+			*r2, _, _ = stop(r, "PowerOffFailed", "", now)
 			*a = Nothing
 		}
 		if r.Step == Held {

@@ -9,16 +9,16 @@ import (
 // takeOrders carries out what part of a person's orders needs no look, and drops orders that came
 // too late. The steps carry out the rest.
 func takeOrders(r Run, now time.Time) Run {
-	if r.Abort != nil && r.Step != Held {
+	if r.Abort != nil && !r.Step.Idle() {
 		r = takeAbort(r)
 	}
-	if r.Retry != nil && r.Step != Held {
+	if r.Retry != nil && !r.Step.Idle() {
 		if r.Step == PowerOff && !r.Intervened && now.Before(r.NotBefore) {
 			r.NotBefore = now
 		}
 		r.Retry = nil
 	}
-	if hasNewConfirmation(r) && r.Step != Held {
+	if hasNewConfirmation(r) && !r.Step.Idle() {
 		begins := r.Step == PowerOff && !r.Intervened && r.Attempt == 1
 		r.Confirmation = &OffConfirmation{Given: r.Confirmed.At, Expired: !begins}
 	}
@@ -35,7 +35,7 @@ func takeAbort(r Run) Run {
 		r = forbidMoreAttempts(r) // the isolation may turn out to have been done
 		r.Abandon, r.AbandonTo = reason.Aborted, Aborted
 		r.Reason, r.Note, r.Abort = reason.Aborted, orderNote("aborted", *r.Abort), nil
-	case r.Step == PowerOn && r.Abandon != "": // it will be Held, and carried out there
+	case r.Step == PowerOn && r.Abandon != "": // it will be Waiting or Held, and carried out there
 	case r.Step == PowerOn, r.Step == AwaitNode, r.Step == RestoreNode:
 		r = forbidMoreAttempts(r)
 		r.Abort = nil
@@ -50,7 +50,7 @@ func restoreRequested(r Run) bool { return r.Unfence != nil || r.Abort != nil }
 
 // forbidMoreAttempts lets nothing destructive begin after the present attempt.
 func forbidMoreAttempts(r Run) Run {
-	r.Limits.MaxAttempts, r.Limits.Reprovision = min(r.Limits.MaxAttempts, r.Attempt), false
+	r.Limits.MaxAttempts, r.Limits.Reprovision, r.NoMoreAttempts = min(r.Limits.MaxAttempts, r.Attempt), false, true
 	return r
 }
 
@@ -108,15 +108,15 @@ func CanClose(r Run) (ok bool, why string) {
 	switch {
 	case !r.Open():
 		return false, "the run has ended"
-	case r.Step != Held:
-		return false, "the run is in progress, at step " + string(r.Step) + "; only a Held run can be closed as it is"
+	case !r.Step.Idle():
+		return false, "the run is in progress, at step " + string(r.Step) + "; only a Waiting or Held run can be closed as it is"
 	case anyOnPending(r):
 		return false, onPendingNote
 	}
 	return true, ""
 }
 
-// closeAsIs ends a Held run and leaves the host as it is. Our power lock is released first.
+// closeAsIs ends a Waiting or Held run and leaves the host as it is. Our power lock is released first.
 func closeAsIs(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	note := orderNote("closed as it is", *r.Abort) + "; last power read: " + powerReadText(s)
 	if ok, _ := CanClose(r); !ok {
@@ -146,7 +146,7 @@ func CanRetry(r Run) (ok bool, why string) {
 		return false, "the run has ended"
 	case r.Step == PowerOff && !r.Intervened && !r.NotBefore.IsZero():
 		return true, ""
-	case r.Step != Held:
+	case !r.Step.Idle():
 		return false, "the run is in progress, at step " + string(r.Step)
 	case anyOnPending(r):
 		return false, onPendingNote
@@ -158,15 +158,22 @@ func CanRetry(r Run) (ok bool, why string) {
 	return true, ""
 }
 
-// acceptRetry resumes a Held run: at step 1, with all preconditions read again, or at step 3.
-// Where the attempts are used up it gets one more.
+// acceptRetry resumes a Waiting or Held run: at step 1, with all preconditions read again, or at
+// step 3. Where the attempts are used up it gets one more. fenced's own order is only accepted
+// while the run is due: it was given on what a look before showed.
 func acceptRetry(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
-	note := orderNote("retried", *r.Retry)
+	note, self := orderNote("retried", *r.Retry), r.Retry.Actor == SelfActor
 	r.Retry = nil
 	ok, _ := CanRetry(r)
 	switch {
-	case !ok, interlockAt(stageHeld, r, s).effect != proceed: // I5, I22, I23
+	case !ok, interlockAt(stageHeld, r, s).effect != proceed, self && !(r.Step == Waiting && r.Wait.Due): // I5, I22, I23
 		return r, Nothing, poll
+	case self:
+		r = recordTry(r)
+	default:
+		r.NoMoreAttempts, r.Wait = false, nil
+	}
+	switch {
 	case r.Isolated.IsZero():
 		return restartPowerOff(r, note, now)
 	case r.Reason == reason.AttemptsExhausted:
@@ -182,7 +189,8 @@ func acceptRetry(r Run, s Observation, now time.Time) (Run, Action, time.Duratio
 // stays on the record, and preflight checks all preconditions again.
 func restartPowerOff(r Run, note string, now time.Time) (Run, Action, time.Duration) {
 	r.Reason, r.Note, r.Started, r.NotBefore, r.HealthySince = "", "", now, time.Time{}, time.Time{}
-	r.OffLease, r.LeaveOff, r.Revalidate = nil, false, r.Intervened
+	r.OffLease, r.LeaveOff, r.Revalidate, r.SwitchedOff = nil, false, r.Intervened, false
+	r.Abandon, r.AbandonTo = "", ""
 	r, a, wait := enter(r, PowerOff, note, now)
 	r.Level = 0
 	return r, a, wait

@@ -20,6 +20,7 @@ type people struct {
 	hint         bool // the present look was told so
 	quiet        int8 // seconds since the Lease was shown first, at most 20
 	leftOff      bool // the Node was isolated on a confirmation, and nobody has ordered the host back
+	wanted       bool // a person wants the host back, and nobody has ordered step 1 again
 }
 
 // mayOrder says whether an order makes sense now; the engine refuses it otherwise.
@@ -44,14 +45,15 @@ func (v variant) order(w *world, r Run, f fault) Run {
 	case holdOrder, releaseOrder:
 		w.held = f == holdOrder
 	case abortOrder:
-		r.Abort, w.aborted, w.leftOff = o, true, false
+		r.Abort, w.aborted, w.leftOff, w.wanted = o, true, false, true
 	case closeOrder:
 		o.AsIs = true
 		r.Abort, w.closed = o, true
 	case retryOrder:
-		w.leftOff = false
-		r.Retry, w.recheck = o, r.Step == Held && r.Isolated.IsZero()
+		w.leftOff, w.wanted = false, false
+		r.Retry, w.recheck = o, r.Step.Idle() && r.Isolated.IsZero()
 	case confirmOrder:
+		w.wanted = false
 		w.personConfirms(v)
 		r.Confirmed, w.recheck = o, true
 	}
@@ -85,7 +87,7 @@ func (w *world) answered(r Run, a Action) {
 	case SendOff:
 		w.recheck = false
 	case SendOn:
-		w.confirmation, w.leftOff = false, w.leftOff && r.Step == Held
+		w.confirmation, w.leftOff = false, w.leftOff && r.Step.Idle()
 	}
 	if r.Step == RestoreNode || r.Abandon != "" { // given up, and then found to be isolated after all
 		w.leftOff = false
@@ -122,6 +124,8 @@ func (v variant) onOrders(w world, r, r2 Run, s Observation, a Action) (bad []st
 		bad = append(bad, "I26: the confirmation is taken off the record")
 	case a == SendOff && w.recheck && r.Confirmed == nil && r.Attempt == 1 && s.Justified != Yes:
 		bad = append(bad, "I4: Off after a retry without a fresh reason")
+	case a == SendOff && w.wanted && r.Attempt == 1:
+		bad = append(bad, "Off after a person wanted the host back")
 	case (a == SendOn || r2.Step == PowerOn) && r2.Abandon == "" && w.leftOff && !w.ordered:
 		bad = append(bad, "I26: a host that a person confirmed off is switched on unasked")
 	case r2.Step == PowerOn && confirmationActive(r) && !restoreRequested(r):

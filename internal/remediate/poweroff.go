@@ -12,7 +12,7 @@ import (
 func powerOff(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	switch why := confirmationContradicted(r, s); {
 	case leaseAdvanced(r, s) && s.Power.State != bmc.On: // also beside a manual confirmation // I5
-		return stopAsHeld(r, reason.FalseOff, "the Node's Lease was renewed although the BMC says Off", now)
+		return stop(r, reason.FalseOff, "the Node's Lease was renewed although the BMC says Off", now)
 	case why != "":
 		return holdContradicted(r, why, now)
 	case confirmationActive(r) && levelUnreadable(r, s, now):

@@ -29,11 +29,11 @@ func powerOn(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 		anew.Level, anew.Intent = r.Level, r.Intent // what was sent before still counts
 		return anew, Nothing, poll
 	case late && !on && anyOnPending(r):
-		return stopAsHeld(r, reason.OutletContradicted, onPendingNote+"; last read: "+powerReadText(s), now)
+		return stop(r, reason.OutletContradicted, onPendingNote+"; last read: "+powerReadText(s), now)
 	case late && !on && r.Abandon != "":
-		return stopAsHeld(r, reason.PowerOnFailed, "abandoned ("+string(r.Abandon)+"), and the host does not read On; last read: "+powerReadText(s), now)
+		return stop(r, reason.PowerOnFailed, "abandoned ("+string(r.Abandon)+"), and the host does not read On; last read: "+powerReadText(s), now)
 	case late && r.AbandonTo == Held && s.API == APIForbidden: // fenced cannot release the power lock, a person can
-		return stopAsHeld(r, r.Reason, r.Note, now)
+		return stop(r, r.Reason, r.Note, now)
 	case late && !on:
 		r.Reason, r.Note = reason.PowerOnFailed, "the host was not read On in time; last read: "+powerReadText(s)
 		return enter(r, Reprovision, r.Note, now)
@@ -54,13 +54,13 @@ func powerOn(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 func hostPoweredOn(r Run, s Observation, note string, now time.Time) (Run, Action, time.Duration) {
 	switch {
 	case r.Abandon != "" && s.Node.Deleting && timeExpired(s, now, r.Started.Add(r.Limits.RunTimeout)):
-		return stopAsHeld(r, reason.NodeFinalizer, "a finalizer keeps the deleted Node; its host is On", now)
+		return stop(r, reason.NodeFinalizer, "a finalizer keeps the deleted Node; its host is On", now)
 	case r.Abandon != "" && (s.Node.Exists == CannotTell || s.Node.Exists == Yes && s.Node.Deleting):
 		return r, Nothing, poll
 	case r.Abandon != "" && levelUnreachable(s) && belowOffLevel(r): // nothing else would show that the host stayed off // I20
-		return stopAsHeld(r, reason.PowerOnFailed, "abandoned ("+string(r.Abandon)+"), and "+note, now)
+		return stop(r, reason.PowerOnFailed, "abandoned ("+string(r.Abandon)+"), and "+note, now)
 	case r.Abandon != "" && r.AbandonTo == Held:
-		return stopAsHeld(r, r.Reason, r.Note, now)
+		return stop(r, r.Reason, r.Note, now)
 	case r.Abandon != "":
 		return finish(r, Aborted, r.Reason, r.Note, now)
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 // reasonArgument is where a function of this package takes a reason code.
-var reasonArgument = map[string]int{"stopAsHeld": 1, "abandon": 1, "dropAttempt": 1, "finish": 2, "giveUpOnLevel": 2, "powerReason": 1}
+var reasonArgument = map[string]int{"stop": 1, "abandon": 1, "dropAttempt": 1, "finish": 2, "giveUpOnLevel": 2, "powerReason": 1}
 
 // TestReasonsAreConstants: a reason code is stored and documented, so it is written once,
 // in package reason. Everywhere else it is the constant.

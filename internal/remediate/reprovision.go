@@ -21,7 +21,7 @@ func reprovision(r Run, s Observation, now time.Time) (Run, Action, time.Duratio
 	nodeIsBack := !deleteOnly && registeredSinceIsolation(r, s.Node) && s.Node.BootID != r.Target.BootID && s.Node.Ready == Yes && !s.Node.Deleting
 	switch {
 	case anyOnPending(r):
-		return stopAsHeld(r, reason.OutletContradicted, onPendingNote, now)
+		return stop(r, reason.OutletContradicted, onPendingNote, now)
 	case !deleteOnly && r.Target.BareMetalHost != "" && s.PowerLock == Yes: // the next owner must be able to switch it on
 		return command(r, ReleasePowerLock, resendWrite, now)
 	case !deleteOnly && r.Target.BareMetalHost != "" && s.PowerLock == CannotTell: // our power lock may be set: the run does not end
@@ -42,7 +42,7 @@ func reprovision(r Run, s Observation, now time.Time) (Run, Action, time.Duratio
 	case deleteOnly && timeExpired(s, now, r.StepStarted.Add(r.Limits.APITimeout)):
 		return finish(r, Aborted, reason.APIUnreachable, "the Machine could not be deleted in time", now)
 	case !deleteOnly && (r.Target.Machine == "" || r.ControlPlane || r.Confirmed != nil || !r.Limits.Reprovision || m.Replaceable == No):
-		return stopAsHeld(r, cmp.Or(r.Reason, reason.AttemptsExhausted), cmp.Or(m.Why, r.Note, "reprovisioning is not allowed here"), now)
+		return stop(r, cmp.Or(r.Reason, reason.AttemptsExhausted), cmp.Or(m.Why, r.Note, "reprovisioning is not allowed here"), now)
 	case found.effect != proceed, !replaceable, m.Exists != Yes, !deleteOnly && s.NodesUnseen, now.Sub(s.At) > freshFor,
 		deleteOnly && (s.Justified != Yes || s.Contested != No || noQuorum(r, s)):
 		return r, Nothing, poll

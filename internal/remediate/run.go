@@ -6,8 +6,8 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 )
 
-// Step is the present step of a run. The six steps come in order. A Held run
-// needs a person. Done, Aborted and Reprovisioned are the ends.
+// Step is the present step of a run. The six steps come in order. A Waiting run goes
+// on by itself, a Held run needs a person. Done, Aborted and Reprovisioned are the ends.
 type Step string
 
 // The steps and ends of a run.
@@ -19,6 +19,7 @@ const (
 	RestoreNode Step = "RestoreNode"
 	Reprovision Step = "Reprovision"
 
+	Waiting       Step = "Waiting"
 	Held          Step = "Held"
 	Done          Step = "Done"
 	Aborted       Step = "Aborted"
@@ -27,6 +28,9 @@ const (
 
 // Ended says whether nothing more will be done for this run.
 func (s Step) Ended() bool { return s == Done || s == Aborted || s == Reprovisioned }
+
+// Idle says whether no step is in progress: the run is Waiting or Held.
+func (s Step) Idle() bool { return s == Waiting || s == Held }
 
 // Strategy is how the target is to be made safe.
 type Strategy string
@@ -97,9 +101,11 @@ type Limits struct {
 	OnDeadline       time.Duration `json:"onDeadline"`       // step 3
 	ReadyTimeout     time.Duration `json:"readyTimeout"`     // On read to Ready=True, steps 4 and 5
 	RestoreTimeout   time.Duration `json:"restoreTimeout"`   // registration to labels read back
-	RunTimeout       time.Duration `json:"runTimeout"`       // whole run, then Held
+	RunTimeout       time.Duration `json:"runTimeout"`       // whole run, then Waiting or Held
 	MinPowerInterval time.Duration `json:"minPowerInterval"` // between two attempts, doubled each time
 	MaxAttempts      int           `json:"maxAttempts"`      // power cycles before step 6
+	// RetryInterval is the first pause of a Waiting run; 0: the run is Held instead.
+	RetryInterval time.Duration `json:"retryInterval,omitempty"`
 	Levels           int           `json:"levels,omitempty"` // power levels of the host; 0 in older records is 1
 	PowerOnFoundOff  bool          `json:"powerOnFoundOff"`
 	Reprovision      bool          `json:"reprovision"` // step 6 allowed after power cycles
@@ -152,7 +158,9 @@ type Run struct {
 	OffOnly bool   `json:"offOnly,omitempty"` // stop after step 2, Held OperatorOff
 	Unfence *Order `json:"unfence,omitempty"` // bring the host back
 	Abort   *Order `json:"abort,omitempty"`   // bring it back, and begin nothing more
-	Retry   *Order `json:"retry,omitempty"`   // the cause is repaired: begin again
+	// Retry: begin again. A person orders it, who has repaired the cause; or package admit,
+	// for a Waiting run that is due, as SelfActor.
+	Retry *Order `json:"retry,omitempty"`
 	// Confirmed: a person confirms that the host is off and cannot come on. It is
 	// never taken off the record. // I26
 	Confirmed    *Order           `json:"confirmed,omitempty"`
@@ -192,7 +200,7 @@ type Run struct {
 	OffLease *Lease `json:"offLease,omitempty"`
 	// NewNodeUID is the Node that registered after the power cycle.
 	NewNodeUID string `json:"newNodeUID,omitempty"`
-	// LeaveOff: the host of a Held run stays off on purpose.
+	// LeaveOff: the host of a Held or Waiting run stays off on purpose.
 	LeaveOff bool `json:"leaveOff,omitempty"`
 	// Isolated is when the Node was found gone (or tainted): the run is past the point
 	// of no return.
@@ -210,11 +218,20 @@ type Run struct {
 	WrongClock bool `json:"wrongClock,omitempty"`
 	// NotBefore delays the next attempt.
 	NotBefore time.Time `json:"notBefore,omitzero"`
-	// HealthySince is since when a Held run's host is On and its Node Ready.
+	// HealthySince is since when the host of a Held or Waiting run is On and its Node Ready.
 	HealthySince time.Time `json:"healthySince,omitzero"`
+	// Wait is the last pause; nil: there was none.
+	Wait *Wait `json:"wait,omitempty"`
+	// SwitchedOff: a device accepted an Off since step 1 began.
+	SwitchedOff bool `json:"switchedOff,omitempty"`
+	// Tries are the starts before the present one that switched the host off, where the run
+	// began again by itself. Each counts as a run of the day. // I15
+	Tries []time.Time `json:"tries,omitempty"`
+	// NoMoreAttempts: a person aborted the run after the isolation.
+	NoMoreAttempts bool `json:"noMoreAttempts,omitempty"`
 }
 
-// Open says whether the run still owns its target. A Held run does. // I1, one open run per host
+// Open says whether the run still owns its target. A Waiting or Held run does. // I1, one open run per host
 func (r Run) Open() bool { return !r.Step.Ended() }
 
 // Began is when the run began. Started is later where a person resumed the run, which

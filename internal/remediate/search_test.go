@@ -151,7 +151,7 @@ func (x *explorer) rounds(st state, at int32, more []state) []state {
 		woken, broken := x.wake(st, pre)
 		x.check(at, pre, broken...)
 		w := woken.w
-		r := x.v.strike(&w, woken.rec, pre)
+		r := w.admitAgain(x.v.strike(&w, woken.rec, pre))
 		s := w.look(x.v, r, pre == lostPower, pre == lostAPI)
 		if pre == slowLook {
 			ahead := w.ahead
@@ -268,7 +268,7 @@ func (v variant) strike(w *world, r Run, f fault) Run {
 	case memberLost, memberBack:
 		w.noQuorum = f == memberLost
 	case unfenceOrder:
-		w.ordered, w.leftOff = true, false
+		w.ordered, w.leftOff, w.wanted = true, false, true
 		r.Unfence = &Order{Actor: "a", Reason: "b"} // the engine adds it to the saved record
 	default:
 		r = v.order(w, r, f)
@@ -350,6 +350,7 @@ func (x *explorer) add(from int32, st state, pre, post fault, sec int, more []st
 			x.check(id, none, x.afterEnd(st)...)
 		}
 		x.nodes[id].rest = x.v.onRest(st)
+		x.check(id, none, x.v.onHeld(st)...)
 	}
 	if pre == none && post == none {
 		x.nodes[from].fine, x.nodes[from].seconds = id, int16(sec)

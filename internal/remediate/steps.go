@@ -32,6 +32,7 @@ func Next(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	s = withoutOtherLevels(r, s)
 	r = alignClock(r, s, now)
 	r = recordLeaseBaseline(takeOrders(recordContradiction(r, s, now), now), s, now)
+	r = recordSwitchedOff(r, s)
 	switch {
 	case s.API == APIReachable && !r.APILost.IsZero():
 		r = resumeAfterOutage(r, now)
@@ -43,7 +44,7 @@ func Next(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	// Step 3 has its own deadline: no host is left off because its run is late. Nor is an abandoned
 	// run stopped on its way back to On.
 	comingOn := r.Step == PowerOn && (s.Power.State != bmc.On || s.Power.Partial || r.Level > 0)
-	if late && !comingOn && r.Abandon == "" && r.Step != Held {
+	if late && !comingOn && r.Abandon == "" && !r.Step.Idle() {
 		return runTimedOut(r, now)
 	}
 	switch r.Step {
@@ -60,7 +61,7 @@ func Next(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	case Reprovision:
 		return reprovision(r, s, now)
 	}
-	return heldRun(r, s, now)
+	return idleRun(r, s, now)
 }
 
 // resumeAfterOutage notes that the API is back. Step 2 gets its whole time again. In steps 4 and
@@ -84,7 +85,7 @@ func awaitNode(r Run, s Observation, now time.Time) (Run, Action, time.Duration)
 	registered := registeredSinceIsolation(r, n)
 	switch {
 	case registered && !isTargetMachine(r, n):
-		return stopAsHeld(r, reason.FalseOff, "the Node registered from another machine: systemUUID "+n.SystemUUID, now)
+		return stop(r, reason.FalseOff, "the Node registered from another machine: systemUUID "+n.SystemUUID, now)
 	case registered && n.BootID != t.BootID:
 		r.NewNodeUID = n.UID
 		return enter(r, RestoreNode, "", now)
@@ -117,7 +118,7 @@ func restoreNode(r Run, s Observation, now time.Time) (Run, Action, time.Duratio
 	case s.Power.State == bmc.Off:
 		return enter(r, PowerOn, "the host reads Off again", now)
 	case !restored && s.API == APIReachable && timeExpired(s, now, r.StepStarted.Add(r.Limits.RestoreTimeout)):
-		return stopAsHeld(r, reason.RestoreFailed, cmp.Or(s.RestoreError, "labels, annotations or taints could not be read back"), now)
+		return stop(r, reason.RestoreFailed, cmp.Or(s.RestoreError, "labels, annotations or taints could not be read back"), now)
 	case timeExpired(s, now, r.Deadline()) && restored:
 		return nextAttempt(r, "the Node was not Ready in time", now)
 	case s.Restored == No, s.Restored == Yes && s.Node.OutOfService:

@@ -10,15 +10,15 @@ const (
 	answerTime     = 15 * time.Second // how long a level may take to answer beside a manual confirmation
 	pauseBeforeOn  = 5 * time.Second  // between proof and On: BMCs drop an On that is sent earlier
 	offSettle      = 15 * time.Second // after a run was abandoned an On read counts only then: BMCs switch off late
-	healthyFor     = 5 * time.Minute  // before a Held run ends by itself
+	healthyFor     = 5 * time.Minute  // before an idle run ends by itself
 	poll           = time.Second      // between two looks
-	idlePoll       = 10 * time.Second // between two looks at a Held run
+	idlePoll       = 10 * time.Second // between two looks at an idle run
 	resendPower    = 10 * time.Second // between two equal power commands
 	resendWrite    = 2 * time.Second  // between two equal writes to the cluster
-	resendHeldOn   = time.Minute      // between two On commands of a Held run
+	resendHeldOn   = time.Minute      // between two On commands of an idle run
 	lowerLevelWait = 2 * time.Minute  // for a level below the one that cut the host off: its BMC boots when mains return
 	daemonAwayFor  = 2 * time.Minute  // since the last On: while fenced runs it sends On more often
-	heldLevelWait  = 5 * time.Minute  // for a level of a Held run that does not answer: BMCs lock accounts
+	heldLevelWait  = 5 * time.Minute  // for a level of an idle run that does not answer: BMCs lock accounts
 )
 
 func later(a, b time.Time) time.Time {

@@ -41,7 +41,7 @@ func enter(r Run, to Step, note string, now time.Time) (Run, Action, time.Durati
 	if to != PowerOff && to != DeleteNode {
 		r = expireConfirmation(r)
 	}
-	if to == PowerOn || to == Held {
+	if to == PowerOn || to.Idle() {
 		r.Level = r.OffLevel // all levels from there down are switched on again // I20
 	}
 	if !to.Ended() { // Held has an entry too: later notes must not overwrite why the step before was left
@@ -62,17 +62,17 @@ func command(r Run, a Action, every time.Duration, now time.Time) (Run, Action, 
 
 func finish(r Run, end Step, code reason.Code, note string, now time.Time) (Run, Action, time.Duration) {
 	if anyOnPending(r) { // I20
-		return stopAsHeld(r, reason.OutletContradicted, onPendingNote, now)
+		return stop(r, reason.OutletContradicted, onPendingNote, now)
 	}
 	r.Reason, r.Note, r.Ended = code, note, now
 	return enter(r, end, note, now)
 }
 
 // abandon goes back to On without isolation, and then to the given end. A later attempt has
-// isolated a Node before, so the run is Held in any case.
+// isolated a Node before, so the run does not end in any case.
 func abandon(r Run, code reason.Code, note string, to Step, now time.Time) (Run, Action, time.Duration) {
 	if confirmationActive(r) {
-		return stopAsHeld(r, code, strings.TrimPrefix(note+"; ", "; ")+"left off on the confirmation by "+r.Confirmed.Actor+"; unfence brings it back", now)
+		return stop(r, code, strings.TrimPrefix(note+"; ", "; ")+"left off on the confirmation by "+r.Confirmed.Actor+"; unfence brings it back", now)
 	}
 	if r.Attempt > 1 {
 		to = Held
@@ -81,18 +81,26 @@ func abandon(r Run, code reason.Code, note string, to Step, now time.Time) (Run,
 	return enter(r, PowerOn, string(code)+": "+note, now)
 }
 
-// stopAsHeld keeps the run for a person. While a manual confirmation is active, the host is left
-// as it is, whatever stops the run: the person may be working inside it, and only a person
-// switches it on again. // I26
-func stopAsHeld(r Run, code reason.Code, note string, now time.Time) (Run, Action, time.Duration) {
+// stop lets the run wait, or keeps it for a person: the class of the reason decides. While a
+// manual confirmation is active, the host is left as it is, whatever stops the run: the person
+// may be working inside it, and only a person switches it on again. // I26
+func stop(r Run, code reason.Code, note string, now time.Time) (Run, Action, time.Duration) {
 	if confirmationActive(r) && !voidsConfirmation[code] {
 		r.LeaveOff = true
 	}
-	r.Reason, r.Note, r.Abandon, r.AbandonTo = code, note, "", ""
+	bringBack := r.Abandon != "" && r.AbandonTo == Aborted // it ends once the host is back, so its own reason is kept
+	r.Reason, r.Note = code, note
+	if mayWait(r, code) {
+		if !bringBack {
+			r.Abandon, r.AbandonTo = "", ""
+		}
+		return enter(beginWait(r, code, now), Waiting, string(code)+": "+note, now)
+	}
+	r.Abandon, r.AbandonTo = "", ""
 	return enter(r, Held, string(code)+": "+note, now)
 }
 
 // holdRenamed holds a run whose host works under another name: it is not cycled. // I6
 func holdRenamed(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
-	return stopAsHeld(r, reason.NodeRenamed, "the host registered as Node "+s.RenamedTo, now)
+	return stop(r, reason.NodeRenamed, "the host registered as Node "+s.RenamedTo, now)
 }

@@ -48,6 +48,7 @@ type variant struct {
 	finalizer   int // seconds that a finalizer keeps the Node, -1 for ever
 	forbidden   bool
 	runTimeout  time.Duration // 0: out of the picture
+	retry       time.Duration // the first pause of a Waiting run; 0: it is Held
 	maxAttempts int
 }
 
@@ -58,7 +59,7 @@ func (v variant) run() Run {
 		OffDeadline: 60 * time.Second, APITimeout: 12 * time.Second, PodsGoneTimeout: 8 * time.Second,
 		OnDeadline: 45 * time.Second, ReadyTimeout: 25 * time.Second, RestoreTimeout: 8 * time.Second,
 		RunTimeout: never * time.Second, MinPowerInterval: 10 * time.Second, MaxAttempts: 1,
-		PowerOnFoundOff: !v.stayOff, Reprovision: !v.noReplace, Levels: v.levels,
+		PowerOnFoundOff: !v.stayOff, Reprovision: !v.noReplace, Levels: v.levels, RetryInterval: v.retry,
 	}
 	if v.runTimeout != 0 {
 		l.RunTimeout = v.runTimeout

@@ -7,14 +7,15 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 )
 
-// heldRun keeps a run that needs a person. Before the isolation it brings the host back and ends
-// by itself once the Node is healthy. After it, or when the host stays off on purpose, it only
-// waits for an order.
-func heldRun(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
+// idleRun keeps a run that waits, or that needs a person. Before the isolation it brings the host
+// back and ends by itself once the Node is healthy. After it, or when the host stays off on
+// purpose, a Held run only waits for an order.
+func idleRun(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	before := (r.Isolated.IsZero() || anyOnPending(r)) && !r.LeaveOff
 	if before && r.Intervened {
-		r = nextHeldLevel(r, s, now)
+		r = nextIdleLevel(r, s, now)
 	}
+	r = recordWait(r, s, now)
 	healthy := s.Power.State == bmc.On && s.Level == 0 && r.Level == 0 && s.Node.Ready == Yes && s.Node.UID == r.Target.NodeUID &&
 		!s.Node.Deleting && !s.Node.OutOfService && powerLockFree(r, s) && !anyOnPending(r)
 	// A FalseOff host stays frozen (I5). After a first cycle labels may be missing.
@@ -34,6 +35,8 @@ func heldRun(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 		return acceptRetry(r, s, now)
 	case selfBooted(r, s):
 		return resumeSelfBooted(r, s, now)
+	case r.Step == Waiting && goesOnAlone(r, s, now):
+		return goOnAlone(r, s, now)
 	case before && r.Target.BareMetalHost != "" && s.PowerLock == Yes:
 		return command(r, ReleasePowerLock, idlePoll, now)
 	case r.Level != s.Level: // the next look asks that level
@@ -53,5 +56,5 @@ func runTimedOut(r Run, now time.Time) (Run, Action, time.Duration) {
 	if r.Intervened && r.Isolated.IsZero() {
 		return abandon(r, reason.RunTimeout, note, Held, now)
 	}
-	return stopAsHeld(r, reason.RunTimeout, note, now)
+	return stop(r, reason.RunTimeout, note, now)
 }

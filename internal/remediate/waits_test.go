@@ -1,0 +1,65 @@
+package remediate
+
+import (
+	"time"
+
+	"github.com/fenced/fenced/internal/reason"
+)
+
+// triesAgain is the end of a run that waits and tries again for ever, in a world that never heals.
+const triesAgain = "tries again"
+
+// waitKey is what the search distinguishes of a pause.
+type waitKey struct {
+	age, count          int16
+	exhausted           bool
+	seen, due           bool
+	switchedOff, noMore bool
+}
+
+func waitKeyOf(v variant, r Run, shown int) waitKey {
+	k := waitKey{switchedOff: r.SwitchedOff && v.retry > 0, noMore: r.NoMoreAttempts && v.retry > 0}
+	if w := r.Wait; w != nil {
+		k.count, k.exhausted = int16(min(w.Count, 6)), w.Code == reason.AttemptsExhausted
+		if r.Step == Waiting {
+			k.age, k.seen, k.due = age(w.Since, shown, 1+int((w.pause(r)+time.Second-1)/time.Second)), w.CauseSeen, w.Due
+		}
+	}
+	return k
+}
+
+// admitAgain is package admit: a Waiting run that is due gets fenced's own order to try again, if
+// nothing stops fenced.
+func (w *world) admitAgain(r Run) Run {
+	if r.Step == Waiting && r.Wait.Due && r.Retry == nil && !w.paused && !w.held {
+		r.Retry = &Order{Actor: SelfActor, Reason: "due", At: w.time()}
+		w.recheck = r.Isolated.IsZero()
+	}
+	return r
+}
+
+// onHeld judges a Held run: it is there for a person. // L5
+func (v variant) onHeld(st state) (bad []string) {
+	r := st.rec
+	class := reason.ClassOf(r.Reason)
+	if v.retry > 0 && r.Step == Held && (class == reason.Transient || class == reason.Mended) &&
+		r.Confirmed == nil && !(r.NoMoreAttempts && r.Reason == reason.AttemptsExhausted) {
+		bad = append(bad, "L5: a person is called for "+string(r.Reason))
+	}
+	return bad
+}
+
+// waits are the searches of runs that wait and go on by themselves.
+var waits = []variant{
+	{name: "waits: everything twice", retry: 200 * time.Millisecond, faults: join(engine, power, cluster), budget: 2, want: "Done"},
+	{name: "waits: taint, Metal3", retry: 200 * time.Millisecond, isolation: IsolateTaint, bmh: true, faults: join(engine, power, cluster), budget: 2, want: "Done"},
+	{name: "waits: never off", retry: 200 * time.Millisecond, ignoresOff: true, faults: join(engine, power), budget: 1, want: triesAgain},
+	{name: "waits: never on, no fallback", retry: 200 * time.Millisecond, ignoresOn: true, noReplace: true, faults: join(engine, power), budget: 1, want: triesAgain},
+	{name: "waits: attempts used up", retry: 200 * time.Millisecond, badBoots: 4, noReplace: true, faults: join(crashes, []fault{slowBoot, lie, foreignOn}), budget: 2, want: "Done"},
+	{name: "waits: API away", retry: 200 * time.Millisecond, faults: join(crashes, []fault{outageShort, outageLong, answerLost, foreignOn}), budget: 2, runTimeout: 4 * time.Minute, want: "Done"},
+	{name: "waits: API forbids", retry: 200 * time.Millisecond, forbidden: true, faults: join(crashes, []fault{lostPower}), budget: 1, want: "Aborted APIForbidden"},
+	{name: "waits: finalizer", retry: 200 * time.Millisecond, finalizer: 60, faults: join(crashes, []fault{lie, foreignOn, outageLong}), budget: 2, want: "Done"},
+	{name: "waits: people", retry: 200 * time.Millisecond, ignoresOff: true, faults: join(crashes, people5, []fault{unfenceOrder, foreignOff}), budget: 2, want: triesAgain},
+	{name: "waits: people, never on", retry: 200 * time.Millisecond, ignoresOn: true, noReplace: true, faults: join(crashes, people5, []fault{unfenceOrder, foreignOn}), budget: 2, want: triesAgain},
+	{name: "waits: the BMC chokes", retry: 200 * time.Millisecond, levelled: levelled{bmc: chokes}, faults: join(crashes, words, []fault{lostAPI}), budget: 2, want: "Waiting BMCUnreachable"},
+}
