@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/fenced/fenced/internal/api"
 	"github.com/spf13/cobra"
+
+	"github.com/fenced/fenced/internal/api"
 )
 
 func newBMCCommand(c *cli) *cobra.Command {

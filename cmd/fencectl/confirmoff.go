@@ -5,8 +5,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/fenced/fenced/internal/api"
 	"github.com/spf13/cobra"
+
+	"github.com/fenced/fenced/internal/api"
 )
 
 type confirmOptions struct {

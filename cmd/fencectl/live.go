@@ -8,8 +8,9 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/fenced/fenced/internal/api"
 	"golang.org/x/term"
+
+	"github.com/fenced/fenced/internal/api"
 )
 
 // liveLines is how many steps a terminal redraws; earlier ones are in the

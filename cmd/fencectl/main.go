@@ -17,8 +17,9 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/fenced/fenced/internal/api"
 	"github.com/spf13/cobra"
+
+	"github.com/fenced/fenced/internal/api"
 )
 
 // version is set when the program is linked.

@@ -4,8 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/fenced/fenced/internal/api"
 	"github.com/spf13/cobra"
+
+	"github.com/fenced/fenced/internal/api"
 )
 
 func newPlanCommand(c *cli) *cobra.Command {

@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/fenced/fenced/internal/api"
 	"github.com/spf13/cobra"
+
+	"github.com/fenced/fenced/internal/api"
 )
 
 // statusInterval is how often `status -w` looks when nothing happens.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -120,8 +121,8 @@ func (c *cli) runTable(st api.Status, now time.Time) *table {
 	}
 	for _, r := range st.Runs {
 		left := "-"
-		if !r.Deadline.IsZero() {
-			left = span(r.Deadline.Sub(now))
+		if until := cmp.Or(r.Deadline, r.NextTry); !until.IsZero() {
+			left = span(until.Sub(now))
 		}
 		row := []any{r.ID, r.Cluster, r.Node, stepCell(r.Step), r.Attempt, age(r.Started, now), left, orDash(r.Reason)}
 		if c.output == "wide" {
@@ -135,6 +136,9 @@ func (c *cli) runTable(st api.Status, now time.Time) *table {
 func stepCell(step string) cell {
 	if n := api.StepNumber(step); n > 0 {
 		return cell{text: fmt.Sprintf("%d/6 %s", n, step), color: yellow}
+	}
+	if step == api.ResultWaiting {
+		return cell{text: step, color: yellow}
 	}
 	return cell{text: step, color: red}
 }

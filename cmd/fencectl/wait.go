@@ -7,8 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fenced/fenced/internal/api"
 	"github.com/spf13/cobra"
+
+	"github.com/fenced/fenced/internal/api"
 )
 
 // reasonOperatorOff is why a run is Held after `fence --off-only`.
@@ -108,7 +109,7 @@ type goal struct {
 // reached says whether nothing more is to be waited for.
 func (g *goal) reached(r api.RunRecord, now time.Time) bool {
 	switch r.Result {
-	case api.ResultRunning:
+	case api.ResultRunning, api.ResultWaiting: // a waiting run goes on by itself
 		return false
 	case api.ResultHeld:
 		if !g.unfence && !g.fromHeld || g.confirmed && r.Reason == reasonConfirmedOff {

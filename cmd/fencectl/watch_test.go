@@ -9,9 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fenced/fenced/internal/api"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/api"
 )
 
 // sink calls a function for each write.

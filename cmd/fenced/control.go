@@ -117,7 +117,7 @@ func (c control) Explain(ctx context.Context, cluster, node string) (api.Explana
 		out.Refused = string(reason.UnderRemediation)
 		out.Message = strings.TrimSuffix("run "+x.Run.ID+" is open, step "+string(x.Run.Step)+": "+x.Run.Note, ": ")
 	}
-	if x.Run.Step == remediate.Held { // what keeps the node is why the run is held
+	if x.Run.Step.Idle() { // what keeps the node is why the run stopped
 		out.Refused = string(x.Run.Reason)
 	}
 	return out, nil

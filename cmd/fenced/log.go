@@ -11,6 +11,7 @@ import (
 
 	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/sweep"
 )
 
@@ -61,7 +62,9 @@ func logEvents(log *zap.Logger) func(event.Event) {
 		switch {
 		case e.Type == event.Failed, e.Type == event.ViewChanged && e.Message != "", e.Type == sweep.EventBMC && e.Reason != "":
 			level = zapcore.WarnLevel
-		case e.Type == event.Stepped && string(e.Step) == "Held":
+		case e.Type == event.Stepped && e.Step == remediate.Waiting:
+			level = zapcore.WarnLevel
+		case e.Type == event.Stepped && e.Step == remediate.Held:
 			level = zapcore.ErrorLevel // a human is needed
 		}
 		fields := []zap.Field{zap.String("event", e.Type)}

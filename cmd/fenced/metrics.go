@@ -28,6 +28,7 @@ type metrics struct {
 	epoch    *prometheus.Desc
 	viewAge  *prometheus.Desc
 	inFlight *prometheus.Desc
+	waiting  *prometheus.Desc
 	held     *prometheus.Desc
 	expected *prometheus.Desc
 	healthy  *prometheus.Desc
@@ -43,7 +44,7 @@ func newMetrics(version string) *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
 		results: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "fenced_remediations_total", Help: "Runs that ended or were held, by result and reason."}, []string{"cluster", "result", "reason"}),
+			Name: "fenced_remediations_total", Help: "Runs that ended, began to wait or were held, by result and reason."}, []string{"cluster", "result", "reason"}),
 		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fenced_refusals_total", Help: "Targets that a gate began to refuse, by reason."}, []string{"cluster", "reason"}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -57,6 +58,7 @@ func newMetrics(version string) *metrics {
 		epoch:    prometheus.NewDesc("fenced_epoch", "Grows each time the cluster changes hands; 0 = nobody owns it.", []string{"cluster"}, nil),
 		viewAge:  prometheus.NewDesc("fenced_view_age_seconds", "Age of the view of the cluster.", []string{"cluster"}, nil),
 		inFlight: prometheus.NewDesc("fenced_remediations_in_flight", "Open runs by step.", []string{"cluster", "step"}, nil),
+		waiting:  prometheus.NewDesc("fenced_remediations_waiting", "Runs that stopped for a reason that may heal, and go on by themselves.", []string{"cluster"}, nil),
 		held:     prometheus.NewDesc("fenced_remediations_held", "Runs that need a human.", []string{"cluster"}, nil),
 		expected: prometheus.NewDesc("fenced_check_targets", "Targets that a check counts.", checkLabels, nil),
 		healthy:  prometheus.NewDesc("fenced_check_healthy", "Healthy targets of a check.", checkLabels, nil),
@@ -74,7 +76,7 @@ func newMetrics(version string) *metrics {
 // observe counts an event.
 func (m *metrics) observe(e event.Event) {
 	switch {
-	case e.Type == event.Stepped && (e.Step.Ended() || e.Step == remediate.Held):
+	case e.Type == event.Stepped && (e.Step.Ended() || e.Step.Idle()):
 		m.results.WithLabelValues(e.Cluster, string(e.Step), string(e.Reason)).Inc()
 	case e.Type == event.Refused:
 		m.refusals.WithLabelValues(e.Cluster, string(e.Reason)).Inc()
@@ -90,7 +92,7 @@ func (m *metrics) measured(d bmc.Driver, took time.Duration) {
 
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.armed, m.paused, m.owner, m.epoch, m.viewAge, m.inFlight, m.held, m.expected, m.healthy, m.allowed, m.devices, m.doubtful} {
+	for _, d := range []*prometheus.Desc{m.armed, m.paused, m.owner, m.epoch, m.viewAge, m.inFlight, m.waiting, m.held, m.expected, m.healthy, m.allowed, m.devices, m.doubtful} {
 		ch <- d
 	}
 }
@@ -111,18 +113,17 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		gauge(m.epoch, float64(c.Epoch))
 		gauge(m.viewAge, c.View.Age.Seconds())
 		gauge(m.doubtful, float64(doubtful[c.Name]))
-		steps, held := map[remediate.Step]float64{}, 0.0
+		steps := map[remediate.Step]float64{}
 		for _, r := range c.Runs {
-			if r.Step == remediate.Held {
-				held++
-				continue
-			}
 			steps[r.Step]++
 		}
+		gauge(m.waiting, steps[remediate.Waiting])
+		gauge(m.held, steps[remediate.Held])
+		delete(steps, remediate.Waiting)
+		delete(steps, remediate.Held)
 		for step, n := range steps {
 			gauge(m.inFlight, n, string(step))
 		}
-		gauge(m.held, held)
 		for i := range c.Checks {
 			k := &c.Checks[i]
 			labels := []string{k.Kind, k.APIVersion, k.Namespace, k.Name, k.Source}

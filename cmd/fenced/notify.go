@@ -53,13 +53,16 @@ func (n *notifier) status(clusters []engine.ClusterStatus) {
 }
 
 func statusWords(clusters []engine.ClusterStatus) string {
-	nodes, open, held, trouble := 0, 0, 0, ""
+	nodes, open, waiting, held, trouble := 0, 0, 0, 0, ""
 	for _, c := range clusters {
 		nodes += c.Nodes
 		for _, r := range c.Runs {
-			if r.Step == remediate.Held {
+			switch r.Step {
+			case remediate.Waiting:
+				waiting++
+			case remediate.Held:
 				held++
-			} else {
+			default:
 				open++
 			}
 		}
@@ -76,5 +79,5 @@ func statusWords(clusters []engine.ClusterStatus) string {
 			trouble = "; " + c.Name + " is with " + c.OwnerName
 		}
 	}
-	return fmt.Sprintf("%d nodes watched, %d runs in flight, %d held%s", nodes, open, held, trouble)
+	return fmt.Sprintf("%d nodes watched, %d runs in flight, %d waiting, %d held%s", nodes, open, waiting, held, trouble)
 }

@@ -130,12 +130,12 @@ func (b *Book) SlotMismatches(taken map[string]bool) (lacking, needless []string
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for id, r := range b.runs.byID {
-		if inFlight(r) && r.Version > 0 && !taken[id] {
+		if b.runs.inFlight(r) && r.Version > 0 && !taken[id] {
 			lacking = append(lacking, id)
 		}
 	}
 	for id := range taken {
-		if r, known := b.runs.byID[id]; !known || !inFlight(r) {
+		if r, known := b.runs.byID[id]; !known || !b.runs.inFlight(r) {
 			needless = append(needless, id)
 		}
 	}

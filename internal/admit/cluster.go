@@ -52,6 +52,8 @@ type Cluster struct {
 	probes   *probes
 	evidence *evidenceReader
 	refused  refusals
+	// waitRefused are those of Waiting runs.
+	waitRefused refusals
 	runs     *runCluster
 	scope    scopeKeeper
 }
@@ -60,7 +62,7 @@ type Cluster struct {
 func New(opt Options) *Cluster {
 	c := &Cluster{
 		opt: opt, book: opt.Book, view: opt.View, wakeup: make(chan struct{}, 1),
-		refused: refusals{byKey: map[string]reason.Code{}},
+		refused: refusals{byKey: map[string]reason.Code{}}, waitRefused: refusals{byKey: map[string]reason.Code{}},
 	}
 	c.probes = newProbes(opt, c.Wake)
 	c.evidence = newEvidenceReader(opt, c.Wake)

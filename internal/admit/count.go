@@ -46,19 +46,19 @@ func (b *Book) countRuns(a candidate, f *guard.Facts, releasedAt, now time.Time)
 	h := b.runs.history(a.draft.Target, b.stableUntil[a.draft.Target.Node], releasedAt)
 	f.LastRunEnded, f.RunsLastDay, f.FailedRunsInARow = h.lastEnded(), h.startedWithin(now, 24*time.Hour), h.failedInARow()
 	for _, r := range b.runs.byID {
-		if !r.Open() {
+		if !r.Open() || r.ID == a.draft.ID { // the latter: a Waiting run that is due
 			continue
 		}
 		same := r.Target.Overlaps(a.draft.Target)
 		if same {
 			f.OpenRun = r.ID
 		} else if r.ControlPlane && f.ControlPlane {
-			f.ControlPlaneRun = r.ID // Held ones, too
+			f.ControlPlaneRun = r.ID // Waiting and Held ones, too
 		}
-		if inFlight(r) {
+		if b.runs.inFlight(r) {
 			f.InFlight++
 		}
-		if f.Zone != "" && countsInZone(r) && b.runs.mayBeInZone(b.ledger, f.Zone, key, r) {
+		if f.Zone != "" && b.runs.countsInZone(r) && b.runs.mayBeInZone(b.ledger, f.Zone, key, r) {
 			f.ZoneInFlight++
 		}
 	}

@@ -81,6 +81,7 @@ func (c *Cluster) decide(ctx context.Context, now time.Time, ask bool, due time.
 		now = time.Now() // the save may have been slow
 		c.opt.Lead.CompareSlots()
 		due = earliest(c.considerAll(ctx, now), c.evidence.startReads(c.mayAct(now), now))
+		due = earliest(due, c.resumeWaiting(now))
 		c.opt.Decided()
 	}
 	return earliest(earliest(next, scopeDue), due), due
@@ -222,9 +223,13 @@ func recheckAt(g reason.Gate, now time.Time) time.Time {
 // reportRefusal emits a refusal once for each target and reason.
 func (c *Cluster) reportRefusal(a candidate, g reason.Gate) {
 	if c.refused.record(a.key, g.Reason) {
-		c.emit(event.Event{Type: event.Refused, Node: a.draft.Target.Node, Reason: g.Reason, Check: a.draft.CheckID, Gates: []reason.Gate{g},
-			Message: g.Name + ": " + g.Value + " (needs " + g.Threshold + ", " + g.Source + ")"})
+		c.emitRefusal(a, g)
 	}
+}
+
+func (c *Cluster) emitRefusal(a candidate, g reason.Gate) {
+	c.emit(event.Event{Type: event.Refused, Node: a.draft.Target.Node, Run: a.draft.ID, Reason: g.Reason, Check: a.draft.CheckID, Gates: []reason.Gate{g},
+		Message: g.Name + ": " + g.Value + " (needs " + g.Threshold + ", " + g.Source + ")"})
 }
 
 // quarantineIfOverLimit quarantines a host that a check wants fenced again although it has

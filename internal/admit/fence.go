@@ -20,7 +20,7 @@ func (c *Cluster) Fence(ctx context.Context, o order.Order) (order.Outcome, erro
 		return order.Outcome{}, err
 	}
 	for _, r := range c.book.OpenRuns() {
-		if r.Target.Node == o.Node && r.OffOnly == o.OffOnly && r.Step != remediate.Held && r.Strategy == remediate.PowerCycle {
+		if r.Target.Node == o.Node && r.OffOnly == o.OffOnly && !r.Step.Idle() && r.Strategy == remediate.PowerCycle {
 			return order.Outcome{Run: r.ID, Joined: true}, nil
 		}
 	}

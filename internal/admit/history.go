@@ -46,11 +46,13 @@ func (h history) lastEnded() (last time.Time) {
 }
 
 // startedWithin counts the power cycles that started within the last d, and after the last
-// release by a person.
+// release by a person. A run that waited and began again counts for each try.
 func (h history) startedWithin(now time.Time, d time.Duration) (n int) {
 	for _, r := range h.powerCycles {
-		if now.Sub(r.Started) < d && !r.Started.Before(h.releasedAt) {
-			n++
+		for _, at := range append(slices.Clone(r.Tries), r.Started) {
+			if now.Sub(at) < d && !at.Before(h.releasedAt) {
+				n++
+			}
 		}
 	}
 	return n

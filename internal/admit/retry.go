@@ -10,7 +10,7 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// Retry continues a run that is Held or waits for its next attempt. It refuses the order if
+// Retry continues a run that is Waiting or Held, or that rests before its next attempt. It refuses the order if
 // a gate would keep the run where it is: otherwise the run would drop the order silently.
 func (c *Cluster) Retry(ctx context.Context, o order.Order, r remediate.Run) (order.Outcome, error) {
 	if err := c.opt.Lead.Refuse(); err != nil {

@@ -14,10 +14,13 @@ import (
 type runs struct {
 	byID   map[string]remediate.Run
 	labels map[string]map[string]string // the Node's labels when an open run started, by run ID
+	// resuming are the Waiting runs for which a retry is being ordered. Those in reserved have
+	// passed the limits, and count as in flight.
+	resuming, reserved map[string]bool
 }
 
 func newRuns() runs {
-	return runs{byID: map[string]remediate.Run{}, labels: map[string]map[string]string{}}
+	return runs{byID: map[string]remediate.Run{}, labels: map[string]map[string]string{}, resuming: map[string]bool{}, reserved: map[string]bool{}}
 }
 
 // open lists the open runs by ID.
@@ -104,14 +107,18 @@ func (rs runs) nextStart(limits guard.Limits, now time.Time) (at time.Time, last
 }
 
 // inFlight says whether a run counts against the limits of runs in flight: from its start
-// until its Node has registered, or it is Held or has ended. // I11
-func inFlight(r remediate.Run) bool {
-	return r.Open() && r.Step != remediate.Held && r.Step != remediate.RestoreNode
+// until its Node has registered, or it is Waiting or Held or has ended. A Waiting run counts again
+// from the moment when it was admitted. // I11
+func (rs runs) inFlight(r remediate.Run) bool {
+	admitted := rs.reserved[r.ID] || r.Step == remediate.Waiting && r.Retry != nil
+	return r.Open() && (!r.Step.Idle() || admitted) && r.Step != remediate.RestoreNode
 }
 
 // countsInZone says whether a run counts against the limit of its zone: until its host is
 // known to be on.
-func countsInZone(r remediate.Run) bool { return inFlight(r) && r.Step != remediate.AwaitNode }
+func (rs runs) countsInZone(r remediate.Run) bool {
+	return rs.inFlight(r) && r.Step != remediate.AwaitNode
+}
 
 // mayBeInZone says whether a run's host may be in a zone. A Node that a kubelet or a GitOps
 // tool created again may lack the zone label until step 5, and a later attempt takes such a

@@ -3,6 +3,7 @@ package api
 import (
 	"time"
 
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -17,7 +18,11 @@ type RunStatus struct {
 	Started  time.Time `json:"started"`
 	Deadline time.Time `json:"deadline,omitzero"` // of the step
 	Reason   string    `json:"reason"`
-	Note     string    `json:"note,omitempty"` // the sentence to Reason
+	Class    string    `json:"class,omitempty"` // of the reason: transient, mended or person
+	// NextTry is when a Waiting run goes on by itself, at the earliest; absent while its cause
+	// lasts.
+	NextTry time.Time `json:"nextTry,omitzero"`
+	Note    string    `json:"note,omitempty"` // the sentence to Reason
 }
 
 // Timeline is runs with their steps, oldest first.
@@ -29,6 +34,7 @@ type Timeline struct {
 const (
 	ResultRunning       = "Running"
 	ResultDone          = "Done"
+	ResultWaiting       = "Waiting"
 	ResultHeld          = "Held"
 	ResultAborted       = "Aborted"
 	ResultReprovisioned = "Reprovisioned"
@@ -48,7 +54,8 @@ type RunRecord struct {
 	ConfirmedBy     string       `json:"confirmedBy,omitempty"`
 	ConfirmedReason string       `json:"confirmedReason,omitempty"`
 	Result          string       `json:"result"`
-	Reason          string       `json:"reason"` // stable code when Held or Aborted
+	Reason          string       `json:"reason"`          // stable code when Waiting, Held or Aborted
+	Class           string       `json:"class,omitempty"` // of the reason: transient, mended or person
 	Note            string       `json:"note,omitempty"`
 	Started         time.Time    `json:"started"`
 	Ended           time.Time    `json:"ended,omitzero"`
@@ -69,7 +76,7 @@ func StatusOfRun(r remediate.Run) RunStatus {
 	return RunStatus{
 		ID: r.ID, Cluster: r.Target.Cluster, Node: r.Target.Node, Machine: machineOf(r.Target),
 		Step: string(r.Step), Attempt: r.Attempt, Started: r.Began(), Deadline: r.Deadline(),
-		Reason: string(r.Reason), Note: r.Note,
+		Reason: string(r.Reason), Class: string(reason.ClassOf(r.Reason)), NextTry: r.NextTry(), Note: r.Note,
 	}
 }
 
@@ -77,7 +84,7 @@ func StatusOfRun(r remediate.Run) RunStatus {
 func FromRun(r remediate.Run) RunRecord {
 	rec := RunRecord{
 		ID: r.ID, Cluster: r.Target.Cluster, Node: r.Target.Node, Machine: machineOf(r.Target),
-		Trigger: r.Trigger, Proof: string(r.Proof), Result: resultOf(r.Step), Reason: string(r.Reason), Note: r.Note,
+		Trigger: r.Trigger, Proof: string(r.Proof), Result: resultOf(r.Step), Reason: string(r.Reason), Class: string(reason.ClassOf(r.Reason)), Note: r.Note,
 		Started: r.Began(), Ended: r.Ended, Steps: []StepRecord{},
 	}
 	if r.Manual != nil {
@@ -87,7 +94,7 @@ func FromRun(r remediate.Run) RunRecord {
 		rec.ConfirmedBy, rec.ConfirmedReason = r.Confirmed.Actor, r.Confirmed.Reason
 	}
 	for _, v := range r.Steps {
-		// The journal also notes stays in Held and the ends; a timeline shows
+		// The journal also notes stays in Waiting and Held and the ends; a timeline shows
 		// the six steps, and the result says the rest.
 		if StepNumber(string(v.Step)) > 0 {
 			rec.Steps = append(rec.Steps, StepRecord{
@@ -121,6 +128,8 @@ func resultOf(s remediate.Step) string {
 	switch s {
 	case remediate.Done:
 		return ResultDone
+	case remediate.Waiting:
+		return ResultWaiting
 	case remediate.Held:
 		return ResultHeld
 	case remediate.Aborted:

@@ -15,7 +15,7 @@ type Status struct {
 	Paused       bool            `json:"paused"`
 	PausedReason string          `json:"pausedReason"`
 	Clusters     []ClusterStatus `json:"clusters"`
-	Runs         []RunStatus     `json:"runs"` // open runs only, Held ones too
+	Runs         []RunStatus     `json:"runs"` // open runs only, Waiting and Held ones too
 	// Audit is set while the audit log cannot be written.
 	Audit *AuditStatus `json:"audit,omitempty"`
 }

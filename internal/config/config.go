@@ -166,6 +166,7 @@ type Power struct {
 	RestoreTimeout   time.Duration `yaml:"restoreTimeout" is:"positive"`
 	RunTimeout       time.Duration `yaml:"runTimeout" is:"positive"`
 	NodeReadyTimeout time.Duration `yaml:"nodeReadyTimeout" is:"positive"`
+	RetryInterval    time.Duration `yaml:"retryInterval" is:"notNegative"`
 }
 
 // Sweep is the health check of all BMCs; an Interval of 0 is none.

@@ -46,6 +46,7 @@ func Default() Config {
 			RestoreTimeout:   10 * time.Minute,
 			RunTimeout:       2 * time.Hour,
 			NodeReadyTimeout: 20 * time.Minute,
+			RetryInterval:    time.Minute,
 		},
 		Sweep:                 Sweep{Interval: 60 * time.Second},
 		Watchdog:              Watchdog{Timeout: 60 * time.Second},

@@ -30,7 +30,7 @@ func (e *Engine) ConfirmOff(ctx context.Context, o order.Order) (order.Outcome, 
 	return c.admit.ConfirmOff(ctx, o)
 }
 
-// Retry continues a run that is Held or waits for its next attempt.
+// Retry continues a run that is Waiting or Held, or that rests before its next attempt.
 func (e *Engine) Retry(ctx context.Context, o order.Order) (order.Outcome, error) {
 	c, r, err := e.withRun(o)
 	if err != nil {
@@ -57,7 +57,7 @@ func (e *Engine) Unfence(ctx context.Context, o order.Order) (order.Outcome, err
 }
 
 // Abort ends a run. Before the isolation its host is powered on again; after the isolation
-// the run is completed. With AsIs a Held run ends, and its host stays as it is.
+// the run is completed. With AsIs a Waiting or Held run ends, and its host stays as it is.
 func (e *Engine) Abort(ctx context.Context, o order.Order) (order.Outcome, error) {
 	c, _, err := e.withRun(o)
 	if err != nil {

@@ -63,7 +63,7 @@ func (c *Cluster) Look(ctx context.Context, run remediate.Run, backups [][]byte)
 	defer cancel()
 	l := &looker{c: c, work: c.work.api(), manage: c.manage.api(), run: run, consumer: run.Target.Namespace + "/" + run.Target.Machine}
 	var g sync.WaitGroup
-	for _, read := range []func(context.Context) error{l.node, l.lease, l.machine, l.host, l.pods, l.members} {
+	for _, read := range []func(context.Context) error{l.node, l.lease, l.machine, l.host, l.pods, l.members, l.mayIsolate} {
 		g.Go(func() { l.addError(read(ctx)) })
 	}
 	g.Wait()

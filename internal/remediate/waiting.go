@@ -115,7 +115,7 @@ func causeLasts(r Run, s Observation) bool {
 	switch r.Reason {
 	case reason.APIUnreachable:
 		return s.API != APIReachable
-	case reason.APIForbidden:
+	case reason.APIForbidden, reason.IsolationFailed: // a look also asks for the right to isolate
 		return s.API == APIForbidden
 	case reason.NodeFinalizer:
 		return s.Node.Exists != No

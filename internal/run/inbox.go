@@ -78,7 +78,9 @@ func (w *worker) takeOrders(ctx context.Context) {
 	for _, o := range w.inbox.take() {
 		next, err := o.change(w.run)
 		if err == nil {
-			w.power.retryAccount(ctx, w.run)
+			if o.event.Actor != remediate.SelfActor { // only a person may have mended an account
+				w.power.retryAccount(ctx, w.run)
+			}
 			err = w.apply(ctx, o.event, next)
 		}
 		o.done <- err

@@ -110,7 +110,11 @@ func (w *worker) reread(ctx context.Context) {
 // adopt continues with a record that is durable, and emits a new step.
 func (w *worker) adopt(ctx context.Context, saved remediate.Run) {
 	stepped := saved.Step != w.run.Step || len(saved.Steps) != len(w.run.Steps) // the latter: another attempt, or another power level
+	due := saved.Step == remediate.Waiting && saved.Wait.Due && !(w.run.Wait != nil && w.run.Wait.Due)
 	w.run = saved
+	if due {
+		w.r.opt.Cluster.Wake()
+	}
 	if !stepped {
 		return
 	}
@@ -122,7 +126,7 @@ func (w *worker) adopt(ctx context.Context, saved remediate.Run) {
 }
 
 func lastNote(r remediate.Run) string {
-	if r.Step.Ended() || r.Step == remediate.Held {
+	if r.Step.Ended() || r.Step.Idle() {
 		return r.Note
 	}
 	if n := len(r.Steps); n > 1 {

@@ -117,7 +117,7 @@ func checkRun(run remediate.Run) error {
 	switch run.Step {
 	case remediate.PowerOff, remediate.DeleteNode, remediate.PowerOn, remediate.AwaitNode,
 		remediate.RestoreNode, remediate.Reprovision,
-		remediate.Held, remediate.Done, remediate.Aborted, remediate.Reprovisioned:
+		remediate.Waiting, remediate.Held, remediate.Done, remediate.Aborted, remediate.Reprovisioned:
 		return nil
 	}
 	return fmt.Errorf("unknown step %q", run.Step)
