@@ -100,7 +100,7 @@ func (c *Cluster) reportWaitRefusal(a candidate, g reason.Gate) {
 
 func (c *Cluster) reportWaitNotResumed(a candidate, err error) {
 	if r, ok := reason.AsRefusal(err); ok { // other errors were reported where they occurred
-		c.reportWaitRefusal(a, reason.Gate{Name: "retry", Reason: r.Reason, Value: r.Message, Threshold: "still free", Source: "state"})
+		c.reportWaitRefusal(a, reason.Gate{Name: "start", Reason: r.Reason, Value: r.Message, Threshold: "still free", Source: "state"})
 	}
 }
 

@@ -3,7 +3,6 @@ package sim
 import (
 	"time"
 
-	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/fake"
 )
 
@@ -25,7 +24,7 @@ func (w *World) auditDelay(c *incarnation, since, now time.Time) {
 	}
 	for _, r := range w.ledger.runs {
 		h := w.hostOf(r.Target.Node)
-		if !r.Open() || r.Step == remediate.Held || r.Level > 0 || !w.otherBMCHangs(h) { // a PDU handles one request at a time
+		if !r.Open() || r.Step.Idle() || r.Level > 0 || !w.otherBMCHangs(h) { // a PDU handles one request at a time
 			continue
 		}
 		w.outcome.Cases["L3 seconds of a run beside a hung BMC"]++

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/reason"
-	"github.com/fenced/fenced/internal/remediate"
 )
 
 // resumeWithin is how soon after its start a fenced reads the state of every open
@@ -50,7 +49,7 @@ func (w *World) finish() {
 		w.finishHost(h, why[h.Name])
 	}
 	for _, r := range w.ledger.runs {
-		if longest := w.plan.run().RunTimeout + w.plan.run().OnDeadline + 5*time.Minute; r.Open() && r.Step != remediate.Held && time.Since(r.Started) > longest {
+		if longest := w.plan.run().RunTimeout + w.plan.run().OnDeadline + 5*time.Minute; r.Open() && !r.Step.Idle() && time.Since(r.Started) > longest {
 			w.violate("L1", r.Target.Node, "run %s is in step %s since %s", r.ID, r.Step, time.Since(r.Started))
 		}
 	}

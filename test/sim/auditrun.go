@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 )
@@ -35,9 +36,40 @@ func (w *World) auditRun(d *storeClient, old remediate.Run, known bool, r remedi
 		w.outcome.Ends[string(r.Step)+reasonText(r)]++
 		w.auditEnd(r)
 	}
-	if r.Step == remediate.Held && old.Step != remediate.Held {
-		w.outcome.Ends["Held"+reasonText(r)]++
+	if r.Step.Idle() && old.Step != r.Step {
+		w.outcome.Ends[string(r.Step)+reasonText(r)]++
+		w.auditStop(r)
+	}
+	if known && old.Step == remediate.Waiting && r.Step == remediate.PowerOff && r.Attempt == old.Attempt {
+		w.auditAgain(d.inc, r)
+	}
+}
+
+// auditStop checks a run that has stopped: it is Held only for a person. w.mu is held.
+func (w *World) auditStop(r remediate.Run) {
+	if r.Step == remediate.Held {
 		w.ledger.held[r.ID] = true
+	}
+	class := reason.ClassOf(r.Reason)
+	if w.plan.Waits && r.Step == remediate.Held && r.Confirmed == nil && !r.NoMoreAttempts && (class == reason.Transient || class == reason.Mended) {
+		w.violate("L5", r.Target.Node, "run %s is Held for %s", r.ID, r.Reason)
+	}
+}
+
+// auditAgain checks a run that begins step 1 again after a pause, without a person. w.mu is held.
+func (w *World) auditAgain(c *incarnation, r remediate.Run) {
+	last := r.Steps[len(r.Steps)-2].Note
+	if !strings.Contains(last, "retried by "+remediate.SelfActor) {
+		return
+	}
+	w.outcome.Actions["begins again"]++
+	g, node, now := w.plan.guards(), r.Target.Node, time.Now()
+	inFlight, zone := w.auditBeside(w.hostOf(node), r)
+	if r.Manual == nil && (inFlight >= g.MaxInFlight || zone >= g.MaxInFlightPerZone && w.hostOf(node).Zone != "") {
+		w.violate("I11", "", "run %s on %s begins again beside %d in flight, %d of them in its zone", r.ID, node, inFlight, zone)
+	}
+	if at := w.stopped(c, node, now); !at.IsZero() && now.Sub(at) > time.Second {
+		w.violate("I23", node, "run %s begins again %s after the pause or hold", r.ID, now.Sub(at))
 	}
 }
 
@@ -109,7 +141,7 @@ func (w *World) auditBeside(h *host, r remediate.Run) (inFlight, zone int) {
 		if o.ControlPlane && r.ControlPlane {
 			w.violate("I12", node, "run %s on a control-plane host was begun beside %s", r.ID, o.ID)
 		}
-		if o.Step == remediate.Held || o.Step == remediate.RestoreNode {
+		if o.Step.Idle() || o.Step == remediate.RestoreNode {
 			continue
 		}
 		inFlight++

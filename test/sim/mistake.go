@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/fake"
 )
 
@@ -55,7 +54,7 @@ func (w *World) makeMistakes(now time.Time) {
 // busy reports whether a run is in progress.
 func (w *World) busy() bool {
 	for _, r := range w.ledger.runs {
-		if r.Open() && r.Step != remediate.Held {
+		if r.Open() && !r.Step.Idle() {
 			return true
 		}
 	}

@@ -25,6 +25,7 @@ type Plan struct {
 	LongLeases    bool // Leases of two minutes
 	Reprovision   bool
 	FoundOffStays bool // powerOnFoundOff: false
+	Waits         bool // runs that time or a change may heal wait, and go on by themselves
 
 	Storm, Calm time.Duration
 	OnePassword bool   // all BMCs have the same password
@@ -75,6 +76,7 @@ func NewPlan(seed uint64) Plan {
 	p.Absurd, p.OnePassword = pick(r, 0, 0.1, 0.5), r.IntN(2) == 0
 	p.Git, p.LongLeases = r.IntN(4) == 0, r.IntN(4) == 0
 	p.Clocks = pick(r, 0, 0, 3, 12)
+	p.Waits = r.IntN(2) == 0
 	return p
 }
 
@@ -98,8 +100,13 @@ func (p Plan) guards() guard.Limits {
 }
 
 func (p Plan) run() remediate.Limits {
+	var retry time.Duration
+	if p.Waits {
+		retry = 30 * time.Second
+	}
 	return remediate.Limits{
-		OffDeadline: time.Minute, APITimeout: 2 * time.Minute, PodsGoneTimeout: podsGoneTimeout, OnDeadline: 3 * time.Minute,
+		RetryInterval: retry,
+		OffDeadline:   time.Minute, APITimeout: 2 * time.Minute, PodsGoneTimeout: podsGoneTimeout, OnDeadline: 3 * time.Minute,
 		ReadyTimeout: 6 * time.Minute, RestoreTimeout: 10 * time.Minute, RunTimeout: 40 * time.Minute,
 		MinPowerInterval: time.Minute, MaxAttempts: 2, PowerOnFoundOff: !p.FoundOffStays, Reprovision: p.Reprovision,
 	}
