@@ -35,7 +35,7 @@ func (c *cli) printExplanation(e api.Explanation, now time.Time) error {
 	p := c.painter(c.out)
 	fmt.Fprintf(c.out, "%s in %s: %s%s\n", escapeControl(e.Node), escapeControl(e.Cluster), orDash(escapeControl(e.Verdict)), note(e.Message))
 	if e.Refused != "" {
-		fmt.Fprintf(c.out, "%s %s\n", p.paint(yellow, "refused:"), escapeControl(e.Refused))
+		fmt.Fprintf(c.out, "%s %s\n", p.paint(yellow, "refused:"), escapeControl(e.Refused)+classNote(e.Class))
 	}
 	if !e.Earliest.IsZero() {
 		fmt.Fprintf(c.out, "earliest: %s (in %s), if nothing else changes\n", clock(e.Earliest), span(e.Earliest.Sub(now)))
@@ -44,6 +44,19 @@ func (c *cli) printExplanation(e api.Explanation, now time.Time) error {
 		fmt.Fprintf(c.out, "run: %s %s%s\n", escapeControl(e.Run.ID), escapeControl(e.Run.Result), note(e.Run.Reason))
 	}
 	return gateTable(e.Gates).write(c.out, p, "GATES")
+}
+
+// classNote says what ends a refusal.
+func classNote(class string) string {
+	switch reason.Class(class) {
+	case reason.Transient:
+		return " (transient: fenced tries again by itself)"
+	case reason.Mended:
+		return " (mended: fenced tries again when that has changed)"
+	case reason.Person:
+		return " (person: it needs your decision)"
+	}
+	return ""
 }
 
 func gateTable(gates []reason.Gate) *table {

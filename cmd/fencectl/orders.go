@@ -47,7 +47,7 @@ use fencectl bmc release.`,
 		}},
 		{verb: api.Unfence, arg: "NODE", goal: &goal{unfence: true}, command: &cobra.Command{
 			Use:   "unfence NODE --reason WHY",
-			Short: "bring back a host that is Held or was fenced with --off-only",
+			Short: "bring back a host whose run is Waiting or Held, or that was fenced with --off-only",
 			Long: `Power the host on again, wait for its Node and restore it. This is for a host that
 was fenced with --off-only, or whose run is Held. If the Node is not isolated yet,
 the run stops.
@@ -70,7 +70,7 @@ With --wait the exit status is 0 if the run ended, 1 if it is Held, and 6 after
 		}},
 		{verb: api.Retry, arg: "RUN", goal: &goal{fromHeld: true}, command: &cobra.Command{
 			Use:   "retry RUN --reason WHY",
-			Short: "continue a run that is Held or waits for its next attempt",
+			Short: "continue a run that is Waiting or Held, or that rests before its next attempt",
 			Long: `Continue a run after you repaired what stopped it. A run that waits for its next
 attempt continues at once. A Held run continues at step 1, where fenced asks every
 gate again, or at step 3 if its Node is isolated already. If it has used up its
@@ -152,7 +152,7 @@ func (v orderVerb) make(c *cli) *cobra.Command {
 		cmd.Flags().DurationVar(&f.length, "for", 0, v.forHelp)
 	}
 	if v.asIs {
-		cmd.Flags().BoolVar(&f.asIs, "as-is", false, "end a Held run and leave the host in its present state (admin)")
+		cmd.Flags().BoolVar(&f.asIs, "as-is", false, "end a Waiting or Held run and leave the host in its present state (admin)")
 	}
 	if v.goal != nil {
 		f.flags(cmd)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fenced/fenced/internal/admit"
 	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
@@ -101,6 +102,15 @@ func (c control) Explain(ctx context.Context, cluster, node string) (api.Explana
 	if err != nil {
 		return api.Explanation{}, apiError(err)
 	}
+	out := explanationOf(x)
+	out.Class = string(reason.ClassOf(reason.Code(out.Refused)))
+	for i := range out.Gates {
+		out.Gates[i].Class = reason.ClassOf(out.Gates[i].Reason)
+	}
+	return out, nil
+}
+
+func explanationOf(x admit.Explanation) api.Explanation {
 	out := api.Explanation{Cluster: x.Cluster, Node: x.Node, Verdict: string(x.Verdict), Message: "no gate known so far forbids it", Earliest: x.Earliest, Gates: x.Gates}
 	for _, g := range x.Gates {
 		if !g.Pass {
@@ -109,7 +119,7 @@ func (c control) Explain(ctx context.Context, cluster, node string) (api.Explana
 		}
 	}
 	if x.Run == nil {
-		return out, nil
+		return out
 	}
 	rec := api.FromRun(*x.Run)
 	out.Run = &rec
@@ -120,7 +130,7 @@ func (c control) Explain(ctx context.Context, cluster, node string) (api.Explana
 	if x.Run.Step.Idle() { // what keeps the node is why the run stopped
 		out.Refused = string(x.Run.Reason)
 	}
-	return out, nil
+	return out
 }
 
 // Runs implements api.Daemon. Of a Node without runs it tells whether there is one at all.

@@ -129,6 +129,7 @@ type Explanation struct {
 	Verdict string `json:"verdict"`
 	// Refused is the reason code of the first gate that does not pass.
 	Refused string `json:"refused"`
+	Class   string `json:"class,omitempty"` // of Refused: transient, mended or person
 	Message string `json:"message"`
 	// Earliest is when it could be fenced if nothing else changes.
 	Earliest time.Time     `json:"earliest,omitzero"`

@@ -11,6 +11,7 @@ type Gate struct {
 	Name      string `json:"name"`
 	Pass      bool   `json:"pass"`
 	Reason    Code   `json:"reason,omitempty"`
+	Class     Class  `json:"class,omitempty"` // of Reason; only in an explanation
 	Value     string `json:"value"`
 	Threshold string `json:"threshold"`
 	Source    string `json:"source"`

@@ -245,14 +245,14 @@ func (x *explorer) follow(i int32) {
 // API with its host on, for one whose cause lasts, and for one that tries again in a world that
 // never heals; for nothing else.
 func (x *explorer) circle(ids []int32) {
-	held, waiting, again, excused, rest := true, true, false, true, x.nodes[ids[0]].rest
+	held, waiting, paused, acts, excused, rest := true, true, false, false, true, x.nodes[ids[0]].rest
 	for _, id := range ids {
 		if x.nodes[id].rest == "" {
 			rest = ""
 		}
 		held = held && x.nodes[id].end == Held
-		waiting = waiting && x.nodes[id].end == Waiting
-		again = again || x.nodes[id].end == Waiting
+		waiting = waiting && x.nodes[id].mayRest
+		paused, acts = paused || x.nodes[id].end == Waiting, acts || x.nodes[id].end != Waiting
 		excused = excused && x.nodes[id].excused
 	}
 	if rest != "" {
@@ -265,7 +265,7 @@ func (x *explorer) circle(ids []int32) {
 			n.settled = result(Held, n.reason)
 		case waiting:
 			n.settled = result(Waiting, n.reason)
-		case again && x.v.want == triesAgain:
+		case paused && acts && x.v.want == triesAgain:
 			n.settled = triesAgain
 		case excused:
 			n.settled = "waits for the API"

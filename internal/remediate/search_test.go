@@ -100,6 +100,7 @@ type node struct {
 	end      Step
 	reason   string
 	excused  bool // stays open on purpose while the API is gone
+	mayRest  bool // waits on purpose: the cause lasts, or a person stopped fenced
 	settled  string
 	rest     string // what is wrong if the run stays here for ever
 	distance int
@@ -343,6 +344,7 @@ func (x *explorer) add(from int32, st state, pre, post fault, sec int, more []st
 		x.nodes = append(x.nodes, node{
 			parent: from, fine: -1, pre: pre, post: post, crash: st.crash, end: st.rec.Step, reason: string(st.rec.Reason),
 			excused: st.rec.Abandon != "" && st.w.apiDown >= never && st.w.on,
+			mayRest: st.rec.Step == Waiting && (st.rec.Wait.CauseSeen && !st.rec.Wait.Due || st.w.paused || st.w.held),
 		})
 		more = append(more, st)
 		if st.rec.Step.Ended() {

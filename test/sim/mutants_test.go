@@ -41,7 +41,7 @@ func quiet(p *Plan) {
 	p.Instances, p.Calm = 1, 60*time.Minute
 	p.Hosts, p.BMCs, p.Outages, p.People = 12, 0, 0, 0
 	p.StoreFails, p.CallLost, p.CallSlow, p.Kill = 0, 0, 0, 0
-	p.Metal, p.Outlets, p.FoundOffStays, p.Reprovision = false, false, false, false
+	p.Metal, p.Outlets, p.FoundOffStays, p.Reprovision, p.Waits = false, false, false, false, false
 	p.Mistakes, p.Policies, p.Words, p.Absurd, p.Clocks = 0, 0, 0, 0, 0
 }
 
@@ -117,6 +117,7 @@ var mutants = []mutant{
 			}
 		}}},
 	{"a start finds no runs", "L2", kills, Defect{ForgetsRuns: true}},
+	{"calls a person for what heals", "L5", func(p *Plan) { only(fake.IgnoresOff)(p); p.Waits = true }, options(func(o *engine.Options) { o.Run.RetryInterval = 0 })},
 	{"is told of no change", "L4", nothing, options(func(o *engine.Options) { o.Clusters[0].Watch = &deafWatch{Watch: o.Clusters[0].Watch} })},
 }
 
