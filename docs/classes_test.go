@@ -45,7 +45,7 @@ func TestEveryReasonHasAClass(t *testing.T) {
 		require.NotEmpty(t, in, each.class)
 		name := "none"
 		if each.class != "" {
-			name = "`" + string(each.class) + "`"
+			name = "**" + string(each.class) + "**"
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", name, each.next, strings.Join(in, ", "))
 	}

@@ -120,6 +120,10 @@ func (x *trace) begin(t *testing.T, line string) {
 		case "attempts":
 			_, err := fmt.Sscan(value, &r.Limits.MaxAttempts)
 			require.NoError(t, err)
+		case "retry":
+			d, err := time.ParseDuration(value)
+			require.NoError(t, err)
+			r.Limits.RetryInterval = d
 		case "controlPlane":
 			r.ControlPlane = value == "yes"
 		case "offOnly":
@@ -144,6 +148,8 @@ func (x *trace) order(t *testing.T, line string) {
 		x.run.Abort = o
 	case "retry":
 		x.run.Retry = o
+	case "retry-by-fenced":
+		x.run.Retry = &Order{Actor: SelfActor, Reason: "due", At: x.now}
 	case "confirm-off":
 		x.run.Confirmed = o
 	default:
@@ -223,6 +229,9 @@ func (x *trace) change(t *testing.T, key, value string) {
 		s.Machine.Requested = value == "yes"
 	case "machine":
 		s.Machine.Exists, s.Machine.Deleting = Ask(value != "gone"), value == "deleting"
+		if value == "kept" {
+			s.Machine.Replaceable, s.Machine.Why = No, "its host is externally provisioned"
+		}
 	case "justified":
 		s.Justified, s.Why = yes[value], "the Node is Ready"
 	case "quorum":
