@@ -21,7 +21,7 @@ import (
 var bad = []struct {
 	scene.Spec
 	reason string
-	held   bool // a run was begun and needs a human
+	result string // of the run that was begun; "": there is none
 }{
 	{Spec: scene.Spec{Name: "no-host", Protocol: scene.IPMI, Unlisted: true}, reason: "NoHost"},
 	{Spec: scene.Spec{Name: "no-secret", Protocol: scene.Redfish, Metal3: true, NoSecret: true}, reason: "SecretMissing"},
@@ -31,8 +31,8 @@ var bad = []struct {
 	{Spec: scene.Spec{Name: "stranger-2", Protocol: scene.Redfish, OtherUUID: true}, reason: "IdentityMismatch"},
 	{Spec: scene.Spec{Name: "negative", Protocol: scene.IPMI, Pool: "negative"}, reason: "InvalidCheck"},
 	{Spec: scene.Spec{Name: "garbled", Protocol: scene.IPMI, Pool: "garbled"}, reason: "InvalidCheck"},
-	{Spec: scene.Spec{Name: "stays-on", Protocol: scene.IPMI, Metal3: true}, reason: "PowerOffFailed", held: true},
-	{Spec: scene.Spec{Name: "zombie", Protocol: scene.IPMI}, reason: "FalseOff", held: true},
+	{Spec: scene.Spec{Name: "stays-on", Protocol: scene.IPMI, Metal3: true}, reason: "PowerOffFailed", result: api.ResultWaiting},
+	{Spec: scene.Spec{Name: "zombie", Protocol: scene.IPMI}, reason: "FalseOff", result: api.ResultHeld},
 }
 
 // Whatever is wrong, there is a reason code for it, no Node is deleted and no
@@ -66,9 +66,9 @@ func TestBadInputDeletesNothing(t *testing.T) {
 	for _, b := range bad {
 		w := s.Worker(b.Name)
 		x := awaitRefusal(ctx, t, s, b.Name, b.reason)
-		if b.held {
+		if b.result != "" {
 			require.NotNil(t, x.Run, b.Name)
-			assert.Equal(t, api.ResultHeld, x.Run.Result)
+			assert.Equal(t, b.result, x.Run.Result)
 			assert.Equal(t, b.reason, x.Run.Reason)
 		} else {
 			assert.Nil(t, x.Run, "%s: a run was begun", b.Name)

@@ -30,7 +30,7 @@ func TestWhatComesBack(t *testing.T) { // I6, I21
 			{Name: "healthy-1", Protocol: scene.IPMI}, {Name: "healthy-2", Protocol: scene.IPMI},
 		},
 		Checks: []rig.Check{check},
-		Set:    []string{"power.nodeReadyTimeout=20s", "power.restoreTimeout=20s"},
+		Set:    []string{"power.nodeReadyTimeout=20s", "power.restoreTimeout=20s", "power.retryInterval=5s"},
 	})
 	ctx := within(t)
 	renamed, board, full, refused := s.Worker("renamed"), s.Worker("other-board"), s.Worker("full"), s.Worker("refused")
@@ -49,11 +49,10 @@ func TestWhatComesBack(t *testing.T) { // I6, I21
 	assert.Equal(t, "FalseOff", r.Reason)
 	assert.Contains(t, r.Note, "another machine")
 
-	r = awaitRun(ctx, t, s, refused.Name, result(api.ResultHeld))
+	r = awaitRun(ctx, t, s, refused.Name, result(api.ResultWaiting))
 	assert.Equal(t, "RestoreFailed", r.Reason)
 	assert.Contains(t, r.Note, "no owners here")
-	require.NoError(t, allow(ctx))
-	fencectl(ctx, t, s, 0, "retry", r.ID, "--reason", "allowed now")
+	require.NoError(t, allow(ctx)) // it goes on by itself
 	awaitRun(ctx, t, s, refused.Name, result(api.ResultDone))
 	requireBack(ctx, t, s, refused)
 
