@@ -29,6 +29,7 @@ type metrics struct {
 	viewAge  *prometheus.Desc
 	inFlight *prometheus.Desc
 	held     *prometheus.Desc
+	deleting *prometheus.Desc
 	expected *prometheus.Desc
 	healthy  *prometheus.Desc
 	allowed  *prometheus.Desc
@@ -58,6 +59,7 @@ func newMetrics(version string) *metrics {
 		viewAge:  prometheus.NewDesc("fenced_view_age_seconds", "Age of the view of the cluster.", []string{"cluster"}, nil),
 		inFlight: prometheus.NewDesc("fenced_remediations_in_flight", "Open runs by step.", []string{"cluster", "step"}, nil),
 		held:     prometheus.NewDesc("fenced_remediations_held", "Runs that need a human.", []string{"cluster"}, nil),
+		deleting: prometheus.NewDesc("fenced_machine_deletions", "Machines deleted by fenced that still exist, or whose Nodes do, by state.", []string{"cluster", "state"}, nil),
 		expected: prometheus.NewDesc("fenced_check_targets", "Targets that a check counts.", checkLabels, nil),
 		healthy:  prometheus.NewDesc("fenced_check_healthy", "Healthy targets of a check.", checkLabels, nil),
 		allowed:  prometheus.NewDesc("fenced_check_allowed", "1 while a check's own limit allows remediation.", checkLabels, nil),
@@ -90,7 +92,7 @@ func (m *metrics) measured(d bmc.Driver, took time.Duration) {
 
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.armed, m.paused, m.owner, m.epoch, m.viewAge, m.inFlight, m.held, m.expected, m.healthy, m.allowed, m.devices, m.doubtful} {
+	for _, d := range []*prometheus.Desc{m.armed, m.paused, m.owner, m.epoch, m.viewAge, m.inFlight, m.held, m.deleting, m.expected, m.healthy, m.allowed, m.devices, m.doubtful} {
 		ch <- d
 	}
 }
@@ -123,6 +125,8 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 			gauge(m.inFlight, n, string(step))
 		}
 		gauge(m.held, held)
+		gauge(m.deleting, float64(c.Deleting), "deleting")
+		gauge(m.deleting, float64(c.Overdue), "overdue")
 		for i := range c.Checks {
 			k := &c.Checks[i]
 			labels := []string{k.Kind, k.APIVersion, k.Namespace, k.Name, k.Source}

@@ -54,6 +54,7 @@ type Cluster struct {
 	refused  refusals
 	runs     *runCluster
 	scope    scopeKeeper
+	overdue  overdueReporter
 }
 
 // New prepares the admission of one cluster. It decides nothing until Run is called.

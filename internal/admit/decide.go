@@ -36,6 +36,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 		case <-beat.C:
 			c.opt.Beat()
 			c.checkView()
+			c.reportOverdue(time.Now())
 			c.opt.Lead.CompareSlots()
 			c.opt.Lead.ReportOwnerless()
 			continue

@@ -30,6 +30,9 @@ type ClusterStatus struct {
 	Nodes   int
 	Checks  []policy.CheckReport // with counters, without targets
 	Runs    []remediate.Run      // open ones, by ID
+	// Deleting and Overdue count the Machines whose deletion fenced asked for and that still
+	// exist, or whose Nodes do: within guards.deletionTimeout, and for longer.
+	Deleting, Overdue int
 }
 
 // Status is the state of every cluster, by name. It is cheap at any size.
@@ -47,6 +50,8 @@ func (e *Engine) Status() []ClusterStatus {
 		}
 		s.ViewBad = c.view.Problem()
 		s.Checks, s.Nodes = c.book.Counters()
+		inProgress, overdue := c.book.Deletions(time.Now())
+		s.Deleting, s.Overdue = len(inProgress), len(overdue)
 		all = append(all, s)
 	}
 	return all

@@ -1,0 +1,93 @@
+package admit
+
+import (
+	"time"
+
+	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// createdSlack is how much earlier than the deletion its replacement may seem to be created:
+// the times come from two clocks, and the API server's has whole seconds.
+const createdSlack = 10 * time.Second
+
+// countDeletions fills in the facts for a run that deletes a Machine. b.mu is held.
+func (b *Book) countDeletions(a candidate, f *guard.Facts, now time.Time) {
+	d := &f.Deletion
+	d.Next, d.LastHour = b.runs.nextStart(b.opt.Guards.DeletionBucket(), true, now)
+	for _, r := range b.runs.byID {
+		if isOfCheck(r, a.draft) && (deletesOnly(r) && r.Open() && r.Step != remediate.Held ||
+			isWithin(r, b.opt.Guards.DeletionTimeout, now) && isDisappearing(b.ledger, r)) {
+			d.InProgress++
+		}
+	}
+	if o := a.draft.Origin; o != nil && o.Controller != "" {
+		s := b.runs.deletionsOf(o.Controller, b.replacements.lastGood[o.Controller])
+		d.Last, d.FailedReplacements = s.last, s.failed
+		if o.NeverReady && s.replaces(*o) {
+			d.FailedReplacements++
+			d.StartingUntil = a.startingUntil
+		}
+	}
+}
+
+// isOfCheck says whether two runs are of one check.
+func isOfCheck(r, draft remediate.Run) bool {
+	return r.Manual == nil && (r.CheckID == draft.CheckID || r.CheckID == "" && r.Check == draft.Check)
+}
+
+// isWithin says whether a run asked for the deletion of its Machine, and the timeout of that
+// is not over.
+func isWithin(r remediate.Run, timeout time.Duration, now time.Time) bool {
+	return r.Step == remediate.Reprovisioned && now.Before(r.Ended.Add(timeout))
+}
+
+// isDisappearing says whether the Machine of a run that ended with its deletion still exists,
+// or the Node of that Machine. Another Machine or Node of the same name is neither.
+func isDisappearing(l *policy.Ledger, r remediate.Run) bool {
+	t := r.Target
+	if m := l.MachineIn(t.MachineAPI, t.Namespace, t.Machine); m != nil && m.UID == t.MachineUID {
+		return true
+	}
+	n := l.Node(t.Node)
+	return n != nil && n.UID != "" && (n.UID == t.NodeUID || n.UID == r.NewNodeUID)
+}
+
+// deletions are those of the Machines of one controller.
+type deletions struct {
+	first, last time.Time // zero: there was none
+	// failed counts the replacements that were deleted before they were ever Ready, after the
+	// controller made the newest Machine that has been Ready.
+	failed int
+}
+
+// deletionsOf collects the deletions of the Machines of a controller. lastGood is when the
+// newest of its Machines was created that is known to have been Ready.
+func (rs runs) deletionsOf(controller string, lastGood time.Time) (s deletions) {
+	var ended []remediate.Run
+	for _, r := range rs.byID {
+		at := r.MachineDeletedAt()
+		if at.IsZero() || r.Origin == nil || r.Origin.Controller != controller {
+			continue
+		}
+		ended = append(ended, r)
+		if s.last = later(s.last, at); s.first.IsZero() || at.Before(s.first) {
+			s.first = at
+		}
+		if !r.Origin.NeverReady {
+			lastGood = later(lastGood, r.Origin.Created)
+		}
+	}
+	for _, r := range ended {
+		if r.Origin.NeverReady && s.replaces(*r.Origin) && r.MachineDeletedAt().After(lastGood.Add(createdSlack)) {
+			s.failed++
+		}
+	}
+	return s
+}
+
+// replaces says whether a Machine was created after an earlier deletion.
+func (s deletions) replaces(o remediate.Origin) bool {
+	return !s.first.IsZero() && !o.Created.IsZero() && o.Created.After(s.first.Add(-createdSlack))
+}
