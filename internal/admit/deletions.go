@@ -37,18 +37,19 @@ func isOfCheck(r, draft remediate.Run) bool {
 	return r.Manual == nil && (r.CheckID == draft.CheckID || r.CheckID == "" && r.Check == draft.Check)
 }
 
-// isWithin says whether a run asked for the deletion of its Machine, and the timeout of that
-// is not over.
+// isWithin says whether a run has asked for the deletion of its Machine, and the timeout of
+// that is not over.
 func isWithin(r remediate.Run, timeout time.Duration, now time.Time) bool {
-	return r.Step == remediate.Reprovisioned && now.Before(r.Ended.Add(timeout))
+	at := r.MachineDeletedAt()
+	return !at.IsZero() && now.Before(at.Add(timeout))
 }
 
-// isDisappearing says whether the Machine of a run that ended with its deletion still exists,
+// isDisappearing says whether the Machine of a run that asked for its deletion still exists,
 // or the Node of that Machine. Another Machine or Node of the same name is neither.
 func isDisappearing(l *policy.Ledger, r remediate.Run) bool {
 	t := r.Target
 	if m := l.MachineIn(t.MachineAPI, t.Namespace, t.Machine); m != nil && m.UID == t.MachineUID {
-		return true
+		return r.Step == remediate.Reprovisioned || m.Deleting || m.OwnerRemediated != "" // otherwise it was refused
 	}
 	n := l.Node(t.Node)
 	return n != nil && n.UID != "" && (n.UID == t.NodeUID || n.UID == r.NewNodeUID)
@@ -65,7 +66,7 @@ type deletions struct {
 // deletionsOf collects the deletions of the Machines of a controller. lastGood is when the
 // newest of its Machines was created that is known to have been Ready.
 func (rs runs) deletionsOf(controller string, lastGood time.Time) (s deletions) {
-	var ended []remediate.Run
+	var ended []remediate.Run // with the deletion of a Machine
 	for _, r := range rs.byID {
 		at := r.MachineDeletedAt()
 		if at.IsZero() || r.Origin == nil || r.Origin.Controller != controller {
@@ -79,11 +80,13 @@ func (rs runs) deletionsOf(controller string, lastGood time.Time) (s deletions) 
 			lastGood = later(lastGood, r.Origin.Created)
 		}
 	}
+	failed := map[string]bool{} // by UID: one Machine may need several runs
 	for _, r := range ended {
 		if r.Origin.NeverReady && s.replaces(*r.Origin) && r.MachineDeletedAt().After(lastGood.Add(createdSlack)) {
-			s.failed++
+			failed[r.Target.MachineUID] = true
 		}
 	}
+	s.failed = len(failed)
 	return s
 }
 

@@ -25,7 +25,7 @@ func (b *Book) Deletions(now time.Time) (inProgress, overdue []remediate.Run) {
 	}
 	for _, r := range b.runs.byID {
 		switch {
-		case r.Step != remediate.Reprovisioned || !isDisappearing(b.ledger, r):
+		case r.MachineDeletedAt().IsZero() || !isDisappearing(b.ledger, r):
 		case isWithin(r, b.opt.Guards.DeletionTimeout, now):
 			inProgress = append(inProgress, r)
 		default:

@@ -12,14 +12,16 @@ type Origin struct {
 	NeverReady bool `json:"neverReady,omitempty"`
 }
 
-// MachineDeletedAt is when the run asked for the deletion of its Machine, or found the
-// Machine being deleted; zero if it did not.
+// MachineDeletedAt is when a run that has ended asked for the deletion of its Machine, or
+// found the Machine being deleted; zero if it did neither.
 func (r Run) MachineDeletedAt() time.Time {
 	switch {
-	case r.Step != Reprovisioned:
+	case r.Open():
 		return time.Time{}
-	case r.Intent.Action == DeleteTargetMachine:
+	case r.Intent.Action == DeleteTargetMachine: // also without an answer
 		return r.Intent.At
+	case r.Step == Reprovisioned:
+		return r.Ended
 	}
-	return r.Ended
+	return time.Time{}
 }

@@ -58,7 +58,7 @@ func (s *State) Look(r remediate.Run, backups [][]byte) run.Fresh {
 }
 
 func seenMachine(m *policy.Machine) remediate.Machine {
-	seen := remediate.Machine{Exists: remediate.Yes, UID: m.UID, Marked: m.OwnerRemediated != "", Replaceable: remediate.Yes}
+	seen := remediate.Machine{Exists: remediate.Yes, UID: m.UID, Deleting: m.Deleting, Marked: m.OwnerRemediated != "", Replaceable: remediate.Yes}
 	switch {
 	case m.ControllerOwner == policy.Owner{}:
 		seen.Replaceable, seen.Why = remediate.No, "no controller owns it"
@@ -166,7 +166,11 @@ func (s *State) restore(node string, r remediate.Run, backups [][]byte) {
 // replace deletes a Machine of OpenShift, or hands one of the Cluster API to its
 // owner.
 func (s *State) replace(m *policy.Machine) {
-	if m.APIVersion == policy.OpenShiftMachineAPI {
+	switch {
+	case m.APIVersion == policy.OpenShiftMachineAPI && s.OnDelete != nil:
+		s.OnDelete(*m)
+		return
+	case m.APIVersion == policy.OpenShiftMachineAPI:
 		s.deprovision(m.NodeName)
 		return
 	}
