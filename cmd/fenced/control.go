@@ -77,6 +77,7 @@ func clusterStatus(cs engine.ClusterStatus, found policy.Report) api.ClusterStat
 		Name: cs.Name, Mode: cs.Mode, Owner: cs.Owner, OwnerName: cs.OwnerName, Epoch: cs.Epoch,
 		ViewAgeSeconds: cs.View.Age.Seconds(), Problem: cmp.Or(cs.ViewBad, cs.Idle),
 		Paused: cs.Paused != "", PausedReason: cs.Paused, Nodes: cs.Nodes,
+		DeletionsInProgress: cs.Deleting, DeletionsOverdue: cs.Overdue,
 		Checks: []api.CheckStatus{}, Deviating: []api.TargetStatus{},
 	}
 	for i := range found.Checks {

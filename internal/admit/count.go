@@ -26,7 +26,7 @@ func (b *Book) countAll(a candidate, f *guard.Facts, releasedAt, now time.Time) 
 	if f.NeedsHost {
 		f.NextStart, f.StartsLastHour = b.runs.nextStart(b.opt.Guards.Bucket(), false, now)
 	} else {
-		b.countDeletions(a, f, now)
+		f.Deletion = b.runs.countDeletions(b.ledger, b.replacements, b.opt.Guards, a, now)
 	}
 }
 

@@ -12,24 +12,38 @@ import (
 // the times come from two clocks, and the API server's has whole seconds.
 const createdSlack = 10 * time.Second
 
-// countDeletions fills in the facts for a run that deletes a Machine. b.mu is held.
-func (b *Book) countDeletions(a candidate, f *guard.Facts, now time.Time) {
-	d := &f.Deletion
-	d.Next, d.LastHour = b.runs.nextStart(b.opt.Guards.DeletionBucket(), true, now)
-	for _, r := range b.runs.byID {
-		if isOfCheck(r, a.draft) && (deletesOnly(r) && r.Open() && r.Step != remediate.Held ||
-			isWithin(r, b.opt.Guards.DeletionTimeout, now) && isDisappearing(b.ledger, r)) {
+// countDeletions returns the facts for a run that deletes a Machine.
+func (rs runs) countDeletions(l *policy.Ledger, known replacements, limits guard.Limits, a candidate, now time.Time) (d guard.DeletionFact) {
+	d.Next, d.LastHour = rs.nextStart(limits.DeletionBucket(), true, now)
+	for _, r := range rs.byID {
+		if isOfCheck(r, a.draft) && (deletesOnly(r) && r.Open() && r.Step != remediate.Held || isWithin(r, limits.DeletionTimeout, now) && isDisappearing(l, r)) {
 			d.InProgress++
 		}
 	}
 	if o := a.draft.Origin; o != nil && o.Controller != "" {
-		s := b.runs.deletionsOf(o.Controller, b.replacements.lastGood[o.Controller])
+		s := rs.deletionsOf(o.Controller, known.lastGood[o.Controller])
 		d.Last, d.FailedReplacements = s.last, s.failed
 		if o.NeverReady && s.replaces(*o) {
 			d.FailedReplacements++
 			d.StartingUntil = a.startingUntil
 		}
 	}
+	return d
+}
+
+// disappearing lists the runs that asked for the deletion of a Machine which, or the Node of
+// which, still exists: within the timeout, and for longer.
+func (rs runs) disappearing(l *policy.Ledger, timeout time.Duration, now time.Time) (inProgress, overdue []remediate.Run) {
+	for _, r := range rs.byID {
+		switch {
+		case r.MachineDeletedAt().IsZero() || !isDisappearing(l, r):
+		case isWithin(r, timeout, now):
+			inProgress = append(inProgress, r)
+		default:
+			overdue = append(overdue, r)
+		}
+	}
+	return inProgress, overdue
 }
 
 // isOfCheck says whether two runs are of one check.

@@ -114,14 +114,12 @@ func TestDeletionsInProgress(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := NewBook(BookOptions{Name: "c", Guards: guard.Limits{DeletionTimeout: 30 * time.Minute}}, noon)
-			b.complete = true
 			r := deleted(1, after(0), noon.Add(-time.Hour), false)
 			c.change(b, &r)
 			b.runs.byID[r.ID] = r
-			var f guard.Facts
-			b.countDeletions(candidate{draft: remediate.Run{CheckID: "check", Strategy: remediate.DeleteMachine}}, &f, c.now)
-			assert.Equal(t, c.counts, f.Deletion.InProgress)
-			_, overdue := b.Deletions(c.now)
+			a := candidate{draft: remediate.Run{CheckID: "check", Strategy: remediate.DeleteMachine}}
+			assert.Equal(t, c.counts, b.runs.countDeletions(b.ledger, b.replacements, b.opt.Guards, a, c.now).InProgress)
+			_, overdue := b.runs.disappearing(b.ledger, b.opt.Guards.DeletionTimeout, c.now)
 			assert.Len(t, overdue, c.overdue)
 		})
 	}

@@ -17,22 +17,14 @@ const overdueEvery = 5 * time.Second
 // Deletions lists the runs that asked for the deletion of a Machine which, or the Node of which,
 // still exists: those that count against guards.maxDeletions, and those that have exceeded
 // guards.deletionTimeout and count no more.
-func (b *Book) Deletions(now time.Time) (inProgress, overdue []remediate.Run) {
+func (c *Cluster) Deletions(now time.Time) (inProgress, overdue []remediate.Run) {
+	b := c.book
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.complete {
 		return nil, nil
 	}
-	for _, r := range b.runs.byID {
-		switch {
-		case r.MachineDeletedAt().IsZero() || !isDisappearing(b.ledger, r):
-		case isWithin(r, b.opt.Guards.DeletionTimeout, now):
-			inProgress = append(inProgress, r)
-		default:
-			overdue = append(overdue, r)
-		}
-	}
-	return inProgress, overdue
+	return b.runs.disappearing(b.ledger, c.opt.Guards.DeletionTimeout, now)
 }
 
 // overdueReporter reports each overdue deletion once. Only the deciding goroutine uses it.
@@ -48,7 +40,7 @@ func (c *Cluster) reportOverdue(now time.Time) {
 		return
 	}
 	c.overdue.next = now.Add(overdueEvery)
-	_, list := c.book.Deletions(now)
+	_, list := c.Deletions(now)
 	slices.SortFunc(list, func(a, b remediate.Run) int { return strings.Compare(a.ID, b.ID) })
 	reported := map[string]bool{}
 	for _, r := range list {

@@ -43,6 +43,10 @@ type ClusterStatus struct {
 	PausedReason string        `json:"pausedReason,omitempty"`
 	Nodes        int           `json:"nodes"`
 	Checks       []CheckStatus `json:"checks"`
+	// DeletionsInProgress and DeletionsOverdue count the Machines that fenced deleted and that
+	// still exist, or whose Nodes do: within guards.deletionTimeout, and for longer.
+	DeletionsInProgress int `json:"deletionsInProgress,omitempty"`
+	DeletionsOverdue    int `json:"deletionsOverdue,omitempty"`
 	// Deviating are the targets that are not plainly healthy.
 	Deviating []TargetStatus `json:"deviating"`
 	// Holds are the Nodes that are not fenced for now, whatever they are like.
@@ -98,6 +102,9 @@ func (s Status) Degraded() []string {
 		}
 		if c.Problem != "" {
 			add("cluster %s: %s", c.Name, c.Problem)
+		}
+		if c.DeletionsOverdue > 0 {
+			add("cluster %s: %d deleted Machines, or their Nodes, still exist after guards.deletionTimeout", c.Name, c.DeletionsOverdue)
 		}
 		for _, h := range c.Holds {
 			if h.Quarantine {

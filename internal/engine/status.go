@@ -50,7 +50,7 @@ func (e *Engine) Status() []ClusterStatus {
 		}
 		s.ViewBad = c.view.Problem()
 		s.Checks, s.Nodes = c.book.Counters()
-		inProgress, overdue := c.book.Deletions(time.Now())
+		inProgress, overdue := c.admit.Deletions(time.Now())
 		s.Deleting, s.Overdue = len(inProgress), len(overdue)
 		all = append(all, s)
 	}
