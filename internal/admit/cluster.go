@@ -55,6 +55,7 @@ type Cluster struct {
 	runs     *runCluster
 	scope    scopeKeeper
 	overdue  overdueReporter
+	ownHost  ownHost
 }
 
 // New prepares the admission of one cluster. It decides nothing until Run is called.

@@ -79,6 +79,7 @@ func TestDegraded(t *testing.T) {
 			Clusters: []ClusterStatus{{Name: "prod", Paused: true, PausedReason: "storm"}}}, "paused: storm"},
 		{"cluster paused", Status{Armed: true, Clusters: []ClusterStatus{{Name: "prod", Paused: true, PausedReason: "storm"}}}, "cluster prod is paused: storm"},
 		{"view", Status{Armed: true, Clusters: []ClusterStatus{{Name: "prod", Problem: "view is 90s old"}}}, "cluster prod: view is 90s old"},
+		{"its own host", Status{Armed: true, Clusters: []ClusterStatus{{Name: "prod", Aside: "n-1 is its host"}}}, "cluster prod is left to other instances: n-1 is its host"},
 		{"a deletion in progress is its job", Status{Armed: true, Clusters: []ClusterStatus{{Name: "prod", DeletionsInProgress: 1}}}, ""},
 		{"overdue deletions", Status{Armed: true, Clusters: []ClusterStatus{{Name: "prod", DeletionsOverdue: 2}}}, "cluster prod: 2 deleted Machines, or their Nodes, still exist"},
 		{"short-circuit", Status{Armed: true, Clusters: check(CheckStatus{State: "Active", Healthy: 1, Expected: 5})}, "short-circuited: 1 of 5"},

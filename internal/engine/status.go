@@ -22,7 +22,10 @@ type ClusterStatus struct {
 	Epoch     uint64
 	// Idle is why no instance of this installation acts in the cluster, "" if one does:
 	// another installation acts there, or no instance owns it.
-	Idle    string
+	Idle string
+	// Aside is why this instance leaves the cluster to the others, and to whom, "" if it does
+	// not: its own host is to be fenced.
+	Aside   string
 	Armed   bool   // fenced acts here without orders
 	Paused  string // why the cluster is paused, "" if it is not
 	View    admit.View
@@ -48,7 +51,7 @@ func (e *Engine) Status() []ClusterStatus {
 		if s.Owner || s.Epoch == 0 || s.OwnerName == e.opt.Instance {
 			s.Idle = c.lead.WhyNotAct(time.Now())
 		}
-		s.ViewBad = c.view.Problem()
+		s.ViewBad, s.Aside = c.view.Problem(), c.admit.Aside()
 		s.Checks, s.Nodes = c.book.Counters()
 		inProgress, overdue := c.admit.Deletions(time.Now())
 		s.Deleting, s.Overdue = len(inProgress), len(overdue)
