@@ -166,7 +166,7 @@ func TestOwnerKeepsTheClusterWhileNobodyCouldFence(t *testing.T) {
 func TestHandOverWaitsForTheLastMomentOfARun(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetFault(fake.Late)
-		w.Do(func(s *fake.State) { s.Host("n-1").LateBy = func() time.Duration { return 14 * time.Second } })
+		w.Do(func(s *fake.State) { s.Host("n-1").LateBy = func() time.Duration { return 8 * time.Second } })
 		p := newPair(t, w, store, on(map[string]string{"a": "other-0"}))
 		p.give("a")
 		time.Sleep(untilOff)
@@ -177,7 +177,7 @@ func TestHandOverWaitsForTheLastMomentOfARun(t *testing.T) {
 			require.True(t, p.engine["a"].Status()[0].Owner)
 			time.Sleep(time.Second)
 		}
-		require.Greater(t, waited, 10)
+		require.Greater(t, waited, 8)
 		offs := w.Count(bmc.CommandOff)
 		time.Sleep(10 * time.Second)
 		require.True(t, p.engine["b"].Status()[0].Owner)
