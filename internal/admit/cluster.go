@@ -44,18 +44,18 @@ type Options struct {
 // Cluster admits runs in one cluster. Each of its parts has its own lock, and holds it while
 // no other part is called.
 type Cluster struct {
-	opt      Options
-	book     *Book
-	view     *Freshness
-	Runner   *run.Runner
-	wakeup   chan struct{} // something changed that is not in the watch
-	probes   *probes
-	evidence *evidenceReader
-	refused  refusals
-	runs     *runCluster
-	scope    scopeKeeper
-	overdue  overdueReporter
-	ownHost  ownHost
+	opt       Options
+	book      *Book
+	view      *Freshness
+	Runner    *run.Runner
+	OwnHost   *OwnHost
+	Deletions *Deletions
+	wakeup    chan struct{} // something changed that is not in the watch
+	probes    *probes
+	evidence  *evidenceReader
+	refused   refusals
+	runs      *runCluster
+	scope     scopeKeeper
 }
 
 // New prepares the admission of one cluster. It decides nothing until Run is called.
@@ -66,6 +66,7 @@ func New(opt Options) *Cluster {
 	}
 	c.probes = newProbes(opt, c.Wake)
 	c.evidence = newEvidenceReader(opt, c.Wake)
+	c.OwnHost, c.Deletions = &OwnHost{opt: opt}, &Deletions{opt: opt, wake: c.Wake}
 	c.runs = &runCluster{opt: opt, probes: c.probes, wake: c.Wake, recorder: recorder{failed: map[string]string{}}}
 	c.Runner = run.New(run.Options{
 		Name: opt.Name, Cluster: c.runs, Kube: opt.Kube, Hosts: opt.Hosts, Lead: opt.Lead, Stop: opt.Stop, LockOut: opt.LockOut,

@@ -36,8 +36,8 @@ func (c *Cluster) Run(ctx context.Context) error {
 		case <-beat.C:
 			c.opt.Beat()
 			c.checkView()
-			c.reportOverdue(time.Now())
-			c.checkOwnHost(time.Now())
+			c.Deletions.reportOverdue(time.Now())
+			c.OwnHost.check(time.Now())
 			c.opt.Lead.CompareSlots()
 			c.opt.Lead.ReportOwnerless()
 			continue
@@ -182,7 +182,7 @@ func (c *Cluster) consider(ctx context.Context, check *policy.Check, t *policy.T
 		return time.Time{}
 	}
 	gates := c.gates(a, nil, now)
-	c.noteOwnHost(a, gates, now)
+	c.OwnHost.note(a, gates, now)
 	if g, ok := firstFailing(gates); ok {
 		c.reportRefusal(a, g)
 		c.quarantineIfOverLimit(ctx, a, g, now)

@@ -14,44 +14,47 @@ import (
 // overdueEvery is how often the deciding goroutine looks for deletions that are overdue.
 const overdueEvery = 5 * time.Second
 
-// Deletions lists the runs that asked for the deletion of a Machine which, or the Node of which,
-// still exists: those that count against guards.maxDeletions, and those that have exceeded
-// guards.deletionTimeout and count no more.
-func (c *Cluster) Deletions(now time.Time) (inProgress, overdue []remediate.Run) {
-	b := c.book
+// Deletions are those of Machines which, or the Nodes of which, still exist.
+type Deletions struct {
+	opt  Options
+	wake func()
+
+	// Only the deciding goroutine uses what follows.
+	next     time.Time
+	reported map[string]bool // the overdue ones, by run ID
+}
+
+// List lists the runs that asked for such a deletion: those that count against
+// guards.maxDeletions, and those that have exceeded guards.deletionTimeout and count no more.
+func (d *Deletions) List(now time.Time) (inProgress, overdue []remediate.Run) {
+	b := d.opt.Book
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.complete {
 		return nil, nil
 	}
-	return b.runs.disappearing(b.ledger, c.opt.Guards.DeletionTimeout, now)
+	return b.runs.disappearing(b.ledger, d.opt.Guards.DeletionTimeout, now)
 }
 
-// overdueReporter reports each overdue deletion once. Only the deciding goroutine uses it.
-type overdueReporter struct {
-	next     time.Time
-	reported map[string]bool // by run ID
-}
-
-// reportOverdue reports the deletions that have become overdue. Their places are free from
+// reportOverdue reports each deletion once that has become overdue. Its place is free from
 // now on.
-func (c *Cluster) reportOverdue(now time.Time) {
-	if now.Before(c.overdue.next) || !c.opt.Lead.Leads() {
+func (d *Deletions) reportOverdue(now time.Time) {
+	if now.Before(d.next) || !d.opt.Lead.Leads() {
 		return
 	}
-	c.overdue.next = now.Add(overdueEvery)
-	_, list := c.Deletions(now)
+	d.next = now.Add(overdueEvery)
+	_, list := d.List(now)
 	slices.SortFunc(list, func(a, b remediate.Run) int { return strings.Compare(a.ID, b.ID) })
 	reported := map[string]bool{}
 	for _, r := range list {
-		reported[r.ID] = true
-		if c.overdue.reported[r.ID] {
+		if reported[r.ID] = true; d.reported[r.ID] {
 			continue
 		}
-		c.emit(event.Event{Type: event.Failed, Node: r.Target.Node, Run: r.ID, Check: r.CheckID, Reason: reason.DeletionOverdue, Message: overdueMessage(r, c.opt.Guards.DeletionTimeout)})
-		c.Wake()
+		d.opt.Emit(event.Event{Type: event.Failed, Cluster: d.opt.Name, Node: r.Target.Node, Run: r.ID, Check: r.CheckID,
+			Reason: reason.DeletionOverdue, Message: overdueMessage(r, d.opt.Guards.DeletionTimeout)})
+		d.wake()
 	}
-	c.overdue.reported = reported
+	d.reported = reported
 }
 
 func overdueMessage(r remediate.Run, timeout time.Duration) string {

@@ -51,9 +51,9 @@ func (e *Engine) Status() []ClusterStatus {
 		if s.Owner || s.Epoch == 0 || s.OwnerName == e.opt.Instance {
 			s.Idle = c.lead.WhyNotAct(time.Now())
 		}
-		s.ViewBad, s.Aside = c.view.Problem(), c.admit.Aside()
+		s.ViewBad, s.Aside = c.view.Problem(), c.admit.OwnHost.Aside()
 		s.Checks, s.Nodes = c.book.Counters()
-		inProgress, overdue := c.admit.Deletions(time.Now())
+		inProgress, overdue := c.admit.Deletions.List(time.Now())
 		s.Deleting, s.Overdue = len(inProgress), len(overdue)
 		all = append(all, s)
 	}
