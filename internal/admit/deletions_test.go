@@ -203,6 +203,16 @@ func TestWhichMachinesWereNeverReady(t *testing.T) {
 	assert.False(t, neverReady(2))
 	assert.Equal(t, after(3), b.replacements.lastGood["u"], "the newest that was Ready")
 
+	old := node("n-5", "True")
+	old.Value.(*policy.Node).Conditions[0].LastTransition = after(4)
+	put(old, machine(5, "n-5"))
+	assert.True(t, neverReady(5), "the Node was Ready before the Machine was created")
+	assert.Equal(t, after(3), b.replacements.lastGood["u"])
+	again := node("n-5", "True")
+	again.Value.(*policy.Node).Conditions[0].LastTransition = after(5)
+	put(again)
+	assert.False(t, neverReady(5))
+
 	put(machine(4, ""), policy.Change{ID: machine(4, "").ID})
 	b.Forget(noon, noon)
 	assert.Empty(t, b.replacements.neverReady)

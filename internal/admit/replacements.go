@@ -43,22 +43,27 @@ func (s replacements) noteReady(l *policy.Ledger, changes []policy.Change) {
 		switch v := changes[i].Value.(type) {
 		case *policy.Node:
 			if v != nil && v.Ready() {
-				s.setReady(l.MachineOf(v.Name))
+				s.setReady(l.MachineOf(v.Name), v)
 			}
 		case *policy.Machine:
 			if v == nil || v.NodeName == "" {
 				continue
 			}
 			if n := l.Node(v.NodeName); n != nil && n.Ready() {
-				s.setReady(l.MachineOf(v.NodeName))
+				s.setReady(l.MachineOf(v.NodeName), n)
 			}
 		}
 	}
 }
 
-func (s replacements) setReady(m *policy.Machine) {
+// setReady records that the Node of a Machine is Ready. A Node that became Ready before the
+// Machine was created is the Node of the Machine before it.
+func (s replacements) setReady(m *policy.Machine, n *policy.Node) {
 	if m == nil || !s.neverReady[m.UID] {
 		return // it is unknown, or was recorded before
+	}
+	if _, at := readyCondition(n); !at.IsZero() && at.Before(m.Created.Add(-createdSlack)) {
+		return
 	}
 	delete(s.neverReady, m.UID)
 	if of := m.ControllerOwner.UID; of != "" {
