@@ -12,11 +12,15 @@ import (
 // the times come from two clocks, and the API server's has whole seconds.
 const createdSlack = 10 * time.Second
 
+// deletionSeen is how long the watch may take to show that a Machine is being deleted, or that
+// its owner was asked to replace it.
+const deletionSeen = time.Minute
+
 // countDeletions returns the facts for a run that deletes a Machine.
 func (rs runs) countDeletions(l *policy.Ledger, known replacements, limits guard.Limits, a candidate, now time.Time) (d guard.DeletionFact) {
 	d.Next, d.LastHour = rs.nextStart(limits.DeletionBucket(), true, now)
 	for _, r := range rs.byID {
-		if isOfCheck(r, a.draft) && (deletesOnly(r) && r.Open() && r.Step != remediate.Held || isWithin(r, limits.DeletionTimeout, now) && isDisappearing(l, r)) {
+		if isOfCheck(r, a.draft) && (deletesOnly(r) && r.Open() && r.Step != remediate.Held || isWithin(r, limits.DeletionTimeout, now) && isDisappearing(l, r, now)) {
 			d.InProgress++
 		}
 	}
@@ -36,7 +40,7 @@ func (rs runs) countDeletions(l *policy.Ledger, known replacements, limits guard
 func (rs runs) disappearing(l *policy.Ledger, timeout time.Duration, now time.Time) (inProgress, overdue []remediate.Run) {
 	for _, r := range rs.byID {
 		switch {
-		case r.MachineDeletedAt().IsZero() || !isDisappearing(l, r):
+		case r.MachineDeletedAt().IsZero() || !isDisappearing(l, r, now):
 		case isWithin(r, timeout, now):
 			inProgress = append(inProgress, r)
 		default:
@@ -58,12 +62,14 @@ func isWithin(r remediate.Run, timeout time.Duration, now time.Time) bool {
 	return !at.IsZero() && now.Before(at.Add(timeout))
 }
 
-// isDisappearing says whether the Machine of a run that asked for its deletion still exists,
-// or the Node of that Machine. Another Machine or Node of the same name is neither.
-func isDisappearing(l *policy.Ledger, r remediate.Run) bool {
+// isDisappearing says whether the Machine of a run that asked for its deletion still exists and
+// is to be deleted, or whether the Node of that Machine exists. Another Machine or Node of the
+// same name is neither.
+func isDisappearing(l *policy.Ledger, r remediate.Run, now time.Time) bool {
 	t := r.Target
 	if m := l.MachineIn(t.MachineAPI, t.Namespace, t.Machine); m != nil && m.UID == t.MachineUID {
-		return r.Step == remediate.Reprovisioned || m.Deleting || m.OwnerRemediated != "" // otherwise it was refused
+		// Otherwise it was refused, or taken back because the Machine has recovered.
+		return m.Deleting || m.OwnerRemediated != "" || r.Step == remediate.Reprovisioned && isWithin(r, deletionSeen, now)
 	}
 	n := l.Node(t.Node)
 	return n != nil && n.UID != "" && (n.UID == t.NodeUID || n.UID == r.NewNodeUID)

@@ -93,6 +93,8 @@ func TestDeletionsInProgress(t *testing.T) {
 	}{
 		"both are gone":          {func(*Book, *remediate.Run) {}, after(1), 0, 0},
 		"the Machine exists":     {func(b *Book, _ *remediate.Run) { machine(b, "uid-1", true) }, after(1), 1, 0},
+		"not shown yet":          {func(b *Book, _ *remediate.Run) { machine(b, "uid-1", false) }, after(1).Add(-1), 1, 0},
+		"taken back":             {func(b *Book, _ *remediate.Run) { machine(b, "uid-1", false) }, after(1), 0, 0},
 		"a Machine of that name": {func(b *Book, _ *remediate.Run) { machine(b, "uid-2", false) }, after(1), 0, 0},
 		"the Node exists":        {func(b *Book, _ *remediate.Run) { node(b, "node-1") }, after(1), 1, 0},
 		"a Node of that name":    {func(b *Book, _ *remediate.Run) { node(b, "node-2") }, after(1), 0, 0},

@@ -2,6 +2,8 @@ package engine_test
 
 import (
 	"fmt"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -113,24 +115,25 @@ func TestDeletionThatTakesTooLongFreesItsPlace(t *testing.T) {
 func TestDeletionTakesNoSlot(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.ofACloud()
-		taken := -1
+		var taken atomic.Int64
+		taken.Store(-1)
 		w.Do(func(s *fake.State) {
 			s.OnDelete = func(m policy.Machine) {
 				slots, err := state.LoadSlots(t.Context(), store)
 				assert.NoError(t, err)
-				taken = len(slots)
+				taken.Store(int64(len(slots)))
 				s.RemoveMachine(m.NodeName)
 				s.RemoveNode(m.NodeName)
 			}
 		})
 		_, _, stop := start(t, w, store, oneDeletion)
 		time.Sleep(2 * time.Minute)
-		assert.Zero(t, taken)
+		assert.Zero(t, taken.Load())
 		stop()
 	})
 }
 
-// machineSet makes a replacement for each deleted Machine.
+// machineSet makes a replacement for each deleted Machine. The lock of its world protects it.
 type machineSet struct {
 	w       *world
 	made    int
@@ -167,10 +170,28 @@ func (ms *machineSet) replace(s *fake.State, m policy.Machine) {
 	s.PutMachine(m)
 }
 
+// deletions are the times of the deletions so far.
+func (ms *machineSet) deletions() (list []time.Time) {
+	ms.w.Do(func(*fake.State) { list = slices.Clone(ms.deleted) })
+	return list
+}
+
+// setWorks says whether the replacements become Ready from now on.
+func (ms *machineSet) setWorks(works bool) { ms.w.Do(func(*fake.State) { ms.works = works }) }
+
+// breakDown has the replacement that works fail, and all others from now on.
+func (ms *machineSet) breakDown() {
+	ms.w.Do(func(s *fake.State) {
+		ms.works, ms.deleted = false, nil
+		s.SetReady(fmt.Sprint("made-", ms.made), "Unknown")
+	})
+}
+
 // gaps are the times between the deletions, in minutes.
 func (ms *machineSet) gaps() (list []int) {
-	for i := 1; i < len(ms.deleted); i++ {
-		list = append(list, int(ms.deleted[i].Sub(ms.deleted[i-1]).Round(time.Minute)/time.Minute))
+	deleted := ms.deletions()
+	for i := 1; i < len(deleted); i++ {
+		list = append(list, int(deleted[i].Sub(deleted[i-1]).Round(time.Minute)/time.Minute))
 	}
 	return list
 }
@@ -198,12 +219,11 @@ func TestBrokenMachineSetIsNoHotLoop(t *testing.T) {
 				assert.Equal(t, []int{1, 2, 4, 8, 16, 32, 60, 60, 60}, ms.gaps())
 				assert.Equal(t, reason.DeletionBackOff, planned(t, e).Reason)
 
-				ms.works = true
+				ms.setWorks(true)
 				pass(time.Hour)
-				require.Len(t, ms.deleted, 11)
+				require.Len(t, ms.deletions(), 11)
 				time.Sleep(5 * time.Minute) // it is seen Ready
-				ms.works, ms.deleted = false, nil
-				w.Do(func(s *fake.State) { s.SetReady(fmt.Sprint("made-", ms.made), "Unknown") })
+				ms.breakDown()
 				pass(20 * time.Minute)
 				assert.Equal(t, []int{1, 2, 4, 8}, ms.gaps(), "it begins again")
 				stop()
@@ -238,10 +258,10 @@ func TestReplacementIsNotDeletedForTheMachineBefore(t *testing.T) {
 		})
 		e, _, stop := start(t, w, store, func(o *engine.Options) { oneDeletion(o); o.Guards.MaxDeletions = 9 })
 		time.Sleep(5 * time.Minute)
-		require.Len(t, ms.deleted, 1)
+		require.Len(t, ms.deletions(), 1)
 		g := gateOf(t, e, "n-1", "replacement")
 		assert.Equal(t, reason.ReplacementStarting, g.Reason)
-		assert.Equal(t, ms.deleted[0].Add(10*time.Minute).UTC(), g.Until.UTC())
+		assert.Equal(t, ms.deletions()[0].Add(10*time.Minute).UTC(), g.Until.UTC())
 		time.Sleep(7 * time.Minute)
 		assert.Equal(t, []int{10}, ms.gaps())
 		stop()
