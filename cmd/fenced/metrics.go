@@ -29,12 +29,12 @@ type metrics struct {
 	viewAge  *prometheus.Desc
 	inFlight *prometheus.Desc
 	held     *prometheus.Desc
-	deleting *prometheus.Desc
 	expected *prometheus.Desc
 	healthy  *prometheus.Desc
 	allowed  *prometheus.Desc
 	devices  *prometheus.Desc
 	doubtful *prometheus.Desc
+	deleting *prometheus.Desc
 }
 
 // checkLabels tell checks apart; a scrape in which two are the same is refused whole.
@@ -59,11 +59,11 @@ func newMetrics(version string) *metrics {
 		viewAge:  prometheus.NewDesc("fenced_view_age_seconds", "Age of the view of the cluster.", []string{"cluster"}, nil),
 		inFlight: prometheus.NewDesc("fenced_remediations_in_flight", "Open runs by step.", []string{"cluster", "step"}, nil),
 		held:     prometheus.NewDesc("fenced_remediations_held", "Runs that need a human.", []string{"cluster"}, nil),
-		deleting: prometheus.NewDesc("fenced_machine_deletions", "Machines deleted by fenced that still exist, or whose Nodes do, by state.", []string{"cluster", "state"}, nil),
 		expected: prometheus.NewDesc("fenced_check_targets", "Targets that a check counts.", checkLabels, nil),
 		healthy:  prometheus.NewDesc("fenced_check_healthy", "Healthy targets of a check.", checkLabels, nil),
 		allowed:  prometheus.NewDesc("fenced_check_allowed", "1 while a check's own limit allows remediation.", checkLabels, nil),
 		devices:  prometheus.NewDesc("fenced_bmc_devices", "BMCs and outlets by what the newest look came to.", []string{"cluster", "driver", "state"}, nil),
+		deleting: prometheus.NewDesc("fenced_machine_deletions", "Machines deleted by fenced that still exist, or whose Nodes do, by state.", []string{"cluster", "state"}, nil),
 		doubtful: prometheus.NewDesc("fenced_bmc_not_dependable", "BMCs and outlets that a fence could not rely on.", []string{"cluster"}, nil),
 	}
 	info := prometheus.NewGauge(prometheus.GaugeOpts{Name: "fenced_build_info", Help: "1, with the version as a label.",
@@ -92,9 +92,10 @@ func (m *metrics) measured(d bmc.Driver, took time.Duration) {
 
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.armed, m.paused, m.owner, m.epoch, m.viewAge, m.inFlight, m.held, m.deleting, m.expected, m.healthy, m.allowed, m.devices, m.doubtful} {
+	for _, d := range []*prometheus.Desc{m.armed, m.paused, m.owner, m.epoch, m.viewAge, m.inFlight, m.held, m.expected, m.healthy, m.allowed, m.devices, m.doubtful} {
 		ch <- d
 	}
+	ch <- m.deleting
 }
 
 // Collect implements prometheus.Collector.
@@ -107,6 +108,8 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, append([]string{c.Name}, labels...)...)
 		}
+		gauge(m.deleting, float64(c.Deleting), "deleting")
+		gauge(m.deleting, float64(c.Overdue), "overdue")
 		gauge(m.armed, boolGauge(c.Armed))
 		gauge(m.paused, boolGauge(c.Paused != ""))
 		gauge(m.owner, boolGauge(c.Owner && c.Idle == ""))
@@ -125,8 +128,6 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 			gauge(m.inFlight, n, string(step))
 		}
 		gauge(m.held, held)
-		gauge(m.deleting, float64(c.Deleting), "deleting")
-		gauge(m.deleting, float64(c.Overdue), "overdue")
 		for i := range c.Checks {
 			k := &c.Checks[i]
 			labels := []string{k.Kind, k.APIVersion, k.Namespace, k.Name, k.Source}

@@ -20,7 +20,7 @@ const deletionSeen = time.Minute
 func (rs runs) countDeletions(l *policy.Ledger, known replacements, limits guard.Limits, a candidate, now time.Time) (d guard.DeletionFact) {
 	d.Next, d.LastHour = rs.nextStart(limits.DeletionBucket(), true, now)
 	for _, r := range rs.byID {
-		if isOfCheck(r, a.draft) && (deletesOnly(r) && r.Open() && r.Step != remediate.Held || isWithin(r, limits.DeletionTimeout, now) && isDisappearing(l, r, now)) {
+		if isOfCheck(r, a.draft) && (deletesOnly(r) && r.Step == remediate.Reprovision || isWithin(r, limits.DeletionTimeout, now) && isDisappearing(l, r, now)) {
 			d.InProgress++
 		}
 	}

@@ -114,21 +114,9 @@ func (c *Cluster) saveAndStart(ctx context.Context, leadership *lead.Leadership,
 // takeSlotAndSave takes a slot for a power cycle and saves the run for the first time. An order
 // from a person takes a slot even when none is free.
 func (c *Cluster) takeSlotAndSave(ctx context.Context, r remediate.Run) (remediate.Run, error) {
-	if !deletesOnly(r) {
-		if err := c.takeSlot(ctx, r); err != nil {
-			return r, err
-		}
+	if deletesOnly(r) {
+		return c.saveNew(ctx, r)
 	}
-	saved, err := c.runs.Save(ctx, r)
-	if err != nil {
-		c.emit(event.Event{Type: event.Failed, Node: r.Target.Node, Message: "save a new run: " + err.Error()})
-		return r, asUncertain(err)
-	}
-	return saved, nil
-}
-
-// takeSlot takes a slot in the store. A *reason.Refusal says that none is free. // I11
-func (c *Cluster) takeSlot(ctx context.Context, r remediate.Run) error {
 	limit := max(1, c.opt.Guards.MaxInFlightTotal)
 	if r.Manual != nil {
 		limit = lead.EverySlot
@@ -137,11 +125,21 @@ func (c *Cluster) takeSlot(ctx context.Context, r remediate.Run) error {
 	switch {
 	case err != nil:
 		c.emit(event.Event{Type: event.Failed, Node: r.Target.Node, Message: reason.Sentence(err)})
-		return err
+		return r, err
 	case !free:
-		return &reason.Refusal{Reason: reason.TotalInFlight, Message: "as many runs are in flight over all clusters as guards.maxInFlightTotal allows"}
+		return r, &reason.Refusal{Reason: reason.TotalInFlight, Message: "as many runs are in flight over all clusters as guards.maxInFlightTotal allows"}
 	}
-	return nil
+	return c.saveNew(ctx, r)
+}
+
+// saveNew saves a run for the first time.
+func (c *Cluster) saveNew(ctx context.Context, r remediate.Run) (remediate.Run, error) {
+	saved, err := c.runs.Save(ctx, r)
+	if err != nil {
+		c.emit(event.Event{Type: event.Failed, Node: r.Target.Node, Message: "save a new run: " + err.Error()})
+		return r, asUncertain(err)
+	}
+	return saved, nil
 }
 
 // newRunID returns an ID that sorts by time and is unique without coordination.

@@ -140,6 +140,7 @@ type Run struct {
 	Version uint64 `json:"-"` // compare-and-set version, kept by the store
 
 	Target       Target    `json:"target"`
+	Origin       *Origin   `json:"machineOrigin,omitempty"` // of the Machine; nil in older records and without a Machine
 	Strategy     Strategy  `json:"strategy"`
 	Isolation    Isolation `json:"isolation"`
 	ControlPlane bool      `json:"controlPlane,omitempty"`
@@ -148,13 +149,11 @@ type Run struct {
 	Trigger string `json:"trigger"`           // why it began, for people
 	Check   string `json:"check,omitempty"`   // namespace/name of the check; "" for a manual fence
 	CheckID string `json:"checkID,omitempty"` // tells checks of all kinds apart; "" in older records
-	// Origin is where the Machine came from; nil in older records and without a Machine.
-	Origin  *Origin `json:"machineOrigin,omitempty"`
-	Manual  *Order  `json:"manual,omitempty"`  // who fenced by hand
-	OffOnly bool    `json:"offOnly,omitempty"` // stop after step 2, Held OperatorOff
-	Unfence *Order  `json:"unfence,omitempty"` // bring the host back
-	Abort   *Order  `json:"abort,omitempty"`   // bring it back, and begin nothing more
-	Retry   *Order  `json:"retry,omitempty"`   // the cause is repaired: begin again
+	Manual  *Order `json:"manual,omitempty"`  // who fenced by hand
+	OffOnly bool   `json:"offOnly,omitempty"` // stop after step 2, Held OperatorOff
+	Unfence *Order `json:"unfence,omitempty"` // bring the host back
+	Abort   *Order `json:"abort,omitempty"`   // bring it back, and begin nothing more
+	Retry   *Order `json:"retry,omitempty"`   // the cause is repaired: begin again
 	// Confirmed: a person confirms that the host is off and cannot come on. It is
 	// never taken off the record. // I26
 	Confirmed    *Order           `json:"confirmed,omitempty"`

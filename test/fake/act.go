@@ -166,11 +166,7 @@ func (s *State) restore(node string, r remediate.Run, backups [][]byte) {
 // replace deletes a Machine of OpenShift, or hands one of the Cluster API to its
 // owner.
 func (s *State) replace(m *policy.Machine) {
-	switch {
-	case m.APIVersion == policy.OpenShiftMachineAPI && s.OnDelete != nil:
-		s.OnDelete(*m)
-		return
-	case m.APIVersion == policy.OpenShiftMachineAPI:
+	if m.APIVersion == policy.OpenShiftMachineAPI {
 		s.deprovision(m.NodeName)
 		return
 	}
