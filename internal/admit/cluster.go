@@ -44,18 +44,19 @@ type Options struct {
 // Cluster admits runs in one cluster. Each of its parts has its own lock, and holds it while
 // no other part is called.
 type Cluster struct {
-	opt       Options
-	book      *Book
-	view      *Freshness
-	Runner    *run.Runner
+	opt      Options
+	book     *Book
+	view     *Freshness
+	Runner   *run.Runner
+	wakeup   chan struct{} // something changed that is not in the watch
+	probes   *probes
+	evidence *evidenceReader
+	refused  refusals
+	runs     *runCluster
+	scope    scopeKeeper
+
 	OwnHost   *OwnHost
 	Deletions *Deletions
-	wakeup    chan struct{} // something changed that is not in the watch
-	probes    *probes
-	evidence  *evidenceReader
-	refused   refusals
-	runs      *runCluster
-	scope     scopeKeeper
 }
 
 // New prepares the admission of one cluster. It decides nothing until Run is called.

@@ -153,7 +153,7 @@ func TestReserveKeepsDeletionsApart(t *testing.T) {
 				r := remediate.Begin(remediate.Run{ID: fmt.Sprint("r", n), Strategy: strategy, CheckID: check, Target: remediate.Target{Cluster: "c", Node: fmt.Sprint("n-", n)}}, noon)
 				slots := 0
 				for _, open := range b.OpenRuns() {
-					if inFlight(open) {
+					if !deletesOnly(open) {
 						slots++
 					}
 				}
