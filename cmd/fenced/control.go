@@ -76,8 +76,9 @@ func (c control) auditStatus() *api.AuditStatus {
 func clusterStatus(cs engine.ClusterStatus, found policy.Report) api.ClusterStatus {
 	out := api.ClusterStatus{
 		Name: cs.Name, Mode: cs.Mode, Owner: cs.Owner, OwnerName: cs.OwnerName, Epoch: cs.Epoch,
-		ViewAgeSeconds: cs.View.Age.Seconds(), Problem: cmp.Or(cs.ViewBad, cs.Idle),
+		ViewAgeSeconds: cs.View.Age.Seconds(), Problem: cmp.Or(cs.ViewBad, cs.Idle), Aside: cs.Aside,
 		Paused: cs.Paused != "", PausedReason: cs.Paused, Nodes: cs.Nodes,
+		DeletionsInProgress: cs.Deleting, DeletionsOverdue: cs.Overdue,
 		Checks: []api.CheckStatus{}, Deviating: []api.TargetStatus{},
 	}
 	for i := range found.Checks {

@@ -35,6 +35,7 @@ type metrics struct {
 	allowed  *prometheus.Desc
 	devices  *prometheus.Desc
 	doubtful *prometheus.Desc
+	deleting *prometheus.Desc
 }
 
 // checkLabels tell checks apart; a scrape in which two are the same is refused whole.
@@ -64,6 +65,7 @@ func newMetrics(version string) *metrics {
 		healthy:  prometheus.NewDesc("fenced_check_healthy", "Healthy targets of a check.", checkLabels, nil),
 		allowed:  prometheus.NewDesc("fenced_check_allowed", "1 while a check's own limit allows remediation.", checkLabels, nil),
 		devices:  prometheus.NewDesc("fenced_bmc_devices", "BMCs and outlets by what the newest look came to.", []string{"cluster", "driver", "state"}, nil),
+		deleting: prometheus.NewDesc("fenced_machine_deletions", "Machines deleted by fenced that still exist, or whose Nodes do, by state.", []string{"cluster", "state"}, nil),
 		doubtful: prometheus.NewDesc("fenced_bmc_not_dependable", "BMCs and outlets that a fence could not rely on.", []string{"cluster"}, nil),
 	}
 	info := prometheus.NewGauge(prometheus.GaugeOpts{Name: "fenced_build_info", Help: "1, with the version as a label.",
@@ -95,6 +97,7 @@ func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{m.armed, m.paused, m.owner, m.epoch, m.viewAge, m.inFlight, m.waiting, m.held, m.expected, m.healthy, m.allowed, m.devices, m.doubtful} {
 		ch <- d
 	}
+	ch <- m.deleting
 }
 
 // Collect implements prometheus.Collector.
@@ -107,6 +110,8 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, append([]string{c.Name}, labels...)...)
 		}
+		gauge(m.deleting, float64(c.Deleting), "deleting")
+		gauge(m.deleting, float64(c.Overdue), "overdue")
 		gauge(m.armed, boolGauge(c.Armed))
 		gauge(m.paused, boolGauge(c.Paused != ""))
 		gauge(m.owner, boolGauge(c.Owner && c.Idle == ""))

@@ -36,7 +36,8 @@ func (others) Run(ctx context.Context, _ func(context.Context, state.Claim)) err
 	<-ctx.Done()
 	return nil
 }
-func (others) Owner(string) state.Owner { return state.Owner{Instance: "two", Epoch: 7} }
+func (others) StepAside(string, bool) bool { return true }
+func (others) Owner(string) state.Owner    { return state.Owner{Instance: "two", Epoch: 7} }
 
 // The metrics, and the words for systemd, say whether this instance acts on a cluster,
 // and in which epoch.

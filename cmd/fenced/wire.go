@@ -152,6 +152,7 @@ func (d *fenced) engineOptions() engine.Options {
 			MaxInFlight: g.MaxInFlight, MaxInFlightPercent: g.MaxInFlightPercent, MaxInFlightPerZone: g.MaxInFlightPerZone,
 			ZoneBreakerPercent: g.ZoneBreakerPercent, ZoneBreakerMin: g.ZoneBreakerMin, MaxFencesPerDay: g.MaxFencesPerDay, ZoneKey: g.ZoneKey,
 			MaxInFlightTotal: g.MaxInFlightTotal, StartsPerHour: g.StartsPerHour,
+			MaxDeletions: g.MaxDeletions, DeletionsPerHour: g.DeletionsPerHour, DeletionTimeout: g.DeletionTimeout,
 		},
 		Run: remediate.Limits{
 			OffDeadline: p.OffDeadline, APITimeout: p.APITimeout, PodsGoneTimeout: p.PodsGoneTimeout, OnDeadline: p.OnDeadline,

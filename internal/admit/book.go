@@ -34,10 +34,12 @@ type Book struct {
 	runs        runs
 	storms      storms
 	stableUntil stableUntil
-	runsChanged bool   // the ledger does not have the current open runs yet
-	seenVersion uint64 // version of the ledger at the last follow
-	complete    bool   // the ledger has the complete view of the cluster
-	leads       bool   // between BeginLeadership and EndLeadership: the runs here are newer than the store
+	// replacements says which Machines were never Ready.
+	replacements replacements
+	runsChanged  bool   // the ledger does not have the current open runs yet
+	seenVersion  uint64 // version of the ledger at the last follow
+	complete     bool   // the ledger has the complete view of the cluster
+	leads        bool   // between BeginLeadership and EndLeadership: the runs here are newer than the store
 }
 
 // NewBook begins a Book with the checks from files.
@@ -47,7 +49,7 @@ func NewBook(opt BookOptions, started time.Time) *Book {
 	opt.Draft.cluster, opt.Draft.deleteControlPlane = opt.Name, opt.Rules.DeleteControlPlaneMachines
 	b := &Book{
 		opt: opt, started: started, ledger: policy.NewLedger(opt.Rules), runs: newRuns(), storms: storms{},
-		stableUntil: stableUntil{}, runsChanged: true,
+		stableUntil: stableUntil{}, replacements: newReplacements(), runsChanged: true,
 	}
 	b.ledger.Apply(started, fromFiles(opt)...)
 	return b
@@ -82,7 +84,9 @@ func (b *Book) follow(now time.Time, changes []policy.Change, outageEnd time.Tim
 		b.storms.applyTo(&changes[i], later(b.started, outageEnd))
 	}
 	b.stableUntil.recordTransitions(b.ledger, now, changes)
+	b.replacements.noteNew(b.ledger, changes)
 	b.ledger.Apply(now, changes...)
+	b.replacements.noteReady(b.ledger, changes)
 	b.applyOpenRuns(now)
 	b.ledger.Advance(now)
 	if changed = b.ledger.Version() != b.seenVersion || !b.complete; changed {

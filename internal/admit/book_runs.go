@@ -151,5 +151,6 @@ func (b *Book) Forget(ended, recent time.Time) {
 		return !r.Open() && r.Ended.Before(ended)
 	})
 	maps.DeleteFunc(b.runs.labels, func(id string, _ map[string]string) bool { return !b.runs.byID[id].Open() })
+	b.replacements.forget(b.ledger)
 	maps.DeleteFunc(b.stableUntil, func(_ string, until time.Time) bool { return until.Before(recent) })
 }

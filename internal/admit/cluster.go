@@ -56,6 +56,9 @@ type Cluster struct {
 	waitRefused refusals
 	runs     *runCluster
 	scope    scopeKeeper
+
+	OwnHost   *OwnHost
+	Deletions *Deletions
 }
 
 // New prepares the admission of one cluster. It decides nothing until Run is called.
@@ -66,6 +69,7 @@ func New(opt Options) *Cluster {
 	}
 	c.probes = newProbes(opt, c.Wake)
 	c.evidence = newEvidenceReader(opt, c.Wake)
+	c.OwnHost, c.Deletions = &OwnHost{opt: opt}, &Deletions{opt: opt, wake: c.Wake}
 	c.runs = &runCluster{opt: opt, probes: c.probes, wake: c.Wake, recorder: recorder{failed: map[string]string{}}}
 	c.Runner = run.New(run.Options{
 		Name: opt.Name, Cluster: c.runs, Kube: opt.Kube, Hosts: opt.Hosts, Lead: opt.Lead, Stop: opt.Stop, LockOut: opt.LockOut,

@@ -21,9 +21,13 @@ func (b *Book) count(a candidate, uuid string, f *guard.Facts, releasedAt, now t
 
 // countAll fills in the facts that reserve evaluates again. b.mu is held.
 func (b *Book) countAll(a candidate, f *guard.Facts, releasedAt, now time.Time) {
-	f.NextStart, f.StartsLastHour = b.runs.nextStart(b.opt.Guards, now)
 	b.countNodes(a, f)
 	b.countRuns(a, f, releasedAt, now)
+	if f.NeedsHost {
+		f.NextStart, f.StartsLastHour = b.runs.nextStart(b.opt.Guards.Bucket(), false, now)
+	} else {
+		f.Deletion = b.runs.countDeletions(b.ledger, b.replacements, b.opt.Guards, a, now)
+	}
 }
 
 // countNodes fills in how many Nodes are down, in the cluster and in the zone. b.mu is held.

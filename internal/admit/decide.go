@@ -36,6 +36,8 @@ func (c *Cluster) Run(ctx context.Context) error {
 		case <-beat.C:
 			c.opt.Beat()
 			c.checkView()
+			c.Deletions.reportOverdue(time.Now())
+			c.OwnHost.check(time.Now())
 			c.opt.Lead.CompareSlots()
 			c.opt.Lead.ReportOwnerless()
 			continue
@@ -180,7 +182,9 @@ func (c *Cluster) consider(ctx context.Context, check *policy.Check, t *policy.T
 	if !ok {
 		return time.Time{}
 	}
-	if g, ok := firstFailing(c.gates(a, nil, now)); ok {
+	gates := c.gates(a, nil, now)
+	c.OwnHost.note(a, gates, now)
+	if g, ok := firstFailing(gates); ok {
 		c.reportRefusal(a, g)
 		c.quarantineIfOverLimit(ctx, a, g, now)
 		return recheckAt(g, now)

@@ -21,6 +21,9 @@
 //	explain.go   why a target is remediated or not; plan.go: all targets of all checks
 //	scope.go     what the configuration allows, and whether it is more than before
 //	record.go    what is emitted, and saved in the audit log; uncertainsave.go: a save without an answer
+//	deletions.go the limits of runs that delete a Machine; replacements.go: which Machines were
+//	             never Ready; overdue.go: deletions that take too long
+//	ownhost.go   leaves the cluster to the others while the own host is sick
 //	history.go   the runs before on a host, for the limits; backoff.go: the pause after a failed start
 //	storm.go     storm recovery of a check that is read again
 //	renamed.go   a host that registered under another name; target.go: the objects of a target

@@ -30,6 +30,9 @@ type candidate struct {
 	gates []reason.Gate
 	// check is the check that wants the run; nil: a person does.
 	check *policy.Check
+	// startingUntil is when the start-up timeout of the Machine ends, if the Machine has not
+	// failed itself; zero: it has, or there is no timeout.
+	startingUntil time.Time
 }
 
 func targetKey(t *policy.TargetReport) string { return t.Machine + "|" + t.Node }
@@ -129,7 +132,11 @@ func (b *Book) candidateForCheck(check *policy.Check, t *policy.TargetReport) (c
 		return candidate{}, false
 	}
 	r := b.opt.Draft.draftForCheck(check, t, targetOf(b.ledger, b.opt.Name, m, n, t.Node))
-	return candidate{key: targetKey(t), draft: r, node: n, zoneKey: check.ZoneKey, check: check, missingHost: missingHost(b.ledger, m)}, true
+	r.Origin = b.replacements.originOf(m)
+	return candidate{
+		key: targetKey(t), draft: r, node: n, zoneKey: check.ZoneKey, check: check, missingHost: missingHost(b.ledger, m),
+		startingUntil: startingUntil(t, m),
+	}, true
 }
 
 // candidateForOrder drafts the run that a person ordered. An error is a *reason.Refusal.

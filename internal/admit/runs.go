@@ -87,15 +87,17 @@ func (rs runs) ended(t remediate.Target) (list []remediate.Run) {
 	return list
 }
 
-// nextStart is when the cluster may start another run, and how many runs it started in the
-// last hour. Runs that were aborted before they acted on the host do not count. // I11
-func (rs runs) nextStart(limits guard.Limits, now time.Time) (at time.Time, lastHour int) {
-	if limits.StartsPerHour <= 0 {
+// nextStart is when the bucket has a token for another run of a kind, and how many of that
+// kind the cluster started in the last hour. A run that deletes a Machine is one kind, a power
+// cycle the other. Power cycles that were aborted before they acted on the host do not
+// count. // I11
+func (rs runs) nextStart(bucket guard.Bucket, deletion bool, now time.Time) (at time.Time, lastHour int) {
+	if bucket.PerHour <= 0 {
 		return time.Time{}, 0
 	}
 	var starts []time.Time
 	for _, r := range rs.byID {
-		if r.Step == remediate.Aborted && r.Strategy == remediate.PowerCycle && !touchedHost(r) {
+		if deletesOnly(r) != deletion || r.Step == remediate.Aborted && !deletion && !touchedHost(r) {
 			continue
 		}
 		starts = append(starts, r.Started)
@@ -103,15 +105,18 @@ func (rs runs) nextStart(limits guard.Limits, now time.Time) (at time.Time, last
 			lastHour++
 		}
 	}
-	return limits.Bucket().Next(starts, now), lastHour
+	return bucket.Next(starts, now), lastHour
 }
 
-// inFlight says whether a run counts against the limits of runs in flight: from its start
-// until its Node has registered, or it is Waiting or Held or has ended. A Waiting run counts again
-// from the moment when it was admitted. // I11
+// deletesOnly says whether a run deletes its Machine and switches no power.
+func deletesOnly(r remediate.Run) bool { return r.Strategy == remediate.DeleteMachine }
+
+// inFlight says whether a run counts against the limits of power cycles in flight: from its
+// start until its Node has registered, or it is Waiting or Held or has ended. A Waiting run
+// counts again from the moment when it was admitted. // I11
 func (rs runs) inFlight(r remediate.Run) bool {
 	admitted := rs.reserved[r.ID] || r.Step == remediate.Waiting && r.Retry != nil
-	return r.Open() && (!r.Step.Idle() || admitted) && r.Step != remediate.RestoreNode
+	return r.Open() && !deletesOnly(r) && (!r.Step.Idle() || admitted) && r.Step != remediate.RestoreNode
 }
 
 // countsInZone says whether a run counts against the limit of its zone: until its host is

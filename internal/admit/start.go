@@ -111,9 +111,12 @@ func (c *Cluster) saveAndStart(ctx context.Context, leadership *lead.Leadership,
 	return saved, nil
 }
 
-// takeSlotAndSave takes a slot for a run and saves it for the first time. An order from a
-// person takes a slot even when none is free.
+// takeSlotAndSave takes a slot for a power cycle and saves the run for the first time. An order
+// from a person takes a slot even when none is free.
 func (c *Cluster) takeSlotAndSave(ctx context.Context, r remediate.Run) (remediate.Run, error) {
+	if deletesOnly(r) {
+		return c.saveNew(ctx, r)
+	}
 	limit := max(1, c.opt.Guards.MaxInFlightTotal)
 	if r.Manual != nil {
 		limit = lead.EverySlot
@@ -126,6 +129,11 @@ func (c *Cluster) takeSlotAndSave(ctx context.Context, r remediate.Run) (remedia
 	case !free:
 		return r, &reason.Refusal{Reason: reason.TotalInFlight, Message: "as many runs are in flight over all clusters as guards.maxInFlightTotal allows"}
 	}
+	return c.saveNew(ctx, r)
+}
+
+// saveNew saves a run for the first time.
+func (c *Cluster) saveNew(ctx context.Context, r remediate.Run) (remediate.Run, error) {
 	saved, err := c.runs.Save(ctx, r)
 	if err != nil {
 		c.emit(event.Event{Type: event.Failed, Node: r.Target.Node, Message: "save a new run: " + err.Error()})

@@ -38,11 +38,18 @@ type ClusterStatus struct {
 	ViewAgeSeconds float64 `json:"viewAgeSeconds"`
 	// Problem is why nothing is decided for this cluster although it is armed:
 	// a stale view, another installation of fenced, no owner. Empty means none.
-	Problem      string        `json:"problem,omitempty"`
+	Problem string `json:"problem,omitempty"`
+	// Aside is why this instance leaves the cluster to the others, and to whom: its own host is
+	// to be fenced. Empty means that it does not.
+	Aside        string        `json:"aside,omitempty"`
 	Paused       bool          `json:"paused,omitempty"`
 	PausedReason string        `json:"pausedReason,omitempty"`
 	Nodes        int           `json:"nodes"`
 	Checks       []CheckStatus `json:"checks"`
+	// DeletionsInProgress and DeletionsOverdue count the Machines that fenced deleted and that
+	// still exist, or whose Nodes do: within guards.deletionTimeout, and for longer.
+	DeletionsInProgress int `json:"deletionsInProgress,omitempty"`
+	DeletionsOverdue    int `json:"deletionsOverdue,omitempty"`
 	// Deviating are the targets that are not plainly healthy.
 	Deviating []TargetStatus `json:"deviating"`
 	// Holds are the Nodes that are not fenced for now, whatever they are like.
@@ -98,6 +105,12 @@ func (s Status) Degraded() []string {
 		}
 		if c.Problem != "" {
 			add("cluster %s: %s", c.Name, c.Problem)
+		}
+		if c.Aside != "" {
+			add("cluster %s is left to other instances: %s", c.Name, c.Aside)
+		}
+		if c.DeletionsOverdue > 0 {
+			add("cluster %s: %d deleted Machines, or their Nodes, still exist after guards.deletionTimeout", c.Name, c.DeletionsOverdue)
 		}
 		for _, h := range c.Holds {
 			if h.Quarantine {

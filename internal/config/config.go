@@ -140,6 +140,9 @@ type Guards struct {
 	MaxInFlightPerZone         int           `yaml:"maxInFlightPerZone" is:"positive"`
 	MaxInFlightTotal           int           `yaml:"maxInFlightTotal" is:"positive"`
 	StartsPerHour              int           `yaml:"startsPerHour" is:"notNegative"`
+	MaxDeletions               int           `yaml:"maxDeletions" is:"positive"`
+	DeletionsPerHour           int           `yaml:"deletionsPerHour" is:"notNegative"`
+	DeletionTimeout            time.Duration `yaml:"deletionTimeout" is:"positive"`
 	ZoneKey                    string        `yaml:"zoneKey" is:"labelKey" empty:"no"`
 	ZoneBreakerPercent         int           `yaml:"zoneBreakerPercent" is:"percent"`
 	ZoneBreakerMin             int           `yaml:"zoneBreakerMin" is:"positive"`

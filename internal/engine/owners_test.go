@@ -30,6 +30,7 @@ type heir struct {
 	lost    context.CancelFunc
 	done    chan struct{} // closed when guard has returned
 	expires time.Time     // zero: far away
+	aside   bool          // it leaves the cluster to the others
 }
 
 func newDeed() *deed { return &deed{heirs: map[string]*heir{}} }
@@ -66,7 +67,51 @@ func (h *heir) Owner(string) state.Owner {
 	if h.deed.holder == nil {
 		return state.Owner{}
 	}
-	return state.Owner{Instance: h.deed.holder.name, Epoch: h.deed.epoch}
+	o := state.Owner{Instance: h.deed.holder.name, Epoch: h.deed.epoch}
+	if next := h.deed.next(); next != nil {
+		o.Standby = next.name
+	}
+	return o
+}
+
+// next is the heir that stands by, nil if there is none. d.mu is held.
+func (d *deed) next() *heir {
+	for _, h := range d.heirs {
+		if h != d.holder && !h.aside {
+			return h
+		}
+	}
+	return nil
+}
+
+// StepAside implements state.Owners.
+func (h *heir) StepAside(_ string, aside bool) bool {
+	h.deed.mu.Lock()
+	defer h.deed.mu.Unlock()
+	h.aside = aside
+	if next := h.deed.next(); aside && h.deed.holder == h && next != nil {
+		go func() { h.deed.take(h.name); h.deed.give(next.name) }()
+	}
+	return true
+}
+
+func (d *deed) isAside(name string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.heirs[name].aside
+}
+
+func (d *deed) setAside(name string, aside bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.heirs[name].aside = aside
+}
+
+// latest is the newest epoch.
+func (d *deed) latest() uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.epoch
 }
 
 // give makes an instance the owner, in a new epoch: the one before may still think

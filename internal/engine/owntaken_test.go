@@ -46,6 +46,7 @@ func TestRunOnTheOwnHostIsTakenOver(t *testing.T) {
 				<-begun
 				time.Sleep(200 * time.Millisecond)
 				p.take("a")
+				p.setAside("a", true) // b stays the owner
 				p.give("b")
 				away.Store(false)
 				time.Sleep(30 * time.Minute)

@@ -22,7 +22,10 @@ type ClusterStatus struct {
 	Epoch     uint64
 	// Idle is why no instance of this installation acts in the cluster, "" if one does:
 	// another installation acts there, or no instance owns it.
-	Idle    string
+	Idle string
+	// Aside is why this instance leaves the cluster to the others, and to whom, "" if it does
+	// not: its own host is to be fenced.
+	Aside   string
 	Armed   bool   // fenced acts here without orders
 	Paused  string // why the cluster is paused, "" if it is not
 	View    admit.View
@@ -30,6 +33,9 @@ type ClusterStatus struct {
 	Nodes   int
 	Checks  []policy.CheckReport // with counters, without targets
 	Runs    []remediate.Run      // open ones, by ID
+	// Deleting and Overdue count the Machines whose deletion fenced asked for and that still
+	// exist, or whose Nodes do: within guards.deletionTimeout, and for longer.
+	Deleting, Overdue int
 }
 
 // Status is the state of every cluster, by name. It is cheap at any size.
@@ -45,8 +51,10 @@ func (e *Engine) Status() []ClusterStatus {
 		if s.Owner || s.Epoch == 0 || s.OwnerName == e.opt.Instance {
 			s.Idle = c.lead.WhyNotAct(time.Now())
 		}
-		s.ViewBad = c.view.Problem()
+		s.ViewBad, s.Aside = c.view.Problem(), c.admit.OwnHost.Aside()
 		s.Checks, s.Nodes = c.book.Counters()
+		inProgress, overdue := c.admit.Deletions.List(time.Now())
+		s.Deleting, s.Overdue = len(inProgress), len(overdue)
 		all = append(all, s)
 	}
 	return all

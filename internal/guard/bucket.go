@@ -12,10 +12,16 @@ type Bucket struct {
 	PerHour int // tokens added per hour; 0 means no limit
 }
 
-// Bucket is the token bucket for the starts in one cluster. Its burst is
-// MaxInFlight.
+// Bucket is the token bucket for the starts of power cycles in one cluster. Its
+// burst is MaxInFlight.
 func (l Limits) Bucket() Bucket {
 	return Bucket{Burst: max(1, l.MaxInFlight), PerHour: l.StartsPerHour}
+}
+
+// DeletionBucket is the token bucket for the runs in one cluster that delete a
+// Machine. Its burst is MaxDeletions.
+func (l Limits) DeletionBucket() Bucket {
+	return Bucket{Burst: max(1, l.MaxDeletions), PerHour: l.DeletionsPerHour}
 }
 
 // Next returns the earliest time at which one more start is allowed; a time not

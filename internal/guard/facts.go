@@ -9,8 +9,8 @@ import (
 // Limits are the configured thresholds of the guards, the keys of the same
 // names under `guards`. internal/config holds their defaults and checks their
 // ranges; guard does not. A zero value is applied as it is: only StartsPerHour
-// treats 0 as "no limit". MaxInFlight and MaxInFlightPercent always allow one
-// run, MaxInFlightTotal too.
+// and DeletionsPerHour treat 0 as "no limit". MaxInFlight and MaxInFlightPercent
+// always allow one run, MaxInFlightTotal and MaxDeletions too.
 type Limits struct {
 	// QuietPeriod is how long no run starts after a start, a reload, the end of a
 	// pause or an API outage. Facts.QuietUntil is when it ends.
@@ -38,6 +38,14 @@ type Limits struct {
 	// ZoneBreakerPercent of them, are not ready.
 	ZoneBreakerPercent int
 	ZoneBreakerMin     int
+	// MaxDeletions is how many Machines of one check may be between their deletion and
+	// the moment when they and their Nodes are gone. It always allows one.
+	MaxDeletions int
+	// DeletionTimeout is how long a deleted Machine counts there.
+	DeletionTimeout time.Duration
+	// DeletionsPerHour is how many runs that delete a Machine a cluster may start per
+	// hour; 0 means no limit.
+	DeletionsPerHour int
 	// MaxFencesPerDay is how many runs one host may have within 24 hours.
 	MaxFencesPerDay int
 	// ZoneKey is the Node label that holds the zone; empty means no zones.
@@ -136,6 +144,9 @@ type Facts struct {
 	// them, and without an hour of health after them.
 	FailedRunsInARow int
 	RunsLastDay      int
+	// Deletion is about the deletion of the Machine. It counts if the action needs no
+	// BMC: then the action deletes the Machine and switches no power.
+	Deletion DeletionFact
 }
 
 // IdentityVerdict is the comparison of the BMC's UUID with the Node's.

@@ -11,17 +11,22 @@ import (
 const day = 24 * time.Hour
 
 // rateGuards limit how many runs are in flight and how often one host is
-// power-cycled, and refuse while a whole zone is down. // I11, I15
+// power-cycled, and refuse while a whole zone is down. A run that deletes a Machine
+// has limits of its own, so that neither kind delays the other. // I11, I15
 func rateGuards(l Limits, f Facts, now time.Time) []reason.Gate {
+	if !f.NeedsHost {
+		gates := deletionGuards(l, f.Deletion, now)
+		if f.Zone != "" {
+			gates = append(gates, zoneBreakerGuard(l, f))
+		}
+		return gates
+	}
 	gates := []reason.Gate{inFlightGuard(l, f), totalInFlightGuard(l, f), startRateGuard(l, f, now)}
 	if f.Zone != "" {
 		gates = append(gates,
 			reason.NewGate("zoneInFlight", f.ZoneInFlight < l.MaxInFlightPerZone, reason.ZoneInFlight,
 				fmt.Sprintf("%d in zone %s", f.ZoneInFlight, f.Zone), fmt.Sprintf("below %d", l.MaxInFlightPerZone), "guards.maxInFlightPerZone"),
 			zoneBreakerGuard(l, f))
-	}
-	if !f.NeedsHost {
-		return gates
 	}
 	return append(gates, intervalGuard(l, f, now),
 		reason.NewGate("fencesPerDay", f.RunsLastDay < l.MaxFencesPerDay, reason.FencesPerDay,
@@ -56,12 +61,15 @@ func totalInFlightGuard(l Limits, f Facts) reason.Gate {
 
 // startRateGuard limits how many runs start per hour, however they end.
 func startRateGuard(l Limits, f Facts, now time.Time) reason.Gate {
-	b, threshold := l.Bucket(), "no limit"
-	if b.PerHour > 0 {
-		threshold = fmt.Sprintf("%d at once and %d an hour", b.Burst, b.PerHour)
+	return reason.NewGate("startRate", !f.NextStart.After(now), reason.StartRate, fmt.Sprintf("%d within the last hour", f.StartsLastHour),
+		bucketText(l.Bucket()), "guards.startsPerHour").PassesFrom(f.NextStart)
+}
+
+func bucketText(b Bucket) string {
+	if b.PerHour <= 0 {
+		return "no limit"
 	}
-	return reason.NewGate("startRate", !f.NextStart.After(now), reason.StartRate, fmt.Sprintf("%d within the last hour", f.StartsLastHour), threshold,
-		"guards.startsPerHour").PassesFrom(f.NextStart)
+	return fmt.Sprintf("%d at once and %d an hour", b.Burst, b.PerHour)
 }
 
 // inFlightGuard limits the open runs of the cluster: an absolute number or a

@@ -168,6 +168,21 @@ const (
 	ZoneBreaker Code = "ZoneBreaker"
 	// PowerInterval: too soon after the last run on this host.
 	PowerInterval Code = "PowerInterval"
+	// DeletionLimit: as many Machines of the check are being deleted as are allowed at
+	// once.
+	DeletionLimit Code = "DeletionLimit"
+	// DeletionRate: fenced deleted so many Machines of the cluster recently that the
+	// next one waits.
+	DeletionRate Code = "DeletionRate"
+	// DeletionBackOff: the controller of the Machine made replacements that failed
+	// before they were ever Ready.
+	DeletionBackOff Code = "DeletionBackOff"
+	// ReplacementStarting: the Machine replaces a deleted one, and its start-up
+	// timeout runs.
+	ReplacementStarting Code = "ReplacementStarting"
+	// DeletionOverdue: a Machine or its Node still exists long after fenced asked for
+	// the deletion.
+	DeletionOverdue Code = "DeletionOverdue"
 	// FencesPerDay: too many runs on this host within a day.
 	FencesPerDay Code = "FencesPerDay"
 )

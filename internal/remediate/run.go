@@ -146,6 +146,7 @@ type Run struct {
 	Version uint64 `json:"-"` // compare-and-set version, kept by the store
 
 	Target       Target    `json:"target"`
+	Origin       *Origin   `json:"machineOrigin,omitempty"` // of the Machine; nil in older records and without a Machine
 	Strategy     Strategy  `json:"strategy"`
 	Isolation    Isolation `json:"isolation"`
 	ControlPlane bool      `json:"controlPlane,omitempty"`

@@ -16,6 +16,9 @@ type Owner struct {
 	// Problem says why this answer may be out of date: the store refused the last
 	// request of this instance, or did not answer. It is empty if there is no problem.
 	Problem string
+	// Standby is the instance that would own the cluster next: it runs, is configured for the
+	// cluster and does not step aside. It is empty if there is none.
+	Standby string
 }
 
 // Claim is the right of this instance to act on one cluster. It ends when the instance
@@ -42,6 +45,11 @@ type Owners interface {
 	// released only after onClaim has returned. Run returns ErrLocked if another
 	// process uses the same instance name, and nil when ctx has ended.
 	Run(ctx context.Context, onClaim func(ctx context.Context, c Claim)) error
+	// StepAside says whether this instance leaves a cluster to the others. While it does, it
+	// releases its claim if another instance stands by, and claims the cluster only if none
+	// does. It keeps the claim as long as nobody stands by. StepAside returns false if the
+	// store has no other users.
+	StepAside(cluster string, aside bool) (shared bool)
 	// Owner returns the owner of a cluster, as far as this instance knows.
 	Owner(cluster string) Owner
 }
@@ -73,3 +81,6 @@ func (s sole) Run(ctx context.Context, onClaim func(context.Context, Claim)) err
 
 // Owner implements Owners.
 func (s sole) Owner(string) Owner { return Owner{Instance: s.instance, Epoch: 1} }
+
+// StepAside implements Owners.
+func (s sole) StepAside(string, bool) bool { return false }

@@ -58,7 +58,7 @@ func (s *State) Look(r remediate.Run, backups [][]byte) run.Fresh {
 }
 
 func seenMachine(m *policy.Machine) remediate.Machine {
-	seen := remediate.Machine{Exists: remediate.Yes, UID: m.UID, Marked: m.OwnerRemediated != "", Replaceable: remediate.Yes}
+	seen := remediate.Machine{Exists: remediate.Yes, UID: m.UID, Deleting: m.Deleting, Marked: m.OwnerRemediated != "", Replaceable: remediate.Yes}
 	switch {
 	case m.ControllerOwner == policy.Owner{}:
 		seen.Replaceable, seen.Why = remediate.No, "no controller owns it"

@@ -47,6 +47,10 @@ func (s *State) RemoveMachine(node string) {
 
 // deprovision erases the host of a deleted Machine.
 func (s *State) deprovision(node string) {
+	if m := s.Machines[node]; m != nil && s.OnDelete != nil {
+		s.OnDelete(*m)
+		return
+	}
 	s.deprovisioned = append(s.deprovisioned, node)
 	s.Note(node, "deprovisioned: its Machine is deleted")
 	s.RemoveMachine(node)

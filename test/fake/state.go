@@ -61,6 +61,9 @@ type State struct {
 	// These break rules of an API server, to test that a test notices it.
 	IgnorePreconditions, RestoreNothing bool
 
+	// OnDelete, if it is set, does what becomes of a deleted Machine of OpenShift. If nil, the
+	// Machine, its Node and its host are gone at once.
+	OnDelete func(m policy.Machine)
 	// OnIsolate is called before each isolation, Note for each event of a host.
 	OnIsolate func(n *Node, r remediate.Run, b remediate.Backup)
 	Note      func(host, format string, args ...any)

@@ -52,6 +52,7 @@ type incarnation struct {
 	view   *view
 	knows  knowledge
 	engine *engine.Engine // nil until it has started
+	member *member        // nil for the only instance
 	since  time.Time      // of engine
 	news   chan struct{}
 	logs   map[logKey]*powerLog
@@ -179,7 +180,8 @@ func (c *incarnation) options() engine.Options {
 	}
 	w.do(func() { opt.Clusters[0].FileChecks = c.fileChecks() })
 	if p.Instances > 1 {
-		opt.Owners = &member{inc: c}
+		c.member = &member{inc: c}
+		opt.Owners = c.member
 	}
 	w.defect.options(&opt)
 	return opt

@@ -21,6 +21,7 @@ type ownership struct {
 	epoch   uint64
 	expires time.Time
 	since   time.Time // of the epoch
+	freed   time.Time // when it was released last
 }
 
 // valid reports whether the store considers the incarnation the owner in that
@@ -39,6 +40,31 @@ type member struct {
 	inc   *incarnation
 	until time.Time // guarded by the world's mutex
 	known state.Owner
+	aside bool // it leaves the cluster to the others; guarded by the world's mutex
+}
+
+// sessionAside is how long an owner keeps the cluster before it steps aside.
+const sessionAside = time.Minute
+
+// StepAside implements state.Owners.
+func (m *member) StepAside(_ string, aside bool) bool {
+	m.inc.i.w.do(func() {
+		if m.aside != aside {
+			m.aside = aside
+			m.inc.i.w.note("", "%s steps aside: %t", m.inc, aside)
+		}
+	})
+	return true
+}
+
+// next is another fenced that stands by; nil if there is none. w.mu is held.
+func (m *member) next() *incarnation {
+	for _, i := range m.inc.i.w.instances {
+		if c := i.cur; i != m.inc.i && c != nil && !c.dead && c.engine != nil && c.member != nil && !c.member.aside && !time.Now().Before(i.storeCut) {
+			return c
+		}
+	}
+	return nil
 }
 
 // Run implements state.Owners.
@@ -63,6 +89,13 @@ func (m *member) take() (epoch uint64) {
 		}
 		if o.holder != nil && time.Now().Before(o.expires) {
 			m.known = state.Owner{Instance: o.holder.i.name, Epoch: o.epoch}
+			return
+		}
+		free := o.expires
+		if o.holder == nil {
+			free = o.freed
+		}
+		if m.aside && m.next() != nil && time.Since(free) < 2*sessionTTL {
 			return
 		}
 		o.epoch++
@@ -105,7 +138,7 @@ func (m *member) hold(ctx context.Context, epoch uint64, guard func(context.Cont
 			case now.Sub(renewed) >= renewOwner && !now.Before(m.inc.i.storeCut):
 				renewed, o.expires, m.until = now, now.Add(sessionTTL), now.Add(sessionTTL)
 			}
-			if m.inc.i.handOver {
+			if m.inc.i.handOver || m.aside && now.Sub(o.since) >= sessionAside && m.next() != nil {
 				m.inc.i.handOver, lost = false, true
 			}
 		})
@@ -115,7 +148,7 @@ func (m *member) hold(ctx context.Context, epoch uint64, guard func(context.Cont
 	<-done
 	w.do(func() {
 		if o := w.owners; o.valid(m.inc, epoch) && !m.inc.dead && !time.Now().Before(m.inc.i.storeCut) {
-			o.holder = nil
+			o.holder, o.freed = nil, time.Now()
 			w.note("", "%s gives epoch %d up", m.inc, epoch)
 		}
 	})

@@ -2,7 +2,6 @@ package etcdstore
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -48,8 +47,10 @@ type instance struct {
 
 	mu         sync.Mutex
 	owners     map[string]state.Owner
-	ownersRead time.Time // when the request was sent that owners comes from
-	problem    string    // of the last request; empty if it succeeded
+	ownersRead time.Time       // when the request was sent that owners comes from
+	problem    string          // of the last request; empty if it succeeded
+	aside      map[string]bool // clusters that this instance leaves to the others
+	asideSet   chan struct{}   // gets a value when aside has changed
 }
 
 // NewOwners returns the ownership of clusters in a store that Open returned. It sends
@@ -76,7 +77,9 @@ func NewOwners(s state.Store, c OwnersConfig) (state.Owners, error) {
 	if c.Suspended == nil {
 		c.Suspended = suspend.Total
 	}
-	return &instance{store: store, OwnersConfig: c, owners: map[string]state.Owner{}}, nil
+	return &instance{
+		store: store, OwnersConfig: c, owners: map[string]state.Owner{}, aside: map[string]bool{}, asideSet: make(chan struct{}, 1),
+	}, nil
 }
 
 // Run implements state.Owners. It runs one session after the other. A session starts only
@@ -136,7 +139,7 @@ func (i *instance) recordOwners(v view, sent time.Time) {
 	i.ownersRead = sent
 	clear(i.owners)
 	for cluster, o := range v.owners {
-		i.owners[cluster] = state.Owner{Instance: o.instance, Epoch: uint64(o.epoch)}
+		i.owners[cluster] = state.Owner{Instance: o.instance, Epoch: uint64(o.epoch), Standby: v.preferredInstance(cluster, o.instance)}
 	}
 }
 
@@ -187,15 +190,11 @@ func (i *instance) runSession(ctx context.Context, onClaim func(context.Context,
 func (i *instance) register(ctx context.Context, sess *session) (int64, error) {
 	ctx, cancel := withEither(ctx, sess.ctx)
 	defer cancel()
-	value, err := json.Marshal(instanceValue{Clusters: i.Clusters})
-	if err != nil {
-		return 0, err
-	}
 	key := i.store.instanceKey(i.Instance)
 	deadline := time.Now().Add(2*i.TTL + time.Second)
 	for {
 		resp, err := i.store.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
-			Then(clientv3.OpPut(key, string(value), clientv3.WithLease(sess.id))).Else(clientv3.OpGet(key)).Commit()
+			Then(clientv3.OpPut(key, mustEncode(instanceValue{Clusters: i.wanted()}), clientv3.WithLease(sess.id))).Else(clientv3.OpGet(key)).Commit()
 		if err != nil {
 			return 0, err
 		}

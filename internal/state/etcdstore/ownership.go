@@ -71,6 +71,7 @@ func (o *ownership) run(ctx context.Context) {
 		case <-working.Done():
 		case <-changed:
 		case <-o.wake:
+		case <-o.asideSet:
 		case <-tick.C:
 		}
 	}
@@ -103,7 +104,7 @@ func (o *ownership) sync(ctx, working context.Context) {
 			o.presences[name] = presence{revision: entry.revision, firstSeen: now}
 		}
 	}
-	var failed error
+	failed := o.publishWanted(working)
 	for _, cluster := range o.Clusters {
 		failed = errors.Join(failed, o.syncCluster(ctx, working, cluster, now))
 	}
@@ -141,21 +142,29 @@ func (o *ownership) syncCluster(ctx, working context.Context, cluster string, no
 }
 
 // shouldClaim returns whether to claim a cluster without an owner: this instance is preferred,
-// or the preferred instance has not claimed the cluster for two TTLs.
+// or the preferred instance has not claimed the cluster for two TTLs. An instance that steps
+// aside is preferred only if there is no other.
 func (o *ownership) shouldClaim(cluster string, now time.Time) bool {
 	if now.Before(o.claimableFrom[cluster]) {
 		return false
 	}
-	return o.view.preferredInstance(cluster) == o.Instance || now.Sub(o.unownedSince[cluster]) >= 2*o.TTL
+	preferred := o.view.preferredInstance(cluster, "") == o.Instance
+	if o.isAside(cluster) {
+		preferred = o.view.preferredInstance(cluster, o.Instance) == ""
+	}
+	return preferred || now.Sub(o.unownedSince[cluster]) >= 2*o.TTL
 }
 
 // shouldHandOver returns whether to hand a cluster over to the preferred instance. The claim and
 // that instance must both be older than MinOwnership: an instance that restarts again and again
-// must not take clusters each time.
+// must not take clusters each time. If this instance steps aside, the claim must be older still:
+// several instances that all step aside now and then must not pass the cluster to and fro.
 func (o *ownership) shouldHandOver(cluster string, c *ownedCluster, now time.Time) bool {
-	next := o.view.preferredInstance(cluster)
-	return next != "" && next != o.Instance && now.Sub(c.since) >= o.MinOwnership &&
-		now.Sub(o.presences[next].firstSeen) >= o.MinOwnership
+	next, age := o.view.preferredInstance(cluster, ""), o.MinOwnership
+	if o.isAside(cluster) && !o.view.wants(o.Instance, cluster) { // the others know it
+		next, age = o.view.preferredInstance(cluster, o.Instance), asideAfter*o.MinOwnership
+	}
+	return next != "" && next != o.Instance && now.Sub(c.since) >= age && now.Sub(o.presences[next].firstSeen) >= o.MinOwnership
 }
 
 // claim claims a cluster, if it has no owner and has had none since the view was read.

@@ -17,6 +17,8 @@ import (
 // a value that was read is never written back.
 type (
 	instanceValue struct {
+		// Clusters are those that the instance is configured for, without those that it leaves to
+		// the others.
 		Clusters []string `json:"clusters"`
 	}
 	ownerValue struct {
@@ -116,12 +118,17 @@ func (s *store) Instances(ctx context.Context) ([]string, error) {
 	return slices.Collect(maps.Keys(v.instances)), nil
 }
 
+// wants returns whether the key of an instance names a cluster.
+func (v view) wants(instance, cluster string) bool {
+	return slices.Contains(v.instances[instance].clusters, cluster)
+}
+
 // preferredInstance returns the instance that should own a cluster, among those that run and
-// are configured for it. It returns "" if there is none.
-func (v view) preferredInstance(cluster string) string {
+// want it. It leaves one instance out. It returns "" if there is none.
+func (v view) preferredInstance(cluster, except string) string {
 	var candidates []string
 	for name, entry := range v.instances {
-		if slices.Contains(entry.clusters, cluster) {
+		if name != except && slices.Contains(entry.clusters, cluster) {
 			candidates = append(candidates, name)
 		}
 	}

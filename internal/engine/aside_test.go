@@ -1,0 +1,191 @@
+package engine_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/hosts"
+	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/fake"
+)
+
+// on has the instances run on hosts of the cluster.
+func on(hostOf map[string]string) func(string, *engine.Options) {
+	return func(name string, o *engine.Options) {
+		if host := hostOf[name]; host != "" {
+			o.Own = hosts.Own{MachineID: "machine-" + host}
+		}
+	}
+}
+
+// asides are the events of an instance about its own host.
+func (p *pair) asides(t *testing.T, name string) (messages []string) {
+	t.Helper()
+	for _, ev := range eventsOf(t, p.events[name], func(ev event.Event) bool { return ev.Type == event.OwnerChanged && ev.Reason == reason.OwnHost }) {
+		messages = append(messages, ev.Message)
+	}
+	return messages
+}
+
+// An owner whose own host is to be fenced hands the cluster over by itself, and the other
+// instance fences the host. It may own the cluster again when the host has been healthy for
+// five minutes. // I13
+func TestOwnerOfASickHostHandsTheClusterOver(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		p := newPair(t, w, store, on(map[string]string{"a": "n-1"}))
+		p.give("a")
+		time.Sleep(55 * time.Second)
+		assert.Empty(t, p.engine["a"].Status()[0].Aside, "the check waits for a minute")
+		time.Sleep(20 * time.Second)
+		s := p.engine["a"].Status()[0]
+		assert.False(t, s.Owner)
+		assert.Contains(t, s.Aside, "the Node's machineID is this host's /etc/machine-id; instance b owns the cluster")
+		require.Len(t, p.asides(t, "a"), 1)
+		assert.Contains(t, p.asides(t, "a")[0], "instance b stands by and takes the cluster over")
+		time.Sleep(4 * time.Minute)
+		r := only(t, p.engine["b"])
+		assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
+		assert.Equal(t, 1, w.Count(bmc.CommandOff))
+		assert.NotEmpty(t, p.engine["a"].Status()[0].Aside)
+		time.Sleep(4 * time.Minute)
+		assert.Empty(t, p.engine["a"].Status()[0].Aside)
+		require.Len(t, p.asides(t, "a"), 2)
+		assert.Contains(t, p.asides(t, "a")[1], "may own the cluster again")
+		assert.Empty(t, p.asides(t, "b"))
+		assert.EqualValues(t, 2, p.latest())
+		p.end()
+	})
+}
+
+// Without another instance the owner keeps the cluster, and says that nobody stands by.
+// With a store of its own there can be none.
+func TestOwnerOfASickHostWithoutAStandby(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		d := newDeed()
+		own := func(o *engine.Options) { o.Own = hosts.Own{MachineID: "machine-n-1"} }
+		e, _, stop := start(t, w, store, func(o *engine.Options) { own(o); o.Instance, o.Owners = "a", d.heir("a", store) })
+		d.give("a")
+		time.Sleep(10 * time.Minute)
+		assert.True(t, e.Status()[0].Owner)
+		assert.Contains(t, e.Status()[0].Aside, "no other instance stands by")
+		assert.Empty(t, w.Commands())
+		stop()
+	})
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e, events, stop := start(t, w, store, func(o *engine.Options) { o.Own = hosts.Own{MachineID: "machine-n-1"} })
+		time.Sleep(10 * time.Minute)
+		assert.True(t, e.Status()[0].Owner)
+		assert.Empty(t, e.Status()[0].Aside)
+		assert.Equal(t, 1, len(refusals(t, events)))
+		assert.Zero(t, heard(t, events, "leaves the cluster"))
+		stop()
+	})
+}
+
+// Two instances whose hosts are both sick do not pass the cluster to and fro: the owner keeps it,
+// and fences the host of the other one.
+func TestSickHostsOfAllInstances(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.Cluster.Handle("other-0").Hang()
+		p := newPair(t, w, store, on(map[string]string{"a": "other-0", "b": "n-1"}))
+		p.give("a")
+		time.Sleep(62 * time.Second)
+		for range 30 * 60 {
+			time.Sleep(time.Second)
+			require.LessOrEqual(t, p.latest(), uint64(2))
+		}
+		done := map[string]remediate.Step{}
+		for _, r := range p.engine["a"].Runs("c") {
+			done[r.Target.Node] = r.Step
+		}
+		assert.Equal(t, remediate.Done, done["n-1"])
+		p.end()
+	})
+}
+
+// A standby whose host is to be fenced does not take the cluster over, also while another
+// instance has a run open on that host that is Held.
+func TestStandbyOfASickHostStaysAside(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.SetFault(fake.IgnoresOff)
+		p := newPair(t, w, store, on(map[string]string{"a": "n-1"}))
+		p.give("b")
+		time.Sleep(30 * time.Minute)
+		require.Equal(t, remediate.Held, only(t, p.engine["b"]).Step)
+		assert.True(t, p.isAside("a"))
+		p.stop["a"]()
+		p.setAside("a", false)
+		e, events, stop := start(t, w, p.store["a"], func(o *engine.Options) { // it has forgotten everything
+			o.Owners, o.Instance, o.StoreID = p.heirs["a"], "a", "shared"
+			on(map[string]string{"a": "n-1"})("a", o)
+		})
+		time.Sleep(time.Minute)
+		assert.True(t, p.isAside("a"))
+		assert.True(t, strings.HasPrefix(e.Status()[0].Aside, "run "), e.Status()[0].Aside)
+		assert.Equal(t, 1, heard(t, events, "leaves the cluster to the others"))
+		stop()
+		p.stop["b"]()
+	})
+}
+
+// A host that is refused for other reasons, too, is no reason to hand the cluster over.
+func TestOwnerKeepsTheClusterWhileNobodyCouldFence(t *testing.T) {
+	for name, change := range map[string]func(t *testing.T, w *world, p *pair){
+		"paused check": func(_ *testing.T, w *world, _ *pair) { w.pauseCheck() },
+		"held": func(t *testing.T, _ *world, p *pair) {
+			_, err := p.engine["a"].Hold(t.Context(), byHand)
+			require.NoError(t, err)
+		},
+		"healthy": func(_ *testing.T, w *world, _ *pair) { w.Recover() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world, store *failingStore) {
+				p := newPair(t, w, store, on(map[string]string{"a": "n-1"}))
+				p.give("a")
+				time.Sleep(5 * time.Second)
+				change(t, w, p)
+				time.Sleep(20 * time.Minute)
+				assert.True(t, p.engine["a"].Status()[0].Owner)
+				assert.Empty(t, p.asides(t, "a"))
+				p.end()
+			})
+		})
+	}
+}
+
+// A run that switches its host off is not interrupted by the hand-over, and the next owner
+// continues it.
+func TestHandOverWaitsForTheLastMomentOfARun(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.SetFault(fake.Late)
+		w.Do(func(s *fake.State) { s.Host("n-1").LateBy = func() time.Duration { return 8 * time.Second } })
+		p := newPair(t, w, store, on(map[string]string{"a": "other-0"}))
+		p.give("a")
+		time.Sleep(untilOff)
+		w.Cluster.Handle("other-0").SetReadySince("Unknown", time.Now().Add(-time.Hour))
+		w.Do(func(s *fake.State) { s.Host("other-0").Kernel = fake.Dead })
+		waited := 0
+		for ; w.Isolations() == 0; waited++ {
+			require.True(t, p.engine["a"].Status()[0].Owner)
+			time.Sleep(time.Second)
+		}
+		require.Greater(t, waited, 8)
+		offs := w.Count(bmc.CommandOff)
+		time.Sleep(10 * time.Second)
+		require.True(t, p.engine["b"].Status()[0].Owner)
+		time.Sleep(10 * time.Minute)
+		for _, r := range p.engine["b"].Runs("c") {
+			assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
+		}
+		assert.Equal(t, offs, w.Count(bmc.CommandOff), "nothing was begun again")
+		p.end()
+	})
+}
