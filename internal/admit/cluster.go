@@ -52,8 +52,7 @@ type Cluster struct {
 	probes   *probes
 	evidence *evidenceReader
 	refused  refusals
-	// waitRefused are those of Waiting runs.
-	waitRefused refusals
+	resumer  *resumer
 	runs     *runCluster
 	scope    scopeKeeper
 
@@ -65,7 +64,7 @@ type Cluster struct {
 func New(opt Options) *Cluster {
 	c := &Cluster{
 		opt: opt, book: opt.Book, view: opt.View, wakeup: make(chan struct{}, 1),
-		refused: refusals{byKey: map[string]reason.Code{}}, waitRefused: refusals{byKey: map[string]reason.Code{}},
+		refused: refusals{byKey: map[string]reason.Code{}},
 	}
 	c.probes = newProbes(opt, c.Wake)
 	c.evidence = newEvidenceReader(opt, c.Wake)
@@ -75,6 +74,7 @@ func New(opt Options) *Cluster {
 		Name: opt.Name, Cluster: c.runs, Kube: opt.Kube, Hosts: opt.Hosts, Lead: opt.Lead, Stop: opt.Stop, LockOut: opt.LockOut,
 		Open: opt.Open, Timing: opt.Timing, Emit: opt.Emit,
 	})
+	c.resumer = &resumer{c: c, book: waitingRuns{opt.Book}, refused: refusals{byKey: map[string]reason.Code{}}}
 	c.scope = scopeKeeper{opt: opt}
 	for _, ev := range c.scope.startQuiet(opt.Book.started) {
 		c.emit(ev)

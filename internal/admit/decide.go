@@ -83,7 +83,7 @@ func (c *Cluster) decide(ctx context.Context, now time.Time, ask bool, due time.
 		now = time.Now() // the save may have been slow
 		c.opt.Lead.CompareSlots()
 		due = earliest(c.considerAll(ctx, now), c.evidence.startReads(c.mayAct(now), now))
-		due = earliest(due, c.resumeWaiting(now))
+		due = earliest(due, c.resumer.consider(now))
 		c.opt.Decided()
 	}
 	return earliest(earliest(next, scopeDue), due), due

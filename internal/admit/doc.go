@@ -17,6 +17,7 @@
 //	facts.go     the facts for the guards; count.go: those that the Book knows
 //	probe.go     the first look at a target; probe_power.go: its BMC, probe_cluster.go: the cluster
 //	start.go     a candidate becomes a run: reserve, record, save
+//	resume.go    a Waiting run that is due begins step 1 again
 //	justify.go   whether the check still asks for a run, by fresh objects
 //	explain.go   why a target is remediated or not; plan.go: all targets of all checks
 //	scope.go     what the configuration allows, and whether it is more than before

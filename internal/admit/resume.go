@@ -18,29 +18,36 @@ import (
 // must pass: the guards, the limits, the check. It gets the order of a person who retries, given
 // by fenced itself. The run then reads all preconditions again, as it does for a person.
 
-// resumeWaiting considers every Waiting run that is due. It returns when to consider them again;
+// resumer lets the Waiting runs of a cluster go on.
+type resumer struct {
+	c       *Cluster
+	book    waitingRuns
+	refused refusals
+}
+
+// consider considers every Waiting run that is due. It returns when to consider them again;
 // zero: after the next change.
-func (c *Cluster) resumeWaiting(now time.Time) (due time.Time) {
-	live := map[string]bool{}
-	for _, r := range c.book.dueRuns() {
-		a := c.book.candidateForRun(r)
+func (w *resumer) consider(now time.Time) (due time.Time) {
+	c, live := w.c, map[string]bool{}
+	for _, r := range w.book.due() {
+		a := w.book.candidate(r)
 		live[a.key] = true
 		g, refused := firstFailing(c.gates(a, nil, now))
 		if !refused {
-			g, refused = firstFailing(c.book.stillAsked(r, now))
+			g, refused = firstFailing(w.book.stillAsked(r, now))
 		}
 		if refused {
-			c.reportWaitRefusal(a, g)
+			w.report(a, g)
 			due = earliest(due, recheckAt(g, now))
 			continue
 		}
 		leadership := c.opt.Lead.Enter()
-		if leadership == nil || !c.book.beginResume(r.ID) {
+		if leadership == nil || !w.book.begin(r.ID) {
 			continue
 		}
 		leadership.Go(func(ctx context.Context) {
-			defer c.book.endResume(r.ID)
-			c.resume(ctx, a)
+			defer w.book.end(r.ID)
+			w.resume(ctx, a)
 			select { // the run begins, or is considered again
 			case <-ctx.Done():
 			case <-time.After(gateRetry):
@@ -49,23 +56,23 @@ func (c *Cluster) resumeWaiting(now time.Time) (due time.Time) {
 		})
 		leadership.Leave()
 	}
-	c.waitRefused.dropAllBut(live)
+	w.refused.dropAllBut(live)
 	return due
 }
 
 // resume asks the gates again, with fresh reads of the cluster, takes a slot and gives the order.
 // Identity and power of the host are read by the run itself.
-func (c *Cluster) resume(ctx context.Context, a candidate) {
-	r := a.draft
+func (w *resumer) resume(ctx context.Context, a candidate) {
+	c, r := w.c, a.draft
 	p := c.probes.lookForContenders(ctx, r)
 	now := time.Now()
 	if g, refused := firstFailing(c.gates(a, p, now)); refused {
-		c.reportWaitRefusal(a, g)
+		w.report(a, g)
 		return
 	}
 	slots := c.opt.Slots.Count()
-	if err := c.book.reserveAgain(a, slots, c.opt.Stop.ReleasedAt(c.opt.Name, r.Target.Node), now); err != nil {
-		c.reportWaitNotResumed(a, err)
+	if err := w.book.reserve(a, slots, c.opt.Stop.ReleasedAt(c.opt.Name, r.Target.Node), now); err != nil {
+		w.reportError(a, err)
 		return
 	}
 	limit := max(1, c.opt.Guards.MaxInFlightTotal)
@@ -87,25 +94,28 @@ func (c *Cluster) resume(ctx context.Context, a candidate) {
 		})
 	}
 	if err != nil {
-		c.reportWaitNotResumed(a, err)
+		w.reportError(a, err)
 	}
 }
 
-// reportWaitRefusal emits why a Waiting run does not go on, once for each reason.
-func (c *Cluster) reportWaitRefusal(a candidate, g reason.Gate) {
-	if c.waitRefused.record(a.key, g.Reason) {
-		c.emitRefusal(a, g)
+// report emits why a Waiting run does not go on, once for each reason.
+func (w *resumer) report(a candidate, g reason.Gate) {
+	if w.refused.record(a.key, g.Reason) {
+		w.c.emitRefusal(a, g)
 	}
 }
 
-func (c *Cluster) reportWaitNotResumed(a candidate, err error) {
+func (w *resumer) reportError(a candidate, err error) {
 	if r, ok := reason.AsRefusal(err); ok { // other errors were reported where they occurred
-		c.reportWaitRefusal(a, reason.Gate{Name: "start", Reason: r.Reason, Value: r.Message, Threshold: "still free", Source: "state"})
+		w.report(a, reason.Gate{Name: "start", Reason: r.Reason, Value: r.Message, Threshold: "still free", Source: "state"})
 	}
 }
 
-// dueRuns lists the Waiting runs that are due and were not resumed yet, by ID.
-func (b *Book) dueRuns() (due []remediate.Run) {
+// waitingRuns is the part of a Book about Waiting runs.
+type waitingRuns struct{ *Book }
+
+// due lists the Waiting runs that are due and were not resumed yet, by ID.
+func (b waitingRuns) due() (due []remediate.Run) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, id := range slices.Sorted(maps.Keys(b.runs.byID)) {
@@ -116,8 +126,8 @@ func (b *Book) dueRuns() (due []remediate.Run) {
 	return due
 }
 
-// candidateForRun is the candidate of a Waiting run.
-func (b *Book) candidateForRun(r remediate.Run) candidate {
+// candidate is the candidate of a Waiting run.
+func (b waitingRuns) candidate(r remediate.Run) candidate {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	a := candidate{key: "run|" + r.ID, draft: r, node: b.ledger.Node(r.Target.Node)}
@@ -129,8 +139,8 @@ func (b *Book) candidateForRun(r remediate.Run) candidate {
 	return a
 }
 
-// beginResume marks a run as being resumed; false if it is already.
-func (b *Book) beginResume(id string) bool {
+// begin marks a run as being resumed; false if it is already.
+func (b waitingRuns) begin(id string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.runs.resuming[id] {
@@ -140,16 +150,16 @@ func (b *Book) beginResume(id string) bool {
 	return true
 }
 
-func (b *Book) endResume(id string) {
+func (b waitingRuns) end(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.runs.resuming, id)
 	delete(b.runs.reserved, id)
 }
 
-// reserveAgain counts a Waiting run as in flight from now on, if the limits allow it, until
-// endResume. An error is a *reason.Refusal. // I11, I12
-func (b *Book) reserveAgain(a candidate, slots int, releasedAt, now time.Time) error {
+// reserve counts a Waiting run as in flight from now on, if the limits allow it, until
+// end. An error is a *reason.Refusal. // I11, I12
+func (b waitingRuns) reserve(a candidate, slots int, releasedAt, now time.Time) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	f := guard.Facts{
@@ -166,7 +176,7 @@ func (b *Book) reserveAgain(a candidate, slots int, releasedAt, now time.Time) e
 // stillAsked returns a failing gate if the check of a run would not ask for it now, if the run
 // did not exist. A later attempt is justified by the one before. The check is asked once more by
 // the run itself, about its fresh target. // I4
-func (b *Book) stillAsked(r remediate.Run, now time.Time) []reason.Gate {
+func (b waitingRuns) stillAsked(r remediate.Run, now time.Time) []reason.Gate {
 	if r.Manual != nil || r.Attempt > 1 || !r.Isolated.IsZero() {
 		return nil
 	}

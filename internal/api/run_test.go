@@ -26,7 +26,7 @@ func TestFromRun(t *testing.T) {
 	body, err := json.Marshal(FromRun(run))
 	require.NoError(t, err)
 	assert.JSONEq(t, `{"id":"r-1","cluster":"prod","node":"n-1","machine":"ns/m-1","trigger":"Ready is Unknown",
-		"actor":"olaf (uid 4002)","result":"Held","reason":"PowerOffFailed","note":"the BMC reads On","started":"2026-01-01T00:00:00Z",
+		"actor":"olaf (uid 4002)","result":"Held","reason":"PowerOffFailed","class":"transient","note":"the BMC reads On","started":"2026-01-01T00:00:00Z",
 		"steps":[{"step":"PowerOff","attempt":1,"started":"2026-01-01T00:00:00Z","ended":"2026-01-01T00:01:00Z","note":"deadline"}]}`, string(body))
 }
 
@@ -40,7 +40,7 @@ func TestRecordBeginsWithTheFirstStep(t *testing.T) {
 func TestResultOfEveryStep(t *testing.T) {
 	want := map[remediate.Step]string{
 		remediate.PowerOff: "Running", remediate.DeleteNode: "Running", remediate.PowerOn: "Running",
-		remediate.AwaitNode: "Running", remediate.RestoreNode: "Running", remediate.Reprovision: "Running",
+		remediate.AwaitNode: "Running", remediate.Waiting: "Waiting", remediate.RestoreNode: "Running", remediate.Reprovision: "Running",
 		remediate.Held: "Held", remediate.Done: "Done", remediate.Aborted: "Aborted", remediate.Reprovisioned: "Reprovisioned",
 	}
 	for step, result := range want {

@@ -22,10 +22,10 @@ func waiting(o *engine.Options) { o.Run.RetryInterval = time.Minute }
 // What heals ends the run by itself, with the Node Ready and whole. Nobody orders anything. // L5
 func TestWaitingRunGoesOnByItself(t *testing.T) {
 	for name, c := range map[string]struct {
-		code  reason.Code
-		from  remediate.Step // the step in which it breaks
+		code   reason.Code
+		from   remediate.Step // the step in which it breaks
 		breaks func(*world)
-		heal  func(*world)
+		heal   func(*world)
 	}{
 		"the BMC is silent right after Off": {"BMCUnreachable", remediate.PowerOff,
 			func(w *world) { w.FailReads(noAnswer()) }, func(w *world) { w.FailReads(nil) }},

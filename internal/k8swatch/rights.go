@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -18,7 +17,7 @@ import (
 // error is one of kind Forbidden if not.
 func (l *looker) mayIsolate(ctx context.Context) error {
 	r := l.run
-	if r.Step != remediate.Waiting || r.Reason != reason.APIForbidden && r.Reason != reason.IsolationFailed {
+	if !r.WaitsToIsolate() {
 		return nil
 	}
 	verb := "delete"

@@ -105,10 +105,10 @@ type Limits struct {
 	MinPowerInterval time.Duration `json:"minPowerInterval"` // between two attempts, doubled each time
 	MaxAttempts      int           `json:"maxAttempts"`      // power cycles before step 6
 	// RetryInterval is the first pause of a Waiting run; 0: the run is Held instead.
-	RetryInterval time.Duration `json:"retryInterval,omitempty"`
-	Levels           int           `json:"levels,omitempty"` // power levels of the host; 0 in older records is 1
-	PowerOnFoundOff  bool          `json:"powerOnFoundOff"`
-	Reprovision      bool          `json:"reprovision"` // step 6 allowed after power cycles
+	RetryInterval   time.Duration `json:"retryInterval,omitempty"`
+	Levels          int           `json:"levels,omitempty"` // power levels of the host; 0 in older records is 1
+	PowerOnFoundOff bool          `json:"powerOnFoundOff"`
+	Reprovision     bool          `json:"reprovision"` // step 6 allowed after power cycles
 	// ReplaceControlPlane: the DeleteMachine strategy may be used on a
 	// control-plane Machine, whose owner then makes a new one.
 	ReplaceControlPlane bool `json:"replaceControlPlane,omitempty"`

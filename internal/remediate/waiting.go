@@ -112,15 +112,21 @@ func pauseOver(r Run, w Wait, s Observation, now time.Time) bool {
 // power level. Where there are several, a look shows one of them, which says nothing about the
 // others.
 func causeLasts(r Run, s Observation) bool {
-	switch r.Reason {
-	case reason.APIUnreachable:
+	switch {
+	case r.Reason == reason.APIUnreachable:
 		return s.API != APIReachable
-	case reason.APIForbidden, reason.IsolationFailed: // a look also asks for the right to isolate
+	case r.WaitsToIsolate():
 		return s.API == APIForbidden
-	case reason.NodeFinalizer:
+	case r.Reason == reason.NodeFinalizer:
 		return s.Node.Exists != No
 	}
 	return r.Limits.Levels <= 1 && powerReason(s, "") != ""
+}
+
+// WaitsToIsolate says whether a run waits because its Node could not be isolated. A look then also
+// asks for the right to do so.
+func (r Run) WaitsToIsolate() bool {
+	return r.Step == Waiting && (r.Reason == reason.APIForbidden || r.Reason == reason.IsolationFailed)
 }
 
 // restartsPowerOff says whether a Waiting run goes on at step 1: its Node was not isolated, or the
