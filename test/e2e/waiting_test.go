@@ -84,6 +84,10 @@ func TestRightThatIsGivenBack(t *testing.T) {
 	w.Kubelet.Hang()
 	r := awaitRun(ctx, t, s, w.Name, result(api.ResultWaiting))
 	assert.Contains(t, []string{"APIForbidden", "IsolationFailed"}, r.Reason)
+	require.Eventually(t, w.BMC.Power, patience, 100*time.Millisecond, "the host is brought back")
+	_, err = s.Cluster.WaitNode(ctx, w.Name, scene.IsReady)
+	require.NoError(t, err)
+	w.Kubelet.Hang() // otherwise the run would end: the host works
 	offs := goBMC(t, w).Counts().Off
 	time.Sleep(20 * time.Second)
 	assert.Equal(t, offs, goBMC(t, w).Counts().Off, "the host is not switched off in vain")
