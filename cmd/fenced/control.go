@@ -199,7 +199,7 @@ func (c control) Events(ctx context.Context, after uint64) iter.Seq2[api.Event, 
 }
 
 func wireEvent(e event.Event) api.Event {
-	out := api.Event{Seq: e.Seq, At: e.At, Cluster: e.Cluster, Node: e.Node, Run: e.Run, Type: e.Type,
+	out := api.Event{Seq: e.Seq, At: e.At, Cluster: e.Cluster, Node: e.Node, Machine: e.Machine, Run: e.Run, Type: e.Type,
 		Step: string(e.Step), Reason: string(e.Reason), Message: e.Message}
 	if e.Type == event.Acting {
 		out.Message = string(e.Action)
@@ -215,7 +215,7 @@ func apiError(err error) error {
 	}
 	code := string(r.Reason)
 	switch r.Reason {
-	case reason.NoSuchNode, reason.NoSuchCluster, reason.NoSuchRun:
+	case reason.NoSuchNode, reason.NoSuchMachine, reason.NoSuchCluster, reason.NoSuchRun:
 		return api.NotFound(code, r.Message, "see fencectl status -o wide for the names fenced knows")
 	case reason.ClusterRequired:
 		return &api.Error{Status: http.StatusBadRequest, Code: code, Message: r.Message, Hint: "add --cluster NAME"}

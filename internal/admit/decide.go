@@ -222,7 +222,7 @@ func recheckAt(g reason.Gate, now time.Time) time.Time {
 // reportRefusal emits a refusal once for each target and reason.
 func (c *Cluster) reportRefusal(a candidate, g reason.Gate) {
 	if c.refused.record(a.key, g.Reason) {
-		c.emit(event.Event{Type: event.Refused, Node: a.draft.Target.Node, Reason: g.Reason, Check: a.draft.CheckID, Gates: []reason.Gate{g},
+		c.emit(event.Event{Type: event.Refused, Node: a.draft.Target.Node, Machine: a.draft.Target.WithoutNode(), Reason: g.Reason, Check: a.draft.CheckID, Gates: []reason.Gate{g},
 			Message: g.Name + ": " + g.Value + " (needs " + g.Threshold + ", " + g.Source + ")"})
 	}
 }
@@ -230,8 +230,8 @@ func (c *Cluster) reportRefusal(a candidate, g reason.Gate) {
 // quarantineIfOverLimit quarantines a host that a check wants fenced again although it has
 // reached the limit of runs in a day. // I15
 func (c *Cluster) quarantineIfOverLimit(ctx context.Context, a candidate, g reason.Gate, now time.Time) {
-	if node := a.draft.Target.Node; !g.Pass && g.Reason == reason.FencesPerDay && node != "" {
-		c.opt.Stop.Quarantine(ctx, c.opt.Name, node, g.Value, now)
+	if names := a.draft.Target.Names(); !g.Pass && g.Reason == reason.FencesPerDay && len(names) > 0 {
+		c.opt.Stop.Quarantine(ctx, c.opt.Name, names[0], g.Value, now)
 	}
 }
 

@@ -19,6 +19,20 @@ func (o Objects) Seen() bool { return o.b.Seen() }
 // TargetOn returns the objects of one Node as the target of a run.
 func (o Objects) TargetOn(node string) (remediate.Target, bool) { return o.b.TargetOn(node) }
 
+// TargetOf returns the objects of one Machine as the target of a run.
+func (o Objects) TargetOf(machine string) (remediate.Target, bool) { return o.b.TargetOf(machine) }
+
+// MachineOf returns the Machine of a target; nil when it is gone or was replaced.
+func (o Objects) MachineOf(t remediate.Target) *policy.Machine {
+	o.b.mu.Lock()
+	defer o.b.mu.Unlock()
+	m := o.b.ledger.MachineIn(t.MachineAPI, t.Namespace, t.Machine)
+	if m == nil || m.UID != t.MachineUID {
+		return nil
+	}
+	return m
+}
+
 // Node returns the Node with this name, or nil.
 func (o Objects) Node(name string) *policy.Node {
 	o.b.mu.Lock()

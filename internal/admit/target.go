@@ -1,6 +1,7 @@
 package admit
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -31,6 +32,15 @@ func targetOf(l *policy.Ledger, cluster string, m *policy.Machine, n *policy.Nod
 		}
 	}
 	return t
+}
+
+// subjectOf is the name of a target as policy has it: its Node, or the "namespace/name" of
+// a Machine that has none.
+func subjectOf(t remediate.Target) string { return cmp.Or(t.Node, t.MachineKey()) }
+
+// isOn says whether a run is on the Node of a target or, if that has none, on its Machine.
+func isOn(r remediate.Run, subject string) bool {
+	return subject != "" && (r.Target.Node == subject || r.Target.MachineKey() == subject)
 }
 
 // missingHost says why the BareMetalHost that a Machine names is not found; "" if it is

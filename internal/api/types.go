@@ -142,6 +142,7 @@ type Event struct {
 	At      time.Time `json:"at"`
 	Cluster string    `json:"cluster,omitempty"`
 	Node    string    `json:"node,omitempty"`
+	Machine string    `json:"machine,omitempty"` // namespace/name, of a target without a Node
 	Run     string    `json:"run,omitempty"`
 	Type    string    `json:"type"`
 	Step    string    `json:"step,omitempty"`

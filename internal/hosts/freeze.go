@@ -178,5 +178,5 @@ func hostNames(t remediate.Target) []string {
 	if t.Host != "" {
 		return []string{t.Host}
 	}
-	return names(t.Cluster, t.Node, t.BareMetalHost)
+	return names(t.Cluster, t)
 }

@@ -150,7 +150,7 @@ func (r *CheckReport) applyLimit(c *Check, st *setting, n count, now time.Time) 
 // to the targets that it has.
 func (r *CheckReport) invalidate(why string) {
 	for i := range r.Targets {
-		r.idle[r.Targets[i].Node] = true
+		r.idle[r.Targets[i].Subject()] = true
 	}
 	r.State, r.Message, r.Targets = StateInvalid, why, []TargetReport{}
 }
