@@ -42,15 +42,28 @@ func (c *Cluster) IdentifyNew(ctx context.Context, h bmc.Host, level int, r bmc.
 	case t.NodeUID != "" || t.Machine == "":
 	case x.Verdict == guard.IdentityMatches:
 		x.ReportedUUID = reportedUUID(h, level, r)
-	case x.Verdict == guard.IdentityUnproven:
-		why := "nothing is pinned or enrolled, and no BareMetalHost tells which hardware it is"
-		if c.hardwareCounts(h, t, want) {
-			x, why = c.identifyHardware(ctx, h, r, t)
+	case c.hardwareCounts(h, t, want):
+		found, why := c.identifyHardware(ctx, h, r, t)
+		if x.Verdict == guard.IdentityUnproven { // nothing here undoes a contradiction
+			x = found
 		}
-		x.Why = fmt.Sprintf("Machine %s has no Node, and nothing proves that %s is the BMC of its machine: %s; %s",
-			t.MachineKey(), h.Address(), why, c.howToIdentify(h, t))
+		x.Why = c.explainNodeless(h, t, why)
+	case x.Verdict == guard.IdentityDiffers:
+		x.Why = c.explainNodeless(h, t, fmt.Sprintf("it reports the system UUID %q and the serial number %q, and others are pinned or written down",
+			r.Identity.UUID, r.Identity.Serial))
+	case x.Verdict == guard.IdentityUnproven:
+		x.Why = c.explainNodeless(h, t, "nothing is pinned or enrolled that it could be compared with")
 	}
 	return x
+}
+
+// explainNodeless says why the BMC of a target without a Node is not identified, and what to do.
+func (c *Cluster) explainNodeless(h bmc.Host, t remediate.Target, why string) string {
+	mend := "check which machine answers there, then run fencectl bmc enroll --machine " + t.MachineKey()
+	if !c.metal.isMetal(h, t) {
+		mend += ", or write its uuid into " + h.Source
+	}
+	return fmt.Sprintf("Machine %s has no Node, and nothing proves that %s is the BMC of its machine: %s; %s", t.MachineKey(), h.Address(), why, mend)
 }
 
 // hardwareCounts reports whether the hardware of a BareMetalHost may identify the BMC of a target:
@@ -174,14 +187,4 @@ func reportedUUID(h bmc.Host, level int, r bmc.Reading) string {
 		}
 	}
 	return ""
-}
-
-// howToIdentify says what an administrator does so that the BMC of a Machine without a Node is
-// identified.
-func (c *Cluster) howToIdentify(h bmc.Host, t remediate.Target) string {
-	enroll := "check which machine answers there, then run fencectl bmc enroll --machine " + t.MachineKey()
-	if c.metal.isMetal(h, t) {
-		return enroll
-	}
-	return enroll + ", or write its uuid into " + h.Source
 }

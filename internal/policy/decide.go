@@ -56,7 +56,7 @@ func (w *tables) decideCheck(c *Check, now time.Time) CheckReport {
 	for i := range subjects {
 		x := &subjects[i]
 		if st.state != StateActive {
-			r.idle[x.nodeName()] = true
+			r.idle[subjectName(x.nodeName(), x.machineKey())] = true
 			continue
 		}
 		t := evaluate(c, a, &st, x, now)
