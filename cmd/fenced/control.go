@@ -47,9 +47,7 @@ func (c control) Status(context.Context) (api.Status, error) {
 		}
 		cluster := clusterStatus(cs, found)
 		for _, h := range c.engine.Holds(cs.Name) {
-			cluster.Holds = append(cluster.Holds, api.HoldStatus{
-				Node: h.Node, By: h.By, Reason: h.Reason, Since: h.At, Until: h.Until, Quarantine: h.Quarantine,
-			})
+			cluster.Holds = append(cluster.Holds, holdStatus(h))
 		}
 		s.Clusters = append(s.Clusters, cluster)
 		for _, r := range cs.Runs {
@@ -61,6 +59,15 @@ func (c control) Status(context.Context) (api.Status, error) {
 		s.PausedReason = ""
 	}
 	return s, nil
+}
+
+// holdStatus is one hold. One of a Machine has its "namespace/name" as its name.
+func holdStatus(h state.Hold) api.HoldStatus {
+	out := api.HoldStatus{Node: h.Node, By: h.By, Reason: h.Reason, Since: h.At, Until: h.Until, Quarantine: h.Quarantine}
+	if strings.Contains(h.Node, "/") {
+		out.Node, out.Machine = "", h.Node
+	}
+	return out
 }
 
 // auditStatus says why the audit log cannot be written; nil when it can.
@@ -96,12 +103,16 @@ func clusterStatus(cs engine.ClusterStatus, found policy.Report) api.ClusterStat
 	return out
 }
 
-func (c control) Explain(ctx context.Context, cluster, node string) (api.Explanation, error) {
-	x, err := c.engine.Explain(ctx, cluster, node)
+func (c control) Explain(ctx context.Context, cluster, of string) (api.Explanation, error) {
+	explain := c.engine.Explain
+	if strings.Contains(of, "/") {
+		explain = c.engine.ExplainMachine
+	}
+	x, err := explain(ctx, cluster, of)
 	if err != nil {
 		return api.Explanation{}, apiError(err)
 	}
-	out := api.Explanation{Cluster: x.Cluster, Node: x.Node, Verdict: string(x.Verdict), Message: "no gate known so far forbids it", Earliest: x.Earliest, Gates: x.Gates}
+	out := api.Explanation{Cluster: x.Cluster, Node: x.Node, Machine: x.Machine, Verdict: string(x.Verdict), Message: "no gate known so far forbids it", Earliest: x.Earliest, Gates: x.Gates}
 	for _, g := range x.Gates {
 		if !g.Pass {
 			out.Refused, out.Message = string(g.Reason), g.Name+": "+g.Value
@@ -144,7 +155,7 @@ func (c control) Runs(ctx context.Context, f api.RunFilter) (api.Timeline, error
 
 func (c control) Do(ctx context.Context, o api.Order) (api.OrderResult, error) {
 	given := order.Order{
-		Cluster: o.Cluster, Node: o.Node, Run: o.Run, Actor: o.Actor, Reason: o.Reason,
+		Cluster: o.Cluster, Node: o.Node, Machine: o.Machine, Run: o.Run, Actor: o.Actor, Reason: o.Reason,
 		OffOnly: o.OffOnly, DryRun: o.DryRun, AsIs: o.AsIs, For: time.Duration(o.For),
 	}
 	if o.Verb == api.EnrollBMC {
@@ -176,7 +187,7 @@ func (c control) Refused(o api.Order, e *api.Error) {
 		word = "failed: "
 	}
 	c.events.Emit(event.Event{
-		Type: event.Ordered, Cluster: o.Cluster, Node: o.Node, Run: o.Run, Actor: o.Actor, Why: o.Reason,
+		Type: event.Ordered, Cluster: o.Cluster, Node: o.Node, Machine: o.Machine, Run: o.Run, Actor: o.Actor, Why: o.Reason,
 		Reason: reason.Code(e.Code), Message: word + string(o.Verb) + " by " + o.Actor + ": " + e.Message,
 	})
 }
