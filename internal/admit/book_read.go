@@ -2,7 +2,6 @@ package admit
 
 import (
 	"cmp"
-	"strings"
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -29,35 +28,6 @@ func (b *Book) TargetOn(node string) (remediate.Target, bool) {
 	defer b.mu.Unlock()
 	n, m := b.ledger.Node(node), b.ledger.MachineOf(node)
 	return targetOf(b.ledger, b.opt.Name, m, n, node), n != nil || m != nil
-}
-
-// TargetOf is TargetOn for a Machine, which may have no Node. machine is its
-// "namespace/name". It returns false when no Machine has this name, or one of each API
-// family has.
-func (b *Book) TargetOf(machine string) (remediate.Target, bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	m := b.machineNamed(machine)
-	if m == nil {
-		return remediate.Target{}, false
-	}
-	return targetOf(b.ledger, b.opt.Name, m, b.ledger.Node(m.NodeName), m.NodeName), true
-}
-
-// machineNamed returns the Machine with this "namespace/name"; nil if there is none, or one
-// of each API family. b.mu is held.
-func (b *Book) machineNamed(machine string) (found *policy.Machine) {
-	namespace, name, _ := strings.Cut(machine, "/")
-	for _, api := range []string{policy.OpenShiftMachineAPI, policy.ClusterAPIV1Beta2} {
-		m := b.ledger.MachineIn(api, namespace, name)
-		if m != nil && found != nil {
-			return nil
-		}
-		if m != nil {
-			found = m
-		}
-	}
-	return found
 }
 
 // Check returns a check as the ledger has it now, or nil.

@@ -143,7 +143,7 @@ func (b *Book) candidateForOrder(o order.Order) (candidate, error) {
 	if !b.complete {
 		return candidate{}, errNotSeen()
 	}
-	n, m, node, err := b.objectsOf(o)
+	n, m, node, err := objectsOf(b.ledger, o)
 	if err != nil {
 		return candidate{}, err
 	}
@@ -162,15 +162,14 @@ func (b *Book) candidateForOrder(o order.Order) (candidate, error) {
 
 // objectsOf returns the Node and the Machine that an order names, each nil if there is none, and
 // the name of the Node, which is "" for a Machine that has none. An error is a *reason.Refusal.
-// b.mu is held.
-func (b *Book) objectsOf(o order.Order) (n *policy.Node, m *policy.Machine, node string, err error) {
+func objectsOf(l *policy.Ledger, o order.Order) (n *policy.Node, m *policy.Machine, node string, err error) {
 	if o.Machine != "" {
-		if m = b.machineNamed(o.Machine); m == nil {
+		if m = machineNamed(l, o.Machine); m == nil {
 			return nil, nil, "", noSuchMachine(o.Machine)
 		}
-		return b.ledger.Node(m.NodeName), m, m.NodeName, nil
+		return l.Node(m.NodeName), m, m.NodeName, nil
 	}
-	n, m = b.ledger.Node(o.Node), b.ledger.MachineOf(o.Node)
+	n, m = l.Node(o.Node), l.MachineOf(o.Node)
 	if n == nil && m == nil {
 		return nil, nil, "", &reason.Refusal{Reason: reason.NoSuchNode, Message: "no Node is named " + o.Node + ", and no Machine refers to a Node of that name; list the names with kubectl get nodes"}
 	}

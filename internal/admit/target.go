@@ -43,6 +43,22 @@ func isOn(r remediate.Run, subject string) bool {
 	return subject != "" && (r.Target.Node == subject || r.Target.MachineKey() == subject)
 }
 
+// machineNamed returns the Machine with this "namespace/name"; nil if there is none, or one
+// of each API family.
+func machineNamed(l *policy.Ledger, machine string) (found *policy.Machine) {
+	namespace, name, _ := strings.Cut(machine, "/")
+	for _, api := range []string{policy.OpenShiftMachineAPI, policy.ClusterAPIV1Beta2} {
+		m := l.MachineIn(api, namespace, name)
+		if m != nil && found != nil {
+			return nil
+		}
+		if m != nil {
+			found = m
+		}
+	}
+	return found
+}
+
 // missingHost says why the BareMetalHost that a Machine names is not found; "" if it is
 // found, or if none is named. Without it fenced can neither ask its owner nor set the power
 // lock, even if hosts.d names the host. // I22

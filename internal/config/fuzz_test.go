@@ -82,7 +82,7 @@ func FuzzReadHosts(f *testing.F) {
 			accepted(t, data, reflect.TypeFor[hostsFile]())
 		}
 		for _, e := range hosts {
-			require.Equal(t, "prod/"+e.Node, e.Name)
+			require.Equal(t, bmc.EntryName("prod", e.Of()), e.Name)
 			require.NotEmpty(t, e.Node)
 			require.Contains(t, []string{"required", "pinned", "off"}, e.IdentityMode)
 			require.NotEmpty(t, e.Levels)

@@ -47,7 +47,7 @@ func (e *Engine) Hold(ctx context.Context, o order.Order) (order.Outcome, error)
 	_, open := c.book.OpenOn(o.Of())
 	_, known := c.book.TargetOn(o.Node)
 	if o.Machine != "" {
-		_, known = c.book.TargetOf(o.Machine)
+		_, known = c.book.Objects().TargetOf(o.Machine)
 	}
 	out.Unseen = !open && !(known && c.book.Seen())
 	return out, nil

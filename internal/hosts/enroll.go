@@ -62,8 +62,8 @@ func (c *Cluster) Enroll(ctx context.Context, o order.Order) (Enrollment, error)
 	}
 	s.Host = withSecrets(ctx, s.Host, c.secrets.read)
 	h.opt.LockOut.Forget(s.Host) // the person may have corrected the credentials
-	if c.byReport(s, o) {
-		if s.SystemUUID, err = c.reportedFor(ctx, s); err != nil {
+	if c.nodeless.byReport(s, o) {
+		if s.SystemUUID, err = c.nodeless.reportedFor(ctx, s); err != nil {
 			return Enrollment{}, err
 		}
 	}
@@ -106,7 +106,7 @@ func (c *Cluster) Enroll(ctx context.Context, o order.Order) (Enrollment, error)
 
 // enrollable refuses a subject if it is not known which machine it is, or if it exists twice.
 func (c *Cluster) enrollable(s Subject, o order.Order) error {
-	if !bmc.UsableUUID(machineUUID(s)) && !c.byReport(s, o) {
+	if !bmc.UsableUUID(machineUUID(s)) && !c.nodeless.byReport(s, o) {
 		return &reason.Refusal{Reason: reason.IdentityUnknown,
 			Message: "Node " + s.Node + " shows no system UUID, and none is pinned in hosts.d; there is nothing to enroll for"}
 	}

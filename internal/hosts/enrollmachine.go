@@ -14,18 +14,18 @@ import (
 
 // byReport reports whether an enrolment takes the system UUID from the BMC: a person named the
 // Machine, it has no Node, and nobody wrote its UUID down.
-func (c *Cluster) byReport(s Subject, o order.Order) bool {
-	return o.Machine != "" && c.opt.View.Node(s.Node) == nil && !bmc.UsableUUID(machineUUID(s))
+func (n *nodeless) byReport(s Subject, o order.Order) bool {
+	return o.Machine != "" && n.view.Node(s.Node) == nil && !bmc.UsableUUID(machineUUID(s))
 }
 
 // reportedFor reads the system UUID of the first device of a subject. It refuses a UUID that
 // belongs to another machine. The error is a *reason.Refusal.
-func (c *Cluster) reportedFor(ctx context.Context, s Subject) (string, error) {
+func (n *nodeless) reportedFor(ctx context.Context, s Subject) (string, error) {
 	d := s.Host.Levels[0].Devices[0]
 	refuse := func(code reason.Code, why string) (string, error) {
 		return "", &reason.Refusal{Reason: code, Message: d.String() + " " + why}
 	}
-	r, err := c.hosts.readOnce(ctx, d)
+	r, err := n.hosts.readOnce(ctx, d)
 	if err != nil {
 		return refuse(ReasonOf(err), "could not be read: "+reason.Sentence(err))
 	}
@@ -34,10 +34,10 @@ func (c *Cluster) reportedFor(ctx context.Context, s Subject) (string, error) {
 		return refuse(reason.IdentityUnknown, "reports no system UUID by which it could be known again, and Machine "+s.Machine+
 			" has no Node: write an entry with machine: "+s.Machine+" and the machine's uuid into hosts.d")
 	}
-	if why := c.hosts.own.HasUUID(uuid); why != "" { // I13
+	if why := n.hosts.own.HasUUID(uuid); why != "" { // I13
 		return refuse(reason.OwnHost, "is that of this daemon's host: "+why)
 	}
-	if why := c.opt.View.OtherNodeWithUUID(s.Node, uuid); why != "" { // I9
+	if why := n.view.OtherNodeWithUUID(s.Node, uuid); why != "" { // I9
 		return refuse(reason.DuplicateUUID, "reports the system UUID "+uuid+", and "+why)
 	}
 	return uuid, nil

@@ -33,6 +33,14 @@ type Identification struct {
 	ReportedUUID string
 }
 
+// nodeless identifies the BMCs of one cluster's Machines that have no Node.
+type nodeless struct {
+	cluster string
+	view    View
+	hosts   *Hosts
+	metal   *metalTrust
+}
+
 // IdentifyNew is Identify for a target whose run is to start. If the target has no Node, it may ask
 // the BMC for its hardware.
 func (c *Cluster) IdentifyNew(ctx context.Context, h bmc.Host, level int, r bmc.Reading, t remediate.Target, manual bool) Identification {
@@ -42,25 +50,25 @@ func (c *Cluster) IdentifyNew(ctx context.Context, h bmc.Host, level int, r bmc.
 	case t.NodeUID != "" || t.Machine == "":
 	case x.Verdict == guard.IdentityMatches:
 		x.ReportedUUID = reportedUUID(h, level, r)
-	case c.hardwareCounts(h, t, want):
-		found, why := c.identifyHardware(ctx, h, r, t)
+	case c.nodeless.hardwareCounts(h, t, want):
+		found, why := c.nodeless.identifyHardware(ctx, h, r, t)
 		if x.Verdict == guard.IdentityUnproven { // nothing here undoes a contradiction
 			x = found
 		}
-		x.Why = c.explainNodeless(h, t, why)
+		x.Why = c.nodeless.explain(h, t, why)
 	case x.Verdict == guard.IdentityDiffers:
-		x.Why = c.explainNodeless(h, t, fmt.Sprintf("it reports the system UUID %q and the serial number %q, and others are pinned or written down",
+		x.Why = c.nodeless.explain(h, t, fmt.Sprintf("it reports the system UUID %q and the serial number %q, and others are pinned or written down",
 			r.Identity.UUID, r.Identity.Serial))
 	case x.Verdict == guard.IdentityUnproven:
-		x.Why = c.explainNodeless(h, t, "nothing is pinned or enrolled that it could be compared with")
+		x.Why = c.nodeless.explain(h, t, "nothing is pinned or enrolled that it could be compared with")
 	}
 	return x
 }
 
-// explainNodeless says why the BMC of a target without a Node is not identified, and what to do.
-func (c *Cluster) explainNodeless(h bmc.Host, t remediate.Target, why string) string {
+// explain says why the BMC of a target without a Node is not identified, and what to do.
+func (n *nodeless) explain(h bmc.Host, t remediate.Target, why string) string {
 	mend := "check which machine answers there, then run fencectl bmc enroll --machine " + t.MachineKey()
-	if !c.metal.isMetal(h, t) {
+	if !n.metal.isMetal(h, t) {
 		mend += ", or write its uuid into " + h.Source
 	}
 	return fmt.Sprintf("Machine %s has no Node, and nothing proves that %s is the BMC of its machine: %s; %s", t.MachineKey(), h.Address(), why, mend)
@@ -68,28 +76,28 @@ func (c *Cluster) explainNodeless(h bmc.Host, t remediate.Target, why string) st
 
 // hardwareCounts reports whether the hardware of a BareMetalHost may identify the BMC of a target:
 // there is no Node, and nothing better is known.
-func (c *Cluster) hardwareCounts(h bmc.Host, t remediate.Target, want expectedIdentity) bool {
+func (n *nodeless) hardwareCounts(h bmc.Host, t remediate.Target, want expectedIdentity) bool {
 	known := bmc.UsableUUID(want.node) || h.PinnedUUID != "" || bmc.UsableUUID(want.pin.SystemUUID)
 	compares := h.IdentityMode != identityPinned && h.IdentityMode != identityOff
-	return t.NodeUID == "" && t.Machine != "" && c.metal.isMetal(h, t) && !known && compares
+	return t.NodeUID == "" && t.Machine != "" && n.metal.isMetal(h, t) && !known && compares
 }
 
 // identifyHardware compares the hardware that the BMC reports with the inspection of the
 // BareMetalHost. why explains the verdict.
-func (c *Cluster) identifyHardware(ctx context.Context, h bmc.Host, r bmc.Reading, t remediate.Target) (x Identification, why string) {
+func (n *nodeless) identifyHardware(ctx context.Context, h bmc.Host, r bmc.Reading, t remediate.Target) (x Identification, why string) {
 	x.Verdict = guard.IdentityUnproven
-	if why := c.unlinked(t); why != "" {
+	if why := n.unlinked(t); why != "" {
 		return x, why
 	}
-	if why := c.hosts.catalog.sameHardware(names(c.opt.Name, t)); why != "" {
+	if why := n.hosts.catalog.sameHardware(names(n.cluster, t)); why != "" {
 		return x, why
 	}
-	if other, found := c.hosts.catalog.pins.underAnotherName(h, r.Identity.UUID); found {
+	if other, found := n.hosts.catalog.pins.underAnotherName(h, r.Identity.UUID); found {
 		x.Verdict = guard.IdentityDiffers
 		return x, "the machine that answers was pinned at " + other.Address + " (" + other.Host + ")"
 	}
-	b, d := c.bareMetalHost(t), h.Levels[0].Devices[0]
-	reported, err := c.hosts.readHardware(ctx, d, r.Identity)
+	b, d := bareMetalHost(n.view, t), h.Levels[0].Devices[0]
+	reported, err := n.hosts.readHardware(ctx, d, r.Identity)
 	if err != nil {
 		return x, "its hardware cannot be read: " + reason.Sentence(err)
 	}
@@ -134,12 +142,12 @@ func (h *Hosts) readHardware(ctx context.Context, d bmc.Device, got bmc.Identity
 
 // stillSame compares a reading of an open run with what the BMC reported when its hardware
 // identified it. It asks the BMC nothing more.
-func (c *Cluster) stillSame(got bmc.Identity, t remediate.Target) guard.IdentityVerdict {
-	b := c.bareMetalHost(t)
+func (n *nodeless) stillSame(got bmc.Identity, t remediate.Target) guard.IdentityVerdict {
+	b := bareMetalHost(n.view, t)
 	switch {
 	case contradicts(got.UUID, t.ReportedUUID):
 		return guard.IdentityDiffers
-	case b == nil || c.unlinked(t) != "":
+	case b == nil || n.unlinked(t) != "":
 		return guard.IdentityUnproven
 	case bmc.UUIDsMatch(got.UUID, t.ReportedUUID):
 		return guard.IdentityMatches
@@ -163,8 +171,8 @@ func identifySerial(got bmc.Identity, b *policy.Host) guard.IdentityVerdict {
 
 // unlinked returns why the Machine and the BareMetalHost of a target do not belong together, as the
 // watch shows them; "" if they do.
-func (c *Cluster) unlinked(t remediate.Target) string {
-	m, b := c.opt.View.MachineOf(t), c.bareMetalHost(t)
+func (n *nodeless) unlinked(t remediate.Target) string {
+	m, b := n.view.MachineOf(t), bareMetalHost(n.view, t)
 	switch {
 	case m == nil:
 		return "Machine " + t.MachineKey() + " is gone or was replaced"

@@ -165,9 +165,11 @@ func hostErrorReason(err error, fallback reason.Code) reason.Code {
 }
 
 // bareMetalHost returns the target's BareMetalHost, nil if it has none.
-func (c *Cluster) bareMetalHost(t remediate.Target) *policy.Host {
+func (c *Cluster) bareMetalHost(t remediate.Target) *policy.Host { return bareMetalHost(c.opt.View, t) }
+
+func bareMetalHost(v View, t remediate.Target) *policy.Host {
 	ns, name, _ := strings.Cut(t.BareMetalHost, "/")
-	return c.opt.View.BareMetalHost(ns, name)
+	return v.BareMetalHost(ns, name)
 }
 
 // names are the names under which the index has a host. A Node or a Machine may have an entry of

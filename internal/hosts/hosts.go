@@ -115,11 +115,12 @@ type ClusterOptions struct {
 
 // Cluster knows the hosts of one cluster.
 type Cluster struct {
-	hosts   *Hosts
-	opt     ClusterOptions
-	metal   *metalTrust
-	pins    *pinWriter
-	secrets *secretCache
+	hosts    *Hosts
+	opt      ClusterOptions
+	metal    *metalTrust
+	nodeless *nodeless
+	pins     *pinWriter
+	secrets  *secretCache
 }
 
 // Attach adds a cluster and indexes the administrator's hosts of it. Do not call it while anything
@@ -130,6 +131,7 @@ func (h *Hosts) Attach(ctx context.Context, opt ClusterOptions) *Cluster {
 		metal: &metalTrust{cluster: opt.Name, rules: h.opt.Metal, catalog: h.catalog, withAccounts: h.withAccounts},
 		pins:  &pinWriter{cluster: opt.Name, lead: opt.Lead, catalog: h.catalog},
 	}
+	c.nodeless = &nodeless{cluster: opt.Name, view: opt.View, hosts: h, metal: c.metal}
 	h.clusters[opt.Name] = c
 	for _, of := range h.opt.Inventory.List(opt.Name) {
 		if entry, found, err := h.opt.Inventory.Find(ctx, opt.Name, of); found && err == nil { // another entry is refused when it is used

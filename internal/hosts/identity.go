@@ -149,8 +149,8 @@ func worse(a, b guard.IdentityVerdict) guard.IdentityVerdict {
 func (c *Cluster) Identify(_ context.Context, h bmc.Host, level int, r bmc.Reading, t remediate.Target, manual bool) guard.IdentityVerdict {
 	want := c.expected(h, t, manual)
 	verdict := identify(h, level, r, want)
-	if verdict == guard.IdentityUnproven && t.ByHardware && c.hardwareCounts(h, t, want) {
-		return c.stillSame(r.Identity, t)
+	if verdict == guard.IdentityUnproven && t.ByHardware && c.nodeless.hardwareCounts(h, t, want) {
+		return c.nodeless.stillSame(r.Identity, t)
 	}
 	return verdict
 }
