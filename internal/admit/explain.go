@@ -40,7 +40,7 @@ func (c *Cluster) Explain(ctx context.Context, o order.Order) (Explanation, erro
 		x.Gates = append(x.Gates, executorGates(check, t)...)
 	}
 	x.Gates = append(x.Gates, uncertainMachineGates(a)...)
-	x.Run = c.book.newestOn(subject)
+	x.Run = c.book.newestOn(a.draft.Target)
 	p := c.probes.lastOn(subject)
 	if p == nil {
 		p = c.probes.unprobed(ctx, a.draft)

@@ -222,6 +222,10 @@ func TestOrdersByMachine(t *testing.T) {
 		r := runOfMachine(t, w, e.Runs)
 		assert.Equal(t, remediate.Done, r.Step, "%s %s", r.Reason, r.Note)
 		require.True(t, w.Ready())
+		x, err := e.ExplainMachine(t.Context(), "c", "ns/m-1")
+		require.NoError(t, err)
+		require.NotNil(t, x.Run, "it is shown after the Machine has got a Node, too")
+		assert.Equal(t, out.Run, x.Run.ID)
 
 		unknown := byMachine
 		unknown.Machine = "ns/m-9"
