@@ -3,8 +3,9 @@ package main
 import (
 	"errors"
 
-	"github.com/fenced/fenced/internal/api"
 	"github.com/spf13/cobra"
+
+	"github.com/fenced/fenced/internal/api"
 )
 
 // about is what an order is about: a NODE, or with --machine a Machine, which may have no

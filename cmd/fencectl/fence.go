@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/fenced/fenced/internal/api"
 	"github.com/spf13/cobra"
+
+	"github.com/fenced/fenced/internal/api"
 )
 
 type fenceOptions struct {

@@ -6,8 +6,9 @@ import (
 	"errors"
 	"time"
 
-	"github.com/fenced/fenced/internal/api"
 	"github.com/spf13/cobra"
+
+	"github.com/fenced/fenced/internal/api"
 )
 
 func newHistoryCommand(c *cli) *cobra.Command {

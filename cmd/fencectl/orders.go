@@ -6,8 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fenced/fenced/internal/api"
 	"github.com/spf13/cobra"
+
+	"github.com/fenced/fenced/internal/api"
 )
 
 // orderVerb is one row of the table of orders: a verb that only sends its order, and

@@ -8,8 +8,9 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/fenced/fenced/internal/api"
 	"github.com/spf13/cobra"
+
+	"github.com/fenced/fenced/internal/api"
 )
 
 func newTimelineCommand(c *cli) *cobra.Command {

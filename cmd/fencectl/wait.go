@@ -8,8 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fenced/fenced/internal/api"
 	"github.com/spf13/cobra"
+
+	"github.com/fenced/fenced/internal/api"
 )
 
 // reasonOperatorOff is why a run is Held after `fence --off-only`.

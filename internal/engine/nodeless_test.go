@@ -174,7 +174,9 @@ func TestMachineWithoutANodeIsRefusedOnce(t *testing.T) {
 				g := gateOfMachine(t, e)
 				assert.Equal(t, c.code, g.Reason, "%+v", g)
 				assert.Contains(t, g.Value, c.says)
-				told := eventsOf(t, events, func(ev event.Event) bool { return ev.Type == event.Refused && ev.Machine == "ns/m-1" && ev.Reason != reason.NotOwner })
+				told := eventsOf(t, events, func(ev event.Event) bool {
+					return ev.Type == event.Refused && ev.Machine == "ns/m-1" && ev.Reason != reason.NotOwner
+				})
 				require.Len(t, told, 1, "%+v", told)
 				assert.Equal(t, c.code, told[0].Reason)
 				if c.code == reason.IdentityUnknown || c.code == reason.IdentityMismatch {

@@ -19,7 +19,7 @@ func TestNotLinked(t *testing.T) {
 		"by the providerID": {func(m *policy.Machine, _ *policy.Host) {
 			m.ProviderID, m.Annotations = "baremetalhost:///ns/h/u-1", nil
 		}, ""},
-		"by both": {func(m *policy.Machine, _ *policy.Host) { m.ProviderID = "baremetalhost:///ns/h" }, ""},
+		"by both":                {func(m *policy.Machine, _ *policy.Host) { m.ProviderID = "baremetalhost:///ns/h" }, ""},
 		"externally provisioned": {func(_ *policy.Machine, h *policy.Host) { h.State = "externally provisioned" }, ""},
 		"the Cluster API's": {func(m *policy.Machine, h *policy.Host) {
 			m.APIVersion, m.ProviderID, m.Annotations = policy.ClusterAPIV1Beta2, "metal3://ns/h/m3m", nil
