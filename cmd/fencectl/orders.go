@@ -111,8 +111,8 @@ order is stored with the state; a daemon that loses its state is disarmed again.
 			Short: "undo arm (admin)",
 			Long:  `Undo arm: fenced evaluates and explains, but does not act.`,
 		}},
-		{verb: api.ReleaseBMC, arg: "NODE", command: &cobra.Command{
-			Use:   "release NODE --reason WHY",
+		{verb: api.ReleaseBMC, arg: "NODE", machine: true, command: &cobra.Command{
+			Use:   "release NODE|--machine NAMESPACE/NAME --reason WHY",
 			Short: "unfreeze a host whose BMC reported Off while it was on (admin)",
 			Long: `Unfreeze a host whose BMC reported Off while the host was running. When the last
 such host of a model and firmware is unfrozen, all hosts of that model and firmware

@@ -100,9 +100,9 @@ func (c control) lastHealthCheck(ctx context.Context, o order.Order) (evidence [
 // unfreezeMessage says whether the host may be switched, or stays frozen for another BMC.
 func unfreezeMessage(o api.Order, out order.Outcome) string {
 	if out.Still != "" {
-		return o.Node + " is released, but stays frozen for another reason: " + out.Still
+		return o.Of() + " is released, but stays frozen for another reason: " + out.Still
 	}
-	return o.Node + " may be powered off again"
+	return o.Of() + " may be powered off again"
 }
 
 func fenceMessage(o api.Order, out order.Outcome) string {

@@ -137,7 +137,7 @@ func TestOrderCarriesRouteAndPeer(t *testing.T) {
 func TestOrderAboutAMachine(t *testing.T) {
 	d := &fake{result: OrderResult{Message: "done"}}
 	c := New(serve(t, d, Roles{}))
-	for _, v := range []Verb{Fence, Unfence, Hold, Release, EnrollBMC} {
+	for _, v := range []Verb{Fence, Unfence, Hold, Release, EnrollBMC, ReleaseBMC} {
 		d.orders = nil
 		_, err := c.Do(t.Context(), Order{Verb: v, Machine: "ns/m-1", Reason: "test"})
 		require.NoError(t, err, v)
@@ -146,7 +146,7 @@ func TestOrderAboutAMachine(t *testing.T) {
 		assert.Empty(t, d.orders[0].Node, v)
 	}
 	d.orders = nil
-	for _, v := range []Verb{ConfirmOff, ReleaseBMC, TestBMC, Abort, Pause} {
+	for _, v := range []Verb{ConfirmOff, TestBMC, Abort, Pause} {
 		_, err := c.Do(t.Context(), Order{Verb: v, Machine: "ns/m-1", Reason: "test"})
 		require.Error(t, err, v)
 	}

@@ -74,7 +74,7 @@ var verbs = []verb{
 	{name: TestBMC, of: ofNode, need: Operator, answer: (*Server).look},
 	{name: AuditBMC, of: ofNode, need: Operator, answer: (*Server).look},
 	{name: EnrollBMC, of: ofNode, machine: true, need: Admin, takes: []string{"dryRun"}},
-	{name: ReleaseBMC, of: ofNode, need: Admin},
+	{name: ReleaseBMC, of: ofNode, machine: true, need: Admin},
 }
 
 // bodyFields are the fields of an order that only some verbs take, in the order in which

@@ -256,3 +256,40 @@ func TestNodeWithAnotherUUIDThanReported(t *testing.T) {
 		stop()
 	})
 }
+
+// A BMC that reads Off while the kubelet registers is frozen, and released by the name of
+// the Machine, or of the Node that it has by then. // I5
+func TestFreezeOfAMachineWithoutANodeIsReleased(t *testing.T) {
+	for name, o := range map[string]order.Order{"by the Machine": byMachine, "by the Node": byHand} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world, store *failingStore) {
+				neverJoined(w)
+				w.SetFault(fake.Liar)
+				w.SetBootTime(4 * time.Second)
+				e, _, stop := start(t, w, store, withMACs(w))
+				for len(w.Commands()) == 0 {
+					time.Sleep(100 * time.Millisecond)
+				}
+				w.Do(func(s *fake.State) {
+					s.Host("n-1").On = true
+					s.Host("n-1").Boot()
+				})
+				time.Sleep(time.Minute)
+				r := e.Runs("c")[0]
+				require.Equal(t, reason.FalseOff, r.Reason, r.Note)
+				_, err := e.Unfence(t.Context(), byMachine)
+				require.NoError(t, err)
+				w.SetFault(fake.NoFault)
+				time.Sleep(10 * time.Minute)
+				assert.Equal(t, remediate.Done, e.Runs("c")[0].Step, "%+v", e.Runs("c")[0])
+				gate(t, e, reason.Frozen)
+				out, err := e.Unfreeze(t.Context(), o)
+				require.NoError(t, err)
+				assert.Empty(t, out.Still)
+				_, err = e.Unfreeze(t.Context(), o)
+				refusedFor(t, err, reason.NotFrozen)
+				stop()
+			})
+		})
+	}
+}

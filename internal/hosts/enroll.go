@@ -202,20 +202,20 @@ func (c *Cluster) Unfreeze(ctx context.Context, o order.Order) (order.Outcome, e
 	if err := c.opt.Lead.Refuse(); err != nil {
 		return order.Outcome{}, err
 	}
-	node := o.Node
-	released, err := c.hosts.freezes.release(ctx, c.opt.Lead.Store(), o, c.opt.Name)
+	t := c.targetNamed(o.Of())
+	t.Cluster = c.opt.Name
+	released, err := c.hosts.freezes.release(ctx, c.opt.Lead.Store(), o, t)
 	for _, f := range released {
 		o.Node, o.Run = f.Node, f.RunID
 		c.emit(o.Event("releases " + f.Host))
 	}
 	if err == nil && len(released) == 0 {
-		return order.Outcome{}, &reason.Refusal{Reason: reason.NotFrozen, Message: "no freeze stands on " + o.Node}
+		return order.Outcome{}, &reason.Refusal{Reason: reason.NotFrozen, Message: "no freeze stands on " + o.Of()}
 	}
 	c.hosts.wakeAll()
 	if err != nil {
 		return order.Outcome{}, err
 	}
-	t, _ := c.opt.View.TargetOn(node)
 	_, why := c.Frozen(t)
 	return order.Outcome{Still: why}, nil
 }
