@@ -180,7 +180,7 @@ func TestMachineWithoutANodeIsRefusedOnce(t *testing.T) {
 				require.Len(t, told, 1, "%+v", told)
 				assert.Equal(t, c.code, told[0].Reason)
 				if c.code == reason.IdentityUnknown || c.code == reason.IdentityMismatch {
-					assert.Contains(t, told[0].Message, "fencectl bmc enroll --machine ns/m-1", "the mend")
+					assert.Contains(t, told[0].Message, "fencectl bmc enroll --machine ns/m-1", "it says what to do")
 				}
 				stop()
 			})
@@ -292,4 +292,22 @@ func TestFreezeOfAMachineWithoutANodeIsReleased(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A machine that was pinned as another host is not that of a BareMetalHost that leads to it by
+// now, whatever hardware that tells. // I8, I10
+func TestMachineWithoutANodeThatIsPinnedElsewhere(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		neverJoined(w)
+		_, err := state.SavePin(t.Context(), store, state.Pin{Host: "c/n-9", Node: "n-9", SystemUUID: hostUUID, Address: "ipmi://192.0.2.99:623",
+			Devices: "192.0.2.99"})
+		require.NoError(t, err)
+		e, _, stop := start(t, w, store, withMACs(w))
+		time.Sleep(10 * time.Minute)
+		assert.Empty(t, e.Runs("c"))
+		g := gateOfMachine(t, e)
+		assert.Equal(t, reason.IdentityMismatch, g.Reason)
+		assert.Contains(t, g.Value, "was pinned at ipmi://192.0.2.99:623 (c/n-9)")
+		stop()
+	})
 }

@@ -67,11 +67,11 @@ func (c *Cluster) IdentifyNew(ctx context.Context, h bmc.Host, level int, r bmc.
 
 // explain says why the BMC of a target without a Node is not identified, and what to do.
 func (n *nodeless) explain(h bmc.Host, t remediate.Target, why string) string {
-	mend := "check which machine answers there, then run fencectl bmc enroll --machine " + t.MachineKey()
+	action := "check which machine answers there, then run fencectl bmc enroll --machine " + t.MachineKey()
 	if !n.metal.isMetal(h, t) {
-		mend += ", or write its uuid into " + h.Source
+		action += ", or write its uuid into " + h.Source
 	}
-	return fmt.Sprintf("Machine %s has no Node, and nothing proves that %s is the BMC of its machine: %s; %s", t.MachineKey(), h.Address(), why, mend)
+	return fmt.Sprintf("Machine %s has no Node, and nothing proves that %s is the BMC of its machine: %s; %s", t.MachineKey(), h.Address(), why, action)
 }
 
 // hardwareCounts reports whether the hardware of a BareMetalHost may identify the BMC of a target:
