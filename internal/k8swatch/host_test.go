@@ -59,7 +59,7 @@ func TestHostInTheWrongPlaceIsForbidden(t *testing.T) { // I8
 		"the Cluster API's, a victim's":     {apart, policy.ClusterAPIV1Beta2, "in another namespace than Machine ns/m", "victim"},
 	} {
 		l := &looker{c: c.c, owned: &policy.Host{Namespace: c.namespace, Name: "h", Online: true},
-			run: remediate.Run{Target: remediate.Target{Namespace: "ns", Machine: "m", MachineAPI: c.machineAPI, BareMetalHost: c.namespace + "/h"}}}
+			run: remediate.Run{Target: remediate.Target{Node: "n", Namespace: "ns", Machine: "m", MachineAPI: c.machineAPI, BareMetalHost: c.namespace + "/h"}}}
 		l.powerOwner()
 		if c.why == "" {
 			assert.Empty(t, l.look.Seen.PowerForbidden, name)
