@@ -22,8 +22,10 @@ func powerOn(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 		return previousLevel(r, s, note, now)
 	case stays && (!bmh || s.PowerLock == No):
 		return hostPoweredOn(r, s, note, now)
-	case believedOff && (leaseAdvanced(r, s) || r.Isolation == IsolateDelete && s.Node.Exists == Yes && !s.Node.unregistered()):
-		return holdFalseOff(r, "the Node was active again while its host was believed off", now)
+	case believedOff && leaseAdvanced(r, s):
+		return holdFalseOff(r, "the Node's Lease was renewed while its host was believed off", now)
+	case believedOff && r.Isolation == IsolateDelete && s.Node.Exists == Yes && !s.Node.unregistered():
+		return holdFalseOff(r, "a Node of this name registered while its host was believed off", now)
 	case late && !on && daemonWasAway(r, s, now):
 		anew, _, _ := enter(r, PowerOn, daemonAwayNote, now)
 		anew.Level, anew.Intent = r.Level, r.Intent // what was sent before still counts

@@ -15,6 +15,7 @@ type ledger struct {
 	writer   map[string]*incarnation  // who stored them last
 	begun    map[string]time.Time     // when they were stored first
 	isolated map[string]time.Time     // when they last isolated a Node
+	leases   map[string]seenLease     // the Lease of each Node as it was seen last
 	looks    map[lookKey]looked       // the last look that was answered
 	recorded map[recordedKey]recorded
 	frozen   map[string]string    // by Node: the run that found a false Off out
@@ -66,6 +67,12 @@ type booted struct {
 	on    bool // nobody could know: a false reading, a wrong confirmation, or somebody else's command
 }
 
+// seenLease is a version of a Lease, and when a fenced first saw it.
+type seenLease struct {
+	version string
+	at      time.Time
+}
+
 // cycle is one run that did something to a host.
 type cycle struct {
 	run string
@@ -73,7 +80,7 @@ type cycle struct {
 }
 
 func newLedger() ledger {
-	return ledger{runs: map[string]remediate.Run{}, writer: map[string]*incarnation{}, begun: map[string]time.Time{}, isolated: map[string]time.Time{}, looks: map[lookKey]looked{},
+	return ledger{runs: map[string]remediate.Run{}, writer: map[string]*incarnation{}, begun: map[string]time.Time{}, isolated: map[string]time.Time{}, looks: map[lookKey]looked{}, leases: map[string]seenLease{},
 		recorded: map[recordedKey]recorded{}, frozen: map[string]string{}, cycles: map[string][]cycle{}, forgiven: map[string]int{}, boots: map[string]booted{},
 		backups: map[string]time.Time{}, on: map[attemptKey]bool{}, held: map[string]bool{},
 		fixed: map[string][]logKey{}, scopes: map[string]time.Time{}, cases: map[caseKey]bool{}}
@@ -83,6 +90,9 @@ func newLedger() ledger {
 func (w *World) looked(c *incarnation, r remediate.Run, f run.Fresh, began time.Time) {
 	node := r.Target.Node
 	w.ledger.looks[lookKey{c, node}] = looked{began, f, w.survives(f, node)}
+	if l := f.Observation.Lease; l.Known && w.ledger.leases[node].version != l.ResourceVersion {
+		w.ledger.leases[node] = seenLease{l.ResourceVersion, time.Now()}
+	}
 	h := w.hostOf(node)
 	if h == nil || !f.Observation.Lease.Known {
 		return
@@ -122,20 +132,27 @@ func (c *incarnation) moved(h *host, r remediate.Run, seen remediate.Lease) bool
 }
 
 // leaseNotStable returns why the Lease of a host that is believed off has not
-// been unchanged for long enough since it was seen, although the kubelet renewed
-// it shortly before: the kubelet may be about to renew it again. w.mu is held.
+// been unchanged for long enough since the first Off, although the kubelet renewed
+// it shortly before: the kubelet may be about to renew it again. It counts from the
+// first look that showed this Lease; a run that another fenced has begun compares
+// with the Lease in its record. w.mu is held.
 func (c *incarnation) leaseNotStable(h *host, now time.Time) (why string) {
-	lease := c.i.w.api.Leases[h.Name]
-	recent, still := max(time.Minute, lease.Duration)-2*c.i.w.plan.guards().ClockSkewMax, max(15*time.Second, lease.Duration/2)
+	w := c.i.w
+	lease := w.api.Leases[h.Name]
+	recent, still := max(time.Minute, lease.Duration)-2*w.plan.guards().ClockSkewMax, max(15*time.Second, lease.Duration/2)
 	for k, l := range c.logs {
 		if k.h != h || l.missingForProof(now) != "" || l.lease == "" {
 			continue
 		}
-		stood, off := now.Sub(l.leaseAt), l.offs[0].at
-		if stood >= still-c.i.w.plan.apart() || off.Sub(lease.Renewed) >= recent {
+		off, from := l.offs[0].at, latest(w.ledger.leases[h.Name].at, l.since)
+		if l.leaseAt.Before(from) {
+			from = l.leaseAt
+		}
+		stood := now.Sub(from)
+		if stood >= still-w.plan.apart() || off.Sub(lease.Renewed) >= recent {
 			return ""
 		}
-		why = fmt.Sprintf("%s after it saw the Lease of %s, which was renewed %s before the first Off read", stood, lease.Duration, off.Sub(lease.Renewed))
+		why = fmt.Sprintf("%s after the first Off read and the first look at the Lease of %s, which was renewed %s before the first Off read", stood, lease.Duration, off.Sub(lease.Renewed))
 	}
 	return why
 }

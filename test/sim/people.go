@@ -176,8 +176,9 @@ func (w *World) releaseHost(ctx context.Context, e *engine.Engine, o order.Order
 }
 
 // stopped returns since when a fenced must know not to act on a Node; zero if it
-// may act. w.mu is held.
+// may act. A stop may end early by as much as two clocks differ. w.mu is held.
 func (w *World) stopped(c *incarnation, node string, now time.Time) (since time.Time) {
+	now = now.Add(w.plan.apart())
 	for _, k := range []stopKey{{c, ""}, {c, node}} {
 		if s, ok := w.crowd.stops[k]; ok && now.Before(s.until) {
 			return s.at

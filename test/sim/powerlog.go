@@ -17,6 +17,7 @@ type logKey struct {
 type powerLog struct {
 	taken  time.Time // when an Off was accepted in this session; zero = not accepted
 	offs   []offRead // the last consecutive Off reads of one session
+	since  time.Time // of the first Off read since the last other one; a read that fails in between changes nothing
 	last   bmc.Reading
 	honest bool // of the last reading
 	onAt   time.Time
@@ -39,7 +40,9 @@ func (c *incarnation) log(h *host, o *outlet) *powerLog {
 	return c.logs[k]
 }
 
-func (p *powerLog) sending() { p.taken, p.offs, p.lease = time.Time{}, nil, "" }
+func (p *powerLog) sending() {
+	p.taken, p.since, p.offs, p.lease = time.Time{}, time.Time{}, nil, ""
+}
 
 func (p *powerLog) accepted(c bmc.Command) {
 	if c == bmc.CommandOff {
@@ -57,10 +60,13 @@ func (p *powerLog) read(began time.Time, r bmc.Reading, honest bool) {
 	p.last, p.honest = r, honest
 	switch {
 	case r.State != bmc.Off:
-		p.offs, p.lease, p.onAt = nil, "", r.At
+		p.offs, p.lease, p.since, p.onAt = nil, "", time.Time{}, r.At
 	case other:
-		p.offs = []offRead{{began, r.At}}
+		p.offs, p.since = []offRead{{began, r.At}}, r.At
 	default:
+		if p.since.IsZero() {
+			p.since = r.At
+		}
 		p.offs = append(p.offs, offRead{began, r.At})
 	}
 }
