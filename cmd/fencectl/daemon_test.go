@@ -103,7 +103,11 @@ func (d *scripted) Runs(_ context.Context, f api.RunFilter) (api.Timeline, error
 
 // Do notes the order.
 func (d *scripted) Do(_ context.Context, o api.Order) (api.OrderResult, error) {
-	fmt.Fprintf(d.orders, "%s cluster=%s node=%s reason=%q offOnly=%t yes=%t dryRun=%t", o.Verb, o.Cluster, o.Node, o.Reason, o.OffOnly, o.Yes, o.DryRun)
+	of := "node=" + o.Node
+	if o.Machine != "" {
+		of = "machine=" + o.Machine
+	}
+	fmt.Fprintf(d.orders, "%s cluster=%s %s reason=%q offOnly=%t yes=%t dryRun=%t", o.Verb, o.Cluster, of, o.Reason, o.OffOnly, o.Yes, o.DryRun)
 	if o.Run != "" {
 		fmt.Fprintf(d.orders, " run=%s asIs=%t", o.Run, o.AsIs)
 	}

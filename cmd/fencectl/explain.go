@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -12,28 +13,31 @@ import (
 )
 
 func newExplainCommand(c *cli) *cobra.Command {
-	return &cobra.Command{
-		Use:   "explain NODE",
+	var a about
+	cmd := &cobra.Command{
+		Use:   "explain NODE|--machine NAMESPACE/NAME",
 		Short: "show every gate that must pass before a node is fenced",
 		Long: `Show every gate that must pass before a node is fenced, in the order in which fenced
 asks them: the present value, the value that is needed, and where that is set. It
 changes nothing. The exit status is 0 whatever the verdict.`,
-		Args: exactArgs("NODE"),
-		RunE: func(cmd *cobra.Command, args []string) error { return c.explain(cmd.Context(), args[0]) },
+		Args: a.args,
+		RunE: func(cmd *cobra.Command, args []string) error { return c.explain(cmd.Context(), a.name(args)) },
 	}
+	a.flags(cmd)
+	return cmd
 }
 
-func (c *cli) explain(ctx context.Context, node string) error {
-	rep, err := c.client().Explain(ctx, c.cluster, node)
+func (c *cli) explain(ctx context.Context, of string) error {
+	rep, err := c.client().Explain(ctx, c.cluster, of)
 	if err != nil {
-		return requestError("explain "+node, err)
+		return requestError("explain "+of, err)
 	}
 	return c.print(rep.Body, func() error { return c.printExplanation(rep.Value, time.Now()) })
 }
 
 func (c *cli) printExplanation(e api.Explanation, now time.Time) error {
 	p := c.painter(c.out)
-	fmt.Fprintf(c.out, "%s in %s: %s%s\n", escapeControl(e.Node), escapeControl(e.Cluster), orDash(escapeControl(e.Verdict)), note(e.Message))
+	fmt.Fprintf(c.out, "%s in %s: %s%s\n", escapeControl(cmp.Or(e.Machine, e.Node)), escapeControl(e.Cluster), orDash(escapeControl(e.Verdict)), note(e.Message))
 	if e.Refused != "" {
 		fmt.Fprintf(c.out, "%s %s\n", p.paint(yellow, "refused:"), escapeControl(e.Refused)+classNote(e.Class))
 	}

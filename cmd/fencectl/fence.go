@@ -13,6 +13,7 @@ import (
 
 type fenceOptions struct {
 	waitFlags
+	about
 	reason  string
 	offOnly bool
 	yes     bool
@@ -22,7 +23,7 @@ type fenceOptions struct {
 func newFenceCommand(c *cli) *cobra.Command {
 	var o fenceOptions
 	cmd := &cobra.Command{
-		Use:   "fence NODE --reason WHY",
+		Use:   "fence NODE|--machine NAMESPACE/NAME --reason WHY",
 		Short: "power a node's host off, isolate its Node, and bring both back",
 		Long: `Power a node's host off, isolate its Node and bring both back: the six steps.
 
@@ -31,44 +32,48 @@ the terminal; --yes skips the prompt (admin only). If a run already fences the n
 the order joins it. With --off-only the host stays off and the run stays Held until
 fencectl unfence.
 
+With --machine the order is about a Machine, which may have no Node. Then there is
+nothing to isolate: the host is powered off and on once.
+
 With --wait the exit status is 0 if the run is done, 1 if it is Held and a person is
 needed, 3 if a gate aborted it, and 6 after --timeout.`,
-		Args: exactArgs("NODE"),
-		RunE: func(cmd *cobra.Command, args []string) error { return c.fence(cmd.Context(), args[0], o) },
+		Args: o.args,
+		RunE: func(cmd *cobra.Command, args []string) error { return c.fence(cmd.Context(), args, o) },
 	}
+	o.about.flags(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&o.reason, "reason", "", "why, for the records (mandatory)")
 	flags.BoolVar(&o.offOnly, "off-only", false, "leave the host off until fencectl unfence")
 	flags.BoolVar(&o.yes, "yes", false, "do not ask for the node's name (admin)")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "show what would be done and what forbids it (exit 3), then stop")
-	o.flags(cmd)
+	o.waitFlags.flags(cmd)
 	return cmd
 }
 
-func (c *cli) fence(ctx context.Context, node string, o fenceOptions) error {
-	line := fmt.Sprintf("fencectl fence %s --reason %q", node, o.reason)
-	if err := needReason(o.reason, "fencectl fence "+node); err != nil {
+func (c *cli) fence(ctx context.Context, args []string, o fenceOptions) error {
+	line := fmt.Sprintf("fencectl fence %s --reason %q", o.typed(args), o.reason)
+	if err := needReason(o.reason, "fencectl fence "+o.typed(args)); err != nil {
 		return err
 	}
 	if err := o.validate(); err != nil {
 		return err
 	}
-	order := api.Order{Verb: api.Fence, Cluster: c.cluster, Node: node, Reason: o.reason, OffOnly: o.offOnly}
+	order := o.of(api.Order{Verb: api.Fence, Cluster: c.cluster, Reason: o.reason, OffOnly: o.offOnly}, args)
 	if o.dryRun {
 		return c.dryRun(ctx, order)
 	}
 	if !o.yes {
 		if !isTerminal(c.in) {
-			return usageError(errors.New("fence asks for the node's name on a terminal, and there is none"), line+" --yes   (role admin)")
+			return usageError(errors.New("fence asks for "+nameOf(order)+" on a terminal, and there is none"), line+" --yes   (role admin)")
 		}
-		if _, err := c.confirmName(ctx, order, "type the node's name to fence it: "); err != nil {
+		if _, err := c.confirmName(ctx, order, "type "+nameOf(order)+" to fence it: "); err != nil {
 			return err
 		}
 	}
 	order.Yes = o.yes
 	rep, err := c.client().Do(ctx, order)
 	if err != nil {
-		return requestError("fence "+node, err)
+		return requestError("fence "+order.Of(), err)
 	}
 	return c.showAndWait(ctx, o.waitFlags, rep, &goal{offOnly: o.offOnly})
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -51,7 +52,7 @@ func runsTable(tl api.Timeline, now time.Time) *table {
 		if by == "" {
 			by = "fenced"
 		}
-		t.add(clock(r.Started), r.ID, r.Cluster, r.Node, cell{text: r.Result, color: resultColor(r.Result)},
+		t.add(clock(r.Started), r.ID, r.Cluster, cmp.Or(r.Node, r.Machine), cell{text: r.Result, color: resultColor(r.Result)},
 			span(end.Sub(r.Started)), orDash(r.Reason), by)
 	}
 	return t

@@ -16,6 +16,8 @@ import (
 type orderVerb struct {
 	verb api.Verb
 	arg  string // NODE or RUN; "" = it is about a cluster, or all
+	// machine: --machine may stand in place of NODE.
+	machine bool
 	// command has Use, Short and Long.
 	command *cobra.Command
 	forHelp string // help of --for; "" = the verb has no end of its own
@@ -27,8 +29,8 @@ type orderVerb struct {
 // name have a file each: fence.go, confirmoff.go, bmc_enroll.go.
 func orderVerbs() []orderVerb {
 	return []orderVerb{
-		{verb: api.Hold, arg: "NODE", forHelp: "end by itself after this time", command: &cobra.Command{
-			Use:   "hold NODE --reason WHY [--for 4h]",
+		{verb: api.Hold, arg: "NODE", machine: true, forHelp: "end by itself after this time", command: &cobra.Command{
+			Use:   "hold NODE|--machine NAMESPACE/NAME --reason WHY [--for 4h]",
 			Short: "prevent one node from being fenced",
 			Long: `Prevent one node from being fenced, by checks and by people, until fencectl release
 or for the time of --for. If a run on the node has not isolated its Node yet, it
@@ -38,15 +40,15 @@ completes, so that no host stays off.
 The hold takes effect at once. If fenced cannot save it, the answer says so, and
 fenced tries again. A new hold never shortens an existing one; release that first.`,
 		}},
-		{verb: api.Release, arg: "NODE", command: &cobra.Command{
-			Use:   "release NODE --reason WHY",
+		{verb: api.Release, arg: "NODE", machine: true, command: &cobra.Command{
+			Use:   "release NODE|--machine NAMESPACE/NAME --reason WHY",
 			Short: "end a node's hold, or its quarantine",
 			Long: `End the hold of a node, or the quarantine of a host that was fenced too often; its
 earlier runs no longer count. To end the freeze of a BMC that reported a false Off,
 use fencectl bmc release.`,
 		}},
-		{verb: api.Unfence, arg: "NODE", goal: &goal{unfence: true}, command: &cobra.Command{
-			Use:   "unfence NODE --reason WHY",
+		{verb: api.Unfence, arg: "NODE", machine: true, goal: &goal{unfence: true}, command: &cobra.Command{
+			Use:   "unfence NODE|--machine NAMESPACE/NAME --reason WHY",
 			Short: "bring back a host whose run is Waiting or Held, or that was fenced with --off-only",
 			Long: `Power the host on again, wait for its Node and restore it. This is for a host that
 was fenced with --off-only, or whose run is Held. If the Node is not isolated yet,
@@ -109,8 +111,8 @@ order is stored with the state; a daemon that loses its state is disarmed again.
 			Short: "undo arm (admin)",
 			Long:  `Undo arm: fenced evaluates and explains, but does not act.`,
 		}},
-		{verb: api.ReleaseBMC, arg: "NODE", command: &cobra.Command{
-			Use:   "release NODE --reason WHY",
+		{verb: api.ReleaseBMC, arg: "NODE", machine: true, command: &cobra.Command{
+			Use:   "release NODE|--machine NAMESPACE/NAME --reason WHY",
 			Short: "unfreeze a host whose BMC reported Off while it was on (admin)",
 			Long: `Unfreeze a host whose BMC reported Off while the host was running. When the last
 such host of a model and firmware is unfrozen, all hosts of that model and firmware
@@ -137,6 +139,7 @@ func addOrderVerbs(c *cli, root *cobra.Command) {
 // orderFlags are the flags of the rows.
 type orderFlags struct {
 	waitFlags
+	about
 	reason string
 	asIs   bool
 	length time.Duration
@@ -146,6 +149,10 @@ func (v orderVerb) make(c *cli) *cobra.Command {
 	var f orderFlags
 	cmd := v.command
 	cmd.Args = exactArgs(strings.Fields(v.arg)...)
+	if v.machine {
+		f.about.flags(cmd)
+		cmd.Args = f.args
+	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return v.run(cmd, c, args, f) }
 	cmd.Flags().StringVar(&f.reason, "reason", "", "why, for the records (mandatory)")
 	if v.forHelp != "" {
@@ -155,13 +162,17 @@ func (v orderVerb) make(c *cli) *cobra.Command {
 		cmd.Flags().BoolVar(&f.asIs, "as-is", false, "end a Waiting or Held run and leave the host in its present state (admin)")
 	}
 	if v.goal != nil {
-		f.flags(cmd)
+		f.waitFlags.flags(cmd)
 	}
 	return cmd
 }
 
 func (v orderVerb) run(cmd *cobra.Command, c *cli, args []string, f orderFlags) error {
-	line := strings.Join(append([]string{cmd.CommandPath()}, args...), " ")
+	shown := args
+	if f.machine != "" {
+		shown = []string{f.typed(args)}
+	}
+	line := strings.Join(append([]string{cmd.CommandPath()}, shown...), " ")
 	if err := needReason(f.reason, line); err != nil {
 		return err
 	}
@@ -174,11 +185,11 @@ func (v orderVerb) run(cmd *cobra.Command, c *cli, args []string, f orderFlags) 
 	o := api.Order{Verb: v.verb, Cluster: c.cluster, Reason: f.reason, AsIs: f.asIs, For: api.Span(f.length)}
 	switch v.arg {
 	case "NODE":
-		o.Node = args[0]
+		o = f.of(o, args)
 	case "RUN":
 		o.Run = args[0]
 	}
-	what := strings.Join(append([]string{cmd.Name()}, args...), " ")
+	what := strings.Join(append([]string{cmd.Name()}, shown...), " ")
 	return c.sendOrder(cmd.Context(), o, what, f.waitFlags, v.goal)
 }
 

@@ -108,7 +108,7 @@ func holdTable(st api.Status, now time.Time) *table {
 			if h.Quarantine {
 				by = cell{text: "quarantine", color: red}
 			}
-			t.add(k.Name, h.Node, by, age(h.Since, now), left, h.Reason)
+			t.add(k.Name, cmp.Or(h.Node, h.Machine), by, age(h.Since, now), left, h.Reason)
 		}
 	}
 	return t
@@ -124,7 +124,7 @@ func (c *cli) runTable(st api.Status, now time.Time) *table {
 		if until := cmp.Or(r.Deadline, r.NextTry); !until.IsZero() {
 			left = span(until.Sub(now))
 		}
-		row := []any{r.ID, r.Cluster, r.Node, stepCell(r.Step), r.Attempt, age(r.Started, now), left, orDash(r.Reason)}
+		row := []any{r.ID, r.Cluster, cmp.Or(r.Node, r.Machine), stepCell(r.Step), r.Attempt, age(r.Started, now), left, orDash(r.Reason)}
 		if c.output == "wide" {
 			row = append(row, orDash(r.Machine), orDash(r.Note))
 		}

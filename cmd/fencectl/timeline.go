@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,7 +59,7 @@ func (c *cli) runs(ctx context.Context, name string) (api.Reply[api.Timeline], e
 
 func (c *cli) printRun(r api.RunRecord, now time.Time) error {
 	p := c.painter(c.out)
-	fmt.Fprintf(c.out, "run %s: %s in %s", escapeControl(r.ID), escapeControl(r.Node), escapeControl(r.Cluster))
+	fmt.Fprintf(c.out, "run %s: %s in %s", escapeControl(r.ID), escapeControl(cmp.Or(r.Node, r.Machine)), escapeControl(r.Cluster))
 	if r.Machine != "" {
 		fmt.Fprintf(c.out, " (%s)", escapeControl(r.Machine))
 	}

@@ -17,26 +17,26 @@ func (c *cli) dryRun(ctx context.Context, o api.Order) error {
 	o.DryRun = true
 	rep, err := c.client().Do(ctx, o)
 	if err != nil {
-		return requestError(string(o.Verb)+" "+o.Node, err)
+		return requestError(string(o.Verb)+" "+o.Of(), err)
 	}
 	if err := c.print(rep.Body, func() error { return c.preview(c.out, rep.Value) }); err != nil {
 		return err
 	}
-	return refusedBy(string(o.Verb), o.Node, rep.Value.Gates)
+	return refusedBy(o, rep.Value.Gates)
 }
 
-// confirmName shows what the order would do and has the node's name typed: most wrong fences
+// confirmName shows what the order would do and has the name typed: most wrong fences
 // are right orders for the wrong name.
 func (c *cli) confirmName(ctx context.Context, o api.Order, prompt string) (name string, err error) {
 	o.DryRun = true
 	rep, err := c.client().Do(ctx, o)
 	if err != nil {
-		return "", requestError(string(o.Verb)+" "+o.Node, err)
+		return "", requestError(string(o.Verb)+" "+o.Of(), err)
 	}
 	if err := c.preview(c.errs, rep.Value); err != nil {
 		return "", err
 	}
-	if err := refusedBy(string(o.Verb), o.Node, rep.Value.Gates); err != nil {
+	if err := refusedBy(o, rep.Value.Gates); err != nil {
 		return "", err
 	}
 	fmt.Fprint(c.errs, prompt)
@@ -44,7 +44,7 @@ func (c *cli) confirmName(ctx context.Context, o api.Order, prompt string) (name
 	if err != nil {
 		return "", fmt.Errorf("read the confirmation: %w", err)
 	}
-	if name = strings.TrimSpace(name); name != o.Node {
+	if name = strings.TrimSpace(name); name != o.Of() {
 		return "", errors.New("not confirmed: nothing was done")
 	}
 	return name, nil
@@ -86,11 +86,11 @@ func (c *cli) preview(w io.Writer, r api.OrderResult) error {
 	return gateTable(r.Gates).write(w, c.painter(w), "GATES")
 }
 
-func refusedBy(verb, node string, gates []reason.Gate) error {
+func refusedBy(o api.Order, gates []reason.Gate) error {
 	for _, g := range gates {
 		if !g.Pass {
-			return &exitError{code: exitRefused, err: fmt.Errorf("%s %s: refused (%s): %s", verb, node, g.Reason, g.Why()),
-				hint: []string{"fencectl explain " + node}}
+			return &exitError{code: exitRefused, err: fmt.Errorf("%s %s: refused (%s): %s", o.Verb, o.Of(), g.Reason, g.Why()),
+				hint: []string{"fencectl explain " + asTyped(o)}}
 		}
 	}
 	return nil

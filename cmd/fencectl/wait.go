@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,7 +83,7 @@ func (c *cli) printResult(r api.OrderResult) error {
 }
 
 func (c *cli) printEnd(r api.RunRecord) error {
-	line := fmt.Sprintf("%s: %s", r.Node, r.Result)
+	line := fmt.Sprintf("%s: %s", cmp.Or(r.Node, r.Machine), r.Result)
 	if r.Reason != "" {
 		line += " (" + r.Reason + ")"
 	}
@@ -133,10 +134,18 @@ func (g *goal) exit(r api.RunRecord) error {
 		return nil
 	case r.Result == api.ResultHeld:
 		return &exitError{code: exitFailure, err: fmt.Errorf("run %s is held (%s): %s", r.ID, r.Reason, r.Note),
-			hint: []string{"fencectl explain " + r.Node, "fencectl timeline " + r.ID}}
+			hint: []string{"fencectl explain " + targetOf(r), "fencectl timeline " + r.ID}}
 	case r.Result == api.ResultAborted && !g.unfence:
 		return &exitError{code: exitRefused, err: fmt.Errorf("run %s was aborted (%s): %s", r.ID, r.Reason, r.Note),
-			hint: []string{"fencectl explain " + r.Node}}
+			hint: []string{"fencectl explain " + targetOf(r)}}
 	}
 	return nil
+}
+
+// targetOf is how the target of a run is named on a command line.
+func targetOf(r api.RunRecord) string {
+	if r.Node == "" && r.Machine != "" {
+		return "--machine " + r.Machine
+	}
+	return r.Node
 }

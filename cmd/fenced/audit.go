@@ -130,7 +130,7 @@ func (a *auditor) observe(e event.Event) {
 
 func entryOf(e event.Event) audit.Entry {
 	out := audit.Entry{
-		Type: e.Type, Cluster: e.Cluster, Node: e.Node, Run: e.Run, Step: string(e.Step), Action: string(e.Action),
+		Type: e.Type, Cluster: e.Cluster, Node: e.Node, Machine: e.Machine, Run: e.Run, Step: string(e.Step), Action: string(e.Action),
 		Reason: string(e.Reason), Message: e.Message, Check: e.Check, Actor: e.Actor, Why: e.Why, Inputs: e.Inputs,
 	}
 	for _, g := range e.Gates {

@@ -84,11 +84,11 @@ func (c control) enroll(ctx context.Context, o order.Order) (api.OrderResult, er
 	if err != nil {
 		return api.OrderResult{}, apiError(err)
 	}
-	res := api.OrderResult{Message: "the BMCs of " + o.Node + " are enrolled"}
+	res := api.OrderResult{Message: "the BMCs of " + o.Of() + " are enrolled"}
 	if o.DryRun {
-		res.Message = "the BMCs of " + o.Node + " would be enrolled"
+		res.Message = "the BMCs of " + o.Of() + " would be enrolled"
 	}
-	res.Effect = append(res.Effect, fmt.Sprintf("the machine of %s is %s", o.Node, x.Pin.SystemUUID))
+	res.Effect = append(res.Effect, fmt.Sprintf("the machine of %s is %s", o.Of(), x.Pin.SystemUUID))
 	for _, d := range x.Devices {
 		res.Effect = append(res.Effect, enrolledText(d))
 	}

@@ -48,9 +48,7 @@ func (c control) Status(context.Context) (api.Status, error) {
 		}
 		cluster := clusterStatus(cs, found)
 		for _, h := range c.engine.Holds(cs.Name) {
-			cluster.Holds = append(cluster.Holds, api.HoldStatus{
-				Node: h.Node, By: h.By, Reason: h.Reason, Since: h.At, Until: h.Until, Quarantine: h.Quarantine,
-			})
+			cluster.Holds = append(cluster.Holds, holdStatus(h))
 		}
 		s.Clusters = append(s.Clusters, cluster)
 		for _, r := range cs.Runs {
@@ -62,6 +60,15 @@ func (c control) Status(context.Context) (api.Status, error) {
 		s.PausedReason = ""
 	}
 	return s, nil
+}
+
+// holdStatus is one hold. One of a Machine has its "namespace/name" as its name.
+func holdStatus(h state.Hold) api.HoldStatus {
+	out := api.HoldStatus{Node: h.Node, By: h.By, Reason: h.Reason, Since: h.At, Until: h.Until, Quarantine: h.Quarantine}
+	if strings.Contains(h.Node, "/") {
+		out.Node, out.Machine = "", h.Node
+	}
+	return out
 }
 
 // auditStatus says why the audit log cannot be written; nil when it can.
@@ -98,8 +105,12 @@ func clusterStatus(cs engine.ClusterStatus, found policy.Report) api.ClusterStat
 	return out
 }
 
-func (c control) Explain(ctx context.Context, cluster, node string) (api.Explanation, error) {
-	x, err := c.engine.Explain(ctx, cluster, node)
+func (c control) Explain(ctx context.Context, cluster, of string) (api.Explanation, error) {
+	explain := c.engine.Explain
+	if strings.Contains(of, "/") {
+		explain = c.engine.ExplainMachine
+	}
+	x, err := explain(ctx, cluster, of)
 	if err != nil {
 		return api.Explanation{}, apiError(err)
 	}
@@ -112,7 +123,7 @@ func (c control) Explain(ctx context.Context, cluster, node string) (api.Explana
 }
 
 func explanationOf(x admit.Explanation) api.Explanation {
-	out := api.Explanation{Cluster: x.Cluster, Node: x.Node, Verdict: string(x.Verdict), Message: "no gate known so far forbids it", Earliest: x.Earliest, Gates: x.Gates}
+	out := api.Explanation{Cluster: x.Cluster, Node: x.Node, Machine: x.Machine, Verdict: string(x.Verdict), Message: "no gate known so far forbids it", Earliest: x.Earliest, Gates: x.Gates}
 	for _, g := range x.Gates {
 		if !g.Pass {
 			out.Refused, out.Message = string(g.Reason), g.Name+": "+g.Value
@@ -155,7 +166,7 @@ func (c control) Runs(ctx context.Context, f api.RunFilter) (api.Timeline, error
 
 func (c control) Do(ctx context.Context, o api.Order) (api.OrderResult, error) {
 	given := order.Order{
-		Cluster: o.Cluster, Node: o.Node, Run: o.Run, Actor: o.Actor, Reason: o.Reason,
+		Cluster: o.Cluster, Node: o.Node, Machine: o.Machine, Run: o.Run, Actor: o.Actor, Reason: o.Reason,
 		OffOnly: o.OffOnly, DryRun: o.DryRun, AsIs: o.AsIs, For: time.Duration(o.For),
 	}
 	if o.Verb == api.EnrollBMC {
@@ -187,7 +198,7 @@ func (c control) Refused(o api.Order, e *api.Error) {
 		word = "failed: "
 	}
 	c.events.Emit(event.Event{
-		Type: event.Ordered, Cluster: o.Cluster, Node: o.Node, Run: o.Run, Actor: o.Actor, Why: o.Reason,
+		Type: event.Ordered, Cluster: o.Cluster, Node: o.Node, Machine: o.Machine, Run: o.Run, Actor: o.Actor, Why: o.Reason,
 		Reason: reason.Code(e.Code), Message: word + string(o.Verb) + " by " + o.Actor + ": " + e.Message,
 	})
 }
@@ -210,7 +221,7 @@ func (c control) Events(ctx context.Context, after uint64) iter.Seq2[api.Event, 
 }
 
 func wireEvent(e event.Event) api.Event {
-	out := api.Event{Seq: e.Seq, At: e.At, Cluster: e.Cluster, Node: e.Node, Run: e.Run, Type: e.Type,
+	out := api.Event{Seq: e.Seq, At: e.At, Cluster: e.Cluster, Node: e.Node, Machine: e.Machine, Run: e.Run, Type: e.Type,
 		Step: string(e.Step), Reason: string(e.Reason), Message: e.Message}
 	if e.Type == event.Acting {
 		out.Message = string(e.Action)
@@ -226,7 +237,7 @@ func apiError(err error) error {
 	}
 	code := string(r.Reason)
 	switch r.Reason {
-	case reason.NoSuchNode, reason.NoSuchCluster, reason.NoSuchRun:
+	case reason.NoSuchNode, reason.NoSuchMachine, reason.NoSuchCluster, reason.NoSuchRun:
 		return api.NotFound(code, r.Message, "see fencectl status -o wide for the names fenced knows")
 	case reason.ClusterRequired:
 		return &api.Error{Status: http.StatusBadRequest, Code: code, Message: r.Message, Hint: "add --cluster NAME"}

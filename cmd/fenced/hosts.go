@@ -19,34 +19,35 @@ import (
 // inventory is the administrator's inventory, with passwords read at each use.
 type inventory map[hostKey]config.HostEntry
 
-type hostKey struct{ cluster, node string }
+// hostKey names an entry: of is the name of a Node, or the "namespace/name" of a Machine.
+type hostKey struct{ cluster, of string }
 
 func newInventory(list []config.HostEntry) inventory {
 	h := inventory{}
 	for _, e := range list {
-		h[hostKey{e.Cluster, e.Node}] = e
+		h[hostKey{e.Cluster, e.Of()}] = e
 	}
 	return h
 }
 
 // List implements hosts.Inventory, in name order.
-func (h inventory) List(cluster string) (nodes []string) {
+func (h inventory) List(cluster string) (names []string) {
 	for k := range h {
 		if k.cluster == cluster {
-			nodes = append(nodes, k.node)
+			names = append(names, k.of)
 		}
 	}
-	slices.Sort(nodes)
-	return nodes
+	slices.Sort(names)
+	return names
 }
 
 // Protected implements hosts.Inventory.
-func (h inventory) Protected(cluster, node string) bool { return h[hostKey{cluster, node}].Protected }
+func (h inventory) Protected(cluster, of string) bool { return h[hostKey{cluster, of}].Protected }
 
 // Find implements hosts.Inventory. A password that only the cluster's API can give
 // is left to the engine.
-func (h inventory) Find(_ context.Context, cluster, node string) (bmc.Host, bool, error) {
-	e, ok := h[hostKey{cluster, node}]
+func (h inventory) Find(_ context.Context, cluster, of string) (bmc.Host, bool, error) {
+	e, ok := h[hostKey{cluster, of}]
 	if !ok {
 		return bmc.Host{}, false, nil
 	}

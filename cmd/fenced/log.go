@@ -69,7 +69,7 @@ func logEvents(log *zap.Logger) func(event.Event) {
 		}
 		fields := []zap.Field{zap.String("event", e.Type)}
 		for _, f := range []struct{ key, value string }{
-			{"cluster", e.Cluster}, {"node", e.Node}, {"run", e.Run}, {"step", string(e.Step)},
+			{"cluster", e.Cluster}, {"node", e.Node}, {"machine", e.Machine}, {"run", e.Run}, {"step", string(e.Step)},
 			{"action", string(e.Action)}, {"reason", string(e.Reason)},
 		} {
 			if f.value != "" {

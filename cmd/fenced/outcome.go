@@ -9,7 +9,7 @@ import (
 )
 
 func unfenceMessage(o api.Order, out order.Outcome) string {
-	return "run " + out.Run + " brings " + o.Node + " back"
+	return "run " + out.Run + " brings " + o.Of() + " back"
 }
 
 func retryMessage(o api.Order, _ order.Outcome) string { return "run " + o.Run + " continues" }
@@ -43,17 +43,21 @@ func stopMessage(what string, out order.Outcome) string {
 func releaseMessage(o api.Order, out order.Outcome) string {
 	switch {
 	case out.Quarantine:
-		return o.Node + " is released from quarantine"
+		return o.Of() + " is released from quarantine"
 	case out.Still != "":
-		return o.Node + " is no longer held, but still " + out.Still + "; release it again to end that too"
+		return o.Of() + " is no longer held, but still " + out.Still + "; release it again to end that too"
 	}
-	return o.Node + " is no longer held"
+	return o.Of() + " is no longer held"
 }
 
 func holdMessage(o api.Order, out order.Outcome) string {
-	text := o.Node + " is " + stopMessage("held", out)
+	text := o.Of() + " is " + stopMessage("held", out)
 	if out.Unseen {
-		text += "; fenced sees no Node of this name now, and the hold applies as soon as it does"
+		kind := "Node"
+		if o.Machine != "" {
+			kind = "Machine"
+		}
+		text += "; fenced sees no " + kind + " of this name now, and the hold applies as soon as it does"
 	}
 	return text
 }
@@ -96,19 +100,19 @@ func (c control) lastHealthCheck(ctx context.Context, o order.Order) (evidence [
 // unfreezeMessage says whether the host may be switched, or stays frozen for another BMC.
 func unfreezeMessage(o api.Order, out order.Outcome) string {
 	if out.Still != "" {
-		return o.Node + " is released, but stays frozen for another reason: " + out.Still
+		return o.Of() + " is released, but stays frozen for another reason: " + out.Still
 	}
-	return o.Node + " may be powered off again"
+	return o.Of() + " may be powered off again"
 }
 
 func fenceMessage(o api.Order, out order.Outcome) string {
 	switch {
 	case o.DryRun && !out.Joined:
-		return o.Node + " would be fenced"
+		return o.Of() + " would be fenced"
 	case out.Joined:
-		return "joined run " + out.Run + ", which already fences " + o.Node
+		return "joined run " + out.Run + ", which already fences " + o.Of()
 	}
-	return "run " + out.Run + " fences " + o.Node
+	return "run " + out.Run + " fences " + o.Of()
 }
 
 func confirmEffect(o api.Order) []string {
@@ -121,12 +125,17 @@ func confirmEffect(o api.Order) []string {
 }
 
 func fenceEffect(o api.Order) []string {
-	all := []string{
-		"the power of " + o.Node + " is cut at once, without a shutdown",
-		"after the BMC has read Off twice, its Node is isolated and its pods can move to other nodes",
+	all := []string{"the power of " + o.Of() + " is cut at once, without a shutdown"}
+	if o.Machine == "" {
+		all = append(all, "after the BMC has read Off twice, its Node is isolated and its pods can move to other nodes")
+	} else {
+		all = append(all, "if it has a Node, that is isolated after the BMC has read Off twice, and its pods can move to other nodes")
 	}
 	if o.OffOnly {
 		return append(all, "the host stays off until fencectl unfence")
 	}
-	return append(all, "the host is powered on again, and its labels, annotations, taints and cordon are restored")
+	if o.Machine == "" {
+		return append(all, "the host is powered on again, and its labels, annotations, taints and cordon are restored")
+	}
+	return append(all, "the host is powered on again; if the Machine has no Node and none registers in time, the Machine is replaced where that is allowed")
 }

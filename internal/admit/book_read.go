@@ -1,6 +1,7 @@
 package admit
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -106,7 +107,7 @@ func (b *Book) renamedTo(r remediate.Run) (node string, unseen bool) {
 	if !b.complete {
 		return "", true
 	}
-	for _, form := range bmc.UUIDForms(r.Target.SystemUUID) { // none for a placeholder
+	for _, form := range bmc.UUIDForms(cmp.Or(r.Target.SystemUUID, r.Target.ReportedUUID)) { // none for a placeholder
 		for _, n := range b.ledger.OtherNodesWithUUID(r.Target.Node, form) {
 			if hasReturned(n, r) {
 				return n.Name, false

@@ -96,20 +96,21 @@ func (b *Book) AnyOpen() bool {
 	return b.runs.anyOpen()
 }
 
-// OpenOn returns the open run on a Node.
+// OpenOn returns the open run on a Node, or on the Machine "namespace/name".
 func (b *Book) OpenOn(node string) (remediate.Run, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.runs.openOn(node)
 }
 
-// newestOn returns the open run on a Node, else the newest that has ended, or nil.
-func (b *Book) newestOn(node string) *remediate.Run {
+// newestOn returns the open run on a target's Node or Machine, else the newest that has ended,
+// or nil. The run may be from before the Machine had a Node.
+func (b *Book) newestOn(t remediate.Target) *remediate.Run {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var newest *remediate.Run
 	for _, r := range b.runs.byID {
-		if r.Target.Node == node && (newest == nil || r.Open() || !newest.Open() && r.ID > newest.ID) {
+		if (isOn(r, t.Node) || isOn(r, t.MachineKey())) && (newest == nil || r.Open() || !newest.Open() && r.ID > newest.ID) {
 			newest = &r
 		}
 	}

@@ -109,6 +109,6 @@ func (c *Cluster) Armed() bool {
 // since it was evaluated.
 func (c *Cluster) candidate(check *policy.Check, t *policy.TargetReport) (candidate, bool) {
 	a, ok := c.book.candidateForCheck(check, t)
-	a.protected = ok && c.opt.Hosts.Protected(t.Node)
+	a.protected = ok && c.opt.Hosts.Protected(a.draft.Target)
 	return a, ok
 }

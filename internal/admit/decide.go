@@ -232,15 +232,15 @@ func (c *Cluster) reportRefusal(a candidate, g reason.Gate) {
 }
 
 func (c *Cluster) emitRefusal(a candidate, g reason.Gate) {
-	c.emit(event.Event{Type: event.Refused, Node: a.draft.Target.Node, Run: a.draft.ID, Reason: g.Reason, Check: a.draft.CheckID, Gates: []reason.Gate{g},
+	c.emit(event.Event{Type: event.Refused, Node: a.draft.Target.Node, Machine: a.draft.Target.WithoutNode(), Run: a.draft.ID, Reason: g.Reason, Check: a.draft.CheckID, Gates: []reason.Gate{g},
 		Message: g.Name + ": " + g.Value + " (needs " + g.Threshold + ", " + g.Source + ")"})
 }
 
 // quarantineIfOverLimit quarantines a host that a check wants fenced again although it has
 // reached the limit of runs in a day. // I15
 func (c *Cluster) quarantineIfOverLimit(ctx context.Context, a candidate, g reason.Gate, now time.Time) {
-	if node := a.draft.Target.Node; !g.Pass && g.Reason == reason.FencesPerDay && node != "" {
-		c.opt.Stop.Quarantine(ctx, c.opt.Name, node, g.Value, now)
+	if names := a.draft.Target.Names(); !g.Pass && g.Reason == reason.FencesPerDay && len(names) > 0 {
+		c.opt.Stop.Quarantine(ctx, c.opt.Name, names[0], g.Value, now)
 	}
 }
 

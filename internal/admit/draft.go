@@ -102,11 +102,15 @@ func (d Drafter) draftForCheck(check *policy.Check, t *policy.TargetReport, targ
 }
 
 // complete returns the run to start after a probe: the draft with host and address, and as a
-// control-plane run if the fresh objects say so. check is nil for an order. // I12
+// control-plane run if the fresh objects say so, and with one power cycle for a Machine that never
+// had a Node, or whose Node is gone and was not pinned. check is nil for an order. // I12
 func (d Drafter) complete(p *probe, check *policy.Check) remediate.Run {
 	r := p.draft
 	if p.controlPlane && !r.ControlPlane {
 		r.ControlPlane, r.Isolation = true, d.controlPlaneIsolation(r.Target, check)
+	}
+	if r.Target.Node == "" || r.Target.ByHardware { // a host that does not join after one boot is installed anew
+		r.Limits.MaxAttempts = 1
 	}
 	return r
 }
@@ -146,19 +150,40 @@ func (b *Book) candidateForOrder(o order.Order) (candidate, error) {
 	if !b.complete {
 		return candidate{}, errNotSeen()
 	}
-	n, m := b.ledger.Node(o.Node), b.ledger.MachineOf(o.Node)
-	if n == nil && m == nil {
-		return candidate{}, &reason.Refusal{Reason: reason.NoSuchNode, Message: "no Node is named " + o.Node + ", and no Machine refers to a Node of that name; list the names with kubectl get nodes"}
+	n, m, node, err := objectsOf(b.ledger, o)
+	if err != nil {
+		return candidate{}, err
 	}
 	d := b.opt.Draft
 	r := d.base()
 	r.Strategy, r.OffOnly = remediate.PowerCycle, o.OffOnly
-	r.Target = targetOf(b.ledger, b.opt.Name, m, n, o.Node)
+	r.Target = targetOf(b.ledger, b.opt.Name, m, n, node)
 	r.ControlPlane = n != nil && n.ControlPlane || m != nil && m.ControlPlane
 	if r.ControlPlane {
 		r.Isolation = d.controlPlaneIsolation(r.Target, nil)
 	}
 	r.Manual = &remediate.Order{Actor: o.Actor, Reason: o.Reason, At: time.Now().UTC()}
 	r.Trigger = "manual fence by " + o.Actor + ": " + o.Reason
-	return candidate{key: "manual|" + o.Node, draft: r, node: n, missingHost: missingHost(b.ledger, m), doubt: b.ledger.Doubt(m, n)}, nil
+	return candidate{key: "manual|" + o.Of(), draft: r, node: n, missingHost: missingHost(b.ledger, m), doubt: b.ledger.Doubt(m, n)}, nil
+}
+
+// objectsOf returns the Node and the Machine that an order names, each nil if there is none, and
+// the name of the Node, which is "" for a Machine that has none. An error is a *reason.Refusal.
+func objectsOf(l *policy.Ledger, o order.Order) (n *policy.Node, m *policy.Machine, node string, err error) {
+	if o.Machine != "" {
+		if m = machineNamed(l, o.Machine); m == nil {
+			return nil, nil, "", noSuchMachine(o.Machine)
+		}
+		return l.Node(m.NodeName), m, m.NodeName, nil
+	}
+	n, m = l.Node(o.Node), l.MachineOf(o.Node)
+	if n == nil && m == nil {
+		return nil, nil, "", &reason.Refusal{Reason: reason.NoSuchNode, Message: "no Node is named " + o.Node + ", and no Machine refers to a Node of that name; list the names with kubectl get nodes"}
+	}
+	return n, m, o.Node, nil
+}
+
+func noSuchMachine(machine string) error {
+	return &reason.Refusal{Reason: reason.NoSuchMachine,
+		Message: "no Machine is named " + machine + ", or one of OpenShift and one of the Cluster API are; list the names with kubectl get machines -A"}
 }

@@ -13,49 +13,52 @@ import (
 // Explanation is why a Node is, or is not, fenced.
 type Explanation struct {
 	Cluster, Node string
+	Machine       string         // "namespace/name", if that was asked for
 	Verdict       policy.Verdict // Unhealthy if any check says so; "" when none covers the Node
 	Gates         []reason.Gate
 	Run           *remediate.Run // the open one, else the newest that has ended
 	Earliest      time.Time      // when the last failing gate can pass; zero: unknown
 }
 
-// Explain lists every gate of a Node in the order in which the daemon evaluates them. It
-// calls the functions that decide.
-func (c *Cluster) Explain(ctx context.Context, node string) (Explanation, error) {
-	a, err := c.book.candidateForOrder(order.Order{Node: node})
+// Explain lists every gate of the Node or Machine of an order, in the order in which the
+// daemon evaluates them. It calls the functions that decide.
+func (c *Cluster) Explain(ctx context.Context, o order.Order) (Explanation, error) {
+	a, err := c.book.candidateForOrder(o)
 	if err != nil {
 		return Explanation{}, err
 	}
-	a.draft.Manual, a.protected = nil, c.opt.Hosts.Protected(node)
+	a.draft.Manual, a.protected = nil, c.opt.Hosts.Protected(a.draft.Target)
 	now := time.Now()
-	report := c.book.nodeReport(node, now)
-	x := Explanation{Cluster: c.opt.Name, Node: node, Verdict: verdictOn(&report, node), Gates: policy.Explain(report, node)}
-	if check, t := c.requestedTarget(&report, node); t != nil {
+	subject := subjectOf(a.draft.Target)
+	report := c.book.nodeReport(subject, now)
+	x := Explanation{Cluster: c.opt.Name, Node: a.draft.Target.Node, Machine: o.Machine,
+		Verdict: verdictOn(&report, subject), Gates: policy.Explain(report, subject)}
+	if check, t := c.requestedTarget(&report, subject); t != nil {
 		if b, ok := c.candidate(check, t); ok { // the candidate of the deciding loop
 			a = b
 		}
 		x.Gates = append(x.Gates, executorGates(check, t)...)
 	}
 	x.Gates = append(x.Gates, uncertainMachineGates(a)...)
-	x.Run = c.book.newestOn(node)
-	p := c.probes.lastOn(node)
+	x.Run = c.book.newestOn(a.draft.Target)
+	p := c.probes.lastOn(subject)
 	if p == nil {
 		p = c.probes.unprobed(ctx, a.draft)
 	}
 	x.Gates = append(x.Gates, c.gates(a, p, now)...)
 	x.Gates = append(x.Gates, c.backOffGates(a, now)...)
-	x.Gates = append(x.Gates, c.runs.recorder.gates(node)...)
+	x.Gates = append(x.Gates, c.runs.recorder.gates(subject)...)
 	x.Earliest = earliestPass(x.Gates)
 	return x, nil
 }
 
-// requestedTarget finds a check that asks for an action on the Node, and its target: the
+// requestedTarget finds a check that asks for an action on the subject, and its target: the
 // first one that nothing refuses, else the first.
-func (c *Cluster) requestedTarget(r *policy.Report, node string) (check *policy.Check, target *policy.TargetReport) {
+func (c *Cluster) requestedTarget(r *policy.Report, subject string) (check *policy.Check, target *policy.TargetReport) {
 	for i := range r.Checks {
 		for j := range r.Checks[i].Targets {
 			t := &r.Checks[i].Targets[j]
-			if t.Node != node || t.Action == policy.None || target != nil && !t.Acts() {
+			if t.Subject() != subject || t.Action == policy.None || target != nil && !t.Acts() {
 				continue
 			}
 			if full := c.book.Check(r.Checks[i].ID()); full != nil {
@@ -80,12 +83,12 @@ func executorGates(check *policy.Check, t *policy.TargetReport) []reason.Gate {
 	}}
 }
 
-// verdictOn returns Unhealthy if any check has that verdict about the Node, else the verdict
+// verdictOn returns Unhealthy if any check has that verdict about the subject, else the verdict
 // of the last check that covers it, "" when none does.
-func verdictOn(r *policy.Report, node string) (v policy.Verdict) {
+func verdictOn(r *policy.Report, subject string) (v policy.Verdict) {
 	for i := range r.Checks {
 		for j := range r.Checks[i].Targets {
-			if t := &r.Checks[i].Targets[j]; t.Node == node && v != policy.Unhealthy {
+			if t := &r.Checks[i].Targets[j]; t.Subject() == subject && v != policy.Unhealthy {
 				v = t.Verdict
 			}
 		}

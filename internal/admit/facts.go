@@ -18,16 +18,16 @@ func (c *Cluster) gates(a candidate, p *probe, now time.Time) []reason.Gate {
 // etcd allowed the run.
 func (c *Cluster) facts(a candidate, p *probe, now time.Time) guard.Facts {
 	v := c.checkView() // before QuietUntil: an outage that has ended sets it // I16
-	name, node := c.opt.Name, a.draft.Target.Node
+	name, names := c.opt.Name, a.draft.Target.Names()
 	f := guard.Facts{
 		Manual: a.draft.Manual != nil, Mode: c.opt.Mode, ForeignOwner: c.opt.Lead.WhyNotAct(now), OwnerSource: c.ownerSource(),
-		Paused: c.opt.Stop.Paused(name), Held: c.opt.Stop.Held(name, node), Armed: c.opt.Stop.Record(name).Armed,
+		Paused: c.opt.Stop.Paused(name), Held: c.opt.Stop.Held(name, names...), Armed: c.opt.Stop.Record(name).Armed,
 		ViewSynced: v.Synced, ViewAge: v.Age, ClockSkew: v.Skew, QuietUntil: c.view.QuietUntil(), Protected: a.protected,
 		ControlPlane: a.draft.ControlPlane, QuorumHolds: true, QuorumDetail: "etcd is checked just before the run starts",
 		NeedsHost: a.draft.Strategy == remediate.PowerCycle, Host: cmp.Or(a.draft.Target.BareMetalHost, "not looked up yet"),
 		InFlightTotal: c.opt.Slots.Count(),
 	}
-	f.Quarantined, f.QuarantinedUntil = c.opt.Stop.Quarantined(name, node)
+	f.Quarantined, f.QuarantinedUntil = c.opt.Stop.Quarantined(name, names...)
 	bmcUUID := "" // the UUID that the BMC reports
 	if p != nil {
 		bmcUUID = p.identity.BMC
@@ -43,7 +43,7 @@ func (c *Cluster) facts(a candidate, p *probe, now time.Time) guard.Facts {
 	}
 	f.FrozenReason, f.Frozen = c.opt.Hosts.Frozen(a.draft.Target)
 	f.Duplicate = c.opt.Hosts.Duplicate(a.draft.Target)
-	c.book.count(a, uuid, &f, c.opt.Stop.ReleasedAt(name, node), now)
+	c.book.count(a, uuid, &f, c.opt.Stop.ReleasedAt(name, names...), now)
 	return f
 }
 

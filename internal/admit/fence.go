@@ -12,7 +12,7 @@ import (
 	"github.com/fenced/fenced/internal/run"
 )
 
-// Fence starts a run on one Node. It skips the limit of the check, the waits and the rates,
+// Fence starts a run on one Node or Machine. It skips the limit of the check, the waits and the rates,
 // and no other gate. A refusal is a *reason.Refusal.
 func (c *Cluster) Fence(ctx context.Context, o order.Order) (order.Outcome, error) {
 	a, err := c.book.candidateForOrder(o)
@@ -20,7 +20,7 @@ func (c *Cluster) Fence(ctx context.Context, o order.Order) (order.Outcome, erro
 		return order.Outcome{}, err
 	}
 	for _, r := range c.book.OpenRuns() {
-		if r.Target.Node == o.Node && r.OffOnly == o.OffOnly && !r.Step.Idle() && r.Strategy == remediate.PowerCycle {
+		if isOn(r, o.Of()) && r.OffOnly == o.OffOnly && !r.Step.Idle() && r.Strategy == remediate.PowerCycle {
 			return order.Outcome{Run: r.ID, Joined: true}, nil
 		}
 	}

@@ -19,6 +19,30 @@ func (o Objects) Seen() bool { return o.b.Seen() }
 // TargetOn returns the objects of one Node as the target of a run.
 func (o Objects) TargetOn(node string) (remediate.Target, bool) { return o.b.TargetOn(node) }
 
+// TargetOf returns the objects of one Machine, which may have no Node, as the target of a
+// run. machine is its "namespace/name". It returns false when no Machine has this name, or
+// one of each API family has.
+func (o Objects) TargetOf(machine string) (remediate.Target, bool) {
+	o.b.mu.Lock()
+	defer o.b.mu.Unlock()
+	m := machineNamed(o.b.ledger, machine)
+	if m == nil {
+		return remediate.Target{}, false
+	}
+	return targetOf(o.b.ledger, o.b.opt.Name, m, o.b.ledger.Node(m.NodeName), m.NodeName), true
+}
+
+// MachineOf returns the Machine of a target; nil when it is gone or was replaced.
+func (o Objects) MachineOf(t remediate.Target) *policy.Machine {
+	o.b.mu.Lock()
+	defer o.b.mu.Unlock()
+	m := o.b.ledger.MachineIn(t.MachineAPI, t.Namespace, t.Machine)
+	if m == nil || m.UID != t.MachineUID {
+		return nil
+	}
+	return m
+}
+
 // Node returns the Node with this name, or nil.
 func (o Objects) Node(name string) *policy.Node {
 	o.b.mu.Lock()

@@ -3,7 +3,6 @@ package admit
 import (
 	"context"
 	"reflect"
-	"strings"
 	"sync"
 	"time"
 
@@ -105,12 +104,13 @@ func (ps *probes) last(key string) *probe {
 	return nil
 }
 
-// lastOn returns the last result for a Node, for any check; nil if there is none yet.
-func (ps *probes) lastOn(node string) (found *probe) {
+// lastOn returns the last result for a target, for any check or order; nil if there is
+// none yet. subject is policy's name of the target.
+func (ps *probes) lastOn(subject string) (found *probe) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	for k, p := range ps.byKey {
-		if strings.HasSuffix(k, "|"+node) && !p.at.IsZero() {
+	for _, p := range ps.byKey {
+		if !p.at.IsZero() && subjectOf(p.draft.Target) == subject {
 			found = p
 		}
 	}
@@ -161,6 +161,7 @@ func (p *probe) retryAt() time.Time { return p.at.Add(power.ProbeRetry) }
 func sameDraft(probed, now remediate.Run) bool {
 	t := &probed.Target
 	t.Host, t.Address, t.Devices, t.Choice, t.Secret = now.Target.Host, now.Target.Address, now.Target.Devices, now.Target.Choice, now.Target.Secret
+	t.ByHardware, t.ReportedUUID = now.Target.ByHardware, now.Target.ReportedUUID
 	probed.Level, probed.Limits.Levels = now.Level, now.Limits.Levels
 	return reflect.DeepEqual(probed, now)
 }

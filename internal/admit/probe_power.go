@@ -46,7 +46,9 @@ func (ps *probes) probePower(ctx context.Context, p *probe) error {
 			*l = levelState{}
 			p.draft.Level, p.session = i, s
 			p.identity.BMC = r.Identity.UUID
-			p.identity.Verdict = ps.opt.Hosts.Identify(ctx, h, i, r, *t, p.draft.Manual != nil)
+			found := ps.opt.Hosts.IdentifyNew(ctx, h, i, r, *t, p.draft.Manual != nil)
+			p.identity.Verdict, p.identity.Why = found.Verdict, found.Why
+			t.ByHardware, t.ReportedUUID = found.ByHardware, found.ReportedUUID
 			return nil
 		}
 		l.failed, l.err = l.failed+1, err

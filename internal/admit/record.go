@@ -1,6 +1,7 @@
 package admit
 
 import (
+	"cmp"
 	"context"
 	"sync"
 
@@ -52,9 +53,9 @@ func (rc *runCluster) Record(ev event.Event) (event.Event, error) {
 	}
 	ev.Cluster, ev.Recorded = rc.opt.Name, true
 	err := rc.opt.Record(ev)
-	if rc.recorder.update(ev.Node, err) {
+	if rc.recorder.update(cmp.Or(ev.Node, ev.Machine), err) {
 		rc.opt.Emit(event.Event{
-			Type: event.Failed, Cluster: rc.opt.Name, Node: ev.Node, Run: ev.Run, Step: ev.Step, Action: ev.Action, Reason: reason.AuditFailed,
+			Type: event.Failed, Cluster: rc.opt.Name, Node: ev.Node, Machine: ev.Machine, Run: ev.Run, Step: ev.Step, Action: ev.Action, Reason: reason.AuditFailed,
 			Message: "record the action in the audit log before it is done; fenced does nothing destructive until that works: " + err.Error(),
 		})
 	}

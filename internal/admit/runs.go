@@ -43,10 +43,10 @@ func (rs runs) anyOpen() bool {
 	return false
 }
 
-// openOn returns the open run on a Node.
+// openOn returns the open run on a Node, or on the Machine "namespace/name".
 func (rs runs) openOn(node string) (remediate.Run, bool) {
 	for _, r := range rs.byID {
-		if r.Open() && r.Target.Node == node {
+		if r.Open() && isOn(r, node) {
 			return r, true
 		}
 	}

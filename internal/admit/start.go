@@ -75,7 +75,7 @@ func (c *Cluster) reservePlace(a candidate, draft remediate.Run) (*lead.Leadersh
 		why := cmp.Or(c.opt.Lead.WhyNot(), "this instance is releasing ownership of the cluster; send the order to the next owner")
 		return nil, r, &reason.Refusal{Reason: reason.NotOwner, Message: why}
 	}
-	releasedAt := c.opt.Stop.ReleasedAt(c.opt.Name, r.Target.Node)
+	releasedAt := c.opt.Stop.ReleasedAt(c.opt.Name, r.Target.Names()...)
 	if err := c.book.reserve(a, r, c.opt.Slots.Count(), releasedAt, now); err != nil {
 		leadership.Leave()
 		return nil, r, err
@@ -87,7 +87,7 @@ func (c *Cluster) reservePlace(a candidate, draft remediate.Run) (*lead.Leadersh
 // removes the reservation.
 func (c *Cluster) saveAndStart(ctx context.Context, leadership *lead.Leadership, a candidate, r remediate.Run, s *power.Session) (remediate.Run, error) {
 	started, err := c.runs.Record(event.Event{
-		Type: event.Started, Node: r.Target.Node, Run: r.ID, Step: r.Step, Check: r.CheckID, Gates: a.gates,
+		Type: event.Started, Node: r.Target.Node, Machine: r.Target.WithoutNode(), Run: r.ID, Step: r.Step, Check: r.CheckID, Gates: a.gates,
 		Message: cmp.Or(r.Trigger, "manual fence"),
 	})
 	var saved remediate.Run

@@ -1,6 +1,7 @@
 package admit
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -31,6 +32,31 @@ func targetOf(l *policy.Ledger, cluster string, m *policy.Machine, n *policy.Nod
 		}
 	}
 	return t
+}
+
+// subjectOf is the name of a target as policy has it: its Node, or the "namespace/name" of
+// a Machine that has none.
+func subjectOf(t remediate.Target) string { return cmp.Or(t.Node, t.MachineKey()) }
+
+// isOn says whether a run is on the Node of a target or, if that has none, on its Machine.
+func isOn(r remediate.Run, subject string) bool {
+	return subject != "" && (r.Target.Node == subject || r.Target.MachineKey() == subject)
+}
+
+// machineNamed returns the Machine with this "namespace/name"; nil if there is none, or one
+// of each API family.
+func machineNamed(l *policy.Ledger, machine string) (found *policy.Machine) {
+	namespace, name, _ := strings.Cut(machine, "/")
+	for _, api := range []string{policy.OpenShiftMachineAPI, policy.ClusterAPIV1Beta2} {
+		m := l.MachineIn(api, namespace, name)
+		if m != nil && found != nil {
+			return nil
+		}
+		if m != nil {
+			found = m
+		}
+	}
+	return found
 }
 
 // missingHost says why the BareMetalHost that a Machine names is not found; "" if it is

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 )
 
@@ -53,10 +54,14 @@ func (c *Client) Status(ctx context.Context) (Reply[Status], error) {
 	return ask[Status](ctx, c, http.MethodGet, "/v1/status", nil, nil)
 }
 
-// Explain asks why a node is, or is not, fenced. An empty cluster means the
-// only one.
-func (c *Client) Explain(ctx context.Context, cluster, node string) (Reply[Explanation], error) {
-	return ask[Explanation](ctx, c, http.MethodGet, nodePath(node, "explain"), inCluster(cluster), nil)
+// Explain asks why a node, or the Machine "namespace/name", is or is not fenced. An empty
+// cluster means the only one.
+func (c *Client) Explain(ctx context.Context, cluster, of string) (Reply[Explanation], error) {
+	path := nodePath(of, "explain")
+	if namespace, name, isMachine := strings.Cut(of, "/"); isMachine {
+		path = "/v1/machines/" + url.PathEscape(namespace) + "/" + url.PathEscape(name) + "/explain"
+	}
+	return ask[Explanation](ctx, c, http.MethodGet, path, inCluster(cluster), nil)
 }
 
 // NodeTimeline asks for the runs of a node.

@@ -10,7 +10,8 @@ import (
 // caller as they are; any other is Internal.
 type Daemon interface {
 	Status(ctx context.Context) (Status, error)
-	Explain(ctx context.Context, cluster, node string) (Explanation, error)
+	// Explain explains one Node, or the Machine "namespace/name".
+	Explain(ctx context.Context, cluster, of string) (Explanation, error)
 	// Plan gives what would be done now; an empty cluster means all.
 	Plan(ctx context.Context, cluster string) (Plan, error)
 	// Coverage gives what each check covers; an empty cluster means all.

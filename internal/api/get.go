@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -20,7 +21,7 @@ func (s *Server) status(ctx context.Context, _ *http.Request) (Status, error) {
 }
 
 func (s *Server) explain(ctx context.Context, r *http.Request) (Explanation, error) {
-	e, err := s.daemon.Explain(ctx, r.URL.Query().Get("cluster"), r.PathValue("node"))
+	e, err := s.daemon.Explain(ctx, r.URL.Query().Get("cluster"), cmp.Or(machineInPath(r), r.PathValue("node")))
 	e.Gates = orEmpty(e.Gates)
 	return e, err
 }

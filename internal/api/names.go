@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"strings"
 )
 
 // What names look like. A Node's is a DNS subdomain (RFC 1123), as the API server wants
@@ -14,8 +15,12 @@ var (
 	runName     = regexp.MustCompile(`^[0-9a-z]{1,16}-[0-9a-z]{1,16}$`)
 )
 
-// maxNodeName is the longest name that a Node can have.
-const maxNodeName = 253
+// maxNodeName is the longest name that a Node or a Machine can have, maxNamespace that of
+// a namespace.
+const (
+	maxNodeName  = 253
+	maxNamespace = 63
+)
 
 // CheckNode refuses, with a *Error, a text that cannot be the name of a Node.
 func CheckNode(name string) error {
@@ -23,6 +28,25 @@ func CheckNode(name string) error {
 		return nil
 	}
 	return badName(name, "Node", "a Node's name has lower-case letters, digits, - and ., at most 253; fencectl status -o wide lists the known ones")
+}
+
+// CheckMachine refuses, with a *Error, a text that cannot be the "namespace/name" of a
+// Machine.
+func CheckMachine(machine string) error {
+	namespace, name, _ := strings.Cut(machine, "/")
+	if len(namespace) <= maxNamespace && !strings.Contains(namespace, ".") && nodeName.MatchString(namespace) &&
+		len(name) <= maxNodeName && nodeName.MatchString(name) {
+		return nil
+	}
+	return badName(machine, "Machine", "write NAMESPACE/NAME, as kubectl get machines -A lists them")
+}
+
+// machineInPath is the Machine in the path of a request, "" if it has none.
+func machineInPath(r *http.Request) string {
+	if r.PathValue("machine") == "" {
+		return ""
+	}
+	return r.PathValue("namespace") + "/" + r.PathValue("machine")
 }
 
 // CheckCluster refuses, with a *Error, a text that cannot be the name of a cluster.
@@ -60,7 +84,7 @@ func checkNames(h http.Handler) http.Handler {
 			name  string
 			check func(string) error
 		}{
-			{r.PathValue("node"), CheckNode}, {r.PathValue("id"), CheckRun}, {r.URL.Query().Get("cluster"), CheckCluster},
+			{r.PathValue("node"), CheckNode}, {machineInPath(r), CheckMachine}, {r.PathValue("id"), CheckRun}, {r.URL.Query().Get("cluster"), CheckCluster},
 		} {
 			if n.name == "" { // the route has no such name, or none was given
 				continue

@@ -70,6 +70,7 @@ func TestWrongNamesGoNowhere(t *testing.T) {
 		"POST /v1/nodes/EVIL/bmc/enroll", "POST /v1/nodes/EVIL/bmc/release", "POST /v1/runs/EVIL/abort", "POST /v1/runs/EVIL/retry",
 		"POST /v1/nodes/n-1/hold?cluster=EVIL", "POST /v1/pause?cluster=EVIL", "POST /v1/resume?cluster=EVIL",
 		"POST /v1/arm?cluster=EVIL", "POST /v1/disarm?cluster=EVIL",
+		"GET /v1/machines/ns/EVIL/explain", "GET /v1/machines/EVIL/m-1/explain", "POST /v1/machines/ns/EVIL/fence", "POST /v1/machines/EVIL/m-1/hold",
 	} {
 		method, path, _ := strings.Cut(target, " ")
 		escaped := url.PathEscape(evil)

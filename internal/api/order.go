@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -13,6 +14,7 @@ type Order struct {
 	Verb    Verb   `json:"-"`
 	Cluster string `json:"-"` // "" = the only one, or all for pause and arm
 	Node    string `json:"-"`
+	Machine string `json:"-"` // "namespace/name", in place of Node
 	Run     string `json:"-"` // abort, retry
 	Actor   string `json:"-"`
 
@@ -24,6 +26,9 @@ type Order struct {
 	AsIs    bool   `json:"asIs,omitempty"`    // abort: end a Held run and leave the host as it is
 	Typed   string `json:"typed,omitempty"`   // confirm-off: the node's name once more
 }
+
+// Of is what the order is about: the name of a Node, or the "namespace/name" of a Machine.
+func (o Order) Of() string { return cmp.Or(o.Machine, o.Node) }
 
 // Span is a duration that is written like 4h30m.
 type Span time.Duration

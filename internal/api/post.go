@@ -20,7 +20,7 @@ func (s *Server) order(v Verb, need Role) answer {
 		p := peerFrom(r.Context())
 		o, unread := readOrder(r)
 		o.Verb, o.Actor = v, p.Actor()
-		o.Cluster, o.Node, o.Run = r.URL.Query().Get("cluster"), r.PathValue("node"), r.PathValue("id")
+		o.Cluster, o.Node, o.Machine, o.Run = r.URL.Query().Get("cluster"), r.PathValue("node"), machineInPath(r), r.PathValue("id")
 		if err := s.authorise(r, need); err != nil {
 			s.recordRefusal(o, p, err)
 			return nil, err

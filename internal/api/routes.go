@@ -22,6 +22,7 @@ type route struct {
 var reads = []route{
 	get("/v1/status", (*Server).status),
 	get("/v1/nodes/{node}/explain", (*Server).explain),
+	get("/v1/machines/{namespace}/{machine}/explain", (*Server).explain),
 	get("/v1/nodes/{node}/timeline", (*Server).nodeTimeline),
 	get("/v1/plan", (*Server).plan),
 	get("/v1/check-config", (*Server).coverage),
@@ -46,20 +47,24 @@ func stream(pattern string, need Role, write func(*Server, http.ResponseWriter, 
 	}}
 }
 
-// route is the row of an order. An order asks for the role itself, and records who lacks
-// it.
-func (r verb) route() route {
+// routes are the rows of an order. An order asks for the role itself, and records who
+// lacks it.
+func (r verb) routes() (list []route) {
+	need, handler := Nobody, func(s *Server) http.Handler { return s.reply(s.order(r.name, r.need)) }
 	if r.answer != nil {
-		return route{http.MethodPost, r.pattern(), r.need, func(s *Server) http.Handler { return s.reply(r.answer(s, r.name)) }}
+		need, handler = r.need, func(s *Server) http.Handler { return s.reply(r.answer(s, r.name)) }
 	}
-	return route{http.MethodPost, r.pattern(), Nobody, func(s *Server) http.Handler { return s.reply(s.order(r.name, r.need)) }}
+	for _, pattern := range r.patterns() {
+		list = append(list, route{http.MethodPost, pattern, need, handler})
+	}
+	return list
 }
 
 // routes is the whole API.
 func routes() []route {
 	all := slices.Clone(reads)
 	for _, v := range verbs {
-		all = append(all, v.route())
+		all = append(all, v.routes()...)
 	}
 	return all
 }

@@ -13,7 +13,7 @@ import (
 // and refuses before anything is done.
 func TestEveryRowRefusesLowerRoles(t *testing.T) {
 	peers := []Peer{other, viewer, oper, admin}
-	names := strings.NewReplacer("{node}", "n-1", "{id}", "r-1")
+	names := strings.NewReplacer("{node}", "n-1", "{id}", "r-1", "{namespace}", "ns", "{machine}", "m-1")
 	refuses := func(method, pattern string, need Role) {
 		require.Greater(t, need, Nobody, pattern)
 		for role, p := range peers[:need] {
@@ -28,7 +28,9 @@ func TestEveryRowRefusesLowerRoles(t *testing.T) {
 		refuses(r.method, r.pattern, r.need)
 	}
 	for _, v := range verbs {
-		refuses(http.MethodPost, v.pattern(), v.need)
+		for _, pattern := range v.patterns() {
+			refuses(http.MethodPost, pattern, v.need)
+		}
 	}
 }
 

@@ -34,7 +34,7 @@ type twoPersonRule struct {
 // orderKey is what makes two orders the same: all but who gave it, and why.
 type orderKey struct {
 	verb               Verb
-	cluster, node, run string
+	cluster, of, run   string
 	offOnly, asIs, yes bool
 	length             Span
 }
@@ -68,7 +68,7 @@ func (s *twoPersonRule) check(o Order, p Peer, now time.Time) (both Order, faile
 			fmt.Sprintf("%s needs two persons, and fenced cannot tell which person %s is: %s", o.Verb, o.Actor, why),
 			"log in under your own name, then give the order as yourself or with sudo; /proc/self/loginuid must hold your uid")
 	}
-	key := orderKey{o.Verb, o.Cluster, o.Node, o.Run, o.OffOnly, o.AsIs, o.Yes, o.For}
+	key := orderKey{o.Verb, o.Cluster, o.Of(), o.Run, o.OffOnly, o.AsIs, o.Yes, o.For}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for k, f := range s.waiting {

@@ -46,6 +46,8 @@ func TestSecondPerson(t *testing.T) {
 	refused(word(admin, nil))
 	refused(word(root, func(o *Order) { o.Node = "n-2" }))
 	refused(word(root, func(o *Order) { o.Yes = true }))
+	refused(word(root, func(o *Order) { o.Node, o.Machine = "", "ns/n-1" }))
+	refused(word(admin, func(o *Order) { o.Node, o.Machine = "", "ns/n-2" })) // another Machine than root's
 	o, err := word(root, nil)
 	require.NoError(t, err)
 	assert.Equal(t, "anna (uid 4003) and olaf (uid 4002) as root (uid 0)", o.Actor)

@@ -132,6 +132,34 @@ func TestOrderCarriesRouteAndPeer(t *testing.T) {
 	assert.Equal(t, []Order{{Verb: Fence, Cluster: "prod", Node: "n-1", Actor: "olaf (uid 4002)", Reason: "disk", OffOnly: true}}, d.orders)
 }
 
+// TestOrderAboutAMachine: the verbs that take a Machine get it from the path, through the
+// client too; the others have no such route.
+func TestOrderAboutAMachine(t *testing.T) {
+	d := &fake{result: OrderResult{Message: "done"}}
+	c := New(serve(t, d, Roles{}))
+	for _, v := range []Verb{Fence, Unfence, Hold, Release, EnrollBMC, ReleaseBMC} {
+		d.orders = nil
+		_, err := c.Do(t.Context(), Order{Verb: v, Machine: "ns/m-1", Reason: "test"})
+		require.NoError(t, err, v)
+		require.Len(t, d.orders, 1, v)
+		assert.Equal(t, "ns/m-1", d.orders[0].Machine, v)
+		assert.Empty(t, d.orders[0].Node, v)
+	}
+	d.orders = nil
+	for _, v := range []Verb{ConfirmOff, TestBMC, Abort, Pause} {
+		_, err := c.Do(t.Context(), Order{Verb: v, Machine: "ns/m-1", Reason: "test"})
+		require.Error(t, err, v)
+	}
+	for _, name := range []string{"ns/a/b", "ns/", "/m-1", "n.s/m-1", "ns/M", "ns/../m-1"} {
+		_, err := c.Do(t.Context(), Order{Verb: Fence, Machine: name, Reason: "test"})
+		require.Error(t, err, name)
+	}
+	assert.Empty(t, d.orders)
+	x, err := c.Explain(t.Context(), "", "ns/m-1")
+	require.NoError(t, err)
+	assert.Equal(t, "ns/m-1", x.Value.Node, "as the daemon was asked")
+}
+
 func TestBadRequests(t *testing.T) {
 	for _, tc := range []struct {
 		name, method, target, body string

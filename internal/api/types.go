@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -114,7 +115,7 @@ func (s Status) Degraded() []string {
 		}
 		for _, h := range c.Holds {
 			if h.Quarantine {
-				add("%s in %s is in quarantine: %s", h.Node, c.Name, h.Reason)
+				add("%s in %s is in quarantine: %s", cmp.Or(h.Node, h.Machine), c.Name, h.Reason)
 			}
 		}
 		for _, k := range c.Checks {
@@ -128,7 +129,7 @@ func (s Status) Degraded() []string {
 	}
 	for _, r := range s.Runs {
 		if r.Step == "Held" {
-			add("run %s of %s is held: %s", r.ID, r.Node, r.Reason)
+			add("run %s of %s is held: %s", r.ID, cmp.Or(r.Node, r.Machine), r.Reason)
 		}
 	}
 	return why
@@ -138,7 +139,8 @@ func (s Status) Degraded() []string {
 // in which they are asked.
 type Explanation struct {
 	Cluster string `json:"cluster"`
-	Node    string `json:"node"`
+	Node    string `json:"node"`              // empty if the Machine has none
+	Machine string `json:"machine,omitempty"` // namespace/name, if it was asked for
 	Verdict string `json:"verdict"`
 	// Refused is the reason code of the first gate that does not pass.
 	Refused string `json:"refused"`
@@ -156,6 +158,7 @@ type Event struct {
 	At      time.Time `json:"at"`
 	Cluster string    `json:"cluster,omitempty"`
 	Node    string    `json:"node,omitempty"`
+	Machine string    `json:"machine,omitempty"` // namespace/name, of a target without a Node
 	Run     string    `json:"run,omitempty"`
 	Type    string    `json:"type"`
 	Step    string    `json:"step,omitempty"`

@@ -41,6 +41,8 @@ type verb struct {
 	need Role
 	// takes names what the body may hold beside the reason; see bodyFields.
 	takes []string
+	// machine: the order may also be about a Machine.
+	machine bool
 	// answer, when set, answers in place of order.
 	answer func(*Server, Verb) answer
 }
@@ -50,6 +52,7 @@ type object string
 
 const (
 	ofNode    object = "/v1/nodes/{node}/"
+	ofMachine object = "/v1/machines/{namespace}/{machine}/"
 	ofRun     object = "/v1/runs/{id}/"
 	ofCluster object = "/v1/" // one, or all
 )
@@ -57,10 +60,10 @@ const (
 // verbs is the table of orders. A new verb is one row here, one in cmd/fencectl/orders.go
 // and one in cmd/fenced/orders.go.
 var verbs = []verb{
-	{name: Fence, of: ofNode, need: Operator, takes: []string{"dryRun", "offOnly", "yes"}},
-	{name: Unfence, of: ofNode, need: Operator},
-	{name: Hold, of: ofNode, need: Operator, takes: []string{"for"}},
-	{name: Release, of: ofNode, need: Operator},
+	{name: Fence, of: ofNode, machine: true, need: Operator, takes: []string{"dryRun", "offOnly", "yes"}},
+	{name: Unfence, of: ofNode, machine: true, need: Operator},
+	{name: Hold, of: ofNode, machine: true, need: Operator, takes: []string{"for"}},
+	{name: Release, of: ofNode, machine: true, need: Operator},
 	{name: ConfirmOff, of: ofNode, need: Admin, takes: []string{"dryRun", "typed", "yes"}},
 	{name: Abort, of: ofRun, need: Operator, takes: []string{"asIs"}},
 	{name: Retry, of: ofRun, need: Operator},
@@ -70,8 +73,8 @@ var verbs = []verb{
 	{name: Disarm, of: ofCluster, need: Admin},
 	{name: TestBMC, of: ofNode, need: Operator, answer: (*Server).look},
 	{name: AuditBMC, of: ofNode, need: Operator, answer: (*Server).look},
-	{name: EnrollBMC, of: ofNode, need: Admin, takes: []string{"dryRun"}},
-	{name: ReleaseBMC, of: ofNode, need: Admin},
+	{name: EnrollBMC, of: ofNode, machine: true, need: Admin, takes: []string{"dryRun"}},
+	{name: ReleaseBMC, of: ofNode, machine: true, need: Admin},
 }
 
 // bodyFields are the fields of an order that only some verbs take, in the order in which
@@ -108,12 +111,25 @@ func Verbs() (all []Verb) {
 	return all
 }
 
-// pattern is the route of the verb.
-func (r verb) pattern() string { return string(r.of) + string(r.name) }
+// patterns are the routes of the verb.
+func (r verb) patterns() []string {
+	list := []string{string(r.of) + string(r.name)}
+	if r.machine {
+		list = append(list, string(ofMachine)+string(r.name))
+	}
+	return list
+}
 
-// path is where the order is sent.
+// path is where the order is sent. An order about a Machine that the verb does not take
+// goes where there is no route.
 func (o Order) path() string {
-	return strings.NewReplacer("{node}", url.PathEscape(o.Node), "{id}", url.PathEscape(o.Run)).Replace(o.Verb.row().pattern())
+	of := o.Verb.row().of
+	if o.Machine != "" {
+		of = ofMachine
+	}
+	namespace, machine, _ := strings.Cut(o.Machine, "/")
+	return strings.NewReplacer("{node}", url.PathEscape(o.Node), "{id}", url.PathEscape(o.Run),
+		"{namespace}", url.PathEscape(namespace), "{machine}", url.PathEscape(machine)).Replace(string(of) + string(o.Verb))
 }
 
 // takes refuses what an order of this verb cannot say.

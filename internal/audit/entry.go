@@ -26,6 +26,7 @@ type Entry struct {
 	Type    string    `json:"type"`
 	Cluster string    `json:"cluster,omitempty"`
 	Node    string    `json:"node,omitempty"`
+	Machine string    `json:"machine,omitempty"` // of a target that has no Node
 	Run     string    `json:"run,omitempty"`
 	Step    string    `json:"step,omitempty"`
 	Action  string    `json:"action,omitempty"`

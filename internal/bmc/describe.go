@@ -7,7 +7,7 @@ import (
 )
 
 // Describer is a Power that can report more than the power state. The BMC health
-// check and people use it, a run never does.
+// check, people, and the probe of a host without a Node use it, a run never does.
 type Describer interface {
 	// Describe only reads. What the BMC does not report stays empty.
 	Describe(ctx context.Context) (Description, error)

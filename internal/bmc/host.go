@@ -8,7 +8,7 @@ import (
 // Host is how to switch one machine: the levels that are tried in order, and the
 // identity that must answer there.
 type Host struct {
-	// Name is the key in state, logs and locks: "cluster/node" for hosts.d,
+	// Name is the key in state, logs and locks: EntryName for hosts.d,
 	// "cluster/namespace/name" for a BareMetalHost.
 	Name string
 	// Levels are the ways to switch the host off, in order of preference; never
@@ -42,6 +42,32 @@ type TLS struct {
 type Timing struct {
 	ReadTimeout time.Duration // one read
 	SendTimeout time.Duration // one command
+}
+
+// machineEntries is in the names of the entries of Machines. A BareMetalHost's name has
+// one part less.
+const machineEntries = "machine/"
+
+// EntryName is the name of the host of an entry of hosts.d: "cluster/node", or
+// "cluster/machine/namespace/name". of is the name of a Node, or the "namespace/name" of a
+// Machine: no Node's name has a slash.
+func EntryName(cluster, of string) string {
+	if strings.Contains(of, "/") {
+		of = machineEntries + of
+	}
+	return cluster + "/" + of
+}
+
+// EntryOf splits an EntryName.
+func EntryOf(name string) (cluster, of string) {
+	cluster, of, _ = strings.Cut(name, "/")
+	return cluster, strings.TrimPrefix(of, machineEntries)
+}
+
+// IsMachineEntry reports whether a host has the name of an entry for a Machine.
+func IsMachineEntry(name string) bool {
+	_, of, _ := strings.Cut(name, "/")
+	return strings.HasPrefix(of, machineEntries) && strings.Count(of, "/") == 2
 }
 
 // Address names every device of the host for people and logs, in the order of the

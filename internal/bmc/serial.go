@@ -17,6 +17,13 @@ func SerialsMatch(a, b string) (match, known bool) {
 	return x == y, true
 }
 
+// NormalizeSerial returns a serial number as SerialsMatch compares it. ok is false for a
+// placeholder.
+func NormalizeSerial(s string) (serial string, ok bool) {
+	serial = normalSerial(s)
+	return serial, isRealSerial(serial)
+}
+
 // UsableSerial reports whether s can identify a machine.
 func UsableSerial(s string) bool { return isRealSerial(normalSerial(s)) }
 

@@ -41,6 +41,7 @@ var (
 		"clusterName": matches(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`, "must be letters, digits, . _ or -, at most 63, and begin and end with a letter or digit"),
 		"namespace":   matches(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`, "is not the name of a namespace"),
 		"nodeName":    matches(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`, "is not the name of a Node"),
+		"machineRef":  matches(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?/[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`, "is not NAMESPACE/NAME of a Machine"),
 		"network":     checkNetwork,
 		"labelKey":    matches(`^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`, "is not the key of a label"),
 		"group": func(s string) error {

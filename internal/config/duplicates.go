@@ -12,23 +12,38 @@ func duplicates(hosts []HostEntry) (errs []error) {
 	names, uuids, devices := map[string]string{}, map[string]string{}, devices{}
 	for i, e := range hosts {
 		if first, ok := names[e.Name]; ok {
-			errs = append(errs, fmt.Errorf("%s.node: node %s of cluster %s is also at %s; keep one of the entries", e.place, e.Node, e.Cluster, first))
+			errs = append(errs, fmt.Errorf("%s.%s of cluster %s is also at %s; keep one of the entries", e.place, e.keyAndName(), e.Cluster, first))
 		}
 		names[e.Name] = e.Source
 		for l := range e.Levels {
 			for j, d := range e.Levels[l].Devices {
 				if first, ok := devices.taken(i, d); ok {
-					errs = append(errs, fmt.Errorf("%s: %s of node %s is also at %s; %s",
-						e.places[l][j], describe(d), e.Node, hosts[first].Source, d.Driver.Descriptor().DistinguishHint))
+					errs = append(errs, fmt.Errorf("%s: %s of %s is also at %s; %s",
+						e.places[l][j], describe(d), e.kindAndName(), hosts[first].Source, d.Driver.Descriptor().DistinguishHint))
 				}
 			}
 		}
 		if first, ok := sameUUID(uuids, e); ok {
-			errs = append(errs, fmt.Errorf("%s.uuid: the UUID %s of node %s is also at %s; write what /sys/class/dmi/id/product_uuid of each node says",
-				e.place, e.PinnedUUID, e.Node, first))
+			errs = append(errs, fmt.Errorf("%s.uuid: the UUID %s of %s is also at %s; write what /sys/class/dmi/id/product_uuid of each node says",
+				e.place, e.PinnedUUID, e.kindAndName(), first))
 		}
 	}
 	return errs
+}
+
+// kindAndName is "node NAME" or "Machine NAMESPACE/NAME"; keyAndName has the key before it.
+func (e HostEntry) kindAndName() string {
+	if e.Machine != "" {
+		return "Machine " + e.Machine
+	}
+	return "node " + e.Node
+}
+
+func (e HostEntry) keyAndName() string {
+	if e.Machine != "" {
+		return "machine: " + e.kindAndName()
+	}
+	return "node: " + e.kindAndName()
 }
 
 func describe(d bmc.Device) string {

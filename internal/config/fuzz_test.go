@@ -82,8 +82,8 @@ func FuzzReadHosts(f *testing.F) {
 			accepted(t, data, reflect.TypeFor[hostsFile]())
 		}
 		for _, e := range hosts {
-			require.Equal(t, "prod/"+e.Node, e.Name)
-			require.NotEmpty(t, e.Node)
+			require.Equal(t, bmc.EntryName("prod", e.Of()), e.Name)
+			require.NotEqual(t, e.Node == "", e.Machine == "", "it names a Node or a Machine")
 			require.Contains(t, []string{"required", "pinned", "off"}, e.IdentityMode)
 			require.NotEmpty(t, e.Levels)
 			require.Len(t, e.Passwords, len(e.Levels))

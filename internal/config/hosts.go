@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -14,7 +15,8 @@ import (
 // and where the passwords are.
 type HostEntry struct {
 	bmc.Host
-	Node    string
+	Node    string // "" if the entry names a Machine
+	Machine string // "namespace/name", "" if the entry names a Node
 	Cluster string
 	// Passwords stand beside Levels, one for each device.
 	Passwords [][]PasswordSource
@@ -23,6 +25,10 @@ type HostEntry struct {
 	place  string
 	places [][]string
 }
+
+// Of is what the entry is about: the name of a Node, or the "namespace/name" of a
+// Machine.
+func (e HostEntry) Of() string { return cmp.Or(e.Machine, e.Node) }
 
 // PasswordSource is where the password of one device is. Both File and
 // Credential are empty when a Secret of the cluster holds it, which bmc.Device
@@ -45,6 +51,7 @@ type hostYAML struct {
 	Line int `yaml:"-"`
 
 	Node      string      `yaml:"node" is:"nodeName" empty:"no"`
+	Machine   string      `yaml:"machine" is:"machineRef" empty:"no"`
 	Cluster   string      `yaml:"cluster"`
 	UUID      string      `yaml:"uuid" is:"uuid"`
 	Identity  string      `yaml:"identity" is:"required|pinned|off"`
@@ -148,9 +155,12 @@ func (r *reader) hosts(c Config, data []byte) (hosts []HostEntry) {
 
 // host turns one entry of the file into a HostEntry.
 func (r *reader) host(c Config, key string, y hostYAML) HostEntry {
-	e := HostEntry{Node: y.Node, Cluster: y.Cluster, place: r.at(y.Line) + ": " + key}
-	if y.Node == "" {
-		r.refuse(y.Line, key, "node is missing")
+	e := HostEntry{Node: y.Node, Machine: y.Machine, Cluster: y.Cluster, place: r.at(y.Line) + ": " + key}
+	switch {
+	case y.Node == "" && y.Machine == "":
+		r.refuse(y.Line, key, "node is missing; name the Node, or with machine: NAMESPACE/NAME a Machine that has none")
+	case y.Node != "" && y.Machine != "":
+		r.refuse(y.Line, key+".machine", "node names a host already; keep one of the two")
 	}
 	names := c.ClusterNames()
 	switch {
@@ -162,7 +172,7 @@ func (r *reader) host(c Config, key string, y hostYAML) HostEntry {
 		r.refuse(y.Line, key+".cluster", "there is no cluster %q in %s%s", y.Cluster, c.File, didYouMean(y.Cluster, names))
 	}
 	e.Host = bmc.Host{
-		Name:         e.Cluster + "/" + e.Node,
+		Name:         bmc.EntryName(e.Cluster, e.Of()),
 		PinnedUUID:   y.UUID,
 		IdentityMode: y.Identity,
 		Protected:    y.Protected,

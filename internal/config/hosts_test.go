@@ -80,6 +80,17 @@ hosts:
 	require.Empty(t, b.Levels[0].Devices[0].Username, "the Secret holds it")
 }
 
+// An entry may name a Machine, which may have no Node.
+func TestLoadHostsOfMachines(t *testing.T) {
+	hosts, _, err := loadFiles(t, []string{"prod"}, map[string]string{
+		"a.yaml": "hosts:\n- {machine: openshift-machine-api/worker-7, uuid: 4c4c4544-0042-3510-8052-b4c04f4d3332, bmc: {address: 192.0.2.2, username: u, credential: c}}\n"})
+	require.NoError(t, err)
+	require.Len(t, hosts, 1)
+	require.Equal(t, "prod/machine/openshift-machine-api/worker-7", hosts[0].Name)
+	require.Equal(t, "openshift-machine-api/worker-7", hosts[0].Of())
+	require.Empty(t, hosts[0].Node)
+}
+
 // What a BMC that is as it is needs, for one device.
 func TestLoadHostsOfBMCsAsTheyAre(t *testing.T) {
 	hosts, _, err := loadFiles(t, []string{"prod"}, map[string]string{"a.yaml": `
@@ -113,6 +124,10 @@ func TestLoadHostsRefuses(t *testing.T) {
 		{"a duplicate key", "hosts:\n- node: a\n  node: b\n  bmc: {" + good + "}\n", `:3: hosts[0].node: duplicate key, first on line 2`},
 		{"a password", one(good + ", password: s3cret"), `:3: hosts[0].bmc.password: unknown key`},
 		{"no node", "hosts:\n- bmc: {" + good + "}\n", `:2: hosts[0]: node is missing`},
+		{"node and machine", "hosts:\n- {node: a, machine: ns/m, bmc: {" + good + "}}\n", `:2: hosts[0].machine: node names a host already`},
+		{"a Machine without its namespace", "hosts:\n- {machine: m, bmc: {" + good + "}}\n", `:2: hosts[0].machine: "m" is not NAMESPACE/NAME of a Machine`},
+		{"a Machine twice", "hosts:\n- {machine: ns/m, bmc: {" + good + "}}\n- {machine: ns/m, bmc: {address: 192.0.2.77, username: u, credential: c}}\n",
+			`:3: hosts[1].machine: Machine ns/m of cluster prod is also at`},
 		{"a node's name", "hosts:\n- node: A_b\n  bmc: {" + good + "}\n", `:2: hosts[0].node: "A_b" is not the name of a Node`},
 		{"a number for a name", "hosts:\n- node: 3\n  bmc: {" + good + "}\n", `:2: hosts[0].node: 3 is not text; quote it: "3"`},
 		{"another cluster", "hosts:\n- node: a\n  cluster: prd\n  bmc: {" + good + "}\n", `:3: hosts[0].cluster: there is no cluster "prd" in MAIN (did you mean prod?)`},

@@ -73,13 +73,15 @@ func TestHostsExample(t *testing.T) {
 	require.NoError(t, err)
 	hosts, err := LoadHosts(c)
 	require.NoError(t, err)
-	require.Len(t, hosts, 4)
+	require.Len(t, hosts, 5)
 	require.Equal(t, "prod/worker-3", hosts[0].Name)
 	require.Equal(t, []int{17, 3}, hosts[0].Levels[0].Devices[0].CipherSuites)
 	require.Equal(t, "openshift-machine-api/worker-4-bmc", hosts[1].Levels[0].Devices[0].Secret)
 	require.Equal(t, "https://192.0.2.15:443/redfish/v1/Systems/1, then fence_apc_snmp://pdu-a.example.org#7 + fence_apc_snmp://pdu-b.example.org#7",
 		hosts[2].Address())
 	require.Equal(t, "ipmi://192.0.2.16:623, then bmclib+ipmi://192.0.2.16:623", hosts[3].Address())
+
+	require.Equal(t, "openshift-machine-api/worker-7", hosts[4].Machine)
 
 	file := configs + "hosts.d/example.yaml"
 	data, err := os.ReadFile(file)
@@ -90,10 +92,10 @@ func TestHostsExample(t *testing.T) {
 	r := newReader(file)
 	r.mapping(root, "", reflect.ValueOf(&f).Elem())
 	require.Empty(t, r.errs)
-	// Of bmc and levels, and of the three sources of a password, an entry has one;
+	// Of node and machine, of bmc and levels, and of the three sources of a password, an entry has one;
 	// some keys are of one driver alone.
 	for key, otherKey := range map[string]string{
-		"levels": "hosts[1].levels", "bmc.secret": "hosts[1].levels[0].devices[0].secret", "bmc.credential": "hosts[2].levels[0].devices[0].credential",
+		"machine": "hosts[4].machine", "levels": "hosts[1].levels", "bmc.secret": "hosts[1].levels[0].devices[0].secret", "bmc.credential": "hosts[2].levels[0].devices[0].credential",
 		"bmc.agent": "hosts[2].levels[1].devices[0].agent", "bmc.parameters": "hosts[2].levels[1].devices[0].parameters",
 		"bmc.secretParameters": "hosts[2].levels[1].devices[0].secretParameters", "bmc.provider": "hosts[3].levels[1].devices[0].provider",
 	} {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -92,6 +93,9 @@ func (c *crowd) add(list []policy.Change) []policy.Change {
 }
 
 func (c *crowd) Find(_ context.Context, _, node string) (bmc.Host, bool, error) {
+	if strings.Contains(node, "/") { // a Machine's, which has no entry
+		return bmc.Host{}, false, nil
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.asked[node]++

@@ -10,7 +10,7 @@ import (
 	"github.com/fenced/fenced/internal/state"
 )
 
-// Fence starts a run on one Node. It skips the limit of the check, the waits and the rates,
+// Fence starts a run on one Node or Machine. It skips the limit of the check, the waits and the rates,
 // and no other gate. A refusal is a *reason.Refusal.
 func (e *Engine) Fence(ctx context.Context, o order.Order) (order.Outcome, error) {
 	c, err := e.cluster(o.Cluster)
@@ -46,9 +46,9 @@ func (e *Engine) Unfence(ctx context.Context, o order.Order) (order.Outcome, err
 	if err != nil {
 		return order.Outcome{}, err
 	}
-	r, open := c.book.OpenOn(o.Node)
+	r, open := c.book.OpenOn(o.Of())
 	if !open {
-		return order.Outcome{}, &reason.Refusal{Reason: reason.NoRun, Message: "no run is open on " + o.Node + ", so fenced does not keep it off; if the host is off, power it on at its BMC"}
+		return order.Outcome{}, &reason.Refusal{Reason: reason.NoRun, Message: "no run is open on " + o.Of() + ", so fenced does not keep it off; if the host is off, power it on at its BMC"}
 	}
 	return c.admit.Order(ctx, r.ID, o, "unfences", func(r remediate.Run) (remediate.Run, error) {
 		r.Unfence = o.ForRecord()

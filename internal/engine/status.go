@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/admit"
+	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -86,7 +87,17 @@ func (e *Engine) Explain(ctx context.Context, cluster, node string) (admit.Expla
 	if err != nil {
 		return admit.Explanation{}, err
 	}
-	return c.admit.Explain(ctx, node)
+	return c.admit.Explain(ctx, order.Order{Node: node})
+}
+
+// ExplainMachine is Explain for a Machine, which may have no Node. machine is its
+// "namespace/name".
+func (e *Engine) ExplainMachine(ctx context.Context, cluster, machine string) (admit.Explanation, error) {
+	c, err := e.cluster(cluster)
+	if err != nil {
+		return admit.Explanation{}, err
+	}
+	return c.admit.Explain(ctx, order.Order{Machine: machine})
 }
 
 // Plan is what fenced would do now in one cluster. It reads no BMC: results of a probe are

@@ -35,8 +35,8 @@ func (e *Engine) checkClusterName(cluster string) error {
 	return err
 }
 
-// Hold prevents fencing of one Node. It takes effect at once, even if the store does not
-// answer. The Node need not exist. A hold that lasts longer stays. // I23
+// Hold prevents fencing of one Node or Machine. It takes effect at once, even if the store does
+// not answer. The Node or Machine need not exist. A hold that lasts longer stays. // I23
 func (e *Engine) Hold(ctx context.Context, o order.Order) (order.Outcome, error) {
 	c, err := e.cluster(o.Cluster)
 	if err != nil {
@@ -44,8 +44,11 @@ func (e *Engine) Hold(ctx context.Context, o order.Order) (order.Outcome, error)
 	}
 	o.Cluster = c.opt.Name
 	out := e.stop.Hold(ctx, o)
-	_, open := c.book.OpenOn(o.Node)
+	_, open := c.book.OpenOn(o.Of())
 	_, known := c.book.TargetOn(o.Node)
+	if o.Machine != "" {
+		_, known = c.book.Objects().TargetOf(o.Machine)
+	}
 	out.Unseen = !open && !(known && c.book.Seen())
 	return out, nil
 }

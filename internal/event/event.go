@@ -19,6 +19,7 @@ type Event struct {
 	Type    string // one of the Event* constants
 	Cluster string
 	Node    string
+	Machine string // "namespace/name" of a target that has no Node
 	Run     string
 	Step    remediate.Step
 	Action  remediate.Action

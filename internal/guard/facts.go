@@ -171,4 +171,6 @@ type IdentityFact struct {
 	BMC     string
 	Node    string
 	Verdict IdentityVerdict
+	// Why explains an identity that is not proven, and says what to do; it may be empty.
+	Why string
 }

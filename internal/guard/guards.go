@@ -176,5 +176,8 @@ func identityGuard(f Facts) reason.Gate {
 	default:
 		g.Value = "not read yet; compared before the power command"
 	}
+	if !g.Pass && i.Why != "" {
+		g.Value = i.Why
+	}
 	return g
 }

@@ -60,6 +60,15 @@ func (c *catalog) sameMACs(names []string) string {
 	return c.index.other(marksOfKind(markMAC), nil, names)
 }
 
+// sameHardware returns another host with a serial number or a MAC address of the named hosts: then
+// neither identifies one machine.
+func (c *catalog) sameHardware(names []string) string {
+	if why := c.index.other(marksOfKind(markSerial), nil, names); why != "" {
+		return why
+	}
+	return c.sameMACs(names)
+}
+
 // secretShared returns another host that names a Secret of the named hosts, or that was pinned
 // with one of these Secrets.
 func (c *catalog) secretShared(names, secrets []string) string {

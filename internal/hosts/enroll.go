@@ -49,19 +49,24 @@ func (c *Cluster) Enroll(ctx context.Context, o order.Order) (Enrollment, error)
 	if !c.opt.View.Seen() {
 		return Enrollment{}, errNotSeen()
 	}
-	t, _ := c.opt.View.TargetOn(o.Node)
-	s, err := c.SubjectOf(ctx, o.Node)
+	t := c.targetNamed(o.Of())
+	s, err := c.SubjectOf(ctx, o.Of())
 	if err == nil {
 		s.Host, err = c.FindBare(ctx, t)
 	}
 	if err == nil {
-		err = cmp.Or(s.Err, c.enrollable(s))
+		err = cmp.Or(s.Err, c.enrollable(s, o))
 	}
 	if err != nil {
 		return Enrollment{}, err
 	}
 	s.Host = withSecrets(ctx, s.Host, c.secrets.read)
 	h.opt.LockOut.Forget(s.Host) // the person may have corrected the credentials
+	if c.nodeless.byReport(s, o) {
+		if s.SystemUUID, err = c.nodeless.reportedFor(ctx, s); err != nil {
+			return Enrollment{}, err
+		}
+	}
 	old, _, err := h.catalog.pins.get(s.Host.Name)
 	if err != nil {
 		return Enrollment{}, fmt.Errorf("read the pin of %s: %w", s.Host.Name, err)
@@ -69,6 +74,7 @@ func (c *Cluster) Enroll(ctx context.Context, o order.Order) (Enrollment, error)
 	x := Enrollment{Pin: state.Pin{
 		Host: s.Host.Name, Version: old.Version, Node: s.Node, Address: s.Host.Address(), Devices: devicesOf(s.Host), Choice: choiceOf(s.Host),
 		Secret:     strings.Join(secretsOf(c.opt.Name, s.Host), "\n"),
+		MachineUID: pinnedMachine(s.Host, t.MachineUID),
 		SystemUUID: machineUUID(s), Class: h.catalog.index.get(s.Host.Name).class(), At: time.Now().UTC(), EnrolledBy: o.Actor,
 	}}
 	for i, l := range s.Host.Levels {
@@ -99,8 +105,8 @@ func (c *Cluster) Enroll(ctx context.Context, o order.Order) (Enrollment, error)
 }
 
 // enrollable refuses a subject if it is not known which machine it is, or if it exists twice.
-func (c *Cluster) enrollable(s Subject) error {
-	if !bmc.UsableUUID(machineUUID(s)) {
+func (c *Cluster) enrollable(s Subject, o order.Order) error {
+	if !bmc.UsableUUID(machineUUID(s)) && !c.nodeless.byReport(s, o) {
 		return &reason.Refusal{Reason: reason.IdentityUnknown,
 			Message: "Node " + s.Node + " shows no system UUID, and none is pinned in hosts.d; there is nothing to enroll for"}
 	}
@@ -111,7 +117,7 @@ func (c *Cluster) enrollable(s Subject) error {
 	}
 	// A person may enroll this host although an unknown one leads to the same machine, unless only
 	// the other one can prove the identity.
-	if why := c.hosts.catalog.duplicateUnless(names(s.Cluster, s.Node, s.BareMetalHost), allIdentify(s.Host)); why != "" {
+	if why := c.hosts.catalog.duplicateUnless(names(s.Cluster, s.target()), allIdentify(s.Host)); why != "" {
 		return &reason.Refusal{Reason: reason.DuplicateHost, Message: why}
 	}
 	return nil
@@ -154,7 +160,7 @@ func (h *Hosts) enrollDevice(ctx context.Context, s Subject, level, device int) 
 	}
 	if x.Identity != guard.IdentityMatches && (d.Identifies() || x.Identity == guard.IdentityDiffers) {
 		return x, &reason.Refusal{Reason: refusedIdentity(x.Identity),
-			Message: fmt.Sprintf("%s says it is %q, and %s is %q", d, r.Identity.UUID, s.Node, machineUUID(s))}
+			Message: fmt.Sprintf("%s says it is %q, and %s is %q", d, r.Identity.UUID, cmp.Or(s.Node, s.Machine), machineUUID(s))}
 	}
 	return x, mustReadOn(s, d, r)
 }
@@ -196,20 +202,20 @@ func (c *Cluster) Unfreeze(ctx context.Context, o order.Order) (order.Outcome, e
 	if err := c.opt.Lead.Refuse(); err != nil {
 		return order.Outcome{}, err
 	}
-	node := o.Node
-	released, err := c.hosts.freezes.release(ctx, c.opt.Lead.Store(), o, c.opt.Name)
+	t := c.targetNamed(o.Of())
+	t.Cluster = c.opt.Name
+	released, err := c.hosts.freezes.release(ctx, c.opt.Lead.Store(), o, t)
 	for _, f := range released {
 		o.Node, o.Run = f.Node, f.RunID
 		c.emit(o.Event("releases " + f.Host))
 	}
 	if err == nil && len(released) == 0 {
-		return order.Outcome{}, &reason.Refusal{Reason: reason.NotFrozen, Message: "no freeze stands on " + o.Node}
+		return order.Outcome{}, &reason.Refusal{Reason: reason.NotFrozen, Message: "no freeze stands on " + o.Of()}
 	}
 	c.hosts.wakeAll()
 	if err != nil {
 		return order.Outcome{}, err
 	}
-	t, _ := c.opt.View.TargetOn(node)
 	_, why := c.Frozen(t)
 	return order.Outcome{Still: why}, nil
 }

@@ -32,7 +32,7 @@ func (h *Hosts) Forbidden(_ context.Context, s Subject) (list []reason.Refusal) 
 	code, why := c.Frozen(t)
 	add(code, why)
 	if withheld == nil || withheld.Reason != reason.DuplicateHost {
-		add(reason.DuplicateHost, h.catalog.duplicate(names(s.Cluster, s.Node, s.BareMetalHost)))
+		add(reason.DuplicateHost, h.catalog.duplicate(names(s.Cluster, t)))
 	}
 	if s.Err == nil {
 		add(reason.NotEnrolled, c.unenrolled(s))

@@ -106,14 +106,16 @@ func (f *freezes) none() bool {
 	return !slices.ContainsFunc(f.table.All(), state.Freeze.Active)
 }
 
-// release ends every freeze of a host, and returns those that it ended.
-func (f *freezes) release(ctx context.Context, s state.Store, o order.Order, cluster string) (released []state.Freeze, err error) {
+// release ends every freeze of a target's host, and returns those that it ended. A freeze from a
+// run on a Machine without a Node names no Node.
+func (f *freezes) release(ctx context.Context, s state.Store, o order.Order, t remediate.Target) (released []state.Freeze, err error) {
 	if err := f.writing.Acquire(ctx, 1); err != nil {
 		return nil, err
 	}
 	defer f.writing.Release(1)
 	for _, each := range f.table.All() {
-		if !each.Active() || each.Cluster != cluster || each.Node != o.Node && each.Host != o.Node {
+		named := each.Node == t.Node && t.Node != "" || each.Host == o.Of()
+		if !each.Active() || each.Cluster != t.Cluster || !named && (each.Node != "" || !isAbout(each, t)) {
 			continue
 		}
 		saved, e := f.table.Update(ctx, s, each.RunID, func(old state.Freeze, known bool) (state.Freeze, bool) {
@@ -178,5 +180,5 @@ func hostNames(t remediate.Target) []string {
 	if t.Host != "" {
 		return []string{t.Host}
 	}
-	return names(t.Cluster, t.Node, t.BareMetalHost)
+	return names(t.Cluster, t)
 }

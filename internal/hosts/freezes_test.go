@@ -88,7 +88,7 @@ func TestFreezeOfAClassNeedsTwoHosts(t *testing.T) {
 	assert.False(t, frozen("m 2"))
 
 	assert.Equal(t, f.table.All(), readFreezes(t, s).table.All())
-	_, err := f.release(t.Context(), s, order.Order{Node: "e", Actor: "ada"}, "c")
+	_, err := f.release(t.Context(), s, order.Order{Node: "e", Actor: "ada"}, remediate.Target{Cluster: "c", Node: "e"})
 	require.NoError(t, err)
 	assert.False(t, frozen("m 1"))
 }
@@ -108,7 +108,7 @@ func (s *unpruned) Delete(context.Context, state.Kind, string, uint64) error {
 func TestReleasedFreezesArePruned(t *testing.T) {
 	f, s := openFreezes(t, heldFor("r1", "a"), heldFor("r2", "b"), heldFor("r3", "c"))
 	for _, node := range []string{"a", "b"} {
-		_, err := f.release(t.Context(), s, order.Order{Node: node, Actor: "ada"}, "c")
+		_, err := f.release(t.Context(), s, order.Order{Node: node, Actor: "ada"}, remediate.Target{Cluster: "c", Node: node})
 		require.NoError(t, err)
 	}
 	silent := &unpruned{Store: s}
@@ -146,9 +146,9 @@ func TestFreezeStoredWithoutAnAnswerCounts(t *testing.T) {
 	require.NoError(t, f.add(t.Context(), s, r, ""))
 	require.True(t, first(f.table.Get("r1")).Active())
 	s.lose = true
-	_, err := f.release(t.Context(), s, o, "c")
+	_, err := f.release(t.Context(), s, o, remediate.Target{Cluster: "c", Node: o.Node})
 	require.Error(t, err)
-	released, err := f.release(t.Context(), s, o, "c")
+	released, err := f.release(t.Context(), s, o, remediate.Target{Cluster: "c", Node: o.Node})
 	require.NoError(t, err)
 	require.Len(t, released, 1)
 	require.False(t, first(f.table.Get("r1")).Active())

@@ -79,25 +79,46 @@ func (c *Cluster) FindNew(ctx context.Context, t remediate.Target) (bmc.Host, er
 // Entry returns the administrator's entry for a target, or else the BareMetalHost of its Machine,
 // as they are now.
 func (c *Cluster) Entry(ctx context.Context, t remediate.Target) (bmc.Host, error) {
-	if t.Node != "" {
-		h, found, err := c.hosts.opt.Inventory.Find(ctx, c.opt.Name, t.Node)
-		if err != nil {
-			return h, &reason.Refusal{Reason: hostErrorReason(err, reason.InvalidHost), Message: reason.Sentence(err)}
-		}
-		if found {
-			return c.withEnrolled(h), nil
-		}
-	}
-	b := c.bareMetalHost(t)
-	if b == nil {
-		return bmc.Host{}, &reason.Refusal{Reason: reason.NoHost,
-			Message: fmt.Sprintf("no entry in hosts.d for Node %q and no BareMetalHost for Machine %q; add one", t.Node, t.Machine)}
-	}
-	h, err := c.hostOf(b)
+	h, found, err := c.listed(ctx, t)
 	if err != nil {
 		return h, err
 	}
+	if found {
+		return c.withEnrolled(h), nil
+	}
+	b := c.bareMetalHost(t)
+	if b == nil {
+		return bmc.Host{}, &reason.Refusal{Reason: reason.NoHost, Message: noHostText(t)}
+	}
+	if h, err = c.hostOf(b); err != nil {
+		return h, err
+	}
 	return c.withEnrolled(h), nil
+}
+
+// listed returns the entry of hosts.d for a target's Node or its Machine. It refuses two entries:
+// nothing says which of them is right. // I9
+func (c *Cluster) listed(ctx context.Context, t remediate.Target) (entry bmc.Host, found bool, err error) {
+	for _, of := range t.Names() {
+		h, ok, err := c.hosts.opt.Inventory.Find(ctx, c.opt.Name, of)
+		switch {
+		case err != nil:
+			return h, false, &reason.Refusal{Reason: hostErrorReason(err, reason.InvalidHost), Message: reason.Sentence(err)}
+		case ok && found:
+			return h, false, &reason.Refusal{Reason: reason.DuplicateHost, Message: fmt.Sprintf(
+				"%s is the entry of Node %s, and %s that of its Machine %s: keep one of them", entry.Source, t.Node, h.Source, t.MachineKey())}
+		case ok:
+			entry, found = h, true
+		}
+	}
+	return entry, found, nil
+}
+
+func noHostText(t remediate.Target) string {
+	if t.Node == "" {
+		return fmt.Sprintf("Machine %s has no Node, no entry in hosts.d, and names no BareMetalHost; add an entry with machine: %s", t.MachineKey(), t.MachineKey())
+	}
+	return fmt.Sprintf("no entry in hosts.d for Node %q and no BareMetalHost for Machine %q; add one", t.Node, t.Machine)
 }
 
 // hostOf makes a host of a BareMetalHost, without its credentials.
@@ -119,10 +140,10 @@ func (c *Cluster) hostOf(b *policy.Host) (bmc.Host, error) {
 // withAccounts returns an indexed host of any cluster with recent credentials. It returns false if
 // the host's cluster is not configured.
 func (h *Hosts) withAccounts(ctx context.Context, e *hostEntry) (bmc.Host, bool) {
-	cluster, node, _ := strings.Cut(e.name, "/")
+	cluster, of := bmc.EntryOf(e.name)
 	found := e.host
 	if e.listed {
-		found, _, _ = h.opt.Inventory.Find(ctx, cluster, node) // an unusable entry has no device to compare
+		found, _, _ = h.opt.Inventory.Find(ctx, cluster, of) // an unusable entry has no device to compare
 	}
 	c := h.clusters[cluster]
 	if c == nil {
@@ -144,18 +165,24 @@ func hostErrorReason(err error, fallback reason.Code) reason.Code {
 }
 
 // bareMetalHost returns the target's BareMetalHost, nil if it has none.
-func (c *Cluster) bareMetalHost(t remediate.Target) *policy.Host {
+func (c *Cluster) bareMetalHost(t remediate.Target) *policy.Host { return bareMetalHost(c.opt.View, t) }
+
+func bareMetalHost(v View, t remediate.Target) *policy.Host {
 	ns, name, _ := strings.Cut(t.BareMetalHost, "/")
-	return c.opt.View.BareMetalHost(ns, name)
+	return v.BareMetalHost(ns, name)
 }
 
-// names are the names under which the index has a host. A Node may have an entry of hosts.d as
-// well as a BareMetalHost.
-func names(cluster, node, bareMetalHost string) (list []string) {
-	for _, name := range []string{node, bareMetalHost} {
-		if name != "" {
-			list = append(list, cluster+"/"+name)
-		}
+// names are the names under which the index has a host. A Node or a Machine may have an entry of
+// hosts.d as well as a BareMetalHost.
+func names(cluster string, t remediate.Target) (list []string) {
+	if t.Node != "" {
+		list = append(list, cluster+"/"+t.Node)
+	}
+	if machine := t.MachineKey(); machine != "" {
+		list = append(list, bmc.EntryName(cluster, machine))
+	}
+	if t.BareMetalHost != "" {
+		list = append(list, cluster+"/"+t.BareMetalHost)
 	}
 	return list
 }

@@ -15,14 +15,15 @@ import (
 
 // Inventory is what an administrator wrote about hosts in hosts.d.
 type Inventory interface {
-	// List names the Nodes of a cluster that have an entry.
+	// List names what has an entry in a cluster: a Node by its name, a Machine by its
+	// "namespace/name". No Node's name has a slash.
 	List(cluster string) []string
-	// Protected reports whether the entry of a Node forbids to fence it automatically. It reads
-	// no file, because the deciding loop calls it.
-	Protected(cluster, node string) bool
-	// Find returns the entry of a Node with its credentials. found is false if there is none.
-	// An error means that the entry cannot be used.
-	Find(ctx context.Context, cluster, node string) (h bmc.Host, found bool, err error)
+	// Protected reports whether the entry of a Node or Machine forbids to fence it
+	// automatically. It reads no file, because the deciding loop calls it.
+	Protected(cluster, of string) bool
+	// Find returns the entry of a Node or Machine with its credentials. found is false if there
+	// is none. An error means that the entry cannot be used.
+	Find(ctx context.Context, cluster, of string) (h bmc.Host, found bool, err error)
 }
 
 // View is the watched state of one cluster.
@@ -37,6 +38,11 @@ type View interface {
 	// TargetOn returns the objects of one Node as a run would name them. known is false if
 	// neither a Node nor a Machine's node has that name.
 	TargetOn(node string) (t remediate.Target, known bool)
+	// TargetOf is TargetOn for a Machine, which may have no Node. machine is its
+	// "namespace/name". known is false if no Machine, or more than one, has that name.
+	TargetOf(machine string) (t remediate.Target, known bool)
+	// MachineOf returns the Machine of a target; nil if it is gone or was replaced.
+	MachineOf(t remediate.Target) *policy.Machine
 	// OtherNodeWithUUID returns which other Node has the same system UUID, "" if none has. // I9
 	OtherNodeWithUUID(node, systemUUID string) string
 	// Healthy reports whether the Node of a target is Ready, and no run is open on its host.
@@ -109,11 +115,12 @@ type ClusterOptions struct {
 
 // Cluster knows the hosts of one cluster.
 type Cluster struct {
-	hosts   *Hosts
-	opt     ClusterOptions
-	metal   *metalTrust
-	pins    *pinWriter
-	secrets *secretCache
+	hosts    *Hosts
+	opt      ClusterOptions
+	metal    *metalTrust
+	nodeless *nodeless
+	pins     *pinWriter
+	secrets  *secretCache
 }
 
 // Attach adds a cluster and indexes the administrator's hosts of it. Do not call it while anything
@@ -124,9 +131,10 @@ func (h *Hosts) Attach(ctx context.Context, opt ClusterOptions) *Cluster {
 		metal: &metalTrust{cluster: opt.Name, rules: h.opt.Metal, catalog: h.catalog, withAccounts: h.withAccounts},
 		pins:  &pinWriter{cluster: opt.Name, lead: opt.Lead, catalog: h.catalog},
 	}
+	c.nodeless = &nodeless{cluster: opt.Name, view: opt.View, hosts: h, metal: c.metal}
 	h.clusters[opt.Name] = c
-	for _, node := range h.opt.Inventory.List(opt.Name) {
-		if entry, found, err := h.opt.Inventory.Find(ctx, opt.Name, node); found && err == nil { // another entry is refused when it is used
+	for _, of := range h.opt.Inventory.List(opt.Name) {
+		if entry, found, err := h.opt.Inventory.Find(ctx, opt.Name, of); found && err == nil { // another entry is refused when it is used
 			h.catalog.index.put(newEntry(opt.Name, withoutAccounts(entry), hostEntry{name: entry.Name, source: entry.Source, listed: true}))
 		}
 	}

@@ -147,7 +147,12 @@ func worse(a, b guard.IdentityVerdict) guard.IdentityVerdict {
 // Identify compares the devices that answered at a level with the expected identity of a target's
 // host. manual means that a person ordered the fence and answers for the identity. // I8
 func (c *Cluster) Identify(_ context.Context, h bmc.Host, level int, r bmc.Reading, t remediate.Target, manual bool) guard.IdentityVerdict {
-	return identify(h, level, r, c.expected(h, t, manual))
+	want := c.expected(h, t, manual)
+	verdict := identify(h, level, r, want)
+	if verdict == guard.IdentityUnproven && t.ByHardware && c.nodeless.hardwareCounts(h, t, want) {
+		return c.nodeless.stillSame(r.Identity, t)
+	}
+	return verdict
 }
 
 // expected is what the identity of a target's host must match.
@@ -156,7 +161,11 @@ func (c *Cluster) expected(h bmc.Host, t remediate.Target, manual bool) expected
 	if b := c.bareMetalHost(t); b != nil {
 		serial = b.Serial
 	}
-	return c.hosts.catalog.expected(h, t.SystemUUID, serial, manual)
+	want := c.hosts.catalog.expected(h, t.SystemUUID, serial, manual)
+	if t.NodeUID == "" && ofOtherMachine(want.pin, t.MachineUID) {
+		want.pin = state.Pin{}
+	}
+	return want
 }
 
 // allIdentify reports whether each device of a host proves its identity.

@@ -29,6 +29,7 @@ type hostEntry struct {
 	secrets      []string // that the devices name, each with the cluster that it is read from
 	devices      []place
 	macs         []string                // from the inventory
+	serial       string                  // from the inventory
 	reports      map[string]deviceReport // by bmc.Device.Key
 	marks        []mark                  // under which the index finds it
 }
@@ -230,7 +231,7 @@ func (x *index) follow(cluster string, changes []policy.Change, hostOf func(*pol
 		if err != nil { // its address cannot be used
 			h = bmc.Host{Source: "BareMetalHost " + b.Key()}
 		}
-		x.put(newEntry(cluster, h, hostEntry{name: name, source: h.Source, uid: b.UID, macs: b.MACs}))
+		x.put(newEntry(cluster, h, hostEntry{name: name, source: h.Source, uid: b.UID, macs: b.MACs, serial: b.Serial}))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -16,7 +17,9 @@ import (
 // Subject is one host of the inventory, as the BMC health check needs it.
 type Subject struct {
 	Cluster string
-	Node    string // "" for a BareMetalHost whose Machine has no Node yet
+	Node    string // "" if the Machine has no Node yet
+	// Machine is "namespace/name", "" if there is none. MachineUID is its UID.
+	Machine, MachineUID string
 	// BareMetalHost is "namespace/name", "" if there is none. An entry of hosts.d may exist as
 	// well.
 	BareMetalHost string
@@ -76,14 +79,24 @@ func (h *Hosts) Inventory(ctx context.Context) []Subject {
 	return all
 }
 
-// SubjectOf returns the host of one Node. The error is a *reason.Refusal: the Node is not known, or
-// it has no host. If the host cannot be used, Subject.Err says why.
-func (c *Cluster) SubjectOf(ctx context.Context, node string) (Subject, error) {
-	t, known := c.opt.View.TargetOn(node)
-	if _, listed, err := c.hosts.opt.Inventory.Find(ctx, c.opt.Name, node); !known && !listed && err == nil {
-		return Subject{}, &reason.Refusal{Reason: reason.NoSuchNode, Message: "no Node, no Machine's node and no entry of hosts.d is called " + node}
+// SubjectOf returns the host of one Node, or of the Machine "namespace/name". The error is a
+// *reason.Refusal: the Node or Machine is not known, or it has no host. If the host cannot be used,
+// Subject.Err says why.
+func (c *Cluster) SubjectOf(ctx context.Context, of string) (Subject, error) {
+	isMachine := strings.Contains(of, "/")
+	_, known := c.opt.View.TargetOf(of)
+	if !isMachine {
+		_, known = c.opt.View.TargetOn(of)
 	}
-	s := c.subject(ctx, t)
+	_, listed, err := c.hosts.opt.Inventory.Find(ctx, c.opt.Name, of)
+	switch {
+	case known || listed || err != nil:
+	case isMachine:
+		return Subject{}, &reason.Refusal{Reason: reason.NoSuchMachine, Message: "no Machine and no entry of hosts.d is called " + of}
+	default:
+		return Subject{}, &reason.Refusal{Reason: reason.NoSuchNode, Message: "no Node, no Machine's node and no entry of hosts.d is called " + of}
+	}
+	s := c.subject(ctx, c.targetNamed(of))
 	if r, ok := reason.AsRefusal(s.Err); ok && r.Reason == reason.NoHost {
 		return Subject{}, r
 	}
@@ -96,28 +109,56 @@ func (c *Cluster) inventory(ctx context.Context) (all []Subject) {
 	if !c.opt.View.Seen() {
 		return []Subject{{Cluster: c.opt.Name, Err: errNotSeen()}}
 	}
-	nodes := c.hosts.opt.Inventory.List(c.opt.Name)
-	nodeless := map[string]bool{} // the BareMetalHosts without a Node so far
+	var targets []string // the names of Nodes, and "namespace/name" of Machines without one
+	for _, of := range c.hosts.opt.Inventory.List(c.opt.Name) {
+		targets = append(targets, c.nodeOrMachine(of))
+	}
+	nodeless := map[string]string{} // Machines without a Node so far, by their BareMetalHost
 	for _, m := range c.opt.View.Machines() {
 		switch key := c.bareMetalHostOf(m); {
 		case key != "" && m.NodeName != "":
-			nodes = append(nodes, m.NodeName)
-		case key != "":
-			nodeless[key] = true
+			targets = append(targets, m.NodeName)
+		case key != "" && (nodeless[key] == "" || m.Key() < nodeless[key]):
+			nodeless[key] = m.Key()
 		}
 	}
-	slices.Sort(nodes)
-	for _, node := range slices.Compact(nodes) {
-		t, _ := c.opt.View.TargetOn(node)
-		if s := c.subject(ctx, t); s.Host.Name != "" || s.Err != nil {
+	slices.Sort(targets)
+	for _, of := range slices.Compact(targets) {
+		if s := c.subject(ctx, c.targetNamed(of)); s.Host.Name != "" || s.Err != nil {
 			all = append(all, s)
 			delete(nodeless, s.BareMetalHost)
 		}
 	}
-	for key := range nodeless {
-		all = append(all, c.subject(ctx, remediate.Target{Cluster: c.opt.Name, BareMetalHost: key}))
+	for key, machine := range nodeless {
+		t := c.targetNamed(machine)
+		t.BareMetalHost = key
+		all = append(all, c.subject(ctx, t))
 	}
 	return all
+}
+
+// nodeOrMachine returns the Node of a Machine that hosts.d names, if the Machine has one, so that
+// each host is listed once.
+func (c *Cluster) nodeOrMachine(of string) string {
+	if t, _ := c.opt.View.TargetOf(of); t.Node != "" {
+		return t.Node
+	}
+	return of
+}
+
+// targetNamed returns the target with a Node of this name, or, if the name has a slash, with this
+// Machine.
+func (c *Cluster) targetNamed(of string) remediate.Target {
+	namespace, name, isMachine := strings.Cut(of, "/")
+	if !isMachine {
+		t, _ := c.opt.View.TargetOn(of)
+		return t
+	}
+	t, known := c.opt.View.TargetOf(of)
+	if !known {
+		t = remediate.Target{Cluster: c.opt.Name, Namespace: namespace, Machine: name}
+	}
+	return t
 }
 
 // bareMetalHostOf returns the BareMetalHost that a Machine names, "" if there is none.
@@ -132,10 +173,11 @@ func (c *Cluster) bareMetalHostOf(m *policy.Machine) string {
 	return h.Key()
 }
 
-// subject finds the host of a target. Only Node, BareMetalHost and system UUID of the target
-// matter.
+// subject finds the host of a target. Only Node, Machine, BareMetalHost and system UUID of the
+// target matter.
 func (c *Cluster) subject(ctx context.Context, t remediate.Target) Subject {
-	s := Subject{Cluster: c.opt.Name, Node: t.Node, BareMetalHost: t.BareMetalHost, SystemUUID: t.SystemUUID}
+	s := Subject{Cluster: c.opt.Name, Node: t.Node, Machine: t.MachineKey(), MachineUID: t.MachineUID,
+		BareMetalHost: t.BareMetalHost, SystemUUID: t.SystemUUID}
 	if s.Host, s.Err = c.Entry(ctx, t); s.Err != nil {
 		s.Host = bmc.Host{}
 	} else if s.Withheld = c.metal.withheld(s.Host, t); s.Withheld == nil {
@@ -147,7 +189,7 @@ func (c *Cluster) subject(ctx context.Context, t remediate.Target) Subject {
 	if b := c.bareMetalHost(t); b != nil {
 		s.Serial, s.MACs = b.Serial, b.MACs
 	}
-	s.SameMACs = c.hosts.catalog.sameMACs(names(s.Cluster, s.Node, s.BareMetalHost))
+	s.SameMACs = c.hosts.catalog.sameMACs(names(s.Cluster, s.target()))
 	s.Healthy = c.opt.View.Healthy(t)
 	return s
 }
@@ -164,5 +206,7 @@ func (h *Hosts) IdentifyDevice(_ context.Context, s Subject, level, device int, 
 
 // target is the subject as a target, with what finds its host.
 func (s Subject) target() remediate.Target {
-	return remediate.Target{Cluster: s.Cluster, Node: s.Node, BareMetalHost: s.BareMetalHost, SystemUUID: s.SystemUUID}
+	namespace, machine, _ := strings.Cut(s.Machine, "/")
+	return remediate.Target{Cluster: s.Cluster, Node: s.Node, Namespace: namespace, Machine: machine, MachineUID: s.MachineUID,
+		BareMetalHost: s.BareMetalHost, SystemUUID: s.SystemUUID}
 }

@@ -20,6 +20,7 @@ const (
 	markService = "on " // a host with a device of this service, whichever part of the service it is
 	markSecret  = "in "
 	markMAC     = "mac "
+	markSerial  = "serial " // from the inventory
 )
 
 // place is what identifies a device. It holds no credentials.
@@ -54,6 +55,9 @@ func marksOf(e *hostEntry) []mark {
 		addMACs(all, r.macs)
 	}
 	addMACs(all, e.macs)
+	if serial, ok := bmc.NormalizeSerial(e.serial); ok {
+		all[markSerial+serial] = "serial number " + e.serial
+	}
 	for _, s := range e.secrets {
 		all[markSecret+s] = "Secret " + s
 	}
@@ -76,7 +80,7 @@ func addMACs(all map[string]string, macs []string) {
 // outlets, but only if each entry says which one it means.
 func uniqueMarks(e *hostEntry) []mark {
 	list := slices.DeleteFunc(slices.Clone(e.marks), func(m mark) bool {
-		return slices.ContainsFunc([]string{markService, markSecret, markMAC}, func(kind string) bool { return strings.HasPrefix(m.key, kind) })
+		return slices.ContainsFunc([]string{markService, markSecret, markMAC, markSerial}, func(kind string) bool { return strings.HasPrefix(m.key, kind) })
 	})
 	for _, d := range e.devices {
 		text := "device " + d.text

@@ -69,7 +69,7 @@ func addressChanged(format string, args ...any) *reason.Refusal {
 // leads where another host does, or it names another's Secret and was neither pinned nor enrolled
 // with that.
 func (m *metalTrust) unknown(h bmc.Host, t remediate.Target) *reason.Refusal {
-	all := names(m.cluster, t.Node, t.BareMetalHost)
+	all := names(m.cluster, t)
 	if m.catalog.index.get(h.Name) == nil {
 		return &reason.Refusal{Reason: reason.NotSynced, Message: h.Source + " has just gone"}
 	}
@@ -99,7 +99,7 @@ func (m *metalTrust) otherSecret(h bmc.Host, t remediate.Target) string {
 	if !m.isMetal(h, t) || t.Secret == "" || t.Secret == strings.Join(secrets, "\n") {
 		return ""
 	}
-	why := m.catalog.secretShared(names(m.cluster, t.Node, t.BareMetalHost), secrets)
+	why := m.catalog.secretShared(names(m.cluster, t), secrets)
 	if why == "" {
 		return ""
 	}
@@ -110,7 +110,7 @@ func (m *metalTrust) otherSecret(h bmc.Host, t remediate.Target) string {
 // BMC of a known host, and has another account there: wrong passwords would lock the known host's
 // account.
 func (m *metalTrust) otherAccount(ctx context.Context, h bmc.Host, t remediate.Target) *reason.Refusal {
-	all := names(m.cluster, t.Node, t.BareMetalHost)
+	all := names(m.cluster, t)
 	if !m.isMetal(h, t) || m.catalog.index.anyOf(all, m.catalog.isPinned) {
 		return nil
 	}

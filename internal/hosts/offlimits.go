@@ -1,7 +1,9 @@
 package hosts
 
 import (
+	"cmp"
 	"context"
+	"slices"
 
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/policy"
@@ -22,7 +24,7 @@ func (c *Cluster) OffLimits(r remediate.Run) (code reason.Code, why string) {
 	if why := c.OwnHost(c.opt.View.Node(r.Target.Node), r.Target); why != "" {
 		return reason.OwnHost, "it is the host that this daemon runs on: " + why
 	}
-	if r.Manual == nil && c.Protected(r.Target.Node) {
+	if r.Manual == nil && c.Protected(r.Target) {
 		return reason.Protected, "hosts.d says by now that it is protected"
 	}
 	return "", ""
@@ -59,16 +61,16 @@ func (c *Cluster) DuplicateOf(r remediate.Run) string {
 	if entry != "" || r.Attempt > 1 {
 		return entry
 	}
-	return c.opt.View.OtherNodeWithUUID(t.Node, t.SystemUUID)
+	return c.opt.View.OtherNodeWithUUID(t.Node, cmp.Or(t.SystemUUID, t.ReportedUUID))
 }
 
 // Duplicate returns which other host leads to the same machine as a target's. It is "" if none
 // does that counts. // I9
 func (c *Cluster) Duplicate(t remediate.Target) string {
-	return c.hosts.catalog.duplicate(names(c.opt.Name, t.Node, t.BareMetalHost))
+	return c.hosts.catalog.duplicate(names(c.opt.Name, t))
 }
 
-// Protected reports whether an administrator forbids to fence a Node automatically.
-func (c *Cluster) Protected(node string) bool {
-	return c.hosts.opt.Inventory.Protected(c.opt.Name, node)
+// Protected reports whether an administrator forbids to fence a target automatically.
+func (c *Cluster) Protected(t remediate.Target) bool {
+	return slices.ContainsFunc(t.Names(), func(of string) bool { return c.hosts.opt.Inventory.Protected(c.opt.Name, of) })
 }

@@ -165,7 +165,7 @@ func (o *ownHost) isTarget(n *policy.Node, t remediate.Target, uuids []string) s
 			return "the system UUID is that of this host's own Node"
 		}
 	}
-	for _, host := range names(t.Cluster, t.Node, t.BareMetalHost) {
+	for _, host := range names(t.Cluster, t) {
 		if why := o.isEntry(host); why != "" {
 			return why
 		}

@@ -8,6 +8,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	pace.Together(6) // they wait for timeouts most of the time
+	pace.Together(4) // they wait for timeouts most of the time
 	os.Exit(m.Run())
 }

@@ -99,7 +99,7 @@ func worldOf(t *testing.T, b ipmisim.Faults) (*bmctest.World, *ipmisim.Relay) {
 			relay.Network(withoutDoubles(b, n))
 			return nil
 		},
-		LoseAnswer: func(lose bool) error { loseAnswers(relay, lose); return nil },
+		LoseAnswer: func(lose bool) error { loseAnswers(b, relay, lose); return nil },
 		Logins: func() int {
 			// Each login of the suite's case ends in a RAKP 3, which may still be on its way.
 			for end := time.Now().Add(pace.Hang); failedLogins(relay.Seen()) == 0 && time.Now().Before(end); {
@@ -121,22 +121,17 @@ func failedLogins(seen []ipmisim.Datagram) (n int) {
 	return n
 }
 
-// loseAnswers lets one more answer through, that to the rise in privilege, and
-// loses what the BMC says about the command.
-func loseAnswers(relay *ipmisim.Relay, lose bool) {
+// loseAnswers loses what the BMC says from when the host is off: the answer to the command,
+// however often a slow BMC was asked for what comes before it.
+func loseAnswers(b ipmisim.BMC, relay *ipmisim.Relay, lose bool) {
 	if !lose {
 		relay.Filter(nil)
 		return
 	}
-	passed := false
 	relay.Filter(func(d ipmisim.Datagram) []ipmisim.Datagram {
-		if !d.FromBMC || d.Payload() != ipmisim.PayloadIPMI {
-			return []ipmisim.Datagram{d}
-		}
-		if passed {
+		if d.FromBMC && !b.Power() {
 			return nil
 		}
-		passed = true
 		return []ipmisim.Datagram{d}
 	})
 }
@@ -150,7 +145,7 @@ func TestLoseAnswers(t *testing.T) {
 	require.NoError(t, err)
 	_, err = p.Read(t.Context())
 	require.NoError(t, err)
-	loseAnswers(relay, true)
+	loseAnswers(b, relay, true)
 	_, err = p.Send(untilOff(t, b), bmc.CommandOff)
 	require.Error(t, err)
 	require.False(t, w.On())

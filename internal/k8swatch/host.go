@@ -85,6 +85,8 @@ func powerForbidden(h policy.Host, t remediate.Target, consumer string) string {
 		return "BareMetalHost " + h.Key() + " has online: false; its owner wants it off"
 	case h.ConsumerRef != "" && t.Machine != "" && h.ConsumerRef != consumer: // I8
 		return "BareMetalHost " + h.Key() + " belongs to " + h.ConsumerRef + ", not to " + consumer
+	case h.ConsumerRef == "" && t.WithoutNode() != "", h.ConsumerRef == "" && t.ByHardware: // nothing else says that the host is the Machine's
+		return "BareMetalHost " + h.Key() + " belongs to no Machine, and Machine " + t.MachineKey() + " has no Node"
 	}
 	return ""
 }

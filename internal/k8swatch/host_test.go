@@ -59,12 +59,30 @@ func TestHostInTheWrongPlaceIsForbidden(t *testing.T) { // I8
 		"the Cluster API's, a victim's":     {apart, policy.ClusterAPIV1Beta2, "in another namespace than Machine ns/m", "victim"},
 	} {
 		l := &looker{c: c.c, owned: &policy.Host{Namespace: c.namespace, Name: "h", Online: true},
-			run: remediate.Run{Target: remediate.Target{Namespace: "ns", Machine: "m", MachineAPI: c.machineAPI, BareMetalHost: c.namespace + "/h"}}}
+			run: remediate.Run{Target: remediate.Target{Node: "n", Namespace: "ns", Machine: "m", MachineAPI: c.machineAPI, BareMetalHost: c.namespace + "/h"}}}
 		l.powerOwner()
 		if c.why == "" {
 			assert.Empty(t, l.look.Seen.PowerForbidden, name)
 		} else {
 			assert.Contains(t, l.look.Seen.PowerForbidden, c.why, name)
 		}
+	}
+}
+
+// Without a Node, only the consumerRef says that a host is the Machine's. // I8
+func TestHostOfAMachineWithoutANodeNamesIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		target      remediate.Target
+		consumerRef string
+		forbidden   bool
+	}{
+		"its own":                             {remediate.Target{Namespace: "ns", Machine: "m"}, "ns/m", false},
+		"nobody's":                            {remediate.Target{Namespace: "ns", Machine: "m"}, "", true},
+		"another's":                           {remediate.Target{Namespace: "ns", Machine: "m"}, "ns/m-9", true},
+		"nobody's, and the Node is there":     {remediate.Target{Node: "n", Namespace: "ns", Machine: "m"}, "", false},
+		"nobody's, and only hardware is left": {remediate.Target{Node: "n", Namespace: "ns", Machine: "m", ByHardware: true}, "", true},
+	} {
+		why := powerForbidden(policy.Host{Namespace: "ns", Name: "h", Online: true, ConsumerRef: c.consumerRef}, c.target, "ns/m")
+		assert.Equal(t, c.forbidden, why != "", "%s: %s", name, why)
 	}
 }

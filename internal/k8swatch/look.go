@@ -158,8 +158,12 @@ func (l *looker) lease(ctx context.Context) error {
 // the list fails, PodsGone stays unknown. Mirror pods do not count: they
 // represent static pods and go with the kubelet. // I7
 func (l *looker) pods(ctx context.Context) error {
-	if l.run.Step != remediate.PowerOn || l.run.Abandon != "" || l.run.Target.Node == "" {
+	if l.run.Step != remediate.PowerOn || l.run.Abandon != "" {
 		return nil // only needed then
+	}
+	if l.run.Target.Node == "" { // no pod is bound to a Node that does not exist
+		l.look.Seen.PodsGone = remediate.Yes
+		return nil
 	}
 	list, err := l.work.pods(ctx, metav1.NamespaceAll, metav1.ListOptions{
 		FieldSelector: fields.AndSelectors(

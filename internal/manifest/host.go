@@ -21,27 +21,51 @@ func BareMetalHost(fields map[string]any) (policy.Host, error) {
 		Annotations:                    powerAnnotations(meta.textMap("annotations")),
 	}
 	h.Namespace, h.Name, h.UID, _ = identify(meta, true)
-	h.Serial, h.MACs = hardware(o, spec)
+	status := read(o.child("status").fields) // it belongs to a controller: what cannot be read is unknown
+	h.State = status.child("provisioning").text("state")
+	h.Serial, h.NICs = hardware(status)
+	h.MACs = allMACs(spec.text("bootMACAddress"), h.NICs)
 	if spec.has("consumerRef") {
 		ref := spec.child("consumerRef")
 		h.ConsumerRef = ref.text("namespace") + "/" + ref.text("name")
+		h.ConsumerKind = kindAndGroup(ref.text("kind"), ref.text("apiVersion"))
 	}
 	return h, o.err()
 }
 
-// hardware reads the identity of the machine. The status belongs to a controller:
-// a part of it that cannot be read counts as unknown.
-func hardware(o, spec object) (serial string, macs []string) {
-	if mac := spec.text("bootMACAddress"); mac != "" {
-		macs = append(macs, mac)
+// kindAndGroup is "Kind.group"; "" if either is missing.
+func kindAndGroup(kind, apiVersion string) string {
+	group, _, ok := strings.Cut(apiVersion, "/")
+	if kind == "" || !ok {
+		return ""
 	}
-	found := read(o.child("status").fields).child("hardware")
+	return kind + "." + group
+}
+
+// hardware reads the identity of the machine from the status, as the inspection found
+// it.
+func hardware(status object) (serial string, nics []string) {
+	found := status.child("hardware")
 	for _, nic := range found.children("nics") {
-		if mac := nic.text("mac"); mac != "" && !slices.Contains(macs, mac) {
+		if mac := nic.text("mac"); mac != "" && !slices.Contains(nics, mac) {
+			nics = append(nics, mac)
+		}
+	}
+	return found.child("systemVendor").text("serialNumber"), nics
+}
+
+// allMACs returns the MAC address of spec, if there is one, and those of the
+// inspection, each once.
+func allMACs(boot string, nics []string) (macs []string) {
+	if boot != "" {
+		macs = append(macs, boot)
+	}
+	for _, mac := range nics {
+		if mac != boot {
 			macs = append(macs, mac)
 		}
 	}
-	return found.child("systemVendor").text("serialNumber"), macs
+	return macs
 }
 
 // powerAnnotations returns the annotations of others that concern the host's

@@ -107,9 +107,10 @@ spec:
   externallyProvisioned: true
   disablePowerOff: true
   bmc: {address: "ipmi://192.0.2.1", credentialsName: c, disableCertificateVerification: true}
-  consumerRef: {kind: Machine, namespace: ns, name: m-1}
-  bootMACAddress: 00:1b:21:00:00:01
+  consumerRef: {apiVersion: machine.openshift.io/v1beta1, kind: Machine, namespace: ns, name: m-1}
+  bootMACAddress: 00:1b:21:00:00:00
 status:
+  provisioning: {state: externally provisioned}
   hardware:
     systemVendor: {manufacturer: Dell Inc., serialNumber: ABC1234}
     nics: [{name: eno1, mac: 00:1b:21:00:00:01, ip: fe80::1}, {name: eno1, mac: 00:1b:21:00:00:01, ip: 192.0.2.7}, {mac: 00:1b:21:00:00:02}, {mac: 7}]
@@ -118,9 +119,10 @@ status:
 	assert.Equal(t, []policy.Host{{
 		Namespace: "ns", Name: "h", UID: "u", Address: "ipmi://192.0.2.1", CredentialsName: "c",
 		DisableCertificateVerification: true, DisablePowerOff: true, Online: true, ExternallyProvisioned: true,
-		ConsumerRef: "ns/m-1",
+		ConsumerRef: "ns/m-1", ConsumerKind: "Machine.machine.openshift.io", State: "externally provisioned",
 		Annotations: map[string]string{"reboot.metal3.io/fenced": `{"mode":"hard"}`, "baremetalhost.metal3.io/detached": ""},
-		Serial:      "ABC1234", MACs: []string{"00:1b:21:00:00:01", "00:1b:21:00:00:02"},
+		Serial:      "ABC1234", MACs: []string{"00:1b:21:00:00:00", "00:1b:21:00:00:01", "00:1b:21:00:00:02"},
+		NICs: []string{"00:1b:21:00:00:01", "00:1b:21:00:00:02"},
 	}}, s.Hosts)
 }
 

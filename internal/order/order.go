@@ -2,6 +2,7 @@
 package order
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/fenced/fenced/internal/event"
@@ -13,6 +14,8 @@ import (
 // request.
 type Order struct {
 	Cluster, Node string
+	// Machine is the "namespace/name" of a Machine, in place of a Node.
+	Machine       string
 	Run           string // of an abort or a retry
 	Actor, Reason string
 	OffOnly       bool          // stop after step 2
@@ -20,6 +23,10 @@ type Order struct {
 	AsIs          bool          // abort: end a Held run and leave the host as it is
 	For           time.Duration // of a pause or a hold; 0 is until it is taken back
 }
+
+// Of is what the order is about: the name of a Node, or the "namespace/name" of a Machine.
+// No Node's name has a slash.
+func (o Order) Of() string { return cmp.Or(o.Machine, o.Node) }
 
 // Ends is when what was ordered for some time is over; zero is never.
 func (o Order) Ends(now time.Time) time.Time {
@@ -60,7 +67,7 @@ func (o Order) ForRecord() *remediate.Order {
 // Event tells that an order was carried out; did is the verb, as a sentence wants it.
 func (o Order) Event(did string) event.Event {
 	return event.Event{
-		Type: event.Ordered, Cluster: o.Cluster, Node: o.Node, Run: o.Run, Actor: o.Actor, Why: o.Reason,
+		Type: event.Ordered, Cluster: o.Cluster, Node: o.Node, Machine: o.Machine, Run: o.Run, Actor: o.Actor, Why: o.Reason,
 		Message: o.Actor + " " + did + ": " + o.Reason,
 	}
 }

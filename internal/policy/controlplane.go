@@ -38,7 +38,7 @@ func (w *tables) guardControlPlane(r *Report) {
 		}
 	}
 	for _, t := range waiting {
-		if len(inFlight) > 1 || len(inFlight) == 1 && !inFlight[t.subject()] {
+		if len(inFlight) > 1 || len(inFlight) == 1 && !inFlight[t.Subject()] {
 			t.refuse(reason.ControlPlaneBusy)
 		}
 	}
@@ -94,16 +94,16 @@ func firstInLine(waiting []*TargetReport) string {
 	for _, t := range waiting {
 		refused := slices.ContainsFunc(t.Refusals, func(r reason.Code) bool { return r != reason.QuorumUnknown && r != reason.QuorumLost })
 		open := len(t.Refusals) == 0
-		if !refused && (first == "" || open && !free || open == free && t.subject() < first) {
-			first, free = t.subject(), open
+		if !refused && (first == "" || open && !free || open == free && t.Subject() < first) {
+			first, free = t.Subject(), open
 		}
 	}
 	return first
 }
 
-// subject names the target, the same in every check: the Node, or the Machine
-// while it has no Node.
-func (t *TargetReport) subject() string { return subjectName(t.Node, t.Machine) }
+// Subject names the target, the same in every check: the Node, or the Machine
+// "namespace/name" while it has no Node.
+func (t *TargetReport) Subject() string { return subjectName(t.Node, t.Machine) }
 
 func subjectName(node, machine string) string {
 	if node != "" {

@@ -80,7 +80,7 @@ func sharedTargets(r *Report) []map[int]int {
 	covering := map[string][]int{}
 	for i := range r.Checks {
 		for j := range r.Checks[i].Targets {
-			s := r.Checks[i].Targets[j].subject()
+			s := r.Checks[i].Targets[j].Subject()
 			covering[s] = append(covering[s], i)
 		}
 	}

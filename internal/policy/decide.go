@@ -56,7 +56,7 @@ func (w *tables) decideCheck(c *Check, now time.Time) CheckReport {
 	for i := range subjects {
 		x := &subjects[i]
 		if st.state != StateActive {
-			r.idle[x.nodeName()] = true
+			r.idle[subjectName(x.nodeName(), x.machineKey())] = true
 			continue
 		}
 		t := evaluate(c, a, &st, x, now)
@@ -150,7 +150,7 @@ func (r *CheckReport) applyLimit(c *Check, st *setting, n count, now time.Time) 
 // to the targets that it has.
 func (r *CheckReport) invalidate(why string) {
 	for i := range r.Targets {
-		r.idle[r.Targets[i].Node] = true
+		r.idle[r.Targets[i].Subject()] = true
 	}
 	r.State, r.Message, r.Targets = StateInvalid, why, []TargetReport{}
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 )
 
-// Explain turns the results of the checks for one Node into gates. If several
+// Explain turns the results of the checks for one Node, or for the Machine
+// "namespace/name" without a Node, into gates. If several
 // checks cover the Node, it explains the one that is closest to acting. Together
 // with the gates of package guard this answers "why is it fenced, or not".
 func Explain(r Report, node string) []reason.Gate {
@@ -128,7 +129,7 @@ func (r *Report) overlapGates(c *CheckReport, t *TargetReport) []reason.Gate {
 // another check, "" if it does not.
 func (r *CheckReport) overlapReason(o, t *TargetReport) string {
 	switch {
-	case o.subject() != t.subject():
+	case o.Subject() != t.Subject():
 		return ""
 	case r.countOnly:
 		return "this check only counts"
@@ -171,7 +172,7 @@ func closest(r *Report, node string) (check *CheckReport, target *TargetReport) 
 		c := &r.Checks[i]
 		for j := range c.Targets {
 			t := &c.Targets[j]
-			if t.Node == node && node != "" && (target == nil || t.closerThan(target)) {
+			if t.Subject() == node && node != "" && (target == nil || t.closerThan(target)) {
 				check, target = c, t
 			}
 		}

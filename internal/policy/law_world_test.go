@@ -122,7 +122,7 @@ func newlyActing(before, after Report) (list []string) {
 				return b.Machine == t.Machine && b.Node == t.Node && group(b.MachineAPIVersion) == group(t.MachineAPIVersion)
 			})
 			if t.Acts() && was >= 0 && !inLine(&before.Checks[at].Targets[was]) {
-				list = append(list, a.Name+" "+t.subject())
+				list = append(list, a.Name+" "+t.Subject())
 			}
 		}
 	}

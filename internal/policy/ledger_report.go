@@ -28,7 +28,8 @@ func (l *Ledger) Acting(now time.Time) []CheckReport {
 }
 
 // OnNode is the report restricted to one Node: the checks that evaluate it, or
-// would if they were active, with that target only.
+// would if they were active, with that target only. A Machine without a Node has the
+// name "namespace/name".
 func (l *Ledger) OnNode(node string, now time.Time) Report {
 	now = l.evaluateDue(now)
 	r := l.report(l.involved(node), now)
@@ -121,7 +122,7 @@ func (l *Ledger) checkReport(c *checkEntry, list []*targetEntry, now time.Time) 
 		x, e := &places[i].Subject, places[i].entry
 		switch {
 		case c.st.state != StateActive:
-			idle[x.nodeName()] = true
+			idle[subjectName(x.nodeName(), x.machineKey())] = true
 		case e.report == nil:
 			targets = append(targets, evaluate(c.check, c.context, &c.st, x, now))
 		default:
@@ -153,7 +154,7 @@ func (t *TargetReport) asOf(now time.Time) TargetReport {
 func (r *Report) restrict(node string) {
 	for i := range r.Checks {
 		c := &r.Checks[i]
-		c.Targets = slices.DeleteFunc(c.Targets, func(t TargetReport) bool { return t.Node != node })
+		c.Targets = slices.DeleteFunc(c.Targets, func(t TargetReport) bool { return t.Subject() != node })
 		if c.idle[node] {
 			c.idle = map[string]bool{node: true}
 		} else {

@@ -22,7 +22,7 @@ func refuseOverlaps(r *Report) {
 		c := &r.Checks[i]
 		for j := range c.Targets {
 			t := &c.Targets[j]
-			claims[t.subject()] = append(claims[t.subject()], claim{c, t})
+			claims[t.Subject()] = append(claims[t.Subject()], claim{c, t})
 		}
 	}
 	for _, group := range claims {

@@ -237,14 +237,19 @@ type Host struct {
 	DisablePowerOff       bool
 	Online                bool
 	ExternallyProvisioned bool
-	// ConsumerRef is the "namespace/name" of the Machine on this host.
-	ConsumerRef string
+	// ConsumerRef is the "namespace/name" of the Machine on this host. ConsumerKind is its
+	// "Kind.group"; empty if the reference does not say both.
+	ConsumerRef, ConsumerKind string
+	// State is status.provisioning.state.
+	State string
 	// Annotations holds the keys that concern power: reboot.*, detached, paused.
 	Annotations map[string]string
 	// Serial and MACs come from the hardware inspection and the inventory. They are
 	// the second factor of the host's identity. // I8
 	Serial string
 	MACs   []string
+	// NICs are those of the MACs that the inspection found.
+	NICs []string
 }
 
 // Key is "namespace/name".

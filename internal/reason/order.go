@@ -12,6 +12,9 @@ const (
 	ConfirmedOffContradicted Code = "ConfirmedOffContradicted"
 	// NoSuchNode: an order names an unknown Node.
 	NoSuchNode Code = "NoSuchNode"
+	// NoSuchMachine: an order names a Machine that is unknown, or a name that several
+	// Machines have.
+	NoSuchMachine Code = "NoSuchMachine"
 	// NoSuchCluster: an order names a cluster that is not configured.
 	NoSuchCluster Code = "NoSuchCluster"
 	// ClusterRequired: several clusters are configured and none was named.

@@ -97,6 +97,12 @@ func TestPowerOn(t *testing.T) {
 	})
 }
 
+// withoutNode makes the target a Machine that never had a Node.
+func withoutNode(r *Run) {
+	r.Target.Node, r.Target.NodeUID, r.Target.BootID, r.Target.SystemUUID = "", "", "", ""
+	r.Target.ReportedUUID, r.Limits.MaxAttempts = "4c4c4544-0042-3510-8054-b4c04f4d3132", 1
+}
+
 func TestAwaitNode(t *testing.T) {
 	play(t, []scene{
 		{"new UID, new boot, same machine: on to step 5", AwaitNode, sec, nil, RestoreNode, Nothing, ""},
@@ -106,6 +112,22 @@ func TestAwaitNode(t *testing.T) {
 		{"the old boot: FalseOff", AwaitNode, sec, func(r *Run, s *Observation) { s.Node.BootID = "b1" }, Held, Nothing, "FalseOff"},
 		{"another machine: FalseOff", AwaitNode, sec, func(r *Run, s *Observation) { s.Node.SystemUUID = "x" }, Held, Nothing, "FalseOff"},
 		{"the machine was never known", AwaitNode, sec, func(r *Run, s *Observation) { r.Target.SystemUUID = "" }, RestoreNode, Nothing, ""},
+		{"the machine that the BMC reported, in another byte order", AwaitNode, sec, func(r *Run, s *Observation) {
+			withoutNode(r)
+			s.Node.SystemUUID = "44454c4c-4200-1035-8054-b4c04f4d3132"
+		}, RestoreNode, Nothing, ""},
+		{"another machine than the BMC reported: a person looks, nothing is frozen", AwaitNode, sec, func(r *Run, s *Observation) {
+			withoutNode(r)
+			s.Node.SystemUUID = "4c4c4544-0042-3510-8054-b4c04f4d9999"
+		}, Held, Nothing, "IdentityMismatch"},
+		{"without a Node, and one attempt: step 6", AwaitNode, 10*minute + 1, func(r *Run, s *Observation) {
+			withoutNode(r)
+			s.Node = Node{Exists: No}
+		}, Reprovision, Nothing, "AttemptsExhausted"},
+		{"it works under a name that the Machine does not have: not erased", AwaitNode, 10*minute + 1, func(r *Run, s *Observation) {
+			withoutNode(r)
+			s.Node, s.RenamedTo = Node{Exists: No}, "n-9"
+		}, Held, Nothing, "NodeRenamed"},
 		{"tainted: the same UID with a new boot", AwaitNode, sec, func(r *Run, s *Observation) { taint(r); s.Node.UID = "u1" }, RestoreNode, Nothing, ""},
 		{"tainted: the old boot waits", AwaitNode, sec, func(r *Run, s *Observation) { taint(r); s.Node.BootID, s.Node.Ready = "b1", No }, AwaitNode, Nothing, ""},
 		{"tainted: the old boot is Ready: FalseOff", AwaitNode, sec, func(r *Run, s *Observation) { taint(r); s.Node.BootID = "b1" }, Held, Nothing, "FalseOff"},

@@ -60,6 +60,13 @@ func isTargetMachine(r Run, n Node) bool {
 	return r.Target.SystemUUID == "" || n.SystemUUID == r.Target.SystemUUID
 }
 
+// otherThanReported says whether the Node that registered for a target without one has another
+// system UUID than its BMC reported. Not every BMC reports that of its host, so this is no proof
+// of a false Off. // I6, I8
+func otherThanReported(r Run, n Node) bool {
+	return bmc.UsableUUID(r.Target.ReportedUUID) && bmc.UsableUUID(n.SystemUUID) && !bmc.UUIDsMatch(r.Target.ReportedUUID, n.SystemUUID)
+}
+
 // noQuorum says whether it is not known that etcd keeps its quorum without this control-plane
 // host. // I12
 func noQuorum(r Run, s Observation) bool { return r.ControlPlane && s.Quorum != Yes }

@@ -84,6 +84,12 @@ type Target struct {
 	// Choice is what selects the machine behind each device at the start
 	// (bmc.Device.Fingerprint); empty in older records. // I10
 	Choice string `json:"choice,omitempty"`
+	// ReportedUUID is the system UUID that the BMC reported when the run began without a
+	// Node. Only a Node with this UUID is one of the same machine. // I6
+	ReportedUUID string `json:"reportedUUID,omitempty"`
+	// ByHardware: without a Node, the BMC was identified by the serial number or the MAC
+	// addresses of the BareMetalHost, and by nothing else. // I8
+	ByHardware bool `json:"byHardware,omitempty"`
 	// Secret names the Secrets of the devices at the start, one to a line; empty in older
 	// records, and where none comes from a Secret.
 	Secret string `json:"secret,omitempty"`

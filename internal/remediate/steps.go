@@ -86,6 +86,9 @@ func awaitNode(r Run, s Observation, now time.Time) (Run, Action, time.Duration)
 	switch {
 	case registered && !isTargetMachine(r, n):
 		return stop(r, reason.FalseOff, "the Node registered from another machine: systemUUID "+n.SystemUUID, now)
+	case registered && otherThanReported(r, n):
+		return stop(r, reason.IdentityMismatch, "the Node registered with the systemUUID "+n.SystemUUID+", but the BMC reported "+t.ReportedUUID+
+			": find out which machine the BMC belongs to", now)
 	case registered && n.BootID != t.BootID:
 		r.NewNodeUID = n.UID
 		return enter(r, RestoreNode, "", now)

@@ -5,6 +5,33 @@ import (
 	"strings"
 )
 
+// MachineKey is the "namespace/name" of the Machine; "" if the target has none.
+func (t Target) MachineKey() string {
+	if t.Machine == "" {
+		return ""
+	}
+	return t.Namespace + "/" + t.Machine
+}
+
+// Names are those under which people hold the target: of its Node, and of its Machine.
+func (t Target) Names() (names []string) {
+	for _, name := range []string{t.Node, t.MachineKey()} {
+		if name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// WithoutNode is the "namespace/name" of a Machine that has no Node; "" for every other
+// target.
+func (t Target) WithoutNode() string {
+	if t.Node != "" {
+		return ""
+	}
+	return t.MachineKey()
+}
+
 // Overlaps says whether two targets share a Machine, a Node or a host.
 func (t Target) Overlaps(o Target) bool {
 	return t.Node != "" && t.Node == o.Node ||

@@ -130,6 +130,10 @@ func (x *trace) begin(t *testing.T, line string) {
 			r.OffOnly = value == "yes"
 		case "metal3":
 			r.Target.BareMetalHost = value
+		case "node":
+			require.Equal(t, "none", value)
+			withoutNode(r)
+			x.seen.Node, x.seen.Lease = Node{Exists: No}, Lease{Known: true}
 		default:
 			require.Fail(t, "a run has no "+key)
 		}

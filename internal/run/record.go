@@ -13,7 +13,7 @@ import (
 // announce emits that an action is about to be done, and returns whether it may be done. A
 // destructive action may be done only after that is durable. // I24
 func (w *worker) announce(a remediate.Action, seen remediate.Observation) bool {
-	ev := event.Event{Type: event.Acting, Action: a, Node: w.run.Target.Node, Run: w.run.ID, Step: w.run.Step, Check: w.run.CheckID, Inputs: inputs(w.run, seen, time.Now())}
+	ev := event.Event{Type: event.Acting, Action: a, Node: w.run.Target.Node, Machine: w.run.Target.WithoutNode(), Run: w.run.ID, Step: w.run.Step, Check: w.run.CheckID, Inputs: inputs(w.run, seen, time.Now())}
 	if by := w.run.Confirmed; by != nil {
 		ev.Actor, ev.Why = by.Actor, by.Reason // the confirmation may be all that the action is done on // I26
 	}

@@ -41,7 +41,7 @@ type Cluster interface {
 // Stopper knows what people have stopped. // I23
 type Stopper interface {
 	// Why returns why nothing destructive may be done to a Node, "" if it may.
-	Why(cluster, node string) string
+	Why(cluster string, names ...string) string
 }
 
 // Options is what a Runner is made from.

@@ -150,6 +150,6 @@ func (w *worker) sleep(ctx context.Context, wait time.Duration) bool {
 }
 
 func (w *worker) emit(e event.Event) {
-	e.Node, e.Run, e.Step = w.run.Target.Node, w.run.ID, w.run.Step
+	e.Node, e.Machine, e.Run, e.Step = w.run.Target.Node, w.run.Target.WithoutNode(), w.run.ID, w.run.Step
 	w.r.emit(e)
 }

@@ -2,14 +2,16 @@ package state
 
 import (
 	"context"
+	"strings"
 	"time"
 )
 
-// Hold stops the fencing of one Node until it expires or a person releases it. A person
+// Hold stops the fencing of one Node or Machine until it expires or a person releases it. A person
 // orders a hold. fenced itself creates one, the quarantine, for a host that it has fenced
 // too often.
 type Hold struct {
 	Cluster string `json:"cluster"`
+	// Node is the name of the Node, or the "namespace/name" of a Machine.
 	Node    string `json:"node"`
 	Version uint64 `json:"-"`
 
@@ -31,10 +33,14 @@ type Hold struct {
 // Key returns the key of the record. The quarantine of a Node and a person's hold of the
 // same Node have different keys, so neither replaces or ends the other.
 func (h Hold) Key() string {
-	if h.Quarantine {
-		return h.Cluster + "/" + h.Node + "/quarantine"
+	of := h.Node
+	if strings.Contains(of, "/") {
+		of = "machine/" + of // otherwise Machine n/quarantine would have the key of Node n's quarantine
 	}
-	return h.Cluster + "/" + h.Node
+	if h.Quarantine {
+		return h.Cluster + "/" + of + "/quarantine"
+	}
+	return h.Cluster + "/" + of
 }
 
 // Active returns whether the hold is in force at that time.

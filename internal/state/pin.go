@@ -11,6 +11,9 @@ type Pin struct {
 	Host    string `json:"host"` // bmc.Host.Name
 	Version uint64 `json:"-"`
 	Node    string `json:"node,omitempty"` // the Node on the host; empty in older records
+	// MachineUID is that of the Machine on the host of an entry for a Machine: another
+	// Machine of the same name may be on another host. Empty for all other hosts.
+	MachineUID string `json:"machineUID,omitempty"`
 
 	Address string `json:"address"`
 	// Devices names every device that can switch the host, one per line (bmc.Host.Keys).

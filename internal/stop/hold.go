@@ -14,31 +14,34 @@ import (
 	"github.com/fenced/fenced/internal/state"
 )
 
-// Held returns which person keeps a Node from being fenced, and why. It is "" if nobody
-// does. // I23
-func (s *Stop) Held(cluster, node string) string {
-	k := key{cluster, node}
-	for _, h := range []stop{s.unsaved.get(k), s.holds.hold(k)} {
-		if h.by != "" && h.active(s.EndBy(cluster)) { // most Nodes have none, and then no clock is asked
-			return "held by " + h.by + untilText(h.until) + ": " + h.reason + s.clocks.overdueText(h.until)
+// Held returns which person keeps a target from being fenced, and why. It is "" if nobody does. A
+// target has the name of its Node and the "namespace/name" of its Machine; a hold of either
+// counts. // I23
+func (s *Stop) Held(cluster string, names ...string) string {
+	for _, name := range names {
+		k := key{cluster, name}
+		for _, h := range []stop{s.unsaved.get(k), s.holds.hold(k)} {
+			if h.by != "" && h.active(s.EndBy(cluster)) { // most Nodes have none, and then no clock is asked
+				return "held by " + h.by + untilText(h.until) + ": " + h.reason + s.clocks.overdueText(h.until)
+			}
 		}
 	}
 	return ""
 }
 
-// Hold keeps one Node from being fenced. The Node need not exist. // I23
+// Hold keeps one Node or Machine from being fenced. It need not exist. // I23
 func (s *Stop) Hold(ctx context.Context, o order.Order) order.Outcome {
-	return s.begin(ctx, key{o.Cluster, o.Node}, o, "holds it", "held")
+	return s.begin(ctx, key{o.Cluster, o.Of()}, o, "holds it", "held")
 }
 
-// Release ends the hold of a Node by people. If there is none, it ends the Node's quarantine.
+// Release ends the hold of a Node or Machine by people. If there is none, it ends the quarantine.
 // It never ends both, so that a person who ends a hold does not also lift the quarantine.
 func (s *Stop) Release(ctx context.Context, o order.Order) (order.Outcome, error) {
 	if err := s.lockForOrder(ctx); err != nil {
 		return order.Outcome{}, fmt.Errorf("release it; it stays held: %w", err)
 	}
 	defer s.saving.Release(1)
-	k, out := key{o.Cluster, o.Node}, order.Outcome{}
+	k, out := key{o.Cluster, o.Of()}, order.Outcome{}
 	unsaved := s.unsaved.get(k)
 	released, err := s.holds.release(ctx, o, k, false)
 	if err == nil && !released && unsaved.by == "" {
@@ -49,7 +52,7 @@ func (s *Stop) Release(ctx context.Context, o order.Order) (order.Outcome, error
 	case err != nil:
 		return order.Outcome{}, fmt.Errorf("save that it is released; it stays held: %w", err)
 	case unsaved.by == "" && !released:
-		return order.Outcome{}, &reason.Refusal{Reason: reason.NoHold, Message: "nobody holds " + o.Node + ", and it is in no quarantine"}
+		return order.Outcome{}, &reason.Refusal{Reason: reason.NoHold, Message: "nobody holds " + o.Of() + ", and it is in no quarantine"}
 	}
 	s.unsaved.drop(k, unsaved)
 	s.clusters.wake(o.Cluster)
@@ -58,16 +61,19 @@ func (s *Stop) Release(ctx context.Context, o order.Order) (order.Outcome, error
 		return out, nil
 	}
 	s.opt.Emit(o.Event("releases it"))
-	if why, end := s.Quarantined(o.Cluster, o.Node); why != "" {
+	if why, end := s.Quarantined(o.Cluster, o.Of()); why != "" {
 		out.Still = "in quarantine" + untilText(end) + ": " + why
 	}
 	return out, nil
 }
 
-// ReleasedAt returns when a person last allowed a Node to be fenced again. It is zero if
+// ReleasedAt returns when a person last allowed a target to be fenced again. It is zero if
 // nobody did.
-func (s *Stop) ReleasedAt(cluster, node string) time.Time {
-	return s.holds.releasedAt(key{cluster, node})
+func (s *Stop) ReleasedAt(cluster string, names ...string) (at time.Time) {
+	for _, name := range names {
+		at = later(at, s.holds.releasedAt(key{cluster, name}))
+	}
+	return at
 }
 
 // Holds lists the active holds and quarantines of a cluster in the order of the Nodes. A
@@ -91,7 +97,7 @@ func (s *Stop) Holds(cluster string) (list []state.Hold) {
 }
 
 func (s *Stop) emitHoldOver(k key, by string) {
-	s.opt.Emit(event.Event{Type: event.Ordered, Cluster: k.cluster, Node: k.node, Message: "the hold by " + by + " is over"})
+	s.opt.Emit(k.event(event.Event{Type: event.Ordered, Message: "the hold by " + by + " is over"}))
 	s.clusters.wake(k.cluster)
 }
 

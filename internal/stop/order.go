@@ -34,7 +34,7 @@ func (s *Stop) begin(ctx context.Context, k key, o order.Order, verb, done strin
 	if err := s.save(ctx, k, v); err != nil {
 		out.Unsaved = done + " by this daemon alone, and until it restarts: the state could not be saved, so order it" +
 			" at every other fenced that shares the store, too: " + err.Error()
-		s.opt.Emit(event.Event{Type: event.Failed, Cluster: k.cluster, Node: k.node, Message: out.Unsaved})
+		s.opt.Emit(k.event(event.Event{Type: event.Failed, Message: out.Unsaved}))
 	} else if stored := s.stored(k); stored.active(end) {
 		v = stored // it may be longer than what was known here
 	}

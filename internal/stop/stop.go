@@ -69,13 +69,13 @@ func (s *Stop) Load(ctx context.Context) error {
 	)
 }
 
-// Why returns why nothing destructive may be done to a Node: everything is paused, or a person
-// holds the Node. It is "" if neither is true. // I23
-func (s *Stop) Why(cluster, node string) string {
+// Why returns why nothing destructive may be done to a target: everything is paused, or a person
+// holds its Node or its Machine. It is "" if neither is true. // I23
+func (s *Stop) Why(cluster string, names ...string) string {
 	if why := s.Paused(cluster); why != "" {
 		return why
 	}
-	return s.Held(cluster, node)
+	return s.Held(cluster, names...)
 }
 
 // Record returns what people ordered for a cluster, or for all clusters, as it was last stored.

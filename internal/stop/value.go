@@ -5,12 +5,24 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/state"
 )
 
-// key names what a stop is about: a Node, or a cluster if node is empty, or all clusters if
-// both are empty.
+// key names what a stop is about: a Node by its name or a Machine by its "namespace/name", a
+// cluster if node is empty, all clusters if both are empty.
 type key struct{ cluster, node string }
+
+// event completes an event about what the key names.
+func (k key) event(e event.Event) event.Event {
+	e.Cluster = k.cluster
+	if strings.Contains(k.node, "/") {
+		e.Machine = k.node
+	} else {
+		e.Node = k.node
+	}
+	return e
+}
 
 func compareKeys(a, b key) int {
 	return cmp.Or(strings.Compare(a.cluster, b.cluster), strings.Compare(a.node, b.node))

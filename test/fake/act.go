@@ -33,6 +33,10 @@ func (s *State) Look(r remediate.Run, backups [][]byte) run.Fresh {
 		f.Observation.Lease.ResourceVersion, f.Observation.Lease.RenewTime, f.Lease.RenewTime = fmt.Sprint(l.Version), l.Renewed, l.Renewed
 		f.Observation.Lease.Duration = l.Duration
 	}
+	_, m := s.machineOf(t)
+	if m != nil && t.Node == "" { // it may have joined since
+		t.Node = m.NodeName
+	}
 	if n := s.Nodes[t.Node]; n != nil {
 		f.Node = n.Policy()
 		f.Observation.Lease.KubeletReporting = f.Node.KubeletReporting()
@@ -42,13 +46,16 @@ func (s *State) Look(r remediate.Run, backups [][]byte) run.Fresh {
 			f.Observation.Restored = remediate.Ask(len(n.Missing(backups)) == 0 && !(r.Isolation == remediate.IsolateTaint && n.OutOfService()))
 		}
 	}
-	if m := s.Machines[t.Node]; m != nil {
+	if m != nil {
 		shown := *m
 		f.Machine, f.Observation.Machine = &shown, seenMachine(m)
 	}
 	if h := s.metalOf(t); h != nil {
 		if f.Observation.PowerLock = remediate.Ask(Held(h)); !h.Online {
 			f.Observation.PowerForbidden = "its owner wants it off"
+		}
+		if (r.Target.WithoutNode() != "" || t.ByHardware) && h.ConsumerRef != t.MachineKey() {
+			f.Observation.PowerForbidden = "it belongs to another Machine, or to none"
 		}
 	}
 	if r.Step == remediate.PowerOn && r.Abandon == "" {
@@ -97,14 +104,14 @@ func (s *State) Act(r remediate.Run, action remediate.Action, backups [][]byte, 
 			s.restore(n.Name, r, backups)
 		}
 	case remediate.DeleteTargetMachine:
-		m := s.Machines[r.Target.Node]
+		host, m := s.machineOf(r.Target)
 		if m == nil { // it is gone already
 			return nil
 		}
 		if m.UID != r.Target.MachineUID {
 			return errors.New("its UID is not that of the target")
 		}
-		s.replace(m)
+		s.replace(host, m)
 	default:
 		return fmt.Errorf("unexpected action %s in step %s", action, r.Step)
 	}
@@ -165,11 +172,11 @@ func (s *State) restore(node string, r remediate.Run, backups [][]byte) {
 
 // replace deletes a Machine of OpenShift, or hands one of the Cluster API to its
 // owner.
-func (s *State) replace(m *policy.Machine) {
+func (s *State) replace(host string, m *policy.Machine) {
 	if m.APIVersion == policy.OpenShiftMachineAPI {
-		s.deprovision(m.NodeName)
+		s.deprovision(host)
 		return
 	}
-	s.ChangeMachine(m.NodeName, func(m *policy.Machine) { m.OwnerRemediated = "False" })
+	s.ChangeMachine(host, func(m *policy.Machine) { m.OwnerRemediated = "False" })
 	s.marked++
 }

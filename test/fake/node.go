@@ -152,6 +152,9 @@ func (s *State) join(h *Host) {
 		labels["zone"] = h.Zone
 	}
 	s.PutNode(Node{Name: h.Name, BootID: h.BootID(), SystemUUID: h.NodeUUID, ControlPlane: h.ControlPlane, Labels: labels, Ready: "False", Since: time.Now()})
+	if m := s.Machines[h.Name]; m != nil && m.NodeName == "" {
+		s.ChangeMachine(h.Name, func(m *policy.Machine) { m.NodeName, m.Phase = h.Name, "Running" })
+	}
 	delete(s.goneAt, h.Name)
 	s.Pods[h.Name] = s.PodsOfANode
 	s.Note(h.Name, "kubelet: registers Node %s, boot %s", s.Nodes[h.Name].UID, h.BootID())

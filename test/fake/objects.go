@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
 )
 
 const etcdNamespace = "openshift-etcd"
@@ -16,12 +17,32 @@ func machineID(m policy.Machine) policy.ObjectID {
 	return policy.ObjectID{APIVersion: m.APIVersion, Kind: "Machine", Namespace: m.Namespace, Name: m.Name}
 }
 
-// PutMachine stores a Machine.
-func (s *State) PutMachine(m policy.Machine) {
+// PutMachine stores the Machine of a Node.
+func (s *State) PutMachine(m policy.Machine) { s.putMachine(m.NodeName, m) }
+
+// putMachine stores the Machine of a host, which may have no Node.
+func (s *State) putMachine(host string, m policy.Machine) {
 	s.next()
-	s.Machines[m.NodeName] = &m
+	s.Machines[host] = &m
 	shown := m // a copy: the ledger keeps it
 	s.show(machineID(m), &shown)
+}
+
+// machineOf returns the Machine of a target, nil if there is none, and the host that it is on.
+func (s *State) machineOf(t remediate.Target) (host string, m *policy.Machine) {
+	for host, m := range s.Machines {
+		if t.Machine != "" && m.Namespace == t.Namespace && m.Name == t.Machine {
+			return host, m
+		}
+	}
+	return t.Node, s.Machines[t.Node]
+}
+
+// NeverJoined makes a host one whose Machine never had a Node.
+func (s *State) NeverJoined(host string, since time.Time) {
+	s.RemoveNode(host)
+	delete(s.Leases, host)
+	s.ChangeMachine(host, func(m *policy.Machine) { m.NodeName, m.LastUpdated, m.Phase = "", since, "Provisioned" })
 }
 
 // ChangeMachine changes the Machine of a Node, if it has one.
@@ -32,7 +53,7 @@ func (s *State) ChangeMachine(node string, change func(*policy.Machine)) {
 		if machineID(c) != machineID(*m) {
 			s.show(machineID(*m), nil)
 		}
-		s.PutMachine(c)
+		s.putMachine(node, c)
 	}
 }
 

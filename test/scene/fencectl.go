@@ -41,6 +41,11 @@ func (s *Scene) Explain(ctx context.Context, node string) (api.Explanation, erro
 	return answer[api.Explanation](ctx, s, "explain", node)
 }
 
+// ExplainMachine is `fencectl explain --machine NAMESPACE/NAME -o json`.
+func (s *Scene) ExplainMachine(ctx context.Context, machine string) (api.Explanation, error) {
+	return answer[api.Explanation](ctx, s, "explain", "--machine", machine)
+}
+
 // Timeline is `fencectl timeline NODE -o json`.
 func (s *Scene) Timeline(ctx context.Context, node string) ([]api.RunRecord, error) {
 	t, err := answer[api.Timeline](ctx, s, "timeline", node)

@@ -39,15 +39,15 @@ type metal struct {
 	asked atomic.Int64 // time of a client's first datagram, in Unix nanoseconds
 }
 
-// startBMC starts the simulator. uuid is what it reports of the host, sessions
-// how many sessions a simulator in this process has, if not 0.
-func (m *metal) startBMC(life context.Context, p Protocol, uuid string, sessions int) (err error) {
+// startBMC starts the simulator. uuid and serial are what it reports of the host,
+// sessions how many sessions a simulator in this process has, if not 0.
+func (m *metal) startBMC(life context.Context, p Protocol, uuid, serial string, sessions int) (err error) {
 	o := ipmisim.Options{User: User, Password: Password, UUID: uuid, Sessions: sessions}
 	switch p {
 	case "":
 		return nil
 	case Redfish:
-		m.Service, err = redfishsim.Start(redfishsim.Options{User: User, Password: Password, UUID: uuid})
+		m.Service, err = redfishsim.Start(redfishsim.Options{User: User, Password: Password, Systems: []redfishsim.SystemOptions{{UUID: uuid, Serial: serial}}})
 		m.BMC = m.Service
 		return err
 	case IPMI:

@@ -30,6 +30,9 @@ type Spec struct {
 	WrongPassword bool
 	// OtherUUID makes the BMC that of another machine than the Node's.
 	OtherUUID bool
+	// Serial is the serial number that a Redfish BMC reports of the host; empty means that of
+	// the simulator, which identifies no machine.
+	Serial string
 	// At configures the address of this other worker's BMC.
 	At string
 	// Driver is the driver for the BMC; empty means the native one.
@@ -86,7 +89,7 @@ func (s *Scene) start(life context.Context, spec Spec, number int) (*Worker, err
 	if spec.OtherUUID {
 		uuid = newUUID()
 	}
-	if err := w.startBMC(life, spec.Protocol, uuid, s.opts.BMCSessions); err != nil {
+	if err := w.startBMC(life, spec.Protocol, uuid, spec.Serial, s.opts.BMCSessions); err != nil {
 		return nil, err
 	}
 	if err := s.wire(life, w); err != nil {
