@@ -150,6 +150,7 @@ func TestPrint(t *testing.T) {
 	r := Result{Options: Options{Nodes: 5000, Rate: 100, Window: 30 * time.Second}, Start: time.Second}
 	r.Metal = []time.Duration{25 * time.Millisecond}
 	r.Cloud = []time.Duration{100 * time.Millisecond}
+	r.Many = Many{Fenced: []time.Duration{80 * time.Millisecond, 200 * time.Millisecond}, Baseline: []time.Duration{160 * time.Millisecond, 400 * time.Millisecond}}
 	r.Fenced = Usage{CPU: 0.01, RSS: 40 << 20, Peak: 50 << 20, Updates: 99.8}
 	r.Peer = Usage{CPU: 0.5, RSS: 400 << 20, Peak: 400 << 20, Updates: 99.9}
 	var out bytes.Buffer
