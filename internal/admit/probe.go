@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/reason"
@@ -37,17 +39,23 @@ type probe struct {
 	quorumDetail string
 }
 
+// probesAtOnce is how many candidates look at the cluster at the same time. The first of many
+// then becomes a run while others have not begun: if all looked at once, all would wait for the
+// slowest. The BMCs are read before that, all at once, because they may hang. // L3
+const probesAtOnce = 8
+
 // probes holds the last probe of each candidate, by its key.
 type probes struct {
-	opt  Options
-	wake func()
+	opt   Options
+	wake  func()
+	looks *semaphore.Weighted
 
 	mu    sync.Mutex
 	byKey map[string]*probe
 }
 
 func newProbes(opt Options, wake func()) *probes {
-	return &probes{opt: opt, wake: wake, byKey: map[string]*probe{}}
+	return &probes{opt: opt, wake: wake, looks: semaphore.NewWeighted(probesAtOnce), byKey: map[string]*probe{}}
 }
 
 // get returns the finished probe of a candidate. If there is none, or a new one is due, it
