@@ -13,6 +13,7 @@ import (
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/run"
 )
 
 // probe is what was read about a candidate before its run starts: the host, the identity of
@@ -23,6 +24,7 @@ type probe struct {
 	draft   remediate.Run
 	session *power.Session
 	levels  []levelState
+	look    run.Admitted // at the cluster; zero if there was none
 
 	// passwordWithheld: the host has a BMC, and no password may be sent to it.
 	passwordWithheld bool
@@ -84,6 +86,14 @@ func (ps *probes) get(a candidate, now time.Time) *probe {
 		ps.drop(a.key)
 	}
 	return nil
+}
+
+// running says whether the candidate is being probed.
+func (ps *probes) running(key string) bool {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	p := ps.byKey[key]
+	return p != nil && p.running
 }
 
 // run probes a candidate, stores the result and requests a decision.

@@ -43,7 +43,9 @@ func (ps *probes) probe(ctx context.Context, draft remediate.Run, before *probe)
 
 // probeCluster reads the cluster without any cache. lease is the Lease of the last probe.
 func (ps *probes) probeCluster(ctx context.Context, p *probe, lease remediate.Lease) run.Fresh {
+	at := time.Now()
 	fresh := ps.opt.Kube.Look(ctx, p.draft, nil)
+	p.look = run.Admitted{Fresh: fresh, At: at}
 	p.lease = fresh.Observation.Lease
 	p.powerOwner = fresh.Observation.PowerForbidden
 	switch fresh.Observation.Contested {
