@@ -125,7 +125,7 @@ func (c *Cluster) takeSlotAndSave(ctx context.Context, r remediate.Run) (remedia
 	if r.Manual != nil {
 		limit = lead.EverySlot
 	}
-	free, err := c.opt.Slots.Take(ctx, c.opt.Lead.Store(), limit, c.opt.Name, r.ID)
+	free, err := c.opt.Lead.TakeSlot(ctx, limit, r.ID)
 	switch {
 	case err != nil:
 		c.emit(event.Event{Type: event.Failed, Node: r.Target.Node, Message: reason.Sentence(err)})
