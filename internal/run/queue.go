@@ -16,7 +16,7 @@ const (
 	// deletedAtOnce is how many runs may look at the same time whether the Machine is gone that
 	// they have deleted. Nothing depends on it but their end, so the Machines that are still to
 	// be deleted go before.
-	deletedAtOnce = 4
+	deletedAtOnce = 2
 	// overtakeLimit is for how long later, more urgent looks may overtake a look.
 	overtakeLimit = 5 * time.Second
 )
