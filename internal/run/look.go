@@ -31,15 +31,20 @@ func (w *worker) look(ctx context.Context) (remediate.Observation, [][]byte, rem
 	if a := w.takeAdmitted(); a != nil {
 		return w.observe(a.Fresh, a.At, power, last), nodes, last
 	}
-	queue := w.r.looks
-	if w.run.Step == remediate.Reprovision && w.run.Intent.Action == remediate.DeleteTargetMachine {
-		queue = w.r.deleted
-	}
+	queue := w.lookQueue()
 	if !queue.enter(ctx, w.lookDue(power)) { // the BMC is read outside of the queue, because it may hang // L3
 		return remediate.Observation{At: time.Now()}, nil, remediate.Backup{}
 	}
 	defer queue.leave()
 	return w.lookAtCluster(ctx, power, nodes, last), nodes, last
+}
+
+// lookQueue is where the run waits for its turn to look at the cluster.
+func (w *worker) lookQueue() *queue {
+	if w.run.Step == remediate.Reprovision && w.run.Intent.Action == remediate.DeleteTargetMachine {
+		return w.r.deleted
+	}
+	return w.r.looks
 }
 
 // takeAdmitted returns the look that admitted the run, once, if the run may begin with it. A host
