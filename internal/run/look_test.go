@@ -24,20 +24,21 @@ func TestLookQueue(t *testing.T) {
 // Only a run that does no more than replace a Machine begins with the look that admitted it, only
 // once, and only while that look is young and complete. // I4, I12
 func TestAdmittedLookIsTaken(t *testing.T) {
+	young := time.Now().Add(time.Hour) // however busy the machine is
 	fits := remediate.Run{Strategy: remediate.DeleteMachine}
 	for name, c := range map[string]struct {
 		change func(*remediate.Run)
 		look   *Admitted
 		want   bool
 	}{
-		"a young one":     {look: &Admitted{At: time.Now().Add(time.Hour)}, want: true},
+		"a young one":     {look: &Admitted{At: young}, want: true},
 		"none":            {},
 		"an old one":      {look: &Admitted{At: time.Now().Add(-admittedFor)}},
 		"from no probe":   {look: &Admitted{}},
-		"an error":        {look: &Admitted{At: time.Now(), Fresh: Fresh{Err: errors.New("no answer")}}},
-		"a power cycle":   {look: &Admitted{At: time.Now()}, change: func(r *remediate.Run) { r.Strategy = remediate.PowerCycle }},
-		"a control plane": {look: &Admitted{At: time.Now()}, change: func(r *remediate.Run) { r.ControlPlane = true }},
-		"an order":        {look: &Admitted{At: time.Now()}, change: func(r *remediate.Run) { r.Manual = &remediate.Order{} }},
+		"an error":        {look: &Admitted{At: young, Fresh: Fresh{Err: errors.New("no answer")}}},
+		"a power cycle":   {look: &Admitted{At: young}, change: func(r *remediate.Run) { r.Strategy = remediate.PowerCycle }},
+		"a control plane": {look: &Admitted{At: young}, change: func(r *remediate.Run) { r.ControlPlane = true }},
+		"an order":        {look: &Admitted{At: young}, change: func(r *remediate.Run) { r.Manual = &remediate.Order{} }},
 	} {
 		w := &worker{run: fits, admitted: c.look}
 		if c.change != nil {
