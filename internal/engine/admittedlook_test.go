@@ -49,12 +49,12 @@ func TestLookThatAdmittedARunGrowsOld(t *testing.T) {
 func TestPauseAfterTheLookThatAdmittedARun(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.ofClusterAPI()
-		var e *engine.Engine
-		var stop func()
-		e, _, stop = start(t, w, store, slowStart(time.Millisecond, func() {
-			_, err := e.Pause(t.Context(), byHand)
+		started := make(chan *engine.Engine, 1)
+		e, _, stop := start(t, w, store, slowStart(time.Millisecond, func() {
+			_, err := (<-started).Pause(t.Context(), byHand)
 			assert.NoError(t, err)
 		}))
+		started <- e
 		time.Sleep(5 * time.Minute)
 		assert.Zero(t, w.HandedOver())
 		stop()
