@@ -158,4 +158,7 @@ func TestPrint(t *testing.T) {
 	for _, want := range []string{"25.0 ms", "0.50\n", "2.00\n", "50.00 %", "0.20\n", "40.0 MiB", "10.0", fmt.Sprintf("%s\n", machine())} {
 		assert.Contains(t, out.String(), want)
 	}
+	for _, want := range []string{"first 80.0 ms 160.0 ms 0.50 100.0 ms 0.80", "last 200.0 ms 400.0 ms 0.50 800.0 ms 0.25"} {
+		assert.Contains(t, strings.Join(strings.Fields(out.String()), " "), want)
+	}
 }
