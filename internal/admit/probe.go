@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/reason"
@@ -50,14 +48,14 @@ const probesAtOnce = 8
 type probes struct {
 	opt   Options
 	wake  func()
-	looks *semaphore.Weighted
+	looks chan struct{} // has a value for each candidate that looks at the cluster
 
 	mu    sync.Mutex
 	byKey map[string]*probe
 }
 
 func newProbes(opt Options, wake func()) *probes {
-	return &probes{opt: opt, wake: wake, looks: semaphore.NewWeighted(probesAtOnce), byKey: map[string]*probe{}}
+	return &probes{opt: opt, wake: wake, looks: make(chan struct{}, probesAtOnce), byKey: map[string]*probe{}}
 }
 
 // get returns the finished probe of a candidate. If there is none, or a new one is due, it

@@ -31,11 +31,13 @@ func (ps *probes) probe(ctx context.Context, draft remediate.Run, before *probe)
 		}
 	}
 	if draft.Manual == nil { // an order goes before
-		if err := ps.looks.Acquire(ctx, 1); err != nil {
-			p.contested = "cannot read whether another controller acts on the target: " + err.Error() // nothing was read
+		select {
+		case ps.looks <- struct{}{}:
+		case <-ctx.Done():
+			p.contested = "cannot read whether another controller acts on the target: " + ctx.Err().Error() // nothing was read
 			return p
 		}
-		defer ps.looks.Release(1)
+		defer func() { <-ps.looks }()
 	}
 	ps.probeCluster(ctx, p, lease)
 	return p

@@ -62,7 +62,9 @@ func TestCandidatesLookOneAfterAnother(t *testing.T) {
 func TestProbeThatEndsBeforeItsTurnPassesNoGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ps := newProbes(Options{Kube: &slowKube{}}, func() {})
-		assert.True(t, ps.looks.TryAcquire(probesAtOnce))
+		for range probesAtOnce {
+			ps.looks <- struct{}{}
+		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		p := ps.probe(ctx, remediate.Run{Strategy: remediate.DeleteMachine}, nil)
