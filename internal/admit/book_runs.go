@@ -52,7 +52,8 @@ func (b *Book) RunsOfCluster(all []remediate.Run) map[string]remediate.Run {
 func (b *Book) put(r remediate.Run) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.runs.byID[r.ID], b.runsChanged = r, true
+	b.runsChanged = b.runsChanged || openTarget(b.runs.byID[r.ID]) != openTarget(r) // few saves change that
+	b.runs.byID[r.ID] = r
 	if !r.Open() {
 		delete(b.runs.labels, r.ID)
 	}

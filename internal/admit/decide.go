@@ -178,6 +178,9 @@ func usesOwnTemplate(check *policy.Check, t *policy.TargetReport) bool {
 // BMC and cluster, all of them. If all pass it starts the run. It returns when to consider
 // the candidate again; zero: after the next change.
 func (c *Cluster) consider(ctx context.Context, check *policy.Check, t *policy.TargetReport, now time.Time) time.Time {
+	if c.probes.running(targetKey(t)) {
+		return time.Time{} // the probe wakes the loop when it is done
+	}
 	a, ok := c.candidate(check, t)
 	if !ok {
 		return time.Time{}
@@ -209,10 +212,10 @@ func (c *Cluster) consider(ctx context.Context, check *policy.Check, t *policy.T
 		c.probes.get(a, now) // now: otherwise two checks with the same target could drop each other's probes for ever // L4
 		return time.Time{}
 	}
-	s := p.session
+	with := takeover{session: p.session, look: &p.look}
 	p.session = nil
 	c.probes.drop(a.key)
-	return c.startAsync(ctx, a, c.book.opt.Draft.complete(p, check), s, now)
+	return c.startAsync(ctx, a, c.book.opt.Draft.complete(p, check), with, now)
 }
 
 // recheckAt is when a failing gate is evaluated again: most inputs of gates are not in the

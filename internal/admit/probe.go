@@ -10,6 +10,7 @@ import (
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/run"
 )
 
 // probe is what was read about a candidate before its run starts: the host, the identity of
@@ -20,6 +21,7 @@ type probe struct {
 	draft   remediate.Run
 	session *power.Session
 	levels  []levelState
+	look    run.Admitted // at the cluster; zero if there was none
 
 	// passwordWithheld: the host has a BMC, and no password may be sent to it.
 	passwordWithheld bool
@@ -36,17 +38,23 @@ type probe struct {
 	quorumDetail string
 }
 
+// probesAtOnce is how many candidates look at the cluster at the same time. The first of many
+// then becomes a run while others have not begun: if all looked at once, all would wait for the
+// slowest. The BMCs are read before that, all at once, because they may hang. // L3
+const probesAtOnce = 8
+
 // probes holds the last probe of each candidate, by its key.
 type probes struct {
-	opt  Options
-	wake func()
+	opt   Options
+	wake  func()
+	looks chan struct{} // has a value for each candidate that looks at the cluster
 
 	mu    sync.Mutex
 	byKey map[string]*probe
 }
 
 func newProbes(opt Options, wake func()) *probes {
-	return &probes{opt: opt, wake: wake, byKey: map[string]*probe{}}
+	return &probes{opt: opt, wake: wake, looks: make(chan struct{}, probesAtOnce), byKey: map[string]*probe{}}
 }
 
 // get returns the finished probe of a candidate. If there is none, or a new one is due, it
@@ -75,6 +83,14 @@ func (ps *probes) get(a candidate, now time.Time) *probe {
 		ps.drop(a.key)
 	}
 	return nil
+}
+
+// running says whether the candidate is being probed.
+func (ps *probes) running(key string) bool {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	p := ps.byKey[key]
+	return p != nil && p.running
 }
 
 // run probes a candidate, stores the result and requests a decision.

@@ -30,13 +30,24 @@ func (ps *probes) probe(ctx context.Context, draft remediate.Run, before *probe)
 			return p
 		}
 	}
+	if draft.Manual == nil { // an order goes before
+		select {
+		case ps.looks <- struct{}{}:
+		case <-ctx.Done():
+			p.contested = "cannot read whether another controller acts on the target: " + ctx.Err().Error() // nothing was read
+			return p
+		}
+		defer func() { <-ps.looks }()
+	}
 	ps.probeCluster(ctx, p, lease)
 	return p
 }
 
 // probeCluster reads the cluster without any cache. lease is the Lease of the last probe.
 func (ps *probes) probeCluster(ctx context.Context, p *probe, lease remediate.Lease) run.Fresh {
+	at := time.Now()
 	fresh := ps.opt.Kube.Look(ctx, p.draft, nil)
+	p.look = run.Admitted{Fresh: fresh, At: at}
 	p.lease = fresh.Observation.Lease
 	p.powerOwner = fresh.Observation.PowerForbidden
 	switch fresh.Observation.Contested {

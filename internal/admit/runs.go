@@ -3,6 +3,7 @@ package admit
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/fenced/fenced/internal/guard"
@@ -66,14 +67,25 @@ func (rs runs) openOnHost(t remediate.Target) bool {
 // openTargets lists the open runs for the ledger.
 func (rs runs) openTargets() []policy.OpenRun {
 	var list []policy.OpenRun
-	for _, r := range rs.open() {
-		o := policy.OpenRun{ID: r.ID, Node: r.Target.Node, ControlPlane: r.ControlPlane}
-		if r.Target.Machine != "" {
-			o.Machine = r.Target.Namespace + "/" + r.Target.Machine
+	for _, r := range rs.byID {
+		if o := openTarget(r); o != (policy.OpenRun{}) {
+			list = append(list, o)
 		}
-		list = append(list, o)
 	}
+	slices.SortFunc(list, func(a, b policy.OpenRun) int { return strings.Compare(a.ID, b.ID) })
 	return list
+}
+
+// openTarget is what the ledger knows about a run; zero if the run has ended.
+func openTarget(r remediate.Run) policy.OpenRun {
+	if !r.Open() {
+		return policy.OpenRun{}
+	}
+	o := policy.OpenRun{ID: r.ID, Node: r.Target.Node, ControlPlane: r.ControlPlane}
+	if r.Target.Machine != "" {
+		o.Machine = r.Target.Namespace + "/" + r.Target.Machine
+	}
+	return o
 }
 
 // ended lists the runs on the host of a target that have ended, the newest first.

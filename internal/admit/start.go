@@ -14,7 +14,14 @@ import (
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/run"
 )
+
+// takeover is what a run takes over from its probe.
+type takeover struct {
+	session *power.Session // with the BMC; nil if there is none
+	look    *run.Admitted  // at the cluster; nil: the run looks anew
+}
 
 // start makes a draft an open run and starts its worker; s may be nil. The gates that depend
 // on other runs are evaluated again under the lock that lists the run, so two callers cannot
@@ -25,25 +32,25 @@ func (c *Cluster) start(ctx context.Context, a candidate, draft remediate.Run, s
 		return r, err
 	}
 	defer leadership.Leave()
-	return c.saveAndStart(ctx, leadership, a, r, s)
+	return c.saveAndStart(ctx, leadership, a, r, takeover{session: s})
 }
 
 // startAsync is start for the deciding loop. It does not wait for the audit log and the
 // store, so that a slow one does not delay other candidates. It returns when to consider the
 // candidate again; zero: it requests a decision itself. // L2
-func (c *Cluster) startAsync(ctx context.Context, a candidate, draft remediate.Run, s *power.Session, now time.Time) time.Time {
+func (c *Cluster) startAsync(ctx context.Context, a candidate, draft remediate.Run, with takeover, now time.Time) time.Time {
 	leadership, r, err := c.reservePlace(a, draft)
 	if err != nil {
-		c.reportNotStarted(ctx, a, s, err)
+		c.reportNotStarted(ctx, a, with.session, err)
 		return now.Add(gateRetry)
 	}
 	defer leadership.Leave()
 	leadership.Go(func(ctx context.Context) {
-		_, err := c.saveAndStart(ctx, leadership, a, r, s)
+		_, err := c.saveAndStart(ctx, leadership, a, r, with)
 		if err == nil {
 			return
 		}
-		c.reportNotStarted(ctx, a, s, err)
+		c.reportNotStarted(ctx, a, with.session, err)
 		select {
 		case <-ctx.Done():
 		case <-time.After(gateRetry):
@@ -85,7 +92,7 @@ func (c *Cluster) reservePlace(a candidate, draft remediate.Run) (*lead.Leadersh
 
 // saveAndStart records and saves a reserved run and starts its worker. If that fails it
 // removes the reservation.
-func (c *Cluster) saveAndStart(ctx context.Context, leadership *lead.Leadership, a candidate, r remediate.Run, s *power.Session) (remediate.Run, error) {
+func (c *Cluster) saveAndStart(ctx context.Context, leadership *lead.Leadership, a candidate, r remediate.Run, with takeover) (remediate.Run, error) {
 	started, err := c.runs.Record(event.Event{
 		Type: event.Started, Node: r.Target.Node, Machine: r.Target.WithoutNode(), Run: r.ID, Step: r.Step, Check: r.CheckID, Gates: a.gates,
 		Message: cmp.Or(r.Trigger, "manual fence"),
@@ -107,7 +114,7 @@ func (c *Cluster) saveAndStart(ctx context.Context, leadership *lead.Leadership,
 		return r, err
 	}
 	c.emit(started)
-	c.Runner.Start(saved, s)
+	c.Runner.Start(saved, with.session, with.look)
 	return saved, nil
 }
 
@@ -121,7 +128,7 @@ func (c *Cluster) takeSlotAndSave(ctx context.Context, r remediate.Run) (remedia
 	if r.Manual != nil {
 		limit = lead.EverySlot
 	}
-	free, err := c.opt.Slots.Take(ctx, c.opt.Lead.Store(), limit, c.opt.Name, r.ID)
+	free, err := c.opt.Lead.TakeSlot(ctx, limit, r.ID)
 	switch {
 	case err != nil:
 		c.emit(event.Event{Type: event.Failed, Node: r.Target.Node, Message: reason.Sentence(err)})

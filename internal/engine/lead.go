@@ -39,7 +39,7 @@ func (l leadCluster) Load(ctx context.Context, s state.Store) error {
 // Resume implements lead.Cluster.
 func (l leadCluster) Resume() {
 	for _, r := range l.c.book.OpenRuns() {
-		l.c.admit.Runner.Start(r, nil)
+		l.c.admit.Runner.Start(r, nil, nil)
 	}
 }
 

@@ -56,7 +56,8 @@ type Cluster struct {
 	requests     requestKinds
 	fresh        freshness
 	announcer    announcer
-	withheld     bool // the Cluster API's objects are withheld; only Changes uses it
+	shared       *sharedReads // what is the same for all looks of one moment
+	withheld     bool         // the Cluster API's objects are withheld; only Changes uses it
 }
 
 // New reads the kubeconfigs and prepares the view. It makes no requests.
@@ -80,7 +81,7 @@ func New(cfg Config, log *zap.Logger) (*Cluster, error) {
 
 // newCluster is a Cluster that is not connected yet.
 func newCluster(cfg Config, log *zap.Logger) *Cluster {
-	c := &Cluster{cfg: cfg, log: log.Named("k8swatch").With(zap.String("cluster", cfg.Name)), changed: make(chan struct{}, 1)}
+	c := &Cluster{cfg: cfg, log: log.Named("k8swatch").With(zap.String("cluster", cfg.Name)), changed: make(chan struct{}, 1), shared: newSharedReads()}
 	c.requests.init()
 	c.work = newSide(c, "workload", cfg.Kubeconfig)
 	c.manage = c.work

@@ -14,7 +14,7 @@ import (
 
 const (
 	requestTimeout = 5 * time.Second // timeout of one uncached read, and of a write that is repeated later
-	qps, burst     = 200, 400
+	qps, burst     = 400, 800
 )
 
 // clients are the connections made from one reading of a kubeconfig.

@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 
-	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -39,14 +38,14 @@ func (l *looker) leader(ctx context.Context) (string, error) {
 	if groupOf(t.MachineAPI) == clusterGroup {
 		for i := range checks {
 			if checks[i].Template == nil { // its own manager marks the Machine
-				return clusterManager(ctx, l.manage)
+				return l.c.clusterManagerNow(ctx)
 			}
 		}
 		return "", nil
 	}
 	var found []string
 	for _, name := range machineLeaders(l.run.Strategy, checks) {
-		who, err := holder(ctx, l.work, machineAPINamespace, name)
+		who, err := l.leaderNow(ctx, name)
 		if err != nil {
 			return "", err
 		}
@@ -80,10 +79,8 @@ func machineLeaders(s remediate.Strategy, checks []policy.Check) (names []string
 	return names
 }
 
-// coveringChecks reads the MachineHealthChecks that cover the target and are not
-// paused. A paused check is fenced's, if it was handed over, or nobody's. The
-// list may come from the API server's cache, but not older than our view: an
-// uncached list takes up to 100 ms on a busy server.
+// coveringChecks returns the MachineHealthChecks that cover the target and are not
+// paused. A paused check is fenced's, if it was handed over, or nobody's.
 func (l *looker) coveringChecks(ctx context.Context) ([]policy.Check, error) {
 	m, t := l.look.FreshMachine, l.run.Target
 	switch {
@@ -92,23 +89,13 @@ func (l *looker) coveringChecks(ctx context.Context) ([]policy.Check, error) {
 	case m == nil:
 		return nil, nil
 	}
-	at, gvr := l.c.work, checkGVR
-	if m.Group() == clusterGroup {
-		at, gvr = l.c.manage, l.c.served("machinehealthchecks")
-	}
-	list, err := at.api().dynamic.Resource(gvr).Namespace(m.Namespace).List(ctx, at.notOlder(policy.MachineHealthCheckKind, gvr.Group, m.Namespace))
-	switch err = checkList(list, err); {
-	case mayBeUnserved(err) && at.isNotServed(ctx, &source{kind: policy.MachineHealthCheckKind, group: gvr.Group, resource: gvr.Resource}):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("list the MachineHealthChecks of %s: %w", m.Namespace, err)
-	case list.GetContinue() != "":
-		return nil, fmt.Errorf("list the MachineHealthChecks of %s: there are more than %d", m.Namespace, pageSize)
+	if l.ahead.checksErr != nil {
+		return nil, l.ahead.checksErr
 	}
 	var found []policy.Check
-	for i := range list.Items {
-		if c := manifest.MachineHealthCheck(list.Items[i].Object); l.covers(&c) && !c.Paused {
-			found = append(found, c)
+	for i := range l.ahead.checks {
+		if c := &l.ahead.checks[i]; l.covers(c) && !c.Paused {
+			found = append(found, *c)
 		}
 	}
 	return found, nil

@@ -53,6 +53,7 @@ type looker struct {
 	// owned is the target's BareMetalHost, consumer its expected consumerRef.
 	owned    *policy.Host
 	consumer string
+	ahead    ahead
 }
 
 // Look reads the Node, Lease, Machine, BareMetalHost, pods and other remediators'
@@ -66,6 +67,7 @@ func (c *Cluster) Look(ctx context.Context, run remediate.Run, backups [][]byte)
 	for _, read := range []func(context.Context) error{l.node, l.lease, l.machine, l.host, l.pods, l.members, l.mayIsolate} {
 		g.Go(func() { l.addError(read(ctx)) })
 	}
+	l.readAhead(ctx, &g)
 	g.Wait()
 	l.addError(l.lateNode(ctx))
 	l.addError(l.restored(backups))

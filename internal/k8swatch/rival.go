@@ -47,6 +47,13 @@ func (l *looker) otherRemediators(ctx context.Context) error {
 
 // nodeLease names the holder of medik8s' Lease on the Node.
 func (l *looker) nodeLease(ctx context.Context) (string, error) {
+	if l.ahead.nodeLease != nil {
+		return l.ahead.nodeLease.who, l.ahead.nodeLease.err
+	}
+	return l.readNodeLease(ctx)
+}
+
+func (l *looker) readNodeLease(ctx context.Context) (string, error) {
 	if l.run.Target.Node == "" {
 		return "", nil
 	}
@@ -93,13 +100,12 @@ func (l *looker) foreignRequest(ctx context.Context) (string, error) {
 			}
 			continue
 		}
-		list, err := st.listNow(ctx)
+		list, err := l.c.requestsNow(ctx, st)
 		if err != nil {
 			return "", fmt.Errorf("list the requests of kind %s: %w", st.kind, err)
 		}
 		for i := range list {
-			q, _ := manifest.Request(list[i].Object) // one that is partly readable also counts
-			if requestFor(&q, l.run.Target) {
+			if q := &list[i]; requestFor(q, l.run.Target) {
 				return fmt.Sprintf("%s %s/%s asks another remediator to repair it", q.Kind, q.Namespace, q.Name), nil
 			}
 		}

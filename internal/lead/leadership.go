@@ -15,6 +15,7 @@ type Leadership struct {
 	claim        state.Claim
 	awake        suspend.Awake // a leadership ends with a suspend of this host
 	lease        leaseStatus
+	slots        slotQueue
 	compareSlots chan struct{}   // runs may have begun or ended
 	lost         <-chan struct{} // closed when the claim is lost, or is to be released
 	ctx          context.Context

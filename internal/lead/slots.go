@@ -2,6 +2,7 @@ package lead
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -69,34 +70,96 @@ func (s *Slots) refresh(ctx context.Context, store state.Store) error {
 	return nil
 }
 
-// Take takes a slot for a run if fewer than limit are taken. ok reports whether the run has one.
-func (s *Slots) Take(ctx context.Context, store state.Store, limit int, cluster, run string) (ok bool, err error) {
+// slotRequest is a run that waits for its slot.
+type slotRequest struct {
+	run    string
+	limit  int
+	done   bool
+	result state.SlotResult
+}
+
+// slotQueue holds the runs of one leadership that wait for their slots. Whoever is next to use the
+// slots takes those of all that wait, so that the store can make them durable together.
+type slotQueue struct {
+	mu      sync.Mutex
+	waiting []*slotRequest
+}
+
+func (q *slotQueue) add(r *slotRequest) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.waiting = append(q.waiting, r)
+}
+
+// remove withdraws a request. It returns false if somebody is already taking its slot.
+func (q *slotQueue) remove(r *slotRequest) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	i := slices.Index(q.waiting, r)
+	if i >= 0 {
+		q.waiting = slices.Delete(q.waiting, i, i+1)
+	}
+	return i >= 0
+}
+
+func (q *slotQueue) takeAll() []*slotRequest {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	list := q.waiting
+	q.waiting = nil
+	return list
+}
+
+// TakeSlot takes a slot for a run of the cluster if fewer than limit are taken. ok reports whether
+// the run has one. After an error it may have one. // I11
+func (l *Lead) TakeSlot(ctx context.Context, limit int, run string) (ok bool, err error) {
+	t := l.current.Load()
+	if t == nil {
+		return false, state.ErrNotOwner
+	}
+	r := &slotRequest{run: run, limit: limit}
+	t.slots.add(r)
+	s := l.opt.Slots
 	if err := s.io.Acquire(ctx, 1); err != nil {
+		t.slots.remove(r)
 		return false, err
 	}
 	defer s.io.Release(1)
-	ok, err = state.TakeSlot(ctx, store, limit, state.Slot{Cluster: cluster, Run: run})
-	if err == nil && ok {
-		s.mu.Lock()
-		s.taken[run] = cluster
-		s.mu.Unlock()
+	if !r.done { // nobody has taken it with others
+		s.take(t.ctx, t.claim.Store, l.opt.Name, t.slots.takeAll()) // not ctx, which may end with the order of one person
 	}
-	return ok, err
+	return r.result.Has, r.result.Err
 }
 
-// free frees the slot of a run, if it has one.
-func (s *Slots) free(ctx context.Context, store state.Store, run string) error {
+// take takes the slots of runs of one cluster. The caller holds io.
+func (s *Slots) take(ctx context.Context, store state.Store, cluster string, list []*slotRequest) {
+	asked := make([]state.SlotRequest, len(list))
+	for i, r := range list {
+		asked[i] = state.SlotRequest{Holder: state.Slot{Cluster: cluster, Run: r.run}, Limit: r.limit}
+	}
+	results := state.TakeSlots(ctx, store, asked)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, r := range list {
+		if r.done, r.result = true, results[i]; r.result.Has {
+			s.taken[r.run] = cluster
+		}
+	}
+}
+
+// free frees the slots of runs, and returns how many of the runs have none now.
+func (s *Slots) free(ctx context.Context, store state.Store, runs []string) (int, error) {
 	if err := s.io.Acquire(ctx, 1); err != nil {
-		return err
+		return 0, err
 	}
 	defer s.io.Release(1)
-	err := state.FreeSlot(ctx, store, run)
-	if err == nil {
-		s.mu.Lock()
+	freed, err := state.FreeSlots(ctx, store, runs)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, run := range freed {
 		delete(s.taken, run)
-		s.mu.Unlock()
 	}
-	return err
+	return len(freed), err
 }
 
 // of returns the runs of a cluster that have slots.
@@ -123,19 +186,18 @@ func (l *Lead) compareSlots(ctx context.Context) error {
 	}
 	lacking, needless := l.opt.Cluster.Unsettled(s.of(l.opt.Name))
 	for _, run := range lacking {
-		if _, err := s.Take(ctx, l.Store(), EverySlot, l.opt.Name, run); err != nil {
+		if _, err := l.TakeSlot(ctx, EverySlot, run); err != nil {
 			return err
 		}
 	}
-	for _, run := range needless {
-		if err := s.free(ctx, l.Store(), run); err != nil {
-			return err
-		}
+	if len(needless) == 0 {
+		return nil
 	}
-	if len(needless) > 0 {
+	n, err := s.free(ctx, l.Store(), needless)
+	if n > 0 {
 		s.freed(l.opt.Name)
 	}
-	return nil
+	return err
 }
 
 // CompareSlots makes runSlots compare runs and slots soon, if this instance owns the cluster. It does

@@ -13,15 +13,51 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
+// admittedFor is how long after it began the look that admitted a run is also the first look of
+// the run. It is about as long as a look may take by itself. What is done on it must still be
+// younger than actFresh, as with any look. // I4
+const admittedFor = 250 * time.Millisecond
+
+// Admitted is the look at the cluster with which a run was admitted.
+type Admitted struct {
+	Fresh Fresh
+	At    time.Time // when it began
+}
+
 // look reads everything that remediate.Next may need. It reads the BMC before the cluster, so
 // that the Lease is younger than the power reading. What cannot be read stays unknown.
 func (w *worker) look(ctx context.Context) (remediate.Observation, [][]byte, remediate.Backup) {
 	power, nodes, last := w.lookAtPowerAndStore(ctx)
-	if !w.r.looks.enter(ctx, w.lookDue(power)) { // the BMC is read outside of the queue, because it may hang // L3
+	if a := w.takeAdmitted(); a != nil {
+		return w.observe(a.Fresh, a.At, power, last), nodes, last
+	}
+	queue := w.lookQueue()
+	if !queue.enter(ctx, w.lookDue(power)) { // the BMC is read outside of the queue, because it may hang // L3
 		return remediate.Observation{At: time.Now()}, nil, remediate.Backup{}
 	}
-	defer w.r.looks.leave()
+	defer queue.leave()
 	return w.lookAtCluster(ctx, power, nodes, last), nodes, last
+}
+
+// lookQueue is where the run waits for its turn to look at the cluster.
+func (w *worker) lookQueue() *queue {
+	if w.run.Step == remediate.Reprovision && w.run.Intent.Action == remediate.DeleteTargetMachine {
+		return w.r.deleted
+	}
+	return w.r.looks
+}
+
+// takeAdmitted returns the look that admitted the run, once, if the run may begin with it. A host
+// that is switched off, a member of the control plane and what a person orders are looked at
+// again: they depend on more than the Machine. // I4, I12
+func (w *worker) takeAdmitted() *Admitted {
+	a := w.admitted
+	w.admitted = nil
+	r := &w.run
+	if a == nil || r.Strategy != remediate.DeleteMachine || r.ControlPlane || r.Manual != nil || a.Fresh.Err != nil || time.Since(a.At) > admittedFor {
+		return nil
+	}
+	return a
 }
 
 // lookAtPowerAndStore reads what does not come from the cluster. Power and store each have a
@@ -47,7 +83,11 @@ func (w *worker) lookAtCluster(ctx context.Context, power remediate.Observation,
 	ctx, cancel := context.WithTimeout(ctx, LookTimeout)
 	defer cancel()
 	at := time.Now()
-	fresh := w.r.opt.Kube.Look(ctx, w.run, nodes)
+	return w.observe(w.r.opt.Kube.Look(ctx, w.run, nodes), at, power, last)
+}
+
+// observe adds what is known now to a look at the cluster that began at a time.
+func (w *worker) observe(fresh Fresh, at time.Time, power remediate.Observation, last remediate.Backup) remediate.Observation {
 	seen := fresh.Observation
 	seen.At = at
 	w.r.addContender(&seen, time.Now())

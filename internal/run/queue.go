@@ -13,6 +13,10 @@ const (
 	// the client's rate limit. Then each look would take so long that no proof of off is fresh
 	// when it ends, and no run would make progress.
 	looksAtOnce = 32
+	// deletedAtOnce is how many runs may look at the same time whether the Machine is gone that
+	// they have deleted. Nothing depends on it but their end, so the Machines that are still to
+	// be deleted go before.
+	deletedAtOnce = 2
 	// overtakeLimit is for how long later, more urgent looks may overtake a look.
 	overtakeLimit = 5 * time.Second
 )

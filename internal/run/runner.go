@@ -60,8 +60,9 @@ type Options struct {
 
 // Runner carries out the open runs of one cluster, each in a goroutine of its own.
 type Runner struct {
-	opt   Options
-	looks *queue
+	opt     Options
+	looks   *queue
+	deleted *queue // of runs that have deleted the Machine
 
 	mu      sync.Mutex
 	workers map[string]*worker // by run ID
@@ -69,14 +70,14 @@ type Runner struct {
 
 // New returns a Runner without runs.
 func New(opt Options) *Runner {
-	return &Runner{opt: opt, looks: &queue{size: looksAtOnce}, workers: map[string]*worker{}}
+	return &Runner{opt: opt, looks: &queue{size: looksAtOnce}, deleted: &queue{size: deletedAtOnce}, workers: map[string]*worker{}}
 }
 
 // Start continues an open run, as long as this instance leads the cluster. The run takes over
-// the session s, which may be nil.
-func (r *Runner) Start(record remediate.Run, s *power.Session) {
+// the session s and the look that admitted it, each of which may be nil.
+func (r *Runner) Start(record remediate.Run, s *power.Session, a *Admitted) {
 	w := &worker{
-		r: r, id: record.ID, run: record, inbox: newInbox(),
+		r: r, id: record.ID, run: record, inbox: newInbox(), admitted: a,
 		power: powerAccess{opt: &r.opt, session: s}, backups: savedBackups{lead: r.opt.Lead, run: record.ID},
 	}
 	r.mu.Lock()

@@ -27,8 +27,10 @@ type worker struct {
 	power   powerAccess
 	backups savedBackups
 	inbox   *inbox // orders of people
-	clock   wallClock
-	pending pendingHeld
+	// admitted is the look that admitted the run; nil if there is none, or it was used.
+	admitted *Admitted
+	clock    wallClock
+	pending  pendingHeld
 
 	restoreError  string // why the last attempt to restore the Node failed
 	ownershipLost bool   // another instance owns the cluster and continues the run

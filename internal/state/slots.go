@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 )
 
 // maxSlots is the largest limit. Keys have four digits, so that their order is the order of
@@ -22,65 +23,38 @@ type Slot struct {
 
 // TakeSlot takes a slot for holder.Run and returns whether the run has one now. A run that
 // has a slot keeps it. If TakeSlot returns an error, the run may have a slot.
-//
-// To take a slot is to create a record, and there are as many keys as the limit allows. Keys
-// above the limit, from a time with a larger limit, count too. So TakeSlot counts again
-// after it took a slot, and frees the slot if there are too many. // I11
 func TakeSlot(ctx context.Context, s Store, limit int, holder Slot) (bool, error) {
-	if holder.Run == "" {
-		return false, errors.New("take a slot: the run has no ID")
-	}
-	has, err := takeSlot(ctx, s, limit, holder)
-	if err != nil {
-		return false, fmt.Errorf("take a slot for run %q: %w", holder.Run, err)
-	}
-	return has, nil
-}
-
-func takeSlot(ctx context.Context, s Store, limit int, holder Slot) (bool, error) {
-	data, err := encode(holder)
-	if err != nil {
-		return false, err
-	}
-	// Records are counted, not slots: a slot that cannot be read is taken too.
-	records, err := s.List(ctx, KindSlot)
-	if err != nil {
-		return false, err
-	}
-	taken := map[string]bool{}
-	for _, r := range records {
-		taken[r.Key] = true
-		if old, err := decodeSlot(r); err == nil && old.Run == holder.Run {
-			return true, nil
-		}
-	}
-	if len(records) >= limit { // also if a key above a lowered limit is in use
-		return false, nil
-	}
-	for n := 1; n <= min(limit, maxSlots); n++ {
-		key := fmt.Sprintf("%04d", n)
-		if taken[key] {
-			continue
-		}
-		version, err := s.Put(ctx, Record{Kind: KindSlot, Key: key, Data: data})
-		switch {
-		case errors.Is(err, ErrExists): // another run was faster
-			continue
-		case err != nil:
-			return false, err
-		}
-		if records, err = s.List(ctx, KindSlot); err != nil || len(records) <= limit {
-			return err == nil, err
-		}
-		return false, s.Delete(ctx, KindSlot, key, version)
-	}
-	return false, nil
+	r := TakeSlots(ctx, s, []SlotRequest{{Holder: holder, Limit: limit}})[0]
+	return r.Has, r.Err
 }
 
 // FreeSlot frees the slot of a run. It does nothing if the run has no slot. It returns an
 // error if a slot that cannot be read may be the one of the run.
 func FreeSlot(ctx context.Context, s Store, run string) error {
-	slots, err := LoadSlots(ctx, s)
+	_, err := FreeSlots(ctx, s, []string{run})
+	return err
+}
+
+// FreeSlots frees the slots of several runs at once, and returns the runs that have none now.
+// After an error some of the others may have none either.
+func FreeSlots(ctx context.Context, s Store, runs []string) (freed []string, err error) {
+	slots, unreadable := LoadSlots(ctx, s)
+	errs := make([]error, len(runs))
+	var g sync.WaitGroup
+	for i, run := range runs {
+		g.Go(func() { errs[i] = freeSlot(ctx, s, slots, unreadable, run) })
+	}
+	g.Wait()
+	for i, run := range runs {
+		if errs[i] == nil {
+			freed = append(freed, run)
+		}
+	}
+	return freed, errors.Join(errs...)
+}
+
+// freeSlot frees the slot of one run. unreadable is why not all slots are in the list.
+func freeSlot(ctx context.Context, s Store, slots []Slot, unreadable error, run string) error {
 	found := false
 	for _, slot := range slots {
 		if slot.Run != run {
@@ -91,8 +65,8 @@ func FreeSlot(ctx context.Context, s Store, run string) error {
 			return fmt.Errorf("free the slot of run %q: %w", run, err)
 		}
 	}
-	if !found && err != nil { // the slot that cannot be read may be the one of this run
-		return fmt.Errorf("free the slot of run %q: %w", run, err)
+	if !found && unreadable != nil { // the slot that cannot be read may be the one of this run
+		return fmt.Errorf("free the slot of run %q: %w", run, unreadable)
 	}
 	return nil
 }

@@ -82,3 +82,56 @@ func TestSlotsUnderContention(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+func requests(limit int, runs ...string) (list []state.SlotRequest) {
+	for _, run := range runs {
+		list = append(list, state.SlotRequest{Holder: state.Slot{Cluster: "c", Run: run}, Limit: limit})
+	}
+	return list
+}
+
+// Slots that are taken together keep to the limit, and the first to ask get them. // I11
+func TestSlotsTakenTogetherAreLimited(t *testing.T) {
+	s := openStore(t)
+	require.True(t, take(t, s, 3, "a"))
+	asked := requests(3, "b", "a", "", "c", "c", "d", "e")
+	got := state.TakeSlots(t.Context(), s, asked)
+	var has []string
+	for i, r := range got {
+		if asked[i].Holder.Run == "" {
+			require.ErrorContains(t, r.Err, "no ID")
+			continue
+		}
+		require.NoError(t, r.Err, i)
+		if r.Has {
+			has = append(has, asked[i].Holder.Run)
+		}
+	}
+	require.Equal(t, []string{"b", "a", "c", "c"}, has)
+	slots, err := state.LoadSlots(t.Context(), s)
+	require.NoError(t, err)
+	require.Len(t, slots, 3, "a run that asks twice takes one")
+
+	freed, err := state.FreeSlots(t.Context(), s, []string{"a", "b", "never seen"})
+	require.NoError(t, err)
+	require.Equal(t, []string{"a", "b", "never seen"}, freed)
+	slots, err = state.LoadSlots(t.Context(), s)
+	require.NoError(t, err)
+	require.Len(t, slots, 1)
+	for i, r := range state.TakeSlots(t.Context(), s, append(requests(3, "d", "e"), requests(9999, "by hand")...)) {
+		require.NoError(t, r.Err)
+		require.Equal(t, i != 1, r.Has, "one above the limit counts, too")
+	}
+}
+
+func TestSlotsTakenTogetherBesideAnUnreadableOne(t *testing.T) {
+	s := openStore(t)
+	_, err := s.Put(t.Context(), state.Record{Kind: state.KindSlot, Key: "0001", Data: []byte("?")})
+	require.NoError(t, err)
+	for i, r := range state.TakeSlots(t.Context(), s, requests(2, "a", "b")) {
+		require.Equal(t, state.SlotResult{Has: i == 0}, r)
+	}
+	freed, err := state.FreeSlots(t.Context(), s, []string{"a", "b"})
+	require.ErrorContains(t, err, `"b"`, "it may be the one that cannot be read")
+	require.Equal(t, []string{"a"}, freed)
+}

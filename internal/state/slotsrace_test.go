@@ -42,3 +42,25 @@ func TestLastSlotBesideOneAboveTheLimit(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, slots, 2, "of a limit of 2")
 }
+
+// Another instance takes the last slots, one of them above the limit, while several are taken
+// here. // I11
+func TestLastSlotsTakenTogether(t *testing.T) {
+	s := openStore(t)
+	second := &listHook{Store: s, after: func() {
+		require.True(t, take(t, s, 9999, "by hand")) // the key that is planned for the first one here
+		require.True(t, take(t, s, 3, "elsewhere"))
+	}}
+	got := state.TakeSlots(t.Context(), second, requests(3, "a", "b", "c"))
+	has := 0
+	for _, r := range got {
+		require.NoError(t, r.Err)
+		if r.Has {
+			has++
+		}
+	}
+	assert.Equal(t, 1, has)
+	slots, err := state.LoadSlots(t.Context(), s)
+	require.NoError(t, err)
+	assert.Len(t, slots, 3, "of a limit of 3")
+}

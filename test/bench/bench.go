@@ -20,8 +20,10 @@ type Options struct {
 	Nodes   int
 	Rate    int // Node status updates per second
 	Window  time.Duration
-	Samples int           // of each kind of target
-	Settle  time.Duration // between a start and a measurement
+	Samples int // of each kind of target
+	// Together is how many more cloud Machines fail at the same moment.
+	Together int
+	Settle   time.Duration // between a start and a measurement
 	// Progress is told what happens; it takes minutes.
 	Progress io.Writer
 }
@@ -34,6 +36,7 @@ type Result struct {
 	// Metal is from a deadline to the first datagram at the BMC, Cloud from a
 	// deadline to the arrival of the Machine's DELETE at the API server.
 	Metal, Cloud []time.Duration
+	Many         Many
 	Fenced, Peer Usage
 	// Judgements is how often a second the peer judged everything.
 	Judgements float64
@@ -57,8 +60,8 @@ type bench struct {
 // Measure sets up a control plane with a fleet, measures, and takes everything
 // down again. It is an error when fenced acted on anything but the targets.
 func Measure(ctx context.Context, o Options) (r *Result, err error) {
-	if o.Samples < 1 || o.Rate < 1 || o.Nodes < 2*o.Samples+kubelets || o.Window < time.Second {
-		return nil, fmt.Errorf("at least one sample, one update a second, a window of 1s, and %d Nodes more than targets are needed", kubelets)
+	if o.Samples < 1 || o.Rate < 1 || o.Together < 1 || o.Nodes < 2*o.Samples+o.Together+kubelets || o.Window < time.Second {
+		return nil, fmt.Errorf("at least one sample, one Machine that fails together with others, one update a second, a window of 1s, and %d Nodes more than targets are needed", kubelets)
 	}
 	b := &bench{Options: o, result: Result{Options: o}}
 	if b.dir, err = os.MkdirTemp("", "fenced-bench-"); err != nil {
@@ -137,6 +140,9 @@ func (b *bench) measureFenced(ctx context.Context) error {
 	b.result.Start = d.took
 	if b.result.Fenced, err = b.usage(ctx, d.process); err != nil {
 		return err
+	}
+	if err := b.together(ctx, d.process); err != nil {
+		return fmt.Errorf("%w\nthe end of fenced's log:\n%s", err, d.logTail())
 	}
 	b.tell("failing %d hosts and %d cloud Machines, one after another", b.Samples, b.Samples)
 	if err := b.latencies(ctx); err != nil {

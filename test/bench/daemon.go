@@ -28,17 +28,19 @@ const (
 
 // What is not here has its default: also the guards that nothing here meets.
 const configuration = `clusters:
-  - {name: %s, kubeconfig: %s, mode: evaluate}
+  - {name: %[1]s, kubeconfig: %[2]s, mode: evaluate}
 hosts: hosts.d
 policies: policies.d
 state: {path: state.db}
-control: {socket: %s}
+control: {socket: %[3]s}
 metrics: {listen: ""}
 sweep: {interval: 0s} # what is asked of a BMC here is asked by a run
 guards:
   quietPeriod: 0s
-  maxInFlight: %d
+  maxInFlight: %[4]d
+  maxInFlightTotal: %[4]d
   maxInFlightPercent: 100
+  startsPerHour: 0
 `
 
 // daemon is the fenced under test.
@@ -117,7 +119,7 @@ func (b *bench) writeConfig() error {
 	if err != nil {
 		return fmt.Errorf("encode hosts.d: %w", err)
 	}
-	text := fmt.Sprintf(configuration, clusterName, kubeconfig, b.path("fenced.sock"), 2*b.Samples+1)
+	text := fmt.Sprintf(configuration, clusterName, kubeconfig, b.path("fenced.sock"), 2*b.Samples+b.Together+1)
 	files := map[string][]byte{"fenced.yaml": []byte(text), "hosts.d/hosts.yaml": hosts, "password": []byte(password)}
 	for _, dir := range []string{"hosts.d", "policies.d"} {
 		if err := os.Mkdir(b.path(dir), 0o700); err != nil {

@@ -16,6 +16,8 @@ const (
 	poolLabel = "bench/pool"
 	metalPool = "metal"
 	cloudPool = "cloud"
+	manyPool  = "many"
+	sparePool = "spare"
 	// writers is how many objects are created at once.
 	writers = 16
 )
@@ -25,6 +27,8 @@ type fleet struct {
 	client     kubernetes.Interface // typed, over protobuf
 	metal      []*corev1.Node       // targets with a BMC
 	cloud      []*corev1.Node       // targets whose Machine is to be deleted
+	together   []*corev1.Node       // the same, at one moment
+	spares     []string             // Machines without a Node, which the baseline deletes
 	bystanders []*corev1.Node       // metal too; nothing happens to them but updates
 	others     []string             // the names of the bystanders
 	// UIDs by name, as created.
@@ -32,8 +36,8 @@ type fleet struct {
 	owner           metav1.OwnerReference
 }
 
-// createFleet creates Nodes, Machines, and two MachineHealthChecks: one of
-// OpenShift's bare-metal strategy for all Nodes but a few, one that deletes for
+// createFleet creates Nodes, Machines, and three MachineHealthChecks: one of
+// OpenShift's bare-metal strategy for all Nodes but a few, and two that delete for
 // the few.
 func createFleet(ctx context.Context, c *rig.ControlPlane, o Options, m *metal) (*fleet, error) {
 	client, err := protobufClient(c)
@@ -54,7 +58,8 @@ func createFleet(ctx context.Context, c *rig.ControlPlane, o Options, m *metal) 
 		}
 		nodes[i] = newNode(fmt.Sprintf("node-%05d", i), uuid, i)
 	}
-	f.metal, f.cloud, f.bystanders = nodes[:o.Samples], nodes[o.Samples:2*o.Samples], nodes[2*o.Samples:]
+	alone := 2 * o.Samples
+	f.metal, f.cloud, f.together, f.bystanders = nodes[:o.Samples], nodes[o.Samples:alone], nodes[alone:alone+o.Together], nodes[alone+o.Together:]
 	if err := f.create(ctx, c, nodes); err != nil {
 		return nil, err
 	}
@@ -62,12 +67,29 @@ func createFleet(ctx context.Context, c *rig.ControlPlane, o Options, m *metal) 
 		{Name: metalPool, Match: pool(metalPool), Conditions: rig.NotReadyFor(metalTimeout.String()), MaxUnhealthy: "40%",
 			Strategy: rig.BareMetalStrategy},
 		{Name: cloudPool, Match: pool(cloudPool), Conditions: rig.NotReadyFor(cloudTimeout.String())},
+		{Name: manyPool, Match: pool(manyPool), Conditions: rig.NotReadyFor(manyTimeout.String())},
 	} {
 		if _, err := c.CreateCheck(ctx, k); err != nil {
 			return nil, err
 		}
 	}
-	return f, nil
+	return f, f.createSpares(ctx, c, o.Together)
+}
+
+// createSpares creates Machines that no check selects.
+func (f *fleet) createSpares(ctx context.Context, c *rig.ControlPlane, n int) error {
+	for i := range n {
+		f.spares = append(f.spares, fmt.Sprintf("%s%03d", sparePrefix, i))
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(writers)
+	for _, name := range f.spares {
+		g.Go(func() error {
+			_, err := f.createMachine(ctx, c, name, sparePool)
+			return err
+		})
+	}
+	return g.Wait()
 }
 
 // protobufClient is the administrator's, as kubelets and controllers speak.
@@ -95,11 +117,7 @@ func (f *fleet) create(ctx context.Context, c *rig.ControlPlane, nodes []*corev1
 			if nodes[i], err = f.client.CoreV1().Nodes().Create(ctx, nodes[i], metav1.CreateOptions{}); err != nil {
 				return fmt.Errorf("create a Node: %w", err)
 			}
-			p := metalPool
-			if i >= len(f.metal) && i < len(f.metal)+len(f.cloud) {
-				p = cloudPool
-			}
-			uids[i], err = f.createMachine(ctx, c, nodes[i].Name, p)
+			uids[i], err = f.createMachine(ctx, c, nodes[i].Name, f.poolOf(i))
 			return err
 		})
 	}
@@ -113,6 +131,19 @@ func (f *fleet) create(ctx context.Context, c *rig.ControlPlane, nodes []*corev1
 		f.others = append(f.others, n.Name)
 	}
 	return nil
+}
+
+// poolOf is the pool of the Node with a number.
+func (f *fleet) poolOf(i int) string {
+	switch i -= len(f.metal); {
+	case i < 0:
+		return metalPool
+	case i < len(f.cloud):
+		return cloudPool
+	case i < len(f.cloud)+len(f.together):
+		return manyPool
+	}
+	return metalPool
 }
 
 // createMachine writes what the machine controller would have left.

@@ -11,7 +11,7 @@
 //
 // The files in the order of a measurement: bench.go runs it, fleet.go, node.go
 // and machine.go are what stands in the cluster, metal.go the BMCs, daemon.go
-// the fenced under test, load.go the updates, usage.go and latency.go the two
+// the fenced under test, load.go the updates, usage.go, latency.go and many.go the
 // measurements, untouched.go the check that nothing else was acted on,
 // rejudge.go and peer.go the comparison, print.go the tables.
 package main
@@ -62,6 +62,7 @@ func run(ctx context.Context, args []string) error {
 	f.IntVar(&o.Rate, "rate", 100, "Node status updates per second")
 	f.DurationVar(&o.Window, "window", 30*time.Second, "how long CPU is measured")
 	f.IntVar(&o.Samples, "samples", 20, "hosts, and cloud Machines, that are made to fail one after another")
+	f.IntVar(&o.Together, "together", 100, "cloud Machines that are made to fail at the same moment")
 	if err := f.Parse(args); err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ func TestMeasure(t *testing.T) {
 		t.Skip("needs a control plane, which -short leaves out")
 	}
 	r, err := Measure(t.Context(), Options{
-		Nodes: 200, Rate: 20, Window: 3 * time.Second, Samples: 3, Settle: time.Second, Progress: t.Output(),
+		Nodes: 200, Rate: 20, Window: 3 * time.Second, Samples: 3, Together: 10, Settle: time.Second, Progress: t.Output(),
 	})
 	require.NoError(t, err)
 	for what, samples := range map[string][]time.Duration{"metal": r.Metal, "cloud": r.Cloud} {
@@ -40,6 +40,12 @@ func TestMeasure(t *testing.T) {
 		for _, d := range samples {
 			assert.Positive(t, d, "%s: nothing is done before the timeout is over", what)
 			assert.Less(t, d, patience, what)
+		}
+	}
+	for what, samples := range map[string][]time.Duration{"fenced": r.Many.Fenced, "baseline": r.Many.Baseline} {
+		require.Len(t, samples, 10, what)
+		for _, d := range samples {
+			assert.Positive(t, d, "%s: nothing is deleted before the timeout is over", what)
 		}
 	}
 	assert.Positive(t, r.Start)
@@ -59,10 +65,11 @@ func TestMeasure(t *testing.T) {
 
 func TestMeasureRefusesTooSmall(t *testing.T) {
 	for name, o := range map[string]Options{
-		"no sample":    {Nodes: 100, Rate: 1, Window: time.Second},
-		"no update":    {Nodes: 100, Samples: 1, Window: time.Second},
-		"no window":    {Nodes: 100, Samples: 1, Rate: 1},
-		"only targets": {Nodes: 2, Samples: 1, Rate: 1, Window: time.Second},
+		"no sample":     {Nodes: 100, Together: 1, Rate: 1, Window: time.Second},
+		"no update":     {Nodes: 100, Samples: 1, Together: 1, Window: time.Second},
+		"no window":     {Nodes: 100, Samples: 1, Together: 1, Rate: 1},
+		"none together": {Nodes: 100, Samples: 1, Rate: 1, Window: time.Second},
+		"only targets":  {Nodes: 2, Samples: 1, Together: 1, Rate: 1, Window: time.Second},
 	} {
 		_, err := Measure(t.Context(), o)
 		assert.ErrorContains(t, err, "are needed", name)

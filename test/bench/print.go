@@ -27,6 +27,8 @@ func (r *Result) Print(out io.Writer) error {
 	r.latencyRow(w, "timeout over -> first byte at the BMC", r.Metal)
 	r.latencyRow(w, "timeout over -> DELETE of a Machine at the API server", r.Cloud)
 	fmt.Fprintln(w)
+	r.manyRows(w)
+	fmt.Fprintln(w)
 	fmt.Fprintln(w, "cost\tfenced\tre-judge everything per event\tpeer / fenced\tbound\tfenced / bound")
 	fmt.Fprintf(w, "CPU over %s, of one core\t%.2f %%\t%.2f %%\t%.1f\t%.0f %%\t%.2f\n", r.Window,
 		100*r.Fenced.CPU, 100*r.Peer.CPU, r.Peer.CPU/r.Fenced.CPU, 100*boundCPU, r.Fenced.CPU/boundCPU)

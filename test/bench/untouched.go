@@ -26,7 +26,7 @@ func (b *bench) untouched(ctx context.Context) error {
 		return err
 	}
 	kept := maps.Clone(b.fleet.machines)
-	for _, n := range b.fleet.cloud {
+	for _, n := range slices.Concat(b.fleet.cloud, b.fleet.together) {
 		delete(kept, n.Name)
 	}
 	errs := []error{replaced("Node", b.fleet.others, b.fleet.nodes, nodes), replaced("Machine", slices.Sorted(maps.Keys(kept)), kept, machines)}

@@ -65,6 +65,11 @@ func (c *ControlPlane) Deletions(resource, name string) ([]Deletion, error) {
 	return c.deletions(func(e auditEvent) bool { return e.deletes(resource, name) })
 }
 
+// AllDeletions returns the successful deletions of all objects of a resource, in order.
+func (c *ControlPlane) AllDeletions(resource string) ([]Deletion, error) {
+	return c.deletions(func(e auditEvent) bool { return e.deletes(resource, e.ObjectRef.Name) })
+}
+
 func (c *ControlPlane) deletions(wanted func(auditEvent) bool) ([]Deletion, error) {
 	log, err := c.auditLog()
 	if err != nil {

@@ -15,7 +15,10 @@ import (
 
 // store is a state.Store. Each value in a bucket is the version of the record in eight bytes,
 // followed by its data.
-type store struct{ db *bolt.DB }
+type store struct {
+	db      *bolt.DB
+	commits *commits
+}
 
 // Open opens the state file at path, or creates it. Only the owner of the file can read it.
 //
@@ -28,7 +31,7 @@ func Open(path string) (state.Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open state file %s: %w", path, err)
 	}
-	s := &store{db: db}
+	s := &store{db: db, commits: newCommits(db)}
 	if err := s.prepareSchema(file); err != nil {
 		return nil, fmt.Errorf("open state file %s: %w", path, errors.Join(err, db.Close()))
 	}
@@ -136,17 +139,18 @@ func (s *store) view(ctx context.Context, kind state.Kind, do func(*bolt.Bucket)
 	})
 }
 
+// update makes one change, and returns when it is durable.
 func (s *store) update(ctx context.Context, kind state.Kind, do func(*bolt.Tx, *bolt.Bucket) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return s.db.Update(func(tx *bolt.Tx) error {
+	return s.commits.wait(s.commits.add(ctx, func(tx *bolt.Tx) error {
 		b, err := bucket(tx, kind)
 		if err != nil {
 			return err
 		}
 		return do(tx, b)
-	})
+	}))
 }
 
 // bucket returns the bucket of a kind.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -37,7 +38,11 @@ func File(t *testing.T) string { return filepath.Join(t.TempDir(), "state.db") }
 // test again in another process, which it kills.
 func Run(t *testing.T, e Engine) {
 	if path := writerPath(); path != "" {
-		writeUntilKilled(t, e, path)
+		write := writeUntilKilled
+		if os.Getenv(manyEnv) != "" {
+			write = manyWriteUntilKilled
+		}
+		write(t, e, path)
 		return
 	}
 	t.Run("put and get", func(t *testing.T) { putAndGet(t, start(t, e)) })
@@ -51,6 +56,7 @@ func Run(t *testing.T, e Engine) {
 	t.Run("watch", func(t *testing.T) { watches(t, e) })
 	t.Run("reopen", func(t *testing.T) { reopen(t, e) })
 	t.Run("kill -9", func(t *testing.T) { crash(t, e) })
+	t.Run("kill -9 of many writers", func(t *testing.T) { crashOfMany(t, e) })
 }
 
 func start(t *testing.T, e Engine) state.Store {

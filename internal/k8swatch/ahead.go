@@ -1,0 +1,120 @@
+package k8swatch
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fenced/fenced/internal/manifest"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// ahead is what a look reads at the same time as the Machine, because the record of the run
+// already says what is to be read. It is used only once the Machine is known.
+type ahead struct {
+	checks    []policy.Check // of the Machine's namespace
+	checksErr error
+	// leader is the name of the Lease whose holder does the same as the run; "" if none was read.
+	leader    string
+	held      leaseHolder
+	nodeLease *leaseHolder // of medik8s; nil: not read
+}
+
+// leaseHolder says who holds a Lease; "" if nobody does.
+type leaseHolder struct {
+	who string
+	err error
+}
+
+// readAhead starts the reads in g. Their errors are those of whoever uses the result.
+func (l *looker) readAhead(ctx context.Context, g *sync.WaitGroup) {
+	a, t := &l.ahead, l.run.Target
+	if t.Node != "" {
+		a.nodeLease = &leaseHolder{}
+		g.Go(func() { a.nodeLease.who, a.nodeLease.err = l.readNodeLease(ctx) })
+	}
+	if t.Machine == "" {
+		return
+	}
+	ofCluster := groupOf(t.MachineAPI) == clusterGroup
+	g.Go(func() { a.checks, a.checksErr = l.c.checksNow(ctx, ofCluster, t.Namespace) })
+	if ofCluster { // its manager counts only for some checks
+		return
+	}
+	a.leader = powerCycleLeader
+	if l.run.Strategy == remediate.DeleteMachine {
+		a.leader = deletingLeader
+	}
+	g.Go(func() { a.held.who, a.held.err = l.c.leaderNow(ctx, a.leader) })
+}
+
+// leaderNow names the holder of a leader Lease.
+func (l *looker) leaderNow(ctx context.Context, name string) (string, error) {
+	if name == l.ahead.leader {
+		return l.ahead.held.who, l.ahead.held.err
+	}
+	return l.c.leaderNow(ctx, name)
+}
+
+// The reads below are the same for all targets, so looks of the same moment share them.
+
+func (c *Cluster) leaderNow(ctx context.Context, name string) (string, error) {
+	return readShared(ctx, c.shared, "leader "+name, func(ctx context.Context) (string, error) {
+		return holder(ctx, c.work.api(), machineAPINamespace, name)
+	})
+}
+
+func (c *Cluster) clusterManagerNow(ctx context.Context) (string, error) {
+	return readShared(ctx, c.shared, "manager of the Cluster API", func(ctx context.Context) (string, error) {
+		return clusterManager(ctx, c.manage.api())
+	})
+}
+
+// requestsNow lists the remediation requests of one kind. One that is only partly readable
+// counts, too.
+func (c *Cluster) requestsNow(ctx context.Context, st *store) ([]policy.Request, error) {
+	return readShared(ctx, c.shared, fmt.Sprintf("requests %p", st), func(ctx context.Context) ([]policy.Request, error) {
+		list, err := st.listNow(ctx)
+		if err != nil {
+			return nil, err
+		}
+		all := make([]policy.Request, len(list))
+		for i := range list {
+			all[i], _ = manifest.Request(list[i].Object)
+		}
+		return all, nil
+	})
+}
+
+// checksNow lists the MachineHealthChecks of a namespace.
+func (c *Cluster) checksNow(ctx context.Context, ofCluster bool, namespace string) ([]policy.Check, error) {
+	at, gvr := c.work, checkGVR
+	if ofCluster {
+		at, gvr = c.manage, c.served("machinehealthchecks")
+	}
+	return readShared(ctx, c.shared, fmt.Sprintf("checks %s %s", gvr, namespace), func(ctx context.Context) ([]policy.Check, error) {
+		return at.checksNow(ctx, gvr, namespace)
+	})
+}
+
+// checksNow may get the list from the API server's cache, but not older than our view: an
+// uncached list takes up to 100 ms on a busy server.
+func (s *side) checksNow(ctx context.Context, gvr schema.GroupVersionResource, namespace string) ([]policy.Check, error) {
+	list, err := s.api().dynamic.Resource(gvr).Namespace(namespace).List(ctx, s.notOlder(policy.MachineHealthCheckKind, gvr.Group, namespace))
+	switch err = checkList(list, err); {
+	case mayBeUnserved(err) && s.isNotServed(ctx, &source{kind: policy.MachineHealthCheckKind, group: gvr.Group, resource: gvr.Resource}):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("list the MachineHealthChecks of %s: %w", namespace, err)
+	case list.GetContinue() != "":
+		return nil, fmt.Errorf("list the MachineHealthChecks of %s: there are more than %d", namespace, pageSize)
+	}
+	found := make([]policy.Check, len(list.Items))
+	for i := range list.Items {
+		found[i] = manifest.MachineHealthCheck(list.Items[i].Object)
+	}
+	return found, nil
+}
