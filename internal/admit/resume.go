@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/guard"
-	"github.com/fenced/fenced/internal/lead"
 	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
@@ -75,14 +74,7 @@ func (w *resumer) resume(ctx context.Context, a candidate) {
 		w.reportError(a, err)
 		return
 	}
-	limit := max(1, c.opt.Guards.MaxInFlightTotal)
-	if r.Manual != nil {
-		limit = lead.EverySlot
-	}
-	free, err := c.opt.Slots.Take(ctx, c.opt.Lead.Store(), limit, c.opt.Name, r.ID)
-	if err == nil && !free {
-		err = &reason.Refusal{Reason: reason.TotalInFlight, Message: "as many runs are in flight over all clusters as guards.maxInFlightTotal allows"}
-	}
+	err := c.takeSlot(ctx, r)
 	if err == nil {
 		o := order.Order{Cluster: c.opt.Name, Actor: remediate.SelfActor, Reason: "it waited for " + string(r.Reason)}
 		_, err = c.Order(ctx, r.ID, o, "retries", func(r remediate.Run) (remediate.Run, error) {

@@ -104,7 +104,9 @@ func (c *Cluster) saveAndStart(ctx context.Context, leadership *lead.Leadership,
 		}
 		err = &reason.Refusal{Reason: reason.AuditFailed, Message: "write the start of the run to the audit log: " + err.Error()}
 	} else {
-		saved, err = c.takeSlotAndSave(ctx, r)
+		if err = c.takeSlot(ctx, r); err == nil {
+			saved, err = c.saveNew(ctx, r)
+		}
 	}
 	if _, uncertain := errors.AsType[uncertainSave](err); uncertain && leadership.Spawn(func(ctx context.Context) { c.abortUncertain(ctx, r) }) {
 		return r, err
@@ -118,11 +120,11 @@ func (c *Cluster) saveAndStart(ctx context.Context, leadership *lead.Leadership,
 	return saved, nil
 }
 
-// takeSlotAndSave takes a slot for a power cycle and saves the run for the first time. An order
-// from a person takes a slot even when none is free.
-func (c *Cluster) takeSlotAndSave(ctx context.Context, r remediate.Run) (remediate.Run, error) {
+// takeSlot takes a slot for a power cycle; a deletion needs none. An order from a person takes a
+// slot even when none is free.
+func (c *Cluster) takeSlot(ctx context.Context, r remediate.Run) error {
 	if deletesOnly(r) {
-		return c.saveNew(ctx, r)
+		return nil
 	}
 	limit := max(1, c.opt.Guards.MaxInFlightTotal)
 	if r.Manual != nil {
@@ -132,11 +134,11 @@ func (c *Cluster) takeSlotAndSave(ctx context.Context, r remediate.Run) (remedia
 	switch {
 	case err != nil:
 		c.emit(event.Event{Type: event.Failed, Node: r.Target.Node, Message: reason.Sentence(err)})
-		return r, err
+		return err
 	case !free:
-		return r, &reason.Refusal{Reason: reason.TotalInFlight, Message: "as many runs are in flight over all clusters as guards.maxInFlightTotal allows"}
+		return &reason.Refusal{Reason: reason.TotalInFlight, Message: "as many runs are in flight over all clusters as guards.maxInFlightTotal allows"}
 	}
-	return c.saveNew(ctx, r)
+	return nil
 }
 
 // saveNew saves a run for the first time.
