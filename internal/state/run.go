@@ -117,7 +117,12 @@ func checkRun(run remediate.Run) error {
 	switch run.Step {
 	case remediate.PowerOff, remediate.DeleteNode, remediate.PowerOn, remediate.AwaitNode,
 		remediate.RestoreNode, remediate.Reprovision,
-		remediate.Waiting, remediate.Held, remediate.Done, remediate.Aborted, remediate.Reprovisioned:
+		remediate.Held, remediate.Done, remediate.Aborted, remediate.Reprovisioned:
+		return nil
+	case remediate.Waiting:
+		if run.Wait == nil {
+			return errors.New("it is Waiting, and does not say for what")
+		}
 		return nil
 	}
 	return fmt.Errorf("unknown step %q", run.Step)

@@ -64,6 +64,7 @@ func TestLoadRunsReturnsTheGoodBesideTheBad(t *testing.T) {
 		"a future version":  {data: `{"v":2,"step":{"n":1}}`, want: "version 2", future: true},
 		"an unknown field":  {data: `{"v":1,"data":{"id":"bad","step":"Held","mood":"sad"}}`, want: "mood"},
 		"an unknown step":   {data: `{"v":1,"data":{"id":"bad","step":"Dance"}}`, want: "Dance"},
+		"no reason to wait": {data: `{"v":1,"data":{"id":"bad","step":"Waiting"}}`, want: "Waiting"},
 		"another's ID":      {data: `{"v":1,"data":{"id":"other","step":"Held"}}`, want: `"other"`},
 		"no JSON":           {data: `run`, want: "decode"},
 		"no version":        {data: `{"data":{"id":"bad","step":"Held"}}`, want: "no version"},
