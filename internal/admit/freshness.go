@@ -117,10 +117,14 @@ func (f *Freshness) QuietUntil() time.Time {
 	return f.quietUntil
 }
 
-// BeQuiet begins a quiet period at the time from. It does not shorten one. // I16
+// BeQuiet begins a quiet period at the time from. A time to come was written by a clock that was
+// ahead, and counts as now. BeQuiet does not shorten a quiet period. // I16
 func (f *Freshness) BeQuiet(from time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if now := time.Now(); from.After(now) {
+		from = now
+	}
 	f.quietUntil = later(f.quietUntil, from.Add(f.opt.QuietPeriod))
 }
 
