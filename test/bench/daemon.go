@@ -41,6 +41,8 @@ guards:
   maxInFlightTotal: %[4]d
   maxInFlightPercent: 100
   startsPerHour: 0
+  maxDeletions: %[4]d
+  deletionsPerHour: 0
 `
 
 // daemon is the fenced under test.
