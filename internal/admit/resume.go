@@ -30,6 +30,7 @@ func (w *resumer) consider(now time.Time) (due time.Time) {
 	c, live := w.c, map[string]bool{}
 	for _, r := range w.book.due() {
 		a := w.book.candidate(r)
+		a.protected = c.opt.Hosts.Protected(r.Target) // I13
 		live[a.key] = true
 		g, refused := firstFailing(c.gates(a, nil, now))
 		if !refused {
@@ -41,9 +42,10 @@ func (w *resumer) consider(now time.Time) (due time.Time) {
 			continue
 		}
 		leadership := c.opt.Lead.Enter()
-		if leadership == nil || !w.book.begin(r.ID) {
+		if leadership == nil {
 			continue
 		}
+		w.book.begin(r.ID)
 		leadership.Go(func(ctx context.Context) {
 			defer w.book.end(r.ID)
 			w.resume(ctx, a)
@@ -131,15 +133,11 @@ func (b waitingRuns) candidate(r remediate.Run) candidate {
 	return a
 }
 
-// begin marks a run as being resumed; false if it is already.
-func (b waitingRuns) begin(id string) bool {
+// begin marks a run as being resumed, so that it is not due.
+func (b waitingRuns) begin(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.runs.resuming[id] {
-		return false
-	}
 	b.runs.resuming[id] = true
-	return true
 }
 
 func (b waitingRuns) end(id string) {

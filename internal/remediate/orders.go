@@ -160,13 +160,15 @@ func CanRetry(r Run) (ok bool, why string) {
 
 // acceptRetry resumes a Waiting or Held run: at step 1, with all preconditions read again, or at
 // step 3. Where the attempts are used up it gets one more. fenced's own order is only accepted
-// while the run is due: it was given on what a look before showed.
+// while the run is due, and while the gates that were asked for it are fresh: another process may
+// find it in the record later. // I4, I11
 func acceptRetry(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
-	note, self := orderNote("retried", *r.Retry), r.Retry.Actor == SelfActor
+	retry := *r.Retry
+	note, self := orderNote("retried", retry), retry.Actor == SelfActor
 	r.Retry = nil
 	ok, _ := CanRetry(r)
 	switch {
-	case !ok, interlockAt(stageHeld, r, s).effect != proceed, self && !(r.Step == Waiting && r.Wait.Due): // I5, I22, I23
+	case !ok, interlockAt(stageHeld, r, s).effect != proceed, self && !ownRetryHolds(r, retry, now): // I5, I22, I23
 		return r, Nothing, poll
 	case self:
 		r = recordTry(r)

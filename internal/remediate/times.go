@@ -12,6 +12,7 @@ const (
 	offSettle      = 15 * time.Second // after a run was abandoned an On read counts only then: BMCs switch off late
 	healthyFor     = 5 * time.Minute  // before an idle run ends by itself
 	poll           = time.Second      // between two looks
+	ownRetryFor    = 15 * time.Second // fenced's own order to retry counts for this long
 	idlePoll       = 10 * time.Second // between two looks at an idle run
 	resendPower    = 10 * time.Second // between two equal power commands
 	resendWrite    = 2 * time.Second  // between two equal writes to the cluster

@@ -172,6 +172,11 @@ func goOnAlone(r Run, s Observation, now time.Time) (Run, Action, time.Duration)
 	return resumeAtPowerOn(r, note, now)
 }
 
+// ownRetryHolds says whether fenced's own order to begin step 1 again may be carried out.
+func ownRetryHolds(r Run, o Order, now time.Time) bool {
+	return r.Step == Waiting && r.Wait.Due && now.Sub(o.At).Abs() <= ownRetryFor
+}
+
 // recordSwitchedOff notes that an Off was accepted: the try then counts, if the run begins again by
 // itself.
 func recordSwitchedOff(r Run, s Observation) Run {
