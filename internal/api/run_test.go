@@ -85,6 +85,7 @@ func TestDegraded(t *testing.T) {
 		{"short-circuit", Status{Armed: true, Clusters: check(CheckStatus{State: "Active", Healthy: 1, Expected: 5})}, "short-circuited: 1 of 5"},
 		{"invalid check", Status{Armed: true, Clusters: check(CheckStatus{State: "Invalid", Message: "foo10m"})}, "is invalid: foo10m"},
 		{"held", Status{Armed: true, Runs: []RunStatus{{ID: "r", Node: "n", Step: "Held", Reason: "FoundOff"}}}, "run r of n is held: FoundOff"},
+		{"waiting", Status{Armed: true, Runs: []RunStatus{{ID: "r", Machine: "m", Step: "Waiting", Reason: "BMCBusy"}}}, "run r of m waits: BMCBusy"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			why := tc.status.Degraded()

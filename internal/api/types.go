@@ -128,8 +128,11 @@ func (s Status) Degraded() []string {
 		}
 	}
 	for _, r := range s.Runs {
-		if r.Step == "Held" {
+		switch r.Step {
+		case "Held":
 			add("run %s of %s is held: %s", r.ID, cmp.Or(r.Node, r.Machine), r.Reason)
+		case "Waiting":
+			add("run %s of %s waits: %s", r.ID, cmp.Or(r.Node, r.Machine), r.Reason)
 		}
 	}
 	return why

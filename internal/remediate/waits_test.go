@@ -1,7 +1,10 @@
 package remediate
 
 import (
+	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
 
 	"github.com/fenced/fenced/internal/reason"
 )
@@ -62,4 +65,25 @@ var waits = []variant{
 	{name: "waits: people", retry: 200 * time.Millisecond, ignoresOff: true, faults: join(crashes, people5, []fault{unfenceOrder, foreignOff}), budget: 2, want: triesAgain},
 	{name: "waits: people, never on", retry: 200 * time.Millisecond, ignoresOn: true, noReplace: true, faults: join(crashes, people5, []fault{unfenceOrder, foreignOn}), budget: 2, want: triesAgain},
 	{name: "waits: the BMC chokes", retry: 200 * time.Millisecond, levelled: levelled{bmc: chokes}, faults: join(crashes, words, []fault{lostAPI}), budget: 2, want: "Waiting BMCUnreachable"},
+}
+
+// fenced's own order to retry counts for a moment only: another process that finds it in the
+// record has asked no gate. A person's order does not age. // I4, I11
+func TestOldOwnRetryIsDropped(t *testing.T) {
+	for name, c := range map[string]struct {
+		actor string
+		age   time.Duration
+		want  Step
+	}{
+		"fresh":             {SelfActor, sec, PowerOff},
+		"old":               {SelfActor, minute, Waiting},
+		"a person's is not": {"ann", minute, PowerOff},
+	} {
+		r, s := begin(Held, time.Hour)
+		r.Step, r.Limits.RetryInterval, r.Wait = Waiting, minute, &Wait{Since: ago(time.Hour), Code: r.Reason, Count: 1}
+		r.Retry = &Order{Actor: c.actor, At: ago(c.age)}
+		got, _, _ := Next(r, s, noon)
+		assert.Equal(t, c.want, got.Step, name)
+		assert.Nil(t, got.Retry, name)
+	}
 }
