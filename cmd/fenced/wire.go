@@ -157,6 +157,7 @@ func (d *fenced) engineOptions() engine.Options {
 		Run: remediate.Limits{
 			OffDeadline: p.OffDeadline, APITimeout: p.APITimeout, PodsGoneTimeout: p.PodsGoneTimeout, OnDeadline: p.OnDeadline,
 			ReadyTimeout: p.NodeReadyTimeout, RestoreTimeout: p.RestoreTimeout, RunTimeout: p.RunTimeout, RetryInterval: p.RetryInterval,
+			SessionTimeout:   p.SessionTimeout,
 			MinPowerInterval: g.MinPowerInterval, MaxAttempts: g.MaxAttempts, PowerOnFoundOff: g.PowerOnFoundOff,
 		},
 	}

@@ -97,6 +97,7 @@ func (c *Cluster) saveAndStart(ctx context.Context, leadership *lead.Leadership,
 		Type: event.Started, Node: r.Target.Node, Machine: r.Target.WithoutNode(), Run: r.ID, Step: r.Step, Check: r.CheckID, Gates: a.gates,
 		Message: cmp.Or(r.Trigger, "manual fence"),
 	})
+	r.Sessions.Open = with.session != nil && r.Limits.SessionTimeout > 0
 	var saved remediate.Run
 	if err != nil {
 		if event.PerhapsRecorded(err) { // I24

@@ -39,6 +39,9 @@ type Descriptor struct {
 	// their entry or their enrolment says otherwise. // I8
 	Identifies bool
 
+	// KeepsSession: it keeps a session on the device between two requests.
+	KeepsSession bool
+
 	// Protocols are the protocols of its addresses. A driver with the name of a
 	// protocol is the native driver of it.
 	Protocols []Protocol

@@ -4,7 +4,7 @@ import "fmt"
 
 func init() {
 	declare(Descriptor{
-		Name: DriverBMCLib, Assurance: AssuranceLower,
+		Name: DriverBMCLib, Assurance: AssuranceLower, KeepsSession: true,
 		Protocols: []Protocol{ProtocolIPMI, ProtocolRedfish},
 		Providers: map[Protocol][]string{
 			ProtocolIPMI:    {"ipmitool"},

@@ -2,7 +2,7 @@ package bmc
 
 func init() {
 	declare(Descriptor{
-		Name: DriverIPMI, Assurance: AssuranceStrict, Identifies: true,
+		Name: DriverIPMI, Assurance: AssuranceStrict, Identifies: true, KeepsSession: true,
 		Protocols: []Protocol{ProtocolIPMI},
 		schemes: map[string]scheme{
 			"ipmi": {protocol: ProtocolIPMI, port: 623}, "libvirt": {protocol: ProtocolIPMI, port: 623},
@@ -16,7 +16,7 @@ func init() {
 
 func init() {
 	declare(Descriptor{
-		Name: DriverRedfish, Assurance: AssuranceStrict, Identifies: true,
+		Name: DriverRedfish, Assurance: AssuranceStrict, Identifies: true, KeepsSession: true,
 		Protocols: []Protocol{ProtocolRedfish},
 		schemes: map[string]scheme{
 			"redfish": {protocol: ProtocolRedfish}, "redfish-virtualmedia": {protocol: ProtocolRedfish}, "redfish-uefihttp": {protocol: ProtocolRedfish},

@@ -169,6 +169,7 @@ type Power struct {
 	RestoreTimeout   time.Duration `yaml:"restoreTimeout" is:"positive"`
 	RunTimeout       time.Duration `yaml:"runTimeout" is:"positive"`
 	NodeReadyTimeout time.Duration `yaml:"nodeReadyTimeout" is:"positive"`
+	SessionTimeout   time.Duration `yaml:"sessionTimeout" is:"notNegative"`
 	RetryInterval    time.Duration `yaml:"retryInterval" is:"notNegative"`
 }
 

@@ -49,6 +49,7 @@ func Default() Config {
 			RestoreTimeout:   10 * time.Minute,
 			RunTimeout:       2 * time.Hour,
 			NodeReadyTimeout: 20 * time.Minute,
+			SessionTimeout:   60 * time.Second,
 			RetryInterval:    time.Minute,
 		},
 		Sweep:                 Sweep{Interval: 60 * time.Second},

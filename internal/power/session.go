@@ -62,6 +62,14 @@ func Open(open bmc.Opener, h bmc.Host, level int, t ReadTiming) (*Session, error
 	return newSession(h, level, p, t), nil
 }
 
+// KeepsSessions reports whether a session with a level, or with one below it, which is its witness,
+// keeps sessions on devices.
+func KeepsSessions(h bmc.Host, level int) bool {
+	return slices.ContainsFunc(h.Levels[:min(level+1, len(h.Levels))], func(l bmc.Level) bool {
+		return slices.ContainsFunc(l.Devices, func(d bmc.Device) bool { return d.Driver.Descriptor().KeepsSession })
+	})
+}
+
 // OpenAndRead opens a power level and reads it. The session is the caller's when there is
 // no error.
 func OpenAndRead(ctx context.Context, open bmc.Opener, h bmc.Host, level int, t ReadTiming) (bmc.Reading, *Session, error) {

@@ -31,6 +31,7 @@ func mapTimes(r Run, to func(time.Time) time.Time) Run {
 	}
 	r.Started, r.StepStarted, r.Isolated = set(r.Started), set(r.StepStarted), set(r.Isolated)
 	r.OnSeen, r.APILost, r.HealthySince = set(r.OnSeen), set(r.APILost), set(r.HealthySince)
+	r.BusySince = set(r.BusySince)
 	if !r.NotBefore.IsZero() { // it is in the future, by one interval at most
 		pause := r.Limits.MinPowerInterval << max(0, r.Attempt-2)
 		r.NotBefore = to(r.NotBefore.Add(-pause)).Add(pause)

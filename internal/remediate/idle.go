@@ -24,6 +24,10 @@ func idleRun(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	} else if r.HealthySince.IsZero() {
 		r.HealthySince = now
 	}
+	works := healthyFor
+	if r.Step == Waiting {
+		works = waitsHealthy
+	}
 	switch {
 	case r.Abort != nil && r.Abort.AsIs:
 		return closeAsIs(r, s, now)
@@ -43,7 +47,7 @@ func idleRun(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 		return r, Nothing, poll
 	case before && r.Intervened && needsOn(r, s) && s.Identity != No:
 		return command(r, SendOn, resendHeldOn, now)
-	case !r.HealthySince.IsZero() && now.Sub(r.HealthySince) >= healthyFor:
+	case !r.HealthySince.IsZero() && now.Sub(r.HealthySince) >= works:
 		return finish(r, Aborted, r.Reason, "the host is On and its Node Ready", now)
 	}
 	return r, Nothing, idlePoll

@@ -18,6 +18,7 @@ type flat struct {
 	proof                                ProofKind
 	stepStarted, ended, isolated         time.Time
 	apiLost, onSeen, notBefore, healthy  time.Time
+	busy                                 time.Time
 	started                              time.Time
 	intent                               Intent
 	last                                 Visit
@@ -41,7 +42,7 @@ func flatten(r Run) flat {
 	f := flat{
 		target: r.Target, step: r.Step, abandonTo: r.AbandonTo, reason: string(r.Reason), note: r.Note, abandon: string(r.Abandon),
 		newUID: r.NewNodeUID, attempt: r.Attempt, level: r.Level, offLevel: r.OffLevel, proof: r.Proof, journal: len(r.Steps), stepStarted: r.StepStarted, ended: r.Ended,
-		isolated: r.Isolated, apiLost: r.APILost, onSeen: r.OnSeen, notBefore: r.NotBefore, healthy: r.HealthySince,
+		isolated: r.Isolated, apiLost: r.APILost, onSeen: r.OnSeen, notBefore: r.NotBefore, healthy: r.HealthySince, busy: r.BusySince,
 		started: r.Started, intent: r.Intent, wrongClock: r.WrongClock, touched: r.Intervened, foundOff: r.FoundOff, leaveOff: r.LeaveOff,
 		offLease: r.OffLease != nil, unfence: r.Unfence != nil, offOnly: r.OffOnly,
 	}
@@ -68,7 +69,7 @@ func flatten(r Run) flat {
 }
 
 func TestFlattenKnowsTheRun(t *testing.T) {
-	require.Equal(t, 49, reflect.TypeFor[Run]().NumField(),
+	require.Equal(t, 51, reflect.TypeFor[Run]().NumField(),
 		"Run has another number of fields: teach flatten and keyOf the new one, then change this number")
 }
 
@@ -81,7 +82,7 @@ type key struct {
 	nodeUID, bootID, newUID string
 	attempt, left           int8
 	flags                   uint64
-	ages                    [19]int16
+	ages                    [20]int16
 	wait                    waitKey
 	bits                    [8]int8
 	backup, offLease        int8
@@ -132,13 +133,17 @@ func keyOf(v variant, st state) key {
 		}
 	}
 	shown := w.now + w.ahead // by the clock that the record is read by
-	k.ages = [19]int16{
+	k.ages = [20]int16{
 		age(r.StepStarted, shown, 70+v.moreLease()), age(r.Intent.At, shown, 61), age(r.Isolated, shown, 40), age(r.APILost, shown, 70),
 		age(r.OnSeen, shown, 70), age(r.NotBefore, shown, 70), age(r.HealthySince, shown, 301),
-		noted(w.first, w.now, 30+v.moreLease()), noted(w.last, w.now, 30), noted(w.isolatedAt, w.now, 30), cut(w.deleting), cut(w.apiDown), 0, 0, 0, 0, 0, 0, 0,
+		noted(w.first, w.now, 30+v.moreLease()), noted(w.last, w.now, 30), noted(w.isolatedAt, w.now, 30), cut(w.deleting), cut(w.apiDown), 0, 0, 0, 0, 0, 0, 0, 0,
 	}
 	if r.Step == PowerOn { // its time may begin with the pods'
 		k.ages[2] = age(r.Isolated, shown, 55)
+	}
+	if !r.BusySince.IsZero() {
+		limit := 1 + int(busyAtMost/time.Second)
+		k.ages[0], k.ages[19] = age(r.StepStarted, shown, 70+limit), age(r.BusySince, shown, limit)
 	}
 	if confirmationActive(r) {
 		k.word, k.ages[0], k.ages[17] = 1, age(r.StepStarted, shown, 80), age(r.Confirmation.Since, shown, 16)

@@ -45,7 +45,7 @@ func TestNotesSayWhatWasRead(t *testing.T) {
 	}{
 		{bmc.Reading{State: bmc.On}, "", "last read: On"},
 		{bmc.Reading{Raw: "PoweringOff"}, "", "last read: Unknown (PoweringOff)"},
-		{bmc.Reading{}, bmc.KindBusy, "last read: failed (Busy)"},
+		{bmc.Reading{}, bmc.KindProtocol, "last read: failed (Protocol)"},
 	} {
 		s.Power, s.PowerError, s.Proof = c.power, c.kind, proof(bmc.Off)
 		got, _, _ := Next(r, s, noon)

@@ -111,7 +111,9 @@ type Limits struct {
 	MinPowerInterval time.Duration `json:"minPowerInterval"` // between two attempts, doubled each time
 	MaxAttempts      int           `json:"maxAttempts"`      // power cycles before step 6
 	// RetryInterval is the first pause of a Waiting run; 0: the run is Held instead.
-	RetryInterval   time.Duration `json:"retryInterval,omitempty"`
+	RetryInterval time.Duration `json:"retryInterval,omitempty"`
+	// SessionTimeout is how long a BMC keeps a session that nobody ends; 0: it is not waited for.
+	SessionTimeout  time.Duration `json:"sessionTimeout,omitempty"`
 	Levels          int           `json:"levels,omitempty"` // power levels of the host; 0 in older records is 1
 	PowerOnFoundOff bool          `json:"powerOnFoundOff"`
 	Reprovision     bool          `json:"reprovision"` // step 6 allowed after power cycles
@@ -146,7 +148,8 @@ type Order struct {
 }
 
 // Run is the durable record of one remediation. Only Next changes it, except that
-// packages engine and admit add Unfence, Abort, Retry and Confirmed when a person orders that.
+// packages engine and admit add Unfence, Abort, Retry and Confirmed when a person orders that, and
+// package run keeps Sessions.
 type Run struct {
 	ID      string `json:"id"`
 	Version uint64 `json:"-"` // compare-and-set version, kept by the store
@@ -218,6 +221,11 @@ type Run struct {
 	AbandonTo Step        `json:"abandonTo,omitempty"`
 	// APILost is since when the API server does not answer, or forbids what is needed.
 	APILost time.Time `json:"apiLost,omitzero"`
+	// BusySince is since when the BMC has no session free, or asks to be tried later, in step 1
+	// after its first command.
+	BusySince time.Time `json:"busySince,omitzero"`
+	// Sessions are those that crashes may have left open on the BMC. Package run keeps them.
+	Sessions Sessions `json:"sessions,omitzero"`
 	// OnSeen is the first On read of step 3: the clock of steps 4 and 5.
 	OnSeen time.Time `json:"onSeen,omitzero"`
 	// WrongClock: the times above may come from a clock that differed from the API
@@ -254,7 +262,11 @@ func (r Run) Began() time.Time {
 func (r Run) Deadline() time.Time {
 	switch r.Step {
 	case PowerOff:
-		return r.StepStarted.Add(r.Limits.OffDeadline).Add(r.longLeaseExtra())
+		d := r.StepStarted.Add(r.Limits.OffDeadline).Add(r.longLeaseExtra())
+		if !r.BusySince.IsZero() {
+			d = d.Add(busyAtMost)
+		}
+		return d
 	case DeleteNode:
 		if !r.APILost.IsZero() {
 			return r.APILost.Add(r.Limits.APITimeout)

@@ -34,6 +34,8 @@ const (
 	jammed       // takes On and switches nothing
 	sleepy       // boots for longer than the way back waits
 	booting      // answers only some time after the run has begun
+	crowded      // takes an Off, and then has no session free for 90 s
+	full         // the same for ever
 	slow         // switches off seconds after it said that it did; On in between is dropped by a BMC, and undoes it at an outlet
 )
 
@@ -43,6 +45,7 @@ type supply struct {
 	says bool    // the liar says Off
 	boot int8    // seconds until the BMC answers
 	gone bool
+	full bool    // the BMC has no session free any more
 	late [2]int8 // seconds until a slow level switches off
 
 	feedsAnother bool // what the outlets feed is not the host
@@ -67,6 +70,8 @@ func (w *world) answers(v variant, level int8) bmc.Kind {
 		f = v.outlet
 	}
 	switch {
+	case level == 0 && (f == crowded && w.boot > 0 || w.full):
+		return bmc.KindSessions
 	case f == dead, level == 0 && (!w.mains() || w.boot > 0 || w.gone):
 		return bmc.KindUnreachable
 	case f == refuses:
@@ -120,12 +125,17 @@ func (w *world) command(v variant, on bool) {
 	switch {
 	case v.bmc == chokes:
 		w.gone = w.gone || !on
+	case v.bmc == full && !on:
+		w.full = true
 	case on && !v.ignoresOn:
 		w.power(true)
 	case !on && v.bmc == slow && w.on:
 		w.late[0] = cmp.Or(w.late[0], slowness)
 	case !on && !v.ignoresOff && w.on:
 		w.off()
+		if v.bmc == crowded {
+			w.boot = 90
+		}
 	}
 }
 
@@ -192,7 +202,7 @@ func (w *world) feed(v variant, lame bool) {
 
 // neverBack: nothing that fenced can send brings the host back.
 func (v variant) neverBack() bool {
-	return v.bmc == chokes || v.outlet == jammed || v.bmc == dies && v.afterMains == bmc.Off
+	return v.bmc == chokes || v.bmc == full || v.outlet == jammed || v.bmc == dies && v.afterMains == bmc.Off
 }
 
 // twoLevels are the searches of the power levels.

@@ -10,8 +10,10 @@ const (
 	answerTime     = 15 * time.Second // how long a level may take to answer beside a manual confirmation
 	pauseBeforeOn  = 5 * time.Second  // between proof and On: BMCs drop an On that is sent earlier
 	offSettle      = 15 * time.Second // after a run was abandoned an On read counts only then: BMCs switch off late
-	healthyFor     = 5 * time.Minute  // before an idle run ends by itself
+	healthyFor     = 5 * time.Minute  // before a Held run ends by itself
+	waitsHealthy   = time.Minute      // before a Waiting run does
 	poll           = time.Second      // between two looks
+	busyAtMost     = 10 * time.Minute // that a busy BMC adds to step 1, each time: the run holds a slot meanwhile
 	ownRetryFor    = 15 * time.Second // fenced's own order to retry counts for this long
 	idlePoll       = 10 * time.Second // between two looks at an idle run
 	resendPower    = 10 * time.Second // between two equal power commands

@@ -38,6 +38,7 @@ func enter(r Run, to Step, note string, now time.Time) (Run, Action, time.Durati
 		r.Steps[n-1].Ended, r.Steps[n-1].Note = now, note
 	}
 	r.Step, r.StepStarted, r.Intent = to, now, Intent{} // a command's interval belongs to one step
+	r.BusySince = time.Time{}
 	if to != PowerOff && to != DeleteNode {
 		r = expireConfirmation(r)
 	}

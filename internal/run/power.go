@@ -23,6 +23,8 @@ type powerAccess struct {
 	// contradiction names a power level that read On while a person confirms that the host is
 	// off. It is "" if none did. // I26
 	contradiction string
+	// opening is called before a level is opened with whose devices a session is kept.
+	opening func(ctx context.Context) error
 }
 
 // look reads the run's power level. It opens a session if there is none, and ends one with
@@ -36,8 +38,8 @@ func (p *powerAccess) look(ctx context.Context, run remediate.Run) (seen remedia
 	if !run.HasConfirmation() {
 		p.contradiction = ""
 	}
-	if s := p.session; s != nil && (s.Level != run.Level || s.AccountRefused() && !p.lockedOut()) {
-		p.drop(ctx) // the account may be accepted by now
+	if s := p.session; s != nil && (s.Level != run.Level || s.AccountRefused() && !p.lockedOut(ctx, run)) {
+		p.drop(ctx) // the account may be accepted by now, or is another
 	}
 	if p.session == nil {
 		if err := p.open(ctx, run); err != nil {
@@ -64,6 +66,11 @@ func (p *powerAccess) open(ctx context.Context, run remediate.Run) error {
 	if err != nil {
 		return err
 	}
+	if power.KeepsSessions(h, run.Level) {
+		if err := p.opening(ctx); err != nil {
+			return err
+		}
+	}
 	p.session, err = power.Open(p.opt.Open, h, run.Level, p.opt.Timing)
 	return err
 }
@@ -76,9 +83,14 @@ func (p *powerAccess) drop(ctx context.Context) {
 	}
 }
 
-// lockedOut reports whether the session's level refused the account a short while ago.
-func (p *powerAccess) lockedOut() bool {
-	return p.opt.LockOut.Refuses(p.session.Host.Levels[p.session.Level]) != nil
+// lockedOut reports whether the session's level refused, a short while ago, the account that is
+// configured now. A person may have mended it since the session was opened.
+func (p *powerAccess) lockedOut(ctx context.Context, run remediate.Run) bool {
+	h := p.session.Host
+	if now, err := p.opt.Hosts.Find(ctx, run.Target); err == nil && run.Level < len(now.Levels) {
+		h = now
+	}
+	return p.opt.LockOut.Refuses(h.Levels[p.session.Level]) != nil
 }
 
 // retryAccount tries the credentials again even if they were refused: a person who gives an

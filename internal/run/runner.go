@@ -78,8 +78,9 @@ func New(opt Options) *Runner {
 func (r *Runner) Start(record remediate.Run, s *power.Session, a *Admitted) {
 	w := &worker{
 		r: r, id: record.ID, run: record, inbox: newInbox(), admitted: a,
-		power: powerAccess{opt: &r.opt, session: s}, backups: savedBackups{lead: r.opt.Lead, run: record.ID},
+		power: powerAccess{opt: &r.opt, session: s}, backups: savedBackups{lead: r.opt.Lead, run: record.ID}, hadSession: s != nil,
 	}
+	w.power.opening = w.opening
 	r.mu.Lock()
 	r.workers[w.id] = w
 	r.mu.Unlock()

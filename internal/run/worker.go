@@ -33,6 +33,7 @@ type worker struct {
 	pending  pendingHeld
 
 	restoreError  string // why the last attempt to restore the Node failed
+	hadSession    bool   // this process has opened a session with the host's BMC
 	ownershipLost bool   // another instance owns the cluster and continues the run
 }
 

@@ -67,8 +67,8 @@ func TestFencedSurvives(t *testing.T) {
 
 func survive(t *testing.T, c course) column {
 	began := time.Now()
-	// Each death voids what was proven, and a command is not repeated at once.
-	c.scene.Set = append([]string{"power.offReadSpacing=1s", "power.offDeadline=3m", "power.onDeadline=2m", "power.podsGoneTimeout=0s"}, c.scene.Set...)
+	// Each death voids what was proven, and a command is not repeated at once. The next session is not waited for.
+	c.scene.Set = append([]string{"power.sessionTimeout=0s", "power.offReadSpacing=1s", "power.offDeadline=3m", "power.onDeadline=2m", "power.podsGoneTimeout=0s"}, c.scene.Set...)
 	s := set(t, c.scene)
 	ctx := within(t)
 	markers, deaths := points(t, c.only...), func() int { return 0 }

@@ -23,7 +23,7 @@ func TestFencedSurvivesKillBetweenLevels(t *testing.T) {
 	dice.OnlyInSoak(t)
 	needAgents(t)
 	o := levelOptions(scene.Spec{Name: "dies", Protocol: scene.Redfish, Outlets: []scene.Outlet{byLibrary}})
-	o.Set = append(o.Set, "power.offDeadline=32s", "power.onDeadline=2m", "power.podsGoneTimeout=0s") // each death voids what was proven
+	o.Set = append(o.Set, "power.offDeadline=32s", "power.onDeadline=2m", "power.podsGoneTimeout=0s", "power.sessionTimeout=0s") // each death voids what was proven
 	s := set(t, o)
 	ctx := within(t)
 	w := s.Worker("dies")

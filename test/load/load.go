@@ -115,13 +115,13 @@ func (p *play) tell(format string, args ...any) { fmt.Fprintf(p.Progress, format
 func (p *play) stage() scene.Options {
 	o := scene.Options{
 		Programs: p.Programs, Progress: p.Progress, GracePeriod: 40 * time.Second, LeaseEvery: 10 * time.Second,
-		BMCSessions: 16, // each kill leaves one behind for a minute
+		BMCSessions: 16, // each kill leaves one behind for a minute, which is not waited for here
 		Checks:      []rig.Check{scene.Metal("2s")},
 		Set: []string{
 			fmt.Sprintf("guards.maxInFlight=%d", p.Nodes), fmt.Sprintf("guards.maxInFlightTotal=%d", p.Nodes), "guards.startsPerHour=0",
 			"guards.viewMaxAge=60s", "guards.clockSkewMax=30s",
 			"power.offReadSpacing=1s", "power.offDeadline=20m", "power.onDeadline=20m", "power.apiTimeout=20m", "power.nodeReadyTimeout=20m",
-			"power.restoreTimeout=20m", "power.podsGoneTimeout=5s",
+			"power.restoreTimeout=20m", "power.podsGoneTimeout=5s", "power.sessionTimeout=0s",
 		},
 	}
 	o.Checks[0].MaxUnhealthy = "100%"

@@ -34,6 +34,7 @@ type mains struct {
 
 	mu        sync.Mutex
 	cut, dead bool // the mains, and the BMC whatever its mains
+	broken    bool // no kubelet starts, whatever the power
 }
 
 // wire connects a worker to its outlets.
@@ -102,6 +103,33 @@ func (w *Worker) KillBMC() { w.mute(func(m *mains) { m.dead = true }) }
 // ReviveBMC ends KillBMC.
 func (w *Worker) ReviveBMC() { w.mute(func(m *mains) { m.dead = false }) }
 
+// LoseMains takes the power from host and BMC together, as when a rack loses it.
+func (w *Worker) LoseMains() error {
+	w.mute(func(m *mains) { m.cut = true })
+	return w.BMC.SetPower(false)
+}
+
+// RestoreMains ends LoseMains. The host is on then, or stays off.
+func (w *Worker) RestoreMains(on bool) error {
+	if err := w.BMC.SetPower(on); err != nil {
+		return err
+	}
+	w.mute(func(m *mains) { m.cut = false })
+	return nil
+}
+
+// Break keeps the host from booting until Repair, although it can be switched on.
+func (w *Worker) Break() { w.setBroken(true) }
+
+// Repair ends Break. A host that is on boots then.
+func (w *Worker) Repair() { w.setBroken(false) }
+
+func (w *Worker) setBroken(broken bool) {
+	w.mains.mu.Lock()
+	defer w.mains.mu.Unlock()
+	w.mains.broken = broken
+}
+
 // mute changes the state of a BMC's mains, and silences the BMC accordingly.
 func (w *Worker) mute(change func(*mains)) {
 	w.mains.mu.Lock()
@@ -119,5 +147,7 @@ func (w *Worker) On() bool { return w.BMC.Power() && w.mains.fed() }
 // power is On in the form that a simulated kubelet needs.
 func (w *Worker) power(ctx context.Context) (bool, error) {
 	on, err := w.BMC.Source(ctx)
-	return on && w.mains.fed(), err
+	w.mains.mu.Lock()
+	defer w.mains.mu.Unlock()
+	return on && w.mains.fed() && !w.mains.broken, err
 }

@@ -1,0 +1,175 @@
+package e2e
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/test/rig"
+	"github.com/fenced/fenced/test/scene"
+)
+
+// A daemon that is killed again and again leaves sessions on a BMC that has four. It never takes
+// them all, and ends what it began, with no order given. // L5
+func TestKilledEightTimesOnFourSessions(t *testing.T) {
+	t.Parallel()
+	s := set(t, scene.Options{
+		Workers: []scene.Spec{{Name: "crowded", Protocol: scene.IPMI}, {Name: "healthy", Protocol: scene.IPMI}},
+		Checks:  []rig.Check{scene.Metal("2s")},
+		Set:     []string{"power.offDeadline=20s", "power.sessionTimeout=20s"},
+	})
+	ctx := within(t)
+	d, err := s.StartDaemon(ctx)
+	require.NoError(t, err)
+	w := s.Worker("crowded")
+	b := goBMC(t, w)
+	var most atomic.Int64
+	watch(ctx, t, func() { most.Store(max(most.Load(), int64(b.Sessions()))) })
+
+	w.Kubelet.Hang()
+	awaitOff(t, w)
+	programs, err := builds()
+	require.NoError(t, err)
+	for range 8 {
+		d.Kill()
+		d, err = s.Launch(programs.Fenced)
+		require.NoError(t, err)
+		time.Sleep(2500 * time.Millisecond) // eight kills in twenty seconds
+	}
+	awaitRun(ctx, t, s, w.Name, result(api.ResultDone))
+	requireBack(ctx, t, s, w)
+	requireOneDeletion(t, s, w)
+	assert.LessOrEqual(t, most.Load(), int64(3), "one of four sessions is left to others")
+	untouched(ctx, t, s, s.Worker("healthy"))
+}
+
+// A rack loses its power: hosts and BMCs are dead together, one of them while it is fenced. Nobody
+// needs to do more than restore the power.
+func TestRackWithoutPower(t *testing.T) {
+	t.Parallel()
+	s := set(t, scene.Options{
+		Workers: []scene.Spec{
+			{Name: "fenced", Protocol: scene.IPMI}, {Name: "rack-ipmi", Protocol: scene.IPMI}, {Name: "rack-redfish", Protocol: scene.Redfish},
+			{Name: "healthy-1", Protocol: scene.IPMI}, {Name: "healthy-2", Protocol: scene.IPMI},
+		},
+		Checks: []rig.Check{scene.Metal("2s")},
+		Set:    []string{"power.offDeadline=15s", "power.retryInterval=5s"},
+	})
+	ctx := within(t)
+	_, err := s.StartDaemon(ctx)
+	require.NoError(t, err)
+	rack := []*scene.Worker{s.Worker("fenced"), s.Worker("rack-ipmi"), s.Worker("rack-redfish")}
+
+	rack[0].Kubelet.Hang()
+	awaitOff(t, rack[0])
+	for _, w := range rack {
+		require.NoError(t, w.LoseMains())
+	}
+	awaitRun(ctx, t, s, rack[0].Name, result(api.ResultWaiting))
+	for _, w := range rack[1:] {
+		awaitRefusal(ctx, t, s, w.Name, "BMCUnreachable")
+		requireNoDeletion(t, s, w)
+	}
+	for i, w := range rack {
+		require.NoError(t, w.RestoreMains(i > 0)) // the host that was off stays off
+	}
+	for _, w := range rack {
+		awaitWhole(ctx, t, s, w)
+	}
+	for _, name := range []string{"healthy-1", "healthy-2"} {
+		untouched(ctx, t, s, s.Worker(name))
+	}
+}
+
+// The BMC's password is changed while the host is off. The run waits, and the Secret that is
+// mended is all that it needs.
+func TestPasswordMendedWhileARunWaits(t *testing.T) {
+	t.Parallel()
+	s := set(t, scene.Options{
+		Workers: []scene.Spec{{Name: "rotated", Protocol: scene.Redfish, Metal3: true}, {Name: "healthy", Protocol: scene.IPMI}},
+		Checks:  []rig.Check{scene.Metal("2s")},
+		Set:     []string{"power.retryInterval=5s"},
+	})
+	ctx := within(t)
+	_, err := s.StartDaemon(ctx)
+	require.NoError(t, err)
+	w := s.Worker("rotated")
+	w.Kubelet.Hang()
+	awaitOff(t, w)
+	w.Service.SetPassword("another-one")
+	w.Service.ExpireSessions()
+	r := awaitRun(ctx, t, s, w.Name, result(api.ResultWaiting))
+	assert.Equal(t, "BMCAuth", r.Reason)
+	assert.Equal(t, "mended", r.Class)
+
+	setPassword(ctx, t, s, w, "another-one")
+	awaitRun(ctx, t, s, w.Name, result(api.ResultDone))
+	requireBack(ctx, t, s, w)
+	requireOneDeletion(t, s, w)
+	untouched(ctx, t, s, s.Worker("healthy"))
+}
+
+// A host that no power cycle has helped is repaired days later: its Node gets back what it had.
+func TestHostRepairedAfterTheLastAttempt(t *testing.T) {
+	t.Parallel()
+	check := scene.Metal("2s")
+	check.NodeStartupTimeout = "20s"
+	s := set(t, scene.Options{
+		Workers: []scene.Spec{{Name: "broken", Protocol: scene.IPMI, Orphan: true}, {Name: "healthy", Protocol: scene.IPMI}},
+		Checks:  []rig.Check{check},
+		Set:     []string{"guards.maxAttempts=1", "power.nodeReadyTimeout=20s"},
+	})
+	ctx := within(t)
+	_, err := s.StartDaemon(ctx)
+	require.NoError(t, err)
+	w := s.Worker("broken")
+	w.Kubelet.Hang()
+	w.Break()
+	r := awaitRun(ctx, t, s, w.Name, result(api.ResultWaiting))
+	assert.Equal(t, "AttemptsExhausted", r.Reason)
+	require.True(t, w.BMC.Power())
+
+	w.Repair()
+	awaitRun(ctx, t, s, w.Name, result(api.ResultDone))
+	requireBack(ctx, t, s, w)
+	requireOneDeletion(t, s, w)
+	untouched(ctx, t, s, s.Worker("healthy"))
+}
+
+// awaitWhole waits until a host runs, its Node is Ready with all that it wore, and no run of it is open.
+func awaitWhole(ctx context.Context, t *testing.T, s *scene.Scene, w *scene.Worker) {
+	t.Helper()
+	for ctx.Err() == nil {
+		st, err := s.Status(ctx)
+		open := err != nil
+		for _, r := range st.Runs {
+			open = open || r.Node == w.Name
+		}
+		n, err := s.Cluster.WaitNode(ctx, w.Name, scene.IsReady)
+		if err == nil && !open && w.On() && len(w.Undressed(n)) == 0 {
+			return
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+	require.Fail(t, "never whole again", w.Name)
+}
+
+// watch calls f every few milliseconds until the test ends.
+func watch(ctx context.Context, t *testing.T, f func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil {
+			f()
+			time.Sleep(5 * time.Millisecond)
+		}
+	}()
+	t.Cleanup(func() { cancel(); <-ended })
+}
