@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/remediate"
 )
 
 // resumeWithin is how soon after its start a fenced reads the state of every open
@@ -52,6 +53,22 @@ func (w *World) finish() {
 		if longest := w.plan.run().RunTimeout + w.plan.run().OnDeadline + 5*time.Minute; r.Open() && !r.Step.Idle() && time.Since(r.Started) > longest {
 			w.violate("L1", r.Target.Node, "run %s is in step %s since %s", r.ID, r.Step, time.Since(r.Started))
 		}
+		w.finishWaiting(r)
+	}
+}
+
+// finishWaiting requires that a Waiting run has gone on by itself, now that nothing is wrong any more:
+// to bring the host back, or so far that only the gates keep it from step 1. w.mu is held.
+func (w *World) finishWaiting(r remediate.Run) {
+	if r.Step != remediate.Waiting || r.LeaveOff || r.Reason == reason.AttemptsExhausted || w.hostOf(r.Target.Node).Gone {
+		return
+	}
+	if r.Reason == reason.InvalidHost { // the entry was wrong when the run began; it does not follow the right one // I10
+		return
+	}
+	longest := 30*w.plan.run().RetryInterval*6/5 + 5*time.Minute
+	if since := time.Since(r.Wait.Since); since > longest && !r.Wait.Due { // L5
+		w.violate("L5", r.Target.Node, "run %s waits for %s since %s, which nothing causes any more", r.ID, r.Reason, since)
 	}
 }
 

@@ -118,6 +118,7 @@ var mutants = []mutant{
 		}}},
 	{"a start finds no runs", "L2", kills, Defect{ForgetsRuns: true}},
 	{"calls a person for what heals", "L5", func(p *Plan) { only(fake.IgnoresOff)(p); p.Waits = true }, options(func(o *engine.Options) { o.Run.RetryInterval = 0 })},
+	{"rests for ever", "L5", func(p *Plan) { only(fake.IgnoresOff)(p); p.Waits = true }, options(func(o *engine.Options) { o.Run.RetryInterval = 1000 * time.Hour })},
 	{"is told of no change", "L4", nothing, options(func(o *engine.Options) { o.Clusters[0].Watch = &deafWatch{Watch: o.Clusters[0].Watch} })},
 }
 
