@@ -13,7 +13,7 @@ import (
 
 // crowds are the searches of BMCs without a free session.
 var crowds = []variant{
-	{name: "no session for a while", states: 14_000, levelled: levelled{bmc: crowded}, faults: join(engine, []fault{lostPower, newSession, pause, unfenceOrder}), budget: 2, runTimeout: 5 * time.Minute, want: "Done"},
+	{name: "no session for a while", states: 99_000, levelled: levelled{bmc: crowded}, faults: join(engine, []fault{lostPower, newSession, pause, unfenceOrder}), budget: 2, runTimeout: 5 * time.Minute, want: "Done"},
 	{name: "no session for a while, sick, Metal3", levelled: levelled{bmc: crowded}, sick: true, bmh: true, faults: join(crashes, []fault{lostAPI, foreignOn}), budget: 1, want: "Done"},
 	{name: "no session for a while, with outlets", levelled: levelled{levels: 2, bmc: crowded}, faults: join(crashes, []fault{lostPower}), budget: 1, want: "Done"},
 	{name: "no session ever again", levelled: levelled{bmc: full}, faults: join(crashes, []fault{pause, unfenceOrder}), budget: 1, want: "Held BMCSessions"},

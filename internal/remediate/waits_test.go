@@ -64,6 +64,10 @@ var waits = []variant{
 	{name: "waits: finalizer", retry: 200 * time.Millisecond, finalizer: 60, faults: join(crashes, []fault{lie, foreignOn, outageLong}), budget: 2, want: "Done"},
 	{name: "waits: people", retry: 200 * time.Millisecond, ignoresOff: true, faults: join(crashes, people5, []fault{unfenceOrder, foreignOff}), budget: 2, want: triesAgain},
 	{name: "waits: people, never on", retry: 200 * time.Millisecond, ignoresOn: true, noReplace: true, faults: join(crashes, people5, []fault{unfenceOrder, foreignOn}), budget: 2, want: triesAgain},
+	{name: "waits: no level switches", retry: 200 * time.Millisecond, levelled: levelled{levels: 2, outlet: stuck}, ignoresOff: true, faults: join(crashes, []fault{lostPower, foreignOff, unfenceOrder}), budget: 1, want: triesAgain},
+	{name: "waits: clock ahead", retry: 200 * time.Millisecond, ignoresOff: true, faults: join(crashes, []fault{clockAhead, clockBehind, lostAPI}), budget: 1, want: triesAgain},
+	{name: "waits: clocks differ, one ahead", retry: 200 * time.Millisecond, clocksDiffer: wrong, ignoresOn: true, noReplace: true, faults: join(crashes, []fault{outageShort}), budget: 1, want: triesAgain},
+	{name: "waits: clocks differ, one behind", retry: 200 * time.Millisecond, clocksDiffer: -wrong, badBoots: 4, noReplace: true, faults: join(crashes, []fault{outageShort, slowBoot}), budget: 1, want: "Done"},
 	{name: "waits: the BMC chokes", retry: 200 * time.Millisecond, levelled: levelled{bmc: chokes}, faults: join(crashes, words, []fault{lostAPI}), budget: 2, want: "Waiting BMCUnreachable"},
 }
 

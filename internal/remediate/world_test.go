@@ -34,6 +34,7 @@ type variant struct {
 	stayOff     bool // powerOnFoundOff: false
 	offOnly     bool
 	deleteOnly  bool // the DeleteMachine strategy
+	nodeless    bool // no Node was ever there, or nobody knows which
 	marks       bool // the Machine is handed over by condition, not deleted
 	control     bool // it carries a control-plane member
 	mayReplace  bool // ... which may be replaced
@@ -70,6 +71,9 @@ func (v variant) run() Run {
 	r := Run{
 		ID: "r", Isolation: IsolateDelete, Strategy: PowerCycle, Limits: l, OffOnly: v.offOnly,
 		Target: Target{Node: "n", NodeUID: uid(1), BootID: boot(1), SystemUUID: "s", Machine: "m", MachineUID: "mu", Host: "h"},
+	}
+	if v.nodeless {
+		r.Target.NodeUID, r.Target.BootID, r.Target.SystemUUID, r.Target.ReportedUUID, r.Target.ByHardware = "", "", "", "s", true
 	}
 	if v.isolation != "" {
 		r.Isolation = v.isolation
@@ -171,6 +175,9 @@ func (v variant) world() world {
 	}
 	if v.deleteOnly {
 		w.requested = false
+	}
+	if v.nodeless {
+		w.uid, w.bootID, w.lastUID, w.labels = 0, 0, 0, false
 	}
 	if w.feedsAnother = v.feedsAnother; v.bmc == booting {
 		w.boot = 20
