@@ -20,6 +20,7 @@ import (
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/failpoint"
 	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/k8swatch"
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
@@ -129,6 +130,7 @@ func (d *fenced) buildEngine(ctx context.Context, entries []config.HostEntry, po
 			ControlPlaneIsolation: controlPlaneIsolation(d.cfg.ControlPlaneIsolation),
 		})
 	}
+	opt.LastChecks = func(cluster, host string) []hosts.LastCheck { return d.sweep.LastChecks(cluster, host) } // nobody asks before run
 	e, err := engine.New(ctx, failpoint.Wrap(opt))
 	if err != nil {
 		return err

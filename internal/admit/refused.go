@@ -47,8 +47,8 @@ func (c *Cluster) noteCheckRefusal(report *policy.CheckReport, check *policy.Che
 }
 
 // hasOpenRun says whether a run is open on what was refused.
-func (c *Cluster) hasOpenRun(r Refused) bool {
-	_, open := c.book.OpenOn(cmp.Or(r.Node, r.Machine))
+func (b *Book) hasOpenRun(r Refused) bool {
+	_, open := b.OpenOn(cmp.Or(r.Node, r.Machine))
 	return open
 }
 

@@ -160,7 +160,9 @@ func (e *entry) result(now time.Time) Result {
 	case why != nil: // overrides the result of a poll
 		r.Reason, r.Problem, r.Dependable = why.Reason, why.Message, false
 	case !e.last.At.IsZero():
-		r.Reason, r.Problem = failure(e.last)
+		if r.Reason, r.Problem = failure(e.last); r.Reason == "" && e.isUnproven() {
+			r.Reason, r.Problem, r.Dependable = reason.IdentityUnknown, "nothing proves that it is the BMC of this Node", false
+		}
 	}
 	if n := len(e.latencies); n > 0 {
 		r.Latency = e.latencies[n-1]
@@ -175,6 +177,12 @@ func (e *entry) result(now time.Time) Result {
 		r.AuditProblem = e.auditErr.Error()
 	}
 	return r
+}
+
+// isUnproven reports whether a fence would be refused because nothing proves whose device it is. An
+// enrolment that is missing is refused by the engine, and guards.identity: off by the configuration.
+func (e *entry) isUnproven() bool {
+	return e.last.Identity == guard.IdentityUnproven && e.subject.Node != "" && e.subject.Host.IdentityMode != "off"
 }
 
 func (e *entry) state() State {
