@@ -137,7 +137,7 @@ func (c *Cluster) considerAll(ctx context.Context, now time.Time) (due time.Time
 		}
 	}
 	c.probes.dropAllBut(live)
-	c.refused.endAllBut(pairs, c.book.hasOpenRun, now)
+	c.refused.endAllBut(pairs, func(r Refused) bool { return r.isRunning(c.book) }, now)
 	return earliest(due, c.refused.tell(now))
 }
 

@@ -46,8 +46,8 @@ func (c *Cluster) noteCheckRefusal(report *policy.CheckReport, check *policy.Che
 	}
 }
 
-// hasOpenRun says whether a run is open on what was refused.
-func (b *Book) hasOpenRun(r Refused) bool {
+// isRunning says whether a run is open on what was refused.
+func (r Refused) isRunning(b *Book) bool {
 	_, open := b.OpenOn(cmp.Or(r.Node, r.Machine))
 	return open
 }
