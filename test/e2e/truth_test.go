@@ -159,10 +159,10 @@ func TestRefusalsAreToldOnce(t *testing.T) {
 	}
 	changeCheck("second", `{"metadata":{"annotations":{"cluster.x-k8s.io/paused":""}}}`)
 	awaitTold("LimitClosed ShortCircuit", "CheckChanged Paused")
-	changeCheck("workers", `{"spec":{"maxUnhealthy":"nonsense"}}`)
+	changeCheck("workers", `{"spec":{"selector":{"matchExpressions":[{"key":"a","operator":"Bogus"}]}}}`)
 	awaitTold("LimitClosed ShortCircuit", "CheckChanged Paused", "CheckChanged InvalidCheck")
 	awaitText(ctx, t, s, 2, `^degraded: check .*/workers in scene is invalid: `, "status")
-	changeCheck("workers", `{"spec":{"maxUnhealthy":"100%"}}`)
+	changeCheck("workers", `{"spec":{"selector":{"matchExpressions":null},"maxUnhealthy":"100%"}}`)
 	awaitTold("LimitClosed ShortCircuit", "CheckChanged Paused", "CheckChanged InvalidCheck", "CheckChanged", "LimitOpened")
 	awaitRun(ctx, t, s, "sick", result(api.ResultDone))
 	awaitText(ctx, t, s, 0, `armed`, "status")
@@ -174,7 +174,7 @@ func TestRefusalsAreToldOnce(t *testing.T) {
 func TestExplainAgreesWithBMCList(t *testing.T) {
 	t.Parallel()
 	s := set(t, scene.Options{Workers: []scene.Spec{
-		{Name: "locked", Protocol: scene.Redfish, Metal3: true}, {Name: "well", Protocol: scene.IPMI},
+		{Name: "locked", Protocol: scene.Redfish, Metal3: true, WrongPassword: true}, {Name: "well", Protocol: scene.IPMI},
 	}})
 	ctx := within(t)
 	_, err := s.StartDaemon(ctx)
@@ -185,7 +185,6 @@ func TestExplainAgreesWithBMCList(t *testing.T) {
 	assert.Regexp(t, `(?m)^not checked yet: .*host.*identity`, text)
 	assert.Regexp(t, `(?m)^host +not yet +- +\S+: the BMC is not checked yet; `, text)
 
-	setPassword(ctx, t, s, s.Worker("locked"), "not-this-one")
 	fencectl(ctx, t, s, 2, "bmc", "test", "locked")
 	awaitText(ctx, t, s, 2, `^locked .* BMCAuth: `, "bmc", "list")
 	text = awaitText(ctx, t, s, 0, `^host +no +BMCAuth +`, "explain", "locked")
@@ -193,7 +192,7 @@ func TestExplainAgreesWithBMCList(t *testing.T) {
 	awaitText(ctx, t, s, 2, `^degraded: 1 of 2 BMCs are not dependable: `, "status")
 
 	setPassword(ctx, t, s, s.Worker("locked"), scene.Password)
-	fencectl(ctx, t, s, 0, "bmc", "test", "locked")
+	awaitText(ctx, t, s, 0, `^locked .* match .* -$`, "bmc", "test", "locked")
 	awaitText(ctx, t, s, 2, `^locked .* match .* -$`, "bmc", "list") // the other one is not checked yet
 	awaitText(ctx, t, s, 0, `^host +yes +- +\S+: read On by the BMC health check at 20\S+Z `, "explain", "locked")
 	awaitText(ctx, t, s, 0, `^identity +yes +- +match `, "explain", "locked")
