@@ -239,3 +239,22 @@ func TestChangesOfAChecksStateAndLimitAreTold(t *testing.T) {
 		stop()
 	})
 }
+
+// What the owner refuses is refused. That a standby is not the owner forbids nothing, and is no
+// trouble in its status.
+func TestStandbyRefusesNothingByBeingOne(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.FailReads(noAnswer())
+		p := newPair(t, w, store, nil)
+		time.Sleep(2 * time.Minute)
+		require.Len(t, refusedNow(p.engine["b"]), 1)
+		assert.Equal(t, reason.NotOwner, refusedNow(p.engine["b"])[0].Gate.Reason, "nobody owns the cluster")
+		p.give("a")
+		time.Sleep(2 * time.Minute)
+		require.Len(t, refusedNow(p.engine["a"]), 1)
+		assert.Equal(t, reason.Code("BMCUnreachable"), refusedNow(p.engine["a"])[0].Gate.Reason)
+		assert.True(t, refusedNow(p.engine["a"])[0].NextTry.After(time.Now()))
+		assert.Empty(t, refusedNow(p.engine["b"]))
+		p.end()
+	})
+}
