@@ -86,14 +86,14 @@ func TestExplainAgreesWithTheHealthCheck(t *testing.T) {
 		unchecked      bool
 		value          string
 	}{
-		"nothing is known":               {nil, "", "", true, "c/n-1: the BMC is not checked yet"},
-		"not checked yet":                {[]hosts.LastCheck{{Level: 0}, {Level: 1}}, "", "", true, "c/n-1: the BMC is not checked yet"},
-		"good":                           {[]hosts.LastCheck{ok(0), ok(1)}, "", "", false, "c/n-1: read On by the BMC health check at 2000-01-01T00:00:04Z"},
-		"refused account":                {[]hosts.LastCheck{failed(0, "BMCAuth"), failed(1, "BMCUnreachable")}, "BMCAuth", "", true, "the account is refused (BMC health check at 2000-01-01T00:00:04Z)"},
-		"the second level is left":       {[]hosts.LastCheck{failed(0, "BMCAuth"), ok(1)}, "", "", false, "c/n-1: read On by"},
-		"the second is not checked":      {[]hosts.LastCheck{failed(0, "BMCAuth"), {Level: 1}}, "", "", true, "c/n-1: the BMC is not checked yet"},
-		"another machine answers":        {[]hosts.LastCheck{other, ok(1)}, "", reason.IdentityMismatch, false, "c/n-1: read On"},
-		"nothing proves the identity":    {[]hosts.LastCheck{unproven, ok(1)}, "", reason.IdentityUnknown, false, "c/n-1: read On"},
+		"nothing is known":            {nil, "", "", true, "c/n-1: the BMC is not checked yet"},
+		"not checked yet":             {[]hosts.LastCheck{{Level: 0}, {Level: 1}}, "", "", true, "c/n-1: the BMC is not checked yet"},
+		"good":                        {[]hosts.LastCheck{ok(0), ok(1)}, "", "", false, "c/n-1: read On by the BMC health check at 2000-01-01T00:00:04Z"},
+		"refused account":             {[]hosts.LastCheck{failed(0, "BMCAuth"), failed(1, "BMCUnreachable")}, "BMCAuth", "", true, "the account is refused (BMC health check at 2000-01-01T00:00:04Z)"},
+		"the second level is left":    {[]hosts.LastCheck{failed(0, "BMCAuth"), ok(1)}, "", "", false, "c/n-1: read On by"},
+		"the second is not checked":   {[]hosts.LastCheck{failed(0, "BMCAuth"), {Level: 1}}, "", "", true, "c/n-1: the BMC is not checked yet"},
+		"another machine answers":     {[]hosts.LastCheck{other, ok(1)}, "", reason.IdentityMismatch, false, "c/n-1: read On"},
+		"nothing proves the identity": {[]hosts.LastCheck{unproven, ok(1)}, "", reason.IdentityUnknown, false, "c/n-1: read On"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world, store *failingStore) {

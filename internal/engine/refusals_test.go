@@ -226,7 +226,10 @@ func TestChangesOfAChecksStateAndLimitAreTold(t *testing.T) {
 			require.Equal(t, []string{want}, told()[before:])
 		}
 		next("LimitOpened workers ", func(c *policy.Check) { c.MaxUnhealthy = nil })
-		next("CheckChanged workers Paused", func(c *policy.Check) { c.Paused = true; c.Annotations = map[string]string{"cluster.x-k8s.io/paused": ""} })
+		next("CheckChanged workers Paused", func(c *policy.Check) {
+			c.Paused = true
+			c.Annotations = map[string]string{"cluster.x-k8s.io/paused": ""}
+		})
 		next("CheckChanged workers ", func(c *policy.Check) { c.Paused, c.Annotations = false, nil })
 		next("CheckChanged workers InvalidCheck", func(c *policy.Check) { c.Invalid = "spec.maxUnhealthy: no number" })
 		before := len(told())
