@@ -8,6 +8,7 @@
 //	look.go          everything that one look reads; kube.go: what it needs of the cluster
 //	power.go         access to the BMC of the run's host; backups.go: the saved Node
 //	session.go       sessions that killed processes left open
+//	failure.go       reads that fail, told once per change
 //	queue.go         whose turn it is to read the API
 //	act.go           one action, and the checks while a destructive write is in progress
 //	lastmoment.go    the checks immediately before a destructive action

@@ -32,9 +32,11 @@ type worker struct {
 	clock    wallClock
 	pending  pendingHeld
 
-	restoreError  string // why the last attempt to restore the Node failed
-	hadSession    bool   // this process has opened a session with the host's BMC
-	ownershipLost bool   // another instance owns the cluster and continues the run
+	restoreError string // why the last attempt to restore the Node failed
+	hadSession   bool   // this process has opened a session with the host's BMC
+	// powerFailure and clusterFailure are what was last told of reads that failed.
+	powerFailure, clusterFailure readFailure
+	ownershipLost                bool // another instance owns the cluster and continues the run
 }
 
 // loop looks, asks, saves and acts until the run or ctx ends. When ctx ends, loop finishes only
@@ -121,6 +123,7 @@ func (w *worker) adopt(ctx context.Context, saved remediate.Run) {
 	if !stepped {
 		return
 	}
+	w.powerFailure, w.clusterFailure = readFailure{}, readFailure{} // status shows the errors of the present step
 	w.emit(event.Event{Type: event.Stepped, Reason: saved.Reason, Message: lastNote(saved)})
 	if saved.Step == remediate.DeleteNode && !saved.IsolatesOnConfirmation() { // on a confirmation nobody has compared the identity
 		w.r.opt.Hosts.PinProven(ctx, saved)
