@@ -29,9 +29,9 @@ func TestLevelsOfEvents(t *testing.T) {
 		{event.Event{Type: event.ViewChanged}, zapcore.InfoLevel},
 		{event.Event{Type: event.ViewChanged, Message: "the API server is silent"}, zapcore.WarnLevel},
 		{event.Event{Type: sweep.EventBMC}, zapcore.InfoLevel},
-		{event.Event{Type: sweep.EventBMC, Reason: reason.BMCUnreachable}, zapcore.WarnLevel},
-		{event.Event{Type: event.Refused, Reason: reason.BMCAuth}, zapcore.WarnLevel},
-		{event.Event{Type: event.Failed, Reason: reason.BMCUnreachable}, zapcore.WarnLevel},
+		{event.Event{Type: sweep.EventBMC, Reason: reason.ShortCircuit}, zapcore.WarnLevel},
+		{event.Event{Type: event.Refused, Reason: reason.ShortCircuit}, zapcore.WarnLevel},
+		{event.Event{Type: event.Failed, Reason: reason.ShortCircuit}, zapcore.WarnLevel},
 		{event.Event{Type: event.Stepped, Step: remediate.Waiting}, zapcore.WarnLevel},
 		{event.Event{Type: event.Stepped, Step: remediate.Held}, zapcore.ErrorLevel},
 	} {
@@ -46,8 +46,8 @@ func TestLevelsOfEvents(t *testing.T) {
 func TestKeysOfEvents(t *testing.T) {
 	core, logs := observer.New(zap.InfoLevel)
 	logEvents(zap.New(core))(event.Event{Type: event.Stepped, Cluster: "prod", Node: "n", Machine: "ns/m", Run: "r", Step: remediate.Held,
-		Action: remediate.SendOff, Reason: reason.BMCAuth, Message: "look"})
+		Action: remediate.SendOff, Reason: reason.ShortCircuit, Message: "look"})
 	assert.Equal(t, "look", logs.All()[0].Message)
 	assert.Equal(t, map[string]any{"event": "Step", "cluster": "prod", "node": "n", "machine": "ns/m", "run": "r", "step": "Held",
-		"action": string(remediate.SendOff), "reason": "BMCAuth"}, logs.All()[0].ContextMap())
+		"action": string(remediate.SendOff), "reason": "ShortCircuit"}, logs.All()[0].ContextMap())
 }

@@ -29,10 +29,9 @@ type fileStamp struct {
 	mod  time.Time
 }
 
-// connect makes clients from the current kubeconfig. Their answers set the clock.
-func connect(kubeconfig string, clock *offset) (*clients, error) {
-	stamp, err := stampOf(kubeconfig)
-	if err != nil {
+// load reads a kubeconfig and the files that it names. It talks to nobody.
+func load(kubeconfig string) (*rest.Config, error) {
+	if _, err := os.Stat(kubeconfig); err != nil { // without a file, client-go would look elsewhere
 		return nil, fmt.Errorf("read kubeconfig %s: %w", kubeconfig, err)
 	}
 	base, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
@@ -40,6 +39,38 @@ func connect(kubeconfig string, clock *offset) (*clients, error) {
 		return nil, fmt.Errorf("read kubeconfig %s: %w", kubeconfig, err)
 	}
 	base.QPS, base.Burst, base.UserAgent = qps, burst, "fenced"
+	return base, nil
+}
+
+// CheckKubeconfig says whether a daemon could use a kubeconfig: whether it can be read and
+// decoded, and the files that it names with it. It talks to nobody. secrets are the files of
+// keys and tokens that it names.
+func CheckKubeconfig(kubeconfig string) (secrets []string, err error) {
+	base, err := load(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range []string{base.KeyFile, base.BearerTokenFile} {
+		if file != "" {
+			secrets = append(secrets, file)
+		}
+	}
+	if _, err := rest.HTTPClientFor(base); err != nil {
+		return secrets, fmt.Errorf("use kubeconfig %s: %w", kubeconfig, err)
+	}
+	return secrets, nil
+}
+
+// connect makes clients from the current kubeconfig. Their answers set the clock.
+func connect(kubeconfig string, clock *offset) (*clients, error) {
+	stamp, err := stampOf(kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("read kubeconfig %s: %w", kubeconfig, err)
+	}
+	base, err := load(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
 	base.Wrap(func(rt http.RoundTripper) http.RoundTripper { return limitedTransport{rt, clock} })
 	hc, err := rest.HTTPClientFor(base)
 	if err != nil {
