@@ -1,6 +1,7 @@
 package k8swatch
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -35,6 +36,9 @@ func load(kubeconfig string) (*rest.Config, error) {
 		return nil, fmt.Errorf("read kubeconfig %s: %w", kubeconfig, err)
 	}
 	base, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if clientcmd.IsEmptyConfig(err) {
+		err = errors.New("it names no cluster") // in place of advice on the environment
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read kubeconfig %s: %w", kubeconfig, err)
 	}
