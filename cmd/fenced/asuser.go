@@ -1,32 +1,69 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/user"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
+	"strings"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fenced/fenced/internal/config"
 )
 
-// serviceUser is who the daemon runs as: whoever owns the state. nil if that is root, or
-// cannot be found out, or if who asks is not root: what that one may not read shows by itself.
+// systemctlTime bounds the question who the unit runs as.
+const systemctlTime = 10 * time.Second
+
+// serviceUser is who the daemon runs as: the user of its unit if the state is where the unit
+// has it, else whoever owns the state. nil if that is root, or cannot be found out, or if who
+// asks is not root: what that one may not read shows by itself.
 func serviceUser(state string) *user.User {
 	if os.Geteuid() != 0 {
 		return nil
 	}
-	uid, err := firstOwner(filepath.Dir(state))
-	if err != nil || uid == 0 {
-		return nil
+	if state == config.Default().State.Path {
+		if name, ok := unitUser(); ok {
+			return notRoot(user.Lookup(name))
+		}
 	}
-	u, err := user.LookupId(strconv.FormatUint(uint64(uid), 10))
+	uid, err := firstOwner(filepath.Dir(state))
 	if err != nil {
 		return nil
 	}
+	return notRoot(user.LookupId(strconv.FormatUint(uint64(uid), 10)))
+}
+
+func notRoot(u *user.User, err error) *user.User {
+	if err != nil || u.Uid == "0" {
+		return nil
+	}
 	return u
+}
+
+// unitUser asks systemd for the user of the unit; not ok if there is no such unit, or no
+// systemd.
+func unitUser() (name string, ok bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), systemctlTime)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "systemctl", "show", "--property=LoadState,User", "fenced.service").Output()
+	if err != nil || !slices.Contains(strings.Fields(string(out)), "LoadState=loaded") {
+		return "", false
+	}
+	for line := range strings.Lines(string(out)) {
+		if value, found := strings.CutPrefix(strings.TrimSpace(line), "User="); found {
+			name = value
+		}
+	}
+	return cmp.Or(name, "root"), true
 }
 
 // asUser calls f with the rights to files that a user has, and no others. Only the thread
