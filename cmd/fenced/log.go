@@ -31,7 +31,8 @@ func levelOf(e event.Event) zapcore.Level {
 	case e.Type == event.Stepped && e.Step == remediate.Held:
 		return zapcore.ErrorLevel
 	case e.Type == event.Stepped && e.Step == remediate.Waiting,
-		e.Type == event.Failed, e.Type == event.Refused,
+		e.Type == event.Failed, e.Type == event.Refused, e.Type == event.LimitClosed,
+		e.Type == event.CheckChanged && e.Reason != "",
 		e.Type == event.ViewChanged && e.Message != "",
 		e.Type == sweep.EventBMC && e.Reason != "":
 		return zapcore.WarnLevel
@@ -45,7 +46,7 @@ func logEvents(log *zap.Logger) func(event.Event) {
 	return func(e event.Event) {
 		fields := []zap.Field{zap.String("event", e.Type)}
 		for _, f := range []struct{ key, value string }{
-			{"cluster", e.Cluster}, {"node", e.Node}, {"machine", e.Machine}, {"run", e.Run}, {"step", string(e.Step)},
+			{"cluster", e.Cluster}, {"node", e.Node}, {"machine", e.Machine}, {"check", e.Check}, {"run", e.Run}, {"step", string(e.Step)},
 			{"action", string(e.Action)}, {"reason", string(e.Reason)},
 		} {
 			if f.value != "" {

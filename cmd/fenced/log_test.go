@@ -31,6 +31,11 @@ func TestLevelsOfEvents(t *testing.T) {
 		{event.Event{Type: sweep.EventBMC}, zapcore.InfoLevel},
 		{event.Event{Type: sweep.EventBMC, Reason: reason.ShortCircuit}, zapcore.WarnLevel},
 		{event.Event{Type: event.Refused, Reason: reason.ShortCircuit}, zapcore.WarnLevel},
+		{event.Event{Type: event.RefusalEnded}, zapcore.InfoLevel},
+		{event.Event{Type: event.CheckChanged, Message: "is Active"}, zapcore.InfoLevel},
+		{event.Event{Type: event.CheckChanged, Reason: reason.ShortCircuit, Message: "is Paused"}, zapcore.WarnLevel},
+		{event.Event{Type: event.LimitClosed, Reason: reason.ShortCircuit}, zapcore.WarnLevel},
+		{event.Event{Type: event.LimitOpened}, zapcore.InfoLevel},
 		{event.Event{Type: event.Failed, Reason: reason.ShortCircuit}, zapcore.WarnLevel},
 		{event.Event{Type: event.Stepped, Step: remediate.Waiting}, zapcore.WarnLevel},
 		{event.Event{Type: event.Stepped, Step: remediate.Held}, zapcore.ErrorLevel},
@@ -45,9 +50,9 @@ func TestLevelsOfEvents(t *testing.T) {
 // The keys of an event are a contract: people search for them.
 func TestKeysOfEvents(t *testing.T) {
 	core, logs := observer.New(zap.InfoLevel)
-	logEvents(zap.New(core))(event.Event{Type: event.Stepped, Cluster: "prod", Node: "n", Machine: "ns/m", Run: "r", Step: remediate.Held,
+	logEvents(zap.New(core))(event.Event{Type: event.Stepped, Cluster: "prod", Node: "n", Machine: "ns/m", Check: "c", Run: "r", Step: remediate.Held,
 		Action: remediate.SendOff, Reason: reason.ShortCircuit, Message: "look"})
 	assert.Equal(t, "look", logs.All()[0].Message)
-	assert.Equal(t, map[string]any{"event": "Step", "cluster": "prod", "node": "n", "machine": "ns/m", "run": "r", "step": "Held",
+	assert.Equal(t, map[string]any{"event": "Step", "cluster": "prod", "node": "n", "machine": "ns/m", "check": "c", "run": "r", "step": "Held",
 		"action": string(remediate.SendOff), "reason": "ShortCircuit"}, logs.All()[0].ContextMap())
 }

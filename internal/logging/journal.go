@@ -128,7 +128,7 @@ func printable(text string, limit int) string {
 }
 
 // ranks order the fields in a message as a person reads them; the others follow by name.
-var ranks = []string{"event", "cluster", "node", "machine", "run", "step", "action", "reason"}
+var ranks = []string{"event", "cluster", "node", "machine", "check", "run", "step", "action", "reason"}
 
 func byRank(a, b string) int {
 	rank := func(key string) int {

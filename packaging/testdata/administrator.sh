@@ -37,14 +37,14 @@ not fenced --check-config 2>/tmp/said
 grep -q '^fenced: /etc/fenced/nowhere.kubeconfig: the daemon runs as user fenced, who may not read it; run: chgrp fenced ' /tmp/said
 chgrp fenced /etc/fenced/nowhere.kubeconfig
 chmod 0640 /etc/fenced/nowhere.kubeconfig
-fenced --check-config
+fenced --check-config >/tmp/said
 echo "ok checked as the user of the daemon"
 
 systemctl enable --now fenced
 systemctl is-enabled --quiet fenced
 systemctl is-active --quiet fenced
 running
-fenced --check-config 2>/tmp/said # its own port is no problem
+fenced --check-config >/tmp/said 2>&1 # its own port is no problem
 not grep -q metrics.listen /tmp/said
 echo "ok enabled and ready"
 
