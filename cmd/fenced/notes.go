@@ -127,7 +127,7 @@ func (n *notes) of(cluster string, names ...string) (list []api.Note) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, k := range slices.SortedFunc(maps.Keys(n.about), func(a, b noteKey) int { return strings.Compare(a.cluster, b.cluster) }) {
-		if k.name != "" && slices.Contains(names, k.name) && (cluster == "" || k.cluster == cluster) {
+		if k.name != "" && slices.Contains(names, k.name) && (cluster == "" || k.cluster == "" || k.cluster == cluster) {
 			list = append(list, n.about[k]...)
 		}
 	}
