@@ -169,6 +169,7 @@ func TestPrometheusSeesFenced(t *testing.T) {
 	refused.Kubelet.Hang()
 	awaitRefusal(ctx, t, s, refused.Name, "BMCUnreachable")
 
+	ctx = within(t) // what follows has its own time
 	for _, expr := range expressions(t) {
 		require.Eventually(t, func() bool { return prom.series(ctx, t, expr, since) > 0 }, patience, time.Second, "no series: %s", expr)
 	}
