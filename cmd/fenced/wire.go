@@ -61,6 +61,9 @@ func build(ctx context.Context, file string, set, warnings []string) (_ *fenced,
 	if err != nil {
 		return nil, err
 	}
+	// What libraries log by themselves goes the same way: stderr may have no reader.
+	zap.RedirectStdLog(log.Named("library"))
+	k8swatch.LogTo(zap.NewStdLog(log.Named("client-go")).Writer())
 	d := &fenced{cfg: cfg, log: log}
 	defer func() {
 		if err != nil {
