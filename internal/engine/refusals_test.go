@@ -256,7 +256,7 @@ func TestStandbyRefusesNothingByBeingOne(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		require.Len(t, refusedNow(p.engine["a"]), 1)
 		assert.Equal(t, reason.Code("BMCUnreachable"), refusedNow(p.engine["a"])[0].Gate.Reason)
-		assert.True(t, refusedNow(p.engine["a"])[0].NextTry.After(time.Now()))
+		assert.NotZero(t, refusedNow(p.engine["a"])[0].NextTry)
 		assert.Empty(t, refusedNow(p.engine["b"]))
 		p.end()
 	})
