@@ -55,8 +55,9 @@ var table = map[string]rule{
 	"internal/engine":     {[]string{"reason", "guard", "policy", "remediate", "bmc", "power", "state", "event", "order", "hosts", "stop", "lead", "run", "admit", "suspend"}, []string{"golang.org/x/sync/"}},
 	"internal/failpoint":  {[]string{"policy", "remediate", "bmc", "state", "event", "lead", "engine"}, nil},
 	"internal/sweep":      {[]string{"bmc", "power", "hosts", "event", "guard", "reason"}, nil},
+	"internal/logging":    {[]string{"api"}, []string{"go.uber.org/zap", "github.com/coreos/go-systemd/v22/journal", "golang.org/x/sys/unix"}},
 	"internal/api":        {[]string{"reason", "remediate"}, []string{"golang.org/x/sys/unix"}},
-	"cmd/fenced":          {[]string{"*"}, []string{"go.uber.org/zap", "github.com/coreos/go-systemd/", "github.com/prometheus/", "golang.org/x/sync/errgroup"}},
+	"cmd/fenced":          {[]string{"*"}, []string{"go.uber.org/zap", "github.com/coreos/go-systemd/", "github.com/prometheus/", "golang.org/x/sync/errgroup", "golang.org/x/sys/unix"}},
 	"cmd/fencectl":        {[]string{"api", "audit", "policy", "reason", "manifest", "config"}, []string{"github.com/spf13/cobra", "golang.org/x/term", "golang.org/x/sys/unix", "go.yaml.in/yaml/"}},
 
 	"internal/state/boltstore": {[]string{"state"}, []string{"go.etcd.io/bbolt"}},

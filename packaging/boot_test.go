@@ -39,7 +39,7 @@ func TestInstalledUnitsUnderSystemd(t *testing.T) {
 	said, complained := read(t, dir, "said"), read(t, dir, "complained")
 	require.NoError(t, err, "%s%s%s", said, complained, console)
 	assert.Equal(t, []string{
-		"ok enabled and ready", "ok paused by the unit", "ok resumed by the unit", "ok back after kill -9",
+		"ok checked as the user of the daemon", "ok enabled and ready", "ok paused by the unit", "ok resumed by the unit", "ok back after kill -9",
 		"ok back after a hang", "ok paused from the start", "ok down with a bad configuration",
 	}, lines(said), "%s%s", complained, console)
 }

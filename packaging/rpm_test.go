@@ -55,6 +55,8 @@ drwxr-xr-x root root - /usr/share/doc/fenced/docs
 -rw-r--r-- root root d /usr/share/doc/fenced/docs/troubleshooting.md
 drwxr-xr-x root root - /usr/share/doc/fenced/examples
 -rw-r--r-- root root d /usr/share/doc/fenced/examples/fenced-policy.schema.json
+drwxr-xr-x root root - /usr/share/doc/fenced/examples/grafana
+-rw-r--r-- root root d /usr/share/doc/fenced/examples/grafana/fenced.json
 drwxr-xr-x root root - /usr/share/doc/fenced/examples/hosts.d
 -rw-r--r-- root root d /usr/share/doc/fenced/examples/hosts.d/example.yaml
 drwxr-xr-x root root - /usr/share/doc/fenced/examples/local-ipmi
@@ -63,6 +65,8 @@ drwxr-xr-x root root - /usr/share/doc/fenced/examples/local-ipmi
 drwxr-xr-x root root - /usr/share/doc/fenced/examples/policies.d
 -rw-r--r-- root root d /usr/share/doc/fenced/examples/policies.d/example.yaml
 -rw-r--r-- root root d /usr/share/doc/fenced/examples/policies.d/fencepolicy.yaml
+drwxr-xr-x root root - /usr/share/doc/fenced/examples/prometheus
+-rw-r--r-- root root d /usr/share/doc/fenced/examples/prometheus/fenced.rules.yaml
 -rw-r--r-- root root d /usr/share/doc/fenced/examples/rbac.yaml
 -rw-r--r-- root root - /usr/share/fish/vendor_completions.d/fencectl.fish
 drwxr-xr-x root root - /usr/share/licenses/fenced

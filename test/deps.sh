@@ -1,8 +1,8 @@
 #!/bin/sh
 # Installs the peers that the tests talk to and that are not Go modules: ipmi_sim (package openipmi), the BMC of pyghmi
 # (python3-pyghmi), ipmitool, freeipmi's ipmipower and the fence agents as other clients, qemu as a machine that really
-# goes off, openssl as a server of old TLS, rpm to build and to look into packages. Says nothing and changes nothing when
-# all is there.
+# goes off, openssl as a server of old TLS, rpm to build and to look into packages, prometheus with promtool, and systemd for
+# its journald. Says nothing and changes nothing when all is there.
 set -eu
 
 missing=
@@ -20,6 +20,10 @@ need fence_ipmilan fence-agents
 need qemu-system-x86_64 qemu-system-x86
 need rpmbuild rpm
 need openssl openssl
+need promtool prometheus
+need prometheus prometheus
+need journalctl systemd
+need systemd-cat systemd
 # The firmware that a machine without a disk stays in.
 [ -e /usr/share/seabios/bios-256k.bin ] || missing="$missing seabios"
 [ -n "$missing" ] || exit 0
@@ -39,11 +43,18 @@ fi
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
+# Debian starts the service of a package that it installs, and prometheus listens on all addresses: the tests start their own.
+quiet() {
+	case $missing in
+	*prometheus*) [ ! -d /run/systemd/system ] || $sudo systemctl mask --quiet prometheus.service ;;
+	esac
+}
 install() {
 	# The words after $missing's are packages; the split is meant.
 	# shellcheck disable=SC2086
-	$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $missing >"$log" 2>&1
+	$sudo env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y --no-install-recommends $missing >"$log" 2>&1
 }
+quiet
 # Try without an update first: on a machine with fresh lists that saves the slower half.
 if ! install && ! { $sudo apt-get update >"$log" 2>&1 && install; }; then
 	cat "$log" >&2

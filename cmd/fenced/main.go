@@ -74,7 +74,11 @@ func runDaemon(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stdout, "fenced", version)
 		return exitOK
 	}
-	warnings, err := config.Check(*file, checkPolicies, set...)
+	more := checkPolicies
+	if *check {
+		more = checkRestart
+	}
+	warnings, err := config.Check(*file, more, set...)
 	if *check {
 		for _, w := range warnings {
 			fmt.Fprintln(stderr, "warning:", w)

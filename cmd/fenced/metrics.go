@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
@@ -71,8 +72,15 @@ func newMetrics(version string) *metrics {
 	info := prometheus.NewGauge(prometheus.GaugeOpts{Name: "fenced_build_info", Help: "1, with the version as a label.",
 		ConstLabels: prometheus.Labels{"version": version}})
 	info.Set(1)
-	m.registry.MustRegister(m.results, m.refusals, m.failures, m.reads, info, m)
+	m.registry.MustRegister(m.results, m.refusals, m.failures, m.reads, info, m,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
+}
+
+// measureLog adds what the log lost.
+func (m *metrics) measureLog(lost func() int) {
+	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "fenced_log_lost_total",
+		Help: "Log lines dropped because the journal, or who reads stderr, did not take them."}, func() float64 { return float64(lost()) }))
 }
 
 // observe counts an event.

@@ -56,11 +56,6 @@ func placed(cfg config.Config, source string, clusters []string) error {
 	return errors.Join(errs...)
 }
 
-func checkPolicies(cfg config.Config) error {
-	_, err := loadPolicies(cfg)
-	return err
-}
-
 // checksOf picks the checks from files that are meant for one cluster.
 func checksOf(all []policy.Check, cluster string, clusters int) []policy.Check {
 	var own []policy.Check

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
 )
 
@@ -50,10 +49,10 @@ func (d *scrapeDoor) tell(err error) {
 }
 
 // keep answers scrapes until ctx ends.
-func (d *scrapeDoor) keep(ctx context.Context, m *metrics) error {
+func (d *scrapeDoor) keep(ctx context.Context, pages http.Handler) error {
 	for {
 		if d.ln != nil {
-			if err := m.serve(ctx, d.ln); ctx.Err() == nil {
+			if err := serveScrapes(ctx, d.ln, pages); ctx.Err() == nil {
 				d.tell(err)
 			}
 		}
@@ -66,11 +65,9 @@ func (d *scrapeDoor) keep(ctx context.Context, m *metrics) error {
 	}
 }
 
-// serve answers scrapes until ctx ends, or nobody can be answered any more.
-func (m *metrics) serve(ctx context.Context, ln net.Listener) error {
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 10 * time.Second}))
-	s := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 20 * time.Second, MaxHeaderBytes: 16 << 10}
+// serveScrapes answers scrapes until ctx ends, or nobody can be answered any more.
+func serveScrapes(ctx context.Context, ln net.Listener, pages http.Handler) error {
+	s := &http.Server{Handler: pages, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 20 * time.Second, MaxHeaderBytes: 16 << 10}
 	stop := context.AfterFunc(ctx, func() { _ = s.Close() }) // a scrape cut short is no loss
 	defer stop()
 	return s.Serve(ln)

@@ -25,11 +25,11 @@ func TestBusyMetricsPortStopsNothing(t *testing.T) {
 	require.NoError(t, err)
 	core, logs := observer.New(zap.InfoLevel)
 	ctx, stop := context.WithCancel(t.Context())
-	m := newMetrics("1")
-	m.registry.Unregister(m) // it asks the engine, and there is none
+	d := &fenced{metrics: newMetrics("1")}
+	d.metrics.registry.Unregister(d.metrics) // it asks the engine, and there is none
 	door := openMetrics(addr, zap.New(core))
 	ended := make(chan error, 1)
-	go func() { ended <- door.keep(ctx, m) }()
+	go func() { ended <- door.keep(ctx, d.pages()) }()
 	time.Sleep(scrapeRetry + scrapeRetry/2) // one try more
 	require.Equal(t, 1, logs.FilterLevelExact(zap.WarnLevel).Len(), "it is told once")
 

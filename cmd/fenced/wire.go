@@ -22,6 +22,7 @@ import (
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/k8swatch"
+	"github.com/fenced/fenced/internal/logging"
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/power"
@@ -43,6 +44,7 @@ type fenced struct {
 	clusters []*k8swatch.Cluster
 	metrics  *metrics
 	notify   *notifier
+	health   health
 	own      ownBMC
 	control  net.Listener
 }
@@ -50,15 +52,24 @@ type fenced struct {
 // build makes every part from the configuration. It takes the state file's
 // lock and the socket, and talks to nobody yet. The warnings are those of the check
 // of the configuration.
-func build(ctx context.Context, file string, set, warnings []string) (*fenced, error) {
+func build(ctx context.Context, file string, set, warnings []string) (_ *fenced, err error) {
 	cfg, err := config.Load(file, set...)
 	if err != nil {
 		return nil, err
 	}
-	d := &fenced{cfg: cfg}
-	if d.log, err = newLogger(cfg.Log.Level); err != nil {
+	log, lines, err := logging.New(cfg.Log.Level)
+	if err != nil {
 		return nil, err
 	}
+	// What libraries log by themselves goes the same way: stderr may have no reader.
+	zap.RedirectStdLog(log.Named("library"))
+	k8swatch.LogTo(zap.NewStdLog(log.Named("client-go")).Writer())
+	d := &fenced{cfg: cfg, log: log}
+	defer func() {
+		if err != nil {
+			_ = log.Sync() // it never fails
+		}
+	}()
 	for _, w := range warnings {
 		d.log.Warn(w)
 	}
@@ -74,6 +85,7 @@ func build(ctx context.Context, file string, set, warnings []string) (*fenced, e
 		return nil, err
 	}
 	d.metrics, d.notify = newMetrics(version), newNotifier(d.log)
+	d.metrics.measureLog(lines.Lost)
 	if err := d.openAudit(ctx); err != nil {
 		return nil, errors.Join(err, d.store.Close())
 	}
@@ -220,13 +232,14 @@ func (d *fenced) run(ctx context.Context) error {
 	g.Go(func() error { return server.Serve(ctx, d.control) })
 	if addr := d.cfg.Metrics.Listen; addr != "" {
 		door := openMetrics(addr, d.log.Named("metrics"))
-		g.Go(func() error { return door.keep(ctx, d.metrics) })
+		g.Go(func() error { return door.keep(ctx, d.pages()) })
 	}
 	g.Go(func() error { return d.audit.keep(ctx) })
 	g.Go(func() error { return d.tell(ctx) })
 	d.notify.send(daemon.SdNotifyReady)
 	err := g.Wait()
-	return errors.Join(err, d.close())
+	err = errors.Join(err, d.close())
+	return errors.Join(err, d.log.Sync())
 }
 
 // openAudit opens the audit log, which names the store that it tells of.
@@ -249,6 +262,7 @@ func (d *fenced) close() error { return errors.Join(d.audit.close(), d.store.Clo
 func (d *fenced) beat() {
 	d.notify.beat()
 	d.own.pulse.beat()
+	d.health.beat()
 }
 
 // tell keeps systemd's STATUS line true.

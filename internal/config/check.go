@@ -6,19 +6,23 @@ import (
 	"slices"
 )
 
-// Check finds everything that is wrong with the files, without a side effect:
-// `fenced --check-config`. policies decodes policies.d, which this package
-// does not know. The warnings are of what need not be right when the daemon
-// starts, as the hosts' files with passwords and certificates, and of doors that
-// stand further open than they need to.
-func Check(file string, policies func(Config) error, overrides ...string) (warnings []string, err error) {
-	c, err := Load(file, overrides...)
-	if err != nil {
-		// Hosts and policies are judged by the clusters, which are not known now.
-		return nil, err
+// Check finds everything that is wrong with the files, all at once and without a side
+// effect: `fenced --check-config`. more finds what this package does not know, as policies
+// and kubeconfigs. The warnings are of what need not be right when the daemon starts, as the
+// hosts' files with passwords and certificates, of doors that stand further open than they
+// need to, and of what is there in vain.
+func Check(file string, more func(Config) (warnings []string, err error), overrides ...string) (warnings []string, err error) {
+	c, errs := load(file, overrides)
+	if c.File == "" {
+		return nil, errors.Join(errs...)
+	}
+	warnings = slices.Concat(warnModes(c), warnState(c), warnIgnored(c), warnRoles(c))
+	if len(c.Clusters) == 0 { // they say what hosts and policies are for
+		return warnings, errors.Join(errs...)
 	}
 	_, ofHosts, err := loadHosts(c, true)
-	return slices.Concat(warnModes(c), warnState(c), ofHosts), errors.Join(err, policies(c))
+	others, moreErr := more(c)
+	return slices.Concat(warnings, ofHosts, others), errors.Join(append(errs, err, moreErr)...)
 }
 
 // ReadPolicies gives the files of c.Policies to decode, in name order. Its error joins

@@ -16,19 +16,25 @@ func TestCheckFindsHostsAndPoliciesTogether(t *testing.T) {
 		"hosts.d/a.yaml": "hosts: [{node: a}]\n",
 	})
 	bad := errors.New("policies.d/a.yaml:1: no check")
-	_, err := Check(file, func(c Config) error {
+	policies := func(c Config) ([]string, error) {
 		require.Equal(t, []string{"prod"}, c.ClusterNames())
-		return bad
-	})
+		return []string{"of policies"}, bad
+	}
+	warnings, err := Check(file, policies)
+	require.Contains(t, warnings, "of policies")
 	require.ErrorIs(t, err, bad)
 	require.ErrorContains(t, err, "hosts.d/a.yaml:1: hosts[0]: bmc is missing")
-	_, err = Check(file, nil, "log.level=loud")
+	// One problem hides no other.
+	_, err = Check(file, policies, "log.level=loud", "guards.maxInFlight=0")
 	require.ErrorContains(t, err, "command line: log.level")
+	require.ErrorContains(t, err, "command line: guards.maxInFlight")
+	require.ErrorContains(t, err, "hosts.d/a.yaml:1: hosts[0]: bmc is missing")
+	require.ErrorIs(t, err, bad)
 	_, err = Check(writeMain(t, oneCluster), good)
 	require.NoError(t, err)
 }
 
-func good(Config) error { return nil }
+func good(Config) ([]string, error) { return nil, nil }
 
 // What files hold is warned of, with its line: one host keeps no daemon from
 // starting.

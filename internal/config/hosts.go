@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -102,6 +103,23 @@ type tlsYAML struct {
 func LoadHosts(c Config) ([]HostEntry, error) {
 	hosts, _, err := loadHosts(c, false)
 	return hosts, err
+}
+
+// HostFiles are the files of passwords, keys and certificates that the hosts of c name, each
+// once; none of a host with an error. The daemon reads them at each use.
+func HostFiles(c Config) (paths []string) {
+	hosts, _, _ := loadHosts(c, false) // who checks the hosts reports the error
+	for _, h := range hosts {
+		for i, l := range h.Levels {
+			for j, d := range l.Devices {
+				p := h.Passwords[i][j]
+				paths = append(paths, p.File, p.KgFile, d.TLS.CA)
+				paths = slices.AppendSeq(paths, maps.Values(p.Parameters))
+			}
+		}
+	}
+	slices.Sort(paths)
+	return slices.DeleteFunc(slices.Compact(paths), func(p string) bool { return p == "" })
 }
 
 // loadHosts is LoadHosts, which warns of the hosts' files if it is to look.

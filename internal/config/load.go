@@ -14,13 +14,23 @@ import (
 // from the command line) over them, and checks the whole. Its error joins every
 // problem there is, each naming file, line and key.
 func Load(file string, overrides ...string) (Config, error) {
+	c, errs := load(file, overrides)
+	if len(errs) > 0 {
+		return Config{}, errors.Join(errs...)
+	}
+	return c, nil
+}
+
+// load is Load that also gives what could be read in spite of the errors: c.File is empty if
+// there is nothing.
+func load(file string, overrides []string) (c Config, errs []error) {
 	file, err := filepath.Abs(file)
 	if err != nil {
-		return Config{}, fmt.Errorf("load configuration: %w", err)
+		return Config{}, []error{fmt.Errorf("load configuration: %w", err)}
 	}
 	l := newLayers()
 	if err := l.addFile(file); err != nil {
-		return Config{}, err // without the main file all else is noise
+		return Config{}, []error{err} // without the main file all else is noise
 	}
 	more, err := listFiles(Config{File: file}.ConfDir())
 	l.fail(err)
@@ -31,13 +41,9 @@ func Load(file string, overrides ...string) (Config, error) {
 	for _, o := range overrides {
 		l.fail(l.addOverride(o))
 	}
-	c := l.merge()
+	c = l.merge()
 	c.File = file
-	errs := append(l.errs, verify(c, l.origin)...)
-	if len(errs) > 0 {
-		return Config{}, errors.Join(errs...)
-	}
-	return c, nil
+	return c, append(l.errs, verify(c, l.origin)...)
 }
 
 // readConfig reads one file strictly. Keys that it does not set keep their default. lines

@@ -87,12 +87,13 @@ func openRegular(path string) (*os.File, error) {
 
 // warnModes warns of files that more people may read or write than need to.
 func warnModes(c Config) (warnings []string) {
-	for _, path := range append([]string{c.File, c.State.Etcd.Key}, kubeconfigs(c)...) {
+	confs, _ := listFiles(c.ConfDir()) // who reads them reports the error
+	for _, path := range slices.Concat([]string{c.File, c.State.Etcd.Key}, confs, Kubeconfigs(c)) {
 		if mode, _, ok := modeOf(path); ok && mode&0o004 != 0 {
 			warnings = append(warnings, fmt.Sprintf("%[1]s: everybody may read it (mode %04[2]o), and it tells secrets, or where they are; run: chmod o= %[1]s", path, mode))
 		}
 	}
-	for _, path := range append(ownFiles(c), kubeconfigs(c)...) {
+	for _, path := range append(OwnFiles(c), Kubeconfigs(c)...) {
 		if mode, group, ok := modeOf(path); ok && mode&0o020 != 0 && group != 0 {
 			warnings = append(warnings, fmt.Sprintf("%[1]s: its group may write it (mode %04[2]o), so each member of that group can decide what fenced does; run: chmod g-w %[1]s", path, mode))
 		}
@@ -100,17 +101,17 @@ func warnModes(c Config) (warnings []string) {
 	return warnings
 }
 
-// kubeconfigs are all that c names, each once.
-func kubeconfigs(c Config) (paths []string) {
+// Kubeconfigs are all that c names, each once.
+func Kubeconfigs(c Config) (paths []string) {
 	for _, cl := range c.Clusters {
 		paths = append(paths, cl.Kubeconfig, cl.Management.Kubeconfig)
 	}
 	slices.Sort(paths)
-	return slices.Compact(paths)
+	return slices.DeleteFunc(slices.Compact(paths), func(p string) bool { return p == "" })
 }
 
-// ownFiles are the files and directories that decide what fenced does.
-func ownFiles(c Config) []string {
+// OwnFiles are the files and directories that decide what fenced does.
+func OwnFiles(c Config) []string {
 	paths := []string{c.File}
 	for _, dir := range []string{c.ConfDir(), c.Hosts, c.Policies} {
 		files, _ := listFiles(dir) // who reads them reports the error

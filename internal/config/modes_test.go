@@ -28,8 +28,8 @@ func installed(t *testing.T) string {
 }
 
 func checked(dir string) ([]string, error) {
-	return Check(filepath.Join(dir, "fenced.yaml"), func(c Config) error {
-		return ReadPolicies(c, func(string, []byte) error { return nil })
+	return Check(filepath.Join(dir, "fenced.yaml"), func(c Config) ([]string, error) {
+		return nil, ReadPolicies(c, func(string, []byte) error { return nil })
 	})
 }
 

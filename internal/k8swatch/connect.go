@@ -1,6 +1,7 @@
 package k8swatch
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -29,17 +30,51 @@ type fileStamp struct {
 	mod  time.Time
 }
 
+// load reads a kubeconfig and the files that it names. It talks to nobody.
+func load(kubeconfig string) (*rest.Config, error) {
+	if _, err := os.Stat(kubeconfig); err != nil { // without a file, client-go would look elsewhere
+		return nil, fmt.Errorf("read kubeconfig %s: %w", kubeconfig, err)
+	}
+	base, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if clientcmd.IsEmptyConfig(err) {
+		err = errors.New("it names no cluster") // in place of advice on the environment
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read kubeconfig %s: %w", kubeconfig, err)
+	}
+	base.QPS, base.Burst, base.UserAgent = qps, burst, "fenced"
+	return base, nil
+}
+
+// CheckKubeconfig says whether a daemon could use a kubeconfig: whether it can be read and
+// decoded, and the files that it names with it. It talks to nobody. secrets are the files of
+// keys and tokens that it names.
+func CheckKubeconfig(kubeconfig string) (secrets []string, err error) {
+	base, err := load(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range []string{base.KeyFile, base.BearerTokenFile} {
+		if file != "" {
+			secrets = append(secrets, file)
+		}
+	}
+	if _, err := rest.HTTPClientFor(base); err != nil {
+		return secrets, fmt.Errorf("use kubeconfig %s: %w", kubeconfig, err)
+	}
+	return secrets, nil
+}
+
 // connect makes clients from the current kubeconfig. Their answers set the clock.
 func connect(kubeconfig string, clock *offset) (*clients, error) {
 	stamp, err := stampOf(kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("read kubeconfig %s: %w", kubeconfig, err)
 	}
-	base, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	base, err := load(kubeconfig)
 	if err != nil {
-		return nil, fmt.Errorf("read kubeconfig %s: %w", kubeconfig, err)
+		return nil, err
 	}
-	base.QPS, base.Burst, base.UserAgent = qps, burst, "fenced"
 	base.Wrap(func(rt http.RoundTripper) http.RoundTripper { return limitedTransport{rt, clock} })
 	hc, err := rest.HTTPClientFor(base)
 	if err != nil {

@@ -31,13 +31,21 @@ another() { # another PID: the daemon answers, and is another process than that
 
 # As the package's scripts do.
 systemd-tmpfiles --create fenced.conf
+chown root:root /etc/fenced/nowhere.kubeconfig
+chmod 0600 /etc/fenced/nowhere.kubeconfig
+not fenced --check-config 2>/tmp/said
+grep -q '^fenced: /etc/fenced/nowhere.kubeconfig: the daemon runs as user fenced, who may not read it; run: chgrp fenced ' /tmp/said
 chgrp fenced /etc/fenced/nowhere.kubeconfig
 chmod 0640 /etc/fenced/nowhere.kubeconfig
+fenced --check-config >/tmp/said
+echo "ok checked as the user of the daemon"
 
 systemctl enable --now fenced
 systemctl is-enabled --quiet fenced
 systemctl is-active --quiet fenced
 running
+fenced --check-config >/tmp/said 2>&1 # its own port is no problem
+not grep -q metrics.listen /tmp/said
 echo "ok enabled and ready"
 
 systemctl start fenced-pause

@@ -65,20 +65,8 @@ func TestRightThatIsGivenBack(t *testing.T) {
 		Set:    []string{"power.apiTimeout=10s", "power.retryInterval=2s"},
 	})
 	ctx := within(t)
-	roles := s.Cluster.Client().RbacV1().ClusterRoles()
-	role, err := roles.Get(ctx, "fenced", metav1.GetOptions{})
-	require.NoError(t, err)
-	all := role.DeepCopy()
-	for i := range role.Rules {
-		for _, kind := range role.Rules[i].Resources {
-			if kind == "nodes" {
-				role.Rules[i].Verbs = []string{"get", "list", "watch", "patch"}
-			}
-		}
-	}
-	_, err = roles.Update(ctx, role, metav1.UpdateOptions{})
-	require.NoError(t, err)
-	_, err = s.StartDaemon(ctx)
+	giveBack := forbidDeletion(ctx, t, s)
+	_, err := s.StartDaemon(ctx)
 	require.NoError(t, err)
 	w := s.Worker("forbidden")
 	w.Kubelet.Hang()
@@ -93,14 +81,35 @@ func TestRightThatIsGivenBack(t *testing.T) {
 	assert.Equal(t, offs, goBMC(t, w).Counts().Off, "the host is not switched off in vain")
 	assert.True(t, w.BMC.Power())
 
-	now, err := roles.Get(ctx, "fenced", metav1.GetOptions{})
-	require.NoError(t, err)
-	now.Rules = all.Rules
-	_, err = roles.Update(ctx, now, metav1.UpdateOptions{})
-	require.NoError(t, err)
+	giveBack()
 	awaitRun(ctx, t, s, w.Name, result(api.ResultDone))
 	requireBack(ctx, t, s, w)
 	requireOneDeletion(t, s, w)
+}
+
+// forbidDeletion takes the right to delete Nodes from fenced, and returns what gives it back.
+func forbidDeletion(ctx context.Context, t *testing.T, s *scene.Scene) (giveBack func()) {
+	t.Helper()
+	roles := s.Cluster.Client().RbacV1().ClusterRoles()
+	role, err := roles.Get(ctx, "fenced", metav1.GetOptions{})
+	require.NoError(t, err)
+	all := role.DeepCopy()
+	for i := range role.Rules {
+		for _, kind := range role.Rules[i].Resources {
+			if kind == "nodes" {
+				role.Rules[i].Verbs = []string{"get", "list", "watch", "patch"}
+			}
+		}
+	}
+	_, err = roles.Update(ctx, role, metav1.UpdateOptions{})
+	require.NoError(t, err)
+	return func() {
+		now, err := roles.Get(ctx, "fenced", metav1.GetOptions{})
+		require.NoError(t, err)
+		now.Rules = all.Rules
+		_, err = roles.Update(ctx, now, metav1.UpdateOptions{})
+		require.NoError(t, err)
+	}
 }
 
 // setPassword changes the password in the Secret of a worker's BareMetalHost.
