@@ -1,11 +1,17 @@
 package admit
 
 import (
+	"context"
+	"sync/atomic"
+
+	"golang.org/x/sync/semaphore"
+
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/lead"
+	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/reason"
@@ -35,8 +41,10 @@ type Options struct {
 	// Record makes an event durable before the action that it announces; nil: nothing is
 	// recorded. // I24
 	Record func(event.Event) error
-	Emit   func(event.Event)
-	Beat   func() // called while the deciding goroutine is alive
+	// Pods lists the pods on a Node, for people; nil: nobody is told of them.
+	Pods func(ctx context.Context, node string) (order.Pods, error)
+	Emit func(event.Event)
+	Beat func() // called while the deciding goroutine is alive
 	// Decided is called after each round of decisions: the status of checks may have changed.
 	Decided func()
 }
@@ -55,6 +63,8 @@ type Cluster struct {
 	resumer  *resumer
 	runs     *runCluster
 	scope    scopeKeeper
+	dryRuns  *semaphore.Weighted
+	byHand   atomic.Int32 // orders to fence in mode observe that are being carried out
 
 	OwnHost   *OwnHost
 	Deletions *Deletions
@@ -64,7 +74,7 @@ type Cluster struct {
 func New(opt Options) *Cluster {
 	c := &Cluster{
 		opt: opt, book: opt.Book, view: opt.View, wakeup: make(chan struct{}, 1),
-		refused: refusals{byKey: map[string]reason.Code{}},
+		refused: refusals{byKey: map[string]reason.Code{}}, dryRuns: semaphore.NewWeighted(maxDryRuns),
 	}
 	c.probes = newProbes(opt, c.Wake)
 	c.evidence = newEvidenceReader(opt, c.Wake)

@@ -13,6 +13,7 @@ import (
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/lead"
+	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/reason"
@@ -40,6 +41,8 @@ type ClusterOptions struct {
 	Watch        admit.Watch
 	Kube         Kube
 	Checks       Checks // nil: no status of checks is written
+	// Pods lists the pods on a Node, for people; nil: nobody is told of them.
+	Pods func(ctx context.Context, node string) (order.Pods, error)
 	// FileChecks and FileBudgets are from policies.d.
 	FileChecks  []policy.Check
 	FileBudgets []policy.DisruptionBudget

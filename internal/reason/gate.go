@@ -15,6 +15,9 @@ type Gate struct {
 	Value     string `json:"value"`
 	Threshold string `json:"threshold"`
 	Source    string `json:"source"`
+	// Waived: the gate would not pass, but an order by a person does not need it. Reason says
+	// why it would not.
+	Waived bool `json:"waived,omitempty"`
 	// Until is the earliest time at which the gate could pass, when that is known.
 	Until time.Time `json:"until,omitzero"`
 }
