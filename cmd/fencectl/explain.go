@@ -47,7 +47,7 @@ func (c *cli) printExplanation(e api.Explanation, now time.Time) error {
 	if e.Run != nil {
 		fmt.Fprintf(c.out, "run: %s %s%s\n", escapeControl(e.Run.ID), escapeControl(e.Run.Result), note(e.Run.Reason))
 	}
-	return gateTable(e.Gates).write(c.out, p, "GATES")
+	return c.gateTable(e.Gates, now).write(c.out, p, "GATES")
 }
 
 // classNote says what ends a refusal.
@@ -63,14 +63,17 @@ func classNote(class string) string {
 	return ""
 }
 
-func gateTable(gates []reason.Gate) *table {
+func (c *cli) gateTable(gates []reason.Gate, now time.Time) *table {
 	t := newTable("GATE", "PASS", "REASON", "VALUE", "THRESHOLD", "SOURCE", "UNTIL")
 	for _, g := range gates {
 		pass := cell{text: "yes", color: green}
-		if !g.Pass {
+		switch {
+		case g.Waived:
+			pass = cell{text: "waived", color: yellow}
+		case !g.Pass:
 			pass = cell{text: "no", color: red}
 		}
-		t.add(g.Name, pass, orDash(string(g.Reason)), orDash(g.Value), orDash(g.Threshold), orDash(g.Source), clock(g.Until))
+		t.add(g.Name, pass, orDash(string(g.Reason)), orDash(g.Value), orDash(g.Threshold), orDash(g.Source), c.when(g.Until, now))
 	}
 	return t
 }

@@ -82,14 +82,14 @@ func (c *cli) printRun(r api.RunRecord, now time.Time) error {
 		reason = " (" + escapeControl(r.Reason) + ")"
 	}
 	result := p.paint(resultColor(r.Result), escapeControl(r.Result))
-	fmt.Fprintf(c.out, "  result: %s%s, started %s, took %s%s\n", result, reason, clock(r.Started), span(end.Sub(r.Started)), note(r.Note))
+	fmt.Fprintf(c.out, "  result: %s%s, started %s, took %s%s\n", result, reason, c.when(r.Started, now), span(end.Sub(r.Started)), note(r.Note))
 	t := newTable("  STEP", "ATTEMPT", "STARTED", "TOOK", "NOTE")
 	for _, s := range r.Steps {
 		end := s.Ended
 		if end.IsZero() {
 			end = now
 		}
-		t.add(fmt.Sprintf("  %d/6 %s", api.StepNumber(s.Step), s.Step), s.Attempt, clock(s.Started), span(end.Sub(s.Started)), s.Note)
+		t.add(fmt.Sprintf("  %d/6 %s", api.StepNumber(s.Step), s.Step), s.Attempt, c.when(s.Started, now), span(end.Sub(s.Started)), s.Note)
 	}
 	return t.write(c.out, p, "")
 }
