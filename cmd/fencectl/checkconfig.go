@@ -29,7 +29,9 @@ The exit status is 2 if a check or one of its rules has no effect, else 0.`,
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error { return c.checkConfig(cmd.Context(), strings.Join(args, "")) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.checkConfig(cmd.Context(), strings.Join(args, ""))
+		},
 	}
 }
 

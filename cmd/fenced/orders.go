@@ -31,14 +31,20 @@ var orders = map[api.Verb]orderRow{
 	api.Release:    {byEngine((*engine.Engine).ReleaseHold), releaseMessage, nil},
 	api.Pause:      {byEngine((*engine.Engine).Pause), pauseMessage, nil},
 	api.Resume:     {byEngine((*engine.Engine).Resume), resumeMessage, nil},
-	api.Arm:        {byEngine((*engine.Engine).Arm), armMessage, armEffect},
-	api.Disarm:     {byEngine((*engine.Engine).Disarm), doneMessage, nil},
+	api.Arm:        {arming(engine.Arming.Arm), armMessage, armEffect},
+	api.Disarm:     {arming(engine.Arming.Disarm), doneMessage, nil},
 	api.ReleaseBMC: {byEngine((*engine.Engine).Unfreeze), unfreezeMessage, nil},
 }
 
 func byEngine(give func(*engine.Engine, context.Context, order.Order) (order.Outcome, error)) giveOrder {
 	return func(c control, ctx context.Context, o order.Order) (order.Outcome, error) {
 		return give(c.engine, ctx, o)
+	}
+}
+
+func arming(give func(engine.Arming, context.Context, order.Order) (order.Outcome, error)) giveOrder {
+	return func(c control, ctx context.Context, o order.Order) (order.Outcome, error) {
+		return give(c.engine.Arming, ctx, o)
 	}
 }
 

@@ -57,7 +57,7 @@ func plannedActions(p admit.Plan) []api.PlannedAction {
 
 // planArmed is what would be fenced in a cluster once it is armed and the quiet period is over.
 func (c control) planArmed(ctx context.Context, cluster string) (*api.ClusterPlan, error) {
-	p, err := c.engine.PlanArmed(ctx, cluster)
+	p, err := c.engine.Arming.Plan(ctx, cluster)
 	return &api.ClusterPlan{Cluster: p.Cluster, Actions: plannedActions(p)}, err
 }
 

@@ -2,7 +2,6 @@ package admit
 
 import (
 	"cmp"
-	"strings"
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -16,24 +15,6 @@ func (b *Book) Seen() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.complete
-}
-
-// Names lists the Nodes and the Machines ("namespace/name") whose names begin with a prefix, in no
-// order.
-func (b *Book) Names(prefix string) (nodes, machines []string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for n := range b.ledger.Nodes() {
-		if strings.HasPrefix(n.Name, prefix) {
-			nodes = append(nodes, n.Name)
-		}
-	}
-	for m := range b.ledger.Machines() {
-		if name := m.Namespace + "/" + m.Name; strings.HasPrefix(name, prefix) {
-			machines = append(machines, name)
-		}
-	}
-	return nodes, machines
 }
 
 func errNotSeen() error {

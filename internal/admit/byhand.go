@@ -3,7 +3,10 @@ package admit
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/order"
@@ -21,19 +24,32 @@ const (
 	leaseCheck = 50 * time.Millisecond
 )
 
-// ByHand says whether an administrator's order is being carried out in mode observe. Meanwhile
-// this instance must hold the cluster's Lease, as if it was armed. // I22
-func (c *Cluster) ByHand() bool { return c.byHand.Load() > 0 }
+// ByHand is what a cluster does for people who fence by hand, beside the run itself: dry runs, and
+// the cluster's Lease in mode observe.
+type ByHand struct {
+	c       *Cluster
+	dryRuns *semaphore.Weighted
+	orders  atomic.Int32 // of administrators in mode observe, that are being carried out
+}
+
+func newByHand(c *Cluster) *ByHand {
+	return &ByHand{c: c, dryRuns: semaphore.NewWeighted(maxDryRuns)}
+}
+
+// Acts says whether an administrator's order is being carried out in mode observe. Meanwhile this
+// instance must hold the cluster's Lease, as if it was armed. // I22
+func (h *ByHand) Acts() bool { return h.orders.Load() > 0 }
 
 // takeLease makes this instance take the cluster's Lease for an administrator's order in mode
 // observe, in which nothing else takes it, and waits until nobody else acts there. If somebody
 // does, or if that is not known, the gate "owner" refuses the order. The caller calls done when
 // the order is carried out: then the open run keeps the Lease. // I22
-func (c *Cluster) takeLease(ctx context.Context, a candidate) (done func()) {
+func (h *ByHand) takeLease(ctx context.Context, a candidate) (done func()) {
+	c := h.c
 	if c.opt.Mode != guard.ModeObserve || a.draft.Manual == nil || !a.draft.Manual.Admin || c.opt.Lead.WhyNot() != "" {
 		return func() {}
 	}
-	c.byHand.Add(1)
+	h.orders.Add(1)
 	c.opt.Lead.TakeLeaseSoon()
 	for end := time.Now().Add(leaseWait); time.Now().Before(end); {
 		if other, _ := c.opt.Lead.Contested(time.Now()); other == remediate.No {
@@ -41,20 +57,21 @@ func (c *Cluster) takeLease(ctx context.Context, a candidate) (done func()) {
 		}
 		select {
 		case <-ctx.Done():
-			return func() { c.byHand.Add(-1) }
+			return func() { h.orders.Add(-1) }
 		case <-time.After(leaseCheck):
 		}
 	}
-	return func() { c.byHand.Add(-1) }
+	return func() { h.orders.Add(-1) }
 }
 
 // dryRun asks every gate about an order to fence, and the BMC, also after a gate has failed, and
 // begins nothing. A refusal comes beside what was found.
-func (c *Cluster) dryRun(ctx context.Context, o order.Order, a candidate) (order.Outcome, error) {
-	if err := c.dryRuns.Acquire(ctx, 1); err != nil {
+func (h *ByHand) dryRun(ctx context.Context, o order.Order, a candidate) (order.Outcome, error) {
+	c := h.c
+	if err := h.dryRuns.Acquire(ctx, 1); err != nil {
 		return order.Outcome{}, err
 	}
-	defer c.dryRuns.Release(1)
+	defer h.dryRuns.Release(1)
 	gates := append(uncertainMachineGates(a), c.gates(a, nil, time.Now())...)
 	var p *probe
 	if !slices.ContainsFunc(gates, forbidsToAsk) {
@@ -67,7 +84,7 @@ func (c *Cluster) dryRun(ctx context.Context, o order.Order, a candidate) (order
 		}
 		gates = append(uncertainMachineGates(a), c.gates(a, p, time.Now())...)
 	}
-	out := order.Outcome{Gates: gates, Target: c.orderTarget(ctx, a, p)}
+	out := order.Outcome{Gates: gates, Target: h.target(ctx, a, p)}
 	if g, refused := firstFailing(gates); refused {
 		return out, reason.RefusalOf(g)
 	}
@@ -79,12 +96,12 @@ func forbidsToAsk(g reason.Gate) bool {
 	return !g.Pass && (g.Reason == reason.NotOwner || g.Reason == reason.UnderRemediation)
 }
 
-// orderTarget describes the target of an order to the person who gives it. p is its probe; nil:
+// target describes the target of an order to the person who gives it. p is its probe; nil:
 // no BMC was asked.
-func (c *Cluster) orderTarget(ctx context.Context, a candidate, p *probe) *order.Target {
+func (h *ByHand) target(ctx context.Context, a candidate, p *probe) *order.Target {
 	of := a.draft.Target
 	node := a.node
-	t := &order.Target{Cluster: c.opt.Name, Node: of.Node, Machine: of.MachineKey()}
+	t := &order.Target{Cluster: h.c.opt.Name, Node: of.Node, Machine: of.MachineKey()}
 	if p != nil {
 		of = p.draft.Target
 		t.BMC = of.Address
@@ -103,8 +120,8 @@ func (c *Cluster) orderTarget(ctx context.Context, a candidate, p *probe) *order
 			t.Ready, t.ReadySince = cond.Status, cond.LastTransition
 		}
 	}
-	if c.opt.Pods != nil {
-		pods, err := c.opt.Pods(ctx, node.Name)
+	if list := h.c.opt.Pods; list != nil {
+		pods, err := list(ctx, node.Name)
 		if err != nil {
 			t.PodsProblem = err.Error()
 		} else {

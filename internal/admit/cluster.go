@@ -2,9 +2,6 @@ package admit
 
 import (
 	"context"
-	"sync/atomic"
-
-	"golang.org/x/sync/semaphore"
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/event"
@@ -63,22 +60,21 @@ type Cluster struct {
 	resumer  *resumer
 	runs     *runCluster
 	scope    scopeKeeper
-	dryRuns  *semaphore.Weighted
-	byHand   atomic.Int32 // orders to fence in mode observe that are being carried out
 
 	OwnHost   *OwnHost
 	Deletions *Deletions
+	ByHand    *ByHand
 }
 
 // New prepares the admission of one cluster. It decides nothing until Run is called.
 func New(opt Options) *Cluster {
 	c := &Cluster{
 		opt: opt, book: opt.Book, view: opt.View, wakeup: make(chan struct{}, 1),
-		refused: refusals{byKey: map[string]reason.Code{}}, dryRuns: semaphore.NewWeighted(maxDryRuns),
+		refused: refusals{byKey: map[string]reason.Code{}},
 	}
 	c.probes = newProbes(opt, c.Wake)
 	c.evidence = newEvidenceReader(opt, c.Wake)
-	c.OwnHost, c.Deletions = &OwnHost{opt: opt}, &Deletions{opt: opt, wake: c.Wake}
+	c.OwnHost, c.Deletions, c.ByHand = &OwnHost{opt: opt}, &Deletions{opt: opt, wake: c.Wake}, newByHand(c)
 	c.runs = &runCluster{opt: opt, probes: c.probes, wake: c.Wake, recorder: recorder{failed: map[string]string{}}}
 	c.Runner = run.New(run.Options{
 		Name: opt.Name, Cluster: c.runs, Kube: opt.Kube, Hosts: opt.Hosts, Lead: opt.Lead, Stop: opt.Stop, LockOut: opt.LockOut,

@@ -25,9 +25,9 @@ func (c *Cluster) Fence(ctx context.Context, o order.Order) (order.Outcome, erro
 		}
 	}
 	if o.DryRun {
-		return c.dryRun(ctx, o, a)
+		return c.ByHand.dryRun(ctx, o, a)
 	}
-	defer c.takeLease(ctx, a)()
+	defer c.ByHand.takeLease(ctx, a)()
 	now := time.Now()
 	gates := append(uncertainMachineGates(a), c.gates(a, nil, now)...)
 	if g, refused := firstFailing(gates); refused {

@@ -32,23 +32,15 @@ type Planned struct {
 const planLookups = 50
 
 // Plan evaluates the gates of every target that a check wants remediated. It reads no BMC:
-// results of a probe are included once the daemon has probed the target.
-func (c *Cluster) Plan(ctx context.Context) (Plan, error) { return c.plan(ctx) }
-
-// PlanArmed is Plan for a cluster in mode observe, as if it was armed and the quiet period that
-// follows was over.
-func (c *Cluster) PlanArmed(ctx context.Context) (Plan, error) {
-	return c.plan(ctx, "mode", "quietPeriod")
-}
-
-// plan is Plan without the gates of some names.
-func (c *Cluster) plan(ctx context.Context, without ...string) (Plan, error) {
+// results of a probe are included once the daemon has probed the target. With asArmed, the plan is
+// that of a cluster in mode observe as soon as it is armed and the quiet period is over.
+func (c *Cluster) Plan(ctx context.Context, asArmed bool) (Plan, error) {
 	if !c.book.Seen() {
 		return Plan{}, errNotSeen()
 	}
 	now := time.Now()
 	guards := func(a candidate, p *probe) []reason.Gate {
-		return slices.DeleteFunc(c.gates(a, p, now), func(g reason.Gate) bool { return slices.Contains(without, g.Name) })
+		return slices.DeleteFunc(c.gates(a, p, now), func(g reason.Gate) bool { return asArmed && (g.Name == "mode" || g.Name == "quietPeriod") })
 	}
 	acting := policy.Report{Checks: c.book.actingChecks(now)}
 	p, lookups := Plan{Cluster: c.opt.Name}, planLookups

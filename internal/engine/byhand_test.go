@@ -60,7 +60,9 @@ func TestGatesBindAnAdministratorInModeObserve(t *testing.T) {
 		reason reason.Code
 		set    func(*testing.T, *world, *engine.Engine)
 	}{
-		{reason.NotOwner, func(_ *testing.T, w *world, _ *engine.Engine) { w.setForeignHolder("fenced instance x holds the Lease") }},
+		{reason.NotOwner, func(_ *testing.T, w *world, _ *engine.Engine) {
+			w.setForeignHolder("fenced instance x holds the Lease")
+		}},
 		{reason.NotOwner, func(_ *testing.T, w *world, _ *engine.Engine) { w.failAnnouncements(errForbidden) }},
 		{reason.Contested, func(_ *testing.T, w *world, _ *engine.Engine) { w.setContested(remediate.Yes) }},
 		{reason.Paused, func(t *testing.T, _ *world, e *engine.Engine) {

@@ -46,7 +46,7 @@ func TestStandbyExplainsAndTouchesNothing(t *testing.T) {
 		assert.Equal(t, policy.Unhealthy, x.Verdict)
 		_, err = p.engine["b"].Fence(t.Context(), byHand)
 		refusedFor(t, err, reason.NotOwner)
-		_, err = p.engine["b"].Arm(t.Context(), byHand)
+		_, err = p.engine["b"].Arming.Arm(t.Context(), byHand)
 		refusedFor(t, err, reason.NotOwner)
 		refusedFor(t, unfreeze(t, p.engine["b"], byHand), reason.NotOwner)
 		_, err = p.engine["b"].Enroll(t.Context(), byHand)

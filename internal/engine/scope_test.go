@@ -43,7 +43,7 @@ func TestQuietPeriodAfterArmOutlivesARestart(t *testing.T) {
 		observe := func(o *engine.Options) { o.Clusters[0].Mode, o.Guards.QuietPeriod = guard.ModeObserve, 5*time.Minute }
 		e, _, stop := start(t, w, store, observe)
 		time.Sleep(10 * time.Minute)
-		_, err := e.Arm(t.Context(), byHand)
+		_, err := e.Arming.Arm(t.Context(), byHand)
 		require.NoError(t, err)
 		stop()
 		e, _, stop = start(t, w, store, observe)
