@@ -31,8 +31,8 @@ The command first shows the target, its pods and its BMC, the effect and the gat
 that do not pass, then asks for the node's name on the terminal; --yes skips the
 prompt (admin only). With --dry-run it asks every gate and the BMC, and stops; who
 may only look may do that. In mode observe an admin may fence a node without arming.
-If a run already fences the node, the order joins it. With --off-only the host stays off and the run stays Held until
-fencectl unfence.
+If a run already fences the node, the order joins it. With --off-only the host stays
+off and the run stays Held until fencectl unfence.
 
 With --machine the order is about a Machine, which may have no Node. Then there is
 nothing to isolate: the host is powered off and on once.

@@ -29,7 +29,7 @@ type waitFlags struct {
 }
 
 func (w *waitFlags) flags(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&w.wait, "wait", false, "show the six steps until the run ends")
+	cmd.Flags().BoolVar(&w.wait, "wait", false, "show the new steps until the run ends")
 	daysVar(cmd.Flags(), &w.timeout, "timeout", "stop waiting after this time (exit 6); the run continues")
 }
 
