@@ -20,20 +20,25 @@ const (
 	promptBMCLines = 2
 )
 
-// preview shows what an order would do to what: in lines that fit on any terminal.
+// preview shows what an order would do to what. On a terminal its lines fit on a small one;
+// elsewhere each fact is one line.
 func (c *cli) preview(w io.Writer, r api.OrderResult) error {
+	width := 0
+	if isTerminal(w) {
+		width = promptWidth
+	}
 	var lines []string
 	if r.Message != "" {
-		lines = wrapUnder("", r.Message)
+		lines = wrapUnder("", r.Message, width)
 	}
 	if r.Target != nil {
-		lines = append(lines, targetLines(r.Target, time.Now())...)
+		lines = append(lines, targetLines(r.Target, time.Now(), width)...)
 	}
 	for _, known := range r.Evidence {
-		lines = append(lines, wrapUnder("  * ", known)...)
+		lines = append(lines, wrapUnder("  * ", known, width)...)
 	}
 	for _, effect := range r.Effect {
-		lines = append(lines, wrapUnder("  - ", effect)...)
+		lines = append(lines, wrapUnder("  - ", effect, width)...)
 	}
 	if len(lines) == 0 {
 		return nil
@@ -43,10 +48,10 @@ func (c *cli) preview(w io.Writer, r api.OrderResult) error {
 }
 
 // targetLines are what a person compares with what was meant, one fact a line.
-func targetLines(t *api.OrderTarget, now time.Time) []string {
+func targetLines(t *api.OrderTarget, now time.Time, width int) []string {
 	var lines []string
 	fact := func(name, text string, most int) {
-		found := wrapUnder(fmt.Sprintf("  %-9s", name), text)
+		found := wrapUnder(fmt.Sprintf("  %-9s", name), text, width)
 		if len(found) > most {
 			found = found[:most]
 			found[most-1] = cut(found[most-1], promptWidth-3) + "..."
@@ -118,7 +123,7 @@ func (c *cli) showFailing(gates []reason.Gate, of string) error {
 			continue
 		}
 		g.Value = strings.TrimSuffix(g.Value, " (waived: ordered by a person)")
-		lines := wrapUnder("  ", g.Why())
+		lines := wrapUnder("  ", g.Why(), promptWidth)
 		first := "  " + mark + " " + cut(strings.TrimSpace(lines[0]), promptWidth-len("  does not pass: ")-3)
 		if len(lines) > 1 || utf8.RuneCountInString(lines[0]) > promptWidth-len("  does not pass: ") {
 			first += "..."
@@ -134,16 +139,16 @@ func (c *cli) showFailing(gates []reason.Gate, of string) error {
 	return nil
 }
 
-// wrapUnder breaks escaped text into lines, of which the first begins with a mark and the others
-// stand under its text.
-func wrapUnder(mark, text string) []string {
-	width := utf8.RuneCountInString(mark)
-	lines := wrap(escapeControl(text), promptWidth-width)
+// wrapUnder escapes text and breaks it into lines (width 0: one line), of which the first begins
+// with a mark and the others stand under its text.
+func wrapUnder(mark, text string, width int) []string {
+	indent := utf8.RuneCountInString(mark)
+	lines := wrap(escapeControl(text), max(0, width-indent))
 	for i := range lines {
 		if i == 0 {
 			lines[i] = mark + lines[i]
 		} else {
-			lines[i] = strings.Repeat(" ", width) + lines[i]
+			lines[i] = strings.Repeat(" ", indent) + lines[i]
 		}
 	}
 	return lines

@@ -3,6 +3,7 @@ package e2e
 import (
 	"path/filepath"
 	"regexp"
+	"syscall"
 	"testing"
 	"time"
 
@@ -104,7 +105,7 @@ func TestPromptsOnATerminal(t *testing.T) {
 		{Name: "hung", Protocol: scene.IPMI}, {Name: "healthy", Protocol: scene.Redfish},
 	}})
 	ctx := within(t)
-	_, err := s.StartDaemon(ctx)
+	daemon, err := s.StartDaemon(ctx)
 	require.NoError(t, err)
 	hung := s.Worker("hung")
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default"},
@@ -150,6 +151,13 @@ func TestPromptsOnATerminal(t *testing.T) {
 	assert.NotContains(t, back.Stdout, "6/6")
 	requireBack(ctx, t, s, hung)
 	untouched(ctx, t, s, s.Worker("healthy"))
+
+	require.NoError(t, syscall.Kill(daemon.PID(), syscall.SIGSTOP))
+	silent := fencectl(ctx, t, s, 5, "status")
+	require.NoError(t, syscall.Kill(daemon.PID(), syscall.SIGCONT))
+	assert.Contains(t, silent.Stderr, "it accepts connections and answers nothing since 10s")
+	assert.Contains(t, silent.Stderr, "hint: it is stopped or hangs: systemctl status fenced")
+	requireStatus(ctx, t, s, 2)
 }
 
 // requireFits checks that what stands above a question fits on a terminal of 80x24.
