@@ -163,3 +163,32 @@ func TestDryRunOfAViewerLeavesARefusedAccountAlone(t *testing.T) {
 		stop()
 	})
 }
+
+// In mode observe a manual confirmation begins no run, whoever gives it. It continues one that an
+// administrator began and that cannot go on without it. // I26
+func TestConfirmationInModeObserve(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e, _, stop := start(t, w, store, observing)
+		time.Sleep(2 * time.Minute)
+		out, err := e.Fence(t.Context(), byAdmin())
+		require.NoError(t, err)
+		for w.Count(bmc.CommandOff) == 0 {
+			time.Sleep(100 * time.Millisecond)
+		}
+		w.dead()
+		until(t, e, remediate.Held)
+		confirmed, err := e.ConfirmOff(t.Context(), byAdmin())
+		require.NoError(t, err)
+		assert.Equal(t, out.Run, confirmed.Run)
+		stop()
+	})
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.dead()
+		e, _, stop := start(t, w, store, observing)
+		time.Sleep(2 * time.Minute)
+		_, err := e.ConfirmOff(t.Context(), byAdmin())
+		refusedFor(t, err, reason.Observing)
+		assert.Empty(t, e.Runs("c"))
+		stop()
+	})
+}
