@@ -89,9 +89,12 @@ func (c *cli) showPlanOf(r api.OrderResult, plan *api.ClusterPlan) error {
 			t.add("  "+cmp.Or(a.Node, a.Machine), a.Action, a.Check)
 		}
 	}
-	if now == 0 {
+	switch {
+	case plan.Problem != "":
+		fmt.Fprintf(c.errs, "what would be fenced is not known: %s\n", escapeControl(plan.Problem))
+	case now == 0:
 		fmt.Fprintln(c.errs, "nothing would be fenced at once")
-	} else {
+	default:
 		fmt.Fprintf(c.errs, "%s would be fenced at once, after the quiet period:\n", targets(now))
 	}
 	p := c.painter(c.errs)

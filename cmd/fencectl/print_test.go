@@ -73,4 +73,5 @@ func TestTableFitsTheWidth(t *testing.T) {
 	}
 	assert.Equal(t, []string{"a b", "cccc", "c"}, wrap("a b   ccccc", 4))
 	assert.Equal(t, []string{"a b   ccccc"}, wrap("a b   ccccc", 0))
+	assert.Equal(t, []string{"  ab", "cd e"}, wrap("  abcd e", 4), "an indent is no line of its own")
 }

@@ -142,7 +142,7 @@ func wrap(text string, width int) []string {
 	for len(rest) > width {
 		at := width
 		for i := width; i > 0; i-- {
-			if rest[i] == ' ' {
+			if rest[i] == ' ' && strings.TrimSpace(string(rest[:i])) != "" {
 				at = i
 				break
 			}

@@ -55,10 +55,18 @@ func plannedActions(p admit.Plan) []api.PlannedAction {
 	return all
 }
 
-// planArmed is what would be fenced in a cluster once it is armed and the quiet period is over.
-func (c control) planArmed(ctx context.Context, cluster string) (*api.ClusterPlan, error) {
+// planArmed is what would be fenced in a cluster, or in the only one, once it is armed and the quiet
+// period is over. A cluster that was not seen yet has a problem, and may be armed all the same.
+func (c control) planArmed(ctx context.Context, cluster string) *api.ClusterPlan {
 	p, err := c.engine.Arming.Plan(ctx, cluster)
-	return &api.ClusterPlan{Cluster: p.Cluster, Actions: plannedActions(p)}, err
+	out := &api.ClusterPlan{Cluster: cluster, Actions: plannedActions(p)}
+	if cluster == "" {
+		out.Cluster = c.clusterNames("")[0]
+	}
+	if err != nil {
+		out.Problem = err.Error()
+	}
+	return out
 }
 
 // Coverage implements api.Daemon. A cluster whose watch is not complete has a

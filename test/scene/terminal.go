@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"regexp"
@@ -37,33 +38,14 @@ func (s *Scene) Terminal(ctx context.Context, question, line string, args ...str
 		return Screen{}, fmt.Errorf("run fencectl %s on a terminal: %w", strings.Join(args, " "), err)
 	}
 	defer tty.Close()
-	screen, ended := &recorder{}, make(chan struct{})
-	go func() {
-		defer close(ended)
-		buf := make([]byte, 4096)
-		for {
-			n, err := tty.Read(buf)
-			screen.add(buf[:n])
-			if err != nil { // EIO: nobody has the other end open any more
-				return
-			}
-		}
-	}()
-	var out Screen
-	for asking := true; asking; {
-		if text := screen.text(); strings.Contains(text, question) {
-			out.Asked, asking = text, false
-			if _, err := tty.WriteString(line + "\n"); err != nil {
-				return out, fmt.Errorf("type at fencectl: %w", err)
-			}
-		}
-		select {
-		case <-ended: // perhaps without a question
-			asking = false
-		case <-time.After(10 * time.Millisecond):
+	screen := record(tty)
+	out := Screen{Asked: screen.await(question)}
+	if out.Asked != "" {
+		if _, err := tty.WriteString(line + "\n"); err != nil {
+			return out, fmt.Errorf("type at fencectl: %w", err)
 		}
 	}
-	<-ended
+	<-screen.ended
 	err = cmd.Wait()
 	out.All, out.Exit = screen.text(), cmd.ProcessState.ExitCode()
 	if exit, ok := errors.AsType[*exec.ExitError](err); err != nil && (!ok || exit.ExitCode() < 0) {
@@ -74,14 +56,47 @@ func (s *Scene) Terminal(ctx context.Context, question, line string, args ...str
 
 // recorder keeps what a terminal was sent.
 type recorder struct {
+	ended chan struct{} // closed when nobody has the other end open any more
+
 	mu   sync.Mutex
 	sent bytes.Buffer
 }
 
-func (r *recorder) add(text []byte) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.sent.Write(text)
+// record reads a terminal until its end.
+func record(tty io.Reader) *recorder {
+	r := &recorder{ended: make(chan struct{})}
+	go func() {
+		defer close(r.ended)
+		buf := make([]byte, 4096)
+		for {
+			n, err := tty.Read(buf)
+			r.mu.Lock()
+			r.sent.Write(buf[:n])
+			r.mu.Unlock()
+			if err != nil { // EIO is the end
+				return
+			}
+		}
+	}()
+	return r
+}
+
+// await returns what stands on the terminal as soon as text does, or "" if that never comes.
+func (r *recorder) await(text string) string {
+	for {
+		ended := false
+		select {
+		case <-r.ended:
+			ended = true
+		case <-time.After(10 * time.Millisecond):
+		}
+		if shown := r.text(); strings.Contains(shown, text) {
+			return shown
+		}
+		if ended {
+			return ""
+		}
+	}
 }
 
 func (r *recorder) text() string {
