@@ -28,7 +28,7 @@ func (c *cli) printBMCs(b api.BMCs) error {
 		d := &b.BMCs[i]
 		row := []any{
 			hostOf(d), levelOf(d), orDash(d.Device), orDash(d.Driver), assurance(d.Assurance), d.Power, identity(d.Identity),
-			latency(d.LatencySeconds), c.when(d.Checked, now), problem(d),
+			latency(d.LatencySeconds), c.checked(d, now), problem(d),
 		}
 		if several {
 			row = append([]any{d.Cluster}, row...)
@@ -39,6 +39,14 @@ func (c *cli) printBMCs(b api.BMCs) error {
 		t.add(row...)
 	}
 	return t.write(c.out, c.painter(c.out), "")
+}
+
+// checked is when the device was last looked at.
+func (c *cli) checked(d *api.BMC, now time.Time) cell {
+	if d.NotChecked() {
+		return cell{text: "not checked yet", color: yellow}
+	}
+	return cell{text: c.when(d.Checked, now)}
 }
 
 func severalClusters(b api.BMCs) bool {

@@ -114,12 +114,20 @@ func (c *cli) when(t, now time.Time) string {
 	return span(now.Sub(t)) + " ago"
 }
 
-// age is how long ago a moment was, for a column that says so; with -o wide the moment itself.
-func (c *cli) age(since, now time.Time) string {
-	if since.IsZero() || c.output == "wide" {
-		return clock(since)
+// age is how long ago a moment was, "-" for none.
+func age(since, now time.Time) string {
+	if since.IsZero() {
+		return "-"
 	}
 	return span(now.Sub(since))
+}
+
+// age is how long ago a moment was, for a column that says so; with -o wide the moment itself.
+func (c *cli) age(since, now time.Time) string {
+	if c.output == "wide" {
+		return clock(since)
+	}
+	return age(since, now)
 }
 
 // left is how long it is until a moment, for a column that says so; with -o wide the moment itself.

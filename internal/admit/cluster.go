@@ -11,7 +11,6 @@ import (
 	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/power"
-	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/run"
 	"github.com/fenced/fenced/internal/stop"
 )
@@ -32,8 +31,10 @@ type Options struct {
 	Stop  *stop.Stop
 
 	LockOut *power.LockOut
-	Open    bmc.Opener
-	Timing  power.ReadTiming
+	// LastChecks returns what the BMC health check knows of a host, for explanations; nil: nothing.
+	LastChecks func(cluster, host string) []hosts.LastCheck
+	Open       bmc.Opener
+	Timing     power.ReadTiming
 
 	// Record makes an event durable before the action that it announces; nil: nothing is
 	// recorded. // I24
@@ -56,7 +57,8 @@ type Cluster struct {
 	wakeup   chan struct{} // something changed that is not in the watch
 	probes   *probes
 	evidence *evidenceReader
-	refused  refusals
+	refused  *refusals
+	checks   checkStates
 	resumer  *resumer
 	runs     *runCluster
 	scope    scopeKeeper
@@ -70,8 +72,8 @@ type Cluster struct {
 func New(opt Options) *Cluster {
 	c := &Cluster{
 		opt: opt, book: opt.Book, view: opt.View, wakeup: make(chan struct{}, 1),
-		refused: refusals{byKey: map[string]reason.Code{}},
 	}
+	c.refused, c.checks = newRefusals(c.emit), newCheckStates()
 	c.probes = newProbes(opt, c.Wake)
 	c.evidence = newEvidenceReader(opt, c.Wake)
 	c.OwnHost, c.Deletions, c.ByHand = &OwnHost{opt: opt}, &Deletions{opt: opt, wake: c.Wake}, newByHand(c)
@@ -80,7 +82,7 @@ func New(opt Options) *Cluster {
 		Name: opt.Name, Cluster: c.runs, Kube: opt.Kube, Hosts: opt.Hosts, Lead: opt.Lead, Stop: opt.Stop, LockOut: opt.LockOut,
 		Open: opt.Open, Timing: opt.Timing, Emit: opt.Emit,
 	})
-	c.resumer = &resumer{c: c, book: waitingRuns{opt.Book}, refused: refusals{byKey: map[string]reason.Code{}}}
+	c.resumer = &resumer{c: c, book: waitingRuns{opt.Book}, refused: newRefusals(c.emit)}
 	c.scope = scopeKeeper{opt: opt}
 	for _, ev := range c.scope.startQuiet(opt.Book.started) {
 		c.emit(ev)

@@ -42,14 +42,14 @@ func (c *Cluster) Plan(ctx context.Context, asArmed bool) (Plan, error) {
 	guards := func(a candidate, p *probe) []reason.Gate {
 		return slices.DeleteFunc(c.gates(a, p, now), func(g reason.Gate) bool { return asArmed && (g.Name == "mode" || g.Name == "quietPeriod") })
 	}
-	acting := policy.Report{Checks: c.book.actingChecks(now)}
+	acting := c.book.actingChecks(now)
 	p, lookups := Plan{Cluster: c.opt.Name}, planLookups
-	for i := range acting.Checks {
-		check := &acting.Checks[i]
+	for i := range acting {
+		check := &acting[i]
 		full := c.book.Check(check.ID())
 		for j := range check.Targets {
 			if full != nil {
-				p.Items = append(p.Items, c.planTarget(ctx, full, &acting, check, &check.Targets[j], now, &lookups, guards)...)
+				p.Items = append(p.Items, c.planTarget(ctx, full, check, &check.Targets[j], now, &lookups, guards)...)
 			}
 		}
 	}
@@ -58,14 +58,14 @@ func (c *Cluster) Plan(ctx context.Context, asArmed bool) (Plan, error) {
 
 // planTarget evaluates the gates of one target; none if it has changed since the report. It
 // looks things up only if the gates without I/O pass, and only while lookups are left.
-func (c *Cluster) planTarget(ctx context.Context, full *policy.Check, r *policy.Report, check *policy.CheckReport, t *policy.TargetReport, now time.Time, lookups *int,
+func (c *Cluster) planTarget(ctx context.Context, full *policy.Check, check *policy.CheckReport, t *policy.TargetReport, now time.Time, lookups *int,
 	ask func(candidate, *probe) []reason.Gate,
 ) []Planned {
 	a, ok := c.candidate(full, t)
 	if !ok {
 		return nil
 	}
-	gates := append(policy.ExplainTarget(r, check, t), executorGates(full, t)...)
+	gates := append(policy.ExplainTarget(check, t), executorGates(full, t)...)
 	p := c.probes.last(a.key)
 	guards := ask(a, p)
 	if _, refused := firstFailing(slices.Concat(gates, guards)); p == nil && !refused && *lookups > 0 {

@@ -17,7 +17,7 @@ import (
 // probe reads a target before its run starts: first the BMC, then the cluster, so that the
 // Lease is read after the power state. before is the last probe; nil for the first.
 func (ps *probes) probe(ctx context.Context, draft remediate.Run, before *probe) *probe {
-	p := &probe{draft: draft}
+	p := &probe{draft: draft, hostUnread: draft.Strategy == remediate.PowerCycle, clusterUnread: true}
 	var lease remediate.Lease
 	if before != nil {
 		p.levels, lease, p.onlyLooks = slices.Clone(before.levels), before.lease, before.onlyLooks
@@ -29,6 +29,7 @@ func (ps *probes) probe(ctx context.Context, draft remediate.Run, before *probe)
 			p.hostError, p.hostDetail = hosts.ReasonOf(err), reason.Sentence(err)
 			return p
 		}
+		p.hostUnread = false
 	}
 	if draft.Manual == nil { // an order goes before
 		select {
@@ -59,7 +60,7 @@ func (ps *probes) probeForOrder(ctx context.Context, draft remediate.Run, before
 func (ps *probes) probeCluster(ctx context.Context, p *probe, lease remediate.Lease) run.Fresh {
 	at := time.Now()
 	fresh := ps.opt.Kube.Look(ctx, p.draft, nil)
-	p.look = run.Admitted{Fresh: fresh, At: at}
+	p.look, p.clusterUnread = run.Admitted{Fresh: fresh, At: at}, false
 	p.lease = fresh.Observation.Lease
 	p.powerOwner = fresh.Observation.PowerForbidden
 	switch fresh.Observation.Contested {
@@ -121,9 +122,10 @@ func nodeAlive(n *policy.Node, l, before remediate.Lease) bool {
 }
 
 // unprobed returns what is known about a target without reading its BMC: whether it has a
-// host, whether its credentials can be read, and whether etcd keeps its quorum.
+// host, whether its credentials can be read, what the BMC health check found, and whether etcd
+// keeps its quorum.
 func (ps *probes) unprobed(ctx context.Context, draft remediate.Run) *probe {
-	p := &probe{draft: draft}
+	p := &probe{draft: draft, hostUnread: true, clusterUnread: true}
 	if draft.ControlPlane {
 		p.quorum, p.quorumDetail = ps.quorum(draft, ps.opt.Kube.Look(ctx, draft, nil))
 	}
@@ -137,6 +139,7 @@ func (ps *probes) unprobed(ctx context.Context, draft remediate.Run) *probe {
 	}
 	p.draft.Target.Host = h.Name
 	p.identity = guard.IdentityFact{Mode: h.IdentityMode, Node: draft.Target.SystemUUID}
+	ps.addLastChecks(p, h)
 	return p
 }
 

@@ -30,24 +30,39 @@ type Event struct {
 
 	Actor  string // of an order; from the kernel
 	Why    string // an order's reason, as the person gave it
-	Check  string // that asked for a run
+	Check  string // the check that asked for a run, or that changed
 	Inputs string // what was seen when an action was decided
 	Gates  []reason.Gate
 	// Recorded: Options.Record has made it durable already.
 	Recorded bool
+
+	// About is the object of a check, for Refused and RefusalEnded, CheckChanged, LimitClosed and
+	// LimitOpened; zero if no check is concerned.
+	About Check
 }
 
-// The types of event. Each is sent on transitions only.
+// Check names the object of a check.
+type Check struct {
+	APIVersion, Kind, Namespace, Name string
+	// UID is empty for a check from a file: the cluster has no object of it.
+	UID string
+}
+
+// The types of event. Each is sent on transitions only. docs/alerts.md has a row for each.
 const (
-	Started      = "Started"  // a run began
-	Stepped      = "Step"     // a run entered a step or an end
-	Acting       = "Action"   // a run is about to act; the intent is saved
-	Failed       = "Failed"   // an action or a save failed; it is tried again
-	Refused      = "Refused"  // a gate forbids an action, for a new reason
-	Ordered      = "Order"    // a person changed something or, with a Reason, was refused to
-	ViewChanged  = "View"     // the view of a cluster became good or bad
-	OwnerChanged = "Owner"    // this instance took a cluster or gave it up
-	Internal     = "Internal" // the daemon itself
+	Started      = "Started"      // a run began
+	Stepped      = "Step"         // a run entered a step or an end
+	Acting       = "Action"       // a run is about to act; the intent is saved
+	Failed       = "Failed"       // an action or a save failed; it is tried again
+	Refused      = "Refused"      // a check, a limit or a gate forbids an action, for a new reason
+	RefusalEnded = "RefusalEnded" // a check no longer asks for what was refused, and no run began
+	CheckChanged = "CheckChanged" // a check has another state; Reason is empty when it is Active
+	LimitClosed  = "LimitClosed"  // more targets of a check are not healthy than its limit allows
+	LimitOpened  = "LimitOpened"  // the limit of a check allows remediation again
+	Ordered      = "Order"        // a person changed something or, with a Reason, was refused to
+	ViewChanged  = "View"         // the view of a cluster became good or bad
+	OwnerChanged = "Owner"        // this instance took a cluster or gave it up
+	Internal     = "Internal"     // the daemon itself
 )
 
 const ringSize = 2048

@@ -18,6 +18,9 @@ type Gate struct {
 	// Waived: the gate would not pass, but an order by a person does not need it. Reason says
 	// why it would not.
 	Waived bool `json:"waived,omitempty"`
+	// Unchecked: what the gate depends on was not read yet. It is read before a run starts, so
+	// the gate passes until then.
+	Unchecked bool `json:"unchecked,omitempty"`
 	// Until is the earliest time at which the gate could pass, when that is known.
 	Until time.Time `json:"until,omitzero"`
 }
@@ -36,6 +39,14 @@ func NewGate(name string, pass bool, code Code, value, threshold, source string)
 	g := Gate{Name: name, Pass: pass, Value: value, Threshold: threshold, Source: source}
 	if !pass {
 		g.Reason = code
+	}
+	return g
+}
+
+// NotChecked marks a gate that passes only because what it depends on was not read yet.
+func (g Gate) NotChecked(what string) Gate {
+	if g.Pass {
+		g.Unchecked, g.Value = true, what+"not checked yet; it is read before a run starts"
 	}
 	return g
 }

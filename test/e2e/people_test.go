@@ -63,7 +63,9 @@ func TestPeopleStopRuns(t *testing.T) {
 		untouched(ctx, t, s, w)
 	}
 
-	st = requireStatus(ctx, t, s, 0)
+	st = requireStatus(ctx, t, s, 2)
+	require.Len(t, st.Blocked, 1, "a held Node that is not healthy is not remediated")
+	assert.Equal(t, held.Name+" Hold", st.Blocked[0].Node+" "+st.Blocked[0].Reason)
 	require.Len(t, st.Clusters[0].Holds, 1)
 	assert.Equal(t, "ticket 4711", st.Clusters[0].Holds[0].Reason)
 	x, err := s.Explain(ctx, held.Name)
